@@ -1,0 +1,62 @@
+# The one table of rooms: name, level, and the rooms whose headers it may include.
+# tools/check_includes.py reads this table and compares it with the sources, so keep one tcc_room() call per room.
+# A room's sources are src/<room>/**; its public headers are include/tcc/<room>/*.h.
+
+# tcc_room(<name> LEVEL <n> ROOMS <room>... [LIBS <third-party>...])
+function(tcc_room name)
+  cmake_parse_arguments(ROOM "" "LEVEL" "ROOMS;LIBS" ${ARGN})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cpp ${CMAKE_SOURCE_DIR}/src/${name}/*.c)
+  if(NOT sources)
+    return()
+  endif()
+  add_library(tcc_${name} STATIC ${sources})
+  target_include_directories(tcc_${name} PUBLIC ${CMAKE_SOURCE_DIR}/include PRIVATE ${CMAKE_SOURCE_DIR}/src)
+  foreach(room ${ROOM_ROOMS})
+    if(TARGET tcc_${room})
+      target_link_libraries(tcc_${name} PUBLIC tcc_${room})
+    endif()
+  endforeach()
+  target_link_libraries(tcc_${name} PUBLIC fmt::fmt tl::expected PRIVATE ${ROOM_LIBS})
+endfunction()
+
+tcc_room(support LEVEL 0 ROOMS LIBS Threads::Threads ${CMAKE_DL_LIBS} spdlog::spdlog)
+tcc_room(rt LEVEL 0 ROOMS LIBS Threads::Threads ${CMAKE_DL_LIBS} m)
+
+tcc_room(target LEVEL 1 ROOMS support LIBS nlohmann_json::nlohmann_json)
+
+tcc_room(ir LEVEL 2 ROOMS support target)
+tcc_room(graph LEVEL 2 ROOMS support target)
+
+tcc_room(onnx LEVEL 3 ROOMS support graph)
+tcc_room(analysis LEVEL 3 ROOMS support ir target)
+tcc_room(interp LEVEL 3 ROOMS support ir)
+
+tcc_room(task LEVEL 4 ROOMS support graph ir)
+tcc_room(schedule LEVEL 4 ROOMS support ir analysis target LIBS nlohmann_json::nlohmann_json)
+tcc_room(lower LEVEL 4 ROOMS support ir analysis target)
+
+tcc_room(codegen LEVEL 5 ROOMS support ir analysis target)
+tcc_room(record LEVEL 5 ROOMS support target ir schedule LIBS SQLite::SQLite3 nlohmann_json::nlohmann_json)
+tcc_room(features LEVEL 5 ROOMS support ir analysis schedule target)
+tcc_room(space LEVEL 5 ROOMS support ir analysis schedule lower target)
+
+tcc_room(runtime LEVEL 6 ROOMS support target codegen rt)
+tcc_room(cost LEVEL 6 ROOMS support features record target LIBS Eigen3::Eigen)
+
+tcc_room(measure LEVEL 7 ROOMS support ir target schedule lower codegen runtime record interp)
+
+tcc_room(search LEVEL 8 ROOMS support ir analysis target task schedule lower codegen space features cost record measure LIBS nlohmann_json::nlohmann_json)
+tcc_room(package LEVEL 8 ROOMS support ir graph task codegen target rt LIBS nlohmann_json::nlohmann_json)
+
+tcc_room(driver LEVEL 10 ROOMS support rt target ir graph onnx analysis interp task schedule lower codegen record features space runtime cost measure search package LIBS nlohmann_json::nlohmann_json)
+
+tcc_room(cli LEVEL 11 ROOMS support driver LIBS CLI11::CLI11 nlohmann_json::nlohmann_json spdlog::spdlog)
+
+# --- room-specific build details -------------------------------------------------------------------------------
+include(rooms/onnx OPTIONAL)
+include(rooms/codegen OPTIONAL)
+include(rooms/rt OPTIONAL)
+include(rooms/package OPTIONAL)
+include(rooms/runtime OPTIONAL)
+include(rooms/codegen_cuda OPTIONAL)
+include(rooms/measure OPTIONAL)

@@ -1,0 +1,12 @@
+# LLVM is private to codegen: its headers are system headers and its shared library is linked once.
+if(TARGET tcc_codegen)
+  target_include_directories(tcc_codegen SYSTEM PRIVATE ${LLVM_INCLUDE_DIRS})
+  separate_arguments(TCC_LLVM_DEFINITIONS NATIVE_COMMAND "${LLVM_DEFINITIONS}")
+  target_compile_definitions(tcc_codegen PRIVATE ${TCC_LLVM_DEFINITIONS})
+  if(TARGET LLVM)
+    target_link_libraries(tcc_codegen PRIVATE LLVM)
+  else()
+    llvm_map_components_to_libnames(TCC_LLVM_LIBS core passes x86 runtimedyld object target)
+    target_link_libraries(tcc_codegen PRIVATE ${TCC_LLVM_LIBS})
+  endif()
+endif()

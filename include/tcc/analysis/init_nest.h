@@ -1,0 +1,18 @@
+// The nest that initialises a reduction: used by decompose_reduction and by the lowering of blocks that still have an
+// init.
+#pragma once
+
+#include "tcc/ir/walk.h"
+
+namespace tcc::analysis {
+
+// Copies of the loops from path position `first` on (a Loop) that the block's spatial bindings or predicate mention,
+// around a block that stores the identity. path ends at a reduction block with an init. New ids come from *next_id;
+// names derive from the originals and are pushed to *names. The new block's id is returned in *block.
+ir::Stmt make_init_nest(ir::Builder& b, const ir::Path& path, size_t first, ir::Id* next_id, const ir::NameHint** names,
+                        ir::Id* block);
+// Path position of the outermost loop that any reduce iterator's binding mentions; path.nodes.size() - 1 (the block)
+// when there is none.
+size_t first_reduce_loop(const ir::Path& path);
+
+}  // namespace tcc::analysis

@@ -1,0 +1,45 @@
+// What codegen makes of a Lowered kernel: device code, how to launch it, and facts about it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tcc/ir/kernel.h"
+
+namespace tcc::codegen {
+
+enum class CodeFormat : uint8_t { kHostObject, kCubin, kPtx };
+
+// One launch. Host: symbol is void fn(void* const* buffers, int64_t begin, int64_t end), called over disjoint ranges of
+// [0, extent); extent 1 is a serial call with (0, 1). CUDA: symbol is a kernel taking the buffer pointers in order.
+struct Launch {
+  std::string symbol;
+  int64_t extent = 1;
+  std::array<int64_t, 3> grid = {1, 1, 1}, block = {1, 1, 1}, cluster = {1, 1, 1};
+  int64_t shared_bytes = 0;  // dynamic
+  bool cooperative = false;
+};
+
+// Buffers in the order of the `buffers` array: parameters as in Kernel::buffers, then workspace.
+struct BufferInfo {
+  ir::BufferRole role;
+  ir::Type type;
+  std::vector<int64_t> shape;  // logical
+  std::string layout;          // ir::print_layout text; "" = row-major
+  int64_t bytes = 0;           // physical size
+  int64_t alignment = 4;       // that the code assumes of the pointer, bytes
+};
+
+struct Artifact {
+  CodeFormat format = CodeFormat::kHostObject;
+  std::string code;  // the object, cubin or PTX bytes
+  std::vector<Launch> launches;
+  std::vector<BufferInfo> buffers;
+  std::string source;                  // CUDA C++ or LLVM IR when asked for
+  std::map<std::string, double> facts; // registers, spill_bytes, shared_bytes, compile_seconds, code_bytes, ...
+};
+
+}  // namespace tcc::codegen

@@ -1,0 +1,42 @@
+// What a program is worth before it is run. Scores are relative: within one task, higher is expected to be faster.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "tcc/support/span2d.h"
+
+namespace tcc::cost {
+
+// One measured program. Rows and samples are given in the order of their records: models are functions of that order.
+struct Samples {
+  Span2D<const float> features;        // one row a sample
+  std::span<const float> throughputs;  // best seconds of the task / seconds of the sample, in (0, 1]; 0 = failed
+  std::span<const uint64_t> tasks;     // equal for samples of one task
+};
+
+class CostModel {
+ public:
+  virtual ~CostModel() = default;
+  // scores.size() == features.rows(). Thread-safe between updates.
+  virtual void predict(Span2D<const float> features, std::span<float> scores) const = 0;
+  // Learns from all samples so far; the same samples give the same model, bit for bit.
+  virtual void update(const Samples& samples) = 0;
+  // False until there are enough samples (16) to say more than the prior knowledge.
+  virtual bool trained() const = 0;
+};
+
+// Gradient-boosted regression trees on log-scaled throughput; before 16 samples the hand-written ranking of
+// make_rule_model. Features are rows of features::extract.
+std::unique_ptr<CostModel> make_tree_model(uint64_t seed = 1);
+// A fixed ranking from what is known about CPUs: vector use, register tile against registers, cache traffic, balance
+// of the parallel loop. Never learns.
+std::unique_ptr<CostModel> make_rule_model();
+// Scores that depend on the features' bits and the seed only: the yardstick for the others.
+std::unique_ptr<CostModel> make_random_model(uint64_t seed);
+
+// Share of pairs of one task, with different throughputs, that the scores order rightly.
+double pair_accuracy(std::span<const float> scores, std::span<const float> throughputs, std::span<const uint64_t> tasks);
+
+}  // namespace tcc::cost

@@ -1,0 +1,199 @@
+// The tensor graph: operators on typed tensors with static shapes, in topological order.
+//
+// The importer has already normalised what ONNX can say in many ways: Flatten, Squeeze and Unsqueeze are Reshape;
+// GlobalAveragePool is ReduceMean over the spatial axes; n-ary Sum is a chain of Add; automatic padding is explicit;
+// axes are non-negative; optional inputs at the end are dropped.
+#pragma once
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "tcc/graph/types.h"
+
+namespace tcc::graph {
+
+using ValueId = int32_t;
+using NodeId = int32_t;
+constexpr int32_t kNone = -1;
+
+// --- attributes --------------------------------------------------------------------------------------------------
+
+struct NoAttrs {};
+// Input N,C,spatial... with one to three spatial axes; weight M,C/group,kernel...; optional bias M. All vectors have
+// one entry per spatial axis.
+struct ConvAttrs {
+  std::vector<int64_t> kernel, strides, dilations, pads_begin, pads_end;
+  int64_t group = 1;
+};
+// Windows over the spatial axes of N,C,spatial.... With ceil_mode the last window may start inside and reach beyond the
+// padded input. MaxPool ignores positions outside the input. AveragePool divides by the number of window positions
+// inside the input, or, with count_include_pad, inside the padded input [-begin, extent + end).
+struct PoolAttrs {
+  std::vector<int64_t> kernel, strides, dilations, pads_begin, pads_end;
+  bool ceil_mode = false;
+  bool count_include_pad = false;
+};
+// Y = alpha * op(A) * op(B) + beta * C; A is MxK, B is KxN (before transposition), C broadcasts to MxN.
+struct GemmAttrs {
+  double alpha = 1, beta = 1;
+  bool trans_a = false, trans_b = false;
+};
+// Inputs X (N,C,...), scale C, bias C, mean C, variance C: (x - mean) / sqrt(variance + epsilon) * scale + bias.
+struct BatchNormAttrs {
+  double epsilon = 1e-5;
+};
+struct AxisAttrs {  // Softmax over one axis, Concat along one axis
+  int64_t axis = 0;
+};
+// y = x / (bias + alpha / size * sum of squares over channels c - (size-1)/2 .. c + size/2) ^ beta
+struct LrnAttrs {
+  double alpha = 1e-4, beta = 0.75, bias = 1;
+  int64_t size = 1;
+};
+struct ClipAttrs {
+  double min = 0, max = 0;  // may be -inf, +inf
+};
+struct LeakyAttrs {
+  double alpha = 0.01;
+};
+struct TransposeAttrs {
+  std::vector<int64_t> perm;  // output axis i is input axis perm[i]
+};
+struct PadAttrs {  // constant padding; begin and end have one entry per axis and are >= 0
+  std::vector<int64_t> begin, end;
+  double value = 0;
+};
+struct ReduceAttrs {
+  std::vector<int64_t> axes;  // sorted, distinct
+  bool keep_dims = true;
+};
+struct ReshapeAttrs {
+  Shape shape;  // the output's, without -1
+};
+
+using Attributes = std::variant<NoAttrs, ConvAttrs, PoolAttrs, GemmAttrs, BatchNormAttrs, AxisAttrs, LrnAttrs,
+                                ClipAttrs, LeakyAttrs, TransposeAttrs, PadAttrs, ReduceAttrs, ReshapeAttrs>;
+
+// --- operators ---------------------------------------------------------------------------------------------------
+
+enum class OpClass : uint8_t {
+  kContraction,  // sums of products
+  kWindow,       // a window slides over the input
+  kReduction,    // axes disappear
+  kRowwise,      // every output of a row needs the whole row
+  kElementwise,  // output element = f(input elements at the same, broadcast, index)
+  kView,         // the same bytes under another shape
+  kMove,         // copies elements to other places
+};
+
+// X(enumerator, text, attributes, class, fewest inputs, most inputs (-1: any number))
+#define TCC_GRAPH_OPS(X)                                         \
+  X(kConv, "Conv", ConvAttrs, kContraction, 2, 3)                \
+  X(kGemm, "Gemm", GemmAttrs, kContraction, 2, 3)                \
+  X(kMatMul, "MatMul", NoAttrs, kContraction, 2, 2)              \
+  X(kMaxPool, "MaxPool", PoolAttrs, kWindow, 1, 1)               \
+  X(kAveragePool, "AveragePool", PoolAttrs, kWindow, 1, 1)       \
+  X(kLrn, "LRN", LrnAttrs, kWindow, 1, 1)                        \
+  X(kReduceMean, "ReduceMean", ReduceAttrs, kReduction, 1, 1)    \
+  X(kReduceMax, "ReduceMax", ReduceAttrs, kReduction, 1, 1)      \
+  X(kReduceSum, "ReduceSum", ReduceAttrs, kReduction, 1, 1)      \
+  X(kSoftmax, "Softmax", AxisAttrs, kRowwise, 1, 1)              \
+  X(kBatchNorm, "BatchNorm", BatchNormAttrs, kElementwise, 5, 5) \
+  X(kRelu, "Relu", NoAttrs, kElementwise, 1, 1)                  \
+  X(kLeakyRelu, "LeakyRelu", LeakyAttrs, kElementwise, 1, 1)     \
+  X(kClip, "Clip", ClipAttrs, kElementwise, 1, 1)                \
+  X(kSigmoid, "Sigmoid", NoAttrs, kElementwise, 1, 1)            \
+  X(kTanh, "Tanh", NoAttrs, kElementwise, 1, 1)                  \
+  X(kAdd, "Add", NoAttrs, kElementwise, 2, 2)                    \
+  X(kSub, "Sub", NoAttrs, kElementwise, 2, 2)                    \
+  X(kMul, "Mul", NoAttrs, kElementwise, 2, 2)                    \
+  X(kDiv, "Div", NoAttrs, kElementwise, 2, 2)                    \
+  X(kReshape, "Reshape", ReshapeAttrs, kView, 1, 1)              \
+  X(kIdentity, "Identity", NoAttrs, kMove, 1, 1)                 \
+  X(kTranspose, "Transpose", TransposeAttrs, kMove, 1, 1)        \
+  X(kConcat, "Concat", AxisAttrs, kMove, 1, -1)                  \
+  X(kPad, "Pad", PadAttrs, kMove, 1, 1)
+
+enum class Op : uint8_t {
+#define X(enumerator, text, attributes, cls, fewest, most) enumerator,
+  TCC_GRAPH_OPS(X)
+#undef X
+};
+
+std::string_view op_name(Op op);
+OpClass op_class(Op op);
+
+// --- graph -------------------------------------------------------------------------------------------------------
+
+struct Value {
+  ValueId id = kNone;
+  std::string name;  // the model's name, for people and metadata only: never a symbol, a path or source text
+  DType dtype = DType::kF32;
+  Shape shape;
+  std::vector<std::string> dim_names;  // the model's names of the dims of an input ("" = none); may be empty
+  std::optional<Constant> constant;
+  NodeId producer = kNone;  // kNone for graph inputs and constants
+
+  bool is_constant() const { return constant.has_value(); }
+  int64_t elements() const { return element_count(shape); }
+  int64_t bytes() const { return elements() * dtype_size(dtype); }
+};
+
+struct Node {
+  NodeId id = kNone;
+  Op op = Op::kIdentity;
+  std::string name;
+  std::vector<ValueId> inputs;
+  ValueId output = kNone;  // every operator here has exactly one
+  Attributes attrs;
+
+  template <class T>
+  const T& as() const {
+    return std::get<T>(attrs);
+  }
+};
+
+struct TensorType {
+  DType dtype = DType::kF32;
+  Shape shape;
+};
+
+struct Graph {
+  std::string name;
+  std::vector<ValueId> inputs;            // run-time inputs, in the model's order
+  std::vector<ValueId> outputs;           // in the model's order; a value may be repeated, an input or a constant
+  std::vector<std::string> output_names;  // the model's names of the outputs, for people and metadata
+  std::vector<Value> values;              // by ValueId; passes may leave unused ones behind
+  std::vector<Node> nodes;                // by NodeId
+  std::vector<NodeId> order;              // the live nodes, topologically sorted
+
+  const Value& value(ValueId id) const { return values.at(static_cast<size_t>(id)); }
+  Value& value(ValueId id) { return values.at(static_cast<size_t>(id)); }
+  const Node& node(NodeId id) const { return nodes.at(static_cast<size_t>(id)); }
+  Node& node(NodeId id) { return nodes.at(static_cast<size_t>(id)); }
+
+  ValueId add_input(std::string name, DType dtype, Shape shape);
+  void add_output(ValueId value, std::string name);
+  ValueId add_constant(std::string name, DType dtype, Shape shape, Constant constant);
+  // Checks inputs and attributes, infers the output's type and appends the node. Returns the output value.
+  Result<ValueId> add_node(Op op, Attributes attrs, std::vector<ValueId> inputs, std::string name);
+};
+
+// The type of the node's output, or what is wrong with its inputs or attributes. Checks every attribute domain, so a
+// graph built through add_node is safe to compile and run.
+Result<TensorType> infer_type(const Graph& graph, const Node& node);
+
+// Live nodes reading each value (by ValueId; a node that reads a value twice is listed twice).
+std::vector<std::vector<NodeId>> find_consumers(const Graph& graph);
+// TCC_CHECKs ids, order, producers and inferred types.
+void verify_graph(const Graph& graph);
+
+// Text form for people and golden tests: inputs, constants, one line per node, outputs.
+std::string print_graph(const Graph& graph);
+std::string attributes_text(const Node& node);
+
+// Multiply-adds count two. Contractions, windows and reductions exactly; one per element for the rest.
+double node_flops(const Graph& graph, const Node& node);
+
+}  // namespace tcc::graph

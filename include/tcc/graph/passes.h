@@ -1,0 +1,106 @@
+// Passes over the tensor graph, in the order in which `optimize` runs them.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tcc/graph/graph.h"
+
+namespace tcc::graph {
+
+// Evaluates nodes whose inputs are all constant. The exact integer arithmetic and the byte-moving operators are built
+// in; an Evaluator serves the float operators (see reference_evaluator, and driver for one that runs tasks).
+class Evaluator {
+ public:
+  virtual ~Evaluator() = default;
+  // All inputs of the node are constant. The result has the node's output type.
+  virtual Result<Constant> evaluate(const Graph& graph, const Node& node) = 0;
+};
+
+// Recomputes every type and compares it with the stored one.
+Result<void> infer_shapes(const Graph& graph);
+
+// The exact part: Reshape, Identity, Transpose, Concat of constants of any type, integer Add, Sub, Mul, Div.
+// Nothing when the node is not of that kind or an input is not constant; an error for overflow or division by zero.
+Result<std::optional<Constant>> evaluate_exactly(const Graph& graph, const Node& node);
+
+// Replaces nodes with constant inputs by constants. A float result is folded only where it is at most 1 MiB or twice
+// its inputs' bytes. `evaluator` may be null: then only the exact part is folded.
+Result<void> fold_constants(Graph& graph, Evaluator* evaluator);
+
+// Conv, Gemm or BatchNorm followed by a per-channel affine map with constants (BatchNorm, or Mul, Add, Sub, Div
+// by a per-channel or scalar constant), with no other reader: new weights and bias, computed in double. What remains
+// of BatchNorm with constant parameters becomes Mul and Add by per-channel constants.
+Result<void> fold_batch_norm(Graph& graph);
+
+// Removes Identity, Reshape to the same shape, Reshape of Reshape, zero padding, identity Transpose, Concat of one
+// input, dead nodes. Afterwards every graph output is the output of a live node, not a view of an input, a constant
+// or another output (an Identity node copies where needed).
+void eliminate(Graph& graph);
+
+// infer_shapes, eliminate, fold_constants, fold_batch_norm, eliminate.
+Result<void> optimize(Graph& graph, Evaluator* evaluator);
+
+// --- fusion --------------------------------------------------------------------------------------------------------
+
+// One unit of compilation: an anchor and elementwise nodes that read its result.
+struct FusionGroup {
+  int64_t id = 0;             // position in execution order
+  std::vector<NodeId> nodes;  // topological order; nodes.front() is the anchor
+  NodeId anchor = kNone;
+  std::vector<ValueId> inputs;     // run-time values read from outside, by first use, each once
+  std::vector<ValueId> constants;  // constants read, by first use, each once
+  ValueId output = kNone;          // the one value that leaves the group
+};
+
+// Groups in execution order. Every live node except views is in exactly one group. A consumer joins when it is
+// elementwise, the group's output has no other reader and is not a graph output, it keeps the shape (the fused value
+// is not broadcast up), and its other operands are constants or are computed before the group runs.
+std::vector<FusionGroup> fuse(const Graph& graph);
+
+// "Conv+Add+Relu"
+std::string group_text(const Graph& graph, const FusionGroup& group);
+double group_flops(const Graph& graph, const FusionGroup& group);
+
+// --- memory --------------------------------------------------------------------------------------------------------
+
+enum class StorageKind : uint8_t {
+  kNone,       // not materialised: lives inside a group, or unused
+  kInput,      // graph input number `index`
+  kOutput,     // graph output number `index`
+  kConstant,   // the value's constant data
+  kWorkspace,  // `offset` bytes into the workspace
+};
+
+struct ValueStorage {
+  StorageKind kind = StorageKind::kNone;
+  int64_t index = 0;   // kInput, kOutput
+  int64_t offset = 0;  // kWorkspace; a multiple of kWorkspaceAlignment
+  int64_t bytes = 0;
+};
+
+constexpr int64_t kWorkspaceAlignment = 64;
+
+struct MemoryPlan {
+  std::vector<ValueStorage> storage;  // by ValueId; a view has its source's storage
+  int64_t workspace_bytes = 0;
+  int64_t unshared_bytes = 0;  // what the workspace would take without reuse
+};
+
+// The value that owns the bytes of `id`: follows Reshape nodes to their source.
+ValueId storage_root(const Graph& graph, ValueId id);
+
+// Offsets for the values between groups: two values share bytes only when no group runs while both are live. A group's
+// output never overlaps its inputs. Call on an `optimize`d graph.
+MemoryPlan plan_memory(const Graph& graph, const std::vector<FusionGroup>& groups);
+
+// --- weights -------------------------------------------------------------------------------------------------------
+
+// Replaces every constant float weight of Conv, Gemm, MatMul and BatchNorm, and every float constant of more than one
+// element read by elementwise nodes, by seeded numbers of sane scale: He for contractions (biases small), BatchNorm
+// scale near 1, bias and mean small, variance near 1; multipliers near 1, addends small. The same seed gives the same
+// numbers. Call before optimize.
+void reseed_weights(Graph& graph, uint64_t seed);
+
+}  // namespace tcc::graph

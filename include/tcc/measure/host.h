@@ -1,0 +1,56 @@
+// Measuring on this machine's CPU in three processes: this one compiles; a single-threaded zygote (`tcc-worker`), made
+// by exec, forks one child for each candidate; the child links the object, runs it on guarded buffers, checks it, times
+// it, writes a fixed-size result to shared memory and exits. Whatever a candidate does, only its child dies.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tcc/measure/measurement.h"
+#include "tcc/measure/task.h"
+#include "tcc/support/parallel.h"
+
+namespace tcc::measure {
+
+struct HostMeasureOptions {
+  std::string worker_path;                         // "" = the file `tcc-worker` beside the running executable
+  std::vector<int> cpus;                           // CPUs the child may use; empty = those this process may use
+  int threads = 1;                                 // threads a candidate runs on; 0 = as many as cpus
+  double budget_seconds = 0.1;                     // timing of one candidate ends here even if it has not converged
+  double timeout_seconds = 10;                     // at most this for the first run, and again for the rest
+  int64_t memory_limit_bytes = int64_t{32} << 30;  // of the child's address space
+  ThreadPool* compile_pool = nullptr;              // compiles a batch's candidates; nullptr = this thread
+};
+
+class IsolatedHostMeasurer : public Measurer {
+ public:
+  // Starts the zygote; call before other threads run where possible. Errors: no worker executable, a worker of another
+  // version, no permission.
+  static Result<std::unique_ptr<IsolatedHostMeasurer>> create(const HostMeasureOptions& options);
+  ~IsolatedHostMeasurer() override;
+
+  Result<std::vector<Measurement>> measure(std::span<const Candidate> candidates) override;
+  // Interleaved re-rank of two candidates of one task. A winner is called only when in each of three processes the
+  // interval of the ratio excludes 1, on the same side, by an effect of at least kMinimalEffect.
+  Result<PairedComparison> compare_paired(const Candidate& a, const Candidate& b);
+
+  const HostMeasureOptions& options() const;
+  int worker_pid() const;    // for tests and for messages
+  int64_t restarts() const;  // how often the zygote had to be started again
+  // CPUs this process was not allowed to give to the child, and the like: one sentence each, for the user.
+  const std::vector<std::string>& notes() const;
+
+  class Channel;  // the link to the zygote, private to this room
+  Channel& channel() { return *channel_; }
+
+ private:
+  explicit IsolatedHostMeasurer(std::unique_ptr<Channel> channel);
+  std::unique_ptr<Channel> channel_;
+};
+
+// What `tcc-worker` runs: the zygote's loop on the socket `fd`. Returns the exit code.
+int worker_main(int argc, char** argv);
+
+}  // namespace tcc::measure

@@ -1,0 +1,80 @@
+// What goes into measuring and what comes out.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tcc/codegen/artifact.h"
+#include "tcc/ir/kernel.h"
+#include "tcc/record/record.h"
+#include "tcc/support/result.h"
+
+namespace tcc::measure {
+
+class MeasureTask;
+
+// One program to try. Either `kernel` is at Stage::Lowered and the measurer compiles it, or `artifact` is given.
+struct Candidate {
+  uint64_t id = 0;                    // the caller's; comes back in the Measurement
+  uint64_t nest = 0;                  // hash of the program at Stage::Nest
+  const MeasureTask* task = nullptr;  // inputs and reference; may be null for the fake measurer only
+  ir::Kernel kernel;
+  std::shared_ptr<const codegen::Artifact> artifact;
+};
+
+struct Measurement {
+  uint64_t id = 0;
+  record::Status status = record::Status::kOk;
+  std::string failure;  // for people; empty when ok
+  // Seconds for one run. Each sample is the mean over `repeats` runs back to back.
+  std::vector<double> samples;
+  int64_t repeats = 0;
+  double median = 0;
+  double low = 0, high = 0;  // 95 % order-statistic interval of the median
+  int64_t dropped = 0;       // samples thrown away: preempted, or beside a calibration loop off by more than 5 %
+  bool converged = false;    // the interval is within 2 % of the median
+  double calibration = 0;    // seconds of the fixed calibration loop, median over the samples
+  int64_t threads = 1;
+  // Numeric gate. The largest error as a share of what is allowed (above 1 is wrong), and where it was.
+  std::string gate;  // "exact": equal on the integer data as well; "tolerance"; "" when not reached
+  double max_error = 0;
+  std::string where;  // "parameter 2 [0, 17]"
+  double compile_seconds = 0;
+  uint64_t code = 0;  // hash of the object code
+};
+
+// Writes what the measurement knows into the record (status, samples, gate, code, ...), leaving the rest alone.
+void fill_record(const Measurement& measurement, record::Record& record);
+
+// Measurers answer in the order asked. A bad candidate is a status; an Error means that measuring itself is impossible
+// (the worker cannot be started, no memory).
+class Measurer {
+ public:
+  virtual ~Measurer() = default;
+  virtual Result<std::vector<Measurement>> measure(std::span<const Candidate> candidates) = 0;
+};
+
+// Which of two programs is faster, by runs that alternate A B B A in one process, in several processes.
+struct PairedComparison {
+  enum class Winner : uint8_t { kNone, kA, kB };
+  Winner winner = Winner::kNone;
+  // Time of A over time of B: median over all pairs, and its interval (the union over the processes).
+  double ratio = 1, low = 1, high = 1;
+  int64_t pairs = 0;
+  std::string failure;  // not empty when one of the two did not run; then there is no winner
+};
+// Effects below this are called a tie whatever the interval says.
+inline constexpr double kMinimalEffect = 0.01;
+
+// The interval of the median from order statistics: distribution free, at least `confidence` where the sample size
+// allows it, else the whole range. `sorted` ascending, not empty.
+struct Interval {
+  double median = 0, low = 0, high = 0;
+};
+Interval median_interval(std::span<const double> sorted, double confidence = 0.95);
+
+}  // namespace tcc::measure

@@ -1,0 +1,62 @@
+// The fixed part of measuring one task: inputs, reference outputs and what error is allowed.
+//
+// Two data sets. Set 0: small integers, chosen so that every partial sum is exact in the type it is computed in; where
+// the kernel is made of exact operations only (sums, products, min, max, selects, ...) the outputs must be EQUAL. Set
+// 1: random reals, |x - ref| <= 2 u_out |ref| + 4 u_acc sqrt(K) scale, with u the unit roundoff of the output's and of
+// the narrowest computing type, K the number of terms that meet in one output. The reference is the naive kernel with
+// all floats turned to f64. For kernels made of sums, products, min, max, selects and division by constants, scale is
+// the same kernel's value on absolute values (a bound on every partial sum, per element); for others it is the largest
+// |ref| of the whole output and the factor is 16, because intrinsics have errors of their own.
+// NaN and infinities are wrong wherever the reference has none.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tcc/ir/kernel.h"
+#include "tcc/support/result.h"
+#include "tcc/target/target.h"
+
+namespace tcc::measure {
+
+class IsolatedHostMeasurer;
+
+struct TaskFacts {
+  double flops = 0;          // arithmetic operations on data in one run of the naive kernel
+  int64_t reduce_terms = 1;  // K
+  bool exact = false;        // set 0 is compared for equality
+  bool plain = false;        // scale is per element
+  double naive_seconds = 0;  // one run of the f64 reference
+};
+
+class MeasureTask {
+ public:
+  struct Segment;  // shared memory that the worker reads
+  struct Options {
+    uint64_t seed = 1;
+  };
+  // Runs the reference of `naive` (Stage::Built, no scalar parameters) in an isolated child of `measurer`.
+  // Errors: the naive kernel does not lower, compile or run.
+  static Result<std::shared_ptr<const MeasureTask>> create(IsolatedHostMeasurer& measurer, const ir::Kernel& naive,
+                                                           const target::Target& target, const Options& options);
+  ~MeasureTask();
+
+  const TaskFacts& facts() const { return facts_; }
+  const target::Target& target() const { return target_; }
+  uint64_t id() const { return id_; }
+  const Segment& segment() const { return *segment_; }
+
+ private:
+  MeasureTask();
+  TaskFacts facts_;
+  target::Target target_;
+  uint64_t id_ = 0;
+  std::unique_ptr<Segment> segment_;
+};
+
+// The same computation with every float type turned to f64: parameters, temporaries, constants, arithmetic.
+ir::Kernel to_double(const ir::Kernel& kernel);
+
+}  // namespace tcc::measure

@@ -1,0 +1,28 @@
+// Models that tcc makes itself, as ONNX files like an exporter's: `zoo:NAME` wherever a model is named.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tcc/support/result.h"
+
+namespace tcc::onnx {
+
+struct ZooOptions {
+  int64_t batch = 1;
+  int64_t image = 224;  // height and width of image networks
+  uint64_t seed = 1;    // of the weights (He initialisation)
+};
+
+struct ZooEntry {
+  std::string name;
+  std::string description;
+};
+std::vector<ZooEntry> zoo_models();
+
+// Bytes of an ONNX file. Unknown names and unusable options are errors that list what exists.
+Result<std::string> zoo_model(const std::string& name, const ZooOptions& options = {});
+Result<void> write_zoo(const std::string& name, const ZooOptions& options, const std::string& path);
+
+}  // namespace tcc::onnx

@@ -1,0 +1,89 @@
+// One result of one candidate program: what was tried, on what, and what came of it. Plain data.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tcc::record {
+
+// X(Name, text). The text is what the store holds: never change one.
+#define TCC_RECORD_STATUSES(X)                                                                                 \
+  X(Ok, "ok")                        /* ran, was checked, was timed */                                         \
+  X(Wrong, "wrong")                  /* its results differ from the reference, or it wrote what it must not */ \
+  X(CompileFailed, "compile_failed") /* no code could be made */                                               \
+  X(Crashed, "crashed")              /* a signal ended it */                                                   \
+  X(Hung, "hung")                    /* its first run did not end in time */                                   \
+  X(TimedOut, "timed_out")           /* it runs, but too slowly to be checked and timed within its limit */    \
+  X(Rejected, "rejected")            /* lowering or a limit of the target refused it */
+
+#define TCC_RECORD_KINDS(X) \
+  X(Measured, "measured") X(Predicted, "predicted") X(Constructed, "constructed") X(Imported, "imported")
+
+enum class Status : uint8_t {
+#define TCC_X(name, text) k##name,
+  TCC_RECORD_STATUSES(TCC_X)
+#undef TCC_X
+};
+enum class Kind : uint8_t {
+#define TCC_X(name, text) k##name,
+  TCC_RECORD_KINDS(TCC_X)
+#undef TCC_X
+};
+
+constexpr std::string_view status_name(Status s) {
+  switch (s) {
+#define TCC_X(name, text) \
+  case Status::k##name:   \
+    return text;
+    TCC_RECORD_STATUSES(TCC_X)
+#undef TCC_X
+  }
+  return "";
+}
+constexpr std::string_view kind_name(Kind k) {
+  switch (k) {
+#define TCC_X(name, text) \
+  case Kind::k##name:     \
+    return text;
+    TCC_RECORD_KINDS(TCC_X)
+#undef TCC_X
+  }
+  return "";
+}
+
+struct Record {
+  int64_t id = 0;  // given by the store; rises in the order of adding
+
+  // What: the task and the program.
+  uint64_t task = 0;             // structural hash of the task
+  std::string workload;          // the task for people, "conv2d 1x64x56x56 64x64x3x3 ..."
+  std::string target;            // name of the target
+  uint64_t target_features = 0;  // target::feature_hash: programs are exchangeable where it is equal
+  uint64_t skeleton = 0;         // hash of the trace without its decisions
+  std::vector<int64_t> decisions;
+  std::string trace;  // the whole trace as JSON text
+  uint64_t nest = 0;  // hash of the program at Stage::Nest: equal means the same program
+  uint64_t code = 0;  // hash of the object code; 0 when none was made
+
+  // What came of it. Seconds.
+  Kind kind = Kind::kMeasured;
+  Status status = Status::kOk;
+  std::string failure;          // for people, empty when ok
+  std::vector<double> samples;  // each the mean time of one run within one sample
+  double median = 0;            // the statistic that ranks; for predictions, the predicted time
+  double low = 0, high = 0;     // 95 % interval of the median
+  double calibration = 0;       // time of a fixed loop beside the samples: tells throttling and noise apart
+  int64_t threads = 1;
+  std::string gate;      // what the numeric gate established: "exact", "tolerance", "" = not checked
+  double max_error = 0;  // largest error as a share of what was allowed; above 1 is wrong
+
+  std::string tool_version;
+  int64_t unix_time = 0;
+};
+
+// 16 lower-case hexadecimal digits: how hashes are written in the store and shown to people.
+std::string hash_text(uint64_t hash);
+
+}  // namespace tcc::record

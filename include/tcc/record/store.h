@@ -1,0 +1,60 @@
+// The records of all tuning on this machine: one SQLite file in WAL mode. A record is on disk when add() returns.
+// Several processes may read; writers wait for each other. A Store may be used from several threads.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tcc/record/record.h"
+#include "tcc/support/result.h"
+
+namespace tcc::record {
+
+class Store {
+ public:
+  enum class Mode : uint8_t { kReadWrite, kReadOnly };
+
+  // Opens or creates the file (its folder is created too); ":memory:" is a private store without a file. Errors, each
+  // with what to do: no permission, read-only, locked by another writer, not a store, damaged, made by a newer version.
+  static Result<std::unique_ptr<Store>> open(const std::string& path, Mode mode = Mode::kReadWrite);
+  ~Store();
+  Store(const Store&) = delete;
+  Store& operator=(const Store&) = delete;
+
+  const std::string& path() const;
+
+  // Durable on return: a crash of the process or of the machine afterwards loses nothing. Returns the record's id.
+  // add_all is one transaction: all or none.
+  Result<int64_t> add(const Record& record);
+  Result<void> add_all(std::span<const Record> records);
+
+  // The fastest record that was measured and is ok; threads 0 = whatever the number of threads.
+  Result<std::optional<Record>> best(uint64_t task, uint64_t target_features, int64_t threads = 0) const;
+  // The same, the fastest `count` different programs, fastest first.
+  Result<std::vector<Record>> fastest(uint64_t task, uint64_t target_features, int64_t threads, int64_t count) const;
+  // Every record of a task, oldest first; all tasks when `task` is empty.
+  Result<std::vector<Record>> all(std::optional<uint64_t> task = {}) const;
+  // Has this very program been measured on this target, whatever came of it?
+  Result<bool> contains(uint64_t task, uint64_t target_features, uint64_t nest) const;
+  // How many records have each status; of all tasks when `task` is empty.
+  Result<std::map<Status, int64_t>> count_by_status(std::optional<uint64_t> task = {}) const;
+
+  // Session rows: what an interrupted run needs to go on exactly. `text` is the caller's JSON.
+  Result<void> save_session(const std::string& key, const std::string& text);
+  Result<std::optional<std::string>> load_session(const std::string& key) const;
+  Result<void> erase_session(const std::string& key);
+  // A record and the session state that follows from it, together or not at all.
+  Result<void> add_with_session(std::span<const Record> records, const std::string& key, const std::string& text);
+
+ private:
+  struct State;
+  explicit Store(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace tcc::record

@@ -1,0 +1,151 @@
+// The binary interface of a model library made by tcc. C99, no dependency but the two standard headers.
+//
+// A library exports one function, `const tcc_model_api *tcc_ID_query(uint32_t max_abi)`. Pass the newest version
+// this header knows (TCC_MODEL_ABI_VERSION); the result is a table of that version or an older one, or NULL when the
+// library is too new for the caller. Within one version the table only grows at its end: read a member only when
+// struct_size covers it.
+//
+// Threads: the model itself (code, weights, info, metadata) is immutable and shared. A context belongs to one call at
+// a time; make one per thread. Contexts do not survive fork().
+#ifndef TCC_MODEL_ABI_H
+#define TCC_MODEL_ABI_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TCC_MODEL_ABI_VERSION 1u
+
+typedef int32_t tcc_status;
+enum {
+  TCC_OK = 0,
+  TCC_ERROR_INVALID_ARGUMENT = 1,  // a null pointer or an option out of range
+  TCC_ERROR_TENSOR = 2,            // a tensor of the wrong count, type, shape, layout, device or alignment
+  TCC_ERROR_WORKSPACE = 3,         // workspace missing, too small or not aligned
+  TCC_ERROR_RESOURCES = 4,         // no memory or no threads left
+  TCC_ERROR_UNSUPPORTED_CPU = 5,   // the CPU lacks an instruction set that the kernels use
+  TCC_ERROR_BUSY = 6,              // the context is inside another call (from this or another thread)
+  TCC_ERROR_SELF_TEST = 7,         // the model ran, but its results are not sane
+  TCC_ERROR_DEVICE = 8,            // a device or its driver is missing or failed
+  TCC_ERROR_INTERNAL = 9           // the library is damaged or was built wrongly
+};
+
+// The same memory layout as DLPack's DLDevice, DLDataType and DLTensor, so a DLManagedTensor's inner struct can be
+// passed as it is.
+enum { TCC_DEVICE_CPU = 1, TCC_DEVICE_CUDA = 2, TCC_DEVICE_CUDA_HOST = 3 };
+enum { TCC_DTYPE_INT = 0, TCC_DTYPE_UINT = 1, TCC_DTYPE_FLOAT = 2, TCC_DTYPE_BFLOAT = 4, TCC_DTYPE_BOOL = 6 };
+
+typedef struct tcc_dldevice {
+  int32_t device_type;
+  int32_t device_id;
+} tcc_dldevice;
+
+typedef struct tcc_dldtype {
+  uint8_t code;    // TCC_DTYPE_*
+  uint8_t bits;    // bits of one element; 8 for bool
+  uint16_t lanes;  // 1
+} tcc_dldtype;
+
+typedef struct tcc_dltensor {
+  void* data;
+  tcc_dldevice device;
+  int32_t ndim;
+  tcc_dldtype dtype;
+  int64_t* shape;        // ndim extents
+  int64_t* strides;      // ndim steps in elements, or NULL for row-major
+  uint64_t byte_offset;  // added to data
+} tcc_dltensor;
+
+// What the model wants of one input or gives as one output.
+typedef struct tcc_tensor_info {
+  const char* name;  // UTF-8, as in the model
+  const int64_t* dims;
+  uint64_t bytes;
+  tcc_dldtype dtype;
+  int32_t ndim;
+  uint64_t reserved[2];
+} tcc_tensor_info;
+
+typedef struct tcc_model_info {
+  uint32_t struct_size;
+  uint32_t reserved;
+  const char* id;
+  const tcc_tensor_info* inputs;
+  const tcc_tensor_info* outputs;
+  uint32_t num_inputs;
+  uint32_t num_outputs;
+  uint64_t workspace_bytes;
+  uint64_t workspace_alignment;  // bytes; what a workspace of the caller must be aligned to
+  uint64_t weights_bytes;
+  uint64_t cpu_features;  // instruction sets the kernels use; create() checks them
+} tcc_model_info;
+
+enum {
+  TCC_CREATE_PIN_THREADS = 1,  // bind each worker thread to one CPU; see tcc_context_info.pinned_threads
+  TCC_CREATE_NO_WORKSPACE = 2  // allocate no workspace: every run() brings its own
+};
+
+// Zero-initialise, then set struct_size. Every 0 means the default.
+typedef struct tcc_create_options {
+  uint32_t struct_size;
+  int32_t threads;  // threads that work on one run(), the caller's included; 0: all CPUs the process may use
+  int32_t spin_us;  // microseconds a worker waits awake for the next kernel; 0: 50; negative: sleeps at once
+  uint32_t flags;   // TCC_CREATE_*
+} tcc_create_options;
+
+typedef struct tcc_context_info {
+  uint32_t struct_size;
+  int32_t threads;         // the caller's thread included
+  int32_t pinned_threads;  // workers bound to a CPU; fewer than threads - 1 when binding was refused or not asked for
+  uint32_t reserved;
+} tcc_context_info;
+
+typedef struct tcc_context tcc_context;
+
+typedef struct tcc_model_api {
+  uint32_t abi_version;
+  uint32_t struct_size;
+
+  const tcc_model_info* (*info)(void);
+
+  // Bytes a workspace of the caller needs; its alignment is info()->workspace_alignment.
+  uint64_t (*workspace_bytes)(void);
+
+  // Makes a context: threads, and a workspace unless TCC_CREATE_NO_WORKSPACE. NULL options mean all defaults.
+  tcc_status (*create)(const tcc_create_options* options, tcc_context** context);
+
+  // Runs the model once and returns when the outputs are written. Tensors stand in info() order, row-major, data
+  // aligned to their element size; outputs overlap no other tensor and not the workspace. workspace: NULL for the
+  // context's own, else workspace_bytes of memory. stream: ignored by CPU models.
+  // Allocates nothing. Flushes denormals inside; the caller's floating-point mode is put back.
+  tcc_status (*run)(tcc_context* context, const tcc_dltensor* inputs, uint32_t num_inputs, const tcc_dltensor* outputs,
+                    uint32_t num_outputs, void* workspace, uint64_t workspace_bytes, void* stream);
+
+  // NULL is allowed.
+  void (*destroy)(tcc_context* context);
+
+  // A few words for a status; never NULL.
+  const char* (*status_string)(tcc_status status);
+
+  // What went wrong in the last failed call of this thread; "" when none has failed. Valid until the next failure.
+  const char* (*last_error)(void);
+
+  // How the library was made, as JSON; zero-terminated. length may be NULL.
+  const char* (*metadata_json)(uint64_t* length);
+
+  // Runs the model twice on seeded random inputs (floats in [-1, 1), integers and bools 0 or 1). Fails unless floating
+  // outputs are finite, those of more than one element are not all equal, and both runs agree. Allocates.
+  tcc_status (*self_test)(tcc_context* context);
+
+  // Set info->struct_size first.
+  tcc_status (*context_info)(const tcc_context* context, tcc_context_info* info);
+} tcc_model_api;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif  // TCC_MODEL_ABI_H

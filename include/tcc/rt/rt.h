@@ -1,0 +1,142 @@
+// What compiler-emitted code and data meet at run time: launches, plans, the thread pool and the plan executor.
+// The same C code runs candidates while tuning and ships inside every library. C11; libc, libm and pthread only.
+//
+// A shipped library contains rt.o (see blob.h) and an emitted object that defines, with hidden visibility,
+//   const tcc_rt_plan tcc_rt_the_plan;
+// and exports one function that calls tcc_rt_query():
+//   const tcc_model_api *tcc_ID_query(uint32_t max_abi) { return tcc_rt_query(max_abi); }
+// The structs below are fixed layouts without padding (checked in src/rt/plan.c), so they may be emitted as plain data.
+#pragma once
+
+#include "tcc/rt/model_abi.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TCC_RT_VERSION 1u               // layout version of tcc_rt_plan
+#define TCC_RT_WORKSPACE_ALIGNMENT 64u  // kernels may assume this of the workspace's and the weights' base
+#define TCC_RT_MAX_THREADS 1024
+#define TCC_RT_DEFAULT_SPIN_US 50
+
+// --- kernels ------------------------------------------------------------------------------------------------------
+
+// Runs the iterations [begin, end). `buffers` is in the kernel's parameter order. Kernels may assume element-size
+// alignment of inputs and outputs, and TCC_RT_WORKSPACE_ALIGNMENT at offset 0 of workspace and weights.
+typedef void (*tcc_rt_launch_fn)(void* const* buffers, int64_t begin, int64_t end);
+
+// Parallel over [0, extent): fn is called with disjoint, contiguous, non-empty ranges that cover it, in no order.
+// extent 1: called once with (0, 1) on the caller's thread. extent 0: not called.
+typedef struct tcc_rt_launch {
+  tcc_rt_launch_fn fn;
+  int64_t extent;
+} tcc_rt_launch;
+
+// One tuned task; its launches run one after the other.
+typedef struct tcc_rt_kernel {
+  const tcc_rt_launch* launches;
+  uint32_t num_launches;
+  uint32_t num_buffers;
+} tcc_rt_kernel;
+
+// --- plans --------------------------------------------------------------------------------------------------------
+
+typedef enum tcc_rt_arg_kind {
+  TCC_RT_ARG_INPUT = 0,
+  TCC_RT_ARG_OUTPUT = 1,
+  TCC_RT_ARG_WEIGHT = 2,
+  TCC_RT_ARG_WORKSPACE = 3
+} tcc_rt_arg_kind;
+
+// Where a kernel's buffer lives: base of (kind, index) plus offset bytes. index is 0 for weight and workspace.
+typedef struct tcc_rt_arg {
+  uint32_t kind;  // tcc_rt_arg_kind
+  uint32_t index;
+  uint64_t offset;
+} tcc_rt_arg;
+
+typedef struct tcc_rt_step {
+  const tcc_rt_kernel* kernel;
+  const tcc_rt_arg* args;  // kernel->num_buffers of them
+} tcc_rt_step;
+
+// A whole model. Dims are static (non-negative). info.struct_size is sizeof(tcc_model_info).
+typedef struct tcc_rt_plan {
+  uint32_t rt_version;  // TCC_RT_VERSION
+  uint32_t num_steps;
+  const tcc_rt_step* steps;
+  const void* weights;        // info.weights_bytes of them, aligned to TCC_RT_WORKSPACE_ALIGNMENT; NULL when 0
+  const char* metadata_json;  // zero-terminated; metadata_bytes without the zero
+  uint64_t metadata_bytes;
+  uint64_t self_test_seed;
+  double self_test_tolerance;  // allowed |a - b| / max(|a|, |b|) between two runs; 0: bit-identical
+  tcc_model_info info;
+} tcc_rt_plan;
+
+// --- errors -------------------------------------------------------------------------------------------------------
+
+// Stores the formatted text as this thread's last error and returns `status`.
+tcc_status tcc_rt_fail(tcc_status status, const char* format, ...) __attribute__((format(printf, 2, 3)));
+const char* tcc_rt_last_error(void);
+const char* tcc_rt_status_string(tcc_status status);
+
+// --- CPU ----------------------------------------------------------------------------------------------------------
+
+// Instruction sets this CPU has and the operating system lets programs use, as a mask of tcc_rt_cpu_feature() bits.
+uint64_t tcc_rt_cpu_features(void);
+// The bit of a feature by LLVM's spelling ("avx2", "avx512bw", "amx-bf16"); 0 when rt has no check for the name.
+uint64_t tcc_rt_cpu_feature(const char* name);
+// Checks `needed` against this CPU and asks the kernel for AMX state if it is among them.
+tcc_status tcc_rt_require_cpu(uint64_t needed);
+
+// --- pool ---------------------------------------------------------------------------------------------------------
+// Fork-join over `threads` threads, the caller's included; one thread means that no thread is made. Ranges are cut
+// statically, so which index runs with which others depends only on extent and threads. Workers wait awake for
+// spin_us, then sleep. Kernels run with denormals flushed and round-to-nearest on every thread.
+
+typedef struct tcc_rt_pool tcc_rt_pool;
+
+// threads: 0 for all CPUs of the process's affinity mask; at most TCC_RT_MAX_THREADS. spin_us as in
+// tcc_create_options. pin: bind worker i to the i-th CPU of the mask (the caller's thread is left alone); a refused
+// binding is no error, see tcc_rt_pool_pinned(). On failure *pool is NULL and no thread is left.
+tcc_status tcc_rt_pool_create(int32_t threads, int32_t spin_us, int32_t pin, tcc_rt_pool** pool);
+void tcc_rt_pool_destroy(tcc_rt_pool* pool);
+int32_t tcc_rt_pool_threads(const tcc_rt_pool* pool);
+int32_t tcc_rt_pool_pinned(const tcc_rt_pool* pool);
+
+// Runs fn over [0, extent) and returns when all of it is done. A call from inside a running fn, or from a second
+// thread meanwhile, is refused with TCC_ERROR_BUSY and runs nothing.
+tcc_status tcc_rt_pool_run(tcc_rt_pool* pool, tcc_rt_launch_fn fn, void* const* buffers, int64_t extent);
+
+// All launches of one kernel, in order.
+tcc_status tcc_rt_run_kernel(tcc_rt_pool* pool, const tcc_rt_kernel* kernel, void* const* buffers);
+
+// --- executor -----------------------------------------------------------------------------------------------------
+
+// Checks the plan (versions, bounds of every argument, CPU) and makes a context for it. The plan must outlive it.
+tcc_status tcc_rt_context_create(const tcc_rt_plan* plan, const tcc_create_options* options, tcc_context** context);
+void tcc_rt_context_destroy(tcc_context* context);
+tcc_status tcc_rt_context_info(const tcc_context* context, tcc_context_info* info);
+
+// tcc_model_api.run for any context.
+tcc_status tcc_rt_run_plan(tcc_context* context, const tcc_dltensor* inputs, uint32_t num_inputs,
+                           const tcc_dltensor* outputs, uint32_t num_outputs, void* workspace, uint64_t workspace_bytes,
+                           void* stream);
+
+// The same, and writes the nanoseconds of each step to step_ns[plan->num_steps]. For `bench --per-kernel`.
+tcc_status tcc_rt_run_plan_timed(tcc_context* context, const tcc_dltensor* inputs, uint32_t num_inputs,
+                                 const tcc_dltensor* outputs, uint32_t num_outputs, void* workspace,
+                                 uint64_t workspace_bytes, uint64_t* step_ns);
+
+// tcc_model_api.self_test for any context.
+tcc_status tcc_rt_self_test(tcc_context* context);
+
+// --- shipped library ----------------------------------------------------------------------------------------------
+
+// The table over tcc_rt_the_plan, or NULL when max_abi is older than the oldest table rt can give.
+// Referencing this function needs tcc_rt_the_plan to be defined.
+const tcc_model_api* tcc_rt_query(uint32_t max_abi);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,69 @@
+// Schedule primitives: pure functions kernel -> kernel or Reject. The result's new nodes live in kernel.arena (the caller
+// puts a worker arena there); the given kernel stays valid while its arena lives. Ids are stable: only the primitives
+// with an `out` parameter make new handles. Preconditions are those of MetaSchedule, Table 2. See docs/primitives.md
+// for before -> after texts.
+//
+// All extents and factors are expressions: the same code runs on concrete decisions and on decision symbols.
+#pragma once
+
+#include <vector>
+
+#include "tcc/ir/kernel.h"
+#include "tcc/ir/reject.h"
+
+namespace tcc::schedule {
+
+using ir::Expr;
+using ir::Id;
+using ir::Kernel;
+using ir::Legal;
+using ir::Reject;
+using ir::RejectReason;
+
+// loop -> nested loops of the given extents, outermost first; at most one factor is nullptr: inferred as the ceiling
+// quotient. Where the product is not provably the extent, every block below gets the predicate index < extent.
+Legal<Kernel> split(const Kernel& k, Id loop, std::span<const Expr> factors, std::vector<Id>& out);
+// Consecutive loops -> one.
+Legal<Kernel> fuse(const Kernel& k, std::span<const Id> loops, Id& out);
+// Permutes loops of one chain; loops of the chain that are not named keep their place.
+Legal<Kernel> reorder(const Kernel& k, std::span<const Id> loops);
+
+// Moves a producer under a loop of its consumers and computes there just what is needed.
+Legal<Kernel> compute_at(const Kernel& k, Id block, Id loop);
+// Moves a consumer under a loop of its producer and consumes there just what has been produced.
+Legal<Kernel> reverse_compute_at(const Kernel& k, Id block, Id loop);
+// Substitutes a spatial block's value into its consumers.
+Legal<Kernel> compute_inline(const Kernel& k, Id block);
+// Substitutes an elementwise consumer into its only producer.
+Legal<Kernel> reverse_compute_inline(const Kernel& k, Id block);
+
+// The block reads the buffer of its `read_index`-th distinct read through a copy; out is the copying block.
+Legal<Kernel> cache_read(const Kernel& k, Id block, int read_index, ir::Scope scope, Id& out);
+// The block writes a new buffer; out is the block that copies it out.
+Legal<Kernel> cache_write(const Kernel& k, Id block, ir::Scope scope, Id& out);
+// The block's initialisation becomes a block of its own in front of `loop`.
+Legal<Kernel> decompose_reduction(const Kernel& k, Id block, Id loop, Id& out);
+
+Legal<Kernel> parallel(const Kernel& k, Id loop);
+Legal<Kernel> vectorize(const Kernel& k, Id loop);
+Legal<Kernel> unroll(const Kernel& k, Id loop);
+Legal<Kernel> bind(const Kernel& k, Id loop, ir::Axis axis);
+// Attaches to a loop or block; replaces an annotation of the same key.
+Legal<Kernel> annotate(const Kernel& k, Id loop_or_block, ir::AnnotationKey key, Expr value);
+// Gives a weight (a parameter whose contents are known ahead) or a temporary another physical layout: blocked by `tiles`
+// (dimension, tile), outer dimensions in `order`. Accesses stay logical.
+Legal<Kernel> transform_layout(const Kernel& k, Id block, int read_index, std::span<const int32_t> order,
+                               std::span<const std::pair<int32_t, int64_t>> tiles);
+
+// --- queries ------------------------------------------------------------------------------------------------------
+// Block whose name hint is `name`; kNoId when absent or ambiguous.
+Id find_block_by_name(const Kernel& k, std::string_view name);
+// Loops around a block, outermost first.
+std::vector<Id> loops_of(const Kernel& k, Id block);
+std::vector<Id> producers_of(const Kernel& k, Id block);
+std::vector<Id> consumers_of(const Kernel& k, Id block);
+// Buffers the block reads, in the order of first appearance in its body (its own output excluded).
+std::vector<Id> read_buffers(const Kernel& k, Id block);
+Id written_buffer(const Kernel& k, Id block);
+
+}  // namespace tcc::schedule

@@ -1,0 +1,145 @@
+// Tuning: rounds of proposing, measuring and learning over one or many tasks.
+//
+// A round's proposals depend only on the seed, the options, the records in the order of proposal and the cost model,
+// which is itself a function of the records. The session row in the store makes an interrupted run go on with the same
+// proposals; what an interrupted round had measured already is taken from its records.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tcc/cost/cost_model.h"
+#include "tcc/ir/reject.h"
+#include "tcc/measure/host.h"
+#include "tcc/measure/measurement.h"
+#include "tcc/record/store.h"
+#include "tcc/support/parallel.h"
+#include "tcc/target/target.h"
+#include "tcc/task/task.h"
+
+namespace tcc::search {
+
+enum class Strategy : uint8_t { kEvolutionary, kRandom };
+std::string_view strategy_name(Strategy strategy);
+// Unknown names are usage errors that list the nearest.
+Result<Strategy> parse_strategy(std::string_view name);
+
+struct TuneOptions {
+  int64_t trials = 1000;        // measurements over all tasks; 0 = as the other limits say
+  int64_t trials_per_task = 0;  // 0 = no limit of its own
+  double seconds = 0;           // wall time; 0 = no limit. Looked at between rounds.
+  uint64_t seed = 1;
+  Strategy strategy = Strategy::kEvolutionary;
+  int64_t threads = 1;       // threads the programs run on
+  int64_t round_size = 32;   // most measurements a round; fewer where the trials do not go round
+  int64_t population = 256;  // of a generation
+  int64_t generations = 4;
+  double explore = 0.05;     // share of a round's picks that are drawn at random
+  bool resume = true;        // go on with an interrupted run of the same tasks, target and options
+};
+
+// What became of proposals. A proposal is duplicate, rejected or measured; a measured one has a status.
+struct Counts {
+  int64_t proposed = 0, duplicate = 0, rejected = 0;
+  std::map<std::string, int64_t> rejected_by_reason;
+  int64_t compiled = 0, measured = 0;  // handed over and compiled; ran, was right and was timed
+  int64_t compile_failed = 0, wrong = 0, crashed = 0, hung = 0, timed_out = 0;
+  void add(const Counts& other);
+};
+
+struct Progress {
+  enum class Kind : uint8_t { kStarted, kRound, kTaskFinished, kFinished, kNote };
+  Kind kind = Kind::kRound;
+  int64_t task = -1;   // index; -1 when it concerns none
+  std::string workload;
+  int64_t round = 0;   // of all tasks
+  int64_t trials = 0, trials_limit = 0;  // over all tasks
+  int64_t task_trials = 0;
+  double best_seconds = 0;  // of the task; 0 = none yet
+  double best_gflops = 0;
+  double elapsed_seconds = 0;
+  bool improved = false;  // this round found a new best
+  Counts task_counts;     // since the start of this run
+  std::string note;       // kNote: a sentence for the user
+};
+
+// The world around a search, wired by the caller. Pointers must outlive the run.
+struct Environment {
+  record::Store* store = nullptr;
+  measure::Measurer* measurer = nullptr;
+  ThreadPool* pool = nullptr;  // proposing and lowering; nullptr = this thread
+  // Inputs and reference of a task, made when it is first visited; empty for measurers that need none.
+  std::function<Result<std::shared_ptr<const measure::MeasureTask>>(const task::Task&)> prepare;
+  // The re-rank that a new best must pass when it is less than 10 % ahead; empty: medians decide.
+  std::function<Result<measure::PairedComparison>(const measure::Candidate&, const measure::Candidate&)> compare;
+  std::function<bool()> stop;                      // true: end after the measurements under way; may be empty
+  std::function<void(const Progress&)> progress;  // may be empty
+  std::function<int64_t()> now;                    // unix time of records; empty: the system clock
+  std::string tool_version;                        // written into records
+};
+// prepare and compare of the host's measurer.
+Environment host_environment(measure::IsolatedHostMeasurer& measurer, record::Store& store, ThreadPool* pool,
+                             const target::Target& target);
+
+struct TaskResult {
+  std::string key, workload;
+  int64_t weight = 1;
+  int64_t trials = 0;         // of this run
+  double best_seconds = 0;    // 0 = nothing valid is known
+  double best_gflops = 0;
+  double first_seconds = 0;   // best at the end of the task's first round
+  uint64_t best_nest = 0;
+  std::string best_trace;     // JSON; "" = none
+  int64_t design_spaces = 0;
+  bool exhausted = false;     // nothing new was found any more
+  std::string failure;        // why the task could not be tuned at all; "" otherwise
+  Counts counts;
+};
+struct TuneResult {
+  std::vector<TaskResult> tasks;
+  int64_t trials = 0, rounds = 0;
+  double seconds = 0;
+  bool stopped = false;  // by env.stop; the same call goes on from here
+  bool resumed = false;
+};
+
+// Errors: the store cannot be written, measuring is impossible. Whatever a candidate does is no error.
+Result<TuneResult> tune(std::span<const task::Task> tasks, const target::Target& target, const TuneOptions& options,
+                        const Environment& env);
+
+// --- programs for building ----------------------------------------------------------------------------------------
+
+struct Chosen {
+  ir::Kernel lowered;        // Stage::Lowered; weights' layouts are in its buffers
+  uint64_t nest = 0;         // hash at Stage::Nest
+  std::string trace;         // JSON
+  bool tuned = false;        // from a measured record; else the default schedule
+  double seconds = 0;        // measured time; 0 when untuned
+  std::string note;          // why it is not tuned, for the user; "" when tuned
+};
+// The program of the task's best record, replayed. Where there is none (or it no longer replays, which `note` says) the
+// default schedule: the best by rule of a few hundred seeded draws from the design spaces. store may be nullptr.
+// Errors: not even the unscheduled kernel can be lowered.
+Result<Chosen> choose_program(const task::Task& task, const target::Target& target, const record::Store* store,
+                              int64_t threads);
+// The naive kernel as it is.
+Result<Chosen> unscheduled_program(const task::Task& task, const target::Target& target);
+
+struct ChosenArtifact {
+  Chosen program;
+  codegen::Artifact artifact;
+};
+// The same, compiled for the host under tcc_<prefix>_<n>.
+Result<ChosenArtifact> best_artifact(const task::Task& task, const target::Target& target, const record::Store* store,
+                                     int64_t threads, const std::string& prefix);
+Result<ChosenArtifact> unscheduled_artifact(const task::Task& task, const target::Target& target,
+                                            const std::string& prefix);
+
+}  // namespace tcc::search

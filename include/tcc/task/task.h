@@ -1,0 +1,104 @@
+// A fusion group as a tuning task: a plain loop nest (correct, slow), a key that equal computations share, and the
+// binding of the kernel's parameters to the group's values.
+//
+// The nest has one block per operator, written to a temporary each; schedules inline them. Weights, biases and other
+// constants are parameters of role kWeight. f16 and bf16 groups compute in f32 and round once, at the output.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tcc/graph/graph.h"
+#include "tcc/graph/passes.h"
+#include "tcc/ir/kernel.h"
+
+namespace tcc::task {
+
+// X(enumerator, text): what the first operator of the group is.
+#define TCC_TASK_ANCHORS(X)                                                                                          \
+  X(Gemm, "gemm")                                                                                                    \
+  X(Conv, "conv") X(DepthwiseConv, "depthwise_conv") X(Pool, "pool") X(Reduction, "reduction") X(Softmax, "softmax") \
+      X(Elementwise, "elementwise") X(Move, "move")
+
+enum class AnchorKind : uint8_t {
+#define TCC_X(name, text) k##name,
+  TCC_TASK_ANCHORS(TCC_X)
+#undef TCC_X
+};
+std::string_view anchor_name(AnchorKind kind);
+
+enum class ParamKind : uint8_t { kInput, kConstant, kOutput };
+// Where parameter i of the kernel comes from: a value of the graph that the (first) group belongs to.
+struct ParamSource {
+  ParamKind kind = ParamKind::kInput;
+  graph::ValueId value = graph::kNone;
+};
+
+struct Task {
+  std::string key;       // 16 hex digits: the kernel's structural hash; independent of target, names and graph
+  std::string workload;  // for people: "conv2d 1x64x56x56 -> 64 k3 s1 p1 + bias + relu f32"
+  int64_t weight = 1;    // how often the graph contains it
+  ir::Kernel kernel;     // Stage::kBuilt
+  AnchorKind anchor = AnchorKind::kElementwise;
+  std::string anchor_block;  // name hint of the block that does the work: "conv", "gemm", "row_max", ...
+  double flops = 0;
+  std::vector<ParamSource> params;  // one per kernel parameter, in order
+
+  // Id of the anchor's block in the kernel.
+  ir::Id anchor_id() const;
+};
+
+// Errors (input): a tensor without elements.
+Result<Task> make_task(const graph::Graph& graph, const graph::FusionGroup& group);
+
+struct GroupBinding {
+  int64_t task = 0;                 // index into TaskList::tasks
+  std::vector<ParamSource> params;  // of this group
+};
+struct TaskList {
+  std::vector<Task> tasks;             // in order of first appearance
+  std::vector<GroupBinding> bindings;  // one per group
+};
+// Equal kernels become one task. Tensors without elements are errors that name the group.
+Result<TaskList> extract_tasks(const graph::Graph& graph, const std::vector<graph::FusionGroup>& groups);
+
+// --- tasks without a model, for benchmarks and tests
+// ------------------------------------------------------------------- Extents must be positive and fit together
+// (TCC_CHECK).
+
+struct GemmParams {
+  int64_t m = 1, n = 1, k = 1;
+  bool bias = false, relu = false;
+  bool constant_weights = false;  // B is a weight
+  bool trans_a = false, trans_b = false;
+  graph::DType dtype = graph::DType::kF32;
+};
+Task make_gemm(const GemmParams& params);
+
+struct ConvParams {
+  int64_t batch = 1, channels = 1, filters = 1, group = 1;
+  std::vector<int64_t> size, kernel;              // one entry per spatial axis
+  std::vector<int64_t> strides, dilations, pads;  // empty: 1, 1, 0; pads count on both sides
+  bool bias = false, relu = false, residual = false;
+  graph::DType dtype = graph::DType::kF32;
+};
+Task make_conv(const ConvParams& params);
+
+struct PoolParams {
+  bool average = false;
+  int64_t batch = 1, channels = 1;
+  std::vector<int64_t> size, kernel;   // one entry per spatial axis
+  std::vector<int64_t> strides, pads;  // empty: 1, 0
+  bool ceil_mode = false, count_include_pad = false;
+};
+Task make_pool(const PoolParams& params);
+
+Task make_softmax(const graph::Shape& shape, int64_t axis);
+// op: kReduceMean, kReduceMax or kReduceSum.
+Task make_reduction(const graph::Shape& shape, const std::vector<int64_t>& axes, graph::Op op);
+// relu(x * w + y) with w of one value per channel (axis 1) where the rank allows.
+Task make_elementwise(const graph::Shape& shape);
+
+}  // namespace tcc::task

@@ -1,0 +1,152 @@
+#include "tcc/analysis/simplify.h"
+
+#include <array>
+
+#include "tcc/ir/walk.h"
+
+namespace tcc::analysis {
+
+using namespace ir;
+
+namespace {
+
+struct Context {
+  Builder& b;
+  const Ranges& ranges;
+};
+
+// A rule returns the smaller equal expression or nullptr. Operands are simplified already.
+using Rule = Expr (*)(Context&, Expr);
+
+// x div d = 0 and x mod d = x when 0 <= x < d.
+Expr quotient_of_small(Context& c, Expr e) {
+  if (e->kind != ExprKind::kFloorDiv && e->kind != ExprKind::kFloorMod) return nullptr;
+  const Binary* x = as<Binary>(e);
+  if (!c.ranges.prove_less(c.b, x->a, x->b) || !c.ranges.prove_non_negative(c.b, x->a)) return nullptr;
+  return e->kind == ExprKind::kFloorDiv ? c.b.integer(0) : x->a;
+}
+
+// (c q + r) div c = q + k when k c <= r < (k + 1) c for the part r with small coefficients: canonical form pulls q out,
+// the remaining quotient is constant when both ends of its range agree.
+Expr constant_quotient(Context& c, Expr e) {
+  if (e->kind != ExprKind::kFloorDiv) return nullptr;
+  ConstBounds bounds;
+  return c.ranges.bounds(e, bounds) && bounds.low == bounds.high ? c.b.integer(bounds.low) : nullptr;
+}
+
+// k d (x div d) + k (x mod d) = k x.
+Expr recombine(Context& c, Expr e) {
+  const Sum* s = as<Sum>(e);
+  if (s == nullptr) return nullptr;
+  for (const Term& mod : s->terms) {
+    if (mod.atom->kind != ExprKind::kFloorMod) continue;
+    const Binary* m = as<Binary>(mod.atom);
+    Expr scaled = c.b.scale(c.b.mul(c.b.floor_div(m->a, m->b), m->b), mod.coefficient);
+    // The quotient part may have been pulled apart by the canonical form: subtract it and see whether the sum shrinks.
+    Expr candidate = c.b.add(c.b.sub(e, c.b.add(scaled, c.b.scale(mod.atom, mod.coefficient))), c.b.scale(m->a, mod.coefficient));
+    size_t before = s->terms.size();
+    size_t after = candidate->kind == ExprKind::kSum ? as<Sum>(candidate)->terms.size() : 1;
+    bool quotient_gone = true;
+    Expr quotient = c.b.floor_div(m->a, m->b);
+    visit(candidate, [&](Expr x) {
+      if (equal(x, quotient) || equal(x, mod.atom)) quotient_gone = false;
+      return quotient_gone;
+    });
+    if (after < before && quotient_gone) return candidate;
+  }
+  return nullptr;
+}
+
+Expr known_comparison(Context& c, Expr e) {
+  if (e->kind != ExprKind::kLt && e->kind != ExprKind::kEq && e->kind != ExprKind::kNe) return nullptr;
+  const Binary* x = as<Binary>(e);
+  if (x->a->type != Type::kI64) return nullptr;
+  if (e->kind == ExprKind::kLt) {
+    if (c.ranges.prove_less(c.b, x->a, x->b)) return c.b.boolean(true);
+    if (c.ranges.prove_less(c.b, c.b.offset(x->b, -1), x->a)) return c.b.boolean(false);
+    return nullptr;
+  }
+  if (c.ranges.prove_less(c.b, x->a, x->b) || c.ranges.prove_less(c.b, x->b, x->a)) return c.b.boolean(e->kind == ExprKind::kNe);
+  return nullptr;
+}
+
+Expr known_extremum(Context& c, Expr e) {
+  if ((e->kind != ExprKind::kMin && e->kind != ExprKind::kMax) || e->type != Type::kI64) return nullptr;
+  const Binary* x = as<Binary>(e);
+  bool a_small = c.ranges.prove_less(c.b, x->a, c.b.offset(x->b, 1));
+  if (a_small) return e->kind == ExprKind::kMin ? x->a : x->b;
+  bool b_small = c.ranges.prove_less(c.b, x->b, c.b.offset(x->a, 1));
+  if (b_small) return e->kind == ExprKind::kMin ? x->b : x->a;
+  return nullptr;
+}
+
+// (x mod m) div d stays, but (x mod m) with x = m' y, m = m' n is canonical already; nested mod of a bounded part:
+// (a + b) mod d = a mod d + b when a is a multiple of g, g divides d, 0 <= b < g.
+Expr split_modulo(Context& c, Expr e) {
+  if (e->kind != ExprKind::kFloorMod && e->kind != ExprKind::kFloorDiv) return nullptr;
+  const Binary* x = as<Binary>(e);
+  const Sum* s = as<Sum>(x->a);
+  if (s == nullptr || !is_int(x->b) || int_value(x->b) <= 0) return nullptr;
+  int64_t d = int_value(x->b);
+  for (const Term& t : s->terms) {
+    int64_t g = t.coefficient;
+    if (g <= 1 || d % g != 0) continue;
+    std::vector<Term> big, small;
+    for (const Term& u : s->terms) (u.coefficient % g == 0 ? big : small).push_back(u);
+    int64_t constant = ((s->constant % g) + g) % g;
+    if (small.empty() && constant == 0) continue;
+    Expr rest = c.b.sum(constant, small);
+    ConstBounds bounds;
+    if (!c.ranges.bounds(rest, bounds) || bounds.low < 0 || bounds.high >= g) continue;
+    Expr whole = c.b.sum(s->constant - constant, big);
+    if (e->kind == ExprKind::kFloorDiv) return c.b.floor_div(whole, x->b);
+    return c.b.add(c.b.floor_mod(whole, x->b), rest);
+  }
+  return nullptr;
+}
+
+constexpr std::array<Rule, 6> kRules = {quotient_of_small, constant_quotient, split_modulo, recombine, known_comparison, known_extremum};
+
+bool needs_rules(Expr e) {
+  bool found = false;
+  visit(e, [&](Expr x) {
+    switch (x->kind) {
+      case ExprKind::kFloorDiv: case ExprKind::kFloorMod: case ExprKind::kLt: case ExprKind::kEq: case ExprKind::kNe:
+      case ExprKind::kMin: case ExprKind::kMax:
+        found = true;
+        break;
+      case ExprKind::kIntConst: case ExprKind::kFloatConst: case ExprKind::kVar: case ExprKind::kSum: case ExprKind::kProd:
+      case ExprKind::kAdd: case ExprKind::kSub: case ExprKind::kMul: case ExprKind::kDiv: case ExprKind::kLe:
+      case ExprKind::kAnd: case ExprKind::kOr: case ExprKind::kNot: case ExprKind::kCast: case ExprKind::kSelect:
+      case ExprKind::kLoad: case ExprKind::kCall:
+        break;
+    }
+    return !found;
+  });
+  return found;
+}
+
+Expr simplify_node(Context& c, Expr e) {
+  e = rewrite_children(c.b, e, [&](Expr child) { return simplify_node(c, child); });
+  for (bool again = true; again;) {
+    again = false;
+    for (Rule rule : kRules) {
+      Expr smaller = rule(c, e);
+      if (smaller == nullptr) continue;
+      e = rewrite_children(c.b, smaller, [&](Expr child) { return simplify_node(c, child); });
+      again = true;
+      break;
+    }
+  }
+  return e;
+}
+
+}  // namespace
+
+Expr simplify(Builder& b, Expr e, const Ranges& ranges) {
+  if (!needs_rules(e)) return e;
+  Context c{b, ranges};
+  return simplify_node(c, e);
+}
+
+}  // namespace tcc::analysis

@@ -1,0 +1,35 @@
+// Addresses of accesses: what is contiguous over a vectorised loop, and how far it is aligned. Private to codegen/cuda.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "tcc/analysis/ranges.h"
+#include "tcc/ir/build.h"
+
+namespace tcc::codegen::cuda {
+
+// Elements the buffer occupies, padding included; nullopt when its shape is symbolic.
+std::optional<int64_t> physical_elements(const ir::Buffer& buffer);
+
+// The address before the layout's xors, in elements.
+ir::Expr flat_address(ir::Builder& b, const ir::Buffer& buffer, std::span<const ir::Expr> indices);
+
+// e with Var(id) replaced by a constant and simplified.
+ir::Expr at_lane(ir::Builder& b, const analysis::Ranges& ranges, ir::Expr e, ir::Id id, int64_t lane);
+
+// A number that divides the value of e whatever the variables are; 0 for the constant 0.
+int64_t known_divisor(const ir::Kernel& kernel, ir::Expr e);
+
+// Elements per access (a power of two, at least 2, that divides `extent`) with which the iterations of the vectorised loop
+// `id` can read or write `buffer` from the flat address on: contiguous, aligned, at most 16 bytes. 1: none.
+int64_t vector_width(ir::Builder& b, const ir::Kernel& kernel, const analysis::Ranges& ranges, const ir::Buffer& buffer,
+                     ir::Expr flat, ir::Id id, int64_t extent);
+
+// A predicate that does not change over blocks of `lanes` iterations of `id` that start at a multiple of `lanes`, with
+// the variable replaced by the block's first iteration; nullptr when it may change inside a block.
+ir::Expr uniform_predicate(ir::Builder& b, const ir::Kernel& kernel, const analysis::Ranges& ranges, ir::Expr predicate,
+                           ir::Id id, int64_t extent);
+
+}  // namespace tcc::codegen::cuda

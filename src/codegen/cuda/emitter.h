@@ -1,0 +1,129 @@
+// Prints one launch of a Lowered kernel as a CUDA kernel. Private to codegen/cuda.
+//
+// Index arithmetic is `int` while every value and partial sum provably fits; the first one that does not sets
+// needs_wide(), and the launch is printed again with `long long`.
+//
+// Inside a vectorised loop the loop's variable is bound to a lane number and a statement is printed once per lane. Loads
+// that are contiguous over the lanes are read into tcc_vec values beforehand, contiguous stores are gathered into one.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "tcc/analysis/ranges.h"
+#include "tcc/codegen/cuda.h"
+#include "tcc/ir/build.h"
+#include "tcc/ir/instr.h"
+
+namespace tcc::codegen::cuda {
+
+std::string memory_type(ir::Type type);  // as stored
+std::string value_type(ir::Type type);   // as computed with
+
+class Emitter {
+ public:
+  Emitter(const ir::Kernel& kernel, const target::Target& target, std::span<const ir::Buffer* const> params, bool wide);
+
+  // The text of `extern "C" __global__ void <symbol>(...) {...}`; fills grid, block and shared bytes of `launch`.
+  Result<std::string> emit(ir::Stmt body, const std::string& symbol, Launch& launch);
+  bool needs_wide() const { return needs_wide_; }
+  int64_t static_shared_bytes() const { return static_shared_bytes_; }
+
+ private:
+  struct SharedPlan {
+    std::vector<const ir::Buffer*> buffers;
+    std::vector<int64_t> offsets;
+    int64_t total = 0;
+    int64_t alignment = 16;
+  };
+  // A load of the statement being printed that stands in vector registers: <name>_<lane / width>.v[lane % width].
+  struct VectorLoad {
+    std::string name;
+    int64_t width;
+  };
+  struct LaneStore {
+    const ir::Store* store;
+    ir::Expr predicate;  // of the store and the Ifs around it; nullptr: always
+  };
+
+  // launch.cpp
+  void find_dimensions(ir::Stmt body);
+  SharedPlan plan_shared(ir::Stmt body);
+  void check_limits(const SharedPlan& shared);
+  std::string declare_shared(const SharedPlan& shared, int64_t& dynamic_bytes);
+  std::string parameters() const;
+
+  // stmt.cpp
+  void stmt(ir::Stmt s);
+  void loop(const ir::Loop& l);
+  void bound_loop(const ir::Loop& l);
+  void body_with(const ir::Loop& l, std::string variable);
+  void vector_loop(const ir::Loop& l);
+  bool lane_stores(ir::Stmt s, ir::Expr condition, std::vector<LaneStore>& out);
+  void vector_store(const LaneStore& s, const ir::Loop& l, int64_t lanes);
+  void vector_assign(const ir::Store& s, ir::Id id, int64_t lanes, int64_t width);
+  void scalar_lanes(const LaneStore& s, ir::Id id, int64_t lanes);
+  void load_vectors(ir::Expr value, ir::Id id, int64_t lanes);
+  void vector_load(const ir::Load& l, ir::Id id, int64_t lanes, int64_t width);
+  std::string all_lanes(ir::Expr predicate, ir::Id id, int64_t lanes);
+  void store(const ir::Store& s);
+  void alloc(const ir::Alloc& s);
+  void roles(const ir::Roles& s);
+  void instr(const ir::InstrCall& s);
+  std::string axis_coordinate(ir::Axis axis) const;
+  int64_t axis_extent(ir::Axis axis) const;
+
+  // expr.cpp
+  std::string expr(ir::Expr e);
+  std::string sum(const ir::Sum& e);
+  std::string product(const ir::Prod& e);
+  std::string quotient(const ir::Binary& e);
+  std::string binary(const ir::Binary& e);
+  std::string arithmetic(const ir::Binary& e, char op);
+  std::string min_max(const ir::Binary& e);
+  std::string cast(const ir::Unary& e);
+  std::string select(const ir::Select& e);
+  std::string load(const ir::Load& e);
+  std::string call(const ir::Call& e);
+  std::string rounded(ir::Type type, std::string value) const;
+  std::string integer(int64_t value, ir::Type type) const;
+  std::string address(const ir::Buffer& buffer, std::span<const ir::Expr> indices);
+  std::string from_memory(ir::Type type, std::string value) const;
+  std::string to_memory(ir::Type type, std::string value) const;
+  void check_width(ir::Expr e);
+  std::string index_type() const { return wide_ ? "long long" : "int"; }
+
+  const ir::Buffer& buffer(ir::Id id);
+  std::string name(ir::Id id) const;
+  void line(const std::string& text);
+  void open(const std::string& text);
+  void close();
+  void fail(std::string message);
+
+  const ir::Kernel& kernel_;
+  const target::Target& target_;
+  std::span<const ir::Buffer* const> params_;
+  bool wide_;
+  bool needs_wide_ = false;
+  ArenaPtr arena_;
+  ir::Builder b_;
+  analysis::Ranges ranges_;
+  std::array<int64_t, 3> grid_ = {1, 1, 1}, block_ = {1, 1, 1};
+  bool warp_spelling_ = false, warpgroups_ = false;
+  int64_t role_first_warp_ = 0, role_warps_ = 0;  // 0 warps: outside Roles
+  int64_t min_blocks_ = 0;
+  int64_t static_shared_bytes_ = 0;
+  std::unordered_map<ir::Id, std::string> variables_;
+  std::unordered_map<const ir::ExprNode*, VectorLoad> vector_loads_;
+  ir::Id lane_id_ = ir::kNoId;
+  int64_t lane_ = 0;
+  int temporaries_ = 0;
+  int depth_ = 0;
+  std::string text_;
+  std::optional<Error> error_;
+};
+
+}  // namespace tcc::codegen::cuda

@@ -1,0 +1,264 @@
+// Expressions of a launch as CUDA C++ text.
+#include <bit>
+#include <cmath>
+
+#include "codegen/cuda/address.h"
+#include "codegen/cuda/emitter.h"
+#include "tcc/support/check.h"
+
+namespace tcc::codegen::cuda {
+
+using namespace ir;
+
+std::string memory_type(Type type) {
+  switch (type) {
+    case Type::kBool: case Type::kU8: return "unsigned char";
+    case Type::kI8: return "signed char";
+    case Type::kI32: return "int";
+    case Type::kI64: return "long long";
+    case Type::kF16: case Type::kBF16: return "unsigned short";
+    case Type::kF32: return "float";
+    case Type::kF64: return "double";
+    case Type::kBarrier: return "unsigned long long";
+    case Type::kTensorMap: return "unsigned char";
+  }
+  return "";
+}
+
+std::string value_type(Type type) {
+  switch (type) {
+    case Type::kBool: return "bool";
+    case Type::kF16: case Type::kBF16: return "float";
+    case Type::kI8: case Type::kU8: case Type::kI32: case Type::kI64: case Type::kF32: case Type::kF64:
+    case Type::kBarrier: case Type::kTensorMap:
+      return memory_type(type);
+  }
+  return "";
+}
+
+std::string Emitter::from_memory(Type type, std::string value) const {
+  if (type == Type::kF16) return "tcc_from_f16(" + value + ")";
+  if (type == Type::kBF16) return "tcc_from_bf16(" + value + ")";
+  if (type == Type::kBool) return "(" + value + " != 0)";
+  return value;
+}
+
+std::string Emitter::to_memory(Type type, std::string value) const {
+  if (type == Type::kF16) return "tcc_to_f16(" + value + ")";
+  if (type == Type::kBF16) return "tcc_to_bf16(" + value + ")";
+  if (type == Type::kBool) return "(" + value + " ? 1 : 0)";
+  return value;
+}
+
+std::string Emitter::rounded(Type type, std::string value) const {
+  if (type == Type::kF16) return "tcc_round_f16(" + value + ")";
+  if (type == Type::kBF16) return "tcc_round_bf16(" + value + ")";
+  if (type == Type::kI8 || type == Type::kU8) return "((" + memory_type(type) + ")" + value + ")";
+  return value;
+}
+
+std::string Emitter::integer(int64_t value, Type type) const {
+  if (type == Type::kBool) return value != 0 ? "true" : "false";
+  if (value == INT64_MIN) return "(-9223372036854775807LL - 1)";
+  if (type == Type::kI32 && value == INT32_MIN) return "(-2147483647 - 1)";
+  std::string text = std::to_string(value);
+  if (type == Type::kI64 && (wide_ || value > INT32_MAX || value < -INT32_MAX)) text += "LL";
+  return value < 0 ? "(" + text + ")" : text;
+}
+
+// Every index value is looked at when it is printed: the sum of the magnitudes of its parts must fit.
+void Emitter::check_width(Expr e) {
+  if (wide_ || e->type != Type::kI64) return;
+  auto magnitude = [&](Expr x) -> double {
+    analysis::ConstBounds r;
+    if (!ranges_.bounds(x, r)) return HUGE_VAL;
+    return std::max(std::fabs(static_cast<double>(r.low)), std::fabs(static_cast<double>(r.high)));
+  };
+  double total = 0;
+  if (const Sum* s = as<Sum>(e)) {
+    total = std::fabs(static_cast<double>(s->constant));
+    for (const Term& t : s->terms) total += std::fabs(static_cast<double>(t.coefficient)) * magnitude(t.atom);
+  } else if (const Prod* p = as<Prod>(e)) {
+    total = 1;
+    for (Expr f : p->factors) total *= std::max(1.0, magnitude(f));
+  } else {
+    total = magnitude(e);
+  }
+  if (!(total <= INT32_MAX)) needs_wide_ = true;
+}
+
+std::string Emitter::expr(Expr e) {
+  check_width(e);
+  switch (e->kind) {
+    case ExprKind::kIntConst: return integer(int_value(e), e->type);
+    case ExprKind::kFloatConst: {
+      const double v = as<FloatConst>(e)->value;
+      if (e->type == Type::kF64)
+        return fmt::format("__longlong_as_double(0x{:x}LL) /* {} */", std::bit_cast<uint64_t>(v), v);
+      if (!std::isfinite(v))
+        return fmt::format("__uint_as_float(0x{:x}u)", std::bit_cast<uint32_t>(static_cast<float>(v)));
+      std::string text = fmt::format("{:.9g}", v);
+      if (text.find_first_of(".e") == std::string::npos) text += ".0";
+      return v < 0 || std::signbit(v) ? "(" + text + "f)" : text + "f";
+    }
+    case ExprKind::kVar: {
+      auto found = variables_.find(as<Var>(e)->id);
+      if (found == variables_.end()) {
+        fail(fmt::format("the run-time scalar '{}' has no value in CUDA code", name_hint(kernel_, as<Var>(e)->id)));
+        return "0";
+      }
+      return found->second;
+    }
+    case ExprKind::kSum: return sum(*as<Sum>(e));
+    case ExprKind::kProd: return product(*as<Prod>(e));
+    case ExprKind::kFloorDiv: case ExprKind::kFloorMod: return quotient(*as<Binary>(e));
+    case ExprKind::kMin: case ExprKind::kMax: return min_max(*as<Binary>(e));
+    case ExprKind::kAdd: case ExprKind::kSub: case ExprKind::kMul: case ExprKind::kDiv: case ExprKind::kLt:
+    case ExprKind::kLe: case ExprKind::kEq: case ExprKind::kNe: case ExprKind::kAnd: case ExprKind::kOr:
+      return binary(*as<Binary>(e));
+    case ExprKind::kNot: return "!" + expr(as<Unary>(e)->a);
+    case ExprKind::kCast: return cast(*as<Unary>(e));
+    case ExprKind::kSelect: return select(*as<Select>(e));
+    case ExprKind::kLoad: return load(*as<Load>(e));
+    case ExprKind::kCall: return call(*as<Call>(e));
+  }
+  return "";
+}
+
+std::string Emitter::sum(const Sum& e) {
+  std::string text;
+  for (const Term& t : e.terms) {
+    const bool minus = t.coefficient < 0;
+    const int64_t magnitude = std::abs(t.coefficient);
+    text += text.empty() ? (minus ? "-" : "") : (minus ? " - " : " + ");
+    if (magnitude != 1) text += integer(magnitude, Type::kI64) + " * ";
+    text += expr(t.atom);
+  }
+  if (e.constant > 0) text += (text.empty() ? "" : " + ") + integer(e.constant, Type::kI64);
+  if (e.constant < 0) text += (text.empty() ? "-" : " - ") + integer(-e.constant, Type::kI64);
+  return "(" + text + ")";
+}
+
+std::string Emitter::product(const Prod& e) {
+  std::string text;
+  for (Expr f : e.factors) text += (text.empty() ? "" : " * ") + expr(f);
+  return "(" + text + ")";
+}
+
+std::string Emitter::quotient(const Binary& e) {
+  analysis::ConstBounds a, b;
+  const bool plain = ranges_.bounds(e.a, a) && a.low >= 0 && ranges_.bounds(e.b, b) && b.low > 0;
+  const std::string x = expr(e.a), y = expr(e.b);
+  if (!plain) {
+    const char* function = e.kind == ExprKind::kFloorDiv ? "tcc_floor_div" : "tcc_floor_mod";
+    return fmt::format("{}<{}>({}, {})", function, index_type(), x, y);
+  }
+  const char op = e.kind == ExprKind::kFloorDiv ? '/' : '%';
+  const char* as_unsigned = wide_ ? "(unsigned long long)" : "(unsigned)";
+  return fmt::format("({})({}{} {} {}{})", index_type(), as_unsigned, x, op, as_unsigned, y);
+}
+
+std::string Emitter::arithmetic(const Binary& e, char op) {
+  const std::string x = expr(e.a), y = expr(e.b);
+  if (e.type == Type::kI32 && op != '/') return fmt::format("((int)((unsigned){} {} (unsigned){}))", x, op, y);
+  return rounded(e.type, fmt::format("({} {} {})", x, op, y));
+}
+
+std::string Emitter::binary(const Binary& e) {
+  switch (e.kind) {
+    case ExprKind::kAdd: return arithmetic(e, '+');
+    case ExprKind::kSub: return arithmetic(e, '-');
+    case ExprKind::kMul: return arithmetic(e, '*');
+    case ExprKind::kDiv: return arithmetic(e, '/');
+    case ExprKind::kLt: return fmt::format("({} < {})", expr(e.a), expr(e.b));
+    case ExprKind::kLe: return fmt::format("({} <= {})", expr(e.a), expr(e.b));
+    case ExprKind::kEq: return fmt::format("({} == {})", expr(e.a), expr(e.b));
+    case ExprKind::kNe: return fmt::format("({} != {})", expr(e.a), expr(e.b));
+    case ExprKind::kAnd: return fmt::format("({} && {})", expr(e.a), expr(e.b));
+    case ExprKind::kOr: return fmt::format("({} || {})", expr(e.a), expr(e.b));
+    case ExprKind::kIntConst: case ExprKind::kFloatConst: case ExprKind::kVar: case ExprKind::kSum:
+    case ExprKind::kProd: case ExprKind::kFloorDiv: case ExprKind::kFloorMod: case ExprKind::kMin: case ExprKind::kMax:
+    case ExprKind::kNot: case ExprKind::kCast: case ExprKind::kSelect: case ExprKind::kLoad: case ExprKind::kCall:
+      break;
+  }
+  TCC_UNREACHABLE("not a plain binary kind");
+}
+
+std::string Emitter::min_max(const Binary& e) {
+  const bool smaller = e.kind == ExprKind::kMin;
+  const std::string x = expr(e.a), y = expr(e.b);
+  if (e.type == Type::kF64) return fmt::format("{}({}, {})", smaller ? "fmin" : "fmax", x, y);
+  if (is_float(e.type)) return fmt::format("{}({}, {})", smaller ? "fminf" : "fmaxf", x, y);
+  const std::string type = e.type == Type::kI64 ? index_type() : value_type(e.type);
+  return fmt::format("{}<{}>({}, {})", smaller ? "tcc_min" : "tcc_max", type, x, y);
+}
+
+std::string Emitter::cast(const Unary& e) {
+  const Type from = e.a->type, to = e.type;
+  const std::string x = expr(e.a);
+  if (to == Type::kBool) return fmt::format("({} != 0)", x);
+  if (is_float(to)) return rounded(to, fmt::format("(({}){})", value_type(to), x));
+  if (!is_float(from)) return fmt::format("(({}){})", value_type(to), x);
+  // The conversion instructions saturate to 32 and 64 bits by themselves and turn NaN into 0.
+  const char* source = from == Type::kF64 ? "double" : "float";
+  if (to == Type::kI64) return fmt::format("__{}2ll_rz({})", source, x);
+  if (to == Type::kI32) return fmt::format("__{}2int_rz({})", source, x);
+  const char* low = to == Type::kI8 ? "-128" : "0";
+  const char* high = to == Type::kI8 ? "127" : "255";
+  return fmt::format("(({})tcc_max(tcc_min(__{}2int_rz({}), {}), {}))", memory_type(to), source, x, high, low);
+}
+
+std::string Emitter::select(const Select& e) {
+  return fmt::format("({} ? {} : {})", expr(e.condition), expr(e.a), expr(e.b));
+}
+
+std::string Emitter::load(const Load& e) {
+  if (auto found = vector_loads_.find(&e); found != vector_loads_.end()) {
+    const VectorLoad& v = found->second;
+    return from_memory(e.type, fmt::format("{}_{}.v[{}]", v.name, lane_ / v.width, lane_ % v.width));
+  }
+  const Buffer& source = buffer(e.buffer);
+  std::string value = from_memory(e.type, fmt::format("{}[{}]", name(e.buffer), address(source, e.indices)));
+  if (e.predicate == nullptr) return value;
+  return fmt::format("({} ? {} : {})", expr(e.predicate), value, expr(e.other));
+}
+
+std::string Emitter::call(const Call& e) {
+  const bool wide = e.type == Type::kF64;
+  std::string args;
+  for (Expr a : e.args) args += (args.empty() ? "" : ", ") + expr(a);
+  std::string function;
+  switch (e.fn) {
+    case Intrinsic::kExp: function = "exp"; break;
+    case Intrinsic::kLog: function = "log"; break;
+    case Intrinsic::kTanh: function = "tanh"; break;
+    case Intrinsic::kErf: function = "erf"; break;
+    case Intrinsic::kSqrt: function = "sqrt"; break;
+    case Intrinsic::kRsqrt: function = "rsqrt"; break;
+    case Intrinsic::kSigmoid: return rounded(e.type, "tcc_sigmoid(" + args + ")");
+    case Intrinsic::kAbs: function = "fabs"; break;
+    case Intrinsic::kFloor: function = "floor"; break;
+    case Intrinsic::kCeil: function = "ceil"; break;
+    case Intrinsic::kRound: function = "rint"; break;  // halves to even
+    case Intrinsic::kSin: function = "sin"; break;
+    case Intrinsic::kCos: function = "cos"; break;
+    case Intrinsic::kPow: function = "pow"; break;
+    case Intrinsic::kFma: function = "fma"; break;
+  }
+  if (!is_float(e.type)) {
+    if (e.fn != Intrinsic::kAbs) fail(fmt::format("{} of {} has no CUDA form", intrinsic_name(e.fn), type_name(e.type)));
+    return rounded(e.type, fmt::format("({0} < 0 ? -{0} : {0})", args));
+  }
+  return rounded(e.type, fmt::format("{}{}({})", function, wide ? "" : "f", args));
+}
+
+std::string Emitter::address(const Buffer& source, std::span<const Expr> indices) {
+  Expr flat = flat_address(b_, source, indices);
+  std::string text = expr(flat);
+  if (source.layout != nullptr)
+    for (const XorField& x : source.layout->xors)
+      text = fmt::format("tcc_xor<{}>({}, {}, {}, {})", index_type(), text, x.from_shift, x.mask, x.to_shift);
+  return text;
+}
+
+}  // namespace tcc::codegen::cuda

@@ -1,0 +1,163 @@
+// The frame of a launch: dimensions, limits, shared memory, parameters.
+#include <algorithm>
+
+#include "codegen/cuda/address.h"
+#include "codegen/cuda/emitter.h"
+#include "tcc/ir/walk.h"
+#include "tcc/support/check.h"
+
+namespace tcc::codegen::cuda {
+
+using namespace ir;
+
+Emitter::Emitter(const Kernel& kernel, const target::Target& target, std::span<const Buffer* const> params, bool wide)
+    : kernel_(kernel), target_(target), params_(params), wide_(wide), arena_(std::make_shared<Arena>()), b_(*arena_),
+      ranges_(kernel) {
+  arena_->keep_alive(kernel.arena);
+}
+
+void Emitter::fail(std::string message) {
+  if (!error_) error_ = Error{ErrorClass::kInput, "no CUDA code for this kernel: " + std::move(message), "", {}};
+}
+
+const Buffer& Emitter::buffer(Id id) {
+  const Buffer* b = kernel_.buffer(id);
+  TCC_CHECK(b != nullptr, "no buffer {}", id);
+  return *b;
+}
+
+// Letters, digits and underscores of the hint, made unique by the id.
+std::string Emitter::name(Id id) const {
+  std::string text;
+  for (char c : name_hint(kernel_, id))
+    text += (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ? c : '_';
+  if (text.empty() || (text[0] >= '0' && text[0] <= '9')) text.insert(0, "v");
+  return fmt::format("{}_{}", text, id);
+}
+
+void Emitter::find_dimensions(Stmt body) {
+  bool linear = false, xyz = false;
+  int64_t warps = 1, groups = 1;
+  visit(body, [&](Stmt s) {
+    if (const Roles* r = as<Roles>(s)) {
+      linear = true;
+      for (const Role& role : r->roles) warps = std::max<int64_t>(warps, role.first_warp + role.warps);
+    }
+    const Loop* l = as<Loop>(s);
+    if (l == nullptr || l->loop_kind != LoopKind::kBound || l->axis == Axis::kVthread) return true;
+    if (!is_int(l->extent)) {
+      fail(fmt::format("the bound loop '{}' has a symbolic extent", name_hint(kernel_, l->id)));
+      return false;
+    }
+    const int64_t n = int_value(l->extent);
+    auto widen = [n](int64_t& dimension) { dimension = std::max(dimension, n); };
+    switch (l->axis) {
+      case Axis::kGridX: widen(grid_[0]); break;
+      case Axis::kGridY: widen(grid_[1]); break;
+      case Axis::kGridZ: widen(grid_[2]); break;
+      case Axis::kThreadX: widen(block_[0]), xyz = true; break;
+      case Axis::kThreadY: widen(block_[1]), xyz = true; break;
+      case Axis::kThreadZ: widen(block_[2]), xyz = true; break;
+      case Axis::kLane: linear = true; break;
+      case Axis::kWarp: widen(warps), linear = true; break;
+      case Axis::kWarpgroup: widen(groups), linear = warpgroups_ = true; break;
+      case Axis::kClusterX: case Axis::kClusterY:
+        fail("cluster axes have no form in this backend; use grid axes");
+        break;
+      case Axis::kNone: case Axis::kVthread: break;
+    }
+    for (const Annotation& a : l->annotations)
+      if (a.key == AnnotationKey::kLaunchBounds && is_int(a.value)) min_blocks_ = int_value(a.value);
+    return true;
+  });
+  if (linear && xyz) return fail("it mixes thread.x, y, z with warp and lane axes");
+  if (linear) block_ = {32 * std::max(warps, warpgroups_ ? 4 * groups : warps), 1, 1};
+  warp_spelling_ = linear;
+}
+
+Emitter::SharedPlan Emitter::plan_shared(Stmt body) {
+  SharedPlan plan;
+  visit(body, [&](Stmt s) {
+    const Alloc* a = as<Alloc>(s);
+    if (a == nullptr) return true;
+    for (Id id : a->buffers) {
+      const Buffer& b = buffer(id);
+      if (b.scope != Scope::kShared) continue;
+      auto elements = physical_elements(b);
+      if (!elements) {
+        fail(fmt::format("the shared buffer '{}' has a symbolic shape", name_hint(kernel_, id)));
+        return false;
+      }
+      const int64_t align = std::max<int64_t>(b.alignment, 16);
+      plan.alignment = std::max(plan.alignment, align);
+      plan.total = (plan.total + align - 1) / align * align;
+      plan.buffers.push_back(&b);
+      plan.offsets.push_back(plan.total);
+      plan.total += *elements * type_bytes(b.type);
+    }
+    return true;
+  });
+  return plan;
+}
+
+void Emitter::check_limits(const SharedPlan& shared) {
+  const target::CudaInfo& c = target_.cuda;
+  const int64_t threads = block_[0] * block_[1] * block_[2];
+  const int64_t most = std::max(c.shared_per_block, c.shared_per_block_optin);
+  if (threads > c.max_threads_per_block)
+    fail(fmt::format("{} threads a block, {} has at most {}", threads, target_.name, c.max_threads_per_block));
+  if (block_[2] > 64) fail(fmt::format("{} threads along z, CUDA has at most 64", block_[2]));
+  if (shared.total > most)
+    fail(fmt::format("{} bytes of shared memory a block, {} has at most {}", shared.total, target_.name, most));
+  if (grid_[0] > INT32_MAX || grid_[1] > 65535 || grid_[2] > 65535)
+    fail(fmt::format("a grid of {} x {} x {} blocks is beyond CUDA's limits", grid_[0], grid_[1], grid_[2]));
+}
+
+// Up to shared_per_block bytes are static arrays, more is one dynamic array.
+std::string Emitter::declare_shared(const SharedPlan& shared, int64_t& dynamic_bytes) {
+  const bool dynamic = shared.total > target_.cuda.shared_per_block;
+  dynamic_bytes = dynamic ? shared.total : 0;
+  static_shared_bytes_ = dynamic ? 0 : shared.total;
+  std::string text;
+  if (dynamic) text += fmt::format("  extern __shared__ __align__({}) unsigned char tcc_shared[];\n", shared.alignment);
+  for (size_t i = 0; i < shared.buffers.size(); ++i) {
+    const Buffer& b = *shared.buffers[i];
+    const std::string type = memory_type(b.type);
+    if (dynamic)
+      text += fmt::format("  {0}* const {1} = ({0}*)(tcc_shared + {2});\n", type, name(b.id), shared.offsets[i]);
+    else
+      text += fmt::format("  __shared__ __align__({}) {} {}[{}];\n", std::max<int32_t>(b.alignment, 16), type, name(b.id),
+                          std::max<int64_t>(*physical_elements(b), 1));
+  }
+  return text;
+}
+
+std::string Emitter::parameters() const {
+  std::string text;
+  for (const Buffer* b : params_) {
+    const bool read_only = b->role == BufferRole::kInput || b->role == BufferRole::kWeight;
+    text += fmt::format("{}{}{}* __restrict__ {}", text.empty() ? "" : ", ", read_only ? "const " : "",
+                        memory_type(b->type), name(b->id));
+  }
+  return text;
+}
+
+Result<std::string> Emitter::emit(Stmt body, const std::string& symbol, Launch& launch) {
+  find_dimensions(body);
+  SharedPlan shared = plan_shared(body);
+  if (!error_) check_limits(shared);
+  if (error_) return tl::unexpected<Error>(*error_);
+  const std::string declarations = declare_shared(shared, launch.shared_bytes);
+  depth_ = 1;
+  stmt(body);
+  if (error_) return tl::unexpected<Error>(*error_);
+  launch.symbol = symbol;
+  launch.grid = grid_;
+  launch.block = block_;
+  const std::string bounds = fmt::format("{}{}", block_[0] * block_[1] * block_[2],
+                                         min_blocks_ > 0 ? fmt::format(", {}", min_blocks_) : "");
+  return fmt::format("extern \"C\" __global__ void __launch_bounds__({})\n{}({}) {{\n{}{}}}\n", bounds, symbol,
+                     parameters(), declarations, text_);
+}
+
+}  // namespace tcc::codegen::cuda

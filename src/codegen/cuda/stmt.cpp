@@ -1,0 +1,329 @@
+// Statements of a launch as CUDA C++ text.
+#include <algorithm>
+
+#include "codegen/cuda/address.h"
+#include "codegen/cuda/emitter.h"
+#include "tcc/ir/walk.h"
+#include "tcc/support/check.h"
+
+namespace tcc::codegen::cuda {
+
+using namespace ir;
+
+namespace {
+
+bool in_memory(const Buffer& b) {
+  return b.scope == Scope::kGlobal || b.scope == Scope::kWorkspace || b.scope == Scope::kConst || b.scope == Scope::kShared;
+}
+
+}  // namespace
+
+void Emitter::line(const std::string& text) {
+  text_.append(static_cast<size_t>(depth_) * 2, ' ');
+  text_ += text;
+  text_ += '\n';
+}
+void Emitter::open(const std::string& text) {
+  line(text.empty() ? "{" : text + " {");
+  ++depth_;
+}
+void Emitter::close() {
+  --depth_;
+  line("}");
+}
+
+void Emitter::stmt(Stmt s) {
+  if (error_) return;
+  switch (s->kind) {
+    case StmtKind::kSeq:
+      for (Stmt child : as<Seq>(s)->stmts) stmt(child);
+      return;
+    case StmtKind::kLoop: return loop(*as<Loop>(s));
+    case StmtKind::kStore: return store(*as<Store>(s));
+    case StmtKind::kIf: {
+      const If& branch = *as<If>(s);
+      open("if (" + expr(branch.condition) + ")");
+      stmt(branch.then_case);
+      if (branch.else_case != nullptr) {
+        close();
+        open("else");
+        stmt(branch.else_case);
+      }
+      return close();
+    }
+    case StmtKind::kAlloc: return alloc(*as<Alloc>(s));
+    case StmtKind::kInstrCall: return instr(*as<InstrCall>(s));
+    case StmtKind::kRoles: return roles(*as<Roles>(s));
+    case StmtKind::kBlock: break;
+  }
+  TCC_UNREACHABLE("a block in a kernel at Stage::Lowered");
+}
+
+// The body with the loop's variable printed as `variable`.
+void Emitter::body_with(const Loop& l, std::string variable) {
+  Expr outer = ranges_.set(l.id, l.extent);
+  variables_[l.id] = std::move(variable);
+  stmt(l.body);
+  variables_.erase(l.id);
+  ranges_.set(l.id, outer);
+}
+
+void Emitter::loop(const Loop& l) {
+  if (l.loop_kind == LoopKind::kBound) return bound_loop(l);
+  if (l.loop_kind == LoopKind::kParallel)
+    return fail(fmt::format("the parallel loop '{}' is not bound to a grid or thread axis", name_hint(kernel_, l.id)));
+  if (is_int(l.extent, 1)) return body_with(l, "0");
+  if (l.loop_kind == LoopKind::kVectorized && is_int(l.extent)) return vector_loop(l);
+  line(l.loop_kind == LoopKind::kSerial ? "#pragma unroll 1" : "#pragma unroll");
+  const std::string v = name(l.id);
+  open(fmt::format("for ({0} {1} = 0; {1} < {2}; ++{1})", index_type(), v, expr(l.extent)));
+  body_with(l, v);
+  close();
+}
+
+int64_t Emitter::axis_extent(Axis axis) const {
+  const int64_t threads = block_[0] * block_[1] * block_[2];
+  switch (axis) {
+    case Axis::kGridX: return grid_[0];
+    case Axis::kGridY: return grid_[1];
+    case Axis::kGridZ: return grid_[2];
+    case Axis::kThreadX: return block_[0];
+    case Axis::kThreadY: return block_[1];
+    case Axis::kThreadZ: return block_[2];
+    case Axis::kLane: return 32;
+    case Axis::kWarp: return warpgroups_ ? 4 : role_warps_ > 0 ? role_warps_ : threads / 32;
+    case Axis::kWarpgroup: return (role_warps_ > 0 ? role_warps_ : threads / 32) / 4;
+    case Axis::kNone: case Axis::kClusterX: case Axis::kClusterY: case Axis::kVthread: break;
+  }
+  return 0;
+}
+
+std::string Emitter::axis_coordinate(Axis axis) const {
+  const std::string to_index = "(" + index_type() + ")";
+  const std::string warp =
+      role_first_warp_ > 0 ? fmt::format("(threadIdx.x / 32 - {})", role_first_warp_) : "threadIdx.x / 32";
+  switch (axis) {
+    case Axis::kGridX: return to_index + "blockIdx.x";
+    case Axis::kGridY: return to_index + "blockIdx.y";
+    case Axis::kGridZ: return to_index + "blockIdx.z";
+    case Axis::kThreadX: return to_index + "threadIdx.x";
+    case Axis::kThreadY: return to_index + "threadIdx.y";
+    case Axis::kThreadZ: return to_index + "threadIdx.z";
+    case Axis::kLane: return to_index + "(threadIdx.x % 32)";
+    case Axis::kWarp: return to_index + "(" + warp + (warpgroups_ ? " % 4)" : ")");
+    case Axis::kWarpgroup: return to_index + "(" + warp + " / 4)";
+    case Axis::kNone: case Axis::kClusterX: case Axis::kClusterY: case Axis::kVthread: break;
+  }
+  return "";
+}
+
+void Emitter::bound_loop(const Loop& l) {
+  if (l.axis == Axis::kVthread) {
+    line("#pragma unroll");
+    const std::string v = name(l.id);
+    open(fmt::format("for ({0} {1} = 0; {1} < {2}; ++{1})", index_type(), v, expr(l.extent)));
+    body_with(l, v);
+    return close();
+  }
+  const int64_t extent = int_value(l.extent), dimension = axis_extent(l.axis);
+  if (dimension == 1 && extent == 1) return body_with(l, "0");
+  open("");
+  line(fmt::format("const {} {} = {};", index_type(), name(l.id), axis_coordinate(l.axis)));
+  if (extent < dimension) open(fmt::format("if ({} < {})", name(l.id), extent));
+  body_with(l, name(l.id));
+  if (extent < dimension) close();
+  close();
+}
+
+void Emitter::store(const Store& s) {
+  const Buffer& target = buffer(s.buffer);
+  const std::string text =
+      fmt::format("{}[{}] = {};", name(s.buffer), address(target, s.indices), to_memory(target.type, expr(s.value)));
+  line(s.predicate != nullptr ? "if (" + expr(s.predicate) + ") " + text : text);
+}
+
+void Emitter::alloc(const Alloc& s) {
+  open("");
+  for (Id id : s.buffers) {
+    const Buffer& b = buffer(id);
+    if (b.scope == Scope::kShared || b.scope == Scope::kWorkspace || b.scope == Scope::kGlobal) continue;
+    if (b.scope != Scope::kLocal) {
+      fail(fmt::format("buffer '{}' of scope {} has no CUDA form", name_hint(kernel_, id), scope_name(b.scope)));
+      continue;
+    }
+    auto elements = physical_elements(b);
+    if (!elements) return fail(fmt::format("the local buffer '{}' has a symbolic shape", name_hint(kernel_, id)));
+    line(fmt::format("{}{} {}[{}];", type_bytes(b.type) < 4 ? "__align__(16) " : "", memory_type(b.type), name(id),
+                     std::max<int64_t>(*elements, 1)));
+  }
+  stmt(s.body);
+  close();
+}
+
+void Emitter::roles(const Roles& s) {
+  for (const Role& r : s.roles) {
+    if (r.registers != 0)
+      return fail("roles with register budgets need setmaxnreg, which this backend does not emit; use registers 0");
+    open(fmt::format("{}if (threadIdx.x / 32 >= {} && threadIdx.x / 32 < {})", &r == s.roles.data() ? "" : "else ",
+                     r.first_warp, r.first_warp + r.warps));
+    role_first_warp_ = r.first_warp;
+    role_warps_ = r.warps;
+    stmt(r.body);
+    role_first_warp_ = role_warps_ = 0;
+    close();
+  }
+}
+
+// --- vectorised loops ------------------------------------------------------------------------------------------------
+
+// The stores of a body that is nothing but stores and one-sided conditions; false when there is more in it.
+bool Emitter::lane_stores(Stmt s, Expr condition, std::vector<LaneStore>& out) {
+  switch (s->kind) {
+    case StmtKind::kSeq:
+      return std::all_of(as<Seq>(s)->stmts.begin(), as<Seq>(s)->stmts.end(),
+                         [&](Stmt child) { return lane_stores(child, condition, out); });
+    case StmtKind::kStore:
+      out.push_back({as<Store>(s), b_.logical_and(condition, as<Store>(s)->predicate)});
+      return true;
+    case StmtKind::kIf:
+      return as<If>(s)->else_case == nullptr &&
+             lane_stores(as<If>(s)->then_case, b_.logical_and(condition, as<If>(s)->condition), out);
+    case StmtKind::kLoop: case StmtKind::kBlock: case StmtKind::kAlloc: case StmtKind::kInstrCall: case StmtKind::kRoles:
+      return false;
+  }
+  return false;
+}
+
+void Emitter::vector_loop(const Loop& l) {
+  const int64_t lanes = int_value(l.extent);
+  std::vector<LaneStore> stores;
+  // An enclosing vectorised loop keeps its lanes; only the innermost one is turned into wide accesses.
+  if (lane_id_ != kNoId || lanes > 64 || !lane_stores(l.body, nullptr, stores)) {
+    line("#pragma unroll");
+    const std::string v = name(l.id);
+    open(fmt::format("for ({0} {1} = 0; {1} < {2}; ++{1})", index_type(), v, lanes));
+    body_with(l, v);
+    return close();
+  }
+  Expr outer = ranges_.set(l.id, l.extent);
+  lane_id_ = l.id;
+  for (const LaneStore& s : stores) vector_store(s, l, lanes);
+  lane_id_ = kNoId;
+  variables_.erase(l.id);
+  ranges_.set(l.id, outer);
+}
+
+// The predicate of every lane as one condition; "" when there is none.
+std::string Emitter::all_lanes(Expr predicate, Id id, int64_t lanes) {
+  if (predicate == nullptr) return "";
+  if (Expr same = uniform_predicate(b_, kernel_, ranges_, predicate, id, lanes)) {
+    lane_ = 0;
+    variables_[id] = "0";
+    return is_int(same, 1) ? "" : expr(same);
+  }
+  Expr all = nullptr;
+  for (int64_t lane = 0; lane < lanes; ++lane)
+    all = b_.logical_and(all, at_lane(b_, ranges_, predicate, id, lane));
+  return expr(all);
+}
+
+void Emitter::vector_store(const LaneStore& s, const Loop& l, int64_t lanes) {
+  const Buffer& target = buffer(s.store->buffer);
+  Expr flat = flat_address(b_, target, s.store->indices);
+  const int64_t width = in_memory(target) ? vector_width(b_, kernel_, ranges_, target, flat, l.id, lanes) : 1;
+  const std::string condition = all_lanes(s.predicate, l.id, lanes);
+  const bool uniform =
+      s.predicate == nullptr || uniform_predicate(b_, kernel_, ranges_, s.predicate, l.id, lanes) != nullptr;
+  open(condition.empty() ? "" : "if (" + condition + ")");
+  load_vectors(s.store->value, l.id, lanes);
+  vector_assign(*s.store, l.id, lanes, width);
+  vector_loads_.clear();
+  close();
+  if (uniform) return;
+  open("else");
+  scalar_lanes(s, l.id, lanes);
+  close();
+}
+
+void Emitter::vector_assign(const Store& s, Id id, int64_t lanes, int64_t width) {
+  const Buffer& target = buffer(s.buffer);
+  const std::string type = memory_type(target.type);
+  for (int64_t base = 0; base < lanes; base += width) {
+    std::string vector;
+    if (width > 1) {
+      vector = fmt::format("t{}", temporaries_++);
+      line(fmt::format("tcc_vec<{}, {}> {};", type, width, vector));
+    }
+    for (lane_ = base; lane_ < base + width; ++lane_) {
+      variables_[id] = integer(lane_, Type::kI64);
+      const std::string value = to_memory(target.type, expr(s.value));
+      if (width == 1)
+        line(fmt::format("{}[{}] = {};", name(s.buffer), address(target, s.indices), value));
+      else
+        line(fmt::format("{}.v[{}] = {};", vector, lane_ - base, value));
+    }
+    if (width == 1) continue;
+    lane_ = base;
+    variables_[id] = integer(base, Type::kI64);
+    line(fmt::format("*(tcc_vec<{}, {}>*)({} + {}) = {};", type, width, name(s.buffer), address(target, s.indices), vector));
+  }
+}
+
+void Emitter::scalar_lanes(const LaneStore& s, Id id, int64_t lanes) {
+  const Buffer& target = buffer(s.store->buffer);
+  for (lane_ = 0; lane_ < lanes; ++lane_) {
+    variables_[id] = integer(lane_, Type::kI64);
+    const std::string text = fmt::format("{}[{}] = {};", name(s.store->buffer), address(target, s.store->indices),
+                                         to_memory(target.type, expr(s.store->value)));
+    Expr predicate = at_lane(b_, ranges_, s.predicate, id, lane_);
+    if (!is_int(predicate, 0)) line("if (" + expr(predicate) + ") " + text);
+  }
+}
+
+// Reads the loads of `value` that are contiguous over the lanes. Loads inside the arms of a select or the indices of
+// another load stay where they are: they may not be evaluated.
+void Emitter::load_vectors(Expr value, Id id, int64_t lanes) {
+  visit(value, [&](Expr e) {
+    if (e->kind == ExprKind::kSelect) return false;
+    const Load* l = as<Load>(e);
+    if (l == nullptr) return true;
+    const Buffer& source = buffer(l->buffer);
+    if (!in_memory(source) || vector_loads_.contains(l)) return false;
+    const int64_t width =
+        vector_width(b_, kernel_, ranges_, source, flat_address(b_, source, l->indices), id, lanes);
+    if (width > 1) vector_load(*l, id, lanes, width);
+    return false;
+  });
+}
+
+void Emitter::vector_load(const Load& l, Id id, int64_t lanes, int64_t width) {
+  const Buffer& source = buffer(l.buffer);
+  const std::string type = fmt::format("tcc_vec<{}, {}>", memory_type(source.type), width);
+  const std::string vector = fmt::format("t{}", temporaries_++);
+  const std::string condition = all_lanes(l.predicate, id, lanes);
+  for (int64_t base = 0; base < lanes; base += width) line(fmt::format("{} {}_{};", type, vector, base / width));
+  if (!condition.empty()) open("if (" + condition + ")");
+  for (lane_ = 0; lane_ < lanes; lane_ += width) {
+    variables_[id] = integer(lane_, Type::kI64);
+    line(fmt::format("{}_{} = *(const {}*)({} + {});", vector, lane_ / width, type, name(l.buffer),
+                     address(source, l.indices)));
+  }
+  if (!condition.empty()) {
+    close();
+    open("else");
+    for (lane_ = 0; lane_ < lanes; ++lane_) {
+      variables_[id] = integer(lane_, Type::kI64);
+      Expr predicate = at_lane(b_, ranges_, l.predicate, id, lane_);
+      std::string value = to_memory(source.type, expr(l.other));
+      // With a predicate that all lanes share, this branch runs only where it is false.
+      if (uniform_predicate(b_, kernel_, ranges_, l.predicate, id, lanes) == nullptr)
+        value = fmt::format("{} ? {}[{}] : ({}){}", expr(predicate), name(l.buffer), address(source, l.indices),
+                            memory_type(source.type), value);
+      line(fmt::format("{}_{}.v[{}] = {};", vector, lane_ / width, lane_ % width, value));
+    }
+    close();
+  }
+  vector_loads_[&l] = {vector, width};
+}
+
+}  // namespace tcc::codegen::cuda

@@ -1,0 +1,185 @@
+#include "codegen/llvm/access.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "tcc/ir/walk.h"
+#include "tcc/support/check.h"
+
+namespace tcc::codegen {
+namespace {
+
+using ir::Expr;
+using ir::ExprKind;
+
+int64_t floor_mod_int(int64_t a, int64_t b) { return ((a % b) + b) % b; }
+
+// x div c as (numerator, divisor) for one of the two forms an index takes: x itself counts as x div 1.
+struct Quotient {
+  Expr numerator;
+  int64_t divisor;
+};
+Quotient as_quotient(Expr e) {
+  if (e->kind == ExprKind::kFloorDiv && ir::is_int(ir::as<ir::Binary>(e)->b))
+    return {ir::as<ir::Binary>(e)->a, ir::int_value(ir::as<ir::Binary>(e)->b)};
+  return {e, 1};
+}
+
+// The constants and the terms of `e` that mention `id` linearly; false when it appears in another way.
+struct LinearPart {
+  int64_t low = 0, high = 0;  // range of the part that mentions id
+  std::vector<ir::Term> with, without;
+  int64_t constant = 0;
+  bool ok = true;
+};
+LinearPart linear_part(Expr e, const LaneRange& range) {
+  LinearPart part;
+  auto add = [&](const ir::Term& t) {
+    if (!mentions(t.atom, range.id)) {
+      part.without.push_back(t);
+    } else if (t.atom->kind == ExprKind::kVar) {
+      part.with.push_back(t);
+      int64_t reach = t.coefficient * (range.extent - 1);
+      part.low += std::min<int64_t>(0, reach);
+      part.high += std::max<int64_t>(0, reach);
+    } else {
+      part.ok = false;
+    }
+  };
+  if (const ir::Sum* s = ir::as<ir::Sum>(e)) {
+    part.constant = s->constant;
+    for (const ir::Term& t : s->terms) add(t);
+  } else if (ir::is_int(e)) {
+    part.constant = ir::int_value(e);
+  } else {
+    add({1, e});
+  }
+  return part;
+}
+
+// Takes the vector variable out of divisions that it cannot carry over: (16 x + v) div 32 is (16 x) div 32 for v < 16.
+Expr separate_lanes(ir::Builder& b, Expr e, const LaneRange& range) {
+  if (!mentions(e, range.id)) return e;
+  Expr r = ir::rewrite_children(b, e, [&](Expr child) { return separate_lanes(b, child, range); });
+  if (r->kind != ExprKind::kFloorDiv && r->kind != ExprKind::kFloorMod) return r;
+  const ir::Binary* q = ir::as<ir::Binary>(r);
+  if (!ir::is_int(q->b) || ir::int_value(q->b) <= 0) return r;
+  int64_t c = ir::int_value(q->b);
+  LinearPart part = linear_part(q->a, range);
+  if (!part.ok || part.with.empty()) return r;
+  int64_t g = c;
+  for (const ir::Term& t : part.without) g = std::gcd(g, t.coefficient);
+  int64_t rest = floor_mod_int(part.constant, g);
+  if (part.low + rest < 0 || part.high + rest >= g) return r;
+  Expr base = b.sum(part.constant - rest, part.without);
+  if (r->kind == ExprKind::kFloorDiv) return b.floor_div(base, q->b);
+  return b.add(b.floor_mod(base, q->b), b.sum(rest, part.with));
+}
+
+}  // namespace
+
+bool mentions(Expr e, ir::Id id) {
+  if (!ir::may_mention(e, id)) return false;
+  bool found = false;
+  ir::visit(e, [&](Expr x) {
+    if (x->kind == ExprKind::kVar && ir::as<ir::Var>(x)->id == id) found = true;
+    return !found && ir::may_mention(x, id);
+  });
+  return found;
+}
+
+Expr recombine(ir::Builder& b, Expr e) {
+  const ir::Sum* s = ir::as<ir::Sum>(e);
+  while (s != nullptr) {
+    bool changed = false;
+    std::vector<ir::Term> terms(s->terms.begin(), s->terms.end());
+    for (size_t i = 0; i < terms.size() && !changed; ++i) {
+      if (terms[i].atom->kind != ExprKind::kFloorMod) continue;
+      const ir::Binary* mod = ir::as<ir::Binary>(terms[i].atom);
+      if (!ir::is_int(mod->b)) continue;
+      int64_t c = ir::int_value(mod->b);
+      Quotient low = as_quotient(mod->a);
+      for (size_t j = 0; j < terms.size() && !changed; ++j) {
+        Quotient high = as_quotient(terms[j].atom);
+        if (j == i || high.divisor != low.divisor * c || terms[j].coefficient != terms[i].coefficient * c) continue;
+        if (!ir::equal(high.numerator, low.numerator)) continue;
+        terms[i].atom = mod->a;
+        terms.erase(terms.begin() + static_cast<int64_t>(j));
+        changed = true;
+      }
+    }
+    if (!changed) break;
+    e = b.sum(s->constant, terms);
+    s = ir::as<ir::Sum>(e);
+  }
+  return e;
+}
+
+std::optional<LaneSplit> split_lanes(ir::Builder& b, Expr e, const LaneRange& range) {
+  if (range.id == ir::kNoId || !mentions(e, range.id)) return LaneSplit{e, {}};
+  e = separate_lanes(b, e, range);
+  LaneSplit split;
+  split.offsets.assign(static_cast<size_t>(range.lanes), 0);
+  std::vector<ir::Term> uniform;
+  int64_t constant = 0;
+  auto add = [&](const ir::Term& t) {
+    if (!mentions(t.atom, range.id)) {
+      uniform.push_back(t);
+      return true;
+    }
+    if (t.atom->kind == ExprKind::kVar) {
+      for (int64_t l = 0; l < range.lanes; ++l) split.offsets[l] += t.coefficient * (range.base + l);
+      return true;
+    }
+    for (int64_t l = 0; l < range.lanes; ++l) {
+      ir::Substitution lane;
+      // Lanes beyond the loop's end are masked off; they repeat the last one so that addresses stay plain.
+      lane.set(range.id, b.integer(std::min(range.base + l, range.extent - 1)));
+      Expr value = ir::substitute(b, t.atom, lane);
+      if (!ir::is_int(value)) return false;
+      split.offsets[l] += t.coefficient * ir::int_value(value);
+    }
+    return true;
+  };
+  if (const ir::Sum* s = ir::as<ir::Sum>(e)) {
+    constant = s->constant;
+    for (const ir::Term& t : s->terms)
+      if (!add(t)) return std::nullopt;
+  } else if (!add({1, e})) {
+    return std::nullopt;
+  }
+  split.uniform = b.sum(constant, uniform);
+  if (std::all_of(split.offsets.begin(), split.offsets.end(), [](int64_t o) { return o == 0; })) split.offsets.clear();
+  return split;
+}
+
+Expr flatten(ir::Builder& b, const ir::Buffer& buffer, std::span<const int64_t> strides,
+             std::span<const Expr> indices) {
+  std::vector<ir::Term> terms;
+  if (buffer.layout == nullptr) {
+    TCC_CHECK(indices.size() == strides.size());
+    for (size_t i = 0; i < indices.size(); ++i) terms.push_back({strides[i], indices[i]});
+  } else {
+    for (const ir::Digit& d : buffer.layout->digits) {
+      Expr value = b.floor_div(indices[static_cast<size_t>(d.dim)], b.integer(d.divisor));
+      if (d.extent > 0) value = b.floor_mod(value, b.integer(d.extent));
+      terms.push_back({d.stride, value});
+    }
+  }
+  return recombine(b, b.sum(0, terms));
+}
+
+int64_t known_divisor(Expr e) {
+  int64_t g = 0;
+  if (const ir::Sum* s = ir::as<ir::Sum>(e)) {
+    g = s->constant;
+    for (const ir::Term& t : s->terms) g = std::gcd(g, t.coefficient);
+  } else {
+    g = ir::is_int(e) ? ir::int_value(e) : 1;
+  }
+  int64_t power = 1;
+  while (power < 64 && g % (power * 2) == 0) power *= 2;
+  return power;
+}
+
+}  // namespace tcc::codegen

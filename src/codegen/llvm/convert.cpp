@@ -1,0 +1,121 @@
+// Casts, and f16 / bf16 as expanded bit arithmetic where the target has no instruction. The expansions do not depend on
+// the denormal mode of the machine: halves keep their denormals.
+#include "codegen/llvm/emitter.h"
+
+namespace tcc::codegen {
+namespace {
+
+using llvm::Value;
+
+Value* constant(Value* shape, uint64_t v) { return llvm::ConstantInt::get(shape->getType(), v); }
+Value* real(Value* shape, double v) { return llvm::ConstantFP::get(shape->getType(), v); }
+
+}  // namespace
+
+Value* Emitter::half_bits(Value* value, ir::Type type) {
+  llvm::Type* i16 = like(b_.getInt16Ty(), value);
+  llvm::Type* i32 = like(b_.getInt32Ty(), value);
+  if (type == ir::Type::kF16 && target_.cpu.features.f16c)
+    return b_.CreateBitCast(b_.CreateFPTrunc(value, like(b_.getHalfTy(), value)), i16);
+  Value* bits = b_.CreateBitCast(value, i32);
+  if (type == ir::Type::kBF16) {
+    Value* odd = b_.CreateAnd(b_.CreateLShr(bits, 16), constant(bits, 1));
+    Value* rounded = b_.CreateLShr(b_.CreateAdd(b_.CreateAdd(bits, constant(bits, 0x7fff)), odd), 16);
+    Value* quiet = b_.CreateOr(b_.CreateLShr(bits, 16), constant(bits, 0x40));
+    return b_.CreateTrunc(b_.CreateSelect(b_.CreateFCmpUNO(value, value), quiet, rounded), i16);
+  }
+  Value* sign = b_.CreateAnd(bits, constant(bits, 0x80000000u));
+  Value* a = b_.CreateXor(bits, sign);
+  Value* odd = b_.CreateAnd(b_.CreateLShr(a, 13), constant(bits, 1));
+  // 15 - 127 into the exponent, and half of the last place minus one (ties go to even through `odd`).
+  Value* normal = b_.CreateLShr(b_.CreateAdd(b_.CreateAdd(a, constant(bits, 0xc8000fffu)), odd), 13);
+  // Adding 0.5 aligns the mantissa so that the addition itself rounds to multiples of 2^-24.
+  Value* shifted = b_.CreateBitCast(b_.CreateFAdd(b_.CreateBitCast(a, value->getType()), real(value, 0.5)), i32);
+  Value* small = b_.CreateSub(shifted, constant(bits, 0x3f000000u));
+  Value* big = b_.CreateSelect(b_.CreateICmpUGT(a, constant(bits, 0x7f800000u)), constant(bits, 0x7e00), constant(bits, 0x7c00));
+  Value* r = b_.CreateSelect(b_.CreateICmpULT(a, constant(bits, 0x38800000u)), small, normal);
+  r = b_.CreateSelect(b_.CreateICmpUGE(a, constant(bits, 0x47800000u)), big, r);
+  return b_.CreateTrunc(b_.CreateOr(r, b_.CreateLShr(sign, 16)), i16);
+}
+
+Value* Emitter::from_half_bits(Value* bits16, ir::Type type) {
+  llvm::Type* f32 = like(b_.getFloatTy(), bits16);
+  if (type == ir::Type::kF16 && target_.cpu.features.f16c)
+    return b_.CreateFPExt(b_.CreateBitCast(bits16, like(b_.getHalfTy(), bits16)), f32);
+  Value* bits = b_.CreateZExt(bits16, like(b_.getInt32Ty(), bits16));
+  if (type == ir::Type::kBF16) return b_.CreateBitCast(b_.CreateShl(bits, 16), f32);
+  Value* sign = b_.CreateShl(b_.CreateAnd(bits, constant(bits, 0x8000)), 16);
+  Value* exponent = b_.CreateAnd(bits, constant(bits, 0x7c00));
+  Value* mantissa = b_.CreateAnd(bits, constant(bits, 0x3ff));
+  Value* shifted = b_.CreateShl(b_.CreateAnd(bits, constant(bits, 0x7fff)), 13);
+  Value* normal = b_.CreateAdd(shifted, constant(bits, 112u << 23));
+  Value* special = b_.CreateAdd(shifted, constant(bits, 224u << 23));
+  Value* small = b_.CreateBitCast(b_.CreateFMul(b_.CreateSIToFP(mantissa, f32), llvm::ConstantFP::get(f32, 0x1p-24)), bits->getType());
+  Value* r = b_.CreateSelect(b_.CreateICmpEQ(exponent, constant(bits, 0)), small, normal);
+  r = b_.CreateSelect(b_.CreateICmpEQ(exponent, constant(bits, 0x7c00)), special, r);
+  return b_.CreateBitCast(b_.CreateOr(r, sign), f32);
+}
+
+Value* Emitter::round_to(Value* value, ir::Type type) {
+  if (type != ir::Type::kF16 && type != ir::Type::kBF16) return value;
+  return from_half_bits(half_bits(value, type), type);
+}
+
+// Rounding to odd keeps a second rounding, to f16 or bf16, correct.
+Value* Emitter::narrow_odd(Value* value) {
+  llvm::Type* f32 = like(b_.getFloatTy(), value);
+  Value* f = b_.CreateFPTrunc(value, f32);
+  Value* back = b_.CreateFPExt(f, value->getType());
+  Value* bits = b_.CreateBitCast(f, like(b_.getInt32Ty(), value));
+  Value* away = b_.CreateFCmpOGT(b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, back), b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, value));
+  bits = b_.CreateSub(bits, b_.CreateZExt(away, bits->getType()));
+  bits = b_.CreateOr(bits, b_.CreateZExt(b_.CreateFCmpONE(back, value), bits->getType()));
+  return b_.CreateBitCast(bits, f32);
+}
+
+// Truncates, saturates, and makes 0 of NaN.
+Value* Emitter::float_to_int(Value* value, ir::Type to) {
+  bool narrow = to == ir::Type::kI8 || to == ir::Type::kU8;
+  double low = 0, high = 255, limit = 256;
+  bool single = value->getType()->getScalarType()->isFloatTy();
+  if (to == ir::Type::kI8) low = -128, high = 127, limit = 128;
+  if (to == ir::Type::kI32) low = -0x1p31, high = single ? 0x1p31 - 128 : 0x1p31 - 1, limit = 0x1p31;
+  if (to == ir::Type::kI64) low = -0x1p63, high = single ? 0x1p63 - 0x1p39 : 0x1p63 - 1024, limit = 0x1p63;
+  llvm::Type* type = like(to == ir::Type::kI64 ? b_.getInt64Ty() : b_.getInt32Ty(), value);
+  Value* clamped = b_.CreateSelect(b_.CreateFCmpOGT(value, real(value, low)), value, real(value, low));  // NaN: low
+  clamped = b_.CreateSelect(b_.CreateFCmpOLT(clamped, real(value, high)), clamped, real(value, high));
+  Value* r = b_.CreateFPToSI(clamped, type);
+  if (!narrow) {
+    uint64_t top = to == ir::Type::kI64 ? uint64_t{INT64_MAX} : uint64_t{INT32_MAX};
+    r = b_.CreateSelect(b_.CreateFCmpOGE(value, real(value, limit)), llvm::ConstantInt::get(type, top), r);
+  }
+  r = b_.CreateSelect(b_.CreateFCmpUNO(value, value), llvm::Constant::getNullValue(type), r);
+  return narrow ? b_.CreateTrunc(r, like(b_.getInt8Ty(), value)) : r;
+}
+
+Val Emitter::cast(Val a, ir::Type from, ir::Type to) {
+  if (from == to) return a;
+  llvm::Type* type = like(value_type(to), a.v);
+  bool to_half = to == ir::Type::kF16 || to == ir::Type::kBF16;
+  bool from_unsigned = from == ir::Type::kU8 || from == ir::Type::kBool;
+  if (to == ir::Type::kBool) {
+    if (ir::is_float(from)) return {b_.CreateFCmpUNE(a.v, real(a.v, 0)), a.vec};
+    return {b_.CreateICmpNE(a.v, constant(a.v, 0)), a.vec};
+  }
+  if (ir::is_float(from)) {
+    if (!ir::is_float(to)) return {float_to_int(a.v, to), a.vec};
+    if (from == ir::Type::kF64 && to_half) return {round_to(narrow_odd(a.v), to), a.vec};
+    if (from == ir::Type::kF64) return {b_.CreateFPTrunc(a.v, type), a.vec};
+    if (to == ir::Type::kF64) return {b_.CreateFPExt(a.v, type), a.vec};
+    return {round_to(a.v, to), a.vec};
+  }
+  if (ir::is_float(to)) {
+    bool wide = to_half && (from == ir::Type::kI32 || from == ir::Type::kI64);
+    llvm::Type* first = wide ? like(b_.getDoubleTy(), a.v) : type;
+    Value* r = from_unsigned ? b_.CreateUIToFP(a.v, first) : b_.CreateSIToFP(a.v, first);
+    return {round_to(wide ? narrow_odd(r) : r, to), a.vec};
+  }
+  return {from_unsigned ? b_.CreateZExtOrTrunc(a.v, type) : b_.CreateSExtOrTrunc(a.v, type), a.vec};
+}
+
+}  // namespace tcc::codegen

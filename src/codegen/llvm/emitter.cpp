@@ -1,0 +1,379 @@
+#include "codegen/llvm/emitter.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "tcc/ir/instr.h"
+#include "tcc/ir/walk.h"
+#include "tcc/support/check.h"
+
+namespace tcc::codegen {
+namespace {
+
+using llvm::Value;
+
+// Statements that an unrolled loop may expand to; beyond it the loop stays a loop.
+constexpr int64_t kMaxUnrolledStatements = 4096;
+constexpr int64_t kStackAlignment = 64;
+
+const ir::IntConst* constant_extent(const ir::Loop& l) { return ir::as<ir::IntConst>(l.extent); }
+
+// Stores that the statement becomes when constant loops of the expanded kinds are written out.
+int64_t count_statements(ir::Stmt s, bool expand_serial) {
+  auto clamp = [](int64_t n) { return std::min<int64_t>(n, int64_t{1} << 30); };
+  switch (s->kind) {
+    case ir::StmtKind::kSeq: {
+      int64_t n = 0;
+      for (ir::Stmt c : ir::as<ir::Seq>(s)->stmts) n = clamp(n + count_statements(c, expand_serial));
+      return n;
+    }
+    case ir::StmtKind::kLoop: {
+      const ir::Loop* l = ir::as<ir::Loop>(s);
+      int64_t n = count_statements(l->body, expand_serial);
+      bool expands = l->loop_kind == ir::LoopKind::kUnrolled || expand_serial;
+      if (l->loop_kind == ir::LoopKind::kVectorized || !expands || constant_extent(*l) == nullptr) return n;
+      return clamp(n * std::max<int64_t>(1, constant_extent(*l)->value));
+    }
+    case ir::StmtKind::kIf: {
+      const ir::If* i = ir::as<ir::If>(s);
+      return clamp(count_statements(i->then_case, expand_serial) +
+                   (i->else_case != nullptr ? count_statements(i->else_case, expand_serial) : 0));
+    }
+    case ir::StmtKind::kAlloc: return count_statements(ir::as<ir::Alloc>(s)->body, expand_serial);
+    case ir::StmtKind::kStore: case ir::StmtKind::kInstrCall: case ir::StmtKind::kBlock: case ir::StmtKind::kRoles:
+      return 1;
+  }
+  return 1;
+}
+
+const ir::Annotation* find_annotation(const ir::Loop& l, ir::AnnotationKey key) {
+  for (const ir::Annotation& a : l.annotations)
+    if (a.key == key) return &a;
+  return nullptr;
+}
+
+}  // namespace
+
+std::optional<int64_t> physical_elements(const ir::Buffer& buffer) {
+  if (buffer.layout != nullptr) return buffer.layout->size;
+  int64_t n = 1;
+  for (ir::Expr e : buffer.shape) {
+    if (!ir::is_int(e)) return std::nullopt;
+    n *= ir::int_value(e);
+  }
+  return n;
+}
+
+int64_t assumed_alignment(const ir::Buffer& buffer) {
+  bool ours = buffer.role == ir::BufferRole::kWeight || buffer.role == ir::BufferRole::kTemp;
+  return ours ? kStackAlignment : ir::type_bytes(buffer.type);
+}
+
+Emitter::Emitter(llvm::Module& module, const target::Target& target, const ir::Kernel& kernel, ir::Builder& index_builder)
+    : module_(module), context_(module.getContext()), b_(context_), target_(target), kernel_(kernel), ib_(index_builder) {
+  // a * b + c may round once; nothing else is relaxed.
+  llvm::FastMathFlags flags;
+  flags.setAllowContract(true);
+  b_.setFastMathFlags(flags);
+}
+
+int64_t Emitter::max_lanes() const { return target_.cpu.vector_bits / 32 * 4; }
+
+void Emitter::fail(std::string message) {
+  if (!error_) error_ = Error{ErrorClass::kInput, std::move(message), "", {}};
+}
+
+Result<void> Emitter::emit(llvm::Function* function, std::span<const ir::Buffer* const> buffers, ir::Stmt body,
+                           const ir::Loop* range) {
+  function_ = function;
+  env_.assign(static_cast<size_t>(kernel_.next_id), Binding{});
+  slots_.clear();
+  addresses_.clear();
+  local_bytes_ = 0;
+  auto* entry = llvm::BasicBlock::Create(context_, "entry", function);
+  b_.SetInsertPoint(entry);
+  unsigned argument = 0;
+  for (const ir::Buffer* buffer : buffers) bind_buffer(*buffer, function->getArg(argument++));
+  if (range != nullptr) {
+    Range all{0, ir::is_int(range->extent) ? ir::int_value(range->extent) - 1 : Range::kUnbounded};
+    rolled_loop(*range, function->getArg(argument), function->getArg(argument + 1), true, all);
+  } else {
+    stmt(body);
+  }
+  b_.CreateRetVoid();
+  if (error_) return tl::unexpected<Error>(*error_);
+  return {};
+}
+
+void Emitter::bind_buffer(const ir::Buffer& buffer, Value* pointer) {
+  BufferSlot slot;
+  slot.buffer = &buffer;
+  slot.pointer = pointer;
+  slot.elements = physical_elements(buffer).value_or(0);
+  slot.alignment = assumed_alignment(buffer);
+  if (buffer.layout == nullptr) {
+    slot.strides.assign(buffer.shape.size(), 1);
+    for (size_t i = buffer.shape.size(); i-- > 1;)
+      slot.strides[i - 1] = slot.strides[i] * (ir::is_int(buffer.shape[i]) ? ir::int_value(buffer.shape[i]) : 1);
+  }
+  slots_[buffer.id] = std::move(slot);
+}
+
+// Scratch on the stack. The innermost dimension is padded to a power of two, so that register tiles whose vectors are
+// partly masked still fall apart into whole vectors.
+bool Emitter::make_local(const ir::Buffer& buffer) {
+  std::optional<int64_t> elements = physical_elements(buffer);
+  if (!elements) {
+    fail(fmt::format("buffer {} has a symbolic shape, which host code does not support for local storage",
+                     ir::name_hint(kernel_, buffer.id)));
+    return false;
+  }
+  int64_t lanes = lane_range_.id != ir::kNoId ? lane_range_.lanes : 1;
+  // Executions follow one another, so copies made by unrolling share their storage.
+  if (auto old = slots_.find(buffer.id); old != slots_.end() && old->second.lanes == lanes) return true;
+  bind_buffer(buffer, nullptr);
+  BufferSlot& slot = slots_[buffer.id];
+  slot.local = true;
+  slot.alignment = kStackAlignment;
+  slot.lanes = lanes;
+  if (buffer.layout == nullptr) {
+    size_t last = buffer.shape.size();
+    while (last > 0 && ir::is_int(buffer.shape[last - 1], 1)) --last;
+    int64_t size = 1;
+    for (size_t i = buffer.shape.size(); i-- > 0;) {
+      int64_t extent = ir::int_value(buffer.shape[i]);
+      slot.strides[i] = size;
+      if (i + 1 == last && extent > 2 && extent < 64 && slot.lanes == 1)
+        extent = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(extent)));
+      size *= extent;
+    }
+    slot.elements = size;
+  }
+  int64_t storage = std::max<int64_t>(1, slot.elements * slot.lanes);
+  llvm::IRBuilder<>::InsertPointGuard guard(b_);
+  llvm::BasicBlock& entry = function_->getEntryBlock();
+  b_.SetInsertPoint(&entry, entry.begin());
+  auto* type = llvm::ArrayType::get(memory_type(buffer.type), static_cast<uint64_t>(storage));
+  auto* place = b_.CreateAlloca(type, nullptr, "local");
+  place->setAlignment(llvm::Align(kStackAlignment));
+  slot.pointer = place;
+  local_bytes_ += storage * ir::type_bytes(buffer.type);
+  return true;
+}
+
+void Emitter::alloc(const ir::Alloc& s) {
+  for (ir::Id id : s.buffers) {
+    const ir::Buffer* buffer = kernel_.buffer(id);
+    TCC_CHECK(buffer != nullptr, "buffer {} is not in the kernel", id);
+    switch (buffer->scope) {
+      case ir::Scope::kLocal: case ir::Scope::kGlobal: case ir::Scope::kWorkspace:
+        if (!make_local(*buffer)) return;
+        break;
+      case ir::Scope::kConst: case ir::Scope::kShared: case ir::Scope::kClusterShared: case ir::Scope::kTensor:
+      case ir::Scope::kDistributed: case ir::Scope::kAmxTile:
+        fail(fmt::format("buffer {} has scope {}, which host code does not have", ir::name_hint(kernel_, id),
+                         ir::scope_name(buffer->scope)));
+        return;
+    }
+  }
+  stmt(s.body);
+}
+
+void Emitter::stmt(ir::Stmt s) {
+  if (error_) return;
+  switch (s->kind) {
+    case ir::StmtKind::kSeq:
+      for (ir::Stmt c : ir::as<ir::Seq>(s)->stmts) stmt(c);
+      return;
+    case ir::StmtKind::kLoop: loop(*ir::as<ir::Loop>(s)); return;
+    case ir::StmtKind::kStore: store(*ir::as<ir::Store>(s)); return;
+    case ir::StmtKind::kIf: if_stmt(*ir::as<ir::If>(s)); return;
+    case ir::StmtKind::kAlloc: alloc(*ir::as<ir::Alloc>(s)); return;
+    case ir::StmtKind::kInstrCall:
+      fail(fmt::format("instruction {} has no form for this host target",
+                       ir::instruction(ir::as<ir::InstrCall>(s)->instr).name));
+      return;
+    case ir::StmtKind::kRoles: fail("Roles exist on GPUs only"); return;
+    case ir::StmtKind::kBlock: TCC_UNREACHABLE("a block at Stage::Lowered");
+  }
+}
+
+void Emitter::loop(const ir::Loop& l) {
+  Val extent = eval(l.extent);
+  if (extent.vec) return lane_bounded_loop(l, extent);
+  int64_t outer_unroll = unroll_max_;
+  if (const ir::Annotation* a = find_annotation(l, ir::AnnotationKey::kUnrollMax); a != nullptr && ir::is_int(a->value))
+    unroll_max_ = ir::int_value(a->value);
+  if (auto* constant = llvm::dyn_cast<llvm::ConstantInt>(extent.v)) {
+    int64_t n = constant->getSExtValue();
+    bool vectorized = l.loop_kind == ir::LoopKind::kVectorized;
+    if (n <= 0) {
+      // Nothing runs.
+    } else if (n == 1) {
+      unrolled_loop(l, n);
+    } else if (vectorized && can_vectorize(l, n)) {
+      vector_loop(l, n);
+    } else {
+      bool expand = l.loop_kind == ir::LoopKind::kUnrolled || vectorized;
+      if (expand && count_statements(l.body, false) * n > kMaxUnrolledStatements) expand = false;
+      if (!expand && l.loop_kind == ir::LoopKind::kSerial && unroll_max_ > 0)
+        expand = count_statements(l.body, true) * n <= std::min(unroll_max_, kMaxUnrolledStatements);
+      if (expand) unrolled_loop(l, n);
+      else rolled_loop(l, b_.getInt64(0), b_.getInt64(static_cast<uint64_t>(n)), false, {0, n - 1});
+    }
+  } else {
+    Range r = range_of(l.extent);
+    rolled_loop(l, b_.getInt64(0), extent.v, r.low < 1, {0, r.high - 1});
+  }
+  unroll_max_ = outer_unroll;
+}
+
+void Emitter::unrolled_loop(const ir::Loop& l, int64_t extent) {
+  for (int64_t i = 0; i < extent && !error_; ++i) {
+    env_[static_cast<size_t>(l.id)] = {{b_.getInt64(static_cast<uint64_t>(i)), false}, {i, i}, 0, true};
+    stmt(l.body);
+  }
+}
+
+void Emitter::rolled_loop(const ir::Loop& l, Value* begin, Value* end, bool may_be_empty, Range range) {
+  auto* before = b_.GetInsertBlock();
+  auto* body = llvm::BasicBlock::Create(context_, "loop", function_);
+  auto* exit = llvm::BasicBlock::Create(context_, "done", function_);
+  if (may_be_empty) b_.CreateCondBr(b_.CreateICmpSLT(begin, end), body, exit);
+  else b_.CreateBr(body);
+  b_.SetInsertPoint(body);
+  llvm::PHINode* i = b_.CreatePHI(b_.getInt64Ty(), 2, "i");
+  i->addIncoming(begin, before);
+  env_[static_cast<size_t>(l.id)] = {{i, false}, range, ++depth_, true};
+  stmt(l.body);
+  --depth_;
+  Value* next = b_.CreateAdd(i, b_.getInt64(1), "next", true, true);
+  i->addIncoming(next, b_.GetInsertBlock());
+  b_.CreateCondBr(b_.CreateICmpSLT(next, end), body, exit);
+  b_.SetInsertPoint(exit);
+}
+
+// A loop inside a vectorised one whose trip count differs from lane to lane: runs as long as any lane does.
+void Emitter::lane_bounded_loop(const ir::Loop& l, Val extent) {
+  Val outer = mask_;
+  Value* longest = b_.CreateIntMaxReduce(extent.v, true);
+  Range r = range_of(l.extent);
+  auto* before = b_.GetInsertBlock();
+  auto* body = llvm::BasicBlock::Create(context_, "lanes.loop", function_);
+  auto* exit = llvm::BasicBlock::Create(context_, "lanes.done", function_);
+  b_.CreateCondBr(b_.CreateICmpSGT(longest, b_.getInt64(0)), body, exit);
+  b_.SetInsertPoint(body);
+  llvm::PHINode* i = b_.CreatePHI(b_.getInt64Ty(), 2, "i");
+  i->addIncoming(b_.getInt64(0), before);
+  env_[static_cast<size_t>(l.id)] = {{i, false}, {0, r.high - 1}, ++depth_, true};
+  mask_ = both_masks(outer, {b_.CreateICmpSLT(lanes_of({i, false}), extent.v), true});
+  stmt(l.body);
+  mask_ = outer;
+  --depth_;
+  Value* next = b_.CreateAdd(i, b_.getInt64(1), "next", true, true);
+  i->addIncoming(next, b_.GetInsertBlock());
+  b_.CreateCondBr(b_.CreateICmpSLT(next, longest), body, exit);
+  b_.SetInsertPoint(exit);
+}
+
+// Only the innermost vectorised loop becomes lanes, and only when what it stores differs by lane: a store to one place
+// from all lanes is a sequence.
+bool Emitter::can_vectorize(const ir::Loop& l, int64_t extent) {
+  if (lane_range_.id != ir::kNoId) return false;
+  bool plain = true;
+  ir::visit(l.body, [&](ir::Stmt s) {
+    if (const ir::Loop* inner = ir::as<ir::Loop>(s))
+      if (inner->loop_kind == ir::LoopKind::kVectorized && !ir::is_int(inner->extent, 1)) plain = false;
+    if (s->kind == ir::StmtKind::kInstrCall) plain = false;
+    return plain;
+  });
+  return plain && stores_differ_by_lane(l, extent);
+}
+
+bool Emitter::stores_differ_by_lane(const ir::Loop& l, int64_t extent) {
+  std::vector<ir::Id> own;
+  bool differ = true;
+  LaneRange range{l.id, 0, std::min<int64_t>(extent, 2), extent};
+  ir::visit(l.body, [&](ir::Stmt s) {
+    if (const ir::Alloc* a = ir::as<ir::Alloc>(s)) own.insert(own.end(), a->buffers.begin(), a->buffers.end());
+    if (const ir::Store* st = ir::as<ir::Store>(s); st != nullptr && std::find(own.begin(), own.end(), st->buffer) == own.end()) {
+      bool any = false;
+      for (ir::Expr i : st->indices) {
+        if (!mentions(i, l.id)) continue;
+        std::optional<LaneSplit> split = split_lanes(ib_, i, range);
+        any |= !split || !split->offsets.empty();
+      }
+      differ &= any;
+    }
+    return differ;
+  });
+  return differ;
+}
+
+// Pieces of a power of two lanes; what is left over takes one masked piece.
+void Emitter::vector_loop(const ir::Loop& l, int64_t extent) {
+  for (int64_t base = 0; base < extent && !error_;) {
+    int64_t rest = extent - base;
+    int64_t lanes = std::min<int64_t>(max_lanes(), static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(rest))));
+    if (lanes < rest && lanes < 16 && rest <= max_lanes())
+      lanes = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(rest)));
+    lane_range_ = {l.id, base, lanes, extent};
+    llvm::SmallVector<llvm::Constant*, 64> numbers, on;
+    for (int64_t k = 0; k < lanes; ++k) {
+      numbers.push_back(b_.getInt64(static_cast<uint64_t>(base + k)));
+      on.push_back(b_.getInt1(base + k < extent));
+    }
+    env_[static_cast<size_t>(l.id)] = {{llvm::ConstantVector::get(numbers), true}, {0, extent - 1}, 0, true};
+    if (lanes > rest) mask_ = {llvm::ConstantVector::get(on), true};
+    addresses_.clear();
+    stmt(l.body);
+    mask_ = {};
+    base += lanes;
+  }
+  lane_range_ = {};
+  addresses_.clear();
+}
+
+void Emitter::guarded(Value* condition, const std::function<void()>& body) {
+  auto* inside = llvm::BasicBlock::Create(context_, "if", function_);
+  auto* after = llvm::BasicBlock::Create(context_, "endif", function_);
+  b_.CreateCondBr(condition, inside, after);
+  b_.SetInsertPoint(inside);
+  body();
+  b_.CreateBr(after);
+  b_.SetInsertPoint(after);
+}
+
+void Emitter::if_stmt(const ir::If& s) {
+  Val condition = eval(s.condition);
+  if (auto* known = llvm::dyn_cast<llvm::ConstantInt>(condition.v)) {
+    if (known->isOne()) stmt(s.then_case);
+    else if (s.else_case != nullptr) stmt(s.else_case);
+    return;
+  }
+  if (condition.vec) {
+    Val outer = mask_;
+    mask_ = both_masks(outer, condition);
+    stmt(s.then_case);
+    if (s.else_case != nullptr) {
+      mask_ = both_masks(outer, {b_.CreateNot(condition.v), true});
+      stmt(s.else_case);
+    }
+    mask_ = outer;
+    return;
+  }
+  if (s.else_case == nullptr) return guarded(condition.v, [&] { stmt(s.then_case); });
+  auto* yes = llvm::BasicBlock::Create(context_, "then", function_);
+  auto* no = llvm::BasicBlock::Create(context_, "else", function_);
+  auto* after = llvm::BasicBlock::Create(context_, "endif", function_);
+  b_.CreateCondBr(condition.v, yes, no);
+  b_.SetInsertPoint(yes);
+  stmt(s.then_case);
+  b_.CreateBr(after);
+  b_.SetInsertPoint(no);
+  stmt(s.else_case);
+  b_.CreateBr(after);
+  b_.SetInsertPoint(after);
+}
+
+}  // namespace tcc::codegen

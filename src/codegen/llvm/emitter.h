@@ -1,0 +1,170 @@
+// Statement and expression emission of one launch. Private to codegen/llvm.
+//
+// A value is either the same for all lanes (scalar) or one per lane of the vectorised loop that is being emitted. Unrolled
+// loops bind their variable to a constant, so the LLVM builder folds indices while it emits. f16 and bf16 values are
+// float in registers and are rounded after every operation.
+#pragma once
+
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/Module.h>
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "codegen/llvm/access.h"
+#include "tcc/ir/kernel.h"
+#include "tcc/support/result.h"
+#include "tcc/target/target.h"
+
+namespace tcc::codegen {
+
+struct Val {
+  llvm::Value* v = nullptr;
+  bool vec = false;  // one value per lane
+};
+
+// Integer interval, inclusive. Saturates at +-kUnbounded.
+struct Range {
+  static constexpr int64_t kUnbounded = int64_t{1} << 60;
+  int64_t low = -kUnbounded, high = kUnbounded;
+};
+
+// A buffer as the code of one launch sees it.
+struct BufferSlot {
+  const ir::Buffer* buffer = nullptr;
+  llvm::Value* pointer = nullptr;
+  std::vector<int64_t> strides;  // row-major, in elements; empty when a layout decides
+  int64_t elements = 0;          // physical
+  int64_t alignment = 1;         // bytes, of the first element
+  bool local = false;            // an alloca of this launch
+  int64_t lanes = 1;             // > 1: made inside a vectorised loop, element i of lane l is at i * lanes + l
+};
+
+// Physical elements of a buffer, or nullopt when its shape is symbolic.
+std::optional<int64_t> physical_elements(const ir::Buffer& buffer);
+// Bytes that a launch's code assumes the buffer's first element to be aligned to.
+int64_t assumed_alignment(const ir::Buffer& buffer);
+
+class Emitter {
+ public:
+  Emitter(llvm::Module& module, const target::Target& target, const ir::Kernel& kernel, ir::Builder& index_builder);
+
+  // Emits `body` (or [begin, end) of the parallel loop `range`) into `function`, whose arguments are one pointer per
+  // buffer of `buffers` followed by begin and end.
+  Result<void> emit(llvm::Function* function, std::span<const ir::Buffer* const> buffers, ir::Stmt body,
+                    const ir::Loop* range);
+  int64_t local_bytes() const { return local_bytes_; }
+
+ private:
+  struct Binding {
+    Val value;
+    Range range;
+    int depth = 0;
+    bool bound = false;
+  };
+  // The flat address of one access, split once per (node, piece of the vector loop).
+  struct FlatAddress {
+    ir::Expr flat = nullptr;
+    std::optional<LaneSplit> split;
+  };
+
+  // Which executions of a load read, and what the others yield.
+  struct Guard {
+    Val mask;   // all conditions together; .v == nullptr: always
+    Val other;  // .v == nullptr: executions that are off are not looked at
+  };
+
+  // --- statements (emitter.cpp) ---
+  void stmt(ir::Stmt s);
+  void loop(const ir::Loop& l);
+  void rolled_loop(const ir::Loop& l, llvm::Value* begin, llvm::Value* end, bool may_be_empty, Range range);
+  void unrolled_loop(const ir::Loop& l, int64_t extent);
+  void vector_loop(const ir::Loop& l, int64_t extent);
+  void lane_bounded_loop(const ir::Loop& l, Val extent);
+  bool can_vectorize(const ir::Loop& l, int64_t extent);
+  bool stores_differ_by_lane(const ir::Loop& l, int64_t extent);
+  void if_stmt(const ir::If& s);
+  void alloc(const ir::Alloc& s);
+  void guarded(llvm::Value* condition, const std::function<void()>& body);
+  bool make_local(const ir::Buffer& buffer);
+  void bind_buffer(const ir::Buffer& buffer, llvm::Value* pointer);
+  int64_t max_lanes() const;
+
+  // --- memory (memory.cpp) ---
+  Val load(const ir::Load& l);
+  void store(const ir::Store& s);
+  const FlatAddress& address(const void* node, const BufferSlot& slot, std::span<const ir::Expr> indices);
+  llvm::Value* element_pointer(const BufferSlot& slot, ir::Expr uniform, int64_t extra);
+  llvm::Value* apply_xors(const BufferSlot& slot, llvm::Value* index);
+  llvm::Value* lane_pointers(const BufferSlot& slot, const FlatAddress& at);
+  Val with_other(Val value, const Guard& guard);
+  llvm::Value* sub_mask(llvm::Value* mask, int64_t first, int64_t lanes);
+  llvm::Align element_alignment(const BufferSlot& slot, ir::Expr uniform, int64_t extra) const;
+  Val load_uniform(const BufferSlot& slot, const FlatAddress& at, const Guard& guard);
+  Val load_lanes(const BufferSlot& slot, const FlatAddress& at, const Guard& guard);
+  llvm::Value* load_piece(const BufferSlot& slot, ir::Expr uniform, int64_t offset, int64_t lanes, Val mask);
+  llvm::Value* load_strided(const BufferSlot& slot, const LaneSplit& split);
+  void store_scalar(const BufferSlot& slot, const FlatAddress& at, Val value, Val mask);
+  void store_lanes(const BufferSlot& slot, const FlatAddress& at, llvm::Value* value, llvm::Value* mask);
+  void store_piece(const BufferSlot& slot, ir::Expr uniform, int64_t offset, llvm::Value* value, llvm::Value* mask);
+  int depth_of(ir::Expr e) const;
+  bool in_bounds(const BufferSlot& slot, ir::Expr uniform, int64_t first, int64_t last);
+  llvm::Value* to_memory(llvm::Value* value, ir::Type type);
+  llvm::Value* from_memory(llvm::Value* value, ir::Type type);
+  llvm::Type* memory_type(ir::Type type);
+  llvm::Constant* zero_page();
+
+  // --- expressions (expr.cpp) ---
+  Val eval(ir::Expr e);
+  Val eval_binary(const ir::Binary& e);
+  Val eval_sum(const ir::Sum& e);
+  Val floor_division(const ir::Binary& e);
+  Val min_max(const ir::Binary& e);
+  Val data_arithmetic(const ir::Binary& e);
+  Val integer_divide(Val a, Val b, ir::Type type);
+  Val compare(const ir::Binary& e);
+  std::optional<Val> compare_lanes(const ir::Binary& e);
+  Val select(const ir::Select& e);
+  Val call(const ir::Call& e);
+  Range range_of(ir::Expr e) const;
+  llvm::Value* scalar_index(ir::Expr e);  // of an expression that is the same in all lanes
+
+  // --- conversions (convert.cpp) ---
+  Val cast(Val a, ir::Type from, ir::Type to);
+  llvm::Value* round_to(llvm::Value* value, ir::Type type);  // float -> nearest f16 or bf16, still as float
+  llvm::Value* half_bits(llvm::Value* value, ir::Type type);  // float -> i16
+  llvm::Value* from_half_bits(llvm::Value* bits, ir::Type type);
+  llvm::Value* narrow_odd(llvm::Value* value);  // double -> float, inexact results get an odd last bit
+  llvm::Value* float_to_int(llvm::Value* value, ir::Type to);
+
+  // --- helpers ---
+  llvm::Type* value_type(ir::Type type);
+  llvm::Type* like(llvm::Type* scalar, llvm::Value* shape);  // scalar or <n x scalar>, after shape's lane count
+  llvm::Value* lanes_of(Val a);  // broadcast when it is a scalar
+  void unify(Val& a, Val& b);
+  Val poison(ir::Type type);
+  Val both_masks(Val a, Val b);  // logical and; .v == nullptr means all true
+  void fail(std::string message);
+
+  llvm::Module& module_;
+  llvm::LLVMContext& context_;
+  llvm::IRBuilder<> b_;
+  const target::Target& target_;
+  const ir::Kernel& kernel_;
+  ir::Builder& ib_;
+  llvm::Function* function_ = nullptr;
+  std::vector<Binding> env_;                          // by id
+  std::unordered_map<ir::Id, BufferSlot> slots_;
+  std::unordered_map<const void*, FlatAddress> addresses_;
+  LaneRange lane_range_;
+  Val mask_;  // lanes (or, in scalar code of a Select arm, executions) that are on; .v == nullptr: all
+  int64_t unroll_max_ = 0;
+  int depth_ = 0;
+  int64_t local_bytes_ = 0;
+  std::optional<Error> error_;
+};
+
+}  // namespace tcc::codegen

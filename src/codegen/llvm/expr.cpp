@@ -1,0 +1,369 @@
+#include <algorithm>
+#include <cmath>
+
+#include "codegen/llvm/emitter.h"
+#include "codegen/llvm/math.h"
+#include "tcc/ir/walk.h"
+#include "tcc/support/check.h"
+
+namespace tcc::codegen {
+namespace {
+
+using ir::ExprKind;
+using llvm::Value;
+
+bool all_true(Value* v) {
+  auto* c = llvm::dyn_cast<llvm::Constant>(v);
+  return c != nullptr && c->isAllOnesValue();
+}
+
+bool has_load(ir::Expr e) {
+  bool found = false;
+  ir::visit(e, [&](ir::Expr x) {
+    found |= x->kind == ExprKind::kLoad;
+    return !found;
+  });
+  return found;
+}
+
+int64_t saturate(__int128 v) {
+  return static_cast<int64_t>(std::clamp<__int128>(v, -Range::kUnbounded, Range::kUnbounded));
+}
+
+bool not_nan_constant(Value* v) {
+  if (auto* splat = llvm::dyn_cast<llvm::Constant>(v); splat != nullptr && v->getType()->isVectorTy()) {
+    llvm::Constant* element = splat->getSplatValue();
+    if (element == nullptr) return false;
+    v = element;
+  }
+  auto* c = llvm::dyn_cast<llvm::ConstantFP>(v);
+  return c != nullptr && !c->isNaN();
+}
+
+}  // namespace
+
+llvm::Type* Emitter::value_type(ir::Type type) {
+  if (type == ir::Type::kBool) return b_.getInt1Ty();
+  if (type == ir::Type::kF16 || type == ir::Type::kBF16) return b_.getFloatTy();
+  return memory_type(type);
+}
+
+llvm::Type* Emitter::like(llvm::Type* scalar, Value* shape) {
+  if (auto* v = llvm::dyn_cast<llvm::FixedVectorType>(shape->getType()))
+    return llvm::FixedVectorType::get(scalar, v->getNumElements());
+  return scalar;
+}
+
+Value* Emitter::lanes_of(Val a) {
+  return a.vec ? a.v : b_.CreateVectorSplat(static_cast<unsigned>(lane_range_.lanes), a.v);
+}
+
+void Emitter::unify(Val& a, Val& b) {
+  if (a.vec == b.vec) return;
+  a = {lanes_of(a), true};
+  b = {lanes_of(b), true};
+}
+
+Val Emitter::poison(ir::Type type) { return {llvm::Constant::getNullValue(value_type(type)), false}; }
+
+Val Emitter::both_masks(Val a, Val b) {
+  if (a.v != nullptr && all_true(a.v)) a = {};
+  if (b.v != nullptr && all_true(b.v)) b = {};
+  if (a.v == nullptr) return b;
+  if (b.v == nullptr || a.v == b.v) return a;
+  unify(a, b);
+  return {b_.CreateAnd(a.v, b.v), a.vec};
+}
+
+Value* Emitter::scalar_index(ir::Expr e) {
+  Val v = eval(e);
+  TCC_CHECK(!v.vec, "an index differs by lane where none should");
+  return v.v;
+}
+
+Val Emitter::eval(ir::Expr e) {
+  if (error_) return poison(e->type);
+  switch (e->kind) {
+    case ExprKind::kIntConst:
+      return {llvm::ConstantInt::get(value_type(e->type), static_cast<uint64_t>(ir::int_value(e)), true), false};
+    case ExprKind::kFloatConst: {
+      double value = ir::as<ir::FloatConst>(e)->value;
+      if (e->type == ir::Type::kF64) return {llvm::ConstantFP::get(b_.getDoubleTy(), value), false};
+      if (e->type == ir::Type::kF32) return {llvm::ConstantFP::get(b_.getFloatTy(), value), false};
+      bool lost = false;
+      llvm::APFloat exact(value);
+      exact.convert(e->type == ir::Type::kF16 ? llvm::APFloat::IEEEhalf() : llvm::APFloat::BFloat(),
+                    llvm::APFloat::rmNearestTiesToEven, &lost);
+      exact.convert(llvm::APFloat::IEEEsingle(), llvm::APFloat::rmNearestTiesToEven, &lost);
+      return {llvm::ConstantFP::get(context_, exact), false};
+    }
+    case ExprKind::kVar: {
+      const Binding& binding = env_[static_cast<size_t>(ir::as<ir::Var>(e)->id)];
+      if (!binding.bound) {
+        fail(fmt::format("{} has no value: host code takes no run-time scalars",
+                         ir::name_hint(kernel_, ir::as<ir::Var>(e)->id)));
+        return poison(e->type);
+      }
+      return binding.value;
+    }
+    case ExprKind::kSum: return eval_sum(*ir::as<ir::Sum>(e));
+    case ExprKind::kProd: {
+      Val product = {};
+      for (ir::Expr f : ir::as<ir::Prod>(e)->factors) {
+        Val v = eval(f);
+        if (product.v == nullptr) {
+          product = v;
+          continue;
+        }
+        unify(product, v);
+        product.v = b_.CreateMul(product.v, v.v, "", false, true);
+      }
+      return product;
+    }
+    case ExprKind::kFloorDiv: case ExprKind::kFloorMod: case ExprKind::kMin: case ExprKind::kMax: case ExprKind::kAdd:
+    case ExprKind::kSub: case ExprKind::kMul: case ExprKind::kDiv: case ExprKind::kLt: case ExprKind::kLe:
+    case ExprKind::kEq: case ExprKind::kNe: case ExprKind::kAnd: case ExprKind::kOr:
+      return eval_binary(*ir::as<ir::Binary>(e));
+    case ExprKind::kNot: {
+      Val a = eval(ir::as<ir::Unary>(e)->a);
+      return {b_.CreateNot(a.v), a.vec};
+    }
+    case ExprKind::kCast: return cast(eval(ir::as<ir::Unary>(e)->a), ir::as<ir::Unary>(e)->a->type, e->type);
+    case ExprKind::kSelect: return select(*ir::as<ir::Select>(e));
+    case ExprKind::kLoad: return load(*ir::as<ir::Load>(e));
+    case ExprKind::kCall: return call(*ir::as<ir::Call>(e));
+  }
+  return poison(e->type);
+}
+
+Val Emitter::eval_sum(const ir::Sum& e) {
+  Value* same = b_.getInt64(static_cast<uint64_t>(e.constant));
+  Value* lanes = nullptr;
+  for (const ir::Term& t : e.terms) {
+    Val v = eval(t.atom);
+    if (t.coefficient != 1)
+      v.v = b_.CreateMul(v.v, llvm::ConstantInt::get(v.v->getType(), static_cast<uint64_t>(t.coefficient), true), "", false, true);
+    Value*& sum = v.vec ? lanes : same;
+    sum = sum == nullptr ? v.v : b_.CreateAdd(sum, v.v, "", false, true);
+  }
+  if (lanes == nullptr) return {same, false};
+  return {b_.CreateAdd(lanes, lanes_of({same, false}), "", false, true), true};
+}
+
+Val Emitter::eval_binary(const ir::Binary& e) {
+  switch (e.kind) {
+    case ExprKind::kFloorDiv: case ExprKind::kFloorMod: return floor_division(e);
+    case ExprKind::kMin: case ExprKind::kMax: return min_max(e);
+    case ExprKind::kAdd: case ExprKind::kSub: case ExprKind::kMul: case ExprKind::kDiv: return data_arithmetic(e);
+    case ExprKind::kLt: case ExprKind::kLe: case ExprKind::kEq: case ExprKind::kNe: return compare(e);
+    case ExprKind::kAnd: case ExprKind::kOr: {
+      Val a = eval(e.a), b = eval(e.b);
+      unify(a, b);
+      return {e.kind == ExprKind::kAnd ? b_.CreateAnd(a.v, b.v) : b_.CreateOr(a.v, b.v), a.vec};
+    }
+    case ExprKind::kIntConst: case ExprKind::kFloatConst: case ExprKind::kVar: case ExprKind::kSum: case ExprKind::kProd:
+    case ExprKind::kNot: case ExprKind::kCast: case ExprKind::kSelect: case ExprKind::kLoad: case ExprKind::kCall:
+      break;
+  }
+  TCC_UNREACHABLE("not a binary kind");
+}
+
+Val Emitter::floor_division(const ir::Binary& e) {
+  Range numerator = range_of(e.a), divisor = range_of(e.b);
+  Val a = eval(e.a), b = eval(e.b);
+  unify(a, b);
+  bool quotient = e.kind == ExprKind::kFloorDiv;
+  if (numerator.low >= 0 && divisor.low > 0) return {quotient ? b_.CreateUDiv(a.v, b.v) : b_.CreateURem(a.v, b.v), a.vec};
+  auto* known = ir::is_int(e.b) ? ir::as<ir::IntConst>(e.b) : nullptr;
+  if (known != nullptr && known->value > 0 && (known->value & (known->value - 1)) == 0) {
+    if (!quotient) return {b_.CreateAnd(a.v, llvm::ConstantInt::get(a.v->getType(), static_cast<uint64_t>(known->value - 1))), a.vec};
+    return {b_.CreateAShr(a.v, static_cast<uint64_t>(__builtin_ctzll(static_cast<uint64_t>(known->value)))), a.vec};
+  }
+  // Truncated division, then one step down where the remainder's sign differs from the divisor's.
+  Value* zero = llvm::Constant::getNullValue(a.v->getType());
+  Value* rem = b_.CreateSRem(a.v, b.v);
+  Value* off = b_.CreateAnd(b_.CreateICmpNE(rem, zero), b_.CreateICmpSLT(b_.CreateXor(rem, b.v), zero));
+  if (!quotient) return {b_.CreateAdd(rem, b_.CreateSelect(off, b.v, zero)), a.vec};
+  return {b_.CreateAdd(b_.CreateSDiv(a.v, b.v), b_.CreateSExt(off, a.v->getType())), a.vec};
+}
+
+Val Emitter::min_max(const ir::Binary& e) {
+  Val a = eval(e.a), b = eval(e.b);
+  unify(a, b);
+  bool is_min = e.kind == ExprKind::kMin;
+  if (!ir::is_float(e.type)) {
+    bool is_unsigned = e.type == ir::Type::kU8 || e.type == ir::Type::kBool;
+    auto id = is_unsigned ? (is_min ? llvm::Intrinsic::umin : llvm::Intrinsic::umax)
+                          : (is_min ? llvm::Intrinsic::smin : llvm::Intrinsic::smax);
+    // The builder does not fold this intrinsic, and unrolled loops live from folded bounds.
+    auto *x = llvm::dyn_cast<llvm::ConstantInt>(a.v), *y = llvm::dyn_cast<llvm::ConstantInt>(b.v);
+    if (x != nullptr && y != nullptr && !is_unsigned) return (x->getSExtValue() < y->getSExtValue()) == is_min ? a : b;
+    return {b_.CreateBinaryIntrinsic(id, a.v, b.v), a.vec};
+  }
+  // The instruction gives its second operand when either is NaN: put a constant there, or repair the NaN case.
+  if (not_nan_constant(a.v)) std::swap(a, b);
+  Value* chosen = b_.CreateSelect(is_min ? b_.CreateFCmpOLT(a.v, b.v) : b_.CreateFCmpOGT(a.v, b.v), a.v, b.v);
+  if (not_nan_constant(b.v)) return {chosen, a.vec};
+  return {b_.CreateSelect(b_.CreateFCmpUNO(b.v, b.v), a.v, chosen), a.vec};
+}
+
+Val Emitter::integer_divide(Val a, Val b, ir::Type type) {
+  Value* zero = llvm::Constant::getNullValue(a.v->getType());
+  Value* one = llvm::ConstantInt::get(a.v->getType(), 1);
+  Value* nothing = b_.CreateICmpEQ(b.v, zero);
+  if (type == ir::Type::kU8) return {b_.CreateUDiv(a.v, b_.CreateSelect(nothing, one, b.v)), a.vec};
+  // lowest / -1 wraps around and must not trap.
+  Value* negate = b_.CreateICmpEQ(b.v, llvm::Constant::getAllOnesValue(a.v->getType()));
+  Value* q = b_.CreateSDiv(a.v, b_.CreateSelect(b_.CreateOr(nothing, negate), one, b.v));
+  return {b_.CreateSelect(negate, b_.CreateSub(zero, a.v), q), a.vec};
+}
+
+Val Emitter::data_arithmetic(const ir::Binary& e) {
+  Val a = eval(e.a), b = eval(e.b);
+  unify(a, b);
+  bool floating = ir::is_float(e.type);
+  Value* r = nullptr;
+  if (e.kind == ExprKind::kAdd) r = floating ? b_.CreateFAdd(a.v, b.v) : b_.CreateAdd(a.v, b.v);
+  else if (e.kind == ExprKind::kSub) r = floating ? b_.CreateFSub(a.v, b.v) : b_.CreateSub(a.v, b.v);
+  else if (e.kind == ExprKind::kMul) r = floating ? b_.CreateFMul(a.v, b.v) : b_.CreateMul(a.v, b.v);
+  else if (floating) r = b_.CreateFDiv(a.v, b.v);
+  else return integer_divide(a, b, e.type);
+  return {round_to(r, e.type), a.vec};
+}
+
+Val Emitter::compare(const ir::Binary& e) {
+  if (std::optional<Val> lanes = compare_lanes(e)) return *lanes;
+  Val a = eval(e.a), b = eval(e.b);
+  unify(a, b);
+  ir::Type type = e.a->type;
+  bool is_unsigned = type == ir::Type::kU8 || type == ir::Type::kBool;
+  using P = llvm::CmpInst::Predicate;
+  P p = P::ICMP_EQ;
+  if (e.kind == ExprKind::kLt) p = ir::is_float(type) ? P::FCMP_OLT : is_unsigned ? P::ICMP_ULT : P::ICMP_SLT;
+  else if (e.kind == ExprKind::kLe) p = ir::is_float(type) ? P::FCMP_OLE : is_unsigned ? P::ICMP_ULE : P::ICMP_SLE;
+  else if (e.kind == ExprKind::kEq) p = ir::is_float(type) ? P::FCMP_OEQ : P::ICMP_EQ;
+  else p = ir::is_float(type) ? P::FCMP_UNE : P::ICMP_NE;
+  return {b_.CreateCmp(p, a.v, b.v), a.vec};
+}
+
+// Index comparisons whose lanes differ by constants: one 32-bit vector comparison against a constant.
+std::optional<Val> Emitter::compare_lanes(const ir::Binary& e) {
+  if (e.a->type != ir::Type::kI64 || lane_range_.id == ir::kNoId) return std::nullopt;
+  if (!mentions(e.a, lane_range_.id) && !mentions(e.b, lane_range_.id)) return std::nullopt;
+  std::optional<LaneSplit> split = split_lanes(ib_, ib_.sub(e.b, e.a), lane_range_);
+  constexpr int64_t kBound = int64_t{1} << 30;
+  if (!split || split->offsets.empty()) return std::nullopt;
+  llvm::SmallVector<llvm::Constant*, 64> thresholds;
+  for (int64_t o : split->offsets) {
+    if (o <= -kBound || o >= kBound) return std::nullopt;
+    thresholds.push_back(b_.getInt32(static_cast<uint32_t>(-o)));
+  }
+  Value* u = scalar_index(split->uniform);
+  if (auto* c = llvm::dyn_cast<llvm::ConstantInt>(u)) {
+    u = b_.getInt32(static_cast<uint32_t>(std::clamp(c->getSExtValue(), -kBound, kBound)));
+  } else {
+    Range r = range_of(split->uniform);
+    if (r.low < -kBound) u = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, u, b_.getInt64(static_cast<uint64_t>(-kBound)));
+    if (r.high > kBound) u = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, u, b_.getInt64(static_cast<uint64_t>(kBound)));
+    u = b_.CreateTrunc(u, b_.getInt32Ty());
+  }
+  using P = llvm::CmpInst::Predicate;
+  P p = P::ICMP_NE;
+  if (e.kind == ExprKind::kLt) p = P::ICMP_SGT;
+  else if (e.kind == ExprKind::kLe) p = P::ICMP_SGE;
+  else if (e.kind == ExprKind::kEq) p = P::ICMP_EQ;
+  return Val{b_.CreateICmp(p, lanes_of({u, false}), llvm::ConstantVector::get(thresholds)), true};
+}
+
+// Both arms are computed; only their loads look at the condition.
+Val Emitter::select(const ir::Select& e) {
+  Val condition = eval(e.condition);
+  if (auto* known = llvm::dyn_cast<llvm::Constant>(condition.v)) {
+    if (known->isAllOnesValue()) return eval(e.a);
+    if (known->isNullValue()) return eval(e.b);
+  }
+  Val outer = mask_;
+  if (has_load(e.a)) mask_ = both_masks(outer, condition);
+  Val a = eval(e.a);
+  mask_ = outer;
+  if (has_load(e.b)) mask_ = both_masks(outer, {b_.CreateNot(condition.v), condition.vec});
+  Val b = eval(e.b);
+  mask_ = outer;
+  unify(a, b);
+  if (condition.vec && !a.vec) a = {lanes_of(a), true}, b = {lanes_of(b), true};
+  return {b_.CreateSelect(condition.v, a.v, b.v), a.vec};
+}
+
+Val Emitter::call(const ir::Call& e) {
+  bool vec = false;
+  llvm::SmallVector<Val, 3> args;
+  for (ir::Expr a : e.args) {
+    args.push_back(eval(a));
+    vec |= args.back().vec;
+  }
+  if (error_) return poison(e.type);
+  llvm::SmallVector<Value*, 3> values;
+  for (Val a : args) values.push_back(vec ? lanes_of(a) : a.v);
+  if (!ir::is_float(e.type)) {
+    if (e.fn == ir::Intrinsic::kAbs) {
+      if (e.type == ir::Type::kU8) return {values[0], vec};
+      return {b_.CreateBinaryIntrinsic(llvm::Intrinsic::abs, values[0], b_.getFalse()), vec};
+    }
+    fail(fmt::format("{} of {} is not defined", ir::intrinsic_name(e.fn), ir::type_name(e.type)));
+    return poison(e.type);
+  }
+  MathFeatures features{target_.cpu.features.fma || target_.cpu.features.avx512f, target_.cpu.features.sse4_1};
+  return {round_to(emit_math(b_, e.fn, values, features), e.type), vec};
+}
+
+Range Emitter::range_of(ir::Expr e) const {
+  Range all;
+  switch (e->kind) {
+    case ExprKind::kIntConst: return {ir::int_value(e), ir::int_value(e)};
+    case ExprKind::kVar: return env_[static_cast<size_t>(ir::as<ir::Var>(e)->id)].range;
+    case ExprKind::kSum: {
+      __int128 low = ir::as<ir::Sum>(e)->constant, high = low;
+      for (const ir::Term& t : ir::as<ir::Sum>(e)->terms) {
+        Range r = range_of(t.atom);
+        __int128 x = static_cast<__int128>(r.low) * t.coefficient, y = static_cast<__int128>(r.high) * t.coefficient;
+        low += std::min(x, y);
+        high += std::max(x, y);
+      }
+      return {saturate(low), saturate(high)};
+    }
+    case ExprKind::kProd: {
+      Range product{1, 1};
+      for (ir::Expr f : ir::as<ir::Prod>(e)->factors) {
+        Range r = range_of(f);
+        __int128 corners[4] = {static_cast<__int128>(product.low) * r.low, static_cast<__int128>(product.low) * r.high,
+                               static_cast<__int128>(product.high) * r.low, static_cast<__int128>(product.high) * r.high};
+        product = {saturate(*std::min_element(corners, corners + 4)), saturate(*std::max_element(corners, corners + 4))};
+      }
+      return product;
+    }
+    case ExprKind::kFloorDiv: {
+      Range a = range_of(ir::as<ir::Binary>(e)->a), b = range_of(ir::as<ir::Binary>(e)->b);
+      if (b.low <= 0) return all;
+      if (a.low >= 0) return {a.low / b.high, a.high / b.low};
+      return {a.low, std::max<int64_t>(0, a.high)};
+    }
+    case ExprKind::kFloorMod: {
+      Range a = range_of(ir::as<ir::Binary>(e)->a), b = range_of(ir::as<ir::Binary>(e)->b);
+      if (b.low <= 0) return all;
+      return {0, a.low >= 0 ? std::min(a.high, b.high - 1) : b.high - 1};
+    }
+    case ExprKind::kMin: case ExprKind::kMax: {
+      Range a = range_of(ir::as<ir::Binary>(e)->a), b = range_of(ir::as<ir::Binary>(e)->b);
+      if (e->kind == ExprKind::kMin) return {std::min(a.low, b.low), std::min(a.high, b.high)};
+      return {std::max(a.low, b.low), std::max(a.high, b.high)};
+    }
+    case ExprKind::kFloatConst: case ExprKind::kAdd: case ExprKind::kSub: case ExprKind::kMul: case ExprKind::kDiv:
+    case ExprKind::kLt: case ExprKind::kLe: case ExprKind::kEq: case ExprKind::kNe: case ExprKind::kAnd:
+    case ExprKind::kOr: case ExprKind::kNot: case ExprKind::kCast: case ExprKind::kSelect: case ExprKind::kLoad:
+    case ExprKind::kCall:
+      return all;
+  }
+  return all;
+}
+
+}  // namespace tcc::codegen

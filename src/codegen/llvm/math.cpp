@@ -1,0 +1,304 @@
+// Every function is argument reduction, a polynomial and a reconstruction by exponent bits, as in Cephes (Moshier) and
+// fdlibm (Sun); erf and tanh in f32 follow N. Juffa's minimax forms. The f64 forms serve references: series long enough
+// for the last bits rather than minimax polynomials.
+#include "codegen/llvm/math.h"
+
+#include <cmath>
+#include <limits>
+
+#include "tcc/support/check.h"
+
+namespace tcc::codegen {
+namespace {
+
+using llvm::Value;
+
+class Math {
+ public:
+  Math(llvm::IRBuilder<>& b, llvm::Type* type, const MathFeatures& features)
+      : b_(b), type_(type), features_(features), single_(type->getScalarType()->isFloatTy()) {
+    llvm::Type* bits = single_ ? b.getInt32Ty() : b.getInt64Ty();
+    if (auto* v = llvm::dyn_cast<llvm::FixedVectorType>(type)) bits = llvm::FixedVectorType::get(bits, v->getNumElements());
+    bits_ = bits;
+  }
+
+  Value* evaluate(ir::Intrinsic fn, std::span<Value* const> a) {
+    switch (fn) {
+      case ir::Intrinsic::kExp: return exp(a[0]);
+      case ir::Intrinsic::kLog: return log(a[0]);
+      case ir::Intrinsic::kTanh: return tanh(a[0]);
+      case ir::Intrinsic::kErf: return erf(a[0]);
+      case ir::Intrinsic::kSqrt: return b_.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, a[0]);
+      case ir::Intrinsic::kRsqrt: return b_.CreateFDiv(c(1), b_.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, a[0]));
+      case ir::Intrinsic::kSigmoid: return b_.CreateFDiv(c(1), b_.CreateFAdd(c(1), exp(b_.CreateFNeg(a[0]))));
+      case ir::Intrinsic::kAbs: return abs(a[0]);
+      case ir::Intrinsic::kFloor: return rounded(a[0], llvm::Intrinsic::floor);
+      case ir::Intrinsic::kCeil: return rounded(a[0], llvm::Intrinsic::ceil);
+      case ir::Intrinsic::kRound: return rounded(a[0], llvm::Intrinsic::roundeven);
+      case ir::Intrinsic::kSin: return through_double([&](Math& m, Value* x) { return m.sincos(x, false); }, a[0]);
+      case ir::Intrinsic::kCos: return through_double([&](Math& m, Value* x) { return m.sincos(x, true); }, a[0]);
+      case ir::Intrinsic::kPow: return pow(a[0], a[1]);
+      case ir::Intrinsic::kFma: return fused(a[0], a[1], a[2]);
+    }
+    TCC_UNREACHABLE("intrinsic");
+  }
+
+ private:
+  Value* c(double v) { return llvm::ConstantFP::get(type_, v); }
+  Value* i(uint64_t v) { return llvm::ConstantInt::get(bits_, v); }
+  Value* mul(Value* x, Value* y) { return b_.CreateFMul(x, y); }
+  Value* add(Value* x, Value* y) { return b_.CreateFAdd(x, y); }
+  Value* sub(Value* x, Value* y) { return b_.CreateFSub(x, y); }
+  Value* mad(Value* x, Value* y, Value* z) { return add(mul(x, y), z); }
+  Value* abs(Value* x) { return b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x); }
+  Value* signed_as(Value* x, Value* sign) { return b_.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, x, sign); }
+  Value* to_bits(Value* x) { return b_.CreateBitCast(x, bits_); }
+  Value* from_bits(Value* x) { return b_.CreateBitCast(x, type_); }
+  Value* nan() { return c(std::numeric_limits<double>::quiet_NaN()); }
+  Value* infinity() { return c(std::numeric_limits<double>::infinity()); }
+  uint64_t mantissa_bits() const { return single_ ? 23 : 52; }
+  uint64_t bias() const { return single_ ? 127 : 1023; }
+
+  // Coefficients from the highest power down.
+  Value* polynomial(Value* x, std::initializer_list<double> coefficients) {
+    Value* r = nullptr;
+    for (double k : coefficients) r = r == nullptr ? c(k) : mad(r, x, c(k));
+    return r;
+  }
+  // NaN passes through both.
+  Value* at_most(Value* x, double limit) { return b_.CreateSelect(b_.CreateFCmpOGT(x, c(limit)), c(limit), x); }
+  Value* at_least(Value* x, double limit) { return b_.CreateSelect(b_.CreateFCmpOLT(x, c(limit)), c(limit), x); }
+
+  // The nearest integer as a float and as bits: adding 1.5 * 2^mantissa leaves the integer in the low bits.
+  struct Nearest {
+    Value* real;
+    Value* bits;
+  };
+  Nearest nearest(Value* x, double scale) {
+    double magic = single_ ? 0x1.8p23 : 0x1.8p52;
+    Value* shifted = mad(x, c(scale), c(magic));
+    return {sub(shifted, c(magic)), b_.CreateSub(to_bits(shifted), to_bits(c(magic)))};
+  }
+  Value* power_of_two(Value* n) { return from_bits(b_.CreateShl(b_.CreateAdd(n, i(bias())), mantissa_bits())); }
+
+  Value* exp(Value* x) {
+    x = single_ ? at_least(at_most(x, 89.0), -104.0) : at_least(at_most(x, 710.0), -746.0);
+    Nearest n = nearest(x, 1.4426950408889634);
+    Value* r = mad(n.real, c(single_ ? -0.693359375 : -0x1.62e42feep-1), x);
+    r = mad(n.real, c(single_ ? 2.12194440e-4 : -1.90821492927058770002e-10), r);
+    Value* p = nullptr;
+    if (single_) {
+      p = polynomial(r, {1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1});
+      p = add(mad(mul(r, r), p, r), c(1));
+    } else {
+      p = c(1);
+      for (int k = 13; k >= 1; --k) p = mad(mul(p, c(1.0 / k)), r, c(1));
+    }
+    // In two steps, so that the largest and the smallest results are reached through normal factors.
+    Value* half = b_.CreateAShr(n.bits, 1);
+    return mul(mul(p, power_of_two(half)), power_of_two(b_.CreateSub(n.bits, half)));
+  }
+
+  Value* log(Value* x) {
+    double smallest = single_ ? 0x1p-126 : 0x1p-1022, scale = single_ ? 0x1p25 : 0x1p54;
+    Value* tiny = b_.CreateFCmpOLT(x, c(smallest));
+    Value* y = b_.CreateSelect(tiny, mul(x, c(scale)), x);
+    // m in [sqrt(1/2), sqrt(2)), x = m 2^e.
+    Value* bits = b_.CreateSub(to_bits(y), to_bits(c(0.70710678118654752)));
+    Value* e = b_.CreateAShr(bits, mantissa_bits());
+    Value* m = from_bits(b_.CreateSub(to_bits(y), b_.CreateShl(e, mantissa_bits())));
+    Value* exponent = sub(b_.CreateSIToFP(e, type_), b_.CreateSelect(tiny, c(single_ ? 25 : 54), c(0)));
+    Value* f = sub(m, c(1));
+    Value* r = nullptr;
+    if (single_) {
+      Value* z = mul(f, f);
+      Value* p = polynomial(f, {7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1,
+                                -1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1});
+      p = mul(mul(p, f), z);
+      p = mad(exponent, c(-2.12194440e-4), p);
+      p = mad(c(-0.5), z, p);
+      r = mad(exponent, c(0.693359375), add(f, p));
+    } else {
+      // log m = f - s (f - R) with s = f / (2 + f) and R the series of 2 atanh(s) / s - 2.
+      Value* s = b_.CreateFDiv(f, add(c(2), f));
+      Value* z = mul(s, s);
+      Value* p = c(2.0 / 25);
+      for (int k = 23; k >= 3; k -= 2) p = mad(p, z, c(2.0 / k));
+      p = mul(p, z);
+      Value* part = sub(f, mul(s, sub(f, p)));
+      r = mad(exponent, c(0x1.62e42feep-1), mad(exponent, c(1.90821492927058770002e-10), part));
+    }
+    r = b_.CreateSelect(b_.CreateFCmpOEQ(x, infinity()), x, r);
+    r = b_.CreateSelect(b_.CreateFCmpOEQ(x, c(0)), c(-std::numeric_limits<double>::infinity()), r);
+    return b_.CreateSelect(b_.CreateFCmpOGE(x, c(0)), r, nan());
+  }
+
+  Value* tanh(Value* x) {
+    Value* a = abs(x);
+    Value* big = sub(c(1), b_.CreateFDiv(c(2), add(exp(mul(at_most(a, 20), c(2))), c(1))));
+    Value* s = mul(x, x);
+    Value* small = nullptr;
+    if (single_) {
+      Value* p = polynomial(s, {-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1});
+      small = mad(mul(p, s), x, x);
+    } else {
+      // sinh / cosh by their series; |x| < 0.625.
+      Value *sinh = c(1), *cosh = c(1);
+      for (int k = 18; k >= 2; k -= 2) {
+        sinh = mad(mul(sinh, c(1.0 / (k * (k + 1)))), s, c(1));
+        cosh = mad(mul(cosh, c(1.0 / (k * (k - 1)))), s, c(1));
+      }
+      small = b_.CreateFDiv(mul(sinh, x), cosh);
+    }
+    return b_.CreateSelect(b_.CreateFCmpOGT(a, c(0.625)), signed_as(big, x), small);
+  }
+
+  Value* erf(Value* x) {
+    Value* t = abs(x);
+    Value* s = mul(x, x);
+    if (single_) {
+      Value* r = mad(c(-1.72853470e-5), t, c(3.83197126e-4));
+      Value* u = mad(c(-3.88396438e-3), t, c(2.42546219e-2));
+      r = mad(r, s, u);
+      r = mad(r, t, c(-1.06777877e-1));
+      r = mad(r, t, c(-6.34846687e-1));
+      r = mad(r, t, c(-1.28717512e-1));
+      r = mad(r, t, b_.CreateFNeg(t));
+      Value* big = signed_as(sub(c(1), exp(r)), x);
+      Value* p = polynomial(s, {-5.96761703e-4, 4.99119423e-3, -2.67681349e-2, 1.12819925e-1, -3.76125336e-1, 1.28379166e-1});
+      return b_.CreateSelect(b_.CreateFCmpOGT(t, c(0.927734375)), big, mad(p, x, x));
+    }
+    // 2/sqrt(pi) x exp(-x^2) sum (2 x^2)^n / (1 3 5 .. (2n+1)): all terms have one sign.
+    Value* y = at_most(t, 6.0);
+    Value* z = mul(y, y);
+    Value* sum = c(1);
+    for (int n = 110; n >= 1; --n) sum = mad(mul(sum, c(2.0 / (2 * n + 1))), z, c(1));
+    Value* r = mul(mul(mul(c(1.1283791670955126), y), exp(b_.CreateFNeg(z))), sum);
+    return signed_as(at_most(r, 1.0), x);
+  }
+
+  template <class F>
+  Value* through_double(const F& f, Value* x) {
+    if (!single_) return f(*this, x);
+    Math wide(b_, double_type(), features_);
+    return b_.CreateFPTrunc(f(wide, b_.CreateFPExt(x, double_type())), type_);
+  }
+  llvm::Type* double_type() {
+    if (auto* v = llvm::dyn_cast<llvm::FixedVectorType>(type_)) return llvm::FixedVectorType::get(b_.getDoubleTy(), v->getNumElements());
+    return b_.getDoubleTy();
+  }
+
+  Value* sincos(Value* x, bool cosine) {
+    Nearest n = nearest(x, 0.63661977236758134);
+    Value* r = mad(n.real, c(-0x1.921fb544p+0), x);
+    r = mad(n.real, c(-0x1.0b4611a6p-34), r);
+    r = mad(n.real, c(-0x1.3198a2e037073p-69), r);
+    Value* z = mul(r, r);
+    Value *s = c(1), *k = c(1);
+    for (int j = 18; j >= 2; j -= 2) {
+      s = mad(mul(s, c(-1.0 / (j * (j + 1)))), z, c(1));
+      k = mad(mul(k, c(-1.0 / (j * (j - 1)))), z, c(1));
+    }
+    s = mul(s, r);
+    Value* quadrant = cosine ? b_.CreateAdd(n.bits, i(1)) : n.bits;
+    Value* odd = b_.CreateICmpNE(b_.CreateAnd(quadrant, i(1)), i(0));
+    Value* flip = b_.CreateShl(b_.CreateAnd(b_.CreateLShr(quadrant, 1), i(1)), 63);
+    Value* value = from_bits(b_.CreateXor(to_bits(b_.CreateSelect(odd, k, s)), flip));
+    return b_.CreateSelect(b_.CreateFCmpOLT(abs(x), infinity()), value, nan());
+  }
+
+  Value* pow(Value* x, Value* y) {
+    llvm::Constant* k = llvm::dyn_cast<llvm::Constant>(y);
+    if (k != nullptr && y->getType()->isVectorTy()) k = k->getSplatValue();
+    if (auto* f = llvm::dyn_cast_or_null<llvm::ConstantFP>(k)) {
+      if (f->isExactlyValue(2.0)) return mul(x, x);
+      if (f->isExactlyValue(3.0)) return mul(mul(x, x), x);
+      if (f->isExactlyValue(1.0)) return x;
+      if (f->isExactlyValue(-1.0)) return b_.CreateFDiv(c(1), x);
+    }
+    if (!single_) return pow_double(x, y);
+    Math wide(b_, double_type(), features_);
+    Value* r = wide.pow_double(b_.CreateFPExt(x, double_type()), b_.CreateFPExt(y, double_type()));
+    return b_.CreateFPTrunc(r, type_);
+  }
+
+  Value* pow_double(Value* x, Value* y) {
+    Value* magnitude = exp(mul(y, log(abs(x))));
+    // A negative base has a result for whole exponents only; beyond 2^53 all of them are even.
+    double magic = 0x1.8p52;
+    Value* whole = b_.CreateOr(b_.CreateFCmpOEQ(sub(add(y, c(magic)), c(magic)), y), b_.CreateFCmpOGE(abs(y), c(0x1p51)));
+    Value* odd = b_.CreateAnd(b_.CreateFCmpOLT(abs(y), c(0x1p51)),
+                              b_.CreateICmpNE(b_.CreateAnd(to_bits(add(y, c(magic))), i(1)), i(0)));
+    Value* negative = b_.CreateICmpSLT(to_bits(x), i(0));
+    Value* r = b_.CreateSelect(b_.CreateAnd(negative, b_.CreateAnd(whole, odd)), b_.CreateFNeg(magnitude), magnitude);
+    r = b_.CreateSelect(b_.CreateAnd(b_.CreateFCmpOLT(x, c(0)), b_.CreateNot(whole)), nan(), r);
+    r = b_.CreateSelect(b_.CreateFCmpUNO(x, y), nan(), r);
+    return b_.CreateSelect(b_.CreateOr(b_.CreateFCmpOEQ(y, c(0)), b_.CreateFCmpOEQ(x, c(1))), c(1), r);
+  }
+
+  // Without the instructions: exact for the magnitudes that have fractions, the identity beyond.
+  Value* rounded(Value* x, llvm::Intrinsic::ID id) {
+    if (features_.roundings) return b_.CreateUnaryIntrinsic(id, x);
+    double limit = single_ ? 0x1p23 : 0x1p52;
+    Value* a = abs(x);
+    llvm::IRBuilder<>::FastMathFlagGuard exact(b_);
+    b_.clearFastMathFlags();
+    Value* r = signed_as(sub(add(a, c(limit)), c(limit)), x);
+    if (id == llvm::Intrinsic::floor) r = sub(r, b_.CreateSelect(b_.CreateFCmpOGT(r, x), c(1), c(0)));
+    if (id == llvm::Intrinsic::ceil) r = add(r, b_.CreateSelect(b_.CreateFCmpOLT(r, x), c(1), c(0)));
+    return b_.CreateSelect(b_.CreateFCmpOLT(a, c(limit)), signed_as(r, x), x);
+  }
+
+  // x * y + z with one rounding. Without the instruction: the product of floats is exact in double, and the sum is
+  // rounded to odd before it is narrowed; doubles use the error-free product and sum of Dekker and Knuth.
+  Value* fused(Value* x, Value* y, Value* z) {
+    if (features_.fma) return b_.CreateIntrinsic(llvm::Intrinsic::fma, {type_}, {x, y, z});
+    llvm::IRBuilder<>::FastMathFlagGuard exact(b_);
+    b_.clearFastMathFlags();
+    if (single_) {
+      Math wide(b_, double_type(), features_);
+      Value* p = b_.CreateFMul(b_.CreateFPExt(x, double_type()), b_.CreateFPExt(y, double_type()));
+      return b_.CreateFPTrunc(wide.odd_sum(p, b_.CreateFPExt(z, double_type())), type_);
+    }
+    auto split = [&](Value* v) {
+      Value* t = mul(v, c(134217729.0));
+      Value* high = sub(t, sub(t, v));
+      return std::pair{high, sub(v, high)};
+    };
+    auto [xh, xl] = split(x);
+    auto [yh, yl] = split(y);
+    Value* p = mul(x, y);
+    Value* error = add(sub(mul(xh, yh), p), add(add(mul(xh, yl), mul(xl, yh)), mul(xl, yl)));
+    auto [sum, rest] = two_sum(p, z);
+    return add(sum, odd_sum(rest, error));
+  }
+  std::pair<Value*, Value*> two_sum(Value* x, Value* y) {
+    Value* s = add(x, y);
+    Value* t = sub(s, x);
+    return {s, add(sub(x, sub(s, t)), sub(y, t))};
+  }
+  // x + y, its last bit set when the sum is inexact.
+  Value* odd_sum(Value* x, Value* y) {
+    auto [s, error] = two_sum(x, y);
+    Value* bits = to_bits(s);
+    Value* inexact = b_.CreateAnd(b_.CreateFCmpONE(error, c(0)), b_.CreateFCmpOLT(abs(s), infinity()));
+    Value* even = b_.CreateICmpEQ(b_.CreateAnd(bits, i(1)), i(0));
+    Value* outward = b_.CreateICmpEQ(b_.CreateICmpSLT(to_bits(error), i(0)), b_.CreateICmpSLT(bits, i(0)));
+    Value* step = b_.CreateSelect(outward, i(1), i(~uint64_t{0}));
+    return from_bits(b_.CreateAdd(bits, b_.CreateSelect(b_.CreateAnd(inexact, even), step, i(0))));
+  }
+
+  llvm::IRBuilder<>& b_;
+  llvm::Type* type_;
+  llvm::Type* bits_;
+  MathFeatures features_;
+  bool single_;
+};
+
+}  // namespace
+
+Value* emit_math(llvm::IRBuilder<>& b, ir::Intrinsic fn, std::span<Value* const> args, const MathFeatures& features) {
+  return Math(b, args[0]->getType(), features).evaluate(fn, args);
+}
+
+}  // namespace tcc::codegen

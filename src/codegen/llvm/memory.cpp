@@ -1,0 +1,376 @@
+// Loads and stores: from the flat address to scalar, contiguous, strided, piecewise or gathered accesses.
+#include <algorithm>
+#include <bit>
+#include <numeric>
+
+#include "codegen/llvm/emitter.h"
+#include "tcc/ir/walk.h"
+#include "tcc/support/check.h"
+
+namespace tcc::codegen {
+namespace {
+
+using llvm::Value;
+
+bool is_zero(const Val& v) {
+  auto* c = v.v == nullptr ? nullptr : llvm::dyn_cast<llvm::Constant>(v.v);
+  return c != nullptr && c->isNullValue();
+}
+
+// Length of the consecutive runs that the lanes fall into, a power of two.
+int64_t run_length(const std::vector<int64_t>& offsets) {
+  int64_t n = static_cast<int64_t>(offsets.size()), run = n;
+  for (int64_t i = 1; i < n; ++i)
+    while (run > 1 && i % run != 0 && offsets[i] != offsets[i - 1] + 1) run /= 2;
+  return run;
+}
+
+}  // namespace
+
+llvm::Type* Emitter::memory_type(ir::Type type) {
+  switch (type) {
+    case ir::Type::kBool: case ir::Type::kI8: case ir::Type::kU8: return b_.getInt8Ty();
+    case ir::Type::kF16: case ir::Type::kBF16: return b_.getInt16Ty();
+    case ir::Type::kI32: return b_.getInt32Ty();
+    case ir::Type::kI64: return b_.getInt64Ty();
+    case ir::Type::kF32: return b_.getFloatTy();
+    case ir::Type::kF64: return b_.getDoubleTy();
+    case ir::Type::kBarrier: case ir::Type::kTensorMap: break;
+  }
+  fail(fmt::format("type {} does not exist in host code", ir::type_name(type)));
+  return b_.getInt8Ty();
+}
+
+Value* Emitter::to_memory(Value* value, ir::Type type) {
+  if (type == ir::Type::kBool) return b_.CreateZExt(value, like(b_.getInt8Ty(), value));
+  if (type == ir::Type::kF16 || type == ir::Type::kBF16) return half_bits(value, type);
+  return value;
+}
+
+Value* Emitter::from_memory(Value* value, ir::Type type) {
+  if (type == ir::Type::kBool) return b_.CreateICmpNE(value, llvm::Constant::getNullValue(value->getType()));
+  if (type == ir::Type::kF16 || type == ir::Type::kBF16) return from_half_bits(value, type);
+  return value;
+}
+
+// Zeros for loads that are switched off as a whole: reading them costs less than a branch.
+llvm::Constant* Emitter::zero_page() {
+  const char* name = "tcc_zeros";
+  if (llvm::GlobalVariable* old = module_.getNamedGlobal(name)) return old;
+  auto* type = llvm::ArrayType::get(b_.getInt64Ty(), 64);
+  auto* page = new llvm::GlobalVariable(module_, type, true, llvm::GlobalValue::InternalLinkage,
+                                        llvm::Constant::getNullValue(type), name);
+  page->setAlignment(llvm::Align(64));
+  return page;
+}
+
+const Emitter::FlatAddress& Emitter::address(const void* node, const BufferSlot& slot, std::span<const ir::Expr> indices) {
+  auto [it, fresh] = addresses_.try_emplace(node);
+  if (!fresh) return it->second;
+  ir::Expr flat = flatten(ib_, *slot.buffer, slot.strides, indices);
+  if (slot.lanes > 1)
+    flat = ib_.add(ib_.scale(flat, slot.lanes), ib_.offset(ib_.var(lane_range_.id), -lane_range_.base));
+  it->second.flat = flat;
+  it->second.split = split_lanes(ib_, flat, lane_range_);
+  bool xors = slot.buffer->layout != nullptr && !slot.buffer->layout->xors.empty();
+  if (xors && it->second.split && !it->second.split->offsets.empty()) it->second.split.reset();
+  return it->second;
+}
+
+int Emitter::depth_of(ir::Expr e) const {
+  int depth = 0;
+  ir::visit(e, [&](ir::Expr x) {
+    if (const ir::Var* v = ir::as<ir::Var>(x)) depth = std::max(depth, env_[static_cast<size_t>(v->id)].depth);
+    return true;
+  });
+  return depth;
+}
+
+Value* Emitter::apply_xors(const BufferSlot& slot, Value* index) {
+  if (slot.buffer->layout == nullptr) return index;
+  for (const ir::XorField& x : slot.buffer->layout->xors) {
+    Value* field = b_.CreateAnd(b_.CreateLShr(index, static_cast<uint64_t>(x.from_shift)),
+                                llvm::ConstantInt::get(index->getType(), static_cast<uint64_t>(x.mask)));
+    index = b_.CreateXor(index, b_.CreateShl(field, static_cast<uint64_t>(x.to_shift)));
+  }
+  return index;
+}
+
+// Address of element uniform + extra. Terms of outer loops are added first, so that loop-invariant parts are whole
+// subexpressions, and what unrolled loops contribute is one constant.
+Value* Emitter::element_pointer(const BufferSlot& slot, ir::Expr uniform, int64_t extra) {
+  struct Part {
+    int depth;
+    Value* value;
+  };
+  llvm::SmallVector<Part, 8> parts;
+  int64_t constant = extra;
+  auto add = [&](int64_t coefficient, ir::Expr atom) {
+    Value* v = scalar_index(atom);
+    if (auto* c = llvm::dyn_cast<llvm::ConstantInt>(v)) {
+      constant += coefficient * c->getSExtValue();
+      return;
+    }
+    if (coefficient != 1) v = b_.CreateMul(v, b_.getInt64(static_cast<uint64_t>(coefficient)), "", false, true);
+    parts.push_back({depth_of(atom), v});
+  };
+  if (const ir::Sum* s = ir::as<ir::Sum>(uniform)) {
+    constant += s->constant;
+    for (const ir::Term& t : s->terms) add(t.coefficient, t.atom);
+  } else {
+    add(1, uniform);
+  }
+  std::stable_sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) { return a.depth < b.depth; });
+  Value* variable = nullptr;
+  for (const Part& p : parts)
+    variable = variable == nullptr ? p.value : b_.CreateAdd(variable, p.value, "", false, true);
+  llvm::Type* element = memory_type(slot.buffer->type);
+  bool xors = slot.buffer->layout != nullptr && !slot.buffer->layout->xors.empty();
+  if (xors) {
+    Value* index = b_.getInt64(static_cast<uint64_t>(constant));
+    if (variable != nullptr) index = b_.CreateAdd(index, variable);
+    return b_.CreateGEP(element, slot.pointer, apply_xors(slot, index));
+  }
+  Value* pointer = slot.pointer;
+  if (variable != nullptr) pointer = b_.CreateGEP(element, pointer, variable);
+  if (constant != 0) pointer = b_.CreateGEP(element, pointer, b_.getInt64(static_cast<uint64_t>(constant)));
+  return pointer;
+}
+
+llvm::Align Emitter::element_alignment(const BufferSlot& slot, ir::Expr uniform, int64_t extra) const {
+  bool xors = slot.buffer->layout != nullptr && !slot.buffer->layout->xors.empty();
+  int64_t divisor = xors ? 1 : std::gcd(known_divisor(uniform), extra == 0 ? int64_t{64} : std::abs(extra));
+  int64_t power = divisor & -divisor, bytes = ir::type_bytes(slot.buffer->type);
+  return llvm::Align(static_cast<uint64_t>(std::max(bytes, std::min(slot.alignment, power * bytes))));
+}
+
+// Elements [uniform + first, uniform + last] of a local buffer certainly exist.
+bool Emitter::in_bounds(const BufferSlot& slot, ir::Expr uniform, int64_t first, int64_t last) {
+  if (!slot.local) return false;
+  Range r = range_of(uniform);
+  return r.low + first >= 0 && r.high + last < slot.elements * slot.lanes;
+}
+
+Value* Emitter::sub_mask(Value* mask, int64_t first, int64_t lanes) {
+  if (mask == nullptr) return nullptr;
+  llvm::SmallVector<int, 64> pick;
+  for (int64_t i = 0; i < lanes; ++i) pick.push_back(static_cast<int>(first + i));
+  return b_.CreateShuffleVector(mask, pick);
+}
+
+Val Emitter::with_other(Val value, const Guard& guard) {
+  if (guard.other.v == nullptr || guard.mask.v == nullptr) return value;
+  Val mask = guard.mask, other = guard.other;
+  if (mask.vec || value.vec || other.vec) {
+    unify(value, other);
+    if (!value.vec) value = {lanes_of(value), true}, other = {lanes_of(other), true};
+    return {b_.CreateSelect(mask.v, value.v, other.v), true};
+  }
+  return {b_.CreateSelect(mask.v, value.v, other.v), false};
+}
+
+Val Emitter::load(const ir::Load& l) {
+  auto found = slots_.find(l.buffer);
+  if (found == slots_.end()) {
+    fail(fmt::format("buffer {} is read outside of its Alloc", ir::name_hint(kernel_, l.buffer)));
+    return poison(l.type);
+  }
+  Guard guard{mask_, {}};
+  if (l.predicate != nullptr) {
+    Val predicate = eval(l.predicate);
+    if (is_zero(predicate)) return eval(l.other);
+    guard.other = eval(l.other);
+    guard.mask = both_masks(mask_, predicate);
+    if (guard.mask.v == nullptr) guard.other = {};
+  }
+  if (is_zero(guard.mask)) return guard.other.v != nullptr ? guard.other : poison(l.type);
+  const BufferSlot& slot = found->second;
+  const FlatAddress& at = address(&l, slot, l.indices);
+  bool uniform = at.split && at.split->offsets.empty();
+  return uniform ? load_uniform(slot, at, guard) : load_lanes(slot, at, guard);
+}
+
+Val Emitter::load_uniform(const BufferSlot& slot, const FlatAddress& at, const Guard& guard) {
+  llvm::Type* type = memory_type(slot.buffer->type);
+  llvm::Align align = element_alignment(slot, at.split->uniform, 0);
+  Value* pointer = element_pointer(slot, at.split->uniform, 0);
+  bool always = guard.mask.v == nullptr || in_bounds(slot, at.split->uniform, 0, 0);
+  if (!always) {
+    Value* any = guard.mask.vec ? b_.CreateOrReduce(guard.mask.v) : guard.mask.v;
+    if (auto* c = guard.mask.vec ? llvm::dyn_cast<llvm::Constant>(guard.mask.v) : nullptr)
+      if (c->getAggregateElement(0u)->isOneValue()) any = b_.getTrue();
+    pointer = b_.CreateSelect(any, pointer, zero_page());
+  }
+  Val value{from_memory(b_.CreateAlignedLoad(type, pointer, align), slot.buffer->type), false};
+  if (!always && !guard.mask.vec && is_zero(guard.other)) return value;
+  return with_other(value, guard);
+}
+
+// `lanes` consecutive elements in memory's type; lanes that are off read nothing and are zero.
+Value* Emitter::load_piece(const BufferSlot& slot, ir::Expr uniform, int64_t offset, int64_t lanes, Val mask) {
+  auto* type = llvm::FixedVectorType::get(memory_type(slot.buffer->type), static_cast<unsigned>(lanes));
+  Value* pointer = element_pointer(slot, uniform, offset);
+  llvm::Align align = element_alignment(slot, uniform, offset);
+  if (mask.v == nullptr || in_bounds(slot, uniform, offset, offset + lanes - 1))
+    return b_.CreateAlignedLoad(type, pointer, align);
+  if (!mask.vec) return b_.CreateAlignedLoad(type, b_.CreateSelect(mask.v, pointer, zero_page()), align);
+  return b_.CreateMaskedLoad(type, pointer, align, mask.v, llvm::Constant::getNullValue(type));
+}
+
+// Small constant strides: the covering vectors are loaded and shuffled. Everything read lies between two elements that
+// are read anyway.
+Value* Emitter::load_strided(const BufferSlot& slot, const LaneSplit& split) {
+  auto [low, high] = std::minmax_element(split.offsets.begin(), split.offsets.end());
+  int64_t lanes = static_cast<int64_t>(split.offsets.size()), span = *high - *low + 1;
+  int64_t piece = std::min(lanes, static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(span))));
+  int64_t pieces = (span + piece - 1) / piece;
+  if (pieces > (piece == lanes ? 4 : 2)) return nullptr;
+  auto start = [&](int64_t k) { return k + 1 < pieces ? *low + k * piece : *high - piece + 1; };
+  Value* result = nullptr;
+  Value* first = load_piece(slot, split.uniform, start(0), piece, {});
+  for (int64_t k = 1; k < std::max<int64_t>(2, pieces); ++k) {
+    Value* next = k < pieces ? load_piece(slot, split.uniform, start(k), piece, {}) : llvm::PoisonValue::get(first->getType());
+    llvm::SmallVector<int, 64> pick;
+    for (int64_t l = 0; l < lanes; ++l) {
+      int64_t owner = std::min((split.offsets[l] - *low) / piece, pieces - 1), place = split.offsets[l] - start(owner);
+      if (owner == k) pick.push_back(static_cast<int>(piece + place));
+      else if (k == 1 && owner == 0) pick.push_back(static_cast<int>(place));
+      else pick.push_back(k == 1 ? -1 : static_cast<int>(l));
+    }
+    result = b_.CreateShuffleVector(k == 1 ? first : result, next, pick);
+  }
+  return result;
+}
+
+Value* Emitter::lane_pointers(const BufferSlot& slot, const FlatAddress& at) {
+  llvm::Type* element = memory_type(slot.buffer->type);
+  if (at.split) {
+    llvm::SmallVector<llvm::Constant*, 64> offsets;
+    for (int64_t o : at.split->offsets) offsets.push_back(b_.getInt64(static_cast<uint64_t>(o)));
+    return b_.CreateGEP(element, element_pointer(slot, at.split->uniform, 0), llvm::ConstantVector::get(offsets));
+  }
+  return b_.CreateGEP(element, slot.pointer, apply_xors(slot, lanes_of(eval(at.flat))));
+}
+
+Val Emitter::load_lanes(const BufferSlot& slot, const FlatAddress& at, const Guard& guard) {
+  ir::Type type = slot.buffer->type;
+  int64_t lanes = lane_range_.lanes, bytes = ir::type_bytes(type);
+  auto* vector = llvm::FixedVectorType::get(memory_type(type), static_cast<unsigned>(lanes));
+  Value* raw = nullptr;
+  if (at.split) {
+    const std::vector<int64_t>& offsets = at.split->offsets;
+    bool same = std::all_of(offsets.begin(), offsets.end(), [&](int64_t o) { return o == offsets[0]; });
+    if (same) {
+      FlatAddress moved{at.flat, LaneSplit{ib_.offset(at.split->uniform, offsets[0]), {}}};
+      return load_uniform(slot, moved, guard);
+    }
+    int64_t run = run_length(offsets);
+    if (run == lanes) {
+      raw = load_piece(slot, at.split->uniform, offsets[0], lanes, guard.mask);
+    } else if (run >= 4 && run * bytes >= 16) {
+      for (int64_t first = 0; first < lanes; first += run) {
+        Val mask = guard.mask;
+        if (mask.vec) mask.v = sub_mask(mask.v, first, run);
+        Value* piece = load_piece(slot, at.split->uniform, offsets[first], run, mask);
+        llvm::SmallVector<int, 64> place(static_cast<size_t>(lanes), -1);
+        for (int64_t l = 0; l < lanes; ++l)
+          if (l >= first && l < first + run) place[l] = static_cast<int>(l - first);
+        Value* wide = b_.CreateShuffleVector(piece, place);
+        for (int64_t l = 0; l < lanes; ++l) place[l] = static_cast<int>(l < first ? l : lanes + l);
+        raw = raw == nullptr ? wide : b_.CreateShuffleVector(raw, wide, place);
+      }
+    } else if (guard.mask.v == nullptr) {
+      raw = load_strided(slot, *at.split);
+    }
+  }
+  if (raw == nullptr) {
+    Value* on = guard.mask.v != nullptr ? lanes_of(guard.mask)
+                                        : llvm::Constant::getAllOnesValue(llvm::FixedVectorType::get(b_.getInt1Ty(), static_cast<unsigned>(lanes)));
+    raw = b_.CreateMaskedGather(vector, lane_pointers(slot, at), llvm::Align(static_cast<uint64_t>(bytes)), on,
+                                llvm::Constant::getNullValue(vector));
+  }
+  Val value{from_memory(raw, type), true};
+  bool zeroed = !slot.local && is_zero(guard.other);
+  return zeroed ? value : with_other(value, guard);
+}
+
+void Emitter::store(const ir::Store& s) {
+  auto found = slots_.find(s.buffer);
+  if (found == slots_.end()) return fail(fmt::format("buffer {} is written outside of its Alloc", ir::name_hint(kernel_, s.buffer)));
+  Val outer = mask_;
+  if (s.predicate != nullptr) mask_ = both_masks(mask_, eval(s.predicate));
+  Val mask = mask_;
+  if (!is_zero(mask)) {
+    const BufferSlot& slot = found->second;
+    auto emit = [&] {
+      Val value = eval(s.value);
+      const FlatAddress& at = address(&s, slot, s.indices);
+      bool uniform = at.split && at.split->offsets.empty();
+      if (lane_range_.id == ir::kNoId || uniform) return store_scalar(slot, at, value, mask_);
+      store_lanes(slot, at, to_memory(lanes_of(value), slot.buffer->type), mask_.v);
+    };
+    // A condition that is the same in all lanes is a branch, except where it would keep a register tile in memory.
+    const FlatAddress& at = address(&s, slot, s.indices);
+    bool promotable = at.split && in_bounds(slot, at.split->uniform, 0, 0) && at.split->offsets.empty();
+    if (mask.v != nullptr && !mask.vec && !promotable) {
+      mask_ = {};
+      guarded(mask.v, emit);
+    } else {
+      emit();
+    }
+  }
+  mask_ = outer;
+}
+
+// One place for all lanes: what the last lane that is on stores remains.
+void Emitter::store_scalar(const BufferSlot& slot, const FlatAddress& at, Val value, Val mask) {
+  llvm::Align align = element_alignment(slot, at.split->uniform, 0);
+  auto put = [&](Value* v) {
+    b_.CreateAlignedStore(to_memory(v, slot.buffer->type), element_pointer(slot, at.split->uniform, 0), align);
+  };
+  if (!value.vec && !mask.vec) {
+    if (mask.v != nullptr) {
+      Value* old = b_.CreateAlignedLoad(memory_type(slot.buffer->type), element_pointer(slot, at.split->uniform, 0), align);
+      return put(b_.CreateSelect(mask.v, value.v, from_memory(old, slot.buffer->type)));
+    }
+    return put(value.v);
+  }
+  for (int64_t l = 0; l < lane_range_.lanes; ++l) {
+    auto lane = static_cast<uint64_t>(l);
+    auto store_lane = [&] { put(value.vec ? b_.CreateExtractElement(value.v, lane) : value.v); };
+    if (!mask.vec) store_lane();
+    else guarded(b_.CreateExtractElement(mask.v, lane), store_lane);
+  }
+}
+
+void Emitter::store_piece(const BufferSlot& slot, ir::Expr uniform, int64_t offset, Value* value, Value* mask) {
+  Value* pointer = element_pointer(slot, uniform, offset);
+  llvm::Align align = element_alignment(slot, uniform, offset);
+  int64_t lanes = llvm::cast<llvm::FixedVectorType>(value->getType())->getNumElements();
+  if (mask == nullptr) {
+    b_.CreateAlignedStore(value, pointer, align);
+  } else if (in_bounds(slot, uniform, offset, offset + lanes - 1)) {
+    Value* old = b_.CreateAlignedLoad(value->getType(), pointer, align);
+    b_.CreateAlignedStore(b_.CreateSelect(mask, value, old), pointer, align);
+  } else {
+    b_.CreateMaskedStore(value, pointer, align, mask);
+  }
+}
+
+void Emitter::store_lanes(const BufferSlot& slot, const FlatAddress& at, Value* value, Value* mask) {
+  int64_t lanes = lane_range_.lanes, bytes = ir::type_bytes(slot.buffer->type);
+  if (at.split) {
+    const std::vector<int64_t>& offsets = at.split->offsets;
+    int64_t run = run_length(offsets);
+    if (run == lanes) return store_piece(slot, at.split->uniform, offsets[0], value, mask);
+    if (run >= 4 && run * bytes >= 16) {
+      for (int64_t first = 0; first < lanes; first += run)
+        store_piece(slot, at.split->uniform, offsets[first], sub_mask(value, first, run), sub_mask(mask, first, run));
+      return;
+    }
+  }
+  Value* on = mask != nullptr ? mask : llvm::Constant::getAllOnesValue(llvm::FixedVectorType::get(b_.getInt1Ty(), static_cast<unsigned>(lanes)));
+  b_.CreateMaskedScatter(value, lane_pointers(slot, at), llvm::Align(static_cast<uint64_t>(bytes)), on);
+}
+
+}  // namespace tcc::codegen

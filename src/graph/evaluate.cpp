@@ -1,0 +1,172 @@
+// Constants folded exactly: integer arithmetic with overflow checks, and the operators that only move bytes.
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include "passes_internal.h"
+#include "tcc/support/check.h"
+
+namespace tcc::graph {
+namespace {
+
+constexpr int64_t kAlwaysFold = int64_t{1} << 20;
+constexpr int64_t kNeverFold = int64_t{1} << 31;
+
+Result<int64_t> apply(Op op, int64_t a, int64_t b, DType dtype) {
+  int64_t r = 0;
+  bool overflow = false;
+  switch (op) {
+    case Op::kAdd:
+      overflow = __builtin_add_overflow(a, b, &r);
+      break;
+    case Op::kSub:
+      overflow = __builtin_sub_overflow(a, b, &r);
+      break;
+    case Op::kMul:
+      overflow = __builtin_mul_overflow(a, b, &r);
+      break;
+    case Op::kDiv:
+      if (b == 0) return input_error("integer division by zero");
+      overflow = a == INT64_MIN && b == -1;
+      if (!overflow) r = a / b;
+      break;
+    default:
+      TCC_UNREACHABLE();
+  }
+  int64_t bits = dtype_size(dtype) * 8;
+  if (!overflow && dtype == DType::kU8) overflow = r < 0 || r > 255;
+  if (!overflow && bits < 64 && dtype != DType::kU8) {
+    overflow = r < -(int64_t{1} << (bits - 1)) || r >= (int64_t{1} << (bits - 1));
+  }
+  if (overflow) return input_error("{} of {} and {} overflows {}", op_name(op), a, b, dtype_name(dtype));
+  return r;
+}
+
+void store_integer(std::byte* at, DType dtype, int64_t value) {
+  // Two's complement little endian: the low bytes are the narrow integer.
+  std::memcpy(at, &value, static_cast<size_t>(dtype_size(dtype)));
+}
+
+Result<Constant> integer_binary(const Graph& graph, const Node& node) {
+  const Value& a = graph.value(node.inputs[0]);
+  const Value& b = graph.value(node.inputs[1]);
+  const Value& out = graph.value(node.output);
+  std::vector<int64_t> x = constant_integers(*a.constant, a.dtype, a.elements());
+  std::vector<int64_t> y = constant_integers(*b.constant, b.dtype, b.elements());
+  std::vector<int64_t> sa = broadcast_strides(a.shape, out.shape), sb = broadcast_strides(b.shape, out.shape);
+  std::vector<std::byte> bytes(static_cast<size_t>(out.bytes()));
+  IndexWalk walk(out.shape);
+  for (int64_t i = 0; i < out.elements(); ++i, walk.next()) {
+    TCC_TRY(int64_t r, apply(node.op, x[static_cast<size_t>(walk.offset(sa))], y[static_cast<size_t>(walk.offset(sb))],
+                             out.dtype));
+    store_integer(bytes.data() + i * dtype_size(out.dtype), out.dtype, r);
+  }
+  return make_constant(std::move(bytes));
+}
+
+Constant transpose(const Graph& graph, const Node& node) {
+  const Value& in = graph.value(node.inputs[0]);
+  const Value& out = graph.value(node.output);
+  if (in.constant->splat) return *in.constant;
+  std::vector<int64_t> strides;
+  int64_t in_stride = 1;
+  std::vector<int64_t> dense(in.shape.size());
+  for (size_t i = in.shape.size(); i-- > 0; in_stride *= in.shape[i]) dense[i] = in_stride;
+  for (int64_t axis : node.as<TransposeAttrs>().perm) strides.push_back(dense[static_cast<size_t>(axis)]);
+  auto size = static_cast<size_t>(dtype_size(in.dtype));
+  std::vector<std::byte> bytes(static_cast<size_t>(out.bytes()));
+  IndexWalk walk(out.shape);
+  for (int64_t i = 0; i < out.elements(); ++i, walk.next()) {
+    std::memcpy(bytes.data() + static_cast<size_t>(i) * size,
+                in.constant->bytes.data() + static_cast<size_t>(walk.offset(strides)) * size, size);
+  }
+  return make_constant(std::move(bytes));
+}
+
+Constant concat(const Graph& graph, const Node& node) {
+  const Value& out = graph.value(node.output);
+  auto axis = static_cast<size_t>(node.as<AxisAttrs>().axis);
+  int64_t outer = element_count(Shape(out.shape.begin(), out.shape.begin() + static_cast<int64_t>(axis)));
+  int64_t size = dtype_size(out.dtype);
+  std::vector<std::byte> bytes(static_cast<size_t>(out.bytes()));
+  int64_t row = outer == 0 ? 0 : out.bytes() / outer;
+  int64_t at = 0;
+  for (ValueId id : node.inputs) {
+    const Value& in = graph.value(id);
+    std::vector<std::byte> storage;
+    auto data = dense_bytes(*in.constant, in.dtype, in.elements(), storage);
+    int64_t part = outer == 0 ? 0 : in.elements() / outer * size;
+    for (int64_t o = 0; o < outer && part > 0; ++o) {
+      std::memcpy(bytes.data() + o * row + at, data.data() + o * part, static_cast<size_t>(part));
+    }
+    at += part;
+  }
+  return make_constant(std::move(bytes));
+}
+
+}  // namespace
+
+std::vector<int64_t> broadcast_strides(const Shape& shape, const Shape& onto) {
+  std::vector<int64_t> strides(onto.size(), 0);
+  int64_t stride = 1;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    int64_t extent = shape[shape.size() - 1 - i];
+    if (extent != 1) strides[onto.size() - 1 - i] = stride;
+    stride *= extent;
+  }
+  return strides;
+}
+
+bool worth_folding(const Graph& graph, const Node& node) {
+  int64_t bytes = graph.value(node.output).bytes();
+  int64_t source = 0;
+  std::set<ValueId> distinct(node.inputs.begin(), node.inputs.end());
+  for (ValueId id : distinct) source += static_cast<int64_t>(graph.value(id).constant->bytes.size());
+  return bytes <= kAlwaysFold || (bytes <= 2 * source && bytes <= kNeverFold);
+}
+
+Result<std::optional<Constant>> evaluate_exactly(const Graph& graph, const Node& node) {
+  for (ValueId id : node.inputs) {
+    if (!graph.value(id).is_constant()) return std::nullopt;
+  }
+  const Value& in = graph.value(node.inputs[0]);
+  if (node.op == Op::kReshape || node.op == Op::kIdentity) return in.constant;
+  bool binary = node.op == Op::kAdd || node.op == Op::kSub || node.op == Op::kMul || node.op == Op::kDiv;
+  if (!(binary && !is_float(in.dtype)) && node.op != Op::kTranspose && node.op != Op::kConcat) return std::nullopt;
+  if (!worth_folding(graph, node)) return std::nullopt;
+  if (node.op == Op::kTranspose) return transpose(graph, node);
+  if (node.op == Op::kConcat) return concat(graph, node);
+  TCC_TRY(Constant result, integer_binary(graph, node));
+  return result;
+}
+
+Result<void> fold_constants(Graph& graph, Evaluator* evaluator) {
+  std::vector<NodeId> order = std::move(graph.order);
+  graph.order.clear();
+  int64_t folded = 0;
+  for (NodeId id : order) {
+    const Node& node = graph.node(id);
+    bool constant = std::all_of(node.inputs.begin(), node.inputs.end(),
+                                [&](ValueId input) { return graph.value(input).is_constant(); });
+    std::optional<Constant> result;
+    if (constant && folded <= kNeverFold) {
+      auto exact = evaluate_exactly(graph, node);
+      if (!exact) return tl::make_unexpected(std::move(exact.error()).with_context(sanitize(node.name)));
+      result = *exact;
+      if (!result && evaluator && is_float(graph.value(node.output).dtype) && worth_folding(graph, node)) {
+        TCC_TRY(result, evaluator->evaluate(graph, node));
+      }
+    }
+    if (!result) {
+      graph.order.push_back(id);
+      continue;
+    }
+    Value& output = graph.value(node.output);
+    if (!result->splat && result->owner != graph.value(node.inputs[0]).constant->owner) folded += output.bytes();
+    output.constant = std::move(result);
+    output.producer = kNone;
+  }
+  return {};
+}
+
+}  // namespace tcc::graph

@@ -1,0 +1,180 @@
+// fuse and plan_memory.
+#include <algorithm>
+
+#include "passes_internal.h"
+#include "tcc/support/check.h"
+
+namespace tcc::graph {
+
+ValueId storage_root(const Graph& graph, ValueId id) {
+  while (graph.value(id).producer != kNone) {
+    const Node& node = graph.node(graph.value(id).producer);
+    if (op_class(node.op) != OpClass::kView) break;
+    id = node.inputs[0];
+  }
+  return id;
+}
+
+namespace {
+
+class Fuser {
+ public:
+  explicit Fuser(const Graph& graph)
+      : graph_(graph), consumers_(find_consumers(graph)), group_of_(graph.nodes.size(), kNone) {
+    is_output_.resize(graph.values.size(), 0);
+    for (ValueId id : graph.outputs) is_output_[static_cast<size_t>(id)] = 1;
+  }
+
+  std::vector<FusionGroup> run() {
+    for (NodeId id : graph_.order) {
+      const Node& node = graph_.node(id);
+      if (op_class(node.op) == OpClass::kView || group_of_[static_cast<size_t>(id)] != kNone) continue;
+      FusionGroup group;
+      group.id = static_cast<int64_t>(groups_.size());
+      group.anchor = id;
+      append(group, id);
+      if (op_class(node.op) != OpClass::kMove) {
+        while (const Node* next = next_member(group)) append(group, next->id);
+      }
+      collect_operands(group);
+      groups_.push_back(std::move(group));
+    }
+    return std::move(groups_);
+  }
+
+ private:
+  void append(FusionGroup& group, NodeId id) {
+    group.nodes.push_back(id);
+    group.output = graph_.node(id).output;
+    group_of_[static_cast<size_t>(id)] = static_cast<int32_t>(group.id);
+  }
+
+  // Known before the group being built runs, or made inside it.
+  bool is_ready(ValueId id) const {
+    const Value& root = graph_.value(storage_root(graph_, id));
+    return root.producer == kNone || group_of_[static_cast<size_t>(root.producer)] != kNone;
+  }
+
+  const Node* next_member(const FusionGroup& group) const {
+    auto out = static_cast<size_t>(group.output);
+    if (is_output_[out] || consumers_[out].empty()) return nullptr;
+    const Node& next = graph_.node(consumers_[out].front());
+    for (NodeId id : consumers_[out]) {
+      if (id != next.id) return nullptr;
+    }
+    if (op_class(next.op) != OpClass::kElementwise || group_of_[static_cast<size_t>(next.id)] != kNone) return nullptr;
+    if (graph_.value(next.output).shape != graph_.value(group.output).shape) return nullptr;
+    if (!std::all_of(next.inputs.begin(), next.inputs.end(), [&](ValueId id) { return is_ready(id); })) return nullptr;
+    return &next;
+  }
+
+  void collect_operands(FusionGroup& group) const {
+    auto add = [](std::vector<ValueId>& list, ValueId id) {
+      if (std::find(list.begin(), list.end(), id) == list.end()) list.push_back(id);
+    };
+    for (NodeId id : group.nodes) {
+      for (ValueId input : graph_.node(id).inputs) {
+        const Value& value = graph_.value(input);
+        bool inside = value.producer != kNone &&
+                      std::find(group.nodes.begin(), group.nodes.end(), value.producer) != group.nodes.end();
+        if (!inside) add(value.is_constant() ? group.constants : group.inputs, input);
+      }
+    }
+  }
+
+  const Graph& graph_;
+  std::vector<std::vector<NodeId>> consumers_;
+  std::vector<int32_t> group_of_;  // by NodeId
+  std::vector<char> is_output_;    // by ValueId
+  std::vector<FusionGroup> groups_;
+};
+
+struct Interval {
+  ValueId root;
+  int64_t first, last;  // groups
+  int64_t bytes, offset;
+};
+
+// Largest first, each at the lowest offset that is free during its whole life.
+int64_t place(std::vector<Interval>& intervals) {
+  std::stable_sort(intervals.begin(), intervals.end(), [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+  int64_t total = 0;
+  std::vector<const Interval*> overlapping;
+  for (size_t i = 0; i < intervals.size(); ++i) {
+    overlapping.clear();
+    for (size_t k = 0; k < i; ++k) {
+      if (intervals[k].first <= intervals[i].last && intervals[i].first <= intervals[k].last) {
+        overlapping.push_back(&intervals[k]);
+      }
+    }
+    std::sort(overlapping.begin(), overlapping.end(), [](auto* a, auto* b) { return a->offset < b->offset; });
+    int64_t offset = 0;
+    for (const Interval* other : overlapping) {
+      if (other->offset >= offset + intervals[i].bytes) break;
+      offset = std::max(offset, other->offset + other->bytes);
+    }
+    intervals[i].offset = offset;
+    total = std::max(total, offset + intervals[i].bytes);
+  }
+  return total;
+}
+
+}  // namespace
+
+std::vector<FusionGroup> fuse(const Graph& graph) {
+  return Fuser(graph).run();
+}
+
+std::string group_text(const Graph& graph, const FusionGroup& group) {
+  std::string text;
+  for (NodeId id : group.nodes) text += fmt::format("{}{}", text.empty() ? "" : "+", op_name(graph.node(id).op));
+  return text;
+}
+
+double group_flops(const Graph& graph, const FusionGroup& group) {
+  double flops = 0;
+  for (NodeId id : group.nodes) flops += node_flops(graph, graph.node(id));
+  return flops;
+}
+
+MemoryPlan plan_memory(const Graph& graph, const std::vector<FusionGroup>& groups) {
+  MemoryPlan plan;
+  plan.storage.resize(graph.values.size());
+  auto storage = [&](ValueId id) -> ValueStorage& { return plan.storage[static_cast<size_t>(id)]; };
+  for (const Value& value : graph.values) {
+    if (value.is_constant()) storage(value.id) = {StorageKind::kConstant, 0, 0, value.bytes()};
+  }
+  for (size_t i = 0; i < graph.inputs.size(); ++i) {
+    storage(graph.inputs[i]) = {StorageKind::kInput, static_cast<int64_t>(i), 0, graph.value(graph.inputs[i]).bytes()};
+  }
+  for (size_t i = 0; i < graph.outputs.size(); ++i) {
+    ValueId root = storage_root(graph, graph.outputs[i]);
+    TCC_CHECK(graph.value(root).producer != kNone && storage(root).kind == StorageKind::kNone,
+              "output {} has no storage of its own", i);
+    storage(root) = {StorageKind::kOutput, static_cast<int64_t>(i), 0, graph.value(root).bytes()};
+  }
+
+  std::vector<int64_t> last_use(graph.values.size(), -1);
+  for (const FusionGroup& group : groups) {
+    for (ValueId id : group.inputs) last_use[static_cast<size_t>(storage_root(graph, id))] = group.id;
+  }
+  std::vector<Interval> intervals;
+  for (const FusionGroup& group : groups) {
+    if (storage(group.output).kind != StorageKind::kNone) continue;
+    int64_t bytes = graph.value(group.output).bytes();
+    int64_t rounded = (bytes + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
+    storage(group.output) = {StorageKind::kWorkspace, 0, 0, bytes};
+    int64_t last = std::max(group.id, last_use[static_cast<size_t>(group.output)]);
+    intervals.push_back({group.output, group.id, last, rounded, 0});
+    plan.unshared_bytes += rounded;
+  }
+  plan.workspace_bytes = place(intervals);
+  for (const Interval& interval : intervals) storage(interval.root).offset = interval.offset;
+  for (NodeId id : graph.order) {
+    const Node& node = graph.node(id);
+    if (op_class(node.op) == OpClass::kView) storage(node.output) = storage(storage_root(graph, node.output));
+  }
+  return plan;
+}
+
+}  // namespace tcc::graph

@@ -1,0 +1,255 @@
+#include "tcc/graph/graph.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "tcc/graph/passes.h"
+#include "tcc/support/check.h"
+#include "tcc/support/text.h"
+
+namespace tcc::graph {
+
+std::string_view op_name(Op op) {
+  switch (op) {
+#define X(enumerator, text, attributes, cls, fewest, most) \
+  case Op::enumerator:                                     \
+    return text;
+    TCC_GRAPH_OPS(X)
+#undef X
+  }
+  TCC_UNREACHABLE();
+}
+
+OpClass op_class(Op op) {
+  switch (op) {
+#define X(enumerator, text, attributes, cls, fewest, most) \
+  case Op::enumerator:                                     \
+    return OpClass::cls;
+    TCC_GRAPH_OPS(X)
+#undef X
+  }
+  TCC_UNREACHABLE();
+}
+
+ValueId Graph::add_input(std::string name, DType dtype, Shape shape) {
+  Value value;
+  value.id = static_cast<ValueId>(values.size());
+  value.name = std::move(name);
+  value.dtype = dtype;
+  value.shape = std::move(shape);
+  inputs.push_back(value.id);
+  values.push_back(std::move(value));
+  return values.back().id;
+}
+
+void Graph::add_output(ValueId value, std::string output_name) {
+  outputs.push_back(value);
+  output_names.push_back(std::move(output_name));
+}
+
+ValueId Graph::add_constant(std::string name, DType dtype, Shape shape, Constant constant) {
+  Value value;
+  value.id = static_cast<ValueId>(values.size());
+  value.name = std::move(name);
+  value.dtype = dtype;
+  value.shape = std::move(shape);
+  size_t expected = static_cast<size_t>(constant.splat ? dtype_size(dtype) : value.bytes());
+  TCC_CHECK(constant.bytes.size() == expected, "constant has {} bytes, its type needs {}", constant.bytes.size(),
+            expected);
+  value.constant = std::move(constant);
+  values.push_back(std::move(value));
+  return values.back().id;
+}
+
+Result<ValueId> Graph::add_node(Op op, Attributes attrs, std::vector<ValueId> node_inputs, std::string node_name) {
+  Node node;
+  node.id = static_cast<NodeId>(nodes.size());
+  node.op = op;
+  node.name = std::move(node_name);
+  node.inputs = std::move(node_inputs);
+  node.attrs = std::move(attrs);
+  TCC_TRY(TensorType type, infer_type(*this, node));
+  Value value;
+  value.id = static_cast<ValueId>(values.size());
+  value.name = node.name;
+  value.dtype = type.dtype;
+  value.shape = std::move(type.shape);
+  value.producer = node.id;
+  node.output = value.id;
+  values.push_back(std::move(value));
+  order.push_back(node.id);
+  nodes.push_back(std::move(node));
+  return values.back().id;
+}
+
+std::vector<std::vector<NodeId>> find_consumers(const Graph& graph) {
+  std::vector<std::vector<NodeId>> consumers(graph.values.size());
+  for (NodeId id : graph.order) {
+    for (ValueId input : graph.node(id).inputs) consumers[static_cast<size_t>(input)].push_back(id);
+  }
+  return consumers;
+}
+
+void verify_graph(const Graph& graph) {
+  std::vector<char> known(graph.values.size(), 0);
+  for (size_t i = 0; i < graph.values.size(); ++i) {
+    const Value& value = graph.values[i];
+    TCC_CHECK(value.id == static_cast<ValueId>(i));
+    if (value.is_constant()) {
+      TCC_CHECK(value.producer == kNone, "constant %{} has a producer", i);
+      known[i] = 1;
+    }
+  }
+  for (ValueId id : graph.inputs) {
+    TCC_CHECK(graph.value(id).producer == kNone && !graph.value(id).is_constant(), "input %{} is produced", id);
+    known[static_cast<size_t>(id)] = 1;
+  }
+  for (NodeId id : graph.order) {
+    const Node& node = graph.node(id);
+    TCC_CHECK(node.id == id);
+    for (ValueId input : node.inputs) {
+      TCC_CHECK(known[static_cast<size_t>(input)], "node {} reads %{} before it is made", id, input);
+    }
+    const Value& output = graph.value(node.output);
+    TCC_CHECK(output.producer == id && !known[static_cast<size_t>(node.output)], "node {} output", id);
+    auto type = infer_type(graph, node);
+    TCC_CHECK(type.has_value(), "node {}: {}", id, type ? "" : type.error().message);
+    TCC_CHECK(type->dtype == output.dtype && type->shape == output.shape, "node {}: stored type is stale", id);
+    known[static_cast<size_t>(node.output)] = 1;
+  }
+  TCC_CHECK(graph.outputs.size() == graph.output_names.size());
+  for (ValueId id : graph.outputs) TCC_CHECK(known[static_cast<size_t>(id)], "output %{} is never made", id);
+}
+
+Result<void> infer_shapes(const Graph& graph) {
+  for (NodeId id : graph.order) {
+    const Node& node = graph.node(id);
+    auto type = infer_type(graph, node);
+    if (!type) return tl::make_unexpected(std::move(type.error()).with_context(sanitize(node.name)));
+    const Value& output = graph.value(node.output);
+    TCC_CHECK(type->dtype == output.dtype && type->shape == output.shape, "node {}: stored type is stale", id);
+  }
+  return {};
+}
+
+// --- print ---------------------------------------------------------------------------------------------------------
+
+namespace {
+
+std::string list_text(const std::vector<int64_t>& v) {
+  return fmt::format("[{}]", fmt::join(v, ","));
+}
+
+struct AttributePrinter {
+  std::string operator()(const NoAttrs&) const { return ""; }
+  std::string operator()(const ConvAttrs& a) const {
+    return fmt::format("kernel={} strides={} dilations={} pads={}{} group={}", list_text(a.kernel),
+                       list_text(a.strides), list_text(a.dilations), list_text(a.pads_begin), list_text(a.pads_end),
+                       a.group);
+  }
+  std::string operator()(const PoolAttrs& a) const {
+    return fmt::format("kernel={} strides={} dilations={} pads={}{}{}{}", list_text(a.kernel), list_text(a.strides),
+                       list_text(a.dilations), list_text(a.pads_begin), list_text(a.pads_end),
+                       a.ceil_mode ? " ceil" : "", a.count_include_pad ? " count_include_pad" : "");
+  }
+  std::string operator()(const GemmAttrs& a) const {
+    return fmt::format("alpha={} beta={}{}{}", a.alpha, a.beta, a.trans_a ? " trans_a" : "",
+                       a.trans_b ? " trans_b" : "");
+  }
+  std::string operator()(const BatchNormAttrs& a) const { return fmt::format("epsilon={}", a.epsilon); }
+  std::string operator()(const AxisAttrs& a) const { return fmt::format("axis={}", a.axis); }
+  std::string operator()(const LrnAttrs& a) const {
+    return fmt::format("alpha={} beta={} bias={} size={}", a.alpha, a.beta, a.bias, a.size);
+  }
+  std::string operator()(const ClipAttrs& a) const { return fmt::format("min={} max={}", a.min, a.max); }
+  std::string operator()(const LeakyAttrs& a) const { return fmt::format("alpha={}", a.alpha); }
+  std::string operator()(const TransposeAttrs& a) const { return fmt::format("perm={}", list_text(a.perm)); }
+  std::string operator()(const PadAttrs& a) const {
+    return fmt::format("pads={}{} value={}", list_text(a.begin), list_text(a.end), a.value);
+  }
+  std::string operator()(const ReduceAttrs& a) const {
+    return fmt::format("axes={}{}", list_text(a.axes), a.keep_dims ? " keep_dims" : "");
+  }
+  std::string operator()(const ReshapeAttrs& a) const { return fmt::format("shape={}", list_text(a.shape)); }
+};
+
+std::string type_text(const Value& value) {
+  return fmt::format("{}[{}]", dtype_name(value.dtype), shape_text(value.shape));
+}
+
+}  // namespace
+
+std::string attributes_text(const Node& node) {
+  return std::visit(AttributePrinter{}, node.attrs);
+}
+
+std::string print_graph(const Graph& graph) {
+  std::string text = fmt::format("graph \"{}\"\n", sanitize(graph.name));
+  std::vector<char> used(graph.values.size(), 0);
+  for (NodeId id : graph.order) {
+    for (ValueId input : graph.node(id).inputs) used[static_cast<size_t>(input)] = 1;
+  }
+  for (ValueId id : graph.outputs) used[static_cast<size_t>(id)] = 1;
+  for (ValueId id : graph.inputs) {
+    text += fmt::format("  input %{} : {}  \"{}\"\n", id, type_text(graph.value(id)), sanitize(graph.value(id).name));
+  }
+  for (const Value& value : graph.values) {
+    if (!value.is_constant() || !used[static_cast<size_t>(value.id)]) continue;
+    text += fmt::format("  const %{} : {}", value.id, type_text(value));
+    if (value.constant->splat || value.elements() == 1) {
+      text += fmt::format(" = {}", constant_element(*value.constant, value.dtype, 0));
+    }
+    text += fmt::format("  \"{}\"\n", sanitize(value.name));
+  }
+  for (NodeId id : graph.order) {
+    const Node& node = graph.node(id);
+    text += fmt::format("  %{} : {} = {}(", node.output, type_text(graph.value(node.output)), op_name(node.op));
+    for (size_t i = 0; i < node.inputs.size(); ++i) text += fmt::format("{}%{}", i ? ", " : "", node.inputs[i]);
+    std::string attributes = attributes_text(node);
+    text += fmt::format("){}{}  \"{}\"\n", attributes.empty() ? "" : " ", attributes, sanitize(node.name));
+  }
+  for (size_t i = 0; i < graph.outputs.size(); ++i) {
+    text += fmt::format("  output %{}  \"{}\"\n", graph.outputs[i], sanitize(graph.output_names[i]));
+  }
+  return text;
+}
+
+// --- work ----------------------------------------------------------------------------------------------------------
+
+double node_flops(const Graph& graph, const Node& node) {
+  const Value& output = graph.value(node.output);
+  auto out = static_cast<double>(output.elements());
+  auto product = [](const std::vector<int64_t>& v) {
+    double p = 1;
+    for (int64_t x : v) p *= static_cast<double>(x);
+    return p;
+  };
+  switch (op_class(node.op)) {
+    case OpClass::kContraction: {
+      const Shape& a = graph.value(node.inputs[0]).shape;
+      const Shape& b = graph.value(node.inputs[1]).shape;
+      double bias = node.inputs.size() == 3 ? out : 0;
+      if (node.op == Op::kConv)
+        return 2 * out * static_cast<double>(b[1]) * product(node.as<ConvAttrs>().kernel) + bias;
+      int64_t k = a.back();
+      if (node.op == Op::kGemm && node.as<GemmAttrs>().trans_a) k = a.front();
+      return 2 * out * static_cast<double>(k) + bias;
+    }
+    case OpClass::kWindow:
+      if (node.op == Op::kLrn) return out * static_cast<double>(2 * node.as<LrnAttrs>().size + 3);
+      return out * product(node.as<PoolAttrs>().kernel);
+    case OpClass::kReduction:
+      return static_cast<double>(graph.value(node.inputs[0]).elements());
+    case OpClass::kRowwise:
+      return 4 * out;
+    case OpClass::kElementwise:
+      return node.op == Op::kBatchNorm ? 2 * out : out;
+    case OpClass::kView:
+    case OpClass::kMove:
+      return 0;
+  }
+  TCC_UNREACHABLE();
+}
+
+}  // namespace tcc::graph

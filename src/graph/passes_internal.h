@@ -1,0 +1,39 @@
+// Shared by the graph's passes.
+#pragma once
+
+#include <vector>
+
+#include "tcc/graph/passes.h"
+#include "tcc/support/text.h"
+
+namespace tcc::graph {
+
+// Strides (in elements) that read a dense tensor of `shape` at the indices of `onto`; broadcast axes have 0.
+std::vector<int64_t> broadcast_strides(const Shape& shape, const Shape& onto);
+
+// The growth limit of constant folding; all inputs are constant.
+bool worth_folding(const Graph& graph, const Node& node);
+
+// Walks the indices of a shape in row-major order.
+class IndexWalk {
+ public:
+  explicit IndexWalk(Shape shape) : shape_(std::move(shape)), index_(shape_.size(), 0) {}
+  void next() {
+    for (size_t i = index_.size(); i-- > 0;) {
+      if (++index_[i] < shape_[i]) return;
+      index_[i] = 0;
+    }
+  }
+  int64_t offset(const std::vector<int64_t>& strides) const {
+    int64_t at = 0;
+    for (size_t i = 0; i < index_.size(); ++i) at += index_[i] * strides[i];
+    return at;
+  }
+  const std::vector<int64_t>& index() const { return index_; }
+
+ private:
+  Shape shape_;
+  std::vector<int64_t> index_;
+};
+
+}  // namespace tcc::graph

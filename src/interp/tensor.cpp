@@ -1,0 +1,73 @@
+#include "tcc/interp/tensor.h"
+
+#include "interp/value.h"
+#include "tcc/support/check.h"
+#include "tcc/support/rng.h"
+
+namespace tcc::interp {
+namespace {
+
+template <class Draw>
+TensorData fill(ir::Type type, std::span<const int64_t> shape, Draw draw) {
+  TensorData t = TensorData::zeros(type, shape);
+  const int64_t n = t.size();
+  for (int64_t i = 0; i < n; ++i) t.set(i, draw());
+  return t;
+}
+
+}  // namespace
+
+int64_t TensorData::size() const {
+  int64_t n = 1;
+  for (int64_t d : shape) n *= d;
+  return n;
+}
+double TensorData::at(int64_t i) const {
+  const Reg r = load_element(type, bytes.data(), i);
+  return ir::is_float(type) ? r.f : static_cast<double>(r.i);
+}
+void TensorData::set(int64_t i, double value) {
+  Reg r;
+  if (ir::is_float(type)) {
+    r.f = round_to(type, value);
+  } else {
+    r.i = saturate_to(type, value);
+  }
+  store_element(type, bytes.data(), i, r);
+}
+
+TensorData TensorData::zeros(ir::Type type, std::span<const int64_t> shape) {
+  TensorData t;
+  t.type = type;
+  t.shape.assign(shape.begin(), shape.end());
+  t.bytes.resize(static_cast<size_t>(t.size() * ir::type_bytes(type)));
+  return t;
+}
+TensorData TensorData::make_random(ir::Type type, std::span<const int64_t> shape, uint64_t seed) {
+  Rng rng(seed);
+  return fill(type, shape, [&]() -> double {
+    if (ir::is_float(type)) return rng.uniform() * 2 - 1;
+    if (type == ir::Type::kBool) return static_cast<double>(rng.below(2));
+    return static_cast<double>(rng.below(9) - (type == ir::Type::kU8 ? 0 : 4));
+  });
+}
+TensorData TensorData::make_random_integers(ir::Type type, std::span<const int64_t> shape, uint64_t seed) {
+  Rng rng(seed);
+  const bool unsigned_type = type == ir::Type::kU8 || type == ir::Type::kBool;
+  return fill(type, shape, [&]() -> double {
+    return static_cast<double>(unsigned_type ? rng.below(2) : rng.below(5) - 2);
+  });
+}
+TensorData TensorData::from_doubles(ir::Type type, std::span<const int64_t> shape, std::span<const double> values) {
+  TensorData t = zeros(type, shape);
+  TCC_CHECK(t.size() == static_cast<int64_t>(values.size()), "{} values for {} elements", values.size(), t.size());
+  for (size_t i = 0; i < values.size(); ++i) t.set(static_cast<int64_t>(i), values[i]);
+  return t;
+}
+std::vector<double> TensorData::to_doubles() const {
+  std::vector<double> out(static_cast<size_t>(size()));
+  for (size_t i = 0; i < out.size(); ++i) out[i] = at(static_cast<int64_t>(i));
+  return out;
+}
+
+}  // namespace tcc::interp

@@ -1,0 +1,80 @@
+// mma.sync of one warp, A row-major, B column-major, D = A*B + D. Fragment layouts as in the PTX manual, "Matrix
+// Fragments for mma.m16n8k..": with group = lane / 4 and t = lane % 4; a register here is one element, so a .b32
+// register of halves is two. The tf32 row reads the low 13 mantissa bits as they are; the hardware ignores them.
+#include "ir/instr/rows.h"
+
+namespace tcc::ir {
+namespace {
+
+constexpr std::string_view kD16x8 = "layout[16,8]{0/8%2@reg*2, 0/1%8@lane*4, 1/2%4@lane*1, 1/1%2@reg*1} size 128";
+constexpr std::string_view kA16x16 =
+    "layout[16,16]{1/8%2@reg*4, 0/8%2@reg*2, 0/1%8@lane*4, 1/2%4@lane*1, 1/1%2@reg*1} size 256";
+constexpr std::string_view kB16x8 = "layout[16,8]{0/8%2@reg*2, 1/1%8@lane*4, 0/2%4@lane*1, 0/1%2@reg*1} size 128";
+constexpr std::string_view kA16x8 = "layout[16,8]{1/4%2@reg*2, 0/8%2@reg*1, 0/1%8@lane*4, 1/1%4@lane*1} size 128";
+constexpr std::string_view kB8x8 = "layout[8,8]{0/4%2@reg*1, 1/1%8@lane*4, 0/1%4@lane*1} size 64";
+constexpr std::string_view kA16x32 =
+    "layout[16,32]{1/16%2@reg*8, 0/8%2@reg*4, 0/1%8@lane*4, 1/4%4@lane*1, 1/1%4@reg*1} size 512";
+constexpr std::string_view kB32x8 = "layout[32,8]{0/16%2@reg*4, 1/1%8@lane*4, 0/4%4@lane*1, 0/1%4@reg*1} size 256";
+
+constexpr OperandSpec fragment(std::string_view name, Type type, Access access, int64_t rows, int64_t columns,
+                               std::string_view layout) {
+  return {name, type, Scope::kLocal, access, 2, {rows, columns}, layout};
+}
+constexpr Instruction row(std::string_view name, std::string_view feature, std::span<const OperandSpec> operands,
+                          std::string_view semantics, int64_t flops, std::string_view ptx) {
+  return {.name = name,
+          .feature = feature,
+          .participants = Participants::kWarp,
+          .operands = operands,
+          .num_args = 0,
+          .completion = Completion::kImmediate,
+          .proxy = Proxy::kGeneric,
+          .behaviour = Behaviour::kCompute,
+          .semantics = semantics,
+          .flops = flops,
+          .bytes = 0,
+          .ptx = ptx};
+}
+
+constexpr OperandSpec kF16[] = {fragment("D", Type::kF32, Access::kReadWrite, 16, 8, kD16x8),
+                                fragment("A", Type::kF16, Access::kRead, 16, 16, kA16x16),
+                                fragment("B", Type::kF16, Access::kRead, 16, 8, kB16x8)};
+constexpr OperandSpec kBF16[] = {fragment("D", Type::kF32, Access::kReadWrite, 16, 8, kD16x8),
+                                 fragment("A", Type::kBF16, Access::kRead, 16, 16, kA16x16),
+                                 fragment("B", Type::kBF16, Access::kRead, 16, 8, kB16x8)};
+constexpr OperandSpec kHalf[] = {fragment("D", Type::kF16, Access::kReadWrite, 16, 8, kD16x8),
+                                 fragment("A", Type::kF16, Access::kRead, 16, 16, kA16x16),
+                                 fragment("B", Type::kF16, Access::kRead, 16, 8, kB16x8)};
+constexpr OperandSpec kTf32[] = {fragment("D", Type::kF32, Access::kReadWrite, 16, 8, kD16x8),
+                                 fragment("A", Type::kF32, Access::kRead, 16, 8, kA16x8),
+                                 fragment("B", Type::kF32, Access::kRead, 8, 8, kB8x8)};
+constexpr OperandSpec kInt8[] = {fragment("D", Type::kI32, Access::kReadWrite, 16, 8, kD16x8),
+                                 fragment("A", Type::kI8, Access::kRead, 16, 32, kA16x32),
+                                 fragment("B", Type::kI8, Access::kRead, 32, 8, kB32x8)};
+
+constexpr std::string_view kFloat16 =
+    "for i in 16 { for j in 8 { for k in 16 { D[i, j] = D[i, j] + f32(A[i, k]) * f32(B[k, j]) } } }";
+
+constexpr Instruction kRows[] = {
+    row("mma.m16n8k16.f32.f16", "mma_m16n8k16", kF16, kFloat16, 4096,
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 %D, %A, %B, %D;"),
+    row("mma.m16n8k16.f32.bf16", "bf16", kBF16, kFloat16, 4096,
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 %D, %A, %B, %D;"),
+    row("mma.m16n8k16.f16.f16", "mma_m16n8k16", kHalf,
+        "for i in 16 { for j in 8 { for k in 16 { D[i, j] = D[i, j] + A[i, k] * B[k, j] } } }", 4096,
+        "mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 %D, %A, %B, %D;"),
+    row("mma.m16n8k8.f32.tf32", "tf32", kTf32,
+        "for i in 16 { for j in 8 { for k in 8 { D[i, j] = D[i, j] + A[i, k] * B[k, j] } } }", 2048,
+        "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 %D, %A, %B, %D;"),
+    row("mma.m16n8k32.i32.i8", "mma_int8", kInt8,
+        "for i in 16 { for j in 8 { for k in 32 { D[i, j] = D[i, j] + i32(A[i, k]) * i32(B[k, j]) } } }", 8192,
+        "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 %D, %A, %B, %D;"),
+};
+
+}  // namespace
+
+std::span<const Instruction> mma_rows() {
+  return kRows;
+}
+
+}  // namespace tcc::ir

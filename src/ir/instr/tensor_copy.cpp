@@ -1,0 +1,87 @@
+// Bulk tensor copies (TMA). The box is [$0, $1]; what lies outside of the tensor reads as zero and is not written. A
+// load is complete when its bytes have arrived at the barrier; a store with its bulk group, as cp.async does.
+#include "ir/instr/rows.h"
+
+namespace tcc::ir {
+namespace {
+
+template <Type T>
+constexpr OperandSpec kLoad[] = {{"D", T, Scope::kShared, Access::kWrite, 2, {0, 0}, {}, 128},
+                                 {"bar", Type::kBarrier, Scope::kShared, Access::kReadWrite, 0, {}, {}, 8},
+                                 {"S", T, Scope::kGlobal, Access::kRead, 2, {0, 0}, {}, 1, true}};
+template <Type T>
+constexpr OperandSpec kStore[] = {{"D", T, Scope::kGlobal, Access::kWrite, 2, {0, 0}, {}, 1, true},
+                                  {"S", T, Scope::kShared, Access::kRead, 2, {0, 0}, {}, 128}};
+
+constexpr std::string_view kCopy = "for i in $0 { for j in $1 { D[i, j] = S[i, j] } }";
+
+constexpr Instruction load(std::string_view name, std::span<const OperandSpec> operands, bool multicast) {
+  return {.name = name,
+          .feature = "tma",
+          .participants = Participants::kThread,
+          .operands = operands,
+          .num_args = multicast ? 3 : 2,
+          .completion = Completion::kMbarrierBytes,
+          .proxy = Proxy::kAsync,
+          .behaviour = Behaviour::kCompute,
+          .semantics = kCopy,
+          .flops = 0,
+          .bytes = 0,
+          .multicast_arg = multicast ? 2 : -1};
+}
+constexpr Instruction store(std::string_view name, std::span<const OperandSpec> operands) {
+  return {.name = name,
+          .feature = "tma",
+          .participants = Participants::kThread,
+          .operands = operands,
+          .num_args = 2,
+          .completion = Completion::kCopyGroup,
+          .proxy = Proxy::kAsync,
+          .behaviour = Behaviour::kCompute,
+          .semantics = kCopy,
+          .flops = 0,
+          .bytes = 0};
+}
+
+constexpr Instruction kRows[] = {
+    load("tma.load.f16", kLoad<Type::kF16>, false),
+    load("tma.load.bf16", kLoad<Type::kBF16>, false),
+    load("tma.load.f32", kLoad<Type::kF32>, false),
+    load("tma.load.multicast.f16", kLoad<Type::kF16>, true),
+    load("tma.load.multicast.bf16", kLoad<Type::kBF16>, true),
+    store("tma.store.f16", kStore<Type::kF16>),
+    store("tma.store.bf16", kStore<Type::kBF16>),
+    store("tma.store.f32", kStore<Type::kF32>),
+    {.name = "tma.commit",
+     .feature = "tma",
+     .participants = Participants::kThread,
+     .operands = {},
+     .num_args = 0,
+     .completion = Completion::kImmediate,
+     .proxy = Proxy::kAsync,
+     .behaviour = Behaviour::kCopyCommit,
+     .semantics = "",
+     .flops = 0,
+     .bytes = 0,
+     .ptx = "cp.async.bulk.commit_group;"},
+    {.name = "tma.wait",
+     .feature = "tma",
+     .participants = Participants::kThread,
+     .operands = {},
+     .num_args = 1,
+     .completion = Completion::kImmediate,
+     .proxy = Proxy::kAsync,
+     .behaviour = Behaviour::kCopyWait,
+     .semantics = "",
+     .flops = 0,
+     .bytes = 0,
+     .ptx = "cp.async.bulk.wait_group $0;"},
+};
+
+}  // namespace
+
+std::span<const Instruction> tensor_copy_rows() {
+  return kRows;
+}
+
+}  // namespace tcc::ir

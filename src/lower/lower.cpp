@@ -1,0 +1,45 @@
+// The one list of passes. Every pass says in its header what must hold before and after, and why it stands here.
+#include "tcc/lower/lower.h"
+
+#include "tcc/ir/verify.h"
+#include "tcc/lower/nest.h"
+
+namespace tcc::lower {
+
+using namespace ir;
+
+namespace {
+
+void check(const Kernel& k, const char* after) {
+#ifdef TCC_CHECK_PASSES
+  check_verified(k, after);
+#else
+  (void)k;
+  (void)after;
+#endif
+}
+
+}  // namespace
+
+Legal<Kernel> lower(const Kernel& kernel, const target::Target& target, Stage stop, const ArenaPtr& arena) {
+  arena->keep_alive(kernel.arena);
+  Kernel k = kernel;
+  k.arena = arena;
+
+  // --- to Nest: blocks become plain loops; what search reads --------------------------------------------------------
+  if (k.stage < Stage::kNest) {
+    Legal<Kernel> nest = build_nest(k, arena);
+    if (!nest) return nest;
+    k = finish_nest(*nest, {}, arena);
+    check(k, "finish_nest");
+    if (Legal<void> ok = check_limits(k, target); !ok) return tl::make_unexpected(ok.error());
+  }
+  if (stop == Stage::kNest) return k;
+
+  // --- to Lowered: finalists only; what code is printed from ---------------------------------------------------------
+  k.stage = Stage::kLowered;
+  check(k, "lower");
+  return k;
+}
+
+}  // namespace tcc::lower

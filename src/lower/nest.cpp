@@ -1,0 +1,89 @@
+#include "tcc/lower/nest.h"
+
+#include "compact_buffers.h"
+#include "inline_blocks.h"
+#include "place_inits.h"
+#include "tcc/analysis/simplify.h"
+
+namespace tcc::lower {
+
+using namespace ir;
+
+Legal<Kernel> build_nest(const Kernel& kernel, const ArenaPtr& arena) {
+  arena->keep_alive(kernel.arena);
+  Kernel k = kernel;
+  k.arena = arena;
+  k = place_inits(k);
+  k = inline_blocks(k);
+  return compact_buffers(k);
+}
+
+namespace {
+
+class Finisher {
+ public:
+  Finisher(const Kernel& kernel, const Substitution& decisions, Arena& arena) : b_(arena), ranges_(kernel), subst_(decisions) {}
+
+  Stmt stmt(Stmt s) {
+    const Loop* l = as<Loop>(s);
+    if (l == nullptr) return rewrite_children(b_, s, [&](Stmt c) { return stmt(c); }, [&](Expr e) { return expr(e); });
+    Expr extent = expr(l->extent);
+    if (is_int(extent, 1)) {
+      subst_.set(l->id, b_.integer(0));
+      return stmt(l->body);
+    }
+    if (is_int(extent) && int_value(extent) <= 0) return nullptr;
+    ranges_.set(l->id, extent);
+    std::vector<Annotation> annotations;
+    for (const Annotation& a : l->annotations) annotations.push_back({a.key, expr(a.value)});
+    Stmt body = stmt(l->body);
+    if (body == nullptr) return nullptr;
+    if (extent == l->extent && body == l->body && annotations.empty()) return s;
+    return b_.loop(l->id, extent, body, l->loop_kind, l->axis, annotations);
+  }
+  Expr expr(Expr e) { return analysis::simplify(b_, substitute(b_, e, subst_), ranges_); }
+  Builder& builder() { return b_; }
+
+ private:
+  Builder b_;
+  analysis::Ranges ranges_;
+  Substitution subst_;
+};
+
+}  // namespace
+
+Kernel finish_nest(const Kernel& kernel, const Substitution& decisions, const ArenaPtr& arena) {
+  arena->keep_alive(kernel.arena);
+  Kernel k = kernel;
+  k.arena = arena;
+  if (!decisions.map.empty()) {
+    // Facts about substituted symbols would contradict nothing but cost time in every proof.
+    std::vector<Scalar> rest;
+    for (const Scalar& s : kernel.scalars)
+      if (decisions.find(s.id) == nullptr && s.role != ScalarRole::kDecision) rest.push_back(s);
+    k.scalars = arena->copy(rest);
+    k.products = {};
+  }
+  Finisher finisher(k, decisions, *arena);
+  k.root = finisher.stmt(kernel.root);
+  TCC_CHECK(k.root != nullptr, "nothing is left of the kernel");
+  std::vector<const Buffer*> buffers;
+  bool changed = false;
+  for (const Buffer* buffer : kernel.buffers) {
+    Buffer copy = *buffer;
+    std::vector<Expr> shape;
+    bool moved = false;
+    for (Expr e : buffer->shape) {
+      shape.push_back(finisher.expr(e));
+      moved |= shape.back() != e;
+    }
+    copy.shape = shape;
+    buffers.push_back(moved ? finisher.builder().buffer(copy) : buffer);
+    changed |= moved;
+  }
+  if (changed) k.buffers = arena->copy(buffers);
+  k.stage = Stage::kNest;
+  return k;
+}
+
+}  // namespace tcc::lower

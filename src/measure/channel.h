@@ -1,0 +1,74 @@
+// The coordinator's end of the link to the zygote.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "measure/shared_memory.h"
+#include "measure/wire.h"
+#include "tcc/measure/host.h"
+
+namespace tcc::measure {
+
+// What is left of a job: its memory with the result, and how the child ended.
+struct FinishedJob {
+  SharedMemory memory;
+  ReplyMessage reply;
+  bool worker_died = false;  // twice over: nothing else is known
+
+  const JobHeader& header() const { return *reinterpret_cast<const JobHeader*>(memory.data()); }
+  const WorkerResult& result() const { return header().result; }
+  bool exited() const;
+};
+
+class IsolatedHostMeasurer::Channel {
+ public:
+  static Result<std::unique_ptr<Channel>> open(const HostMeasureOptions& options);
+  ~Channel();
+
+  struct JobSpec {
+    JobKind kind = JobKind::kMeasure;
+    std::vector<const codegen::Artifact*> artifacts;
+    const SharedMemory* task = nullptr;
+    uint64_t task_id = 0;
+    int threads = 1;
+    double budget_seconds = 0.1;
+    double timeout_seconds = 10;
+    int64_t output_bytes = 0;
+  };
+  // Runs one job to its end. A zygote that dies is started again and the job is tried once more.
+  Result<FinishedJob> run(const JobSpec& spec);
+
+  const HostMeasureOptions& options() const { return options_; }
+  const std::vector<int>& cpus() const { return cpus_; }
+  int threads() const { return options_.threads > 0 ? options_.threads : static_cast<int>(cpus_.size()); }
+  int worker_pid() const { return pid_; }
+  int64_t restarts() const { return restarts_; }
+  const std::vector<std::string>& notes() const { return notes_; }
+
+ private:
+  explicit Channel(HostMeasureOptions options) : options_(std::move(options)) {}
+  Result<void> choose_cpus();
+  Result<void> start();
+  void stop();
+  Result<SharedMemory> make_job(const JobSpec& spec);
+  // False: the zygote is gone.
+  bool exchange(const JobSpec& spec, const SharedMemory& job, ReplyMessage& reply);
+
+  HostMeasureOptions options_;
+  std::string worker_;
+  std::vector<int> cpus_;
+  std::vector<std::string> notes_;
+  int pid_ = -1;
+  int socket_ = -1;
+  uint64_t next_job_ = 1;
+  int64_t restarts_ = 0;
+  double best_calibration_ = 0;
+  std::mutex mutex_;
+};
+
+}  // namespace tcc::measure

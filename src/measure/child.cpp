@@ -1,0 +1,342 @@
+#include "measure/child.h"
+
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <memory>
+
+#include "measure/gate.h"
+#include "measure/number.h"
+#include "measure/reference_kernels.h"
+#include "measure/timing.h"
+#include "tcc/ir/permute.h"
+#include "tcc/runtime/host_kernel.h"
+#include "tcc/support/check.h"
+
+namespace tcc::measure {
+namespace {
+
+// What the signal handler needs: plain data, filled before the first run.
+struct FaultContext {
+  WorkerResult* result = nullptr;
+  struct Range {
+    const runtime::GuardedBuffer* buffer;
+    int32_t artifact, index;
+  };
+  std::array<Range, 256> ranges;
+  size_t num_ranges = 0;
+} fault_context;
+
+void on_fault(int signal, siginfo_t* info, void*) {
+  Fault& fault = fault_context.result->fault;
+  fault.signal = signal;
+  fault.code = info->si_code;
+  fault.address = reinterpret_cast<uint64_t>(info->si_addr);
+  for (size_t i = 0; i < fault_context.num_ranges; ++i) {
+    const FaultContext::Range& range = fault_context.ranges[i];
+    if (!range.buffer->owns(info->si_addr)) continue;
+    fault.buffer = range.index;
+    fault.artifact = range.artifact;
+    fault.offset = static_cast<const std::byte*>(info->si_addr) - range.buffer->data();
+  }
+  // SA_RESETHAND: the instruction faults again and ends the process with the true signal.
+}
+
+void install_fault_handler(WorkerResult* result) {
+  fault_context.result = result;
+  // Large enough for AMX state in the signal frame; a stack overflow needs a stack of its own to be reported on.
+  constexpr size_t kStack = 256 << 10;
+  stack_t stack{};
+  stack.ss_sp = mmap(nullptr, kStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  stack.ss_size = kStack;
+  sigaltstack(&stack, nullptr);
+  struct sigaction action{};
+  action.sa_sigaction = on_fault;
+  action.sa_flags = static_cast<int>(SA_SIGINFO | SA_ONSTACK | SA_RESETHAND);
+  for (int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP}) sigaction(signal, &action, nullptr);
+}
+
+void limit_resources(const JobHeader& job) {
+  auto limit = [](auto resource, rlim_t value) {
+    rlimit now{};
+    if (getrlimit(resource, &now) != 0) return;
+    now.rlim_cur = std::min(value, now.rlim_max);
+    setrlimit(resource, &now);  // a refusal leaves the old limit: the watchdog still stands
+  };
+  limit(RLIMIT_CORE, 0);
+  limit(RLIMIT_AS, static_cast<rlim_t>(job.memory_limit_bytes));
+  limit(RLIMIT_CPU, static_cast<rlim_t>(std::ceil(job.cpu_limit_seconds)));
+}
+
+void bind_to_cpus(const JobHeader& job, int count) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (int i = 0; i < count; ++i) CPU_SET(job.cpus[static_cast<size_t>(i)], &set);
+  sched_setaffinity(0, sizeof set, &set);  // refused: the coordinator has told the user
+}
+
+double now() {
+  timespec t{};
+  clock_gettime(CLOCK_MONOTONIC_RAW, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
+template <size_t N>
+void set_text(std::array<char, N>& to, std::string_view text) {
+  size_t n = std::min(text.size(), N - 1);
+  std::memcpy(to.data(), text.data(), n);
+  to[n] = 0;
+}
+
+// One artifact with its parameters on guarded buffers.
+class Program {
+ public:
+  Program(const codegen::Artifact& artifact, const TaskDescription& task, const std::byte* data, int32_t number)
+      : artifact_(artifact), task_(task), data_(data), number_(number) {}
+
+  // `shared`: another program whose buffers are used where they are the same, so that a pair differs in code only.
+  Result<void> load(std::shared_ptr<runtime::HostPool> pool, const Program* shared) {
+    TCC_TRY(kernel_, runtime::HostKernel::load(artifact_, std::move(pool)));
+    for (size_t i = 0; i < task_.params.size(); ++i) {
+      const codegen::BufferInfo& info = artifact_.buffers[i];
+      const ir::Layout* layout = nullptr;
+      if (!info.layout.empty()) {
+        TCC_TRY(layout, ir::parse_layout(arena_, info.layout));
+      }
+      layouts_.push_back(layout);
+      if (shared && shared->artifact_.buffers[i].layout == info.layout &&
+          shared->artifact_.buffers[i].bytes == info.bytes) {
+        buffers_.push_back(shared->buffers_[i]);
+      } else {
+        TCC_TRY(runtime::GuardedBuffer buffer,
+                runtime::GuardedBuffer::allocate(info.bytes, std::max<int64_t>(info.alignment, 64)));
+        buffers_.push_back(std::make_shared<runtime::GuardedBuffer>(std::move(buffer)));
+      }
+      pointers_.push_back(buffers_.back()->data());
+      watch(*buffers_.back(), static_cast<int32_t>(i));
+    }
+    int32_t index = static_cast<int32_t>(task_.params.size());
+    for (const runtime::GuardedBuffer& buffer : kernel_->workspace()) watch(buffer, index++);
+    return {};
+  }
+
+  // Inputs of the set in their physical place, read-only; everything else poisoned. The poison differs between sets:
+  // all ones is NaN and -1, 0x7f is a huge finite number, so nothing left unwritten can be right twice.
+  Result<void> prepare(int64_t set) {
+    uint8_t poison = set == 0 ? 0xff : 0x7f;
+    for (size_t i = 0; i < buffers_.size(); ++i) {
+      const TaskParam& param = task_.params[i];
+      const runtime::GuardedBuffer& buffer = *buffers_[i];
+      if (param.is_output()) {
+        buffer.fill(poison);
+        continue;
+      }
+      if (!buffer.unprotect()) return environment_error("cannot make a buffer writable: {}", std::strerror(errno));
+      const std::byte* from = data_ + param.sets[static_cast<size_t>(set)].data;
+      auto bytes = static_cast<size_t>(param.elements() * ir::type_bytes(param.type));
+      if (layouts_[i]) {
+        ir::to_physical(*layouts_[i], {from, bytes}, buffer.span(), ir::type_bytes(param.type));
+      } else {
+        std::memcpy(buffer.data(), from, bytes);
+      }
+      if (!buffer.protect()) return environment_error("cannot make a buffer read-only: {}", std::strerror(errno));
+    }
+    kernel_->poison_workspace(poison);
+    return {};
+  }
+
+  Result<void> run() { return kernel_->run(pointers_); }
+  void run_unchecked() { (void)kernel_->run(pointers_); }
+
+  // The output's elements, row-major; `scratch` holds them where the layout is another.
+  const std::byte* logical_output(size_t param, std::vector<std::byte>& scratch) const {
+    const runtime::GuardedBuffer& buffer = *buffers_[param];
+    if (!layouts_[param]) return buffer.data();
+    int64_t elem = ir::type_bytes(task_.params[param].type);
+    scratch.resize(static_cast<size_t>(task_.params[param].elements() * elem));
+    ir::to_logical(*layouts_[param], buffer.span(), scratch, elem);
+    return scratch.data();
+  }
+
+  // The first buffer with something written beside it; -1: none.
+  int64_t damaged_margin() const {
+    for (size_t i = 0; i < buffers_.size(); ++i)
+      if (!buffers_[i]->margins_intact()) return static_cast<int64_t>(i);
+    for (size_t i = 0; i < kernel_->workspace().size(); ++i)
+      if (!kernel_->workspace()[i].margins_intact()) return static_cast<int64_t>(buffers_.size() + i);
+    return -1;
+  }
+
+ private:
+  void watch(const runtime::GuardedBuffer& buffer, int32_t index) {
+    if (fault_context.num_ranges < fault_context.ranges.size())
+      fault_context.ranges[fault_context.num_ranges++] = {&buffer, number_, index};
+  }
+
+  const codegen::Artifact& artifact_;
+  const TaskDescription& task_;
+  const std::byte* data_;
+  int32_t number_;
+  Arena arena_;
+  std::unique_ptr<runtime::HostKernel> kernel_;
+  std::vector<const ir::Layout*> layouts_;
+  std::vector<std::shared_ptr<runtime::GuardedBuffer>> buffers_;
+  std::vector<void*> pointers_;
+};
+
+double smallest_normal(ir::Type type) {
+  switch (type) {
+    case ir::Type::kF16:
+      return 0x1p-14;
+    case ir::Type::kBF16:
+    case ir::Type::kF32:
+      return 0x1p-126;
+    case ir::Type::kF64:
+      return 0x1p-1022;
+    case ir::Type::kBool:
+    case ir::Type::kI8:
+    case ir::Type::kU8:
+    case ir::Type::kI32:
+    case ir::Type::kI64:
+    case ir::Type::kBarrier:
+    case ir::Type::kTensorMap:
+      break;
+  }
+  return 0;
+}
+
+// False: the result says what is wrong.
+bool check_outputs(const Program& program, const TaskDescription& task, const std::byte* data, int64_t set,
+                   WorkerResult& result) {
+  std::vector<std::byte> scratch;
+  for (size_t i = 0; i < task.params.size(); ++i) {
+    const TaskParam& param = task.params[i];
+    if (!param.is_output()) continue;
+    const TaskParam::Set& from = param.sets[static_cast<size_t>(set)];
+    OutputRule rule{param.type};
+    rule.equal = task.exact && set == 0;
+    rule.relative = 2 * std::ldexp(1.0, -significand_bits(param.type));
+    rule.scaled = task.scaled;
+    rule.scale_each = from.scale >= 0 ? reinterpret_cast<const double*>(data + from.scale) : nullptr;
+    rule.scale_all = from.scale_all;
+    rule.floor = smallest_normal(param.type);
+    rule.integer_slack = task.has_float ? 1 : 0;
+    auto* reference = reinterpret_cast<const double*>(data + from.reference);
+    GateResult gate =
+        compare_output(rule, program.logical_output(i, scratch), {reference, static_cast<size_t>(param.elements())});
+    if (gate.worst >= 0 && gate.max_error >= result.max_error) {
+      result.max_error = gate.max_error;
+      set_text(result.where, fmt::format("parameter {} {}", i, place_text(gate.worst, param.shape)));
+    }
+    if (gate.bad == 0) continue;
+    result.status = ChildStatus::kWrong;
+    set_text(result.text, fmt::format("{} of {} elements of parameter {} are wrong on {} data; the worst, {}, {}",
+                                      gate.bad, param.elements(), i, rule.equal ? "integer" : "real",
+                                      place_text(gate.worst, param.shape), gate.text));
+    return false;
+  }
+  int64_t margin = program.damaged_margin();
+  if (margin < 0) return true;
+  result.status = ChildStatus::kWrong;
+  set_text(result.text, fmt::format("writes beside buffer {}", margin));
+  return false;
+}
+
+void fail(WorkerResult& result, const Error& error) {
+  result.status = ChildStatus::kFailed;
+  set_text(result.text, error.message);
+  result.phase = Phase::kDone;
+}
+
+Result<void> run_reference(Program& program, const TaskDescription& task, JobHeader* job) {
+  auto* out = reinterpret_cast<std::byte*>(job) + job->outputs_offset;
+  std::vector<std::byte> scratch;
+  for (int64_t set = 0; set < task.num_sets; ++set) {
+    TCC_TRY_VOID(program.prepare(set));
+    double start = now();
+    TCC_TRY_VOID(program.run());
+    job->result.first_run_seconds = now() - start;
+    for (size_t i = 0; i < task.params.size(); ++i) {
+      const TaskParam& param = task.params[i];
+      if (!param.is_output()) continue;
+      auto bytes = static_cast<size_t>(param.elements() * ir::type_bytes(param.type));
+      std::memcpy(out, program.logical_output(i, scratch), bytes);
+      out += bytes;
+    }
+    if (program.damaged_margin() >= 0) return environment_error("the reference writes outside its buffers");
+  }
+  return {};
+}
+
+// True when the program passed on every data set.
+Result<bool> check_program(Program& program, const TaskDescription& task, const std::byte* data, WorkerResult& result) {
+  for (int64_t set = 0; set < task.num_sets; ++set) {
+    result.set = static_cast<int32_t>(set);
+    TCC_TRY_VOID(program.prepare(set));
+    double start = now();
+    TCC_TRY_VOID(program.run());
+    if (set == 0) result.first_run_seconds = now() - start;
+    if (!check_outputs(program, task, data, set, result)) return false;
+    if (set == 0) result.exact_passed = task.exact;
+  }
+  return true;
+}
+
+Result<void> run_job(JobHeader* job, const std::byte* data) {
+  WorkerResult& result = job->result;
+  int threads = job->threads;
+  bind_to_cpus(*job, threads == 1 ? 1 : job->num_cpus);
+  TCC_TRY(std::shared_ptr<runtime::HostPool> pool, runtime::HostPool::create(threads, /*pin=*/threads > 1));
+
+  int64_t description_bytes = 0;
+  std::memcpy(&description_bytes, data, sizeof description_bytes);
+  Reader task_reader(
+      {reinterpret_cast<const char*>(data) + sizeof description_bytes, static_cast<size_t>(description_bytes)});
+  TaskDescription task = get_task(task_reader);
+  Reader reader({reinterpret_cast<const char*>(job) + job->payload_offset, static_cast<size_t>(job->payload_bytes)});
+  std::vector<codegen::Artifact> artifacts;
+  for (int i = 0; i < job->num_artifacts; ++i) artifacts.push_back(get_artifact(reader));
+  if (!task_reader.ok() || !reader.ok()) return environment_error("a damaged job reached the measuring process");
+
+  std::vector<std::unique_ptr<Program>> programs;
+  for (int i = 0; i < job->num_artifacts; ++i) {
+    programs.push_back(std::make_unique<Program>(artifacts[static_cast<size_t>(i)], task, data, i));
+    TCC_TRY_VOID(programs.back()->load(pool, i > 0 ? programs[0].get() : nullptr));
+  }
+  result.phase = Phase::kChecking;
+  if (job->kind == JobKind::kReference) return run_reference(*programs[0], task, job);
+  for (auto& program : programs) {
+    TCC_TRY(bool passed, check_program(*program, task, data, result));
+    if (!passed) return {};
+  }
+  result.phase = Phase::kTiming;
+  if (job->kind == JobKind::kMeasure) {
+    time_program([&] { programs[0]->run_unchecked(); }, job->budget_seconds, job->best_calibration, result);
+  } else {
+    time_pair([&] { programs[0]->run_unchecked(); }, [&] { programs[1]->run_unchecked(); }, job->budget_seconds,
+              result);
+  }
+  return {};
+}
+
+}  // namespace
+
+void run_child(JobHeader* job, const std::byte* task) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  job->result.phase = Phase::kLoading;
+  install_fault_handler(&job->result);
+  limit_resources(*job);
+  Result<void> done = run_job(job, task);
+  if (!done) return fail(job->result, done.error());
+  job->result.phase = Phase::kDone;
+}
+
+}  // namespace tcc::measure

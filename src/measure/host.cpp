@@ -1,0 +1,264 @@
+#include "tcc/measure/host.h"
+
+#include <signal.h>
+#include <string.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "measure/channel.h"
+#include "measure/task_segment.h"
+#include "tcc/codegen/llvm.h"
+#include "tcc/support/check.h"
+#include "tcc/support/files.h"
+#include "tcc/support/hash.h"
+
+namespace tcc::measure {
+namespace {
+
+using record::Status;
+
+// A candidate this many times slower than the unscheduled reference is of no interest.
+constexpr double kSlowest = 20;
+constexpr double kShortestTimeout = 2;
+constexpr int kPairedProcesses = 3;
+constexpr double kPairedConfidence = 0.99;
+
+std::string buffer_text(int64_t index, const codegen::Artifact& artifact) {
+  int64_t params = 0;
+  for (const codegen::BufferInfo& info : artifact.buffers) params += info.role != ir::BufferRole::kTemp;
+  return index < params ? fmt::format("parameter {}", index) : fmt::format("workspace {}", index - params);
+}
+
+void describe_fault(const FinishedJob& job, const codegen::Artifact& artifact, Measurement& m) {
+  const Fault& fault = job.result().fault;
+  int signal = job.reply.wait_status;
+  m.status = Status::kCrashed;
+  m.failure = fmt::format("signal {} ({})", signal, sigabbrev_np(signal) ? sigabbrev_np(signal) : "unknown");
+  if (fault.signal == 0) return;
+  m.failure += fmt::format(" at address {:#x}", fault.address);
+  if (fault.buffer < 0 || fault.buffer >= static_cast<int64_t>(artifact.buffers.size())) return;
+  const codegen::BufferInfo& info = artifact.buffers[static_cast<size_t>(fault.buffer)];
+  std::string buffer = buffer_text(fault.buffer, artifact);
+  if (fault.offset < 0) {
+    m.failure += fmt::format(", {} bytes before {}", -fault.offset, buffer);
+  } else if (fault.offset >= info.bytes) {
+    m.failure += fmt::format(", {} bytes beyond the end of {}", fault.offset - info.bytes, buffer);
+  } else if (info.role == ir::BufferRole::kInput || info.role == ir::BufferRole::kWeight) {
+    m.status = Status::kWrong;
+    m.failure = fmt::format("writes to its input, {} at byte {}", buffer, fault.offset);
+  }
+}
+
+void read_samples(const WorkerResult& result, Measurement& m) {
+  auto count = static_cast<size_t>(std::clamp<int64_t>(result.num_samples, 0, kMaxSamples));
+  TCC_CHECK(count > 0, "a child finished timing without samples");
+  m.samples.assign(result.samples.begin(), result.samples.begin() + static_cast<int64_t>(count));
+  std::vector<double> sorted = m.samples;
+  std::sort(sorted.begin(), sorted.end());
+  Interval interval = median_interval(sorted);
+  m.median = interval.median;
+  m.low = interval.low;
+  m.high = interval.high;
+  m.repeats = result.repeats;
+  m.dropped = result.dropped;
+  m.converged = result.converged != 0;
+  m.calibration = result.calibration;
+}
+
+// Everything of the measurement that the finished job decides.
+void read_result(const FinishedJob& job, const codegen::Artifact& artifact, double timeout, Measurement& m) {
+  if (job.worker_died) {
+    m.status = Status::kCrashed;
+    m.failure = "ended the measuring process twice";
+    return;
+  }
+  const WorkerResult& result = job.result();
+  if (job.reply.timed_out) {
+    bool first = result.phase != Phase::kTiming;
+    m.status = first ? Status::kHung : Status::kTimedOut;
+    m.failure = fmt::format("did not end {} within {:.1f} s", first ? "its first runs" : "its timed runs", timeout);
+    return;
+  }
+  if (job.reply.wait_code != CLD_EXITED) return describe_fault(job, artifact, m);
+  if (job.reply.wait_status != 0) {
+    m.status = Status::kCrashed;
+    m.failure = fmt::format("the measuring process ended with exit code {}", job.reply.wait_status);
+    return;
+  }
+  m.max_error = result.max_error;
+  m.where = result.where.data();
+  switch (result.status) {
+    case ChildStatus::kOk:
+      m.status = Status::kOk;
+      m.gate = result.exact_passed ? "exact" : "tolerance";
+      return;
+    case ChildStatus::kWrong:
+      m.status = Status::kWrong;
+      m.failure = result.text.data();
+      return;
+    case ChildStatus::kFailed:
+      m.status = Status::kCompileFailed;
+      m.failure = result.text.data();
+      return;
+  }
+}
+
+double timeout_for(const MeasureTask& task, const HostMeasureOptions& options) {
+  double wanted = std::max(kShortestTimeout, kSlowest * task.facts().naive_seconds);
+  return std::min(wanted, std::max(options.timeout_seconds, 2 * task.facts().naive_seconds));
+}
+
+// Does the artifact take the parameters of the task?
+std::string parameter_mismatch(const codegen::Artifact& artifact, const TaskDescription& task) {
+  size_t params = 0;
+  for (const codegen::BufferInfo& info : artifact.buffers) {
+    if (info.role == ir::BufferRole::kTemp) continue;
+    if (params >= task.params.size()) return "more parameters than the task has";
+    const TaskParam& param = task.params[params];
+    if (info.role != param.role || info.type != param.type || info.shape != param.shape)
+      return fmt::format("parameter {} is another than the task's", params);
+    ++params;
+  }
+  return params == task.params.size() ? "" : "fewer parameters than the task has";
+}
+
+struct Compiled {
+  std::shared_ptr<const codegen::Artifact> artifact;
+  Measurement measurement;
+};
+
+Compiled compile_candidate(const Candidate& candidate) {
+  Compiled c;
+  c.measurement.id = candidate.id;
+  c.artifact = candidate.artifact;
+  if (!c.artifact) {
+    TCC_CHECK(candidate.kernel.stage == ir::Stage::kLowered, "candidates are measured at Stage::Lowered");
+    Stopwatch watch;
+    auto artifact = codegen::compile_host(candidate.kernel, candidate.task->target());
+    c.measurement.compile_seconds = watch.seconds();
+    if (!artifact) {
+      c.measurement.status = Status::kCompileFailed;
+      c.measurement.failure = artifact.error().message;
+      return c;
+    }
+    c.artifact = std::make_shared<const codegen::Artifact>(std::move(*artifact));
+  }
+  c.measurement.code = hash_bytes(c.artifact->code);
+  std::string mismatch = parameter_mismatch(*c.artifact, candidate.task->segment().description);
+  if (!mismatch.empty()) {
+    c.measurement.status = Status::kRejected;
+    c.measurement.failure = mismatch;
+  }
+  return c;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<IsolatedHostMeasurer>> IsolatedHostMeasurer::create(const HostMeasureOptions& options) {
+  TCC_TRY(std::unique_ptr<Channel> channel, Channel::open(options));
+  return std::unique_ptr<IsolatedHostMeasurer>(new IsolatedHostMeasurer(std::move(channel)));
+}
+
+IsolatedHostMeasurer::IsolatedHostMeasurer(std::unique_ptr<Channel> channel) : channel_(std::move(channel)) {}
+IsolatedHostMeasurer::~IsolatedHostMeasurer() = default;
+const HostMeasureOptions& IsolatedHostMeasurer::options() const {
+  return channel_->options();
+}
+int IsolatedHostMeasurer::worker_pid() const {
+  return channel_->worker_pid();
+}
+int64_t IsolatedHostMeasurer::restarts() const {
+  return channel_->restarts();
+}
+const std::vector<std::string>& IsolatedHostMeasurer::notes() const {
+  return channel_->notes();
+}
+
+Result<std::vector<Measurement>> IsolatedHostMeasurer::measure(std::span<const Candidate> candidates) {
+  // Two phases: compiling on every core, then timing with the machine to itself.
+  std::vector<Compiled> compiled(candidates.size());
+  auto compile = [&](int64_t i, int) {
+    compiled[static_cast<size_t>(i)] = compile_candidate(candidates[static_cast<size_t>(i)]);
+  };
+  if (ThreadPool* pool = options().compile_pool) {
+    pool->parallel_for(static_cast<int64_t>(candidates.size()), compile);
+  } else {
+    for (int64_t i = 0; i < static_cast<int64_t>(candidates.size()); ++i) compile(i, 0);
+  }
+  std::vector<Measurement> results;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    Measurement& m = compiled[i].measurement;
+    m.threads = channel_->threads();
+    if (m.status == Status::kOk) {
+      const MeasureTask& task = *candidates[i].task;
+      Channel::JobSpec spec;
+      spec.artifacts = {compiled[i].artifact.get()};
+      spec.task = &task.segment().memory;
+      spec.task_id = task.id();
+      spec.threads = channel_->threads();
+      spec.budget_seconds = options().budget_seconds;
+      spec.timeout_seconds = timeout_for(task, options());
+      TCC_TRY(FinishedJob job, channel_->run(spec));
+      read_result(job, *compiled[i].artifact, spec.timeout_seconds, m);
+      if (m.status == Status::kOk) read_samples(job.result(), m);
+    }
+    results.push_back(std::move(m));
+  }
+  return results;
+}
+
+Result<PairedComparison> IsolatedHostMeasurer::compare_paired(const Candidate& a, const Candidate& b) {
+  TCC_CHECK(a.task && a.task == b.task, "a pair is of one task");
+  PairedComparison comparison;
+  Compiled compiled[2] = {compile_candidate(a), compile_candidate(b)};
+  for (const Compiled& c : compiled) {
+    if (c.measurement.status == Status::kOk) continue;
+    comparison.failure = c.measurement.failure;
+    return comparison;
+  }
+  std::vector<double> all;
+  bool a_wins = true, b_wins = true;
+  comparison.low = HUGE_VAL;
+  comparison.high = 0;
+  // Addresses of code and data differ by process and can favour one side; in every other process B is loaded first.
+  for (int process = 0; process < kPairedProcesses; ++process) {
+    bool swapped = process % 2 == 1;
+    Channel::JobSpec spec;
+    spec.kind = JobKind::kPaired;
+    spec.artifacts = {compiled[swapped].artifact.get(), compiled[!swapped].artifact.get()};
+    spec.task = &a.task->segment().memory;
+    spec.task_id = a.task->id();
+    spec.threads = channel_->threads();
+    spec.budget_seconds = options().budget_seconds;
+    spec.timeout_seconds = timeout_for(*a.task, options());
+    TCC_TRY(FinishedJob job, channel_->run(spec));
+    Measurement m;
+    read_result(job, *spec.artifacts[0], spec.timeout_seconds, m);
+    if (m.status != Status::kOk) {
+      comparison.failure = m.failure;
+      return comparison;
+    }
+    const WorkerResult& result = job.result();
+    std::vector<double> ratios;
+    for (size_t i = 0; i < static_cast<size_t>(std::clamp<int64_t>(result.num_samples, 1, kMaxSamples)); ++i) {
+      double ratio = result.samples[i] / result.samples_b[i];
+      ratios.push_back(swapped ? 1 / ratio : ratio);
+    }
+    all.insert(all.end(), ratios.begin(), ratios.end());
+    std::sort(ratios.begin(), ratios.end());
+    Interval interval = median_interval(ratios, kPairedConfidence);
+    a_wins = a_wins && interval.high < 1 && interval.median <= 1 - kMinimalEffect;
+    b_wins = b_wins && interval.low > 1 && interval.median >= 1 + kMinimalEffect;
+    comparison.low = std::min(comparison.low, interval.low);
+    comparison.high = std::max(comparison.high, interval.high);
+  }
+  std::sort(all.begin(), all.end());
+  comparison.ratio = median_interval(all).median;
+  comparison.pairs = static_cast<int64_t>(all.size());
+  if (a_wins) comparison.winner = PairedComparison::Winner::kA;
+  if (b_wins) comparison.winner = PairedComparison::Winner::kB;
+  return comparison;
+}
+
+}  // namespace tcc::measure

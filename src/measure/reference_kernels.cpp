@@ -1,0 +1,330 @@
+#include "measure/reference_kernels.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <vector>
+
+#include "tcc/ir/build.h"
+#include "tcc/ir/walk.h"
+#include "tcc/measure/task.h"
+#include "tcc/support/check.h"
+
+namespace tcc::measure {
+namespace {
+
+using namespace tcc::ir;
+
+// Constants this large stand for infinity (identities of min and max, masks): they bound nothing.
+constexpr double kInfinite = 1e30;
+
+ArenaPtr younger_arena(const Kernel& kernel) {
+  auto arena = std::make_shared<Arena>();
+  arena->keep_alive(kernel.arena);
+  return arena;
+}
+
+Type widened(Type type) {
+  return is_float(type) ? Type::kF64 : type;
+}
+
+Expr widen(Builder& b, Expr e) {
+  auto recurse = [&b](Expr child) { return child ? widen(b, child) : child; };
+  if (const auto* c = as<FloatConst>(e)) return b.real(c->value, Type::kF64);
+  if (const auto* load = as<Load>(e)) {
+    std::vector<Expr> indices;
+    for (Expr index : load->indices) indices.push_back(recurse(index));
+    return b.load(load->buffer, widened(load->type), indices, recurse(load->predicate), recurse(load->other));
+  }
+  if (e->kind == ExprKind::kCast) {
+    Expr a = recurse(static_cast<const Unary*>(e)->a);
+    return a->type == widened(e->type) ? a : b.cast(a, widened(e->type));
+  }
+  return rewrite_children(b, e, recurse);
+}
+
+// Rewrites every value that is stored; indices, extents and bindings too when they load data.
+Stmt rewrite_all(Builder& b, Stmt s, FunctionRef<Expr(Expr)> f) {
+  return rewrite_children(
+      b, s, [&](Stmt child) { return rewrite_all(b, child, f); }, [&](Expr e) { return e ? f(e) : e; });
+}
+
+bool mentions_float(Expr e) {
+  bool found = is_float(e->type);
+  visit(e, [&](Expr x) {
+    found = found || is_float(x->type);
+    return !found;
+  });
+  return found;
+}
+
+struct Magnitude {
+  Builder& b;
+  bool plain = true;
+
+  Expr fail(Expr e) {
+    plain = false;
+    return e;
+  }
+
+  Expr operator()(Expr e) {
+    TCC_CHECK(is_float(e->type));
+    switch (e->kind) {
+      case ExprKind::kFloatConst: {
+        double value = std::fabs(static_cast<const FloatConst*>(e)->value);
+        return b.real(value < kInfinite ? value : 0, Type::kF64);
+      }
+      case ExprKind::kLoad: {
+        const auto* load = static_cast<const Load*>(e);
+        if (!load->predicate) return e;
+        return b.load(load->buffer, load->type, load->indices, load->predicate, (*this)(load->other));
+      }
+      case ExprKind::kAdd:
+      case ExprKind::kSub:
+        return binary(e, ExprKind::kAdd);
+      case ExprKind::kMul:
+        return binary(e, ExprKind::kMul);
+      case ExprKind::kMin:
+      case ExprKind::kMax:
+        return binary(e, ExprKind::kMax);
+      case ExprKind::kDiv: {
+        const auto* divisor = as<FloatConst>(static_cast<const Binary*>(e)->b);
+        if (!divisor || divisor->value == 0) return fail(e);
+        return binary(e, ExprKind::kDiv);
+      }
+      case ExprKind::kCast: {
+        Expr a = static_cast<const Unary*>(e)->a;
+        if (is_float(a->type)) return (*this)(a);
+        if (a->type == Type::kBool) return b.real(1, Type::kF64);
+        if (mentions_float(a)) return fail(e);
+        Expr args[] = {e};
+        return b.call(Intrinsic::kAbs, args);
+      }
+      case ExprKind::kSelect: {
+        const auto* select = static_cast<const Select*>(e);
+        Expr x = (*this)(select->a), y = (*this)(select->b);
+        if (mentions_float(select->condition)) return b.max(x, y);
+        return b.select(select->condition, x, y);
+      }
+      case ExprKind::kCall:
+        return call(static_cast<const Call*>(e));
+      case ExprKind::kIntConst:
+      case ExprKind::kVar:
+      case ExprKind::kSum:
+      case ExprKind::kProd:
+      case ExprKind::kFloorDiv:
+      case ExprKind::kFloorMod:
+      case ExprKind::kLt:
+      case ExprKind::kLe:
+      case ExprKind::kEq:
+      case ExprKind::kNe:
+      case ExprKind::kAnd:
+      case ExprKind::kOr:
+      case ExprKind::kNot:
+        break;
+    }
+    return fail(e);
+  }
+
+  Expr binary(Expr e, ExprKind kind) {
+    const auto* operands = static_cast<const Binary*>(e);
+    return b.binary(kind, (*this)(operands->a), (*this)(operands->b));
+  }
+
+  Expr call(const Call* e) {
+    if (e->fn == Intrinsic::kAbs) return (*this)(e->args[0]);
+    if (e->fn == Intrinsic::kFma) return b.add(b.mul((*this)(e->args[0]), (*this)(e->args[1])), (*this)(e->args[2]));
+    return fail(e);
+  }
+
+  Stmt rewrite(Stmt s) {
+    if (const auto* store = as<Store>(s)) {
+      if (!is_float(store->value->type)) {
+        if (mentions_float(store->value)) plain = false;
+        return s;
+      }
+      return b.store(store->buffer, store->indices, (*this)(store->value), store->predicate);
+    }
+    if (s->kind == StmtKind::kInstrCall || s->kind == StmtKind::kRoles) plain = false;
+    return rewrite_children(b, s, [&](Stmt child) { return rewrite(child); }, [](Expr e) { return e; });
+  }
+};
+
+bool runs_spatially(Stmt body, Id loop) {
+  bool spatial = true;
+  visit(body, [&](Stmt s) {
+    const auto* block = as<Block>(s);
+    if (!block) return true;
+    bool binds = false;
+    for (const Iter& iter : block->iters) {
+      bool mentions = false;
+      visit(iter.binding, [&](Expr e) {
+        const auto* v = as<Var>(e);
+        mentions = mentions || (v && v->id == loop);
+        return true;
+      });
+      if (mentions && iter.kind != IterKind::kSpatial) spatial = false;
+      binds = binds || mentions;
+    }
+    spatial = spatial && binds;
+    return false;
+  });
+  return spatial;
+}
+
+double count_operations(Stmt body) {
+  double count = 0;
+  visit_roots(body, [&](Expr root) {
+    visit(root, [&](Expr e) {
+      if (e->type == Type::kI64 || e->type == Type::kBool) return true;
+      switch (e->kind) {
+        case ExprKind::kAdd:
+        case ExprKind::kSub:
+        case ExprKind::kMul:
+        case ExprKind::kDiv:
+        case ExprKind::kMin:
+        case ExprKind::kMax:
+          count += 1;
+          break;
+        case ExprKind::kCall:
+          count += static_cast<const Call*>(e)->fn == Intrinsic::kFma ? 2 : 1;
+          break;
+        case ExprKind::kIntConst:
+        case ExprKind::kFloatConst:
+        case ExprKind::kVar:
+        case ExprKind::kSum:
+        case ExprKind::kProd:
+        case ExprKind::kFloorDiv:
+        case ExprKind::kFloorMod:
+        case ExprKind::kLt:
+        case ExprKind::kLe:
+        case ExprKind::kEq:
+        case ExprKind::kNe:
+        case ExprKind::kAnd:
+        case ExprKind::kOr:
+        case ExprKind::kNot:
+        case ExprKind::kCast:
+        case ExprKind::kSelect:
+        case ExprKind::kLoad:
+          break;
+      }
+      return true;
+    });
+  });
+  return count;
+}
+
+void note_expression(Expr e, NaiveFacts& facts) {
+  if (!is_float(e->type)) return;
+  facts.has_float = true;
+  if (const auto* c = as<FloatConst>(e))
+    if (std::fabs(c->value) < kInfinite && c->value != std::nearbyint(c->value)) facts.integer_constants = false;
+  if (e->kind == ExprKind::kDiv) facts.integer_constants = false;
+  bool arithmetic = e->kind != ExprKind::kLoad && e->kind != ExprKind::kFloatConst && e->kind != ExprKind::kCast &&
+                    e->kind != ExprKind::kSelect;
+  if (arithmetic && significand_bits(e->type) < significand_bits(facts.narrowest)) facts.narrowest = e->type;
+}
+
+}  // namespace
+
+int significand_bits(Type type) {
+  switch (type) {
+    case Type::kF16:
+      return 11;
+    case Type::kBF16:
+      return 8;
+    case Type::kF32:
+      return 24;
+    case Type::kF64:
+      return 53;
+    case Type::kBool:
+    case Type::kI8:
+    case Type::kU8:
+    case Type::kI32:
+    case Type::kI64:
+    case Type::kBarrier:
+    case Type::kTensorMap:
+      break;
+  }
+  return 64;
+}
+
+Kernel to_double(const Kernel& kernel) {
+  Kernel result = kernel;
+  result.arena = younger_arena(kernel);
+  Builder b(*result.arena);
+  std::vector<const Buffer*> buffers;
+  for (const Buffer* buffer : kernel.buffers) {
+    Buffer copy = *buffer;
+    copy.type = widened(copy.type);
+    buffers.push_back(b.buffer(copy));
+  }
+  result.buffers = result.arena->copy(buffers);
+  result.root = rewrite_all(b, kernel.root, [&b](Expr e) { return widen(b, e); });
+  return result;
+}
+
+std::optional<Kernel> to_magnitude(const Kernel& f64_kernel) {
+  Kernel result = f64_kernel;
+  result.arena = younger_arena(f64_kernel);
+  Builder b(*result.arena);
+  Magnitude magnitude{b};
+  result.root = magnitude.rewrite(f64_kernel.root);
+  if (!magnitude.plain) return std::nullopt;
+  return result;
+}
+
+Kernel parallelise_outer(const Kernel& kernel) {
+  Kernel result = kernel;
+  result.arena = younger_arena(kernel);
+  Builder b(*result.arena);
+  auto widen_nest = [&](Stmt s) -> Stmt {
+    const auto* loop = as<Loop>(s);
+    if (!loop || loop->loop_kind != LoopKind::kSerial || !runs_spatially(loop->body, loop->id)) return s;
+    return b.loop(loop->id, loop->extent, loop->body, LoopKind::kParallel, Axis::kNone, loop->annotations);
+  };
+  if (const auto* seq = as<Seq>(kernel.root)) {
+    std::vector<Stmt> stmts;
+    for (Stmt s : seq->stmts) stmts.push_back(widen_nest(s));
+    result.root = b.seq(stmts);
+  } else {
+    result.root = widen_nest(kernel.root);
+  }
+  return result;
+}
+
+NaiveFacts analyse_naive(const Kernel& naive) {
+  NaiveFacts facts;
+  facts.reduce_terms = 0;
+  std::set<Id> loaded, stored;
+  visit(naive.root, [&](Stmt s) {
+    if (const auto* store = as<Store>(s)) stored.insert(store->buffer);
+    const auto* block = as<Block>(s);
+    if (!block) return true;
+    double instances = 1;
+    int64_t terms = 1;
+    for (const Iter& iter : block->iters) {
+      TCC_CHECK(is_int(iter.extent), "a naive kernel's extents are constants");
+      instances *= static_cast<double>(int_value(iter.extent));
+      if (iter.kind != IterKind::kSpatial) terms *= std::max<int64_t>(int_value(iter.extent), 1);
+    }
+    facts.flops += instances * count_operations(block->body);
+    facts.reduce_terms += terms;
+    return true;
+  });
+  visit_roots(naive.root, [&](Expr root) {
+    visit(root, [&](Expr e) {
+      if (const auto* load = as<Load>(e)) loaded.insert(load->buffer);
+      note_expression(e, facts);
+      return true;
+    });
+  });
+  for (const Buffer* buffer : naive.buffers) {
+    bool kept = loaded.count(buffer->id) && stored.count(buffer->id);
+    if (kept && significand_bits(buffer->type) < significand_bits(facts.narrowest)) facts.narrowest = buffer->type;
+  }
+  facts.reduce_terms = std::max<int64_t>(facts.reduce_terms, 1);
+  return facts;
+}
+
+}  // namespace tcc::measure

@@ -1,0 +1,33 @@
+// What the numeric gate derives from a task's naive kernel: the reference in f64, the same on absolute values, and how
+// exact its arithmetic is.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "tcc/ir/kernel.h"
+
+namespace tcc::measure {
+
+// Before: an f64 kernel (see to_double). After: every stored value is a bound on the absolute value of each partial sum
+// behind it, provided the inputs are given as absolute values. nullopt when the kernel is more than sums, products,
+// min, max, selects and division by constants; integer stores that depend on floats also give nullopt.
+std::optional<ir::Kernel> to_magnitude(const ir::Kernel& f64_kernel);
+
+// The outermost loop of each root nest becomes parallel where every block below runs it spatially. The reference is
+// otherwise unscheduled.
+ir::Kernel parallelise_outer(const ir::Kernel& kernel);
+
+struct NaiveFacts {
+  double flops = 0;
+  int64_t reduce_terms = 1;             // how many terms meet in one output, all blocks together
+  bool integer_constants = true;        // no constant and no division makes fractions of integers
+  ir::Type narrowest = ir::Type::kF64;  // of the float types that arithmetic happens in or is kept in between
+  bool has_float = false;
+};
+NaiveFacts analyse_naive(const ir::Kernel& naive);
+
+// Bits of the significand: integers up to 2^bits are exact. 64 for integers and bool.
+int significand_bits(ir::Type type);
+
+}  // namespace tcc::measure

@@ -1,0 +1,340 @@
+#include "tcc/measure/task.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <map>
+
+#include "measure/channel.h"
+#include "measure/number.h"
+#include "measure/reference_kernels.h"
+#include "measure/task_segment.h"
+#include "tcc/codegen/llvm.h"
+#include "tcc/ir/walk.h"
+#include "tcc/lower/lower.h"
+#include "tcc/measure/host.h"
+#include "tcc/support/check.h"
+#include "tcc/support/rng.h"
+
+namespace tcc::measure {
+namespace {
+
+using Values = std::vector<std::vector<double>>;  // one array per parameter, empty for outputs
+
+constexpr double kReferenceTimeout = 600;
+constexpr int64_t kSets = 2;
+constexpr int kAmplitudes[] = {4, 1};  // of the integer data, largest that stays exact
+
+std::vector<TaskParam> describe_params(const ir::Kernel& kernel) {
+  std::vector<TaskParam> params;
+  for (const ir::Buffer* buffer : kernel.buffers) {
+    if (buffer->role == ir::BufferRole::kTemp) continue;
+    TaskParam param;
+    param.role = buffer->role;
+    param.type = buffer->type;
+    for (ir::Expr extent : buffer->shape) {
+      TCC_CHECK(ir::is_int(extent), "a task's shapes are constants");
+      param.shape.push_back(ir::int_value(extent));
+    }
+    params.push_back(std::move(param));
+  }
+  return params;
+}
+
+// Parameters whose elements are used as indices (gather): values stay below the indexed extent.
+std::map<ir::Id, int64_t> index_limits(const ir::Kernel& kernel) {
+  std::map<ir::Id, int64_t> limits;
+  ir::visit_roots(kernel.root, [&](ir::Expr root) {
+    ir::visit(root, [&](ir::Expr e) {
+      const auto* load = ir::as<ir::Load>(e);
+      if (!load) return true;
+      const ir::Buffer* indexed = kernel.buffer(load->buffer);
+      for (size_t d = 0; d < load->indices.size(); ++d) {
+        ir::visit(load->indices[d], [&](ir::Expr inner) {
+          const auto* index = ir::as<ir::Load>(inner);
+          if (!index || !ir::is_int(indexed->shape[d])) return true;
+          auto [at, fresh] = limits.emplace(index->buffer, ir::int_value(indexed->shape[d]));
+          if (!fresh) at->second = std::min(at->second, ir::int_value(indexed->shape[d]));
+          return true;
+        });
+      }
+      return true;
+    });
+  });
+  return limits;
+}
+
+struct DataPlan {
+  int amplitude = 0;        // of the integers of set 0; 0: reals there too
+  bool positive = false;    // roots and logarithms of negative numbers would only compare NaN with NaN
+  double weight_scale = 1;  // of real weights: keeps sums near 1, where intrinsics are not saturated
+};
+
+class DataMaker {
+ public:
+  DataMaker(const ir::Kernel& naive, uint64_t seed) : params_(describe_params(naive)), seed_(seed) {
+    std::map<ir::Id, int64_t> limits = index_limits(naive);
+    for (const ir::Buffer* buffer : naive.buffers) {
+      if (buffer->role == ir::BufferRole::kTemp) continue;
+      auto found = limits.find(buffer->id);
+      limits_.push_back(found == limits.end() ? -1 : found->second);
+    }
+  }
+  const std::vector<TaskParam>& params() const { return params_; }
+
+  // Values that the parameter's type holds exactly.
+  Values make(int64_t set, const DataPlan& plan) const {
+    Values values(params_.size());
+    for (size_t i = 0; i < params_.size(); ++i) {
+      const TaskParam& param = params_[i];
+      if (param.is_output()) continue;
+      Rng rng = Rng(seed_).fork(static_cast<uint64_t>(set)).fork(i);
+      values[i].resize(static_cast<size_t>(param.elements()));
+      for (double& v : values[i]) v = draw(rng, param, limits_[i], set == 0 && plan.amplitude > 0, plan);
+    }
+    return values;
+  }
+
+ private:
+  static double draw(Rng& rng, const TaskParam& param, int64_t limit, bool integers, const DataPlan& plan) {
+    if (limit >= 0) return static_cast<double>(rng.below(std::max<int64_t>(limit, 1)));
+    if (param.type == ir::Type::kBool) return static_cast<double>(rng.below(2));
+    bool is_unsigned = param.type == ir::Type::kU8;
+    if (integers || !ir::is_float(param.type)) {
+      int64_t a = plan.amplitude > 0 ? plan.amplitude : 4;
+      if (plan.positive) return static_cast<double>(1 + rng.below(a));
+      return static_cast<double>(is_unsigned ? rng.below(a + 1) : rng.below(2 * a + 1) - a);
+    }
+    double real = plan.positive ? 0.5 + rng.uniform() : 2 * rng.uniform() - 1;
+    if (param.role == ir::BufferRole::kWeight) real *= plan.weight_scale;
+    return round_to_type(real, param.type);
+  }
+
+  std::vector<TaskParam> params_;
+  std::vector<int64_t> limits_;
+  uint64_t seed_;
+};
+
+// References and scales of one task, per set and parameter.
+struct Reference {
+  std::array<Values, kSets> outputs, magnitudes;
+};
+
+Result<MeasureTask::Segment> build_segment(TaskDescription description, const std::array<Values, kSets>& inputs,
+                                           const Reference& reference) {
+  auto array_bytes = [](const TaskParam& p, ir::Type type) { return page_up(p.elements() * ir::type_bytes(type)); };
+  Writer sizing;
+  put_task(sizing, description);
+  int64_t end = page_up(static_cast<int64_t>(sizeof(int64_t) + sizing.bytes().size()));
+  auto place = [&](int64_t bytes) {
+    int64_t at = end;
+    end += bytes;
+    return at;
+  };
+  for (size_t i = 0; i < description.params.size(); ++i) {
+    TaskParam& param = description.params[i];
+    for (int64_t s = 0; s < description.num_sets; ++s) {
+      TaskParam::Set& set = param.sets[static_cast<size_t>(s)];
+      if (!param.is_output()) set.data = place(array_bytes(param, param.type));
+      if (param.is_output() && !reference.outputs[static_cast<size_t>(s)].empty())
+        set.reference = place(array_bytes(param, ir::Type::kF64));
+      if (param.is_output() && !reference.magnitudes[static_cast<size_t>(s)].empty())
+        set.scale = place(array_bytes(param, ir::Type::kF64));
+    }
+  }
+  MeasureTask::Segment segment;
+  TCC_TRY(segment.memory, SharedMemory::create("tcc-task", end));
+  Writer writer;
+  put_task(writer, description);
+  auto length = static_cast<int64_t>(writer.bytes().size());
+  std::memcpy(segment.memory.data(), &length, sizeof length);
+  std::memcpy(segment.memory.data() + sizeof length, writer.bytes().data(), writer.bytes().size());
+  auto copy = [&](int64_t at, const std::vector<double>& values) {
+    if (at >= 0 && !values.empty())
+      std::memcpy(segment.memory.data() + at, values.data(), values.size() * sizeof(double));
+  };
+  for (size_t i = 0; i < description.params.size(); ++i) {
+    const TaskParam& param = description.params[i];
+    for (size_t s = 0; s < static_cast<size_t>(description.num_sets); ++s) {
+      if (param.is_output()) {
+        if (!reference.outputs[s].empty()) copy(param.sets[s].reference, reference.outputs[s][i]);
+        if (!reference.magnitudes[s].empty()) copy(param.sets[s].scale, reference.magnitudes[s][i]);
+        continue;
+      }
+      std::byte* to = segment.memory.data() + param.sets[s].data;
+      for (int64_t e = 0; e < param.elements(); ++e)
+        store_number(param.type, to, e, inputs[s][i][static_cast<size_t>(e)]);
+    }
+  }
+  segment.description = std::move(description);
+  return segment;
+}
+
+Result<codegen::Artifact> compile_reference(const ir::Kernel& f64_kernel, const target::Target& target) {
+  auto arena = std::make_shared<Arena>();
+  auto lowered = lower::lower(parallelise_outer(f64_kernel), target, ir::Stage::kLowered, arena);
+  if (!lowered)
+    return environment_error("the reference of a task does not lower: {} ({})",
+                             ir::reject_reason_name(lowered.error().reason), lowered.error().text);
+  return codegen::compile_host(*lowered, target);
+}
+
+// Runs f64 artifacts in children.
+class ReferenceRunner {
+ public:
+  ReferenceRunner(IsolatedHostMeasurer::Channel& channel, std::vector<TaskParam> params)
+      : channel_(channel), params_(std::move(params)) {
+    for (TaskParam& param : params_)
+      if (ir::is_float(param.type)) param.type = ir::Type::kF64;
+  }
+
+  Result<std::array<Values, kSets>> run(const codegen::Artifact& artifact, const std::array<Values, kSets>& inputs) {
+    TaskDescription description;
+    description.params = params_;
+    description.num_sets = kSets;
+    TCC_TRY(MeasureTask::Segment segment, build_segment(description, inputs, Reference{}));
+    IsolatedHostMeasurer::Channel::JobSpec spec;
+    spec.kind = JobKind::kReference;
+    spec.artifacts = {&artifact};
+    spec.task = &segment.memory;
+    spec.threads = static_cast<int>(channel_.cpus().size());
+    spec.timeout_seconds = kReferenceTimeout;
+    for (const TaskParam& param : params_)
+      if (param.is_output()) spec.output_bytes += kSets * param.elements() * ir::type_bytes(param.type);
+    TCC_TRY(FinishedJob job, channel_.run(spec));
+    const WorkerResult& result = job.result();
+    if (job.worker_died || !job.exited() || result.phase != Phase::kDone || result.status != ChildStatus::kOk)
+      return environment_error("the reference of a task did not run: {}",
+                               job.reply.timed_out                 ? "it took too long"
+                               : job.reply.wait_code != CLD_EXITED ? "it was ended by a signal"
+                               : result.status == ChildStatus::kOk ? "its process ended early"
+                                                                   : result.text.data());
+    seconds_ = result.first_run_seconds;
+    return read_outputs(job);
+  }
+  double seconds() const { return seconds_; }
+
+ private:
+  std::array<Values, kSets> read_outputs(const FinishedJob& job) const {
+    std::array<Values, kSets> outputs;
+    const std::byte* from = job.memory.data() + job.header().outputs_offset;
+    for (Values& set : outputs) {
+      set.resize(params_.size());
+      for (size_t i = 0; i < params_.size(); ++i) {
+        const TaskParam& param = params_[i];
+        if (!param.is_output()) continue;
+        set[i].resize(static_cast<size_t>(param.elements()));
+        for (int64_t e = 0; e < param.elements(); ++e)
+          set[i][static_cast<size_t>(e)] = load_number(param.type, from, e);
+        from += param.elements() * ir::type_bytes(param.type);
+      }
+    }
+    return outputs;
+  }
+
+  IsolatedHostMeasurer::Channel& channel_;
+  std::vector<TaskParam> params_;
+  double seconds_ = 0;
+};
+
+double largest(const Values& values) {
+  double most = 0;
+  for (const auto& array : values)
+    for (double v : array)
+      if (std::isfinite(v)) most = std::max(most, std::fabs(v));
+  return most;
+}
+bool all_finite(const std::array<Values, kSets>& sets) {
+  for (const Values& values : sets)
+    for (const auto& array : values)
+      if (!std::all_of(array.begin(), array.end(), [](double v) { return std::isfinite(v); })) return false;
+  return true;
+}
+std::array<Values, kSets> absolute(std::array<Values, kSets> sets) {
+  for (Values& values : sets)
+    for (auto& array : values)
+      for (double& v : array) v = std::fabs(v);
+  return sets;
+}
+
+struct Prepared {
+  std::array<Values, kSets> inputs;
+  Reference reference;
+  bool exact = false;
+};
+
+// Chooses the data so that the reference is finite and, where the arithmetic allows, exact; runs the references.
+Result<Prepared> prepare(const DataMaker& maker, ReferenceRunner& runner, const NaiveFacts& facts,
+                         const codegen::Artifact& reference, const codegen::Artifact* magnitude) {
+  double exact_below = std::ldexp(1.0, significand_bits(facts.narrowest));
+  bool want_exact = facts.has_float && magnitude && facts.integer_constants;
+  DataPlan plan;
+  plan.weight_scale = magnitude ? 1 : 1 / std::sqrt(static_cast<double>(facts.reduce_terms));
+  size_t amplitude = 0;
+  while (true) {
+    plan.amplitude = magnitude ? kAmplitudes[amplitude] : 0;
+    Prepared p;
+    for (int64_t s = 0; s < kSets; ++s) p.inputs[static_cast<size_t>(s)] = maker.make(s, plan);
+    TCC_TRY(p.reference.outputs, runner.run(reference, p.inputs));
+    if (!all_finite(p.reference.outputs) && !plan.positive) {
+      plan.positive = true;
+      plan.weight_scale = 1;
+      continue;
+    }
+    if (!magnitude) return p;
+    TCC_TRY(p.reference.magnitudes, runner.run(*magnitude, absolute(p.inputs)));
+    p.exact = want_exact && largest(p.reference.magnitudes[0]) < exact_below;
+    if (p.exact || !want_exact || ++amplitude == std::size(kAmplitudes)) return p;
+  }
+}
+
+}  // namespace
+
+MeasureTask::MeasureTask() = default;
+MeasureTask::~MeasureTask() = default;
+
+Result<std::shared_ptr<const MeasureTask>> MeasureTask::create(IsolatedHostMeasurer& measurer, const ir::Kernel& naive,
+                                                               const target::Target& target, const Options& options) {
+  TCC_CHECK(naive.stage == ir::Stage::kBuilt && naive.scalars.empty(), "a task is a kernel as built, of fixed sizes");
+  NaiveFacts facts = analyse_naive(naive);
+  ir::Kernel reference = to_double(naive);
+  std::optional<ir::Kernel> magnitude = facts.has_float ? to_magnitude(reference) : std::nullopt;
+  TCC_TRY(codegen::Artifact reference_code, compile_reference(reference, target));
+  codegen::Artifact magnitude_code;
+  if (magnitude) {
+    TCC_TRY(magnitude_code, compile_reference(*magnitude, target));
+  }
+  DataMaker maker(naive, options.seed);
+  ReferenceRunner runner(measurer.channel(), maker.params());
+  TCC_TRY(Prepared prepared, prepare(maker, runner, facts, reference_code, magnitude ? &magnitude_code : nullptr));
+
+  TaskDescription description;
+  description.params = maker.params();
+  description.num_sets = kSets;
+  description.exact = prepared.exact;
+  description.has_float = facts.has_float;
+  double unit = std::ldexp(1.0, -significand_bits(facts.narrowest));
+  description.scaled = (magnitude ? 4 : 16) * unit * std::sqrt(static_cast<double>(facts.reduce_terms));
+  if (!magnitude) {
+    for (size_t i = 0; i < description.params.size(); ++i)
+      for (size_t s = 0; s < kSets; ++s)
+        description.params[i].sets[s].scale_all = largest(Values{prepared.reference.outputs[s][i]});
+  }
+  std::shared_ptr<MeasureTask> task(new MeasureTask());
+  task->segment_ = std::make_unique<Segment>();
+  TCC_TRY(*task->segment_, build_segment(std::move(description), prepared.inputs, prepared.reference));
+  static std::atomic<uint64_t> next_id{1};
+  task->id_ = next_id++;
+  task->target_ = target;
+  task->facts_.flops = facts.flops;
+  task->facts_.reduce_terms = facts.reduce_terms;
+  task->facts_.exact = prepared.exact || !facts.has_float;
+  task->facts_.plain = magnitude.has_value();
+  task->facts_.naive_seconds = runner.seconds();
+  return std::shared_ptr<const MeasureTask>(std::move(task));
+}
+
+}  // namespace tcc::measure

@@ -1,0 +1,162 @@
+// What the processes tell each other. Both ends are built from the same sources and check kProtocol at the start.
+//
+// A job is a memfd: JobHeader (with the result), then its artifacts, then room for outputs where asked for. A task is
+// a memfd: its description, then data and references. Messages over the socket only name them.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tcc/codegen/artifact.h"
+#include "tcc/support/result.h"
+
+namespace tcc::measure {
+
+enum class JobKind : int32_t {
+  kReference,  // run every data set once, hand the outputs back
+  kMeasure,    // check, then time
+  kPaired,     // check both, then time them in turns
+};
+
+// How far a child came; tells a hang from a slow program and where a fault happened.
+enum class Phase : int32_t { kStarted, kLoading, kChecking, kTiming, kDone };
+
+enum class ChildStatus : int32_t { kOk, kWrong, kFailed };
+
+struct Fault {
+  int32_t signal = 0;  // 0: none seen by the handler
+  int32_t code = 0;
+  uint64_t address = 0;
+  int32_t buffer = -1;  // whose data, margin or guard the address lies in; -1: none
+  int32_t artifact = 0;
+  int64_t offset = 0;  // from the start of that buffer's data
+};
+
+inline constexpr int64_t kMaxSamples = 400;
+
+// Written by the child alone.
+struct WorkerResult {
+  Phase phase;
+  ChildStatus status;
+  int32_t exact_passed;
+  int32_t set;  // data set under work
+  Fault fault;
+  double first_run_seconds;
+  double max_error;
+  int64_t num_samples, dropped, repeats, repeats_b;
+  int32_t converged;
+  double calibration, best_calibration;
+  std::array<double, kMaxSamples> samples, samples_b;  // samples_b: of the second program of a pair
+  std::array<char, 400> text, where;
+};
+
+struct JobHeader {
+  JobKind kind;
+  int32_t threads;
+  int32_t num_cpus;
+  std::array<int32_t, 256> cpus;
+  double budget_seconds;
+  double best_calibration;  // of all children so far; 0: none
+  int64_t memory_limit_bytes;
+  double cpu_limit_seconds;
+  int64_t payload_offset, payload_bytes;  // artifacts, see put_artifact
+  int32_t num_artifacts;
+  int64_t outputs_offset;  // kReference: outputs of set 0, then of set 1; each row-major
+  WorkerResult result;
+};
+
+inline constexpr uint64_t kMagic = 0x7463632d776f726bull;
+// Changes whenever the layout does.
+inline constexpr uint64_t kProtocol = 1 + (sizeof(JobHeader) << 8);
+
+struct Hello {
+  uint64_t magic = kMagic, protocol = kProtocol;
+};
+// With two descriptors: job, task.
+struct JobMessage {
+  uint64_t magic = kMagic, job = 0, task = 0;
+  int64_t job_bytes = 0, task_bytes = 0;
+  double timeout_seconds = 0;  // until the checks are done, and again for the timing
+};
+struct ReplyMessage {
+  uint64_t magic = kMagic, job = 0;
+  int32_t started = 0;  // 0: fork failed, `error` is errno
+  int32_t error = 0;
+  int32_t wait_code = 0;  // CLD_EXITED, CLD_KILLED, CLD_DUMPED
+  int32_t wait_status = 0;
+  int32_t timed_out = 0;
+};
+
+// --- descriptions of variable length -------------------------------------------------------------------------------
+class Writer {
+ public:
+  void integer(int64_t value) { raw(&value, sizeof value); }
+  void real(double value) { raw(&value, sizeof value); }
+  void text(std::string_view value) {
+    integer(static_cast<int64_t>(value.size()));
+    raw(value.data(), value.size());
+  }
+  void list(const std::vector<int64_t>& values) {
+    integer(static_cast<int64_t>(values.size()));
+    for (int64_t v : values) integer(v);
+  }
+  const std::string& bytes() const { return bytes_; }
+
+ private:
+  void raw(const void* data, size_t size) { bytes_.append(static_cast<const char*>(data), size); }
+  std::string bytes_;
+};
+// Reading past the end gives zeros and clears ok().
+class Reader {
+ public:
+  explicit Reader(std::string_view bytes) : bytes_(bytes) {}
+  int64_t integer() { return raw<int64_t>(); }
+  double real() { return raw<double>(); }
+  std::string text();
+  std::vector<int64_t> list();
+  bool ok() const { return ok_; }
+
+ private:
+  template <class T>
+  T raw();
+  std::string_view bytes_;
+  bool ok_ = true;
+};
+
+void put_artifact(Writer& writer, const codegen::Artifact& artifact);
+codegen::Artifact get_artifact(Reader& reader);
+
+// One parameter of a task and where its data lie in the task's memory.
+struct TaskParam {
+  ir::BufferRole role = ir::BufferRole::kInput;
+  ir::Type type = ir::Type::kF32;
+  std::vector<int64_t> shape;
+  struct Set {
+    int64_t data = -1;       // inputs and weights: elements of `type`, row-major
+    int64_t reference = -1;  // outputs: doubles
+    int64_t scale = -1;      // outputs: doubles, one per element; -1: scale_all
+    double scale_all = 0;
+  };
+  std::array<Set, 2> sets;
+
+  int64_t elements() const;
+  bool is_output() const { return role == ir::BufferRole::kOutput; }
+};
+struct TaskDescription {
+  std::vector<TaskParam> params;
+  int64_t num_sets = 0;
+  bool exact = false;  // set 0 must be equal
+  double scaled = 0;   // factor of the scale, see OutputRule
+  bool has_float = true;
+};
+void put_task(Writer& writer, const TaskDescription& task);
+TaskDescription get_task(Reader& reader);
+
+inline int64_t page_up(int64_t bytes) {
+  return (bytes + 4095) / 4096 * 4096;
+}
+
+}  // namespace tcc::measure

@@ -1,0 +1,221 @@
+// Arithmetic: matrix products, normalisation, elementwise operators, softmax, reductions.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "handlers.h"
+#include "tcc/support/check.h"
+
+namespace tcc::onnx {
+
+using graph::DType;
+using graph::Op;
+using graph::Shape;
+using graph::ValueId;
+
+namespace {
+
+// Before opset 7 a second operand was broadcast on request only: its axes are those of the first from `axis` on.
+Result<ValueId> legacy_broadcast(NodeContext& c, ValueId a, ValueId b) {
+  TCC_TRY(int64_t broadcast, c.get_int("broadcast", 0));
+  const Shape to = c.value(a).shape, from = c.value(b).shape;
+  TCC_TRY(int64_t axis, c.get_int("axis", static_cast<int64_t>(to.size()) - static_cast<int64_t>(from.size())));
+  if (broadcast == 0) {
+    if (to != from) {
+      return input_error("shapes {} and {} differ and attribute 'broadcast' is not set", graph::shape_text(to),
+                         graph::shape_text(from));
+    }
+    return b;
+  }
+  if (from.size() > to.size())
+    return input_error("cannot broadcast {} to {}", graph::shape_text(from), graph::shape_text(to));
+  if (axis < 0) axis += static_cast<int64_t>(to.size());
+  if (axis < 0 || axis > static_cast<int64_t>(to.size() - from.size())) {
+    return input_error("axis {} does not place {} inside {}", axis, graph::shape_text(from), graph::shape_text(to));
+  }
+  Shape shape(to.size(), 1);
+  for (size_t i = 0; i < from.size(); ++i) {
+    int64_t extent = to[static_cast<size_t>(axis) + i];
+    if (from[i] != extent && from[i] != 1) {
+      return input_error("cannot broadcast {} to {} from axis {}", graph::shape_text(from), graph::shape_text(to),
+                         axis);
+    }
+    shape[static_cast<size_t>(axis) + i] = from[i];
+  }
+  return c.emit_reshape(b, shape);
+}
+
+Result<void> refuse_training(NodeContext& c) {
+  if (c.opset() < 7) {
+    TCC_TRY(int64_t is_test, c.get_int("is_test", 0));
+    if (is_test == 0)
+      return input_error("training mode (is_test = 0) is not supported; export the model for inference");
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<void> import_batch_norm(NodeContext& c) {
+  graph::BatchNormAttrs attrs;
+  TCC_TRY(attrs.epsilon, c.get_float("epsilon", 1e-5));
+  c.ignore_attribute("momentum");
+  if (c.opset() < 6) c.ignore_attribute("consumed_inputs");
+  TCC_TRY_VOID(refuse_training(c));
+  if (c.opset() < 9) {
+    TCC_TRY(int64_t spatial, c.get_int("spatial", 1));
+    if (spatial != 1) return input_error("spatial = {} (one statistic per element) is not supported", spatial);
+  }
+  if (c.opset() >= 14) {
+    TCC_TRY(int64_t training, c.get_int("training_mode", 0));
+    if (training != 0)
+      return input_error("training_mode = {} is not supported; export the model for inference", training);
+  }
+  return c.finish(Op::kBatchNorm, attrs, {c.input(0), c.input(1), c.input(2), c.input(3), c.input(4)});
+}
+
+Result<void> import_gemm(NodeContext& c) {
+  graph::GemmAttrs attrs;
+  TCC_TRY(attrs.alpha, c.get_float("alpha", 1));
+  TCC_TRY(attrs.beta, c.get_float("beta", 1));
+  TCC_TRY(int64_t trans_a, c.get_int("transA", 0));
+  TCC_TRY(int64_t trans_b, c.get_int("transB", 0));
+  attrs.trans_a = trans_a != 0;
+  attrs.trans_b = trans_b != 0;
+  if (c.opset() < 7) c.ignore_attribute("broadcast");  // numpy's rule covers what was legal
+  std::vector<ValueId> inputs{c.input(0), c.input(1)};
+  if (c.has_input(2)) inputs.push_back(c.input(2));
+  return c.finish(Op::kGemm, attrs, inputs);
+}
+
+Result<void> import_matmul(NodeContext& c) {
+  return c.finish(Op::kMatMul, graph::NoAttrs{}, {c.input(0), c.input(1)});
+}
+
+Result<void> import_unary(NodeContext& c) {
+  static const std::map<std::string, Op> kOps = {{"Relu", Op::kRelu}, {"Sigmoid", Op::kSigmoid}, {"Tanh", Op::kTanh}};
+  if (c.opset() < 6) c.ignore_attribute("consumed_inputs");
+  return c.finish(kOps.at(c.op()), graph::NoAttrs{}, {c.input(0)});
+}
+
+Result<void> import_leaky_relu(NodeContext& c) {
+  graph::LeakyAttrs attrs;
+  if (c.opset() < 6) c.ignore_attribute("consumed_inputs");
+  TCC_TRY(attrs.alpha, c.get_float("alpha", 0.01));
+  return c.finish(Op::kLeakyRelu, attrs, {c.input(0)});
+}
+
+Result<void> import_clip(NodeContext& c) {
+  graph::ClipAttrs attrs{-std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity()};
+  if (c.opset() < 6) c.ignore_attribute("consumed_inputs");
+  if (c.opset() < 11) {
+    TCC_TRY(attrs.min, c.get_float("min", attrs.min));
+    TCC_TRY(attrs.max, c.get_float("max", attrs.max));
+  } else {
+    if (c.has_input(1)) {
+      TCC_TRY(attrs.min, c.constant_scalar(1, "min"));
+    }
+    if (c.has_input(2)) {
+      TCC_TRY(attrs.max, c.constant_scalar(2, "max"));
+    }
+  }
+  if (std::isnan(attrs.min) || std::isnan(attrs.max)) return input_error("min or max is not a number");
+  // min > max is defined: min(max(x, min), max) is max everywhere.
+  attrs.min = std::min(attrs.min, attrs.max);
+  return c.finish(Op::kClip, attrs, {c.input(0)});
+}
+
+Result<void> import_binary(NodeContext& c) {
+  static const std::map<std::string, Op> kOps = {
+      {"Add", Op::kAdd}, {"Sub", Op::kSub}, {"Mul", Op::kMul}, {"Div", Op::kDiv}};
+  ValueId b = c.input(1);
+  if (c.opset() < 6) c.ignore_attribute("consumed_inputs");
+  if (c.opset() < 7) {
+    TCC_TRY(b, legacy_broadcast(c, c.input(0), b));
+  }
+  return c.finish(kOps.at(c.op()), graph::NoAttrs{}, {c.input(0), b});
+}
+
+Result<void> import_sum(NodeContext& c) {
+  if (c.opset() < 6) c.ignore_attribute("consumed_inputs");
+  ValueId sum = c.input(0);
+  for (size_t i = 1; i < c.input_count(); ++i) {
+    if (c.opset() < 8 && c.value(sum).shape != c.input_value(i).shape) {
+      return input_error("inputs of shapes {} and {} differ", graph::shape_text(c.value(sum).shape),
+                         graph::shape_text(c.input_value(i).shape));
+    }
+    TCC_TRY(sum, c.emit(Op::kAdd, graph::NoAttrs{}, {sum, c.input(i)}));
+  }
+  c.set_output(sum);
+  return {};
+}
+
+Result<void> import_softmax(NodeContext& c) {
+  const Shape shape = c.input_value(0).shape;
+  auto rank = static_cast<int64_t>(shape.size());
+  if (c.opset() >= 13) {
+    TCC_TRY(int64_t axis, c.get_int("axis", -1));
+    TCC_TRY(axis, c.normalize_axis(axis, rank));
+    return c.finish(Op::kSoftmax, graph::AxisAttrs{axis}, {c.input(0)});
+  }
+  // Before opset 13 the input was seen as a matrix: axes from `axis` on are one row.
+  TCC_TRY(int64_t axis, c.get_int("axis", 1));
+  if (axis < (c.opset() >= 11 ? -rank : 0) || axis > rank)
+    return input_error("axis {} is out of range for rank {}", axis, rank);
+  if (axis < 0) axis += rank;
+  auto split = shape.begin() + axis;
+  Shape matrix{graph::element_count(Shape(shape.begin(), split)), graph::element_count(Shape(split, shape.end()))};
+  TCC_TRY(ValueId x, c.emit_reshape(c.input(0), matrix));
+  TCC_TRY(x, c.emit(Op::kSoftmax, graph::AxisAttrs{1}, {x}));
+  TCC_TRY(x, c.emit_reshape(x, shape));
+  c.set_output(x);
+  return {};
+}
+
+Result<void> import_reduce(NodeContext& c) {
+  static const std::map<std::string, Op> kOps = {
+      {"ReduceMean", Op::kReduceMean}, {"ReduceMax", Op::kReduceMax}, {"ReduceSum", Op::kReduceSum}};
+  Op op = kOps.at(c.op());
+  graph::ReduceAttrs attrs;
+  TCC_TRY(int64_t keep_dims, c.get_int("keepdims", 1));
+  attrs.keep_dims = keep_dims != 0;
+  bool axes_input = c.opset() >= (op == Op::kReduceSum ? 13 : 18);
+  std::vector<int64_t> axes;
+  if (axes_input) {
+    if (c.has_input(1)) {
+      TCC_TRY(axes, c.constant_integers(1, "axes"));
+    }
+    TCC_TRY(int64_t no_op, c.get_int("noop_with_empty_axes", 0));
+    if (axes.empty() && no_op != 0) {
+      c.set_output(c.input(0));
+      return {};
+    }
+  } else {
+    TCC_TRY(auto listed, c.get_ints("axes"));
+    if (listed) axes = *listed;
+    if (c.has_input(1)) return input_error("axes became an input only in a later opset than {}", c.opset());
+  }
+  if (axes.empty()) {
+    for (int64_t i = 0; i < c.rank(0); ++i) axes.push_back(i);
+  }
+  TCC_TRY(attrs.axes, c.normalize_axes(axes, c.rank(0)));
+  return c.finish(op, attrs, {c.input(0)});
+}
+
+Result<void> import_dropout(NodeContext& c) {
+  if (c.opset() < 6) c.ignore_attribute("consumed_inputs");
+  TCC_TRY_VOID(refuse_training(c));
+  if (c.opset() < 12) {
+    c.ignore_attribute("ratio");
+  } else {
+    c.ignore_attribute("seed");
+    if (c.has_input(2)) {
+      TCC_TRY(double training, c.constant_scalar(2, "training_mode"));
+      if (training != 0) return input_error("training mode is not supported; export the model for inference");
+    }
+  }
+  return c.finish(Op::kIdentity, graph::NoAttrs{}, {c.input(0)});
+}
+
+}  // namespace tcc::onnx

@@ -1,0 +1,298 @@
+// Constants, and operators that change shapes or move elements.
+#include <algorithm>
+#include <cstring>
+
+#include "handlers.h"
+#include "tcc/support/text.h"
+
+namespace tcc::onnx {
+
+using graph::DType;
+using graph::Op;
+using graph::Shape;
+using graph::ValueId;
+
+namespace {
+
+constexpr int64_t kMaxSplatBytes = int64_t{1} << 31;
+
+Result<std::vector<int64_t>> required_ints(NodeContext& c, const char* name) {
+  TCC_TRY(auto list, c.get_ints(name));
+  if (!list) return input_error("attribute '{}' is missing", name);
+  return *list;
+}
+
+// `axes`: an attribute before opset 13, an input from then on. Nothing when not given.
+Result<std::optional<std::vector<int64_t>>> read_axes(NodeContext& c) {
+  if (c.opset() < 13) {
+    if (c.has_input(1)) return input_error("axes became an input only at opset 13, this model has opset {}", c.opset());
+    return c.get_ints("axes");
+  }
+  if (!c.has_input(1)) return std::nullopt;
+  TCC_TRY(auto axes, c.constant_integers(1, "axes"));
+  return axes;
+}
+
+Result<void> finish_reshape(NodeContext& c, Shape shape) {
+  TCC_TRY(ValueId id, c.emit(Op::kReshape, graph::ReshapeAttrs{std::move(shape)}, {c.input(0)}));
+  c.set_output(id);
+  return {};
+}
+
+}  // namespace
+
+Result<void> import_identity(NodeContext& c) {
+  return c.finish(Op::kIdentity, graph::NoAttrs{}, {c.input(0)});
+}
+
+Result<void> import_constant(NodeContext& c) {
+  TCC_TRY(auto tensor, c.get_tensor("value"));
+  if (tensor) {
+    c.set_output(c.constant(tensor->dtype, tensor->shape, tensor->constant));
+    return {};
+  }
+  if (c.opset() >= 12) {
+    TCC_TRY(auto ints, c.get_ints("value_ints"));
+    TCC_TRY(auto floats, c.get_floats("value_floats"));
+    if (ints) {
+      c.set_output(c.constant(DType::kI64, {static_cast<int64_t>(ints->size())}, graph::make_constant_i64(*ints)));
+      return {};
+    }
+    if (floats) {
+      c.set_output(c.constant(DType::kF32, {static_cast<int64_t>(floats->size())},
+                              graph::make_constant_from_doubles(DType::kF32, *floats)));
+      return {};
+    }
+    if (c.has_attribute("value_int")) {
+      TCC_TRY(int64_t v, c.get_int("value_int", 0));
+      c.set_output(c.constant(DType::kI64, {}, graph::make_constant_i64(std::vector<int64_t>{v})));
+      return {};
+    }
+    if (c.has_attribute("value_float")) {
+      TCC_TRY(double v, c.get_float("value_float", 0));
+      c.set_output(c.constant(DType::kF32, {}, graph::make_splat(DType::kF32, v)));
+      return {};
+    }
+  }
+  return input_error("needs one of the attributes value, value_int, value_ints, value_float, value_floats");
+}
+
+Result<void> import_constant_of_shape(NodeContext& c) {
+  TCC_TRY(Shape shape, c.constant_integers(0, "shape"));
+  TCC_TRY_VOID(graph::check_shape(shape, "the result"));
+  TCC_TRY(auto tensor, c.get_tensor("value"));
+  DType dtype = tensor ? tensor->dtype : DType::kF32;
+  graph::Constant element = graph::make_splat(DType::kF32, 0);
+  if (tensor) {
+    if (graph::element_count(tensor->shape) != 1) return input_error("attribute 'value' must have one element");
+    element = tensor->constant;
+    element.splat = true;
+  }
+  if (graph::element_count(shape) * graph::dtype_size(dtype) > kMaxSplatBytes) {
+    return input_error("the result of shape {} is larger than {}", graph::shape_text(shape),
+                       format_bytes(static_cast<double>(kMaxSplatBytes)));
+  }
+  c.set_output(c.constant(dtype, shape, element));
+  return {};
+}
+
+Result<void> import_flatten(NodeContext& c) {
+  const Shape& shape = c.input_value(0).shape;
+  int64_t rank = c.rank(0);
+  TCC_TRY(int64_t axis, c.get_int("axis", 1));
+  if (axis < (c.opset() >= 11 ? -rank : 0) || axis > rank)
+    return input_error("axis {} is out of range for rank {}", axis, rank);
+  if (axis < 0) axis += rank;
+  auto split = shape.begin() + axis;
+  return finish_reshape(
+      c, {graph::element_count(Shape(shape.begin(), split)), graph::element_count(Shape(split, shape.end()))});
+}
+
+Result<void> import_reshape(NodeContext& c) {
+  Shape target;
+  bool allow_zero = false;
+  if (c.opset() < 5) {
+    c.ignore_attribute("consumed_inputs");
+    TCC_TRY(target, required_ints(c, "shape"));
+  } else {
+    if (!c.has_input(1)) return input_error("the new shape (input 1) is missing");
+    TCC_TRY(target, c.constant_integers(1, "shape"));
+  }
+  if (c.opset() >= 14) {
+    TCC_TRY(int64_t flag, c.get_int("allowzero", 0));
+    allow_zero = flag != 0;
+  }
+  const Shape& from = c.input_value(0).shape;
+  int64_t unknown = -1;
+  for (size_t i = 0; i < target.size(); ++i) {
+    if (target[i] == -1) {
+      if (unknown >= 0) return input_error("shape [{}] has more than one -1", fmt::join(target, ", "));
+      unknown = static_cast<int64_t>(i);
+      target[i] = 1;
+    } else if (target[i] == 0 && !allow_zero) {
+      if (i >= from.size())
+        return input_error("shape [{}] copies axis {}, the input has rank {}", fmt::join(target, ", "), i, from.size());
+      target[i] = from[i];
+    }
+  }
+  TCC_TRY_VOID(graph::check_shape(target, "the new shape"));
+  if (unknown >= 0) {
+    int64_t rest = graph::element_count(target), all = c.input_value(0).elements();
+    if (rest == 0 || all % rest != 0) {
+      return input_error("cannot reshape {} to [{}]: no value fits -1", graph::shape_text(from),
+                         fmt::join(target, ", "));
+    }
+    target[static_cast<size_t>(unknown)] = all / rest;
+  }
+  return finish_reshape(c, target);
+}
+
+Result<void> import_squeeze(NodeContext& c) {
+  const Shape& from = c.input_value(0).shape;
+  TCC_TRY(auto listed, read_axes(c));
+  std::vector<int64_t> axes;
+  if (listed) {
+    TCC_TRY(axes, c.normalize_axes(*listed, c.rank(0)));
+    for (int64_t axis : axes) {
+      if (from[static_cast<size_t>(axis)] != 1)
+        return input_error("axis {} of {} is not 1", axis, graph::shape_text(from));
+    }
+  }
+  Shape to;
+  for (size_t i = 0; i < from.size(); ++i) {
+    bool drop = listed ? std::binary_search(axes.begin(), axes.end(), static_cast<int64_t>(i)) : from[i] == 1;
+    if (!drop) to.push_back(from[i]);
+  }
+  return finish_reshape(c, to);
+}
+
+Result<void> import_unsqueeze(NodeContext& c) {
+  const Shape from = c.input_value(0).shape;
+  TCC_TRY(auto listed, read_axes(c));
+  if (!listed) return input_error("axes are missing");
+  auto rank = c.rank(0) + static_cast<int64_t>(listed->size());
+  if (rank > graph::kMaxRank)
+    return input_error("the result has {} dimensions; at most {} are supported", rank, graph::kMaxRank);
+  TCC_TRY(auto axes, c.normalize_axes(*listed, rank));
+  Shape to;
+  size_t next = 0;
+  for (int64_t i = 0; i < rank; ++i) {
+    to.push_back(std::binary_search(axes.begin(), axes.end(), i) ? 1 : from[next++]);
+  }
+  return finish_reshape(c, to);
+}
+
+Result<void> import_transpose(NodeContext& c) {
+  TCC_TRY(auto perm, c.get_ints("perm"));
+  if (!perm) {
+    perm.emplace();
+    for (int64_t i = c.rank(0) - 1; i >= 0; --i) perm->push_back(i);
+  }
+  return c.finish(Op::kTranspose, graph::TransposeAttrs{*perm}, {c.input(0)});
+}
+
+Result<void> import_concat(NodeContext& c) {
+  if (c.opset() >= 4 && !c.has_attribute("axis")) return input_error("attribute 'axis' is missing");
+  TCC_TRY(int64_t axis, c.get_int("axis", 1));
+  TCC_TRY(axis, c.normalize_axis(axis, c.rank(0)));
+  std::vector<ValueId> inputs;
+  for (size_t i = 0; i < c.input_count(); ++i) inputs.push_back(c.input(i));
+  return c.finish(Op::kConcat, graph::AxisAttrs{axis}, inputs);
+}
+
+Result<void> import_pad(NodeContext& c) {
+  TCC_TRY(std::string mode, c.get_string("mode", "constant"));
+  if (mode != "constant") return input_error("mode '{}' is not supported; only constant padding is", sanitize(mode));
+  graph::PadAttrs attrs;
+  std::vector<int64_t> pads, axes;
+  for (int64_t i = 0; i < c.rank(0); ++i) axes.push_back(i);
+  if (c.opset() < 11) {
+    TCC_TRY(pads, required_ints(c, c.opset() < 2 ? "paddings" : "pads"));
+    TCC_TRY(attrs.value, c.get_float("value", 0));
+  } else {
+    if (!c.has_input(1)) return input_error("pads (input 1) are missing");
+    TCC_TRY(pads, c.constant_integers(1, "pads"));
+    if (c.has_input(2)) {
+      TCC_TRY(attrs.value, c.constant_scalar(2, "the padding value"));
+    }
+    if (c.has_input(3)) {
+      TCC_TRY(axes, c.constant_integers(3, "axes"));
+      for (int64_t& axis : axes) {
+        TCC_TRY(axis, c.normalize_axis(axis, c.rank(0)));
+      }
+    }
+  }
+  if (pads.size() != 2 * axes.size()) return input_error("pads have {} entries for {} axes", pads.size(), axes.size());
+  attrs.begin.assign(static_cast<size_t>(c.rank(0)), 0);
+  attrs.end = attrs.begin;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    attrs.begin[static_cast<size_t>(axes[i])] = pads[i];
+    attrs.end[static_cast<size_t>(axes[i])] = pads[axes.size() + i];
+  }
+  return c.finish(Op::kPad, attrs, {c.input(0)});
+}
+
+Result<void> import_shape(NodeContext& c) {
+  Shape shape = c.input_value(0).shape;
+  int64_t rank = c.rank(0), start = 0, end = rank;
+  if (c.opset() >= 15) {
+    TCC_TRY(start, c.get_int("start", 0));
+    TCC_TRY(end, c.get_int("end", rank));
+    if (start < 0) start += rank;
+    if (end < 0) end += rank;
+    start = std::clamp<int64_t>(start, 0, rank);
+    end = std::clamp<int64_t>(end, start, rank);
+  }
+  std::vector<int64_t> part(shape.begin() + start, shape.begin() + end);
+  c.set_output(c.constant(DType::kI64, {end - start}, graph::make_constant_i64(part)));
+  return {};
+}
+
+// Picks from shapes: the data is a known integer vector. Other gathers are refused.
+Result<void> import_gather(NodeContext& c) {
+  TCC_TRY(int64_t axis, c.get_int("axis", 0));
+  const graph::Value& indices = c.input_value(1);
+  if (!c.input_value(0).is_constant() || graph::is_float(c.input_value(0).dtype) || c.rank(0) != 1 || axis > 0 ||
+      axis < -1) {
+    return input_error("only picks from a constant vector of integers are supported");
+  }
+  TCC_TRY(auto data, c.constant_integers(0, "data"));
+  TCC_TRY(auto picks, c.constant_integers(1, "indices"));
+  auto extent = static_cast<int64_t>(data.size());
+  std::vector<double> result;
+  std::vector<int64_t> exact;
+  for (int64_t pick : picks) {
+    if (pick < -extent || pick >= extent) return input_error("index {} is out of range for {} elements", pick, extent);
+    exact.push_back(data[static_cast<size_t>(pick < 0 ? pick + extent : pick)]);
+  }
+  Shape shape = indices.shape;
+  if (c.input_value(0).dtype != DType::kI64) return input_error("only picks from 64-bit integers are supported");
+  c.set_output(c.constant(DType::kI64, shape, graph::make_constant_i64(exact)));
+  return {};
+}
+
+// Conversions of shapes: the same type, or 32-bit integers widened. Others are refused.
+Result<void> import_cast(NodeContext& c) {
+  DType to = DType::kF32;
+  if (c.opset() < 6) {
+    TCC_TRY(std::string name, c.get_string("to", ""));
+    to = name == "INT64" ? DType::kI64 : name == "INT32" ? DType::kI32 : DType::kF32;
+    if (name != "INT64" && name != "INT32" && name != "FLOAT")
+      return input_error("to = '{}' is not supported", sanitize(name));
+  } else {
+    TCC_TRY(int64_t number, c.get_int("to", 0));
+    if (number < 0 || number > 1000) return input_error("to = {} is not an element type", number);
+    TCC_TRY(to, dtype_of(static_cast<int32_t>(number)));
+  }
+  if (c.opset() >= 19) c.ignore_attribute("saturate");
+  const graph::Value& x = c.input_value(0);
+  if (x.dtype == to) return c.finish(Op::kIdentity, graph::NoAttrs{}, {c.input(0)});
+  if (x.is_constant() && x.dtype == DType::kI32 && to == DType::kI64 && x.elements() <= 1'000'000) {
+    auto values = graph::constant_integers(*x.constant, x.dtype, x.elements());
+    c.set_output(c.constant(to, x.shape, graph::make_constant_i64(values)));
+    return {};
+  }
+  return input_error("conversion from {} to {} is not supported", graph::dtype_name(x.dtype), graph::dtype_name(to));
+}
+
+}  // namespace tcc::onnx

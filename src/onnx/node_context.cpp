@@ -1,0 +1,163 @@
+#include <algorithm>
+#include <cmath>
+
+#include "handlers.h"
+#include "tcc/graph/passes.h"
+#include "tcc/support/text.h"
+
+namespace tcc::onnx {
+
+using graph::ValueId;
+
+namespace {
+constexpr int kMaxListEntries = 1'000'000;
+}
+
+NodeContext::NodeContext(graph::Graph& graph, const tcc_onnx::Node& proto, const std::shared_ptr<const void>& owner,
+                         ExternalFiles& files, int64_t opset, std::vector<ValueId> inputs)
+    : graph_(graph), proto_(proto), owner_(owner), files_(files), opset_(opset), inputs_(std::move(inputs)) {
+  while (!inputs_.empty() && inputs_.back() == graph::kNone) inputs_.pop_back();
+}
+
+Result<std::vector<int64_t>> NodeContext::constant_integers(size_t i, const char* what) const {
+  const graph::Value& v = input_value(i);
+  if (!v.is_constant()) {
+    return input_error("{} (input {}, '{}') is computed at run time; it must be a constant", what, i, sanitize(v.name));
+  }
+  if (graph::is_float(v.dtype))
+    return input_error("{} (input {}) must be integers, not {}", what, i, graph::dtype_name(v.dtype));
+  if (v.shape.size() > 1)
+    return input_error("{} (input {}) must have one dimension, not shape {}", what, i, graph::shape_text(v.shape));
+  if (v.elements() > kMaxListEntries) return input_error("{} (input {}) has {} elements", what, i, v.elements());
+  return graph::constant_integers(*v.constant, v.dtype, v.elements());
+}
+
+Result<double> NodeContext::constant_scalar(size_t i, const char* what) const {
+  const graph::Value& v = input_value(i);
+  if (!v.is_constant()) {
+    return input_error("{} (input {}, '{}') is computed at run time; it must be a constant", what, i, sanitize(v.name));
+  }
+  if (v.elements() != 1)
+    return input_error("{} (input {}) must be a scalar, not shape {}", what, i, graph::shape_text(v.shape));
+  return graph::constant_element(*v.constant, v.dtype, 0);
+}
+
+const tcc_onnx::Attribute* NodeContext::find(const char* name) const {
+  for (const auto& attribute : proto_.attribute()) {
+    if (attribute.name() == name) return &attribute;
+  }
+  return nullptr;
+}
+
+Result<const tcc_onnx::Attribute*> NodeContext::take(const char* name, tcc_onnx::Attribute::Type type) {
+  read_.insert(name);
+  const tcc_onnx::Attribute* attribute = find(name);
+  // Files before IR version 2 carry no type: the field that is read decides.
+  if (attribute && attribute->has_type() && attribute->type() != type) {
+    return input_error("attribute '{}' has type {}, expected type {}", name, static_cast<int>(attribute->type()),
+                       static_cast<int>(type));
+  }
+  return attribute;
+}
+
+Result<int64_t> NodeContext::get_int(const char* name, int64_t otherwise) {
+  TCC_TRY(auto* attribute, take(name, tcc_onnx::Attribute::INT));
+  return attribute ? attribute->i() : otherwise;
+}
+
+Result<double> NodeContext::get_float(const char* name, double otherwise) {
+  TCC_TRY(auto* attribute, take(name, tcc_onnx::Attribute::FLOAT));
+  if (!attribute) return otherwise;
+  if (std::isnan(attribute->f())) return input_error("attribute '{}' is not a number", name);
+  return attribute->f();
+}
+
+Result<std::string> NodeContext::get_string(const char* name, const std::string& otherwise) {
+  TCC_TRY(auto* attribute, take(name, tcc_onnx::Attribute::STRING));
+  return attribute ? attribute->s() : otherwise;
+}
+
+Result<std::optional<std::vector<int64_t>>> NodeContext::get_ints(const char* name) {
+  TCC_TRY(auto* attribute, take(name, tcc_onnx::Attribute::INTS));
+  if (!attribute) return std::nullopt;
+  if (attribute->ints_size() > kMaxListEntries)
+    return input_error("attribute '{}' has {} entries", name, attribute->ints_size());
+  return std::vector<int64_t>(attribute->ints().begin(), attribute->ints().end());
+}
+
+Result<std::optional<std::vector<double>>> NodeContext::get_floats(const char* name) {
+  TCC_TRY(auto* attribute, take(name, tcc_onnx::Attribute::FLOATS));
+  if (!attribute) return std::nullopt;
+  if (attribute->floats_size() > kMaxListEntries)
+    return input_error("attribute '{}' has {} entries", name, attribute->floats_size());
+  return std::vector<double>(attribute->floats().begin(), attribute->floats().end());
+}
+
+Result<std::optional<TensorConstant>> NodeContext::get_tensor(const char* name) {
+  TCC_TRY(auto* attribute, take(name, tcc_onnx::Attribute::TENSOR));
+  if (!attribute) return std::nullopt;
+  TCC_TRY(TensorConstant tensor, read_tensor(attribute->t(), owner_, files_, fmt::format("attribute '{}'", name)));
+  return tensor;
+}
+
+Result<void> NodeContext::check_all_attributes_read() const {
+  std::set<std::string> seen;
+  for (const auto& attribute : proto_.attribute()) {
+    if (!attribute.ref_attr_name().empty()) {
+      return input_error("attribute '{}' refers to a function's attribute outside a function",
+                         sanitize(attribute.name()));
+    }
+    if (!seen.insert(attribute.name()).second)
+      return input_error("attribute '{}' is given twice", sanitize(attribute.name()));
+    if (!read_.contains(attribute.name())) {
+      return input_error("attribute '{}' is not known for {} at opset {}", sanitize(attribute.name()), op(), opset_);
+    }
+  }
+  return {};
+}
+
+Result<int64_t> NodeContext::normalize_axis(int64_t axis, int64_t rank) const {
+  if (axis < -rank || axis >= rank) return input_error("axis {} is out of range for rank {}", axis, rank);
+  return axis < 0 ? axis + rank : axis;
+}
+
+Result<std::vector<int64_t>> NodeContext::normalize_axes(std::vector<int64_t> axes, int64_t rank) const {
+  for (int64_t& axis : axes) {
+    TCC_TRY(axis, normalize_axis(axis, rank));
+  }
+  std::sort(axes.begin(), axes.end());
+  if (std::adjacent_find(axes.begin(), axes.end()) != axes.end()) {
+    return input_error("axes [{}] name one axis twice", fmt::join(axes, ", "));
+  }
+  return axes;
+}
+
+Result<ValueId> NodeContext::emit(graph::Op op, graph::Attributes attrs, std::vector<ValueId> inputs) {
+  TCC_TRY(ValueId id, graph_.add_node(op, std::move(attrs), std::move(inputs), proto_.name()));
+  // Shapes are often computed in the graph: what is known now must be a constant now.
+  const graph::Node& node = graph_.node(graph_.value(id).producer);
+  TCC_TRY(auto folded, graph::evaluate_exactly(graph_, node));
+  if (folded) {
+    graph_.value(id).constant = std::move(folded);
+    graph_.value(id).producer = graph::kNone;
+    graph_.order.pop_back();
+  }
+  return id;
+}
+
+Result<ValueId> NodeContext::emit_reshape(ValueId x, graph::Shape shape) {
+  if (value(x).shape == shape) return x;
+  return emit(graph::Op::kReshape, graph::ReshapeAttrs{std::move(shape)}, {x});
+}
+
+ValueId NodeContext::constant(graph::DType dtype, graph::Shape shape, graph::Constant constant) {
+  return graph_.add_constant(proto_.name(), dtype, std::move(shape), std::move(constant));
+}
+
+Result<void> NodeContext::finish(graph::Op op, graph::Attributes attrs, std::vector<ValueId> inputs) {
+  TCC_TRY(ValueId id, emit(op, std::move(attrs), std::move(inputs)));
+  set_output(id);
+  return {};
+}
+
+}  // namespace tcc::onnx

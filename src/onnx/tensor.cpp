@@ -1,0 +1,216 @@
+#include "tensor.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <cstring>
+
+#include "tcc/support/text.h"
+
+namespace tcc::onnx {
+namespace {
+
+using graph::DType;
+
+// By TensorProto.DataType number.
+constexpr const char* kTypeNames[] = {"undefined", "float",  "uint8",     "int8",       "uint16",  "int16",
+                                      "int32",     "int64",  "string",    "bool",       "float16", "double",
+                                      "uint32",    "uint64", "complex64", "complex128", "bfloat16"};
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+  void reset(int fd) {
+    if (fd_ >= 0) ::close(fd_);
+    fd_ = fd;
+  }
+
+ private:
+  int fd_;
+};
+
+Result<std::vector<std::string>> path_components(const std::string& location) {
+  auto refuse = [&](const char* why) {
+    return make_error(ErrorClass::kInput,
+                      fmt::format("external data location '{}' is refused: {}", sanitize(location), why),
+                      "external data must lie in the model's own folder");
+  };
+  if (location.empty()) return refuse("it is empty");
+  if (location.find('\0') != std::string::npos) return refuse("it contains a zero byte");
+  if (location[0] == '/' || location.find('\\') != std::string::npos) return refuse("it is not a relative path");
+  std::vector<std::string> parts;
+  for (size_t at = 0; at <= location.size();) {
+    size_t end = std::min(location.find('/', at), location.size());
+    std::string part = location.substr(at, end - at);
+    if (part == "..") return refuse("it contains '..'");
+    if (!part.empty() && part != ".") parts.push_back(part);
+    at = end + 1;
+  }
+  if (parts.empty()) return refuse("it names no file");
+  return parts;
+}
+
+Result<int64_t> parse_count(const std::string& text, const std::string& what) {
+  int64_t value = 0;
+  auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (code != std::errc() || end != text.data() + text.size() || value < 0) {
+    return input_error("{}: external data field '{}' is not a non-negative number", what, sanitize(text));
+  }
+  return value;
+}
+
+Result<TensorConstant> read_external(const tcc_onnx::Tensor& tensor, TensorConstant result, int64_t bytes,
+                                     ExternalFiles& files, const std::string& what) {
+  std::string location;
+  int64_t offset = 0, length = -1;
+  for (const auto& entry : tensor.external_data()) {
+    if (entry.key() == "location") location = entry.value();
+    if (entry.key() == "offset") {
+      TCC_TRY(offset, parse_count(entry.value(), what));
+    }
+    if (entry.key() == "length") {
+      TCC_TRY(length, parse_count(entry.value(), what));
+    }
+  }
+  auto file = files.open(location);
+  if (!file) return tl::make_unexpected(std::move(file.error()).with_context(what));
+  auto size = static_cast<int64_t>((*file)->bytes().size());
+  if (offset > size) return input_error("{}: offset {} lies beyond the external file of {} bytes", what, offset, size);
+  if (length < 0) length = size - offset;
+  if (length != bytes || length > size - offset) {
+    return input_error("{}: external data of {} bytes at offset {} in a file of {} bytes; shape and type need {}", what,
+                       length, offset, size, bytes);
+  }
+  result.constant.bytes = (*file)->bytes().subspan(static_cast<size_t>(offset), static_cast<size_t>(bytes));
+  result.constant.owner = *file;
+  return result;
+}
+
+// Typed fields: each element in its own field entry.
+template <class Stored, class Field>
+Result<graph::Constant> convert(const Field& field, int64_t count, const std::string& what) {
+  if (field.size() != count)
+    return input_error("{}: {} elements are stored, its shape needs {}", what, field.size(), count);
+  std::vector<std::byte> bytes(static_cast<size_t>(count) * sizeof(Stored));
+  for (int64_t i = 0; i < count; ++i) {
+    auto value = static_cast<Stored>(field.Get(static_cast<int>(i)));
+    std::memcpy(bytes.data() + static_cast<size_t>(i) * sizeof(Stored), &value, sizeof(Stored));
+  }
+  return graph::make_constant(std::move(bytes));
+}
+
+Result<graph::Constant> read_typed_fields(const tcc_onnx::Tensor& tensor, DType dtype, int64_t count,
+                                          const std::string& what) {
+  switch (dtype) {
+    case DType::kF32:
+      return convert<float>(tensor.float_data(), count, what);
+    case DType::kF64:
+      return convert<double>(tensor.double_data(), count, what);
+    case DType::kI64:
+      return convert<int64_t>(tensor.int64_data(), count, what);
+    case DType::kI32:
+      return convert<int32_t>(tensor.int32_data(), count, what);
+    case DType::kF16:
+    case DType::kBF16:
+      return convert<uint16_t>(tensor.int32_data(), count, what);
+    case DType::kI8:
+    case DType::kU8:
+      return convert<uint8_t>(tensor.int32_data(), count, what);
+    case DType::kBool:
+      return convert<uint8_t>(tensor.int32_data(), count, what);
+  }
+  return input_error("{}: unknown element type", what);
+}
+
+}  // namespace
+
+Result<DType> dtype_of(int32_t onnx_type) {
+  switch (onnx_type) {
+    case 1:
+      return DType::kF32;
+    case 2:
+      return DType::kU8;
+    case 3:
+      return DType::kI8;
+    case 6:
+      return DType::kI32;
+    case 7:
+      return DType::kI64;
+    case 9:
+      return DType::kBool;
+    case 10:
+      return DType::kF16;
+    case 11:
+      return DType::kF64;
+    case 16:
+      return DType::kBF16;
+    default:
+      break;
+  }
+  bool named = onnx_type >= 0 && onnx_type < static_cast<int32_t>(std::size(kTypeNames));
+  return input_error("element type {} ({}) is not supported", named ? kTypeNames[onnx_type] : "unknown", onnx_type);
+}
+
+Result<std::shared_ptr<MappedFile>> ExternalFiles::open(const std::string& location) {
+  if (auto it = open_files_.find(location); it != open_files_.end()) return it->second;
+  TCC_TRY(std::vector<std::string> parts, path_components(location));
+  if (folder_.empty()) return input_error("external data is not available for a model read from memory");
+  auto failed = [&](const std::string& part) {
+    return make_error(ErrorClass::kInput,
+                      fmt::format("cannot open external data '{}' at '{}': {}", sanitize(location), sanitize(part),
+                                  errno == ELOOP ? "it is a symbolic link" : std::strerror(errno)),
+                      "external data must be plain files in the model's own folder");
+  };
+  Descriptor at(::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (at.get() < 0) return failed(folder_);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    bool last = i + 1 == parts.size();
+    int flags = O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | (last ? 0 : O_DIRECTORY);
+    int next = ::openat(at.get(), parts[i].c_str(), flags);
+    if (next < 0) return failed(parts[i]);
+    at.reset(next);
+  }
+  // The descriptor's own name maps exactly the file that was checked.
+  auto file = MappedFile::open(fmt::format("/proc/self/fd/{}", at.get()));
+  if (!file) return input_error("external data '{}' is not a readable regular file", sanitize(location));
+  open_files_[location] = *file;
+  return *file;
+}
+
+Result<TensorConstant> read_tensor(const tcc_onnx::Tensor& tensor, const std::shared_ptr<const void>& owner,
+                                   ExternalFiles& files, const std::string& what) {
+  TensorConstant result;
+  auto dtype = dtype_of(tensor.data_type());
+  if (!dtype) return tl::make_unexpected(std::move(dtype.error()).with_context(what));
+  result.dtype = *dtype;
+  if (tensor.dims_size() > graph::kMaxRank) return input_error("{} has {} dimensions", what, tensor.dims_size());
+  result.shape.assign(tensor.dims().begin(), tensor.dims().end());
+  TCC_TRY_VOID(graph::check_shape(result.shape, what));
+  if (tensor.has_segment()) return input_error("{} is stored in segments, which is not supported", what);
+  int64_t count = graph::element_count(result.shape);
+  int64_t bytes = count * graph::dtype_size(result.dtype);
+  if (tensor.data_location() == tcc_onnx::Tensor::EXTERNAL) {
+    return read_external(tensor, std::move(result), bytes, files, what);
+  }
+  if (tensor.has_raw_data()) {
+    if (static_cast<int64_t>(tensor.raw_data().size()) != bytes) {
+      return input_error("{}: raw data has {} bytes, shape {} of {} needs {}", what, tensor.raw_data().size(),
+                         graph::shape_text(result.shape), graph::dtype_name(result.dtype), bytes);
+    }
+    auto* data = reinterpret_cast<const std::byte*>(tensor.raw_data().data());
+    result.constant = {owner, std::span(data, static_cast<size_t>(bytes)), false};
+    return result;
+  }
+  TCC_TRY(result.constant, read_typed_fields(tensor, result.dtype, count, what));
+  return result;
+}
+
+}  // namespace tcc::onnx

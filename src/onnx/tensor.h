@@ -1,0 +1,39 @@
+// ONNX tensors to constants: every size is checked before memory is touched.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "tcc/graph/types.h"
+#include "tcc/support/files.h"
+#include "tcc_onnx.pb.h"
+
+namespace tcc::onnx {
+
+// The element type for a TensorProto.DataType number, or an error that names the type.
+Result<graph::DType> dtype_of(int32_t onnx_type);
+
+// Opens external data files inside one folder. A location must be a relative path without "..", and no component may
+// be a symbolic link.
+class ExternalFiles {
+ public:
+  explicit ExternalFiles(std::string folder) : folder_(std::move(folder)) {}
+  Result<std::shared_ptr<MappedFile>> open(const std::string& location);
+
+ private:
+  std::string folder_;  // empty: no external data
+  std::map<std::string, std::shared_ptr<MappedFile>> open_files_;
+};
+
+struct TensorConstant {
+  graph::DType dtype = graph::DType::kF32;
+  graph::Shape shape;
+  graph::Constant constant;
+};
+
+// `owner` keeps `tensor` alive: raw data is viewed, typed fields are converted. `what` names the tensor in messages.
+Result<TensorConstant> read_tensor(const tcc_onnx::Tensor& tensor, const std::shared_ptr<const void>& owner,
+                                   ExternalFiles& files, const std::string& what);
+
+}  // namespace tcc::onnx

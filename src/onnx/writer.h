@@ -1,0 +1,53 @@
+// Writes ONNX files: the zoo and the tests use it. No protobuf type shows.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "tcc/graph/types.h"
+
+namespace tcc::onnx {
+
+struct TensorData {
+  graph::Shape shape;
+  std::variant<std::vector<float>, std::vector<int64_t>> values;
+};
+
+using AttributeValue = std::variant<int64_t, float, std::string, std::vector<int64_t>, std::vector<float>, TensorData>;
+
+struct NamedAttribute {
+  std::string name;
+  AttributeValue value;
+};
+
+class ModelWriter {
+ public:
+  explicit ModelWriter(const std::string& name, int64_t opset = 13, int64_t ir_version = 8);
+  ~ModelWriter();
+  ModelWriter(const ModelWriter&) = delete;
+  ModelWriter& operator=(const ModelWriter&) = delete;
+
+  // Dimensions are numbers, or names where `names` is not empty at that position.
+  void input(const std::string& name, const graph::Shape& shape, const std::vector<std::string>& names = {});
+  void output(const std::string& name, const graph::Shape& shape);
+  void output(const std::string& name);  // of no declared shape
+  // Written as raw bytes; `typed` uses float_data or int64_data instead. Returns the name.
+  std::string initializer(const std::string& name, const TensorData& data, bool typed = false);
+  // Floats in another file of the model's folder; negative offset or length: the field is left out.
+  std::string external_initializer(const std::string& name, const graph::Shape& shape, const std::string& location,
+                                   int64_t offset, int64_t length);
+  // The node is called after its first output. Returns that output.
+  std::string node(const std::string& op, const std::vector<std::string>& inputs,
+                   const std::vector<std::string>& outputs, const std::vector<NamedAttribute>& attributes = {},
+                   const std::string& domain = "");
+  std::string finish() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace tcc::onnx

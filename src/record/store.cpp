@@ -1,0 +1,294 @@
+#include "tcc/record/store.h"
+
+#include <cstring>
+#include <mutex>
+
+#include "record/database.h"
+#include "tcc/support/check.h"
+#include "tcc/support/files.h"
+
+namespace tcc::record {
+namespace {
+
+// user_version of the file. A change of the tables adds one step to migrate() and raises this.
+constexpr int64_t kSchemaVersion = 1;
+// "tccr": tells a store from any other SQLite file.
+constexpr int64_t kApplicationId = 0x74636372;
+
+constexpr const char* kSchema = R"sql(
+CREATE TABLE records(
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  task INTEGER NOT NULL, workload TEXT NOT NULL, target TEXT NOT NULL, target_features INTEGER NOT NULL,
+  skeleton INTEGER NOT NULL, decisions BLOB NOT NULL, trace TEXT NOT NULL, nest INTEGER NOT NULL, code INTEGER NOT NULL,
+  kind TEXT NOT NULL, status TEXT NOT NULL, failure TEXT NOT NULL, samples BLOB NOT NULL,
+  median REAL NOT NULL, low REAL NOT NULL, high REAL NOT NULL, calibration REAL NOT NULL, threads INTEGER NOT NULL,
+  gate TEXT NOT NULL, max_error REAL NOT NULL, tool_version TEXT NOT NULL, unix_time INTEGER NOT NULL);
+CREATE INDEX records_by_speed ON records(task, target_features, kind, status, median);
+CREATE INDEX records_by_program ON records(task, target_features, nest);
+CREATE TABLE sessions(key TEXT PRIMARY KEY, text TEXT NOT NULL) WITHOUT ROWID;
+)sql";
+
+constexpr const char* kColumns =
+    "id,task,workload,target,target_features,skeleton,decisions,trace,nest,code,kind,status,failure,samples,"
+    "median,low,high,calibration,threads,gate,max_error,tool_version,unix_time";
+
+template <class T>
+std::vector<T> vector_of(std::string_view bytes) {
+  std::vector<T> values(bytes.size() / sizeof(T));
+  if (!values.empty()) std::memcpy(values.data(), bytes.data(), values.size() * sizeof(T));
+  return values;
+}
+
+Result<Status> status_of(const std::string& text, const std::string& path) {
+#define TCC_X(name, word) \
+  if (text == word) return Status::k##name;
+  TCC_RECORD_STATUSES(TCC_X)
+#undef TCC_X
+  return environment_error("records '{}': unknown status '{}'; the file is damaged", path, text);
+}
+Result<Kind> kind_of(const std::string& text, const std::string& path) {
+#define TCC_X(name, word) \
+  if (text == word) return Kind::k##name;
+  TCC_RECORD_KINDS(TCC_X)
+#undef TCC_X
+  return environment_error("records '{}': unknown kind '{}'; the file is damaged", path, text);
+}
+
+Result<Record> read_row(const Statement& row, const std::string& path) {
+  Record r;
+  int c = 0;
+  auto hash = [&] { return static_cast<uint64_t>(row.integer(c++)); };
+  r.id = row.integer(c++);
+  r.task = hash();
+  r.workload = row.text(c++);
+  r.target = row.text(c++);
+  r.target_features = hash();
+  r.skeleton = hash();
+  r.decisions = vector_of<int64_t>(row.blob(c++));
+  r.trace = row.text(c++);
+  r.nest = hash();
+  r.code = hash();
+  TCC_TRY(r.kind, kind_of(row.text(c++), path));
+  TCC_TRY(r.status, status_of(row.text(c++), path));
+  r.failure = row.text(c++);
+  r.samples = vector_of<double>(row.blob(c++));
+  r.median = row.real(c++);
+  r.low = row.real(c++);
+  r.high = row.real(c++);
+  r.calibration = row.real(c++);
+  r.threads = row.integer(c++);
+  r.gate = row.text(c++);
+  r.max_error = row.real(c++);
+  r.tool_version = row.text(c++);
+  r.unix_time = row.integer(c++);
+  return r;
+}
+
+Result<int64_t> read_pragma(sqlite3* db, const std::string& path, const char* sql) {
+  TCC_TRY(Statement s, Statement::prepare(db, path, sql));
+  TCC_TRY(bool row, s.step());
+  TCC_CHECK(row, "{} gives no row", sql);
+  return s.integer(0);
+}
+
+// Makes the tables of a new file, or brings an older file up to kSchemaVersion, in one exclusive transaction.
+Result<void> migrate(sqlite3* db, const std::string& path) {
+  TCC_TRY_VOID(execute(db, path, "BEGIN IMMEDIATE"));
+  // Read again under the lock: another process may have made the tables meanwhile.
+  TCC_TRY(int64_t version, read_pragma(db, path, "PRAGMA user_version"));
+  if (version == 0) {
+    TCC_TRY_VOID(execute(db, path, kSchema));
+    TCC_TRY_VOID(execute(db, path, fmt::format("PRAGMA application_id={}", kApplicationId).c_str()));
+    TCC_TRY_VOID(execute(db, path, fmt::format("PRAGMA user_version={}", kSchemaVersion).c_str()));
+  }
+  return execute(db, path, "COMMIT");
+}
+
+Result<void> check_identity(sqlite3* db, const std::string& path, bool read_only) {
+  TCC_TRY(int64_t version, read_pragma(db, path, "PRAGMA user_version"));
+  TCC_TRY(int64_t application, read_pragma(db, path, "PRAGMA application_id"));
+  TCC_TRY(int64_t tables, read_pragma(db, path, "SELECT count(*) FROM sqlite_master"));
+  bool fresh = version == 0 && application == 0 && tables == 0;
+  if (!fresh && application != kApplicationId)
+    return make_error(ErrorClass::kEnvironment, fmt::format("'{}' is an SQLite file, but not a store of records", path),
+                      "name another file");
+  if (version > kSchemaVersion)
+    return make_error(ErrorClass::kEnvironment,
+                      fmt::format("records '{}' were written by a newer version of tcc (format {}, this one knows {})",
+                                  path, version, kSchemaVersion),
+                      "upgrade tcc, or name another store");
+  if (fresh && read_only)
+    return make_error(ErrorClass::kEnvironment, fmt::format("records '{}' are empty", path), "tune a model first");
+  return {};
+}
+
+}  // namespace
+
+struct Store::State {
+  std::string path;
+  sqlite3* db = nullptr;
+  mutable std::mutex mutex;
+  ~State() { sqlite3_close_v2(db); }
+
+  Result<Statement> prepare(std::string_view sql) const { return Statement::prepare(db, path, sql); }
+
+  Result<std::vector<Record>> read_all(Statement& statement) const {
+    std::vector<Record> records;
+    while (true) {
+      TCC_TRY(bool row, statement.step());
+      if (!row) return records;
+      TCC_TRY(Record record, read_row(statement, path));
+      records.push_back(std::move(record));
+    }
+  }
+
+  Result<void> insert(const Record& r) {
+    TCC_TRY(Statement s, prepare("INSERT INTO records VALUES(NULL,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"));
+    s.bind_hash(r.task).bind(r.workload).bind(r.target).bind_hash(r.target_features).bind_hash(r.skeleton);
+    s.bind_blob(r.decisions.data(), r.decisions.size() * sizeof(int64_t)).bind(r.trace);
+    s.bind_hash(r.nest).bind_hash(r.code).bind(kind_name(r.kind)).bind(status_name(r.status)).bind(r.failure);
+    s.bind_blob(r.samples.data(), r.samples.size() * sizeof(double));
+    s.bind(r.median).bind(r.low).bind(r.high).bind(r.calibration).bind(r.threads).bind(r.gate).bind(r.max_error);
+    s.bind(r.tool_version).bind(r.unix_time);
+    return s.run();
+  }
+
+  Result<void> put_session(const std::string& key, const std::string& text) {
+    TCC_TRY(Statement s, prepare("INSERT OR REPLACE INTO sessions VALUES(?,?)"));
+    return s.bind(key).bind(text).run();
+  }
+
+  // Runs `body` in one transaction; rolls back when it fails.
+  template <class F>
+  Result<void> transact(F&& body) {
+    TCC_TRY_VOID(execute(db, path, "BEGIN IMMEDIATE"));
+    Result<void> done = body();
+    if (done) done = execute(db, path, "COMMIT");
+    if (!done && !sqlite3_get_autocommit(db)) sqlite3_exec(db, "ROLLBACK", nullptr, nullptr, nullptr);
+    return done;
+  }
+};
+
+Store::Store(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Store::~Store() = default;
+const std::string& Store::path() const {
+  return state_->path;
+}
+
+Result<std::unique_ptr<Store>> Store::open(const std::string& path, Mode mode) {
+  bool memory = path == ":memory:";
+  bool read_only = mode == Mode::kReadOnly;
+  if (path.empty()) return make_error(ErrorClass::kUsage, "the name of the store is empty", "name a file");
+  if (!memory && read_only && !file_exists(path))
+    return make_error(ErrorClass::kEnvironment, fmt::format("there are no records at '{}'", path),
+                      "tune a model first");
+  size_t slash = path.rfind('/');
+  if (!memory && !read_only && slash != std::string::npos && slash > 0)
+    TCC_TRY_VOID(make_directories(path.substr(0, slash)));
+
+  auto state = std::make_unique<State>();
+  state->path = path;
+  int flags = read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
+  int code = sqlite3_open_v2(path.c_str(), &state->db, flags | SQLITE_OPEN_FULLMUTEX, nullptr);
+  if (code != SQLITE_OK) return database_error(state->db, code, path, "open it");
+  sqlite3_busy_timeout(state->db, 5000);
+  TCC_TRY_VOID(check_identity(state->db, path, read_only));
+  if (!read_only) {
+    // WAL: readers never wait and a killed writer leaves whole records. FULL: a commit is on disk when it returns.
+    if (!memory) TCC_TRY_VOID(execute(state->db, path, "PRAGMA journal_mode=WAL"));
+    TCC_TRY_VOID(execute(state->db, path, "PRAGMA synchronous=FULL"));
+    TCC_TRY_VOID(migrate(state->db, path));
+  }
+  return std::unique_ptr<Store>(new Store(std::move(state)));
+}
+
+Result<int64_t> Store::add(const Record& record) {
+  std::lock_guard lock(state_->mutex);
+  TCC_TRY_VOID(state_->insert(record));
+  return sqlite3_last_insert_rowid(state_->db);
+}
+
+Result<void> Store::add_all(std::span<const Record> records) {
+  std::lock_guard lock(state_->mutex);
+  return state_->transact([&]() -> Result<void> {
+    for (const Record& record : records) TCC_TRY_VOID(state_->insert(record));
+    return {};
+  });
+}
+
+Result<void> Store::add_with_session(std::span<const Record> records, const std::string& key, const std::string& text) {
+  std::lock_guard lock(state_->mutex);
+  return state_->transact([&]() -> Result<void> {
+    for (const Record& record : records) TCC_TRY_VOID(state_->insert(record));
+    return state_->put_session(key, text);
+  });
+}
+
+Result<std::optional<Record>> Store::best(uint64_t task, uint64_t target_features, int64_t threads) const {
+  TCC_TRY(std::vector<Record> records, fastest(task, target_features, threads, 1));
+  if (records.empty()) return std::optional<Record>();
+  return std::optional<Record>(std::move(records[0]));
+}
+
+Result<std::vector<Record>> Store::fastest(uint64_t task, uint64_t target_features, int64_t threads,
+                                           int64_t count) const {
+  std::lock_guard lock(state_->mutex);
+  // Of a program measured several times the newest figure stands: that is what the paired re-rank relies on.
+  TCC_TRY(Statement s,
+          state_->prepare(
+              fmt::format("SELECT {} FROM records WHERE id IN (SELECT max(id) FROM records WHERE task=? AND "
+                          "target_features=? AND kind='measured' AND status='ok' AND (?=0 OR threads=?) GROUP BY nest, "
+                          "threads) ORDER BY median, id LIMIT ?",
+                          kColumns)));
+  s.bind_hash(task).bind_hash(target_features).bind(threads).bind(threads).bind(count);
+  return state_->read_all(s);
+}
+
+Result<std::vector<Record>> Store::all(std::optional<uint64_t> task) const {
+  std::lock_guard lock(state_->mutex);
+  TCC_TRY(Statement s,
+          state_->prepare(fmt::format("SELECT {} FROM records{} ORDER BY id", kColumns, task ? " WHERE task=?" : "")));
+  if (task) s.bind_hash(*task);
+  return state_->read_all(s);
+}
+
+Result<bool> Store::contains(uint64_t task, uint64_t target_features, uint64_t nest) const {
+  std::lock_guard lock(state_->mutex);
+  TCC_TRY(Statement s, state_->prepare("SELECT 1 FROM records WHERE task=? AND target_features=? AND nest=? AND "
+                                       "kind='measured' LIMIT 1"));
+  return s.bind_hash(task).bind_hash(target_features).bind_hash(nest).step();
+}
+
+Result<std::map<Status, int64_t>> Store::count_by_status(std::optional<uint64_t> task) const {
+  std::lock_guard lock(state_->mutex);
+  TCC_TRY(Statement s, state_->prepare(fmt::format("SELECT status, count(*) FROM records{} GROUP BY status",
+                                                   task ? " WHERE task=?" : "")));
+  if (task) s.bind_hash(*task);
+  std::map<Status, int64_t> counts;
+  while (true) {
+    TCC_TRY(bool row, s.step());
+    if (!row) return counts;
+    TCC_TRY(Status status, status_of(s.text(0), state_->path));
+    counts[status] = s.integer(1);
+  }
+}
+
+Result<void> Store::save_session(const std::string& key, const std::string& text) {
+  std::lock_guard lock(state_->mutex);
+  return state_->put_session(key, text);
+}
+
+Result<std::optional<std::string>> Store::load_session(const std::string& key) const {
+  std::lock_guard lock(state_->mutex);
+  TCC_TRY(Statement s, state_->prepare("SELECT text FROM sessions WHERE key=?"));
+  TCC_TRY(bool row, s.bind(key).step());
+  return row ? std::optional<std::string>(s.text(0)) : std::nullopt;
+}
+
+Result<void> Store::erase_session(const std::string& key) {
+  std::lock_guard lock(state_->mutex);
+  TCC_TRY(Statement s, state_->prepare("DELETE FROM sessions WHERE key=?"));
+  return s.bind(key).run();
+}
+
+}  // namespace tcc::record

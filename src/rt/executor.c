@@ -1,0 +1,244 @@
+// Contexts, and running a plan's steps in order on one pool.
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "rt/context.h"
+
+enum { kHugePage = 2 << 20 };
+
+void* tcc_rt_allocate_workspace(const tcc_rt_plan* plan) {
+  const uint64_t bytes = plan->info.workspace_bytes;
+  if (bytes > SIZE_MAX / 2) return NULL;
+  const bool huge = bytes >= 2 * (uint64_t)kHugePage;
+  uint64_t alignment = plan->info.workspace_alignment;
+  if (huge && alignment < kHugePage) alignment = kHugePage;
+  void* memory = NULL;
+  if (posix_memalign(&memory, (size_t)alignment, (size_t)bytes) != 0) return NULL;
+  // Advice only: a kernel without huge pages gives small ones.
+  if (huge) madvise(memory, (size_t)(bytes / kHugePage * kHugePage), MADV_HUGEPAGE);
+  return memory;
+}
+
+static tcc_status read_options(const tcc_create_options* given, tcc_create_options* options) {
+  memset(options, 0, sizeof *options);
+  if (!given) return TCC_OK;
+  if (given->struct_size < sizeof(uint32_t)) {
+    return tcc_rt_fail(TCC_ERROR_INVALID_ARGUMENT,
+                       "create options: struct_size is %u; set it to sizeof(tcc_create_options)", given->struct_size);
+  }
+  memcpy(options, given, given->struct_size < sizeof *options ? given->struct_size : sizeof *options);
+  const uint32_t known = TCC_CREATE_PIN_THREADS | TCC_CREATE_NO_WORKSPACE;
+  if (options->flags & ~known) {
+    return tcc_rt_fail(TCC_ERROR_INVALID_ARGUMENT, "create options: unknown flags 0x%x", options->flags & ~known);
+  }
+  return TCC_OK;
+}
+
+static uint32_t most_buffers(const tcc_rt_plan* plan) {
+  uint32_t most = 0;
+  for (uint32_t s = 0; s < plan->num_steps; ++s) {
+    if (plan->steps[s].kernel->num_buffers > most) most = plan->steps[s].kernel->num_buffers;
+  }
+  return most;
+}
+
+static tcc_status fill_context(tcc_context* context, const tcc_create_options* options) {
+  const tcc_rt_plan* plan = context->plan;
+  const size_t slots = (size_t)most_buffers(plan) + plan->info.num_inputs + plan->info.num_outputs;
+  context->buffers = calloc(slots + 1, sizeof(void*));
+  if (!context->buffers) return tcc_rt_fail(TCC_ERROR_RESOURCES, "no memory for a context");
+  context->inputs = context->buffers + most_buffers(plan);
+  context->outputs = context->inputs + plan->info.num_inputs;
+  if (plan->info.workspace_bytes > 0 && !(options->flags & TCC_CREATE_NO_WORKSPACE)) {
+    context->workspace = tcc_rt_allocate_workspace(plan);
+    if (!context->workspace) {
+      return tcc_rt_fail(TCC_ERROR_RESOURCES, "no memory for a workspace of %llu bytes",
+                         (unsigned long long)plan->info.workspace_bytes);
+    }
+  }
+  return tcc_rt_pool_create(options->threads, options->spin_us, (options->flags & TCC_CREATE_PIN_THREADS) != 0,
+                            &context->pool);
+}
+
+tcc_status tcc_rt_context_create(const tcc_rt_plan* plan, const tcc_create_options* given, tcc_context** out) {
+  if (!out) return tcc_rt_fail(TCC_ERROR_INVALID_ARGUMENT, "create: the place for the context is NULL");
+  *out = NULL;
+  tcc_create_options options;
+  tcc_status status = tcc_rt_check_plan(plan);
+  if (status == TCC_OK) status = read_options(given, &options);
+  if (status == TCC_OK) status = tcc_rt_require_cpu(plan->info.cpu_features);
+  if (status != TCC_OK) return status;
+  tcc_context* context = calloc(1, sizeof *context);
+  if (!context) return tcc_rt_fail(TCC_ERROR_RESOURCES, "no memory for a context");
+  context->plan = plan;
+  status = fill_context(context, &options);
+  if (status != TCC_OK) {
+    tcc_rt_context_destroy(context);
+    return status;
+  }
+  *out = context;
+  return TCC_OK;
+}
+
+void tcc_rt_context_destroy(tcc_context* context) {
+  if (!context) return;
+  tcc_rt_pool_destroy(context->pool);
+  free(context->workspace);
+  free(context->buffers);
+  free(context);
+}
+
+tcc_status tcc_rt_context_info(const tcc_context* context, tcc_context_info* info) {
+  if (!context || !info || info->struct_size < sizeof(uint32_t)) {
+    return tcc_rt_fail(TCC_ERROR_INVALID_ARGUMENT,
+                       "context_info: a context and an info with struct_size = sizeof(tcc_context_info) are needed");
+  }
+  tcc_context_info all = {info->struct_size, tcc_rt_pool_threads(context->pool), tcc_rt_pool_pinned(context->pool), 0};
+  memcpy(info, &all, info->struct_size < sizeof all ? info->struct_size : sizeof all);
+  return TCC_OK;
+}
+
+// --- run ----------------------------------------------------------------------------------------------------------
+
+static bool overlap(const void* a, uint64_t a_bytes, const void* b, uint64_t b_bytes) {
+  const uintptr_t x = (uintptr_t)a, y = (uintptr_t)b;
+  return x < y + b_bytes && y < x + a_bytes;
+}
+
+// Kernels read inputs after writing outputs, so an output may share memory with nothing else.
+static tcc_status check_overlap(const tcc_context* context, const void* workspace) {
+  const tcc_model_info* info = &context->plan->info;
+  for (uint32_t o = 0; o < info->num_outputs; ++o) {
+    const void* data = context->outputs[o];
+    const uint64_t bytes = info->outputs[o].bytes;
+    const char* other = NULL;
+    for (uint32_t i = 0; i < info->num_inputs && !other; ++i) {
+      if (overlap(data, bytes, context->inputs[i], info->inputs[i].bytes)) other = info->inputs[i].name;
+    }
+    for (uint32_t i = 0; i < o && !other; ++i) {
+      if (overlap(data, bytes, context->outputs[i], info->outputs[i].bytes)) other = info->outputs[i].name;
+    }
+    if (!other && overlap(data, bytes, workspace, workspace ? info->workspace_bytes : 0)) other = "the workspace";
+    if (!other) continue;
+    return tcc_rt_fail(TCC_ERROR_TENSOR, "output %u '%s' shares memory with '%s'; give every output memory of its own",
+                       o, info->outputs[o].name, other);
+  }
+  return TCC_OK;
+}
+
+static tcc_status take_tensors(const char* role, const tcc_tensor_info* wanted, uint32_t num_wanted,
+                               const tcc_dltensor* given, uint32_t num_given, void** data) {
+  if (num_given != num_wanted || (num_wanted > 0 && !given)) {
+    return tcc_rt_fail(TCC_ERROR_TENSOR, "%u %s tensors given, the model has %u; pass all of them in info() order",
+                       given ? num_given : 0, role, num_wanted);
+  }
+  for (uint32_t i = 0; i < num_wanted; ++i) {
+    const tcc_status status = tcc_rt_check_tensor(role, i, &wanted[i], &given[i]);
+    if (status != TCC_OK) return status;
+    data[i] = wanted[i].bytes ? (char*)given[i].data + given[i].byte_offset : NULL;
+  }
+  return TCC_OK;
+}
+
+static tcc_status choose_workspace(const tcc_context* context, void* given, uint64_t bytes, void** workspace) {
+  const tcc_model_info* info = &context->plan->info;
+  *workspace = context->workspace;
+  if (info->workspace_bytes == 0) return TCC_OK;
+  if (!given) {
+    if (context->workspace) return TCC_OK;
+    return tcc_rt_fail(TCC_ERROR_WORKSPACE,
+                       "the context was made without a workspace: pass %llu bytes aligned to %llu to run()",
+                       (unsigned long long)info->workspace_bytes, (unsigned long long)info->workspace_alignment);
+  }
+  if (bytes < info->workspace_bytes || (uintptr_t)given % info->workspace_alignment != 0) {
+    return tcc_rt_fail(TCC_ERROR_WORKSPACE,
+                       "the workspace has %llu bytes at %p; the model needs %llu bytes aligned to %llu, or NULL to use "
+                       "the context's own",
+                       (unsigned long long)bytes, given, (unsigned long long)info->workspace_bytes,
+                       (unsigned long long)info->workspace_alignment);
+  }
+  *workspace = given;
+  return TCC_OK;
+}
+
+static void resolve_buffers(const tcc_context* context, const tcc_rt_step* step, void* workspace) {
+  for (uint32_t i = 0; i < step->kernel->num_buffers; ++i) {
+    const tcc_rt_arg* arg = &step->args[i];
+    char* base = NULL;
+    switch ((tcc_rt_arg_kind)arg->kind) {
+      case TCC_RT_ARG_INPUT:
+        base = context->inputs[arg->index];
+        break;
+      case TCC_RT_ARG_OUTPUT:
+        base = context->outputs[arg->index];
+        break;
+      case TCC_RT_ARG_WEIGHT:
+        base = (char*)(uintptr_t)context->plan->weights;
+        break;
+      case TCC_RT_ARG_WORKSPACE:
+        base = workspace;
+        break;
+    }
+    // An empty buffer has no base; kernels have no iterations that touch it.
+    context->buffers[i] = base ? base + arg->offset : NULL;
+  }
+}
+
+static uint64_t now_ns(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static tcc_status run_steps(tcc_context* context, void* workspace, uint64_t* step_ns) {
+  const tcc_rt_plan* plan = context->plan;
+  uint64_t before = step_ns ? now_ns() : 0;
+  for (uint32_t s = 0; s < plan->num_steps; ++s) {
+    resolve_buffers(context, &plan->steps[s], workspace);
+    const tcc_status status = tcc_rt_run_kernel(context->pool, plan->steps[s].kernel, context->buffers);
+    if (status != TCC_OK) return status;
+    if (step_ns) {
+      const uint64_t after = now_ns();
+      step_ns[s] = after - before;
+      before = after;
+    }
+  }
+  return TCC_OK;
+}
+
+static tcc_status run_checked(tcc_context* context, const tcc_dltensor* inputs, uint32_t num_inputs,
+                              const tcc_dltensor* outputs, uint32_t num_outputs, void* workspace,
+                              uint64_t workspace_bytes, uint64_t* step_ns) {
+  if (!context) return tcc_rt_fail(TCC_ERROR_INVALID_ARGUMENT, "run: the context is NULL");
+  if (atomic_exchange_explicit(&context->busy, true, memory_order_acquire)) {
+    return tcc_rt_fail(TCC_ERROR_BUSY, "run: the context is inside another call; make one context per thread");
+  }
+  const tcc_model_info* info = &context->plan->info;
+  void* chosen = NULL;
+  tcc_status status = take_tensors("input", info->inputs, info->num_inputs, inputs, num_inputs, context->inputs);
+  if (status == TCC_OK) {
+    status = take_tensors("output", info->outputs, info->num_outputs, outputs, num_outputs, context->outputs);
+  }
+  if (status == TCC_OK) status = choose_workspace(context, workspace, workspace_bytes, &chosen);
+  if (status == TCC_OK) status = check_overlap(context, chosen);
+  if (status == TCC_OK) status = run_steps(context, chosen, step_ns);
+  atomic_store_explicit(&context->busy, false, memory_order_release);
+  return status;
+}
+
+tcc_status tcc_rt_run_plan(tcc_context* context, const tcc_dltensor* inputs, uint32_t num_inputs,
+                           const tcc_dltensor* outputs, uint32_t num_outputs, void* workspace, uint64_t workspace_bytes,
+                           void* stream) {
+  (void)stream;
+  return run_checked(context, inputs, num_inputs, outputs, num_outputs, workspace, workspace_bytes, NULL);
+}
+
+tcc_status tcc_rt_run_plan_timed(tcc_context* context, const tcc_dltensor* inputs, uint32_t num_inputs,
+                                 const tcc_dltensor* outputs, uint32_t num_outputs, void* workspace,
+                                 uint64_t workspace_bytes, uint64_t* step_ns) {
+  if (!step_ns) return tcc_rt_fail(TCC_ERROR_INVALID_ARGUMENT, "timed run: the place for the times is NULL");
+  return run_checked(context, inputs, num_inputs, outputs, num_outputs, workspace, workspace_bytes, step_ns);
+}

@@ -1,0 +1,282 @@
+// Fork-join thread pool.
+//
+// Each worker has a mailbox of its own: a sequence number that the caller increments to hand it a part. A launch with
+// fewer parts than threads touches the first mailboxes only, so an idle worker never reads a job that is being
+// replaced. The caller runs part 0 itself and waits until `pending` reaches zero.
+// Either side first spins, then sleeps on a futex. "I sleep" flags are set before the last look at the word and read
+// after writing it (both sequentially consistent), so a wake-up is never lost and an awake partner costs no syscall.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "rt/fp_mode.h"
+#include "tcc/rt/rt.h"
+
+// Kernels keep small local tiles on the stack; the system default may be tiny or unlimited.
+enum { kStackBytes = 8 << 20, kCacheLine = 64, kMaxCpus = 4096 };
+
+typedef struct {
+  _Alignas(kCacheLine) _Atomic uint32_t sequence;
+  _Atomic uint32_t sleeping;
+  struct tcc_rt_pool* pool;
+  int32_t part;
+  pthread_t thread;
+} worker;
+
+struct tcc_rt_pool {
+  // Written by the caller while no worker has a part.
+  tcc_rt_launch_fn fn;
+  void* const* buffers;
+  int64_t extent;
+  int32_t parts;
+
+  int32_t threads;
+  int32_t pinned;
+  int64_t spin_ns;
+  worker* workers;  // threads - 1
+  _Alignas(kCacheLine) _Atomic uint32_t pending;
+  _Atomic uint32_t caller_sleeping;
+  _Alignas(kCacheLine) atomic_bool busy;
+  atomic_bool stop;
+};
+
+static long futex(_Atomic uint32_t* word, int operation, uint32_t value) {
+  return syscall(SYS_futex, (uint32_t*)word, operation | FUTEX_PRIVATE_FLAG, value, NULL, NULL, 0);
+}
+
+static int64_t now_ns(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static inline void relax(void) {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
+// Waits awake while *word == value. False when the time is over and it still is.
+static bool spin_while_equal(_Atomic uint32_t* word, uint32_t value, int64_t spin_ns) {
+  if (atomic_load_explicit(word, memory_order_acquire) != value) return true;
+  if (spin_ns <= 0) return false;
+  const int64_t end = now_ns() + spin_ns;
+  do {
+    for (int i = 0; i < 32; ++i) {
+      if (atomic_load_explicit(word, memory_order_acquire) != value) return true;
+      relax();
+    }
+  } while (now_ns() < end);
+  return false;
+}
+
+// Cuts [0, extent) into `parts` contiguous ranges whose lengths differ by at most one.
+static void run_part(const tcc_rt_pool* pool, int32_t part) {
+  const int64_t base = pool->extent / pool->parts, rest = pool->extent % pool->parts;
+  const int64_t begin = part * base + (part < rest ? part : rest);
+  pool->fn(pool->buffers, begin, begin + base + (part < rest ? 1 : 0));
+}
+
+static void* worker_main(void* argument) {
+  worker* self = argument;
+  tcc_rt_pool* pool = self->pool;
+  tcc_rt_fp_set(tcc_rt_fp_kernel_mode());
+  uint32_t seen = 0;
+  for (;;) {
+    while (!spin_while_equal(&self->sequence, seen, pool->spin_ns)) {
+      atomic_store(&self->sleeping, 1);
+      while (atomic_load(&self->sequence) == seen) futex(&self->sequence, FUTEX_WAIT, seen);
+      atomic_store(&self->sleeping, 0);
+    }
+    ++seen;
+    if (atomic_load(&pool->stop)) return NULL;
+    run_part(pool, self->part);
+    if (atomic_fetch_sub(&pool->pending, 1) == 1 && atomic_load(&pool->caller_sleeping)) {
+      futex(&pool->pending, FUTEX_WAKE, 1);
+    }
+  }
+}
+
+static void post(worker* w) {
+  atomic_fetch_add(&w->sequence, 1);
+  if (atomic_load(&w->sleeping)) futex(&w->sequence, FUTEX_WAKE, 1);
+}
+
+static void wait_for_workers(tcc_rt_pool* pool) {
+  uint32_t left;
+  const int64_t end = pool->spin_ns > 0 ? now_ns() + pool->spin_ns : 0;
+  while ((left = atomic_load_explicit(&pool->pending, memory_order_acquire)) != 0) {
+    if (spin_while_equal(&pool->pending, left, end ? end - now_ns() : 0)) continue;
+    atomic_store(&pool->caller_sleeping, 1);
+    while ((left = atomic_load(&pool->pending)) != 0) futex(&pool->pending, FUTEX_WAIT, left);
+    atomic_store(&pool->caller_sleeping, 0);
+  }
+}
+
+tcc_status tcc_rt_pool_run(tcc_rt_pool* pool, tcc_rt_launch_fn fn, void* const* buffers, int64_t extent) {
+  if (!pool || !fn || extent < 0) {
+    return tcc_rt_fail(TCC_ERROR_INVALID_ARGUMENT, "pool run: pool, function and a non-negative extent are needed");
+  }
+  if (atomic_exchange_explicit(&pool->busy, true, memory_order_acquire)) {
+    return tcc_rt_fail(TCC_ERROR_BUSY,
+                       "pool run: the pool is running another launch; use one context per thread and "
+                       "do not call run() from inside a kernel");
+  }
+  if (extent > 0) {
+    const uint32_t saved_mode = tcc_rt_fp_get();
+    tcc_rt_fp_set(tcc_rt_fp_kernel_mode());
+    const int32_t parts = extent < pool->threads ? (int32_t)extent : pool->threads;
+    if (parts == 1) {
+      fn(buffers, 0, extent);
+    } else {
+      pool->fn = fn;
+      pool->buffers = buffers;
+      pool->extent = extent;
+      pool->parts = parts;
+      atomic_store_explicit(&pool->pending, (uint32_t)parts - 1, memory_order_relaxed);
+      for (int32_t i = 0; i < parts - 1; ++i) post(&pool->workers[i]);
+      run_part(pool, 0);
+      wait_for_workers(pool);
+    }
+    tcc_rt_fp_set(saved_mode);
+  }
+  atomic_store_explicit(&pool->busy, false, memory_order_release);
+  return TCC_OK;
+}
+
+tcc_status tcc_rt_run_kernel(tcc_rt_pool* pool, const tcc_rt_kernel* kernel, void* const* buffers) {
+  for (uint32_t i = 0; i < kernel->num_launches; ++i) {
+    const tcc_status status = tcc_rt_pool_run(pool, kernel->launches[i].fn, buffers, kernel->launches[i].extent);
+    if (status != TCC_OK) return status;
+  }
+  return TCC_OK;
+}
+
+// Fault signals stay open, since a blocked fault kills the process past any handler; so does the profiler's.
+static void worker_signal_mask(sigset_t* mask) {
+  static const int open[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS, SIGPROF};
+  sigfillset(mask);
+  for (size_t i = 0; i < sizeof open / sizeof open[0]; ++i) sigdelset(mask, open[i]);
+}
+
+static int start_worker(worker* w) {
+  pthread_attr_t attributes;
+  int error = pthread_attr_init(&attributes);
+  if (error) return error;
+  pthread_attr_setstacksize(&attributes, kStackBytes);
+  sigset_t mask, old;
+  worker_signal_mask(&mask);
+  pthread_sigmask(SIG_SETMASK, &mask, &old);
+  error = pthread_create(&w->thread, &attributes, worker_main, w);
+  pthread_sigmask(SIG_SETMASK, &old, NULL);
+  pthread_attr_destroy(&attributes);
+  if (!error) pthread_setname_np(w->thread, "tcc-rt");
+  return error;
+}
+
+// The CPUs the process may use, kMaxCpus bits. Returns their number, or 0 when the system does not say.
+static int32_t usable_cpus(cpu_set_t* set) {
+  if (sched_getaffinity(0, CPU_ALLOC_SIZE(kMaxCpus), set) != 0) return 0;
+  return (int32_t)CPU_COUNT_S(CPU_ALLOC_SIZE(kMaxCpus), set);
+}
+
+// Worker i goes to the (i + 1)-th usable CPU, so that the first one is left to the caller.
+static void pin_workers(tcc_rt_pool* pool, const cpu_set_t* usable, int32_t num_usable, cpu_set_t* one) {
+  const size_t bytes = CPU_ALLOC_SIZE(kMaxCpus);
+  int cpu = -1;
+  for (int32_t i = -1; i < pool->threads - 1; ++i) {
+    if (num_usable == 0) return;
+    do {
+      cpu = (cpu + 1) % kMaxCpus;
+    } while (!CPU_ISSET_S(cpu, bytes, usable));
+    if (i < 0) continue;
+    CPU_ZERO_S(bytes, one);
+    CPU_SET_S(cpu, bytes, one);
+    if (pthread_setaffinity_np(pool->workers[i].thread, bytes, one) == 0) ++pool->pinned;
+  }
+}
+
+static void stop_workers(tcc_rt_pool* pool, int32_t started) {
+  atomic_store(&pool->stop, true);
+  for (int32_t i = 0; i < started; ++i) post(&pool->workers[i]);
+  for (int32_t i = 0; i < started; ++i) pthread_join(pool->workers[i].thread, NULL);
+}
+
+static void* allocate_zeroed(size_t bytes) {
+  void* memory = aligned_alloc(kCacheLine, (bytes + kCacheLine - 1) / kCacheLine * kCacheLine);
+  if (memory) memset(memory, 0, bytes);
+  return memory;
+}
+
+static tcc_status start_pool(tcc_rt_pool* pool) {
+  pool->workers = allocate_zeroed(sizeof(worker) * (size_t)(pool->threads - 1));
+  if (!pool->workers) return tcc_rt_fail(TCC_ERROR_RESOURCES, "no memory for %d threads", pool->threads);
+  for (int32_t i = 0; i < pool->threads - 1; ++i) {
+    worker* w = &pool->workers[i];
+    w->pool = pool;
+    w->part = i + 1;
+    const int error = start_worker(w);
+    if (!error) continue;
+    stop_workers(pool, i);
+    return tcc_rt_fail(TCC_ERROR_RESOURCES,
+                       "cannot start thread %d of %d (%s); ask for fewer threads in the create options", i + 2,
+                       pool->threads, strerror(error));
+  }
+  return TCC_OK;
+}
+
+tcc_status tcc_rt_pool_create(int32_t threads, int32_t spin_us, int32_t pin, tcc_rt_pool** out) {
+  if (!out) return tcc_rt_fail(TCC_ERROR_INVALID_ARGUMENT, "pool create: the place for the result is NULL");
+  *out = NULL;
+  if (threads < 0 || threads > TCC_RT_MAX_THREADS) {
+    return tcc_rt_fail(TCC_ERROR_INVALID_ARGUMENT, "threads is %d; it must be 0 (all CPUs) to %d", threads,
+                       TCC_RT_MAX_THREADS);
+  }
+  cpu_set_t* sets = calloc(2, CPU_ALLOC_SIZE(kMaxCpus));
+  tcc_rt_pool* pool = allocate_zeroed(sizeof *pool);
+  if (!sets || !pool) {
+    free(sets);
+    free(pool);
+    return tcc_rt_fail(TCC_ERROR_RESOURCES, "no memory for a thread pool");
+  }
+  const int32_t cpus = usable_cpus(sets);
+  if (threads == 0) threads = cpus < 1 ? 1 : cpus > TCC_RT_MAX_THREADS ? TCC_RT_MAX_THREADS : cpus;
+  pool->threads = threads;
+  pool->spin_ns = (spin_us == 0 ? TCC_RT_DEFAULT_SPIN_US : spin_us) * (int64_t)1000;
+  const tcc_status status = threads > 1 ? start_pool(pool) : TCC_OK;
+  if (status == TCC_OK) {
+    if (pin) pin_workers(pool, sets, cpus, (cpu_set_t*)((char*)sets + CPU_ALLOC_SIZE(kMaxCpus)));
+    *out = pool;
+  } else {
+    free(pool->workers);
+    free(pool);
+  }
+  free(sets);
+  return status;
+}
+
+void tcc_rt_pool_destroy(tcc_rt_pool* pool) {
+  if (!pool) return;
+  if (pool->threads > 1) stop_workers(pool, pool->threads - 1);
+  free(pool->workers);
+  free(pool);
+}
+
+int32_t tcc_rt_pool_threads(const tcc_rt_pool* pool) {
+  return pool->threads;
+}
+int32_t tcc_rt_pool_pinned(const tcc_rt_pool* pool) {
+  return pool->pinned;
+}

@@ -1,0 +1,79 @@
+// cache_read and cache_write: a copy of a buffer in another scope, one block that fills or drains it.
+#include "common.h"
+
+namespace tcc::schedule {
+namespace {
+
+// A full-size copy nest dst[v...] = src[v...] around a block.
+Stmt copy_nest(Editor& edit, const Buffer& dst, const Buffer& src, const std::string& name, Id& block) {
+  Builder& b = edit.b;
+  block = edit.fresh_named(name);
+  std::vector<Iter> iters;
+  std::vector<Id> loops;
+  std::vector<Expr> indices;
+  for (size_t d = 0; d < dst.shape.size(); ++d) {
+    Id loop = edit.fresh_named(fmt::format("c{}", d)), it = edit.fresh_named(fmt::format("vc{}", d));
+    loops.push_back(loop);
+    iters.push_back({it, IterKind::kSpatial, dst.shape[d], b.var(loop)});
+    indices.push_back(b.var(it));
+  }
+  Stmt nest = b.block(block, iters, b.store(dst.id, indices, b.load(src, indices)));
+  for (size_t d = loops.size(); d-- > 0;) nest = b.loop(loops[d], dst.shape[d], nest);
+  return nest;
+}
+
+const Buffer* add_copy(Editor& edit, const Buffer& of, Scope scope) {
+  Buffer copy = of;
+  copy.id = edit.fresh_named(fmt::format("{}_{}", name_hint(edit.kernel, of.id), scope_name(scope)));
+  copy.scope = scope;
+  copy.role = BufferRole::kTemp;
+  copy.layout = nullptr;
+  copy.alignment = 64;
+  const Buffer* made = edit.b.buffer(copy);
+  edit.add_buffer(made);
+  return made;
+}
+
+int count_writers(const Kernel& k, Id buffer) {
+  int writers = 0;
+  for (const Block* block : collect_blocks(k.root)) writers += writes_buffer(block->body, buffer) ? 1 : 0;
+  return writers;
+}
+
+}  // namespace
+
+Legal<Kernel> cache_read(const Kernel& k, Id block_id, int read_index, Scope scope, Id& out) {
+  Path path = find_path(k.root, block_id);
+  const Block* block = path.found() ? as<Block>(path.nodes.back()) : nullptr;
+  if (block == nullptr) return unknown("block", block_id);
+  std::vector<Id> reads = read_buffers(k, block_id);
+  if (read_index < 0 || static_cast<size_t>(read_index) >= reads.size())
+    return reject(RejectReason::kBadFactor, fmt::format("block {} has {} read buffers", describe(k, block_id), reads.size()));
+  const Buffer* source = k.buffer(reads[static_cast<size_t>(read_index)]);
+  if (count_writers(k, source->id) > 1) return reject(RejectReason::kManyWriters, describe(k, source->id));
+  Editor edit(k);
+  const Buffer* copy = add_copy(edit, *source, scope);
+  Stmt nest = copy_nest(edit, *copy, *source, name_hint(edit.kernel, copy->id), out);
+  Stmt reading = rename_buffer(edit.b, block, source->id, copy->id, true, false);
+  Stmt root = replace_at(edit.b, path, reading);
+  path = find_path(root, block_id);
+  return edit.finish(insert_beside(edit.b, path, top_level_position(path), nest, true));
+}
+
+Legal<Kernel> cache_write(const Kernel& k, Id block_id, Scope scope, Id& out) {
+  Path path = find_path(k.root, block_id);
+  const Block* block = path.found() ? as<Block>(path.nodes.back()) : nullptr;
+  if (block == nullptr) return unknown("block", block_id);
+  const Buffer* target = k.buffer(written_buffer(k, block_id));
+  if (target == nullptr) return reject(RejectReason::kManyWriters, describe(k, block_id) + " does not write exactly one buffer");
+  if (count_writers(k, target->id) > 1) return reject(RejectReason::kManyWriters, describe(k, target->id));
+  Editor edit(k);
+  const Buffer* copy = add_copy(edit, *target, scope);
+  Stmt nest = copy_nest(edit, *target, *copy, name_hint(edit.kernel, copy->id), out);
+  Stmt writing = rename_buffer(edit.b, block, target->id, copy->id, true, true);
+  Stmt root = replace_at(edit.b, path, writing);
+  path = find_path(root, block_id);
+  return edit.finish(insert_beside(edit.b, path, top_level_position(path), nest, false));
+}
+
+}  // namespace tcc::schedule

@@ -1,0 +1,105 @@
+// Shared by the primitives: finding things, and rebuilding the kernel.
+#pragma once
+
+#include <algorithm>
+
+#include "tcc/analysis/ranges.h"
+#include "tcc/analysis/simplify.h"
+#include "tcc/ir/walk.h"
+#include "tcc/schedule/primitives.h"
+
+namespace tcc::schedule {
+
+using namespace ir;
+
+// The kernel under construction: allocates ids, names and buffers in the kernel's arena.
+class Editor {
+ public:
+  explicit Editor(const Kernel& k) : kernel(k), b(*k.arena) { kernel.stage = Stage::kScheduled; }
+
+  Id fresh(Id from, int32_t part) {
+    Id id = kernel.next_id++;
+    kernel.names = b.arena().make<NameHint>(kernel.names, id, from, part, nullptr);
+    return id;
+  }
+  Id fresh_named(const std::string& text) {
+    Id id = kernel.next_id++;
+    auto copy = b.arena().copy(std::span<const char>(text.c_str(), text.size() + 1));
+    kernel.names = b.arena().make<NameHint>(kernel.names, id, kNoId, 0, copy.data());
+    return id;
+  }
+  void add_buffer(const Buffer* buffer) {
+    std::vector<const Buffer*> all(kernel.buffers.begin(), kernel.buffers.end());
+    all.push_back(buffer);
+    kernel.buffers = b.arena().copy(all);
+  }
+  void replace_buffer(const Buffer* buffer) {
+    std::vector<const Buffer*> all(kernel.buffers.begin(), kernel.buffers.end());
+    for (const Buffer*& x : all)
+      if (x->id == buffer->id) x = buffer;
+    kernel.buffers = b.arena().copy(all);
+  }
+  void drop_buffer(Id id) {
+    std::vector<const Buffer*> all;
+    for (const Buffer* x : kernel.buffers)
+      if (x->id != id) all.push_back(x);
+    kernel.buffers = b.arena().copy(all);
+  }
+  Kernel finish(Stmt root) {
+    kernel.root = root;
+    return kernel;
+  }
+
+  Kernel kernel;
+  Builder b;
+};
+
+inline tl::unexpected<Reject> unknown(const char* what, Id id) {
+  return reject(RejectReason::kUnknownHandle, fmt::format("no {} {}", what, id));
+}
+// "loop i_0", for messages.
+inline std::string describe(const Kernel& k, Id id) { return "'" + name_hint(k, id) + "'"; }
+
+inline bool mentions(Expr e, Id id) {
+  if (!may_mention(e, id)) return false;
+  bool found = false;
+  visit(e, [&](Expr x) {
+    if (const Var* v = as<Var>(x)) found |= v->id == id;
+    return !found;
+  });
+  return found;
+}
+inline bool mentions_any(Expr e, std::span<const Id> ids) {
+  return std::any_of(ids.begin(), ids.end(), [&](Id id) { return mentions(e, id); });
+}
+// Loads or stores of a buffer anywhere below s.
+bool reads_buffer(Stmt s, Id buffer);
+bool writes_buffer(Stmt s, Id buffer);
+
+// The loops of a path, outermost first.
+inline std::vector<const Loop*> loops_on(const Path& path) {
+  std::vector<const Loop*> loops;
+  for (Stmt s : path.nodes)
+    if (const Loop* l = as<Loop>(s)) loops.push_back(l);
+  return loops;
+}
+// Declares all loops of the kernel and all iterators of blocks.
+analysis::Ranges all_ranges(const Kernel& k);
+
+// The plain iterators a store or load is indexed by: index d -> position in block.iters, -1 for the constant 0, or
+// nullopt when any index is something else or an iterator comes twice.
+std::optional<std::vector<int>> plain_indices(const Block& block, std::span<const Expr> indices);
+
+// The statement that holds the block among the children of the root (the root itself when it is no Seq).
+size_t top_level_position(const Path& path);
+
+// Adds `condition` (over loop variables) to the predicate of every block below s.
+Stmt add_predicate(Builder& b, Stmt s, Expr condition);
+// Replaces loads of `from` by loads of `to` with the same indices, and the same for stores.
+Stmt rename_buffer(Builder& b, Stmt s, Id from, Id to, bool loads, bool stores);
+
+// Inserts before/after the node at path position `at`.
+Stmt insert_beside(Builder& b, const Path& path, size_t at, Stmt extra, bool before);
+Path prefix(const Path& path, size_t length);
+
+}  // namespace tcc::schedule

@@ -1,0 +1,236 @@
+// compute_at and reverse_compute_at: move a block under a loop and regenerate the loops it needs there, from the region
+// that the other blocks under the loop touch.
+#include "common.h"
+#include "tcc/analysis/region.h"
+
+namespace tcc::schedule {
+namespace {
+
+using analysis::DimRange;
+
+struct Place {
+  Path loop_path;               // root .. the loop
+  std::vector<Id> outer;        // loop variables fixed at the place, the loop itself included
+  const Loop* loop = nullptr;
+};
+
+Legal<Place> find_place(const Kernel& k, Id block, Id loop_id) {
+  Place place;
+  place.loop_path = find_path(k.root, loop_id);
+  if (!place.loop_path.found() || (place.loop = as<Loop>(place.loop_path.nodes.back())) == nullptr) return unknown("loop", loop_id);
+  for (const Loop* l : loops_on(place.loop_path)) place.outer.push_back(l->id);
+  if (Path p = find_path(place.loop, block); p.found())
+    return reject(RejectReason::kNotInScope, describe(k, block) + " is already under " + describe(k, loop_id));
+  return place;
+}
+
+bool is_under(const Loop& loop, Id block) { return find_path(loop.body, block).found(); }
+
+// The box of `buffer` that accesses of the given direction under the loop touch, per dimension over the outer loops.
+// A dimension without an affine box becomes the whole dimension.
+std::vector<DimRange> touched_region(Builder& b, const Kernel& k, const Place& place, Id buffer, bool writes,
+                                     const analysis::Ranges& ranges) {
+  const Buffer* info = k.buffer(buffer);
+  std::vector<std::optional<DimRange>> box(info->shape.size());
+  std::vector<bool> whole(info->shape.size(), false);
+  bool first = true;
+  auto inner = [&](Id v) {
+    return ranges.extent(v) != nullptr && std::find(place.outer.begin(), place.outer.end(), v) == place.outer.end();
+  };
+  analysis::visit_accesses(b, place.loop->body, [&](const analysis::AccessInfo& access, const analysis::LoopStack&, const Block*) {
+    if (access.buffer != buffer || access.write != writes) return;
+    for (size_t d = 0; d < access.indices.size(); ++d) {
+      if (whole[d]) continue;
+      Expr index = analysis::simplify(b, access.indices[d], ranges);
+      std::optional<DimRange> range = analysis::dim_range(b, index, ranges, inner);
+      if (range && !first && box[d]) range = analysis::unite(b, *box[d], *range);
+      if (!range) whole[d] = true;
+      box[d] = range;
+    }
+    first = false;
+  });
+  std::vector<DimRange> out;
+  for (size_t d = 0; d < box.size(); ++d) {
+    if (whole[d] || !box[d]) {
+      out.push_back({b.integer(0), info->shape[d]});
+      continue;
+    }
+    // A box that overhangs a constant dimension by its whole size is no smaller than the dimension.
+    DimRange r = *box[d];
+    if (is_int(r.extent) && is_int(info->shape[d]) && is_int(r.base) && int_value(r.extent) >= int_value(info->shape[d])) {
+      r = {b.integer(0), info->shape[d]};
+    }
+    out.push_back(r);
+  }
+  return out;
+}
+
+// Rebuilds the block with iterator `i` running over ranges[i] (nullopt: its full extent), around fresh loops.
+Stmt regenerate(Editor& edit, const Block& block, std::span<const std::optional<DimRange>> ranges, const analysis::Ranges& known) {
+  Builder& b = edit.b;
+  std::vector<Iter> iters(block.iters.begin(), block.iters.end());
+  std::vector<std::pair<Id, Expr>> loops;
+  Expr predicate = nullptr;
+  for (size_t i = 0; i < iters.size(); ++i) {
+    Id loop = edit.fresh(iters[i].id, static_cast<int32_t>(i));
+    if (!ranges[i]) {
+      loops.emplace_back(loop, iters[i].extent);
+      iters[i].binding = b.var(loop);
+      continue;
+    }
+    loops.emplace_back(loop, ranges[i]->extent);
+    iters[i].binding = b.add(ranges[i]->base, b.var(loop));
+    Expr last = b.offset(b.add(ranges[i]->base, ranges[i]->extent), -1);
+    if (!known.prove_less(b, last, iters[i].extent)) predicate = b.logical_and(predicate, b.lt(iters[i].binding, iters[i].extent));
+    if (!known.prove_non_negative(b, ranges[i]->base)) predicate = b.logical_and(predicate, b.le(b.integer(0), iters[i].binding));
+  }
+  Stmt nest = b.block(block.id, iters, block.body, block.init, predicate, block.reducer, block.annotations);
+  for (size_t i = loops.size(); i-- > 0;) nest = b.loop(loops[i].first, loops[i].second, nest);
+  return nest;
+}
+
+// The loop's body with `extra` put before (or after) the first (last) child for which touches() holds.
+Stmt put_into(Builder& b, Stmt body, Stmt extra, bool before, FunctionRef<bool(Stmt)> touches) {
+  std::vector<Stmt> children;
+  if (const Seq* s = as<Seq>(body)) children.assign(s->stmts.begin(), s->stmts.end());
+  else children.push_back(body);
+  size_t at = before ? children.size() : 0;
+  for (size_t i = 0; i < children.size(); ++i) {
+    if (!touches(children[i])) continue;
+    if (before) at = std::min(at, i);
+    else at = i + 1;
+  }
+  children.insert(children.begin() + static_cast<std::ptrdiff_t>(at), extra);
+  return b.seq(children);
+}
+
+// Deletes the block's old nest and puts the new one into the loop.
+Kernel move_block(Editor& edit, const Kernel& k, Id block, Id loop, Stmt nest, bool before, FunctionRef<bool(Stmt)> touches) {
+  Stmt root = replace_at(edit.b, find_path(k.root, block), nullptr);
+  Path path = find_path(root, loop);
+  const Loop* l = as<Loop>(path.nodes.back());
+  return edit.finish(replace_at(edit.b, path, edit.b.with_body(*l, put_into(edit.b, l->body, nest, before, touches))));
+}
+
+bool has_predicate_or_bound_loop(const Path& path) {
+  for (const Loop* l : loops_on(path))
+    if (l->loop_kind != LoopKind::kSerial) return true;
+  return false;
+}
+
+}  // namespace
+
+Legal<Kernel> compute_at(const Kernel& k, Id block_id, Id loop_id) {
+  Path path = find_path(k.root, block_id);
+  const Block* block = path.found() ? as<Block>(path.nodes.back()) : nullptr;
+  if (block == nullptr) return unknown("block", block_id);
+  Legal<Place> place = find_place(k, block_id, loop_id);
+  if (!place) return tl::make_unexpected(place.error());
+  if (has_predicate_or_bound_loop(path)) return reject(RejectReason::kLoopKindTaken, describe(k, block_id) + " has scheduled loops");
+
+  // Step 1. An intermediate result whose consumers are all under the loop.
+  Id buffer = written_buffer(k, block_id);
+  const Buffer* info = buffer == kNoId ? nullptr : k.buffer(buffer);
+  if (info == nullptr) return reject(RejectReason::kManyWriters, describe(k, block_id));
+  if (info->role != BufferRole::kTemp) return reject(RejectReason::kIsOutput, describe(k, block_id) + " writes an output of the kernel");
+  std::vector<Id> consumers = consumers_of(k, block_id);
+  if (consumers.empty()) return reject(RejectReason::kNotInScope, describe(k, block_id) + " has no consumer");
+  for (Id c : consumers)
+    if (!is_under(*place->loop, c)) return reject(RejectReason::kNotInScope, describe(k, c) + " is not under " + describe(k, loop_id));
+  for (const Block* other : collect_blocks(k.root))
+    if (other->id != block_id && writes_buffer(other->body, buffer)) return reject(RejectReason::kManyWriters, describe(k, buffer));
+  std::optional<std::vector<int>> plain;
+  visit(block->body, [&](Stmt s) {
+    if (const Store* st = as<Store>(s)) plain = plain_indices(*block, st->indices);
+    return true;
+  });
+  if (!plain) return reject(RejectReason::kNotAffine, describe(k, block_id) + " stores at computed indices");
+
+  // Step 2. Spatial iterators run over what is read under the loop; reduce iterators run in full.
+  Editor edit(k);
+  analysis::Ranges ranges = all_ranges(k);
+  std::vector<DimRange> region = touched_region(edit.b, k, *place, buffer, false, ranges);
+  std::vector<std::optional<DimRange>> per_iter(block->iters.size());
+  for (size_t d = 0; d < plain->size(); ++d)
+    if ((*plain)[d] >= 0) per_iter[static_cast<size_t>((*plain)[d])] = region[d];
+  Stmt nest = regenerate(edit, *block, per_iter, ranges);
+  return move_block(edit, k, block_id, loop_id, nest, true, [&](Stmt s) { return reads_buffer(s, buffer); });
+}
+
+Legal<Kernel> reverse_compute_at(const Kernel& k, Id block_id, Id loop_id) {
+  Path path = find_path(k.root, block_id);
+  const Block* block = path.found() ? as<Block>(path.nodes.back()) : nullptr;
+  if (block == nullptr) return unknown("block", block_id);
+  Legal<Place> place = find_place(k, block_id, loop_id);
+  if (!place) return tl::make_unexpected(place.error());
+  if (has_predicate_or_bound_loop(path)) return reject(RejectReason::kLoopKindTaken, describe(k, block_id) + " has scheduled loops");
+
+  // Step 1. Its producers that are under the loop are complete at the end of an iteration; others come before.
+  std::vector<Id> producers;
+  for (Id p : producers_of(k, block_id))
+    if (is_under(*place->loop, p)) producers.push_back(p);
+  if (producers.empty()) return reject(RejectReason::kNotInScope, "no producer of " + describe(k, block_id) + " is under " + describe(k, loop_id));
+  for (Id p : producers_of(k, block_id))
+    if (std::find(producers.begin(), producers.end(), p) == producers.end()) {
+      // A producer elsewhere must run before the loop's nest.
+      Path other = find_path(k.root, p);
+      size_t top = top_level_position(other);
+      if (const Seq* s = as<Seq>(k.root)) {
+        auto at = [&](Stmt x) { return std::find(s->stmts.begin(), s->stmts.end(), x); };
+        if (at(other.nodes[top]) >= at(place->loop_path.nodes[top]))
+          return reject(RejectReason::kNotInScope, describe(k, p) + " does not run before " + describe(k, loop_id));
+      }
+    }
+  for (Id p : producers) {
+    const Block* producer = find_block(k.root, p);
+    for (const Iter& it : producer->iters)
+      if (it.kind != IterKind::kSpatial && mentions_any(it.binding, place->outer))
+        return reject(RejectReason::kReductionOrder, describe(k, p) + " is not complete within an iteration of " + describe(k, loop_id));
+  }
+  for (Id c : consumers_of(k, block_id))
+    if (is_under(*place->loop, c)) return reject(RejectReason::kRegionCover, describe(k, c) + " under the loop reads its result");
+
+  // Step 2. Iterators follow the region written under the loop.
+  Editor edit(k);
+  Builder& b = edit.b;
+  analysis::Ranges ranges = all_ranges(k);
+  std::vector<std::optional<DimRange>> per_iter(block->iters.size());
+  Legal<void> verdict = {};
+  for (Id p : producers) {
+    Id buffer = written_buffer(k, p);
+    std::vector<DimRange> region = touched_region(b, k, *place, buffer, true, ranges);
+    std::vector<std::vector<Expr>> reads;
+    visit_roots(block->body, [&](Expr root) {
+      visit(root, [&](Expr e) {
+        if (const Load* l = as<Load>(e); l != nullptr && l->buffer == buffer) reads.emplace_back(l->indices.begin(), l->indices.end());
+        return true;
+      });
+    });
+    for (const auto& indices : reads) {
+      std::optional<std::vector<int>> plain = plain_indices(*block, indices);
+      if (!plain) return reject(RejectReason::kNotAffine, describe(k, block_id) + " reads " + describe(k, buffer) + " at computed indices");
+      for (size_t d = 0; d < plain->size(); ++d) {
+        int i = (*plain)[d];
+        if (i < 0) continue;
+        std::optional<DimRange>& mine = per_iter[static_cast<size_t>(i)];
+        if (mine && (!equal(mine->base, region[d].base) || !equal(mine->extent, region[d].extent)))
+          return reject(RejectReason::kRegionCover, "producers of " + describe(k, block_id) + " make different regions");
+        mine = region[d];
+      }
+    }
+  }
+  for (size_t i = 0; i < block->iters.size(); ++i) {
+    const Iter& it = block->iters[i];
+    bool whole = per_iter[i] && is_int(per_iter[i]->base, 0) && ranges.prove_equal(b, per_iter[i]->extent, it.extent);
+    if (it.kind != IterKind::kSpatial && per_iter[i] && !whole)
+      return reject(RejectReason::kReductionOrder, "iterator " + describe(k, it.id) + " reduces over a part only");
+    if (it.kind == IterKind::kSpatial && !per_iter[i] && !is_int(it.extent, 1))
+      return reject(RejectReason::kRegionCover, "iterator " + describe(k, it.id) + " does not follow the producer");
+  }
+  Stmt nest = regenerate(edit, *block, per_iter, ranges);
+  return move_block(edit, k, block_id, loop_id, nest, false, [&](Stmt s) {
+    return std::any_of(producers.begin(), producers.end(), [&](Id p) { return find_path(s, p).found(); });
+  });
+}
+
+}  // namespace tcc::schedule

@@ -1,0 +1,69 @@
+// parallel, vectorize, unroll, bind, annotate.
+#include "common.h"
+
+namespace tcc::schedule {
+namespace {
+
+// Iterators of other kinds than spatial must not be fed by the loop.
+Legal<void> check_spatial(const Kernel& k, const Loop& loop, const char* what) {
+  Legal<void> verdict = {};
+  visit(loop.body, [&](Stmt s) {
+    if (const Block* block = as<Block>(s))
+      for (const Iter& it : block->iters)
+        if (it.kind != IterKind::kSpatial && mentions(it.binding, loop.id))
+          verdict = reject(RejectReason::kParallelReduction, fmt::format("{} of {}: it feeds the {} iterator {} of block {}", what,
+                                                                         describe(k, loop.id), iter_kind_name(it.kind),
+                                                                         describe(k, it.id), describe(k, block->id)));
+    return verdict.has_value();
+  });
+  return verdict;
+}
+
+Legal<Kernel> set_kind(const Kernel& k, Id id, LoopKind kind, Axis axis, const char* what, bool spatial_only) {
+  Path path = find_path(k.root, id);
+  const Loop* loop = path.found() ? as<Loop>(path.nodes.back()) : nullptr;
+  if (loop == nullptr) return unknown("loop", id);
+  if (loop->loop_kind != LoopKind::kSerial)
+    return reject(RejectReason::kLoopKindTaken, fmt::format("{} of {}, which is {}", what, describe(k, id), loop_kind_name(loop->loop_kind)));
+  if (spatial_only)
+    if (Legal<void> ok = check_spatial(k, *loop, what); !ok) return tl::make_unexpected(ok.error());
+  Editor edit(k);
+  Stmt changed = edit.b.loop(loop->id, loop->extent, loop->body, kind, axis, loop->annotations);
+  return edit.finish(replace_at(edit.b, path, changed));
+}
+
+}  // namespace
+
+Legal<Kernel> parallel(const Kernel& k, Id loop) { return set_kind(k, loop, LoopKind::kParallel, Axis::kNone, "parallel", true); }
+Legal<Kernel> vectorize(const Kernel& k, Id loop) { return set_kind(k, loop, LoopKind::kVectorized, Axis::kNone, "vectorize", true); }
+Legal<Kernel> unroll(const Kernel& k, Id loop) { return set_kind(k, loop, LoopKind::kUnrolled, Axis::kNone, "unroll", false); }
+
+Legal<Kernel> bind(const Kernel& k, Id loop, Axis axis) {
+  if (axis == Axis::kNone) return reject(RejectReason::kBadFactor, "bind to no axis");
+  return set_kind(k, loop, LoopKind::kBound, axis, "bind", true);
+}
+
+Legal<Kernel> annotate(const Kernel& k, Id id, AnnotationKey key, Expr value) {
+  Path path = find_path(k.root, id);
+  if (!path.found()) return unknown("loop or block", id);
+  Stmt node = path.nodes.back();
+  std::span<const Annotation> old;
+  if (const Loop* l = as<Loop>(node)) old = l->annotations;
+  else if (const Block* block = as<Block>(node)) old = block->annotations;
+  std::vector<Annotation> all;
+  for (const Annotation& a : old)
+    if (a.key != key) all.push_back(a);
+  all.push_back({key, value});
+  std::sort(all.begin(), all.end(), [](const Annotation& x, const Annotation& y) { return x.key < y.key; });
+  Editor edit(k);
+  Stmt changed;
+  if (const Loop* l = as<Loop>(node)) {
+    changed = edit.b.loop(l->id, l->extent, l->body, l->loop_kind, l->axis, all);
+  } else {
+    const Block* block = as<Block>(node);
+    changed = edit.b.block(block->id, block->iters, block->body, block->init, block->predicate, block->reducer, all);
+  }
+  return edit.finish(replace_at(edit.b, path, changed));
+}
+
+}  // namespace tcc::schedule

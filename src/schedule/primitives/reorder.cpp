@@ -1,0 +1,60 @@
+#include "common.h"
+
+namespace tcc::schedule {
+
+Legal<Kernel> reorder(const Kernel& k, std::span<const Id> loops) {
+  if (loops.size() < 2) return k;
+  // Step 1. The chain from the outermost to the innermost of the named loops.
+  Path deepest;
+  for (Id id : loops) {
+    Path p = find_path(k.root, id);
+    if (!p.found() || as<Loop>(p.nodes.back()) == nullptr) return unknown("loop", id);
+    if (p.nodes.size() > deepest.nodes.size()) deepest = std::move(p);
+  }
+  size_t first = deepest.nodes.size(), named = 0;
+  for (size_t i = 0; i < deepest.nodes.size(); ++i) {
+    const Loop* l = as<Loop>(deepest.nodes[i]);
+    if (l != nullptr && std::find(loops.begin(), loops.end(), l->id) != loops.end()) {
+      ++named;
+      first = std::min(first, i);
+    }
+  }
+  if (named != loops.size()) return reject(RejectReason::kNotALoopChain, "the loops are not on one chain, or one is named twice");
+  for (size_t i = first; i < deepest.nodes.size(); ++i)
+    if (as<Loop>(deepest.nodes[i]) == nullptr)
+      return reject(RejectReason::kNotALoopChain, "another statement stands between the loops of " + describe(k, loops[0]));
+
+  // Step 2. Carried iterators fix the order of the loops that feed them.
+  Legal<void> order = {};
+  visit(deepest.nodes[first], [&](Stmt s) {
+    if (const Block* block = as<Block>(s))
+      for (const Iter& it : block->iters)
+        if ((it.kind == IterKind::kCarried || it.kind == IterKind::kOpaque) && mentions_any(it.binding, loops))
+          order = reject(RejectReason::kReductionOrder, "block " + describe(k, block->id) + " runs in order");
+    return order.has_value();
+  });
+  if (!order) return tl::make_unexpected(order.error());
+
+  // Step 3. Named loops fill the slots of named loops in the given order.
+  std::vector<const Loop*> chain;
+  size_t next = 0;
+  for (size_t i = first; i < deepest.nodes.size(); ++i) {
+    const Loop* l = as<Loop>(deepest.nodes[i]);
+    if (std::find(loops.begin(), loops.end(), l->id) != loops.end()) {
+      Id wanted = loops[next++];
+      for (size_t j = first; j < deepest.nodes.size(); ++j)
+        if (as<Loop>(deepest.nodes[j])->id == wanted) l = as<Loop>(deepest.nodes[j]);
+    }
+    chain.push_back(l);
+  }
+  for (size_t i = 0; i < chain.size(); ++i)
+    for (size_t j = i + 1; j < chain.size(); ++j)
+      if (mentions(chain[i]->extent, chain[j]->id)) return reject(RejectReason::kDependentExtent, "extent of " + describe(k, chain[i]->id));
+
+  Editor edit(k);
+  Stmt body = as<Loop>(deepest.nodes.back())->body;
+  for (size_t i = chain.size(); i-- > 0;) body = edit.b.with_body(*chain[i], body);
+  return edit.finish(replace_at(edit.b, prefix(deepest, first + 1), body));
+}
+
+}  // namespace tcc::schedule

@@ -1,0 +1,108 @@
+#include "tcc/space/sketch.h"
+
+#include <algorithm>
+
+#include "tcc/lower/lower.h"
+#include "tcc/lower/nest.h"
+#include "tcc/support/hash.h"
+
+namespace tcc::space {
+
+using namespace ir;
+using schedule::Instruction;
+using schedule::Op;
+
+namespace {
+
+// Runs the skeleton with symbols; the start of the nest stays as it is when a step needs numbers.
+bool make_symbolic(Sketch& sketch) {
+  auto arena = std::make_shared<Arena>();
+  schedule::Executor executor(sketch.start, arena, schedule::Mode::kSymbolic, nullptr);
+  std::vector<int64_t> decisions = sketch.trace.decisions;
+  for (const Instruction& in : sketch.trace.instructions) {
+    std::span<int64_t> d;
+    if (in.decision >= 0) d = std::span(decisions).subspan(static_cast<size_t>(in.decision), static_cast<size_t>(in.decision_length));
+    if (!executor.run(in, d)) return false;
+  }
+  sketch.symbols = executor.symbols();
+  if (sketch.symbols.size() != decisions.size()) return false;
+  Legal<Kernel> nest = lower::build_nest(executor.kernel(), arena);
+  if (!nest) return false;
+  sketch.nest = compact(lower::finish_nest(*nest, {}, arena));
+  return true;
+}
+
+uint64_t structural_key(const schedule::Trace& trace, std::span<const int64_t> decisions) {
+  uint64_t key = schedule::skeleton_hash(trace);
+  for (const Instruction& in : trace.instructions)
+    if (in.op == Op::kSampleComputeLocation) key = combine_hash(key, static_cast<uint64_t>(decisions[static_cast<size_t>(in.decision)]));
+  return key;
+}
+
+Legal<Kernel> replay_and_lower(const Sketch& sketch, std::span<const int64_t> decisions, const target::Target& target, const ArenaPtr& arena) {
+  Legal<Kernel> k = schedule::replay(sketch.trace, decisions, sketch.start, arena);
+  if (!k) return k;
+  return lower::lower(*k, target, Stage::kNest, arena);
+}
+
+// The symbolic kernel must say what replay says. A handful of draws finds every structural difference we know of.
+bool agrees_with_replay(const Sketch& sketch, const target::Target& target) {
+  Rng rng(sketch.key);
+  std::vector<int64_t> decisions = sketch.trace.decisions;
+  for (int i = 0; i < 6; ++i) {
+    draw_decisions(sketch, decisions, rng);
+    auto a = std::make_shared<Arena>(), b = std::make_shared<Arena>();
+    Legal<Kernel> x = instantiate(sketch, decisions, target, a);
+    Legal<Kernel> y = replay_and_lower(sketch, decisions, target, b);
+    if (x.has_value() != y.has_value()) return false;
+    if (x && hash_kernel(*x) != hash_kernel(*y)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Legal<Sketch> make_sketch(const schedule::Trace& trace, const Kernel& start, const target::Target& target) {
+  Sketch sketch;
+  sketch.trace = trace;
+  sketch.start = start;
+  sketch.key = structural_key(trace, trace.decisions);
+  auto arena = std::make_shared<Arena>();
+  if (Legal<Kernel> k = schedule::replay(trace, trace.decisions, start, arena, &sketch.trace.decisions); !k)
+    return tl::make_unexpected(k.error());
+  sketch.symbolic = make_symbolic(sketch);
+  if (sketch.symbolic) sketch.symbolic = agrees_with_replay(sketch, target);
+  return sketch;
+}
+
+Legal<Kernel> instantiate(const Sketch& sketch, std::span<const int64_t> decisions, const target::Target& target, const ArenaPtr& arena) {
+  if (!sketch.symbolic) return replay_and_lower(sketch, decisions, target, arena);
+  Builder b(*arena);
+  Substitution values;
+  values.map.reserve(64);
+  for (const Instruction& in : sketch.trace.instructions) {
+    if (in.decision < 0) continue;
+    for (int i = 0; i < in.decision_length; ++i) {
+      size_t slot = static_cast<size_t>(in.decision + i);
+      if (sketch.symbols[slot] == kNoId) continue;
+      int64_t value = decisions[slot];
+      if (in.op == Op::kSampleCategorical) {
+        if (value < 0 || static_cast<size_t>(value) >= in.attrs.size() / 2)
+          return reject(RejectReason::kBadDecision, fmt::format("choice {} of {}", value, in.attrs.size() / 2));
+        value = in.attrs[static_cast<size_t>(value)];
+      }
+      if (value < 1 && in.op != Op::kSampleCategorical) return reject(RejectReason::kBadDecision, "a factor below one");
+      values.set(sketch.symbols[slot], b.integer(value));
+    }
+  }
+  Kernel k = lower::finish_nest(sketch.nest, values, arena);
+  if (Legal<void> ok = lower::check_limits(k, target); !ok) return tl::make_unexpected(ok.error());
+  return k;
+}
+
+void draw_decisions(const Sketch& sketch, std::span<int64_t> decisions, Rng& rng) {
+  std::copy(sketch.trace.decisions.begin(), sketch.trace.decisions.end(), decisions.begin());
+  schedule::draw_decisions(sketch.trace, decisions, rng);
+}
+
+}  // namespace tcc::space

@@ -1,0 +1,375 @@
+// Targets as JSON, for --target-file and for records.
+//
+// Reading starts from a base (a named target, the limits of the compute capability, or a bare x86-64), applies the
+// keys given, derives what follows from them where it was not given, and then checks the whole.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "target/cpu_targets.h"
+#include "target/gpu_descriptors.h"
+#include "tcc/support/text.h"
+#include "tcc/target/target.h"
+
+namespace tcc::target {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// One list of fields serves reading, writing and checking. fn(name, member, smallest allowed value).
+template <class Info, class Fn>
+void visit_cpu(Info& cpu, Fn&& fn) {
+  fn("vector_bits", cpu.vector_bits, 128);
+  fn("num_vector_registers", cpu.num_vector_registers, 8);
+  fn("cores", cpu.cores, 1);
+  fn("threads", cpu.threads, 1);
+  fn("l1_bytes", cpu.l1_bytes, 1024);
+  fn("l2_bytes", cpu.l2_bytes, 1024);
+  fn("l3_bytes", cpu.l3_bytes, 0);
+  fn("cache_line_bytes", cpu.cache_line_bytes, 16);
+}
+
+template <class Info, class Fn>
+void visit_cuda(Info& cuda, Fn&& fn) {
+  fn("sm_arch", cuda.sm_arch, 37);
+  fn("sm_suffix", cuda.sm_suffix, 0);
+  fn("sm_count", cuda.sm_count, 1);
+  fn("warp_size", cuda.warp_size, 32);
+  fn("schedulers_per_sm", cuda.schedulers_per_sm, 1);
+  fn("fp32_lanes_per_sm", cuda.fp32_lanes_per_sm, 1);
+  fn("max_threads_per_block", cuda.max_threads_per_block, 32);
+  fn("max_threads_per_sm", cuda.max_threads_per_sm, 32);
+  fn("max_blocks_per_sm", cuda.max_blocks_per_sm, 1);
+  fn("registers_per_sm", cuda.registers_per_sm, 1024);
+  fn("registers_per_block", cuda.registers_per_block, 1024);
+  fn("max_registers_per_thread", cuda.max_registers_per_thread, 16);
+  fn("register_allocation_unit", cuda.register_allocation_unit, 1);
+  fn("shared_per_block", cuda.shared_per_block, 1024);
+  fn("shared_per_block_optin", cuda.shared_per_block_optin, 1024);
+  fn("shared_per_sm", cuda.shared_per_sm, 1024);
+  fn("shared_reserved_per_block", cuda.shared_reserved_per_block, 0);
+  fn("shared_allocation_unit", cuda.shared_allocation_unit, 1);
+  fn("shared_banks", cuda.shared_banks, 1);
+  fn("l2_bytes", cuda.l2_bytes, 1024);
+  fn("memory_transaction_bytes", cuda.memory_transaction_bytes, 1);
+  fn("launch_seconds", cuda.launch_seconds, 0);
+}
+
+template <class P, class Fn>
+void visit_peaks(P& peak, Fn&& fn) {
+  fn("fp32", peak.fp32, 1);
+  fn("tf32", peak.tf32, 0);
+  fn("fp16", peak.fp16, 0);
+  fn("bf16", peak.bf16, 0);
+  fn("int8", peak.int8, 0);
+}
+
+template <class T, class Fn>
+void visit_top(T& t, Fn&& fn) {
+  fn("name", t.name, 0);
+  fn("source", t.source, 0);
+  fn("clock_hz", t.clock_hz, 1);
+  fn("memory_bandwidth", t.memory_bandwidth, 1);
+  fn("memory_bytes", t.memory_bytes, 1);
+  fn("measured", t.measured, 0);
+}
+
+template <class Features, class Fn>
+void visit_cpu_features(Features& f, Fn&& fn) {
+#define TCC_VISIT(field, llvm) fn(#field, f.field);
+  TCC_CPU_FEATURES(TCC_VISIT)
+#undef TCC_VISIT
+}
+
+template <class Features, class Fn>
+void visit_cuda_features(Features& f, Fn&& fn) {
+#define TCC_VISIT(field) fn(#field, f.field);
+  TCC_CUDA_FEATURES(TCC_VISIT)
+#undef TCC_VISIT
+}
+
+// Collects the first problem and goes on, so that the readers stay plain.
+struct Reader {
+  std::string problem;
+
+  void fail(std::string text) {
+    if (problem.empty()) problem = std::move(text);
+  }
+  void read(const std::string& path, const Json& value, int64_t& out) {
+    // Doubles are taken where they are whole: people write 1e9.
+    if (value.is_number_integer()) {
+      out = value.get<int64_t>();
+    } else if (value.is_number_float() && std::floor(value.get<double>()) == value.get<double>() &&
+               std::fabs(value.get<double>()) < 9e15) {
+      out = static_cast<int64_t>(value.get<double>());
+    } else {
+      fail(fmt::format("'{}' must be a whole number", path));
+    }
+  }
+  void read(const std::string& path, const Json& value, double& out) {
+    if (value.is_number()) {
+      out = value.get<double>();
+    } else {
+      fail(fmt::format("'{}' must be a number", path));
+    }
+  }
+  void read(const std::string& path, const Json& value, std::string& out) {
+    if (value.is_string()) {
+      out = sanitize(value.get_ref<const std::string&>(), 2000);
+    } else {
+      fail(fmt::format("'{}' must be a string", path));
+    }
+  }
+  void read(const std::string& path, const Json& value, bool& out) {
+    if (value.is_boolean()) {
+      out = value.get<bool>();
+    } else {
+      fail(fmt::format("'{}' must be true or false", path));
+    }
+  }
+  void read(const std::string& path, const Json& value, std::vector<std::string>& out) {
+    out.clear();
+    if (!value.is_array()) return fail(fmt::format("'{}' must be an array of strings", path));
+    for (const Json& item : value) read(path, item, out.emplace_back());
+  }
+
+  // Reads each member of the object that visit offers; a key that neither visit nor `other` takes is an error.
+  template <class Visit, class Other>
+  void read_object(const std::string& path, const Json& object, Visit&& visit, Other&& other) {
+    if (!object.is_object()) return fail(fmt::format("'{}' must be an object", path.empty() ? "the file" : path));
+    for (const auto& [key, value] : object.items()) {
+      const std::string where = path.empty() ? sanitize(key, 60) : path + "." + sanitize(key, 60);
+      std::vector<std::string> known;
+      bool found = false;
+      visit([&](const char* name, auto& member, double) {
+        known.push_back(name);
+        if (found || key != name) return;
+        found = true;
+        read(where, value, member);
+      });
+      if (!found && !other(where, key, value, known)) {
+        const std::string near = suggest(key, known);
+        fail(fmt::format("unknown key '{}'{}{}", where, near.empty() ? "" : "; ", near));
+      }
+    }
+  }
+
+  template <class Visit>
+  void read_features(const std::string& path, const Json& list, Visit&& visit) {
+    std::vector<std::string> names;
+    read(path, list, names);
+    std::vector<std::string> known;
+    visit([&](const char* name, bool& member) {
+      known.push_back(name);
+      member = false;
+    });
+    for (const std::string& wanted : names) {
+      bool found = false;
+      visit([&](const char* name, bool& member) {
+        if (wanted == name) found = member = true;
+      });
+      const std::string near = suggest(wanted, known);
+      if (!found)
+        fail(fmt::format("'{}' names an unknown feature '{}'{}{}", path, wanted, near.empty() ? "" : "; ", near));
+    }
+  }
+};
+
+// The value checks of one field; sizes are capped so that products of two of them stay in int64.
+struct Checker {
+  std::string problem;
+  std::string prefix;
+
+  template <class T>
+  void operator()(const char* name, const T& value, double least) {
+    if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, double>) {
+      const double v = static_cast<double>(value);
+      if (problem.empty() && !(v >= least && v <= 1e18))
+        problem = fmt::format("'{}{}' is {} but must be at least {:g}", prefix, name, value, least);
+    }
+  }
+};
+
+std::string check_cpu(const CpuInfo& cpu) {
+  Checker check{{}, "cpu."};
+  visit_cpu(cpu, check);
+  if (!check.problem.empty()) return check.problem;
+  if (cpu.vector_bits != 128 && cpu.vector_bits != 256 && cpu.vector_bits != 512)
+    return fmt::format("'cpu.vector_bits' is {} but must be 128, 256 or 512", cpu.vector_bits);
+  if (cpu.vector_bits == 512 && !cpu.features.avx512f) return "'cpu.vector_bits' is 512 without the feature avx512f";
+  if (cpu.vector_bits == 256 && !cpu.features.avx) return "'cpu.vector_bits' is 256 without the feature avx";
+  if (cpu.cache_line_bytes & (cpu.cache_line_bytes - 1)) return "'cpu.cache_line_bytes' must be a power of two";
+  return "";
+}
+
+std::string check_cuda(const CudaInfo& cuda) {
+  Checker check{{}, "cuda."};
+  visit_cuda(cuda, check);
+  if (!check.problem.empty()) return check.problem;
+  if (cuda.warp_size != 32) return "'cuda.warp_size' must be 32";
+  if (!cuda.sm_suffix.empty() && cuda.sm_suffix != "a") return "'cuda.sm_suffix' must be \"\" or \"a\"";
+  if (cuda.shared_per_block > cuda.shared_per_block_optin)
+    return "'cuda.shared_per_block_optin' must not be smaller than 'cuda.shared_per_block'";
+  if (cuda.shared_per_block_optin > cuda.shared_per_sm)
+    return "'cuda.shared_per_sm' must not be smaller than 'cuda.shared_per_block_optin'";
+  return "";
+}
+
+std::string check_target(const Target& t) {
+  Checker check;
+  visit_top(t, check);
+  check.prefix = "peak.";
+  visit_peaks(t.peak, check);
+  if (!check.problem.empty()) return check.problem;
+  return t.is_cpu() ? check_cpu(t.cpu) : check_cuda(t.cuda);
+}
+
+tl::unexpected<Error> file_error(const std::string& problem, std::string hint = {}) {
+  if (hint.empty()) hint = "'tcc targets --json NAME' prints a complete example";
+  return make_error(ErrorClass::kInput, "target description: " + problem, hint);
+}
+
+// What the given keys build on: "base", else the compute capability, else a bare x86-64.
+Result<Target> starting_point(const Json& json) {
+  if (json.contains("base")) {
+    if (!json["base"].is_string()) return file_error("'base' must be the name of a target");
+    auto base = find_target(json["base"].get<std::string>());
+    if (!base) return file_error("'base': " + base.error().message, base.error().hint);
+    base->source += "; changed by a target file";
+    return base;
+  }
+  const bool cuda = json.contains("cuda");
+  if (!json.contains("kind") && cuda == json.contains("cpu"))
+    return file_error("it needs a 'base', or exactly one of 'cpu' and 'cuda'");
+  if (json.contains("kind") && json["kind"] != "cpu" && json["kind"] != "cuda")
+    return file_error("'kind' must be \"cpu\" or \"cuda\"");
+  if (json.contains("kind") ? json["kind"] == "cpu" : !cuda) {
+    Target t;
+    t.source = "target file";
+    return t;
+  }
+  if (!cuda || !json["cuda"].is_object() || !json["cuda"].contains("sm_arch") ||
+      !json["cuda"]["sm_arch"].is_number_integer())
+    return file_error("'cuda.sm_arch' is needed, for example 80 for compute capability 8.0");
+  auto t = cuda_target_for(json["cuda"]["sm_arch"].get<int64_t>());
+  if (!t) return file_error(t.error().message, t.error().hint);
+  t->source = "target file; limits of the compute capability";
+  return t;
+}
+
+void read_cpu(Reader& reader, const Json& object, Target& t) {
+  reader.read_object(
+      "cpu", object, [&](auto&& fn) { visit_cpu(t.cpu, fn); },
+      [&](const std::string& where, const std::string& key, const Json& value, std::vector<std::string>& known) {
+        known.push_back("features");
+        if (key != "features") return false;
+        reader.read_features(where, value, [&](auto&& fn) { visit_cpu_features(t.cpu.features, fn); });
+        return true;
+      });
+  if (!object.is_object() || !object.contains("features")) return;
+  CpuInfo derived = t.cpu;
+  set_vector_shape(derived);
+  if (!object.contains("vector_bits")) t.cpu.vector_bits = derived.vector_bits;
+  if (!object.contains("num_vector_registers")) t.cpu.num_vector_registers = derived.num_vector_registers;
+}
+
+void read_cuda(Reader& reader, const Json& object, Target& t) {
+  reader.read_object(
+      "cuda", object, [&](auto&& fn) { visit_cuda(t.cuda, fn); },
+      [&](const std::string& where, const std::string& key, const Json& value, std::vector<std::string>& known) {
+        known.push_back("features");
+        if (key != "features") return false;
+        reader.read_features(where, value, [&](auto&& fn) { visit_cuda_features(t.cuda.features, fn); });
+        return true;
+      });
+  const bool arch_given = object.is_object() && (object.contains("sm_arch") || object.contains("sm_suffix"));
+  if (arch_given && !object.contains("features")) t.cuda.features = cuda_features(t.cuda.sm_arch, t.cuda.sm_suffix);
+}
+
+}  // namespace
+
+Result<Target> target_from_json(std::string_view text) {
+  Json json;
+  try {
+    json = Json::parse(text);
+  } catch (const Json::parse_error& error) {  // the library's only way to tell the position
+    return file_error(fmt::format("not JSON at byte {}: {}", error.byte, sanitize(error.what())));
+  }
+  if (!json.is_object()) return file_error("the file must hold one JSON object");
+  TCC_TRY(Target t, starting_point(json));
+  if (!json.contains("name")) return file_error("'name' is missing", "give the machine a name of its own");
+
+  Reader reader;
+  bool peak_given = false;
+  reader.read_object(
+      "", json, [&](auto&& fn) { visit_top(t, fn); },
+      [&](const std::string& where, const std::string& key, const Json& value, std::vector<std::string>& known) {
+        for (const char* name : {"base", "kind", "notes", "peak", "cpu", "cuda"}) known.push_back(name);
+        if (key == "base") return true;
+        if (key == "kind") {
+          if (value != (t.is_cpu() ? "cpu" : "cuda")) reader.fail("'kind' does not agree with the base");
+        } else if (key == "notes") {
+          reader.read(where, value, t.notes);
+        } else if (key == "peak") {
+          peak_given = true;
+          reader.read_object(
+              "peak", value, [&](auto&& fn) { visit_peaks(t.peak, fn); }, [](auto&&...) { return false; });
+        } else if (key == "cpu" || key == "cuda") {
+          if ((key == "cpu") != t.is_cpu()) {
+            reader.fail(fmt::format("'{}' does not belong to a {} target", key, t.is_cpu() ? "cpu" : "cuda"));
+          } else if (t.is_cpu()) {
+            read_cpu(reader, value, t);
+          } else {
+            read_cuda(reader, value, t);
+          }
+        } else {
+          return false;
+        }
+        return true;
+      });
+  if (!reader.problem.empty()) return file_error(reader.problem);
+  if (t.name.empty() || t.name.size() > 64) return file_error("'name' must have 1 to 64 characters");
+
+  // Rates of a CPU that the file leaves out follow from its cores and width; a GPU has to state them.
+  if (t.is_cpu() && !json.contains("base")) {
+    Target nominal = t;
+    set_nominal_rates(nominal);
+    if (!peak_given) t.peak = nominal.peak;
+    if (!json.contains("clock_hz")) t.clock_hz = nominal.clock_hz;
+    if (!json.contains("memory_bandwidth")) t.memory_bandwidth = nominal.memory_bandwidth;
+    if (!peak_given || !json.contains("clock_hz") || !json.contains("memory_bandwidth"))
+      t.notes.push_back("rates that the target file leaves out are nominal");
+    if (!json.contains("memory_bytes")) {
+      t.memory_bytes = int64_t{4} << 30;
+      t.notes.push_back("the memory size is not given: 4 GiB assumed");
+    }
+  }
+  if (const std::string problem = check_target(t); !problem.empty()) return file_error(problem);
+  return t;
+}
+
+std::string target_to_json(const Target& target) {
+  Json json;
+  json["name"] = target.name;
+  json["kind"] = target.is_cpu() ? "cpu" : "cuda";
+  visit_top(target, [&](const char* name, const auto& member, double) { json[name] = member; });
+  json["notes"] = target.notes;
+  visit_peaks(target.peak, [&](const char* name, double member, double) { json["peak"][name] = member; });
+  Json features = Json::array();
+  const auto append = [&](const char* name, bool set) {
+    if (set) features.push_back(name);
+  };
+  if (target.is_cpu()) {
+    visit_cpu(target.cpu, [&](const char* name, const auto& member, double) { json["cpu"][name] = member; });
+    visit_cpu_features(target.cpu.features, append);
+    json["cpu"]["features"] = features;
+  } else {
+    visit_cuda(target.cuda, [&](const char* name, const auto& member, double) { json["cuda"][name] = member; });
+    visit_cuda_features(target.cuda.features, append);
+    json["cuda"]["features"] = features;
+  }
+  return json.dump(2, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace tcc::target

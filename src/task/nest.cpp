@@ -1,0 +1,255 @@
+// The pieces that all nests share, and the kernel around them.
+#include "nest.h"
+
+#include <array>
+#include <cmath>
+
+#include "tcc/ir/walk.h"
+#include "tcc/support/check.h"
+
+namespace tcc::task {
+
+using namespace ir;
+
+Type ir_type(graph::DType dtype) {
+  switch (dtype) {
+    case graph::DType::kF32:
+      return Type::kF32;
+    case graph::DType::kF64:
+      return Type::kF64;
+    case graph::DType::kF16:
+      return Type::kF16;
+    case graph::DType::kBF16:
+      return Type::kBF16;
+    case graph::DType::kI8:
+      return Type::kI8;
+    case graph::DType::kU8:
+      return Type::kU8;
+    case graph::DType::kI32:
+      return Type::kI32;
+    case graph::DType::kI64:
+      return Type::kI64;
+    case graph::DType::kBool:
+      return Type::kBool;
+  }
+  TCC_UNREACHABLE();
+}
+
+GroupNest::GroupNest(const graph::Graph& graph, const graph::FusionGroup& group) : graph_(graph), group_(group) {
+  compute_ = ir_type(graph.value(group.output).dtype);
+  bool moves = graph::op_class(graph.node(group.anchor).op) == graph::OpClass::kMove;
+  if (!moves && (compute_ == Type::kF16 || compute_ == Type::kBF16)) compute_ = Type::kF32;
+}
+
+namespace {
+
+// Name hints of the values that come from outside the group.
+std::string param_name(const graph::Node& node, size_t input, bool constant) {
+  switch (graph::op_class(node.op)) {
+    case graph::OpClass::kContraction:
+      if (input == 2) return node.op == graph::Op::kConv ? "b" : "c";
+      if (node.op == graph::Op::kConv) return input == 0 ? "x" : "w";
+      return input == 0 ? "a" : "b";
+    case graph::OpClass::kWindow:
+    case graph::OpClass::kReduction:
+    case graph::OpClass::kRowwise:
+    case graph::OpClass::kView:
+    case graph::OpClass::kMove:
+      return "x";
+    case graph::OpClass::kElementwise:
+      if (node.op == graph::Op::kBatchNorm) {
+        static constexpr const char* kNames[] = {"x", "scale", "bias", "mean", "variance"};
+        return kNames[input];
+      }
+      return constant ? "const" : input == 0 ? "x" : "y";
+  }
+  TCC_UNREACHABLE();
+}
+
+}  // namespace
+
+void GroupNest::add_params(Task& task) {
+  std::map<std::string, int> names;
+  for (graph::NodeId id : group_.nodes) {
+    const graph::Node& node = graph_.node(id);
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      graph::ValueId input = node.inputs[i];
+      const graph::Value& v = value(input);
+      bool made_inside = false;
+      for (graph::NodeId other : group_.nodes) made_inside = made_inside || graph_.node(other).output == input;
+      if (made_inside || tensors_.count(input) != 0) continue;
+      std::string name = param_name(node, i, v.is_constant());
+      if (int n = names[name]++; n > 0) name += std::to_string(n);
+      const Buffer* buffer = kernel_.add_buffer(name.c_str(), ir_type(v.dtype), v.shape,
+                                                v.is_constant() ? BufferRole::kWeight : BufferRole::kInput);
+      tensors_[input] = {buffer, v.shape};
+      task.params.push_back({v.is_constant() ? ParamKind::kConstant : ParamKind::kInput, input});
+    }
+  }
+}
+
+void GroupNest::build(Task& task) {
+  add_params(task);
+  for (graph::NodeId id : group_.nodes) plan(graph_.node(id));
+  TCC_CHECK(!stages_.empty());
+  const graph::Value& result = value(group_.output);
+  const Buffer* output = kernel_.add_buffer("out", ir_type(result.dtype), result.shape, BufferRole::kOutput);
+  task.params.push_back({ParamKind::kOutput, group_.output});
+  if (stages_.back().combines && output->type != compute_) {
+    Stage& last = stages_.back();
+    graph::ValueId id = last.result;
+    stages_.push_back({"cast", result.shape, false,
+                       [this, id](const std::string& name, const Tensor& out) {
+                         return map_nest(name, axes_of(out.shape), out,
+                                         [&](const Exprs& at) { return read(operand(id), at); });
+                       },
+                       id});
+  }
+  std::vector<Stmt> nests;
+  for (size_t i = 0; i < stages_.size(); ++i) {
+    const Stage& stage = stages_[i];
+    Tensor out = i + 1 == stages_.size() ? Tensor{output, result.shape} : make_temp(stage.name, stage.shape);
+    nests.push_back(stage.emit(stage.name, out));
+    if (stage.result != graph::kNone) tensors_[stage.result] = out;
+  }
+  task.kernel = kernel_.finish(b().seq(nests));
+  task.anchor_block = name_hint(task.kernel, collect_blocks(task.kernel.root).front()->id);
+}
+
+void GroupNest::add_stage(std::string name, const graph::Node& node, bool combines,
+                          std::function<Stmt(const std::string&, const Tensor&)> emit) {
+  if (int n = used_names_[name]++; n > 0) name += std::to_string(n);
+  stages_.push_back({std::move(name), value(node.output).shape, combines, std::move(emit), node.output});
+}
+
+Tensor GroupNest::make_temp(const std::string& name, const graph::Shape& shape) {
+  return {kernel_.add_buffer((name + "_out").c_str(), compute_, shape, BufferRole::kTemp), shape};
+}
+
+std::vector<NestAxis> GroupNest::axes_of(const graph::Shape& shape) const {
+  static constexpr const char* kImage[] = {"n", "c", "od", "oh", "ow"};
+  static constexpr const char* kMatrix[] = {"m", "n"};
+  static constexpr const char* kPlain[] = {"i0", "i1", "i2",  "i3",  "i4",  "i5",  "i6",  "i7",
+                                           "i8", "i9", "i10", "i11", "i12", "i13", "i14", "i15"};
+  graph::OpClass cls = graph::op_class(graph_.node(group_.anchor).op);
+  bool image = (graph_.node(group_.anchor).op == graph::Op::kConv || cls == graph::OpClass::kWindow) &&
+               shape.size() >= 3 && shape.size() <= 5;
+  bool matrix = graph_.node(group_.anchor).op == graph::Op::kGemm;
+  std::vector<NestAxis> axes;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    const char* name = image ? kImage[i < 2 ? i : i + 5 - shape.size()] : matrix ? kMatrix[i] : kPlain[i];
+    axes.push_back({name, shape[i]});
+  }
+  return axes;
+}
+
+Stmt GroupNest::map_nest(const std::string& name, const std::vector<NestAxis>& axes, const Tensor& out,
+                         const std::function<Expr(const Exprs&)>& value) {
+  return map_nest_at(name, axes, out, nullptr, value);
+}
+
+Stmt GroupNest::map_nest_at(const std::string& name, const std::vector<NestAxis>& axes, const Tensor& out,
+                            const std::function<Exprs(const Exprs&)>& index,
+                            const std::function<Expr(const Exprs&)>& value) {
+  return reduce_nest(name, axes, {}, ReducerKind::kNone, out, index,
+                     [&](const Exprs& at, const Exprs&) { return b().cast(value(at), out.buffer->type); });
+}
+
+namespace {
+
+Expr identity_of(Builder& b, ReducerKind reducer, Type type) {
+  switch (reducer) {
+    case ReducerKind::kSum:
+      return b.constant(0, type);
+    case ReducerKind::kProd:
+      return b.constant(1, type);
+    case ReducerKind::kMax:
+      return b.real(-HUGE_VAL, type);
+    case ReducerKind::kMin:
+      return b.real(HUGE_VAL, type);
+    case ReducerKind::kNone:
+    case ReducerKind::kArgMax:
+    case ReducerKind::kArgMin:
+    case ReducerKind::kWelford:
+    case ReducerKind::kOnlineSoftmax:
+      break;
+  }
+  TCC_UNREACHABLE("no scalar identity of {}", reducer_name(reducer));
+}
+
+Expr combine(Builder& b, ReducerKind reducer, Expr x, Expr y) {
+  switch (reducer) {
+    case ReducerKind::kSum:
+      return b.add(x, y);
+    case ReducerKind::kProd:
+      return b.mul(x, y);
+    case ReducerKind::kMax:
+      return b.max(x, y);
+    case ReducerKind::kMin:
+      return b.min(x, y);
+    case ReducerKind::kNone:
+    case ReducerKind::kArgMax:
+    case ReducerKind::kArgMin:
+    case ReducerKind::kWelford:
+    case ReducerKind::kOnlineSoftmax:
+      break;
+  }
+  TCC_UNREACHABLE("no scalar combiner of {}", reducer_name(reducer));
+}
+
+}  // namespace
+
+Stmt GroupNest::reduce_nest(const std::string& name, const std::vector<NestAxis>& spatial,
+                            const std::vector<NestAxis>& reduce, ReducerKind reducer, const Tensor& out,
+                            const std::function<Exprs(const Exprs&)>& index,
+                            const std::function<Expr(const Exprs&, const Exprs&)>& value) {
+  std::vector<Iter> iters;
+  std::vector<std::pair<Id, int64_t>> loops;
+  Exprs at, over;
+  auto add = [&](const NestAxis& axis, IterKind kind) {
+    Id loop = kernel_.new_id(axis.name);
+    Id iter = kernel_.new_id((std::string("v") + axis.name).c_str());
+    loops.emplace_back(loop, axis.extent);
+    iters.push_back({iter, kind, b().integer(axis.extent), b().var(loop)});
+    (kind == IterKind::kReduce ? over : at).push_back(b().var(iter));
+  };
+  for (const NestAxis& axis : spatial) add(axis, IterKind::kSpatial);
+  for (const NestAxis& axis : reduce) add(axis, IterKind::kReduce);
+  Exprs where = index ? index(at) : at;
+  Expr term = value(at, over);
+  Stmt init = nullptr;
+  if (!reduce.empty()) {
+    TCC_CHECK(out.buffer->type == compute_, "{} accumulates in another type", name);
+    init = b().store(out.buffer->id, where, identity_of(b(), reducer, compute_));
+    term = combine(b(), reducer, b().load(*out.buffer, where), term);
+  }
+  Stmt body = b().store(out.buffer->id, where, term);
+  Stmt nest = b().block(kernel_.new_id(name.c_str()), iters, body, init, nullptr,
+                        reduce.empty() ? ReducerKind::kNone : reducer);
+  for (size_t i = loops.size(); i-- > 0;) nest = b().loop(loops[i].first, b().integer(loops[i].second), nest);
+  return nest;
+}
+
+Expr GroupNest::read(const Tensor& t, const Exprs& at, Expr predicate, double other) {
+  Expr otherwise = predicate == nullptr ? nullptr : b().constant(other, t.buffer->type);
+  return b().cast(b().load(*t.buffer, at, predicate, otherwise), compute_);
+}
+
+Expr GroupNest::read_broadcast(const Tensor& t, const Exprs& at, const graph::Shape& shape) {
+  Exprs index;
+  size_t skip = shape.size() - t.shape.size();
+  for (size_t i = 0; i < t.shape.size(); ++i) {
+    bool repeated = t.shape[i] == 1 && shape[skip + i] != 1;
+    index.push_back(repeated ? b().integer(0) : at[skip + i]);
+  }
+  return read(t, index);
+}
+
+Expr GroupNest::inside(Expr position, int64_t low, int64_t high, int64_t extent) {
+  Expr predicate = nullptr;
+  if (low < 0) predicate = b().le(b().integer(0), position);
+  if (high >= extent) predicate = b().logical_and(predicate, b().lt(position, b().integer(extent)));
+  return predicate;
+}
+
+}  // namespace tcc::task

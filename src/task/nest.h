@@ -1,0 +1,108 @@
+// Builds the naive nests of one fusion group.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tcc/ir/build.h"
+#include "tcc/task/task.h"
+
+namespace tcc::task {
+
+using Exprs = std::vector<ir::Expr>;
+
+// A tensor as the nests see it: a buffer of the value's logical shape.
+struct Tensor {
+  const ir::Buffer* buffer = nullptr;
+  graph::Shape shape;
+};
+
+struct NestAxis {
+  const char* name;
+  int64_t extent;
+};
+
+ir::Type ir_type(graph::DType dtype);
+
+class GroupNest {
+ public:
+  GroupNest(const graph::Graph& graph, const graph::FusionGroup& group);
+  // The kernel; fills anchor, anchor_block and params of the task too.
+  void build(Task& task);
+
+ private:
+  // One step of the group: writes `out`, whose shape is the shape of the node's output.
+  struct Stage {
+    std::string name;
+    graph::Shape shape;
+    bool combines;  // accumulates into `out`: out must have the compute type
+    std::function<ir::Stmt(const std::string& name, const Tensor& out)> emit;
+    graph::ValueId result = graph::kNone;  // the value that `out` holds afterwards
+  };
+
+  ir::Builder& b() { return kernel_.b(); }
+  const graph::Value& value(graph::ValueId id) const { return graph_.value(id); }
+  Tensor operand(graph::ValueId id) const { return tensors_.at(id); }
+
+  void add_params(Task& task);
+  void plan(const graph::Node& node);  // appends the node's stages
+  void plan_conv(const graph::Node& node);
+  void plan_gemm(const graph::Node& node);
+  void plan_matmul(const graph::Node& node);
+  void plan_pool(const graph::Node& node);
+  void plan_lrn(const graph::Node& node);
+  void plan_reduce(const graph::Node& node);
+  void plan_softmax(const graph::Node& node);
+  void plan_elementwise(const graph::Node& node);
+  void plan_move(const graph::Node& node);
+  ir::Stmt emit_softmax(const graph::Node& node, const Tensor& out);
+  ir::Stmt emit_concat(const graph::Node& node, const Tensor& out);
+  ir::Expr elementwise_value(const graph::Node& node, const Exprs& at, const graph::Shape& shape);
+  std::string elementwise_name(const graph::Node& node) const;
+  // Makes the name unique; `emit` gets it back.
+  void add_stage(std::string name, const graph::Node& node, bool combines,
+                 std::function<ir::Stmt(const std::string& name, const Tensor& out)> emit);
+
+  // --- pieces of nests ---
+  Tensor make_temp(const std::string& name, const graph::Shape& shape);
+  // Serial loops around a block of spatial iterators that stores value(iterators) at the iterators.
+  ir::Stmt map_nest(const std::string& name, const std::vector<NestAxis>& axes, const Tensor& out,
+                    const std::function<ir::Expr(const Exprs&)>& value);
+  // The same with every index of out given.
+  ir::Stmt map_nest_at(const std::string& name, const std::vector<NestAxis>& axes, const Tensor& out,
+                       const std::function<Exprs(const Exprs&)>& index,
+                       const std::function<ir::Expr(const Exprs&)>& value);
+  // Spatial iterators `spatial`, reduce iterators `reduce`: out[index(spatial)] = combine over reduce of
+  // value(spatial, reduce). An empty index function means the spatial iterators themselves.
+  ir::Stmt reduce_nest(const std::string& name, const std::vector<NestAxis>& spatial,
+                       const std::vector<NestAxis>& reduce, ir::ReducerKind reducer, const Tensor& out,
+                       const std::function<Exprs(const Exprs&)>& index,
+                       const std::function<ir::Expr(const Exprs&, const Exprs&)>& value);
+  std::vector<NestAxis> axes_of(const graph::Shape& shape) const;
+  // The tensor's element in the compute type; with a predicate, `other` where it is false.
+  ir::Expr read(const Tensor& t, const Exprs& at, ir::Expr predicate = nullptr, double other = 0);
+  // The same at the (numpy-broadcast) indices of a result of `shape`.
+  ir::Expr read_broadcast(const Tensor& t, const Exprs& at, const graph::Shape& shape);
+  // 0 <= position < extent, as a predicate; nullptr when it always holds. low and high are the least and greatest
+  // values of `position`.
+  ir::Expr inside(ir::Expr position, int64_t low, int64_t high, int64_t extent);
+  ir::Expr real(double v) { return b().constant(v, compute_); }
+  ir::Expr call(ir::Intrinsic fn, ir::Expr a) { return b().call(fn, std::array<ir::Expr, 1>{a}); }
+
+  const graph::Graph& graph_;
+  const graph::FusionGroup& group_;
+  ir::KernelBuilder kernel_;
+  ir::Type compute_;  // type of temporaries and arithmetic
+  std::map<graph::ValueId, Tensor> tensors_;
+  std::vector<Stage> stages_;
+  std::map<std::string, int> used_names_;
+};
+
+// "conv2d 1x64x56x56 -> 64 k3 s1 p1 + bias + relu f32"
+std::string workload_text(const graph::Graph& graph, const graph::FusionGroup& group);
+AnchorKind anchor_kind(const graph::Graph& graph, const graph::Node& node);
+
+}  // namespace tcc::task

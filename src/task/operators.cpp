@@ -1,0 +1,460 @@
+// What each operator means in loops.
+#include <array>
+#include <cmath>
+
+#include "nest.h"
+#include "tcc/support/check.h"
+
+namespace tcc::task {
+
+using namespace ir;
+using graph::Op;
+
+void GroupNest::plan(const graph::Node& node) {
+  switch (graph::op_class(node.op)) {
+    case graph::OpClass::kContraction:
+      if (node.op == Op::kConv) return plan_conv(node);
+      return node.op == Op::kGemm ? plan_gemm(node) : plan_matmul(node);
+    case graph::OpClass::kWindow:
+      return node.op == Op::kLrn ? plan_lrn(node) : plan_pool(node);
+    case graph::OpClass::kReduction:
+      return plan_reduce(node);
+    case graph::OpClass::kRowwise:
+      return plan_softmax(node);
+    case graph::OpClass::kElementwise:
+      return plan_elementwise(node);
+    case graph::OpClass::kMove:
+      return plan_move(node);
+    case graph::OpClass::kView:
+      break;
+  }
+  TCC_UNREACHABLE("{} makes no code", graph::op_name(node.op));
+}
+
+namespace {
+
+constexpr const char* kWindowNames[] = {"kd", "kh", "kw"};
+
+// One spatial axis of a sliding window: input position = o * stride + k * dilation - pad.
+struct WindowAxis {
+  int64_t in, out, kernel, stride, dilation, pad, pad_end;
+  int64_t low() const { return -pad; }
+  int64_t high() const { return (out - 1) * stride + (kernel - 1) * dilation - pad; }
+};
+
+template <class Attrs>
+std::vector<WindowAxis> window_axes(const graph::Shape& in, const graph::Shape& out, const Attrs& a) {
+  std::vector<WindowAxis> axes;
+  for (size_t i = 0; i < a.kernel.size(); ++i) {
+    axes.push_back({in[i + 2], out[i + 2], a.kernel[i], a.strides[i], a.dilations[i], a.pads_begin[i], a.pads_end[i]});
+  }
+  return axes;
+}
+
+const char* window_name(size_t i, size_t rank) {
+  return kWindowNames[i + 3 - rank];
+}
+
+Expr window_position(Builder& b, const WindowAxis& axis, Expr o, Expr k) {
+  return b.offset(b.add(b.scale(o, axis.stride), b.scale(k, axis.dilation)), -axis.pad);
+}
+
+}  // namespace
+
+void GroupNest::plan_conv(const graph::Node& node) {
+  const auto& a = node.as<graph::ConvAttrs>();
+  const graph::Shape in_shape = value(node.inputs[0]).shape, out_shape = value(node.output).shape;
+  auto windows = window_axes(in_shape, out_shape, a);
+  int64_t per_group_in = in_shape[1] / a.group, per_group_out = out_shape[1] / a.group;
+  add_stage("conv", node, true, [=, this](const std::string& name, const Tensor& out) {
+    std::vector<NestAxis> reduce;
+    bool channel_loop = per_group_in > 1 || a.group == 1;
+    if (channel_loop) reduce.push_back({"rc", per_group_in});
+    for (size_t i = 0; i < windows.size(); ++i) reduce.push_back({window_name(i, windows.size()), windows[i].kernel});
+    return reduce_nest(
+        name, axes_of(out.shape), reduce, ReducerKind::kSum, out, nullptr, [&](const Exprs& at, const Exprs& over) {
+          Expr c = channel_loop ? over[0] : b().integer(0);
+          Exprs x{at[0], c}, w{at[1], c};
+          if (a.group > 1) {
+            Expr first = b().scale(b().floor_div(at[1], b().integer(per_group_out)), per_group_in);
+            x[1] = b().add(first, c);
+          }
+          Expr predicate = nullptr;
+          for (size_t i = 0; i < windows.size(); ++i) {
+            Expr k = over[(channel_loop ? 1 : 0) + i];
+            x.push_back(window_position(b(), windows[i], at[i + 2], k));
+            w.push_back(k);
+            predicate =
+                b().logical_and(predicate, inside(x.back(), windows[i].low(), windows[i].high(), windows[i].in));
+          }
+          return b().mul(read(operand(node.inputs[0]), x, predicate), read(operand(node.inputs[1]), w));
+        });
+  });
+  if (node.inputs.size() == 3) {
+    add_stage("bias", node, false, [this, &node](const std::string& name, const Tensor& out) {
+      return map_nest(name, axes_of(out.shape), out, [&](const Exprs& at) {
+        return b().add(read(operand(node.output), at), read(operand(node.inputs[2]), {at[1]}));
+      });
+    });
+  }
+}
+
+void GroupNest::plan_gemm(const graph::Node& node) {
+  const auto& a = node.as<graph::GemmAttrs>();
+  const graph::Shape shape = value(node.output).shape;
+  const graph::Shape& left = value(node.inputs[0]).shape;
+  int64_t depth = a.trans_a ? left[0] : left[1];
+  add_stage("gemm", node, true, [=, this, &node](const std::string& name, const Tensor& out) {
+    return reduce_nest(name, axes_of(shape), {{"k", depth}}, ReducerKind::kSum, out, nullptr,
+                       [&](const Exprs& at, const Exprs& over) {
+                         Exprs x{at[0], over[0]}, y{over[0], at[1]};
+                         if (a.trans_a) std::swap(x[0], x[1]);
+                         if (a.trans_b) std::swap(y[0], y[1]);
+                         return b().mul(read(operand(node.inputs[0]), x), read(operand(node.inputs[1]), y));
+                       });
+  });
+  bool adds = node.inputs.size() == 3 && a.beta != 0;
+  if (a.alpha != 1 || adds) {
+    add_stage(adds ? "bias" : "scale", node, false, [=, this, &node](const std::string& name, const Tensor& out) {
+      return map_nest(name, axes_of(shape), out, [&](const Exprs& at) {
+        Expr y = read(operand(node.output), at);
+        if (a.alpha != 1) y = b().mul(y, real(a.alpha));
+        if (!adds) return y;
+        Expr c = read_broadcast(operand(node.inputs[2]), at, shape);
+        return b().add(y, a.beta == 1 ? c : b().mul(c, real(a.beta)));
+      });
+    });
+  }
+}
+
+void GroupNest::plan_matmul(const graph::Node& node) {
+  const graph::Shape left = value(node.inputs[0]).shape, right = value(node.inputs[1]).shape;
+  add_stage("gemm", node, true, [=, this, &node](const std::string& name, const Tensor& out) {
+    bool rows = left.size() > 1, columns = right.size() > 1;
+    size_t batch = out.shape.size() - (rows ? 1 : 0) - (columns ? 1 : 0);
+    std::vector<NestAxis> axes = axes_of(out.shape);
+    if (rows) axes[batch].name = "m";
+    if (columns) axes.back().name = "n";
+    graph::Shape batches(out.shape.begin(), out.shape.begin() + static_cast<int64_t>(batch));
+    auto batch_index = [&](const graph::Shape& shape, const Exprs& at) {
+      Exprs index;
+      size_t own = shape.size() < 2 ? 0 : shape.size() - 2;
+      for (size_t i = 0; i < own; ++i) {
+        bool repeated = shape[i] == 1 && batches[batch - own + i] != 1;
+        index.push_back(repeated ? b().integer(0) : at[batch - own + i]);
+      }
+      return index;
+    };
+    return reduce_nest(name, axes, {{"k", left.back()}}, ReducerKind::kSum, out, nullptr,
+                       [&](const Exprs& at, const Exprs& over) {
+                         Exprs x = batch_index(left, at), y = batch_index(right, at);
+                         if (rows) x.push_back(at[batch]);
+                         x.push_back(over[0]);
+                         y.push_back(over[0]);
+                         if (columns) y.push_back(at.back());
+                         return b().mul(read(operand(node.inputs[0]), x), read(operand(node.inputs[1]), y));
+                       });
+  });
+}
+
+void GroupNest::plan_pool(const graph::Node& node) {
+  const auto& a = node.as<graph::PoolAttrs>();
+  auto windows = window_axes(value(node.inputs[0]).shape, value(node.output).shape, a);
+  bool average = node.op == Op::kAveragePool;
+  add_stage(
+      average ? "pool_sum" : "max_pool", node, true, [=, this, &node](const std::string& name, const Tensor& out) {
+        std::vector<NestAxis> reduce;
+        for (size_t i = 0; i < windows.size(); ++i)
+          reduce.push_back({window_name(i, windows.size()), windows[i].kernel});
+        return reduce_nest(name, axes_of(out.shape), reduce, average ? ReducerKind::kSum : ReducerKind::kMax, out,
+                           nullptr, [&](const Exprs& at, const Exprs& over) {
+                             Exprs x{at[0], at[1]};
+                             Expr predicate = nullptr;
+                             for (size_t i = 0; i < windows.size(); ++i) {
+                               x.push_back(window_position(b(), windows[i], at[i + 2], over[i]));
+                               predicate = b().logical_and(
+                                   predicate, inside(x.back(), windows[i].low(), windows[i].high(), windows[i].in));
+                             }
+                             return read(operand(node.inputs[0]), x, predicate, average ? 0 : -HUGE_VAL);
+                           });
+      });
+  if (!average) return;
+  bool with_pad = a.count_include_pad;
+  add_stage("average", node, false, [=, this, &node](const std::string& name, const Tensor& out) {
+    return map_nest(name, axes_of(out.shape), out, [&](const Exprs& at) {
+      // Window positions k of [0, kernel) with low <= o * stride + k * dilation - pad < high, axis by axis.
+      Expr count = b().integer(1);
+      for (size_t i = 0; i < windows.size(); ++i) {
+        const WindowAxis& w = windows[i];
+        int64_t limit = with_pad ? w.in + w.pad_end : w.in;
+        bool cut_low = !with_pad && w.low() < 0, cut_high = w.high() >= limit;
+        Expr start = b().offset(b().scale(at[i + 2], w.stride), -w.pad);
+        Expr first = b().integer(0), last = b().integer(w.kernel - 1);
+        Expr step = b().integer(w.dilation);
+        if (cut_low) first = b().max(first, b().ceil_div(b().scale(start, -1), step));
+        if (cut_high) last = b().min(last, b().floor_div(b().sub(b().integer(limit - 1), start), step));
+        count = b().mul(count, b().offset(b().sub(last, first), 1));
+      }
+      Expr divisor = is_int(count) ? real(static_cast<double>(int_value(count))) : b().cast(count, compute_);
+      return b().div(read(operand(node.output), at), divisor);
+    });
+  });
+}
+
+void GroupNest::plan_lrn(const graph::Node& node) {
+  const auto& a = node.as<graph::LrnAttrs>();
+  add_stage("square_sum", node, true, [this, &node, &a](const std::string& name, const Tensor& out) {
+    int64_t before = (a.size - 1) / 2, channels = out.shape[1];
+    return reduce_nest(name, axes_of(out.shape), {{"k", a.size}}, ReducerKind::kSum, out, nullptr,
+                       [&](const Exprs& at, const Exprs& over) {
+                         Exprs x = at;
+                         x[1] = b().offset(b().add(at[1], over[0]), -before);
+                         Expr v = read(operand(node.inputs[0]), x,
+                                       inside(x[1], -before, channels - 1 + a.size - 1 - before, channels));
+                         return b().mul(v, v);
+                       });
+  });
+  add_stage("lrn", node, false, [this, &node, &a](const std::string& name, const Tensor& out) {
+    return map_nest(name, axes_of(out.shape), out, [&](const Exprs& at) {
+      Expr squares = b().mul(read(operand(node.output), at), real(a.alpha / static_cast<double>(a.size)));
+      Expr power = b().call(Intrinsic::kPow, std::array<Expr, 2>{b().add(squares, real(a.bias)), real(a.beta)});
+      return b().div(read(operand(node.inputs[0]), at), power);
+    });
+  });
+}
+
+void GroupNest::plan_reduce(const graph::Node& node) {
+  const auto& a = node.as<graph::ReduceAttrs>();
+  const graph::Shape in_shape = value(node.inputs[0]).shape;
+  bool max = node.op == Op::kReduceMax, mean = node.op == Op::kReduceMean;
+  std::vector<bool> reduced(in_shape.size(), false);
+  for (int64_t axis : a.axes) reduced[static_cast<size_t>(axis)] = true;
+  if (a.axes.empty()) {
+    add_stage("copy", node, false, [this, &node](const std::string& name, const Tensor& out) {
+      return map_nest(name, axes_of(out.shape), out,
+                      [&](const Exprs& at) { return read(operand(node.inputs[0]), at); });
+    });
+    return;
+  }
+  add_stage(max ? "reduce_max" : "reduce_sum", node, true, [=, this, &node](const std::string& name, const Tensor& out) {
+    static constexpr const char* kNames[] = {"r0", "r1", "r2",  "r3",  "r4",  "r5",  "r6",  "r7",
+                                             "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15"};
+    std::vector<NestAxis> reduce;
+    for (size_t i = 0; i < in_shape.size(); ++i)
+      if (reduced[i]) reduce.push_back({kNames[i], in_shape[i]});
+    return reduce_nest(name, axes_of(out.shape), reduce, max ? ReducerKind::kMax : ReducerKind::kSum, out, nullptr,
+                       [&](const Exprs& at, const Exprs& over) {
+                         Exprs x;
+                         size_t r = 0, s = 0;
+                         for (size_t i = 0; i < in_shape.size(); ++i) {
+                           x.push_back(reduced[i] ? over[r++] : at[s]);
+                           if (!reduced[i] || a.keep_dims) ++s;
+                         }
+                         return read(operand(node.inputs[0]), x);
+                       });
+  });
+  if (!mean) return;
+  double terms =
+      static_cast<double>(value(node.inputs[0]).elements()) / static_cast<double>(value(node.output).elements());
+  add_stage("mean", node, false, [=, this, &node](const std::string& name, const Tensor& out) {
+    return map_nest(name, axes_of(out.shape), out,
+                    [&](const Exprs& at) { return b().div(read(operand(node.output), at), real(terms)); });
+  });
+}
+
+void GroupNest::plan_softmax(const graph::Node& node) {
+  add_stage("softmax", node, false,
+            [this, &node](const std::string&, const Tensor& out) { return emit_softmax(node, out); });
+}
+
+Stmt GroupNest::emit_softmax(const graph::Node& node, const Tensor& out) {
+  auto axis = static_cast<size_t>(node.as<graph::AxisAttrs>().axis);
+  Tensor x = operand(node.inputs[0]);
+  graph::Shape rows = out.shape;
+  rows.erase(rows.begin() + static_cast<int64_t>(axis));
+  std::vector<NestAxis> row_axes = axes_of(out.shape);
+  NestAxis along = {"k", out.shape[axis]};
+  row_axes.erase(row_axes.begin() + static_cast<int64_t>(axis));
+  auto row_of = [&](Exprs at) {
+    at.erase(at.begin() + static_cast<int64_t>(axis));
+    return at;
+  };
+  auto with = [&](Exprs row, Expr k) {
+    row.insert(row.begin() + static_cast<int64_t>(axis), k);
+    return row;
+  };
+  Tensor max = make_temp("row_max", rows), exp = make_temp("row_exp", out.shape), sum = make_temp("row_sum", rows);
+  std::vector<Stmt> nests;
+  nests.push_back(reduce_nest("row_max", row_axes, {along}, ReducerKind::kMax, max, nullptr,
+                              [&](const Exprs& at, const Exprs& over) { return read(x, with(at, over[0])); }));
+  nests.push_back(map_nest("row_exp", axes_of(out.shape), exp, [&](const Exprs& at) {
+    return call(Intrinsic::kExp, b().sub(read(x, at), read(max, row_of(at))));
+  }));
+  nests.push_back(reduce_nest("row_sum", row_axes, {along}, ReducerKind::kSum, sum, nullptr,
+                              [&](const Exprs& at, const Exprs& over) { return read(exp, with(at, over[0])); }));
+  nests.push_back(map_nest("softmax", axes_of(out.shape), out,
+                           [&](const Exprs& at) { return b().div(read(exp, at), read(sum, row_of(at))); }));
+  return b().seq(nests);
+}
+
+std::string GroupNest::elementwise_name(const graph::Node& node) const {
+  switch (node.op) {
+    case Op::kBatchNorm:
+      return "batch_norm";
+    case Op::kRelu:
+      return "relu";
+    case Op::kLeakyRelu:
+      return "leaky_relu";
+    case Op::kClip:
+      return "clip";
+    case Op::kSigmoid:
+      return "sigmoid";
+    case Op::kTanh:
+      return "tanh";
+    case Op::kAdd:
+      if (node.id == group_.anchor) return "add";
+      for (graph::ValueId id : node.inputs)
+        if (value(id).is_constant()) return "bias";
+      return "residual";
+    case Op::kSub:
+      return "sub";
+    case Op::kMul:
+      return "mul";
+    case Op::kDiv:
+      return "div";
+    case Op::kConv:
+    case Op::kGemm:
+    case Op::kMatMul:
+    case Op::kMaxPool:
+    case Op::kAveragePool:
+    case Op::kLrn:
+    case Op::kReduceMean:
+    case Op::kReduceMax:
+    case Op::kReduceSum:
+    case Op::kSoftmax:
+    case Op::kReshape:
+    case Op::kIdentity:
+    case Op::kTranspose:
+    case Op::kConcat:
+    case Op::kPad:
+      break;
+  }
+  TCC_UNREACHABLE("{} is not elementwise", graph::op_name(node.op));
+}
+
+void GroupNest::plan_elementwise(const graph::Node& node) {
+  add_stage(elementwise_name(node), node, false, [this, &node](const std::string& name, const Tensor& out) {
+    return map_nest(name, axes_of(out.shape), out,
+                    [&](const Exprs& at) { return elementwise_value(node, at, out.shape); });
+  });
+}
+
+Expr GroupNest::elementwise_value(const graph::Node& node, const Exprs& at, const graph::Shape& shape) {
+  auto in = [&](size_t i) { return read_broadcast(operand(node.inputs[i]), at, shape); };
+  auto channel = [&](size_t i) { return read(operand(node.inputs[i]), {at[1]}); };
+  Expr x = in(0);
+  switch (node.op) {
+    // Comparisons rather than max and min: NaN stays NaN.
+    case Op::kRelu:
+      return b().select(b().lt(x, real(0)), real(0), x);
+    case Op::kLeakyRelu:
+      return b().select(b().lt(x, real(0)), b().mul(x, real(node.as<graph::LeakyAttrs>().alpha)), x);
+    case Op::kClip: {
+      const auto& a = node.as<graph::ClipAttrs>();
+      if (is_float(compute_)) {
+        Expr top = std::isinf(a.max) ? x : b().select(b().lt(real(a.max), x), real(a.max), x);
+        return std::isinf(a.min) ? top : b().select(b().lt(x, real(a.min)), real(a.min), top);
+      }
+      // Bounds beyond the integer type change nothing.
+      double least = -std::ldexp(1, static_cast<int>(8 * type_bytes(compute_)) - 1), most = -least - 1;
+      if (compute_ == Type::kU8) least = 0, most = 255;
+      Expr y = a.max < most ? b().min(x, real(std::floor(std::max(a.max, least)))) : x;
+      return a.min > least ? b().max(y, real(std::ceil(std::min(a.min, most)))) : y;
+    }
+    case Op::kSigmoid:
+      return call(Intrinsic::kSigmoid, x);
+    case Op::kTanh:
+      return call(Intrinsic::kTanh, x);
+    case Op::kAdd:
+      return b().add(x, in(1));
+    case Op::kSub:
+      return b().sub(x, in(1));
+    case Op::kMul:
+      return b().mul(x, in(1));
+    case Op::kDiv:
+      return b().div(x, in(1));
+    case Op::kBatchNorm: {
+      Expr deviation = call(Intrinsic::kSqrt, b().add(channel(4), real(node.as<graph::BatchNormAttrs>().epsilon)));
+      Expr normal = b().div(b().sub(x, channel(3)), deviation);
+      return b().add(b().mul(normal, channel(1)), channel(2));
+    }
+    case Op::kConv:
+    case Op::kGemm:
+    case Op::kMatMul:
+    case Op::kMaxPool:
+    case Op::kAveragePool:
+    case Op::kLrn:
+    case Op::kReduceMean:
+    case Op::kReduceMax:
+    case Op::kReduceSum:
+    case Op::kSoftmax:
+    case Op::kReshape:
+    case Op::kIdentity:
+    case Op::kTranspose:
+    case Op::kConcat:
+    case Op::kPad:
+      break;
+  }
+  TCC_UNREACHABLE("{} is not elementwise", graph::op_name(node.op));
+}
+
+void GroupNest::plan_move(const graph::Node& node) {
+  if (node.op == Op::kConcat) {
+    add_stage("concat", node, false,
+              [this, &node](const std::string&, const Tensor& out) { return emit_concat(node, out); });
+    return;
+  }
+  const char* kind = node.op == Op::kTranspose ? "transpose" : node.op == Op::kPad ? "pad" : "copy";
+  add_stage(kind, node, false, [this, &node](const std::string& name, const Tensor& out) {
+    return map_nest(name, axes_of(out.shape), out, [&](const Exprs& at) {
+      Tensor x = operand(node.inputs[0]);
+      if (node.op == Op::kTranspose) {
+        const auto& perm = node.as<graph::TransposeAttrs>().perm;
+        Exprs from(at.size());
+        for (size_t i = 0; i < perm.size(); ++i) from[static_cast<size_t>(perm[i])] = at[i];
+        return read(x, from);
+      }
+      if (node.op != Op::kPad) return read(x, at);
+      const auto& a = node.as<graph::PadAttrs>();
+      Exprs from;
+      Expr predicate = nullptr;
+      for (size_t i = 0; i < at.size(); ++i) {
+        from.push_back(b().offset(at[i], -a.begin[i]));
+        predicate = b().logical_and(predicate, inside(from[i], -a.begin[i], out.shape[i] - 1 - a.begin[i], x.shape[i]));
+      }
+      return read(x, from, predicate, a.value);
+    });
+  });
+}
+
+Stmt GroupNest::emit_concat(const graph::Node& node, const Tensor& out) {
+  auto axis = static_cast<size_t>(node.as<graph::AxisAttrs>().axis);
+  std::vector<Stmt> nests;
+  int64_t offset = 0;
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    Tensor x = operand(node.inputs[i]);
+    if (x.shape[axis] == 0) continue;
+    nests.push_back(map_nest_at(
+        "concat" + std::to_string(i), axes_of(x.shape), out,
+        [&](const Exprs& at) {
+          Exprs to = at;
+          to[axis] = b().offset(to[axis], offset);
+          return to;
+        },
+        [&](const Exprs& at) { return read(x, at); }));
+    offset += x.shape[axis];
+  }
+  return b().seq(nests);
+}
+
+}  // namespace tcc::task

@@ -1,0 +1,94 @@
+#include "tcc/task/task.h"
+
+#include <unordered_map>
+
+#include "nest.h"
+#include "tcc/ir/walk.h"
+#include "tcc/support/check.h"
+#include "tcc/support/text.h"
+
+namespace tcc::task {
+
+using graph::Op;
+
+std::string_view anchor_name(AnchorKind kind) {
+  switch (kind) {
+#define TCC_X(name, text)   \
+  case AnchorKind::k##name: \
+    return text;
+    TCC_TASK_ANCHORS(TCC_X)
+#undef TCC_X
+  }
+  TCC_UNREACHABLE();
+}
+
+AnchorKind anchor_kind(const graph::Graph& graph, const graph::Node& node) {
+  switch (graph::op_class(node.op)) {
+    case graph::OpClass::kContraction: {
+      if (node.op != Op::kConv) return AnchorKind::kGemm;
+      int64_t channels = graph.value(node.inputs[0]).shape[1];
+      bool depthwise = channels > 1 && node.as<graph::ConvAttrs>().group == channels;
+      return depthwise ? AnchorKind::kDepthwiseConv : AnchorKind::kConv;
+    }
+    case graph::OpClass::kWindow:
+      return AnchorKind::kPool;
+    case graph::OpClass::kReduction:
+      return node.as<graph::ReduceAttrs>().axes.empty() ? AnchorKind::kElementwise : AnchorKind::kReduction;
+    case graph::OpClass::kRowwise:
+      return AnchorKind::kSoftmax;
+    case graph::OpClass::kElementwise:
+      return AnchorKind::kElementwise;
+    case graph::OpClass::kMove:
+      return AnchorKind::kMove;
+    case graph::OpClass::kView:
+      break;
+  }
+  TCC_UNREACHABLE("{} makes no code", graph::op_name(node.op));
+}
+
+ir::Id Task::anchor_id() const {
+  for (const ir::Block* block : ir::collect_blocks(kernel.root))
+    if (ir::name_hint(kernel, block->id) == anchor_block) return block->id;
+  TCC_UNREACHABLE("no block {}", anchor_block);
+}
+
+Result<Task> make_task(const graph::Graph& graph, const graph::FusionGroup& group) {
+  for (graph::NodeId id : group.nodes) {
+    const graph::Node& node = graph.node(id);
+    if (graph.value(node.output).elements() == 0) {
+      return make_error(
+          ErrorClass::kInput,
+          fmt::format("{} '{}' makes a tensor of shape {}, which has no elements", graph::op_name(node.op),
+                      sanitize(node.name), graph::shape_text(graph.value(node.output).shape)),
+          "give the model's inputs sizes of at least 1 (--shape, --dim)");
+    }
+  }
+  Task task;
+  GroupNest(graph, group).build(task);
+  task.workload = workload_text(graph, group);
+  task.anchor = anchor_kind(graph, graph.node(group.anchor));
+  task.flops = graph::group_flops(graph, group);
+  task.key = fmt::format("{:016x}", ir::hash_kernel(task.kernel));
+  return task;
+}
+
+Result<TaskList> extract_tasks(const graph::Graph& graph, const std::vector<graph::FusionGroup>& groups) {
+  TaskList list;
+  std::unordered_map<std::string, int64_t> known;
+  for (const graph::FusionGroup& group : groups) {
+    auto made = make_task(graph, group);
+    if (!made) {
+      return tl::make_unexpected(std::move(made).error().with_context(
+          fmt::format("group {} ({})", group.id, graph::group_text(graph, group))));
+    }
+    auto [it, fresh] = known.emplace(made->key, static_cast<int64_t>(list.tasks.size()));
+    list.bindings.push_back({it->second, made->params});
+    if (fresh)
+      list.tasks.push_back(std::move(*made));
+    else
+      ++list.tasks[static_cast<size_t>(it->second)].weight;
+  }
+  return list;
+}
+
+}  // namespace tcc::task

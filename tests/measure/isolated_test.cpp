@@ -1,0 +1,230 @@
+// The whole way through the worker: every way a candidate can go wrong, and that measuring goes on after each.
+#include <signal.h>
+#include <sys/stat.h>
+
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "kernels.h"
+#include "tcc/codegen/llvm.h"
+#include "tcc/lower/lower.h"
+#include "tcc/measure/host.h"
+#include "tcc/support/files.h"
+
+using namespace tcc;
+using namespace tcc::measure;
+using namespace tcc::measure::test;
+using record::Status;
+
+namespace {
+
+const target::Target& host() {
+  static const target::Target target = target::host_target();
+  return target;
+}
+
+HostMeasureOptions test_options() {
+  HostMeasureOptions options;
+  options.worker_path = TCC_BINARY_DIR "/tools/tcc-worker";
+  options.budget_seconds = 0.05;
+  return options;
+}
+
+IsolatedHostMeasurer& measurer() {
+  static std::unique_ptr<IsolatedHostMeasurer> shared = [] {
+    auto created = IsolatedHostMeasurer::create(test_options());
+    if (!created) FAIL(created.error().message);
+    return std::move(*created);
+  }();
+  return *shared;
+}
+
+std::shared_ptr<const MeasureTask> make_task(const GemmOptions& options = {}) {
+  auto task = MeasureTask::create(measurer(), make_gemm(options), host(), {});
+  if (!task) FAIL(task.error().message);
+  return *task;
+}
+
+Candidate candidate_of(const MeasureTask& task, const ir::Kernel& kernel, uint64_t id = 0) {
+  auto lowered = lower::lower(kernel, host(), ir::Stage::kLowered, std::make_shared<Arena>());
+  if (!lowered) FAIL(lowered.error().text);
+  Candidate candidate;
+  candidate.id = id;
+  candidate.task = &task;
+  candidate.kernel = *lowered;
+  return candidate;
+}
+
+Measurement measure_one(const MeasureTask& task, const ir::Kernel& kernel) {
+  Candidate candidate = candidate_of(task, kernel, 42);
+  auto results = measurer().measure(std::span(&candidate, 1));
+  if (!results) FAIL(results.error().message);
+  REQUIRE(results->size() == 1);
+  CHECK((*results)[0].id == 42);
+  return (*results)[0];
+}
+
+}  // namespace
+
+TEST_CASE("a right kernel is measured", "[unit]") {
+  auto task = make_task();
+  CHECK(task->facts().exact);
+  CHECK(task->facts().plain);
+  CHECK(task->facts().reduce_terms == 29);
+  Measurement m = measure_one(*task, make_gemm());
+  CAPTURE(m.failure);
+  REQUIRE(m.status == Status::kOk);
+  CHECK(m.gate == "exact");
+  CHECK(m.max_error < 1);
+  CHECK(m.samples.size() >= 1);
+  CHECK(m.low <= m.median);
+  CHECK(m.median <= m.high);
+  CHECK(m.median > 1e-7);
+  CHECK(m.median < 1e-2);
+  CHECK(m.code != 0);
+  CHECK(m.calibration > 0);
+}
+
+TEST_CASE("kernels in other types and with intrinsics pass by tolerance", "[unit]") {
+  GemmOptions options;
+  options.gelu = true;
+  auto task = make_task(options);
+  CHECK_FALSE(task->facts().plain);
+  Measurement m = measure_one(*task, make_gemm(options));
+  CAPTURE(m.failure);
+  CHECK(m.status == Status::kOk);
+  CHECK(m.gate == "tolerance");
+  options.defect = Defect::kShortSum;
+  CHECK(measure_one(*task, make_gemm(options)).status == Status::kWrong);
+
+  GemmOptions narrow;
+  narrow.in = narrow.out = ir::Type::kBF16;
+  narrow.relu = true;
+  auto narrow_task = make_task(narrow);
+  Measurement n = measure_one(*narrow_task, make_gemm(narrow));
+  CAPTURE(n.failure);
+  CHECK(n.status == Status::kOk);
+  CHECK(n.gate == "exact");
+}
+
+TEST_CASE("every planted defect gets its status and measuring goes on", "[unit]") {
+  auto task = make_task();
+  struct Case {
+    Defect defect;
+    Status status;
+    const char* text;
+  };
+  const Case cases[] = {
+      {Defect::kShortSum, Status::kWrong, "of parameter 2 are wrong on integer data"},
+      {Defect::kNaN, Status::kWrong, "NaN"},
+      {Defect::kUnwritten, Status::kWrong, "of parameter 2 are wrong"},
+      {Defect::kOneTooMany, Status::kCrashed, "bytes beyond the end of parameter 2"},
+      {Defect::kWildStore, Status::kCrashed, "SEGV"},
+      {Defect::kWritesInput, Status::kWrong, "writes to its input, parameter 0"},
+      {Defect::kHang, Status::kHung, "did not end its first runs"},
+      {Defect::kTwice, Status::kOk, ""},
+  };
+  std::vector<Candidate> batch;
+  for (const Case& c : cases)
+    batch.push_back(candidate_of(*task, make_gemm(c.defect), static_cast<uint64_t>(c.defect)));
+  auto results = measurer().measure(batch);
+  REQUIRE(results.has_value());
+  for (size_t i = 0; i < std::size(cases); ++i) {
+    const Measurement& m = (*results)[i];
+    CAPTURE(i, m.failure);
+    CHECK(m.id == static_cast<uint64_t>(cases[i].defect));
+    CHECK(m.status == cases[i].status);
+    CHECK_THAT(m.failure, Catch::Contains(cases[i].text));
+    CHECK(m.samples.empty() == (m.status != Status::kOk));
+  }
+  CHECK(measurer().restarts() == 0);
+}
+
+TEST_CASE("a wrong program is recorded as wrong", "[unit]") {
+  auto task = make_task();
+  record::Record record;
+  fill_record(measure_one(*task, make_gemm(Defect::kShortSum)), record);
+  CHECK(record.status == Status::kWrong);
+  CHECK(record.samples.empty());
+  CHECK_FALSE(record.failure.empty());
+}
+
+TEST_CASE("the same kernel entered twice never yields a winner", "[unit]") {
+  auto task = make_task();
+  for (int i = 0; i < 5; ++i) {
+    auto comparison = measurer().compare_paired(candidate_of(*task, make_gemm()), candidate_of(*task, make_gemm()));
+    REQUIRE(comparison.has_value());
+    CAPTURE(comparison->failure, comparison->ratio, comparison->low, comparison->high);
+    CHECK(comparison->failure.empty());
+    CHECK(comparison->winner == PairedComparison::Winner::kNone);
+    CHECK(comparison->pairs > 10);
+  }
+}
+
+TEST_CASE("a clearly faster kernel wins on either side", "[unit]") {
+  auto task = make_task();
+  auto fast = candidate_of(*task, make_gemm()), slow = candidate_of(*task, make_gemm(Defect::kTwice));
+  auto comparison = measurer().compare_paired(fast, slow).value();
+  CAPTURE(comparison.ratio, comparison.low, comparison.high);
+  CHECK(comparison.winner == PairedComparison::Winner::kA);
+  CHECK(comparison.ratio < 0.8);
+  CHECK(measurer().compare_paired(slow, fast).value().winner == PairedComparison::Winner::kB);
+  auto broken = measurer().compare_paired(fast, candidate_of(*task, make_gemm(Defect::kShortSum))).value();
+  CHECK(broken.winner == PairedComparison::Winner::kNone);
+  CHECK_THAT(broken.failure, Catch::Contains("wrong"));
+}
+
+TEST_CASE("a killed worker is started again", "[unit]") {
+  auto own = IsolatedHostMeasurer::create(test_options()).value();
+  auto task = MeasureTask::create(*own, make_gemm(), host(), {}).value();
+  Candidate candidate = candidate_of(*task, make_gemm());
+  for (int i = 0; i < 2; ++i) {
+    kill(own->worker_pid(), SIGKILL);
+    auto results = own->measure(std::span(&candidate, 1));
+    REQUIRE(results.has_value());
+    CHECK((*results)[0].status == Status::kOk);
+    CHECK(own->restarts() == i + 1);
+  }
+}
+
+TEST_CASE("an artifact of another task is rejected", "[unit]") {
+  auto task = make_task();
+  GemmOptions other;
+  other.n = 21;
+  CHECK(measure_one(*task, make_gemm(other)).status == Status::kRejected);
+}
+
+TEST_CASE("small kernels go through at tens a second", "[unit]") {
+  auto task = make_task();
+  std::vector<Candidate> batch;
+  for (uint64_t i = 0; i < 20; ++i) batch.push_back(candidate_of(*task, make_gemm(), i));
+  Stopwatch watch;
+  auto results = measurer().measure(batch).value();
+  double rate = 20 / watch.seconds();
+  CAPTURE(rate);
+  for (const Measurement& m : results) CHECK(m.status == Status::kOk);
+  CHECK(rate > 8);  // far below the usual rate: this machine may be busy
+  WARN(fmt::format("{:.1f} candidates a second", rate));
+}
+
+TEST_CASE("workers that cannot be used say so", "[errors]") {
+  auto message_of = [](const std::string& path) {
+    HostMeasureOptions options = test_options();
+    options.worker_path = path;
+    auto created = IsolatedHostMeasurer::create(options);
+    REQUIRE_FALSE(created.has_value());
+    return created.error().message + "; " + created.error().hint;
+  };
+  CHECK_THAT(message_of("/nowhere/tcc-worker"),
+             Catch::Contains("/nowhere/tcc-worker") && Catch::Contains("tcc-worker beside tcc"));
+  CHECK_THAT(message_of("/bin/true"), Catch::Contains("did not answer"));
+  HostMeasureOptions options = test_options();
+  options.cpus = {1023};
+  CHECK_FALSE(IsolatedHostMeasurer::create(options).has_value());
+  options.cpus = {0, 1023};
+  auto created = IsolatedHostMeasurer::create(options);
+  if (created) {
+    REQUIRE((*created)->notes().size() == 1);
+    CHECK_THAT((*created)->notes()[0], Catch::Contains("CPU 1023"));
+  }
+}

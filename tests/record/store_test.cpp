@@ -1,0 +1,236 @@
+#include "tcc/record/store.h"
+
+#include <signal.h>
+#include <sqlite3.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+
+#include "tcc/support/files.h"
+
+using namespace tcc;
+using namespace tcc::record;
+
+namespace {
+
+Record sample(uint64_t task, uint64_t nest, double median) {
+  Record r;
+  r.task = task;
+  r.workload = "gemm 8x8x8 f32";
+  r.target = "host";
+  r.target_features = 0xfedcba9876543210ull;  // above the signed range on purpose
+  r.skeleton = ~0ull;
+  r.decisions = {4, -1, int64_t{1} << 40};
+  r.trace = R"({"skeleton":["split"]})";
+  r.nest = nest;
+  r.code = 77;
+  r.samples = {median, median * 1.5, median * 0.5};
+  r.median = median;
+  r.low = median * 0.5;
+  r.high = median * 1.5;
+  r.calibration = 1e-4;
+  r.threads = 1;
+  r.gate = "exact";
+  r.max_error = 0.25;
+  r.tool_version = "0.1.0";
+  r.unix_time = 1234567890;
+  return r;
+}
+constexpr uint64_t kTarget = 0xfedcba9876543210ull;
+
+std::unique_ptr<Store> open_ok(const std::string& path, Store::Mode mode = Store::Mode::kReadWrite) {
+  auto store = Store::open(path, mode);
+  if (!store) FAIL(store.error().message);
+  return std::move(*store);
+}
+
+void run_sql(const std::string& path, const char* sql) {
+  sqlite3* db = nullptr;
+  REQUIRE(sqlite3_open(path.c_str(), &db) == SQLITE_OK);
+  REQUIRE(sqlite3_exec(db, sql, nullptr, nullptr, nullptr) == SQLITE_OK);
+  sqlite3_close(db);
+}
+
+}  // namespace
+
+TEST_CASE("a record comes back as it went in", "[unit]") {
+  auto dir = TemporaryDirectory::create("tcc-record").value();
+  std::string path = dir->path() + "/deep/records.db";
+  Record in = sample(1, 2, 3e-6);
+  in.status = Status::kWrong;
+  in.failure = "parameter 2 [0, 1] is 3, not 4";
+  REQUIRE(open_ok(path)->add(in).value() == 1);
+  auto rows = open_ok(path, Store::Mode::kReadOnly)->all(1).value();
+  REQUIRE(rows.size() == 1);
+  const Record& out = rows[0];
+  CHECK(out.id == 1);
+  CHECK(out.task == in.task);
+  CHECK(out.workload == in.workload);
+  CHECK(out.target == in.target);
+  CHECK(out.target_features == in.target_features);
+  CHECK(out.skeleton == in.skeleton);
+  CHECK(out.decisions == in.decisions);
+  CHECK(out.trace == in.trace);
+  CHECK(out.nest == in.nest);
+  CHECK(out.code == in.code);
+  CHECK(out.kind == in.kind);
+  CHECK(out.status == in.status);
+  CHECK(out.failure == in.failure);
+  CHECK(out.samples == in.samples);
+  CHECK(out.median == in.median);
+  CHECK(out.low == in.low);
+  CHECK(out.high == in.high);
+  CHECK(out.calibration == in.calibration);
+  CHECK(out.threads == in.threads);
+  CHECK(out.gate == in.gate);
+  CHECK(out.max_error == in.max_error);
+  CHECK(out.tool_version == in.tool_version);
+  CHECK(out.unix_time == in.unix_time);
+}
+
+TEST_CASE("best is the fastest that was measured and is ok", "[unit]") {
+  auto store = open_ok(":memory:");
+  Record wrong = sample(1, 10, 1e-9);
+  wrong.status = Status::kWrong;
+  Record predicted = sample(1, 11, 2e-9);
+  predicted.kind = Kind::kPredicted;
+  Record other_target = sample(1, 12, 3e-9);
+  other_target.target_features = 5;
+  Record two_threads = sample(1, 13, 1e-6);
+  two_threads.threads = 2;
+  std::vector<Record> records = {
+      wrong, predicted, other_target, two_threads, sample(1, 14, 4e-6), sample(1, 15, 3e-6), sample(2, 16, 1e-7)};
+  REQUIRE(store->add_all(records));
+  CHECK(store->best(1, kTarget).value()->nest == 13);
+  CHECK(store->best(1, kTarget, 1).value()->nest == 15);
+  CHECK_FALSE(store->best(3, kTarget).value().has_value());
+  auto fastest = store->fastest(1, kTarget, 1, 5).value();
+  REQUIRE(fastest.size() == 2);
+  CHECK(fastest[1].nest == 14);
+  // Measured again, and slower this time: the newer figure stands.
+  REQUIRE(store->add(sample(1, 15, 9e-6)));
+  CHECK(store->best(1, kTarget, 1).value()->nest == 14);
+}
+
+TEST_CASE("duplicates and counts", "[unit]") {
+  auto store = open_ok(":memory:");
+  Record crashed = sample(1, 20, 0);
+  crashed.status = Status::kCrashed;
+  REQUIRE(store->add(crashed));
+  REQUIRE(store->add(sample(1, 21, 1)));
+  REQUIRE(store->add(sample(2, 22, 1)));
+  CHECK(store->contains(1, kTarget, 20).value());
+  CHECK_FALSE(store->contains(1, kTarget, 22).value());
+  CHECK_FALSE(store->contains(1, 5, 20).value());
+  CHECK(store->count_by_status(1).value() == std::map<Status, int64_t>{{Status::kOk, 1}, {Status::kCrashed, 1}});
+  CHECK(store->count_by_status().value().at(Status::kOk) == 2);
+}
+
+TEST_CASE("sessions are kept, replaced and erased", "[unit]") {
+  auto dir = TemporaryDirectory::create("tcc-record").value();
+  std::string path = dir->path() + "/records.db";
+  {
+    auto store = open_ok(path);
+    CHECK_FALSE(store->load_session("a").value().has_value());
+    REQUIRE(store->save_session("a", "{\"round\":1}"));
+    Record r = sample(1, 1, 1);
+    REQUIRE(store->add_with_session(std::span(&r, 1), "a", "{\"round\":2}"));
+  }
+  auto store = open_ok(path);
+  CHECK(store->load_session("a").value() == "{\"round\":2}");
+  CHECK(store->all().value().size() == 1);
+  REQUIRE(store->erase_session("a"));
+  CHECK_FALSE(store->load_session("a").value().has_value());
+}
+
+TEST_CASE("a writer killed at any moment loses no finished record", "[unit]") {
+  auto dir = TemporaryDirectory::create("tcc-record").value();
+  std::string path = dir->path() + "/records.db";
+  int pipe_ends[2];
+  REQUIRE(pipe(pipe_ends) == 0);
+  pid_t child = fork();
+  if (child == 0) {
+    auto store = Store::open(path);
+    for (uint64_t i = 0; store && i < 10000; ++i) {
+      if (!(*store)->add(sample(1, i, 1))) break;
+      char byte = 1;
+      if (write(pipe_ends[1], &byte, 1) != 1) break;
+    }
+    _exit(1);
+  }
+  close(pipe_ends[1]);
+  int64_t reported = 0;
+  char byte;
+  while (reported < 25 && read(pipe_ends[0], &byte, 1) == 1) ++reported;
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  while (read(pipe_ends[0], &byte, 1) == 1) ++reported;
+  close(pipe_ends[0]);
+  auto rows = open_ok(path)->all().value();
+  CHECK(reported >= 25);
+  CHECK(static_cast<int64_t>(rows.size()) >= reported);
+  for (size_t i = 0; i < rows.size(); ++i) CHECK(rows[i].nest == i);
+}
+
+TEST_CASE("stores that cannot be used say so", "[errors]") {
+  auto dir = TemporaryDirectory::create("tcc-record").value();
+  std::string path = dir->path() + "/records.db";
+  auto message_of = [&](const std::string& p, Store::Mode mode = Store::Mode::kReadWrite) {
+    auto store = Store::open(p, mode);
+    REQUIRE_FALSE(store.has_value());
+    return store.error().message + "; " + store.error().hint;
+  };
+  SECTION("absent") {
+    CHECK_THAT(message_of(path, Store::Mode::kReadOnly), Catch::Contains("there are no records at"));
+  }
+  SECTION("newer") {
+    open_ok(path);
+    run_sql(path, "PRAGMA user_version=99");
+    CHECK_THAT(message_of(path), Catch::Contains("newer version of tcc (format 99") && Catch::Contains("upgrade tcc"));
+  }
+  SECTION("not SQLite") {
+    REQUIRE(write_file(path, std::string(5000, 'x')));
+    CHECK_THAT(message_of(path), Catch::Contains("not a store of records"));
+  }
+  SECTION("another SQLite file") {
+    run_sql(path, "CREATE TABLE t(x)");
+    CHECK_THAT(message_of(path), Catch::Contains("but not a store of records"));
+  }
+  SECTION("damaged") {
+    {
+      auto store = open_ok(path);
+      for (uint64_t i = 0; i < 200; ++i) REQUIRE(store->add(sample(1, i, 1)));
+    }
+    std::string bytes = read_file(path).value();
+    for (size_t i = 4096; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * 37);
+    REQUIRE(write_file(path, bytes));
+    auto store = Store::open(path);
+    auto rows = store ? (*store)->all() : tl::make_unexpected(store.error());
+    REQUIRE_FALSE(rows.has_value());
+    CHECK_THAT(rows.error().hint, Catch::Contains("damaged"));
+  }
+  SECTION("a folder") {
+    CHECK_THAT(message_of(dir->path()), Catch::Contains("cannot open"));
+  }
+  SECTION("locked") {
+    auto store = open_ok(path);
+    sqlite3* db = nullptr;
+    REQUIRE(sqlite3_open(path.c_str(), &db) == SQLITE_OK);
+    REQUIRE(sqlite3_exec(db, "BEGIN IMMEDIATE", nullptr, nullptr, nullptr) == SQLITE_OK);
+    auto added = store->add(sample(1, 1, 1));
+    REQUIRE_FALSE(added.has_value());
+    CHECK_THAT(added.error().hint, Catch::Contains("another process is writing"));
+    sqlite3_close(db);
+    CHECK(store->add(sample(1, 1, 1)).has_value());
+  }
+  SECTION("read-only file, opened for reading") {
+    open_ok(path)->add(sample(1, 1, 1)).value();
+    auto store = open_ok(path, Store::Mode::kReadOnly);
+    auto added = store->add(sample(1, 2, 1));
+    REQUIRE_FALSE(added.has_value());
+    CHECK_THAT(added.error().hint, Catch::Contains("read-only"));
+  }
+}

@@ -1,0 +1,233 @@
+#include <sys/resource.h>
+#include <xmmintrin.h>
+
+#include <algorithm>
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tcc/rt/rt.h"
+
+namespace {
+
+struct Pool {
+  tcc_rt_pool* pool = nullptr;
+  Pool(int32_t threads, int32_t spin_us, int32_t pin = 0) {
+    INFO(tcc_rt_last_error());
+    REQUIRE(tcc_rt_pool_create(threads, spin_us, pin, &pool) == TCC_OK);
+  }
+  ~Pool() { tcc_rt_pool_destroy(pool); }
+};
+
+// Adds 1 to every element of its range.
+void count_visits(void* const* buffers, int64_t begin, int64_t end) {
+  auto* visits = static_cast<int32_t*>(buffers[0]);
+  for (int64_t i = begin; i < end; ++i) ++visits[i];
+}
+
+struct Ranges {
+  std::mutex mutex;
+  std::vector<std::pair<int64_t, int64_t>> ranges;
+  std::set<std::thread::id> threads;
+};
+
+void note_range(void* const* buffers, int64_t begin, int64_t end) {
+  auto* noted = static_cast<Ranges*>(buffers[0]);
+  std::lock_guard lock(noted->mutex);
+  noted->ranges.emplace_back(begin, end);
+  noted->threads.insert(std::this_thread::get_id());
+}
+
+int64_t num_os_threads() {
+  std::ifstream status("/proc/self/status");
+  std::string word;
+  while (status >> word) {
+    if (word != "Threads:") continue;
+    int64_t count = 0;
+    status >> count;
+    return count;
+  }
+  return -1;
+}
+
+}  // namespace
+
+TEST_CASE("every index is visited exactly once", "[unit]") {
+  for (int32_t spin_us : {-1, 0, 5}) {
+    for (int32_t threads : {1, 2, 3, 4, 7, 16}) {
+      Pool p(threads, spin_us);
+      REQUIRE(tcc_rt_pool_threads(p.pool) == threads);
+      for (int64_t extent : {0, 1, 2, 3, 5, 16, 17, 63, 64, 1000}) {
+        std::vector<int32_t> visits(extent + 1, 0);
+        void* buffers[] = {visits.data()};
+        for (int repeat = 0; repeat < 20; ++repeat) {
+          REQUIRE(tcc_rt_pool_run(p.pool, count_visits, buffers, extent) == TCC_OK);
+        }
+        for (int64_t i = 0; i < extent; ++i) REQUIRE(visits[i] == 20);
+        REQUIRE(visits[extent] == 0);
+      }
+    }
+  }
+}
+
+TEST_CASE("ranges are contiguous, balanced and on separate threads", "[unit]") {
+  Pool p(4, 0);
+  Ranges noted;
+  void* buffers[] = {&noted};
+  REQUIRE(tcc_rt_pool_run(p.pool, note_range, buffers, 10) == TCC_OK);
+  std::sort(noted.ranges.begin(), noted.ranges.end());
+  REQUIRE(noted.ranges == std::vector<std::pair<int64_t, int64_t>>{{0, 3}, {3, 6}, {6, 8}, {8, 10}});
+  REQUIRE(noted.threads.size() == 4);
+
+  Ranges serial;
+  buffers[0] = &serial;
+  REQUIRE(tcc_rt_pool_run(p.pool, note_range, buffers, 1) == TCC_OK);
+  REQUIRE(serial.ranges == std::vector<std::pair<int64_t, int64_t>>{{0, 1}});
+  REQUIRE(serial.threads == std::set<std::thread::id>{std::this_thread::get_id()});
+
+  Ranges large;
+  buffers[0] = &large;
+  constexpr int64_t kLargest = std::numeric_limits<int64_t>::max();
+  REQUIRE(tcc_rt_pool_run(p.pool, note_range, buffers, kLargest) == TCC_OK);
+  std::sort(large.ranges.begin(), large.ranges.end());
+  REQUIRE(large.ranges.front().first == 0);
+  REQUIRE(large.ranges.back().second == kLargest);
+  for (size_t i = 1; i < large.ranges.size(); ++i) REQUIRE(large.ranges[i].first == large.ranges[i - 1].second);
+}
+
+TEST_CASE("workers that fell asleep wake up", "[unit]") {
+  Pool p(3, -1);
+  std::vector<int32_t> visits(3, 0);
+  void* buffers[] = {visits.data()};
+  for (int i = 0; i < 30; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    REQUIRE(tcc_rt_pool_run(p.pool, count_visits, buffers, 3) == TCC_OK);
+  }
+  REQUIRE(visits == std::vector<int32_t>{30, 30, 30});
+}
+
+TEST_CASE("one thread means no thread is made", "[unit]") {
+  const int64_t before = num_os_threads();
+  {
+    Pool one(1, 0);
+    REQUIRE(num_os_threads() == before);
+    Pool three(3, 0);
+    REQUIRE(num_os_threads() == before + 2);
+  }
+  REQUIRE(num_os_threads() == before);
+}
+
+TEST_CASE("nested and concurrent runs are refused", "[unit]") {
+  for (int32_t threads : {1, 2}) {
+    Pool p(threads, 0);
+    struct Nested {
+      tcc_rt_pool* pool;
+      std::atomic<int> refused{0}, inner{0};
+    } nested{p.pool};
+    void* buffers[] = {&nested};
+    auto outer = [](void* const* b, int64_t, int64_t) {
+      auto* n = static_cast<Nested*>(b[0]);
+      auto count = [](void* const* c, int64_t, int64_t) { ++static_cast<Nested*>(c[0])->inner; };
+      if (tcc_rt_pool_run(n->pool, count, b, 1) == TCC_ERROR_BUSY &&
+          strstr(tcc_rt_last_error(), "one context per thread")) {
+        ++n->refused;
+      }
+    };
+    REQUIRE(tcc_rt_pool_run(p.pool, outer, buffers, 2) == TCC_OK);
+    REQUIRE(nested.refused == threads);
+    REQUIRE(nested.inner == 0);
+    // The refusal leaves the pool usable.
+    std::vector<int32_t> visits(2, 0);
+    buffers[0] = visits.data();
+    REQUIRE(tcc_rt_pool_run(p.pool, count_visits, buffers, 2) == TCC_OK);
+    REQUIRE(visits == std::vector<int32_t>{1, 1});
+  }
+}
+
+TEST_CASE("kernels flush denormals on every thread and the caller's mode is kept", "[unit]") {
+  Pool p(3, 0);
+  const unsigned mode = _mm_getcsr();
+  const unsigned unusual = (mode & ~0x6000u) | 0x4000u;  // round up
+  _mm_setcsr(unusual);
+  volatile float results[3] = {1, 1, 1};
+  void* buffers[] = {const_cast<float*>(results)};
+  auto halve = [](void* const* b, int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      volatile float smallest = std::numeric_limits<float>::min();
+      static_cast<volatile float*>(b[0])[i] = smallest * 0.5f;
+    }
+  };
+  const tcc_status status = tcc_rt_pool_run(p.pool, halve, buffers, 3);
+  const unsigned after = _mm_getcsr();
+  _mm_setcsr(mode);
+  REQUIRE(status == TCC_OK);
+  REQUIRE((after & ~0x3fu) == (unusual & ~0x3fu));
+  for (float r : results) REQUIRE(r == 0.0f);
+}
+
+TEST_CASE("wrong pool arguments are named", "[unit][errors]") {
+  tcc_rt_pool* pool = nullptr;
+  REQUIRE(tcc_rt_pool_create(-1, 0, 0, &pool) == TCC_ERROR_INVALID_ARGUMENT);
+  REQUIRE(std::string(tcc_rt_last_error()).find("threads is -1") != std::string::npos);
+  REQUIRE(tcc_rt_pool_create(TCC_RT_MAX_THREADS + 1, 0, 0, &pool) == TCC_ERROR_INVALID_ARGUMENT);
+  REQUIRE(pool == nullptr);
+  Pool p(2, 0);
+  REQUIRE(tcc_rt_pool_run(p.pool, nullptr, nullptr, 4) == TCC_ERROR_INVALID_ARGUMENT);
+  REQUIRE(tcc_rt_pool_run(p.pool, count_visits, nullptr, -1) == TCC_ERROR_INVALID_ARGUMENT);
+  tcc_rt_pool_destroy(nullptr);
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST_CASE("a thread that cannot start leaves nothing behind", "[unit][errors]") {
+  const int64_t before = num_os_threads();
+  rlimit old{};
+  REQUIRE(getrlimit(RLIMIT_AS, &old) == 0);
+  // Room for a few stacks only.
+  std::ifstream statm("/proc/self/statm");
+  uint64_t pages = 0;
+  statm >> pages;
+  rlimit tight = old;
+  tight.rlim_cur = pages * 4096 + (100u << 20);
+  REQUIRE(setrlimit(RLIMIT_AS, &tight) == 0);
+  tcc_rt_pool* pool = nullptr;
+  const tcc_status status = tcc_rt_pool_create(200, 0, 0, &pool);
+  setrlimit(RLIMIT_AS, &old);
+  REQUIRE(status == TCC_ERROR_RESOURCES);
+  REQUIRE(std::string(tcc_rt_last_error()).find("of 200") != std::string::npos);
+  REQUIRE(pool == nullptr);
+  REQUIRE(num_os_threads() == before);
+}
+#endif
+
+TEST_CASE("binding threads is reported and harmless", "[unit]") {
+  Pool p(3, 0, 1);
+  // The mask is the process's own, so every binding inside it is allowed.
+  REQUIRE(tcc_rt_pool_pinned(p.pool) == 2);
+  std::vector<int32_t> visits(3, 0);
+  void* buffers[] = {visits.data()};
+  REQUIRE(tcc_rt_pool_run(p.pool, count_visits, buffers, 3) == TCC_OK);
+  REQUIRE(visits == std::vector<int32_t>{1, 1, 1});
+  Pool unbound(3, 0, 0);
+  REQUIRE(tcc_rt_pool_pinned(unbound.pool) == 0);
+}
+
+TEST_CASE("fork and join are cheap", "[.][bench]") {
+  Pool p(2, 1000);
+  std::vector<int32_t> visits(2, 0);
+  void* buffers[] = {visits.data()};
+  for (int round = 0; round < 5; ++round) {
+    const auto start = std::chrono::steady_clock::now();
+    constexpr int kRuns = 100000;
+    for (int i = 0; i < kRuns; ++i) tcc_rt_pool_run(p.pool, count_visits, buffers, 2);
+    const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - start;
+    WARN("fork-join of 2 threads: " << took.count() / kRuns << " us");
+  }
+}

@@ -1,0 +1,77 @@
+#include <catch2/catch.hpp>
+
+#include <atomic>
+
+#include "tcc/support/arena.h"
+#include "tcc/support/dynlib.h"
+#include "tcc/support/files.h"
+#include "tcc/support/parallel.h"
+#include "tcc/support/rng.h"
+#include "tcc/support/text.h"
+
+using namespace tcc;
+
+TEST_CASE("arena hands out aligned, distinct memory and reuses it after reset") {
+  Arena arena;
+  auto* a = arena.make<int64_t>(1);
+  auto* b = arena.make<int64_t>(2);
+  CHECK(*a == 1);
+  CHECK(*b == 2);
+  CHECK(reinterpret_cast<uintptr_t>(arena.allocate(100, 64)) % 64 == 0);
+  for (int i = 0; i < 10000; ++i) arena.make<int64_t>(i);
+  size_t used = arena.bytes_used();
+  CHECK(used >= 80000);
+  arena.reset();
+  CHECK(arena.bytes_used() == 0);
+  CHECK(*arena.make<int64_t>(7) == 7);
+}
+
+TEST_CASE("rng is reproducible, forks are independent, weights are respected") {
+  Rng a(5), b(5);
+  for (int i = 0; i < 10; ++i) CHECK(a.next() == b.next());
+  CHECK(a.fork(1).next() != a.fork(2).next());
+  std::array<double, 3> weights = {1, 0, 3};
+  std::array<int, 3> counts = {};
+  for (int i = 0; i < 40000; ++i) counts[static_cast<size_t>(a.weighted(weights))]++;
+  CHECK(counts[1] == 0);
+  CHECK(counts[2] > 2.7 * counts[0]);
+  CHECK(counts[2] < 3.3 * counts[0]);
+}
+
+TEST_CASE("parallel_for visits every index once, nested calls included") {
+  ThreadPool pool(3);
+  std::vector<std::atomic<int>> seen(1000);
+  for (int round = 0; round < 20; ++round)
+    pool.parallel_for(100, [&](int64_t i, int) {
+      pool.parallel_for(10, [&](int64_t j, int) { seen[static_cast<size_t>(i * 10 + j)]++; });
+    });
+  for (auto& s : seen) CHECK(s == 20);
+}
+
+TEST_CASE("files: whole write, clear errors") {
+  auto dir = TemporaryDirectory::create("tcc-test-");
+  REQUIRE(dir);
+  std::string path = (*dir)->path() + "/a";
+  REQUIRE(write_file(path, "hello"));
+  CHECK(read_file(path).value() == "hello");
+  CHECK(read_file((*dir)->path()).error().message.find("directory") != std::string::npos);
+  CHECK(read_file(path + "x").error().message.find("No such file") != std::string::npos);
+  CHECK(write_file((*dir)->path() + "/no/b", "x").error().message.find("cannot write") != std::string::npos);
+  CHECK(MappedFile::open(path).value()->bytes().size() == 5);
+}
+
+TEST_CASE("suggestions and sanitising") {
+  std::vector<std::string> known = {"tune", "build", "bench"};
+  CHECK(suggest("tnue", known) == "did you mean 'tune'?");
+  CHECK(suggest("zzzzzzz", known).empty());
+  CHECK(sanitize("a\x1b[31mb") == "a\\x1b[31mb");
+  CHECK(sanitize("\xff") == "\\xff");
+  CHECK(format_duration(0.00123) == "1.23 ms");
+}
+
+TEST_CASE("a missing library is an environment error that names it") {
+  auto lib = DynamicLibrary::open({"libdoes-not-exist.so"});
+  REQUIRE(!lib);
+  CHECK(lib.error().cls == ErrorClass::kEnvironment);
+  CHECK(lib.error().message.find("libdoes-not-exist.so") != std::string::npos);
+}
