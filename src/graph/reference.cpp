@@ -43,7 +43,7 @@ struct Geometry {
 class NodeRunner {
  public:
   NodeRunner(const Graph& graph, const Node& node, std::vector<const HostTensor*> inputs, ThreadPool& pool)
-      : node_(node), inputs_(std::move(inputs)), pool_(pool) {
+      : node_(node), inputs_(std::move(inputs)), pool_(pool), dtype_(graph.value(node.output).dtype) {
     out_.shape = graph.value(node.output).shape;
     out_.data.resize(static_cast<size_t>(element_count(out_.shape)));
   }
@@ -331,6 +331,7 @@ class NodeRunner {
     IndexWalk walk(out_.shape);
     for (double& y : out_.data) {
       y = f(in(0).data[static_cast<size_t>(walk.offset(a))], in(1).data[static_cast<size_t>(walk.offset(b))]);
+      if (!is_float(dtype_)) y = wrap_integer(y, dtype_);
       walk.next();
     }
   }
@@ -378,9 +379,19 @@ class NodeRunner {
     }
   }
 
+  // Integer results truncate and wrap to their width; x / 0, undefined in the model, gives 0.
+  static double wrap_integer(double v, DType dtype) {
+    if (!std::isfinite(v)) return 0;
+    v = std::trunc(v);
+    double range = std::ldexp(1.0, static_cast<int>(8 * dtype_size(dtype)));
+    double low = dtype == DType::kU8 ? 0 : -range / 2;
+    return v - range * std::floor((v - low) / range);
+  }
+
   const Node& node_;
   std::vector<const HostTensor*> inputs_;
   ThreadPool& pool_;
+  DType dtype_;
   HostTensor out_;
 };
 

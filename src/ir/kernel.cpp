@@ -65,8 +65,9 @@ class KernelHasher {
         for (Expr f : static_cast<const Prod*>(e)->factors) total += mix_hash(expr(f));
         return combine_hash(hash, total);
       }
-      case ExprKind::kMin: case ExprKind::kMax: case ExprKind::kAnd: case ExprKind::kOr: case ExprKind::kEq: case ExprKind::kNe:
+      case ExprKind::kMin: case ExprKind::kMax: case ExprKind::kAnd: case ExprKind::kOr:
         return combine_hash(hash, mix_hash(expr(static_cast<const Binary*>(e)->a)) + mix_hash(expr(static_cast<const Binary*>(e)->b)));
+      case ExprKind::kEq: case ExprKind::kNe: return combine_hash(hash, equation(static_cast<const Binary*>(e)));
       case ExprKind::kFloorDiv: case ExprKind::kFloorMod: case ExprKind::kAdd: case ExprKind::kSub: case ExprKind::kMul:
       case ExprKind::kDiv: case ExprKind::kLt: case ExprKind::kLe: {
         uint64_t a = expr(static_cast<const Binary*>(e)->a);
@@ -93,6 +94,28 @@ class KernelHasher {
       }
     }
     return hash;
+  }
+
+  // Which sides the terms of an index equation are on follows ids: both signs of the difference hash alike.
+  uint64_t equation(const Binary* e) {
+    if (e->a->type != Type::kI64) return mix_hash(expr(e->a)) + mix_hash(expr(e->b));
+    uint64_t plus = 0, minus = 0, constant = 0;
+    auto add = [&](int64_t sign, int64_t coefficient, Expr atom) {
+      uint64_t h = expr(atom);
+      plus += combine_hash(mix_hash(static_cast<uint64_t>(sign * coefficient)), h);
+      minus += combine_hash(mix_hash(static_cast<uint64_t>(-sign * coefficient)), h);
+    };
+    for (auto [side, sign] : {std::pair<Expr, int64_t>{e->a, 1}, {e->b, -1}}) {
+      if (is_int(side)) {
+        constant += static_cast<uint64_t>(sign * int_value(side));
+      } else if (const Sum* s = as<Sum>(side)) {
+        constant += static_cast<uint64_t>(sign * s->constant);
+        for (const Term& t : s->terms) add(sign, t.coefficient, t.atom);
+      } else {
+        add(sign, 1, side);
+      }
+    }
+    return mix_hash(combine_hash(plus, constant)) + mix_hash(combine_hash(minus, uint64_t{0} - constant));
   }
 
   uint64_t optional(Expr e) { return e == nullptr ? 0x6e756c6cu : expr(e); }

@@ -97,7 +97,12 @@ class Printer {
   struct TextTerm {
     int64_t coefficient;
     std::string text;
+    std::string tight;  // under a factor or a sign: "-(i // 4)" is not "-i // 4"
   };
+  TextTerm term(Expr atom, int64_t coefficient) {
+    std::string text = expr(atom, kMultiplicative);
+    return {coefficient, text, atom->kind == ExprKind::kProd ? text : expr(atom, kUnary)};
+  }
 
   void name_all() {
     for (const Scalar& s : kernel_.scalars) name(s.id);
@@ -129,9 +134,9 @@ class Printer {
       constant += sign * c->value;
     } else if (const Sum* s = as<Sum>(e)) {
       constant += sign * s->constant;
-      for (const Term& t : s->terms) terms.push_back({sign * t.coefficient, expr(t.atom, kMultiplicative)});
+      for (const Term& t : s->terms) terms.push_back(term(t.atom, sign * t.coefficient));
     } else {
-      terms.push_back({sign, expr(e, kMultiplicative)});
+      terms.push_back(term(e, sign));
     }
   }
   static void sort_terms(std::vector<TextTerm>& terms) {
@@ -152,10 +157,12 @@ class Printer {
         text += t.coefficient < 0 ? " - " : " + ";
       else if (t.coefficient < 0)
         text += "-";
-      if (magnitude(t.coefficient) == 1)
+      if (t.coefficient == 1)
         text += t.text;
+      else if (t.coefficient == -1)
+        text += t.tight;
       else
-        text += fmt::format("{}*{}", t.text, magnitude(t.coefficient));
+        text += fmt::format("{}*{}", t.tight, magnitude(t.coefficient));
     }
     if (text.empty()) {
       precedence = constant < 0 ? kUnary : kPrimary;
@@ -209,7 +216,7 @@ std::string Printer::symmetric_comparison(const Binary* e) {
     if (t.coefficient > 0) {
       left.push_back(t);
     } else {
-      right.push_back({-t.coefficient, t.text});
+      right.push_back({-t.coefficient, t.text, t.tight});
     }
   }
   int precedence = 0;

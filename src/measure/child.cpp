@@ -72,7 +72,9 @@ void limit_resources(const JobHeader& job) {
     setrlimit(resource, &now);  // a refusal leaves the old limit: the watchdog still stands
   };
   limit(RLIMIT_CORE, 0);
+#ifndef __SANITIZE_ADDRESS__  // whose shadow is larger than any limit
   limit(RLIMIT_AS, static_cast<rlim_t>(job.memory_limit_bytes));
+#endif
   limit(RLIMIT_CPU, static_cast<rlim_t>(std::ceil(job.cpu_limit_seconds)));
 }
 

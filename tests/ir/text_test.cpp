@@ -237,6 +237,7 @@ TEST_CASE("random expressions survive the round trip", "[text][fuzz]") {
     for (size_t d = loops.size(); d-- > 0;) s = b.loop(loops[d], b.integer(8), s);
     Kernel k = kb.finish(s);
     std::string text = print(k);
+    INFO(text);
     Kernel again = parse_ok(text);
     REQUIRE(print(again) == text);
     REQUIRE(hash_kernel(again) == hash_kernel(k));

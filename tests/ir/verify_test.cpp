@@ -157,7 +157,7 @@ TEST_CASE("the verifier finds what text cannot say", "[verify]") {
     CHECK(one(b.store(y->id, index, b.real(1))) == "variable 'i' is not bound here");
   }
   SECTION("a loop twice") {
-    Stmt l = b.loop(i, b.integer(4), b.store(y->id, index, b.real(1)));
+    Stmt l = b.loop(i, b.integer(4), b.store(y->id, std::vector<Expr>{b.integer(0)}, b.real(1)));
     std::vector<Stmt> twice = {l, l};
     CHECK(one(b.seq(twice)) == "loop 'i' is bound a second time");
   }

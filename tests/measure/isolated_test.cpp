@@ -7,6 +7,7 @@
 
 #include "kernels.h"
 #include "tcc/codegen/llvm.h"
+#include "tcc/ir/layout.h"
 #include "tcc/lower/lower.h"
 #include "tcc/measure/host.h"
 #include "tcc/support/files.h"
@@ -107,6 +108,61 @@ TEST_CASE("kernels in other types and with intrinsics pass by tolerance", "[unit
   CHECK(n.gate == "exact");
 }
 
+TEST_CASE("weights arrive in the candidate's layout", "[unit]") {
+  auto task = make_task();
+  ir::Kernel kernel = make_gemm();
+  Arena& arena = *kernel.arena;
+  std::vector<const ir::Buffer*> buffers(kernel.buffers.begin(), kernel.buffers.end());
+  ir::Buffer packed = *buffers[1];
+  REQUIRE(packed.role == ir::BufferRole::kWeight);
+  // [k, n] in tiles of 16 columns, the last one padded: another order and another size than row-major.
+  packed.layout = ir::make_blocked(arena, std::array<int64_t, 2>{28, 20}, std::array<int32_t, 2>{1, 0},
+                                   std::array{std::pair<int32_t, int64_t>{1, 16}});
+  REQUIRE(packed.layout->size == 28 * 32);
+  buffers[1] = ir::Builder(arena).buffer(packed);
+  kernel.buffers = arena.copy(buffers);
+  Measurement m = measure_one(*task, kernel);
+  CAPTURE(m.failure);
+  CHECK(m.status == Status::kOk);
+  CHECK(m.gate == "exact");
+  // The pair shares what is laid out alike and nothing else.
+  auto comparison = measurer().compare_paired(candidate_of(*task, kernel), candidate_of(*task, make_gemm())).value();
+  CHECK(comparison.failure == "");
+}
+
+TEST_CASE("long sums of reals stay within what is allowed, a missing term does not", "[unit]") {
+  GemmOptions options;
+  options.m = options.n = 8;
+  options.k = 3000;
+  auto task = make_task(options);
+  Measurement m = measure_one(*task, make_gemm(options));
+  CAPTURE(m.failure, m.max_error, m.where);
+  CHECK(m.status == Status::kOk);
+  CHECK(m.max_error > 0);
+  CHECK(m.max_error < 0.5);
+  options.gelu = true;
+  auto curved = make_task(options);
+  m = measure_one(*curved, make_gemm(options));
+  CAPTURE(m.failure, m.max_error, m.where);
+  CHECK(m.status == Status::kOk);
+  options.defect = Defect::kShortSum;
+  m = measure_one(*curved, make_gemm(options));
+  CHECK(m.status == Status::kWrong);
+  CHECK(m.max_error > 50);
+}
+
+TEST_CASE("several threads", "[unit]") {
+  HostMeasureOptions options = test_options();
+  options.threads = 0;
+  auto own = IsolatedHostMeasurer::create(options).value();
+  auto task = MeasureTask::create(*own, make_gemm(), host(), {}).value();
+  Candidate candidate = candidate_of(*task, make_gemm());
+  auto m = own->measure(std::span(&candidate, 1)).value()[0];
+  CAPTURE(m.failure);
+  CHECK(m.status == Status::kOk);
+  CHECK(m.threads >= 1);
+}
+
 TEST_CASE("every planted defect gets its status and measuring goes on", "[unit]") {
   auto task = make_task();
   struct Case {
@@ -127,6 +183,12 @@ TEST_CASE("every planted defect gets its status and measuring goes on", "[unit]"
   std::vector<Candidate> batch;
   for (const Case& c : cases)
     batch.push_back(candidate_of(*task, make_gemm(c.defect), static_cast<uint64_t>(c.defect)));
+  for (size_t i = 0; i < std::size(cases); ++i) {
+    if (cases[i].defect != Defect::kWritesInput) continue;
+    auto artifact = codegen::compile_host(batch[i].kernel, host()).value();
+    artifact.buffers[0].role = ir::BufferRole::kInput;
+    batch[i].artifact = std::make_shared<codegen::Artifact>(std::move(artifact));
+  }
   auto results = measurer().measure(batch);
   REQUIRE(results.has_value());
   for (size_t i = 0; i < std::size(cases); ++i) {

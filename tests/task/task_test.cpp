@@ -283,7 +283,7 @@ TEST_CASE("half types compute in f32 and round once; integers stay integers") {
     Net n;
     n.dtype = dtype;
     ValueId v = n.node(Op::kAdd, {n.input({3, 4}), n.input({4})});
-    v = n.node(Op::kClip, graph::ClipAttrs{1.5, 3}, {v});
+    v = n.node(Op::kClip, graph::ClipAttrs{2, 3}, {v});
     n.check(n.node(Op::kMul, {v, n.input({1})}), 0);
   }
 }

@@ -19,7 +19,8 @@ struct HostTensor {
 HostTensor random_tensor(const Value& value, uint64_t seed);
 
 // Runs the whole graph. `inputs` match graph.inputs in number and shape, else an error. Nothing is rounded to the
-// graph's float types on the way. threads = 0: all cores.
+// graph's float types on the way; integer arithmetic truncates and wraps (64-bit integers are exact below 2^53).
+// threads = 0: all cores.
 Result<std::vector<HostTensor>> run_reference(const Graph& graph, const std::vector<HostTensor>& inputs,
                                               int threads = 0);
 

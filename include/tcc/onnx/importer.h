@@ -17,7 +17,7 @@ struct ImportOptions {
   std::map<std::string, int64_t> dims;               // --dim batch=1, by the model's dimension name
 };
 
-// Reads the file at `path` (memory mapped: large weights are views into it).
+// Reads the file at `path`. Constants view the parsed message (external data: the mapped file), which they keep alive.
 Result<graph::Graph> import_model(const std::string& path, const ImportOptions& options = {});
 
 // The same from memory. `name` stands for the file in messages; external data is resolved against `folder` and

@@ -19,24 +19,19 @@ struct SpaceOptions {
   bool pack_weights = true;    // constants may get blocked layouts
 };
 
-// A point between two modules: the trace so far, its kernel and its arena.
-struct State {
-  schedule::Trace trace;
-  ir::Kernel kernel;
-};
-
 class Module {
  public:
   virtual ~Module() = default;
   virtual const char* name() const = 0;
   // The ways to go on from `state`, at least one: a module that does not apply, or whose steps are all rejected, returns
-  // the state itself.
-  virtual std::vector<State> apply(const State& state, const ir::Kernel& start, const target::Target& target,
-                                   const SpaceOptions& options) const = 0;
+  // the state itself. Copies of a schedule are independent of each other.
+  virtual std::vector<schedule::Schedule> apply(const schedule::Schedule& state, const target::Target& target,
+                                                const SpaceOptions& options) const = 0;
 };
 
 std::unique_ptr<Module> make_auto_inline();
 std::unique_ptr<Module> make_multi_level_tiling();
+std::unique_ptr<Module> make_row_tiling();
 std::unique_ptr<Module> make_parallel_vectorize_unroll();
 // The modules of a target in the order of their application.
 std::vector<std::unique_ptr<Module>> modules_for(const target::Target& target);

@@ -105,6 +105,7 @@ int64_t vector_width(Builder& b, const Kernel& kernel, const analysis::Ranges& r
 
 Expr uniform_predicate(Builder& b, const Kernel& kernel, const analysis::Ranges& ranges, Expr predicate, Id id,
                        int64_t extent) {
+  predicate = analysis::simplify(b, predicate, ranges);
   if (!may_mention(predicate, id)) return predicate;
   if (predicate->kind == ExprKind::kAnd) {
     Expr x = uniform_predicate(b, kernel, ranges, as<Binary>(predicate)->a, id, extent);

@@ -4,6 +4,7 @@
 
 #include "codegen/cuda/address.h"
 #include "codegen/cuda/emitter.h"
+#include "tcc/analysis/simplify.h"
 #include "tcc/support/check.h"
 
 namespace tcc::codegen::cuda {
@@ -220,7 +221,9 @@ std::string Emitter::load(const Load& e) {
   const Buffer& source = buffer(e.buffer);
   std::string value = from_memory(e.type, fmt::format("{}[{}]", name(e.buffer), address(source, e.indices)));
   if (e.predicate == nullptr) return value;
-  return fmt::format("({} ? {} : {})", expr(e.predicate), value, expr(e.other));
+  Expr predicate = analysis::simplify(b_, e.predicate, ranges_);
+  if (is_int(predicate, 1)) return value;
+  return fmt::format("({} ? {} : {})", expr(predicate), value, expr(e.other));
 }
 
 std::string Emitter::call(const Call& e) {

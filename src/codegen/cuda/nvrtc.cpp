@@ -75,6 +75,7 @@ class LoadedNvrtc final : public Nvrtc {
     }
     if (status != NVRTC_SUCCESS || output.code.empty())
       return environment_error("NVRTC {}.{} gave no code: {}", major_, minor_, nvrtcGetErrorString_(status));
+    while (want_ptx && !output.code.empty() && output.code.back() == '\0') output.code.pop_back();
     return output;
   }
 

@@ -3,6 +3,7 @@
 
 #include "codegen/cuda/address.h"
 #include "codegen/cuda/emitter.h"
+#include "tcc/analysis/simplify.h"
 #include "tcc/ir/walk.h"
 #include "tcc/support/check.h"
 
@@ -42,7 +43,7 @@ void Emitter::stmt(Stmt s) {
     case StmtKind::kStore: return store(*as<Store>(s));
     case StmtKind::kIf: {
       const If& branch = *as<If>(s);
-      open("if (" + expr(branch.condition) + ")");
+      open("if (" + expr(analysis::simplify(b_, branch.condition, ranges_)) + ")");
       stmt(branch.then_case);
       if (branch.else_case != nullptr) {
         close();
@@ -139,7 +140,8 @@ void Emitter::store(const Store& s) {
   const Buffer& target = buffer(s.buffer);
   const std::string text =
       fmt::format("{}[{}] = {};", name(s.buffer), address(target, s.indices), to_memory(target.type, expr(s.value)));
-  line(s.predicate != nullptr ? "if (" + expr(s.predicate) + ") " + text : text);
+  Expr predicate = s.predicate != nullptr ? analysis::simplify(b_, s.predicate, ranges_) : nullptr;
+  line(predicate != nullptr && !is_int(predicate, 1) ? "if (" + expr(predicate) + ") " + text : text);
 }
 
 void Emitter::alloc(const Alloc& s) {

@@ -1,0 +1,114 @@
+// tcc-bench [--list] [--seconds S] [--json FILE] [SUITE...]
+#include "bench.h"
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "tcc/support/files.h"
+#include "tcc/target/target.h"
+
+namespace tcc::benchmarks {
+
+const std::vector<Suite>& suites() {
+  static const std::vector<Suite> all = {
+      {"search", "candidates a second: replay, replay + lower, instantiate", run_search_suite},
+      {"interp", "interpreter: scalar operations a second", run_interp_suite},
+      {"cpu-gemm", "one hand-written GEMM trace beside oneDNN on one thread", run_cpu_gemm_suite},
+  };
+  return all;
+}
+
+double rate_per_thread(int threads, double seconds, const std::function<double(int)>& body) {
+  std::atomic<bool> stop{false};
+  std::atomic<int> ready{0};
+  std::vector<double> rates(static_cast<size_t>(threads));
+  std::vector<std::jthread> workers;
+  for (int w = 0; w < threads; ++w)
+    workers.emplace_back([&, w] {
+      body(w);  // warm-up
+      ready++;
+      while (ready < threads) std::this_thread::yield();
+      Stopwatch watch;
+      double total = 0;
+      while (!stop) total += body(w);
+      rates[static_cast<size_t>(w)] = total / watch.seconds();
+    });
+  while (ready < threads) std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+  stop = true;
+  workers.clear();
+  double sum = 0;
+  for (double r : rates) sum += r;
+  return sum / threads;
+}
+
+namespace {
+
+nlohmann::json to_json(const std::string& suite, const std::vector<Row>& rows) {
+  target::Target host = target::host_target();
+  nlohmann::json out = {{"suite", suite},
+                        {"machine", {{"cores", host.cpu.cores}, {"features", target::llvm_feature_string(host)}}},
+                        {"rows", nlohmann::json::array()}};
+  for (const Row& r : rows) {
+    nlohmann::json row = {{"name", r.name}, {"value", r.value}, {"unit", r.unit}, {"peer", nullptr}, {"peer_value", nullptr}, {"ratio", nullptr}};
+    if (!r.peer.empty()) row["peer"] = r.peer;
+    if (r.peer_value != 0) row["peer_value"] = r.peer_value, row["ratio"] = r.ratio;
+    out["rows"].push_back(row);
+  }
+  return out;
+}
+
+void print(const std::vector<Row>& rows) {
+  for (const Row& r : rows) {
+    std::printf("  %-34s %14.6g %-12s", r.name.c_str(), r.value, r.unit.c_str());
+    if (r.peer_value != 0) std::printf(" %.3fx of %s (%.6g)", r.ratio, r.peer.c_str(), r.peer_value);
+    else if (!r.peer.empty()) std::printf(" %s", r.peer.c_str());
+    std::printf("\n");
+  }
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{"Benchmarks of tcc: rates, and ratios beside peers measured in the same run", "tcc-bench"};
+  std::vector<std::string> names;
+  bool list = false;
+  double seconds = 2;
+  std::string json_file;
+  app.add_option("suite", names, "suites to run; all when none is named");
+  app.add_flag("--list", list, "list the suites");
+  app.add_option("--seconds", seconds, "about how long each row runs")->check(CLI::Range(0.05, 600.0));
+  app.add_option("--json", json_file, "write the rows to this file ('-': standard output)");
+  CLI11_PARSE(app, argc, argv);
+  if (list) {
+    for (const Suite& s : suites()) std::printf("%-12s %s\n", s.name.c_str(), s.summary.c_str());
+    return 0;
+  }
+  for (const std::string& n : names)
+    if (std::none_of(suites().begin(), suites().end(), [&](const Suite& s) { return s.name == n; })) {
+      std::fprintf(stderr, "tcc-bench: no suite '%s'; see tcc-bench --list\n", n.c_str());
+      return 2;
+    }
+  nlohmann::json all = nlohmann::json::array();
+  for (const Suite& s : suites()) {
+    if (!names.empty() && std::find(names.begin(), names.end(), s.name) == names.end()) continue;
+    if (json_file != "-") std::printf("%s\n", s.name.c_str());
+    std::vector<Row> rows = s.run(seconds);
+    if (json_file != "-") print(rows);
+    all.push_back(to_json(s.name, rows));
+  }
+  std::string text = (all.size() == 1 ? all[0] : all).dump(1) + "\n";
+  if (json_file == "-") std::fputs(text.c_str(), stdout);
+  else if (!json_file.empty())
+    if (Result<void> ok = write_file(json_file, text); !ok) {
+      std::fprintf(stderr, "tcc-bench: %s\n", ok.error().message.c_str());
+      return 1;
+    }
+  return 0;
+}
+
+}  // namespace
+}  // namespace tcc::benchmarks
+
+int main(int argc, char** argv) { return tcc::benchmarks::run(argc, argv); }

@@ -1,0 +1,36 @@
+// The benchmark binary: suites of rows {name, value, unit, peer, peer_value, ratio}. One file a suite.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace tcc::benchmarks {
+
+struct Row {
+  std::string name;
+  double value = 0;
+  std::string unit;
+  std::string peer;       // what the ratio compares with: another system, or a measured limit; "" when nothing
+  double peer_value = 0;
+  double ratio = 0;       // of speed: above 1 is faster than the peer
+};
+
+struct Suite {
+  std::string name;
+  std::string summary;
+  // seconds: about how long each row may take.
+  std::vector<Row> (*run)(double seconds);
+};
+const std::vector<Suite>& suites();
+
+std::vector<Row> run_search_suite(double seconds);
+std::vector<Row> run_interp_suite(double seconds);
+std::vector<Row> run_cpu_gemm_suite(double seconds);
+
+// Runs `body(worker)` again and again on `threads` threads at once for about `seconds` and returns the rate a thread:
+// the sum of what body returns, by time and threads.
+double rate_per_thread(int threads, double seconds, const std::function<double(int worker)>& body);
+
+}  // namespace tcc::benchmarks

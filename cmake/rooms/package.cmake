@@ -1,0 +1,11 @@
+# lld links libraries inside the process where it is installed: its own archives, over the LLVM that codegen links.
+if(TARGET tcc_package)
+  if(TCC_LLD_ELF AND TCC_LLD_COMMON AND TARGET tcc_codegen)
+    target_compile_definitions(tcc_package PRIVATE TCC_HAVE_LLD=1)
+    target_include_directories(tcc_package SYSTEM PRIVATE ${LLVM_INCLUDE_DIRS})
+    target_link_libraries(tcc_package PRIVATE ${TCC_LLD_ELF} ${TCC_LLD_COMMON})
+    if(TARGET LLVM)
+      target_link_libraries(tcc_package PRIVATE LLVM)
+    endif()
+  endif()
+endif()

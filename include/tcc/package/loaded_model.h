@@ -1,0 +1,80 @@
+// A built library, opened and called the way a user's program does: through its query function alone.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tcc/graph/types.h"
+#include "tcc/rt/model_abi.h"
+#include "tcc/support/dynlib.h"
+#include "tcc/support/result.h"
+
+namespace tcc::package {
+
+struct TensorSpec {
+  std::string name;
+  graph::DType dtype = graph::DType::kF32;
+  graph::Shape shape;
+  int64_t bytes = 0;
+};
+
+class ModelContext;
+
+// Immutable and shared between threads.
+class LoadedModel : public std::enable_shared_from_this<LoadedModel> {
+ public:
+  // `path` ends in lib<ID>.so. Errors (environment): the file does not load, exports no tcc_<ID>_query, or has an ABI
+  // that this tool does not know. A path that was opened before and is still loaded gives the old library.
+  static Result<std::shared_ptr<LoadedModel>> open(const std::string& path);
+
+  const std::string& id() const { return id_; }
+  const std::vector<TensorSpec>& inputs() const { return inputs_; }
+  const std::vector<TensorSpec>& outputs() const { return outputs_; }
+  int64_t workspace_bytes() const;
+  int64_t weights_bytes() const;
+  std::string metadata_json() const;
+  const tcc_model_api& api() const { return *api_; }
+
+  struct ContextOptions {
+    int threads = 0;  // 0: all CPUs
+    int spin_us = 0;  // 0: rt's default
+    bool pin = false;
+  };
+  // For one thread at a time. Errors (environment): the CPU lacks instructions, no memory or threads.
+  Result<std::unique_ptr<ModelContext>> create_context(const ContextOptions& options);
+  Result<std::unique_ptr<ModelContext>> create_context() { return create_context({}); }
+
+ private:
+  LoadedModel() = default;
+  std::shared_ptr<DynamicLibrary> library_;
+  const tcc_model_api* api_ = nullptr;
+  std::string id_;
+  std::vector<TensorSpec> inputs_, outputs_;
+};
+
+class ModelContext {
+ public:
+  ~ModelContext();
+  ModelContext(const ModelContext&) = delete;
+  ModelContext& operator=(const ModelContext&) = delete;
+
+  // One pointer per input and output, to row-major data of the TensorSpec's type and shape. Allocates nothing.
+  Result<void> run(std::span<const void* const> inputs, std::span<void* const> outputs);
+  // Two runs on seeded inputs; see tcc_model_api.self_test.
+  Result<void> self_test();
+  int threads() const;
+  const LoadedModel& model() const { return *model_; }
+
+ private:
+  friend class LoadedModel;
+  ModelContext(std::shared_ptr<const LoadedModel> model, tcc_context* context);
+  Result<void> check(tcc_status status, const char* what) const;
+  std::shared_ptr<const LoadedModel> model_;
+  tcc_context* context_;
+  std::vector<tcc_dltensor> inputs_, outputs_;
+};
+
+}  // namespace tcc::package

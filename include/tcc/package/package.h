@@ -1,0 +1,69 @@
+// A tuned model as files that a C program links: libID.so, ID.h, ID.json, example.c, ID.pc and a CMake package. The library holds
+// the kernels, the weights in the layouts that the kernels want, the plan and rt; it needs libc and libm only.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tcc/codegen/artifact.h"
+#include "tcc/graph/graph.h"
+#include "tcc/graph/passes.h"
+#include "tcc/support/result.h"
+#include "tcc/target/target.h"
+#include "tcc/task/task.h"
+
+namespace tcc::package {
+
+// What was chosen for one task.
+struct TaskCode {
+  codegen::Artifact artifact;  // a host object; symbols unique among the plan's tasks
+  double seconds = 0;          // measured time of one run; 0: not measured
+  std::string trace;           // JSON text of the schedule's trace; "": not tuned
+  std::string ir;              // the lowered kernel as text, for Emit::ir; may be empty
+};
+
+// Everything that a library is made of. Pointers are borrowed for the call.
+struct PackagePlan {
+  const graph::Graph* graph = nullptr;  // optimised
+  const std::vector<graph::FusionGroup>* groups = nullptr;
+  const graph::MemoryPlan* memory = nullptr;
+  const task::TaskList* tasks = nullptr;
+  std::vector<TaskCode> codes;  // one per task
+  target::Target target;        // what the code was compiled for
+};
+
+// Which files beside the library and its companions (ID.h, ID.json, example.c, ID.pc, ID-config.cmake) to write. They go
+// to <folder>/kernels/, named by task key.
+struct Emit {
+  bool objects = false;  // KEY.o
+  bool llvm = false;     // KEY.ll or KEY.s, whatever Artifact::source holds
+  bool ir = false;       // KEY.tir
+  bool traces = false;   // KEY.trace.json
+};
+
+struct PackageOptions {
+  std::string folder;        // made when missing
+  std::string id;            // [A-Za-z][A-Za-z0-9_]*, at most 64 characters: names files and the query function
+  std::string tool_version;  // goes into the metadata
+  std::string linker;        // "": the best one here; "lld": inside this process; else a program: "ld.lld", "ld", "cc"
+  Emit emit;
+};
+
+struct PackageReport {
+  std::string library;             // path of libID.so
+  std::vector<std::string> files;  // every file written, library first
+  std::string linker;              // what linked it
+  int64_t library_bytes = 0;
+  int64_t weights_bytes = 0;    // constants in the kernels' layouts, padded to 64 bytes each
+  int64_t workspace_bytes = 0;  // values between tasks and the kernels' own scratch
+};
+
+// The same plan and options give the same bytes, whatever the folder. Errors: a bad id (input), a folder that cannot be
+// written, no linker, a failed link (environment); nothing is left half-written under a final name.
+Result<PackageReport> build_library(const PackagePlan& plan, const PackageOptions& options);
+
+// A valid id made from any text ("res net-50.onnx" -> "res_net_50_onnx"); "model" when nothing is left.
+std::string make_id(const std::string& text);
+
+}  // namespace tcc::package

@@ -1,0 +1,289 @@
+// Where threads meet: warps, warpgroups, blocks, clusters; and what is said when they do not.
+#include <algorithm>
+
+#include "interp/launch.h"
+#include "interp/rows.h"
+#include "tcc/support/check.h"
+
+namespace tcc::interp {
+namespace {
+
+using ir::Behaviour;
+using Kind = Finding::Kind;
+using State = Thread::State;
+
+const CallSite& site_of(const Machine& m, const Thread& t) { return m.region->calls[static_cast<size_t>(t.pc->e)]; }
+const ir::Instruction& row_of(const Machine& m, const Thread& t) { return ir::instruction(site_of(m, t).stmt->instr); }
+
+int64_t span_of(ir::Participants p, int64_t block) {
+  switch (p) {
+    case ir::Participants::kThread:
+    case ir::Participants::kWarp: return kWarpLanes;
+    case ir::Participants::kWarpgroup: return 4 * kWarpLanes;
+    case ir::Participants::kBlock: return block;
+  }
+  return block;
+}
+
+}  // namespace
+
+// The threads that take part in the collective that `t` is at.
+std::vector<Thread*> Launch::group_of(BlockState& block, const Thread& t, const ir::Instruction& row) const {
+  const int64_t span = span_of(row.participants, block.count);
+  const int64_t first = t.in_block / span * span;
+  const int64_t end = std::min<int64_t>(block.count, first + span);
+  int64_t mask = -1;
+  if (row.behaviour == Behaviour::kWarpSync) mask = t.regs[site_of(m_, t).args[0]].i;
+  std::vector<Thread*> group;
+  for (int64_t i = first; i < end; ++i) {
+    if (row.behaviour == Behaviour::kWarpSync && ((mask >> (i - first)) & 1) == 0) continue;
+    group.push_back(block.threads[static_cast<size_t>(i)].get());
+  }
+  return group;
+}
+
+bool Launch::resolve_group(BlockState& block, Thread& first) {
+  const CallSite& site = site_of(m_, first);
+  const ir::Instruction& row = row_of(m_, first);
+  if (row.behaviour == Behaviour::kClusterSync) return false;
+  const std::vector<Thread*> group = group_of(block, first, row);
+  const Ins* at = first.pc;
+  if (std::find(group.begin(), group.end(), &first) == group.end()) {
+    m_.report(Kind::kWrongParticipants, first, at, -1, -1, "the mask does not name the lane itself");
+    first.state = State::kReady;
+    ++first.pc;
+    return true;
+  }
+  for (const Thread* t : group)
+    if (t->state != State::kCollective || t->pc != at) return false;
+  const int64_t span = span_of(row.participants, block.count);
+  if (row.behaviour == Behaviour::kCompute && static_cast<int64_t>(group.size()) < span) {
+    m_.report(Kind::kWrongParticipants, first, at, -1, -1, fmt::format("{} needs {} threads and {} exist", row.name, span, group.size()));
+  } else {
+    collective(site, group, at);
+  }
+  for (Thread* t : group) {
+    t->state = State::kReady;
+    ++t->pc;
+  }
+  return true;
+}
+
+void Launch::join_all(std::span<Thread* const> threads) {
+  if (!m_.races || threads.empty()) return;
+  Clock clock = threads[0]->clock, fenced = threads[0]->fenced;
+  for (const Thread* t : threads.subspan(1)) {
+    clock.join(t->clock);
+    fenced.join(t->fenced);
+  }
+  for (Thread* t : threads) {
+    t->clock = clock;
+    t->fenced = fenced;
+    tick(*t);
+  }
+}
+
+void Launch::shuffle(const CallSite& site, std::span<Thread* const> lanes, const Ins* at) {
+  std::vector<Reg> values;
+  const auto place = [&](Thread& t, size_t operand) {
+    std::vector<int64_t> index;
+    for (int32_t reg : site.operands[operand].indices) index.push_back(t.regs[reg].i);
+    const BufferShape& shape = m_.shapes[static_cast<size_t>(site.operands[operand].slot)];
+    for (size_t i = 0; i < index.size(); ++i) {
+      if (index[i] >= 0 && index[i] < shape.shape[i]) continue;
+      m_.report(Kind::kOutOfBounds, t, at, site.operands[operand].slot, -1, fmt::format("index {} of dimension {}", index[i], i));
+      return int64_t{-1};
+    }
+    return shape.address(index);
+  };
+  for (Thread* t : lanes) {
+    Memory& from = *t->mems[site.operands[1].slot];
+    const int64_t address = place(*t, 1);
+    Reg value{0};
+    if (address >= 0) {
+      m_.check_read(from, address, *t, at);
+      value = load_element(from.type, from.data, address);
+    }
+    values.push_back(value);
+  }
+  const auto count = static_cast<int64_t>(lanes.size());
+  for (int64_t lane = 0; lane < count; ++lane) {
+    Thread& t = *lanes[static_cast<size_t>(lane)];
+    const int64_t mode = t.regs[site.args[0]].i, by = t.regs[site.args[1]].i, width = t.regs[site.args[2]].i;
+    if (width < 1 || width > kWarpLanes || (width & (width - 1)) != 0 || mode < 0 || mode > 3) {
+      m_.report(Kind::kWrongParticipants, t, at, -1, -1, fmt::format("a shuffle of mode {} and width {}", mode, width));
+      continue;
+    }
+    const int64_t base = lane / width * width;
+    int64_t source = lane;
+    if (mode == 0) source = base + (by & (width - 1));
+    if (mode == 1) source = lane - by;
+    if (mode == 2) source = lane + by;
+    if (mode == 3) source = lane ^ by;
+    if (source < base || source >= base + width || source >= count) source = lane;
+    Memory& to = *t.mems[site.operands[0].slot];
+    const int64_t address = place(t, 0);
+    if (address < 0) continue;
+    m_.check_write(to, address, t, at);
+    store_element(to.type, to.data, address, values[static_cast<size_t>(source)]);
+  }
+}
+
+void Launch::collective(const CallSite& site, std::span<Thread* const> lanes, const Ins* at) {
+  const ir::Instruction& row = ir::instruction(site.stmt->instr);
+  Thread& leader = *lanes[0];
+  switch (row.behaviour) {
+    case Behaviour::kCompute: {
+      Deferred d = gather_call(m_, lanes, at);
+      if (row.completion == ir::Completion::kImmediate) {
+        run_call(m_, d, {});
+      } else {
+        issue_call(m_, d, {});
+        auto& queue = row.completion == ir::Completion::kCopyGroup ? leader.copies : leader.multiplies;
+        queue.push_back(std::move(d));
+      }
+      return;
+    }
+    case Behaviour::kShuffle: shuffle(site, lanes, at); return;
+    case Behaviour::kWarpSync: join_all(lanes); return;
+    case Behaviour::kWgmmaCommit:
+      leader.multiply_groups.push_back(std::move(leader.multiplies));
+      leader.multiplies.clear();
+      return;
+    case Behaviour::kWgmmaWait:
+      while (static_cast<int64_t>(leader.multiply_groups.size()) > leader.regs[site.args[0]].i) {
+        for (const Deferred& d : leader.multiply_groups.front()) finish_call(m_, d, d.writer);
+        leader.multiply_groups.pop_front();
+      }
+      return;
+    case Behaviour::kFenceProxyAsync:
+    case Behaviour::kFenceMbarrierInit:
+      if (!m_.races) return;
+      for (Thread* t : lanes) t->fenced.join(t->clock);
+      return;
+    case Behaviour::kThreadFence:
+      if (!m_.races) return;
+      for (Thread* t : lanes) {
+        t->clock.join(t->acquired);
+        t->released = t->clock;
+        tick(*t);
+      }
+      return;
+    case Behaviour::kWgmmaFence:
+    case Behaviour::kSetMaxRegisters:
+    case Behaviour::kTileConfig: return;
+    case Behaviour::kBarSync:
+    case Behaviour::kCopyCommit:
+    case Behaviour::kCopyWait:
+    case Behaviour::kMbarrierInit:
+    case Behaviour::kMbarrierArrive:
+    case Behaviour::kMbarrierExpectTx:
+    case Behaviour::kMbarrierWait:
+    case Behaviour::kAtomicAdd:
+    case Behaviour::kClusterSync: TCC_UNREACHABLE("{} acts for single threads", row.name);
+  }
+}
+
+// --- bar.sync ------------------------------------------------------------------------------------------------------
+
+void Launch::check_barrier(BlockState& block, std::span<Thread* const> arrived) {
+  for (const Thread* t : arrived) {
+    const int64_t first = t->in_block / kWarpLanes * kWarpLanes;
+    const int64_t end = std::min<int64_t>(block.count, first + kWarpLanes);
+    for (int64_t i = first; i < end; ++i) {
+      const Thread& other = *block.threads[static_cast<size_t>(i)];
+      const bool together = other.state == State::kBarrier && other.barrier == t->barrier && other.pc == t->pc;
+      if (together) continue;
+      m_.report(Kind::kDivergentBarrier, *t, t->pc, -1, -1,
+                fmt::format("lane {} of the warp is not at this barrier", other.in_block % kWarpLanes));
+      return;
+    }
+  }
+}
+
+bool Launch::resolve_barriers(BlockState& block) {
+  std::map<int64_t, std::vector<Thread*>> waiting;
+  for (auto& t : block.threads)
+    if (t->state == State::kBarrier) waiting[t->barrier].push_back(t.get());
+  bool progress = false;
+  for (auto& [number, threads] : waiting) {
+    const int64_t count = threads[0]->barrier_count;
+    for (const Thread* t : threads) {
+      if (t->barrier_count == count) continue;
+      m_.report(Kind::kWrongParticipants, *t, t->pc, -1, -1,
+                fmt::format("barrier {} is awaited for {} and for {} threads", number, count, t->barrier_count));
+      m_.stopped = true;
+      return true;
+    }
+    if (static_cast<int64_t>(threads.size()) > count) {
+      m_.report(Kind::kWrongParticipants, *threads[0], threads[0]->pc, -1, -1,
+                fmt::format("barrier {} is for {} threads and {} wait at it", number, count, threads.size()));
+      m_.stopped = true;
+      return true;
+    }
+    if (static_cast<int64_t>(threads.size()) < count) continue;
+    check_barrier(block, threads);
+    join_all(threads);
+    for (Thread* t : threads) {
+      t->state = State::kReady;
+      ++t->pc;
+    }
+    progress = true;
+  }
+  return progress;
+}
+
+bool Launch::resolve_clusters() {
+  std::map<int64_t, std::vector<Thread*>> members;
+  std::map<int64_t, bool> all;
+  for (auto& b : blocks_) {
+    bool& complete = all.try_emplace(b->cluster_index, true).first->second;
+    for (auto& t : b->threads) {
+      const bool here = t->state == State::kCollective && row_of(m_, *t).behaviour == Behaviour::kClusterSync;
+      complete = complete && here;
+      members[b->cluster_index].push_back(t.get());
+    }
+  }
+  bool progress = false;
+  for (auto& [cluster, threads] : members) {
+    if (!all[cluster]) continue;
+    join_all(threads);
+    for (Thread* t : threads) {
+      t->state = State::kReady;
+      ++t->pc;
+    }
+    progress = true;
+  }
+  return progress;
+}
+
+// Nobody can go on: says for each place where threads wait what is missing there.
+void Launch::explain_deadlock() {
+  for (auto& b : blocks_) {
+    for (auto& owned : b->threads) {
+      Thread& t = *owned;
+      if (t.state == State::kDone) continue;
+      if (t.state == State::kBarrier) {
+        int64_t here = 0;
+        for (auto& o : b->threads) here += o->state == State::kBarrier && o->barrier == t.barrier;
+        const int64_t first = t.in_block / kWarpLanes * kWarpLanes;
+        bool divergent = false;
+        for (int64_t i = first; i < std::min<int64_t>(b->count, first + kWarpLanes); ++i) {
+          const Thread& o = *b->threads[static_cast<size_t>(i)];
+          divergent |= o.state != State::kBarrier || o.barrier != t.barrier;
+        }
+        m_.report(divergent ? Kind::kDivergentBarrier : Kind::kDeadlock, t, t.pc, -1, -1,
+                  fmt::format("{} of {} threads wait at barrier {} for ever", here, t.barrier_count, t.barrier));
+      } else if (t.state == State::kMbarrier) {
+        const MbarrierState& s = mbarrier(t.mbarrier, t.mbarrier_at);
+        m_.report(Kind::kDeadlock, t, t.pc, t.mbarrier->slot, t.mbarrier_at,
+                  fmt::format("the barrier lacks {} arrivals and {} bytes in phase {}", s.pending, s.bytes, s.phase));
+      } else {
+        m_.report(Kind::kWrongParticipants, t, t.pc, -1, -1,
+                  fmt::format("not all participants of {} come to it", row_of(m_, t).name));
+      }
+    }
+  }
+}
+
+}  // namespace tcc::interp

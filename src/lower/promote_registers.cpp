@@ -1,0 +1,148 @@
+#include "lower/promote_registers.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "tcc/ir/build.h"
+#include "tcc/ir/walk.h"
+
+namespace tcc::lower {
+namespace {
+
+using namespace ir;
+
+constexpr int64_t kMaxStatements = 1024;
+
+int64_t constant_bytes(const Buffer& b) {
+  int64_t n = type_bytes(b.type);
+  for (Expr e : b.shape) {
+    if (!is_int(e)) return -1;
+    n *= int_value(e);
+  }
+  return n;
+}
+
+bool mentions_loop(std::span<const Expr> indices, Id id) {
+  bool found = false;
+  for (Expr i : indices) {
+    if (found || !may_mention(i, id)) continue;
+    visit(i, [&](Expr e) {
+      found |= e->kind == ExprKind::kVar && as<Var>(e)->id == id;
+      return !found;
+    });
+  }
+  return found;
+}
+
+class Promoter {
+ public:
+  Promoter(const Kernel& kernel, Arena& arena, int64_t register_bytes)
+      : kernel_(kernel), b_(arena), register_bytes_(register_bytes) {}
+
+  Stmt run() {
+    scan(kernel_.root);
+    return unroll_.empty() ? kernel_.root : rewrite(kernel_.root);
+  }
+
+ private:
+  void scan(Stmt root) {
+    visit(root, [&](Stmt s) {
+      if (const Alloc* a = as<Alloc>(s))
+        for (Id id : a->buffers) try_buffer(*kernel_.buffer(id), a->body);
+      return true;
+    });
+  }
+
+  // Marks the loops that must be written out for `buffer`; all or none.
+  void try_buffer(const Buffer& buffer, Stmt body) {
+    int64_t bytes = constant_bytes(buffer);
+    if (bytes < 0 || bytes > register_bytes_) return;
+    loops_.clear();
+    wanted_.clear();
+    possible_ = true;
+    find_accesses(body, buffer.id);
+    if (!possible_) return;
+    std::set<Id> merged = unroll_;
+    merged.insert(wanted_.begin(), wanted_.end());
+    if (statements(body, merged) <= kMaxStatements) unroll_ = std::move(merged);
+  }
+
+  void access(std::span<const Expr> indices) {
+    for (const Loop* l : loops_) {
+      if (!mentions_loop(indices, l->id) || l->loop_kind == LoopKind::kVectorized || l->loop_kind == LoopKind::kUnrolled) continue;
+      if (l->loop_kind != LoopKind::kSerial || !is_int(l->extent)) possible_ = false;
+      wanted_.insert(l->id);
+    }
+  }
+
+  void find_accesses(Stmt s, Id buffer) {
+    if (!may_mention(s, buffer)) return;
+    const Loop* l = as<Loop>(s);
+    if (l != nullptr) loops_.push_back(l);
+    auto look = [&](Expr root) {
+      if (root == nullptr) return;
+      visit(root, [&](Expr e) {
+        if (const Load* load = as<Load>(e); load != nullptr && load->buffer == buffer) access(load->indices);
+        return may_mention(e, buffer);
+      });
+    };
+    if (const Store* st = as<Store>(s)) {
+      if (st->buffer == buffer) access(st->indices);
+      for (Expr i : st->indices) look(i);
+      look(st->value);
+      look(st->predicate);
+    }
+    if (const InstrCall* call = as<InstrCall>(s))
+      for (const Operand& o : call->operands) possible_ &= o.buffer != buffer;
+    if (const If* i = as<If>(s)) look(i->condition);
+    for_children(s, [&](Stmt c) { find_accesses(c, buffer); });
+    if (l != nullptr) loops_.pop_back();
+  }
+
+  template <class F>
+  static void for_children(Stmt s, const F& f) {
+    visit(s, [&](Stmt c) {
+      if (c == s) return true;
+      f(c);
+      return false;
+    });
+  }
+
+  // Stores after expansion of Unrolled and `extra` loops, at most a little above kMaxStatements.
+  int64_t statements(Stmt s, const std::set<Id>& extra) const {
+    if (s->kind == StmtKind::kStore) return 1;
+    int64_t n = 0;
+    for_children(s, [&](Stmt c) { n += statements(c, extra); });
+    const Loop* l = as<Loop>(s);
+    if (l != nullptr && is_int(l->extent) && (l->loop_kind == LoopKind::kUnrolled || extra.count(l->id) != 0))
+      n *= std::max<int64_t>(1, int_value(l->extent));
+    return std::min<int64_t>(n, int64_t{1} << 30);
+  }
+
+  Stmt rewrite(Stmt s) {
+    Stmt r = rewrite_children(b_, s, [&](Stmt c) { return rewrite(c); }, [](Expr e) { return e; });
+    const Loop* l = as<Loop>(r);
+    if (l == nullptr || unroll_.count(l->id) == 0) return r;
+    return b_.loop(l->id, l->extent, l->body, LoopKind::kUnrolled, l->axis, l->annotations);
+  }
+
+  const Kernel& kernel_;
+  Builder b_;
+  int64_t register_bytes_;
+  std::vector<const Loop*> loops_;
+  std::set<Id> wanted_, unroll_;
+  bool possible_ = true;
+};
+
+}  // namespace
+
+Kernel promote_registers(const Kernel& kernel, const ArenaPtr& arena, int64_t register_bytes) {
+  if (arena != kernel.arena) arena->keep_alive(kernel.arena);
+  Kernel result = kernel;
+  result.arena = arena;
+  result.root = Promoter(kernel, *arena, register_bytes).run();
+  return result;
+}
+
+}  // namespace tcc::lower

@@ -1,0 +1,187 @@
+#include "lower/split_launches.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "tcc/ir/build.h"
+#include "tcc/ir/walk.h"
+#include "tcc/support/check.h"
+
+namespace tcc::lower {
+namespace {
+
+using namespace ir;
+
+// Serial launches keep up to this much on the stack; larger buffers become workspace.
+constexpr int64_t kSmallBytes = 64 << 10;
+
+std::set<Id> buffers_of(Stmt s) {
+  std::set<Id> ids;
+  visit(s, [&](Stmt x) {
+    if (const Store* store = as<Store>(x)) ids.insert(store->buffer);
+    if (const InstrCall* call = as<InstrCall>(x))
+      for (const Operand& o : call->operands) ids.insert(o.buffer);
+    return true;
+  });
+  visit_roots(s, [&](Expr root) {
+    visit(root, [&](Expr e) {
+      if (const Load* l = as<Load>(e)) ids.insert(l->buffer);
+      return true;
+    });
+  });
+  return ids;
+}
+
+bool is_parallel(Stmt s) {
+  const Loop* l = as<Loop>(s);
+  return l != nullptr && l->loop_kind == LoopKind::kParallel;
+}
+
+class Splitter {
+ public:
+  Splitter(const Kernel& kernel, Arena& arena) : kernel_(kernel), b_(arena) {}
+
+  Legal<Kernel> run(const ArenaPtr& arena) {
+    collect(kernel_.root);
+    for (Stmt& launch : launches_)
+      if (Legal<void> ok = check_loops(launch); !ok) return tl::unexpected<Reject>(ok.error());
+    std::map<Id, std::vector<size_t>> users;
+    for (size_t i = 0; i < launches_.size(); ++i)
+      for (Id id : buffers_of(launches_[i])) users[id].push_back(i);
+    std::vector<Id> workspace;
+    std::vector<std::vector<Id>> own(launches_.size());
+    for (Id id : root_allocated_) {
+      const std::vector<size_t>& at = users[id];
+      if (at.size() == 1) own[at[0]].push_back(id);
+      else if (!at.empty()) workspace.push_back(id);
+    }
+    std::vector<Stmt> stmts;
+    for (size_t i = 0; i < launches_.size(); ++i) {
+      Legal<Stmt> s = place_storage(launches_[i], own[i], workspace);
+      if (!s) return tl::unexpected<Reject>(s.error());
+      stmts.push_back(*s);
+    }
+    Kernel result = kernel_;
+    result.arena = arena;
+    result.root = b_.seq(stmts);
+    for (Id id : workspace) scopes_[id] = Scope::kWorkspace;
+    if (!workspace.empty()) result.root = b_.alloc(workspace, result.root);
+    std::vector<const Buffer*> buffers;
+    for (const Buffer* old : kernel_.buffers) {
+      auto scope = scopes_.find(old->id);
+      Buffer fields = *old;
+      if (scope != scopes_.end()) fields.scope = scope->second;
+      buffers.push_back(fields.scope == old->scope ? old : b_.buffer(fields));
+    }
+    result.buffers = b_.arena().copy(buffers);
+    return result;
+  }
+
+ private:
+  void collect(Stmt s) {
+    if (const Seq* q = as<Seq>(s)) {
+      for (Stmt c : q->stmts) collect(c);
+    } else if (const Alloc* a = as<Alloc>(s)) {
+      root_allocated_.insert(root_allocated_.end(), a->buffers.begin(), a->buffers.end());
+      collect(a->body);
+    } else {
+      launches_.push_back(s);
+    }
+  }
+
+  Legal<void> check_loops(Stmt launch) {
+    std::optional<Reject> problem;
+    visit(launch, [&](Stmt s) {
+      const Loop* l = as<Loop>(s);
+      if (l == nullptr || problem) return !problem.has_value();
+      bool constant = is_int(l->extent);
+      if (l->loop_kind == LoopKind::kParallel && s != launch)
+        problem = Reject{RejectReason::kUnsupported, "parallel loop " + name_hint(kernel_, l->id) + " is not outermost"};
+      else if (l->loop_kind == LoopKind::kBound)
+        problem = Reject{RejectReason::kUnsupported, "loop " + name_hint(kernel_, l->id) + " is bound to a GPU axis"};
+      else if ((l->loop_kind == LoopKind::kVectorized || l->loop_kind == LoopKind::kParallel) && !constant)
+        problem = Reject{RejectReason::kUnsupported, "the extent of loop " + name_hint(kernel_, l->id) + " is not constant"};
+      return true;
+    });
+    if (problem) return tl::unexpected<Reject>(*problem);
+    return {};
+  }
+
+  Legal<int64_t> bytes_of(Id id) {
+    const Buffer* buffer = kernel_.buffer(id);
+    TCC_CHECK(buffer != nullptr);
+    int64_t n = type_bytes(buffer->type);
+    if (buffer->layout != nullptr) return n * buffer->layout->size;
+    for (Expr e : buffer->shape) {
+      if (!is_int(e)) return reject(RejectReason::kNotConstant, "the shape of " + name_hint(kernel_, id));
+      n *= int_value(e);
+    }
+    return n;
+  }
+
+  // Gives the launch its own buffers: on the stack, or in the workspace when it is serial and they are large.
+  Legal<Stmt> place_storage(Stmt launch, std::vector<Id> own, std::vector<Id>& workspace) {
+    bool parallel = is_parallel(launch);
+    int64_t stack = 0;
+    std::optional<Reject> problem;
+    std::set<Id> moved;
+    auto keep = [&](Id id) {
+      Legal<int64_t> bytes = bytes_of(id);
+      if (!bytes) {
+        problem = bytes.error();
+        return false;
+      }
+      if (!parallel && *bytes > kSmallBytes) {
+        workspace.push_back(id);
+        moved.insert(id);
+        return false;
+      }
+      stack += *bytes;
+      scopes_[id] = Scope::kLocal;
+      return true;
+    };
+    visit(launch, [&](Stmt s) {
+      if (const Alloc* a = as<Alloc>(s))
+        for (Id id : a->buffers) keep(id);
+      return true;
+    });
+    std::vector<Id> top;
+    for (Id id : own)
+      if (keep(id)) top.push_back(id);
+    if (problem) return tl::unexpected<Reject>(*problem);
+    if (stack > kMaxStackBytes)
+      return reject(RejectReason::kTooMuchLocal, fmt::format("{} bytes of local buffers in one launch", stack));
+    Stmt s = moved.empty() ? launch : without_allocs(launch, moved);
+    if (top.empty()) return s;
+    // Iterations of a parallel loop do not share scratch.
+    if (parallel) return b_.with_body(*as<Loop>(s), b_.alloc(top, as<Loop>(s)->body));
+    return b_.alloc(top, s);
+  }
+
+  Stmt without_allocs(Stmt s, const std::set<Id>& moved) {
+    Stmt r = rewrite_children(b_, s, [&](Stmt c) { return without_allocs(c, moved); }, [](Expr e) { return e; });
+    const Alloc* a = as<Alloc>(r);
+    if (a == nullptr) return r;
+    std::vector<Id> left;
+    for (Id id : a->buffers)
+      if (moved.count(id) == 0) left.push_back(id);
+    if (left.size() == a->buffers.size()) return r;
+    return left.empty() ? a->body : b_.alloc(left, a->body);
+  }
+
+  const Kernel& kernel_;
+  Builder b_;
+  std::vector<Stmt> launches_;
+  std::vector<Id> root_allocated_;
+  std::map<Id, Scope> scopes_;
+};
+
+}  // namespace
+
+Legal<Kernel> split_launches(const Kernel& kernel, const ArenaPtr& arena) {
+  if (arena != kernel.arena) arena->keep_alive(kernel.arena);
+  return Splitter(kernel, *arena).run(arena);
+}
+
+}  // namespace tcc::lower

@@ -1,0 +1,19 @@
+// Before: Nest for a CPU: Allocs anywhere, statements at root level run one after the other.
+// After: the root is one launch or a Seq of launches, inside one Alloc of workspace buffers when there are any; every
+// other Alloc holds stack storage (scope local) of one launch. A launch that is a Parallel loop runs over its extent.
+// Stands last: it fixes which storage is shared, so nothing may move statements between launches afterwards.
+#pragma once
+
+#include "tcc/ir/kernel.h"
+#include "tcc/ir/reject.h"
+
+namespace tcc::lower {
+
+// Local buffers that one launch may keep on a worker's stack.
+inline constexpr int64_t kMaxStackBytes = 256 << 10;
+
+// Rejects: parallel loops below the root of a launch and vector loops without a constant extent (kUnsupported), more
+// stack than kMaxStackBytes (kTooMuchLocal), local buffers of symbolic shape (kNotConstant).
+ir::Legal<ir::Kernel> split_launches(const ir::Kernel& kernel, const ArenaPtr& arena);
+
+}  // namespace tcc::lower

@@ -1,0 +1,153 @@
+#include "linker.h"
+
+#include <fcntl.h>
+#include <fmt/ranges.h>
+#include <link.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "lld.h"
+#include "tcc/support/files.h"
+#include "tcc/support/text.h"
+
+namespace tcc::package {
+namespace {
+
+// The C library as this process has it loaded; else where distributions keep it.
+std::string find_system_library(const std::string& name) {
+  struct Search {
+    const std::string& name;
+    std::string found;
+  } search{name, {}};
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, size_t, void* data) {
+        auto& s = *static_cast<Search*>(data);
+        std::string path = info->dlpi_name == nullptr ? "" : info->dlpi_name;
+        if (std::filesystem::path(path).filename() == s.name) s.found = path;
+        return s.found.empty() ? 0 : 1;
+      },
+      &search);
+  if (!search.found.empty() && file_exists(search.found)) return search.found;
+  for (const char* folder : {"/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib"}) {
+    std::string path = std::string(folder) + "/" + name;
+    if (file_exists(path)) return path;
+  }
+  return "";
+}
+
+// Arguments that every ELF linker understands.
+Result<std::vector<std::string>> linker_arguments(const LinkRequest& request, const std::string& script) {
+  std::vector<std::string> args = {"-shared",       "-m",
+                                   "elf_x86_64",    "--gc-sections",
+                                   "--strip-debug", "--build-id=none",
+                                   "--hash-style=gnu",
+                                   "-z",            "defs",
+                                   "-z",            "relro",
+                                   "-z",            "now",
+                                   "-z",            "noexecstack",
+                                   "-soname",       request.soname,
+                                   "--version-script", script,
+                                   "-o",            request.output};
+  args.insert(args.end(), request.objects.begin(), request.objects.end());
+  args.push_back("--as-needed");
+  for (const char* name : {"libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2"}) {
+    std::string path = find_system_library(name);
+    if (path.empty()) {
+      return make_error(ErrorClass::kEnvironment, fmt::format("cannot find the system library {} to link against", name),
+                        "libraries are built on x86-64 Linux with glibc only");
+    }
+    args.push_back(path);
+  }
+  return args;
+}
+
+struct Ran {
+  bool started = false;
+  int status = 0;
+  std::string text;
+};
+
+// Runs a program found on PATH and returns what it printed.
+Result<Ran> run_program(const std::vector<std::string>& command, const std::string& scratch) {
+  std::string log = scratch + "/messages.txt";
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, 1, log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  posix_spawn_file_actions_adddup2(&actions, 1, 2);
+  std::vector<char*> argv;
+  for (const std::string& a : command) argv.push_back(const_cast<char*>(a.c_str()));
+  argv.push_back(nullptr);
+  pid_t pid = 0;
+  int error = posix_spawnp(&pid, argv[0], &actions, nullptr, argv.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  Ran ran;
+  if (error == ENOENT) return ran;
+  if (error != 0) return environment_error("cannot run {}: {}", command[0], std::strerror(error));
+  ran.started = true;
+  while (waitpid(pid, &ran.status, 0) < 0 && errno == EINTR) {
+  }
+  if (auto text = read_file(log, uint64_t{1} << 20)) ran.text = *text;
+  return ran;
+}
+
+// A compiler driver takes linker arguments behind -Xlinker.
+bool is_compiler(const std::string& program) {
+  std::string name = std::filesystem::path(program).filename().string();
+  return name.rfind("ld", 0) != 0;
+}
+
+std::vector<std::string> program_command(const std::string& program, const std::vector<std::string>& args) {
+  std::vector<std::string> command = {program};
+  if (!is_compiler(program)) {
+    command.insert(command.end(), args.begin(), args.end());
+    return command;
+  }
+  command.insert(command.end(), {"-shared", "-nostdlib"});
+  for (const std::string& a : args) {
+    if (a == "-shared") continue;
+    command.insert(command.end(), {"-Xlinker", a});
+  }
+  return command;
+}
+
+tl::unexpected<Error> link_failed(const std::string& linker, const std::string& text) {
+  std::vector<std::string> notes;
+  for (size_t at = 0; at < text.size() && notes.size() < 10;) {
+    size_t end = std::min(text.find('\n', at), text.size());
+    notes.push_back(sanitize(std::string_view(text).substr(at, end - at), 300));
+    at = end + 1;
+  }
+  return make_error(ErrorClass::kEnvironment, fmt::format("{} could not link the library", linker),
+                    "check the space on the disk of the output folder; --linker chooses another linker", notes);
+}
+
+}  // namespace
+
+Result<std::string> link_library(const LinkRequest& request, const std::string& linker) {
+  std::string script = request.scratch + "/exports.map";
+  TCC_TRY_VOID(write_file(script, fmt::format("{{ global: {}; local: *; }};\n", request.exported)));
+  TCC_TRY(std::vector<std::string> args, linker_arguments(request, script));
+  std::vector<std::string> candidates = {linker};
+  if (linker.empty()) candidates = {"lld", "ld.lld-19", "ld.lld", "ld", "cc"};
+  for (const std::string& candidate : candidates) {
+    if (candidate == "lld") {
+      if (!has_lld() && linker.empty()) continue;
+      if (auto said = run_lld(args)) return link_failed("lld", *said);
+      return candidate;
+    }
+    TCC_TRY(Ran ran, run_program(program_command(candidate, args), request.scratch));
+    // A shell-like 127 means that the program could not be started after all.
+    if (!ran.started || (WIFEXITED(ran.status) && WEXITSTATUS(ran.status) == 127)) continue;
+    if (!WIFEXITED(ran.status) || WEXITSTATUS(ran.status) != 0) return link_failed(candidate, ran.text);
+    return candidate;
+  }
+  return make_error(ErrorClass::kEnvironment, fmt::format("found no linker: tried {}", fmt::join(candidates, ", ")),
+                    "install lld or binutils (apt install lld binutils)");
+}
+
+}  // namespace tcc::package

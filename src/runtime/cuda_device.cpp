@@ -1,0 +1,287 @@
+#include "tcc/runtime/cuda_device.h"
+
+#include <fmt/format.h>
+
+#include "tcc/rt/cuda_driver.h"
+#include "tcc/rt/rt.h"
+
+namespace tcc::runtime {
+
+CudaBuffer::CudaBuffer(CudaBuffer&& other) noexcept
+    : device_(std::exchange(other.device_, nullptr)), address_(other.address_), bytes_(other.bytes_) {}
+CudaBuffer& CudaBuffer::operator=(CudaBuffer&& other) noexcept {
+  std::swap(device_, other.device_);
+  std::swap(address_, other.address_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+CudaBuffer::~CudaBuffer() {
+  if (device_ != nullptr) device_->release(address_);
+}
+CudaBuffer CudaDevice::make_buffer(CudaDevice* device, uint64_t address, int64_t bytes) {
+  CudaBuffer buffer;
+  buffer.device_ = device;
+  buffer.address_ = address;
+  buffer.bytes_ = bytes;
+  return buffer;
+}
+
+namespace {
+
+tl::unexpected<Error> device_error(const std::string& hint = {}) {
+  return make_error(ErrorClass::kEnvironment, tcc_rt_last_error(), hint);
+}
+
+Result<void> check(const tcc_cuda_driver& driver, tcc_cu_result result, const char* what) {
+  if (tcc_cuda_check(&driver, result, what) == TCC_OK) return {};
+  return device_error();
+}
+
+class Kernel final : public CudaKernel {
+ public:
+  explicit Kernel(const tcc_cuda_driver& driver, tcc_cu_stream stream) : driver_(driver), stream_(stream) {}
+  ~Kernel() override {
+    if (module_ != nullptr) driver_.cuModuleUnload(module_);
+  }
+
+  Result<void> load(CudaDevice& device, const codegen::Artifact& artifact) {
+    if (artifact.format == codegen::CodeFormat::kHostObject) return input_error("the artifact holds host code, not device code");
+    std::string image = artifact.code;  // with the terminating zero that PTX needs
+    const tcc_cu_result loaded = driver_.cuModuleLoadData(&module_, image.c_str());
+    if (tcc_cuda_check(&driver_, loaded, "loading the device code") != TCC_OK) {
+      module_ = nullptr;
+      return device_error(fmt::format("the code must be made for this device ({})", target::sm_name(device.target())));
+    }
+    launches_ = artifact.launches;
+    for (const codegen::Launch& l : launches_) {
+      tcc_cu_function function = nullptr;
+      TCC_TRY_VOID(check(driver_, driver_.cuModuleGetFunction(&function, module_, l.symbol.c_str()), l.symbol.c_str()));
+      if (l.shared_bytes > 0)
+        TCC_TRY_VOID(check(driver_,
+                           driver_.cuFuncSetAttribute(function, TCC_CU_FUNC_MAX_DYNAMIC_SHARED_BYTES,
+                                                      static_cast<int>(l.shared_bytes)),
+                           "asking for dynamic shared memory"));
+      functions_.push_back(function);
+    }
+    for (const codegen::BufferInfo& b : artifact.buffers) {
+      if (b.role != ir::BufferRole::kTemp) {
+        ++num_params_;
+        continue;
+      }
+      TCC_TRY(CudaBuffer memory, device.allocate(b.bytes));
+      workspace_.push_back(std::move(memory));
+    }
+    return {};
+  }
+
+  Result<void> launch(std::span<const uint64_t> parameters) override {
+    if (parameters.size() != num_params_)
+      return input_error("the kernel takes {} parameters, {} were given", num_params_, parameters.size());
+    addresses_.assign(parameters.begin(), parameters.end());
+    for (const CudaBuffer& w : workspace_) addresses_.push_back(w.address());
+    pointers_.clear();
+    for (uint64_t& a : addresses_) pointers_.push_back(&a);
+    for (size_t i = 0; i < launches_.size(); ++i) {
+      const codegen::Launch& l = launches_[i];
+      auto u = [](int64_t v) { return static_cast<unsigned>(v); };
+      TCC_TRY_VOID(check(driver_,
+                         driver_.cuLaunchKernel(functions_[i], u(l.grid[0]), u(l.grid[1]), u(l.grid[2]), u(l.block[0]),
+                                                u(l.block[1]), u(l.block[2]), u(l.shared_bytes), stream_,
+                                                pointers_.data(), nullptr),
+                         l.symbol.c_str()));
+    }
+    return {};
+  }
+
+  Result<int> occupancy() const override {
+    int blocks = 0;
+    const codegen::Launch& l = launches_.at(0);
+    TCC_TRY_VOID(check(driver_,
+                       driver_.cuOccupancyMaxActiveBlocksPerMultiprocessor(
+                           &blocks, functions_.at(0), static_cast<int>(l.block[0] * l.block[1] * l.block[2]),
+                           static_cast<size_t>(l.shared_bytes)),
+                       "occupancy"));
+    return blocks;
+  }
+
+ private:
+  const tcc_cuda_driver& driver_;
+  tcc_cu_stream stream_;
+  tcc_cu_module module_ = nullptr;
+  std::vector<codegen::Launch> launches_;
+  std::vector<tcc_cu_function> functions_;
+  std::vector<CudaBuffer> workspace_;
+  size_t num_params_ = 0;
+  std::vector<uint64_t> addresses_;
+  std::vector<void*> pointers_;
+};
+
+class DriverDevice final : public CudaDevice {
+ public:
+  explicit DriverDevice(const tcc_cuda_driver& driver) : driver_(driver) {}
+  ~DriverDevice() override {
+    if (start_ != nullptr) driver_.cuEventDestroy(start_);
+    if (end_ != nullptr) driver_.cuEventDestroy(end_);
+    if (stream_ != nullptr) driver_.cuStreamDestroy(stream_);
+    if (context_ != nullptr) driver_.cuDevicePrimaryCtxRelease(device_);
+  }
+
+  Result<void> start(int ordinal) {
+    int count = 0;
+    TCC_TRY_VOID(check(driver_, driver_.cuDeviceGetCount(&count), "counting CUDA devices"));
+    if (ordinal < 0 || ordinal >= count)
+      return environment_error("there is no CUDA device {}: the driver shows {}", ordinal, count);
+    TCC_TRY_VOID(check(driver_, driver_.cuDeviceGet(&device_, ordinal), "cuDeviceGet"));
+    TCC_TRY_VOID(check(driver_, driver_.cuDevicePrimaryCtxRetain(&context_, device_), "making a CUDA context"));
+    TCC_TRY_VOID(check(driver_, driver_.cuCtxSetCurrent(context_), "cuCtxSetCurrent"));
+    TCC_TRY_VOID(check(driver_, driver_.cuStreamCreate(&stream_, TCC_CU_STREAM_NON_BLOCKING), "making a stream"));
+    TCC_TRY_VOID(check(driver_, driver_.cuEventCreate(&start_, 0), "making an event"));
+    TCC_TRY_VOID(check(driver_, driver_.cuEventCreate(&end_, 0), "making an event"));
+    TCC_TRY_VOID(read_facts());
+    return describe();
+  }
+
+  const CudaDeviceFacts& facts() const override { return facts_; }
+  const target::Target& target() const override { return target_; }
+  void* stream() const override { return stream_; }
+
+  Result<CudaBuffer> allocate(int64_t bytes) override {
+    tcc_cu_ptr pointer = 0;
+    const size_t size = static_cast<size_t>(std::max<int64_t>(bytes, 16));
+    if (tcc_cuda_check(&driver_, driver_.cuMemAlloc(&pointer, size), "allocating device memory") != TCC_OK)
+      return device_error(fmt::format("{} bytes were asked for; free device memory or use smaller sizes", bytes));
+    return make_buffer(this, pointer, bytes);
+  }
+  Result<void> upload(const CudaBuffer& to, std::span<const std::byte> from) override {
+    if (static_cast<int64_t>(from.size()) > to.bytes()) return input_error("upload of {} bytes into {}", from.size(), to.bytes());
+    // On the stream: a plain copy may still be under way when it returns, and this stream does not wait for it.
+    TCC_TRY_VOID(check(driver_, driver_.cuMemcpyHtoDAsync(to.address(), from.data(), from.size(), stream_),
+                       "copying to the device"));
+    return synchronise();
+  }
+  Result<void> download(std::span<std::byte> to, const CudaBuffer& from) override {
+    if (static_cast<int64_t>(to.size()) > from.bytes()) return input_error("download of {} bytes from {}", to.size(), from.bytes());
+    TCC_TRY_VOID(check(driver_, driver_.cuMemcpyDtoHAsync(to.data(), from.address(), to.size(), stream_),
+                       "copying from the device"));
+    return synchronise();
+  }
+  Result<void> fill(const CudaBuffer& to, uint8_t value) override {
+    return check(driver_, driver_.cuMemsetD8Async(to.address(), value, static_cast<size_t>(to.bytes()), stream_), "filling");
+  }
+  Result<void> copy(const CudaBuffer& to, const CudaBuffer& from, int64_t bytes) override {
+    if (bytes > to.bytes() || bytes > from.bytes()) return input_error("copy of {} bytes is larger than a buffer", bytes);
+    return check(driver_, driver_.cuMemcpyDtoDAsync(to.address(), from.address(), static_cast<size_t>(bytes), stream_),
+                 "copying on the device");
+  }
+  Result<void> synchronise() override {
+    return check(driver_, driver_.cuStreamSynchronize(stream_), "waiting for the device");
+  }
+
+  Result<std::unique_ptr<CudaKernel>> load(const codegen::Artifact& artifact) override {
+    auto kernel = std::make_unique<Kernel>(driver_, stream_);
+    TCC_TRY_VOID(kernel->load(*this, artifact));
+    return std::unique_ptr<CudaKernel>(std::move(kernel));
+  }
+
+  Result<double> time(int count, const std::function<Result<void>()>& enqueue) override {
+    TCC_TRY_VOID(check(driver_, driver_.cuEventRecord(start_, stream_), "recording an event"));
+    for (int i = 0; i < count; ++i) TCC_TRY_VOID(enqueue());
+    TCC_TRY_VOID(check(driver_, driver_.cuEventRecord(end_, stream_), "recording an event"));
+    TCC_TRY_VOID(check(driver_, driver_.cuEventSynchronize(end_), "waiting for the device"));
+    float milliseconds = 0;
+    TCC_TRY_VOID(check(driver_, driver_.cuEventElapsedTime(&milliseconds, start_, end_), "reading a time"));
+    return static_cast<double>(milliseconds) * 1e-3;
+  }
+
+ protected:
+  void release(uint64_t address) override { driver_.cuMemFree(address); }
+
+ private:
+  Result<int64_t> attribute(int which) {
+    int value = 0;
+    TCC_TRY_VOID(check(driver_, driver_.cuDeviceGetAttribute(&value, which, device_), "reading a device attribute"));
+    return value;
+  }
+
+  Result<void> read_facts() {
+    char name[256] = {};
+    TCC_TRY_VOID(check(driver_, driver_.cuDeviceGetName(name, sizeof name - 1, device_), "cuDeviceGetName"));
+    facts_.name = name;
+    tcc_cu_uuid uuid{};
+    TCC_TRY_VOID(check(driver_, driver_.cuDeviceGetUuid(&uuid, device_), "cuDeviceGetUuid"));
+    for (char c : uuid.bytes) facts_.uuid += fmt::format("{:02x}", static_cast<unsigned char>(c));
+    TCC_TRY_VOID(check(driver_, driver_.cuDriverGetVersion(&facts_.driver_version), "cuDriverGetVersion"));
+    TCC_TRY(const int64_t major, attribute(TCC_CU_COMPUTE_CAPABILITY_MAJOR));
+    TCC_TRY(const int64_t minor, attribute(TCC_CU_COMPUTE_CAPABILITY_MINOR));
+    facts_.sm_arch = major * 10 + minor;
+    const std::pair<int, int64_t*> rows[] = {
+        {TCC_CU_MULTIPROCESSORS, &facts_.sm_count},
+        {TCC_CU_CLOCK_KHZ, &facts_.clock_khz},
+        {TCC_CU_MEMORY_CLOCK_KHZ, &facts_.memory_clock_khz},
+        {TCC_CU_MEMORY_BUS_BITS, &facts_.memory_bus_bits},
+        {TCC_CU_L2_BYTES, &facts_.l2_bytes},
+        {TCC_CU_MAX_SHARED_BYTES_PER_BLOCK_OPTIN, &facts_.shared_per_block_optin},
+        {TCC_CU_MAX_SHARED_BYTES_PER_MULTIPROCESSOR, &facts_.shared_per_sm},
+        {TCC_CU_MAX_REGISTERS_PER_MULTIPROCESSOR, &facts_.registers_per_sm},
+        {TCC_CU_MAX_THREADS_PER_MULTIPROCESSOR, &facts_.threads_per_sm},
+    };
+    for (const auto& [which, value] : rows) {
+      TCC_TRY(*value, attribute(which));
+    }
+    TCC_TRY(const int64_t ecc, attribute(TCC_CU_ECC_ENABLED));
+    facts_.ecc = ecc != 0;
+    size_t free_bytes = 0, total_bytes = 0;
+    TCC_TRY_VOID(check(driver_, driver_.cuMemGetInfo(&free_bytes, &total_bytes), "cuMemGetInfo"));
+    facts_.memory_bytes = static_cast<int64_t>(total_bytes);
+    facts_.free_bytes = static_cast<int64_t>(free_bytes);
+    return {};
+  }
+
+  Result<void> describe() {
+    TCC_TRY(target_, target::cuda_target_for(facts_.sm_arch));
+    target_.name = "cuda";
+    target_.source = fmt::format("attributes of {}", facts_.name);
+    target::CudaInfo& c = target_.cuda;
+    // 9.0 and the data-centre Blackwells have instructions that only architecture-specific code may use.
+    if (c.sm_arch == 90 || c.sm_arch == 100 || c.sm_arch == 103) {
+      for (const std::string& name : target::target_names()) {
+        auto known = target::find_target(name);
+        if (known && known->is_cuda() && known->cuda.sm_arch == c.sm_arch && !known->cuda.sm_suffix.empty()) {
+          c.sm_suffix = known->cuda.sm_suffix;
+          c.features = known->cuda.features;
+        }
+      }
+    }
+    c.sm_count = facts_.sm_count;
+    c.l2_bytes = facts_.l2_bytes;
+    c.shared_per_block_optin = facts_.shared_per_block_optin;
+    c.shared_per_sm = facts_.shared_per_sm;
+    c.registers_per_sm = facts_.registers_per_sm;
+    c.max_threads_per_sm = facts_.threads_per_sm;
+    target_.clock_hz = static_cast<double>(facts_.clock_khz) * 1e3;
+    target_.memory_bandwidth = 2.0 * static_cast<double>(facts_.memory_clock_khz) * 1e3 * static_cast<double>(facts_.memory_bus_bits) / 8;
+    target_.memory_bytes = facts_.memory_bytes;
+    target_.peak.fp32 = 2.0 * static_cast<double>(c.fp32_lanes_per_sm * c.sm_count) * target_.clock_hz;
+    return {};
+  }
+
+  const tcc_cuda_driver& driver_;
+  tcc_cu_device device_ = 0;
+  tcc_cu_context context_ = nullptr;
+  tcc_cu_stream stream_ = nullptr;
+  tcc_cu_event start_ = nullptr, end_ = nullptr;
+  CudaDeviceFacts facts_;
+  target::Target target_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<CudaDevice>> CudaDevice::open(int ordinal) {
+  const tcc_cuda_driver* driver = nullptr;
+  if (tcc_cuda_driver_get(&driver) != TCC_OK) return device_error("run on a machine with an NVIDIA GPU and its driver");
+  auto device = std::make_unique<DriverDevice>(*driver);
+  TCC_TRY_VOID(device->start(ordinal));
+  return std::unique_ptr<CudaDevice>(std::move(device));
+}
+
+}  // namespace tcc::runtime
