@@ -1,11 +1,16 @@
-# lld links libraries inside the process where it is installed: its own archives, over the LLVM that codegen links.
-if(TARGET tcc_package)
-  if(TCC_LLD_ELF AND TCC_LLD_COMMON AND TARGET tcc_codegen)
+# lld links libraries inside the process where it is installed: its own archives, over the LLVM that codegen links, and
+# the two compression libraries that the archives refer to.
+if(TARGET tcc_package AND TARGET tcc_codegen AND TCC_LLD_ELF AND TCC_LLD_COMMON)
+  find_library(TCC_ZLIB NAMES z)
+  find_library(TCC_ZSTD NAMES zstd)
+  if(TCC_ZLIB AND TCC_ZSTD)
     target_compile_definitions(tcc_package PRIVATE TCC_HAVE_LLD=1)
     target_include_directories(tcc_package SYSTEM PRIVATE ${LLVM_INCLUDE_DIRS})
-    target_link_libraries(tcc_package PRIVATE ${TCC_LLD_ELF} ${TCC_LLD_COMMON})
+    target_link_libraries(tcc_package PRIVATE ${TCC_LLD_ELF} ${TCC_LLD_COMMON} ${TCC_ZLIB} ${TCC_ZSTD})
     if(TARGET LLVM)
       target_link_libraries(tcc_package PRIVATE LLVM)
     endif()
+  else()
+    message(STATUS "lld is installed without zlib or zstd to link it with: libraries are linked by a program instead")
   endif()
 endif()

@@ -38,11 +38,16 @@ class Clock {
     }
   }
   void join(const Clock& other) {
+    if (dense_.empty() && sparse_.empty()) {
+      *this = other;
+      return;
+    }
     if (other.first_ == first_ && other.dense_.size() == dense_.size()) {
       for (size_t i = 0; i < dense_.size(); ++i) dense_[i] = dense_[i] < other.dense_[i] ? other.dense_[i] : dense_[i];
     } else {
       for (size_t i = 0; i < other.dense_.size(); ++i) {
-        if (other.dense_[i] > at(other.first_ + static_cast<uint32_t>(i))) set(other.first_ + static_cast<uint32_t>(i), other.dense_[i]);
+        if (other.dense_[i] > at(other.first_ + static_cast<uint32_t>(i)))
+          set(other.first_ + static_cast<uint32_t>(i), other.dense_[i]);
       }
     }
     for (const auto& [thread, tick] : other.sparse_)

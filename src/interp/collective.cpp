@@ -12,17 +12,33 @@ using ir::Behaviour;
 using Kind = Finding::Kind;
 using State = Thread::State;
 
-const CallSite& site_of(const Machine& m, const Thread& t) { return m.region->calls[static_cast<size_t>(t.pc->e)]; }
-const ir::Instruction& row_of(const Machine& m, const Thread& t) { return ir::instruction(site_of(m, t).stmt->instr); }
+const CallSite& site_of(const Machine& m, const Thread& t) {
+  return m.region->calls[static_cast<size_t>(t.pc->e)];
+}
+const ir::Instruction& row_of(const Machine& m, const Thread& t) {
+  return ir::instruction(site_of(m, t).stmt->instr);
+}
 
 int64_t span_of(ir::Participants p, int64_t block) {
   switch (p) {
     case ir::Participants::kThread:
-    case ir::Participants::kWarp: return kWarpLanes;
-    case ir::Participants::kWarpgroup: return 4 * kWarpLanes;
-    case ir::Participants::kBlock: return block;
+    case ir::Participants::kWarp:
+      return kWarpLanes;
+    case ir::Participants::kWarpgroup:
+      return 4 * kWarpLanes;
+    case ir::Participants::kBlock:
+      return block;
   }
   return block;
+}
+
+void mark_pending(Deferred& d) {
+  for (size_t i = 0; i < d.pending.size(); ++i) {
+    uint8_t& contents = d.pending[i].first->contents[d.pending[i].second];
+    if (contents == kPending) continue;
+    d.before[i] = contents;
+    contents = kPending;
+  }
 }
 
 }  // namespace
@@ -58,7 +74,8 @@ bool Launch::resolve_group(BlockState& block, Thread& first) {
     if (t->state != State::kCollective || t->pc != at) return false;
   const int64_t span = span_of(row.participants, block.count);
   if (row.behaviour == Behaviour::kCompute && static_cast<int64_t>(group.size()) < span) {
-    m_.report(Kind::kWrongParticipants, first, at, -1, -1, fmt::format("{} needs {} threads and {} exist", row.name, span, group.size()));
+    m_.report(Kind::kWrongParticipants, first, at, -1, -1,
+              fmt::format("{} needs {} threads and {} exist", row.name, span, group.size()));
   } else {
     collective(site, group, at);
   }
@@ -91,7 +108,8 @@ void Launch::shuffle(const CallSite& site, std::span<Thread* const> lanes, const
     const BufferShape& shape = m_.shapes[static_cast<size_t>(site.operands[operand].slot)];
     for (size_t i = 0; i < index.size(); ++i) {
       if (index[i] >= 0 && index[i] < shape.shape[i]) continue;
-      m_.report(Kind::kOutOfBounds, t, at, site.operands[operand].slot, -1, fmt::format("index {} of dimension {}", index[i], i));
+      m_.report(Kind::kOutOfBounds, t, at, site.operands[operand].slot, -1,
+                fmt::format("index {} of dimension {}", index[i], i));
       return int64_t{-1};
     }
     return shape.address(index);
@@ -144,8 +162,12 @@ void Launch::collective(const CallSite& site, std::span<Thread* const> lanes, co
       }
       return;
     }
-    case Behaviour::kShuffle: shuffle(site, lanes, at); return;
-    case Behaviour::kWarpSync: join_all(lanes); return;
+    case Behaviour::kShuffle:
+      shuffle(site, lanes, at);
+      return;
+    case Behaviour::kWarpSync:
+      join_all(lanes);
+      return;
     case Behaviour::kWgmmaCommit:
       leader.multiply_groups.push_back(std::move(leader.multiplies));
       leader.multiplies.clear();
@@ -155,6 +177,10 @@ void Launch::collective(const CallSite& site, std::span<Thread* const> lanes, co
         for (const Deferred& d : leader.multiply_groups.front()) finish_call(m_, d, d.writer);
         leader.multiply_groups.pop_front();
       }
+      // Accumulators that a later product still works on stay poison.
+      for (auto& group : leader.multiply_groups)
+        for (Deferred& d : group) mark_pending(d);
+      for (Deferred& d : leader.multiplies) mark_pending(d);
       return;
     case Behaviour::kFenceProxyAsync:
     case Behaviour::kFenceMbarrierInit:
@@ -171,7 +197,8 @@ void Launch::collective(const CallSite& site, std::span<Thread* const> lanes, co
       return;
     case Behaviour::kWgmmaFence:
     case Behaviour::kSetMaxRegisters:
-    case Behaviour::kTileConfig: return;
+    case Behaviour::kTileConfig:
+      return;
     case Behaviour::kBarSync:
     case Behaviour::kCopyCommit:
     case Behaviour::kCopyWait:
@@ -180,7 +207,8 @@ void Launch::collective(const CallSite& site, std::span<Thread* const> lanes, co
     case Behaviour::kMbarrierExpectTx:
     case Behaviour::kMbarrierWait:
     case Behaviour::kAtomicAdd:
-    case Behaviour::kClusterSync: TCC_UNREACHABLE("{} acts for single threads", row.name);
+    case Behaviour::kClusterSync:
+      TCC_UNREACHABLE("{} acts for single threads", row.name);
   }
 }
 

@@ -115,12 +115,12 @@ class Compiler {
   const ir::Block* reduction_ = nullptr;
   std::vector<Variable> variables_;  // by id
   std::unordered_map<int64_t, int32_t> constants_, reals_;
-  int32_t operations_ = 0;           // of the straight-line code under construction
+  int32_t operations_ = 0;  // of the straight-line code under construction
   struct Vector {
     ir::Id id;
     int64_t extent;
   };
-  std::vector<Vector> vectors_;      // enclosing vectorised loops (threads only)
+  std::vector<Vector> vectors_;  // enclosing vectorised loops (threads only)
   const ir::Role* role_ = nullptr;
   std::map<std::pair<int32_t, int32_t>, int32_t> role_axes_;  // (first warp, axis) -> register
 };

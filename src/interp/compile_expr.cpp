@@ -11,21 +11,31 @@ using ir::Expr;
 using ir::ExprKind;
 using ir::Type;
 
-bool is_power_of_two(int64_t v) { return v > 0 && (v & (v - 1)) == 0; }
+bool is_power_of_two(int64_t v) {
+  return v > 0 && (v & (v - 1)) == 0;
+}
 
 Op load_op(Type type) {
   switch (type) {
-    case Type::kI8: return Op::kLoadI8;
+    case Type::kI8:
+      return Op::kLoadI8;
     case Type::kBool:
-    case Type::kU8: return Op::kLoadU8;
-    case Type::kI32: return Op::kLoadI32;
+    case Type::kU8:
+      return Op::kLoadU8;
+    case Type::kI32:
+      return Op::kLoadI32;
     case Type::kI64:
     case Type::kBarrier:
-    case Type::kTensorMap: return Op::kLoadI64;
-    case Type::kF16: return Op::kLoadF16;
-    case Type::kBF16: return Op::kLoadBF16;
-    case Type::kF32: return Op::kLoadF32;
-    case Type::kF64: return Op::kLoadF64;
+    case Type::kTensorMap:
+      return Op::kLoadI64;
+    case Type::kF16:
+      return Op::kLoadF16;
+    case Type::kBF16:
+      return Op::kLoadBF16;
+    case Type::kF32:
+      return Op::kLoadF32;
+    case Type::kF64:
+      return Op::kLoadF64;
   }
   return Op::kLoadI64;
 }
@@ -54,7 +64,9 @@ int32_t Compiler::constant(int64_t value) {
   }
   return at->second;
 }
-int32_t Compiler::constant_real(double value) { return constant(std::bit_cast<int64_t>(value)); }
+int32_t Compiler::constant_real(double value) {
+  return constant(std::bit_cast<int64_t>(value));
+}
 
 int32_t Compiler::scalar(ir::Id id) {
   const ir::Scalar* s = info_.kernel.scalar(id);
@@ -72,7 +84,8 @@ Compiler::Place Compiler::place(Expr e) {
   };
   switch (e->kind) {
     case ExprKind::kIntConst:
-    case ExprKind::kFloatConst: return {};
+    case ExprKind::kFloatConst:
+      return {};
     case ExprKind::kVar: {
       const Variable& v = variables_[static_cast<size_t>(static_cast<const ir::Var*>(e)->id)];
       return {v.hoistable, v.depth};
@@ -110,8 +123,10 @@ Compiler::Place Compiler::place(Expr e) {
       return both(b->a, b->b);
     }
     case ExprKind::kAnd:
-    case ExprKind::kOr: return both(static_cast<const ir::Binary*>(e)->a, static_cast<const ir::Binary*>(e)->b);
-    case ExprKind::kNot: return place(static_cast<const ir::Unary*>(e)->a);
+    case ExprKind::kOr:
+      return both(static_cast<const ir::Binary*>(e)->a, static_cast<const ir::Binary*>(e)->b);
+    case ExprKind::kNot:
+      return place(static_cast<const ir::Unary*>(e)->a);
     case ExprKind::kAdd:
     case ExprKind::kSub:
     case ExprKind::kMul:
@@ -119,7 +134,8 @@ Compiler::Place Compiler::place(Expr e) {
     case ExprKind::kCast:
     case ExprKind::kSelect:
     case ExprKind::kLoad:
-    case ExprKind::kCall: return {false, 0};
+    case ExprKind::kCall:
+      return {false, 0};
   }
   return {false, 0};
 }
@@ -155,31 +171,40 @@ int32_t Compiler::expr_at(Expr e, Code& code) {
       return acc;
     }
     case ExprKind::kFloorDiv:
-    case ExprKind::kFloorMod: return floor_op(*static_cast<const ir::Binary*>(e), code);
+    case ExprKind::kFloorMod:
+      return floor_op(*static_cast<const ir::Binary*>(e), code);
     case ExprKind::kMin:
     case ExprKind::kMax:
     case ExprKind::kAdd:
     case ExprKind::kSub:
     case ExprKind::kMul:
-    case ExprKind::kDiv: return arithmetic(*static_cast<const ir::Binary*>(e), code);
+    case ExprKind::kDiv:
+      return arithmetic(*static_cast<const ir::Binary*>(e), code);
     case ExprKind::kLt:
     case ExprKind::kLe:
     case ExprKind::kEq:
-    case ExprKind::kNe: return binary(*static_cast<const ir::Binary*>(e), code);
+    case ExprKind::kNe:
+      return binary(*static_cast<const ir::Binary*>(e), code);
     case ExprKind::kAnd:
-    case ExprKind::kOr: return logical(*static_cast<const ir::Binary*>(e), code);
+    case ExprKind::kOr:
+      return logical(*static_cast<const ir::Binary*>(e), code);
     case ExprKind::kNot: {
       const int32_t a = expr(static_cast<const ir::Unary*>(e)->a);
       return emit_value(code, {.op = Op::kNotB, .a = a});
     }
-    case ExprKind::kCast: return cast(*static_cast<const ir::Unary*>(e), code);
-    case ExprKind::kSelect: return select(*static_cast<const ir::Select*>(e));
-    case ExprKind::kLoad: return load(*static_cast<const ir::Load*>(e));
-    case ExprKind::kCall: return call(*static_cast<const ir::Call*>(e), code);
+    case ExprKind::kCast:
+      return cast(*static_cast<const ir::Unary*>(e), code);
+    case ExprKind::kSelect:
+      return select(*static_cast<const ir::Select*>(e));
+    case ExprKind::kLoad:
+      return load(*static_cast<const ir::Load*>(e));
+    case ExprKind::kCall:
+      return call(*static_cast<const ir::Call*>(e), code);
     case ExprKind::kIntConst:
     case ExprKind::kFloatConst:
     case ExprKind::kVar:
-    case ExprKind::kSum: return expr(e);
+    case ExprKind::kSum:
+      return expr(e);
   }
   TCC_UNREACHABLE("expression kind");
 }
@@ -220,7 +245,8 @@ int32_t Compiler::sum(const ir::Sum& s) {
     for (; i < end; ++i) {
       const Part& p = parts[i];
       if (acc < 0) {
-        acc = p.coefficient == 1 ? p.reg : emit_value(code, {.op = Op::kMulI, .a = p.reg, .b = constant(p.coefficient)});
+        acc =
+            p.coefficient == 1 ? p.reg : emit_value(code, {.op = Op::kMulI, .a = p.reg, .b = constant(p.coefficient)});
       } else if (p.coefficient == 1) {
         acc = emit_value(code, {.op = Op::kAddI, .a = acc, .b = p.reg});
       } else {
@@ -237,8 +263,9 @@ int32_t Compiler::floor_op(const ir::Binary& e, Code& code) {
   const bool div = e.kind == ExprKind::kFloorDiv;
   if (ir::is_int(e.b) && is_power_of_two(ir::int_value(e.b))) {
     const int64_t v = ir::int_value(e.b);
-    return emit_value(code, div ? Ins{.op = Op::kShrI, .a = a, .b = constant(std::countr_zero(static_cast<uint64_t>(v)))}
-                                : Ins{.op = Op::kAndI, .a = a, .b = constant(v - 1)});
+    return emit_value(code,
+                      div ? Ins{.op = Op::kShrI, .a = a, .b = constant(std::countr_zero(static_cast<uint64_t>(v)))}
+                          : Ins{.op = Op::kAndI, .a = a, .b = constant(v - 1)});
   }
   const int32_t b = expr(e.b);
   return emit_value(code, {.op = div ? Op::kFloorDivI : Op::kFloorModI, .a = a, .b = b});
@@ -331,8 +358,12 @@ int32_t Compiler::call(const ir::Call& e, Code& code) {
   ++operations_;
   int32_t args[3] = {-1, -1, -1};
   for (size_t i = 0; i < e.args.size(); ++i) args[i] = expr(e.args[i]);
-  return emit_value(code, {.op = Op::kCall, .x = static_cast<uint16_t>(e.fn), .a = args[0], .b = args[1],
-                           .c = static_cast<int32_t>(e.type), .e = args[2]});
+  return emit_value(code, {.op = Op::kCall,
+                           .x = static_cast<uint16_t>(e.fn),
+                           .a = args[0],
+                           .b = args[1],
+                           .c = static_cast<int32_t>(e.type),
+                           .e = args[2]});
 }
 
 void Compiler::patch(std::span<const int32_t> jumps) {
@@ -348,7 +379,8 @@ std::vector<int32_t> Compiler::bounds(int32_t slot, std::span<const Expr> indice
     if (ir::is_int(extent) && range.low >= 0 && range.high < ir::int_value(extent)) continue;
     const int32_t a = expr(indices[i]);
     const int32_t b = expr(extent);
-    jumps.push_back(emit(*code_, {.op = Op::kBounds, .x = static_cast<uint16_t>(i), .d = zeroed, .a = a, .b = b, .e = slot}));
+    jumps.push_back(
+        emit(*code_, {.op = Op::kBounds, .x = static_cast<uint16_t>(i), .d = zeroed, .a = a, .b = b, .e = slot}));
   }
   return jumps;
 }
@@ -435,7 +467,8 @@ int32_t Compiler::layout_address(const ir::Layout& layout, std::span<const Expr>
 void Compiler::alignment(int32_t slot, std::span<const Expr> indices, int32_t address) {
   if (vectors_.empty() || indices.empty()) return;
   const ir::Buffer& buffer = *info_.slots[static_cast<size_t>(slot)];
-  if (buffer.scope != ir::Scope::kGlobal && buffer.scope != ir::Scope::kShared && buffer.scope != ir::Scope::kWorkspace) return;
+  if (buffer.scope != ir::Scope::kGlobal && buffer.scope != ir::Scope::kShared && buffer.scope != ir::Scope::kWorkspace)
+    return;
   const Vector& v = vectors_.back();
   const Expr last = indices.back();
   bool contiguous = last->kind == ExprKind::kVar && static_cast<const ir::Var*>(last)->id == v.id;
@@ -448,8 +481,11 @@ void Compiler::alignment(int32_t slot, std::span<const Expr> indices, int32_t ad
   const int64_t widest = std::max<int64_t>(1, 16 / ir::type_bytes(buffer.type));
   const int64_t width = std::min(v.extent, widest);
   if (!contiguous || !is_power_of_two(width) || width == 1 || v.extent % width != 0) return;
-  emit(*code_, {.op = Op::kAlign, .x = static_cast<uint16_t>(width), .a = address,
-                .b = variables_[static_cast<size_t>(v.id)].reg, .e = slot});
+  emit(*code_, {.op = Op::kAlign,
+                .x = static_cast<uint16_t>(width),
+                .a = address,
+                .b = variables_[static_cast<size_t>(v.id)].reg,
+                .e = slot});
 }
 
 }  // namespace tcc::interp

@@ -18,13 +18,16 @@ Interval multiply(const Interval& a, const Interval& b) {
   const Wide p[] = {Wide{a.low} * b.low, Wide{a.low} * b.high, Wide{a.high} * b.low, Wide{a.high} * b.high};
   return make(*std::min_element(p, p + 4), *std::max_element(p, p + 4));
 }
-int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0 ? 1 : 0); }  // b > 0
+int64_t floor_div(int64_t a, int64_t b) {
+  return a / b - (a % b < 0 ? 1 : 0);
+}  // b > 0
 
 }  // namespace
 
 Interval Compiler::interval(ir::Expr e) {
   switch (e->kind) {
-    case ir::ExprKind::kIntConst: return {ir::int_value(e), ir::int_value(e)};
+    case ir::ExprKind::kIntConst:
+      return {ir::int_value(e), ir::int_value(e)};
     case ir::ExprKind::kVar: {
       expr(e);  // binds scalars
       return variables_[static_cast<size_t>(static_cast<const ir::Var*>(e)->id)].range;
@@ -86,7 +89,8 @@ Interval Compiler::interval(ir::Expr e) {
     case ir::ExprKind::kNot:
     case ir::ExprKind::kCast:
     case ir::ExprKind::kLoad:
-    case ir::ExprKind::kCall: return {};
+    case ir::ExprKind::kCall:
+      return {};
   }
   return {};
 }

@@ -12,15 +12,22 @@ Op store_op(ir::Type type) {
   switch (type) {
     case ir::Type::kBool:
     case ir::Type::kU8:
-    case ir::Type::kI8: return Op::kStoreI8;
-    case ir::Type::kI32: return Op::kStoreI32;
+    case ir::Type::kI8:
+      return Op::kStoreI8;
+    case ir::Type::kI32:
+      return Op::kStoreI32;
     case ir::Type::kI64:
     case ir::Type::kBarrier:
-    case ir::Type::kTensorMap: return Op::kStoreI64;
-    case ir::Type::kF16: return Op::kStoreF16;
-    case ir::Type::kBF16: return Op::kStoreBF16;
-    case ir::Type::kF32: return Op::kStoreF32;
-    case ir::Type::kF64: return Op::kStoreF64;
+    case ir::Type::kTensorMap:
+      return Op::kStoreI64;
+    case ir::Type::kF16:
+      return Op::kStoreF16;
+    case ir::Type::kBF16:
+      return Op::kStoreBF16;
+    case ir::Type::kF32:
+      return Op::kStoreF32;
+    case ir::Type::kF64:
+      return Op::kStoreF64;
   }
   return Op::kStoreI64;
 }
@@ -103,13 +110,27 @@ void Compiler::stmt(ir::Stmt s) {
     case ir::StmtKind::kSeq:
       for (ir::Stmt child : static_cast<const ir::Seq*>(s)->stmts) stmt(child);
       break;
-    case ir::StmtKind::kLoop: loop(*static_cast<const ir::Loop*>(s)); break;
-    case ir::StmtKind::kBlock: block(*static_cast<const ir::Block*>(s)); break;
-    case ir::StmtKind::kStore: store(*static_cast<const ir::Store*>(s)); break;
-    case ir::StmtKind::kIf: if_then(*static_cast<const ir::If*>(s)); break;
-    case ir::StmtKind::kAlloc: alloc(*static_cast<const ir::Alloc*>(s)); break;
-    case ir::StmtKind::kInstrCall: instr(*static_cast<const ir::InstrCall*>(s)); break;
-    case ir::StmtKind::kRoles: roles(*static_cast<const ir::Roles*>(s)); break;
+    case ir::StmtKind::kLoop:
+      loop(*static_cast<const ir::Loop*>(s));
+      break;
+    case ir::StmtKind::kBlock:
+      block(*static_cast<const ir::Block*>(s));
+      break;
+    case ir::StmtKind::kStore:
+      store(*static_cast<const ir::Store*>(s));
+      break;
+    case ir::StmtKind::kIf:
+      if_then(*static_cast<const ir::If*>(s));
+      break;
+    case ir::StmtKind::kAlloc:
+      alloc(*static_cast<const ir::Alloc*>(s));
+      break;
+    case ir::StmtKind::kInstrCall:
+      instr(*static_cast<const ir::InstrCall*>(s));
+      break;
+    case ir::StmtKind::kRoles:
+      roles(*static_cast<const ir::Roles*>(s));
+      break;
   }
   current_ = outer;
 }
@@ -144,7 +165,8 @@ void Compiler::loop(const ir::Loop& l) {
   const Interval extents = interval(l.extent);
   const int32_t extent = expr(l.extent);
   const int32_t reg = new_reg();
-  bind(l.id, {reg, static_cast<int32_t>(scopes_.size()), true, extents.known() ? Interval{0, extents.high - 1} : Interval{}});
+  bind(l.id,
+       {reg, static_cast<int32_t>(scopes_.size()), true, extents.known() ? Interval{0, extents.high - 1} : Interval{}});
   scopes_.emplace_back();
   if (vector) vectors_.push_back({l.id, ir::int_value(l.extent)});
   const int32_t outer_operations = operations_;
@@ -157,8 +179,9 @@ void Compiler::loop(const ir::Loop& l) {
   const Code prologue = std::move(scopes_.back().prologue);
   scopes_.pop_back();
 
-  const bool parallel = !region_.simt && (l.loop_kind == ir::LoopKind::kParallel ||
-                                          l.loop_kind == ir::LoopKind::kVectorized || l.loop_kind == ir::LoopKind::kBound);
+  const bool parallel =
+      !region_.simt && (l.loop_kind == ir::LoopKind::kParallel || l.loop_kind == ir::LoopKind::kVectorized ||
+                        l.loop_kind == ir::LoopKind::kBound);
   const int32_t begin = emit(*code_, {.op = Op::kLoopBegin, .d = reg, .a = extent});
   const int32_t head = code_->size();
   if (parallel) emit(*code_, {.op = Op::kParallelEnter});
@@ -182,8 +205,8 @@ int32_t Compiler::role_axis(ir::Axis axis) {
   const auto key = std::pair(role_->first_warp, static_cast<int32_t>(axis));
   if (const auto known = role_axes_.find(key); known != role_axes_.end()) return known->second;
   Code& code = scopes_[0].prologue;
-  const int32_t relative =
-      emit_value(code, {.op = Op::kAddI, .a = region_.thread_register, .b = constant(-32 * int64_t{role_->first_warp})});
+  const int32_t relative = emit_value(
+      code, {.op = Op::kAddI, .a = region_.thread_register, .b = constant(-32 * int64_t{role_->first_warp})});
   int32_t reg = relative;
   if (axis == ir::Axis::kLane) reg = emit_value(code, {.op = Op::kAndI, .a = relative, .b = constant(31)});
   if (axis == ir::Axis::kWarpgroup) reg = emit_value(code, {.op = Op::kShrI, .a = relative, .b = constant(7)});

@@ -8,25 +8,43 @@
 namespace tcc::interp {
 namespace {
 
-double min_float(double a, double b) { return std::isnan(a) ? b : (std::isnan(b) ? a : std::min(a, b)); }
-double max_float(double a, double b) { return std::isnan(a) ? b : (std::isnan(b) ? a : std::max(a, b)); }
+double min_float(double a, double b) {
+  return std::isnan(a) ? b : (std::isnan(b) ? a : std::min(a, b));
+}
+double max_float(double a, double b) {
+  return std::isnan(a) ? b : (std::isnan(b) ? a : std::max(a, b));
+}
 
 double math_call(ir::Intrinsic fn, double a, double b, double c, ir::Type type) {
   switch (fn) {
-    case ir::Intrinsic::kExp: return std::exp(a);
-    case ir::Intrinsic::kLog: return std::log(a);
-    case ir::Intrinsic::kTanh: return std::tanh(a);
-    case ir::Intrinsic::kErf: return std::erf(a);
-    case ir::Intrinsic::kSqrt: return std::sqrt(a);
-    case ir::Intrinsic::kRsqrt: return 1.0 / std::sqrt(a);
-    case ir::Intrinsic::kSigmoid: return 1.0 / (1.0 + std::exp(-a));
-    case ir::Intrinsic::kAbs: return std::fabs(a);
-    case ir::Intrinsic::kFloor: return std::floor(a);
-    case ir::Intrinsic::kCeil: return std::ceil(a);
-    case ir::Intrinsic::kRound: return std::nearbyint(a);  // ties to even
-    case ir::Intrinsic::kSin: return std::sin(a);
-    case ir::Intrinsic::kCos: return std::cos(a);
-    case ir::Intrinsic::kPow: return std::pow(a, b);
+    case ir::Intrinsic::kExp:
+      return std::exp(a);
+    case ir::Intrinsic::kLog:
+      return std::log(a);
+    case ir::Intrinsic::kTanh:
+      return std::tanh(a);
+    case ir::Intrinsic::kErf:
+      return std::erf(a);
+    case ir::Intrinsic::kSqrt:
+      return std::sqrt(a);
+    case ir::Intrinsic::kRsqrt:
+      return 1.0 / std::sqrt(a);
+    case ir::Intrinsic::kSigmoid:
+      return 1.0 / (1.0 + std::exp(-a));
+    case ir::Intrinsic::kAbs:
+      return std::fabs(a);
+    case ir::Intrinsic::kFloor:
+      return std::floor(a);
+    case ir::Intrinsic::kCeil:
+      return std::ceil(a);
+    case ir::Intrinsic::kRound:
+      return std::nearbyint(a);  // ties to even
+    case ir::Intrinsic::kSin:
+      return std::sin(a);
+    case ir::Intrinsic::kCos:
+      return std::cos(a);
+    case ir::Intrinsic::kPow:
+      return std::pow(a, b);
     case ir::Intrinsic::kFma:
       return type == ir::Type::kF32
                  ? static_cast<double>(std::fma(static_cast<float>(a), static_cast<float>(b), static_cast<float>(c)))
@@ -74,40 +92,40 @@ double int_to_float(ir::Type type, int64_t v) {
 
 // Handlers. PC is the current instruction; R its registers.
 #define R(field) r[pc->field]
-#define INT2(name, expression)               \
-  L_##name : {                               \
-    const int64_t a = R(a).i, b = R(b).i;    \
+#define INT2(name, expression)                  \
+  L_##name : {                                  \
+    const int64_t a = R(a).i, b = R(b).i;       \
     static_cast<void>(a), static_cast<void>(b); \
-    R(d).i = (expression);                   \
-  }                                          \
+    R(d).i = (expression);                      \
+  }                                             \
   NEXT
-#define FLOAT2(name, field, expression)   \
-  L_##name : {                            \
-    const double a = R(a).f, b = R(b).f;  \
-    R(d).field = (expression);            \
-  }                                       \
+#define FLOAT2(name, field, expression)  \
+  L_##name : {                           \
+    const double a = R(a).f, b = R(b).f; \
+    R(d).field = (expression);           \
+  }                                      \
   NEXT
-#define NEXT   \
-  ++pc;        \
+#define NEXT \
+  ++pc;      \
   goto* labels[static_cast<size_t>(pc->op)]
-#define JUMP     \
-  pc += pc->c;   \
+#define JUMP   \
+  pc += pc->c; \
   goto* labels[static_cast<size_t>(pc->op)]
-#define LOAD(name, ctype, field, convert)                                      \
-  L_##name : {                                                                 \
-    Memory& mem = *t.mems[pc->e];                                              \
-    const int64_t at = R(a).i;                                                 \
-    if constexpr (kChecked) m.check_read(mem, at, t, pc);                      \
-    R(d).field = convert(reinterpret_cast<const ctype*>(mem.data)[at]);        \
-  }                                                                            \
+#define LOAD(name, ctype, field, convert)                               \
+  L_##name : {                                                          \
+    Memory& mem = *t.mems[pc->e];                                       \
+    const int64_t at = R(a).i;                                          \
+    if constexpr (kChecked) m.check_read(mem, at, t, pc);               \
+    R(d).field = convert(reinterpret_cast<const ctype*>(mem.data)[at]); \
+  }                                                                     \
   NEXT
-#define STORE(name, ctype, convert, field)                                     \
-  L_##name : {                                                                 \
-    Memory& mem = *t.mems[pc->e];                                              \
-    const int64_t at = R(a).i;                                                 \
-    if constexpr (kChecked) m.check_write(mem, at, t, pc);                     \
+#define STORE(name, ctype, convert, field)                                            \
+  L_##name : {                                                                        \
+    Memory& mem = *t.mems[pc->e];                                                     \
+    const int64_t at = R(a).i;                                                        \
+    if constexpr (kChecked) m.check_write(mem, at, t, pc);                            \
     reinterpret_cast<ctype*>(mem.data)[at] = static_cast<ctype>(convert(R(b).field)); \
-  }                                                                            \
+  }                                                                                   \
   NEXT
 #define WRAPPED(a, op, b) static_cast<int64_t>(static_cast<uint64_t>(a) op static_cast<uint64_t>(b))
 
@@ -191,8 +209,9 @@ L_Bounds:
   NEXT;
 L_IterBounds:
   if (static_cast<uint64_t>(R(a).i) >= static_cast<uint64_t>(R(b).i)) [[unlikely]] {
-    m.report(Finding::Kind::kOutOfBounds, t, pc, -1, -1,
-             fmt::format("block iterator {} is {}, not in [0, {})", ir::name_hint(m.info->kernel, pc->e), R(a).i, R(b).i));
+    m.report(
+        Finding::Kind::kOutOfBounds, t, pc, -1, -1,
+        fmt::format("block iterator {} is {}, not in [0, {})", ir::name_hint(m.info->kernel, pc->e), R(a).i, R(b).i));
     JUMP;
   }
   NEXT;
@@ -224,7 +243,7 @@ L_NotB:
   NEXT;
 L_DivI:
 L_FloorDivI:
-L_FloorModI : {
+L_FloorModI: {
   const int64_t a = R(a).i, b = R(b).i;
   if (b == 0) [[unlikely]] {
     m.report(Finding::Kind::kZeroDivisor, t, pc, -1, -1, "the divisor is zero");

@@ -91,7 +91,8 @@ class AccessWalk {
       }
       case ir::StmtKind::kAlloc: {
         const auto* a = static_cast<const ir::Alloc*>(s);
-        for (ir::Id id : a->buffers) lives_[static_cast<size_t>(info_.slot_of[static_cast<size_t>(id)])].allocated = true;
+        for (ir::Id id : a->buffers)
+          lives_[static_cast<size_t>(info_.slot_of[static_cast<size_t>(id)])].allocated = true;
         walk(a->body);
         return;
       }
@@ -173,7 +174,8 @@ bool is_simt(ir::Stmt root) {
 
 std::optional<int64_t> evaluate_scalar(ir::Expr e, std::span<const std::pair<ir::Id, int64_t>> scalars) {
   switch (e->kind) {
-    case ir::ExprKind::kIntConst: return ir::int_value(e);
+    case ir::ExprKind::kIntConst:
+      return ir::int_value(e);
     case ir::ExprKind::kVar:
       for (const auto& [id, value] : scalars)
         if (id == static_cast<const ir::Var*>(e)->id) return value;
@@ -225,7 +227,8 @@ std::optional<int64_t> evaluate_scalar(ir::Expr e, std::span<const std::pair<ir:
     case ir::ExprKind::kCast:
     case ir::ExprKind::kSelect:
     case ir::ExprKind::kLoad:
-    case ir::ExprKind::kCall: return std::nullopt;
+    case ir::ExprKind::kCall:
+      return std::nullopt;
   }
   return std::nullopt;
 }

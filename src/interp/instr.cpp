@@ -11,7 +11,9 @@ namespace {
 const RowProgram& program_of(const Machine& m, const Deferred& d) {
   return *m.rows->at(m.region->calls[static_cast<size_t>(d.call)].stmt->instr);
 }
-bool in_shared(ir::Scope scope) { return scope == ir::Scope::kShared || scope == ir::Scope::kClusterShared; }
+bool in_shared(ir::Scope scope) {
+  return scope == ir::Scope::kShared || scope == ir::Scope::kClusterShared;
+}
 
 // Calls f(linear index, tile index) for every element of a tile.
 template <class F>
@@ -90,7 +92,8 @@ void check_alignment(Machine& m, const Deferred& d, const RowProgram& program) {
       const int64_t at = shape.address(index);
       if (at * ir::type_bytes(spec.type) % spec.alignment == 0) continue;
       m.report(Finding::Kind::kMisaligned, *d.lanes[lane], d.at, site.operands[o].slot, at,
-               fmt::format("operand {} of {} must start at a multiple of {} bytes", spec.name, program.row->name, spec.alignment));
+               fmt::format("operand {} of {} must start at a multiple of {} bytes", spec.name, program.row->name,
+                           spec.alignment));
     }
   }
 }
@@ -253,7 +256,8 @@ void issue_call(Machine& m, Deferred& d, const Epoch& as) {
 void finish_call(Machine& m, const Deferred& d, const Epoch& as) {
   for (size_t i = 0; i < d.pending.size(); ++i) {
     const auto& [memory, at] = d.pending[i];
-    if (memory->contents[at] == kPending) memory->contents[at] = d.before[i] == kPending ? uint8_t{kUndefined} : d.before[i];
+    if (memory->contents[at] == kPending)
+      memory->contents[at] = d.before[i] == kPending ? uint8_t{kUndefined} : d.before[i];
   }
   run_call(m, d, as);
 }

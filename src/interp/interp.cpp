@@ -1,5 +1,7 @@
 #include "tcc/interp/interp.h"
 
+#include <algorithm>
+
 #include "interp/launch.h"
 #include "interp/rows.h"
 #include "tcc/ir/walk.h"
@@ -36,6 +38,7 @@ class Run {
       m.races = options_.check_races;
       m.steps_left = left;
       m.rows = &program_.rows;
+      m.global_barriers = &global_barriers_;
       run_region(m, region);
       left = m.steps_left;
       report_.steps += m.steps;
@@ -57,8 +60,8 @@ class Run {
       if (value == options_.scalars.end()) {
         bad(fmt::format("scalar {} has no value; give one in Options::scalars", name(s.id)));
       } else if (value->second < s.low || value->second > s.high || value->second % s.divisor != 0) {
-        bad(fmt::format("scalar {} is {}, not a multiple of {} in [{}, {}]", name(s.id), value->second, s.divisor, s.low,
-                        s.high));
+        bad(fmt::format("scalar {} is {}, not a multiple of {} in [{}, {}]", name(s.id), value->second, s.divisor,
+                        s.low, s.high));
       }
     }
     return report_.findings.empty();
@@ -142,7 +145,8 @@ class Run {
     memory.make(slot, b.type, shapes_[static_cast<size_t>(slot)].elements);
     const auto width = static_cast<size_t>(ir::type_bytes(b.type));
     for_each_element(static_cast<size_t>(slot), [&](int64_t i, int64_t at) {
-      std::memcpy(memory.data + static_cast<size_t>(at) * width, tensor.bytes.data() + static_cast<size_t>(i) * width, width);
+      std::memcpy(memory.data + static_cast<size_t>(at) * width, tensor.bytes.data() + static_cast<size_t>(i) * width,
+                  width);
     });
   }
   void write_back() {
@@ -210,6 +214,7 @@ class Run {
   Findings findings_;
   std::vector<BufferShape> shapes_;
   std::vector<std::unique_ptr<Memory>> memories_;
+  std::map<std::pair<Memory*, int64_t>, MbarrierState> global_barriers_;
 };
 
 }  // namespace

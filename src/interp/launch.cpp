@@ -29,7 +29,9 @@ bool Launch::measure() {
   for (const BoundLoop& l : m_.region->bound) {
     const auto extent = evaluate_scalar(l.extent, m_.options->scalars);
     if (!extent) {
-      m_.findings->add(Kind::kBadArguments, nullptr, -1, fmt::format("the extent of a loop bound to {} depends on more than scalars", ir::axis_name(l.axis)));
+      m_.findings->add(
+          Kind::kBadArguments, nullptr, -1,
+          fmt::format("the extent of a loop bound to {} depends on more than scalars", ir::axis_name(l.axis)));
       return false;
     }
     int64_t& largest = extents_[static_cast<size_t>(l.axis)];
@@ -56,7 +58,8 @@ bool Launch::measure() {
   const int64_t blocks = grid_[0] * grid_[1] * grid_[2] * cluster_[0] * cluster_[1];
   const int64_t alive = m_.region->concurrent_blocks ? blocks * threads : threads;
   if (alive > kMaxThreadsAlive || blocks * (threads + 1) > INT32_MAX) {
-    m_.findings->add(Kind::kBadArguments, nullptr, -1, fmt::format("{} blocks of {} threads are too many to interpret", blocks, threads));
+    m_.findings->add(Kind::kBadArguments, nullptr, -1,
+                     fmt::format("{} blocks of {} threads are too many to interpret", blocks, threads));
     return false;
   }
   threads_ = static_cast<int32_t>(threads);
@@ -129,7 +132,8 @@ void Launch::make_thread(BlockState& block, int32_t in_block) {
   set(ir::Axis::kWarpgroup, warp / 4);
   set(ir::Axis::kWarp, region.grouped_warps ? warp % 4 : warp);
   set(ir::Axis::kLane, in_block % kWarpLanes);
-  const int64_t x = extents_[static_cast<size_t>(ir::Axis::kThreadX)], y = extents_[static_cast<size_t>(ir::Axis::kThreadY)];
+  const int64_t x = extents_[static_cast<size_t>(ir::Axis::kThreadX)],
+                y = extents_[static_cast<size_t>(ir::Axis::kThreadY)];
   set(ir::Axis::kThreadX, in_block % x);
   set(ir::Axis::kThreadY, in_block / x % y);
   set(ir::Axis::kThreadZ, in_block / x / y);
@@ -143,7 +147,8 @@ void Launch::make_thread(BlockState& block, int32_t in_block) {
   t->mems = t->mem_storage.data();
   if (m_.races) {
     const uint32_t first = block.agent - static_cast<uint32_t>(threads_);
-    for (Clock* c : {&t->clock, &t->fenced, &t->released, &t->acquired}) c->start(first, static_cast<uint32_t>(threads_) + 1);
+    for (Clock* c : {&t->clock, &t->fenced, &t->released, &t->acquired})
+      c->start(first, static_cast<uint32_t>(threads_) + 1);
     t->clock.set(t->id, 1);
   }
   block.threads.push_back(std::move(t));
@@ -155,6 +160,21 @@ void Launch::run() {
     return;
   }
   rng_ = Rng(m_.options->seed);
+  for (const auto& [place, b] : *m_.global_barriers) {
+    MbarrierState& mine = mbarriers_[place];
+    mine.expected = b.expected;
+    mine.pending = b.pending;
+    mine.bytes = b.bytes;
+    mine.phase = b.phase;
+  }
+  run_blocks();
+  for (auto& [place, b] : mbarriers_) {
+    if (std::find(memories_.begin(), memories_.end(), place.first) != memories_.end())
+      (*m_.global_barriers)[place] = std::move(b);
+  }
+}
+
+void Launch::run_blocks() {
   const int64_t blocks = grid_[0] * grid_[1] * grid_[2] * cluster_[0] * cluster_[1];
   if (m_.region->concurrent_blocks) {
     for (int64_t i = 0; i < blocks; ++i) blocks_.push_back(make_block(i));
@@ -164,7 +184,8 @@ void Launch::run() {
   }
   std::vector<int64_t> order(static_cast<size_t>(blocks));
   for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int64_t>(i);
-  for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[static_cast<size_t>(rng_.below(static_cast<int64_t>(i)))]);
+  for (size_t i = order.size(); i > 1; --i)
+    std::swap(order[i - 1], order[static_cast<size_t>(rng_.below(static_cast<int64_t>(i)))]);
   for (int64_t i : order) {
     mbarriers_.clear();
     blocks_.clear();
@@ -210,7 +231,8 @@ void Launch::schedule() {
     for (int32_t w = 0; w * kWarpLanes < b->count; ++w) warps.emplace_back(b.get(), w);
   }
   while (!m_.stopped) {
-    for (size_t i = warps.size(); i > 1; --i) std::swap(warps[i - 1], warps[static_cast<size_t>(rng_.below(static_cast<int64_t>(i)))]);
+    for (size_t i = warps.size(); i > 1; --i)
+      std::swap(warps[i - 1], warps[static_cast<size_t>(rng_.below(static_cast<int64_t>(i)))]);
     bool progress = false;
     for (auto& [block, warp] : warps) {
       progress |= run_warp(*block, warp);

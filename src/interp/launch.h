@@ -11,8 +11,8 @@ inline constexpr int64_t kWarpLanes = 32;
 struct BlockState {
   int64_t grid[3] = {0, 0, 0};
   int64_t cluster[2] = {0, 0};
-  int64_t cluster_index = 0;   // blocks of one cluster share it
-  int64_t rank = 0;            // in the cluster
+  int64_t cluster_index = 0;  // blocks of one cluster share it
+  int64_t rank = 0;           // in the cluster
   int32_t count = 0;          // threads
   uint32_t agent = 0;         // thread number of the block's asynchronous agent
   uint32_t agent_tick = 0;
@@ -47,7 +47,7 @@ class Launch {
 
  private:
   bool measure();
-  int64_t extent_of(ir::Axis axis);
+  void run_blocks();
   std::unique_ptr<BlockState> make_block(int64_t index);
   void make_thread(BlockState& block, int32_t in_block);
   std::unique_ptr<Memory> make_memory(int32_t slot, bool history);

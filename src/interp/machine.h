@@ -26,10 +26,10 @@ struct Memory {
   ir::Type type = ir::Type::kF32;
   int64_t size = 0;
   std::byte* data = nullptr;
-  uint8_t* contents = nullptr;         // Contents; nullptr: not tracked
-  SeqShadow* strands = nullptr;        // sequential runs with check_races
-  ElementHistory* history = nullptr;   // thread runs with check_races
-  uint8_t* touched = nullptr;          // operand tiles: bit 0 read, bit 1 written
+  uint8_t* contents = nullptr;        // Contents; nullptr: not tracked
+  SeqShadow* strands = nullptr;       // sequential runs with check_races
+  ElementHistory* history = nullptr;  // thread runs with check_races
+  uint8_t* touched = nullptr;         // operand tiles: bit 0 read, bit 1 written
   std::vector<std::byte> storage;
   std::vector<uint8_t> contents_storage;
   std::vector<SeqShadow> strand_storage;
@@ -79,9 +79,9 @@ struct Thread {
   int64_t barrier = 0, barrier_count = 0;  // kBarrier
   Memory* mbarrier = nullptr;              // kMbarrier
   int64_t mbarrier_at = 0, parity = 0;
-  Clock clock, fenced;            // what happened before; generic writes made visible to the asynchronous proxy
-  Clock released, acquired;       // device-wide fences: released by the last, to be acquired by the next
-  std::vector<Deferred> copies, multiplies;             // not yet committed
+  Clock clock, fenced;       // what happened before; generic writes made visible to the asynchronous proxy
+  Clock released, acquired;  // device-wide fences: released by the last, to be acquired by the next
+  std::vector<Deferred> copies, multiplies;  // not yet committed
   std::deque<std::vector<Deferred>> copy_groups, multiply_groups;
   std::vector<Reg> reg_storage;
   std::vector<Memory*> mem_storage;
@@ -128,12 +128,14 @@ struct Machine {
   const Ins* outer_at = nullptr;
   const std::vector<std::string>* operand_names = nullptr;
   const std::unordered_map<int32_t, std::shared_ptr<const struct RowProgram>>* rows = nullptr;
-  // Threads.
+  // Threads. Barriers in global memory keep their state from launch to launch.
+  std::map<std::pair<Memory*, int64_t>, MbarrierState>* global_barriers = nullptr;
   class Launch* launch = nullptr;
   std::vector<std::vector<Epoch>> reader_sets;
   std::vector<int32_t> free_reader_sets;
 
-  void report(Finding::Kind kind, const Thread& t, const Ins* at, int32_t slot, int64_t address, const std::string& what);
+  void report(Finding::Kind kind, const Thread& t, const Ins* at, int32_t slot, int64_t address,
+              const std::string& what);
   std::string where(const Thread& t, const Ins* at) const;
   std::string element(int32_t slot, int64_t address) const;
 

@@ -61,7 +61,8 @@ void Machine::note_read(Memory& mem, int64_t at, Thread& t, const Ins* ins, bool
     SeqShadow& s = mem.strands[at];
     const uint32_t now = strands.current();
     if (s.writer != 0 && strands.is_parallel(s.writer)) [[unlikely]] {
-      report(Finding::Kind::kRace, t, ins, mem.slot, at, "another iteration of a parallel loop writes what this one reads");
+      report(Finding::Kind::kRace, t, ins, mem.slot, at,
+             "another iteration of a parallel loop writes what this one reads");
     }
     if (s.reader != now && !(s.reader != 0 && strands.is_parallel(s.reader))) s.reader = now;
   }
@@ -83,8 +84,10 @@ void Machine::check_write(Memory& mem, int64_t at, Thread& t, const Ins* ins) {
 void Machine::note_write(Memory& mem, int64_t at, Thread& t, const Ins* ins, bool async, const Epoch& as) {
   if (mem.strands != nullptr) {
     SeqShadow& s = mem.strands[at];
-    if ((s.writer != 0 && strands.is_parallel(s.writer)) || (s.reader != 0 && strands.is_parallel(s.reader))) [[unlikely]] {
-      report(Finding::Kind::kRace, t, ins, mem.slot, at, "two iterations of a parallel loop touch the element and this one writes it");
+    if ((s.writer != 0 && strands.is_parallel(s.writer)) || (s.reader != 0 && strands.is_parallel(s.reader)))
+        [[unlikely]] {
+      report(Finding::Kind::kRace, t, ins, mem.slot, at,
+             "two iterations of a parallel loop touch the element and this one writes it");
     }
     s.writer = strands.current();
   }
@@ -135,7 +138,8 @@ void Machine::check_order_read(Memory& mem, int64_t at, Thread& t, const Ins* in
   readers.push_back(now);
 }
 
-void Machine::check_order_write(Memory& mem, int64_t at, Thread& t, const Ins* ins, bool async, bool atomic, const Epoch& as) {
+void Machine::check_order_write(Memory& mem, int64_t at, Thread& t, const Ins* ins, bool async, bool atomic,
+                                const Epoch& as) {
   ElementHistory& h = mem.history[at];
   const auto unordered = [&](const Epoch& e) {
     if (e.tick == 0 || (e.thread == as.thread && e.tick == as.tick)) return false;
@@ -144,7 +148,8 @@ void Machine::check_order_write(Memory& mem, int64_t at, Thread& t, const Ins* i
   if (unordered(h.writer)) [[unlikely]] {
     report(Finding::Kind::kRace, t, ins, mem.slot, at,
            fmt::format("the write by thread {} is not ordered before this write", h.writer.thread));
-  } else if (async && h.writer.tick != 0 && !h.writer.async && h.writer.tick > t.fenced.at(h.writer.thread)) [[unlikely]] {
+  } else if (async && h.writer.tick != 0 && !h.writer.async && h.writer.tick > t.fenced.at(h.writer.thread))
+      [[unlikely]] {
     report(Finding::Kind::kRace, t, ins, mem.slot, at,
            fmt::format("no proxy fence between the write by thread {} and this asynchronous write", h.writer.thread));
   }

@@ -34,7 +34,8 @@ double measure_rate(bool race) {
   TCC_CHECK(kernel.has_value(), "{}", kernel.error().message);
   const Program program = Program::compile(*kernel);
   const int64_t shape[] = {96, 96};
-  TensorData a = TensorData::make_random(ir::Type::kF32, shape, 1), b = TensorData::make_random(ir::Type::kF32, shape, 2);
+  TensorData a = TensorData::make_random(ir::Type::kF32, shape, 1),
+             b = TensorData::make_random(ir::Type::kF32, shape, 2);
   TensorData c = TensorData::zeros(ir::Type::kF32, shape);
   TensorData* params[] = {&a, &b, &c};
   Options options;

@@ -9,8 +9,8 @@ namespace tcc::interp {
 
 std::string_view finding_name(Finding::Kind kind) {
   switch (kind) {
-#define TCC_X(name, text)        \
-  case Finding::Kind::k##name:   \
+#define TCC_X(name, text)      \
+  case Finding::Kind::k##name: \
     return text;
     TCC_INTERP_FINDINGS(TCC_X)
 #undef TCC_X
@@ -26,7 +26,8 @@ bool Report::has(Finding::Kind kind) const {
 std::string Report::text() const {
   std::string out;
   for (const Finding& f : findings) {
-    out += fmt::format("{}: {}{}\n", finding_name(f.kind), f.text, f.count > 1 ? fmt::format(" ({} times)", f.count) : "");
+    out +=
+        fmt::format("{}: {}{}\n", finding_name(f.kind), f.text, f.count > 1 ? fmt::format(" ({} times)", f.count) : "");
   }
   return out;
 }
@@ -57,7 +58,8 @@ std::string Machine::element(int32_t slot, int64_t address) const {
 std::string Machine::where(const Thread& t, const Ins* at) const {
   std::string text;
   if (t.block != nullptr) {
-    text = fmt::format("block ({}, {}, {}) thread {}, ", t.block->grid[0], t.block->grid[1], t.block->grid[2], t.in_block);
+    text =
+        fmt::format("block ({}, {}, {}) thread {}, ", t.block->grid[0], t.block->grid[1], t.block->grid[2], t.in_block);
   }
   const ir::Stmt s = region->code.origin[static_cast<size_t>(at - region->code.ins.data())];
   if (s == nullptr) return text + "at entry";
@@ -67,7 +69,8 @@ std::string Machine::where(const Thread& t, const Ins* at) const {
   return text + "at: " + statement;
 }
 
-void Machine::report(Finding::Kind kind, const Thread& t, const Ins* at, int32_t slot, int64_t address, const std::string& what) {
+void Machine::report(Finding::Kind kind, const Thread& t, const Ins* at, int32_t slot, int64_t address,
+                     const std::string& what) {
   const Machine& place = outer != nullptr ? *outer : *this;
   const Thread& thread = outer != nullptr ? *outer_thread : t;
   const Ins* ins = outer != nullptr ? outer_at : at;

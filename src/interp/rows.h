@@ -8,7 +8,7 @@ namespace tcc::interp {
 
 struct RowProgram {
   const ir::Instruction* row = nullptr;
-  KernelInfo info;                         // of the semantics; rows without any have none
+  KernelInfo info;  // of the semantics; rows without any have none
   Region region;
   ArenaPtr arena;                          // of the layouts
   std::vector<const ir::Layout*> layouts;  // by operand; nullptr: a plain tile
@@ -26,8 +26,8 @@ struct ElementRef {
 };
 ElementRef find_element(Machine& m, const Deferred& d, size_t operand, std::span<const int64_t> tile_index);
 std::vector<int64_t> tile_shape(const ir::OperandSpec& spec, std::span<const int64_t> args);
-// Runs it now: reads the operand tiles, runs the semantics, writes back. `as` is the writer's epoch for the asynchronous
-// proxy; tick 0: the lanes themselves.
+// Runs it now: reads the operand tiles, runs the semantics, writes back. `as` is the writer's epoch for the
+// asynchronous proxy; tick 0: the lanes themselves.
 void run_call(Machine& m, const Deferred& d, const Epoch& as);
 // Checks and marks the operands of an instruction that completes later.
 void issue_call(Machine& m, Deferred& d, const Epoch& as);

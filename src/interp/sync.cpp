@@ -87,7 +87,8 @@ void barrier_init(Machine& m, Thread& t, const CallSite& site) {
   MbarrierState& b = m.launch->mbarrier(place.memory, place.at);
   b = {};
   b.expected = b.pending = t.regs[site.args[0]].i;
-  if (b.expected < 1) m.report(Kind::kWrongParticipants, t, t.pc, place.memory->slot, place.at, "a barrier expects no arrivals");
+  if (b.expected < 1)
+    m.report(Kind::kWrongParticipants, t, t.pc, place.memory->slot, place.at, "a barrier expects no arrivals");
 }
 
 void barrier_arrive(Machine& m, Thread& t, const CallSite& site, bool expects) {
@@ -95,7 +96,8 @@ void barrier_arrive(Machine& m, Thread& t, const CallSite& site, bool expects) {
   if (!expects && !site.args.empty() && place.at >= 0) {
     BlockState* peer = m.launch->peer(*t.block, t.regs[site.args[0]].i);
     if (peer == nullptr) {
-      m.report(Kind::kWrongParticipants, t, t.pc, -1, -1, fmt::format("the cluster has no block {}", t.regs[site.args[0]].i));
+      m.report(Kind::kWrongParticipants, t, t.pc, -1, -1,
+               fmt::format("the cluster has no block {}", t.regs[site.args[0]].i));
       return;
     }
     place.memory = peer->by_slot[static_cast<size_t>(site.operands[0].slot)];
@@ -177,8 +179,12 @@ void copy_wait(Machine& m, Thread& t, int64_t may_stay) {
 // Before Stage::Lowered and in launches without threads everything happens in order: only data moves.
 bool perform_alone(Machine& m, Thread& t, const ir::Instruction& row, const CallSite& site) {
   switch (row.behaviour) {
-    case Behaviour::kCompute: compute(m, t, row, site); return true;
-    case Behaviour::kAtomicAdd: atomic_add(m, t, site); return true;
+    case Behaviour::kCompute:
+      compute(m, t, row, site);
+      return true;
+    case Behaviour::kAtomicAdd:
+      atomic_add(m, t, site);
+      return true;
     case Behaviour::kShuffle:
       m.report(Kind::kWrongParticipants, t, t.pc, -1, -1, "a shuffle outside of a launch with threads");
       return true;
@@ -198,7 +204,8 @@ bool perform_alone(Machine& m, Thread& t, const ir::Instruction& row, const Call
     case Behaviour::kClusterSync:
     case Behaviour::kSetMaxRegisters:
     case Behaviour::kThreadFence:
-    case Behaviour::kTileConfig: return true;
+    case Behaviour::kTileConfig:
+      return true;
   }
   return true;
 }
@@ -206,22 +213,38 @@ bool perform_alone(Machine& m, Thread& t, const ir::Instruction& row, const Call
 bool perform_one(Machine& m, Thread& t, const ir::Instruction& row, const CallSite& site) {
   const auto arg = [&](size_t i) { return t.regs[site.args[i]].i; };
   switch (row.behaviour) {
-    case Behaviour::kCompute: compute(m, t, row, site); return true;
+    case Behaviour::kCompute:
+      compute(m, t, row, site);
+      return true;
     case Behaviour::kCopyCommit:
       t.copy_groups.push_back(std::move(t.copies));
       t.copies.clear();
       return true;
-    case Behaviour::kCopyWait: copy_wait(m, t, arg(0)); return true;
-    case Behaviour::kMbarrierInit: barrier_init(m, t, site); return true;
-    case Behaviour::kMbarrierArrive: barrier_arrive(m, t, site, false); return true;
-    case Behaviour::kMbarrierExpectTx: barrier_arrive(m, t, site, true); return true;
-    case Behaviour::kMbarrierWait: return barrier_wait(m, t, site);
+    case Behaviour::kCopyWait:
+      copy_wait(m, t, arg(0));
+      return true;
+    case Behaviour::kMbarrierInit:
+      barrier_init(m, t, site);
+      return true;
+    case Behaviour::kMbarrierArrive:
+      barrier_arrive(m, t, site, false);
+      return true;
+    case Behaviour::kMbarrierExpectTx:
+      barrier_arrive(m, t, site, true);
+      return true;
+    case Behaviour::kMbarrierWait:
+      return barrier_wait(m, t, site);
     case Behaviour::kFenceProxyAsync:
     case Behaviour::kFenceMbarrierInit:
-    case Behaviour::kThreadFence: fence(m, t, row.behaviour); return true;
+    case Behaviour::kThreadFence:
+      fence(m, t, row.behaviour);
+      return true;
     case Behaviour::kSetMaxRegisters:
-    case Behaviour::kTileConfig: return true;
-    case Behaviour::kAtomicAdd: atomic_add(m, t, site); return true;
+    case Behaviour::kTileConfig:
+      return true;
+    case Behaviour::kAtomicAdd:
+      atomic_add(m, t, site);
+      return true;
     case Behaviour::kBarSync:
       t.barrier = arg(0);
       t.barrier_count = arg(1);
@@ -232,7 +255,9 @@ bool perform_one(Machine& m, Thread& t, const ir::Instruction& row, const CallSi
     case Behaviour::kWgmmaFence:
     case Behaviour::kWgmmaCommit:
     case Behaviour::kWgmmaWait:
-    case Behaviour::kClusterSync: t.state = Thread::State::kCollective; return false;
+    case Behaviour::kClusterSync:
+      t.state = Thread::State::kCollective;
+      return false;
   }
   return true;
 }
@@ -260,7 +285,8 @@ void Launch::tick(Thread& t) {
 void Launch::arrive(MbarrierState& b, Thread& t, int64_t bytes, const Ins* at) {
   b.bytes += bytes;
   if (b.pending == 0) {
-    m_.report(Kind::kWrongParticipants, t, at, -1, -1, fmt::format("more than {} arrivals in one phase of the barrier", b.expected));
+    m_.report(Kind::kWrongParticipants, t, at, -1, -1,
+              fmt::format("more than {} arrivals in one phase of the barrier", b.expected));
   }
   --b.pending;
   if (m_.races) {

@@ -54,9 +54,8 @@ TensorData TensorData::make_random(ir::Type type, std::span<const int64_t> shape
 TensorData TensorData::make_random_integers(ir::Type type, std::span<const int64_t> shape, uint64_t seed) {
   Rng rng(seed);
   const bool unsigned_type = type == ir::Type::kU8 || type == ir::Type::kBool;
-  return fill(type, shape, [&]() -> double {
-    return static_cast<double>(unsigned_type ? rng.below(2) : rng.below(5) - 2);
-  });
+  return fill(type, shape,
+              [&]() -> double { return static_cast<double>(unsigned_type ? rng.below(2) : rng.below(5) - 2); });
 }
 TensorData TensorData::from_doubles(ir::Type type, std::span<const int64_t> shape, std::span<const double> values) {
   TensorData t = zeros(type, shape);

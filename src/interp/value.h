@@ -28,7 +28,9 @@ inline double round_bf16(double x) {
   const double rounded = std::bit_cast<double>(bits & ~0x1fffffffffffull);
   return std::fabs(rounded) >= 0x1p128 ? std::copysign(HUGE_VAL, x) : rounded;
 }
-inline double round_f32(double x) { return static_cast<double>(static_cast<float>(x)); }
+inline double round_f32(double x) {
+  return static_cast<double>(static_cast<float>(x));
+}
 
 // Of values the type holds exactly.
 inline uint16_t f16_bits(double x) {
@@ -69,9 +71,12 @@ inline double odd_double(int64_t v) {
 
 inline double round_to(ir::Type type, double x) {
   switch (type) {
-    case ir::Type::kF32: return round_f32(x);
-    case ir::Type::kF16: return round_f16(x);
-    case ir::Type::kBF16: return round_bf16(x);
+    case ir::Type::kF32:
+      return round_f32(x);
+    case ir::Type::kF16:
+      return round_f16(x);
+    case ir::Type::kBF16:
+      return round_bf16(x);
     case ir::Type::kF64:
     case ir::Type::kBool:
     case ir::Type::kI8:
@@ -79,23 +84,29 @@ inline double round_to(ir::Type type, double x) {
     case ir::Type::kI32:
     case ir::Type::kI64:
     case ir::Type::kBarrier:
-    case ir::Type::kTensorMap: return x;
+    case ir::Type::kTensorMap:
+      return x;
   }
   return x;
 }
 inline int64_t wrap_to(ir::Type type, int64_t v) {
   switch (type) {
-    case ir::Type::kI8: return static_cast<int8_t>(v);
-    case ir::Type::kU8: return static_cast<uint8_t>(v);
-    case ir::Type::kI32: return static_cast<int32_t>(v);
-    case ir::Type::kBool: return v != 0;
+    case ir::Type::kI8:
+      return static_cast<int8_t>(v);
+    case ir::Type::kU8:
+      return static_cast<uint8_t>(v);
+    case ir::Type::kI32:
+      return static_cast<int32_t>(v);
+    case ir::Type::kBool:
+      return v != 0;
     case ir::Type::kI64:
     case ir::Type::kF16:
     case ir::Type::kBF16:
     case ir::Type::kF32:
     case ir::Type::kF64:
     case ir::Type::kBarrier:
-    case ir::Type::kTensorMap: return v;
+    case ir::Type::kTensorMap:
+      return v;
   }
   return v;
 }
@@ -121,16 +132,34 @@ inline Reg load_element(ir::Type type, const std::byte* data, int64_t index) {
   Reg r;
   switch (type) {
     case ir::Type::kBool:
-    case ir::Type::kU8: r.i = reinterpret_cast<const uint8_t*>(data)[index]; return r;
-    case ir::Type::kI8: r.i = reinterpret_cast<const int8_t*>(data)[index]; return r;
-    case ir::Type::kI32: r.i = reinterpret_cast<const int32_t*>(data)[index]; return r;
+    case ir::Type::kU8:
+      r.i = reinterpret_cast<const uint8_t*>(data)[index];
+      return r;
+    case ir::Type::kI8:
+      r.i = reinterpret_cast<const int8_t*>(data)[index];
+      return r;
+    case ir::Type::kI32:
+      r.i = reinterpret_cast<const int32_t*>(data)[index];
+      return r;
     case ir::Type::kI64:
-    case ir::Type::kBarrier: r.i = reinterpret_cast<const int64_t*>(data)[index]; return r;
-    case ir::Type::kF16: r.f = f16_value(reinterpret_cast<const uint16_t*>(data)[index]); return r;
-    case ir::Type::kBF16: r.f = bf16_value(reinterpret_cast<const uint16_t*>(data)[index]); return r;
-    case ir::Type::kF32: r.f = static_cast<double>(reinterpret_cast<const float*>(data)[index]); return r;
-    case ir::Type::kF64: r.f = reinterpret_cast<const double*>(data)[index]; return r;
-    case ir::Type::kTensorMap: r.i = 0; return r;
+    case ir::Type::kBarrier:
+      r.i = reinterpret_cast<const int64_t*>(data)[index];
+      return r;
+    case ir::Type::kF16:
+      r.f = f16_value(reinterpret_cast<const uint16_t*>(data)[index]);
+      return r;
+    case ir::Type::kBF16:
+      r.f = bf16_value(reinterpret_cast<const uint16_t*>(data)[index]);
+      return r;
+    case ir::Type::kF32:
+      r.f = static_cast<double>(reinterpret_cast<const float*>(data)[index]);
+      return r;
+    case ir::Type::kF64:
+      r.f = reinterpret_cast<const double*>(data)[index];
+      return r;
+    case ir::Type::kTensorMap:
+      r.i = 0;
+      return r;
   }
   r.i = 0;
   return r;
@@ -139,15 +168,30 @@ inline void store_element(ir::Type type, std::byte* data, int64_t index, Reg r) 
   switch (type) {
     case ir::Type::kBool:
     case ir::Type::kU8:
-    case ir::Type::kI8: reinterpret_cast<uint8_t*>(data)[index] = static_cast<uint8_t>(r.i); return;
-    case ir::Type::kI32: reinterpret_cast<int32_t*>(data)[index] = static_cast<int32_t>(r.i); return;
+    case ir::Type::kI8:
+      reinterpret_cast<uint8_t*>(data)[index] = static_cast<uint8_t>(r.i);
+      return;
+    case ir::Type::kI32:
+      reinterpret_cast<int32_t*>(data)[index] = static_cast<int32_t>(r.i);
+      return;
     case ir::Type::kI64:
-    case ir::Type::kBarrier: reinterpret_cast<int64_t*>(data)[index] = r.i; return;
-    case ir::Type::kF16: reinterpret_cast<uint16_t*>(data)[index] = f16_bits(r.f); return;
-    case ir::Type::kBF16: reinterpret_cast<uint16_t*>(data)[index] = bf16_bits(r.f); return;
-    case ir::Type::kF32: reinterpret_cast<float*>(data)[index] = static_cast<float>(r.f); return;
-    case ir::Type::kF64: reinterpret_cast<double*>(data)[index] = r.f; return;
-    case ir::Type::kTensorMap: return;
+    case ir::Type::kBarrier:
+      reinterpret_cast<int64_t*>(data)[index] = r.i;
+      return;
+    case ir::Type::kF16:
+      reinterpret_cast<uint16_t*>(data)[index] = f16_bits(r.f);
+      return;
+    case ir::Type::kBF16:
+      reinterpret_cast<uint16_t*>(data)[index] = bf16_bits(r.f);
+      return;
+    case ir::Type::kF32:
+      reinterpret_cast<float*>(data)[index] = static_cast<float>(r.f);
+      return;
+    case ir::Type::kF64:
+      reinterpret_cast<double*>(data)[index] = r.f;
+      return;
+    case ir::Type::kTensorMap:
+      return;
   }
 }
 

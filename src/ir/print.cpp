@@ -100,8 +100,10 @@ class Printer {
     std::string tight;  // under a factor or a sign: "-(i // 4)" is not "-i // 4"
   };
   TextTerm term(Expr atom, int64_t coefficient) {
-    std::string text = expr(atom, kMultiplicative);
-    return {coefficient, text, atom->kind == ExprKind::kProd ? text : expr(atom, kUnary)};
+    int precedence = kPrimary;
+    std::string text = bare(atom, precedence);
+    bool loose = precedence < kUnary && atom->kind != ExprKind::kProd;
+    return {coefficient, text, loose ? "(" + text + ")" : text};
   }
 
   void name_all() {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "ir/text_words.h"
 #include "tcc/ir/instr.h"
@@ -387,7 +388,10 @@ void Verifier::roles(const Roles* r) {
       if (a.first_warp < b.first_warp + b.warps && b.first_warp < a.first_warp + a.warps)
         add("two roles share a warp", r);
     }
+    // Coordinates of threads count from the role's first warp: a role has axes of its own.
+    std::map<Axis, const Loop*> outer = std::exchange(axes_, {});
     stmt(a.body);
+    axes_ = std::move(outer);
   }
 }
 

@@ -124,10 +124,9 @@ Kernel compact_buffers(const Kernel& kernel) {
       }
       if (!affine) box = whole;
       // Predicated accesses may overhang the buffer; its own size is always enough.
-      bool fixed = is_int(box->base);
-      if (fixed && is_int(box->extent) && is_int(whole.extent) &&
-          (int_value(box->base) < 0 || int_value(box->base) + int_value(box->extent) > int_value(whole.extent) ||
-           int_value(box->extent) == int_value(whole.extent)))
+      if (is_int(box->base, 0)) box->extent = b.min(box->extent, whole.extent);
+      else if (is_int(box->base) && is_int(box->extent) && is_int(whole.extent) &&
+               (int_value(box->base) < 0 || int_value(box->base) + int_value(box->extent) > int_value(whole.extent)))
         box = whole;
       live.box.push_back(*box);
     }

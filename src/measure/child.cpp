@@ -265,7 +265,7 @@ Result<void> run_reference(Program& program, const TaskDescription& task, JobHea
     TCC_TRY_VOID(program.prepare(set));
     double start = now();
     TCC_TRY_VOID(program.run());
-    job->result.first_run_seconds = now() - start;
+    job->result.last_run_seconds = now() - start;
     for (size_t i = 0; i < task.params.size(); ++i) {
       const TaskParam& param = task.params[i];
       if (!param.is_output()) continue;
@@ -285,7 +285,7 @@ Result<bool> check_program(Program& program, const TaskDescription& task, const 
     TCC_TRY_VOID(program.prepare(set));
     double start = now();
     TCC_TRY_VOID(program.run());
-    if (set == 0) result.first_run_seconds = now() - start;
+    result.last_run_seconds = now() - start;
     if (!check_outputs(program, task, data, set, result)) return false;
     if (set == 0) result.exact_passed = task.exact;
   }
@@ -321,7 +321,8 @@ Result<void> run_job(JobHeader* job, const std::byte* data) {
   }
   result.phase = Phase::kTiming;
   if (job->kind == JobKind::kMeasure) {
-    time_program([&] { programs[0]->run_unchecked(); }, job->budget_seconds, job->best_calibration, result);
+    time_program([&] { programs[0]->run_unchecked(); }, result.last_run_seconds, job->budget_seconds,
+                 job->best_calibration, result);
   } else {
     time_pair([&] { programs[0]->run_unchecked(); }, [&] { programs[1]->run_unchecked(); }, job->budget_seconds,
               result);

@@ -212,7 +212,7 @@ class ReferenceRunner {
                                : job.reply.wait_code != CLD_EXITED ? "it was ended by a signal"
                                : result.status == ChildStatus::kOk ? "its process ended early"
                                                                    : result.text.data());
-    seconds_ = result.first_run_seconds;
+    seconds_ = result.last_run_seconds;
     return read_outputs(job);
   }
   double seconds() const { return seconds_; }

@@ -18,6 +18,7 @@ namespace {
 
 constexpr double kSampleSeconds = 100e-6;
 constexpr double kWarmSeconds = 1e-3;
+constexpr double kLongRunSeconds = 10e-3;
 constexpr double kGroupSeconds = 5e-3;
 constexpr int64_t kGroup = 8;
 constexpr int64_t kMinimalSamples = 9;  // fewer give no 95 % interval that is not the whole range
@@ -67,10 +68,11 @@ int64_t repeats_for(double seconds) {
 
 }  // namespace
 
-void time_program(const std::function<void()>& run, double budget_seconds, double best_calibration,
-                  WorkerResult& result) {
+void time_program(const std::function<void()>& run, double last_run_seconds, double budget_seconds,
+                  double best_calibration, WorkerResult& result) {
   std::vector<double> kept, doubtful, calibrations, sorted;
-  double one = warm_up(run);
+  // The checks have warmed a long run up already, and another one would cost as much as a sample.
+  double one = last_run_seconds > kLongRunSeconds ? last_run_seconds : warm_up(run);
   int64_t repeats = repeats_for(one);
   double per_sample = one * static_cast<double>(repeats);
   auto group = std::clamp<int64_t>(static_cast<int64_t>(kGroupSeconds / per_sample), 1, kGroup);

@@ -44,7 +44,7 @@ struct WorkerResult {
   int32_t exact_passed;
   int32_t set;  // data set under work
   Fault fault;
-  double first_run_seconds;
+  double last_run_seconds;  // of the last run for checking
   double max_error;
   int64_t num_samples, dropped, repeats, repeats_b;
   int32_t converged;

@@ -33,7 +33,8 @@ std::string find_system_library(const std::string& name) {
       },
       &search);
   if (!search.found.empty() && file_exists(search.found)) return search.found;
-  for (const char* folder : {"/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib"}) {
+  for (const char* folder :
+       {"/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib"}) {
     std::string path = std::string(folder) + "/" + name;
     if (file_exists(path)) return path;
   }
@@ -42,23 +43,34 @@ std::string find_system_library(const std::string& name) {
 
 // Arguments that every ELF linker understands.
 Result<std::vector<std::string>> linker_arguments(const LinkRequest& request, const std::string& script) {
-  std::vector<std::string> args = {"-shared",       "-m",
-                                   "elf_x86_64",    "--gc-sections",
-                                   "--strip-debug", "--build-id=none",
+  std::vector<std::string> args = {"-shared",
+                                   "-m",
+                                   "elf_x86_64",
+                                   "--gc-sections",
+                                   "--strip-debug",
+                                   "--build-id=none",
                                    "--hash-style=gnu",
-                                   "-z",            "defs",
-                                   "-z",            "relro",
-                                   "-z",            "now",
-                                   "-z",            "noexecstack",
-                                   "-soname",       request.soname,
-                                   "--version-script", script,
-                                   "-o",            request.output};
+                                   "-z",
+                                   "defs",
+                                   "-z",
+                                   "relro",
+                                   "-z",
+                                   "now",
+                                   "-z",
+                                   "noexecstack",
+                                   "-soname",
+                                   request.soname,
+                                   "--version-script",
+                                   script,
+                                   "-o",
+                                   request.output};
   args.insert(args.end(), request.objects.begin(), request.objects.end());
   args.push_back("--as-needed");
   for (const char* name : {"libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2"}) {
     std::string path = find_system_library(name);
     if (path.empty()) {
-      return make_error(ErrorClass::kEnvironment, fmt::format("cannot find the system library {} to link against", name),
+      return make_error(ErrorClass::kEnvironment,
+                        fmt::format("cannot find the system library {} to link against", name),
                         "libraries are built on x86-64 Linux with glibc only");
     }
     args.push_back(path);
@@ -123,7 +135,7 @@ tl::unexpected<Error> link_failed(const std::string& linker, const std::string& 
     at = end + 1;
   }
   return make_error(ErrorClass::kEnvironment, fmt::format("{} could not link the library", linker),
-                    "check the space on the disk of the output folder; --linker chooses another linker", notes);
+                    "check the space on the disk of the output folder", notes);
 }
 
 }  // namespace

@@ -16,8 +16,8 @@ struct LinkRequest {
   std::string scratch;   // an existing folder for the version script and messages
 };
 
-// `linker` as in PackageOptions. Returns what linked ("lld", "ld.lld", ...). Errors (environment): no linker, no C library, or what
-// the linker said.
+// `linker` as in PackageOptions. Returns what linked ("lld", "ld.lld", ...). Errors (environment): no linker, no C
+// library, or what the linker said.
 Result<std::string> link_library(const LinkRequest& request, const std::string& linker);
 
 }  // namespace tcc::package

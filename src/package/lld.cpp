@@ -44,8 +44,12 @@ std::optional<std::string> run_lld(const std::vector<std::string>& arguments) {
 
 namespace tcc::package {
 
-bool has_lld() { return false; }
-std::optional<std::string> run_lld(const std::vector<std::string>&) { return "this build of tcc has no lld inside"; }
+bool has_lld() {
+  return false;
+}
+std::optional<std::string> run_lld(const std::vector<std::string>&) {
+  return "this build of tcc has no lld inside";
+}
 
 }  // namespace tcc::package
 

@@ -45,8 +45,9 @@ class LoadedBlas final : public CudaBlas {
     // Column-major cuBLAS sees the transposes: C' = B' A'.
     const float one = 1, zero = 0;
     auto i = [](int64_t v) { return static_cast<int>(v); };
-    const int status = sgemm_(handle_, kNoTranspose, kNoTranspose, i(n), i(m), i(k), &one, reinterpret_cast<const float*>(b),
-                              i(n), reinterpret_cast<const float*>(a), i(k), &zero, reinterpret_cast<float*>(c), i(n));
+    const int status =
+        sgemm_(handle_, kNoTranspose, kNoTranspose, i(n), i(m), i(k), &one, reinterpret_cast<const float*>(b), i(n),
+               reinterpret_cast<const float*>(a), i(k), &zero, reinterpret_cast<float*>(c), i(n));
     if (status != 0) return environment_error("cublasSgemm {}x{}x{}: status {}", m, n, k, status);
     return {};
   }

@@ -45,7 +45,8 @@ class Kernel final : public CudaKernel {
   }
 
   Result<void> load(CudaDevice& device, const codegen::Artifact& artifact) {
-    if (artifact.format == codegen::CodeFormat::kHostObject) return input_error("the artifact holds host code, not device code");
+    if (artifact.format == codegen::CodeFormat::kHostObject)
+      return input_error("the artifact holds host code, not device code");
     std::string image = artifact.code;  // with the terminating zero that PTX needs
     const tcc_cu_result loaded = driver_.cuModuleLoadData(&module_, image.c_str());
     if (tcc_cuda_check(&driver_, loaded, "loading the device code") != TCC_OK) {
@@ -84,11 +85,11 @@ class Kernel final : public CudaKernel {
     for (size_t i = 0; i < launches_.size(); ++i) {
       const codegen::Launch& l = launches_[i];
       auto u = [](int64_t v) { return static_cast<unsigned>(v); };
-      TCC_TRY_VOID(check(driver_,
-                         driver_.cuLaunchKernel(functions_[i], u(l.grid[0]), u(l.grid[1]), u(l.grid[2]), u(l.block[0]),
-                                                u(l.block[1]), u(l.block[2]), u(l.shared_bytes), stream_,
-                                                pointers_.data(), nullptr),
-                         l.symbol.c_str()));
+      TCC_TRY_VOID(check(
+          driver_,
+          driver_.cuLaunchKernel(functions_[i], u(l.grid[0]), u(l.grid[1]), u(l.grid[2]), u(l.block[0]), u(l.block[1]),
+                                 u(l.block[2]), u(l.shared_bytes), stream_, pointers_.data(), nullptr),
+          l.symbol.c_str()));
     }
     return {};
   }
@@ -153,23 +154,27 @@ class DriverDevice final : public CudaDevice {
     return make_buffer(this, pointer, bytes);
   }
   Result<void> upload(const CudaBuffer& to, std::span<const std::byte> from) override {
-    if (static_cast<int64_t>(from.size()) > to.bytes()) return input_error("upload of {} bytes into {}", from.size(), to.bytes());
+    if (static_cast<int64_t>(from.size()) > to.bytes())
+      return input_error("upload of {} bytes into {}", from.size(), to.bytes());
     // On the stream: a plain copy may still be under way when it returns, and this stream does not wait for it.
     TCC_TRY_VOID(check(driver_, driver_.cuMemcpyHtoDAsync(to.address(), from.data(), from.size(), stream_),
                        "copying to the device"));
     return synchronise();
   }
   Result<void> download(std::span<std::byte> to, const CudaBuffer& from) override {
-    if (static_cast<int64_t>(to.size()) > from.bytes()) return input_error("download of {} bytes from {}", to.size(), from.bytes());
+    if (static_cast<int64_t>(to.size()) > from.bytes())
+      return input_error("download of {} bytes from {}", to.size(), from.bytes());
     TCC_TRY_VOID(check(driver_, driver_.cuMemcpyDtoHAsync(to.data(), from.address(), to.size(), stream_),
                        "copying from the device"));
     return synchronise();
   }
   Result<void> fill(const CudaBuffer& to, uint8_t value) override {
-    return check(driver_, driver_.cuMemsetD8Async(to.address(), value, static_cast<size_t>(to.bytes()), stream_), "filling");
+    return check(driver_, driver_.cuMemsetD8Async(to.address(), value, static_cast<size_t>(to.bytes()), stream_),
+                 "filling");
   }
   Result<void> copy(const CudaBuffer& to, const CudaBuffer& from, int64_t bytes) override {
-    if (bytes > to.bytes() || bytes > from.bytes()) return input_error("copy of {} bytes is larger than a buffer", bytes);
+    if (bytes > to.bytes() || bytes > from.bytes())
+      return input_error("copy of {} bytes is larger than a buffer", bytes);
     return check(driver_, driver_.cuMemcpyDtoDAsync(to.address(), from.address(), static_cast<size_t>(bytes), stream_),
                  "copying on the device");
   }
@@ -259,7 +264,8 @@ class DriverDevice final : public CudaDevice {
     c.registers_per_sm = facts_.registers_per_sm;
     c.max_threads_per_sm = facts_.threads_per_sm;
     target_.clock_hz = static_cast<double>(facts_.clock_khz) * 1e3;
-    target_.memory_bandwidth = 2.0 * static_cast<double>(facts_.memory_clock_khz) * 1e3 * static_cast<double>(facts_.memory_bus_bits) / 8;
+    target_.memory_bandwidth =
+        2.0 * static_cast<double>(facts_.memory_clock_khz) * 1e3 * static_cast<double>(facts_.memory_bus_bits) / 8;
     target_.memory_bytes = facts_.memory_bytes;
     target_.peak.fp32 = 2.0 * static_cast<double>(c.fp32_lanes_per_sm * c.sm_count) * target_.clock_hz;
     return {};

@@ -7,6 +7,10 @@
 namespace tcc::runtime {
 
 Result<std::shared_ptr<HostPool>> HostPool::create(int threads, bool pin) {
+  // Tiles need the system's permission, once per process and before its threads start. Where it is refused, kernels
+  // with tiles are ended by a signal, and that is what is reported of them.
+  uint64_t tiles = tcc_rt_cpu_feature("amx-tile");
+  if (tcc_rt_cpu_features() & tiles) (void)tcc_rt_require_cpu(tiles);
   tcc_rt_pool* pool = nullptr;
   tcc_status status = tcc_rt_pool_create(threads, /*spin_us=*/0, pin ? 1 : 0, &pool);
   if (status != TCC_OK)

@@ -202,6 +202,39 @@ TEST_CASE("every planted defect gets its status and measuring goes on", "[unit]"
   CHECK(measurer().restarts() == 0);
 }
 
+TEST_CASE("a kernel that codegen refuses is compile_failed", "[unit]") {
+  constexpr int64_t kElements = 16 << 20;
+  auto copy_through = [](ir::Stage stage, ir::Scope scope) {
+    ir::KernelBuilder maker;
+    ir::Builder& b = maker.b();
+    const auto* x = maker.add_buffer("x", ir::Type::kF32, std::array{kElements}, ir::BufferRole::kInput);
+    const auto* y = maker.add_buffer("y", ir::Type::kF32, std::array{kElements}, ir::BufferRole::kOutput);
+    const auto* temp = maker.add_buffer("t", ir::Type::kF32, std::array{kElements}, ir::BufferRole::kTemp, scope);
+    auto copy = [&](const ir::Buffer* to, const ir::Buffer* from) {
+      ir::Id loop = maker.new_id("i"), iter = maker.new_id("v");
+      bool blocks = stage == ir::Stage::kBuilt;
+      std::array at = {b.var(blocks ? iter : loop)};
+      ir::Stmt store = b.store(to->id, at, b.load(*from, at));
+      std::array iters = {ir::Iter{iter, ir::IterKind::kSpatial, b.integer(kElements), b.var(loop)}};
+      return b.loop(loop, b.integer(kElements), blocks ? b.block(maker.new_id("copy"), iters, store) : store);
+    };
+    ir::Stmt body = b.seq(std::array{copy(temp, x), copy(y, temp)});
+    ir::Kernel kernel = maker.finish(stage == ir::Stage::kBuilt ? body : b.alloc(std::array{temp->id}, body));
+    kernel.stage = stage;
+    return kernel;
+  };
+  auto task = MeasureTask::create(measurer(), copy_through(ir::Stage::kBuilt, ir::Scope::kWorkspace), host(), {});
+  if (!task) FAIL(task.error().message);
+  Candidate candidate;
+  candidate.task = task->get();
+  candidate.kernel = copy_through(ir::Stage::kLowered, ir::Scope::kLocal);
+  Measurement m = measurer().measure(std::span(&candidate, 1)).value()[0];
+  CAPTURE(m.failure);
+  CHECK(m.status == Status::kCompileFailed);
+  CHECK_THAT(m.failure, Catch::Contains("bytes of local buffers"));
+  CHECK(m.samples.empty());
+}
+
 TEST_CASE("a wrong program is recorded as wrong", "[unit]") {
   auto task = make_task();
   record::Record record;

@@ -1,0 +1,209 @@
+#include "gpu/backend.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "tcc/interp/interp.h"
+#include "tcc/runtime/cuda_blas.h"
+#include "tcc/runtime/cuda_device.h"
+#include "tcc/support/files.h"
+
+namespace tcc::gpu_check {
+namespace {
+
+std::vector<Row> target_facts(const target::Target& t) {
+  const auto number = [](int64_t v) { return static_cast<double>(v); };
+  return {{"device.sm_arch", number(t.cuda.sm_arch), "", "", 0},
+          {"device.sm_count", number(t.cuda.sm_count), "", "", 0},
+          {"device.clock", t.clock_hz * 1e-6, "MHz", "", 0},
+          {"device.memory", number(t.memory_bytes) * 1e-9, "GB", "", 0},
+          {"device.memory_bandwidth", t.memory_bandwidth * 1e-9, "GB/s", "", 0},
+          {"device.l2", number(t.cuda.l2_bytes), "bytes", "", 0},
+          {"device.shared_per_block_optin", number(t.cuda.shared_per_block_optin), "bytes", "", 0},
+          {"device.shared_per_sm", number(t.cuda.shared_per_sm), "bytes", "", 0},
+          {"device.registers_per_sm", number(t.cuda.registers_per_sm), "", "", 0},
+          {"device.threads_per_sm", number(t.cuda.max_threads_per_sm), "", "", 0},
+          {"device.peak_fp32", t.peak.fp32 * 1e-9, "GFLOP/s", "", 0}};
+}
+
+// --- device ----------------------------------------------------------------------------------------------------------
+
+class DeviceSession final : public Session {
+ public:
+  DeviceSession(runtime::CudaDevice& device, runtime::CudaBlas* blas) : device_(device), blas_(blas) {}
+
+  Result<void> start(const codegen::Artifact& artifact) {
+    TCC_TRY(kernel_, device_.load(artifact));
+    for (const codegen::BufferInfo& b : artifact.buffers) {
+      if (b.role == ir::BufferRole::kTemp) continue;
+      TCC_TRY(runtime::CudaBuffer memory, device_.allocate(b.bytes));
+      addresses_.push_back(memory.address());
+      buffers_.push_back(std::move(memory));
+    }
+    return {};
+  }
+  Result<Floats> run(const std::vector<Floats>& inputs) override {
+    for (size_t i = 0; i < inputs.size(); ++i)
+      TCC_TRY_VOID(device_.upload(buffers_.at(i), std::as_bytes(std::span<const float>(inputs[i]))));
+    TCC_TRY_VOID(device_.fill(buffers_.back(), 0xff));  // NaNs
+    TCC_TRY_VOID(kernel_->launch(addresses_));
+    Floats output(static_cast<size_t>(buffers_.back().bytes()) / sizeof(float));
+    TCC_TRY_VOID(device_.download(std::as_writable_bytes(std::span<float>(output)), buffers_.back()));
+    return output;
+  }
+  Result<double> time(int count) override {
+    TCC_TRY(const double seconds, device_.time(count, [&] { return kernel_->launch(addresses_); }));
+    return seconds / count;
+  }
+  Result<std::optional<double>> time_peer(const GemmSize& s, int count) override {
+    if (blas_ == nullptr) return std::optional<double>();
+    TCC_TRY(const double seconds, device_.time(count, [&] {
+      return blas_->gemm(s.m, s.n, s.k, addresses_[0], addresses_[1], addresses_[2]);
+    }));
+    return std::optional<double>(seconds / count);
+  }
+
+ private:
+  runtime::CudaDevice& device_;
+  runtime::CudaBlas* blas_;
+  std::unique_ptr<runtime::CudaKernel> kernel_;
+  std::vector<runtime::CudaBuffer> buffers_;
+  std::vector<uint64_t> addresses_;
+};
+
+class DeviceBackend final : public Backend {
+ public:
+  Result<void> start(int ordinal, const std::string& cublas) {
+    TCC_TRY(device_, runtime::CudaDevice::open(ordinal));
+    auto blas = runtime::CudaBlas::open(device_->stream(), cublas);
+    if (blas) blas_ = std::move(*blas);
+    else if (!cublas.empty()) return tl::unexpected<Error>(std::move(blas).error());
+    else fmt::print(stderr, "gpu_check: no cuBLAS to measure beside: {}\n", blas.error().message);
+    return {};
+  }
+  bool is_device() const override { return true; }
+  std::string machine() const override { return device_->facts().name; }
+  const target::Target& target() const override { return device_->target(); }
+  std::vector<Row> facts() const override {
+    std::vector<Row> rows = target_facts(device_->target());
+    const runtime::CudaDeviceFacts& f = device_->facts();
+    rows.push_back({"device.driver_version", static_cast<double>(f.driver_version), "", "", 0});
+    rows.push_back({"device.free_memory", static_cast<double>(f.free_bytes) * 1e-9, "GB", "", 0});
+    rows.push_back({"device.ecc", f.ecc ? 1.0 : 0.0, "", "", 0});
+    return rows;
+  }
+  std::string peer_name() const override {
+    return blas_ != nullptr ? fmt::format("cuBLAS {}", blas_->version()) : "";
+  }
+  Result<double> copy_rate() override {
+    const int64_t bytes = std::min<int64_t>(int64_t{1} << 30, device_->facts().free_bytes / 4);
+    TCC_TRY(runtime::CudaBuffer from, device_->allocate(bytes));
+    TCC_TRY(runtime::CudaBuffer to, device_->allocate(bytes));
+    TCC_TRY_VOID(device_->fill(from, 0x5a));
+    std::vector<double> rates;
+    for (int round = 0; round < 7; ++round) {
+      TCC_TRY(const double seconds, device_->time(10, [&] { return device_->copy(to, from, bytes); }));
+      rates.push_back(2.0 * static_cast<double>(bytes) * 10 / seconds);
+    }
+    std::sort(rates.begin(), rates.end());
+    return rates[rates.size() / 2];
+  }
+  Result<std::unique_ptr<Session>> open(const ir::Kernel&, const codegen::Artifact& artifact) override {
+    auto session = std::make_unique<DeviceSession>(*device_, blas_.get());
+    TCC_TRY_VOID(session->start(artifact));
+    return std::unique_ptr<Session>(std::move(session));
+  }
+
+ private:
+  std::unique_ptr<runtime::CudaDevice> device_;
+  std::unique_ptr<runtime::CudaBlas> blas_;  // uses the device's stream: goes first
+};
+
+// --- dry run ---------------------------------------------------------------------------------------------------------
+
+class InterpSession final : public Session {
+ public:
+  explicit InterpSession(const ir::Kernel& kernel) : program_(interp::Program::compile(kernel)) {
+    for (const ir::Buffer* b : kernel.buffers) {
+      if (b->role == ir::BufferRole::kTemp) continue;
+      std::vector<int64_t> shape;
+      for (ir::Expr e : b->shape) shape.push_back(ir::int_value(e));
+      params_.push_back(interp::TensorData::zeros(b->type, shape));
+    }
+    for (interp::TensorData& t : params_) pointers_.push_back(&t);
+  }
+  Result<Floats> run(const std::vector<Floats>& inputs) override {
+    for (size_t i = 0; i < inputs.size(); ++i)
+      std::memcpy(params_[i].bytes.data(), inputs[i].data(), params_[i].bytes.size());
+    std::fill(params_.back().bytes.begin(), params_.back().bytes.end(), std::byte{0xff});
+    for (uint64_t seed = 1; seed <= 2; ++seed) {
+      const interp::Report report = program_.run(pointers_, {.seed = seed, .check_races = true});
+      if (!report.ok()) return environment_error("the interpreter reports:\n{}", report.text());
+    }
+    Floats output(params_.back().bytes.size() / sizeof(float));
+    std::memcpy(output.data(), params_.back().bytes.data(), params_.back().bytes.size());
+    return output;
+  }
+  Result<double> time(int count) override {
+    Stopwatch watch;
+    for (int i = 0; i < count; ++i)
+      if (const interp::Report report = program_.run(pointers_); !report.ok()) return environment_error("{}", report.text());
+    return watch.seconds() / count;
+  }
+  Result<std::optional<double>> time_peer(const GemmSize& size, int count) override {
+    Stopwatch watch;
+    const float* a = reinterpret_cast<const float*>(params_[0].bytes.data());
+    const float* b = reinterpret_cast<const float*>(params_[1].bytes.data());
+    Floats c(static_cast<size_t>(size.m * size.n));
+    for (int r = 0; r < count; ++r)
+      for (int64_t i = 0; i < size.m; ++i)
+        for (int64_t p = 0; p < size.k; ++p)
+          for (int64_t j = 0; j < size.n; ++j) c[static_cast<size_t>(i * size.n + j)] += a[i * size.k + p] * b[p * size.n + j];
+    return std::optional<double>(std::max(watch.seconds(), 1e-9) / count);
+  }
+
+ private:
+  interp::Program program_;
+  std::vector<interp::TensorData> params_;
+  std::vector<interp::TensorData*> pointers_;
+};
+
+class DryBackend final : public Backend {
+ public:
+  explicit DryBackend(target::Target target) : target_(std::move(target)) {}
+  bool is_device() const override { return false; }
+  std::string machine() const override { return fmt::format("no device: {} by interpreter", target_.name); }
+  const target::Target& target() const override { return target_; }
+  std::vector<Row> facts() const override { return target_facts(target_); }
+  std::string peer_name() const override { return "host loop"; }
+  Result<double> copy_rate() override {
+    std::vector<char> from(1 << 22, 1), to(1 << 22);
+    Stopwatch watch;
+    std::memcpy(to.data(), from.data(), from.size());
+    const double seconds = std::max(watch.seconds(), 1e-9);
+    if (to.back() != 1) return environment_error("the copy did not arrive");
+    return 2.0 * static_cast<double>(from.size()) / seconds;
+  }
+  Result<std::unique_ptr<Session>> open(const ir::Kernel& kernel, const codegen::Artifact&) override {
+    return std::unique_ptr<Session>(std::make_unique<InterpSession>(kernel));
+  }
+
+ private:
+  target::Target target_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Backend>> Backend::device(int ordinal, const std::string& cublas) {
+  auto backend = std::make_unique<DeviceBackend>();
+  TCC_TRY_VOID(backend->start(ordinal, cublas));
+  return std::unique_ptr<Backend>(std::move(backend));
+}
+
+Result<std::unique_ptr<Backend>> Backend::dry_run(const std::string& target_name) {
+  TCC_TRY(target::Target target, target::find_target(target_name));
+  if (!target.is_cuda()) return make_error(ErrorClass::kUsage, fmt::format("target '{}' is not a CUDA device", target_name), "name one such as h200, a100 or t4");
+  return std::unique_ptr<Backend>(std::make_unique<DryBackend>(std::move(target)));
+}
+
+}  // namespace tcc::gpu_check

@@ -41,9 +41,10 @@ class Maker {
   Stmt unrolled(const char* name, int64_t extent, const F& body) {
     return each(name, extent, LoopKind::kUnrolled, body);
   }
+  // A vectorised loop promises aligned accesses of its whole width; where rows do not allow that, four single ones.
   template <class F>
-  Stmt lanes(const F& body) {
-    return each("v", kVector, LoopKind::kVectorized, body);
+  Stmt lanes(const F& body, bool aligned = true) {
+    return each("v", kVector, aligned ? LoopKind::kVectorized : LoopKind::kUnrolled, body);
   }
   Expr load(const Buffer* from, std::vector<Expr> indices, Expr predicate = nullptr) {
     return b().load(*from, indices, predicate, predicate != nullptr ? b().real(0) : nullptr);
@@ -175,13 +176,13 @@ struct Gemm {
       Expr column = b.add(b.scale(step, tile.depth), b.add(b.scale(mod(t(), per_row), kVector), v));
       Expr inside = b.logical_and(b.lt(row, m.num(rows)), b.lt(column, m.num(depth)));
       return m.store(ra, {v}, m.load(a, {row, column}, inside));
-    });
+    }, depth % kVector == 0);
     Stmt from_b = m.lanes([&](Expr v) {
       Expr row = b.add(b.scale(step, tile.depth), div(t(), per_line));
       Expr column = b.add(b.scale(m.var(block_column), tile.columns), b.add(b.scale(mod(t(), per_line), kVector), v));
       Expr inside = b.logical_and(b.lt(row, m.num(depth)), b.lt(column, m.num(columns)));
       return m.store(rb, {v}, m.load(bb, {row, column}, inside));
-    });
+    }, columns % kVector == 0);
     return m.seq({from_a, from_b});
   }
   // Registers -> the shared buffers number `half`.
@@ -232,7 +233,7 @@ struct Gemm {
             Expr inside = b.logical_and(b.lt(row, m.num(rows)), b.lt(column, m.num(columns)));
             Expr value = m.load(acc, {b.add(b.scale(p, 4), i), b.add(b.scale(q, 4), v)});
             return m.store(c, {row, column}, value, inside);
-          });
+          }, columns % kVector == 0);
         });
       });
     });
@@ -250,9 +251,11 @@ struct Gemm {
     body.push_back(write_back());
     const Id locals[] = {ra->id, rb->id, fa->id, fb->id, acc->id};
     const Id shared[] = {sa->id, sb->id};
-    // Two blocks of 256 threads a multiprocessor: at most 128 registers a thread.
-    const Annotation two_blocks[] = {{AnnotationKey::kLaunchBounds, m.num(2)}};
-    Stmt threads = b.loop(thread, m.num(kThreads), b.alloc(locals, m.seq(body)), LoopKind::kBound, Axis::kThreadX, two_blocks);
+    // Two blocks of 256 threads a multiprocessor: at most 128 registers a thread. The many predicates of unaligned rows
+    // do not fit beside the accumulators, there one block has to do.
+    const bool aligned = depth % kVector == 0 && columns % kVector == 0;
+    const Annotation bounds[] = {{AnnotationKey::kLaunchBounds, m.num(aligned ? 2 : 1)}};
+    Stmt threads = b.loop(thread, m.num(kThreads), b.alloc(locals, m.seq(body)), LoopKind::kBound, Axis::kThreadX, bounds);
     Stmt block = b.alloc(shared, threads);
     Stmt across = m.bound(block_column, blocks_of(columns, tile.columns), Axis::kGridX, block);
     return m.finish(m.bound(block_row, blocks_of(rows, tile.rows), Axis::kGridY, across));

@@ -7,10 +7,10 @@
 // At Stage::Lowered the statements of the root are launches. One with grid, cluster or thread axes (or Roles) runs as
 // real threads: each thread executes the launch's body, a bound loop gives it its own coordinate and is skipped by
 // threads beyond its extent. Inside a Role coordinates count from the role's first warp. `shared` and `cluster_shared`
-// buffers exist once a block (others of the cluster reach the latter by multicast and remote arrival), `local` ones once
-// a thread. All blocks run concurrently when the launch uses
-// atomics, cluster axes or barriers in global memory, else one after the other. Asynchronous copies arrive as late as
-// the program allows and their destinations are poison until then. Other launches run sequentially as above.
+// buffers exist once a block (others of the cluster reach the latter by multicast and remote arrival), `local` ones
+// once a thread. All blocks run concurrently when the launch uses atomics, cluster axes or barriers in global memory,
+// else one after the other. Asynchronous copies arrive as late as the program allows and their destinations are poison
+// until then. Other launches run sequentially as above.
 #pragma once
 
 #include <memory>
@@ -25,19 +25,20 @@
 namespace tcc::interp {
 
 struct Options {
-  uint64_t seed = 1;         // order of warps
-  bool check_races = false;  // conflicts of parallel iterations; data races of threads
-  bool poison = true;        // reads of elements that nothing has written
+  uint64_t seed = 1;                     // order of warps
+  bool check_races = false;              // conflicts of parallel iterations; data races of threads
+  bool poison = true;                    // reads of elements that nothing has written
   int64_t max_steps = int64_t{1} << 40;  // loop iterations of all threads together
-  int max_findings = 32;     // distinct ones; more of the same statement and kind are only counted
+  int max_findings = 32;                 // distinct ones; more of the same statement and kind are only counted
   std::vector<std::pair<ir::Id, int64_t>> scalars;  // values of the kernel's scalars
 };
 
 #define TCC_INTERP_FINDINGS(X)                                                                                        \
-  X(Race, "race") X(ReductionOrder, "reduction order") X(Uninitialised, "uninitialised read")                         \
-  X(OutOfBounds, "out of bounds") X(Misaligned, "misaligned") X(DivergentBarrier, "divergent barrier")                \
-  X(WrongParticipants, "wrong participants") X(Deadlock, "deadlock") X(StepLimit, "step limit")                       \
-  X(ZeroDivisor, "zero divisor") X(BadArguments, "bad arguments")
+  X(Race, "race")                                                                                                     \
+  X(ReductionOrder, "reduction order") X(Uninitialised, "uninitialised read") X(OutOfBounds, "out of bounds")         \
+      X(Misaligned, "misaligned") X(DivergentBarrier, "divergent barrier") X(WrongParticipants, "wrong participants") \
+          X(Deadlock, "deadlock") X(StepLimit, "step limit") X(ZeroDivisor, "zero divisor")                           \
+              X(BadArguments, "bad arguments")
 
 struct Finding {
   // ReductionOrder: a Race at a sequential stage inside a reduction block: its updates were made parallel.

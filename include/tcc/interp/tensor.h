@@ -12,8 +12,8 @@ namespace tcc::interp {
 
 struct TensorData {
   ir::Type type = ir::Type::kF32;
-  std::vector<int64_t> shape;     // logical; empty: one element
-  std::vector<std::byte> bytes;   // size() * type_bytes(type), native byte order
+  std::vector<int64_t> shape;    // logical; empty: one element
+  std::vector<std::byte> bytes;  // size() * type_bytes(type), native byte order
 
   int64_t size() const;  // elements
   // Element `i` in row-major order as a double (i64 beyond 2^53 is rounded), and its inverse, which rounds to the

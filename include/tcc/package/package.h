@@ -1,5 +1,6 @@
-// A tuned model as files that a C program links: libID.so, ID.h, ID.json, example.c, ID.pc and a CMake package. The library holds
-// the kernels, the weights in the layouts that the kernels want, the plan and rt; it needs libc and libm only.
+// A tuned model as files that a C program links: libID.so, ID.h, ID.json, example.c, ID.pc and a CMake package. The
+// library holds the kernels, the weights in the layouts that the kernels want, the plan and rt; it needs libc and libm
+// only.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +34,8 @@ struct PackagePlan {
   target::Target target;        // what the code was compiled for
 };
 
-// Which files beside the library and its companions (ID.h, ID.json, example.c, ID.pc, ID-config.cmake) to write. They go
-// to <folder>/kernels/, named by task key.
+// Which files beside the library and its companions (ID.h, ID.json, example.c, ID.pc, ID-config.cmake) to write. They
+// go to <folder>/kernels/, named by task key.
 struct Emit {
   bool objects = false;  // KEY.o
   bool llvm = false;     // KEY.ll or KEY.s, whatever Artifact::source holds
@@ -46,6 +47,7 @@ struct PackageOptions {
   std::string folder;        // made when missing
   std::string id;            // [A-Za-z][A-Za-z0-9_]*, at most 64 characters: names files and the query function
   std::string tool_version;  // goes into the metadata
+  std::string source_json;   // JSON object: how to get the model again; goes into the metadata as "source". May be empty
   std::string linker;        // "": the best one here; "lld": inside this process; else a program: "ld.lld", "ld", "cc"
   Emit emit;
 };

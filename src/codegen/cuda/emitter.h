@@ -66,6 +66,9 @@ class Emitter {
   void vector_store(const LaneStore& s, const ir::Loop& l, int64_t lanes);
   void vector_assign(const ir::Store& s, ir::Id id, int64_t lanes, int64_t width);
   void scalar_lanes(const LaneStore& s, ir::Id id, int64_t lanes);
+  template <class F>
+  void each_vector_load(ir::Expr value, ir::Id id, int64_t lanes, const F& found);
+  bool has_vector_loads(ir::Expr value, ir::Id id, int64_t lanes);
   void load_vectors(ir::Expr value, ir::Id id, int64_t lanes);
   void vector_load(const ir::Load& l, ir::Id id, int64_t lanes, int64_t width);
   std::string all_lanes(ir::Expr predicate, ir::Id id, int64_t lanes);
@@ -112,7 +115,7 @@ class Emitter {
   ir::Builder b_;
   analysis::Ranges ranges_;
   std::array<int64_t, 3> grid_ = {1, 1, 1}, block_ = {1, 1, 1};
-  bool warp_spelling_ = false, warpgroups_ = false;
+  bool warpgroups_ = false;
   int64_t role_first_warp_ = 0, role_warps_ = 0;  // 0 warps: outside Roles
   int64_t min_blocks_ = 0;
   int64_t static_shared_bytes_ = 0;

@@ -72,7 +72,6 @@ void Emitter::find_dimensions(Stmt body) {
   });
   if (linear && xyz) return fail("it mixes thread.x, y, z with warp and lane axes");
   if (linear) block_ = {32 * std::max(warps, warpgroups_ ? 4 * groups : warps), 1, 1};
-  warp_spelling_ = linear;
 }
 
 Emitter::SharedPlan Emitter::plan_shared(Stmt body) {

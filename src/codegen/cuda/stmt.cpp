@@ -229,6 +229,29 @@ std::string Emitter::all_lanes(Expr predicate, Id id, int64_t lanes) {
   return expr(all);
 }
 
+// The loads of `value` that are contiguous over the lanes. Loads inside the arms of a select or the indices of
+// another load stay where they are: they may not be evaluated.
+template <class F>
+void Emitter::each_vector_load(Expr value, Id id, int64_t lanes, const F& found) {
+  visit(value, [&](Expr e) {
+    if (e->kind == ExprKind::kSelect) return false;
+    const Load* l = as<Load>(e);
+    if (l == nullptr) return true;
+    const Buffer& source = buffer(l->buffer);
+    if (!in_memory(source) || vector_loads_.contains(l)) return false;
+    const int64_t width =
+        vector_width(b_, kernel_, ranges_, source, flat_address(b_, source, l->indices), id, lanes);
+    if (width > 1) found(*l, width);
+    return false;
+  });
+}
+
+bool Emitter::has_vector_loads(Expr value, Id id, int64_t lanes) {
+  bool any = false;
+  each_vector_load(value, id, lanes, [&](const Load&, int64_t) { any = true; });
+  return any;
+}
+
 void Emitter::vector_store(const LaneStore& s, const Loop& l, int64_t lanes) {
   const Buffer& target = buffer(s.store->buffer);
   Expr flat = flat_address(b_, target, s.store->indices);
@@ -236,6 +259,7 @@ void Emitter::vector_store(const LaneStore& s, const Loop& l, int64_t lanes) {
   const std::string condition = all_lanes(s.predicate, l.id, lanes);
   const bool uniform =
       s.predicate == nullptr || uniform_predicate(b_, kernel_, ranges_, s.predicate, l.id, lanes) != nullptr;
+  if (!uniform && width == 1 && !has_vector_loads(s.store->value, l.id, lanes)) return scalar_lanes(s, l.id, lanes);
   open(condition.empty() ? "" : "if (" + condition + ")");
   load_vectors(s.store->value, l.id, lanes);
   vector_assign(*s.store, l.id, lanes, width);
@@ -282,20 +306,8 @@ void Emitter::scalar_lanes(const LaneStore& s, Id id, int64_t lanes) {
   }
 }
 
-// Reads the loads of `value` that are contiguous over the lanes. Loads inside the arms of a select or the indices of
-// another load stay where they are: they may not be evaluated.
 void Emitter::load_vectors(Expr value, Id id, int64_t lanes) {
-  visit(value, [&](Expr e) {
-    if (e->kind == ExprKind::kSelect) return false;
-    const Load* l = as<Load>(e);
-    if (l == nullptr) return true;
-    const Buffer& source = buffer(l->buffer);
-    if (!in_memory(source) || vector_loads_.contains(l)) return false;
-    const int64_t width =
-        vector_width(b_, kernel_, ranges_, source, flat_address(b_, source, l->indices), id, lanes);
-    if (width > 1) vector_load(*l, id, lanes, width);
-    return false;
-  });
+  each_vector_load(value, id, lanes, [&](const Load& l, int64_t width) { vector_load(l, id, lanes, width); });
 }
 
 void Emitter::vector_load(const Load& l, Id id, int64_t lanes, int64_t width) {

@@ -65,8 +65,11 @@ Result<Program> split_program(const ir::Kernel& kernel) {
     if (b->role != ir::BufferRole::kTemp) program.buffers.push_back(b);
   ir::Stmt root = kernel.root;
   if (const ir::Alloc* a = ir::as<ir::Alloc>(root)) {
-    auto is_local = [&](ir::Id id) { return kernel.buffer(id)->scope == ir::Scope::kLocal; };
-    if (std::none_of(a->buffers.begin(), a->buffers.end(), is_local)) {
+    auto is_shared = [&](ir::Id id) {
+      ir::Scope scope = kernel.buffer(id)->scope;
+      return scope == ir::Scope::kWorkspace || scope == ir::Scope::kGlobal;
+    };
+    if (std::all_of(a->buffers.begin(), a->buffers.end(), is_shared)) {
       for (ir::Id id : a->buffers) program.buffers.push_back(kernel.buffer(id));
       root = a->body;
     }
@@ -91,6 +94,8 @@ std::set<ir::Id> used_buffers(ir::Stmt s) {
   std::set<ir::Id> ids;
   ir::visit(s, [&](ir::Stmt x) {
     if (const ir::Store* store = ir::as<ir::Store>(x)) ids.insert(store->buffer);
+    if (const ir::InstrCall* call = ir::as<ir::InstrCall>(x))
+      for (const ir::Operand& o : call->operands) ids.insert(o.buffer);
     return true;
   });
   ir::visit_roots(s, [&](ir::Expr root) {

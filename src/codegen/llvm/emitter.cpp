@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 
-#include "tcc/ir/instr.h"
 #include "tcc/ir/walk.h"
 #include "tcc/support/check.h"
 
@@ -90,6 +89,8 @@ Result<void> Emitter::emit(llvm::Function* function, std::span<const ir::Buffer*
   slots_.clear();
   addresses_.clear();
   local_bytes_ = 0;
+  next_tile_ = 0;
+  tiles_configured_ = false;
   auto* entry = llvm::BasicBlock::Create(context_, "entry", function);
   b_.SetInsertPoint(entry);
   unsigned argument = 0;
@@ -100,6 +101,7 @@ Result<void> Emitter::emit(llvm::Function* function, std::span<const ir::Buffer*
   } else {
     stmt(body);
   }
+  if (tiles_configured_) release_tiles();
   b_.CreateRetVoid();
   if (error_) return tl::unexpected<Error>(*error_);
   return {};
@@ -162,6 +164,7 @@ bool Emitter::make_local(const ir::Buffer& buffer) {
 }
 
 void Emitter::alloc(const ir::Alloc& s) {
+  int64_t first_tile = next_tile_;
   for (ir::Id id : s.buffers) {
     const ir::Buffer* buffer = kernel_.buffer(id);
     TCC_CHECK(buffer != nullptr, "buffer {} is not in the kernel", id);
@@ -169,14 +172,16 @@ void Emitter::alloc(const ir::Alloc& s) {
       case ir::Scope::kLocal: case ir::Scope::kGlobal: case ir::Scope::kWorkspace:
         if (!make_local(*buffer)) return;
         break;
+      case ir::Scope::kAmxTile: make_tiles(*buffer); break;
       case ir::Scope::kConst: case ir::Scope::kShared: case ir::Scope::kClusterShared: case ir::Scope::kTensor:
-      case ir::Scope::kDistributed: case ir::Scope::kAmxTile:
+      case ir::Scope::kDistributed:
         fail(fmt::format("buffer {} has scope {}, which host code does not have", ir::name_hint(kernel_, id),
                          ir::scope_name(buffer->scope)));
         return;
     }
   }
   stmt(s.body);
+  next_tile_ = first_tile;
 }
 
 void Emitter::stmt(ir::Stmt s) {
@@ -189,10 +194,7 @@ void Emitter::stmt(ir::Stmt s) {
     case ir::StmtKind::kStore: store(*ir::as<ir::Store>(s)); return;
     case ir::StmtKind::kIf: if_stmt(*ir::as<ir::If>(s)); return;
     case ir::StmtKind::kAlloc: alloc(*ir::as<ir::Alloc>(s)); return;
-    case ir::StmtKind::kInstrCall:
-      fail(fmt::format("instruction {} has no form for this host target",
-                       ir::instruction(ir::as<ir::InstrCall>(s)->instr).name));
-      return;
+    case ir::StmtKind::kInstrCall: instr_call(*ir::as<ir::InstrCall>(s)); return;
     case ir::StmtKind::kRoles: fail("Roles exist on GPUs only"); return;
     case ir::StmtKind::kBlock: TCC_UNREACHABLE("a block at Stage::Lowered");
   }

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "codegen/llvm/access.h"
+#include "tcc/ir/instr.h"
 #include "tcc/ir/kernel.h"
 #include "tcc/support/result.h"
 #include "tcc/target/target.h"
@@ -40,6 +41,7 @@ struct BufferSlot {
   int64_t elements = 0;          // physical
   int64_t alignment = 1;         // bytes, of the first element
   bool local = false;            // an alloca of this launch
+  int64_t tile = -1;             // number of its first AMX tile register; -1: memory
   int64_t lanes = 1;             // > 1: made inside a vectorised loop, element i of lane l is at i * lanes + l
 };
 
@@ -92,6 +94,15 @@ class Emitter {
   bool make_local(const ir::Buffer& buffer);
   void bind_buffer(const ir::Buffer& buffer, llvm::Value* pointer);
   int64_t max_lanes() const;
+
+  // --- instructions of the table (instr_call.cpp) ---
+  void instr_call(const ir::InstrCall& call);
+  void tile_config(const ir::InstrCall& call);
+  void tile_instruction(const ir::InstrCall& call, const ir::Instruction& row);
+  void vector_instruction(const ir::InstrCall& call, const ir::Instruction& row);
+  std::optional<int64_t> tile_number(const ir::Operand& operand);
+  void make_tiles(const ir::Buffer& buffer);
+  void release_tiles();
 
   // --- memory (memory.cpp) ---
   Val load(const ir::Load& l);
@@ -164,6 +175,8 @@ class Emitter {
   int64_t unroll_max_ = 0;
   int depth_ = 0;
   int64_t local_bytes_ = 0;
+  int64_t next_tile_ = 0;
+  bool tiles_configured_ = false;
   std::optional<Error> error_;
 };
 

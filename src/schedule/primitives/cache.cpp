@@ -40,6 +40,16 @@ int count_writers(const Kernel& k, Id buffer) {
   return writers;
 }
 
+// The copy stands beside the whole nest of the block: a block of the same nest on the other side of the buffer would
+// miss it.
+Legal<void> check_apart(const Kernel& k, const Path& path, std::span<const Id> others) {
+  Stmt nest = path.nodes[top_level_position(path)];
+  for (Id other : others)
+    if (find_path(nest, other).found())
+      return reject(RejectReason::kNotInScope, describe(k, other) + " is in the same nest; cache before moving blocks together");
+  return {};
+}
+
 }  // namespace
 
 Legal<Kernel> cache_read(const Kernel& k, Id block_id, int read_index, Scope scope, Id& out) {
@@ -51,6 +61,10 @@ Legal<Kernel> cache_read(const Kernel& k, Id block_id, int read_index, Scope sco
     return reject(RejectReason::kBadFactor, fmt::format("block {} has {} read buffers", describe(k, block_id), reads.size()));
   const Buffer* source = k.buffer(reads[static_cast<size_t>(read_index)]);
   if (count_writers(k, source->id) > 1) return reject(RejectReason::kManyWriters, describe(k, source->id));
+  std::vector<Id> writers;
+  for (const Block* other : collect_blocks(k.root))
+    if (writes_buffer(other->body, source->id)) writers.push_back(other->id);
+  if (Legal<void> ok = check_apart(k, path, writers); !ok) return tl::make_unexpected(ok.error());
   Editor edit(k);
   const Buffer* copy = add_copy(edit, *source, scope);
   Stmt nest = copy_nest(edit, *copy, *source, name_hint(edit.kernel, copy->id), out);
@@ -67,6 +81,7 @@ Legal<Kernel> cache_write(const Kernel& k, Id block_id, Scope scope, Id& out) {
   const Buffer* target = k.buffer(written_buffer(k, block_id));
   if (target == nullptr) return reject(RejectReason::kManyWriters, describe(k, block_id) + " does not write exactly one buffer");
   if (count_writers(k, target->id) > 1) return reject(RejectReason::kManyWriters, describe(k, target->id));
+  if (Legal<void> ok = check_apart(k, path, consumers_of(k, block_id)); !ok) return tl::make_unexpected(ok.error());
   Editor edit(k);
   const Buffer* copy = add_copy(edit, *target, scope);
   Stmt nest = copy_nest(edit, *target, *copy, name_hint(edit.kernel, copy->id), out);

@@ -1,6 +1,7 @@
 // compute_at and reverse_compute_at: move a block under a loop and regenerate the loops it needs there, from the region
 // that the other blocks under the loop touch.
 #include "common.h"
+#include "tcc/analysis/injective.h"
 #include "tcc/analysis/region.h"
 
 namespace tcc::schedule {
@@ -55,11 +56,9 @@ std::vector<DimRange> touched_region(Builder& b, const Kernel& k, const Place& p
       out.push_back({b.integer(0), info->shape[d]});
       continue;
     }
-    // A box that overhangs a constant dimension by its whole size is no smaller than the dimension.
+    // A box from the start that overhangs the dimension is the dimension.
     DimRange r = *box[d];
-    if (is_int(r.extent) && is_int(info->shape[d]) && is_int(r.base) && int_value(r.extent) >= int_value(info->shape[d])) {
-      r = {b.integer(0), info->shape[d]};
-    }
+    if (is_int(r.base, 0)) r.extent = b.min(r.extent, info->shape[d]);
     out.push_back(r);
   }
   return out;
@@ -112,6 +111,26 @@ Kernel move_block(Editor& edit, const Kernel& k, Id block, Id loop, Stmt nest, b
   return edit.finish(replace_at(edit.b, path, edit.b.with_body(*l, put_into(edit.b, l->body, nest, before, touches))));
 }
 
+// Moving a block away must not leave behind blocks that were only computed for it: some block that stays owns the loops
+// it shares with them.
+Legal<void> check_guests(Editor& edit, const Kernel& k, const Path& path, const analysis::Ranges& ranges) {
+  Id leaving = as<Block>(path.nodes.back())->id;
+  std::vector<const Loop*> shared;
+  std::vector<const Block*> stay;
+  for (const Loop* l : loops_on(path)) {
+    std::vector<const Block*> others;
+    for (const Block* other : collect_blocks(l->body))
+      if (other->id != leaving) others.push_back(other);
+    if (others.empty()) break;
+    shared.push_back(l);
+    stay = std::move(others);
+  }
+  if (shared.empty()) return {};
+  for (const Block* other : stay)
+    if (analysis::is_injective(edit.b, *other, shared, ranges)) return {};
+  return reject(RejectReason::kNotInScope, describe(k, stay[0]->id) + " is computed for " + describe(k, leaving) + " and would be left behind");
+}
+
 bool has_predicate_or_bound_loop(const Path& path) {
   for (const Loop* l : loops_on(path))
     if (l->loop_kind != LoopKind::kSerial) return true;
@@ -149,6 +168,7 @@ Legal<Kernel> compute_at(const Kernel& k, Id block_id, Id loop_id) {
   // Step 2. Spatial iterators run over what is read under the loop; reduce iterators run in full.
   Editor edit(k);
   analysis::Ranges ranges = all_ranges(k);
+  if (Legal<void> ok = check_guests(edit, k, path, ranges); !ok) return tl::make_unexpected(ok.error());
   std::vector<DimRange> region = touched_region(edit.b, k, *place, buffer, false, ranges);
   std::vector<std::optional<DimRange>> per_iter(block->iters.size());
   for (size_t d = 0; d < plain->size(); ++d)
@@ -194,6 +214,7 @@ Legal<Kernel> reverse_compute_at(const Kernel& k, Id block_id, Id loop_id) {
   Editor edit(k);
   Builder& b = edit.b;
   analysis::Ranges ranges = all_ranges(k);
+  if (Legal<void> ok = check_guests(edit, k, path, ranges); !ok) return tl::make_unexpected(ok.error());
   std::vector<std::optional<DimRange>> per_iter(block->iters.size());
   Legal<void> verdict = {};
   for (Id p : producers) {

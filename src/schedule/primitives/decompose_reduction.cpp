@@ -1,5 +1,6 @@
 #include "common.h"
 #include "tcc/analysis/init_nest.h"
+#include "tcc/analysis/injective.h"
 
 namespace tcc::schedule {
 
@@ -16,6 +17,11 @@ Legal<Kernel> decompose_reduction(const Kernel& k, Id block_id, Id loop_id, Id& 
     return reject(RejectReason::kReductionOrder, describe(k, loop_id) + " is below a reduction loop of " + describe(k, block_id));
   Editor edit(k);
   Builder& b = edit.b;
+  std::vector<const Loop*> below;
+  for (size_t i = at; i + 1 < path.nodes.size(); ++i)
+    if (const Loop* l = as<Loop>(path.nodes[i])) below.push_back(l);
+  if (!analysis::is_injective(b, *block, below, all_ranges(k)))
+    return reject(RejectReason::kReductionOrder, describe(k, block_id) + " runs several times below " + describe(k, loop_id));
   Stmt init = analysis::make_init_nest(b, path, at, &edit.kernel.next_id, &edit.kernel.names, &out);
   Stmt update = b.block(block->id, block->iters, block->body, nullptr, block->predicate, block->reducer, block->annotations);
   Stmt root = replace_at(b, path, update);

@@ -1,4 +1,5 @@
 #include "common.h"
+#include "tcc/analysis/injective.h"
 
 namespace tcc::schedule {
 
@@ -35,6 +36,19 @@ Legal<Kernel> reorder(const Kernel& k, std::span<const Id> loops) {
   });
   if (!order) return tl::make_unexpected(order.error());
 
+  // A reduction that is computed again in each iteration of some loop must finish before it starts again.
+  Editor edit(k);
+  analysis::Ranges ranges = all_ranges(k);
+  std::vector<const Loop*> moved;
+  for (size_t i = first; i < deepest.nodes.size(); ++i) moved.push_back(as<Loop>(deepest.nodes[i]));
+  for (const Block* block : collect_blocks(deepest.nodes[first])) {
+    bool reduces = std::any_of(block->iters.begin(), block->iters.end(), [&](const Iter& it) {
+      return it.kind != IterKind::kSpatial && std::any_of(moved.begin(), moved.end(), [&](const Loop* l) { return mentions(it.binding, l->id); });
+    });
+    if (reduces && !analysis::is_injective(edit.b, *block, moved, ranges))
+      return reject(RejectReason::kReductionOrder, describe(k, block->id) + " runs several times within these loops");
+  }
+
   // Step 3. Named loops fill the slots of named loops in the given order.
   std::vector<const Loop*> chain;
   size_t next = 0;
@@ -51,7 +65,6 @@ Legal<Kernel> reorder(const Kernel& k, std::span<const Id> loops) {
     for (size_t j = i + 1; j < chain.size(); ++j)
       if (mentions(chain[i]->extent, chain[j]->id)) return reject(RejectReason::kDependentExtent, "extent of " + describe(k, chain[i]->id));
 
-  Editor edit(k);
   Stmt body = as<Loop>(deepest.nodes.back())->body;
   for (size_t i = chain.size(); i-- > 0;) body = edit.b.with_body(*chain[i], body);
   return edit.finish(replace_at(edit.b, prefix(deepest, first + 1), body));

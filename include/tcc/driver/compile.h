@@ -1,0 +1,55 @@
+// From a model to a library, as one straight list.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tcc/driver/model.h"
+#include "tcc/graph/passes.h"
+#include "tcc/package/package.h"
+#include "tcc/record/store.h"
+#include "tcc/target/target.h"
+#include "tcc/task/task.h"
+
+namespace tcc::driver {
+
+std::string tool_version();
+
+// A model cut into tasks.
+struct Program {
+  graph::Graph graph;  // optimised
+  std::vector<graph::FusionGroup> groups;
+  task::TaskList tasks;
+  double flops = 0;  // of one run
+};
+Result<Program> make_program(const Model& model);
+
+struct BuildOptions {
+  std::string folder;
+  std::string id;  // "" = from the model's name
+  target::Target target;
+  const record::Store* store = nullptr;  // nullptr: nothing is tuned
+  int64_t threads = 1;                   // records measured with that many are preferred
+  bool require_tuned = false;
+  package::Emit emit;
+  std::string linker;
+};
+
+struct KernelChoice {
+  std::string key, workload;
+  int64_t weight = 1;
+  bool tuned = false;
+  double seconds = 0;  // measured time of one run; 0 when untuned
+  std::string note;    // why it is not tuned
+};
+
+struct BuildReport {
+  package::PackageReport package;
+  std::string id;
+  std::vector<KernelChoice> kernels;  // one per task
+};
+
+// Errors besides those of the steps: with require_tuned, a kernel without a usable record (all are named).
+Result<BuildReport> build_model(const Model& model, const BuildOptions& options);
+
+}  // namespace tcc::driver

@@ -1,0 +1,47 @@
+// Naming a model, loading it, and writing down how to load the same model again.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "tcc/graph/graph.h"
+#include "tcc/onnx/importer.h"
+#include "tcc/onnx/zoo.h"
+
+namespace tcc::driver {
+
+// What the user named: a file or zoo:NAME, and what is fixed or replaced on the way in.
+struct ModelSource {
+  std::string model;
+  onnx::ImportOptions import_options;
+  onnx::ZooOptions zoo;
+  std::optional<uint64_t> reseed;  // --reseed-weights
+};
+
+struct Model {
+  ModelSource source;
+  graph::Graph graph;  // as imported, weights replaced where asked; not optimised
+  std::string hash;    // 16 hex digits, of the file's bytes (external data not included)
+};
+
+Result<Model> load_model(const ModelSource& source);
+
+// "resnet18" for zoo:resnet18, "net" for a/b/net.onnx: what libraries are called unless told otherwise.
+std::string model_stem(const std::string& model);
+
+// How to load the model again, as a JSON object: source, hash, arithmetic operations of one run. It goes into the
+// library's metadata, which is how `verify` finds the model of a library.
+std::string source_to_json(const Model& model, double flops);
+struct RecordedSource {
+  ModelSource source;
+  std::string hash;
+  double flops = 0;
+};
+// From a library's metadata; `library` stands for it in messages.
+Result<RecordedSource> source_from_metadata(const std::string& metadata, const std::string& library);
+// Loads the model of a library, from `path` where it is given and else from where it was. Errors: it is not there, or it
+// is another model than the one that the library was built from.
+Result<Model> load_recorded(const RecordedSource& recorded, const std::string& path);
+
+}  // namespace tcc::driver

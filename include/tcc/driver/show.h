@@ -1,0 +1,50 @@
+// What tcc knows of a model and its tasks, as data for tables.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tcc/driver/compile.h"
+
+namespace tcc::driver {
+
+struct TensorSummary {
+  std::string name, type, shape;
+};
+struct ModelSummary {
+  std::string name, hash;
+  std::vector<TensorSummary> inputs, outputs;
+  std::map<std::string, int64_t> operators;  // by name, of the imported graph
+  int64_t nodes = 0;
+  int64_t constants = 0, constant_bytes = 0;
+  double flops = 0;  // of one run, after optimisation
+  int64_t groups = 0, tasks = 0;
+  int64_t workspace_bytes = 0;  // values between tasks
+};
+Result<ModelSummary> summarise_model(const Model& model);
+
+struct TaskSummary {
+  int64_t number = 0;
+  std::string key, workload;
+  int64_t weight = 1;
+  double flops = 0;
+  int64_t records = 0;      // measured and failed ones, on this target
+  double best_seconds = 0;  // 0 = none
+};
+// store may be nullptr.
+Result<std::vector<TaskSummary>> summarise_tasks(const Program& program, const record::Store* store,
+                                                 const target::Target& target);
+
+struct TaskDetails {
+  TaskSummary summary;
+  std::string nest;     // the plain loop nest as text
+  std::string trace;    // best schedule found, as text; "" = none
+  std::string program;  // the program that build would take, at Stage::Lowered
+  bool tuned = false;
+};
+// `name` is the task's number or its key (or the start of one).
+Result<TaskDetails> show_task(const Program& program, const std::string& name, const record::Store* store,
+                              const target::Target& target, int64_t threads);
+
+}  // namespace tcc::driver

@@ -1,0 +1,41 @@
+// Tuning a model's tasks on this machine.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tcc/driver/compile.h"
+#include "tcc/search/search.h"
+
+namespace tcc::driver {
+
+struct TuneRequest {
+  target::Target target;
+  search::TuneOptions options;
+  std::function<bool()> stop;                             // may be empty
+  std::function<void(const search::Progress&)> progress;  // may be empty
+};
+
+struct TunedTask {
+  search::TaskResult result;
+  double flops = 0;
+  double baseline_seconds = 0;  // one run of the unscheduled program, measured; 0 = it could not be measured
+  std::string baseline_failure;
+};
+
+struct TuneReport {
+  std::vector<TunedTask> tasks;
+  search::Counts counts;  // over all tasks
+  int64_t trials = 0;
+  double seconds = 0;
+  bool stopped = false, resumed = false;
+  double baseline_seconds = 0;  // one run of the model, sums over tasks by weight; 0 unless every task is known
+  double best_seconds = 0;
+  std::vector<std::string> notes;  // about the machine, for the user
+};
+
+// Errors: a target that cannot be measured here, no worker, a store that cannot be written.
+Result<TuneReport> tune_program(const Program& program, record::Store& store, const TuneRequest& request);
+
+}  // namespace tcc::driver

@@ -1,0 +1,168 @@
+#include "tcc/package/loaded_model.h"
+
+#include <filesystem>
+
+#include "tcc/support/check.h"
+#include "tcc/support/text.h"
+
+namespace tcc::package {
+namespace {
+
+// "lib<ID>.so" -> "<ID>"; "" for other names.
+std::string id_of_path(const std::string& path) {
+  std::string name = std::filesystem::path(path).filename().string();
+  if (name.size() <= 6 || name.rfind("lib", 0) != 0 || name.substr(name.size() - 3) != ".so") return "";
+  return name.substr(3, name.size() - 6);
+}
+
+Result<graph::DType> dtype_of(const tcc_dldtype& t, const std::string& path) {
+  switch (t.code) {
+    case TCC_DTYPE_FLOAT:
+      if (t.bits == 32) return graph::DType::kF32;
+      if (t.bits == 64) return graph::DType::kF64;
+      if (t.bits == 16) return graph::DType::kF16;
+      break;
+    case TCC_DTYPE_BFLOAT:
+      if (t.bits == 16) return graph::DType::kBF16;
+      break;
+    case TCC_DTYPE_INT:
+      if (t.bits == 8) return graph::DType::kI8;
+      if (t.bits == 32) return graph::DType::kI32;
+      if (t.bits == 64) return graph::DType::kI64;
+      break;
+    case TCC_DTYPE_UINT:
+      if (t.bits == 8) return graph::DType::kU8;
+      break;
+    case TCC_DTYPE_BOOL:
+      return graph::DType::kBool;
+    default:
+      break;
+  }
+  return environment_error("'{}' has a tensor of a type this tool does not know (code {}, {} bits)", path, t.code,
+                           t.bits);
+}
+
+Result<std::vector<TensorSpec>> read_specs(const tcc_tensor_info* infos, uint32_t count, const std::string& path) {
+  std::vector<TensorSpec> specs;
+  for (uint32_t i = 0; i < count; ++i) {
+    const tcc_tensor_info& info = infos[i];
+    TCC_TRY(graph::DType dtype, dtype_of(info.dtype, path));
+    specs.push_back(
+        {info.name, dtype, graph::Shape(info.dims, info.dims + info.ndim), static_cast<int64_t>(info.bytes)});
+  }
+  return specs;
+}
+
+std::vector<tcc_dltensor> make_tensors(const tcc_tensor_info* infos, uint32_t count) {
+  std::vector<tcc_dltensor> tensors(count);
+  for (uint32_t i = 0; i < count; ++i) {
+    tensors[i].device = {TCC_DEVICE_CPU, 0};
+    tensors[i].ndim = infos[i].ndim;
+    tensors[i].dtype = infos[i].dtype;
+    tensors[i].shape = const_cast<int64_t*>(infos[i].dims);  // run() only reads it
+  }
+  return tensors;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<LoadedModel>> LoadedModel::open(const std::string& path) {
+  std::string id = id_of_path(path);
+  if (id.empty()) {
+    return make_error(ErrorClass::kInput, fmt::format("'{}' is not named like a model library", sanitize(path)),
+                      "give the lib<ID>.so that was built, under its own name");
+  }
+  std::error_code code;
+  std::string absolute = std::filesystem::absolute(path, code).string();
+  if (code) return environment_error("'{}': {}", sanitize(path), code.message());
+  auto library = DynamicLibrary::open({absolute});
+  if (!library) return tl::make_unexpected(std::move(library).error().with_context("model library"));
+  std::shared_ptr<LoadedModel> model(new LoadedModel);
+  model->library_ = std::move(*library);
+  model->id_ = id;
+  std::string symbol = fmt::format("tcc_{}_query", id);
+  auto query = model->library_->function<const tcc_model_api* (*)(uint32_t)>(symbol.c_str());
+  if (query == nullptr) {
+    return make_error(ErrorClass::kEnvironment, fmt::format("'{}' does not export {}", sanitize(path), symbol),
+                      "is it a library built by tcc, under the name it was built with?");
+  }
+  model->api_ = query(TCC_MODEL_ABI_VERSION);
+  if (model->api_ == nullptr) {
+    return make_error(ErrorClass::kEnvironment,
+                      fmt::format("'{}' has a newer interface than version {}", sanitize(path), TCC_MODEL_ABI_VERSION),
+                      "use the tcc that built it, or build it again");
+  }
+  const tcc_model_info* info = model->api_->info();
+  TCC_TRY(model->inputs_, read_specs(info->inputs, info->num_inputs, path));
+  TCC_TRY(model->outputs_, read_specs(info->outputs, info->num_outputs, path));
+  return model;
+}
+
+int64_t LoadedModel::workspace_bytes() const {
+  return static_cast<int64_t>(api_->workspace_bytes());
+}
+int64_t LoadedModel::weights_bytes() const {
+  return static_cast<int64_t>(api_->info()->weights_bytes);
+}
+
+std::string LoadedModel::metadata_json() const {
+  uint64_t length = 0;
+  const char* text = api_->metadata_json(&length);
+  return {text, length};
+}
+
+Result<std::unique_ptr<ModelContext>> LoadedModel::create_context(const ContextOptions& options) {
+  tcc_create_options create{};
+  create.struct_size = sizeof create;
+  create.threads = options.threads;
+  create.spin_us = options.spin_us;
+  create.flags = options.pin ? static_cast<uint32_t>(TCC_CREATE_PIN_THREADS) : 0;
+  tcc_context* context = nullptr;
+  tcc_status status = api_->create(&create, &context);
+  if (status != TCC_OK) {
+    return environment_error("{}: cannot make a context: {} ({})", id_, api_->last_error(),
+                             api_->status_string(status));
+  }
+  return std::unique_ptr<ModelContext>(new ModelContext(shared_from_this(), context));
+}
+
+ModelContext::ModelContext(std::shared_ptr<const LoadedModel> model, tcc_context* context)
+    : model_(std::move(model)), context_(context) {
+  const tcc_model_info* info = model_->api().info();
+  inputs_ = make_tensors(info->inputs, info->num_inputs);
+  outputs_ = make_tensors(info->outputs, info->num_outputs);
+}
+
+ModelContext::~ModelContext() {
+  model_->api().destroy(context_);
+}
+
+Result<void> ModelContext::check(tcc_status status, const char* what) const {
+  if (status == TCC_OK) return {};
+  const tcc_model_api& api = model_->api();
+  return environment_error("{}: {}: {} ({})", model_->id(), what, api.last_error(), api.status_string(status));
+}
+
+Result<void> ModelContext::run(std::span<const void* const> inputs, std::span<void* const> outputs) {
+  TCC_CHECK(inputs.size() == inputs_.size() && outputs.size() == outputs_.size(),
+            "{} inputs and {} outputs for {} and {}", inputs.size(), outputs.size(), inputs_.size(), outputs_.size());
+  for (size_t i = 0; i < inputs.size(); ++i) inputs_[i].data = const_cast<void*>(inputs[i]);
+  for (size_t i = 0; i < outputs.size(); ++i) outputs_[i].data = outputs[i];
+  return check(model_->api().run(context_, inputs_.data(), static_cast<uint32_t>(inputs_.size()), outputs_.data(),
+                                 static_cast<uint32_t>(outputs_.size()), nullptr, 0, nullptr),
+               "run failed");
+}
+
+Result<void> ModelContext::self_test() {
+  return check(model_->api().self_test(context_), "self test failed");
+}
+
+int ModelContext::threads() const {
+  tcc_context_info info{};
+  info.struct_size = sizeof info;
+  tcc_status status = model_->api().context_info(context_, &info);
+  TCC_CHECK(status == TCC_OK);
+  return info.threads;
+}
+
+}  // namespace tcc::package

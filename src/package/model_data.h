@@ -1,0 +1,47 @@
+// The model's own object: plan, tensor descriptions, weights, metadata, and the query function.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "elf_object.h"
+#include "tcc/package/package.h"
+#include "tcc/rt/rt.h"
+
+namespace tcc::package {
+
+// One constant in one layout, at a multiple of 64 bytes into the weights.
+struct WeightPiece {
+  graph::ValueId value = graph::kNone;
+  std::string layout;  // ir::print_layout text; "" = row-major
+  int64_t offset = 0;
+  int64_t bytes = 0;  // physical
+};
+
+// Where everything lives at run time.
+struct ModelLayout {
+  std::vector<WeightPiece> weights;
+  int64_t weights_bytes = 0;
+  int64_t workspace_bytes = 0;                // the memory plan's, then the largest scratch of a step
+  std::vector<std::vector<tcc_rt_arg>> args;  // per group, in the order of the artifact's buffers
+};
+
+// Places constants and kernels' scratch. Errors (input): layouts that do not parse.
+Result<ModelLayout> place_model(const PackagePlan& plan);
+
+tcc_dldtype dl_type(graph::DType dtype);
+
+// Writes the object to `path`; weights go straight from the constants, one at a time.
+Result<void> write_model_object(const PackagePlan& plan, const ModelLayout& layout, const std::string& id,
+                                const std::string& metadata, const std::string& path);
+
+// ID.json: what is in the library and how it was made.
+std::string make_metadata(const PackagePlan& plan, const ModelLayout& layout, const PackageOptions& options);
+
+// The files beside the library. Generated text holds ids and types, never the model's own strings.
+std::string make_header(const PackagePlan& plan, const ModelLayout& layout, const std::string& id);
+std::string make_example(const std::string& id);
+std::string make_pkg_config(const PackageOptions& options);
+std::string make_cmake_config(const std::string& id);
+
+}  // namespace tcc::package

@@ -1,0 +1,173 @@
+#include "tcc/package/package.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <set>
+
+#include "linker.h"
+#include "model_data.h"
+#include "tcc/rt/blob.h"
+#include "tcc/support/check.h"
+#include "tcc/support/files.h"
+#include "tcc/support/text.h"
+
+namespace tcc::package {
+namespace {
+
+bool is_letter(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+
+Result<void> check_id(const std::string& id) {
+  bool valid = !id.empty() && id.size() <= 64 && is_letter(id[0]) &&
+               std::all_of(id.begin(), id.end(), [](char c) { return is_letter(c) || is_digit(c) || c == '_'; });
+  if (valid) return {};
+  return make_error(ErrorClass::kInput, fmt::format("'{}' cannot name a library", sanitize(id)),
+                    fmt::format("use letters, digits and underscores, for example {}", make_id(id)));
+}
+
+// A folder inside the output folder, so that big objects land on the same disk and the result can be renamed.
+class ScratchFolder {
+ public:
+  static Result<std::unique_ptr<ScratchFolder>> create(const std::string& folder) {
+    std::string pattern = folder + "/.tcc-build-XXXXXX";
+    if (mkdtemp(pattern.data()) == nullptr) {
+      return make_error(ErrorClass::kEnvironment, fmt::format("cannot write in '{}': {}", folder, std::strerror(errno)),
+                        "choose another folder with -o");
+    }
+    return std::unique_ptr<ScratchFolder>(new ScratchFolder(pattern));
+  }
+  ~ScratchFolder() {
+    std::error_code ignored;  // a left-over scratch folder is not worth failing for
+    std::filesystem::remove_all(path_, ignored);
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  explicit ScratchFolder(std::string path) : path_(std::move(path)) {}
+  std::string path_;
+};
+
+void check_plan(const PackagePlan& plan) {
+  TCC_CHECK(plan.graph != nullptr && plan.groups != nullptr && plan.memory != nullptr && plan.tasks != nullptr);
+  TCC_CHECK(plan.codes.size() == plan.tasks->tasks.size(), "{} codes for {} tasks", plan.codes.size(),
+            plan.tasks->tasks.size());
+  TCC_CHECK(plan.tasks->bindings.size() == plan.groups->size());
+  std::set<std::string> symbols;
+  for (const TaskCode& code : plan.codes)
+    for (const codegen::Launch& launch : code.artifact.launches)
+      TCC_CHECK(symbols.insert(launch.symbol).second, "two tasks define {}", launch.symbol);
+}
+
+Result<std::string> link_objects(const PackagePlan& plan, const ModelLayout& layout, const PackageOptions& options,
+                                 const std::string& metadata, const std::string& scratch) {
+  LinkRequest request;
+  request.scratch = scratch;
+  request.output = scratch + "/library.so";
+  request.soname = fmt::format("lib{}.so", options.id);
+  request.exported = fmt::format("tcc_{}_query", options.id);
+  request.objects = {scratch + "/model.o", scratch + "/rt.o"};
+  TCC_TRY_VOID(write_model_object(plan, layout, options.id, metadata, request.objects[0]));
+  std::string_view rt(reinterpret_cast<const char*>(tcc_rt_object_begin),
+                      static_cast<size_t>(tcc_rt_object_end - tcc_rt_object_begin));
+  TCC_TRY_VOID(write_file(request.objects[1], rt));
+  for (size_t i = 0; i < plan.codes.size(); ++i) {
+    request.objects.push_back(fmt::format("{}/kernel_{}.o", scratch, i));
+    TCC_TRY_VOID(write_file(request.objects.back(), plan.codes[i].artifact.code));
+  }
+  return link_library(request, options.linker);
+}
+
+class FileWriter {
+ public:
+  FileWriter(const std::string& folder, PackageReport& report) : folder_(folder), report_(report) {}
+  Result<void> write(const std::string& name, const std::string& text) {
+    std::string path = folder_ + "/" + name;
+    TCC_TRY_VOID(write_file(path, text));
+    report_.files.push_back(path);
+    return {};
+  }
+
+ private:
+  const std::string& folder_;
+  PackageReport& report_;
+};
+
+Result<void> write_kernels(const PackagePlan& plan, const PackageOptions& options, FileWriter& writer) {
+  const Emit& emit = options.emit;
+  if (!emit.objects && !emit.llvm && !emit.ir && !emit.traces) return {};
+  TCC_TRY_VOID(make_directories(options.folder + "/kernels"));
+  for (size_t i = 0; i < plan.codes.size(); ++i) {
+    const TaskCode& code = plan.codes[i];
+    std::string base = "kernels/" + plan.tasks->tasks[i].key;
+    if (emit.objects) TCC_TRY_VOID(writer.write(base + ".o", code.artifact.code));
+    bool assembly = code.artifact.source.find("\ndefine ") == std::string::npos;
+    if (emit.llvm) TCC_TRY_VOID(writer.write(base + (assembly ? ".s" : ".ll"), code.artifact.source));
+    if (emit.ir) TCC_TRY_VOID(writer.write(base + ".tir", code.ir));
+    if (emit.traces && !code.trace.empty()) TCC_TRY_VOID(writer.write(base + ".trace.json", code.trace));
+  }
+  return {};
+}
+
+std::string lower_case(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? c + 32 : c; });
+  return text;
+}
+
+}  // namespace
+
+std::string make_id(const std::string& text) {
+  std::string id;
+  for (char c : text) {
+    if (is_letter(c) || is_digit(c))
+      id += c;
+    else if (!id.empty() && id.back() != '_')
+      id += '_';
+  }
+  while (!id.empty() && id.back() == '_') id.pop_back();
+  if (!id.empty() && !is_letter(id[0])) id = "model_" + id;
+  return id.empty() ? "model" : id.substr(0, 64);
+}
+
+Result<PackageReport> build_library(const PackagePlan& plan, const PackageOptions& options) {
+  check_plan(plan);
+  TCC_TRY_VOID(check_id(options.id));
+  TCC_TRY_VOID(make_directories(options.folder));
+  TCC_TRY(auto scratch, ScratchFolder::create(options.folder));
+  TCC_TRY(ModelLayout layout, place_model(plan));
+  std::string metadata = make_metadata(plan, layout, options);
+
+  PackageReport report;
+  TCC_TRY(report.linker, link_objects(plan, layout, options, metadata, scratch->path()));
+  report.library = fmt::format("{}/lib{}.so", options.folder, options.id);
+  std::string linked = scratch->path() + "/library.so";
+  if (std::rename(linked.c_str(), report.library.c_str()) != 0) {
+    return environment_error("cannot write '{}': {}", report.library, std::strerror(errno));
+  }
+  std::error_code code;
+  report.library_bytes = static_cast<int64_t>(std::filesystem::file_size(report.library, code));
+  if (code) return environment_error("cannot read back '{}': {}", report.library, code.message());
+  report.weights_bytes = layout.weights_bytes;
+  report.workspace_bytes = layout.workspace_bytes;
+  report.files.push_back(report.library);
+
+  FileWriter writer(options.folder, report);
+  const std::string& id = options.id;
+  TCC_TRY_VOID(writer.write(id + ".h", make_header(plan, layout, id)));
+  TCC_TRY_VOID(writer.write(id + ".json", metadata));
+  TCC_TRY_VOID(writer.write("example.c", make_example(id)));
+  TCC_TRY_VOID(writer.write(id + ".pc", make_pkg_config(options)));
+  // CMake looks for the lower-case name whatever the package is called.
+  TCC_TRY_VOID(writer.write(lower_case(id) + "-config.cmake", make_cmake_config(id)));
+  TCC_TRY_VOID(write_kernels(plan, options, writer));
+  return report;
+}
+
+}  // namespace tcc::package

@@ -1,0 +1,110 @@
+#include "space/access.h"
+
+#include <algorithm>
+
+#include "tcc/ir/walk.h"
+
+namespace tcc::space {
+
+using namespace ir;
+
+bool NaiveNest::is_reduction() const { return std::find(reduce.begin(), reduce.end(), true) != reduce.end(); }
+double NaiveNest::domain() const {
+  double n = 1;
+  for (int64_t e : extents) n *= static_cast<double>(e);
+  return n;
+}
+
+std::optional<NaiveNest> naive_nest(const Kernel& kernel, const Block& block) {
+  NaiveNest nest;
+  nest.block = &block;
+  nest.name = name_hint(kernel, block.id);
+  if (schedule::find_block_by_name(kernel, nest.name) != block.id || block.predicate != nullptr) return std::nullopt;
+  std::vector<Id> loops = schedule::loops_of(kernel, block.id);
+  if (loops.size() != block.iters.size()) return std::nullopt;
+  for (size_t i = 0; i < loops.size(); ++i) {
+    const Iter& it = block.iters[i];
+    const Loop* l = find_loop(kernel.root, loops[i]);
+    const Var* v = as<Var>(it.binding);
+    if (v == nullptr || v->id != loops[i] || !is_int(l->extent) || l->loop_kind != LoopKind::kSerial) return std::nullopt;
+    if (!l->annotations.empty() || l->body->kind == StmtKind::kSeq) return std::nullopt;
+    if (it.kind != IterKind::kSpatial && it.kind != IterKind::kReduce) return std::nullopt;
+    nest.extents.push_back(int_value(l->extent));
+    nest.reduce.push_back(it.kind == IterKind::kReduce);
+  }
+  nest.store = as<Store>(block.body);
+  if (nest.store == nullptr || nest.store->predicate != nullptr) return std::nullopt;
+  visit_roots(block.body, [&](Expr root) {
+    visit(root, [&](Expr e) {
+      if (const Load* l = as<Load>(e); l != nullptr && l->buffer != nest.store->buffer) nest.loads.push_back(l);
+      return true;
+    });
+  });
+  return nest;
+}
+
+bool mentions(Expr e, Id id) {
+  if (!may_mention(e, id)) return false;
+  bool found = false;
+  visit(e, [&](Expr x) {
+    if (const Var* v = as<Var>(x)) found |= v->id == id;
+    return !found;
+  });
+  return found;
+}
+
+namespace {
+
+std::optional<int64_t> coefficient(Expr e, Id v) {
+  if (!mentions(e, v)) return 0;
+  if (const Var* var = as<Var>(e); var != nullptr && var->id == v) return 1;
+  const Sum* sum = as<Sum>(e);
+  if (sum == nullptr) return std::nullopt;
+  int64_t out = 0;
+  for (const Term& t : sum->terms) {
+    if (!mentions(t.atom, v)) continue;
+    if (const Var* var = as<Var>(t.atom); var == nullptr || var->id != v) return std::nullopt;
+    out += t.coefficient;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::optional<int64_t> flat_stride(const Kernel& kernel, Id buffer, std::span<const Expr> indices, Id iter) {
+  const Buffer* info = kernel.buffer(buffer);
+  int64_t stride = 1, out = 0;
+  for (size_t d = indices.size(); d-- > 0;) {
+    std::optional<int64_t> c = coefficient(indices[d], iter);
+    if (!c || !is_int(info->shape[d])) return std::nullopt;
+    out += *c * stride;
+    stride *= int_value(info->shape[d]);
+  }
+  return out;
+}
+
+int dim_of_iter(std::span<const Expr> indices, Id iter) {
+  for (size_t d = 0; d < indices.size(); ++d)
+    if (const Var* v = as<Var>(indices[d]); v != nullptr && v->id == iter) return static_cast<int>(d);
+  return -1;
+}
+
+int64_t vector_lanes(const target::Target& target) { return std::max<int64_t>(target.cpu.vector_bits / 32, 1); }
+
+int64_t best_divisor(int64_t n, int64_t limit) {
+  for (int64_t d = std::min(n, limit); d > 1; --d)
+    if (n % d == 0) return d;
+  return 1;
+}
+
+bool fuse_parallel(schedule::Schedule& s, std::span<const schedule::LoopRv> loops) {
+  if (!s.ok() || loops.empty()) return false;
+  schedule::Schedule trial = s;
+  schedule::LoopRv outer = loops.size() > 1 ? trial.fuse(loops) : loops[0];
+  trial.parallel(outer);
+  if (!trial.ok()) return false;
+  s = std::move(trial);
+  return true;
+}
+
+}  // namespace tcc::space

@@ -1,0 +1,42 @@
+// What the modules ask of a kernel: naive nests, strides, who reads whom. Private to the room.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tcc/ir/kernel.h"
+#include "tcc/schedule/schedule.h"
+#include "tcc/target/target.h"
+
+namespace tcc::space {
+
+// A block under one loop per iterator, bound one to one, all extents constant, nothing scheduled yet.
+struct NaiveNest {
+  const ir::Block* block = nullptr;
+  std::string name;
+  std::vector<int64_t> extents;   // per iterator; loops of the block are in the same order
+  std::vector<bool> reduce;       // per iterator
+  const ir::Store* store = nullptr;
+  std::vector<const ir::Load*> loads;  // of the body, own output excluded
+  bool is_reduction() const;
+  double domain() const;
+};
+// nullopt: a block of another form, with several stores, or with an ambiguous name.
+std::optional<NaiveNest> naive_nest(const ir::Kernel& kernel, const ir::Block& block);
+
+// How the row-major address of the access moves with the iterator; nullopt where it is not linear in it.
+std::optional<int64_t> flat_stride(const ir::Kernel& kernel, ir::Id buffer, std::span<const ir::Expr> indices,
+                                   ir::Id iter);
+bool mentions(ir::Expr e, ir::Id id);
+// Dimension of the access whose index is the plain iterator; -1: none.
+int dim_of_iter(std::span<const ir::Expr> indices, ir::Id iter);
+
+int64_t vector_lanes(const target::Target& target);  // of f32
+// Largest divisor of n that is at most `limit`.
+int64_t best_divisor(int64_t n, int64_t limit);
+
+// Fuses the loops (consecutive, outermost first) and runs the result in parallel. False and nothing done when rejected.
+bool fuse_parallel(schedule::Schedule& s, std::span<const schedule::LoopRv> loops);
+
+}  // namespace tcc::space

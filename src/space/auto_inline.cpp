@@ -1,0 +1,54 @@
+// Auto-inline: elementwise producers go into their consumers, so that no value is stored that can be recomputed at no
+// cost. Before: relu(bias(conv)) in three nests; after: conv, and one nest that adds the bias and clips.
+#include "space/access.h"
+#include "tcc/ir/walk.h"
+#include "tcc/space/space.h"
+
+namespace tcc::space {
+namespace {
+
+using namespace ir;
+
+// Worth computing again for every reader.
+bool is_cheap(const Block& block) {
+  bool cheap = true;
+  visit_roots(block.body, [&](Expr root) {
+    visit(root, [&](Expr e) {
+      if (const Call* c = as<Call>(e)) cheap &= c->fn == Intrinsic::kAbs || c->fn == Intrinsic::kFma || c->fn == Intrinsic::kSqrt;
+      return cheap;
+    });
+  });
+  return cheap;
+}
+
+class AutoInline : public Module {
+ public:
+  const char* name() const override { return "auto_inline"; }
+
+  std::vector<schedule::Schedule> apply(const schedule::Schedule& state, const target::Target&,
+                                        const SpaceOptions&) const override {
+    schedule::Schedule s = state;
+    // Consumers before producers, so that a chain collapses into its end.
+    std::vector<std::string> names;
+    for (const Block* block : collect_blocks(s.kernel().root)) names.insert(names.begin(), name_hint(s.kernel(), block->id));
+    for (const std::string& block_name : names) {
+      Id id = schedule::find_block_by_name(s.kernel(), block_name);
+      if (id == kNoId) continue;
+      const Block* block = find_block(s.kernel().root, id);
+      std::vector<Id> consumers = schedule::consumers_of(s.kernel(), id);
+      // Into one spatial consumer anything goes; into reductions and several consumers only what costs nothing.
+      bool one_spatial = consumers.size() == 1 && find_block(s.kernel().root, consumers[0])->init == nullptr;
+      if (!one_spatial && !is_cheap(*block)) continue;
+      schedule::Schedule trial = s;
+      trial.compute_inline(trial.get_block(block_name));
+      if (trial.ok()) s = std::move(trial);
+    }
+    return {s};
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Module> make_auto_inline() { return std::make_unique<AutoInline>(); }
+
+}  // namespace tcc::space

@@ -1,0 +1,332 @@
+// Multi-level tiling of one reduction on a CPU, "SSRRS" with a local accumulator:
+//
+//   parallel (S0...) { S1... { acc = 0; R0 { R1 { unrolled S2 { vectorised v2 { acc += ... } } } }; out = f(acc) } }
+//
+// The accumulator tile S2 x v2 stands directly inside the reduction, so that the emitter keeps it in vector registers;
+// the epilogue (bias, activation, residual) runs when a tile leaves them. Variants: which iterator is vectorised, the
+// order of the outer tiles, and how a constant operand is packed so that the vectorised or unrolled iterator is
+// contiguous in it.
+#include <algorithm>
+#include <array>
+
+#include "space/access.h"
+#include "tcc/ir/walk.h"
+#include "tcc/space/space.h"
+
+namespace tcc::space {
+namespace {
+
+using namespace ir;
+using schedule::BlockRv;
+using schedule::ExprRv;
+using schedule::LoopRv;
+using schedule::Schedule;
+
+constexpr int kNoVector = -1;
+
+struct Packing {
+  int read_index = -1;  // among the block's distinct reads
+  int dim = 0, rank = 0;
+  int64_t tile = 0;
+};
+struct Plan {
+  int v = kNoVector;  // iterator index
+  int cost = 0;       // of the accesses along v
+  bool v_outermost = false;
+  std::vector<Packing> packings;
+};
+
+int read_index_of(const Kernel& k, const NaiveNest& nest, Id buffer) {
+  std::vector<Id> reads = schedule::read_buffers(k, nest.block->id);
+  return static_cast<int>(std::find(reads.begin(), reads.end(), buffer) - reads.begin());
+}
+
+// What vectorising iterator i costs: 0 contiguous, 1 packed or small strides, 2 scattered stores, 10 and more gathers.
+int vector_cost(const Kernel& k, const NaiveNest& nest, size_t i, const SpaceOptions& options) {
+  Id iter = nest.block->iters[i].id;
+  int cost = 0;
+  for (const Load* l : nest.loads) {
+    std::optional<int64_t> stride = flat_stride(k, l->buffer, l->indices, iter);
+    if (!stride) {
+      cost += 20;
+    } else if (*stride > 1) {
+      bool packable = options.pack_weights && k.buffer(l->buffer)->role == BufferRole::kWeight && dim_of_iter(l->indices, iter) >= 0;
+      cost += packable ? 0 : *stride <= 4 ? 1 : 10;
+    }
+  }
+  std::optional<int64_t> out = flat_stride(k, nest.store->buffer, nest.store->indices, iter);
+  if (!out || *out != 1) cost += 2;
+  if (nest.extents[i] < 8) cost += 2;
+  return cost;
+}
+
+// Layouts that make `iter` the innermost dimension of the weights that it indexes.
+std::vector<Packing> packings_for(const Kernel& k, const NaiveNest& nest, Id iter, int64_t tile) {
+  std::vector<Packing> out;
+  std::vector<Id> seen;
+  for (const Load* l : nest.loads) {
+    const Buffer* buffer = k.buffer(l->buffer);
+    int dim = dim_of_iter(l->indices, iter);
+    if (buffer->role != BufferRole::kWeight || dim < 0 || buffer->shape.size() < 2) continue;
+    if (std::find(seen.begin(), seen.end(), l->buffer) != seen.end()) continue;
+    seen.push_back(l->buffer);
+    out.push_back({read_index_of(k, nest, l->buffer), dim, static_cast<int>(buffer->shape.size()), tile});
+  }
+  return out;
+}
+
+// Reuse: some read does not move with the iterator.
+bool has_reuse(const Kernel& k, const NaiveNest& nest, size_t i) {
+  for (const Load* l : nest.loads)
+    if (flat_stride(k, l->buffer, l->indices, nest.block->iters[i].id) == 0) return true;
+  return false;
+}
+
+// Divisors serve where they fill vectors (or are near enough to a wanted size); elsewhere free tiles with a masked tail.
+bool wants_free_vector(int64_t extent, int64_t lanes, int64_t limit) {
+  if (extent <= limit || extent % lanes == 0) return false;
+  for (int64_t d = lanes; d <= limit; ++d)
+    if (extent % d == 0 && static_cast<double>((d + lanes - 1) / lanes * lanes) <= 1.15 * static_cast<double>(d)) return false;
+  return true;
+}
+bool wants_free_rows(int64_t extent, int64_t limit) { return extent > limit && best_divisor(extent, limit) < std::min<int64_t>(4, limit); }
+
+class MultiLevelTiling : public Module {
+ public:
+  const char* name() const override { return "multi_level_tiling"; }
+
+  std::vector<Schedule> apply(const Schedule& state, const target::Target& target,
+                              const SpaceOptions& options) const override {
+    std::optional<NaiveNest> nest = find_anchor(state.kernel());
+    if (!nest) return {state};
+    std::vector<Schedule> out;
+    for (const Plan& plan : make_plans(state.kernel(), *nest, target, options)) {
+      Schedule s = state;
+      if (tile(s, *nest, plan, target, options)) out.push_back(std::move(s));
+    }
+    if (out.empty()) return {state};
+    return out;
+  }
+
+ private:
+  // The only reduction of the kernel.
+  static std::optional<NaiveNest> find_anchor(const Kernel& k) {
+    const Block* found = nullptr;
+    for (const Block* block : collect_blocks(k.root)) {
+      bool reduces = std::any_of(block->iters.begin(), block->iters.end(), [](const Iter& it) { return it.kind != IterKind::kSpatial; });
+      if (!reduces) continue;
+      if (found != nullptr) return std::nullopt;
+      found = block;
+    }
+    if (found == nullptr || found->init == nullptr) return std::nullopt;
+    std::optional<NaiveNest> nest = naive_nest(k, *found);
+    if (!nest || !nest->is_reduction()) return std::nullopt;
+    // The accumulator is indexed by plain spatial iterators.
+    for (Expr i : nest->store->indices)
+      if (as<Var>(i) == nullptr && !is_int(i)) return std::nullopt;
+    return nest;
+  }
+
+  static std::vector<Plan> make_plans(const Kernel& k, const NaiveNest& nest, const target::Target& target,
+                                      const SpaceOptions& options) {
+    int64_t lanes = vector_lanes(target);
+    std::vector<Plan> axes;
+    for (size_t i = 0; i < nest.extents.size(); ++i)
+      if (!nest.reduce[i] && nest.extents[i] > 1) axes.push_back({static_cast<int>(i), vector_cost(k, nest, i, options), false, {}});
+    std::stable_sort(axes.begin(), axes.end(), [](const Plan& x, const Plan& y) { return x.cost < y.cost; });
+    // Two vector axes at most; one that gathers only where there is nothing better, and then beside a scalar variant.
+    if (axes.size() > 2) axes.resize(2);
+    if (axes.size() == 2 && axes[1].cost >= 10) axes.pop_back();
+    bool scalar = axes.empty() || axes[0].cost >= 10;
+    std::vector<Plan> plans;
+    for (const Plan& axis : axes) {
+      auto v = static_cast<size_t>(axis.v);
+      std::vector<std::vector<Packing>> layouts = {{}};
+      if (options.pack_weights) {
+        Id iter = nest.block->iters[v].id;
+        std::vector<std::vector<Packing>> packed;
+        for (int64_t tile : {lanes, 2 * lanes, 4 * lanes})
+          if (std::vector<Packing> p = packings_for(k, nest, iter, tile); !p.empty() && (tile == lanes || tile <= nest.extents[v])) packed.push_back(p);
+        if (packed.empty()) {
+          // The weights are broadcast: blocks of the unrolled iterator put a tile's values side by side.
+          for (size_t i = 0; i < nest.extents.size() && packed.empty(); ++i)
+            if (!nest.reduce[i] && i != v && nest.extents[i] >= 8 && has_reuse(k, nest, i))
+              if (std::vector<Packing> p = packings_for(k, nest, nest.block->iters[i].id, 8); !p.empty()) packed.push_back(p);
+        }
+        bool must = false;  // without packing the weights would be gathered
+        for (const Load* l : nest.loads)
+          must |= k.buffer(l->buffer)->role == BufferRole::kWeight && flat_stride(k, l->buffer, l->indices, iter).value_or(2) > 1;
+        if (must && !packed.empty()) layouts.clear();
+        layouts.insert(layouts.begin(), packed.begin(), packed.end());
+      }
+      bool several = std::count_if(nest.extents.begin(), nest.extents.end(), [](int64_t e) { return e > 1; }) > 2;
+      for (const std::vector<Packing>& packings : layouts)
+        for (bool v_outermost : {false, true})
+          if (several || !v_outermost) plans.push_back({axis.v, axis.cost, v_outermost, packings});
+    }
+    if (scalar) plans.push_back({});
+    return plans;
+  }
+
+  struct Tiles {
+    std::vector<LoopRv> unit, s0, s1, s2, r0, r1;
+    LoopRv v2;
+    bool has_v2 = false;
+  };
+
+  static void split_spatial(Schedule& s, const Kernel& k, const NaiveNest& nest, size_t i, LoopRv loop, const Plan& plan,
+                            const target::Target& target, const SpaceOptions& options, bool rows, Tiles& tiles) {
+    bool is_v = static_cast<int>(i) == plan.v;
+    int64_t extent = nest.extents[i], lanes = vector_lanes(target);
+    (void)k;
+    std::vector<ExprRv> factors;
+    if (is_v) {
+      factors = wants_free_vector(extent, lanes, options.max_innermost) ? s.sample_tile(loop, 3, options.max_innermost, lanes)
+                                                                        : s.sample_perfect_tile(loop, 3, options.max_innermost);
+    } else if (rows) {
+      factors = wants_free_rows(extent, options.max_unroll) ? s.sample_tile(loop, 3, options.max_unroll, 1)
+                                                            : s.sample_perfect_tile(loop, 3, options.max_unroll);
+    } else {
+      factors = s.sample_perfect_tile(loop, 2, extent);
+    }
+    std::vector<LoopRv> parts = s.split(loop, factors);
+    tiles.s0.push_back(parts[0]);
+    tiles.s1.push_back(parts[1]);
+    if (is_v) tiles.v2 = parts[2], tiles.has_v2 = true;
+    else if (rows) tiles.s2.push_back(parts[2]);
+    if (is_v && plan.v_outermost) {
+      std::rotate(tiles.s0.begin(), tiles.s0.end() - 1, tiles.s0.end());
+      std::rotate(tiles.s1.begin(), tiles.s1.end() - 1, tiles.s1.end());
+    }
+  }
+
+  static void split_reduce(Schedule& s, const NaiveNest& nest, size_t i, LoopRv loop, size_t reduce_axes, Tiles& tiles) {
+    int64_t extent = nest.extents[i];
+    if (reduce_axes == 1 && extent > 4) {
+      bool free = best_divisor(extent, 16) == 1;
+      std::vector<ExprRv> factors = free ? s.sample_tile(loop, 2, 16, 1) : s.sample_perfect_tile(loop, 2, 16);
+      std::vector<LoopRv> parts = s.split(loop, factors);
+      tiles.r0.push_back(parts[0]);
+      tiles.r1.push_back(parts[1]);
+    } else if (reduce_axes > 1 && tiles.r0.empty()) {
+      tiles.r0.push_back(loop);
+    } else {
+      tiles.r1.push_back(loop);
+    }
+  }
+
+  static bool tile(Schedule& s, const NaiveNest& nest, const Plan& plan, const target::Target& target,
+                   const SpaceOptions& options) {
+    BlockRv block = s.get_block(nest.name);
+    for (const Packing& p : plan.packings) {
+      std::vector<int32_t> order = {p.dim};
+      for (int32_t d = 0; d < p.rank; ++d)
+        if (d != p.dim) order.push_back(d);
+      s.transform_layout(block, p.read_index, order, std::array<std::pair<int32_t, int64_t>, 1>{{{p.dim, p.tile}}});
+    }
+
+    // Step 1. The epilogue: who reads the result. At most one spatial block may.
+    std::vector<Id> consumers = schedule::consumers_of(s.kernel(), nest.block->id);
+    if (consumers.size() > 1) return false;
+    BlockRv epilogue;
+    if (consumers.size() == 1) {
+      std::string consumer = name_hint(s.kernel(), consumers[0]);
+      BlockRv copy = s.cache_write(block, Scope::kLocal);
+      s.compute_inline(copy);
+      epilogue = s.get_block(consumer);
+    } else {
+      epilogue = s.cache_write(block, Scope::kLocal);
+    }
+
+    // Step 2. Tiles.
+    std::vector<LoopRv> loops = s.get_loops(block);
+    if (!s.ok() || loops.size() != nest.extents.size()) return false;
+    size_t reduce_axes = 0, reusing = 0;
+    for (size_t i = 0; i < loops.size(); ++i) {
+      if (nest.reduce[i] && nest.extents[i] > 1) ++reduce_axes;
+      if (!nest.reduce[i] && nest.extents[i] > 1 && static_cast<int>(i) != plan.v && has_reuse(s.kernel(), nest, i)) ++reusing;
+    }
+    Tiles tiles;
+    size_t last_spatial = loops.size();
+    for (size_t i = 0; i < loops.size(); ++i)
+      if (!nest.reduce[i] && nest.extents[i] > 1 && static_cast<int>(i) != plan.v) last_spatial = i;
+    for (size_t i = 0; i < loops.size(); ++i) {
+      if (nest.extents[i] == 1) {
+        tiles.unit.push_back(loops[i]);
+      } else if (nest.reduce[i]) {
+        split_reduce(s, nest, i, loops[i], reduce_axes, tiles);
+      } else {
+        // Iterators without reuse are unrolled only where no other gives independent accumulators.
+        bool rows = has_reuse(s.kernel(), nest, i) || (reusing == 0 && i == last_spatial);
+        split_spatial(s, s.kernel(), nest, i, loops[i], plan, target, options, rows, tiles);
+      }
+    }
+    if (!s.ok()) return false;
+    std::vector<LoopRv> order = tiles.unit;
+    for (const std::vector<LoopRv>* group : {&tiles.s0, &tiles.s1, &tiles.r0, &tiles.r1, &tiles.s2}) order.insert(order.end(), group->begin(), group->end());
+    if (tiles.has_v2) order.push_back(tiles.v2);
+    s.reorder(order);
+    if (!s.ok()) return false;
+
+    // Step 3. The epilogue goes where a tile is complete.
+    if (!tiles.s1.empty()) s.reverse_compute_at(epilogue, tiles.s1.back());
+    else if (!tiles.unit.empty()) s.reverse_compute_at(epilogue, tiles.unit.back());
+    if (!s.ok()) return false;
+    size_t depth = tiles.unit.size() + tiles.s0.size() + tiles.s1.size();
+    if (!mark_epilogue(s, nest, plan, epilogue, depth)) return false;
+
+    // Step 4. Kinds of loops.
+    for (LoopRv l : tiles.s2) s.unroll(l);
+    if (tiles.has_v2) s.vectorize(tiles.v2);
+    if (!tiles.r1.empty()) {
+      static constexpr std::array<int64_t, 4> kUnroll = {1, 64, 256, 512};
+      static constexpr std::array<double, 4> kWeights = {0.25, 0.25, 0.25, 0.25};
+      s.annotate(tiles.r1[0], AnnotationKey::kUnrollMax, s.sample_categorical(kUnroll, kWeights));
+    }
+    if (!s.ok()) return false;
+    std::vector<LoopRv> outer = tiles.unit;
+    outer.insert(outer.end(), tiles.s0.begin(), tiles.s0.end());
+    fuse_parallel(s, outer);
+    return s.ok();
+  }
+
+  // Vectorises the epilogue along the accumulator's vector dimension and unrolls its other loops.
+  static bool mark_epilogue(Schedule& s, const NaiveNest& nest, const Plan& plan, BlockRv epilogue, size_t depth) {
+    std::vector<LoopRv> loops = s.get_loops(epilogue);
+    if (!s.ok() || loops.size() < depth) return s.ok();
+    std::vector<LoopRv> tail(loops.begin() + static_cast<std::ptrdiff_t>(depth), loops.end());
+    const Block* block = find_block(s.kernel().root, s.id(epilogue));
+    if (block == nullptr || block->iters.size() != tail.size()) return true;
+    int vector_loop = -1;
+    if (plan.v >= 0) {
+      int dim = dim_of_iter(nest.store->indices, nest.block->iters[static_cast<size_t>(plan.v)].id);
+      Id accumulator = schedule::written_buffer(s.kernel(), nest.block->id);
+      visit_roots(block->body, [&](Expr root) {
+        visit(root, [&](Expr e) {
+          const Load* l = as<Load>(e);
+          if (l == nullptr || l->buffer != accumulator || dim < 0) return true;
+          for (size_t i = 0; i < block->iters.size(); ++i)
+            if (const Var* v = as<Var>(l->indices[static_cast<size_t>(dim)]); v != nullptr && v->id == block->iters[i].id) vector_loop = static_cast<int>(i);
+          return true;
+        });
+      });
+    }
+    if (vector_loop >= 0) {
+      std::vector<LoopRv> order;
+      for (size_t i = 0; i < tail.size(); ++i)
+        if (static_cast<int>(i) != vector_loop) order.push_back(tail[i]);
+      order.push_back(tail[static_cast<size_t>(vector_loop)]);
+      s.reorder(order);
+      s.vectorize(tail[static_cast<size_t>(vector_loop)]);
+    }
+    for (size_t i = 0; i < tail.size(); ++i)
+      if (static_cast<int>(i) != vector_loop) s.unroll(tail[i]);
+    return s.ok();
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Module> make_multi_level_tiling() { return std::make_unique<MultiLevelTiling>(); }
+
+}  // namespace tcc::space

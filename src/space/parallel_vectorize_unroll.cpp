@@ -1,0 +1,110 @@
+// Parallel-vectorise-unroll, done concretely: every nest that no module has scheduled gets its outer spatial loops fused
+// and run in parallel and its innermost spatial loop vectorised. Spatial kernels have a variant that fuses everything
+// first, for tensors whose last axis is short. A last variant only runs the outer loops in parallel.
+#include <algorithm>
+
+#include "space/access.h"
+#include "tcc/ir/walk.h"
+#include "tcc/space/space.h"
+
+namespace tcc::space {
+namespace {
+
+using namespace ir;
+using schedule::BlockRv;
+using schedule::ExprRv;
+using schedule::LoopRv;
+using schedule::Schedule;
+
+bool has_scheduled_loop(const Kernel& k, Id block) {
+  for (Id id : schedule::loops_of(k, block))
+    if (find_loop(k.root, id)->loop_kind != LoopKind::kSerial) return true;
+  return false;
+}
+
+enum class Form { kLastAxis, kFused, kParallelOnly };
+
+class ParallelVectorizeUnroll : public Module {
+ public:
+  const char* name() const override { return "parallel_vectorize_unroll"; }
+
+  std::vector<Schedule> apply(const Schedule& state, const target::Target& target,
+                              const SpaceOptions& options) const override {
+    std::vector<std::string> open;
+    bool fusible = false;
+    for (const Block* block : collect_blocks(state.kernel().root)) {
+      if (has_scheduled_loop(state.kernel(), block->id)) continue;
+      std::optional<NaiveNest> nest = naive_nest(state.kernel(), *block);
+      if (!nest) continue;
+      open.push_back(nest->name);
+      fusible |= !nest->is_reduction() && nest->extents.size() > 1;
+    }
+    if (open.empty()) return {state};
+    std::vector<Schedule> out;
+    for (Form form : {Form::kLastAxis, Form::kFused, Form::kParallelOnly}) {
+      if (form == Form::kFused && !fusible) continue;
+      Schedule s = state;
+      for (const std::string& name : open) {
+        Schedule trial = s;
+        if (mark(trial, name, form, target, options) && trial.ok()) s = std::move(trial);
+      }
+      out.push_back(std::move(s));
+    }
+    return out;
+  }
+
+ private:
+  static bool mark(Schedule& s, const std::string& name, Form form, const target::Target& target, const SpaceOptions& options) {
+    BlockRv block = s.get_block(name);
+    std::vector<LoopRv> loops = s.get_loops(block), spatial, reduce;
+    const Block* found = find_block(s.kernel().root, s.id(block));
+    if (!s.ok() || found == nullptr || loops.empty()) return false;
+    std::vector<int64_t> extents;
+    for (size_t i = 0; i < loops.size(); ++i) {
+      bool is_spatial = found->iters[i].kind == IterKind::kSpatial;
+      (is_spatial ? spatial : reduce).push_back(loops[i]);
+      if (is_spatial) extents.push_back(int_value(find_loop(s.kernel().root, s.id(loops[i]))->extent));
+    }
+    if (spatial.empty()) return false;
+    if (form == Form::kParallelOnly || !reduce.empty()) {
+      if (!reduce.empty() && form == Form::kLastAxis) reorder_reduction(s, spatial, reduce);
+      return fuse_parallel(s, spatial);
+    }
+    int64_t lanes = vector_lanes(target);
+    LoopRv inner = spatial.back();
+    int64_t extent = extents.back();
+    if (form == Form::kFused) {
+      inner = spatial.size() > 1 ? s.fuse(spatial) : spatial[0];
+      extent = 1;
+      for (int64_t e : extents) extent *= e;
+      spatial.clear();
+    } else {
+      spatial.pop_back();
+    }
+    // Tiles of one vector at least, where the extent has them.
+    int64_t limit = options.max_innermost;
+    std::vector<ExprRv> factors = extent % lanes == 0 || extent <= limit ? s.sample_perfect_tile(inner, 3, limit)
+                                                                         : s.sample_tile(inner, 3, limit, lanes);
+    std::vector<LoopRv> parts = s.split(inner, factors);
+    if (!s.ok()) return false;
+    s.vectorize(parts[2]);
+    spatial.push_back(parts[0]);
+    fuse_parallel(s, spatial);
+    return s.ok();
+  }
+
+  // Spatial loops outside, so that they may run in parallel.
+  static void reorder_reduction(Schedule& s, const std::vector<LoopRv>& spatial, const std::vector<LoopRv>& reduce) {
+    Schedule trial = s;
+    std::vector<LoopRv> order = spatial;
+    order.insert(order.end(), reduce.begin(), reduce.end());
+    trial.reorder(order);
+    if (trial.ok()) s = std::move(trial);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Module> make_parallel_vectorize_unroll() { return std::make_unique<ParallelVectorizeUnroll>(); }
+
+}  // namespace tcc::space

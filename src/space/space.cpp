@@ -1,0 +1,62 @@
+#include "tcc/space/space.h"
+
+#include <set>
+
+#include "tcc/lower/lower.h"
+
+namespace tcc::space {
+
+using schedule::Schedule;
+using schedule::Trace;
+
+std::vector<std::unique_ptr<Module>> modules_for(const target::Target& target) {
+  std::vector<std::unique_ptr<Module>> modules;
+  modules.push_back(make_auto_inline());
+  if (target.is_cpu()) {
+    modules.push_back(make_multi_level_tiling());
+    modules.push_back(make_row_tiling());
+    modules.push_back(make_parallel_vectorize_unroll());
+  }
+  return modules;
+}
+
+namespace {
+
+// Some draws of the decisions must give a program within the target's limits; the trace keeps the first that does.
+bool has_legal_draw(Trace& trace, const ir::Kernel& start, const target::Target& target, Rng& rng) {
+  for (int attempt = 0; attempt < 24; ++attempt) {
+    auto arena = std::make_shared<Arena>();
+    std::vector<int64_t> decisions = trace.decisions;
+    ir::Legal<ir::Kernel> kernel = attempt == 0 ? schedule::replay(trace, decisions, start, arena, &decisions)
+                                                : schedule::sample(trace, decisions, start, arena, rng);
+    if (!kernel || !lower::lower(*kernel, target, ir::Stage::kNest, arena)) continue;
+    trace.decisions = std::move(decisions);
+    return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::vector<Trace> generate_space(const ir::Kernel& start, const target::Target& target, const SpaceOptions& options) {
+  Rng rng(options.seed);
+  std::vector<Schedule> states = {Schedule(start, std::make_shared<Arena>(), &rng)};
+  for (const std::unique_ptr<Module>& module : modules_for(target)) {
+    std::vector<Schedule> next;
+    for (const Schedule& state : states)
+      for (Schedule& s : module->apply(state, target, options)) next.push_back(std::move(s));
+    states = std::move(next);
+  }
+  std::vector<Trace> traces;
+  std::set<uint64_t> seen;
+  auto keep = [&](Trace trace) {
+    if (seen.insert(schedule::skeleton_hash(trace)).second && has_legal_draw(trace, start, target, rng))
+      traces.push_back(std::move(trace));
+  };
+  for (const Schedule& s : states)
+    if (s.ok()) keep(s.trace());
+  if (traces.empty()) traces.push_back(Trace{});
+  return traces;
+}
+
+}  // namespace tcc::space

@@ -1,0 +1,147 @@
+// The passes between Nest and Lowered, checked by running what comes out.
+#include "lower/promote_registers.h"
+#include "lower/split_launches.h"
+#include "lower/split_tails.h"
+#include "nest.h"
+#include "tcc/ir/verify.h"
+#include "tcc/ir/walk.h"
+
+namespace tcc::codegen {
+namespace {
+
+using ir::LoopKind;
+using ir::Type;
+
+ir::Kernel at_nest(ir::Kernel k) {
+  k.stage = ir::Stage::kNest;
+  return k;
+}
+int count_ifs(ir::Stmt root) {
+  int n = 0;
+  ir::visit(root, [&](ir::Stmt s) { return n += s->kind == ir::StmtKind::kIf, true; });
+  return n;
+}
+
+// C = A B over serial loops, tiles of 4 x 16, predicated stores and loads.
+ir::Kernel gemm(int64_t m, int64_t n, int64_t k) {
+  Nest t;
+  ir::Builder& b = t.b();
+  const ir::Buffer *a = t.input("A", Type::kF32, {m, k}), *w = t.input("B", Type::kF32, {k, n}), *c = t.output("C", Type::kF32, {m, n});
+  const ir::Buffer* acc = t.buffer("acc", Type::kF32, {4, 16}, ir::BufferRole::kTemp);
+  ir::Stmt root = t.loop((m + 3) / 4, LoopKind::kParallel, [&](ir::Expr io) {
+    return t.loop((n + 15) / 16, LoopKind::kSerial, [&](ir::Expr jo) {
+      auto row = [&](ir::Expr ii) { return b.lt(t.at(io, 4, ii), t.i(m)); };
+      auto column = [&](ir::Expr jj) { return b.lt(t.at(jo, 16, jj), t.i(n)); };
+      auto tile = [&](const std::function<ir::Stmt(ir::Expr, ir::Expr)>& f) {
+        return t.loop(4, LoopKind::kSerial, [&](ir::Expr ii) { return t.loop(16, LoopKind::kVectorized, [&](ir::Expr jj) { return f(ii, jj); }); });
+      };
+      ir::Stmt init = tile([&](ir::Expr ii, ir::Expr jj) { return t.store(acc, {ii, jj}, b.real(0)); });
+      ir::Stmt reduce = t.loop(k, LoopKind::kSerial, [&](ir::Expr r) {
+        return tile([&](ir::Expr ii, ir::Expr jj) {
+          std::vector<ir::Expr> ai{t.at(io, 4, ii), r}, bi{r, t.at(jo, 16, jj)};
+          ir::Expr product = b.mul(b.load(*a, ai, row(ii), b.real(0)), b.load(*w, bi, column(jj), b.real(0)));
+          return t.store(acc, {ii, jj}, b.add(t.load(acc, {ii, jj}), product));
+        });
+      });
+      ir::Stmt write = tile([&](ir::Expr ii, ir::Expr jj) {
+        return t.store(c, {t.at(io, 4, ii), t.at(jo, 16, jj)}, t.load(acc, {ii, jj}), b.logical_and(row(ii), column(jj)));
+      });
+      return t.alloc({acc}, t.seq({init, reduce, write}));
+    });
+  });
+  return t.lowered(root);
+}
+
+}  // namespace
+
+TEST_CASE("tails are split off, tiles are promoted, results stay", "[codegen][lower]") {
+  struct Case {
+    int64_t m, n;
+    int ifs;
+  };
+  for (Case s : {Case{32, 80, 0}, Case{33, 80, 1}, Case{32, 70, 1}, Case{33, 70, 2}, Case{3, 9, 0}}) {
+    int64_t k = 11;
+    INFO(s.m << " x " << s.n);
+    auto arena = std::make_shared<Arena>();
+    ir::Kernel kernel = lower::split_tails(at_nest(gemm(s.m, s.n, k)), arena);
+    CHECK(count_ifs(kernel.root) == s.ifs);
+    kernel = lower::promote_registers(kernel, arena, 2048);
+    ir::Legal<ir::Kernel> split = lower::split_launches(kernel, arena);
+    REQUIRE(split);
+    kernel = *split;
+    kernel.stage = ir::Stage::kLowered;
+    std::vector<std::string> findings = ir::verify(kernel);
+    for (const std::string& f : findings) FAIL_CHECK(f);
+    int serial_tiles = 0;
+    ir::visit(kernel.root, [&](ir::Stmt st) {
+      const ir::Loop* l = ir::as<ir::Loop>(st);
+      serial_tiles += l != nullptr && l->loop_kind == LoopKind::kSerial && ir::is_int(l->extent, 4);
+      return true;
+    });
+    CHECK(serial_tiles == 0);
+    Aligned<float> a(s.m * k), b(k * s.n), c(s.m * s.n + 4, -3);
+    for (size_t i = 0; i < a.size(); ++i) a[i] = static_cast<float>(i * 7 % 11) - 5;
+    for (size_t i = 0; i < b.size(); ++i) b[i] = static_cast<float>(i * 5 % 13) - 6;
+    compile(kernel).run({a.data(), b.data(), c.data()}, 3);
+    for (int64_t i = 0; i < s.m; ++i)
+      for (int64_t j = 0; j < s.n; ++j) {
+        float sum = 0;
+        for (int64_t r = 0; r < k; ++r) sum += a[i * k + r] * b[r * s.n + j];
+        REQUIRE(c[i * s.n + j] == sum);
+      }
+    CHECK(c[s.m * s.n] == -3);
+  }
+}
+
+TEST_CASE("root statements become launches and storage finds its place", "[codegen][lower]") {
+  int64_t n = 64;
+  Nest t;
+  ir::Builder& b = t.b();
+  const ir::Buffer *x = t.input("x", Type::kF32, {n}), *y = t.output("y", Type::kF32, {n});
+  const ir::Buffer* shared = t.buffer("shared", Type::kF32, {n}, ir::BufferRole::kTemp);
+  const ir::Buffer* own = t.buffer("own", Type::kF32, {4}, ir::BufferRole::kTemp);
+  const ir::Buffer* big = t.buffer("big", Type::kF32, {100000}, ir::BufferRole::kTemp);
+  ir::Stmt first = t.loop(n, LoopKind::kParallel, [&](ir::Expr i) {
+    return t.seq({t.store(own, {t.i(1)}, b.add(t.load(x, {i}), b.real(1))), t.store(shared, {i}, t.load(own, {t.i(1)}))});
+  });
+  ir::Stmt second = t.loop(n, LoopKind::kSerial, [&](ir::Expr i) {
+    return t.alloc({big}, t.seq({t.store(big, {b.scale(i, 1000)}, t.load(shared, {i})), t.store(y, {i}, t.load(big, {b.scale(i, 1000)}))}));
+  });
+  ir::Kernel kernel = at_nest(t.lowered(t.alloc({shared, own}, t.seq({first, second}))));
+  auto arena = std::make_shared<Arena>();
+  ir::Legal<ir::Kernel> split = lower::split_launches(kernel, arena);
+  REQUIRE(split);
+  CHECK(split->buffer(shared->id)->scope == ir::Scope::kWorkspace);
+  CHECK(split->buffer(big->id)->scope == ir::Scope::kWorkspace);
+  CHECK(split->buffer(own->id)->scope == ir::Scope::kLocal);
+  split->stage = ir::Stage::kLowered;
+  CHECK(ir::verify(*split).empty());
+  Compiled code = compile(*split);
+  REQUIRE(code.artifact.launches.size() == 2);
+  REQUIRE(code.artifact.buffers.size() == 4);
+  Aligned<float> in(n, 2), out(n), w(n), space(100000);
+  code.run({in.data(), out.data(), w.data(), space.data()}, 2);
+  for (float v : out) CHECK(v == 3);
+}
+
+TEST_CASE("launches that a CPU cannot run are rejected", "[codegen][lower]") {
+  Nest t;
+  const ir::Buffer* y = t.output("y", Type::kF32, {4, 4});
+  ir::Stmt inner = t.loop(4, LoopKind::kSerial, [&](ir::Expr i) {
+    return t.loop(4, LoopKind::kParallel, [&](ir::Expr j) { return t.store(y, {i, j}, t.b().real(0)); });
+  });
+  auto nested = lower::split_launches(at_nest(t.lowered(inner)), std::make_shared<Arena>());
+  REQUIRE_FALSE(nested);
+  CHECK(nested.error().reason == ir::RejectReason::kUnsupported);
+
+  Nest u;
+  const ir::Buffer *z = u.output("z", Type::kF32, {4}), *huge = u.buffer("huge", Type::kF32, {100000}, ir::BufferRole::kTemp);
+  ir::Stmt large = u.loop(4, LoopKind::kParallel, [&](ir::Expr i) {
+    return u.alloc({huge}, u.seq({u.store(huge, {i}, u.b().real(0)), u.store(z, {i}, u.load(huge, {i}))}));
+  });
+  auto rejected = lower::split_launches(at_nest(u.lowered(large)), std::make_shared<Arena>());
+  REQUIRE_FALSE(rejected);
+  CHECK(rejected.error().reason == ir::RejectReason::kTooMuchLocal);
+}
+
+}  // namespace tcc::codegen

@@ -1,0 +1,148 @@
+// Every design space of every kind of task, on random decisions, computes what the naive kernel computes.
+#include "tcc/space/space.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <set>
+
+#include "tcc/interp/interp.h"
+#include "tcc/ir/text.h"
+#include "tcc/ir/walk.h"
+#include "tcc/lower/lower.h"
+#include "tcc/space/sketch.h"
+#include "tcc/task/task.h"
+
+using namespace tcc;
+
+namespace {
+
+target::Target avx512() {
+  auto t = target::find_target("x86-64-v4");
+  REQUIRE(t.has_value());
+  return *t;
+}
+
+std::vector<task::Task> small_tasks() {
+  std::vector<task::Task> tasks;
+  tasks.push_back(task::make_gemm({.m = 24, .n = 64, .k = 32}));
+  tasks.push_back(task::make_gemm({.m = 13, .n = 70, .k = 17, .bias = true, .relu = true, .constant_weights = true}));
+  tasks.push_back(task::make_gemm({.m = 1, .n = 100, .k = 40, .bias = true, .constant_weights = true, .trans_b = true}));
+  tasks.push_back(task::make_conv({.channels = 4, .filters = 32, .size = {9, 10}, .kernel = {3, 3}, .pads = {1, 1}, .bias = true, .relu = true, .residual = true}));
+  tasks.push_back(task::make_conv({.channels = 3, .filters = 16, .size = {15, 15}, .kernel = {7, 7}, .strides = {2, 2}, .pads = {3, 3}, .bias = true, .relu = true}));
+  tasks.push_back(task::make_conv({.channels = 8, .filters = 32, .size = {7, 7}, .kernel = {1, 1}, .bias = true}));
+  tasks.push_back(task::make_conv({.channels = 6, .filters = 6, .group = 6, .size = {12, 16}, .kernel = {3, 3}, .pads = {1, 1}, .relu = true}));
+  tasks.push_back(task::make_conv({.batch = 2, .channels = 4, .filters = 8, .group = 2, .size = {8, 8}, .kernel = {3, 3}, .strides = {2, 2}}));
+  tasks.push_back(task::make_pool({.channels = 4, .size = {14, 14}, .kernel = {3, 3}, .strides = {2, 2}, .pads = {1, 1}}));
+  tasks.push_back(task::make_pool({.average = true, .channels = 8, .size = {7, 7}, .kernel = {7, 7}}));
+  tasks.push_back(task::make_softmax({12, 40}, 1));
+  tasks.push_back(task::make_softmax({2, 3, 8, 10}, 3));
+  tasks.push_back(task::make_softmax({4, 10, 6}, 1));
+  tasks.push_back(task::make_reduction({6, 20, 5}, {1}, graph::Op::kReduceMean));
+  tasks.push_back(task::make_reduction({6, 33}, {1}, graph::Op::kReduceMax));
+  tasks.push_back(task::make_elementwise({2, 8, 7, 7}));
+  tasks.push_back(task::make_elementwise({130}));
+  return tasks;
+}
+
+struct Params {
+  std::vector<interp::TensorData> data;
+  std::vector<interp::TensorData*> pointers;
+  explicit Params(const ir::Kernel& k) {
+    for (const ir::Buffer* b : k.buffers) {
+      if (b->role == ir::BufferRole::kTemp) continue;
+      std::vector<int64_t> shape;
+      for (ir::Expr e : b->shape) shape.push_back(ir::int_value(e));
+      data.push_back(b->role == ir::BufferRole::kOutput ? interp::TensorData::zeros(b->type, shape)
+                                                        : interp::TensorData::make_random_integers(b->type, shape, data.size() + 5));
+    }
+    for (interp::TensorData& d : data) pointers.push_back(&d);
+  }
+};
+
+void check_equal(const Params& got, const Params& want) {
+  for (size_t p = 0; p < want.data.size(); ++p)
+    for (int64_t i = 0; i < want.data[p].size(); ++i) {
+      INFO("parameter " << p << " element " << i);
+      double w = want.data[p].at(i), g = got.data[p].at(i);
+      REQUIRE(std::fabs(g - w) <= 1e-5 * std::max(1.0, std::fabs(w)));
+    }
+}
+
+int64_t count_loops(const ir::Kernel& k, ir::LoopKind kind) {
+  int64_t n = 0;
+  ir::visit(k.root, [&](ir::Stmt s) {
+    if (const ir::Loop* l = ir::as<ir::Loop>(s)) n += l->loop_kind == kind ? 1 : 0;
+    return true;
+  });
+  return n;
+}
+
+}  // namespace
+
+TEST_CASE("design spaces keep the meaning of every kind of task") {
+  target::Target target = avx512();
+  for (const task::Task& t : small_tasks()) {
+    INFO(t.workload);
+    Params want(t.kernel);
+    REQUIRE(interp::run(t.kernel, want.pointers).ok());
+    std::vector<schedule::Trace> traces = space::generate_space(t.kernel, target);
+    REQUIRE(!traces.empty());
+    std::set<uint64_t> programs;
+    Rng rng(3);
+    for (const schedule::Trace& trace : traces) {
+      INFO(schedule::print_trace(trace));
+      ir::Legal<space::Sketch> sketch = space::make_sketch(trace, t.kernel, target);
+      REQUIRE(sketch.has_value());
+      std::vector<int64_t> decisions = trace.decisions;
+      for (int draw = 0; draw < 4; ++draw) {
+        if (draw > 0) space::draw_decisions(*sketch, decisions, rng);
+        auto arena = std::make_shared<Arena>();
+        ir::Legal<ir::Kernel> nest = space::instantiate(*sketch, decisions, target, arena);
+        if (!nest) continue;
+        programs.insert(ir::hash_kernel(*nest));
+        INFO(ir::print(*nest));
+        Params got(*nest);
+        interp::Report report = interp::run(*nest, got.pointers);
+        INFO(report.text());
+        REQUIRE(report.ok());
+        check_equal(got, want);
+      }
+    }
+    CHECK(programs.size() > 2);
+  }
+}
+
+TEST_CASE("contractions get a local accumulator, vector loops and one parallel loop") {
+  target::Target target = avx512();
+  task::Task t = task::make_conv({.channels = 16, .filters = 64, .size = {14, 14}, .kernel = {3, 3}, .pads = {1, 1}, .bias = true, .relu = true, .residual = true});
+  std::vector<schedule::Trace> traces = space::generate_space(t.kernel, target);
+  CHECK(traces.size() >= 4);
+  for (const schedule::Trace& trace : traces) {
+    auto arena = std::make_shared<Arena>();
+    ir::Legal<ir::Kernel> k = schedule::replay(trace, trace.decisions, t.kernel, arena);
+    REQUIRE(k.has_value());
+    INFO(ir::print(*k));
+    CHECK(count_loops(*k, ir::LoopKind::kParallel) == 1);
+    CHECK(count_loops(*k, ir::LoopKind::kVectorized) == 2);
+    int64_t temporaries = 0;
+    for (const ir::Buffer* b : k->buffers) {
+      if (b->role != ir::BufferRole::kTemp) continue;
+      ++temporaries;
+      CHECK(b->scope == ir::Scope::kLocal);
+    }
+    CHECK(temporaries == 1);
+  }
+}
+
+TEST_CASE("a kernel that no module understands still has a space") {
+  ir::KernelBuilder kb;
+  const ir::Buffer* x = kb.add_buffer("x", ir::Type::kF32, std::array<int64_t, 1>{8}, ir::BufferRole::kInput);
+  const ir::Buffer* y = kb.add_buffer("y", ir::Type::kF32, std::array<int64_t, 1>{8}, ir::BufferRole::kOutput);
+  ir::Id loop = kb.new_id("i"), iter = kb.new_id("vi"), block = kb.new_id("scan");
+  std::array<ir::Expr, 1> at = {kb.b().var(iter)};
+  std::array<ir::Iter, 1> iters = {ir::Iter{iter, ir::IterKind::kOpaque, kb.b().integer(8), kb.b().var(loop)}};
+  ir::Kernel k = kb.finish(kb.b().loop(loop, kb.b().integer(8), kb.b().block(block, iters, kb.b().store(y->id, at, kb.b().load(*x, at)))));
+  std::vector<schedule::Trace> traces = space::generate_space(k, avx512());
+  REQUIRE(traces.size() == 1);
+  CHECK(traces[0].instructions.empty());
+}

@@ -1,0 +1,166 @@
+// Random valid traces equal the reference: the naive kernel under the interpreter. Each is checked at Scheduled and at
+// Nest, with conflict checks, and its sketch against replay + lower.
+#include <catch2/catch.hpp>
+
+#include <cstdlib>
+
+#include "random_trace.h"
+#include "tcc/interp/interp.h"
+#include "tcc/ir/text.h"
+#include "tcc/ir/verify.h"
+#include "tcc/lower/lower.h"
+#include "tcc/space/sketch.h"
+#include "tcc/task/task.h"
+
+using namespace tcc;
+
+namespace {
+
+std::vector<task::Task> small_tasks() {
+  std::vector<task::Task> out;
+  out.push_back(task::make_gemm({.m = 7, .n = 12, .k = 10}));
+  out.push_back(task::make_gemm({.m = 8, .n = 9, .k = 6, .bias = true, .relu = true, .constant_weights = true}));
+  out.push_back(task::make_conv({.batch = 1, .channels = 4, .filters = 6, .size = {9, 7}, .kernel = {3, 3}, .pads = {1, 1}, .bias = true, .relu = true}));
+  out.push_back(task::make_conv({.batch = 2, .channels = 3, .filters = 4, .size = {11, 8}, .kernel = {3, 2}, .strides = {2, 1}, .pads = {1, 0}, .residual = true}));
+  out.push_back(task::make_conv({.batch = 1, .channels = 4, .filters = 4, .group = 4, .size = {8, 8}, .kernel = {3, 3}, .pads = {1, 1}}));
+  out.push_back(task::make_conv({.batch = 1, .channels = 4, .filters = 6, .group = 2, .size = {7, 7}, .kernel = {3, 3}, .dilations = {2, 2}, .pads = {2, 2}}));
+  out.push_back(task::make_pool({.average = false, .batch = 1, .channels = 3, .size = {9, 9}, .kernel = {3, 3}, .strides = {2, 2}, .pads = {1, 1}}));
+  out.push_back(task::make_pool({.average = true, .batch = 1, .channels = 2, .size = {8, 6}, .kernel = {2, 2}, .strides = {2, 2}}));
+  out.push_back(task::make_reduction({5, 24}, {1}, graph::Op::kReduceSum));
+  out.push_back(task::make_softmax({6, 17}, 1));
+  out.push_back(task::make_elementwise({3, 5, 7}));
+  return out;
+}
+
+struct Case {
+  std::vector<interp::TensorData> inputs;
+  std::vector<interp::TensorData> expected;  // one per parameter, outputs filled
+
+  explicit Case(const task::Task& t) {
+    uint64_t seed = 3;
+    for (const ir::Buffer* b : t.kernel.buffers) {
+      if (b->role == ir::BufferRole::kTemp) continue;
+      std::vector<int64_t> shape;
+      for (ir::Expr e : b->shape) shape.push_back(ir::int_value(e));
+      inputs.push_back(interp::TensorData::make_random_integers(b->type, shape, seed++));
+    }
+    expected = inputs;
+    interp::Report report = run(t.kernel, expected, true);
+    if (!report.ok()) FAIL("naive kernel: " << report.text() << ir::print(t.kernel));
+  }
+
+  static interp::Report run(const ir::Kernel& k, std::vector<interp::TensorData>& data, bool races) {
+    std::vector<interp::TensorData*> pointers;
+    for (auto& d : data) pointers.push_back(&d);
+    interp::Options options;
+    options.check_races = races;
+    return interp::run(k, pointers, options);
+  }
+
+  void check(const ir::Kernel& k, const std::string& what) const {
+    std::vector<std::string> findings = ir::verify(k);
+    if (!findings.empty()) FAIL(what << ": " << findings[0] << "\n" << ir::print(k));
+    std::vector<interp::TensorData> got = inputs;
+    interp::Report report = run(k, got, true);
+    if (!report.ok()) FAIL(what << ": " << report.text() << "\n" << ir::print(k));
+    for (size_t i = 0; i < got.size(); ++i)
+      for (int64_t e = 0; e < got[i].size(); ++e) {
+        double x = got[i].at(e), y = expected[i].at(e);
+        if (std::abs(x - y) > 1e-5 * (1 + std::abs(y))) FAIL(what << ": element " << e << " of parameter " << i << " is " << x << ", not " << y << "\n" << ir::print(k));
+      }
+  }
+};
+
+int64_t traces_wanted() { return std::getenv("TCC_SOAK") != nullptr ? 10000 : 1000; }
+
+}  // namespace
+
+TEST_CASE("random traces equal the reference", "[traces]") {
+  std::vector<task::Task> tasks = small_tasks();
+  target::Target host = target::host_target();
+  std::map<std::string, int> applied, rejected;
+  int64_t total = traces_wanted(), lowered = 0;
+  const char* only = std::getenv("TCC_TRACE_SEED");
+  std::vector<Case> cases;
+  for (const task::Task& t : tasks) cases.emplace_back(t);
+  for (int64_t n = only != nullptr ? std::atoll(only) : 0; n < total; ++n) {
+    size_t which = static_cast<size_t>(n) % tasks.size();
+    const task::Task& t = tasks[which];
+    Rng rng(static_cast<uint64_t>(n) + 1000);
+    testing::RandomTrace random = testing::TraceWriter(t.kernel, rng).write(2 + static_cast<int>(rng.below(12)));
+    for (auto& [name, count] : random.applied) applied[name] += count;
+    for (auto& [name, count] : random.rejected) rejected[name] += count;
+    const schedule::Trace& trace = random.schedule.trace();
+    std::string label = fmt::format("trace {} of {}\n{}", n, t.workload, schedule::print_trace(trace));
+
+    // The recorded kernel, its replay, and its nest.
+    cases[which].check(random.schedule.kernel(), label);
+    auto arena = std::make_shared<Arena>();
+    auto again = schedule::replay(trace, trace.decisions, t.kernel, arena);
+    if (!again) FAIL(label << again.error().text);
+    CHECK(ir::hash_kernel(*again) == ir::hash_kernel(random.schedule.kernel()));
+    auto nest = lower::lower(*again, host, ir::Stage::kNest, arena);
+    if (nest) {
+      cases[which].check(*nest, label + "at nest");
+      ++lowered;
+    } else {
+      INFO(label << nest.error().text);
+      CHECK((nest.error().reason == ir::RejectReason::kVectorTooWide));
+    }
+    // Text forms round-trip.
+    auto parsed = schedule::parse_trace(schedule::print_trace(trace));
+    if (!parsed) FAIL(label << parsed.error().message);
+    CHECK(*parsed == trace);
+    auto json = schedule::trace_from_json(schedule::trace_to_json(trace));
+    if (!json) FAIL(label << json.error().message);
+    CHECK(*json == trace);
+    auto text = ir::parse(ir::print(*again));
+    if (!text) FAIL(label << text.error().message << ir::print(*again));
+    CHECK(ir::hash_kernel(*text) == ir::hash_kernel(*again));
+    if (only != nullptr) break;
+  }
+  std::string summary;
+  for (auto& [name, count] : applied) summary += fmt::format("{} {}+{}- ", name, count, rejected[name]);
+  WARN(lowered << " lowered; " << summary);
+  for (const char* name : {"split", "split_free", "split_odd", "fuse", "reorder", "compute_at", "reverse_compute_at", "compute_inline",
+                           "reverse_compute_inline", "cache_read", "cache_write", "decompose_reduction", "kind", "sample_compute_location"})
+    if (only == nullptr) CHECK(applied[name] > 0);
+}
+
+TEST_CASE("sketches equal replay and lower", "[traces]") {
+  std::vector<task::Task> tasks = small_tasks();
+  target::Target host = target::host_target();
+  for (size_t which = 0; which < tasks.size(); ++which) {
+    const task::Task& t = tasks[which];
+    int64_t checked = 0, symbolic = 0, sketches = 0;
+    for (uint64_t seed = 0; checked < 1000 && seed < 400; ++seed) {
+      Rng rng(seed * 77 + which);
+      testing::RandomTrace random = testing::TraceWriter(t.kernel, rng).write(3 + static_cast<int>(rng.below(9)));
+      const schedule::Trace& trace = random.schedule.trace();
+      if (trace.decisions.empty()) continue;
+      auto sketch = space::make_sketch(trace, t.kernel, host);
+      REQUIRE(sketch);
+      ++sketches;
+      symbolic += sketch->symbolic ? 1 : 0;
+      std::vector<int64_t> decisions = sketch->trace.decisions;
+      for (int i = 0; i < 20; ++i, ++checked) {
+        if (i % 2 == 0) space::draw_decisions(*sketch, decisions, rng);
+        else schedule::mutate(trace, decisions, rng);
+        auto a = std::make_shared<Arena>(), b = std::make_shared<Arena>();
+        auto x = space::instantiate(*sketch, decisions, host, a);
+        auto k = schedule::replay(trace, decisions, t.kernel, b);
+        if (!k) {
+          CHECK(!x);
+          continue;
+        }
+        auto y = lower::lower(*k, host, ir::Stage::kNest, b);
+        if (x.has_value() != y.has_value() || (x && ir::hash_kernel(*x) != ir::hash_kernel(*y)))
+          FAIL(t.workload << " seed " << seed << "\n" << schedule::print_trace(trace) << (x ? ir::print(*x) : x.error().text) << (y ? ir::print(*y) : y.error().text));
+      }
+    }
+    INFO(t.workload);
+    CHECK(checked >= 1000);
+    WARN(t.workload << ": " << symbolic << " of " << sketches << " sketches are symbolic");
+    CHECK(symbolic * 2 > sketches);
+  }
+}

@@ -1,0 +1,52 @@
+// Where gpu_check runs its kernels: a device, or in a dry run the interpreter.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gpu/results.h"
+#include "tcc/codegen/artifact.h"
+#include "tcc/ir/kernel.h"
+#include "tcc/target/target.h"
+
+namespace tcc::gpu_check {
+
+using Floats = std::vector<float>;
+
+struct GemmSize {
+  int64_t m, n, k;
+};
+
+// A kernel with its inputs in place.
+class Session {
+ public:
+  virtual ~Session() = default;
+  // Replaces the inputs, poisons the output, runs once and returns the output.
+  virtual Result<Floats> run(const std::vector<Floats>& inputs) = 0;
+  // Seconds per run over `count` runs in a row.
+  virtual Result<double> time(int count) = 0;
+  // The same of a library's GEMM on the same inputs; nullopt where there is none.
+  virtual Result<std::optional<double>> time_peer(const GemmSize& size, int count) = 0;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual bool is_device() const = 0;
+  virtual std::string machine() const = 0;
+  virtual const target::Target& target() const = 0;
+  virtual std::vector<Row> facts() const = 0;
+  virtual std::string peer_name() const = 0;  // of time_peer; "" = none
+  // Bytes read and written per second by a device-to-device copy.
+  virtual Result<double> copy_rate() = 0;
+  // All parameters are f32; the last one is the output.
+  virtual Result<std::unique_ptr<Session>> open(const ir::Kernel& kernel, const codegen::Artifact& artifact) = 0;
+
+  // cublas: path of the library, "" = the system's.
+  static Result<std::unique_ptr<Backend>> device(int ordinal, const std::string& cublas);
+  static Result<std::unique_ptr<Backend>> dry_run(const std::string& target_name);
+};
+
+}  // namespace tcc::gpu_check
