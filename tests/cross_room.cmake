@@ -23,3 +23,21 @@ endif()
 if(TARGET test_features AND TARGET tcc_space AND TARGET tcc_task)
   target_link_libraries(test_features PRIVATE tcc_space tcc_task)
 endif()
+
+# CUDA without LLVM: the device kernels of tools/gpu printed, compiled, interpreted and run as printed on the host.
+if(TARGET tcc_gpu_kernels)
+  tcc_test(cuda LIBS tcc_gpu_kernels tcc_codegen_cuda tcc_runtime_cuda tcc_interp ${CMAKE_DL_LIBS})
+  target_compile_definitions(test_cuda PRIVATE TCC_HOST_COMPILER="${CMAKE_CXX_COMPILER}")
+endif()
+if(TARGET tcc-gpu-check AND TCC_NVRTC_INCLUDE)
+  add_test(NAME gpu_check_dry_run COMMAND tcc-gpu-check --dry-run --out ${CMAKE_CURRENT_BINARY_DIR}/gpu_check_dry_run.json)
+  add_test(NAME gpu_check_needs_a_gpu COMMAND ${CMAKE_COMMAND} -E env CUDA_VISIBLE_DEVICES= $<TARGET_FILE:tcc-gpu-check>
+                                              --out ${CMAKE_CURRENT_BINARY_DIR}/gpu_check_none.json)
+  set_tests_properties(gpu_check_needs_a_gpu PROPERTIES PASS_REGULAR_EXPRESSION "no gpu test ran")
+  set_tests_properties(gpu_check_dry_run gpu_check_needs_a_gpu PROPERTIES LABELS cli)
+endif()
+
+# Random traces as machine code.
+if(TARGET tcc_codegen AND TARGET tcc_lower AND TARGET tcc_schedule AND TARGET tcc_interp AND TARGET tcc_task)
+  tcc_test(cpu_traces LABEL traces LIBS tcc_schedule tcc_lower tcc_codegen tcc_interp tcc_task)
+endif()

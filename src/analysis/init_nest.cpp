@@ -69,16 +69,7 @@ Stmt make_init_nest(Builder& b, const Path& path, size_t first, Id* next_id, con
   // Conjuncts of the predicate that speak of reduction loops do not concern the initialisation.
   Expr predicate = nullptr;
   std::vector<Expr> conjuncts;
-  std::function<void(Expr)> split = [&](Expr e) {
-    if (e == nullptr) return;
-    if (e->kind == ExprKind::kAnd) {
-      split(as<Binary>(e)->a);
-      split(as<Binary>(e)->b);
-    } else {
-      conjuncts.push_back(e);
-    }
-  };
-  split(block->predicate);
+  split_conjunction(block->predicate, conjuncts);
   for (Expr c : conjuncts) {
     bool keep = true;
     visit(c, [&](Expr e) {

@@ -262,13 +262,17 @@ bool Launch::resolve_barriers(BlockState& block) {
 }
 
 bool Launch::resolve_clusters() {
+  const auto waits = [&](const Thread& t) {
+    return t.state == State::kCollective && row_of(m_, t).behaviour == Behaviour::kClusterSync;
+  };
+  const bool any = std::any_of(blocks_.begin(), blocks_.end(), [&](const auto& b) { return waits(*b->threads[0]); });
+  if (!any) return false;
   std::map<int64_t, std::vector<Thread*>> members;
   std::map<int64_t, bool> all;
   for (auto& b : blocks_) {
     bool& complete = all.try_emplace(b->cluster_index, true).first->second;
     for (auto& t : b->threads) {
-      const bool here = t->state == State::kCollective && row_of(m_, *t).behaviour == Behaviour::kClusterSync;
-      complete = complete && here;
+      complete = complete && waits(*t);
       members[b->cluster_index].push_back(t.get());
     }
   }

@@ -1,4 +1,6 @@
 // Instructions that compute: operand tiles in, the row's semantics, tiles out.
+#include <algorithm>
+#include <array>
 #include <numeric>
 
 #include "interp/launch.h"
@@ -8,9 +10,8 @@
 namespace tcc::interp {
 namespace {
 
-const RowProgram& program_of(const Machine& m, const Deferred& d) {
-  return *m.rows->at(m.region->calls[static_cast<size_t>(d.call)].stmt->instr);
-}
+constexpr size_t kMaxRank = 16;
+
 bool in_shared(ir::Scope scope) {
   return scope == ir::Scope::kShared || scope == ir::Scope::kClusterShared;
 }
@@ -132,7 +133,7 @@ std::vector<int64_t> tile_shape(const ir::OperandSpec& spec, std::span<const int
 
 ElementRef find_element(Machine& m, const Deferred& d, size_t operand, std::span<const int64_t> tile_index) {
   const CallSite& site = m.region->calls[static_cast<size_t>(d.call)];
-  const RowProgram& program = program_of(m, d);
+  const RowProgram& program = *d.program;
   const ir::OperandSpec& spec = program.row->operands[operand];
   const int32_t slot = site.operands[operand].slot;
   const BufferShape& shape = m.shapes[static_cast<size_t>(slot)];
@@ -144,7 +145,11 @@ ElementRef find_element(Machine& m, const Deferred& d, size_t operand, std::span
     lane = static_cast<size_t>(place.warp * kWarpLanes + place.lane);
     offset = place.reg + place.address;
   }
-  std::vector<int64_t> index = d.indices[lane * site.operands.size() + operand];
+  const std::vector<int64_t>& start = d.indices[lane * site.operands.size() + operand];
+  std::array<int64_t, kMaxRank> storage;
+  TCC_CHECK(start.size() <= kMaxRank, "a buffer of rank {}", start.size());
+  const std::span<int64_t> index(storage.data(), start.size());
+  std::copy(start.begin(), start.end(), index.begin());
   if (layout != nullptr) {
     if (!index.empty()) index.back() += offset;
   } else {
@@ -168,6 +173,7 @@ Deferred gather_call(Machine& m, std::span<Thread* const> lanes, const Ins* at) 
   Deferred d;
   d.call = at->e;
   d.at = at;
+  d.program = m.rows->at(m.region->calls[static_cast<size_t>(at->e)].stmt->instr).get();
   d.lanes.assign(lanes.begin(), lanes.end());
   const CallSite& site = m.region->calls[static_cast<size_t>(at->e)];
   for (Thread* lane : lanes) {
@@ -177,12 +183,12 @@ Deferred gather_call(Machine& m, std::span<Thread* const> lanes, const Ins* at) 
     }
   }
   for (int32_t reg : site.args) d.args.push_back(lanes[0]->regs[reg].i);
-  check_alignment(m, d, program_of(m, d));
+  check_alignment(m, d, *d.program);
   return d;
 }
 
 void run_call(Machine& m, const Deferred& d, const Epoch& as) {
-  const RowProgram& program = program_of(m, d);
+  const RowProgram& program = *d.program;
   std::vector<Tile> tiles(program.row->operands.size());
   Machine sub;
   Thread t;
@@ -221,7 +227,7 @@ void run_call(Machine& m, const Deferred& d, const Epoch& as) {
 }
 
 void issue_call(Machine& m, Deferred& d, const Epoch& as) {
-  const RowProgram& program = program_of(m, d);
+  const RowProgram& program = *d.program;
   const bool async = program.row->proxy == ir::Proxy::kAsync;
   for (size_t o = 0; o < program.row->operands.size(); ++o) {
     const ir::OperandSpec& spec = program.row->operands[o];

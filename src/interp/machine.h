@@ -55,6 +55,7 @@ struct WarpState;
 
 // What an instruction left unfinished: it runs when the program has waited for it.
 struct Deferred {
+  const struct RowProgram* program = nullptr;
   int32_t call;
   std::vector<struct Thread*> lanes;
   std::vector<std::vector<int64_t>> indices;  // row lane * operands + operand: where the operand starts

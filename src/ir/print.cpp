@@ -151,9 +151,12 @@ class Printer {
     return v < 0 ? uint64_t{0} - static_cast<uint64_t>(v) : static_cast<uint64_t>(v);
   }
 
-  // constant + terms, and how tightly the text binds.
-  static std::string join_terms(std::span<const TextTerm> terms, int64_t constant, int& precedence) {
+  // terms + constant, positive ones first, and how tightly the text binds.
+  static std::string join_terms(std::vector<TextTerm> terms, int64_t constant, int& precedence) {
+    std::stable_partition(terms.begin(), terms.end(), [](const TextTerm& t) { return t.coefficient > 0; });
     std::string text;
+    bool leading = constant > 0 && !terms.empty() && terms.front().coefficient < 0;  // "63 - t"
+    if (leading) text = fmt::format("{}", constant);
     for (const TextTerm& t : terms) {
       if (!text.empty())
         text += t.coefficient < 0 ? " - " : " + ";
@@ -170,7 +173,7 @@ class Printer {
       precedence = constant < 0 ? kUnary : kPrimary;
       return fmt::format("{}", constant);
     }
-    if (constant != 0) text += fmt::format(" {} {}", constant < 0 ? '-' : '+', magnitude(constant));
+    if (constant != 0 && !leading) text += fmt::format(" {} {}", constant < 0 ? '-' : '+', magnitude(constant));
     precedence = terms.size() > 1 || constant != 0 ? kAdditive : kMultiplicative;
     return text;
   }

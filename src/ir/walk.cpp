@@ -283,6 +283,16 @@ Stmt rewrite_children(Builder& b, Stmt s, FunctionRef<Stmt(Stmt)> fs, FunctionRe
   return s;
 }
 
+void split_conjunction(Expr predicate, std::vector<Expr>& out) {
+  if (predicate == nullptr) return;
+  if (predicate->kind != ExprKind::kAnd) {
+    out.push_back(predicate);
+    return;
+  }
+  split_conjunction(static_cast<const Binary*>(predicate)->a, out);
+  split_conjunction(static_cast<const Binary*>(predicate)->b, out);
+}
+
 Expr substitute(Builder& b, Expr e, const Substitution& s) {
   if ((e->ids & s.mask) == 0) return e;
   if (e->kind == ExprKind::kVar) {

@@ -1,6 +1,9 @@
 // The one list of passes. Every pass says in its header what must hold before and after, and why it stands here.
 #include "tcc/lower/lower.h"
 
+#include "lower/promote_registers.h"
+#include "lower/split_launches.h"
+#include "lower/split_tails.h"
 #include "tcc/ir/verify.h"
 #include "tcc/lower/nest.h"
 
@@ -37,6 +40,15 @@ Legal<Kernel> lower(const Kernel& kernel, const target::Target& target, Stage st
   if (stop == Stage::kNest) return k;
 
   // --- to Lowered: finalists only; what code is printed from ---------------------------------------------------------
+  if (target.is_cpu()) {
+    k = split_tails(k, arena);
+    check(k, "split_tails");
+    k = promote_registers(k, arena, target.cpu.num_vector_registers * target.cpu.vector_bits / 8);
+    check(k, "promote_registers");
+    Legal<Kernel> launches = split_launches(k, arena);
+    if (!launches) return launches;
+    k = *launches;
+  }
   k.stage = Stage::kLowered;
   check(k, "lower");
   return k;

@@ -127,6 +127,7 @@ class Splitter {
     std::optional<Reject> problem;
     std::set<Id> moved;
     auto keep = [&](Id id) {
+      if (kernel_.buffer(id)->scope == Scope::kAmxTile) return true;  // registers
       Legal<int64_t> bytes = bytes_of(id);
       if (!bytes) {
         problem = bytes.error();

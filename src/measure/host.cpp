@@ -8,6 +8,7 @@
 
 #include "measure/channel.h"
 #include "measure/task_segment.h"
+#include "measure/timing.h"
 #include "tcc/codegen/llvm.h"
 #include "tcc/support/check.h"
 #include "tcc/support/files.h"
@@ -21,7 +22,7 @@ using record::Status;
 // A candidate this many times slower than the unscheduled reference is of no interest.
 constexpr double kSlowest = 20;
 constexpr double kShortestTimeout = 2;
-constexpr int kPairedProcesses = 3;
+constexpr int kPairedProcesses = 6;
 constexpr double kPairedConfidence = 0.99;
 
 std::string buffer_text(int64_t index, const codegen::Artifact& artifact) {
@@ -104,9 +105,10 @@ void read_result(const FinishedJob& job, const codegen::Artifact& artifact, doub
   }
 }
 
-double timeout_for(const MeasureTask& task, const HostMeasureOptions& options) {
+// `timing`: what the timed runs may take; the watchdog must not mistake them for a hang.
+double timeout_for(const MeasureTask& task, const HostMeasureOptions& options, double timing) {
   double wanted = std::max(kShortestTimeout, kSlowest * task.facts().naive_seconds);
-  return std::min(wanted, std::max(options.timeout_seconds, 2 * task.facts().naive_seconds));
+  return std::max(std::min(wanted, std::max(options.timeout_seconds, 2 * task.facts().naive_seconds)), 2 * timing);
 }
 
 // Does the artifact take the parameters of the task?
@@ -198,7 +200,7 @@ Result<std::vector<Measurement>> IsolatedHostMeasurer::measure(std::span<const C
       spec.task_id = task.id();
       spec.threads = channel_->threads();
       spec.budget_seconds = options().budget_seconds;
-      spec.timeout_seconds = timeout_for(task, options());
+      spec.timeout_seconds = timeout_for(task, options(), options().budget_seconds);
       TCC_TRY(FinishedJob job, channel_->run(spec));
       read_result(job, *compiled[i].artifact, spec.timeout_seconds, m);
       if (m.status == Status::kOk) read_samples(job.result(), m);
@@ -221,8 +223,9 @@ Result<PairedComparison> IsolatedHostMeasurer::compare_paired(const Candidate& a
   bool a_wins = true, b_wins = true;
   comparison.low = HUGE_VAL;
   comparison.high = 0;
-  // Addresses of code and data differ by process and can favour one side; in every other process B is loaded first.
-  for (int process = 0; process < kPairedProcesses; ++process) {
+  // Where code and data come to lie differs by process and can favour one side for as long as the process lives, so one
+  // process proves nothing. In every other one B is loaded first. Once neither side can win any more, it is a tie.
+  for (int process = 0; process < kPairedProcesses && (a_wins || b_wins); ++process) {
     bool swapped = process % 2 == 1;
     Channel::JobSpec spec;
     spec.kind = JobKind::kPaired;
@@ -231,7 +234,7 @@ Result<PairedComparison> IsolatedHostMeasurer::compare_paired(const Candidate& a
     spec.task_id = a.task->id();
     spec.threads = channel_->threads();
     spec.budget_seconds = options().budget_seconds;
-    spec.timeout_seconds = timeout_for(*a.task, options());
+    spec.timeout_seconds = timeout_for(*a.task, options(), 10 * options().budget_seconds);
     TCC_TRY(FinishedJob job, channel_->run(spec));
     Measurement m;
     read_result(job, *spec.artifacts[0], spec.timeout_seconds, m);
@@ -246,6 +249,7 @@ Result<PairedComparison> IsolatedHostMeasurer::compare_paired(const Candidate& a
       ratios.push_back(swapped ? 1 / ratio : ratio);
     }
     all.insert(all.end(), ratios.begin(), ratios.end());
+    if (ratios.size() < static_cast<size_t>(kMinimalPairs)) a_wins = b_wins = false;
     std::sort(ratios.begin(), ratios.end());
     Interval interval = median_interval(ratios, kPairedConfidence);
     a_wins = a_wins && interval.high < 1 && interval.median <= 1 - kMinimalEffect;

@@ -122,7 +122,12 @@ void time_pair(const std::function<void()>& run_a, const std::function<void()>& 
   double start = now();
   int64_t count = 0;
   bool a_first = true;
-  while (count < kMaxSamples && (count < 3 || now() - start < budget_seconds)) {
+  // Slow programs get up to ten times the budget for the pairs that a verdict needs.
+  auto in_time = [&] {
+    double elapsed = now() - start;
+    return elapsed < budget_seconds || (count < kMinimalPairs && elapsed < 10 * budget_seconds);
+  };
+  while (count < kMaxSamples && (count == 0 || in_time())) {
     int64_t switches = preemptions();
     double a = 0, b = 0;
     if (a_first) a = sample(run_a, result.repeats);

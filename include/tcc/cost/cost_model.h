@@ -27,9 +27,9 @@ class CostModel {
   virtual bool trained() const = 0;
 };
 
-// Gradient-boosted regression trees on log-scaled throughput; before 16 samples the hand-written ranking of
-// make_rule_model. Features are rows of features::extract.
-std::unique_ptr<CostModel> make_tree_model(uint64_t seed = 1);
+// Gradient-boosted regression trees on log-scaled throughput; before 16 samples the ranking of
+// make_rule_model, which it keeps correcting afterwards. Features are rows of features::extract.
+std::unique_ptr<CostModel> make_tree_model();
 // A fixed ranking from what is known about CPUs: vector use, register tile against registers, cache traffic, balance
 // of the parallel loop. Never learns.
 std::unique_ptr<CostModel> make_rule_model();

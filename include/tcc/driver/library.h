@@ -47,7 +47,7 @@ Result<VerifyReport> verify_library(const std::string& library, const VerifyOpti
 struct Statistics {
   int64_t runs = 0;
   double min = 0, mean = 0, median = 0, p90 = 0, p95 = 0, p99 = 0;  // seconds
-  double variation = 0;                                              // standard deviation over mean
+  double variation = 0;                                             // standard deviation over mean
 };
 // `samples` not empty.
 Statistics summarise(std::vector<double> samples);

@@ -40,8 +40,8 @@ struct RecordedSource {
 };
 // From a library's metadata; `library` stands for it in messages.
 Result<RecordedSource> source_from_metadata(const std::string& metadata, const std::string& library);
-// Loads the model of a library, from `path` where it is given and else from where it was. Errors: it is not there, or it
-// is another model than the one that the library was built from.
+// Loads the model of a library, from `path` where it is given and else from where it was. Errors: it is not there, or
+// it is another model than the one that the library was built from.
 Result<Model> load_recorded(const RecordedSource& recorded, const std::string& path);
 
 }  // namespace tcc::driver

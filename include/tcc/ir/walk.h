@@ -58,6 +58,9 @@ struct Substitution {
 Expr substitute(Builder& b, Expr e, const Substitution& s);
 Stmt substitute(Builder& b, Stmt s, const Substitution& subst);  // uses only, not binders
 
+// Appends the conjuncts of a predicate (nullptr: none).
+void split_conjunction(Expr predicate, std::vector<Expr>& out);
+
 // The chain from the root to a loop or block.
 struct Path {
   std::vector<Stmt> nodes;  // nodes[0] is the root, nodes.back() the target

@@ -32,7 +32,7 @@ class IsolatedHostMeasurer : public Measurer {
   ~IsolatedHostMeasurer() override;
 
   Result<std::vector<Measurement>> measure(std::span<const Candidate> candidates) override;
-  // Interleaved re-rank of two candidates of one task. A winner is called only when in each of three processes the
+  // Interleaved re-rank of two candidates of one task. A winner is called only when in each of six processes the
   // interval of the ratio excludes 1, on the same side, by an effect of at least kMinimalEffect.
   Result<PairedComparison> compare_paired(const Candidate& a, const Candidate& b);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "tcc/analysis/simplify.h"
 #include "tcc/ir/walk.h"
 #include "tcc/support/check.h"
 
@@ -154,7 +155,7 @@ std::optional<LaneSplit> split_lanes(ir::Builder& b, Expr e, const LaneRange& ra
 }
 
 Expr flatten(ir::Builder& b, const ir::Buffer& buffer, std::span<const int64_t> strides,
-             std::span<const Expr> indices) {
+             std::span<const Expr> indices, const analysis::Ranges& ranges) {
   std::vector<ir::Term> terms;
   if (buffer.layout == nullptr) {
     TCC_CHECK(indices.size() == strides.size());
@@ -163,7 +164,7 @@ Expr flatten(ir::Builder& b, const ir::Buffer& buffer, std::span<const int64_t> 
     for (const ir::Digit& d : buffer.layout->digits) {
       Expr value = b.floor_div(indices[static_cast<size_t>(d.dim)], b.integer(d.divisor));
       if (d.extent > 0) value = b.floor_mod(value, b.integer(d.extent));
-      terms.push_back({d.stride, value});
+      terms.push_back({d.stride, analysis::simplify(b, value, ranges)});
     }
   }
   return recombine(b, b.sum(0, terms));

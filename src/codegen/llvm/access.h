@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "tcc/analysis/ranges.h"
 #include "tcc/ir/build.h"
 
 namespace tcc::codegen {
@@ -30,8 +31,9 @@ ir::Expr recombine(ir::Builder& b, ir::Expr e);
 // nullopt when the lanes differ by something that is no constant.
 std::optional<LaneSplit> split_lanes(ir::Builder& b, ir::Expr e, const LaneRange& range);
 // Element address of logical `indices`: row-major over `strides`, or by the layout's digits (its xors are not applied).
+// `ranges` knows the loops; it removes the divisions of digits that the index cannot reach.
 ir::Expr flatten(ir::Builder& b, const ir::Buffer& buffer, std::span<const int64_t> strides,
-                 std::span<const ir::Expr> indices);
+                 std::span<const ir::Expr> indices, const analysis::Ranges& ranges);
 // Largest power of two (at most 64) that divides every value of the expression.
 int64_t known_divisor(ir::Expr e);
 

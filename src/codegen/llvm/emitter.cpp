@@ -69,7 +69,7 @@ int64_t assumed_alignment(const ir::Buffer& buffer) {
 }
 
 Emitter::Emitter(llvm::Module& module, const target::Target& target, const ir::Kernel& kernel, ir::Builder& index_builder)
-    : module_(module), context_(module.getContext()), b_(context_), target_(target), kernel_(kernel), ib_(index_builder) {
+    : module_(module), context_(module.getContext()), b_(context_), target_(target), kernel_(kernel), ib_(index_builder), ranges_(kernel) {
   // a * b + c may round once; nothing else is relaxed.
   llvm::FastMathFlags flags;
   flags.setAllowContract(true);
@@ -91,6 +91,10 @@ Result<void> Emitter::emit(llvm::Function* function, std::span<const ir::Buffer*
   local_bytes_ = 0;
   next_tile_ = 0;
   tiles_configured_ = false;
+  ir::visit(body, [&](ir::Stmt s) {
+    if (const ir::Loop* l = ir::as<ir::Loop>(s)) ranges_.set(l->id, l->extent);
+    return true;
+  });
   auto* entry = llvm::BasicBlock::Create(context_, "entry", function);
   b_.SetInsertPoint(entry);
   unsigned argument = 0;

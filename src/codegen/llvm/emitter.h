@@ -166,6 +166,7 @@ class Emitter {
   const target::Target& target_;
   const ir::Kernel& kernel_;
   ir::Builder& ib_;
+  analysis::Ranges ranges_;  // extents of all loops of the launch
   llvm::Function* function_ = nullptr;
   std::vector<Binding> env_;                          // by id
   std::unordered_map<ir::Id, BufferSlot> slots_;

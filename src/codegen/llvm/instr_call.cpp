@@ -111,8 +111,8 @@ void Emitter::tile_instruction(const ir::InstrCall& call, const ir::Instruction&
     const BufferSlot& slot = found->second;
     std::vector<ir::Expr> next(memory->indices.begin(), memory->indices.end());
     next[next.size() - 2] = ib_.offset(next[next.size() - 2], 1);
-    ir::Expr flat = flatten(ib_, *slot.buffer, slot.strides, memory->indices);
-    ir::Expr step = ib_.sub(flatten(ib_, *slot.buffer, slot.strides, next), flat);
+    ir::Expr flat = flatten(ib_, *slot.buffer, slot.strides, memory->indices, ranges_);
+    ir::Expr step = ib_.sub(flatten(ib_, *slot.buffer, slot.strides, next, ranges_), flat);
     if (!ir::is_int(step)) return fail(fmt::format("the rows of {} are not evenly spaced", ir::name_hint(kernel_, memory->buffer)));
     args.push_back(element_pointer(slot, flat, 0));
     args.push_back(b_.getInt64(static_cast<uint64_t>(ir::int_value(step) * ir::type_bytes(slot.buffer->type))));
@@ -141,7 +141,7 @@ void Emitter::vector_instruction(const ir::InstrCall& call, const ir::Instructio
       continue;
     }
     const BufferSlot& slot = found->second;
-    ir::Expr flat = flatten(ib_, *slot.buffer, slot.strides, operand.indices);
+    ir::Expr flat = flatten(ib_, *slot.buffer, slot.strides, operand.indices, ranges_);
     bool one = row.operands[i].tile[0] == 1;
     bool memory = row.operands[i].scope != ir::Scope::kLocal;
     Value* v = load_piece(slot, flat, 0, one ? 1 : lanes, memory && !one ? mask : Val{});
@@ -152,7 +152,7 @@ void Emitter::vector_instruction(const ir::InstrCall& call, const ir::Instructio
   else if (row.llvm.starts_with("llvm.masked.load") || row.llvm.starts_with("llvm.masked.store")) result = values[1];
   else return fail(fmt::format("{} has no emission for {}", row.name, row.llvm));
   const BufferSlot& slot = slots_[call.operands[0].buffer];
-  ir::Expr flat = flatten(ib_, *slot.buffer, slot.strides, call.operands[0].indices);
+  ir::Expr flat = flatten(ib_, *slot.buffer, slot.strides, call.operands[0].indices, ranges_);
   // A masked load writes zeros where it is off; the others leave those lanes alone.
   bool whole = row.llvm.starts_with("llvm.masked.load");
   if (whole && mask.v != nullptr) result = b_.CreateSelect(mask.v, result, llvm::Constant::getNullValue(result->getType()));

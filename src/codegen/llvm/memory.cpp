@@ -67,7 +67,7 @@ llvm::Constant* Emitter::zero_page() {
 const Emitter::FlatAddress& Emitter::address(const void* node, const BufferSlot& slot, std::span<const ir::Expr> indices) {
   auto [it, fresh] = addresses_.try_emplace(node);
   if (!fresh) return it->second;
-  ir::Expr flat = flatten(ib_, *slot.buffer, slot.strides, indices);
+  ir::Expr flat = flatten(ib_, *slot.buffer, slot.strides, indices, ranges_);
   if (slot.lanes > 1)
     flat = ib_.add(ib_.scale(flat, slot.lanes), ib_.offset(ib_.var(lane_range_.id), -lane_range_.base));
   it->second.flat = flat;

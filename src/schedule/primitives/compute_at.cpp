@@ -19,7 +19,10 @@ Legal<Place> find_place(const Kernel& k, Id block, Id loop_id) {
   Place place;
   place.loop_path = find_path(k.root, loop_id);
   if (!place.loop_path.found() || (place.loop = as<Loop>(place.loop_path.nodes.back())) == nullptr) return unknown("loop", loop_id);
-  for (const Loop* l : loops_on(place.loop_path)) place.outer.push_back(l->id);
+  for (const Loop* l : loops_on(place.loop_path)) {
+    if (l->loop_kind == LoopKind::kVectorized) return reject(RejectReason::kLoopKindTaken, describe(k, l->id) + " is vectorised: lanes share storage");
+    place.outer.push_back(l->id);
+  }
   if (Path p = find_path(place.loop, block); p.found())
     return reject(RejectReason::kNotInScope, describe(k, block) + " is already under " + describe(k, loop_id));
   return place;
@@ -131,6 +134,16 @@ Legal<void> check_guests(Editor& edit, const Kernel& k, const Path& path, const 
   return reject(RejectReason::kNotInScope, describe(k, stay[0]->id) + " is computed for " + describe(k, leaving) + " and would be left behind");
 }
 
+// Every loop that `e` mentions, `binding` mentions too.
+bool mentions_only(Expr e, Expr binding) {
+  bool only = true;
+  visit(e, [&](Expr x) {
+    if (const Var* v = as<Var>(x)) only &= mentions(binding, v->id);
+    return only;
+  });
+  return only;
+}
+
 bool has_predicate_or_bound_loop(const Path& path) {
   for (const Loop* l : loops_on(path))
     if (l->loop_kind != LoopKind::kSerial) return true;
@@ -185,6 +198,11 @@ Legal<Kernel> reverse_compute_at(const Kernel& k, Id block_id, Id loop_id) {
   if (!place) return tl::make_unexpected(place.error());
   if (has_predicate_or_bound_loop(path)) return reject(RejectReason::kLoopKindTaken, describe(k, block_id) + " has scheduled loops");
 
+  Id own = written_buffer(k, block_id);
+  for (const Block* other : collect_blocks(k.root))
+    if (other->id != block_id && (own == kNoId || writes_buffer(other->body, own)))
+      return reject(RejectReason::kManyWriters, describe(k, block_id) + " shares its output with " + describe(k, other->id));
+
   // Step 1. Its producers that are under the loop are complete at the end of an iteration; others come before.
   std::vector<Id> producers;
   for (Id p : producers_of(k, block_id))
@@ -210,9 +228,32 @@ Legal<Kernel> reverse_compute_at(const Kernel& k, Id block_id, Id loop_id) {
   for (Id c : consumers_of(k, block_id))
     if (is_under(*place->loop, c)) return reject(RejectReason::kRegionCover, describe(k, c) + " under the loop reads its result");
 
-  // Step 2. Iterators follow the region written under the loop.
+  // Step 2. Where a producer is predicated for the sake of a tile inside a tile, the consumer must skip the same
+  // instances: conditions on the loops around are inherited, conditions on the loops below would make the box too big.
   Editor edit(k);
   Builder& b = edit.b;
+  Expr inherited = nullptr;
+  for (Id p : producers) {
+    const Block* producer = find_block(k.root, p);
+    std::vector<Expr> conjuncts;
+    split_conjunction(producer->predicate, conjuncts);
+    for (Expr c : conjuncts) {
+      bool whole = std::any_of(producer->iters.begin(), producer->iters.end(), [&](const Iter& it) {
+        return equal(c, b.lt(it.binding, it.extent)) || (it.kind != IterKind::kSpatial && mentions_only(c, it.binding));
+      });
+      if (whole) continue;
+      bool outer_only = true;
+      visit(c, [&](Expr e) {
+        if (const Var* v = as<Var>(e))
+          if (find_loop(k.root, v->id) != nullptr && std::find(place->outer.begin(), place->outer.end(), v->id) == place->outer.end()) outer_only = false;
+        return outer_only;
+      });
+      if (!outer_only) return reject(RejectReason::kRegionCover, describe(k, p) + " is predicated on loops below " + describe(k, loop_id));
+      inherited = b.logical_and(inherited, c);
+    }
+  }
+
+  // Step 3. Iterators follow the region written under the loop.
   analysis::Ranges ranges = all_ranges(k);
   if (Legal<void> ok = check_guests(edit, k, path, ranges); !ok) return tl::make_unexpected(ok.error());
   std::vector<std::optional<DimRange>> per_iter(block->iters.size());
@@ -249,6 +290,7 @@ Legal<Kernel> reverse_compute_at(const Kernel& k, Id block_id, Id loop_id) {
       return reject(RejectReason::kRegionCover, "iterator " + describe(k, it.id) + " does not follow the producer");
   }
   Stmt nest = regenerate(edit, *block, per_iter, ranges);
+  if (inherited != nullptr) nest = add_predicate(b, nest, inherited);
   return move_block(edit, k, block_id, loop_id, nest, false, [&](Stmt s) {
     return std::any_of(producers.begin(), producers.end(), [&](Id p) { return find_path(s, p).found(); });
   });

@@ -84,6 +84,10 @@ Legal<Kernel> reverse_compute_inline(const Kernel& k, Id block_id) {
   if (made == nullptr || !spatial_only(*producer)) return reject(RejectReason::kNotInlinable, describe(k, producers[0]) + " is a reduction");
   if (consumers_of(k, producers[0]).size() != 1) return reject(RejectReason::kNotInlinable, describe(k, producers[0]) + " has other consumers");
 
+  for (const Block* other : collect_blocks(k.root))
+    if (other->id != block_id && other->id != producers[0] && (writes_buffer(other, store->buffer) || writes_buffer(other, made->buffer)))
+      return reject(RejectReason::kManyWriters, describe(k, other->id) + " writes one of the two buffers too");
+
   // The consumer's loads of the intermediate: one index list of distinct iterators that covers all of them.
   std::optional<std::vector<int>> plain;
   bool same = true;

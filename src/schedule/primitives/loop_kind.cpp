@@ -19,6 +19,20 @@ Legal<void> check_spatial(const Kernel& k, const Loop& loop, const char* what) {
   return verdict;
 }
 
+// Lanes share storage: a temporary that lives within one iteration would need a copy a lane.
+Legal<void> check_no_private_storage(const Kernel& k, const Loop& loop) {
+  for (const Block* block : collect_blocks(loop.body)) {
+    const Buffer* out = k.buffer(written_buffer(k, block->id));
+    if (out == nullptr || out->role != BufferRole::kTemp) continue;
+    bool outside = false;
+    for (const Block* other : collect_blocks(k.root))
+      if ((reads_buffer(other, out->id) || writes_buffer(other, out->id)) && !find_path(loop.body, other->id).found()) outside = true;
+    if (!outside)
+      return reject(RejectReason::kParallelReduction, fmt::format("vectorize of {}: {} lives within one iteration", describe(k, loop.id), describe(k, out->id)));
+  }
+  return {};
+}
+
 Legal<Kernel> set_kind(const Kernel& k, Id id, LoopKind kind, Axis axis, const char* what, bool spatial_only) {
   Path path = find_path(k.root, id);
   const Loop* loop = path.found() ? as<Loop>(path.nodes.back()) : nullptr;
@@ -27,6 +41,8 @@ Legal<Kernel> set_kind(const Kernel& k, Id id, LoopKind kind, Axis axis, const c
     return reject(RejectReason::kLoopKindTaken, fmt::format("{} of {}, which is {}", what, describe(k, id), loop_kind_name(loop->loop_kind)));
   if (spatial_only)
     if (Legal<void> ok = check_spatial(k, *loop, what); !ok) return tl::make_unexpected(ok.error());
+  if (kind == LoopKind::kVectorized)
+    if (Legal<void> ok = check_no_private_storage(k, *loop); !ok) return tl::make_unexpected(ok.error());
   Editor edit(k);
   Stmt changed = edit.b.loop(loop->id, loop->extent, loop->body, kind, axis, loop->annotations);
   return edit.finish(replace_at(edit.b, path, changed));

@@ -1,0 +1,17 @@
+// The command line: flags, subcommands, progress, tables, exit codes. Results go to stdout, everything else to stderr.
+#pragma once
+
+namespace tcc::cli {
+
+enum ExitCode : int {
+  kOk = 0,
+  kFailed = 1,   // the input or the environment is at fault
+  kUsage = 2,    // the command line is
+  kStopped = 3,  // interrupted; what was found until then is valid and saved
+  kBug = 70,     // an invariant of tcc itself does not hold
+};
+
+// Runs `tcc argv[1] ...` and returns the exit code.
+int run(int argc, char** argv);
+
+}  // namespace tcc::cli

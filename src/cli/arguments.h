@@ -1,0 +1,74 @@
+// What the command line said, before anything is looked up.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tcc/support/result.h"
+
+namespace tcc::cli {
+
+struct Common {
+  bool json = false, quiet = false;
+  int verbose = 0;
+};
+
+struct ModelArguments {
+  std::string model;
+  std::vector<std::string> shapes, dims;  // NAME=1x3x224x224, NAME=8
+  std::optional<uint64_t> reseed;
+  int64_t zoo_batch = 1, zoo_image = 224;
+  uint64_t zoo_seed = 1;
+};
+
+struct Arguments {
+  Common common;
+  ModelArguments model;
+  std::string target = "host";
+  std::string db;
+  int64_t threads = 0;  // 0 = all
+
+  // tune
+  int64_t trials = 0, trials_per_task = 0;
+  std::string time;
+  uint64_t seed = 1;
+  std::string strategy = "evolutionary";
+  bool fresh = false;
+
+  // build
+  std::string output, id, emit, linker;
+  bool require_tuned = false;
+
+  // verify, bench
+  std::string original;  // --model
+  double tolerance = 1e-3;
+  double seconds = 2;
+  bool per_kernel = false;
+
+  // show, targets
+  std::string task, name;
+  bool probe = false;
+};
+
+using Command = std::function<Result<int>(const Arguments&)>;
+struct ParsedLine {
+  int exit_code = 0;  // when there is no command: help was asked for, or the line is wrong
+  Command command;
+  Arguments arguments;
+};
+ParsedLine parse_command_line(int argc, char** argv);
+
+Result<int> run_tune(const Arguments& arguments);
+Result<int> run_build(const Arguments& arguments);
+Result<int> run_verify(const Arguments& arguments);
+Result<int> run_bench(const Arguments& arguments);
+Result<int> run_show(const Arguments& arguments);
+Result<int> run_inspect(const Arguments& arguments);
+Result<int> run_targets(const Arguments& arguments);
+Result<int> run_ops(const Arguments& arguments);
+Result<int> run_zoo(const Arguments& arguments);
+
+}  // namespace tcc::cli

@@ -1,0 +1,138 @@
+#include "cli/lookup.h"
+
+#include <spdlog/spdlog.h>
+
+#include <charconv>
+#include <cstdlib>
+
+#include "cli/output.h"
+#include "tcc/driver/library.h"
+#include "tcc/support/files.h"
+#include "tcc/support/text.h"
+
+namespace tcc::cli {
+namespace {
+
+bool parse_int(std::string_view text, int64_t& value) {
+  auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return code == std::errc() && end == text.data() + text.size();
+}
+
+tl::unexpected<Error> bad_word(const char* flag, const std::string& word, const char* form) {
+  return make_error(ErrorClass::kUsage, fmt::format("{} {}: expected {}", flag, sanitize(word), form));
+}
+
+}  // namespace
+
+Result<double> parse_duration(const std::string& text) {
+  double seconds = 0;
+  std::string_view rest = text;
+  bool valid = !rest.empty();
+  while (valid && !rest.empty()) {
+    double number = 0;
+    auto [end, code] = std::from_chars(rest.data(), rest.data() + rest.size(), number, std::chars_format::fixed);
+    valid = code == std::errc() && number >= 0;
+    rest.remove_prefix(valid ? static_cast<size_t>(end - rest.data()) : 0);
+    const char unit = rest.empty() ? 's' : rest.front();
+    valid = valid && (unit == 's' || unit == 'm' || unit == 'h');
+    if (!rest.empty()) rest.remove_prefix(1);
+    seconds += number * (unit == 'h' ? 3600 : unit == 'm' ? 60 : 1);
+  }
+  if (!valid || !(seconds > 0)) return bad_word("--time", text, "a time such as 90s, 10m or 1h30m");
+  return seconds;
+}
+
+Result<driver::ModelSource> parse_model(const ModelArguments& arguments) {
+  driver::ModelSource source;
+  source.model = arguments.model;
+  source.reseed = arguments.reseed;
+  source.zoo = {arguments.zoo_batch, arguments.zoo_image, arguments.zoo_seed};
+  for (const std::string& word : arguments.shapes) {
+    const size_t equals = word.rfind('=');
+    bool valid = equals != std::string::npos && equals > 0;
+    graph::Shape shape;
+    std::string_view rest = valid ? std::string_view(word).substr(equals + 1) : "";
+    while (valid && !rest.empty()) {
+      const size_t x = std::min(rest.find('x'), rest.size());
+      int64_t extent = 0;
+      valid = parse_int(rest.substr(0, x), extent) && extent >= 0 && x + 1 != rest.size();
+      shape.push_back(extent);
+      rest.remove_prefix(std::min(x + 1, rest.size()));
+    }
+    if (!valid) return bad_word("--shape", word, "NAME=1x3x224x224");
+    source.import_options.input_shapes[word.substr(0, equals)] = shape;
+  }
+  for (const std::string& word : arguments.dims) {
+    const size_t equals = word.rfind('=');
+    int64_t extent = 0;
+    if (equals == std::string::npos || equals == 0 || !parse_int(std::string_view(word).substr(equals + 1), extent) ||
+        extent < 0)
+      return bad_word("--dim", word, "NAME=8");
+    source.import_options.dims[word.substr(0, equals)] = extent;
+  }
+  return source;
+}
+
+Result<driver::Model> open_model(const Arguments& arguments) {
+  TCC_TRY(driver::ModelSource source, parse_model(arguments.model));
+  Stopwatch watch;
+  TCC_TRY(driver::Model model, driver::load_model(source));
+  spdlog::info("loaded {} in {}: {} nodes, hash {}", sanitize(source.model), format_duration(watch.seconds()),
+               model.graph.order.size(), model.hash);
+  return model;
+}
+
+Result<std::string> store_path(const std::string& db) {
+  if (!db.empty()) return db;
+  const char* data = std::getenv("XDG_DATA_HOME");
+  if (data != nullptr && data[0] == '/') return std::string(data) + "/tcc/records.db";
+  const char* home = std::getenv("HOME");
+  if (home != nullptr && home[0] != '\0') return std::string(home) + "/.local/share/tcc/records.db";
+  return make_error(ErrorClass::kEnvironment, "no place for the tuning records: neither XDG_DATA_HOME nor HOME is set",
+                    "name a file with --db FILE");
+}
+
+Result<std::unique_ptr<record::Store>> open_store_for_reading(const std::string& db) {
+  TCC_TRY(std::string path, store_path(db));
+  if (!file_exists(path)) {
+    spdlog::info("no records: '{}' does not exist", path);
+    if (db.empty()) return std::unique_ptr<record::Store>();
+    return make_error(ErrorClass::kInput, fmt::format("there is no file of tuning records '{}'", sanitize(path)),
+                      "`tcc tune` makes it");
+  }
+  spdlog::info("records: {}", path);
+  return record::Store::open(path, record::Store::Mode::kReadOnly);
+}
+
+int64_t threads_or_all(int64_t threads) {
+  return threads > 0 ? threads : target::host_target().cpu.threads;
+}
+
+Result<LibraryOnDisk> find_library(const Arguments& arguments) {
+  if (driver::is_library(arguments.model.model)) {
+    if (!file_exists(arguments.model.model))
+      return input_error("cannot open '{}': there is no such file", sanitize(arguments.model.model));
+    return LibraryOnDisk{arguments.model.model, nullptr};
+  }
+  TCC_TRY(driver::Model model, open_model(arguments));
+  TCC_TRY(auto store, open_store_for_reading(arguments.db));
+  TCC_TRY(auto created, TemporaryDirectory::create("tcc-"));
+  std::shared_ptr<TemporaryDirectory> folder = std::move(created);
+  driver::BuildOptions options;
+  options.folder = folder->path();
+  options.store = store.get();
+  options.threads = threads_or_all(arguments.threads);
+  TCC_TRY(options.target, target::find_target(arguments.target));
+  Stopwatch watch;
+  TCC_TRY(driver::BuildReport report, driver::build_model(model, options));
+  spdlog::info("built {} in {}", report.package.library, format_duration(watch.seconds()));
+  int64_t untuned = 0;
+  for (const driver::KernelChoice& kernel : report.kernels) untuned += kernel.tuned ? 0 : 1;
+  if (untuned > 0)
+    remark(arguments.common.quiet,
+           fmt::format("{} of {} are not tuned; `tcc tune` makes them faster", untuned,
+                       plural(static_cast<int64_t>(report.kernels.size()), "kernel")));
+  return LibraryOnDisk{report.package.library, folder};
+}
+
+}  // namespace tcc::cli

@@ -1,0 +1,33 @@
+// From words on the command line to things: models, targets, the record store.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "cli/arguments.h"
+#include "tcc/driver/compile.h"
+
+namespace tcc::cli {
+
+// "90s", "10m", "1h30m", "600" (seconds).
+Result<double> parse_duration(const std::string& text);
+Result<driver::ModelSource> parse_model(const ModelArguments& arguments);
+Result<driver::Model> open_model(const Arguments& arguments);
+
+// --db, else $XDG_DATA_HOME/tcc/records.db, else $HOME/.local/share/tcc/records.db.
+Result<std::string> store_path(const std::string& db);
+// For reading: nothing when the default file does not exist yet; a file named with --db must exist.
+Result<std::unique_ptr<record::Store>> open_store_for_reading(const std::string& db);
+
+// --threads, or all processors of this machine.
+int64_t threads_or_all(int64_t threads);
+
+// A library on disk: the one that was named, or one built from the model that was named, in a folder that goes away
+// with this object.
+struct LibraryOnDisk {
+  std::string path;
+  std::shared_ptr<void> folder;
+};
+Result<LibraryOnDisk> find_library(const Arguments& arguments);
+
+}  // namespace tcc::cli

@@ -1,0 +1,69 @@
+#include "cli/output.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "tcc/support/text.h"
+
+namespace tcc::cli {
+
+void print_error(const Error& error) {
+  std::string text = fmt::format("tcc: error: {}\n", error.message);
+  for (const std::string& note : error.notes) text += fmt::format("  {}\n", note);
+  if (!error.hint.empty()) text += fmt::format("  hint: {}\n", error.hint);
+  std::fputs(text.c_str(), stderr);
+}
+
+void print_warning(const std::string& text) {
+  std::fputs(fmt::format("tcc: warning: {}\n", text).c_str(), stderr);
+}
+
+void remark(bool quiet, const std::string& text) {
+  if (!quiet) std::fputs((text + "\n").c_str(), stderr);
+}
+
+void print(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+std::string format_table(const std::vector<std::vector<std::string>>& rows, size_t left) {
+  std::vector<size_t> widths;
+  for (const auto& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    std::string line;
+    for (size_t i = 0; i < row.size(); ++i) {
+      if (i > 0) line += "  ";
+      line += i < left ? fmt::format("{:<{}}", row[i], widths[i]) : fmt::format("{:>{}}", row[i], widths[i]);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  }
+  return text;
+}
+
+std::string format_seconds(double seconds) {
+  return seconds > 0 ? format_duration(seconds) : "-";
+}
+std::string format_gflops(double flops, double seconds) {
+  return flops > 0 && seconds > 0 ? fmt::format("{:.1f}", flops / seconds / 1e9) : "-";
+}
+std::string format_ratio(double slow, double fast) {
+  return slow > 0 && fast > 0 ? fmt::format("{:.1f}x", slow / fast) : "-";
+}
+
+std::string format_elapsed(double seconds) {
+  auto s = static_cast<int64_t>(seconds + 0.5);
+  if (s >= 3600) return fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
+  return fmt::format("{}:{:02}", s / 60, s % 60);
+}
+
+std::string plural(int64_t count, const std::string& noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+}  // namespace tcc::cli

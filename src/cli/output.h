@@ -1,0 +1,28 @@
+// Text for people: errors, tables, numbers.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tcc/support/result.h"
+
+namespace tcc::cli {
+
+// "tcc: error: ..." with hint and notes, to stderr.
+void print_error(const Error& error);
+void print_warning(const std::string& text);
+// To stderr, unless quiet.
+void remark(bool quiet, const std::string& text);
+// To stdout. A reader that has gone away is not an error.
+void print(const std::string& text);
+
+// Columns aligned; the first row is the header. `left` counts the leading columns that are flushed left.
+std::string format_table(const std::vector<std::vector<std::string>>& rows, size_t left = 1);
+
+std::string format_seconds(double seconds);              // "-" for 0
+std::string format_gflops(double flops, double seconds);  // "-" when unknown
+std::string format_ratio(double slow, double fast);       // "12.3x"
+std::string format_elapsed(double seconds);               // "1:02", "1:02:03"
+std::string plural(int64_t count, const std::string& noun);  // "1 task", "2 tasks"
+
+}  // namespace tcc::cli

@@ -1,0 +1,106 @@
+#include "cli/progress.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "cli/output.h"
+#include "tcc/support/text.h"
+
+namespace tcc::cli {
+namespace {
+
+using Kind = search::Progress::Kind;
+
+const char* event_name(Kind kind) {
+  switch (kind) {
+    case Kind::kStarted:
+      return "started";
+    case Kind::kRound:
+      return "round";
+    case Kind::kTaskFinished:
+      return "task_finished";
+    case Kind::kFinished:
+      return "finished";
+    case Kind::kNote:
+      return "note";
+  }
+  return "";
+}
+
+}  // namespace
+
+ProgressView::ProgressView(const Common& common, double time_limit)
+    : common_(common), time_limit_(time_limit), terminal_(isatty(STDERR_FILENO) == 1) {}
+
+ProgressView::~ProgressView() {
+  if (bar_shown_) std::fputs("\n", stderr);
+}
+
+double ProgressView::remaining(const search::Progress& p) const {
+  double left = -1;
+  if (p.trials > 0 && p.trials_limit > 0)
+    left = p.elapsed_seconds / static_cast<double>(p.trials) * static_cast<double>(p.trials_limit - p.trials);
+  if (time_limit_ > 0) {
+    const double limit = std::max(time_limit_ - p.elapsed_seconds, 0.0);
+    left = left < 0 ? limit : std::min(left, limit);
+  }
+  return left;
+}
+
+std::string ProgressView::describe(const search::Progress& p) const {
+  std::string text = p.trials_limit > 0 ? fmt::format("{}/{} measured", p.trials, p.trials_limit)
+                                        : fmt::format("{} measured", p.trials);
+  text += fmt::format(", {} elapsed", format_elapsed(p.elapsed_seconds));
+  if (const double left = remaining(p); left >= 0) text += fmt::format(", about {} left", format_elapsed(left));
+  if (p.best_seconds > 0)
+    text += fmt::format("; best {}{}", format_duration(p.best_seconds),
+                        p.best_gflops > 0 ? fmt::format(" ({:.1f} GFLOP/s)", p.best_gflops) : "");
+  if (!p.workload.empty()) text += (p.improved ? " (new) for " : " for ") + p.workload;
+  return text;
+}
+
+void ProgressView::show_event(const search::Progress& p) const {
+  nlohmann::ordered_json event = {{"event", event_name(p.kind)}, {"trials", p.trials}, {"trials_limit", p.trials_limit},
+                                  {"elapsed_seconds", p.elapsed_seconds}};
+  if (p.task >= 0) {
+    event["task"] = p.task;
+    event["workload"] = p.workload;
+    event["task_trials"] = p.task_trials;
+    event["best_seconds"] = p.best_seconds;
+    event["best_gflops"] = p.best_gflops;
+    event["improved"] = p.improved;
+  }
+  if (!p.note.empty()) event["note"] = p.note;
+  print(event.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+}
+
+void ProgressView::show(const search::Progress& p) {
+  if (common_.json) show_event(p);
+  if (common_.quiet) return;
+  if (p.kind == Kind::kNote) {
+    if (bar_shown_) std::fputs("\n", stderr);
+    bar_shown_ = false;
+    remark(false, "note: " + p.note);
+    return;
+  }
+  if (p.kind != Kind::kRound) return;
+  if (!terminal_) {
+    remark(common_.json, describe(p));
+    return;
+  }
+  constexpr int64_t kCells = 24;
+  double share = p.trials_limit > 0 ? static_cast<double>(p.trials) / static_cast<double>(p.trials_limit) : 0;
+  if (time_limit_ > 0) share = std::max(share, p.elapsed_seconds / time_limit_);
+  const auto full = static_cast<int64_t>(std::clamp(share, 0.0, 1.0) * kCells);
+  std::string line = fmt::format("[{}{}] {}", std::string(static_cast<size_t>(full), '#'),
+                                 std::string(static_cast<size_t>(kCells - full), '.'), describe(p));
+  constexpr size_t kWidth = 150;
+  std::fputs(fmt::format("\r\x1b[K{}", line.substr(0, kWidth)).c_str(), stderr);
+  std::fflush(stderr);
+  bar_shown_ = true;
+}
+
+}  // namespace tcc::cli

@@ -1,0 +1,100 @@
+// Cycles from first principles: vector multiply-adds on two ports, loads on two, the latency of too few accumulators,
+// spilled accumulators, gathers, cache traffic, loop overhead, idle threads. Numbers are those of current x86 cores.
+#include "cost/rule_model.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "tcc/cost/cost_model.h"
+#include "tcc/features/features.h"
+#include "tcc/support/check.h"
+#include "tcc/support/hash.h"
+#include "tcc/support/rng.h"
+
+namespace tcc::cost {
+
+using features::Feature;
+
+float rule_score(std::span<const float> row) {
+  auto raw = [&](Feature f) { return static_cast<double>(row[static_cast<size_t>(f)]); };
+  auto count = [&](Feature f) { return std::exp2(raw(f)) - 1; };  // undoes log2(1 + x)
+  double lanes = std::max(count(Feature::vector_lanes), 1.0), threads = std::max(count(Feature::threads), 1.0);
+  double flops = count(Feature::flops), hot = flops * raw(Feature::hot_share);
+  double width = std::max(count(Feature::hot_vector), 1.0), registers = std::max(count(Feature::hot_vector_registers), 1.0);
+  double tile = std::max(count(Feature::hot_register_tile), 1.0);
+
+  double operations = hot / 2 / width * registers;  // vector multiply-adds
+  double ports = operations / 2;
+  double latency = tile < 8 ? 8 / tile : 1;
+  double spilled = 1 - std::min(1.0, 1 / std::max(raw(Feature::hot_register_pressure), 1e-3));
+  bool in_registers = raw(Feature::hot_reduce_inside) > 0 && raw(Feature::hot_accumulator_local) > 0;
+  double memory_operands = in_registers ? spilled * 2 : 2;
+  double loads = operations * (count(Feature::hot_loads_per_flop) + memory_operands) / 2;
+  double slow = operations * (raw(Feature::hot_loads_gather) * lanes + raw(Feature::hot_loads_strided) * 3) +
+                operations * raw(Feature::hot_masked) * 0.5;
+  double compute = std::max(ports * latency, loads) + slow;
+
+  double iterations = operations / std::max(tile * std::max(count(Feature::code_size) / std::max(tile, 1.0), 1.0), 1.0);
+  double overhead = iterations * 3 + operations / std::max(tile, 1.0) * (1 + raw(Feature::hot_loads_broadcast));
+  if (count(Feature::code_size) > 600) overhead += operations * 0.5;  // leaves the decoded-instruction cache
+  // The accumulators are set up and stored once per reduction.
+  double epilogue = operations / std::max(count(Feature::hot_inner_trip), 1.0) * 4;
+  double rest = (flops - hot) / 4 + count(Feature::scalar_flops) * (1 - raw(Feature::vector_share)) / 2 +
+                count(Feature::strided_stores) * 1.5 + count(Feature::copy_bytes) / 16 + count(Feature::math_calls) * 2;
+  double memory = count(Feature::traffic_l1) / 48 + count(Feature::traffic_l2) / 8;
+  double cycles = std::max(compute, memory) + 0.3 * std::min(compute, memory) + overhead + epilogue + rest;
+
+  double used = std::min(threads, std::max(count(Feature::parallel_extent), 1.0)) * std::max(raw(Feature::parallel_balance), 1e-3);
+  used = std::clamp(used, 1.0, threads);
+  double total = cycles / used + 4000 * raw(Feature::launches) + 20 * count(Feature::parallel_extent);
+  return static_cast<float>(-std::log2(std::max(total, 1.0)));
+}
+
+namespace {
+
+class RuleModel : public CostModel {
+ public:
+  void predict(Span2D<const float> features, std::span<float> scores) const override {
+    TCC_CHECK(features.rows() == scores.size());
+    for (size_t i = 0; i < scores.size(); ++i) scores[i] = rule_score(features.row(i));
+  }
+  void update(const Samples&) override {}
+  bool trained() const override { return false; }
+};
+
+class RandomModel : public CostModel {
+ public:
+  explicit RandomModel(uint64_t seed) : seed_(seed) {}
+  void predict(Span2D<const float> features, std::span<float> scores) const override {
+    TCC_CHECK(features.rows() == scores.size());
+    for (size_t i = 0; i < scores.size(); ++i) {
+      std::span<const float> row = features.row(i);
+      std::string_view bytes(reinterpret_cast<const char*>(row.data()), row.size() * sizeof(float));
+      scores[i] = static_cast<float>(Rng(hash_bytes(bytes, seed_)).uniform());
+    }
+  }
+  void update(const Samples&) override {}
+  bool trained() const override { return false; }
+
+ private:
+  uint64_t seed_;
+};
+
+}  // namespace
+
+std::unique_ptr<CostModel> make_rule_model() { return std::make_unique<RuleModel>(); }
+std::unique_ptr<CostModel> make_random_model(uint64_t seed) { return std::make_unique<RandomModel>(seed); }
+
+double pair_accuracy(std::span<const float> scores, std::span<const float> throughputs, std::span<const uint64_t> tasks) {
+  double right = 0, pairs = 0;
+  for (size_t i = 0; i < scores.size(); ++i)
+    for (size_t j = i + 1; j < scores.size(); ++j) {
+      if (tasks[i] != tasks[j] || throughputs[i] == throughputs[j]) continue;
+      ++pairs;
+      if (scores[i] == scores[j]) right += 0.5;
+      else right += (scores[i] < scores[j]) == (throughputs[i] < throughputs[j]) ? 1 : 0;
+    }
+  return pairs == 0 ? 0.5 : right / pairs;
+}
+
+}  // namespace tcc::cost

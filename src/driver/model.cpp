@@ -1,0 +1,123 @@
+#include "tcc/driver/model.h"
+
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "tcc/graph/passes.h"
+#include "tcc/record/record.h"
+#include "tcc/support/files.h"
+#include "tcc/support/hash.h"
+#include "tcc/support/text.h"
+
+namespace tcc::driver {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kZooPrefix = "zoo:";
+
+bool is_zoo(const std::string& model) {
+  return model.starts_with(kZooPrefix);
+}
+
+template <class T>
+T member_or(const Json& json, const char* name, T otherwise) {
+  auto it = json.find(name);
+  if (it == json.end()) return otherwise;
+  if constexpr (std::is_same_v<T, std::string>) {
+    return it->is_string() ? it->get<std::string>() : otherwise;
+  } else {
+    return it->is_number() ? it->get<T>() : otherwise;
+  }
+}
+
+}  // namespace
+
+Result<Model> load_model(const ModelSource& source) {
+  Model model;
+  model.source = source;
+  if (is_zoo(source.model)) {
+    TCC_TRY(std::string made, onnx::zoo_model(source.model.substr(kZooPrefix.size()), source.zoo));
+    auto bytes = std::make_shared<const std::string>(std::move(made));
+    model.hash = record::hash_text(hash_bytes(*bytes));
+    TCC_TRY(model.graph, onnx::import_bytes(bytes, source.model, source.import_options));
+  } else {
+    TCC_TRY(model.graph, onnx::import_model(source.model, source.import_options));
+    TCC_TRY(auto file, MappedFile::open(source.model));
+    auto bytes = file->bytes();
+    model.hash = record::hash_text(hash_bytes({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
+  }
+  if (source.reseed) graph::reseed_weights(model.graph, *source.reseed);
+  return model;
+}
+
+std::string model_stem(const std::string& model) {
+  if (is_zoo(model)) return model.substr(kZooPrefix.size());
+  return std::filesystem::path(model).stem().string();
+}
+
+std::string source_to_json(const Model& model, double flops) {
+  const ModelSource& source = model.source;
+  Json json = {{"model", source.model}, {"hash", model.hash}, {"flops", flops}};
+  if (source.reseed) json["reseed_weights"] = *source.reseed;
+  for (const auto& [name, shape] : source.import_options.input_shapes) json["shapes"][name] = shape;
+  for (const auto& [name, extent] : source.import_options.dims) json["dims"][name] = extent;
+  if (is_zoo(source.model))
+    json["zoo"] = {{"batch", source.zoo.batch}, {"image", source.zoo.image}, {"seed", source.zoo.seed}};
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+Result<RecordedSource> source_from_metadata(const std::string& metadata, const std::string& library) {
+  const Json root = Json::parse(metadata, nullptr, false);
+  auto it = root.is_object() ? root.find("source") : root.end();
+  if (it == root.end() || !it->is_object() || member_or<std::string>(*it, "model", "").empty()) {
+    return make_error(ErrorClass::kInput, fmt::format("'{}' does not say which model it was built from", library),
+                      "build it again with this tcc");
+  }
+  RecordedSource recorded;
+  recorded.hash = member_or<std::string>(*it, "hash", "");
+  recorded.flops = member_or(*it, "flops", 0.0);
+  ModelSource& source = recorded.source;
+  source.model = member_or<std::string>(*it, "model", "");
+  if (it->contains("reseed_weights")) source.reseed = member_or<uint64_t>(*it, "reseed_weights", 0);
+  if (it->contains("shapes") && it->at("shapes").is_object()) {
+    for (const auto& [name, shape] : it->at("shapes").items()) {
+      graph::Shape extents;
+      for (const Json& extent : shape)
+        if (extent.is_number_integer()) extents.push_back(extent.get<int64_t>());
+      source.import_options.input_shapes[name] = extents;
+    }
+  }
+  if (it->contains("dims") && it->at("dims").is_object())
+    for (const auto& [name, extent] : it->at("dims").items())
+      if (extent.is_number_integer()) source.import_options.dims[name] = extent.get<int64_t>();
+  if (it->contains("zoo") && it->at("zoo").is_object()) {
+    const Json& zoo = it->at("zoo");
+    source.zoo.batch = member_or(zoo, "batch", source.zoo.batch);
+    source.zoo.image = member_or(zoo, "image", source.zoo.image);
+    source.zoo.seed = member_or(zoo, "seed", source.zoo.seed);
+  }
+  return recorded;
+}
+
+Result<Model> load_recorded(const RecordedSource& recorded, const std::string& path) {
+  ModelSource source = recorded.source;
+  if (!path.empty()) source.model = path;
+  if (!is_zoo(source.model) && !file_exists(source.model)) {
+    return make_error(ErrorClass::kInput,
+                      fmt::format("the model that the library was built from is not at '{}'", sanitize(source.model)),
+                      "say where it is with --model FILE");
+  }
+  TCC_TRY(Model model, load_model(source));
+  if (model.hash != recorded.hash) {
+    return make_error(
+        ErrorClass::kInput,
+        fmt::format("'{}' is not the model that the library was built from: its hash is {}, the library's {}",
+                    sanitize(source.model), model.hash, recorded.hash),
+        "build the library again, or give the original file with --model FILE");
+  }
+  return model;
+}
+
+}  // namespace tcc::driver

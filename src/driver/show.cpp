@@ -1,0 +1,99 @@
+#include "tcc/driver/show.h"
+
+#include <charconv>
+
+#include "tcc/ir/text.h"
+#include "tcc/schedule/trace.h"
+#include "tcc/search/search.h"
+#include "tcc/support/text.h"
+
+namespace tcc::driver {
+namespace {
+
+uint64_t key_hash(const std::string& key) {
+  uint64_t hash = 0;
+  std::from_chars(key.data(), key.data() + key.size(), hash, 16);
+  return hash;
+}
+
+TensorSummary summarise_tensor(const graph::Value& value, const std::string& name) {
+  return {sanitize(name), std::string(graph::dtype_name(value.dtype)), graph::shape_text(value.shape)};
+}
+
+Result<size_t> find_task(const Program& program, const std::string& name) {
+  const auto& tasks = program.tasks.tasks;
+  size_t number = 0;
+  auto [end, code] = std::from_chars(name.data(), name.data() + name.size(), number);
+  if (code == std::errc() && end == name.data() + name.size() && number < tasks.size()) return number;
+  std::vector<size_t> matches;
+  for (size_t i = 0; i < tasks.size(); ++i)
+    if (!name.empty() && tasks[i].key.starts_with(name)) matches.push_back(i);
+  if (matches.size() == 1) return matches[0];
+  return make_error(
+      ErrorClass::kUsage,
+      fmt::format("task '{}' {}", sanitize(name), matches.empty() ? "does not exist" : "is the start of several keys"),
+      fmt::format("give a number from 0 to {}, or a key of the table that `tcc show` prints", tasks.size() - 1));
+}
+
+}  // namespace
+
+Result<ModelSummary> summarise_model(const Model& model) {
+  const graph::Graph& graph = model.graph;
+  ModelSummary summary;
+  summary.name = graph.name;
+  summary.hash = model.hash;
+  for (graph::ValueId id : graph.inputs)
+    summary.inputs.push_back(summarise_tensor(graph.value(id), graph.value(id).name));
+  for (size_t i = 0; i < graph.outputs.size(); ++i)
+    summary.outputs.push_back(summarise_tensor(graph.value(graph.outputs[i]), graph.output_names[i]));
+  for (graph::NodeId id : graph.order) ++summary.operators[std::string(graph::op_name(graph.node(id).op))];
+  summary.nodes = static_cast<int64_t>(graph.order.size());
+  for (const graph::Value& value : graph.values) {
+    if (!value.is_constant()) continue;
+    ++summary.constants;
+    summary.constant_bytes += value.bytes();
+  }
+  TCC_TRY(Program program, make_program(model));
+  summary.flops = program.flops;
+  summary.groups = static_cast<int64_t>(program.groups.size());
+  summary.tasks = static_cast<int64_t>(program.tasks.tasks.size());
+  summary.workspace_bytes = graph::plan_memory(program.graph, program.groups).workspace_bytes;
+  return summary;
+}
+
+Result<std::vector<TaskSummary>> summarise_tasks(const Program& program, const record::Store* store,
+                                                 const target::Target& target) {
+  std::vector<TaskSummary> summaries;
+  for (const task::Task& task : program.tasks.tasks) {
+    TaskSummary summary{static_cast<int64_t>(summaries.size()), task.key, task.workload, task.weight, task.flops};
+    if (store != nullptr) {
+      const uint64_t features = target::feature_hash(target);
+      TCC_TRY(auto best, store->best(key_hash(task.key), features));
+      if (best) summary.best_seconds = best->median;
+      TCC_TRY(auto records, store->all(key_hash(task.key)));
+      for (const record::Record& record : records) summary.records += record.target_features == features ? 1 : 0;
+    }
+    summaries.push_back(std::move(summary));
+  }
+  return summaries;
+}
+
+Result<TaskDetails> show_task(const Program& program, const std::string& name, const record::Store* store,
+                              const target::Target& target, int64_t threads) {
+  TCC_TRY(size_t index, find_task(program, name));
+  const task::Task& task = program.tasks.tasks[index];
+  TCC_TRY(auto summaries, summarise_tasks(program, store, target));
+  TaskDetails details;
+  details.summary = summaries[index];
+  details.nest = ir::print(task.kernel);
+  TCC_TRY(search::Chosen chosen, search::choose_program(task, target, store, threads));
+  details.tuned = chosen.tuned;
+  details.program = ir::print(chosen.lowered);
+  if (!chosen.trace.empty()) {
+    TCC_TRY(schedule::Trace trace, schedule::trace_from_json(chosen.trace));
+    details.trace = schedule::print_trace(trace);
+  }
+  return details;
+}
+
+}  // namespace tcc::driver

@@ -1,0 +1,175 @@
+#include "features/statement.h"
+
+#include <algorithm>
+#include <map>
+
+#include "tcc/ir/walk.h"
+
+namespace tcc::features {
+
+using namespace ir;
+
+namespace {
+
+int64_t constant_or(Expr e, int64_t otherwise) { return is_int(e) ? int_value(e) : otherwise; }
+
+class Lister {
+ public:
+  explicit Lister(const Kernel& kernel) : kernel_(kernel) {}
+
+  void stmt(Stmt s) {
+    switch (s->kind) {
+      case StmtKind::kSeq:
+        for (Stmt c : as<Seq>(s)->stmts) stmt(c);
+        return;
+      case StmtKind::kLoop: {
+        const Loop* l = as<Loop>(s);
+        int64_t unroll = 0;
+        for (const Annotation& a : l->annotations)
+          if (a.key == AnnotationKey::kUnrollMax) unroll = constant_or(a.value, 0);
+        loops_.push_back({l->id, l->loop_kind, std::max<int64_t>(constant_or(l->extent, 1), 1), unroll});
+        stmt(l->body);
+        loops_.pop_back();
+        return;
+      }
+      case StmtKind::kBlock: return stmt(as<Block>(s)->body);
+      case StmtKind::kAlloc: return stmt(as<Alloc>(s)->body);
+      case StmtKind::kIf: {
+        const If* i = as<If>(s);
+        ++predicates_;
+        stmt(i->then_case);
+        if (i->else_case != nullptr) stmt(i->else_case);
+        --predicates_;
+        return;
+      }
+      case StmtKind::kStore: return store(*as<Store>(s));
+      case StmtKind::kInstrCall: case StmtKind::kRoles: return;
+    }
+  }
+
+  std::vector<Statement> take() { return std::move(out_); }
+
+ private:
+  void store(const Store& s) {
+    Statement st;
+    st.loops = loops_;
+    for (const LoopInfo& l : loops_) st.executions *= static_cast<double>(l.extent);
+    st.predicated = predicates_ > 0 || s.predicate != nullptr;
+    value(st, s.value, false);
+    access(st, s.buffer, s.indices, true, s.predicate != nullptr);
+    out_.push_back(std::move(st));
+  }
+
+  // Counts the operations of data; indices are looked at for their divisions only.
+  void value(Statement& st, Expr e, bool predicated) {
+    visit(e, [&](Expr x) {
+      switch (x->kind) {
+        case ExprKind::kLoad: {
+          const Load* l = as<Load>(x);
+          access(st, l->buffer, l->indices, false, predicated || l->predicate != nullptr);
+          return false;
+        }
+        case ExprKind::kCall: ++st.calls; ++st.flops; return true;
+        case ExprKind::kAdd: case ExprKind::kSub: case ExprKind::kMul: case ExprKind::kDiv: case ExprKind::kMin:
+        case ExprKind::kMax: case ExprKind::kLt: case ExprKind::kLe: case ExprKind::kSelect:
+          ++(is_float(x->type) || x->type == Type::kBool ? st.flops : st.int_ops);
+          return true;
+        case ExprKind::kIntConst: case ExprKind::kFloatConst: case ExprKind::kVar: case ExprKind::kSum:
+        case ExprKind::kProd: case ExprKind::kFloorDiv: case ExprKind::kFloorMod: case ExprKind::kEq: case ExprKind::kNe:
+        case ExprKind::kAnd: case ExprKind::kOr: case ExprKind::kNot: case ExprKind::kCast:
+          return true;
+      }
+      return true;
+    });
+  }
+
+  // Adds the coefficients of the loops in e; loops inside divisions are irregular.
+  void coefficients(Statement& st, Access& a, Expr e, std::vector<int64_t>& out) {
+    auto position = [&](Id id) {
+      for (size_t i = 0; i < loops_.size(); ++i)
+        if (loops_[i].id == id) return i;
+      return loops_.size();
+    };
+    auto atom = [&](Expr x, int64_t c) {
+      if (const Var* v = as<Var>(x)) {
+        if (size_t i = position(v->id); i < out.size()) out[i] += c, a.moves[i] = true;
+        return;
+      }
+      visit(x, [&](Expr y) {
+        if (y->kind == ExprKind::kFloorDiv || y->kind == ExprKind::kFloorMod) ++st.divisions;
+        if (const Var* v = as<Var>(y))
+          if (size_t i = position(v->id); i < out.size()) {
+            a.moves[i] = a.irregular[i] = true;
+            if (out[i] == 0) out[i] = 1;
+          }
+        return true;
+      });
+    };
+    if (const Sum* s = as<Sum>(e)) {
+      for (const Term& t : s->terms) atom(t.atom, t.coefficient);
+    } else {
+      atom(e, 1);
+    }
+  }
+
+  void access(Statement& st, Id buffer, std::span<const Expr> indices, bool write, bool predicated) {
+    Access a;
+    a.buffer = kernel_.buffer(buffer);
+    a.write = write;
+    a.predicated = predicated;
+    a.stride.assign(loops_.size(), 0);
+    a.moves.assign(loops_.size(), false);
+    a.irregular.assign(loops_.size(), false);
+    a.dims.resize(indices.size());
+    int64_t size = 1;
+    for (size_t d = indices.size(); d-- > 0;) {
+      a.dims[d].assign(loops_.size(), 0);
+      coefficients(st, a, indices[d], a.dims[d]);
+      int64_t step = a.buffer->layout != nullptr ? blocked_stride(*a.buffer->layout, static_cast<int32_t>(d)) : size;
+      for (size_t i = 0; i < loops_.size(); ++i) a.stride[i] += a.dims[d][i] * step;
+      size *= std::max<int64_t>(constant_or(a.buffer->shape[d], 1), 1);
+    }
+    st.accesses.push_back(std::move(a));
+  }
+
+  // Step of the address between neighbours of a dimension, inside a tile.
+  static int64_t blocked_stride(const Layout& layout, int32_t dim) {
+    int64_t stride = 0, divisor = 0;
+    for (const Digit& d : layout.digits)
+      if (d.dim == dim && (divisor == 0 || d.divisor < divisor)) divisor = d.divisor, stride = d.stride;
+    return stride;
+  }
+
+  const Kernel& kernel_;
+  std::vector<LoopInfo> loops_;
+  int predicates_ = 0;
+  std::vector<Statement> out_;
+};
+
+}  // namespace
+
+std::vector<Statement> list_statements(const Kernel& nest) {
+  Lister lister(nest);
+  lister.stmt(nest.root);
+  return lister.take();
+}
+
+double touched_bytes(const Statement& s, size_t depth) {
+  std::map<const Buffer*, double> per_buffer;
+  for (const Access& a : s.accesses) {
+    double elements = 1;
+    for (size_t d = 0; d < a.dims.size(); ++d) {
+      double extent = 1;
+      for (size_t i = depth; i < s.loops.size(); ++i)
+        extent += static_cast<double>(std::abs(a.dims[d][i])) * static_cast<double>(s.loops[i].extent - 1);
+      elements *= std::min(extent, static_cast<double>(std::max<int64_t>(constant_or(a.buffer->shape[d], 1), 1)));
+    }
+    double& bytes = per_buffer[a.buffer];
+    bytes = std::max(bytes, elements * static_cast<double>(type_bytes(a.buffer->type)));
+  }
+  double total = 0;
+  for (const auto& [buffer, bytes] : per_buffer) total += bytes;
+  return total;
+}
+
+}  // namespace tcc::features

@@ -1,0 +1,165 @@
+// What CUDA source looks like for small kernels.
+#include "cuda/support.h"
+#include "tcc/ir/instr.h"
+#include "tcc/ir/layout.h"
+
+using namespace tcc;
+using namespace tcc::codegen;
+using namespace tcc::codegen::testing;
+using namespace tcc::ir;
+
+namespace {
+
+// out[i] = in[i] cast through `value`, over threads x lanes.
+Kernel copy_kernel(Type type, int64_t threads, int64_t lanes, int32_t alignment = 16) {
+  Draft d;
+  const Buffer* in = d.buffer("in", type, {threads * lanes}, BufferRole::kInput);
+  const Buffer* out = d.buffer("out", type, {threads * lanes}, BufferRole::kOutput);
+  const Id t = d.kb.new_id("t"), v = d.kb.new_id("v");
+  Expr at = d.b.add(d.b.scale(d.b.var(t), lanes), d.b.var(v));
+  Stmt body = d.b.loop(v, d.num(lanes), d.store(out, {at}, d.load(in, {at})), LoopKind::kVectorized);
+  return d.finish(d.b.loop(t, d.num(threads), body, LoopKind::kBound, Axis::kThreadX), alignment);
+}
+
+}  // namespace
+
+TEST_CASE("vectorised loops become accesses of up to 16 bytes") {
+  CHECK(count_of(kernel_text(copy_kernel(Type::kF32, 32, 4)), "*(tcc_vec<float, 4>*)(out_1") == 1);
+  CHECK(count_of(kernel_text(copy_kernel(Type::kF32, 32, 8)), "*(tcc_vec<float, 4>*)(out_1") == 2);
+  CHECK(count_of(kernel_text(copy_kernel(Type::kF16, 32, 8)), "*(tcc_vec<unsigned short, 8>*)(out_1") == 1);
+  CHECK(count_of(kernel_text(copy_kernel(Type::kF64, 32, 2)), "*(const tcc_vec<double, 2>*)(in_0") == 1);
+  CHECK(count_of(kernel_text(copy_kernel(Type::kF32, 32, 6)), "tcc_vec<float, 2>*)(out_1") == 3);
+  // Pointers aligned to one element only: single accesses.
+  CHECK(count_of(kernel_text(copy_kernel(Type::kF32, 32, 4, 4)), "tcc_vec<float") == 0);
+  CHECK(count_of(kernel_text(copy_kernel(Type::kF32, 32, 4, 8)), "tcc_vec<float, 2>*)(out_1") == 2);
+}
+
+TEST_CASE("launch dimensions come from bound loops, shorter loops are guarded") {
+  Draft d;
+  const Buffer* out = d.buffer("out", Type::kF32, {7, 96}, BufferRole::kOutput);
+  const Id g = d.kb.new_id("g"), t = d.kb.new_id("t"), u = d.kb.new_id("u");
+  Stmt wide = d.b.loop(t, d.num(96), d.store(out, {d.b.var(g), d.b.var(t)}, d.b.real(1)), LoopKind::kBound, Axis::kThreadX);
+  Stmt narrow = d.b.loop(u, d.num(33), d.store(out, {d.b.var(g), d.b.var(u)}, d.b.real(2)), LoopKind::kBound, Axis::kThreadX);
+  const Stmt both[] = {wide, narrow};
+  Kernel k = d.finish(d.b.loop(g, d.num(7), d.b.seq(both), LoopKind::kBound, Axis::kGridY));
+  auto source = emit_cuda_source(k, gpu("a100"), {.prefix = "dims"});
+  REQUIRE(source);
+  REQUIRE(source->launches.size() == 1);
+  CHECK(source->launches[0].symbol == "tcc_dims_0");
+  CHECK(source->launches[0].grid == std::array<int64_t, 3>{1, 7, 1});
+  CHECK(source->launches[0].block == std::array<int64_t, 3>{96, 1, 1});
+  CHECK(count_of(source->text, "if (u_3 < 33)") == 1);
+  CHECK(count_of(source->text, "if (t_2 <") == 0);
+  CHECK(count_of(source->text, "__launch_bounds__(96)") == 1);
+}
+
+TEST_CASE("warp and lane loops are coordinates of the linear thread id") {
+  Draft d;
+  const Buffer* out = d.buffer("out", Type::kI32, {4, 32}, BufferRole::kOutput);
+  const Id w = d.kb.new_id("w"), l = d.kb.new_id("l");
+  Stmt body = d.store(out, {d.b.var(w), d.b.var(l)}, d.b.integer(-3, Type::kI32));
+  body = d.b.loop(l, d.num(32), body, LoopKind::kBound, Axis::kLane);
+  auto source = emit_cuda_source(d.finish(d.b.loop(w, d.num(4), body, LoopKind::kBound, Axis::kWarp)), gpu("a100"));
+  REQUIRE(source);
+  CHECK(source->launches[0].block == std::array<int64_t, 3>{128, 1, 1});
+  CHECK(source->text.find("= (int)(threadIdx.x / 32);") != std::string::npos);
+  CHECK(source->text.find("= (int)(threadIdx.x % 32);") != std::string::npos);
+  CHECK(source->text.find("= (-3);") != std::string::npos);
+}
+
+TEST_CASE("each statement of the root is a launch, workspace follows the parameters") {
+  Draft d;
+  const Buffer* in = d.buffer("in", Type::kF32, {8}, BufferRole::kInput);
+  const Buffer* out = d.buffer("out", Type::kF32, {8}, BufferRole::kOutput);
+  const Buffer* w = d.buffer("w", Type::kF32, {8}, BufferRole::kTemp, Scope::kWorkspace);
+  auto pass = [&](const Buffer* from, const Buffer* to) {
+    const Id t = d.kb.new_id("t");
+    return d.b.loop(t, d.num(8), d.store(to, {d.b.var(t)}, d.load(from, {d.b.var(t)})), LoopKind::kBound, Axis::kThreadX);
+  };
+  const Stmt both[] = {pass(in, w), pass(w, out)};
+  const Id workspace[] = {w->id};
+  auto source = emit_cuda_source(d.finish(d.b.alloc(workspace, d.b.seq(both))), gpu("a100"));
+  REQUIRE(source);
+  REQUIRE(source->launches.size() == 2);
+  CHECK(source->launches[1].symbol == "tcc_kernel_1");
+  REQUIRE(source->buffers.size() == 3);
+  CHECK(source->buffers[2].role == BufferRole::kTemp);
+  CHECK(source->buffers[2].bytes == 32);
+  CHECK(count_of(source->text, "(const float* __restrict__ in_0, float* __restrict__ out_1, float* __restrict__ w_2)") == 2);
+}
+
+TEST_CASE("indices that do not fit 32 bits are 64-bit") {
+  auto big = [](int64_t n) {
+    Draft d;
+    const Buffer* out = d.buffer("out", Type::kI8, {n, 1024}, BufferRole::kOutput);
+    const Id g = d.kb.new_id("g"), t = d.kb.new_id("t");
+    Stmt body = d.store(out, {d.b.var(g), d.b.var(t)}, d.b.integer(1, Type::kI8));
+    body = d.b.loop(t, d.num(1024), body, LoopKind::kBound, Axis::kThreadX);
+    return kernel_text(d.finish(d.b.loop(g, d.num(n), body, LoopKind::kBound, Axis::kGridX)));
+  };
+  CHECK(count_of(big(2097152 / 2), "long long") == 0);
+  CHECK(count_of(big(2097152 * 2), "const long long g_1") == 1);
+}
+
+TEST_CASE("xor layouts appear in addresses and keep wide accesses where they move whole runs") {
+  auto swizzled = [](int32_t low_bit) {
+    Draft d;
+    const Buffer* in = d.buffer("in", Type::kF32, {8, 32}, BufferRole::kInput);
+    const int64_t shape[] = {8, 32};
+    const Layout* rows = make_row_major(d.b.arena(), shape);
+    Buffer fields{d.kb.new_id("s"), Type::kF32, Scope::kShared, BufferRole::kTemp, in->shape,
+                  with_xor(d.b.arena(), *rows, {5, low_bit, 7}), 64};
+    const Buffer* s = d.b.buffer(fields);
+    const Id t = d.kb.new_id("t"), v = d.kb.new_id("v");
+    Expr row = d.b.floor_div(d.b.var(t), d.num(8));
+    Expr column = d.b.add(d.b.scale(d.b.floor_mod(d.b.var(t), d.num(8)), 4), d.b.var(v));
+    Stmt body = d.b.loop(v, d.num(4), d.store(s, {row, column}, d.load(in, {row, column})), LoopKind::kVectorized);
+    const Id shared[] = {s->id};
+    body = d.b.alloc(shared, d.b.loop(t, d.num(64), body, LoopKind::kBound, Axis::kThreadX));
+    Kernel k = d.finish(body);
+    std::vector<const Buffer*> all(k.buffers.begin(), k.buffers.end());
+    all.push_back(s);
+    k.buffers = d.b.arena().copy(all);
+    k.next_id = d.kb.new_id("end");
+    return kernel_text(k);
+  };
+  const std::string whole = swizzled(2);
+  CHECK(count_of(whole, "*(tcc_vec<float, 4>*)(s_1 + tcc_xor<int>(") == 1);
+  CHECK(count_of(whole, ", 5, 7, 2)") == 1);
+  CHECK(count_of(swizzled(1), "*(tcc_vec<float, 2>*)(s_1 + tcc_xor<int>(") == 2);
+}
+
+TEST_CASE("instructions become asm with addresses, registers and arguments") {
+  Draft d;
+  const Buffer* in = d.buffer("in", Type::kF32, {32}, BufferRole::kInput);
+  const Buffer* out = d.buffer("out", Type::kF32, {32}, BufferRole::kOutput);
+  const Buffer* x = d.buffer("x", Type::kF32, {1}, BufferRole::kTemp, Scope::kLocal);
+  const Buffer* y = d.buffer("y", Type::kF32, {1}, BufferRole::kTemp, Scope::kLocal);
+  const Id l = d.kb.new_id("l");
+  const Expr zero[] = {d.num(0)};
+  const Operand operands[] = {{y->id, zero}, {x->id, zero}};
+  const Expr args[] = {d.num(3), d.num(16), d.num(32)};
+  const Stmt body[] = {d.store(x, {d.num(0)}, d.load(in, {d.b.var(l)})), d.b.instr(find_instruction("shfl.f32"), operands, args),
+                       d.store(out, {d.b.var(l)}, d.load(y, {d.num(0)}))};
+  const Id locals[] = {x->id, y->id};
+  Stmt root = d.b.loop(l, d.num(32), d.b.alloc(locals, d.b.seq(body)), LoopKind::kBound, Axis::kLane);
+  const std::string text = kernel_text(d.finish(root));
+  CHECK(text.find("asm volatile(\"shfl.sync.bfly.b32 %0, %1, 16, 31, -1;\" : \"=f\"(*(y_3 + 0 + 0)) : "
+                  "\"f\"(*(x_2 + 0 + 0)) : \"memory\");") != std::string::npos);
+  CHECK(count_of(kernel_text(gpu_check::make_gemm(64, 64, 64, gpu_check::kSmallTile)), "bar.sync 0, 256;") == 2);
+}
+
+TEST_CASE("errors say which rule is broken") {
+  Draft d;
+  const Buffer* out = d.buffer("out", Type::kF32, {2048}, BufferRole::kOutput);
+  const Id t = d.kb.new_id("t");
+  auto kernel = [&](LoopKind kind, Axis axis) {
+    return d.finish(d.b.loop(t, d.num(2048), d.store(out, {d.b.var(t)}, d.b.real(1)), kind, axis));
+  };
+  CHECK_THAT(emit_cuda_source(kernel(LoopKind::kBound, Axis::kThreadX), gpu("t4")).error().message,
+             Catch::Contains("2048 threads a block, t4 has at most 1024"));
+  CHECK_THAT(emit_cuda_source(kernel(LoopKind::kParallel, Axis::kNone), gpu("t4")).error().message,
+             Catch::Contains("the parallel loop 't' is not bound"));
+  CHECK_THAT(emit_cuda_source(kernel(LoopKind::kBound, Axis::kGridX), target::host_target()).error().message,
+             Catch::Contains("is not a CUDA device"));
+}
