@@ -1,6 +1,6 @@
-// gpu_check: what tcc's CUDA path does on the GPU of this machine. Steps in order of worth, each result written at once.
-// With --dry-run every step runs without a device: kernels are compiled by NVRTC for the target at their real sizes and
-// executed by the interpreter at small ones.
+// gpu_check: what tcc's CUDA path does on the GPU of this machine. Steps in order of worth, each result written at
+// once. With --dry-run every step runs without a device: kernels are compiled by NVRTC for the target at their real
+// sizes and executed by the interpreter at small ones.
 //
 // Exit status: 0 all checks passed, 1 a check failed or there is no GPU, 2 usage, 3 out of time with valid results.
 #include <algorithm>
@@ -45,7 +45,8 @@ struct Run {
   bool out_of_time() const { return watch.seconds() > options.minutes * 60; }
   Result<void> row(const Row& r) {
     std::printf("%-44s %12.6g %s", r.name.c_str(), r.value, r.unit.c_str());
-    if (!r.peer.empty()) std::printf("   %s %.6g (%.3f)", r.peer.c_str(), r.peer_value, r.peer_value != 0 ? r.value / r.peer_value : 0);
+    if (!r.peer.empty())
+      std::printf("   %s %.6g (%.3f)", r.peer.c_str(), r.peer_value, r.peer_value != 0 ? r.value / r.peer_value : 0);
     std::printf("\n");
     std::fflush(stdout);
     return results.add(r);
@@ -79,9 +80,10 @@ Floats random_integers(int64_t n, uint64_t seed) {
 }
 
 // Compares sampled outputs (corners, both sides of tile edges, random ones) with a double reference, and looks at every
-// output for the poison that marks what was not written. "" when all is well; `worst` is the largest error over its bound
-// 2 u |ref| + 4 u sqrt(k) absref, or for exact data the largest error, which must be 0.
-std::string check_gemm(const GemmSize& s, const Floats& a, const Floats& b, const Floats& c, bool exact, double* worst) {
+// output for the poison that marks what was not written. "" when all is well; `worst` is the largest error over its
+// bound 2 u |ref| + 4 u sqrt(k) absref, or for exact data the largest error, which must be 0.
+std::string check_gemm(const GemmSize& s, const Floats& a, const Floats& b, const Floats& c, bool exact,
+                       double* worst) {
   const auto unwritten = std::find_if(c.begin(), c.end(), [](float v) { return std::isnan(v); });
   if (unwritten != c.end()) return fmt::format("C[{}] was not written or is NaN", unwritten - c.begin());
   auto edges = [](int64_t n) {
@@ -99,7 +101,8 @@ std::string check_gemm(const GemmSize& s, const Floats& a, const Floats& b, cons
   for (const auto& [i, j] : samples) {
     double reference = 0, absolute = 0;
     for (int64_t p = 0; p < s.k; ++p) {
-      const double product = static_cast<double>(a[static_cast<size_t>(i * s.k + p)]) * static_cast<double>(b[static_cast<size_t>(p * s.n + j)]);
+      const double product = static_cast<double>(a[static_cast<size_t>(i * s.k + p)]) *
+                             static_cast<double>(b[static_cast<size_t>(p * s.n + j)]);
       reference += product;
       absolute += std::fabs(product);
     }
@@ -198,7 +201,8 @@ Result<void> elementwise(Run& run) {
   if (run.copy_rate == 0) {
     TCC_TRY(run.copy_rate, run.backend.copy_rate());
   }
-  for (const auto& [real, dry] : {std::pair<int64_t, int64_t>{int64_t{1} << 26, 9000}, {(int64_t{1} << 26) + 3, 4099}, {1, 1}})
+  for (const auto& [real, dry] :
+       {std::pair<int64_t, int64_t>{int64_t{1} << 26, 9000}, {(int64_t{1} << 26) + 3, 4099}, {1, 1}})
     if (auto done = elementwise_case(run, real, dry); !done)
       run.fail(fmt::format("add_relu {}: {}", real, text_of(done.error())));
   return {};
@@ -231,10 +235,11 @@ Result<void> gemm_case(Run& run, const GemmSize& real, const GemmSize& dry, cons
 
 Result<void> gemm(Run& run) {
   const std::pair<GemmSize, GemmSize> cases[] = {
-      {{4096, 4096, 4096}, {128, 128, 16}}, {{1024, 1024, 1024}, {64, 192, 32}}, {{1001, 777, 333}, {70, 66, 19}},
-      {{8192, 8192, 8192}, {132, 4, 8}},    {{2048, 2048, 2048}, {4, 132, 48}},  {{4095, 4093, 4091}, {129, 130, 17}},
-      {{512, 512, 512}, {20, 36, 64}},      {{128, 3072, 768}, {16, 8, 12}},     {{31, 33, 7}, {31, 33, 7}},
-      {{1, 1, 1}, {1, 1, 1}}};
+      {{4096, 4096, 4096}, {128, 128, 16}}, {{1024, 1024, 1024}, {64, 192, 32}},
+      {{1001, 777, 333}, {70, 66, 19}},     {{8192, 8192, 8192}, {132, 4, 8}},
+      {{2048, 2048, 2048}, {4, 132, 48}},   {{4095, 4093, 4091}, {129, 130, 17}},
+      {{512, 512, 512}, {20, 36, 64}},      {{128, 3072, 768}, {16, 8, 12}},
+      {{31, 33, 7}, {31, 33, 7}},           {{1, 1, 1}, {1, 1, 1}}};
   for (const auto& [real, dry] : cases)
     for (const GemmTile& tile : {kLargeTile, kSmallTile}) {
       if (run.out_of_time()) return {};
@@ -253,7 +258,9 @@ constexpr Step kSteps[] = {
 
 // --- main ------------------------------------------------------------------------------------------------------------
 
-void report(const Error& error) { std::fprintf(stderr, "gpu_check: %s\n", text_of(error).c_str()); }
+void report(const Error& error) {
+  std::fprintf(stderr, "gpu_check: %s\n", text_of(error).c_str());
+}
 
 Result<Options> parse(int argc, char** argv) {
   Options o;
@@ -265,7 +272,8 @@ Result<Options> parse(int argc, char** argv) {
       o.dry_run = true;
       continue;
     }
-    const std::vector<std::string> known = {"--dry-run", "--target", "--from", "--minutes", "--out", "--nvrtc", "--cublas", "--device"};
+    const std::vector<std::string> known = {"--dry-run", "--target", "--from",   "--minutes",
+                                            "--out",     "--nvrtc",  "--cublas", "--device"};
     if (std::find(known.begin(), known.end(), flag) == known.end())
       return usage(fmt::format("unknown option '{}'; {}", sanitize(flag), suggest(flag, known)));
     if (i + 1 == argc) return usage(fmt::format("option {} needs a value", flag));
@@ -283,8 +291,10 @@ Result<Options> parse(int argc, char** argv) {
     if (flag == "--minutes" || flag == "--device") {
       const auto v = number(0);
       if (!v) return usage(fmt::format("{} {}: expected a number that is not negative", flag, sanitize(value)));
-      if (flag == "--minutes") o.minutes = *v;
-      else o.device = static_cast<int>(*v);
+      if (flag == "--minutes")
+        o.minutes = *v;
+      else
+        o.device = static_cast<int>(*v);
     }
   }
   if (target_given && !o.dry_run) return usage("--target is for --dry-run; on a device its own architecture is used");

@@ -29,16 +29,20 @@ class Lines {
   void model(CLI::App* sub, const char* what = "An ONNX file, or zoo:NAME") {
     ModelArguments& m = a_.model;
     sub->add_option("MODEL", m.model, what)->required();
-    sub->add_option("--shape", m.shapes, "Shape of an input, as NAME=1x3x224x224; may be repeated")->type_name("NAME=DIMS");
-    sub->add_option("--dim", m.dims, "Value of a named dimension, as NAME=8; may be repeated")->type_name("NAME=N");
-    sub->add_option("--reseed-weights", m.reseed, "Replace the weights by seeded random ones of sane scale")->type_name("SEED");
-    zoo(sub);
+    sub->add_option("--shape", m.shapes, "Shape of an input, as NAME=1x3x224x224; may be repeated")
+        ->type_name("NAME=DIMS")
+        ->allow_extra_args(false);
+    sub->add_option("--dim", m.dims, "Value of a named dimension, as NAME=8; may be repeated")->type_name("NAME=N")
+        ->allow_extra_args(false);
+    sub->add_option("--reseed-weights", m.reseed, "Replace the weights by seeded random ones of sane scale")
+        ->type_name("SEED");
+    zoo(sub, "--zoo-seed");
   }
-  void zoo(CLI::App* sub) {
+  void zoo(CLI::App* sub, const char* seed_flag) {
     ModelArguments& m = a_.model;
     sub->add_option("--batch", m.zoo_batch, "Batch size of zoo models")->capture_default_str();
     sub->add_option("--image", m.zoo_image, "Height and width of zoo image models")->capture_default_str();
-    sub->add_option("--zoo-seed", m.zoo_seed, "Seed of zoo weights")->capture_default_str();
+    sub->add_option(seed_flag, m.zoo_seed, "Seed of zoo weights")->capture_default_str();
   }
   void store(CLI::App* sub) {
     sub->add_option("--db", a_.db, "File of tuning records [$XDG_DATA_HOME/tcc/records.db]")->type_name("FILE");
@@ -66,9 +70,11 @@ void add_tuning(CLI::App& app, Lines& lines, Arguments& a) {
   lines.model(tune);
   lines.target(tune);
   tune->add_option("--trials", a.trials, "Programs to measure, over all tasks [64 a task, at most 10 minutes]")
-      ->check(CLI::PositiveNumber)->type_name("N");
+      ->check(CLI::PositiveNumber)
+      ->type_name("N");
   tune->add_option("--trials-per-task", a.trials_per_task, "Most programs to measure of one task")
-      ->check(CLI::PositiveNumber)->type_name("N");
+      ->check(CLI::PositiveNumber)
+      ->type_name("N");
   tune->add_option("--time", a.time, "Stop after this long: 90s, 10m, 1h30m")->type_name("TIME");
   tune->add_option("--seed", a.seed, "Of every random choice")->capture_default_str();
   tune->add_option("--strategy", a.strategy, "evolutionary or random")->capture_default_str();
@@ -100,7 +106,8 @@ void add_checking(CLI::App& app, Lines& lines, Arguments& a) {
   lines.model(verify, "A library built by tcc, or a model (built into a temporary folder)");
   verify->add_option("--model", a.original, "Where the library's model is now")->type_name("FILE");
   verify->add_option("--tolerance", a.tolerance, "Largest error allowed, as a share of the output's largest value")
-      ->check(CLI::PositiveNumber)->capture_default_str();
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   verify->add_option("--seed", a.seed, "Of the random inputs")->capture_default_str();
   lines.target(verify);
   lines.store(verify);
@@ -126,7 +133,8 @@ void add_looking(CLI::App& app, Lines& lines, Arguments& a) {
                              "  tcc show zoo:resnet18 --task 3",
                              run_show);
   lines.model(show);
-  show->add_option("--task", a.task, "One task by number or key: loop nest, best schedule, its program")->type_name("K");
+  show->add_option("--task", a.task, "One task by number or key: loop nest, best schedule, its program")
+      ->type_name("K");
   lines.target(show);
   lines.store(show);
   lines.threads(show, "Prefer schedules that were measured on so many threads [all]");
@@ -153,8 +161,7 @@ void add_looking(CLI::App& app, Lines& lines, Arguments& a) {
                             run_zoo);
   zoo->add_option("NAME", a.name, "The model");
   zoo->add_option("-o,--output", a.output, "File to write")->type_name("FILE");
-  lines.zoo(zoo);
-  zoo->add_option("--seed", a.model.zoo_seed, "Seed of the weights")->capture_default_str();
+  lines.zoo(zoo, "--seed");
 }
 
 // A misspelt command is answered with the nearest ones.
@@ -184,8 +191,10 @@ ParsedLine parse_command_line(int argc, char** argv) {
   add_looking(app, lines, a);
 
   if (auto nearest = unknown_command(app, argc, argv)) {
-    print_error({ErrorClass::kUsage, fmt::format("there is no command '{}'", sanitize(argv[1])),
-                 nearest->empty() ? "`tcc --help` lists the commands" : *nearest, {}});
+    print_error({ErrorClass::kUsage,
+                 fmt::format("there is no command '{}'", sanitize(argv[1])),
+                 nearest->empty() ? "`tcc --help` lists the commands" : *nearest,
+                 {}});
     line.exit_code = kUsage;
     return line;
   }
@@ -201,8 +210,10 @@ ParsedLine parse_command_line(int argc, char** argv) {
     return line;
   } catch (const CLI::ParseError& error) {
     const auto chosen = app.get_subcommands();
-    print_error({ErrorClass::kUsage, sanitize(error.what(), 500),
-                 fmt::format("`tcc {}--help` lists the options", chosen.empty() ? "" : chosen[0]->get_name() + " "), {}});
+    print_error({ErrorClass::kUsage,
+                 sanitize(error.what(), 500),
+                 fmt::format("`tcc {}--help` lists the options", chosen.empty() ? "" : chosen[0]->get_name() + " "),
+                 {}});
     line.exit_code = kUsage;
     return line;
   }

@@ -24,7 +24,7 @@ void on_interrupt(int) {
 }  // namespace
 
 InterruptGuard::InterruptGuard() {
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_handler = on_interrupt;
   action.sa_flags = SA_RESTART;
   sigaction(SIGINT, &action, &previous_int);

@@ -129,9 +129,8 @@ Result<LibraryOnDisk> find_library(const Arguments& arguments) {
   int64_t untuned = 0;
   for (const driver::KernelChoice& kernel : report.kernels) untuned += kernel.tuned ? 0 : 1;
   if (untuned > 0)
-    remark(arguments.common.quiet,
-           fmt::format("{} of {} are not tuned; `tcc tune` makes them faster", untuned,
-                       plural(static_cast<int64_t>(report.kernels.size()), "kernel")));
+    remark(arguments.common.quiet, fmt::format("{} of {} are not tuned; `tcc tune` makes them faster", untuned,
+                                               plural(static_cast<int64_t>(report.kernels.size()), "kernel")));
   return LibraryOnDisk{report.package.library, folder};
 }
 

@@ -19,10 +19,10 @@ void print(const std::string& text);
 // Columns aligned; the first row is the header. `left` counts the leading columns that are flushed left.
 std::string format_table(const std::vector<std::vector<std::string>>& rows, size_t left = 1);
 
-std::string format_seconds(double seconds);              // "-" for 0
-std::string format_gflops(double flops, double seconds);  // "-" when unknown
-std::string format_ratio(double slow, double fast);       // "12.3x"
-std::string format_elapsed(double seconds);               // "1:02", "1:02:03"
+std::string format_seconds(double seconds);                  // "-" for 0
+std::string format_gflops(double flops, double seconds);     // "-" when unknown
+std::string format_ratio(double slow, double fast);          // "12.3x"
+std::string format_elapsed(double seconds);                  // "1:02", "1:02:03"
 std::string plural(int64_t count, const std::string& noun);  // "1 task", "2 tasks"
 
 }  // namespace tcc::cli

@@ -63,7 +63,9 @@ std::string ProgressView::describe(const search::Progress& p) const {
 }
 
 void ProgressView::show_event(const search::Progress& p) const {
-  nlohmann::ordered_json event = {{"event", event_name(p.kind)}, {"trials", p.trials}, {"trials_limit", p.trials_limit},
+  nlohmann::ordered_json event = {{"event", event_name(p.kind)},
+                                  {"trials", p.trials},
+                                  {"trials_limit", p.trials_limit},
                                   {"elapsed_seconds", p.elapsed_seconds}};
   if (p.task >= 0) {
     event["task"] = p.task;

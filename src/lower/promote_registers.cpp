@@ -70,7 +70,9 @@ class Promoter {
 
   void access(std::span<const Expr> indices) {
     for (const Loop* l : loops_) {
-      if (!mentions_loop(indices, l->id) || l->loop_kind == LoopKind::kVectorized || l->loop_kind == LoopKind::kUnrolled) continue;
+      if (!mentions_loop(indices, l->id) || l->loop_kind == LoopKind::kVectorized ||
+          l->loop_kind == LoopKind::kUnrolled)
+        continue;
       if (l->loop_kind != LoopKind::kSerial || !is_int(l->extent)) possible_ = false;
       wanted_.insert(l->id);
     }

@@ -8,8 +8,8 @@
 
 namespace tcc::lower {
 
-// `register_bytes`: what the vector registers hold; larger buffers stay in memory. A nest that would expand to more than
-// 1,024 statements stays as it is.
+// `register_bytes`: what the vector registers hold; larger buffers stay in memory. A nest that would expand to more
+// than 1,024 statements stays as it is.
 ir::Kernel promote_registers(const ir::Kernel& kernel, const ArenaPtr& arena, int64_t register_bytes);
 
 }  // namespace tcc::lower

@@ -53,8 +53,10 @@ class Splitter {
     std::vector<std::vector<Id>> own(launches_.size());
     for (Id id : root_allocated_) {
       const std::vector<size_t>& at = users[id];
-      if (at.size() == 1) own[at[0]].push_back(id);
-      else if (!at.empty()) workspace.push_back(id);
+      if (at.size() == 1)
+        own[at[0]].push_back(id);
+      else if (!at.empty())
+        workspace.push_back(id);
     }
     std::vector<Stmt> stmts;
     for (size_t i = 0; i < launches_.size(); ++i) {
@@ -97,11 +99,13 @@ class Splitter {
       if (l == nullptr || problem) return !problem.has_value();
       bool constant = is_int(l->extent);
       if (l->loop_kind == LoopKind::kParallel && s != launch)
-        problem = Reject{RejectReason::kUnsupported, "parallel loop " + name_hint(kernel_, l->id) + " is not outermost"};
+        problem =
+            Reject{RejectReason::kUnsupported, "parallel loop " + name_hint(kernel_, l->id) + " is not outermost"};
       else if (l->loop_kind == LoopKind::kBound)
         problem = Reject{RejectReason::kUnsupported, "loop " + name_hint(kernel_, l->id) + " is bound to a GPU axis"};
       else if ((l->loop_kind == LoopKind::kVectorized || l->loop_kind == LoopKind::kParallel) && !constant)
-        problem = Reject{RejectReason::kUnsupported, "the extent of loop " + name_hint(kernel_, l->id) + " is not constant"};
+        problem =
+            Reject{RejectReason::kUnsupported, "the extent of loop " + name_hint(kernel_, l->id) + " is not constant"};
       return true;
     });
     if (problem) return tl::unexpected<Reject>(*problem);

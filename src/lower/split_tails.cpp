@@ -33,7 +33,8 @@ std::optional<int64_t> evaluate(Expr e, const std::map<Id, int64_t>& at) {
     return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
   };
   switch (e->kind) {
-    case ExprKind::kIntConst: return int_value(e);
+    case ExprKind::kIntConst:
+      return int_value(e);
     case ExprKind::kVar: {
       auto it = at.find(as<Var>(e)->id);
       return it == at.end() ? std::nullopt : std::optional(it->second);
@@ -56,21 +57,40 @@ std::optional<int64_t> evaluate(Expr e, const std::map<Id, int64_t>& at) {
       }
       return total;
     }
-    case ExprKind::kFloorDiv: return both(floor_div);
-    case ExprKind::kFloorMod: return both([&](int64_t a, int64_t b) { return a - floor_div(a, b) * b; });
-    case ExprKind::kMin: return both([](int64_t a, int64_t b) { return std::min(a, b); });
-    case ExprKind::kMax: return both([](int64_t a, int64_t b) { return std::max(a, b); });
-    case ExprKind::kLt: return both([](int64_t a, int64_t b) -> int64_t { return a < b; });
-    case ExprKind::kFloatConst: case ExprKind::kAdd: case ExprKind::kSub: case ExprKind::kMul: case ExprKind::kDiv:
-    case ExprKind::kLe: case ExprKind::kEq: case ExprKind::kNe: case ExprKind::kAnd: case ExprKind::kOr:
-    case ExprKind::kNot: case ExprKind::kCast: case ExprKind::kSelect: case ExprKind::kLoad: case ExprKind::kCall:
+    case ExprKind::kFloorDiv:
+      return both(floor_div);
+    case ExprKind::kFloorMod:
+      return both([&](int64_t a, int64_t b) { return a - floor_div(a, b) * b; });
+    case ExprKind::kMin:
+      return both([](int64_t a, int64_t b) { return std::min(a, b); });
+    case ExprKind::kMax:
+      return both([](int64_t a, int64_t b) { return std::max(a, b); });
+    case ExprKind::kLt:
+      return both([](int64_t a, int64_t b) -> int64_t { return a < b; });
+    case ExprKind::kFloatConst:
+    case ExprKind::kAdd:
+    case ExprKind::kSub:
+    case ExprKind::kMul:
+    case ExprKind::kDiv:
+    case ExprKind::kLe:
+    case ExprKind::kEq:
+    case ExprKind::kNe:
+    case ExprKind::kAnd:
+    case ExprKind::kOr:
+    case ExprKind::kNot:
+    case ExprKind::kCast:
+    case ExprKind::kSelect:
+    case ExprKind::kLoad:
+    case ExprKind::kCall:
       return std::nullopt;
   }
   return std::nullopt;
 }
 
 // A loop in whose body a test may be placed.
-bool is_place(const Loop& l) { return l.loop_kind == LoopKind::kSerial || l.loop_kind == LoopKind::kParallel; }
+bool is_place(const Loop& l) {
+  return l.loop_kind == LoopKind::kSerial || l.loop_kind == LoopKind::kParallel;
+}
 
 // Statement instances of one execution; a vector loop counts once.
 int64_t work(Stmt s) {
@@ -81,7 +101,8 @@ int64_t work(Stmt s) {
     return false;
   });
   const Loop* l = as<Loop>(s);
-  if (l != nullptr && l->loop_kind != LoopKind::kVectorized) n *= is_int(l->extent) ? std::max<int64_t>(1, int_value(l->extent)) : 2;
+  if (l != nullptr && l->loop_kind != LoopKind::kVectorized)
+    n *= is_int(l->extent) ? std::max<int64_t>(1, int_value(l->extent)) : 2;
   return std::min<int64_t>(n, int64_t{1} << 40);
 }
 
@@ -124,7 +145,8 @@ class TailSplitter {
     return rewrite_children(b_, e, [&](Expr c) { return replace_terms(c, terms); });
   }
   Stmt replace_terms(Stmt s, const Terms& terms) {
-    return rewrite_children(b_, s, [&](Stmt c) { return replace_terms(c, terms); }, [&](Expr e) { return replace_terms(e, terms); });
+    return rewrite_children(
+        b_, s, [&](Stmt c) { return replace_terms(c, terms); }, [&](Expr e) { return replace_terms(e, terms); });
   }
 
   // a < b for every value of the variables for which `inner` holds, as a test of the others; nullptr when unknown.
@@ -152,8 +174,10 @@ class TailSplitter {
     visit(test, [&](Expr e) {
       if (const Var* v = as<Var>(e)) {
         auto it = extents_.find(v->id);
-        if (it == extents_.end() || !is_int(it->second)) known = false;
-        else vars.push_back({v->id, int_value(it->second)});
+        if (it == extents_.end() || !is_int(it->second))
+          known = false;
+        else
+          vars.push_back({v->id, int_value(it->second)});
       }
       return known;
     });
@@ -256,8 +280,10 @@ class TailSplitter {
   }
   Stmt rename(Stmt s, const Substitution& vars, const std::map<Id, Id>& ids) {
     auto name = [&](Id id) { return ids.count(id) != 0 ? ids.at(id) : id; };
-    Stmt r = rewrite_children(b_, s, [&](Stmt c) { return rename(c, vars, ids); }, [&](Expr e) { return rename(e, vars, ids); });
-    if (const Loop* l = as<Loop>(r)) return b_.loop(name(l->id), l->extent, l->body, l->loop_kind, l->axis, l->annotations);
+    Stmt r = rewrite_children(
+        b_, s, [&](Stmt c) { return rename(c, vars, ids); }, [&](Expr e) { return rename(e, vars, ids); });
+    if (const Loop* l = as<Loop>(r))
+      return b_.loop(name(l->id), l->extent, l->body, l->loop_kind, l->axis, l->annotations);
     if (const Store* st = as<Store>(r)) return b_.store(name(st->buffer), st->indices, st->value, st->predicate);
     if (const Alloc* a = as<Alloc>(r)) {
       std::vector<Id> buffers;

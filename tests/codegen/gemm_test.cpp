@@ -60,7 +60,8 @@ ir::Kernel tiled_gemm(int64_t m, int64_t n, int64_t k, int64_t mr, int64_t nr, i
 void check_gemm(const Compiled& code, int64_t m, int64_t n, int64_t k, int64_t nr) {
   int64_t panels = (n + nr - 1) / nr;
   Rng rng(7);
-  Aligned<float> a(static_cast<size_t>(m * k)), w(static_cast<size_t>(panels * nr * k)), c(static_cast<size_t>(m * n + 16), -7.f);
+  Aligned<float> a(static_cast<size_t>(m * k)), w(static_cast<size_t>(panels * nr * k)),
+      c(static_cast<size_t>(m * n + 16), -7.f);
   for (float& x : a) x = static_cast<float>(rng.below(17) - 8);
   for (float& x : w) x = static_cast<float>(rng.below(17) - 8);
   code.run({a.data(), w.data(), c.data()}, 3);
@@ -81,7 +82,8 @@ TEST_CASE("naive gemm", "[codegen]") {
   Nest t;
   ir::Builder& b = t.b();
   int64_t m = 13, n = 29, k = 17;
-  const ir::Buffer *a = t.input("A", Type::kF32, {m, k}), *w = t.input("B", Type::kF32, {k, n}), *c = t.output("C", Type::kF32, {m, n});
+  const ir::Buffer *a = t.input("A", Type::kF32, {m, k}), *w = t.input("B", Type::kF32, {k, n}),
+                   *c = t.output("C", Type::kF32, {m, n});
   ir::Stmt root = t.loop(m, LoopKind::kParallel, [&](ir::Expr i) {
     return t.loop(n, LoopKind::kSerial, [&](ir::Expr j) {
       ir::Stmt init = t.store(c, {i, j}, b.real(0));
@@ -114,8 +116,8 @@ TEST_CASE("tiled gemm with register accumulators and masked tails", "[codegen]")
     int64_t m, n, k, mr, nr, ku;
   };
   for (const target::Target& target : runnable_targets())
-    for (Case s : {Case{24, 64, 16, 12, 32, 1}, Case{25, 70, 12, 12, 32, 4}, Case{9, 50, 8, 8, 48, 2}, Case{5, 7, 6, 2, 7, 1},
-                   Case{10, 33, 5, 14, 32, 1}, Case{7, 24, 4, 3, 24, 2}}) {
+    for (Case s : {Case{24, 64, 16, 12, 32, 1}, Case{25, 70, 12, 12, 32, 4}, Case{9, 50, 8, 8, 48, 2},
+                   Case{5, 7, 6, 2, 7, 1}, Case{10, 33, 5, 14, 32, 1}, Case{7, 24, 4, 3, 24, 2}}) {
       INFO(target.name << " " << s.m << "x" << s.n << "x" << s.k);
       check_gemm(compile(tiled_gemm(s.m, s.n, s.k, s.mr, s.nr, s.ku), target), s.m, s.n, s.k, s.nr);
     }

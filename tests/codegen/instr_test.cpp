@@ -15,7 +15,8 @@ using ir::Type;
 ir::Stmt call(Nest& t, const char* name, std::vector<ir::Operand> operands, std::vector<ir::Expr> args = {}) {
   int32_t row = ir::find_instruction(name);
   REQUIRE(row >= 0);
-  for (ir::Operand& o : operands) o.indices = t.b().arena().copy(std::vector<ir::Expr>(o.indices.begin(), o.indices.end()));
+  for (ir::Operand& o : operands)
+    o.indices = t.b().arena().copy(std::vector<ir::Expr>(o.indices.begin(), o.indices.end()));
   return t.b().instr(row, operands, args);
 }
 
@@ -24,12 +25,15 @@ ir::Stmt call(Nest& t, const char* name, std::vector<ir::Operand> operands, std:
 TEST_CASE("vector instructions with active lanes", "[codegen]") {
   if (!host().cpu.features.avx512f) return;
   Nest t;
-  const ir::Buffer *x = t.input("x", Type::kF32, {11}), *s = t.input("s", Type::kF32, {1}), *y = t.output("y", Type::kF32, {11});
-  const ir::Buffer *d = t.buffer("d", Type::kF32, {16}, ir::BufferRole::kTemp), *v = t.buffer("v", Type::kF32, {16}, ir::BufferRole::kTemp);
+  const ir::Buffer *x = t.input("x", Type::kF32, {11}), *s = t.input("s", Type::kF32, {1}),
+                   *y = t.output("y", Type::kF32, {11});
+  const ir::Buffer *d = t.buffer("d", Type::kF32, {16}, ir::BufferRole::kTemp),
+                   *v = t.buffer("v", Type::kF32, {16}, ir::BufferRole::kTemp);
   std::vector<ir::Expr> zero{t.i(0)}, lanes{t.i(11)};
   auto at = [&](const ir::Buffer* b) { return ir::Operand{b->id, zero}; };
   ir::Stmt body = t.seq({call(t, "zmm.load.f32", {at(d), at(x)}, lanes), call(t, "zmm.load.f32", {at(v), at(x)}, lanes),
-                         call(t, "zmm.fma.f32", {at(d), at(v), at(v)}, lanes), call(t, "zmm.fma.broadcast.f32", {at(d), at(s), at(v)}, lanes),
+                         call(t, "zmm.fma.f32", {at(d), at(v), at(v)}, lanes),
+                         call(t, "zmm.fma.broadcast.f32", {at(d), at(s), at(v)}, lanes),
                          call(t, "zmm.store.f32", {at(y), at(d)}, lanes)});
   Aligned<float> a(11), out(16, -9);
   for (int i = 0; i < 11; ++i) a[i] = static_cast<float>(i) - 4;
@@ -45,24 +49,30 @@ TEST_CASE("AMX products of bf16 tiles", "[codegen]") {
   // C[16, 32] = A[16, 64] B[64, 32], B in pairs: Bp[k / 2, n * 2 + k % 2].
   Nest t;
   ir::Builder& b = t.b();
-  const ir::Buffer *a = t.input("A", Type::kBF16, {16, 64}), *w = t.input("B", Type::kBF16, {32, 64}), *c = t.output("C", Type::kF32, {16, 32});
+  const ir::Buffer *a = t.input("A", Type::kBF16, {16, 64}), *w = t.input("B", Type::kBF16, {32, 64}),
+                   *c = t.output("C", Type::kF32, {16, 32});
   auto tile = [&](const char* name, Type type, std::vector<int64_t> shape) {
     ir::Buffer fields = *t.buffer(name, type, shape, ir::BufferRole::kTemp);
     fields.scope = ir::Scope::kAmxTile;
     return b.buffer(fields);
   };
-  const ir::Buffer *ct = tile("ct", Type::kF32, {2, 16, 16}), *at = tile("at", Type::kBF16, {16, 32}), *wt = tile("wt", Type::kBF16, {2, 16, 32});
-  auto op = [&](const ir::Buffer* buffer, std::vector<ir::Expr> indices) { return ir::Operand{buffer->id, b.arena().copy(indices)}; };
+  const ir::Buffer *ct = tile("ct", Type::kF32, {2, 16, 16}), *at = tile("at", Type::kBF16, {16, 32}),
+                   *wt = tile("wt", Type::kBF16, {2, 16, 32});
+  auto op = [&](const ir::Buffer* buffer, std::vector<ir::Expr> indices) {
+    return ir::Operand{buffer->id, b.arena().copy(indices)};
+  };
   auto two = [&](const std::function<ir::Stmt(ir::Expr)>& f) { return t.loop(2, LoopKind::kUnrolled, f); };
   ir::Expr z = t.i(0);
   ir::Stmt zero = two([&](ir::Expr j) { return call(t, "amx.zero.f32", {op(ct, {j, z, z})}); });
   ir::Stmt reduce = t.loop(2, LoopKind::kSerial, [&](ir::Expr k) {
     return t.seq({call(t, "amx.load.bf16", {op(at, {z, z}), op(a, {z, b.scale(k, 32)})}), two([&](ir::Expr j) {
-                    return t.seq({call(t, "amx.load.bf16", {op(wt, {j, z, z}), op(w, {b.scale(k, 16), b.scale(j, 32)})}),
-                                  call(t, "amx.tdpbf16ps", {op(ct, {j, z, z}), op(at, {z, z}), op(wt, {j, z, z})})});
+                    return t.seq(
+                        {call(t, "amx.load.bf16", {op(wt, {j, z, z}), op(w, {b.scale(k, 16), b.scale(j, 32)})}),
+                         call(t, "amx.tdpbf16ps", {op(ct, {j, z, z}), op(at, {z, z}), op(wt, {j, z, z})})});
                   })});
   });
-  ir::Stmt write = two([&](ir::Expr j) { return call(t, "amx.store.f32", {op(c, {z, b.scale(j, 16)}), op(ct, {j, z, z})}); });
+  ir::Stmt write =
+      two([&](ir::Expr j) { return call(t, "amx.store.f32", {op(c, {z, b.scale(j, 16)}), op(ct, {j, z, z})}); });
   ir::Stmt config = call(t, "amx.config", {}, {t.i(16), t.i(64)});
   ir::Kernel kernel = t.lowered(t.alloc({ct, at, wt}, t.seq({config, zero, reduce, write})));
   std::vector<const ir::Buffer*> buffers;
@@ -97,7 +107,8 @@ TEST_CASE("instructions the target lacks are errors", "[codegen]") {
   const ir::Buffer *x = t.input("x", Type::kF32, {16}), *y = t.output("y", Type::kF32, {16});
   const ir::Buffer* d = t.buffer("d", Type::kF32, {16}, ir::BufferRole::kTemp);
   std::vector<ir::Expr> zero{t.i(0)}, lanes{t.i(16)};
-  ir::Stmt body = t.seq({call(t, "zmm.load.f32", {{d->id, zero}, {x->id, zero}}, lanes), t.store(y, {t.i(0)}, t.load(d, {t.i(0)}))});
+  ir::Stmt body = t.seq(
+      {call(t, "zmm.load.f32", {{d->id, zero}, {x->id, zero}}, lanes), t.store(y, {t.i(0)}, t.load(d, {t.i(0)}))});
   auto artifact = compile_host(t.lowered(t.alloc({d}, body)), *target::find_target("x86-64-v2"));
   REQUIRE_FALSE(artifact);
   CHECK(artifact.error().message.find("avx512f") != std::string::npos);

@@ -26,14 +26,17 @@ int count_ifs(ir::Stmt root) {
 ir::Kernel gemm(int64_t m, int64_t n, int64_t k) {
   Nest t;
   ir::Builder& b = t.b();
-  const ir::Buffer *a = t.input("A", Type::kF32, {m, k}), *w = t.input("B", Type::kF32, {k, n}), *c = t.output("C", Type::kF32, {m, n});
+  const ir::Buffer *a = t.input("A", Type::kF32, {m, k}), *w = t.input("B", Type::kF32, {k, n}),
+                   *c = t.output("C", Type::kF32, {m, n});
   const ir::Buffer* acc = t.buffer("acc", Type::kF32, {4, 16}, ir::BufferRole::kTemp);
   ir::Stmt root = t.loop((m + 3) / 4, LoopKind::kParallel, [&](ir::Expr io) {
     return t.loop((n + 15) / 16, LoopKind::kSerial, [&](ir::Expr jo) {
       auto row = [&](ir::Expr ii) { return b.lt(t.at(io, 4, ii), t.i(m)); };
       auto column = [&](ir::Expr jj) { return b.lt(t.at(jo, 16, jj), t.i(n)); };
       auto tile = [&](const std::function<ir::Stmt(ir::Expr, ir::Expr)>& f) {
-        return t.loop(4, LoopKind::kSerial, [&](ir::Expr ii) { return t.loop(16, LoopKind::kVectorized, [&](ir::Expr jj) { return f(ii, jj); }); });
+        return t.loop(4, LoopKind::kSerial, [&](ir::Expr ii) {
+          return t.loop(16, LoopKind::kVectorized, [&](ir::Expr jj) { return f(ii, jj); });
+        });
       };
       ir::Stmt init = tile([&](ir::Expr ii, ir::Expr jj) { return t.store(acc, {ii, jj}, b.real(0)); });
       ir::Stmt reduce = t.loop(k, LoopKind::kSerial, [&](ir::Expr r) {
@@ -44,7 +47,8 @@ ir::Kernel gemm(int64_t m, int64_t n, int64_t k) {
         });
       });
       ir::Stmt write = tile([&](ir::Expr ii, ir::Expr jj) {
-        return t.store(c, {t.at(io, 4, ii), t.at(jo, 16, jj)}, t.load(acc, {ii, jj}), b.logical_and(row(ii), column(jj)));
+        return t.store(c, {t.at(io, 4, ii), t.at(jo, 16, jj)}, t.load(acc, {ii, jj}),
+                       b.logical_and(row(ii), column(jj)));
       });
       return t.alloc({acc}, t.seq({init, reduce, write}));
     });
@@ -102,10 +106,12 @@ TEST_CASE("root statements become launches and storage finds its place", "[codeg
   const ir::Buffer* own = t.buffer("own", Type::kF32, {4}, ir::BufferRole::kTemp);
   const ir::Buffer* big = t.buffer("big", Type::kF32, {100000}, ir::BufferRole::kTemp);
   ir::Stmt first = t.loop(n, LoopKind::kParallel, [&](ir::Expr i) {
-    return t.seq({t.store(own, {t.i(1)}, b.add(t.load(x, {i}), b.real(1))), t.store(shared, {i}, t.load(own, {t.i(1)}))});
+    return t.seq(
+        {t.store(own, {t.i(1)}, b.add(t.load(x, {i}), b.real(1))), t.store(shared, {i}, t.load(own, {t.i(1)}))});
   });
   ir::Stmt second = t.loop(n, LoopKind::kSerial, [&](ir::Expr i) {
-    return t.alloc({big}, t.seq({t.store(big, {b.scale(i, 1000)}, t.load(shared, {i})), t.store(y, {i}, t.load(big, {b.scale(i, 1000)}))}));
+    return t.alloc({big}, t.seq({t.store(big, {b.scale(i, 1000)}, t.load(shared, {i})),
+                                 t.store(y, {i}, t.load(big, {b.scale(i, 1000)}))}));
   });
   ir::Kernel kernel = at_nest(t.lowered(t.alloc({shared, own}, t.seq({first, second}))));
   auto arena = std::make_shared<Arena>();
@@ -135,7 +141,8 @@ TEST_CASE("launches that a CPU cannot run are rejected", "[codegen][lower]") {
   CHECK(nested.error().reason == ir::RejectReason::kUnsupported);
 
   Nest u;
-  const ir::Buffer *z = u.output("z", Type::kF32, {4}), *huge = u.buffer("huge", Type::kF32, {100000}, ir::BufferRole::kTemp);
+  const ir::Buffer *z = u.output("z", Type::kF32, {4}),
+                   *huge = u.buffer("huge", Type::kF32, {100000}, ir::BufferRole::kTemp);
   ir::Stmt large = u.loop(4, LoopKind::kParallel, [&](ir::Expr i) {
     return u.alloc({huge}, u.seq({u.store(huge, {i}, u.b().real(0)), u.store(z, {i}, u.load(huge, {i}))}));
   });

@@ -12,7 +12,8 @@ using ir::LoopKind;
 using ir::Type;
 
 // y[i] = fn(x[i] (, z[i])) over n elements, vectorised by 16 with a masked tail.
-Compiled elementwise(int64_t n, Type type, const target::Target& target, const std::function<ir::Expr(Nest&, ir::Expr, ir::Expr)>& f) {
+Compiled elementwise(int64_t n, Type type, const target::Target& target,
+                     const std::function<ir::Expr(Nest&, ir::Expr, ir::Expr)>& f) {
   Nest t;
   const ir::Buffer *x = t.input("x", type, {n}), *z = t.input("z", type, {n}), *y = t.output("y", type, {n});
   ir::Stmt root = t.loop((n + 15) / 16, LoopKind::kSerial, [&](ir::Expr o) {
@@ -64,7 +65,8 @@ double worst(const Function& f, const target::Target& target, int64_t n) {
   Type type = sizeof(T) == 4 ? Type::kF32 : Type::kF64;
   Compiled code = elementwise(n, type, target, [&](Nest& t, ir::Expr a, ir::Expr) { return t.call(f.fn, {a}); });
   Aligned<T> x(n), y(n);
-  for (int64_t i = 0; i < n; ++i) x[i] = static_cast<T>(f.low + (f.high - f.low) * static_cast<double>(i) / static_cast<double>(n - 1));
+  for (int64_t i = 0; i < n; ++i)
+    x[i] = static_cast<T>(f.low + (f.high - f.low) * static_cast<double>(i) / static_cast<double>(n - 1));
   code.run({x.data(), x.data(), y.data()});
   double bad = 0;
   for (int64_t i = 0; i < n; ++i) bad = std::max(bad, ulps(y[i], f.exact(x[i])));
@@ -88,15 +90,18 @@ TEST_CASE("math functions at the ends of their range", "[codegen]") {
     Intrinsic fn;
     float x, want;
   };
-  const Row rows[] = {{Intrinsic::kExp, inf, inf}, {Intrinsic::kExp, -inf, 0}, {Intrinsic::kExp, nan, nan}, {Intrinsic::kExp, 89.f, inf},
-                      {Intrinsic::kExp, -200.f, 0}, {Intrinsic::kExp, 0, 1}, {Intrinsic::kLog, 0, -inf}, {Intrinsic::kLog, -1, nan},
-                      {Intrinsic::kLog, inf, inf}, {Intrinsic::kLog, nan, nan}, {Intrinsic::kLog, 1, 0}, {Intrinsic::kTanh, inf, 1},
-                      {Intrinsic::kTanh, -inf, -1}, {Intrinsic::kTanh, nan, nan}, {Intrinsic::kErf, inf, 1}, {Intrinsic::kErf, -inf, -1},
-                      {Intrinsic::kErf, nan, nan}, {Intrinsic::kSigmoid, inf, 1}, {Intrinsic::kSigmoid, -inf, 0}, {Intrinsic::kSin, inf, nan},
-                      {Intrinsic::kCos, 0, 1}, {Intrinsic::kRound, 2.5f, 2}, {Intrinsic::kRound, -0.5f, -0.f}, {Intrinsic::kFloor, -0.5f, -1}};
+  const Row rows[] = {{Intrinsic::kExp, inf, inf},    {Intrinsic::kExp, -inf, 0},       {Intrinsic::kExp, nan, nan},
+                      {Intrinsic::kExp, 89.f, inf},   {Intrinsic::kExp, -200.f, 0},     {Intrinsic::kExp, 0, 1},
+                      {Intrinsic::kLog, 0, -inf},     {Intrinsic::kLog, -1, nan},       {Intrinsic::kLog, inf, inf},
+                      {Intrinsic::kLog, nan, nan},    {Intrinsic::kLog, 1, 0},          {Intrinsic::kTanh, inf, 1},
+                      {Intrinsic::kTanh, -inf, -1},   {Intrinsic::kTanh, nan, nan},     {Intrinsic::kErf, inf, 1},
+                      {Intrinsic::kErf, -inf, -1},    {Intrinsic::kErf, nan, nan},      {Intrinsic::kSigmoid, inf, 1},
+                      {Intrinsic::kSigmoid, -inf, 0}, {Intrinsic::kSin, inf, nan},      {Intrinsic::kCos, 0, 1},
+                      {Intrinsic::kRound, 2.5f, 2},   {Intrinsic::kRound, -0.5f, -0.f}, {Intrinsic::kFloor, -0.5f, -1}};
   for (const target::Target& target : runnable_targets())
     for (const Row& r : rows) {
-      Compiled code = elementwise(1, Type::kF32, target, [&](Nest& t, ir::Expr a, ir::Expr) { return t.call(r.fn, {a}); });
+      Compiled code =
+          elementwise(1, Type::kF32, target, [&](Nest& t, ir::Expr a, ir::Expr) { return t.call(r.fn, {a}); });
       float x = r.x, y = 77;
       code.run({&x, &x, &y});
       INFO(target.name << " " << ir::intrinsic_name(r.fn) << "(" << r.x << ") = " << y);
@@ -111,8 +116,9 @@ TEST_CASE("pow and fma", "[codegen]") {
       for (float b : {-3.f, -2.5f, -1.f, 0.f, 0.5f, 1.f, 2.f, 3.f, 4.f, 10.5f}) x.push_back(a), z.push_back(b);
     Aligned<float> y(x.size());
     auto n = static_cast<int64_t>(x.size());
-    elementwise(n, Type::kF32, target, [](Nest& t, ir::Expr a, ir::Expr b) { return t.call(Intrinsic::kPow, {a, b}); })
-        .run({x.data(), z.data(), y.data()});
+    elementwise(n, Type::kF32, target, [](Nest& t, ir::Expr a, ir::Expr b) {
+      return t.call(Intrinsic::kPow, {a, b});
+    }).run({x.data(), z.data(), y.data()});
     for (size_t i = 0; i < x.size(); ++i) {
       INFO(target.name << " pow(" << x[i] << ", " << z[i] << ") = " << y[i]);
       double want = std::pow(static_cast<double>(x[i]), static_cast<double>(z[i]));
@@ -120,13 +126,14 @@ TEST_CASE("pow and fma", "[codegen]") {
     }
     // (1 + e)(1 - e) - 1 = -e^2 needs one rounding.
     Aligned<float> u(n, 1 + 0x1p-20f), v(n, 1 - 0x1p-20f);
-    elementwise(n, Type::kF32, target, [](Nest& t, ir::Expr a, ir::Expr b) { return t.call(Intrinsic::kFma, {a, b, t.b().real(-1)}); })
-        .run({u.data(), v.data(), y.data()});
+    elementwise(n, Type::kF32, target, [](Nest& t, ir::Expr a, ir::Expr b) {
+      return t.call(Intrinsic::kFma, {a, b, t.b().real(-1)});
+    }).run({u.data(), v.data(), y.data()});
     CHECK(y[0] == -0x1p-40f);
     Aligned<double> du(n, 1 + 0x1p-40), dv(n, 1 - 0x1p-40), dy(n);
-    elementwise(n, Type::kF64, target,
-                [](Nest& t, ir::Expr a, ir::Expr b) { return t.call(Intrinsic::kFma, {a, b, t.b().real(-1, Type::kF64)}); })
-        .run({du.data(), dv.data(), dy.data()});
+    elementwise(n, Type::kF64, target, [](Nest& t, ir::Expr a, ir::Expr b) {
+      return t.call(Intrinsic::kFma, {a, b, t.b().real(-1, Type::kF64)});
+    }).run({du.data(), dv.data(), dy.data()});
     CHECK(dy[n - 1] == -0x1p-80);
   }
 }
@@ -139,19 +146,22 @@ TEST_CASE("f16 and bf16 conversions", "[codegen]") {
       auto value = [&](int64_t bits) {
         if (type == Type::kBF16) return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
         int exponent = static_cast<int>(bits >> 10 & 31), mantissa = static_cast<int>(bits & 1023);
-        float v = exponent == 31 ? (mantissa != 0 ? NAN : INFINITY)
-                                 : exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -24) : std::ldexp(static_cast<float>(1024 + mantissa), exponent - 25);
+        float v = exponent == 31  ? (mantissa != 0 ? NAN : INFINITY)
+                  : exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -24)
+                                  : std::ldexp(static_cast<float>(1024 + mantissa), exponent - 25);
         return (bits & 0x8000) != 0 ? -v : v;
       };
       auto convert = [&](Type from, Type to, int64_t count) {
         Nest t;
         const ir::Buffer *x = t.input("x", from, {count}), *y = t.output("y", to, {count});
-        return compile(t.lowered(t.loop(count / 16, LoopKind::kSerial, [&](ir::Expr o) {
-          return t.loop(16, LoopKind::kVectorized, [&](ir::Expr v) {
-            ir::Expr i = t.at(o, 16, v);
-            return t.store(y, {i}, t.b().cast(t.load(x, {i}), to));
-          });
-        })), target);
+        return compile(t.lowered(t.loop(count / 16, LoopKind::kSerial,
+                                        [&](ir::Expr o) {
+                                          return t.loop(16, LoopKind::kVectorized, [&](ir::Expr v) {
+                                            ir::Expr i = t.at(o, 16, v);
+                                            return t.store(y, {i}, t.b().cast(t.load(x, {i}), to));
+                                          });
+                                        })),
+                       target);
       };
       Aligned<uint16_t> halves(n), back(n);
       Aligned<float> floats(n);
@@ -160,12 +170,14 @@ TEST_CASE("f16 and bf16 conversions", "[codegen]") {
       int64_t wrong = 0;
       for (int64_t i = 0; i < n; ++i) {
         float want = value(i);
-        wrong += std::isnan(want) ? !std::isnan(floats[i]) : std::bit_cast<uint32_t>(floats[i]) != std::bit_cast<uint32_t>(want);
+        wrong += std::isnan(want) ? !std::isnan(floats[i])
+                                  : std::bit_cast<uint32_t>(floats[i]) != std::bit_cast<uint32_t>(want);
       }
       CHECK(wrong == 0);
       convert(Type::kF32, type, n).run({floats.data(), back.data()});
       wrong = 0;
-      for (int64_t i = 0; i < n; ++i) wrong += std::isnan(floats[i]) ? !std::isnan(value(back[i])) : back[i] != halves[i];
+      for (int64_t i = 0; i < n; ++i)
+        wrong += std::isnan(floats[i]) ? !std::isnan(value(back[i])) : back[i] != halves[i];
       CHECK(wrong == 0);
       // Between two neighbours: below, at and above the middle, from float and from double.
       Aligned<float> middle;

@@ -22,10 +22,12 @@ TEST_CASE("elementwise over fused and split indices", "[codegen]") {
   // y[i, j] = x[i, j] + bias[j] with one loop over i * 28 + j, vectorised: rows are crossed inside vectors.
   int64_t rows = 9, columns = 28, n = rows * columns;
   Nest t;
-  const ir::Buffer *x = t.input("x", Type::kF32, {rows, columns}), *bias = t.input("bias", Type::kF32, {columns}), *y = t.output("y", Type::kF32, {rows, columns});
+  const ir::Buffer *x = t.input("x", Type::kF32, {rows, columns}), *bias = t.input("bias", Type::kF32, {columns}),
+                   *y = t.output("y", Type::kF32, {rows, columns});
   ir::Stmt root = t.loop((n + 15) / 16, LoopKind::kParallel, [&](ir::Expr o) {
     return t.loop(16, LoopKind::kVectorized, [&](ir::Expr v) {
-      ir::Expr f = t.at(o, 16, v), i = t.b().floor_div(f, t.i(columns)), j = t.b().floor_mod(f, t.i(columns)), p = t.b().lt(f, t.i(n));
+      ir::Expr f = t.at(o, 16, v), i = t.b().floor_div(f, t.i(columns)), j = t.b().floor_mod(f, t.i(columns)),
+               p = t.b().lt(f, t.i(n));
       std::vector<ir::Expr> at{i, j}, column{j};
       ir::Expr a = t.b().load(*x, at, p, t.b().real(0)), c = t.b().load(*bias, column, p, t.b().real(0));
       return t.store(y, {i, j}, t.b().add(a, c), p);
@@ -57,12 +59,14 @@ TEST_CASE("max pooling with stride, padding and its own scratch per lane", "[cod
           return t.loop(3, LoopKind::kSerial, [&](ir::Expr s) {
             ir::Builder& b = t.b();
             ir::Expr row = b.offset(t.at(i, 2, r), -1), column = b.offset(t.at(j, 2, s), -1);
-            ir::Expr inside = b.logical_and(b.logical_and(b.le(t.i(0), row), b.lt(row, t.i(h))), b.logical_and(b.le(t.i(0), column), b.lt(column, t.i(h))));
+            ir::Expr inside = b.logical_and(b.logical_and(b.le(t.i(0), row), b.lt(row, t.i(h))),
+                                            b.logical_and(b.le(t.i(0), column), b.lt(column, t.i(h))));
             std::vector<ir::Expr> index{row, column};
             return t.store(best, {t.i(0)}, b.max(t.load(best, {t.i(0)}), b.load(*x, index, inside, b.real(-1e30))));
           });
         });
-        return t.alloc({best}, t.seq({t.store(best, {t.i(0)}, t.b().real(-1e30)), update, t.store(y, {i, j}, t.load(best, {t.i(0)}))}));
+        return t.alloc({best}, t.seq({t.store(best, {t.i(0)}, t.b().real(-1e30)), update,
+                                      t.store(y, {i, j}, t.load(best, {t.i(0)}))}));
       });
     });
     ir::Kernel kernel = t.lowered(root);
@@ -73,7 +77,8 @@ TEST_CASE("max pooling with stride, padding and its own scratch per lane", "[cod
         for (int64_t j = 0; j < oh; ++j) {
           float want = -1e30f;
           for (int64_t r = std::max<int64_t>(0, 2 * i - 1); r <= std::min(h - 1, 2 * i + 1); ++r)
-            for (int64_t s = std::max<int64_t>(0, 2 * j - 1); s <= std::min(h - 1, 2 * j + 1); ++s) want = std::max(want, a[r * h + s]);
+            for (int64_t s = std::max<int64_t>(0, 2 * j - 1); s <= std::min(h - 1, 2 * j + 1); ++s)
+              want = std::max(want, a[r * h + s]);
           REQUIRE(out[i * oh + j] == want);
         }
     }
@@ -93,8 +98,10 @@ TEST_CASE("strided, piecewise, broadcast and scattered lanes of odd extents", "[
         ir::Expr reversed = t.load(x, {t.i(2), b.sub(t.i(n - 1), v)}), same = t.load(x, {t.i(3), t.i(1)});
         ir::Expr halves = t.load(x, {t.i(4), b.floor_div(v, t.i(2))});
         ir::Expr pieces = t.load(blocked, {b.floor_div(v, t.i(8)), t.i(3), b.floor_mod(v, t.i(8))});
-        return t.seq({t.store(y, {t.i(0), v}, b.add(two, three)), t.store(y, {t.i(1), b.scale(v, 3)}, b.add(reversed, same)),
-                      t.store(y, {t.i(2), b.sub(t.i(n), v)}, halves), t.store(y, {t.i(3), v}, b.mul(pieces, b.cast(v, Type::kF32)))});
+        return t.seq({t.store(y, {t.i(0), v}, b.add(two, three)),
+                      t.store(y, {t.i(1), b.scale(v, 3)}, b.add(reversed, same)),
+                      t.store(y, {t.i(2), b.sub(t.i(n), v)}, halves),
+                      t.store(y, {t.i(3), v}, b.mul(pieces, b.cast(v, Type::kF32)))});
       });
       Aligned<float> a = ramp(5 * (3 * n + 1)), z = ramp(n * 64), out(4 * (3 * n + 1), -1);
       compile(t.lowered(root), target).run({a.data(), out.data(), z.data()});
@@ -118,8 +125,11 @@ TEST_CASE("loops and conditions that differ by lane", "[codegen]") {
   const ir::Buffer *x = t.input("x", Type::kF32, {n, n}), *y = t.output("y", Type::kF32, {n});
   const ir::Buffer* sum = t.buffer("sum", Type::kF32, {2}, ir::BufferRole::kTemp);
   ir::Stmt root = t.loop(n, LoopKind::kVectorized, [&](ir::Expr v) {
-    ir::Stmt add = t.loop(b.offset(v, 1), LoopKind::kSerial, [&](ir::Expr k) { return t.store(sum, {t.i(1)}, b.add(t.load(sum, {t.i(1)}), t.load(x, {v, k}))); });
-    ir::Stmt write = b.if_then(b.ne(b.floor_mod(v, t.i(3)), t.i(0)), t.store(y, {v}, t.load(sum, {t.i(1)})), t.store(y, {v}, b.real(0.5)));
+    ir::Stmt add = t.loop(b.offset(v, 1), LoopKind::kSerial, [&](ir::Expr k) {
+      return t.store(sum, {t.i(1)}, b.add(t.load(sum, {t.i(1)}), t.load(x, {v, k})));
+    });
+    ir::Stmt write = b.if_then(b.ne(b.floor_mod(v, t.i(3)), t.i(0)), t.store(y, {v}, t.load(sum, {t.i(1)})),
+                               t.store(y, {v}, b.real(0.5)));
     return t.alloc({sum}, t.seq({t.store(sum, {t.i(1)}, b.real(0)), add, write}));
   });
   ir::Kernel kernel = t.lowered(root);
@@ -153,9 +163,12 @@ TEST_CASE("select reads one side only", "[codegen]") {
 TEST_CASE("two launches share a workspace", "[codegen]") {
   int64_t n = 100;
   Nest t;
-  const ir::Buffer *x = t.input("x", Type::kF32, {n}), *y = t.output("y", Type::kF32, {n}), *w = t.workspace("w", Type::kF32, {n});
-  ir::Stmt first = t.loop(n, LoopKind::kParallel, [&](ir::Expr i) { return t.store(w, {i}, t.b().mul(t.load(x, {i}), t.b().real(3))); });
-  ir::Stmt second = t.loop(n, LoopKind::kSerial, [&](ir::Expr i) { return t.store(y, {i}, t.load(w, {t.b().sub(t.i(n - 1), i)})); });
+  const ir::Buffer *x = t.input("x", Type::kF32, {n}), *y = t.output("y", Type::kF32, {n}),
+                   *w = t.workspace("w", Type::kF32, {n});
+  ir::Stmt first = t.loop(n, LoopKind::kParallel,
+                          [&](ir::Expr i) { return t.store(w, {i}, t.b().mul(t.load(x, {i}), t.b().real(3))); });
+  ir::Stmt second =
+      t.loop(n, LoopKind::kSerial, [&](ir::Expr i) { return t.store(y, {i}, t.load(w, {t.b().sub(t.i(n - 1), i)})); });
   HostOptions options;
   options.prefix = "pair";
   Compiled code = compile(t.lowered(t.alloc({w}, t.seq({first, second}))), host(), options);
@@ -202,7 +215,9 @@ TEST_CASE("objects link on disk", "[codegen]") {
   if (std::system("ld --version > /dev/null 2>&1") != 0) return;
   Nest t;
   const ir::Buffer *x = t.input("x", Type::kF32, {40}), *y = t.output("y", Type::kF32, {40});
-  Compiled code = compile(t.lowered(t.loop(40, LoopKind::kVectorized, [&](ir::Expr i) { return t.store(y, {i}, t.call(ir::Intrinsic::kExp, {t.load(x, {i})})); })));
+  Compiled code = compile(t.lowered(t.loop(40, LoopKind::kVectorized, [&](ir::Expr i) {
+    return t.store(y, {i}, t.call(ir::Intrinsic::kExp, {t.load(x, {i})}));
+  })));
   auto folder = TemporaryDirectory::create("tcc-codegen");
   REQUIRE(folder);
   std::string object = (*folder)->path() + "/k.o";
@@ -214,7 +229,8 @@ TEST_CASE("objects link on disk", "[codegen]") {
 TEST_CASE("what host code cannot do is an error", "[codegen]") {
   Nest t;
   const ir::Buffer* y = t.output("y", Type::kF32, {4});
-  ir::Kernel kernel = t.lowered(t.loop(t.b().var(0), LoopKind::kSerial, [&](ir::Expr i) { return t.store(y, {i}, t.b().real(0)); }));
+  ir::Kernel kernel =
+      t.lowered(t.loop(t.b().var(0), LoopKind::kSerial, [&](ir::Expr i) { return t.store(y, {i}, t.b().real(0)); }));
   auto artifact = compile_host(kernel, host());
   REQUIRE_FALSE(artifact);
   CHECK(artifact.error().message.find("no value") != std::string::npos);

@@ -51,7 +51,8 @@ class Nest {
     return b().loop(id, extent, body(b().var(id)), kind);
   }
   ir::Expr load(const ir::Buffer* buffer, std::vector<ir::Expr> indices) { return b().load(*buffer, indices); }
-  ir::Stmt store(const ir::Buffer* buffer, std::vector<ir::Expr> indices, ir::Expr value, ir::Expr predicate = nullptr) {
+  ir::Stmt store(const ir::Buffer* buffer, std::vector<ir::Expr> indices, ir::Expr value,
+                 ir::Expr predicate = nullptr) {
     return b().store(buffer->id, indices, value, predicate);
   }
   ir::Stmt seq(std::vector<ir::Stmt> stmts) { return b().seq(stmts); }

@@ -12,15 +12,18 @@ using ir::Type;
 
 // out[i] = f(a[i], b[i]), scalar for odd and vector of 8 for even `form`.
 template <class T, class R>
-std::vector<R> run_binary(const target::Target& target, Type type, Type result, bool vector, const std::vector<T>& a, const std::vector<T>& b,
-                          const std::function<ir::Expr(ir::Builder&, ir::Expr, ir::Expr)>& f) {
+std::vector<R> run_binary(const target::Target& target, Type type, Type result, bool vector, const std::vector<T>& a,
+                          const std::vector<T>& b, const std::function<ir::Expr(ir::Builder&, ir::Expr, ir::Expr)>& f) {
   Nest t;
   auto n = static_cast<int64_t>(a.size());
   const ir::Buffer *x = t.input("x", type, {n}), *z = t.input("z", type, {n}), *y = t.output("y", result, {n});
   auto body = [&](ir::Expr i) { return t.store(y, {i}, f(t.b(), t.load(x, {i}), t.load(z, {i}))); };
-  ir::Stmt root = vector ? t.loop(n / 8, LoopKind::kSerial, [&](ir::Expr o) {
-    return t.loop(8, LoopKind::kVectorized, [&](ir::Expr v) { return body(t.at(o, 8, v)); });
-  }) : t.loop(n, LoopKind::kSerial, body);
+  ir::Stmt root =
+      vector ? t.loop(n / 8, LoopKind::kSerial,
+                      [&](ir::Expr o) {
+                        return t.loop(8, LoopKind::kVectorized, [&](ir::Expr v) { return body(t.at(o, 8, v)); });
+                      })
+             : t.loop(n, LoopKind::kSerial, body);
   Aligned<T> ax(a.begin(), a.end()), bx(b.begin(), b.end());
   Aligned<R> out(a.size());
   compile(t.lowered(root), target).run({ax.data(), bx.data(), out.data()});
@@ -40,7 +43,9 @@ void check_integers(Type type) {
     for (bool vector : {false, true}) {
       INFO(target.name << " " << ir::type_name(type) << (vector ? " vector" : " scalar"));
       auto check = [&](ExprKind kind, auto exact) {
-        auto got = run_binary<T, T>(target, type, type, vector, a, b, [&](ir::Builder& builder, ir::Expr x, ir::Expr y) { return builder.binary(kind, x, y); });
+        auto got =
+            run_binary<T, T>(target, type, type, vector, a, b,
+                             [&](ir::Builder& builder, ir::Expr x, ir::Expr y) { return builder.binary(kind, x, y); });
         for (size_t i = 0; i < a.size(); ++i) {
           INFO("kind " << static_cast<int>(kind) << ": " << +a[i] << ", " << +b[i]);
           REQUIRE(+got[i] == +static_cast<T>(exact(a[i], b[i])));
@@ -48,12 +53,18 @@ void check_integers(Type type) {
       };
       check(ExprKind::kAdd, [](T x, T y) { return static_cast<T>(static_cast<U>(x) + static_cast<U>(y)); });
       check(ExprKind::kSub, [](T x, T y) { return static_cast<T>(static_cast<U>(x) - static_cast<U>(y)); });
-      check(ExprKind::kMul, [](T x, T y) { return static_cast<T>(static_cast<uint64_t>(x) * static_cast<uint64_t>(y)); });
-      check(ExprKind::kDiv, [](T x, T y) { return std::is_signed_v<T> && y == static_cast<T>(-1) ? static_cast<T>(0 - static_cast<U>(x)) : static_cast<T>(x / y); });
+      check(ExprKind::kMul,
+            [](T x, T y) { return static_cast<T>(static_cast<uint64_t>(x) * static_cast<uint64_t>(y)); });
+      check(ExprKind::kDiv, [](T x, T y) {
+        return std::is_signed_v<T> && y == static_cast<T>(-1) ? static_cast<T>(0 - static_cast<U>(x))
+                                                              : static_cast<T>(x / y);
+      });
       check(ExprKind::kMin, [](T x, T y) { return std::min(x, y); });
       check(ExprKind::kMax, [](T x, T y) { return std::max(x, y); });
       auto compare = [&](ExprKind kind, auto exact) {
-        auto got = run_binary<T, uint8_t>(target, type, Type::kBool, vector, a, b, [&](ir::Builder& builder, ir::Expr x, ir::Expr y) { return builder.binary(kind, x, y); });
+        auto got = run_binary<T, uint8_t>(
+            target, type, Type::kBool, vector, a, b,
+            [&](ir::Builder& builder, ir::Expr x, ir::Expr y) { return builder.binary(kind, x, y); });
         for (size_t i = 0; i < a.size(); ++i) REQUIRE(got[i] == (exact(a[i], b[i]) ? 1 : 0));
       };
       compare(ExprKind::kLt, [](T x, T y) { return x < y; });
@@ -80,7 +91,9 @@ TEST_CASE("float operators and the NaN rule of min and max", "[codegen]") {
   for (const target::Target& target : runnable_targets())
     for (bool vector : {false, true}) {
       auto check = [&](ExprKind kind, auto exact) {
-        auto got = run_binary<float, float>(target, Type::kF32, Type::kF32, vector, a, b, [&](ir::Builder& builder, ir::Expr x, ir::Expr y) { return builder.binary(kind, x, y); });
+        auto got = run_binary<float, float>(
+            target, Type::kF32, Type::kF32, vector, a, b,
+            [&](ir::Builder& builder, ir::Expr x, ir::Expr y) { return builder.binary(kind, x, y); });
         for (size_t i = 0; i < a.size(); ++i) {
           INFO(target.name << " kind " << static_cast<int>(kind) << ": " << a[i] << ", " << b[i] << " -> " << got[i]);
           REQUIRE(same(exact(a[i], b[i]), got[i]));
@@ -92,10 +105,16 @@ TEST_CASE("float operators and the NaN rule of min and max", "[codegen]") {
       check(ExprKind::kDiv, [](float x, float y) { return x / y; });
       check(ExprKind::kMin, [](float x, float y) { return std::fmin(x, y); });
       check(ExprKind::kMax, [](float x, float y) { return std::fmax(x, y); });
-      auto relu = run_binary<float, float>(target, Type::kF32, Type::kF32, vector, a, b, [](ir::Builder& builder, ir::Expr x, ir::Expr) { return builder.max(builder.real(0), x); });
+      auto relu = run_binary<float, float>(
+          target, Type::kF32, Type::kF32, vector, a, b,
+          [](ir::Builder& builder, ir::Expr x, ir::Expr) { return builder.max(builder.real(0), x); });
       for (size_t i = 0; i < a.size(); ++i) REQUIRE(relu[i] == std::fmax(a[i], 0.f));
-      auto less = run_binary<float, uint8_t>(target, Type::kF32, Type::kBool, vector, a, b, [](ir::Builder& builder, ir::Expr x, ir::Expr y) { return builder.lt(x, y); });
-      auto differ = run_binary<float, uint8_t>(target, Type::kF32, Type::kBool, vector, a, b, [](ir::Builder& builder, ir::Expr x, ir::Expr y) { return builder.ne(x, y); });
+      auto less =
+          run_binary<float, uint8_t>(target, Type::kF32, Type::kBool, vector, a, b,
+                                     [](ir::Builder& builder, ir::Expr x, ir::Expr y) { return builder.lt(x, y); });
+      auto differ =
+          run_binary<float, uint8_t>(target, Type::kF32, Type::kBool, vector, a, b,
+                                     [](ir::Builder& builder, ir::Expr x, ir::Expr y) { return builder.ne(x, y); });
       for (size_t i = 0; i < a.size(); ++i) {
         REQUIRE(less[i] == (a[i] < b[i]));
         REQUIRE(differ[i] == (a[i] != b[i]));
@@ -105,7 +124,9 @@ TEST_CASE("float operators and the NaN rule of min and max", "[codegen]") {
 
 TEST_CASE("casts truncate and saturate", "[codegen]") {
   const float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
-  std::vector<float> x{-inf, -3e9f, -2147483648.f, -300.f, -129.f, -128.9f, -1.5f, -0.9f, 0.f, 0.9f, 1.5f, 127.9f, 128.f, 255.5f, 256.f, 2147483520.f, 2147483648.f, 1e19f, inf, nan, 3.f, 2.f, 1.f, -1.f};
+  std::vector<float> x{-inf,         -3e9f, -2147483648.f, -300.f, -129.f, -128.9f, -1.5f, -0.9f,
+                       0.f,          0.9f,  1.5f,          127.9f, 128.f,  255.5f,  256.f, 2147483520.f,
+                       2147483648.f, 1e19f, inf,           nan,    3.f,    2.f,     1.f,   -1.f};
   auto saturate = [](float v, double low, double high) -> double {
     if (std::isnan(v)) return 0;
     return std::trunc(std::clamp(static_cast<double>(v), low, high));
@@ -114,7 +135,8 @@ TEST_CASE("casts truncate and saturate", "[codegen]") {
     for (bool vector : {false, true}) {
       auto cast = [&](auto sample, Type to) {
         using R = decltype(sample);
-        return run_binary<float, R>(target, Type::kF32, to, vector, x, x, [&](ir::Builder& b, ir::Expr a, ir::Expr) { return b.cast(a, to); });
+        return run_binary<float, R>(target, Type::kF32, to, vector, x, x,
+                                    [&](ir::Builder& b, ir::Expr a, ir::Expr) { return b.cast(a, to); });
       };
       auto i8 = cast(int8_t{}, Type::kI8);
       auto u8 = cast(uint8_t{}, Type::kU8);
@@ -125,7 +147,10 @@ TEST_CASE("casts truncate and saturate", "[codegen]") {
         CHECK(i8[i] == saturate(x[i], -128, 127));
         CHECK(u8[i] == saturate(x[i], 0, 255));
         CHECK(i32[i] == static_cast<int32_t>(saturate(x[i], -0x1p31, 0x1p31 - 1)));
-        int64_t wide = std::isnan(x[i]) ? 0 : x[i] >= 0x1p63f ? INT64_MAX : x[i] <= -0x1p63f ? INT64_MIN : static_cast<int64_t>(x[i]);
+        int64_t wide = std::isnan(x[i])   ? 0
+                       : x[i] >= 0x1p63f  ? INT64_MAX
+                       : x[i] <= -0x1p63f ? INT64_MIN
+                                          : static_cast<int64_t>(x[i]);
         CHECK(i64[i] == wide);
       }
     }
@@ -134,17 +159,22 @@ TEST_CASE("casts truncate and saturate", "[codegen]") {
 TEST_CASE("index arithmetic on negative numbers", "[codegen]") {
   Nest t;
   int64_t n = 40;
-  const ir::Buffer *x = t.input("x", Type::kI64, {n}), *z = t.input("z", Type::kI64, {n}), *y = t.output("y", Type::kI64, {6, n});
+  const ir::Buffer *x = t.input("x", Type::kI64, {n}), *z = t.input("z", Type::kI64, {n}),
+                   *y = t.output("y", Type::kI64, {6, n});
   ir::Stmt root = t.loop(n, LoopKind::kSerial, [&](ir::Expr i) {
     ir::Expr a = t.load(x, {i}), d = t.load(z, {i}), centred = t.b().offset(i, -20);
     return t.seq({t.store(y, {t.i(0), i}, t.b().floor_div(a, d)), t.store(y, {t.i(1), i}, t.b().floor_mod(a, d)),
-                  t.store(y, {t.i(2), i}, t.b().floor_div(centred, t.i(8))), t.store(y, {t.i(3), i}, t.b().floor_mod(centred, t.i(8))),
-                  t.store(y, {t.i(4), i}, t.b().floor_div(centred, t.i(7))), t.store(y, {t.i(5), i}, t.b().floor_mod(centred, t.i(7)))});
+                  t.store(y, {t.i(2), i}, t.b().floor_div(centred, t.i(8))),
+                  t.store(y, {t.i(3), i}, t.b().floor_mod(centred, t.i(8))),
+                  t.store(y, {t.i(4), i}, t.b().floor_div(centred, t.i(7))),
+                  t.store(y, {t.i(5), i}, t.b().floor_mod(centred, t.i(7)))});
   });
   Aligned<int64_t> a(n), d(n), out(6 * n);
   for (int64_t i = 0; i < n; ++i) a[i] = i * 7 - 133, d[i] = i % 2 == 0 ? 5 : -3;
   compile(t.lowered(root)).run({a.data(), d.data(), out.data()});
-  auto floor_div = [](int64_t p, int64_t q) { return static_cast<int64_t>(std::floor(static_cast<double>(p) / static_cast<double>(q))); };
+  auto floor_div = [](int64_t p, int64_t q) {
+    return static_cast<int64_t>(std::floor(static_cast<double>(p) / static_cast<double>(q)));
+  };
   for (int64_t i = 0; i < n; ++i) {
     CHECK(out[i] == floor_div(a[i], d[i]));
     CHECK(out[n + i] == a[i] - d[i] * floor_div(a[i], d[i]));

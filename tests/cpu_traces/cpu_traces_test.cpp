@@ -20,12 +20,41 @@ std::vector<task::Task> small_tasks() {
   std::vector<task::Task> out;
   out.push_back(task::make_gemm({.m = 17, .n = 36, .k = 10}));
   out.push_back(task::make_gemm({.m = 8, .n = 33, .k = 6, .bias = true, .relu = true, .constant_weights = true}));
-  out.push_back(task::make_conv({.batch = 1, .channels = 4, .filters = 6, .size = {9, 18}, .kernel = {3, 3}, .pads = {1, 1}, .bias = true, .relu = true}));
-  out.push_back(task::make_conv({.batch = 2, .channels = 3, .filters = 4, .size = {11, 8}, .kernel = {3, 2}, .strides = {2, 1}, .pads = {1, 0}, .residual = true}));
-  out.push_back(task::make_conv({.batch = 1, .channels = 4, .filters = 4, .group = 4, .size = {8, 16}, .kernel = {3, 3}, .pads = {1, 1}}));
-  out.push_back(task::make_conv({.batch = 1, .channels = 4, .filters = 6, .group = 2, .size = {7, 7}, .kernel = {3, 3}, .dilations = {2, 2}, .pads = {2, 2}}));
-  out.push_back(task::make_pool({.average = false, .batch = 1, .channels = 3, .size = {9, 9}, .kernel = {3, 3}, .strides = {2, 2}, .pads = {1, 1}}));
-  out.push_back(task::make_pool({.average = true, .batch = 1, .channels = 2, .size = {8, 6}, .kernel = {2, 2}, .strides = {2, 2}}));
+  out.push_back(task::make_conv({.batch = 1,
+                                 .channels = 4,
+                                 .filters = 6,
+                                 .size = {9, 18},
+                                 .kernel = {3, 3},
+                                 .pads = {1, 1},
+                                 .bias = true,
+                                 .relu = true}));
+  out.push_back(task::make_conv({.batch = 2,
+                                 .channels = 3,
+                                 .filters = 4,
+                                 .size = {11, 8},
+                                 .kernel = {3, 2},
+                                 .strides = {2, 1},
+                                 .pads = {1, 0},
+                                 .residual = true}));
+  out.push_back(task::make_conv(
+      {.batch = 1, .channels = 4, .filters = 4, .group = 4, .size = {8, 16}, .kernel = {3, 3}, .pads = {1, 1}}));
+  out.push_back(task::make_conv({.batch = 1,
+                                 .channels = 4,
+                                 .filters = 6,
+                                 .group = 2,
+                                 .size = {7, 7},
+                                 .kernel = {3, 3},
+                                 .dilations = {2, 2},
+                                 .pads = {2, 2}}));
+  out.push_back(task::make_pool({.average = false,
+                                 .batch = 1,
+                                 .channels = 3,
+                                 .size = {9, 9},
+                                 .kernel = {3, 3},
+                                 .strides = {2, 2},
+                                 .pads = {1, 1}}));
+  out.push_back(task::make_pool(
+      {.average = true, .batch = 1, .channels = 2, .size = {8, 6}, .kernel = {2, 2}, .strides = {2, 2}}));
   out.push_back(task::make_reduction({5, 24}, {1}, graph::Op::kReduceSum));
   out.push_back(task::make_softmax({6, 17}, 1));
   out.push_back(task::make_elementwise({3, 5, 7}));
@@ -68,7 +97,8 @@ struct Reference {
       std::copy(storage[i].begin(), storage[i].end() - kGuard, got.bytes.begin());
       for (int64_t e = 0; e < got.size(); ++e) {
         double x = got.at(e), y = expected[i].at(e);
-        if (!(std::abs(x - y) <= 1e-5 * (1 + std::abs(y)))) FAIL(what << ": element " << e << " of parameter " << i << " is " << x << ", not " << y);
+        if (!(std::abs(x - y) <= 1e-5 * (1 + std::abs(y))))
+          FAIL(what << ": element " << e << " of parameter " << i << " is " << x << ", not " << y);
       }
     }
   }
@@ -91,7 +121,8 @@ TEST_CASE("compiled random traces equal the reference", "[traces]") {
     Rng rng(static_cast<uint64_t>(n) + 5000);
     testing::RandomTrace random = testing::TraceWriter(t.kernel, rng).write(static_cast<int>(rng.below(14)));
     const ir::Kernel& scheduled = random.schedule.kernel();
-    std::string label = fmt::format("trace {} of {} for {}\n{}", n, t.workload, target.name, schedule::print_trace(random.schedule.trace()));
+    std::string label = fmt::format("trace {} of {} for {}\n{}", n, t.workload, target.name,
+                                    schedule::print_trace(random.schedule.trace()));
     auto arena = std::make_shared<Arena>();
     auto lowered = lower::lower(scheduled, target, ir::Stage::kLowered, arena);
     if (!lowered) {

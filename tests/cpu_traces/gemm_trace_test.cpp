@@ -25,7 +25,8 @@ ir::Kernel scheduled_gemm(const task::Task& t, int64_t mr, int64_t nr, int64_t k
   schedule::BlockRv write = s.cache_write(block, ir::Scope::kLocal);
   std::vector<schedule::LoopRv> loops = s.get_loops(block);
   auto split = [&](schedule::LoopRv l, std::vector<schedule::ExprRv> factors) { return s.split(l, factors); };
-  auto i = split(loops[0], {{}, schedule::lit(mr)}), j = split(loops[1], {{}, schedule::lit(nr)}), k = split(loops[2], {{}, schedule::lit(ku)});
+  auto i = split(loops[0], {{}, schedule::lit(mr)}), j = split(loops[1], {{}, schedule::lit(nr)}),
+       k = split(loops[2], {{}, schedule::lit(ku)});
   s.reorder(std::vector<schedule::LoopRv>{i[0], j[0], k[0], k[1], i[1], j[1]});
   s.reverse_compute_at(write, j[0]);
   schedule::BlockRv init = s.decompose_reduction(block, k[0]);

@@ -38,8 +38,10 @@ TEST_CASE("launch dimensions come from bound loops, shorter loops are guarded") 
   Draft d;
   const Buffer* out = d.buffer("out", Type::kF32, {7, 96}, BufferRole::kOutput);
   const Id g = d.kb.new_id("g"), t = d.kb.new_id("t"), u = d.kb.new_id("u");
-  Stmt wide = d.b.loop(t, d.num(96), d.store(out, {d.b.var(g), d.b.var(t)}, d.b.real(1)), LoopKind::kBound, Axis::kThreadX);
-  Stmt narrow = d.b.loop(u, d.num(33), d.store(out, {d.b.var(g), d.b.var(u)}, d.b.real(2)), LoopKind::kBound, Axis::kThreadX);
+  Stmt wide =
+      d.b.loop(t, d.num(96), d.store(out, {d.b.var(g), d.b.var(t)}, d.b.real(1)), LoopKind::kBound, Axis::kThreadX);
+  Stmt narrow =
+      d.b.loop(u, d.num(33), d.store(out, {d.b.var(g), d.b.var(u)}, d.b.real(2)), LoopKind::kBound, Axis::kThreadX);
   const Stmt both[] = {wide, narrow};
   Kernel k = d.finish(d.b.loop(g, d.num(7), d.b.seq(both), LoopKind::kBound, Axis::kGridY));
   auto source = emit_cuda_source(k, gpu("a100"), {.prefix = "dims"});
@@ -74,7 +76,8 @@ TEST_CASE("each statement of the root is a launch, workspace follows the paramet
   const Buffer* w = d.buffer("w", Type::kF32, {8}, BufferRole::kTemp, Scope::kWorkspace);
   auto pass = [&](const Buffer* from, const Buffer* to) {
     const Id t = d.kb.new_id("t");
-    return d.b.loop(t, d.num(8), d.store(to, {d.b.var(t)}, d.load(from, {d.b.var(t)})), LoopKind::kBound, Axis::kThreadX);
+    return d.b.loop(t, d.num(8), d.store(to, {d.b.var(t)}, d.load(from, {d.b.var(t)})), LoopKind::kBound,
+                    Axis::kThreadX);
   };
   const Stmt both[] = {pass(in, w), pass(w, out)};
   const Id workspace[] = {w->id};
@@ -85,7 +88,8 @@ TEST_CASE("each statement of the root is a launch, workspace follows the paramet
   REQUIRE(source->buffers.size() == 3);
   CHECK(source->buffers[2].role == BufferRole::kTemp);
   CHECK(source->buffers[2].bytes == 32);
-  CHECK(count_of(source->text, "(const float* __restrict__ in_0, float* __restrict__ out_1, float* __restrict__ w_2)") == 2);
+  CHECK(count_of(source->text,
+                 "(const float* __restrict__ in_0, float* __restrict__ out_1, float* __restrict__ w_2)") == 2);
 }
 
 TEST_CASE("indices that do not fit 32 bits are 64-bit") {
@@ -107,8 +111,13 @@ TEST_CASE("xor layouts appear in addresses and keep wide accesses where they mov
     const Buffer* in = d.buffer("in", Type::kF32, {8, 32}, BufferRole::kInput);
     const int64_t shape[] = {8, 32};
     const Layout* rows = make_row_major(d.b.arena(), shape);
-    Buffer fields{d.kb.new_id("s"), Type::kF32, Scope::kShared, BufferRole::kTemp, in->shape,
-                  with_xor(d.b.arena(), *rows, {5, low_bit, 7}), 64};
+    Buffer fields{d.kb.new_id("s"),
+                  Type::kF32,
+                  Scope::kShared,
+                  BufferRole::kTemp,
+                  in->shape,
+                  with_xor(d.b.arena(), *rows, {5, low_bit, 7}),
+                  64};
     const Buffer* s = d.b.buffer(fields);
     const Id t = d.kb.new_id("t"), v = d.kb.new_id("v");
     Expr row = d.b.floor_div(d.b.var(t), d.num(8));
@@ -139,7 +148,8 @@ TEST_CASE("instructions become asm with addresses, registers and arguments") {
   const Expr zero[] = {d.num(0)};
   const Operand operands[] = {{y->id, zero}, {x->id, zero}};
   const Expr args[] = {d.num(3), d.num(16), d.num(32)};
-  const Stmt body[] = {d.store(x, {d.num(0)}, d.load(in, {d.b.var(l)})), d.b.instr(find_instruction("shfl.f32"), operands, args),
+  const Stmt body[] = {d.store(x, {d.num(0)}, d.load(in, {d.b.var(l)})),
+                       d.b.instr(find_instruction("shfl.f32"), operands, args),
                        d.store(out, {d.b.var(l)}, d.load(y, {d.num(0)}))};
   const Id locals[] = {x->id, y->id};
   Stmt root = d.b.loop(l, d.num(32), d.b.alloc(locals, d.b.seq(body)), LoopKind::kBound, Axis::kLane);

@@ -38,7 +38,7 @@ interp::Report interpret(const ir::Kernel& kernel, Tensors& params, uint64_t see
   return interp::run(kernel, pointers, {.seed = seed, .check_races = true});
 }
 
-constexpr char kHostPrelude[] = R"cpp(
+constexpr char kHostPrelude[] = R"text(
 #include <barrier>
 #include <cmath>
 #include <cstring>
@@ -58,7 +58,7 @@ static std::barrier<>* block_barrier;
 static float __uint_as_float(unsigned u) { float f; std::memcpy(&f, &u, 4); return f; }
 static unsigned __float_as_uint(float f) { unsigned u; std::memcpy(&u, &f, 4); return u; }
 static unsigned long __cvta_generic_to_shared(const void* p) { return (unsigned long)p; }
-)cpp";
+)text";
 
 // Runs the printed text on the host: the launch's blocks one after the other, its threads as threads.
 void emulate(const ir::Kernel& kernel, Tensors& params) {
@@ -71,7 +71,7 @@ void emulate(const ir::Kernel& kernel, Tensors& params) {
   for (size_t at = text.find(barrier); at != std::string::npos; at = text.find(barrier, at))
     text.replace(at, barrier.size(), "block_barrier->arrive_and_wait();");
   text = kHostPrelude + text;
-  text += fmt::format(R"cpp(
+  text += fmt::format(R"text(
 extern "C" void run_all(float** p) {{
   for (unsigned y = 0; y < {0}; ++y)
     for (unsigned x = 0; x < {1}; ++x) {{
@@ -83,7 +83,7 @@ extern "C" void run_all(float** p) {{
       for (std::thread& t : threads) t.join();
     }}
 }}
-)cpp",
+)text",
                       l.grid[1], l.grid[0], l.block[0], l.symbol);
   auto folder = TemporaryDirectory::create("tcc-cuda-emulation");
   REQUIRE(folder);
@@ -176,8 +176,10 @@ TEST_CASE("the printed source, run by threads of the host, equals the reference"
     GemmCase size;
     gpu_check::GemmTile tile;
   };
-  for (const auto& [c, tile] : {Case{{129, 131, 19}, gpu_check::kLargeTile}, {{132, 68, 24}, gpu_check::kLargeTile},
-                                {{67, 65, 33}, gpu_check::kSmallTile}, {{64, 68, 48}, gpu_check::kSmallTile}}) {
+  for (const auto& [c, tile] : {Case{{129, 131, 19}, gpu_check::kLargeTile},
+                                {{132, 68, 24}, gpu_check::kLargeTile},
+                                {{67, 65, 33}, gpu_check::kSmallTile},
+                                {{64, 68, 48}, gpu_check::kSmallTile}}) {
     const ir::Kernel kernel = gpu_check::make_gemm(c.m, c.n, c.k, tile);
     Tensors p = make_params(kernel);
     emulate(kernel, p);

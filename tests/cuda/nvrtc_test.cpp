@@ -17,7 +17,8 @@ bool have_nvrtc() {
 
 TEST_CASE("every kernel compiles for one architecture a family without spills") {
   if (!have_nvrtc()) return;
-  const ir::Kernel kernels[] = {gpu_check::make_add_relu(1 << 20), gpu_check::make_add_relu(1000003),
+  const ir::Kernel kernels[] = {gpu_check::make_add_relu(1 << 20),
+                                gpu_check::make_add_relu(1000003),
                                 gpu_check::make_gemm(1024, 1024, 1024, gpu_check::kLargeTile),
                                 gpu_check::make_gemm(1024, 1024, 1024, gpu_check::kSmallTile),
                                 gpu_check::make_gemm(1001, 777, 333, gpu_check::kLargeTile),
@@ -38,7 +39,8 @@ TEST_CASE("every kernel compiles for one architecture a family without spills") 
 
 TEST_CASE("aligned kernels move 16 bytes at a time") {
   if (!have_nvrtc()) return;
-  auto gemm = compile_cuda(gpu_check::make_gemm(1024, 1024, 1024, gpu_check::kLargeTile), gpu("a100"), {.want_ptx = true});
+  auto gemm =
+      compile_cuda(gpu_check::make_gemm(1024, 1024, 1024, gpu_check::kLargeTile), gpu("a100"), {.want_ptx = true});
   REQUIRE(gemm);
   CHECK(gemm->format == CodeFormat::kPtx);
   CHECK(count_of(gemm->code, "ld.global.nc.v4") == 4);
@@ -60,7 +62,8 @@ TEST_CASE("a target that this toolkit does not compile is an error that names on
 }
 
 TEST_CASE("a library that is not there is an error that says what to do") {
-  auto artifact = compile_cuda(gpu_check::make_add_relu(64), gpu("a100"), {.nvrtc_library = "/nonexistent/libnvrtc.so"});
+  auto artifact =
+      compile_cuda(gpu_check::make_add_relu(64), gpu("a100"), {.nvrtc_library = "/nonexistent/libnvrtc.so"});
   REQUIRE_FALSE(artifact);
   CHECK(artifact.error().cls == ErrorClass::kEnvironment);
   CHECK_FALSE(artifact.error().hint.empty());

@@ -11,7 +11,9 @@
 
 namespace tcc::codegen::testing {
 
-inline target::Target gpu(const char* name) { return target::find_target(name).value(); }
+inline target::Target gpu(const char* name) {
+  return target::find_target(name).value();
+}
 
 // The emitted text after the prelude.
 inline std::string kernel_text(const ir::Kernel& kernel, const char* target = "h200") {

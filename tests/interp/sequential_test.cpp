@@ -5,7 +5,6 @@
 
 #include "interp/value.h"
 #include "tcc/interp/interp.h"
-#include "tcc/interp/rate.h"
 #include "tcc/ir/text.h"
 
 using namespace tcc;
@@ -405,9 +404,3 @@ TEST_CASE("a carried scan runs in order and starts once", "[unit][interp]") {
   CHECK(z.to_doubles() == std::vector<double>{101, 103, 106, 110, 115, 121, 128, 136});
 }
 
-#if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-TEST_CASE("the interpreter is fast enough", "[unit][interp]") {
-  CHECK(interp::measure_rate(false) > 50e6);
-  CHECK(interp::measure_rate(true) > 10e6);
-}
-#endif

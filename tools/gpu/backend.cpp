@@ -76,9 +76,12 @@ class DeviceBackend final : public Backend {
   Result<void> start(int ordinal, const std::string& cublas) {
     TCC_TRY(device_, runtime::CudaDevice::open(ordinal));
     auto blas = runtime::CudaBlas::open(device_->stream(), cublas);
-    if (blas) blas_ = std::move(*blas);
-    else if (!cublas.empty()) return tl::unexpected<Error>(std::move(blas).error());
-    else fmt::print(stderr, "gpu_check: no cuBLAS to measure beside: {}\n", blas.error().message);
+    if (blas)
+      blas_ = std::move(*blas);
+    else if (!cublas.empty())
+      return tl::unexpected<Error>(std::move(blas).error());
+    else
+      fmt::print(stderr, "gpu_check: no cuBLAS to measure beside: {}\n", blas.error().message);
     return {};
   }
   bool is_device() const override { return true; }
@@ -92,9 +95,7 @@ class DeviceBackend final : public Backend {
     rows.push_back({"device.ecc", f.ecc ? 1.0 : 0.0, "", "", 0});
     return rows;
   }
-  std::string peer_name() const override {
-    return blas_ != nullptr ? fmt::format("cuBLAS {}", blas_->version()) : "";
-  }
+  std::string peer_name() const override { return blas_ != nullptr ? fmt::format("cuBLAS {}", blas_->version()) : ""; }
   Result<double> copy_rate() override {
     const int64_t bytes = std::min<int64_t>(int64_t{1} << 30, device_->facts().free_bytes / 4);
     TCC_TRY(runtime::CudaBuffer from, device_->allocate(bytes));
@@ -147,7 +148,8 @@ class InterpSession final : public Session {
   Result<double> time(int count) override {
     Stopwatch watch;
     for (int i = 0; i < count; ++i)
-      if (const interp::Report report = program_.run(pointers_); !report.ok()) return environment_error("{}", report.text());
+      if (const interp::Report report = program_.run(pointers_); !report.ok())
+        return environment_error("{}", report.text());
     return watch.seconds() / count;
   }
   Result<std::optional<double>> time_peer(const GemmSize& size, int count) override {
@@ -158,7 +160,8 @@ class InterpSession final : public Session {
     for (int r = 0; r < count; ++r)
       for (int64_t i = 0; i < size.m; ++i)
         for (int64_t p = 0; p < size.k; ++p)
-          for (int64_t j = 0; j < size.n; ++j) c[static_cast<size_t>(i * size.n + j)] += a[i * size.k + p] * b[p * size.n + j];
+          for (int64_t j = 0; j < size.n; ++j)
+            c[static_cast<size_t>(i * size.n + j)] += a[i * size.k + p] * b[p * size.n + j];
     return std::optional<double>(std::max(watch.seconds(), 1e-9) / count);
   }
 
@@ -202,7 +205,9 @@ Result<std::unique_ptr<Backend>> Backend::device(int ordinal, const std::string&
 
 Result<std::unique_ptr<Backend>> Backend::dry_run(const std::string& target_name) {
   TCC_TRY(target::Target target, target::find_target(target_name));
-  if (!target.is_cuda()) return make_error(ErrorClass::kUsage, fmt::format("target '{}' is not a CUDA device", target_name), "name one such as h200, a100 or t4");
+  if (!target.is_cuda())
+    return make_error(ErrorClass::kUsage, fmt::format("target '{}' is not a CUDA device", target_name),
+                      "name one such as h200, a100 or t4");
   return std::unique_ptr<Backend>(std::make_unique<DryBackend>(std::move(target)));
 }
 

@@ -76,7 +76,9 @@ class Maker {
   KernelBuilder kb_;
 };
 
-int64_t blocks_of(int64_t n, int64_t size) { return (n + size - 1) / size; }
+int64_t blocks_of(int64_t n, int64_t size) {
+  return (n + size - 1) / size;
+}
 
 }  // namespace
 
@@ -123,9 +125,9 @@ struct Gemm {
   Builder& b = m.b();
   int64_t rows, columns, depth;  // problem: m, n, k
   GemmTile tile;
-  int64_t row_pieces, column_pieces;          // pieces of 4 a thread holds
-  int64_t warp_rows, warp_columns;            // of the output covered by a warp
-  int64_t warps_across;                       // warps side by side along the columns
+  int64_t row_pieces, column_pieces;  // pieces of 4 a thread holds
+  int64_t warp_rows, warp_columns;    // of the output covered by a warp
+  int64_t warps_across;               // warps side by side along the columns
   const Buffer *a, *bb, *c, *sa, *sb, *ra, *rb, *fa, *fb, *acc;
   Id block_row, block_column, thread;
 
@@ -171,18 +173,23 @@ struct Gemm {
   // Global -> registers: four neighbours in a row of A and of B, zero outside the matrices.
   Stmt fetch(Expr step) {
     const int64_t per_row = tile.depth / kVector, per_line = tile.columns / kVector;
-    Stmt from_a = m.lanes([&](Expr v) {
-      Expr row = b.add(b.scale(m.var(block_row), tile.rows), div(t(), per_row));
-      Expr column = b.add(b.scale(step, tile.depth), b.add(b.scale(mod(t(), per_row), kVector), v));
-      Expr inside = b.logical_and(b.lt(row, m.num(rows)), b.lt(column, m.num(depth)));
-      return m.store(ra, {v}, m.load(a, {row, column}, inside));
-    }, depth % kVector == 0);
-    Stmt from_b = m.lanes([&](Expr v) {
-      Expr row = b.add(b.scale(step, tile.depth), div(t(), per_line));
-      Expr column = b.add(b.scale(m.var(block_column), tile.columns), b.add(b.scale(mod(t(), per_line), kVector), v));
-      Expr inside = b.logical_and(b.lt(row, m.num(depth)), b.lt(column, m.num(columns)));
-      return m.store(rb, {v}, m.load(bb, {row, column}, inside));
-    }, columns % kVector == 0);
+    Stmt from_a = m.lanes(
+        [&](Expr v) {
+          Expr row = b.add(b.scale(m.var(block_row), tile.rows), div(t(), per_row));
+          Expr column = b.add(b.scale(step, tile.depth), b.add(b.scale(mod(t(), per_row), kVector), v));
+          Expr inside = b.logical_and(b.lt(row, m.num(rows)), b.lt(column, m.num(depth)));
+          return m.store(ra, {v}, m.load(a, {row, column}, inside));
+        },
+        depth % kVector == 0);
+    Stmt from_b = m.lanes(
+        [&](Expr v) {
+          Expr row = b.add(b.scale(step, tile.depth), div(t(), per_line));
+          Expr column =
+              b.add(b.scale(m.var(block_column), tile.columns), b.add(b.scale(mod(t(), per_line), kVector), v));
+          Expr inside = b.logical_and(b.lt(row, m.num(depth)), b.lt(column, m.num(columns)));
+          return m.store(rb, {v}, m.load(bb, {row, column}, inside));
+        },
+        columns % kVector == 0);
     return m.seq({from_a, from_b});
   }
   // Registers -> the shared buffers number `half`.
@@ -227,13 +234,15 @@ struct Gemm {
     return m.unrolled("p", row_pieces, [&](Expr p) {
       return m.unrolled("i", 4, [&](Expr i) {
         return m.unrolled("q", column_pieces, [&](Expr q) {
-          return m.lanes([&](Expr v) {
-            Expr row = b.add(b.scale(m.var(block_row), tile.rows), b.add(tile_row(p), i));
-            Expr column = b.add(b.scale(m.var(block_column), tile.columns), b.add(tile_column(q), v));
-            Expr inside = b.logical_and(b.lt(row, m.num(rows)), b.lt(column, m.num(columns)));
-            Expr value = m.load(acc, {b.add(b.scale(p, 4), i), b.add(b.scale(q, 4), v)});
-            return m.store(c, {row, column}, value, inside);
-          }, columns % kVector == 0);
+          return m.lanes(
+              [&](Expr v) {
+                Expr row = b.add(b.scale(m.var(block_row), tile.rows), b.add(tile_row(p), i));
+                Expr column = b.add(b.scale(m.var(block_column), tile.columns), b.add(tile_column(q), v));
+                Expr inside = b.logical_and(b.lt(row, m.num(rows)), b.lt(column, m.num(columns)));
+                Expr value = m.load(acc, {b.add(b.scale(p, 4), i), b.add(b.scale(q, 4), v)});
+                return m.store(c, {row, column}, value, inside);
+              },
+              columns % kVector == 0);
         });
       });
     });
@@ -255,7 +264,8 @@ struct Gemm {
     // do not fit beside the accumulators, there one block has to do.
     const bool aligned = depth % kVector == 0 && columns % kVector == 0;
     const Annotation bounds[] = {{AnnotationKey::kLaunchBounds, m.num(aligned ? 2 : 1)}};
-    Stmt threads = b.loop(thread, m.num(kThreads), b.alloc(locals, m.seq(body)), LoopKind::kBound, Axis::kThreadX, bounds);
+    Stmt threads =
+        b.loop(thread, m.num(kThreads), b.alloc(locals, m.seq(body)), LoopKind::kBound, Axis::kThreadX, bounds);
     Stmt block = b.alloc(shared, threads);
     Stmt across = m.bound(block_column, blocks_of(columns, tile.columns), Axis::kGridX, block);
     return m.finish(m.bound(block_row, blocks_of(rows, tile.rows), Axis::kGridY, across));
@@ -264,6 +274,8 @@ struct Gemm {
 
 }  // namespace
 
-Kernel make_gemm(int64_t m, int64_t n, int64_t k, const GemmTile& tile) { return Gemm(m, n, k, tile).build(); }
+Kernel make_gemm(int64_t m, int64_t n, int64_t k, const GemmTile& tile) {
+  return Gemm(m, n, k, tile).build();
+}
 
 }  // namespace tcc::gpu_check

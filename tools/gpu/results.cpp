@@ -18,7 +18,8 @@ void Results::resume() {
   if (!old.is_object() || old.value("suite", "") != suite_ || old.value("machine", "") != machine_) return;
   for (const auto& r : old.value("rows", nlohmann::json::array())) {
     Row row{r.value("name", ""), r.value("value", 0.0), r.value("unit", ""), "", 0};
-    if (r.contains("peer") && r["peer"].is_string()) row.peer = r["peer"].get<std::string>(), row.peer_value = r.value("peer_value", 0.0);
+    if (r.contains("peer") && r["peer"].is_string())
+      row.peer = r["peer"].get<std::string>(), row.peer_value = r.value("peer_value", 0.0);
     rows_.push_back(row);
   }
 }
@@ -77,10 +78,13 @@ Result<void> Results::write() const {
 }
 
 std::string Results::table() const {
-  std::string text = fmt::format("{:<44} {:>14} {:<12} {:<14} {:>14} {:>7}\n", "name", "value", "unit", "peer", "peer value", "ratio");
+  std::string text =
+      fmt::format("{:<44} {:>14} {:<12} {:<14} {:>14} {:>7}\n", "name", "value", "unit", "peer", "peer value", "ratio");
   for (const Row& r : rows_) {
     text += fmt::format("{:<44} {:>14.6g} {:<12}", r.name, r.value, r.unit);
-    if (!r.peer.empty()) text += fmt::format(" {:<14} {:>14.6g} {:>7.3f}", r.peer, r.peer_value, r.peer_value != 0 ? r.value / r.peer_value : 0);
+    if (!r.peer.empty())
+      text += fmt::format(" {:<14} {:>14.6g} {:>7.3f}", r.peer, r.peer_value,
+                          r.peer_value != 0 ? r.value / r.peer_value : 0);
     text += '\n';
   }
   return text;

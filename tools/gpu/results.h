@@ -1,5 +1,5 @@
-// The results file of gpu_check: one JSON document {suite, machine, rows}, whole and synced to disk after every row, so that
-// a machine that goes away leaves what was measured until then.
+// The results file of gpu_check: one JSON document {suite, machine, rows}, whole and synced to disk after every row, so
+// that a machine that goes away leaves what was measured until then.
 #pragma once
 
 #include <string>
@@ -10,10 +10,10 @@
 namespace tcc::gpu_check {
 
 struct Row {
-  std::string name;   // stable: the same measurement has the same name for ever
+  std::string name;  // stable: the same measurement has the same name for ever
   double value = 0;
   std::string unit;
-  std::string peer;   // "" = none
+  std::string peer;  // "" = none
   double peer_value = 0;
 };
 
@@ -26,8 +26,8 @@ class Results {
   // Replaces a row of the same name. Errors: the file cannot be written.
   Result<void> add(const Row& row);
   const std::vector<Row>& rows() const { return rows_; }
-  std::string text() const;  // the document
-  std::string table() const; // for people
+  std::string text() const;   // the document
+  std::string table() const;  // for people
 
  private:
   Result<void> write() const;

@@ -41,9 +41,11 @@ Result<CudaSource> emit_cuda_source(const ir::Kernel& lowered, const target::Tar
 // compiler's log. Safe to call from several threads at once.
 Result<Artifact> compile_cuda(const ir::Kernel& lowered, const target::Target& target, const CudaOptions& options = {});
 
-// "13.0", or why there is none: tcc was built without nvrtc.h, or the library does not load. library "": libnvrtc.so.13,
-// .12 and plain, by the loader's rules and then in /usr/local/cuda.
+// "13.0", or why there is none: tcc was built without nvrtc.h, or the library does not load. library "":
+// libnvrtc.so.13, .12 and plain, by the loader's rules and then in /usr/local/cuda.
 Result<std::string> nvrtc_version(const std::string& library = {});
-inline bool nvrtc_available() { return nvrtc_version().has_value(); }
+inline bool nvrtc_available() {
+  return nvrtc_version().has_value();
+}
 
 }  // namespace tcc::codegen

@@ -38,8 +38,8 @@ class LoadedObject {
   HostFunction function(const std::string& name) const { return reinterpret_cast<HostFunction>(symbol(name)); }
 };
 
-// Links artifact.code into fresh memory (code read-only and executable, data read-only). Only memcpy, memmove and memset
-// may be referred to; any other undefined symbol is an error that names it.
+// Links artifact.code into fresh memory (code read-only and executable, data read-only). Only memcpy, memmove and
+// memset may be referred to; any other undefined symbol is an error that names it.
 Result<std::shared_ptr<LoadedObject>> load_host(const Artifact& artifact);
 
 // The LLVM IR of the kernel after the passes, for people.

@@ -11,8 +11,8 @@ namespace tcc::runtime {
 
 class CudaBlas {
  public:
-  // library "": libcublas.so.13, .12, .11 by the loader's rules, then in /usr/local/cuda. A CUDA context must be current;
-  // `stream` is a CUstream. Errors (environment): no library, no handle.
+  // library "": libcublas.so.13, .12, .11 by the loader's rules, then in /usr/local/cuda. A CUDA context must be
+  // current; `stream` is a CUstream. Errors (environment): no library, no handle.
   static Result<std::unique_ptr<CudaBlas>> open(void* stream, const std::string& library = {});
   virtual ~CudaBlas() = default;
   virtual int version() const = 0;  // 130000 = 13.0

@@ -1,5 +1,5 @@
-// One CUDA device in this process, through the driver that rt opens at run time: facts, memory, modules, launches, event
-// timing. All calls come from one thread. A process that has opened a device must not fork afterwards.
+// One CUDA device in this process, through the driver that rt opens at run time: facts, memory, modules, launches,
+// event timing. All calls come from one thread. A process that has opened a device must not fork afterwards.
 #pragma once
 
 #include <cstddef>
@@ -17,12 +17,12 @@
 namespace tcc::runtime {
 
 struct CudaDeviceFacts {
-  std::string name;             // "NVIDIA H200"
-  std::string uuid;             // hexadecimal
-  int driver_version = 0;       // 13000 = 13.0
-  int64_t sm_arch = 0;          // 90
+  std::string name;        // "NVIDIA H200"
+  std::string uuid;        // hexadecimal
+  int driver_version = 0;  // 13000 = 13.0
+  int64_t sm_arch = 0;     // 90
   int64_t sm_count = 0;
-  int64_t clock_khz = 0;        // highest, as the driver reports it
+  int64_t clock_khz = 0;  // highest, as the driver reports it
   int64_t memory_clock_khz = 0;
   int64_t memory_bus_bits = 0;
   int64_t l2_bytes = 0;

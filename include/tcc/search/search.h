@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "tcc/cost/cost_model.h"
-#include "tcc/ir/reject.h"
+#include "tcc/codegen/artifact.h"
+#include "tcc/ir/kernel.h"
 #include "tcc/measure/host.h"
 #include "tcc/measure/measurement.h"
 #include "tcc/record/store.h"
@@ -37,9 +37,9 @@ struct TuneOptions {
   double seconds = 0;           // wall time; 0 = no limit. Looked at between rounds.
   uint64_t seed = 1;
   Strategy strategy = Strategy::kEvolutionary;
-  int64_t threads = 1;       // threads the programs run on
+  int64_t threads = 1;       // that the programs run on, as the measurer was told
   int64_t round_size = 32;   // most measurements a round; fewer where the trials do not go round
-  int64_t population = 256;  // of a generation
+  int64_t population = 512;  // of a generation
   int64_t generations = 4;
   double explore = 0.05;     // share of a round's picks that are drawn at random
   bool resume = true;        // go on with an interrupted run of the same tasks, target and options
@@ -110,7 +110,8 @@ struct TuneResult {
   bool resumed = false;
 };
 
-// Errors: the store cannot be written, measuring is impossible. Whatever a candidate does is no error.
+// Errors: no limit of trials or time, the store cannot be written, measuring is impossible. Whatever a candidate does is
+// no error.
 Result<TuneResult> tune(std::span<const task::Task> tasks, const target::Target& target, const TuneOptions& options,
                         const Environment& env);
 

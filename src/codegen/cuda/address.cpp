@@ -46,7 +46,8 @@ Expr at_lane(Builder& b, const analysis::Ranges& ranges, Expr e, Id id, int64_t 
 
 int64_t known_divisor(const Kernel& kernel, Expr e) {
   switch (e->kind) {
-    case ExprKind::kIntConst: return std::abs(int_value(e));
+    case ExprKind::kIntConst:
+      return std::abs(int_value(e));
     case ExprKind::kVar: {
       const Scalar* s = kernel.scalar(as<Var>(e)->id);
       return s != nullptr ? s->divisor : 1;
@@ -73,9 +74,21 @@ int64_t known_divisor(const Kernel& kernel, Expr e) {
     }
     case ExprKind::kSelect:
       return std::gcd(known_divisor(kernel, as<Select>(e)->a), known_divisor(kernel, as<Select>(e)->b));
-    case ExprKind::kFloatConst: case ExprKind::kAdd: case ExprKind::kSub: case ExprKind::kMul: case ExprKind::kDiv:
-    case ExprKind::kLt: case ExprKind::kLe: case ExprKind::kEq: case ExprKind::kNe: case ExprKind::kAnd:
-    case ExprKind::kOr: case ExprKind::kNot: case ExprKind::kCast: case ExprKind::kLoad: case ExprKind::kCall:
+    case ExprKind::kFloatConst:
+    case ExprKind::kAdd:
+    case ExprKind::kSub:
+    case ExprKind::kMul:
+    case ExprKind::kDiv:
+    case ExprKind::kLt:
+    case ExprKind::kLe:
+    case ExprKind::kEq:
+    case ExprKind::kNe:
+    case ExprKind::kAnd:
+    case ExprKind::kOr:
+    case ExprKind::kNot:
+    case ExprKind::kCast:
+    case ExprKind::kLoad:
+    case ExprKind::kCall:
       return 1;
   }
   return 1;

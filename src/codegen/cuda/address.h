@@ -22,8 +22,8 @@ ir::Expr at_lane(ir::Builder& b, const analysis::Ranges& ranges, ir::Expr e, ir:
 // A number that divides the value of e whatever the variables are; 0 for the constant 0.
 int64_t known_divisor(const ir::Kernel& kernel, ir::Expr e);
 
-// Elements per access (a power of two, at least 2, that divides `extent`) with which the iterations of the vectorised loop
-// `id` can read or write `buffer` from the flat address on: contiguous, aligned, at most 16 bytes. 1: none.
+// Elements per access (a power of two, at least 2, that divides `extent`) with which the iterations of the vectorised
+// loop `id` can read or write `buffer` from the flat address on: contiguous, aligned, at most 16 bytes. 1: none.
 int64_t vector_width(ir::Builder& b, const ir::Kernel& kernel, const analysis::Ranges& ranges, const ir::Buffer& buffer,
                      ir::Expr flat, ir::Id id, int64_t extent);
 

@@ -14,16 +14,11 @@ struct ToolkitRow {
   const char* toolkits;
 };
 constexpr ToolkitRow kToolkits[] = {
-    {30, 37, "CUDA Toolkit 11.8 or older"},
-    {50, 72, "CUDA Toolkit 12.9 or older"},
-    {73, 79, "CUDA Toolkit 10.0 or newer"},
-    {80, 87, "CUDA Toolkit 11.4 or newer"},
-    {88, 88, "CUDA Toolkit 13.0 or newer"},
-    {89, 90, "CUDA Toolkit 12.0 or newer"},
-    {100, 101, "CUDA Toolkit 12.8 or newer"},
-    {103, 103, "CUDA Toolkit 12.9 or newer"},
-    {110, 110, "CUDA Toolkit 13.0 or newer"},
-    {120, 121, "CUDA Toolkit 12.9 or newer"},
+    {30, 37, "CUDA Toolkit 11.8 or older"},   {50, 72, "CUDA Toolkit 12.9 or older"},
+    {73, 79, "CUDA Toolkit 10.0 or newer"},   {80, 87, "CUDA Toolkit 11.4 or newer"},
+    {88, 88, "CUDA Toolkit 13.0 or newer"},   {89, 90, "CUDA Toolkit 12.0 or newer"},
+    {100, 101, "CUDA Toolkit 12.8 or newer"}, {103, 103, "CUDA Toolkit 12.9 or newer"},
+    {110, 110, "CUDA Toolkit 13.0 or newer"}, {120, 121, "CUDA Toolkit 12.9 or newer"},
 };
 
 Result<void> check_architecture(const cuda::Nvrtc& nvrtc, const target::Target& target) {
@@ -34,8 +29,8 @@ Result<void> check_architecture(const cuda::Nvrtc& nvrtc, const target::Target& 
   for (const ToolkitRow& row : kToolkits)
     if (arch >= row.first_arch && arch <= row.last_arch) hint = fmt::format("{} compiles it", row.toolkits);
   return make_error(ErrorClass::kEnvironment,
-                    fmt::format("NVRTC {}.{} does not compile {} (target '{}'); it compiles sm_{} to sm_{}", nvrtc.major(),
-                                nvrtc.minor(), target::sm_name(target), target.name,
+                    fmt::format("NVRTC {}.{} does not compile {} (target '{}'); it compiles sm_{} to sm_{}",
+                                nvrtc.major(), nvrtc.minor(), target::sm_name(target), target.name,
                                 known.empty() ? 0 : known.front(), known.empty() ? 0 : known.back()),
                     hint);
 }
@@ -74,7 +69,8 @@ Result<Artifact> compile_cuda(const ir::Kernel& lowered, const target::Target& t
   if (options.max_registers > 0) words.push_back(fmt::format("--maxrregcount={}", options.max_registers));
   watch.restart();
   auto compiled = nvrtc->compile(source.text, words, options.want_ptx);
-  if (!compiled) return tl::unexpected<Error>(std::move(compiled).error().with_context("compiling " + source.launches[0].symbol));
+  if (!compiled)
+    return tl::unexpected<Error>(std::move(compiled).error().with_context("compiling " + source.launches[0].symbol));
   artifact.facts["compile_seconds"] = watch.seconds();
   artifact.facts["nvrtc_version"] = nvrtc->major() + nvrtc->minor() / 10.0;
   artifact.format = options.want_ptx ? CodeFormat::kPtx : CodeFormat::kCubin;

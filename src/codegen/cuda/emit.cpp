@@ -36,14 +36,16 @@ Result<std::vector<const Buffer*>> launch_parameters(const Kernel& kernel) {
     if (is_workspace(*b)) params.push_back(b);
   for (const Buffer* b : params)
     if (!cuda::physical_elements(*b))
-      return input_error("no CUDA code for this kernel: buffer '{}' has a symbolic shape; fix the sizes before lowering",
-                         name_hint(kernel, b->id));
+      return input_error(
+          "no CUDA code for this kernel: buffer '{}' has a symbolic shape; fix the sizes before lowering",
+          name_hint(kernel, b->id));
   return params;
 }
 
 BufferInfo describe(const Buffer& b) {
   BufferInfo info{b.role, b.type, {}, b.layout != nullptr ? print_layout(*b.layout) : "", 0, b.alignment};
-  if (b.layout != nullptr) info.shape.assign(b.layout->shape.begin(), b.layout->shape.end());
+  if (b.layout != nullptr)
+    info.shape.assign(b.layout->shape.begin(), b.layout->shape.end());
   else
     for (Expr e : b.shape) info.shape.push_back(int_value(e));
   info.bytes = *cuda::physical_elements(b) * type_bytes(b.type);

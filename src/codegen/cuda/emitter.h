@@ -3,8 +3,9 @@
 // Index arithmetic is `int` while every value and partial sum provably fits; the first one that does not sets
 // needs_wide(), and the launch is printed again with `long long`.
 //
-// Inside a vectorised loop the loop's variable is bound to a lane number and a statement is printed once per lane. Loads
-// that are contiguous over the lanes are read into tcc_vec values beforehand, contiguous stores are gathered into one.
+// Inside a vectorised loop the loop's variable is bound to a lane number and a statement is printed once per lane.
+// Loads that are contiguous over the lanes are read into tcc_vec values beforehand, contiguous stores are gathered into
+// one.
 #pragma once
 
 #include <array>
@@ -48,6 +49,12 @@ class Emitter {
     const ir::Store* store;
     ir::Expr predicate;  // of the store and the Ifs around it; nullptr: always
   };
+  // An asm statement under construction.
+  struct AsmStatement {
+    std::string body;
+    std::vector<std::string> outputs, inputs;  // "\"=f\"(x)"
+    std::vector<std::string> operands;         // text per operand of the row
+  };
 
   // launch.cpp
   void find_dimensions(ir::Stmt body);
@@ -76,6 +83,8 @@ class Emitter {
   void alloc(const ir::Alloc& s);
   void roles(const ir::Roles& s);
   void instr(const ir::InstrCall& s);
+  std::string asm_operand(const ir::OperandSpec& spec, const ir::Operand& operand, AsmStatement& a);
+  std::string asm_argument(const ir::Instruction& row, const ir::InstrCall& s, size_t n, AsmStatement& a);
   std::string axis_coordinate(ir::Axis axis) const;
   int64_t axis_extent(ir::Axis axis) const;
 

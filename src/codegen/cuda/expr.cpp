@@ -13,25 +13,45 @@ using namespace ir;
 
 std::string memory_type(Type type) {
   switch (type) {
-    case Type::kBool: case Type::kU8: return "unsigned char";
-    case Type::kI8: return "signed char";
-    case Type::kI32: return "int";
-    case Type::kI64: return "long long";
-    case Type::kF16: case Type::kBF16: return "unsigned short";
-    case Type::kF32: return "float";
-    case Type::kF64: return "double";
-    case Type::kBarrier: return "unsigned long long";
-    case Type::kTensorMap: return "unsigned char";
+    case Type::kBool:
+    case Type::kU8:
+      return "unsigned char";
+    case Type::kI8:
+      return "signed char";
+    case Type::kI32:
+      return "int";
+    case Type::kI64:
+      return "long long";
+    case Type::kF16:
+    case Type::kBF16:
+      return "unsigned short";
+    case Type::kF32:
+      return "float";
+    case Type::kF64:
+      return "double";
+    case Type::kBarrier:
+      return "unsigned long long";
+    case Type::kTensorMap:
+      return "unsigned char";
   }
   return "";
 }
 
 std::string value_type(Type type) {
   switch (type) {
-    case Type::kBool: return "bool";
-    case Type::kF16: case Type::kBF16: return "float";
-    case Type::kI8: case Type::kU8: case Type::kI32: case Type::kI64: case Type::kF32: case Type::kF64:
-    case Type::kBarrier: case Type::kTensorMap:
+    case Type::kBool:
+      return "bool";
+    case Type::kF16:
+    case Type::kBF16:
+      return "float";
+    case Type::kI8:
+    case Type::kU8:
+    case Type::kI32:
+    case Type::kI64:
+    case Type::kF32:
+    case Type::kF64:
+    case Type::kBarrier:
+    case Type::kTensorMap:
       return memory_type(type);
   }
   return "";
@@ -91,7 +111,8 @@ void Emitter::check_width(Expr e) {
 std::string Emitter::expr(Expr e) {
   check_width(e);
   switch (e->kind) {
-    case ExprKind::kIntConst: return integer(int_value(e), e->type);
+    case ExprKind::kIntConst:
+      return integer(int_value(e), e->type);
     case ExprKind::kFloatConst: {
       const double v = as<FloatConst>(e)->value;
       if (e->type == Type::kF64)
@@ -110,18 +131,37 @@ std::string Emitter::expr(Expr e) {
       }
       return found->second;
     }
-    case ExprKind::kSum: return sum(*as<Sum>(e));
-    case ExprKind::kProd: return product(*as<Prod>(e));
-    case ExprKind::kFloorDiv: case ExprKind::kFloorMod: return quotient(*as<Binary>(e));
-    case ExprKind::kMin: case ExprKind::kMax: return min_max(*as<Binary>(e));
-    case ExprKind::kAdd: case ExprKind::kSub: case ExprKind::kMul: case ExprKind::kDiv: case ExprKind::kLt:
-    case ExprKind::kLe: case ExprKind::kEq: case ExprKind::kNe: case ExprKind::kAnd: case ExprKind::kOr:
+    case ExprKind::kSum:
+      return sum(*as<Sum>(e));
+    case ExprKind::kProd:
+      return product(*as<Prod>(e));
+    case ExprKind::kFloorDiv:
+    case ExprKind::kFloorMod:
+      return quotient(*as<Binary>(e));
+    case ExprKind::kMin:
+    case ExprKind::kMax:
+      return min_max(*as<Binary>(e));
+    case ExprKind::kAdd:
+    case ExprKind::kSub:
+    case ExprKind::kMul:
+    case ExprKind::kDiv:
+    case ExprKind::kLt:
+    case ExprKind::kLe:
+    case ExprKind::kEq:
+    case ExprKind::kNe:
+    case ExprKind::kAnd:
+    case ExprKind::kOr:
       return binary(*as<Binary>(e));
-    case ExprKind::kNot: return "!" + expr(as<Unary>(e)->a);
-    case ExprKind::kCast: return cast(*as<Unary>(e));
-    case ExprKind::kSelect: return select(*as<Select>(e));
-    case ExprKind::kLoad: return load(*as<Load>(e));
-    case ExprKind::kCall: return call(*as<Call>(e));
+    case ExprKind::kNot:
+      return "!" + expr(as<Unary>(e)->a);
+    case ExprKind::kCast:
+      return cast(*as<Unary>(e));
+    case ExprKind::kSelect:
+      return select(*as<Select>(e));
+    case ExprKind::kLoad:
+      return load(*as<Load>(e));
+    case ExprKind::kCall:
+      return call(*as<Call>(e));
   }
   return "";
 }
@@ -167,19 +207,40 @@ std::string Emitter::arithmetic(const Binary& e, char op) {
 
 std::string Emitter::binary(const Binary& e) {
   switch (e.kind) {
-    case ExprKind::kAdd: return arithmetic(e, '+');
-    case ExprKind::kSub: return arithmetic(e, '-');
-    case ExprKind::kMul: return arithmetic(e, '*');
-    case ExprKind::kDiv: return arithmetic(e, '/');
-    case ExprKind::kLt: return fmt::format("({} < {})", expr(e.a), expr(e.b));
-    case ExprKind::kLe: return fmt::format("({} <= {})", expr(e.a), expr(e.b));
-    case ExprKind::kEq: return fmt::format("({} == {})", expr(e.a), expr(e.b));
-    case ExprKind::kNe: return fmt::format("({} != {})", expr(e.a), expr(e.b));
-    case ExprKind::kAnd: return fmt::format("({} && {})", expr(e.a), expr(e.b));
-    case ExprKind::kOr: return fmt::format("({} || {})", expr(e.a), expr(e.b));
-    case ExprKind::kIntConst: case ExprKind::kFloatConst: case ExprKind::kVar: case ExprKind::kSum:
-    case ExprKind::kProd: case ExprKind::kFloorDiv: case ExprKind::kFloorMod: case ExprKind::kMin: case ExprKind::kMax:
-    case ExprKind::kNot: case ExprKind::kCast: case ExprKind::kSelect: case ExprKind::kLoad: case ExprKind::kCall:
+    case ExprKind::kAdd:
+      return arithmetic(e, '+');
+    case ExprKind::kSub:
+      return arithmetic(e, '-');
+    case ExprKind::kMul:
+      return arithmetic(e, '*');
+    case ExprKind::kDiv:
+      return arithmetic(e, '/');
+    case ExprKind::kLt:
+      return fmt::format("({} < {})", expr(e.a), expr(e.b));
+    case ExprKind::kLe:
+      return fmt::format("({} <= {})", expr(e.a), expr(e.b));
+    case ExprKind::kEq:
+      return fmt::format("({} == {})", expr(e.a), expr(e.b));
+    case ExprKind::kNe:
+      return fmt::format("({} != {})", expr(e.a), expr(e.b));
+    case ExprKind::kAnd:
+      return fmt::format("({} && {})", expr(e.a), expr(e.b));
+    case ExprKind::kOr:
+      return fmt::format("({} || {})", expr(e.a), expr(e.b));
+    case ExprKind::kIntConst:
+    case ExprKind::kFloatConst:
+    case ExprKind::kVar:
+    case ExprKind::kSum:
+    case ExprKind::kProd:
+    case ExprKind::kFloorDiv:
+    case ExprKind::kFloorMod:
+    case ExprKind::kMin:
+    case ExprKind::kMax:
+    case ExprKind::kNot:
+    case ExprKind::kCast:
+    case ExprKind::kSelect:
+    case ExprKind::kLoad:
+    case ExprKind::kCall:
       break;
   }
   TCC_UNREACHABLE("not a plain binary kind");
@@ -232,24 +293,54 @@ std::string Emitter::call(const Call& e) {
   for (Expr a : e.args) args += (args.empty() ? "" : ", ") + expr(a);
   std::string function;
   switch (e.fn) {
-    case Intrinsic::kExp: function = "exp"; break;
-    case Intrinsic::kLog: function = "log"; break;
-    case Intrinsic::kTanh: function = "tanh"; break;
-    case Intrinsic::kErf: function = "erf"; break;
-    case Intrinsic::kSqrt: function = "sqrt"; break;
-    case Intrinsic::kRsqrt: function = "rsqrt"; break;
-    case Intrinsic::kSigmoid: return rounded(e.type, "tcc_sigmoid(" + args + ")");
-    case Intrinsic::kAbs: function = "fabs"; break;
-    case Intrinsic::kFloor: function = "floor"; break;
-    case Intrinsic::kCeil: function = "ceil"; break;
-    case Intrinsic::kRound: function = "rint"; break;  // halves to even
-    case Intrinsic::kSin: function = "sin"; break;
-    case Intrinsic::kCos: function = "cos"; break;
-    case Intrinsic::kPow: function = "pow"; break;
-    case Intrinsic::kFma: function = "fma"; break;
+    case Intrinsic::kExp:
+      function = "exp";
+      break;
+    case Intrinsic::kLog:
+      function = "log";
+      break;
+    case Intrinsic::kTanh:
+      function = "tanh";
+      break;
+    case Intrinsic::kErf:
+      function = "erf";
+      break;
+    case Intrinsic::kSqrt:
+      function = "sqrt";
+      break;
+    case Intrinsic::kRsqrt:
+      function = "rsqrt";
+      break;
+    case Intrinsic::kSigmoid:
+      return rounded(e.type, "tcc_sigmoid(" + args + ")");
+    case Intrinsic::kAbs:
+      function = "fabs";
+      break;
+    case Intrinsic::kFloor:
+      function = "floor";
+      break;
+    case Intrinsic::kCeil:
+      function = "ceil";
+      break;
+    case Intrinsic::kRound:
+      function = "rint";
+      break;  // halves to even
+    case Intrinsic::kSin:
+      function = "sin";
+      break;
+    case Intrinsic::kCos:
+      function = "cos";
+      break;
+    case Intrinsic::kPow:
+      function = "pow";
+      break;
+    case Intrinsic::kFma:
+      function = "fma";
+      break;
   }
   if (!is_float(e.type)) {
-    if (e.fn != Intrinsic::kAbs) fail(fmt::format("{} of {} has no CUDA form", intrinsic_name(e.fn), type_name(e.type)));
+    if (e.fn != Intrinsic::kAbs)
+      fail(fmt::format("{} of {} has no CUDA form", intrinsic_name(e.fn), type_name(e.type)));
     return rounded(e.type, fmt::format("({0} < 0 ? -{0} : {0})", args));
   }
   return rounded(e.type, fmt::format("{}{}({})", function, wide ? "" : "f", args));

@@ -11,7 +11,12 @@ namespace tcc::codegen::cuda {
 using namespace ir;
 
 Emitter::Emitter(const Kernel& kernel, const target::Target& target, std::span<const Buffer* const> params, bool wide)
-    : kernel_(kernel), target_(target), params_(params), wide_(wide), arena_(std::make_shared<Arena>()), b_(*arena_),
+    : kernel_(kernel),
+      target_(target),
+      params_(params),
+      wide_(wide),
+      arena_(std::make_shared<Arena>()),
+      b_(*arena_),
       ranges_(kernel) {
   arena_->keep_alive(kernel.arena);
 }
@@ -52,19 +57,40 @@ void Emitter::find_dimensions(Stmt body) {
     const int64_t n = int_value(l->extent);
     auto widen = [n](int64_t& dimension) { dimension = std::max(dimension, n); };
     switch (l->axis) {
-      case Axis::kGridX: widen(grid_[0]); break;
-      case Axis::kGridY: widen(grid_[1]); break;
-      case Axis::kGridZ: widen(grid_[2]); break;
-      case Axis::kThreadX: widen(block_[0]), xyz = true; break;
-      case Axis::kThreadY: widen(block_[1]), xyz = true; break;
-      case Axis::kThreadZ: widen(block_[2]), xyz = true; break;
-      case Axis::kLane: linear = true; break;
-      case Axis::kWarp: widen(warps), linear = true; break;
-      case Axis::kWarpgroup: widen(groups), linear = warpgroups_ = true; break;
-      case Axis::kClusterX: case Axis::kClusterY:
+      case Axis::kGridX:
+        widen(grid_[0]);
+        break;
+      case Axis::kGridY:
+        widen(grid_[1]);
+        break;
+      case Axis::kGridZ:
+        widen(grid_[2]);
+        break;
+      case Axis::kThreadX:
+        widen(block_[0]), xyz = true;
+        break;
+      case Axis::kThreadY:
+        widen(block_[1]), xyz = true;
+        break;
+      case Axis::kThreadZ:
+        widen(block_[2]), xyz = true;
+        break;
+      case Axis::kLane:
+        linear = true;
+        break;
+      case Axis::kWarp:
+        widen(warps), linear = true;
+        break;
+      case Axis::kWarpgroup:
+        widen(groups), linear = warpgroups_ = true;
+        break;
+      case Axis::kClusterX:
+      case Axis::kClusterY:
         fail("cluster axes have no form in this backend; use grid axes");
         break;
-      case Axis::kNone: case Axis::kVthread: break;
+      case Axis::kNone:
+      case Axis::kVthread:
+        break;
     }
     for (const Annotation& a : l->annotations)
       if (a.key == AnnotationKey::kLaunchBounds && is_int(a.value)) min_blocks_ = int_value(a.value);
@@ -125,8 +151,8 @@ std::string Emitter::declare_shared(const SharedPlan& shared, int64_t& dynamic_b
     if (dynamic)
       text += fmt::format("  {0}* const {1} = ({0}*)(tcc_shared + {2});\n", type, name(b.id), shared.offsets[i]);
     else
-      text += fmt::format("  __shared__ __align__({}) {} {}[{}];\n", std::max<int32_t>(b.alignment, 16), type, name(b.id),
-                          std::max<int64_t>(*physical_elements(b), 1));
+      text += fmt::format("  __shared__ __align__({}) {} {}[{}];\n", std::max<int32_t>(b.alignment, 16), type,
+                          name(b.id), std::max<int64_t>(*physical_elements(b), 1));
   }
   return text;
 }
@@ -153,8 +179,8 @@ Result<std::string> Emitter::emit(Stmt body, const std::string& symbol, Launch& 
   launch.symbol = symbol;
   launch.grid = grid_;
   launch.block = block_;
-  const std::string bounds = fmt::format("{}{}", block_[0] * block_[1] * block_[2],
-                                         min_blocks_ > 0 ? fmt::format(", {}", min_blocks_) : "");
+  const std::string bounds =
+      fmt::format("{}{}", block_[0] * block_[1] * block_[2], min_blocks_ > 0 ? fmt::format(", {}", min_blocks_) : "");
   return fmt::format("extern \"C\" __global__ void __launch_bounds__({})\n{}({}) {{\n{}{}}}\n", bounds, symbol,
                      parameters(), declarations, text_);
 }

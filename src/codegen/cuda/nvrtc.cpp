@@ -12,10 +12,11 @@
 namespace tcc::codegen::cuda {
 namespace {
 
-#define TCC_NVRTC_FUNCTIONS(X)                                                                                   \
-  X(nvrtcVersion) X(nvrtcGetErrorString) X(nvrtcCreateProgram) X(nvrtcDestroyProgram) X(nvrtcCompileProgram)     \
-  X(nvrtcGetProgramLogSize) X(nvrtcGetProgramLog) X(nvrtcGetCUBINSize) X(nvrtcGetCUBIN) X(nvrtcGetPTXSize)       \
-  X(nvrtcGetPTX) X(nvrtcGetNumSupportedArchs) X(nvrtcGetSupportedArchs)
+#define TCC_NVRTC_FUNCTIONS(X)                                                                                         \
+  X(nvrtcVersion)                                                                                                      \
+  X(nvrtcGetErrorString) X(nvrtcCreateProgram) X(nvrtcDestroyProgram) X(nvrtcCompileProgram) X(nvrtcGetProgramLogSize) \
+      X(nvrtcGetProgramLog) X(nvrtcGetCUBINSize) X(nvrtcGetCUBIN) X(nvrtcGetPTXSize) X(nvrtcGetPTX)                    \
+          X(nvrtcGetNumSupportedArchs) X(nvrtcGetSupportedArchs)
 
 class LoadedNvrtc final : public Nvrtc {
  public:
@@ -29,10 +30,11 @@ class LoadedNvrtc final : public Nvrtc {
     }
     auto nvrtc = std::make_shared<LoadedNvrtc>();
     nvrtc->library_ = *opened;
-#define TCC_X(f)                                                                     \
-  nvrtc->f##_ = nvrtc->library_->function<decltype(&::f)>(#f);                       \
-  if (nvrtc->f##_ == nullptr)                                                        \
-    return environment_error("{} has no function {}: it is not NVRTC of CUDA 11.2 or newer", nvrtc->library_->path(), #f);
+#define TCC_X(f)                                                                                                      \
+  nvrtc->f##_ = nvrtc->library_->function<decltype(&::f)>(#f);                                                        \
+  if (nvrtc->f##_ == nullptr)                                                                                         \
+    return environment_error("{} has no function {}: it is not NVRTC of CUDA 11.2 or newer", nvrtc->library_->path(), \
+                             #f);
     TCC_NVRTC_FUNCTIONS(TCC_X)
 #undef TCC_X
     nvrtc->nvrtcVersion_(&nvrtc->major_, &nvrtc->minor_);

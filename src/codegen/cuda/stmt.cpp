@@ -14,7 +14,8 @@ using namespace ir;
 namespace {
 
 bool in_memory(const Buffer& b) {
-  return b.scope == Scope::kGlobal || b.scope == Scope::kWorkspace || b.scope == Scope::kConst || b.scope == Scope::kShared;
+  return b.scope == Scope::kGlobal || b.scope == Scope::kWorkspace || b.scope == Scope::kConst ||
+         b.scope == Scope::kShared;
 }
 
 }  // namespace
@@ -39,8 +40,10 @@ void Emitter::stmt(Stmt s) {
     case StmtKind::kSeq:
       for (Stmt child : as<Seq>(s)->stmts) stmt(child);
       return;
-    case StmtKind::kLoop: return loop(*as<Loop>(s));
-    case StmtKind::kStore: return store(*as<Store>(s));
+    case StmtKind::kLoop:
+      return loop(*as<Loop>(s));
+    case StmtKind::kStore:
+      return store(*as<Store>(s));
     case StmtKind::kIf: {
       const If& branch = *as<If>(s);
       open("if (" + expr(analysis::simplify(b_, branch.condition, ranges_)) + ")");
@@ -52,10 +55,14 @@ void Emitter::stmt(Stmt s) {
       }
       return close();
     }
-    case StmtKind::kAlloc: return alloc(*as<Alloc>(s));
-    case StmtKind::kInstrCall: return instr(*as<InstrCall>(s));
-    case StmtKind::kRoles: return roles(*as<Roles>(s));
-    case StmtKind::kBlock: break;
+    case StmtKind::kAlloc:
+      return alloc(*as<Alloc>(s));
+    case StmtKind::kInstrCall:
+      return instr(*as<InstrCall>(s));
+    case StmtKind::kRoles:
+      return roles(*as<Roles>(s));
+    case StmtKind::kBlock:
+      break;
   }
   TCC_UNREACHABLE("a block in a kernel at Stage::Lowered");
 }
@@ -85,16 +92,29 @@ void Emitter::loop(const Loop& l) {
 int64_t Emitter::axis_extent(Axis axis) const {
   const int64_t threads = block_[0] * block_[1] * block_[2];
   switch (axis) {
-    case Axis::kGridX: return grid_[0];
-    case Axis::kGridY: return grid_[1];
-    case Axis::kGridZ: return grid_[2];
-    case Axis::kThreadX: return block_[0];
-    case Axis::kThreadY: return block_[1];
-    case Axis::kThreadZ: return block_[2];
-    case Axis::kLane: return 32;
-    case Axis::kWarp: return warpgroups_ ? 4 : role_warps_ > 0 ? role_warps_ : threads / 32;
-    case Axis::kWarpgroup: return (role_warps_ > 0 ? role_warps_ : threads / 32) / 4;
-    case Axis::kNone: case Axis::kClusterX: case Axis::kClusterY: case Axis::kVthread: break;
+    case Axis::kGridX:
+      return grid_[0];
+    case Axis::kGridY:
+      return grid_[1];
+    case Axis::kGridZ:
+      return grid_[2];
+    case Axis::kThreadX:
+      return block_[0];
+    case Axis::kThreadY:
+      return block_[1];
+    case Axis::kThreadZ:
+      return block_[2];
+    case Axis::kLane:
+      return 32;
+    case Axis::kWarp:
+      return warpgroups_ ? 4 : role_warps_ > 0 ? role_warps_ : threads / 32;
+    case Axis::kWarpgroup:
+      return (role_warps_ > 0 ? role_warps_ : threads / 32) / 4;
+    case Axis::kNone:
+    case Axis::kClusterX:
+    case Axis::kClusterY:
+    case Axis::kVthread:
+      break;
   }
   return 0;
 }
@@ -104,16 +124,29 @@ std::string Emitter::axis_coordinate(Axis axis) const {
   const std::string warp =
       role_first_warp_ > 0 ? fmt::format("(threadIdx.x / 32 - {})", role_first_warp_) : "threadIdx.x / 32";
   switch (axis) {
-    case Axis::kGridX: return to_index + "blockIdx.x";
-    case Axis::kGridY: return to_index + "blockIdx.y";
-    case Axis::kGridZ: return to_index + "blockIdx.z";
-    case Axis::kThreadX: return to_index + "threadIdx.x";
-    case Axis::kThreadY: return to_index + "threadIdx.y";
-    case Axis::kThreadZ: return to_index + "threadIdx.z";
-    case Axis::kLane: return to_index + "(threadIdx.x % 32)";
-    case Axis::kWarp: return to_index + "(" + warp + (warpgroups_ ? " % 4)" : ")");
-    case Axis::kWarpgroup: return to_index + "(" + warp + " / 4)";
-    case Axis::kNone: case Axis::kClusterX: case Axis::kClusterY: case Axis::kVthread: break;
+    case Axis::kGridX:
+      return to_index + "blockIdx.x";
+    case Axis::kGridY:
+      return to_index + "blockIdx.y";
+    case Axis::kGridZ:
+      return to_index + "blockIdx.z";
+    case Axis::kThreadX:
+      return to_index + "threadIdx.x";
+    case Axis::kThreadY:
+      return to_index + "threadIdx.y";
+    case Axis::kThreadZ:
+      return to_index + "threadIdx.z";
+    case Axis::kLane:
+      return to_index + "(threadIdx.x % 32)";
+    case Axis::kWarp:
+      return to_index + "(" + warp + (warpgroups_ ? " % 4)" : ")");
+    case Axis::kWarpgroup:
+      return to_index + "(" + warp + " / 4)";
+    case Axis::kNone:
+    case Axis::kClusterX:
+    case Axis::kClusterY:
+    case Axis::kVthread:
+      break;
   }
   return "";
 }
@@ -190,7 +223,11 @@ bool Emitter::lane_stores(Stmt s, Expr condition, std::vector<LaneStore>& out) {
     case StmtKind::kIf:
       return as<If>(s)->else_case == nullptr &&
              lane_stores(as<If>(s)->then_case, b_.logical_and(condition, as<If>(s)->condition), out);
-    case StmtKind::kLoop: case StmtKind::kBlock: case StmtKind::kAlloc: case StmtKind::kInstrCall: case StmtKind::kRoles:
+    case StmtKind::kLoop:
+    case StmtKind::kBlock:
+    case StmtKind::kAlloc:
+    case StmtKind::kInstrCall:
+    case StmtKind::kRoles:
       return false;
   }
   return false;
@@ -224,8 +261,7 @@ std::string Emitter::all_lanes(Expr predicate, Id id, int64_t lanes) {
     return is_int(same, 1) ? "" : expr(same);
   }
   Expr all = nullptr;
-  for (int64_t lane = 0; lane < lanes; ++lane)
-    all = b_.logical_and(all, at_lane(b_, ranges_, predicate, id, lane));
+  for (int64_t lane = 0; lane < lanes; ++lane) all = b_.logical_and(all, at_lane(b_, ranges_, predicate, id, lane));
   return expr(all);
 }
 
@@ -239,8 +275,7 @@ void Emitter::each_vector_load(Expr value, Id id, int64_t lanes, const F& found)
     if (l == nullptr) return true;
     const Buffer& source = buffer(l->buffer);
     if (!in_memory(source) || vector_loads_.contains(l)) return false;
-    const int64_t width =
-        vector_width(b_, kernel_, ranges_, source, flat_address(b_, source, l->indices), id, lanes);
+    const int64_t width = vector_width(b_, kernel_, ranges_, source, flat_address(b_, source, l->indices), id, lanes);
     if (width > 1) found(*l, width);
     return false;
   });
@@ -291,7 +326,8 @@ void Emitter::vector_assign(const Store& s, Id id, int64_t lanes, int64_t width)
     if (width == 1) continue;
     lane_ = base;
     variables_[id] = integer(base, Type::kI64);
-    line(fmt::format("*(tcc_vec<{}, {}>*)({} + {}) = {};", type, width, name(s.buffer), address(target, s.indices), vector));
+    line(fmt::format("*(tcc_vec<{}, {}>*)({} + {}) = {};", type, width, name(s.buffer), address(target, s.indices),
+                     vector));
   }
 }
 

@@ -13,7 +13,9 @@ namespace {
 using ir::Expr;
 using ir::ExprKind;
 
-int64_t floor_mod_int(int64_t a, int64_t b) { return ((a % b) + b) % b; }
+int64_t floor_mod_int(int64_t a, int64_t b) {
+  return ((a % b) + b) % b;
+}
 
 // x div c as (numerator, divisor) for one of the two forms an index takes: x itself counts as x div 1.
 struct Quotient {
@@ -154,8 +156,8 @@ std::optional<LaneSplit> split_lanes(ir::Builder& b, Expr e, const LaneRange& ra
   return split;
 }
 
-Expr flatten(ir::Builder& b, const ir::Buffer& buffer, std::span<const int64_t> strides,
-             std::span<const Expr> indices, const analysis::Ranges& ranges) {
+Expr flatten(ir::Builder& b, const ir::Buffer& buffer, std::span<const int64_t> strides, std::span<const Expr> indices,
+             const analysis::Ranges& ranges) {
   std::vector<ir::Term> terms;
   if (buffer.layout == nullptr) {
     TCC_CHECK(indices.size() == strides.size());

@@ -41,8 +41,9 @@ Result<llvm::TargetMachine*> machine_for(const std::string& features) {
     if (target == nullptr) return environment_error("LLVM has no x86-64 code generator: {}", error);
     llvm::TargetOptions options;
     options.AllowFPOpFusion = llvm::FPOpFusion::Standard;  // only where instructions carry the contract flag
-    machine.reset(target->createTargetMachine("x86_64-unknown-linux-gnu", "x86-64", features, options, llvm::Reloc::PIC_,
-                                              llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default));
+    machine.reset(target->createTargetMachine("x86_64-unknown-linux-gnu", "x86-64", features, options,
+                                              llvm::Reloc::PIC_, llvm::CodeModel::Small,
+                                              llvm::CodeGenOptLevel::Default));
     if (machine == nullptr) return environment_error("LLVM cannot make a machine for features {}", features);
   }
   return machine.get();
@@ -128,7 +129,8 @@ llvm::Function* make_body(llvm::Module& module, const std::string& symbol, std::
     f->addParamAttr(i, llvm::Attribute::NoAlias);
     f->addParamAttr(i, llvm::Attribute::NoUndef);
     f->addParamAttr(i, llvm::Attribute::get(context, llvm::Attribute::NoCapture));
-    f->addParamAttr(i, llvm::Attribute::getWithAlignment(context, llvm::Align(static_cast<uint64_t>(assumed_alignment(b)))));
+    f->addParamAttr(
+        i, llvm::Attribute::getWithAlignment(context, llvm::Align(static_cast<uint64_t>(assumed_alignment(b)))));
     uint64_t bytes = static_cast<uint64_t>(physical_elements(b).value_or(0) * ir::type_bytes(b.type));
     if (bytes > 0) f->addParamAttr(i, llvm::Attribute::getWithDereferenceableBytes(context, bytes));
     bool read_only = b.role == ir::BufferRole::kInput || b.role == ir::BufferRole::kWeight;
@@ -147,7 +149,8 @@ llvm::Function* make_entry(llvm::Module& module, const std::string& symbol, llvm
   f->setDSOLocal(true);
   b.SetInsertPoint(llvm::BasicBlock::Create(context, "entry", f));
   std::vector<llvm::Value*> args;
-  for (unsigned position : positions) args.push_back(b.CreateLoad(pointer, b.CreateConstGEP1_64(pointer, f->getArg(0), position)));
+  for (unsigned position : positions)
+    args.push_back(b.CreateLoad(pointer, b.CreateConstGEP1_64(pointer, f->getArg(0), position)));
   args.push_back(f->getArg(1));
   args.push_back(f->getArg(2));
   b.CreateCall(body, args)->setTailCall();
@@ -206,7 +209,8 @@ Result<int64_t> emit_launch(llvm::Module& module, const LaunchParts& launch, con
 }  // namespace
 
 Result<Artifact> compile_host(const ir::Kernel& lowered, const target::Target& target, const HostOptions& options) {
-  TCC_CHECK(lowered.stage == ir::Stage::kLowered, "compile_host wants a lowered kernel, not {}", ir::stage_name(lowered.stage));
+  TCC_CHECK(lowered.stage == ir::Stage::kLowered, "compile_host wants a lowered kernel, not {}",
+            ir::stage_name(lowered.stage));
   TCC_CHECK(target.is_cpu(), "{} is not a CPU target", target.name);
   Stopwatch watch;
   TCC_TRY(Program program, split_program(lowered));
@@ -228,7 +232,8 @@ Result<Artifact> compile_host(const ir::Kernel& lowered, const target::Target& t
     launch.symbol = fmt::format("tcc_{}_{}", options.prefix, i);
     const LaunchParts& parts = program.launches[i];
     if (parts.range != nullptr) launch.extent = ir::int_value(parts.range->extent);
-    TCC_TRY(int64_t local, emit_launch(module, parts, launch.symbol, program, target, lowered, index_builder, features));
+    TCC_TRY(int64_t local,
+            emit_launch(module, parts, launch.symbol, program, target, lowered, index_builder, features));
     local_bytes = std::max(local_bytes, local);
     artifact.launches.push_back(std::move(launch));
   }

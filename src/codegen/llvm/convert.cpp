@@ -7,8 +7,12 @@ namespace {
 
 using llvm::Value;
 
-Value* constant(Value* shape, uint64_t v) { return llvm::ConstantInt::get(shape->getType(), v); }
-Value* real(Value* shape, double v) { return llvm::ConstantFP::get(shape->getType(), v); }
+Value* constant(Value* shape, uint64_t v) {
+  return llvm::ConstantInt::get(shape->getType(), v);
+}
+Value* real(Value* shape, double v) {
+  return llvm::ConstantFP::get(shape->getType(), v);
+}
 
 }  // namespace
 
@@ -32,7 +36,8 @@ Value* Emitter::half_bits(Value* value, ir::Type type) {
   // Adding 0.5 aligns the mantissa so that the addition itself rounds to multiples of 2^-24.
   Value* shifted = b_.CreateBitCast(b_.CreateFAdd(b_.CreateBitCast(a, value->getType()), real(value, 0.5)), i32);
   Value* small = b_.CreateSub(shifted, constant(bits, 0x3f000000u));
-  Value* big = b_.CreateSelect(b_.CreateICmpUGT(a, constant(bits, 0x7f800000u)), constant(bits, 0x7e00), constant(bits, 0x7c00));
+  Value* big =
+      b_.CreateSelect(b_.CreateICmpUGT(a, constant(bits, 0x7f800000u)), constant(bits, 0x7e00), constant(bits, 0x7c00));
   Value* r = b_.CreateSelect(b_.CreateICmpULT(a, constant(bits, 0x38800000u)), small, normal);
   r = b_.CreateSelect(b_.CreateICmpUGE(a, constant(bits, 0x47800000u)), big, r);
   return b_.CreateTrunc(b_.CreateOr(r, b_.CreateLShr(sign, 16)), i16);
@@ -50,7 +55,8 @@ Value* Emitter::from_half_bits(Value* bits16, ir::Type type) {
   Value* shifted = b_.CreateShl(b_.CreateAnd(bits, constant(bits, 0x7fff)), 13);
   Value* normal = b_.CreateAdd(shifted, constant(bits, 112u << 23));
   Value* special = b_.CreateAdd(shifted, constant(bits, 224u << 23));
-  Value* small = b_.CreateBitCast(b_.CreateFMul(b_.CreateSIToFP(mantissa, f32), llvm::ConstantFP::get(f32, 0x1p-24)), bits->getType());
+  Value* small = b_.CreateBitCast(b_.CreateFMul(b_.CreateSIToFP(mantissa, f32), llvm::ConstantFP::get(f32, 0x1p-24)),
+                                  bits->getType());
   Value* r = b_.CreateSelect(b_.CreateICmpEQ(exponent, constant(bits, 0)), small, normal);
   r = b_.CreateSelect(b_.CreateICmpEQ(exponent, constant(bits, 0x7c00)), special, r);
   return b_.CreateBitCast(b_.CreateOr(r, sign), f32);
@@ -67,7 +73,8 @@ Value* Emitter::narrow_odd(Value* value) {
   Value* f = b_.CreateFPTrunc(value, f32);
   Value* back = b_.CreateFPExt(f, value->getType());
   Value* bits = b_.CreateBitCast(f, like(b_.getInt32Ty(), value));
-  Value* away = b_.CreateFCmpOGT(b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, back), b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, value));
+  Value* away = b_.CreateFCmpOGT(b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, back),
+                                 b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, value));
   bits = b_.CreateSub(bits, b_.CreateZExt(away, bits->getType()));
   bits = b_.CreateOr(bits, b_.CreateZExt(b_.CreateFCmpONE(back, value), bits->getType()));
   return b_.CreateBitCast(bits, f32);

@@ -15,7 +15,9 @@ using llvm::Value;
 constexpr int64_t kMaxUnrolledStatements = 4096;
 constexpr int64_t kStackAlignment = 64;
 
-const ir::IntConst* constant_extent(const ir::Loop& l) { return ir::as<ir::IntConst>(l.extent); }
+const ir::IntConst* constant_extent(const ir::Loop& l) {
+  return ir::as<ir::IntConst>(l.extent);
+}
 
 // Stores that the statement becomes when constant loops of the expanded kinds are written out.
 int64_t count_statements(ir::Stmt s, bool expand_serial) {
@@ -38,8 +40,12 @@ int64_t count_statements(ir::Stmt s, bool expand_serial) {
       return clamp(count_statements(i->then_case, expand_serial) +
                    (i->else_case != nullptr ? count_statements(i->else_case, expand_serial) : 0));
     }
-    case ir::StmtKind::kAlloc: return count_statements(ir::as<ir::Alloc>(s)->body, expand_serial);
-    case ir::StmtKind::kStore: case ir::StmtKind::kInstrCall: case ir::StmtKind::kBlock: case ir::StmtKind::kRoles:
+    case ir::StmtKind::kAlloc:
+      return count_statements(ir::as<ir::Alloc>(s)->body, expand_serial);
+    case ir::StmtKind::kStore:
+    case ir::StmtKind::kInstrCall:
+    case ir::StmtKind::kBlock:
+    case ir::StmtKind::kRoles:
       return 1;
   }
   return 1;
@@ -68,15 +74,24 @@ int64_t assumed_alignment(const ir::Buffer& buffer) {
   return ours ? kStackAlignment : ir::type_bytes(buffer.type);
 }
 
-Emitter::Emitter(llvm::Module& module, const target::Target& target, const ir::Kernel& kernel, ir::Builder& index_builder)
-    : module_(module), context_(module.getContext()), b_(context_), target_(target), kernel_(kernel), ib_(index_builder), ranges_(kernel) {
+Emitter::Emitter(llvm::Module& module, const target::Target& target, const ir::Kernel& kernel,
+                 ir::Builder& index_builder)
+    : module_(module),
+      context_(module.getContext()),
+      b_(context_),
+      target_(target),
+      kernel_(kernel),
+      ib_(index_builder),
+      ranges_(kernel) {
   // a * b + c may round once; nothing else is relaxed.
   llvm::FastMathFlags flags;
   flags.setAllowContract(true);
   b_.setFastMathFlags(flags);
 }
 
-int64_t Emitter::max_lanes() const { return target_.cpu.vector_bits / 32 * 4; }
+int64_t Emitter::max_lanes() const {
+  return target_.cpu.vector_bits / 32 * 4;
+}
 
 void Emitter::fail(std::string message) {
   if (!error_) error_ = Error{ErrorClass::kInput, std::move(message), "", {}};
@@ -173,19 +188,44 @@ void Emitter::alloc(const ir::Alloc& s) {
     const ir::Buffer* buffer = kernel_.buffer(id);
     TCC_CHECK(buffer != nullptr, "buffer {} is not in the kernel", id);
     switch (buffer->scope) {
-      case ir::Scope::kLocal: case ir::Scope::kGlobal: case ir::Scope::kWorkspace:
+      case ir::Scope::kLocal:
+      case ir::Scope::kGlobal:
+      case ir::Scope::kWorkspace:
         if (!make_local(*buffer)) return;
         break;
-      case ir::Scope::kAmxTile: make_tiles(*buffer); break;
-      case ir::Scope::kConst: case ir::Scope::kShared: case ir::Scope::kClusterShared: case ir::Scope::kTensor:
+      case ir::Scope::kAmxTile:
+        make_tiles(*buffer);
+        break;
+      case ir::Scope::kConst:
+      case ir::Scope::kShared:
+      case ir::Scope::kClusterShared:
+      case ir::Scope::kTensor:
       case ir::Scope::kDistributed:
         fail(fmt::format("buffer {} has scope {}, which host code does not have", ir::name_hint(kernel_, id),
                          ir::scope_name(buffer->scope)));
         return;
     }
   }
+  llvm::BasicBlock* block = b_.GetInsertBlock();
+  llvm::Instruction* after = block->empty() ? nullptr : &block->back();
   stmt(s.body);
+  for (ir::Id id : s.buffers) forget_contents(slots_[id], block, after);
   next_tile_ = first_tile;
+}
+
+// Contents start undefined each time. Saying so, piece by piece, keeps conditional stores from carrying the values of
+// one execution into the next as live registers.
+void Emitter::forget_contents(BufferSlot& slot, llvm::BasicBlock* block, llvm::Instruction* after) {
+  llvm::IRBuilder<>::InsertPointGuard guard(b_);
+  b_.SetInsertPoint(block, after == nullptr ? block->begin() : std::next(after->getIterator()));
+  llvm::Type* element = memory_type(slot.buffer->type);
+  for (const auto& [first, lanes] : slot.pieces) {
+    llvm::Type* type = lanes == 1 ? element : llvm::FixedVectorType::get(element, static_cast<unsigned>(lanes));
+    Value* pointer = b_.CreateGEP(element, slot.pointer, b_.getInt64(static_cast<uint64_t>(first)));
+    b_.CreateAlignedStore(llvm::UndefValue::get(type), pointer,
+                          llvm::Align(static_cast<uint64_t>(ir::type_bytes(slot.buffer->type))));
+  }
+  slot.pieces.clear();
 }
 
 void Emitter::stmt(ir::Stmt s) {
@@ -194,13 +234,26 @@ void Emitter::stmt(ir::Stmt s) {
     case ir::StmtKind::kSeq:
       for (ir::Stmt c : ir::as<ir::Seq>(s)->stmts) stmt(c);
       return;
-    case ir::StmtKind::kLoop: loop(*ir::as<ir::Loop>(s)); return;
-    case ir::StmtKind::kStore: store(*ir::as<ir::Store>(s)); return;
-    case ir::StmtKind::kIf: if_stmt(*ir::as<ir::If>(s)); return;
-    case ir::StmtKind::kAlloc: alloc(*ir::as<ir::Alloc>(s)); return;
-    case ir::StmtKind::kInstrCall: instr_call(*ir::as<ir::InstrCall>(s)); return;
-    case ir::StmtKind::kRoles: fail("Roles exist on GPUs only"); return;
-    case ir::StmtKind::kBlock: TCC_UNREACHABLE("a block at Stage::Lowered");
+    case ir::StmtKind::kLoop:
+      loop(*ir::as<ir::Loop>(s));
+      return;
+    case ir::StmtKind::kStore:
+      store(*ir::as<ir::Store>(s));
+      return;
+    case ir::StmtKind::kIf:
+      if_stmt(*ir::as<ir::If>(s));
+      return;
+    case ir::StmtKind::kAlloc:
+      alloc(*ir::as<ir::Alloc>(s));
+      return;
+    case ir::StmtKind::kInstrCall:
+      instr_call(*ir::as<ir::InstrCall>(s));
+      return;
+    case ir::StmtKind::kRoles:
+      fail("Roles exist on GPUs only");
+      return;
+    case ir::StmtKind::kBlock:
+      TCC_UNREACHABLE("a block at Stage::Lowered");
   }
 }
 
@@ -224,8 +277,10 @@ void Emitter::loop(const ir::Loop& l) {
       if (expand && count_statements(l.body, false) * n > kMaxUnrolledStatements) expand = false;
       if (!expand && l.loop_kind == ir::LoopKind::kSerial && unroll_max_ > 0)
         expand = count_statements(l.body, true) * n <= std::min(unroll_max_, kMaxUnrolledStatements);
-      if (expand) unrolled_loop(l, n);
-      else rolled_loop(l, b_.getInt64(0), b_.getInt64(static_cast<uint64_t>(n)), false, {0, n - 1});
+      if (expand)
+        unrolled_loop(l, n);
+      else
+        rolled_loop(l, b_.getInt64(0), b_.getInt64(static_cast<uint64_t>(n)), false, {0, n - 1});
     }
   } else {
     Range r = range_of(l.extent);
@@ -245,8 +300,10 @@ void Emitter::rolled_loop(const ir::Loop& l, Value* begin, Value* end, bool may_
   auto* before = b_.GetInsertBlock();
   auto* body = llvm::BasicBlock::Create(context_, "loop", function_);
   auto* exit = llvm::BasicBlock::Create(context_, "done", function_);
-  if (may_be_empty) b_.CreateCondBr(b_.CreateICmpSLT(begin, end), body, exit);
-  else b_.CreateBr(body);
+  if (may_be_empty)
+    b_.CreateCondBr(b_.CreateICmpSLT(begin, end), body, exit);
+  else
+    b_.CreateBr(body);
   b_.SetInsertPoint(body);
   llvm::PHINode* i = b_.CreatePHI(b_.getInt64Ty(), 2, "i");
   i->addIncoming(begin, before);
@@ -302,7 +359,8 @@ bool Emitter::stores_differ_by_lane(const ir::Loop& l, int64_t extent) {
   LaneRange range{l.id, 0, std::min<int64_t>(extent, 2), extent};
   ir::visit(l.body, [&](ir::Stmt s) {
     if (const ir::Alloc* a = ir::as<ir::Alloc>(s)) own.insert(own.end(), a->buffers.begin(), a->buffers.end());
-    if (const ir::Store* st = ir::as<ir::Store>(s); st != nullptr && std::find(own.begin(), own.end(), st->buffer) == own.end()) {
+    if (const ir::Store* st = ir::as<ir::Store>(s);
+        st != nullptr && std::find(own.begin(), own.end(), st->buffer) == own.end()) {
       bool any = false;
       for (ir::Expr i : st->indices) {
         if (!mentions(i, l.id)) continue;
@@ -350,19 +408,33 @@ void Emitter::guarded(Value* condition, const std::function<void()>& body) {
   b_.SetInsertPoint(after);
 }
 
+// True when the statement does nothing but update register-like local storage: then a condition on it is a mask.
+bool Emitter::stores_local_only(ir::Stmt s) {
+  const ir::Store* store = ir::as<ir::Store>(s);
+  if (store != nullptr) {
+    auto found = slots_.find(store->buffer);
+    return found != slots_.end() && is_register(found->second, address(store, found->second, store->indices));
+  }
+  if (const ir::Seq* q = ir::as<ir::Seq>(s))
+    return std::all_of(q->stmts.begin(), q->stmts.end(), [&](ir::Stmt c) { return stores_local_only(c); });
+  return false;
+}
+
 void Emitter::if_stmt(const ir::If& s) {
   Val condition = eval(s.condition);
   if (auto* known = llvm::dyn_cast<llvm::ConstantInt>(condition.v)) {
-    if (known->isOne()) stmt(s.then_case);
-    else if (s.else_case != nullptr) stmt(s.else_case);
+    if (known->isOne())
+      stmt(s.then_case);
+    else if (s.else_case != nullptr)
+      stmt(s.else_case);
     return;
   }
-  if (condition.vec) {
+  if (condition.vec || (lane_range_.id != ir::kNoId && s.else_case == nullptr && stores_local_only(s.then_case))) {
     Val outer = mask_;
     mask_ = both_masks(outer, condition);
     stmt(s.then_case);
     if (s.else_case != nullptr) {
-      mask_ = both_masks(outer, {b_.CreateNot(condition.v), true});
+      mask_ = both_masks(outer, {b_.CreateNot(condition.v), condition.vec});
       stmt(s.else_case);
     }
     mask_ = outer;

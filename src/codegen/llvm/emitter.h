@@ -1,8 +1,8 @@
 // Statement and expression emission of one launch. Private to codegen/llvm.
 //
-// A value is either the same for all lanes (scalar) or one per lane of the vectorised loop that is being emitted. Unrolled
-// loops bind their variable to a constant, so the LLVM builder folds indices while it emits. f16 and bf16 values are
-// float in registers and are rounded after every operation.
+// A value is either the same for all lanes (scalar) or one per lane of the vectorised loop that is being emitted.
+// Unrolled loops bind their variable to a constant, so the LLVM builder folds indices while it emits. f16 and bf16
+// values are float in registers and are rounded after every operation.
 #pragma once
 
 #include <llvm/IR/IRBuilder.h>
@@ -10,6 +10,7 @@
 
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -37,12 +38,13 @@ struct Range {
 struct BufferSlot {
   const ir::Buffer* buffer = nullptr;
   llvm::Value* pointer = nullptr;
-  std::vector<int64_t> strides;  // row-major, in elements; empty when a layout decides
-  int64_t elements = 0;          // physical
-  int64_t alignment = 1;         // bytes, of the first element
-  bool local = false;            // an alloca of this launch
-  int64_t tile = -1;             // number of its first AMX tile register; -1: memory
-  int64_t lanes = 1;             // > 1: made inside a vectorised loop, element i of lane l is at i * lanes + l
+  std::vector<int64_t> strides;                  // row-major, in elements; empty when a layout decides
+  int64_t elements = 0;                          // physical
+  int64_t alignment = 1;                         // bytes, of the first element
+  bool local = false;                            // an alloca of this launch
+  std::set<std::pair<int64_t, int64_t>> pieces;  // of a local buffer: (first element, elements) stored as one value
+  int64_t tile = -1;                             // number of its first AMX tile register; -1: memory
+  int64_t lanes = 1;  // > 1: made inside a vectorised loop, element i of lane l is at i * lanes + l
 };
 
 // Physical elements of a buffer, or nullopt when its shape is symbolic.
@@ -89,6 +91,8 @@ class Emitter {
   bool can_vectorize(const ir::Loop& l, int64_t extent);
   bool stores_differ_by_lane(const ir::Loop& l, int64_t extent);
   void if_stmt(const ir::If& s);
+  bool stores_local_only(ir::Stmt s);
+  void forget_contents(BufferSlot& slot, llvm::BasicBlock* block, llvm::Instruction* after);
   void alloc(const ir::Alloc& s);
   void guarded(llvm::Value* condition, const std::function<void()>& body);
   bool make_local(const ir::Buffer& buffer);
@@ -118,10 +122,12 @@ class Emitter {
   Val load_lanes(const BufferSlot& slot, const FlatAddress& at, const Guard& guard);
   llvm::Value* load_piece(const BufferSlot& slot, ir::Expr uniform, int64_t offset, int64_t lanes, Val mask);
   llvm::Value* load_strided(const BufferSlot& slot, const LaneSplit& split);
-  void store_scalar(const BufferSlot& slot, const FlatAddress& at, Val value, Val mask);
-  void store_lanes(const BufferSlot& slot, const FlatAddress& at, llvm::Value* value, llvm::Value* mask);
-  void store_piece(const BufferSlot& slot, ir::Expr uniform, int64_t offset, llvm::Value* value, llvm::Value* mask);
+  void store_scalar(BufferSlot& slot, const FlatAddress& at, Val value, Val mask);
+  void store_lanes(BufferSlot& slot, const FlatAddress& at, llvm::Value* value, llvm::Value* mask);
+  void store_piece(BufferSlot& slot, ir::Expr uniform, int64_t offset, llvm::Value* value, llvm::Value* mask);
   int depth_of(ir::Expr e) const;
+  bool is_register(const BufferSlot& slot, const FlatAddress& at);
+  void note_piece(BufferSlot& slot, ir::Expr uniform, int64_t offset, int64_t lanes);
   bool in_bounds(const BufferSlot& slot, ir::Expr uniform, int64_t first, int64_t last);
   llvm::Value* to_memory(llvm::Value* value, ir::Type type);
   llvm::Value* from_memory(llvm::Value* value, ir::Type type);
@@ -145,7 +151,7 @@ class Emitter {
 
   // --- conversions (convert.cpp) ---
   Val cast(Val a, ir::Type from, ir::Type to);
-  llvm::Value* round_to(llvm::Value* value, ir::Type type);  // float -> nearest f16 or bf16, still as float
+  llvm::Value* round_to(llvm::Value* value, ir::Type type);   // float -> nearest f16 or bf16, still as float
   llvm::Value* half_bits(llvm::Value* value, ir::Type type);  // float -> i16
   llvm::Value* from_half_bits(llvm::Value* bits, ir::Type type);
   llvm::Value* narrow_odd(llvm::Value* value);  // double -> float, inexact results get an odd last bit
@@ -154,7 +160,7 @@ class Emitter {
   // --- helpers ---
   llvm::Type* value_type(ir::Type type);
   llvm::Type* like(llvm::Type* scalar, llvm::Value* shape);  // scalar or <n x scalar>, after shape's lane count
-  llvm::Value* lanes_of(Val a);  // broadcast when it is a scalar
+  llvm::Value* lanes_of(Val a);                              // broadcast when it is a scalar
   void unify(Val& a, Val& b);
   Val poison(ir::Type type);
   Val both_masks(Val a, Val b);  // logical and; .v == nullptr means all true
@@ -168,7 +174,7 @@ class Emitter {
   ir::Builder& ib_;
   analysis::Ranges ranges_;  // extents of all loops of the launch
   llvm::Function* function_ = nullptr;
-  std::vector<Binding> env_;                          // by id
+  std::vector<Binding> env_;  // by id
   std::unordered_map<ir::Id, BufferSlot> slots_;
   std::unordered_map<const void*, FlatAddress> addresses_;
   LaneRange lane_range_;

@@ -64,7 +64,9 @@ void Emitter::unify(Val& a, Val& b) {
   b = {lanes_of(b), true};
 }
 
-Val Emitter::poison(ir::Type type) { return {llvm::Constant::getNullValue(value_type(type)), false}; }
+Val Emitter::poison(ir::Type type) {
+  return {llvm::Constant::getNullValue(value_type(type)), false};
+}
 
 Val Emitter::both_masks(Val a, Val b) {
   if (a.v != nullptr && all_true(a.v)) a = {};
@@ -106,7 +108,8 @@ Val Emitter::eval(ir::Expr e) {
       }
       return binding.value;
     }
-    case ExprKind::kSum: return eval_sum(*ir::as<ir::Sum>(e));
+    case ExprKind::kSum:
+      return eval_sum(*ir::as<ir::Sum>(e));
     case ExprKind::kProd: {
       Val product = {};
       for (ir::Expr f : ir::as<ir::Prod>(e)->factors) {
@@ -120,18 +123,33 @@ Val Emitter::eval(ir::Expr e) {
       }
       return product;
     }
-    case ExprKind::kFloorDiv: case ExprKind::kFloorMod: case ExprKind::kMin: case ExprKind::kMax: case ExprKind::kAdd:
-    case ExprKind::kSub: case ExprKind::kMul: case ExprKind::kDiv: case ExprKind::kLt: case ExprKind::kLe:
-    case ExprKind::kEq: case ExprKind::kNe: case ExprKind::kAnd: case ExprKind::kOr:
+    case ExprKind::kFloorDiv:
+    case ExprKind::kFloorMod:
+    case ExprKind::kMin:
+    case ExprKind::kMax:
+    case ExprKind::kAdd:
+    case ExprKind::kSub:
+    case ExprKind::kMul:
+    case ExprKind::kDiv:
+    case ExprKind::kLt:
+    case ExprKind::kLe:
+    case ExprKind::kEq:
+    case ExprKind::kNe:
+    case ExprKind::kAnd:
+    case ExprKind::kOr:
       return eval_binary(*ir::as<ir::Binary>(e));
     case ExprKind::kNot: {
       Val a = eval(ir::as<ir::Unary>(e)->a);
       return {b_.CreateNot(a.v), a.vec};
     }
-    case ExprKind::kCast: return cast(eval(ir::as<ir::Unary>(e)->a), ir::as<ir::Unary>(e)->a->type, e->type);
-    case ExprKind::kSelect: return select(*ir::as<ir::Select>(e));
-    case ExprKind::kLoad: return load(*ir::as<ir::Load>(e));
-    case ExprKind::kCall: return call(*ir::as<ir::Call>(e));
+    case ExprKind::kCast:
+      return cast(eval(ir::as<ir::Unary>(e)->a), ir::as<ir::Unary>(e)->a->type, e->type);
+    case ExprKind::kSelect:
+      return select(*ir::as<ir::Select>(e));
+    case ExprKind::kLoad:
+      return load(*ir::as<ir::Load>(e));
+    case ExprKind::kCall:
+      return call(*ir::as<ir::Call>(e));
   }
   return poison(e->type);
 }
@@ -142,7 +160,8 @@ Val Emitter::eval_sum(const ir::Sum& e) {
   for (const ir::Term& t : e.terms) {
     Val v = eval(t.atom);
     if (t.coefficient != 1)
-      v.v = b_.CreateMul(v.v, llvm::ConstantInt::get(v.v->getType(), static_cast<uint64_t>(t.coefficient), true), "", false, true);
+      v.v = b_.CreateMul(v.v, llvm::ConstantInt::get(v.v->getType(), static_cast<uint64_t>(t.coefficient), true), "",
+                         false, true);
     Value*& sum = v.vec ? lanes : same;
     sum = sum == nullptr ? v.v : b_.CreateAdd(sum, v.v, "", false, true);
   }
@@ -152,17 +171,38 @@ Val Emitter::eval_sum(const ir::Sum& e) {
 
 Val Emitter::eval_binary(const ir::Binary& e) {
   switch (e.kind) {
-    case ExprKind::kFloorDiv: case ExprKind::kFloorMod: return floor_division(e);
-    case ExprKind::kMin: case ExprKind::kMax: return min_max(e);
-    case ExprKind::kAdd: case ExprKind::kSub: case ExprKind::kMul: case ExprKind::kDiv: return data_arithmetic(e);
-    case ExprKind::kLt: case ExprKind::kLe: case ExprKind::kEq: case ExprKind::kNe: return compare(e);
-    case ExprKind::kAnd: case ExprKind::kOr: {
+    case ExprKind::kFloorDiv:
+    case ExprKind::kFloorMod:
+      return floor_division(e);
+    case ExprKind::kMin:
+    case ExprKind::kMax:
+      return min_max(e);
+    case ExprKind::kAdd:
+    case ExprKind::kSub:
+    case ExprKind::kMul:
+    case ExprKind::kDiv:
+      return data_arithmetic(e);
+    case ExprKind::kLt:
+    case ExprKind::kLe:
+    case ExprKind::kEq:
+    case ExprKind::kNe:
+      return compare(e);
+    case ExprKind::kAnd:
+    case ExprKind::kOr: {
       Val a = eval(e.a), b = eval(e.b);
       unify(a, b);
       return {e.kind == ExprKind::kAnd ? b_.CreateAnd(a.v, b.v) : b_.CreateOr(a.v, b.v), a.vec};
     }
-    case ExprKind::kIntConst: case ExprKind::kFloatConst: case ExprKind::kVar: case ExprKind::kSum: case ExprKind::kProd:
-    case ExprKind::kNot: case ExprKind::kCast: case ExprKind::kSelect: case ExprKind::kLoad: case ExprKind::kCall:
+    case ExprKind::kIntConst:
+    case ExprKind::kFloatConst:
+    case ExprKind::kVar:
+    case ExprKind::kSum:
+    case ExprKind::kProd:
+    case ExprKind::kNot:
+    case ExprKind::kCast:
+    case ExprKind::kSelect:
+    case ExprKind::kLoad:
+    case ExprKind::kCall:
       break;
   }
   TCC_UNREACHABLE("not a binary kind");
@@ -173,10 +213,13 @@ Val Emitter::floor_division(const ir::Binary& e) {
   Val a = eval(e.a), b = eval(e.b);
   unify(a, b);
   bool quotient = e.kind == ExprKind::kFloorDiv;
-  if (numerator.low >= 0 && divisor.low > 0) return {quotient ? b_.CreateUDiv(a.v, b.v) : b_.CreateURem(a.v, b.v), a.vec};
+  if (numerator.low >= 0 && divisor.low > 0)
+    return {quotient ? b_.CreateUDiv(a.v, b.v) : b_.CreateURem(a.v, b.v), a.vec};
   auto* known = ir::is_int(e.b) ? ir::as<ir::IntConst>(e.b) : nullptr;
   if (known != nullptr && known->value > 0 && (known->value & (known->value - 1)) == 0) {
-    if (!quotient) return {b_.CreateAnd(a.v, llvm::ConstantInt::get(a.v->getType(), static_cast<uint64_t>(known->value - 1))), a.vec};
+    if (!quotient)
+      return {b_.CreateAnd(a.v, llvm::ConstantInt::get(a.v->getType(), static_cast<uint64_t>(known->value - 1))),
+              a.vec};
     return {b_.CreateAShr(a.v, static_cast<uint64_t>(__builtin_ctzll(static_cast<uint64_t>(known->value)))), a.vec};
   }
   // Truncated division, then one step down where the remainder's sign differs from the divisor's.
@@ -223,11 +266,16 @@ Val Emitter::data_arithmetic(const ir::Binary& e) {
   unify(a, b);
   bool floating = ir::is_float(e.type);
   Value* r = nullptr;
-  if (e.kind == ExprKind::kAdd) r = floating ? b_.CreateFAdd(a.v, b.v) : b_.CreateAdd(a.v, b.v);
-  else if (e.kind == ExprKind::kSub) r = floating ? b_.CreateFSub(a.v, b.v) : b_.CreateSub(a.v, b.v);
-  else if (e.kind == ExprKind::kMul) r = floating ? b_.CreateFMul(a.v, b.v) : b_.CreateMul(a.v, b.v);
-  else if (floating) r = b_.CreateFDiv(a.v, b.v);
-  else return integer_divide(a, b, e.type);
+  if (e.kind == ExprKind::kAdd)
+    r = floating ? b_.CreateFAdd(a.v, b.v) : b_.CreateAdd(a.v, b.v);
+  else if (e.kind == ExprKind::kSub)
+    r = floating ? b_.CreateFSub(a.v, b.v) : b_.CreateSub(a.v, b.v);
+  else if (e.kind == ExprKind::kMul)
+    r = floating ? b_.CreateFMul(a.v, b.v) : b_.CreateMul(a.v, b.v);
+  else if (floating)
+    r = b_.CreateFDiv(a.v, b.v);
+  else
+    return integer_divide(a, b, e.type);
   return {round_to(r, e.type), a.vec};
 }
 
@@ -239,10 +287,14 @@ Val Emitter::compare(const ir::Binary& e) {
   bool is_unsigned = type == ir::Type::kU8 || type == ir::Type::kBool;
   using P = llvm::CmpInst::Predicate;
   P p = P::ICMP_EQ;
-  if (e.kind == ExprKind::kLt) p = ir::is_float(type) ? P::FCMP_OLT : is_unsigned ? P::ICMP_ULT : P::ICMP_SLT;
-  else if (e.kind == ExprKind::kLe) p = ir::is_float(type) ? P::FCMP_OLE : is_unsigned ? P::ICMP_ULE : P::ICMP_SLE;
-  else if (e.kind == ExprKind::kEq) p = ir::is_float(type) ? P::FCMP_OEQ : P::ICMP_EQ;
-  else p = ir::is_float(type) ? P::FCMP_UNE : P::ICMP_NE;
+  if (e.kind == ExprKind::kLt)
+    p = ir::is_float(type) ? P::FCMP_OLT : is_unsigned ? P::ICMP_ULT : P::ICMP_SLT;
+  else if (e.kind == ExprKind::kLe)
+    p = ir::is_float(type) ? P::FCMP_OLE : is_unsigned ? P::ICMP_ULE : P::ICMP_SLE;
+  else if (e.kind == ExprKind::kEq)
+    p = ir::is_float(type) ? P::FCMP_OEQ : P::ICMP_EQ;
+  else
+    p = ir::is_float(type) ? P::FCMP_UNE : P::ICMP_NE;
   return {b_.CreateCmp(p, a.v, b.v), a.vec};
 }
 
@@ -263,15 +315,20 @@ std::optional<Val> Emitter::compare_lanes(const ir::Binary& e) {
     u = b_.getInt32(static_cast<uint32_t>(std::clamp(c->getSExtValue(), -kBound, kBound)));
   } else {
     Range r = range_of(split->uniform);
-    if (r.low < -kBound) u = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, u, b_.getInt64(static_cast<uint64_t>(-kBound)));
-    if (r.high > kBound) u = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, u, b_.getInt64(static_cast<uint64_t>(kBound)));
+    if (r.low < -kBound)
+      u = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, u, b_.getInt64(static_cast<uint64_t>(-kBound)));
+    if (r.high > kBound)
+      u = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, u, b_.getInt64(static_cast<uint64_t>(kBound)));
     u = b_.CreateTrunc(u, b_.getInt32Ty());
   }
   using P = llvm::CmpInst::Predicate;
   P p = P::ICMP_NE;
-  if (e.kind == ExprKind::kLt) p = P::ICMP_SGT;
-  else if (e.kind == ExprKind::kLe) p = P::ICMP_SGE;
-  else if (e.kind == ExprKind::kEq) p = P::ICMP_EQ;
+  if (e.kind == ExprKind::kLt)
+    p = P::ICMP_SGT;
+  else if (e.kind == ExprKind::kLe)
+    p = P::ICMP_SGE;
+  else if (e.kind == ExprKind::kEq)
+    p = P::ICMP_EQ;
   return Val{b_.CreateICmp(p, lanes_of({u, false}), llvm::ConstantVector::get(thresholds)), true};
 }
 
@@ -319,8 +376,10 @@ Val Emitter::call(const ir::Call& e) {
 Range Emitter::range_of(ir::Expr e) const {
   Range all;
   switch (e->kind) {
-    case ExprKind::kIntConst: return {ir::int_value(e), ir::int_value(e)};
-    case ExprKind::kVar: return env_[static_cast<size_t>(ir::as<ir::Var>(e)->id)].range;
+    case ExprKind::kIntConst:
+      return {ir::int_value(e), ir::int_value(e)};
+    case ExprKind::kVar:
+      return env_[static_cast<size_t>(ir::as<ir::Var>(e)->id)].range;
     case ExprKind::kSum: {
       __int128 low = ir::as<ir::Sum>(e)->constant, high = low;
       for (const ir::Term& t : ir::as<ir::Sum>(e)->terms) {
@@ -336,8 +395,10 @@ Range Emitter::range_of(ir::Expr e) const {
       for (ir::Expr f : ir::as<ir::Prod>(e)->factors) {
         Range r = range_of(f);
         __int128 corners[4] = {static_cast<__int128>(product.low) * r.low, static_cast<__int128>(product.low) * r.high,
-                               static_cast<__int128>(product.high) * r.low, static_cast<__int128>(product.high) * r.high};
-        product = {saturate(*std::min_element(corners, corners + 4)), saturate(*std::max_element(corners, corners + 4))};
+                               static_cast<__int128>(product.high) * r.low,
+                               static_cast<__int128>(product.high) * r.high};
+        product = {saturate(*std::min_element(corners, corners + 4)),
+                   saturate(*std::max_element(corners, corners + 4))};
       }
       return product;
     }
@@ -352,14 +413,27 @@ Range Emitter::range_of(ir::Expr e) const {
       if (b.low <= 0) return all;
       return {0, a.low >= 0 ? std::min(a.high, b.high - 1) : b.high - 1};
     }
-    case ExprKind::kMin: case ExprKind::kMax: {
+    case ExprKind::kMin:
+    case ExprKind::kMax: {
       Range a = range_of(ir::as<ir::Binary>(e)->a), b = range_of(ir::as<ir::Binary>(e)->b);
       if (e->kind == ExprKind::kMin) return {std::min(a.low, b.low), std::min(a.high, b.high)};
       return {std::max(a.low, b.low), std::max(a.high, b.high)};
     }
-    case ExprKind::kFloatConst: case ExprKind::kAdd: case ExprKind::kSub: case ExprKind::kMul: case ExprKind::kDiv:
-    case ExprKind::kLt: case ExprKind::kLe: case ExprKind::kEq: case ExprKind::kNe: case ExprKind::kAnd:
-    case ExprKind::kOr: case ExprKind::kNot: case ExprKind::kCast: case ExprKind::kSelect: case ExprKind::kLoad:
+    case ExprKind::kFloatConst:
+    case ExprKind::kAdd:
+    case ExprKind::kSub:
+    case ExprKind::kMul:
+    case ExprKind::kDiv:
+    case ExprKind::kLt:
+    case ExprKind::kLe:
+    case ExprKind::kEq:
+    case ExprKind::kNe:
+    case ExprKind::kAnd:
+    case ExprKind::kOr:
+    case ExprKind::kNot:
+    case ExprKind::kCast:
+    case ExprKind::kSelect:
+    case ExprKind::kLoad:
     case ExprKind::kCall:
       return all;
   }

@@ -25,7 +25,9 @@ class Slab final : public llvm::RuntimeDyld::MemoryManager {
   void reserveAllocationSpace(uintptr_t code, llvm::Align code_align, uintptr_t constants, llvm::Align constants_align,
                               uintptr_t data, llvm::Align data_align) override {
     auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
-    auto pages = [&](uintptr_t bytes, llvm::Align align) { return (bytes + align.value() + 4096 + page - 1) / page * page; };
+    auto pages = [&](uintptr_t bytes, llvm::Align align) {
+      return (bytes + align.value() + 4096 + page - 1) / page * page;
+    };
     const uintptr_t sizes[3] = {pages(code, code_align), pages(constants, constants_align), pages(data, data_align)};
     size_ = sizes[0] + sizes[1] + sizes[2];
     void* memory = mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -50,7 +52,9 @@ class Slab final : public llvm::RuntimeDyld::MemoryManager {
   void deregisterEHFrames() override {}
   bool finalizeMemory(std::string* error) override {
     if (base_ == nullptr) return true;
-    auto protect = [](const Part& p, int mode) { return mprotect(p.begin, static_cast<size_t>(p.end - p.begin), mode) == 0; };
+    auto protect = [](const Part& p, int mode) {
+      return mprotect(p.begin, static_cast<size_t>(p.end - p.begin), mode) == 0;
+    };
     if (protect(parts_[0], PROT_READ | PROT_EXEC) && protect(parts_[1], PROT_READ)) return false;
     if (error != nullptr) *error = std::strerror(errno);
     return true;
@@ -84,8 +88,10 @@ class Resolver final : public llvm::LegacyJITSymbolResolver {
   llvm::JITSymbol findSymbolInLogicalDylib(const std::string&) override { return nullptr; }
   llvm::JITSymbol findSymbol(const std::string& name) override {
     void* address = nullptr;
-    if (name == "memcpy") address = reinterpret_cast<void*>(static_cast<void* (*)(void*, const void*, size_t)>(&std::memcpy));
-    if (name == "memmove") address = reinterpret_cast<void*>(static_cast<void* (*)(void*, const void*, size_t)>(&std::memmove));
+    if (name == "memcpy")
+      address = reinterpret_cast<void*>(static_cast<void* (*)(void*, const void*, size_t)>(&std::memcpy));
+    if (name == "memmove")
+      address = reinterpret_cast<void*>(static_cast<void* (*)(void*, const void*, size_t)>(&std::memmove));
     if (name == "memset") address = reinterpret_cast<void*>(static_cast<void* (*)(void*, int, size_t)>(&std::memset));
     if (address == nullptr) {
       missing_ = name;
@@ -131,7 +137,8 @@ class Loaded final : public LoadedObject {
 }  // namespace
 
 Result<std::shared_ptr<LoadedObject>> load_host(const Artifact& artifact) {
-  if (artifact.format != CodeFormat::kHostObject) return input_error("only host objects can be loaded into the process");
+  if (artifact.format != CodeFormat::kHostObject)
+    return input_error("only host objects can be loaded into the process");
   auto loaded = std::make_shared<Loaded>();
   TCC_TRY_VOID(loaded->link(artifact.code));
   return std::shared_ptr<LoadedObject>(std::move(loaded));

@@ -18,27 +18,43 @@ class Math {
   Math(llvm::IRBuilder<>& b, llvm::Type* type, const MathFeatures& features)
       : b_(b), type_(type), features_(features), single_(type->getScalarType()->isFloatTy()) {
     llvm::Type* bits = single_ ? b.getInt32Ty() : b.getInt64Ty();
-    if (auto* v = llvm::dyn_cast<llvm::FixedVectorType>(type)) bits = llvm::FixedVectorType::get(bits, v->getNumElements());
+    if (auto* v = llvm::dyn_cast<llvm::FixedVectorType>(type))
+      bits = llvm::FixedVectorType::get(bits, v->getNumElements());
     bits_ = bits;
   }
 
   Value* evaluate(ir::Intrinsic fn, std::span<Value* const> a) {
     switch (fn) {
-      case ir::Intrinsic::kExp: return exp(a[0]);
-      case ir::Intrinsic::kLog: return log(a[0]);
-      case ir::Intrinsic::kTanh: return tanh(a[0]);
-      case ir::Intrinsic::kErf: return erf(a[0]);
-      case ir::Intrinsic::kSqrt: return b_.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, a[0]);
-      case ir::Intrinsic::kRsqrt: return b_.CreateFDiv(c(1), b_.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, a[0]));
-      case ir::Intrinsic::kSigmoid: return b_.CreateFDiv(c(1), b_.CreateFAdd(c(1), exp(b_.CreateFNeg(a[0]))));
-      case ir::Intrinsic::kAbs: return abs(a[0]);
-      case ir::Intrinsic::kFloor: return rounded(a[0], llvm::Intrinsic::floor);
-      case ir::Intrinsic::kCeil: return rounded(a[0], llvm::Intrinsic::ceil);
-      case ir::Intrinsic::kRound: return rounded(a[0], llvm::Intrinsic::roundeven);
-      case ir::Intrinsic::kSin: return through_double([&](Math& m, Value* x) { return m.sincos(x, false); }, a[0]);
-      case ir::Intrinsic::kCos: return through_double([&](Math& m, Value* x) { return m.sincos(x, true); }, a[0]);
-      case ir::Intrinsic::kPow: return pow(a[0], a[1]);
-      case ir::Intrinsic::kFma: return fused(a[0], a[1], a[2]);
+      case ir::Intrinsic::kExp:
+        return exp(a[0]);
+      case ir::Intrinsic::kLog:
+        return log(a[0]);
+      case ir::Intrinsic::kTanh:
+        return tanh(a[0]);
+      case ir::Intrinsic::kErf:
+        return erf(a[0]);
+      case ir::Intrinsic::kSqrt:
+        return b_.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, a[0]);
+      case ir::Intrinsic::kRsqrt:
+        return b_.CreateFDiv(c(1), b_.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, a[0]));
+      case ir::Intrinsic::kSigmoid:
+        return b_.CreateFDiv(c(1), b_.CreateFAdd(c(1), exp(b_.CreateFNeg(a[0]))));
+      case ir::Intrinsic::kAbs:
+        return abs(a[0]);
+      case ir::Intrinsic::kFloor:
+        return rounded(a[0], llvm::Intrinsic::floor);
+      case ir::Intrinsic::kCeil:
+        return rounded(a[0], llvm::Intrinsic::ceil);
+      case ir::Intrinsic::kRound:
+        return rounded(a[0], llvm::Intrinsic::roundeven);
+      case ir::Intrinsic::kSin:
+        return through_double([&](Math& m, Value* x) { return m.sincos(x, false); }, a[0]);
+      case ir::Intrinsic::kCos:
+        return through_double([&](Math& m, Value* x) { return m.sincos(x, true); }, a[0]);
+      case ir::Intrinsic::kPow:
+        return pow(a[0], a[1]);
+      case ir::Intrinsic::kFma:
+        return fused(a[0], a[1], a[2]);
     }
     TCC_UNREACHABLE("intrinsic");
   }
@@ -88,7 +104,8 @@ class Math {
     r = mad(n.real, c(single_ ? 2.12194440e-4 : -1.90821492927058770002e-10), r);
     Value* p = nullptr;
     if (single_) {
-      p = polynomial(r, {1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1});
+      p = polynomial(
+          r, {1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1});
       p = add(mad(mul(r, r), p, r), c(1));
     } else {
       p = c(1);
@@ -139,7 +156,8 @@ class Math {
     Value* s = mul(x, x);
     Value* small = nullptr;
     if (single_) {
-      Value* p = polynomial(s, {-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1});
+      Value* p =
+          polynomial(s, {-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1});
       small = mad(mul(p, s), x, x);
     } else {
       // sinh / cosh by their series; |x| < 0.625.
@@ -165,7 +183,8 @@ class Math {
       r = mad(r, t, c(-1.28717512e-1));
       r = mad(r, t, b_.CreateFNeg(t));
       Value* big = signed_as(sub(c(1), exp(r)), x);
-      Value* p = polynomial(s, {-5.96761703e-4, 4.99119423e-3, -2.67681349e-2, 1.12819925e-1, -3.76125336e-1, 1.28379166e-1});
+      Value* p =
+          polynomial(s, {-5.96761703e-4, 4.99119423e-3, -2.67681349e-2, 1.12819925e-1, -3.76125336e-1, 1.28379166e-1});
       return b_.CreateSelect(b_.CreateFCmpOGT(t, c(0.927734375)), big, mad(p, x, x));
     }
     // 2/sqrt(pi) x exp(-x^2) sum (2 x^2)^n / (1 3 5 .. (2n+1)): all terms have one sign.
@@ -184,7 +203,8 @@ class Math {
     return b_.CreateFPTrunc(f(wide, b_.CreateFPExt(x, double_type())), type_);
   }
   llvm::Type* double_type() {
-    if (auto* v = llvm::dyn_cast<llvm::FixedVectorType>(type_)) return llvm::FixedVectorType::get(b_.getDoubleTy(), v->getNumElements());
+    if (auto* v = llvm::dyn_cast<llvm::FixedVectorType>(type_))
+      return llvm::FixedVectorType::get(b_.getDoubleTy(), v->getNumElements());
     return b_.getDoubleTy();
   }
 
@@ -226,7 +246,8 @@ class Math {
     Value* magnitude = exp(mul(y, log(abs(x))));
     // A negative base has a result for whole exponents only; beyond 2^53 all of them are even.
     double magic = 0x1.8p52;
-    Value* whole = b_.CreateOr(b_.CreateFCmpOEQ(sub(add(y, c(magic)), c(magic)), y), b_.CreateFCmpOGE(abs(y), c(0x1p51)));
+    Value* whole =
+        b_.CreateOr(b_.CreateFCmpOEQ(sub(add(y, c(magic)), c(magic)), y), b_.CreateFCmpOGE(abs(y), c(0x1p51)));
     Value* odd = b_.CreateAnd(b_.CreateFCmpOLT(abs(y), c(0x1p51)),
                               b_.CreateICmpNE(b_.CreateAnd(to_bits(add(y, c(magic))), i(1)), i(0)));
     Value* negative = b_.CreateICmpSLT(to_bits(x), i(0));

@@ -29,13 +29,24 @@ int64_t run_length(const std::vector<int64_t>& offsets) {
 
 llvm::Type* Emitter::memory_type(ir::Type type) {
   switch (type) {
-    case ir::Type::kBool: case ir::Type::kI8: case ir::Type::kU8: return b_.getInt8Ty();
-    case ir::Type::kF16: case ir::Type::kBF16: return b_.getInt16Ty();
-    case ir::Type::kI32: return b_.getInt32Ty();
-    case ir::Type::kI64: return b_.getInt64Ty();
-    case ir::Type::kF32: return b_.getFloatTy();
-    case ir::Type::kF64: return b_.getDoubleTy();
-    case ir::Type::kBarrier: case ir::Type::kTensorMap: break;
+    case ir::Type::kBool:
+    case ir::Type::kI8:
+    case ir::Type::kU8:
+      return b_.getInt8Ty();
+    case ir::Type::kF16:
+    case ir::Type::kBF16:
+      return b_.getInt16Ty();
+    case ir::Type::kI32:
+      return b_.getInt32Ty();
+    case ir::Type::kI64:
+      return b_.getInt64Ty();
+    case ir::Type::kF32:
+      return b_.getFloatTy();
+    case ir::Type::kF64:
+      return b_.getDoubleTy();
+    case ir::Type::kBarrier:
+    case ir::Type::kTensorMap:
+      break;
   }
   fail(fmt::format("type {} does not exist in host code", ir::type_name(type)));
   return b_.getInt8Ty();
@@ -64,7 +75,8 @@ llvm::Constant* Emitter::zero_page() {
   return page;
 }
 
-const Emitter::FlatAddress& Emitter::address(const void* node, const BufferSlot& slot, std::span<const ir::Expr> indices) {
+const Emitter::FlatAddress& Emitter::address(const void* node, const BufferSlot& slot,
+                                             std::span<const ir::Expr> indices) {
   auto [it, fresh] = addresses_.try_emplace(node);
   if (!fresh) return it->second;
   ir::Expr flat = flatten(ib_, *slot.buffer, slot.strides, indices, ranges_);
@@ -151,6 +163,21 @@ bool Emitter::in_bounds(const BufferSlot& slot, ir::Expr uniform, int64_t first,
   return r.low + first >= 0 && r.high + last < slot.elements * slot.lanes;
 }
 
+// The element of a local buffer certainly exists, so it may be read and written back when a condition is off.
+bool Emitter::is_register(const BufferSlot& slot, const FlatAddress& at) {
+  if (!slot.local || !at.split) return false;
+  if (at.split->offsets.empty()) return in_bounds(slot, at.split->uniform, 0, 0);
+  auto [low, high] = std::minmax_element(at.split->offsets.begin(), at.split->offsets.end());
+  return in_bounds(slot, at.split->uniform, *low, *high);
+}
+
+void Emitter::note_piece(BufferSlot& slot, ir::Expr uniform, int64_t offset, int64_t lanes) {
+  constexpr size_t kMaxPieces = 256;
+  if (!slot.local || slot.pieces.size() > kMaxPieces) return;
+  if (auto* c = llvm::dyn_cast<llvm::ConstantInt>(scalar_index(uniform)))
+    slot.pieces.insert({c->getSExtValue() + offset, lanes});
+}
+
 Value* Emitter::sub_mask(Value* mask, int64_t first, int64_t lanes) {
   if (mask == nullptr) return nullptr;
   llvm::SmallVector<int, 64> pick;
@@ -229,13 +256,17 @@ Value* Emitter::load_strided(const BufferSlot& slot, const LaneSplit& split) {
   Value* result = nullptr;
   Value* first = load_piece(slot, split.uniform, start(0), piece, {});
   for (int64_t k = 1; k < std::max<int64_t>(2, pieces); ++k) {
-    Value* next = k < pieces ? load_piece(slot, split.uniform, start(k), piece, {}) : llvm::PoisonValue::get(first->getType());
+    Value* next =
+        k < pieces ? load_piece(slot, split.uniform, start(k), piece, {}) : llvm::PoisonValue::get(first->getType());
     llvm::SmallVector<int, 64> pick;
     for (int64_t l = 0; l < lanes; ++l) {
       int64_t owner = std::min((split.offsets[l] - *low) / piece, pieces - 1), place = split.offsets[l] - start(owner);
-      if (owner == k) pick.push_back(static_cast<int>(piece + place));
-      else if (k == 1 && owner == 0) pick.push_back(static_cast<int>(place));
-      else pick.push_back(k == 1 ? -1 : static_cast<int>(l));
+      if (owner == k)
+        pick.push_back(static_cast<int>(piece + place));
+      else if (k == 1 && owner == 0)
+        pick.push_back(static_cast<int>(place));
+      else
+        pick.push_back(k == 1 ? -1 : static_cast<int>(l));
     }
     result = b_.CreateShuffleVector(k == 1 ? first : result, next, pick);
   }
@@ -284,8 +315,10 @@ Val Emitter::load_lanes(const BufferSlot& slot, const FlatAddress& at, const Gua
     }
   }
   if (raw == nullptr) {
-    Value* on = guard.mask.v != nullptr ? lanes_of(guard.mask)
-                                        : llvm::Constant::getAllOnesValue(llvm::FixedVectorType::get(b_.getInt1Ty(), static_cast<unsigned>(lanes)));
+    Value* on =
+        guard.mask.v != nullptr
+            ? lanes_of(guard.mask)
+            : llvm::Constant::getAllOnesValue(llvm::FixedVectorType::get(b_.getInt1Ty(), static_cast<unsigned>(lanes)));
     raw = b_.CreateMaskedGather(vector, lane_pointers(slot, at), llvm::Align(static_cast<uint64_t>(bytes)), on,
                                 llvm::Constant::getNullValue(vector));
   }
@@ -296,23 +329,24 @@ Val Emitter::load_lanes(const BufferSlot& slot, const FlatAddress& at, const Gua
 
 void Emitter::store(const ir::Store& s) {
   auto found = slots_.find(s.buffer);
-  if (found == slots_.end()) return fail(fmt::format("buffer {} is written outside of its Alloc", ir::name_hint(kernel_, s.buffer)));
+  if (found == slots_.end())
+    return fail(fmt::format("buffer {} is written outside of its Alloc", ir::name_hint(kernel_, s.buffer)));
   Val outer = mask_;
   if (s.predicate != nullptr) mask_ = both_masks(mask_, eval(s.predicate));
   Val mask = mask_;
   if (!is_zero(mask)) {
-    const BufferSlot& slot = found->second;
+    BufferSlot& slot = found->second;
     auto emit = [&] {
       Val value = eval(s.value);
       const FlatAddress& at = address(&s, slot, s.indices);
       bool uniform = at.split && at.split->offsets.empty();
       if (lane_range_.id == ir::kNoId || uniform) return store_scalar(slot, at, value, mask_);
-      store_lanes(slot, at, to_memory(lanes_of(value), slot.buffer->type), mask_.v);
+      store_lanes(slot, at, to_memory(lanes_of(value), slot.buffer->type),
+                  mask_.v == nullptr ? nullptr : lanes_of(mask_));
     };
-    // A condition that is the same in all lanes is a branch, except where it would keep a register tile in memory.
-    const FlatAddress& at = address(&s, slot, s.indices);
-    bool promotable = at.split && in_bounds(slot, at.split->uniform, 0, 0) && at.split->offsets.empty();
-    if (mask.v != nullptr && !mask.vec && !promotable) {
+    // A condition that is the same in all lanes is a branch, except where that would cut up the code of a register
+    // tile.
+    if (mask.v != nullptr && !mask.vec && !is_register(slot, address(&s, slot, s.indices))) {
       mask_ = {};
       guarded(mask.v, emit);
     } else {
@@ -323,14 +357,16 @@ void Emitter::store(const ir::Store& s) {
 }
 
 // One place for all lanes: what the last lane that is on stores remains.
-void Emitter::store_scalar(const BufferSlot& slot, const FlatAddress& at, Val value, Val mask) {
+void Emitter::store_scalar(BufferSlot& slot, const FlatAddress& at, Val value, Val mask) {
+  note_piece(slot, at.split->uniform, 0, 1);
   llvm::Align align = element_alignment(slot, at.split->uniform, 0);
   auto put = [&](Value* v) {
     b_.CreateAlignedStore(to_memory(v, slot.buffer->type), element_pointer(slot, at.split->uniform, 0), align);
   };
   if (!value.vec && !mask.vec) {
     if (mask.v != nullptr) {
-      Value* old = b_.CreateAlignedLoad(memory_type(slot.buffer->type), element_pointer(slot, at.split->uniform, 0), align);
+      Value* old =
+          b_.CreateAlignedLoad(memory_type(slot.buffer->type), element_pointer(slot, at.split->uniform, 0), align);
       return put(b_.CreateSelect(mask.v, value.v, from_memory(old, slot.buffer->type)));
     }
     return put(value.v);
@@ -338,15 +374,18 @@ void Emitter::store_scalar(const BufferSlot& slot, const FlatAddress& at, Val va
   for (int64_t l = 0; l < lane_range_.lanes; ++l) {
     auto lane = static_cast<uint64_t>(l);
     auto store_lane = [&] { put(value.vec ? b_.CreateExtractElement(value.v, lane) : value.v); };
-    if (!mask.vec) store_lane();
-    else guarded(b_.CreateExtractElement(mask.v, lane), store_lane);
+    if (!mask.vec)
+      store_lane();
+    else
+      guarded(b_.CreateExtractElement(mask.v, lane), store_lane);
   }
 }
 
-void Emitter::store_piece(const BufferSlot& slot, ir::Expr uniform, int64_t offset, Value* value, Value* mask) {
+void Emitter::store_piece(BufferSlot& slot, ir::Expr uniform, int64_t offset, Value* value, Value* mask) {
   Value* pointer = element_pointer(slot, uniform, offset);
   llvm::Align align = element_alignment(slot, uniform, offset);
   int64_t lanes = llvm::cast<llvm::FixedVectorType>(value->getType())->getNumElements();
+  note_piece(slot, uniform, offset, lanes);
   if (mask == nullptr) {
     b_.CreateAlignedStore(value, pointer, align);
   } else if (in_bounds(slot, uniform, offset, offset + lanes - 1)) {
@@ -357,7 +396,7 @@ void Emitter::store_piece(const BufferSlot& slot, ir::Expr uniform, int64_t offs
   }
 }
 
-void Emitter::store_lanes(const BufferSlot& slot, const FlatAddress& at, Value* value, Value* mask) {
+void Emitter::store_lanes(BufferSlot& slot, const FlatAddress& at, Value* value, Value* mask) {
   int64_t lanes = lane_range_.lanes, bytes = ir::type_bytes(slot.buffer->type);
   if (at.split) {
     const std::vector<int64_t>& offsets = at.split->offsets;
@@ -369,7 +408,10 @@ void Emitter::store_lanes(const BufferSlot& slot, const FlatAddress& at, Value* 
       return;
     }
   }
-  Value* on = mask != nullptr ? mask : llvm::Constant::getAllOnesValue(llvm::FixedVectorType::get(b_.getInt1Ty(), static_cast<unsigned>(lanes)));
+  Value* on =
+      mask != nullptr
+          ? mask
+          : llvm::Constant::getAllOnesValue(llvm::FixedVectorType::get(b_.getInt1Ty(), static_cast<unsigned>(lanes)));
   b_.CreateMaskedScatter(value, lane_pointers(slot, at), llvm::Align(static_cast<uint64_t>(bytes)), on);
 }
 

@@ -1,4 +1,5 @@
-// The pass list between emission and LLVM's code generator. A unit of its own: PassBuilder's headers are slow to compile.
+// The pass list between emission and LLVM's code generator. A unit of its own: PassBuilder's headers are slow to
+// compile.
 #pragma once
 
 #include <llvm/IR/Module.h>
@@ -7,7 +8,8 @@
 namespace tcc::codegen {
 
 // Register tiles become SSA values, common addresses are shared and hoisted, and invariant memory (accumulators of
-// reductions in place) is kept in registers across loops. No unrolling, vectorising or inlining: schedules decide those.
+// reductions in place) is kept in registers across loops. No unrolling, vectorising or inlining: schedules decide
+// those.
 void optimise(llvm::Module& module, llvm::TargetMachine& machine);
 
 }  // namespace tcc::codegen

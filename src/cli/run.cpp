@@ -1,0 +1,52 @@
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <new>
+
+#include "cli/arguments.h"
+#include "cli/output.h"
+#include "tcc/cli/cli.h"
+
+namespace tcc::cli {
+namespace {
+
+void set_up_logging(int verbose) {
+  auto logger = std::make_shared<spdlog::logger>("tcc", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  logger->set_pattern("tcc: %v");
+  logger->set_level(verbose == 0 ? spdlog::level::warn : verbose == 1 ? spdlog::level::info : spdlog::level::debug);
+  spdlog::set_default_logger(std::move(logger));
+}
+
+int exit_code(ErrorClass cls) {
+  switch (cls) {
+    case ErrorClass::kInput:
+    case ErrorClass::kEnvironment:
+      return kFailed;
+    case ErrorClass::kUsage:
+      return kUsage;
+  }
+  return kBug;
+}
+
+}  // namespace
+
+int run(int argc, char** argv) try {
+  ParsedLine line = parse_command_line(argc, argv);
+  if (!line.command) return line.exit_code;
+  set_up_logging(line.arguments.common.verbose);
+  Result<int> result = line.command(line.arguments);
+  if (result) return *result;
+  print_error(result.error());
+  return exit_code(result.error().cls);
+} catch (const std::bad_alloc&) {
+  print_error({ErrorClass::kEnvironment, "out of memory", "", {}});
+  return kFailed;
+} catch (const std::exception& error) {
+  print_error({ErrorClass::kEnvironment,
+               fmt::format("a bug in tcc: unexpected exception: {}", error.what()),
+               "please report it with the command line and the model",
+               {}});
+  return kBug;
+}
+
+}  // namespace tcc::cli

@@ -1,0 +1,182 @@
+#include <spdlog/spdlog.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/arguments.h"
+#include "cli/interrupt.h"
+#include "cli/lookup.h"
+#include "cli/output.h"
+#include "cli/progress.h"
+#include "tcc/cli/cli.h"
+#include "tcc/driver/tune.h"
+#include "tcc/support/text.h"
+
+namespace tcc::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int64_t kDefaultTrialsPerTask = 64;
+constexpr double kDefaultSeconds = 600;
+constexpr double kNominalSecondsPerTrial = 0.3;  // for the estimate before anything is measured
+
+// Without a limit of the user's: 64 programs a task, at most 10 minutes.
+Result<search::TuneOptions> tune_options(const Arguments& a, int64_t tasks) {
+  search::TuneOptions options;
+  options.trials = a.trials;
+  options.trials_per_task = a.trials_per_task;
+  if (!a.time.empty()) {
+    TCC_TRY(options.seconds, parse_duration(a.time));
+  }
+  if (a.trials == 0 && a.time.empty()) options.seconds = kDefaultSeconds;
+  if (a.trials == 0) options.trials = tasks * (a.trials_per_task > 0 ? a.trials_per_task : kDefaultTrialsPerTask);
+  options.seed = a.seed;
+  options.threads = threads_or_all(a.threads);
+  options.resume = !a.fresh;
+  TCC_TRY(options.strategy, search::parse_strategy(a.strategy));
+  return options;
+}
+
+void print_plan(const Arguments& a, const driver::Program& program, const search::TuneOptions& options,
+                const std::string& db) {
+  const auto tasks = static_cast<int64_t>(program.tasks.tasks.size());
+  double estimate = kNominalSecondsPerTrial * static_cast<double>(options.trials);
+  std::string limit = "no time limit";
+  if (options.seconds > 0) {
+    estimate = std::min(estimate, options.seconds);
+    limit = fmt::format("at most {}", format_elapsed(options.seconds));
+  }
+  remark(a.common.quiet,
+         fmt::format("{}: {} in {}, {:.3g} GFLOP a run\n"
+                     "plan: {} in total, {}, on {}; about {}\n"
+                     "records: {}",
+                     sanitize(a.model.model), plural(static_cast<int64_t>(program.groups.size()), "kernel"),
+                     plural(tasks, "task"), program.flops / 1e9, plural(options.trials, "trial"), limit,
+                     plural(options.threads, "thread"), format_elapsed(estimate), db));
+}
+
+std::string task_table(const driver::TuneReport& report) {
+  std::vector<std::vector<std::string>> rows = {
+      {"task", "workload", "weight", "best", "GFLOP/s", "unscheduled", "speed-up", "trials"}};
+  for (size_t i = 0; i < report.tasks.size(); ++i) {
+    const driver::TunedTask& t = report.tasks[i];
+    rows.push_back({std::to_string(i), t.result.workload, std::to_string(t.result.weight),
+                    format_seconds(t.result.best_seconds), format_gflops(t.flops, t.result.best_seconds),
+                    format_seconds(t.baseline_seconds), format_ratio(t.baseline_seconds, t.result.best_seconds),
+                    std::to_string(t.result.trials)});
+  }
+  return format_table(rows, 2);
+}
+
+struct Sums {
+  int64_t tried = 0;   // proposals that were neither duplicates nor rejected
+  int64_t failed = 0;  // of these, did not end as a valid time
+};
+Sums add_up(const search::Counts& c) {
+  return {c.proposed - c.duplicate - c.rejected, c.compile_failed + c.wrong + c.crashed + c.hung + c.timed_out};
+}
+
+std::string counts_text(const search::Counts& c) {
+  std::string text = fmt::format("proposed {} = duplicate {} + rejected {} + tried {}\n", c.proposed, c.duplicate,
+                                 c.rejected, add_up(c).tried);
+  text +=
+      fmt::format("tried {} = measured {} + failed to compile {} + wrong {} + crashed {} + hung {} + timed out {}\n",
+                  add_up(c).tried, c.measured, c.compile_failed, c.wrong, c.crashed, c.hung, c.timed_out);
+  std::string reasons;
+  for (const auto& [reason, count] : c.rejected_by_reason)
+    reasons += fmt::format("{}{} {}", reasons.empty() ? "rejected: " : ", ", count, reason);
+  return reasons.empty() ? text : text + reasons + "\n";
+}
+
+Json counts_json(const search::Counts& c) {
+  return {{"proposed", c.proposed},   {"duplicate", c.duplicate},
+          {"rejected", c.rejected},   {"rejected_by_reason", c.rejected_by_reason},
+          {"tried", add_up(c).tried}, {"compiled", c.compiled},
+          {"measured", c.measured},   {"compile_failed", c.compile_failed},
+          {"wrong", c.wrong},         {"crashed", c.crashed},
+          {"hung", c.hung},           {"timed_out", c.timed_out}};
+}
+
+Json report_json(const driver::TuneReport& report) {
+  Json json = {{"event", "summary"},
+               {"trials", report.trials},
+               {"seconds", report.seconds},
+               {"stopped", report.stopped},
+               {"resumed", report.resumed},
+               {"unscheduled_seconds", report.baseline_seconds},
+               {"best_seconds", report.best_seconds},
+               {"counts", counts_json(report.counts)},
+               {"tasks", Json::array()}};
+  for (const driver::TunedTask& t : report.tasks)
+    json["tasks"].push_back({{"key", t.result.key},
+                             {"workload", t.result.workload},
+                             {"weight", t.result.weight},
+                             {"flops", t.flops},
+                             {"best_seconds", t.result.best_seconds},
+                             {"unscheduled_seconds", t.baseline_seconds},
+                             {"trials", t.result.trials},
+                             {"failure", t.result.failure},
+                             {"counts", counts_json(t.result.counts)}});
+  return json;
+}
+
+void print_report(const Arguments& a, const driver::TuneReport& report) {
+  if (a.common.json) {
+    print(report_json(report).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+    return;
+  }
+  std::string text = task_table(report) + "\n" + counts_text(report.counts);
+  text += fmt::format("{} in {}", plural(report.trials, "trial"), format_elapsed(report.seconds));
+  if (report.best_seconds > 0)
+    text += fmt::format("; the model's kernels take {}", format_seconds(report.best_seconds));
+  if (report.best_seconds > 0 && report.baseline_seconds > 0)
+    text += fmt::format(", unscheduled {}: speed-up {}", format_seconds(report.baseline_seconds),
+                        format_ratio(report.baseline_seconds, report.best_seconds));
+  print(text + "\n");
+}
+
+void print_remarks(const Arguments& a, const driver::TuneReport& report) {
+  for (const std::string& note : report.notes) remark(a.common.quiet, "note: " + note);
+  for (const driver::TunedTask& t : report.tasks) {
+    if (!t.result.failure.empty())
+      print_warning(fmt::format("{}: {}", t.result.workload, t.result.failure));
+    else if (t.baseline_seconds == 0 && t.result.trials > 0)
+      print_warning(fmt::format("{}: the unscheduled program has no time: {}", t.result.workload, t.baseline_failure));
+  }
+  if (report.stopped)
+    remark(a.common.quiet, "stopped early; what was found is saved, and the same call goes on from here");
+}
+
+}  // namespace
+
+Result<int> run_tune(const Arguments& a) {
+  TCC_TRY(target::Target target, target::find_target(a.target));
+  TCC_TRY(std::string db, store_path(a.db));
+  TCC_TRY(driver::Model model, open_model(a));
+  TCC_TRY(driver::Program program, driver::make_program(model));
+  driver::TuneRequest request;
+  request.target = target;
+  TCC_TRY(request.options, tune_options(a, static_cast<int64_t>(program.tasks.tasks.size())));
+  TCC_TRY(auto store, record::Store::open(db));
+  print_plan(a, program, request.options, db);
+
+  InterruptGuard interrupts;
+  request.stop = &InterruptGuard::requested;
+  Result<driver::TuneReport> report;
+  {
+    ProgressView view(a.common, request.options.seconds);
+    request.progress = [&view](const search::Progress& progress) { view.show(progress); };
+    report = driver::tune_program(program, *store, request);
+  }
+  if (!report) return tl::make_unexpected(std::move(report).error());
+  print_report(a, *report);
+  print_remarks(a, *report);
+  if (report->stopped) return kStopped;
+  bool any_valid = report->tasks.empty();
+  for (const driver::TunedTask& t : report->tasks) any_valid = any_valid || t.result.best_seconds > 0;
+  if (any_valid) return kOk;
+  return make_error(ErrorClass::kEnvironment, "no valid program was found for any task",
+                    "the counts above say what became of the candidates; more --trials may help");
+}
+
+}  // namespace tcc::cli

@@ -1,0 +1,82 @@
+#include "search/report.h"
+
+#include <array>
+
+#include "tcc/support/text.h"
+
+namespace tcc::search {
+
+std::string_view strategy_name(Strategy strategy) {
+  switch (strategy) {
+    case Strategy::kEvolutionary: return "evolutionary";
+    case Strategy::kRandom: return "random";
+  }
+  return "";
+}
+
+Result<Strategy> parse_strategy(std::string_view name) {
+  std::vector<std::string> known;
+  for (Strategy s : {Strategy::kEvolutionary, Strategy::kRandom}) {
+    if (strategy_name(s) == name) return s;
+    known.emplace_back(strategy_name(s));
+  }
+  std::string near = suggest(name, known);
+  return make_error(ErrorClass::kUsage, fmt::format("unknown search strategy '{}'", sanitize(name)),
+                    near.empty() ? "strategies are evolutionary and random" : near);
+}
+
+void Counts::add(const Counts& other) {
+  proposed += other.proposed, duplicate += other.duplicate, rejected += other.rejected;
+  for (const auto& [reason, n] : other.rejected_by_reason) rejected_by_reason[reason] += n;
+  compiled += other.compiled, measured += other.measured, compile_failed += other.compile_failed;
+  wrong += other.wrong, crashed += other.crashed, hung += other.hung, timed_out += other.timed_out;
+}
+
+Progress make_progress(Progress::Kind kind, const std::vector<TaskState>& states, int64_t at, const Session& session,
+                       const TuneOptions& options, double elapsed, bool improved) {
+  Progress p;
+  p.kind = kind;
+  p.task = at;
+  p.round = session.round;
+  p.trials = session.trials;
+  p.trials_limit = options.trials;
+  p.elapsed_seconds = elapsed;
+  p.improved = improved;
+  if (at < 0) return p;
+  const TaskState& s = states[static_cast<size_t>(at)];
+  p.workload = s.task->workload;
+  p.task_trials = s.trials;
+  p.best_seconds = s.best_seconds;
+  p.best_gflops = s.gflops();
+  p.task_counts = s.counts;
+  return p;
+}
+
+TuneResult summarise(const std::vector<TaskState>& states, const Session& session, double elapsed, bool stopped) {
+  TuneResult result;
+  result.trials = session.trials;
+  result.rounds = session.round;
+  result.seconds = elapsed;
+  result.stopped = stopped;
+  result.resumed = session.resumed;
+  for (const TaskState& s : states) {
+    TaskResult t;
+    t.key = s.task->key;
+    t.workload = s.task->workload;
+    t.weight = s.task->weight;
+    t.trials = s.trials;
+    t.best_seconds = s.best_seconds;
+    t.best_gflops = s.gflops();
+    t.first_seconds = s.first_seconds;
+    t.best_nest = s.best_nest;
+    t.best_trace = s.best_trace;
+    t.design_spaces = static_cast<int64_t>(s.sketches.size());
+    t.exhausted = s.exhausted;
+    t.failure = s.failure;
+    t.counts = s.counts;
+    result.tasks.push_back(std::move(t));
+  }
+  return result;
+}
+
+}  // namespace tcc::search

@@ -1,0 +1,52 @@
+#include "search/scheduler.h"
+
+#include <algorithm>
+
+namespace tcc::search {
+
+namespace {
+
+constexpr double kAlpha = 0.2;
+constexpr size_t kWindow = 3;
+constexpr int64_t kPatience = 4;  // turns of all tasks
+
+bool is_active(const TaskState& s, const TuneOptions& o) {
+  return !s.exhausted && s.failure.empty() && (o.trials_per_task == 0 || s.trials < o.trials_per_task);
+}
+
+double gain(const TaskState& s) {
+  size_t n = s.history.size();
+  double best = s.history[n - 1];
+  if (best <= 0) return 0;  // nothing valid yet: patience alone brings it back
+  double recent = n > kWindow && s.history[n - 1 - kWindow] > 0 ? (s.history[n - 1 - kWindow] - best) / kWindow : 0;
+  return static_cast<double>(s.task->weight) * (kAlpha * recent + (1 - kAlpha) * best / static_cast<double>(n));
+}
+
+}  // namespace
+
+int64_t next_task(const std::vector<TaskState>& states, const TuneOptions& options, int64_t round) {
+  int64_t active = std::count_if(states.begin(), states.end(), [&](const TaskState& s) { return is_active(s, options); });
+  int64_t best = -1, waiting = -1;
+  for (size_t i = 0; i < states.size(); ++i) {
+    const TaskState& s = states[i];
+    if (!is_active(s, options)) continue;
+    auto at = static_cast<int64_t>(i);
+    if (s.history.empty()) return at;
+    if (round - s.last_round > kPatience * active && (waiting < 0 || s.last_round < states[static_cast<size_t>(waiting)].last_round)) waiting = at;
+    if (best < 0 || gain(s) > gain(states[static_cast<size_t>(best)])) best = at;
+  }
+  return waiting >= 0 ? waiting : best;
+}
+
+int64_t trials_of_round(const TaskState& state, size_t tasks, const TuneOptions& options, int64_t trials_used) {
+  int64_t n = options.round_size;
+  if (options.trials > 0) {
+    int64_t share = options.trials / static_cast<int64_t>(2 * std::max<size_t>(tasks, 1));
+    n = std::clamp<int64_t>(share, std::min<int64_t>(4, options.round_size), options.round_size);
+    n = std::min(n, options.trials - trials_used);
+  }
+  if (options.trials_per_task > 0) n = std::min(n, options.trials_per_task - state.trials);
+  return std::max<int64_t>(n, 0);
+}
+
+}  // namespace tcc::search

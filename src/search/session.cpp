@@ -1,0 +1,79 @@
+#include "search/session.h"
+
+#include <bit>
+#include <nlohmann/json.hpp>
+
+#include "tcc/support/hash.h"
+
+namespace tcc::search {
+
+using nlohmann::json;
+
+namespace {
+
+constexpr int kVersion = 1;
+
+std::string session_key(std::span<const task::Task> tasks, const target::Target& target, const TuneOptions& o) {
+  uint64_t h = combine_hash(kVersion, target::feature_hash(target));
+  for (const task::Task& t : tasks) h = combine_hash(h, combine_hash(task_hash(t), static_cast<uint64_t>(t.weight)));
+  for (int64_t v : {o.trials, o.trials_per_task, o.threads, o.round_size, o.population, o.generations, static_cast<int64_t>(o.strategy)})
+    h = combine_hash(h, static_cast<uint64_t>(v));
+  h = combine_hash(combine_hash(h, o.seed), std::bit_cast<uint64_t>(o.explore));
+  return "tune " + record::hash_text(h);
+}
+
+Result<std::optional<json>> load(const std::string& key, const record::Store& store) {
+  TCC_TRY(std::optional<std::string> text, store.load_session(key));
+  if (!text) return std::optional<json>{};
+  json row = json::parse(*text, nullptr, false);
+  if (row.is_discarded() || !row.is_object() || row.value("version", 0) != kVersion) return std::optional<json>{};
+  return std::optional(row);
+}
+
+}  // namespace
+
+Result<Session> open_session(std::span<const task::Task> tasks, const target::Target& target, const TuneOptions& options,
+                             const record::Store& store) {
+  Session session;
+  session.key = session_key(tasks, target, options);
+  if (!options.resume) return session;
+  TCC_TRY(std::optional<json> row, load(session.key, store));
+  if (!row) return session;
+  session.round = row->value("round", int64_t{0});
+  session.trials = row->value("trials", int64_t{0});
+  session.last_record = row->value("last_record", int64_t{-1});
+  session.resumed = true;
+  return session;
+}
+
+Result<void> restore_session(const Session& session, std::vector<TaskState>& states, const record::Store& store) {
+  if (!session.resumed) return {};
+  TCC_TRY(std::optional<json> row, load(session.key, store));
+  if (!row || !row->contains("tasks") || !(*row)["tasks"].is_array() || (*row)["tasks"].size() != states.size()) return {};
+  for (size_t i = 0; i < states.size(); ++i) {
+    const json& t = (*row)["tasks"][i];
+    TaskState& s = states[i];
+    s.history = t.value("history", std::vector<double>{});
+    s.trials = t.value("trials", int64_t{0});
+    s.empty_rounds = t.value("empty_rounds", int64_t{0});
+    s.last_round = t.value("last_round", int64_t{-1});
+    s.first_seconds = t.value("first_seconds", 0.0);
+    s.exhausted = t.value("exhausted", false);
+    s.best_seconds = t.value("best_seconds", s.best_seconds);
+    s.best_trace = t.value("best_trace", s.best_trace);
+    s.best_nest = t.value("best_nest", s.best_nest);
+  }
+  return {};
+}
+
+Result<void> save_session(const Session& session, const std::vector<TaskState>& states, record::Store& store) {
+  json row = {{"version", kVersion}, {"round", session.round}, {"trials", session.trials}, {"last_record", session.last_record}};
+  row["tasks"] = json::array();
+  for (const TaskState& s : states)
+    row["tasks"].push_back({{"key", s.task->key}, {"history", s.history}, {"trials", s.trials}, {"empty_rounds", s.empty_rounds},
+                            {"last_round", s.last_round}, {"first_seconds", s.first_seconds}, {"exhausted", s.exhausted},
+                            {"best_seconds", s.best_seconds}, {"best_trace", s.best_trace}, {"best_nest", s.best_nest}});
+  return store.save_session(session.key, row.dump());
+}
+
+}  // namespace tcc::search

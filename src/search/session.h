@@ -1,0 +1,25 @@
+// The session row: what an interrupted run needs to go on with the same proposals. Private to the room.
+#pragma once
+
+#include <string>
+
+#include "search/task_state.h"
+
+namespace tcc::search {
+
+struct Session {
+  std::string key;
+  int64_t round = 0;         // the next round
+  int64_t trials = 0;        // used up to it
+  int64_t last_record = -1;  // id of the last record that its proposals may depend on
+  bool resumed = false;
+};
+
+// The row of an interrupted run of the same tasks, target and options, else a fresh session whose last_record is -1.
+Result<Session> open_session(std::span<const task::Task> tasks, const target::Target& target, const TuneOptions& options,
+                             const record::Store& store);
+// What the row says of each task, put into the states.
+Result<void> restore_session(const Session& session, std::vector<TaskState>& states, const record::Store& store);
+Result<void> save_session(const Session& session, const std::vector<TaskState>& states, record::Store& store);
+
+}  // namespace tcc::search

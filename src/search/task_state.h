@@ -1,0 +1,68 @@
+// What a search knows about one task. Private to the room.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "tcc/features/features.h"
+#include "tcc/search/search.h"
+#include "tcc/space/sketch.h"
+
+namespace tcc::search {
+
+// A program that may be measured.
+struct Individual {
+  int32_t sketch = -1;
+  std::vector<int64_t> decisions;
+  uint64_t nest = 0;
+  features::Row row = {};
+  float score = 0;
+};
+
+// A program that has been measured; in the order of its record.
+struct Known {
+  int64_t record = 0;  // id in the store
+  int32_t sketch = -1;  // -1: of a skeleton that is no design space of today
+  std::vector<int64_t> decisions;
+  uint64_t nest = 0;
+  features::Row row = {};
+  bool has_row = false;
+  double seconds = 0;  // 0: it failed
+};
+
+struct TaskState {
+  const task::Task* task = nullptr;
+  uint64_t hash = 0;
+  std::vector<space::Sketch> sketches;
+  std::vector<Known> known;
+  std::unordered_set<uint64_t> measured;                      // nests, whatever came of them
+  std::unordered_map<uint64_t, record::Record> interrupted;  // measured by the round that an interruption cut off
+  std::shared_ptr<const measure::MeasureTask> measure_task;
+
+  double best_seconds = 0;
+  uint64_t best_nest = 0;
+  std::string best_trace;
+  std::vector<double> history;  // best seconds after each round; 0 = none yet
+  int64_t trials = 0, empty_rounds = 0, last_round = -1;
+  double first_seconds = 0;
+  bool prepared = false, exhausted = false;
+  std::string failure;
+  Counts counts;
+
+  double gflops() const { return best_seconds > 0 ? task->flops / best_seconds / 1e9 : 0; }
+};
+
+// The task's number in records: its key.
+uint64_t task_hash(const task::Task& task);
+
+// Design spaces and former records up to `last_record` (later ones are those of an interrupted round; negative: all).
+Result<TaskState> load_task(const task::Task& task, const target::Target& target, const TuneOptions& options,
+                            const record::Store& store, int64_t last_record);
+
+// Takes in a finished record: known programs, best, counts.
+void learn_record(TaskState& state, const record::Record& record, Individual individual);
+
+}  // namespace tcc::search

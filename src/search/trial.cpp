@@ -1,0 +1,134 @@
+#include "search/trial.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "search/best.h"
+#include "tcc/lower/lower.h"
+
+namespace tcc::search {
+
+namespace {
+
+constexpr size_t kChunk = 8;          // programs between two looks at the stop flag
+constexpr double kClearLead = 0.10;  // a new best that is further ahead needs no re-rank
+
+struct Prepared {
+  Individual individual;
+  record::Record record;
+  measure::Candidate candidate;
+  bool known = false;  // the record is one of an interrupted round
+  bool lowered = false;
+};
+
+int64_t unix_now(const Environment& env) {
+  if (env.now) return env.now();
+  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+Prepared prepare(const TaskState& state, Individual individual, const target::Target& target, const TuneOptions& options,
+                 const Environment& env) {
+  Prepared p;
+  if (auto it = state.interrupted.find(individual.nest); it != state.interrupted.end()) {
+    p.record = it->second;
+    p.known = true;
+    p.individual = std::move(individual);
+    return p;
+  }
+  schedule::Trace trace = trace_of(state, individual);
+  record::Record& r = p.record;
+  r.task = state.hash;
+  r.workload = state.task->workload;
+  r.target = target.name;
+  r.target_features = target::feature_hash(target);
+  r.skeleton = schedule::skeleton_hash(trace);
+  r.decisions = individual.decisions;
+  r.trace = schedule::trace_to_json(trace);
+  r.nest = individual.nest;
+  r.threads = options.threads;
+  r.tool_version = env.tool_version;
+
+  auto arena = std::make_shared<Arena>();
+  const space::Sketch& sketch = state.sketches[static_cast<size_t>(individual.sketch)];
+  ir::Legal<ir::Kernel> kernel = space::instantiate(sketch, individual.decisions, target, arena);
+  if (kernel) kernel = lower::lower(*kernel, target, ir::Stage::kLowered, arena);
+  if (kernel) {
+    p.candidate.nest = individual.nest;
+    p.candidate.task = state.measure_task.get();
+    p.candidate.kernel = std::move(*kernel);
+    p.lowered = true;
+  } else {
+    r.status = record::Status::kRejected;
+    r.failure = fmt::format("{}: {}", ir::reject_reason_name(kernel.error().reason), kernel.error().text);
+  }
+  p.individual = std::move(individual);
+  return p;
+}
+
+Result<void> measure_chunk(std::span<Prepared> chunk, uint64_t first_id, const TuneOptions& options, const Environment& env) {
+  std::vector<measure::Candidate> candidates;
+  for (Prepared& p : chunk) {
+    if (p.known || !p.lowered) continue;
+    p.candidate.id = first_id + candidates.size();
+    candidates.push_back(p.candidate);
+  }
+  if (!candidates.empty()) {
+    TCC_TRY(std::vector<measure::Measurement> measured, env.measurer->measure(candidates));
+    size_t next = 0;
+    for (Prepared& p : chunk) {
+      if (p.known || !p.lowered || next >= measured.size()) continue;
+      measure::fill_record(measured[next++], p.record);
+      p.record.threads = options.threads;
+    }
+  }
+  for (Prepared& p : chunk) {
+    if (p.known) continue;
+    p.record.unix_time = unix_now(env);
+    TCC_TRY(p.record.id, env.store->add(p.record));
+  }
+  return {};
+}
+
+}  // namespace
+
+schedule::Trace trace_of(const TaskState& state, const Individual& individual) {
+  schedule::Trace trace = state.sketches[static_cast<size_t>(individual.sketch)].trace;
+  trace.decisions = individual.decisions;
+  return trace;
+}
+
+Result<TrialOutcome> run_trials(TaskState& state, std::vector<Individual> picks, const target::Target& target,
+                                const TuneOptions& options, const Environment& env) {
+  TrialOutcome outcome;
+  std::optional<record::Record> winner;
+  for (size_t begin = 0; begin < picks.size(); begin += kChunk) {
+    if (env.stop && env.stop()) {
+      outcome.stopped = true;
+      return outcome;
+    }
+    size_t n = std::min(kChunk, picks.size() - begin);
+    std::vector<Prepared> chunk(n);
+    auto body = [&](int64_t i, int) {
+      auto at = static_cast<size_t>(i);
+      chunk[at] = prepare(state, std::move(picks[begin + at]), target, options, env);
+    };
+    if (env.pool != nullptr) env.pool->parallel_for(static_cast<int64_t>(n), body);
+    else for (size_t i = 0; i < n; ++i) body(static_cast<int64_t>(i), 0);
+    TCC_TRY_VOID(measure_chunk(chunk, state.known.size(), options, env));
+    for (Prepared& p : chunk) {
+      learn_record(state, p.record, std::move(p.individual));
+      outcome.last_record = std::max(outcome.last_record, p.record.id);
+      ++outcome.done;
+      if (p.record.status == record::Status::kRejected) continue;
+      ++state.trials;
+      bool ok = p.record.status == record::Status::kOk && p.record.median > 0;
+      if (ok && (!winner || p.record.median < winner->median)) winner = p.record;
+    }
+  }
+  if (winner) {
+    TCC_TRY(outcome.improved, challenge_best(state, *winner, kClearLead, target, options, env));
+  }
+  return outcome;
+}
+
+}  // namespace tcc::search

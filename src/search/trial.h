@@ -1,0 +1,23 @@
+// From picked programs to records: lower, measure, store. Private to the room.
+#pragma once
+
+#include "search/task_state.h"
+
+namespace tcc::search {
+
+struct TrialOutcome {
+  int64_t done = 0;      // records of this round, those taken over from an interrupted one included
+  bool stopped = false;  // env.stop asked to end before all were measured
+  bool improved = false;
+  int64_t last_record = -1;  // id; -1: none was added
+};
+
+// Measures the programs in their order, a handful at a time, and stores each result as it comes. What an interrupted
+// round has measured already is taken from its records.
+Result<TrialOutcome> run_trials(TaskState& state, std::vector<Individual> picks, const target::Target& target,
+                                const TuneOptions& options, const Environment& env);
+
+// The skeleton with the individual's decisions.
+schedule::Trace trace_of(const TaskState& state, const Individual& individual);
+
+}  // namespace tcc::search
