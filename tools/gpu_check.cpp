@@ -175,6 +175,14 @@ Result<codegen::Artifact> compile(Run& run, const std::string& name, const ir::K
   return artifact;
 }
 
+// One error for the whole step where there is no compiler for this target.
+Result<void> try_compiler(Run& run) {
+  codegen::CudaOptions options;
+  options.nvrtc_library = run.options.nvrtc;
+  TCC_TRY(const codegen::Artifact artifact, codegen::compile_cuda(make_add_relu(1), run.backend.target(), options));
+  return artifact.launches.empty() ? environment_error("the compiler made no launch") : Result<void>();
+}
+
 Result<void> elementwise_case(Run& run, int64_t n, int64_t dry_n) {
   const std::string name = fmt::format("add_relu.{}", n);
   TCC_TRY(const codegen::Artifact artifact, compile(run, name, make_add_relu(n)));
@@ -198,6 +206,7 @@ Result<void> elementwise_case(Run& run, int64_t n, int64_t dry_n) {
 }
 
 Result<void> elementwise(Run& run) {
+  TCC_TRY_VOID(try_compiler(run));
   if (run.copy_rate == 0) {
     TCC_TRY(run.copy_rate, run.backend.copy_rate());
   }
@@ -234,6 +243,7 @@ Result<void> gemm_case(Run& run, const GemmSize& real, const GemmSize& dry, cons
 }
 
 Result<void> gemm(Run& run) {
+  TCC_TRY_VOID(try_compiler(run));
   const std::pair<GemmSize, GemmSize> cases[] = {
       {{4096, 4096, 4096}, {128, 128, 16}}, {{1024, 1024, 1024}, {64, 192, 32}},
       {{1001, 777, 333}, {70, 66, 19}},     {{8192, 8192, 8192}, {132, 4, 8}},
@@ -318,6 +328,10 @@ int run_all(const Options& options) {
   const bool device = (*backend)->is_device();
   Results results(options.out, device ? "gpu_check" : "gpu_check.dry_run", (*backend)->machine());
   if (!options.from.empty()) results.resume();
+  if (auto writable = results.start(); !writable) {
+    report(writable.error());
+    return 1;
+  }
   Run run{options, **backend, results, {}, 0, 0, {}};
   bool started = options.from.empty(), late = false;
   for (const Step& step : kSteps) {
@@ -332,8 +346,8 @@ int run_all(const Options& options) {
   std::printf("\n%s\n", results.table().c_str());
   std::printf("gpu_check: %d kernels %s and checked, %zu failures, results in %s\n", run.tests,
               device ? "run on the device" : "interpreted", run.failures.size(), options.out.c_str());
-  if (run.tests == 0 && !late) {
-    std::printf("gpu_check: no %s test ran\n", device ? "gpu" : "kernel");
+  if (run.tests == 0) {
+    std::fprintf(stderr, "gpu_check: no %s test ran\n", device ? "gpu" : "kernel");
     return 1;
   }
   if (!run.failures.empty()) return 1;

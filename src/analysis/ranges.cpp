@@ -148,7 +148,10 @@ Expr Ranges::bound(Builder& b, Expr e, bool up, const Predicate& inner) const {
       if (!up) return b.integer(0);
       Expr y = bound(b, as<Binary>(e)->b, true, inner);
       if (y == nullptr) return nullptr;
-      Expr x = bound(b, as<Binary>(e)->a, true, inner);
+      // A negative dividend has a remainder above it.
+      ConstBounds a;
+      bool positive = bounds(as<Binary>(e)->a, a) && a.low >= 0;
+      Expr x = positive ? bound(b, as<Binary>(e)->a, true, inner) : nullptr;
       return x == nullptr ? b.offset(y, -1) : b.min(x, b.offset(y, -1));
     }
     case ExprKind::kMin: case ExprKind::kMax: {

@@ -1,5 +1,6 @@
 #include "tcc/analysis/simplify.h"
 
+#include <algorithm>
 #include <array>
 
 #include "tcc/ir/walk.h"
@@ -127,18 +128,24 @@ bool needs_rules(Expr e) {
 }
 
 Expr simplify_node(Context& c, Expr e) {
-  e = rewrite_children(c.b, e, [&](Expr child) { return simplify_node(c, child); });
-  for (bool again = true; again;) {
-    again = false;
-    for (Rule rule : kRules) {
-      Expr smaller = rule(c, e);
-      if (smaller == nullptr) continue;
-      e = rewrite_children(c.b, smaller, [&](Expr child) { return simplify_node(c, child); });
-      again = true;
-      break;
+  std::vector<Expr> done;
+  while (true) {
+    // The builder may answer with nodes of its own, such as (2 x) mod 4 = 2 (x mod 2): those come again.
+    Expr rebuilt = rewrite_children(c.b, e, [&](Expr child) {
+      if (child->kind == ExprKind::kVar || is_int(child)) return child;
+      if (std::find(done.begin(), done.end(), child) != done.end()) return child;
+      done.push_back(simplify_node(c, child));
+      return done.back();
+    });
+    if (rebuilt != e) {
+      e = rebuilt;
+      continue;
     }
+    Expr smaller = nullptr;
+    for (size_t i = 0; i < kRules.size() && smaller == nullptr; ++i) smaller = kRules[i](c, e);
+    if (smaller == nullptr) return e;
+    e = smaller;
   }
-  return e;
 }
 
 }  // namespace

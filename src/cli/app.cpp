@@ -32,7 +32,8 @@ class Lines {
     sub->add_option("--shape", m.shapes, "Shape of an input, as NAME=1x3x224x224; may be repeated")
         ->type_name("NAME=DIMS")
         ->allow_extra_args(false);
-    sub->add_option("--dim", m.dims, "Value of a named dimension, as NAME=8; may be repeated")->type_name("NAME=N")
+    sub->add_option("--dim", m.dims, "Value of a named dimension, as NAME=8; may be repeated")
+        ->type_name("NAME=N")
         ->allow_extra_args(false);
     sub->add_option("--reseed-weights", m.reseed, "Replace the weights by seeded random ones of sane scale")
         ->type_name("SEED");
@@ -49,6 +50,8 @@ class Lines {
   }
   void target(CLI::App* sub) {
     sub->add_option("--target", a_.target, "Machine to compile for; see `tcc targets`")->capture_default_str();
+    sub->add_option("--target-file", a_.target_file, "The machine as JSON; see `tcc targets NAME --json`")
+        ->type_name("FILE");
   }
   void threads(CLI::App* sub, const char* what) {
     sub->add_option("--threads", a_.threads, what)->check(CLI::Range(1, 1024))->type_name("N");

@@ -27,7 +27,7 @@ struct ModelArguments {
 struct Arguments {
   Common common;
   ModelArguments model;
-  std::string target = "host";
+  std::string target = "host", target_file;
   std::string db;
   int64_t threads = 0;  // 0 = all
 

@@ -73,7 +73,7 @@ void print_report(const Arguments& a, const driver::BuildReport& report) {
 Result<int> run_build(const Arguments& a) {
   driver::BuildOptions options;
   TCC_TRY(options.emit, parse_emit(a.emit));
-  TCC_TRY(options.target, target::find_target(a.target));
+  TCC_TRY(options.target, open_target(a));
   TCC_TRY(driver::Model model, open_model(a));
   TCC_TRY(auto store, open_store_for_reading(a.db));
   options.folder = a.output;

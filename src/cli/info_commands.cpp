@@ -97,7 +97,7 @@ Result<int> print_probe(const Arguments& a) {
 }  // namespace
 
 Result<int> run_show(const Arguments& a) {
-  TCC_TRY(target::Target target, target::find_target(a.target));
+  TCC_TRY(target::Target target, open_target(a));
   TCC_TRY(driver::Model model, open_model(a));
   TCC_TRY(driver::Program program, driver::make_program(model));
   TCC_TRY(auto store, open_store_for_reading(a.db));

@@ -153,7 +153,7 @@ Result<int> run_bench(const Arguments& a) {
     TCC_TRY(driver::Model model, model_behind(a));
     TCC_TRY(auto store, open_store_for_reading(a.db));
     driver::BuildOptions build;
-    TCC_TRY(build.target, target::find_target(a.target));
+    TCC_TRY(build.target, open_target(a));
     build.store = store.get();
     build.threads = threads_or_all(a.threads);
     TCC_TRY(kernels, driver::bench_kernels(model, build, options));

@@ -82,6 +82,14 @@ Result<driver::Model> open_model(const Arguments& arguments) {
   return model;
 }
 
+Result<target::Target> open_target(const Arguments& arguments) {
+  if (arguments.target_file.empty()) return target::find_target(arguments.target);
+  TCC_TRY(std::string text, read_file(arguments.target_file, 1 << 20));
+  auto target = target::target_from_json(text);
+  if (!target) return tl::make_unexpected(std::move(target).error().with_context(sanitize(arguments.target_file)));
+  return target;
+}
+
 Result<std::string> store_path(const std::string& db) {
   if (!db.empty()) return db;
   const char* data = std::getenv("XDG_DATA_HOME");
@@ -122,7 +130,7 @@ Result<LibraryOnDisk> find_library(const Arguments& arguments) {
   options.folder = folder->path();
   options.store = store.get();
   options.threads = threads_or_all(arguments.threads);
-  TCC_TRY(options.target, target::find_target(arguments.target));
+  TCC_TRY(options.target, open_target(arguments));
   Stopwatch watch;
   TCC_TRY(driver::BuildReport report, driver::build_model(model, options));
   spdlog::info("built {} in {}", report.package.library, format_duration(watch.seconds()));

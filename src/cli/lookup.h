@@ -13,6 +13,8 @@ namespace tcc::cli {
 Result<double> parse_duration(const std::string& text);
 Result<driver::ModelSource> parse_model(const ModelArguments& arguments);
 Result<driver::Model> open_model(const Arguments& arguments);
+// --target-file, else --target.
+Result<target::Target> open_target(const Arguments& arguments);
 
 // --db, else $XDG_DATA_HOME/tcc/records.db, else $HOME/.local/share/tcc/records.db.
 Result<std::string> store_path(const std::string& db);

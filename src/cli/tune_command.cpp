@@ -150,7 +150,7 @@ void print_remarks(const Arguments& a, const driver::TuneReport& report) {
 }  // namespace
 
 Result<int> run_tune(const Arguments& a) {
-  TCC_TRY(target::Target target, target::find_target(a.target));
+  TCC_TRY(target::Target target, open_target(a));
   TCC_TRY(std::string db, store_path(a.db));
   TCC_TRY(driver::Model model, open_model(a));
   TCC_TRY(driver::Program program, driver::make_program(model));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "search/task_state.h"
+#include "tcc/cost/cost_model.h"
 
 namespace tcc::search {
 

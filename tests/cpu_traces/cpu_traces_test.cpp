@@ -79,7 +79,21 @@ struct Reference {
     if (!report.ok()) FAIL("naive kernel: " << report.text());
   }
 
-  void check(const codegen::Compiled& code, const std::string& what) const {
+  // Says at which stage a wrong result first shows.
+  std::string blame(const ir::Kernel& scheduled) const {
+    std::vector<interp::TensorData> got = inputs;
+    std::vector<interp::TensorData*> pointers;
+    for (auto& d : got) pointers.push_back(&d);
+    interp::Report report = interp::run(scheduled, pointers);
+    if (!report.ok()) return "the scheduled kernel is wrong already: " + report.text();
+    for (size_t i = 0; i < got.size(); ++i)
+      for (int64_t e = 0; e < got[i].size(); ++e)
+        if (std::abs(got[i].at(e) - expected[i].at(e)) > 1e-5 * (1 + std::abs(expected[i].at(e))))
+          return "the scheduled kernel is wrong already";
+    return "the scheduled kernel is right";
+  }
+
+  void check(const codegen::Compiled& code, const ir::Kernel& scheduled, const std::string& what) const {
     std::vector<codegen::Aligned<std::byte>> storage;
     std::vector<void*> pointers;
     for (size_t i = 0; i < code.artifact.buffers.size(); ++i) {
@@ -98,7 +112,8 @@ struct Reference {
       for (int64_t e = 0; e < got.size(); ++e) {
         double x = got.at(e), y = expected[i].at(e);
         if (!(std::abs(x - y) <= 1e-5 * (1 + std::abs(y))))
-          FAIL(what << ": element " << e << " of parameter " << i << " is " << x << ", not " << y);
+          FAIL(what << ": element " << e << " of parameter " << i << " is " << x << ", not " << y << "; "
+                    << blame(scheduled));
       }
     }
   }
@@ -111,8 +126,9 @@ TEST_CASE("compiled random traces equal the reference", "[traces]") {
   std::vector<target::Target> targets = codegen::runnable_targets();
   std::vector<Reference> references;
   for (const task::Task& t : tasks) references.emplace_back(t);
-  int64_t total = std::getenv("TCC_SOAK") != nullptr ? 10000 : 600, compiled = 0;
   const char* only = std::getenv("TCC_TRACE_SEED");
+  int64_t total = only != nullptr ? std::atoll(only) + 1 : std::getenv("TCC_SOAK") != nullptr ? 10000 : 600;
+  int64_t compiled = 0;
   std::map<std::string, int> rejected;
   for (int64_t n = only != nullptr ? std::atoll(only) : 0; n < total; ++n) {
     size_t which = static_cast<size_t>(n) % tasks.size();
@@ -132,7 +148,7 @@ TEST_CASE("compiled random traces equal the reference", "[traces]") {
     std::vector<std::string> findings = ir::verify(*lowered);
     if (!findings.empty()) FAIL(label << findings[0] << "\n" << ir::print(*lowered));
     if (only != nullptr) WARN(label << ir::print(*lowered));
-    references[which].check(codegen::compile(*lowered, target), label + ir::print(*lowered));
+    references[which].check(codegen::compile(*lowered, target), scheduled, label + ir::print(*lowered));
     ++compiled;
     if (only != nullptr) break;
   }

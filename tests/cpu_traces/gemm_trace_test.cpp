@@ -74,7 +74,7 @@ TEST_CASE("a scheduled gemm becomes register tiles", "[traces]") {
   auto av = [](int64_t i, int64_t k) { return static_cast<float>((i * 3 + k * 5) % 9 - 4); };
   auto wv = [](int64_t k, int64_t j) { return static_cast<float>((k * 7 + j * 2) % 11 - 5); };
   for (int64_t i = 0; i < n; ++i)
-    for (int64_t k = 0; k < n; ++k) a[i * n + k] = av(i, k), wf[k / 1 * 32 + i / 32 * 32 * n + i % 32] = wv(k, i);
+    for (int64_t k = 0; k < n; ++k) a[i * n + k] = av(i, k), wf[i / 32 * 32 * n + k * 32 + i % 32] = wv(k, i);
   code.run({a.data(), w.data(), c.data()});
   for (int64_t i : {0L, 11L, 12L, 300L, 503L, 504L, 511L})
     for (int64_t j = 0; j < n; ++j) {

@@ -154,8 +154,8 @@ TEST_CASE("instructions become asm with addresses, registers and arguments") {
   const Id locals[] = {x->id, y->id};
   Stmt root = d.b.loop(l, d.num(32), d.b.alloc(locals, d.b.seq(body)), LoopKind::kBound, Axis::kLane);
   const std::string text = kernel_text(d.finish(root));
-  CHECK(text.find("asm volatile(\"shfl.sync.bfly.b32 %0, %1, 16, 31, -1;\" : \"=f\"(*(y_3 + 0 + 0)) : "
-                  "\"f\"(*(x_2 + 0 + 0)) : \"memory\");") != std::string::npos);
+  CHECK(text.find("asm volatile(\"shfl.sync.bfly.b32 %0, %1, 16, 31, -1;\" : \"=f\"(*((y_3 + 0) + 0)) : "
+                  "\"f\"(*((x_2 + 0) + 0)) : \"memory\");") != std::string::npos);
   CHECK(count_of(kernel_text(gpu_check::make_gemm(64, 64, 64, gpu_check::kSmallTile)), "bar.sync 0, 256;") == 2);
 }
 

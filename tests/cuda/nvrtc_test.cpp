@@ -1,5 +1,7 @@
 // The kernels of gpu_check through NVRTC, where there is one.
 #include "cuda/support.h"
+#include "tcc/ir/text.h"
+#include "tcc/support/files.h"
 
 using namespace tcc;
 using namespace tcc::codegen;
@@ -51,6 +53,31 @@ TEST_CASE("aligned kernels move 16 bytes at a time") {
   auto shared = compile_cuda(gpu_check::make_gemm(1024, 1024, 1024, gpu_check::kLargeTile), gpu("a100"));
   REQUIRE(shared);
   CHECK(shared->facts.at("shared_bytes") == (2 * 8 * 132 + 2 * 8 * 128) * 4);
+}
+
+TEST_CASE("kernels of the expressibility suite compile: mma.sync, cp.async, ldmatrix, shuffles") {
+  if (!have_nvrtc()) return;
+  for (const char* name : {"gemm_mma_sync", "gemm_split_k", "softmax_block", "softmax_warp"}) {
+    const std::string path = fmt::format("{}/tests/ir/hard/{}.tir", TCC_SOURCE_DIR, name);
+    auto text = read_file(path);
+    REQUIRE(text);
+    auto kernel = ir::parse(*text, path);
+    REQUIRE(kernel);
+    for (const char* target : {"a100", "h200"}) {
+      auto artifact = compile_cuda(*kernel, gpu(target));
+      if (!artifact) FAIL(artifact.error().message);
+      CHECK(artifact->facts.at("spill_bytes") == 0);
+      CHECK(artifact->launches.size() == (std::string(name) == "gemm_split_k" ? 2 : 1));
+    }
+    if (std::string(name) != "gemm_mma_sync") continue;
+    auto ptx = compile_cuda(*kernel, gpu("a100"), {.want_ptx = true});
+    REQUIRE(ptx);
+    CHECK(count_of(ptx->code, "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {") == 8);
+    CHECK(count_of(ptx->code, "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {") == 8);
+    CHECK(count_of(ptx->code, "st.global.v4") == 1);
+    // t4 has mma.sync, but not the m16n8k16 form and no cp.async.
+    CHECK_THAT(compile_cuda(*kernel, gpu("t4")).error().message, Catch::Contains("which t4 does not have"));
+  }
 }
 
 TEST_CASE("a target that this toolkit does not compile is an error that names one that does") {

@@ -23,6 +23,8 @@ class Results {
       : path_(std::move(path)), suite_(std::move(suite)), machine_(std::move(machine)) {}
   // Takes over the rows of an earlier run of the same suite on the same machine, if the file holds one.
   void resume();
+  // Writes the document as it is. Error: the file cannot be written.
+  Result<void> start() const { return write(); }
   // Replaces a row of the same name. Errors: the file cannot be written.
   Result<void> add(const Row& row);
   const std::vector<Row>& rows() const { return rows_; }

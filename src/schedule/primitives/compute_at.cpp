@@ -144,6 +144,17 @@ bool mentions_only(Expr e, Expr binding) {
   return only;
 }
 
+// Program order of two nodes, neither of which is inside the other.
+bool runs_before(Stmt root, Id first, Id second) {
+  Path a = find_path(root, first), b = find_path(root, second);
+  size_t i = 0;
+  while (i < a.nodes.size() && i < b.nodes.size() && a.nodes[i] == b.nodes[i]) ++i;
+  if (i == 0 || i >= a.nodes.size() || i >= b.nodes.size()) return false;
+  const Seq* s = as<Seq>(a.nodes[i - 1]);
+  if (s == nullptr) return false;
+  return std::find(s->stmts.begin(), s->stmts.end(), a.nodes[i]) < std::find(s->stmts.begin(), s->stmts.end(), b.nodes[i]);
+}
+
 bool has_predicate_or_bound_loop(const Path& path) {
   for (const Loop* l : loops_on(path))
     if (l->loop_kind != LoopKind::kSerial) return true;
@@ -208,17 +219,17 @@ Legal<Kernel> reverse_compute_at(const Kernel& k, Id block_id, Id loop_id) {
   for (Id p : producers_of(k, block_id))
     if (is_under(*place->loop, p)) producers.push_back(p);
   if (producers.empty()) return reject(RejectReason::kNotInScope, "no producer of " + describe(k, block_id) + " is under " + describe(k, loop_id));
-  for (Id p : producers_of(k, block_id))
-    if (std::find(producers.begin(), producers.end(), p) == producers.end()) {
-      // A producer elsewhere must run before the loop's nest.
-      Path other = find_path(k.root, p);
-      size_t top = top_level_position(other);
-      if (const Seq* s = as<Seq>(k.root)) {
-        auto at = [&](Stmt x) { return std::find(s->stmts.begin(), s->stmts.end(), x); };
-        if (at(other.nodes[top]) >= at(place->loop_path.nodes[top]))
-          return reject(RejectReason::kNotInScope, describe(k, p) + " does not run before " + describe(k, loop_id));
-      }
-    }
+  for (Id p : producers_of(k, block_id)) {
+    if (std::find(producers.begin(), producers.end(), p) != producers.end()) continue;
+    // A producer elsewhere is complete when its whole nest runs before this one. Within one nest only an
+    // initialisation of the same buffer, in front of the loop, is understood.
+    Path other = find_path(k.root, p);
+    size_t top = top_level_position(other);
+    bool same_nest = other.nodes[top] == place->loop_path.nodes[top];
+    bool same_buffer = std::any_of(producers.begin(), producers.end(), [&](Id q) { return written_buffer(k, q) == written_buffer(k, p); });
+    if (!runs_before(k.root, p, loop_id) || (same_nest && !same_buffer))
+      return reject(RejectReason::kNotInScope, describe(k, p) + " is not complete before " + describe(k, loop_id));
+  }
   for (Id p : producers) {
     const Block* producer = find_block(k.root, p);
     for (const Iter& it : producer->iters)

@@ -1,0 +1,81 @@
+// simplify against evaluation: equal everywhere the ranges hold, idempotent, never larger.
+#include <catch2/catch.hpp>
+
+#include <cstdlib>
+
+#include "random_expr.h"
+#include "tcc/analysis/simplify.h"
+
+using namespace tcc;
+using namespace tcc::testing;
+
+namespace {
+
+int64_t cases_wanted(int64_t usual) {
+  return std::getenv("TCC_SOAK") != nullptr ? usual * 20 : usual;
+}
+
+void check_simplify(Space& space, ir::Expr e, uint64_t seed) {
+  ir::Expr s = analysis::simplify(space.b, e, space.ranges);
+  auto describe = [&] {
+    std::string text =
+        fmt::format("seed {}: {} -> {} for extents", seed, ir::print(space.kernel, e), ir::print(space.kernel, s));
+    for (int64_t n : space.extents) text += fmt::format(" {}", n);
+    return text;
+  };
+  space.each_point([&](const Point& at) {
+    if (evaluate(e, at) == evaluate(s, at)) return true;
+    FAIL_CHECK(describe() << ": " << evaluate(e, at) << " became " << evaluate(s, at));
+    return false;
+  });
+  ir::Expr again = analysis::simplify(space.b, s, space.ranges);
+  if (again != s)
+    FAIL_CHECK(describe() << (ir::equal(again, s) ? ": equal but new"
+                                                  : ": not idempotent, then " + ir::print(space.kernel, again)));
+  if (node_count(s) > node_count(e))
+    FAIL_CHECK(describe() << ": grew from " << node_count(e) << " to " << node_count(s));
+}
+
+}  // namespace
+
+TEST_CASE("simplify keeps the value of random index expressions", "[fuzz]") {
+  for (int64_t n = 0; n < cases_wanted(6000); ++n) {
+    auto seed = static_cast<uint64_t>(n);
+    Rng rng(seed);
+    Space space = Space::random(rng, 1 + static_cast<int>(rng.below(3)), 9);
+    check_simplify(space, random_index(space, rng, 1 + static_cast<int>(rng.below(4))), seed);
+  }
+}
+
+TEST_CASE("simplify keeps the truth of random conditions", "[fuzz]") {
+  for (int64_t n = 0; n < cases_wanted(4000); ++n) {
+    auto seed = static_cast<uint64_t>(n) + 1000000;
+    Rng rng(seed);
+    Space space = Space::random(rng, 1 + static_cast<int>(rng.below(3)), 9);
+    check_simplify(space, random_condition(space, rng, 1 + static_cast<int>(rng.below(3))), seed);
+  }
+}
+
+TEST_CASE("simplify knows what ranges tell") {
+  Space space({4, 8, 5});
+  ir::Builder& b = space.b;
+  ir::Expr i = space.var(0), j = space.var(1), k = space.var(2);
+  auto simplified = [&](ir::Expr e) { return ir::print(space.kernel, analysis::simplify(b, e, space.ranges)); };
+  ir::Expr eight = b.integer(8);
+  CHECK(simplified(b.floor_div(j, eight)) == "0");
+  CHECK(simplified(b.floor_mod(j, eight)) == "v1");
+  // A fused index taken apart again.
+  ir::Expr fused = b.add(b.scale(i, 8), j);
+  CHECK(simplified(b.floor_div(fused, eight)) == "v0");
+  CHECK(simplified(b.floor_mod(fused, eight)) == "v1");
+  CHECK(simplified(b.add(b.scale(b.floor_div(k, b.integer(3)), 3), b.floor_mod(k, b.integer(3)))) == "v2");
+  CHECK(simplified(b.lt(fused, b.integer(32))) == "true");
+  CHECK(simplified(b.lt(b.integer(31), fused)) == "false");
+  CHECK(simplified(b.eq(i, b.integer(4))) == "false");
+  CHECK(simplified(b.ne(i, b.integer(-1))) == "true");
+  CHECK(simplified(b.min(i, b.integer(3))) == "v0");
+  CHECK(simplified(b.max(b.sub(i, b.integer(3)), b.integer(0))) == "0");
+  // What the ranges do not decide stays as it is, at the same place.
+  ir::Expr open = b.min(i, j);
+  CHECK(analysis::simplify(b, open, space.ranges) == open);
+}

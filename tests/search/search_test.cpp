@@ -1,0 +1,282 @@
+// Search against a fake machine: determinism, resume, duplicates, budgets, scheduling.
+#include "tcc/search/search.h"
+
+#include <catch2/catch.hpp>
+#include <set>
+
+#include "search/propose.h"
+#include "search/scheduler.h"
+#include "search/task_state.h"
+#include "tcc/features/features.h"
+#include "tcc/lower/lower.h"
+#include "tcc/measure/fake.h"
+
+using namespace tcc;
+
+namespace {
+
+target::Target avx512() {
+  auto t = target::find_target("x86-64-v4");
+  REQUIRE(t.has_value());
+  return *t;
+}
+
+std::vector<task::Task> tasks() {
+  std::vector<task::Task> out;
+  out.push_back(task::make_gemm({.m = 64, .n = 96, .k = 48, .bias = true, .constant_weights = true}));
+  out.push_back(task::make_conv({.channels = 8, .filters = 32, .size = {14, 14}, .kernel = {3, 3}, .pads = {1, 1}, .bias = true, .relu = true}));
+  out.push_back(task::make_softmax({16, 64}, 1));
+  return out;
+}
+
+std::unique_ptr<record::Store> memory_store() {
+  auto store = record::Store::open(":memory:");
+  REQUIRE(store.has_value());
+  return std::move(*store);
+}
+
+// Everything a run decided, in order.
+std::string log_of(const record::Store& store) {
+  auto records = store.all();
+  REQUIRE(records.has_value());
+  std::string log;
+  for (const record::Record& r : *records)
+    log += fmt::format("{} {} {} {} {} {:.9g} {}\n", record::hash_text(r.task), record::hash_text(r.nest), record::hash_text(r.skeleton),
+                       record::status_name(r.status), r.trace, r.median, r.unix_time);
+  return log;
+}
+
+// A machine that stops the run after so many measurements.
+struct Fake : measure::Measurer {
+  measure::FakeMeasurer inner;
+  int64_t left;
+  explicit Fake(uint64_t seed, double failing, int64_t limit = 1 << 30) : inner(seed, failing), left(limit) {}
+  Result<std::vector<measure::Measurement>> measure(std::span<const measure::Candidate> c) override {
+    left -= static_cast<int64_t>(c.size());
+    return inner.measure(c);
+  }
+};
+
+search::Environment environment(record::Store& store, measure::Measurer& measurer, ThreadPool* pool = nullptr) {
+  search::Environment env;
+  env.store = &store;
+  env.measurer = &measurer;
+  env.pool = pool;
+  env.now = [] { return int64_t{1700000000}; };
+  env.tool_version = "test";
+  return env;
+}
+
+search::TuneOptions small_options() {
+  search::TuneOptions o;
+  o.trials = 72;
+  o.round_size = 12;
+  o.population = 48;
+  o.generations = 2;
+  o.seed = 11;
+  return o;
+}
+
+}  // namespace
+
+TEST_CASE("the same seed gives the same log, whatever the number of threads") {
+  target::Target target = avx512();
+  std::vector<task::Task> work = tasks();
+  auto run = [&](uint64_t seed, ThreadPool* pool) {
+    auto store = memory_store();
+    Fake machine(5, 0.1);
+    search::TuneOptions o = small_options();
+    o.seed = seed;
+    auto result = search::tune(work, target, o, environment(*store, machine, pool));
+    REQUIRE(result.has_value());
+    CHECK(result->trials == o.trials);
+    CHECK(machine.inner.measured() == o.trials);
+    return log_of(*store);
+  };
+  std::string first = run(11, nullptr);
+  ThreadPool pool(3);
+  CHECK(first == run(11, &pool));
+  CHECK(first != run(12, nullptr));
+}
+
+TEST_CASE("an interrupted run goes on as if it had not been interrupted") {
+  target::Target target = avx512();
+  std::vector<task::Task> work = tasks();
+  search::TuneOptions o = small_options();
+  auto whole = memory_store();
+  Fake machine(5, 0.1);
+  auto uninterrupted = search::tune(work, target, o, environment(*whole, machine));
+  REQUIRE(uninterrupted.has_value());
+
+  for (int64_t cut : {1, 9, 20, 41, 60}) {
+    INFO("cut after " << cut);
+    auto store = memory_store();
+    Fake cut_off(5, 0.1, cut);
+    search::Environment env = environment(*store, cut_off);
+    env.stop = [&] { return cut_off.left <= 0; };
+    auto part = search::tune(work, target, o, env);
+    REQUIRE(part.has_value());
+    REQUIRE(part->stopped);
+    auto before = store->all();
+    REQUIRE(before.has_value());
+    CHECK(static_cast<int64_t>(before->size()) < o.trials);
+
+    Fake rest(5, 0.1);
+    auto finish = search::tune(work, target, o, environment(*store, rest));
+    REQUIRE(finish.has_value());
+    CHECK(finish->resumed);
+    CHECK(finish->trials == o.trials);
+    // Nothing is measured twice.
+    CHECK(cut_off.inner.measured() + rest.inner.measured() == o.trials);
+    CHECK(log_of(*store) == log_of(*whole));
+    for (size_t t = 0; t < work.size(); ++t) CHECK(finish->tasks[t].best_nest == uninterrupted->tasks[t].best_nest);
+  }
+}
+
+TEST_CASE("no program is measured twice, in one run or in a later one") {
+  target::Target target = avx512();
+  std::vector<task::Task> work = tasks();
+  auto store = memory_store();
+  Fake machine(1, 0);
+  for (uint64_t seed : {1, 1, 2}) {
+    search::TuneOptions o = small_options();
+    o.seed = seed;
+    REQUIRE(search::tune(work, target, o, environment(*store, machine)).has_value());
+  }
+  auto records = store->all();
+  REQUIRE(records.has_value());
+  CHECK(records->size() == 216);
+  std::set<std::pair<uint64_t, uint64_t>> programs;
+  for (const record::Record& r : *records) CHECK(programs.insert({r.task, r.nest}).second);
+}
+
+TEST_CASE("every task gets its rounds, and counts add up") {
+  target::Target target = avx512();
+  std::vector<task::Task> work = tasks();
+  work[2].weight = 1000;
+  auto store = memory_store();
+  Fake machine(3, 0.2);
+  search::TuneOptions o = small_options();
+  std::vector<search::Progress> events;
+  search::Environment env = environment(*store, machine);
+  env.progress = [&](const search::Progress& p) { events.push_back(p); };
+  auto result = search::tune(work, target, o, env);
+  REQUIRE(result.has_value());
+  int64_t trials = 0;
+  for (const search::TaskResult& t : result->tasks) {
+    INFO(t.workload);
+    CHECK(t.trials >= 12);
+    CHECK(t.best_seconds > 0);
+    CHECK(t.best_seconds <= t.first_seconds);
+    CHECK(t.counts.measured + t.counts.wrong == t.trials);
+    CHECK(t.counts.proposed >= t.trials);
+    trials += t.trials;
+  }
+  CHECK(trials == result->trials);
+  CHECK(result->tasks[2].trials > result->tasks[0].trials);
+  CHECK(events.front().kind == search::Progress::Kind::kStarted);
+  CHECK(events.back().kind == search::Progress::Kind::kFinished);
+  CHECK(events.back().trials == o.trials);
+}
+
+TEST_CASE("limits") {
+  target::Target target = avx512();
+  std::vector<task::Task> work = tasks();
+  auto store = memory_store();
+  Fake machine(3, 0);
+  search::TuneOptions o = small_options();
+  o.trials = 0;
+  auto none = search::tune(work, target, o, environment(*store, machine));
+  REQUIRE(!none.has_value());
+  CHECK(none.error().cls == ErrorClass::kUsage);
+  o.trials_per_task = 7;
+  auto each = search::tune(work, target, o, environment(*store, machine));
+  REQUIRE(each.has_value());
+  for (const search::TaskResult& t : each->tasks) CHECK(t.trials == 7);
+  o.trials_per_task = 0;
+  o.seconds = 1e-9;
+  auto timed = search::tune(work, target, o, environment(*store, machine));
+  REQUIRE(timed.has_value());
+  CHECK(timed->trials == 0);
+}
+
+TEST_CASE("a task whose programs all fail does not take the others' turns, and is tried again") {
+  std::vector<task::Task> work = tasks();
+  std::vector<search::TaskState> states(3);
+  for (size_t i = 0; i < 3; ++i) states[i].task = &work[i];
+  search::TuneOptions o;
+  CHECK(search::next_task(states, o, 0) == 0);
+  states[0].history = {0, 0};
+  states[1].history = {1.0, 0.5};
+  states[2].history = {2.0, 1.9};
+  states[0].last_round = 3, states[1].last_round = 4, states[2].last_round = 5;
+  CHECK(search::next_task(states, o, 6) == 2);
+  states[2].exhausted = true;
+  CHECK(search::next_task(states, o, 6) == 1);
+  CHECK(search::next_task(states, o, 40) == 0);
+  states[0].exhausted = states[1].exhausted = true;
+  CHECK(search::next_task(states, o, 40) == -1);
+}
+
+TEST_CASE("evolution finds faster programs than random draws on a machine that follows the rules") {
+  target::Target target = avx512();
+  std::vector<task::Task> work = {task::make_gemm({.m = 256, .n = 256, .k = 256, .constant_weights = true})};
+  auto rules = cost::make_rule_model();
+  auto best = [&](search::Strategy strategy, uint64_t seed) {
+    auto store = memory_store();
+    measure::FakeMeasurer machine([&](const measure::Candidate& c) {
+      // Seconds from the rule model on the program that was handed over, plus noise from its hash.
+      features::Row row = features::extract(c.kernel, target, 1);
+      float score = 0;
+      rules->predict({row.data(), 1, row.size()}, {&score, 1});
+      return std::exp2(-score) * 1e-9 * (1 + 0.2 * Rng(c.nest).uniform());
+    });
+    search::TuneOptions o;
+    o.trials = 64;
+    o.round_size = 16;
+    o.population = 128;
+    o.strategy = strategy;
+    o.seed = seed;
+    auto result = search::tune(work, target, o, environment(*store, machine));
+    REQUIRE(result.has_value());
+    return result->tasks[0].best_seconds;
+  };
+  double random = 0, evolved = 0;
+  for (uint64_t seed : {1, 2, 3}) random += best(search::Strategy::kRandom, seed), evolved += best(search::Strategy::kEvolutionary, seed);
+  CHECK(evolved < 0.9 * random);
+}
+
+TEST_CASE("programs for building") {
+  target::Target target = avx512();
+  std::vector<task::Task> work = tasks();
+  for (const task::Task& t : work) {
+    INFO(t.workload);
+    auto naive = search::unscheduled_program(t, target);
+    REQUIRE(naive.has_value());
+    CHECK(!naive->tuned);
+    auto untuned = search::choose_program(t, target, nullptr, 1);
+    REQUIRE(untuned.has_value());
+    CHECK(!untuned->tuned);
+    CHECK(untuned->note.find("not tuned") != std::string::npos);
+    CHECK(untuned->nest != naive->nest);
+  }
+  auto store = memory_store();
+  Fake machine(9, 0);
+  auto result = search::tune(work, target, small_options(), environment(*store, machine));
+  REQUIRE(result.has_value());
+  for (size_t i = 0; i < work.size(); ++i) {
+    auto chosen = search::choose_program(work[i], target, store.get(), 1);
+    REQUIRE(chosen.has_value());
+    CHECK(chosen->tuned);
+    CHECK(chosen->nest == result->tasks[i].best_nest);
+    CHECK(chosen->seconds == result->tasks[i].best_seconds);
+    CHECK(!search::choose_program(work[i], target, store.get(), 2)->tuned);
+  }
+}
+
+TEST_CASE("strategies have names") {
+  CHECK(*search::parse_strategy("random") == search::Strategy::kRandom);
+  auto bad = search::parse_strategy("evolutionry");
+  REQUIRE(!bad.has_value());
+  CHECK(bad.error().hint.find("evolutionary") != std::string::npos);
+}
