@@ -41,3 +41,23 @@ endif()
 if(TARGET tcc_codegen AND TARGET tcc_lower AND TARGET tcc_schedule AND TARGET tcc_interp AND TARGET tcc_task)
   tcc_test(cpu_traces LABEL traces LIBS tcc_schedule tcc_lower tcc_codegen tcc_interp tcc_task)
 endif()
+
+# The command line's tests run the binary.
+if(TARGET test_cli AND TARGET tcc)
+  add_dependencies(test_cli tcc)
+  target_link_libraries(test_cli PRIVATE nlohmann_json::nlohmann_json)
+endif()
+
+# Examples of the primitives run under the interpreter; fuzzed kernels and traces are those of real tasks.
+if(TARGET test_schedule AND TARGET tcc_interp AND TARGET tcc_task)
+  target_link_libraries(test_schedule PRIVATE tcc_interp tcc_task)
+endif()
+
+# The tcc-opt binary as a user runs it.
+if(TARGET tcc-opt)
+  tcc_test(opt LABEL cli LIBS tcc_support)
+  if(TARGET test_opt)
+    add_dependencies(test_opt tcc-opt)
+    target_compile_definitions(test_opt PRIVATE TCC_OPT="$<TARGET_FILE:tcc-opt>")
+  endif()
+endif()

@@ -10,7 +10,7 @@
 //   package    objects + weights + plan + rt -> libID.so             (package)
 #include "tcc/driver/compile.h"
 
-#include <atomic>
+#include <charconv>
 #include <optional>
 
 #include "tcc/graph/reference.h"
@@ -21,6 +21,22 @@
 namespace tcc::driver {
 namespace {
 
+// Records measured on `threads` threads are preferred; where there are none, any will do.
+Result<int64_t> threads_of_records(const task::Task& task, const BuildOptions& options) {
+  if (options.store == nullptr) return options.threads;
+  const uint64_t key = task_key_hash(task.key), features = target::feature_hash(options.target);
+  TCC_TRY(std::optional<record::Record> exact, options.store->best(key, features, options.threads));
+  if (exact) return options.threads;
+  TCC_TRY(std::optional<record::Record> any, options.store->best(key, features));
+  return any ? any->threads : options.threads;
+}
+
+Result<search::ChosenArtifact> choose_kernel(const task::Task& task, const BuildOptions& options,
+                                             const std::string& prefix) {
+  TCC_TRY(int64_t threads, threads_of_records(task, options));
+  return search::best_artifact(task, options.target, options.store, threads, prefix);
+}
+
 // The chosen program of every task, compiled; tasks are independent of each other.
 Result<std::vector<search::ChosenArtifact>> choose_kernels(const Program& program, const BuildOptions& options) {
   const std::vector<task::Task>& tasks = program.tasks.tasks;
@@ -28,7 +44,7 @@ Result<std::vector<search::ChosenArtifact>> choose_kernels(const Program& progra
   ThreadPool pool(static_cast<int>(target::host_target().cpu.threads));
   pool.parallel_for(static_cast<int64_t>(tasks.size()), [&](int64_t i, int) {
     auto n = static_cast<size_t>(i);
-    results[n] = search::best_artifact(tasks[n], options.target, options.store, options.threads, fmt::format("k{}", i));
+    results[n] = choose_kernel(tasks[n], options, fmt::format("k{}", i));
   });
   std::vector<search::ChosenArtifact> chosen;
   for (size_t i = 0; i < tasks.size(); ++i) {
@@ -41,7 +57,7 @@ Result<std::vector<search::ChosenArtifact>> choose_kernels(const Program& progra
 Result<void> refuse_untuned(const std::vector<KernelChoice>& kernels) {
   std::vector<std::string> untuned;
   for (const KernelChoice& kernel : kernels)
-    if (!kernel.tuned) untuned.push_back(fmt::format("{} {}: {}", kernel.key, kernel.workload, kernel.note));
+    if (!kernel.tuned) untuned.push_back(fmt::format("{} {}", kernel.key, kernel.note));
   if (untuned.empty()) return {};
   std::string message = fmt::format("{} of {} kernels are not tuned", untuned.size(), kernels.size());
   return make_error(ErrorClass::kInput, message, "run `tcc tune` on this model first, or build without --require-tuned",
@@ -52,6 +68,12 @@ Result<void> refuse_untuned(const std::vector<KernelChoice>& kernels) {
 
 std::string tool_version() {
   return TCC_VERSION;
+}
+
+uint64_t task_key_hash(const std::string& key) {
+  uint64_t hash = 0;
+  std::from_chars(key.data(), key.data() + key.size(), hash, 16);
+  return hash;
 }
 
 Result<Program> make_program(const Model& model) {

@@ -10,12 +10,6 @@
 namespace tcc::driver {
 namespace {
 
-uint64_t key_hash(const std::string& key) {
-  uint64_t hash = 0;
-  std::from_chars(key.data(), key.data() + key.size(), hash, 16);
-  return hash;
-}
-
 TensorSummary summarise_tensor(const graph::Value& value, const std::string& name) {
   return {sanitize(name), std::string(graph::dtype_name(value.dtype)), graph::shape_text(value.shape)};
 }
@@ -68,9 +62,9 @@ Result<std::vector<TaskSummary>> summarise_tasks(const Program& program, const r
     TaskSummary summary{static_cast<int64_t>(summaries.size()), task.key, task.workload, task.weight, task.flops};
     if (store != nullptr) {
       const uint64_t features = target::feature_hash(target);
-      TCC_TRY(auto best, store->best(key_hash(task.key), features));
+      TCC_TRY(auto best, store->best(task_key_hash(task.key), features));
       if (best) summary.best_seconds = best->median;
-      TCC_TRY(auto records, store->all(key_hash(task.key)));
+      TCC_TRY(auto records, store->all(task_key_hash(task.key)));
       for (const record::Record& record : records) summary.records += record.target_features == features ? 1 : 0;
     }
     summaries.push_back(std::move(summary));

@@ -111,6 +111,13 @@ Result<TuneReport> tune_program(const Program& program, record::Store& store, co
   bool baseline_known = true, best_known = true;
   for (size_t i = 0; i < tuned.tasks.size(); ++i) {
     TunedTask task{std::move(tuned.tasks[i]), program.tasks.tasks[i].flops, 0, ""};
+    if (tuned.stopped) {  // the round that was cut off counts in no summary, but its records are in the store
+      TCC_TRY(
+          std::optional<record::Record> best,
+          store.best(task_key_hash(task.result.key), target::feature_hash(request.target), request.options.threads));
+      if (best && (task.result.best_seconds == 0 || best->median < task.result.best_seconds))
+        task.result.best_seconds = best->median;
+    }
     const Baselines::Baseline baseline = baselines.of(task.result.key);
     task.baseline_seconds = baseline.seconds;
     task.baseline_failure = baseline.failure;

@@ -1,6 +1,7 @@
 // The one list of passes. Every pass says in its header what must hold before and after, and why it stands here.
 #include "tcc/lower/lower.h"
 
+#include "lower/pad_tails.h"
 #include "lower/promote_registers.h"
 #include "lower/split_launches.h"
 #include "lower/split_tails.h"
@@ -41,6 +42,8 @@ Legal<Kernel> lower(const Kernel& kernel, const target::Target& target, Stage st
 
   // --- to Lowered: finalists only; what code is printed from ---------------------------------------------------------
   if (target.is_cpu()) {
+    k = pad_tails(k, arena);
+    check(k, "pad_tails");
     k = split_tails(k, arena);
     check(k, "split_tails");
     k = promote_registers(k, arena, target.cpu.num_vector_registers * target.cpu.vector_bits / 8);

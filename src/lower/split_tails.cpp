@@ -110,7 +110,7 @@ class TailSplitter {
  public:
   TailSplitter(const Kernel& kernel, Arena& arena) : k_(kernel), b_(arena), ranges_(kernel) {
     visit(kernel.root, [&](Stmt s) {
-      if (const Loop* l = as<Loop>(s)) ranges_.set(l->id, l->extent), extents_[l->id] = l->extent;
+      if (const Loop* l = as<Loop>(s)) ranges_.set(l->id, l->extent), extents_[l->id] = l->extent, note_mode(*l);
       return true;
     });
     buffers_.assign(kernel.buffers.begin(), kernel.buffers.end());
@@ -126,6 +126,22 @@ class TailSplitter {
 
  private:
   using Terms = std::vector<Expr>;
+
+  void note_mode(const Loop& l) {
+    for (const Annotation& a : l.annotations)
+      if (a.key == AnnotationKey::kTail && is_int(a.value, static_cast<int64_t>(TailMode::kMask))) masked_.push_back(l.id);
+  }
+  // A schedule that asks for masks gets them.
+  bool is_masked(Expr term) const {
+    return std::any_of(masked_.begin(), masked_.end(), [&](Id id) {
+      bool found = false;
+      visit(term, [&](Expr e) {
+        if (const Var* v = as<Var>(e)) found |= v->id == id;
+        return !found;
+      });
+      return found;
+    });
+  }
 
   static Terms collect_terms(Stmt s) {
     Terms terms;
@@ -227,7 +243,7 @@ class TailSplitter {
     Terms chosen;
     Expr condition = nullptr;
     for (Expr t : collect_terms(l->body)) {
-      Expr test = copies_ < kMaxCopies ? test_at(*l, t) : nullptr;
+      Expr test = copies_ < kMaxCopies && !is_masked(t) ? test_at(*l, t) : nullptr;
       if (test == nullptr || is_int(test, 0)) continue;
       double here = frequency(test);
       if (here < kUsual || here < kAsGood * best_below(l->body, t)) continue;
@@ -303,6 +319,7 @@ class TailSplitter {
   analysis::Ranges ranges_;
   std::map<Id, Expr> extents_;
   std::vector<const Buffer*> buffers_;
+  std::vector<Id> masked_;  // loops whose predicates stay
   int copies_ = 0;
 };
 

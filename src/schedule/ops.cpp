@@ -1,5 +1,6 @@
 // One function an instruction kind: reads inputs, calls the primitive, stores outputs. Attributes per kind:
-//   sample_perfect_tile [n, max_innermost]; sample_tile [n, max_innermost, multiple, extent when recorded];
+//   sample_perfect_tile [n, max_innermost]; sample_tile [n, max_innermost, multiple, extent when recorded, tail modes as a bit set];
+//     its decision is the n factors and the tail mode, which is its last output;
 //   sample_categorical [candidates..., weights in millionths...]; cache_read [read index, scope]; cache_write [scope];
 //   bind [axis]; annotate [key]; transform_layout [read index, rank, order..., (dim, tile)...].
 #include <algorithm>
@@ -121,22 +122,30 @@ struct Ops {
     Legal<int64_t> extent = constant_extent(s, id(s, 0));
     if (!extent) return tl::make_unexpected(extent.error());
     Builder b(*s.kernel.arena);
+    int n = s.in.outputs - 1;
     if (s.executor.mode_ == Mode::kSymbolic) {
-      // The first factor is a number of its own: ceil(extent / product of the others), which instantiate() repairs.
+      // The first factor follows from the others: ceil(extent / product).
       std::vector<Expr> inner;
       Expr product = b.integer(1);
-      for (int i = 0; i < s.in.outputs; ++i) {
-        Expr f = symbol(s, 1, i > 0 && i + 1 == s.in.outputs ? std::min(*extent, attr(s, 1)) : *extent);
-        if (i > 0) product = b.mul(product, f);
-        inner.push_back(f);
+      for (int i = 0; i < n; ++i) {
+        inner.push_back(symbol(s, 1, i > 0 && i + 1 == n ? std::min(*extent, attr(s, 1)) : *extent));
+        if (i > 0) product = b.mul(product, inner.back());
       }
       put(s, 0, {kNoId, b.ceil_div(b.integer(*extent), product)});
-      for (int i = 1; i < s.in.outputs; ++i) put(s, i, {kNoId, inner[static_cast<size_t>(i)]});
+      for (int i = 1; i < n; ++i) put(s, i, {kNoId, inner[static_cast<size_t>(i)]});
+      put(s, n, {kNoId, symbol(s, 0, static_cast<int64_t>(TailMode::kPad))});
       return {};
     }
-    if (s.executor.mode_ == Mode::kSample) draw_tile(*extent, attr(s, 1), attr(s, 2), *s.executor.rng_, s.decision);
-    else repair_tile(*extent, s.decision);
-    for (int i = 0; i < s.in.outputs; ++i) put(s, i, {kNoId, b.integer(s.decision[static_cast<size_t>(i)])});
+    std::span<int64_t> factors = s.decision.first(static_cast<size_t>(n));
+    if (s.executor.mode_ == Mode::kSample) {
+      draw_tile(*extent, attr(s, 1), attr(s, 2), *s.executor.rng_, factors);
+      s.decision.back() = draw_tail(attr(s, 4), *s.executor.rng_);
+    } else {
+      repair_tile(*extent, factors);
+      if (s.decision.back() < 0 || s.decision.back() > static_cast<int64_t>(TailMode::kPad))
+        return reject(RejectReason::kBadDecision, fmt::format("tail mode {}", s.decision.back()));
+    }
+    for (int i = 0; i <= n; ++i) put(s, i, {kNoId, b.integer(s.decision[static_cast<size_t>(i)])});
     return {};
   }
 
@@ -293,7 +302,7 @@ constexpr std::array kRows = {
     OpRow{Op::kGetProducers, "get_producers", 1, 1, 0, false, Ops::get_producers},
     OpRow{Op::kGetConsumers, "get_consumers", 1, 1, 0, false, Ops::get_consumers},
     OpRow{Op::kSamplePerfectTile, "sample_perfect_tile", 1, 1, 2, true, Ops::sample_perfect_tile},
-    OpRow{Op::kSampleTile, "sample_tile", 1, 1, 4, true, Ops::sample_tile},
+    OpRow{Op::kSampleTile, "sample_tile", 1, 1, 5, true, Ops::sample_tile},
     OpRow{Op::kSampleCategorical, "sample_categorical", 0, 0, 2, true, Ops::sample_categorical},
     OpRow{Op::kSampleComputeLocation, "sample_compute_location", 1, 1, 0, true, Ops::sample_compute_location},
     OpRow{Op::kSplit, "split", 2, -1, 0, false, Ops::split},
@@ -335,8 +344,10 @@ Legal<void> check_form(const Instruction& in, std::span<const int64_t> decision,
     if (i.kind == Input::Kind::kVariable && (i.value < 0 || static_cast<size_t>(i.value) >= values)) return bad("unknown variable");
   if (r.sampling && static_cast<int>(decision.size()) != in.decision_length) return bad("missing decision");
   if (in.op == Op::kSamplePerfectTile || in.op == Op::kSampleTile) {
-    if (in.attrs[0] < 1 || in.attrs[0] > 16 || in.outputs != in.attrs[0] || in.decision_length != in.outputs || in.attrs[1] < 1)
+    int64_t outputs = in.attrs[0] + (in.op == Op::kSampleTile ? 1 : 0);
+    if (in.attrs[0] < 1 || in.attrs[0] > 16 || in.outputs != outputs || in.decision_length != in.outputs || in.attrs[1] < 1)
       return bad("bad number of factors");
+    if (in.op == Op::kSampleTile && (in.attrs[4] < 1 || in.attrs[4] > 7)) return bad("bad tail modes");
   }
   if (in.op == Op::kSampleCategorical) {
     if (in.attrs.size() % 2 != 0 || in.decision_length != 1) return bad("bad candidates");
@@ -352,7 +363,7 @@ Legal<void> check_form(const Instruction& in, std::span<const int64_t> decision,
   if (in.op == Op::kCacheRead && (!in_range(0, 1 << 16) || !in_range(1, static_cast<int64_t>(Scope::kAmxTile)))) return bad("bad attributes");
   if (in.op == Op::kCacheWrite && !in_range(0, static_cast<int64_t>(Scope::kAmxTile))) return bad("bad scope");
   if (in.op == Op::kBind && !in_range(0, static_cast<int64_t>(Axis::kVthread))) return bad("bad axis");
-  if (in.op == Op::kAnnotate && !in_range(0, static_cast<int64_t>(AnnotationKey::kLaunchBounds))) return bad("bad key");
+  if (in.op == Op::kAnnotate && !in_range(0, static_cast<int64_t>(AnnotationKey::kTail))) return bad("bad key");
   if (in.op == Op::kTransformLayout && (!in_range(0, 1 << 16) || !in_range(1, static_cast<int64_t>(in.attrs.size()) - 2))) return bad("bad attributes");
   return {};
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 
 namespace tcc::schedule {
@@ -86,6 +87,12 @@ void draw_tile(int64_t extent, int64_t max_innermost, int64_t multiple, Rng& rng
     rest = (rest + f - 1) / f;
   }
   out[0] = rest;
+}
+
+int64_t draw_tail(int64_t modes, Rng& rng) {
+  int64_t pick = rng.below(std::popcount(static_cast<uint64_t>(modes)));
+  for (int64_t mode = 0;; ++mode)
+    if ((modes >> mode & 1) != 0 && pick-- == 0) return mode;
 }
 
 void repair_tile(int64_t extent, std::span<int64_t> factors) {

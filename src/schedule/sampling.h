@@ -17,6 +17,8 @@ void repair_perfect_tile(int64_t extent, std::span<int64_t> factors);
 // Free tiles: out[0] is the ceiling quotient of the others. Inner factors are log-uniform, the last a multiple of
 // `multiple` (when the extent allows) and at most max_innermost.
 void draw_tile(int64_t extent, int64_t max_innermost, int64_t multiple, Rng& rng, std::span<int64_t> out);
+// One of the modes whose bits are set, uniformly.
+int64_t draw_tail(int64_t modes, Rng& rng);
 void repair_tile(int64_t extent, std::span<int64_t> factors);
 
 }  // namespace tcc::schedule

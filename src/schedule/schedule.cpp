@@ -15,6 +15,7 @@ int Schedule::step(Op op, std::vector<Input> inputs, std::vector<int64_t> attrs,
     }
   Instruction in{op, std::move(inputs), std::move(attrs), std::move(text), trace_.variables, outputs, -1, decision_length};
   std::vector<int64_t> decision(static_cast<size_t>(decision_length), 1);
+  if (op == Op::kSampleTile && !decision.empty()) decision.back() = 0;
   if (decision_length > 0) in.decision = static_cast<int>(trace_.decisions.size());
   Legal<void> done = executor_.run(in, decision);
   if (!done) {
@@ -59,10 +60,12 @@ std::vector<BlockRv> Schedule::get_consumers(BlockRv block) {
 std::vector<ExprRv> Schedule::sample_perfect_tile(LoopRv loop, int n, int64_t max_innermost) {
   return expr_list(step(Op::kSamplePerfectTile, {variable(loop.rv)}, {n, max_innermost}, n, n), n);
 }
-std::vector<ExprRv> Schedule::sample_tile(LoopRv loop, int n, int64_t max_innermost, int64_t multiple) {
+std::vector<ExprRv> Schedule::sample_tile(LoopRv loop, int n, int64_t max_innermost, int64_t multiple, ExprRv* tail, int64_t modes) {
   const ir::Loop* l = ok() ? ir::find_loop(kernel().root, id(loop)) : nullptr;
   int64_t extent = l != nullptr && ir::is_int(l->extent) ? ir::int_value(l->extent) : 0;
-  return expr_list(step(Op::kSampleTile, {variable(loop.rv)}, {n, max_innermost, multiple, extent}, n, n), n);
+  int first = step(Op::kSampleTile, {variable(loop.rv)}, {n, max_innermost, multiple, extent, modes}, n + 1, n + 1);
+  if (tail != nullptr) *tail = {variable(first < 0 ? -1 : first + n)};
+  return expr_list(first, n);
 }
 ExprRv Schedule::sample_categorical(std::span<const int64_t> candidates, std::span<const double> probabilities) {
   std::vector<int64_t> attrs(candidates.begin(), candidates.end());

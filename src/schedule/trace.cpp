@@ -112,7 +112,8 @@ void draw_decisions(const Trace& trace, std::span<int64_t> decisions, Rng& rng) 
       for (int64_t f : d) extent *= f;
       draw_perfect_tile(extent, in.attrs[1], rng, d);
     } else if (in.op == Op::kSampleTile) {
-      draw_tile(in.attrs[3], in.attrs[1], in.attrs[2], rng, d);
+      draw_tile(in.attrs[3], in.attrs[1], in.attrs[2], rng, d.first(d.size() - 1));
+      d.back() = draw_tail(in.attrs[4], rng);
     } else if (in.op == Op::kSampleCategorical) {
       size_t n = in.attrs.size() / 2;
       std::vector<double> weights(in.attrs.begin() + static_cast<std::ptrdiff_t>(n), in.attrs.end());
@@ -140,7 +141,11 @@ bool mutate(const Trace& trace, std::span<int64_t> decisions, Rng& rng) {
     if (in.op == Op::kSamplePerfectTile) {
       if (mutate_perfect_tile(d, in.attrs[1], rng)) return true;
     } else if (in.op == Op::kSampleTile) {
-      if (mutate_tile(d, in.attrs[3], in.attrs[1], in.attrs[2], rng)) return true;
+      if (in.attrs[4] != 1 && rng.below(8) == 0) {
+        d.back() = draw_tail(in.attrs[4], rng);
+        return true;
+      }
+      if (mutate_tile(d.first(d.size() - 1), in.attrs[3], in.attrs[1], in.attrs[2], rng)) return true;
     } else {
       auto n = static_cast<int64_t>(in.attrs.size() / 2);
       int64_t other = rng.below(n - 1);

@@ -169,7 +169,7 @@ class MultiLevelTiling : public Module {
   }
 
   struct Tiles {
-    std::vector<LoopRv> unit, s0, s1, s2, r0, r1;
+    std::vector<LoopRv> unit, unit_reduce, s0, s1, s2, r0, r1;
     LoopRv v2;
     bool has_v2 = false;
   };
@@ -252,7 +252,7 @@ class MultiLevelTiling : public Module {
       if (!nest.reduce[i] && nest.extents[i] > 1 && static_cast<int>(i) != plan.v) last_spatial = i;
     for (size_t i = 0; i < loops.size(); ++i) {
       if (nest.extents[i] == 1) {
-        tiles.unit.push_back(loops[i]);
+        (nest.reduce[i] ? tiles.unit_reduce : tiles.unit).push_back(loops[i]);
       } else if (nest.reduce[i]) {
         split_reduce(s, nest, i, loops[i], reduce_axes, tiles);
       } else {
@@ -263,7 +263,7 @@ class MultiLevelTiling : public Module {
     }
     if (!s.ok()) return false;
     std::vector<LoopRv> order = tiles.unit;
-    for (const std::vector<LoopRv>* group : {&tiles.s0, &tiles.s1, &tiles.r0, &tiles.r1, &tiles.s2}) order.insert(order.end(), group->begin(), group->end());
+    for (const std::vector<LoopRv>* group : {&tiles.s0, &tiles.s1, &tiles.r0, &tiles.r1, &tiles.unit_reduce, &tiles.s2}) order.insert(order.end(), group->begin(), group->end());
     if (tiles.has_v2) order.push_back(tiles.v2);
     s.reorder(order);
     if (!s.ok()) return false;

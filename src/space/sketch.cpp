@@ -14,6 +14,25 @@ using schedule::Op;
 
 namespace {
 
+// Which loops feed a reduction decides where its initialisation goes. Quotients by symbols hide that: for some decisions
+// a loop drops out of the binding, for others it does not.
+bool reductions_depend_on_decisions(const Kernel& k) {
+  bool found = false;
+  for (const Block* block : collect_blocks(k.root))
+    for (const Iter& it : block->iters) {
+      if (it.kind == IterKind::kSpatial) continue;
+      visit(it.binding, [&](Expr e) {
+        if (e->kind == ExprKind::kFloorDiv || e->kind == ExprKind::kFloorMod)
+          visit(e, [&](Expr x) {
+            if (const Var* v = as<Var>(x)) found |= k.scalar(v->id) != nullptr;
+            return !found;
+          });
+        return !found;
+      });
+    }
+  return found;
+}
+
 // Runs the skeleton with symbols; the start of the nest stays as it is when a step needs numbers.
 bool make_symbolic(Sketch& sketch) {
   auto arena = std::make_shared<Arena>();
@@ -26,6 +45,7 @@ bool make_symbolic(Sketch& sketch) {
   }
   sketch.symbols = executor.symbols();
   if (sketch.symbols.size() != decisions.size()) return false;
+  if (reductions_depend_on_decisions(executor.kernel())) return false;
   Legal<Kernel> nest = lower::build_nest(executor.kernel(), arena);
   if (!nest) return false;
   sketch.nest = compact(lower::finish_nest(*nest, {}, arena));
@@ -91,7 +111,8 @@ Legal<Kernel> instantiate(const Sketch& sketch, std::span<const int64_t> decisio
           return reject(RejectReason::kBadDecision, fmt::format("choice {} of {}", value, in.attrs.size() / 2));
         value = in.attrs[static_cast<size_t>(value)];
       }
-      if (value < 1 && in.op != Op::kSampleCategorical) return reject(RejectReason::kBadDecision, "a factor below one");
+      bool factor = in.op == Op::kSamplePerfectTile || (in.op == Op::kSampleTile && i + 1 < in.decision_length);
+      if (value < 1 && factor) return reject(RejectReason::kBadDecision, "a factor below one");
       values.set(sketch.symbols[slot], b.integer(value));
     }
   }

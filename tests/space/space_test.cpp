@@ -29,7 +29,7 @@ std::vector<task::Task> small_tasks() {
   tasks.push_back(task::make_gemm({.m = 1, .n = 100, .k = 40, .bias = true, .constant_weights = true, .trans_b = true}));
   tasks.push_back(task::make_conv({.channels = 4, .filters = 32, .size = {9, 10}, .kernel = {3, 3}, .pads = {1, 1}, .bias = true, .relu = true, .residual = true}));
   tasks.push_back(task::make_conv({.channels = 3, .filters = 16, .size = {15, 15}, .kernel = {7, 7}, .strides = {2, 2}, .pads = {3, 3}, .bias = true, .relu = true}));
-  tasks.push_back(task::make_conv({.channels = 8, .filters = 32, .size = {7, 7}, .kernel = {1, 1}, .bias = true}));
+  tasks.push_back(task::make_conv({.channels = 8, .filters = 32, .size = {7, 7}, .kernel = {1, 1}, .bias = true, .relu = true}));
   tasks.push_back(task::make_conv({.channels = 6, .filters = 6, .group = 6, .size = {12, 16}, .kernel = {3, 3}, .pads = {1, 1}, .relu = true}));
   tasks.push_back(task::make_conv({.batch = 2, .channels = 4, .filters = 8, .group = 2, .size = {8, 8}, .kernel = {3, 3}, .strides = {2, 2}}));
   tasks.push_back(task::make_pool({.channels = 4, .size = {14, 14}, .kernel = {3, 3}, .strides = {2, 2}, .pads = {1, 1}}));
@@ -145,4 +145,14 @@ TEST_CASE("a kernel that no module understands still has a space") {
   std::vector<schedule::Trace> traces = space::generate_space(k, avx512());
   REQUIRE(traces.size() == 1);
   CHECK(traces[0].instructions.empty());
+}
+
+TEST_CASE("every contraction is tiled, with an epilogue or without") {
+  for (const task::Task& t : small_tasks()) {
+    if (t.anchor != task::AnchorKind::kGemm && t.anchor != task::AnchorKind::kConv && t.anchor != task::AnchorKind::kDepthwiseConv) continue;
+    INFO(t.workload);
+    schedule::Trace trace = space::generate_space(t.kernel, avx512())[0];
+    auto tiles = [](const schedule::Instruction& in) { return in.op == schedule::Op::kCacheWrite; };
+    CHECK(std::count_if(trace.instructions.begin(), trace.instructions.end(), tiles) == 1);
+  }
 }

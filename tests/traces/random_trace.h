@@ -53,7 +53,13 @@ class TraceWriter {
     LoopRv loop = any(loops);
     switch (which) {
       case 0: s.split(loop, s.sample_perfect_tile(loop, 2 + static_cast<int>(rng_.below(2)), 16)); break;
-      case 1: s.split(loop, s.sample_tile(loop, 2 + static_cast<int>(rng_.below(2)), 16)); break;
+      case 1: {
+        ExprRv tail;
+        std::vector<ExprRv> factors = s.sample_tile(loop, 2 + static_cast<int>(rng_.below(2)), 16, 1, &tail, 7);
+        std::vector<LoopRv> tiles = s.split(loop, factors);
+        if (s.ok()) s.annotate(tiles[0], ir::AnnotationKey::kTail, tail);
+        break;
+      }
       case 2: s.split(loop, std::array{ExprRv{}, lit(1 + rng_.below(7))}); break;
       case 3: {
         size_t i = static_cast<size_t>(rng_.below(static_cast<int64_t>(loops.size())));

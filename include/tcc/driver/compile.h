@@ -14,6 +14,8 @@
 namespace tcc::driver {
 
 std::string tool_version();
+// The number under which the store keeps a task's records.
+uint64_t task_key_hash(const std::string& key);
 
 // A model cut into tasks.
 struct Program {

@@ -42,17 +42,24 @@ inline bool is_thread(Axis a) { return a >= Axis::kWarpgroup && a <= Axis::kThre
 //   pipeline_*: the concurrency annotation of architecture section 3; its meaning is the sequential loop.
 //   unroll_max: expand inner loops while at most this many statements result.
 //   prefetch, nontemporal: hints to the CPU emitter.
+//   tail: what becomes of the predicates that a non-dividing tile puts on the loop (TailMode).
 #define TCC_IR_ANNOTATIONS(X)                                                                                        \
   X(PipelineStage, "pipeline_stage") X(PipelineOrder, "pipeline_order") X(PipelineAsync, "pipeline_async")            \
   X(PipelineRole, "pipeline_role") X(PipelineDepth, "pipeline_depth") X(UnrollMax, "unroll_max")                      \
   X(MaxParallel, "max_parallel") X(MaxVector, "max_vector") X(CooperativeFetch, "cooperative_fetch")                  \
-  X(Tiled, "tiled") X(Prefetch, "prefetch") X(NonTemporal, "nontemporal") X(LaunchBounds, "launch_bounds")
+  X(Tiled, "tiled") X(Prefetch, "prefetch") X(NonTemporal, "nontemporal") X(LaunchBounds, "launch_bounds")                    \
+  X(Tail, "tail")
 enum class AnnotationKey : uint8_t {
 #define TCC_X(name, text) k##name,
   TCC_IR_ANNOTATIONS(TCC_X)
 #undef TCC_X
 };
 std::string_view annotation_name(AnnotationKey key);
+enum class TailMode : uint8_t {
+  kMask,  // every access keeps its predicate
+  kPeel,  // whole tiles run without predicates, the last one in a copy with them
+  kPad,   // values in local buffers are computed for the overhang too, from zeros; only what leaves them is predicated
+};
 struct Annotation {
   AnnotationKey key;
   Expr value;

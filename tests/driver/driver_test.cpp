@@ -1,0 +1,144 @@
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "tcc/driver/library.h"
+#include "tcc/driver/model.h"
+#include "tcc/driver/show.h"
+#include "tcc/graph/reference.h"
+#include "tcc/support/files.h"
+
+using namespace tcc;
+using namespace tcc::driver;
+
+TEST_CASE("a library's metadata leads back to the same model") {
+  ModelSource source;
+  source.model = "zoo:mlp";
+  source.zoo.batch = 3;
+  source.zoo.seed = 11;
+  source.reseed = 42;
+  auto model = load_model(source);
+  REQUIRE(model.has_value());
+  const std::string metadata = "{\"source\": " + source_to_json(*model, 2.5e6) + "}";
+  auto recorded = source_from_metadata(metadata, "lib.so");
+  REQUIRE(recorded.has_value());
+  CHECK(recorded->flops == 2.5e6);
+  CHECK(recorded->hash == model->hash);
+  auto again = load_recorded(*recorded, "");
+  REQUIRE(again.has_value());
+  CHECK(again->hash == model->hash);
+  REQUIRE(again->graph.inputs.size() == 1);
+  CHECK(again->graph.value(again->graph.inputs[0]).shape == graph::Shape{3, 784});
+
+  // Same reseeded weights: the references agree.
+  auto input = graph::random_tensor(model->graph.value(model->graph.inputs[0]), 1);
+  auto a = graph::run_reference(model->graph, {input}), b = graph::run_reference(again->graph, {input});
+  REQUIRE(a.has_value());
+  REQUIRE(b.has_value());
+  CHECK(a->at(0).data == b->at(0).data);
+
+  source.zoo.seed = 12;
+  auto other = load_model(source);
+  REQUIRE(other.has_value());
+  CHECK(other->hash != model->hash);
+}
+
+TEST_CASE("metadata that names no model is an error", "[errors]") {
+  for (const char* text :
+       {"", "{", "[]", "{}", "{\"source\": 3}", "{\"source\": {}}", "{\"source\": {\"model\": 3}}"}) {
+    CAPTURE(text);
+    auto recorded = source_from_metadata(text, "lib.so");
+    REQUIRE_FALSE(recorded.has_value());
+    CHECK(recorded.error().message.find("lib.so") != std::string::npos);
+  }
+  RecordedSource gone;
+  gone.source.model = "no/such/file.onnx";
+  auto model = load_recorded(gone, "");
+  REQUIRE_FALSE(model.has_value());
+  CHECK(model.error().hint.find("--model") != std::string::npos);
+}
+
+TEST_CASE("library names come from model names") {
+  CHECK(model_stem("zoo:resnet18") == "resnet18");
+  CHECK(model_stem("a/b.c/net.v2.onnx") == "net.v2");
+}
+
+TEST_CASE("statistics of timings") {
+  std::vector<double> samples;
+  for (int i = 100; i >= 1; --i) samples.push_back(i);
+  const Statistics s = summarise(samples);
+  CHECK(s.runs == 100);
+  CHECK(s.min == 1);
+  CHECK(s.mean == Approx(50.5));
+  CHECK(s.median == Approx(50.5));
+  CHECK(s.p90 == 90);
+  CHECK(s.p95 == 95);
+  CHECK(s.p99 == 99);
+  CHECK(s.variation == Approx(std::sqrt(100.0 * 101 / 12) / 50.5));
+  const Statistics one = summarise({3});
+  CHECK(one.median == 3);
+  CHECK(one.p99 == 3);
+  CHECK(one.variation == 0);
+}
+
+TEST_CASE("a program's tasks cover its groups") {
+  auto model = load_model({"zoo:resnet18", {}, {1, 64, 1}, {}});
+  REQUIRE(model.has_value());
+  auto program = make_program(*model);
+  REQUIRE(program.has_value());
+  int64_t kernels = 0;
+  double flops = 0;
+  for (const task::Task& task : program->tasks.tasks) {
+    kernels += task.weight;
+    flops += task.flops * static_cast<double>(task.weight);
+  }
+  CHECK(kernels == static_cast<int64_t>(program->groups.size()));
+  CHECK(flops == Approx(program->flops).epsilon(0.05));
+  auto tasks = summarise_tasks(*program, nullptr, target::host_target());
+  REQUIRE(tasks.has_value());
+  CHECK(tasks->size() == program->tasks.tasks.size());
+  CHECK_FALSE(show_task(*program, "99", nullptr, target::host_target(), 1).has_value());
+  CHECK_FALSE(show_task(*program, "", nullptr, target::host_target(), 1).has_value());
+}
+
+TEST_CASE("a wrong library does not pass", "[errors]") {
+  auto folder = TemporaryDirectory::create("tcc-driver-test-");
+  REQUIRE(folder.has_value());
+  auto build = [&](uint64_t reseed, const std::string& name) {
+    auto model = load_model({"zoo:mlp", {}, {}, reseed});
+    REQUIRE(model.has_value());
+    BuildOptions options;
+    options.folder = (*folder)->path() + "/" + name;
+    options.target = target::host_target();
+    auto report = build_model(*model, options);
+    REQUIRE(report.has_value());
+    CHECK(report->kernels.size() == 3);
+    for (const KernelChoice& kernel : report->kernels) {
+      CHECK_FALSE(kernel.tuned);
+      CHECK_FALSE(kernel.note.empty());
+    }
+    return report->package.library;
+  };
+  const std::string library = build(1, "right");
+  auto right = verify_library(library, {});
+  REQUIRE(right.has_value());
+  CHECK(right->passed);
+  REQUIRE(right->outputs.size() == 1);
+  CHECK(right->outputs[0].max_error < 1e-5);
+
+  // The same library whose metadata claims other weights: the numbers must not agree. Same length, so the bytes of the
+  // library stay where they are.
+  auto bytes = read_file(library);
+  REQUIRE(bytes.has_value());
+  const std::string claim = "\"reseed_weights\": 1";
+  const size_t at = bytes->find(claim);
+  REQUIRE(at != std::string::npos);
+  (*bytes)[at + claim.size() - 1] = '2';
+  const std::string wrong_library = (*folder)->path() + "/wrong/libmlp.so";
+  REQUIRE(make_directories((*folder)->path() + "/wrong").has_value());
+  REQUIRE(write_file(wrong_library, *bytes).has_value());
+  auto wrong = verify_library(wrong_library, {});
+  REQUIRE(wrong.has_value());
+  CHECK_FALSE(wrong->passed);
+  CHECK(wrong->outputs[0].max_error > 1e-3);
+  CHECK(wrong->outputs[0].failure.find("largest error") != std::string::npos);
+}
