@@ -39,6 +39,11 @@ Pattern pattern_of(const Access& a, int vector) {
   auto v = static_cast<size_t>(vector);
   if (!a.moves[v]) return Pattern::kBroadcast;
   if (a.irregular[v]) return Pattern::kGather;
+  if (a.buffer->scope == Scope::kLocal) {  // the lowering puts the vectorised dimension last
+    int64_t moving = 0, steps = 0;
+    for (const std::vector<int64_t>& dim : a.dims) moving += dim[v] != 0 ? 1 : 0, steps += std::abs(dim[v]);
+    if (moving == 1 && steps == 1) return Pattern::kVector;
+  }
   int64_t stride = std::abs(a.stride[v]);
   return stride == 1 ? Pattern::kVector : stride <= 4 ? Pattern::kStrided : Pattern::kGather;
 }
@@ -204,7 +209,8 @@ class Extractor {
     put(Feature::hot_masked, static_cast<float>(masked));
     put_log(Feature::hot_loads_per_flop, per_tile / std::max(tile_, 1.0));
     const Access& store = s.accesses.back();
-    put_log(Feature::hot_store_stride, v < 0 ? 0 : static_cast<double>(std::abs(store.stride[static_cast<size_t>(v)])));
+    bool in_order = v >= 0 && pattern_of(store, v) == Pattern::kVector;
+    put_log(Feature::hot_store_stride, v < 0 ? 0 : in_order ? 1 : static_cast<double>(std::abs(store.stride[static_cast<size_t>(v)])));
   }
 
   // Bytes that move into a cache: what the largest loop nest that fits it touches, times how often that nest runs.

@@ -2,6 +2,7 @@
 #include "tcc/lower/lower.h"
 
 #include "lower/pad_tails.h"
+#include "lower/order_local_dims.h"
 #include "lower/promote_registers.h"
 #include "lower/split_launches.h"
 #include "lower/split_tails.h"
@@ -46,6 +47,8 @@ Legal<Kernel> lower(const Kernel& kernel, const target::Target& target, Stage st
     check(k, "pad_tails");
     k = split_tails(k, arena);
     check(k, "split_tails");
+    k = order_local_dims(k, arena);
+    check(k, "order_local_dims");
     k = promote_registers(k, arena, target.cpu.num_vector_registers * target.cpu.vector_bits / 8);
     check(k, "promote_registers");
     Legal<Kernel> launches = split_launches(k, arena);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "tcc/analysis/ranges.h"
 #include "tcc/ir/walk.h"
 
 namespace tcc::lower {
@@ -13,7 +14,12 @@ namespace {
 
 class Padder {
  public:
-  Padder(const Kernel& kernel, Arena& arena) : kernel_(kernel), b_(arena) {}
+  Padder(const Kernel& kernel, Arena& arena) : kernel_(kernel), b_(arena), ranges_(kernel) {
+    visit(kernel.root, [&](Stmt s) {
+      if (const Loop* l = as<Loop>(s)) ranges_.set(l->id, l->extent);
+      return true;
+    });
+  }
 
   Stmt stmt(Stmt s, Expr condition) {
     switch (s->kind) {
@@ -42,7 +48,7 @@ class Padder {
         if (condition == nullptr) return s;
         const Store* st = as<Store>(s);
         const Buffer* buffer = kernel_.buffer(st->buffer);
-        if (buffer->scope != Scope::kLocal) return b_.store(st->buffer, st->indices, st->value, b_.logical_and(st->predicate, condition));
+        if (buffer->scope != Scope::kLocal || !overhang_fits(*st)) return b_.store(st->buffer, st->indices, st->value, b_.logical_and(st->predicate, condition));
         return b_.store(st->buffer, st->indices, predicate_loads(st->value, condition), st->predicate);
       }
       case StmtKind::kInstrCall: return condition == nullptr ? s : b_.if_then(condition, s);
@@ -52,6 +58,24 @@ class Padder {
   }
 
  private:
+  bool inside(Id id, std::span<const Expr> indices) const {
+    const Buffer* buffer = kernel_.buffer(id);
+    for (size_t d = 0; d < indices.size(); ++d) {
+      analysis::ConstBounds b;
+      if (!is_int(buffer->shape[d]) || !ranges_.bounds(indices[d], b) || b.low < 0 || b.high >= int_value(buffer->shape[d])) return false;
+    }
+    return true;
+  }
+  // Local buffers that were cut to the logical size have no room for the overhang.
+  bool overhang_fits(const Store& st) const {
+    bool fits = inside(st.buffer, st.indices);
+    visit(st.value, [&](Expr e) {
+      if (const Load* l = as<Load>(e); l != nullptr && kernel_.buffer(l->buffer)->scope == Scope::kLocal && l->predicate == nullptr)
+        fits = fits && inside(l->buffer, l->indices);
+      return fits;
+    });
+    return fits;
+  }
   bool is_padded(Expr condition) const {
     bool found = false;
     visit(condition, [&](Expr e) {
@@ -71,6 +95,7 @@ class Padder {
 
   const Kernel& kernel_;
   Builder b_;
+  analysis::Ranges ranges_;
   std::vector<Id> padded_;
 };
 

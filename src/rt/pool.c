@@ -68,7 +68,8 @@ static inline void relax(void) {
 #endif
 }
 
-// Waits awake while *word == value. False when the time is over and it still is.
+// Waits awake while *word == value. False when the time is over and it still is. Yields in between: where the system has
+// put the partner on the same CPU, spinning would keep it from doing what is waited for.
 static bool spin_while_equal(_Atomic uint32_t* word, uint32_t value, int64_t spin_ns) {
   if (atomic_load_explicit(word, memory_order_acquire) != value) return true;
   if (spin_ns <= 0) return false;
@@ -78,6 +79,7 @@ static bool spin_while_equal(_Atomic uint32_t* word, uint32_t value, int64_t spi
       if (atomic_load_explicit(word, memory_order_acquire) != value) return true;
       relax();
     }
+    sched_yield();
   } while (now_ns() < end);
   return false;
 }
