@@ -1,4 +1,4 @@
-// tcc-bench [--list] [--seconds S] [--json FILE] [SUITE...]
+// tcc-bench [--list] [--seconds S] [--json FILE] [--trials N] [--db FILE] [--seed N] [--only TEXT] [SUITE...]
 #include "bench.h"
 
 #include <CLI/CLI.hpp>
@@ -11,12 +11,18 @@
 #include "tcc/target/target.h"
 
 namespace tcc::benchmarks {
+namespace {
+Options given_options;
+}  // namespace
+
+const Options& options() { return given_options; }
 
 const std::vector<Suite>& suites() {
   static const std::vector<Suite> all = {
       {"search", "candidates a second: replay, replay + lower, instantiate", run_search_suite},
       {"interp", "interpreter: scalar operations a second", run_interp_suite},
       {"cpu-gemm", "one hand-written GEMM trace beside oneDNN on one thread", run_cpu_gemm_suite},
+      {"cpu-ops", "tuned operators beside oneDNN, OpenBLAS and ONNX Runtime (see tools/peers)", run_cpu_ops_suite},
   };
   return all;
 }
@@ -80,6 +86,11 @@ int run(int argc, char** argv) {
   app.add_flag("--list", list, "list the suites");
   app.add_option("--seconds", seconds, "about how long each row runs")->check(CLI::Range(0.05, 600.0));
   app.add_option("--json", json_file, "write the rows to this file ('-': standard output)");
+  app.add_option("--trials", given_options.trials, "cpu-ops: trials for each operator and number of threads")
+      ->check(CLI::Range(int64_t{1}, int64_t{1'000'000}));
+  app.add_option("--db", given_options.db, "cpu-ops: record store to keep and to take tuning results from");
+  app.add_option("--seed", given_options.seed, "cpu-ops: seed of the random shapes");
+  app.add_option("--only", given_options.only, "cpu-ops: operators with this in their name, as gemm512.1t");
   CLI11_PARSE(app, argc, argv);
   if (list) {
     for (const Suite& s : suites()) std::printf("%-12s %s\n", s.name.c_str(), s.summary.c_str());

@@ -55,7 +55,7 @@ endif()
 
 # The tcc-opt binary as a user runs it.
 if(TARGET tcc-opt)
-  tcc_test(opt LABEL cli LIBS tcc_support)
+  tcc_test(opt LABEL cli LIBS tcc_lower)
   if(TARGET test_opt)
     add_dependencies(test_opt tcc-opt)
     target_compile_definitions(test_opt PRIVATE TCC_OPT="$<TARGET_FILE:tcc-opt>")

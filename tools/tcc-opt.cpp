@@ -13,6 +13,8 @@
 
 #include "lower/compact_buffers.h"
 #include "lower/inline_blocks.h"
+#include "lower/order_local_dims.h"
+#include "lower/pad_tails.h"
 #include "lower/place_inits.h"
 #include "lower/promote_registers.h"
 #include "lower/split_launches.h"
@@ -58,9 +60,17 @@ constexpr std::array kPasses = {
          [](const ir::Kernel& k, const target::Target&, const ArenaPtr& arena) -> ir::Legal<ir::Kernel> {
            return lower::finish_nest(k, {}, arena);
          }},
+    Pass{"pad_tails", Needs::kNest,
+         [](const ir::Kernel& k, const target::Target&, const ArenaPtr& arena) -> ir::Legal<ir::Kernel> {
+           return lower::pad_tails(k, arena);
+         }},
     Pass{"split_tails", Needs::kNest,
          [](const ir::Kernel& k, const target::Target&, const ArenaPtr& arena) -> ir::Legal<ir::Kernel> {
            return lower::split_tails(k, arena);
+         }},
+    Pass{"order_local_dims", Needs::kNest,
+         [](const ir::Kernel& k, const target::Target&, const ArenaPtr& arena) -> ir::Legal<ir::Kernel> {
+           return lower::order_local_dims(k, arena);
          }},
     Pass{"promote_registers", Needs::kNest,
          [](const ir::Kernel& k, const target::Target& t, const ArenaPtr& arena) -> ir::Legal<ir::Kernel> {

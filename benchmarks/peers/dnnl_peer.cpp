@@ -14,10 +14,14 @@ using Tag = memory::format_tag;
 
 Tag plain_tag(size_t rank) {
   switch (rank) {
-    case 1: return Tag::a;
-    case 2: return Tag::ab;
-    case 4: return Tag::abcd;
-    case 5: return Tag::abcde;
+    case 1:
+      return Tag::a;
+    case 2:
+      return Tag::ab;
+    case 4:
+      return Tag::abcd;
+    case 5:
+      return Tag::abcde;
   }
   throw std::runtime_error("no plain layout of this rank");
 }
@@ -25,10 +29,14 @@ Tag plain_tag(size_t rank) {
 class DnnlOperation : public Operation {
  public:
   explicit DnnlOperation(const Request& r) : engine_(dnnl::engine::kind::cpu, 0), stream_(engine_) {
-    if (r.op == "gemm") make_gemm(r);
-    else if (r.op == "conv") make_conv(r);
-    else if (r.op == "softmax") make_softmax(r);
-    else make_layernorm(r);
+    if (r.op == "gemm")
+      make_gemm(r);
+    else if (r.op == "conv")
+      make_conv(r);
+    else if (r.op == "softmax")
+      make_softmax(r);
+    else
+      make_layernorm(r);
   }
   void run() override {
     primitive_.execute(stream_, arguments_);
@@ -47,7 +55,8 @@ class DnnlOperation : public Operation {
   // The tensor's data in the wanted layout and type; `shape` is the logical shape.
   memory tensor(const Dims& shape, const memory::desc& wanted, uint32_t index) {
     memory plain({shape, memory::data_type::f32, plain_tag(shape.size())}, engine_), result(wanted, engine_);
-    fill(static_cast<float*>(plain.get_data_handle()), static_cast<int64_t>(plain.get_desc().get_size() / sizeof(float)), index);
+    fill(static_cast<float*>(plain.get_data_handle()),
+         static_cast<int64_t>(plain.get_desc().get_size() / sizeof(float)), index);
     dnnl::reorder(plain, result).execute(stream_, plain, result);
     stream_.wait();
     return result;
@@ -65,7 +74,8 @@ class DnnlOperation : public Operation {
     auto type = r["bf16"] ? memory::data_type::bf16 : memory::data_type::f32;
     Dims a{r["m"], r["k"]}, b{r["k"], r["n"]}, bias{1, r["n"]};
     shape_ = {r["m"], r["n"]};
-    memory::desc da(a, type, Tag::ab), db(b, type, Tag::any), dc(shape_, type, Tag::ab), dbias(bias, memory::data_type::f32, Tag::ab);
+    memory::desc da(a, type, Tag::ab), db(b, type, Tag::any), dc(shape_, type, Tag::ab),
+        dbias(bias, memory::data_type::f32, Tag::ab);
     auto desc = r["bias"] ? dnnl::matmul::desc(da, db, dbias, dc) : dnnl::matmul::desc(da, db, dc);
     dnnl::matmul::primitive_desc pd(desc, attributes(r), engine_);
     primitive_ = dnnl::matmul(pd);
@@ -79,7 +89,8 @@ class DnnlOperation : public Operation {
     auto f32 = memory::data_type::f32;
     int64_t group = std::max<int64_t>(r["group"], 1), kernel = r["kernel"];
     Tag layout = r["plain"] ? Tag::nchw : Tag::any;
-    Dims src{r["batch"], r["c"], r["h"], r["w"]}, bias{r["f"]}, strides{r["stride"], r["stride"]}, pads{r["pad"], r["pad"]};
+    Dims src{r["batch"], r["c"], r["h"], r["w"]}, bias{r["f"]}, strides{r["stride"], r["stride"]},
+        pads{r["pad"], r["pad"]};
     Dims weights{r["f"], r["c"] / group, kernel, kernel};
     if (group > 1) weights = {group, r["f"] / group, r["c"] / group, kernel, kernel};
     auto extent = [&](int64_t in) { return (in + 2 * r["pad"] - kernel) / r["stride"] + 1; };
@@ -139,4 +150,6 @@ std::unique_ptr<Operation> prepare(const Request& r) {
 }  // namespace
 }  // namespace tcc::benchmarks
 
-int main() { return tcc::benchmarks::serve(tcc::benchmarks::prepare); }
+int main() {
+  return tcc::benchmarks::serve(tcc::benchmarks::prepare);
+}

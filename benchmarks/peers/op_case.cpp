@@ -29,9 +29,22 @@ OpCase gemm_case(const std::string& name, int64_t m, int64_t n, int64_t k, bool 
   return {name, "gemm", {{"m", m}, {"n", n}, {"k", k}, {"bias", bias_relu}, {"relu", bias_relu}, {"bf16", bf16}}, {}};
 }
 
-OpCase conv_case(const std::string& name, int64_t channels, int64_t filters, int64_t size, int64_t kernel, int64_t stride, int64_t group) {
-  return {name, "conv", {{"batch", 1}, {"c", channels}, {"h", size}, {"w", size}, {"f", filters}, {"kernel", kernel},
-                         {"stride", stride}, {"pad", kernel / 2}, {"group", group}, {"bias", 1}, {"relu", 1}}, {}};
+OpCase conv_case(const std::string& name, int64_t channels, int64_t filters, int64_t size, int64_t kernel,
+                 int64_t stride, int64_t group) {
+  return {name,
+          "conv",
+          {{"batch", 1},
+           {"c", channels},
+           {"h", size},
+           {"w", size},
+           {"f", filters},
+           {"kernel", kernel},
+           {"stride", stride},
+           {"pad", kernel / 2},
+           {"group", group},
+           {"bias", 1},
+           {"relu", 1}},
+          {}};
 }
 
 OpCase softmax_case(const std::string& name, const graph::Shape& shape) {
@@ -74,8 +87,8 @@ std::string case_model(const OpCase& c) {
     output = {c.get("batch"), c.get("f"), output_extent(c, "h"), output_extent(c, "w")};
     w.input("x", {c.get("batch"), c.get("c"), c.get("h"), c.get("w")});
     int64_t k = c.get("kernel"), p = c.get("pad"), s = c.get("stride"), g = c.get("group");
-    w.node("Conv", {"x", weights(w, "w", {c.get("f"), c.get("c") / g, k, k}, 1), weights(w, "b", {c.get("f")}, 2)}, {result},
-           {{"group", g}, {"kernel_shape", Ints{k, k}}, {"pads", Ints{p, p, p, p}}, {"strides", Ints{s, s}}});
+    w.node("Conv", {"x", weights(w, "w", {c.get("f"), c.get("c") / g, k, k}, 1), weights(w, "b", {c.get("f")}, 2)},
+           {result}, {{"group", g}, {"kernel_shape", Ints{k, k}}, {"pads", Ints{p, p, p, p}}, {"strides", Ints{s, s}}});
   } else if (c.op == "softmax") {
     output = c.shape;
     w.input("x", output);

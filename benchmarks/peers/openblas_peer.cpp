@@ -47,4 +47,6 @@ std::unique_ptr<Operation> prepare(const Request& r) {
 }  // namespace
 }  // namespace tcc::benchmarks
 
-int main() { return tcc::benchmarks::serve(tcc::benchmarks::prepare); }
+int main() {
+  return tcc::benchmarks::serve(tcc::benchmarks::prepare);
+}

@@ -16,7 +16,8 @@
 
 namespace tcc::benchmarks {
 
-Result<std::unique_ptr<PeerProcess>> PeerProcess::start(const std::vector<std::string>& command, const std::vector<int>& cpus) {
+Result<std::unique_ptr<PeerProcess>> PeerProcess::start(const std::vector<std::string>& command,
+                                                        const std::vector<int>& cpus) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
     return environment_error("no socket for a peer: {}", std::strerror(errno));
@@ -52,6 +53,7 @@ std::string PeerProcess::finish() {
   if (pid_ < 0) return ended_;
   int status = 0;
   // A child that has just closed its end is about to exit by itself: how it ends is worth a moment.
+  kill(pid_, SIGCONT);
   shutdown(fd_, SHUT_RDWR);
   for (int i = 0; i < 200 && waitpid(pid_, &status, WNOHANG) == 0; ++i) {
     usleep(10'000);
@@ -68,6 +70,7 @@ std::string PeerProcess::finish() {
 
 Result<nlohmann::json> PeerProcess::ask(const std::string& line, double timeout) {
   if (pid_ < 0) return environment_error("{}", ended_);
+  kill(pid_, SIGCONT);
   std::string text = line + "\n";
   if (send(fd_, text.data(), text.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(text.size()))
     return environment_error("{}", finish());
@@ -88,6 +91,8 @@ Result<nlohmann::json> PeerProcess::ask(const std::string& line, double timeout)
     if (got <= 0) return environment_error("{}", finish());
     received_.append(buffer, static_cast<size_t>(got));
   }
+  // The threads of some libraries spin for up to 100 ms after their work: they would take the cores from the next one.
+  kill(pid_, SIGSTOP);
   std::string reply = received_.substr(0, end);
   received_.erase(0, end + 1);
   nlohmann::json json = nlohmann::json::parse(reply, nullptr, false);

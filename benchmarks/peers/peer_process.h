@@ -16,13 +16,14 @@ class PeerProcess {
  public:
   // Starts command[0] with the rest as arguments, held to `cpus` (empty: those of this process). The child dies with
   // this process. A program that cannot be started shows at the first ask().
-  static Result<std::unique_ptr<PeerProcess>> start(const std::vector<std::string>& command, const std::vector<int>& cpus);
+  static Result<std::unique_ptr<PeerProcess>> start(const std::vector<std::string>& command,
+                                                    const std::vector<int>& cpus);
   ~PeerProcess();
   PeerProcess(const PeerProcess&) = delete;
   PeerProcess& operator=(const PeerProcess&) = delete;
 
-  // One line there, one line of JSON back. Errors: the peer died or is silent for `timeout` seconds (it is ended then),
-  // answers something else, or answers {"error": ...}.
+  // One line there, one line of JSON back; between the calls the peer is stopped. Errors: the peer died or is silent
+  // for `timeout` seconds (it is ended then), answers something else, or answers {"error": ...}.
   Result<nlohmann::json> ask(const std::string& line, double timeout);
   pid_t pid() const { return pid_; }
 

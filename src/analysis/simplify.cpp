@@ -16,6 +16,20 @@ struct Context {
   const Ranges& ranges;
 };
 
+// Nodes as written: constants and coefficients other than one count too.
+int64_t size(Expr e) {
+  int64_t nodes = 0;
+  visit(e, [&](Expr x) {
+    ++nodes;
+    if (const Sum* s = as<Sum>(x)) {
+      nodes += s->constant != 0 ? 1 : 0;
+      for (const Term& t : s->terms) nodes += t.coefficient != 1 ? 1 : 0;
+    }
+    return true;
+  });
+  return nodes;
+}
+
 // A rule returns the smaller equal expression or nullptr. Operands are simplified already.
 using Rule = Expr (*)(Context&, Expr);
 
@@ -101,7 +115,10 @@ Expr split_modulo(Context& c, Expr e) {
     if (!c.ranges.bounds(rest, bounds) || bounds.low < 0 || bounds.high >= g) continue;
     Expr whole = c.b.sum(s->constant - constant, big);
     if (e->kind == ExprKind::kFloorDiv) return c.b.floor_div(whole, x->b);
-    return c.b.add(c.b.floor_mod(whole, x->b), rest);
+    // A constant with parts in both would be written twice.
+    Expr apart = c.b.add(c.b.floor_mod(whole, x->b), rest);
+    if (size(apart) > size(e)) continue;
+    return apart;
   }
   return nullptr;
 }

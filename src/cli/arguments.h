@@ -33,7 +33,7 @@ struct Arguments {
 
   // tune
   int64_t trials = 0, trials_per_task = 0;
-  std::string time;
+  std::optional<std::string> time;
   uint64_t seed = 1;
   std::string strategy = "evolutionary";
   bool fresh = false;

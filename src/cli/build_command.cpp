@@ -91,8 +91,7 @@ Result<int> run_build(const Arguments& a) {
   if (!untuned.empty())
     print_warning(fmt::format("{} of {} are not tuned; run `tcc tune` on this model to measure them:", untuned.size(),
                               plural(static_cast<int64_t>(report.kernels.size()), "kernel")));
-  for (const driver::KernelChoice* kernel : untuned)
-    print_warning(fmt::format("  {} {}", kernel->key, kernel->note));
+  for (const driver::KernelChoice* kernel : untuned) print_warning(fmt::format("  {} {}", kernel->key, kernel->note));
   print_report(a, report);
   return kOk;
 }

@@ -1,5 +1,6 @@
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "cli/arguments.h"
@@ -25,10 +26,10 @@ Result<search::TuneOptions> tune_options(const Arguments& a, int64_t tasks) {
   search::TuneOptions options;
   options.trials = a.trials;
   options.trials_per_task = a.trials_per_task;
-  if (!a.time.empty()) {
-    TCC_TRY(options.seconds, parse_duration(a.time));
+  if (a.time) {
+    TCC_TRY(options.seconds, parse_duration(*a.time));
   }
-  if (a.trials == 0 && a.time.empty()) options.seconds = kDefaultSeconds;
+  if (a.trials == 0 && !a.time) options.seconds = kDefaultSeconds;
   if (a.trials == 0) options.trials = tasks * (a.trials_per_task > 0 ? a.trials_per_task : kDefaultTrialsPerTask);
   options.seed = a.seed;
   options.threads = threads_or_all(a.threads);
@@ -68,20 +69,21 @@ std::string task_table(const driver::TuneReport& report) {
   return format_table(rows, 2);
 }
 
-struct Sums {
-  int64_t tried = 0;   // proposals that were neither duplicates nor rejected
-  int64_t failed = 0;  // of these, did not end as a valid time
-};
-Sums add_up(const search::Counts& c) {
-  return {c.proposed - c.duplicate - c.rejected, c.compile_failed + c.wrong + c.crashed + c.hung + c.timed_out};
+// Proposals fall into four heaps: seen before, refused by the compiler, ranked too low to be worth a measurement,
+// tried.
+int64_t tried(const search::Counts& c) {
+  return c.compiled + c.compile_failed;
+}
+int64_t not_chosen(const search::Counts& c) {
+  return c.proposed - c.duplicate - c.rejected - tried(c);
 }
 
 std::string counts_text(const search::Counts& c) {
-  std::string text = fmt::format("proposed {} = duplicate {} + rejected {} + tried {}\n", c.proposed, c.duplicate,
-                                 c.rejected, add_up(c).tried);
+  std::string text = fmt::format("proposed {} = duplicate {} + rejected {} + ranked too low {} + tried {}\n",
+                                 c.proposed, c.duplicate, c.rejected, not_chosen(c), tried(c));
   text +=
       fmt::format("tried {} = measured {} + failed to compile {} + wrong {} + crashed {} + hung {} + timed out {}\n",
-                  add_up(c).tried, c.measured, c.compile_failed, c.wrong, c.crashed, c.hung, c.timed_out);
+                  tried(c), c.measured, c.compile_failed, c.wrong, c.crashed, c.hung, c.timed_out);
   std::string reasons;
   for (const auto& [reason, count] : c.rejected_by_reason)
     reasons += fmt::format("{}{} {}", reasons.empty() ? "rejected: " : ", ", count, reason);
@@ -89,12 +91,19 @@ std::string counts_text(const search::Counts& c) {
 }
 
 Json counts_json(const search::Counts& c) {
-  return {{"proposed", c.proposed},   {"duplicate", c.duplicate},
-          {"rejected", c.rejected},   {"rejected_by_reason", c.rejected_by_reason},
-          {"tried", add_up(c).tried}, {"compiled", c.compiled},
-          {"measured", c.measured},   {"compile_failed", c.compile_failed},
-          {"wrong", c.wrong},         {"crashed", c.crashed},
-          {"hung", c.hung},           {"timed_out", c.timed_out}};
+  return {{"proposed", c.proposed},
+          {"duplicate", c.duplicate},
+          {"rejected", c.rejected},
+          {"rejected_by_reason", c.rejected_by_reason},
+          {"not_chosen", not_chosen(c)},
+          {"tried", tried(c)},
+          {"compiled", c.compiled},
+          {"measured", c.measured},
+          {"compile_failed", c.compile_failed},
+          {"wrong", c.wrong},
+          {"crashed", c.crashed},
+          {"hung", c.hung},
+          {"timed_out", c.timed_out}};
 }
 
 Json report_json(const driver::TuneReport& report) {
@@ -143,6 +152,12 @@ void print_remarks(const Arguments& a, const driver::TuneReport& report) {
     else if (t.baseline_seconds == 0 && t.result.trials > 0)
       print_warning(fmt::format("{}: the unscheduled program has no time: {}", t.result.workload, t.baseline_failure));
   }
+  const auto missed = std::count_if(report.tasks.begin(), report.tasks.end(), [](const driver::TunedTask& t) {
+    return t.result.trials == 0 && t.result.best_seconds == 0 && t.result.failure.empty();
+  });
+  if (missed > 0 && !report.stopped)
+    print_warning(fmt::format("{} of {} were not reached; give more --trials or --time", missed,
+                              plural(static_cast<int64_t>(report.tasks.size()), "task")));
   if (report.stopped)
     remark(a.common.quiet, "stopped early; what was found is saved, and the same call goes on from here");
 }

@@ -20,7 +20,8 @@ float rule_score(std::span<const float> row) {
   auto count = [&](Feature f) { return std::exp2(raw(f)) - 1; };  // undoes log2(1 + x)
   double lanes = std::max(count(Feature::vector_lanes), 1.0), threads = std::max(count(Feature::threads), 1.0);
   double flops = count(Feature::flops), hot = flops * raw(Feature::hot_share);
-  double width = std::max(count(Feature::hot_vector), 1.0), registers = std::max(count(Feature::hot_vector_registers), 1.0);
+  double width = std::max(count(Feature::hot_vector), 1.0),
+         registers = std::max(count(Feature::hot_vector_registers), 1.0);
   double tile = std::max(count(Feature::hot_register_tile), 1.0);
 
   double operations = hot / 2 / width * registers;  // vector multiply-adds
@@ -44,7 +45,8 @@ float rule_score(std::span<const float> row) {
   double memory = count(Feature::traffic_l1) / 48 + count(Feature::traffic_l2) / 8;
   double cycles = std::max(compute, memory) + 0.3 * std::min(compute, memory) + overhead + epilogue + rest;
 
-  double used = std::min(threads, std::max(count(Feature::parallel_extent), 1.0)) * std::max(raw(Feature::parallel_balance), 1e-3);
+  double used = std::min(threads, std::max(count(Feature::parallel_extent), 1.0)) *
+                std::max(raw(Feature::parallel_balance), 1e-3);
   used = std::clamp(used, 1.0, threads);
   double total = cycles / used + 4000 * raw(Feature::launches) + 20 * count(Feature::parallel_extent);
   return static_cast<float>(-std::log2(std::max(total, 1.0)));
@@ -82,17 +84,24 @@ class RandomModel : public CostModel {
 
 }  // namespace
 
-std::unique_ptr<CostModel> make_rule_model() { return std::make_unique<RuleModel>(); }
-std::unique_ptr<CostModel> make_random_model(uint64_t seed) { return std::make_unique<RandomModel>(seed); }
+std::unique_ptr<CostModel> make_rule_model() {
+  return std::make_unique<RuleModel>();
+}
+std::unique_ptr<CostModel> make_random_model(uint64_t seed) {
+  return std::make_unique<RandomModel>(seed);
+}
 
-double pair_accuracy(std::span<const float> scores, std::span<const float> throughputs, std::span<const uint64_t> tasks) {
+double pair_accuracy(std::span<const float> scores, std::span<const float> throughputs,
+                     std::span<const uint64_t> tasks) {
   double right = 0, pairs = 0;
   for (size_t i = 0; i < scores.size(); ++i)
     for (size_t j = i + 1; j < scores.size(); ++j) {
       if (tasks[i] != tasks[j] || throughputs[i] == throughputs[j]) continue;
       ++pairs;
-      if (scores[i] == scores[j]) right += 0.5;
-      else right += (scores[i] < scores[j]) == (throughputs[i] < throughputs[j]) ? 1 : 0;
+      if (scores[i] == scores[j])
+        right += 0.5;
+      else
+        right += (scores[i] < scores[j]) == (throughputs[i] < throughputs[j]) ? 1 : 0;
     }
   return pairs == 0 ? 0.5 : right / pairs;
 }

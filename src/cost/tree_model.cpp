@@ -1,6 +1,6 @@
 // Gradient-boosted regression trees (Friedman 2001) on the log-scaled throughput of programs, squared loss, histogram
-// splits. The base is the hand-written estimate, fitted to each task by an offset and to all by one slope, so that a few
-// samples already correct it instead of replacing it. No randomness: the same samples give the same trees.
+// splits. The base is the hand-written estimate, fitted to each task by an offset and to all by one slope, so that a
+// few samples already correct it instead of replacing it. No randomness: the same samples give the same trees.
 #include <Eigen/Dense>
 #include <algorithm>
 #include <cmath>
@@ -41,8 +41,8 @@ float predict_tree(const Tree& tree, std::span<const float> row, float rule) {
 
 // Columns of the training set as bin numbers, and the upper edge of each bin.
 struct Binned {
-  std::vector<std::vector<uint8_t>> bins;   // [feature][sample]
-  std::vector<std::vector<float>> edges;    // [feature][bin]
+  std::vector<std::vector<uint8_t>> bins;  // [feature][sample]
+  std::vector<std::vector<float>> edges;   // [feature][bin]
 };
 
 Binned make_bins(const std::vector<std::vector<float>>& columns) {
@@ -111,7 +111,8 @@ class TreeBuilder {
     Split split;
     if (depth < kDepth && samples.size() >= 4) split = best_split(samples, sum);
     if (split.feature < 0) {
-      tree_[static_cast<size_t>(at)].value = static_cast<float>(kRate * sum / (static_cast<double>(samples.size()) + kLambda));
+      tree_[static_cast<size_t>(at)].value =
+          static_cast<float>(kRate * sum / (static_cast<double>(samples.size()) + kLambda));
       return at;
     }
     std::vector<uint32_t> low, high;
@@ -164,7 +165,8 @@ class TreeModel : public CostModel {
     Binned binned = make_bins(columns);
     for (int t = 0; t < kTrees; ++t) {
       Tree tree = TreeBuilder(binned, residual).build();
-      for (size_t i = 0; i < n; ++i) residual[i] -= static_cast<double>(predict_tree(tree, samples.features.row(i), static_cast<float>(rule[i])));
+      for (size_t i = 0; i < n; ++i)
+        residual[i] -= static_cast<double>(predict_tree(tree, samples.features.row(i), static_cast<float>(rule[i])));
       trees_.push_back(std::move(tree));
     }
   }
@@ -178,7 +180,8 @@ class TreeModel : public CostModel {
   }
   // Ridge towards 1: the estimate is taken at its word until the samples contradict it.
   void fit_slope(const std::vector<double>& x, const std::vector<double>& y) {
-    Eigen::Map<const Eigen::VectorXd> ex(x.data(), static_cast<Eigen::Index>(x.size())), ey(y.data(), static_cast<Eigen::Index>(y.size()));
+    Eigen::Map<const Eigen::VectorXd> ex(x.data(), static_cast<Eigen::Index>(x.size())),
+        ey(y.data(), static_cast<Eigen::Index>(y.size()));
     double slope = (ex.dot(ey) + 8.0) / (ex.dot(ex) + 8.0);
     slope_ = static_cast<float>(std::clamp(slope, 0.0, 2.0));
   }
@@ -189,6 +192,8 @@ class TreeModel : public CostModel {
 
 }  // namespace
 
-std::unique_ptr<CostModel> make_tree_model() { return std::make_unique<TreeModel>(); }
+std::unique_ptr<CostModel> make_tree_model() {
+  return std::make_unique<TreeModel>();
+}
 
 }  // namespace tcc::cost

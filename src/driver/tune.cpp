@@ -1,20 +1,22 @@
 #include "tcc/driver/tune.h"
 
 #include <map>
-#include <nlohmann/json.hpp>
+#include <optional>
 
 #include "tcc/measure/host.h"
+#include "tcc/schedule/trace.h"
+#include "tcc/support/files.h"
 #include "tcc/support/parallel.h"
 
 namespace tcc::driver {
 namespace {
 
-// The unscheduled program of each task, timed once per machine: what speed-ups are measured against. Kept in the store
-// beside the records, so that a later run does not time it again.
+// The unscheduled program of each task, timed once on a machine: what speed-ups are measured against. Its record is one
+// like any other, so a task whose plain loops are fastest gets them.
 class Baselines {
  public:
   Baselines(measure::Measurer& measurer, record::Store& store, const TuneRequest& request)
-      : measurer_(measurer), store_(store), request_(request) {}
+      : measurer_(measurer), store_(store), request_(request), features_(target::feature_hash(request.target)) {}
 
   struct Baseline {
     double seconds = 0;
@@ -22,27 +24,19 @@ class Baselines {
   };
 
   Result<void> measure(const task::Task& task, const measure::MeasureTask& prepared) {
-    if (known_.contains(task.key)) return {};
-    TCC_TRY(std::optional<Baseline> stored, load(task.key));
-    if (stored) {
-      known_[task.key] = *stored;
-      return {};
-    }
     auto program = search::unscheduled_program(task, request_.target);
     if (!program) {
       known_[task.key] = {0, program.error().message};
       return {};
     }
-    measure::Candidate candidate;
-    candidate.nest = program->nest;
-    candidate.task = &prepared;
-    candidate.kernel = program->lowered;
-    TCC_TRY(std::vector<measure::Measurement> measured, measurer_.measure({&candidate, 1}));
-    const measure::Measurement& m = measured.at(0);
-    const bool ok = m.status == record::Status::kOk;
-    known_[task.key] = {ok ? m.median : 0, ok ? "" : fmt::format("{}: {}", record::status_name(m.status), m.failure)};
-    if (!ok) return {};
-    return store_.save_session(session_key(task.key), nlohmann::json{{"seconds", m.median}}.dump());
+    TCC_TRY(std::optional<record::Record> record, find(task, program->nest));
+    if (!record) {
+      TCC_TRY(record, run(task, prepared, *program));
+    }
+    const bool ok = record->status == record::Status::kOk;
+    known_[task.key] = {ok ? record->median : 0,
+                        ok ? "" : fmt::format("{}: {}", record::status_name(record->status), record->failure)};
+    return {};
   }
 
   Baseline of(const std::string& key) const {
@@ -51,22 +45,42 @@ class Baselines {
   }
 
  private:
-  std::string session_key(const std::string& key) const {
-    return fmt::format("baseline/{}/{}/{}", key, record::hash_text(target::feature_hash(request_.target)),
-                       request_.options.threads);
+  Result<std::optional<record::Record>> find(const task::Task& task, uint64_t nest) const {
+    TCC_TRY(std::vector<record::Record> records, store_.all(task_key_hash(task.key)));
+    for (record::Record& r : records)
+      if (r.kind == record::Kind::kMeasured && r.nest == nest && r.target_features == features_ &&
+          r.threads == request_.options.threads)
+        return std::move(r);
+    return std::nullopt;
   }
-  Result<std::optional<Baseline>> load(const std::string& key) const {
-    TCC_TRY(std::optional<std::string> text, store_.load_session(session_key(key)));
-    if (!text) return std::nullopt;
-    auto json = nlohmann::json::parse(*text, nullptr, false);
-    auto seconds = json.is_object() ? json.find("seconds") : json.end();
-    if (seconds == json.end() || !seconds->is_number()) return std::nullopt;
-    return Baseline{seconds->get<double>(), ""};
+
+  Result<std::optional<record::Record>> run(const task::Task& task, const measure::MeasureTask& prepared,
+                                            const search::Chosen& program) {
+    measure::Candidate candidate;
+    candidate.nest = program.nest;
+    candidate.task = &prepared;
+    candidate.kernel = program.lowered;
+    TCC_TRY(std::vector<measure::Measurement> measured, measurer_.measure({&candidate, 1}));
+    record::Record record;
+    record.task = task_key_hash(task.key);
+    record.workload = task.workload;
+    record.target = request_.target.name;
+    record.target_features = features_;
+    record.skeleton = schedule::skeleton_hash(schedule::Trace{});
+    record.trace = program.trace;
+    record.nest = program.nest;
+    record.tool_version = tool_version();
+    record.unix_time = Clock::system().unix_seconds();
+    measure::fill_record(measured.at(0), record);
+    record.threads = request_.options.threads;
+    TCC_TRY(record.id, store_.add(record));
+    return record;
   }
 
   measure::Measurer& measurer_;
   record::Store& store_;
   const TuneRequest& request_;
+  uint64_t features_;
   std::map<std::string, Baseline> known_;
 };
 
@@ -121,6 +135,8 @@ Result<TuneReport> tune_program(const Program& program, record::Store& store, co
     const Baselines::Baseline baseline = baselines.of(task.result.key);
     task.baseline_seconds = baseline.seconds;
     task.baseline_failure = baseline.failure;
+    if (baseline.seconds > 0 && (task.result.best_seconds == 0 || baseline.seconds < task.result.best_seconds))
+      task.result.best_seconds = baseline.seconds;
     report.counts.add(task.result.counts);
     const auto weight = static_cast<double>(task.result.weight);
     report.baseline_seconds += weight * task.baseline_seconds;

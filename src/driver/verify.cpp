@@ -53,6 +53,7 @@ OutputCheck check_output(const package::TensorSpec& spec, const std::vector<doub
     }
   }
   if (not_finite >= 0) worst = not_finite;
+  const bool defined = std::all_of(expected.begin(), expected.end(), [](double v) { return std::isfinite(v); });
   if (!actual.empty()) {
     check.where = index_text(spec.shape, worst);
     check.expected_there = expected[static_cast<size_t>(worst)];
@@ -62,6 +63,8 @@ OutputCheck check_output(const package::TensorSpec& spec, const std::vector<doub
       actual.size() > 1 && std::all_of(actual.begin(), actual.end(), [&](double v) { return v == actual.front(); });
   if (not_finite >= 0) {
     check.failure = fmt::format("the value at {} is not finite", check.where);
+  } else if (!defined) {
+    check.failure = "the reference is not finite on these inputs; try another --seed";
   } else if (check.max_error > tolerance) {
     check.failure =
         fmt::format("the largest error is {:.3g} of the output's scale, more than {:g}", check.max_error, tolerance);

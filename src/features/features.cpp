@@ -18,7 +18,9 @@ constexpr std::array<std::string_view, kCount> kNames = {
 #undef TCC_X
 };
 
-float slog(double x) { return static_cast<float>(std::log2(1 + std::max(x, 0.0))); }
+float slog(double x) {
+  return static_cast<float>(std::log2(1 + std::max(x, 0.0)));
+}
 
 double buffer_bytes(const Buffer& b) {
   double n = static_cast<double>(type_bytes(b.type));
@@ -113,16 +115,20 @@ class Extractor {
       if (b->role == BufferRole::kTemp) (b->scope == Scope::kLocal ? local : workspace) += bytes;
     }
     const Seq* top = as<Seq>(kernel_.root);
-    put_log(Feature::flops, flops), put_log(Feature::int_ops, ints), put_log(Feature::stores, stores), put_log(Feature::loads, loads);
+    put_log(Feature::flops, flops), put_log(Feature::int_ops, ints), put_log(Feature::stores, stores),
+        put_log(Feature::loads, loads);
     put_log(Feature::param_bytes, params), put_log(Feature::intensity, flops / std::max(params, 1.0));
-    put_log(Feature::statements, static_cast<double>(statements_.size())), put_log(Feature::loops, static_cast<double>(loops));
+    put_log(Feature::statements, static_cast<double>(statements_.size())),
+        put_log(Feature::loops, static_cast<double>(loops));
     put(Feature::vector_share, flops > 0 ? static_cast<float>(in_vectors / flops) : 0.f);
     put_log(Feature::scalar_flops, flops - in_vectors);
-    put_log(Feature::math_calls, calls), put_log(Feature::gather_accesses, gathers), put_log(Feature::masked_accesses, masked);
+    put_log(Feature::math_calls, calls), put_log(Feature::gather_accesses, gathers),
+        put_log(Feature::masked_accesses, masked);
     put_log(Feature::strided_stores, strided);
     put_log(Feature::tail_waste, out > 0 ? std::max(stored_out / out - 1, 0.0) : 0);
     put_log(Feature::local_bytes, local), put_log(Feature::workspace_bytes, workspace);
-    put_log(Feature::copy_bytes, copied), put(Feature::copy_vector_share, copied > 0 ? static_cast<float>(copied_in_vectors / copied) : 1.f);
+    put_log(Feature::copy_bytes, copied),
+        put(Feature::copy_vector_share, copied > 0 ? static_cast<float>(copied_in_vectors / copied) : 1.f);
     put(Feature::launches, static_cast<float>(top != nullptr ? top->stmts.size() : 1));
     put_log(Feature::threads, static_cast<double>(threads_)), put_log(Feature::vector_lanes, lanes());
     total_flops_ = flops;
@@ -184,7 +190,8 @@ class Extractor {
     put_log(Feature::hot_vector, width), put_log(Feature::hot_vector_registers, registers);
     put(Feature::hot_vector_fill, static_cast<float>(width / (registers * lanes())));
     put_log(Feature::hot_unroll, unroll), put(Feature::hot_unroll_loops, static_cast<float>(loops));
-    put_log(Feature::hot_register_tile, tile), put(Feature::hot_register_pressure, static_cast<float>(std::min(pressure, 64.0)));
+    put_log(Feature::hot_register_tile, tile),
+        put(Feature::hot_register_pressure, static_cast<float>(std::min(pressure, 64.0)));
     put_log(Feature::hot_spills, std::max(pressure - 1, 0.0) * available);
     put_log(Feature::code_size, code);
     tile_ = tile, registers_ = registers;
@@ -204,13 +211,18 @@ class Extractor {
         if (s.loops[i].kind == LoopKind::kUnrolled && a.moves[i]) loads *= static_cast<double>(s.loops[i].extent);
       per_tile += loads;
     }
-    put(Feature::hot_loads_vector, static_cast<float>(counts[0])), put(Feature::hot_loads_broadcast, static_cast<float>(counts[1]));
-    put(Feature::hot_loads_strided, static_cast<float>(counts[2])), put(Feature::hot_loads_gather, static_cast<float>(counts[3]));
+    put(Feature::hot_loads_vector, static_cast<float>(counts[0])),
+        put(Feature::hot_loads_broadcast, static_cast<float>(counts[1]));
+    put(Feature::hot_loads_strided, static_cast<float>(counts[2])),
+        put(Feature::hot_loads_gather, static_cast<float>(counts[3]));
     put(Feature::hot_masked, static_cast<float>(masked));
     put_log(Feature::hot_loads_per_flop, per_tile / std::max(tile_, 1.0));
     const Access& store = s.accesses.back();
     bool in_order = v >= 0 && pattern_of(store, v) == Pattern::kVector;
-    put_log(Feature::hot_store_stride, v < 0 ? 0 : in_order ? 1 : static_cast<double>(std::abs(store.stride[static_cast<size_t>(v)])));
+    put_log(Feature::hot_store_stride, v < 0 ? 0
+                                       : in_order
+                                           ? 1
+                                           : static_cast<double>(std::abs(store.stride[static_cast<size_t>(v)])));
   }
 
   // Bytes that move into a cache: what the largest loop nest that fits it touches, times how often that nest runs.
@@ -227,8 +239,10 @@ class Extractor {
       put(level, n == 0 ? 0.f : static_cast<float>(n - fits) / static_cast<float>(n));
       put_log(total, bytes), put_log(per_flop, 16 * bytes / std::max(total_flops_, 1.0));
     };
-    traffic(static_cast<double>(target_.cpu.l1_bytes) * 0.8, Feature::level_l1, Feature::traffic_l1, Feature::traffic_per_flop_l1);
-    traffic(static_cast<double>(target_.cpu.l2_bytes) * 0.8, Feature::level_l2, Feature::traffic_l2, Feature::traffic_per_flop_l2);
+    traffic(static_cast<double>(target_.cpu.l1_bytes) * 0.8, Feature::level_l1, Feature::traffic_l1,
+            Feature::traffic_per_flop_l1);
+    traffic(static_cast<double>(target_.cpu.l2_bytes) * 0.8, Feature::level_l2, Feature::traffic_l2,
+            Feature::traffic_per_flop_l2);
     size_t outer = 0, inner = n;
     for (size_t i = 0; i < n; ++i) {
       if (s.loops[i].kind == LoopKind::kParallel) outer = i + 1;
@@ -248,7 +262,9 @@ class Extractor {
 
 }  // namespace
 
-std::span<const std::string_view> names() { return kNames; }
+std::span<const std::string_view> names() {
+  return kNames;
+}
 
 Row extract(const Kernel& nest, const target::Target& target, int64_t threads) {
   return Extractor(nest, target, threads).run();

@@ -11,7 +11,9 @@ using namespace ir;
 
 namespace {
 
-int64_t constant_or(Expr e, int64_t otherwise) { return is_int(e) ? int_value(e) : otherwise; }
+int64_t constant_or(Expr e, int64_t otherwise) {
+  return is_int(e) ? int_value(e) : otherwise;
+}
 
 class Lister {
  public:
@@ -32,8 +34,10 @@ class Lister {
         loops_.pop_back();
         return;
       }
-      case StmtKind::kBlock: return stmt(as<Block>(s)->body);
-      case StmtKind::kAlloc: return stmt(as<Alloc>(s)->body);
+      case StmtKind::kBlock:
+        return stmt(as<Block>(s)->body);
+      case StmtKind::kAlloc:
+        return stmt(as<Alloc>(s)->body);
       case StmtKind::kIf: {
         const If* i = as<If>(s);
         ++predicates_;
@@ -42,8 +46,11 @@ class Lister {
         --predicates_;
         return;
       }
-      case StmtKind::kStore: return store(*as<Store>(s));
-      case StmtKind::kInstrCall: case StmtKind::kRoles: return;
+      case StmtKind::kStore:
+        return store(*as<Store>(s));
+      case StmtKind::kInstrCall:
+      case StmtKind::kRoles:
+        return;
     }
   }
 
@@ -69,14 +76,34 @@ class Lister {
           access(st, l->buffer, l->indices, false, predicated || l->predicate != nullptr);
           return false;
         }
-        case ExprKind::kCall: ++st.calls; ++st.flops; return true;
-        case ExprKind::kAdd: case ExprKind::kSub: case ExprKind::kMul: case ExprKind::kDiv: case ExprKind::kMin:
-        case ExprKind::kMax: case ExprKind::kLt: case ExprKind::kLe: case ExprKind::kSelect:
+        case ExprKind::kCall:
+          ++st.calls;
+          ++st.flops;
+          return true;
+        case ExprKind::kAdd:
+        case ExprKind::kSub:
+        case ExprKind::kMul:
+        case ExprKind::kDiv:
+        case ExprKind::kMin:
+        case ExprKind::kMax:
+        case ExprKind::kLt:
+        case ExprKind::kLe:
+        case ExprKind::kSelect:
           ++(is_float(x->type) || x->type == Type::kBool ? st.flops : st.int_ops);
           return true;
-        case ExprKind::kIntConst: case ExprKind::kFloatConst: case ExprKind::kVar: case ExprKind::kSum:
-        case ExprKind::kProd: case ExprKind::kFloorDiv: case ExprKind::kFloorMod: case ExprKind::kEq: case ExprKind::kNe:
-        case ExprKind::kAnd: case ExprKind::kOr: case ExprKind::kNot: case ExprKind::kCast:
+        case ExprKind::kIntConst:
+        case ExprKind::kFloatConst:
+        case ExprKind::kVar:
+        case ExprKind::kSum:
+        case ExprKind::kProd:
+        case ExprKind::kFloorDiv:
+        case ExprKind::kFloorMod:
+        case ExprKind::kEq:
+        case ExprKind::kNe:
+        case ExprKind::kAnd:
+        case ExprKind::kOr:
+        case ExprKind::kNot:
+        case ExprKind::kCast:
           return true;
       }
       return true;

@@ -19,9 +19,9 @@ struct Access {
   const ir::Buffer* buffer;
   bool write;
   bool predicated;
-  std::vector<int64_t> stride;     // of the row-major (or blocked) address, in elements, per loop
-  std::vector<bool> moves;         // the loop appears in some index
-  std::vector<bool> irregular;     // it appears other than linearly
+  std::vector<int64_t> stride;             // of the row-major (or blocked) address, in elements, per loop
+  std::vector<bool> moves;                 // the loop appears in some index
+  std::vector<bool> irregular;             // it appears other than linearly
   std::vector<std::vector<int64_t>> dims;  // [dimension][loop]: coefficient of the index; irregular ones count as 1
 };
 

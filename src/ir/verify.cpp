@@ -15,6 +15,12 @@
 namespace tcc::ir {
 namespace {
 
+// Index arithmetic is exact as long as extents stay far below 2^63; the parser has the same limit for buffers.
+constexpr int64_t kMaxExtent = int64_t{1} << 48;
+bool too_large(Expr extent) {
+  return is_int(extent) && (int_value(extent) > kMaxExtent || int_value(extent) < -kMaxExtent);
+}
+
 enum class Seen : uint8_t { kNothing, kBuffer, kScalar, kVisible, kHidden, kOver };
 
 bool needs_alloc(const Buffer& b) {
@@ -264,6 +270,7 @@ void Verifier::axis(const Loop* l) {
 
 void Verifier::loop(const Loop* l) {
   typed(l->extent, Type::kI64, "a loop's extent");
+  if (too_large(l->extent)) add("an extent beyond 2^48", l);
   for (const Annotation& a : l->annotations) {
     typed(a.value, Type::kI64, "an annotation");
     if (annotation_name(a.key).empty()) add("an unknown annotation", l);
@@ -281,6 +288,7 @@ void Verifier::loop(const Loop* l) {
 
 void Verifier::iterator(const Block* b, const Iter& it) {
   typed(it.extent, Type::kI64, "an iterator's extent");
+  if (too_large(it.extent)) add(fmt::format("iterator '{}' has an extent beyond 2^48", name(it.id)), b);
   typed(it.binding, Type::kI64, "an iterator's binding");
   if (it.kind != IterKind::kReduce && it.kind != IterKind::kCarried) return;
   for (const Loop* l : loops_) {

@@ -66,7 +66,8 @@ Kernel finish_nest(const Kernel& kernel, const Substitution& decisions, const Ar
   }
   Finisher finisher(k, decisions, *arena);
   k.root = finisher.stmt(kernel.root);
-  TCC_CHECK(k.root != nullptr, "nothing is left of the kernel");
+  // Every loop is empty: the nest that does nothing stays as it is.
+  if (k.root == nullptr) k.root = substitute(finisher.builder(), kernel.root, decisions);
   std::vector<const Buffer*> buffers;
   bool changed = false;
   for (const Buffer* buffer : kernel.buffers) {

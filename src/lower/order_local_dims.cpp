@@ -25,7 +25,8 @@ class Orderer {
  public:
   Orderer(const Kernel& kernel, Arena& arena) : kernel_(kernel), b_(arena) {
     for (const Buffer* buffer : kernel.buffers)
-      if (buffer->role == BufferRole::kTemp && buffer->scope == Scope::kLocal && buffer->layout == nullptr && buffer->shape.size() > 1)
+      if (buffer->role == BufferRole::kTemp && buffer->scope == Scope::kLocal && buffer->layout == nullptr &&
+          buffer->shape.size() > 1)
         dims_[buffer->id] = kUnseen;
   }
 
@@ -64,8 +65,10 @@ class Orderer {
     for (size_t d = 0; d < indices.size(); ++d)
       if (mentions(indices[d], vector_)) dim = dim == kUnseen ? static_cast<int>(d) : kMixed;
     if (dim == kUnseen) return;  // the same element for all lanes
-    if (it->second == kUnseen) it->second = dim;
-    else if (it->second != dim) it->second = kMixed;
+    if (it->second == kUnseen)
+      it->second = dim;
+    else if (it->second != dim)
+      it->second = kMixed;
   }
 
   void find(Stmt s) {
@@ -111,7 +114,8 @@ class Orderer {
     const Load* l = as<Load>(out);
     if (l == nullptr) return out;
     auto it = dims_.find(l->buffer);
-    return it == dims_.end() ? out : b_.load(l->buffer, l->type, permuted(l->indices, it->second), l->predicate, l->other);
+    return it == dims_.end() ? out
+                             : b_.load(l->buffer, l->type, permuted(l->indices, it->second), l->predicate, l->other);
   }
 
   const Kernel& kernel_;

@@ -7,11 +7,13 @@ namespace tcc::search {
 namespace {
 
 std::string best_key(uint64_t task, const target::Target& target, int64_t threads) {
-  return fmt::format("best {} {} {}", record::hash_text(task), record::hash_text(target::feature_hash(target)), threads);
+  return fmt::format("best {} {} {}", record::hash_text(task), record::hash_text(target::feature_hash(target)),
+                     threads);
 }
 
 // Stage::Lowered again from a trace; a reject means that the trace is of another version.
-ir::Legal<measure::Candidate> rebuild(const TaskState& state, const std::string& trace_json, uint64_t nest, const target::Target& target) {
+ir::Legal<measure::Candidate> rebuild(const TaskState& state, const std::string& trace_json, uint64_t nest,
+                                      const target::Target& target) {
   Result<schedule::Trace> trace = schedule::trace_from_json(trace_json);
   if (!trace) return ir::reject(ir::RejectReason::kBadDecision, trace.error().message);
   auto arena = std::make_shared<Arena>();
@@ -27,8 +29,8 @@ ir::Legal<measure::Candidate> rebuild(const TaskState& state, const std::string&
 
 }  // namespace
 
-Result<bool> challenge_best(TaskState& state, const record::Record& record, double clear_lead, const target::Target& target,
-                            const TuneOptions& options, const Environment& env) {
+Result<bool> challenge_best(TaskState& state, const record::Record& record, double clear_lead,
+                            const target::Target& target, const TuneOptions& options, const Environment& env) {
   bool wins = state.best_seconds == 0 || record.median < state.best_seconds;
   if (!wins) return false;
   bool clear = state.best_seconds == 0 || record.median < (1 - clear_lead) * state.best_seconds;
@@ -46,7 +48,8 @@ Result<bool> challenge_best(TaskState& state, const record::Record& record, doub
     state.best_nest = record.nest;
     state.best_trace = record.trace;
   }
-  TCC_TRY_VOID(env.store->save_session(best_key(state.hash, target, options.threads), record::hash_text(state.best_nest)));
+  TCC_TRY_VOID(
+      env.store->save_session(best_key(state.hash, target, options.threads), record::hash_text(state.best_nest)));
   return wins;
 }
 

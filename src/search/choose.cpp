@@ -12,7 +12,8 @@ namespace {
 
 constexpr int kDefaultDraws = 64;  // of each design space
 
-Result<Chosen> build(const schedule::Trace& trace, std::span<const int64_t> decisions, const task::Task& task, const target::Target& target) {
+Result<Chosen> build(const schedule::Trace& trace, std::span<const int64_t> decisions, const task::Task& task,
+                     const target::Target& target) {
   auto arena = std::make_shared<Arena>();
   std::vector<int64_t> used;
   ir::Legal<ir::Kernel> kernel = schedule::replay(trace, decisions, task.kernel, arena, &used);
@@ -20,7 +21,8 @@ Result<Chosen> build(const schedule::Trace& trace, std::span<const int64_t> deci
   Chosen chosen;
   if (kernel) chosen.nest = ir::hash_kernel(*kernel);
   if (kernel) kernel = lower::lower(*kernel, target, ir::Stage::kLowered, arena);
-  if (!kernel) return input_error("{}: {}: {}", task.workload, ir::reject_reason_name(kernel.error().reason), kernel.error().text);
+  if (!kernel)
+    return input_error("{}: {}: {}", task.workload, ir::reject_reason_name(kernel.error().reason), kernel.error().text);
   chosen.lowered = std::move(*kernel);
   schedule::Trace exact = trace;
   exact.decisions = std::move(used);
@@ -79,19 +81,22 @@ Result<Chosen> unscheduled_program(const task::Task& task, const target::Target&
   return chosen;
 }
 
-Result<Chosen> choose_program(const task::Task& task, const target::Target& target, const record::Store* store, int64_t threads) {
+Result<Chosen> choose_program(const task::Task& task, const target::Target& target, const record::Store* store,
+                              int64_t threads) {
   std::string why = "no valid measurement of it is in the store";
   if (store != nullptr) {
     TCC_TRY(std::optional<record::Record> best, find_best(*store, task_hash(task), target, threads));
     if (best) {
       Result<schedule::Trace> trace = schedule::trace_from_json(best->trace);
-      Result<Chosen> chosen = trace ? build(*trace, trace->decisions, task, target) : Result<Chosen>(tl::make_unexpected(trace.error()));
+      Result<Chosen> chosen =
+          trace ? build(*trace, trace->decisions, task, target) : Result<Chosen>(tl::make_unexpected(trace.error()));
       if (chosen && chosen->nest == best->nest) {
         chosen->tuned = true;
         chosen->seconds = best->median;
         return chosen;
       }
-      why = chosen ? "its best record gives another program with this version" : "its best record does not replay: " + chosen.error().message;
+      why = chosen ? "its best record gives another program with this version"
+                   : "its best record does not replay: " + chosen.error().message;
     }
   }
   TCC_TRY(Chosen chosen, default_program(task, target, threads));
@@ -103,7 +108,8 @@ Result<ChosenArtifact> best_artifact(const task::Task& task, const target::Targe
                                      int64_t threads, const std::string& prefix) {
   return compile(choose_program(task, target, store, threads), target, prefix);
 }
-Result<ChosenArtifact> unscheduled_artifact(const task::Task& task, const target::Target& target, const std::string& prefix) {
+Result<ChosenArtifact> unscheduled_artifact(const task::Task& task, const target::Target& target,
+                                            const std::string& prefix) {
   return compile(unscheduled_program(task, target), target, prefix);
 }
 
@@ -116,7 +122,9 @@ Environment host_environment(measure::IsolatedHostMeasurer& measurer, record::St
   env.prepare = [&measurer, target](const task::Task& task) {
     return measure::MeasureTask::create(measurer, task.kernel, target, {});
   };
-  env.compare = [&measurer](const measure::Candidate& a, const measure::Candidate& b) { return measurer.compare_paired(a, b); };
+  env.compare = [&measurer](const measure::Candidate& a, const measure::Candidate& b) {
+    return measurer.compare_paired(a, b);
+  };
   return env;
 }
 

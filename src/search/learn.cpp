@@ -17,7 +17,8 @@ void learn(cost::CostModel& model, const std::vector<TaskState>& states) {
   for (const TaskState& s : states)
     for (const Known& k : s.known)
       if (k.has_row) all.push_back({&k, &s});
-  std::stable_sort(all.begin(), all.end(), [](const Entry& x, const Entry& y) { return x.known->record < y.known->record; });
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Entry& x, const Entry& y) { return x.known->record < y.known->record; });
   if (all.size() > kMaxSamples) all.erase(all.begin(), all.end() - kMaxSamples);
   std::vector<float> rows, throughputs;
   std::vector<uint64_t> tasks;

@@ -23,8 +23,8 @@ struct Slot {
 
 class Breeder {
  public:
-  Breeder(const TaskState& state, const cost::CostModel& model, const target::Target& target, const TuneOptions& options,
-          const Rng& rng, ThreadPool* pool, Counts& counts)
+  Breeder(const TaskState& state, const cost::CostModel& model, const target::Target& target,
+          const TuneOptions& options, const Rng& rng, ThreadPool* pool, Counts& counts)
       : state_(state), model_(model), target_(target), options_(options), rng_(rng), pool_(pool), counts_(counts) {}
 
   std::vector<Individual> evolve(int64_t n) {
@@ -42,7 +42,8 @@ class Breeder {
 
   std::vector<Individual> draw(int64_t n) {
     for (uint64_t batch = 0; batch < 4 && static_cast<int64_t>(pool_of_new_.size()) < n; ++batch) {
-      std::vector<Individual> drawn = generation(2 * n, batch, [&](Individual& out, Rng& rng) { fresh_draw(out, rng); });
+      std::vector<Individual> drawn =
+          generation(2 * n, batch, [&](Individual& out, Rng& rng) { fresh_draw(out, rng); });
       for (Individual& i : drawn)
         if (static_cast<int64_t>(pool_of_new_.size()) < n) keep_if_new(i);
     }
@@ -62,7 +63,8 @@ class Breeder {
   bool evaluate(Slot& slot) const {
     Individual& i = slot.individual;
     auto arena = std::make_shared<Arena>();
-    ir::Legal<ir::Kernel> nest = space::instantiate(state_.sketches[static_cast<size_t>(i.sketch)], i.decisions, target_, arena);
+    ir::Legal<ir::Kernel> nest =
+        space::instantiate(state_.sketches[static_cast<size_t>(i.sketch)], i.decisions, target_, arena);
     if (!nest) {
       slot.rejects.push_back(nest.error().reason);
       return false;
@@ -85,8 +87,10 @@ class Breeder {
         slot.legal = evaluate(slot);
       }
     };
-    if (pool_ != nullptr) pool_->parallel_for(count, body);
-    else for (int64_t i = 0; i < count; ++i) body(i, 0);
+    if (pool_ != nullptr)
+      pool_->parallel_for(count, body);
+    else
+      for (int64_t i = 0; i < count; ++i) body(i, 0);
     std::vector<Individual> out;
     for (Slot& slot : slots) {
       counts_.proposed += slot.attempts;
@@ -101,9 +105,12 @@ class Breeder {
     std::vector<const Known*> elites;
     for (const Known& k : state_.known)
       if (k.seconds > 0 && k.sketch >= 0 && k.has_row) elites.push_back(&k);
-    std::stable_sort(elites.begin(), elites.end(), [](const Known* x, const Known* y) { return x->seconds < y->seconds; });
+    std::stable_sort(elites.begin(), elites.end(),
+                     [](const Known* x, const Known* y) { return x->seconds < y->seconds; });
     elites.resize(std::min(elites.size(), static_cast<size_t>(kEliteShare * static_cast<double>(count))));
-    std::vector<Individual> out = generation(count - static_cast<int64_t>(elites.size()), 0x66697273, [&](Individual& i, Rng& rng) { fresh_draw(i, rng); });
+    std::vector<Individual> out = generation(count - static_cast<int64_t>(elites.size()), 0x66697273,
+                                             [&](Individual& i, Rng& rng) { fresh_draw(i, rng); });
+    counts_.proposed += static_cast<int64_t>(elites.size());  // and found to be duplicates, like any other
     for (const Known* k : elites) out.push_back({k->sketch, k->decisions, k->nest, k->row, 0});
     return out;
   }
@@ -113,13 +120,15 @@ class Breeder {
     float top = parents[0].score;
     for (const Individual& p : parents) top = std::max(top, p.score);
     std::vector<double> weights;
-    for (const Individual& p : parents) weights.push_back(std::exp2(std::max(static_cast<double>(p.score - top), -20.0)));
+    for (const Individual& p : parents)
+      weights.push_back(std::exp2(std::max(static_cast<double>(p.score - top), -20.0)));
     return generation(options_.population, 0x67656e00 + g, [&](Individual& out, Rng& rng) {
       const Individual& parent = parents[static_cast<size_t>(rng.weighted(weights))];
       out.sketch = parent.sketch;
       out.decisions = parent.decisions;
       if (rng.uniform() < kMutate)
-        if (!schedule::mutate(state_.sketches[static_cast<size_t>(out.sketch)].trace, out.decisions, rng)) fresh_draw(out, rng);
+        if (!schedule::mutate(state_.sketches[static_cast<size_t>(out.sketch)].trace, out.decisions, rng))
+          fresh_draw(out, rng);
     });
   }
 
@@ -142,7 +151,8 @@ class Breeder {
   }
 
   std::vector<Individual> pick(int64_t n, const std::vector<Individual>& random_part) {
-    std::stable_sort(pool_of_new_.begin(), pool_of_new_.end(), [](const Individual& x, const Individual& y) { return x.score > y.score; });
+    std::stable_sort(pool_of_new_.begin(), pool_of_new_.end(),
+                     [](const Individual& x, const Individual& y) { return x.score > y.score; });
     std::vector<Individual> out;
     std::set<uint64_t> taken;
     auto take = [&](const Individual& i) {
@@ -154,7 +164,8 @@ class Breeder {
       for (const Individual& i : pool_of_new_)
         if (tried.insert(i.sketch).second) take(i);
     }
-    auto random = static_cast<int64_t>(std::floor(options_.explore * static_cast<double>(n) + rng_.fork(0x726e64).uniform()));
+    auto random =
+        static_cast<int64_t>(std::floor(options_.explore * static_cast<double>(n) + rng_.fork(0x726e64).uniform()));
     Rng rng = rng_.fork(0x7069636b);
     for (int64_t k = 0; k < random && !random_part.empty() && n > 1; ++k)
       take(random_part[static_cast<size_t>(rng.below(static_cast<int64_t>(random_part.size())))]);
@@ -175,13 +186,16 @@ class Breeder {
 
 }  // namespace
 
-std::vector<Individual> propose(const TaskState& state, const cost::CostModel& model, int64_t n, const target::Target& target,
-                                const TuneOptions& options, const Rng& rng, ThreadPool* pool, Counts& counts) {
+std::vector<Individual> propose(const TaskState& state, const cost::CostModel& model, int64_t n,
+                                const target::Target& target, const TuneOptions& options, const Rng& rng,
+                                ThreadPool* pool, Counts& counts) {
   if (state.sketches.empty() || n <= 0) return {};
   Breeder breeder(state, model, target, options, rng, pool, counts);
   switch (options.strategy) {
-    case Strategy::kEvolutionary: return breeder.evolve(n);
-    case Strategy::kRandom: return breeder.draw(n);
+    case Strategy::kEvolutionary:
+      return breeder.evolve(n);
+    case Strategy::kRandom:
+      return breeder.draw(n);
   }
   return {};
 }

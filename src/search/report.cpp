@@ -8,8 +8,10 @@ namespace tcc::search {
 
 std::string_view strategy_name(Strategy strategy) {
   switch (strategy) {
-    case Strategy::kEvolutionary: return "evolutionary";
-    case Strategy::kRandom: return "random";
+    case Strategy::kEvolutionary:
+      return "evolutionary";
+    case Strategy::kRandom:
+      return "random";
   }
   return "";
 }

@@ -25,14 +25,17 @@ double gain(const TaskState& s) {
 }  // namespace
 
 int64_t next_task(const std::vector<TaskState>& states, const TuneOptions& options, int64_t round) {
-  int64_t active = std::count_if(states.begin(), states.end(), [&](const TaskState& s) { return is_active(s, options); });
+  int64_t active =
+      std::count_if(states.begin(), states.end(), [&](const TaskState& s) { return is_active(s, options); });
   int64_t best = -1, waiting = -1;
   for (size_t i = 0; i < states.size(); ++i) {
     const TaskState& s = states[i];
     if (!is_active(s, options)) continue;
     auto at = static_cast<int64_t>(i);
     if (s.history.empty()) return at;
-    if (round - s.last_round > kPatience * active && (waiting < 0 || s.last_round < states[static_cast<size_t>(waiting)].last_round)) waiting = at;
+    if (round - s.last_round > kPatience * active &&
+        (waiting < 0 || s.last_round < states[static_cast<size_t>(waiting)].last_round))
+      waiting = at;
     if (best < 0 || gain(s) > gain(states[static_cast<size_t>(best)])) best = at;
   }
   return waiting >= 0 ? waiting : best;

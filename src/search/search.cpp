@@ -49,8 +49,10 @@ class Tuner {
       auto at = static_cast<size_t>(i);
       loaded[at] = load_task(tasks[at], target_, options_, *env_.store, session_.last_record);
     };
-    if (env_.pool != nullptr) env_.pool->parallel_for(static_cast<int64_t>(tasks.size()), body);
-    else for (size_t i = 0; i < tasks.size(); ++i) body(static_cast<int64_t>(i), 0);
+    if (env_.pool != nullptr)
+      env_.pool->parallel_for(static_cast<int64_t>(tasks.size()), body);
+    else
+      for (size_t i = 0; i < tasks.size(); ++i) body(static_cast<int64_t>(i), 0);
     for (Result<TaskState>& state : loaded) {
       TCC_TRY(TaskState ready, std::move(state));
       states_.push_back(std::move(ready));
@@ -62,7 +64,9 @@ class Tuner {
     if (session_.last_record < 0) session_.last_record = 0;
     TCC_TRY_VOID(save_session(session_, states_, *env_.store));
     learn(*model_, states_);
-    if (session_.resumed) note(fmt::format("going on with an interrupted run at round {}, {} trials done", session_.round, session_.trials));
+    if (session_.resumed)
+      note(
+          fmt::format("going on with an interrupted run at round {}, {} trials done", session_.round, session_.trials));
     return {};
   }
 
@@ -136,7 +140,8 @@ class Tuner {
 Result<TuneResult> tune(std::span<const task::Task> tasks, const target::Target& target, const TuneOptions& options,
                         const Environment& env) {
   if (options.trials <= 0 && options.trials_per_task <= 0 && options.seconds <= 0)
-    return make_error(ErrorClass::kUsage, "tuning has no limit of trials or time", "give a number of trials or of seconds");
+    return make_error(ErrorClass::kUsage, "tuning has no limit of trials or time",
+                      "give a number of trials or of seconds");
   return Tuner(target, options, env).run(tasks);
 }
 

@@ -16,7 +16,8 @@ constexpr int kVersion = 1;
 std::string session_key(std::span<const task::Task> tasks, const target::Target& target, const TuneOptions& o) {
   uint64_t h = combine_hash(kVersion, target::feature_hash(target));
   for (const task::Task& t : tasks) h = combine_hash(h, combine_hash(task_hash(t), static_cast<uint64_t>(t.weight)));
-  for (int64_t v : {o.trials, o.trials_per_task, o.threads, o.round_size, o.population, o.generations, static_cast<int64_t>(o.strategy)})
+  for (int64_t v : {o.trials, o.trials_per_task, o.threads, o.round_size, o.population, o.generations,
+                    static_cast<int64_t>(o.strategy)})
     h = combine_hash(h, static_cast<uint64_t>(v));
   h = combine_hash(combine_hash(h, o.seed), std::bit_cast<uint64_t>(o.explore));
   return "tune " + record::hash_text(h);
@@ -32,8 +33,8 @@ Result<std::optional<json>> load(const std::string& key, const record::Store& st
 
 }  // namespace
 
-Result<Session> open_session(std::span<const task::Task> tasks, const target::Target& target, const TuneOptions& options,
-                             const record::Store& store) {
+Result<Session> open_session(std::span<const task::Task> tasks, const target::Target& target,
+                             const TuneOptions& options, const record::Store& store) {
   Session session;
   session.key = session_key(tasks, target, options);
   if (!options.resume) return session;
@@ -49,7 +50,8 @@ Result<Session> open_session(std::span<const task::Task> tasks, const target::Ta
 Result<void> restore_session(const Session& session, std::vector<TaskState>& states, const record::Store& store) {
   if (!session.resumed) return {};
   TCC_TRY(std::optional<json> row, load(session.key, store));
-  if (!row || !row->contains("tasks") || !(*row)["tasks"].is_array() || (*row)["tasks"].size() != states.size()) return {};
+  if (!row || !row->contains("tasks") || !(*row)["tasks"].is_array() || (*row)["tasks"].size() != states.size())
+    return {};
   for (size_t i = 0; i < states.size(); ++i) {
     const json& t = (*row)["tasks"][i];
     TaskState& s = states[i];
@@ -67,12 +69,22 @@ Result<void> restore_session(const Session& session, std::vector<TaskState>& sta
 }
 
 Result<void> save_session(const Session& session, const std::vector<TaskState>& states, record::Store& store) {
-  json row = {{"version", kVersion}, {"round", session.round}, {"trials", session.trials}, {"last_record", session.last_record}};
+  json row = {{"version", kVersion},
+              {"round", session.round},
+              {"trials", session.trials},
+              {"last_record", session.last_record}};
   row["tasks"] = json::array();
   for (const TaskState& s : states)
-    row["tasks"].push_back({{"key", s.task->key}, {"history", s.history}, {"trials", s.trials}, {"empty_rounds", s.empty_rounds},
-                            {"last_round", s.last_round}, {"first_seconds", s.first_seconds}, {"exhausted", s.exhausted},
-                            {"best_seconds", s.best_seconds}, {"best_trace", s.best_trace}, {"best_nest", s.best_nest}});
+    row["tasks"].push_back({{"key", s.task->key},
+                            {"history", s.history},
+                            {"trials", s.trials},
+                            {"empty_rounds", s.empty_rounds},
+                            {"last_round", s.last_round},
+                            {"first_seconds", s.first_seconds},
+                            {"exhausted", s.exhausted},
+                            {"best_seconds", s.best_seconds},
+                            {"best_trace", s.best_trace},
+                            {"best_nest", s.best_nest}});
   return store.save_session(session.key, row.dump());
 }
 

@@ -16,8 +16,8 @@ struct Session {
 };
 
 // The row of an interrupted run of the same tasks, target and options, else a fresh session whose last_record is -1.
-Result<Session> open_session(std::span<const task::Task> tasks, const target::Target& target, const TuneOptions& options,
-                             const record::Store& store);
+Result<Session> open_session(std::span<const task::Task> tasks, const target::Target& target,
+                             const TuneOptions& options, const record::Store& store);
 // What the row says of each task, put into the states.
 Result<void> restore_session(const Session& session, std::vector<TaskState>& states, const record::Store& store);
 Result<void> save_session(const Session& session, const std::vector<TaskState>& states, record::Store& store);

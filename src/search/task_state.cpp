@@ -47,14 +47,18 @@ Result<TaskState> load_task(const task::Task& task, const target::Target& target
   state.task = &task;
   state.hash = task_hash(task);
   for (const schedule::Trace& trace : space::generate_space(task.kernel, target))
-    if (ir::Legal<space::Sketch> sketch = space::make_sketch(trace, task.kernel, target); sketch) state.sketches.push_back(std::move(*sketch));
+    if (ir::Legal<space::Sketch> sketch = space::make_sketch(trace, task.kernel, target); sketch)
+      state.sketches.push_back(std::move(*sketch));
   std::unordered_map<uint64_t, int32_t> by_skeleton;
-  for (size_t i = 0; i < state.sketches.size(); ++i) by_skeleton.emplace(schedule::skeleton_hash(state.sketches[i].trace), static_cast<int32_t>(i));
+  for (size_t i = 0; i < state.sketches.size(); ++i)
+    by_skeleton.emplace(schedule::skeleton_hash(state.sketches[i].trace), static_cast<int32_t>(i));
 
   TCC_TRY(std::vector<record::Record> records, store.all(state.hash));
   uint64_t machine = target::feature_hash(target);
   for (const record::Record& record : records) {
-    if (record.kind != record::Kind::kMeasured || record.target_features != machine || record.threads != options.threads) continue;
+    if (record.kind != record::Kind::kMeasured || record.target_features != machine ||
+        record.threads != options.threads)
+      continue;
     if (last_record >= 0 && record.id > last_record) {
       state.interrupted.emplace(record.nest, record);
       continue;
@@ -71,7 +75,10 @@ Result<TaskState> load_task(const task::Task& task, const target::Target& target
 }
 
 void learn_record(TaskState& state, const record::Record& record, Individual individual) {
-  Known known{.record = record.id, .sketch = individual.sketch, .decisions = std::move(individual.decisions), .nest = record.nest};
+  Known known{.record = record.id,
+              .sketch = individual.sketch,
+              .decisions = std::move(individual.decisions),
+              .nest = record.nest};
   known.row = individual.row;
   known.has_row = true;
   if (record.status == record::Status::kOk) known.seconds = record.median;
@@ -79,13 +86,27 @@ void learn_record(TaskState& state, const record::Record& record, Individual ind
   state.known.push_back(std::move(known));
   Counts& c = state.counts;
   switch (record.status) {
-    case record::Status::kOk: ++c.compiled, ++c.measured; break;
-    case record::Status::kWrong: ++c.compiled, ++c.wrong; break;
-    case record::Status::kCompileFailed: ++c.compile_failed; break;
-    case record::Status::kCrashed: ++c.compiled, ++c.crashed; break;
-    case record::Status::kHung: ++c.compiled, ++c.hung; break;
-    case record::Status::kTimedOut: ++c.compiled, ++c.timed_out; break;
-    case record::Status::kRejected: ++c.rejected; break;
+    case record::Status::kOk:
+      ++c.compiled, ++c.measured;
+      break;
+    case record::Status::kWrong:
+      ++c.compiled, ++c.wrong;
+      break;
+    case record::Status::kCompileFailed:
+      ++c.compile_failed;
+      break;
+    case record::Status::kCrashed:
+      ++c.compiled, ++c.crashed;
+      break;
+    case record::Status::kHung:
+      ++c.compiled, ++c.hung;
+      break;
+    case record::Status::kTimedOut:
+      ++c.compiled, ++c.timed_out;
+      break;
+    case record::Status::kRejected:
+      ++c.rejected;
+      break;
   }
 }
 

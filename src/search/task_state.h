@@ -24,7 +24,7 @@ struct Individual {
 
 // A program that has been measured; in the order of its record.
 struct Known {
-  int64_t record = 0;  // id in the store
+  int64_t record = 0;   // id in the store
   int32_t sketch = -1;  // -1: of a skeleton that is no design space of today
   std::vector<int64_t> decisions;
   uint64_t nest = 0;
@@ -38,7 +38,7 @@ struct TaskState {
   uint64_t hash = 0;
   std::vector<space::Sketch> sketches;
   std::vector<Known> known;
-  std::unordered_set<uint64_t> measured;                      // nests, whatever came of them
+  std::unordered_set<uint64_t> measured;                     // nests, whatever came of them
   std::unordered_map<uint64_t, record::Record> interrupted;  // measured by the round that an interruption cut off
   std::shared_ptr<const measure::MeasureTask> measure_task;
 

@@ -10,7 +10,7 @@ namespace tcc::search {
 
 namespace {
 
-constexpr size_t kChunk = 8;          // programs between two looks at the stop flag
+constexpr size_t kChunk = 8;         // programs between two looks at the stop flag
 constexpr double kClearLead = 0.10;  // a new best that is further ahead needs no re-rank
 
 struct Prepared {
@@ -26,8 +26,8 @@ int64_t unix_now(const Environment& env) {
   return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-Prepared prepare(const TaskState& state, Individual individual, const target::Target& target, const TuneOptions& options,
-                 const Environment& env) {
+Prepared prepare(const TaskState& state, Individual individual, const target::Target& target,
+                 const TuneOptions& options, const Environment& env) {
   Prepared p;
   if (auto it = state.interrupted.find(individual.nest); it != state.interrupted.end()) {
     p.record = it->second;
@@ -65,7 +65,8 @@ Prepared prepare(const TaskState& state, Individual individual, const target::Ta
   return p;
 }
 
-Result<void> measure_chunk(std::span<Prepared> chunk, uint64_t first_id, const TuneOptions& options, const Environment& env) {
+Result<void> measure_chunk(std::span<Prepared> chunk, uint64_t first_id, const TuneOptions& options,
+                           const Environment& env) {
   std::vector<measure::Candidate> candidates;
   for (Prepared& p : chunk) {
     if (p.known || !p.lowered) continue;
@@ -112,8 +113,10 @@ Result<TrialOutcome> run_trials(TaskState& state, std::vector<Individual> picks,
       auto at = static_cast<size_t>(i);
       chunk[at] = prepare(state, std::move(picks[begin + at]), target, options, env);
     };
-    if (env.pool != nullptr) env.pool->parallel_for(static_cast<int64_t>(n), body);
-    else for (size_t i = 0; i < n; ++i) body(static_cast<int64_t>(i), 0);
+    if (env.pool != nullptr)
+      env.pool->parallel_for(static_cast<int64_t>(n), body);
+    else
+      for (size_t i = 0; i < n; ++i) body(static_cast<int64_t>(i), 0);
     TCC_TRY_VOID(measure_chunk(chunk, state.known.size(), options, env));
     for (Prepared& p : chunk) {
       learn_record(state, p.record, std::move(p.individual));

@@ -8,7 +8,9 @@ namespace tcc::space {
 
 using namespace ir;
 
-bool NaiveNest::is_reduction() const { return std::find(reduce.begin(), reduce.end(), true) != reduce.end(); }
+bool NaiveNest::is_reduction() const {
+  return std::find(reduce.begin(), reduce.end(), true) != reduce.end();
+}
 double NaiveNest::domain() const {
   double n = 1;
   for (int64_t e : extents) n *= static_cast<double>(e);
@@ -26,7 +28,8 @@ std::optional<NaiveNest> naive_nest(const Kernel& kernel, const Block& block) {
     const Iter& it = block.iters[i];
     const Loop* l = find_loop(kernel.root, loops[i]);
     const Var* v = as<Var>(it.binding);
-    if (v == nullptr || v->id != loops[i] || !is_int(l->extent) || l->loop_kind != LoopKind::kSerial) return std::nullopt;
+    if (v == nullptr || v->id != loops[i] || !is_int(l->extent) || l->loop_kind != LoopKind::kSerial)
+      return std::nullopt;
     if (!l->annotations.empty() || l->body->kind == StmtKind::kSeq) return std::nullopt;
     if (it.kind != IterKind::kSpatial && it.kind != IterKind::kReduce) return std::nullopt;
     nest.extents.push_back(int_value(l->extent));
@@ -89,7 +92,9 @@ int dim_of_iter(std::span<const Expr> indices, Id iter) {
   return -1;
 }
 
-int64_t vector_lanes(const target::Target& target) { return std::max<int64_t>(target.cpu.vector_bits / 32, 1); }
+int64_t vector_lanes(const target::Target& target) {
+  return std::max<int64_t>(target.cpu.vector_bits / 32, 1);
+}
 
 int64_t best_divisor(int64_t n, int64_t limit) {
   for (int64_t d = std::min(n, limit); d > 1; --d)

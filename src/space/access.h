@@ -15,8 +15,8 @@ namespace tcc::space {
 struct NaiveNest {
   const ir::Block* block = nullptr;
   std::string name;
-  std::vector<int64_t> extents;   // per iterator; loops of the block are in the same order
-  std::vector<bool> reduce;       // per iterator
+  std::vector<int64_t> extents;  // per iterator; loops of the block are in the same order
+  std::vector<bool> reduce;      // per iterator
   const ir::Store* store = nullptr;
   std::vector<const ir::Load*> loads;  // of the body, own output excluded
   bool is_reduction() const;

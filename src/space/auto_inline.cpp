@@ -14,7 +14,8 @@ bool is_cheap(const Block& block) {
   bool cheap = true;
   visit_roots(block.body, [&](Expr root) {
     visit(root, [&](Expr e) {
-      if (const Call* c = as<Call>(e)) cheap &= c->fn == Intrinsic::kAbs || c->fn == Intrinsic::kFma || c->fn == Intrinsic::kSqrt;
+      if (const Call* c = as<Call>(e))
+        cheap &= c->fn == Intrinsic::kAbs || c->fn == Intrinsic::kFma || c->fn == Intrinsic::kSqrt;
       return cheap;
     });
   });
@@ -27,13 +28,24 @@ class AutoInline : public Module {
 
   std::vector<schedule::Schedule> apply(const schedule::Schedule& state, const target::Target&,
                                         const SpaceOptions&) const override {
+    std::vector<schedule::Schedule> out = {inline_all(state, false)};
+    // A padded copy costs a pass over the input and frees the inner loops of predicates.
+    if (schedule::find_block_by_name(state.kernel(), kPadBlock) != kNoId) out.push_back(inline_all(state, true));
+    return out;
+  }
+
+ private:
+  static constexpr const char* kPadBlock = "pad";
+
+  static schedule::Schedule inline_all(const schedule::Schedule& state, bool keep_pad) {
     schedule::Schedule s = state;
     // Consumers before producers, so that a chain collapses into its end.
     std::vector<std::string> names;
-    for (const Block* block : collect_blocks(s.kernel().root)) names.insert(names.begin(), name_hint(s.kernel(), block->id));
+    for (const Block* block : collect_blocks(s.kernel().root))
+      names.insert(names.begin(), name_hint(s.kernel(), block->id));
     for (const std::string& block_name : names) {
       Id id = schedule::find_block_by_name(s.kernel(), block_name);
-      if (id == kNoId) continue;
+      if (id == kNoId || (keep_pad && block_name == kPadBlock)) continue;
       const Block* block = find_block(s.kernel().root, id);
       std::vector<Id> consumers = schedule::consumers_of(s.kernel(), id);
       // Into one spatial consumer anything goes; into reductions and several consumers only what costs nothing.
@@ -43,12 +55,14 @@ class AutoInline : public Module {
       trial.compute_inline(trial.get_block(block_name));
       if (trial.ok()) s = std::move(trial);
     }
-    return {s};
+    return s;
   }
 };
 
 }  // namespace
 
-std::unique_ptr<Module> make_auto_inline() { return std::make_unique<AutoInline>(); }
+std::unique_ptr<Module> make_auto_inline() {
+  return std::make_unique<AutoInline>();
+}
 
 }  // namespace tcc::space

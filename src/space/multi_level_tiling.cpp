@@ -50,7 +50,8 @@ int vector_cost(const Kernel& k, const NaiveNest& nest, size_t i, const SpaceOpt
     if (!stride) {
       cost += 20;
     } else if (*stride > 1) {
-      bool packable = options.pack_weights && k.buffer(l->buffer)->role == BufferRole::kWeight && dim_of_iter(l->indices, iter) >= 0;
+      bool packable = options.pack_weights && k.buffer(l->buffer)->role == BufferRole::kWeight &&
+                      dim_of_iter(l->indices, iter) >= 0;
       cost += packable ? 0 : *stride <= 4 ? 1 : 10;
     }
   }
@@ -82,14 +83,18 @@ bool has_reuse(const Kernel& k, const NaiveNest& nest, size_t i) {
   return false;
 }
 
-// Divisors serve where they fill vectors (or are near enough to a wanted size); elsewhere free tiles with a masked tail.
+// Divisors serve where they fill vectors (or are near enough to a wanted size); elsewhere free tiles with a masked
+// tail.
 bool wants_free_vector(int64_t extent, int64_t lanes, int64_t limit) {
   if (extent <= limit || extent % lanes == 0) return false;
   for (int64_t d = lanes; d <= limit; ++d)
-    if (extent % d == 0 && static_cast<double>((d + lanes - 1) / lanes * lanes) <= 1.15 * static_cast<double>(d)) return false;
+    if (extent % d == 0 && static_cast<double>((d + lanes - 1) / lanes * lanes) <= 1.15 * static_cast<double>(d))
+      return false;
   return true;
 }
-bool wants_free_rows(int64_t extent, int64_t limit) { return extent > limit && best_divisor(extent, limit) < std::min<int64_t>(4, limit); }
+bool wants_free_rows(int64_t extent, int64_t limit) {
+  return extent > limit && best_divisor(extent, limit) < std::min<int64_t>(4, limit);
+}
 
 class MultiLevelTiling : public Module {
  public:
@@ -113,7 +118,8 @@ class MultiLevelTiling : public Module {
   static std::optional<NaiveNest> find_anchor(const Kernel& k) {
     const Block* found = nullptr;
     for (const Block* block : collect_blocks(k.root)) {
-      bool reduces = std::any_of(block->iters.begin(), block->iters.end(), [](const Iter& it) { return it.kind != IterKind::kSpatial; });
+      bool reduces = std::any_of(block->iters.begin(), block->iters.end(),
+                                 [](const Iter& it) { return it.kind != IterKind::kSpatial; });
       if (!reduces) continue;
       if (found != nullptr) return std::nullopt;
       found = block;
@@ -132,7 +138,8 @@ class MultiLevelTiling : public Module {
     int64_t lanes = vector_lanes(target);
     std::vector<Plan> axes;
     for (size_t i = 0; i < nest.extents.size(); ++i)
-      if (!nest.reduce[i] && nest.extents[i] > 1) axes.push_back({static_cast<int>(i), vector_cost(k, nest, i, options), false, {}});
+      if (!nest.reduce[i] && nest.extents[i] > 1)
+        axes.push_back({static_cast<int>(i), vector_cost(k, nest, i, options), false, {}});
     std::stable_sort(axes.begin(), axes.end(), [](const Plan& x, const Plan& y) { return x.cost < y.cost; });
     // Two vector axes at most; one that gathers only where there is nothing better, and then beside a scalar variant.
     if (axes.size() > 2) axes.resize(2);
@@ -146,16 +153,20 @@ class MultiLevelTiling : public Module {
         Id iter = nest.block->iters[v].id;
         std::vector<std::vector<Packing>> packed;
         for (int64_t tile : {lanes, 2 * lanes, 4 * lanes})
-          if (std::vector<Packing> p = packings_for(k, nest, iter, tile); !p.empty() && (tile == lanes || tile <= nest.extents[v])) packed.push_back(p);
+          if (std::vector<Packing> p = packings_for(k, nest, iter, tile);
+              !p.empty() && (tile == lanes || tile <= nest.extents[v]))
+            packed.push_back(p);
         if (packed.empty()) {
           // The weights are broadcast: blocks of the unrolled iterator put a tile's values side by side.
           for (size_t i = 0; i < nest.extents.size() && packed.empty(); ++i)
             if (!nest.reduce[i] && i != v && nest.extents[i] >= 8 && has_reuse(k, nest, i))
-              if (std::vector<Packing> p = packings_for(k, nest, nest.block->iters[i].id, 8); !p.empty()) packed.push_back(p);
+              if (std::vector<Packing> p = packings_for(k, nest, nest.block->iters[i].id, 8); !p.empty())
+                packed.push_back(p);
         }
         bool must = false;  // without packing the weights would be gathered
         for (const Load* l : nest.loads)
-          must |= k.buffer(l->buffer)->role == BufferRole::kWeight && flat_stride(k, l->buffer, l->indices, iter).value_or(2) > 1;
+          must |= k.buffer(l->buffer)->role == BufferRole::kWeight &&
+                  flat_stride(k, l->buffer, l->indices, iter).value_or(2) > 1;
         if (must && !packed.empty()) layouts.clear();
         layouts.insert(layouts.begin(), packed.begin(), packed.end());
       }
@@ -174,15 +185,17 @@ class MultiLevelTiling : public Module {
     bool has_v2 = false;
   };
 
-  static void split_spatial(Schedule& s, const Kernel& k, const NaiveNest& nest, size_t i, LoopRv loop, const Plan& plan,
-                            const target::Target& target, const SpaceOptions& options, bool rows, Tiles& tiles) {
+  static void split_spatial(Schedule& s, const Kernel& k, const NaiveNest& nest, size_t i, LoopRv loop,
+                            const Plan& plan, const target::Target& target, const SpaceOptions& options, bool rows,
+                            Tiles& tiles) {
     bool is_v = static_cast<int>(i) == plan.v;
     int64_t extent = nest.extents[i], lanes = vector_lanes(target);
     (void)k;
     std::vector<ExprRv> factors;
     if (is_v) {
-      factors = wants_free_vector(extent, lanes, options.max_innermost) ? s.sample_tile(loop, 3, options.max_innermost, lanes)
-                                                                        : s.sample_perfect_tile(loop, 3, options.max_innermost);
+      factors = wants_free_vector(extent, lanes, options.max_innermost)
+                    ? s.sample_tile(loop, 3, options.max_innermost, lanes)
+                    : s.sample_perfect_tile(loop, 3, options.max_innermost);
     } else if (rows) {
       factors = wants_free_rows(extent, options.max_unroll) ? s.sample_tile(loop, 3, options.max_unroll, 1)
                                                             : s.sample_perfect_tile(loop, 3, options.max_unroll);
@@ -192,15 +205,18 @@ class MultiLevelTiling : public Module {
     std::vector<LoopRv> parts = s.split(loop, factors);
     tiles.s0.push_back(parts[0]);
     tiles.s1.push_back(parts[1]);
-    if (is_v) tiles.v2 = parts[2], tiles.has_v2 = true;
-    else if (rows) tiles.s2.push_back(parts[2]);
+    if (is_v)
+      tiles.v2 = parts[2], tiles.has_v2 = true;
+    else if (rows)
+      tiles.s2.push_back(parts[2]);
     if (is_v && plan.v_outermost) {
       std::rotate(tiles.s0.begin(), tiles.s0.end() - 1, tiles.s0.end());
       std::rotate(tiles.s1.begin(), tiles.s1.end() - 1, tiles.s1.end());
     }
   }
 
-  static void split_reduce(Schedule& s, const NaiveNest& nest, size_t i, LoopRv loop, size_t reduce_axes, Tiles& tiles) {
+  static void split_reduce(Schedule& s, const NaiveNest& nest, size_t i, LoopRv loop, size_t reduce_axes,
+                           Tiles& tiles) {
     int64_t extent = nest.extents[i];
     if (reduce_axes == 1 && extent > 4) {
       bool free = best_divisor(extent, 16) == 1;
@@ -244,7 +260,8 @@ class MultiLevelTiling : public Module {
     size_t reduce_axes = 0, reusing = 0;
     for (size_t i = 0; i < loops.size(); ++i) {
       if (nest.reduce[i] && nest.extents[i] > 1) ++reduce_axes;
-      if (!nest.reduce[i] && nest.extents[i] > 1 && static_cast<int>(i) != plan.v && has_reuse(s.kernel(), nest, i)) ++reusing;
+      if (!nest.reduce[i] && nest.extents[i] > 1 && static_cast<int>(i) != plan.v && has_reuse(s.kernel(), nest, i))
+        ++reusing;
     }
     Tiles tiles;
     size_t last_spatial = loops.size();
@@ -263,14 +280,17 @@ class MultiLevelTiling : public Module {
     }
     if (!s.ok()) return false;
     std::vector<LoopRv> order = tiles.unit;
-    for (const std::vector<LoopRv>* group : {&tiles.s0, &tiles.s1, &tiles.r0, &tiles.r1, &tiles.unit_reduce, &tiles.s2}) order.insert(order.end(), group->begin(), group->end());
+    for (const std::vector<LoopRv>* group : {&tiles.s0, &tiles.s1, &tiles.r0, &tiles.r1, &tiles.unit_reduce, &tiles.s2})
+      order.insert(order.end(), group->begin(), group->end());
     if (tiles.has_v2) order.push_back(tiles.v2);
     s.reorder(order);
     if (!s.ok()) return false;
 
     // Step 3. The epilogue goes where a tile is complete.
-    if (!tiles.s1.empty()) s.reverse_compute_at(epilogue, tiles.s1.back());
-    else if (!tiles.unit.empty()) s.reverse_compute_at(epilogue, tiles.unit.back());
+    if (!tiles.s1.empty())
+      s.reverse_compute_at(epilogue, tiles.s1.back());
+    else if (!tiles.unit.empty())
+      s.reverse_compute_at(epilogue, tiles.unit.back());
     if (!s.ok()) return false;
     size_t depth = tiles.unit.size() + tiles.s0.size() + tiles.s1.size();
     if (!mark_epilogue(s, nest, plan, epilogue, depth)) return false;
@@ -306,7 +326,9 @@ class MultiLevelTiling : public Module {
           const Load* l = as<Load>(e);
           if (l == nullptr || l->buffer != accumulator || dim < 0) return true;
           for (size_t i = 0; i < block->iters.size(); ++i)
-            if (const Var* v = as<Var>(l->indices[static_cast<size_t>(dim)]); v != nullptr && v->id == block->iters[i].id) vector_loop = static_cast<int>(i);
+            if (const Var* v = as<Var>(l->indices[static_cast<size_t>(dim)]);
+                v != nullptr && v->id == block->iters[i].id)
+              vector_loop = static_cast<int>(i);
           return true;
         });
       });
@@ -327,6 +349,8 @@ class MultiLevelTiling : public Module {
 
 }  // namespace
 
-std::unique_ptr<Module> make_multi_level_tiling() { return std::make_unique<MultiLevelTiling>(); }
+std::unique_ptr<Module> make_multi_level_tiling() {
+  return std::make_unique<MultiLevelTiling>();
+}
 
 }  // namespace tcc::space

@@ -1,6 +1,6 @@
-// Parallel-vectorise-unroll, done concretely: every nest that no module has scheduled gets its outer spatial loops fused
-// and run in parallel and its innermost spatial loop vectorised. Spatial kernels have a variant that fuses everything
-// first, for tensors whose last axis is short. A last variant only runs the outer loops in parallel.
+// Parallel-vectorise-unroll, done concretely: every nest that no module has scheduled gets its outer spatial loops
+// fused and run in parallel and its innermost spatial loop vectorised. Spatial kernels have a variant that fuses
+// everything first, for tensors whose last axis is short. A last variant only runs the outer loops in parallel.
 #include <algorithm>
 
 #include "space/access.h"
@@ -40,9 +40,11 @@ class ParallelVectorizeUnroll : public Module {
       fusible |= !nest->is_reduction() && nest->extents.size() > 1;
     }
     if (open.empty()) return {state};
+    // Beside a tiled anchor what is left over is a small part of the work: one form is enough.
+    bool beside_anchor = open.size() < collect_blocks(state.kernel().root).size();
     std::vector<Schedule> out;
     for (Form form : {Form::kLastAxis, Form::kFused, Form::kParallelOnly}) {
-      if (form == Form::kFused && !fusible) continue;
+      if ((form == Form::kFused && !fusible) || (form != Form::kLastAxis && beside_anchor)) continue;
       Schedule s = state;
       for (const std::string& name : open) {
         Schedule trial = s;
@@ -54,7 +56,8 @@ class ParallelVectorizeUnroll : public Module {
   }
 
  private:
-  static bool mark(Schedule& s, const std::string& name, Form form, const target::Target& target, const SpaceOptions& options) {
+  static bool mark(Schedule& s, const std::string& name, Form form, const target::Target& target,
+                   const SpaceOptions& options) {
     BlockRv block = s.get_block(name);
     std::vector<LoopRv> loops = s.get_loops(block), spatial, reduce;
     const Block* found = find_block(s.kernel().root, s.id(block));
@@ -105,6 +108,8 @@ class ParallelVectorizeUnroll : public Module {
 
 }  // namespace
 
-std::unique_ptr<Module> make_parallel_vectorize_unroll() { return std::make_unique<ParallelVectorizeUnroll>(); }
+std::unique_ptr<Module> make_parallel_vectorize_unroll() {
+  return std::make_unique<ParallelVectorizeUnroll>();
+}
 
 }  // namespace tcc::space

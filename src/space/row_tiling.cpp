@@ -99,7 +99,8 @@ class RowTiling : public Module {
     std::vector<LoopRv> spatial, reduce;
     for (size_t i = depth; i < loops.size(); ++i) {
       bool feeds_reduce = false;
-      for (const Iter& it : found->iters) feeds_reduce |= it.kind != IterKind::kSpatial && mentions(it.binding, trial.id(loops[i]));
+      for (const Iter& it : found->iters)
+        feeds_reduce |= it.kind != IterKind::kSpatial && mentions(it.binding, trial.id(loops[i]));
       (feeds_reduce ? reduce : spatial).push_back(loops[i]);
     }
     if (!reduce.empty()) {
@@ -107,8 +108,10 @@ class RowTiling : public Module {
       std::vector<LoopRv> order = reduce;
       order.insert(order.end(), spatial.begin(), spatial.end());
       trial.reorder(order);
-      if (across) trial.vectorize(spatial.back());
-      else trial.unroll(spatial.back());
+      if (across)
+        trial.vectorize(spatial.back());
+      else
+        trial.unroll(spatial.back());
     } else {
       LoopRv inner = spatial.back();
       const Loop* l = find_loop(trial.kernel().root, trial.id(inner));
@@ -127,6 +130,8 @@ class RowTiling : public Module {
 
 }  // namespace
 
-std::unique_ptr<Module> make_row_tiling() { return std::make_unique<RowTiling>(); }
+std::unique_ptr<Module> make_row_tiling() {
+  return std::make_unique<RowTiling>();
+}
 
 }  // namespace tcc::space

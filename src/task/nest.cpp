@@ -113,7 +113,11 @@ void GroupNest::build(Task& task) {
     if (stage.result != graph::kNone) tensors_[stage.result] = out;
   }
   task.kernel = kernel_.finish(b().seq(nests));
-  task.anchor_block = name_hint(task.kernel, collect_blocks(task.kernel.root).front()->id);
+  // The first block, unless it only prepares the input of one that bears the stage's name.
+  std::vector<const Block*> blocks = collect_blocks(task.kernel.root);
+  task.anchor_block = name_hint(task.kernel, blocks.front()->id);
+  for (const Block* block : blocks)
+    if (name_hint(task.kernel, block->id) == stages_.front().name) task.anchor_block = stages_.front().name;
 }
 
 void GroupNest::add_stage(std::string name, const graph::Node& node, bool combines,

@@ -1,4 +1,5 @@
 // What each operator means in loops.
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -69,9 +70,27 @@ void GroupNest::plan_conv(const graph::Node& node) {
   add_stage("conv", node, true, [=, this](const std::string& name, const Tensor& out) {
     std::vector<NestAxis> reduce;
     bool channel_loop = per_group_in > 1 || a.group == 1;
+    // Padding is a block of its own: schedules inline it as a predicate or stage a padded copy.
+    Tensor source = operand(node.inputs[0]);
+    Stmt pad = nullptr;
+    bool padded = std::any_of(windows.begin(), windows.end(), [](const WindowAxis& w) { return w.low() < 0 || w.high() >= w.in; });
+    if (padded) {
+      graph::Shape shape = {in_shape[0], in_shape[1]};
+      for (const WindowAxis& w : windows) shape.push_back(w.high() + w.pad + 1);
+      source = make_temp("pad", shape);
+      pad = map_nest("pad", axes_of(shape), source, [&](const Exprs& at) {
+        Exprs x{at[0], at[1]};
+        Expr predicate = nullptr;
+        for (size_t i = 0; i < windows.size(); ++i) {
+          x.push_back(b().offset(at[i + 2], -windows[i].pad));
+          predicate = b().logical_and(predicate, inside(x.back(), windows[i].low(), windows[i].high(), windows[i].in));
+        }
+        return read(operand(node.inputs[0]), x, predicate);
+      });
+    }
     if (channel_loop) reduce.push_back({"rc", per_group_in});
     for (size_t i = 0; i < windows.size(); ++i) reduce.push_back({window_name(i, windows.size()), windows[i].kernel});
-    return reduce_nest(
+    Stmt conv = reduce_nest(
         name, axes_of(out.shape), reduce, ReducerKind::kSum, out, nullptr, [&](const Exprs& at, const Exprs& over) {
           Expr c = channel_loop ? over[0] : b().integer(0);
           Exprs x{at[0], c}, w{at[1], c};
@@ -79,16 +98,15 @@ void GroupNest::plan_conv(const graph::Node& node) {
             Expr first = b().scale(b().floor_div(at[1], b().integer(per_group_out)), per_group_in);
             x[1] = b().add(first, c);
           }
-          Expr predicate = nullptr;
           for (size_t i = 0; i < windows.size(); ++i) {
             Expr k = over[(channel_loop ? 1 : 0) + i];
-            x.push_back(window_position(b(), windows[i], at[i + 2], k));
+            Expr position = window_position(b(), windows[i], at[i + 2], k);
+            x.push_back(padded ? b().offset(position, windows[i].pad) : position);
             w.push_back(k);
-            predicate =
-                b().logical_and(predicate, inside(x.back(), windows[i].low(), windows[i].high(), windows[i].in));
           }
-          return b().mul(read(operand(node.inputs[0]), x, predicate), read(operand(node.inputs[1]), w));
+          return b().mul(read(source, x), read(operand(node.inputs[1]), w));
         });
+    return b().seq(std::array<Stmt, 2>{pad, conv});
   });
   if (node.inputs.size() == 3) {
     add_stage("bias", node, false, [this, &node](const std::string& name, const Tensor& out) {

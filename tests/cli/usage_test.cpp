@@ -19,6 +19,33 @@ void check_error(const Outcome& outcome, int exit_code, const std::string& part)
   CHECK(outcome.err.find("tcc: error: ") == outcome.err.rfind("tcc: error: "));
 }
 
+// Just enough of the protobuf encoding to write a model by hand.
+std::string number(int field, uint64_t value) {
+  std::string bytes(1, static_cast<char>(field << 3));
+  for (; value >= 128; value >>= 7) bytes += static_cast<char>(value | 128);
+  return bytes + static_cast<char>(value);
+}
+std::string field(int field, const std::string& content) {
+  std::string bytes = number(field, content.size());
+  bytes[0] = static_cast<char>(bytes[0] | 2);
+  return bytes + content;
+}
+std::string tensor(const std::string& name) {
+  const std::string shape = field(1, number(1, 4));
+  return field(1, name) + field(2, field(1, number(1, 1) + field(2, shape)));
+}
+// A chain of operators without attributes, from x to y.
+std::string chain_model(const std::vector<std::string>& ops) {
+  std::string graph;
+  for (size_t i = 0; i < ops.size(); ++i) {
+    const std::string from = i == 0 ? "x" : "t" + std::to_string(i),
+                      to = i + 1 == ops.size() ? "y" : "t" + std::to_string(i + 1);
+    graph += field(1, field(1, from) + field(2, to) + field(4, ops[i]));
+  }
+  graph += field(2, "chain") + field(11, tensor("x")) + field(12, tensor("y"));
+  return number(1, 8) + field(7, graph) + field(8, number(2, 13));
+}
+
 }  // namespace
 
 TEST_CASE("help lists every command and each command's help has an example", "[cli]") {
@@ -99,6 +126,18 @@ TEST_CASE("files that are no models", "[cli]") {
   CHECK_FALSE(fs::exists(box.path("out")));
 }
 
+TEST_CASE("unsupported operators are reported all at once, with counts", "[cli]") {
+  Sandbox box;
+  spill(box.path("good.onnx"), chain_model({"Relu", "Sigmoid"}));
+  CHECK(box.tcc({"inspect", "good.onnx"}).exit_code == 0);
+  spill(box.path("bad.onnx"), chain_model({"Relu", "Frobnicate", "Twiddle", "Frobnicate"}));
+  for (const std::string command : {"inspect", "tune", "verify"}) {
+    Outcome outcome = box.tcc({command, "bad.onnx"});
+    check_error(outcome, 1, "bad.onnx");
+    CHECK_THAT(outcome.err, Contains("Twiddle") && Contains("Frobnicate") && Contains("2"));
+  }
+}
+
 TEST_CASE("files that are no libraries and no record stores", "[cli]") {
   Sandbox box;
   spill(box.path("libempty.so"), "");
@@ -129,7 +168,7 @@ TEST_CASE("lists: targets, operators, models", "[cli]") {
   CHECK(json.exit_code == 0);
   spill(box.path("machine.json"), json.out);
   CHECK(box.tcc({"show", "zoo:mlp", "--target-file", "machine.json"}).exit_code == 0);
-  spill(box.path("machine.json"), "{\"base\": \"a100\", \"colour\": 3}");
+  spill(box.path("machine.json"), "{\"base\": \"a100\", \"name\": \"mine\", \"colour\": 3}");
   check_error(box.tcc({"show", "zoo:mlp", "--target-file", "machine.json"}), 1, "colour");
   CHECK_THAT(box.tcc({"ops"}).out, Contains("Conv") && Contains("BatchNormalization"));
   CHECK_THAT(box.tcc({"zoo"}).out, Contains("resnet18"));

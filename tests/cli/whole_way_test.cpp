@@ -20,7 +20,8 @@ json last_line(const std::string& text) {
 void check_counts(const json& counts) {
   CAPTURE(counts.dump());
   auto n = [&](const char* name) { return counts.at(name).get<int64_t>(); };
-  CHECK(n("proposed") == n("duplicate") + n("rejected") + n("tried"));
+  CHECK(n("proposed") == n("duplicate") + n("rejected") + n("not_chosen") + n("tried"));
+  CHECK(n("not_chosen") >= 0);
   CHECK(n("tried") == n("measured") + n("compile_failed") + n("wrong") + n("crashed") + n("hung") + n("timed_out"));
   int64_t reasons = 0;
   for (const auto& [reason, count] : counts.at("rejected_by_reason").items()) reasons += count.get<int64_t>();

@@ -16,9 +16,15 @@ using features::Feature;
 
 namespace {
 
-target::Target avx512() { return *target::find_target("x86-64-v4"); }
-double at(const features::Row& row, Feature f) { return static_cast<double>(row[static_cast<size_t>(f)]); }
-double count_of(const features::Row& row, Feature f) { return std::exp2(at(row, f)) - 1; }
+target::Target avx512() {
+  return *target::find_target("x86-64-v4");
+}
+double at(const features::Row& row, Feature f) {
+  return static_cast<double>(row[static_cast<size_t>(f)]);
+}
+double count_of(const features::Row& row, Feature f) {
+  return std::exp2(at(row, f)) - 1;
+}
 
 ir::Kernel to_nest(const ir::Kernel& k) {
   auto arena = std::make_shared<Arena>();
@@ -74,9 +80,11 @@ TEST_CASE("features of a register tile") {
 }
 
 TEST_CASE("features are finite and tell programs apart") {
-  for (const task::Task& t : {task::make_conv({.channels = 8, .filters = 32, .size = {14, 14}, .kernel = {3, 3}, .pads = {1, 1}, .bias = true}),
-                              task::make_softmax({12, 40}, 1), task::make_elementwise({2, 8, 7, 7}),
-                              task::make_pool({.average = true, .channels = 4, .size = {9, 9}, .kernel = {3, 3}, .pads = {1, 1}})}) {
+  for (const task::Task& t :
+       {task::make_conv(
+            {.channels = 8, .filters = 32, .size = {14, 14}, .kernel = {3, 3}, .pads = {1, 1}, .bias = true}),
+        task::make_softmax({12, 40}, 1), task::make_elementwise({2, 8, 7, 7}),
+        task::make_pool({.average = true, .channels = 4, .size = {9, 9}, .kernel = {3, 3}, .pads = {1, 1}})}) {
     INFO(t.workload);
     std::set<features::Row> rows;
     Rng rng(1);

@@ -49,6 +49,11 @@ TEST_CASE("sound kernels have no findings", "[verify]") {
 }
 
 TEST_CASE("the verifier finds", "[verify]") {
+  SECTION("extents that index arithmetic cannot hold") {
+    check_finds(in("nest", "for i in 1000000000000000 { C[0] = 1.0 }"), "an extent beyond 2^48");
+    check_finds(in("built", "for i in 64 { block b(v: spatial 1000000000000000 = i) { C[0] = 1.0 } }"),
+                "iterator 'v' has an extent beyond 2^48");
+  }
   SECTION("written inputs") {
     check_finds(in("nest", "A[0] = 1.0"), "writes the input 'A'");
   }

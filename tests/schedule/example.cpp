@@ -114,11 +114,13 @@ std::string check_example(const Example& example, const std::string& file, bool 
   check_same_outputs(before, *result);
   if (exact) CHECK(example.expected == outcome);
   CHECK_FALSE(example.expected.empty());
-  if (!example.expected.empty()) CHECK(ir::hash_kernel(parse_kernel(example.expected, where)) == ir::hash_kernel(*result));
+  if (!example.expected.empty())
+    CHECK(ir::hash_kernel(parse_kernel(example.expected, where)) == ir::hash_kernel(*result));
   return outcome;
 }
 
-std::string with_outcomes(const std::string& text, const std::vector<Example>& examples, const std::vector<std::string>& outcomes) {
+std::string with_outcomes(const std::string& text, const std::vector<Example>& examples,
+                          const std::vector<std::string>& outcomes) {
   std::vector<std::string> lines = split_lines(text);
   std::string out;
   size_t at = 0;

@@ -1,4 +1,5 @@
-// Examples of primitives in text: the sections of docs/primitives.md and the files of tests/schedule/golden share one form.
+// Examples of primitives in text: the sections of docs/primitives.md and the files of tests/schedule/golden share one
+// form.
 //
 //   ## name of the section
 //   ```before    a kernel; it stays in force until the next one
@@ -19,19 +20,20 @@ struct Example {
   std::string section;
   std::string before, trace;
   bool rejected = false;
-  std::string expected;             // of `after` or `reject`
-  size_t first_line = 0, lines = 0; // of `expected` in the file, for updates; counted from 0
+  std::string expected;              // of `after` or `reject`
+  size_t first_line = 0, lines = 0;  // of `expected` in the file, for updates; counted from 0
 };
 
 // Errors: a trace without a kernel before it or without an outcome after it, an open fence.
 Result<std::vector<Example>> read_examples(const std::string& text, const std::string& file);
 
-// Replays the example and compares. Failures are reported through Catch. Returns what stands in the file after an update:
-// the printed kernel, or the reject's reason and text. Accepted results are also verified and, where `before` has no
-// scalars, run by the interpreter beside `before` with equal outputs.
-// exact: the printed text must agree, not the structure alone.
+// Replays the example and compares. Failures are reported through Catch. Returns what stands in the file after an
+// update: the printed kernel, or the reject's reason and text. Accepted results are also verified and, where `before`
+// has no scalars, run by the interpreter beside `before` with equal outputs. exact: the printed text must agree, not
+// the structure alone.
 std::string check_example(const Example& example, const std::string& file, bool exact);
 // The file's text with the outcomes replaced.
-std::string with_outcomes(const std::string& text, const std::vector<Example>& examples, const std::vector<std::string>& outcomes);
+std::string with_outcomes(const std::string& text, const std::vector<Example>& examples,
+                          const std::vector<std::string>& outcomes);
 
 }  // namespace tcc::testing

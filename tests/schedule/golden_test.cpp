@@ -33,7 +33,8 @@ std::vector<schedule::Op> all_ops() {
 // What changes the kernel: neither a query nor a sampling instruction.
 bool is_primitive(schedule::Op op) {
   using schedule::Op;
-  return !schedule::is_sampling(op) && op != Op::kGetBlock && op != Op::kGetLoops && op != Op::kGetProducers && op != Op::kGetConsumers;
+  return !schedule::is_sampling(op) && op != Op::kGetBlock && op != Op::kGetLoops && op != Op::kGetProducers &&
+         op != Op::kGetConsumers;
 }
 
 std::vector<Example> run_file(const std::string& path) {
@@ -54,8 +55,9 @@ std::vector<Example> run_file(const std::string& path) {
     if (!before) FAIL(before.error().message);
     if (!trace) FAIL(trace.error().message);
     auto result = schedule::replay(*trace, trace->decisions, *before, std::make_shared<Arena>());
-    outcomes.push_back(result ? ir::print(*result)
-                              : fmt::format("{}\n{}\n", ir::reject_reason_name(result.error().reason), result.error().text));
+    outcomes.push_back(
+        result ? ir::print(*result)
+               : fmt::format("{}\n{}\n", ir::reject_reason_name(result.error().reason), result.error().text));
     if (result.has_value() == e.rejected) FAIL_CHECK(name << " (" << e.section << "): " << outcomes.back());
   }
   REQUIRE(write_file(path, with_outcomes(*text, *examples, outcomes)).has_value());
@@ -65,7 +67,8 @@ std::vector<Example> run_file(const std::string& path) {
 bool uses(const Example& e, schedule::Op op) {
   auto trace = schedule::parse_trace(e.trace);
   if (!trace) return false;
-  return std::any_of(trace->instructions.begin(), trace->instructions.end(), [&](const schedule::Instruction& in) { return in.op == op; });
+  return std::any_of(trace->instructions.begin(), trace->instructions.end(),
+                     [&](const schedule::Instruction& in) { return in.op == op; });
 }
 
 }  // namespace
@@ -92,8 +95,9 @@ TEST_CASE("docs/primitives.md has a section with a true example for each instruc
   std::vector<Example> examples = run_file(kSource + "/docs/primitives.md");
   for (schedule::Op op : all_ops()) {
     INFO(schedule::op_name(op));
-    CHECK(std::any_of(examples.begin(), examples.end(),
-                      [&](const Example& e) { return e.section == schedule::op_name(op) && !e.rejected && uses(e, op); }));
+    CHECK(std::any_of(examples.begin(), examples.end(), [&](const Example& e) {
+      return e.section == schedule::op_name(op) && !e.rejected && uses(e, op);
+    }));
   }
 }
 
@@ -107,5 +111,6 @@ TEST_CASE("the example runner notices wrong files", "[golden]") {
   REQUIRE(examples.has_value());
   REQUIRE(examples->size() == 1);
   CHECK(examples->front().section == "a");
-  CHECK(with_outcomes(file, *examples, {"new\n"}) == "## a\n```before\nk\n```\n```trace\nt\n```\n```after\nnew\n```\nend\n");
+  CHECK(with_outcomes(file, *examples, {"new\n"}) ==
+        "## a\n```before\nk\n```\n```trace\nt\n```\n```after\nnew\n```\nend\n");
 }

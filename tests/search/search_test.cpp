@@ -1,5 +1,6 @@
 // Search against a fake machine: determinism, resume, duplicates, budgets, scheduling.
 #include "tcc/search/search.h"
+#include "tcc/cost/cost_model.h"
 
 #include <catch2/catch.hpp>
 #include <set>
@@ -24,7 +25,8 @@ target::Target avx512() {
 std::vector<task::Task> tasks() {
   std::vector<task::Task> out;
   out.push_back(task::make_gemm({.m = 64, .n = 96, .k = 48, .bias = true, .constant_weights = true}));
-  out.push_back(task::make_conv({.channels = 8, .filters = 32, .size = {14, 14}, .kernel = {3, 3}, .pads = {1, 1}, .bias = true, .relu = true}));
+  out.push_back(task::make_conv(
+      {.channels = 8, .filters = 32, .size = {14, 14}, .kernel = {3, 3}, .pads = {1, 1}, .bias = true, .relu = true}));
   out.push_back(task::make_softmax({16, 64}, 1));
   return out;
 }
@@ -41,8 +43,8 @@ std::string log_of(const record::Store& store) {
   REQUIRE(records.has_value());
   std::string log;
   for (const record::Record& r : *records)
-    log += fmt::format("{} {} {} {} {} {:.9g} {}\n", record::hash_text(r.task), record::hash_text(r.nest), record::hash_text(r.skeleton),
-                       record::status_name(r.status), r.trace, r.median, r.unix_time);
+    log += fmt::format("{} {} {} {} {} {:.9g} {}\n", record::hash_text(r.task), record::hash_text(r.nest),
+                       record::hash_text(r.skeleton), record::status_name(r.status), r.trace, r.median, r.unix_time);
   return log;
 }
 
@@ -242,7 +244,8 @@ TEST_CASE("evolution finds faster programs than random draws on a machine that f
     return result->tasks[0].best_seconds;
   };
   double random = 0, evolved = 0;
-  for (uint64_t seed : {1, 2, 3}) random += best(search::Strategy::kRandom, seed), evolved += best(search::Strategy::kEvolutionary, seed);
+  for (uint64_t seed : {1, 2, 3})
+    random += best(search::Strategy::kRandom, seed), evolved += best(search::Strategy::kEvolutionary, seed);
   CHECK(evolved < 0.9 * random);
 }
 

@@ -26,13 +26,32 @@ std::vector<task::Task> small_tasks() {
   std::vector<task::Task> tasks;
   tasks.push_back(task::make_gemm({.m = 24, .n = 64, .k = 32}));
   tasks.push_back(task::make_gemm({.m = 13, .n = 70, .k = 17, .bias = true, .relu = true, .constant_weights = true}));
-  tasks.push_back(task::make_gemm({.m = 1, .n = 100, .k = 40, .bias = true, .constant_weights = true, .trans_b = true}));
-  tasks.push_back(task::make_conv({.channels = 4, .filters = 32, .size = {9, 10}, .kernel = {3, 3}, .pads = {1, 1}, .bias = true, .relu = true, .residual = true}));
-  tasks.push_back(task::make_conv({.channels = 3, .filters = 16, .size = {15, 15}, .kernel = {7, 7}, .strides = {2, 2}, .pads = {3, 3}, .bias = true, .relu = true}));
-  tasks.push_back(task::make_conv({.channels = 8, .filters = 32, .size = {7, 7}, .kernel = {1, 1}, .bias = true, .relu = true}));
-  tasks.push_back(task::make_conv({.channels = 6, .filters = 6, .group = 6, .size = {12, 16}, .kernel = {3, 3}, .pads = {1, 1}, .relu = true}));
-  tasks.push_back(task::make_conv({.batch = 2, .channels = 4, .filters = 8, .group = 2, .size = {8, 8}, .kernel = {3, 3}, .strides = {2, 2}}));
-  tasks.push_back(task::make_pool({.channels = 4, .size = {14, 14}, .kernel = {3, 3}, .strides = {2, 2}, .pads = {1, 1}}));
+  tasks.push_back(
+      task::make_gemm({.m = 1, .n = 100, .k = 40, .bias = true, .constant_weights = true, .trans_b = true}));
+  tasks.push_back(task::make_conv({.channels = 4,
+                                   .filters = 32,
+                                   .size = {9, 10},
+                                   .kernel = {3, 3},
+                                   .pads = {1, 1},
+                                   .bias = true,
+                                   .relu = true,
+                                   .residual = true}));
+  tasks.push_back(task::make_conv({.channels = 3,
+                                   .filters = 16,
+                                   .size = {15, 15},
+                                   .kernel = {7, 7},
+                                   .strides = {2, 2},
+                                   .pads = {3, 3},
+                                   .bias = true,
+                                   .relu = true}));
+  tasks.push_back(
+      task::make_conv({.channels = 8, .filters = 32, .size = {7, 7}, .kernel = {1, 1}, .bias = true, .relu = true}));
+  tasks.push_back(task::make_conv(
+      {.channels = 6, .filters = 6, .group = 6, .size = {12, 16}, .kernel = {3, 3}, .pads = {1, 1}, .relu = true}));
+  tasks.push_back(task::make_conv(
+      {.batch = 2, .channels = 4, .filters = 8, .group = 2, .size = {8, 8}, .kernel = {3, 3}, .strides = {2, 2}}));
+  tasks.push_back(
+      task::make_pool({.channels = 4, .size = {14, 14}, .kernel = {3, 3}, .strides = {2, 2}, .pads = {1, 1}}));
   tasks.push_back(task::make_pool({.average = true, .channels = 8, .size = {7, 7}, .kernel = {7, 7}}));
   tasks.push_back(task::make_softmax({12, 40}, 1));
   tasks.push_back(task::make_softmax({2, 3, 8, 10}, 3));
@@ -52,8 +71,9 @@ struct Params {
       if (b->role == ir::BufferRole::kTemp) continue;
       std::vector<int64_t> shape;
       for (ir::Expr e : b->shape) shape.push_back(ir::int_value(e));
-      data.push_back(b->role == ir::BufferRole::kOutput ? interp::TensorData::zeros(b->type, shape)
-                                                        : interp::TensorData::make_random_integers(b->type, shape, data.size() + 5));
+      data.push_back(b->role == ir::BufferRole::kOutput
+                         ? interp::TensorData::zeros(b->type, shape)
+                         : interp::TensorData::make_random_integers(b->type, shape, data.size() + 5));
     }
     for (interp::TensorData& d : data) pointers.push_back(&d);
   }
@@ -106,6 +126,14 @@ TEST_CASE("design spaces keep the meaning of every kind of task") {
         INFO(report.text());
         REQUIRE(report.ok());
         check_equal(got, want);
+        ir::Legal<ir::Kernel> lowered = lower::lower(*nest, target, ir::Stage::kLowered, arena);
+        if (!lowered) continue;
+        INFO(ir::print(*lowered));
+        Params code(*lowered);
+        interp::Report lowered_report = interp::run(*lowered, code.pointers);
+        INFO(lowered_report.text());
+        REQUIRE(lowered_report.ok());
+        check_equal(code, want);
       }
     }
     CHECK(programs.size() > 2);
@@ -114,7 +142,14 @@ TEST_CASE("design spaces keep the meaning of every kind of task") {
 
 TEST_CASE("contractions get a local accumulator, vector loops and one parallel loop") {
   target::Target target = avx512();
-  task::Task t = task::make_conv({.channels = 16, .filters = 64, .size = {14, 14}, .kernel = {3, 3}, .pads = {1, 1}, .bias = true, .relu = true, .residual = true});
+  task::Task t = task::make_conv({.channels = 16,
+                                  .filters = 64,
+                                  .size = {14, 14},
+                                  .kernel = {3, 3},
+                                  .pads = {1, 1},
+                                  .bias = true,
+                                  .relu = true,
+                                  .residual = true});
   std::vector<schedule::Trace> traces = space::generate_space(t.kernel, target);
   CHECK(traces.size() >= 4);
   for (const schedule::Trace& trace : traces) {
@@ -141,7 +176,8 @@ TEST_CASE("a kernel that no module understands still has a space") {
   ir::Id loop = kb.new_id("i"), iter = kb.new_id("vi"), block = kb.new_id("scan");
   std::array<ir::Expr, 1> at = {kb.b().var(iter)};
   std::array<ir::Iter, 1> iters = {ir::Iter{iter, ir::IterKind::kOpaque, kb.b().integer(8), kb.b().var(loop)}};
-  ir::Kernel k = kb.finish(kb.b().loop(loop, kb.b().integer(8), kb.b().block(block, iters, kb.b().store(y->id, at, kb.b().load(*x, at)))));
+  ir::Kernel k = kb.finish(
+      kb.b().loop(loop, kb.b().integer(8), kb.b().block(block, iters, kb.b().store(y->id, at, kb.b().load(*x, at)))));
   std::vector<schedule::Trace> traces = space::generate_space(k, avx512());
   REQUIRE(traces.size() == 1);
   CHECK(traces[0].instructions.empty());
@@ -149,10 +185,47 @@ TEST_CASE("a kernel that no module understands still has a space") {
 
 TEST_CASE("every contraction is tiled, with an epilogue or without") {
   for (const task::Task& t : small_tasks()) {
-    if (t.anchor != task::AnchorKind::kGemm && t.anchor != task::AnchorKind::kConv && t.anchor != task::AnchorKind::kDepthwiseConv) continue;
+    if (t.anchor != task::AnchorKind::kGemm && t.anchor != task::AnchorKind::kConv &&
+        t.anchor != task::AnchorKind::kDepthwiseConv)
+      continue;
     INFO(t.workload);
     schedule::Trace trace = space::generate_space(t.kernel, avx512())[0];
     auto tiles = [](const schedule::Instruction& in) { return in.op == schedule::Op::kCacheWrite; };
     CHECK(std::count_if(trace.instructions.begin(), trace.instructions.end(), tiles) == 1);
   }
+}
+
+TEST_CASE("register tiles that are vectorised over channels have the channels last when lowered") {
+  task::Task t =
+      task::make_conv({.channels = 16, .filters = 64, .size = {7, 7}, .kernel = {3, 3}, .pads = {1, 1}, .relu = true});
+  int64_t tiles = 0;
+  for (const schedule::Trace& trace : space::generate_space(t.kernel, avx512())) {
+    ir::Legal<space::Sketch> sketch = space::make_sketch(trace, t.kernel, avx512());
+    REQUIRE(sketch.has_value());
+    std::vector<int64_t> decisions = trace.decisions;
+    Rng rng(5);
+    for (int draw = 0; draw < 40; ++draw) {
+      space::draw_decisions(*sketch, decisions, rng);
+      auto arena = std::make_shared<Arena>();
+      ir::Legal<ir::Kernel> nest = space::instantiate(*sketch, decisions, avx512(), arena);
+      if (!nest) continue;
+      ir::Legal<ir::Kernel> k = lower::lower(*nest, avx512(), ir::Stage::kLowered, arena);
+      if (!k) continue;
+      std::set<ir::Id> vectors;
+      ir::visit(k->root, [&](ir::Stmt s) {
+        if (const ir::Loop* l = ir::as<ir::Loop>(s); l != nullptr && l->loop_kind == ir::LoopKind::kVectorized)
+          vectors.insert(l->id);
+        const ir::Store* st = ir::as<ir::Store>(s);
+        if (st == nullptr || k->buffer(st->buffer)->scope != ir::Scope::kLocal) return true;
+        for (ir::Expr i : st->indices) {
+          const ir::Var* v = ir::as<ir::Var>(i);
+          if (v == nullptr || vectors.count(v->id) == 0) continue;
+          CHECK(i == st->indices.back());
+          ++tiles;
+        }
+        return true;
+      });
+    }
+  }
+  CHECK(tiles > 20);
 }

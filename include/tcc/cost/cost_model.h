@@ -37,6 +37,7 @@ std::unique_ptr<CostModel> make_rule_model();
 std::unique_ptr<CostModel> make_random_model(uint64_t seed);
 
 // Share of pairs of one task, with different throughputs, that the scores order rightly.
-double pair_accuracy(std::span<const float> scores, std::span<const float> throughputs, std::span<const uint64_t> tasks);
+double pair_accuracy(std::span<const float> scores, std::span<const float> throughputs,
+                     std::span<const uint64_t> tasks);
 
 }  // namespace tcc::cost

@@ -18,7 +18,7 @@ struct TuneRequest {
 };
 
 struct TunedTask {
-  search::TaskResult result;
+  search::TaskResult result;  // best_seconds counts the unscheduled program in
   double flops = 0;
   double baseline_seconds = 0;  // one run of the unscheduled program, measured; 0 = it could not be measured
   std::string baseline_failure;

@@ -41,8 +41,8 @@ struct TuneOptions {
   int64_t round_size = 32;   // most measurements a round; fewer where the trials do not go round
   int64_t population = 512;  // of a generation
   int64_t generations = 4;
-  double explore = 0.05;     // share of a round's picks that are drawn at random
-  bool resume = true;        // go on with an interrupted run of the same tasks, target and options
+  double explore = 0.05;  // share of a round's picks that are drawn at random
+  bool resume = true;     // go on with an interrupted run of the same tasks, target and options
 };
 
 // What became of proposals. A proposal is duplicate, rejected or measured; a measured one has a status.
@@ -57,9 +57,9 @@ struct Counts {
 struct Progress {
   enum class Kind : uint8_t { kStarted, kRound, kTaskFinished, kFinished, kNote };
   Kind kind = Kind::kRound;
-  int64_t task = -1;   // index; -1 when it concerns none
+  int64_t task = -1;  // index; -1 when it concerns none
   std::string workload;
-  int64_t round = 0;   // of all tasks
+  int64_t round = 0;                     // of all tasks
   int64_t trials = 0, trials_limit = 0;  // over all tasks
   int64_t task_trials = 0;
   double best_seconds = 0;  // of the task; 0 = none yet
@@ -79,10 +79,10 @@ struct Environment {
   std::function<Result<std::shared_ptr<const measure::MeasureTask>>(const task::Task&)> prepare;
   // The re-rank that a new best must pass when it is less than 10 % ahead; empty: medians decide.
   std::function<Result<measure::PairedComparison>(const measure::Candidate&, const measure::Candidate&)> compare;
-  std::function<bool()> stop;                      // true: end after the measurements under way; may be empty
+  std::function<bool()> stop;                     // true: end after the measurements under way; may be empty
   std::function<void(const Progress&)> progress;  // may be empty
-  std::function<int64_t()> now;                    // unix time of records; empty: the system clock
-  std::string tool_version;                        // written into records
+  std::function<int64_t()> now;                   // unix time of records; empty: the system clock
+  std::string tool_version;                       // written into records
 };
 // prepare and compare of the host's measurer.
 Environment host_environment(measure::IsolatedHostMeasurer& measurer, record::Store& store, ThreadPool* pool,
@@ -91,15 +91,15 @@ Environment host_environment(measure::IsolatedHostMeasurer& measurer, record::St
 struct TaskResult {
   std::string key, workload;
   int64_t weight = 1;
-  int64_t trials = 0;         // of this run
-  double best_seconds = 0;    // 0 = nothing valid is known
+  int64_t trials = 0;       // of this run
+  double best_seconds = 0;  // 0 = nothing valid is known
   double best_gflops = 0;
-  double first_seconds = 0;   // best at the end of the task's first round
+  double first_seconds = 0;  // best at the end of the task's first round
   uint64_t best_nest = 0;
-  std::string best_trace;     // JSON; "" = none
+  std::string best_trace;  // JSON; "" = none
   int64_t design_spaces = 0;
-  bool exhausted = false;     // nothing new was found any more
-  std::string failure;        // why the task could not be tuned at all; "" otherwise
+  bool exhausted = false;  // nothing new was found any more
+  std::string failure;     // why the task could not be tuned at all; "" otherwise
   Counts counts;
 };
 struct TuneResult {
@@ -110,20 +110,20 @@ struct TuneResult {
   bool resumed = false;
 };
 
-// Errors: no limit of trials or time, the store cannot be written, measuring is impossible. Whatever a candidate does is
-// no error.
+// Errors: no limit of trials or time, the store cannot be written, measuring is impossible. Whatever a candidate does
+// is no error.
 Result<TuneResult> tune(std::span<const task::Task> tasks, const target::Target& target, const TuneOptions& options,
                         const Environment& env);
 
 // --- programs for building ----------------------------------------------------------------------------------------
 
 struct Chosen {
-  ir::Kernel lowered;        // Stage::Lowered; weights' layouts are in its buffers
-  uint64_t nest = 0;         // hash at Stage::Nest
-  std::string trace;         // JSON
-  bool tuned = false;        // from a measured record; else the default schedule
-  double seconds = 0;        // measured time; 0 when untuned
-  std::string note;          // why it is not tuned, for the user; "" when tuned
+  ir::Kernel lowered;  // Stage::Lowered; weights' layouts are in its buffers
+  uint64_t nest = 0;   // hash at Stage::Nest
+  std::string trace;   // JSON
+  bool tuned = false;  // from a measured record; else the default schedule
+  double seconds = 0;  // measured time; 0 when untuned
+  std::string note;    // why it is not tuned, for the user; "" when tuned
 };
 // The program of the task's best record, replayed. Where there is none (or it no longer replays, which `note` says) the
 // default schedule: the best by rule of a few hundred seeded draws from the design spaces. store may be nullptr.

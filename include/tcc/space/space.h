@@ -23,8 +23,8 @@ class Module {
  public:
   virtual ~Module() = default;
   virtual const char* name() const = 0;
-  // The ways to go on from `state`, at least one: a module that does not apply, or whose steps are all rejected, returns
-  // the state itself. Copies of a schedule are independent of each other.
+  // The ways to go on from `state`, at least one: a module that does not apply, or whose steps are all rejected,
+  // returns the state itself. Copies of a schedule are independent of each other.
   virtual std::vector<schedule::Schedule> apply(const schedule::Schedule& state, const target::Target& target,
                                                 const SpaceOptions& options) const = 0;
 };

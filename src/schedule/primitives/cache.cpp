@@ -34,6 +34,12 @@ const Buffer* add_copy(Editor& edit, const Buffer& of, Scope scope) {
   return made;
 }
 
+Legal<void> check_scope(Scope scope) {
+  if (scope == Scope::kConst || scope == Scope::kTensor)
+    return reject(RejectReason::kBadFactor, fmt::format("no copy can be written in scope {}", scope_name(scope)));
+  return {};
+}
+
 int count_writers(const Kernel& k, Id buffer) {
   int writers = 0;
   for (const Block* block : collect_blocks(k.root)) writers += writes_buffer(block->body, buffer) ? 1 : 0;
@@ -56,6 +62,7 @@ Legal<Kernel> cache_read(const Kernel& k, Id block_id, int read_index, Scope sco
   Path path = find_path(k.root, block_id);
   const Block* block = path.found() ? as<Block>(path.nodes.back()) : nullptr;
   if (block == nullptr) return unknown("block", block_id);
+  if (Legal<void> ok = check_scope(scope); !ok) return tl::make_unexpected(ok.error());
   std::vector<Id> reads = read_buffers(k, block_id);
   if (read_index < 0 || static_cast<size_t>(read_index) >= reads.size())
     return reject(RejectReason::kBadFactor, fmt::format("block {} has {} read buffers", describe(k, block_id), reads.size()));
@@ -78,6 +85,7 @@ Legal<Kernel> cache_write(const Kernel& k, Id block_id, Scope scope, Id& out) {
   Path path = find_path(k.root, block_id);
   const Block* block = path.found() ? as<Block>(path.nodes.back()) : nullptr;
   if (block == nullptr) return unknown("block", block_id);
+  if (Legal<void> ok = check_scope(scope); !ok) return tl::make_unexpected(ok.error());
   const Buffer* target = k.buffer(written_buffer(k, block_id));
   if (target == nullptr) return reject(RejectReason::kManyWriters, describe(k, block_id) + " does not write exactly one buffer");
   if (count_writers(k, target->id) > 1) return reject(RejectReason::kManyWriters, describe(k, target->id));

@@ -2,6 +2,9 @@
 
 namespace tcc::schedule {
 
+// Of the new loops together; far above any program, far below overflow of index arithmetic.
+constexpr int64_t kMaxIterations = int64_t{1} << 48;
+
 Legal<Kernel> split(const Kernel& k, Id loop_id, std::span<const Expr> factors, std::vector<Id>& out) {
   Path path = find_path(k.root, loop_id);
   if (!path.found()) return unknown("loop", loop_id);
@@ -25,6 +28,8 @@ Legal<Kernel> split(const Kernel& k, Id loop_id, std::span<const Expr> factors, 
     }
     if (is_int(extents[i]) && int_value(extents[i]) <= 0)
       return reject(RejectReason::kBadFactor, fmt::format("factor {} of {}", int_value(extents[i]), describe(k, loop_id)));
+    if (is_int(extents[i]) && is_int(known) && int_value(extents[i]) > kMaxIterations / int_value(known))
+      return reject(RejectReason::kBadFactor, "the factors of " + describe(k, loop_id) + " make too many iterations");
     known = b.mul(known, extents[i]);
   }
   if (inferred >= 0) extents[static_cast<size_t>(inferred)] = b.ceil_div(loop->extent, known);
@@ -41,9 +46,18 @@ Legal<Kernel> split(const Kernel& k, Id loop_id, std::span<const Expr> factors, 
   replace.set(loop_id, index);
   Stmt body = substitute(b, loop->body, replace);
 
-  // Step 3. A predicate where the product may exceed the extent.
+  // Step 3. Every iteration must be reached: the product is the extent, or more, or the first factor is the ceiling
+  // quotient (given, as sample_tile does, or inferred).
   analysis::Ranges ranges(k);
-  if (!ranges.prove_equal(b, total, loop->extent)) body = add_predicate(b, body, b.lt(index, loop->extent));
+  bool exact = ranges.prove_equal(b, total, loop->extent);
+  if (!exact && inferred < 0 && !ranges.prove_less(b, loop->extent, b.offset(total, 1))) {
+    Expr inner = b.product(std::span(extents).subspan(1));
+    if (!equal(extents[0], b.ceil_div(loop->extent, inner)))
+      return reject(RejectReason::kBadFactor, "the factors of " + describe(k, loop_id) + " do not cover its extent");
+  }
+
+  // Step 4. A predicate where the product may exceed the extent.
+  if (!exact) body = add_predicate(b, body, b.lt(index, loop->extent));
   for (size_t i = extents.size(); i-- > 0;) body = b.loop(ids[i], extents[i], body);
   out = std::move(ids);
   return edit.finish(replace_at(b, path, body));

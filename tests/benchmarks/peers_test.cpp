@@ -1,0 +1,163 @@
+// The peers answer the protocol, and what they compute is what a plain loop computes: a ratio against a peer that does
+// something else would mean nothing.
+#include <signal.h>
+
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "peers/op_case.h"
+#include "peers/peer.h"
+#include "peers/peer_process.h"
+#include "tcc/graph/passes.h"
+#include "tcc/onnx/importer.h"
+
+using namespace tcc;
+using namespace tcc::benchmarks;
+
+namespace {
+
+struct Peer {
+  std::string name, path;
+};
+std::vector<Peer> peers() {
+  std::vector<Peer> out;
+#ifdef TCC_DNNL_PEER
+  out.push_back({"dnnl", TCC_DNNL_PEER});
+#endif
+#ifdef TCC_OPENBLAS_PEER
+  out.push_back({"openblas", TCC_OPENBLAS_PEER});
+#endif
+  return out;
+}
+
+std::unique_ptr<PeerProcess> start(const std::string& path) {
+  auto process = PeerProcess::start({path}, {});
+  REQUIRE(process);
+  return std::move(*process);
+}
+
+// Sum of the output and of its magnitudes, from definitions.
+struct Sums {
+  double sum = 0, abs = 0;
+};
+Sums naive(const OpCase& c) {
+  Sums s;
+  auto add = [&](double v) {
+    if (c.get("relu")) v = std::max(v, 0.0);
+    s.sum += v, s.abs += std::fabs(v);
+  };
+  if (c.op == "gemm") {
+    int64_t m = c.get("m"), n = c.get("n"), k = c.get("k");
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t j = 0; j < n; ++j) {
+        double v = c.get("bias") ? data_at(j, 2) : 0;
+        for (int64_t r = 0; r < k; ++r) v += double(data_at(i * k + r, 0)) * data_at(r * n + j, 1);
+        add(v);
+      }
+    return s;
+  }
+  int64_t group = c.get("group"), depth = c.get("c") / group, kernel = c.get("kernel"), pad = c.get("pad"),
+          size = c.get("h");
+  int64_t extent = (size + 2 * pad - kernel) / c.get("stride") + 1;
+  for (int64_t f = 0; f < c.get("f"); ++f)
+    for (int64_t y = 0; y < extent; ++y)
+      for (int64_t x = 0; x < extent; ++x) {
+        double v = data_at(f, 2);
+        for (int64_t d = 0; d < depth; ++d)
+          for (int64_t ky = 0; ky < kernel; ++ky)
+            for (int64_t kx = 0; kx < kernel; ++kx) {
+              int64_t iy = y * c.get("stride") + ky - pad, ix = x * c.get("stride") + kx - pad;
+              if (iy < 0 || ix < 0 || iy >= size || ix >= size) continue;
+              int64_t channel = f / (c.get("f") / group) * depth + d;
+              v += double(data_at((channel * size + iy) * size + ix, 0)) *
+                   data_at(((f * depth + d) * kernel + ky) * kernel + kx, 1);
+            }
+        add(v);
+      }
+  return s;
+}
+
+}  // namespace
+
+TEST_CASE("peers compute the operator that was asked for", "[peers]") {
+  std::vector<OpCase> cases = {gemm_case("bare", 5, 12, 7), gemm_case("row", 1, 33, 20),
+                               gemm_case("fused", 6, 16, 9, true), conv_case("conv", 3, 8, 9, 3, 2),
+                               conv_case("depthwise", 8, 8, 6, 3, 1, 8)};
+  int answered = 0;
+  for (const Peer& peer : peers()) {
+    auto process = start(peer.path);
+    for (const OpCase& c : cases)
+      for (int threads : {1, 2})
+        for (bool plain : {true, false}) {
+          INFO(peer.name << " " << c.name << " plain " << plain);
+          auto reply = process->ask(prepare_line(c, threads, plain), 60);
+          REQUIRE(reply);
+          if (reply->value("unsupported", false)) continue;
+          ++answered;
+          Sums expected = naive(c);
+          CHECK(std::fabs(reply->at("sum").get<double>() - expected.sum) <= 1e-4 * expected.abs);
+          CHECK(reply->at("abs").get<double>() == Approx(expected.abs).epsilon(1e-4));
+          auto timed = process->ask("run 0.002", 60);
+          REQUIRE(timed);
+          CHECK(timed->at("seconds").get<double>() > 0);
+          CHECK(timed->at("calls").get<int64_t>() >= 3);
+        }
+  }
+  CHECK((peers().empty() || answered > 0));
+}
+
+TEST_CASE("softmax and layer normalisation of oneDNN", "[peers]") {
+#ifdef TCC_DNNL_PEER
+  auto process = start(TCC_DNNL_PEER);
+  auto reply = process->ask(prepare_line(softmax_case("s", {2, 3, 40}), 1, true), 60);
+  REQUIRE(reply);
+  CHECK(reply->at("sum").get<double>() == Approx(6).epsilon(1e-5));
+  double abs = 0;
+  constexpr int64_t kRows = 4, kCols = 48;
+  for (int64_t i = 0; i < kRows; ++i) {
+    double mean = 0, square = 0;
+    for (int64_t j = 0; j < kCols; ++j) mean += data_at(i * kCols + j, 0) / double(kCols);
+    for (int64_t j = 0; j < kCols; ++j) square += std::pow(data_at(i * kCols + j, 0) - mean, 2) / double(kCols);
+    for (int64_t j = 0; j < kCols; ++j)
+      abs += std::fabs((data_at(i * kCols + j, 0) - mean) / std::sqrt(square + 1e-5) * data_at(j, 1) + data_at(j, 2));
+  }
+  reply = process->ask(prepare_line(layernorm_case("n", kRows, kCols), 1, true), 60);
+  REQUIRE(reply);
+  CHECK(reply->at("abs").get<double>() == Approx(abs).epsilon(1e-4));
+#endif
+}
+
+TEST_CASE("a peer that misbehaves is an error and nothing worse", "[peers]") {
+  for (const Peer& peer : peers()) {
+    auto process = start(peer.path);
+    CHECK_FALSE(process->ask("run 0.01", 60));
+    CHECK_FALSE(process->ask("hello", 60));
+    auto unknown = process->ask("prepare fft n=4 threads=1 plain=1", 60);
+    REQUIRE(unknown);
+    CHECK(unknown->value("unsupported", false));
+    kill(process->pid(), SIGKILL);
+    auto dead = process->ask("run 0.01", 60);
+    REQUIRE_FALSE(dead);
+    CHECK(dead.error().message == "died with signal 9");
+    CHECK(process->ask("run 0.01", 60).error().message == "died with signal 9");
+  }
+  auto silent = PeerProcess::start({"/bin/sleep", "60"}, {});
+  REQUIRE(silent);
+  CHECK((*silent)->ask("run 0.01", 0.05).error().message == "gave no answer for 0.05 s");
+  auto missing = PeerProcess::start({"/nonexistent/peer"}, {});
+  REQUIRE(missing);
+  CHECK((*missing)->ask("run 0.01", 10).error().message == "ended with exit code 127");
+  auto chatty = PeerProcess::start({"/bin/echo", "no json"}, {});
+  REQUIRE(chatty);
+  CHECK((*chatty)->ask("run 0.01", 10).error().message == "answered 'no json'");
+}
+
+TEST_CASE("the models of the cases are what tcc tunes", "[peers]") {
+  for (const OpCase& c :
+       {gemm_case("fused", 6, 16, 9, true), conv_case("conv", 3, 8, 9, 3, 2), softmax_case("s", {2, 3, 40})}) {
+    auto graph = onnx::import_bytes(std::make_shared<const std::string>(case_model(c)), c.name);
+    REQUIRE(graph);
+    REQUIRE(graph::optimize(*graph, nullptr));
+    CHECK(graph::fuse(*graph).size() == 1);
+  }
+}
