@@ -14,6 +14,8 @@ TensorSummary summarise_tensor(const graph::Value& value, const std::string& nam
   return {sanitize(name), std::string(graph::dtype_name(value.dtype)), graph::shape_text(value.shape)};
 }
 
+constexpr size_t kShortestKey = 4;  // fewer digits are a number
+
 Result<size_t> find_task(const Program& program, const std::string& name) {
   const auto& tasks = program.tasks.tasks;
   size_t number = 0;
@@ -21,12 +23,14 @@ Result<size_t> find_task(const Program& program, const std::string& name) {
   if (code == std::errc() && end == name.data() + name.size() && number < tasks.size()) return number;
   std::vector<size_t> matches;
   for (size_t i = 0; i < tasks.size(); ++i)
-    if (!name.empty() && tasks[i].key.starts_with(name)) matches.push_back(i);
+    if (name.size() >= kShortestKey && tasks[i].key.starts_with(name)) matches.push_back(i);
   if (matches.size() == 1) return matches[0];
   return make_error(
       ErrorClass::kUsage,
       fmt::format("task '{}' {}", sanitize(name), matches.empty() ? "does not exist" : "is the start of several keys"),
-      fmt::format("give a number from 0 to {}, or a key of the table that `tcc show` prints", tasks.size() - 1));
+      fmt::format(
+          "give a number from 0 to {}, or a key of the table (at least four of its digits) that `tcc show` prints",
+          tasks.size() - 1));
 }
 
 }  // namespace

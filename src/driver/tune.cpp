@@ -39,9 +39,14 @@ class Baselines {
     return {};
   }
 
-  Baseline of(const std::string& key) const {
-    auto it = known_.find(key);
-    return it == known_.end() ? Baseline{0, "not reached"} : it->second;
+  // Of a task that this run did not reach: what an earlier run measured.
+  Result<Baseline> of(const task::Task& task) const {
+    if (auto it = known_.find(task.key); it != known_.end()) return it->second;
+    if (auto program = search::unscheduled_program(task, request_.target)) {
+      TCC_TRY(std::optional<record::Record> record, find(task, program->nest));
+      if (record && record->status == record::Status::kOk) return Baseline{record->median, ""};
+    }
+    return Baseline{0, "not reached"};
   }
 
  private:
@@ -132,7 +137,7 @@ Result<TuneReport> tune_program(const Program& program, record::Store& store, co
       if (best && (task.result.best_seconds == 0 || best->median < task.result.best_seconds))
         task.result.best_seconds = best->median;
     }
-    const Baselines::Baseline baseline = baselines.of(task.result.key);
+    TCC_TRY(const Baselines::Baseline baseline, baselines.of(program.tasks.tasks[i]));
     task.baseline_seconds = baseline.seconds;
     task.baseline_failure = baseline.failure;
     if (baseline.seconds > 0 && (task.result.best_seconds == 0 || baseline.seconds < task.result.best_seconds))

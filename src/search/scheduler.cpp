@@ -14,6 +14,11 @@ bool is_active(const TaskState& s, const TuneOptions& o) {
   return !s.exhausted && s.failure.empty() && (o.trials_per_task == 0 || s.trials < o.trials_per_task);
 }
 
+// Arithmetic in the whole model: where there is most to gain before anything is known.
+double size(const TaskState& s) {
+  return static_cast<double>(s.task->weight) * s.task->flops;
+}
+
 double gain(const TaskState& s) {
   size_t n = s.history.size();
   double best = s.history[n - 1];
@@ -27,25 +32,30 @@ double gain(const TaskState& s) {
 int64_t next_task(const std::vector<TaskState>& states, const TuneOptions& options, int64_t round) {
   int64_t active =
       std::count_if(states.begin(), states.end(), [&](const TaskState& s) { return is_active(s, options); });
-  int64_t best = -1, waiting = -1;
+  int64_t best = -1, waiting = -1, unseen = -1;
   for (size_t i = 0; i < states.size(); ++i) {
     const TaskState& s = states[i];
     if (!is_active(s, options)) continue;
     auto at = static_cast<int64_t>(i);
-    if (s.history.empty()) return at;
+    if (s.history.empty()) {
+      if (unseen < 0 || size(s) > size(states[static_cast<size_t>(unseen)])) unseen = at;
+      continue;
+    }
     if (round - s.last_round > kPatience * active &&
         (waiting < 0 || s.last_round < states[static_cast<size_t>(waiting)].last_round))
       waiting = at;
     if (best < 0 || gain(s) > gain(states[static_cast<size_t>(best)])) best = at;
   }
+  if (unseen >= 0) return unseen;
   return waiting >= 0 ? waiting : best;
 }
 
 int64_t trials_of_round(const TaskState& state, size_t tasks, const TuneOptions& options, int64_t trials_used) {
   int64_t n = options.round_size;
   if (options.trials > 0) {
-    int64_t share = options.trials / static_cast<int64_t>(2 * std::max<size_t>(tasks, 1));
-    n = std::clamp<int64_t>(share, std::min<int64_t>(4, options.round_size), options.round_size);
+    auto count = static_cast<int64_t>(std::max<size_t>(tasks, 1));
+    int64_t least = std::clamp<int64_t>(options.trials / count, 1, std::min<int64_t>(4, options.round_size));
+    n = std::clamp<int64_t>(options.trials / (2 * count), least, options.round_size);
     n = std::min(n, options.trials - trials_used);
   }
   if (options.trials_per_task > 0) n = std::min(n, options.trials_per_task - state.trials);

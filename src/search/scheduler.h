@@ -5,13 +5,14 @@
 
 namespace tcc::search {
 
-// Tasks without a round come first, in order; then the one with the greatest weighted gain,
+// Tasks without a round come first, the most arithmetic first; then the one with the greatest weighted gain,
 //   weight * (alpha * (best[n-4] - best[n-1]) / 3 + (1 - alpha) * best[n-1] / n),
 // (MetaSchedule's gradient scheduler); a task that has waited for 4 turns of all others goes before it. -1: no task is
 // left.
 int64_t next_task(const std::vector<TaskState>& states, const TuneOptions& options, int64_t round);
 
-// Trials of one round: the options' size, less where that would not let every task have two rounds.
+// Trials of one round: the options' size, less where that would not let every task have two rounds
+// (or, with few trials, one).
 int64_t trials_of_round(const TaskState& state, size_t tasks, const TuneOptions& options, int64_t trials_used);
 
 }  // namespace tcc::search

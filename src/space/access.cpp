@@ -17,6 +17,32 @@ double NaiveNest::domain() const {
   return n;
 }
 
+namespace {
+
+// K of v // K or v % K; 0: no such atom.
+int64_t group_of(Expr atom, Id v) {
+  if (atom->kind != ExprKind::kFloorDiv && atom->kind != ExprKind::kFloorMod) return 0;
+  const Binary* b = as<Binary>(atom);
+  const Var* var = as<Var>(b->a);
+  return var != nullptr && var->id == v && is_int(b->b) ? int_value(b->b) : 0;
+}
+
+// The one group size by which the loads use the iterator; 0: none, or several.
+int64_t find_group(const NaiveNest& nest, Id iter, int64_t extent) {
+  int64_t found = 0;
+  bool one = true;
+  for (const Load* l : nest.loads)
+    for (Expr index : l->indices)
+      visit(index, [&](Expr e) {
+        int64_t group = group_of(e, iter);
+        if (group > 0) one &= found == 0 || found == group, found = group;
+        return true;
+      });
+  return one && found > 0 && found < extent && extent % found == 0 ? found : 0;
+}
+
+}  // namespace
+
 std::optional<NaiveNest> naive_nest(const Kernel& kernel, const Block& block) {
   NaiveNest nest;
   nest.block = &block;
@@ -43,6 +69,8 @@ std::optional<NaiveNest> naive_nest(const Kernel& kernel, const Block& block) {
       return true;
     });
   });
+  for (size_t i = 0; i < loops.size(); ++i)
+    nest.group.push_back(nest.reduce[i] ? 0 : find_group(nest, block.iters[i].id, nest.extents[i]));
   return nest;
 }
 
@@ -58,14 +86,19 @@ bool mentions(Expr e, Id id) {
 
 namespace {
 
-std::optional<int64_t> coefficient(Expr e, Id v) {
+std::optional<int64_t> coefficient(Expr e, Id v, int64_t group) {
   if (!mentions(e, v)) return 0;
+  if (group > 0 && group_of(e, v) == group) return e->kind == ExprKind::kFloorMod ? 1 : 0;
   if (const Var* var = as<Var>(e); var != nullptr && var->id == v) return 1;
   const Sum* sum = as<Sum>(e);
   if (sum == nullptr) return std::nullopt;
   int64_t out = 0;
   for (const Term& t : sum->terms) {
     if (!mentions(t.atom, v)) continue;
+    if (group > 0 && group_of(t.atom, v) == group) {
+      out += t.atom->kind == ExprKind::kFloorMod ? t.coefficient : 0;
+      continue;
+    }
     if (const Var* var = as<Var>(t.atom); var == nullptr || var->id != v) return std::nullopt;
     out += t.coefficient;
   }
@@ -74,11 +107,12 @@ std::optional<int64_t> coefficient(Expr e, Id v) {
 
 }  // namespace
 
-std::optional<int64_t> flat_stride(const Kernel& kernel, Id buffer, std::span<const Expr> indices, Id iter) {
+std::optional<int64_t> flat_stride(const Kernel& kernel, Id buffer, std::span<const Expr> indices, Id iter,
+                                   int64_t group) {
   const Buffer* info = kernel.buffer(buffer);
   int64_t stride = 1, out = 0;
   for (size_t d = indices.size(); d-- > 0;) {
-    std::optional<int64_t> c = coefficient(indices[d], iter);
+    std::optional<int64_t> c = coefficient(indices[d], iter, group);
     if (!c || !is_int(info->shape[d])) return std::nullopt;
     out += *c * stride;
     stride *= int_value(info->shape[d]);

@@ -17,6 +17,10 @@ struct NaiveNest {
   std::string name;
   std::vector<int64_t> extents;  // per iterator; loops of the block are in the same order
   std::vector<bool> reduce;      // per iterator
+  // Per iterator: K where indices use it as iter // K and iter % K (grouped convolutions) with K dividing the extent,
+  // else 0. Tiles stay inside groups, so that iter // K is the same all over a tile.
+  std::vector<int64_t> group;
+  int64_t tiled_extent(size_t i) const { return group[i] > 0 ? group[i] : extents[i]; }
   const ir::Store* store = nullptr;
   std::vector<const ir::Load*> loads;  // of the body, own output excluded
   bool is_reduction() const;
@@ -26,8 +30,9 @@ struct NaiveNest {
 std::optional<NaiveNest> naive_nest(const ir::Kernel& kernel, const ir::Block& block);
 
 // How the row-major address of the access moves with the iterator; nullopt where it is not linear in it.
+// `group`: as in NaiveNest, movement within one group.
 std::optional<int64_t> flat_stride(const ir::Kernel& kernel, ir::Id buffer, std::span<const ir::Expr> indices,
-                                   ir::Id iter);
+                                   ir::Id iter, int64_t group = 0);
 bool mentions(ir::Expr e, ir::Id id);
 // Dimension of the access whose index is the plain iterator; -1: none.
 int dim_of_iter(std::span<const ir::Expr> indices, ir::Id iter);

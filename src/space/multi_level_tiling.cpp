@@ -46,18 +46,18 @@ int vector_cost(const Kernel& k, const NaiveNest& nest, size_t i, const SpaceOpt
   Id iter = nest.block->iters[i].id;
   int cost = 0;
   for (const Load* l : nest.loads) {
-    std::optional<int64_t> stride = flat_stride(k, l->buffer, l->indices, iter);
+    std::optional<int64_t> stride = flat_stride(k, l->buffer, l->indices, iter, nest.group[i]);
     if (!stride) {
       cost += 20;
     } else if (*stride > 1) {
       bool packable = options.pack_weights && k.buffer(l->buffer)->role == BufferRole::kWeight &&
-                      dim_of_iter(l->indices, iter) >= 0;
+                      dim_of_iter(l->indices, iter) >= 0 && packs_evenly(nest, i, lanes);
       cost += packable ? 0 : *stride <= 4 ? 1 : 10;
     }
   }
   std::optional<int64_t> out = flat_stride(k, nest.store->buffer, nest.store->indices, iter);
   if (!out || *out != 1) cost += 2;
-  if (nest.extents[i] < 8) cost += 2;
+  if (nest.tiled_extent(i) < 8) cost += 2;
   return cost;
 }
 
@@ -79,7 +79,7 @@ std::vector<Packing> packings_for(const Kernel& k, const NaiveNest& nest, Id ite
 // Reuse: some read does not move with the iterator.
 bool has_reuse(const Kernel& k, const NaiveNest& nest, size_t i) {
   for (const Load* l : nest.loads)
-    if (flat_stride(k, l->buffer, l->indices, nest.block->iters[i].id) == 0) return true;
+    if (flat_stride(k, l->buffer, l->indices, nest.block->iters[i].id, nest.group[i]) == 0) return true;
   return false;
 }
 
@@ -166,7 +166,7 @@ class MultiLevelTiling : public Module {
         bool must = false;  // without packing the weights would be gathered
         for (const Load* l : nest.loads)
           must |= k.buffer(l->buffer)->role == BufferRole::kWeight &&
-                  flat_stride(k, l->buffer, l->indices, iter).value_or(2) > 1;
+                  flat_stride(k, l->buffer, l->indices, iter, nest.group[v]).value_or(2) > 1;
         if (must && !packed.empty()) layouts.clear();
         layouts.insert(layouts.begin(), packed.begin(), packed.end());
       }

@@ -113,11 +113,10 @@ void GroupNest::build(Task& task) {
     if (stage.result != graph::kNone) tensors_[stage.result] = out;
   }
   task.kernel = kernel_.finish(b().seq(nests));
-  // The first block, unless it only prepares the input of one that bears the stage's name.
+  // The first block that does more than pad.
   std::vector<const Block*> blocks = collect_blocks(task.kernel.root);
-  task.anchor_block = name_hint(task.kernel, blocks.front()->id);
-  for (const Block* block : blocks)
-    if (name_hint(task.kernel, block->id) == stages_.front().name) task.anchor_block = stages_.front().name;
+  bool pads = blocks.size() > 1 && name_hint(task.kernel, blocks[0]->id) == kPadBlock && anchor_kind(graph_, graph_.node(group_.anchor)) != AnchorKind::kMove;
+  task.anchor_block = name_hint(task.kernel, blocks[pads ? 1 : 0]->id);
 }
 
 void GroupNest::add_stage(std::string name, const graph::Node& node, bool combines,

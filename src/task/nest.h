@@ -27,6 +27,9 @@ struct NestAxis {
 
 ir::Type ir_type(graph::DType dtype);
 
+// The block that copies a convolution's input with its padding.
+inline constexpr const char* kPadBlock = "pad";
+
 class GroupNest {
  public:
   GroupNest(const graph::Graph& graph, const graph::FusionGroup& group);

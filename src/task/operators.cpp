@@ -77,8 +77,8 @@ void GroupNest::plan_conv(const graph::Node& node) {
     if (padded) {
       graph::Shape shape = {in_shape[0], in_shape[1]};
       for (const WindowAxis& w : windows) shape.push_back(w.high() + w.pad + 1);
-      source = make_temp("pad", shape);
-      pad = map_nest("pad", axes_of(shape), source, [&](const Exprs& at) {
+      source = make_temp(kPadBlock, shape);
+      pad = map_nest(kPadBlock, axes_of(shape), source, [&](const Exprs& at) {
         Exprs x{at[0], at[1]};
         Expr predicate = nullptr;
         for (size_t i = 0; i < windows.size(); ++i) {

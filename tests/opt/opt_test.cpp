@@ -91,6 +91,18 @@ TEST_CASE("applies a trace, then lowers") {
   CHECK(w.run("--verify -", lowered.out).out == lowered.out);
 }
 
+TEST_CASE("a kernel of empty loops lowers to one that does nothing") {
+  Workplace w;
+  std::string empty = kKernel;
+  empty.replace(empty.find("for i in 8"), 10, "for i in 0");
+  for (const char* stage : {"nest", "lowered"}) {
+    Run r = w.run(std::string("--verify --to ") + stage + " -", empty);
+    INFO(r.err);
+    CHECK(r.status == 0);
+    CHECK(has(r.out, "for i in 0 {"));
+  }
+}
+
 TEST_CASE("the passes one by one give what --to nest gives") {
   Workplace w;
   std::string k = w.file("k.tir", kKernel);

@@ -207,7 +207,13 @@ TEST_CASE("a task whose programs all fail does not take the others' turns, and i
   std::vector<search::TaskState> states(3);
   for (size_t i = 0; i < 3; ++i) states[i].task = &work[i];
   search::TuneOptions o;
-  CHECK(search::next_task(states, o, 0) == 0);
+  CHECK(search::next_task(states, o, 0) == 1);  // the most arithmetic
+  o.trials = 10;
+  CHECK(search::trials_of_round(states[0], 3, o, 0) == 3);
+  CHECK(search::trials_of_round(states[0], 20, o, 0) == 1);
+  CHECK(search::trials_of_round(states[0], 3, o, 9) == 1);
+  o.trials = 1000;
+  CHECK(search::trials_of_round(states[0], 3, o, 0) == o.round_size);
   states[0].history = {0, 0};
   states[1].history = {1.0, 0.5};
   states[2].history = {2.0, 1.9};

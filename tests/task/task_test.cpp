@@ -167,7 +167,7 @@ TEST_CASE("a convolution with bias, residual and activation is one task") {
   REQUIRE(t.flops == 2 * 4 * 25 * 27 + 4 * 100);
   std::vector<std::string> names;
   for (const ir::Block* block : ir::collect_blocks(t.kernel.root)) names.push_back(ir::name_hint(t.kernel, block->id));
-  REQUIRE(names == std::vector<std::string>{"conv", "bias", "mul", "residual", "relu"});
+  REQUIRE(names == std::vector<std::string>{"pad", "conv", "bias", "mul", "residual", "relu"});
   std::vector<ir::BufferRole> roles;
   for (const ir::Buffer* b : t.kernel.buffers)
     if (b->role != ir::BufferRole::kTemp) roles.push_back(b->role);

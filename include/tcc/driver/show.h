@@ -43,7 +43,7 @@ struct TaskDetails {
   std::string program;  // the program that build would take, at Stage::Lowered
   bool tuned = false;
 };
-// `name` is the task's number or its key (or the start of one).
+// `name` is the task's number or its key (or the start of one, at least four digits).
 Result<TaskDetails> show_task(const Program& program, const std::string& name, const record::Store* store,
                               const target::Target& target, int64_t threads);
 

@@ -47,8 +47,8 @@ struct PackageOptions {
   std::string folder;        // made when missing
   std::string id;            // [A-Za-z][A-Za-z0-9_]*, at most 64 characters: names files and the query function
   std::string tool_version;  // goes into the metadata
-  std::string source_json;   // JSON object: how to get the model again; goes into the metadata as "source". May be empty
-  std::string linker;        // "": the best one here; "lld": inside this process; else a program: "ld.lld", "ld", "cc"
+  std::string source_json;  // JSON object: how to get the model again; goes into the metadata as "source". May be empty
+  std::string linker;       // "": the best one here; "lld": inside this process; else a program: "ld.lld", "ld", "cc"
   Emit emit;
 };
 
