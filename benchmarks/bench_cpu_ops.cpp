@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <optional>
 
 #include "bench.h"
@@ -108,14 +109,34 @@ Result<std::vector<task::Task>> case_tasks(const OpCase& c) {
   return std::move(list.tasks);
 }
 
+// Inputs and reference outputs by task. Making them runs the unscheduled kernel in f64, which takes minutes for the
+// large GEMMs, and one serves every number of threads.
+class References {
+ public:
+  References(measure::IsolatedHostMeasurer& measurer, const target::Target& host) : measurer_(measurer), host_(host) {}
+  Result<std::shared_ptr<const measure::MeasureTask>> get(const task::Task& task) {
+    auto it = known_.find(task.key);
+    if (it != known_.end()) return it->second;
+    TCC_TRY(auto made, measure::MeasureTask::create(measurer_, task.kernel, host_, {}));
+    known_[task.key] = made;
+    return made;
+  }
+
+ private:
+  measure::IsolatedHostMeasurer& measurer_;
+  const target::Target& host_;
+  std::map<std::string, std::shared_ptr<const measure::MeasureTask>> known_;
+};
+
 // What one number of threads needs: the worker and the cores.
 struct Bench {
-  target::Target host;
+  const target::Target& host;
   record::Store& store;
   ThreadPool& pool;
-  int threads;
-  std::vector<int> cpus;
-  std::unique_ptr<measure::IsolatedHostMeasurer> measurer;
+  References& references;
+  measure::IsolatedHostMeasurer& measurer;
+  int threads = measurer.options().threads;
+  std::vector<int> cpus = measurer.options().cpus;
 };
 
 struct OwnKernel {
@@ -133,7 +154,8 @@ Result<void> tune_task(const task::Task& task, Bench& bench) {
   tune.trials = options().trials;
   tune.threads = bench.threads;
   Stopwatch watch;
-  search::Environment environment = search::host_environment(*bench.measurer, bench.store, &bench.pool, bench.host);
+  search::Environment environment = search::host_environment(bench.measurer, bench.store, &bench.pool, bench.host);
+  environment.prepare = [&bench](const task::Task& t) { return bench.references.get(t); };
   TCC_TRY(search::TuneResult result, search::tune({&task, 1}, bench.host, tune, environment));
   const search::TaskResult& r = result.tasks.at(0);
   std::fprintf(stderr, "cpu-ops: tuned %s, threads %d: %lld trials in %.1f s, best %.1f GFLOP/s %s\n",
@@ -150,7 +172,7 @@ Result<std::vector<OwnKernel>> own_kernels(const OpCase& c, Bench& bench) {
     TCC_TRY_VOID(tune_task(task, bench));
     TCC_TRY(search::ChosenArtifact best, search::best_artifact(task, bench.host, &bench.store, bench.threads, "bench"));
     if (!best.program.tuned) return environment_error("{}", best.program.note);
-    TCC_TRY(auto prepared, measure::MeasureTask::create(*bench.measurer, task.kernel, bench.host, {}));
+    TCC_TRY(auto prepared, bench.references.get(task));
     out.push_back({std::move(prepared), std::make_shared<const codegen::Artifact>(std::move(best.artifact))});
   }
   return out;
@@ -166,7 +188,7 @@ Result<double> own_slice(const std::vector<OwnKernel>& kernels, Bench& bench) {
       measure::Candidate candidate;
       candidate.task = kernel.task.get();
       candidate.artifact = kernel.artifact;
-      TCC_TRY(std::vector<measure::Measurement> measured, bench.measurer->measure({&candidate, 1}));
+      TCC_TRY(std::vector<measure::Measurement> measured, bench.measurer.measure({&candidate, 1}));
       const measure::Measurement& m = measured.at(0);
       if (m.status != record::Status::kOk) return environment_error("{}: {}", record::status_name(m.status), m.failure);
       for (double s : m.samples) timed += s * static_cast<double>(m.repeats);
@@ -402,20 +424,18 @@ Result<std::vector<Row>> run_suite(double seconds) {
   ThreadPool pool(static_cast<int>(cpus.size()));
   std::vector<Entry> entries = named_entries();
   for (Entry& e : random_entries(seed)) entries.push_back(std::move(e));
+  target::Target host = target::apply_probe(target::host_target(), probe);
+  References references(*measurers.back(), host);
   bool any = false;
   for (auto& measurer : measurers) {
-    int threads = measurer->options().threads;
-    std::vector<int> own_cpus = measurer->options().cpus;
-    Bench bench{
-        target::apply_probe(target::host_target(), probe), *store, pool, threads, own_cpus, std::move(measurer)};
+    Bench bench{host, *store, pool, references, *measurer};
     for (const Entry& entry : entries) {
-      std::string name = fmt::format("{}.{}t", entry.op.name, threads);
+      std::string name = fmt::format("{}.{}t", entry.op.name, bench.threads);
       if (!wanted(name)) continue;
       any = true;
       run_entry(entry, name, models, bench, seconds, rows);
     }
-    measurer = std::move(bench.measurer);
-    add_mean_row(entries, threads, rows);
+    add_mean_row(entries, bench.threads, rows);
   }
   if (!any)
     return make_error(ErrorClass::kUsage,

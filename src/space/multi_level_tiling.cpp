@@ -41,8 +41,13 @@ int read_index_of(const Kernel& k, const NaiveNest& nest, Id buffer) {
   return static_cast<int>(std::find(reads.begin(), reads.end(), buffer) - reads.begin());
 }
 
+// Blocks of a packed dimension must not straddle groups.
+bool packs_evenly(const NaiveNest& nest, size_t i, int64_t tile) {
+  return nest.group[i] == 0 || nest.group[i] % tile == 0;
+}
+
 // What vectorising iterator i costs: 0 contiguous, 1 packed or small strides, 2 scattered stores, 10 and more gathers.
-int vector_cost(const Kernel& k, const NaiveNest& nest, size_t i, const SpaceOptions& options) {
+int vector_cost(const Kernel& k, const NaiveNest& nest, size_t i, int64_t lanes, const SpaceOptions& options) {
   Id iter = nest.block->iters[i].id;
   int cost = 0;
   for (const Load* l : nest.loads) {
@@ -139,7 +144,7 @@ class MultiLevelTiling : public Module {
     std::vector<Plan> axes;
     for (size_t i = 0; i < nest.extents.size(); ++i)
       if (!nest.reduce[i] && nest.extents[i] > 1)
-        axes.push_back({static_cast<int>(i), vector_cost(k, nest, i, options), false, {}});
+        axes.push_back({static_cast<int>(i), vector_cost(k, nest, i, lanes, options), false, {}});
     std::stable_sort(axes.begin(), axes.end(), [](const Plan& x, const Plan& y) { return x.cost < y.cost; });
     // Two vector axes at most; one that gathers only where there is nothing better, and then beside a scalar variant.
     if (axes.size() > 2) axes.resize(2);
@@ -154,12 +159,13 @@ class MultiLevelTiling : public Module {
         std::vector<std::vector<Packing>> packed;
         for (int64_t tile : {lanes, 2 * lanes, 4 * lanes})
           if (std::vector<Packing> p = packings_for(k, nest, iter, tile);
-              !p.empty() && (tile == lanes || tile <= nest.extents[v]))
+              !p.empty() && packs_evenly(nest, v, tile) && (tile == lanes || tile <= nest.tiled_extent(v)))
             packed.push_back(p);
         if (packed.empty()) {
           // The weights are broadcast: blocks of the unrolled iterator put a tile's values side by side.
           for (size_t i = 0; i < nest.extents.size() && packed.empty(); ++i)
-            if (!nest.reduce[i] && i != v && nest.extents[i] >= 8 && has_reuse(k, nest, i))
+            if (!nest.reduce[i] && i != v && nest.tiled_extent(i) >= 8 && packs_evenly(nest, i, 8) &&
+                has_reuse(k, nest, i))
               if (std::vector<Packing> p = packings_for(k, nest, nest.block->iters[i].id, 8); !p.empty())
                 packed.push_back(p);
         }
@@ -185,20 +191,27 @@ class MultiLevelTiling : public Module {
     bool has_v2 = false;
   };
 
-  static void split_spatial(Schedule& s, const Kernel& k, const NaiveNest& nest, size_t i, LoopRv loop,
-                            const Plan& plan, const target::Target& target, const SpaceOptions& options, bool rows,
-                            Tiles& tiles) {
+  static void split_spatial(Schedule& s, const NaiveNest& nest, size_t i, LoopRv loop, const Plan& plan,
+                            const target::Target& target, const SpaceOptions& options, bool rows, Tiles& tiles) {
     bool is_v = static_cast<int>(i) == plan.v;
-    int64_t extent = nest.extents[i], lanes = vector_lanes(target);
-    (void)k;
+    int64_t extent = nest.tiled_extent(i), lanes = vector_lanes(target);
+    if (nest.group[i] > 0) {
+      std::vector<LoopRv> groups =
+          s.split(loop, std::vector<ExprRv>{schedule::lit(nest.extents[i] / extent), schedule::lit(extent)});
+      tiles.s0.push_back(groups[0]);
+      loop = groups[1];
+    }
     std::vector<ExprRv> factors;
     if (is_v) {
-      factors = wants_free_vector(extent, lanes, options.max_innermost)
+      factors = nest.group[i] == 0 && wants_free_vector(extent, lanes, options.max_innermost)
                     ? s.sample_tile(loop, 3, options.max_innermost, lanes)
                     : s.sample_perfect_tile(loop, 3, options.max_innermost);
     } else if (rows) {
-      factors = wants_free_rows(extent, options.max_unroll) ? s.sample_tile(loop, 3, options.max_unroll, 1)
-                                                            : s.sample_perfect_tile(loop, 3, options.max_unroll);
+      // A free tile would reach into the next group; a larger unroll limit helps odd group sizes instead.
+      bool free = nest.group[i] == 0 && wants_free_rows(extent, options.max_unroll);
+      bool odd_group = nest.group[i] > 0 && wants_free_rows(extent, options.max_unroll);
+      int64_t limit = odd_group ? 2 * options.max_unroll : options.max_unroll;
+      factors = free ? s.sample_tile(loop, 3, limit, 1) : s.sample_perfect_tile(loop, 3, limit);
     } else {
       factors = s.sample_perfect_tile(loop, 2, extent);
     }
@@ -275,7 +288,7 @@ class MultiLevelTiling : public Module {
       } else {
         // Iterators without reuse are unrolled only where no other gives independent accumulators.
         bool rows = has_reuse(s.kernel(), nest, i) || (reusing == 0 && i == last_spatial);
-        split_spatial(s, s.kernel(), nest, i, loops[i], plan, target, options, rows, tiles);
+        split_spatial(s, nest, i, loops[i], plan, target, options, rows, tiles);
       }
     }
     if (!s.ok()) return false;
