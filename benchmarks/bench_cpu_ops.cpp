@@ -414,6 +414,7 @@ Result<std::vector<Row>> run_suite(double seconds) {
     TCC_TRY(auto measurer, measure::IsolatedHostMeasurer::create(measure_options));
     measurers.push_back(std::move(measurer));
   }
+  if (measurers.empty()) return environment_error("the CPUs that this process may use cannot be told");
   TCC_TRY(target::ProbeResult probe, target::probe_host());
   rows.push_back({"peak.1t", probe.fp32.one_core / 1e9, "GFLOP/s", "", 0, 0});
   rows.push_back({fmt::format("peak.{}t", probe.threads), probe.fp32.all_cores / 1e9, "GFLOP/s", "", 0, 0});

@@ -29,20 +29,46 @@ class Fuser {
     for (NodeId id : graph_.order) {
       const Node& node = graph_.node(id);
       if (op_class(node.op) == OpClass::kView || group_of_[static_cast<size_t>(id)] != kNone) continue;
-      FusionGroup group;
-      group.id = static_cast<int64_t>(groups_.size());
-      group.anchor = id;
-      append(group, id);
-      if (op_class(node.op) != OpClass::kMove) {
-        while (const Node* next = next_member(group)) append(group, next->id);
-      }
-      collect_operands(group);
-      groups_.push_back(std::move(group));
+      // Of two branches that meet in an Add, the heavier one takes the Add: the lighter has to run first.
+      if (const Node* lighter = lighter_sibling(node)) make_group(lighter->id);
+      make_group(id);
     }
     return std::move(groups_);
   }
 
  private:
+  void make_group(NodeId id) {
+    FusionGroup group;
+    group.id = static_cast<int64_t>(groups_.size());
+    group.anchor = id;
+    append(group, id);
+    if (op_class(graph_.node(id).op) != OpClass::kMove) {
+      while (const Node* next = next_member(group.output)) append(group, next->id);
+    }
+    collect_operands(group);
+    groups_.push_back(std::move(group));
+  }
+
+  // The contraction that keeps this one from taking the elementwise operator where their results meet, if it can run
+  // now and is less work.
+  const Node* lighter_sibling(const Node& node) const {
+    if (op_class(node.op) != OpClass::kContraction) return nullptr;
+    ValueId out = node.output;
+    while (const Node* next = next_member(out)) out = next->output;
+    const Node* blocked = next_elementwise(out);
+    if (blocked == nullptr) return nullptr;
+    const Node* sibling = nullptr;
+    for (ValueId input : blocked->inputs) {
+      if (input == out || is_ready(input)) continue;
+      const Value& value = graph_.value(input);
+      if (sibling != nullptr || value.producer == kNone) return nullptr;
+      sibling = &graph_.node(value.producer);
+    }
+    if (sibling == nullptr || op_class(sibling->op) != OpClass::kContraction) return nullptr;
+    bool runs_now = std::all_of(sibling->inputs.begin(), sibling->inputs.end(), [&](ValueId id) { return is_ready(id); });
+    return runs_now && node_flops(graph_, *sibling) < node_flops(graph_, node) ? sibling : nullptr;
+  }
+
   void append(FusionGroup& group, NodeId id) {
     group.nodes.push_back(id);
     group.output = graph_.node(id).output;
@@ -55,17 +81,23 @@ class Fuser {
     return root.producer == kNone || group_of_[static_cast<size_t>(root.producer)] != kNone;
   }
 
-  const Node* next_member(const FusionGroup& group) const {
-    auto out = static_cast<size_t>(group.output);
+  // The only consumer of a value that no group has taken, when it is elementwise and of the same shape.
+  const Node* next_elementwise(ValueId value) const {
+    auto out = static_cast<size_t>(value);
     if (is_output_[out] || consumers_[out].empty()) return nullptr;
     const Node& next = graph_.node(consumers_[out].front());
     for (NodeId id : consumers_[out]) {
       if (id != next.id) return nullptr;
     }
     if (op_class(next.op) != OpClass::kElementwise || group_of_[static_cast<size_t>(next.id)] != kNone) return nullptr;
-    if (graph_.value(next.output).shape != graph_.value(group.output).shape) return nullptr;
-    if (!std::all_of(next.inputs.begin(), next.inputs.end(), [&](ValueId id) { return is_ready(id); })) return nullptr;
-    return &next;
+    return graph_.value(next.output).shape == graph_.value(value).shape ? &next : nullptr;
+  }
+  // The same, when its other operands are ready: it joins the group whose output `value` is.
+  const Node* next_member(ValueId value) const {
+    const Node* next = next_elementwise(value);
+    if (next == nullptr) return nullptr;
+    bool ready = std::all_of(next->inputs.begin(), next->inputs.end(), [&](ValueId id) { return id == value || is_ready(id); });
+    return ready ? next : nullptr;
   }
 
   void collect_operands(FusionGroup& group) const {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tcc/features/features.h"
+#include "tcc/schedule/trace.h"
 #include "tcc/search/search.h"
 #include "tcc/space/sketch.h"
 
