@@ -24,28 +24,28 @@ tcc_room(rt LEVEL 0 ROOMS LIBS Threads::Threads ${CMAKE_DL_LIBS} m)
 
 tcc_room(target LEVEL 1 ROOMS support LIBS nlohmann_json::nlohmann_json)
 
-tcc_room(ir LEVEL 2 ROOMS support target)
-tcc_room(graph LEVEL 2 ROOMS support target)
+tcc_room(ir LEVEL 2 ROOMS support)
+tcc_room(graph LEVEL 2 ROOMS support)
 
 tcc_room(onnx LEVEL 3 ROOMS support graph)
-tcc_room(analysis LEVEL 3 ROOMS support ir target)
+tcc_room(analysis LEVEL 3 ROOMS support ir)
 tcc_room(interp LEVEL 3 ROOMS support ir)
 
 tcc_room(task LEVEL 4 ROOMS support graph ir)
-tcc_room(schedule LEVEL 4 ROOMS support ir analysis target LIBS nlohmann_json::nlohmann_json)
+tcc_room(schedule LEVEL 4 ROOMS support ir analysis LIBS nlohmann_json::nlohmann_json)
 tcc_room(lower LEVEL 4 ROOMS support ir analysis target)
 
 tcc_room(codegen LEVEL 5 ROOMS support ir analysis target)
-tcc_room(record LEVEL 5 ROOMS support target ir schedule LIBS SQLite::SQLite3 nlohmann_json::nlohmann_json)
-tcc_room(features LEVEL 5 ROOMS support ir analysis schedule target)
-tcc_room(space LEVEL 5 ROOMS support ir analysis schedule lower target)
+tcc_room(record LEVEL 5 ROOMS support LIBS SQLite::SQLite3 nlohmann_json::nlohmann_json)
+tcc_room(features LEVEL 5 ROOMS ir target)
+tcc_room(space LEVEL 5 ROOMS support ir schedule lower target)
 
 tcc_room(runtime LEVEL 6 ROOMS support target codegen rt)
-tcc_room(cost LEVEL 6 ROOMS support features record target LIBS Eigen3::Eigen)
+tcc_room(cost LEVEL 6 ROOMS support features LIBS Eigen3::Eigen)
 
-tcc_room(measure LEVEL 7 ROOMS support ir target schedule lower codegen runtime record interp)
+tcc_room(measure LEVEL 7 ROOMS support ir target schedule lower codegen runtime record)
 
-tcc_room(search LEVEL 8 ROOMS support ir analysis target task schedule lower codegen space features cost record measure LIBS nlohmann_json::nlohmann_json)
+tcc_room(search LEVEL 8 ROOMS support ir target task schedule lower codegen space features cost record measure LIBS nlohmann_json::nlohmann_json)
 tcc_room(package LEVEL 8 ROOMS support ir graph task codegen target rt LIBS nlohmann_json::nlohmann_json)
 
 tcc_room(driver LEVEL 10 ROOMS support target ir graph onnx task schedule codegen record runtime measure search package LIBS nlohmann_json::nlohmann_json)

@@ -8,6 +8,7 @@
 #include "tcc/ir/build.h"
 #include "tcc/ir/walk.h"
 #include "tcc/measure/task.h"
+#include "tcc/schedule/primitives.h"
 #include "tcc/support/check.h"
 
 namespace tcc::measure {
@@ -271,6 +272,23 @@ std::optional<Kernel> to_magnitude(const Kernel& f64_kernel) {
   Magnitude magnitude{b};
   result.root = magnitude.rewrite(f64_kernel.root);
   if (!magnitude.plain) return std::nullopt;
+  return result;
+}
+
+Kernel interchange_reductions(const Kernel& kernel) {
+  Kernel result = kernel;
+  result.arena = younger_arena(kernel);
+  for (const Block* block : collect_blocks(kernel.root)) {
+    std::vector<Id> loops = schedule::loops_of(result, block->id), spatial, order;
+    if (block->init == nullptr || loops.size() != block->iters.size()) continue;
+    for (size_t i = 0; i < loops.size(); ++i)
+      (block->iters[i].kind == IterKind::kSpatial ? spatial : order).push_back(loops[i]);
+    if (spatial.empty() || order.empty()) continue;
+    order.insert(order.begin(), spatial.begin(), spatial.end() - 1);
+    order.push_back(spatial.back());
+    // A nest that is no plain chain keeps its order.
+    if (Legal<Kernel> next = schedule::reorder(result, order)) result = std::move(*next);
+  }
   return result;
 }
 
