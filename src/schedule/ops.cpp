@@ -8,6 +8,7 @@
 
 #include "sampling.h"
 #include "tcc/ir/build.h"
+#include "tcc/ir/verify.h"
 #include "tcc/ir/walk.h"
 #include "tcc/schedule/trace.h"
 #include "tcc/support/check.h"
@@ -383,7 +384,11 @@ Legal<void> Executor::run(const Instruction& in, std::span<int64_t> decision) {
   if (Legal<void> ok = check_form(in, decision, values_.size()); !ok) return ok;
   last_outputs_ = in.outputs;
   Step step{*this, kernel_, in, decision};
-  return row(in.op).run(step);
+  Legal<void> done = row(in.op).run(step);
+#ifdef TCC_CHECK_PASSES
+  if (done) check_verified(kernel_, row(in.op).name.data());
+#endif
+  return done;
 }
 
 // Exposed for the mutator.
