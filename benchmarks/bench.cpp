@@ -21,6 +21,7 @@ const std::vector<Suite>& suites() {
   static const std::vector<Suite> all = {
       {"search", "candidates a second: replay, replay + lower, instantiate", run_search_suite},
       {"interp", "interpreter: scalar operations a second", run_interp_suite},
+      {"tuning", "candidates measured a second, compile time, fork-join time", run_tuning_suite},
       {"cpu-gemm", "one hand-written GEMM trace beside oneDNN on one thread", run_cpu_gemm_suite},
       {"cpu-ops", "tuned operators beside oneDNN, OpenBLAS and ONNX Runtime (see tools/peers)", run_cpu_ops_suite},
   };

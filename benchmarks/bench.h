@@ -38,6 +38,7 @@ std::vector<Row> run_search_suite(double seconds);
 std::vector<Row> run_interp_suite(double seconds);
 std::vector<Row> run_cpu_gemm_suite(double seconds);
 std::vector<Row> run_cpu_ops_suite(double seconds);
+std::vector<Row> run_tuning_suite(double seconds);
 
 // Runs `body(worker)` again and again on `threads` threads at once for about `seconds` and returns the rate a thread:
 // the sum of what body returns, by time and threads.

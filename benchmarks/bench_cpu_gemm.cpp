@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "bench.h"
+#include "gemm_packed.h"
 #include "tcc/codegen/llvm.h"
 #include "tcc/lower/lower.h"
 #include "tcc/measure/host.h"
@@ -19,7 +20,6 @@
 
 namespace tcc::benchmarks {
 
-// 8x32 register tiles: 16 accumulators of 16 floats, two vectors of packed B and one broadcast of A for each k.
 schedule::Trace packed_gemm_trace(const ir::Kernel& start, const std::string& block) {
   using namespace schedule;
   Schedule s(start, std::make_shared<Arena>(), nullptr);

@@ -117,6 +117,7 @@ void set_attributes(llvm::Function& f, const std::string& features, int64_t vect
 }
 
 // The emitted function takes its buffers as noalias arguments, which says all that alias metadata on each access would.
+// They are not marked as read only: the emitter's fences would mean nothing for them.
 llvm::Function* make_body(llvm::Module& module, const std::string& symbol, std::span<const ir::Buffer* const> buffers) {
   llvm::LLVMContext& context = module.getContext();
   std::vector<llvm::Type*> types(buffers.size(), llvm::PointerType::get(context, 0));
@@ -133,8 +134,6 @@ llvm::Function* make_body(llvm::Module& module, const std::string& symbol, std::
         i, llvm::Attribute::getWithAlignment(context, llvm::Align(static_cast<uint64_t>(assumed_alignment(b)))));
     uint64_t bytes = static_cast<uint64_t>(physical_elements(b).value_or(0) * ir::type_bytes(b.type));
     if (bytes > 0) f->addParamAttr(i, llvm::Attribute::getWithDereferenceableBytes(context, bytes));
-    bool read_only = b.role == ir::BufferRole::kInput || b.role == ir::BufferRole::kWeight;
-    if (read_only) f->addParamAttr(i, llvm::Attribute::ReadOnly);
   }
   return f;
 }

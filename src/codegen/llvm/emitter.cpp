@@ -278,7 +278,7 @@ void Emitter::loop(const ir::Loop& l) {
       if (!expand && l.loop_kind == ir::LoopKind::kSerial && unroll_max_ > 0)
         expand = count_statements(l.body, true) * n <= std::min(unroll_max_, kMaxUnrolledStatements);
       if (expand)
-        unrolled_loop(l, n);
+        unrolled_loop(l, n, l.loop_kind == ir::LoopKind::kSerial && fills_registers(l.body));
       else
         rolled_loop(l, b_.getInt64(0), b_.getInt64(static_cast<uint64_t>(n)), false, {0, n - 1});
     }
@@ -289,8 +289,38 @@ void Emitter::loop(const ir::Loop& l) {
   unroll_max_ = outer_unroll;
 }
 
-void Emitter::unrolled_loop(const ir::Loop& l, int64_t extent) {
+// Whether the register tiles that the statement updates leave little room for anything else.
+bool Emitter::fills_registers(ir::Stmt s) const {
+  return 3 * tile_vectors(s, 1) >= target_.cpu.num_vector_registers;
+}
+
+// Vectors of local storage that one execution of the statement writes, loops to be written out counted in full.
+int64_t Emitter::tile_vectors(ir::Stmt s, int64_t lanes) const {
+  if (const ir::Store* st = ir::as<ir::Store>(s)) {
+    auto slot = slots_.find(st->buffer);
+    if (slot == slots_.end() || !slot->second.local) return 0;
+    int64_t bytes = lanes * ir::type_bytes(slot->second.buffer->type), vector = target_.cpu.vector_bits / 8;
+    return (bytes + vector - 1) / vector;
+  }
+  const ir::Loop* l = ir::as<ir::Loop>(s);
+  const ir::IntConst* extent = l == nullptr ? nullptr : constant_extent(*l);
+  bool vectorized = l != nullptr && l->loop_kind == ir::LoopKind::kVectorized;
+  if (vectorized && extent != nullptr) lanes *= extent->value;
+  int64_t n = 0;
+  ir::visit(s, [&](ir::Stmt c) {
+    if (c == s) return true;
+    n += tile_vectors(c, lanes);
+    return false;
+  });
+  if (l != nullptr && l->loop_kind == ir::LoopKind::kUnrolled && extent != nullptr) n *= extent->value;
+  return std::min<int64_t>(n, int64_t{1} << 20);
+}
+
+void Emitter::unrolled_loop(const ir::Loop& l, int64_t extent, bool reload) {
   for (int64_t i = 0; i < extent && !error_; ++i) {
+    // Values that neighbouring iterations share would have to stay in registers that the tile needs: they are loaded
+    // again. The fence is one for the compiler only.
+    if (reload && i > 0) b_.CreateFence(llvm::AtomicOrdering::AcquireRelease, llvm::SyncScope::SingleThread);
     env_[static_cast<size_t>(l.id)] = {{b_.getInt64(static_cast<uint64_t>(i)), false}, {i, i}, 0, true};
     stmt(l.body);
   }
