@@ -101,7 +101,12 @@ Result<std::string> store_path(const std::string& db) {
 }
 
 Result<std::unique_ptr<record::Store>> open_store_for_reading(const std::string& db) {
-  TCC_TRY(std::string path, store_path(db));
+  Result<std::string> found = store_path(db);
+  if (!found) {  // nowhere to look: the same as no records
+    spdlog::info("no records: {}", found.error().message);
+    return std::unique_ptr<record::Store>();
+  }
+  const std::string path = *found;
   if (!file_exists(path)) {
     spdlog::info("no records: '{}' does not exist", path);
     if (db.empty()) return std::unique_ptr<record::Store>();

@@ -1,11 +1,17 @@
 #include "cli/output.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 
 #include "tcc/support/text.h"
 
 namespace tcc::cli {
+
+namespace {
+std::string failure_of_output;
+}  // namespace
 
 void print_error(const Error& error) {
   std::string text = fmt::format("tcc: error: {}\n", error.message);
@@ -23,8 +29,13 @@ void remark(bool quiet, const std::string& text) {
 }
 
 void print(const std::string& text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);
+  errno = 0;
+  bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+  written = std::fflush(stdout) == 0 && written;
+  if (!written && errno != EPIPE && failure_of_output.empty()) failure_of_output = std::strerror(errno);
+}
+const std::string& output_failure() {
+  return failure_of_output;
 }
 
 std::string format_table(const std::vector<std::vector<std::string>>& rows, size_t left) {

@@ -15,6 +15,8 @@ void print_warning(const std::string& text);
 void remark(bool quiet, const std::string& text);
 // To stdout. A reader that has gone away is not an error.
 void print(const std::string& text);
+// Why results could not be written to stdout; "" when they could.
+const std::string& output_failure();
 
 // Columns aligned; the first row is the header. `left` counts the leading columns that are flushed left.
 std::string format_table(const std::vector<std::vector<std::string>>& rows, size_t left = 1);

@@ -2,9 +2,11 @@
 #include <spdlog/spdlog.h>
 
 #include <new>
+#include <system_error>
 
 #include "cli/arguments.h"
 #include "cli/output.h"
+#include "cli/process.h"
 #include "tcc/cli/cli.h"
 
 namespace tcc::cli {
@@ -31,15 +33,29 @@ int exit_code(ErrorClass cls) {
 }  // namespace
 
 int run(int argc, char** argv) try {
+  prepare_process(argc, argv);
   ParsedLine line = parse_command_line(argc, argv);
   if (!line.command) return line.exit_code;
   set_up_logging(line.arguments.common.verbose);
   Result<int> result = line.command(line.arguments);
-  if (result) return *result;
+  if (result && output_failure().empty()) return *result;
+  if (result) {
+    print_error({ErrorClass::kEnvironment,
+                 fmt::format("cannot write the results to standard output: {}", output_failure()),
+                 "free some space there, or send the output elsewhere",
+                 {}});
+    return kFailed;
+  }
   print_error(result.error());
   return exit_code(result.error().cls);
 } catch (const std::bad_alloc&) {
-  print_error({ErrorClass::kEnvironment, "out of memory", "", {}});
+  print_error({ErrorClass::kEnvironment, fmt::format("out of memory in {}", command_text()), kMemoryHint, {}});
+  return kFailed;
+} catch (const std::system_error& error) {  // threads that cannot be started
+  print_error({ErrorClass::kEnvironment,
+               fmt::format("the system refuses what {} needs: {}", command_text(), error.what()),
+               "raise the limits on processes and memory (ulimit -u, ulimit -v)",
+               {}});
   return kFailed;
 } catch (const std::exception& error) {
   print_error({ErrorClass::kEnvironment,

@@ -150,6 +150,10 @@ Result<TuneReport> tune_program(const Program& program, record::Store& store, co
     best_known = best_known && task.result.best_seconds > 0;
     report.tasks.push_back(std::move(task));
   }
+  if (tuned.stopped) {  // those of the round that was cut off are measured and stored as well
+    report.trials = 0;
+    for (const TunedTask& task : report.tasks) report.trials += task.result.trials;
+  }
   if (!baseline_known) report.baseline_seconds = 0;
   if (!best_known) report.best_seconds = 0;
   return report;

@@ -1,6 +1,7 @@
 // Constants folded exactly: integer arithmetic with overflow checks, and the operators that only move bytes.
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <set>
 
 #include "passes_internal.h"
@@ -117,6 +118,37 @@ std::vector<int64_t> broadcast_strides(const Shape& shape, const Shape& onto) {
   return strides;
 }
 
+namespace {
+
+// Moves elements by evaluating the operator on their positions: exact whatever the type.
+Result<Constant> move_bytes(const Graph& graph, const Node& node) {
+  const Value &in = graph.value(node.inputs[0]), &out = graph.value(node.output);
+  if (in.constant->splat) return *in.constant;
+  HostTensor positions{in.shape, std::vector<double>(static_cast<size_t>(in.elements()))};
+  std::iota(positions.data.begin(), positions.data.end(), 0.0);
+  std::vector<const HostTensor*> inputs{&positions};
+  HostTensor indices;
+  if (node.inputs.size() == 2) {
+    const Value& v = graph.value(node.inputs[1]);
+    indices = {v.shape, constant_doubles(*v.constant, v.dtype, v.elements())};
+    inputs.push_back(&indices);
+  }
+  HostTensor from{out.shape, std::vector<double>(static_cast<size_t>(out.elements()))};
+  run_more(graph, node, inputs, from);
+  auto size = static_cast<size_t>(dtype_size(out.dtype));
+  std::vector<std::byte> bytes(static_cast<size_t>(out.bytes()));
+  for (size_t i = 0; i < from.data.size(); ++i)
+    std::memcpy(bytes.data() + i * size, in.constant->bytes.data() + static_cast<size_t>(from.data[i]) * size, size);
+  return make_constant(std::move(bytes));
+}
+
+bool moves_bytes(Op op) {
+  return op == Op::kSlice || op == Op::kExpand || op == Op::kGather || op == Op::kGatherElements ||
+         op == Op::kGatherNd;
+}
+
+}  // namespace
+
 bool worth_folding(const Graph& graph, const Node& node) {
   int64_t bytes = graph.value(node.output).bytes();
   int64_t source = 0;
@@ -132,11 +164,42 @@ Result<std::optional<Constant>> evaluate_exactly(const Graph& graph, const Node&
   const Value& in = graph.value(node.inputs[0]);
   if (node.op == Op::kReshape || node.op == Op::kIdentity) return in.constant;
   bool binary = node.op == Op::kAdd || node.op == Op::kSub || node.op == Op::kMul || node.op == Op::kDiv;
-  if (!(binary && !is_float(in.dtype)) && node.op != Op::kTranspose && node.op != Op::kConcat) return std::nullopt;
+  if (!(binary && !is_float(in.dtype)) && node.op != Op::kTranspose && node.op != Op::kConcat &&
+      !moves_bytes(node.op)) {
+    return std::nullopt;
+  }
   if (!worth_folding(graph, node)) return std::nullopt;
+  if (moves_bytes(node.op)) return move_bytes(graph, node);
   if (node.op == Op::kTranspose) return transpose(graph, node);
   if (node.op == Op::kConcat) return concat(graph, node);
   TCC_TRY(Constant result, integer_binary(graph, node));
+  return result;
+}
+
+namespace {
+
+// Integers beyond 2^53 would be rounded on the way through double.
+bool fits_double(const Graph& graph, const Node& node) {
+  for (ValueId id : node.inputs) {
+    const Value& v = graph.value(id);
+    if (v.dtype != DType::kI64) continue;
+    for (int64_t x : constant_integers(*v.constant, v.dtype, v.constant->splat ? 1 : v.elements())) {
+      if (x > (int64_t{1} << 53) || x < -(int64_t{1} << 53)) return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+Result<std::optional<Constant>> evaluate_constant(const Graph& graph, const Node& node, Evaluator* evaluator) {
+  TCC_TRY(std::optional<Constant> result, evaluate_exactly(graph, node));
+  if (result || evaluator == nullptr) return result;
+  for (ValueId id : node.inputs) {
+    if (!graph.value(id).is_constant()) return result;
+  }
+  if (!worth_folding(graph, node) || !fits_double(graph, node)) return result;
+  TCC_TRY(result, evaluator->evaluate(graph, node));
   return result;
 }
 
@@ -150,12 +213,9 @@ Result<void> fold_constants(Graph& graph, Evaluator* evaluator) {
                                 [&](ValueId input) { return graph.value(input).is_constant(); });
     std::optional<Constant> result;
     if (constant && folded <= kNeverFold) {
-      auto exact = evaluate_exactly(graph, node);
-      if (!exact) return tl::make_unexpected(std::move(exact.error()).with_context(sanitize(node.name)));
-      result = *exact;
-      if (!result && evaluator && is_float(graph.value(node.output).dtype) && worth_folding(graph, node)) {
-        TCC_TRY(result, evaluator->evaluate(graph, node));
-      }
+      auto evaluated = evaluate_constant(graph, node, evaluator);
+      if (!evaluated) return tl::make_unexpected(std::move(evaluated.error()).with_context(sanitize(node.name)));
+      result = *evaluated;
     }
     if (!result) {
       graph.order.push_back(id);

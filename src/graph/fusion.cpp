@@ -81,7 +81,8 @@ class Fuser {
     return root.producer == kNone || group_of_[static_cast<size_t>(root.producer)] != kNone;
   }
 
-  // The only consumer of a value that no group has taken, when it is elementwise and of the same shape.
+  // The only consumer of a value that no group has taken, when it is elementwise, of the same
+  // shape and element type.
   const Node* next_elementwise(ValueId value) const {
     auto out = static_cast<size_t>(value);
     if (is_output_[out] || consumers_[out].empty()) return nullptr;
@@ -90,7 +91,8 @@ class Fuser {
       if (id != next.id) return nullptr;
     }
     if (op_class(next.op) != OpClass::kElementwise || group_of_[static_cast<size_t>(next.id)] != kNone) return nullptr;
-    return graph_.value(next.output).shape == graph_.value(value).shape ? &next : nullptr;
+    const Value &from = graph_.value(value), &to = graph_.value(next.output);
+    return from.shape == to.shape && from.dtype == to.dtype ? &next : nullptr;
   }
   // The same, when its other operands are ready: it joins the group whose output `value` is.
   const Node* next_member(ValueId value) const {
@@ -159,7 +161,7 @@ std::vector<FusionGroup> fuse(const Graph& graph) {
 
 std::string group_text(const Graph& graph, const FusionGroup& group) {
   std::string text;
-  for (NodeId id : group.nodes) text += fmt::format("{}{}", text.empty() ? "" : "+", op_name(graph.node(id).op));
+  for (NodeId id : group.nodes) text += fmt::format("{}{}", text.empty() ? "" : "+", node_name(graph.node(id)));
   return text;
 }
 

@@ -32,6 +32,12 @@ OpClass op_class(Op op) {
   TCC_UNREACHABLE();
 }
 
+std::string_view node_name(const Node& node) {
+  if (node.op == Op::kUnary) return unary_name(node.as<UnaryAttrs>().fn);
+  if (node.op == Op::kBinary) return binary_name(node.as<BinaryAttrs>().fn);
+  return op_name(node.op);
+}
+
 ValueId Graph::add_input(std::string name, DType dtype, Shape shape) {
   Value value;
   value.id = static_cast<ValueId>(values.size());
@@ -172,6 +178,21 @@ struct AttributePrinter {
     return fmt::format("axes={}{}", list_text(a.axes), a.keep_dims ? " keep_dims" : "");
   }
   std::string operator()(const ReshapeAttrs& a) const { return fmt::format("shape={}", list_text(a.shape)); }
+  std::string operator()(const UnaryAttrs& a) const {
+    std::string text(unary_name(a.fn));
+    if (a.alpha != 0 || a.beta != 0) text += fmt::format(" alpha={}", a.alpha);
+    if (a.beta != 0) text += fmt::format(" beta={}", a.beta);
+    return text;
+  }
+  std::string operator()(const BinaryAttrs& a) const { return std::string(binary_name(a.fn)); }
+  std::string operator()(const CastAttrs& a) const { return fmt::format("to={}", dtype_name(a.to)); }
+  std::string operator()(const SliceAttrs& a) const {
+    return fmt::format("starts={} steps={} extents={}", list_text(a.starts), list_text(a.steps), list_text(a.extents));
+  }
+  std::string operator()(const GatherNdAttrs& a) const { return fmt::format("batch_dims={}", a.batch_dims); }
+  std::string operator()(const LayerNormAttrs& a) const {
+    return fmt::format("axis={} epsilon={}", a.axis, a.epsilon);
+  }
 };
 
 std::string type_text(const Value& value) {
@@ -242,7 +263,7 @@ double node_flops(const Graph& graph, const Node& node) {
     case OpClass::kReduction:
       return static_cast<double>(graph.value(node.inputs[0]).elements());
     case OpClass::kRowwise:
-      return 4 * out;
+      return (node.op == Op::kLayerNorm ? 8 : 4) * out;
     case OpClass::kElementwise:
       return node.op == Op::kBatchNorm ? 2 * out : out;
     case OpClass::kView:

@@ -5,7 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tcc/graph/graph.h"
+#include "passes_internal.h"
+#include "tcc/graph/refusal.h"
 #include "tcc/support/check.h"
 
 namespace tcc::graph {
@@ -19,7 +20,7 @@ struct Window {
 };
 
 Result<void> check_window(const Window& w, size_t spatial) {
-  if (spatial > 3) return input_error("has {} spatial axes; at most 3 are supported", spatial);
+  if (spatial > 3) return refuse(Refusal::kTooLarge, "has {} spatial axes; at most 3 are supported", spatial);
   auto check = [&](const std::vector<int64_t>& v, const char* what, int64_t least) -> Result<void> {
     if (v.size() != spatial) {
       return input_error("{} has {} entries, the input has {} spatial axes", what, v.size(), spatial);
@@ -76,6 +77,8 @@ class Inference {
       case Op::kReduceMean:
       case Op::kReduceMax:
       case Op::kReduceSum:
+      case Op::kReduceMin:
+      case Op::kReduceProd:
         return reduce();
       case Op::kSoftmax:
         return softmax();
@@ -109,6 +112,17 @@ class Inference {
         return concat();
       case Op::kPad:
         return pad();
+      case Op::kUnary:
+      case Op::kBinary:
+      case Op::kWhere:
+      case Op::kCast:
+      case Op::kSlice:
+      case Op::kExpand:
+      case Op::kGather:
+      case Op::kGatherElements:
+      case Op::kGatherNd:
+      case Op::kLayerNorm:
+        return infer_more(graph_, node_);
     }
     TCC_UNREACHABLE();
   }
@@ -121,7 +135,7 @@ class Inference {
 
   Result<void> need_float() const {
     if (is_float(in(0).dtype)) return {};
-    return input_error("needs floating-point input, got {}", dtype_name(in(0).dtype));
+    return refuse(Refusal::kElementType, "needs floating-point input, got {}", dtype_name(in(0).dtype));
   }
   Result<void> need_one_type() const {
     for (size_t i = 1; i < node_.inputs.size(); ++i) {
@@ -138,7 +152,7 @@ class Inference {
   // Reductions, windows and contractions over nothing have no defined or no useful result.
   Result<void> need_elements(size_t i) const {
     if (in(i).elements() > 0) return {};
-    return input_error("input {} of shape {} has no elements", i, shape_text(shape(i)));
+    return refuse(Refusal::kNoElements, "input {} of shape {} has no elements", i, shape_text(shape(i)));
   }
 
   Result<TensorType> float_unary() const {
@@ -229,7 +243,7 @@ class Inference {
       // A window that lies in the padding alone would have no maximum and an average of 0 / 0.
       int64_t reach = (a.kernel[i] - 1) * a.dilations[i] + 1;
       if (a.pads_begin[i] >= reach || a.pads_end[i] >= reach) {
-        return input_error("pads ({}, {}) along spatial axis {} must be smaller than the window of {}", a.pads_begin[i],
+        return refuse(Refusal::kAttribute, "pads ({}, {}) along spatial axis {} must be smaller than the window of {}", a.pads_begin[i],
                            a.pads_end[i], i, reach);
       }
     }
@@ -251,7 +265,8 @@ class Inference {
 
   Result<TensorType> reduce() const {
     const auto& a = node_.as<ReduceAttrs>();
-    TCC_TRY_VOID(need_float());
+    if (node_.op == Op::kReduceMean) TCC_TRY_VOID(need_float());
+    if (in(0).dtype == DType::kBool) return refuse(Refusal::kElementType, "reductions of booleans are not supported");
     TCC_TRY_VOID(need_elements(0));
     Shape out;
     auto rank = static_cast<int64_t>(shape(0).size());
@@ -346,7 +361,7 @@ class Inference {
     Shape out = shape(0);
     for (size_t i = 0; i < out.size(); ++i) {
       if (a.begin[i] < 0 || a.end[i] < 0) {
-        return input_error("negative pads ({}, {}) on axis {} (cropping) are not supported", a.begin[i], a.end[i], i);
+        return refuse(Refusal::kAttribute, "negative pads ({}, {}) on axis {} (cropping) are not supported", a.begin[i], a.end[i], i);
       }
       if (a.begin[i] > kMaxElements || a.end[i] > kMaxElements) return input_error("pads on axis {} are too large", i);
       out[i] += a.begin[i] + a.end[i];

@@ -4,12 +4,22 @@
 #include <vector>
 
 #include "tcc/graph/passes.h"
+#include "tcc/graph/reference.h"
 #include "tcc/support/text.h"
 
 namespace tcc::graph {
 
 // Strides (in elements) that read a dense tensor of `shape` at the indices of `onto`; broadcast axes have 0.
 std::vector<int64_t> broadcast_strides(const Shape& shape, const Shape& onto);
+
+// The operators of infer_more.cpp and reference_more.cpp. `out` has its shape and size.
+Result<TensorType> infer_more(const Graph& graph, const Node& node);
+void run_more(const Graph& graph, const Node& node, const std::vector<const HostTensor*>& inputs, HostTensor& out);
+// A number as an integer type keeps it: truncated, wrapped to its width.
+double wrap_integer(double v, DType dtype);
+
+// LayerNorm and Gelu written out in smaller operators become one node each, where nothing else reads the parts.
+void fuse_patterns(Graph& graph);
 
 // The growth limit of constant folding; all inputs are constant.
 bool worth_folding(const Graph& graph, const Node& node);

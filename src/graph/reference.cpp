@@ -43,7 +43,7 @@ struct Geometry {
 class NodeRunner {
  public:
   NodeRunner(const Graph& graph, const Node& node, std::vector<const HostTensor*> inputs, ThreadPool& pool)
-      : node_(node), inputs_(std::move(inputs)), pool_(pool), dtype_(graph.value(node.output).dtype) {
+      : graph_(graph), node_(node), inputs_(std::move(inputs)), pool_(pool), dtype_(graph.value(node.output).dtype) {
     out_.shape = graph.value(node.output).shape;
     out_.data.resize(static_cast<size_t>(element_count(out_.shape)));
   }
@@ -69,6 +69,8 @@ class NodeRunner {
       case Op::kReduceMean:
       case Op::kReduceMax:
       case Op::kReduceSum:
+      case Op::kReduceMin:
+      case Op::kReduceProd:
         reduce();
         break;
       case Op::kSoftmax:
@@ -117,6 +119,18 @@ class NodeRunner {
         break;
       case Op::kPad:
         pad();
+        break;
+      case Op::kUnary:
+      case Op::kBinary:
+      case Op::kWhere:
+      case Op::kCast:
+      case Op::kSlice:
+      case Op::kExpand:
+      case Op::kGather:
+      case Op::kGatherElements:
+      case Op::kGatherNd:
+      case Op::kLayerNorm:
+        run_more(graph_, node_, inputs_, out_);
         break;
     }
     return std::move(out_);
@@ -271,19 +285,32 @@ class NodeRunner {
     });
   }
 
+  static double first_of(Op op) {
+    if (op == Op::kReduceMax) return -std::numeric_limits<double>::infinity();
+    if (op == Op::kReduceMin) return std::numeric_limits<double>::infinity();
+    return op == Op::kReduceProd ? 1 : 0;
+  }
+  static double next_of(Op op, double y, double x) {
+    if (op == Op::kReduceMax) return apply_binary(BinaryFn::kMax, y, x);
+    if (op == Op::kReduceMin) return apply_binary(BinaryFn::kMin, y, x);
+    return op == Op::kReduceProd ? y * x : y + x;
+  }
+
   void reduce() {
     const auto& a = node_.as<ReduceAttrs>();
     // Strides that send each input index to its output element.
     Shape kept = in(0).shape;
     for (int64_t axis : a.axes) kept[static_cast<size_t>(axis)] = 1;
     auto strides = broadcast_strides(kept, in(0).shape);
-    bool max = node_.op == Op::kReduceMax;
-    std::fill(out_.data.begin(), out_.data.end(), max ? -std::numeric_limits<double>::infinity() : 0.0);
+    std::fill(out_.data.begin(), out_.data.end(), first_of(node_.op));
     IndexWalk walk(in(0).shape);
     for (double x : in(0).data) {
       double& y = out_.data[static_cast<size_t>(walk.offset(strides))];
-      y = max ? (std::isnan(x) ? x : std::max(y, x)) : y + x;
+      y = next_of(node_.op, y, x);
       walk.next();
+    }
+    if (!is_float(dtype_)) {
+      for (double& y : out_.data) y = wrap_integer(y, dtype_);
     }
     if (node_.op == Op::kReduceMean) {
       double count = static_cast<double>(in(0).data.size()) / static_cast<double>(out_.data.size());
@@ -379,15 +406,7 @@ class NodeRunner {
     }
   }
 
-  // Integer results truncate and wrap to their width; x / 0, undefined in the model, gives 0.
-  static double wrap_integer(double v, DType dtype) {
-    if (!std::isfinite(v)) return 0;
-    v = std::trunc(v);
-    double range = std::ldexp(1.0, static_cast<int>(8 * dtype_size(dtype)));
-    double low = dtype == DType::kU8 ? 0 : -range / 2;
-    return v - range * std::floor((v - low) / range);
-  }
-
+  const Graph& graph_;
   const Node& node_;
   std::vector<const HostTensor*> inputs_;
   ThreadPool& pool_;

@@ -22,7 +22,15 @@ bool is_noop(const Graph& graph, const Node& node) {
       return std::is_sorted(perm.begin(), perm.end());
     }
     case Op::kPad:
+    case Op::kExpand:
       return graph.value(node.inputs[0]).shape == graph.value(node.output).shape;
+    case Op::kSlice: {
+      const auto& steps = node.as<SliceAttrs>().steps;
+      return graph.value(node.inputs[0]).shape == graph.value(node.output).shape &&
+             std::all_of(steps.begin(), steps.end(), [](int64_t step) { return step == 1; });
+    }
+    case Op::kCast:
+      return graph.value(node.inputs[0]).dtype == graph.value(node.output).dtype;
     default:
       return false;
   }
@@ -294,6 +302,7 @@ Result<void> optimize(Graph& graph, Evaluator* evaluator) {
   TCC_TRY_VOID(infer_shapes(graph));
   eliminate(graph);
   TCC_TRY_VOID(fold_constants(graph, evaluator));
+  fuse_patterns(graph);
   TCC_TRY_VOID(fold_batch_norm(graph));
   eliminate(graph);
   verify_graph(graph);

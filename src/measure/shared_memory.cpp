@@ -17,7 +17,7 @@ tl::unexpected<Error> memory_error(int64_t bytes) {
   return make_error(ErrorClass::kEnvironment,
                     fmt::format("cannot share {} of memory with the measuring process: {}",
                                 format_bytes(static_cast<double>(bytes)), std::strerror(errno)),
-                    "free memory, or raise the limits on memory and open files");
+                    "free memory, or raise the limits on memory, open files and file sizes (ulimit -v, -n, -f)");
 }
 
 }  // namespace

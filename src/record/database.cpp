@@ -26,6 +26,14 @@ tl::unexpected<Error> database_error(sqlite3* db, int code, const std::string& p
     case SQLITE_FULL:
       hint = "the disk is full; free some space and run again: everything recorded so far is kept";
       break;
+    case SQLITE_IOERR:
+      hint =
+          "the disk fails, or a quota or limit on file sizes (ulimit -f) is reached; make room or name another store, "
+          "and run again: everything recorded so far is kept";
+      break;
+    case SQLITE_NOMEM:
+      hint = "free memory, or raise the limit on it (ulimit -v); everything recorded so far is kept";
+      break;
     case SQLITE_CORRUPT:
       hint = "the file is damaged; move it away to start a new store, or restore it from a copy";
       break;

@@ -1,7 +1,9 @@
 #include "tcc/record/store.h"
 
 #include <cstring>
+#include <filesystem>
 #include <mutex>
+#include <thread>
 
 #include "record/database.h"
 #include "tcc/support/check.h"
@@ -12,6 +14,7 @@ namespace {
 
 // user_version of the file. A change of the tables adds one step to migrate() and raises this.
 constexpr int64_t kSchemaVersion = 1;
+constexpr int kBusyMilliseconds = 5000;  // how long another writer is waited for
 // "tccr": tells a store from any other SQLite file.
 constexpr int64_t kApplicationId = 0x74636372;
 
@@ -105,9 +108,12 @@ Result<void> migrate(sqlite3* db, const std::string& path) {
 }
 
 Result<void> check_identity(sqlite3* db, const std::string& path, bool read_only) {
+  // One transaction: another process may be making the tables right now.
+  TCC_TRY_VOID(execute(db, path, "BEGIN"));
   TCC_TRY(int64_t version, read_pragma(db, path, "PRAGMA user_version"));
   TCC_TRY(int64_t application, read_pragma(db, path, "PRAGMA application_id"));
   TCC_TRY(int64_t tables, read_pragma(db, path, "SELECT count(*) FROM sqlite_master"));
+  TCC_TRY_VOID(execute(db, path, "COMMIT"));
   bool fresh = version == 0 && application == 0 && tables == 0;
   if (!fresh && application != kApplicationId)
     return make_error(ErrorClass::kEnvironment, fmt::format("'{}' is an SQLite file, but not a store of records", path),
@@ -169,6 +175,58 @@ struct Store::State {
   }
 };
 
+namespace {
+
+std::string percent_encoded(const std::string& path) {
+  std::string text;
+  for (unsigned char c : path) text += fmt::format("%{:02x}", c);
+  return text;
+}
+
+Result<void> open_connection(sqlite3*& db, const std::string& path, const std::string& name, int flags) {
+  int code = sqlite3_open_v2(name.c_str(), &db, flags | SQLITE_OPEN_FULLMUTEX, nullptr);
+  if (code != SQLITE_OK) return database_error(db, code, path, "open it");
+  sqlite3_busy_timeout(db, kBusyMilliseconds);
+  return {};
+}
+
+// Switching to WAL needs the file alone for a moment, and SQLite does not wait for that by itself.
+Result<void> use_wal(sqlite3* db, const std::string& path) {
+  constexpr int kStep = 10;
+  for (int waited = 0;; waited += kStep) {
+    int code = sqlite3_exec(db, "PRAGMA journal_mode=WAL", nullptr, nullptr, nullptr);
+    if (code == SQLITE_OK) return {};
+    if ((code & 0xff) != SQLITE_BUSY || waited >= kBusyMilliseconds) return database_error(db, code, path, "set it up");
+    std::this_thread::sleep_for(std::chrono::milliseconds(kStep));
+  }
+}
+
+// Can the file be read as it is? A log beside it would hold records that only a reader who may write can see.
+bool is_complete(const std::string& path) {
+  std::error_code none;
+  auto log = std::filesystem::file_size(path + "-wal", none);
+  return none || log == 0;
+}
+
+}  // namespace
+
+Result<void> Store::connect(State& state, bool read_only) {
+  if (!read_only) {
+    TCC_TRY_VOID(open_connection(state.db, state.path, state.path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE));
+    return check_identity(state.db, state.path, false);
+  }
+  TCC_TRY_VOID(open_connection(state.db, state.path, state.path, SQLITE_OPEN_READONLY));
+  Result<void> checked = check_identity(state.db, state.path, true);
+  int code = sqlite3_errcode(state.db) & 0xff;
+  if (checked || (code != SQLITE_READONLY && code != SQLITE_CANTOPEN) || !is_complete(state.path)) return checked;
+  // WAL wants files of its own beside the store, even for reading. Where they cannot be made nobody writes either.
+  sqlite3_close_v2(state.db);
+  state.db = nullptr;
+  TCC_TRY_VOID(open_connection(state.db, state.path, "file:" + percent_encoded(state.path) + "?immutable=1",
+                               SQLITE_OPEN_READONLY | SQLITE_OPEN_URI));
+  return check_identity(state.db, state.path, true);
+}
+
 Store::Store(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Store::~Store() = default;
 const std::string& Store::path() const {
@@ -177,25 +235,29 @@ const std::string& Store::path() const {
 
 Result<std::unique_ptr<Store>> Store::open(const std::string& path, Mode mode) {
   bool memory = path == ":memory:";
+  std::error_code ignored;
   bool read_only = mode == Mode::kReadOnly;
   if (path.empty()) return make_error(ErrorClass::kUsage, "the name of the store is empty", "name a file");
   if (!memory && read_only && !file_exists(path))
     return make_error(ErrorClass::kEnvironment, fmt::format("there are no records at '{}'", path),
                       "tune a model first");
+  if (!memory && std::filesystem::is_directory(path, ignored))
+    return make_error(ErrorClass::kEnvironment, fmt::format("records '{}': this is a folder", path),
+                      "name a file, which may be in it");
   size_t slash = path.rfind('/');
-  if (!memory && !read_only && slash != std::string::npos && slash > 0)
-    TCC_TRY_VOID(make_directories(path.substr(0, slash)));
+  if (!memory && !read_only && slash != std::string::npos && slash > 0) {
+    Result<void> made = make_directories(path.substr(0, slash));
+    if (!made)
+      return make_error(ErrorClass::kEnvironment, fmt::format("records '{}': {}", path, made.error().message),
+                        "name a file in a folder that may be written");
+  }
 
   auto state = std::make_unique<State>();
   state->path = path;
-  int flags = read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
-  int code = sqlite3_open_v2(path.c_str(), &state->db, flags | SQLITE_OPEN_FULLMUTEX, nullptr);
-  if (code != SQLITE_OK) return database_error(state->db, code, path, "open it");
-  sqlite3_busy_timeout(state->db, 5000);
-  TCC_TRY_VOID(check_identity(state->db, path, read_only));
+  TCC_TRY_VOID(connect(*state, read_only));
   if (!read_only) {
     // WAL: readers never wait and a killed writer leaves whole records. FULL: a commit is on disk when it returns.
-    if (!memory) TCC_TRY_VOID(execute(state->db, path, "PRAGMA journal_mode=WAL"));
+    if (!memory) TCC_TRY_VOID(use_wal(state->db, path));
     TCC_TRY_VOID(execute(state->db, path, "PRAGMA synchronous=FULL"));
     TCC_TRY_VOID(migrate(state->db, path));
   }

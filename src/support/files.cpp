@@ -14,8 +14,30 @@
 namespace tcc {
 namespace {
 
+std::string hint_for(int code) {
+  switch (code) {
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      return "change the permissions, or name another place";
+    case ENOSPC:
+    case EDQUOT:
+      return "free some space, or name a place on another disk";
+    case EFBIG:
+      return "raise the limit on file sizes (ulimit -f)";
+    case ENOENT:
+    case ENOTDIR:
+    case ENAMETOOLONG:
+      return "check the name";
+    default:
+      return "";
+  }
+}
+
 tl::unexpected<Error> system_error(const char* what, const std::string& path) {
-  return environment_error("cannot {} '{}': {}", what, path, std::strerror(errno));
+  const int code = errno;
+  return make_error(ErrorClass::kEnvironment, fmt::format("cannot {} '{}': {}", what, path, std::strerror(code)),
+                    hint_for(code));
 }
 
 class Descriptor {
@@ -112,8 +134,12 @@ Result<void> write_file(const std::string& path, std::string_view bytes, bool ex
 Result<void> make_directories(const std::string& path) {
   std::error_code code;
   std::filesystem::create_directories(path, code);
-  if (code) return environment_error("cannot create folder '{}': {}", path, code.message());
-  if (!std::filesystem::is_directory(path)) return environment_error("'{}' exists and is not a folder", path);
+  if (code)
+    return make_error(ErrorClass::kEnvironment, fmt::format("cannot create folder '{}': {}", path, code.message()),
+                      hint_for(code.value()));
+  if (!std::filesystem::is_directory(path))
+    return make_error(ErrorClass::kEnvironment, fmt::format("'{}' exists and is not a folder", path),
+                      "name another folder");
   return {};
 }
 

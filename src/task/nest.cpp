@@ -36,9 +36,8 @@ Type ir_type(graph::DType dtype) {
 }
 
 GroupNest::GroupNest(const graph::Graph& graph, const graph::FusionGroup& group) : graph_(graph), group_(group) {
-  compute_ = ir_type(graph.value(group.output).dtype);
-  bool moves = graph::op_class(graph.node(group.anchor).op) == graph::OpClass::kMove;
-  if (!moves && (compute_ == Type::kF16 || compute_ == Type::kBF16)) compute_ = Type::kF32;
+  moves_ = graph::op_class(graph.node(group.anchor).op) == graph::OpClass::kMove;
+  compute_ = widened(graph.value(group.output).dtype);
 }
 
 namespace {
@@ -95,6 +94,7 @@ void GroupNest::build(Task& task) {
   const graph::Value& result = value(group_.output);
   const Buffer* output = kernel_.add_buffer("out", ir_type(result.dtype), result.shape, BufferRole::kOutput);
   task.params.push_back({ParamKind::kOutput, group_.output});
+  compute_ = widened(result.dtype);
   if (stages_.back().combines && output->type != compute_) {
     Stage& last = stages_.back();
     graph::ValueId id = last.result;
@@ -108,6 +108,7 @@ void GroupNest::build(Task& task) {
   std::vector<Stmt> nests;
   for (size_t i = 0; i < stages_.size(); ++i) {
     const Stage& stage = stages_[i];
+    compute_ = widened(value(stage.result).dtype);
     Tensor out = i + 1 == stages_.size() ? Tensor{output, result.shape} : make_temp(stage.name, stage.shape);
     nests.push_back(stage.emit(stage.name, out));
     if (stage.result != graph::kNone) tensors_[stage.result] = out;
@@ -160,6 +161,15 @@ Stmt GroupNest::map_nest_at(const std::string& name, const std::vector<NestAxis>
 
 namespace {
 
+int64_t highest_of(Type type) {
+  if (type == Type::kI64) return INT64_MAX;
+  int bits = static_cast<int>(8 * type_bytes(type)) - (type == Type::kU8 ? 0 : 1);
+  return (int64_t{1} << bits) - 1;
+}
+int64_t lowest_of(Type type) {
+  return type == Type::kU8 ? 0 : -highest_of(type) - 1;
+}
+
 Expr identity_of(Builder& b, ReducerKind reducer, Type type) {
   switch (reducer) {
     case ReducerKind::kSum:
@@ -167,9 +177,9 @@ Expr identity_of(Builder& b, ReducerKind reducer, Type type) {
     case ReducerKind::kProd:
       return b.constant(1, type);
     case ReducerKind::kMax:
-      return b.real(-HUGE_VAL, type);
+      return is_float(type) ? b.real(-HUGE_VAL, type) : b.integer(lowest_of(type), type);
     case ReducerKind::kMin:
-      return b.real(HUGE_VAL, type);
+      return is_float(type) ? b.real(HUGE_VAL, type) : b.integer(highest_of(type), type);
     case ReducerKind::kNone:
     case ReducerKind::kArgMax:
     case ReducerKind::kArgMin:

@@ -61,6 +61,17 @@ class GroupNest {
   void plan_softmax(const graph::Node& node);
   void plan_elementwise(const graph::Node& node);
   void plan_move(const graph::Node& node);
+  // operators_more.cpp
+  static bool is_more(graph::Op op);
+  void plan_more(const graph::Node& node);
+  void plan_layer_norm(const graph::Node& node);
+  ir::Expr element_value(const graph::Node& node, const Exprs& at, const graph::Shape& shape);
+  ir::Expr moved_value(const graph::Node& node, const Exprs& at);
+  ir::Expr picked(const Tensor& indices, const Exprs& at, int64_t extent);
+  // The type that values of `dtype` have inside the kernel: half types widen unless they are only moved.
+  ir::Type widened(graph::DType dtype) const;
+  // The operand's element in its own (widened) type.
+  ir::Expr read_own(graph::ValueId id, const Exprs& at, const graph::Shape& shape);
   ir::Stmt emit_softmax(const graph::Node& node, const Tensor& out);
   ir::Stmt emit_concat(const graph::Node& node, const Tensor& out);
   ir::Expr elementwise_value(const graph::Node& node, const Exprs& at, const graph::Shape& shape);
@@ -98,7 +109,8 @@ class GroupNest {
   const graph::Graph& graph_;
   const graph::FusionGroup& group_;
   ir::KernelBuilder kernel_;
-  ir::Type compute_;  // type of temporaries and arithmetic
+  bool moves_;        // the group only moves elements
+  ir::Type compute_;  // type of the temporaries and the arithmetic of the stage being made
   std::map<graph::ValueId, Tensor> tensors_;
   std::vector<Stage> stages_;
   std::map<std::string, int> used_names_;

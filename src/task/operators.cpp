@@ -12,6 +12,7 @@ using namespace ir;
 using graph::Op;
 
 void GroupNest::plan(const graph::Node& node) {
+  if (is_more(node.op)) return plan_more(node);
   switch (graph::op_class(node.op)) {
     case graph::OpClass::kContraction:
       if (node.op == Op::kConv) return plan_conv(node);
@@ -254,13 +255,18 @@ void GroupNest::plan_reduce(const graph::Node& node) {
     });
     return;
   }
-  add_stage(max ? "reduce_max" : "reduce_sum", node, true, [=, this, &node](const std::string& name, const Tensor& out) {
+  bool min = node.op == Op::kReduceMin, product = node.op == Op::kReduceProd;
+  ReducerKind reducer = max       ? ReducerKind::kMax
+                        : min     ? ReducerKind::kMin
+                        : product ? ReducerKind::kProd
+                                  : ReducerKind::kSum;
+  add_stage(max ? "reduce_max" : min ? "reduce_min" : product ? "reduce_prod" : "reduce_sum", node, true, [=, this, &node](const std::string& name, const Tensor& out) {
     static constexpr const char* kNames[] = {"r0", "r1", "r2",  "r3",  "r4",  "r5",  "r6",  "r7",
                                              "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15"};
     std::vector<NestAxis> reduce;
     for (size_t i = 0; i < in_shape.size(); ++i)
       if (reduced[i]) reduce.push_back({kNames[i], in_shape[i]});
-    return reduce_nest(name, axes_of(out.shape), reduce, max ? ReducerKind::kMax : ReducerKind::kSum, out, nullptr,
+    return reduce_nest(name, axes_of(out.shape), reduce, reducer, out, nullptr,
                        [&](const Exprs& at, const Exprs& over) {
                          Exprs x;
                          size_t r = 0, s = 0;
@@ -355,6 +361,18 @@ std::string GroupNest::elementwise_name(const graph::Node& node) const {
     case Op::kTranspose:
     case Op::kConcat:
     case Op::kPad:
+    case Op::kReduceMin:
+    case Op::kReduceProd:
+    case Op::kUnary:
+    case Op::kBinary:
+    case Op::kWhere:
+    case Op::kCast:
+    case Op::kSlice:
+    case Op::kExpand:
+    case Op::kGather:
+    case Op::kGatherElements:
+    case Op::kGatherNd:
+    case Op::kLayerNorm:
       break;
   }
   TCC_UNREACHABLE("{} is not elementwise", graph::op_name(node.op));
@@ -421,6 +439,18 @@ Expr GroupNest::elementwise_value(const graph::Node& node, const Exprs& at, cons
     case Op::kTranspose:
     case Op::kConcat:
     case Op::kPad:
+    case Op::kReduceMin:
+    case Op::kReduceProd:
+    case Op::kUnary:
+    case Op::kBinary:
+    case Op::kWhere:
+    case Op::kCast:
+    case Op::kSlice:
+    case Op::kExpand:
+    case Op::kGather:
+    case Op::kGatherElements:
+    case Op::kGatherNd:
+    case Op::kLayerNorm:
       break;
   }
   TCC_UNREACHABLE("{} is not elementwise", graph::op_name(node.op));

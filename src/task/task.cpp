@@ -3,6 +3,7 @@
 #include <unordered_map>
 
 #include "nest.h"
+#include "tcc/graph/refusal.h"
 #include "tcc/ir/walk.h"
 #include "tcc/support/check.h"
 #include "tcc/support/text.h"
@@ -56,8 +57,8 @@ Result<Task> make_task(const graph::Graph& graph, const graph::FusionGroup& grou
   for (graph::NodeId id : group.nodes) {
     const graph::Node& node = graph.node(id);
     if (graph.value(node.output).elements() == 0) {
-      return make_error(
-          ErrorClass::kInput,
+      return graph::refusal(
+          graph::Refusal::kNoElements,
           fmt::format("{} '{}' makes a tensor of shape {}, which has no elements", graph::op_name(node.op),
                       sanitize(node.name), graph::shape_text(graph.value(node.output).shape)),
           "give the model's inputs sizes of at least 1 (--shape, --dim)");

@@ -59,10 +59,14 @@ std::string anchor_text(const graph::Graph& graph, const graph::Node& node) {
     case Op::kReduceMean:
     case Op::kReduceMax:
     case Op::kReduceSum:
+    case Op::kReduceMin:
+    case Op::kReduceProd:
       return fmt::format("{} {} over [{}]",
-                         node.op == Op::kReduceMean  ? "mean"
-                         : node.op == Op::kReduceMax ? "max"
-                                                     : "sum",
+                         node.op == Op::kReduceMean   ? "mean"
+                         : node.op == Op::kReduceMax  ? "max"
+                         : node.op == Op::kReduceMin  ? "min"
+                         : node.op == Op::kReduceProd ? "product"
+                                                      : "sum",
                          shape(0), fmt::join(node.as<graph::ReduceAttrs>().axes, ","));
     case Op::kSoftmax:
       return fmt::format("softmax {} axis {}", shape(0), node.as<graph::AxisAttrs>().axis);
@@ -85,9 +89,22 @@ std::string anchor_text(const graph::Graph& graph, const graph::Node& node) {
     case Op::kSub:
     case Op::kMul:
     case Op::kDiv:
-    case Op::kIdentity: {
-      std::string name(graph::op_name(node.op));
+    case Op::kIdentity:
+    case Op::kUnary:
+    case Op::kBinary:
+    case Op::kWhere:
+    case Op::kCast:
+    case Op::kSlice:
+    case Op::kExpand:
+    case Op::kGather:
+    case Op::kGatherElements:
+    case Op::kGatherNd:
+    case Op::kLayerNorm: {
+      std::string name(graph::node_name(node));
       std::transform(name.begin(), name.end(), name.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? c + 32 : c; });
+      if (node.op == Op::kCast) name += fmt::format(" {}", graph::dtype_name(graph.value(node.inputs[0]).dtype));
+      if (graph::op_class(node.op) == graph::OpClass::kMove && node.op != Op::kIdentity)
+        return fmt::format("{} {} -> {}", name, shape(0), graph::shape_text(out));
       return fmt::format("{} {}", name, graph::shape_text(out));
     }
     case Op::kReshape:
@@ -101,7 +118,7 @@ std::string member_text(const graph::Graph& graph, const graph::Node& node) {
     bool constant = graph.value(node.inputs[0]).is_constant() || graph.value(node.inputs[1]).is_constant();
     return constant ? "bias" : "residual";
   }
-  std::string name(graph::op_name(node.op));
+  std::string name(graph::node_name(node));
   std::transform(name.begin(), name.end(), name.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? c + 32 : c; });
   return name;
 }

@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "tcc/graph/scalar.h"
 #include "tcc/graph/types.h"
 
 namespace tcc::graph {
@@ -72,8 +73,33 @@ struct ReshapeAttrs {
   Shape shape;  // the output's, without -1
 };
 
-using Attributes = std::variant<NoAttrs, ConvAttrs, PoolAttrs, GemmAttrs, BatchNormAttrs, AxisAttrs, LrnAttrs,
-                                ClipAttrs, LeakyAttrs, TransposeAttrs, PadAttrs, ReduceAttrs, ReshapeAttrs>;
+struct UnaryAttrs {
+  UnaryFn fn = UnaryFn::kAbs;
+  double alpha = 0, beta = 0;  // see UnaryFn
+};
+struct BinaryAttrs {
+  BinaryFn fn = BinaryFn::kMax;
+};
+struct CastAttrs {
+  DType to = DType::kF32;
+};
+// Output index i along an axis reads input index start + i * step. One entry per axis; steps are not 0.
+struct SliceAttrs {
+  std::vector<int64_t> starts, steps, extents;
+};
+struct GatherNdAttrs {
+  int64_t batch_dims = 0;
+};
+// (x - mean) / sqrt(variance + epsilon) * scale + bias, mean and variance over the axes from `axis` on.
+struct LayerNormAttrs {
+  int64_t axis = 0;
+  double epsilon = 1e-5;
+};
+
+using Attributes =
+    std::variant<NoAttrs, ConvAttrs, PoolAttrs, GemmAttrs, BatchNormAttrs, AxisAttrs, LrnAttrs, ClipAttrs, LeakyAttrs,
+                 TransposeAttrs, PadAttrs, ReduceAttrs, ReshapeAttrs, UnaryAttrs, BinaryAttrs, CastAttrs, SliceAttrs,
+                 GatherNdAttrs, LayerNormAttrs>;
 
 // --- operators ---------------------------------------------------------------------------------------------------
 
@@ -98,7 +124,10 @@ enum class OpClass : uint8_t {
   X(kReduceMean, "ReduceMean", ReduceAttrs, kReduction, 1, 1)    \
   X(kReduceMax, "ReduceMax", ReduceAttrs, kReduction, 1, 1)      \
   X(kReduceSum, "ReduceSum", ReduceAttrs, kReduction, 1, 1)      \
+  X(kReduceMin, "ReduceMin", ReduceAttrs, kReduction, 1, 1)      \
+  X(kReduceProd, "ReduceProd", ReduceAttrs, kReduction, 1, 1)    \
   X(kSoftmax, "Softmax", AxisAttrs, kRowwise, 1, 1)              \
+  X(kLayerNorm, "LayerNorm", LayerNormAttrs, kRowwise, 2, 3)     \
   X(kBatchNorm, "BatchNorm", BatchNormAttrs, kElementwise, 5, 5) \
   X(kRelu, "Relu", NoAttrs, kElementwise, 1, 1)                  \
   X(kLeakyRelu, "LeakyRelu", LeakyAttrs, kElementwise, 1, 1)     \
@@ -109,17 +138,30 @@ enum class OpClass : uint8_t {
   X(kSub, "Sub", NoAttrs, kElementwise, 2, 2)                    \
   X(kMul, "Mul", NoAttrs, kElementwise, 2, 2)                    \
   X(kDiv, "Div", NoAttrs, kElementwise, 2, 2)                    \
+  X(kUnary, "Unary", UnaryAttrs, kElementwise, 1, 1)             \
+  X(kBinary, "Binary", BinaryAttrs, kElementwise, 2, 2)          \
+  X(kWhere, "Where", NoAttrs, kElementwise, 3, 3)                \
+  X(kCast, "Cast", CastAttrs, kElementwise, 1, 1)                \
   X(kReshape, "Reshape", ReshapeAttrs, kView, 1, 1)              \
   X(kIdentity, "Identity", NoAttrs, kMove, 1, 1)                 \
   X(kTranspose, "Transpose", TransposeAttrs, kMove, 1, 1)        \
   X(kConcat, "Concat", AxisAttrs, kMove, 1, -1)                  \
-  X(kPad, "Pad", PadAttrs, kMove, 1, 1)
+  X(kPad, "Pad", PadAttrs, kMove, 1, 1)                          \
+  X(kSlice, "Slice", SliceAttrs, kMove, 1, 1)                    \
+  X(kExpand, "Expand", ReshapeAttrs, kMove, 1, 1)                \
+  X(kGather, "Gather", AxisAttrs, kMove, 2, 2)                   \
+  X(kGatherElements, "GatherElements", AxisAttrs, kMove, 2, 2)   \
+  X(kGatherNd, "GatherND", GatherNdAttrs, kMove, 2, 2)
 
 enum class Op : uint8_t {
 #define X(enumerator, text, attributes, cls, fewest, most) enumerator,
   TCC_GRAPH_OPS(X)
 #undef X
 };
+
+// Where(c, a, b): the element of `a` where the boolean c is true, else of `b`; all three broadcast.
+// Expand broadcasts to its shape. The gathers read the data (input 0) at integer indices (input 1): negative ones count
+// from the end; those out of range, undefined in the model, read the nearest element.
 
 std::string_view op_name(Op op);
 OpClass op_class(Op op);
@@ -192,6 +234,8 @@ void verify_graph(const Graph& graph);
 // Text form for people and golden tests: inputs, constants, one line per node, outputs.
 std::string print_graph(const Graph& graph);
 std::string attributes_text(const Node& node);
+// The operator's name, with the function for Unary and Binary: "Conv", "Gelu", "Pow".
+std::string_view node_name(const Node& node);
 
 // Multiply-adds count two. Contractions, windows and reductions exactly; one per element for the rest.
 double node_flops(const Graph& graph, const Node& node);

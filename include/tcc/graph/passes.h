@@ -10,7 +10,7 @@
 namespace tcc::graph {
 
 // Evaluates nodes whose inputs are all constant. The exact integer arithmetic and the byte-moving operators are built
-// in; an Evaluator serves the float operators (see reference_evaluator, and driver for one that runs tasks).
+// in; an Evaluator serves the other operators (see reference_evaluator, and driver for one that runs tasks).
 class Evaluator {
  public:
   virtual ~Evaluator() = default;
@@ -21,9 +21,14 @@ class Evaluator {
 // Recomputes every type and compares it with the stored one.
 Result<void> infer_shapes(const Graph& graph);
 
-// The exact part: Reshape, Identity, Transpose, Concat of constants of any type, integer Add, Sub, Mul, Div.
+// The exact part: Reshape, Identity, Transpose, Concat, Slice, Expand and the gathers of constants of any type, integer
+// Add, Sub, Mul, Div.
 // Nothing when the node is not of that kind or an input is not constant; an error for overflow or division by zero.
 Result<std::optional<Constant>> evaluate_exactly(const Graph& graph, const Node& node);
+
+// The exact part, else the evaluator's result. Nothing when an input is not constant, the result is too large (see
+// fold_constants) or an integer is too large for double.
+Result<std::optional<Constant>> evaluate_constant(const Graph& graph, const Node& node, Evaluator* evaluator);
 
 // Replaces nodes with constant inputs by constants. A float result is folded only where it is at most 1 MiB or twice
 // its inputs' bytes. `evaluator` may be null: then only the exact part is folded.
@@ -39,7 +44,7 @@ Result<void> fold_batch_norm(Graph& graph);
 // or another output (an Identity node copies where needed).
 void eliminate(Graph& graph);
 
-// infer_shapes, eliminate, fold_constants, fold_batch_norm, eliminate.
+// infer_shapes, eliminate, fold_constants, LayerNorm and Gelu patterns, fold_batch_norm, eliminate.
 Result<void> optimize(Graph& graph, Evaluator* evaluator);
 
 // --- fusion --------------------------------------------------------------------------------------------------------
@@ -55,8 +60,8 @@ struct FusionGroup {
 };
 
 // Groups in execution order. Every live node except views is in exactly one group. A consumer joins when it is
-// elementwise, the group's output has no other reader and is not a graph output, it keeps the shape (the fused value
-// is not broadcast up), and its other operands are constants or are computed before the group runs.
+// elementwise, the group's output has no other reader and is not a graph output, it keeps the element type and the shape
+// (the fused value is not broadcast up), and its other operands are constants or are computed before the group runs.
 std::vector<FusionGroup> fuse(const Graph& graph);
 
 // "Conv+Add+Relu"

@@ -53,6 +53,7 @@ class Store {
 
  private:
   struct State;
+  static Result<void> connect(State& state, bool read_only);
   explicit Store(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };

@@ -1,3 +1,6 @@
+#include <llvm/CodeGen/MachineModuleInfo.h>
+#include <llvm/CodeGen/Passes.h>
+#include <llvm/CodeGen/TargetPassConfig.h>
 #include <llvm/IR/LegacyPassManager.h>
 #include <llvm/IR/Verifier.h>
 #include <llvm/MC/TargetRegistry.h>
@@ -117,7 +120,7 @@ void set_attributes(llvm::Function& f, const std::string& features, int64_t vect
 }
 
 // The emitted function takes its buffers as noalias arguments, which says all that alias metadata on each access would.
-// They are not marked as read only: the emitter's fences would mean nothing for them.
+// They are not marked as read only: what the emitter pins would mean nothing for them.
 llvm::Function* make_body(llvm::Module& module, const std::string& symbol, std::span<const ir::Buffer* const> buffers) {
   llvm::LLVMContext& context = module.getContext();
   std::vector<llvm::Type*> types(buffers.size(), llvm::PointerType::get(context, 0));
@@ -157,12 +160,25 @@ llvm::Function* make_entry(llvm::Module& module, const std::string& symbol, llvm
   return f;
 }
 
+// What addPassesToEmitFile() adds, without the machine scheduler: instructions stay in the order in which they were
+// emitted. It would move loads ahead until register tiles no longer fit; the processor reorders far better.
 std::string emit_file(llvm::Module& module, llvm::TargetMachine& machine, llvm::CodeGenFileType type) {
+  auto& target_machine = static_cast<llvm::LLVMTargetMachine&>(machine);
   llvm::SmallVector<char, 0> bytes;
   llvm::raw_svector_ostream out(bytes);
   llvm::legacy::PassManager passes;
-  bool refused = machine.addPassesToEmitFile(passes, out, nullptr, type, true);
+  auto* info = new llvm::MachineModuleInfoWrapperPass(&target_machine);
+  llvm::TargetPassConfig* config = target_machine.createPassConfig(passes);
+  config->setDisableVerify(true);
+  config->disablePass(&llvm::MachineSchedulerID);
+  passes.add(config);
+  passes.add(info);
+  bool refused = config->addISelPasses();
+  if (!refused) config->addMachinePasses();
+  config->setInitialized();
+  refused = refused || target_machine.addAsmPrinter(passes, out, nullptr, type, info->getMMI().getContext());
   TCC_CHECK(!refused, "LLVM cannot emit files for this target");
+  passes.add(llvm::createFreeMachineFunctionPass());
   passes.run(module);
   return std::string(bytes.begin(), bytes.end());
 }

@@ -1,5 +1,7 @@
 #include "codegen/llvm/emitter.h"
 
+#include <llvm/IR/InlineAsm.h>
+
 #include <algorithm>
 #include <bit>
 
@@ -316,11 +318,36 @@ int64_t Emitter::tile_vectors(ir::Stmt s, int64_t lanes) const {
   return std::min<int64_t>(n, int64_t{1} << 20);
 }
 
+// A line that the compiler moves nothing across: the tiles that the statement updates are complete here, and what comes
+// after loads its operands again. Values that neighbouring iterations share would have to stay in registers that the
+// tile needs. Emits no code.
+void Emitter::pin_tiles(ir::Stmt body) {
+  std::set<ir::Id> tiles;
+  ir::visit(body, [&](ir::Stmt s) {
+    if (const ir::Store* st = ir::as<ir::Store>(s)) tiles.insert(st->buffer);
+    return true;
+  });
+  for (ir::Id id : tiles) {
+    auto found = slots_.find(id);
+    if (found == slots_.end() || !found->second.local || type_bytes(found->second.buffer->type) < 4) continue;
+    llvm::Type* element = memory_type(found->second.buffer->type);
+    int64_t width = target_.cpu.vector_bits / 8 / type_bytes(found->second.buffer->type);
+    for (const auto& [first, lanes] : found->second.pieces) {
+      for (int64_t at = 0; at < lanes; at += width) {
+        int64_t n = std::min(width, lanes - at);
+        llvm::Type* type = n == 1 ? element : llvm::FixedVectorType::get(element, static_cast<unsigned>(n));
+        llvm::Align align(static_cast<uint64_t>(type_bytes(found->second.buffer->type)));
+        Value* pointer = b_.CreateGEP(element, found->second.pointer, b_.getInt64(static_cast<uint64_t>(first + at)));
+        auto* pin = llvm::InlineAsm::get(llvm::FunctionType::get(type, {type}, false), "", "=v,0,~{memory}", true);
+        b_.CreateAlignedStore(b_.CreateCall(pin, {b_.CreateAlignedLoad(type, pointer, align)}), pointer, align);
+      }
+    }
+  }
+}
+
 void Emitter::unrolled_loop(const ir::Loop& l, int64_t extent, bool reload) {
   for (int64_t i = 0; i < extent && !error_; ++i) {
-    // Values that neighbouring iterations share would have to stay in registers that the tile needs: they are loaded
-    // again. The fence is one for the compiler only.
-    if (reload && i > 0) b_.CreateFence(llvm::AtomicOrdering::AcquireRelease, llvm::SyncScope::SingleThread);
+    if (reload && i > 0) pin_tiles(l.body);
     env_[static_cast<size_t>(l.id)] = {{b_.getInt64(static_cast<uint64_t>(i)), false}, {i, i}, 0, true};
     stmt(l.body);
   }

@@ -86,6 +86,7 @@ class Emitter {
   void loop(const ir::Loop& l);
   void rolled_loop(const ir::Loop& l, llvm::Value* begin, llvm::Value* end, bool may_be_empty, Range range);
   void unrolled_loop(const ir::Loop& l, int64_t extent, bool reload = false);
+  void pin_tiles(ir::Stmt body);
   bool fills_registers(ir::Stmt s) const;
   int64_t tile_vectors(ir::Stmt s, int64_t lanes) const;
   void vector_loop(const ir::Loop& l, int64_t extent);
