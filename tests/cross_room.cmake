@@ -61,3 +61,11 @@ if(TARGET tcc-opt)
     target_compile_definitions(test_opt PRIVATE TCC_OPT="$<TARGET_FILE:tcc-opt>")
   endif()
 endif()
+
+# Bad environments, bad files, killed runs: the binaries as users run them, and searches on machines that cheat.
+if(TARGET tcc AND TARGET tcc-worker)
+  tcc_test(robustness LABEL errors LIBS tcc_search tcc_measure tcc_record nlohmann_json::nlohmann_json)
+  if(TARGET test_robustness)
+    add_dependencies(test_robustness tcc tcc-worker)
+  endif()
+endif()

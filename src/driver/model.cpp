@@ -32,9 +32,7 @@ T member_or(const Json& json, const char* name, T otherwise) {
   }
 }
 
-}  // namespace
-
-Result<Model> load_model(const ModelSource& source) {
+Result<Model> load_unnamed(const ModelSource& source) {
   Model model;
   model.source = source;
   if (is_zoo(source.model)) {
@@ -50,6 +48,15 @@ Result<Model> load_model(const ModelSource& source) {
   }
   if (source.reseed) graph::reseed_weights(model.graph, *source.reseed);
   return model;
+}
+
+}  // namespace
+
+Result<Model> load_model(const ModelSource& source) {
+  Result<Model> model = load_unnamed(source);
+  const std::string name = sanitize(source.model);
+  if (model || model.error().message.find(name) != std::string::npos) return model;
+  return tl::make_unexpected(std::move(model).error().with_context(fmt::format("'{}'", name)));
 }
 
 std::string model_stem(const std::string& model) {

@@ -182,7 +182,7 @@ namespace {
 bool fits_double(const Graph& graph, const Node& node) {
   for (ValueId id : node.inputs) {
     const Value& v = graph.value(id);
-    if (v.dtype != DType::kI64) continue;
+    if (v.dtype != DType::kI64 && v.dtype != DType::kU64) continue;
     for (int64_t x : constant_integers(*v.constant, v.dtype, v.constant->splat ? 1 : v.elements())) {
       if (x > (int64_t{1} << 53) || x < -(int64_t{1} << 53)) return false;
     }

@@ -85,6 +85,7 @@ class Inference {
       case Op::kBatchNorm:
         return batch_norm();
       case Op::kRelu:
+        TCC_TRY_VOID(need_arithmetic());
         return same();
       case Op::kSigmoid:
       case Op::kTanh:
@@ -96,6 +97,7 @@ class Inference {
         if (!(node_.as<ClipAttrs>().min <= node_.as<ClipAttrs>().max)) {
           return input_error("min {} is above max {}", node_.as<ClipAttrs>().min, node_.as<ClipAttrs>().max);
         }
+        TCC_TRY_VOID(need_arithmetic());
         return same();
       case Op::kAdd:
       case Op::kSub:
@@ -136,6 +138,10 @@ class Inference {
   Result<void> need_float() const {
     if (is_float(in(0).dtype)) return {};
     return refuse(Refusal::kElementType, "needs floating-point input, got {}", dtype_name(in(0).dtype));
+  }
+  Result<void> need_arithmetic() const {
+    if (in(0).dtype != DType::kBool && !is_wide_unsigned(in(0).dtype)) return {};
+    return refuse(Refusal::kElementType, "does not take {}", dtype_name(in(0).dtype));
   }
   Result<void> need_one_type() const {
     for (size_t i = 1; i < node_.inputs.size(); ++i) {
@@ -234,7 +240,8 @@ class Inference {
 
   Result<TensorType> pool() const {
     const auto& a = node_.as<PoolAttrs>();
-    TCC_TRY_VOID(need_float());
+    if (node_.op == Op::kAveragePool) TCC_TRY_VOID(need_float());
+    TCC_TRY_VOID(need_arithmetic());
     if (shape(0).size() < 3) return input_error("needs an input of rank 3 or more, got {}", shape_text(shape(0)));
     TCC_TRY_VOID(need_elements(0));
     Window window{a.kernel, a.strides, a.dilations, a.pads_begin, a.pads_end, a.ceil_mode};
@@ -266,7 +273,7 @@ class Inference {
   Result<TensorType> reduce() const {
     const auto& a = node_.as<ReduceAttrs>();
     if (node_.op == Op::kReduceMean) TCC_TRY_VOID(need_float());
-    if (in(0).dtype == DType::kBool) return refuse(Refusal::kElementType, "reductions of booleans are not supported");
+    TCC_TRY_VOID(need_arithmetic());
     TCC_TRY_VOID(need_elements(0));
     Shape out;
     auto rank = static_cast<int64_t>(shape(0).size());
@@ -307,7 +314,7 @@ class Inference {
 
   Result<TensorType> binary() const {
     TCC_TRY_VOID(need_one_type());
-    if (in(0).dtype == DType::kBool) return input_error("does not take booleans");
+    TCC_TRY_VOID(need_arithmetic());
     auto out = broadcast_shapes(shape(0), shape(1));
     if (!out) return input_error("shapes {} and {} do not broadcast", shape_text(shape(0)), shape_text(shape(1)));
     return done(*out);

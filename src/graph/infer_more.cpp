@@ -177,6 +177,10 @@ Result<TensorType> infer_more(const Graph& graph, const Node& node) {
     case Op::kWhere:
       return infer_where(graph, node);
     case Op::kCast:
+      if (is_wide_unsigned(node.as<CastAttrs>().to) && in(graph, node, 0).dtype != node.as<CastAttrs>().to) {
+        return refuse(Refusal::kElementType, "conversion from {} to {} is not supported",
+                      dtype_name(in(graph, node, 0).dtype), dtype_name(node.as<CastAttrs>().to));
+      }
       return TensorType{node.as<CastAttrs>().to, in(graph, node, 0).shape};
     case Op::kSlice:
       return infer_slice(graph, node);

@@ -145,7 +145,7 @@ double wrap_integer(double v, DType dtype) {
   if (!std::isfinite(v)) return 0;
   v = std::trunc(v);
   double range = std::ldexp(1.0, static_cast<int>(8 * dtype_size(dtype)));
-  double low = dtype == DType::kU8 ? 0 : -range / 2;
+  double low = dtype == DType::kU8 || is_wide_unsigned(dtype) ? 0 : -range / 2;
   return v - range * std::floor((v - low) / range);
 }
 

@@ -14,6 +14,8 @@ bool accepts(Domain domain, DType dtype) {
     case Domain::kFloatTest:
       return is_float(dtype);
     case Domain::kNumber:
+      return dtype != DType::kBool && !is_wide_unsigned(dtype);
+    case Domain::kExtremum:
     case Domain::kOrder:
       return dtype != DType::kBool;
     case Domain::kBool:

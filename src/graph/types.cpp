@@ -161,6 +161,10 @@ void store_double(std::byte* at, DType dtype, double v) {
       return store(at, saturate<int32_t>(v));
     case DType::kI64:
       return store(at, saturate<int64_t>(v));
+    case DType::kU32:
+      return store(at, saturate<uint32_t>(v));
+    case DType::kU64:
+      return store(at, saturate<uint64_t>(v));
     case DType::kBool:
       return store(at, static_cast<uint8_t>(v != 0));
   }
@@ -184,6 +188,10 @@ double load_double(const std::byte* at, DType dtype) {
       return load<int32_t>(at);
     case DType::kI64:
       return static_cast<double>(load<int64_t>(at));
+    case DType::kU32:
+      return load<uint32_t>(at);
+    case DType::kU64:
+      return static_cast<double>(load<uint64_t>(at));
     case DType::kBool:
       return load<uint8_t>(at) != 0;
   }
@@ -200,6 +208,10 @@ int64_t load_integer(const std::byte* at, DType dtype) {
       return load<int32_t>(at);
     case DType::kI64:
       return load<int64_t>(at);
+    case DType::kU32:
+      return load<uint32_t>(at);
+    case DType::kU64:
+      return static_cast<int64_t>(load<uint64_t>(at));
     case DType::kBool:
       return load<uint8_t>(at) != 0;
     case DType::kF32:

@@ -8,14 +8,27 @@
 #include <vector>
 
 #include "tcc/graph/graph.h"
+#include "tcc/graph/passes.h"
+#include "tcc/graph/refusal.h"
 #include "tensor.h"
 
 namespace tcc::onnx {
 
+using graph::Refusal;
+using graph::refuse;
+
+// What handlers share while one model is read.
+struct ImportState {
+  graph::Graph& graph;
+  std::shared_ptr<const void> owner;  // keeps the messages alive
+  ExternalFiles& files;
+  graph::Evaluator& evaluator;
+  std::set<std::string> to_freeze;  // inputs whose values had to be known
+};
+
 class NodeContext {
  public:
-  NodeContext(graph::Graph& graph, const tcc_onnx::Node& proto, const std::shared_ptr<const void>& owner,
-              ExternalFiles& files, int64_t opset, std::vector<graph::ValueId> inputs);
+  NodeContext(ImportState& state, const tcc_onnx::Node& proto, int64_t opset, std::vector<graph::ValueId> inputs);
 
   int64_t opset() const { return opset_; }
   const std::string& op() const { return proto_.op_type(); }
@@ -50,8 +63,41 @@ class NodeContext {
   Result<graph::ValueId> emit(graph::Op op, graph::Attributes attrs, std::vector<graph::ValueId> inputs);
   Result<graph::ValueId> emit_reshape(graph::ValueId x, graph::Shape shape);
   graph::ValueId constant(graph::DType dtype, graph::Shape shape, graph::Constant constant);
-  void set_output(graph::ValueId id) { output_ = id; }
-  graph::ValueId output() const { return output_; }
+  graph::ValueId scalar(graph::DType dtype, double value) {
+    return constant(dtype, {}, graph::make_splat(dtype, value));
+  }
+  Result<graph::ValueId> unary(graph::UnaryFn fn, graph::ValueId x, double alpha = 0, double beta = 0) {
+    return emit(graph::Op::kUnary, graph::UnaryAttrs{fn, alpha, beta}, {x});
+  }
+  Result<graph::ValueId> binary(graph::BinaryFn fn, graph::ValueId x, graph::ValueId y) {
+    return emit(graph::Op::kBinary, graph::BinaryAttrs{fn}, {x, y});
+  }
+  // Add, Sub, Mul, Div
+  Result<graph::ValueId> arithmetic(graph::Op op, graph::ValueId x, graph::ValueId y) {
+    return emit(op, graph::NoAttrs{}, {x, y});
+  }
+  Result<graph::ValueId> where(graph::ValueId condition, graph::ValueId x, graph::ValueId y) {
+    return emit(graph::Op::kWhere, graph::NoAttrs{}, {condition, x, y});
+  }
+  Result<graph::ValueId> reduce(graph::Op op, graph::ValueId x, std::vector<int64_t> axes, bool keep_dims) {
+    return emit(op, graph::ReduceAttrs{std::move(axes), keep_dims}, {x});
+  }
+  Result<graph::ValueId> cast(graph::ValueId x, graph::DType to);
+  // Elements [start, start + extent) along one axis.
+  Result<graph::ValueId> slice(graph::ValueId x, int64_t axis, int64_t start, int64_t extent);
+  // 0, 1, 2, ... along `axis` of a tensor of `rank` axes.
+  graph::ValueId iota(graph::DType dtype, int64_t extent, size_t axis, size_t rank);
+
+  // Outputs beyond the first are made only when the model reads them.
+  size_t output_count() const { return static_cast<size_t>(proto_.output_size()); }
+  bool wants_output(size_t i) const { return i < output_count() && !proto_.output(static_cast<int>(i)).empty(); }
+  void set_output(graph::ValueId id) { set_output(0, id); }
+  void set_output(size_t i, graph::ValueId id) {
+    if (outputs_.size() <= i) outputs_.resize(i + 1, graph::kNone);
+    outputs_[i] = id;
+  }
+  // kNone when the handler did not make it.
+  graph::ValueId output(size_t i) const { return i < outputs_.size() ? outputs_[i] : graph::kNone; }
   // emit + set_output
   Result<void> finish(graph::Op op, graph::Attributes attrs, std::vector<graph::ValueId> inputs);
 
@@ -59,14 +105,15 @@ class NodeContext {
   const tcc_onnx::Attribute* find(const char* name) const;
   Result<const tcc_onnx::Attribute*> take(const char* name, tcc_onnx::Attribute::Type type);
 
+  tl::unexpected<Error> refuse_run_time(size_t i, const char* what) const;
+
+  ImportState& state_;
   graph::Graph& graph_;
   const tcc_onnx::Node& proto_;
-  std::shared_ptr<const void> owner_;  // keeps the messages alive
-  ExternalFiles& files_;
   int64_t opset_;
   std::vector<graph::ValueId> inputs_;
   std::set<std::string> read_;
-  graph::ValueId output_ = graph::kNone;
+  std::vector<graph::ValueId> outputs_;
 };
 
 using Handler = Result<void> (*)(NodeContext&);
@@ -79,19 +126,68 @@ struct OperatorRow {
   Handler handler;
 };
 
+// The second operand of an operator before opset 7, reshaped so that numpy's rule broadcasts it as the attributes say.
+Result<graph::ValueId> legacy_broadcast(NodeContext& c, graph::ValueId a, graph::ValueId b);
+
 constexpr int64_t kNewestOpset = 28;
 
 const std::vector<OperatorRow>& operator_table();
 // The row for a model's opset; newer opsets than kNewestOpset are served by the newest row.
 const OperatorRow* find_operator(const std::string& domain, const std::string& op, int64_t opset);
 
-// Handlers, by file: handlers_window.cpp, handlers_math.cpp, handlers_shape.cpp.
+// Handlers, by file.
+
+// handlers_window.cpp
 Result<void> import_conv(NodeContext&);
 Result<void> import_max_pool(NodeContext&);
 Result<void> import_average_pool(NodeContext&);
 Result<void> import_global_average_pool(NodeContext&);
 Result<void> import_global_max_pool(NodeContext&);
 Result<void> import_lrn(NodeContext&);
+Result<void> import_conv_transpose(NodeContext&);
+
+// handlers_element.cpp
+Result<void> import_function(NodeContext&);
+Result<void> import_comparison(NodeContext&);
+Result<void> import_extremum(NodeContext&);
+Result<void> import_mean(NodeContext&);
+Result<void> import_pow(NodeContext&);
+Result<void> import_mod(NodeContext&);
+Result<void> import_prelu(NodeContext&);
+Result<void> import_where(NodeContext&);
+Result<void> import_cast(NodeContext&);
+Result<void> import_cast_like(NodeContext&);
+
+// handlers_row.cpp
+Result<void> import_softmax(NodeContext&);
+Result<void> import_reduce(NodeContext&);
+Result<void> import_arg(NodeContext&);
+Result<void> import_cumsum(NodeContext&);
+Result<void> import_layer_norm(NodeContext&);
+Result<void> import_rms_norm(NodeContext&);
+Result<void> import_instance_norm(NodeContext&);
+Result<void> import_mean_variance(NodeContext&);
+Result<void> import_lp_norm(NodeContext&);
+Result<void> import_nll_loss(NodeContext&);
+Result<void> import_cross_entropy(NodeContext&);
+
+// handlers_index.cpp
+Result<void> import_gather(NodeContext&);
+Result<void> import_gather_nd(NodeContext&);
+Result<void> import_slice(NodeContext&);
+Result<void> import_split(NodeContext&);
+Result<void> import_expand(NodeContext&);
+Result<void> import_tile(NodeContext&);
+Result<void> import_pad(NodeContext&);
+Result<void> import_one_hot(NodeContext&);
+Result<void> import_trilu(NodeContext&);
+Result<void> import_eye_like(NodeContext&);
+Result<void> import_range(NodeContext&);
+Result<void> import_size(NodeContext&);
+Result<void> import_depth_to_space(NodeContext&);
+Result<void> import_space_to_depth(NodeContext&);
+
+// handlers_math.cpp
 
 Result<void> import_batch_norm(NodeContext&);
 Result<void> import_gemm(NodeContext&);
@@ -101,10 +197,9 @@ Result<void> import_leaky_relu(NodeContext&);
 Result<void> import_clip(NodeContext&);
 Result<void> import_binary(NodeContext&);
 Result<void> import_sum(NodeContext&);
-Result<void> import_softmax(NodeContext&);
-Result<void> import_reduce(NodeContext&);
 Result<void> import_dropout(NodeContext&);
 
+// handlers_shape.cpp
 Result<void> import_identity(NodeContext&);
 Result<void> import_constant(NodeContext&);
 Result<void> import_constant_of_shape(NodeContext&);
@@ -114,9 +209,6 @@ Result<void> import_squeeze(NodeContext&);
 Result<void> import_unsqueeze(NodeContext&);
 Result<void> import_transpose(NodeContext&);
 Result<void> import_concat(NodeContext&);
-Result<void> import_pad(NodeContext&);
 Result<void> import_shape(NodeContext&);
-Result<void> import_gather(NodeContext&);
-Result<void> import_cast(NodeContext&);
 
 }  // namespace tcc::onnx

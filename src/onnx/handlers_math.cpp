@@ -14,8 +14,6 @@ using graph::Op;
 using graph::Shape;
 using graph::ValueId;
 
-namespace {
-
 // Before opset 7 a second operand was broadcast on request only: its axes are those of the first from `axis` on.
 Result<ValueId> legacy_broadcast(NodeContext& c, ValueId a, ValueId b) {
   TCC_TRY(int64_t broadcast, c.get_int("broadcast", 0));
@@ -46,11 +44,13 @@ Result<ValueId> legacy_broadcast(NodeContext& c, ValueId a, ValueId b) {
   return c.emit_reshape(b, shape);
 }
 
+namespace {
+
 Result<void> refuse_training(NodeContext& c) {
   if (c.opset() < 7) {
     TCC_TRY(int64_t is_test, c.get_int("is_test", 0));
     if (is_test == 0)
-      return input_error("training mode (is_test = 0) is not supported; export the model for inference");
+      return refuse(Refusal::kTraining, "training mode (is_test = 0) is not supported; export the model for inference");
   }
   return {};
 }
@@ -65,12 +65,14 @@ Result<void> import_batch_norm(NodeContext& c) {
   TCC_TRY_VOID(refuse_training(c));
   if (c.opset() < 9) {
     TCC_TRY(int64_t spatial, c.get_int("spatial", 1));
-    if (spatial != 1) return input_error("spatial = {} (one statistic per element) is not supported", spatial);
+    if (spatial != 1)
+      return refuse(Refusal::kAttribute, "spatial = {} (one statistic per element) is not supported", spatial);
   }
   if (c.opset() >= 14) {
     TCC_TRY(int64_t training, c.get_int("training_mode", 0));
     if (training != 0)
-      return input_error("training_mode = {} is not supported; export the model for inference", training);
+      return refuse(Refusal::kTraining, "training_mode = {} is not supported; export the model for inference",
+                    training);
   }
   return c.finish(Op::kBatchNorm, attrs, {c.input(0), c.input(1), c.input(2), c.input(3), c.input(4)});
 }
@@ -106,6 +108,22 @@ Result<void> import_leaky_relu(NodeContext& c) {
   return c.finish(Op::kLeakyRelu, attrs, {c.input(0)});
 }
 
+namespace {
+
+Result<void> clip_at_run_time(NodeContext& c) {
+  ValueId x = c.input(0);
+  if (c.has_input(1)) {
+    TCC_TRY(x, c.binary(graph::BinaryFn::kMax, x, c.input(1)));
+  }
+  if (c.has_input(2)) {
+    TCC_TRY(x, c.binary(graph::BinaryFn::kMin, x, c.input(2)));
+  }
+  c.set_output(x);
+  return {};
+}
+
+}  // namespace
+
 Result<void> import_clip(NodeContext& c) {
   graph::ClipAttrs attrs{-std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity()};
   if (c.opset() < 6) c.ignore_attribute("consumed_inputs");
@@ -113,6 +131,9 @@ Result<void> import_clip(NodeContext& c) {
     TCC_TRY(attrs.min, c.get_float("min", attrs.min));
     TCC_TRY(attrs.max, c.get_float("max", attrs.max));
   } else {
+    bool known =
+        (!c.has_input(1) || c.input_value(1).is_constant()) && (!c.has_input(2) || c.input_value(2).is_constant());
+    if (!known) return clip_at_run_time(c);
     if (c.has_input(1)) {
       TCC_TRY(attrs.min, c.constant_scalar(1, "min"));
     }
@@ -151,58 +172,6 @@ Result<void> import_sum(NodeContext& c) {
   return {};
 }
 
-Result<void> import_softmax(NodeContext& c) {
-  const Shape shape = c.input_value(0).shape;
-  auto rank = static_cast<int64_t>(shape.size());
-  if (c.opset() >= 13) {
-    TCC_TRY(int64_t axis, c.get_int("axis", -1));
-    TCC_TRY(axis, c.normalize_axis(axis, rank));
-    return c.finish(Op::kSoftmax, graph::AxisAttrs{axis}, {c.input(0)});
-  }
-  // Before opset 13 the input was seen as a matrix: axes from `axis` on are one row.
-  TCC_TRY(int64_t axis, c.get_int("axis", 1));
-  if (axis < (c.opset() >= 11 ? -rank : 0) || axis > rank)
-    return input_error("axis {} is out of range for rank {}", axis, rank);
-  if (axis < 0) axis += rank;
-  auto split = shape.begin() + axis;
-  Shape matrix{graph::element_count(Shape(shape.begin(), split)), graph::element_count(Shape(split, shape.end()))};
-  TCC_TRY(ValueId x, c.emit_reshape(c.input(0), matrix));
-  TCC_TRY(x, c.emit(Op::kSoftmax, graph::AxisAttrs{1}, {x}));
-  TCC_TRY(x, c.emit_reshape(x, shape));
-  c.set_output(x);
-  return {};
-}
-
-Result<void> import_reduce(NodeContext& c) {
-  static const std::map<std::string, Op> kOps = {
-      {"ReduceMean", Op::kReduceMean}, {"ReduceMax", Op::kReduceMax}, {"ReduceSum", Op::kReduceSum}};
-  Op op = kOps.at(c.op());
-  graph::ReduceAttrs attrs;
-  TCC_TRY(int64_t keep_dims, c.get_int("keepdims", 1));
-  attrs.keep_dims = keep_dims != 0;
-  bool axes_input = c.opset() >= (op == Op::kReduceSum ? 13 : 18);
-  std::vector<int64_t> axes;
-  if (axes_input) {
-    if (c.has_input(1)) {
-      TCC_TRY(axes, c.constant_integers(1, "axes"));
-    }
-    TCC_TRY(int64_t no_op, c.get_int("noop_with_empty_axes", 0));
-    if (axes.empty() && no_op != 0) {
-      c.set_output(c.input(0));
-      return {};
-    }
-  } else {
-    TCC_TRY(auto listed, c.get_ints("axes"));
-    if (listed) axes = *listed;
-    if (c.has_input(1)) return input_error("axes became an input only in a later opset than {}", c.opset());
-  }
-  if (axes.empty()) {
-    for (int64_t i = 0; i < c.rank(0); ++i) axes.push_back(i);
-  }
-  TCC_TRY(attrs.axes, c.normalize_axes(axes, c.rank(0)));
-  return c.finish(op, attrs, {c.input(0)});
-}
-
 Result<void> import_dropout(NodeContext& c) {
   if (c.opset() < 6) c.ignore_attribute("consumed_inputs");
   TCC_TRY_VOID(refuse_training(c));
@@ -212,8 +181,14 @@ Result<void> import_dropout(NodeContext& c) {
     c.ignore_attribute("seed");
     if (c.has_input(2)) {
       TCC_TRY(double training, c.constant_scalar(2, "training_mode"));
-      if (training != 0) return input_error("training mode is not supported; export the model for inference");
+      if (training != 0)
+        return refuse(Refusal::kTraining, "training mode is not supported; export the model for inference");
     }
+  }
+  // The mask of what is kept: everything.
+  if (c.wants_output(1)) {
+    DType mask = c.opset() < 10 ? c.input_value(0).dtype : DType::kBool;
+    c.set_output(1, c.constant(mask, c.input_value(0).shape, graph::make_splat(mask, 1)));
   }
   return c.finish(Op::kIdentity, graph::NoAttrs{}, {c.input(0)});
 }

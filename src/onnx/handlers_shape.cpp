@@ -1,6 +1,5 @@
 // Constants, and operators that change shapes or move elements.
 #include <algorithm>
-#include <cstring>
 
 #include "handlers.h"
 #include "tcc/support/text.h"
@@ -74,7 +73,8 @@ Result<void> import_constant(NodeContext& c) {
       return {};
     }
   }
-  return input_error("needs one of the attributes value, value_int, value_ints, value_float, value_floats");
+  return refuse(Refusal::kAttribute,
+                "needs one of the attributes value, value_int, value_ints, value_float, value_floats");
 }
 
 Result<void> import_constant_of_shape(NodeContext& c) {
@@ -200,38 +200,6 @@ Result<void> import_concat(NodeContext& c) {
   return c.finish(Op::kConcat, graph::AxisAttrs{axis}, inputs);
 }
 
-Result<void> import_pad(NodeContext& c) {
-  TCC_TRY(std::string mode, c.get_string("mode", "constant"));
-  if (mode != "constant") return input_error("mode '{}' is not supported; only constant padding is", sanitize(mode));
-  graph::PadAttrs attrs;
-  std::vector<int64_t> pads, axes;
-  for (int64_t i = 0; i < c.rank(0); ++i) axes.push_back(i);
-  if (c.opset() < 11) {
-    TCC_TRY(pads, required_ints(c, c.opset() < 2 ? "paddings" : "pads"));
-    TCC_TRY(attrs.value, c.get_float("value", 0));
-  } else {
-    if (!c.has_input(1)) return input_error("pads (input 1) are missing");
-    TCC_TRY(pads, c.constant_integers(1, "pads"));
-    if (c.has_input(2)) {
-      TCC_TRY(attrs.value, c.constant_scalar(2, "the padding value"));
-    }
-    if (c.has_input(3)) {
-      TCC_TRY(axes, c.constant_integers(3, "axes"));
-      for (int64_t& axis : axes) {
-        TCC_TRY(axis, c.normalize_axis(axis, c.rank(0)));
-      }
-    }
-  }
-  if (pads.size() != 2 * axes.size()) return input_error("pads have {} entries for {} axes", pads.size(), axes.size());
-  attrs.begin.assign(static_cast<size_t>(c.rank(0)), 0);
-  attrs.end = attrs.begin;
-  for (size_t i = 0; i < axes.size(); ++i) {
-    attrs.begin[static_cast<size_t>(axes[i])] = pads[i];
-    attrs.end[static_cast<size_t>(axes[i])] = pads[axes.size() + i];
-  }
-  return c.finish(Op::kPad, attrs, {c.input(0)});
-}
-
 Result<void> import_shape(NodeContext& c) {
   Shape shape = c.input_value(0).shape;
   int64_t rank = c.rank(0), start = 0, end = rank;
@@ -246,53 +214,6 @@ Result<void> import_shape(NodeContext& c) {
   std::vector<int64_t> part(shape.begin() + start, shape.begin() + end);
   c.set_output(c.constant(DType::kI64, {end - start}, graph::make_constant_i64(part)));
   return {};
-}
-
-// Picks from shapes: the data is a known integer vector. Other gathers are refused.
-Result<void> import_gather(NodeContext& c) {
-  TCC_TRY(int64_t axis, c.get_int("axis", 0));
-  const graph::Value& indices = c.input_value(1);
-  if (!c.input_value(0).is_constant() || graph::is_float(c.input_value(0).dtype) || c.rank(0) != 1 || axis > 0 ||
-      axis < -1) {
-    return input_error("only picks from a constant vector of integers are supported");
-  }
-  TCC_TRY(auto data, c.constant_integers(0, "data"));
-  TCC_TRY(auto picks, c.constant_integers(1, "indices"));
-  auto extent = static_cast<int64_t>(data.size());
-  std::vector<double> result;
-  std::vector<int64_t> exact;
-  for (int64_t pick : picks) {
-    if (pick < -extent || pick >= extent) return input_error("index {} is out of range for {} elements", pick, extent);
-    exact.push_back(data[static_cast<size_t>(pick < 0 ? pick + extent : pick)]);
-  }
-  Shape shape = indices.shape;
-  if (c.input_value(0).dtype != DType::kI64) return input_error("only picks from 64-bit integers are supported");
-  c.set_output(c.constant(DType::kI64, shape, graph::make_constant_i64(exact)));
-  return {};
-}
-
-// Conversions of shapes: the same type, or 32-bit integers widened. Others are refused.
-Result<void> import_cast(NodeContext& c) {
-  DType to = DType::kF32;
-  if (c.opset() < 6) {
-    TCC_TRY(std::string name, c.get_string("to", ""));
-    to = name == "INT64" ? DType::kI64 : name == "INT32" ? DType::kI32 : DType::kF32;
-    if (name != "INT64" && name != "INT32" && name != "FLOAT")
-      return input_error("to = '{}' is not supported", sanitize(name));
-  } else {
-    TCC_TRY(int64_t number, c.get_int("to", 0));
-    if (number < 0 || number > 1000) return input_error("to = {} is not an element type", number);
-    TCC_TRY(to, dtype_of(static_cast<int32_t>(number)));
-  }
-  if (c.opset() >= 19) c.ignore_attribute("saturate");
-  const graph::Value& x = c.input_value(0);
-  if (x.dtype == to) return c.finish(Op::kIdentity, graph::NoAttrs{}, {c.input(0)});
-  if (x.is_constant() && x.dtype == DType::kI32 && to == DType::kI64 && x.elements() <= 1'000'000) {
-    auto values = graph::constant_integers(*x.constant, x.dtype, x.elements());
-    c.set_output(c.constant(to, x.shape, graph::make_constant_i64(values)));
-    return {};
-  }
-  return input_error("conversion from {} to {} is not supported", graph::dtype_name(x.dtype), graph::dtype_name(to));
 }
 
 }  // namespace tcc::onnx

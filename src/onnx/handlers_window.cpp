@@ -120,7 +120,8 @@ Result<void> import_max_pool(NodeContext& c) {
   TCC_TRY(auto attrs, read_pool(c, c.opset() >= 10));
   if (c.opset() >= 8) {
     TCC_TRY(int64_t storage_order, c.get_int("storage_order", 0));
-    if (storage_order != 0) return input_error("storage_order {} (column major) is not supported", storage_order);
+    if (storage_order != 0)
+      return refuse(Refusal::kAttribute, "storage_order {} (column major) is not supported", storage_order);
   }
   return c.finish(Op::kMaxPool, attrs, {c.input(0)});
 }
@@ -149,6 +150,118 @@ Result<void> import_lrn(NodeContext& c) {
   if (!c.has_attribute("size")) return input_error("attribute 'size' is missing");
   TCC_TRY(attrs.size, c.get_int("size", 1));
   return c.finish(Op::kLrn, attrs, {c.input(0)});
+}
+
+namespace {
+
+struct TransposedAxis {
+  int64_t in, kernel, stride, dilation, before, after;  // pads of the stretched input; negative: cut
+};
+
+// Strides, pads and output shape of a transposed convolution, as a plain convolution over the stretched input.
+Result<std::vector<TransposedAxis>> read_transposed(NodeContext& c, const std::vector<int64_t>& kernel) {
+  size_t spatial = kernel.size();
+  TCC_TRY(auto strides, list_of(c, "strides", spatial, 1, 1));
+  TCC_TRY(auto dilations, list_of(c, "dilations", spatial, 1, 1));
+  TCC_TRY(auto pads, list_of(c, "pads", 2 * spatial, 0, 0));
+  TCC_TRY(auto extra, list_of(c, "output_padding", spatial, 0, 0));
+  TCC_TRY(auto shape, c.get_ints("output_shape"));
+  TCC_TRY(std::string mode, c.get_string("auto_pad", "NOTSET"));
+  if (mode != "NOTSET" && mode != "VALID" && mode != "SAME_UPPER" && mode != "SAME_LOWER" && !mode.empty())
+    return input_error("auto_pad '{}' is not one of NOTSET, VALID, SAME_UPPER, SAME_LOWER", sanitize(mode));
+  bool same = mode == "SAME_UPPER" || mode == "SAME_LOWER";
+  // Some exporters give the shape with batch and channels.
+  if (shape && shape->size() == spatial + 2) shape->erase(shape->begin(), shape->begin() + 2);
+  if (shape && shape->size() != spatial) return input_error("output_shape has {} entries", shape->size());
+  std::vector<TransposedAxis> axes;
+  for (size_t i = 0; i < spatial; ++i) {
+    int64_t in = c.input_value(0).shape[i + 2], k = kernel[i], s = strides[i], d = dilations[i];
+    if (k < 1 || k > kMaxAttribute || in > graph::kMaxElements / kMaxAttribute)
+      return input_error("kernel extent {} or input extent {} is out of range", k, in);
+    int64_t reach = (k - 1) * d + 1, begin = pads[i], end = pads[i + spatial];
+    int64_t full = (in - 1) * s + reach + extra[i];
+    if (shape || same) {
+      int64_t out = shape ? (*shape)[i] : in * s;
+      if (out < 1 || out > full + kMaxAttribute) return input_error("output extent {} is out of range", out);
+      int64_t total = full - out;
+      begin = mode == "SAME_UPPER" ? total / 2 : total - total / 2;
+      if (total < 0) begin = 0;
+      end = total - begin;
+    }
+    axes.push_back({in, k, s, d, reach - 1 - begin, reach - 1 - end + extra[i]});
+  }
+  return axes;
+}
+
+// The input with stride - 1 zeros between its elements, padded or cut.
+Result<graph::ValueId> stretch(NodeContext& c, const std::vector<TransposedAxis>& axes) {
+  Shape shape = c.input_value(0).shape, split(shape.begin(), shape.begin() + 2), joined = split;
+  graph::PadAttrs zeros{{0, 0}, {0, 0}, 0}, pads = zeros;
+  std::vector<int64_t> cuts;
+  for (const TransposedAxis& a : axes) {
+    split.insert(split.end(), {a.in, 1});
+    zeros.begin.insert(zeros.begin.end(), {0, 0});
+    zeros.end.insert(zeros.end.end(), {0, a.stride - 1});
+    joined.push_back(a.in * a.stride);
+    pads.begin.push_back(std::max<int64_t>(0, a.before));
+    // The zeros behind the last element are cut, with what negative pads cut.
+    pads.end.push_back(std::max<int64_t>(0, a.after));
+  }
+  TCC_TRY(graph::ValueId x, c.emit_reshape(c.input(0), split));
+  TCC_TRY(x, c.emit(Op::kPad, zeros, {x}));
+  TCC_TRY(x, c.emit_reshape(x, joined));
+  for (size_t i = 0; i < axes.size(); ++i) {
+    int64_t first = std::max<int64_t>(0, -axes[i].before), last = std::max<int64_t>(0, -axes[i].after);
+    int64_t extent = (axes[i].in - 1) * axes[i].stride + 1 - first - last;
+    if (extent < 1) return refuse(Refusal::kAttribute, "pads cut away the whole spatial axis {}", i);
+    TCC_TRY(x, c.slice(x, static_cast<int64_t>(i) + 2, first, extent));
+  }
+  return c.emit(Op::kPad, pads, {x});
+}
+
+}  // namespace
+
+// A convolution of the stretched input with the mirrored kernel.
+Result<void> import_conv_transpose(NodeContext& c) {
+  TCC_TRY(size_t spatial, spatial_axes(c));
+  const Shape weight = c.input_value(1).shape;
+  if (weight.size() != spatial + 2 || c.input_value(0).elements() == 0 || c.input_value(1).elements() == 0) {
+    return input_error("weight {} and input {} do not fit", graph::shape_text(weight),
+                       graph::shape_text(c.input_value(0).shape));
+  }
+  std::vector<int64_t> kernel(weight.begin() + 2, weight.end());
+  TCC_TRY(auto declared, c.get_ints("kernel_shape"));
+  if (declared && *declared != kernel) return input_error("kernel_shape differs from the weight's shape");
+  TCC_TRY(int64_t group, c.get_int("group", 1));
+  if (group < 1 || weight[0] % group != 0) return input_error("group {} must divide {}", group, weight[0]);
+  TCC_TRY(auto axes, read_transposed(c, kernel));
+  TCC_TRY(graph::ValueId x, stretch(c, axes));
+
+  // C x M/g x kernel -> M x C/g x kernel, mirrored.
+  graph::SliceAttrs mirror{std::vector<int64_t>(weight.size(), 0), std::vector<int64_t>(weight.size(), 1), weight};
+  Shape split{group, weight[0] / group, weight[1]}, joined{group * weight[1], weight[0] / group};
+  std::vector<int64_t> perm{0, 2, 1};
+  for (size_t i = 0; i < spatial; ++i) {
+    mirror.starts[i + 2] = kernel[i] - 1;
+    mirror.steps[i + 2] = -1;
+    split.push_back(kernel[i]);
+    joined.push_back(kernel[i]);
+    perm.push_back(static_cast<int64_t>(i) + 3);
+  }
+  TCC_TRY(graph::ValueId w, c.emit(Op::kSlice, mirror, {c.input(1)}));
+  TCC_TRY(w, c.emit_reshape(w, split));
+  TCC_TRY(w, c.emit(Op::kTranspose, graph::TransposeAttrs{perm}, {w}));
+  TCC_TRY(w, c.emit_reshape(w, joined));
+  graph::ConvAttrs attrs;
+  attrs.kernel = kernel;
+  attrs.strides.assign(spatial, 1);
+  attrs.pads_begin.assign(spatial, 0);
+  attrs.pads_end.assign(spatial, 0);
+  for (const TransposedAxis& a : axes) attrs.dilations.push_back(a.dilation);
+  attrs.group = group;
+  std::vector<graph::ValueId> inputs{x, w};
+  if (c.has_input(2)) inputs.push_back(c.input(2));
+  return c.finish(Op::kConv, attrs, inputs);
 }
 
 }  // namespace tcc::onnx

@@ -11,6 +11,7 @@
 #include <unordered_map>
 
 #include "handlers.h"
+#include "tcc/graph/reference.h"
 #include "tcc/support/files.h"
 #include "tcc/support/text.h"
 
@@ -65,7 +66,13 @@ class Importer {
     TCC_TRY_VOID(read_initializers());
     TCC_TRY_VOID(bind_inputs());
     TCC_TRY(std::vector<int> order, sort_nodes());
-    for (int i : order) TCC_TRY_VOID(import_node(i));
+    for (int i : order) {
+      auto imported = import_node(i);
+      if (imported) continue;
+      if (options_.inputs_to_freeze)
+        options_.inputs_to_freeze->assign(state_.to_freeze.begin(), state_.to_freeze.end());
+      return tl::make_unexpected(std::move(imported).error());
+    }
     TCC_TRY_VOID(check_declared(proto_.value_info()));
     TCC_TRY_VOID(check_declared(proto_.output()));
     TCC_TRY_VOID(collect_outputs());
@@ -77,8 +84,8 @@ class Importer {
     if (proto_.node_size() > kMaxNodes)
       return input_error("'{}' has {} nodes; at most {} are supported", sanitize(name_), proto_.node_size(), kMaxNodes);
     if (proto_.sparse_initializer_size() > 0) {
-      return input_error("'{}' has {} sparse initializers, which are not supported", sanitize(name_),
-                         proto_.sparse_initializer_size());
+      return refuse(Refusal::kNotATensor, "'{}' has {} sparse initializers, which are not supported", sanitize(name_),
+                    proto_.sparse_initializer_size());
     }
     for (const auto& import : model_->opset_import()) {
       const std::string domain = import.domain() == "ai.onnx" ? "" : import.domain();
@@ -127,11 +134,11 @@ class Importer {
                                   domain.empty() ? "" : "::", sanitize(op, 60), opset_of(domain), finding.count,
                                   finding.count == 1 ? "" : "s", finding.first));
     }
-    return make_error(ErrorClass::kInput,
-                      fmt::format("{} operator{} in '{}' {} not supported ({} of {} nodes)", missing.size(),
-                                  missing.size() == 1 ? "" : "s", sanitize(name_), missing.size() == 1 ? "is" : "are",
-                                  nodes, proto_.node_size()),
-                      "'tcc ops' lists what is supported", std::move(notes));
+    return graph::refusal(Refusal::kOperator,
+                          fmt::format("{} operator{} in '{}' {} not supported ({} of {} nodes)", missing.size(),
+                                      missing.size() == 1 ? "" : "s", sanitize(name_),
+                                      missing.size() == 1 ? "is" : "are", nodes, proto_.node_size()),
+                          "'tcc ops' lists what is supported", std::move(notes));
   }
 
   std::string node_text(int i) const {
@@ -157,7 +164,7 @@ class Importer {
                                       std::vector<std::string>* names) {
     std::string label = fmt::format("input '{}'", sanitize(info.name()));
     if (!info.type().has_tensor_type())
-      return input_error("{} is not a tensor (sequence, map, optional or sparse)", label);
+      return refuse(Refusal::kNotATensor, "{} is not a tensor (sequence, map, optional or sparse)", label);
     const auto& tensor = info.type().tensor_type();
     auto dtype = dtype_of(tensor.elem_type());
     if (!dtype) return tl::make_unexpected(std::move(dtype.error()).with_context(label));
@@ -198,6 +205,26 @@ class Importer {
     return type;
   }
 
+  Result<void> freeze(const std::string& name, const graph::TensorType& type, const TensorFile& data) {
+    if (data.dtype != type.dtype || data.shape != type.shape) {
+      return make_error(ErrorClass::kUsage,
+                        fmt::format("the tensor given for input '{}' is {} {}, the input is {} {}", sanitize(name),
+                                    graph::dtype_name(data.dtype), graph::shape_text(data.shape),
+                                    graph::dtype_name(type.dtype), graph::shape_text(type.shape)));
+    }
+    ValueId id = graph_.add_constant(name, data.dtype, data.shape, data.constant);
+    if (!values_.emplace(name, id).second) return input_error("input '{}' appears twice", sanitize(name));
+    return {};
+  }
+
+  Result<void> check_given(const std::string& input, const char* what, const std::vector<std::string>& known) const {
+    if (std::find(known.begin(), known.end(), input) != known.end()) return {};
+    return make_error(
+        ErrorClass::kUsage,
+        fmt::format("a {} is given for '{}', which is not an input of '{}'", what, sanitize(input), sanitize(name_)),
+        suggest(input, known));
+  }
+
   Result<void> bind_inputs() {
     std::vector<std::string> unbound, known;
     for (const auto& info : proto_.input()) {
@@ -205,6 +232,11 @@ class Importer {
       if (values_.contains(info.name()) && graph_.value(values_.at(info.name())).is_constant()) continue;
       std::vector<std::string> names;
       TCC_TRY(graph::TensorType type, bind_type(info, unbound, &names));
+      if (auto frozen = options_.frozen.find(info.name()); frozen != options_.frozen.end()) {
+        TCC_TRY_VOID(freeze(info.name(), type, frozen->second));
+        known.push_back(info.name());
+        continue;
+      }
       ValueId id = graph_.add_input(info.name(), type.dtype, type.shape);
       graph_.value(id).dim_names = std::move(names);
       known.push_back(info.name());
@@ -215,14 +247,8 @@ class Importer {
       return make_error(ErrorClass::kUsage, fmt::format("'{}' has inputs without a fixed shape", sanitize(name_)),
                         "bind them with --dim NAME=N or --shape INPUT=1x3x224x224", std::move(unbound));
     }
-    for (const auto& [input, shape] : options_.input_shapes) {
-      if (std::find(known.begin(), known.end(), input) == known.end()) {
-        return make_error(
-            ErrorClass::kUsage,
-            fmt::format("a shape is given for '{}', which is not an input of '{}'", sanitize(input), sanitize(name_)),
-            suggest(input, known));
-      }
-    }
+    for (const auto& [input, shape] : options_.input_shapes) TCC_TRY_VOID(check_given(input, "shape", known));
+    for (const auto& [input, tensor] : options_.frozen) TCC_TRY_VOID(check_given(input, "value", known));
     return {};
   }
 
@@ -288,12 +314,13 @@ class Importer {
         continue;
       }
       auto it = values_.find(input);
-      if (it == values_.end()) return input_error("reads '{}', an output that is not supported here", sanitize(input));
+      if (it == values_.end())
+        return refuse(Refusal::kExtraOutput, "reads '{}', an output that is not supported here", sanitize(input));
       inputs.push_back(it->second);
     }
     int64_t opset = opset_of(domain_of(node));
     const OperatorRow* row = find_operator(domain_of(node), node.op_type(), opset);
-    NodeContext context(graph_, node, model_, files_, opset, std::move(inputs));
+    NodeContext context(state_, node, opset, std::move(inputs));
     auto count = static_cast<int64_t>(context.input_count());
     if (count < row->fewest_inputs || count > row->most_inputs) {
       return input_error("has {} inputs; opset {} takes {} to {}", count, opset, row->fewest_inputs, row->most_inputs);
@@ -306,10 +333,14 @@ class Importer {
     if (node.output_size() == 0 || node.output(0).empty()) return input_error("has no output");
     TCC_TRY_VOID(row->handler(context));
     TCC_TRY_VOID(context.check_all_attributes_read());
-    graph::Value& value = graph_.value(context.output());
-    values_[node.output(0)] = context.output();
-    if (value.producer != graph::kNone || value.is_constant()) value.name = node.output(0);
-    if (value.is_constant()) constant_bytes_ += value.bytes();
+    for (int k = 0; k < node.output_size(); ++k) {
+      ValueId id = context.output(static_cast<size_t>(k));
+      if (id == graph::kNone || node.output(k).empty()) continue;
+      graph::Value& value = graph_.value(id);
+      values_[node.output(k)] = id;
+      if (value.producer != graph::kNone || value.is_constant()) value.name = node.output(k);
+      if (value.is_constant()) constant_bytes_ += value.bytes();
+    }
     if (constant_bytes_ > kMaxConstantBytes)
       return input_error("the model's constants take more than {}",
                          format_bytes(static_cast<double>(kMaxConstantBytes)));
@@ -345,7 +376,8 @@ class Importer {
     for (const auto& info : proto_.output()) {
       auto it = values_.find(info.name());
       if (it == values_.end())
-        return input_error("output '{}' is not produced by any supported node output", sanitize(info.name()));
+        return refuse(Refusal::kExtraOutput, "output '{}' is not produced by any supported node output",
+                      sanitize(info.name()));
       graph_.add_output(it->second, info.name());
     }
     return {};
@@ -359,12 +391,13 @@ class Importer {
   std::map<std::string, int64_t> opsets_;
   std::unordered_map<std::string, ValueId> values_;  // by ONNX name
   graph::Graph graph_;
+  std::unique_ptr<graph::Evaluator> evaluator_ = graph::reference_evaluator();
+  ImportState state_{graph_, model_, files_, *evaluator_, {}};
   bool reshaped_ = false;
   int64_t constant_bytes_ = 0;
 };
 
-Result<graph::Graph> import_span(std::span<const std::byte> bytes, const std::string& name,
-                                 const ImportOptions& options, const std::string& folder) {
+Result<std::shared_ptr<const tcc_onnx::Model>> parse_model(std::span<const std::byte> bytes, const std::string& name) {
   if (bytes.empty()) return input_error("'{}' is empty", sanitize(name));
   if (bytes.size() > static_cast<size_t>(std::numeric_limits<int>::max())) {
     return make_error(ErrorClass::kInput,
@@ -379,6 +412,12 @@ Result<graph::Graph> import_span(std::span<const std::byte> bytes, const std::st
   // Random bytes can parse as unknown fields; a model has a graph and a version.
   if (!parsed || !model->has_graph() || (model->ir_version() < 1 && model->opset_import_size() == 0))
     return not_onnx(name, bytes);
+  return model;
+}
+
+Result<graph::Graph> import_span(std::span<const std::byte> bytes, const std::string& name,
+                                 const ImportOptions& options, const std::string& folder) {
+  TCC_TRY(auto model, parse_model(bytes, name));
   return Importer(model, name, options, folder).run();
 }
 
@@ -393,6 +432,22 @@ Result<graph::Graph> import_model(const std::string& path, const ImportOptions& 
 Result<graph::Graph> import_bytes(std::shared_ptr<const std::string> bytes, const std::string& name,
                                   const ImportOptions& options, const std::string& folder) {
   return import_span(std::as_bytes(std::span(bytes->data(), bytes->size())), name, options, folder);
+}
+
+Result<ModelDescription> describe_model(const std::string& path) {
+  TCC_TRY(std::shared_ptr<MappedFile> file, MappedFile::open(path));
+  TCC_TRY(auto model, parse_model(file->bytes(), path));
+  ModelDescription description;
+  std::set<std::string> initializers;
+  for (const auto& tensor : model->graph().initializer()) initializers.insert(tensor.name());
+  for (const auto& input : model->graph().input()) {
+    if (!initializers.contains(input.name())) description.inputs.push_back(input.name());
+  }
+  for (const auto& node : model->graph().node()) {
+    bool own = node.domain().empty() || node.domain() == "ai.onnx";
+    description.operators.push_back(own ? node.op_type() : node.domain() + "::" + node.op_type());
+  }
+  return description;
 }
 
 }  // namespace tcc::onnx

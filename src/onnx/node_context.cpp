@@ -1,5 +1,9 @@
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <utility>
+
+#include <fmt/ranges.h>
 
 #include "handlers.h"
 #include "tcc/graph/passes.h"
@@ -11,18 +15,42 @@ using graph::ValueId;
 
 namespace {
 constexpr int kMaxListEntries = 1'000'000;
+constexpr int64_t kMaxFoldedFloats = 1024;
+}  // namespace
+
+NodeContext::NodeContext(ImportState& state, const tcc_onnx::Node& proto, int64_t opset, std::vector<ValueId> inputs)
+    : state_(state), graph_(state.graph), proto_(proto), opset_(opset), inputs_(std::move(inputs)) {
+  while (!inputs_.empty() && inputs_.back() == graph::kNone) inputs_.pop_back();
 }
 
-NodeContext::NodeContext(graph::Graph& graph, const tcc_onnx::Node& proto, const std::shared_ptr<const void>& owner,
-                         ExternalFiles& files, int64_t opset, std::vector<ValueId> inputs)
-    : graph_(graph), proto_(proto), owner_(owner), files_(files), opset_(opset), inputs_(std::move(inputs)) {
-  while (!inputs_.empty() && inputs_.back() == graph::kNone) inputs_.pop_back();
+// Names the model's inputs that the value is computed from: fixing them would make it known.
+tl::unexpected<Error> NodeContext::refuse_run_time(size_t i, const char* what) const {
+  std::vector<char> seen(graph_.values.size(), 0);
+  std::vector<ValueId> open{inputs_[i]};
+  std::vector<std::string> names;
+  while (!open.empty()) {
+    ValueId id = open.back();
+    open.pop_back();
+    if (std::exchange(seen[static_cast<size_t>(id)], 1)) continue;
+    const graph::Value& v = graph_.value(id);
+    if (v.producer != graph::kNone) {
+      for (ValueId input : graph_.node(v.producer).inputs) open.push_back(input);
+    } else if (!v.is_constant()) {
+      names.push_back(sanitize(v.name));
+      state_.to_freeze.insert(v.name);
+    }
+  }
+  return graph::refusal(Refusal::kRunTimeShape,
+                        fmt::format("{} (input {}, '{}') is computed at run time; it must be a constant", what, i,
+                                    sanitize(input_value(i).name)),
+                        fmt::format("fix the input{} it comes from: --freeze {}=@FILE.pb", names.size() == 1 ? "" : "s",
+                                    fmt::join(names, "=@FILE.pb --freeze ")));
 }
 
 Result<std::vector<int64_t>> NodeContext::constant_integers(size_t i, const char* what) const {
   const graph::Value& v = input_value(i);
   if (!v.is_constant()) {
-    return input_error("{} (input {}, '{}') is computed at run time; it must be a constant", what, i, sanitize(v.name));
+    return refuse_run_time(i, what);
   }
   if (graph::is_float(v.dtype))
     return input_error("{} (input {}) must be integers, not {}", what, i, graph::dtype_name(v.dtype));
@@ -35,7 +63,7 @@ Result<std::vector<int64_t>> NodeContext::constant_integers(size_t i, const char
 Result<double> NodeContext::constant_scalar(size_t i, const char* what) const {
   const graph::Value& v = input_value(i);
   if (!v.is_constant()) {
-    return input_error("{} (input {}, '{}') is computed at run time; it must be a constant", what, i, sanitize(v.name));
+    return refuse_run_time(i, what);
   }
   if (v.elements() != 1)
     return input_error("{} (input {}) must be a scalar, not shape {}", what, i, graph::shape_text(v.shape));
@@ -96,7 +124,8 @@ Result<std::optional<std::vector<double>>> NodeContext::get_floats(const char* n
 Result<std::optional<TensorConstant>> NodeContext::get_tensor(const char* name) {
   TCC_TRY(auto* attribute, take(name, tcc_onnx::Attribute::TENSOR));
   if (!attribute) return std::nullopt;
-  TCC_TRY(TensorConstant tensor, read_tensor(attribute->t(), owner_, files_, fmt::format("attribute '{}'", name)));
+  TCC_TRY(TensorConstant tensor,
+          read_tensor(attribute->t(), state_.owner, state_.files, fmt::format("attribute '{}'", name)));
   return tensor;
 }
 
@@ -134,9 +163,11 @@ Result<std::vector<int64_t>> NodeContext::normalize_axes(std::vector<int64_t> ax
 
 Result<ValueId> NodeContext::emit(graph::Op op, graph::Attributes attrs, std::vector<ValueId> inputs) {
   TCC_TRY(ValueId id, graph_.add_node(op, std::move(attrs), std::move(inputs), proto_.name()));
-  // Shapes are often computed in the graph: what is known now must be a constant now.
+  // Shapes are often computed in the graph: what is known now must be a constant now. Large float results wait for
+  // `optimize`.
   const graph::Node& node = graph_.node(graph_.value(id).producer);
-  TCC_TRY(auto folded, graph::evaluate_exactly(graph_, node));
+  bool small = !graph::is_float(graph_.value(id).dtype) || graph_.value(id).elements() <= kMaxFoldedFloats;
+  TCC_TRY(auto folded, graph::evaluate_constant(graph_, node, small ? &state_.evaluator : nullptr));
   if (folded) {
     graph_.value(id).constant = std::move(folded);
     graph_.value(id).producer = graph::kNone;
@@ -152,6 +183,27 @@ Result<ValueId> NodeContext::emit_reshape(ValueId x, graph::Shape shape) {
 
 ValueId NodeContext::constant(graph::DType dtype, graph::Shape shape, graph::Constant constant) {
   return graph_.add_constant(proto_.name(), dtype, std::move(shape), std::move(constant));
+}
+
+Result<ValueId> NodeContext::cast(ValueId x, graph::DType to) {
+  if (value(x).dtype == to) return x;
+  return emit(graph::Op::kCast, graph::CastAttrs{to}, {x});
+}
+
+Result<ValueId> NodeContext::slice(ValueId x, int64_t axis, int64_t start, int64_t extent) {
+  graph::SliceAttrs attrs{std::vector<int64_t>(value(x).shape.size(), 0),
+                          std::vector<int64_t>(value(x).shape.size(), 1), value(x).shape};
+  attrs.starts[static_cast<size_t>(axis)] = start;
+  attrs.extents[static_cast<size_t>(axis)] = extent;
+  return emit(graph::Op::kSlice, attrs, {x});
+}
+
+ValueId NodeContext::iota(graph::DType dtype, int64_t extent, size_t axis, size_t rank) {
+  std::vector<double> values(static_cast<size_t>(extent));
+  std::iota(values.begin(), values.end(), 0.0);
+  graph::Shape shape(rank, 1);
+  shape[axis] = extent;
+  return constant(dtype, shape, graph::make_constant_from_doubles(dtype, values));
 }
 
 Result<void> NodeContext::finish(graph::Op op, graph::Attributes attrs, std::vector<ValueId> inputs) {

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cstring>
 
+#include "tcc/graph/refusal.h"
 #include "tcc/support/text.h"
 
 namespace tcc::onnx {
@@ -118,6 +119,10 @@ Result<graph::Constant> read_typed_fields(const tcc_onnx::Tensor& tensor, DType 
       return convert<int64_t>(tensor.int64_data(), count, what);
     case DType::kI32:
       return convert<int32_t>(tensor.int32_data(), count, what);
+    case DType::kU32:
+      return convert<uint32_t>(tensor.uint64_data(), count, what);
+    case DType::kU64:
+      return convert<uint64_t>(tensor.uint64_data(), count, what);
     case DType::kF16:
     case DType::kBF16:
       return convert<uint16_t>(tensor.int32_data(), count, what);
@@ -150,13 +155,18 @@ Result<DType> dtype_of(int32_t onnx_type) {
       return DType::kF16;
     case 11:
       return DType::kF64;
+    case 12:
+      return DType::kU32;
+    case 13:
+      return DType::kU64;
     case 16:
       return DType::kBF16;
     default:
       break;
   }
   bool named = onnx_type >= 0 && onnx_type < static_cast<int32_t>(std::size(kTypeNames));
-  return input_error("element type {} ({}) is not supported", named ? kTypeNames[onnx_type] : "unknown", onnx_type);
+  return graph::refuse(graph::Refusal::kElementType, "element type {} ({}) is not supported",
+                       named ? kTypeNames[onnx_type] : "unknown", onnx_type);
 }
 
 Result<std::shared_ptr<MappedFile>> ExternalFiles::open(const std::string& location) {
@@ -211,6 +221,18 @@ Result<TensorConstant> read_tensor(const tcc_onnx::Tensor& tensor, const std::sh
   }
   TCC_TRY(result.constant, read_typed_fields(tensor, result.dtype, count, what));
   return result;
+}
+
+Result<TensorFile> read_tensor_file(const std::string& path, bool bfloat16_as_uint16) {
+  TCC_TRY(std::shared_ptr<MappedFile> file, MappedFile::open(path));
+  auto tensor = std::make_shared<tcc_onnx::Tensor>();
+  std::span<const std::byte> bytes = file->bytes();
+  if (bytes.size() > size_t{INT32_MAX} || !tensor->ParseFromArray(bytes.data(), static_cast<int>(bytes.size())))
+    return input_error("'{}' is not a tensor file (a serialised TensorProto)", sanitize(path));
+  constexpr int kUint16 = 4, kBfloat16 = 16;
+  if (bfloat16_as_uint16 && tensor->data_type() == kUint16) tensor->set_data_type(kBfloat16);
+  ExternalFiles none("");
+  return read_tensor(*tensor, tensor, none, fmt::format("'{}'", sanitize(path)));
 }
 
 }  // namespace tcc::onnx

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "tcc/graph/types.h"
+#include "tcc/onnx/importer.h"
 #include "tcc/support/files.h"
 #include "tcc_onnx.pb.h"
 
@@ -26,11 +27,7 @@ class ExternalFiles {
   std::map<std::string, std::shared_ptr<MappedFile>> open_files_;
 };
 
-struct TensorConstant {
-  graph::DType dtype = graph::DType::kF32;
-  graph::Shape shape;
-  graph::Constant constant;
-};
+using TensorConstant = TensorFile;
 
 // `owner` keeps `tensor` alive: raw data is viewed, typed fields are converted. `what` names the tensor in messages.
 Result<TensorConstant> read_tensor(const tcc_onnx::Tensor& tensor, const std::shared_ptr<const void>& owner,

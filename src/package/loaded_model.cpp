@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "tcc/support/check.h"
+#include "tcc/support/files.h"
 #include "tcc/support/text.h"
 
 namespace tcc::package {
@@ -32,6 +33,8 @@ Result<graph::DType> dtype_of(const tcc_dldtype& t, const std::string& path) {
       break;
     case TCC_DTYPE_UINT:
       if (t.bits == 8) return graph::DType::kU8;
+      if (t.bits == 32) return graph::DType::kU32;
+      if (t.bits == 64) return graph::DType::kU64;
       break;
     case TCC_DTYPE_BOOL:
       return graph::DType::kBool;
@@ -75,6 +78,9 @@ Result<std::shared_ptr<LoadedModel>> LoadedModel::open(const std::string& path) 
   std::error_code code;
   std::string absolute = std::filesystem::absolute(path, code).string();
   if (code) return environment_error("'{}': {}", sanitize(path), code.message());
+  // The loader would wait for a pipe's writer for ever.
+  if (auto file = MappedFile::open(path); !file)
+    return tl::make_unexpected(std::move(file).error().with_context("model library"));
   auto library = DynamicLibrary::open({absolute});
   if (!library) return tl::make_unexpected(std::move(library).error().with_context("model library"));
   std::shared_ptr<LoadedModel> model(new LoadedModel);

@@ -326,6 +326,8 @@ tcc_dldtype dl_type(graph::DType dtype) {
     case graph::DType::kI64:
       return {TCC_DTYPE_INT, bits, 1};
     case graph::DType::kU8:
+    case graph::DType::kU32:
+    case graph::DType::kU64:
       return {TCC_DTYPE_UINT, bits, 1};
     case graph::DType::kBool:
       return {TCC_DTYPE_BOOL, bits, 1};

@@ -1,5 +1,6 @@
 #include "record/database.h"
 
+#include <cstring>
 #include <utility>
 
 #include "tcc/support/check.h"
@@ -8,6 +9,8 @@ namespace tcc::record {
 
 tl::unexpected<Error> database_error(sqlite3* db, int code, const std::string& path, std::string_view doing) {
   std::string reason = db ? sqlite3_errmsg(db) : sqlite3_errstr(code);
+  if (int system = db ? sqlite3_system_errno(db) : 0; (code & 0xff) == SQLITE_IOERR && system != 0)
+    reason += fmt::format(" ({})", std::strerror(system));
   std::string message = fmt::format("records '{}': cannot {}: {}", path, doing, reason);
   std::string hint;
   switch (code & 0xff) {

@@ -241,9 +241,12 @@ Result<std::unique_ptr<Store>> Store::open(const std::string& path, Mode mode) {
   if (!memory && read_only && !file_exists(path))
     return make_error(ErrorClass::kEnvironment, fmt::format("there are no records at '{}'", path),
                       "tune a model first");
-  if (!memory && std::filesystem::is_directory(path, ignored))
-    return make_error(ErrorClass::kEnvironment, fmt::format("records '{}': this is a folder", path),
-                      "name a file, which may be in it");
+  const auto kind = memory ? std::filesystem::file_status() : std::filesystem::status(path, ignored);
+  if (std::filesystem::exists(kind) && !std::filesystem::is_regular_file(kind))
+    return make_error(ErrorClass::kEnvironment,
+                      fmt::format("records '{}': this is {}", path,
+                                  std::filesystem::is_directory(kind) ? "a folder" : "a device or pipe, not a file"),
+                      "name a file; it need not exist yet");
   size_t slash = path.rfind('/');
   if (!memory && !read_only && slash != std::string::npos && slash > 0) {
     Result<void> made = make_directories(path.substr(0, slash));

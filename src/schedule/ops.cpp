@@ -265,6 +265,12 @@ struct Ops {
     if (done) put(s, 0, {out, nullptr});
     return done;
   }
+  static Legal<void> rfactor(Step& s) {
+    Id out = kNoId;
+    Legal<void> done = become(s, schedule::rfactor(s.kernel, id(s, 0), id(s, 1), out));
+    if (done) put(s, 0, {out, nullptr});
+    return done;
+  }
   static Legal<void> parallel(Step& s) { return become(s, schedule::parallel(s.kernel, id(s, 0))); }
   static Legal<void> vectorize(Step& s) { return become(s, schedule::vectorize(s.kernel, id(s, 0))); }
   static Legal<void> unroll(Step& s) { return become(s, schedule::unroll(s.kernel, id(s, 0))); }
@@ -322,9 +328,16 @@ constexpr std::array kRows = {
     OpRow{Op::kBind, "bind", 1, 1, 1, false, Ops::bind},
     OpRow{Op::kAnnotate, "annotate", 2, 2, 1, false, Ops::annotate},
     OpRow{Op::kTransformLayout, "transform_layout", 1, 1, 2, false, Ops::transform_layout},
+    OpRow{Op::kRfactor, "rfactor", 2, 2, 0, false, Ops::rfactor},
 };
 
+constexpr size_t kOps = 0
+#define TCC_X(kind, text) +1
+    TCC_SCHEDULE_OPS(TCC_X)
+#undef TCC_X
+    ;
 constexpr bool rows_in_order() {
+  if (kRows.size() != kOps) return false;
   for (size_t i = 0; i < kRows.size(); ++i)
     if (static_cast<size_t>(kRows[i].op) != i) return false;
   return true;
@@ -364,7 +377,7 @@ Legal<void> check_form(const Instruction& in, std::span<const int64_t> decision,
   if (in.op == Op::kCacheRead && (!in_range(0, 1 << 16) || !in_range(1, static_cast<int64_t>(Scope::kAmxTile)))) return bad("bad attributes");
   if (in.op == Op::kCacheWrite && !in_range(0, static_cast<int64_t>(Scope::kAmxTile))) return bad("bad scope");
   if (in.op == Op::kBind && !in_range(0, static_cast<int64_t>(Axis::kVthread))) return bad("bad axis");
-  if (in.op == Op::kAnnotate && !in_range(0, static_cast<int64_t>(AnnotationKey::kTail))) return bad("bad key");
+  if (in.op == Op::kAnnotate && !in_range(0, static_cast<int64_t>(AnnotationKey::kTree))) return bad("bad key");
   if (in.op == Op::kTransformLayout && (!in_range(0, 1 << 16) || !in_range(1, static_cast<int64_t>(in.attrs.size()) - 2))) return bad("bad attributes");
   return {};
 }

@@ -103,6 +103,9 @@ BlockRv Schedule::cache_write(BlockRv block, ir::Scope scope) {
 BlockRv Schedule::decompose_reduction(BlockRv block, LoopRv loop) {
   return {step(Op::kDecomposeReduction, {variable(block.rv), variable(loop.rv)}, {}, 1)};
 }
+BlockRv Schedule::rfactor(BlockRv block, LoopRv loop) {
+  return {step(Op::kRfactor, {variable(block.rv), variable(loop.rv)}, {}, 1)};
+}
 void Schedule::parallel(LoopRv loop) { step(Op::kParallel, {variable(loop.rv)}, {}, 0); }
 void Schedule::vectorize(LoopRv loop) { step(Op::kVectorize, {variable(loop.rv)}, {}, 0); }
 void Schedule::unroll(LoopRv loop) { step(Op::kUnroll, {variable(loop.rv)}, {}, 0); }

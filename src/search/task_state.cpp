@@ -54,11 +54,13 @@ Result<TaskState> load_task(const task::Task& task, const target::Target& target
     by_skeleton.emplace(schedule::skeleton_hash(state.sketches[i].trace), static_cast<int32_t>(i));
 
   TCC_TRY(std::vector<record::Record> records, store.all(state.hash));
-  uint64_t machine = target::feature_hash(target);
+  const uint64_t machine = target::feature_hash(target), plain = schedule::skeleton_hash(schedule::Trace{});
   for (const record::Record& record : records) {
     if (record.kind != record::Kind::kMeasured || record.target_features != machine ||
         record.threads != options.threads)
       continue;
+    // The plain program is measured beside a search, at a moment of the caller's: proposals must not depend on it.
+    if (record.skeleton == plain && !by_skeleton.contains(plain)) continue;
     if (last_record >= 0 && record.id > last_record) {
       state.interrupted.emplace(record.nest, record);
       continue;

@@ -22,6 +22,25 @@ bool is_cheap(const Block& block) {
   return cheap;
 }
 
+double instances(const Block& block) {
+  double n = 1;
+  for (const Iter& it : block.iters) n *= is_int(it.extent) ? static_cast<double>(int_value(it.extent)) : 1;
+  return n;
+}
+
+// A value for each row that costs a division or a function is not computed again for each element of the row.
+bool is_shared_work(const Block& producer, const Block& consumer) {
+  if (instances(consumer) <= instances(producer)) return false;
+  bool costly = false;
+  visit_roots(producer.body, [&](Expr root) {
+    visit(root, [&](Expr e) {
+      costly |= e->kind == ExprKind::kCall || (e->kind == ExprKind::kDiv && is_float(e->type));
+      return !costly;
+    });
+  });
+  return costly;
+}
+
 class AutoInline : public Module {
  public:
   const char* name() const override { return "auto_inline"; }
@@ -50,6 +69,7 @@ class AutoInline : public Module {
       std::vector<Id> consumers = schedule::consumers_of(s.kernel(), id);
       // Into one spatial consumer anything goes; into reductions and several consumers only what costs nothing.
       bool one_spatial = consumers.size() == 1 && find_block(s.kernel().root, consumers[0])->init == nullptr;
+      if (one_spatial && is_shared_work(*block, *find_block(s.kernel().root, consumers[0]))) continue;
       if (!one_spatial && !is_cheap(*block)) continue;
       schedule::Schedule trial = s;
       trial.compute_inline(trial.get_block(block_name));

@@ -3,7 +3,8 @@
 //
 //   parallel (rows...) { every step for a tile of the last row axis, so that a row stays in the first-level cache }
 //
-// Reductions are vectorised across the rows of a tile, spatial steps along the row.
+// Spatial steps are vectorised along the row; reductions along the row too, with a vector of partial results, or across
+// the rows of a tile.
 #include <algorithm>
 
 #include "space/access.h"
@@ -38,8 +39,7 @@ std::optional<Rows> find_rows(const Kernel& k) {
     std::optional<NaiveNest> nest = naive_nest(k, *blocks[b]);
     if (!nest) return std::nullopt;
     rows.others.push_back(nest->name);
-    if (!nest->is_reduction()) continue;
-    // A row iterator of the last block is one that chooses among the results of every reduction it reads.
+    // A row iterator of the last block is one that chooses among the results of everything it reads.
     for (const Load* l : last->loads) {
       if (l->buffer != nest->store->buffer) continue;
       any = true;
@@ -60,7 +60,7 @@ class RowTiling : public Module {
     std::optional<Rows> rows = find_rows(state.kernel());
     if (!rows) return {state};
     std::vector<Schedule> out;
-    for (bool across : {true, false}) {
+    for (bool across : {false, true}) {
       Schedule s = state;
       if (tile(s, *rows, across, target)) out.push_back(std::move(s));
     }
@@ -103,28 +103,40 @@ class RowTiling : public Module {
         feeds_reduce |= it.kind != IterKind::kSpatial && mentions(it.binding, trial.id(loops[i]));
       (feeds_reduce ? reduce : spatial).push_back(loops[i]);
     }
-    if (!reduce.empty()) {
+    if (reduce.empty()) {
+      trial.vectorize(tile_vector(trial, spatial.back(), target)[1]);
+    } else if (across) {
       if (spatial.empty()) return;
       std::vector<LoopRv> order = reduce;
       order.insert(order.end(), spatial.begin(), spatial.end());
       trial.reorder(order);
-      if (across)
-        trial.vectorize(spatial.back());
-      else
-        trial.unroll(spatial.back());
+      trial.vectorize(spatial.back());
     } else {
-      LoopRv inner = spatial.back();
-      const Loop* l = find_loop(trial.kernel().root, trial.id(inner));
-      if (!is_int(l->extent)) return;
-      int64_t extent = int_value(l->extent), lanes = vector_lanes(target);
-      int64_t width = extent % lanes == 0 ? best_divisor(extent, 4 * lanes) : extent <= 4 * lanes ? extent : lanes;
-      if (width < extent) {
-        std::vector<LoopRv> parts = trial.split(inner, std::vector<ExprRv>{ExprRv{}, schedule::lit(width)});
-        inner = parts[1];
-      }
-      trial.vectorize(inner);
+      // A vector of partial results for each row, whose lanes are combined at its end.
+      if (reduce.size() != 1) return;
+      std::vector<LoopRv> parts = tile_vector(trial, reduce[0], target);
+      BlockRv partial = trial.rfactor(block, parts[1]);
+      std::vector<LoopRv> lanes = trial.get_loops(partial), rest = trial.get_loops(block);
+      if (!trial.ok()) return;
+      trial.vectorize(lanes.back());
+      trial.annotate(rest.back(), AnnotationKey::kTree, schedule::lit(1));
     }
     if (trial.ok()) s = std::move(trial);
+  }
+
+  // [outer, vector]: divisors where some fill a vector, else any width of whole vectors.
+  static std::vector<LoopRv> tile_vector(Schedule& s, LoopRv loop, const target::Target& target) {
+    const Loop* l = find_loop(s.kernel().root, s.id(loop));
+    int64_t lanes = vector_lanes(target), limit = 4 * lanes;
+    if (l == nullptr || !is_int(l->extent)) return {loop, loop};
+    int64_t extent = int_value(l->extent);
+    if (extent <= lanes || best_divisor(extent, limit) >= lanes)
+      return s.split(loop, s.sample_perfect_tile(loop, 2, limit));
+    ExprRv tail;
+    constexpr int64_t kModes = 1 << static_cast<int>(TailMode::kMask) | 1 << static_cast<int>(TailMode::kPeel);
+    std::vector<LoopRv> parts = s.split(loop, s.sample_tile(loop, 2, limit, lanes, &tail, kModes));
+    s.annotate(parts[0], AnnotationKey::kTail, tail);
+    return parts;
   }
 };
 

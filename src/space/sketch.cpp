@@ -14,8 +14,8 @@ using schedule::Op;
 
 namespace {
 
-// Which loops feed a reduction decides where its initialisation goes. Quotients by symbols hide that: for some decisions
-// a loop drops out of the binding, for others it does not.
+// Which loops feed a reduction decides where its initialisation goes. Quotients by symbols hide that: for some
+// decisions a loop drops out of the binding, for others it does not.
 bool reductions_depend_on_decisions(const Kernel& k) {
   bool found = false;
   for (const Block* block : collect_blocks(k.root))
@@ -40,7 +40,8 @@ bool make_symbolic(Sketch& sketch) {
   std::vector<int64_t> decisions = sketch.trace.decisions;
   for (const Instruction& in : sketch.trace.instructions) {
     std::span<int64_t> d;
-    if (in.decision >= 0) d = std::span(decisions).subspan(static_cast<size_t>(in.decision), static_cast<size_t>(in.decision_length));
+    if (in.decision >= 0)
+      d = std::span(decisions).subspan(static_cast<size_t>(in.decision), static_cast<size_t>(in.decision_length));
     if (!executor.run(in, d)) return false;
   }
   sketch.symbols = executor.symbols();
@@ -55,11 +56,13 @@ bool make_symbolic(Sketch& sketch) {
 uint64_t structural_key(const schedule::Trace& trace, std::span<const int64_t> decisions) {
   uint64_t key = schedule::skeleton_hash(trace);
   for (const Instruction& in : trace.instructions)
-    if (in.op == Op::kSampleComputeLocation) key = combine_hash(key, static_cast<uint64_t>(decisions[static_cast<size_t>(in.decision)]));
+    if (in.op == Op::kSampleComputeLocation)
+      key = combine_hash(key, static_cast<uint64_t>(decisions[static_cast<size_t>(in.decision)]));
   return key;
 }
 
-Legal<Kernel> replay_and_lower(const Sketch& sketch, std::span<const int64_t> decisions, const target::Target& target, const ArenaPtr& arena) {
+Legal<Kernel> replay_and_lower(const Sketch& sketch, std::span<const int64_t> decisions, const target::Target& target,
+                               const ArenaPtr& arena) {
   Legal<Kernel> k = schedule::replay(sketch.trace, decisions, sketch.start, arena);
   if (!k) return k;
   return lower::lower(*k, target, Stage::kNest, arena);
@@ -95,7 +98,8 @@ Legal<Sketch> make_sketch(const schedule::Trace& trace, const Kernel& start, con
   return sketch;
 }
 
-Legal<Kernel> instantiate(const Sketch& sketch, std::span<const int64_t> decisions, const target::Target& target, const ArenaPtr& arena) {
+Legal<Kernel> instantiate(const Sketch& sketch, std::span<const int64_t> decisions, const target::Target& target,
+                          const ArenaPtr& arena) {
   if (!sketch.symbolic) return replay_and_lower(sketch, decisions, target, arena);
   Builder b(*arena);
   Substitution values;

@@ -28,7 +28,10 @@ Type ir_type(graph::DType dtype) {
     case graph::DType::kI32:
       return Type::kI32;
     case graph::DType::kI64:
+    case graph::DType::kU64:
       return Type::kI64;
+    case graph::DType::kU32:
+      return Type::kI32;
     case graph::DType::kBool:
       return Type::kBool;
   }
@@ -161,6 +164,8 @@ Stmt GroupNest::map_nest_at(const std::string& name, const std::vector<NestAxis>
 
 namespace {
 
+}  // namespace
+
 int64_t highest_of(Type type) {
   if (type == Type::kI64) return INT64_MAX;
   int bits = static_cast<int>(8 * type_bytes(type)) - (type == Type::kU8 ? 0 : 1);
@@ -169,6 +174,8 @@ int64_t highest_of(Type type) {
 int64_t lowest_of(Type type) {
   return type == Type::kU8 ? 0 : -highest_of(type) - 1;
 }
+
+namespace {
 
 Expr identity_of(Builder& b, ReducerKind reducer, Type type) {
   switch (reducer) {

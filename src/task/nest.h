@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cmath>
 #include <functional>
 #include <map>
 #include <string>
@@ -25,7 +26,11 @@ struct NestAxis {
   int64_t extent;
 };
 
+// u32 and u64 live in the signed type of their width.
 ir::Type ir_type(graph::DType dtype);
+// The range of an integer type.
+int64_t highest_of(ir::Type type);
+int64_t lowest_of(ir::Type type);
 
 // The block that copies a convolution's input with its padding.
 inline constexpr const char* kPadBlock = "pad";
@@ -66,6 +71,7 @@ class GroupNest {
   void plan_more(const graph::Node& node);
   void plan_layer_norm(const graph::Node& node);
   ir::Expr element_value(const graph::Node& node, const Exprs& at, const graph::Shape& shape);
+  ir::Expr cast_value(graph::DType from, graph::DType to, ir::Expr x);
   ir::Expr moved_value(const graph::Node& node, const Exprs& at);
   ir::Expr picked(const Tensor& indices, const Exprs& at, int64_t extent);
   // The type that values of `dtype` have inside the kernel: half types widen unless they are only moved.
@@ -103,6 +109,10 @@ class GroupNest {
   // 0 <= position < extent, as a predicate; nullptr when it always holds. low and high are the least and greatest
   // values of `position`.
   ir::Expr inside(ir::Expr position, int64_t low, int64_t high, int64_t extent);
+  // What no element of the compute type is below.
+  double lowest_value() const {
+    return ir::is_float(compute_) ? -HUGE_VAL : static_cast<double>(lowest_of(compute_));
+  }
   ir::Expr real(double v) { return b().constant(v, compute_); }
   ir::Expr call(ir::Intrinsic fn, ir::Expr a) { return b().call(fn, std::array<ir::Expr, 1>{a}); }
 

@@ -194,7 +194,7 @@ void GroupNest::plan_pool(const graph::Node& node) {
                                predicate = b().logical_and(
                                    predicate, inside(x.back(), windows[i].low(), windows[i].high(), windows[i].in));
                              }
-                             return read(operand(node.inputs[0]), x, predicate, average ? 0 : -HUGE_VAL);
+                             return read(operand(node.inputs[0]), x, predicate, average ? 0 : lowest_value());
                            });
       });
   if (!average) return;
@@ -316,8 +316,12 @@ Stmt GroupNest::emit_softmax(const graph::Node& node, const Tensor& out) {
   }));
   nests.push_back(reduce_nest("row_sum", row_axes, {along}, ReducerKind::kSum, sum, nullptr,
                               [&](const Exprs& at, const Exprs& over) { return read(exp, with(at, over[0])); }));
+  // One division a row.
+  Tensor scale = make_temp("row_scale", rows);
+  nests.push_back(map_nest("row_scale", row_axes, scale,
+                           [&](const Exprs& at) { return b().div(real(1), read(sum, at)); }));
   nests.push_back(map_nest("softmax", axes_of(out.shape), out,
-                           [&](const Exprs& at) { return b().div(read(exp, at), read(sum, row_of(at))); }));
+                           [&](const Exprs& at) { return b().mul(read(exp, at), read(scale, row_of(at))); }));
   return b().seq(nests);
 }
 

@@ -225,9 +225,48 @@ Expr GroupNest::read_own(graph::ValueId id, const Exprs& at, const graph::Shape&
   return x;
 }
 
+// Comparisons of unsigned numbers in signed types: a number with the top bit is above all without.
+static Expr unsigned_value(Builder& b, BinaryFn fn, Expr x, Expr y) {
+  auto less = [&](Expr p, Expr q) {
+    Expr top_p = b.lt(p, b.integer(0, p->type)), top_q = b.lt(q, b.integer(0, q->type));
+    return b.select(b.ne(top_p, top_q), top_q, b.lt(p, q));
+  };
+  switch (fn) {
+    case BinaryFn::kMax:
+      return b.select(less(x, y), y, x);
+    case BinaryFn::kMin:
+      return b.select(less(y, x), y, x);
+    case BinaryFn::kLess:
+      return less(x, y);
+    case BinaryFn::kLessOrEqual:
+      return b.logical_not(less(y, x));
+    case BinaryFn::kGreater:
+      return less(y, x);
+    case BinaryFn::kGreaterOrEqual:
+      return b.logical_not(less(x, y));
+    default:
+      break;
+  }
+  TCC_UNREACHABLE("{} of unsigned numbers", graph::binary_name(fn));
+}
+
+Expr GroupNest::cast_value(graph::DType from, graph::DType to, Expr x) {
+  Type target = ir_type(to);
+  if (from == graph::DType::kU32) {
+    // Through i64, where the value fits.
+    Expr wide = b().cast(x, Type::kI64);
+    x = b().select(b().lt(wide, b().integer(0)), b().offset(wide, int64_t{1} << 32), wide);
+  } else if (from == graph::DType::kU64 && is_float(target)) {
+    Expr wide = b().cast(x, Type::kF64);
+    Expr lifted = b().add(wide, b().real(0x1p64, Type::kF64));
+    x = b().select(b().lt(wide, b().real(0, Type::kF64)), lifted, wide);
+  }
+  return b().cast(x, target);
+}
+
 Expr GroupNest::element_value(const graph::Node& node, const Exprs& at, const graph::Shape& shape) {
   auto in = [&](size_t i) { return read_own(node.inputs[i], at, shape); };
-  if (node.op == Op::kCast) return b().cast(in(0), ir_type(value(node.output).dtype));
+  if (node.op == Op::kCast) return cast_value(value(node.inputs[0]).dtype, value(node.output).dtype, in(0));
   if (node.op == Op::kWhere) return b().select(in(0), in(1), in(2));
   Expr x = in(0);
   Type type = x->type;
@@ -240,6 +279,8 @@ Expr GroupNest::element_value(const graph::Node& node, const Exprs& at, const gr
   }
   BinaryFn fn = node.as<graph::BinaryAttrs>().fn;
   Expr y = in(1);
+  if (graph::is_wide_unsigned(value(node.inputs[0]).dtype) && fn != BinaryFn::kEqual)
+    return unsigned_value(b(), fn, x, y);
   // Integer powers and quotients of floats need more digits than the type has.
   bool wide = (fn == BinaryFn::kPow && !is_float(type)) || (fn == BinaryFn::kFMod && type == Type::kF32);
   if (!wide) return Scalar(b(), type).binary(fn, x, y);

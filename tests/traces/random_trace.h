@@ -46,9 +46,9 @@ class TraceWriter {
       s.clear_reject();
       return;
     }
-    static constexpr std::array<const char*, 15> kNames = {
+    static constexpr std::array<const char*, 16> kNames = {
         "split", "split_free", "split_odd", "fuse", "reorder", "compute_at", "reverse_compute_at", "compute_inline",
-        "reverse_compute_inline", "cache_read", "cache_write", "decompose_reduction", "kind", "sample_compute_location", "annotate"};
+        "reverse_compute_inline", "cache_read", "cache_write", "decompose_reduction", "kind", "sample_compute_location", "rfactor", "annotate"};
     auto which = static_cast<size_t>(rng_.below(static_cast<int64_t>(kNames.size())));
     LoopRv loop = any(loops);
     switch (which) {
@@ -96,6 +96,7 @@ class TraceWriter {
         }
         break;
       case 13: s.compute_at(block, s.sample_compute_location(block)); break;
+      case 14: keep(s.rfactor(block, loop)); break;
       default: {
         std::array<int64_t, 3> values = {0, 16, 64};
         std::array<double, 3> weights = {0.2, 0.3, 0.5};

@@ -123,7 +123,7 @@ TEST_CASE("random traces equal the reference", "[traces]") {
   for (auto& [name, count] : applied) summary += fmt::format("{} {}+{}- ", name, count, rejected[name]);
   WARN(lowered << " lowered; " << summary);
   for (const char* name : {"split", "split_free", "split_odd", "fuse", "reorder", "compute_at", "reverse_compute_at", "compute_inline",
-                           "reverse_compute_inline", "cache_read", "cache_write", "decompose_reduction", "kind", "sample_compute_location"})
+                           "reverse_compute_inline", "cache_read", "cache_write", "decompose_reduction", "kind", "sample_compute_location", "rfactor"})
     if (only == nullptr) CHECK(applied[name] > 0);
 }
 

@@ -11,11 +11,12 @@ namespace tcc::graph {
 // Which element types a function takes, and whether its result is a boolean.
 enum class Domain : uint8_t {
   kFloat,      // floats
-  kNumber,     // floats and integers
+  kNumber,     // floats and integers, without u32 and u64
+  kExtremum,   // floats and integers
   kBool,       // booleans
   kAny,        // everything
   kFloatTest,  // floats to booleans
-  kOrder,      // numbers to booleans
+  kOrder,      // floats and integers to booleans
   kEquality,   // everything to booleans
 };
 constexpr bool gives_bool(Domain d) {
@@ -67,8 +68,8 @@ bool accepts(Domain domain, DType dtype);
 // Both operands have one type. Mod takes the divisor's sign (integers only), FMod the dividend's. PRelu: x < 0 ? x * y
 // : x. Max and Min are NaN when an operand is.
 #define TCC_GRAPH_BINARY_FNS(X)          \
-  X(kMax, "Max", kNumber)                \
-  X(kMin, "Min", kNumber)                \
+  X(kMax, "Max", kExtremum)                \
+  X(kMin, "Min", kExtremum)                \
   X(kPow, "Pow", kNumber)                \
   X(kMod, "Mod", kNumber)                \
   X(kFMod, "FMod", kNumber)              \

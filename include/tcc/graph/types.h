@@ -24,6 +24,8 @@ namespace tcc::graph {
   X(kU8, "u8", 1)           \
   X(kI32, "i32", 4)         \
   X(kI64, "i64", 8)         \
+  X(kU32, "u32", 4)         \
+  X(kU64, "u64", 8)         \
   X(kBool, "bool", 1)
 
 enum class DType : uint8_t {
@@ -35,6 +37,8 @@ enum class DType : uint8_t {
 int64_t dtype_size(DType dtype);
 std::string_view dtype_name(DType dtype);
 bool is_float(DType dtype);
+// u32 and u64: kernels hold them in the signed type of their width, so arithmetic on them is limited to what that serves.
+constexpr bool is_wide_unsigned(DType dtype) { return dtype == DType::kU32 || dtype == DType::kU64; }
 
 // Static extents, outermost first; a scalar has rank 0. Every extent is >= 0 and the element count fits int64.
 using Shape = std::vector<int64_t>;
@@ -71,7 +75,7 @@ Constant make_constant_from_doubles(DType dtype, std::span<const double> values)
 double constant_element(const Constant& constant, DType dtype, int64_t i);
 // All `count` elements as doubles.
 std::vector<double> constant_doubles(const Constant& constant, DType dtype, int64_t count);
-// All `count` elements of an integer or bool constant, exactly.
+// All `count` elements of an integer or bool constant, exactly (u64 beyond the range of i64 wraps).
 std::vector<int64_t> constant_integers(const Constant& constant, DType dtype, int64_t count);
 // All `count` elements as raw bytes of the type (splats are expanded into `storage`, else the bytes are shared).
 std::span<const std::byte> dense_bytes(const Constant& constant, DType dtype, int64_t count,

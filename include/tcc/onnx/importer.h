@@ -10,11 +10,26 @@
 
 #include "tcc/graph/graph.h"
 
+// What is not supported is refused with a reason of a closed list, see graph/refusal.h.
 namespace tcc::onnx {
+
+// A tensor that stands in for an input.
+struct TensorFile {
+  graph::DType dtype = graph::DType::kF32;
+  graph::Shape shape;
+  graph::Constant constant;
+};
+// Reads a tensor file (a serialised TensorProto, "input_0.pb"). numpy has no
+// bfloat16: files that it wrote hold the bits as uint16, which are read as bf16 when asked for.
+Result<TensorFile> read_tensor_file(const std::string& path, bool bfloat16_as_uint16 = false);
 
 struct ImportOptions {
   std::map<std::string, graph::Shape> input_shapes;  // --shape name=1x3x224x224
   std::map<std::string, int64_t> dims;               // --dim batch=1, by the model's dimension name
+  // Inputs whose values are fixed: they become constants and are inputs no more. Shape and type must be the input's.
+  std::map<std::string, TensorFile> frozen;  // --freeze name=@file.pb
+  // Filled when the import fails because a shape, axis or count is not known: the inputs to freeze. May be null.
+  std::vector<std::string>* inputs_to_freeze = nullptr;
 };
 
 // Reads the file at `path`. Constants view the parsed message (external data: the mapped file), which they keep alive.
@@ -24,6 +39,13 @@ Result<graph::Graph> import_model(const std::string& path, const ImportOptions& 
 // refused when it is empty.
 Result<graph::Graph> import_bytes(std::shared_ptr<const std::string> bytes, const std::string& name,
                                   const ImportOptions& options = {}, const std::string& folder = "");
+
+// What a file says about itself, supported or not.
+struct ModelDescription {
+  std::vector<std::string> inputs;     // without initializers, in order
+  std::vector<std::string> operators;  // of the nodes, in file order; "domain::Name" outside ai.onnx
+};
+Result<ModelDescription> describe_model(const std::string& path);
 
 // One row of the operator table, for `tcc ops` and documentation.
 struct OperatorInfo {

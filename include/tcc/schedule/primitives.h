@@ -44,6 +44,10 @@ Legal<Kernel> cache_write(const Kernel& k, Id block, ir::Scope scope, Id& out);
 // The block's initialisation becomes a block of its own in front of `loop`.
 Legal<Kernel> decompose_reduction(const Kernel& k, Id block, Id loop, Id& out);
 
+// A reduction loop's iterations get an accumulator each in a new buffer, filled by a new block `out` in the block's
+// place; the block itself combines them, behind its reduction loops.
+Legal<Kernel> rfactor(const Kernel& k, Id block, Id loop, Id& out);
+
 Legal<Kernel> parallel(const Kernel& k, Id loop);
 Legal<Kernel> vectorize(const Kernel& k, Id loop);
 Legal<Kernel> unroll(const Kernel& k, Id loop);

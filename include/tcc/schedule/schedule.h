@@ -60,6 +60,7 @@ class Schedule {
   BlockRv cache_read(BlockRv block, int read_index, ir::Scope scope);
   BlockRv cache_write(BlockRv block, ir::Scope scope);
   BlockRv decompose_reduction(BlockRv block, LoopRv loop);
+  BlockRv rfactor(BlockRv block, LoopRv loop);
   void parallel(LoopRv loop);
   void vectorize(LoopRv loop);
   void unroll(LoopRv loop);

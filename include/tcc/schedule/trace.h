@@ -21,7 +21,7 @@ namespace tcc::schedule {
   X(ComputeInline, "compute_inline") X(ReverseComputeInline, "reverse_compute_inline") X(CacheRead, "cache_read")     \
   X(CacheWrite, "cache_write") X(DecomposeReduction, "decompose_reduction") X(Parallel, "parallel")                   \
   X(Vectorize, "vectorize") X(Unroll, "unroll") X(Bind, "bind") X(Annotate, "annotate")                               \
-  X(TransformLayout, "transform_layout")
+  X(TransformLayout, "transform_layout") X(Rfactor, "rfactor")
 
 enum class Op : uint8_t {
 #define TCC_X(kind, text) k##kind,

@@ -274,13 +274,15 @@ void Emitter::loop(const ir::Loop& l) {
       unrolled_loop(l, n);
     } else if (vectorized && can_vectorize(l, n)) {
       vector_loop(l, n);
+    } else if (find_annotation(l, ir::AnnotationKey::kTree) != nullptr && tree_loop(l, n)) {
+      // Lanes have been combined pairwise.
     } else {
       bool expand = l.loop_kind == ir::LoopKind::kUnrolled || vectorized;
       if (expand && count_statements(l.body, false) * n > kMaxUnrolledStatements) expand = false;
       if (!expand && l.loop_kind == ir::LoopKind::kSerial && unroll_max_ > 0)
         expand = count_statements(l.body, true) * n <= std::min(unroll_max_, kMaxUnrolledStatements);
       if (expand)
-        unrolled_loop(l, n, l.loop_kind == ir::LoopKind::kSerial && fills_registers(l.body));
+        unrolled_loop(l, n, fills_registers(l));
       else
         rolled_loop(l, b_.getInt64(0), b_.getInt64(static_cast<uint64_t>(n)), false, {0, n - 1});
     }
@@ -291,9 +293,15 @@ void Emitter::loop(const ir::Loop& l) {
   unroll_max_ = outer_unroll;
 }
 
-// Whether the register tiles that the statement updates leave little room for anything else.
-bool Emitter::fills_registers(ir::Stmt s) const {
-  return 3 * tile_vectors(s, 1) >= target_.cpu.num_vector_registers;
+// Whether the loop updates the same register tiles again and again, and they leave little room for anything else.
+bool Emitter::fills_registers(const ir::Loop& l) const {
+  bool same = true;
+  ir::visit(l.body, [&](ir::Stmt s) {
+    if (const ir::Store* st = ir::as<ir::Store>(s))
+      for (ir::Expr i : st->indices) same &= !mentions(i, l.id);
+    return same;
+  });
+  return same && lane_range_.id == ir::kNoId && 3 * tile_vectors(l.body, 1) >= target_.cpu.num_vector_registers;
 }
 
 // Vectors of local storage that one execution of the statement writes, loops to be written out counted in full.
@@ -371,6 +379,54 @@ void Emitter::rolled_loop(const ir::Loop& l, Value* begin, Value* end, bool may_
   i->addIncoming(next, b_.GetInsertBlock());
   b_.CreateCondBr(b_.CreateICmpSLT(next, end), body, exit);
   b_.SetInsertPoint(exit);
+}
+
+// `C = C op x(i)` for all i: lanes of x are combined by halves. False when the loop is of another form.
+bool Emitter::tree_loop(const ir::Loop& l, int64_t extent) {
+  const ir::Store* st = ir::as<ir::Store>(l.body);
+  if (lane_range_.id != ir::kNoId || mask_.v != nullptr || st == nullptr || st->predicate != nullptr) return false;
+  ir::ExprKind kind = st->value->kind;
+  bool low_high = kind == ir::ExprKind::kMin || kind == ir::ExprKind::kMax;
+  if (!low_high && kind != ir::ExprKind::kAdd && kind != ir::ExprKind::kMul) return false;
+  auto is_old = [&](ir::Expr e) {
+    const ir::Load* load = ir::as<ir::Load>(e);
+    return load != nullptr && load->buffer == st->buffer && load->predicate == nullptr &&
+           std::equal(load->indices.begin(), load->indices.end(), st->indices.begin(), st->indices.end(),
+                      [](ir::Expr x, ir::Expr y) { return ir::equal(x, y); });
+  };
+  const ir::Binary* op = ir::as<ir::Binary>(st->value);
+  ir::Expr old = is_old(op->a) ? op->a : op->b, term = is_old(op->a) ? op->b : op->a;
+  bool moves = std::any_of(st->indices.begin(), st->indices.end(), [&](ir::Expr i) { return mentions(i, l.id); });
+  bool plain = is_old(old) && mentions(term, l.id) && !moves;
+  ir::visit(term, [&](ir::Expr e) {
+    if (const ir::Load* load = ir::as<ir::Load>(e)) plain &= load->buffer != st->buffer;
+    return plain;
+  });
+  if (!plain) return false;
+  if (slots_.find(st->buffer) == slots_.end()) return false;
+  auto combine = [&](Val a, Val b) {
+    return low_high ? min_max(kind, st->value->type, a, b) : data_arithmetic(kind, st->value->type, a, b);
+  };
+  Val total = eval(old);
+  for (int64_t base = 0; base < extent && !error_;) {
+    int64_t lanes =
+        std::min<int64_t>(max_lanes(), static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(extent - base))));
+    lane_range_ = {l.id, base, lanes, extent};
+    llvm::SmallVector<llvm::Constant*, 64> numbers;
+    for (int64_t k = 0; k < lanes; ++k) numbers.push_back(b_.getInt64(static_cast<uint64_t>(base + k)));
+    env_[static_cast<size_t>(l.id)] = {{llvm::ConstantVector::get(numbers), true}, {0, extent - 1}, 0, true};
+    addresses_.clear();
+    Val part{lanes_of(eval(term)), true};
+    for (int64_t half = lanes / 2; half > 0; half /= 2)
+      part = combine({pick_lanes(part.v, 0, half), true}, {pick_lanes(part.v, half, half), true});
+    total = combine(total, {b_.CreateExtractElement(part.v, uint64_t{0}), false});
+    base += lanes;
+  }
+  lane_range_ = {};
+  addresses_.clear();
+  BufferSlot& slot = slots_.at(st->buffer);
+  store_scalar(slot, address(st, slot, st->indices), total, {});
+  return true;
 }
 
 // A loop inside a vectorised one whose trip count differs from lane to lane: runs as long as any lane does.

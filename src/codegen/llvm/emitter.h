@@ -87,9 +87,10 @@ class Emitter {
   void rolled_loop(const ir::Loop& l, llvm::Value* begin, llvm::Value* end, bool may_be_empty, Range range);
   void unrolled_loop(const ir::Loop& l, int64_t extent, bool reload = false);
   void pin_tiles(ir::Stmt body);
-  bool fills_registers(ir::Stmt s) const;
+  bool fills_registers(const ir::Loop& l) const;
   int64_t tile_vectors(ir::Stmt s, int64_t lanes) const;
   void vector_loop(const ir::Loop& l, int64_t extent);
+  bool tree_loop(const ir::Loop& l, int64_t extent);
   void lane_bounded_loop(const ir::Loop& l, Val extent);
   bool can_vectorize(const ir::Loop& l, int64_t extent);
   bool stores_differ_by_lane(const ir::Loop& l, int64_t extent);
@@ -119,7 +120,7 @@ class Emitter {
   llvm::Value* apply_xors(const BufferSlot& slot, llvm::Value* index);
   llvm::Value* lane_pointers(const BufferSlot& slot, const FlatAddress& at);
   Val with_other(Val value, const Guard& guard);
-  llvm::Value* sub_mask(llvm::Value* mask, int64_t first, int64_t lanes);
+  llvm::Value* pick_lanes(llvm::Value* mask, int64_t first, int64_t lanes);
   llvm::Align element_alignment(const BufferSlot& slot, ir::Expr uniform, int64_t extra) const;
   Val load_uniform(const BufferSlot& slot, const FlatAddress& at, const Guard& guard);
   Val load_lanes(const BufferSlot& slot, const FlatAddress& at, const Guard& guard);
@@ -142,8 +143,8 @@ class Emitter {
   Val eval_binary(const ir::Binary& e);
   Val eval_sum(const ir::Sum& e);
   Val floor_division(const ir::Binary& e);
-  Val min_max(const ir::Binary& e);
-  Val data_arithmetic(const ir::Binary& e);
+  Val min_max(ir::ExprKind kind, ir::Type type, Val a, Val b);
+  Val data_arithmetic(ir::ExprKind kind, ir::Type type, Val a, Val b);
   Val integer_divide(Val a, Val b, ir::Type type);
   Val compare(const ir::Binary& e);
   std::optional<Val> compare_lanes(const ir::Binary& e);

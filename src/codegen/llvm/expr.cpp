@@ -30,16 +30,6 @@ int64_t saturate(__int128 v) {
   return static_cast<int64_t>(std::clamp<__int128>(v, -Range::kUnbounded, Range::kUnbounded));
 }
 
-bool not_nan_constant(Value* v) {
-  if (auto* splat = llvm::dyn_cast<llvm::Constant>(v); splat != nullptr && v->getType()->isVectorTy()) {
-    llvm::Constant* element = splat->getSplatValue();
-    if (element == nullptr) return false;
-    v = element;
-  }
-  auto* c = llvm::dyn_cast<llvm::ConstantFP>(v);
-  return c != nullptr && !c->isNaN();
-}
-
 }  // namespace
 
 llvm::Type* Emitter::value_type(ir::Type type) {
@@ -176,12 +166,12 @@ Val Emitter::eval_binary(const ir::Binary& e) {
       return floor_division(e);
     case ExprKind::kMin:
     case ExprKind::kMax:
-      return min_max(e);
+      return min_max(e.kind, e.type, eval(e.a), eval(e.b));
     case ExprKind::kAdd:
     case ExprKind::kSub:
     case ExprKind::kMul:
     case ExprKind::kDiv:
-      return data_arithmetic(e);
+      return data_arithmetic(e.kind, e.type, eval(e.a), eval(e.b));
     case ExprKind::kLt:
     case ExprKind::kLe:
     case ExprKind::kEq:
@@ -230,12 +220,11 @@ Val Emitter::floor_division(const ir::Binary& e) {
   return {b_.CreateAdd(b_.CreateSDiv(a.v, b.v), b_.CreateSExt(off, a.v->getType())), a.vec};
 }
 
-Val Emitter::min_max(const ir::Binary& e) {
-  Val a = eval(e.a), b = eval(e.b);
+Val Emitter::min_max(ExprKind kind, ir::Type type, Val a, Val b) {
   unify(a, b);
-  bool is_min = e.kind == ExprKind::kMin;
-  if (!ir::is_float(e.type)) {
-    bool is_unsigned = e.type == ir::Type::kU8 || e.type == ir::Type::kBool;
+  bool is_min = kind == ExprKind::kMin;
+  if (!ir::is_float(type)) {
+    bool is_unsigned = type == ir::Type::kU8 || type == ir::Type::kBool;
     auto id = is_unsigned ? (is_min ? llvm::Intrinsic::umin : llvm::Intrinsic::umax)
                           : (is_min ? llvm::Intrinsic::smin : llvm::Intrinsic::smax);
     // The builder does not fold this intrinsic, and unrolled loops live from folded bounds.
@@ -243,11 +232,7 @@ Val Emitter::min_max(const ir::Binary& e) {
     if (x != nullptr && y != nullptr && !is_unsigned) return (x->getSExtValue() < y->getSExtValue()) == is_min ? a : b;
     return {b_.CreateBinaryIntrinsic(id, a.v, b.v), a.vec};
   }
-  // The instruction gives its second operand when either is NaN: put a constant there, or repair the NaN case.
-  if (not_nan_constant(a.v)) std::swap(a, b);
-  Value* chosen = b_.CreateSelect(is_min ? b_.CreateFCmpOLT(a.v, b.v) : b_.CreateFCmpOGT(a.v, b.v), a.v, b.v);
-  if (not_nan_constant(b.v)) return {chosen, a.vec};
-  return {b_.CreateSelect(b_.CreateFCmpUNO(b.v, b.v), a.v, chosen), a.vec};
+  return {is_min ? b_.CreateMinNum(a.v, b.v) : b_.CreateMaxNum(a.v, b.v), a.vec};
 }
 
 Val Emitter::integer_divide(Val a, Val b, ir::Type type) {
@@ -261,22 +246,21 @@ Val Emitter::integer_divide(Val a, Val b, ir::Type type) {
   return {b_.CreateSelect(negate, b_.CreateSub(zero, a.v), q), a.vec};
 }
 
-Val Emitter::data_arithmetic(const ir::Binary& e) {
-  Val a = eval(e.a), b = eval(e.b);
+Val Emitter::data_arithmetic(ExprKind kind, ir::Type type, Val a, Val b) {
   unify(a, b);
-  bool floating = ir::is_float(e.type);
+  bool floating = ir::is_float(type);
   Value* r = nullptr;
-  if (e.kind == ExprKind::kAdd)
+  if (kind == ExprKind::kAdd)
     r = floating ? b_.CreateFAdd(a.v, b.v) : b_.CreateAdd(a.v, b.v);
-  else if (e.kind == ExprKind::kSub)
+  else if (kind == ExprKind::kSub)
     r = floating ? b_.CreateFSub(a.v, b.v) : b_.CreateSub(a.v, b.v);
-  else if (e.kind == ExprKind::kMul)
+  else if (kind == ExprKind::kMul)
     r = floating ? b_.CreateFMul(a.v, b.v) : b_.CreateMul(a.v, b.v);
   else if (floating)
     r = b_.CreateFDiv(a.v, b.v);
   else
-    return integer_divide(a, b, e.type);
-  return {round_to(r, e.type), a.vec};
+    return integer_divide(a, b, type);
+  return {round_to(r, type), a.vec};
 }
 
 Val Emitter::compare(const ir::Binary& e) {
@@ -369,7 +353,8 @@ Val Emitter::call(const ir::Call& e) {
     fail(fmt::format("{} of {} is not defined", ir::intrinsic_name(e.fn), ir::type_name(e.type)));
     return poison(e.type);
   }
-  MathFeatures features{target_.cpu.features.fma || target_.cpu.features.avx512f, target_.cpu.features.sse4_1};
+  MathFeatures features{target_.cpu.features.fma || target_.cpu.features.avx512f, target_.cpu.features.sse4_1,
+                        target_.cpu.features.avx512f && target_.cpu.vector_bits >= 512};
   return {round_to(emit_math(b_, e.fn, values, features), e.type), vec};
 }
 

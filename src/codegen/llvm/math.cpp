@@ -3,6 +3,8 @@
 // for the last bits rather than minimax polynomials.
 #include "codegen/llvm/math.h"
 
+#include <llvm/IR/IntrinsicsX86.h>
+
 #include <cmath>
 #include <limits>
 
@@ -97,6 +99,32 @@ class Math {
   }
   Value* power_of_two(Value* n) { return from_bits(b_.CreateShl(b_.CreateAdd(n, i(bias())), mantissa_bits())); }
 
+  // x * 2^n for integral n by AVX-512's instruction; nullptr where whole vectors of it do not fit.
+  Value* scale_by_power(Value* x, Value* n) {
+    auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(type_);
+    if (!features_.scale || !single_ || vector == nullptr || vector->getNumElements() % 16 != 0) return nullptr;
+    constexpr uint32_t kCurrentRounding = 4;
+    Value* result = nullptr;
+    auto lanes = static_cast<int>(vector->getNumElements());
+    for (int first = 0; first < lanes; first += 16) {
+      llvm::SmallVector<int, 16> pick;
+      for (int l = 0; l < 16; ++l) pick.push_back(first + l);
+      Value* part = b_.CreateShuffleVector(x, pick);
+      part = b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512_mask_scalef_ps_512, {},
+                                {part, b_.CreateShuffleVector(n, pick), llvm::Constant::getNullValue(part->getType()),
+                                 llvm::Constant::getAllOnesValue(b_.getInt16Ty()), b_.getInt32(kCurrentRounding)});
+      if (lanes == 16) return part;
+      llvm::SmallVector<int, 64> spread, merge;
+      for (int l = 0; l < lanes; ++l) {
+        spread.push_back(l >= first && l < first + 16 ? l - first : -1);
+        merge.push_back(l >= first && l < first + 16 ? lanes + l : l);
+      }
+      Value* wide = b_.CreateShuffleVector(part, spread);
+      result = result == nullptr ? wide : b_.CreateShuffleVector(result, wide, merge);
+    }
+    return result;
+  }
+
   Value* exp(Value* x) {
     x = single_ ? at_least(at_most(x, 89.0), -104.0) : at_least(at_most(x, 710.0), -746.0);
     Nearest n = nearest(x, 1.4426950408889634);
@@ -111,6 +139,7 @@ class Math {
       p = c(1);
       for (int k = 13; k >= 1; --k) p = mad(mul(p, c(1.0 / k)), r, c(1));
     }
+    if (Value* scaled = scale_by_power(p, n.real)) return scaled;
     // In two steps, so that the largest and the smallest results are reached through normal factors.
     Value* half = b_.CreateAShr(n.bits, 1);
     return mul(mul(p, power_of_two(half)), power_of_two(b_.CreateSub(n.bits, half)));

@@ -13,6 +13,7 @@ namespace tcc::codegen {
 struct MathFeatures {
   bool fma = false;
   bool roundings = false;  // floor, ceil and round to even as instructions (SSE4.1)
+  bool scale = false;      // x * 2^n of 16 floats as one instruction (AVX-512)
 };
 
 // All arguments have one type, float or double or a vector of it.

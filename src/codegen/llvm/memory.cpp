@@ -178,7 +178,7 @@ void Emitter::note_piece(BufferSlot& slot, ir::Expr uniform, int64_t offset, int
     slot.pieces.insert({c->getSExtValue() + offset, lanes});
 }
 
-Value* Emitter::sub_mask(Value* mask, int64_t first, int64_t lanes) {
+Value* Emitter::pick_lanes(Value* mask, int64_t first, int64_t lanes) {
   if (mask == nullptr) return nullptr;
   llvm::SmallVector<int, 64> pick;
   for (int64_t i = 0; i < lanes; ++i) pick.push_back(static_cast<int>(first + i));
@@ -301,7 +301,7 @@ Val Emitter::load_lanes(const BufferSlot& slot, const FlatAddress& at, const Gua
     } else if (run >= 4 && run * bytes >= 16) {
       for (int64_t first = 0; first < lanes; first += run) {
         Val mask = guard.mask;
-        if (mask.vec) mask.v = sub_mask(mask.v, first, run);
+        if (mask.vec) mask.v = pick_lanes(mask.v, first, run);
         Value* piece = load_piece(slot, at.split->uniform, offsets[first], run, mask);
         llvm::SmallVector<int, 64> place(static_cast<size_t>(lanes), -1);
         for (int64_t l = 0; l < lanes; ++l)
@@ -404,7 +404,7 @@ void Emitter::store_lanes(BufferSlot& slot, const FlatAddress& at, Value* value,
     if (run == lanes) return store_piece(slot, at.split->uniform, offsets[0], value, mask);
     if (run >= 4 && run * bytes >= 16) {
       for (int64_t first = 0; first < lanes; first += run)
-        store_piece(slot, at.split->uniform, offsets[first], sub_mask(value, first, run), sub_mask(mask, first, run));
+        store_piece(slot, at.split->uniform, offsets[first], pick_lanes(value, first, run), pick_lanes(mask, first, run));
       return;
     }
   }

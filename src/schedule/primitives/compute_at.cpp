@@ -33,7 +33,7 @@ bool is_under(const Loop& loop, Id block) { return find_path(loop.body, block).f
 // The box of `buffer` that accesses of the given direction under the loop touch, per dimension over the outer loops.
 // A dimension without an affine box becomes the whole dimension.
 std::vector<DimRange> touched_region(Builder& b, const Kernel& k, const Place& place, Id buffer, bool writes,
-                                     const analysis::Ranges& ranges) {
+                                     const analysis::Ranges& ranges, bool clip = true) {
   const Buffer* info = k.buffer(buffer);
   std::vector<std::optional<DimRange>> box(info->shape.size());
   std::vector<bool> whole(info->shape.size(), false);
@@ -61,7 +61,7 @@ std::vector<DimRange> touched_region(Builder& b, const Kernel& k, const Place& p
     }
     // A box from the start that overhangs the dimension is the dimension.
     DimRange r = *box[d];
-    if (is_int(r.base, 0)) r.extent = b.min(r.extent, info->shape[d]);
+    if (clip && is_int(r.base, 0)) r.extent = b.min(r.extent, info->shape[d]);
     out.push_back(r);
   }
   return out;
@@ -201,6 +201,24 @@ Legal<Kernel> compute_at(const Kernel& k, Id block_id, Id loop_id) {
   return move_block(edit, k, block_id, loop_id, nest, true, [&](Stmt s) { return reads_buffer(s, buffer); });
 }
 
+// Whether one iteration of the loop fills the whole box of what the producer writes in it. It does not where a fused loop
+// was split across rows: the box then has elements that another iteration writes.
+bool fills_region(Editor& edit, const Kernel& k, const Place& place, Id producer, const analysis::Ranges& ranges) {
+  Builder& b = edit.b;
+  const Block* block = find_block(k.root, producer);
+  Expr written = b.integer(1), box = b.integer(1);
+  for (const Loop* l : loops_on(find_path(place.loop->body, producer))) {
+    bool spatial = std::any_of(block->iters.begin(), block->iters.end(), [&](const Iter& it) {
+      return it.kind == IterKind::kSpatial && mentions(it.binding, l->id);
+    });
+    if (spatial) written = b.mul(written, l->extent);
+  }
+  for (const DimRange& r : touched_region(b, k, place, written_buffer(k, producer), true, ranges, false))
+    box = b.mul(box, r.extent);
+  Expr missing = analysis::simplify(b, b.sub(box, written), ranges);
+  return is_int(missing) && int_value(missing) <= 0;
+}
+
 Legal<Kernel> reverse_compute_at(const Kernel& k, Id block_id, Id loop_id) {
   Path path = find_path(k.root, block_id);
   const Block* block = path.found() ? as<Block>(path.nodes.back()) : nullptr;
@@ -271,6 +289,9 @@ Legal<Kernel> reverse_compute_at(const Kernel& k, Id block_id, Id loop_id) {
   Legal<void> verdict = {};
   for (Id p : producers) {
     Id buffer = written_buffer(k, p);
+    bool init_too = std::any_of(producers.begin(), producers.end(), [&](Id q) { return q != p && written_buffer(k, q) == buffer; });
+    if (!init_too && !fills_region(edit, k, *place, p, ranges))
+      return reject(RejectReason::kRegionCover, "an iteration of " + describe(k, loop_id) + " writes no whole box of " + describe(k, buffer));
     std::vector<DimRange> region = touched_region(b, k, *place, buffer, true, ranges);
     std::vector<std::vector<Expr>> reads;
     visit_roots(block->body, [&](Expr root) {

@@ -5,6 +5,15 @@
 namespace tcc::schedule {
 namespace {
 
+bool loads_from(Expr e, Id buffer) {
+  bool found = false;
+  visit(e, [&](Expr x) {
+    if (const Load* l = as<Load>(x)) found |= l->buffer == buffer;
+    return !found;
+  });
+  return found;
+}
+
 // x of `C[at] = C[at] op x`; nullptr for an update of another form.
 Expr update_term(const Block& block, const Store& store) {
   ExprKind kind = store.value->kind;
@@ -33,7 +42,8 @@ Expr update_term(const Block& block, const Store& store) {
   const Binary* op = as<Binary>(store.value);
   for (auto [mine, other] : {std::pair{op->a, op->b}, std::pair{op->b, op->a}}) {
     const Load* l = as<Load>(mine);
-    if (l == nullptr || l->buffer != store.buffer || l->predicate != nullptr || may_mention(other, store.buffer)) continue;
+    if (l == nullptr || l->buffer != store.buffer || l->predicate != nullptr || loads_from(other, store.buffer))
+      continue;
     bool same = std::equal(l->indices.begin(), l->indices.end(), store.indices.begin(), store.indices.end(),
                            [](Expr x, Expr y) { return equal(x, y); });
     if (same) return other;
@@ -45,9 +55,9 @@ struct Request {
   Path path;
   const Block* block = nullptr;
   const Store* store = nullptr;
-  const Loop* loop = nullptr;       // whose iterations get accumulators
-  size_t first = 0;                 // path position of the outermost reduction loop
-  std::vector<const Loop*> below;   // loops from there on
+  const Loop* loop = nullptr;      // whose iterations get accumulators
+  size_t first = 0;                // path position of the outermost reduction loop
+  std::vector<const Loop*> below;  // loops from there on
   Expr term = nullptr;
 };
 
@@ -67,7 +77,8 @@ Legal<Request> check(const Kernel& k, Id block_id, Id loop_id) {
   if (r.block->init == nullptr || r.store == nullptr || r.store->predicate != nullptr)
     return reject(RejectReason::kReductionOrder, name + " is no reduction with an initialisation and one store");
   r.term = update_term(*r.block, *r.store);
-  if (r.term == nullptr) return reject(RejectReason::kReductionOrder, name + " does not update its result by sum, product, max or min");
+  if (r.term == nullptr)
+    return reject(RejectReason::kReductionOrder, name + " does not update its result by sum, product, max or min");
   for (const Block* other : collect_blocks(k.root))
     if (other->id != block_id && writes_buffer(other->body, r.store->buffer))
       return reject(RejectReason::kManyWriters, describe(k, r.store->buffer));
@@ -82,8 +93,10 @@ Legal<Request> check(const Kernel& k, Id block_id, Id loop_id) {
     if (!l->annotations.empty() || l->loop_kind != LoopKind::kSerial)
       return reject(RejectReason::kLoopKindTaken, describe(k, l->id));
   }
-  if (r.loop == nullptr) return reject(RejectReason::kNotInScope, describe(k, loop_id) + " is no reduction loop of " + name);
-  if (!feeds(*r.block, *r.loop, true)) return reject(RejectReason::kReductionOrder, describe(k, loop_id) + " feeds no reduce iterator");
+  if (r.loop == nullptr)
+    return reject(RejectReason::kNotInScope, describe(k, loop_id) + " is no reduction loop of " + name);
+  if (!feeds(*r.block, *r.loop, true))
+    return reject(RejectReason::kReductionOrder, describe(k, loop_id) + " feeds no reduce iterator");
   for (const Loop* l : r.below)
     for (const Loop* outer : r.below)
       if (mentions(l->extent, outer->id)) return reject(RejectReason::kDependentExtent, describe(k, l->id));
@@ -91,16 +104,24 @@ Legal<Request> check(const Kernel& k, Id block_id, Id loop_id) {
 }
 
 // The conjuncts of the predicate that the result's elements must fulfil. Those that mention reduction loops say which
-// terms there are; nullopt: some say which accumulators there are, and those would lack an initialisation.
-std::optional<Expr> result_predicate(Builder& b, const Request& r) {
+// terms there are; nullopt: not every accumulator certainly has one, namely that of the first iterations.
+std::optional<Expr> result_predicate(Editor& edit, const Request& r) {
+  Builder& b = edit.b;
   std::vector<Expr> conjuncts;
   split_conjunction(r.block->predicate, conjuncts);
+  Substitution first;
+  for (const Loop* l : r.below)
+    if (l != r.loop && feeds(*r.block, *l, true)) first.set(l->id, b.integer(0));
+  analysis::Ranges ranges = all_ranges(edit.kernel);
   Expr out = nullptr;
   for (Expr c : conjuncts) {
-    bool factored = mentions(c, r.loop->id), other = false;
-    for (const Loop* l : r.below) other |= l != r.loop && feeds(*r.block, *l, true) && mentions(c, l->id);
-    if (factored && !other) return std::nullopt;
-    if (!factored && !other) out = b.logical_and(out, c);
+    bool over_terms = mentions(c, r.loop->id);
+    for (const Loop* l : r.below) over_terms |= feeds(*r.block, *l, true) && mentions(c, l->id);
+    if (!over_terms) {
+      out = b.logical_and(out, c);
+    } else if (!is_int(analysis::simplify(b, substitute(b, c, first), ranges), 1)) {
+      return std::nullopt;
+    }
   }
   return out;
 }
@@ -177,9 +198,10 @@ Legal<Kernel> rfactor(const Kernel& k, Id block_id, Id loop_id, Id& out) {
   if (!request) return tl::make_unexpected(request.error());
   const Request& r = *request;
   Editor edit(k);
-  std::optional<Expr> predicate = result_predicate(edit.b, r);
+  std::optional<Expr> predicate = result_predicate(edit, r);
   if (!predicate)
-    return reject(RejectReason::kRegionCover, describe(k, loop_id) + " overhangs: some accumulators would have no terms");
+    return reject(RejectReason::kRegionCover,
+                  describe(k, loop_id) + " overhangs: some accumulators would have no terms");
   Buffer copy = *k.buffer(r.store->buffer);
   copy.id = edit.fresh_named(name_hint(edit.kernel, r.store->buffer) + "_rf");
   copy.role = BufferRole::kTemp;

@@ -1,0 +1,220 @@
+// Operators of one element: functions, comparisons, powers, conversions.
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "handlers.h"
+#include "tcc/support/text.h"
+
+namespace tcc::onnx {
+
+using graph::BinaryFn;
+using graph::DType;
+using graph::Op;
+using graph::Shape;
+using graph::UnaryFn;
+using graph::ValueId;
+
+namespace {
+
+// An ONNX operator that is one function; the attributes that become alpha and beta, with their defaults.
+struct FunctionRow {
+  UnaryFn fn;
+  const char* alpha_name = nullptr;
+  double alpha = 0;
+  const char* beta_name = nullptr;
+  double beta = 0;
+};
+
+const std::map<std::string, FunctionRow>& functions() {
+  static const std::map<std::string, FunctionRow> kRows = {
+      {"Abs", {UnaryFn::kAbs}},
+      {"Neg", {UnaryFn::kNeg}},
+      {"Sign", {UnaryFn::kSign}},
+      {"Not", {UnaryFn::kNot}},
+      {"Exp", {UnaryFn::kExp}},
+      {"Log", {UnaryFn::kLog}},
+      {"Sqrt", {UnaryFn::kSqrt}},
+      {"Reciprocal", {UnaryFn::kReciprocal}},
+      {"Erf", {UnaryFn::kErf}},
+      {"Floor", {UnaryFn::kFloor}},
+      {"Ceil", {UnaryFn::kCeil}},
+      {"Round", {UnaryFn::kRound}},
+      {"Sin", {UnaryFn::kSin}},
+      {"Cos", {UnaryFn::kCos}},
+      {"Tan", {UnaryFn::kTan}},
+      {"Sinh", {UnaryFn::kSinh}},
+      {"Cosh", {UnaryFn::kCosh}},
+      {"Asinh", {UnaryFn::kAsinh}},
+      {"Acosh", {UnaryFn::kAcosh}},
+      {"Atanh", {UnaryFn::kAtanh}},
+      {"IsNaN", {UnaryFn::kIsNan}},
+      {"Elu", {UnaryFn::kElu, "alpha", 1}},
+      {"Celu", {UnaryFn::kCelu, "alpha", 1}},
+      {"Softplus", {UnaryFn::kSoftplus}},
+      {"Softsign", {UnaryFn::kSoftsign}},
+      {"HardSigmoid", {UnaryFn::kHardSigmoid, "alpha", 0.2, "beta", 0.5}},
+      {"HardSwish", {UnaryFn::kHardSwish}},
+      {"Mish", {UnaryFn::kMish}},
+      {"Swish", {UnaryFn::kSwish, "alpha", 1}},
+      {"ThresholdedRelu", {UnaryFn::kThresholdedRelu, "alpha", 1}},
+      {"Shrink", {UnaryFn::kShrink, "lambd", 0.5, "bias", 0}},
+  };
+  return kRows;
+}
+
+}  // namespace
+
+Result<void> import_function(NodeContext& c) {
+  if (c.opset() < 6) c.ignore_attribute("consumed_inputs");
+  graph::UnaryAttrs attrs;
+  if (c.op() == "Selu") {
+    // The defaults changed at opset 6.
+    attrs.fn = UnaryFn::kSelu;
+    TCC_TRY(attrs.alpha, c.get_float("alpha", c.opset() < 6 ? 1.6732 : 1.67326319217681884765625));
+    TCC_TRY(attrs.beta, c.get_float("gamma", c.opset() < 6 ? 1.0507 : 1.05070102214813232421875));
+  } else if (c.op() == "IsInf") {
+    attrs.fn = UnaryFn::kIsInf;
+    TCC_TRY(int64_t positive, c.get_int("detect_positive", 1));
+    TCC_TRY(int64_t negative, c.get_int("detect_negative", 1));
+    attrs.alpha = positive != 0;
+    attrs.beta = negative != 0;
+  } else if (c.op() == "Gelu") {
+    TCC_TRY(std::string form, c.get_string("approximate", "none"));
+    if (form != "none" && form != "tanh") return input_error("approximate '{}' is not none or tanh", sanitize(form));
+    attrs.fn = form == "none" ? UnaryFn::kGelu : UnaryFn::kGeluTanh;
+  } else {
+    const FunctionRow& row = functions().at(c.op());
+    attrs = {row.fn, row.alpha, row.beta};
+    if (row.alpha_name) {
+      TCC_TRY(attrs.alpha, c.get_float(row.alpha_name, row.alpha));
+    }
+    if (row.beta_name) {
+      TCC_TRY(attrs.beta, c.get_float(row.beta_name, row.beta));
+    }
+  }
+  return c.finish(Op::kUnary, attrs, {c.input(0)});
+}
+
+Result<void> import_comparison(NodeContext& c) {
+  static const std::map<std::string, BinaryFn> kFns = {
+      {"And", BinaryFn::kAnd},         {"Or", BinaryFn::kOr},
+      {"Xor", BinaryFn::kXor},         {"Equal", BinaryFn::kEqual},
+      {"Less", BinaryFn::kLess},       {"LessOrEqual", BinaryFn::kLessOrEqual},
+      {"Greater", BinaryFn::kGreater}, {"GreaterOrEqual", BinaryFn::kGreaterOrEqual}};
+  ValueId b = c.input(1);
+  if (c.opset() < 7) {
+    TCC_TRY(b, legacy_broadcast(c, c.input(0), b));
+  }
+  return c.finish(Op::kBinary, graph::BinaryAttrs{kFns.at(c.op())}, {c.input(0), b});
+}
+
+Result<void> import_extremum(NodeContext& c) {
+  if (c.opset() < 6) c.ignore_attribute("consumed_inputs");
+  BinaryFn fn = c.op() == "Max" ? BinaryFn::kMax : BinaryFn::kMin;
+  ValueId result = c.input(0);
+  for (size_t i = 1; i < c.input_count(); ++i) {
+    TCC_TRY(result, c.binary(fn, result, c.input(i)));
+  }
+  c.set_output(result);
+  return {};
+}
+
+Result<void> import_mean(NodeContext& c) {
+  if (c.opset() < 6) c.ignore_attribute("consumed_inputs");
+  ValueId sum = c.input(0);
+  for (size_t i = 1; i < c.input_count(); ++i) {
+    TCC_TRY(sum, c.arithmetic(Op::kAdd, sum, c.input(i)));
+  }
+  if (c.input_count() > 1) {
+    ValueId count = c.scalar(c.value(sum).dtype, static_cast<double>(c.input_count()));
+    TCC_TRY(sum, c.arithmetic(Op::kDiv, sum, count));
+  }
+  c.set_output(sum);
+  return {};
+}
+
+Result<void> import_pow(NodeContext& c) {
+  ValueId x = c.input(0), y = c.input(1);
+  if (c.opset() < 7) {
+    TCC_TRY(y, legacy_broadcast(c, x, y));
+  }
+  const graph::Value& power = c.value(y);
+  DType dtype = c.value(x).dtype;
+  bool scalar = power.is_constant() && power.elements() == 1 && power.shape.size() <= c.value(x).shape.size();
+  double exponent = scalar ? graph::constant_element(*power.constant, power.dtype, 0) : 0;
+  if (exponent == 2 || exponent == 3) {
+    TCC_TRY(ValueId square, c.arithmetic(Op::kMul, x, x));
+    if (exponent == 3) {
+      TCC_TRY(square, c.arithmetic(Op::kMul, square, x));
+    }
+    c.set_output(square);
+    return {};
+  }
+  if (exponent == 0.5 && graph::is_float(dtype)) return c.finish(Op::kUnary, graph::UnaryAttrs{UnaryFn::kSqrt}, {x});
+  // Integers to a fractional power are powers of reals, cut off.
+  DType through = graph::is_float(dtype) || !graph::is_float(power.dtype) ? dtype : DType::kF64;
+  TCC_TRY(x, c.cast(x, through));
+  TCC_TRY(y, c.cast(y, through));
+  TCC_TRY(ValueId result, c.binary(BinaryFn::kPow, x, y));
+  TCC_TRY(result, c.cast(result, dtype));
+  c.set_output(result);
+  return {};
+}
+
+Result<void> import_mod(NodeContext& c) {
+  TCC_TRY(int64_t fmod, c.get_int("fmod", 0));
+  if (fmod == 0 && graph::is_float(c.input_value(0).dtype)) return input_error("floats need attribute fmod = 1");
+  return c.finish(Op::kBinary, graph::BinaryAttrs{fmod != 0 ? BinaryFn::kFMod : BinaryFn::kMod},
+                  {c.input(0), c.input(1)});
+}
+
+Result<void> import_prelu(NodeContext& c) {
+  if (c.opset() < 6) c.ignore_attribute("consumed_inputs");
+  ValueId slope = c.input(1);
+  const Shape& from = c.value(slope).shape;
+  // Before opset 7 a vector of slopes belonged to the channels.
+  if (c.opset() < 7 && from.size() == 1 && from[0] != 1 && c.rank(0) > 1) {
+    Shape shape(static_cast<size_t>(c.rank(0)), 1);
+    shape[1] = from[0];
+    TCC_TRY(slope, c.emit_reshape(slope, shape));
+  }
+  if (graph::broadcast_shapes(c.input_value(0).shape, c.value(slope).shape) != c.input_value(0).shape) {
+    return input_error("slope {} does not broadcast to {}", graph::shape_text(c.value(slope).shape),
+                       graph::shape_text(c.input_value(0).shape));
+  }
+  return c.finish(Op::kBinary, graph::BinaryAttrs{BinaryFn::kPRelu}, {c.input(0), slope});
+}
+
+Result<void> import_where(NodeContext& c) {
+  return c.finish(Op::kWhere, graph::NoAttrs{}, {c.input(0), c.input(1), c.input(2)});
+}
+
+Result<void> import_cast(NodeContext& c) {
+  DType to = DType::kF32;
+  if (c.opset() < 6) {
+    static const std::map<std::string, DType> kNames = {
+        {"FLOAT", DType::kF32}, {"DOUBLE", DType::kF64}, {"FLOAT16", DType::kF16}, {"INT8", DType::kI8},
+        {"UINT8", DType::kU8},  {"INT32", DType::kI32},  {"INT64", DType::kI64},   {"BOOL", DType::kBool}};
+    TCC_TRY(std::string name, c.get_string("to", ""));
+    auto it = kNames.find(name);
+    if (it == kNames.end()) return refuse(Refusal::kElementType, "to = '{}' is not supported", sanitize(name));
+    to = it->second;
+  } else {
+    TCC_TRY(int64_t number, c.get_int("to", 0));
+    if (number < 0 || number > 1000) return input_error("to = {} is not an element type", number);
+    TCC_TRY(to, dtype_of(static_cast<int32_t>(number)));
+  }
+  if (c.opset() >= 19) c.ignore_attribute("saturate");
+  if (c.opset() >= 24) c.ignore_attribute("round_mode");
+  if (c.input_value(0).dtype == to) return c.finish(Op::kIdentity, graph::NoAttrs{}, {c.input(0)});
+  return c.finish(Op::kCast, graph::CastAttrs{to}, {c.input(0)});
+}
+
+Result<void> import_cast_like(NodeContext& c) {
+  if (c.opset() >= 19) c.ignore_attribute("saturate");
+  if (c.opset() >= 24) c.ignore_attribute("round_mode");
+  return c.finish(Op::kCast, graph::CastAttrs{c.input_value(1).dtype}, {c.input(0)});
+}
+
+}  // namespace tcc::onnx

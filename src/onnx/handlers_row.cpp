@@ -1,0 +1,350 @@
+// Operators that look at whole rows: reductions, softmax, normalisations, positions of extrema, sums so far.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "handlers.h"
+#include "tcc/support/text.h"
+
+namespace tcc::onnx {
+
+using graph::BinaryFn;
+using graph::DType;
+using graph::Op;
+using graph::Shape;
+using graph::UnaryFn;
+using graph::ValueId;
+
+namespace {
+
+constexpr int64_t kMaxScan = 4096;  // CumSum multiplies with a triangular matrix of that many rows
+
+std::vector<int64_t> axes_from(int64_t first, int64_t rank) {
+  std::vector<int64_t> axes;
+  for (int64_t i = first; i < rank; ++i) axes.push_back(i);
+  return axes;
+}
+
+// x - max, and log(sum(exp(x - max))) beside it, along one axis.
+struct Shifted {
+  ValueId x, log_sum;
+};
+Result<Shifted> log_sum_of(NodeContext& c, ValueId x, std::vector<int64_t> axes) {
+  TCC_TRY(ValueId max, c.reduce(Op::kReduceMax, x, axes, true));
+  TCC_TRY(ValueId shifted, c.arithmetic(Op::kSub, x, max));
+  TCC_TRY(ValueId exp, c.unary(UnaryFn::kExp, shifted));
+  TCC_TRY(ValueId sum, c.reduce(Op::kReduceSum, exp, axes, true));
+  TCC_TRY(ValueId log, c.unary(UnaryFn::kLog, sum));
+  return Shifted{shifted, log};
+}
+
+Result<ValueId> log_softmax(NodeContext& c, ValueId x, int64_t axis) {
+  TCC_TRY(Shifted s, log_sum_of(c, x, {axis}));
+  return c.arithmetic(Op::kSub, s.x, s.log_sum);
+}
+
+// The position of the first (or last) extremum along an axis, as i64 with the axis kept.
+Result<ValueId> arg_extremum(NodeContext& c, ValueId x, int64_t axis, bool max, bool last) {
+  const Shape shape = c.value(x).shape;
+  int64_t extent = shape[static_cast<size_t>(axis)];
+  TCC_TRY(ValueId best, c.reduce(max ? Op::kReduceMax : Op::kReduceMin, x, {axis}, true));
+  TCC_TRY(ValueId hit, c.binary(BinaryFn::kEqual, x, best));
+  ValueId position = c.iota(DType::kI64, extent, static_cast<size_t>(axis), shape.size());
+  // Where nothing is equal (NaN) the result still is a position.
+  ValueId none = c.scalar(DType::kI64, last ? 0 : static_cast<double>(extent - 1));
+  TCC_TRY(ValueId candidates, c.where(hit, position, none));
+  return c.reduce(last ? Op::kReduceMax : Op::kReduceMin, candidates, {axis}, true);
+}
+
+Result<ValueId> hardmax(NodeContext& c, ValueId x, int64_t axis) {
+  const Shape shape = c.value(x).shape;
+  DType dtype = c.value(x).dtype;
+  TCC_TRY(ValueId where, arg_extremum(c, x, axis, true, false));
+  ValueId position = c.iota(DType::kI64, shape[static_cast<size_t>(axis)], static_cast<size_t>(axis), shape.size());
+  TCC_TRY(ValueId hit, c.binary(BinaryFn::kEqual, position, where));
+  return c.cast(hit, dtype);
+}
+
+Result<ValueId> softmax_like(NodeContext& c, ValueId x, int64_t axis) {
+  if (c.op() == "LogSoftmax") return log_softmax(c, x, axis);
+  if (c.op() == "Hardmax") return hardmax(c, x, axis);
+  return c.emit(Op::kSoftmax, graph::AxisAttrs{axis}, {x});
+}
+
+}  // namespace
+
+Result<void> import_softmax(NodeContext& c) {
+  const Shape shape = c.input_value(0).shape;
+  auto rank = static_cast<int64_t>(shape.size());
+  if (c.opset() >= 13) {
+    TCC_TRY(int64_t axis, c.get_int("axis", -1));
+    TCC_TRY(axis, c.normalize_axis(axis, rank));
+    TCC_TRY(ValueId y, softmax_like(c, c.input(0), axis));
+    c.set_output(y);
+    return {};
+  }
+  // Before opset 13 the input was seen as a matrix: axes from `axis` on are one row.
+  TCC_TRY(int64_t axis, c.get_int("axis", 1));
+  // Negative axes came with opset 11; exporters wrote them earlier.
+  if (axis < -rank || axis > rank) return input_error("axis {} is out of range for rank {}", axis, rank);
+  if (axis < 0) axis += rank;
+  auto split = shape.begin() + axis;
+  Shape matrix{graph::element_count(Shape(shape.begin(), split)), graph::element_count(Shape(split, shape.end()))};
+  TCC_TRY(ValueId x, c.emit_reshape(c.input(0), matrix));
+  TCC_TRY(x, softmax_like(c, x, 1));
+  TCC_TRY(x, c.emit_reshape(x, shape));
+  c.set_output(x);
+  return {};
+}
+
+Result<void> import_reduce(NodeContext& c) {
+  static const std::map<std::string, Op> kPlain = {{"ReduceMean", Op::kReduceMean},
+                                                   {"ReduceMax", Op::kReduceMax},
+                                                   {"ReduceSum", Op::kReduceSum},
+                                                   {"ReduceMin", Op::kReduceMin},
+                                                   {"ReduceProd", Op::kReduceProd}};
+  TCC_TRY(int64_t keep_dims, c.get_int("keepdims", 1));
+  bool keep = keep_dims != 0;
+  std::vector<int64_t> axes;
+  if (c.opset() >= (c.op() == "ReduceSum" ? 13 : 18)) {
+    if (c.has_input(1)) {
+      TCC_TRY(axes, c.constant_integers(1, "axes"));
+    }
+    TCC_TRY(int64_t no_op, c.get_int("noop_with_empty_axes", 0));
+    if (axes.empty() && no_op != 0) {
+      if (!kPlain.contains(c.op())) return refuse(Refusal::kAttribute, "noop_with_empty_axes = 1 is not supported");
+      return c.finish(Op::kIdentity, graph::NoAttrs{}, {c.input(0)});
+    }
+  } else {
+    TCC_TRY(auto listed, c.get_ints("axes"));
+    if (listed) axes = *listed;
+    if (c.has_input(1)) return input_error("axes became an input only in a later opset than {}", c.opset());
+  }
+  if (axes.empty()) axes = axes_from(0, c.rank(0));
+  TCC_TRY(axes, c.normalize_axes(axes, c.rank(0)));
+  ValueId x = c.input(0);
+  if (auto plain = kPlain.find(c.op()); plain != kPlain.end())
+    return c.finish(plain->second, graph::ReduceAttrs{axes, keep}, {x});
+
+  if (c.op() == "ReduceLogSumExp") {
+    TCC_TRY(Shifted s, log_sum_of(c, x, axes));
+    TCC_TRY(ValueId max, c.reduce(Op::kReduceMax, x, axes, true));
+    TCC_TRY(ValueId y, c.arithmetic(Op::kAdd, s.log_sum, max));
+    Shape shape;
+    for (int64_t i = 0; i < c.rank(0); ++i) {
+      bool reduced = std::binary_search(axes.begin(), axes.end(), i);
+      if (keep || !reduced) shape.push_back(c.value(y).shape[static_cast<size_t>(i)]);
+    }
+    TCC_TRY(y, c.emit_reshape(y, shape));
+    c.set_output(y);
+    return {};
+  }
+  if (c.op() == "ReduceL1") {
+    TCC_TRY(x, c.unary(UnaryFn::kAbs, x));
+  } else if (c.op() != "ReduceLogSum") {
+    TCC_TRY(x, c.arithmetic(Op::kMul, x, x));
+  }
+  TCC_TRY(ValueId y, c.reduce(Op::kReduceSum, x, axes, keep));
+  if (c.op() == "ReduceL2") {
+    TCC_TRY(y, c.unary(UnaryFn::kSqrt, y));
+  } else if (c.op() == "ReduceLogSum") {
+    TCC_TRY(y, c.unary(UnaryFn::kLog, y));
+  }
+  c.set_output(y);
+  return {};
+}
+
+Result<void> import_arg(NodeContext& c) {
+  TCC_TRY(int64_t axis, c.get_int("axis", 0));
+  TCC_TRY(axis, c.normalize_axis(axis, c.rank(0)));
+  TCC_TRY(int64_t keep_dims, c.get_int("keepdims", 1));
+  int64_t last = 0;
+  if (c.opset() >= 12) {
+    TCC_TRY(last, c.get_int("select_last_index", 0));
+  }
+  TCC_TRY(ValueId y, arg_extremum(c, c.input(0), axis, c.op() == "ArgMax", last != 0));
+  Shape shape = c.value(y).shape;
+  if (keep_dims == 0) shape.erase(shape.begin() + axis);
+  TCC_TRY(y, c.emit_reshape(y, shape));
+  c.set_output(y);
+  return {};
+}
+
+// A product with a triangular matrix of ones: y[.., i, ..] = sum over j of T[i, j] x[.., j, ..].
+Result<void> import_cumsum(NodeContext& c) {
+  TCC_TRY(int64_t exclusive, c.get_int("exclusive", 0));
+  TCC_TRY(int64_t reverse, c.get_int("reverse", 0));
+  TCC_TRY(double axis_value, c.constant_scalar(1, "axis"));
+  TCC_TRY(int64_t axis, c.normalize_axis(static_cast<int64_t>(axis_value), c.rank(0)));
+  const Shape shape = c.input_value(0).shape;
+  DType dtype = c.input_value(0).dtype;
+  int64_t n = shape[static_cast<size_t>(axis)];
+  if (n > kMaxScan) return refuse(Refusal::kTooLarge, "sums over {} elements; at most {} are supported", n, kMaxScan);
+  // Integers are summed as doubles, exact below 2^53.
+  DType through = graph::is_float(dtype) ? dtype : DType::kF64;
+  std::vector<double> ones(static_cast<size_t>(n * n), 0.0);
+  for (int64_t i = 0; i < n; ++i) {
+    for (int64_t j = 0; j < n; ++j) {
+      bool in = reverse != 0 ? j >= i : j <= i;
+      if (in && !(exclusive != 0 && i == j)) ones[static_cast<size_t>(i * n + j)] = 1;
+    }
+  }
+  ValueId matrix = c.constant(through, {n, n}, graph::make_constant_from_doubles(through, ones));
+  int64_t outer = graph::element_count(Shape(shape.begin(), shape.begin() + axis));
+  int64_t inner = graph::element_count(Shape(shape.begin() + axis + 1, shape.end()));
+  TCC_TRY(ValueId x, c.cast(c.input(0), through));
+  TCC_TRY(x, c.emit_reshape(x, {outer, n, inner}));
+  TCC_TRY(x, c.emit(Op::kMatMul, graph::NoAttrs{}, {matrix, x}));
+  TCC_TRY(x, c.emit_reshape(x, shape));
+  TCC_TRY(x, c.cast(x, dtype));
+  c.set_output(x);
+  return {};
+}
+
+Result<void> import_layer_norm(NodeContext& c) {
+  graph::LayerNormAttrs attrs;
+  TCC_TRY(attrs.axis, c.get_int("axis", -1));
+  TCC_TRY(attrs.axis, c.normalize_axis(attrs.axis, c.rank(0)));
+  TCC_TRY(attrs.epsilon, c.get_float("epsilon", 1e-5));
+  c.ignore_attribute("stash_type");
+  std::vector<ValueId> inputs{c.input(0), c.input(1)};
+  if (c.has_input(2)) inputs.push_back(c.input(2));
+  if (c.wants_output(1) || c.wants_output(2)) {
+    std::vector<int64_t> axes = axes_from(attrs.axis, c.rank(0));
+    TCC_TRY(ValueId mean, c.reduce(Op::kReduceMean, c.input(0), axes, true));
+    c.set_output(1, mean);
+    TCC_TRY(ValueId d, c.arithmetic(Op::kSub, c.input(0), mean));
+    TCC_TRY(d, c.arithmetic(Op::kMul, d, d));
+    TCC_TRY(ValueId variance, c.reduce(Op::kReduceMean, d, axes, true));
+    TCC_TRY(variance, c.arithmetic(Op::kAdd, variance, c.scalar(c.value(d).dtype, attrs.epsilon)));
+    TCC_TRY(variance, c.unary(UnaryFn::kSqrt, variance));
+    TCC_TRY(variance, c.unary(UnaryFn::kReciprocal, variance));
+    c.set_output(2, variance);
+  }
+  return c.finish(Op::kLayerNorm, attrs, inputs);
+}
+
+Result<void> import_rms_norm(NodeContext& c) {
+  TCC_TRY(int64_t axis, c.get_int("axis", -1));
+  TCC_TRY(axis, c.normalize_axis(axis, c.rank(0)));
+  TCC_TRY(double epsilon, c.get_float("epsilon", 1e-5));
+  c.ignore_attribute("stash_type");
+  TCC_TRY(ValueId square, c.arithmetic(Op::kMul, c.input(0), c.input(0)));
+  TCC_TRY(square, c.reduce(Op::kReduceMean, square, axes_from(axis, c.rank(0)), true));
+  TCC_TRY(square, c.arithmetic(Op::kAdd, square, c.scalar(c.value(square).dtype, epsilon)));
+  TCC_TRY(square, c.unary(UnaryFn::kSqrt, square));
+  TCC_TRY(ValueId y, c.arithmetic(Op::kDiv, c.input(0), square));
+  return c.finish(Op::kMul, graph::NoAttrs{}, {y, c.input(1)});
+}
+
+Result<void> import_instance_norm(NodeContext& c) {
+  if (c.opset() < 6) c.ignore_attribute("consumed_inputs");
+  graph::LayerNormAttrs attrs{2, 1e-5};
+  TCC_TRY(attrs.epsilon, c.get_float("epsilon", 1e-5));
+  const Shape shape = c.input_value(0).shape;
+  if (shape.size() < 3) return input_error("needs an input of rank 3 or more, got {}", graph::shape_text(shape));
+  Shape channel(shape.size(), 1);
+  channel[1] = shape[1];
+  int64_t pixels = graph::element_count(Shape(shape.begin() + 2, shape.end()));
+  ValueId one = c.constant(c.input_value(0).dtype, {1}, graph::make_splat(c.input_value(0).dtype, 1));
+  TCC_TRY(ValueId x, c.emit_reshape(c.input(0), {shape[0], shape[1], pixels}));
+  TCC_TRY(x, c.emit(Op::kLayerNorm, attrs, {x, one}));
+  TCC_TRY(x, c.emit_reshape(x, shape));
+  TCC_TRY(ValueId scale, c.emit_reshape(c.input(1), channel));
+  TCC_TRY(ValueId bias, c.emit_reshape(c.input(2), channel));
+  TCC_TRY(x, c.arithmetic(Op::kMul, x, scale));
+  return c.finish(Op::kAdd, graph::NoAttrs{}, {x, bias});
+}
+
+Result<void> import_mean_variance(NodeContext& c) {
+  TCC_TRY(auto listed, c.get_ints("axes"));
+  TCC_TRY(auto axes, c.normalize_axes(listed ? *listed : std::vector<int64_t>{0, 2, 3}, c.rank(0)));
+  TCC_TRY(ValueId mean, c.reduce(Op::kReduceMean, c.input(0), axes, true));
+  TCC_TRY(ValueId d, c.arithmetic(Op::kSub, c.input(0), mean));
+  TCC_TRY(ValueId square, c.arithmetic(Op::kMul, d, d));
+  TCC_TRY(ValueId deviation, c.reduce(Op::kReduceMean, square, axes, true));
+  TCC_TRY(deviation, c.unary(UnaryFn::kSqrt, deviation));
+  TCC_TRY(deviation, c.arithmetic(Op::kAdd, deviation, c.scalar(c.value(d).dtype, 1e-9)));
+  return c.finish(Op::kDiv, graph::NoAttrs{}, {d, deviation});
+}
+
+Result<void> import_lp_norm(NodeContext& c) {
+  TCC_TRY(int64_t axis, c.get_int("axis", -1));
+  TCC_TRY(axis, c.normalize_axis(axis, c.rank(0)));
+  TCC_TRY(int64_t p, c.get_int("p", 2));
+  if (p != 1 && p != 2) return input_error("p = {} is not 1 or 2", p);
+  ValueId x = c.input(0), norm = graph::kNone;
+  if (p == 1) {
+    TCC_TRY(norm, c.unary(UnaryFn::kAbs, x));
+  } else {
+    TCC_TRY(norm, c.arithmetic(Op::kMul, x, x));
+  }
+  TCC_TRY(norm, c.reduce(Op::kReduceSum, norm, {axis}, true));
+  if (p == 2) {
+    TCC_TRY(norm, c.unary(UnaryFn::kSqrt, norm));
+  }
+  return c.finish(Op::kDiv, graph::NoAttrs{}, {x, norm});
+}
+
+namespace {
+
+// The loss of log-probabilities `x` (N, C, ...) for the classes `target` (N, ...): -x at the class, times its weight.
+// Classes that equal ignore_index, or are none of 0 .. C - 1, count nothing.
+Result<void> class_loss(NodeContext& c, ValueId x, ValueId target, std::optional<ValueId> weight) {
+  TCC_TRY(std::string reduction, c.get_string("reduction", "mean"));
+  std::optional<int64_t> ignored;
+  if (c.has_attribute("ignore_index")) {
+    TCC_TRY(ignored, c.get_int("ignore_index", 0));
+  }
+  if (reduction != "mean" && reduction != "sum" && reduction != "none")
+    return input_error("reduction '{}' is not none, sum or mean", sanitize(reduction));
+  const Shape shape = c.value(x).shape;
+  Shape classes = c.value(target).shape;
+  DType dtype = c.value(x).dtype, index = c.value(target).dtype;
+  if (shape.size() < 2 || classes.size() + 1 != shape.size())
+    return input_error("scores {} and classes {} do not fit", graph::shape_text(shape), graph::shape_text(classes));
+  classes.insert(classes.begin() + 1, 1);
+  TCC_TRY(ValueId wanted, c.emit_reshape(target, classes));
+  ValueId position = c.iota(index, shape[1], 1, shape.size());
+  TCC_TRY(ValueId hit, c.binary(BinaryFn::kEqual, wanted, position));
+  if (ignored) {
+    TCC_TRY(ValueId skip, c.binary(BinaryFn::kEqual, wanted, c.scalar(index, static_cast<double>(*ignored))));
+    TCC_TRY(skip, c.unary(UnaryFn::kNot, skip));
+    TCC_TRY(hit, c.binary(BinaryFn::kAnd, hit, skip));
+  }
+  ValueId one_weight = c.scalar(dtype, 1);
+  if (weight) {
+    Shape channel(shape.size(), 1);
+    channel[1] = shape[1];
+    TCC_TRY(one_weight, c.emit_reshape(*weight, channel));
+  }
+  TCC_TRY(ValueId weights, c.where(hit, one_weight, c.scalar(dtype, 0)));
+  TCC_TRY(ValueId loss, c.where(hit, x, c.scalar(dtype, 0)));
+  TCC_TRY(loss, c.arithmetic(Op::kMul, loss, weights));
+  TCC_TRY(loss, c.unary(UnaryFn::kNeg, loss));
+  if (reduction == "none") return c.finish(Op::kReduceSum, graph::ReduceAttrs{{1}, false}, {loss});
+  std::vector<int64_t> all = axes_from(0, static_cast<int64_t>(shape.size()));
+  TCC_TRY(loss, c.reduce(Op::kReduceSum, loss, all, false));
+  if (reduction == "mean") {
+    TCC_TRY(weights, c.reduce(Op::kReduceSum, weights, all, false));
+    TCC_TRY(loss, c.arithmetic(Op::kDiv, loss, weights));
+  }
+  c.set_output(loss);
+  return {};
+}
+
+}  // namespace
+
+Result<void> import_nll_loss(NodeContext& c) {
+  return class_loss(c, c.input(0), c.input(1), c.has_input(2) ? std::optional(c.input(2)) : std::nullopt);
+}
+
+Result<void> import_cross_entropy(NodeContext& c) {
+  if (c.rank(0) < 2) return input_error("needs scores of rank 2 or more");
+  TCC_TRY(ValueId x, log_softmax(c, c.input(0), 1));
+  c.set_output(1, x);
+  return class_loss(c, x, c.input(1), c.has_input(2) ? std::optional(c.input(2)) : std::nullopt);
+}
+
+}  // namespace tcc::onnx
