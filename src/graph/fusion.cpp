@@ -29,6 +29,7 @@ class Fuser {
     for (NodeId id : graph_.order) {
       const Node& node = graph_.node(id);
       if (op_class(node.op) == OpClass::kView || group_of_[static_cast<size_t>(id)] != kNone) continue;
+      if (is_nothing(node)) continue;
       // Of two branches that meet in an Add, the heavier one takes the Add: the lighter has to run first.
       if (const Node* lighter = lighter_sibling(node)) make_group(lighter->id);
       make_group(id);
@@ -73,6 +74,15 @@ class Fuser {
     group.nodes.push_back(id);
     group.output = graph_.node(id).output;
     group_of_[static_cast<size_t>(id)] = static_cast<int32_t>(group.id);
+  }
+
+  // Makes no element that anything reads.
+  bool is_nothing(const Node& node) const {
+    if (graph_.value(node.output).elements() != 0) return false;
+    const auto& readers = consumers_[static_cast<size_t>(node.output)];
+    return std::all_of(readers.begin(), readers.end(), [&](NodeId id) {
+      return graph_.value(graph_.node(id).output).elements() == 0;
+    });
   }
 
   // Known before the group being built runs, or made inside it.

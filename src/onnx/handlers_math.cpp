@@ -57,10 +57,48 @@ Result<void> refuse_training(NodeContext& c) {
 
 }  // namespace
 
+namespace {
+
+// Statistics of this batch, and the running ones moved towards them.
+Result<void> batch_norm_training(NodeContext& c, double epsilon, double momentum) {
+  const Shape shape = c.input_value(0).shape;
+  if (shape.size() < 2) return input_error("needs an input of rank 2 or more, got {}", graph::shape_text(shape));
+  std::vector<int64_t> axes;
+  for (int64_t i = 0; i < c.rank(0); ++i) {
+    if (i != 1) axes.push_back(i);
+  }
+  DType dtype = c.input_value(0).dtype;
+  Shape channel(shape.size(), 1);
+  channel[1] = shape[1];
+  TCC_TRY(ValueId mean, c.reduce(Op::kReduceMean, c.input(0), axes, true));
+  TCC_TRY(ValueId d, c.arithmetic(Op::kSub, c.input(0), mean));
+  TCC_TRY(ValueId square, c.arithmetic(Op::kMul, d, d));
+  TCC_TRY(ValueId variance, c.reduce(Op::kReduceMean, square, axes, true));
+  TCC_TRY(ValueId deviation, c.arithmetic(Op::kAdd, variance, c.scalar(dtype, epsilon)));
+  TCC_TRY(deviation, c.unary(graph::UnaryFn::kSqrt, deviation));
+  TCC_TRY(ValueId scale, c.emit_reshape(c.input(1), channel));
+  TCC_TRY(ValueId bias, c.emit_reshape(c.input(2), channel));
+  TCC_TRY(ValueId y, c.arithmetic(Op::kDiv, d, deviation));
+  TCC_TRY(y, c.arithmetic(Op::kMul, y, scale));
+  TCC_TRY(y, c.arithmetic(Op::kAdd, y, bias));
+  c.set_output(y);
+  for (size_t i = 1; i < 3; ++i) {
+    if (!c.wants_output(i)) continue;
+    TCC_TRY(ValueId now, c.emit_reshape(i == 1 ? mean : variance, {shape[1]}));
+    TCC_TRY(now, c.arithmetic(Op::kMul, now, c.scalar(dtype, 1 - momentum)));
+    TCC_TRY(ValueId before, c.arithmetic(Op::kMul, c.input(i + 2), c.scalar(dtype, momentum)));
+    TCC_TRY(now, c.arithmetic(Op::kAdd, now, before));
+    c.set_output(i, now);
+  }
+  return {};
+}
+
+}  // namespace
+
 Result<void> import_batch_norm(NodeContext& c) {
   graph::BatchNormAttrs attrs;
   TCC_TRY(attrs.epsilon, c.get_float("epsilon", 1e-5));
-  c.ignore_attribute("momentum");
+  TCC_TRY(double momentum, c.get_float("momentum", 0.9));
   if (c.opset() < 6) c.ignore_attribute("consumed_inputs");
   TCC_TRY_VOID(refuse_training(c));
   if (c.opset() < 9) {
@@ -70,9 +108,7 @@ Result<void> import_batch_norm(NodeContext& c) {
   }
   if (c.opset() >= 14) {
     TCC_TRY(int64_t training, c.get_int("training_mode", 0));
-    if (training != 0)
-      return refuse(Refusal::kTraining, "training_mode = {} is not supported; export the model for inference",
-                    training);
+    if (training != 0) return batch_norm_training(c, attrs.epsilon, momentum);
   }
   return c.finish(Op::kBatchNorm, attrs, {c.input(0), c.input(1), c.input(2), c.input(3), c.input(4)});
 }

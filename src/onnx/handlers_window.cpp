@@ -1,5 +1,6 @@
 // Conv and the pools: automatic padding and defaults become explicit numbers here.
 #include <algorithm>
+#include <cmath>
 
 #include "handlers.h"
 #include "tcc/support/text.h"
@@ -116,12 +117,74 @@ Result<void> import_conv(NodeContext& c) {
   return c.finish(Op::kConv, attrs, inputs);
 }
 
+namespace {
+
+constexpr int64_t kMaxTaps = 64;                     // of a pool that tells positions
+constexpr int64_t kMaxPositions = int64_t{1} << 22;  // elements of its result
+
+// Maxima with their positions in the flattened input: every tap of the window is compared in turn.
+Result<void> max_pool_positions(NodeContext& c, const graph::PoolAttrs& a, bool column_major) {
+  TCC_TRY(graph::ValueId pooled, c.emit(Op::kMaxPool, a, {c.input(0)}));
+  const Shape in = c.input_value(0).shape, out = c.value(pooled).shape;
+  size_t spatial = a.kernel.size();
+  int64_t taps = graph::element_count(a.kernel), pixels = graph::element_count(Shape(in.begin() + 2, in.end()));
+  graph::DType dtype = c.input_value(0).dtype;
+  if (!graph::is_float(dtype)) return refuse(Refusal::kElementType, "positions are found for floats only");
+  if (taps > kMaxTaps || graph::element_count(out) > kMaxPositions)
+    return refuse(Refusal::kTooLarge, "positions are found for windows of at most {} elements", kMaxTaps);
+  std::vector<int64_t> strides(spatial, 1);  // of a position within its plane
+  for (size_t i = 1; i < spatial; ++i) {
+    if (column_major) strides[i] = strides[i - 1] * in[i + 1];
+    if (!column_major) strides[spatial - 1 - i] = strides[spatial - i] * in[spatial + 2 - i];
+  }
+  graph::PadAttrs pad{{0, 0}, {0, 0}, -HUGE_VAL};
+  for (size_t i = 0; i < spatial; ++i) {
+    int64_t last = (out[i + 2] - 1) * a.strides[i] + (a.kernel[i] - 1) * a.dilations[i] - a.pads_begin[i];
+    pad.begin.push_back(a.pads_begin[i]);
+    pad.end.push_back(std::max<int64_t>(0, last - in[i + 2] + 1));
+  }
+  TCC_TRY(graph::ValueId padded, c.emit(Op::kPad, pad, {c.input(0)}));
+  graph::ValueId best = graph::kNone, where = graph::kNone;
+  std::vector<int64_t> tap(spatial, 0);
+  for (int64_t k = 0; k < taps; ++k) {
+    graph::SliceAttrs cut{{0, 0}, {1, 1}, out};
+    for (size_t i = 0; i < spatial; ++i) {
+      cut.starts.push_back(tap[i] * a.dilations[i]);
+      cut.steps.push_back(a.strides[i]);
+    }
+    std::vector<int64_t> positions;
+    std::vector<int64_t> at(out.size(), 0);
+    for (int64_t e = 0; e < graph::element_count(out); ++e) {
+      int64_t position = (at[0] * in[1] + at[1]) * pixels;
+      for (size_t i = 0; i < spatial; ++i)
+        position += (at[i + 2] * a.strides[i] + tap[i] * a.dilations[i] - a.pads_begin[i]) * strides[i];
+      positions.push_back(position);
+      for (size_t i = out.size(); i-- > 0 && ++at[i] == out[i];) at[i] = 0;
+    }
+    TCC_TRY(graph::ValueId x, c.emit(Op::kSlice, cut, {padded}));
+    graph::ValueId here = c.constant(graph::DType::kI64, out, graph::make_constant_i64(positions));
+    if (k == 0) {
+      best = x;
+      where = here;
+    } else {
+      TCC_TRY(graph::ValueId above, c.binary(graph::BinaryFn::kGreater, x, best));
+      TCC_TRY(best, c.where(above, x, best));
+      TCC_TRY(where, c.where(above, here, where));
+    }
+    for (size_t i = spatial; i-- > 0 && ++tap[i] == a.kernel[i];) tap[i] = 0;
+  }
+  c.set_output(0, pooled);
+  c.set_output(1, where);
+  return {};
+}
+
+}  // namespace
+
 Result<void> import_max_pool(NodeContext& c) {
   TCC_TRY(auto attrs, read_pool(c, c.opset() >= 10));
   if (c.opset() >= 8) {
     TCC_TRY(int64_t storage_order, c.get_int("storage_order", 0));
-    if (storage_order != 0)
-      return refuse(Refusal::kAttribute, "storage_order {} (column major) is not supported", storage_order);
+    if (c.wants_output(1)) return max_pool_positions(c, attrs, storage_order != 0);
   }
   return c.finish(Op::kMaxPool, attrs, {c.input(0)});
 }

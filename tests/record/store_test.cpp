@@ -213,7 +213,7 @@ TEST_CASE("stores that cannot be used say so", "[errors]") {
     CHECK_THAT(rows.error().hint, Catch::Contains("damaged"));
   }
   SECTION("a folder") {
-    CHECK_THAT(message_of(dir->path()), Catch::Contains("cannot open"));
+    CHECK_THAT(message_of(dir->path()), Catch::Contains("this is a folder"));
   }
   SECTION("locked") {
     auto store = open_ok(path);

@@ -68,8 +68,8 @@ bool accepts(Domain domain, DType dtype);
 // Both operands have one type. Mod takes the divisor's sign (integers only), FMod the dividend's. PRelu: x < 0 ? x * y
 // : x. Max and Min are NaN when an operand is.
 #define TCC_GRAPH_BINARY_FNS(X)          \
-  X(kMax, "Max", kExtremum)                \
-  X(kMin, "Min", kExtremum)                \
+  X(kMax, "Max", kExtremum)              \
+  X(kMin, "Min", kExtremum)              \
   X(kPow, "Pow", kNumber)                \
   X(kMod, "Mod", kNumber)                \
   X(kFMod, "FMod", kNumber)              \

@@ -330,26 +330,41 @@ int64_t Emitter::tile_vectors(ir::Stmt s, int64_t lanes) const {
 // after loads its operands again. Values that neighbouring iterations share would have to stay in registers that the
 // tile needs. Emits no code.
 void Emitter::pin_tiles(ir::Stmt body) {
-  std::set<ir::Id> tiles;
+  std::set<ir::Id> tiles, sources;
   ir::visit(body, [&](ir::Stmt s) {
     if (const ir::Store* st = ir::as<ir::Store>(s)) tiles.insert(st->buffer);
     return true;
+  });
+  ir::visit_roots(body, [&](ir::Expr root) {
+    ir::visit(root, [&](ir::Expr e) {
+      if (const ir::Load* l = ir::as<ir::Load>(e)) sources.insert(l->buffer);
+      return true;
+    });
   });
   for (ir::Id id : tiles) {
     auto found = slots_.find(id);
     if (found == slots_.end() || !found->second.local || type_bytes(found->second.buffer->type) < 4) continue;
     llvm::Type* element = memory_type(found->second.buffer->type);
-    int64_t width = target_.cpu.vector_bits / 8 / type_bytes(found->second.buffer->type);
+    int64_t bytes = type_bytes(found->second.buffer->type), width = target_.cpu.vector_bits / 8 / bytes;
+    llvm::Align align(static_cast<uint64_t>(bytes));
     for (const auto& [first, lanes] : found->second.pieces) {
       for (int64_t at = 0; at < lanes; at += width) {
         int64_t n = std::min(width, lanes - at);
         llvm::Type* type = n == 1 ? element : llvm::FixedVectorType::get(element, static_cast<unsigned>(n));
-        llvm::Align align(static_cast<uint64_t>(type_bytes(found->second.buffer->type)));
         Value* pointer = b_.CreateGEP(element, found->second.pointer, b_.getInt64(static_cast<uint64_t>(first + at)));
         auto* pin = llvm::InlineAsm::get(llvm::FunctionType::get(type, {type}, false), "", "=v,0,~{memory}", true);
         b_.CreateAlignedStore(b_.CreateCall(pin, {b_.CreateAlignedLoad(type, pointer, align)}), pointer, align);
       }
     }
+  }
+  // Buffers do not alias, so each has to be named as one that might have changed.
+  for (ir::Id id : sources) {
+    auto found = slots_.find(id);
+    if (found == slots_.end() || found->second.local) continue;
+    auto* type = llvm::FunctionType::get(b_.getVoidTy(), {b_.getPtrTy()}, false);
+    auto* changed = b_.CreateCall(llvm::InlineAsm::get(type, "", "=*m,~{memory}", true), {found->second.pointer});
+    llvm::Type* element = memory_type(found->second.buffer->type);
+    changed->addParamAttr(0, llvm::Attribute::get(context_, llvm::Attribute::ElementType, element));
   }
 }
 
