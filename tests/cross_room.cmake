@@ -69,3 +69,15 @@ if(TARGET tcc AND TARGET tcc-worker)
     add_dependencies(test_robustness tcc tcc-worker)
   endif()
 endif()
+
+# ONNX's own test cases, compiled and run; the second entry runs some with the schedules of an untuned build.
+if(TARGET tcc-onnx-backend)
+  foreach(schedule plain default)
+    set(part $<IF:$<STREQUAL:${schedule},plain>,1,12>)
+    add_test(NAME onnx_backend_${schedule}
+             COMMAND tcc-onnx-backend --schedule ${schedule} --every ${part} --timeout 60
+                     --expect ${CMAKE_CURRENT_SOURCE_DIR}/onnx_backend/expectations.txt
+                     --json ${CMAKE_CURRENT_BINARY_DIR}/onnx_backend_${schedule}.json)
+    set_tests_properties(onnx_backend_${schedule} PROPERTIES LABELS onnx)
+  endforeach()
+endif()

@@ -106,7 +106,7 @@ class PatternFuser {
       for (size_t i = 0; i < 2 && !found; ++i) {
         auto part = normal(mul.inputs[i]);
         if (!part || (mul.inputs[i] != node.output && !read_once(mul.inputs[i]))) continue;
-        const Shape& shape = graph_.value(part->x).shape;
+        const Shape shape = graph_.value(part->x).shape;
         auto constant = row_constant(mul.inputs[1 - i], Shape(shape.begin() + part->axis, shape.end()));
         if (!constant || graph_.value(mul.output).shape != shape) continue;
         scale = *constant;
@@ -119,7 +119,7 @@ class PatternFuser {
         if (mul == nullptr || !read_once(node.inputs[i])) continue;
         factor(*mul);
         if (!found) continue;
-        const Shape& shape = graph_.value(found->x).shape;
+        const Shape shape = graph_.value(found->x).shape;
         auto constant = row_constant(node.inputs[1 - i], Shape(shape.begin() + found->axis, shape.end()));
         if (!constant || graph_.value(node.output).shape != shape) return false;
         bias = *constant;

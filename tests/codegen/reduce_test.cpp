@@ -114,7 +114,6 @@ TEST_CASE("register tiles stay in registers through an unrolled window", "[codeg
   options.want_assembly = true;
   Compiled code = compile(t.lowered(t.alloc({acc}, t.seq({zero, sums, copy}))), host(), options);
   const std::string& text = code.artifact.source;
-  if (getenv("DUMPX")) { FILE* f = fopen("/tmp/tcc/sp2/rt.s", "w"); fputs(text.c_str(), f); fclose(f); }
   std::regex spill("zmm[^\n]*\\(%rsp|\\(%rsp[^\n]*zmm"), fma("vfmadd[0-9]*ps[^\n]*zmm");
   CHECK(std::distance(std::sregex_iterator(text.begin(), text.end(), spill), std::sregex_iterator()) == 0);
   CHECK(std::distance(std::sregex_iterator(text.begin(), text.end(), fma), std::sregex_iterator()) ==

@@ -175,8 +175,7 @@ TEST_CASE("operators of every opset version import") {
   std::vector<TensorData> norm(4, channels);
   CHECK(shape_after("BatchNormalization", image, norm, {{"is_test", int64_t{1}}, {"spatial", int64_t{1}}}, 6) == image);
   CHECK(error_text(one_node("BatchNormalization", image, norm, {}, 6)).find("is_test") != std::string::npos);
-  CHECK(error_text(one_node("BatchNormalization", image, norm, {{"training_mode", int64_t{1}}}, 15))
-            .find("training_mode") != std::string::npos);
+  CHECK(shape_after("BatchNormalization", image, norm, {{"training_mode", int64_t{1}}}, 15) == image);
   CHECK(shape_after("Reshape", image, {}, {{"shape", Ints{0, -1}}}, 4) == Shape{2, 192});
   CHECK(shape_after("Reshape", image, {{{3}, Ints{0, 4, -1}}}, {}, 13) == Shape{2, 4, 48});
   CHECK(error_text(one_node("Reshape", image, {{{2}, Ints{0, -1}}}, {{"allowzero", int64_t{1}}}, 14))

@@ -404,7 +404,8 @@ void Emitter::store_lanes(BufferSlot& slot, const FlatAddress& at, Value* value,
     if (run == lanes) return store_piece(slot, at.split->uniform, offsets[0], value, mask);
     if (run >= 4 && run * bytes >= 16) {
       for (int64_t first = 0; first < lanes; first += run)
-        store_piece(slot, at.split->uniform, offsets[first], pick_lanes(value, first, run), pick_lanes(mask, first, run));
+        store_piece(slot, at.split->uniform, offsets[first], pick_lanes(value, first, run),
+                    pick_lanes(mask, first, run));
       return;
     }
   }

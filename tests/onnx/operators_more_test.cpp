@@ -1,0 +1,220 @@
+// Operators beyond the convolutional ones, in the forms of their opsets; fixed inputs; refusals.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+
+#include "onnx/writer.h"
+#include "tcc/graph/passes.h"
+#include "tcc/graph/reference.h"
+#include "tcc/graph/refusal.h"
+#include "tcc/onnx/load.h"
+#include "tcc/support/files.h"
+
+using namespace tcc;
+using namespace tcc::onnx;
+using graph::Shape;
+using Ints = std::vector<int64_t>;
+using Floats = std::vector<float>;
+using Doubles = std::vector<double>;
+
+namespace {
+
+Result<graph::Graph> import_text(std::string bytes, const ImportOptions& options = {}) {
+  return import_bytes(std::make_shared<const std::string>(std::move(bytes)), "test.onnx", options);
+}
+
+// The outputs of a model whose input "x" is 0, 1, 2, ... in `shape`.
+std::vector<graph::HostTensor> run_model(std::string bytes, const ImportOptions& options = {}) {
+  auto g = import_text(std::move(bytes), options);
+  if (!g) FAIL(g.error().message);
+  std::vector<graph::HostTensor> inputs;
+  for (auto id : g->inputs) {
+    graph::HostTensor t{g->value(id).shape, Doubles(static_cast<size_t>(g->value(id).elements()))};
+    for (size_t i = 0; i < t.data.size(); ++i) t.data[i] = static_cast<double>(i);
+    inputs.push_back(t);
+  }
+  auto outputs = graph::run_reference(*g, inputs, 1);
+  if (!outputs) FAIL(outputs.error().message);
+  return *outputs;
+}
+
+struct NodeSpec {
+  std::string op;
+  Shape shape;
+  std::vector<TensorData> constants;
+  std::vector<NamedAttribute> attributes;
+  int64_t opset = 13;
+  int64_t outputs = 1;
+};
+std::string model_of(const NodeSpec& spec) {
+  ModelWriter w("one", spec.opset);
+  w.input("x", spec.shape);
+  std::vector<std::string> inputs{"x"}, outputs;
+  for (size_t i = 0; i < spec.constants.size(); ++i)
+    inputs.push_back(w.initializer("in" + std::to_string(i), spec.constants[i]));
+  for (int64_t i = 0; i < spec.outputs; ++i) outputs.push_back("y" + std::to_string(i));
+  w.node(spec.op, inputs, outputs, spec.attributes);
+  for (const std::string& name : outputs) w.output(name);
+  return w.finish();
+}
+Doubles result_of(const NodeSpec& spec) {
+  return run_model(model_of(spec))[0].data;
+}
+std::optional<graph::Refusal> reason_of(const NodeSpec& spec) {
+  auto g = import_text(model_of(spec));
+  REQUIRE(!g.has_value());
+  return graph::refusal_of(g.error());
+}
+
+}  // namespace
+
+TEST_CASE("Slice and Split in the forms of their opsets") {
+  CHECK(result_of({"Slice", {2, 4}, {}, {{"starts", Ints{1}}, {"ends", Ints{-1}}, {"axes", Ints{1}}}, 9}) ==
+        Doubles{1, 2, 5, 6});
+  auto now = [](Ints starts, Ints ends, Ints axes, Ints steps) {
+    auto list = [](const Ints& v) { return TensorData{{static_cast<int64_t>(v.size())}, v}; };
+    return result_of({"Slice", {2, 4}, {list(starts), list(ends), list(axes), list(steps)}, {}});
+  };
+  CHECK(now({0}, {INT64_MAX}, {0}, {1}) == Doubles{0, 1, 2, 3, 4, 5, 6, 7});
+  CHECK(now({-1}, {INT64_MIN}, {1}, {-2}) == Doubles{3, 1, 7, 5});
+  CHECK(now({1, 3}, {2, 0}, {0, 1}, {1, -1}) == Doubles{7, 6, 5});
+  CHECK(now({0}, {4}, {-1}, {INT64_MAX}) == Doubles{0, 4});
+  CHECK(now({3}, {1}, {1}, {1}).empty());
+
+  auto parts = run_model(model_of({"Split", {5}, {}, {{"split", Ints{2, 3}}}, 11, 2}));
+  CHECK(parts[1].data == Doubles{2, 3, 4});
+  parts = run_model(model_of({"Split", {5}, {}, {{"num_outputs", int64_t{2}}}, 18, 2}));
+  CHECK(parts[0].data == Doubles{0, 1, 2});
+  CHECK(!import_text(model_of({"Split", {5}, {}, {}, 13, 2})).has_value());
+  CHECK(!import_text(model_of({"Split", {5}, {{{2}, Ints{2, 2}}}, {}, 13, 2})).has_value());
+}
+
+TEST_CASE("gathers, tiles and pads that copy") {
+  CHECK(result_of({"Gather", {2, 3}, {{{2}, Ints{-1, 0}}}, {{"axis", int64_t{1}}}}) == Doubles{2, 0, 5, 3});
+  CHECK(!import_text(model_of({"Gather", {2, 3}, {{{1}, Ints{2}}}, {}})).has_value());
+  CHECK(result_of({"Tile", {2}, {{{1}, Ints{2}}}, {}}) == Doubles{0, 1, 0, 1});
+  CHECK(result_of({"Pad", {3}, {{{2}, Ints{2, 1}}}, {{"mode", std::string("reflect")}}}) == Doubles{2, 1, 0, 1, 2, 1});
+  CHECK(result_of({"Pad", {3}, {{{2}, Ints{1, 2}}}, {{"mode", std::string("edge")}}}) == Doubles{0, 0, 1, 2, 2, 2});
+  CHECK(result_of({"Pad", {3}, {{{2}, Ints{-1, 1}}}, {}}) == Doubles{1, 2, 0});
+  CHECK(result_of({"Trilu", {2, 2}, {}, {{"upper", int64_t{0}}}, 14}) == Doubles{0, 0, 2, 3});
+  CHECK(result_of({"CumSum", {4}, {{{}, Ints{0}}}, {{"exclusive", int64_t{1}}}}) == Doubles{0, 0, 1, 3});
+  CHECK(result_of({"ArgMax", {2, 3}, {}, {{"axis", int64_t{1}}, {"keepdims", int64_t{0}}}}) == Doubles{2, 2});
+}
+
+TEST_CASE("broadcasting as it was asked for before opset 7") {
+  CHECK(result_of({"PRelu", {1, 2, 1}, {{{2}, Floats{1, 2}}}, {}, 6}) == Doubles{0, 1});
+  NodeSpec pow{"Pow", {2, 2}, {{{2}, Floats{1, 2}}}, {{"broadcast", int64_t{1}}, {"axis", int64_t{0}}}, 1};
+  CHECK(result_of(pow) == Doubles{0, 1, 4, 9});
+  pow.attributes.clear();
+  CHECK(!import_text(model_of(pow)).has_value());
+}
+
+TEST_CASE("a transposed convolution spreads each input over its kernel") {
+  TensorData kernel{{1, 1, 2, 2}, Floats{1, 2, 3, 4}};
+  NodeSpec spec{"ConvTranspose", {1, 1, 2, 2}, {kernel}, {{"strides", Ints{2, 2}}}};
+  CHECK(result_of(spec) == Doubles{0, 0, 1, 2, 0, 0, 3, 4, 2, 4, 3, 6, 6, 8, 9, 12});
+  spec.attributes.push_back({"pads", Ints{1, 1, 1, 1}});
+  CHECK(result_of(spec) == Doubles{0, 3, 4, 3});
+}
+
+TEST_CASE("what a shape depends on can be fixed") {
+  ModelWriter w("frozen", 13);
+  w.input("x", {2, 3});
+  w.input("shape", {2});
+  w.node("Cast", {"shape"}, {"whole"}, {{"to", int64_t{7}}});
+  w.node("Reshape", {"x", "whole"}, {"y"});
+  w.output("y");
+  std::string bytes = w.finish();
+
+  std::vector<std::string> wanted;
+  auto refused = import_text(bytes, {.inputs_to_freeze = &wanted});
+  REQUIRE(!refused.has_value());
+  CHECK(graph::refusal_of(refused.error()) == graph::Refusal::kRunTimeShape);
+  CHECK(refused.error().hint.find("--freeze shape=") != std::string::npos);
+  CHECK(wanted == std::vector<std::string>{"shape"});
+
+  ImportOptions options;
+  options.frozen["shape"] = {graph::DType::kF32, {2}, graph::make_constant_f32(Floats{3, 2})};
+  auto g = import_text(bytes, options);
+  REQUIRE(g.has_value());
+  CHECK(g->inputs.size() == 1);
+  CHECK(g->value(g->outputs[0]).shape == Shape{3, 2});
+
+  options.frozen["shape"].shape = {1, 2};
+  CHECK(!import_text(bytes, options).has_value());
+  options.frozen.clear();
+  options.frozen["nobody"] = {graph::DType::kF32, {2}, graph::make_constant_f32(Floats{3, 2})};
+  auto unknown = import_text(bytes, options);
+  REQUIRE(!unknown.has_value());
+  CHECK(unknown.error().cls == ErrorClass::kUsage);
+}
+
+TEST_CASE("tensor files") {
+  auto folder = TemporaryDirectory::create("tcc-tensor");
+  REQUIRE(folder.has_value());
+  std::string path = (*folder)->path() + "/t.pb";
+  auto put = [&](const std::string& bytes) { REQUIRE(write_file(path, bytes).has_value()); };
+  put(std::string("\x08\x02\x10\x01\x4a\x08\0\0\x80\x3f\0\0\0\x40", 14));  // dims 2, float, raw 1 and 2
+  auto tensor = read_tensor_file(path);
+  REQUIRE(tensor.has_value());
+  CHECK(tensor->shape == Shape{2});
+  CHECK(graph::constant_element(tensor->constant, tensor->dtype, 1) == 2);
+  put(std::string("\x08\x03\x10\x01\x4a\x08\0\0\x80\x3f\0\0\0\x40", 14));  // three elements in the bytes of two
+  CHECK(!read_tensor_file(path).has_value());
+  put(std::string("\x08\x01\x10\x04\x4a\x02\x80\x3f", 8));  // one uint16
+  CHECK(!read_tensor_file(path).has_value());
+  auto half = read_tensor_file(path, true);
+  REQUIRE(half.has_value());
+  CHECK(graph::constant_element(half->constant, half->dtype, 0) == 1);
+  CHECK(!read_tensor_file((*folder)->path() + "/none.pb").has_value());
+}
+
+TEST_CASE("refusals name their reason") {
+  CHECK(reason_of({"NonZero", {2}, {}, {}}) == graph::Refusal::kOperator);
+  CHECK(reason_of({"Cast", {2}, {}, {{"to", int64_t{8}}}}) == graph::Refusal::kElementType);
+  CHECK(reason_of({"BatchNormalization",
+                   {1, 1, 1},
+                   {{{1}, Floats{1}}, {{1}, Floats{1}}, {{1}, Floats{1}}, {{1}, Floats{1}}},
+                   {},
+                   6}) == graph::Refusal::kTraining);
+  // A mistake of the model is no refusal.
+  CHECK(!reason_of({"Transpose", {2, 2}, {}, {{"perm", Ints{0, 0}}}}));
+}
+
+TEST_CASE("a transformer block as exporters write it fuses") {
+  ModelWriter w("block", 13);
+  auto scalar = [&](const std::string& name, float v) { return w.initializer(name, {{}, Floats{v}}); };
+  auto weights = [&](const std::string& name, const Shape& shape) {
+    Floats values(static_cast<size_t>(graph::element_count(shape)));
+    for (size_t i = 0; i < values.size(); ++i) values[i] = 0.1f * std::sin(static_cast<float>(i + 1));
+    return w.initializer(name, {shape, values});
+  };
+  w.input("x", {1, 4, 8});
+  w.node("MatMul", {"x", weights("w1", {8, 16})}, {"a"});
+  w.node("Add", {"a", weights("b1", {16})}, {"h"});
+  w.node("Div", {"h", scalar("root2", 1.41421354f)}, {"d"});
+  w.node("Erf", {"d"}, {"e"});
+  w.node("Add", {"e", scalar("one", 1)}, {"e1"});
+  w.node("Mul", {"h", "e1"}, {"m"});
+  w.node("Mul", {"m", scalar("half", 0.5f)}, {"g"});
+  w.node("MatMul", {"g", weights("w2", {16, 8})}, {"o"});
+  w.node("Add", {"o", "x"}, {"r"});
+  w.node("ReduceMean", {"r"}, {"mean"}, {{"axes", Ints{-1}}});
+  w.node("Sub", {"r", "mean"}, {"c"});
+  w.node("Pow", {"c", scalar("two", 2)}, {"sq"});
+  w.node("ReduceMean", {"sq"}, {"var"}, {{"axes", Ints{-1}}});
+  w.node("Add", {"var", scalar("eps", 1e-12f)}, {"ve"});
+  w.node("Sqrt", {"ve"}, {"sd"});
+  w.node("Div", {"c", "sd"}, {"n"});
+  w.node("Mul", {"n", weights("gamma", {8})}, {"ng"});
+  w.node("Add", {"ng", weights("beta", {8})}, {"y"});
+  w.output("y");
+  auto g = import_text(w.finish());
+  REQUIRE(g.has_value());
+  auto evaluator = graph::reference_evaluator();
+  REQUIRE(graph::optimize(*g, evaluator.get()).has_value());
+  std::vector<std::string> groups;
+  for (const auto& group : graph::fuse(*g)) groups.push_back(graph::group_text(*g, group));
+  CHECK(groups == std::vector<std::string>{"MatMul+Add+Gelu", "MatMul+Add", "LayerNorm"});
+}
