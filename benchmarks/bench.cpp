@@ -15,7 +15,9 @@ namespace {
 Options given_options;
 }  // namespace
 
-const Options& options() { return given_options; }
+const Options& options() {
+  return given_options;
+}
 
 const std::vector<Suite>& suites() {
   static const std::vector<Suite> all = {
@@ -60,7 +62,8 @@ nlohmann::json to_json(const std::string& suite, const std::vector<Row>& rows) {
                         {"machine", {{"cores", host.cpu.cores}, {"features", target::llvm_feature_string(host)}}},
                         {"rows", nlohmann::json::array()}};
   for (const Row& r : rows) {
-    nlohmann::json row = {{"name", r.name}, {"value", r.value}, {"unit", r.unit}, {"peer", nullptr}, {"peer_value", nullptr}, {"ratio", nullptr}};
+    nlohmann::json row = {{"name", r.name},  {"value", r.value},      {"unit", r.unit},
+                          {"peer", nullptr}, {"peer_value", nullptr}, {"ratio", nullptr}};
     if (!r.peer.empty()) row["peer"] = r.peer;
     if (r.peer_value != 0) row["peer_value"] = r.peer_value, row["ratio"] = r.ratio;
     out["rows"].push_back(row);
@@ -71,8 +74,10 @@ nlohmann::json to_json(const std::string& suite, const std::vector<Row>& rows) {
 void print(const std::vector<Row>& rows) {
   for (const Row& r : rows) {
     std::printf("  %-34s %14.6g %-12s", r.name.c_str(), r.value, r.unit.c_str());
-    if (r.peer_value != 0) std::printf(" %.3fx of %s (%.6g)", r.ratio, r.peer.c_str(), r.peer_value);
-    else if (!r.peer.empty()) std::printf(" %s", r.peer.c_str());
+    if (r.peer_value != 0)
+      std::printf(" %.3fx of %s (%.6g)", r.ratio, r.peer.c_str(), r.peer_value);
+    else if (!r.peer.empty())
+      std::printf(" %s", r.peer.c_str());
     std::printf("\n");
   }
 }
@@ -111,7 +116,8 @@ int run(int argc, char** argv) {
     all.push_back(to_json(s.name, rows));
   }
   std::string text = (all.size() == 1 ? all[0] : all).dump(1) + "\n";
-  if (json_file == "-") std::fputs(text.c_str(), stdout);
+  if (json_file == "-")
+    std::fputs(text.c_str(), stdout);
   else if (!json_file.empty())
     if (Result<void> ok = write_file(json_file, text); !ok) {
       std::fprintf(stderr, "tcc-bench: %s\n", ok.error().message.c_str());
@@ -123,4 +129,6 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace tcc::benchmarks
 
-int main(int argc, char** argv) { return tcc::benchmarks::run(argc, argv); }
+int main(int argc, char** argv) {
+  return tcc::benchmarks::run(argc, argv);
+}

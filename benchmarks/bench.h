@@ -12,9 +12,9 @@ struct Row {
   std::string name;
   double value = 0;
   std::string unit;
-  std::string peer;       // what the ratio compares with: another system, or a measured limit; "" when nothing
+  std::string peer;  // what the ratio compares with: another system, or a measured limit; "" when nothing
   double peer_value = 0;
-  double ratio = 0;       // of speed: above 1 is faster than the peer
+  double ratio = 0;  // of speed: above 1 is faster than the peer
 };
 
 // What the command line says to the suites that tune.

@@ -1,6 +1,7 @@
-// One hand-written trace for GEMM 512^3 with weights packed ahead, through the real worker, beside oneDNN on one thread.
-#include <array>
+// One hand-written trace for GEMM 512^3 with weights packed ahead, through the real worker, beside oneDNN on one
+// thread.
 #include <algorithm>
+#include <array>
 #include <vector>
 
 #include "bench.h"
@@ -14,8 +15,8 @@
 #include "tcc/support/files.h"
 #include "tcc/task/task.h"
 #ifdef TCC_HAVE_DNNL
-#include <dnnl.hpp>
 #include <omp.h>
+#include <dnnl.hpp>
 #endif
 
 namespace tcc::benchmarks {
@@ -57,8 +58,10 @@ class DnnlGemm {
  public:
   DnnlGemm(int64_t m, int64_t n, int64_t k) : engine_(dnnl::engine::kind::cpu, 0), stream_(engine_) {
     using dnnl::memory;
-    memory::desc a({m, k}, memory::data_type::f32, memory::format_tag::ab), c({m, n}, memory::data_type::f32, memory::format_tag::ab);
-    memory::desc any({k, n}, memory::data_type::f32, memory::format_tag::any), plain({k, n}, memory::data_type::f32, memory::format_tag::ab);
+    memory::desc a({m, k}, memory::data_type::f32, memory::format_tag::ab),
+        c({m, n}, memory::data_type::f32, memory::format_tag::ab);
+    memory::desc any({k, n}, memory::data_type::f32, memory::format_tag::any),
+        plain({k, n}, memory::data_type::f32, memory::format_tag::ab);
     dnnl::matmul::primitive_desc desc({a, any, c}, engine_);
     a_ = memory(a, engine_);
     c_ = memory(c, engine_);

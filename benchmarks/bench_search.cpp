@@ -12,7 +12,8 @@ namespace tcc::benchmarks {
 namespace {
 
 struct Worker {
-  Worker(const space::Sketch& s, uint64_t seed) : sketch(s), rng(seed), decisions(s.trace.decisions), arena(std::make_shared<Arena>()) {}
+  Worker(const space::Sketch& s, uint64_t seed)
+      : sketch(s), rng(seed), decisions(s.trace.decisions), arena(std::make_shared<Arena>()) {}
   const space::Sketch& sketch;
   Rng rng;
   std::vector<int64_t> decisions;
@@ -56,7 +57,9 @@ std::vector<Row> run_search_suite(double seconds) {
     return true;
   };
   std::vector<Row> rows;
-  for (auto& [name, body] : {std::pair<const char*, Body&>{"gemm1024.replay", replay}, {"gemm1024.replay_lower", replay_lower}, {"gemm1024.instantiate", instantiate}}) {
+  for (auto& [name, body] : {std::pair<const char*, Body&>{"gemm1024.replay", replay},
+                             {"gemm1024.replay_lower", replay_lower},
+                             {"gemm1024.instantiate", instantiate}}) {
     std::vector<Worker> workers;
     for (int w = 0; w < 2; ++w) workers.emplace_back(*sketch, static_cast<uint64_t>(w) + 11);
     auto loop = [&, &body = body](int w) {

@@ -24,7 +24,8 @@ double median(std::vector<double> v) {
 }
 
 // Random candidates of the GEMM's own design space, lowered; as search would hand them over.
-std::vector<measure::Candidate> draw_candidates(const task::Task& gemm, const measure::MeasureTask& prepared, const target::Target& host, size_t n) {
+std::vector<measure::Candidate> draw_candidates(const task::Task& gemm, const measure::MeasureTask& prepared,
+                                                const target::Target& host, size_t n) {
   std::vector<measure::Candidate> out;
   Rng rng(3);
   std::vector<space::Sketch> sketches;
@@ -110,6 +111,8 @@ Row fork_join(double seconds) {
 
 }  // namespace
 
-std::vector<Row> run_tuning_suite(double seconds) { return {measure_rate(seconds), compile_time(seconds), fork_join(seconds)}; }
+std::vector<Row> run_tuning_suite(double seconds) {
+  return {measure_rate(seconds), compile_time(seconds), fork_join(seconds)};
+}
 
 }  // namespace tcc::benchmarks

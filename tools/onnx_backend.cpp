@@ -69,10 +69,6 @@ std::string joined(const Error& error) {
 
 // --- one case, in the child ------------------------------------------------------------------------------------------
 
-struct CaseFailure {
-  Outcome outcome;
-};
-
 Outcome failure_of(const Error& error) {
   auto reason = graph::refusal_of(error);
   if (reason) return {"refused", std::string(graph::refusal_code(*reason)), joined(error), {}};

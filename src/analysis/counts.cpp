@@ -30,7 +30,9 @@ class Counter {
         ranges_.set(l->id, previous);
         return;
       }
-      case StmtKind::kBlock: stmt(as<Block>(s)->body, times); return;
+      case StmtKind::kBlock:
+        stmt(as<Block>(s)->body, times);
+        return;
       case StmtKind::kStore:
         counts.stores += times;
         expr(as<Store>(s)->value, times);
@@ -39,8 +41,12 @@ class Counter {
         stmt(as<If>(s)->then_case, times);
         stmt(as<If>(s)->else_case, times);
         return;
-      case StmtKind::kAlloc: stmt(as<Alloc>(s)->body, times); return;
-      case StmtKind::kInstrCall: counts.flops += times * static_cast<double>(instruction(as<InstrCall>(s)->instr).flops); return;
+      case StmtKind::kAlloc:
+        stmt(as<Alloc>(s)->body, times);
+        return;
+      case StmtKind::kInstrCall:
+        counts.flops += times * static_cast<double>(instruction(as<InstrCall>(s)->instr).flops);
+        return;
       case StmtKind::kRoles:
         for (const Role& r : as<Roles>(s)->roles) stmt(r.body, times);
         return;
@@ -52,22 +58,40 @@ class Counter {
     visit(root, [&](Expr e) {
       double& bucket = is_float(e->type) ? counts.flops : counts.int_ops;
       switch (e->kind) {
-        case ExprKind::kLoad: counts.loads += times; return false;
-        case ExprKind::kAdd: case ExprKind::kSub: case ExprKind::kMul: case ExprKind::kDiv:
+        case ExprKind::kLoad:
+          counts.loads += times;
+          return false;
+        case ExprKind::kAdd:
+        case ExprKind::kSub:
+        case ExprKind::kMul:
+        case ExprKind::kDiv:
           bucket += times;
           return true;
-        case ExprKind::kMin: case ExprKind::kMax:
+        case ExprKind::kMin:
+        case ExprKind::kMax:
           if (e->type != Type::kI64) bucket += times;
           return true;
         case ExprKind::kCall:
           counts.flops += as<Call>(e)->fn == Intrinsic::kFma ? 2 * times : times;
           return true;
-        case ExprKind::kLt: case ExprKind::kLe: case ExprKind::kEq: case ExprKind::kNe:
+        case ExprKind::kLt:
+        case ExprKind::kLe:
+        case ExprKind::kEq:
+        case ExprKind::kNe:
           if (is_float(as<Binary>(e)->a->type)) counts.flops += times;
           return true;
-        case ExprKind::kIntConst: case ExprKind::kFloatConst: case ExprKind::kVar: case ExprKind::kSum: case ExprKind::kProd:
-        case ExprKind::kFloorDiv: case ExprKind::kFloorMod: case ExprKind::kAnd: case ExprKind::kOr: case ExprKind::kNot:
-        case ExprKind::kCast: case ExprKind::kSelect:
+        case ExprKind::kIntConst:
+        case ExprKind::kFloatConst:
+        case ExprKind::kVar:
+        case ExprKind::kSum:
+        case ExprKind::kProd:
+        case ExprKind::kFloorDiv:
+        case ExprKind::kFloorMod:
+        case ExprKind::kAnd:
+        case ExprKind::kOr:
+        case ExprKind::kNot:
+        case ExprKind::kCast:
+        case ExprKind::kSelect:
           return true;
       }
       return true;

@@ -75,7 +75,8 @@ Stmt make_init_nest(Builder& b, const Path& path, size_t first, Id* next_id, con
     visit(c, [&](Expr e) {
       if (const Var* v = as<Var>(e))
         for (size_t i = first; i + 1 < path.nodes.size(); ++i)
-          if (const Loop* l = as<Loop>(path.nodes[i]); l != nullptr && l->id == v->id && !mentioned(l->id)) keep = false;
+          if (const Loop* l = as<Loop>(path.nodes[i]); l != nullptr && l->id == v->id && !mentioned(l->id))
+            keep = false;
       return keep;
     });
     if (keep) predicate = b.logical_and(predicate, substitute(b, c, renamed));

@@ -62,7 +62,8 @@ bool constant_radix(std::vector<Digit>& digits) {
 bool symbolic_radix(Builder& b, std::vector<Digit> digits, const Ranges& ranges) {
   Expr radix = b.integer(1);
   while (!digits.empty()) {
-    auto it = std::find_if(digits.begin(), digits.end(), [&](const Digit& d) { return ranges.prove_equal(b, d.weight, radix); });
+    auto it = std::find_if(digits.begin(), digits.end(),
+                           [&](const Digit& d) { return ranges.prove_equal(b, d.weight, radix); });
     if (it == digits.end()) return false;
     radix = b.mul(radix, it->loop->extent);
     digits.erase(it);
@@ -96,7 +97,8 @@ bool is_injective(Builder& b, const Block& block, std::span<const Loop* const> l
     if (uses != 1) return false;
   }
   for (auto& list : digits) {
-    bool constant = std::all_of(list.begin(), list.end(), [](const Digit& d) { return is_int(d.weight) && is_int(d.loop->extent); });
+    bool constant = std::all_of(list.begin(), list.end(),
+                                [](const Digit& d) { return is_int(d.weight) && is_int(d.loop->extent); });
     if (constant ? !constant_radix(list) : !symbolic_radix(b, list, ranges)) return false;
   }
   return true;

@@ -10,8 +10,12 @@ using namespace ir;
 
 namespace {
 
-bool multiply(int64_t a, int64_t b, int64_t& out) { return !__builtin_mul_overflow(a, b, &out); }
-bool accumulate(int64_t& total, int64_t value) { return !__builtin_add_overflow(total, value, &total); }
+bool multiply(int64_t a, int64_t b, int64_t& out) {
+  return !__builtin_mul_overflow(a, b, &out);
+}
+bool accumulate(int64_t& total, int64_t value) {
+  return !__builtin_add_overflow(total, value, &total);
+}
 
 int64_t floor_quotient(int64_t a, int64_t b) {
   int64_t q = a / b;
@@ -29,13 +33,17 @@ Expr Ranges::set(Id v, Expr extent) {
 
 bool Ranges::bounds(Expr e, ConstBounds& out) const {
   switch (e->kind) {
-    case ExprKind::kIntConst: out = {int_value(e), int_value(e)}; return true;
+    case ExprKind::kIntConst:
+      out = {int_value(e), int_value(e)};
+      return true;
     case ExprKind::kVar: {
       Id id = as<Var>(e)->id;
       if (Expr n = extent(id)) {
         ConstBounds b;
-        if (is_int(n)) b = {int_value(n), int_value(n)};
-        else if (!bounds(n, b)) return false;
+        if (is_int(n))
+          b = {int_value(n), int_value(n)};
+        else if (!bounds(n, b))
+          return false;
         out = {0, std::max<int64_t>(b.high - 1, 0)};
         return true;
       }
@@ -63,8 +71,8 @@ bool Ranges::bounds(Expr e, ConstBounds& out) const {
         ConstBounds b;
         if (!bounds(f, b)) return false;
         int64_t p[4];
-        if (!multiply(total.low, b.low, p[0]) || !multiply(total.low, b.high, p[1]) || !multiply(total.high, b.low, p[2]) ||
-            !multiply(total.high, b.high, p[3]))
+        if (!multiply(total.low, b.low, p[0]) || !multiply(total.low, b.high, p[1]) ||
+            !multiply(total.high, b.low, p[2]) || !multiply(total.high, b.high, p[3]))
           return false;
         total = {*std::min_element(p, p + 4), *std::max_element(p, p + 4)};
       }
@@ -85,7 +93,8 @@ bool Ranges::bounds(Expr e, ConstBounds& out) const {
       if (bounds(as<Binary>(e)->a, a) && a.low >= 0) out.high = std::min(out.high, a.high);
       return true;
     }
-    case ExprKind::kMin: case ExprKind::kMax: {
+    case ExprKind::kMin:
+    case ExprKind::kMax: {
       ConstBounds a, c;
       if (!bounds(as<Binary>(e)->a, a) || !bounds(as<Binary>(e)->b, c)) return false;
       out = e->kind == ExprKind::kMin ? ConstBounds{std::min(a.low, c.low), std::min(a.high, c.high)}
@@ -98,9 +107,21 @@ bool Ranges::bounds(Expr e, ConstBounds& out) const {
       out = {std::min(a.low, c.low), std::max(a.high, c.high)};
       return true;
     }
-    case ExprKind::kFloatConst: case ExprKind::kAdd: case ExprKind::kSub: case ExprKind::kMul: case ExprKind::kDiv:
-    case ExprKind::kLt: case ExprKind::kLe: case ExprKind::kEq: case ExprKind::kNe: case ExprKind::kAnd: case ExprKind::kOr:
-    case ExprKind::kNot: case ExprKind::kCast: case ExprKind::kLoad: case ExprKind::kCall:
+    case ExprKind::kFloatConst:
+    case ExprKind::kAdd:
+    case ExprKind::kSub:
+    case ExprKind::kMul:
+    case ExprKind::kDiv:
+    case ExprKind::kLt:
+    case ExprKind::kLe:
+    case ExprKind::kEq:
+    case ExprKind::kNe:
+    case ExprKind::kAnd:
+    case ExprKind::kOr:
+    case ExprKind::kNot:
+    case ExprKind::kCast:
+    case ExprKind::kLoad:
+    case ExprKind::kCall:
       return false;
   }
   return false;
@@ -108,7 +129,8 @@ bool Ranges::bounds(Expr e, ConstBounds& out) const {
 
 Expr Ranges::bound(Builder& b, Expr e, bool up, const Predicate& inner) const {
   switch (e->kind) {
-    case ExprKind::kIntConst: return e;
+    case ExprKind::kIntConst:
+      return e;
     case ExprKind::kVar: {
       Id id = as<Var>(e)->id;
       if (!inner(id)) return e;
@@ -154,13 +176,27 @@ Expr Ranges::bound(Builder& b, Expr e, bool up, const Predicate& inner) const {
       Expr x = positive ? bound(b, as<Binary>(e)->a, true, inner) : nullptr;
       return x == nullptr ? b.offset(y, -1) : b.min(x, b.offset(y, -1));
     }
-    case ExprKind::kMin: case ExprKind::kMax: {
+    case ExprKind::kMin:
+    case ExprKind::kMax: {
       Expr x = bound(b, as<Binary>(e)->a, up, inner), y = bound(b, as<Binary>(e)->b, up, inner);
       return x == nullptr || y == nullptr ? nullptr : b.binary(e->kind, x, y);
     }
-    case ExprKind::kSelect: case ExprKind::kFloatConst: case ExprKind::kAdd: case ExprKind::kSub: case ExprKind::kMul:
-    case ExprKind::kDiv: case ExprKind::kLt: case ExprKind::kLe: case ExprKind::kEq: case ExprKind::kNe: case ExprKind::kAnd:
-    case ExprKind::kOr: case ExprKind::kNot: case ExprKind::kCast: case ExprKind::kLoad: case ExprKind::kCall:
+    case ExprKind::kSelect:
+    case ExprKind::kFloatConst:
+    case ExprKind::kAdd:
+    case ExprKind::kSub:
+    case ExprKind::kMul:
+    case ExprKind::kDiv:
+    case ExprKind::kLt:
+    case ExprKind::kLe:
+    case ExprKind::kEq:
+    case ExprKind::kNe:
+    case ExprKind::kAnd:
+    case ExprKind::kOr:
+    case ExprKind::kNot:
+    case ExprKind::kCast:
+    case ExprKind::kLoad:
+    case ExprKind::kCall:
       return nullptr;
   }
   return nullptr;
@@ -214,6 +250,8 @@ bool Ranges::prove_equal(Builder& b, Expr x, Expr y) const {
   return is_int(d, 0);
 }
 
-bool Ranges::prove_non_negative(Builder& b, Expr x) const { return prove_less(b, b.integer(-1), x); }
+bool Ranges::prove_non_negative(Builder& b, Expr x) const {
+  return prove_less(b, b.integer(-1), x);
+}
 
 }  // namespace tcc::analysis

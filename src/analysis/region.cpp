@@ -52,7 +52,9 @@ class AccessVisitor {
         stmt(as<If>(s)->then_case);
         stmt(as<If>(s)->else_case);
         return;
-      case StmtKind::kAlloc: stmt(as<Alloc>(s)->body); return;
+      case StmtKind::kAlloc:
+        stmt(as<Alloc>(s)->body);
+        return;
       case StmtKind::kInstrCall:
         for (Expr a : as<InstrCall>(s)->args) expr(a);
         for (const Operand& o : as<InstrCall>(s)->operands) {
@@ -106,7 +108,8 @@ std::optional<DimRange> dim_range(Builder& b, Expr index, const Ranges& ranges, 
   std::vector<Term> outer_terms, inner_terms;
   int64_t constant = 0;
   auto place = [&](const Term& t) { (mentions(t.atom, inner) ? inner_terms : outer_terms).push_back(t); };
-  if (is_int(index)) constant = int_value(index);
+  if (is_int(index))
+    constant = int_value(index);
   else if (const Sum* s = as<Sum>(index)) {
     constant = s->constant;
     for (const Term& t : s->terms) place(t);

@@ -58,7 +58,8 @@ Expr recombine(Context& c, Expr e) {
     const Binary* m = as<Binary>(mod.atom);
     Expr scaled = c.b.scale(c.b.mul(c.b.floor_div(m->a, m->b), m->b), mod.coefficient);
     // The quotient part may have been pulled apart by the canonical form: subtract it and see whether the sum shrinks.
-    Expr candidate = c.b.add(c.b.sub(e, c.b.add(scaled, c.b.scale(mod.atom, mod.coefficient))), c.b.scale(m->a, mod.coefficient));
+    Expr candidate =
+        c.b.add(c.b.sub(e, c.b.add(scaled, c.b.scale(mod.atom, mod.coefficient))), c.b.scale(m->a, mod.coefficient));
     size_t before = s->terms.size();
     size_t after = candidate->kind == ExprKind::kSum ? as<Sum>(candidate)->terms.size() : 1;
     bool quotient_gone = true;
@@ -81,7 +82,8 @@ Expr known_comparison(Context& c, Expr e) {
     if (c.ranges.prove_less(c.b, c.b.offset(x->b, -1), x->a)) return c.b.boolean(false);
     return nullptr;
   }
-  if (c.ranges.prove_less(c.b, x->a, x->b) || c.ranges.prove_less(c.b, x->b, x->a)) return c.b.boolean(e->kind == ExprKind::kNe);
+  if (c.ranges.prove_less(c.b, x->a, x->b) || c.ranges.prove_less(c.b, x->b, x->a))
+    return c.b.boolean(e->kind == ExprKind::kNe);
   return nullptr;
 }
 
@@ -123,20 +125,39 @@ Expr split_modulo(Context& c, Expr e) {
   return nullptr;
 }
 
-constexpr std::array<Rule, 6> kRules = {quotient_of_small, constant_quotient, split_modulo, recombine, known_comparison, known_extremum};
+constexpr std::array<Rule, 6> kRules = {quotient_of_small, constant_quotient, split_modulo,
+                                        recombine,         known_comparison,  known_extremum};
 
 bool needs_rules(Expr e) {
   bool found = false;
   visit(e, [&](Expr x) {
     switch (x->kind) {
-      case ExprKind::kFloorDiv: case ExprKind::kFloorMod: case ExprKind::kLt: case ExprKind::kEq: case ExprKind::kNe:
-      case ExprKind::kMin: case ExprKind::kMax:
+      case ExprKind::kFloorDiv:
+      case ExprKind::kFloorMod:
+      case ExprKind::kLt:
+      case ExprKind::kEq:
+      case ExprKind::kNe:
+      case ExprKind::kMin:
+      case ExprKind::kMax:
         found = true;
         break;
-      case ExprKind::kIntConst: case ExprKind::kFloatConst: case ExprKind::kVar: case ExprKind::kSum: case ExprKind::kProd:
-      case ExprKind::kAdd: case ExprKind::kSub: case ExprKind::kMul: case ExprKind::kDiv: case ExprKind::kLe:
-      case ExprKind::kAnd: case ExprKind::kOr: case ExprKind::kNot: case ExprKind::kCast: case ExprKind::kSelect:
-      case ExprKind::kLoad: case ExprKind::kCall:
+      case ExprKind::kIntConst:
+      case ExprKind::kFloatConst:
+      case ExprKind::kVar:
+      case ExprKind::kSum:
+      case ExprKind::kProd:
+      case ExprKind::kAdd:
+      case ExprKind::kSub:
+      case ExprKind::kMul:
+      case ExprKind::kDiv:
+      case ExprKind::kLe:
+      case ExprKind::kAnd:
+      case ExprKind::kOr:
+      case ExprKind::kNot:
+      case ExprKind::kCast:
+      case ExprKind::kSelect:
+      case ExprKind::kLoad:
+      case ExprKind::kCall:
         break;
     }
     return !found;

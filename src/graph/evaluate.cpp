@@ -143,8 +143,7 @@ Result<Constant> move_bytes(const Graph& graph, const Node& node) {
 }
 
 bool moves_bytes(Op op) {
-  return op == Op::kSlice || op == Op::kExpand || op == Op::kGather || op == Op::kGatherElements ||
-         op == Op::kGatherNd;
+  return op == Op::kSlice || op == Op::kExpand || op == Op::kGather || op == Op::kGatherElements || op == Op::kGatherNd;
 }
 
 }  // namespace

@@ -66,7 +66,8 @@ class Fuser {
       sibling = &graph_.node(value.producer);
     }
     if (sibling == nullptr || op_class(sibling->op) != OpClass::kContraction) return nullptr;
-    bool runs_now = std::all_of(sibling->inputs.begin(), sibling->inputs.end(), [&](ValueId id) { return is_ready(id); });
+    bool runs_now =
+        std::all_of(sibling->inputs.begin(), sibling->inputs.end(), [&](ValueId id) { return is_ready(id); });
     return runs_now && node_flops(graph_, *sibling) < node_flops(graph_, node) ? sibling : nullptr;
   }
 
@@ -80,9 +81,8 @@ class Fuser {
   bool is_nothing(const Node& node) const {
     if (graph_.value(node.output).elements() != 0) return false;
     const auto& readers = consumers_[static_cast<size_t>(node.output)];
-    return std::all_of(readers.begin(), readers.end(), [&](NodeId id) {
-      return graph_.value(graph_.node(id).output).elements() == 0;
-    });
+    return std::all_of(readers.begin(), readers.end(),
+                       [&](NodeId id) { return graph_.value(graph_.node(id).output).elements() == 0; });
   }
 
   // Known before the group being built runs, or made inside it.
@@ -108,7 +108,8 @@ class Fuser {
   const Node* next_member(ValueId value) const {
     const Node* next = next_elementwise(value);
     if (next == nullptr) return nullptr;
-    bool ready = std::all_of(next->inputs.begin(), next->inputs.end(), [&](ValueId id) { return id == value || is_ready(id); });
+    bool ready =
+        std::all_of(next->inputs.begin(), next->inputs.end(), [&](ValueId id) { return id == value || is_ready(id); });
     return ready ? next : nullptr;
   }
 

@@ -190,9 +190,7 @@ struct AttributePrinter {
     return fmt::format("starts={} steps={} extents={}", list_text(a.starts), list_text(a.steps), list_text(a.extents));
   }
   std::string operator()(const GatherNdAttrs& a) const { return fmt::format("batch_dims={}", a.batch_dims); }
-  std::string operator()(const LayerNormAttrs& a) const {
-    return fmt::format("axis={} epsilon={}", a.axis, a.epsilon);
-  }
+  std::string operator()(const LayerNormAttrs& a) const { return fmt::format("axis={} epsilon={}", a.axis, a.epsilon); }
 };
 
 std::string type_text(const Value& value) {

@@ -250,8 +250,8 @@ class Inference {
       // A window that lies in the padding alone would have no maximum and an average of 0 / 0.
       int64_t reach = (a.kernel[i] - 1) * a.dilations[i] + 1;
       if (a.pads_begin[i] >= reach || a.pads_end[i] >= reach) {
-        return refuse(Refusal::kAttribute, "pads ({}, {}) along spatial axis {} must be smaller than the window of {}", a.pads_begin[i],
-                           a.pads_end[i], i, reach);
+        return refuse(Refusal::kAttribute, "pads ({}, {}) along spatial axis {} must be smaller than the window of {}",
+                      a.pads_begin[i], a.pads_end[i], i, reach);
       }
     }
     Shape out{shape(0)[0], shape(0)[1]};
@@ -368,7 +368,8 @@ class Inference {
     Shape out = shape(0);
     for (size_t i = 0; i < out.size(); ++i) {
       if (a.begin[i] < 0 || a.end[i] < 0) {
-        return refuse(Refusal::kAttribute, "negative pads ({}, {}) on axis {} (cropping) are not supported", a.begin[i], a.end[i], i);
+        return refuse(Refusal::kAttribute, "negative pads ({}, {}) on axis {} (cropping) are not supported", a.begin[i],
+                      a.end[i], i);
       }
       if (a.begin[i] > kMaxElements || a.end[i] > kMaxElements) return input_error("pads on axis {} are too large", i);
       out[i] += a.begin[i] + a.end[i];

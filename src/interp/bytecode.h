@@ -17,7 +17,8 @@ namespace tcc::interp {
 #define TCC_INTERP_OPS(X)                                                                                              \
   X(Halt)                                                                                                              \
   X(Jump)                                                                                                              \
-  X(JumpIfFalse) X(JumpIfTrue)                          /* a: condition */                                             \
+  X(JumpIfFalse)                                                                                                       \
+  X(JumpIfTrue)                                         /* a: condition */                                             \
       X(LoopBegin)                                      /* d = 0; jump when extent a <= 0 */                           \
       X(LoopNext)                                       /* d += 1; jump while d < a; b: operations of the body */      \
       X(ParallelEnter) X(ParallelLeave) X(ParallelExit) /* around iterations and the whole of a parallel loop */       \

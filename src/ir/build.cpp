@@ -19,7 +19,9 @@ int64_t floor_div_int(int64_t a, int64_t b) {
   int64_t q = a / b;
   return (a % b != 0 && ((a < 0) != (b < 0))) ? q - 1 : q;
 }
-int64_t floor_mod_int(int64_t a, int64_t b) { return a - floor_div_int(a, b) * b; }
+int64_t floor_mod_int(int64_t a, int64_t b) {
+  return a - floor_div_int(a, b) * b;
+}
 
 // Terms under construction: inline up to 16, then the heap.
 class TermList {
@@ -75,8 +77,10 @@ bool divide_monomial(Expr atom, Expr divisor, std::vector<Expr>& rest) {
   rest.clear();
   size_t j = 0;
   for (Expr f : have) {
-    if (j < need.size() && equal(f, need[j])) ++j;
-    else rest.push_back(f);
+    if (j < need.size() && equal(f, need[j]))
+      ++j;
+    else
+      rest.push_back(f);
   }
   return j == need.size();
 }
@@ -219,8 +223,10 @@ Expr Builder::floor_div(Expr a, Expr b) {
     inner_constant = floor_mod_int(d.constant, c);
     int64_t g = c;
     for (const Term& t : d.terms) {
-      if (t.coefficient % c == 0) outside.push(t.coefficient / c, t.atom), ++n_outside;
-      else inside.push(t.coefficient, t.atom), g = std::gcd(g, t.coefficient);
+      if (t.coefficient % c == 0)
+        outside.push(t.coefficient / c, t.atom), ++n_outside;
+      else
+        inside.push(t.coefficient, t.atom), g = std::gcd(g, t.coefficient);
     }
     auto rest = inside.view();
     if (rest.empty()) return sum(outer_constant, outside.view());
@@ -293,8 +299,10 @@ Expr Builder::floor_mod(Expr a, Expr b) {
     std::vector<Expr> rest;
     bool dropped = false;
     for (const Term& t : d.terms) {
-      if (divide_monomial(t.atom, b, rest)) dropped = true;
-      else inside.push(t.coefficient, t.atom);
+      if (divide_monomial(t.atom, b, rest))
+        dropped = true;
+      else
+        inside.push(t.coefficient, t.atom);
     }
     if (dropped) return floor_mod(sum(d.constant, inside.view()), b);
   }
@@ -349,8 +357,10 @@ void split_sides(Builder& builder, Expr difference, Expr& left, Expr& right) {
   decompose(difference, d);
   TermList positive, negative;
   for (const Term& t : d.terms) {
-    if (t.coefficient > 0) positive.push(t.coefficient, t.atom);
-    else negative.push(-t.coefficient, t.atom);
+    if (t.coefficient > 0)
+      positive.push(t.coefficient, t.atom);
+    else
+      negative.push(-t.coefficient, t.atom);
   }
   left = builder.sum(0, positive.view());
   right = builder.sum(-d.constant, negative.view());
@@ -419,7 +429,9 @@ Expr Builder::logical_not(Expr a) {
   if (is_int(a)) return boolean(int_value(a) == 0);
   if (a->kind == ExprKind::kNot) return as<Unary>(a)->a;
   if (a->kind == ExprKind::kLt && as<Binary>(a)->a->type == Type::kI64) return le(as<Binary>(a)->b, as<Binary>(a)->a);
-  return arena_.make<Unary>(ExprNode{ExprKind::kNot, Type::kBool, combine_hash(header_hash(ExprKind::kNot, Type::kBool), a->hash), a->ids}, a);
+  return arena_.make<Unary>(
+      ExprNode{ExprKind::kNot, Type::kBool, combine_hash(header_hash(ExprKind::kNot, Type::kBool), a->hash), a->ids},
+      a);
 }
 
 Expr Builder::select(Expr condition, Expr a, Expr b) {
@@ -429,8 +441,10 @@ Expr Builder::select(Expr condition, Expr a, Expr b) {
   bool constant = b->kind == ExprKind::kFloatConst || b->kind == ExprKind::kIntConst;
   if (const Load* l = as<Load>(a); l != nullptr && l->predicate == nullptr && constant)
     return load(l->buffer, l->type, l->indices, condition, b);
-  uint64_t hash = combine_hash(combine_hash(combine_hash(header_hash(ExprKind::kSelect, a->type), condition->hash), a->hash), b->hash);
-  return arena_.make<Select>(ExprNode{ExprKind::kSelect, a->type, hash, condition->ids | a->ids | b->ids}, condition, a, b);
+  uint64_t hash = combine_hash(
+      combine_hash(combine_hash(header_hash(ExprKind::kSelect, a->type), condition->hash), a->hash), b->hash);
+  return arena_.make<Select>(ExprNode{ExprKind::kSelect, a->type, hash, condition->ids | a->ids | b->ids}, condition, a,
+                             b);
 }
 
 Expr Builder::cast(Expr a, Type type) {
@@ -439,7 +453,8 @@ Expr Builder::cast(Expr a, Type type) {
     int64_t v = int_value(a);
     return integer(type == Type::kI32 ? static_cast<int32_t>(v) : v, type);
   }
-  uint64_t hash = combine_hash(combine_hash(header_hash(ExprKind::kCast, type), static_cast<uint64_t>(a->type)), a->hash);
+  uint64_t hash =
+      combine_hash(combine_hash(header_hash(ExprKind::kCast, type), static_cast<uint64_t>(a->type)), a->hash);
   return arena_.make<Unary>(ExprNode{ExprKind::kCast, type, hash, a->ids}, a);
 }
 
@@ -456,7 +471,8 @@ Expr Builder::call(Intrinsic fn, std::span<const Expr> args) {
 }
 
 Expr Builder::load(const Buffer& buffer, std::span<const Expr> indices, Expr predicate, Expr other) {
-  TCC_CHECK(indices.size() == buffer.shape.size(), "{} indices for a buffer of rank {}", indices.size(), buffer.shape.size());
+  TCC_CHECK(indices.size() == buffer.shape.size(), "{} indices for a buffer of rank {}", indices.size(),
+            buffer.shape.size());
   return load(buffer.id, buffer.type, indices, predicate, other);
 }
 
@@ -482,22 +498,44 @@ Expr Builder::load(Id buffer, Type type, std::span<const Expr> indices, Expr pre
 
 Expr Builder::binary(ExprKind kind, Expr a, Expr b) {
   switch (kind) {
-    case ExprKind::kFloorDiv: return floor_div(a, b);
-    case ExprKind::kFloorMod: return floor_mod(a, b);
-    case ExprKind::kMin: return min(a, b);
-    case ExprKind::kMax: return max(a, b);
-    case ExprKind::kAdd: return add(a, b);
-    case ExprKind::kSub: return sub(a, b);
-    case ExprKind::kMul: return mul(a, b);
-    case ExprKind::kDiv: return div(a, b);
-    case ExprKind::kLt: return lt(a, b);
-    case ExprKind::kLe: return le(a, b);
-    case ExprKind::kEq: return eq(a, b);
-    case ExprKind::kNe: return ne(a, b);
-    case ExprKind::kAnd: return logical_and(a, b);
-    case ExprKind::kOr: return logical_or(a, b);
-    case ExprKind::kIntConst: case ExprKind::kFloatConst: case ExprKind::kVar: case ExprKind::kSum: case ExprKind::kProd:
-    case ExprKind::kNot: case ExprKind::kCast: case ExprKind::kSelect: case ExprKind::kLoad: case ExprKind::kCall:
+    case ExprKind::kFloorDiv:
+      return floor_div(a, b);
+    case ExprKind::kFloorMod:
+      return floor_mod(a, b);
+    case ExprKind::kMin:
+      return min(a, b);
+    case ExprKind::kMax:
+      return max(a, b);
+    case ExprKind::kAdd:
+      return add(a, b);
+    case ExprKind::kSub:
+      return sub(a, b);
+    case ExprKind::kMul:
+      return mul(a, b);
+    case ExprKind::kDiv:
+      return div(a, b);
+    case ExprKind::kLt:
+      return lt(a, b);
+    case ExprKind::kLe:
+      return le(a, b);
+    case ExprKind::kEq:
+      return eq(a, b);
+    case ExprKind::kNe:
+      return ne(a, b);
+    case ExprKind::kAnd:
+      return logical_and(a, b);
+    case ExprKind::kOr:
+      return logical_or(a, b);
+    case ExprKind::kIntConst:
+    case ExprKind::kFloatConst:
+    case ExprKind::kVar:
+    case ExprKind::kSum:
+    case ExprKind::kProd:
+    case ExprKind::kNot:
+    case ExprKind::kCast:
+    case ExprKind::kSelect:
+    case ExprKind::kLoad:
+    case ExprKind::kCall:
       break;
   }
   TCC_UNREACHABLE("not a binary kind");

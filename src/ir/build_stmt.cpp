@@ -100,7 +100,8 @@ Stmt Builder::block(Id id, std::span<const Iter> iters, Stmt body, Stmt init, Ex
   m.add(init);
   m.add(body);
   m.add(annotations);
-  return arena_.make<Block>(m.node(StmtKind::kBlock), id, reducer, arena_.copy(iters), predicate, init, body, arena_.copy(annotations));
+  return arena_.make<Block>(m.node(StmtKind::kBlock), id, reducer, arena_.copy(iters), predicate, init, body,
+                            arena_.copy(annotations));
 }
 
 Stmt Builder::store(Id buffer, std::span<const Expr> indices, Expr value, Expr predicate) {
@@ -140,7 +141,8 @@ Stmt Builder::alloc(std::span<const Id> buffers, Stmt body) {
 
 Stmt Builder::instr(int32_t row, std::span<const Operand> operands, std::span<const Expr> args, Expr predicate) {
   const Instruction& spec = instruction(row);
-  TCC_CHECK(operands.size() == spec.operands.size() && static_cast<int32_t>(args.size()) == spec.num_args, "{}", spec.name);
+  TCC_CHECK(operands.size() == spec.operands.size() && static_cast<int32_t>(args.size()) == spec.num_args, "{}",
+            spec.name);
   Mixer m(StmtKind::kInstrCall);
   m.add(static_cast<uint64_t>(row));
   auto copy = arena_.make_span<Operand>(operands.size());
@@ -151,7 +153,8 @@ Stmt Builder::instr(int32_t row, std::span<const Operand> operands, std::span<co
   }
   m.add(args);
   m.add(predicate);
-  return arena_.make<InstrCall>(m.node(StmtKind::kInstrCall), row, std::span<const Operand>(copy), arena_.copy(args), predicate);
+  return arena_.make<InstrCall>(m.node(StmtKind::kInstrCall), row, std::span<const Operand>(copy), arena_.copy(args),
+                                predicate);
 }
 
 Stmt Builder::roles(std::span<const Role> roles) {
@@ -181,10 +184,12 @@ Id KernelBuilder::new_id(const char* name) {
   return id;
 }
 
-const Buffer* KernelBuilder::add_buffer(const char* name, Type type, std::span<const int64_t> shape, BufferRole role, Scope scope) {
+const Buffer* KernelBuilder::add_buffer(const char* name, Type type, std::span<const int64_t> shape, BufferRole role,
+                                        Scope scope) {
   std::vector<Expr> extents;
   for (int64_t e : shape) extents.push_back(builder_.integer(e));
-  int32_t alignment = role == BufferRole::kTemp || role == BufferRole::kWeight ? 64 : static_cast<int32_t>(type_bytes(type));
+  int32_t alignment =
+      role == BufferRole::kTemp || role == BufferRole::kWeight ? 64 : static_cast<int32_t>(type_bytes(type));
   const Buffer* b = builder_.buffer({new_id(name), type, scope, role, extents, nullptr, alignment});
   (role == BufferRole::kTemp ? temps_ : params_).push_back(b);
   return b;

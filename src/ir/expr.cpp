@@ -14,16 +14,22 @@ bool equal_spans(std::span<const Expr> a, std::span<const Expr> b) {
     if (!equal(a[i], b[i])) return false;
   return true;
 }
-bool equal_optional(Expr a, Expr b) { return a == b || (a != nullptr && b != nullptr && equal(a, b)); }
+bool equal_optional(Expr a, Expr b) {
+  return a == b || (a != nullptr && b != nullptr && equal(a, b));
+}
 bool equal_annotations(std::span<const Annotation> a, std::span<const Annotation> b) {
   if (a.size() != b.size()) return false;
   for (size_t i = 0; i < a.size(); ++i)
     if (a[i].key != b[i].key || !equal(a[i].value, b[i].value)) return false;
   return true;
 }
-bool equal_optional(Stmt a, Stmt b) { return a == b || (a != nullptr && b != nullptr && equal(a, b)); }
+bool equal_optional(Stmt a, Stmt b) {
+  return a == b || (a != nullptr && b != nullptr && equal(a, b));
+}
 
-int sign(int64_t x) { return x < 0 ? -1 : x > 0 ? 1 : 0; }
+int sign(int64_t x) {
+  return x < 0 ? -1 : x > 0 ? 1 : 0;
+}
 
 }  // namespace
 
@@ -31,36 +37,53 @@ bool equal(Expr a, Expr b) {
   if (a == b) return true;
   if (a->hash != b->hash || a->kind != b->kind || a->type != b->type) return false;
   switch (a->kind) {
-    case ExprKind::kIntConst: return int_value(a) == int_value(b);
+    case ExprKind::kIntConst:
+      return int_value(a) == int_value(b);
     case ExprKind::kFloatConst: {
       double x = as<FloatConst>(a)->value, y = as<FloatConst>(b)->value;
       return (x == y && std::signbit(x) == std::signbit(y)) || (std::isnan(x) && std::isnan(y));
     }
-    case ExprKind::kVar: return as<Var>(a)->id == as<Var>(b)->id;
+    case ExprKind::kVar:
+      return as<Var>(a)->id == as<Var>(b)->id;
     case ExprKind::kSum: {
       const Sum *x = as<Sum>(a), *y = as<Sum>(b);
       if (x->constant != y->constant || x->terms.size() != y->terms.size()) return false;
       for (size_t i = 0; i < x->terms.size(); ++i)
-        if (x->terms[i].coefficient != y->terms[i].coefficient || !equal(x->terms[i].atom, y->terms[i].atom)) return false;
+        if (x->terms[i].coefficient != y->terms[i].coefficient || !equal(x->terms[i].atom, y->terms[i].atom))
+          return false;
       return true;
     }
-    case ExprKind::kProd: return equal_spans(as<Prod>(a)->factors, as<Prod>(b)->factors);
-    case ExprKind::kFloorDiv: case ExprKind::kFloorMod: case ExprKind::kMin: case ExprKind::kMax:
-    case ExprKind::kAdd: case ExprKind::kSub: case ExprKind::kMul: case ExprKind::kDiv:
-    case ExprKind::kLt: case ExprKind::kLe: case ExprKind::kEq: case ExprKind::kNe:
-    case ExprKind::kAnd: case ExprKind::kOr:
+    case ExprKind::kProd:
+      return equal_spans(as<Prod>(a)->factors, as<Prod>(b)->factors);
+    case ExprKind::kFloorDiv:
+    case ExprKind::kFloorMod:
+    case ExprKind::kMin:
+    case ExprKind::kMax:
+    case ExprKind::kAdd:
+    case ExprKind::kSub:
+    case ExprKind::kMul:
+    case ExprKind::kDiv:
+    case ExprKind::kLt:
+    case ExprKind::kLe:
+    case ExprKind::kEq:
+    case ExprKind::kNe:
+    case ExprKind::kAnd:
+    case ExprKind::kOr:
       return equal(as<Binary>(a)->a, as<Binary>(b)->a) && equal(as<Binary>(a)->b, as<Binary>(b)->b);
-    case ExprKind::kNot: case ExprKind::kCast: return equal(as<Unary>(a)->a, as<Unary>(b)->a);
+    case ExprKind::kNot:
+    case ExprKind::kCast:
+      return equal(as<Unary>(a)->a, as<Unary>(b)->a);
     case ExprKind::kSelect: {
       const Select *x = as<Select>(a), *y = as<Select>(b);
       return equal(x->condition, y->condition) && equal(x->a, y->a) && equal(x->b, y->b);
     }
     case ExprKind::kLoad: {
       const Load *x = as<Load>(a), *y = as<Load>(b);
-      return x->buffer == y->buffer && equal_spans(x->indices, y->indices) && equal_optional(x->predicate, y->predicate) &&
-             equal_optional(x->other, y->other);
+      return x->buffer == y->buffer && equal_spans(x->indices, y->indices) &&
+             equal_optional(x->predicate, y->predicate) && equal_optional(x->other, y->other);
     }
-    case ExprKind::kCall: return as<Call>(a)->fn == as<Call>(b)->fn && equal_spans(as<Call>(a)->args, as<Call>(b)->args);
+    case ExprKind::kCall:
+      return as<Call>(a)->fn == as<Call>(b)->fn && equal_spans(as<Call>(a)->args, as<Call>(b)->args);
   }
   return false;
 }
@@ -94,10 +117,11 @@ bool equal(Stmt a, Stmt b) {
       if (x->id != y->id || x->reducer != y->reducer || x->iters.size() != y->iters.size()) return false;
       for (size_t i = 0; i < x->iters.size(); ++i) {
         const Iter &p = x->iters[i], &q = y->iters[i];
-        if (p.id != q.id || p.kind != q.kind || !equal(p.extent, q.extent) || !equal(p.binding, q.binding)) return false;
+        if (p.id != q.id || p.kind != q.kind || !equal(p.extent, q.extent) || !equal(p.binding, q.binding))
+          return false;
       }
-      return equal_optional(x->predicate, y->predicate) && equal_optional(x->init, y->init) && equal(x->body, y->body) &&
-             equal_annotations(x->annotations, y->annotations);
+      return equal_optional(x->predicate, y->predicate) && equal_optional(x->init, y->init) &&
+             equal(x->body, y->body) && equal_annotations(x->annotations, y->annotations);
     }
     case StmtKind::kStore: {
       const Store *x = as<Store>(a), *y = as<Store>(b);
@@ -106,17 +130,20 @@ bool equal(Stmt a, Stmt b) {
     }
     case StmtKind::kIf: {
       const If *x = as<If>(a), *y = as<If>(b);
-      return equal(x->condition, y->condition) && equal(x->then_case, y->then_case) && equal_optional(x->else_case, y->else_case);
+      return equal(x->condition, y->condition) && equal(x->then_case, y->then_case) &&
+             equal_optional(x->else_case, y->else_case);
     }
     case StmtKind::kAlloc: {
       const Alloc *x = as<Alloc>(a), *y = as<Alloc>(b);
-      return std::equal(x->buffers.begin(), x->buffers.end(), y->buffers.begin(), y->buffers.end()) && equal(x->body, y->body);
+      return std::equal(x->buffers.begin(), x->buffers.end(), y->buffers.begin(), y->buffers.end()) &&
+             equal(x->body, y->body);
     }
     case StmtKind::kInstrCall: {
       const InstrCall *x = as<InstrCall>(a), *y = as<InstrCall>(b);
       if (x->instr != y->instr || x->operands.size() != y->operands.size()) return false;
       for (size_t i = 0; i < x->operands.size(); ++i)
-        if (x->operands[i].buffer != y->operands[i].buffer || !equal_spans(x->operands[i].indices, y->operands[i].indices))
+        if (x->operands[i].buffer != y->operands[i].buffer ||
+            !equal_spans(x->operands[i].indices, y->operands[i].indices))
           return false;
       return equal_spans(x->args, y->args) && equal_optional(x->predicate, y->predicate);
     }

@@ -22,7 +22,8 @@ class KernelHasher {
     uint64_t hash = mix_hash(0x7463636bu + static_cast<uint64_t>(kernel_.stage));
     for (const Scalar& s : kernel_.scalars) {
       hash = combine_hash(hash, number(s.id));
-      hash = combine_hash(hash, static_cast<uint64_t>(s.role) + 7 * static_cast<uint64_t>(s.low) + 31 * static_cast<uint64_t>(s.high));
+      hash = combine_hash(
+          hash, static_cast<uint64_t>(s.role) + 7 * static_cast<uint64_t>(s.low) + 31 * static_cast<uint64_t>(s.high));
     }
     for (const Buffer* b : kernel_.buffers)
       if (b->role != BufferRole::kTemp) hash = combine_hash(hash, buffer(b->id));
@@ -42,7 +43,8 @@ class KernelHasher {
     if (seen) return mix_hash(n);
     const Buffer* b = kernel_.buffer(id);
     TCC_CHECK(b != nullptr, "unknown buffer {}", id);
-    uint64_t hash = combine_hash(n, (static_cast<uint64_t>(b->type) << 16) | (static_cast<uint64_t>(b->scope) << 8) | static_cast<uint64_t>(b->role));
+    uint64_t hash = combine_hash(n, (static_cast<uint64_t>(b->type) << 16) | (static_cast<uint64_t>(b->scope) << 8) |
+                                        static_cast<uint64_t>(b->role));
     for (Expr e : b->shape) hash = combine_hash(hash, expr(e));
     if (b->layout != nullptr) hash = combine_hash(hash, hash_layout(*b->layout));
     extra_ = combine_hash(extra_, hash);  // first appearances are folded into the next statement
@@ -52,8 +54,11 @@ class KernelHasher {
   uint64_t expr(Expr e) {
     uint64_t hash = mix_hash(static_cast<uint64_t>(e->kind) * 64 + static_cast<uint64_t>(e->type));
     switch (e->kind) {
-      case ExprKind::kIntConst: case ExprKind::kFloatConst: return e->hash;
-      case ExprKind::kVar: return combine_hash(hash, number(static_cast<const Var*>(e)->id));
+      case ExprKind::kIntConst:
+      case ExprKind::kFloatConst:
+        return e->hash;
+      case ExprKind::kVar:
+        return combine_hash(hash, number(static_cast<const Var*>(e)->id));
       case ExprKind::kSum: {
         uint64_t total = 0;
         for (const Term& t : static_cast<const Sum*>(e)->terms)
@@ -65,15 +70,29 @@ class KernelHasher {
         for (Expr f : static_cast<const Prod*>(e)->factors) total += mix_hash(expr(f));
         return combine_hash(hash, total);
       }
-      case ExprKind::kMin: case ExprKind::kMax: case ExprKind::kAnd: case ExprKind::kOr:
-        return combine_hash(hash, mix_hash(expr(static_cast<const Binary*>(e)->a)) + mix_hash(expr(static_cast<const Binary*>(e)->b)));
-      case ExprKind::kEq: case ExprKind::kNe: return combine_hash(hash, equation(static_cast<const Binary*>(e)));
-      case ExprKind::kFloorDiv: case ExprKind::kFloorMod: case ExprKind::kAdd: case ExprKind::kSub: case ExprKind::kMul:
-      case ExprKind::kDiv: case ExprKind::kLt: case ExprKind::kLe: {
+      case ExprKind::kMin:
+      case ExprKind::kMax:
+      case ExprKind::kAnd:
+      case ExprKind::kOr:
+        return combine_hash(
+            hash, mix_hash(expr(static_cast<const Binary*>(e)->a)) + mix_hash(expr(static_cast<const Binary*>(e)->b)));
+      case ExprKind::kEq:
+      case ExprKind::kNe:
+        return combine_hash(hash, equation(static_cast<const Binary*>(e)));
+      case ExprKind::kFloorDiv:
+      case ExprKind::kFloorMod:
+      case ExprKind::kAdd:
+      case ExprKind::kSub:
+      case ExprKind::kMul:
+      case ExprKind::kDiv:
+      case ExprKind::kLt:
+      case ExprKind::kLe: {
         uint64_t a = expr(static_cast<const Binary*>(e)->a);
         return combine_hash(combine_hash(hash, a), expr(static_cast<const Binary*>(e)->b));
       }
-      case ExprKind::kNot: case ExprKind::kCast: return combine_hash(hash, expr(static_cast<const Unary*>(e)->a));
+      case ExprKind::kNot:
+      case ExprKind::kCast:
+        return combine_hash(hash, expr(static_cast<const Unary*>(e)->a));
       case ExprKind::kSelect: {
         const Select* s = static_cast<const Select*>(e);
         hash = combine_hash(hash, expr(s->condition));
@@ -230,7 +249,8 @@ class Compactor {
         const Block* b = static_cast<const Block*>(s);
         std::vector<Iter> iters;
         for (const Iter& it : b->iters) iters.push_back({it.id, it.kind, expr(it.extent), expr(it.binding)});
-        return b_.block(b->id, iters, stmt(b->body), stmt(b->init), expr(b->predicate), b->reducer, annotations(b->annotations));
+        return b_.block(b->id, iters, stmt(b->body), stmt(b->init), expr(b->predicate), b->reducer,
+                        annotations(b->annotations));
       }
       case StmtKind::kStore: {
         const Store* x = static_cast<const Store*>(s);
@@ -240,7 +260,8 @@ class Compactor {
         const If* x = static_cast<const If*>(s);
         return b_.if_then(expr(x->condition), stmt(x->then_case), stmt(x->else_case));
       }
-      case StmtKind::kAlloc: return b_.alloc(static_cast<const Alloc*>(s)->buffers, stmt(static_cast<const Alloc*>(s)->body));
+      case StmtKind::kAlloc:
+        return b_.alloc(static_cast<const Alloc*>(s)->buffers, stmt(static_cast<const Alloc*>(s)->body));
       case StmtKind::kInstrCall: {
         const InstrCall* x = static_cast<const InstrCall*>(s);
         std::vector<Operand> operands;
@@ -249,7 +270,8 @@ class Compactor {
       }
       case StmtKind::kRoles: {
         std::vector<Role> roles;
-        for (const Role& r : static_cast<const Roles*>(s)->roles) roles.push_back({r.first_warp, r.warps, r.registers, stmt(r.body)});
+        for (const Role& r : static_cast<const Roles*>(s)->roles)
+          roles.push_back({r.first_warp, r.warps, r.registers, stmt(r.body)});
         return b_.roles(roles);
       }
     }
@@ -270,9 +292,12 @@ class Compactor {
 
   Expr copy_expr(Expr e) {
     switch (e->kind) {
-      case ExprKind::kIntConst: return arena_.make<IntConst>(*static_cast<const IntConst*>(e));
-      case ExprKind::kFloatConst: return arena_.make<FloatConst>(*static_cast<const FloatConst*>(e));
-      case ExprKind::kVar: return arena_.make<Var>(*static_cast<const Var*>(e));
+      case ExprKind::kIntConst:
+        return arena_.make<IntConst>(*static_cast<const IntConst*>(e));
+      case ExprKind::kFloatConst:
+        return arena_.make<FloatConst>(*static_cast<const FloatConst*>(e));
+      case ExprKind::kVar:
+        return arena_.make<Var>(*static_cast<const Var*>(e));
       case ExprKind::kSum: {
         Sum s = *static_cast<const Sum*>(e);
         std::vector<Term> terms;
@@ -285,16 +310,27 @@ class Compactor {
         p.factors = exprs(p.factors);
         return arena_.make<Prod>(p);
       }
-      case ExprKind::kFloorDiv: case ExprKind::kFloorMod: case ExprKind::kMin: case ExprKind::kMax:
-      case ExprKind::kAdd: case ExprKind::kSub: case ExprKind::kMul: case ExprKind::kDiv:
-      case ExprKind::kLt: case ExprKind::kLe: case ExprKind::kEq: case ExprKind::kNe:
-      case ExprKind::kAnd: case ExprKind::kOr: {
+      case ExprKind::kFloorDiv:
+      case ExprKind::kFloorMod:
+      case ExprKind::kMin:
+      case ExprKind::kMax:
+      case ExprKind::kAdd:
+      case ExprKind::kSub:
+      case ExprKind::kMul:
+      case ExprKind::kDiv:
+      case ExprKind::kLt:
+      case ExprKind::kLe:
+      case ExprKind::kEq:
+      case ExprKind::kNe:
+      case ExprKind::kAnd:
+      case ExprKind::kOr: {
         Binary x = *static_cast<const Binary*>(e);
         x.a = expr(x.a);
         x.b = expr(x.b);
         return arena_.make<Binary>(x);
       }
-      case ExprKind::kNot: case ExprKind::kCast: {
+      case ExprKind::kNot:
+      case ExprKind::kCast: {
         Unary x = *static_cast<const Unary*>(e);
         x.a = expr(x.a);
         return arena_.make<Unary>(x);
@@ -329,7 +365,9 @@ class Compactor {
 
 }  // namespace
 
-uint64_t hash_kernel(const Kernel& kernel) { return KernelHasher(kernel).run(); }
+uint64_t hash_kernel(const Kernel& kernel) {
+  return KernelHasher(kernel).run();
+}
 
 Kernel compact(const Kernel& kernel) {
   Kernel out = kernel;
@@ -355,7 +393,8 @@ Kernel compact(const Kernel& kernel) {
   for (size_t i = hints.size(); i-- > 0;) {
     NameHint h = *hints[i];
     h.previous = out.names;
-    if (h.text != nullptr) h.text = out.arena->copy(std::span<const char>(h.text, std::char_traits<char>::length(h.text) + 1)).data();
+    if (h.text != nullptr)
+      h.text = out.arena->copy(std::span<const char>(h.text, std::char_traits<char>::length(h.text) + 1)).data();
     out.names = out.arena->make<NameHint>(h);
   }
   return out;

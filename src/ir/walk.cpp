@@ -30,7 +30,9 @@ class ExprList {
   size_t size_ = 0;
 };
 
-Expr map_optional(Expr e, FunctionRef<Expr(Expr)> f) { return e == nullptr ? nullptr : f(e); }
+Expr map_optional(Expr e, FunctionRef<Expr(Expr)> f) {
+  return e == nullptr ? nullptr : f(e);
+}
 
 bool map_annotations(std::span<const Annotation> in, std::vector<Annotation>& out, FunctionRef<Expr(Expr)> f) {
   bool changed = false;
@@ -47,21 +49,37 @@ bool map_annotations(std::span<const Annotation> in, std::vector<Annotation>& ou
 void visit(Expr e, FunctionRef<bool(Expr)> f) {
   if (e == nullptr || !f(e)) return;
   switch (e->kind) {
-    case ExprKind::kIntConst: case ExprKind::kFloatConst: case ExprKind::kVar: return;
+    case ExprKind::kIntConst:
+    case ExprKind::kFloatConst:
+    case ExprKind::kVar:
+      return;
     case ExprKind::kSum:
       for (const Term& t : as<Sum>(e)->terms) visit(t.atom, f);
       return;
     case ExprKind::kProd:
       for (Expr x : as<Prod>(e)->factors) visit(x, f);
       return;
-    case ExprKind::kFloorDiv: case ExprKind::kFloorMod: case ExprKind::kMin: case ExprKind::kMax:
-    case ExprKind::kAdd: case ExprKind::kSub: case ExprKind::kMul: case ExprKind::kDiv:
-    case ExprKind::kLt: case ExprKind::kLe: case ExprKind::kEq: case ExprKind::kNe:
-    case ExprKind::kAnd: case ExprKind::kOr:
+    case ExprKind::kFloorDiv:
+    case ExprKind::kFloorMod:
+    case ExprKind::kMin:
+    case ExprKind::kMax:
+    case ExprKind::kAdd:
+    case ExprKind::kSub:
+    case ExprKind::kMul:
+    case ExprKind::kDiv:
+    case ExprKind::kLt:
+    case ExprKind::kLe:
+    case ExprKind::kEq:
+    case ExprKind::kNe:
+    case ExprKind::kAnd:
+    case ExprKind::kOr:
       visit(as<Binary>(e)->a, f);
       visit(as<Binary>(e)->b, f);
       return;
-    case ExprKind::kNot: case ExprKind::kCast: visit(as<Unary>(e)->a, f); return;
+    case ExprKind::kNot:
+    case ExprKind::kCast:
+      visit(as<Unary>(e)->a, f);
+      return;
     case ExprKind::kSelect:
       visit(as<Select>(e)->condition, f);
       visit(as<Select>(e)->a, f);
@@ -84,7 +102,9 @@ void visit(Stmt s, FunctionRef<bool(Stmt)> f) {
     case StmtKind::kSeq:
       for (Stmt c : as<Seq>(s)->stmts) visit(c, f);
       return;
-    case StmtKind::kLoop: visit(as<Loop>(s)->body, f); return;
+    case StmtKind::kLoop:
+      visit(as<Loop>(s)->body, f);
+      return;
     case StmtKind::kBlock:
       visit(as<Block>(s)->init, f);
       visit(as<Block>(s)->body, f);
@@ -93,11 +113,15 @@ void visit(Stmt s, FunctionRef<bool(Stmt)> f) {
       visit(as<If>(s)->then_case, f);
       visit(as<If>(s)->else_case, f);
       return;
-    case StmtKind::kAlloc: visit(as<Alloc>(s)->body, f); return;
+    case StmtKind::kAlloc:
+      visit(as<Alloc>(s)->body, f);
+      return;
     case StmtKind::kRoles:
       for (const Role& r : as<Roles>(s)->roles) visit(r.body, f);
       return;
-    case StmtKind::kStore: case StmtKind::kInstrCall: return;
+    case StmtKind::kStore:
+    case StmtKind::kInstrCall:
+      return;
   }
 }
 
@@ -121,14 +145,19 @@ void visit_roots(Stmt root, FunctionRef<void(Expr)> f) {
         give(as<Store>(s)->value);
         give(as<Store>(s)->predicate);
         break;
-      case StmtKind::kIf: give(as<If>(s)->condition); break;
+      case StmtKind::kIf:
+        give(as<If>(s)->condition);
+        break;
       case StmtKind::kInstrCall:
         for (const Operand& o : as<InstrCall>(s)->operands)
           for (Expr i : o.indices) give(i);
         for (Expr a : as<InstrCall>(s)->args) give(a);
         give(as<InstrCall>(s)->predicate);
         break;
-      case StmtKind::kSeq: case StmtKind::kAlloc: case StmtKind::kRoles: break;
+      case StmtKind::kSeq:
+      case StmtKind::kAlloc:
+      case StmtKind::kRoles:
+        break;
     }
     return true;
   });
@@ -136,7 +165,10 @@ void visit_roots(Stmt root, FunctionRef<void(Expr)> f) {
 
 Expr rewrite_children(Builder& b, Expr e, FunctionRef<Expr(Expr)> f) {
   switch (e->kind) {
-    case ExprKind::kIntConst: case ExprKind::kFloatConst: case ExprKind::kVar: return e;
+    case ExprKind::kIntConst:
+    case ExprKind::kFloatConst:
+    case ExprKind::kVar:
+      return e;
     case ExprKind::kSum: {
       const Sum* s = static_cast<const Sum*>(e);
       std::array<Term, 8> inline_terms;
@@ -154,10 +186,20 @@ Expr rewrite_children(Builder& b, Expr e, FunctionRef<Expr(Expr)> f) {
       ExprList list;
       return list.map(static_cast<const Prod*>(e)->factors, f) ? b.product(list.view()) : e;
     }
-    case ExprKind::kFloorDiv: case ExprKind::kFloorMod: case ExprKind::kMin: case ExprKind::kMax:
-    case ExprKind::kAdd: case ExprKind::kSub: case ExprKind::kMul: case ExprKind::kDiv:
-    case ExprKind::kLt: case ExprKind::kLe: case ExprKind::kEq: case ExprKind::kNe:
-    case ExprKind::kAnd: case ExprKind::kOr: {
+    case ExprKind::kFloorDiv:
+    case ExprKind::kFloorMod:
+    case ExprKind::kMin:
+    case ExprKind::kMax:
+    case ExprKind::kAdd:
+    case ExprKind::kSub:
+    case ExprKind::kMul:
+    case ExprKind::kDiv:
+    case ExprKind::kLt:
+    case ExprKind::kLe:
+    case ExprKind::kEq:
+    case ExprKind::kNe:
+    case ExprKind::kAnd:
+    case ExprKind::kOr: {
       const Binary* x = static_cast<const Binary*>(e);
       Expr a = f(x->a), c = f(x->b);
       return a == x->a && c == x->b ? e : b.binary(e->kind, a, c);
@@ -319,7 +361,8 @@ bool extend_path(Stmt s, Id id, std::vector<Stmt>& nodes) {
         if (extend_path(c, id, nodes)) return true;
       break;
     case StmtKind::kLoop:
-      if (static_cast<const Loop*>(s)->id == id || extend_path(static_cast<const Loop*>(s)->body, id, nodes)) return true;
+      if (static_cast<const Loop*>(s)->id == id || extend_path(static_cast<const Loop*>(s)->body, id, nodes))
+        return true;
       break;
     case StmtKind::kBlock:
       if (static_cast<const Block*>(s)->id == id || extend_path(static_cast<const Block*>(s)->init, id, nodes) ||
@@ -338,7 +381,9 @@ bool extend_path(Stmt s, Id id, std::vector<Stmt>& nodes) {
       for (const Role& r : static_cast<const Roles*>(s)->roles)
         if (extend_path(r.body, id, nodes)) return true;
       break;
-    case StmtKind::kStore: case StmtKind::kInstrCall: break;
+    case StmtKind::kStore:
+    case StmtKind::kInstrCall:
+      break;
   }
   nodes.pop_back();
   return false;

@@ -31,7 +31,8 @@ class Rewriter {
     Stmt out = rewrite_children(b_, s, [&](Stmt c) { return stmt(c); }, [&](Expr e) { return expr(e); });
     if (out == nullptr) return nullptr;
     if (const Store* st = as<Store>(out))
-      if (const Live* live = find(st->buffer)) return b_.store(st->buffer, shifted(*live, st->indices), st->value, st->predicate);
+      if (const Live* live = find(st->buffer))
+        return b_.store(st->buffer, shifted(*live, st->indices), st->value, st->predicate);
     if (const InstrCall* call = as<InstrCall>(out)) {
       std::vector<Operand> operands;
       for (const Operand& o : call->operands) {
@@ -52,7 +53,8 @@ class Rewriter {
     if ((e->ids & mask_) == 0) return e;
     Expr out = rewrite_children(b_, e, [&](Expr c) { return expr(c); });
     if (const Load* l = as<Load>(out))
-      if (const Live* live = find(l->buffer)) return b_.load(l->buffer, l->type, shifted(*live, l->indices), l->predicate, l->other);
+      if (const Live* live = find(l->buffer))
+        return b_.load(l->buffer, l->type, shifted(*live, l->indices), l->predicate, l->other);
     return out;
   }
 
@@ -87,22 +89,24 @@ Kernel compact_buffers(const Kernel& kernel) {
     if (const Loop* l = as<Loop>(s)) ranges.set(l->id, l->extent);
     return true;
   });
-  analysis::visit_accesses(b, k.root, [&](const analysis::AccessInfo& access, const analysis::LoopStack& loops, const Block*) {
-    for (Live& live : lives) {
-      if (live.buffer->id != access.buffer) continue;
-      if (!live.seen) {
-        live.around = loops;
-        live.seen = true;
-      } else {
-        size_t common = 0;
-        while (common < live.around.size() && common < loops.size() && live.around[common] == loops[common]) ++common;
-        live.around.resize(common);
-      }
-      std::vector<Expr> indices;
-      for (Expr i : access.indices) indices.push_back(analysis::simplify(b, i, ranges));
-      live.accesses.push_back(std::move(indices));
-    }
-  });
+  analysis::visit_accesses(
+      b, k.root, [&](const analysis::AccessInfo& access, const analysis::LoopStack& loops, const Block*) {
+        for (Live& live : lives) {
+          if (live.buffer->id != access.buffer) continue;
+          if (!live.seen) {
+            live.around = loops;
+            live.seen = true;
+          } else {
+            size_t common = 0;
+            while (common < live.around.size() && common < loops.size() && live.around[common] == loops[common])
+              ++common;
+            live.around.resize(common);
+          }
+          std::vector<Expr> indices;
+          for (Expr i : access.indices) indices.push_back(analysis::simplify(b, i, ranges));
+          live.accesses.push_back(std::move(indices));
+        }
+      });
   std::erase_if(lives, [](const Live& l) { return !l.seen; });
 
   for (Live& live : lives) {
@@ -124,7 +128,8 @@ Kernel compact_buffers(const Kernel& kernel) {
       }
       if (!affine) box = whole;
       // Predicated accesses may overhang the buffer; its own size is always enough.
-      if (is_int(box->base, 0)) box->extent = b.min(box->extent, whole.extent);
+      if (is_int(box->base, 0))
+        box->extent = b.min(box->extent, whole.extent);
       else if (is_int(box->base) && is_int(box->extent) && is_int(whole.extent) &&
                (int_value(box->base) < 0 || int_value(box->base) + int_value(box->extent) > int_value(whole.extent)))
         box = whole;

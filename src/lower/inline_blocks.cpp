@@ -15,7 +15,8 @@ Stmt inline_in(Builder& b, Stmt s, const Substitution& outer) {
     Stmt body = inline_in(b, block->body, inner);
     return block->predicate == nullptr ? body : b.if_then(substitute(b, block->predicate, outer), body);
   }
-  return rewrite_children(b, s, [&](Stmt c) { return inline_in(b, c, outer); }, [&](Expr e) { return substitute(b, e, outer); });
+  return rewrite_children(
+      b, s, [&](Stmt c) { return inline_in(b, c, outer); }, [&](Expr e) { return substitute(b, e, outer); });
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
 // The one list of passes. Every pass says in its header what must hold before and after, and why it stands here.
 #include "tcc/lower/lower.h"
 
-#include "lower/pad_tails.h"
 #include "lower/order_local_dims.h"
+#include "lower/pad_tails.h"
 #include "lower/promote_registers.h"
 #include "lower/split_launches.h"
 #include "lower/split_tails.h"

@@ -22,7 +22,8 @@ namespace {
 
 class Finisher {
  public:
-  Finisher(const Kernel& kernel, const Substitution& decisions, Arena& arena) : b_(arena), ranges_(kernel), subst_(decisions) {}
+  Finisher(const Kernel& kernel, const Substitution& decisions, Arena& arena)
+      : b_(arena), ranges_(kernel), subst_(decisions) {}
 
   Stmt stmt(Stmt s) {
     const Loop* l = as<Loop>(s);

@@ -48,11 +48,17 @@ class Padder {
         if (condition == nullptr) return s;
         const Store* st = as<Store>(s);
         const Buffer* buffer = kernel_.buffer(st->buffer);
-        if (buffer->scope != Scope::kLocal || !overhang_fits(*st)) return b_.store(st->buffer, st->indices, st->value, b_.logical_and(st->predicate, condition));
+        if (buffer->scope != Scope::kLocal || !overhang_fits(*st))
+          return b_.store(st->buffer, st->indices, st->value, b_.logical_and(st->predicate, condition));
         return b_.store(st->buffer, st->indices, predicate_loads(st->value, condition), st->predicate);
       }
-      case StmtKind::kInstrCall: return condition == nullptr ? s : b_.if_then(condition, s);
-      case StmtKind::kSeq: case StmtKind::kAlloc: case StmtKind::kRoles: case StmtKind::kBlock: break;
+      case StmtKind::kInstrCall:
+        return condition == nullptr ? s : b_.if_then(condition, s);
+      case StmtKind::kSeq:
+      case StmtKind::kAlloc:
+      case StmtKind::kRoles:
+      case StmtKind::kBlock:
+        break;
     }
     return rewrite_children(b_, s, [&](Stmt c) { return stmt(c, condition); }, [](Expr e) { return e; });
   }
@@ -62,7 +68,9 @@ class Padder {
     const Buffer* buffer = kernel_.buffer(id);
     for (size_t d = 0; d < indices.size(); ++d) {
       analysis::ConstBounds b;
-      if (!is_int(buffer->shape[d]) || !ranges_.bounds(indices[d], b) || b.low < 0 || b.high >= int_value(buffer->shape[d])) return false;
+      if (!is_int(buffer->shape[d]) || !ranges_.bounds(indices[d], b) || b.low < 0 ||
+          b.high >= int_value(buffer->shape[d]))
+        return false;
     }
     return true;
   }
@@ -70,7 +78,8 @@ class Padder {
   bool overhang_fits(const Store& st) const {
     bool fits = inside(st.buffer, st.indices);
     visit(st.value, [&](Expr e) {
-      if (const Load* l = as<Load>(e); l != nullptr && kernel_.buffer(l->buffer)->scope == Scope::kLocal && l->predicate == nullptr)
+      if (const Load* l = as<Load>(e);
+          l != nullptr && kernel_.buffer(l->buffer)->scope == Scope::kLocal && l->predicate == nullptr)
         fits = fits && inside(l->buffer, l->indices);
       return fits;
     });

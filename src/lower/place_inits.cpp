@@ -17,12 +17,14 @@ Kernel place_inits(const Kernel& kernel) {
     size_t at = analysis::first_reduce_loop(path);
     Id init_id = kNoId;
     Stmt init = analysis::make_init_nest(b, path, at, &k.next_id, &k.names, &init_id);
-    Stmt update = b.block(block->id, block->iters, block->body, nullptr, block->predicate, block->reducer, block->annotations);
+    Stmt update =
+        b.block(block->id, block->iters, block->body, nullptr, block->predicate, block->reducer, block->annotations);
     // One rewrite: the path below `at` ends in the update, the node at `at` becomes {init; node}.
     Stmt node = update;
     for (size_t i = path.nodes.size() - 1; i-- > at;) {
       Stmt child = path.nodes[i + 1];
-      node = rewrite_children(b, path.nodes[i], [&](Stmt s) { return s == child ? node : s; }, [](Expr e) { return e; });
+      node =
+          rewrite_children(b, path.nodes[i], [&](Stmt s) { return s == child ? node : s; }, [](Expr e) { return e; });
     }
     Stmt pair[2] = {init, node};
     Path upper;

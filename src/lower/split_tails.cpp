@@ -129,7 +129,8 @@ class TailSplitter {
 
   void note_mode(const Loop& l) {
     for (const Annotation& a : l.annotations)
-      if (a.key == AnnotationKey::kTail && is_int(a.value, static_cast<int64_t>(TailMode::kMask))) masked_.push_back(l.id);
+      if (a.key == AnnotationKey::kTail && is_int(a.value, static_cast<int64_t>(TailMode::kMask)))
+        masked_.push_back(l.id);
   }
   // A schedule that asks for masks gets them.
   bool is_masked(Expr term) const {

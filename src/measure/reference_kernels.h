@@ -14,8 +14,8 @@ namespace tcc::measure {
 // min, max, selects and division by constants; integer stores that depend on floats also give nullopt.
 std::optional<ir::Kernel> to_magnitude(const ir::Kernel& f64_kernel);
 
-// Each reduction runs its last spatial loop inside its reduction loops, so that a large naive contraction walks memory in
-// order. Nothing else moves: every output is the same sum, in the same order.
+// Each reduction runs its last spatial loop inside its reduction loops, so that a large naive contraction walks memory
+// in order. Nothing else moves: every output is the same sum, in the same order.
 ir::Kernel interchange_reductions(const ir::Kernel& kernel);
 
 // The outermost loop of each root nest becomes parallel where every block below runs it spatially. The reference is

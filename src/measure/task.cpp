@@ -175,7 +175,8 @@ Result<MeasureTask::Segment> build_segment(TaskDescription description, const st
 
 Result<codegen::Artifact> compile_reference(const ir::Kernel& f64_kernel, const target::Target& target) {
   auto arena = std::make_shared<Arena>();
-  auto lowered = lower::lower(parallelise_outer(interchange_reductions(f64_kernel)), target, ir::Stage::kLowered, arena);
+  auto lowered =
+      lower::lower(parallelise_outer(interchange_reductions(f64_kernel)), target, ir::Stage::kLowered, arena);
   if (!lowered)
     return environment_error("the reference of a task does not lower: {} ({})",
                              ir::reject_reason_name(lowered.error().reason), lowered.error().text);

@@ -68,8 +68,8 @@ static inline void relax(void) {
 #endif
 }
 
-// Waits awake while *word == value. False when the time is over and it still is. Yields in between: where the system has
-// put the partner on the same CPU, spinning would keep it from doing what is waited for.
+// Waits awake while *word == value. False when the time is over and it still is. Yields in between: where the system
+// has put the partner on the same CPU, spinning would keep it from doing what is waited for.
 static bool spin_while_equal(_Atomic uint32_t* word, uint32_t value, int64_t spin_ns) {
   if (atomic_load_explicit(word, memory_order_acquire) != value) return true;
   if (spin_ns <= 0) return false;

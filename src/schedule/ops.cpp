@@ -1,5 +1,6 @@
 // One function an instruction kind: reads inputs, calls the primitive, stores outputs. Attributes per kind:
-//   sample_perfect_tile [n, max_innermost]; sample_tile [n, max_innermost, multiple, extent when recorded, tail modes as a bit set];
+//   sample_perfect_tile [n, max_innermost]; sample_tile [n, max_innermost, multiple, extent when recorded, tail modes
+//   as a bit set];
 //     its decision is the n factors and the tail mode, which is its last output;
 //   sample_categorical [candidates..., weights in millionths...]; cache_read [read index, scope]; cache_write [scope];
 //   bind [axis]; annotate [key]; transform_layout [read index, rank, order..., (dim, tile)...].
@@ -28,7 +29,8 @@ struct Ops {
   // --- inputs and outputs ------------------------------------------------------------------------------------------
   static Id id(Step& s, size_t i) {
     const Input& input = s.in.inputs[i];
-    if (input.kind != Input::Kind::kVariable || static_cast<size_t>(input.value) >= s.executor.values_.size()) return kNoId;
+    if (input.kind != Input::Kind::kVariable || static_cast<size_t>(input.value) >= s.executor.values_.size())
+      return kNoId;
     return s.executor.values_[static_cast<size_t>(input.value)].id;
   }
   static std::vector<Id> ids(Step& s) {
@@ -40,9 +42,12 @@ struct Ops {
   static Expr expr(Step& s, size_t i) {
     const Input& input = s.in.inputs[i];
     switch (input.kind) {
-      case Input::Kind::kInferred: return nullptr;
-      case Input::Kind::kLiteral: return Builder(*s.kernel.arena).integer(input.value);
-      case Input::Kind::kVariable: return s.executor.values_[static_cast<size_t>(input.value)].expr;
+      case Input::Kind::kInferred:
+        return nullptr;
+      case Input::Kind::kLiteral:
+        return Builder(*s.kernel.arena).integer(input.value);
+      case Input::Kind::kVariable:
+        return s.executor.values_[static_cast<size_t>(input.value)].expr;
     }
     return nullptr;
   }
@@ -55,7 +60,8 @@ struct Ops {
   static Legal<void> put_ids(Step& s, std::span<const Id> ids) {
     s.executor.last_outputs_ = static_cast<int>(ids.size());
     if (s.in.outputs >= 0 && s.in.outputs != static_cast<int>(ids.size()))
-      return reject(RejectReason::kNotALoopChain, fmt::format("{} gives {} results, the trace expects {}", op_name(s.in.op), ids.size(), s.in.outputs));
+      return reject(RejectReason::kNotALoopChain, fmt::format("{} gives {} results, the trace expects {}",
+                                                              op_name(s.in.op), ids.size(), s.in.outputs));
     for (size_t i = 0; i < ids.size(); ++i) put(s, static_cast<int>(i), {ids[i], nullptr});
     return {};
   }
@@ -93,7 +99,8 @@ struct Ops {
   static Legal<int64_t> constant_extent(Step& s, Id loop) {
     const Loop* l = find_loop(s.kernel.root, loop);
     if (l == nullptr) return reject(RejectReason::kUnknownHandle, "no such loop to tile");
-    if (!is_int(l->extent) || int_value(l->extent) < 1) return reject(RejectReason::kNotConstant, "extent of loop " + name_hint(s.kernel, loop));
+    if (!is_int(l->extent) || int_value(l->extent) < 1)
+      return reject(RejectReason::kNotConstant, "extent of loop " + name_hint(s.kernel, loop));
     return int_value(l->extent);
   }
 
@@ -113,8 +120,10 @@ struct Ops {
       s.kernel.products = b.arena().copy(facts);
       return {};
     }
-    if (s.executor.mode_ == Mode::kSample) draw_perfect_tile(*extent, attr(s, 1), *s.executor.rng_, s.decision);
-    else repair_perfect_tile(*extent, s.decision);
+    if (s.executor.mode_ == Mode::kSample)
+      draw_perfect_tile(*extent, attr(s, 1), *s.executor.rng_, s.decision);
+    else
+      repair_perfect_tile(*extent, s.decision);
     for (int i = 0; i < s.in.outputs; ++i) put(s, i, {kNoId, b.integer(s.decision[static_cast<size_t>(i)])});
     return {};
   }
@@ -193,7 +202,8 @@ struct Ops {
 
   static Legal<void> sample_compute_location(Step& s) {
     Id block = id(s, 0);
-    if (find_block(s.kernel.root, block) == nullptr) return reject(RejectReason::kUnknownHandle, "no such block to place");
+    if (find_block(s.kernel.root, block) == nullptr)
+      return reject(RejectReason::kUnknownHandle, "no such block to place");
     std::vector<int64_t> places = compute_locations(s.kernel, block);
     if (s.executor.mode_ == Mode::kSymbolic) {
       s.executor.symbols_.push_back(kNoId);  // structural: taken from the trace
@@ -243,13 +253,18 @@ struct Ops {
     return become(s, schedule::compute_at(s.kernel, id(s, 0), loop));
   }
   static Legal<Kernel> compute_at(const Kernel& k, Id block, Id loop) { return schedule::compute_at(k, block, loop); }
-  static Legal<void> reverse_compute_at(Step& s) { return become(s, schedule::reverse_compute_at(s.kernel, id(s, 0), id(s, 1))); }
+  static Legal<void> reverse_compute_at(Step& s) {
+    return become(s, schedule::reverse_compute_at(s.kernel, id(s, 0), id(s, 1)));
+  }
   static Legal<void> compute_inline(Step& s) { return become(s, schedule::compute_inline(s.kernel, id(s, 0))); }
   static Legal<Kernel> compute_inline(const Kernel& k, Id block) { return schedule::compute_inline(k, block); }
-  static Legal<void> reverse_compute_inline(Step& s) { return become(s, schedule::reverse_compute_inline(s.kernel, id(s, 0))); }
+  static Legal<void> reverse_compute_inline(Step& s) {
+    return become(s, schedule::reverse_compute_inline(s.kernel, id(s, 0)));
+  }
   static Legal<void> cache_read(Step& s) {
     Id out = kNoId;
-    Legal<void> done = become(s, schedule::cache_read(s.kernel, id(s, 0), static_cast<int>(attr(s, 0)), static_cast<Scope>(attr(s, 1)), out));
+    Legal<void> done = become(
+        s, schedule::cache_read(s.kernel, id(s, 0), static_cast<int>(attr(s, 0)), static_cast<Scope>(attr(s, 1)), out));
     if (done) put(s, 0, {out, nullptr});
     return done;
   }
@@ -274,7 +289,9 @@ struct Ops {
   static Legal<void> parallel(Step& s) { return become(s, schedule::parallel(s.kernel, id(s, 0))); }
   static Legal<void> vectorize(Step& s) { return become(s, schedule::vectorize(s.kernel, id(s, 0))); }
   static Legal<void> unroll(Step& s) { return become(s, schedule::unroll(s.kernel, id(s, 0))); }
-  static Legal<void> bind(Step& s) { return become(s, schedule::bind(s.kernel, id(s, 0), static_cast<Axis>(attr(s, 0)))); }
+  static Legal<void> bind(Step& s) {
+    return become(s, schedule::bind(s.kernel, id(s, 0), static_cast<Axis>(attr(s, 0))));
+  }
   static Legal<void> annotate(Step& s) {
     Expr value = expr(s, 1);
     if (value == nullptr) return reject(RejectReason::kBadAnnotation, "annotation without a value");
@@ -344,7 +361,9 @@ constexpr bool rows_in_order() {
 }
 static_assert(rows_in_order());
 
-const OpRow& row(Op op) { return kRows[static_cast<size_t>(op)]; }
+const OpRow& row(Op op) {
+  return kRows[static_cast<size_t>(op)];
+}
 
 // Traces come from files too: everything an op function takes for granted is checked here.
 Legal<void> check_form(const Instruction& in, std::span<const int64_t> decision, size_t values) {
@@ -355,11 +374,13 @@ Legal<void> check_form(const Instruction& in, std::span<const int64_t> decision,
   if (static_cast<int>(in.attrs.size()) < r.min_attrs) return bad("missing attributes");
   if (in.first_output < 0 || in.first_output > 1 << 20 || in.outputs > 1 << 16) return bad("bad outputs");
   for (const Input& i : in.inputs)
-    if (i.kind == Input::Kind::kVariable && (i.value < 0 || static_cast<size_t>(i.value) >= values)) return bad("unknown variable");
+    if (i.kind == Input::Kind::kVariable && (i.value < 0 || static_cast<size_t>(i.value) >= values))
+      return bad("unknown variable");
   if (r.sampling && static_cast<int>(decision.size()) != in.decision_length) return bad("missing decision");
   if (in.op == Op::kSamplePerfectTile || in.op == Op::kSampleTile) {
     int64_t outputs = in.attrs[0] + (in.op == Op::kSampleTile ? 1 : 0);
-    if (in.attrs[0] < 1 || in.attrs[0] > 16 || in.outputs != outputs || in.decision_length != in.outputs || in.attrs[1] < 1)
+    if (in.attrs[0] < 1 || in.attrs[0] > 16 || in.outputs != outputs || in.decision_length != in.outputs ||
+        in.attrs[1] < 1)
       return bad("bad number of factors");
     if (in.op == Op::kSampleTile && (in.attrs[4] < 1 || in.attrs[4] > 7)) return bad("bad tail modes");
   }
@@ -374,20 +395,28 @@ Legal<void> check_form(const Instruction& in, std::span<const int64_t> decision,
   }
   if (in.op == Op::kSampleComputeLocation && in.decision_length != 1) return bad("bad decision");
   auto in_range = [&](size_t i, int64_t last) { return in.attrs[i] >= 0 && in.attrs[i] <= last; };
-  if (in.op == Op::kCacheRead && (!in_range(0, 1 << 16) || !in_range(1, static_cast<int64_t>(Scope::kAmxTile)))) return bad("bad attributes");
+  if (in.op == Op::kCacheRead && (!in_range(0, 1 << 16) || !in_range(1, static_cast<int64_t>(Scope::kAmxTile))))
+    return bad("bad attributes");
   if (in.op == Op::kCacheWrite && !in_range(0, static_cast<int64_t>(Scope::kAmxTile))) return bad("bad scope");
   if (in.op == Op::kBind && !in_range(0, static_cast<int64_t>(Axis::kVthread))) return bad("bad axis");
   if (in.op == Op::kAnnotate && !in_range(0, static_cast<int64_t>(AnnotationKey::kTree))) return bad("bad key");
-  if (in.op == Op::kTransformLayout && (!in_range(0, 1 << 16) || !in_range(1, static_cast<int64_t>(in.attrs.size()) - 2))) return bad("bad attributes");
+  if (in.op == Op::kTransformLayout &&
+      (!in_range(0, 1 << 16) || !in_range(1, static_cast<int64_t>(in.attrs.size()) - 2)))
+    return bad("bad attributes");
   return {};
 }
 
 }  // namespace
 
-std::string_view op_name(Op op) { return row(op).name; }
-bool is_sampling(Op op) { return row(op).sampling; }
+std::string_view op_name(Op op) {
+  return row(op).name;
+}
+bool is_sampling(Op op) {
+  return row(op).sampling;
+}
 
-Executor::Executor(const Kernel& start, const ArenaPtr& arena, Mode mode, Rng* rng) : kernel_(start), mode_(mode), rng_(rng) {
+Executor::Executor(const Kernel& start, const ArenaPtr& arena, Mode mode, Rng* rng)
+    : kernel_(start), mode_(mode), rng_(rng) {
   arena->keep_alive(start.arena);
   kernel_.arena = arena;
   values_.reserve(64);
@@ -405,6 +434,8 @@ Legal<void> Executor::run(const Instruction& in, std::span<int64_t> decision) {
 }
 
 // Exposed for the mutator.
-std::vector<int64_t> legal_compute_locations(const Kernel& kernel, Id block) { return Ops::compute_locations(kernel, block); }
+std::vector<int64_t> legal_compute_locations(const Kernel& kernel, Id block) {
+  return Ops::compute_locations(kernel, block);
+}
 
 }  // namespace tcc::schedule

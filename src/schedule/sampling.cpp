@@ -76,7 +76,8 @@ void repair_perfect_tile(int64_t extent, std::span<int64_t> factors) {
 void draw_tile(int64_t extent, int64_t max_innermost, int64_t multiple, Rng& rng, std::span<int64_t> out) {
   int64_t rest = extent;
   auto log_uniform = [&](int64_t high) {
-    return std::clamp<int64_t>(static_cast<int64_t>(std::exp(rng.uniform() * std::log(static_cast<double>(high) + 1))), 1, high);
+    return std::clamp<int64_t>(static_cast<int64_t>(std::exp(rng.uniform() * std::log(static_cast<double>(high) + 1))),
+                               1, high);
   };
   for (size_t i = out.size(); i-- > 1;) {
     bool last = i + 1 == out.size();

@@ -12,7 +12,8 @@ namespace tcc::schedule {
 // Uniform over ordered factorisations of `extent` into out.size() factors whose last is at most max_innermost: for each
 // prime power, a uniform weak composition of the exponent; redrawn while the last factor is too large.
 void draw_perfect_tile(int64_t extent, int64_t max_innermost, Rng& rng, std::span<int64_t> out);
-// From the innermost outward keeps what divides the rest, else takes all of the rest: any list becomes a perfect tiling.
+// From the innermost outward keeps what divides the rest, else takes all of the rest: any list becomes a perfect
+// tiling.
 void repair_perfect_tile(int64_t extent, std::span<int64_t> factors);
 // Free tiles: out[0] is the ceiling quotient of the others. Inner factors are log-uniform, the last a multiple of
 // `multiple` (when the extent allows) and at most max_innermost.

@@ -4,16 +4,19 @@
 
 namespace tcc::schedule {
 
-Schedule::Schedule(const Kernel& start, const ArenaPtr& arena, Rng* rng) : executor_(start, arena, rng != nullptr ? Mode::kSample : Mode::kReplay, rng) {}
+Schedule::Schedule(const Kernel& start, const ArenaPtr& arena, Rng* rng)
+    : executor_(start, arena, rng != nullptr ? Mode::kSample : Mode::kReplay, rng) {}
 
-int Schedule::step(Op op, std::vector<Input> inputs, std::vector<int64_t> attrs, int outputs, int decision_length, std::string text) {
+int Schedule::step(Op op, std::vector<Input> inputs, std::vector<int64_t> attrs, int outputs, int decision_length,
+                   std::string text) {
   if (reject_) return -1;
   for (const Input& i : inputs)
     if (i.kind == Input::Kind::kVariable && i.value < 0) {
       reject_ = Reject{RejectReason::kUnknownHandle, fmt::format("{} of an invalid handle", op_name(op))};
       return -1;
     }
-  Instruction in{op, std::move(inputs), std::move(attrs), std::move(text), trace_.variables, outputs, -1, decision_length};
+  Instruction in{op, std::move(inputs), std::move(attrs), std::move(text), trace_.variables, outputs,
+                 -1, decision_length};
   std::vector<int64_t> decision(static_cast<size_t>(decision_length), 1);
   if (op == Op::kSampleTile && !decision.empty()) decision.back() = 0;
   if (decision_length > 0) in.decision = static_cast<int>(trace_.decisions.size());
@@ -44,7 +47,9 @@ std::vector<ExprRv> expr_list(int first, int n) {
 }
 }  // namespace
 
-BlockRv Schedule::get_block(const std::string& name) { return {step(Op::kGetBlock, {}, {}, 1, 0, name)}; }
+BlockRv Schedule::get_block(const std::string& name) {
+  return {step(Op::kGetBlock, {}, {}, 1, 0, name)};
+}
 std::vector<LoopRv> Schedule::get_loops(BlockRv block) {
   int first = step(Op::kGetLoops, {variable(block.rv)}, {}, -1);
   return first < 0 ? std::vector<LoopRv>{} : list<LoopRv>(first, executor_.last_outputs());
@@ -60,7 +65,8 @@ std::vector<BlockRv> Schedule::get_consumers(BlockRv block) {
 std::vector<ExprRv> Schedule::sample_perfect_tile(LoopRv loop, int n, int64_t max_innermost) {
   return expr_list(step(Op::kSamplePerfectTile, {variable(loop.rv)}, {n, max_innermost}, n, n), n);
 }
-std::vector<ExprRv> Schedule::sample_tile(LoopRv loop, int n, int64_t max_innermost, int64_t multiple, ExprRv* tail, int64_t modes) {
+std::vector<ExprRv> Schedule::sample_tile(LoopRv loop, int n, int64_t max_innermost, int64_t multiple, ExprRv* tail,
+                                          int64_t modes) {
   const ir::Loop* l = ok() ? ir::find_loop(kernel().root, id(loop)) : nullptr;
   int64_t extent = l != nullptr && ir::is_int(l->extent) ? ir::int_value(l->extent) : 0;
   int first = step(Op::kSampleTile, {variable(loop.rv)}, {n, max_innermost, multiple, extent, modes}, n + 1, n + 1);
@@ -72,7 +78,9 @@ ExprRv Schedule::sample_categorical(std::span<const int64_t> candidates, std::sp
   for (double p : probabilities) attrs.push_back(static_cast<int64_t>(p * 1e6 + 0.5));
   return {variable(step(Op::kSampleCategorical, {}, std::move(attrs), 1, 1))};
 }
-LoopRv Schedule::sample_compute_location(BlockRv block) { return {step(Op::kSampleComputeLocation, {variable(block.rv)}, {}, 1, 1)}; }
+LoopRv Schedule::sample_compute_location(BlockRv block) {
+  return {step(Op::kSampleComputeLocation, {variable(block.rv)}, {}, 1, 1)};
+}
 
 std::vector<LoopRv> Schedule::split(LoopRv loop, std::span<const ExprRv> factors) {
   std::vector<Input> inputs = {variable(loop.rv)};
@@ -90,10 +98,18 @@ void Schedule::reorder(std::span<const LoopRv> loops) {
   for (LoopRv l : loops) inputs.push_back(variable(l.rv));
   step(Op::kReorder, std::move(inputs), {}, 0);
 }
-void Schedule::compute_at(BlockRv block, LoopRv loop) { step(Op::kComputeAt, {variable(block.rv), variable(loop.rv)}, {}, 0); }
-void Schedule::reverse_compute_at(BlockRv block, LoopRv loop) { step(Op::kReverseComputeAt, {variable(block.rv), variable(loop.rv)}, {}, 0); }
-void Schedule::compute_inline(BlockRv block) { step(Op::kComputeInline, {variable(block.rv)}, {}, 0); }
-void Schedule::reverse_compute_inline(BlockRv block) { step(Op::kReverseComputeInline, {variable(block.rv)}, {}, 0); }
+void Schedule::compute_at(BlockRv block, LoopRv loop) {
+  step(Op::kComputeAt, {variable(block.rv), variable(loop.rv)}, {}, 0);
+}
+void Schedule::reverse_compute_at(BlockRv block, LoopRv loop) {
+  step(Op::kReverseComputeAt, {variable(block.rv), variable(loop.rv)}, {}, 0);
+}
+void Schedule::compute_inline(BlockRv block) {
+  step(Op::kComputeInline, {variable(block.rv)}, {}, 0);
+}
+void Schedule::reverse_compute_inline(BlockRv block) {
+  step(Op::kReverseComputeInline, {variable(block.rv)}, {}, 0);
+}
 BlockRv Schedule::cache_read(BlockRv block, int read_index, ir::Scope scope) {
   return {step(Op::kCacheRead, {variable(block.rv)}, {read_index, static_cast<int64_t>(scope)}, 1)};
 }
@@ -106,17 +122,26 @@ BlockRv Schedule::decompose_reduction(BlockRv block, LoopRv loop) {
 BlockRv Schedule::rfactor(BlockRv block, LoopRv loop) {
   return {step(Op::kRfactor, {variable(block.rv), variable(loop.rv)}, {}, 1)};
 }
-void Schedule::parallel(LoopRv loop) { step(Op::kParallel, {variable(loop.rv)}, {}, 0); }
-void Schedule::vectorize(LoopRv loop) { step(Op::kVectorize, {variable(loop.rv)}, {}, 0); }
-void Schedule::unroll(LoopRv loop) { step(Op::kUnroll, {variable(loop.rv)}, {}, 0); }
-void Schedule::bind(LoopRv loop, ir::Axis axis) { step(Op::kBind, {variable(loop.rv)}, {static_cast<int64_t>(axis)}, 0); }
+void Schedule::parallel(LoopRv loop) {
+  step(Op::kParallel, {variable(loop.rv)}, {}, 0);
+}
+void Schedule::vectorize(LoopRv loop) {
+  step(Op::kVectorize, {variable(loop.rv)}, {}, 0);
+}
+void Schedule::unroll(LoopRv loop) {
+  step(Op::kUnroll, {variable(loop.rv)}, {}, 0);
+}
+void Schedule::bind(LoopRv loop, ir::Axis axis) {
+  step(Op::kBind, {variable(loop.rv)}, {static_cast<int64_t>(axis)}, 0);
+}
 void Schedule::annotate(LoopRv loop, ir::AnnotationKey key, ExprRv value) {
   step(Op::kAnnotate, {variable(loop.rv), value.input}, {static_cast<int64_t>(key)}, 0);
 }
 void Schedule::annotate(BlockRv block, ir::AnnotationKey key, ExprRv value) {
   step(Op::kAnnotate, {variable(block.rv), value.input}, {static_cast<int64_t>(key)}, 0);
 }
-void Schedule::transform_layout(BlockRv block, int read_index, std::span<const int32_t> order, std::span<const std::pair<int32_t, int64_t>> tiles) {
+void Schedule::transform_layout(BlockRv block, int read_index, std::span<const int32_t> order,
+                                std::span<const std::pair<int32_t, int64_t>> tiles) {
   std::vector<int64_t> attrs = {read_index, static_cast<int64_t>(order.size())};
   attrs.insert(attrs.end(), order.begin(), order.end());
   for (const auto& [d, tile] : tiles) attrs.push_back(d), attrs.push_back(tile);

@@ -12,7 +12,8 @@ uint64_t skeleton_hash(const Trace& trace) {
   uint64_t hash = 0x74726163u;
   for (const Instruction& in : trace.instructions) {
     hash = combine_hash(hash, static_cast<uint64_t>(in.op));
-    for (const Input& i : in.inputs) hash = combine_hash(hash, static_cast<uint64_t>(i.kind) * 0x10001 + static_cast<uint64_t>(i.value));
+    for (const Input& i : in.inputs)
+      hash = combine_hash(hash, static_cast<uint64_t>(i.kind) * 0x10001 + static_cast<uint64_t>(i.value));
     for (int64_t a : in.attrs) hash = combine_hash(hash, static_cast<uint64_t>(a));
     hash = combine_hash(hash, hash_bytes(in.text));
     hash = combine_hash(hash, static_cast<uint64_t>(in.outputs));
@@ -28,7 +29,8 @@ std::span<int64_t> decision_of(const Instruction& in, std::span<int64_t> decisio
   return decisions.subspan(static_cast<size_t>(in.decision), static_cast<size_t>(in.decision_length));
 }
 
-Legal<Kernel> execute(const Trace& trace, std::span<int64_t> decisions, const Kernel& start, const ArenaPtr& arena, Mode mode, Rng* rng) {
+Legal<Kernel> execute(const Trace& trace, std::span<int64_t> decisions, const Kernel& start, const ArenaPtr& arena,
+                      Mode mode, Rng* rng) {
   Executor executor(start, arena, mode, rng);
   for (size_t i = 0; i < trace.instructions.size(); ++i) {
     const Instruction& in = trace.instructions[i];
@@ -44,14 +46,16 @@ Legal<Kernel> execute(const Trace& trace, std::span<int64_t> decisions, const Ke
 
 }  // namespace
 
-Legal<Kernel> replay(const Trace& trace, std::span<const int64_t> decisions, const Kernel& start, const ArenaPtr& arena, std::vector<int64_t>* used) {
+Legal<Kernel> replay(const Trace& trace, std::span<const int64_t> decisions, const Kernel& start, const ArenaPtr& arena,
+                     std::vector<int64_t>* used) {
   std::vector<int64_t> copy(decisions.begin(), decisions.end());
   Legal<Kernel> k = execute(trace, copy, start, arena, Mode::kReplay, nullptr);
   if (used != nullptr) *used = std::move(copy);
   return k;
 }
 
-Legal<Kernel> sample(const Trace& trace, std::vector<int64_t>& decisions, const Kernel& start, const ArenaPtr& arena, Rng& rng) {
+Legal<Kernel> sample(const Trace& trace, std::vector<int64_t>& decisions, const Kernel& start, const ArenaPtr& arena,
+                     Rng& rng) {
   decisions.resize(trace.decisions.size());
   return execute(trace, decisions, start, arena, Mode::kSample, &rng);
 }
@@ -88,10 +92,18 @@ bool mutate_tile(std::span<int64_t> factors, int64_t extent, int64_t max_innermo
   int64_t limit = last ? std::min(max_innermost, extent) : extent;
   int64_t next = old;
   switch (rng.below(4)) {
-    case 0: next = old + step; break;
-    case 1: next = old - step; break;
-    case 2: next = old * 2; break;
-    default: next = old / 2; break;
+    case 0:
+      next = old + step;
+      break;
+    case 1:
+      next = old - step;
+      break;
+    case 2:
+      next = old * 2;
+      break;
+    default:
+      next = old / 2;
+      break;
   }
   if (last && step > 1) next = next / step * step;
   next = std::clamp<int64_t>(next, std::min(step, limit), limit);

@@ -19,9 +19,12 @@ constexpr size_t kMaxInstructions = 4096;
 
 std::string print_input(const Input& i) {
   switch (i.kind) {
-    case Input::Kind::kVariable: return fmt::format("v{}", i.value);
-    case Input::Kind::kLiteral: return fmt::format("{}", i.value);
-    case Input::Kind::kInferred: return "_";
+    case Input::Kind::kVariable:
+      return fmt::format("v{}", i.value);
+    case Input::Kind::kLiteral:
+      return fmt::format("{}", i.value);
+    case Input::Kind::kInferred:
+      return "_";
   }
   return "";
 }
@@ -57,10 +60,12 @@ Result<void> number(Trace& trace, const std::string& where) {
   int slots = 0;
   for (size_t i = 0; i < trace.instructions.size(); ++i) {
     Instruction& in = trace.instructions[i];
-    if (in.outputs < 0 || in.outputs > 256) return input_error("{}: instruction {} ({}) has {} outputs", where, i, op_name(in.op), in.outputs);
+    if (in.outputs < 0 || in.outputs > 256)
+      return input_error("{}: instruction {} ({}) has {} outputs", where, i, op_name(in.op), in.outputs);
     for (const Input& input : in.inputs)
       if (input.kind == Input::Kind::kVariable && (input.value < 0 || input.value >= trace.variables))
-        return input_error("{}: instruction {} ({}) uses v{}, which is not defined before it", where, i, op_name(in.op), input.value);
+        return input_error("{}: instruction {} ({}) uses v{}, which is not defined before it", where, i, op_name(in.op),
+                           input.value);
     in.first_output = trace.variables;
     trace.variables += in.outputs;
     in.decision_length = decision_length(in);
@@ -87,7 +92,8 @@ class LineParser {
         skip();
         if (!eat('v')) return fail("a result 'v<number>'");
         TCC_TRY(int64_t v, integer());
-        if (v != variables + in.outputs) return fail(fmt::format("'v{}': results are numbered in order", variables + in.outputs));
+        if (v != variables + in.outputs)
+          return fail(fmt::format("'v{}': results are numbered in order", variables + in.outputs));
         ++in.outputs;
         skip();
       } while (eat(','));
@@ -95,7 +101,8 @@ class LineParser {
       skip();
     }
     size_t begin = at_;
-    while (at_ < line_.size() && (std::isalnum(static_cast<unsigned char>(line_[at_])) != 0 || line_[at_] == '_')) ++at_;
+    while (at_ < line_.size() && (std::isalnum(static_cast<unsigned char>(line_[at_])) != 0 || line_[at_] == '_'))
+      ++at_;
     std::string_view word = line_.substr(begin, at_ - begin);
     std::optional<Op> op = op_from_name(word);
     if (!op) {
@@ -192,7 +199,8 @@ std::string print_trace(const Trace& trace) {
     if (in.outputs > 0) out += " = ";
     out += fmt::format("{}(", op_name(in.op));
     if (!in.text.empty()) out += fmt::format("\"{}\"", in.text);
-    for (size_t i = 0; i < in.inputs.size(); ++i) out += (i > 0 || !in.text.empty() ? ", " : "") + print_input(in.inputs[i]);
+    for (size_t i = 0; i < in.inputs.size(); ++i)
+      out += (i > 0 || !in.text.empty() ? ", " : "") + print_input(in.inputs[i]);
     out += ")";
     if (!in.attrs.empty()) out += fmt::format(" [{}]", fmt::join(in.attrs, ", "));
     if (in.decision >= 0) {
@@ -214,7 +222,8 @@ Result<Trace> parse_trace(std::string_view text, std::string_view file) {
     ++number_of_line;
     size_t first = line.find_first_not_of(" \t\r");
     if (first == std::string_view::npos || line[first] == '#') continue;
-    if (trace.instructions.size() >= kMaxInstructions) return input_error("{}:{}: more than {} instructions", file, number_of_line, kMaxInstructions);
+    if (trace.instructions.size() >= kMaxInstructions)
+      return input_error("{}:{}: more than {} instructions", file, number_of_line, kMaxInstructions);
     TCC_TRY(Instruction in, LineParser(line, file, number_of_line).parse(trace.decisions, variables));
     variables += in.outputs;
     trace.instructions.push_back(std::move(in));
@@ -237,8 +246,10 @@ Result<Trace> trace_from_json(std::string_view text, std::string_view file) {
   nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
   auto bad = [&](const std::string& what) { return input_error("{}: not a trace: {}", file, what); };
   if (json.is_discarded() || !json.is_object()) return bad("no JSON object");
-  if (!json.contains("version") || !json["version"].is_number_integer() || json["version"] != kVersion) return bad(fmt::format("version {} is expected", kVersion));
-  if (!json.contains("instructions") || !json["instructions"].is_array() || !json.contains("decisions") || !json["decisions"].is_array())
+  if (!json.contains("version") || !json["version"].is_number_integer() || json["version"] != kVersion)
+    return bad(fmt::format("version {} is expected", kVersion));
+  if (!json.contains("instructions") || !json["instructions"].is_array() || !json.contains("decisions") ||
+      !json["decisions"].is_array())
     return bad("'instructions' and 'decisions' are expected");
   if (json["instructions"].size() > kMaxInstructions) return bad("too many instructions");
   auto integers = [](const nlohmann::json& list, std::vector<int64_t>& out) {
@@ -252,7 +263,8 @@ Result<Trace> trace_from_json(std::string_view text, std::string_view file) {
   Trace trace;
   if (!integers(json["decisions"], trace.decisions)) return bad("decisions are integers");
   for (const auto& row : json["instructions"]) {
-    if (!row.is_array() || row.size() != 5 || !row[0].is_string() || !row[1].is_array() || !row[3].is_string() || !row[4].is_number_integer())
+    if (!row.is_array() || row.size() != 5 || !row[0].is_string() || !row[1].is_array() || !row[3].is_string() ||
+        !row[4].is_number_integer())
       return bad("an instruction is [op, inputs, attrs, text, outputs]");
     Instruction in{};
     std::string name = row[0].get<std::string>();
@@ -266,7 +278,8 @@ Result<Trace> trace_from_json(std::string_view text, std::string_view file) {
       const char* begin = s.data() + (!s.empty() && s[0] == 'v' ? 1 : 0);
       if (s == "_") {
         in.inputs.push_back(kInferred);
-      } else if (auto [end, code] = std::from_chars(begin, s.data() + s.size(), v); code != std::errc{} || end != s.data() + s.size()) {
+      } else if (auto [end, code] = std::from_chars(begin, s.data() + s.size(), v);
+                 code != std::errc{} || end != s.data() + s.size()) {
         return bad("input '" + sanitize(s, 40) + "'");
       } else {
         in.inputs.push_back({begin == s.data() ? Input::Kind::kLiteral : Input::Kind::kVariable, v});

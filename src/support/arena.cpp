@@ -14,7 +14,8 @@ void Arena::add_chunk(size_t at_least) {
       return;
     }
   }
-  size_t size = std::max<size_t>(at_least, chunks_.empty() ? 16 << 10 : std::min<size_t>(chunks_.back().size * 2, 4 << 20));
+  size_t size =
+      std::max<size_t>(at_least, chunks_.empty() ? 16 << 10 : std::min<size_t>(chunks_.back().size * 2, 4 << 20));
   chunks_.push_back({std::unique_ptr<std::byte[]>(new std::byte[size]), size});
   next_chunk_ = chunks_.size();
   cursor_ = reinterpret_cast<uintptr_t>(chunks_.back().data.get());

@@ -12,7 +12,9 @@ CheckContext::CheckContext(std::function<std::string()> describe)
     : describe_(std::move(describe)), outer_(current_context) {
   current_context = this;
 }
-CheckContext::~CheckContext() { current_context = outer_; }
+CheckContext::~CheckContext() {
+  current_context = outer_;
+}
 
 void check_failed(const char* file, int line, const char* condition, const std::string& message) {
   std::fprintf(stderr, "tcc: internal error at %s:%d: %s%s%s\n", file, line, condition, message.empty() ? "" : ": ",

@@ -72,7 +72,8 @@ class SystemClock final : public Clock {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
   }
   int64_t unix_seconds() override {
-    return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+    return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
+        .count();
   }
 };
 
@@ -90,7 +91,7 @@ Result<int> open_regular(const std::string& path, struct stat* info) {
 }  // namespace
 
 Result<std::string> read_file(const std::string& path, uint64_t max_bytes) {
-  struct stat info {};
+  struct stat info{};
   TCC_TRY(int fd, open_regular(path, &info));
   Descriptor guard(fd);
   if (static_cast<uint64_t>(info.st_size) > max_bytes)
@@ -143,10 +144,12 @@ Result<void> make_directories(const std::string& path) {
   return {};
 }
 
-bool file_exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
+bool file_exists(const std::string& path) {
+  return ::access(path.c_str(), F_OK) == 0;
+}
 
 Result<std::shared_ptr<MappedFile>> MappedFile::open(const std::string& path) {
-  struct stat info {};
+  struct stat info{};
   TCC_TRY(int fd, open_regular(path, &info));
   Descriptor guard(fd);
   auto size = static_cast<size_t>(info.st_size);

@@ -56,7 +56,9 @@ ThreadPool::~ThreadPool() {
   state_->start.notify_all();
 }
 
-int ThreadPool::size() const { return static_cast<int>(state_->threads.size()) + 1; }
+int ThreadPool::size() const {
+  return static_cast<int>(state_->threads.size()) + 1;
+}
 
 void ThreadPool::parallel_for(int64_t n, const std::function<void(int64_t, int)>& body) {
   if (current_worker >= 0 || size() == 1 || n <= 1) {

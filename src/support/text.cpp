@@ -56,7 +56,8 @@ std::string sanitize(std::string_view text, size_t max) {
     auto c = static_cast<unsigned char>(text[i]);
     int extra = c < 0x80 ? 0 : c >= 0xc2 && c < 0xe0 ? 1 : c >= 0xe0 && c < 0xf0 ? 2 : c >= 0xf0 && c < 0xf5 ? 3 : -1;
     bool valid = extra >= 0 && i + static_cast<size_t>(extra) < text.size() && c >= 0x20 && c != 0x7f;
-    for (int k = 1; valid && k <= extra; ++k) valid = (static_cast<unsigned char>(text[i + static_cast<size_t>(k)]) & 0xc0) == 0x80;
+    for (int k = 1; valid && k <= extra; ++k)
+      valid = (static_cast<unsigned char>(text[i + static_cast<size_t>(k)]) & 0xc0) == 0x80;
     if (!valid) {
       out += fmt::format("\\x{:02x}", c);
       continue;

@@ -119,7 +119,8 @@ void GroupNest::build(Task& task) {
   task.kernel = kernel_.finish(b().seq(nests));
   // The first block that does more than pad.
   std::vector<const Block*> blocks = collect_blocks(task.kernel.root);
-  bool pads = blocks.size() > 1 && name_hint(task.kernel, blocks[0]->id) == kPadBlock && anchor_kind(graph_, graph_.node(group_.anchor)) != AnchorKind::kMove;
+  bool pads = blocks.size() > 1 && name_hint(task.kernel, blocks[0]->id) == kPadBlock &&
+              anchor_kind(graph_, graph_.node(group_.anchor)) != AnchorKind::kMove;
   task.anchor_block = name_hint(task.kernel, blocks[pads ? 1 : 0]->id);
 }
 
@@ -162,9 +163,7 @@ Stmt GroupNest::map_nest_at(const std::string& name, const std::vector<NestAxis>
                      [&](const Exprs& at, const Exprs&) { return b().cast(value(at), out.buffer->type); });
 }
 
-namespace {
-
-}  // namespace
+namespace {}  // namespace
 
 int64_t highest_of(Type type) {
   if (type == Type::kI64) return INT64_MAX;

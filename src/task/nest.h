@@ -110,9 +110,7 @@ class GroupNest {
   // values of `position`.
   ir::Expr inside(ir::Expr position, int64_t low, int64_t high, int64_t extent);
   // What no element of the compute type is below.
-  double lowest_value() const {
-    return ir::is_float(compute_) ? -HUGE_VAL : static_cast<double>(lowest_of(compute_));
-  }
+  double lowest_value() const { return ir::is_float(compute_) ? -HUGE_VAL : static_cast<double>(lowest_of(compute_)); }
   ir::Expr real(double v) { return b().constant(v, compute_); }
   ir::Expr call(ir::Intrinsic fn, ir::Expr a) { return b().call(fn, std::array<ir::Expr, 1>{a}); }
 

@@ -74,7 +74,8 @@ void GroupNest::plan_conv(const graph::Node& node) {
     // Padding is a block of its own: schedules inline it as a predicate or stage a padded copy.
     Tensor source = operand(node.inputs[0]);
     Stmt pad = nullptr;
-    bool padded = std::any_of(windows.begin(), windows.end(), [](const WindowAxis& w) { return w.low() < 0 || w.high() >= w.in; });
+    bool padded = std::any_of(windows.begin(), windows.end(),
+                              [](const WindowAxis& w) { return w.low() < 0 || w.high() >= w.in; });
     if (padded) {
       graph::Shape shape = {in_shape[0], in_shape[1]};
       for (const WindowAxis& w : windows) shape.push_back(w.high() + w.pad + 1);
@@ -91,22 +92,22 @@ void GroupNest::plan_conv(const graph::Node& node) {
     }
     if (channel_loop) reduce.push_back({"rc", per_group_in});
     for (size_t i = 0; i < windows.size(); ++i) reduce.push_back({window_name(i, windows.size()), windows[i].kernel});
-    Stmt conv = reduce_nest(
-        name, axes_of(out.shape), reduce, ReducerKind::kSum, out, nullptr, [&](const Exprs& at, const Exprs& over) {
-          Expr c = channel_loop ? over[0] : b().integer(0);
-          Exprs x{at[0], c}, w{at[1], c};
-          if (a.group > 1) {
-            Expr first = b().scale(b().floor_div(at[1], b().integer(per_group_out)), per_group_in);
-            x[1] = b().add(first, c);
-          }
-          for (size_t i = 0; i < windows.size(); ++i) {
-            Expr k = over[(channel_loop ? 1 : 0) + i];
-            Expr position = window_position(b(), windows[i], at[i + 2], k);
-            x.push_back(padded ? b().offset(position, windows[i].pad) : position);
-            w.push_back(k);
-          }
-          return b().mul(read(source, x), read(operand(node.inputs[1]), w));
-        });
+    Stmt conv = reduce_nest(name, axes_of(out.shape), reduce, ReducerKind::kSum, out, nullptr,
+                            [&](const Exprs& at, const Exprs& over) {
+                              Expr c = channel_loop ? over[0] : b().integer(0);
+                              Exprs x{at[0], c}, w{at[1], c};
+                              if (a.group > 1) {
+                                Expr first = b().scale(b().floor_div(at[1], b().integer(per_group_out)), per_group_in);
+                                x[1] = b().add(first, c);
+                              }
+                              for (size_t i = 0; i < windows.size(); ++i) {
+                                Expr k = over[(channel_loop ? 1 : 0) + i];
+                                Expr position = window_position(b(), windows[i], at[i + 2], k);
+                                x.push_back(padded ? b().offset(position, windows[i].pad) : position);
+                                w.push_back(k);
+                              }
+                              return b().mul(read(source, x), read(operand(node.inputs[1]), w));
+                            });
     return b().seq(std::array<Stmt, 2>{pad, conv});
   });
   if (node.inputs.size() == 3) {
@@ -260,23 +261,27 @@ void GroupNest::plan_reduce(const graph::Node& node) {
                         : min     ? ReducerKind::kMin
                         : product ? ReducerKind::kProd
                                   : ReducerKind::kSum;
-  add_stage(max ? "reduce_max" : min ? "reduce_min" : product ? "reduce_prod" : "reduce_sum", node, true, [=, this, &node](const std::string& name, const Tensor& out) {
-    static constexpr const char* kNames[] = {"r0", "r1", "r2",  "r3",  "r4",  "r5",  "r6",  "r7",
-                                             "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15"};
-    std::vector<NestAxis> reduce;
-    for (size_t i = 0; i < in_shape.size(); ++i)
-      if (reduced[i]) reduce.push_back({kNames[i], in_shape[i]});
-    return reduce_nest(name, axes_of(out.shape), reduce, reducer, out, nullptr,
-                       [&](const Exprs& at, const Exprs& over) {
-                         Exprs x;
-                         size_t r = 0, s = 0;
-                         for (size_t i = 0; i < in_shape.size(); ++i) {
-                           x.push_back(reduced[i] ? over[r++] : at[s]);
-                           if (!reduced[i] || a.keep_dims) ++s;
-                         }
-                         return read(operand(node.inputs[0]), x);
-                       });
-  });
+  add_stage(max       ? "reduce_max"
+            : min     ? "reduce_min"
+            : product ? "reduce_prod"
+                      : "reduce_sum",
+            node, true, [=, this, &node](const std::string& name, const Tensor& out) {
+              static constexpr const char* kNames[] = {"r0", "r1", "r2",  "r3",  "r4",  "r5",  "r6",  "r7",
+                                                       "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15"};
+              std::vector<NestAxis> reduce;
+              for (size_t i = 0; i < in_shape.size(); ++i)
+                if (reduced[i]) reduce.push_back({kNames[i], in_shape[i]});
+              return reduce_nest(name, axes_of(out.shape), reduce, reducer, out, nullptr,
+                                 [&](const Exprs& at, const Exprs& over) {
+                                   Exprs x;
+                                   size_t r = 0, s = 0;
+                                   for (size_t i = 0; i < in_shape.size(); ++i) {
+                                     x.push_back(reduced[i] ? over[r++] : at[s]);
+                                     if (!reduced[i] || a.keep_dims) ++s;
+                                   }
+                                   return read(operand(node.inputs[0]), x);
+                                 });
+            });
   if (!mean) return;
   double terms =
       static_cast<double>(value(node.inputs[0]).elements()) / static_cast<double>(value(node.output).elements());
@@ -318,8 +323,8 @@ Stmt GroupNest::emit_softmax(const graph::Node& node, const Tensor& out) {
                               [&](const Exprs& at, const Exprs& over) { return read(exp, with(at, over[0])); }));
   // One division a row.
   Tensor scale = make_temp("row_scale", rows);
-  nests.push_back(map_nest("row_scale", row_axes, scale,
-                           [&](const Exprs& at) { return b().div(real(1), read(sum, at)); }));
+  nests.push_back(
+      map_nest("row_scale", row_axes, scale, [&](const Exprs& at) { return b().div(real(1), read(sum, at)); }));
   nests.push_back(map_nest("softmax", axes_of(out.shape), out,
                            [&](const Exprs& at) { return b().mul(read(exp, at), read(scale, row_of(at))); }));
   return b().seq(nests);

@@ -403,4 +403,3 @@ TEST_CASE("a carried scan runs in order and starts once", "[unit][interp]") {
   CHECK(good.ok());
   CHECK(z.to_doubles() == std::vector<double>{101, 103, 106, 110, 115, 121, 128, 136});
 }
-

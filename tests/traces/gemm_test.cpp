@@ -23,7 +23,8 @@ TEST_CASE("gemm: instantiate equals replay and lower, and computes the same") {
     INFO(ir::print(*k));
     auto n = lower::lower(*k, host, ir::Stage::kNest, arena);
     INFO(ir::print(*n));
-    auto m = space::instantiate({sketch->trace, sketch->start, sketch->nest, sketch->symbols, true, 0}, trace.decisions, host, arena);
+    auto m = space::instantiate({sketch->trace, sketch->start, sketch->nest, sketch->symbols, true, 0}, trace.decisions,
+                                host, arena);
     INFO((m ? ir::print(*m) : m.error().text));
     INFO(ir::print(sketch->nest));
     CHECK(sketch->symbolic);

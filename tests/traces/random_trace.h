@@ -17,7 +17,8 @@ struct RandomTrace {
 // Blocks are addressed by their name hints, which tasks keep unique.
 class TraceWriter {
  public:
-  TraceWriter(const ir::Kernel& start, Rng& rng) : out_{schedule::Schedule(start, std::make_shared<Arena>(), &rng), {}, {}}, rng_(rng) {
+  TraceWriter(const ir::Kernel& start, Rng& rng)
+      : out_{schedule::Schedule(start, std::make_shared<Arena>(), &rng), {}, {}}, rng_(rng) {
     for (const ir::Block* b : ir::collect_blocks(start.root)) {
       schedule::BlockRv rv = out_.schedule.get_block(ir::name_hint(start, b->id));
       if (out_.schedule.ok()) blocks_.push_back(rv);
@@ -46,13 +47,28 @@ class TraceWriter {
       s.clear_reject();
       return;
     }
-    static constexpr std::array<const char*, 16> kNames = {
-        "split", "split_free", "split_odd", "fuse", "reorder", "compute_at", "reverse_compute_at", "compute_inline",
-        "reverse_compute_inline", "cache_read", "cache_write", "decompose_reduction", "kind", "sample_compute_location", "rfactor", "annotate"};
+    static constexpr std::array<const char*, 16> kNames = {"split",
+                                                           "split_free",
+                                                           "split_odd",
+                                                           "fuse",
+                                                           "reorder",
+                                                           "compute_at",
+                                                           "reverse_compute_at",
+                                                           "compute_inline",
+                                                           "reverse_compute_inline",
+                                                           "cache_read",
+                                                           "cache_write",
+                                                           "decompose_reduction",
+                                                           "kind",
+                                                           "sample_compute_location",
+                                                           "rfactor",
+                                                           "annotate"};
     auto which = static_cast<size_t>(rng_.below(static_cast<int64_t>(kNames.size())));
     LoopRv loop = any(loops);
     switch (which) {
-      case 0: s.split(loop, s.sample_perfect_tile(loop, 2 + static_cast<int>(rng_.below(2)), 16)); break;
+      case 0:
+        s.split(loop, s.sample_perfect_tile(loop, 2 + static_cast<int>(rng_.below(2)), 16));
+        break;
       case 1: {
         ExprRv tail;
         std::vector<ExprRv> factors = s.sample_tile(loop, 2 + static_cast<int>(rng_.below(2)), 16, 1, &tail, 7);
@@ -60,7 +76,9 @@ class TraceWriter {
         if (s.ok()) s.annotate(tiles[0], ir::AnnotationKey::kTail, tail);
         break;
       }
-      case 2: s.split(loop, std::array{ExprRv{}, lit(1 + rng_.below(7))}); break;
+      case 2:
+        s.split(loop, std::array{ExprRv{}, lit(1 + rng_.below(7))});
+        break;
       case 3: {
         size_t i = static_cast<size_t>(rng_.below(static_cast<int64_t>(loops.size())));
         size_t n = 1 + static_cast<size_t>(rng_.below(static_cast<int64_t>(loops.size() - i)));
@@ -69,34 +87,59 @@ class TraceWriter {
       }
       case 4: {
         std::vector<LoopRv> order = loops;
-        for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[static_cast<size_t>(rng_.below(static_cast<int64_t>(i)))]);
+        for (size_t i = order.size(); i > 1; --i)
+          std::swap(order[i - 1], order[static_cast<size_t>(rng_.below(static_cast<int64_t>(i)))]);
         order.resize(1 + static_cast<size_t>(rng_.below(static_cast<int64_t>(order.size()))));
         s.reorder(order);
         break;
       }
-      case 5: case 6: {
+      case 5:
+      case 6: {
         std::vector<BlockRv> others = which == 5 ? s.get_consumers(block) : s.get_producers(block);
         if (!s.ok() || others.empty()) break;
         std::vector<LoopRv> at = s.get_loops(any(others));
         if (!s.ok() || at.empty()) break;
-        if (which == 5) s.compute_at(block, any(at));
-        else s.reverse_compute_at(block, any(at));
+        if (which == 5)
+          s.compute_at(block, any(at));
+        else
+          s.reverse_compute_at(block, any(at));
         break;
       }
-      case 7: s.compute_inline(block); break;
-      case 8: s.reverse_compute_inline(block); break;
-      case 9: keep(s.cache_read(block, static_cast<int>(rng_.below(3)), rng_.below(2) == 0 ? ir::Scope::kLocal : ir::Scope::kGlobal)); break;
-      case 10: keep(s.cache_write(block, rng_.below(2) == 0 ? ir::Scope::kLocal : ir::Scope::kGlobal)); break;
-      case 11: keep(s.decompose_reduction(block, loop)); break;
+      case 7:
+        s.compute_inline(block);
+        break;
+      case 8:
+        s.reverse_compute_inline(block);
+        break;
+      case 9:
+        keep(s.cache_read(block, static_cast<int>(rng_.below(3)),
+                          rng_.below(2) == 0 ? ir::Scope::kLocal : ir::Scope::kGlobal));
+        break;
+      case 10:
+        keep(s.cache_write(block, rng_.below(2) == 0 ? ir::Scope::kLocal : ir::Scope::kGlobal));
+        break;
+      case 11:
+        keep(s.decompose_reduction(block, loop));
+        break;
       case 12:
         switch (rng_.below(3)) {
-          case 0: s.parallel(loop); break;
-          case 1: s.vectorize(loop); break;
-          default: s.unroll(loop); break;
+          case 0:
+            s.parallel(loop);
+            break;
+          case 1:
+            s.vectorize(loop);
+            break;
+          default:
+            s.unroll(loop);
+            break;
         }
         break;
-      case 13: s.compute_at(block, s.sample_compute_location(block)); break;
-      case 14: keep(s.rfactor(block, loop)); break;
+      case 13:
+        s.compute_at(block, s.sample_compute_location(block));
+        break;
+      case 14:
+        keep(s.rfactor(block, loop));
+        break;
       default: {
         std::array<int64_t, 3> values = {0, 16, 64};
         std::array<double, 3> weights = {0.2, 0.3, 0.5};

@@ -20,12 +20,41 @@ std::vector<task::Task> small_tasks() {
   std::vector<task::Task> out;
   out.push_back(task::make_gemm({.m = 7, .n = 12, .k = 10}));
   out.push_back(task::make_gemm({.m = 8, .n = 9, .k = 6, .bias = true, .relu = true, .constant_weights = true}));
-  out.push_back(task::make_conv({.batch = 1, .channels = 4, .filters = 6, .size = {9, 7}, .kernel = {3, 3}, .pads = {1, 1}, .bias = true, .relu = true}));
-  out.push_back(task::make_conv({.batch = 2, .channels = 3, .filters = 4, .size = {11, 8}, .kernel = {3, 2}, .strides = {2, 1}, .pads = {1, 0}, .residual = true}));
-  out.push_back(task::make_conv({.batch = 1, .channels = 4, .filters = 4, .group = 4, .size = {8, 8}, .kernel = {3, 3}, .pads = {1, 1}}));
-  out.push_back(task::make_conv({.batch = 1, .channels = 4, .filters = 6, .group = 2, .size = {7, 7}, .kernel = {3, 3}, .dilations = {2, 2}, .pads = {2, 2}}));
-  out.push_back(task::make_pool({.average = false, .batch = 1, .channels = 3, .size = {9, 9}, .kernel = {3, 3}, .strides = {2, 2}, .pads = {1, 1}}));
-  out.push_back(task::make_pool({.average = true, .batch = 1, .channels = 2, .size = {8, 6}, .kernel = {2, 2}, .strides = {2, 2}}));
+  out.push_back(task::make_conv({.batch = 1,
+                                 .channels = 4,
+                                 .filters = 6,
+                                 .size = {9, 7},
+                                 .kernel = {3, 3},
+                                 .pads = {1, 1},
+                                 .bias = true,
+                                 .relu = true}));
+  out.push_back(task::make_conv({.batch = 2,
+                                 .channels = 3,
+                                 .filters = 4,
+                                 .size = {11, 8},
+                                 .kernel = {3, 2},
+                                 .strides = {2, 1},
+                                 .pads = {1, 0},
+                                 .residual = true}));
+  out.push_back(task::make_conv(
+      {.batch = 1, .channels = 4, .filters = 4, .group = 4, .size = {8, 8}, .kernel = {3, 3}, .pads = {1, 1}}));
+  out.push_back(task::make_conv({.batch = 1,
+                                 .channels = 4,
+                                 .filters = 6,
+                                 .group = 2,
+                                 .size = {7, 7},
+                                 .kernel = {3, 3},
+                                 .dilations = {2, 2},
+                                 .pads = {2, 2}}));
+  out.push_back(task::make_pool({.average = false,
+                                 .batch = 1,
+                                 .channels = 3,
+                                 .size = {9, 9},
+                                 .kernel = {3, 3},
+                                 .strides = {2, 2},
+                                 .pads = {1, 1}}));
+  out.push_back(task::make_pool(
+      {.average = true, .batch = 1, .channels = 2, .size = {8, 6}, .kernel = {2, 2}, .strides = {2, 2}}));
   out.push_back(task::make_reduction({5, 24}, {1}, graph::Op::kReduceSum));
   out.push_back(task::make_softmax({6, 17}, 1));
   out.push_back(task::make_elementwise({3, 5, 7}));
@@ -66,12 +95,16 @@ struct Case {
     for (size_t i = 0; i < got.size(); ++i)
       for (int64_t e = 0; e < got[i].size(); ++e) {
         double x = got[i].at(e), y = expected[i].at(e);
-        if (std::abs(x - y) > 1e-5 * (1 + std::abs(y))) FAIL(what << ": element " << e << " of parameter " << i << " is " << x << ", not " << y << "\n" << ir::print(k));
+        if (std::abs(x - y) > 1e-5 * (1 + std::abs(y)))
+          FAIL(what << ": element " << e << " of parameter " << i << " is " << x << ", not " << y << "\n"
+                    << ir::print(k));
       }
   }
 };
 
-int64_t traces_wanted() { return std::getenv("TCC_SOAK") != nullptr ? 10000 : 1000; }
+int64_t traces_wanted() {
+  return std::getenv("TCC_SOAK") != nullptr ? 10000 : 1000;
+}
 
 }  // namespace
 
@@ -122,8 +155,9 @@ TEST_CASE("random traces equal the reference", "[traces]") {
   std::string summary;
   for (auto& [name, count] : applied) summary += fmt::format("{} {}+{}- ", name, count, rejected[name]);
   WARN(lowered << " lowered; " << summary);
-  for (const char* name : {"split", "split_free", "split_odd", "fuse", "reorder", "compute_at", "reverse_compute_at", "compute_inline",
-                           "reverse_compute_inline", "cache_read", "cache_write", "decompose_reduction", "kind", "sample_compute_location", "rfactor"})
+  for (const char* name : {"split", "split_free", "split_odd", "fuse", "reorder", "compute_at", "reverse_compute_at",
+                           "compute_inline", "reverse_compute_inline", "cache_read", "cache_write",
+                           "decompose_reduction", "kind", "sample_compute_location", "rfactor"})
     if (only == nullptr) CHECK(applied[name] > 0);
 }
 
@@ -144,8 +178,10 @@ TEST_CASE("sketches equal replay and lower", "[traces]") {
       symbolic += sketch->symbolic ? 1 : 0;
       std::vector<int64_t> decisions = sketch->trace.decisions;
       for (int i = 0; i < 20; ++i, ++checked) {
-        if (i % 2 == 0) space::draw_decisions(*sketch, decisions, rng);
-        else schedule::mutate(trace, decisions, rng);
+        if (i % 2 == 0)
+          space::draw_decisions(*sketch, decisions, rng);
+        else
+          schedule::mutate(trace, decisions, rng);
         auto a = std::make_shared<Arena>(), b = std::make_shared<Arena>();
         auto x = space::instantiate(*sketch, decisions, host, a);
         auto k = schedule::replay(trace, decisions, t.kernel, b);
@@ -155,7 +191,9 @@ TEST_CASE("sketches equal replay and lower", "[traces]") {
         }
         auto y = lower::lower(*k, host, ir::Stage::kNest, b);
         if (x.has_value() != y.has_value() || (x && ir::hash_kernel(*x) != ir::hash_kernel(*y)))
-          FAIL(t.workload << " seed " << seed << "\n" << schedule::print_trace(trace) << (x ? ir::print(*x) : x.error().text) << (y ? ir::print(*y) : y.error().text));
+          FAIL(t.workload << " seed " << seed << "\n"
+                          << schedule::print_trace(trace) << (x ? ir::print(*x) : x.error().text)
+                          << (y ? ir::print(*y) : y.error().text));
       }
     }
     INFO(t.workload);

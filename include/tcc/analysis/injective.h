@@ -1,5 +1,5 @@
-// Does every iteration of some loops give the block another instance? Recomputing blocks (halo, compute_at without need)
-// do not.
+// Does every iteration of some loops give the block another instance? Recomputing blocks (halo, compute_at without
+// need) do not.
 #pragma once
 
 #include "tcc/analysis/ranges.h"

@@ -18,16 +18,22 @@ class Ranges {
 
   // Declares v in [0, extent) for as long as it is set; returns the previous extent (nullptr: none).
   ir::Expr set(ir::Id v, ir::Expr extent);
-  ir::Expr extent(ir::Id v) const { return static_cast<size_t>(v) < extents_.size() ? extents_[static_cast<size_t>(v)] : nullptr; }
+  ir::Expr extent(ir::Id v) const {
+    return static_cast<size_t>(v) < extents_.size() ? extents_[static_cast<size_t>(v)] : nullptr;
+  }
 
   // Inclusive constant bounds; false when there are none (loads, unknown variables).
   bool bounds(ir::Expr e, ConstBounds& out) const;
   // Inclusive bounds with the variables for which inner(v) holds eliminated; other variables stay. nullptr: none.
   // Assumes what is true of all index variables here: they are not negative.
   template <class Inner>
-  ir::Expr upper(ir::Builder& b, ir::Expr e, const Inner& inner) const { return bound(b, e, true, Predicate(inner)); }
+  ir::Expr upper(ir::Builder& b, ir::Expr e, const Inner& inner) const {
+    return bound(b, e, true, Predicate(inner));
+  }
   template <class Inner>
-  ir::Expr lower(ir::Builder& b, ir::Expr e, const Inner& inner) const { return bound(b, e, false, Predicate(inner)); }
+  ir::Expr lower(ir::Builder& b, ir::Expr e, const Inner& inner) const {
+    return bound(b, e, false, Predicate(inner));
+  }
 
   // True only when certain.
   bool prove_less(ir::Builder& b, ir::Expr x, ir::Expr y) const;   // x < y

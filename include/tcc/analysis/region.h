@@ -29,7 +29,8 @@ struct DimRange {
 };
 // The range of one index when the variables with inner(v) run over their ranges and all others are fixed; nullopt when
 // it is not an affine box.
-std::optional<DimRange> dim_range(ir::Builder& b, ir::Expr index, const Ranges& ranges, ir::FunctionRef<bool(ir::Id)> inner);
+std::optional<DimRange> dim_range(ir::Builder& b, ir::Expr index, const Ranges& ranges,
+                                  ir::FunctionRef<bool(ir::Id)> inner);
 // The smallest box around both, when their bases differ by a constant; nullopt otherwise.
 std::optional<DimRange> unite(ir::Builder& b, const DimRange& x, const DimRange& y);
 

@@ -38,8 +38,8 @@ struct Artifact {
   std::string code;  // the object, cubin or PTX bytes
   std::vector<Launch> launches;
   std::vector<BufferInfo> buffers;
-  std::string source;                  // CUDA C++ or LLVM IR when asked for
-  std::map<std::string, double> facts; // registers, spill_bytes, shared_bytes, compile_seconds, code_bytes, ...
+  std::string source;                   // CUDA C++ or LLVM IR when asked for
+  std::map<std::string, double> facts;  // registers, spill_bytes, shared_bytes, compile_seconds, code_bytes, ...
 };
 
 }  // namespace tcc::codegen

@@ -96,10 +96,9 @@ struct LayerNormAttrs {
   double epsilon = 1e-5;
 };
 
-using Attributes =
-    std::variant<NoAttrs, ConvAttrs, PoolAttrs, GemmAttrs, BatchNormAttrs, AxisAttrs, LrnAttrs, ClipAttrs, LeakyAttrs,
-                 TransposeAttrs, PadAttrs, ReduceAttrs, ReshapeAttrs, UnaryAttrs, BinaryAttrs, CastAttrs, SliceAttrs,
-                 GatherNdAttrs, LayerNormAttrs>;
+using Attributes = std::variant<NoAttrs, ConvAttrs, PoolAttrs, GemmAttrs, BatchNormAttrs, AxisAttrs, LrnAttrs,
+                                ClipAttrs, LeakyAttrs, TransposeAttrs, PadAttrs, ReduceAttrs, ReshapeAttrs, UnaryAttrs,
+                                BinaryAttrs, CastAttrs, SliceAttrs, GatherNdAttrs, LayerNormAttrs>;
 
 // --- operators ---------------------------------------------------------------------------------------------------
 

@@ -61,8 +61,9 @@ struct FusionGroup {
 
 // Groups in execution order. Every live node is in exactly one group, except views and nodes whose results, and all
 // that is made of them, have no elements. A consumer joins when it is
-// elementwise, the group's output has no other reader and is not a graph output, it keeps the element type and the shape
-// (the fused value is not broadcast up), and its other operands are constants or are computed before the group runs.
+// elementwise, the group's output has no other reader and is not a graph output, it keeps the element type and the
+// shape (the fused value is not broadcast up), and its other operands are constants or are computed before the group
+// runs.
 std::vector<FusionGroup> fuse(const Graph& graph);
 
 // "Conv+Add+Relu"

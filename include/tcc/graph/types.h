@@ -37,8 +37,11 @@ enum class DType : uint8_t {
 int64_t dtype_size(DType dtype);
 std::string_view dtype_name(DType dtype);
 bool is_float(DType dtype);
-// u32 and u64: kernels hold them in the signed type of their width, so arithmetic on them is limited to what that serves.
-constexpr bool is_wide_unsigned(DType dtype) { return dtype == DType::kU32 || dtype == DType::kU64; }
+// u32 and u64: kernels hold them in the signed type of their width, so arithmetic on them is limited to what that
+// serves.
+constexpr bool is_wide_unsigned(DType dtype) {
+  return dtype == DType::kU32 || dtype == DType::kU64;
+}
 
 // Static extents, outermost first; a scalar has rank 0. Every extent is >= 0 and the element count fits int64.
 using Shape = std::vector<int64_t>;

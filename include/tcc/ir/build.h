@@ -27,8 +27,8 @@ class Builder {
   Expr ceil_div(Expr a, Expr b) { return floor_div(sub(add(a, b), integer(1)), b); }
   Expr min(Expr a, Expr b);
   Expr max(Expr a, Expr b);
-  Expr scale(Expr a, int64_t factor);  // index arithmetic: a * factor
-  Expr offset(Expr a, int64_t by);     // index arithmetic: a + by
+  Expr scale(Expr a, int64_t factor);           // index arithmetic: a * factor
+  Expr offset(Expr a, int64_t by);              // index arithmetic: a + by
   Expr product(std::span<const Expr> factors);  // 1 when empty
   // Builds the canonical sum of unsorted terms (atoms may be any expression of type i64).
   Expr sum(int64_t constant, std::span<const Term> terms);
@@ -83,8 +83,8 @@ class KernelBuilder {
   Id new_id(const char* name);
   const Buffer* add_buffer(const char* name, Type type, std::span<const int64_t> shape, BufferRole role,
                            Scope scope = Scope::kGlobal);
-  // A naive nest: one serial loop per iterator, bound one to one, around a block. Returns the nest. The functions get the
-  // iterators' variables. init may be empty.
+  // A naive nest: one serial loop per iterator, bound one to one, around a block. Returns the nest. The functions get
+  // the iterators' variables. init may be empty.
   Kernel finish(Stmt root);  // Stage::kBuilt; temporaries follow parameters
 
  private:

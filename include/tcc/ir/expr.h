@@ -18,11 +18,12 @@
 namespace tcc::ir {
 
 // The expression kinds. X(Kind, struct)
-#define TCC_IR_EXPR_KINDS(X)                                                                                         \
-  X(IntConst, IntConst) X(FloatConst, FloatConst) X(Var, Var) X(Sum, Sum) X(Prod, Prod) X(FloorDiv, Binary)           \
-  X(FloorMod, Binary) X(Min, Binary) X(Max, Binary) X(Add, Binary) X(Sub, Binary) X(Mul, Binary) X(Div, Binary)       \
-  X(Lt, Binary) X(Le, Binary) X(Eq, Binary) X(Ne, Binary) X(And, Binary) X(Or, Binary) X(Not, Unary)                  \
-  X(Cast, Unary) X(Select, Select) X(Load, Load) X(Call, Call)
+#define TCC_IR_EXPR_KINDS(X)                                                                                  \
+  X(IntConst, IntConst)                                                                                       \
+  X(FloatConst, FloatConst) X(Var, Var) X(Sum, Sum) X(Prod, Prod) X(FloorDiv, Binary) X(FloorMod, Binary)     \
+      X(Min, Binary) X(Max, Binary) X(Add, Binary) X(Sub, Binary) X(Mul, Binary) X(Div, Binary) X(Lt, Binary) \
+          X(Le, Binary) X(Eq, Binary) X(Ne, Binary) X(And, Binary) X(Or, Binary) X(Not, Unary) X(Cast, Unary) \
+              X(Select, Select) X(Load, Load) X(Call, Call)
 
 enum class ExprKind : uint8_t {
 #define TCC_X(kind, type) k##kind,
@@ -32,10 +33,11 @@ enum class ExprKind : uint8_t {
 
 // Math calls: (name, arguments). Each has a stated maximal error where lower/legalize_math expands it; the interpreter
 // uses double libm. `Fma(a,b,c)` rounds once. `BlockIdx`-like values are loop variables, not calls.
-#define TCC_IR_INTRINSICS(X)                                                                                         \
-  X(Exp, "exp", 1) X(Log, "log", 1) X(Tanh, "tanh", 1) X(Erf, "erf", 1) X(Sqrt, "sqrt", 1) X(Rsqrt, "rsqrt", 1)       \
-  X(Sigmoid, "sigmoid", 1) X(Abs, "abs", 1) X(Floor, "floor", 1) X(Ceil, "ceil", 1) X(Round, "round", 1)              \
-  X(Sin, "sin", 1) X(Cos, "cos", 1) X(Pow, "pow", 2) X(Fma, "fma", 3)
+#define TCC_IR_INTRINSICS(X)                                                                                 \
+  X(Exp, "exp", 1)                                                                                           \
+  X(Log, "log", 1) X(Tanh, "tanh", 1) X(Erf, "erf", 1) X(Sqrt, "sqrt", 1) X(Rsqrt, "rsqrt", 1)               \
+      X(Sigmoid, "sigmoid", 1) X(Abs, "abs", 1) X(Floor, "floor", 1) X(Ceil, "ceil", 1) X(Round, "round", 1) \
+          X(Sin, "sin", 1) X(Cos, "cos", 1) X(Pow, "pow", 2) X(Fma, "fma", 3)
 
 enum class Intrinsic : uint8_t {
 #define TCC_X(name, text, arity) k##name,
@@ -97,13 +99,21 @@ struct Call : ExprNode {
 template <class T>
 const T* as(Expr e);
 
-inline uint64_t id_bit(Id id) { return uint64_t{1} << (static_cast<uint32_t>(id) & 63); }
-inline bool may_mention(Expr e, Id id) { return (e->ids & id_bit(id)) != 0; }
+inline uint64_t id_bit(Id id) {
+  return uint64_t{1} << (static_cast<uint32_t>(id) & 63);
+}
+inline bool may_mention(Expr e, Id id) {
+  return (e->ids & id_bit(id)) != 0;
+}
 inline bool is_int(Expr e, int64_t value) {
   return e->kind == ExprKind::kIntConst && static_cast<const IntConst*>(e)->value == value;
 }
-inline bool is_int(Expr e) { return e->kind == ExprKind::kIntConst; }
-inline int64_t int_value(Expr e) { return static_cast<const IntConst*>(e)->value; }
+inline bool is_int(Expr e) {
+  return e->kind == ExprKind::kIntConst;
+}
+inline int64_t int_value(Expr e) {
+  return static_cast<const IntConst*>(e)->value;
+}
 
 // Structural equality (ids compared).
 bool equal(Expr a, Expr b);
@@ -113,8 +123,9 @@ int compare(Expr a, Expr b);
 namespace detail {
 template <class T>
 bool holds(ExprKind kind);
-#define TCC_X(K, S) \
-  case ExprKind::k##K: return std::is_same_v<T, S>;
+#define TCC_X(K, S)    \
+  case ExprKind::k##K: \
+    return std::is_same_v<T, S>;
 template <class T>
 bool holds(ExprKind kind) {
   switch (kind) { TCC_IR_EXPR_KINDS(TCC_X) }

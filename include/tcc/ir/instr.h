@@ -24,20 +24,20 @@ enum class Proxy : uint8_t { kGeneric, kAsync };  // which proxy reads and write
 // What the interpreter does. kCompute runs `semantics`; the rest are synchronisation with fixed meaning.
 enum class Behaviour : uint8_t {
   kCompute,
-  kBarSync,          // args: barrier number, thread count
-  kWarpSync,         // args: lane mask
-  kShuffle,          // operands: dst, src (one register each); args: mode (0 idx, 1 up, 2 down, 3 xor), lane or delta, width
-  kCopyCommit,       // cp.async.commit_group
-  kCopyWait,         // args: groups that may stay pending
-  kMbarrierInit,     // operand: barrier; args: expected arrivals
-  kMbarrierArrive,   // operand: barrier; args: none, or the rank of the block in the cluster whose barrier is meant
-  kMbarrierExpectTx, // operand: barrier; args: bytes; also arrives
-  kMbarrierWait,     // operand: barrier; args: parity; blocks until the phase of that parity is complete
-  kFenceProxyAsync,  // orders generic writes before async reads and the reverse
+  kBarSync,     // args: barrier number, thread count
+  kWarpSync,    // args: lane mask
+  kShuffle,     // operands: dst, src (one register each); args: mode (0 idx, 1 up, 2 down, 3 xor), lane or delta, width
+  kCopyCommit,  // cp.async.commit_group
+  kCopyWait,    // args: groups that may stay pending
+  kMbarrierInit,      // operand: barrier; args: expected arrivals
+  kMbarrierArrive,    // operand: barrier; args: none, or the rank of the block in the cluster whose barrier is meant
+  kMbarrierExpectTx,  // operand: barrier; args: bytes; also arrives
+  kMbarrierWait,      // operand: barrier; args: parity; blocks until the phase of that parity is complete
+  kFenceProxyAsync,   // orders generic writes before async reads and the reverse
   kFenceMbarrierInit,
   kWgmmaFence,
   kWgmmaCommit,
-  kWgmmaWait,        // args: groups that may stay pending
+  kWgmmaWait,  // args: groups that may stay pending
   kClusterSync,
   kSetMaxRegisters,  // args: registers
   kThreadFence,      // device-wide fence
@@ -48,17 +48,17 @@ enum class Behaviour : uint8_t {
 struct OperandSpec {
   std::string_view name;
   Type type;
-  Scope scope;               // where the operand must live
+  Scope scope;  // where the operand must live
   Access access;
-  int32_t rank;              // of the tile
-  int64_t tile[3];           // logical extents; 0: the argument whose number is the dimension's
+  int32_t rank;     // of the tile
+  int64_t tile[3];  // logical extents; 0: the argument whose number is the dimension's
   // Where element t of the tile is. Without a layout: at Operand::indices with t added to the buffer's last `rank`
   // indices; the indices are the same for all participants. With a layout (parse_layout text over the tile): at the
   // Operand::indices of the thread (warp, lane) of the group, with reg + address added to the buffer's last index. So
   // registers are elements of a `local` array per thread, and a matrix in shared memory may have a row per lane.
   std::string_view layout = {};
-  int32_t alignment = 1;     // bytes that the first element of every participant's part is aligned to
-  bool zero_fill = false;    // elements outside of the buffer read as zero and are not written
+  int32_t alignment = 1;   // bytes that the first element of every participant's part is aligned to
+  bool zero_fill = false;  // elements outside of the buffer read as zero and are not written
 };
 
 struct Instruction {
@@ -75,8 +75,8 @@ struct Instruction {
   // Integer arguments appear as $0, $1, ... What tensorize matches and the interpreter runs.
   std::string_view semantics;
   int64_t flops, bytes;
-  // Backend text: the asm body, "" where the backend has none. %name is an operand: its registers (braced where there are
-  // several) or its address; $0, $1, ... are the arguments.
+  // Backend text: the asm body, "" where the backend has none. %name is an operand: its registers (braced where there
+  // are several) or its address; $0, $1, ... are the arguments.
   std::string_view ptx = {};
   std::string_view llvm = {};  // LLVM intrinsic name, "" where the backend has none
   // The argument that holds the mask of cluster blocks whose shared memory and barrier receive the data; -1: own block.
@@ -87,8 +87,8 @@ std::span<const Instruction> instruction_table();
 // Row number by name; -1 when unknown.
 int32_t find_instruction(std::string_view name);
 const Instruction& instruction(int32_t row);
-// `semantics` of a kCompute row as a kernel at Stage::kBuilt: the buffers are the operands in order (global, inputs when
-// only read, else outputs), the scalars are the arguments in order. Made once; safe from several threads.
+// `semantics` of a kCompute row as a kernel at Stage::kBuilt: the buffers are the operands in order (global, inputs
+// when only read, else outputs), the scalars are the arguments in order. Made once; safe from several threads.
 const Kernel& instruction_semantics(int32_t row);
 
 }  // namespace tcc::ir

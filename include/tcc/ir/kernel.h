@@ -16,7 +16,15 @@ enum class Stage : uint8_t { kBuilt, kScheduled, kNest, kLowered };
 std::string_view stage_name(Stage stage);
 
 enum class Scope : uint8_t {
-  kGlobal, kWorkspace, kConst, kShared, kClusterShared, kTensor, kDistributed, kLocal, kAmxTile
+  kGlobal,
+  kWorkspace,
+  kConst,
+  kShared,
+  kClusterShared,
+  kTensor,
+  kDistributed,
+  kLocal,
+  kAmxTile
 };
 std::string_view scope_name(Scope scope);
 

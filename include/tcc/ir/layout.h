@@ -2,9 +2,9 @@
 // buffers, the map to warp, lane and register.
 //
 // A layout maps a logical index (i_0 .. i_{n-1}) to a place:
-//   each digit d takes the value (i[d.dim] / d.divisor) % d.extent (extent 0: no modulo, the outermost digit of its dim)
-//   and adds value * d.stride to the coordinate d.place;
-//   then every xor x is applied to the address, in order: a ^= ((a >> x.from_shift) & x.mask) << x.to_shift.
+//   each digit d takes the value (i[d.dim] / d.divisor) % d.extent (extent 0: no modulo, the outermost digit of its
+//   dim) and adds value * d.stride to the coordinate d.place; then every xor x is applied to the address, in order: a
+//   ^= ((a >> x.from_shift) & x.mask) << x.to_shift.
 // `size` counts elements of the physical space, padding included. A missing layout (nullptr) is row-major.
 #pragma once
 
@@ -67,7 +67,8 @@ int64_t contiguous_width(const Layout& layout, int32_t dim);
 // Largest power of two dividing every address reached by multiples of `step` in `dim`.
 int64_t alignment(const Layout& layout, int32_t dim, int64_t step);
 // Ways of bank conflict when 32 lanes read the given logical indices, each `bytes` wide, elements of elem_bytes.
-int bank_conflicts(const Layout& layout, std::span<const std::vector<int64_t>> lane_indices, int64_t bytes, int64_t elem_bytes);
+int bank_conflicts(const Layout& layout, std::span<const std::vector<int64_t>> lane_indices, int64_t bytes,
+                   int64_t elem_bytes);
 
 bool equal(const Layout& a, const Layout& b);
 uint64_t hash_layout(const Layout& layout);

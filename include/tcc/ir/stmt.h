@@ -31,12 +31,28 @@ enum class LoopKind : uint8_t { kSerial, kUnrolled, kVectorized, kParallel, kBou
 // Where a bound loop runs. warpgroup/warp/lane and thread.xyz are two spellings of one linear thread id; a kernel
 // uses one of the two. vthread loops are serial repetition of the thread block's work, expanded as an unrolled loop.
 enum class Axis : uint8_t {
-  kNone, kGridX, kGridY, kGridZ, kClusterX, kClusterY, kWarpgroup, kWarp, kLane, kThreadX, kThreadY, kThreadZ, kVthread
+  kNone,
+  kGridX,
+  kGridY,
+  kGridZ,
+  kClusterX,
+  kClusterY,
+  kWarpgroup,
+  kWarp,
+  kLane,
+  kThreadX,
+  kThreadY,
+  kThreadZ,
+  kVthread
 };
 std::string_view loop_kind_name(LoopKind kind);
 std::string_view axis_name(Axis axis);  // "grid.x", "lane", "thread.y", ...; "" for kNone
-inline bool is_grid(Axis a) { return a == Axis::kGridX || a == Axis::kGridY || a == Axis::kGridZ; }
-inline bool is_thread(Axis a) { return a >= Axis::kWarpgroup && a <= Axis::kThreadZ; }
+inline bool is_grid(Axis a) {
+  return a == Axis::kGridX || a == Axis::kGridY || a == Axis::kGridZ;
+}
+inline bool is_thread(Axis a) {
+  return a >= Axis::kWarpgroup && a <= Axis::kThreadZ;
+}
 
 // Annotation keys are fixed: what a pass does not know cannot be attached. Values are index expressions.
 //   pipeline_*: the concurrency annotation of architecture section 3; its meaning is the sequential loop.
@@ -45,11 +61,12 @@ inline bool is_thread(Axis a) { return a >= Axis::kWarpgroup && a <= Axis::kThre
 //   tree: the iterations of a loop that combines values into one place may be combined in any order.
 //   tail: what becomes of the predicates that a non-dividing tile puts on the loop (TailMode).
 #define TCC_IR_ANNOTATIONS(X)                                                                                        \
-  X(PipelineStage, "pipeline_stage") X(PipelineOrder, "pipeline_order") X(PipelineAsync, "pipeline_async")            \
-  X(PipelineRole, "pipeline_role") X(PipelineDepth, "pipeline_depth") X(UnrollMax, "unroll_max")                      \
-  X(MaxParallel, "max_parallel") X(MaxVector, "max_vector") X(CooperativeFetch, "cooperative_fetch")                  \
-  X(Tiled, "tiled") X(Prefetch, "prefetch") X(NonTemporal, "nontemporal") X(LaunchBounds, "launch_bounds")                    \
-  X(Tail, "tail") X(Tree, "tree")
+  X(PipelineStage, "pipeline_stage")                                                                                 \
+  X(PipelineOrder, "pipeline_order") X(PipelineAsync, "pipeline_async") X(PipelineRole, "pipeline_role")             \
+      X(PipelineDepth, "pipeline_depth") X(UnrollMax, "unroll_max") X(MaxParallel, "max_parallel")                   \
+          X(MaxVector, "max_vector") X(CooperativeFetch, "cooperative_fetch") X(Tiled, "tiled")                      \
+              X(Prefetch, "prefetch") X(NonTemporal, "nontemporal") X(LaunchBounds, "launch_bounds") X(Tail, "tail") \
+                  X(Tree, "tree")
 enum class AnnotationKey : uint8_t {
 #define TCC_X(name, text) k##name,
   TCC_IR_ANNOTATIONS(TCC_X)
@@ -87,7 +104,7 @@ enum class IterKind : uint8_t {
 };
 std::string_view iter_kind_name(IterKind kind);
 struct Iter {
-  Id id;         // Var(id) inside predicate, init and body
+  Id id;  // Var(id) inside predicate, init and body
   IterKind kind;
   Expr extent;   // the iterator's range is [0, extent)
   Expr binding;  // its value as an index expression of enclosing loops (and outer block iterators)
@@ -95,16 +112,20 @@ struct Iter {
 // A reducer: accumulators, identity and an associative combiner. The block's body spells the combination out and its
 // init stores the identity; the kind tells rfactor, cross-thread reduction and split-K what they may assume.
 enum class ReducerKind : uint8_t {
-  kNone, kSum, kProd, kMax, kMin,
-  kArgMax,         // (value, index): larger value, then smaller index
+  kNone,
+  kSum,
+  kProd,
+  kMax,
+  kMin,
+  kArgMax,  // (value, index): larger value, then smaller index
   kArgMin,
   kWelford,        // (mean, m2, n)
   kOnlineSoftmax,  // (max, sum of exp(x - max))
 };
 std::string_view reducer_name(ReducerKind kind);
 
-// An instance of the block runs for each iteration of the enclosing loops where `predicate` holds. A reduction block has
-// an init: it runs once per spatial instance before the first update.
+// An instance of the block runs for each iteration of the enclosing loops where `predicate` holds. A reduction block
+// has an init: it runs once per spatial instance before the first update.
 struct Block : StmtNode {
   Id id;
   ReducerKind reducer;
@@ -147,7 +168,7 @@ struct InstrCall : StmtNode {
 struct Role {
   int32_t first_warp;  // warps [first_warp, first_warp + warps) of the block run `body`
   int32_t warps;
-  int32_t registers;   // per thread (setmaxnreg); 0: unchanged
+  int32_t registers;  // per thread (setmaxnreg); 0: unchanged
   Stmt body;
 };
 struct Roles : StmtNode {
@@ -157,15 +178,19 @@ struct Roles : StmtNode {
 template <class T>
 const T* as(Stmt s);
 
-inline bool may_mention(Stmt s, Id id) { return (s->ids & id_bit(id)) != 0; }
+inline bool may_mention(Stmt s, Id id) {
+  return (s->ids & id_bit(id)) != 0;
+}
 bool equal(Stmt a, Stmt b);
 
 namespace detail {
 template <class T>
 constexpr StmtKind stmt_kind();
-#define TCC_X(K) \
-  template <>    \
-  constexpr StmtKind stmt_kind<K>() { return StmtKind::k##K; }
+#define TCC_X(K)                      \
+  template <>                         \
+  constexpr StmtKind stmt_kind<K>() { \
+    return StmtKind::k##K;            \
+  }
 TCC_IR_STMT_KINDS(TCC_X)
 #undef TCC_X
 }  // namespace detail

@@ -11,9 +11,10 @@ namespace tcc::ir {
 using Id = int32_t;
 inline constexpr Id kNoId = -1;
 
-#define TCC_IR_TYPES(X)                                                                                      \
-  X(Bool, "bool", 1) X(I8, "i8", 1) X(U8, "u8", 1) X(I32, "i32", 4) X(I64, "i64", 8) X(F16, "f16", 2)        \
-  X(BF16, "bf16", 2) X(F32, "f32", 4) X(F64, "f64", 8) X(Barrier, "barrier", 8) X(TensorMap, "tensor_map", 128)
+#define TCC_IR_TYPES(X)                                                                                                \
+  X(Bool, "bool", 1)                                                                                                   \
+  X(I8, "i8", 1) X(U8, "u8", 1) X(I32, "i32", 4) X(I64, "i64", 8) X(F16, "f16", 2) X(BF16, "bf16", 2) X(F32, "f32", 4) \
+      X(F64, "f64", 8) X(Barrier, "barrier", 8) X(TensorMap, "tensor_map", 128)
 
 enum class Type : uint8_t {
 #define TCC_X(name, text, bytes) k##name,
@@ -42,8 +43,12 @@ constexpr int64_t type_bytes(Type t) {
   }
   return 0;
 }
-constexpr bool is_float(Type t) { return t == Type::kF16 || t == Type::kBF16 || t == Type::kF32 || t == Type::kF64; }
+constexpr bool is_float(Type t) {
+  return t == Type::kF16 || t == Type::kBF16 || t == Type::kF32 || t == Type::kF64;
+}
 // Integers of data, not of indices. Index arithmetic is always kI64.
-constexpr bool is_integer(Type t) { return t == Type::kI8 || t == Type::kU8 || t == Type::kI32 || t == Type::kI64; }
+constexpr bool is_integer(Type t) {
+  return t == Type::kI8 || t == Type::kU8 || t == Type::kI32 || t == Type::kI64;
+}
 
 }  // namespace tcc::ir

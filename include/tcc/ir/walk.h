@@ -19,7 +19,7 @@ class FunctionRef<R(A...)> {
  public:
   template <class F>
     requires(!std::is_same_v<std::remove_cvref_t<F>, FunctionRef>)  // else copying refers to the copied reference
-  FunctionRef(F&& f)  // NOLINT: implicit by design
+  FunctionRef(F&& f)                                                // NOLINT: implicit by design
       : object_(const_cast<void*>(static_cast<const void*>(&f))),
         call_([](void* o, A... a) -> R { return (*static_cast<std::remove_reference_t<F>*>(o))(a...); }) {}
   R operator()(A... a) const { return call_(object_, a...); }

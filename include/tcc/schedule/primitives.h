@@ -1,7 +1,7 @@
-// Schedule primitives: pure functions kernel -> kernel or Reject. The result's new nodes live in kernel.arena (the caller
-// puts a worker arena there); the given kernel stays valid while its arena lives. Ids are stable: only the primitives
-// with an `out` parameter make new handles. Preconditions are those of MetaSchedule, Table 2. See docs/primitives.md
-// for before -> after texts.
+// Schedule primitives: pure functions kernel -> kernel or Reject. The result's new nodes live in kernel.arena (the
+// caller puts a worker arena there); the given kernel stays valid while its arena lives. Ids are stable: only the
+// primitives with an `out` parameter make new handles. Preconditions are those of MetaSchedule, Table 2. See
+// docs/primitives.md for before -> after texts.
 //
 // All extents and factors are expressions: the same code runs on concrete decisions and on decision symbols.
 #pragma once
@@ -54,8 +54,8 @@ Legal<Kernel> unroll(const Kernel& k, Id loop);
 Legal<Kernel> bind(const Kernel& k, Id loop, ir::Axis axis);
 // Attaches to a loop or block; replaces an annotation of the same key.
 Legal<Kernel> annotate(const Kernel& k, Id loop_or_block, ir::AnnotationKey key, Expr value);
-// Gives a weight (a parameter whose contents are known ahead) or a temporary another physical layout: blocked by `tiles`
-// (dimension, tile), outer dimensions in `order`. Accesses stay logical.
+// Gives a weight (a parameter whose contents are known ahead) or a temporary another physical layout: blocked by
+// `tiles` (dimension, tile), outer dimensions in `order`. Accesses stay logical.
 Legal<Kernel> transform_layout(const Kernel& k, Id block, int read_index, std::span<const int32_t> order,
                                std::span<const std::pair<int32_t, int64_t>> tiles);
 

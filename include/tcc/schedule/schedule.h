@@ -19,7 +19,9 @@ struct LoopRv {
 struct ExprRv {  // a sampled integer, a literal, or "inferred"
   Input input = kInferred;
 };
-inline ExprRv lit(int64_t v) { return {literal(v)}; }
+inline ExprRv lit(int64_t v) {
+  return {literal(v)};
+}
 
 class Schedule {
  public:
@@ -44,8 +46,8 @@ class Schedule {
   // n factors, the first inferred as a ceiling: any tile size is possible. The last is at most max_innermost and a
   // multiple of `multiple` unless the extent is smaller.
   // The tail mode is sampled too, from `modes` (bits of TailMode); annotate the outermost tile with it (key kTail).
-  std::vector<ExprRv> sample_tile(LoopRv loop, int n, int64_t max_innermost, int64_t multiple = 1, ExprRv* tail = nullptr,
-                                  int64_t modes = 1 << static_cast<int>(ir::TailMode::kMask));
+  std::vector<ExprRv> sample_tile(LoopRv loop, int n, int64_t max_innermost, int64_t multiple = 1,
+                                  ExprRv* tail = nullptr, int64_t modes = 1 << static_cast<int>(ir::TailMode::kMask));
   ExprRv sample_categorical(std::span<const int64_t> candidates, std::span<const double> probabilities);
   // A loop to compute the block at, or an invalid handle that compute_at understands as "leave it" or "inline it".
   LoopRv sample_compute_location(BlockRv block);

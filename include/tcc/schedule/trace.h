@@ -13,15 +13,17 @@
 namespace tcc::schedule {
 
 // X(Kind, "text"). One row and one .cpp a primitive.
-#define TCC_SCHEDULE_OPS(X)                                                                                          \
-  X(GetBlock, "get_block") X(GetLoops, "get_loops") X(GetProducers, "get_producers")                                 \
-  X(GetConsumers, "get_consumers") X(SamplePerfectTile, "sample_perfect_tile") X(SampleTile, "sample_tile")           \
-  X(SampleCategorical, "sample_categorical") X(SampleComputeLocation, "sample_compute_location") X(Split, "split")    \
-  X(Fuse, "fuse") X(Reorder, "reorder") X(ComputeAt, "compute_at") X(ReverseComputeAt, "reverse_compute_at")          \
-  X(ComputeInline, "compute_inline") X(ReverseComputeInline, "reverse_compute_inline") X(CacheRead, "cache_read")     \
-  X(CacheWrite, "cache_write") X(DecomposeReduction, "decompose_reduction") X(Parallel, "parallel")                   \
-  X(Vectorize, "vectorize") X(Unroll, "unroll") X(Bind, "bind") X(Annotate, "annotate")                               \
-  X(TransformLayout, "transform_layout") X(Rfactor, "rfactor")
+#define TCC_SCHEDULE_OPS(X)                                                                                         \
+  X(GetBlock, "get_block")                                                                                          \
+  X(GetLoops, "get_loops") X(GetProducers, "get_producers") X(GetConsumers, "get_consumers")                        \
+      X(SamplePerfectTile, "sample_perfect_tile") X(SampleTile, "sample_tile")                                      \
+          X(SampleCategorical, "sample_categorical") X(SampleComputeLocation, "sample_compute_location")            \
+              X(Split, "split") X(Fuse, "fuse") X(Reorder, "reorder") X(ComputeAt, "compute_at")                    \
+                  X(ReverseComputeAt, "reverse_compute_at") X(ComputeInline, "compute_inline")                      \
+                      X(ReverseComputeInline, "reverse_compute_inline") X(CacheRead, "cache_read")                  \
+                          X(CacheWrite, "cache_write") X(DecomposeReduction, "decompose_reduction")                 \
+                              X(Parallel, "parallel") X(Vectorize, "vectorize") X(Unroll, "unroll") X(Bind, "bind") \
+                                  X(Annotate, "annotate") X(TransformLayout, "transform_layout") X(Rfactor, "rfactor")
 
 enum class Op : uint8_t {
 #define TCC_X(kind, text) k##kind,
@@ -37,8 +39,12 @@ struct Input {
   int64_t value;
   bool operator==(const Input&) const = default;
 };
-inline Input variable(int rv) { return {Input::Kind::kVariable, rv}; }
-inline Input literal(int64_t v) { return {Input::Kind::kLiteral, v}; }
+inline Input variable(int rv) {
+  return {Input::Kind::kVariable, rv};
+}
+inline Input literal(int64_t v) {
+  return {Input::Kind::kLiteral, v};
+}
 inline constexpr Input kInferred{Input::Kind::kInferred, 0};
 
 struct Instruction {
@@ -48,7 +54,7 @@ struct Instruction {
   std::string text;            // get_block: the name
   int first_output = 0;        // outputs are variables first_output .. first_output + outputs - 1
   int outputs = 0;
-  int decision = -1;           // sampling: offset into the decisions
+  int decision = -1;  // sampling: offset into the decisions
   int decision_length = 0;
   bool operator==(const Instruction&) const = default;
 };
@@ -105,7 +111,8 @@ class Executor {
 Legal<Kernel> replay(const Trace& trace, std::span<const int64_t> decisions, const Kernel& start, const ArenaPtr& arena,
                      std::vector<int64_t>* used = nullptr);
 // The same with every decision drawn afresh; the drawn decisions replace `decisions`.
-Legal<Kernel> sample(const Trace& trace, std::vector<int64_t>& decisions, const Kernel& start, const ArenaPtr& arena, Rng& rng);
+Legal<Kernel> sample(const Trace& trace, std::vector<int64_t>& decisions, const Kernel& start, const ArenaPtr& arena,
+                     Rng& rng);
 
 // Redraws every decision that is not structural, without running the trace: `decisions` must be those of a successful
 // replay, whose tiles tell the extents.

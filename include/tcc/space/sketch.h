@@ -1,6 +1,6 @@
-// A sketch: the kernel a skeleton gives while its integer decisions stay symbols, brought to Stage::Nest once by the same
-// lowering. instantiate() substitutes decisions: the everyday path of search. Its definition is replay() + lower(): both
-// give the same hash.
+// A sketch: the kernel a skeleton gives while its integer decisions stay symbols, brought to Stage::Nest once by the
+// same lowering. instantiate() substitutes decisions: the everyday path of search. Its definition is replay() +
+// lower(): both give the same hash.
 #pragma once
 
 #include <vector>
@@ -11,12 +11,12 @@
 namespace tcc::space {
 
 struct Sketch {
-  schedule::Trace trace;           // the skeleton; its decisions are those the sketch was made with
-  ir::Kernel start;                // Stage::Built
-  ir::Kernel nest;                 // Stage::Nest, decisions as scalars; valid when `symbolic`
-  std::vector<ir::Id> symbols;     // scalar of each decision slot; kNoId: structural, fixed in this sketch
-  bool symbolic = false;           // false: some step needs concrete numbers, instantiate() replays instead
-  uint64_t key = 0;                // hash of skeleton and structural decisions
+  schedule::Trace trace;        // the skeleton; its decisions are those the sketch was made with
+  ir::Kernel start;             // Stage::Built
+  ir::Kernel nest;              // Stage::Nest, decisions as scalars; valid when `symbolic`
+  std::vector<ir::Id> symbols;  // scalar of each decision slot; kNoId: structural, fixed in this sketch
+  bool symbolic = false;        // false: some step needs concrete numbers, instantiate() replays instead
+  uint64_t key = 0;             // hash of skeleton and structural decisions
 };
 
 // Never fails for a trace that replays: where the symbolic kernel cannot be made, the sketch is not symbolic.
@@ -24,8 +24,8 @@ ir::Legal<Sketch> make_sketch(const schedule::Trace& trace, const ir::Kernel& st
 
 // The kernel at Stage::Nest for these decisions (limits checked), in `arena`. Decisions must be legal for the sketch
 // (perfect tiles divide); draw_decisions and mutate make such ones.
-ir::Legal<ir::Kernel> instantiate(const Sketch& sketch, std::span<const int64_t> decisions, const target::Target& target,
-                                  const ArenaPtr& arena);
+ir::Legal<ir::Kernel> instantiate(const Sketch& sketch, std::span<const int64_t> decisions,
+                                  const target::Target& target, const ArenaPtr& arena);
 
 // Fresh legal decisions; structural slots keep the sketch's values.
 void draw_decisions(const Sketch& sketch, std::span<int64_t> decisions, Rng& rng);

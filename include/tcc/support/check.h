@@ -28,9 +28,9 @@ class CheckContext {
 }  // namespace tcc
 
 // TCC_CHECK(cond) or TCC_CHECK(cond, "format {}", args...)
-#define TCC_CHECK(condition, ...)                                                             \
-  do {                                                                                        \
-    if (!(condition)) [[unlikely]]                                                            \
-      ::tcc::check_failed(__FILE__, __LINE__, #condition, ::fmt::format("" __VA_ARGS__));     \
+#define TCC_CHECK(condition, ...)                                                         \
+  do {                                                                                    \
+    if (!(condition)) [[unlikely]]                                                        \
+      ::tcc::check_failed(__FILE__, __LINE__, #condition, ::fmt::format("" __VA_ARGS__)); \
   } while (0)
 #define TCC_UNREACHABLE(...) ::tcc::check_failed(__FILE__, __LINE__, "unreachable", ::fmt::format("" __VA_ARGS__))

@@ -1,8 +1,8 @@
 // The seams to the outside world: files and time. Rooms take these interfaces, so tests can pass fakes.
 #pragma once
 
-#include <cstdint>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>

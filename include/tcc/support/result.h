@@ -53,14 +53,14 @@ inline tl::unexpected<Error> make_error(ErrorClass cls, std::string message, std
 #define TCC_CONCAT_INNER(a, b) a##b
 #define TCC_CONCAT(a, b) TCC_CONCAT_INNER(a, b)
 #define TCC_TRY(declaration, expression) TCC_TRY_IMPL(TCC_CONCAT(tcc_try_, __LINE__), declaration, expression)
-#define TCC_TRY_IMPL(temporary, declaration, expression)                 \
-  auto temporary = (expression);                                         \
+#define TCC_TRY_IMPL(temporary, declaration, expression)                      \
+  auto temporary = (expression);                                              \
   if (!temporary) return ::tl::make_unexpected(std::move(temporary).error()); \
   declaration = std::move(*temporary)
 // The same for results without a value.
-#define TCC_TRY_VOID(expression)                                            \
-  do {                                                                      \
-    auto tcc_try_result = (expression);                                     \
+#define TCC_TRY_VOID(expression)                                                          \
+  do {                                                                                    \
+    auto tcc_try_result = (expression);                                                   \
     if (!tcc_try_result) return ::tl::make_unexpected(std::move(tcc_try_result).error()); \
   } while (0)
 

@@ -1,6 +1,8 @@
 #include <llvm/CodeGen/MachineModuleInfo.h>
 #include <llvm/CodeGen/Passes.h>
 #include <llvm/CodeGen/TargetPassConfig.h>
+#include <llvm/IR/DiagnosticInfo.h>
+#include <llvm/IR/DiagnosticPrinter.h>
 #include <llvm/IR/LegacyPassManager.h>
 #include <llvm/IR/Verifier.h>
 #include <llvm/MC/TargetRegistry.h>
@@ -233,6 +235,16 @@ Result<Artifact> compile_host(const ir::Kernel& lowered, const target::Target& t
   TCC_TRY(llvm::TargetMachine * machine, machine_for(features));
 
   llvm::LLVMContext context;
+  // Without a handler LLVM ends the process on an error of its back end.
+  std::string problem;
+  context.setDiagnosticHandlerCallBack(
+      [](const llvm::DiagnosticInfo* info, void* to) {
+        if (info->getSeverity() != llvm::DS_Error) return;
+        llvm::raw_string_ostream out(*static_cast<std::string*>(to));
+        llvm::DiagnosticPrinterRawOStream printer(out);
+        info->print(printer);
+      },
+      &problem);
   llvm::Module module("tcc", context);
   module.setTargetTriple("x86_64-unknown-linux-gnu");
   module.setDataLayout(machine->createDataLayout());
@@ -267,6 +279,7 @@ Result<Artifact> compile_host(const ir::Kernel& lowered, const target::Target& t
     artifact.source = emit_file(*copy, *machine, llvm::CodeGenFileType::AssemblyFile);
   }
   artifact.code = emit_file(module, *machine, llvm::CodeGenFileType::ObjectFile);
+  if (!problem.empty()) return input_error("LLVM cannot compile this kernel: {}", problem);
   artifact.facts["code_bytes"] = static_cast<double>(artifact.code.size());
   artifact.facts["local_bytes"] = static_cast<double>(local_bytes);
   artifact.facts["compile_seconds"] = watch.seconds();

@@ -350,6 +350,8 @@ void Emitter::pin_tiles(ir::Stmt body) {
     for (const auto& [first, lanes] : found->second.pieces) {
       for (int64_t at = 0; at < lanes; at += width) {
         int64_t n = std::min(width, lanes - at);
+        // Only whole registers can be named: other widths go without the line.
+        if (n > 1 && (!std::has_single_bit(static_cast<uint64_t>(n)) || n * bytes < 16)) continue;
         llvm::Type* type = n == 1 ? element : llvm::FixedVectorType::get(element, static_cast<unsigned>(n));
         Value* pointer = b_.CreateGEP(element, found->second.pointer, b_.getInt64(static_cast<uint64_t>(first + at)));
         auto* pin = llvm::InlineAsm::get(llvm::FunctionType::get(type, {type}, false), "", "=v,0,~{memory}", true);

@@ -52,7 +52,8 @@ Legal<void> check_apart(const Kernel& k, const Path& path, std::span<const Id> o
   Stmt nest = path.nodes[top_level_position(path)];
   for (Id other : others)
     if (find_path(nest, other).found())
-      return reject(RejectReason::kNotInScope, describe(k, other) + " is in the same nest; cache before moving blocks together");
+      return reject(RejectReason::kNotInScope,
+                    describe(k, other) + " is in the same nest; cache before moving blocks together");
   return {};
 }
 
@@ -65,7 +66,8 @@ Legal<Kernel> cache_read(const Kernel& k, Id block_id, int read_index, Scope sco
   if (Legal<void> ok = check_scope(scope); !ok) return tl::make_unexpected(ok.error());
   std::vector<Id> reads = read_buffers(k, block_id);
   if (read_index < 0 || static_cast<size_t>(read_index) >= reads.size())
-    return reject(RejectReason::kBadFactor, fmt::format("block {} has {} read buffers", describe(k, block_id), reads.size()));
+    return reject(RejectReason::kBadFactor,
+                  fmt::format("block {} has {} read buffers", describe(k, block_id), reads.size()));
   const Buffer* source = k.buffer(reads[static_cast<size_t>(read_index)]);
   if (count_writers(k, source->id) > 1) return reject(RejectReason::kManyWriters, describe(k, source->id));
   std::vector<Id> writers;
@@ -87,7 +89,8 @@ Legal<Kernel> cache_write(const Kernel& k, Id block_id, Scope scope, Id& out) {
   if (block == nullptr) return unknown("block", block_id);
   if (Legal<void> ok = check_scope(scope); !ok) return tl::make_unexpected(ok.error());
   const Buffer* target = k.buffer(written_buffer(k, block_id));
-  if (target == nullptr) return reject(RejectReason::kManyWriters, describe(k, block_id) + " does not write exactly one buffer");
+  if (target == nullptr)
+    return reject(RejectReason::kManyWriters, describe(k, block_id) + " does not write exactly one buffer");
   if (count_writers(k, target->id) > 1) return reject(RejectReason::kManyWriters, describe(k, target->id));
   if (Legal<void> ok = check_apart(k, path, consumers_of(k, block_id)); !ok) return tl::make_unexpected(ok.error());
   Editor edit(k);

@@ -58,12 +58,14 @@ std::optional<std::vector<int>> plain_indices(const Block& block, std::span<cons
   return out;
 }
 
-size_t top_level_position(const Path& path) { return path.nodes.size() > 1 && path.nodes[0]->kind == StmtKind::kSeq ? 1 : 0; }
+size_t top_level_position(const Path& path) {
+  return path.nodes.size() > 1 && path.nodes[0]->kind == StmtKind::kSeq ? 1 : 0;
+}
 
 Stmt add_predicate(Builder& b, Stmt s, Expr condition) {
   if (const Block* block = as<Block>(s))
-    return b.block(block->id, block->iters, block->body, block->init, b.logical_and(block->predicate, condition), block->reducer,
-                   block->annotations);
+    return b.block(block->id, block->iters, block->body, block->init, b.logical_and(block->predicate, condition),
+                   block->reducer, block->annotations);
   return rewrite_children(
       b, s, [&](Stmt child) { return add_predicate(b, child, condition); }, [](Expr e) { return e; });
 }
@@ -76,12 +78,14 @@ Stmt rename_buffer(Builder& b, Stmt s, Id from, Id to, bool loads, bool stores) 
     Expr operator()(Expr e) const {
       if (!may_mention(e, from)) return e;
       Expr out = rewrite_children(b, e, *this);
-      if (const Load* l = as<Load>(out); l != nullptr && l->buffer == from) return b.load(to, l->type, l->indices, l->predicate, l->other);
+      if (const Load* l = as<Load>(out); l != nullptr && l->buffer == from)
+        return b.load(to, l->type, l->indices, l->predicate, l->other);
       return out;
     }
   } rename{b, from, to};
   auto on_expr = [&](Expr e) { return loads ? rename(e) : e; };
-  Stmt out = rewrite_children(b, s, [&](Stmt child) { return rename_buffer(b, child, from, to, loads, stores); }, on_expr);
+  Stmt out =
+      rewrite_children(b, s, [&](Stmt child) { return rename_buffer(b, child, from, to, loads, stores); }, on_expr);
   if (const Store* st = as<Store>(out); st != nullptr && stores && st->buffer == from)
     return b.store(to, st->indices, st->value, st->predicate);
   return out;

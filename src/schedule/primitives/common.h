@@ -58,7 +58,9 @@ inline tl::unexpected<Reject> unknown(const char* what, Id id) {
   return reject(RejectReason::kUnknownHandle, fmt::format("no {} {}", what, id));
 }
 // "loop i_0", for messages.
-inline std::string describe(const Kernel& k, Id id) { return "'" + name_hint(k, id) + "'"; }
+inline std::string describe(const Kernel& k, Id id) {
+  return "'" + name_hint(k, id) + "'";
+}
 
 inline bool mentions(Expr e, Id id) {
   if (!may_mention(e, id)) return false;

@@ -10,17 +10,19 @@ namespace {
 using analysis::DimRange;
 
 struct Place {
-  Path loop_path;               // root .. the loop
-  std::vector<Id> outer;        // loop variables fixed at the place, the loop itself included
+  Path loop_path;         // root .. the loop
+  std::vector<Id> outer;  // loop variables fixed at the place, the loop itself included
   const Loop* loop = nullptr;
 };
 
 Legal<Place> find_place(const Kernel& k, Id block, Id loop_id) {
   Place place;
   place.loop_path = find_path(k.root, loop_id);
-  if (!place.loop_path.found() || (place.loop = as<Loop>(place.loop_path.nodes.back())) == nullptr) return unknown("loop", loop_id);
+  if (!place.loop_path.found() || (place.loop = as<Loop>(place.loop_path.nodes.back())) == nullptr)
+    return unknown("loop", loop_id);
   for (const Loop* l : loops_on(place.loop_path)) {
-    if (l->loop_kind == LoopKind::kVectorized) return reject(RejectReason::kLoopKindTaken, describe(k, l->id) + " is vectorised: lanes share storage");
+    if (l->loop_kind == LoopKind::kVectorized)
+      return reject(RejectReason::kLoopKindTaken, describe(k, l->id) + " is vectorised: lanes share storage");
     place.outer.push_back(l->id);
   }
   if (Path p = find_path(place.loop, block); p.found())
@@ -28,7 +30,9 @@ Legal<Place> find_place(const Kernel& k, Id block, Id loop_id) {
   return place;
 }
 
-bool is_under(const Loop& loop, Id block) { return find_path(loop.body, block).found(); }
+bool is_under(const Loop& loop, Id block) {
+  return find_path(loop.body, block).found();
+}
 
 // The box of `buffer` that accesses of the given direction under the loop touch, per dimension over the outer loops.
 // A dimension without an affine box becomes the whole dimension.
@@ -41,18 +45,19 @@ std::vector<DimRange> touched_region(Builder& b, const Kernel& k, const Place& p
   auto inner = [&](Id v) {
     return ranges.extent(v) != nullptr && std::find(place.outer.begin(), place.outer.end(), v) == place.outer.end();
   };
-  analysis::visit_accesses(b, place.loop->body, [&](const analysis::AccessInfo& access, const analysis::LoopStack&, const Block*) {
-    if (access.buffer != buffer || access.write != writes) return;
-    for (size_t d = 0; d < access.indices.size(); ++d) {
-      if (whole[d]) continue;
-      Expr index = analysis::simplify(b, access.indices[d], ranges);
-      std::optional<DimRange> range = analysis::dim_range(b, index, ranges, inner);
-      if (range && !first && box[d]) range = analysis::unite(b, *box[d], *range);
-      if (!range) whole[d] = true;
-      box[d] = range;
-    }
-    first = false;
-  });
+  analysis::visit_accesses(b, place.loop->body,
+                           [&](const analysis::AccessInfo& access, const analysis::LoopStack&, const Block*) {
+                             if (access.buffer != buffer || access.write != writes) return;
+                             for (size_t d = 0; d < access.indices.size(); ++d) {
+                               if (whole[d]) continue;
+                               Expr index = analysis::simplify(b, access.indices[d], ranges);
+                               std::optional<DimRange> range = analysis::dim_range(b, index, ranges, inner);
+                               if (range && !first && box[d]) range = analysis::unite(b, *box[d], *range);
+                               if (!range) whole[d] = true;
+                               box[d] = range;
+                             }
+                             first = false;
+                           });
   std::vector<DimRange> out;
   for (size_t d = 0; d < box.size(); ++d) {
     if (whole[d] || !box[d]) {
@@ -68,7 +73,8 @@ std::vector<DimRange> touched_region(Builder& b, const Kernel& k, const Place& p
 }
 
 // Rebuilds the block with iterator `i` running over ranges[i] (nullopt: its full extent), around fresh loops.
-Stmt regenerate(Editor& edit, const Block& block, std::span<const std::optional<DimRange>> ranges, const analysis::Ranges& known) {
+Stmt regenerate(Editor& edit, const Block& block, std::span<const std::optional<DimRange>> ranges,
+                const analysis::Ranges& known) {
   Builder& b = edit.b;
   std::vector<Iter> iters(block.iters.begin(), block.iters.end());
   std::vector<std::pair<Id, Expr>> loops;
@@ -83,8 +89,10 @@ Stmt regenerate(Editor& edit, const Block& block, std::span<const std::optional<
     loops.emplace_back(loop, ranges[i]->extent);
     iters[i].binding = b.add(ranges[i]->base, b.var(loop));
     Expr last = b.offset(b.add(ranges[i]->base, ranges[i]->extent), -1);
-    if (!known.prove_less(b, last, iters[i].extent)) predicate = b.logical_and(predicate, b.lt(iters[i].binding, iters[i].extent));
-    if (!known.prove_non_negative(b, ranges[i]->base)) predicate = b.logical_and(predicate, b.le(b.integer(0), iters[i].binding));
+    if (!known.prove_less(b, last, iters[i].extent))
+      predicate = b.logical_and(predicate, b.lt(iters[i].binding, iters[i].extent));
+    if (!known.prove_non_negative(b, ranges[i]->base))
+      predicate = b.logical_and(predicate, b.le(b.integer(0), iters[i].binding));
   }
   Stmt nest = b.block(block.id, iters, block.body, block.init, predicate, block.reducer, block.annotations);
   for (size_t i = loops.size(); i-- > 0;) nest = b.loop(loops[i].first, loops[i].second, nest);
@@ -94,20 +102,25 @@ Stmt regenerate(Editor& edit, const Block& block, std::span<const std::optional<
 // The loop's body with `extra` put before (or after) the first (last) child for which touches() holds.
 Stmt put_into(Builder& b, Stmt body, Stmt extra, bool before, FunctionRef<bool(Stmt)> touches) {
   std::vector<Stmt> children;
-  if (const Seq* s = as<Seq>(body)) children.assign(s->stmts.begin(), s->stmts.end());
-  else children.push_back(body);
+  if (const Seq* s = as<Seq>(body))
+    children.assign(s->stmts.begin(), s->stmts.end());
+  else
+    children.push_back(body);
   size_t at = before ? children.size() : 0;
   for (size_t i = 0; i < children.size(); ++i) {
     if (!touches(children[i])) continue;
-    if (before) at = std::min(at, i);
-    else at = i + 1;
+    if (before)
+      at = std::min(at, i);
+    else
+      at = i + 1;
   }
   children.insert(children.begin() + static_cast<std::ptrdiff_t>(at), extra);
   return b.seq(children);
 }
 
 // Deletes the block's old nest and puts the new one into the loop.
-Kernel move_block(Editor& edit, const Kernel& k, Id block, Id loop, Stmt nest, bool before, FunctionRef<bool(Stmt)> touches) {
+Kernel move_block(Editor& edit, const Kernel& k, Id block, Id loop, Stmt nest, bool before,
+                  FunctionRef<bool(Stmt)> touches) {
   Stmt root = replace_at(edit.b, find_path(k.root, block), nullptr);
   Path path = find_path(root, loop);
   const Loop* l = as<Loop>(path.nodes.back());
@@ -131,7 +144,8 @@ Legal<void> check_guests(Editor& edit, const Kernel& k, const Path& path, const 
   if (shared.empty()) return {};
   for (const Block* other : stay)
     if (analysis::is_injective(edit.b, *other, shared, ranges)) return {};
-  return reject(RejectReason::kNotInScope, describe(k, stay[0]->id) + " is computed for " + describe(k, leaving) + " and would be left behind");
+  return reject(RejectReason::kNotInScope,
+                describe(k, stay[0]->id) + " is computed for " + describe(k, leaving) + " and would be left behind");
 }
 
 // Every loop that `e` mentions, `binding` mentions too.
@@ -152,7 +166,8 @@ bool runs_before(Stmt root, Id first, Id second) {
   if (i == 0 || i >= a.nodes.size() || i >= b.nodes.size()) return false;
   const Seq* s = as<Seq>(a.nodes[i - 1]);
   if (s == nullptr) return false;
-  return std::find(s->stmts.begin(), s->stmts.end(), a.nodes[i]) < std::find(s->stmts.begin(), s->stmts.end(), b.nodes[i]);
+  return std::find(s->stmts.begin(), s->stmts.end(), a.nodes[i]) <
+         std::find(s->stmts.begin(), s->stmts.end(), b.nodes[i]);
 }
 
 bool has_predicate_or_bound_loop(const Path& path) {
@@ -169,19 +184,23 @@ Legal<Kernel> compute_at(const Kernel& k, Id block_id, Id loop_id) {
   if (block == nullptr) return unknown("block", block_id);
   Legal<Place> place = find_place(k, block_id, loop_id);
   if (!place) return tl::make_unexpected(place.error());
-  if (has_predicate_or_bound_loop(path)) return reject(RejectReason::kLoopKindTaken, describe(k, block_id) + " has scheduled loops");
+  if (has_predicate_or_bound_loop(path))
+    return reject(RejectReason::kLoopKindTaken, describe(k, block_id) + " has scheduled loops");
 
   // Step 1. An intermediate result whose consumers are all under the loop.
   Id buffer = written_buffer(k, block_id);
   const Buffer* info = buffer == kNoId ? nullptr : k.buffer(buffer);
   if (info == nullptr) return reject(RejectReason::kManyWriters, describe(k, block_id));
-  if (info->role != BufferRole::kTemp) return reject(RejectReason::kIsOutput, describe(k, block_id) + " writes an output of the kernel");
+  if (info->role != BufferRole::kTemp)
+    return reject(RejectReason::kIsOutput, describe(k, block_id) + " writes an output of the kernel");
   std::vector<Id> consumers = consumers_of(k, block_id);
   if (consumers.empty()) return reject(RejectReason::kNotInScope, describe(k, block_id) + " has no consumer");
   for (Id c : consumers)
-    if (!is_under(*place->loop, c)) return reject(RejectReason::kNotInScope, describe(k, c) + " is not under " + describe(k, loop_id));
+    if (!is_under(*place->loop, c))
+      return reject(RejectReason::kNotInScope, describe(k, c) + " is not under " + describe(k, loop_id));
   for (const Block* other : collect_blocks(k.root))
-    if (other->id != block_id && writes_buffer(other->body, buffer)) return reject(RejectReason::kManyWriters, describe(k, buffer));
+    if (other->id != block_id && writes_buffer(other->body, buffer))
+      return reject(RejectReason::kManyWriters, describe(k, buffer));
   std::optional<std::vector<int>> plain;
   visit(block->body, [&](Stmt s) {
     if (const Store* st = as<Store>(s)) plain = plain_indices(*block, st->indices);
@@ -201,8 +220,8 @@ Legal<Kernel> compute_at(const Kernel& k, Id block_id, Id loop_id) {
   return move_block(edit, k, block_id, loop_id, nest, true, [&](Stmt s) { return reads_buffer(s, buffer); });
 }
 
-// Whether one iteration of the loop fills the whole box of what the producer writes in it. It does not where a fused loop
-// was split across rows: the box then has elements that another iteration writes.
+// Whether one iteration of the loop fills the whole box of what the producer writes in it. It does not where a fused
+// loop was split across rows: the box then has elements that another iteration writes.
 bool fills_region(Editor& edit, const Kernel& k, const Place& place, Id producer, const analysis::Ranges& ranges) {
   Builder& b = edit.b;
   const Block* block = find_block(k.root, producer);
@@ -225,18 +244,22 @@ Legal<Kernel> reverse_compute_at(const Kernel& k, Id block_id, Id loop_id) {
   if (block == nullptr) return unknown("block", block_id);
   Legal<Place> place = find_place(k, block_id, loop_id);
   if (!place) return tl::make_unexpected(place.error());
-  if (has_predicate_or_bound_loop(path)) return reject(RejectReason::kLoopKindTaken, describe(k, block_id) + " has scheduled loops");
+  if (has_predicate_or_bound_loop(path))
+    return reject(RejectReason::kLoopKindTaken, describe(k, block_id) + " has scheduled loops");
 
   Id own = written_buffer(k, block_id);
   for (const Block* other : collect_blocks(k.root))
     if (other->id != block_id && (own == kNoId || writes_buffer(other->body, own)))
-      return reject(RejectReason::kManyWriters, describe(k, block_id) + " shares its output with " + describe(k, other->id));
+      return reject(RejectReason::kManyWriters,
+                    describe(k, block_id) + " shares its output with " + describe(k, other->id));
 
   // Step 1. Its producers that are under the loop are complete at the end of an iteration; others come before.
   std::vector<Id> producers;
   for (Id p : producers_of(k, block_id))
     if (is_under(*place->loop, p)) producers.push_back(p);
-  if (producers.empty()) return reject(RejectReason::kNotInScope, "no producer of " + describe(k, block_id) + " is under " + describe(k, loop_id));
+  if (producers.empty())
+    return reject(RejectReason::kNotInScope,
+                  "no producer of " + describe(k, block_id) + " is under " + describe(k, loop_id));
   for (Id p : producers_of(k, block_id)) {
     if (std::find(producers.begin(), producers.end(), p) != producers.end()) continue;
     // A producer elsewhere is complete when its whole nest runs before this one. Within one nest only an
@@ -244,7 +267,8 @@ Legal<Kernel> reverse_compute_at(const Kernel& k, Id block_id, Id loop_id) {
     Path other = find_path(k.root, p);
     size_t top = top_level_position(other);
     bool same_nest = other.nodes[top] == place->loop_path.nodes[top];
-    bool same_buffer = std::any_of(producers.begin(), producers.end(), [&](Id q) { return written_buffer(k, q) == written_buffer(k, p); });
+    bool same_buffer = std::any_of(producers.begin(), producers.end(),
+                                   [&](Id q) { return written_buffer(k, q) == written_buffer(k, p); });
     if (!runs_before(k.root, p, loop_id) || (same_nest && !same_buffer))
       return reject(RejectReason::kNotInScope, describe(k, p) + " is not complete before " + describe(k, loop_id));
   }
@@ -252,10 +276,12 @@ Legal<Kernel> reverse_compute_at(const Kernel& k, Id block_id, Id loop_id) {
     const Block* producer = find_block(k.root, p);
     for (const Iter& it : producer->iters)
       if (it.kind != IterKind::kSpatial && mentions_any(it.binding, place->outer))
-        return reject(RejectReason::kReductionOrder, describe(k, p) + " is not complete within an iteration of " + describe(k, loop_id));
+        return reject(RejectReason::kReductionOrder,
+                      describe(k, p) + " is not complete within an iteration of " + describe(k, loop_id));
   }
   for (Id c : consumers_of(k, block_id))
-    if (is_under(*place->loop, c)) return reject(RejectReason::kRegionCover, describe(k, c) + " under the loop reads its result");
+    if (is_under(*place->loop, c))
+      return reject(RejectReason::kRegionCover, describe(k, c) + " under the loop reads its result");
 
   // Step 2. Where a producer is predicated for the sake of a tile inside a tile, the consumer must skip the same
   // instances: conditions on the loops around are inherited, conditions on the loops below would make the box too big.
@@ -274,10 +300,14 @@ Legal<Kernel> reverse_compute_at(const Kernel& k, Id block_id, Id loop_id) {
       bool outer_only = true;
       visit(c, [&](Expr e) {
         if (const Var* v = as<Var>(e))
-          if (find_loop(k.root, v->id) != nullptr && std::find(place->outer.begin(), place->outer.end(), v->id) == place->outer.end()) outer_only = false;
+          if (find_loop(k.root, v->id) != nullptr &&
+              std::find(place->outer.begin(), place->outer.end(), v->id) == place->outer.end())
+            outer_only = false;
         return outer_only;
       });
-      if (!outer_only) return reject(RejectReason::kRegionCover, describe(k, p) + " is predicated on loops below " + describe(k, loop_id));
+      if (!outer_only)
+        return reject(RejectReason::kRegionCover,
+                      describe(k, p) + " is predicated on loops below " + describe(k, loop_id));
       inherited = b.logical_and(inherited, c);
     }
   }
@@ -289,26 +319,32 @@ Legal<Kernel> reverse_compute_at(const Kernel& k, Id block_id, Id loop_id) {
   Legal<void> verdict = {};
   for (Id p : producers) {
     Id buffer = written_buffer(k, p);
-    bool init_too = std::any_of(producers.begin(), producers.end(), [&](Id q) { return q != p && written_buffer(k, q) == buffer; });
+    bool init_too =
+        std::any_of(producers.begin(), producers.end(), [&](Id q) { return q != p && written_buffer(k, q) == buffer; });
     if (!init_too && !fills_region(edit, k, *place, p, ranges))
-      return reject(RejectReason::kRegionCover, "an iteration of " + describe(k, loop_id) + " writes no whole box of " + describe(k, buffer));
+      return reject(RejectReason::kRegionCover,
+                    "an iteration of " + describe(k, loop_id) + " writes no whole box of " + describe(k, buffer));
     std::vector<DimRange> region = touched_region(b, k, *place, buffer, true, ranges);
     std::vector<std::vector<Expr>> reads;
     visit_roots(block->body, [&](Expr root) {
       visit(root, [&](Expr e) {
-        if (const Load* l = as<Load>(e); l != nullptr && l->buffer == buffer) reads.emplace_back(l->indices.begin(), l->indices.end());
+        if (const Load* l = as<Load>(e); l != nullptr && l->buffer == buffer)
+          reads.emplace_back(l->indices.begin(), l->indices.end());
         return true;
       });
     });
     for (const auto& indices : reads) {
       std::optional<std::vector<int>> plain = plain_indices(*block, indices);
-      if (!plain) return reject(RejectReason::kNotAffine, describe(k, block_id) + " reads " + describe(k, buffer) + " at computed indices");
+      if (!plain)
+        return reject(RejectReason::kNotAffine,
+                      describe(k, block_id) + " reads " + describe(k, buffer) + " at computed indices");
       for (size_t d = 0; d < plain->size(); ++d) {
         int i = (*plain)[d];
         if (i < 0) continue;
         std::optional<DimRange>& mine = per_iter[static_cast<size_t>(i)];
         if (mine && (!equal(mine->base, region[d].base) || !equal(mine->extent, region[d].extent)))
-          return reject(RejectReason::kRegionCover, "producers of " + describe(k, block_id) + " make different regions");
+          return reject(RejectReason::kRegionCover,
+                        "producers of " + describe(k, block_id) + " make different regions");
         mine = region[d];
       }
     }

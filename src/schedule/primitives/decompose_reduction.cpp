@@ -8,22 +8,27 @@ Legal<Kernel> decompose_reduction(const Kernel& k, Id block_id, Id loop_id, Id& 
   Path path = find_path(k.root, block_id);
   const Block* block = path.found() ? as<Block>(path.nodes.back()) : nullptr;
   if (block == nullptr) return unknown("block", block_id);
-  if (block->init == nullptr) return reject(RejectReason::kReductionOrder, describe(k, block_id) + " has no initialisation to split off");
+  if (block->init == nullptr)
+    return reject(RejectReason::kReductionOrder, describe(k, block_id) + " has no initialisation to split off");
   size_t at = path.nodes.size();
   for (size_t i = 0; i < path.nodes.size(); ++i)
     if (const Loop* l = as<Loop>(path.nodes[i]); l != nullptr && l->id == loop_id) at = i;
-  if (at == path.nodes.size()) return reject(RejectReason::kNotInScope, describe(k, loop_id) + " is not around " + describe(k, block_id));
+  if (at == path.nodes.size())
+    return reject(RejectReason::kNotInScope, describe(k, loop_id) + " is not around " + describe(k, block_id));
   if (at > analysis::first_reduce_loop(path))
-    return reject(RejectReason::kReductionOrder, describe(k, loop_id) + " is below a reduction loop of " + describe(k, block_id));
+    return reject(RejectReason::kReductionOrder,
+                  describe(k, loop_id) + " is below a reduction loop of " + describe(k, block_id));
   Editor edit(k);
   Builder& b = edit.b;
   std::vector<const Loop*> below;
   for (size_t i = at; i + 1 < path.nodes.size(); ++i)
     if (const Loop* l = as<Loop>(path.nodes[i])) below.push_back(l);
   if (!analysis::is_injective(b, *block, below, all_ranges(k)))
-    return reject(RejectReason::kReductionOrder, describe(k, block_id) + " runs several times below " + describe(k, loop_id));
+    return reject(RejectReason::kReductionOrder,
+                  describe(k, block_id) + " runs several times below " + describe(k, loop_id));
   Stmt init = analysis::make_init_nest(b, path, at, &edit.kernel.next_id, &edit.kernel.names, &out);
-  Stmt update = b.block(block->id, block->iters, block->body, nullptr, block->predicate, block->reducer, block->annotations);
+  Stmt update =
+      b.block(block->id, block->iters, block->body, nullptr, block->predicate, block->reducer, block->annotations);
   Stmt root = replace_at(b, path, update);
   Path again = find_path(root, loop_id);
   return edit.finish(insert_beside(b, again, again.nodes.size() - 1, init, true));

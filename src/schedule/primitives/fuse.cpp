@@ -11,10 +11,12 @@ Legal<Kernel> fuse(const Kernel& k, std::span<const Id> loops, Id& out) {
   for (size_t i = 0; i < loops.size(); ++i) {
     const Loop* l = as<Loop>(at);
     if (l == nullptr || l->id != loops[i])
-      return reject(RejectReason::kNotALoopChain, describe(k, loops[i]) + " is not the only child of the loop before it");
+      return reject(RejectReason::kNotALoopChain,
+                    describe(k, loops[i]) + " is not the only child of the loop before it");
     if (l->loop_kind != LoopKind::kSerial || !l->annotations.empty())
       return reject(RejectReason::kLoopKindTaken, "fuse of " + describe(k, l->id) + ", which is bound or annotated");
-    if (mentions_any(l->extent, loops)) return reject(RejectReason::kDependentExtent, "extent of " + describe(k, l->id));
+    if (mentions_any(l->extent, loops))
+      return reject(RejectReason::kDependentExtent, "extent of " + describe(k, l->id));
     chain.push_back(l);
     at = l->body;
   }

@@ -4,10 +4,13 @@
 namespace tcc::schedule {
 namespace {
 
-const Store* single_store(const Block& block) { return block.init == nullptr ? as<Store>(block.body) : nullptr; }
+const Store* single_store(const Block& block) {
+  return block.init == nullptr ? as<Store>(block.body) : nullptr;
+}
 
 bool spatial_only(const Block& block) {
-  return std::all_of(block.iters.begin(), block.iters.end(), [](const Iter& it) { return it.kind == IterKind::kSpatial; });
+  return std::all_of(block.iters.begin(), block.iters.end(),
+                     [](const Iter& it) { return it.kind == IterKind::kSpatial; });
 }
 
 // Replaces loads of `buffer` by value(indices).
@@ -40,18 +43,23 @@ Legal<Kernel> compute_inline(const Kernel& k, Id block_id) {
   if (store == nullptr || !spatial_only(*block) || block->predicate != nullptr || store->predicate != nullptr)
     return reject(RejectReason::kNotInlinable, describe(k, block_id) + " is not a single unpredicated spatial store");
   const Buffer* buffer = k.buffer(store->buffer);
-  if (buffer->role != BufferRole::kTemp) return reject(RejectReason::kIsOutput, describe(k, block_id) + " writes an output of the kernel");
+  if (buffer->role != BufferRole::kTemp)
+    return reject(RejectReason::kIsOutput, describe(k, block_id) + " writes an output of the kernel");
   std::optional<std::vector<int>> plain = plain_indices(*block, store->indices);
   if (!plain) return reject(RejectReason::kNotInlinable, describe(k, block_id) + " stores at computed indices");
   std::vector<bool> covered(block->iters.size(), false);
   for (int i : *plain)
     if (i >= 0) covered[static_cast<size_t>(i)] = true;
   for (size_t i = 0; i < covered.size(); ++i)
-    if (!covered[i] && !is_int(block->iters[i].extent, 1)) return reject(RejectReason::kNotInlinable, describe(k, block_id) + " has iterators that its result lacks");
-  if (reads_buffer(block, store->buffer)) return reject(RejectReason::kNotInlinable, describe(k, block_id) + " reads its own result");
-  if (consumers_of(k, block_id).empty()) return reject(RejectReason::kNotInlinable, describe(k, block_id) + " has no consumer");
+    if (!covered[i] && !is_int(block->iters[i].extent, 1))
+      return reject(RejectReason::kNotInlinable, describe(k, block_id) + " has iterators that its result lacks");
+  if (reads_buffer(block, store->buffer))
+    return reject(RejectReason::kNotInlinable, describe(k, block_id) + " reads its own result");
+  if (consumers_of(k, block_id).empty())
+    return reject(RejectReason::kNotInlinable, describe(k, block_id) + " has no consumer");
   for (const Block* other : collect_blocks(k.root))
-    if (other->id != block_id && writes_buffer(other, store->buffer)) return reject(RejectReason::kManyWriters, describe(k, store->buffer));
+    if (other->id != block_id && writes_buffer(other, store->buffer))
+      return reject(RejectReason::kManyWriters, describe(k, store->buffer));
 
   Editor edit(k);
   Builder& b = edit.b;
@@ -78,14 +86,19 @@ Legal<Kernel> reverse_compute_inline(const Kernel& k, Id block_id) {
   if (store == nullptr || !spatial_only(*block) || block->predicate != nullptr || store->predicate != nullptr)
     return reject(RejectReason::kNotInlinable, describe(k, block_id) + " is not a single unpredicated spatial store");
   std::vector<Id> producers = producers_of(k, block_id);
-  if (producers.size() != 1) return reject(RejectReason::kNotInlinable, fmt::format("{} has {} producers", describe(k, block_id), producers.size()));
+  if (producers.size() != 1)
+    return reject(RejectReason::kNotInlinable,
+                  fmt::format("{} has {} producers", describe(k, block_id), producers.size()));
   const Block* producer = find_block(k.root, producers[0]);
   const Store* made = single_store(*producer);
-  if (made == nullptr || !spatial_only(*producer)) return reject(RejectReason::kNotInlinable, describe(k, producers[0]) + " is a reduction");
-  if (consumers_of(k, producers[0]).size() != 1) return reject(RejectReason::kNotInlinable, describe(k, producers[0]) + " has other consumers");
+  if (made == nullptr || !spatial_only(*producer))
+    return reject(RejectReason::kNotInlinable, describe(k, producers[0]) + " is a reduction");
+  if (consumers_of(k, producers[0]).size() != 1)
+    return reject(RejectReason::kNotInlinable, describe(k, producers[0]) + " has other consumers");
 
   for (const Block* other : collect_blocks(k.root))
-    if (other->id != block_id && other->id != producers[0] && (writes_buffer(other, store->buffer) || writes_buffer(other, made->buffer)))
+    if (other->id != block_id && other->id != producers[0] &&
+        (writes_buffer(other, store->buffer) || writes_buffer(other, made->buffer)))
       return reject(RejectReason::kManyWriters, describe(k, other->id) + " writes one of the two buffers too");
 
   // The consumer's loads of the intermediate: one index list of distinct iterators that covers all of them.
@@ -101,7 +114,8 @@ Legal<Kernel> reverse_compute_inline(const Kernel& k, Id block_id) {
       return true;
     });
   });
-  if (!same || !plain) return reject(RejectReason::kNotInlinable, describe(k, block_id) + " reads its producer at computed indices");
+  if (!same || !plain)
+    return reject(RejectReason::kNotInlinable, describe(k, block_id) + " reads its producer at computed indices");
   std::vector<bool> covered(block->iters.size(), false);
   for (int i : *plain)
     if (i >= 0) covered[static_cast<size_t>(i)] = true;
@@ -123,7 +137,8 @@ Legal<Kernel> reverse_compute_inline(const Kernel& k, Id block_id) {
   for (Expr i : store->indices) indices.push_back(substitute(b, i, at));
   Stmt merged = b.store(store->buffer, indices, replace(substitute(b, store->value, at)), made->predicate);
   Stmt root = replace_at(b, find_path(k.root, producers[0]),
-                         b.block(producer->id, producer->iters, merged, nullptr, producer->predicate, producer->reducer, producer->annotations));
+                         b.block(producer->id, producer->iters, merged, nullptr, producer->predicate, producer->reducer,
+                                 producer->annotations));
   root = replace_at(b, find_path(root, block_id), nullptr);
   edit.drop_buffer(made->buffer);
   return edit.finish(root);

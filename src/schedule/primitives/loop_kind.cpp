@@ -11,9 +11,9 @@ Legal<void> check_spatial(const Kernel& k, const Loop& loop, const char* what) {
     if (const Block* block = as<Block>(s))
       for (const Iter& it : block->iters)
         if (it.kind != IterKind::kSpatial && mentions(it.binding, loop.id))
-          verdict = reject(RejectReason::kParallelReduction, fmt::format("{} of {}: it feeds the {} iterator {} of block {}", what,
-                                                                         describe(k, loop.id), iter_kind_name(it.kind),
-                                                                         describe(k, it.id), describe(k, block->id)));
+          verdict = reject(RejectReason::kParallelReduction,
+                           fmt::format("{} of {}: it feeds the {} iterator {} of block {}", what, describe(k, loop.id),
+                                       iter_kind_name(it.kind), describe(k, it.id), describe(k, block->id)));
     return verdict.has_value();
   });
   return verdict;
@@ -26,9 +26,11 @@ Legal<void> check_no_private_storage(const Kernel& k, const Loop& loop) {
     if (out == nullptr || out->role != BufferRole::kTemp) continue;
     bool outside = false;
     for (const Block* other : collect_blocks(k.root))
-      if ((reads_buffer(other, out->id) || writes_buffer(other, out->id)) && !find_path(loop.body, other->id).found()) outside = true;
+      if ((reads_buffer(other, out->id) || writes_buffer(other, out->id)) && !find_path(loop.body, other->id).found())
+        outside = true;
     if (!outside)
-      return reject(RejectReason::kParallelReduction, fmt::format("vectorize of {}: {} lives within one iteration", describe(k, loop.id), describe(k, out->id)));
+      return reject(RejectReason::kParallelReduction, fmt::format("vectorize of {}: {} lives within one iteration",
+                                                                  describe(k, loop.id), describe(k, out->id)));
   }
   return {};
 }
@@ -38,7 +40,8 @@ Legal<Kernel> set_kind(const Kernel& k, Id id, LoopKind kind, Axis axis, const c
   const Loop* loop = path.found() ? as<Loop>(path.nodes.back()) : nullptr;
   if (loop == nullptr) return unknown("loop", id);
   if (loop->loop_kind != LoopKind::kSerial)
-    return reject(RejectReason::kLoopKindTaken, fmt::format("{} of {}, which is {}", what, describe(k, id), loop_kind_name(loop->loop_kind)));
+    return reject(RejectReason::kLoopKindTaken,
+                  fmt::format("{} of {}, which is {}", what, describe(k, id), loop_kind_name(loop->loop_kind)));
   if (spatial_only)
     if (Legal<void> ok = check_spatial(k, *loop, what); !ok) return tl::make_unexpected(ok.error());
   if (kind == LoopKind::kVectorized)
@@ -50,9 +53,15 @@ Legal<Kernel> set_kind(const Kernel& k, Id id, LoopKind kind, Axis axis, const c
 
 }  // namespace
 
-Legal<Kernel> parallel(const Kernel& k, Id loop) { return set_kind(k, loop, LoopKind::kParallel, Axis::kNone, "parallel", true); }
-Legal<Kernel> vectorize(const Kernel& k, Id loop) { return set_kind(k, loop, LoopKind::kVectorized, Axis::kNone, "vectorize", true); }
-Legal<Kernel> unroll(const Kernel& k, Id loop) { return set_kind(k, loop, LoopKind::kUnrolled, Axis::kNone, "unroll", false); }
+Legal<Kernel> parallel(const Kernel& k, Id loop) {
+  return set_kind(k, loop, LoopKind::kParallel, Axis::kNone, "parallel", true);
+}
+Legal<Kernel> vectorize(const Kernel& k, Id loop) {
+  return set_kind(k, loop, LoopKind::kVectorized, Axis::kNone, "vectorize", true);
+}
+Legal<Kernel> unroll(const Kernel& k, Id loop) {
+  return set_kind(k, loop, LoopKind::kUnrolled, Axis::kNone, "unroll", false);
+}
 
 Legal<Kernel> bind(const Kernel& k, Id loop, Axis axis) {
   if (axis == Axis::kNone) return reject(RejectReason::kBadFactor, "bind to no axis");
@@ -64,8 +73,10 @@ Legal<Kernel> annotate(const Kernel& k, Id id, AnnotationKey key, Expr value) {
   if (!path.found()) return unknown("loop or block", id);
   Stmt node = path.nodes.back();
   std::span<const Annotation> old;
-  if (const Loop* l = as<Loop>(node)) old = l->annotations;
-  else if (const Block* block = as<Block>(node)) old = block->annotations;
+  if (const Loop* l = as<Loop>(node))
+    old = l->annotations;
+  else if (const Block* block = as<Block>(node))
+    old = block->annotations;
   std::vector<Annotation> all;
   for (const Annotation& a : old)
     if (a.key != key) all.push_back(a);

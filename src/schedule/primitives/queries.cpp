@@ -26,7 +26,8 @@ std::vector<Id> read_buffers(const Kernel& k, Id block_id) {
   Id own = written_buffer(k, block_id);
   visit_roots(block->body, [&](Expr root) {
     visit(root, [&](Expr e) {
-      if (const Load* l = as<Load>(e); l != nullptr && l->buffer != own && std::find(out.begin(), out.end(), l->buffer) == out.end())
+      if (const Load* l = as<Load>(e);
+          l != nullptr && l->buffer != own && std::find(out.begin(), out.end(), l->buffer) == out.end())
         out.push_back(l->buffer);
       return true;
     });

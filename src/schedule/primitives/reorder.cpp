@@ -20,10 +20,12 @@ Legal<Kernel> reorder(const Kernel& k, std::span<const Id> loops) {
       first = std::min(first, i);
     }
   }
-  if (named != loops.size()) return reject(RejectReason::kNotALoopChain, "the loops are not on one chain, or one is named twice");
+  if (named != loops.size())
+    return reject(RejectReason::kNotALoopChain, "the loops are not on one chain, or one is named twice");
   for (size_t i = first; i < deepest.nodes.size(); ++i)
     if (as<Loop>(deepest.nodes[i]) == nullptr)
-      return reject(RejectReason::kNotALoopChain, "another statement stands between the loops of " + describe(k, loops[0]));
+      return reject(RejectReason::kNotALoopChain,
+                    "another statement stands between the loops of " + describe(k, loops[0]));
 
   // Step 2. Carried iterators fix the order of the loops that feed them.
   Legal<void> order = {};
@@ -43,7 +45,8 @@ Legal<Kernel> reorder(const Kernel& k, std::span<const Id> loops) {
   for (size_t i = first; i < deepest.nodes.size(); ++i) moved.push_back(as<Loop>(deepest.nodes[i]));
   for (const Block* block : collect_blocks(deepest.nodes[first])) {
     bool reduces = std::any_of(block->iters.begin(), block->iters.end(), [&](const Iter& it) {
-      return it.kind != IterKind::kSpatial && std::any_of(moved.begin(), moved.end(), [&](const Loop* l) { return mentions(it.binding, l->id); });
+      return it.kind != IterKind::kSpatial &&
+             std::any_of(moved.begin(), moved.end(), [&](const Loop* l) { return mentions(it.binding, l->id); });
     });
     if (reduces && !analysis::is_injective(edit.b, *block, moved, ranges))
       return reject(RejectReason::kReductionOrder, describe(k, block->id) + " runs several times within these loops");
@@ -63,7 +66,8 @@ Legal<Kernel> reorder(const Kernel& k, std::span<const Id> loops) {
   }
   for (size_t i = 0; i < chain.size(); ++i)
     for (size_t j = i + 1; j < chain.size(); ++j)
-      if (mentions(chain[i]->extent, chain[j]->id)) return reject(RejectReason::kDependentExtent, "extent of " + describe(k, chain[i]->id));
+      if (mentions(chain[i]->extent, chain[j]->id))
+        return reject(RejectReason::kDependentExtent, "extent of " + describe(k, chain[i]->id));
 
   Stmt body = as<Loop>(deepest.nodes.back())->body;
   for (size_t i = chain.size(); i-- > 0;) body = edit.b.with_body(*chain[i], body);

@@ -27,7 +27,8 @@ Legal<Kernel> split(const Kernel& k, Id loop_id, std::span<const Expr> factors, 
       continue;
     }
     if (is_int(extents[i]) && int_value(extents[i]) <= 0)
-      return reject(RejectReason::kBadFactor, fmt::format("factor {} of {}", int_value(extents[i]), describe(k, loop_id)));
+      return reject(RejectReason::kBadFactor,
+                    fmt::format("factor {} of {}", int_value(extents[i]), describe(k, loop_id)));
     if (is_int(extents[i]) && is_int(known) && int_value(extents[i]) > kMaxIterations / int_value(known))
       return reject(RejectReason::kBadFactor, "the factors of " + describe(k, loop_id) + " make too many iterations");
     known = b.mul(known, extents[i]);

@@ -8,7 +8,8 @@ Legal<Kernel> transform_layout(const Kernel& k, Id block, int read_index, std::s
   if (!path.found() || as<Block>(path.nodes.back()) == nullptr) return unknown("block", block);
   std::vector<Id> reads = read_buffers(k, block);
   if (read_index < 0 || static_cast<size_t>(read_index) >= reads.size())
-    return reject(RejectReason::kBadFactor, fmt::format("block {} has {} read buffers", describe(k, block), reads.size()));
+    return reject(RejectReason::kBadFactor,
+                  fmt::format("block {} has {} read buffers", describe(k, block), reads.size()));
   const Buffer* buffer = k.buffer(reads[static_cast<size_t>(read_index)]);
   if (buffer->role != BufferRole::kWeight && buffer->role != BufferRole::kTemp)
     return reject(RejectReason::kNotConstant, describe(k, buffer->id) + " is the caller's: its layout is fixed");
@@ -19,12 +20,14 @@ Legal<Kernel> transform_layout(const Kernel& k, Id block, int read_index, std::s
   }
   std::vector<bool> seen(shape.size(), false);
   for (int32_t d : order) {
-    if (d < 0 || static_cast<size_t>(d) >= shape.size() || seen[static_cast<size_t>(d)]) return reject(RejectReason::kBadFactor, "order is not a permutation");
+    if (d < 0 || static_cast<size_t>(d) >= shape.size() || seen[static_cast<size_t>(d)])
+      return reject(RejectReason::kBadFactor, "order is not a permutation");
     seen[static_cast<size_t>(d)] = true;
   }
   if (order.size() != shape.size()) return reject(RejectReason::kBadFactor, "order is not a permutation");
   for (const auto& [d, tile] : tiles)
-    if (d < 0 || static_cast<size_t>(d) >= shape.size() || tile < 1 || tile > (int64_t{1} << 30)) return reject(RejectReason::kBadFactor, "tile out of range");
+    if (d < 0 || static_cast<size_t>(d) >= shape.size() || tile < 1 || tile > (int64_t{1} << 30))
+      return reject(RejectReason::kBadFactor, "tile out of range");
   Editor edit(k);
   Buffer changed = *buffer;
   changed.layout = make_blocked(edit.b.arena(), shape, order, tiles);
