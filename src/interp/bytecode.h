@@ -18,20 +18,25 @@ namespace tcc::interp {
   X(Halt)                                                                                                              \
   X(Jump)                                                                                                              \
   X(JumpIfFalse)                                                                                                       \
-  X(JumpIfTrue)                                         /* a: condition */                                             \
-      X(LoopBegin)                                      /* d = 0; jump when extent a <= 0 */                           \
-      X(LoopNext)                                       /* d += 1; jump while d < a; b: operations of the body */      \
-      X(ParallelEnter) X(ParallelLeave) X(ParallelExit) /* around iterations and the whole of a parallel loop */       \
-      X(Count)                                          /* b: operations */                                            \
-      X(Move) X(Bounds) /* index a in [0, b) of dimension x of buffer slot e; else d = 0 (d >= 0) and jump */          \
-      X(IterBounds)     /* block iterator a in [0, b); else jump */                                                    \
-      X(Align)          /* address a minus b (>= 0) is a multiple of x elements of slot e */                           \
-      X(AddI) X(MulI) X(MAddI) /* d = a + b * e */ X(ShrI) X(ShlI) X(AndI) X(XorI) X(SubI) X(DivI) X(FloorDivI)        \
-          X(FloorModI) X(MinI) X(MaxI) X(LtI) X(LeI) X(EqI) X(NeI) X(LtF) X(LeF) X(EqF) X(NeF) X(AndB) X(OrB) X(NotB)  \
-              X(AddF64) X(SubF64) X(MulF64) X(DivF64) X(AddF32) X(SubF32) X(MulF32) X(DivF32) X(MinF) X(MaxF) X(WrapI) \
-                  X(RoundF)                      /* x: type */                                                         \
-      X(FloatToInt) X(IntToFloat) X(FloatToBool) /* x: type */                                                         \
-      X(Call)                                    /* x: intrinsic, a, b, e: arguments, c: result type */                \
+  X(JumpIfTrue) /* a: condition */                                                                                     \
+  X(LoopBegin)  /* d = 0; jump when extent a <= 0 */                                                                   \
+  X(LoopNext)   /* d += 1; jump while d < a; b: operations of the body */                                              \
+  X(ParallelEnter)                                                                                                     \
+  X(ParallelLeave)                                                                                                     \
+  X(ParallelExit) /* around iterations and the whole of a parallel loop */                                             \
+  X(Count)        /* b: operations */                                                                                  \
+  X(Move)                                                                                                              \
+  X(Bounds)     /* index a in [0, b) of dimension x of buffer slot e; else d = 0 (d >= 0) and jump */                  \
+  X(IterBounds) /* block iterator a in [0, b); else jump */                                                            \
+  X(Align)      /* address a minus b (>= 0) is a multiple of x elements of slot e */                                   \
+  X(AddI)                                                                                                              \
+  X(MulI)                                                                                                              \
+  X(MAddI)                                                                                                             \
+  /* d = a + b * e */ X(ShrI) X(ShlI) X(AndI) X(XorI) X(SubI) X(DivI) X(FloorDivI) X(FloorModI) X(MinI) X(MaxI) X(LtI) \
+      X(LeI) X(EqI) X(NeI) X(LtF) X(LeF) X(EqF) X(NeF) X(AndB) X(OrB) X(NotB) X(AddF64) X(SubF64) X(MulF64) X(DivF64)  \
+          X(AddF32) X(SubF32) X(MulF32) X(DivF32) X(MinF) X(MaxF) X(WrapI) X(RoundF) /* x: type */                     \
+      X(FloatToInt) X(IntToFloat) X(FloatToBool)                                     /* x: type */                     \
+      X(Call) /* x: intrinsic, a, b, e: arguments, c: result type */                                                   \
       X(LoadI8) X(LoadU8) X(LoadI32) X(LoadI64) X(LoadF16) X(LoadBF16) X(LoadF32) X(LoadF64) /* d = slot e [a] */      \
       X(StoreI8) X(StoreI32) X(StoreI64) X(StoreF16) X(StoreBF16) X(StoreF32) X(StoreF64)    /* slot e [a] = b */      \
       X(Reset) /* slot e becomes undefined */                                                                          \

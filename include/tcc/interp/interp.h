@@ -33,12 +33,15 @@ struct Options {
   std::vector<std::pair<ir::Id, int64_t>> scalars;  // values of the kernel's scalars
 };
 
-#define TCC_INTERP_FINDINGS(X)                                                                                    \
-  X(Race, "race")                                                                                                 \
-  X(ReductionOrder, "reduction order")                                                                            \
-  X(Uninitialised, "uninitialised read") X(OutOfBounds, "out of bounds") X(Misaligned, "misaligned")              \
-      X(DivergentBarrier, "divergent barrier") X(WrongParticipants, "wrong participants") X(Deadlock, "deadlock") \
-          X(StepLimit, "step limit") X(ZeroDivisor, "zero divisor") X(BadArguments, "bad arguments")
+#define TCC_INTERP_FINDINGS(X)               \
+  X(Race, "race")                            \
+  X(ReductionOrder, "reduction order")       \
+  X(Uninitialised, "uninitialised read")     \
+  X(OutOfBounds, "out of bounds")            \
+  X(Misaligned, "misaligned")                \
+  X(DivergentBarrier, "divergent barrier")   \
+  X(WrongParticipants, "wrong participants") \
+  X(Deadlock, "deadlock") X(StepLimit, "step limit") X(ZeroDivisor, "zero divisor") X(BadArguments, "bad arguments")
 
 struct Finding {
   // ReductionOrder: a Race at a sequential stage inside a reduction block: its updates were made parallel.

@@ -18,12 +18,24 @@
 namespace tcc::ir {
 
 // The expression kinds. X(Kind, struct)
-#define TCC_IR_EXPR_KINDS(X)                                                                                  \
-  X(IntConst, IntConst)                                                                                       \
-  X(FloatConst, FloatConst) X(Var, Var) X(Sum, Sum) X(Prod, Prod) X(FloorDiv, Binary) X(FloorMod, Binary)     \
-      X(Min, Binary) X(Max, Binary) X(Add, Binary) X(Sub, Binary) X(Mul, Binary) X(Div, Binary) X(Lt, Binary) \
-          X(Le, Binary) X(Eq, Binary) X(Ne, Binary) X(And, Binary) X(Or, Binary) X(Not, Unary) X(Cast, Unary) \
-              X(Select, Select) X(Load, Load) X(Call, Call)
+#define TCC_IR_EXPR_KINDS(X) \
+  X(IntConst, IntConst)      \
+  X(FloatConst, FloatConst)  \
+  X(Var, Var)                \
+  X(Sum, Sum)                \
+  X(Prod, Prod)              \
+  X(FloorDiv, Binary)        \
+  X(FloorMod, Binary)        \
+  X(Min, Binary)             \
+  X(Max, Binary)             \
+  X(Add, Binary)             \
+  X(Sub, Binary)             \
+  X(Mul, Binary)             \
+  X(Div, Binary)             \
+  X(Lt, Binary)              \
+  X(Le, Binary)              \
+  X(Eq, Binary)              \
+  X(Ne, Binary) X(And, Binary) X(Or, Binary) X(Not, Unary) X(Cast, Unary) X(Select, Select) X(Load, Load) X(Call, Call)
 
 enum class ExprKind : uint8_t {
 #define TCC_X(kind, type) k##kind,
@@ -33,11 +45,17 @@ enum class ExprKind : uint8_t {
 
 // Math calls: (name, arguments). Each has a stated maximal error where lower/legalize_math expands it; the interpreter
 // uses double libm. `Fma(a,b,c)` rounds once. `BlockIdx`-like values are loop variables, not calls.
-#define TCC_IR_INTRINSICS(X)                                                                                 \
-  X(Exp, "exp", 1)                                                                                           \
-  X(Log, "log", 1) X(Tanh, "tanh", 1) X(Erf, "erf", 1) X(Sqrt, "sqrt", 1) X(Rsqrt, "rsqrt", 1)               \
-      X(Sigmoid, "sigmoid", 1) X(Abs, "abs", 1) X(Floor, "floor", 1) X(Ceil, "ceil", 1) X(Round, "round", 1) \
-          X(Sin, "sin", 1) X(Cos, "cos", 1) X(Pow, "pow", 2) X(Fma, "fma", 3)
+#define TCC_IR_INTRINSICS(X) \
+  X(Exp, "exp", 1)           \
+  X(Log, "log", 1)           \
+  X(Tanh, "tanh", 1)         \
+  X(Erf, "erf", 1)           \
+  X(Sqrt, "sqrt", 1)         \
+  X(Rsqrt, "rsqrt", 1)       \
+  X(Sigmoid, "sigmoid", 1)   \
+  X(Abs, "abs", 1)           \
+  X(Floor, "floor", 1)       \
+  X(Ceil, "ceil", 1) X(Round, "round", 1) X(Sin, "sin", 1) X(Cos, "cos", 1) X(Pow, "pow", 2) X(Fma, "fma", 3)
 
 enum class Intrinsic : uint8_t {
 #define TCC_X(name, text, arity) k##name,

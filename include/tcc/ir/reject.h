@@ -7,18 +7,29 @@
 
 namespace tcc::ir {
 
-#define TCC_REJECT_REASONS(X)                                                                                          \
-  X(UnknownHandle, "unknown handle")                                                                                   \
-  X(NotALoopChain, "not a loop chain") X(LoopKindTaken, "loop already bound") X(BadFactor, "bad factor")               \
-      X(DependentExtent, "dependent extent") X(NotAffine, "not affine") X(ReductionOrder, "reduction order")           \
-          X(RegionCover, "region not covered") X(NotInScope, "not in scope") X(ManyWriters, "several writers")         \
-              X(NotInlinable, "not inlinable") X(IsOutput, "is an output")                                             \
-                  X(ParallelReduction, "reduction would race") X(BadInstruction, "instruction does not match")         \
-                      X(BadAnnotation, "bad annotation") X(BadDecision, "bad decision") X(NotConstant, "not constant") \
-                          X(TooManyThreads, "too many threads") X(TooMuchShared, "too much shared memory")             \
-                              X(TooMuchLocal, "too much local memory") X(TooLarge, "too large")                        \
-                                  X(VectorTooWide, "vector too wide") X(Unsupported, "unsupported by the target")      \
-                                      X(Duplicate, "duplicate")
+#define TCC_REJECT_REASONS(X)                     \
+  X(UnknownHandle, "unknown handle")              \
+  X(NotALoopChain, "not a loop chain")            \
+  X(LoopKindTaken, "loop already bound")          \
+  X(BadFactor, "bad factor")                      \
+  X(DependentExtent, "dependent extent")          \
+  X(NotAffine, "not affine")                      \
+  X(ReductionOrder, "reduction order")            \
+  X(RegionCover, "region not covered")            \
+  X(NotInScope, "not in scope")                   \
+  X(ManyWriters, "several writers")               \
+  X(NotInlinable, "not inlinable")                \
+  X(IsOutput, "is an output")                     \
+  X(ParallelReduction, "reduction would race")    \
+  X(BadInstruction, "instruction does not match") \
+  X(BadAnnotation, "bad annotation")              \
+  X(BadDecision, "bad decision")                  \
+  X(NotConstant, "not constant")                  \
+  X(TooManyThreads, "too many threads")           \
+  X(TooMuchShared, "too much shared memory")      \
+  X(TooMuchLocal, "too much local memory")        \
+  X(TooLarge, "too large")                        \
+  X(VectorTooWide, "vector too wide") X(Unsupported, "unsupported by the target") X(Duplicate, "duplicate")
 
 enum class RejectReason {
 #define TCC_X(name, text) k##name,

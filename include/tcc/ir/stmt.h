@@ -60,13 +60,24 @@ inline bool is_thread(Axis a) {
 //   prefetch, nontemporal: hints to the CPU emitter.
 //   tree: the iterations of a loop that combines values into one place may be combined in any order.
 //   tail: what becomes of the predicates that a non-dividing tile puts on the loop (TailMode).
-#define TCC_IR_ANNOTATIONS(X)                                                                                        \
-  X(PipelineStage, "pipeline_stage")                                                                                 \
-  X(PipelineOrder, "pipeline_order") X(PipelineAsync, "pipeline_async") X(PipelineRole, "pipeline_role")             \
-      X(PipelineDepth, "pipeline_depth") X(UnrollMax, "unroll_max") X(MaxParallel, "max_parallel")                   \
-          X(MaxVector, "max_vector") X(CooperativeFetch, "cooperative_fetch") X(Tiled, "tiled")                      \
-              X(Prefetch, "prefetch") X(NonTemporal, "nontemporal") X(LaunchBounds, "launch_bounds") X(Tail, "tail") \
-                  X(Tree, "tree")
+#define TCC_IR_ANNOTATIONS(X)              \
+  X(PipelineStage, "pipeline_stage")       \
+  X(PipelineOrder, "pipeline_order")       \
+  X(PipelineAsync, "pipeline_async")       \
+  X(PipelineRole, "pipeline_role")         \
+  X(PipelineDepth, "pipeline_depth")       \
+  X(UnrollMax, "unroll_max")               \
+  X(MaxParallel, "max_parallel")           \
+  X(MaxVector, "max_vector")               \
+  X(CooperativeFetch, "cooperative_fetch") \
+  X(Tiled, "tiled")                        \
+  X(Prefetch, "prefetch")                  \
+  X(NonTemporal, "nontemporal")            \
+  X(LaunchBounds, "launch_bounds")         \
+  X(Tail, "tail")                          \
+  X(Tree,                                  \
+    "tre"                                  \
+    "e")
 enum class AnnotationKey : uint8_t {
 #define TCC_X(name, text) k##name,
   TCC_IR_ANNOTATIONS(TCC_X)

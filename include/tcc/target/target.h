@@ -14,17 +14,37 @@ namespace tcc::target {
 enum class TargetKind { kCpu, kCuda };
 
 // X(field, LLVM feature name). The field name is also the JSON name. Order is part of no stored format.
-#define TCC_CPU_FEATURES(X)                                                                                       \
-  X(sse3, "sse3")                                                                                                 \
-  X(ssse3, "ssse3")                                                                                               \
-  X(sse4_1, "sse4.1") X(sse4_2, "sse4.2") X(popcnt, "popcnt") X(cx16, "cx16") X(sahf, "sahf") X(movbe, "movbe")   \
-      X(bmi, "bmi") X(bmi2, "bmi2") X(lzcnt, "lzcnt") X(avx, "avx") X(f16c, "f16c") X(fma, "fma") X(avx2, "avx2") \
-          X(avx_vnni, "avxvnni") X(avx512f, "avx512f") X(avx512cd, "avx512cd") X(avx512bw, "avx512bw")            \
-              X(avx512dq, "avx512dq") X(avx512vl, "avx512vl") X(avx512_ifma, "avx512ifma")                        \
-                  X(avx512_vbmi, "avx512vbmi") X(avx512_vbmi2, "avx512vbmi2") X(avx512_vnni, "avx512vnni")        \
-                      X(avx512_bitalg, "avx512bitalg") X(avx512_vpopcntdq, "avx512vpopcntdq")                     \
-                          X(avx512_bf16, "avx512bf16") X(avx512_fp16, "avx512fp16") X(amx_tile, "amx-tile")       \
-                              X(amx_bf16, "amx-bf16") X(amx_int8, "amx-int8") X(amx_fp16, "amx-fp16")
+#define TCC_CPU_FEATURES(X)              \
+  X(sse3, "sse3")                        \
+  X(ssse3, "ssse3")                      \
+  X(sse4_1, "sse4.1")                    \
+  X(sse4_2, "sse4.2")                    \
+  X(popcnt, "popcnt")                    \
+  X(cx16, "cx16")                        \
+  X(sahf, "sahf")                        \
+  X(movbe, "movbe")                      \
+  X(bmi, "bmi")                          \
+  X(bmi2, "bmi2")                        \
+  X(lzcnt, "lzcnt")                      \
+  X(avx, "avx")                          \
+  X(f16c, "f16c")                        \
+  X(fma, "fma")                          \
+  X(avx2, "avx2")                        \
+  X(avx_vnni, "avxvnni")                 \
+  X(avx512f, "avx512f")                  \
+  X(avx512cd, "avx512cd")                \
+  X(avx512bw, "avx512bw")                \
+  X(avx512dq, "avx512dq")                \
+  X(avx512vl, "avx512vl")                \
+  X(avx512_ifma, "avx512ifma")           \
+  X(avx512_vbmi, "avx512vbmi")           \
+  X(avx512_vbmi2, "avx512vbmi2")         \
+  X(avx512_vnni, "avx512vnni")           \
+  X(avx512_bitalg, "avx512bitalg")       \
+  X(avx512_vpopcntdq, "avx512vpopcntdq") \
+  X(avx512_bf16, "avx512bf16")           \
+  X(avx512_fp16, "avx512fp16")           \
+  X(amx_tile, "amx-tile") X(amx_bf16, "amx-bf16") X(amx_int8, "amx-int8") X(amx_fp16, "amx-fp16")
 
 // A bit is set only where the processor has the instructions and the system saves their registers (XCR0).
 // AMX tiles further need the kernel's permission, which the process that runs the code asks for.

@@ -17,11 +17,11 @@
 namespace tcc::task {
 
 // X(enumerator, text): what the first operator of the group is.
-#define TCC_TASK_ANCHORS(X)                                                                          \
-  X(Gemm, "gemm")                                                                                    \
-  X(Conv, "conv")                                                                                    \
-  X(DepthwiseConv, "depthwise_conv") X(Pool, "pool") X(Reduction, "reduction") X(Softmax, "softmax") \
-      X(Elementwise, "elementwise") X(Move, "move")
+#define TCC_TASK_ANCHORS(X)          \
+  X(Gemm, "gemm")                    \
+  X(Conv, "conv")                    \
+  X(DepthwiseConv, "depthwise_conv") \
+  X(Pool, "pool") X(Reduction, "reduction") X(Softmax, "softmax") X(Elementwise, "elementwise") X(Move, "move")
 
 enum class AnchorKind : uint8_t {
 #define TCC_X(name, text) k##name,

@@ -12,12 +12,16 @@
 namespace tcc::codegen::cuda {
 namespace {
 
-#define TCC_NVRTC_FUNCTIONS(X)                                                                                        \
-  X(nvrtcVersion)                                                                                                     \
-  X(nvrtcGetErrorString)                                                                                              \
-  X(nvrtcCreateProgram) X(nvrtcDestroyProgram) X(nvrtcCompileProgram) X(nvrtcGetProgramLogSize) X(nvrtcGetProgramLog) \
-      X(nvrtcGetCUBINSize) X(nvrtcGetCUBIN) X(nvrtcGetPTXSize) X(nvrtcGetPTX) X(nvrtcGetNumSupportedArchs)            \
-          X(nvrtcGetSupportedArchs)
+#define TCC_NVRTC_FUNCTIONS(X) \
+  X(nvrtcVersion)              \
+  X(nvrtcGetErrorString)       \
+  X(nvrtcCreateProgram)        \
+  X(nvrtcDestroyProgram)       \
+  X(nvrtcCompileProgram)       \
+  X(nvrtcGetProgramLogSize)    \
+  X(nvrtcGetProgramLog)        \
+  X(nvrtcGetCUBINSize)         \
+  X(nvrtcGetCUBIN) X(nvrtcGetPTXSize) X(nvrtcGetPTX) X(nvrtcGetNumSupportedArchs) X(nvrtcGetSupportedArchs)
 
 class LoadedNvrtc final : public Nvrtc {
  public:
