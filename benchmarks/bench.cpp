@@ -1,4 +1,4 @@
-// tcc-bench [--list] [--seconds S] [--json FILE] [--trials N] [--db FILE] [--seed N] [--only TEXT] [SUITE...]
+// tcc-bench [--list] [--seconds S] [--json FILE] [--trials N] [--time T] [--db FILE] [--seed N] [--only TEXT] [SUITE...]
 #include "bench.h"
 
 #include <CLI/CLI.hpp>
@@ -25,7 +25,10 @@ const std::vector<Suite>& suites() {
       {"interp", "interpreter: scalar operations a second", run_interp_suite},
       {"tuning", "candidates measured a second, compile time, fork-join time", run_tuning_suite},
       {"cpu-gemm", "one hand-written GEMM trace beside oneDNN on one thread", run_cpu_gemm_suite},
+      {"search-quality", "model search beside random search, spread over seeds; --db: the stored bests again",
+       run_search_quality_suite},
       {"cpu-ops", "tuned operators beside oneDNN, OpenBLAS and ONNX Runtime (see tools/peers)", run_cpu_ops_suite},
+      {"models", "tuned networks beside ONNX Runtime (see tools/peers)", run_models_suite},
   };
   return all;
 }
@@ -92,11 +95,12 @@ int run(int argc, char** argv) {
   app.add_flag("--list", list, "list the suites");
   app.add_option("--seconds", seconds, "about how long each row runs")->check(CLI::Range(0.05, 600.0));
   app.add_option("--json", json_file, "write the rows to this file ('-': standard output)");
-  app.add_option("--trials", given_options.trials, "cpu-ops: trials for each operator and number of threads")
-      ->check(CLI::Range(int64_t{1}, int64_t{1'000'000}));
-  app.add_option("--db", given_options.db, "cpu-ops: record store to keep and to take tuning results from");
+  app.add_option("--trials", given_options.trials, "cpu-ops, models: trials for each task and number of threads; 0 (models): what --db has")
+      ->check(CLI::Range(int64_t{0}, int64_t{1'000'000}));
+  app.add_option("--time", given_options.time, "models: most tuning time of a network and number of threads, as 10m");
+  app.add_option("--db", given_options.db, "cpu-ops, models: record store to keep and to take tuning results from");
   app.add_option("--seed", given_options.seed, "cpu-ops: seed of the random shapes");
-  app.add_option("--only", given_options.only, "cpu-ops: operators with this in their name, as gemm512.1t");
+  app.add_option("--only", given_options.only, "cpu-ops, models: what has this in its name, as gemm512.1t, resnet50");
   CLI11_PARSE(app, argc, argv);
   if (list) {
     for (const Suite& s : suites()) std::printf("%-12s %s\n", s.name.c_str(), s.summary.c_str());

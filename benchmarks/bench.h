@@ -20,6 +20,7 @@ struct Row {
 // What the command line says to the suites that tune.
 struct Options {
   int64_t trials = 256;           // a task and number of threads
+  std::string time;               // models: at most this much tuning a network and number of threads; "" = no limit
   std::string db;                 // record store; "" = forgotten when the suite ends
   uint64_t seed = 0;              // of the random shapes; 0 = another one each time
   std::vector<std::string> only;  // run what contains one of these in its name; empty = everything
@@ -38,7 +39,9 @@ std::vector<Row> run_search_suite(double seconds);
 std::vector<Row> run_interp_suite(double seconds);
 std::vector<Row> run_cpu_gemm_suite(double seconds);
 std::vector<Row> run_cpu_ops_suite(double seconds);
+std::vector<Row> run_models_suite(double seconds);
 std::vector<Row> run_tuning_suite(double seconds);
+std::vector<Row> run_search_quality_suite(double seconds);
 
 // Runs `body(worker)` again and again on `threads` threads at once for about `seconds` and returns the rate a thread:
 // the sum of what body returns, by time and threads.

@@ -8,6 +8,8 @@ find_package(SQLite3 REQUIRED)
 find_package(Protobuf REQUIRED)
 find_package(tl-expected REQUIRED)
 find_package(Eigen3 REQUIRED)
+find_path(TCC_MINIZIP_INCLUDE minizip/unzip.h REQUIRED)
+find_library(TCC_MINIZIP NAMES minizip REQUIRED)
 find_package(LLVM 19.1 REQUIRED CONFIG HINTS /usr/lib/llvm-19/lib/cmake/llvm)
 
 # lld links shared libraries in-process where it is installed; otherwise tcc runs the system linker.

@@ -8,6 +8,11 @@ if(TARGET tcc_space AND TARGET tcc_interp AND TARGET tcc_task)
   tcc_test(traces LABEL traces LIBS tcc_space tcc_interp tcc_task)
 endif()
 
+# The reference of a task against the interpreter.
+if(TARGET test_measure AND TARGET tcc_interp AND TARGET tcc_task)
+  target_link_libraries(test_measure PRIVATE tcc_interp tcc_task)
+endif()
+
 # The passes between Nest and Lowered, run as machine code.
 if(TARGET test_codegen AND TARGET tcc_lower)
   target_link_libraries(test_codegen PRIVATE tcc_lower)
@@ -18,7 +23,7 @@ endif()
 
 # Design spaces of real tasks, run under the interpreter.
 if(TARGET test_space AND TARGET tcc_interp AND TARGET tcc_task)
-  target_link_libraries(test_space PRIVATE tcc_interp tcc_task)
+  target_link_libraries(test_space PRIVATE tcc_interp tcc_task tcc_codegen)
 endif()
 if(TARGET test_features AND TARGET tcc_space AND TARGET tcc_task)
   target_link_libraries(test_features PRIVATE tcc_space tcc_task)

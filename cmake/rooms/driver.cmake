@@ -1,3 +1,6 @@
+# The archives of NumPy are read and written with minizip, which nothing outside the room sees.
 if(TARGET tcc_driver)
   target_compile_definitions(tcc_driver PRIVATE TCC_VERSION="${PROJECT_VERSION}")
+  target_include_directories(tcc_driver SYSTEM PRIVATE ${TCC_MINIZIP_INCLUDE})
+  target_link_libraries(tcc_driver PRIVATE ${TCC_MINIZIP})
 endif()

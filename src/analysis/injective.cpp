@@ -58,8 +58,9 @@ bool constant_radix(std::vector<Digit>& digits) {
   return true;
 }
 
-// Symbolic weights: 1, e_0, e_0 e_1, ... in some order.
+// Symbolic weights: 1, e_0, e_0 e_1, ... in some order. A single digit needs no more than to move.
 bool symbolic_radix(Builder& b, std::vector<Digit> digits, const Ranges& ranges) {
+  if (digits.size() == 1 && ranges.prove_less(b, b.integer(0), digits[0].weight)) return true;
   Expr radix = b.integer(1);
   while (!digits.empty()) {
     auto it = std::find_if(digits.begin(), digits.end(),

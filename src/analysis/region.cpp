@@ -1,5 +1,6 @@
 #include "tcc/analysis/region.h"
 
+#include "tcc/ir/instr.h"
 #include "tcc/support/check.h"
 
 namespace tcc::analysis {
@@ -57,10 +58,8 @@ class AccessVisitor {
         return;
       case StmtKind::kInstrCall:
         for (Expr a : as<InstrCall>(s)->args) expr(a);
-        for (const Operand& o : as<InstrCall>(s)->operands) {
-          give(o.buffer, false, o.indices);
-          give(o.buffer, true, o.indices);
-        }
+        for (size_t i = 0; i < as<InstrCall>(s)->operands.size(); ++i)
+          operand(*as<InstrCall>(s), as<InstrCall>(s)->operands[i], instruction(as<InstrCall>(s)->instr).operands[i]);
         return;
       case StmtKind::kRoles:
         for (const Role& r : as<Roles>(s)->roles) stmt(r.body);
@@ -69,6 +68,21 @@ class AccessVisitor {
   }
 
  private:
+  // The first and the last element of the operand's tile: what lies between them is touched too.
+  void operand(const InstrCall& call, const Operand& o, const OperandSpec& spec) {
+    std::vector<Expr> last(o.indices.begin(), o.indices.end());
+    bool corner = spec.layout.empty() && static_cast<size_t>(spec.rank) <= last.size();
+    for (int32_t d = 0; d < spec.rank && corner; ++d) {
+      Expr& index = last[last.size() - static_cast<size_t>(spec.rank - d)];
+      index = spec.tile[d] > 0 ? b_.offset(index, spec.tile[d] - 1)
+                               : b_.offset(b_.add(index, call.args[static_cast<size_t>(d)]), -1);
+    }
+    for (bool write : {false, true}) {
+      if (spec.access == (write ? Access::kRead : Access::kWrite)) continue;
+      give(o.buffer, write, o.indices);
+      if (corner) give(o.buffer, write, last);
+    }
+  }
   void expr(Expr e) {
     visit(e, [&](Expr x) {
       if (const Load* l = as<Load>(x)) give(l->buffer, false, l->indices);

@@ -18,9 +18,9 @@ struct Common {
 
 struct ModelArguments {
   std::string model;
-  std::vector<std::string> shapes, dims;  // NAME=1x3x224x224, NAME=8
+  std::vector<std::string> shapes, dims, frozen;  // NAME=1x3x224x224, NAME=8, NAME=@FILE
   std::optional<uint64_t> reseed;
-  int64_t zoo_batch = 1, zoo_image = 224;
+  int64_t zoo_batch = 1, zoo_image = 224, zoo_sequence = 128;
   uint64_t zoo_seed = 1;
 };
 
@@ -37,6 +37,7 @@ struct Arguments {
   uint64_t seed = 1;
   std::string strategy = "evolutionary";
   bool fresh = false;
+  std::string tasks;  // "list", or which
 
   // build
   std::string output, id, emit, linker;
@@ -47,6 +48,23 @@ struct Arguments {
   double tolerance = 1e-3;
   double seconds = 2;
   bool per_kernel = false;
+  std::string schedule;              // --schedule FILE
+  std::vector<std::string> compare;  // --compare A.json B.json
+
+  // run
+  std::vector<std::string> inputs, saves;  // NAME=FILE
+  std::string inputs_npz;
+  bool random = false;
+
+  // db
+  std::string db_action;
+  std::vector<std::string> files;
+  int64_t keep = 16;
+
+  std::string config;  // --config, already taken into account
+
+  // completion, man
+  std::string shell, page, folder;
 
   // show, targets
   std::string task, name;
@@ -65,6 +83,11 @@ Result<int> run_tune(const Arguments& arguments);
 Result<int> run_build(const Arguments& arguments);
 Result<int> run_verify(const Arguments& arguments);
 Result<int> run_bench(const Arguments& arguments);
+Result<int> run_run(const Arguments& arguments);
+Result<int> run_explain(const Arguments& arguments);
+Result<int> run_completion(const Arguments& arguments);
+Result<int> run_man(const Arguments& arguments);
+Result<int> run_db(const Arguments& arguments);
 Result<int> run_show(const Arguments& arguments);
 Result<int> run_inspect(const Arguments& arguments);
 Result<int> run_targets(const Arguments& arguments);

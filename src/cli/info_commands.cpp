@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/arguments.h"
+#include "cli/db_command.h"
 #include "cli/lookup.h"
 #include "cli/output.h"
 #include "tcc/cli/cli.h"
@@ -114,6 +115,7 @@ Result<int> run_show(const Arguments& a) {
 }
 
 Result<int> run_inspect(const Arguments& a) {
+  if (a.model.model.ends_with(".db")) return print_store(a, a.model.model);
   if (driver::is_library(a.model.model)) {
     TCC_TRY(std::string metadata, driver::library_metadata(a.model.model));
     print(metadata);
@@ -206,7 +208,8 @@ Result<int> run_zoo(const Arguments& a) {
   if (a.output.empty())
     return make_error(ErrorClass::kUsage, "no file to write the model to was named",
                       fmt::format("tcc zoo {0} -o {0}.onnx", sanitize(a.name)));
-  TCC_TRY_VOID(onnx::write_zoo(a.name, {a.model.zoo_batch, a.model.zoo_image, a.model.zoo_seed}, a.output));
+  TCC_TRY_VOID(onnx::write_zoo(a.name, {a.model.zoo_batch, a.model.zoo_image, a.model.zoo_seed, a.model.zoo_sequence},
+                               a.output));
   remark(a.common.quiet, fmt::format("wrote {}", a.output));
   return kOk;
 }

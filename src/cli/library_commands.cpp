@@ -4,15 +4,13 @@
 #include "cli/lookup.h"
 #include "cli/output.h"
 #include "tcc/cli/cli.h"
-#include "tcc/driver/library.h"
+#include "tcc/driver/run.h"
 #include "tcc/support/text.h"
 
 namespace tcc::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-constexpr double kSteadyVariation = 0.05;
 
 std::string dump(const Json& json) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
@@ -60,72 +58,13 @@ void print_verification(const Arguments& a, const driver::VerifyReport& report) 
   print(text + (report.passed ? "passed\n" : "FAILED\n"));
 }
 
-Json statistics_json(const driver::Statistics& s) {
-  return {{"runs", s.runs}, {"min", s.min}, {"mean", s.mean}, {"median", s.median},
-          {"p90", s.p90},   {"p95", s.p95}, {"p99", s.p99},   {"variation", s.variation}};
-}
-
-std::string kernel_table(const std::vector<driver::KernelTime>& kernels) {
-  double total = 0;
-  for (const driver::KernelTime& k : kernels) total += k.time.median * static_cast<double>(k.kernel.weight);
-  std::vector<std::vector<std::string>> rows = {
-      {"workload", "weight", "median", "min", "p95", "variation", "GFLOP/s", "share", "tuned"}};
-  for (const driver::KernelTime& k : kernels)
-    rows.push_back({k.kernel.workload, std::to_string(k.kernel.weight), format_seconds(k.time.median),
-                    format_seconds(k.time.min), format_seconds(k.time.p95),
-                    fmt::format("{:.1f}%", 100 * k.time.variation), format_gflops(k.flops, k.time.median),
-                    fmt::format("{:.1f}%", 100 * k.time.median * static_cast<double>(k.kernel.weight) / total),
-                    k.kernel.tuned ? "yes" : "no"});
-  return format_table(rows);
-}
-
-void print_times(const Arguments& a, const driver::BenchReport& report,
-                 const std::vector<driver::KernelTime>& kernels) {
-  const driver::Statistics& s = report.time;
-  if (a.common.json) {
-    Json json = {{"library", report.id},
-                 {"threads", report.threads},
-                 {"flops", report.flops},
-                 {"gflops", report.flops / s.median / 1e9},
-                 {"seconds", statistics_json(s)}};
-    for (const driver::KernelTime& k : kernels)
-      json["kernels"].push_back({{"key", k.kernel.key},
-                                 {"workload", k.kernel.workload},
-                                 {"weight", k.kernel.weight},
-                                 {"tuned", k.kernel.tuned},
-                                 {"flops", k.flops},
-                                 {"seconds", statistics_json(k.time)}});
-    print(dump(json));
-    return;
-  }
-  std::string text = fmt::format("{}, {}, {}\n", report.id, plural(report.threads, "thread"), plural(s.runs, "run"));
-  text += format_table({{"min", "mean", "median", "p90", "p95", "p99", "variation", "GFLOP/s"},
-                        {format_seconds(s.min), format_seconds(s.mean), format_seconds(s.median), format_seconds(s.p90),
-                         format_seconds(s.p95), format_seconds(s.p99), fmt::format("{:.1f}%", 100 * s.variation),
-                         format_gflops(report.flops, s.median)}},
-                       0);
-  if (!kernels.empty()) text += "\n" + kernel_table(kernels);
-  print(text);
-  if (s.variation > kSteadyVariation)
-    remark(a.common.quiet,
-           fmt::format("note: the times vary by {:.0f}%; other programs or a changing clock disturb them",
-                       100 * s.variation));
-}
-
-// The model of the library, for timing its kernels.
-Result<driver::Model> model_behind(const Arguments& a) {
-  if (!driver::is_library(a.model.model)) return open_model(a);
-  TCC_TRY(std::string metadata, driver::library_metadata(a.model.model));
-  TCC_TRY(driver::RecordedSource recorded, driver::source_from_metadata(metadata, a.model.model));
-  return driver::load_recorded(recorded, a.original);
-}
-
 }  // namespace
 
 Result<int> run_verify(const Arguments& a) {
   TCC_TRY(LibraryOnDisk library, find_library(a));
   driver::VerifyOptions options;
   options.model = a.original;
+  TCC_TRY(options.frozen, parse_frozen(a.model));
   options.seed = a.seed;
   options.tolerance = a.tolerance;
   options.threads = static_cast<int>(a.threads);
@@ -141,24 +80,34 @@ Result<int> run_verify(const Arguments& a) {
                     "tune and build it again; if that does not help, please report it with the model", findings);
 }
 
-Result<int> run_bench(const Arguments& a) {
-  driver::BenchOptions options;
-  options.threads = static_cast<int>(a.threads);
-  options.seconds = a.seconds;
-  options.seed = a.seed;
-  TCC_TRY(LibraryOnDisk library, find_library(a));
-  TCC_TRY(driver::BenchReport report, driver::bench_library(library.path, options));
-  std::vector<driver::KernelTime> kernels;
-  if (a.per_kernel) {
-    TCC_TRY(driver::Model model, model_behind(a));
-    TCC_TRY(auto store, open_store_for_reading(a.db));
-    driver::BuildOptions build;
-    TCC_TRY(build.target, open_target(a));
-    build.store = store.get();
-    build.threads = threads_or_all(a.threads);
-    TCC_TRY(kernels, driver::bench_kernels(model, build, options));
+Result<int> run_run(const Arguments& a) {
+  driver::RunOptions options;
+  TCC_TRY(options.files, parse_files("--input", a.inputs));
+  TCC_TRY(options.out_files, parse_files("--save", a.saves));
+  if (!a.inputs_npz.empty()) {
+    TCC_TRY(options.arrays, driver::read_npz(a.inputs_npz));
   }
-  print_times(a, report, kernels);
+  if (!a.output.empty() && !a.output.ends_with(".npz"))
+    return make_error(ErrorClass::kUsage, fmt::format("--output {}: expected a .npz file", sanitize(a.output)),
+                      "for one output in a .npy or .pb file: --save NAME=FILE");
+  options.random = a.random;
+  options.seed = a.seed;
+  options.threads = static_cast<int>(a.threads);
+  options.archive = a.output;
+  TCC_TRY(LibraryOnDisk library, find_library(a));
+  TCC_TRY(driver::RunReport report, driver::run_library(library.path, options));
+  if (a.common.json) {
+    Json json = {{"library", report.id}, {"seconds", report.seconds}, {"files", report.files}};
+    for (const driver::TensorRange& input : report.inputs) json["inputs"].push_back(range_json(input));
+    for (const driver::TensorRange& output : report.outputs) json["outputs"].push_back(range_json(output));
+    print(dump(json));
+    return kOk;
+  }
+  std::string text;
+  for (const driver::TensorRange& input : report.inputs) text += "input   " + range_text(input) + "\n";
+  for (const driver::TensorRange& output : report.outputs) text += "output  " + range_text(output) + "\n";
+  for (const std::string& file : report.files) text += "wrote   " + file + "\n";
+  print(text);
   return kOk;
 }
 

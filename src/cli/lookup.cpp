@@ -42,11 +42,32 @@ Result<double> parse_duration(const std::string& text) {
   return seconds;
 }
 
+Result<std::map<std::string, std::string>> parse_files(const char* flag, const std::vector<std::string>& words) {
+  std::map<std::string, std::string> files;
+  for (const std::string& word : words) {
+    const size_t equals = word.find('=');
+    if (equals == std::string::npos || equals == 0 || equals + 1 == word.size())
+      return bad_word(flag, word, "NAME=FILE");
+    if (!files.emplace(word.substr(0, equals), word.substr(equals + 1)).second)
+      return bad_word(flag, word, "each name once");
+  }
+  return files;
+}
+
+Result<std::map<std::string, std::string>> parse_frozen(const ModelArguments& arguments) {
+  TCC_TRY(auto files, parse_files("--freeze", arguments.frozen));
+  for (auto& [name, file] : files) {
+    if (!file.starts_with("@")) return bad_word("--freeze", name + "=" + file, "NAME=@FILE.npy or NAME=@FILE.pb");
+    file.erase(0, 1);
+  }
+  return files;
+}
+
 Result<driver::ModelSource> parse_model(const ModelArguments& arguments) {
   driver::ModelSource source;
   source.model = arguments.model;
   source.reseed = arguments.reseed;
-  source.zoo = {arguments.zoo_batch, arguments.zoo_image, arguments.zoo_seed};
+  source.zoo = {arguments.zoo_batch, arguments.zoo_image, arguments.zoo_seed, arguments.zoo_sequence};
   for (const std::string& word : arguments.shapes) {
     const size_t equals = word.rfind('=');
     bool valid = equals != std::string::npos && equals > 0;
@@ -70,6 +91,7 @@ Result<driver::ModelSource> parse_model(const ModelArguments& arguments) {
       return bad_word("--dim", word, "NAME=8");
     source.import_options.dims[word.substr(0, equals)] = extent;
   }
+  TCC_TRY(source.frozen, parse_frozen(arguments));
   return source;
 }
 
@@ -115,6 +137,13 @@ Result<std::unique_ptr<record::Store>> open_store_for_reading(const std::string&
   }
   spdlog::info("records: {}", path);
   return record::Store::open(path, record::Store::Mode::kReadOnly);
+}
+
+std::string cache_path(const std::string& name) {
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  if (cache != nullptr && cache[0] == '/') return fmt::format("{}/tcc/{}", cache, name);
+  const char* home = std::getenv("HOME");
+  return home != nullptr && home[0] == '/' ? fmt::format("{}/.cache/tcc/{}", home, name) : "";
 }
 
 int64_t threads_or_all(int64_t threads) {

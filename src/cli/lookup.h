@@ -1,6 +1,7 @@
 // From words on the command line to things: models, targets, the record store.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 
@@ -11,6 +12,10 @@ namespace tcc::cli {
 
 // "90s", "10m", "1h30m", "600" (seconds).
 Result<double> parse_duration(const std::string& text);
+// "NAME=FILE", repeated; `flag` for messages.
+Result<std::map<std::string, std::string>> parse_files(const char* flag, const std::vector<std::string>& words);
+// --freeze NAME=@FILE
+Result<std::map<std::string, std::string>> parse_frozen(const ModelArguments& arguments);
 Result<driver::ModelSource> parse_model(const ModelArguments& arguments);
 Result<driver::Model> open_model(const Arguments& arguments);
 // --target-file, else --target.
@@ -20,6 +25,9 @@ Result<target::Target> open_target(const Arguments& arguments);
 Result<std::string> store_path(const std::string& db);
 // For reading: nothing when the default file does not exist yet; a file named with --db must exist.
 Result<std::unique_ptr<record::Store>> open_store_for_reading(const std::string& db);
+
+// $XDG_CACHE_HOME/tcc/NAME, else $HOME/.cache/tcc/NAME, else "".
+std::string cache_path(const std::string& name);
 
 // --threads, or all processors of this machine.
 int64_t threads_or_all(int64_t threads);

@@ -32,8 +32,8 @@ const char* event_name(Kind kind) {
 
 }  // namespace
 
-ProgressView::ProgressView(const Common& common, double time_limit)
-    : common_(common), time_limit_(time_limit), terminal_(isatty(STDERR_FILENO) == 1) {}
+ProgressView::ProgressView(const Common& common, double time_limit, ValueCurve& curve)
+    : common_(common), curve_(curve), time_limit_(time_limit), terminal_(isatty(STDERR_FILENO) == 1) {}
 
 ProgressView::~ProgressView() {
   if (bar_shown_) std::fputs("\n", stderr);
@@ -80,6 +80,7 @@ void ProgressView::show_event(const search::Progress& p) const {
 }
 
 void ProgressView::show(const search::Progress& p) {
+  curve_.add(p);
   if (common_.json) show_event(p);
   if (common_.quiet) return;
   if (p.kind == Kind::kNote) {

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "cli/arguments.h"
+#include "cli/value_curve.h"
 #include "tcc/driver/tune.h"
 
 namespace tcc::cli {
@@ -11,7 +12,7 @@ namespace tcc::cli {
 class ProgressView {
  public:
   // time_limit in seconds, 0 = none.
-  ProgressView(const Common& common, double time_limit);
+  ProgressView(const Common& common, double time_limit, ValueCurve& curve);
   ~ProgressView();
   void show(const search::Progress& progress);
 
@@ -20,6 +21,7 @@ class ProgressView {
   std::string describe(const search::Progress& progress) const;
   double remaining(const search::Progress& progress) const;
   const Common& common_;
+  ValueCurve& curve_;
   double time_limit_;
   bool terminal_;
   bool bar_shown_ = false;

@@ -8,6 +8,7 @@
 #include "cli/lookup.h"
 #include "cli/output.h"
 #include "cli/progress.h"
+#include "cli/value_curve.h"
 #include "tcc/cli/cli.h"
 #include "tcc/driver/tune.h"
 #include "tcc/support/text.h"
@@ -38,9 +39,11 @@ Result<search::TuneOptions> tune_options(const Arguments& a, int64_t tasks) {
   return options;
 }
 
-void print_plan(const Arguments& a, const driver::Program& program, const search::TuneOptions& options,
+void print_plan(const Arguments& a, const driver::Program& program, const driver::TuneRequest& request,
                 const std::string& db) {
-  const auto tasks = static_cast<int64_t>(program.tasks.tasks.size());
+  const search::TuneOptions& options = request.options;
+  std::string tasks = plural(static_cast<int64_t>(program.tasks.tasks.size()), "task");
+  if (!request.tasks.empty()) tasks = fmt::format("{}, {} of them to tune", tasks, request.tasks.size());
   double estimate = kNominalSecondsPerTrial * static_cast<double>(options.trials);
   std::string limit = "no time limit";
   if (options.seconds > 0) {
@@ -51,9 +54,9 @@ void print_plan(const Arguments& a, const driver::Program& program, const search
          fmt::format("{}: {} in {}, {:.3g} GFLOP a run\n"
                      "plan: {} in total, {}, on {}; about {}\n"
                      "records: {}",
-                     sanitize(a.model.model), plural(static_cast<int64_t>(program.groups.size()), "kernel"),
-                     plural(tasks, "task"), program.flops / 1e9, plural(options.trials, "trial"), limit,
-                     plural(options.threads, "thread"), format_elapsed(estimate), db));
+                     sanitize(a.model.model), plural(static_cast<int64_t>(program.groups.size()), "kernel"), tasks,
+                     program.flops / 1e9, plural(options.trials, "trial"), limit, plural(options.threads, "thread"),
+                     format_elapsed(estimate), db));
 }
 
 std::string task_table(const driver::TuneReport& report) {
@@ -129,9 +132,21 @@ Json report_json(const driver::TuneReport& report) {
   return json;
 }
 
-void print_report(const Arguments& a, const driver::TuneReport& report) {
+std::vector<int64_t> weights_of(const driver::Program& program, const std::vector<size_t>& tasks) {
+  std::vector<int64_t> weights;
+  for (size_t i = 0; i < program.tasks.tasks.size(); ++i)
+    if (tasks.empty() || std::count(tasks.begin(), tasks.end(), i) > 0)
+      weights.push_back(program.tasks.tasks[i].weight);
+  return weights;
+}
+
+void print_report(const Arguments& a, const driver::TuneReport& report, const ValueCurve& curve) {
   if (a.common.json) {
-    print(report_json(report).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+    Json json = report_json(report);
+    json["curve"] = Json::array();
+    for (const ValueCurve::Point& p : curve.points())
+      json["curve"].push_back({{"trials", p.trials}, {"elapsed_seconds", p.elapsed}, {"best_seconds", p.seconds}});
+    print(json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
     return;
   }
   std::string text = task_table(report) + "\n" + counts_text(report.counts);
@@ -141,7 +156,7 @@ void print_report(const Arguments& a, const driver::TuneReport& report) {
   if (report.best_seconds > 0 && report.baseline_seconds > 0)
     text += fmt::format(", unscheduled {}: speed-up {}", format_seconds(report.baseline_seconds),
                         format_ratio(report.baseline_seconds, report.best_seconds));
-  print(text + "\n");
+  print(text + "\n" + curve.text());
 }
 
 void print_remarks(const Arguments& a, const driver::TuneReport& report) {
@@ -165,26 +180,32 @@ void print_remarks(const Arguments& a, const driver::TuneReport& report) {
 }  // namespace
 
 Result<int> run_tune(const Arguments& a) {
+  if (a.tasks == "list") return run_show(a);
   TCC_TRY(target::Target target, open_target(a));
   TCC_TRY(std::string db, store_path(a.db));
   TCC_TRY(driver::Model model, open_model(a));
   TCC_TRY(driver::Program program, driver::make_program(model));
   driver::TuneRequest request;
   request.target = target;
-  TCC_TRY(request.options, tune_options(a, static_cast<int64_t>(program.tasks.tasks.size())));
+  if (!a.tasks.empty()) {
+    TCC_TRY(request.tasks, driver::parse_tasks(program, a.tasks));
+  }
+  const size_t chosen = request.tasks.empty() ? program.tasks.tasks.size() : request.tasks.size();
+  TCC_TRY(request.options, tune_options(a, static_cast<int64_t>(chosen)));
   TCC_TRY(auto store, record::Store::open(db));
-  print_plan(a, program, request.options, db);
+  print_plan(a, program, request, db);
 
   InterruptGuard interrupts;
   request.stop = &InterruptGuard::requested;
   Result<driver::TuneReport> report;
+  ValueCurve curve(weights_of(program, request.tasks));
   {
-    ProgressView view(a.common, request.options.seconds);
+    ProgressView view(a.common, request.options.seconds, curve);
     request.progress = [&view](const search::Progress& progress) { view.show(progress); };
     report = driver::tune_program(program, *store, request);
   }
   if (!report) return tl::make_unexpected(std::move(report).error());
-  print_report(a, *report);
+  print_report(a, *report, curve);
   print_remarks(a, *report);
   if (report->stopped) return kStopped;
   bool any_valid = report->tasks.empty();

@@ -52,6 +52,11 @@ float rule_score(std::span<const float> row) {
   return static_cast<float>(-std::log2(std::max(total, 1.0)));
 }
 
+void CostModel::predict_spread(Span2D<const float> features, std::span<float> scores, std::span<float> spreads) const {
+  predict(features, scores);
+  std::fill(spreads.begin(), spreads.end(), 0.f);
+}
+
 namespace {
 
 class RuleModel : public CostModel {

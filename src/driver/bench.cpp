@@ -1,13 +1,15 @@
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "tcc/driver/library.h"
 #include "tcc/graph/reference.h"
+#include "tcc/measure/host.h"
 #include "tcc/package/loaded_model.h"
-#include "tcc/runtime/host_kernel.h"
+#include "tcc/schedule/trace.h"
 #include "tcc/search/search.h"
 #include "tcc/support/files.h"
-#include "tcc/support/rng.h"
+#include "tcc/target/probe.h"
 
 namespace tcc::driver {
 namespace {
@@ -16,7 +18,7 @@ constexpr size_t kMaxSamples = 1'000'000;
 
 // Time of each call until `options` has enough, after a warm-up.
 template <class F>
-Result<Statistics> time_calls(const BenchOptions& options, F&& call) {
+Result<std::vector<double>> time_calls(const BenchOptions& options, F&& call) {
   Clock& clock = Clock::system();
   const double warm_until = clock.seconds() + options.seconds * 0.1;
   do {
@@ -32,31 +34,56 @@ Result<Statistics> time_calls(const BenchOptions& options, F&& call) {
     samples.push_back(end - now);
     now = end;
   }
-  return summarise(std::move(samples));
+  return samples;
 }
 
-// Data of a kernel's parameter: small f32 numbers; other types stay 0, which every type reads as a sane value.
-void fill_parameter(const codegen::BufferInfo& info, runtime::GuardedBuffer& buffer, Rng& rng) {
-  buffer.fill(0);
-  if (info.type != ir::Type::kF32) return;
-  auto* data = reinterpret_cast<float*>(buffer.data());
-  for (int64_t i = 0; i < info.bytes / 4; ++i) data[i] = static_cast<float>(rng.uniform() - 0.5);
-}
+// The samples of each task's steps within a run, in seconds.
+using TaskSamples = std::vector<std::vector<double>>;
 
-Result<Statistics> time_kernel(const codegen::Artifact& artifact, const std::shared_ptr<runtime::HostPool>& pool,
-                               const BenchOptions& options) {
-  TCC_TRY(auto kernel, runtime::HostKernel::load(artifact, pool));
-  Rng rng(options.seed);
-  std::vector<runtime::GuardedBuffer> buffers;
-  std::vector<void*> pointers;
-  for (const codegen::BufferInfo& info : kernel->buffers()) {
-    if (info.role == ir::BufferRole::kTemp) continue;
-    TCC_TRY(auto buffer, runtime::GuardedBuffer::allocate(info.bytes, std::max<int64_t>(info.alignment, 64)));
-    fill_parameter(info, buffer, rng);
-    pointers.push_back(buffer.data());
-    buffers.push_back(std::move(buffer));
+Result<std::vector<KernelTime>> read_tasks(const nlohmann::json& metadata, const std::string& library) {
+  std::vector<KernelTime> tasks;
+  if (metadata.is_object() && metadata.contains("tasks") && metadata["tasks"].is_array()) {
+    for (const auto& t : metadata["tasks"]) {
+      if (!t.is_object()) continue;
+      KernelTime k;
+      k.key = t.value("key", "");
+      k.workload = t.value("workload", "");
+      k.weight = t.value("count", int64_t{1});
+      k.tuned = t.value("tuned", false);
+      k.flops = t.value("flops", 0.0);
+      k.bytes = t.value("bytes", 0.0);
+      k.alone = t.value("seconds", 0.0);
+      tasks.push_back(std::move(k));
+    }
   }
-  return time_calls(options, [&] { return kernel->run(pointers); });
+  if (!tasks.empty()) return tasks;
+  return make_error(ErrorClass::kInput, fmt::format("'{}' does not say which kernels it has", library),
+                    "build it again with this tcc");
+}
+
+Result<std::vector<KernelTime>> time_kernels(package::ModelContext& context, const std::string& library,
+                                             std::span<const void* const> inputs, std::span<void* const> outputs,
+                                             const BenchOptions& options) {
+  const nlohmann::json metadata = nlohmann::json::parse(context.model().metadata_json(), nullptr, false);
+  TCC_TRY(std::vector<KernelTime> tasks, read_tasks(metadata, library));
+  const auto steps = metadata.value("steps", std::vector<size_t>{});
+  for (size_t task : steps)
+    if (task >= tasks.size()) return input_error("'{}': its metadata is damaged", library);
+  std::vector<uint64_t> ns(steps.size());
+  TaskSamples samples(tasks.size());
+  auto once = [&]() -> Result<void> {
+    TCC_TRY_VOID(context.run_timed(inputs, outputs, ns));
+    for (std::vector<double>& s : samples) s.push_back(0);
+    for (size_t i = 0; i < steps.size(); ++i) samples[steps[i]].back() += static_cast<double>(ns[i]) * 1e-9;
+    return {};
+  };
+  TCC_TRY(std::vector<double> runs, time_calls(options, once));
+  for (size_t t = 0; t < tasks.size(); ++t) {  // without the warm-up
+    std::vector<double>& s = samples[t];
+    s.erase(s.begin(), s.end() - static_cast<std::ptrdiff_t>(runs.size()));
+    tasks[t].time = summarise(s);
+  }
+  return tasks;
 }
 
 }  // namespace
@@ -104,27 +131,50 @@ Result<BenchReport> bench_library(const std::string& library, const BenchOptions
 
   TCC_TRY(auto context, loaded->create_context({options.threads}));
   report.threads = context->threads();
-  TCC_TRY(report.time, time_calls(options, [&] { return context->run(input_pointers, output_pointers); }));
+  TCC_TRY(report.samples, time_calls(options, [&] { return context->run(input_pointers, output_pointers); }));
+  report.time = summarise(report.samples);
+  if (options.per_kernel) {
+    TCC_TRY(report.kernels, time_kernels(*context, library, input_pointers, output_pointers, options));
+  }
   return report;
 }
 
-Result<std::vector<KernelTime>> bench_kernels(const Model& model, const BuildOptions& build,
-                                              const BenchOptions& options) {
-  TCC_TRY(Program program, make_program(model));
-  TCC_TRY(auto pool, runtime::HostPool::create(options.threads));
-  BenchOptions each = options;
-  each.seconds = options.seconds / static_cast<double>(std::max<size_t>(program.tasks.tasks.size(), 1));
-  std::vector<KernelTime> times;
-  for (const task::Task& task : program.tasks.tasks) {
-    TCC_TRY(auto chosen, search::best_artifact(task, build.target, build.store, build.threads, "bench"));
-    KernelTime time;
-    time.kernel = {task.key,           task.workload, task.weight, chosen.program.tuned, chosen.program.seconds,
-                   chosen.program.note};
-    time.flops = task.flops;
-    TCC_TRY(time.time, time_kernel(chosen.artifact, pool, each));
-    times.push_back(std::move(time));
-  }
-  return times;
+Result<target::Target> measured_host(const std::string& cache_file) {
+  const target::Target host = target::host_target();
+  if (!cache_file.empty() && file_exists(cache_file))
+    if (auto text = read_file(cache_file, 1 << 20))
+      if (auto probe = target::probe_from_json(*text)) return target::apply_probe(host, *probe);
+  target::ProbeOptions options;
+  options.seconds = 0.7;
+  options.repeats = 3;
+  TCC_TRY(target::ProbeResult probe, target::probe_host(host, options));
+  // A cache that cannot be kept costs a second the next time, no more.
+  if (const size_t slash = cache_file.rfind('/'); slash != std::string::npos)
+    if (make_directories(cache_file.substr(0, slash))) (void)write_file(cache_file, target::probe_to_json(probe));
+  return target::apply_probe(host, probe);
+}
+
+Result<ScheduleTime> bench_schedule(const task::Task& task, const std::string& trace, const target::Target& target,
+                                    int threads) {
+  TCC_TRY(schedule::Trace parsed,
+          trace.find_first_not_of(" \n\t") != std::string::npos && trace[trace.find_first_not_of(" \n\t")] == '{'
+              ? schedule::trace_from_json(trace)
+              : schedule::parse_trace(trace));
+  TCC_TRY(search::Chosen program, search::program_of_trace(parsed, task, target));
+  measure::HostMeasureOptions measure_options;
+  measure_options.threads = threads;
+  measure_options.budget_seconds = 0.5;
+  TCC_TRY(auto measurer, measure::IsolatedHostMeasurer::create(measure_options));
+  TCC_TRY(auto prepared, measure::MeasureTask::create(*measurer, task.kernel, target, {}));
+  measure::Candidate candidate;
+  candidate.nest = program.nest;
+  candidate.task = prepared.get();
+  candidate.kernel = program.lowered;
+  TCC_TRY(std::vector<measure::Measurement> measured, measurer->measure({&candidate, 1}));
+  const measure::Measurement& m = measured.at(0);
+  return ScheduleTime{
+      task.workload, std::string(record::status_name(m.status)), m.failure, task.flops, m.median, m.low, m.high,
+      m.max_error};
 }
 
 }  // namespace tcc::driver

@@ -4,6 +4,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "tcc/driver/tensor_file.h"
 #include "tcc/graph/passes.h"
 #include "tcc/record/record.h"
 #include "tcc/support/files.h"
@@ -21,6 +22,12 @@ bool is_zoo(const std::string& model) {
   return model.starts_with(kZooPrefix);
 }
 
+std::string tensor_hash(const onnx::TensorFile& tensor) {
+  std::vector<std::byte> storage;
+  auto bytes = graph::dense_bytes(tensor.constant, tensor.dtype, graph::element_count(tensor.shape), storage);
+  return record::hash_text(hash_bytes({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
+}
+
 template <class T>
 T member_or(const Json& json, const char* name, T otherwise) {
   auto it = json.find(name);
@@ -32,20 +39,44 @@ T member_or(const Json& json, const char* name, T otherwise) {
   }
 }
 
-Result<Model> load_unnamed(const ModelSource& source) {
-  Model model;
-  model.source = source;
+// Fills graph and hash.
+Result<void> import_graph(Model& model) {
+  const ModelSource& source = model.source;
   if (is_zoo(source.model)) {
     TCC_TRY(std::string made, onnx::zoo_model(source.model.substr(kZooPrefix.size()), source.zoo));
     auto bytes = std::make_shared<const std::string>(std::move(made));
     model.hash = record::hash_text(hash_bytes(*bytes));
     TCC_TRY(model.graph, onnx::import_bytes(bytes, source.model, source.import_options));
-  } else {
-    TCC_TRY(model.graph, onnx::import_model(source.model, source.import_options));
-    TCC_TRY(auto file, MappedFile::open(source.model));
-    auto bytes = file->bytes();
-    model.hash = record::hash_text(hash_bytes({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
+    return {};
   }
+  TCC_TRY(model.graph, onnx::import_model(source.model, source.import_options));
+  TCC_TRY(auto file, MappedFile::open(source.model));
+  auto bytes = file->bytes();
+  model.hash = record::hash_text(hash_bytes({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
+  return {};
+}
+
+// A model whose shapes depend on the values of inputs: the flags that fix them.
+Error with_flags(Error error, const std::vector<std::string>& to_freeze) {
+  std::string flags;
+  for (const std::string& input : to_freeze) flags += fmt::format(" --freeze {0}=@{0}.npy", sanitize(input));
+  if (!flags.empty()) error.hint = fmt::format("fix the values that shapes depend on:{}", flags);
+  return error;
+}
+
+Result<Model> load_unnamed(const ModelSource& given) {
+  Model model;
+  model.source = given;
+  ModelSource& source = model.source;
+  for (const auto& [input, path] : source.frozen) {
+    TCC_TRY(onnx::TensorFile tensor, read_tensor(path));
+    source.import_options.frozen[input] = std::move(tensor);
+  }
+  std::vector<std::string> to_freeze;
+  source.import_options.inputs_to_freeze = &to_freeze;
+  Result<void> imported = import_graph(model);
+  source.import_options.inputs_to_freeze = nullptr;
+  if (!imported) return tl::make_unexpected(with_flags(std::move(imported).error(), to_freeze));
   if (source.reseed) graph::reseed_weights(model.graph, *source.reseed);
   return model;
 }
@@ -68,10 +99,19 @@ std::string source_to_json(const Model& model, double flops) {
   const ModelSource& source = model.source;
   Json json = {{"model", source.model}, {"hash", model.hash}, {"flops", flops}};
   if (source.reseed) json["reseed_weights"] = *source.reseed;
+  for (const graph::DataFile& file : model.graph.data_files)
+    json["external_data"][file.location] = record::hash_text(file.hash);
   for (const auto& [name, shape] : source.import_options.input_shapes) json["shapes"][name] = shape;
   for (const auto& [name, extent] : source.import_options.dims) json["dims"][name] = extent;
+  for (const auto& [input, path] : source.frozen) {
+    const onnx::TensorFile& tensor = source.import_options.frozen.at(input);
+    json["frozen"][input] = {{"file", path}, {"hash", tensor_hash(tensor)}};
+  }
   if (is_zoo(source.model))
-    json["zoo"] = {{"batch", source.zoo.batch}, {"image", source.zoo.image}, {"seed", source.zoo.seed}};
+    json["zoo"] = {{"batch", source.zoo.batch},
+                   {"image", source.zoo.image},
+                   {"seed", source.zoo.seed},
+                   {"sequence", source.zoo.sequence}};
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -99,18 +139,33 @@ Result<RecordedSource> source_from_metadata(const std::string& metadata, const s
   if (it->contains("dims") && it->at("dims").is_object())
     for (const auto& [name, extent] : it->at("dims").items())
       if (extent.is_number_integer()) source.import_options.dims[name] = extent.get<int64_t>();
+  if (it->contains("frozen") && it->at("frozen").is_object())
+    for (const auto& [input, tensor] : it->at("frozen").items()) {
+      source.frozen[input] = member_or<std::string>(tensor, "file", "");
+      recorded.frozen_hashes[input] = member_or<std::string>(tensor, "hash", "");
+    }
   if (it->contains("zoo") && it->at("zoo").is_object()) {
     const Json& zoo = it->at("zoo");
     source.zoo.batch = member_or(zoo, "batch", source.zoo.batch);
     source.zoo.image = member_or(zoo, "image", source.zoo.image);
     source.zoo.seed = member_or(zoo, "seed", source.zoo.seed);
+    source.zoo.sequence = member_or(zoo, "sequence", source.zoo.sequence);
   }
   return recorded;
 }
 
-Result<Model> load_recorded(const RecordedSource& recorded, const std::string& path) {
+Result<Model> load_recorded(const RecordedSource& recorded, const std::string& path,
+                            const std::map<std::string, std::string>& frozen) {
   ModelSource source = recorded.source;
   if (!path.empty()) source.model = path;
+  for (auto& [input, file] : source.frozen) {
+    if (auto now = frozen.find(input); now != frozen.end()) file = now->second;
+    if (file_exists(file)) continue;
+    return make_error(
+        ErrorClass::kInput,
+        fmt::format("the value that input '{}' was fixed to is not at '{}'", sanitize(input), sanitize(file)),
+        fmt::format("say where it is with --freeze {}=@FILE", sanitize(input)));
+  }
   if (!is_zoo(source.model) && !file_exists(source.model)) {
     return make_error(ErrorClass::kInput,
                       fmt::format("the model that the library was built from is not at '{}'", sanitize(source.model)),
@@ -123,6 +178,13 @@ Result<Model> load_recorded(const RecordedSource& recorded, const std::string& p
         fmt::format("'{}' is not the model that the library was built from: its hash is {}, the library's {}",
                     sanitize(source.model), model.hash, recorded.hash),
         "build the library again, or give the original file with --model FILE");
+  }
+  for (const auto& [input, hash] : recorded.frozen_hashes) {
+    if (tensor_hash(model.source.import_options.frozen.at(input)) == hash) continue;
+    return make_error(ErrorClass::kInput,
+                      fmt::format("'{}' is not the value that input '{}' was fixed to when the library was built",
+                                  sanitize(source.frozen.at(input)), sanitize(input)),
+                      "build the library again, or give the original file with --freeze");
   }
   return model;
 }

@@ -16,6 +16,8 @@ TensorSummary summarise_tensor(const graph::Value& value, const std::string& nam
 
 constexpr size_t kShortestKey = 4;  // fewer digits are a number
 
+}  // namespace
+
 Result<size_t> find_task(const Program& program, const std::string& name) {
   const auto& tasks = program.tasks.tasks;
   size_t number = 0;
@@ -32,8 +34,6 @@ Result<size_t> find_task(const Program& program, const std::string& name) {
           "give a number from 0 to {}, or a key of the table (at least four of its digits) that `tcc show` prints",
           tasks.size() - 1));
 }
-
-}  // namespace
 
 Result<ModelSummary> summarise_model(const Model& model) {
   const graph::Graph& graph = model.graph;

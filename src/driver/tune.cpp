@@ -1,12 +1,17 @@
 #include "tcc/driver/tune.h"
 
+#include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
+#include <sstream>
 
+#include "tcc/driver/show.h"
 #include "tcc/measure/host.h"
 #include "tcc/schedule/trace.h"
 #include "tcc/support/files.h"
 #include "tcc/support/parallel.h"
+#include "tcc/support/text.h"
 
 namespace tcc::driver {
 namespace {
@@ -100,6 +105,26 @@ Result<void> check_target(const target::Target& target) {
 
 }  // namespace
 
+Result<std::vector<size_t>> parse_tasks(const Program& program, const std::string& spec) {
+  std::set<size_t> chosen;
+  std::istringstream words(spec);
+  for (std::string word; std::getline(words, word, ',');) {
+    const size_t dash = word.find('-');
+    TCC_TRY(size_t first, find_task(program, word.substr(0, dash)));
+    size_t last = first;
+    if (dash != std::string::npos) {
+      TCC_TRY(last, find_task(program, word.substr(dash + 1)));
+    }
+    if (last < first)
+      return make_error(ErrorClass::kUsage, fmt::format("'{}' runs backwards", sanitize(word)),
+                        fmt::format("write {}-{}", last, first));
+    for (size_t i = first; i <= last; ++i) chosen.insert(i);
+  }
+  if (chosen.empty())
+    return make_error(ErrorClass::kUsage, "no task was named", "write numbers as 0-3,7; `tcc show MODEL` lists them");
+  return std::vector<size_t>(chosen.begin(), chosen.end());
+}
+
 Result<TuneReport> tune_program(const Program& program, record::Store& store, const TuneRequest& request) {
   TCC_TRY_VOID(check_target(request.target));
   measure::HostMeasureOptions measure_options;
@@ -119,7 +144,11 @@ Result<TuneReport> tune_program(const Program& program, record::Store& store, co
     TCC_TRY_VOID(baselines.measure(task, *prepared));
     return prepared;
   };
-  TCC_TRY(search::TuneResult tuned, search::tune(program.tasks.tasks, request.target, request.options, environment));
+  std::vector<task::Task> tasks;
+  for (size_t i = 0; i < program.tasks.tasks.size(); ++i)
+    if (request.tasks.empty() || std::count(request.tasks.begin(), request.tasks.end(), i) > 0)
+      tasks.push_back(program.tasks.tasks[i]);
+  TCC_TRY(search::TuneResult tuned, search::tune(tasks, request.target, request.options, environment));
 
   TuneReport report;
   report.trials = tuned.trials;
@@ -129,7 +158,7 @@ Result<TuneReport> tune_program(const Program& program, record::Store& store, co
   report.notes = measurer->notes();
   bool baseline_known = true, best_known = true;
   for (size_t i = 0; i < tuned.tasks.size(); ++i) {
-    TunedTask task{std::move(tuned.tasks[i]), program.tasks.tasks[i].flops, 0, ""};
+    TunedTask task{std::move(tuned.tasks[i]), tasks[i].flops, 0, ""};
     if (tuned.stopped) {  // the round that was cut off counts in no summary, but its records are in the store
       TCC_TRY(
           std::optional<record::Record> best,
@@ -137,7 +166,7 @@ Result<TuneReport> tune_program(const Program& program, record::Store& store, co
       if (best && (task.result.best_seconds == 0 || best->median < task.result.best_seconds))
         task.result.best_seconds = best->median;
     }
-    TCC_TRY(const Baselines::Baseline baseline, baselines.of(program.tasks.tasks[i]));
+    TCC_TRY(const Baselines::Baseline baseline, baselines.of(tasks[i]));
     task.baseline_seconds = baseline.seconds;
     task.baseline_failure = baseline.failure;
     if (baseline.seconds > 0 && (task.result.best_seconds == 0 || baseline.seconds < task.result.best_seconds))

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "tcc/driver/library.h"
+#include "tcc/driver/run.h"
 #include "tcc/graph/reference.h"
 #include "tcc/package/loaded_model.h"
 #include "tcc/support/files.h"
@@ -15,17 +16,7 @@ namespace {
 using graph::HostTensor;
 
 TensorRange range_of(const package::TensorSpec& spec, const std::vector<double>& values) {
-  TensorRange range{spec.name, std::string(graph::dtype_name(spec.dtype)), graph::shape_text(spec.shape)};
-  double sum = 0;
-  range.low = values.empty() ? 0 : std::numeric_limits<double>::infinity();
-  range.high = -range.low;
-  for (double v : values) {
-    range.low = std::min(range.low, v);
-    range.high = std::max(range.high, v);
-    sum += v;
-  }
-  range.mean = values.empty() ? 0 : sum / static_cast<double>(values.size());
-  return range;
+  return driver::range_of(spec.name, spec.dtype, spec.shape, values);
 }
 
 std::string index_text(const graph::Shape& shape, int64_t flat) {
@@ -93,7 +84,7 @@ Result<void> check_signature(const graph::Graph& graph, const package::LoadedMod
 Result<VerifyReport> verify_library(const std::string& library, const VerifyOptions& options) {
   TCC_TRY(auto loaded, package::LoadedModel::open(library));
   TCC_TRY(RecordedSource recorded, source_from_metadata(loaded->metadata_json(), library));
-  TCC_TRY(Model model, load_recorded(recorded, options.model));
+  TCC_TRY(Model model, load_recorded(recorded, options.model, options.frozen));
   const graph::Graph& graph = model.graph;
   TCC_TRY_VOID(check_signature(graph, *loaded));
 

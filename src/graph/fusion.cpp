@@ -43,7 +43,7 @@ class Fuser {
     group.id = static_cast<int64_t>(groups_.size());
     group.anchor = id;
     append(group, id);
-    if (op_class(graph_.node(id).op) != OpClass::kMove) {
+    if (takes_consumers(graph_.node(id).op)) {
       while (const Node* next = next_member(group.output)) append(group, next->id);
     }
     collect_operands(group);
@@ -71,6 +71,9 @@ class Fuser {
     return runs_now && node_flops(graph_, *sibling) < node_flops(graph_, node) ? sibling : nullptr;
   }
 
+  // Parts of a Concat are written by nests of their own, and an Identity is there to be a copy.
+  static bool takes_consumers(Op op) { return op != Op::kConcat && op != Op::kIdentity; }
+
   void append(FusionGroup& group, NodeId id) {
     group.nodes.push_back(id);
     group.output = graph_.node(id).output;
@@ -91,8 +94,8 @@ class Fuser {
     return root.producer == kNone || group_of_[static_cast<size_t>(root.producer)] != kNone;
   }
 
-  // The only consumer of a value that no group has taken, when it is elementwise, of the same
-  // shape and element type.
+  // The only consumer of a value that no group has taken, when it is elementwise and of the same shape. It may have
+  // another element type: a Cast, a comparison, a Where.
   const Node* next_elementwise(ValueId value) const {
     auto out = static_cast<size_t>(value);
     if (is_output_[out] || consumers_[out].empty()) return nullptr;
@@ -101,8 +104,7 @@ class Fuser {
       if (id != next.id) return nullptr;
     }
     if (op_class(next.op) != OpClass::kElementwise || group_of_[static_cast<size_t>(next.id)] != kNone) return nullptr;
-    const Value &from = graph_.value(value), &to = graph_.value(next.output);
-    return from.shape == to.shape && from.dtype == to.dtype ? &next : nullptr;
+    return graph_.value(value).shape == graph_.value(next.output).shape ? &next : nullptr;
   }
   // The same, when its other operands are ready: it joins the group whose output `value` is.
   const Node* next_member(ValueId value) const {

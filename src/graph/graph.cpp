@@ -150,14 +150,27 @@ std::string list_text(const std::vector<int64_t>& v) {
 struct AttributePrinter {
   std::string operator()(const NoAttrs&) const { return ""; }
   std::string operator()(const ConvAttrs& a) const {
-    return fmt::format("kernel={} strides={} dilations={} pads={}{} group={}", list_text(a.kernel),
-                       list_text(a.strides), list_text(a.dilations), list_text(a.pads_begin), list_text(a.pads_end),
-                       a.group);
+    std::string text = fmt::format("kernel={} strides={} dilations={} pads={}{} group={}", list_text(a.kernel),
+                                   list_text(a.strides), list_text(a.dilations), list_text(a.pads_begin),
+                                   list_text(a.pads_end), a.group);
+    if (a.block_in > 1 || a.block_out > 1) text += fmt::format(" blocks={}->{}", a.block_in, a.block_out);
+    return text;
   }
   std::string operator()(const PoolAttrs& a) const {
-    return fmt::format("kernel={} strides={} dilations={} pads={}{}{}{}", list_text(a.kernel), list_text(a.strides),
+    return fmt::format("kernel={} strides={} dilations={} pads={}{}{}{}{}", list_text(a.kernel), list_text(a.strides),
                        list_text(a.dilations), list_text(a.pads_begin), list_text(a.pads_end),
-                       a.ceil_mode ? " ceil" : "", a.count_include_pad ? " count_include_pad" : "");
+                       a.ceil_mode ? " ceil" : "", a.count_include_pad ? " count_include_pad" : "",
+                       a.block > 1 ? fmt::format(" block={}", a.block) : "");
+  }
+  std::string operator()(const MatMulAttrs& a) const {
+    std::string text;
+    auto add = [&](const char* name, const std::vector<int64_t>& perm) {
+      if (!perm.empty()) text += fmt::format("{}{}={}", text.empty() ? "" : " ", name, list_text(perm));
+    };
+    add("perm_a", a.perm_a);
+    add("perm_b", a.perm_b);
+    add("perm_out", a.perm_out);
+    return text;
   }
   std::string operator()(const GemmAttrs& a) const {
     return fmt::format("alpha={} beta={}{}{}", a.alpha, a.beta, a.trans_a ? " trans_a" : "",
@@ -252,6 +265,8 @@ double node_flops(const Graph& graph, const Node& node) {
       if (node.op == Op::kConv)
         return 2 * out * static_cast<double>(b[1]) * product(node.as<ConvAttrs>().kernel) + bias;
       int64_t k = a.back();
+      if (node.op == Op::kMatMul && !node.as<MatMulAttrs>().perm_a.empty())
+        k = a[static_cast<size_t>(node.as<MatMulAttrs>().perm_a.back())];
       if (node.op == Op::kGemm && node.as<GemmAttrs>().trans_a) k = a.front();
       return 2 * out * static_cast<double>(k) + bias;
     }

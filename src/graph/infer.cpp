@@ -57,6 +57,33 @@ Result<void> append_window_extents(const Window& w, const Shape& input, Shape& o
   return {};
 }
 
+}  // namespace
+
+Shape plain_channels(const Shape& blocked, int64_t block) {
+  if (block == 1) return blocked;
+  Shape plain(blocked.begin(), blocked.end() - 1);
+  plain[1] *= block;
+  return plain;
+}
+
+Shape blocked_channels(const Shape& plain, int64_t block) {
+  if (block == 1) return plain;
+  Shape blocked = plain;
+  blocked[1] /= block;
+  blocked.push_back(block);
+  return blocked;
+}
+
+namespace {
+
+bool is_permutation(const std::vector<int64_t>& perm, size_t rank) {
+  std::vector<int64_t> sorted = perm;
+  std::sort(sorted.begin(), sorted.end());
+  bool valid = perm.size() == rank;
+  for (size_t i = 0; valid && i < sorted.size(); ++i) valid = sorted[i] == static_cast<int64_t>(i);
+  return valid;
+}
+
 class Inference {
  public:
   Inference(const Graph& graph, const Node& node) : graph_(graph), node_(node) {}
@@ -170,29 +197,43 @@ class Inference {
     const auto& a = node_.as<ConvAttrs>();
     TCC_TRY_VOID(need_float());
     TCC_TRY_VOID(need_one_type());
-    if (shape(0).size() < 3 || shape(1).size() != shape(0).size()) {
-      return input_error("needs input and weight of one rank of at least 3, got {} and {}", shape_text(shape(0)),
+    TCC_TRY_VOID(need_block(a.block_in));
+    TCC_TRY_VOID(need_elements(0));
+    const Shape input = plain_channels(shape(0), a.block_in);
+    if (input.size() < 3 || shape(1).size() != input.size()) {
+      return input_error("needs input and weight of one rank of at least 3, got {} and {}", shape_text(input),
                          shape_text(shape(1)));
     }
-    TCC_TRY_VOID(need_elements(0));
     TCC_TRY_VOID(need_elements(1));
     Window window{a.kernel, a.strides, a.dilations, a.pads_begin, a.pads_end, false};
-    TCC_TRY_VOID(check_window(window, shape(0).size() - 2));
-    int64_t channels = shape(0)[1], filters = shape(1)[0];
+    TCC_TRY_VOID(check_window(window, input.size() - 2));
+    int64_t channels = input[1], filters = shape(1)[0];
     if (a.group < 1 || channels % a.group != 0 || filters % a.group != 0) {
       return input_error("group {} must divide the {} input and {} output channels", a.group, channels, filters);
     }
     if (shape(1)[1] != channels / a.group) {
       return input_error("weight {} does not fit input {} with group {}: its second extent must be {}",
-                         shape_text(shape(1)), shape_text(shape(0)), a.group, channels / a.group);
+                         shape_text(shape(1)), shape_text(input), a.group, channels / a.group);
     }
     if (!std::equal(a.kernel.begin(), a.kernel.end(), shape(1).begin() + 2)) {
       return input_error("kernel_shape [{}] differs from weight {}", fmt::join(a.kernel, ", "), shape_text(shape(1)));
     }
     if (node_.inputs.size() == 3) TCC_TRY_VOID(need_channels(2, filters, "bias"));
-    Shape out{shape(0)[0], filters};
-    TCC_TRY_VOID(append_window_extents(window, shape(0), out));
-    return done(out);
+    bool blocked = a.block_in > 1 || a.block_out > 1;
+    bool depthwise = a.group > 1 && a.group == channels && a.group == filters && a.block_in == a.block_out;
+    if (a.block_out < 1 || filters % a.block_out != 0 || (blocked && a.group > 1 && !depthwise)) {
+      return input_error("{} channels in blocks of {} and {} in blocks of {} do not fit group {}", channels, a.block_in,
+                         filters, a.block_out, a.group);
+    }
+    Shape out{input[0], filters};
+    TCC_TRY_VOID(append_window_extents(window, input, out));
+    return done(blocked_channels(out, a.block_out));
+  }
+
+  // A blocked tensor has its channels in axis 1 and in the last one.
+  Result<void> need_block(int64_t block) const {
+    if (block == 1 || (block > 1 && shape(0).size() > 3 && shape(0).back() == block)) return {};
+    return input_error("input {} has no channels in blocks of {}", shape_text(shape(0)), block);
   }
 
   Result<TensorType> gemm() const {
@@ -221,7 +262,9 @@ class Inference {
   Result<TensorType> matmul() const {
     TCC_TRY_VOID(need_float());
     TCC_TRY_VOID(need_one_type());
-    Shape a = shape(0), b = shape(1);
+    const auto& attrs = node_.as<MatMulAttrs>();
+    TCC_TRY(Shape a, permuted(shape(0), attrs.perm_a));
+    TCC_TRY(Shape b, permuted(shape(1), attrs.perm_b));
     if (a.empty() || b.empty()) return input_error("does not take scalars");
     TCC_TRY_VOID(need_elements(0));
     TCC_TRY_VOID(need_elements(1));
@@ -235,17 +278,29 @@ class Inference {
     Shape out = *batch;
     if (!vector_a) out.push_back(a[a.size() - 2]);
     if (!vector_b) out.push_back(b.back());
+    TCC_TRY(out, permuted(out, attrs.perm_out));
     return done(out);
+  }
+
+  Result<Shape> permuted(const Shape& s, const std::vector<int64_t>& perm) const {
+    if (perm.empty()) return s;
+    if (!is_permutation(perm, s.size()))
+      return input_error("perm [{}] is not a permutation of {} axes", fmt::join(perm, ", "), s.size());
+    Shape out;
+    for (int64_t axis : perm) out.push_back(s[static_cast<size_t>(axis)]);
+    return out;
   }
 
   Result<TensorType> pool() const {
     const auto& a = node_.as<PoolAttrs>();
     if (node_.op == Op::kAveragePool) TCC_TRY_VOID(need_float());
     TCC_TRY_VOID(need_arithmetic());
-    if (shape(0).size() < 3) return input_error("needs an input of rank 3 or more, got {}", shape_text(shape(0)));
+    TCC_TRY_VOID(need_block(a.block));
+    const Shape input = plain_channels(shape(0), a.block);
+    if (input.size() < 3) return input_error("needs an input of rank 3 or more, got {}", shape_text(input));
     TCC_TRY_VOID(need_elements(0));
     Window window{a.kernel, a.strides, a.dilations, a.pads_begin, a.pads_end, a.ceil_mode};
-    TCC_TRY_VOID(check_window(window, shape(0).size() - 2));
+    TCC_TRY_VOID(check_window(window, input.size() - 2));
     for (size_t i = 0; i < a.kernel.size(); ++i) {
       // A window that lies in the padding alone would have no maximum and an average of 0 / 0.
       int64_t reach = (a.kernel[i] - 1) * a.dilations[i] + 1;
@@ -254,9 +309,9 @@ class Inference {
                       a.pads_begin[i], a.pads_end[i], i, reach);
       }
     }
-    Shape out{shape(0)[0], shape(0)[1]};
-    TCC_TRY_VOID(append_window_extents(window, shape(0), out));
-    return done(out);
+    Shape out{input[0], input[1]};
+    TCC_TRY_VOID(append_window_extents(window, input, out));
+    return done(blocked_channels(out, a.block));
   }
 
   Result<TensorType> lrn() const {
@@ -332,13 +387,9 @@ class Inference {
 
   Result<TensorType> transpose() const {
     const auto& perm = node_.as<TransposeAttrs>().perm;
-    std::vector<int64_t> sorted = perm;
-    std::sort(sorted.begin(), sorted.end());
-    bool valid = perm.size() == shape(0).size();
-    for (size_t i = 0; valid && i < sorted.size(); ++i) valid = sorted[i] == static_cast<int64_t>(i);
-    if (!valid) return input_error("perm [{}] is not a permutation of {} axes", fmt::join(perm, ", "), shape(0).size());
-    Shape out;
-    for (int64_t axis : perm) out.push_back(shape(0)[static_cast<size_t>(axis)]);
+    if (!is_permutation(perm, shape(0).size()))
+      return input_error("perm [{}] is not a permutation of {} axes", fmt::join(perm, ", "), shape(0).size());
+    TCC_TRY(Shape out, permuted(shape(0), perm));
     return done(out);
   }
 

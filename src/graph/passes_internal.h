@@ -21,6 +21,10 @@ double wrap_integer(double v, DType dtype);
 // LayerNorm and Gelu written out in smaller operators become one node each, where nothing else reads the parts.
 void fuse_patterns(Graph& graph);
 
+// N,C,spatial... of a shape whose channels are in blocks of `block`, and back. The extents must fit.
+Shape plain_channels(const Shape& blocked, int64_t block);
+Shape blocked_channels(const Shape& plain, int64_t block);
+
 // The growth limit of constant folding; all inputs are constant.
 bool worth_folding(const Graph& graph, const Node& node);
 

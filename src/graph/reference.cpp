@@ -49,6 +49,71 @@ class NodeRunner {
   }
 
   HostTensor run() {
+    if (node_.op == Op::kMatMul) return permuted_product();
+    const int64_t in_block = node_.op == Op::kConv ? node_.as<ConvAttrs>().block_in : pool_block();
+    const int64_t out_block = node_.op == Op::kConv ? node_.as<ConvAttrs>().block_out : pool_block();
+    if (in_block == 1 && out_block == 1) return run_plain();
+    HostTensor x = unblocked(in(0), in_block);
+    inputs_[0] = &x;
+    out_.shape = plain_channels(out_.shape, out_block);
+    return blocked(run_plain(), out_block);
+  }
+
+ private:
+  int64_t pool_block() const {
+    return node_.op == Op::kMaxPool || node_.op == Op::kAveragePool ? node_.as<PoolAttrs>().block : 1;
+  }
+  static HostTensor permuted(const HostTensor& x, const std::vector<int64_t>& perm) {
+    if (perm.empty()) return x;
+    std::vector<int64_t> dense(x.shape.size()), strides;
+    int64_t stride = 1;
+    for (size_t i = x.shape.size(); i-- > 0; stride *= x.shape[i]) dense[i] = stride;
+    HostTensor y;
+    for (int64_t axis : perm) {
+      y.shape.push_back(x.shape[static_cast<size_t>(axis)]);
+      strides.push_back(dense[static_cast<size_t>(axis)]);
+    }
+    y.data.resize(x.data.size());
+    IndexWalk walk(y.shape);
+    for (double& v : y.data) {
+      v = x.data[static_cast<size_t>(walk.offset(strides))];
+      walk.next();
+    }
+    return y;
+  }
+  HostTensor permuted_product() {
+    const auto& a = node_.as<MatMulAttrs>();
+    HostTensor left = permuted(in(0), a.perm_a), right = permuted(in(1), a.perm_b);
+    inputs_ = {&left, &right};
+    if (!a.perm_out.empty()) {
+      Shape plain(out_.shape.size());
+      for (size_t i = 0; i < plain.size(); ++i) plain[static_cast<size_t>(a.perm_out[i])] = out_.shape[i];
+      out_.shape = plain;
+    }
+    matmul();
+    return permuted(out_, a.perm_out);
+  }
+  // N,C/b,...,b as N,C,... and back.
+  static HostTensor unblocked(const HostTensor& x, int64_t block) {
+    if (block == 1) return x;
+    std::vector<int64_t> perm{0, 1, static_cast<int64_t>(x.shape.size()) - 1};
+    for (size_t i = 2; i + 1 < x.shape.size(); ++i) perm.push_back(static_cast<int64_t>(i));
+    HostTensor y = permuted(x, perm);
+    y.shape = plain_channels(x.shape, block);
+    return y;
+  }
+  static HostTensor blocked(HostTensor x, int64_t block) {
+    if (block == 1) return x;
+    Shape split{x.shape[0], x.shape[1] / block, block};
+    split.insert(split.end(), x.shape.begin() + 2, x.shape.end());
+    x.shape = split;
+    std::vector<int64_t> perm{0, 1};
+    for (size_t i = 3; i < split.size(); ++i) perm.push_back(static_cast<int64_t>(i));
+    perm.push_back(2);
+    return permuted(x, perm);
+  }
+
+  HostTensor run_plain() {
     switch (node_.op) {
       case Op::kConv:
         conv();
@@ -136,7 +201,6 @@ class NodeRunner {
     return std::move(out_);
   }
 
- private:
   const HostTensor& in(size_t i) const { return *inputs_[i]; }
 
   void conv() {

@@ -3,8 +3,7 @@
 #include <cmath>
 #include <set>
 
-#include "passes_internal.h"
-#include "tcc/support/check.h"
+#include "rewrite.h"
 
 namespace tcc::graph {
 namespace {
@@ -194,34 +193,6 @@ ValueId expand_batch_norm(Graph& graph, const Node& node, const Affine& affine) 
   return *sum;
 }
 
-// Values replaced by others, and the graph rewritten to follow.
-class Replacements {
- public:
-  explicit Replacements(Graph& graph) : graph_(graph) {}
-  void replace(ValueId from, ValueId to) {
-    grow();
-    to_[static_cast<size_t>(from)] = to;
-  }
-  void update(Node& node) {
-    grow();
-    for (ValueId& input : node.inputs) input = resolve(input);
-  }
-  void update_outputs() {
-    grow();
-    for (ValueId& output : graph_.outputs) output = resolve(output);
-  }
-
- private:
-  void grow() {
-    while (to_.size() < graph_.values.size()) to_.push_back(static_cast<ValueId>(to_.size()));
-  }
-  // Targets are resolved when recorded in topological order, so one step is enough.
-  ValueId resolve(ValueId id) const { return to_[static_cast<size_t>(id)]; }
-
-  Graph& graph_;
-  std::vector<ValueId> to_;
-};
-
 }  // namespace
 
 void eliminate(Graph& graph) {
@@ -250,11 +221,7 @@ void eliminate(Graph& graph) {
 
 Result<void> fold_batch_norm(Graph& graph) {
   Replacements replacements(graph);
-  std::vector<int64_t> readers(graph.values.size(), 0);
-  for (NodeId id : graph.order) {
-    for (ValueId input : graph.node(id).inputs) ++readers[static_cast<size_t>(input)];
-  }
-  for (ValueId id : graph.outputs) ++readers[static_cast<size_t>(id)];
+  std::vector<int64_t> readers = count_readers(graph);
   auto reader_count = [&](ValueId id) {
     return static_cast<size_t>(id) < readers.size() ? readers[static_cast<size_t>(id)] : 1;
   };
@@ -298,12 +265,21 @@ Result<void> fold_batch_norm(Graph& graph) {
   return {};
 }
 
-Result<void> optimize(Graph& graph, Evaluator* evaluator) {
+Result<void> optimize(Graph& graph, Evaluator* evaluator, const OptimizeOptions& options) {
   TCC_TRY_VOID(infer_shapes(graph));
   eliminate(graph);
   TCC_TRY_VOID(fold_constants(graph, evaluator));
   fuse_patterns(graph);
+  flatten_products(graph);
+  eliminate(graph);
+  fold_transposes(graph);
+  TCC_TRY_VOID(fold_constants(graph, nullptr));
+  eliminate(graph);
   TCC_TRY_VOID(fold_batch_norm(graph));
+  if (options.layouts) {
+    eliminate(graph);
+    assign_layouts(graph, *options.layouts);
+  }
   eliminate(graph);
   verify_graph(graph);
   return {};

@@ -1,6 +1,8 @@
 #include "lower/split_tails.h"
 
 #include <algorithm>
+#include <array>
+#include <limits>
 #include <map>
 #include <optional>
 #include <vector>
@@ -214,10 +216,10 @@ class TailSplitter {
     return static_cast<double>(held) / kSamples;
   }
 
-  // The test of `term` at the start of the loop's body: over the loop and those outside of it.
-  Expr test_at(const Loop& l, Expr term) {
+  // The test of `term` at the start of a loop's body: over the loop and those outside of it.
+  Expr test_at(Stmt body, Expr term) {
     std::vector<Id> inside;
-    visit(l.body, [&](Stmt s) {
+    visit(body, [&](Stmt s) {
       if (const Loop* inner = as<Loop>(s)) inside.push_back(inner->id);
       return true;
     });
@@ -230,33 +232,173 @@ class TailSplitter {
       const Loop* l = as<Loop>(s);
       if (l == nullptr) return true;
       if (!is_place(*l) || work(l->body) < kSmallBody) return false;
-      Expr test = test_at(*l, term);
+      Expr test = test_at(l->body, term);
       if (test != nullptr) best = std::max(best, frequency(test));
       return true;
     });
     return best;
   }
 
+  struct Choice {
+    Expr term, test;
+  };
+  // The predicates of the body that a test at its start can do away with.
+  std::vector<Choice> choose(Stmt body) {
+    std::vector<Choice> out;
+    for (Expr t : collect_terms(body)) {
+      Expr test = copies_ < kMaxCopies && !is_masked(t) ? test_at(body, t) : nullptr;
+      if (test == nullptr || is_int(test, 0)) continue;
+      double here = frequency(test);
+      if (here < kUsual || here < kAsGood * best_below(body, t)) continue;
+      out.push_back({t, test});
+    }
+    return out;
+  }
+
   Stmt process(Stmt s) {
     const Loop* l = as<Loop>(s);
     if (l == nullptr) return rewrite_children(b_, s, [&](Stmt c) { return process(c); }, [](Expr e) { return e; });
-    if (!is_place(*l) || work(l->body) < kSmallBody) return s;
-    Terms chosen;
-    Expr condition = nullptr;
-    for (Expr t : collect_terms(l->body)) {
-      Expr test = copies_ < kMaxCopies && !is_masked(t) ? test_at(*l, t) : nullptr;
-      if (test == nullptr || is_int(test, 0)) continue;
-      double here = frequency(test);
-      if (here < kUsual || here < kAsGood * best_below(l->body, t)) continue;
-      chosen.push_back(t);
-      condition = b_.logical_and(condition, test);
+    if (!is_place(*l)) return s;
+    if (work(l->body) < kSmallBody) return peel_last(*l);
+    return b_.with_body(*l, process_body(l->body));
+  }
+
+  // A test in every iteration costs too much beside a small body. Where only the last one overhangs, it goes behind.
+  Stmt peel_last(const Loop& l) {
+    if (l.loop_kind != LoopKind::kSerial || !is_int(l.extent) || int_value(l.extent) < 2) return &l;
+    Terms whole;
+    std::vector<Expr> last;
+    for (Expr t : collect_terms(l.body)) {
+      Expr test = copies_ < kMaxCopies && !is_masked(t) ? test_at(l.body, t) : nullptr;
+      if (test == nullptr || is_int(test)) continue;
+      std::vector<Expr> atoms = last_atoms(test);
+      const Var* only = atoms.size() == 1 ? as<Var>(atoms[0]) : nullptr;
+      if (only != nullptr && only->id == l.id) whole.push_back(t), last = atoms;
     }
-    if (chosen.empty()) return b_.with_body(*l, process(l->body));
-    Stmt inside = replace_terms(l->body, chosen);
-    if (is_int(condition)) return b_.with_body(*l, process(inside));
+    if (whole.empty()) return &l;
     ++copies_;
-    Stmt rest = copy(l->body);
-    return b_.with_body(*l, b_.if_then(condition, process(inside), rest));
+    Stmt rest = last_tile(l.body, last);
+    Expr before = b_.offset(l.extent, -1);
+    std::array<Stmt, 2> both = {b_.loop(l.id, before, replace_terms(l.body, whole), l.loop_kind, l.axis, l.annotations),
+                                rest};
+    return rest == nullptr ? both[0] : b_.seq(both);
+  }
+
+  Stmt process_body(Stmt body) {
+    std::vector<Choice> choices = choose(body);
+    if (choices.empty()) return process(body);
+    // One tail that is a single tile at a time: what is left of that tile is known.
+    for (const Choice& c : choices) {
+      std::vector<Expr> last = last_atoms(c.test);
+      if (last.empty()) continue;
+      ++copies_;
+      Terms same;
+      for (const Choice& other : choices)
+        if (equal(other.test, c.test)) same.push_back(other.term);
+      Stmt rest = last_tile(body, last);
+      if (rest != nullptr) rest = process_body(rest);
+      return b_.if_then(c.test, process_body(replace_terms(body, same)), rest);
+    }
+    Terms terms;
+    Expr condition = nullptr;
+    for (const Choice& c : choices) {
+      terms.push_back(c.term);
+      condition = b_.logical_and(condition, c.test);
+    }
+    Stmt inside = replace_terms(body, terms);
+    if (is_int(condition)) return process(inside);
+    ++copies_;
+    Stmt rest = copy(body);
+    return b_.if_then(condition, process(inside), rest);
+  }
+
+  // Where a test 0 < c - sum of coefficients times atoms fails only for the largest values of all atoms: those atoms.
+  std::vector<Expr> last_atoms(Expr test) {
+    if (test->kind != ExprKind::kLt) return {};
+    const Sum* sum = as<Sum>(b_.sub(as<Binary>(test)->b, as<Binary>(test)->a));
+    if (sum == nullptr) return {};
+    int64_t at_last = sum->constant, step = std::numeric_limits<int64_t>::max();
+    std::vector<Expr> atoms;
+    for (const Term& term : sum->terms) {
+      analysis::ConstBounds bounds;
+      if (term.coefficient >= 0 || !ranges_.bounds(term.atom, bounds)) return {};
+      at_last += term.coefficient * bounds.high;
+      step = std::min(step, -term.coefficient);
+      atoms.push_back(term.atom);
+    }
+    if (at_last > 0 || at_last + step <= 0) return {};
+    return atoms;
+  }
+
+  // A copy of the statement for the largest values of the atoms; nullptr: it does nothing there.
+  Stmt last_tile(Stmt body, const std::vector<Expr>& atoms) {
+    Stmt tile = pin(copy(body), atoms);
+    return tile == nullptr ? nullptr : shrink_loops(tile);
+  }
+  Stmt pin(Stmt s, const std::vector<Expr>& atoms) {
+    return rewrite_children(b_, s, [&](Stmt c) { return pin(c, atoms); }, [&](Expr e) { return pin(e, atoms); });
+  }
+  Expr pin(Expr e, const std::vector<Expr>& atoms) {
+    for (Expr a : atoms)
+      if (e->hash == a->hash && equal(e, a)) {
+        analysis::ConstBounds bounds;
+        return ranges_.bounds(a, bounds) ? b_.integer(bounds.high) : e;
+      }
+    return rewrite_children(b_, e, [&](Expr c) { return pin(c, atoms); });
+  }
+
+  // The c of a condition v < c that everything below stands under.
+  static std::optional<int64_t> limit_of(Expr condition, Id v) {
+    std::vector<Expr> conjuncts;
+    split_conjunction(condition, conjuncts);
+    for (Expr c : conjuncts) {
+      if (c->kind != ExprKind::kLt || !is_int(as<Binary>(c)->b)) continue;
+      if (const Var* var = as<Var>(as<Binary>(c)->a); var != nullptr && var->id == v)
+        return int_value(as<Binary>(c)->b);
+    }
+    return std::nullopt;
+  }
+  static std::optional<int64_t> limit_below(Stmt s, Id v) {
+    switch (s->kind) {
+      case StmtKind::kStore:
+        return limit_of(as<Store>(s)->predicate, v);
+      case StmtKind::kIf: {
+        const If* x = as<If>(s);
+        std::optional<int64_t> here = limit_of(x->condition, v);
+        return here || x->else_case != nullptr ? here : limit_below(x->then_case, v);
+      }
+      case StmtKind::kLoop:
+        return limit_below(as<Loop>(s)->body, v);
+      case StmtKind::kAlloc:
+        return limit_below(as<Alloc>(s)->body, v);
+      case StmtKind::kSeq: {
+        std::optional<int64_t> all;
+        for (Stmt c : as<Seq>(s)->stmts) {
+          std::optional<int64_t> one = limit_below(c, v);
+          if (!one || (all && *all != *one)) return std::nullopt;
+          all = one;
+        }
+        return all;
+      }
+      case StmtKind::kInstrCall:
+      case StmtKind::kBlock:
+      case StmtKind::kRoles:
+        return std::nullopt;
+    }
+    return std::nullopt;
+  }
+
+  // Loops of which only the first iterations do anything end there.
+  Stmt shrink_loops(Stmt s) {
+    Stmt r = rewrite_children(b_, s, [&](Stmt c) { return shrink_loops(c); }, [](Expr e) { return e; });
+    const Loop* l = as<Loop>(r);
+    if (l == nullptr || !is_int(l->extent)) return r;
+    std::optional<int64_t> limit = limit_below(l->body, l->id);
+    if (!limit || *limit < 1 || *limit > int_value(l->extent)) return r;
+    ranges_.set(l->id, b_.integer(*limit));
+    extents_[l->id] = b_.integer(*limit);
+    Stmt body = replace_terms(l->body, {b_.lt(b_.var(l->id), b_.integer(*limit))});
+    return b_.loop(l->id, b_.integer(*limit), body, l->loop_kind, l->axis, l->annotations);
   }
 
   // A copy with loops and local buffers of its own.
@@ -268,11 +410,14 @@ class TailSplitter {
         ids[l->id] = fresh(l->id);
         vars.set(l->id, b_.var(ids[l->id]));
         extents_[ids[l->id]] = l->extent;
+        ranges_.set(ids[l->id], l->extent);
       }
       if (const Alloc* a = as<Alloc>(c))
         for (Id id : a->buffers) {
           ids[id] = fresh(id);
-          Buffer fields = *k_.buffer(id);
+          // The body may be a copy itself.
+          Buffer fields =
+              **std::find_if(buffers_.begin(), buffers_.end(), [&](const Buffer* b) { return b->id == id; });
           fields.id = ids[id];
           buffers_.push_back(b_.buffer(fields));
         }

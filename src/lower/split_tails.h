@@ -1,7 +1,8 @@
 // Before: loads, stores and Ifs under predicates that come from non-dividing tiles and from padding.
 // After: where a predicate holds for most tiles as a whole, the tile's code exists twice: `if (whole tile inside)
-// {without the predicate} else {as it was}`. Predicates that always hold are gone. Copies have loops and buffers of
-// their own. Stands first among the passes after Nest: the later ones treat each copy by itself.
+// {without the predicate} else {as it was}`. Where the test fails for one tile only, the else branch knows which one it
+// is, and its predicates compare inner loops with constants. Predicates that always hold are gone. Copies have loops
+// and buffers of their own. Stands first among the passes after Nest: the later ones treat each copy by itself.
 #pragma once
 
 #include "tcc/ir/kernel.h"

@@ -16,6 +16,7 @@
 
 #include "tcc/support/check.h"
 #include "tcc/support/files.h"
+#include "tcc/target/target.h"
 
 extern char** environ;
 
@@ -96,6 +97,20 @@ Result<void> IsolatedHostMeasurer::Channel::choose_cpus() {
   if (options_.threads > static_cast<int>(cpus_.size()))
     notes_.push_back(fmt::format("{} threads are measured on {} CPUs: times will be those of a crowded machine",
                                  options_.threads, cpus_.size()));
+  // Asking for the mask that is there already: a system that refuses this refuses every other one.
+  bool may_bind = sched_setaffinity(0, sizeof allowed, &allowed) == 0;
+  if (!may_bind)
+    notes_.push_back(
+        fmt::format("threads may not be bound to CPUs here ({}): programs are measured wherever the system puts them, "
+                    "never while others compile, and times are less sure",
+                    std::strerror(errno)));
+  // A quota of CPU time counts as well: of two CPUs at half time one cannot measure while the other compiles.
+  const target::Target host = target::host_target();
+  const target::Target& device = options_.device ? *options_.device : host;
+  device_ = std::make_shared<DeviceFacts>(
+      DeviceFacts{target::isa_level_name(target::isa_level(device)), target::target_to_json(device)});
+  bool spare = host.cpu.cores > threads();
+  share_.divide(cpus_, threads(), may_bind && spare);
   return {};
 }
 
@@ -144,6 +159,16 @@ void IsolatedHostMeasurer::Channel::stop() {
   pid_ = -1;
 }
 
+double IsolatedHostMeasurer::Channel::best_of(uint64_t task) const {
+  auto found = best_times_.find(task);
+  return found == best_times_.end() ? 0 : found->second;
+}
+
+void IsolatedHostMeasurer::Channel::note_time(uint64_t task, double seconds) {
+  auto [at, fresh] = best_times_.emplace(task, seconds);
+  if (!fresh) at->second = std::min(at->second, seconds);
+}
+
 Result<SharedMemory> IsolatedHostMeasurer::Channel::make_job(const JobSpec& spec) {
   Writer writer;
   for (const codegen::Artifact* artifact : spec.artifacts) put_artifact(writer, *artifact);
@@ -153,10 +178,12 @@ Result<SharedMemory> IsolatedHostMeasurer::Channel::make_job(const JobSpec& spec
   auto* header = new (memory.data()) JobHeader{};
   header->kind = spec.kind;
   header->threads = spec.threads;
-  header->num_cpus = static_cast<int32_t>(cpus_.size());
-  std::copy(cpus_.begin(), cpus_.end(), header->cpus.begin());
+  const std::vector<int>& cpus = spec.kind == JobKind::kReference ? cpus_ : share_.measure_cpus();
+  header->num_cpus = static_cast<int32_t>(cpus.size());
+  std::copy(cpus.begin(), cpus.end(), header->cpus.begin());
   header->budget_seconds = spec.budget_seconds;
   header->best_calibration = best_calibration_;
+  header->best_seconds = spec.best_seconds;
   header->memory_limit_bytes = options_.memory_limit_bytes;
   header->cpu_limit_seconds = (2 * spec.timeout_seconds + kSlackSeconds) * spec.threads;
   header->payload_offset = payload;

@@ -2,12 +2,15 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "measure/cpu_share.h"
 #include "measure/shared_memory.h"
 #include "measure/wire.h"
 #include "tcc/measure/host.h"
@@ -38,13 +41,22 @@ class IsolatedHostMeasurer::Channel {
     int threads = 1;
     double budget_seconds = 0.1;
     double timeout_seconds = 10;
+    double best_seconds = 0;  // of the task's programs so far; 0: none
     int64_t output_bytes = 0;
   };
   // Runs one job to its end. A zygote that dies is started again and the job is tried once more.
   Result<FinishedJob> run(const JobSpec& spec);
 
   const HostMeasureOptions& options() const { return options_; }
+  const std::shared_ptr<const DeviceFacts>& device() const { return device_; }
   const std::vector<int>& cpus() const { return cpus_; }
+  CpuShare& share() { return share_; }
+  // The fastest right program of a task that this measurer has seen, seconds; 0: none.
+  double best_of(uint64_t task) const;
+  void note_time(uint64_t task, double seconds);
+  // Programs (by code) that have passed the second seed of their task.
+  bool is_confirmed(uint64_t task, uint64_t code) const { return confirmed_.contains({task, code}); }
+  void note_confirmed(uint64_t task, uint64_t code) { confirmed_.emplace(task, code); }
   int threads() const { return options_.threads > 0 ? options_.threads : static_cast<int>(cpus_.size()); }
   int worker_pid() const { return pid_; }
   int64_t restarts() const { return restarts_; }
@@ -62,12 +74,16 @@ class IsolatedHostMeasurer::Channel {
   HostMeasureOptions options_;
   std::string worker_;
   std::vector<int> cpus_;
+  CpuShare share_;
+  std::shared_ptr<const DeviceFacts> device_;
   std::vector<std::string> notes_;
   int pid_ = -1;
   int socket_ = -1;
   uint64_t next_job_ = 1;
   int64_t restarts_ = 0;
   double best_calibration_ = 0;
+  std::map<uint64_t, double> best_times_;  // by task
+  std::set<std::pair<uint64_t, uint64_t>> confirmed_;
   std::mutex mutex_;
 };
 

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <memory>
 
 #include "measure/gate.h"
@@ -98,6 +99,12 @@ void set_text(std::array<char, N>& to, std::string_view text) {
   to[n] = 0;
 }
 
+// Differs between sets: all ones is NaN and -1, 0x7f is a huge finite number, so nothing left unwritten can be right
+// twice.
+uint8_t poison_of(int64_t set) {
+  return set == 0 ? 0xff : 0x7f;
+}
+
 // One artifact with its parameters on guarded buffers.
 class Program {
  public:
@@ -130,10 +137,9 @@ class Program {
     return {};
   }
 
-  // Inputs of the set in their physical place, read-only; everything else poisoned. The poison differs between sets:
-  // all ones is NaN and -1, 0x7f is a huge finite number, so nothing left unwritten can be right twice.
+  // Inputs of the set in their physical place, read-only; everything else poisoned.
   Result<void> prepare(int64_t set) {
-    uint8_t poison = set == 0 ? 0xff : 0x7f;
+    uint8_t poison = poison_of(set);
     for (size_t i = 0; i < buffers_.size(); ++i) {
       const TaskParam& param = task_.params[i];
       const runtime::GuardedBuffer& buffer = *buffers_[i];
@@ -232,8 +238,18 @@ bool check_outputs(const Program& program, const TaskDescription& task, const st
     rule.floor = smallest_normal(param.type);
     rule.integer_slack = task.has_float ? 1 : 0;
     auto* reference = reinterpret_cast<const double*>(data + from.reference);
-    GateResult gate =
-        compare_output(rule, program.logical_output(i, scratch), {reference, static_cast<size_t>(param.elements())});
+    const std::byte* actual = program.logical_output(i, scratch);
+    std::span<const int64_t> positions;
+    if (param.num_samples > 0)
+      positions = {reinterpret_cast<const int64_t*>(data + param.samples), static_cast<size_t>(param.num_samples)};
+    GateResult gate = compare_output(rule, actual, {reference, static_cast<size_t>(param.references())}, positions);
+    if (int64_t at = positions.empty() ? -1 : find_unwritten(param.type, actual, param.elements(), poison_of(set));
+        at >= 0 && gate.bad == 0) {
+      gate.bad = 1;
+      gate.worst = at;
+      gate.max_error = std::numeric_limits<double>::infinity();
+      gate.text = "was not written";
+    }
     if (gate.worst >= 0 && gate.max_error >= result.max_error) {
       result.max_error = gate.max_error;
       set_text(result.where, fmt::format("parameter {} {}", i, place_text(gate.worst, param.shape)));
@@ -241,7 +257,7 @@ bool check_outputs(const Program& program, const TaskDescription& task, const st
     if (gate.bad == 0) continue;
     result.status = ChildStatus::kWrong;
     set_text(result.text, fmt::format("{} of {} elements of parameter {} are wrong on {} data; the worst, {}, {}",
-                                      gate.bad, param.elements(), i, rule.equal ? "integer" : "real",
+                                      gate.bad, param.references(), i, rule.equal ? "integer" : "real",
                                       place_text(gate.worst, param.shape), gate.text));
     return false;
   }
@@ -295,7 +311,7 @@ Result<bool> check_program(Program& program, const TaskDescription& task, const 
 Result<void> run_job(JobHeader* job, const std::byte* data) {
   WorkerResult& result = job->result;
   int threads = job->threads;
-  bind_to_cpus(*job, threads == 1 ? 1 : job->num_cpus);
+  bind_to_cpus(*job, job->num_cpus);
   TCC_TRY(std::shared_ptr<runtime::HostPool> pool, runtime::HostPool::create(threads, /*pin=*/threads > 1));
 
   int64_t description_bytes = 0;
@@ -319,10 +335,16 @@ Result<void> run_job(JobHeader* job, const std::byte* data) {
     TCC_TRY(bool passed, check_program(*program, task, data, result));
     if (!passed) return {};
   }
+  if (job->kind == JobKind::kCheck) return {};
   result.phase = Phase::kTiming;
   if (job->kind == JobKind::kMeasure) {
-    time_program([&] { programs[0]->run_unchecked(); }, result.last_run_seconds, job->budget_seconds,
-                 job->best_calibration, result);
+    TimingPlan plan;
+    plan.last_run_seconds = result.last_run_seconds;
+    plan.budget_seconds = job->budget_seconds;
+    plan.best_calibration = job->best_calibration;
+    plan.best_seconds = job->best_seconds;
+    plan.cpus = {job->cpus.data(), static_cast<size_t>(job->num_cpus)};
+    time_program([&] { programs[0]->run_unchecked(); }, plan, result);
   } else {
     time_pair([&] { programs[0]->run_unchecked(); }, [&] { programs[1]->run_unchecked(); }, job->budget_seconds,
               result);

@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <vector>
 
@@ -34,22 +37,71 @@ std::string describe(const OutputRule& rule, double actual, double reference, do
   return text + fmt::format(" (error {:.3g}, allowed {:.3g})", std::fabs(actual - reference), allowed);
 }
 
+// The largest share of a block of f32 elements that are all in order, without a branch, so that it becomes vector code.
+// Infinity when any is not, or might not be: the block is then looked at one by one.
+constexpr int64_t kBlock = 256;
+double plain_block(const OutputRule& rule, const float* actual, const double* reference, const double* scale,
+                   int64_t count) {
+  double most = 0;
+  bool odd = false;
+  for (int64_t i = 0; i < count; ++i) {
+    double x = static_cast<double>(actual[i]), ref = reference[i];
+    double allowed = rule.relative * std::fabs(ref) + rule.scaled * (scale ? scale[i] : rule.scale_all) + rule.floor;
+    double difference = std::fabs(x - ref);
+    most = std::max(most, difference / allowed);
+    // Written so that NaN is odd. What rounds to infinity is far beyond the largest number compared with here.
+    odd |= !(difference <= allowed) | !(std::fabs(ref) < 1e30) | !(std::fabs(x) < 1e30);
+  }
+  return odd ? std::numeric_limits<double>::infinity() : most;
+}
+bool equal_block(const float* actual, const double* reference, int64_t count) {
+  bool odd = false;
+  for (int64_t i = 0; i < count; ++i)
+    odd |= !(actual[i] == static_cast<float>(reference[i])) | !(std::fabs(reference[i]) < 1e30);
+  return !odd;
+}
+
 }  // namespace
 
-GateResult compare_output(const OutputRule& rule, const void* actual, std::span<const double> reference) {
+GateResult compare_output(const OutputRule& rule, const void* actual, std::span<const double> reference,
+                          std::span<const int64_t> positions) {
   GateResult result;
-  for (int64_t i = 0; i < static_cast<int64_t>(reference.size()); ++i) {
-    double x = load_number(rule.type, actual, i);
+  auto compare = [&](int64_t i) {
+    int64_t element = positions.empty() ? i : positions[static_cast<size_t>(i)];
+    double x = load_number(rule.type, actual, element);
     double ref = reference[static_cast<size_t>(i)];
     double scale = rule.scale_each ? rule.scale_each[i] : rule.scale_all;
     double share = error_share(rule, x, ref, scale);
     if (share > 1 && result.bad++ == 0) result.text = describe(rule, x, ref, scale);
     if (share > result.max_error || result.worst < 0) {
       result.max_error = share;
-      result.worst = i;
+      result.worst = element;
     }
+  };
+  auto count = static_cast<int64_t>(reference.size());
+  const bool blocks = rule.type == ir::Type::kF32 && positions.empty();
+  const auto* floats = static_cast<const float*>(actual);
+  for (int64_t begin = 0; begin < count; begin += kBlock) {
+    int64_t n = std::min(kBlock, count - begin);
+    if (blocks && result.worst >= 0) {
+      const double* refs = reference.data() + begin;
+      const double* scales = rule.scale_each ? rule.scale_each + begin : nullptr;
+      if (rule.equal && equal_block(floats + begin, refs, n)) continue;
+      if (!rule.equal && plain_block(rule, floats + begin, refs, scales, n) <= result.max_error) continue;
+    }
+    for (int64_t i = begin; i < begin + n; ++i) compare(i);
   }
   return result;
+}
+
+int64_t find_unwritten(ir::Type type, const void* actual, int64_t elements, uint8_t poison) {
+  if (!ir::is_float(type)) return -1;
+  const int64_t size = ir::type_bytes(type);
+  const std::array<uint8_t, 8> pattern = {poison, poison, poison, poison, poison, poison, poison, poison};
+  const auto* bytes = static_cast<const char*>(actual);
+  for (int64_t i = 0; i < elements; ++i)
+    if (std::memcmp(bytes + i * size, pattern.data(), static_cast<size_t>(size)) == 0) return i;
+  return -1;
 }
 
 std::string place_text(int64_t element, std::span<const int64_t> shape) {

@@ -28,8 +28,13 @@ struct GateResult {
   std::string text;      // about the first bad element, without its place
 };
 
-// `actual`: the output's elements, row-major.
-GateResult compare_output(const OutputRule& rule, const void* actual, std::span<const double> reference);
+// `actual`: the output's elements, row-major. `positions`: which of them the references (and scales) are of; empty:
+// all, in order.
+GateResult compare_output(const OutputRule& rule, const void* actual, std::span<const double> reference,
+                          std::span<const int64_t> positions = {});
+
+// The first element all of whose bytes are `poison`; -1: none. For floats, where no computation gives such a value.
+int64_t find_unwritten(ir::Type type, const void* actual, int64_t elements, uint8_t poison);
 
 // "[1, 17]"
 std::string place_text(int64_t element, std::span<const int64_t> shape);

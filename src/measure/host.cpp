@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
 
 #include "measure/channel.h"
 #include "measure/task_segment.h"
@@ -64,6 +67,7 @@ void read_samples(const WorkerResult& result, Measurement& m) {
   m.repeats = result.repeats;
   m.dropped = result.dropped;
   m.converged = result.converged != 0;
+  m.cut_short = result.cut_short != 0;
   m.calibration = result.calibration;
 }
 
@@ -111,6 +115,16 @@ double timeout_for(const MeasureTask& task, const HostMeasureOptions& options, d
   return std::max(std::min(wanted, std::max(options.timeout_seconds, 2 * task.facts().naive_seconds)), 2 * timing);
 }
 
+// One line for each constant that the program wants in another order.
+std::string constant_layouts(const codegen::Artifact& artifact) {
+  std::string text;
+  for (size_t i = 0; i < artifact.buffers.size(); ++i) {
+    const codegen::BufferInfo& info = artifact.buffers[i];
+    if (info.role == ir::BufferRole::kWeight && !info.layout.empty()) text += fmt::format("{} {}\n", i, info.layout);
+  }
+  return text;
+}
+
 // Does the artifact take the parameters of the task?
 std::string parameter_mismatch(const codegen::Artifact& artifact, const TaskDescription& task) {
   size_t params = 0;
@@ -147,6 +161,7 @@ Compiled compile_candidate(const Candidate& candidate) {
     c.artifact = std::make_shared<const codegen::Artifact>(std::move(*artifact));
   }
   c.measurement.code = hash_bytes(c.artifact->code);
+  c.measurement.layouts = constant_layouts(*c.artifact);
   std::string mismatch = parameter_mismatch(*c.artifact, candidate.task->segment().description);
   if (!mismatch.empty()) {
     c.measurement.status = Status::kRejected;
@@ -154,6 +169,149 @@ Compiled compile_candidate(const Candidate& candidate) {
   }
   return c;
 }
+
+// The gate on data of a second seed, which programs must pass before they are called the best or compared with it. The
+// result is ok, or says what became of the program.
+Result<Measurement> confirm(IsolatedHostMeasurer& measurer, const Candidate& candidate, const Compiled& compiled) {
+  IsolatedHostMeasurer::Channel& channel = measurer.channel();
+  Measurement m;
+  m.id = candidate.id;
+  const uint64_t task = candidate.task->id(), code = compiled.measurement.code;
+  if (channel.is_confirmed(task, code)) return m;
+  TCC_TRY(std::shared_ptr<const MeasureTask> second, candidate.task->second(measurer));
+  IsolatedHostMeasurer::Channel::JobSpec spec;
+  spec.kind = JobKind::kCheck;
+  spec.artifacts = {compiled.artifact.get()};
+  spec.task = &second->segment().memory;
+  spec.task_id = second->id();
+  spec.threads = channel.threads();
+  spec.timeout_seconds = timeout_for(*second, channel.options(), 0);
+  TCC_TRY(FinishedJob job, channel.run(spec));
+  read_result(job, *compiled.artifact, spec.timeout_seconds, m);
+  if (m.status == Status::kOk) channel.note_confirmed(task, code);
+  if (m.status != Status::kOk) m.failure = "right on the first data, but on data of a second seed: " + m.failure;
+  return m;
+}
+
+// A batch on its way: compiled in any order, measured in the order asked. Where measuring has CPUs of its own the two
+// go on side by side; else all is compiled first, and measuring has the machine to itself.
+class Batch {
+ public:
+  using Channel = IsolatedHostMeasurer::Channel;
+  Batch(IsolatedHostMeasurer& measurer, std::span<const Candidate> candidates)
+      : measurer_(measurer),
+        channel_(measurer.channel()),
+        candidates_(candidates),
+        compiled_(candidates.size()),
+        ready_(candidates.size(), false) {}
+
+  Result<std::vector<Measurement>> run() {
+    overlap_ = channel_.share().divided() && candidates_.size() > 1;
+    if (overlap_) {
+      std::jthread measuring([this] { measure_all(); });
+      compile_all();
+    } else {
+      compile_all();
+      measure_all();
+    }
+    if (error_) return tl::make_unexpected(std::move(*error_));
+    std::vector<Measurement> results;
+    for (Compiled& c : compiled_) results.push_back(std::move(c.measurement));
+    return results;
+  }
+
+ private:
+  void compile_all() {
+    auto compile = [&](int64_t i, int) {
+      auto at = static_cast<size_t>(i);
+      CpuShare::Compiling here(channel_.share());
+      Compiled compiled = compile_candidate(candidates_[at]);
+      std::lock_guard lock(mutex_);
+      compiled_[at] = std::move(compiled);
+      ready_[at] = true;
+      changed_.notify_one();
+    };
+    if (ThreadPool* pool = channel_.options().compile_pool) {
+      pool->parallel_for(static_cast<int64_t>(candidates_.size()), compile);
+    } else {
+      for (int64_t i = 0; i < static_cast<int64_t>(candidates_.size()); ++i) compile(i, 0);
+    }
+  }
+
+  void measure_all() {
+    for (size_t i = 0; i < candidates_.size() && !error_; ++i) {
+      {
+        std::unique_lock lock(mutex_);
+        if (!ready_[i]) {
+          channel_.share().end_measuring();  // nothing to measure: compiling may have every CPU
+          changed_.wait(lock, [&] { return ready_[i]; });
+        }
+      }
+      Result<void> done = measure_one(candidates_[i], compiled_[i]);
+      if (!done) error_ = std::move(done).error();
+    }
+    channel_.share().end_measuring();
+  }
+
+  Result<void> measure_one(const Candidate& candidate, Compiled& compiled) {
+    Measurement& m = compiled.measurement;
+    m.threads = channel_.threads();
+    m.overlap = overlap_;
+    m.device = channel_.device();
+    if (m.status != Status::kOk) return {};
+    const MeasureTask& task = *candidate.task;
+    const HostMeasureOptions& options = channel_.options();
+    Channel::JobSpec spec;
+    spec.artifacts = {compiled.artifact.get()};
+    spec.task = &task.segment().memory;
+    spec.task_id = task.id();
+    spec.threads = channel_.threads();
+    spec.budget_seconds = options.budget_seconds;
+    spec.timeout_seconds = timeout_for(task, options, options.budget_seconds);
+    spec.best_seconds = channel_.best_of(task.id());
+    Stopwatch watch;
+    channel_.share().begin_measuring();
+    TCC_TRY(FinishedJob job, channel_.run(spec));
+    m.run_seconds = watch.seconds();
+    read_result(job, *compiled.artifact, spec.timeout_seconds, m);
+    if (m.status != Status::kOk) return {};
+    read_samples(job.result(), m);
+    if (spec.best_seconds > 0 && m.median >= spec.best_seconds) return {};
+    return crown(candidate, compiled);
+  }
+
+  // It is the fastest of its task so far: is it right?
+  Result<void> crown(const Candidate& candidate, Compiled& compiled) {
+    Measurement& m = compiled.measurement;
+    Stopwatch watch;
+    TCC_TRY(Measurement second, confirm(measurer_, candidate, compiled));
+    m.run_seconds += watch.seconds();
+    if (second.status == Status::kOk) {
+      channel_.note_time(candidate.task->id(), m.median);
+      return {};
+    }
+    m.status = second.status;
+    m.failure = second.failure;
+    m.max_error = std::max(m.max_error, second.max_error);
+    m.where = second.where;
+    m.gate.clear();
+    m.samples.clear();
+    m.median = m.low = m.high = 0;
+    m.converged = m.cut_short = false;
+    m.dropped = m.repeats = 0;
+    return {};
+  }
+
+  IsolatedHostMeasurer& measurer_;
+  Channel& channel_;
+  std::span<const Candidate> candidates_;
+  std::vector<Compiled> compiled_;
+  std::vector<bool> ready_;  // guarded by mutex_
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<Error> error_;  // of the measuring thread; read when it has ended
+  bool overlap_ = false;
+};
 
 }  // namespace
 
@@ -178,36 +336,7 @@ const std::vector<std::string>& IsolatedHostMeasurer::notes() const {
 }
 
 Result<std::vector<Measurement>> IsolatedHostMeasurer::measure(std::span<const Candidate> candidates) {
-  // Two phases: compiling on every core, then timing with the machine to itself.
-  std::vector<Compiled> compiled(candidates.size());
-  auto compile = [&](int64_t i, int) {
-    compiled[static_cast<size_t>(i)] = compile_candidate(candidates[static_cast<size_t>(i)]);
-  };
-  if (ThreadPool* pool = options().compile_pool) {
-    pool->parallel_for(static_cast<int64_t>(candidates.size()), compile);
-  } else {
-    for (int64_t i = 0; i < static_cast<int64_t>(candidates.size()); ++i) compile(i, 0);
-  }
-  std::vector<Measurement> results;
-  for (size_t i = 0; i < candidates.size(); ++i) {
-    Measurement& m = compiled[i].measurement;
-    m.threads = channel_->threads();
-    if (m.status == Status::kOk) {
-      const MeasureTask& task = *candidates[i].task;
-      Channel::JobSpec spec;
-      spec.artifacts = {compiled[i].artifact.get()};
-      spec.task = &task.segment().memory;
-      spec.task_id = task.id();
-      spec.threads = channel_->threads();
-      spec.budget_seconds = options().budget_seconds;
-      spec.timeout_seconds = timeout_for(task, options(), options().budget_seconds);
-      TCC_TRY(FinishedJob job, channel_->run(spec));
-      read_result(job, *compiled[i].artifact, spec.timeout_seconds, m);
-      if (m.status == Status::kOk) read_samples(job.result(), m);
-    }
-    results.push_back(std::move(m));
-  }
-  return results;
+  return Batch(*this, candidates).run();
 }
 
 Result<PairedComparison> IsolatedHostMeasurer::compare_paired(const Candidate& a, const Candidate& b) {
@@ -217,6 +346,12 @@ Result<PairedComparison> IsolatedHostMeasurer::compare_paired(const Candidate& a
   for (const Compiled& c : compiled) {
     if (c.measurement.status == Status::kOk) continue;
     comparison.failure = c.measurement.failure;
+    return comparison;
+  }
+  for (int i = 0; i < 2; ++i) {
+    TCC_TRY(Measurement second, confirm(*this, i == 0 ? a : b, compiled[i]));
+    if (second.status == Status::kOk) continue;
+    comparison.failure = second.failure;
     return comparison;
   }
   std::vector<double> all;

@@ -15,6 +15,20 @@ void fill_record(const Measurement& measurement, record::Record& record) {
   record.median = measurement.median;
   record.low = measurement.low;
   record.high = measurement.high;
+  const bool timed = !measurement.samples.empty();
+  record.statistic = timed ? "median" : "";
+  record.cache = timed ? "warm" : "";
+  record.converged = measurement.converged;
+  record.cut_short = measurement.cut_short;
+  record.repeats = measurement.repeats;
+  record.dropped = measurement.dropped;
+  record.overlap = measurement.overlap;
+  record.compile_seconds = measurement.compile_seconds;
+  record.layouts = measurement.layouts;
+  if (measurement.device) {
+    record.isa = measurement.device->isa;
+    record.device = measurement.device->text;
+  }
   record.calibration = measurement.calibration;
   record.threads = measurement.threads;
   record.gate = measurement.gate;

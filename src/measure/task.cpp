@@ -11,12 +11,14 @@
 #include "measure/channel.h"
 #include "measure/number.h"
 #include "measure/reference_kernels.h"
+#include "measure/sampled_kernel.h"
 #include "measure/task_segment.h"
 #include "tcc/codegen/llvm.h"
 #include "tcc/ir/walk.h"
 #include "tcc/lower/lower.h"
 #include "tcc/measure/host.h"
 #include "tcc/support/check.h"
+#include "tcc/support/hash.h"
 #include "tcc/support/rng.h"
 
 namespace tcc::measure {
@@ -26,7 +28,8 @@ using Values = std::vector<std::vector<double>>;  // one array per parameter, em
 
 constexpr double kReferenceTimeout = 600;
 constexpr int64_t kSets = 2;
-constexpr int kAmplitudes[] = {4, 1};  // of the integer data, largest that stays exact
+constexpr int64_t kRandomSamples = 4096;  // beside corners and edges
+constexpr int kAmplitudes[] = {4, 1};     // of the integer data, largest that stays exact
 
 std::vector<TaskParam> describe_params(const ir::Kernel& kernel) {
   std::vector<TaskParam> params;
@@ -123,8 +126,11 @@ struct Reference {
   std::array<Values, kSets> outputs, magnitudes;
 };
 
+// Of each parameter, the elements that have a reference; empty: all.
+using Positions = std::vector<std::vector<int64_t>>;
+
 Result<MeasureTask::Segment> build_segment(TaskDescription description, const std::array<Values, kSets>& inputs,
-                                           const Reference& reference) {
+                                           const Reference& reference, const Positions& positions) {
   auto array_bytes = [](const TaskParam& p, ir::Type type) { return page_up(p.elements() * ir::type_bytes(type)); };
   Writer sizing;
   put_task(sizing, description);
@@ -139,11 +145,12 @@ Result<MeasureTask::Segment> build_segment(TaskDescription description, const st
     for (int64_t s = 0; s < description.num_sets; ++s) {
       TaskParam::Set& set = param.sets[static_cast<size_t>(s)];
       if (!param.is_output()) set.data = place(array_bytes(param, param.type));
-      if (param.is_output() && !reference.outputs[static_cast<size_t>(s)].empty())
-        set.reference = place(array_bytes(param, ir::Type::kF64));
-      if (param.is_output() && !reference.magnitudes[static_cast<size_t>(s)].empty())
-        set.scale = place(array_bytes(param, ir::Type::kF64));
+      const int64_t doubles = page_up(param.references() * ir::type_bytes(ir::Type::kF64));
+      if (param.is_output() && !reference.outputs[static_cast<size_t>(s)].empty()) set.reference = place(doubles);
+      if (param.is_output() && !reference.magnitudes[static_cast<size_t>(s)].empty()) set.scale = place(doubles);
     }
+    if (!positions.empty() && !positions[i].empty())
+      param.samples = place(page_up(static_cast<int64_t>(positions[i].size() * sizeof(int64_t))));
   }
   MeasureTask::Segment segment;
   TCC_TRY(segment.memory, SharedMemory::create("tcc-task", end));
@@ -158,6 +165,8 @@ Result<MeasureTask::Segment> build_segment(TaskDescription description, const st
   };
   for (size_t i = 0; i < description.params.size(); ++i) {
     const TaskParam& param = description.params[i];
+    if (param.samples >= 0)
+      std::memcpy(segment.memory.data() + param.samples, positions[i].data(), positions[i].size() * sizeof(int64_t));
     for (size_t s = 0; s < static_cast<size_t>(description.num_sets); ++s) {
       if (param.is_output()) {
         if (!reference.outputs[s].empty()) copy(param.sets[s].reference, reference.outputs[s][i]);
@@ -173,37 +182,72 @@ Result<MeasureTask::Segment> build_segment(TaskDescription description, const st
   return segment;
 }
 
+// The reference as machine code, and its parameters: those of the task, outputs cut down to their samples, then the
+// samples' coordinates.
+struct ReferenceCode {
+  codegen::Artifact artifact;
+  std::vector<TaskParam> params;
+  Values coordinates;  // of the parameters behind the task's own
+  double flops = 0;
+};
+
 Result<codegen::Artifact> compile_reference(const ir::Kernel& f64_kernel, const target::Target& target) {
   auto arena = std::make_shared<Arena>();
-  auto lowered =
-      lower::lower(parallelise_outer(interchange_reductions(f64_kernel)), target, ir::Stage::kLowered, arena);
+  auto lowered = lower::lower(parallelise_outer(f64_kernel), target, ir::Stage::kLowered, arena);
   if (!lowered)
     return environment_error("the reference of a task does not lower: {} ({})",
                              ir::reject_reason_name(lowered.error().reason), lowered.error().text);
   return codegen::compile_host(*lowered, target);
 }
 
+// `positions` are emptied for outputs that cannot be cut down.
+Result<ReferenceCode> make_reference(const ir::Kernel& f64_kernel, const target::Target& target, Positions& positions) {
+  ReferenceCode code;
+  std::vector<int64_t> samples;
+  for (const auto& p : positions) samples.push_back(static_cast<int64_t>(p.size()));
+  std::optional<SampledKernel> sampled;
+  if (std::any_of(samples.begin(), samples.end(), [](int64_t n) { return n > 0; }))
+    sampled = sample_outputs(f64_kernel, samples);
+  TCC_TRY(code.artifact, compile_reference(sampled ? sampled->kernel : interchange_reductions(f64_kernel), target));
+  code.flops = analyse_naive(sampled ? sampled->kernel : f64_kernel).flops;
+  code.params = describe_params(sampled ? sampled->kernel : f64_kernel);
+  code.coordinates.resize(code.params.size() - positions.size());
+  Positions kept(positions.size());
+  for (const SampledKernel::Output& output : sampled ? sampled->outputs : std::vector<SampledKernel::Output>{}) {
+    auto param = static_cast<size_t>(output.param);
+    kept[param] = positions[param];
+    const std::vector<int64_t> shape = describe_params(f64_kernel)[param].shape;
+    std::vector<int64_t> rest = positions[param];
+    for (size_t d = shape.size(); d-- > 0;) {
+      std::vector<double>& to = code.coordinates[static_cast<size_t>(output.coords[d]) - positions.size()];
+      for (int64_t& number : rest) {
+        to.push_back(static_cast<double>(number % shape[d]));
+        number /= shape[d];
+      }
+    }
+  }
+  positions = std::move(kept);
+  return code;
+}
+
 // Runs f64 artifacts in children.
 class ReferenceRunner {
  public:
-  ReferenceRunner(IsolatedHostMeasurer::Channel& channel, std::vector<TaskParam> params)
-      : channel_(channel), params_(std::move(params)) {
-    for (TaskParam& param : params_)
-      if (ir::is_float(param.type)) param.type = ir::Type::kF64;
-  }
+  explicit ReferenceRunner(IsolatedHostMeasurer::Channel& channel) : channel_(channel) {}
 
-  Result<std::array<Values, kSets>> run(const codegen::Artifact& artifact, const std::array<Values, kSets>& inputs) {
+  Result<std::array<Values, kSets>> run(const ReferenceCode& code, std::array<Values, kSets> inputs) {
     TaskDescription description;
-    description.params = params_;
+    description.params = code.params;
     description.num_sets = kSets;
-    TCC_TRY(MeasureTask::Segment segment, build_segment(description, inputs, Reference{}));
+    for (Values& values : inputs) values.insert(values.end(), code.coordinates.begin(), code.coordinates.end());
+    TCC_TRY(MeasureTask::Segment segment, build_segment(description, inputs, Reference{}, {}));
     IsolatedHostMeasurer::Channel::JobSpec spec;
     spec.kind = JobKind::kReference;
-    spec.artifacts = {&artifact};
+    spec.artifacts = {&code.artifact};
     spec.task = &segment.memory;
     spec.threads = static_cast<int>(channel_.cpus().size());
     spec.timeout_seconds = kReferenceTimeout;
-    for (const TaskParam& param : params_)
+    for (const TaskParam& param : code.params)
       if (param.is_output()) spec.output_bytes += kSets * param.elements() * ir::type_bytes(param.type);
     TCC_TRY(FinishedJob job, channel_.run(spec));
     const WorkerResult& result = job.result();
@@ -214,18 +258,18 @@ class ReferenceRunner {
                                : result.status == ChildStatus::kOk ? "its process ended early"
                                                                    : result.text.data());
     seconds_ = result.last_run_seconds;
-    return read_outputs(job);
+    return read_outputs(job, code.params);
   }
   double seconds() const { return seconds_; }
 
  private:
-  std::array<Values, kSets> read_outputs(const FinishedJob& job) const {
+  static std::array<Values, kSets> read_outputs(const FinishedJob& job, const std::vector<TaskParam>& params) {
     std::array<Values, kSets> outputs;
     const std::byte* from = job.memory.data() + job.header().outputs_offset;
     for (Values& set : outputs) {
-      set.resize(params_.size());
-      for (size_t i = 0; i < params_.size(); ++i) {
-        const TaskParam& param = params_[i];
+      set.resize(params.size());
+      for (size_t i = 0; i < params.size(); ++i) {
+        const TaskParam& param = params[i];
         if (!param.is_output()) continue;
         set[i].resize(static_cast<size_t>(param.elements()));
         for (int64_t e = 0; e < param.elements(); ++e)
@@ -237,7 +281,6 @@ class ReferenceRunner {
   }
 
   IsolatedHostMeasurer::Channel& channel_;
-  std::vector<TaskParam> params_;
   double seconds_ = 0;
 };
 
@@ -269,7 +312,7 @@ struct Prepared {
 
 // Chooses the data so that the reference is finite and, where the arithmetic allows, exact; runs the references.
 Result<Prepared> prepare(const DataMaker& maker, ReferenceRunner& runner, const NaiveFacts& facts,
-                         const codegen::Artifact& reference, const codegen::Artifact* magnitude) {
+                         const ReferenceCode& reference, const ReferenceCode* magnitude) {
   double exact_below = std::ldexp(1.0, significand_bits(facts.narrowest));
   bool want_exact = facts.has_float && magnitude && facts.integer_constants;
   DataPlan plan;
@@ -303,17 +346,30 @@ Result<std::shared_ptr<const MeasureTask>> MeasureTask::create(IsolatedHostMeasu
   NaiveFacts facts = analyse_naive(naive);
   ir::Kernel reference = to_double(naive);
   std::optional<ir::Kernel> magnitude = facts.has_float ? to_magnitude(reference) : std::nullopt;
-  TCC_TRY(codegen::Artifact reference_code, compile_reference(reference, target));
-  codegen::Artifact magnitude_code;
-  if (magnitude) {
-    TCC_TRY(magnitude_code, compile_reference(*magnitude, target));
-  }
   DataMaker maker(naive, options.seed);
-  ReferenceRunner runner(measurer.channel(), maker.params());
+  Positions positions(maker.params().size());
+  if (facts.flops > options.sample_above_flops) {
+    for (size_t i = 0; i < positions.size(); ++i) {
+      const TaskParam& param = maker.params()[i];
+      if (!param.is_output() || param.shape.empty()) continue;
+      positions[i] = sample_positions(param.shape, kRandomSamples, options.seed + i);
+      if (static_cast<int64_t>(positions[i].size()) == param.elements()) positions[i].clear();
+    }
+  }
+  TCC_TRY(ReferenceCode reference_code, make_reference(reference, target, positions));
+  ReferenceCode magnitude_code;
+  if (magnitude) {
+    Positions same = positions;
+    TCC_TRY(magnitude_code, make_reference(*magnitude, target, same));
+    TCC_CHECK(same == positions, "bounds are computed where the reference is");
+  }
+  ReferenceRunner runner(measurer.channel());
   TCC_TRY(Prepared prepared, prepare(maker, runner, facts, reference_code, magnitude ? &magnitude_code : nullptr));
 
   TaskDescription description;
   description.params = maker.params();
+  for (size_t i = 0; i < positions.size(); ++i)
+    description.params[i].num_samples = static_cast<int64_t>(positions[i].size());
   description.num_sets = kSets;
   description.exact = prepared.exact;
   description.has_float = facts.has_float;
@@ -326,16 +382,29 @@ Result<std::shared_ptr<const MeasureTask>> MeasureTask::create(IsolatedHostMeasu
   }
   std::shared_ptr<MeasureTask> task(new MeasureTask());
   task->segment_ = std::make_unique<Segment>();
-  TCC_TRY(*task->segment_, build_segment(std::move(description), prepared.inputs, prepared.reference));
+  TCC_TRY(*task->segment_, build_segment(std::move(description), prepared.inputs, prepared.reference, positions));
   static std::atomic<uint64_t> next_id{1};
   task->id_ = next_id++;
   task->target_ = target;
+  task->naive_ = naive;
+  task->options_ = options;
   task->facts_.flops = facts.flops;
   task->facts_.reduce_terms = facts.reduce_terms;
   task->facts_.exact = prepared.exact || !facts.has_float;
   task->facts_.plain = magnitude.has_value();
-  task->facts_.naive_seconds = runner.seconds();
+  for (size_t i = 0; i < positions.size(); ++i) task->facts_.sampled = task->facts_.sampled || !positions[i].empty();
+  task->facts_.naive_seconds = runner.seconds() * facts.flops / std::max(reference_code.flops, 1.0);
   return std::shared_ptr<const MeasureTask>(std::move(task));
+}
+
+Result<std::shared_ptr<const MeasureTask>> MeasureTask::second(IsolatedHostMeasurer& measurer) const {
+  std::lock_guard lock(mutex_);
+  if (!second_) {
+    Options other = options_;
+    other.seed = combine_hash(options_.seed, 0x7365636f6e64);
+    TCC_TRY(second_, create(measurer, naive_, target_, other));
+  }
+  return second_;
 }
 
 }  // namespace tcc::measure

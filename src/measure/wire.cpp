@@ -92,6 +92,8 @@ void put_task(Writer& writer, const TaskDescription& task) {
     writer.integer(static_cast<int64_t>(param.role));
     writer.integer(static_cast<int64_t>(param.type));
     writer.list(param.shape);
+    writer.integer(param.num_samples);
+    writer.integer(param.samples);
     for (const TaskParam::Set& set : param.sets) {
       writer.integer(set.data);
       writer.integer(set.reference);
@@ -113,6 +115,8 @@ TaskDescription get_task(Reader& reader) {
     param.role = static_cast<ir::BufferRole>(reader.integer());
     param.type = static_cast<ir::Type>(reader.integer());
     param.shape = reader.list();
+    param.num_samples = reader.integer();
+    param.samples = reader.integer();
     for (TaskParam::Set& set : param.sets) {
       set.data = reader.integer();
       set.reference = reader.integer();

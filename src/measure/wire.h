@@ -19,6 +19,7 @@ enum class JobKind : int32_t {
   kReference,  // run every data set once, hand the outputs back
   kMeasure,    // check, then time
   kPaired,     // check both, then time them in turns
+  kCheck,      // check only
 };
 
 // How far a child came; tells a hang from a slow program and where a fault happened.
@@ -47,7 +48,7 @@ struct WorkerResult {
   double last_run_seconds;  // of the last run for checking
   double max_error;
   int64_t num_samples, dropped, repeats, repeats_b;
-  int32_t converged;
+  int32_t converged, cut_short;
   double calibration, best_calibration;
   std::array<double, kMaxSamples> samples, samples_b;  // samples_b: of the second program of a pair
   std::array<char, 400> text, where;
@@ -60,6 +61,7 @@ struct JobHeader {
   std::array<int32_t, 256> cpus;
   double budget_seconds;
   double best_calibration;  // of all children so far; 0: none
+  double best_seconds;      // of the task's programs so far; 0: none
   int64_t memory_limit_bytes;
   double cpu_limit_seconds;
   int64_t payload_offset, payload_bytes;  // artifacts, see put_artifact
@@ -70,7 +72,7 @@ struct JobHeader {
 
 inline constexpr uint64_t kMagic = 0x7463632d776f726bull;
 // Changes whenever the layout does.
-inline constexpr uint64_t kProtocol = 1 + (sizeof(JobHeader) << 8);
+inline constexpr uint64_t kProtocol = 4 + (sizeof(JobHeader) << 8);
 
 struct Hello {
   uint64_t magic = kMagic, protocol = kProtocol;
@@ -141,8 +143,12 @@ struct TaskParam {
     double scale_all = 0;
   };
   std::array<Set, 2> sets;
+  // Outputs of which only some elements have a reference: how many, and where their numbers lie (int64, ascending).
+  // 0: all elements, in their order.
+  int64_t num_samples = 0, samples = -1;
 
   int64_t elements() const;
+  int64_t references() const { return num_samples > 0 ? num_samples : elements(); }
   bool is_output() const { return role == ir::BufferRole::kOutput; }
 };
 struct TaskDescription {

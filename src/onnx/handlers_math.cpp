@@ -128,7 +128,7 @@ Result<void> import_gemm(NodeContext& c) {
 }
 
 Result<void> import_matmul(NodeContext& c) {
-  return c.finish(Op::kMatMul, graph::NoAttrs{}, {c.input(0), c.input(1)});
+  return c.finish(Op::kMatMul, graph::MatMulAttrs{}, {c.input(0), c.input(1)});
 }
 
 Result<void> import_unary(NodeContext& c) {

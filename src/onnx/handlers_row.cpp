@@ -195,7 +195,7 @@ Result<void> import_cumsum(NodeContext& c) {
   int64_t inner = graph::element_count(Shape(shape.begin() + axis + 1, shape.end()));
   TCC_TRY(ValueId x, c.cast(c.input(0), through));
   TCC_TRY(x, c.emit_reshape(x, {outer, n, inner}));
-  TCC_TRY(x, c.emit(Op::kMatMul, graph::NoAttrs{}, {matrix, x}));
+  TCC_TRY(x, c.emit(Op::kMatMul, graph::MatMulAttrs{}, {matrix, x}));
   TCC_TRY(x, c.emit_reshape(x, shape));
   TCC_TRY(x, c.cast(x, dtype));
   c.set_output(x);

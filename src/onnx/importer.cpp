@@ -14,6 +14,7 @@
 #include "tcc/graph/reference.h"
 #include "tcc/support/files.h"
 #include "tcc/support/text.h"
+#include "wire.h"
 
 namespace tcc::onnx {
 namespace {
@@ -53,11 +54,22 @@ tl::unexpected<Error> not_onnx(const std::string& name, std::span<const std::byt
   return make_error(ErrorClass::kInput, message, "give a file written by an ONNX exporter, or zoo:NAME");
 }
 
+// A parsed model. Large weights stay in the file's bytes.
+struct ParsedModel {
+  std::shared_ptr<const tcc_onnx::Model> message;
+  std::vector<std::optional<std::span<const std::byte>>> raw;  // by initializer; empty: all are in the message
+  std::shared_ptr<const void> owner;                           // of the bytes
+};
+
 class Importer {
  public:
-  Importer(std::shared_ptr<const tcc_onnx::Model> model, std::string name, const ImportOptions& options,
-           const std::string& folder)
-      : model_(std::move(model)), proto_(model_->graph()), name_(std::move(name)), options_(options), files_(folder) {}
+  Importer(ParsedModel parsed, std::string name, const ImportOptions& options, const std::string& folder)
+      : parsed_(std::move(parsed)),
+        model_(parsed_.message),
+        proto_(model_->graph()),
+        name_(std::move(name)),
+        options_(options),
+        files_(folder) {}
 
   Result<graph::Graph> run() {
     graph_.name = proto_.name();
@@ -76,6 +88,7 @@ class Importer {
     TCC_TRY_VOID(check_declared(proto_.value_info()));
     TCC_TRY_VOID(check_declared(proto_.output()));
     TCC_TRY_VOID(collect_outputs());
+    graph_.data_files = files_.opened();
     return std::move(graph_);
   }
 
@@ -149,9 +162,13 @@ class Importer {
   }
 
   Result<void> read_initializers() {
-    for (const auto& tensor : proto_.initializer()) {
-      TCC_TRY(TensorConstant constant,
-              read_tensor(tensor, model_, files_, fmt::format("initializer '{}'", sanitize(tensor.name()))));
+    for (int i = 0; i < proto_.initializer_size(); ++i) {
+      const auto& tensor = proto_.initializer(i);
+      const std::string what = fmt::format("initializer '{}'", sanitize(tensor.name()));
+      auto n = static_cast<size_t>(i);
+      bool cut_out = n < parsed_.raw.size() && parsed_.raw[n].has_value();
+      TCC_TRY(TensorConstant constant, cut_out ? read_raw_tensor(tensor, *parsed_.raw[n], parsed_.owner, files_, what)
+                                               : read_tensor(tensor, model_, files_, what));
       ValueId id = graph_.add_constant(tensor.name(), constant.dtype, constant.shape, constant.constant);
       if (!values_.emplace(tensor.name(), id).second)
         return input_error("initializer '{}' appears twice", sanitize(tensor.name()));
@@ -383,6 +400,7 @@ class Importer {
     return {};
   }
 
+  ParsedModel parsed_;
   std::shared_ptr<const tcc_onnx::Model> model_;
   const tcc_onnx::Graph& proto_;
   std::string name_;
@@ -397,7 +415,8 @@ class Importer {
   int64_t constant_bytes_ = 0;
 };
 
-Result<std::shared_ptr<const tcc_onnx::Model>> parse_model(std::span<const std::byte> bytes, const std::string& name) {
+Result<ParsedModel> parse_model(std::span<const std::byte> bytes, std::shared_ptr<const void> owner,
+                                const std::string& name) {
   if (bytes.empty()) return input_error("'{}' is empty", sanitize(name));
   if (bytes.size() > static_cast<size_t>(std::numeric_limits<int>::max())) {
     return make_error(ErrorClass::kInput,
@@ -405,20 +424,24 @@ Result<std::shared_ptr<const tcc_onnx::Model>> parse_model(std::span<const std::
                       "store its weights as external data");
   }
   auto model = std::make_shared<tcc_onnx::Model>();
-  google::protobuf::io::CodedInputStream stream(reinterpret_cast<const uint8_t*>(bytes.data()),
-                                                static_cast<int>(bytes.size()));
+  std::optional<SplitModel> split = split_weights(bytes);
+  std::span<const std::byte> rest = split ? std::as_bytes(std::span(split->rest)) : bytes;
+  google::protobuf::io::CodedInputStream stream(reinterpret_cast<const uint8_t*>(rest.data()),
+                                                static_cast<int>(rest.size()));
   stream.SetRecursionLimit(100);
-  bool parsed = model->ParseFromCodedStream(&stream) && stream.ConsumedEntireMessage();
+  bool complete = model->ParseFromCodedStream(&stream) && stream.ConsumedEntireMessage();
   // Random bytes can parse as unknown fields; a model has a graph and a version.
-  if (!parsed || !model->has_graph() || (model->ir_version() < 1 && model->opset_import_size() == 0))
+  if (!complete || !model->has_graph() || (model->ir_version() < 1 && model->opset_import_size() == 0))
     return not_onnx(name, bytes);
-  return model;
+  ParsedModel parsed{model, {}, std::move(owner)};
+  if (split) parsed.raw = std::move(split->raw);
+  return parsed;
 }
 
-Result<graph::Graph> import_span(std::span<const std::byte> bytes, const std::string& name,
-                                 const ImportOptions& options, const std::string& folder) {
-  TCC_TRY(auto model, parse_model(bytes, name));
-  return Importer(model, name, options, folder).run();
+Result<graph::Graph> import_span(std::span<const std::byte> bytes, std::shared_ptr<const void> owner,
+                                 const std::string& name, const ImportOptions& options, const std::string& folder) {
+  TCC_TRY(ParsedModel parsed, parse_model(bytes, std::move(owner), name));
+  return Importer(std::move(parsed), name, options, folder).run();
 }
 
 }  // namespace
@@ -426,17 +449,18 @@ Result<graph::Graph> import_span(std::span<const std::byte> bytes, const std::st
 Result<graph::Graph> import_model(const std::string& path, const ImportOptions& options) {
   TCC_TRY(std::shared_ptr<MappedFile> file, MappedFile::open(path));
   std::string folder = std::filesystem::path(path).parent_path().string();
-  return import_span(file->bytes(), path, options, folder.empty() ? "." : folder);
+  return import_span(file->bytes(), file, path, options, folder.empty() ? "." : folder);
 }
 
 Result<graph::Graph> import_bytes(std::shared_ptr<const std::string> bytes, const std::string& name,
                                   const ImportOptions& options, const std::string& folder) {
-  return import_span(std::as_bytes(std::span(bytes->data(), bytes->size())), name, options, folder);
+  return import_span(std::as_bytes(std::span(bytes->data(), bytes->size())), bytes, name, options, folder);
 }
 
 Result<ModelDescription> describe_model(const std::string& path) {
   TCC_TRY(std::shared_ptr<MappedFile> file, MappedFile::open(path));
-  TCC_TRY(auto model, parse_model(file->bytes(), path));
+  TCC_TRY(ParsedModel parsed, parse_model(file->bytes(), file, path));
+  const auto& model = parsed.message;
   ModelDescription description;
   std::set<std::string> initializers;
   for (const auto& tensor : model->graph().initializer()) initializers.insert(tensor.name());

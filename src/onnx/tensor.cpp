@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "tcc/graph/refusal.h"
+#include "tcc/support/hash.h"
 #include "tcc/support/text.h"
 
 namespace tcc::onnx {
@@ -195,8 +196,22 @@ Result<std::shared_ptr<MappedFile>> ExternalFiles::open(const std::string& locat
   return *file;
 }
 
-Result<TensorConstant> read_tensor(const tcc_onnx::Tensor& tensor, const std::shared_ptr<const void>& owner,
-                                   ExternalFiles& files, const std::string& what) {
+std::vector<graph::DataFile> ExternalFiles::opened() const {
+  std::vector<graph::DataFile> list;
+  for (const auto& [location, file] : open_files_) {
+    auto bytes = file->bytes();
+    list.push_back({location, static_cast<int64_t>(bytes.size()),
+                    hash_bytes({reinterpret_cast<const char*>(bytes.data()), bytes.size()})});
+  }
+  return list;
+}
+
+namespace {
+
+// `raw`: of a tensor that has raw data, in the message or cut out of it.
+Result<TensorConstant> read_stored(const tcc_onnx::Tensor& tensor, std::optional<std::span<const std::byte>> raw,
+                                   const std::shared_ptr<const void>& owner, ExternalFiles& files,
+                                   const std::string& what) {
   TensorConstant result;
   auto dtype = dtype_of(tensor.data_type());
   if (!dtype) return tl::make_unexpected(std::move(dtype.error()).with_context(what));
@@ -210,17 +225,31 @@ Result<TensorConstant> read_tensor(const tcc_onnx::Tensor& tensor, const std::sh
   if (tensor.data_location() == tcc_onnx::Tensor::EXTERNAL) {
     return read_external(tensor, std::move(result), bytes, files, what);
   }
-  if (tensor.has_raw_data()) {
-    if (static_cast<int64_t>(tensor.raw_data().size()) != bytes) {
-      return input_error("{}: raw data has {} bytes, shape {} of {} needs {}", what, tensor.raw_data().size(),
+  if (raw) {
+    if (static_cast<int64_t>(raw->size()) != bytes) {
+      return input_error("{}: raw data has {} bytes, shape {} of {} needs {}", what, raw->size(),
                          graph::shape_text(result.shape), graph::dtype_name(result.dtype), bytes);
     }
-    auto* data = reinterpret_cast<const std::byte*>(tensor.raw_data().data());
-    result.constant = {owner, std::span(data, static_cast<size_t>(bytes)), false};
+    result.constant = {owner, *raw, false};
     return result;
   }
   TCC_TRY(result.constant, read_typed_fields(tensor, result.dtype, count, what));
   return result;
+}
+
+}  // namespace
+
+Result<TensorConstant> read_tensor(const tcc_onnx::Tensor& tensor, const std::shared_ptr<const void>& owner,
+                                   ExternalFiles& files, const std::string& what) {
+  std::optional<std::span<const std::byte>> raw;
+  if (tensor.has_raw_data()) raw = std::as_bytes(std::span(tensor.raw_data()));
+  return read_stored(tensor, raw, owner, files, what);
+}
+
+Result<TensorConstant> read_raw_tensor(const tcc_onnx::Tensor& tensor, std::span<const std::byte> raw,
+                                       const std::shared_ptr<const void>& owner, ExternalFiles& files,
+                                       const std::string& what) {
+  return read_stored(tensor, raw, owner, files, what);
 }
 
 Result<TensorFile> read_tensor_file(const std::string& path, bool bfloat16_as_uint16) {

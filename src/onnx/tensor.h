@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "tcc/graph/types.h"
+#include "tcc/graph/graph.h"
 #include "tcc/onnx/importer.h"
 #include "tcc/support/files.h"
 #include "tcc_onnx.pb.h"
@@ -21,6 +21,8 @@ class ExternalFiles {
  public:
   explicit ExternalFiles(std::string folder) : folder_(std::move(folder)) {}
   Result<std::shared_ptr<MappedFile>> open(const std::string& location);
+  // Size and hash of every file opened so far.
+  std::vector<graph::DataFile> opened() const;
 
  private:
   std::string folder_;  // empty: no external data
@@ -32,5 +34,10 @@ using TensorConstant = TensorFile;
 // `owner` keeps `tensor` alive: raw data is viewed, typed fields are converted. `what` names the tensor in messages.
 Result<TensorConstant> read_tensor(const tcc_onnx::Tensor& tensor, const std::shared_ptr<const void>& owner,
                                    ExternalFiles& files, const std::string& what);
+
+// The same for a tensor whose raw data was cut out of its message: `raw`, kept alive by `owner`.
+Result<TensorConstant> read_raw_tensor(const tcc_onnx::Tensor& tensor, std::span<const std::byte> raw,
+                                       const std::shared_ptr<const void>& owner, ExternalFiles& files,
+                                       const std::string& what);
 
 }  // namespace tcc::onnx

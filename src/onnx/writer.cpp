@@ -1,16 +1,41 @@
 #include "writer.h"
 
+#include <span>
+#include <string_view>
+
 #include "tcc_onnx.pb.h"
 
 namespace tcc::onnx {
 
+// The graph without its initializers, and those as encoded fields of the graph one after the other: no weight is held
+// twice, not even while the file is put together.
 struct ModelWriter::State {
-  tcc_onnx::Model model;
+  tcc_onnx::Model model;  // its graph stays empty
+  tcc_onnx::Graph graph;
+  std::string initializers;
 };
 
 namespace {
 
 constexpr int kFloat = 1, kInt64 = 7;  // TensorProto.DataType
+
+// The key of a field that holds bytes, and how many.
+void append_field(std::string& to, int number, size_t bytes) {
+  auto append = [&](uint64_t v) {
+    for (; v >= 128; v >>= 7) to.push_back(static_cast<char>(v | 128));
+    to.push_back(static_cast<char>(v));
+  };
+  append(static_cast<uint64_t>(number) << 3 | 2);
+  append(bytes);
+}
+
+// Appends one initializer as a field of the graph.
+void encode_initializer(std::string& to, const tcc_onnx::Tensor& tensor, std::string_view raw) {
+  std::string head = tensor.SerializeAsString();
+  if (!raw.empty()) append_field(head, tcc_onnx::Tensor::kRawDataFieldNumber, raw.size());
+  append_field(to, tcc_onnx::Graph::kInitializerFieldNumber, head.size() + raw.size());
+  to.append(head).append(raw);
+}
 
 void fill(tcc_onnx::Tensor& tensor, const TensorData& data, bool typed) {
   for (int64_t extent : data.shape) tensor.add_dims(extent);
@@ -33,10 +58,10 @@ void fill(tcc_onnx::Tensor& tensor, const TensorData& data, bool typed) {
 }
 
 void fill(tcc_onnx::ValueInfo& info, const std::string& name, const graph::Shape& shape,
-          const std::vector<std::string>& names) {
+          const std::vector<std::string>& names, int element = kFloat) {
   info.set_name(name);
   auto* type = info.mutable_type()->mutable_tensor_type();
-  type->set_elem_type(kFloat);
+  type->set_elem_type(element);
   type->mutable_shape();
   for (size_t i = 0; i < shape.size(); ++i) {
     auto* dim = type->mutable_shape()->add_dim();
@@ -78,11 +103,12 @@ struct AttributeFiller {
 
 }  // namespace
 
-ModelWriter::ModelWriter(const std::string& name, int64_t opset, int64_t ir_version)
+ModelWriter::ModelWriter(const std::string& name, int64_t opset, int64_t ir_version, size_t expected_bytes)
     : state_(std::make_unique<State>()) {
+  state_->initializers.reserve(expected_bytes);
   state_->model.set_ir_version(ir_version);
   state_->model.set_producer_name("tcc");
-  state_->model.mutable_graph()->set_name(name);
+  state_->graph.set_name(name);
   auto* import = state_->model.add_opset_import();
   import->set_domain("");
   import->set_version(opset);
@@ -91,29 +117,42 @@ ModelWriter::ModelWriter(const std::string& name, int64_t opset, int64_t ir_vers
 ModelWriter::~ModelWriter() = default;
 
 void ModelWriter::input(const std::string& name, const graph::Shape& shape, const std::vector<std::string>& names) {
-  fill(*state_->model.mutable_graph()->add_input(), name, shape, names);
+  fill(*state_->graph.add_input(), name, shape, names);
+}
+
+void ModelWriter::integer_input(const std::string& name, const graph::Shape& shape) {
+  fill(*state_->graph.add_input(), name, shape, {}, kInt64);
 }
 
 void ModelWriter::output(const std::string& name, const graph::Shape& shape) {
-  fill(*state_->model.mutable_graph()->add_output(), name, shape, {});
+  fill(*state_->graph.add_output(), name, shape, {});
 }
 
 void ModelWriter::output(const std::string& name) {
-  auto* info = state_->model.mutable_graph()->add_output();
+  auto* info = state_->graph.add_output();
   info->set_name(name);
   info->mutable_type()->mutable_tensor_type()->set_elem_type(kFloat);
 }
 
 std::string ModelWriter::initializer(const std::string& name, const TensorData& data, bool typed) {
-  auto* tensor = state_->model.mutable_graph()->add_initializer();
-  tensor->set_name(name);
-  fill(*tensor, data, typed);
+  tcc_onnx::Tensor tensor;
+  tensor.set_name(name);
+  const auto* floats = std::get_if<std::vector<float>>(&data.values);
+  if (typed || floats == nullptr || floats->empty()) {
+    fill(tensor, data, typed);
+    encode_initializer(state_->initializers, tensor, {});
+    return name;
+  }
+  for (int64_t extent : data.shape) tensor.add_dims(extent);
+  tensor.set_data_type(kFloat);
+  auto raw = std::as_bytes(std::span(*floats));
+  encode_initializer(state_->initializers, tensor, {reinterpret_cast<const char*>(raw.data()), raw.size()});
   return name;
 }
 
 std::string ModelWriter::external_initializer(const std::string& name, const graph::Shape& shape,
                                               const std::string& location, int64_t offset, int64_t length) {
-  auto* tensor = state_->model.mutable_graph()->add_initializer();
+  auto* tensor = state_->graph.add_initializer();
   tensor->set_name(name);
   tensor->set_data_type(kFloat);
   for (int64_t extent : shape) tensor->add_dims(extent);
@@ -132,7 +171,7 @@ std::string ModelWriter::external_initializer(const std::string& name, const gra
 std::string ModelWriter::node(const std::string& op, const std::vector<std::string>& inputs,
                               const std::vector<std::string>& outputs, const std::vector<NamedAttribute>& attributes,
                               const std::string& domain) {
-  auto* node = state_->model.mutable_graph()->add_node();
+  auto* node = state_->graph.add_node();
   node->set_op_type(op);
   node->set_name(outputs.empty() ? op : outputs[0]);
   if (!domain.empty()) node->set_domain(domain);
@@ -146,8 +185,13 @@ std::string ModelWriter::node(const std::string& op, const std::vector<std::stri
   return outputs.empty() ? "" : outputs[0];
 }
 
-std::string ModelWriter::finish() const {
-  return state_->model.SerializeAsString();
+std::string ModelWriter::finish() {
+  std::string rest = state_->graph.SerializeAsString(), head = state_->model.SerializeAsString();
+  std::string file = std::move(state_->initializers);
+  append_field(head, tcc_onnx::Model::kGraphFieldNumber, file.size() + rest.size());
+  file.append(rest);
+  file.insert(0, head);
+  return file;
 }
 
 }  // namespace tcc::onnx

@@ -25,16 +25,19 @@ struct NamedAttribute {
 
 class ModelWriter {
  public:
-  explicit ModelWriter(const std::string& name, int64_t opset = 13, int64_t ir_version = 8);
+  // `expected_bytes`: about how large the initializers are; that much is set aside, so that none is moved later.
+  explicit ModelWriter(const std::string& name, int64_t opset = 13, int64_t ir_version = 8, size_t expected_bytes = 0);
   ~ModelWriter();
   ModelWriter(const ModelWriter&) = delete;
   ModelWriter& operator=(const ModelWriter&) = delete;
 
   // Dimensions are numbers, or names where `names` is not empty at that position.
   void input(const std::string& name, const graph::Shape& shape, const std::vector<std::string>& names = {});
+  void integer_input(const std::string& name, const graph::Shape& shape);  // of i64
   void output(const std::string& name, const graph::Shape& shape);
   void output(const std::string& name);  // of no declared shape
-  // Written as raw bytes; `typed` uses float_data or int64_data instead. Returns the name.
+  // Written as raw bytes, which are encoded at once and held once; `typed` uses float_data or int64_data instead.
+  // Returns the name.
   std::string initializer(const std::string& name, const TensorData& data, bool typed = false);
   // Floats in another file of the model's folder; negative offset or length: the field is left out.
   std::string external_initializer(const std::string& name, const graph::Shape& shape, const std::string& location,
@@ -43,7 +46,8 @@ class ModelWriter {
   std::string node(const std::string& op, const std::vector<std::string>& inputs,
                    const std::vector<std::string>& outputs, const std::vector<NamedAttribute>& attributes = {},
                    const std::string& domain = "");
-  std::string finish() const;
+  // The file's bytes. Ends the writer: the initializers have moved into them.
+  std::string finish();
 
  private:
   struct State;

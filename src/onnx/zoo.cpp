@@ -1,89 +1,16 @@
-// Networks written the way a PyTorch export looks: convolution, BatchNormalization and activation as separate nodes,
+// Image networks written the way a PyTorch export looks: convolution, BatchNormalization and activation as separate nodes,
 // Flatten before a Gemm with a transposed weight.
 #include "tcc/onnx/zoo.h"
 
-#include <cmath>
+#include <limits>
 
 #include "tcc/onnx/load.h"
 #include "tcc/support/files.h"
-#include "tcc/support/rng.h"
 #include "tcc/support/text.h"
-#include "writer.h"
+#include "zoo_builder.h"
 
 namespace tcc::onnx {
 namespace {
-
-using Strings = std::vector<std::string>;
-using Ints = std::vector<int64_t>;
-
-class NetworkBuilder {
- public:
-  NetworkBuilder(const std::string& name, const ZooOptions& options) : writer_(name), rng_(options.seed) {}
-
-  ModelWriter& writer() { return writer_; }
-
-  std::string normal(const std::string& name, const graph::Shape& shape, double deviation, double mean = 0) {
-    return random(name, shape, [=](Rng& rng) { return mean + deviation * rng.normal(); });
-  }
-  std::string uniform(const std::string& name, const graph::Shape& shape, double low, double high) {
-    return random(name, shape, [=](Rng& rng) { return low + (high - low) * rng.uniform(); });
-  }
-
-  // Square kernel, "same" padding for odd kernels.
-  std::string conv(const std::string& name, const std::string& x, int64_t in, int64_t out, int64_t kernel,
-                   int64_t stride = 1, int64_t group = 1) {
-    int64_t fan_in = in / group * kernel * kernel, pad = kernel / 2;
-    std::string weight =
-        normal(name + ".weight", {out, in / group, kernel, kernel}, std::sqrt(2.0 / static_cast<double>(fan_in)));
-    return writer_.node("Conv", {x, weight}, {name + ".output"},
-                        {{"dilations", Ints{1, 1}},
-                         {"group", group},
-                         {"kernel_shape", Ints{kernel, kernel}},
-                         {"pads", Ints{pad, pad, pad, pad}},
-                         {"strides", Ints{stride, stride}}});
-  }
-
-  // `gain` scales the result: the last normalisation of a residual branch is kept small, as trained networks do.
-  std::string batch_norm(const std::string& name, const std::string& x, int64_t channels, double gain = 1) {
-    std::string scale = uniform(name + ".weight", {channels}, 0.8 * gain, 1.2 * gain);
-    std::string bias = normal(name + ".bias", {channels}, 0.1);
-    std::string mean = normal(name + ".running_mean", {channels}, 0.1);
-    std::string variance = uniform(name + ".running_var", {channels}, 0.8, 1.2);
-    return writer_.node("BatchNormalization", {x, scale, bias, mean, variance}, {name + ".output"},
-                        {{"epsilon", 1e-5f}, {"momentum", 0.9f}});
-  }
-
-  std::string relu(const std::string& name, const std::string& x) { return writer_.node("Relu", {x}, {name}); }
-
-  std::string linear(const std::string& name, const std::string& x, int64_t in, int64_t out,
-                     const std::string& output = "") {
-    std::string weight = normal(name + ".weight", {out, in}, std::sqrt(2.0 / static_cast<double>(in)));
-    std::string bias = normal(name + ".bias", {out}, 0.05);
-    return writer_.node("Gemm", {x, weight, bias}, {output.empty() ? name + ".output" : output},
-                        {{"alpha", 1.0f}, {"beta", 1.0f}, {"transB", int64_t{1}}});
-  }
-
-  // Global pooling, Flatten and the classifier.
-  void head(const std::string& x, int64_t channels, int64_t batch, const std::string& name) {
-    std::string pooled = writer_.node("GlobalAveragePool", {x}, {"avgpool.output"});
-    std::string flat = writer_.node("Flatten", {pooled}, {"flatten.output"}, {{"axis", int64_t{1}}});
-    linear(name, flat, channels, 1000, "output");
-    writer_.output("output", {batch, 1000});
-  }
-
- private:
-  template <class Draw>
-  std::string random(const std::string& name, const graph::Shape& shape, Draw draw) {
-    Rng rng = rng_.fork(tensors_++);
-    std::vector<float> values(static_cast<size_t>(graph::element_count(shape)));
-    for (float& v : values) v = static_cast<float>(draw(rng));
-    return writer_.initializer(name, {shape, std::move(values)});
-  }
-
-  ModelWriter writer_;
-  Rng rng_;
-  uint64_t tensors_ = 0;
-};
 
 std::string make_mlp(const ZooOptions& options) {
   NetworkBuilder b("mlp", options);
@@ -177,6 +104,31 @@ std::string make_mobilenet_v2(const ZooOptions& options) {
   return b.writer().finish();
 }
 
+std::string make_vgg16(const ZooOptions& options) {
+  const int64_t side = options.image / 32;
+  NetworkBuilder b("vgg16", options, 36'000'000 + 512 * side * side * 4096);
+  b.writer().input("input", {options.batch, 3, options.image, options.image});
+  std::string x = "input";
+  int64_t in = 3, index = 0, size = options.image;
+  for (const Ints& stage : std::vector<Ints>{{64, 64}, {128, 128}, {256, 256, 256}, {512, 512, 512}, {512, 512, 512}}) {
+    for (int64_t out : stage) {
+      std::string name = fmt::format("features.{}", index);
+      x = b.relu(fmt::format("features.{}.output", index + 1), b.biased_conv(name, x, in, out));
+      in = out;
+      index += 2;
+    }
+    x = b.writer().node("MaxPool", {x}, {fmt::format("features.{}.output", index++)},
+                        {{"kernel_shape", Ints{2, 2}}, {"strides", Ints{2, 2}}});
+    size /= 2;
+  }
+  x = b.writer().node("Flatten", {x}, {"flatten.output"}, {{"axis", int64_t{1}}});
+  x = b.relu("classifier.1.output", b.linear("classifier.0", x, 512 * size * size, 4096));
+  x = b.relu("classifier.4.output", b.linear("classifier.3", x, 4096, 4096));
+  b.linear("classifier.6", x, 4096, 1000, "output");
+  b.writer().output("output", {options.batch, 1000});
+  return b.writer().finish();
+}
+
 struct Row {
   const char* name;
   const char* description;
@@ -189,6 +141,11 @@ constexpr Row kZoo[] = {
     {"resnet50", "ResNet-50, 1,000 classes",
      [](const ZooOptions& o) { return make_resnet("resnet50", {3, 4, 6, 3}, 4, o); }},
     {"mobilenet_v2", "MobileNet-V2, 1,000 classes", make_mobilenet_v2},
+    {"vgg16", "VGG-16, 1,000 classes (550 MB)", make_vgg16},
+    {"bert-tiny", "BERT of 2 layers of 128, vocabulary 30,522",
+     [](const ZooOptions& o) { return make_bert({"bert-tiny", 2, 128, 2}, o); }},
+    {"bert-base", "BERT of 12 layers of 768, vocabulary 30,522 (440 MB)",
+     [](const ZooOptions& o) { return make_bert({"bert-base", 12, 768, 12}, o); }},
 };
 
 }  // namespace
@@ -206,9 +163,17 @@ Result<std::string> zoo_model(const std::string& name, const ZooOptions& options
   if (options.image < 32 || options.image > 1024) {
     return make_error(ErrorClass::kUsage, fmt::format("zoo: image size {} is not between 32 and 1024", options.image));
   }
+  if (options.sequence < 1 || options.sequence > kBertPositions) {
+    return make_error(ErrorClass::kUsage,
+                      fmt::format("zoo: sequence {} is not between 1 and {}", options.sequence, kBertPositions));
+  }
   Strings names;
   for (const Row& row : kZoo) {
-    if (name == row.name) return row.make(options);
+    if (name == row.name) {
+      std::string bytes = row.make(options);
+      if (bytes.size() <= size_t{std::numeric_limits<int32_t>::max()}) return bytes;
+      return input_error("zoo: '{}' with these options has more than 2 GiB, the limit of the format", name);
+    }
     names.push_back(row.name);
   }
   std::string near = suggest(name, names);

@@ -1,5 +1,6 @@
 #include "tcc/package/loaded_model.h"
 
+#include <cstddef>
 #include <filesystem>
 
 #include "tcc/support/check.h"
@@ -149,13 +150,30 @@ Result<void> ModelContext::check(tcc_status status, const char* what) const {
   return environment_error("{}: {}: {} ({})", model_->id(), what, api.last_error(), api.status_string(status));
 }
 
-Result<void> ModelContext::run(std::span<const void* const> inputs, std::span<void* const> outputs) {
+void ModelContext::take(std::span<const void* const> inputs, std::span<void* const> outputs) {
   TCC_CHECK(inputs.size() == inputs_.size() && outputs.size() == outputs_.size(),
             "{} inputs and {} outputs for {} and {}", inputs.size(), outputs.size(), inputs_.size(), outputs_.size());
   for (size_t i = 0; i < inputs.size(); ++i) inputs_[i].data = const_cast<void*>(inputs[i]);
   for (size_t i = 0; i < outputs.size(); ++i) outputs_[i].data = outputs[i];
+}
+
+Result<void> ModelContext::run(std::span<const void* const> inputs, std::span<void* const> outputs) {
+  take(inputs, outputs);
   return check(model_->api().run(context_, inputs_.data(), static_cast<uint32_t>(inputs_.size()), outputs_.data(),
                                  static_cast<uint32_t>(outputs_.size()), nullptr, 0, nullptr),
+               "run failed");
+}
+
+Result<void> ModelContext::run_timed(std::span<const void* const> inputs, std::span<void* const> outputs,
+                                     std::span<uint64_t> step_ns) {
+  const tcc_model_api& api = model_->api();
+  if (api.struct_size < offsetof(tcc_model_api, run_timed) + sizeof api.run_timed)
+    return make_error(ErrorClass::kInput, fmt::format("{} is too old to time its kernels", model_->id()),
+                      "build it again with this tcc");
+  take(inputs, outputs);
+  return check(api.run_timed(context_, inputs_.data(), static_cast<uint32_t>(inputs_.size()), outputs_.data(),
+                             static_cast<uint32_t>(outputs_.size()), nullptr, 0, step_ns.data(),
+                             static_cast<uint32_t>(step_ns.size())),
                "run failed");
 }
 

@@ -22,10 +22,14 @@ Json tensors_json(const graph::Graph& graph, const std::vector<graph::ValueId>& 
 }
 
 Json task_json(const task::Task& task, const TaskCode& code) {
+  double bytes = 0;  // of the parameters
+  for (const codegen::BufferInfo& buffer : code.artifact.buffers)
+    if (buffer.role != ir::BufferRole::kTemp) bytes += static_cast<double>(buffer.bytes);
   Json json = {{"key", task.key},
                {"workload", task.workload},
                {"count", task.weight},
                {"flops", task.flops},
+               {"bytes", bytes},
                {"tuned", !code.trace.empty()},
                {"launches", code.artifact.launches.size()},
                {"code_bytes", code.artifact.code.size()}};

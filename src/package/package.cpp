@@ -149,11 +149,16 @@ Result<PackageReport> build_library(const PackagePlan& plan, const PackageOption
   report.library = fmt::format("{}/lib{}.so", options.folder, options.id);
   std::string linked = scratch->path() + "/library.so";
   if (std::rename(linked.c_str(), report.library.c_str()) != 0) {
-    return environment_error("cannot write '{}': {}", report.library, std::strerror(errno));
+    return make_error(ErrorClass::kEnvironment,
+                      fmt::format("cannot write '{}': {}", report.library, std::strerror(errno)),
+                      "choose another folder with -o, or move away what is in the place of the library");
   }
   std::error_code code;
   report.library_bytes = static_cast<int64_t>(std::filesystem::file_size(report.library, code));
-  if (code) return environment_error("cannot read back '{}': {}", report.library, code.message());
+  if (code)
+    return make_error(ErrorClass::kEnvironment,
+                      fmt::format("cannot read back '{}': {}", report.library, code.message()),
+                      "was it moved meanwhile? Build it again");
   report.weights_bytes = layout.weights_bytes;
   report.workspace_bytes = layout.workspace_bytes;
   report.files.push_back(report.library);

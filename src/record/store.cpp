@@ -6,19 +6,22 @@
 #include <thread>
 
 #include "record/database.h"
+#include "record/process_mark.h"
 #include "tcc/support/check.h"
 #include "tcc/support/files.h"
+#include "tcc/support/hash.h"
 
 namespace tcc::record {
 namespace {
 
-// user_version of the file. A change of the tables adds one step to migrate() and raises this.
-constexpr int64_t kSchemaVersion = 1;
 constexpr int kBusyMilliseconds = 5000;  // how long another writer is waited for
 // "tccr": tells a store from any other SQLite file.
 constexpr int64_t kApplicationId = 0x74636372;
 
-constexpr const char* kSchema = R"sql(
+// Step n makes a file of version n + 1 out of one of version n (0: empty). The file's user_version says which have been
+// done. A step that was ever released is never changed: a change of the tables is a new step at the end.
+constexpr const char* kMigrations[] = {
+    R"sql(
 CREATE TABLE records(
   id INTEGER PRIMARY KEY AUTOINCREMENT,
   task INTEGER NOT NULL, workload TEXT NOT NULL, target TEXT NOT NULL, target_features INTEGER NOT NULL,
@@ -29,11 +32,36 @@ CREATE TABLE records(
 CREATE INDEX records_by_speed ON records(task, target_features, kind, status, median);
 CREATE INDEX records_by_program ON records(task, target_features, nest);
 CREATE TABLE sessions(key TEXT PRIMARY KEY, text TEXT NOT NULL) WITHOUT ROWID;
-)sql";
+)sql",
+    // Facts of the device are the same for thousands of records: kept once, by their hash (0: not known). What records
+    // of version 1 did not say stays at the default.
+    R"sql(
+CREATE TABLE devices(hash INTEGER PRIMARY KEY, text TEXT NOT NULL) WITHOUT ROWID;
+ALTER TABLE records ADD COLUMN layouts TEXT NOT NULL DEFAULT '';
+ALTER TABLE records ADD COLUMN statistic TEXT NOT NULL DEFAULT '';
+ALTER TABLE records ADD COLUMN converged INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE records ADD COLUMN cut_short INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE records ADD COLUMN repeats INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE records ADD COLUMN dropped INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE records ADD COLUMN cache TEXT NOT NULL DEFAULT '';
+ALTER TABLE records ADD COLUMN overlap INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE records ADD COLUMN compile_seconds REAL NOT NULL DEFAULT 0;
+ALTER TABLE records ADD COLUMN isa TEXT NOT NULL DEFAULT '';
+ALTER TABLE records ADD COLUMN device INTEGER NOT NULL DEFAULT 0;
+UPDATE records SET statistic='median', cache='warm' WHERE length(samples) > 0;
+CREATE TABLE owners(key TEXT PRIMARY KEY, boot TEXT NOT NULL, pid INTEGER NOT NULL, start INTEGER NOT NULL) WITHOUT ROWID;
+)sql"};
+constexpr int64_t kSchemaVersion = std::size(kMigrations);
 
-constexpr const char* kColumns =
+constexpr const char* kFirstColumns =
     "id,task,workload,target,target_features,skeleton,decisions,trace,nest,code,kind,status,failure,samples,"
     "median,low,high,calibration,threads,gate,max_error,tool_version,unix_time";
+constexpr const char* kLaterColumns =
+    "layouts,statistic,converged,cut_short,repeats,dropped,cache,overlap,compile_seconds,isa,"
+    "(SELECT devices.text FROM devices WHERE devices.hash=records.device)";
+// What stands for them in a file of version 1 that may not be written.
+constexpr const char* kDefaultColumns =
+    "'',iif(length(samples)>0,'median',''),0,0,0,0,iif(length(samples)>0,'warm',''),0,0,'',''";
 
 template <class T>
 std::vector<T> vector_of(std::string_view bytes) {
@@ -84,6 +112,17 @@ Result<Record> read_row(const Statement& row, const std::string& path) {
   r.max_error = row.real(c++);
   r.tool_version = row.text(c++);
   r.unix_time = row.integer(c++);
+  r.layouts = row.text(c++);
+  r.statistic = row.text(c++);
+  r.converged = row.integer(c++) != 0;
+  r.cut_short = row.integer(c++) != 0;
+  r.repeats = row.integer(c++);
+  r.dropped = row.integer(c++);
+  r.cache = row.text(c++);
+  r.overlap = row.integer(c++) != 0;
+  r.compile_seconds = row.real(c++);
+  r.isa = row.text(c++);
+  r.device = row.text(c++);
   return r;
 }
 
@@ -99,15 +138,15 @@ Result<void> migrate(sqlite3* db, const std::string& path) {
   TCC_TRY_VOID(execute(db, path, "BEGIN IMMEDIATE"));
   // Read again under the lock: another process may have made the tables meanwhile.
   TCC_TRY(int64_t version, read_pragma(db, path, "PRAGMA user_version"));
-  if (version == 0) {
-    TCC_TRY_VOID(execute(db, path, kSchema));
-    TCC_TRY_VOID(execute(db, path, fmt::format("PRAGMA application_id={}", kApplicationId).c_str()));
-    TCC_TRY_VOID(execute(db, path, fmt::format("PRAGMA user_version={}", kSchemaVersion).c_str()));
-  }
+  if (version < 0 || version >= kSchemaVersion) return execute(db, path, "COMMIT");
+  for (int64_t step = version; step < kSchemaVersion; ++step) TCC_TRY_VOID(execute(db, path, kMigrations[static_cast<size_t>(step)]));
+  TCC_TRY_VOID(execute(db, path, fmt::format("PRAGMA application_id={}", kApplicationId).c_str()));
+  TCC_TRY_VOID(execute(db, path, fmt::format("PRAGMA user_version={}", kSchemaVersion).c_str()));
   return execute(db, path, "COMMIT");
 }
 
-Result<void> check_identity(sqlite3* db, const std::string& path, bool read_only) {
+// Returns the version of the file's tables.
+Result<int64_t> check_identity(sqlite3* db, const std::string& path, bool read_only) {
   // One transaction: another process may be making the tables right now.
   TCC_TRY_VOID(execute(db, path, "BEGIN"));
   TCC_TRY(int64_t version, read_pragma(db, path, "PRAGMA user_version"));
@@ -125,17 +164,21 @@ Result<void> check_identity(sqlite3* db, const std::string& path, bool read_only
                       "upgrade tcc, or name another store");
   if (fresh && read_only)
     return make_error(ErrorClass::kEnvironment, fmt::format("records '{}' are empty", path), "tune a model first");
-  return {};
+  return version;
 }
 
 }  // namespace
 
 struct Store::State {
   std::string path;
+  int64_t version = kSchemaVersion;
   sqlite3* db = nullptr;
   mutable std::mutex mutex;
   ~State() { sqlite3_close_v2(db); }
 
+  std::string columns() const {
+    return fmt::format("{},{}", kFirstColumns, version >= 2 ? kLaterColumns : kDefaultColumns);
+  }
   Result<Statement> prepare(std::string_view sql) const { return Statement::prepare(db, path, sql); }
 
   Result<std::vector<Record>> read_all(Statement& statement) const {
@@ -148,20 +191,38 @@ struct Store::State {
     }
   }
 
+  // The hash that stands for the text in records; its row is made with the first one.
+  Result<uint64_t> put_device(const std::string& text) {
+    if (text.empty()) return uint64_t{0};
+    const uint64_t hash = hash_bytes(text);
+    TCC_TRY(Statement s, prepare("INSERT OR IGNORE INTO devices VALUES(?,?)"));
+    TCC_TRY_VOID(s.bind_hash(hash).bind(text).run());
+    return hash;
+  }
+
   Result<void> insert(const Record& r) {
-    TCC_TRY(Statement s, prepare("INSERT INTO records VALUES(NULL,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"));
+    TCC_TRY(uint64_t device, put_device(r.device));
+    TCC_TRY(Statement s, prepare("INSERT INTO records VALUES(NULL,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,"
+                                 "?,?,?,?,?,?,?,?,?,?,?)"));
     s.bind_hash(r.task).bind(r.workload).bind(r.target).bind_hash(r.target_features).bind_hash(r.skeleton);
     s.bind_blob(r.decisions.data(), r.decisions.size() * sizeof(int64_t)).bind(r.trace);
     s.bind_hash(r.nest).bind_hash(r.code).bind(kind_name(r.kind)).bind(status_name(r.status)).bind(r.failure);
     s.bind_blob(r.samples.data(), r.samples.size() * sizeof(double));
     s.bind(r.median).bind(r.low).bind(r.high).bind(r.calibration).bind(r.threads).bind(r.gate).bind(r.max_error);
     s.bind(r.tool_version).bind(r.unix_time);
+    s.bind(r.layouts).bind(r.statistic).bind(int64_t{r.converged}).bind(int64_t{r.cut_short}).bind(r.repeats);
+    s.bind(r.dropped).bind(r.cache).bind(int64_t{r.overlap}).bind(r.compile_seconds).bind(r.isa).bind_hash(device);
     return s.run();
   }
 
   Result<void> put_session(const std::string& key, const std::string& text) {
     TCC_TRY(Statement s, prepare("INSERT OR REPLACE INTO sessions VALUES(?,?)"));
     return s.bind(key).bind(text).run();
+  }
+
+  Result<void> free_session(const std::string& key) {
+    TCC_TRY(Statement s, prepare("DELETE FROM owners WHERE key=?"));
+    return s.bind(key).run();
   }
 
   // Runs `body` in one transaction; rolls back when it fails.
@@ -213,18 +274,23 @@ bool is_complete(const std::string& path) {
 Result<void> Store::connect(State& state, bool read_only) {
   if (!read_only) {
     TCC_TRY_VOID(open_connection(state.db, state.path, state.path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE));
-    return check_identity(state.db, state.path, false);
+    TCC_TRY(state.version, check_identity(state.db, state.path, false));
+    return {};
   }
   TCC_TRY_VOID(open_connection(state.db, state.path, state.path, SQLITE_OPEN_READONLY));
-  Result<void> checked = check_identity(state.db, state.path, true);
+  Result<int64_t> checked = check_identity(state.db, state.path, true);
   int code = sqlite3_errcode(state.db) & 0xff;
-  if (checked || (code != SQLITE_READONLY && code != SQLITE_CANTOPEN) || !is_complete(state.path)) return checked;
+  if (checked) state.version = *checked;
+  if (checked) return {};
+  if ((code != SQLITE_READONLY && code != SQLITE_CANTOPEN) || !is_complete(state.path))
+    return tl::make_unexpected(std::move(checked).error());
   // WAL wants files of its own beside the store, even for reading. Where they cannot be made nobody writes either.
   sqlite3_close_v2(state.db);
   state.db = nullptr;
   TCC_TRY_VOID(open_connection(state.db, state.path, "file:" + percent_encoded(state.path) + "?immutable=1",
                                SQLITE_OPEN_READONLY | SQLITE_OPEN_URI));
-  return check_identity(state.db, state.path, true);
+  TCC_TRY(state.version, check_identity(state.db, state.path, true));
+  return {};
 }
 
 Store::Store(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -263,13 +329,14 @@ Result<std::unique_ptr<Store>> Store::open(const std::string& path, Mode mode) {
     if (!memory) TCC_TRY_VOID(use_wal(state->db, path));
     TCC_TRY_VOID(execute(state->db, path, "PRAGMA synchronous=FULL"));
     TCC_TRY_VOID(migrate(state->db, path));
+    state->version = kSchemaVersion;
   }
   return std::unique_ptr<Store>(new Store(std::move(state)));
 }
 
 Result<int64_t> Store::add(const Record& record) {
   std::lock_guard lock(state_->mutex);
-  TCC_TRY_VOID(state_->insert(record));
+  TCC_TRY_VOID(state_->transact([&] { return state_->insert(record); }));
   return sqlite3_last_insert_rowid(state_->db);
 }
 
@@ -304,15 +371,15 @@ Result<std::vector<Record>> Store::fastest(uint64_t task, uint64_t target_featur
               fmt::format("SELECT {} FROM records WHERE id IN (SELECT max(id) FROM records WHERE task=? AND "
                           "target_features=? AND kind='measured' AND status='ok' AND (?=0 OR threads=?) GROUP BY nest, "
                           "threads) ORDER BY median, id LIMIT ?",
-                          kColumns)));
+                          state_->columns())));
   s.bind_hash(task).bind_hash(target_features).bind(threads).bind(threads).bind(count);
   return state_->read_all(s);
 }
 
 Result<std::vector<Record>> Store::all(std::optional<uint64_t> task) const {
   std::lock_guard lock(state_->mutex);
-  TCC_TRY(Statement s,
-          state_->prepare(fmt::format("SELECT {} FROM records{} ORDER BY id", kColumns, task ? " WHERE task=?" : "")));
+  TCC_TRY(Statement s, state_->prepare(fmt::format("SELECT {} FROM records{} ORDER BY id", state_->columns(),
+                                                   task ? " WHERE task=?" : "")));
   if (task) s.bind_hash(*task);
   return state_->read_all(s);
 }
@@ -352,8 +419,36 @@ Result<std::optional<std::string>> Store::load_session(const std::string& key) c
 
 Result<void> Store::erase_session(const std::string& key) {
   std::lock_guard lock(state_->mutex);
-  TCC_TRY(Statement s, state_->prepare("DELETE FROM sessions WHERE key=?"));
-  return s.bind(key).run();
+  return state_->transact([&]() -> Result<void> {
+    TCC_TRY(Statement s, state_->prepare("DELETE FROM sessions WHERE key=?"));
+    TCC_TRY_VOID(s.bind(key).run());
+    return state_->free_session(key);
+  });
+}
+
+Result<int64_t> Store::claim_session(const std::string& key) {
+  std::lock_guard lock(state_->mutex);
+  int64_t other = 0;
+  TCC_TRY_VOID(state_->transact([&]() -> Result<void> {
+    const ProcessMark mine = own_mark();
+    TCC_TRY(Statement s, state_->prepare("SELECT boot, pid, start FROM owners WHERE key=?"));
+    TCC_TRY(bool row, s.bind(key).step());
+    if (row) {
+      const ProcessMark owner{s.text(0), s.integer(1), s.integer(2)};
+      if (!(owner == mine) && is_running(owner)) {
+        other = owner.pid;
+        return {};
+      }
+    }
+    TCC_TRY(Statement put, state_->prepare("INSERT OR REPLACE INTO owners VALUES(?,?,?,?)"));
+    return put.bind(key).bind(mine.boot).bind(mine.pid).bind(mine.start).run();
+  }));
+  return other;
+}
+
+Result<void> Store::release_session(const std::string& key) {
+  std::lock_guard lock(state_->mutex);
+  return state_->free_session(key);
 }
 
 }  // namespace tcc::record

@@ -21,6 +21,16 @@ static const char* metadata_json(uint64_t* length) {
   return tcc_rt_the_plan.metadata_json;
 }
 
+static tcc_status run_timed(tcc_context* context, const tcc_dltensor* inputs, uint32_t num_inputs,
+                            const tcc_dltensor* outputs, uint32_t num_outputs, void* workspace,
+                            uint64_t workspace_bytes, uint64_t* step_ns, uint32_t num_steps) {
+  if (num_steps != tcc_rt_the_plan.num_steps) {
+    return tcc_rt_fail(TCC_ERROR_INVALID_ARGUMENT, "timed run: there is room for %u times, the model has %u steps",
+                       num_steps, tcc_rt_the_plan.num_steps);
+  }
+  return tcc_rt_run_plan_timed(context, inputs, num_inputs, outputs, num_outputs, workspace, workspace_bytes, step_ns);
+}
+
 const tcc_model_api* tcc_rt_query(uint32_t max_abi) {
   static const tcc_model_api api = {
       .abi_version = TCC_MODEL_ABI_VERSION,
@@ -35,6 +45,7 @@ const tcc_model_api* tcc_rt_query(uint32_t max_abi) {
       .metadata_json = metadata_json,
       .self_test = tcc_rt_self_test,
       .context_info = tcc_rt_context_info,
+      .run_timed = run_timed,
   };
   return max_abi >= TCC_MODEL_ABI_VERSION ? &api : NULL;
 }

@@ -3,7 +3,8 @@
 //   as a bit set];
 //     its decision is the n factors and the tail mode, which is its last output;
 //   sample_categorical [candidates..., weights in millionths...]; cache_read [read index, scope]; cache_write [scope];
-//   bind [axis]; annotate [key]; transform_layout [read index, rank, order..., (dim, tile)...].
+//   bind [axis]; annotate [key]; transform_layout [read index, rank, order..., (dim, tile)...];
+//   pad_einsum [multiples...]. The text of tensorize is the instruction's name.
 #include <algorithm>
 #include <array>
 
@@ -306,6 +307,8 @@ struct Ops {
       tiles.emplace_back(static_cast<int32_t>(attr(s, i)), attr(s, i + 1));
     return become(s, schedule::transform_layout(s.kernel, id(s, 0), static_cast<int>(attr(s, 0)), order, tiles));
   }
+  static Legal<void> pad_einsum(Step& s) { return become(s, schedule::pad_einsum(s.kernel, id(s, 0), s.in.attrs)); }
+  static Legal<void> tensorize(Step& s) { return become(s, schedule::tensorize(s.kernel, id(s, 0), s.in.text)); }
 };
 
 namespace {
@@ -346,6 +349,8 @@ constexpr std::array kRows = {
     OpRow{Op::kAnnotate, "annotate", 2, 2, 1, false, Ops::annotate},
     OpRow{Op::kTransformLayout, "transform_layout", 1, 1, 2, false, Ops::transform_layout},
     OpRow{Op::kRfactor, "rfactor", 2, 2, 0, false, Ops::rfactor},
+    OpRow{Op::kPadEinsum, "pad_einsum", 1, 1, 1, false, Ops::pad_einsum},
+    OpRow{Op::kTensorize, "tensorize", 1, 1, 0, false, Ops::tensorize},
 };
 
 constexpr size_t kOps = 0

@@ -147,5 +147,11 @@ void Schedule::transform_layout(BlockRv block, int read_index, std::span<const i
   for (const auto& [d, tile] : tiles) attrs.push_back(d), attrs.push_back(tile);
   step(Op::kTransformLayout, {variable(block.rv)}, std::move(attrs), 0);
 }
+void Schedule::pad_einsum(BlockRv block, std::span<const int64_t> multiples) {
+  step(Op::kPadEinsum, {variable(block.rv)}, {multiples.begin(), multiples.end()}, 0);
+}
+void Schedule::tensorize(LoopRv loop, std::string_view instruction) {
+  step(Op::kTensorize, {variable(loop.rv)}, {}, 0, 0, std::string(instruction));
+}
 
 }  // namespace tcc::schedule

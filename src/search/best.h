@@ -5,10 +5,14 @@
 
 namespace tcc::search {
 
-// The fastest record of a round against the best so far. A lead below `clear_lead` must be confirmed by a paired
-// comparison, where there is one. True when the title changed.
-Result<bool> challenge_best(TaskState& state, const record::Record& record, double clear_lead,
-                            const target::Target& target, const TuneOptions& options, const Environment& env);
+// Writes down who is best. During a run medians decide.
+Result<void> save_title(const TaskState& state, const target::Target& target, const TuneOptions& options,
+                        record::Store& store);
+
+// At the end: the fastest few by their medians, which were taken minutes apart, meet the fastest in paired comparisons,
+// where env offers them. True when the title changed.
+Result<bool> hold_final(TaskState& state, const target::Target& target, const TuneOptions& options,
+                        const Environment& env);
 
 // The title holder: the fastest record, or the one that won the last paired comparison if it is within 10 % of it.
 Result<std::optional<record::Record>> find_best(const record::Store& store, uint64_t task, const target::Target& target,

@@ -75,6 +75,10 @@ Result<ChosenArtifact> compile(Result<Chosen> program, const target::Target& tar
 
 }  // namespace
 
+Result<Chosen> program_of_trace(const schedule::Trace& trace, const task::Task& task, const target::Target& target) {
+  return build(trace, trace.decisions, task, target);
+}
+
 Result<Chosen> unscheduled_program(const task::Task& task, const target::Target& target) {
   TCC_TRY(Chosen chosen, build(schedule::Trace{}, {}, task, target));
   chosen.note = "the unscheduled loops";

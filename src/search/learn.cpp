@@ -2,35 +2,65 @@
 
 #include <algorithm>
 
+#include "tcc/support/hash.h"
+
 namespace tcc::search {
 
 namespace {
-constexpr size_t kMaxSamples = 4096;  // the latest; a round's retraining stays below a second
+
+constexpr size_t kOwn = 1024, kOthers = 1024;
+constexpr float kOtherWeight = 0.3f;
+
+double best_of(const std::vector<Known>& known) {
+  double best = 0;
+  for (const Known& k : known)
+    if (k.seconds > 0 && (best == 0 || k.seconds < best)) best = k.seconds;
+  return best;
 }
 
-void learn(cost::CostModel& model, const std::vector<TaskState>& states) {
+struct Collected {
+  std::vector<float> rows, throughputs, weights;
+  std::vector<uint64_t> tasks;
+  void add(std::span<const float> row, double throughput, uint64_t task, float weight) {
+    rows.insert(rows.end(), row.begin(), row.end());
+    throughputs.push_back(static_cast<float>(throughput));
+    tasks.push_back(task);
+    weights.push_back(weight);
+  }
+};
+
+}  // namespace
+
+void learn(cost::CostModel& model, const std::vector<TaskState>& states, const Prior& prior, size_t at) {
   struct Entry {
     const Known* known;
-    const TaskState* state;
+    double best;
+    uint64_t task;
   };
-  std::vector<Entry> all;
-  for (const TaskState& s : states)
-    for (const Known& k : s.known)
-      if (k.has_row) all.push_back({&k, &s});
-  std::stable_sort(all.begin(), all.end(),
-                   [](const Entry& x, const Entry& y) { return x.known->record < y.known->record; });
-  if (all.size() > kMaxSamples) all.erase(all.begin(), all.end() - kMaxSamples);
-  std::vector<float> rows, throughputs;
-  std::vector<uint64_t> tasks;
-  for (const Entry& e : all) {
-    double best = 0;
-    for (const Known& k : e.state->known)
-      if (k.seconds > 0 && (best == 0 || k.seconds < best)) best = k.seconds;
-    rows.insert(rows.end(), e.known->row.begin(), e.known->row.end());
-    throughputs.push_back(e.known->seconds > 0 ? static_cast<float>(best / e.known->seconds) : 0.f);
-    tasks.push_back(e.state->hash);
+  std::vector<Entry> own, others;
+  for (size_t i = 0; i < states.size(); ++i) {
+    double best = best_of(states[i].known), best_elsewhere = best_of(states[i].elsewhere);
+    for (const Known& k : states[i].known)
+      if (k.has_row) (i == at ? own : others).push_back({&k, best, states[i].hash});
+    for (const Known& k : states[i].elsewhere)
+      if (k.has_row) others.push_back({&k, best_elsewhere, combine_hash(states[i].hash, 0x656c7365)});
   }
-  model.update({{rows.data(), all.size(), features::kCount}, throughputs, tasks});
+  std::stable_sort(others.begin(), others.end(),
+                   [](const Entry& x, const Entry& y) { return x.known->record < y.known->record; });
+  if (own.size() > kOwn) own.erase(own.begin(), own.end() - kOwn);
+  if (others.size() > kOthers) others.erase(others.begin(), others.end() - kOthers);
+  Collected all;
+  for (const PriorTask& task : prior.tasks) {
+    if (task.anchor != states[at].task->anchor || task.hash == states[at].hash) continue;
+    for (size_t i = 0; i < task.throughputs.size(); ++i)
+      all.add(task.rows[i], static_cast<double>(task.throughputs[i]), combine_hash(task.hash, 0x7072696f),
+              kOtherWeight);
+  }
+  for (const std::vector<Entry>* list : {&others, &own})
+    for (const Entry& e : *list)
+      all.add(e.known->row, e.known->seconds > 0 ? e.best / e.known->seconds : 0, e.task,
+              list == &own ? 1.f : kOtherWeight);
+  model.update({{all.rows.data(), all.throughputs.size(), features::kCount}, all.throughputs, all.tasks, all.weights});
 }
 
 }  // namespace tcc::search

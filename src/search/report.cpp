@@ -34,6 +34,11 @@ void Counts::add(const Counts& other) {
   wrong += other.wrong, crashed += other.crashed, hung += other.hung, timed_out += other.timed_out;
 }
 
+void PhaseSeconds::add(const PhaseSeconds& other) {
+  propose += other.propose, learn += other.learn, measure += other.measure, compile += other.compile;
+  finals += other.finals;
+}
+
 Progress make_progress(Progress::Kind kind, const std::vector<TaskState>& states, int64_t at, const Session& session,
                        const TuneOptions& options, double elapsed, bool improved) {
   Progress p;
@@ -54,8 +59,28 @@ Progress make_progress(Progress::Kind kind, const std::vector<TaskState>& states
   return p;
 }
 
-TuneResult summarise(const std::vector<TaskState>& states, const Session& session, double elapsed, bool stopped) {
+Progress make_note(const std::string& text, const std::vector<TaskState>& states, const Session& session,
+                   const TuneOptions& options, double elapsed) {
+  Progress p = make_progress(Progress::Kind::kNote, states, -1, session, options, elapsed, false);
+  p.note = text;
+  return p;
+}
+
+std::string resumed_note(const Session& session) {
+  return fmt::format("going on with an interrupted run at round {}, {} trials done", session.round, session.trials);
+}
+
+std::string shared_note(const Session& session) {
+  return fmt::format(
+      "process {} is on the same search right now; this run keeps a place of its own and shares the records, but tries "
+      "much the same programs: give another --seed to try others",
+      session.other_process);
+}
+
+TuneResult summarise(const std::vector<TaskState>& states, const Session& session, const PhaseSeconds& phases,
+                     double elapsed, bool stopped) {
   TuneResult result;
+  result.phases = phases;
   result.trials = session.trials;
   result.rounds = session.round;
   result.seconds = elapsed;

@@ -8,6 +8,11 @@ namespace tcc::search {
 
 Progress make_progress(Progress::Kind kind, const std::vector<TaskState>& states, int64_t at, const Session& session,
                        const TuneOptions& options, double elapsed, bool improved);
-TuneResult summarise(const std::vector<TaskState>& states, const Session& session, double elapsed, bool stopped);
+Progress make_note(const std::string& text, const std::vector<TaskState>& states, const Session& session,
+                   const TuneOptions& options, double elapsed);
+std::string resumed_note(const Session& session);
+std::string shared_note(const Session& session);
+TuneResult summarise(const std::vector<TaskState>& states, const Session& session, const PhaseSeconds& phases,
+                     double elapsed, bool stopped);
 
 }  // namespace tcc::search

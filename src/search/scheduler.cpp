@@ -9,6 +9,8 @@ namespace {
 constexpr double kAlpha = 0.2;
 constexpr size_t kWindow = 3;
 constexpr int64_t kPatience = 4;  // turns of all tasks
+// Learning pays, proposing costs: about so many rounds a task, of so many trials at least.
+constexpr int64_t kRounds = 12, kLeastRound = 8;
 
 bool is_active(const TaskState& s, const TuneOptions& o) {
   return !s.exhausted && s.failure.empty() && (o.trials_per_task == 0 || s.trials < o.trials_per_task);
@@ -52,14 +54,28 @@ int64_t next_task(const std::vector<TaskState>& states, const TuneOptions& optio
 
 int64_t trials_of_round(const TaskState& state, size_t tasks, const TuneOptions& options, int64_t trials_used) {
   int64_t n = options.round_size;
+  auto count = static_cast<int64_t>(std::max<size_t>(tasks, 1));
+  int64_t share = options.trials_per_task;
   if (options.trials > 0) {
-    auto count = static_cast<int64_t>(std::max<size_t>(tasks, 1));
-    int64_t least = std::clamp<int64_t>(options.trials / count, 1, std::min<int64_t>(4, options.round_size));
-    n = std::clamp<int64_t>(options.trials / (2 * count), least, options.round_size);
-    n = std::min(n, options.trials - trials_used);
+    int64_t even = std::max<int64_t>(options.trials / count, 1);
+    share = share > 0 ? std::min(share, even) : even;
   }
+  if (share > 0) {
+    // The first round is a double one: nothing has been learnt yet that a smaller one could use.
+    int64_t part = std::max(share / kRounds, kLeastRound) * (state.history.empty() ? 2 : 1);
+    n = std::min(n, std::clamp<int64_t>(part, 1, std::max<int64_t>((share + 1) / 2, 1)));
+  }
+  if (options.trials > 0) n = std::min(n, options.trials - trials_used);
   if (options.trials_per_task > 0) n = std::min(n, options.trials_per_task - state.trials);
   return std::max<int64_t>(n, 0);
+}
+
+double progress_of(const TaskState& state, const TuneOptions& options, int64_t trials_used) {
+  double share = 0;
+  if (options.trials > 0) share = static_cast<double>(trials_used) / static_cast<double>(options.trials);
+  if (options.trials_per_task > 0)
+    share = std::max(share, static_cast<double>(state.trials) / static_cast<double>(options.trials_per_task));
+  return std::min(share, 1.0);
 }
 
 }  // namespace tcc::search

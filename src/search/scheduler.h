@@ -11,8 +11,11 @@ namespace tcc::search {
 // left.
 int64_t next_task(const std::vector<TaskState>& states, const TuneOptions& options, int64_t round);
 
-// Trials of one round: the options' size, less where that would not let every task have two rounds
-// (or, with few trials, one).
+// Trials of one round: a twelfth of what the task may expect, 8 at least and options.round_size at most; the first
+// round twice as many. Where trials are few, every task has two rounds, or one.
 int64_t trials_of_round(const TaskState& state, size_t tasks, const TuneOptions& options, int64_t trials_used);
+
+// Share of the trials that is used up; 0 where nothing limits them.
+double progress_of(const TaskState& state, const TuneOptions& options, int64_t trials_used);
 
 }  // namespace tcc::search

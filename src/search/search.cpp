@@ -1,21 +1,22 @@
 // The whole story of tuning:
 //
-//   load the tasks (design spaces, former records) -> until a limit is reached: choose a task, propose programs for it,
-//   measure them and store the results, learn -> report.
+//   load the tasks (design spaces, former records) -> until a limit is reached: choose a task, learn, propose programs
+//   for it, measure them and store the results -> let the fastest few meet in pairs -> report.
 //
-// Everything a round depends on is in the store when it begins, so that a run that is cut off goes on as if it had not
-// been.
+// Everything a round depends on is in the store when it begins: a run that is cut off goes on as if it had not been.
 #include "tcc/search/search.h"
 
 #include <algorithm>
-#include <chrono>
 
+#include "search/best.h"
 #include "search/learn.h"
+#include "search/prior.h"
 #include "search/propose.h"
 #include "search/report.h"
 #include "search/scheduler.h"
 #include "search/session.h"
 #include "search/trial.h"
+#include "tcc/support/files.h"
 
 namespace tcc::search {
 namespace {
@@ -35,38 +36,22 @@ class Tuner {
       if (at < 0) break;
       TCC_TRY_VOID(run_round(at));
     }
-    for (size_t i = 0; i < states_.size(); ++i) report_progress(Progress::Kind::kTaskFinished, static_cast<int64_t>(i));
+    if (!stopped_) TCC_TRY_VOID(finish());
+    for (int64_t i = 0; i < std::ssize(states_); ++i) report_progress(Progress::Kind::kTaskFinished, i);
     report_progress(Progress::Kind::kFinished, -1);
-    if (!stopped_) TCC_TRY_VOID(env_.store->erase_session(session_.key));
-    return summarise(states_, session_, elapsed(), stopped_);
+    return summarise(states_, session_, seconds_, watch_.seconds(), stopped_);
   }
 
  private:
   Result<void> load(std::span<const task::Task> tasks) {
     TCC_TRY(session_, open_session(tasks, target_, options_, *env_.store));
-    std::vector<Result<TaskState>> loaded(tasks.size(), Result<TaskState>(TaskState{}));
-    auto body = [&](int64_t i, int) {
-      auto at = static_cast<size_t>(i);
-      loaded[at] = load_task(tasks[at], target_, options_, *env_.store, session_.last_record);
-    };
-    if (env_.pool != nullptr)
-      env_.pool->parallel_for(static_cast<int64_t>(tasks.size()), body);
-    else
-      for (size_t i = 0; i < tasks.size(); ++i) body(static_cast<int64_t>(i), 0);
-    for (Result<TaskState>& state : loaded) {
-      TCC_TRY(TaskState ready, std::move(state));
-      states_.push_back(std::move(ready));
-    }
+    TCC_TRY(states_, load_tasks(tasks, target_, options_, *env_.store, session_.last_record, env_.pool));
     TCC_TRY_VOID(restore_session(session_, states_, *env_.store));
-    if (!session_.resumed)
-      for (const TaskState& s : states_)
-        for (const Known& k : s.known) session_.last_record = std::max(session_.last_record, k.record);
-    if (session_.last_record < 0) session_.last_record = 0;
+    TCC_TRY(prior_, load_prior(tasks, target_, options_, session_, *env_.store));
+    if (!session_.resumed) session_.last_record = std::max<int64_t>(last_record(states_), 0);
     TCC_TRY_VOID(save_session(session_, states_, *env_.store));
-    learn(*model_, states_);
-    if (session_.resumed)
-      note(
-          fmt::format("going on with an interrupted run at round {}, {} trials done", session_.round, session_.trials));
+    if (session_.resumed) note(resumed_note(session_));
+    if (session_.other_process > 0) note(shared_note(session_));
     return {};
   }
 
@@ -78,11 +63,10 @@ class Tuner {
       state.measure_task = std::move(*made);
     }
     state.prepared = true;
-    int64_t n = trials_of_round(state, states_.size(), options_, session_.trials);
-    Rng rng = Rng(options_.seed).fork(state.hash).fork(state.history.size());
-    std::vector<Individual> picks = propose(state, *model_, n, target_, options_, rng, env_.pool, state.counts);
     int64_t before = state.trials;
-    TCC_TRY(TrialOutcome outcome, run_trials(state, std::move(picks), target_, options_, env_));
+    TCC_TRY(TrialOutcome outcome, run_trials(state, choose_programs(static_cast<size_t>(at)), target_, options_, env_,
+                                             [this] { return out_of_time(); }));
+    seconds_.add(outcome.seconds);
     stopped_ = stopped_ || outcome.stopped;
     if (outcome.stopped) return {};  // the row still says how this round began
 
@@ -93,36 +77,54 @@ class Tuner {
     state.last_round = session_.round++;
     state.empty_rounds = state.trials == before ? state.empty_rounds + 1 : 0;
     state.exhausted = state.empty_rounds >= kMaxEmptyRounds;
-    learn(*model_, states_);
+    if (outcome.improved) TCC_TRY_VOID(save_title(state, target_, options_, *env_.store));
     TCC_TRY_VOID(save_session(session_, states_, *env_.store));
     report_progress(Progress::Kind::kRound, at, outcome.improved);
     return {};
+  }
+
+  std::vector<Individual> choose_programs(size_t at) {
+    TaskState& state = states_[at];
+    Stopwatch watch;
+    if (options_.strategy != Strategy::kRandom) learn(*model_, states_, prior_, at);
+    seconds_.learn += watch.seconds(), watch.restart();
+    RoundPlan plan{.count = trials_of_round(state, states_.size(), options_, session_.trials),
+                   .progress = progress_of(state, options_, session_.trials),
+                   .seeds = {}};
+    if (state.known.empty()) plan.seeds = related_seeds(states_, prior_, at);
+    Rng rng = Rng(options_.seed).fork(state.hash).fork(state.history.size());
+    std::vector<Individual> picks = propose(state, *model_, plan, target_, options_, rng, env_.pool, state.counts);
+    seconds_.propose += watch.seconds();
+    return picks;
+  }
+
+  Result<void> finish() {
+    Stopwatch watch;
+    for (TaskState& state : states_) TCC_TRY_VOID(hold_final(state, target_, options_, env_));
+    seconds_.finals += watch.seconds();
+    TCC_TRY_VOID(leave_prior(states_, target_, options_, session_, *env_.store));
+    return env_.store->erase_session(session_.key);
   }
 
   // One task that cannot be measured does not end the others' tuning; when all fail the reason is the error.
   Result<void> give_up(TaskState& state, const Error& error) {
     state.failure = error.message;
     note(fmt::format("{}: cannot be tuned: {}", state.task->workload, error.message));
-    bool all = std::all_of(states_.begin(), states_.end(), [](const TaskState& s) { return !s.failure.empty(); });
-    if (all) return tl::make_unexpected(error);
-    return {};
+    if (std::any_of(states_.begin(), states_.end(), [](const TaskState& s) { return s.failure.empty(); })) return {};
+    return tl::make_unexpected(error);
   }
 
   bool finished() {
-    if (stopped_ || (env_.stop && env_.stop())) return stopped_ = true;
-    if (options_.trials > 0 && session_.trials >= options_.trials) return true;
-    return options_.seconds > 0 && elapsed() >= options_.seconds;
+    stopped_ = stopped_ || (env_.stop && env_.stop());
+    return stopped_ || (options_.trials > 0 && session_.trials >= options_.trials) || out_of_time();
   }
-  double elapsed() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
+  bool out_of_time() const { return options_.seconds > 0 && watch_.seconds() >= options_.seconds; }
 
   void report_progress(Progress::Kind kind, int64_t at, bool improved = false) const {
-    if (env_.progress) env_.progress(make_progress(kind, states_, at, session_, options_, elapsed(), improved));
+    if (env_.progress) env_.progress(make_progress(kind, states_, at, session_, options_, watch_.seconds(), improved));
   }
   void note(const std::string& text) const {
-    if (!env_.progress) return;
-    Progress p = make_progress(Progress::Kind::kNote, states_, -1, session_, options_, elapsed(), false);
-    p.note = text;
-    env_.progress(p);
+    if (env_.progress) env_.progress(make_note(text, states_, session_, options_, watch_.seconds()));
   }
 
   const target::Target& target_;
@@ -130,9 +132,11 @@ class Tuner {
   const Environment& env_;
   std::unique_ptr<cost::CostModel> model_;
   std::vector<TaskState> states_;
+  Prior prior_;
   Session session_;
+  PhaseSeconds seconds_;
   bool stopped_ = false;
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  Stopwatch watch_;
 };
 
 }  // namespace

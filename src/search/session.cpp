@@ -1,5 +1,6 @@
 #include "search/session.h"
 
+#include <algorithm>
 #include <bit>
 #include <nlohmann/json.hpp>
 
@@ -11,7 +12,7 @@ using nlohmann::json;
 
 namespace {
 
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
 
 std::string session_key(std::span<const task::Task> tasks, const target::Target& target, const TuneOptions& o) {
   uint64_t h = combine_hash(kVersion, target::feature_hash(target));
@@ -31,12 +32,37 @@ Result<std::optional<json>> load(const std::string& key, const record::Store& st
   return std::optional(row);
 }
 
+// The first row that nobody works on, one of an interrupted run before an empty one.
+Result<void> claim_row(Session& session, const std::string& key, bool resume, record::Store& store) {
+  constexpr int kRows = 32;
+  for (int i = 1; i <= kRows; ++i) {
+    const std::string candidate = i == 1 ? key : fmt::format("{} #{}", key, i);
+    TCC_TRY(int64_t other, store.claim_session(candidate));
+    if (other != 0) {
+      session.other_process = other;
+      continue;
+    }
+    TCC_TRY(std::optional<json> row, load(candidate, store));
+    const bool interrupted = resume && row.has_value();
+    if (!session.key.empty() && !interrupted) {
+      TCC_TRY_VOID(store.release_session(candidate));
+      continue;
+    }
+    if (!session.key.empty()) TCC_TRY_VOID(store.release_session(session.key));
+    session.key = candidate;
+    if (interrupted || !resume) break;
+  }
+  if (!session.key.empty()) return {};
+  return make_error(ErrorClass::kEnvironment, fmt::format("{} runs of this very search are under way", kRows),
+                    "wait for one of them, or give another --seed");
+}
+
 }  // namespace
 
 Result<Session> open_session(std::span<const task::Task> tasks, const target::Target& target,
-                             const TuneOptions& options, const record::Store& store) {
+                             const TuneOptions& options, record::Store& store) {
   Session session;
-  session.key = session_key(tasks, target, options);
+  TCC_TRY_VOID(claim_row(session, session_key(tasks, target, options), options.resume, store));
   if (!options.resume) return session;
   TCC_TRY(std::optional<json> row, load(session.key, store));
   if (!row) return session;
@@ -45,6 +71,14 @@ Result<Session> open_session(std::span<const task::Task> tasks, const target::Ta
   session.last_record = row->value("last_record", int64_t{-1});
   session.resumed = true;
   return session;
+}
+
+int64_t last_record(const std::vector<TaskState>& states) {
+  int64_t last = -1;
+  for (const TaskState& s : states)
+    for (const std::vector<Known>* list : {&s.known, &s.elsewhere})
+      for (const Known& k : *list) last = std::max(last, k.record);
+  return last;
 }
 
 Result<void> restore_session(const Session& session, std::vector<TaskState>& states, const record::Store& store) {

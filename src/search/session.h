@@ -13,11 +13,15 @@ struct Session {
   int64_t trials = 0;        // used up to it
   int64_t last_record = -1;  // id of the last record that its proposals may depend on
   bool resumed = false;
+  int64_t other_process = 0;  // that is on the same search right now, with a row of its own; 0: none
 };
 
-// The row of an interrupted run of the same tasks, target and options, else a fresh session whose last_record is -1.
+// The row of an interrupted run of the same tasks, target and options, else a fresh session whose last_record is -1. Rows
+// belong to the process that works on them: a second run of the same search, at the same time, gets one of its own.
 Result<Session> open_session(std::span<const task::Task> tasks, const target::Target& target,
-                             const TuneOptions& options, const record::Store& store);
+                             const TuneOptions& options, record::Store& store);
+// Id of the last record that the states were made from; -1: none.
+int64_t last_record(const std::vector<TaskState>& states);
 // What the row says of each task, put into the states.
 Result<void> restore_session(const Session& session, std::vector<TaskState>& states, const record::Store& store);
 Result<void> save_session(const Session& session, const std::vector<TaskState>& states, record::Store& store);

@@ -18,10 +18,16 @@ uint64_t task_hash(const task::Task& task) {
 
 namespace {
 
-// The features of a stored program; what no longer replays has none.
-void restore_row(Known& known, const record::Record& record, const TaskState& state, const target::Target& target) {
+constexpr size_t kElsewhere = 256;  // records of other numbers of threads that the model sees
+constexpr size_t kSeeds = 8;
+
+// The features of a stored program; what no longer replays has none. Its sketch, where it is one of today's.
+void restore_program(Known& known, const record::Record& record, const TaskState& state,
+                     const std::unordered_map<uint64_t, int32_t>& sketches, const target::Target& target) {
   Result<schedule::Trace> trace = schedule::trace_from_json(record.trace);
   if (!trace) return;
+  if (auto it = sketches.find(space::structural_key(*trace, trace->decisions)); it != sketches.end())
+    known.sketch = it->second;
   auto arena = std::make_shared<Arena>();
   ir::Legal<ir::Kernel> kernel = schedule::replay(*trace, trace->decisions, state.task->kernel, arena);
   if (!kernel) return;
@@ -31,15 +37,16 @@ void restore_row(Known& known, const record::Record& record, const TaskState& st
   known.has_row = true;
 }
 
-void take_best(TaskState& state, const record::Record& record) {
-  if (record.status != record::Status::kOk || record.median <= 0) return;
-  if (state.best_seconds > 0 && record.median >= state.best_seconds) return;
+}  // namespace
+
+bool take_best(TaskState& state, const record::Record& record) {
+  if (record.status != record::Status::kOk || record.median <= 0) return false;
+  if (state.best_seconds > 0 && record.median >= state.best_seconds) return false;
   state.best_seconds = record.median;
   state.best_nest = record.nest;
   state.best_trace = record.trace;
+  return true;
 }
-
-}  // namespace
 
 Result<TaskState> load_task(const task::Task& task, const target::Target& target, const TuneOptions& options,
                             const record::Store& store, int64_t last_record) {
@@ -47,33 +54,49 @@ Result<TaskState> load_task(const task::Task& task, const target::Target& target
   state.task = &task;
   state.hash = task_hash(task);
   for (const schedule::Trace& trace : space::generate_space(task.kernel, target))
-    if (ir::Legal<space::Sketch> sketch = space::make_sketch(trace, task.kernel, target); sketch)
-      state.sketches.push_back(std::move(*sketch));
-  std::unordered_map<uint64_t, int32_t> by_skeleton;
-  for (size_t i = 0; i < state.sketches.size(); ++i)
-    by_skeleton.emplace(schedule::skeleton_hash(state.sketches[i].trace), static_cast<int32_t>(i));
+    for (const schedule::Trace& placed : space::structural_variants(trace, task.kernel, target))
+      if (ir::Legal<space::Sketch> sketch = space::make_sketch(placed, task.kernel, target); sketch)
+        state.sketches.push_back(std::move(*sketch));
+  std::unordered_map<uint64_t, int32_t> sketches;
+  for (size_t i = 0; i < state.sketches.size(); ++i) sketches.emplace(state.sketches[i].key, static_cast<int32_t>(i));
 
   TCC_TRY(std::vector<record::Record> records, store.all(state.hash));
   const uint64_t machine = target::feature_hash(target), plain = schedule::skeleton_hash(schedule::Trace{});
+  bool plain_is_sketch = std::any_of(state.sketches.begin(), state.sketches.end(),
+                                     [](const space::Sketch& s) { return s.trace.instructions.empty(); });
   for (const record::Record& record : records) {
-    if (record.kind != record::Kind::kMeasured || record.target_features != machine ||
-        record.threads != options.threads)
-      continue;
+    if (record.kind != record::Kind::kMeasured || record.target_features != machine) continue;
     // The plain program is measured beside a search, at a moment of the caller's: proposals must not depend on it.
-    if (record.skeleton == plain && !by_skeleton.contains(plain)) continue;
-    if (last_record >= 0 && record.id > last_record) {
-      state.interrupted.emplace(record.nest, record);
+    if (record.skeleton == plain && !plain_is_sketch) continue;
+    bool here = record.threads == options.threads, later = last_record >= 0 && record.id > last_record;
+    if (later) {
+      if (here) state.interrupted.emplace(record.nest, record);
       continue;
     }
     Known known{.record = record.id, .decisions = record.decisions, .nest = record.nest};
-    if (auto it = by_skeleton.find(record.skeleton); it != by_skeleton.end()) known.sketch = it->second;
     if (record.status == record::Status::kOk) known.seconds = record.median;
-    restore_row(known, record, state, target);
+    restore_program(known, record, state, sketches, target);
+    if (!here) {
+      state.elsewhere.push_back(std::move(known));
+      continue;
+    }
     take_best(state, record);
     state.measured.insert(record.nest);
     state.known.push_back(std::move(known));
   }
+  for (const Known* k : fastest_known(state.elsewhere, kSeeds)) state.seeds.push_back({k->sketch, k->decisions});
+  if (state.elsewhere.size() > kElsewhere)
+    state.elsewhere.erase(state.elsewhere.begin(), state.elsewhere.end() - kElsewhere);
   return state;
+}
+
+std::vector<const Known*> fastest_known(const std::vector<Known>& known, size_t count) {
+  std::vector<const Known*> out;
+  for (const Known& k : known)
+    if (k.seconds > 0 && k.sketch >= 0 && k.has_row) out.push_back(&k);
+  std::stable_sort(out.begin(), out.end(), [](const Known* x, const Known* y) { return x->seconds < y->seconds; });
+  out.resize(std::min(out.size(), count));
+  return out;
 }
 
 void learn_record(TaskState& state, const record::Record& record, Individual individual) {
@@ -110,6 +133,26 @@ void learn_record(TaskState& state, const record::Record& record, Individual ind
       ++c.rejected;
       break;
   }
+}
+
+Result<std::vector<TaskState>> load_tasks(std::span<const task::Task> tasks, const target::Target& target,
+                                          const TuneOptions& options, const record::Store& store, int64_t last_record,
+                                          ThreadPool* pool) {
+  std::vector<Result<TaskState>> loaded(tasks.size(), Result<TaskState>(TaskState{}));
+  auto body = [&](int64_t i, int) {
+    auto at = static_cast<size_t>(i);
+    loaded[at] = load_task(tasks[at], target, options, store, last_record);
+  };
+  if (pool != nullptr)
+    pool->parallel_for(static_cast<int64_t>(tasks.size()), body);
+  else
+    for (size_t i = 0; i < tasks.size(); ++i) body(static_cast<int64_t>(i), 0);
+  std::vector<TaskState> states;
+  for (Result<TaskState>& state : loaded) {
+    TCC_TRY(TaskState ready, std::move(state));
+    states.push_back(std::move(ready));
+  }
+  return states;
 }
 
 }  // namespace tcc::search

@@ -34,12 +34,20 @@ struct Known {
   double seconds = 0;  // 0: it failed
 };
 
+// A program that was good elsewhere and may be good here.
+struct Seed {
+  int32_t sketch = -1;
+  std::vector<int64_t> decisions;
+};
+
 struct TaskState {
   const task::Task* task = nullptr;
   uint64_t hash = 0;
   std::vector<space::Sketch> sketches;
   std::vector<Known> known;
-  std::unordered_set<uint64_t> measured;                     // nests, whatever came of them
+  std::vector<Known> elsewhere;           // on another number of threads; oldest first, for the model only
+  std::vector<Seed> seeds;                // the fastest of those
+  std::unordered_set<uint64_t> measured;  // nests, whatever came of them
   std::unordered_map<uint64_t, record::Record> interrupted;  // measured by the round that an interruption cut off
   std::shared_ptr<const measure::MeasureTask> measure_task;
 
@@ -59,9 +67,20 @@ struct TaskState {
 // The task's number in records: its key.
 uint64_t task_hash(const task::Task& task);
 
+// The measured programs without failures, fastest first, at most `count`.
+std::vector<const Known*> fastest_known(const std::vector<Known>& known, size_t count);
+
 // Design spaces and former records up to `last_record` (later ones are those of an interrupted round; negative: all).
 Result<TaskState> load_task(const task::Task& task, const target::Target& target, const TuneOptions& options,
                             const record::Store& store, int64_t last_record);
+
+// All tasks, on all threads of the pool.
+Result<std::vector<TaskState>> load_tasks(std::span<const task::Task> tasks, const target::Target& target,
+                                          const TuneOptions& options, const record::Store& store, int64_t last_record,
+                                          ThreadPool* pool);
+
+// True when the record is valid and faster than the best so far, which it then is.
+bool take_best(TaskState& state, const record::Record& record);
 
 // Takes in a finished record: known programs, best, counts.
 void learn_record(TaskState& state, const record::Record& record, Individual individual);

@@ -3,15 +3,14 @@
 #include <algorithm>
 #include <chrono>
 
-#include "search/best.h"
 #include "tcc/lower/lower.h"
+#include "tcc/support/files.h"
 
 namespace tcc::search {
 
 namespace {
 
-constexpr size_t kChunk = 8;         // programs between two looks at the stop flag
-constexpr double kClearLead = 0.10;  // a new best that is further ahead needs no re-rank
+constexpr size_t kChunk = 8;  // programs between two looks at the stop flag and the clock
 
 struct Prepared {
   Individual individual;
@@ -35,7 +34,7 @@ Prepared prepare(const TaskState& state, Individual individual, const target::Ta
     p.individual = std::move(individual);
     return p;
   }
-  schedule::Trace trace = trace_of(state, individual);
+  schedule::Trace trace = trace_of(state, individual.sketch, individual.decisions);
   record::Record& r = p.record;
   r.task = state.hash;
   r.workload = state.task->workload;
@@ -66,7 +65,7 @@ Prepared prepare(const TaskState& state, Individual individual, const target::Ta
 }
 
 Result<void> measure_chunk(std::span<Prepared> chunk, uint64_t first_id, const TuneOptions& options,
-                           const Environment& env) {
+                           const Environment& env, PhaseSeconds& seconds) {
   std::vector<measure::Candidate> candidates;
   for (Prepared& p : chunk) {
     if (p.known || !p.lowered) continue;
@@ -74,10 +73,13 @@ Result<void> measure_chunk(std::span<Prepared> chunk, uint64_t first_id, const T
     candidates.push_back(p.candidate);
   }
   if (!candidates.empty()) {
+    Stopwatch watch;
     TCC_TRY(std::vector<measure::Measurement> measured, env.measurer->measure(candidates));
+    seconds.measure += watch.seconds();
     size_t next = 0;
     for (Prepared& p : chunk) {
       if (p.known || !p.lowered || next >= measured.size()) continue;
+      seconds.compile += measured[next].compile_seconds;
       measure::fill_record(measured[next++], p.record);
       p.record.threads = options.threads;
     }
@@ -92,21 +94,22 @@ Result<void> measure_chunk(std::span<Prepared> chunk, uint64_t first_id, const T
 
 }  // namespace
 
-schedule::Trace trace_of(const TaskState& state, const Individual& individual) {
-  schedule::Trace trace = state.sketches[static_cast<size_t>(individual.sketch)].trace;
-  trace.decisions = individual.decisions;
+schedule::Trace trace_of(const TaskState& state, int32_t sketch, std::span<const int64_t> decisions) {
+  schedule::Trace trace = state.sketches[static_cast<size_t>(sketch)].trace;
+  trace.decisions.assign(decisions.begin(), decisions.end());
   return trace;
 }
 
 Result<TrialOutcome> run_trials(TaskState& state, std::vector<Individual> picks, const target::Target& target,
-                                const TuneOptions& options, const Environment& env) {
+                                const TuneOptions& options, const Environment& env,
+                                const std::function<bool()>& out_of_time) {
   TrialOutcome outcome;
-  std::optional<record::Record> winner;
   for (size_t begin = 0; begin < picks.size(); begin += kChunk) {
     if (env.stop && env.stop()) {
       outcome.stopped = true;
       return outcome;
     }
+    if (begin > 0 && out_of_time()) return outcome;
     size_t n = std::min(kChunk, picks.size() - begin);
     std::vector<Prepared> chunk(n);
     auto body = [&](int64_t i, int) {
@@ -117,19 +120,15 @@ Result<TrialOutcome> run_trials(TaskState& state, std::vector<Individual> picks,
       env.pool->parallel_for(static_cast<int64_t>(n), body);
     else
       for (size_t i = 0; i < n; ++i) body(static_cast<int64_t>(i), 0);
-    TCC_TRY_VOID(measure_chunk(chunk, state.known.size(), options, env));
+    TCC_TRY_VOID(measure_chunk(chunk, state.known.size(), options, env, outcome.seconds));
     for (Prepared& p : chunk) {
       learn_record(state, p.record, std::move(p.individual));
       outcome.last_record = std::max(outcome.last_record, p.record.id);
       ++outcome.done;
       if (p.record.status == record::Status::kRejected) continue;
       ++state.trials;
-      bool ok = p.record.status == record::Status::kOk && p.record.median > 0;
-      if (ok && (!winner || p.record.median < winner->median)) winner = p.record;
+      outcome.improved |= take_best(state, p.record);
     }
-  }
-  if (winner) {
-    TCC_TRY(outcome.improved, challenge_best(state, *winner, kClearLead, target, options, env));
   }
   return outcome;
 }

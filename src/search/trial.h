@@ -1,6 +1,8 @@
 // From picked programs to records: lower, measure, store. Private to the room.
 #pragma once
 
+#include <functional>
+
 #include "search/task_state.h"
 
 namespace tcc::search {
@@ -10,14 +12,17 @@ struct TrialOutcome {
   bool stopped = false;  // env.stop asked to end before all were measured
   bool improved = false;
   int64_t last_record = -1;  // id; -1: none was added
+  PhaseSeconds seconds;      // its measure and compile
 };
 
 // Measures the programs in their order, a handful at a time, and stores each result as it comes. What an interrupted
-// round has measured already is taken from its records.
+// round has measured already is taken from its records. Ends early, keeping what it has, when env.stop says so or
+// `out_of_time` does.
 Result<TrialOutcome> run_trials(TaskState& state, std::vector<Individual> picks, const target::Target& target,
-                                const TuneOptions& options, const Environment& env);
+                                const TuneOptions& options, const Environment& env,
+                                const std::function<bool()>& out_of_time);
 
-// The skeleton with the individual's decisions.
-schedule::Trace trace_of(const TaskState& state, const Individual& individual);
+// The skeleton with the decisions.
+schedule::Trace trace_of(const TaskState& state, int32_t sketch, std::span<const int64_t> decisions);
 
 }  // namespace tcc::search

@@ -1,6 +1,7 @@
 #include "space/access.h"
 
 #include <algorithm>
+#include <array>
 
 #include "tcc/ir/walk.h"
 
@@ -136,14 +137,30 @@ int64_t best_divisor(int64_t n, int64_t limit) {
   return 1;
 }
 
-bool fuse_parallel(schedule::Schedule& s, std::span<const schedule::LoopRv> loops) {
+bool fuse_parallel(schedule::Schedule& s, std::span<const schedule::LoopRv> loops, schedule::LoopRv* fused) {
   if (!s.ok() || loops.empty()) return false;
   schedule::Schedule trial = s;
   schedule::LoopRv outer = loops.size() > 1 ? trial.fuse(loops) : loops[0];
   trial.parallel(outer);
   if (!trial.ok()) return false;
   s = std::move(trial);
+  if (fused != nullptr) *fused = outer;
   return true;
+}
+
+void stream_large_output(schedule::Schedule& s, schedule::LoopRv loop, const target::Target& target) {
+  double bytes = 0;
+  for (const Buffer* b : s.kernel().buffers) {
+    if (b->role != BufferRole::kOutput) continue;
+    double n = static_cast<double>(type_bytes(b->type));
+    for (Expr e : b->shape) n *= is_int(e) ? static_cast<double>(int_value(e)) : 1;
+    bytes += n;
+  }
+  // The operands want their place in the cache too.
+  if (2 * bytes < static_cast<double>(std::max(target.cpu.l3_bytes, target.cpu.l2_bytes))) return;
+  static constexpr std::array<int64_t, 2> kChoices = {0, 1};
+  static constexpr std::array<double, 2> kWeights = {0.4, 0.6};
+  s.annotate(loop, AnnotationKey::kNonTemporal, s.sample_categorical(kChoices, kWeights));
 }
 
 }  // namespace tcc::space

@@ -41,7 +41,13 @@ int64_t vector_lanes(const target::Target& target);  // of f32
 // Largest divisor of n that is at most `limit`.
 int64_t best_divisor(int64_t n, int64_t limit);
 
-// Fuses the loops (consecutive, outermost first) and runs the result in parallel. False and nothing done when rejected.
-bool fuse_parallel(schedule::Schedule& s, std::span<const schedule::LoopRv> loops);
+// Fuses the loops (consecutive, outermost first) and runs the result, `fused`, in parallel. False and nothing done when
+// rejected.
+bool fuse_parallel(schedule::Schedule& s, std::span<const schedule::LoopRv> loops, schedule::LoopRv* fused = nullptr);
+
+// Results that do not stay in the last-level cache until they are read: whether their stores go past the caches, as
+// non-temporal ones, is left to the tuner. `loop` is the outermost of the nest that writes them. Does nothing for
+// smaller results.
+void stream_large_output(schedule::Schedule& s, schedule::LoopRv loop, const target::Target& target);
 
 }  // namespace tcc::space

@@ -1,5 +1,7 @@
 // Auto-inline: elementwise producers go into their consumers, so that no value is stored that can be recomputed at no
 // cost. Before: relu(bias(conv)) in three nests; after: conv, and one nest that adds the bias and clips.
+#include <algorithm>
+
 #include "space/access.h"
 #include "tcc/ir/walk.h"
 #include "tcc/space/space.h"
@@ -47,14 +49,24 @@ class AutoInline : public Module {
 
   std::vector<schedule::Schedule> apply(const schedule::Schedule& state, const target::Target&,
                                         const SpaceOptions&) const override {
-    std::vector<schedule::Schedule> out = {inline_all(state, false)};
     // A padded copy costs a pass over the input and frees the inner loops of predicates.
-    if (schedule::find_block_by_name(state.kernel(), kPadBlock) != kNoId) out.push_back(inline_all(state, true));
+    Id pad = schedule::find_block_by_name(state.kernel(), kPadBlock);
+    if (pad != kNoId && reads_of(state.kernel(), pad) >= kManyReads) return {inline_all(state, true)};
+    std::vector<schedule::Schedule> out = {inline_all(state, false)};
+    if (pad != kNoId) out.push_back(inline_all(state, true));
     return out;
   }
 
  private:
   static constexpr const char* kPadBlock = "pad";
+  static constexpr double kManyReads = 128;  // of each value: a copy costs little beside them
+
+  // How often a value that the block makes is read, on average.
+  static double reads_of(const Kernel& k, Id id) {
+    double reads = 0;
+    for (Id consumer : schedule::consumers_of(k, id)) reads += instances(*find_block(k.root, consumer));
+    return reads / instances(*find_block(k.root, id));
+  }
 
   static schedule::Schedule inline_all(const schedule::Schedule& state, bool keep_pad) {
     schedule::Schedule s = state;
@@ -69,7 +81,9 @@ class AutoInline : public Module {
       std::vector<Id> consumers = schedule::consumers_of(s.kernel(), id);
       // Into one spatial consumer anything goes; into reductions and several consumers only what costs nothing.
       bool one_spatial = consumers.size() == 1 && find_block(s.kernel().root, consumers[0])->init == nullptr;
-      if (one_spatial && is_shared_work(*block, *find_block(s.kernel().root, consumers[0]))) continue;
+      bool shared = std::any_of(consumers.begin(), consumers.end(),
+                                [&](Id c) { return is_shared_work(*block, *find_block(s.kernel().root, c)); });
+      if (shared) continue;
       if (!one_spatial && !is_cheap(*block)) continue;
       schedule::Schedule trial = s;
       trial.compute_inline(trial.get_block(block_name));

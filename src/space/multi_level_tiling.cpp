@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <array>
 
-#include "space/access.h"
+#include "space/contraction.h"
 #include "tcc/ir/walk.h"
 #include "tcc/space/space.h"
 
@@ -24,22 +24,12 @@ using schedule::Schedule;
 
 constexpr int kNoVector = -1;
 
-struct Packing {
-  int read_index = -1;  // among the block's distinct reads
-  int dim = 0, rank = 0;
-  int64_t tile = 0;
-};
 struct Plan {
   int v = kNoVector;  // iterator index
   int cost = 0;       // of the accesses along v
   bool v_outermost = false;
   std::vector<Packing> packings;
 };
-
-int read_index_of(const Kernel& k, const NaiveNest& nest, Id buffer) {
-  std::vector<Id> reads = schedule::read_buffers(k, nest.block->id);
-  return static_cast<int>(std::find(reads.begin(), reads.end(), buffer) - reads.begin());
-}
 
 // Blocks of a packed dimension must not straddle groups.
 bool packs_evenly(const NaiveNest& nest, size_t i, int64_t tile) {
@@ -66,28 +56,6 @@ int vector_cost(const Kernel& k, const NaiveNest& nest, size_t i, int64_t lanes,
   return cost;
 }
 
-// Layouts that make `iter` the innermost dimension of the weights that it indexes.
-std::vector<Packing> packings_for(const Kernel& k, const NaiveNest& nest, Id iter, int64_t tile) {
-  std::vector<Packing> out;
-  std::vector<Id> seen;
-  for (const Load* l : nest.loads) {
-    const Buffer* buffer = k.buffer(l->buffer);
-    int dim = dim_of_iter(l->indices, iter);
-    if (buffer->role != BufferRole::kWeight || dim < 0 || buffer->shape.size() < 2) continue;
-    if (std::find(seen.begin(), seen.end(), l->buffer) != seen.end()) continue;
-    seen.push_back(l->buffer);
-    out.push_back({read_index_of(k, nest, l->buffer), dim, static_cast<int>(buffer->shape.size()), tile});
-  }
-  return out;
-}
-
-// Reuse: some read does not move with the iterator.
-bool has_reuse(const Kernel& k, const NaiveNest& nest, size_t i) {
-  for (const Load* l : nest.loads)
-    if (flat_stride(k, l->buffer, l->indices, nest.block->iters[i].id, nest.group[i]) == 0) return true;
-  return false;
-}
-
 // Divisors serve where they fill vectors (or are near enough to a wanted size); elsewhere free tiles with a masked
 // tail.
 bool wants_free_vector(int64_t extent, int64_t lanes, int64_t limit) {
@@ -107,7 +75,7 @@ class MultiLevelTiling : public Module {
 
   std::vector<Schedule> apply(const Schedule& state, const target::Target& target,
                               const SpaceOptions& options) const override {
-    std::optional<NaiveNest> nest = find_anchor(state.kernel());
+    std::optional<NaiveNest> nest = find_contraction(state.kernel());
     if (!nest) return {state};
     std::vector<Schedule> out;
     for (const Plan& plan : make_plans(state.kernel(), *nest, target, options)) {
@@ -119,25 +87,6 @@ class MultiLevelTiling : public Module {
   }
 
  private:
-  // The only reduction of the kernel.
-  static std::optional<NaiveNest> find_anchor(const Kernel& k) {
-    const Block* found = nullptr;
-    for (const Block* block : collect_blocks(k.root)) {
-      bool reduces = std::any_of(block->iters.begin(), block->iters.end(),
-                                 [](const Iter& it) { return it.kind != IterKind::kSpatial; });
-      if (!reduces) continue;
-      if (found != nullptr) return std::nullopt;
-      found = block;
-    }
-    if (found == nullptr || found->init == nullptr) return std::nullopt;
-    std::optional<NaiveNest> nest = naive_nest(k, *found);
-    if (!nest || !nest->is_reduction()) return std::nullopt;
-    // The accumulator is indexed by plain spatial iterators.
-    for (Expr i : nest->store->indices)
-      if (as<Var>(i) == nullptr && !is_int(i)) return std::nullopt;
-    return nest;
-  }
-
   static std::vector<Plan> make_plans(const Kernel& k, const NaiveNest& nest, const target::Target& target,
                                       const SpaceOptions& options) {
     int64_t lanes = vector_lanes(target);
@@ -247,25 +196,12 @@ class MultiLevelTiling : public Module {
   static bool tile(Schedule& s, const NaiveNest& nest, const Plan& plan, const target::Target& target,
                    const SpaceOptions& options) {
     BlockRv block = s.get_block(nest.name);
-    for (const Packing& p : plan.packings) {
-      std::vector<int32_t> order = {p.dim};
-      for (int32_t d = 0; d < p.rank; ++d)
-        if (d != p.dim) order.push_back(d);
-      s.transform_layout(block, p.read_index, order, std::array<std::pair<int32_t, int64_t>, 1>{{{p.dim, p.tile}}});
-    }
+    for (const Packing& p : plan.packings) pack(s, block, p);
 
-    // Step 1. The epilogue: who reads the result. At most one spatial block may.
-    std::vector<Id> consumers = schedule::consumers_of(s.kernel(), nest.block->id);
-    if (consumers.size() > 1) return false;
-    BlockRv epilogue;
-    if (consumers.size() == 1) {
-      std::string consumer = name_hint(s.kernel(), consumers[0]);
-      BlockRv copy = s.cache_write(block, Scope::kLocal);
-      s.compute_inline(copy);
-      epilogue = s.get_block(consumer);
-    } else {
-      epilogue = s.cache_write(block, Scope::kLocal);
-    }
+    // Step 1. The accumulator, and the epilogue that reads it.
+    std::optional<BlockRv> reader = localise(s, nest, block);
+    if (!reader) return false;
+    BlockRv epilogue = *reader;
 
     // Step 2. Tiles.
     std::vector<LoopRv> loops = s.get_loops(block);
@@ -306,7 +242,7 @@ class MultiLevelTiling : public Module {
       s.reverse_compute_at(epilogue, tiles.unit.back());
     if (!s.ok()) return false;
     size_t depth = tiles.unit.size() + tiles.s0.size() + tiles.s1.size();
-    if (!mark_epilogue(s, nest, plan, epilogue, depth)) return false;
+    if (!mark_epilogue(s, nest, plan.v, epilogue, depth)) return false;
 
     // Step 4. Kinds of loops.
     for (LoopRv l : tiles.s2) s.unroll(l);
@@ -320,42 +256,6 @@ class MultiLevelTiling : public Module {
     std::vector<LoopRv> outer = tiles.unit;
     outer.insert(outer.end(), tiles.s0.begin(), tiles.s0.end());
     fuse_parallel(s, outer);
-    return s.ok();
-  }
-
-  // Vectorises the epilogue along the accumulator's vector dimension and unrolls its other loops.
-  static bool mark_epilogue(Schedule& s, const NaiveNest& nest, const Plan& plan, BlockRv epilogue, size_t depth) {
-    std::vector<LoopRv> loops = s.get_loops(epilogue);
-    if (!s.ok() || loops.size() < depth) return s.ok();
-    std::vector<LoopRv> tail(loops.begin() + static_cast<std::ptrdiff_t>(depth), loops.end());
-    const Block* block = find_block(s.kernel().root, s.id(epilogue));
-    if (block == nullptr || block->iters.size() != tail.size()) return true;
-    int vector_loop = -1;
-    if (plan.v >= 0) {
-      int dim = dim_of_iter(nest.store->indices, nest.block->iters[static_cast<size_t>(plan.v)].id);
-      Id accumulator = schedule::written_buffer(s.kernel(), nest.block->id);
-      visit_roots(block->body, [&](Expr root) {
-        visit(root, [&](Expr e) {
-          const Load* l = as<Load>(e);
-          if (l == nullptr || l->buffer != accumulator || dim < 0) return true;
-          for (size_t i = 0; i < block->iters.size(); ++i)
-            if (const Var* v = as<Var>(l->indices[static_cast<size_t>(dim)]);
-                v != nullptr && v->id == block->iters[i].id)
-              vector_loop = static_cast<int>(i);
-          return true;
-        });
-      });
-    }
-    if (vector_loop >= 0) {
-      std::vector<LoopRv> order;
-      for (size_t i = 0; i < tail.size(); ++i)
-        if (static_cast<int>(i) != vector_loop) order.push_back(tail[i]);
-      order.push_back(tail[static_cast<size_t>(vector_loop)]);
-      s.reorder(order);
-      s.vectorize(tail[static_cast<size_t>(vector_loop)]);
-    }
-    for (size_t i = 0; i < tail.size(); ++i)
-      if (static_cast<int>(i) != vector_loop) s.unroll(tail[i]);
     return s.ok();
   }
 };

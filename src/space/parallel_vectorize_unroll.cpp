@@ -92,7 +92,8 @@ class ParallelVectorizeUnroll : public Module {
     if (!s.ok()) return false;
     s.vectorize(parts[2]);
     spatial.push_back(parts[0]);
-    fuse_parallel(s, spatial);
+    LoopRv outer;
+    if (fuse_parallel(s, spatial, &outer)) stream_large_output(s, outer, target);
     return s.ok();
   }
 

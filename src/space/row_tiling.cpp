@@ -6,6 +6,7 @@
 // Spatial steps are vectorised along the row; reductions along the row too, with a vector of partial results, or across
 // the rows of a tile.
 #include <algorithm>
+#include <array>
 
 #include "space/access.h"
 #include "tcc/ir/walk.h"
@@ -24,17 +25,40 @@ struct Rows {
   NaiveNest last;                   // writes the output
   std::vector<std::string> others;  // in program order
   std::vector<bool> is_row;         // per iterator of `last`
+  bool tiles_too = false;           // a single reduction, which multi-level tiling understands as well
 };
 
-std::optional<Rows> find_rows(const Kernel& k) {
+// Every operand runs along the reduction in steps of one and none is used for two results: a sum of each row's own
+// elements. Several reduction iterators count as the one that they make together.
+bool reduces_rows(const Kernel& k, const NaiveNest& nest, int64_t lanes) {
+  int64_t length = 1;
+  for (size_t i = nest.extents.size(); i-- > 0;) {
+    for (const Load* l : nest.loads) {
+      std::optional<int64_t> stride = flat_stride(k, l->buffer, l->indices, nest.block->iters[i].id);
+      if (l->predicate != nullptr || !stride) return false;
+      if (nest.reduce[i] ? *stride != length : *stride == 0 && nest.extents[i] > 1) return false;
+    }
+    if (nest.reduce[i]) length *= nest.extents[i];
+  }
+  return !nest.loads.empty() && length >= 2 * lanes;
+}
+
+std::optional<Rows> find_rows(const Kernel& k, int64_t lanes) {
   std::vector<const Block*> blocks = collect_blocks(k.root);
-  size_t reductions = 0;
-  for (const Block* b : blocks) reductions += b->init != nullptr ? 1 : 0;
-  if (reductions < 2 || blocks.size() < 3) return std::nullopt;
+  std::vector<const Block*> reductions;
+  for (const Block* b : blocks)
+    if (b->init != nullptr) reductions.push_back(b);
+  if (reductions.empty()) return std::nullopt;
+  bool single = reductions.size() == 1;
+  if (single) {
+    std::optional<NaiveNest> nest = naive_nest(k, *reductions[0]);
+    if (!nest || !nest->is_reduction() || !reduces_rows(k, *nest, lanes)) return std::nullopt;
+  }
   std::optional<NaiveNest> last = naive_nest(k, *blocks.back());
-  if (!last || last->is_reduction()) return std::nullopt;
-  Rows rows{*last, {}, std::vector<bool>(last->extents.size(), true)};
-  bool any = false;
+  if (!last || (last->is_reduction() && blocks.size() > 1)) return std::nullopt;
+  Rows rows{*last, {}, std::vector<bool>(last->extents.size(), true), single};
+  bool any = last->is_reduction();
+  for (size_t i = 0; i < rows.is_row.size(); ++i) rows.is_row[i] = !last->reduce[i];
   for (size_t b = 0; b + 1 < blocks.size(); ++b) {
     std::optional<NaiveNest> nest = naive_nest(k, *blocks[b]);
     if (!nest) return std::nullopt;
@@ -57,18 +81,29 @@ class RowTiling : public Module {
   const char* name() const override { return "row_tiling"; }
 
   std::vector<Schedule> apply(const Schedule& state, const target::Target& target, const SpaceOptions&) const override {
-    std::optional<Rows> rows = find_rows(state.kernel());
+    std::optional<Rows> rows = find_rows(state.kernel(), vector_lanes(target));
     if (!rows) return {state};
     std::vector<Schedule> out;
     for (bool across : {false, true}) {
+      if (rows->tiles_too ? across : !is_sensible(state.kernel(), *rows, across)) continue;
       Schedule s = state;
       if (tile(s, *rows, across, target)) out.push_back(std::move(s));
     }
-    if (out.empty()) return {state};
+    if (out.empty() || rows->tiles_too) out.push_back(state);
     return out;
   }
 
  private:
+  // Lanes want neighbouring elements: along the rows where these are contiguous, across them where the rows are.
+  static bool is_sensible(const Kernel& k, const Rows& rows, bool across) {
+    std::optional<int64_t> along, over;
+    for (size_t i = 0; i < rows.is_row.size(); ++i)
+      (rows.is_row[i] ? over : along) =
+          flat_stride(k, rows.last.store->buffer, rows.last.store->indices, rows.last.block->iters[i].id);
+    if (!along || !over || (*along != 1 && *over != 1)) return true;
+    return across ? *over == 1 : *along == 1;
+  }
+
   static bool tile(Schedule& s, const Rows& rows, bool across, const target::Target& target) {
     BlockRv last = s.get_block(rows.last.name);
     std::vector<LoopRv> loops = s.get_loops(last), row_loops, along;
@@ -83,9 +118,11 @@ class RowTiling : public Module {
     s.reorder(order);
     for (size_t i = rows.others.size(); i-- > 0;) s.compute_at(s.get_block(rows.others[i]), parts[0]);
     if (!s.ok()) return false;
-    for (const std::string& name : rows.others) mark(s, name, row_loops.size(), across, target);
+    // Consumers first: a step that a reduction reads goes into the loop of the reduction.
     mark(s, rows.last.name, row_loops.size(), across, target);
-    fuse_parallel(s, row_loops);
+    for (size_t i = rows.others.size(); i-- > 0;) mark(s, rows.others[i], row_loops.size(), across, target);
+    LoopRv outer;
+    if (fuse_parallel(s, row_loops, &outer)) stream_large_output(s, outer, target);
     return s.ok();
   }
 
@@ -98,13 +135,21 @@ class RowTiling : public Module {
     const Block* found = find_block(trial.kernel().root, trial.id(block));
     std::vector<LoopRv> spatial, reduce;
     for (size_t i = depth; i < loops.size(); ++i) {
+      if (find_loop(trial.kernel().root, trial.id(loops[i]))->loop_kind != LoopKind::kSerial) return;
       bool feeds_reduce = false;
       for (const Iter& it : found->iters)
         feeds_reduce |= it.kind != IterKind::kSpatial && mentions(it.binding, trial.id(loops[i]));
       (feeds_reduce ? reduce : spatial).push_back(loops[i]);
     }
     if (reduce.empty()) {
-      trial.vectorize(tile_vector(trial, spatial.back(), target)[1]);
+      // One value a row: the tile of rows is small, and its extent may still be a symbol.
+      if (found->iters.size() == depth) {
+        trial.vectorize(spatial.back());
+      } else {
+        VectorTile tile = tile_vector(trial, spatial.back(), target, 4);
+        trial.vectorize(tile.vector);
+        annotate_tail(trial, tile.outer, tile);
+      }
     } else if (across) {
       if (spatial.empty()) return;
       std::vector<LoopRv> order = reduce;
@@ -113,30 +158,68 @@ class RowTiling : public Module {
       trial.vectorize(spatial.back());
     } else {
       // A vector of partial results for each row, whose lanes are combined at its end.
-      if (reduce.size() != 1) return;
-      std::vector<LoopRv> parts = tile_vector(trial, reduce[0], target);
-      BlockRv partial = trial.rfactor(block, parts[1]);
+      LoopRv along = reduce.size() > 1 ? trial.fuse(reduce) : reduce[0];
+      VectorTile tile = tile_vector(trial, along, target, 8);
+      BlockRv partial = trial.rfactor(block, tile.vector);
       std::vector<LoopRv> lanes = trial.get_loops(partial), rest = trial.get_loops(block);
       if (!trial.ok()) return;
+      LoopRv pass = lanes[lanes.size() - 2];
+      compute_within(trial, partial, pass);
       trial.vectorize(lanes.back());
+      annotate_tail(trial, pass, tile);
       trial.annotate(rest.back(), AnnotationKey::kTree, schedule::lit(1));
     }
     if (trial.ok()) s = std::move(trial);
   }
 
-  // [outer, vector]: divisors where some fill a vector, else any width of whole vectors.
-  static std::vector<LoopRv> tile_vector(Schedule& s, LoopRv loop, const target::Target& target) {
+  // One pass instead of two: what the reduction reads is made in the iteration that reads it.
+  static void compute_within(Schedule& s, BlockRv reduction, LoopRv loop) {
+    size_t iters = find_block(s.kernel().root, s.id(reduction))->iters.size();
+    for (Id id : schedule::producers_of(s.kernel(), s.id(reduction))) {
+      const Block* block = find_block(s.kernel().root, id);
+      if (block->init != nullptr || block->iters.size() + 1 < iters) continue;
+      Schedule trial = s;
+      BlockRv producer = trial.get_block(name_hint(s.kernel(), id));
+      trial.compute_at(producer, loop);
+      std::vector<LoopRv> loops = trial.get_loops(producer);
+      if (!trial.ok()) continue;
+      trial.vectorize(loops.back());
+      if (trial.ok()) s = std::move(trial);
+    }
+  }
+
+  struct VectorTile {
+    LoopRv outer, vector;
+    std::optional<ExprRv> tail;  // how the outer loop is to treat what overhangs
+  };
+  // Whole vectors that divide the extent where there are such, else any number of whole vectors.
+  static VectorTile tile_vector(Schedule& s, LoopRv loop, const target::Target& target, int64_t vectors) {
     const Loop* l = find_loop(s.kernel().root, s.id(loop));
-    int64_t lanes = vector_lanes(target), limit = 4 * lanes;
-    if (l == nullptr || !is_int(l->extent)) return {loop, loop};
+    int64_t lanes = vector_lanes(target), limit = vectors * lanes;
+    if (l == nullptr || !is_int(l->extent)) return {loop, loop, {}};
     int64_t extent = int_value(l->extent);
-    if (extent <= lanes || best_divisor(extent, limit) >= lanes)
-      return s.split(loop, s.sample_perfect_tile(loop, 2, limit));
+    auto split = [&](ExprRv outer, ExprRv vector, std::optional<ExprRv> tail) -> VectorTile {
+      std::vector<LoopRv> parts = s.split(loop, std::array{outer, vector});
+      return {parts[0], parts[1], tail};
+    };
+    if (extent <= lanes) return split(schedule::lit(1), schedule::lit(extent), {});
+    std::vector<int64_t> widths;
+    for (int64_t w = lanes; w <= std::min(limit, extent); w += lanes)
+      if (extent % w == 0) widths.push_back(w);
+    if (!widths.empty()) {
+      std::vector<double> weights(widths.size(), 1.0 / static_cast<double>(widths.size()));
+      return split({}, s.sample_categorical(widths, weights), {});
+    }
     ExprRv tail;
-    constexpr int64_t kModes = 1 << static_cast<int>(TailMode::kMask) | 1 << static_cast<int>(TailMode::kPeel);
-    std::vector<LoopRv> parts = s.split(loop, s.sample_tile(loop, 2, limit, lanes, &tail, kModes));
-    s.annotate(parts[0], AnnotationKey::kTail, tail);
-    return parts;
+    // Masks in every iteration are worth a try only where the instruction set has them.
+    constexpr int64_t kPeel = 1 << static_cast<int>(TailMode::kPeel), kMask = 1 << static_cast<int>(TailMode::kMask);
+    int64_t modes = target.cpu.vector_bits >= 512 ? kPeel | kMask : kPeel;
+    std::vector<ExprRv> factors = s.sample_tile(loop, 2, limit, lanes, &tail, modes);
+    return split(factors[0], factors[1], tail);
+  }
+  // Behind the steps that want plain loops.
+  static void annotate_tail(Schedule& s, LoopRv outer, const VectorTile& tile) {
+    if (tile.tail) s.annotate(outer, AnnotationKey::kTail, *tile.tail);
   }
 };
 

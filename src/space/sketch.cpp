@@ -1,6 +1,7 @@
 #include "tcc/space/sketch.h"
 
 #include <algorithm>
+#include <set>
 
 #include "tcc/lower/lower.h"
 #include "tcc/lower/nest.h"
@@ -53,14 +54,6 @@ bool make_symbolic(Sketch& sketch) {
   return true;
 }
 
-uint64_t structural_key(const schedule::Trace& trace, std::span<const int64_t> decisions) {
-  uint64_t key = schedule::skeleton_hash(trace);
-  for (const Instruction& in : trace.instructions)
-    if (in.op == Op::kSampleComputeLocation)
-      key = combine_hash(key, static_cast<uint64_t>(decisions[static_cast<size_t>(in.decision)]));
-  return key;
-}
-
 Legal<Kernel> replay_and_lower(const Sketch& sketch, std::span<const int64_t> decisions, const target::Target& target,
                                const ArenaPtr& arena) {
   Legal<Kernel> k = schedule::replay(sketch.trace, decisions, sketch.start, arena);
@@ -83,7 +76,57 @@ bool agrees_with_replay(const Sketch& sketch, const target::Target& target) {
   return true;
 }
 
+constexpr int64_t kDeepest = 24;     // loops around a block that is placed
+constexpr size_t kMaxVariants = 16;  // of one skeleton
+constexpr int kVariantDraws = 8;
+
+// Some draw of the other decisions gives a program within the target's limits; the trace keeps the first.
+bool settle(schedule::Trace& trace, const Kernel& start, const target::Target& target) {
+  Rng rng(structural_key(trace, trace.decisions));
+  for (int i = 0; i < kVariantDraws; ++i) {
+    auto arena = std::make_shared<Arena>();
+    std::vector<int64_t> decisions = trace.decisions, used;
+    if (i > 0) schedule::draw_decisions(trace, decisions, rng);
+    Legal<Kernel> k = schedule::replay(trace, decisions, start, arena, &used);
+    if (!k || !lower::lower(*k, target, Stage::kNest, arena)) continue;
+    if (structural_key(trace, used) != structural_key(trace, trace.decisions)) continue;
+    trace.decisions = std::move(used);
+    return true;
+  }
+  return false;
+}
+
 }  // namespace
+
+uint64_t structural_key(const schedule::Trace& trace, std::span<const int64_t> decisions) {
+  uint64_t key = schedule::skeleton_hash(trace);
+  for (const Instruction& in : trace.instructions)
+    if (in.op == Op::kSampleComputeLocation && static_cast<size_t>(in.decision) < decisions.size())
+      key = combine_hash(key, static_cast<uint64_t>(decisions[static_cast<size_t>(in.decision)]));
+  return key;
+}
+
+std::vector<schedule::Trace> structural_variants(const schedule::Trace& trace, const Kernel& start,
+                                                 const target::Target& target) {
+  std::vector<schedule::Trace> out = {trace};
+  std::set<uint64_t> seen = {structural_key(trace, trace.decisions)};
+  for (const Instruction& in : trace.instructions) {
+    if (in.op != Op::kSampleComputeLocation) continue;
+    // Each variant so far with every other place; replay moves an illegal place to the nearest legal one.
+    for (size_t v = 0, n = out.size(); v < n; ++v)
+      for (int64_t place = -1; place < kDeepest && out.size() < kMaxVariants; ++place) {
+        schedule::Trace other = out[v];
+        other.decisions[static_cast<size_t>(in.decision)] = place;
+        auto arena = std::make_shared<Arena>();
+        std::vector<int64_t> used;
+        if (!schedule::replay(other, other.decisions, start, arena, &used)) continue;
+        other.decisions = std::move(used);
+        if (!seen.insert(structural_key(other, other.decisions)).second) continue;
+        if (settle(other, start, target)) out.push_back(std::move(other));
+      }
+  }
+  return out;
+}
 
 Legal<Sketch> make_sketch(const schedule::Trace& trace, const Kernel& start, const target::Target& target) {
   Sketch sketch;

@@ -1,8 +1,10 @@
 // The pieces that all nests share, and the kernel around them.
 #include "nest.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
 
 #include "tcc/ir/walk.h"
 #include "tcc/support/check.h"
@@ -39,8 +41,63 @@ Type ir_type(graph::DType dtype) {
 }
 
 GroupNest::GroupNest(const graph::Graph& graph, const graph::FusionGroup& group) : graph_(graph), group_(group) {
-  moves_ = graph::op_class(graph.node(group.anchor).op) == graph::OpClass::kMove;
+  moves_ = graph::op_class(graph.node(group.anchor).op) == graph::OpClass::kMove && group.nodes.size() == 1;
   compute_ = widened(graph.value(group.output).dtype);
+  flatten_positions();
+}
+
+const graph::Shape& GroupNest::shape_of(graph::ValueId id) const {
+  auto flat = flat_shapes_.find(id);
+  return flat == flat_shapes_.end() ? value(id).shape : flat->second;
+}
+
+namespace {
+
+bool is_pointwise(const graph::ConvAttrs& a) {
+  auto all = [](const std::vector<int64_t>& v, int64_t x) {
+    return std::all_of(v.begin(), v.end(), [x](int64_t y) { return y == x; });
+  };
+  return all(a.kernel, 1) && all(a.strides, 1) && all(a.pads_begin, 0) && all(a.pads_end, 0);
+}
+
+// The shape with its last axes, those of `positions`, made one; nothing where it is broadcast along some of them only.
+std::optional<graph::Shape> flat_shape(const graph::Shape& shape, const graph::Shape& positions) {
+  size_t own = std::min(shape.size(), positions.size());
+  graph::Shape flat(shape.begin(), shape.end() - static_cast<std::ptrdiff_t>(own));
+  if (own == 0) return flat;
+  graph::Shape last(shape.end() - static_cast<std::ptrdiff_t>(own), shape.end());
+  bool repeated = std::all_of(last.begin(), last.end(), [](int64_t e) { return e == 1; });
+  if (!repeated && last != positions) return std::nullopt;
+  flat.push_back(graph::element_count(last));
+  return flat;
+}
+
+}  // namespace
+
+void GroupNest::flatten_positions() {
+  const graph::Node& anchor = graph_.node(group_.anchor);
+  if (anchor.op != graph::Op::kConv || !is_pointwise(anchor.as<graph::ConvAttrs>())) return;
+  const graph::Shape& out = value(anchor.output).shape;
+  graph::Shape positions(out.begin() + 2, out.end());
+  if (positions.size() < 2) return;
+  std::map<graph::ValueId, graph::Shape> flat;
+  for (graph::NodeId id : group_.nodes) {
+    const graph::Node& node = graph_.node(id);
+    if (id != group_.anchor && graph::op_class(node.op) != graph::OpClass::kElementwise) return;
+    std::vector<graph::ValueId> values = node.inputs;
+    values.push_back(node.output);
+    for (size_t i = 0; i < values.size(); ++i) {
+      const graph::Shape& shape = value(values[i]).shape;
+      bool inner = i + 1 < values.size();
+      // One number a channel.
+      bool vector = inner && (node.op == graph::Op::kConv ? i == 2 : node.op == graph::Op::kBatchNorm && i > 0);
+      std::optional<graph::Shape> made = vector ? shape : flat_shape(shape, positions);
+      if (!made) return;
+      auto [known, fresh] = flat.emplace(values[i], *made);
+      if (!fresh && known->second != *made) return;
+    }
+  }
+  flat_shapes_ = std::move(flat);
 }
 
 namespace {
@@ -82,9 +139,10 @@ void GroupNest::add_params(Task& task) {
       if (made_inside || tensors_.count(input) != 0) continue;
       std::string name = param_name(node, i, v.is_constant());
       if (int n = names[name]++; n > 0) name += std::to_string(n);
-      const Buffer* buffer = kernel_.add_buffer(name.c_str(), ir_type(v.dtype), v.shape,
+      const graph::Shape& shape = shape_of(input);
+      const Buffer* buffer = kernel_.add_buffer(name.c_str(), ir_type(v.dtype), shape,
                                                 v.is_constant() ? BufferRole::kWeight : BufferRole::kInput);
-      tensors_[input] = {buffer, v.shape};
+      tensors_[input] = {buffer, shape};
       task.params.push_back({v.is_constant() ? ParamKind::kConstant : ParamKind::kInput, input});
     }
   }
@@ -95,13 +153,14 @@ void GroupNest::build(Task& task) {
   for (graph::NodeId id : group_.nodes) plan(graph_.node(id));
   TCC_CHECK(!stages_.empty());
   const graph::Value& result = value(group_.output);
-  const Buffer* output = kernel_.add_buffer("out", ir_type(result.dtype), result.shape, BufferRole::kOutput);
+  const graph::Shape& shape = shape_of(group_.output);
+  const Buffer* output = kernel_.add_buffer("out", ir_type(result.dtype), shape, BufferRole::kOutput);
   task.params.push_back({ParamKind::kOutput, group_.output});
   compute_ = widened(result.dtype);
   if (stages_.back().combines && output->type != compute_) {
     Stage& last = stages_.back();
     graph::ValueId id = last.result;
-    stages_.push_back({"cast", result.shape, false,
+    stages_.push_back({"cast", shape, false,
                        [this, id](const std::string& name, const Tensor& out) {
                          return map_nest(name, axes_of(out.shape), out,
                                          [&](const Exprs& at) { return read(operand(id), at); });
@@ -112,7 +171,7 @@ void GroupNest::build(Task& task) {
   for (size_t i = 0; i < stages_.size(); ++i) {
     const Stage& stage = stages_[i];
     compute_ = widened(value(stage.result).dtype);
-    Tensor out = i + 1 == stages_.size() ? Tensor{output, result.shape} : make_temp(stage.name, stage.shape);
+    Tensor out = i + 1 == stages_.size() ? Tensor{output, shape} : make_temp(stage.name, stage.shape);
     nests.push_back(stage.emit(stage.name, out));
     if (stage.result != graph::kNone) tensors_[stage.result] = out;
   }
@@ -127,12 +186,22 @@ void GroupNest::build(Task& task) {
 void GroupNest::add_stage(std::string name, const graph::Node& node, bool combines,
                           std::function<Stmt(const std::string&, const Tensor&)> emit) {
   if (int n = used_names_[name]++; n > 0) name += std::to_string(n);
-  stages_.push_back({std::move(name), value(node.output).shape, combines, std::move(emit), node.output});
+  stages_.push_back({std::move(name), shape_of(node.output), combines, std::move(emit), node.output});
 }
 
 Tensor GroupNest::make_temp(const std::string& name, const graph::Shape& shape) {
   return {kernel_.add_buffer((name + "_out").c_str(), compute_, shape, BufferRole::kTemp), shape};
 }
+
+namespace {
+
+bool is_blocked(const graph::Node& node) {
+  if (node.op == graph::Op::kConv) return node.as<graph::ConvAttrs>().block_out > 1;
+  bool pool = node.op == graph::Op::kMaxPool || node.op == graph::Op::kAveragePool;
+  return pool && node.as<graph::PoolAttrs>().block > 1;
+}
+
+}  // namespace
 
 std::vector<NestAxis> GroupNest::axes_of(const graph::Shape& shape) const {
   static constexpr const char* kImage[] = {"n", "c", "od", "oh", "ow"};
@@ -141,11 +210,14 @@ std::vector<NestAxis> GroupNest::axes_of(const graph::Shape& shape) const {
                                            "i8", "i9", "i10", "i11", "i12", "i13", "i14", "i15"};
   graph::OpClass cls = graph::op_class(graph_.node(group_.anchor).op);
   bool image = (graph_.node(group_.anchor).op == graph::Op::kConv || cls == graph::OpClass::kWindow) &&
-               shape.size() >= 3 && shape.size() <= 5;
+               shape.size() >= 3 && shape.size() <= 6;
   bool matrix = graph_.node(group_.anchor).op == graph::Op::kGemm;
+  // Channels in blocks have the last axis, too.
+  bool blocked = image && is_blocked(graph_.node(group_.anchor));
+  size_t plain = shape.size() - (blocked ? 1 : 0);
   std::vector<NestAxis> axes;
   for (size_t i = 0; i < shape.size(); ++i) {
-    const char* name = image ? kImage[i < 2 ? i : i + 5 - shape.size()] : matrix ? kMatrix[i] : kPlain[i];
+    const char* name = i >= plain ? "cb" : image ? kImage[i < 2 ? i : i + 5 - plain] : matrix ? kMatrix[i] : kPlain[i];
     axes.push_back({name, shape[i]});
   }
   return axes;
@@ -162,8 +234,6 @@ Stmt GroupNest::map_nest_at(const std::string& name, const std::vector<NestAxis>
   return reduce_nest(name, axes, {}, ReducerKind::kNone, out, index,
                      [&](const Exprs& at, const Exprs&) { return b().cast(value(at), out.buffer->type); });
 }
-
-namespace {}  // namespace
 
 int64_t highest_of(Type type) {
   if (type == Type::kI64) return INT64_MAX;

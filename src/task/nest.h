@@ -53,6 +53,11 @@ class GroupNest {
 
   ir::Builder& b() { return kernel_.b(); }
   const graph::Value& value(graph::ValueId id) const { return graph_.value(id); }
+  // The value's shape as the nests see it.
+  const graph::Shape& shape_of(graph::ValueId id) const;
+  // A pointwise convolution is a matrix product over all positions: where every tensor of the group allows it, the
+  // spatial axes become one. Decides that, and fills flat_shapes_.
+  void flatten_positions();
   Tensor operand(graph::ValueId id) const { return tensors_.at(id); }
 
   void add_params(Task& task);
@@ -119,6 +124,7 @@ class GroupNest {
   ir::KernelBuilder kernel_;
   bool moves_;        // the group only moves elements
   ir::Type compute_;  // type of the temporaries and the arithmetic of the stage being made
+  std::map<graph::ValueId, graph::Shape> flat_shapes_;  // empty: the shapes of the graph
   std::map<graph::ValueId, Tensor> tensors_;
   std::vector<Stage> stages_;
   std::map<std::string, int> used_names_;

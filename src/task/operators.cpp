@@ -65,8 +65,12 @@ Expr window_position(Builder& b, const WindowAxis& axis, Expr o, Expr k) {
 
 void GroupNest::plan_conv(const graph::Node& node) {
   const auto& a = node.as<graph::ConvAttrs>();
-  const graph::Shape in_shape = value(node.inputs[0]).shape, out_shape = value(node.output).shape;
-  auto windows = window_axes(in_shape, out_shape, a);
+  const graph::Shape in_shape = shape_of(node.inputs[0]), out_shape = shape_of(node.output);
+  std::vector<WindowAxis> windows;
+  if (in_shape.size() == a.kernel.size() + 2)
+    windows = window_axes(in_shape, out_shape, a);
+  else
+    windows.push_back({in_shape[2], out_shape[2], 1, 1, 1, 0, 0});  // all positions as one axis
   int64_t per_group_in = in_shape[1] / a.group, per_group_out = out_shape[1] / a.group;
   add_stage("conv", node, true, [=, this](const std::string& name, const Tensor& out) {
     std::vector<NestAxis> reduce;
@@ -148,14 +152,40 @@ void GroupNest::plan_gemm(const graph::Node& node) {
 }
 
 void GroupNest::plan_matmul(const graph::Node& node) {
-  const graph::Shape left = value(node.inputs[0]).shape, right = value(node.inputs[1]).shape;
+  // Operands and result may lie in memory with their axes in another order: stored axis i is logical axis order[i].
+  const auto& a = node.as<graph::MatMulAttrs>();
+  auto order_of = [](const std::vector<int64_t>& perm, size_t rank) {
+    std::vector<int64_t> order(rank);
+    for (size_t i = 0; i < rank; ++i) order[perm.empty() ? i : static_cast<size_t>(perm[i])] = static_cast<int64_t>(i);
+    return order;
+  };
+  auto logical_shape = [](const graph::Shape& stored, const std::vector<int64_t>& order) {
+    graph::Shape shape(stored.size());
+    for (size_t i = 0; i < stored.size(); ++i) shape[static_cast<size_t>(order[i])] = stored[i];
+    return shape;
+  };
+  const graph::Shape &stored_left = value(node.inputs[0]).shape, &stored_right = value(node.inputs[1]).shape;
+  const auto left_order = order_of(a.perm_a, stored_left.size()), right_order = order_of(a.perm_b, stored_right.size());
+  const graph::Shape left = logical_shape(stored_left, left_order), right = logical_shape(stored_right, right_order);
+  // perm_out says which logical axis a stored axis is.
+  const std::vector<int64_t> out_order =
+      a.perm_out.empty() ? order_of({}, value(node.output).shape.size()) : a.perm_out;
   add_stage("gemm", node, true, [=, this, &node](const std::string& name, const Tensor& out) {
     bool rows = left.size() > 1, columns = right.size() > 1;
     size_t batch = out.shape.size() - (rows ? 1 : 0) - (columns ? 1 : 0);
+    const graph::Shape logical = logical_shape(out.shape, out_order);
     std::vector<NestAxis> axes = axes_of(out.shape);
-    if (rows) axes[batch].name = "m";
-    if (columns) axes.back().name = "n";
-    graph::Shape batches(out.shape.begin(), out.shape.begin() + static_cast<int64_t>(batch));
+    for (size_t i = 0; i < axes.size(); ++i) {
+      auto axis = static_cast<size_t>(out_order[i]);
+      if (rows && axis == batch) axes[i].name = "m";
+      if (columns && axis + 1 == axes.size()) axes[i].name = "n";
+    }
+    auto stored = [](const Exprs& index, const std::vector<int64_t>& order) {
+      Exprs moved;
+      for (int64_t axis : order) moved.push_back(index[static_cast<size_t>(axis)]);
+      return moved;
+    };
+    graph::Shape batches(logical.begin(), logical.begin() + static_cast<int64_t>(batch));
     auto batch_index = [&](const graph::Shape& shape, const Exprs& at) {
       Exprs index;
       size_t own = shape.size() < 2 ? 0 : shape.size() - 2;
@@ -166,13 +196,16 @@ void GroupNest::plan_matmul(const graph::Node& node) {
       return index;
     };
     return reduce_nest(name, axes, {{"k", left.back()}}, ReducerKind::kSum, out, nullptr,
-                       [&](const Exprs& at, const Exprs& over) {
+                       [&](const Exprs& place, const Exprs& over) {
+                         Exprs at(place.size());
+                         for (size_t i = 0; i < place.size(); ++i) at[static_cast<size_t>(out_order[i])] = place[i];
                          Exprs x = batch_index(left, at), y = batch_index(right, at);
                          if (rows) x.push_back(at[batch]);
                          x.push_back(over[0]);
                          y.push_back(over[0]);
                          if (columns) y.push_back(at.back());
-                         return b().mul(read(operand(node.inputs[0]), x), read(operand(node.inputs[1]), y));
+                         return b().mul(read(operand(node.inputs[0]), stored(x, left_order)),
+                                        read(operand(node.inputs[1]), stored(y, right_order)));
                        });
   });
 }
@@ -195,6 +228,7 @@ void GroupNest::plan_pool(const graph::Node& node) {
                                predicate = b().logical_and(
                                    predicate, inside(x.back(), windows[i].low(), windows[i].high(), windows[i].in));
                              }
+                             if (a.block > 1) x.push_back(at.back());
                              return read(operand(node.inputs[0]), x, predicate, average ? 0 : lowest_value());
                            });
       });
@@ -389,8 +423,15 @@ std::string GroupNest::elementwise_name(const graph::Node& node) const {
 
 void GroupNest::plan_elementwise(const graph::Node& node) {
   add_stage(elementwise_name(node), node, false, [this, &node](const std::string& name, const Tensor& out) {
+    // The value made in this group comes first where the order does not matter: one task for x + y and y + x.
+    graph::Node own = node;
+    auto made_here = [&](graph::ValueId id) {
+      return std::any_of(stages_.begin(), stages_.end(), [&](const Stage& stage) { return stage.result == id; });
+    };
+    if ((node.op == Op::kAdd || node.op == Op::kMul) && made_here(own.inputs[1]) && !made_here(own.inputs[0]))
+      std::swap(own.inputs[0], own.inputs[1]);
     return map_nest(name, axes_of(out.shape), out,
-                    [&](const Exprs& at) { return elementwise_value(node, at, out.shape); });
+                    [&](const Exprs& at) { return elementwise_value(own, at, out.shape); });
   });
 }
 

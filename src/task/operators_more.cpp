@@ -364,22 +364,27 @@ void GroupNest::plan_layer_norm(const graph::Node& node) {
       at.insert(at.end(), over.begin(), over.end());
       return at;
     };
-    Tensor sum = make_temp("row_sum", rows), square = make_temp("row_square", rows);
-    auto centred = [&](const Exprs& at, const Exprs& of) {
-      return b().sub(read(x, at), b().div(read(sum, of), real(count)));
-    };
+    // Two passes for the statistics, which keeps the variance accurate; one division and one root a row.
+    Tensor sum = make_temp("row_sum", rows), mean = make_temp("row_mean", rows), square = make_temp("row_square", rows),
+           scale = make_temp("row_scale", rows);
+    auto centred = [&](const Exprs& at, const Exprs& of) { return b().sub(read(x, at), read(mean, of)); };
     std::vector<Stmt> nests;
     nests.push_back(reduce_nest("row_sum", outer, along, ReducerKind::kSum, sum, nullptr,
                                 [&](const Exprs& at, const Exprs& over) { return read(x, both(at, over)); }));
+    nests.push_back(
+        map_nest("row_mean", outer, mean, [&](const Exprs& at) { return b().div(read(sum, at), real(count)); }));
     nests.push_back(reduce_nest("row_square", outer, along, ReducerKind::kSum, square, nullptr,
                                 [&](const Exprs& at, const Exprs& over) {
                                   Expr d = centred(both(at, over), at);
                                   return b().mul(d, d);
                                 }));
+    nests.push_back(map_nest("row_scale", outer, scale, [&](const Exprs& at) {
+      Expr variance = b().add(b().div(read(square, at), real(count)), real(a.epsilon));
+      return b().div(real(1), call(Intrinsic::kSqrt, variance));
+    }));
     nests.push_back(map_nest(name, all, out, [&](const Exprs& at) {
       Exprs of(at.begin(), at.begin() + a.axis), in_row(at.begin() + static_cast<int64_t>(axis), at.end());
-      Expr variance = b().add(b().div(read(square, of), real(count)), real(a.epsilon));
-      Expr y = b().div(centred(at, of), call(Intrinsic::kSqrt, variance));
+      Expr y = b().mul(centred(at, of), read(scale, of));
       y = b().mul(y, read_broadcast(operand(node.inputs[1]), in_row, row));
       return node.inputs.size() == 3 ? b().add(y, read_broadcast(operand(node.inputs[2]), in_row, row)) : y;
     }));

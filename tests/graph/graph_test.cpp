@@ -186,10 +186,10 @@ TEST_CASE("matrix products broadcast and take vectors") {
   ValueId a = g.add_input("a", DType::kF32, {2, 1, 2, 3});
   ValueId b = g.add_input("b", DType::kF32, {4, 3, 5});
   ValueId v = g.add_input("v", DType::kF32, {3});
-  CHECK(g.value(add(g, Op::kMatMul, NoAttrs{}, {a, b})).shape == Shape{2, 4, 2, 5});
-  ValueId av = add(g, Op::kMatMul, NoAttrs{}, {a, v});
-  ValueId vb = add(g, Op::kMatMul, NoAttrs{}, {v, b});
-  ValueId vv = add(g, Op::kMatMul, NoAttrs{}, {v, v});
+  CHECK(g.value(add(g, Op::kMatMul, MatMulAttrs{}, {a, b})).shape == Shape{2, 4, 2, 5});
+  ValueId av = add(g, Op::kMatMul, MatMulAttrs{}, {a, v});
+  ValueId vb = add(g, Op::kMatMul, MatMulAttrs{}, {v, b});
+  ValueId vv = add(g, Op::kMatMul, MatMulAttrs{}, {v, v});
   CHECK(g.value(av).shape == Shape{2, 1, 2});
   CHECK(g.value(vb).shape == Shape{4, 5});
   CHECK(g.value(vv).shape == Shape{});

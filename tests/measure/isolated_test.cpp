@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <cstdlib>
 
 #include "kernels.h"
 #include "tcc/codegen/llvm.h"
@@ -126,6 +127,9 @@ TEST_CASE("weights arrive in the candidate's layout", "[unit]") {
   CAPTURE(m.failure);
   CHECK(m.status == Status::kOk);
   CHECK(m.gate == "exact");
+  record::Record record;
+  fill_record(m, record);
+  CHECK(record.layouts == "1 " + ir::print_layout(*packed.layout) + "\n");
   // The pair shares what is laid out alike and nothing else.
   auto comparison = measurer().compare_paired(candidate_of(*task, kernel), candidate_of(*task, make_gemm())).value();
   CHECK(comparison.failure == "");
@@ -201,6 +205,101 @@ TEST_CASE("every planted defect gets its status and measuring goes on", "[unit]"
     CHECK(m.samples.empty() == (m.status != Status::kOk));
   }
   CHECK(measurer().restarts() == 0);
+}
+
+TEST_CASE("a stack overflow is a crash that is told from others by its address", "[unit]") {
+  auto task = make_task();
+  Candidate candidate = candidate_of(*task, make_gemm());
+  auto artifact = codegen::compile_host(candidate.kernel, host()).value();
+  auto folder = TemporaryDirectory::create("tcc-overflow").value();
+  std::string source =
+      "static int deep(int n) { volatile char a[4096]; a[n % 4096] = 1; return n ? deep(n - 1) + a[n % 4096] : 0; }\n";
+  for (const codegen::Launch& launch : artifact.launches)
+    source += "void " + launch.symbol + "(void* const* b, long long i, long long e) { deep(1 << 30); }\n";
+  REQUIRE(write_file(folder->path() + "/deep.c", source));
+  const std::string command = "cd " + folder->path() + " && cc -w -O0 -fPIC -fno-asynchronous-unwind-tables -c deep.c";
+  REQUIRE(std::system(command.c_str()) == 0);
+  artifact.code = read_file(folder->path() + "/deep.o").value();
+  candidate.artifact = std::make_shared<codegen::Artifact>(std::move(artifact));
+  Measurement m = measurer().measure(std::span(&candidate, 1)).value()[0];
+  CAPTURE(m.failure);
+  CHECK(m.status == Status::kCrashed);
+  CHECK_THAT(m.failure, Catch::Contains("SEGV") && Catch::Contains("at address"));
+  CHECK(m.samples.empty());
+  CHECK(measure_one(*task, make_gemm()).status == Status::kOk);
+}
+
+TEST_CASE("the fastest program must be right on data of a second seed", "[unit]") {
+  // Right where the first element of A is positive, on integers and on reals: the luck of a quarter of the seeds.
+  int caught = 0, lucky = 0;
+  for (uint64_t seed = 1; seed <= 24 && (caught == 0 || lucky == 0); ++seed) {
+    MeasureTask::Options options;
+    options.seed = seed;
+    auto task = MeasureTask::create(measurer(), make_gemm(), host(), options).value();
+    Measurement m = measure_one(*task, make_gemm(Defect::kLucky));
+    CAPTURE(seed, m.failure);
+    if (m.status == Status::kOk) {
+      ++lucky;
+      continue;
+    }
+    REQUIRE(m.status == Status::kWrong);
+    if (m.failure.find("second seed") == std::string::npos) continue;
+    ++caught;
+    CHECK_THAT(m.failure, Catch::Contains("of parameter 2 are wrong"));
+    CHECK(m.samples.empty());
+    CHECK(m.median == 0);
+    // It did not become what others are compared with, and it wins no comparison either.
+    Measurement right = measure_one(*task, make_gemm());
+    CHECK(right.status == Status::kOk);
+    CHECK_FALSE(right.cut_short);
+    auto verdict =
+        measurer().compare_paired(candidate_of(*task, make_gemm(Defect::kLucky)), candidate_of(*task, make_gemm()));
+    CHECK(verdict.value().winner == PairedComparison::Winner::kNone);
+    CHECK_THAT(verdict.value().failure, Catch::Contains("second seed"));
+  }
+  CHECK(caught >= 1);
+}
+
+TEST_CASE("a program far behind the best gets a few samples only", "[unit]") {
+  GemmOptions shape{.m = 60, .n = 60, .k = 60};
+  auto task = make_task(shape);
+  REQUIRE(measure_one(*task, make_gemm(shape)).status == Status::kOk);
+  shape.defect = Defect::kTwice;
+  bool cut = false;
+  for (int i = 0; i < 5 && !cut; ++i) {  // where every sample is disturbed nothing is sure
+    Measurement m = measure_one(*task, make_gemm(shape));
+    REQUIRE(m.status == Status::kOk);
+    cut = m.cut_short;
+    if (!cut) continue;
+    CHECK(m.samples.size() >= 3);
+    CHECK(m.samples.size() < 20);
+    CHECK_FALSE(m.converged);
+    CHECK(m.median > 0);
+  }
+  CHECK(cut);
+}
+
+TEST_CASE("records say how a time was taken, and where", "[unit]") {
+  auto task = make_task();
+  std::vector<Candidate> batch = {candidate_of(*task, make_gemm(), 0), candidate_of(*task, make_gemm(), 1)};
+  auto measured = measurer().measure(batch).value();
+  record::Record record;
+  fill_record(measured[1], record);
+  CHECK(record.statistic == "median");
+  CHECK(record.cache == "warm");
+  CHECK(record.repeats >= 1);
+  CHECK(record.dropped == measured[1].dropped);
+  CHECK(record.converged == measured[1].converged);
+  CHECK(record.compile_seconds > 0);
+  CHECK(record.overlap == (measurer().notes().empty() && host().cpu.cores > 1));
+  CHECK(record.isa == target::isa_level_name(target::isa_level(host())));
+  auto device = target::target_from_json(record.device);
+  REQUIRE(device.has_value());
+  CHECK(target::feature_hash(*device) == target::feature_hash(host()));
+  record::Record failed;
+  fill_record(measure_one(*task, make_gemm(Defect::kShortSum)), failed);
+  CHECK(failed.statistic.empty());
+  CHECK(failed.cache.empty());
 }
 
 TEST_CASE("a kernel that codegen refuses is compile_failed", "[unit]") {

@@ -18,6 +18,7 @@ enum class Defect {
   kNaN,          // 0/0 in every element
   kUnwritten,    // leaves the last row of the output alone
   kTwice,        // right, but everything is computed twice
+  kLucky,        // right only where the first element of A is positive
 };
 
 struct GemmOptions {
@@ -97,6 +98,10 @@ class GemmMaker {
     if (o_.defect == Defect::kNaN) {
       ir::Expr zero = b_.sub(value, value);
       value = b_.add(value, b_.div(zero, zero));
+    }
+    if (o_.defect == Defect::kLucky) {
+      ir::Expr first = b_.cast(load(a_, {b_.integer(0), b_.integer(0)}), ir::Type::kF32);
+      value = b_.select(b_.lt(b_.real(0), first), value, b_.add(value, b_.real(1)));
     }
     value = b_.cast(value, o_.out);
     ir::Expr row = o_.defect == Defect::kWildStore ? b_.offset(i, int64_t{1} << 32) : i;

@@ -1,16 +1,25 @@
 // The parts that need no second process.
+#include <sched.h>
+#include <time.h>
+
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <cstring>
+#include <memory>
 
 #include "kernels.h"
+#include "measure/cpu_share.h"
 #include "measure/gate.h"
 #include "measure/number.h"
 #include "measure/reference_kernels.h"
+#include "measure/timing.h"
 #include "measure/wire.h"
 #include "tcc/ir/text.h"
 #include "tcc/ir/verify.h"
 #include "tcc/measure/fake.h"
 #include "tcc/measure/task.h"
+#include "tcc/support/rng.h"
 
 using namespace tcc;
 using namespace tcc::measure;
@@ -90,6 +99,170 @@ TEST_CASE("the gate", "[unit]") {
   }
   CHECK(place_text(7, std::array<int64_t, 2>{3, 4}) == "[1, 3]");
   CHECK(place_text(0, std::span<const int64_t>()) == "[]");
+}
+
+TEST_CASE("the gate on blocks and on samples says what it says element by element", "[unit]") {
+  Rng rng(5);
+  constexpr int64_t kCount = 1000;
+  std::vector<double> reference(kCount), scale(kCount);
+  std::vector<float> x(kCount);
+  for (size_t i = 0; i < kCount; ++i) {
+    reference[i] = 2 * rng.uniform() - 1;
+    scale[i] = 0.5 + rng.uniform();
+    x[i] = static_cast<float>(reference[i]) + 1e-6f * static_cast<float>(rng.uniform());
+  }
+  for (bool equal : {false, true}) {
+    OutputRule rule{ir::Type::kF32};
+    rule.relative = 2 * 0x1p-24;
+    rule.scaled = 40 * 0x1p-24;
+    rule.scale_each = scale.data();
+    rule.floor = 0x1p-126;
+    rule.equal = equal;
+    std::vector<float> y = x;
+    if (equal)
+      for (size_t i = 0; i < kCount; ++i) y[i] = static_cast<float>(reference[i]);
+    for (float bad : {0.0f, 5.0f, NAN, INFINITY}) {
+      y[777] = bad == 0 ? static_cast<float>(reference[777]) : bad;
+      GateResult all = compare_output(rule, y.data(), reference);
+      int64_t bad_alone = 0;
+      double most = 0;
+      for (size_t i = 0; i < kCount; ++i) {
+        rule.scale_each = &scale[i];
+        GateResult one = compare_output(rule, &y[i], std::span(reference).subspan(i, 1));
+        rule.scale_each = scale.data();
+        bad_alone += one.bad;
+        most = std::max(most, one.max_error);
+      }
+      CAPTURE(equal, bad);
+      CHECK(all.bad == bad_alone);
+      CHECK(all.max_error == most);
+      if (bad != 0) CHECK(all.worst == 777);
+    }
+    // Samples: references and scales in their order, elements where they say.
+    std::vector<int64_t> positions = {3, 500, 777, 999};
+    std::vector<double> some, scales;
+    for (int64_t p : positions) {
+      some.push_back(reference[static_cast<size_t>(p)]);
+      scales.push_back(scale[static_cast<size_t>(p)]);
+    }
+    rule.scale_each = scales.data();
+    GateResult sampled = compare_output(rule, y.data(), some, positions);
+    CHECK(sampled.bad == 1);
+    CHECK(sampled.worst == 777);
+    positions[2] = 778;
+    some[2] = reference[778];
+    scales[2] = scale[778];
+    CHECK(compare_output(rule, y.data(), some, positions).bad == 0);
+  }
+  std::vector<float> written(100, 1);
+  CHECK(find_unwritten(ir::Type::kF32, written.data(), 100, 0xff) == -1);
+  std::memset(&written[42], 0x7f, sizeof(float));
+  CHECK(find_unwritten(ir::Type::kF32, written.data(), 100, 0xff) == -1);
+  CHECK(find_unwritten(ir::Type::kF32, written.data(), 100, 0x7f) == 42);
+  CHECK(find_unwritten(ir::Type::kI32, written.data(), 100, 0x7f) == -1);
+}
+
+TEST_CASE("time that the hypervisor took is read from the system's table", "[unit]") {
+  const char* stat =
+      "cpu  100 0 100 1000 0 0 0 77 0 0\n"
+      "cpu0 50 0 50 500 0 0 0 7 0 0\n"
+      "cpu1 50 0 50 500 0 0 0 70 0 0\n"
+      "cpu10 50 0 50 500 0 0 0 1000 0 0\n"
+      "intr 12345\n";
+  CHECK(stolen_ticks(stat, std::array{0}) == 7);
+  CHECK(stolen_ticks(stat, std::array{1}) == 70);
+  CHECK(stolen_ticks(stat, std::array{0, 1}) == 77);
+  CHECK(stolen_ticks(stat, std::array{10}) == 1000);
+  CHECK(stolen_ticks(stat, std::array{2}) == 0);
+  CHECK(stolen_ticks("cpu0 50 0 50 500\n", std::array{0}) == 0);  // systems of old have fewer columns
+  CHECK(stolen_ticks("", std::array{0}) == 0);
+}
+
+TEST_CASE("timing ends early for what is far behind, and only for that", "[unit]") {
+  auto timed = [](double best) {
+    auto run = [] {
+      timespec pause{0, 300'000};
+      nanosleep(&pause, nullptr);
+    };
+    auto result = std::make_unique<WorkerResult>();
+    TimingPlan plan;
+    plan.last_run_seconds = 300e-6;
+    plan.budget_seconds = 0.05;
+    plan.best_seconds = best;
+    time_program(run, plan, *result);
+    return result;
+  };
+  auto behind = timed(1e-6);
+  // A machine that disturbs every sample makes none of them sure.
+  CHECK((behind->cut_short == 1 || behind->dropped > 0 || behind->num_samples >= 9));
+  CHECK_FALSE((behind->cut_short && behind->num_samples > 16));
+  CHECK(timed(1)->cut_short == 0);
+  CHECK(timed(0)->cut_short == 0);
+  CHECK(timed(1)->num_samples >= 9);
+}
+
+TEST_CASE("CPUs are divided between compiling and measuring", "[unit]") {
+  CHECK(parse_cpu_list("0,4\n") == std::vector<int>{0, 4});
+  CHECK(parse_cpu_list("0-2,7\n") == std::vector<int>{0, 1, 2, 7});
+  CHECK(parse_cpu_list("3") == std::vector<int>{3});
+  CHECK(parse_cpu_list("").empty());
+  // Numbers that no machine has, so that none is another's hyper-thread.
+  const std::vector<int> cpus = {900, 901, 902, 903};
+  CpuShare share;
+  share.divide(cpus, 1, true);
+  CHECK(share.measure_cpus() == std::vector<int>{903});
+  CHECK(share.compile_cpus() == std::vector<int>{900, 901, 902});
+  CHECK(share.divided());
+  share.divide(cpus, 3, true);
+  CHECK(share.measure_cpus() == std::vector<int>{901, 902, 903});
+  CHECK(share.compile_cpus() == std::vector<int>{900});
+  share.divide(cpus, 4, true);  // all of them: the two alternate
+  CHECK_FALSE(share.divided());
+  CHECK(share.measure_cpus() == cpus);
+  share.divide(cpus, 8, true);
+  CHECK_FALSE(share.divided());
+  share.divide(cpus, 1, false);  // no permission
+  CHECK_FALSE(share.divided());
+  CHECK(share.measure_cpus() == std::vector<int>{903});
+}
+
+TEST_CASE("threads that compile keep off the CPUs that measure", "[unit]") {
+  cpu_set_t before;
+  REQUIRE(sched_getaffinity(0, sizeof before, &before) == 0);
+  std::vector<int> cpus;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+    if (CPU_ISSET(static_cast<size_t>(cpu), &before)) cpus.push_back(cpu);
+  CpuShare share;
+  share.divide(cpus, 1, true);
+  if (!share.divided()) {
+    WARN("one core: nothing to divide");
+    return;
+  }
+  auto may_use = [](int cpu) {
+    cpu_set_t now;
+    REQUIRE(sched_getaffinity(0, sizeof now, &now) == 0);
+    return CPU_ISSET(static_cast<size_t>(cpu), &now) != 0;
+  };
+  const int measuring = share.measure_cpus()[0], compiling = share.compile_cpus()[0];
+  {
+    CpuShare::Compiling here(share);
+    CHECK(may_use(measuring));
+    share.begin_measuring();
+    CHECK_FALSE(may_use(measuring));
+    CHECK(may_use(compiling));
+    share.end_measuring();
+    CHECK(may_use(measuring));
+    share.begin_measuring();
+  }
+  CHECK(may_use(measuring));  // this thread compiles no more
+  {
+    CpuShare::Compiling late(share);
+    CHECK_FALSE(may_use(measuring));
+  }
+  share.end_measuring();
+  cpu_set_t after;
+  REQUIRE(sched_getaffinity(0, sizeof after, &after) == 0);
+  CHECK(CPU_EQUAL(&before, &after));
 }
 
 TEST_CASE("the reference is the same kernel in f64", "[unit]") {

@@ -216,5 +216,5 @@ TEST_CASE("a transformer block as exporters write it fuses") {
   REQUIRE(graph::optimize(*g, evaluator.get()).has_value());
   std::vector<std::string> groups;
   for (const auto& group : graph::fuse(*g)) groups.push_back(graph::group_text(*g, group));
-  CHECK(groups == std::vector<std::string>{"MatMul+Add+Gelu", "MatMul+Add", "LayerNorm"});
+  CHECK(groups == std::vector<std::string>{"Gemm+Gelu", "Gemm+Add", "LayerNorm"});
 }

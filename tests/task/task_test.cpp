@@ -95,9 +95,21 @@ struct Net {
       }
       params.push_back(&known.at(p.value));
     }
+    // A kernel may see the same elements with some of the axes made one.
+    std::vector<Shape> shapes;
+    size_t at = 0;
+    for (const ir::Buffer* b : t.kernel.buffers) {
+      if (b->role == ir::BufferRole::kTemp) continue;
+      Shape shape;
+      for (ir::Expr e : b->shape) shape.push_back(ir::int_value(e));
+      shapes.push_back(params.at(at)->shape);
+      REQUIRE(graph::element_count(shape) == graph::element_count(shapes.back()));
+      params[at++]->shape = shape;
+    }
     interp::Report report = interp::run(t.kernel, params);
     INFO(report.text());
     REQUIRE(report.ok());
+    for (size_t p = 0; p < shapes.size(); ++p) params[p]->shape = shapes[p];
   }
 
   static void compare(const std::vector<double>& got, const std::vector<double>& want, double tolerance) {
@@ -174,6 +186,49 @@ TEST_CASE("a convolution with bias, residual and activation is one task") {
   using enum ir::BufferRole;
   REQUIRE(roles == std::vector<ir::BufferRole>{kInput, kWeight, kWeight, kWeight, kInput, kOutput});
   REQUIRE(t.params.size() == roles.size());
+}
+
+TEST_CASE("a pointwise convolution sees all positions as one axis") {
+  auto out_shape = [](const task::Task& t) {
+    Shape shape;
+    for (const ir::Buffer* b : t.kernel.buffers)
+      if (b->role == ir::BufferRole::kOutput)
+        for (ir::Expr e : b->shape) shape.push_back(ir::int_value(e));
+    return shape;
+  };
+  SECTION("with everything that follows it") {
+    Net n;
+    ValueId y = n.node(Op::kConv, conv2d(1, 1, 0), {n.input({2, 3, 5, 7}), n.weight({4, 3, 1, 1}), n.weight({4})});
+    y = n.node(Op::kMul, {y, n.weight({4, 1, 1})});
+    y = n.node(Op::kBatchNorm, graph::BatchNormAttrs{1e-3},
+               {y, n.weight({4}), n.weight({4}), n.weight({4}), n.weight({4}, true)});
+    y = n.node(Op::kAdd, {n.input({2, 4, 5, 7}), y});
+    y = n.node(Op::kAdd, {y, n.weight({1})});
+    auto list = n.check(n.node(Op::kRelu, {y}));
+    REQUIRE(list.tasks.size() == 1);
+    CHECK(out_shape(list.tasks[0]) == Shape{2, 4, 35});
+    CHECK(list.tasks[0].workload.find("conv2d 2x3x5x7 -> 4 k1 s1 p0") == 0);
+  }
+  SECTION("grouped, three axes") {
+    Net n;
+    graph::ConvAttrs a{{1, 1, 1}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, {0, 0, 0}, 2};
+    auto list = n.check(n.node(Op::kConv, a, {n.input({1, 4, 2, 3, 5}), n.weight({6, 2, 1, 1, 1})}));
+    CHECK(out_shape(list.tasks[0]) == Shape{1, 6, 30});
+  }
+  SECTION("not where an operand is repeated along one of the axes only") {
+    Net n;
+    ValueId y = n.node(Op::kConv, conv2d(1, 1, 0), {n.input({1, 3, 5, 7}), n.weight({4, 3, 1, 1})});
+    auto list = n.check(n.node(Op::kAdd, {y, n.weight({7})}));
+    REQUIRE(list.tasks.size() == 1);
+    CHECK(out_shape(list.tasks[0]) == Shape{1, 4, 5, 7});
+  }
+  SECTION("not with a stride or padding") {
+    for (auto [stride, pad] : {std::pair<int64_t, int64_t>{2, 0}, {1, 1}}) {
+      Net n;
+      auto list = n.check(n.node(Op::kConv, conv2d(1, stride, pad), {n.input({1, 3, 5, 7}), n.weight({4, 3, 1, 1})}));
+      CHECK(out_shape(list.tasks[0]).size() == 4);
+    }
+  }
 }
 
 TEST_CASE("gemm and matmul") {

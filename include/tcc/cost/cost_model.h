@@ -11,9 +11,10 @@ namespace tcc::cost {
 
 // One measured program. Rows and samples are given in the order of their records: models are functions of that order.
 struct Samples {
-  Span2D<const float> features;        // one row a sample
-  std::span<const float> throughputs;  // best seconds of the task / seconds of the sample, in (0, 1]; 0 = failed
-  std::span<const uint64_t> tasks;     // equal for samples of one task
+  Span2D<const float> features;         // one row a sample
+  std::span<const float> throughputs;   // best seconds of the task / seconds of the sample, in (0, 1]; 0 = failed
+  std::span<const uint64_t> tasks;      // equal for samples of one task
+  std::span<const float> weights = {};  // of the samples, above 0; empty: 1 each
 };
 
 class CostModel {
@@ -21,14 +22,17 @@ class CostModel {
   virtual ~CostModel() = default;
   // scores.size() == features.rows(). Thread-safe between updates.
   virtual void predict(Span2D<const float> features, std::span<float> scores) const = 0;
+  // The same with how far the model is from sure, in the scores' unit; 0 where it cannot tell.
+  virtual void predict_spread(Span2D<const float> features, std::span<float> scores, std::span<float> spreads) const;
   // Learns from all samples so far; the same samples give the same model, bit for bit.
   virtual void update(const Samples& samples) = 0;
   // False until there are enough samples (16) to say more than the prior knowledge.
   virtual bool trained() const = 0;
 };
 
-// Gradient-boosted regression trees on log-scaled throughput; before 16 samples the ranking of
-// make_rule_model, which it keeps correcting afterwards. Features are rows of features::extract.
+// Gradient-boosted regression trees on log2 of the throughput; before 16 samples the ranking of make_rule_model, which
+// it keeps correcting afterwards. Features are rows of features::extract. A score that is higher by 1 means twice as
+// fast.
 std::unique_ptr<CostModel> make_tree_model();
 // A fixed ranking from what is known about CPUs: vector use, register tile against registers, cache traffic, balance
 // of the parallel loop. Never learns.

@@ -1,6 +1,7 @@
 // Loading a built library as a user would: checking its numbers and timing it.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -23,7 +24,8 @@ struct OutputCheck {
 };
 
 struct VerifyOptions {
-  std::string model;  // where the model is now; "" = where the library says
+  std::string model;                          // where the model is now; "" = where the library says
+  std::map<std::string, std::string> frozen;  // where the values of frozen inputs are now, likewise
   uint64_t seed = 1;
   double tolerance = 1e-3;  // of the output's scale
   int threads = 0;          // 0 = all CPUs
@@ -57,6 +59,18 @@ struct BenchOptions {
   double seconds = 2;  // of timing, after a warm-up of a tenth of it
   int64_t min_runs = 10;
   uint64_t seed = 1;
+  bool per_kernel = false;  // also time the steps inside the model, in runs of their own
+};
+
+// One task of the model, all its steps together, timed inside runs of the model: its data is where the steps before
+// left it, which for weights is memory.
+struct KernelTime {
+  std::string key, workload;
+  int64_t weight = 1;
+  bool tuned = false;
+  double flops = 0, bytes = 0;  // of one step; bytes: of its parameters, each once
+  double alone = 0;             // seconds of one step when it was tuned, its data warm; 0 = not known
+  Statistics time;              // of all `weight` steps of one run
 };
 
 struct BenchReport {
@@ -64,17 +78,37 @@ struct BenchReport {
   int threads = 1;
   double flops = 0;  // of one run; 0 = the library does not say
   Statistics time;
+  std::vector<double> samples;  // seconds, in the order of the runs
+  std::vector<KernelTime> kernels;
 };
+// Errors besides those of loading and running: per_kernel asked of a library that is too old to tell.
 Result<BenchReport> bench_library(const std::string& library, const BenchOptions& options);
 
-struct KernelTime {
-  KernelChoice kernel;
-  double flops = 0;
-  Statistics time;  // one run of the kernel by itself, its data warm
+// What this machine reaches, measured once and kept in the file; "" = measured now and not kept.
+Result<target::Target> measured_host(const std::string& cache_file);
+
+// Are the times of `b` others than those of `a`? Mann and Whitney's U test (Annals of Mathematical Statistics 18,
+// 1947), by the normal approximation, two-sided, and a bootstrap interval of the ratio of the medians.
+struct Comparison {
+  double median_a = 0, median_b = 0;
+  double ratio = 1, low = 1, high = 1;  // b over a and its 95 % interval
+  double p = 1;
+  bool differs = false;  // p below 0.01 and an interval that excludes 1 by more than 1 %
 };
-// Each kernel that a build of the model would hold, by itself.
-Result<std::vector<KernelTime>> bench_kernels(const Model& model, const BuildOptions& build,
-                                              const BenchOptions& options);
+// Both not empty.
+Comparison compare_times(const std::vector<double>& a, const std::vector<double>& b);
+
+// A schedule of the user's for one task, run through the tuner's own checks.
+struct ScheduleTime {
+  std::string workload;
+  std::string status, failure;  // "ok", or what became of it
+  double flops = 0;
+  double median = 0, low = 0, high = 0;  // seconds
+  double max_error = 0;                  // share of what is allowed
+};
+// `trace` is the text or JSON of a trace.
+Result<ScheduleTime> bench_schedule(const task::Task& task, const std::string& trace, const target::Target& target,
+                                    int threads);
 
 // The metadata of a library as it stands in it.
 Result<std::string> library_metadata(const std::string& library);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -16,13 +17,14 @@ struct ModelSource {
   std::string model;
   onnx::ImportOptions import_options;
   onnx::ZooOptions zoo;
-  std::optional<uint64_t> reseed;  // --reseed-weights
+  std::optional<uint64_t> reseed;             // --reseed-weights
+  std::map<std::string, std::string> frozen;  // --freeze: input's name -> .npy or .pb that fixes its value
 };
 
 struct Model {
   ModelSource source;
   graph::Graph graph;  // as imported, weights replaced where asked; not optimised
-  std::string hash;    // 16 hex digits, of the file's bytes (external data not included)
+  std::string hash;    // 16 hex digits, of the bytes of the file and of its external data
 };
 
 Result<Model> load_model(const ModelSource& source);
@@ -36,12 +38,14 @@ std::string source_to_json(const Model& model, double flops);
 struct RecordedSource {
   ModelSource source;
   std::string hash;
+  std::map<std::string, std::string> frozen_hashes;  // of the values in source.frozen
   double flops = 0;
 };
 // From a library's metadata; `library` stands for it in messages.
 Result<RecordedSource> source_from_metadata(const std::string& metadata, const std::string& library);
-// Loads the model of a library, from `path` where it is given and else from where it was. Errors: it is not there, or
-// it is another model than the one that the library was built from.
-Result<Model> load_recorded(const RecordedSource& recorded, const std::string& path);
+// Loads the model of a library, from `path` where it is given and else from where it was; so with the files of frozen
+// inputs. Errors: something is not there, or it is not what the library was built from.
+Result<Model> load_recorded(const RecordedSource& recorded, const std::string& path,
+                            const std::map<std::string, std::string>& frozen = {});
 
 }  // namespace tcc::driver

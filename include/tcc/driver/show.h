@@ -43,7 +43,9 @@ struct TaskDetails {
   std::string program;  // the program that build would take, at Stage::Lowered
   bool tuned = false;
 };
-// `name` is the task's number or its key (or the start of one, at least four digits).
+// The index of the task with this number or key (or the start of one, at least four digits).
+Result<size_t> find_task(const Program& program, const std::string& name);
+// `name` as for find_task.
 Result<TaskDetails> show_task(const Program& program, const std::string& name, const record::Store* store,
                               const target::Target& target, int64_t threads);
 

@@ -13,6 +13,7 @@ namespace tcc::driver {
 struct TuneRequest {
   target::Target target;
   search::TuneOptions options;
+  std::vector<size_t> tasks;                              // which, by index; empty = all
   std::function<bool()> stop;                             // may be empty
   std::function<void(const search::Progress&)> progress;  // may be empty
 };
@@ -35,7 +36,11 @@ struct TuneReport {
   std::vector<std::string> notes;  // about the machine, for the user
 };
 
-// Errors: a target that cannot be measured here, no worker, a store that cannot be written.
+// "0-3,7", or keys (see find_task): the indices, each once, in order.
+Result<std::vector<size_t>> parse_tasks(const Program& program, const std::string& spec);
+
+// The report speaks of the tasks that were asked for. Errors: a target that cannot be measured here, no worker, a store
+// that cannot be written.
 Result<TuneReport> tune_program(const Program& program, record::Store& store, const TuneRequest& request);
 
 }  // namespace tcc::driver

@@ -23,17 +23,29 @@ constexpr int32_t kNone = -1;
 struct NoAttrs {};
 // Input N,C,spatial... with one to three spatial axes; weight M,C/group,kernel...; optional bias M. All vectors have
 // one entry per spatial axis.
+//
+// Blocked channels: with block_in = b > 1 the input is N,C/b,spatial...,b, so that b channels of one position lie side by
+// side; with block_out the output is. Weight and bias keep their plain shape whatever the blocks are. A depthwise
+// convolution (group = C = M) has equal blocks, any other blocked one has one group.
 struct ConvAttrs {
   std::vector<int64_t> kernel, strides, dilations, pads_begin, pads_end;
   int64_t group = 1;
+  int64_t block_in = 1, block_out = 1;
 };
 // Windows over the spatial axes of N,C,spatial.... With ceil_mode the last window may start inside and reach beyond the
 // padded input. MaxPool ignores positions outside the input. AveragePool divides by the number of window positions
-// inside the input, or, with count_include_pad, inside the padded input [-begin, extent + end).
+// inside the input, or, with count_include_pad, inside the padded input [-begin, extent + end). With block = b > 1 input
+// and output are N,C/b,spatial...,b.
 struct PoolAttrs {
   std::vector<int64_t> kernel, strides, dilations, pads_begin, pads_end;
   bool ceil_mode = false;
   bool count_include_pad = false;
+  int64_t block = 1;
+};
+// Y = transpose(transpose(A, perm_a) * transpose(B, perm_b), perm_out), numpy's matmul in the middle; an empty
+// permutation leaves the axes as they are.
+struct MatMulAttrs {
+  std::vector<int64_t> perm_a, perm_b, perm_out;
 };
 // Y = alpha * op(A) * op(B) + beta * C; A is MxK, B is KxN (before transposition), C broadcasts to MxN.
 struct GemmAttrs {
@@ -96,8 +108,8 @@ struct LayerNormAttrs {
   double epsilon = 1e-5;
 };
 
-using Attributes = std::variant<NoAttrs, ConvAttrs, PoolAttrs, GemmAttrs, BatchNormAttrs, AxisAttrs, LrnAttrs,
-                                ClipAttrs, LeakyAttrs, TransposeAttrs, PadAttrs, ReduceAttrs, ReshapeAttrs, UnaryAttrs,
+using Attributes = std::variant<NoAttrs, ConvAttrs, PoolAttrs, MatMulAttrs, GemmAttrs, BatchNormAttrs, AxisAttrs,
+                                LrnAttrs, ClipAttrs, LeakyAttrs, TransposeAttrs, PadAttrs, ReduceAttrs, ReshapeAttrs, UnaryAttrs,
                                 BinaryAttrs, CastAttrs, SliceAttrs, GatherNdAttrs, LayerNormAttrs>;
 
 // --- operators ---------------------------------------------------------------------------------------------------
@@ -116,7 +128,7 @@ enum class OpClass : uint8_t {
 #define TCC_GRAPH_OPS(X)                                         \
   X(kConv, "Conv", ConvAttrs, kContraction, 2, 3)                \
   X(kGemm, "Gemm", GemmAttrs, kContraction, 2, 3)                \
-  X(kMatMul, "MatMul", NoAttrs, kContraction, 2, 2)              \
+  X(kMatMul, "MatMul", MatMulAttrs, kContraction, 2, 2)          \
   X(kMaxPool, "MaxPool", PoolAttrs, kWindow, 1, 1)               \
   X(kAveragePool, "AveragePool", PoolAttrs, kWindow, 1, 1)       \
   X(kLrn, "LRN", LrnAttrs, kWindow, 1, 1)                        \
@@ -200,8 +212,16 @@ struct TensorType {
   Shape shape;
 };
 
+// A file beside the model that holds weights.
+struct DataFile {
+  std::string location;  // relative to the model's folder
+  int64_t bytes = 0;
+  uint64_t hash = 0;  // of the whole file
+};
+
 struct Graph {
   std::string name;
+  std::vector<DataFile> data_files;       // external data that constants were read from, by location
   std::vector<ValueId> inputs;            // run-time inputs, in the model's order
   std::vector<ValueId> outputs;           // in the model's order; a value may be repeated, an input or a constant
   std::vector<std::string> output_names;  // the model's names of the outputs, for people and metadata

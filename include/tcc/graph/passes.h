@@ -44,12 +44,42 @@ Result<void> fold_batch_norm(Graph& graph);
 // or another output (an Identity node copies where needed).
 void eliminate(Graph& graph);
 
-// infer_shapes, eliminate, fold_constants, LayerNorm and Gelu patterns, fold_batch_norm, eliminate.
-Result<void> optimize(Graph& graph, Evaluator* evaluator);
+// Matrix products of more axes than their weights: the leading axes of the left operand become one, so that a product
+// with a matrix is one of two matrices (Gemm), and elementwise consumers follow it under that shape.
+void flatten_products(Graph& graph);
+
+// Transposes cancel each other, move into the operands and results of matrix products (MatMulAttrs, trans_a, trans_b),
+// and become Reshapes where they only move axes of extent 1.
+void fold_transposes(Graph& graph);
+
+// --- layouts -------------------------------------------------------------------------------------------------------
+
+// What the choice of layouts knows of a CPU. Times are estimates before anything is measured: only their order counts.
+struct LayoutModel {
+  int64_t block = 16;               // channels side by side: one vector, or two
+  double flops_per_second = 1e11;   // of a well-shaped convolution
+  double bytes_per_second = 1e10;   // of copying between layouts
+  double plain_efficiency = 0.8;    // share of the peak that a convolution of plain operands reaches, by estimate,
+  double blocked_efficiency = 1.0;  // and one of blocked operands
+};
+
+// Decides for every convolution, pool and elementwise operator between them whether its channels are plain (NCHW) or
+// blocked (NCHW16c): the cheapest assignment of the chain by LayoutModel, conversions counted. Conversions are Reshape
+// and Transpose nodes; neighbours that agree have none. Returns how many convolutions are blocked.
+int64_t assign_layouts(Graph& graph, const LayoutModel& model);
+
+struct OptimizeOptions {
+  std::optional<LayoutModel> layouts;  // nothing: every tensor keeps the model's layout
+};
+
+// infer_shapes, eliminate, fold_constants, LayerNorm and Gelu patterns, fold_batch_norm, products and transposes,
+// layouts where asked, eliminate.
+Result<void> optimize(Graph& graph, Evaluator* evaluator, const OptimizeOptions& options = {});
 
 // --- fusion --------------------------------------------------------------------------------------------------------
 
-// One unit of compilation: an anchor and elementwise nodes that read its result.
+// One unit of compilation: an anchor and elementwise nodes that read its result. An operator that picks elements (Gather,
+// Slice, Transpose, ...) is the anchor of a group, too.
 struct FusionGroup {
   int64_t id = 0;             // position in execution order
   std::vector<NodeId> nodes;  // topological order; nodes.front() is the anchor
@@ -61,8 +91,7 @@ struct FusionGroup {
 
 // Groups in execution order. Every live node is in exactly one group, except views and nodes whose results, and all
 // that is made of them, have no elements. A consumer joins when it is
-// elementwise, the group's output has no other reader and is not a graph output, it keeps the element type and the
-// shape (the fused value is not broadcast up), and its other operands are constants or are computed before the group
+// elementwise, the group's output has no other reader and is not a graph output, it keeps the shape (the fused value is not broadcast up), and its other operands are constants or are computed before the group
 // runs.
 std::vector<FusionGroup> fuse(const Graph& graph);
 

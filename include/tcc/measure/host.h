@@ -5,12 +5,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "tcc/measure/measurement.h"
 #include "tcc/measure/task.h"
 #include "tcc/support/parallel.h"
+#include "tcc/target/target.h"
 
 namespace tcc::measure {
 
@@ -21,6 +23,7 @@ struct HostMeasureOptions {
   double budget_seconds = 0.1;                     // timing of one candidate ends here even if it has not converged
   double timeout_seconds = 10;                     // at most this for the first run, and again for the rest
   int64_t memory_limit_bytes = int64_t{32} << 30;  // of the child's address space
+  std::optional<target::Target> device;            // what records say of this machine; nullopt: host_target()
   ThreadPool* compile_pool = nullptr;              // compiles a batch's candidates; nullptr = this thread
 };
 

@@ -26,6 +26,12 @@ struct Candidate {
   std::shared_ptr<const codegen::Artifact> artifact;
 };
 
+// The machine as records describe it.
+struct DeviceFacts {
+  std::string isa;   // "x86-64-v3"
+  std::string text;  // target_to_json() of it
+};
+
 struct Measurement {
   uint64_t id = 0;
   record::Status status = record::Status::kOk;
@@ -35,8 +41,10 @@ struct Measurement {
   int64_t repeats = 0;
   double median = 0;
   double low = 0, high = 0;  // 95 % order-statistic interval of the median
-  int64_t dropped = 0;       // samples thrown away: preempted, or beside a calibration loop off by more than 5 %
+  int64_t dropped = 0;       // samples thrown away: preempted, time stolen by the hypervisor, calibration off by 5 %
   bool converged = false;    // the interval is within 2 % of the median
+  bool cut_short = false;    // clearly slower than the task's best: a few samples only
+  bool overlap = false;      // other cores compiled meanwhile
   double calibration = 0;    // seconds of the fixed calibration loop, median over the samples
   int64_t threads = 1;
   // Numeric gate. The largest error as a share of what is allowed (above 1 is wrong), and where it was.
@@ -44,7 +52,10 @@ struct Measurement {
   double max_error = 0;
   std::string where;  // "parameter 2 [0, 17]"
   double compile_seconds = 0;
-  uint64_t code = 0;  // hash of the object code
+  double run_seconds = 0;                     // wall time of checking and timing, from handing it over to the answer
+  uint64_t code = 0;                          // hash of the object code
+  std::string layouts;                        // of the constants that are not row-major, see record::Record
+  std::shared_ptr<const DeviceFacts> device;  // that measured; may be null
 };
 
 // Writes what the measurement knows into the record (status, samples, gate, code, ...), leaving the rest alone.

@@ -7,11 +7,14 @@
 // all floats turned to f64. For kernels made of sums, products, min, max, selects and division by constants, scale is
 // the same kernel's value on absolute values (a bound on every partial sum, per element); for others it is the largest
 // |ref| of the whole output and the factor is 16, because intrinsics have errors of their own.
-// NaN and infinities are wrong wherever the reference has none.
+// Above 2 GFLOP the reference is computed, and outputs are compared, at samples only: corners, both sides of the edges
+// of tiles, 4,096 others. That every element was written is looked at all the same, where its type can tell. NaN and
+// infinities are wrong wherever the reference has none.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -28,7 +31,8 @@ struct TaskFacts {
   int64_t reduce_terms = 1;  // K
   bool exact = false;        // set 0 is compared for equality
   bool plain = false;        // scale is per element
-  double naive_seconds = 0;  // one run of the f64 reference
+  bool sampled = false;      // outputs are compared at some elements only
+  double naive_seconds = 0;  // one run of the f64 reference; estimated where it is sampled
 };
 
 class MeasureTask {
@@ -36,12 +40,16 @@ class MeasureTask {
   struct Segment;  // shared memory that the worker reads
   struct Options {
     uint64_t seed = 1;
+    double sample_above_flops = 2e9;  // of larger tasks the reference is computed for some elements only
   };
   // Runs the reference of `naive` (Stage::Built, no scalar parameters) in an isolated child of `measurer`.
   // Errors: the naive kernel does not lower, compile or run.
   static Result<std::shared_ptr<const MeasureTask>> create(IsolatedHostMeasurer& measurer, const ir::Kernel& naive,
                                                            const target::Target& target, const Options& options);
   ~MeasureTask();
+
+  // The same on data of another seed, made when it is first asked for: what winners must pass as well.
+  Result<std::shared_ptr<const MeasureTask>> second(IsolatedHostMeasurer& measurer) const;
 
   const TaskFacts& facts() const { return facts_; }
   const target::Target& target() const { return target_; }
@@ -50,6 +58,10 @@ class MeasureTask {
 
  private:
   MeasureTask();
+  ir::Kernel naive_;
+  Options options_;
+  mutable std::mutex mutex_;
+  mutable std::shared_ptr<const MeasureTask> second_;  // guarded by mutex_
   TaskFacts facts_;
   target::Target target_;
   uint64_t id_ = 0;

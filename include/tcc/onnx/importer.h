@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,9 @@ struct TensorFile {
 // Reads a tensor file (a serialised TensorProto, "input_0.pb"). numpy has no
 // bfloat16: files that it wrote hold the bits as uint16, which are read as bf16 when asked for.
 Result<TensorFile> read_tensor_file(const std::string& path, bool bfloat16_as_uint16 = false);
+// The bytes of such a file. `bytes` are the tensor's numbers, row-major.
+std::string tensor_file_bytes(const std::string& name, graph::DType dtype, const graph::Shape& shape,
+                              std::span<const std::byte> bytes);
 
 struct ImportOptions {
   std::map<std::string, graph::Shape> input_shapes;  // --shape name=1x3x224x224

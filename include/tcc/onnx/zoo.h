@@ -11,8 +11,9 @@ namespace tcc::onnx {
 
 struct ZooOptions {
   int64_t batch = 1;
-  int64_t image = 224;  // height and width of image networks
-  uint64_t seed = 1;    // of the weights (He initialisation)
+  int64_t image = 224;     // height and width of image networks
+  uint64_t seed = 1;       // of the weights (He initialisation before ReLU, Xavier elsewhere)
+  int64_t sequence = 128;  // tokens of language networks
 };
 
 struct ZooEntry {

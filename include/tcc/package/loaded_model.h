@@ -63,6 +63,10 @@ class ModelContext {
 
   // One pointer per input and output, to row-major data of the TensorSpec's type and shape. Allocates nothing.
   Result<void> run(std::span<const void* const> inputs, std::span<void* const> outputs);
+  // The same, and the nanoseconds of each step in the order of the metadata's "steps"; one element a step. Errors
+  // besides: a library that was built before there was this function.
+  Result<void> run_timed(std::span<const void* const> inputs, std::span<void* const> outputs,
+                         std::span<uint64_t> step_ns);
   // Two runs on seeded inputs; see tcc_model_api.self_test.
   Result<void> self_test();
   int threads() const;
@@ -72,6 +76,7 @@ class ModelContext {
   friend class LoadedModel;
   ModelContext(std::shared_ptr<const LoadedModel> model, tcc_context* context);
   Result<void> check(tcc_status status, const char* what) const;
+  void take(std::span<const void* const> inputs, std::span<void* const> outputs);
   std::shared_ptr<const LoadedModel> model_;
   tcc_context* context_;
   std::vector<tcc_dltensor> inputs_, outputs_;

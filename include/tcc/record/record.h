@@ -66,18 +66,33 @@ struct Record {
   std::string trace;  // the whole trace as JSON text
   uint64_t nest = 0;  // hash of the program at Stage::Nest: equal means the same program
   uint64_t code = 0;  // hash of the object code; 0 when none was made
+  // How the trace laid the constants out: one line "<parameter> <layout>" each, those that stay row-major left out.
+  std::string layouts;
 
   // What came of it. Seconds.
   Kind kind = Kind::kMeasured;
   Status status = Status::kOk;
   std::string failure;          // for people, empty when ok
   std::vector<double> samples;  // each the mean time of one run within one sample
+  std::string statistic;        // what `median` is of the samples: "median"; "" = there are none
   double median = 0;            // the statistic that ranks; for predictions, the predicted time
   double low = 0, high = 0;     // 95 % interval of the median
+  bool converged = false;       // that interval is within 2 %
+  bool cut_short = false;       // timing ended after a few samples: clearly slower than the best of its task
+  int64_t repeats = 0;          // runs that one sample is the mean of
+  int64_t dropped = 0;          // disturbed samples that are not among `samples`
   double calibration = 0;       // time of a fixed loop beside the samples: tells throttling and noise apart
+  std::string cache;            // state of the caches: "warm" = runs back to back on the same data; "" = no samples
   int64_t threads = 1;
+  bool overlap = false;  // other cores of the machine compiled meanwhile
   std::string gate;      // what the numeric gate established: "exact", "tolerance", "" = not checked
   double max_error = 0;  // largest error as a share of what was allowed; above 1 is wrong
+
+  double compile_seconds = 0;
+
+  // Where. `device` is target_to_json() of the machine that measured: its features, and its rates where it was probed.
+  std::string isa;  // "x86-64-v3"
+  std::string device;
 
   std::string tool_version;
   int64_t unix_time = 0;

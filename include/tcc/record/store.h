@@ -1,5 +1,6 @@
 // The records of all tuning on this machine: one SQLite file in WAL mode. A record is on disk when add() returns.
-// Several processes may read; writers wait for each other. A Store may be used from several threads.
+// Several processes may read; writers wait for each other. Files of earlier versions are brought up to date when they
+// are opened for writing, and read as they are otherwise. A Store may be used from several threads.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +48,12 @@ class Store {
   // Session rows: what an interrupted run needs to go on exactly. `text` is the caller's JSON.
   Result<void> save_session(const std::string& key, const std::string& text);
   Result<std::optional<std::string>> load_session(const std::string& key) const;
-  Result<void> erase_session(const std::string& key);
+  Result<void> erase_session(const std::string& key);  // and its owner
+  // Makes this process the owner of a session row, which need not exist yet. The answer is 0, or the id of the process
+  // that owns it: one that is still running on this machine, which nothing is taken from. An owner that has ended, or a
+  // machine that was started again, leaves its rows free.
+  Result<int64_t> claim_session(const std::string& key);
+  Result<void> release_session(const std::string& key);
   // A record and the session state that follows from it, together or not at all.
   Result<void> add_with_session(std::span<const Record> records, const std::string& key, const std::string& text);
 

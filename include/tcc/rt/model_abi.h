@@ -142,6 +142,12 @@ typedef struct tcc_model_api {
 
   // Set info->struct_size first.
   tcc_status (*context_info)(const tcc_context* context, tcc_context_info* info);
+
+  // run(), which also writes the nanoseconds of each step, in the order of the metadata's "steps". num_steps is the
+  // room in step_ns and must be the number of steps.
+  tcc_status (*run_timed)(tcc_context* context, const tcc_dltensor* inputs, uint32_t num_inputs,
+                          const tcc_dltensor* outputs, uint32_t num_outputs, void* workspace, uint64_t workspace_bytes,
+                          uint64_t* step_ns, uint32_t num_steps);
 } tcc_model_api;
 
 #ifdef __cplusplus

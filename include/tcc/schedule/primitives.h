@@ -59,6 +59,12 @@ Legal<Kernel> annotate(const Kernel& k, Id loop_or_block, ir::AnnotationKey key,
 Legal<Kernel> transform_layout(const Kernel& k, Id block, int read_index, std::span<const int32_t> order,
                                std::span<const std::pair<int32_t, int64_t>> tiles);
 
+// The extents of a naive sum of products grow to multiples, one for each iterator: operands are copied into buffers
+// with zeros around them, and the part of the result that exists is copied out.
+Legal<Kernel> pad_einsum(const Kernel& k, Id block, std::span<const int64_t> multiples);
+// The loop, the loops below it and their single block become one call of an instruction of the table (ir/instr.h).
+Legal<Kernel> tensorize(const Kernel& k, Id loop, std::string_view instruction);
+
 // --- queries ------------------------------------------------------------------------------------------------------
 // Block whose name hint is `name`; kNoId when absent or ambiguous.
 Id find_block_by_name(const Kernel& k, std::string_view name);

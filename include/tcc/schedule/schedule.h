@@ -72,6 +72,8 @@ class Schedule {
   // Blocked layout of the block's read_index-th read buffer; see primitives.h.
   void transform_layout(BlockRv block, int read_index, std::span<const int32_t> order,
                         std::span<const std::pair<int32_t, int64_t>> tiles);
+  void pad_einsum(BlockRv block, std::span<const int64_t> multiples);
+  void tensorize(LoopRv loop, std::string_view instruction);
 
  private:
   // Runs and records; returns the first output variable, -1 after a reject.

@@ -20,6 +20,7 @@
 #include "tcc/measure/host.h"
 #include "tcc/measure/measurement.h"
 #include "tcc/record/store.h"
+#include "tcc/schedule/trace.h"
 #include "tcc/support/parallel.h"
 #include "tcc/target/target.h"
 #include "tcc/task/task.h"
@@ -34,11 +35,11 @@ Result<Strategy> parse_strategy(std::string_view name);
 struct TuneOptions {
   int64_t trials = 1000;        // measurements over all tasks; 0 = as the other limits say
   int64_t trials_per_task = 0;  // 0 = no limit of its own
-  double seconds = 0;           // wall time; 0 = no limit. Looked at between rounds.
+  double seconds = 0;           // wall time; 0 = no limit. Looked at every few programs; what is measured is kept.
   uint64_t seed = 1;
   Strategy strategy = Strategy::kEvolutionary;
   int64_t threads = 1;       // that the programs run on, as the measurer was told
-  int64_t round_size = 32;   // most measurements a round; fewer where the trials do not go round
+  int64_t round_size = 32;   // most measurements a round; fewer where the trials are few
   int64_t population = 512;  // of a generation
   int64_t generations = 4;
   double explore = 0.05;  // share of a round's picks that are drawn at random
@@ -77,7 +78,7 @@ struct Environment {
   ThreadPool* pool = nullptr;  // proposing and lowering; nullptr = this thread
   // Inputs and reference of a task, made when it is first visited; empty for measurers that need none.
   std::function<Result<std::shared_ptr<const measure::MeasureTask>>(const task::Task&)> prepare;
-  // The re-rank that a new best must pass when it is less than 10 % ahead; empty: medians decide.
+  // Paired comparison, by which the fastest few of each task decide who is best at the end; empty: medians decide.
   std::function<Result<measure::PairedComparison>(const measure::Candidate&, const measure::Candidate&)> compare;
   std::function<bool()> stop;                     // true: end after the measurements under way; may be empty
   std::function<void(const Progress&)> progress;  // may be empty
@@ -102,8 +103,14 @@ struct TaskResult {
   std::string failure;     // why the task could not be tuned at all; "" otherwise
   Counts counts;
 };
+// Where the wall time of a run went. Candidates are compiled while others wait: `compile` is CPU time within `measure`.
+struct PhaseSeconds {
+  double propose = 0, learn = 0, measure = 0, compile = 0, finals = 0;
+  void add(const PhaseSeconds& other);
+};
 struct TuneResult {
   std::vector<TaskResult> tasks;
+  PhaseSeconds phases;
   int64_t trials = 0, rounds = 0;
   double seconds = 0;
   bool stopped = false;  // by env.stop; the same call goes on from here
@@ -114,6 +121,11 @@ struct TuneResult {
 // is no error.
 Result<TuneResult> tune(std::span<const task::Task> tasks, const target::Target& target, const TuneOptions& options,
                         const Environment& env);
+
+// The record that is built from: the fastest, or the one that won the last paired comparison if it is within 10 % of
+// it. Nothing: no valid measurement is in the store.
+Result<std::optional<record::Record>> best_record(const task::Task& task, const target::Target& target,
+                                                  const record::Store& store, int64_t threads);
 
 // --- programs for building ----------------------------------------------------------------------------------------
 
@@ -130,6 +142,8 @@ struct Chosen {
 // Errors: not even the unscheduled kernel can be lowered.
 Result<Chosen> choose_program(const task::Task& task, const target::Target& target, const record::Store* store,
                               int64_t threads);
+// The program of a trace, whoever wrote it. Errors: it does not replay or lower, and why.
+Result<Chosen> program_of_trace(const schedule::Trace& trace, const task::Task& task, const target::Target& target);
 // The naive kernel as it is.
 Result<Chosen> unscheduled_program(const task::Task& task, const target::Target& target);
 

@@ -19,6 +19,15 @@ struct Sketch {
   uint64_t key = 0;             // hash of skeleton and structural decisions
 };
 
+// Hash of the skeleton and of the decisions that change the structure (compute locations): equal for programs of one
+// sketch.
+uint64_t structural_key(const schedule::Trace& trace, std::span<const int64_t> decisions);
+
+// The trace, then the same skeleton with its blocks computed at other legal places; at most 16, each of which has legal
+// decisions. This is how a search moves compute locations: each combination is a sketch of its own.
+std::vector<schedule::Trace> structural_variants(const schedule::Trace& trace, const ir::Kernel& start,
+                                                 const target::Target& target);
+
 // Never fails for a trace that replays: where the symbolic kernel cannot be made, the sketch is not symbolic.
 ir::Legal<Sketch> make_sketch(const schedule::Trace& trace, const ir::Kernel& start, const target::Target& target);
 

@@ -30,6 +30,9 @@ class Module {
 };
 
 std::unique_ptr<Module> make_auto_inline();
+std::unique_ptr<Module> make_vector_dot();
+std::unique_ptr<Module> make_matmul_tiling();
+std::unique_ptr<Module> make_conv_tiling();
 std::unique_ptr<Module> make_multi_level_tiling();
 std::unique_ptr<Module> make_row_tiling();
 std::unique_ptr<Module> make_parallel_vectorize_unroll();

@@ -16,6 +16,7 @@ using llvm::Value;
 // Statements that an unrolled loop may expand to; beyond it the loop stays a loop.
 constexpr int64_t kMaxUnrolledStatements = 4096;
 constexpr int64_t kStackAlignment = 64;
+constexpr size_t kPinned = 8;  // values in one line of pin_tiles
 
 const ir::IntConst* constant_extent(const ir::Loop& l) {
   return ir::as<ir::IntConst>(l.extent);
@@ -108,6 +109,9 @@ Result<void> Emitter::emit(llvm::Function* function, std::span<const ir::Buffer*
   local_bytes_ = 0;
   next_tile_ = 0;
   tiles_configured_ = false;
+  find_numbers();
+  streamed_.clear();
+  streams_ = false;
   ir::visit(body, [&](ir::Stmt s) {
     if (const ir::Loop* l = ir::as<ir::Loop>(s)) ranges_.set(l->id, l->extent);
     return true;
@@ -116,13 +120,16 @@ Result<void> Emitter::emit(llvm::Function* function, std::span<const ir::Buffer*
   b_.SetInsertPoint(entry);
   unsigned argument = 0;
   for (const ir::Buffer* buffer : buffers) bind_buffer(*buffer, function->getArg(argument++));
+  configure_first(body);
   if (range != nullptr) {
     Range all{0, ir::is_int(range->extent) ? ir::int_value(range->extent) - 1 : Range::kUnbounded};
-    rolled_loop(*range, function->getArg(argument), function->getArg(argument + 1), true, all);
+    with_streaming(*range,
+                   [&] { rolled_loop(*range, function->getArg(argument), function->getArg(argument + 1), true, all); });
   } else {
     stmt(body);
   }
   if (tiles_configured_) release_tiles();
+  if (streams_) fence_streams();
   b_.CreateRetVoid();
   if (error_) return tl::unexpected<Error>(*error_);
   return {};
@@ -260,6 +267,10 @@ void Emitter::stmt(ir::Stmt s) {
 }
 
 void Emitter::loop(const ir::Loop& l) {
+  with_streaming(l, [&] { loop_by_kind(l); });
+}
+
+void Emitter::loop_by_kind(const ir::Loop& l) {
   Val extent = eval(l.extent);
   if (extent.vec) return lane_bounded_loop(l, extent);
   int64_t outer_unroll = unroll_max_;
@@ -326,6 +337,25 @@ int64_t Emitter::tile_vectors(ir::Stmt s, int64_t lanes) const {
   return std::min<int64_t>(n, int64_t{1} << 20);
 }
 
+void Emitter::pin_values(llvm::ArrayRef<Value*> places, llvm::ArrayRef<llvm::Type*> types) {
+  std::string outputs, inputs;
+  llvm::SmallVector<Value*, kPinned> values;
+  for (size_t i = 0; i < places.size(); ++i) {
+    outputs += "=v,";
+    inputs += fmt::format("{},", i);
+    llvm::Align align(static_cast<uint64_t>(types[i]->getScalarSizeInBits() / 8));
+    values.push_back(b_.CreateAlignedLoad(types[i], places[i], align));
+  }
+  llvm::Type* result = types.size() == 1 ? types[0] : llvm::StructType::get(context_, types);
+  auto* pin =
+      llvm::InlineAsm::get(llvm::FunctionType::get(result, types, false), "", outputs + inputs + "~{memory}", true);
+  Value* pinned = b_.CreateCall(pin, values);
+  for (size_t i = 0; i < places.size(); ++i) {
+    Value* value = types.size() == 1 ? pinned : b_.CreateExtractValue(pinned, static_cast<unsigned>(i));
+    b_.CreateAlignedStore(value, places[i], llvm::Align(static_cast<uint64_t>(types[i]->getScalarSizeInBits() / 8)));
+  }
+}
+
 // A line that the compiler moves nothing across: the tiles that the statement updates are complete here, and what comes
 // after loads its operands again. Values that neighbouring iterations share would have to stay in registers that the
 // tile needs. Emits no code.
@@ -341,23 +371,27 @@ void Emitter::pin_tiles(ir::Stmt body) {
       return true;
     });
   });
+  llvm::SmallVector<Value*, 32> places;
+  llvm::SmallVector<llvm::Type*, 32> types;
   for (ir::Id id : tiles) {
     auto found = slots_.find(id);
     if (found == slots_.end() || !found->second.local || type_bytes(found->second.buffer->type) < 4) continue;
     llvm::Type* element = memory_type(found->second.buffer->type);
     int64_t bytes = type_bytes(found->second.buffer->type), width = target_.cpu.vector_bits / 8 / bytes;
-    llvm::Align align(static_cast<uint64_t>(bytes));
     for (const auto& [first, lanes] : found->second.pieces) {
       for (int64_t at = 0; at < lanes; at += width) {
         int64_t n = std::min(width, lanes - at);
         // Only whole registers can be named: other widths go without the line.
         if (n > 1 && (!std::has_single_bit(static_cast<uint64_t>(n)) || n * bytes < 16)) continue;
-        llvm::Type* type = n == 1 ? element : llvm::FixedVectorType::get(element, static_cast<unsigned>(n));
-        Value* pointer = b_.CreateGEP(element, found->second.pointer, b_.getInt64(static_cast<uint64_t>(first + at)));
-        auto* pin = llvm::InlineAsm::get(llvm::FunctionType::get(type, {type}, false), "", "=v,0,~{memory}", true);
-        b_.CreateAlignedStore(b_.CreateCall(pin, {b_.CreateAlignedLoad(type, pointer, align)}), pointer, align);
+        types.push_back(n == 1 ? element : llvm::FixedVectorType::get(element, static_cast<unsigned>(n)));
+        places.push_back(b_.CreateGEP(element, found->second.pointer, b_.getInt64(static_cast<uint64_t>(first + at))));
       }
     }
+  }
+  // A few at a time: one line cannot name more registers than there are.
+  for (size_t at = 0; at < places.size(); at += kPinned) {
+    size_t n = std::min(kPinned, places.size() - at);
+    pin_values(llvm::ArrayRef(places).slice(at, n), llvm::ArrayRef(types).slice(at, n));
   }
   // Buffers do not alias, so each has to be named as one that might have changed.
   for (ir::Id id : sources) {
@@ -374,6 +408,7 @@ void Emitter::unrolled_loop(const ir::Loop& l, int64_t extent, bool reload) {
   for (int64_t i = 0; i < extent && !error_; ++i) {
     if (reload && i > 0) pin_tiles(l.body);
     env_[static_cast<size_t>(l.id)] = {{b_.getInt64(static_cast<uint64_t>(i)), false}, {i, i}, 0, true};
+    prefetch(l);
     stmt(l.body);
   }
 }
@@ -390,6 +425,7 @@ void Emitter::rolled_loop(const ir::Loop& l, Value* begin, Value* end, bool may_
   llvm::PHINode* i = b_.CreatePHI(b_.getInt64Ty(), 2, "i");
   i->addIncoming(begin, before);
   env_[static_cast<size_t>(l.id)] = {{i, false}, range, ++depth_, true};
+  prefetch(l);
   stmt(l.body);
   --depth_;
   Value* next = b_.CreateAdd(i, b_.getInt64(1), "next", true, true);
@@ -421,8 +457,10 @@ bool Emitter::tree_loop(const ir::Loop& l, int64_t extent) {
   });
   if (!plain) return false;
   if (slots_.find(st->buffer) == slots_.end()) return false;
+  bool number = is_number(old) && is_number(term);
   auto combine = [&](Val a, Val b) {
-    return low_high ? min_max(kind, st->value->type, a, b) : data_arithmetic(kind, st->value->type, a, b);
+    return low_high ? min_max(kind, st->value->type, a, b, number, number)
+                    : data_arithmetic(kind, st->value->type, a, b);
   };
   Val total = eval(old);
   for (int64_t base = 0; base < extent && !error_;) {

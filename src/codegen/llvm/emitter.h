@@ -9,6 +9,7 @@
 #include <llvm/IR/Module.h>
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -84,9 +85,11 @@ class Emitter {
   // --- statements (emitter.cpp) ---
   void stmt(ir::Stmt s);
   void loop(const ir::Loop& l);
+  void loop_by_kind(const ir::Loop& l);
   void rolled_loop(const ir::Loop& l, llvm::Value* begin, llvm::Value* end, bool may_be_empty, Range range);
   void unrolled_loop(const ir::Loop& l, int64_t extent, bool reload = false);
   void pin_tiles(ir::Stmt body);
+  void pin_values(llvm::ArrayRef<llvm::Value*> places, llvm::ArrayRef<llvm::Type*> types);
   bool fills_registers(const ir::Loop& l) const;
   int64_t tile_vectors(ir::Stmt s, int64_t lanes) const;
   void vector_loop(const ir::Loop& l, int64_t extent);
@@ -103,12 +106,25 @@ class Emitter {
   void bind_buffer(const ir::Buffer& buffer, llvm::Value* pointer);
   int64_t max_lanes() const;
 
+  // --- hints of the schedule (hints.cpp) ---
+  static int64_t hint(const ir::Loop& l, ir::AnnotationKey key);
+  void with_streaming(const ir::Loop& l, const std::function<void()>& body);
+  std::set<ir::Id> streamed_buffers(const ir::Loop& l) const;
+  bool can_stream(const BufferSlot& slot, llvm::Type* type, llvm::Align align) const;
+  void stream(llvm::StoreInst* store);
+  void fence_streams();
+  void prefetch(const ir::Loop& l);
+  std::set<int64_t> touched_offsets(ir::Expr flat, const std::map<ir::Id, int64_t>& inner, ir::Expr& uniform);
+
   // --- instructions of the table (instr_call.cpp) ---
   void instr_call(const ir::InstrCall& call);
   void tile_config(const ir::InstrCall& call);
+  void configure_first(ir::Stmt body);
   void tile_instruction(const ir::InstrCall& call, const ir::Instruction& row);
   void vector_instruction(const ir::InstrCall& call, const ir::Instruction& row);
-  std::optional<int64_t> tile_number(const ir::Operand& operand);
+  std::optional<int64_t> tile_number(const ir::Operand& operand, const ir::OperandSpec& spec);
+  std::optional<int64_t> row_stride(const ir::Operand& operand, const ir::OperandSpec& spec, ir::Expr flat);
+  void configure_tiles(uint8_t rows, uint8_t bytes);
   void make_tiles(const ir::Buffer& buffer);
   void release_tiles();
 
@@ -143,7 +159,10 @@ class Emitter {
   Val eval_binary(const ir::Binary& e);
   Val eval_sum(const ir::Sum& e);
   Val floor_division(const ir::Binary& e);
-  Val min_max(ir::ExprKind kind, ir::Type type, Val a, Val b);
+  // a_number, b_number: that operand is certainly not NaN.
+  Val min_max(ir::ExprKind kind, ir::Type type, Val a, Val b, bool a_number, bool b_number);
+  void find_numbers();
+  bool is_number(ir::Expr e) const;
   Val data_arithmetic(ir::ExprKind kind, ir::Type type, Val a, Val b);
   Val integer_divide(Val a, Val b, ir::Type type);
   Val compare(const ir::Binary& e);
@@ -187,7 +206,10 @@ class Emitter {
   int depth_ = 0;
   int64_t local_bytes_ = 0;
   int64_t next_tile_ = 0;
-  bool tiles_configured_ = false;
+  bool tiles_configured_ = false, tiles_hoisted_ = false;
+  std::set<ir::Id> numbers_;   // buffers that never hold NaN
+  std::set<ir::Id> streamed_;  // buffers whose whole vectors go past the caches just now
+  bool streams_ = false;       // some store did: the launch ends with a fence
   std::optional<Error> error_;
 };
 

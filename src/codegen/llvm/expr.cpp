@@ -166,7 +166,7 @@ Val Emitter::eval_binary(const ir::Binary& e) {
       return floor_division(e);
     case ExprKind::kMin:
     case ExprKind::kMax:
-      return min_max(e.kind, e.type, eval(e.a), eval(e.b));
+      return min_max(e.kind, e.type, eval(e.a), eval(e.b), is_number(e.a), is_number(e.b));
     case ExprKind::kAdd:
     case ExprKind::kSub:
     case ExprKind::kMul:
@@ -220,7 +220,37 @@ Val Emitter::floor_division(const ir::Binary& e) {
   return {b_.CreateAdd(b_.CreateSDiv(a.v, b.v), b_.CreateSExt(off, a.v->getType())), a.vec};
 }
 
-Val Emitter::min_max(ExprKind kind, ir::Type type, Val a, Val b) {
+// Buffers that never hold NaN, so that their maxima need no second look: everything that is stored is a number, given
+// that what was loaded before was.
+void Emitter::find_numbers() {
+  numbers_.clear();
+  for (const ir::Buffer* b : kernel_.buffers)
+    if (ir::is_float(b->type) && (b->role == ir::BufferRole::kTemp || b->role == ir::BufferRole::kOutput))
+      numbers_.insert(b->id);
+  for (bool changed = true; changed;) {
+    changed = false;
+    ir::visit(kernel_.root, [&](ir::Stmt s) {
+      if (const ir::Store* st = ir::as<ir::Store>(s); st != nullptr && !is_number(st->value))
+        changed |= numbers_.erase(st->buffer) > 0;
+      if (const ir::InstrCall* call = ir::as<ir::InstrCall>(s))
+        for (const ir::Operand& o : call->operands) changed |= numbers_.erase(o.buffer) > 0;
+      return true;
+    });
+  }
+}
+
+// Certainly not NaN.
+bool Emitter::is_number(ir::Expr e) const {
+  if (const ir::FloatConst* x = ir::as<ir::FloatConst>(e)) return x->value == x->value;
+  if (e->kind == ExprKind::kMin || e->kind == ExprKind::kMax) {
+    const ir::Binary* op = ir::as<ir::Binary>(e);
+    return is_number(op->a) || is_number(op->b);
+  }
+  const ir::Load* l = ir::as<ir::Load>(e);
+  return l != nullptr && numbers_.count(l->buffer) != 0 && (l->other == nullptr || is_number(l->other));
+}
+
+Val Emitter::min_max(ExprKind kind, ir::Type type, Val a, Val b, bool a_number, bool b_number) {
   unify(a, b);
   bool is_min = kind == ExprKind::kMin;
   if (!ir::is_float(type)) {
@@ -231,6 +261,12 @@ Val Emitter::min_max(ExprKind kind, ir::Type type, Val a, Val b) {
     auto *x = llvm::dyn_cast<llvm::ConstantInt>(a.v), *y = llvm::dyn_cast<llvm::ConstantInt>(b.v);
     if (x != nullptr && y != nullptr && !is_unsigned) return (x->getSExtValue() < y->getSExtValue()) == is_min ? a : b;
     return {b_.CreateBinaryIntrinsic(id, a.v, b.v), a.vec};
+  }
+  if (a_number || b_number) {
+    // One comparison, which NaN fails: the number stays.
+    if (a_number) std::swap(a, b);
+    Value* wins = is_min ? b_.CreateFCmpOLT(a.v, b.v) : b_.CreateFCmpOGT(a.v, b.v);
+    return {b_.CreateSelect(wins, a.v, b.v), a.vec};
   }
   return {is_min ? b_.CreateMinNum(a.v, b.v) : b_.CreateMaxNum(a.v, b.v), a.vec};
 }

@@ -3,7 +3,9 @@
 #include <llvm/IR/IntrinsicsX86.h>
 
 #include "codegen/llvm/emitter.h"
+#include "tcc/analysis/simplify.h"
 #include "tcc/ir/instr.h"
+#include "tcc/ir/walk.h"
 #include "tcc/support/check.h"
 
 namespace tcc::codegen {
@@ -12,6 +14,7 @@ namespace {
 using llvm::Value;
 
 constexpr int64_t kTileRegisters = 8;
+constexpr int64_t kTileBytes = 1024;  // 16 rows of 64 bytes
 
 bool has_feature(const target::CpuFeatures& have, std::string_view name) {
   if (name.empty()) return true;
@@ -47,48 +50,81 @@ void Emitter::instr_call(const ir::InstrCall& call) {
     guarded(on.v, emit);
 }
 
-// A tile buffer [.., 16, n] takes one register for each of its 16 x n tiles.
+// A buffer of tiles takes one register for each kilobyte.
 void Emitter::make_tiles(const ir::Buffer& buffer) {
   bind_buffer(buffer, nullptr);
   BufferSlot& slot = slots_[buffer.id];
-  int64_t tiles = 1;
-  for (size_t i = 0; i + 2 < buffer.shape.size(); ++i)
-    tiles *= ir::is_int(buffer.shape[i]) ? ir::int_value(buffer.shape[i]) : kTileRegisters + 1;
+  int64_t bytes = slot.elements * ir::type_bytes(buffer.type);
   slot.tile = next_tile_;
-  next_tile_ += tiles;
+  next_tile_ += slot.elements == 0 ? kTileRegisters + 1 : (bytes + kTileBytes - 1) / kTileBytes;
   if (next_tile_ > kTileRegisters)
     fail(fmt::format("{} needs more AMX tiles than there are", ir::name_hint(kernel_, buffer.id)));
 }
 
-std::optional<int64_t> Emitter::tile_number(const ir::Operand& operand) {
+// Tiles are counted in the order of their places in the buffer: the last two dimensions are a grid of tiles.
+std::optional<int64_t> Emitter::tile_number(const ir::Operand& operand, const ir::OperandSpec& spec) {
   auto found = slots_.find(operand.buffer);
   if (found == slots_.end() || found->second.tile < 0) {
     fail(fmt::format("{} is no AMX tile", ir::name_hint(kernel_, operand.buffer)));
     return std::nullopt;
   }
   int64_t number = 0;
-  for (size_t i = 0; i + 2 < operand.indices.size(); ++i) {
+  for (size_t i = 0; i < operand.indices.size(); ++i) {
     auto* index = llvm::dyn_cast<llvm::ConstantInt>(scalar_index(operand.indices[i]));
     if (index == nullptr) {
       fail(fmt::format("the tile number in {} is not constant: unroll its loops",
                        ir::name_hint(kernel_, operand.buffer)));
       return std::nullopt;
     }
-    number = number * ir::int_value(found->second.buffer->shape[i]) + index->getSExtValue();
+    int64_t step = i + 2 < operand.indices.size() ? 1 : spec.tile[i + 2 - operand.indices.size()];
+    if (index->getSExtValue() % step != 0) {
+      fail(fmt::format("a tile of {} starts inside of another", ir::name_hint(kernel_, operand.buffer)));
+      return std::nullopt;
+    }
+    number = number * (ir::int_value(found->second.buffer->shape[i]) / step) + index->getSExtValue() / step;
   }
   return found->second.tile + number;
 }
 
-// All eight registers get the same shape: rows and bytes per row.
+// Registers keep their shapes until the launch ends, so that a launch whose shapes are all alike sets them once, before
+// its loops: loading a configuration costs as much as several products.
+void Emitter::configure_first(ir::Stmt body) {
+  std::optional<std::pair<int64_t, int64_t>> shape;
+  bool tiles = false, alike = true;
+  ir::visit(body, [&](ir::Stmt s) {
+    const ir::InstrCall* call = ir::as<ir::InstrCall>(s);
+    if (call == nullptr) return true;
+    const ir::Instruction& row = ir::instruction(call->instr);
+    for (const ir::OperandSpec& o : row.operands) tiles |= o.scope == ir::Scope::kAmxTile;
+    if (row.behaviour != ir::Behaviour::kTileConfig) return true;
+    bool known = ir::is_int(call->args[0]) && ir::is_int(call->args[1]);
+    std::pair<int64_t, int64_t> here{known ? ir::int_value(call->args[0]) : 0,
+                                     known ? ir::int_value(call->args[1]) : 0};
+    alike &= known && shape.value_or(here) == here;
+    shape = here;
+    return true;
+  });
+  tiles_hoisted_ = (tiles || shape) && alike && has_feature(target_.cpu.features, "amx_tile");
+  if (!tiles_hoisted_) return;
+  auto [rows, bytes] = shape.value_or(std::pair<int64_t, int64_t>{16, 64});
+  configure_tiles(static_cast<uint8_t>(rows), static_cast<uint8_t>(bytes));
+}
+
 void Emitter::tile_config(const ir::InstrCall& call) {
+  if (tiles_hoisted_) return;
   auto* rows = llvm::dyn_cast<llvm::ConstantInt>(scalar_index(call.args[0]));
   auto* bytes = llvm::dyn_cast<llvm::ConstantInt>(scalar_index(call.args[1]));
   if (rows == nullptr || bytes == nullptr) return fail("a tile configuration is not constant");
+  configure_tiles(static_cast<uint8_t>(rows->getZExtValue()), static_cast<uint8_t>(bytes->getZExtValue()));
+}
+
+// All eight registers get the same shape: rows and bytes per row.
+void Emitter::configure_tiles(uint8_t rows, uint8_t bytes) {
   llvm::SmallVector<uint8_t, 64> image(64, 0);
   image[0] = 1;  // palette
   for (size_t t = 0; t < kTileRegisters; ++t) {
-    image[16 + 2 * t] = static_cast<uint8_t>(bytes->getZExtValue());
-    image[48 + t] = static_cast<uint8_t>(rows->getZExtValue());
+    image[16 + 2 * t] = bytes;
+    image[48 + t] = rows;
   }
   auto* data = llvm::ConstantDataArray::get(context_, image);
   auto* global =
@@ -102,17 +138,39 @@ void Emitter::release_tiles() {
   b_.CreateIntrinsic(llvm::Intrinsic::x86_tilerelease, {}, {});
 }
 
+// Elements between the rows of a tile in memory. A row of the tile holds 64 bytes: where the operand is narrower, rows
+// of it come in groups side by side, element by element. nullopt: they are not like that in memory.
+std::optional<int64_t> Emitter::row_stride(const ir::Operand& operand, const ir::OperandSpec& spec, ir::Expr flat) {
+  const BufferSlot& slot = slots_.at(operand.buffer);
+  int64_t in_row = kTileBytes / 16 / ir::type_bytes(spec.type), group = in_row / spec.tile[1];
+  std::optional<int64_t> stride;
+  for (int64_t r = 0; r < spec.tile[0]; ++r)
+    for (int64_t c = 0; c < spec.tile[1]; ++c) {
+      std::vector<ir::Expr> at(operand.indices.begin(), operand.indices.end());
+      at[at.size() - 2] = ib_.offset(at[at.size() - 2], r);
+      at.back() = ib_.offset(at.back(), c);
+      ir::Expr moved = ib_.sub(flatten(ib_, *slot.buffer, slot.strides, at, ranges_), flat);
+      moved = analysis::simplify(ib_, moved, ranges_);
+      if (!ir::is_int(moved)) return std::nullopt;
+      if (r == group && c == 0) stride = ir::int_value(moved);
+      if (ir::int_value(moved) != r / group * stride.value_or(0) + c * group + r % group) return std::nullopt;
+    }
+  return stride;
+}
+
 void Emitter::tile_instruction(const ir::InstrCall& call, const ir::Instruction& row) {
   llvm::Intrinsic::ID id = llvm::Function::lookupIntrinsicID({row.llvm.data(), row.llvm.size()});
   if (id == llvm::Intrinsic::not_intrinsic) return fail(fmt::format("LLVM does not know {}", row.llvm));
   llvm::SmallVector<Value*, 4> args;
   const ir::Operand* memory = nullptr;
+  const ir::OperandSpec* memory_spec = nullptr;
   for (size_t i = 0; i < call.operands.size(); ++i) {
     if (row.operands[i].scope != ir::Scope::kAmxTile) {
       memory = &call.operands[i];
+      memory_spec = &row.operands[i];
       continue;
     }
-    std::optional<int64_t> number = tile_number(call.operands[i]);
+    std::optional<int64_t> number = tile_number(call.operands[i], row.operands[i]);
     if (!number) return;
     args.push_back(b_.getInt8(static_cast<uint8_t>(*number)));
   }
@@ -121,14 +179,13 @@ void Emitter::tile_instruction(const ir::InstrCall& call, const ir::Instruction&
     if (found == slots_.end() || found->second.tile >= 0)
       return fail(fmt::format("{} needs a memory operand", row.name));
     const BufferSlot& slot = found->second;
-    std::vector<ir::Expr> next(memory->indices.begin(), memory->indices.end());
-    next[next.size() - 2] = ib_.offset(next[next.size() - 2], 1);
     ir::Expr flat = flatten(ib_, *slot.buffer, slot.strides, memory->indices, ranges_);
-    ir::Expr step = ib_.sub(flatten(ib_, *slot.buffer, slot.strides, next, ranges_), flat);
-    if (!ir::is_int(step))
-      return fail(fmt::format("the rows of {} are not evenly spaced", ir::name_hint(kernel_, memory->buffer)));
+    std::optional<int64_t> step = row_stride(*memory, *memory_spec, flat);
+    if (!step)
+      return fail(
+          fmt::format("the rows of {} are not where {} wants them", ir::name_hint(kernel_, memory->buffer), row.name));
     args.push_back(element_pointer(slot, flat, 0));
-    args.push_back(b_.getInt64(static_cast<uint64_t>(ir::int_value(step) * ir::type_bytes(slot.buffer->type))));
+    args.push_back(b_.getInt64(static_cast<uint64_t>(*step * ir::type_bytes(slot.buffer->type))));
   }
   b_.CreateIntrinsic(id, {}, args);
 }

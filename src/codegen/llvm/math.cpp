@@ -99,10 +99,14 @@ class Math {
   }
   Value* power_of_two(Value* n) { return from_bits(b_.CreateShl(b_.CreateAdd(n, i(bias())), mantissa_bits())); }
 
-  // x * 2^n for integral n by AVX-512's instruction; nullptr where whole vectors of it do not fit.
-  Value* scale_by_power(Value* x, Value* n) {
+  // Whole vectors of AVX-512's instruction that scales by powers of two.
+  bool has_scale() const {
     auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(type_);
-    if (!features_.scale || !single_ || vector == nullptr || vector->getNumElements() % 16 != 0) return nullptr;
+    return features_.scale && single_ && vector != nullptr && vector->getNumElements() % 16 == 0;
+  }
+  // x * 2^n for integral n, where has_scale().
+  Value* scale_by_power(Value* x, Value* n) {
+    auto* vector = llvm::cast<llvm::FixedVectorType>(type_);
     constexpr uint32_t kCurrentRounding = 4;
     Value* result = nullptr;
     auto lanes = static_cast<int>(vector->getNumElements());
@@ -126,23 +130,35 @@ class Math {
   }
 
   Value* exp(Value* x) {
+    if (single_ && !has_scale()) return exp_by_bits(x);
     x = single_ ? at_least(at_most(x, 89.0), -104.0) : at_least(at_most(x, 710.0), -746.0);
     Nearest n = nearest(x, 1.4426950408889634);
-    Value* r = mad(n.real, c(single_ ? -0.693359375 : -0x1.62e42feep-1), x);
-    r = mad(n.real, c(single_ ? 2.12194440e-4 : -1.90821492927058770002e-10), r);
-    Value* p = nullptr;
-    if (single_) {
-      p = polynomial(
-          r, {1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1});
-      p = add(mad(mul(r, r), p, r), c(1));
-    } else {
-      p = c(1);
-      for (int k = 13; k >= 1; --k) p = mad(mul(p, c(1.0 / k)), r, c(1));
-    }
-    if (Value* scaled = scale_by_power(p, n.real)) return scaled;
+    Value* p = single_ ? exp_of_rest(x, n.real) : nullptr;
+    if (single_) return scale_by_power(p, n.real);
+    Value* r = mad(n.real, c(-0x1.62e42feep-1), x);
+    r = mad(n.real, c(-1.90821492927058770002e-10), r);
+    p = c(1);
+    for (int k = 13; k >= 1; --k) p = mad(mul(p, c(1.0 / k)), r, c(1));
     // In two steps, so that the largest and the smallest results are reached through normal factors.
     Value* half = b_.CreateAShr(n.bits, 1);
     return mul(mul(p, power_of_two(half)), power_of_two(b_.CreateSub(n.bits, half)));
+  }
+  // e^(x - n ln 2), in f32.
+  Value* exp_of_rest(Value* x, Value* n) {
+    Value* r = mad(n, c(-0.693359375), x);
+    r = mad(n, c(2.12194440e-4), r);
+    // Minimax in the relative error with the first two coefficients held at one.
+    return polynomial(r, {0x1.6a2318p-10, 0x1.123a8ep-7, 0x1.5558f6p-5, 0x1.55549p-3, 0x1.fffffcp-2, 1.0, 1.0});
+  }
+  // n goes into the exponent's bits: e^(x - n ln 2) is near one, and n up to 128 still fits. What is out of range is
+  // replaced at the end, where no other step waits for it.
+  Value* exp_by_bits(Value* x) {
+    constexpr double kLargest = 0x1.62e42ep6, kSmallest = -0x1.5d589ep6;  // of finite and of normal results
+    Nearest n = nearest(x, 1.4426950408889634);
+    Value* p = exp_of_rest(x, n.real);
+    Value* y = from_bits(b_.CreateAdd(to_bits(p), b_.CreateShl(n.bits, mantissa_bits())));
+    y = b_.CreateSelect(b_.CreateFCmpUGT(x, c(kLargest)), add(x, infinity()), y);
+    return b_.CreateSelect(b_.CreateFCmpOLT(x, c(kSmallest)), c(0), y);
   }
 
   Value* log(Value* x) {

@@ -387,7 +387,8 @@ void Emitter::store_piece(BufferSlot& slot, ir::Expr uniform, int64_t offset, Va
   int64_t lanes = llvm::cast<llvm::FixedVectorType>(value->getType())->getNumElements();
   note_piece(slot, uniform, offset, lanes);
   if (mask == nullptr) {
-    b_.CreateAlignedStore(value, pointer, align);
+    llvm::StoreInst* stored = b_.CreateAlignedStore(value, pointer, align);
+    if (can_stream(slot, value->getType(), align)) stream(stored);
   } else if (in_bounds(slot, uniform, offset, offset + lanes - 1)) {
     Value* old = b_.CreateAlignedLoad(value->getType(), pointer, align);
     b_.CreateAlignedStore(b_.CreateSelect(mask, value, old), pointer, align);

@@ -1,5 +1,7 @@
 // AMX tiles of 16 rows of 64 bytes. The B operands of the products hold groups of k values side by side (VNNI order):
-// two bf16 or four i8.
+// two bf16 or four i8. The rows named .pairs, .quads and .kn say the same of B as a plain k x n matrix: its place in
+// the tile register is seen by these instructions only, and a load wants groups of k side by side in memory, by the
+// layout of the buffer.
 #include "ir/instr/rows.h"
 
 namespace tcc::ir {
@@ -46,6 +48,17 @@ constexpr OperandSpec kProductBF16[] = {tile("D", Type::kF32, Access::kReadWrite
 constexpr OperandSpec kProductI8[] = {tile("D", Type::kI32, Access::kReadWrite, 16),
                                       tile("A", Type::kI8, Access::kRead, 64), tile("B", Type::kI8, Access::kRead, 64)};
 
+constexpr OperandSpec kLoadPairs[] = {{"D", Type::kBF16, Scope::kAmxTile, Access::kWrite, 2, {32, 16}},
+                                      {"S", Type::kBF16, Scope::kGlobal, Access::kRead, 2, {32, 16}}};
+constexpr OperandSpec kLoadQuads[] = {{"D", Type::kI8, Scope::kAmxTile, Access::kWrite, 2, {64, 16}},
+                                      {"S", Type::kI8, Scope::kGlobal, Access::kRead, 2, {64, 16}}};
+constexpr OperandSpec kProductPairs[] = {tile("D", Type::kF32, Access::kReadWrite, 16),
+                                         tile("A", Type::kBF16, Access::kRead, 32),
+                                         {"B", Type::kBF16, Scope::kAmxTile, Access::kRead, 2, {32, 16}}};
+constexpr OperandSpec kProductQuads[] = {tile("D", Type::kI32, Access::kReadWrite, 16),
+                                         tile("A", Type::kI8, Access::kRead, 64),
+                                         {"B", Type::kI8, Scope::kAmxTile, Access::kRead, 2, {64, 16}}};
+
 constexpr std::string_view kCopy16 = "for i in 16 { for j in 16 { D[i, j] = S[i, j] } }";
 constexpr std::string_view kCopy32 = "for i in 16 { for j in 32 { D[i, j] = S[i, j] } }";
 constexpr std::string_view kCopy64 = "for i in 16 { for j in 64 { D[i, j] = S[i, j] } }";
@@ -81,6 +94,16 @@ constexpr Instruction kRows[] = {
         "for i in 16 { for j in 16 { for k in 64 { D[i, j] = D[i, j] + i32(A[i, k]) * i32(B[k // 4, j*4 + k % 4]) } } "
         "}",
         32768, 0, "llvm.x86.tdpbssd"),
+    row("amx.load.bf16.pairs", "amx_tile", kLoadPairs, "for k in 32 { for j in 16 { D[k, j] = S[k, j] } }", 0, 1024,
+        "llvm.x86.tileloadd64"),
+    row("amx.load.i8.quads", "amx_tile", kLoadQuads, "for k in 64 { for j in 16 { D[k, j] = S[k, j] } }", 0, 1024,
+        "llvm.x86.tileloadd64"),
+    row("amx.tdpbf16ps.kn", "amx_bf16", kProductPairs,
+        "for i in 16 { for j in 16 { for k in 32 { D[i, j] = D[i, j] + f32(A[i, k]) * f32(B[k, j]) } } }", 16384, 0,
+        "llvm.x86.tdpbf16ps"),
+    row("amx.tdpbssd.kn", "amx_int8", kProductQuads,
+        "for i in 16 { for j in 16 { for k in 64 { D[i, j] = D[i, j] + i32(A[i, k]) * i32(B[k, j]) } } }", 32768, 0,
+        "llvm.x86.tdpbssd"),
 };
 
 }  // namespace

@@ -1,10 +1,31 @@
 #include "common.h"
 
+#include "tcc/ir/instr.h"
+
 namespace tcc::schedule {
+
+namespace {
+
+bool has_operand(Stmt s, Id buffer, Access unless) {
+  bool found = false;
+  visit(s, [&](Stmt x) {
+    if (const InstrCall* call = as<InstrCall>(x))
+      for (size_t i = 0; i < call->operands.size(); ++i)
+        found |= call->operands[i].buffer == buffer && instruction(call->instr).operands[i].access != unless;
+    return !found;
+  });
+  return found;
+}
+
+}  // namespace
+
+bool has_operand(Stmt s, Id buffer) {
+  return has_operand(s, buffer, Access::kWrite) || has_operand(s, buffer, Access::kRead);
+}
 
 bool reads_buffer(Stmt s, Id buffer) {
   if (!may_mention(s, buffer)) return false;
-  bool found = false;
+  bool found = has_operand(s, buffer, Access::kWrite);
   visit_roots(s, [&](Expr root) {
     if (found) return;
     visit(root, [&](Expr e) {
@@ -17,7 +38,7 @@ bool reads_buffer(Stmt s, Id buffer) {
 
 bool writes_buffer(Stmt s, Id buffer) {
   if (!may_mention(s, buffer)) return false;
-  bool found = false;
+  bool found = has_operand(s, buffer, Access::kRead);
   visit(s, [&](Stmt x) {
     if (const Store* st = as<Store>(x)) found |= st->buffer == buffer;
     return !found;

@@ -78,6 +78,9 @@ inline bool mentions_any(Expr e, std::span<const Id> ids) {
 bool reads_buffer(Stmt s, Id buffer);
 bool writes_buffer(Stmt s, Id buffer);
 
+// An instruction touches the buffer: such uses cannot be rewritten as loads and stores are.
+bool has_operand(Stmt s, Id buffer);
+
 // The loops of a path, outermost first.
 inline std::vector<const Loop*> loops_on(const Path& path) {
   std::vector<const Loop*> loops;

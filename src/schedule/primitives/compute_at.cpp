@@ -176,6 +176,57 @@ bool has_predicate_or_bound_loop(const Path& path) {
   return false;
 }
 
+// Whether the loops around the place, when they have run, have made all of the buffer that `later` reads, a consumer
+// behind them. In one iteration of the place `region` is made. A dimension is whole when it does not move, or moves
+// with one loop by steps without gaps.
+bool leaves_behind(Builder& b, const Kernel& k, const Place& place, Id buffer, std::span<const DimRange> region,
+                   Id later, const analysis::Ranges& ranges) {
+  Place shared;
+  std::vector<const Loop*> own;
+  for (const Loop* l : loops_on(place.loop_path)) {
+    if (is_under(*l, later)) {
+      shared.loop = l;
+      shared.outer.push_back(l->id);
+    } else if (l->loop_kind == LoopKind::kSerial) {
+      own.push_back(l);
+    } else {
+      return false;
+    }
+  }
+  if (own.empty() || !runs_before(k.root, own[0]->id, later)) return false;
+  std::vector<DimRange> wanted;
+  if (shared.loop != nullptr)
+    wanted = touched_region(b, k, shared, buffer, false, ranges);
+  else
+    for (Expr extent : k.buffer(buffer)->shape) wanted.push_back({b.integer(0), extent});
+  for (size_t d = 0; d < region.size(); ++d) {
+    const Loop* moving = nullptr;
+    for (const Loop* l : own) {
+      if (!mentions(region[d].base, l->id)) continue;
+      if (moving != nullptr) return false;
+      moving = l;
+    }
+    Expr first = region[d].base, made = region[d].extent, step = nullptr;
+    if (moving != nullptr) {
+      Substitution start, next;
+      start.set(moving->id, b.integer(0));
+      next.set(moving->id, b.offset(b.var(moving->id), 1));
+      first = substitute(b, region[d].base, start);
+      step = analysis::simplify(b, b.sub(substitute(b, region[d].base, next), region[d].base), ranges);
+      if (mentions(step, moving->id) || !ranges.prove_equal(b, step, made)) return false;
+      made = b.mul(moving->extent, step);
+    }
+    auto reaches = [&](Expr wish) {
+      return ranges.prove_equal(b, made, wish) || ranges.prove_non_negative(b, b.sub(made, wish)) ||
+             (step != nullptr && ranges.prove_equal(b, moving->extent, b.ceil_div(wish, step)));
+    };
+    // What is read lies within the buffer, whatever is known of the box.
+    bool all = is_int(first, 0) && reaches(k.buffer(buffer)->shape[d]);
+    if (!all && (!ranges.prove_equal(b, first, wanted[d].base) || !reaches(wanted[d].extent))) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 Legal<Kernel> compute_at(const Kernel& k, Id block_id, Id loop_id) {
@@ -195,9 +246,11 @@ Legal<Kernel> compute_at(const Kernel& k, Id block_id, Id loop_id) {
     return reject(RejectReason::kIsOutput, describe(k, block_id) + " writes an output of the kernel");
   std::vector<Id> consumers = consumers_of(k, block_id);
   if (consumers.empty()) return reject(RejectReason::kNotInScope, describe(k, block_id) + " has no consumer");
+  std::vector<Id> later;
   for (Id c : consumers)
-    if (!is_under(*place->loop, c))
-      return reject(RejectReason::kNotInScope, describe(k, c) + " is not under " + describe(k, loop_id));
+    if (!is_under(*place->loop, c)) later.push_back(c);
+  if (later.size() == consumers.size())
+    return reject(RejectReason::kNotInScope, describe(k, later[0]) + " is not under " + describe(k, loop_id));
   for (const Block* other : collect_blocks(k.root))
     if (other->id != block_id && writes_buffer(other->body, buffer))
       return reject(RejectReason::kManyWriters, describe(k, buffer));
@@ -216,6 +269,10 @@ Legal<Kernel> compute_at(const Kernel& k, Id block_id, Id loop_id) {
   std::vector<std::optional<DimRange>> per_iter(block->iters.size());
   for (size_t d = 0; d < plain->size(); ++d)
     if ((*plain)[d] >= 0) per_iter[static_cast<size_t>((*plain)[d])] = region[d];
+  for (Id c : later)
+    if (!leaves_behind(edit.b, k, *place, buffer, region, c, ranges))
+      return reject(RejectReason::kNotInScope,
+                    describe(k, c) + " is not under " + describe(k, loop_id) + ", which may not leave it all it reads");
   Stmt nest = regenerate(edit, *block, per_iter, ranges);
   return move_block(edit, k, block_id, loop_id, nest, true, [&](Stmt s) { return reads_buffer(s, buffer); });
 }

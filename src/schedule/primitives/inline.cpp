@@ -60,6 +60,8 @@ Legal<Kernel> compute_inline(const Kernel& k, Id block_id) {
   for (const Block* other : collect_blocks(k.root))
     if (other->id != block_id && writes_buffer(other, store->buffer))
       return reject(RejectReason::kManyWriters, describe(k, store->buffer));
+  if (has_operand(k.root, store->buffer))
+    return reject(RejectReason::kNotInlinable, describe(k, store->buffer) + " is an instruction's operand");
 
   Editor edit(k);
   Builder& b = edit.b;

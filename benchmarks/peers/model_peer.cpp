@@ -1,0 +1,115 @@
+// A library that tcc built, as a program of the models suite; see peer.h for the protocol. Its one operation is "model":
+//
+//   prepare model library=FILE threads=N dump=FILE  ->  {"outputs": [elements, ...]}; the outputs as f32 in the file
+#include <cstring>
+#include <fstream>
+
+#include "peer.h"
+#include "tcc/package/loaded_model.h"
+#include "tcc/support/files.h"
+
+namespace {
+
+using namespace tcc;
+using namespace tcc::benchmarks;
+
+std::runtime_error failure(const Error& error) {
+  return std::runtime_error(error.message);
+}
+
+// Small numbers for floats; 0 or 1 for integers, which are ids, masks and segments alike.
+std::vector<std::byte> input_data(const package::TensorSpec& spec, uint32_t tensor) {
+  const int64_t count = graph::element_count(spec.shape);
+  std::vector<double> numbers(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; ++i) {
+    double v = data_at(i, tensor);
+    numbers[static_cast<size_t>(i)] = graph::is_float(spec.dtype) ? v : (v + 1) * 128 - 2 * std::floor((v + 1) * 64);
+  }
+  auto bytes = graph::make_constant_from_doubles(spec.dtype, numbers);
+  return {bytes.bytes.begin(), bytes.bytes.end()};
+}
+
+class ModelOperation : public Operation {
+ public:
+  ModelOperation(const std::string& library, int threads) {
+    auto model = package::LoadedModel::open(library);
+    if (!model) throw failure(model.error());
+    model_ = *model;
+    auto context = model_->create_context({.threads = threads});
+    if (!context) throw failure(context.error());
+    context_ = std::move(*context);
+    for (const auto& spec : model_->inputs())
+      inputs_.push_back(input_data(spec, static_cast<uint32_t>(inputs_.size())));
+    for (const auto& spec : model_->outputs()) outputs_.emplace_back(static_cast<size_t>(spec.bytes));
+    for (auto& bytes : inputs_) input_pointers_.push_back(bytes.data());
+    for (auto& bytes : outputs_) output_pointers_.push_back(bytes.data());
+  }
+  void run() override {
+    auto done = context_->run(input_pointers_, output_pointers_);
+    if (!done) throw failure(done.error());
+  }
+  std::vector<float> output() override {
+    std::vector<float> all;
+    for (size_t i = 0; i < outputs_.size(); ++i) {
+      const package::TensorSpec& spec = model_->outputs()[i];
+      for (double v :
+           graph::constant_doubles(graph::make_constant(outputs_[i]), spec.dtype, graph::element_count(spec.shape)))
+        all.push_back(static_cast<float>(v));
+    }
+    return all;
+  }
+  std::string sizes() const {
+    std::string text;
+    for (const auto& spec : model_->outputs())
+      text += (text.empty() ? "" : ", ") + std::to_string(graph::element_count(spec.shape));
+    return text;
+  }
+
+ private:
+  std::shared_ptr<package::LoadedModel> model_;
+  std::unique_ptr<package::ModelContext> context_;
+  std::vector<std::vector<std::byte>> inputs_, outputs_;
+  std::vector<const void*> input_pointers_;
+  std::vector<void*> output_pointers_;
+};
+
+std::map<std::string, std::string> parse_words(std::istringstream& words) {
+  std::map<std::string, std::string> fields;
+  for (std::string word; words >> word;) {
+    size_t equals = word.find('=');
+    if (equals != std::string::npos) fields[word.substr(0, equals)] = word.substr(equals + 1);
+  }
+  return fields;
+}
+
+}  // namespace
+
+int main() {
+  std::unique_ptr<ModelOperation> operation;
+  for (std::string line; std::getline(std::cin, line);) {
+    std::istringstream words(line);
+    std::string verb;
+    words >> verb;
+    if (verb == "quit") break;
+    try {
+      double seconds = 0;
+      if (verb == "prepare") {
+        auto fields = parse_words(words);
+        operation = std::make_unique<ModelOperation>(fields["library"], std::stoi(fields["threads"]));
+        operation->run();
+        std::vector<float> all = operation->output();
+        std::ofstream(fields["dump"], std::ios::binary)
+            .write(reinterpret_cast<const char*>(all.data()), static_cast<std::streamsize>(all.size() * sizeof(float)));
+        std::printf("{\"outputs\": [%s]}\n", operation->sizes().c_str());
+      } else if (verb == "run" && words >> seconds && operation) {
+        detail::time_operation(*operation, seconds);
+      } else {
+        std::printf("{\"error\": \"not understood or nothing prepared: %s\"}\n", detail::json_text(line).c_str());
+      }
+    } catch (const std::exception& e) {
+      std::printf("{\"error\": \"%s\"}\n", detail::json_text(e.what()).c_str());
+    }
+    std::fflush(stdout);
+  }
+  return 0;
+}

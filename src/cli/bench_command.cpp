@@ -1,0 +1,231 @@
+#include <nlohmann/json.hpp>
+
+#include "cli/arguments.h"
+#include "cli/lookup.h"
+#include "cli/output.h"
+#include "tcc/cli/cli.h"
+#include "tcc/driver/library.h"
+#include "tcc/driver/show.h"
+#include "tcc/support/files.h"
+#include "tcc/support/text.h"
+
+namespace tcc::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr double kSteadyVariation = 0.05;
+constexpr size_t kMaxSavedSamples = 2000;  // in JSON; evenly spread over the run
+
+std::string dump(const Json& json) {
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+Json statistics_json(const driver::Statistics& s) {
+  return {{"runs", s.runs}, {"min", s.min}, {"mean", s.mean}, {"median", s.median},
+          {"p90", s.p90},   {"p95", s.p95}, {"p99", s.p99},   {"variation", s.variation}};
+}
+
+std::string share_text(double part, double whole) {
+  return part > 0 && whole > 0 ? fmt::format("{:.0f}%", 100 * part / whole) : "-";
+}
+std::string rate_text(double bytes, double seconds) {
+  return bytes > 0 && seconds > 0 ? fmt::format("{:.1f}", bytes / seconds / 1e9) : "-";
+}
+
+double bytes_of(const driver::BenchReport& report) {
+  double bytes = 0;
+  for (const driver::KernelTime& k : report.kernels) bytes += k.bytes * static_cast<double>(k.weight);
+  return bytes;
+}
+
+// What the threads in use can reach: the probe's figures are for all cores.
+double peak_of(const target::Target& host, int64_t threads) {
+  const auto cores = static_cast<double>(std::max<int64_t>(host.cpu.cores, 1));
+  return host.peak.fp32 * std::min(static_cast<double>(threads), cores) / cores;
+}
+
+std::string kernel_table(const driver::BenchReport& report, const target::Target& host) {
+  double total = 0;
+  for (const driver::KernelTime& k : report.kernels) total += k.time.median;
+  const double peak = peak_of(host, report.threads);
+  std::vector<std::vector<std::string>> rows = {{"workload", "weight", "in model", "alone", "p95", "variation",
+                                                 "GFLOP/s", "of peak", "GB/s", "of memory", "share", "tuned"}};
+  for (const driver::KernelTime& k : report.kernels) {
+    const auto weight = static_cast<double>(k.weight);
+    const double each = k.time.median / weight;
+    rows.push_back({k.workload, std::to_string(k.weight), format_seconds(each), format_seconds(k.alone),
+                    format_seconds(k.time.p95 / weight), fmt::format("{:.1f}%", 100 * k.time.variation),
+                    format_gflops(k.flops, each), share_text(k.flops / each, peak), rate_text(k.bytes, each),
+                    share_text(k.bytes / each, host.memory_bandwidth), share_text(k.time.median, total),
+                    k.tuned ? "yes" : "no"});
+  }
+  return format_table(rows);
+}
+
+// What to do about the figures, one sentence each.
+std::vector<std::string> advice(const driver::BenchReport& report) {
+  std::vector<std::string> lines;
+  const driver::Statistics& s = report.time;
+  if (s.variation > kSteadyVariation)
+    lines.push_back(
+        fmt::format("the times vary by {:.0f}%: stop other programs, fix the clock (cpupower frequency-set -g "
+                    "performance), or compare minima instead of means",
+                    100 * s.variation));
+  if (s.median > 0 && s.p99 > 2 * s.median)
+    lines.push_back("one run in a hundred takes more than twice the median: other programs take the cores at times");
+  double in_model = 0, alone = 0, untuned = 0;
+  for (const driver::KernelTime& k : report.kernels) {
+    in_model += k.time.median;
+    if (!k.tuned) untuned += k.time.median;
+    alone += k.alone > 0 ? k.alone * static_cast<double>(k.weight) : k.time.median;
+  }
+  if (alone > 0 && in_model > 1.05 * alone)
+    lines.push_back(
+        fmt::format("the kernels take {:.0f}% longer inside the model than alone: there weights and "
+                    "activations come from memory, when tuned they were in the caches",
+                    100 * (in_model / alone - 1)));
+  if (in_model > 0 && s.median > 1.1 * in_model)
+    lines.push_back(fmt::format("{} of a run are outside of the kernels", format_seconds(s.median - in_model)));
+  if (untuned > 0)
+    lines.push_back(fmt::format("{:.0f}% of the time is in kernels that are not tuned; `tcc tune` makes them faster",
+                                100 * untuned / in_model));
+  return lines;
+}
+
+Json report_json(const driver::BenchReport& report, const target::Target& host) {
+  const driver::Statistics& s = report.time;
+  std::vector<double> samples;
+  const size_t step = (report.samples.size() + kMaxSavedSamples - 1) / kMaxSavedSamples;
+  for (size_t i = 0; i < report.samples.size(); i += std::max<size_t>(step, 1)) samples.push_back(report.samples[i]);
+  Json json = {{"library", report.id},
+               {"threads", report.threads},
+               {"flops", report.flops},
+               {"gflops", report.flops / s.median / 1e9},
+               {"peak_share", report.flops / s.median / peak_of(host, report.threads)},
+               {"peak_measured", host.measured},
+               {"seconds", statistics_json(s)},
+               {"samples", samples},
+               {"advice", advice(report)}};
+  for (const driver::KernelTime& k : report.kernels)
+    json["kernels"].push_back({{"key", k.key},
+                               {"workload", k.workload},
+                               {"weight", k.weight},
+                               {"tuned", k.tuned},
+                               {"flops", k.flops},
+                               {"bytes", k.bytes},
+                               {"alone_seconds", k.alone},
+                               {"seconds", statistics_json(k.time)}});
+  return json;
+}
+
+void print_times(const Arguments& a, const driver::BenchReport& report, const target::Target& host) {
+  if (a.common.json) {
+    print(dump(report_json(report, host)));
+    return;
+  }
+  const driver::Statistics& s = report.time;
+  std::string text = fmt::format("{}, {}, {}\n", report.id, plural(report.threads, "thread"), plural(s.runs, "run"));
+  const double bytes = bytes_of(report);
+  text +=
+      format_table({{"min", "mean", "median", "p90", "p95", "p99", "variation", "GFLOP/s", "of peak", "GB/s"},
+                    {format_seconds(s.min), format_seconds(s.mean), format_seconds(s.median), format_seconds(s.p90),
+                     format_seconds(s.p95), format_seconds(s.p99), fmt::format("{:.1f}%", 100 * s.variation),
+                     format_gflops(report.flops, s.median),
+                     share_text(report.flops / s.median, peak_of(host, report.threads)), rate_text(bytes, s.median)}},
+                   0);
+  if (!report.kernels.empty() && a.per_kernel) text += "\n" + kernel_table(report, host);
+  print(text);
+  for (const std::string& line : advice(report)) remark(a.common.quiet, "note: " + line);
+}
+
+Result<std::vector<double>> read_samples(const std::string& path) {
+  TCC_TRY(std::string text, read_file(path, uint64_t{256} << 20));
+  const Json json = Json::parse(text, nullptr, false);
+  std::vector<double> samples;
+  if (json.is_object() && json.contains("samples") && json["samples"].is_array())
+    for (const Json& value : json["samples"])
+      if (value.is_number() && value.get<double>() > 0) samples.push_back(value.get<double>());
+  if (!samples.empty()) return samples;
+  return make_error(ErrorClass::kInput, fmt::format("'{}' holds no times", sanitize(path)),
+                    "write it with `tcc bench LIB --json > FILE`");
+}
+
+Result<int> compare(const Arguments& a) {
+  if (a.compare.size() != 2)
+    return make_error(ErrorClass::kUsage, "--compare takes two files", "tcc bench --compare before.json after.json");
+  TCC_TRY(std::vector<double> before, read_samples(a.compare[0]));
+  TCC_TRY(std::vector<double> after, read_samples(a.compare[1]));
+  const driver::Comparison c = driver::compare_times(before, after);
+  if (a.common.json) {
+    print(dump({{"median_a", c.median_a},
+                {"median_b", c.median_b},
+                {"ratio", c.ratio},
+                {"low", c.low},
+                {"high", c.high},
+                {"p", c.p},
+                {"differs", c.differs}}));
+    return kOk;
+  }
+  std::string text = fmt::format("a {}  b {}  b/a {:.3f} (95% interval {:.3f} to {:.3f}), p {:.2g}\n",
+                                 format_seconds(c.median_a), format_seconds(c.median_b), c.ratio, c.low, c.high, c.p);
+  if (!c.differs)
+    text += "no difference that these runs can show\n";
+  else
+    text += fmt::format("b is {:.1f}% {}\n", 100 * std::abs(c.ratio - 1), c.ratio > 1 ? "slower" : "faster");
+  print(text);
+  remark(a.common.quiet,
+         "note: this weighs the runs within each file; the state of the machine may still have changed between them");
+  return kOk;
+}
+
+Result<int> bench_schedule(const Arguments& a) {
+  if (a.task.empty())
+    return make_error(ErrorClass::kUsage, "--schedule is for one task, and none was named",
+                      "add --task K; `tcc show MODEL` lists the tasks");
+  TCC_TRY(std::string trace, read_file(a.schedule, uint64_t{16} << 20));
+  TCC_TRY(target::Target target, open_target(a));
+  TCC_TRY(driver::Model model, open_model(a));
+  TCC_TRY(driver::Program program, driver::make_program(model));
+  TCC_TRY(size_t index, driver::find_task(program, a.task));
+  auto timed =
+      driver::bench_schedule(program.tasks.tasks[index], trace, target, static_cast<int>(threads_or_all(a.threads)));
+  if (!timed) return tl::make_unexpected(std::move(timed).error().with_context(sanitize(a.schedule)));
+  const driver::ScheduleTime& t = *timed;
+  if (a.common.json)
+    print(dump({{"workload", t.workload},
+                {"status", t.status},
+                {"failure", t.failure},
+                {"median", t.median},
+                {"low", t.low},
+                {"high", t.high},
+                {"gflops", t.median > 0 ? t.flops / t.median / 1e9 : 0},
+                {"max_error", t.max_error}}));
+  else if (t.status == "ok")
+    print(fmt::format("{}: {} ({} to {}), {} GFLOP/s; checked, largest error {:.2g} of what is allowed\n", t.workload,
+                      format_seconds(t.median), format_seconds(t.low), format_seconds(t.high),
+                      format_gflops(t.flops, t.median), t.max_error));
+  if (t.status == "ok") return kOk;
+  return make_error(ErrorClass::kInput, fmt::format("{}: the schedule is {}: {}", t.workload, t.status, t.failure));
+}
+
+}  // namespace
+
+Result<int> run_bench(const Arguments& a) {
+  if (!a.compare.empty()) return compare(a);
+  if (a.model.model.empty())
+    return make_error(ErrorClass::kUsage, "no library or model was named", "`tcc bench --help` shows examples");
+  if (!a.schedule.empty()) return bench_schedule(a);
+  driver::BenchOptions options;
+  options.threads = static_cast<int>(a.threads);
+  options.seconds = a.seconds;
+  options.seed = a.seed;
+  options.per_kernel = a.per_kernel;
+  TCC_TRY(LibraryOnDisk library, find_library(a));
+  TCC_TRY(target::Target host, driver::measured_host(cache_path("probe.json")));
+  TCC_TRY(driver::BenchReport report, driver::bench_library(library.path, options));
+  print_times(a, report, host);
+  return kOk;
+}
+
+}  // namespace tcc::cli

@@ -1,0 +1,156 @@
+#include "tcc/driver/records.h"
+
+#include <ctime>
+#include <nlohmann/json.hpp>
+
+#include "cli/arguments.h"
+#include "cli/db_command.h"
+#include "cli/lookup.h"
+#include "cli/output.h"
+#include "tcc/cli/cli.h"
+#include "tcc/support/files.h"
+#include "tcc/support/text.h"
+
+namespace tcc::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using record::Store;
+
+std::string day(int64_t unix_time) {
+  const std::time_t time = unix_time;
+  std::tm parts{};
+  char text[32] = {};
+  gmtime_r(&time, &parts);
+  std::strftime(text, sizeof text, "%Y-%m-%d", &parts);
+  return text;
+}
+
+// The records to read: those named, or those of --db.
+Result<std::vector<std::string>> sources(const Arguments& a) {
+  std::vector<std::string> files = a.files;
+  if (files.empty()) {
+    TCC_TRY(std::string path, store_path(a.db));
+    files.push_back(path);
+  }
+  for (const std::string& file : files)
+    if (!file_exists(file))
+      return make_error(ErrorClass::kInput, fmt::format("there is no file of tuning records '{}'", sanitize(file)),
+                        "`tcc tune` makes one; name it, or give --db FILE");
+  return files;
+}
+
+Result<void> need_output(const Arguments& a, bool fresh) {
+  if (a.output.empty())
+    return make_error(ErrorClass::kUsage, fmt::format("db {}: no file to write was named", a.db_action), "add -o FILE");
+  if (fresh && file_exists(a.output))
+    return make_error(ErrorClass::kInput, fmt::format("'{}' exists", sanitize(a.output)),
+                      "name a new file: nothing is pruned in place");
+  return {};
+}
+
+Result<int> merge(const Arguments& a) {
+  TCC_TRY_VOID(need_output(a, false));
+  TCC_TRY(std::vector<std::string> files, sources(a));
+  TCC_TRY(auto to, Store::open(a.output));
+  int64_t added = 0;
+  for (const std::string& file : files) {
+    TCC_TRY(auto from, Store::open(file, Store::Mode::kReadOnly));
+    TCC_TRY(int64_t n, driver::merge_records(*from, *to));
+    added += n;
+  }
+  if (a.common.json) print(Json{{"added", added}, {"file", a.output}}.dump(2) + "\n");
+  remark(a.common.quiet, fmt::format("{} added to {}", plural(added, "record"), a.output));
+  return kOk;
+}
+
+Result<int> prune(const Arguments& a) {
+  TCC_TRY_VOID(need_output(a, true));
+  TCC_TRY(std::vector<std::string> files, sources(a));
+  if (files.size() != 1) return make_error(ErrorClass::kUsage, "db prune takes one file", "`tcc db merge` joins files");
+  TCC_TRY(auto from, Store::open(files[0], Store::Mode::kReadOnly));
+  TCC_TRY(auto to, Store::open(a.output));
+  TCC_TRY(int64_t kept, driver::prune_records(*from, a.keep, *to));
+  if (a.common.json) print(Json{{"kept", kept}, {"file", a.output}}.dump(2) + "\n");
+  remark(a.common.quiet, fmt::format("{} kept in {}", plural(kept, "record"), a.output));
+  return kOk;
+}
+
+Result<int> export_text(const Arguments& a) {
+  TCC_TRY(std::vector<std::string> files, sources(a));
+  std::string text;
+  for (const std::string& file : files) {
+    TCC_TRY(auto from, Store::open(file, Store::Mode::kReadOnly));
+    TCC_TRY(std::string part, driver::export_records(*from));
+    text += part;
+  }
+  if (a.output.empty())
+    print(text);
+  else
+    TCC_TRY_VOID(write_file(a.output, text));
+  return kOk;
+}
+
+Result<int> import_text(const Arguments& a) {
+  if (a.files.empty())
+    return make_error(ErrorClass::kUsage, "db import: no file to read was named", "tcc db import records.jsonl");
+  TCC_TRY(std::string path, store_path(a.db));
+  int64_t added = 0;
+  for (const std::string& file : a.files) {
+    TCC_TRY(std::string text, read_file(file));
+    TCC_TRY(auto to, Store::open(path));
+    TCC_TRY(int64_t n, driver::import_records(text, file, *to));
+    added += n;
+  }
+  if (a.common.json) print(Json{{"added", added}, {"file", path}}.dump(2) + "\n");
+  remark(a.common.quiet, fmt::format("{} added to {}", plural(added, "record"), path));
+  return kOk;
+}
+
+}  // namespace
+
+Result<int> print_store(const Arguments& a, const std::string& path) {
+  TCC_TRY(auto store, Store::open(path, Store::Mode::kReadOnly));
+  TCC_TRY(driver::StoreSummary s, driver::summarise_store(*store));
+  if (a.common.json) {
+    Json json = {{"file", s.path},     {"records", s.records}, {"by_status", s.by_status}, {"by_target", s.by_target},
+                 {"oldest", s.oldest}, {"newest", s.newest},   {"tasks", Json::array()}};
+    for (const driver::TaskRecords& t : s.tasks)
+      json["tasks"].push_back({{"key", t.key},
+                               {"workload", t.workload},
+                               {"target", t.target},
+                               {"threads", t.threads},
+                               {"records", t.records},
+                               {"best_seconds", t.best_seconds}});
+    print(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+    return kOk;
+  }
+  std::string text = fmt::format("{}: {}", s.path, plural(s.records, "record"));
+  if (s.records > 0) text += fmt::format(" from {} to {}", day(s.oldest), day(s.newest));
+  text += "\n";
+  for (const auto& [status, count] : s.by_status) text += fmt::format("  {} {}\n", count, status);
+  std::vector<std::vector<std::string>> rows = {{"key", "workload", "target", "threads", "records", "best"}};
+  for (const driver::TaskRecords& t : s.tasks)
+    rows.push_back({t.key, t.workload, t.target, std::to_string(t.threads), std::to_string(t.records),
+                    format_seconds(t.best_seconds)});
+  print(text + format_table(rows, 3));
+  return kOk;
+}
+
+Result<int> run_db(const Arguments& a) {
+  if (a.db_action == "stats") {
+    TCC_TRY(std::vector<std::string> files, sources(a));
+    for (const std::string& file : files) TCC_TRY_VOID(print_store(a, file));
+    return kOk;
+  }
+  if (a.db_action == "merge") return merge(a);
+  if (a.db_action == "prune") return prune(a);
+  if (a.db_action == "export") return export_text(a);
+  if (a.db_action == "import") return import_text(a);
+  const std::vector<std::string> known = {"stats", "merge", "prune", "export", "import"};
+  const std::string near = suggest(a.db_action, known);
+  return make_error(ErrorClass::kUsage, fmt::format("db has no action '{}'", sanitize(a.db_action)),
+                    near.empty() ? "actions are stats, merge, prune, export and import" : near);
+}
+
+}  // namespace tcc::cli

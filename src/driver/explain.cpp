@@ -1,0 +1,238 @@
+#include "tcc/driver/explain.h"
+
+#include <algorithm>
+#include <map>
+
+#include "tcc/driver/show.h"
+#include "tcc/ir/text.h"
+#include "tcc/lower/lower.h"
+#include "tcc/schedule/trace.h"
+#include "tcc/search/search.h"
+#include "tcc/space/sketch.h"
+#include "tcc/space/space.h"
+#include "tcc/support/rng.h"
+
+namespace tcc::driver {
+namespace {
+
+using schedule::Instruction;
+using schedule::Op;
+using schedule::Trace;
+
+constexpr int kDrawsOfSpace = 32;  // of each design space, for the reasons of rejects
+
+// --- which module made which instruction: the modules are applied again, and the way to the same trace is looked for
+
+struct Way {
+  schedule::Schedule state;
+  std::vector<size_t> ends;  // number of instructions after each module
+};
+
+std::vector<std::string> makers(const Trace& trace, const task::Task& task, const target::Target& target) {
+  Rng rng(space::SpaceOptions{}.seed);
+  std::vector<Way> ways;
+  ways.push_back({schedule::Schedule(task.kernel, std::make_shared<Arena>(), &rng), {}});
+  const auto modules = space::modules_for(target);
+  auto leads_there = [&](const schedule::Schedule& state) {
+    const auto& made = state.trace().instructions;
+    return made.size() <= trace.instructions.size() && std::equal(made.begin(), made.end(), trace.instructions.begin());
+  };
+  for (const auto& module : modules) {
+    std::vector<Way> next;
+    for (const Way& way : ways)
+      for (schedule::Schedule& state : module->apply(way.state, target, {})) {
+        if (!state.ok() || !leads_there(state)) continue;
+        std::vector<size_t> ends = way.ends;
+        ends.push_back(state.trace().instructions.size());
+        next.push_back({std::move(state), std::move(ends)});
+      }
+    ways = std::move(next);
+  }
+  std::vector<std::string> names(trace.instructions.size());
+  for (const Way& way : ways) {
+    if (way.ends.back() != trace.instructions.size()) continue;
+    size_t at = 0;
+    for (size_t m = 0; m < modules.size(); ++m)
+      for (; at < way.ends[m]; ++at) names[at] = modules[m]->name();
+    break;
+  }
+  return names;
+}
+
+// --- steps in words
+
+// Instructions that only name things or draw numbers show in those that use them.
+bool is_shown(Op op) {
+  return !schedule::is_sampling(op) && op != Op::kGetBlock && op != Op::kGetLoops && op != Op::kGetProducers &&
+         op != Op::kGetConsumers;
+}
+
+std::string input_text(const schedule::Input& input, const schedule::Executor& executor) {
+  switch (input.kind) {
+    case schedule::Input::Kind::kInferred:
+      return "the rest";
+    case schedule::Input::Kind::kLiteral:
+      return std::to_string(input.value);
+    case schedule::Input::Kind::kVariable:
+      break;
+  }
+  const schedule::Value& value = executor.value(static_cast<int>(input.value));
+  if (value.expr != nullptr) return ir::print(executor.kernel(), value.expr);
+  return ir::name_hint(executor.kernel(), value.id);
+}
+
+std::string step_text(const Instruction& instruction, const std::vector<std::string>& inputs,
+                      const schedule::Executor& executor) {
+  std::string text(schedule::op_name(instruction.op));
+  std::replace(text.begin(), text.end(), '_', ' ');
+  for (size_t i = 0; i < inputs.size(); ++i) text += (i == 0 ? " " : ", ") + inputs[i];
+  if (instruction.op == Op::kAnnotate && !instruction.attrs.empty())
+    text += fmt::format(" ({})", ir::annotation_name(static_cast<ir::AnnotationKey>(instruction.attrs[0])));
+  std::string made;
+  for (int i = 0; i < instruction.outputs; ++i) {
+    const schedule::Value& value = executor.value(instruction.first_output + i);
+    if (value.expr == nullptr) made += (made.empty() ? " -> " : ", ") + ir::name_hint(executor.kernel(), value.id);
+  }
+  return text + made;
+}
+
+Result<std::vector<ExplainedStep>> explain_steps(const Trace& trace, const task::Task& task,
+                                                 const target::Target& target) {
+  const std::vector<std::string> modules = makers(trace, task, target);
+  schedule::Executor executor(task.kernel, std::make_shared<Arena>(), schedule::Mode::kReplay, nullptr);
+  std::vector<int64_t> decisions = trace.decisions;
+  std::vector<ExplainedStep> steps;
+  for (size_t i = 0; i < trace.instructions.size(); ++i) {
+    const Instruction& instruction = trace.instructions[i];
+    std::vector<std::string> inputs;  // before the step: it may use up what they name
+    if (is_shown(instruction.op))
+      for (const schedule::Input& input : instruction.inputs) inputs.push_back(input_text(input, executor));
+    std::span<int64_t> drawn;
+    if (instruction.decision >= 0)
+      drawn = std::span(decisions).subspan(static_cast<size_t>(instruction.decision),
+                                           static_cast<size_t>(instruction.decision_length));
+    if (auto done = executor.run(instruction, drawn); !done)
+      return input_error("{}: step {} of the schedule: {}: {}", task.workload, i,
+                         ir::reject_reason_name(done.error().reason), done.error().text);
+    if (is_shown(instruction.op)) steps.push_back({modules[i], step_text(instruction, inputs, executor)});
+  }
+  return steps;
+}
+
+// --- the loop tree
+
+class LoopTree {
+ public:
+  explicit LoopTree(const ir::Kernel& kernel) : kernel_(kernel) { visit(kernel.root, 0); }
+  std::string text() { return std::move(text_); }
+
+ private:
+  void line(int depth, const std::string& what) {
+    text_ += std::string(static_cast<size_t>(2 * depth), ' ') + what + "\n";
+  }
+  void loop(const ir::Loop& l, int depth) {
+    std::string kind(ir::loop_kind_name(l.loop_kind));
+    if (l.axis != ir::Axis::kNone) kind += fmt::format(" {}", ir::axis_name(l.axis));
+    line(depth, fmt::format("{} {} of {}", kind, ir::name_hint(kernel_, l.id), ir::print(kernel_, l.extent)));
+    visit(l.body, depth + 1);
+  }
+  void visit(ir::Stmt s, int depth) {
+    switch (s->kind) {
+      case ir::StmtKind::kSeq:
+        for (ir::Stmt part : ir::as<ir::Seq>(s)->stmts) visit(part, depth);
+        return;
+      case ir::StmtKind::kLoop:
+        return loop(*ir::as<ir::Loop>(s), depth);
+      case ir::StmtKind::kBlock:
+        line(depth, "block " + ir::name_hint(kernel_, ir::as<ir::Block>(s)->id));
+        return visit(ir::as<ir::Block>(s)->body, depth + 1);
+      case ir::StmtKind::kStore:
+        return line(depth, "store " + ir::name_hint(kernel_, ir::as<ir::Store>(s)->buffer));
+      case ir::StmtKind::kIf: {
+        const auto* branch = ir::as<ir::If>(s);
+        line(depth, "if " + ir::print(kernel_, branch->condition));
+        visit(branch->then_case, depth + 1);
+        if (branch->else_case == nullptr) return;
+        line(depth, "else");
+        return visit(branch->else_case, depth + 1);
+      }
+      case ir::StmtKind::kAlloc: {
+        std::string names;
+        for (ir::Id id : ir::as<ir::Alloc>(s)->buffers) names += " " + ir::name_hint(kernel_, id);
+        line(depth, "local" + names);
+        return visit(ir::as<ir::Alloc>(s)->body, depth);
+      }
+      case ir::StmtKind::kInstrCall:
+        return line(depth, "instruction");
+      case ir::StmtKind::kRoles:
+        for (const ir::Role& role : ir::as<ir::Roles>(s)->roles) {
+          line(depth, fmt::format("warps {} to {}", role.first_warp, role.first_warp + role.warps - 1));
+          visit(role.body, depth + 1);
+        }
+        return;
+    }
+  }
+  const ir::Kernel& kernel_;
+  std::string text_;
+};
+
+// --- what is illegal and why
+
+void count_rejects(const task::Task& task, const target::Target& target, Explanation& out) {
+  std::map<std::string, RejectExample> by_reason;
+  Rng rng(1);
+  const std::vector<Trace> traces = space::generate_space(task.kernel, target);
+  out.design_spaces = static_cast<int64_t>(traces.size());
+  for (const Trace& trace : traces) {
+    ir::Legal<space::Sketch> sketch = space::make_sketch(trace, task.kernel, target);
+    if (!sketch) continue;
+    std::vector<int64_t> decisions = trace.decisions;
+    for (int i = 0; i < kDrawsOfSpace; ++i) {
+      space::draw_decisions(*sketch, decisions, rng);
+      ++out.draws;
+      ir::Legal<ir::Kernel> nest = space::instantiate(*sketch, decisions, target, std::make_shared<Arena>());
+      if (nest) {
+        ++out.legal;
+        continue;
+      }
+      RejectExample& r = by_reason[std::string(ir::reject_reason_name(nest.error().reason))];
+      if (r.count++ > 0) continue;
+      r.example = nest.error().text;
+      r.decisions = fmt::format("{}", fmt::join(decisions, " "));
+    }
+  }
+  for (auto& [reason, reject] : by_reason) {
+    reject.reason = reason;
+    out.rejects.push_back(std::move(reject));
+  }
+}
+
+}  // namespace
+
+Result<Explanation> explain_task(const Program& program, const std::string& name, const record::Store* store,
+                                 const target::Target& target, int64_t threads) {
+  TCC_TRY(size_t index, find_task(program, name));
+  const task::Task& task = program.tasks.tasks[index];
+  TCC_TRY(search::Chosen chosen, search::choose_program(task, target, store, threads));
+  Explanation out;
+  out.key = task.key;
+  out.workload = task.workload;
+  out.tuned = chosen.tuned;
+  out.note = chosen.note;
+  out.seconds = chosen.seconds;
+  out.flops = task.flops;
+  if (!chosen.trace.empty()) {
+    TCC_TRY(Trace trace, schedule::trace_from_json(chosen.trace));
+    TCC_TRY(out.steps, explain_steps(trace, task, target));
+  }
+  out.loops = LoopTree(chosen.lowered).text();
+  count_rejects(task, target, out);
+  if (store != nullptr) {
+    TCC_TRY(auto counts, store->count_by_status(task_key_hash(task.key)));
+    for (const auto& [status, count] : counts)
+      out.failures.emplace_back(std::string(record::status_name(status)), count);
+  }
+  return out;
+}
+
+}  // namespace tcc::driver

@@ -1,0 +1,175 @@
+#include "tcc/driver/records.h"
+
+#include <algorithm>
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+#include <tuple>
+
+#include "tcc/support/hash.h"
+#include "tcc/support/text.h"
+
+namespace tcc::driver {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using record::Record;
+
+// The one list of what is carried as text. Hashes are text of their own: JSON's numbers do not hold 64 bits.
+template <class R, class F>
+void for_each_field(R& r, F&& field) {
+  field("workload", r.workload), field("target", r.target), field("decisions", r.decisions), field("trace", r.trace);
+  field("layouts", r.layouts), field("failure", r.failure), field("samples", r.samples);
+  field("statistic", r.statistic), field("median", r.median), field("low", r.low), field("high", r.high);
+  field("converged", r.converged), field("cut_short", r.cut_short), field("repeats", r.repeats);
+  field("dropped", r.dropped), field("calibration", r.calibration), field("cache", r.cache);
+  field("threads", r.threads), field("overlap", r.overlap), field("gate", r.gate), field("max_error", r.max_error);
+  field("compile_seconds", r.compile_seconds), field("isa", r.isa), field("device", r.device);
+  field("tool_version", r.tool_version), field("unix_time", r.unix_time);
+}
+template <class R, class F>
+void for_each_hash(R& r, F&& field) {
+  field("task", r.task), field("target_features", r.target_features), field("skeleton", r.skeleton);
+  field("nest", r.nest), field("code", r.code);
+}
+
+Json to_json(const Record& r) {
+  Json json = {{"kind", record::kind_name(r.kind)}, {"status", record::status_name(r.status)}};
+  for_each_hash(r, [&](const char* name, const uint64_t& value) { json[name] = record::hash_text(value); });
+  for_each_field(r, [&](const char* name, const auto& value) { json[name] = value; });
+  return json;
+}
+
+bool parse_hash(const std::string& text, uint64_t& value) {
+  auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
+  return code == std::errc() && end == text.data() + text.size() && text.size() == 16;
+}
+
+template <class T, size_t N>
+bool find_name(const std::string& text, const std::pair<std::string_view, T> (&names)[N], T& value) {
+  for (const auto& [name, one] : names)
+    if (name == text) return value = one, true;
+  return false;
+}
+
+constexpr std::pair<std::string_view, record::Status> kStatuses[] = {
+#define TCC_X(name, text) {text, record::Status::k##name},
+    TCC_RECORD_STATUSES(TCC_X)
+#undef TCC_X
+};
+constexpr std::pair<std::string_view, record::Kind> kKinds[] = {
+#define TCC_X(name, text) {text, record::Kind::k##name},
+    TCC_RECORD_KINDS(TCC_X)
+#undef TCC_X
+};
+
+// "" or what is wrong. Fields that are not there keep their defaults: older versions did not write all of them.
+std::string from_json(const Json& json, Record& r) {
+  if (!json.is_object()) return "it is no JSON object";
+  std::string wrong;
+  for (const char* needed : {"task", "target_features", "nest", "status", "median", "threads"})
+    if (!json.contains(needed)) return fmt::format("'{}' is missing", needed);
+  for_each_hash(r, [&](const char* name, uint64_t& value) {
+    if (!json.contains(name)) return;
+    if (!json[name].is_string() || !parse_hash(json[name].template get<std::string>(), value)) wrong = name;
+  });
+  for_each_field(r, [&](const char* name, auto& value) {
+    if (!json.contains(name)) return;
+    try {
+      json[name].get_to(value);
+    } catch (const nlohmann::json::exception&) {
+      wrong = name;
+    }
+  });
+  auto text = [&](const char* name) { return json[name].is_string() ? json[name].get<std::string>() : std::string(); };
+  if (!find_name(text("status"), kStatuses, r.status)) wrong = "status";
+  if (json.contains("kind") && !find_name(text("kind"), kKinds, r.kind)) wrong = "kind";
+  return wrong.empty() ? "" : fmt::format("'{}' has no usable value", wrong);
+}
+
+// What makes two records the same event: the program, the machine's kind, the threads and the figures.
+using Identity = std::tuple<uint64_t, uint64_t, uint64_t, int64_t, int64_t, std::string, double>;
+Identity identity(const Record& r) {
+  return {r.task,  r.target_features, r.nest, r.threads, r.unix_time, std::string(record::status_name(r.status)),
+          r.median};
+}
+
+Result<int64_t> add_missing(std::vector<Record> records, record::Store& to) {
+  TCC_TRY(std::vector<Record> present, to.all());
+  std::set<Identity> known;
+  for (const Record& r : present) known.insert(identity(r));
+  std::erase_if(records, [&](const Record& r) { return !known.insert(identity(r)).second; });
+  TCC_TRY_VOID(to.add_all(records));
+  return static_cast<int64_t>(records.size());
+}
+
+}  // namespace
+
+Result<StoreSummary> summarise_store(const record::Store& store) {
+  TCC_TRY(std::vector<Record> records, store.all());
+  StoreSummary summary;
+  summary.path = store.path();
+  summary.records = static_cast<int64_t>(records.size());
+  std::map<std::tuple<std::string, uint64_t, std::string, int64_t>, TaskRecords> tasks;
+  for (const Record& r : records) {
+    ++summary.by_status[std::string(record::status_name(r.status))];
+    ++summary.by_target[r.target];
+    summary.oldest = summary.oldest == 0 ? r.unix_time : std::min(summary.oldest, r.unix_time);
+    summary.newest = std::max(summary.newest, r.unix_time);
+    TaskRecords& t = tasks[{r.workload, r.task, r.target, r.threads}];
+    t.key = record::hash_text(r.task);
+    t.workload = r.workload;
+    t.target = r.target;
+    t.threads = r.threads;
+    ++t.records;
+    const bool valid = r.kind == record::Kind::kMeasured && r.status == record::Status::kOk;
+    if (valid && (t.best_seconds == 0 || r.median < t.best_seconds)) t.best_seconds = r.median;
+  }
+  for (auto& [key, task] : tasks) summary.tasks.push_back(std::move(task));
+  return summary;
+}
+
+Result<int64_t> merge_records(const record::Store& from, record::Store& to) {
+  TCC_TRY(std::vector<Record> records, from.all());
+  return add_missing(std::move(records), to);
+}
+
+Result<int64_t> prune_records(const record::Store& from, int64_t keep, record::Store& to) {
+  TCC_TRY(std::vector<Record> records, from.all());
+  std::set<std::tuple<uint64_t, uint64_t, int64_t>> groups;
+  for (const Record& r : records) groups.insert({r.task, r.target_features, r.threads});
+  std::set<int64_t> kept;
+  for (const auto& [task, features, threads] : groups) {
+    TCC_TRY(std::vector<Record> best, from.fastest(task, features, threads, keep));
+    for (const Record& r : best) kept.insert(r.id);
+  }
+  std::erase_if(records, [&](const Record& r) { return !kept.contains(r.id); });
+  return add_missing(std::move(records), to);
+}
+
+Result<std::string> export_records(const record::Store& store) {
+  TCC_TRY(std::vector<Record> records, store.all());
+  std::string text;
+  for (const Record& r : records) text += to_json(r).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return text;
+}
+
+Result<int64_t> import_records(const std::string& lines, const std::string& name, record::Store& to) {
+  std::vector<Record> records;
+  std::istringstream stream(lines);
+  int64_t number = 0;
+  for (std::string line; std::getline(stream, line);) {
+    ++number;
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    Record r;
+    const std::string wrong = from_json(Json::parse(line, nullptr, false), r);
+    if (!wrong.empty())
+      return make_error(ErrorClass::kInput, fmt::format("'{}', line {}: {}", sanitize(name), number, wrong),
+                        "`tcc db export` writes such files; nothing was imported");
+    records.push_back(std::move(r));
+  }
+  return add_missing(std::move(records), to);
+}
+
+}  // namespace tcc::driver

@@ -1,0 +1,152 @@
+#include "tcc/driver/run.h"
+
+#include <limits>
+
+#include "tcc/graph/reference.h"
+#include "tcc/package/loaded_model.h"
+#include "tcc/support/files.h"
+#include "tcc/support/text.h"
+
+namespace tcc::driver {
+namespace {
+
+using package::TensorSpec;
+
+std::string describe(const TensorSpec& spec) {
+  return fmt::format("'{}' ({} {})", sanitize(spec.name), graph::dtype_name(spec.dtype), graph::shape_text(spec.shape));
+}
+
+template <class Map>
+Result<void> check_names(const Map& given, const std::vector<TensorSpec>& specs, const char* what) {
+  std::vector<std::string> known;
+  for (const TensorSpec& spec : specs) known.push_back(spec.name);
+  for (const auto& [name, value] : given) {
+    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+    std::vector<std::string> notes;
+    for (const TensorSpec& spec : specs) notes.push_back(fmt::format("{} {}", what, describe(spec)));
+    return make_error(ErrorClass::kUsage, fmt::format("the model has no {} '{}'", what, sanitize(name)),
+                      suggest(name, known), notes);
+  }
+  return {};
+}
+
+Result<void> check_complete(const std::vector<TensorSpec>& specs, const RunOptions& options) {
+  std::vector<std::string> missing;
+  std::string flags;
+  for (const TensorSpec& spec : specs) {
+    if (options.random || options.files.contains(spec.name) || options.arrays.contains(spec.name)) continue;
+    missing.push_back(fmt::format("input {}", describe(spec)));
+    flags += fmt::format(" --input {}=FILE.npy", sanitize(spec.name));
+  }
+  if (missing.empty()) return {};
+  return make_error(ErrorClass::kUsage, fmt::format("{} of {} inputs are not given", missing.size(), specs.size()),
+                    fmt::format("add{}, or --random for made-up numbers", flags), missing);
+}
+
+Result<std::vector<std::byte>> take(const TensorSpec& spec, const TensorFile& tensor, const std::string& from) {
+  if (tensor.dtype != spec.dtype) {
+    return make_error(ErrorClass::kInput,
+                      fmt::format("{} holds {}, input {} needs {}", from, graph::dtype_name(tensor.dtype),
+                                  describe(spec), graph::dtype_name(spec.dtype)),
+                      "convert it first, for example array.astype('float32')");
+  }
+  if (tensor.shape != spec.shape) {
+    return make_error(ErrorClass::kInput,
+                      fmt::format("{} has shape {}, input {} needs {}", from, graph::shape_text(tensor.shape),
+                                  describe(spec), graph::shape_text(spec.shape)),
+                      fmt::format("reshape the array, or build the model for this shape with --shape {}={}",
+                                  sanitize(spec.name), graph::shape_text(tensor.shape)));
+  }
+  std::vector<std::byte> storage;
+  auto bytes = graph::dense_bytes(tensor.constant, tensor.dtype, graph::element_count(tensor.shape), storage);
+  return std::vector<std::byte>(bytes.begin(), bytes.end());
+}
+
+Result<std::vector<std::byte>> input_bytes(const TensorSpec& spec, size_t index, const RunOptions& options) {
+  if (auto file = options.files.find(spec.name); file != options.files.end()) {
+    TCC_TRY(TensorFile tensor, read_tensor(file->second, spec.dtype == graph::DType::kBF16));
+    return take(spec, tensor, fmt::format("'{}'", sanitize(file->second)));
+  }
+  if (auto array = options.arrays.find(spec.name); array != options.arrays.end())
+    return take(spec, array->second, fmt::format("the array '{}'", sanitize(spec.name)));
+  graph::Value value;
+  value.dtype = spec.dtype;
+  value.shape = spec.shape;
+  graph::Constant made =
+      graph::make_constant_from_doubles(spec.dtype, graph::random_tensor(value, options.seed + index).data);
+  return std::vector<std::byte>(made.bytes.begin(), made.bytes.end());
+}
+
+TensorRange range_of(const TensorSpec& spec, const std::vector<std::byte>& bytes) {
+  const graph::Constant view{nullptr, bytes, false};
+  return driver::range_of(spec.name, spec.dtype, spec.shape,
+                          graph::constant_doubles(view, spec.dtype, graph::element_count(spec.shape)));
+}
+
+Result<void> write_outputs(const std::vector<NamedTensor>& tensors, const RunOptions& options, RunReport& report) {
+  for (const NamedTensor& tensor : tensors) {
+    auto file = options.out_files.find(tensor.name);
+    if (file == options.out_files.end()) continue;
+    TCC_TRY_VOID(write_tensor(file->second, tensor));
+    report.files.push_back(file->second);
+  }
+  if (options.archive.empty()) return {};
+  TCC_TRY_VOID(write_npz(options.archive, tensors));
+  report.files.push_back(options.archive);
+  return {};
+}
+
+}  // namespace
+
+TensorRange range_of(const std::string& name, graph::DType dtype, const graph::Shape& shape,
+                     const std::vector<double>& values) {
+  TensorRange range{name, std::string(graph::dtype_name(dtype)), graph::shape_text(shape)};
+  double sum = 0;
+  range.low = values.empty() ? 0 : std::numeric_limits<double>::infinity();
+  range.high = -range.low;
+  for (double v : values) {
+    range.low = std::min(range.low, v);
+    range.high = std::max(range.high, v);
+    sum += v;
+  }
+  range.mean = values.empty() ? 0 : sum / static_cast<double>(values.size());
+  return range;
+}
+
+Result<RunReport> run_library(const std::string& library, const RunOptions& options) {
+  TCC_TRY(auto loaded, package::LoadedModel::open(library));
+  TCC_TRY_VOID(check_names(options.files, loaded->inputs(), "input"));
+  TCC_TRY_VOID(check_names(options.arrays, loaded->inputs(), "input"));
+  TCC_TRY_VOID(check_names(options.out_files, loaded->outputs(), "output"));
+  TCC_TRY_VOID(check_complete(loaded->inputs(), options));
+
+  RunReport report;
+  report.id = loaded->id();
+  std::vector<std::vector<std::byte>> inputs, outputs;
+  std::vector<const void*> input_pointers;
+  std::vector<void*> output_pointers;
+  for (const TensorSpec& spec : loaded->inputs()) {
+    TCC_TRY(std::vector<std::byte> bytes, input_bytes(spec, inputs.size(), options));
+    report.inputs.push_back(range_of(spec, bytes));
+    inputs.push_back(std::move(bytes));
+  }
+  for (const auto& bytes : inputs) input_pointers.push_back(bytes.data());
+  for (const TensorSpec& spec : loaded->outputs()) outputs.emplace_back(static_cast<size_t>(spec.bytes));
+  for (auto& bytes : outputs) output_pointers.push_back(bytes.data());
+
+  TCC_TRY(auto context, loaded->create_context({options.threads}));
+  Stopwatch watch;
+  TCC_TRY_VOID(context->run(input_pointers, output_pointers));
+  report.seconds = watch.seconds();
+
+  std::vector<NamedTensor> tensors;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const TensorSpec& spec = loaded->outputs()[i];
+    report.outputs.push_back(range_of(spec, outputs[i]));
+    tensors.push_back({spec.name, spec.dtype, spec.shape, outputs[i]});
+  }
+  TCC_TRY_VOID(write_outputs(tensors, options, report));
+  return report;
+}
+
+}  // namespace tcc::driver

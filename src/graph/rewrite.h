@@ -1,0 +1,63 @@
+// Replacing values while a pass rebuilds the order of a graph's nodes.
+#pragma once
+
+#include <vector>
+
+#include "passes_internal.h"
+#include "tcc/support/check.h"
+
+namespace tcc::graph {
+
+// Values replaced by others, and the graph rewritten to follow.
+class Replacements {
+ public:
+  explicit Replacements(Graph& graph) : graph_(graph) {}
+  void replace(ValueId from, ValueId to) {
+    grow();
+    to_[static_cast<size_t>(from)] = to;
+  }
+  void update(Node& node) {
+    grow();
+    for (ValueId& input : node.inputs) input = resolve(input);
+  }
+  void update_outputs() {
+    grow();
+    for (ValueId& output : graph_.outputs) output = resolve(output);
+  }
+
+ private:
+  void grow() {
+    while (to_.size() < graph_.values.size()) to_.push_back(static_cast<ValueId>(to_.size()));
+  }
+  // Targets are resolved when recorded in topological order, so one step is enough.
+  ValueId resolve(ValueId id) const { return to_[static_cast<size_t>(id)]; }
+
+  Graph& graph_;
+  std::vector<ValueId> to_;
+};
+
+// A node that is right by construction, appended to graph.order.
+inline ValueId emit_node(Graph& graph, Op op, Attributes attrs, std::vector<ValueId> inputs, const std::string& name) {
+  auto made = graph.add_node(op, std::move(attrs), std::move(inputs), name);
+  TCC_CHECK(made.has_value(), "a pass made a wrong node: {}", made ? "" : made.error().message);
+  return *made;
+}
+// `id` under another shape: the same value, a constant that shares its bytes, or a Reshape.
+inline ValueId emit_reshape(Graph& graph, ValueId id, const Shape& shape) {
+  const Value value = graph.value(id);
+  if (value.shape == shape) return id;
+  if (value.is_constant()) return graph.add_constant(value.name, value.dtype, shape, *value.constant);
+  return emit_node(graph, Op::kReshape, ReshapeAttrs{shape}, {id}, value.name);
+}
+
+// How often live nodes and outputs read each value, by ValueId.
+inline std::vector<int64_t> count_readers(const Graph& graph) {
+  std::vector<int64_t> readers(graph.values.size(), 0);
+  for (NodeId id : graph.order) {
+    for (ValueId input : graph.node(id).inputs) ++readers[static_cast<size_t>(input)];
+  }
+  for (ValueId id : graph.outputs) ++readers[static_cast<size_t>(id)];
+  return readers;
+}
+
+}  // namespace tcc::graph

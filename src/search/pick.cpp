@@ -1,0 +1,123 @@
+#include "search/pick.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tcc::search {
+namespace {
+
+constexpr double kFirstShare = 0.6, kBanditShare = 0.125, kBanditBonus = 0.5;
+// Penalties in the scores' unit, doublings of speed.
+constexpr float kAlikeFirst = 0.5f, kAlike = 0.15f, kAlikeLast = 0.05f;
+constexpr size_t kLookAt = 24;  // candidates for each pick
+
+class Picker {
+ public:
+  Picker(const TaskState& state, std::vector<Individual> candidates, const PickOptions& options)
+      : state_(state), options_(options), all_(std::move(candidates)) {
+    std::stable_sort(all_.begin(), all_.end(),
+                     [](const Individual& x, const Individual& y) { return x.score > y.score; });
+    alike_.assign(all_.size(), 0.f);
+    taken_.assign(all_.size(), false);
+    scale_features();
+  }
+
+  std::vector<Individual> run() {
+    std::vector<size_t> best = best_of_sketches();
+    auto n = static_cast<double>(options_.count);
+    if (options_.first_round) {
+      auto turns = static_cast<size_t>(std::ceil(kFirstShare * n));
+      for (size_t i = 0; i < best.size() && i < turns; ++i) take(best[i]);
+    } else if (!options_.exploit && best.size() > 1) {
+      take_by_confidence(best, static_cast<size_t>(std::max(1.0, std::floor(kBanditShare * n))));
+    }
+    while (static_cast<int64_t>(out_.size()) < options_.count && take_next()) {
+    }
+    return std::move(out_);
+  }
+
+ private:
+  bool full() const { return static_cast<int64_t>(out_.size()) >= options_.count; }
+
+  // The first candidate of each sketch, best first.
+  std::vector<size_t> best_of_sketches() const {
+    std::vector<bool> seen(state_.sketches.size(), false);
+    std::vector<size_t> out;
+    for (size_t i = 0; i < all_.size(); ++i) {
+      auto sketch = static_cast<size_t>(all_[i].sketch);
+      if (seen[sketch]) continue;
+      seen[sketch] = true;
+      out.push_back(i);
+    }
+    return out;
+  }
+
+  void take_by_confidence(const std::vector<size_t>& best, size_t turns) {
+    std::vector<double> visits(state_.sketches.size(), 0);
+    for (const Known& k : state_.known)
+      if (k.sketch >= 0) ++visits[static_cast<size_t>(k.sketch)];
+    auto bound = [&](size_t i) {
+      double n = visits[static_cast<size_t>(all_[i].sketch)], total = static_cast<double>(state_.known.size());
+      return static_cast<double>(all_[i].score) + kBanditBonus * std::sqrt(std::log(total + 1) / (n + 1));
+    };
+    std::vector<size_t> order = best;
+    std::stable_sort(order.begin(), order.end(), [&](size_t x, size_t y) { return bound(x) > bound(y); });
+    // The leader by score needs no help.
+    std::erase(order, best[0]);
+    for (size_t i = 0; i < order.size() && i < turns; ++i) take(order[i]);
+  }
+
+  bool take_next() {
+    float alike = options_.first_round ? kAlikeFirst : options_.exploit ? kAlikeLast : kAlike;
+    size_t best = all_.size(), looked = 0, limit = kLookAt * static_cast<size_t>(options_.count);
+    for (size_t i = 0; i < all_.size() && looked < limit; ++i) {
+      if (taken_[i]) continue;
+      ++looked;
+      if (best == all_.size() || all_[i].score - alike * alike_[i] > all_[best].score - alike * alike_[best]) best = i;
+    }
+    if (best == all_.size()) return false;
+    take(best);
+    return true;
+  }
+
+  void take(size_t i) {
+    if (full() || taken_[i]) return;
+    taken_[i] = true;
+    out_.push_back(all_[i]);
+    for (size_t k = 0; k < all_.size(); ++k)
+      if (!taken_[k]) alike_[k] = std::max(alike_[k], likeness(all_[i], all_[k]));
+  }
+
+  void scale_features() {
+    auto n = static_cast<float>(std::max<size_t>(all_.size(), 1));
+    features::Row sum = {}, squares = {};
+    for (const Individual& i : all_)
+      for (size_t f = 0; f < features::kCount; ++f) sum[f] += i.row[f] / n;
+    for (const Individual& i : all_)
+      for (size_t f = 0; f < features::kCount; ++f) squares[f] += (i.row[f] - sum[f]) * (i.row[f] - sum[f]) / n;
+    for (size_t f = 0; f < features::kCount; ++f) scale_[f] = squares[f] > 1e-12f ? 1 / squares[f] : 0;
+  }
+
+  // 1: no feature differs; towards 0 where they differ as candidates do on average.
+  float likeness(const Individual& x, const Individual& y) const {
+    float sum = 0;
+    for (size_t f = 0; f < features::kCount; ++f) sum += (x.row[f] - y.row[f]) * (x.row[f] - y.row[f]) * scale_[f];
+    return std::exp(-4 * sum / static_cast<float>(features::kCount));
+  }
+
+  const TaskState& state_;
+  PickOptions options_;
+  std::vector<Individual> all_, out_;
+  std::vector<float> alike_;
+  std::vector<bool> taken_;
+  features::Row scale_ = {};
+};
+
+}  // namespace
+
+std::vector<Individual> pick_programs(const TaskState& state, std::vector<Individual> candidates,
+                                      const PickOptions& options) {
+  return Picker(state, std::move(candidates), options).run();
+}
+
+}  // namespace tcc::search

@@ -1,0 +1,23 @@
+// Which of the proposed programs are measured. Private to the room.
+#pragma once
+
+#include "search/task_state.h"
+
+namespace tcc::search {
+
+struct PickOptions {
+  int64_t count = 0;
+  bool first_round = false;  // nothing of the task has been measured
+  bool exploit = false;      // near the end: the best by score, whatever their sketches
+};
+
+// At most `count` of the candidates, which are all new and differ from each other; the order is that of measuring.
+//
+// The first round gives each sketch a turn, best first, as far as three fifths of the picks go. Later a share goes to
+// sketches that have been measured little for what they promise (an upper confidence bound over sketches, Auer et al.
+// 2002), so that many sketches neither eat the trials nor are forgotten. Everything else goes by score, less a penalty
+// for resembling what has been picked already: eight programs that differ in nothing that matters teach as much as one.
+std::vector<Individual> pick_programs(const TaskState& state, std::vector<Individual> candidates,
+                                      const PickOptions& options);
+
+}  // namespace tcc::search

@@ -1,0 +1,153 @@
+#include "search/prior.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "search/vary.h"
+
+namespace tcc::search {
+
+using nlohmann::json;
+
+namespace {
+
+constexpr size_t kTasks = 6, kFast = 16, kSpread = 32, kTraces = 4, kSeeds = 8;
+
+std::string family_key(task::AnchorKind anchor, const target::Target& target, int64_t threads) {
+  return fmt::format("family {} {} {}", task::anchor_name(anchor), record::hash_text(target::feature_hash(target)),
+                     threads);
+}
+std::string copy_key(const Session& session) {
+  return session.key + " prior";
+}
+
+json to_json(const PriorTask& t) {
+  return {{"anchor", static_cast<int>(t.anchor)},
+          {"hash", record::hash_text(t.hash)},
+          {"rows", t.rows},
+          {"throughputs", t.throughputs},
+          {"best", t.best}};
+}
+
+// Rows of another version of the features say nothing here.
+std::vector<PriorTask> parse(const std::optional<std::string>& text) {
+  std::vector<PriorTask> out;
+  if (!text) return out;
+  json all = json::parse(*text, nullptr, false);
+  if (all.is_discarded() || !all.is_object() || all.value("features", 0) != features::kVersion) return out;
+  if (!all.contains("tasks") || !all["tasks"].is_array()) return out;
+  for (const json& t : all["tasks"]) {
+    PriorTask task;
+    try {
+      task.anchor = static_cast<task::AnchorKind>(t.at("anchor").get<int>());
+      task.hash = std::stoull(t.at("hash").get<std::string>(), nullptr, 16);
+      task.rows = t.at("rows").get<std::vector<features::Row>>();
+      task.throughputs = t.at("throughputs").get<std::vector<float>>();
+      task.best = t.at("best").get<std::vector<std::string>>();
+    } catch (const std::exception&) {
+      continue;
+    }
+    if (task.rows.size() == task.throughputs.size()) out.push_back(std::move(task));
+  }
+  return out;
+}
+
+std::string print(const std::vector<PriorTask>& tasks) {
+  json list = json::array();
+  for (const PriorTask& t : tasks) list.push_back(to_json(t));
+  return json{{"features", features::kVersion}, {"tasks", list}}.dump();
+}
+
+// The fastest programs, and others evenly over the rest.
+PriorTask summary(const TaskState& state) {
+  PriorTask out{.anchor = state.task->anchor, .hash = state.hash, .rows = {}, .throughputs = {}, .best = {}};
+  std::vector<const Known*> order = fastest_known(state.known, state.known.size());
+  if (order.empty()) return out;
+  for (size_t i = 0; i < std::min(order.size(), kTraces); ++i) {
+    schedule::Trace trace = state.sketches[static_cast<size_t>(order[i]->sketch)].trace;
+    trace.decisions = order[i]->decisions;
+    out.best.push_back(schedule::trace_to_json(trace));
+  }
+  std::set<size_t> take;
+  for (size_t i = 0; i < std::min(order.size(), kFast); ++i) take.insert(i);
+  for (size_t i = 0; i < kSpread; ++i) take.insert(i * order.size() / kSpread);
+  for (size_t i : take) {
+    out.rows.push_back(order[i]->row);
+    out.throughputs.push_back(static_cast<float>(order[0]->seconds / order[i]->seconds));
+  }
+  return out;
+}
+
+void sow(const schedule::Trace& from, std::span<const int64_t> decisions, const TaskState& state,
+         std::vector<Seed>& out) {
+  uint64_t shape = shape_hash(from);
+  for (size_t s = 0; s < state.sketches.size() && out.size() < kSeeds; ++s) {
+    const space::Sketch& sketch = state.sketches[s];
+    if (shape_hash(sketch.trace) != shape) continue;
+    out.push_back({static_cast<int32_t>(s), carry_over(from, decisions, sketch, sketch.trace.decisions)});
+  }
+}
+
+}  // namespace
+
+Result<Prior> load_prior(std::span<const task::Task> tasks, const target::Target& target, const TuneOptions& options,
+                         const Session& session, record::Store& store) {
+  Prior prior;
+  if (session.resumed) {
+    TCC_TRY(std::optional<std::string> copy, store.load_session(copy_key(session)));
+    prior.tasks = parse(copy);
+    return prior;
+  }
+  std::set<task::AnchorKind> families;
+  for (const task::Task& t : tasks) families.insert(t.anchor);
+  for (task::AnchorKind anchor : families) {
+    TCC_TRY(std::optional<std::string> text, store.load_session(family_key(anchor, target, options.threads)));
+    for (PriorTask& t : parse(text)) prior.tasks.push_back(std::move(t));
+  }
+  TCC_TRY_VOID(store.save_session(copy_key(session), print(prior.tasks)));
+  return prior;
+}
+
+Result<void> leave_prior(const std::vector<TaskState>& states, const target::Target& target, const TuneOptions& options,
+                         const Session& session, record::Store& store) {
+  std::set<task::AnchorKind> families;
+  for (const TaskState& s : states) families.insert(s.task->anchor);
+  for (task::AnchorKind anchor : families) {
+    std::string key = family_key(anchor, target, options.threads);
+    TCC_TRY(std::optional<std::string> text, store.load_session(key));
+    std::vector<PriorTask> tasks = parse(text);
+    for (const TaskState& s : states) {
+      if (s.task->anchor != anchor) continue;
+      PriorTask mine = summary(s);
+      if (mine.rows.empty()) continue;
+      std::erase_if(tasks, [&](const PriorTask& t) { return t.hash == s.hash; });
+      tasks.push_back(std::move(mine));
+    }
+    if (tasks.size() > kTasks) tasks.erase(tasks.begin(), tasks.end() - kTasks);
+    TCC_TRY_VOID(store.save_session(key, print(tasks)));
+  }
+  return store.erase_session(copy_key(session));
+}
+
+std::vector<Seed> related_seeds(const std::vector<TaskState>& states, const Prior& prior, size_t at) {
+  std::vector<Seed> out;
+  const TaskState& mine = states[at];
+  for (size_t rank = 0; rank < 2; ++rank)  // every relative's best before anyone's second
+    for (size_t i = 0; i < states.size(); ++i) {
+      if (i == at || states[i].task->anchor != mine.task->anchor) continue;
+      std::vector<const Known*> best = fastest_known(states[i].known, rank + 1);
+      if (best.size() <= rank) continue;
+      sow(states[i].sketches[static_cast<size_t>(best[rank]->sketch)].trace, best[rank]->decisions, mine, out);
+    }
+  for (size_t rank = 0; rank < kTraces; ++rank)
+    for (size_t i = prior.tasks.size(); i-- > 0;) {
+      const PriorTask& t = prior.tasks[i];
+      if (t.anchor != mine.task->anchor || t.hash == mine.hash || t.best.size() <= rank) continue;
+      Result<schedule::Trace> trace = schedule::trace_from_json(t.best[rank]);
+      if (trace) sow(*trace, trace->decisions, mine, out);
+    }
+  return out;
+}
+
+}  // namespace tcc::search

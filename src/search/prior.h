@@ -1,0 +1,38 @@
+// What earlier runs leave to later ones about tasks of the same families: features and throughputs of some of their
+// programs for the cost model, and their best traces to begin with. Private to the room.
+//
+// Records alone do not serve for this: features need the kernel, which a store does not hold. One row of the store's
+// sessions for each family, target and number of threads.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "search/session.h"
+#include "search/task_state.h"
+
+namespace tcc::search {
+
+struct PriorTask {
+  task::AnchorKind anchor = task::AnchorKind::kElementwise;
+  uint64_t hash = 0;
+  std::vector<features::Row> rows;
+  std::vector<float> throughputs;
+  std::vector<std::string> best;  // traces as JSON, fastest first
+};
+struct Prior {
+  std::vector<PriorTask> tasks;  // oldest first
+};
+
+// For the families of these tasks. A resumed session gets what it began with, whatever other runs have left since.
+Result<Prior> load_prior(std::span<const task::Task> tasks, const target::Target& target, const TuneOptions& options,
+                         const Session& session, record::Store& store);
+// Adds what this run knows of its tasks and forgets the session's copy.
+Result<void> leave_prior(const std::vector<TaskState>& states, const target::Target& target, const TuneOptions& options,
+                         const Session& session, record::Store& store);
+
+// Programs of related tasks, brought to this task's extents: best tasks of the same family in this run, then those of
+// earlier runs, where a sketch has the same steps.
+std::vector<Seed> related_seeds(const std::vector<TaskState>& states, const Prior& prior, size_t at);
+
+}  // namespace tcc::search

@@ -1,0 +1,145 @@
+#include "search/vary.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "tcc/support/hash.h"
+
+namespace tcc::search {
+
+using schedule::Instruction;
+using schedule::Op;
+
+namespace {
+
+constexpr int kMostMutations = 4;
+constexpr double kMutateAgain = 0.4;
+
+std::span<const int64_t> of(const Instruction& in, std::span<const int64_t> decisions) {
+  return decisions.subspan(static_cast<size_t>(in.decision), static_cast<size_t>(in.decision_length));
+}
+std::span<int64_t> of(const Instruction& in, std::span<int64_t> decisions) {
+  return decisions.subspan(static_cast<size_t>(in.decision), static_cast<size_t>(in.decision_length));
+}
+
+bool is_tile(const Instruction& in) {
+  return in.op == Op::kSamplePerfectTile || in.op == Op::kSampleTile;
+}
+// A free tile's last decision is its tail mode.
+size_t factors_of(const Instruction& in) {
+  return static_cast<size_t>(in.decision_length) - (in.op == Op::kSampleTile ? 1 : 0);
+}
+
+double distance(int64_t x, int64_t y) {
+  return std::fabs(std::log2(static_cast<double>(std::max<int64_t>(x, 1))) -
+                   std::log2(static_cast<double>(std::max<int64_t>(y, 1))));
+}
+
+int64_t nearest_divisor(int64_t n, int64_t wanted, int64_t limit) {
+  int64_t best = 1;
+  for (int64_t d = 1; d <= std::min(n, limit); ++d)
+    if (n % d == 0 && distance(d, wanted) < distance(best, wanted)) best = d;
+  return best;
+}
+
+// `out` holds a legal tiling, which tells the extent.
+void carry_perfect_tile(std::span<const int64_t> wanted, int64_t max_innermost, std::span<int64_t> out) {
+  int64_t rest = 1;
+  for (int64_t f : out) rest *= f;
+  for (size_t i = out.size(); i-- > 1;) {
+    out[i] = nearest_divisor(rest, wanted[i], i + 1 == out.size() ? max_innermost : rest);
+    rest /= out[i];
+  }
+  out[0] = rest;
+}
+
+void carry_tile(std::span<const int64_t> wanted, const Instruction& to, std::span<int64_t> out) {
+  int64_t extent = to.attrs[3], rest = extent;
+  for (size_t i = out.size(); i-- > 1;) {
+    bool last = i + 1 == out.size();
+    int64_t step = last ? std::max<int64_t>(to.attrs[2], 1) : 1;
+    int64_t limit = last ? std::min(to.attrs[1], extent) : rest;
+    int64_t factor = step > 1 ? wanted[i] / step * step : wanted[i];
+    out[i] = std::clamp<int64_t>(factor, std::min(step, limit), limit);
+    rest = (rest + out[i] - 1) / out[i];
+  }
+  out[0] = rest;
+}
+
+void carry_choice(int64_t index, const Instruction& from, const Instruction& to, int64_t& out) {
+  size_t from_n = from.attrs.size() / 2, to_n = to.attrs.size() / 2;
+  if (index < 0 || static_cast<size_t>(index) >= from_n) return;
+  int64_t wanted = from.attrs[static_cast<size_t>(index)];
+  size_t best = 0;
+  for (size_t i = 1; i < to_n; ++i)
+    if (distance(to.attrs[i], wanted) < distance(to.attrs[best], wanted)) best = i;
+  if (to_n > 0) out = static_cast<int64_t>(best);
+}
+
+}  // namespace
+
+bool mutate_some(const space::Sketch& sketch, std::span<int64_t> decisions, Rng& rng) {
+  bool changed = false;
+  for (int i = 0; i < kMostMutations; ++i) {
+    changed |= schedule::mutate(sketch.trace, decisions, rng);
+    if (rng.uniform() >= kMutateAgain) break;
+  }
+  return changed;
+}
+
+std::vector<int64_t> cross(const space::Sketch& sketch, std::span<const int64_t> a, std::span<const int64_t> b,
+                           Rng& rng) {
+  std::vector<int64_t> out(a.begin(), a.end());
+  for (const Instruction& in : sketch.trace.instructions) {
+    if (in.decision < 0 || rng.below(2) == 0) continue;
+    std::span<const int64_t> from = of(in, b);
+    std::copy(from.begin(), from.end(), of(in, std::span<int64_t>(out)).begin());
+  }
+  return out;
+}
+
+std::vector<int64_t> carry_over(const schedule::Trace& from, std::span<const int64_t> decisions,
+                                const space::Sketch& to, std::span<const int64_t> otherwise) {
+  std::vector<int64_t> out(otherwise.begin(), otherwise.end());
+  // Tiles of a kind are those with as many factors; the k-th of `to` meets the k-th of `from`.
+  auto kind = [](const Instruction& in) {
+    return is_tile(in) ? std::pair(Op::kSampleTile, factors_of(in))
+                       : std::pair(in.op, static_cast<size_t>(in.decision_length));
+  };
+  std::map<std::pair<Op, size_t>, std::vector<const Instruction*>> known;
+  for (const Instruction& in : from.instructions)
+    if (in.decision >= 0 && static_cast<size_t>(in.decision + in.decision_length) <= decisions.size())
+      known[kind(in)].push_back(&in);
+  std::map<std::pair<Op, size_t>, size_t> next;
+  for (const Instruction& in : to.trace.instructions) {
+    if (in.decision < 0 || in.op == Op::kSampleComputeLocation) continue;
+    const std::vector<const Instruction*>& candidates = known[kind(in)];
+    size_t k = next[kind(in)]++;
+    if (k >= candidates.size()) continue;
+    const Instruction& source = *candidates[k];
+    std::span<const int64_t> wanted = of(source, decisions);
+    std::span<int64_t> d = of(in, std::span<int64_t>(out));
+    if (in.op == Op::kSamplePerfectTile) {
+      carry_perfect_tile(wanted.first(factors_of(source)), in.attrs[1], d);
+    } else if (in.op == Op::kSampleTile) {
+      carry_tile(wanted.first(factors_of(source)), in, d.first(factors_of(in)));
+      if (source.op == Op::kSampleTile && (in.attrs[4] >> wanted.back() & 1) != 0) d.back() = wanted.back();
+    } else {
+      carry_choice(wanted[0], source, in, d[0]);
+    }
+  }
+  return out;
+}
+
+uint64_t shape_hash(const schedule::Trace& trace) {
+  uint64_t hash = 0x73686170u;
+  for (const Instruction& in : trace.instructions) {
+    hash = combine_hash(hash, static_cast<uint64_t>(is_tile(in) ? Op::kSampleTile : in.op));
+    hash = combine_hash(hash, hash_bytes(in.text));
+    hash = combine_hash(hash, static_cast<uint64_t>(in.outputs));
+  }
+  return hash;
+}
+
+}  // namespace tcc::search

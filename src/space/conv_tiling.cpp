@@ -1,0 +1,287 @@
+// Tiles of a convolution on a CPU:
+//
+//   parallel (n, f0, h0) { pad; f1, h1, w1 { acc = 0; rc { kh { kw { unrolled rows { vectorised v { acc += ... } } } }
+//   };
+//                                            out = f(acc) } }
+//
+// The accumulators are rows x vectors, all in registers, as for a matrix product (matmul_tiling.cpp). Either the lanes
+// run over the filters, whose weights are packed side by side, and the rows over a box of positions, whose inputs are
+// broadcast; the results leave transposed. Or the lanes run over the positions of an image row and the rows over
+// filters and image rows. The first serves images that are narrower than a few vectors, the second the others
+// (Georganas et al., "Anatomy of High-Performance Deep Learning Convolutions on SIMD Architectures", section II, has
+// the first; Zhang et al., "High Performance Zero-Memory Overhead Direct Convolutions", section 3, derives the tile
+// from latency and registers). The best tiles by an estimate of the cycles are sketches of their own.
+//
+// The padded input is a copy in front of the nest, or one of the part that an outermost iteration needs (a halo, which
+// neighbours copy too), while that fits the second-level cache.
+#include <algorithm>
+#include <array>
+
+#include "space/contraction.h"
+#include "tcc/ir/walk.h"
+#include "tcc/space/space.h"
+
+namespace tcc::space {
+namespace {
+
+using namespace ir;
+using schedule::BlockRv;
+using schedule::ExprRv;
+using schedule::lit;
+using schedule::LoopRv;
+using schedule::Schedule;
+
+constexpr const char* kPadBlock = "pad";
+constexpr int64_t kMaxVectors = 4, kMaxRows = 12;
+constexpr int64_t kMaxCopy = 64;
+constexpr size_t kTilesOfAForm = 3;
+
+// Iterators of the contraction.
+struct Convolution {
+  NaiveNest nest;
+  size_t filter = 0, row = 0, column = 0;  // of the result
+  bool has_row = false;
+  std::vector<size_t> outer, unit, reduce;
+  double terms = 1;  // of one sum
+};
+
+const Load* weights_of(const Kernel& k, const NaiveNest& nest) {
+  for (const Load* l : nest.loads)
+    if (k.buffer(l->buffer)->role == BufferRole::kWeight) return l;
+  return nullptr;
+}
+
+// Several loops reduce (or one, over a moving window), the weights are constant, and all filters read the same input.
+std::optional<Convolution> find_convolution(const Kernel& k, const SpaceOptions& options) {
+  std::optional<NaiveNest> nest = find_contraction(k);
+  if (!nest || nest->loads.size() != 2 || !options.pack_weights) return std::nullopt;
+  const Load* w = weights_of(k, *nest);
+  if (w == nullptr) return std::nullopt;
+  const Load* x = nest->loads[nest->loads[0] == w ? 1 : 0];
+  if (k.buffer(x->buffer)->role == BufferRole::kWeight) return std::nullopt;
+  Convolution c;
+  std::vector<size_t> filters, positions;
+  for (size_t i = 0; i < nest->extents.size(); ++i) {
+    if (nest->group[i] > 0) return std::nullopt;
+    Id iter = nest->block->iters[i].id;
+    std::optional<int64_t> of_x = flat_stride(k, x->buffer, x->indices, iter),
+                           of_w = flat_stride(k, w->buffer, w->indices, iter);
+    if (!of_x || !of_w) return std::nullopt;
+    if (nest->reduce[i]) {
+      c.terms *= static_cast<double>(nest->extents[i]);
+      (nest->extents[i] == 1 ? c.unit : c.reduce).push_back(i);
+    } else if (nest->extents[i] == 1) {
+      c.unit.push_back(i);
+    } else if (*of_x == 0 && dim_of_iter(w->indices, iter) >= 0) {
+      filters.push_back(i);
+    } else if (*of_w == 0) {
+      positions.push_back(i);
+    } else {
+      return std::nullopt;
+    }
+  }
+  if (filters.size() != 1 || positions.empty() || c.reduce.size() < 2) return std::nullopt;
+  c.filter = filters[0];
+  c.column = positions.back();
+  if (flat_stride(k, nest->store->buffer, nest->store->indices, nest->block->iters[c.column].id) != 1)
+    return std::nullopt;
+  positions.pop_back();
+  if (!positions.empty()) c.row = positions.back(), c.has_row = true, positions.pop_back();
+  c.outer = positions;
+  c.nest = std::move(*nest);
+  return c;
+}
+
+// filters x rows x columns of the result; either filters or columns are whole vectors.
+struct Tile {
+  bool filter_lanes = false;
+  int64_t filters = 1, rows = 1, columns = 1;
+  double cycles = 0;  // of the whole convolution, estimated
+};
+
+// Two fmas and two loads a cycle, four cycles of latency. A load that may cross cache lines counts one and a half.
+double cycles_of(const Convolution& c, const Tile& t, int64_t lanes) {
+  auto up = [&](int64_t n) { return static_cast<double>((n + lanes - 1) / lanes); };
+  auto vectors = t.filter_lanes ? up(t.filters) : up(t.columns) * static_cast<double>(t.rows);
+  auto scalars = static_cast<double>(t.filter_lanes ? t.rows * t.columns : t.filters);
+  double fmas = vectors * scalars, loads = scalars + vectors * (t.filter_lanes ? 1 : 1.5);
+  double step = std::max({fmas / 2, loads / 2, 4.0}) + 0.02 * loads;
+  double leave = fmas * (t.filter_lanes ? 0.75 * static_cast<double>(lanes) : 2.0);
+  return c.terms * step + leave + 20;
+}
+
+// The sizes that tiles of an axis have, with how many there are of each.
+std::array<std::pair<int64_t, int64_t>, 2> pieces(int64_t extent, int64_t tile) {
+  return {{{tile, extent / tile}, {extent % tile, extent % tile > 0 ? 1 : 0}}};
+}
+
+double total_cycles(const Convolution& c, const Tile& t, int64_t lanes) {
+  double total = 0;
+  int64_t rows = c.has_row ? c.nest.extents[c.row] : 1;
+  for (auto [f, nf] : pieces(c.nest.extents[c.filter], t.filters))
+    for (auto [h, nh] : pieces(rows, t.rows))
+      for (auto [w, nw] : pieces(c.nest.extents[c.column], t.columns))
+        if (nf * nh * nw > 0)
+          total += static_cast<double>(nf * nh * nw) * cycles_of(c, {t.filter_lanes, f, h, w, 0}, lanes);
+  return total;
+}
+
+std::vector<Tile> best_tiles(const Convolution& c, bool filter_lanes, const target::Target& target, int64_t lanes) {
+  int64_t registers = std::max<int64_t>(target.cpu.num_vector_registers, 8);
+  int64_t filters = c.nest.extents[c.filter], rows = c.has_row ? c.nest.extents[c.row] : 1,
+          columns = c.nest.extents[c.column];
+  std::vector<Tile> tiles;
+  for (int64_t v = 1; v <= kMaxVectors; ++v)
+    for (int64_t h = 1; h <= std::min<int64_t>(rows, 4); ++h)
+      for (int64_t u = 1; u <= kMaxRows; ++u) {
+        Tile t = filter_lanes ? Tile{true, v * lanes, h, u, 0} : Tile{false, u, h, v * lanes, 0};
+        int64_t vectors = filter_lanes ? v : v * h, scalars = filter_lanes ? h * u : u;
+        // The accumulators, the smaller side of a step, and one of the other side.
+        if (vectors * scalars + std::min(vectors, scalars) + 1 > registers) continue;
+        if (t.filters >= filters + (filter_lanes ? lanes : 1) || t.columns >= columns + (filter_lanes ? 1 : lanes))
+          continue;
+        t.cycles = total_cycles(c, t, lanes);
+        tiles.push_back(t);
+      }
+  std::stable_sort(tiles.begin(), tiles.end(), [](const Tile& a, const Tile& b) { return a.cycles < b.cycles; });
+  if (tiles.size() > kTilesOfAForm) tiles.resize(kTilesOfAForm);
+  return tiles;
+}
+
+class ConvTiling : public Module {
+ public:
+  const char* name() const override { return "conv_tiling"; }
+
+  std::vector<Schedule> apply(const Schedule& state, const target::Target& target,
+                              const SpaceOptions& options) const override {
+    std::optional<Convolution> c = find_convolution(state.kernel(), options);
+    if (!c) return {state};
+    int64_t bytes = type_bytes(state.kernel().buffer(c->nest.store->buffer)->type);
+    int64_t lanes = std::max<int64_t>(target.cpu.vector_bits / 8 / std::max<int64_t>(bytes, 1), 1);
+    std::vector<Tile> tiles = best_tiles(*c, true, target, lanes);
+    for (const Tile& t : best_tiles(*c, false, target, lanes)) tiles.push_back(t);
+    std::stable_sort(tiles.begin(), tiles.end(), [](const Tile& a, const Tile& b) { return a.cycles < b.cycles; });
+    std::erase_if(tiles, [&](const Tile& t) { return t.cycles > 1.3 * tiles[0].cycles; });
+    bool padded = schedule::find_block_by_name(state.kernel(), kPadBlock) != kNoId;
+    std::vector<Schedule> out;
+    for (const Tile& t : tiles)
+      for (bool filters_outside : {true, false})
+        for (bool staged : {false, true}) {
+          if (staged && !padded) continue;
+          Schedule s = state;
+          if (tile(s, *c, t, filters_outside, staged, target)) out.push_back(std::move(s));
+        }
+    if (out.empty()) return {state};
+    return out;
+  }
+
+ private:
+  static bool tile(Schedule& s, const Convolution& c, const Tile& t, bool filters_outside, bool staged,
+                   const target::Target& target) {
+    BlockRv block = s.get_block(c.nest.name);
+    for (const Packing& p : packings_for(s.kernel(), c.nest, c.nest.block->iters[c.filter].id, t.filters))
+      pack(s, block, p);
+    std::optional<BlockRv> epilogue = localise(s, c.nest, block);
+    if (!epilogue) return false;
+    std::vector<LoopRv> loops = s.get_loops(block);
+    if (!s.ok() || loops.size() != c.nest.extents.size()) return false;
+
+    // Step 1. Tiles: [parallel, serial, register].
+    auto split = [&](size_t i, int64_t size, bool parallel) {
+      std::vector<LoopRv> whole = s.split(loops[i], std::vector<ExprRv>{{}, lit(size)});
+      if (!s.ok()) return whole;
+      int64_t tiles = (c.nest.extents[i] + size - 1) / size;
+      std::vector<LoopRv> parts = {whole[0]};
+      if (parallel) parts = s.split(whole[0], s.sample_perfect_tile(whole[0], 2, tiles));
+      parts.push_back(whole[1]);
+      return parts;
+    };
+    std::vector<LoopRv> f = split(c.filter, t.filters, true), h, w = split(c.column, t.columns, false);
+    if (c.has_row) h = split(c.row, t.rows, true);
+    if (!s.ok()) return false;
+    std::vector<LoopRv> outer;
+    for (const std::vector<size_t>* group : {&c.unit, &c.outer})
+      for (size_t i : *group)
+        if (!c.nest.reduce[i]) outer.push_back(loops[i]);
+    // A copied part of the input serves all filters of an iteration.
+    if (c.has_row) outer.push_back(h[0]);
+    size_t stage_depth = outer.size();
+    outer.push_back(f[0]);
+    if (!staged && c.has_row) std::swap(outer[outer.size() - 1], outer[outer.size() - 2]);
+    std::vector<LoopRv> order = outer;
+    if (filters_outside) order.push_back(f[1]);
+    if (c.has_row) order.push_back(h[1]);
+    order.push_back(w[0]);
+    if (!filters_outside) order.push_back(f[1]);
+    size_t depth = order.size();
+    std::vector<LoopRv> sums;
+    for (size_t i : c.reduce) sums.push_back(loops[i]);
+    order.insert(order.end(), sums.begin(), sums.end());
+    for (size_t i : c.unit)
+      if (c.nest.reduce[i]) order.push_back(loops[i]);
+    std::vector<LoopRv> rows;
+    if (c.has_row) rows.push_back(h[2]);
+    rows.push_back(t.filter_lanes ? w[1] : f[2]);
+    LoopRv lanes = t.filter_lanes ? f[2] : w[1];
+    order.insert(order.end(), rows.begin(), rows.end());
+    order.push_back(lanes);
+    s.reorder(order);
+    if (!s.ok()) return false;
+
+    // Step 2. The epilogue, where a tile is complete; the padded input.
+    s.reverse_compute_at(*epilogue, order[depth - 1]);
+    int v = static_cast<int>(t.filter_lanes ? c.filter : c.column);
+    if (!s.ok() || !mark_epilogue(s, c.nest, v, *epilogue, depth)) return false;
+    for (LoopRv l : rows) s.unroll(l);
+    s.vectorize(lanes);
+    static constexpr std::array<int64_t, 3> kUnroll = {1, 64, 256};
+    static constexpr std::array<double, 3> kWeights = {0.3, 0.4, 0.3};
+    s.annotate(sums[1], AnnotationKey::kUnrollMax, s.sample_categorical(kUnroll, kWeights));
+    if (staged) {
+      if (stage_depth == 0 || !stage(s, outer[stage_depth - 1], target)) return false;
+      outer.resize(stage_depth);
+    }
+    fuse_parallel(s, outer);
+    if (!staged) copy_padding(s);
+    return s.ok();
+  }
+
+  // The part of the padded input that an iteration of the loop reads is copied in it.
+  static bool stage(Schedule& s, LoopRv loop, const target::Target&) {
+    BlockRv pad = s.get_block(kPadBlock);
+    s.compute_at(pad, loop);
+    std::vector<LoopRv> loops = s.get_loops(pad);
+    if (!s.ok() || loops.empty()) return false;
+    s.vectorize(short_vector(s, loops.back()));
+    return s.ok();
+  }
+
+  // The loop, or the inner part of it where it is too long to be written out.
+  static LoopRv short_vector(Schedule& s, LoopRv loop) {
+    const Loop* l = find_loop(s.kernel().root, s.id(loop));
+    if (l == nullptr || (is_int(l->extent) && int_value(l->extent) <= kMaxCopy)) return loop;
+    return s.split(loop, std::vector<ExprRv>{{}, lit(kMaxCopy)}).back();
+  }
+
+  // The whole padded input, a row at a time.
+  static void copy_padding(Schedule& s) {
+    if (schedule::find_block_by_name(s.kernel(), kPadBlock) == kNoId) return;
+    Schedule trial = s;
+    std::vector<LoopRv> loops = trial.get_loops(trial.get_block(kPadBlock));
+    if (!trial.ok() || loops.size() < 2) return;
+    LoopRv lanes = short_vector(trial, loops.back());
+    if (!trial.ok()) return;
+    trial.vectorize(lanes);
+    loops.pop_back();
+    fuse_parallel(trial, loops);
+    if (trial.ok()) s = std::move(trial);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Module> make_conv_tiling() {
+  return std::make_unique<ConvTiling>();
+}
+
+}  // namespace tcc::space

@@ -1,0 +1,187 @@
+// Tiles of a matrix product on a CPU:
+//
+//   parallel (batch, j0, i0) { j1 { acc = 0; k0 { k1 { unrolled i2 { vectorised j2 { acc += ... } } } }; out = f(acc) }
+//   }
+//
+// The register tile i2 x j2 is what the machine allows (Goto and van de Geijn, "Anatomy of High-Performance Matrix
+// Multiplication", section 4.2.3, and Low et al., "Analytical Modeling Is Enough for High-Performance BLIS", section
+// 4.1): enough independent sums to hide the latency of an fma, fewer loads than fmas, and everything in registers. A
+// few of the best tiles by that reckoning are sketches of their own; they need not divide the extents. What is left to
+// sample: j1, the panels of the right operand that stay in the cache while the rows pass by (one panel: it stays in the
+// first level; all of them: a row of the left operand does), and how far the reduction is written out.
+#include <algorithm>
+
+#include "space/contraction.h"
+#include "tcc/ir/walk.h"
+#include "tcc/space/space.h"
+
+namespace tcc::space {
+namespace {
+
+using namespace ir;
+using schedule::BlockRv;
+using schedule::ExprRv;
+using schedule::lit;
+using schedule::LoopRv;
+using schedule::Schedule;
+
+constexpr size_t kTiles = 4;
+constexpr int64_t kMaxVectors = 4, kMaxUnroll = 8;
+
+// Iterators of the contraction: row and column of the result, and what is summed over.
+struct Matmul {
+  NaiveNest nest;
+  size_t row = 0, column = 0, sum = 0;
+  std::vector<size_t> batch, unit, unit_sum;
+};
+
+// Vectors run along the column: contiguous in the result, and in the operand or a constant that can be packed.
+bool suits_column(const Kernel& k, const NaiveNest& nest, size_t i, const SpaceOptions& options) {
+  Id iter = nest.block->iters[i].id;
+  if (flat_stride(k, nest.store->buffer, nest.store->indices, iter) != 1) return false;
+  return std::all_of(nest.loads.begin(), nest.loads.end(), [&](const Load* l) {
+    std::optional<int64_t> stride = flat_stride(k, l->buffer, l->indices, iter);
+    if (stride == 0 || stride == 1) return true;
+    return options.pack_weights && k.buffer(l->buffer)->role == BufferRole::kWeight &&
+           dim_of_iter(l->indices, iter) >= 0;
+  });
+}
+
+std::optional<Matmul> find_matmul(const Kernel& k, const SpaceOptions& options) {
+  std::optional<NaiveNest> nest = find_contraction(k);
+  if (!nest || nest->loads.size() != 2) return std::nullopt;
+  Matmul m;
+  std::vector<size_t> sums, reused;
+  for (size_t i = 0; i < nest->extents.size(); ++i) {
+    if (nest->group[i] > 0) return std::nullopt;
+    for (const Load* l : nest->loads)
+      if (!flat_stride(k, l->buffer, l->indices, nest->block->iters[i].id)) return std::nullopt;
+    if (nest->extents[i] == 1)
+      (nest->reduce[i] ? m.unit_sum : m.unit).push_back(i);
+    else if (nest->reduce[i])
+      sums.push_back(i);
+    else
+      (has_reuse(k, *nest, i) ? reused : m.batch).push_back(i);
+  }
+  if (sums.size() != 1 || reused.size() != 2) return std::nullopt;
+  m.sum = sums[0];
+  m.row = reused[0], m.column = reused[1];
+  if (!suits_column(k, *nest, m.column, options)) std::swap(m.row, m.column);
+  if (!suits_column(k, *nest, m.column, options)) return std::nullopt;
+  m.nest = std::move(*nest);
+  return m;
+}
+
+struct RegisterTile {
+  int64_t rows = 0, vectors = 0;
+  double score = 0;
+};
+
+// Cycles of one step of the sum: two fmas and two loads a cycle, four cycles until an fma's result can be added to.
+double step_cycles(int64_t rows, int64_t vectors) {
+  return std::max({static_cast<double>(rows * vectors) / 2, static_cast<double>(rows + vectors) / 2, 4.0});
+}
+
+// The share of its peak that a core can reach with the tile. What is left at the edges runs in smaller tiles. The right
+// operand comes from the second level, once for all rows of a tile.
+double rate_tile(const Matmul& m, int64_t rows, int64_t vectors, int64_t lanes) {
+  int64_t row_extent = m.nest.extents[m.row], column_extent = m.nest.extents[m.column], columns = vectors * lanes;
+  double cycles = 0;
+  for (bool row_edge : {false, true})
+    for (bool column_edge : {false, true}) {
+      int64_t r = row_edge ? row_extent % rows : rows, c = column_edge ? column_extent % columns : columns;
+      int64_t count = (row_edge ? 1 : row_extent / rows) * (column_edge ? 1 : column_extent / columns);
+      if (r > 0 && c > 0) cycles += static_cast<double>(count) * step_cycles(r, (c + lanes - 1) / lanes);
+    }
+  double fmas = static_cast<double>(row_extent * column_extent) / static_cast<double>(lanes);
+  double loads = static_cast<double>(rows + vectors) / static_cast<double>(rows * vectors);
+  return fmas / 2 / cycles * (1 - 0.05 * loads - 0.2 / static_cast<double>(rows));
+}
+
+std::vector<RegisterTile> best_tiles(const Matmul& m, const target::Target& target, int64_t lanes) {
+  int64_t registers = std::max<int64_t>(target.cpu.num_vector_registers, 8);
+  std::vector<RegisterTile> tiles;
+  for (int64_t vectors = 1; vectors <= kMaxVectors; ++vectors)
+    // The tile, a row of the right operand, and one element of the left.
+    for (int64_t rows = 1; rows * vectors + vectors + 1 <= registers; ++rows)
+      if (rows <= m.nest.extents[m.row] && (vectors - 1) * lanes < m.nest.extents[m.column])
+        tiles.push_back({rows, vectors, rate_tile(m, rows, vectors, lanes)});
+  std::stable_sort(tiles.begin(), tiles.end(),
+                   [](const RegisterTile& a, const RegisterTile& b) { return a.score > b.score; });
+  if (tiles.size() > kTiles) tiles.resize(kTiles);
+  return tiles;
+}
+
+class MatmulTiling : public Module {
+ public:
+  const char* name() const override { return "matmul_tiling"; }
+
+  std::vector<Schedule> apply(const Schedule& state, const target::Target& target,
+                              const SpaceOptions& options) const override {
+    std::optional<Matmul> m = find_matmul(state.kernel(), options);
+    if (!m) return {state};
+    int64_t bytes = type_bytes(state.kernel().buffer(m->nest.store->buffer)->type);
+    int64_t lanes = std::max<int64_t>(target.cpu.vector_bits / 8 / std::max<int64_t>(bytes, 1), 1);
+    std::vector<Schedule> out;
+    for (const RegisterTile& t : best_tiles(*m, target, lanes)) {
+      Schedule s = state;
+      if (tile(s, *m, t.rows, t.vectors * lanes, options)) out.push_back(std::move(s));
+    }
+    if (out.empty()) return {state};
+    return out;
+  }
+
+ private:
+  static void pack_operands(Schedule& s, const Matmul& m, BlockRv block, int64_t rows, int64_t columns) {
+    const Kernel k = s.kernel();
+    for (auto [i, size] : {std::pair{m.row, rows}, std::pair{m.column, columns}})
+      for (const Packing& p : packings_for(k, m.nest, m.nest.block->iters[i].id, size)) pack(s, block, p);
+  }
+
+  static bool tile(Schedule& s, const Matmul& m, int64_t rows, int64_t columns, const SpaceOptions& options) {
+    BlockRv block = s.get_block(m.nest.name);
+    if (options.pack_weights) pack_operands(s, m, block, rows, columns);
+    std::optional<BlockRv> epilogue = localise(s, m.nest, block);
+    if (!epilogue) return false;
+    std::vector<LoopRv> loops = s.get_loops(block), outer;
+    if (!s.ok() || loops.size() != m.nest.extents.size()) return false;
+
+    // Step 1. Tiles.
+    for (const std::vector<size_t>* group : {&m.unit, &m.batch})
+      for (size_t i : *group) outer.push_back(loops[i]);
+    std::vector<LoopRv> i = s.split(loops[m.row], std::vector<ExprRv>{{}, lit(rows)});
+    std::vector<LoopRv> j = s.split(loops[m.column], std::vector<ExprRv>{{}, lit(columns)});
+    if (!s.ok()) return false;
+    int64_t panels = (m.nest.extents[m.column] + columns - 1) / columns;
+    std::vector<LoopRv> panel = s.split(j[0], s.sample_perfect_tile(j[0], 2, panels));
+    std::vector<LoopRv> k = s.split(loops[m.sum], s.sample_perfect_tile(loops[m.sum], 2, kMaxUnroll));
+    if (!s.ok()) return false;
+    outer.push_back(panel[0]);
+    outer.push_back(i[0]);
+    std::vector<LoopRv> order = outer;
+    order.push_back(panel[1]);
+    for (size_t u : m.unit_sum) order.push_back(loops[u]);
+    order.insert(order.end(), {k[0], k[1], i[1], j[1]});
+    s.reorder(order);
+    if (!s.ok()) return false;
+
+    // Step 2. The epilogue, where a tile is complete.
+    s.reverse_compute_at(*epilogue, panel[1]);
+    if (!s.ok() || !mark_epilogue(s, m.nest, static_cast<int>(m.column), *epilogue, outer.size() + 1)) return false;
+
+    // Step 3. Kinds of loops.
+    s.unroll(k[1]);
+    s.unroll(i[1]);
+    s.vectorize(j[1]);
+    fuse_parallel(s, outer);
+    return s.ok();
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Module> make_matmul_tiling() {
+  return std::make_unique<MatmulTiling>();
+}
+
+}  // namespace tcc::space

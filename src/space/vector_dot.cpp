@@ -1,0 +1,225 @@
+// Matrix products by tile instructions (AMX): bf16 into f32 and int8 into s32.
+//
+//   parallel (i0, j0) { i1 { j1 { tiles d = 0; k { load a, b; d += a b } store d; epilogue } } }
+//
+// A 2 x 2 block of 16 x 16 accumulators needs one tile load for each product, so operands in the first cache keep the
+// unit busy (Intel 64 optimisation manual, 20.5.2: 4 accumulators, 2 + 2 operand tiles, all eight registers). B is
+// packed with groups of k side by side, ahead where it is a constant. Extents that are not whole tiles are padded with
+// zeros.
+#include <algorithm>
+#include <array>
+
+#include "space/access.h"
+#include "tcc/ir/walk.h"
+#include "tcc/space/space.h"
+
+namespace tcc::space {
+namespace {
+
+using namespace ir;
+using schedule::BlockRv;
+using schedule::ExprRv;
+using schedule::lit;
+using schedule::LoopRv;
+using schedule::Schedule;
+
+constexpr int64_t kTileRows = 16;  // of an accumulator, and its columns
+
+// What one target instruction multiplies.
+struct Dot {
+  Type operand, result;
+  int64_t depth;  // of k in one tile
+  int64_t group;  // values of k side by side in B
+  std::string_view zero, load_a, load_b, product, store;
+};
+constexpr Dot kBF16 = {
+    Type::kBF16,        Type::kF32,     32, 2, "amx.zero.f32", "amx.load.bf16", "amx.load.bf16.pairs",
+    "amx.tdpbf16ps.kn", "amx.store.f32"};
+constexpr Dot kI8 = {Type::kI8,        Type::kI32,     64, 4, "amx.zero.i32", "amx.load.i8", "amx.load.i8.quads",
+                     "amx.tdpbssd.kn", "amx.store.i32"};
+
+// C[.., m, n] += A[.., m, k] B[.., k, n]
+struct Product {
+  NaiveNest nest;
+  Dot dot;
+  size_t m = 0, n = 0, k = 0;  // iterators
+  int a = 0, b = 0;            // reads of the block
+};
+
+bool ends_with(std::span<const Expr> indices, Id row, Id column) {
+  if (indices.size() < 2) return false;
+  auto is = [](Expr e, Id id) { return as<Var>(e) != nullptr && as<Var>(e)->id == id; };
+  if (!is(indices[indices.size() - 2], row) || !is(indices.back(), column)) return false;
+  return std::none_of(indices.begin(), indices.end() - 2,
+                      [&](Expr e) { return mentions(e, row) || mentions(e, column); });
+}
+
+std::optional<Dot> dot_of(const Kernel& k, const NaiveNest& nest, const target::Target& target) {
+  const target::CpuFeatures& have = target.cpu.features;
+  for (const Dot& dot : {kBF16, kI8}) {
+    if (!have.amx_tile || !(dot.operand == Type::kBF16 ? have.amx_bf16 : have.amx_int8)) continue;
+    bool fits = k.buffer(nest.store->buffer)->type == dot.result && nest.loads.size() == 2;
+    for (const Load* l : nest.loads) fits &= k.buffer(l->buffer)->type == dot.operand;
+    if (fits) return dot;
+  }
+  return std::nullopt;
+}
+
+std::optional<Product> find_product(const Kernel& k, const target::Target& target) {
+  for (const Block* block : collect_blocks(k.root)) {
+    std::optional<NaiveNest> nest = naive_nest(k, *block);
+    if (!nest || !nest->is_reduction() || block->init == nullptr || block->iters.size() < 3) continue;
+    std::optional<Dot> dot = dot_of(k, *nest, target);
+    if (!dot || nest->loads[0]->buffer == nest->loads[1]->buffer) continue;
+    Product p{*nest, *dot};
+    size_t last = block->iters.size() - 1;
+    p.m = last - 2, p.n = last - 1, p.k = last;
+    if (std::count(nest->reduce.begin(), nest->reduce.end(), true) != 1 || !nest->reduce[p.k]) continue;
+    auto id = [&](size_t i) { return block->iters[i].id; };
+    bool swapped = ends_with(nest->loads[1]->indices, id(p.m), id(p.k));
+    const Load *a = nest->loads[swapped ? 1 : 0], *b = nest->loads[swapped ? 0 : 1];
+    if (!ends_with(a->indices, id(p.m), id(p.k)) || !ends_with(b->indices, id(p.k), id(p.n)) ||
+        !ends_with(nest->store->indices, id(p.m), id(p.n)))
+      continue;
+    std::vector<Id> reads = schedule::read_buffers(k, block->id);
+    p.a = static_cast<int>(std::find(reads.begin(), reads.end(), a->buffer) - reads.begin());
+    p.b = static_cast<int>(std::find(reads.begin(), reads.end(), b->buffer) - reads.begin());
+    return p;
+  }
+  return std::nullopt;
+}
+
+class VectorDot : public Module {
+ public:
+  const char* name() const override { return "vector_dot"; }
+
+  std::vector<Schedule> apply(const Schedule& state, const target::Target& target,
+                              const SpaceOptions& options) const override {
+    if (!target.is_cpu()) return {state};
+    std::optional<Product> product = find_product(state.kernel(), target);
+    if (!product) return {state};
+    Schedule s = state;
+    if (!schedule_tiles(s, *product, options) || !s.ok()) return {state};
+    return {std::move(s), state};
+  }
+
+ private:
+  static int64_t tiles(int64_t extent) { return extent > kTileRows ? 2 : 1; }
+
+  // Whole tiles, B in groups of k, and nothing but a temporary between the product and what reads it.
+  static bool prepare(Schedule& s, const Product& p, BlockRv block) {
+    const Dot& dot = p.dot;
+    std::vector<int64_t> multiples(p.nest.extents.size(), 1);
+    multiples[p.m] = kTileRows * tiles(p.nest.extents[p.m]);
+    multiples[p.n] = kTileRows * tiles(p.nest.extents[p.n]);
+    multiples[p.k] = dot.depth;
+    bool grows = false, result_grows = false;
+    for (size_t i = 0; i < multiples.size(); ++i) {
+      bool here = p.nest.extents[i] % multiples[i] != 0;
+      grows |= here;
+      result_grows |= here && i != p.k;
+    }
+    if (grows) s.pad_einsum(block, multiples);
+    if (!s.ok()) return false;
+    std::vector<Id> reads = schedule::read_buffers(s.kernel(), s.id(block));
+    const Buffer* b = s.kernel().buffer(reads[static_cast<size_t>(p.b)]);
+    int b_index = p.b;
+    if (b->role == BufferRole::kInput) {
+      s.cache_read(block, b_index, Scope::kWorkspace);
+      reads = schedule::read_buffers(s.kernel(), s.id(block));
+      b = s.kernel().buffer(reads[static_cast<size_t>(b_index)]);
+    }
+    auto rank = static_cast<int32_t>(b->shape.size());
+    std::vector<int32_t> order;
+    for (int32_t d = 0; d + 2 < rank; ++d) order.push_back(d);
+    order.insert(order.end(), {rank - 1, rank - 2});
+    s.transform_layout(block, b_index, order,
+                       std::array<std::pair<int32_t, int64_t>, 2>{{{rank - 1, kTileRows}, {rank - 2, dot.group}}});
+    if (result_grows && s.ok()) {
+      std::vector<BlockRv> copies = s.get_consumers(block);
+      if (copies.size() != 1) return false;
+      Id written = schedule::written_buffer(s.kernel(), s.id(copies[0]));
+      if (s.kernel().buffer(written)->role == BufferRole::kTemp) s.compute_inline(copies[0]);
+    }
+    return s.ok();
+  }
+
+  // The two innermost loops of `block`, rows x columns elements, become one instruction for each tile.
+  static bool tensorize_box(Schedule& s, BlockRv block, int64_t rows, int64_t columns, std::string_view instruction) {
+    std::vector<LoopRv> loops = s.get_loops(block);
+    if (!s.ok() || loops.size() < 2) return false;
+    LoopRv row = loops[loops.size() - 2], column = loops.back();
+    std::vector<LoopRv> r = s.split(row, std::array{ExprRv{}, lit(rows)});
+    std::vector<LoopRv> c = s.split(column, std::array{ExprRv{}, lit(columns)});
+    if (!s.ok()) return false;
+    s.reorder(std::array{r[0], c[0], r[1], c[1]});
+    s.unroll(r[0]);
+    s.unroll(c[0]);
+    s.tensorize(r[1], instruction);
+    return s.ok();
+  }
+
+  static bool schedule_tiles(Schedule& s, const Product& p, const SpaceOptions& options) {
+    const Dot& dot = p.dot;
+    BlockRv block = s.get_block(p.nest.name);
+    if (!prepare(s, p, block)) return false;
+    std::vector<BlockRv> epilogues = s.get_consumers(block);
+    BlockRv store = s.cache_write(block, Scope::kAmxTile);
+    BlockRv load_a = s.cache_read(block, p.a, Scope::kAmxTile);
+    BlockRv load_b = s.cache_read(block, p.b, Scope::kAmxTile);
+    std::vector<LoopRv> loops = s.get_loops(block);
+    if (!s.ok() || loops.size() != p.nest.extents.size()) return false;
+
+    std::vector<LoopRv> i = s.split(loops[p.m], std::array{ExprRv{}, lit(tiles(p.nest.extents[p.m])), lit(kTileRows)});
+    std::vector<LoopRv> j = s.split(loops[p.n], std::array{ExprRv{}, lit(tiles(p.nest.extents[p.n])), lit(kTileRows)});
+    std::vector<LoopRv> k = s.split(loops[p.k], std::array{ExprRv{}, lit(dot.depth)});
+    if (!s.ok()) return false;
+    std::vector<LoopRv> io = s.split(i[0], s.sample_perfect_tile(i[0], 2, options.max_innermost));
+    std::vector<LoopRv> jo = s.split(j[0], s.sample_perfect_tile(j[0], 2, options.max_innermost));
+    if (!s.ok()) return false;
+    std::vector<LoopRv> order(loops.begin(), loops.begin() + static_cast<std::ptrdiff_t>(p.m));
+    std::vector<LoopRv> outer = order;
+    outer.insert(outer.end(), {io[0], jo[0]});
+    order.insert(order.end(), {io[0], jo[0], io[1], jo[1], k[0], i[1], j[1], i[2], j[2], k[1]});
+    s.reorder(order);
+    s.compute_at(load_a, k[0]);
+    s.compute_at(load_b, k[0]);
+    s.reverse_compute_at(store, jo[1]);
+    if (!s.ok()) return false;
+    for (BlockRv e : epilogues) move_epilogue(s, e, jo[1], epilogues.size());
+    BlockRv zero = s.decompose_reduction(block, k[0]);
+    s.unroll(i[1]);
+    s.unroll(j[1]);
+    s.tensorize(i[2], dot.product);
+    if (!s.ok()) return false;
+    std::vector<LoopRv> init = s.get_loops(zero);
+    if (!s.ok() || init.size() < 4) return false;
+    s.unroll(init[init.size() - 4]);
+    s.unroll(init[init.size() - 3]);
+    s.tensorize(init[init.size() - 2], dot.zero);
+    if (!tensorize_box(s, load_a, kTileRows, dot.depth, dot.load_a)) return false;
+    if (!tensorize_box(s, load_b, dot.depth, kTileRows, dot.load_b)) return false;
+    if (!tensorize_box(s, store, kTileRows, kTileRows, dot.store)) return false;
+    fuse_parallel(s, outer);
+    return s.ok();
+  }
+
+  // What reads the result does so while the block of tiles is in the first cache. Left alone where that is illegal.
+  static void move_epilogue(Schedule& s, BlockRv epilogue, LoopRv at, size_t epilogues) {
+    if (epilogues != 1) return;
+    Schedule trial = s;
+    trial.reverse_compute_at(epilogue, at);
+    std::vector<LoopRv> loops = trial.get_loops(epilogue);
+    if (!trial.ok() || loops.empty()) return;
+    trial.vectorize(loops.back());
+    if (trial.ok()) s = std::move(trial);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Module> make_vector_dot() {
+  return std::make_unique<VectorDot>();
+}
+
+}  // namespace tcc::space

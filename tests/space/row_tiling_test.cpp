@@ -1,0 +1,206 @@
+// Row-wise operators: softmax, layer normalisation, reductions of rows.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <functional>
+#include <set>
+
+#include "tcc/graph/passes.h"
+#include "tcc/interp/interp.h"
+#include "tcc/ir/text.h"
+#include "tcc/ir/walk.h"
+#include "tcc/lower/lower.h"
+#include "tcc/space/sketch.h"
+#include "tcc/space/space.h"
+#include "tcc/task/task.h"
+
+using namespace tcc;
+
+namespace {
+
+target::Target find(const char* name) {
+  auto t = target::find_target(name);
+  REQUIRE(t.has_value());
+  return *t;
+}
+
+task::Task layer_norm(int64_t rows, int64_t cols) {
+  graph::Graph g;
+  std::vector<graph::ValueId> inputs = {g.add_input("x", graph::DType::kF32, {rows, cols})};
+  for (const char* name : {"scale", "shift"})
+    inputs.push_back(g.add_constant(name, graph::DType::kF32, {cols}, graph::make_splat(graph::DType::kF32, 1)));
+  auto y = g.add_node(graph::Op::kLayerNorm, graph::LayerNormAttrs{1, 1e-5f}, inputs, "norm");
+  REQUIRE(y.has_value());
+  g.add_output(*y, "y");
+  auto groups = graph::fuse(g);
+  REQUIRE(groups.size() == 1);
+  auto made = task::make_task(g, groups[0]);
+  REQUIRE(made.has_value());
+  return std::move(*made);
+}
+
+struct Params {
+  std::vector<interp::TensorData> data;
+  std::vector<interp::TensorData*> pointers;
+  explicit Params(const ir::Kernel& k) {
+    for (const ir::Buffer* b : k.buffers) {
+      if (b->role == ir::BufferRole::kTemp) continue;
+      std::vector<int64_t> shape;
+      for (ir::Expr e : b->shape) shape.push_back(ir::int_value(e));
+      data.push_back(b->role == ir::BufferRole::kOutput
+                         ? interp::TensorData::zeros(b->type, shape)
+                         : interp::TensorData::make_random_integers(b->type, shape, data.size() + 5));
+    }
+    for (interp::TensorData& d : data) pointers.push_back(&d);
+  }
+};
+
+void check_equal(const Params& got, const Params& want) {
+  for (size_t p = 0; p < want.data.size(); ++p)
+    for (int64_t i = 0; i < want.data[p].size(); ++i) {
+      INFO("parameter " << p << " element " << i);
+      double w = want.data[p].at(i), g = got.data[p].at(i);
+      REQUIRE(std::fabs(g - w) <= 2e-5 * std::max(1.0, std::fabs(w)));
+    }
+}
+
+// Draws of every skeleton, at both stages, against the naive kernel.
+void check_draws(const task::Task& t, const target::Target& target, int draws) {
+  INFO(t.workload << " on " << target.name);
+  Params want(t.kernel);
+  REQUIRE(interp::run(t.kernel, want.pointers).ok());
+  Rng rng(11);
+  for (const schedule::Trace& trace : space::generate_space(t.kernel, target)) {
+    INFO(schedule::print_trace(trace));
+    ir::Legal<space::Sketch> sketch = space::make_sketch(trace, t.kernel, target);
+    REQUIRE(sketch.has_value());
+    std::vector<int64_t> decisions = trace.decisions;
+    for (int draw = 0; draw < draws; ++draw) {
+      if (draw > 0) space::draw_decisions(*sketch, decisions, rng);
+      auto arena = std::make_shared<Arena>();
+      ir::Legal<ir::Kernel> nest = space::instantiate(*sketch, decisions, target, arena);
+      if (!nest) continue;
+      Params got(*nest);
+      interp::Report report = interp::run(*nest, got.pointers);
+      INFO(ir::print(*nest) << report.text());
+      REQUIRE(report.ok());
+      check_equal(got, want);
+      ir::Legal<ir::Kernel> lowered = lower::lower(*nest, target, ir::Stage::kLowered, arena);
+      REQUIRE(lowered.has_value());
+      Params code(*lowered);
+      interp::Report lowered_report = interp::run(*lowered, code.pointers);
+      INFO(ir::print(*lowered) << lowered_report.text());
+      REQUIRE(lowered_report.ok());
+      check_equal(code, want);
+    }
+  }
+}
+
+// Ids of the serial and vector loops around stores to the buffer of that name, innermost two.
+std::set<std::pair<ir::Id, int>> loops_that_store(const ir::Kernel& k, const std::string& prefix) {
+  std::set<std::pair<ir::Id, int>> found;
+  std::vector<const ir::Loop*> around;
+  std::function<void(ir::Stmt)> walk = [&](ir::Stmt s) {
+    const ir::Loop* l = ir::as<ir::Loop>(s);
+    if (l != nullptr) around.push_back(l);
+    if (const ir::Store* st = ir::as<ir::Store>(s))
+      if (ir::name_hint(k, st->buffer) == prefix)
+        for (size_t i = 0; i < around.size(); ++i) found.insert({around[i]->id, static_cast<int>(i)});
+    ir::visit(s, [&](ir::Stmt c) {
+      if (c == s) return true;
+      walk(c);
+      return false;
+    });
+    if (l != nullptr) around.pop_back();
+  };
+  walk(k.root);
+  return found;
+}
+
+int64_t annotated(const schedule::Trace& trace, ir::AnnotationKey key) {
+  int64_t n = 0;
+  for (const schedule::Instruction& in : trace.instructions)
+    n += in.op == schedule::Op::kAnnotate && in.attrs.at(0) == static_cast<int64_t>(key) ? 1 : 0;
+  return n;
+}
+
+}  // namespace
+
+TEST_CASE("row-wise operators of even, odd and prime sizes keep their meaning") {
+  for (const char* name : {"x86-64-v3", "x86-64-v4"}) {
+    target::Target target = find(name);
+    for (const auto& [rows, cols] :
+         std::vector<std::pair<int64_t, int64_t>>{{8, 64}, {7, 97}, {13, 50}, {4, 3}, {3, 131}, {6, 128}, {1, 77}}) {
+      check_draws(task::make_softmax({rows, cols}, 1), target, 5);
+      check_draws(layer_norm(rows, cols), target, 5);
+      check_draws(task::make_reduction({rows, cols}, {1}, graph::Op::kReduceMean), target, 4);
+      check_draws(task::make_reduction({rows, cols}, {1}, graph::Op::kReduceMax), target, 4);
+    }
+    check_draws(task::make_softmax({2, 3, 5, 32}, 3), target, 5);
+    check_draws(task::make_softmax({3, 20, 16}, 1), target, 5);
+    check_draws(task::make_softmax({17, 5, 9}, 0), target, 5);
+  }
+}
+
+TEST_CASE("sketches of row-wise operators take decisions as symbols") {
+  for (const char* name : {"x86-64-v3", "x86-64-v4"}) {
+    target::Target target = find(name);
+    for (const task::Task& t : {task::make_softmax({256, 256}, 1), task::make_softmax({2, 4, 8, 128}, 3),
+                                task::make_softmax({37, 1021}, 1), layer_norm(128, 768), layer_norm(5, 250)}) {
+      INFO(t.workload << " on " << name);
+      std::vector<schedule::Trace> traces = space::generate_space(t.kernel, target);
+      REQUIRE(!traces.empty());
+      for (const schedule::Trace& trace : traces) {
+        INFO(schedule::print_trace(trace));
+        ir::Legal<space::Sketch> sketch = space::make_sketch(trace, t.kernel, target);
+        REQUIRE(sketch.has_value());
+        CHECK(sketch->symbolic);
+      }
+    }
+  }
+}
+
+TEST_CASE("softmax takes exponentials and their sum in one pass, a vector of partial sums wide") {
+  target::Target target = find("x86-64-v3");
+  for (int64_t cols : {256, 131}) {
+    task::Task t = task::make_softmax({16, cols}, 1);
+    for (const schedule::Trace& trace : space::generate_space(t.kernel, target)) {
+      auto arena = std::make_shared<Arena>();
+      ir::Legal<ir::Kernel> k = schedule::replay(trace, trace.decisions, t.kernel, arena);
+      REQUIRE(k.has_value());
+      ir::Legal<ir::Kernel> nest = lower::lower(*k, target, ir::Stage::kNest, arena);
+      REQUIRE(nest.has_value());
+      INFO(ir::print(*nest));
+      // The pass over the row is a loop around both stores; the lanes are loops of their own.
+      std::set<std::pair<ir::Id, int>> exp = loops_that_store(*nest, "row_exp_out"),
+                                       sum = loops_that_store(*nest, "row_sum_out_rf");
+      REQUIRE(!exp.empty());
+      REQUIRE(!sum.empty());
+      int shared = 0;
+      for (const auto& l : exp) shared += static_cast<int>(sum.count(l));
+      CHECK(shared >= 2);
+    }
+  }
+}
+
+TEST_CASE("lanes run across rows only where rows are neighbours in memory") {
+  target::Target target = find("x86-64-v3");
+  CHECK(space::generate_space(task::make_softmax({64, 64}, 1).kernel, target).size() == 1);
+  CHECK(space::generate_space(task::make_softmax({4, 16, 64}, 1).kernel, target).size() == 1);
+  CHECK(annotated(space::generate_space(task::make_softmax({64, 64}, 1).kernel, target)[0], ir::AnnotationKey::kTree) ==
+        2);
+  CHECK(annotated(space::generate_space(task::make_softmax({4, 16, 64}, 1).kernel, target)[0],
+                  ir::AnnotationKey::kTree) == 0);
+}
+
+TEST_CASE("results beyond the last cache may go past it") {
+  target::Target target = find("x86-64-v3");
+  target.cpu.l3_bytes = 1 << 20;
+  for (const task::Task& t : {task::make_softmax({1024, 512}, 1), task::make_elementwise({1, 8, 256, 256})}) {
+    INFO(t.workload);
+    schedule::Trace trace = space::generate_space(t.kernel, target)[0];
+    CHECK(annotated(trace, ir::AnnotationKey::kNonTemporal) == 1);
+  }
+  for (const task::Task& t : {task::make_softmax({64, 512}, 1), task::make_elementwise({1, 8, 32, 32})})
+    for (const schedule::Trace& trace : space::generate_space(t.kernel, target))
+      CHECK(annotated(trace, ir::AnnotationKey::kNonTemporal) == 0);
+}

@@ -1,0 +1,254 @@
+// Matrix products on AMX tiles: the same values as the naive kernel at sizes that are whole tiles and at sizes that are
+// not, the instructions in the code, and their run where the processor has them.
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstring>
+
+#include "tcc/codegen/llvm.h"
+#include "tcc/interp/interp.h"
+#include "tcc/ir/text.h"
+#include "tcc/ir/walk.h"
+#include "tcc/lower/lower.h"
+#include "tcc/space/sketch.h"
+#include "tcc/space/space.h"
+#include "tcc/task/task.h"
+
+using namespace tcc;
+
+namespace {
+
+// What a processor with AMX and AVX-512 says of itself.
+target::Target with_tiles() {
+  target::Target t = *target::find_target("x86-64-v4");
+  t.name = "with AMX";
+  t.cpu.features.amx_tile = t.cpu.features.amx_bf16 = t.cpu.features.amx_int8 = true;
+  t.cpu.features.avx512_bf16 = true;
+  return t;
+}
+
+struct Params {
+  std::vector<interp::TensorData> data;
+  std::vector<interp::TensorData*> pointers;
+  explicit Params(const ir::Kernel& k) {
+    for (const ir::Buffer* b : k.buffers) {
+      if (b->role == ir::BufferRole::kTemp) continue;
+      std::vector<int64_t> shape;
+      for (ir::Expr e : b->shape) shape.push_back(ir::int_value(e));
+      data.push_back(b->role == ir::BufferRole::kOutput
+                         ? interp::TensorData::zeros(b->type, shape)
+                         : interp::TensorData::make_random_integers(b->type, shape, data.size() + 5));
+    }
+    for (interp::TensorData& d : data) pointers.push_back(&d);
+  }
+};
+
+bool uses_tiles(const ir::Kernel& k) {
+  bool found = false;
+  ir::visit(k.root, [&](ir::Stmt s) {
+    found |= s->kind == ir::StmtKind::kInstrCall;
+    return !found;
+  });
+  return found;
+}
+
+// Traces of the space whose kernels call tile instructions.
+std::vector<schedule::Trace> tile_traces(const ir::Kernel& kernel, const target::Target& target) {
+  std::vector<schedule::Trace> out;
+  for (const schedule::Trace& trace : space::generate_space(kernel, target)) {
+    auto arena = std::make_shared<Arena>();
+    ir::Legal<ir::Kernel> k = schedule::replay(trace, trace.decisions, kernel, arena);
+    REQUIRE(k.has_value());
+    if (uses_tiles(*k)) out.push_back(trace);
+  }
+  return out;
+}
+
+// C[m, n] += i32(A[m, k]) * i32(B[k, n]), int8.
+ir::Kernel int8_product(int64_t m, int64_t n, int64_t k) {
+  std::string text = fmt::format(R"(kernel built {{
+  input A: i8[{0}, {2}]
+  weight B: i8[{2}, {1}]
+  output C: i32[{0}, {1}]
+  for i in {0} {{
+    for j in {1} {{
+      for r in {2} {{
+        block gemm(vi: spatial {0} = i, vj: spatial {1} = j, vk: reduce {2} = r) reduce(sum) {{
+          init {{
+            C[vi, vj] = 0i32
+          }}
+          C[vi, vj] = C[vi, vj] + i32(A[vi, vk]) * i32(B[vk, vj])
+        }}
+      }}
+    }}
+  }}
+}})",
+                                 m, n, k);
+  auto kernel = ir::parse(text);
+  REQUIRE(kernel);
+  return *kernel;
+}
+
+std::vector<std::pair<std::string, ir::Kernel>> products() {
+  std::vector<std::pair<std::string, ir::Kernel>> out;
+  for (auto [m, n, k] : {std::array<int64_t, 3>{64, 64, 64}, {5, 6, 7}, {33, 70, 65}, {1, 40, 100}, {48, 16, 32}})
+    for (bool constant : {true, false})
+      out.emplace_back(fmt::format("bf16 {}x{}x{} constant {}", m, n, k, constant),
+                       task::make_gemm({.m = m,
+                                        .n = n,
+                                        .k = k,
+                                        .bias = constant,
+                                        .relu = true,
+                                        .constant_weights = constant,
+                                        .dtype = graph::DType::kBF16})
+                           .kernel);
+  for (auto [m, n, k] : {std::array<int64_t, 3>{32, 32, 64}, {17, 35, 100}, {64, 64, 128}})
+    out.emplace_back(fmt::format("int8 {}x{}x{}", m, n, k), int8_product(m, n, k));
+  return out;
+}
+
+int64_t count(const std::string& text, const std::string& piece) {
+  int64_t n = 0;
+  for (size_t at = text.find(piece); at != std::string::npos; at = text.find(piece, at + 1)) ++n;
+  return n;
+}
+
+}  // namespace
+
+TEST_CASE("products on tiles compute what the naive kernel computes") {
+  target::Target target = with_tiles();
+  for (const auto& [name, kernel] : products()) {
+    INFO(name);
+    Params want(kernel);
+    REQUIRE(interp::run(kernel, want.pointers).ok());
+    std::vector<schedule::Trace> traces = tile_traces(kernel, target);
+    REQUIRE(!traces.empty());
+    Rng rng(11);
+    for (const schedule::Trace& trace : traces) {
+      INFO(schedule::print_trace(trace));
+      ir::Legal<space::Sketch> sketch = space::make_sketch(trace, kernel, target);
+      REQUIRE(sketch.has_value());
+      std::vector<int64_t> decisions = trace.decisions;
+      for (int draw = 0; draw < 3; ++draw) {
+        if (draw > 0) space::draw_decisions(*sketch, decisions, rng);
+        auto arena = std::make_shared<Arena>();
+        ir::Legal<ir::Kernel> nest = space::instantiate(*sketch, decisions, target, arena);
+        REQUIRE(nest.has_value());
+        ir::Legal<ir::Kernel> lowered = lower::lower(*nest, target, ir::Stage::kLowered, arena);
+        REQUIRE(lowered.has_value());
+        for (const ir::Kernel& k : {*nest, *lowered}) {
+          INFO(ir::print(k));
+          Params got(k);
+          interp::Report report = interp::run(k, got.pointers);
+          INFO(report.text());
+          REQUIRE(report.ok());
+          for (size_t p = 0; p < want.data.size(); ++p)
+            for (int64_t i = 0; i < want.data[p].size(); ++i) REQUIRE(got.data[p].at(i) == want.data[p].at(i));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("the code has four products a step and sets the tiles up once") {
+  target::Target target = with_tiles();
+  for (bool int8 : {false, true}) {
+    ir::Kernel kernel =
+        int8 ? int8_product(128, 128, 256)
+             : task::make_gemm({.m = 128, .n = 128, .k = 256, .constant_weights = true, .dtype = graph::DType::kBF16})
+                   .kernel;
+    std::vector<schedule::Trace> traces = tile_traces(kernel, target);
+    REQUIRE(!traces.empty());
+    auto arena = std::make_shared<Arena>();
+    ir::Legal<ir::Kernel> k = schedule::replay(traces[0], traces[0].decisions, kernel, arena);
+    REQUIRE(k.has_value());
+    ir::Legal<ir::Kernel> lowered = lower::lower(*k, target, ir::Stage::kLowered, arena);
+    REQUIRE(lowered.has_value());
+    INFO(ir::print(*lowered));
+    codegen::HostOptions options;
+    options.want_assembly = true;
+    auto artifact = codegen::compile_host(*lowered, target, options);
+    if (!artifact) FAIL(artifact.error().message);
+    const std::string& text = artifact->source;
+    INFO(text);
+    CHECK(count(text, int8 ? "tdpbssd\t" : "tdpbf16ps\t") == 4);
+    CHECK(count(text, "tileloadd\t") == 4);
+    CHECK(count(text, "tilestored\t") == 4);
+    CHECK(count(text, "tilezero\t") == 4);
+    // Set up ahead of every loop, given back once at the end.
+    CHECK(count(text, "ldtilecfg") == 1);
+    CHECK(count(text, "tilerelease") == 1);
+    CHECK(text.find("ldtilecfg") < text.find("tdpb"));
+    CHECK(text.find("ldtilecfg") < text.find(".LBB0_1:"));
+  }
+}
+
+TEST_CASE("no tiles where the target has none or the types are others") {
+  ir::Kernel bf16 =
+      task::make_gemm({.m = 64, .n = 64, .k = 64, .constant_weights = true, .dtype = graph::DType::kBF16}).kernel;
+  CHECK(tile_traces(bf16, *target::find_target("x86-64-v4")).empty());
+  ir::Kernel f32 = task::make_gemm({.m = 64, .n = 64, .k = 64, .constant_weights = true}).kernel;
+  CHECK(tile_traces(f32, with_tiles()).empty());
+}
+
+TEST_CASE("products on tiles run where the processor has them") {
+  target::Target host = target::host_target();
+  constexpr int kRequestPermission = 0x1023, kTileData = 18;
+  if (!host.cpu.features.amx_bf16 || !host.cpu.features.amx_int8 ||
+      syscall(SYS_arch_prctl, kRequestPermission, kTileData) != 0) {
+    WARN("SKIPPED: no AMX on this processor");
+    return;
+  }
+  for (const auto& [name, kernel] : products()) {
+    INFO(name);
+    Params want(kernel), got(kernel);
+    REQUIRE(interp::run(kernel, want.pointers).ok());
+    // Weights are passed in the layout that the kernel wants: only kernels whose weights are not packed ahead.
+    if (std::any_of(kernel.buffers.begin(), kernel.buffers.end(),
+                    [](const ir::Buffer* b) { return b->role == ir::BufferRole::kWeight; }))
+      continue;
+    for (const schedule::Trace& trace : tile_traces(kernel, host)) {
+      auto arena = std::make_shared<Arena>();
+      ir::Legal<ir::Kernel> k = schedule::replay(trace, trace.decisions, kernel, arena);
+      REQUIRE(k.has_value());
+      ir::Legal<ir::Kernel> lowered = lower::lower(*k, host, ir::Stage::kLowered, arena);
+      REQUIRE(lowered.has_value());
+      auto artifact = codegen::compile_host(*lowered, host);
+      if (!artifact) FAIL(artifact.error().message);
+      auto object = codegen::load_host(*artifact);
+      if (!object) FAIL(object.error().message);
+      std::vector<std::vector<uint16_t>> storage;
+      std::vector<void*> pointers;
+      size_t parameter = 0;
+      for (const codegen::BufferInfo& b : artifact->buffers) {
+        storage.emplace_back(static_cast<size_t>(b.bytes + 1) / 2 + 32);
+        auto address = (reinterpret_cast<uintptr_t>(storage.back().data()) + 63) / 64 * 64;
+        auto* data = reinterpret_cast<uint16_t*>(address);
+        pointers.push_back(data);
+        if (b.role != ir::BufferRole::kInput && b.role != ir::BufferRole::kOutput) continue;
+        REQUIRE(b.type == ir::Type::kBF16);
+        for (int64_t i = 0; i < want.data[parameter].size(); ++i) {
+          auto value = static_cast<float>(got.data[parameter].at(i));
+          uint32_t bits = 0;
+          std::memcpy(&bits, &value, 4);
+          data[i] = static_cast<uint16_t>(bits >> 16);
+        }
+        ++parameter;
+      }
+      for (const codegen::Launch& l : artifact->launches) (*object)->function(l.symbol)(pointers.data(), 0, l.extent);
+      parameter = 0;
+      for (size_t b = 0; b < artifact->buffers.size(); ++b) {
+        if (artifact->buffers[b].role == ir::BufferRole::kTemp) continue;
+        for (int64_t i = 0; i < want.data[parameter].size(); ++i) {
+          uint32_t bits = uint32_t{static_cast<uint16_t*>(pointers[b])[i]} << 16;
+          float value = 0;
+          std::memcpy(&value, &bits, 4);
+          REQUIRE(value == static_cast<float>(want.data[parameter].at(i)));
+        }
+        ++parameter;
+      }
+    }
+  }
+}
