@@ -1,4 +1,5 @@
-// tcc-bench [--list] [--seconds S] [--json FILE] [--trials N] [--time T] [--db FILE] [--seed N] [--only TEXT] [SUITE...]
+// tcc-bench [--list] [--seconds S] [--json FILE] [--trials N] [--time T] [--db FILE] [--seed N] [--only TEXT]
+// [SUITE...]
 #include "bench.h"
 
 #include <CLI/CLI.hpp>
@@ -95,7 +96,8 @@ int run(int argc, char** argv) {
   app.add_flag("--list", list, "list the suites");
   app.add_option("--seconds", seconds, "about how long each row runs")->check(CLI::Range(0.05, 600.0));
   app.add_option("--json", json_file, "write the rows to this file ('-': standard output)");
-  app.add_option("--trials", given_options.trials, "cpu-ops, models: trials for each task and number of threads; 0 (models): what --db has")
+  app.add_option("--trials", given_options.trials,
+                 "cpu-ops, models: trials for each task and number of threads; 0 (models): what --db has")
       ->check(CLI::Range(int64_t{0}, int64_t{1'000'000}));
   app.add_option("--time", given_options.time, "models: most tuning time of a network and number of threads, as 10m");
   app.add_option("--db", given_options.db, "cpu-ops, models: record store to keep and to take tuning results from");

@@ -1,6 +1,6 @@
-// Whole networks on the CPU beside ONNX Runtime: each is tuned and built by `tcc` as a user would, then library and peer
-// are timed in turns, slice by slice, on the same cores; whoever does not run is stopped. Both read the same file and the
-// same numbers, and their outputs have to agree before anything is timed.
+// Whole networks on the CPU beside ONNX Runtime: each is tuned and built by `tcc` as a user would, then library and
+// peer are timed in turns, slice by slice, on the same cores; whoever does not run is stopped. Both read the same file
+// and the same numbers, and their outputs have to agree before anything is timed.
 #include <fmt/ranges.h>
 #include <sched.h>
 #include <sys/wait.h>
@@ -26,8 +26,7 @@ constexpr double kPrepareTimeout = 300, kRunTimeout = 120;
 constexpr double kTolerance = 1e-3;  // of an output's largest magnitude
 
 // Of the zoo, batch 1, images of 224 x 224 or 128 tokens.
-constexpr const char* kNetworks[] = {"resnet50", "mobilenet_v2", "bert-base", "resnet18",
-                                     "bert-tiny", "vgg16",       "mlp"};
+constexpr const char* kNetworks[] = {"resnet50", "mobilenet_v2", "bert-base", "resnet18", "bert-tiny", "vgg16", "mlp"};
 
 double median(std::vector<double> v) {
   std::sort(v.begin(), v.end());
@@ -102,8 +101,8 @@ struct Contestant {
   double median_seconds() const { return seconds.empty() ? 0 : median(seconds); }
 };
 
-Result<Contestant> start(const std::vector<std::string>& command, const std::string& prepare,
-                         const std::string& dump, const std::vector<int>& cpus) {
+Result<Contestant> start(const std::vector<std::string>& command, const std::string& prepare, const std::string& dump,
+                         const std::vector<int>& cpus) {
   Contestant contestant;
   TCC_TRY(std::unique_ptr<PeerProcess> process, PeerProcess::start(command, cpus));
   contestant.process = std::move(process);
@@ -166,8 +165,7 @@ class ModelBench {
   }
 
  private:
-  static void add_row(const std::string& name, const Contestant& own, const Contestant& peer,
-                      std::vector<Row>& rows) {
+  static void add_row(const std::string& name, const Contestant& own, const Contestant& peer, std::vector<Row>& rows) {
     Row row{name, 1e3 * own.median_seconds(), "ms", "ONNX Runtime", 0, 0};
     if (!peer.failure.empty()) row.peer += ": " + peer.failure;
     if (!own.failure.empty()) row.value = 0, row.peer = "did not run: " + own.failure;

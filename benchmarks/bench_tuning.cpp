@@ -102,6 +102,20 @@ Row compile_time(double seconds) {
   return {"llvm.compile.gemm", median(times), "ms", "", 0, 0};
 }
 
+// What a large task costs before its first candidate: data, and references at samples.
+Row prepare_time() {
+  target::Target host = target::host_target();
+  task::Task gemm = task::make_gemm({.m = 2048, .n = 2048, .k = 2048, .constant_weights = true});
+  measure::HostMeasureOptions options;
+  options.worker_path = TCC_WORKER_PATH;
+  auto measurer = measure::IsolatedHostMeasurer::create(options);
+  TCC_CHECK(measurer.has_value(), "{}", measurer ? "" : measurer.error().message);
+  Stopwatch watch;
+  auto prepared = measure::MeasureTask::create(**measurer, gemm.kernel, host, {});
+  TCC_CHECK(prepared.has_value(), "{}", prepared ? "" : prepared.error().message);
+  return {"gemm2048.prepare", watch.seconds(), "s", "", 0, 0};
+}
+
 void do_nothing(void* const*, int64_t, int64_t) {}
 
 Row fork_join(double seconds) {
@@ -122,6 +136,7 @@ Row fork_join(double seconds) {
 
 std::vector<Row> run_tuning_suite(double seconds) {
   std::vector<Row> rows = measure_rate(seconds);
+  rows.push_back(prepare_time());
   rows.push_back(compile_time(seconds));
   rows.push_back(fork_join(seconds));
   return rows;

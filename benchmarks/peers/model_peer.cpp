@@ -1,4 +1,5 @@
-// A library that tcc built, as a program of the models suite; see peer.h for the protocol. Its one operation is "model":
+// A library that tcc built, as a program of the models suite; see peer.h for the protocol. Its one operation is
+// "model":
 //
 //   prepare model library=FILE threads=N dump=FILE  ->  {"outputs": [elements, ...]}; the outputs as f32 in the file
 #include <cstring>

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <set>
 #include <sstream>
 
 #include "cli/table.h"
@@ -76,11 +77,14 @@ Result<std::vector<std::string>> with_config(const CLI::App& app, const std::vec
     return make_error(ErrorClass::kInput, fmt::format("'{}': {}", file, sanitize(error.what())),
                       "write one NAME = VALUE a line");
   }
+  // A command's own section goes before what stands outside of sections.
+  std::stable_partition(items.begin(), items.end(), [](const CLI::ConfigItem& item) { return !item.parents.empty(); });
+  std::set<std::string> taken;
   for (const CLI::ConfigItem& item : items) {
     if (item.name == "++" || item.name == "--") continue;  // CLI11's marks of a section's begin and end
     TCC_TRY(bool wanted, is_for(app, *command, item, file));
     const CLI::Option* option = wanted ? command->get_option_no_throw("--" + item.name) : nullptr;
-    if (option == nullptr || is_given(*option, words)) continue;
+    if (option == nullptr || is_given(*option, words) || !taken.insert(item.name).second) continue;
     const bool flag = option->get_items_expected_max() == 0;
     if (flag && item.inputs.size() == 1 && item.inputs[0] == "true") all.push_back("--" + item.name);
     if (flag && (item.inputs.size() != 1 || (item.inputs[0] != "true" && item.inputs[0] != "false")))

@@ -20,7 +20,7 @@ class Lines {
     sub->add_option("--config", a_.config,
                     "Options as NAME = VALUE lines (TOML); [COMMAND] sections are for one command")
         ->type_name("FILE");
-    sub->callback([this, command] { command_ = command; });
+    sub->callback([&chosen = command_, command] { chosen = command; });  // outlives this object
     return sub;
   }
 

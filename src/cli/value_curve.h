@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "tcc/search/search.h"
+#include "tcc/driver/tune.h"
 
 namespace tcc::cli {
 

@@ -150,9 +150,9 @@ std::string list_text(const std::vector<int64_t>& v) {
 struct AttributePrinter {
   std::string operator()(const NoAttrs&) const { return ""; }
   std::string operator()(const ConvAttrs& a) const {
-    std::string text = fmt::format("kernel={} strides={} dilations={} pads={}{} group={}", list_text(a.kernel),
-                                   list_text(a.strides), list_text(a.dilations), list_text(a.pads_begin),
-                                   list_text(a.pads_end), a.group);
+    std::string text =
+        fmt::format("kernel={} strides={} dilations={} pads={}{} group={}", list_text(a.kernel), list_text(a.strides),
+                    list_text(a.dilations), list_text(a.pads_begin), list_text(a.pads_end), a.group);
     if (a.block_in > 1 || a.block_out > 1) text += fmt::format(" blocks={}->{}", a.block_in, a.block_out);
     return text;
   }

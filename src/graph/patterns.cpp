@@ -1,4 +1,5 @@
-// LayerNorm and Gelu as exporters write them in small operators, recognised by what they compute, never by names.
+// LayerNorm, Gelu and gated activations as exporters write them in small operators, recognised by what they compute,
+// never by names.
 #include <algorithm>
 #include <cmath>
 
@@ -19,7 +20,8 @@ class PatternFuser {
   void run() {
     // From the back: the widest form of a LayerNorm (with scale and bias) is met before its parts.
     for (auto it = graph_.order.rbegin(); it != graph_.order.rend(); ++it) {
-      if (!layer_norm(graph_.node(*it))) gelu(graph_.node(*it));
+      Node& node = graph_.node(*it);
+      if (!layer_norm(node) && !gelu(node)) gated(node);
     }
   }
 
@@ -211,6 +213,45 @@ class PatternFuser {
       if (!erf && !is_tanh_of(*inner, x)) continue;
       node.op = Op::kUnary;
       node.attrs = UnaryAttrs{erf ? UnaryFn::kGelu : UnaryFn::kGeluTanh};
+      node.inputs = {x};
+      return true;
+    }
+    return false;
+  }
+
+  // --- x times a gate made of x: Swish (SiLU), HardSwish, Mish.
+  std::optional<UnaryAttrs> gate(ValueId id, ValueId x, double factor) const {
+    if (const Node* sigmoid = producer(id, Op::kSigmoid); sigmoid != nullptr && near(factor, 1)) {
+      Product p = product_of(sigmoid->inputs[0]);
+      if (sigmoid->inputs[0] == x) return UnaryAttrs{UnaryFn::kSwish, 1};
+      if (p.factors == std::vector<ValueId>{x}) return UnaryAttrs{UnaryFn::kSwish, p.constant};
+    }
+    if (const Node* hard = unary(id, UnaryFn::kHardSigmoid); hard != nullptr && near(factor, 1)) {
+      const auto& a = hard->as<UnaryAttrs>();
+      if (hard->inputs[0] == x && near(a.alpha, 1.0 / 6) && near(a.beta, 0.5)) return UnaryAttrs{UnaryFn::kHardSwish};
+    }
+    if (const Node* clip = producer(id, Op::kClip); clip != nullptr && near(factor, 1.0 / 6)) {
+      const auto& a = clip->as<ClipAttrs>();
+      if (a.min == 0 && a.max == 6 && beside(clip->inputs[0], 3) == x) return UnaryAttrs{UnaryFn::kHardSwish};
+    }
+    if (const Node* tanh = producer(id, Op::kTanh); tanh != nullptr && near(factor, 1)) {
+      const Node* softplus = unary(tanh->inputs[0], UnaryFn::kSoftplus);
+      if (softplus != nullptr && softplus->inputs[0] == x) return UnaryAttrs{UnaryFn::kMish};
+    }
+    return std::nullopt;
+  }
+
+  bool gated(Node& node) {
+    if (node.op != Op::kMul && node.op != Op::kDiv) return false;
+    Product p = product_of(node.output);
+    if (p.factors.size() != 2) return false;
+    for (size_t i = 0; i < 2; ++i) {
+      ValueId x = p.factors[i];
+      auto found = gate(p.factors[1 - i], x, p.constant);
+      if (!found || graph_.value(node.output).shape != graph_.value(x).shape) continue;
+      if (!is_float(graph_.value(x).dtype)) continue;
+      node.op = Op::kUnary;
+      node.attrs = *found;
       node.inputs = {x};
       return true;
     }

@@ -14,7 +14,8 @@ bool is_pointwise(const Node& node) {
   return op_class(node.op) == OpClass::kElementwise && node.op != Op::kBatchNorm;
 }
 
-// Rebuilds the order; a value that has a matrix form is made in that form, and in its own only where something needs it.
+// Rebuilds the order; a value that has a matrix form is made in that form, and in its own only where something needs
+// it.
 class ProductFlattener {
  public:
   explicit ProductFlattener(Graph& graph) : graph_(graph) {}

@@ -1,6 +1,7 @@
 // "Too many threads", "too much shared memory": all in one place, read off the Nest.
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "tcc/ir/walk.h"
 #include "tcc/lower/lower.h"
@@ -51,24 +52,42 @@ Legal<void> check_loops(const Kernel& k, Stmt root, std::map<Axis, int64_t>& ext
   return verdict;
 }
 
+// Buffers that live inside a loop: on a CPU they are on the stack, whatever their scope.
+std::set<Id> inner_buffers(Stmt root) {
+  std::set<Id> inner;
+  visit(root, [&](Stmt s) {
+    if (const Loop* l = as<Loop>(s)) {
+      visit(l->body, [&](Stmt c) {
+        if (const Alloc* a = as<Alloc>(c)) inner.insert(a->buffers.begin(), a->buffers.end());
+        return true;
+      });
+      return false;
+    }
+    return true;
+  });
+  return inner;
+}
+
 }  // namespace
 
 Legal<void> check_limits(const Kernel& nest, const target::Target& target) {
   std::map<Axis, int64_t> extents;
   if (Legal<void> ok = check_loops(nest, nest.root, extents); !ok) return ok;
+  bool host = target.kind == target::TargetKind::kCpu;
+  std::set<Id> inner = host ? inner_buffers(nest.root) : std::set<Id>();
   int64_t local = 0, shared = 0, temp = 0;
   for (const Buffer* b : nest.buffers) {
     if (b->role != BufferRole::kTemp) continue;
     Legal<int64_t> bytes = bytes_of(nest, *b);
     if (!bytes) return tl::make_unexpected(bytes.error());
-    if (b->scope == Scope::kLocal || b->scope == Scope::kDistributed)
+    if (b->scope == Scope::kLocal || b->scope == Scope::kDistributed || inner.count(b->id) != 0)
       local += *bytes;
     else if (b->scope == Scope::kShared || b->scope == Scope::kClusterShared)
       shared += *bytes;
     else
       temp += *bytes;
   }
-  if (target.kind == target::TargetKind::kCpu) {
+  if (host) {
     if (!extents.empty()) return reject(RejectReason::kUnsupported, "loops bound to GPU axes on a CPU");
     if (local > kMaxHostLocalBytes) return reject(RejectReason::kTooMuchLocal, fmt::format("{} bytes", local));
     if (temp > kMaxHostTempBytes) return reject(RejectReason::kTooLarge, fmt::format("{} bytes of temporaries", temp));

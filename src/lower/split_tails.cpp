@@ -232,6 +232,8 @@ class TailSplitter {
       const Loop* l = as<Loop>(s);
       if (l == nullptr) return true;
       if (!is_place(*l) || work(l->body) < kSmallBody) return false;
+      Terms terms = collect_terms(l->body);
+      if (std::none_of(terms.begin(), terms.end(), [&](Expr t) { return equal(t, term); })) return false;
       Expr test = test_at(l->body, term);
       if (test != nullptr) best = std::max(best, frequency(test));
       return true;

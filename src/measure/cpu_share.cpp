@@ -2,10 +2,11 @@
 
 #include <unistd.h>
 
+#include <fmt/format.h>
 #include <algorithm>
-#include <charconv>
 
-#include "tcc/support/files.h"
+#include <charconv>
+#include <fstream>
 
 namespace tcc::measure {
 namespace {
@@ -23,8 +24,9 @@ bool contains(std::span<const int> cpus, int cpu) {
 
 // Where the system does not say, a CPU is a core of its own.
 std::vector<int> hyper_threads(int cpu) {
-  auto text = read_file(fmt::format("/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list", cpu));
-  return text ? parse_cpu_list(*text) : std::vector<int>{cpu};
+  std::ifstream file(fmt::format("/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list", cpu));
+  std::string text;
+  return std::getline(file, text) ? parse_cpu_list(text) : std::vector<int>{cpu};
 }
 
 }  // namespace

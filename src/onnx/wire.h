@@ -14,12 +14,12 @@
 namespace tcc::onnx {
 
 struct SplitModel {
-  std::string rest;                                             // a model without the raw data of its large initializers
+  std::string rest;                                            // a model without the raw data of its large initializers
   std::vector<std::optional<std::span<const std::byte>>> raw;  // of each initializer, in order, where it was cut out
 };
 
-// Nothing when the bytes are no model with one graph in the plain form that every exporter writes: then they are for the
-// parser as they are.
+// Nothing when the bytes are no model with one graph in the plain form that every exporter writes: then they are for
+// the parser as they are.
 std::optional<SplitModel> split_weights(std::span<const std::byte> file);
 
 }  // namespace tcc::onnx

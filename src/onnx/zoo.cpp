@@ -1,5 +1,5 @@
-// Image networks written the way a PyTorch export looks: convolution, BatchNormalization and activation as separate nodes,
-// Flatten before a Gemm with a transposed weight.
+// Image networks written the way a PyTorch export looks: convolution, BatchNormalization and activation as separate
+// nodes, Flatten before a Gemm with a transposed weight.
 #include "tcc/onnx/zoo.h"
 
 #include <limits>

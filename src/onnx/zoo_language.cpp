@@ -1,5 +1,6 @@
-// BERT the way PyTorch exports the eager model: LayerNorm and Gelu written out in small operators, shapes computed at run
-// time from Shape, Gather and Concat, matrix products of three axes with a bias added, key transposed for the product.
+// BERT the way PyTorch exports the eager model: LayerNorm and Gelu written out in small operators, shapes computed at
+// run time from Shape, Gather and Concat, matrix products of three axes with a bias added, key transposed for the
+// product.
 #include <fmt/format.h>
 
 #include "zoo_builder.h"
@@ -13,7 +14,8 @@ constexpr float kMasked = -3.40282347e38f;
 class BertBuilder {
  public:
   BertBuilder(const BertShape& shape, const ZooOptions& options)
-      : b_(shape.name, options, shape.hidden * (kVocabulary + 1000 + shape.layers * (12 * shape.hidden + 20) + shape.hidden)),
+      : b_(shape.name, options,
+           shape.hidden * (kVocabulary + 1000 + shape.layers * (12 * shape.hidden + 20) + shape.hidden)),
         w_(b_.writer()),
         shape_(shape),
         options_(options) {}
@@ -27,8 +29,8 @@ class BertBuilder {
     for (int64_t layer = 0; layer < shape_.layers; ++layer) {
       std::string name = fmt::format("/encoder/layer.{}", layer);
       std::string attended = attention(name + "/attention", x, mask);
-      std::string inner = gelu(name + "/intermediate", dense(name + "/intermediate/dense", attended, hidden(),
-                                                             4 * hidden()));
+      std::string inner =
+          gelu(name + "/intermediate", dense(name + "/intermediate/dense", attended, hidden(), 4 * hidden()));
       std::string y = dense(name + "/output/dense", inner, 4 * hidden(), hidden());
       y = node("Add", {y, attended}, name + "/output/Add");
       bool last = layer + 1 == shape_.layers;
@@ -142,9 +144,9 @@ class BertBuilder {
   }
 
   std::string heads(const std::string& name, const std::string& x, const std::string& source, const Ints& perm) {
-    std::string shape = node("Concat", {extent(name, source, "zero"), extent(name, source, "axis1"), "heads",
-                                        "head_size"},
-                             name + "/Concat", {{"axis", int64_t{0}}});
+    std::string shape =
+        node("Concat", {extent(name, source, "zero"), extent(name, source, "axis1"), "heads", "head_size"},
+             name + "/Concat", {{"axis", int64_t{0}}});
     return node("Transpose", {node("Reshape", {x, shape}, name + "/Reshape")}, name + "/Transpose", {{"perm", perm}});
   }
 

@@ -111,9 +111,9 @@ std::string_view Statement::blob(int column) const {
   return {data, data ? static_cast<size_t>(sqlite3_column_bytes(handle_, column)) : 0};
 }
 
-Result<void> execute(sqlite3* db, const std::string& path, const char* sql) {
+Result<void> execute(sqlite3* db, const std::string& path, const char* sql, std::string_view doing) {
   int code = sqlite3_exec(db, sql, nullptr, nullptr, nullptr);
-  if (code != SQLITE_OK) return database_error(db, code, path, "set it up");
+  if (code != SQLITE_OK) return database_error(db, code, path, doing);
   return {};
 }
 

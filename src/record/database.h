@@ -48,6 +48,7 @@ class Statement {
   int next_ = 1;
 };
 
-Result<void> execute(sqlite3* db, const std::string& path, const char* sql);
+// `doing`: see database_error.
+Result<void> execute(sqlite3* db, const std::string& path, const char* sql, std::string_view doing = "set it up");
 
 }  // namespace tcc::record

@@ -4,21 +4,26 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <sstream>
-
-#include "tcc/support/files.h"
 
 namespace tcc::record {
 namespace {
 
+// Files of the system state no size, so they are read to their end. Empty when there is none.
+std::string read_system_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
 // Field 22 of /proc/<pid>/stat, counted from behind the name, which may hold anything; 0: there is no such process, or
 // only what is left of one that has ended.
 int64_t start_of(int64_t pid) {
-  auto stat = read_file(fmt::format("/proc/{}/stat", pid));
-  if (!stat) return 0;
-  const size_t close = stat->rfind(')');
+  const std::string stat = read_system_file(fmt::format("/proc/{}/stat", pid));
+  const size_t close = stat.rfind(')');
   if (close == std::string::npos) return 0;
-  std::istringstream fields(stat->substr(close + 1));
+  std::istringstream fields(stat.substr(close + 1));
   std::string state, skipped;
   fields >> state;
   if (state == "Z" || state == "X") return 0;
@@ -29,8 +34,8 @@ int64_t start_of(int64_t pid) {
 }
 
 std::string boot_id() {
-  auto text = read_file("/proc/sys/kernel/random/boot_id");
-  return text ? text->substr(0, text->find('\n')) : "";
+  const std::string text = read_system_file("/proc/sys/kernel/random/boot_id");
+  return text.substr(0, text.find('\n'));
 }
 
 }  // namespace

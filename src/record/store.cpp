@@ -139,7 +139,8 @@ Result<void> migrate(sqlite3* db, const std::string& path) {
   // Read again under the lock: another process may have made the tables meanwhile.
   TCC_TRY(int64_t version, read_pragma(db, path, "PRAGMA user_version"));
   if (version < 0 || version >= kSchemaVersion) return execute(db, path, "COMMIT");
-  for (int64_t step = version; step < kSchemaVersion; ++step) TCC_TRY_VOID(execute(db, path, kMigrations[static_cast<size_t>(step)]));
+  for (int64_t step = version; step < kSchemaVersion; ++step)
+    TCC_TRY_VOID(execute(db, path, kMigrations[static_cast<size_t>(step)]));
   TCC_TRY_VOID(execute(db, path, fmt::format("PRAGMA application_id={}", kApplicationId).c_str()));
   TCC_TRY_VOID(execute(db, path, fmt::format("PRAGMA user_version={}", kSchemaVersion).c_str()));
   return execute(db, path, "COMMIT");
@@ -228,9 +229,9 @@ struct Store::State {
   // Runs `body` in one transaction; rolls back when it fails.
   template <class F>
   Result<void> transact(F&& body) {
-    TCC_TRY_VOID(execute(db, path, "BEGIN IMMEDIATE"));
+    TCC_TRY_VOID(execute(db, path, "BEGIN IMMEDIATE", "write"));
     Result<void> done = body();
-    if (done) done = execute(db, path, "COMMIT");
+    if (done) done = execute(db, path, "COMMIT", "write");
     if (!done && !sqlite3_get_autocommit(db)) sqlite3_exec(db, "ROLLBACK", nullptr, nullptr, nullptr);
     return done;
   }

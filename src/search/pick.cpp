@@ -8,7 +8,7 @@ namespace {
 
 constexpr double kFirstShare = 0.6, kBanditShare = 0.125, kBanditBonus = 0.5;
 // Penalties in the scores' unit, doublings of speed.
-constexpr float kAlikeFirst = 0.5f, kAlike = 0.15f, kAlikeLast = 0.05f;
+constexpr float kAlikeFirst = 0.5f, kAlike = 0.3f, kAlikeLast = 0.05f;
 constexpr size_t kLookAt = 24;  // candidates for each pick
 
 class Picker {

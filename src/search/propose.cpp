@@ -27,8 +27,10 @@ constexpr size_t kElites = 32;
 constexpr int64_t kFirstDraws = 48;  // of each sketch before anything is known of it, at least
 constexpr double kFromElites = 0.35, kWithinSketch = 0.3, kCross = 0.15, kMove = 0.1;
 constexpr double kSharpness = 4;  // parents are drawn in proportion to this power of the predicted speed
-constexpr double kCurious = 0.5;  // share of the model's uncertainty that counts as hope
+constexpr double kCurious = 1;    // share of the model's uncertainty that counts as hope
 constexpr double kExploitFrom = 0.75;
+// Share of random picks in the first round, and in later ones until half of the trials are used up.
+constexpr double kFirstRandom = 0.35, kEarlyRandom = 0.2;
 constexpr double kPatience = 4;   // trials of a sketch before the model's error on it is believed by half
 constexpr float kUnseen = -0.5f;  // what a sketch without a valid trial is taken to reach, log2 of the best
 
@@ -306,7 +308,10 @@ class Breeder {
         if (static_cast<int64_t>(out.size()) < (plan_.count + 3) / 4 &&
             std::find(sown_.begin(), sown_.end(), i.nest) != sown_.end())
           take(i);
-    double share = exploit_ ? 0 : options_.explore * static_cast<double>(plan_.count);
+    // The estimate that the first round goes by is wrong about some family of tasks; random draws show it where.
+    double explore = elites_.empty() ? std::max(options_.explore, kFirstRandom)
+                                     : std::max(options_.explore, kEarlyRandom * (1 - 2 * plan_.progress));
+    double share = options_.explore > 0 && !exploit_ ? explore * static_cast<double>(plan_.count) : 0;
     auto random = static_cast<int64_t>(std::floor(share + rng_.fork(0x726e64).uniform()));
     Rng rng = rng_.fork(0x7069636b);
     for (int64_t k = 0; k < random && !exploit_ && !random_part.empty() && plan_.count > 1; ++k)

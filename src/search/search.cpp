@@ -7,7 +7,6 @@
 #include "tcc/search/search.h"
 
 #include <algorithm>
-
 #include "search/best.h"
 #include "search/learn.h"
 #include "search/prior.h"
@@ -67,9 +66,8 @@ class Tuner {
     TCC_TRY(TrialOutcome outcome, run_trials(state, choose_programs(static_cast<size_t>(at)), target_, options_, env_,
                                              [this] { return out_of_time(); }));
     seconds_.add(outcome.seconds);
-    stopped_ = stopped_ || outcome.stopped;
-    if (outcome.stopped) return {};  // the row still says how this round began
-
+    if (outcome.stopped) stopped_ = true;
+    if (stopped_) return {};  // the row still says how this round began
     session_.trials += state.trials - before;
     session_.last_record = std::max(session_.last_record, outcome.last_record);
     state.history.push_back(state.best_seconds);

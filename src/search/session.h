@@ -16,8 +16,9 @@ struct Session {
   int64_t other_process = 0;  // that is on the same search right now, with a row of its own; 0: none
 };
 
-// The row of an interrupted run of the same tasks, target and options, else a fresh session whose last_record is -1. Rows
-// belong to the process that works on them: a second run of the same search, at the same time, gets one of its own.
+// The row of an interrupted run of the same tasks, target and options, else a fresh session whose last_record is -1.
+// Rows belong to the process that works on them: a second run of the same search, at the same time, gets one of its
+// own.
 Result<Session> open_session(std::span<const task::Task> tasks, const target::Target& target,
                              const TuneOptions& options, record::Store& store);
 // Id of the last record that the states were made from; -1: none.

@@ -148,16 +148,20 @@ bool fuse_parallel(schedule::Schedule& s, std::span<const schedule::LoopRv> loop
   return true;
 }
 
-void stream_large_output(schedule::Schedule& s, schedule::LoopRv loop, const target::Target& target) {
+double output_bytes(const Kernel& kernel) {
   double bytes = 0;
-  for (const Buffer* b : s.kernel().buffers) {
+  for (const Buffer* b : kernel.buffers) {
     if (b->role != BufferRole::kOutput) continue;
-    double n = static_cast<double>(type_bytes(b->type));
+    auto n = static_cast<double>(type_bytes(b->type));
     for (Expr e : b->shape) n *= is_int(e) ? static_cast<double>(int_value(e)) : 1;
     bytes += n;
   }
+  return bytes;
+}
+
+void stream_large_output(schedule::Schedule& s, schedule::LoopRv loop, const target::Target& target) {
   // The operands want their place in the cache too.
-  if (2 * bytes < static_cast<double>(std::max(target.cpu.l3_bytes, target.cpu.l2_bytes))) return;
+  if (2 * output_bytes(s.kernel()) < static_cast<double>(std::max(target.cpu.l3_bytes, target.cpu.l2_bytes))) return;
   static constexpr std::array<int64_t, 2> kChoices = {0, 1};
   static constexpr std::array<double, 2> kWeights = {0.4, 0.6};
   s.annotate(loop, AnnotationKey::kNonTemporal, s.sample_categorical(kChoices, kWeights));

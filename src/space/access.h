@@ -45,6 +45,7 @@ int64_t best_divisor(int64_t n, int64_t limit);
 // rejected.
 bool fuse_parallel(schedule::Schedule& s, std::span<const schedule::LoopRv> loops, schedule::LoopRv* fused = nullptr);
 
+double output_bytes(const ir::Kernel& kernel);
 // Results that do not stay in the last-level cache until they are read: whether their stores go past the caches, as
 // non-temporal ones, is left to the tuner. `loop` is the outermost of the nest that writes them. Does nothing for
 // smaller results.

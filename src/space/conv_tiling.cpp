@@ -34,7 +34,8 @@ using schedule::Schedule;
 constexpr const char* kPadBlock = "pad";
 constexpr int64_t kMaxVectors = 4, kMaxRows = 12;
 constexpr int64_t kMaxCopy = 64;
-constexpr size_t kTilesOfAForm = 3;
+constexpr double kTailCost = 1.3, kWorthTrying = 1.3;
+constexpr size_t kTilesOfAForm = 4;
 
 // Iterators of the contraction.
 struct Convolution {
@@ -106,24 +107,23 @@ double cycles_of(const Convolution& c, const Tile& t, int64_t lanes) {
   auto scalars = static_cast<double>(t.filter_lanes ? t.rows * t.columns : t.filters);
   double fmas = vectors * scalars, loads = scalars + vectors * (t.filter_lanes ? 1 : 1.5);
   double step = std::max({fmas / 2, loads / 2, 4.0}) + 0.02 * loads;
+  // Wide and flat tiles leave few registers for the loads of the next step.
+  if (vectors > scalars) step *= 1.2;
   double leave = fmas * (t.filter_lanes ? 0.75 * static_cast<double>(lanes) : 2.0);
   return c.terms * step + leave + 20;
 }
 
-// The sizes that tiles of an axis have, with how many there are of each.
-std::array<std::pair<int64_t, int64_t>, 2> pieces(int64_t extent, int64_t tile) {
-  return {{{tile, extent / tile}, {extent % tile, extent % tile > 0 ? 1 : 0}}};
+// Tiles along an axis; `tail`: what the last one costs, in whole ones, when it overhangs.
+double count_tiles(int64_t extent, int64_t tile, double tail) {
+  return static_cast<double>(extent / tile) + (extent % tile == 0 ? 0 : tail);
 }
 
 double total_cycles(const Convolution& c, const Tile& t, int64_t lanes) {
-  double total = 0;
   int64_t rows = c.has_row ? c.nest.extents[c.row] : 1;
-  for (auto [f, nf] : pieces(c.nest.extents[c.filter], t.filters))
-    for (auto [h, nh] : pieces(rows, t.rows))
-      for (auto [w, nw] : pieces(c.nest.extents[c.column], t.columns))
-        if (nf * nh * nw > 0)
-          total += static_cast<double>(nf * nh * nw) * cycles_of(c, {t.filter_lanes, f, h, w, 0}, lanes);
-  return total;
+  // Where the lanes are positions, each row of a tail tests what it leaves out.
+  double tail = t.filter_lanes ? 1 : kTailCost;
+  return count_tiles(c.nest.extents[c.filter], t.filters, tail) * count_tiles(rows, t.rows, tail) *
+         count_tiles(c.nest.extents[c.column], t.columns, 1) * cycles_of(c, t, lanes);
 }
 
 std::vector<Tile> best_tiles(const Convolution& c, bool filter_lanes, const target::Target& target, int64_t lanes) {
@@ -161,23 +161,27 @@ class ConvTiling : public Module {
     std::vector<Tile> tiles = best_tiles(*c, true, target, lanes);
     for (const Tile& t : best_tiles(*c, false, target, lanes)) tiles.push_back(t);
     std::stable_sort(tiles.begin(), tiles.end(), [](const Tile& a, const Tile& b) { return a.cycles < b.cycles; });
-    std::erase_if(tiles, [&](const Tile& t) { return t.cycles > 1.3 * tiles[0].cycles; });
+    std::erase_if(tiles, [&](const Tile& t) { return t.cycles > kWorthTrying * tiles[0].cycles; });
     bool padded = schedule::find_block_by_name(state.kernel(), kPadBlock) != kNoId;
     std::vector<Schedule> out;
     for (const Tile& t : tiles)
-      for (bool filters_outside : {true, false})
-        for (bool staged : {false, true}) {
-          if (staged && !padded) continue;
-          Schedule s = state;
-          if (tile(s, *c, t, filters_outside, staged, target)) out.push_back(std::move(s));
-        }
+      for (bool staged : {false, true}) {
+        if (staged && (!padded || !c->has_row)) continue;
+        Schedule s = state;
+        if (tile(s, *c, t, staged)) out.push_back(std::move(s));
+      }
     if (out.empty()) return {state};
     return out;
   }
 
  private:
-  static bool tile(Schedule& s, const Convolution& c, const Tile& t, bool filters_outside, bool staged,
-                   const target::Target& target) {
+  // The loops of a tiled nest, outermost first.
+  struct Nest {
+    std::vector<LoopRv> outer, inner, sums, rows;  // parallel, around a tile, of the reduction, of a tile
+    LoopRv lanes;
+  };
+
+  static bool tile(Schedule& s, const Convolution& c, const Tile& t, bool staged) {
     BlockRv block = s.get_block(c.nest.name);
     for (const Packing& p : packings_for(s.kernel(), c.nest, c.nest.block->iters[c.filter].id, t.filters))
       pack(s, block, p);
@@ -185,69 +189,66 @@ class ConvTiling : public Module {
     if (!epilogue) return false;
     std::vector<LoopRv> loops = s.get_loops(block);
     if (!s.ok() || loops.size() != c.nest.extents.size()) return false;
+    Nest nest;
+    if (!split_loops(s, c, t, loops, staged, nest)) return false;
+    size_t depth = nest.outer.size() + nest.inner.size();
 
-    // Step 1. Tiles: [parallel, serial, register].
-    auto split = [&](size_t i, int64_t size, bool parallel) {
-      std::vector<LoopRv> whole = s.split(loops[i], std::vector<ExprRv>{{}, lit(size)});
-      if (!s.ok()) return whole;
-      int64_t tiles = (c.nest.extents[i] + size - 1) / size;
-      std::vector<LoopRv> parts = {whole[0]};
-      if (parallel) parts = s.split(whole[0], s.sample_perfect_tile(whole[0], 2, tiles));
-      parts.push_back(whole[1]);
-      return parts;
-    };
-    std::vector<LoopRv> f = split(c.filter, t.filters, true), h, w = split(c.column, t.columns, false);
-    if (c.has_row) h = split(c.row, t.rows, true);
-    if (!s.ok()) return false;
-    std::vector<LoopRv> outer;
-    for (const std::vector<size_t>* group : {&c.unit, &c.outer})
-      for (size_t i : *group)
-        if (!c.nest.reduce[i]) outer.push_back(loops[i]);
-    // A copied part of the input serves all filters of an iteration.
-    if (c.has_row) outer.push_back(h[0]);
-    size_t stage_depth = outer.size();
-    outer.push_back(f[0]);
-    if (!staged && c.has_row) std::swap(outer[outer.size() - 1], outer[outer.size() - 2]);
-    std::vector<LoopRv> order = outer;
-    if (filters_outside) order.push_back(f[1]);
-    if (c.has_row) order.push_back(h[1]);
-    order.push_back(w[0]);
-    if (!filters_outside) order.push_back(f[1]);
-    size_t depth = order.size();
-    std::vector<LoopRv> sums;
-    for (size_t i : c.reduce) sums.push_back(loops[i]);
-    order.insert(order.end(), sums.begin(), sums.end());
-    for (size_t i : c.unit)
-      if (c.nest.reduce[i]) order.push_back(loops[i]);
-    std::vector<LoopRv> rows;
-    if (c.has_row) rows.push_back(h[2]);
-    rows.push_back(t.filter_lanes ? w[1] : f[2]);
-    LoopRv lanes = t.filter_lanes ? f[2] : w[1];
-    order.insert(order.end(), rows.begin(), rows.end());
-    order.push_back(lanes);
-    s.reorder(order);
-    if (!s.ok()) return false;
-
-    // Step 2. The epilogue, where a tile is complete; the padded input.
-    s.reverse_compute_at(*epilogue, order[depth - 1]);
+    // The epilogue, where a tile is complete.
+    s.reverse_compute_at(*epilogue, nest.inner.back());
     int v = static_cast<int>(t.filter_lanes ? c.filter : c.column);
     if (!s.ok() || !mark_epilogue(s, c.nest, v, *epilogue, depth)) return false;
-    for (LoopRv l : rows) s.unroll(l);
-    s.vectorize(lanes);
+    for (LoopRv l : nest.rows) s.unroll(l);
+    s.vectorize(nest.lanes);
     static constexpr std::array<int64_t, 3> kUnroll = {1, 64, 256};
     static constexpr std::array<double, 3> kWeights = {0.3, 0.4, 0.3};
-    s.annotate(sums[1], AnnotationKey::kUnrollMax, s.sample_categorical(kUnroll, kWeights));
-    if (staged) {
-      if (stage_depth == 0 || !stage(s, outer[stage_depth - 1], target)) return false;
-      outer.resize(stage_depth);
-    }
-    fuse_parallel(s, outer);
+    s.annotate(nest.sums[1], AnnotationKey::kUnrollMax, s.sample_categorical(kUnroll, kWeights));
+    if (staged && !stage(s, nest.outer.back())) return false;
+    fuse_parallel(s, nest.outer);
     if (!staged) copy_padding(s);
     return s.ok();
   }
 
+  static bool split_loops(Schedule& s, const Convolution& c, const Tile& t, const std::vector<LoopRv>& loops,
+                          bool staged, Nest& nest) {
+    // [parallel, serial, register]
+    auto split = [&](size_t i, int64_t size) {
+      std::vector<LoopRv> whole = s.split(loops[i], std::vector<ExprRv>{{}, lit(size)});
+      if (!s.ok()) return whole;
+      int64_t tiles = (c.nest.extents[i] + size - 1) / size;
+      std::vector<LoopRv> parts = s.split(whole[0], s.sample_perfect_tile(whole[0], 2, tiles));
+      parts.push_back(whole[1]);
+      return parts;
+    };
+    std::vector<LoopRv> f = split(c.filter, t.filters), h;
+    std::vector<LoopRv> w = s.split(loops[c.column], std::vector<ExprRv>{{}, lit(t.columns)});
+    if (s.ok() && c.has_row) h = split(c.row, t.rows);
+    if (!s.ok()) return false;
+    for (const std::vector<size_t>* group : {&c.unit, &c.outer})
+      for (size_t i : *group)
+        if (!c.nest.reduce[i]) nest.outer.push_back(loops[i]);
+    // A copied part of the input serves all filters.
+    if (!staged) nest.outer.push_back(f[0]);
+    if (c.has_row) nest.outer.push_back(h[0]);
+    if (staged) nest.inner.push_back(f[0]);
+    nest.inner.push_back(f[1]);
+    if (c.has_row) nest.inner.push_back(h[1]);
+    nest.inner.push_back(w[0]);
+    for (const std::vector<size_t>* group : {&c.reduce, &c.unit})
+      for (size_t i : *group)
+        if (c.nest.reduce[i]) nest.sums.push_back(loops[i]);
+    if (c.has_row) nest.rows.push_back(h[2]);
+    nest.rows.push_back(t.filter_lanes ? w[1] : f[2]);
+    nest.lanes = t.filter_lanes ? f[2] : w[1];
+    std::vector<LoopRv> order = nest.outer;
+    for (const std::vector<LoopRv>* group : {&nest.inner, &nest.sums, &nest.rows})
+      order.insert(order.end(), group->begin(), group->end());
+    order.push_back(nest.lanes);
+    s.reorder(order);
+    return s.ok();
+  }
+
   // The part of the padded input that an iteration of the loop reads is copied in it.
-  static bool stage(Schedule& s, LoopRv loop, const target::Target&) {
+  static bool stage(Schedule& s, LoopRv loop) {
     BlockRv pad = s.get_block(kPadBlock);
     s.compute_at(pad, loop);
     std::vector<LoopRv> loops = s.get_loops(pad);

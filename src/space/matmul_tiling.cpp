@@ -1,7 +1,6 @@
 // Tiles of a matrix product on a CPU:
 //
-//   parallel (batch, j0, i0) { j1 { acc = 0; k0 { k1 { unrolled i2 { vectorised j2 { acc += ... } } } }; out = f(acc) }
-//   }
+//   parallel (batch, j0, i0) { j1 { acc = 0; k0, k1 { unrolled i2 { vectorised j2 { acc += ... } } }; out = f(acc) } }
 //
 // The register tile i2 x j2 is what the machine allows (Goto and van de Geijn, "Anatomy of High-Performance Matrix
 // Multiplication", section 4.2.3, and Low et al., "Analytical Modeling Is Enough for High-Performance BLIS", section
@@ -9,6 +8,9 @@
 // few of the best tiles by that reckoning are sketches of their own; they need not divide the extents. What is left to
 // sample: j1, the panels of the right operand that stay in the cache while the rows pass by (one panel: it stays in the
 // first level; all of them: a row of the left operand does), and how far the reduction is written out.
+//
+// A tile takes the whole sum: with the constant packed into panels that are read in order, blocks of the sum have
+// nothing to win that pays for writing tiles and reading them again.
 #include <algorithm>
 
 #include "space/contraction.h"

@@ -1,10 +1,12 @@
-// Row-wise operators (softmax, layernorm): several reductions of the same rows, and a last block that needs them all.
+// Row-wise operators: softmax, layer normalisation, the sum or the maximum of each row.
 // Before: one nest per step. After:
 //
 //   parallel (rows...) { every step for a tile of the last row axis, so that a row stays in the first-level cache }
 //
 // Spatial steps are vectorised along the row; reductions along the row too, with a vector of partial results, or across
-// the rows of a tile.
+// the rows of a tile where those are neighbours in memory. What only a reduction needs first is made in the pass that
+// reduces it: softmax reads a row for its maximum, makes exponentials and their sum, and scales them. Large results may
+// go past the caches, and the costly pass fetches the rows behind the one it works on.
 #include <algorithm>
 #include <array>
 
@@ -164,7 +166,7 @@ class RowTiling : public Module {
       std::vector<LoopRv> lanes = trial.get_loops(partial), rest = trial.get_loops(block);
       if (!trial.ok()) return;
       LoopRv pass = lanes[lanes.size() - 2];
-      compute_within(trial, partial, pass);
+      if (compute_within(trial, partial, pass)) ask_ahead(trial, pass, target);
       trial.vectorize(lanes.back());
       annotate_tail(trial, pass, tile);
       trial.annotate(rest.back(), AnnotationKey::kTree, schedule::lit(1));
@@ -173,7 +175,8 @@ class RowTiling : public Module {
   }
 
   // One pass instead of two: what the reduction reads is made in the iteration that reads it.
-  static void compute_within(Schedule& s, BlockRv reduction, LoopRv loop) {
+  static bool compute_within(Schedule& s, BlockRv reduction, LoopRv loop) {
+    bool any = false;
     size_t iters = find_block(s.kernel().root, s.id(reduction))->iters.size();
     for (Id id : schedule::producers_of(s.kernel(), s.id(reduction))) {
       const Block* block = find_block(s.kernel().root, id);
@@ -184,8 +187,20 @@ class RowTiling : public Module {
       std::vector<LoopRv> loops = trial.get_loops(producer);
       if (!trial.ok()) continue;
       trial.vectorize(loops.back());
-      if (trial.ok()) s = std::move(trial);
+      if (!trial.ok()) continue;
+      s = std::move(trial);
+      any = true;
     }
+    return any;
+  }
+
+  // While a row is in work that takes its time, the rows behind it are fetched: the first pass over them would wait for
+  // memory with nothing else to do. Rows lie one behind the other, so any distance reaches each line once.
+  static void ask_ahead(Schedule& s, LoopRv pass, const target::Target& target) {
+    if (output_bytes(s.kernel()) < static_cast<double>(target.cpu.l2_bytes)) return;
+    static constexpr std::array<int64_t, 4> kIterations = {0, 64, 128, 256};
+    static constexpr std::array<double, 4> kWeights = {0.4, 0.2, 0.2, 0.2};
+    s.annotate(pass, AnnotationKey::kPrefetch, s.sample_categorical(kIterations, kWeights));
   }
 
   struct VectorTile {

@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <numeric>
 #include <vector>
 
 #include "tcc/features/features.h"
@@ -65,6 +66,34 @@ TEST_CASE("the same samples give the same model, and few samples give the rule")
   x->update(few.samples());
   CHECK(!x->trained());
   CHECK(scores_of(*x, test) == scores_of(*cost::make_rule_model(), test));
+}
+
+TEST_CASE("the model is less sure of what it has not seen, and heavier samples count more") {
+  Data train = make(200, 4), test = make(60, 5);
+  auto model = cost::make_tree_model();
+  model->update(train.samples());
+  std::vector<float> scores(60), spreads(60), seen(200), seen_spreads(200);
+  model->predict_spread(test.samples().features, scores, spreads);
+  model->predict_spread(train.samples().features, seen, seen_spreads);
+  CHECK(scores == scores_of(*model, test));
+  auto mean = [](const std::vector<float>& v) {
+    return std::accumulate(v.begin(), v.end(), 0.f) / static_cast<float>(v.size());
+  };
+  CHECK(mean(spreads) > 0);
+  cost::make_rule_model()->predict_spread(test.samples().features, scores, spreads);
+  CHECK(mean(spreads) == 0);
+
+  // Two halves that contradict each other: the heavier one is believed.
+  Data twice = train;
+  twice.rows.insert(twice.rows.end(), train.rows.begin(), train.rows.end());
+  twice.tasks.insert(twice.tasks.end(), train.tasks.begin(), train.tasks.end());
+  for (float t : train.throughputs) twice.throughputs.push_back(0.04f / t);
+  std::vector<float> weights(400, 1.f);
+  std::fill(weights.begin() + 200, weights.end(), 0.01f);
+  cost::Samples samples = twice.samples();
+  samples.weights = weights;
+  model->update(samples);
+  CHECK(cost::pair_accuracy(scores_of(*model, test), test.throughputs, test.tasks) > 0.7);
 }
 
 TEST_CASE("failed programs and identical rows do no harm") {

@@ -118,6 +118,39 @@ TEST_CASE("what is almost a Gelu stays") {
   CHECK(optimised(g).find("Gelu") == std::string::npos);
 }
 
+TEST_CASE("an input times a gate of it is one function") {
+  auto made = [](auto build) {
+    Graph g;
+    ValueId x = g.add_input("x", DType::kF32, {2, 3});
+    g.add_output(build(g, x), "y");
+    return optimised(g);
+  };
+  auto sigmoid = [](Graph& g, ValueId x) { return add(g, Op::kSigmoid, NoAttrs{}, {x}); };
+  CHECK(made([&](Graph& g, ValueId x) { return arithmetic(g, Op::kMul, x, sigmoid(g, x)); }) == "Swish");
+  CHECK(made([&](Graph& g, ValueId x) {
+          return arithmetic(g, Op::kMul, sigmoid(g, arithmetic(g, Op::kMul, x, scalar(g, 1.702))), x);
+        }) == "Swish");
+  CHECK(made([&](Graph& g, ValueId x) {
+          ValueId c = add(g, Op::kClip, ClipAttrs{0, 6}, {arithmetic(g, Op::kAdd, x, scalar(g, 3))});
+          return arithmetic(g, Op::kDiv, arithmetic(g, Op::kMul, x, c), scalar(g, 6));
+        }) == "HardSwish");
+  CHECK(made([&](Graph& g, ValueId x) {
+          ValueId h = add(g, Op::kUnary, UnaryAttrs{UnaryFn::kHardSigmoid, 1.0 / 6, 0.5}, {x});
+          return arithmetic(g, Op::kMul, h, x);
+        }) == "HardSwish");
+  CHECK(made([&](Graph& g, ValueId x) {
+          ValueId t = add(g, Op::kTanh, NoAttrs{}, {unary(g, UnaryFn::kSoftplus, x)});
+          return arithmetic(g, Op::kMul, t, x);
+        }) == "Mish");
+  // Gates of other slopes, bounds or inputs stay what they are.
+  CHECK(made([&](Graph& g, ValueId x) {
+          ValueId h = add(g, Op::kUnary, UnaryAttrs{UnaryFn::kHardSigmoid, 0.2, 0.5}, {x});
+          return arithmetic(g, Op::kMul, h, x);
+        }) == "HardSigmoid Mul");
+  CHECK(made([&](Graph& g, ValueId x) { return arithmetic(g, Op::kMul, x, sigmoid(g, unary(g, UnaryFn::kAbs, x))); }) ==
+        "Abs Sigmoid Mul");
+}
+
 TEST_CASE("LayerNorm written out becomes one node") {
   CHECK(layer_norm({}) == "LayerNorm");
   CHECK(layer_norm({.two_differences = true}) == "LayerNorm");

@@ -60,7 +60,7 @@ std::vector<task::Task> small_tasks() {
   conv.channels = 5;
   conv.filters = 31;
   conv.kernel = {3, 3};
-  conv.pads = {1, 1, 1, 1};
+  conv.pads = {1, 1};
   tasks.push_back(task::make_conv(conv));
   tasks.push_back(task::make_softmax({37, 41}, 1));
   tasks.push_back(task::make_reduction({40, 50, 6}, {1}, graph::Op::kReduceSum));

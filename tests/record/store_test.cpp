@@ -35,6 +35,17 @@ Record sample(uint64_t task, uint64_t nest, double median) {
   r.threads = 1;
   r.gate = "exact";
   r.max_error = 0.25;
+  r.layouts = "1 blocked[...]\n";
+  r.statistic = "median";
+  r.converged = true;
+  r.cut_short = true;
+  r.repeats = 7;
+  r.dropped = 3;
+  r.cache = "warm";
+  r.overlap = true;
+  r.compile_seconds = 0.0125;
+  r.isa = "x86-64-v3";
+  r.device = R"({"name":"host"})";
   r.tool_version = "0.1.0";
   r.unix_time = 1234567890;
   return r;
@@ -45,6 +56,51 @@ std::unique_ptr<Store> open_ok(const std::string& path, Store::Mode mode = Store
   auto store = Store::open(path, mode);
   if (!store) FAIL(store.error().message);
   return std::move(*store);
+}
+
+// A file as version 1 of the tables made it.
+constexpr const char* kVersion1 = R"sql(
+CREATE TABLE records(
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  task INTEGER NOT NULL, workload TEXT NOT NULL, target TEXT NOT NULL, target_features INTEGER NOT NULL,
+  skeleton INTEGER NOT NULL, decisions BLOB NOT NULL, trace TEXT NOT NULL, nest INTEGER NOT NULL, code INTEGER NOT NULL,
+  kind TEXT NOT NULL, status TEXT NOT NULL, failure TEXT NOT NULL, samples BLOB NOT NULL,
+  median REAL NOT NULL, low REAL NOT NULL, high REAL NOT NULL, calibration REAL NOT NULL, threads INTEGER NOT NULL,
+  gate TEXT NOT NULL, max_error REAL NOT NULL, tool_version TEXT NOT NULL, unix_time INTEGER NOT NULL);
+CREATE INDEX records_by_speed ON records(task, target_features, kind, status, median);
+CREATE INDEX records_by_program ON records(task, target_features, nest);
+CREATE TABLE sessions(key TEXT PRIMARY KEY, text TEXT NOT NULL) WITHOUT ROWID;
+INSERT INTO records VALUES(NULL,1,'gemm','host',-81985529216486896,-1,x'0400000000000000','{}',2,77,'measured','ok','',
+  x'000000000000f03f',1.0,0.5,1.5,1e-4,1,'exact',0.25,'0.0.9',1234567890);
+INSERT INTO records VALUES(NULL,1,'gemm','host',-81985529216486896,-1,x'','{}',3,0,'measured','crashed','signal 11',
+  x'',0,0,0,0,2,'',0,'0.0.9',1234567891);
+INSERT INTO sessions VALUES('tune 1','{"round":3}');
+PRAGMA application_id=0x74636372;
+PRAGMA user_version=1;
+PRAGMA journal_mode=WAL;
+)sql";
+
+void check_version_1_rows(const Store& store) {
+  auto rows = store.all().value();
+  REQUIRE(rows.size() >= 2);
+  CHECK(rows[0].id == 1);
+  CHECK(rows[0].workload == "gemm");
+  CHECK(rows[0].target_features == kTarget);
+  CHECK(rows[0].skeleton == ~0ull);
+  CHECK(rows[0].decisions == std::vector<int64_t>{4});
+  CHECK(rows[0].samples == std::vector<double>{1.0});
+  CHECK(rows[0].high == 1.5);
+  CHECK(rows[0].unix_time == 1234567890);
+  CHECK(rows[0].statistic == "median");
+  CHECK(rows[0].cache == "warm");
+  CHECK(rows[0].isa.empty());
+  CHECK(rows[0].device.empty());
+  CHECK(rows[1].status == Status::kCrashed);
+  CHECK(rows[1].failure == "signal 11");
+  CHECK(rows[1].statistic.empty());
+  CHECK(rows[1].threads == 2);
+  CHECK(store.best(1, kTarget).value()->nest == 2);
+  CHECK(store.load_session("tune 1").value() == "{\"round\":3}");
 }
 
 void run_sql(const std::string& path, const char* sql) {
@@ -89,6 +145,17 @@ TEST_CASE("a record comes back as it went in", "[unit]") {
   CHECK(out.max_error == in.max_error);
   CHECK(out.tool_version == in.tool_version);
   CHECK(out.unix_time == in.unix_time);
+  CHECK(out.layouts == in.layouts);
+  CHECK(out.statistic == in.statistic);
+  CHECK(out.converged == in.converged);
+  CHECK(out.cut_short == in.cut_short);
+  CHECK(out.repeats == in.repeats);
+  CHECK(out.dropped == in.dropped);
+  CHECK(out.cache == in.cache);
+  CHECK(out.overlap == in.overlap);
+  CHECK(out.compile_seconds == in.compile_seconds);
+  CHECK(out.isa == in.isa);
+  CHECK(out.device == in.device);
 }
 
 TEST_CASE("best is the fastest that was measured and is ok", "[unit]") {
@@ -144,6 +211,99 @@ TEST_CASE("sessions are kept, replaced and erased", "[unit]") {
   CHECK(store->all().value().size() == 1);
   REQUIRE(store->erase_session("a"));
   CHECK_FALSE(store->load_session("a").value().has_value());
+}
+
+TEST_CASE("a store of the version before opens, keeps its rows and takes new ones", "[unit]") {
+  auto dir = TemporaryDirectory::create("tcc-record").value();
+  std::string path = dir->path() + "/records.db";
+  run_sql(path, kVersion1);
+  check_version_1_rows(*open_ok(path, Store::Mode::kReadOnly));  // which changes nothing
+  check_version_1_rows(*open_ok(path, Store::Mode::kReadOnly));
+  {
+    auto store = open_ok(path);
+    check_version_1_rows(*store);
+    REQUIRE(store->add(sample(1, 4, 0.25)));
+    REQUIRE(store->add(sample(1, 5, 0.5)));
+  }
+  for (Store::Mode mode : {Store::Mode::kReadOnly, Store::Mode::kReadWrite}) {
+    auto store = open_ok(path, mode);
+    auto rows = store->all().value();
+    REQUIRE(rows.size() == 4);
+    CHECK(rows[2].id == 3);
+    CHECK(rows[2].device == sample(1, 4, 1).device);
+    CHECK(rows[3].isa == "x86-64-v3");
+    CHECK(store->best(1, kTarget).value()->nest == 4);
+  }
+}
+
+TEST_CASE("a migration that is cut off leaves the old store as it was", "[unit]") {
+  auto dir = TemporaryDirectory::create("tcc-record").value();
+  std::string path = dir->path() + "/records.db";
+  run_sql(path, kVersion1);
+  run_sql(path, "CREATE TABLE owners(x)");  // in the way of the migration's last step
+  auto refused = Store::open(path);
+  REQUIRE_FALSE(refused.has_value());
+  run_sql(path, "DROP TABLE owners");
+  check_version_1_rows(*open_ok(path, Store::Mode::kReadOnly));
+  check_version_1_rows(*open_ok(path));
+}
+
+TEST_CASE("facts of a device are kept once", "[unit]") {
+  auto dir = TemporaryDirectory::create("tcc-record").value();
+  std::string path = dir->path() + "/records.db";
+  const std::string facts(100000, 'f');
+  auto store = open_ok(path);
+  for (uint64_t i = 0; i < 50; ++i) {
+    Record r = sample(1, i, 1);
+    r.device = facts;
+    REQUIRE(store->add(r));
+  }
+  auto rows = store->all().value();
+  REQUIRE(rows.size() == 50);
+  for (const Record& r : rows) CHECK(r.device == facts);
+  store.reset();
+  CHECK(read_file(path).value().size() < 10 * facts.size());
+}
+
+TEST_CASE("a session row belongs to one process until that ends", "[unit]") {
+  auto dir = TemporaryDirectory::create("tcc-record").value();
+  std::string path = dir->path() + "/records.db";
+  open_ok(path);
+  int up[2], down[2];
+  REQUIRE(pipe(up) == 0);
+  REQUIRE(pipe(down) == 0);
+  pid_t child = fork();
+  if (child == 0) {
+    auto store = Store::open(path);
+    char byte = store && (*store)->claim_session("a").value_or(-1) == 0 ? 1 : 0;
+    if (write(up[1], &byte, 1) != 1) _exit(1);
+    (void)!read(down[0], &byte, 1);
+    _exit(0);
+  }
+  char byte = 0;
+  REQUIRE(read(up[0], &byte, 1) == 1);
+  REQUIRE(byte == 1);
+  auto store = open_ok(path);
+  CHECK(store->claim_session("a").value() == child);
+  CHECK(store->claim_session("b").value() == 0);
+  CHECK(store->claim_session("b").value() == 0);  // it is ours already
+  kill(child, SIGKILL);
+  siginfo_t info{};
+  REQUIRE(waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT) == 0);
+  CHECK(store->claim_session("a").value() == 0);  // even while what is left of it has not been collected
+  waitpid(child, nullptr, 0);
+  // The number of an owner may have been given to another process since.
+  run_sql(path, "UPDATE owners SET start=start+1 WHERE key='a'");
+  CHECK(store->claim_session("a").value() == 0);
+  // An owner of a former boot is gone, one of another name space on this boot cannot be looked up.
+  run_sql(path, "UPDATE owners SET boot='another', pid=1 WHERE key='a'");
+  CHECK(store->claim_session("a").value() == 0);
+  run_sql(path, "UPDATE owners SET boot=substr(boot,1,36)||' elsewhere', pid=12345 WHERE key='a'");
+  CHECK(store->claim_session("a").value() == 12345);
+  REQUIRE(store->erase_session("a"));
+  CHECK(store->claim_session("a").value() == 0);
+  REQUIRE(store->release_session("b"));
+  for (int fd : {up[0], up[1], down[0], down[1]}) close(fd);
 }
 
 TEST_CASE("a writer killed at any moment loses no finished record", "[unit]") {

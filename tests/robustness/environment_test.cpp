@@ -168,7 +168,7 @@ TEST_CASE("a limit on file sizes, which is how a full disk looks: what was recor
   Sandbox box;
   // Room for the smallest task's data and a few records.
   const Outcome full =
-      box.run({"prlimit", "--fsize=350000", kTcc, "tune", "zoo:mlp", "--trials", "300", "--db", "full.db"});
+      box.run({"prlimit", "--fsize=700000", kTcc, "tune", "zoo:mlp", "--trials", "300", "--db", "full.db"});
   check_failure(full, "full.db': cannot write", "recorded so far is kept");
   const size_t kept = records_of(box.path("full.db")).size();
   CHECK(kept > 3);

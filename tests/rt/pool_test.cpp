@@ -6,7 +6,9 @@
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <limits>
 #include <mutex>
 #include <set>
@@ -112,6 +114,41 @@ TEST_CASE("workers that fell asleep wake up", "[unit]") {
     REQUIRE(tcc_rt_pool_run(p.pool, count_visits, buffers, 3) == TCC_OK);
   }
   REQUIRE(visits == std::vector<int32_t>{30, 30, 30});
+}
+
+TEST_CASE("how long a worker waits awake is the caller's to say", "[unit]") {
+  // What the system says of the pool's only worker: R runs or could, S sleeps.
+  auto state_of_worker = [] {
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
+      std::ifstream file(entry.path() / "stat");
+      std::string stat((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+      const size_t close = stat.rfind(')');
+      if (close != std::string::npos && stat.find("(tcc-rt)") != std::string::npos) return stat.at(close + 2);
+    }
+    return '?';
+  };
+  auto settles_at = [&](char wanted) {
+    for (int i = 0; i < 500; ++i) {
+      if (state_of_worker() == wanted) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    return false;
+  };
+  std::vector<int32_t> visits(2, 0);
+  void* buffers[] = {visits.data()};
+  for (int32_t spin_us : {-1, 0, 1000}) {
+    Pool p(2, spin_us);
+    REQUIRE(tcc_rt_pool_run(p.pool, count_visits, buffers, 2) == TCC_OK);
+    CHECK(settles_at('S'));
+  }
+  Pool awake(2, 60'000'000);
+  REQUIRE(tcc_rt_pool_run(awake.pool, count_visits, buffers, 2) == TCC_OK);
+  for (int i = 0; i < 20; ++i) {
+    CHECK(state_of_worker() == 'R');
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  REQUIRE(tcc_rt_pool_run(awake.pool, count_visits, buffers, 2) == TCC_OK);
+  CHECK(visits == std::vector<int32_t>{5, 5});
 }
 
 TEST_CASE("one thread means no thread is made", "[unit]") {

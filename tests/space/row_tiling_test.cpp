@@ -204,3 +204,35 @@ TEST_CASE("results beyond the last cache may go past it") {
     for (const schedule::Trace& trace : space::generate_space(t.kernel, target))
       CHECK(annotated(trace, ir::AnnotationKey::kNonTemporal) == 0);
 }
+
+TEST_CASE("rows of odd length end in one shorter vector, without a test in any loop") {
+  target::Target target = find("x86-64-v3");
+  Rng rng(5);
+  for (const task::Task& t : {task::make_softmax({6, 131}, 1), layer_norm(6, 131),
+                              task::make_reduction({6, 131}, {1}, graph::Op::kReduceMean)}) {
+    INFO(t.workload);
+    schedule::Trace trace = space::generate_space(t.kernel, target)[0];
+    ir::Legal<space::Sketch> sketch = space::make_sketch(trace, t.kernel, target);
+    REQUIRE(sketch.has_value());
+    std::vector<int64_t> decisions = trace.decisions;
+    for (int draw = 0; draw < 6; ++draw) {
+      if (draw > 0) space::draw_decisions(*sketch, decisions, rng);
+      auto arena = std::make_shared<Arena>();
+      ir::Legal<ir::Kernel> nest = space::instantiate(*sketch, decisions, target, arena);
+      REQUIRE(nest.has_value());
+      ir::Legal<ir::Kernel> k = lower::lower(*nest, target, ir::Stage::kLowered, arena);
+      REQUIRE(k.has_value());
+      INFO(ir::print(*k));
+      int64_t tests = 0, stores = 0;
+      ir::visit(k->root, [&](ir::Stmt s) {
+        tests += s->kind == ir::StmtKind::kIf ? 1 : 0;
+        const ir::Store* st = ir::as<ir::Store>(s);
+        stores += st != nullptr ? 1 : 0;
+        tests += st != nullptr && st->predicate != nullptr ? 1 : 0;
+        return true;
+      });
+      CHECK(stores > 3);
+      CHECK(tests == 0);
+    }
+  }
+}

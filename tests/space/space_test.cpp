@@ -140,7 +140,7 @@ TEST_CASE("design spaces keep the meaning of every kind of task") {
         check_equal(code, want);
       }
     }
-    CHECK(programs.size() > 2);
+    CHECK(programs.size() > 1);
   }
 }
 
@@ -156,17 +156,21 @@ TEST_CASE("contractions get a local accumulator, vector loops and one parallel l
                                   .residual = true});
   std::vector<schedule::Trace> traces = space::generate_space(t.kernel, target);
   CHECK(traces.size() >= 4);
-  int64_t staged_spaces = 0;
+  int64_t ahead = 0, within = 0;
   for (const schedule::Trace& trace : traces) {
     auto arena = std::make_shared<Arena>();
     ir::Legal<ir::Kernel> k = schedule::replay(trace, trace.decisions, t.kernel, arena);
     REQUIRE(k.has_value());
     INFO(ir::print(*k));
-    // A padded copy of the input has a nest and a buffer of its own.
-    int64_t staged = schedule::find_block_by_name(*k, "pad") == ir::kNoId ? 0 : 1;
-    staged_spaces += staged;
-    CHECK(count_loops(*k, ir::LoopKind::kParallel) == 1 + staged);
-    CHECK(count_loops(*k, ir::LoopKind::kVectorized) == 2 + staged);
+    // The padded copy of the input has a nest of its own, or is made part by part in the iterations of the other one.
+    // Every value is read hundreds of times: it is not computed for each of them.
+    ir::Id pad = schedule::find_block_by_name(*k, "pad");
+    REQUIRE(pad != ir::kNoId);
+    ir::Id conv_outermost = schedule::loops_of(*k, schedule::find_block_by_name(*k, "conv"))[0];
+    bool apart = schedule::loops_of(*k, pad)[0] != conv_outermost;
+    ++(apart ? ahead : within);
+    CHECK(count_loops(*k, ir::LoopKind::kParallel) == (apart ? 2 : 1));
+    CHECK(count_loops(*k, ir::LoopKind::kVectorized) == 3);
     int64_t local = 0, temporaries = 0;
     for (const ir::Buffer* b : k->buffers) {
       if (b->role != ir::BufferRole::kTemp) continue;
@@ -174,10 +178,24 @@ TEST_CASE("contractions get a local accumulator, vector loops and one parallel l
       local += b->scope == ir::Scope::kLocal ? 1 : 0;
     }
     CHECK(local == 1);
-    CHECK(temporaries == 1 + staged);
+    CHECK(temporaries == 2);
   }
-  CHECK(staged_spaces > 0);
-  CHECK(staged_spaces < static_cast<int64_t>(traces.size()));
+  CHECK(ahead > 0);
+  CHECK(within > 0);
+}
+
+TEST_CASE("padding that is read a few times may be inlined") {
+  task::Task t = task::make_conv(
+      {.channels = 6, .filters = 6, .group = 6, .size = {12, 16}, .kernel = {3, 3}, .pads = {1, 1}, .relu = true});
+  int64_t inlined = 0, copied = 0;
+  for (const schedule::Trace& trace : space::generate_space(t.kernel, avx512())) {
+    auto arena = std::make_shared<Arena>();
+    ir::Legal<ir::Kernel> k = schedule::replay(trace, trace.decisions, t.kernel, arena);
+    REQUIRE(k.has_value());
+    ++(schedule::find_block_by_name(*k, "pad") == ir::kNoId ? inlined : copied);
+  }
+  CHECK(inlined > 0);
+  CHECK(copied > 0);
 }
 
 TEST_CASE("a kernel that no module understands still has a space") {

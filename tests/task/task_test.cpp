@@ -249,7 +249,61 @@ TEST_CASE("gemm and matmul") {
   for (const Case& c : {Case{{3, 5}, {5, 2}}, Case{{2, 3, 5}, {5, 4}}, Case{{2, 1, 3, 5}, {4, 5, 2}}, Case{{5}, {5}},
                         Case{{5}, {3, 5, 2}}, Case{{2, 3, 5}, {5}}, Case{{3, 5}, {2, 5, 4}}}) {
     Net n;
-    n.check(n.node(Op::kMatMul, {n.input(c.a), n.input(c.b)}));
+    n.check(n.node(Op::kMatMul, graph::MatMulAttrs{}, {n.input(c.a), n.input(c.b)}));
+  }
+}
+
+TEST_CASE("matrix products read and write tensors whose axes lie in another order") {
+  // Attention's two products: the heads are an inner axis of operands and result.
+  Net scores;
+  scores.check(scores.node(Op::kMatMul, graph::MatMulAttrs{{0, 2, 1, 3}, {0, 2, 3, 1}, {}},
+                           {scores.input({1, 4, 2, 3}), scores.input({1, 5, 2, 3})}));
+  Net context;
+  context.check(context.node(Op::kMatMul, graph::MatMulAttrs{{}, {0, 2, 1, 3}, {0, 2, 1, 3}},
+                             {context.input({2, 3, 4, 5}), context.input({2, 5, 3, 6})}));
+  Net broadcast;
+  broadcast.check(broadcast.node(Op::kMatMul, graph::MatMulAttrs{{1, 0}, {2, 0, 1}, {2, 0, 1}},
+                                 {broadcast.input({5, 4}), broadcast.input({5, 6, 3})}));
+}
+
+TEST_CASE("what picks elements is computed with the elementwise operators that read it") {
+  Net n;
+  graph::ValueId indices = n.g.add_input("ids", graph::DType::kI64, {2, 3});
+  graph::ValueId x = n.node(Op::kGather, graph::AxisAttrs{0}, {n.weight({9, 4}), indices});
+  x = n.node(Op::kAdd, {x, n.input({2, 3, 4})});
+  CHECK(n.check(n.node(Op::kRelu, {x})).bindings.size() == 1);
+  Net t;
+  graph::ValueId y = t.node(Op::kTranspose, graph::TransposeAttrs{{1, 0}}, {t.input({3, 4})});
+  CHECK(t.check(t.node(Op::kMul, {t.weight({4, 3}), y})).bindings.size() == 1);
+}
+
+TEST_CASE("a group may change its element type on the way") {
+  Net n;
+  graph::ValueId mask = n.g.add_input("mask", graph::DType::kI64, {2, 5});
+  graph::ValueId f = n.node(Op::kCast, graph::CastAttrs{graph::DType::kF32}, {mask});
+  graph::ValueId one = n.g.add_constant("one", graph::DType::kF32, {}, graph::make_splat(graph::DType::kF32, 1));
+  graph::ValueId b = n.node(Op::kBinary, graph::BinaryAttrs{graph::BinaryFn::kLess}, {one, f});
+  CHECK(n.check(n.node(Op::kWhere, {b, n.weight({2, 5}), one})).bindings.size() == 1);
+}
+
+TEST_CASE("x + y and y + x are one task") {
+  std::string keys[2];
+  for (bool swapped : {false, true}) {
+    Net n;
+    graph::ValueId other = n.input({4, 6});
+    graph::ValueId product = n.node(Op::kGemm, graph::GemmAttrs{}, {n.input({4, 5}), n.weight({5, 6})});
+    graph::ValueId sum = swapped ? n.node(Op::kAdd, {other, product}) : n.node(Op::kAdd, {product, other});
+    keys[swapped] = n.check(sum).tasks[0].key;
+  }
+  CHECK(keys[0] == keys[1]);
+}
+
+TEST_CASE("pools of blocked channels") {
+  for (Op op : {Op::kMaxPool, Op::kAveragePool}) {
+    Net n;
+    graph::PoolAttrs a{{3, 2}, {2, 1}, {1, 1}, {1, 0}, {1, 1}};
+    a.block = 4;
+    n.check(n.node(op, a, {n.input({1, 2, 5, 6, 4})}));
   }
 }
 

@@ -24,8 +24,8 @@ struct NoAttrs {};
 // Input N,C,spatial... with one to three spatial axes; weight M,C/group,kernel...; optional bias M. All vectors have
 // one entry per spatial axis.
 //
-// Blocked channels: with block_in = b > 1 the input is N,C/b,spatial...,b, so that b channels of one position lie side by
-// side; with block_out the output is. Weight and bias keep their plain shape whatever the blocks are. A depthwise
+// Blocked channels: with block_in = b > 1 the input is N,C/b,spatial...,b, so that b channels of one position lie side
+// by side; with block_out the output is. Weight and bias keep their plain shape whatever the blocks are. A depthwise
 // convolution (group = C = M) has equal blocks, any other blocked one has one group.
 struct ConvAttrs {
   std::vector<int64_t> kernel, strides, dilations, pads_begin, pads_end;
@@ -34,8 +34,8 @@ struct ConvAttrs {
 };
 // Windows over the spatial axes of N,C,spatial.... With ceil_mode the last window may start inside and reach beyond the
 // padded input. MaxPool ignores positions outside the input. AveragePool divides by the number of window positions
-// inside the input, or, with count_include_pad, inside the padded input [-begin, extent + end). With block = b > 1 input
-// and output are N,C/b,spatial...,b.
+// inside the input, or, with count_include_pad, inside the padded input [-begin, extent + end). With block = b > 1
+// input and output are N,C/b,spatial...,b.
 struct PoolAttrs {
   std::vector<int64_t> kernel, strides, dilations, pads_begin, pads_end;
   bool ceil_mode = false;
@@ -109,8 +109,8 @@ struct LayerNormAttrs {
 };
 
 using Attributes = std::variant<NoAttrs, ConvAttrs, PoolAttrs, MatMulAttrs, GemmAttrs, BatchNormAttrs, AxisAttrs,
-                                LrnAttrs, ClipAttrs, LeakyAttrs, TransposeAttrs, PadAttrs, ReduceAttrs, ReshapeAttrs, UnaryAttrs,
-                                BinaryAttrs, CastAttrs, SliceAttrs, GatherNdAttrs, LayerNormAttrs>;
+                                LrnAttrs, ClipAttrs, LeakyAttrs, TransposeAttrs, PadAttrs, ReduceAttrs, ReshapeAttrs,
+                                UnaryAttrs, BinaryAttrs, CastAttrs, SliceAttrs, GatherNdAttrs, LayerNormAttrs>;
 
 // --- operators ---------------------------------------------------------------------------------------------------
 

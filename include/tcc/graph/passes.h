@@ -78,8 +78,8 @@ Result<void> optimize(Graph& graph, Evaluator* evaluator, const OptimizeOptions&
 
 // --- fusion --------------------------------------------------------------------------------------------------------
 
-// One unit of compilation: an anchor and elementwise nodes that read its result. An operator that picks elements (Gather,
-// Slice, Transpose, ...) is the anchor of a group, too.
+// One unit of compilation: an anchor and elementwise nodes that read its result. An operator that picks elements
+// (Gather, Slice, Transpose, ...) is the anchor of a group, too.
 struct FusionGroup {
   int64_t id = 0;             // position in execution order
   std::vector<NodeId> nodes;  // topological order; nodes.front() is the anchor
@@ -91,8 +91,8 @@ struct FusionGroup {
 
 // Groups in execution order. Every live node is in exactly one group, except views and nodes whose results, and all
 // that is made of them, have no elements. A consumer joins when it is
-// elementwise, the group's output has no other reader and is not a graph output, it keeps the shape (the fused value is not broadcast up), and its other operands are constants or are computed before the group
-// runs.
+// elementwise, the group's output has no other reader and is not a graph output, it keeps the shape (the fused value is
+// not broadcast up), and its other operands are constants or are computed before the group runs.
 std::vector<FusionGroup> fuse(const Graph& graph);
 
 // "Conv+Add+Relu"

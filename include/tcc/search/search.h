@@ -42,7 +42,7 @@ struct TuneOptions {
   int64_t round_size = 32;   // most measurements a round; fewer where the trials are few
   int64_t population = 512;  // of a generation
   int64_t generations = 4;
-  double explore = 0.05;  // share of a round's picks that are drawn at random
+  double explore = 0.05;  // least share of a round's picks that are drawn at random, more at first; 0 = none
   bool resume = true;     // go on with an interrupted run of the same tasks, target and options
 };
 

@@ -1,7 +1,5 @@
 #include "codegen/llvm/emitter.h"
 
-#include <llvm/IR/InlineAsm.h>
-
 #include <algorithm>
 #include <bit>
 
@@ -16,7 +14,6 @@ using llvm::Value;
 // Statements that an unrolled loop may expand to; beyond it the loop stays a loop.
 constexpr int64_t kMaxUnrolledStatements = 4096;
 constexpr int64_t kStackAlignment = 64;
-constexpr size_t kPinned = 8;  // values in one line of pin_tiles
 
 const ir::IntConst* constant_extent(const ir::Loop& l) {
   return ir::as<ir::IntConst>(l.extent);
@@ -302,106 +299,6 @@ void Emitter::loop_by_kind(const ir::Loop& l) {
     rolled_loop(l, b_.getInt64(0), extent.v, r.low < 1, {0, r.high - 1});
   }
   unroll_max_ = outer_unroll;
-}
-
-// Whether the loop updates the same register tiles again and again, and they leave little room for anything else.
-bool Emitter::fills_registers(const ir::Loop& l) const {
-  bool same = true;
-  ir::visit(l.body, [&](ir::Stmt s) {
-    if (const ir::Store* st = ir::as<ir::Store>(s))
-      for (ir::Expr i : st->indices) same &= !mentions(i, l.id);
-    return same;
-  });
-  return same && lane_range_.id == ir::kNoId && 3 * tile_vectors(l.body, 1) >= target_.cpu.num_vector_registers;
-}
-
-// Vectors of local storage that one execution of the statement writes, loops to be written out counted in full.
-int64_t Emitter::tile_vectors(ir::Stmt s, int64_t lanes) const {
-  if (const ir::Store* st = ir::as<ir::Store>(s)) {
-    auto slot = slots_.find(st->buffer);
-    if (slot == slots_.end() || !slot->second.local) return 0;
-    int64_t bytes = lanes * ir::type_bytes(slot->second.buffer->type), vector = target_.cpu.vector_bits / 8;
-    return (bytes + vector - 1) / vector;
-  }
-  const ir::Loop* l = ir::as<ir::Loop>(s);
-  const ir::IntConst* extent = l == nullptr ? nullptr : constant_extent(*l);
-  bool vectorized = l != nullptr && l->loop_kind == ir::LoopKind::kVectorized;
-  if (vectorized && extent != nullptr) lanes *= extent->value;
-  int64_t n = 0;
-  ir::visit(s, [&](ir::Stmt c) {
-    if (c == s) return true;
-    n += tile_vectors(c, lanes);
-    return false;
-  });
-  if (l != nullptr && l->loop_kind == ir::LoopKind::kUnrolled && extent != nullptr) n *= extent->value;
-  return std::min<int64_t>(n, int64_t{1} << 20);
-}
-
-void Emitter::pin_values(llvm::ArrayRef<Value*> places, llvm::ArrayRef<llvm::Type*> types) {
-  std::string outputs, inputs;
-  llvm::SmallVector<Value*, kPinned> values;
-  for (size_t i = 0; i < places.size(); ++i) {
-    outputs += "=v,";
-    inputs += fmt::format("{},", i);
-    llvm::Align align(static_cast<uint64_t>(types[i]->getScalarSizeInBits() / 8));
-    values.push_back(b_.CreateAlignedLoad(types[i], places[i], align));
-  }
-  llvm::Type* result = types.size() == 1 ? types[0] : llvm::StructType::get(context_, types);
-  auto* pin =
-      llvm::InlineAsm::get(llvm::FunctionType::get(result, types, false), "", outputs + inputs + "~{memory}", true);
-  Value* pinned = b_.CreateCall(pin, values);
-  for (size_t i = 0; i < places.size(); ++i) {
-    Value* value = types.size() == 1 ? pinned : b_.CreateExtractValue(pinned, static_cast<unsigned>(i));
-    b_.CreateAlignedStore(value, places[i], llvm::Align(static_cast<uint64_t>(types[i]->getScalarSizeInBits() / 8)));
-  }
-}
-
-// A line that the compiler moves nothing across: the tiles that the statement updates are complete here, and what comes
-// after loads its operands again. Values that neighbouring iterations share would have to stay in registers that the
-// tile needs. Emits no code.
-void Emitter::pin_tiles(ir::Stmt body) {
-  std::set<ir::Id> tiles, sources;
-  ir::visit(body, [&](ir::Stmt s) {
-    if (const ir::Store* st = ir::as<ir::Store>(s)) tiles.insert(st->buffer);
-    return true;
-  });
-  ir::visit_roots(body, [&](ir::Expr root) {
-    ir::visit(root, [&](ir::Expr e) {
-      if (const ir::Load* l = ir::as<ir::Load>(e)) sources.insert(l->buffer);
-      return true;
-    });
-  });
-  llvm::SmallVector<Value*, 32> places;
-  llvm::SmallVector<llvm::Type*, 32> types;
-  for (ir::Id id : tiles) {
-    auto found = slots_.find(id);
-    if (found == slots_.end() || !found->second.local || type_bytes(found->second.buffer->type) < 4) continue;
-    llvm::Type* element = memory_type(found->second.buffer->type);
-    int64_t bytes = type_bytes(found->second.buffer->type), width = target_.cpu.vector_bits / 8 / bytes;
-    for (const auto& [first, lanes] : found->second.pieces) {
-      for (int64_t at = 0; at < lanes; at += width) {
-        int64_t n = std::min(width, lanes - at);
-        // Only whole registers can be named: other widths go without the line.
-        if (n > 1 && (!std::has_single_bit(static_cast<uint64_t>(n)) || n * bytes < 16)) continue;
-        types.push_back(n == 1 ? element : llvm::FixedVectorType::get(element, static_cast<unsigned>(n)));
-        places.push_back(b_.CreateGEP(element, found->second.pointer, b_.getInt64(static_cast<uint64_t>(first + at))));
-      }
-    }
-  }
-  // A few at a time: one line cannot name more registers than there are.
-  for (size_t at = 0; at < places.size(); at += kPinned) {
-    size_t n = std::min(kPinned, places.size() - at);
-    pin_values(llvm::ArrayRef(places).slice(at, n), llvm::ArrayRef(types).slice(at, n));
-  }
-  // Buffers do not alias, so each has to be named as one that might have changed.
-  for (ir::Id id : sources) {
-    auto found = slots_.find(id);
-    if (found == slots_.end() || found->second.local) continue;
-    auto* type = llvm::FunctionType::get(b_.getVoidTy(), {b_.getPtrTy()}, false);
-    auto* changed = b_.CreateCall(llvm::InlineAsm::get(type, "", "=*m,~{memory}", true), {found->second.pointer});
-    llvm::Type* element = memory_type(found->second.buffer->type);
-    changed->addParamAttr(0, llvm::Attribute::get(context_, llvm::Attribute::ElementType, element));
-  }
 }
 
 void Emitter::unrolled_loop(const ir::Loop& l, int64_t extent, bool reload) {

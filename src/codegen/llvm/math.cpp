@@ -40,7 +40,7 @@ class Math {
       case ir::Intrinsic::kRsqrt:
         return b_.CreateFDiv(c(1), b_.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, a[0]));
       case ir::Intrinsic::kSigmoid:
-        return b_.CreateFDiv(c(1), b_.CreateFAdd(c(1), exp(b_.CreateFNeg(a[0]))));
+        return sigmoid(a[0]);
       case ir::Intrinsic::kAbs:
         return abs(a[0]);
       case ir::Intrinsic::kFloor:
@@ -195,6 +195,14 @@ class Math {
     return b_.CreateSelect(b_.CreateFCmpOGE(x, c(0)), r, nan());
   }
 
+  // With e = exp(-|x|): 1 / (1 + e), or e / (1 + e) = e - e (e / (1 + e)), where the rounding of 1 + e hardly counts.
+  Value* sigmoid(Value* x) {
+    Value* e = exp(b_.CreateFNeg(abs(x)));
+    Value* up = b_.CreateFDiv(c(1), add(c(1), e));
+    Value* down = sub(e, mul(e, mul(e, up)));
+    return b_.CreateSelect(b_.CreateFCmpOLT(x, c(0)), down, up);
+  }
+
   Value* tanh(Value* x) {
     Value* a = abs(x);
     Value* big = sub(c(1), b_.CreateFDiv(c(2), add(exp(mul(at_most(a, 20), c(2))), c(1))));
@@ -230,7 +238,9 @@ class Math {
       Value* big = signed_as(sub(c(1), exp(r)), x);
       Value* p =
           polynomial(s, {-5.96761703e-4, 4.99119423e-3, -2.67681349e-2, 1.12819925e-1, -3.76125336e-1, 1.28379166e-1});
-      return b_.CreateSelect(b_.CreateFCmpOGT(t, c(0.927734375)), big, mad(p, x, x));
+      // Where p x is rounded by itself it may be flushed although the sum is not.
+      Value* small = features_.fma ? mad(p, x, x) : mul(add(p, c(1)), x);
+      return b_.CreateSelect(b_.CreateFCmpOGT(t, c(0.927734375)), big, small);
     }
     // 2/sqrt(pi) x exp(-x^2) sum (2 x^2)^n / (1 3 5 .. (2n+1)): all terms have one sign.
     Value* y = at_most(t, 6.0);

@@ -70,7 +70,8 @@ class Padder {
       renamed[store->buffer] = (*result)->id;
       after.push_back(copy_out(*edit_.kernel.buffer(store->buffer), **result));
     }
-    if (renamed.empty()) return refuse("has whole tiles already");
+    if (renamed.empty())
+      return reject(RejectReason::kBadFactor, describe(edit_.kernel, block_.id) + " has whole tiles already");
     before.push_back(padded_nest(renamed));
     before.insert(before.end(), after.begin(), after.end());
     return edit_.finish(replace_at(edit_.b, prefix(path_, top_level_position(path_) + 1), edit_.b.seq(before)));
@@ -78,7 +79,7 @@ class Padder {
 
  private:
   tl::unexpected<Reject> refuse(const std::string& why) const {
-    return reject(RejectReason::kUnsupported, describe(edit_.kernel, block_.id) + " " + why);
+    return reject(RejectReason::kReductionOrder, describe(edit_.kernel, block_.id) + " " + why);
   }
   int64_t extent(size_t i) const { return int_value(block_.iters[i].extent); }
   int64_t target(size_t i) const { return (extent(i) + multiples_[i] - 1) / multiples_[i] * multiples_[i]; }

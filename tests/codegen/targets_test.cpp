@@ -1,0 +1,124 @@
+// Code for a target has that target's instructions only, whatever the host offers, and calls nobody but libc's memcpy,
+// memmove and memset.
+#include <elf.h>
+
+#include <cstring>
+#include <regex>
+
+#include "nest.h"
+
+namespace tcc::codegen {
+namespace {
+
+using ir::Intrinsic;
+using ir::LoopKind;
+using ir::Type;
+
+// Functions, conversions, integer arithmetic, strided and masked accesses, and a reduction over one row.
+ir::Kernel varied(Type type) {
+  Nest t;
+  ir::Builder& b = t.b();
+  int64_t n = 100;
+  const ir::Buffer *x = t.input("x", type, {n, 3}), *y = t.output("y", type, {n}), *s = t.output("s", Type::kF32, {1});
+  ir::Stmt rows = t.loop((n + 15) / 16, LoopKind::kParallel, [&](ir::Expr o) {
+    return t.loop(16, LoopKind::kVectorized, [&](ir::Expr v) {
+      ir::Expr i = t.at(o, 16, v), inside = b.lt(i, t.i(n));
+      std::vector<ir::Expr> at{i, t.i(1)};
+      ir::Expr value = b.load(*x, at, inside, type == Type::kI8 ? b.integer(1, type) : b.real(1, type));
+      if (type != Type::kI8) {
+        ir::Expr wide = type == Type::kF64 ? value : b.cast(value, Type::kF32);
+        std::vector<Intrinsic> functions{Intrinsic::kExp, Intrinsic::kLog, Intrinsic::kRsqrt, Intrinsic::kFloor,
+                                         Intrinsic::kRound};
+        // In f64 these are long series, which say nothing more.
+        if (type != Type::kF64)
+          functions.insert(functions.end(), {Intrinsic::kTanh, Intrinsic::kErf, Intrinsic::kSigmoid, Intrinsic::kSin});
+        for (Intrinsic fn : functions) wide = b.add(wide, t.call(fn, {wide}));
+        wide = t.call(Intrinsic::kPow, {wide, b.real(1.5, wide->type)});
+        wide = t.call(Intrinsic::kFma, {wide, wide, wide});
+        value = b.cast(wide, type);
+      }
+      return t.store(y, {i}, value, inside);
+    });
+  });
+  ir::Stmt sum = t.loop(n, LoopKind::kSerial, [&](ir::Expr i) {
+    return t.store(s, {t.i(0)}, b.add(t.load(s, {t.i(0)}), b.cast(t.load(x, {i, t.i(0)}), Type::kF32)));
+  });
+  return t.lowered(t.seq({rows, sum}));
+}
+
+// Line by line: the library's matcher recurses for every character.
+bool matches(const std::string& text, const char* pattern) {
+  std::regex regex(pattern);
+  for (size_t at = 0; at < text.size();) {
+    size_t end = std::min(text.find('\n', at), text.size());
+    if (std::regex_search(text.begin() + static_cast<std::ptrdiff_t>(at),
+                          text.begin() + static_cast<std::ptrdiff_t>(end), regex))
+      return true;
+    at = end + 1;
+  }
+  return false;
+}
+
+std::vector<std::string> undefined_symbols(const std::string& object) {
+  Elf64_Ehdr header;
+  std::memcpy(&header, object.data(), sizeof header);
+  std::vector<std::string> names;
+  std::vector<Elf64_Shdr> sections(header.e_shnum);
+  std::memcpy(sections.data(), object.data() + header.e_shoff, sections.size() * sizeof(Elf64_Shdr));
+  for (const Elf64_Shdr& section : sections) {
+    if (section.sh_type != SHT_SYMTAB) continue;
+    const char* strings = object.data() + sections[section.sh_link].sh_offset;
+    for (uint64_t at = 0; at < section.sh_size; at += sizeof(Elf64_Sym)) {
+      Elf64_Sym symbol;
+      std::memcpy(&symbol, object.data() + section.sh_offset + at, sizeof symbol);
+      if (symbol.st_shndx == SHN_UNDEF && strings[symbol.st_name] != 0) names.emplace_back(strings + symbol.st_name);
+    }
+  }
+  return names;
+}
+
+}  // namespace
+
+TEST_CASE("code keeps to the instructions of its target", "[codegen]") {
+  for (Type type : {Type::kF32, Type::kF64, Type::kF16, Type::kBF16, Type::kI8}) {
+    ir::Kernel kernel = varied(type);
+    for (const char* name : {"x86-64-v2", "x86-64-v3", "x86-64-v4"}) {
+      INFO(name << " " << ir::type_name(type));
+      HostOptions options;
+      options.want_assembly = true;
+      auto artifact = compile_host(kernel, *target::find_target(name), options);
+      if (!artifact) FAIL(artifact.error().message);
+      const std::string& text = artifact->source;
+      bool v2 = std::string(name) == "x86-64-v2", v4 = std::string(name) == "x86-64-v4";
+      CHECK(matches(text, "%ymm|\\tv[a-z0-9]+\\t") == !v2);
+      CHECK(matches(text, "%zmm|%k[0-7]|%[xy]mm(1[6-9]|2[0-9]|3[01])") == v4);
+      CHECK_FALSE(matches(text, "vpdp|vcvtneps2bf16|vdpbf16|\\ttile|\\tv[a-z]+ph\\t[^%]*%[xyz]mm[^\\n]*\\{"));
+      bool fuses = matches(text, "vfn?m(add|sub)");
+      CHECK(fuses == (!v2 && type != Type::kI8));
+      for (const std::string& symbol : undefined_symbols(artifact->code)) {
+        INFO(symbol);
+        CHECK((symbol == "memcpy" || symbol == "memmove" || symbol == "memset"));
+      }
+    }
+  }
+}
+
+TEST_CASE("vectors are as wide as the target's registers", "[codegen]") {
+  Nest t;
+  const ir::Buffer *x = t.input("x", Type::kF32, {64}), *y = t.output("y", Type::kF32, {64});
+  ir::Stmt root = t.loop(64, LoopKind::kVectorized,
+                         [&](ir::Expr v) { return t.store(y, {v}, t.b().add(t.load(x, {v}), t.load(x, {v}))); });
+  ir::Kernel kernel = t.lowered(root);
+  const std::pair<const char*, const char*> wide[] = {
+      {"x86-64-v2", "addps[^\\n]*%xmm"}, {"x86-64-v3", "vaddps[^\\n]*%ymm"}, {"x86-64-v4", "vaddps[^\\n]*%zmm"}};
+  for (const auto& [name, pattern] : wide) {
+    INFO(name);
+    HostOptions options;
+    options.want_assembly = true;
+    auto artifact = compile_host(kernel, *target::find_target(name), options);
+    REQUIRE(artifact);
+    CHECK(matches(artifact->source, pattern));
+  }
+}
+
+}  // namespace tcc::codegen

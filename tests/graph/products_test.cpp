@@ -1,0 +1,186 @@
+// Products as matrices, transposes that vanish, and what the pattern passes leave.
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "tcc/graph/passes.h"
+#include "tcc/graph/reference.h"
+
+using namespace tcc;
+using namespace tcc::graph;
+
+namespace {
+
+ValueId add(Graph& g, Op op, Attributes attrs, std::vector<ValueId> inputs) {
+  auto id = g.add_node(op, std::move(attrs), std::move(inputs), "n");
+  if (!id) FAIL(id.error().message);
+  return *id;
+}
+ValueId weight(Graph& g, Shape shape) {
+  std::vector<double> values(static_cast<size_t>(element_count(shape)));
+  for (size_t i = 0; i < values.size(); ++i) values[i] = std::sin(static_cast<double>(i + 1));
+  return g.add_constant("w", DType::kF32, shape, make_constant_from_doubles(DType::kF32, values));
+}
+ValueId transpose(Graph& g, ValueId x, std::vector<int64_t> perm) {
+  return add(g, Op::kTranspose, TransposeAttrs{std::move(perm)}, {x});
+}
+
+std::vector<HostTensor> results(const Graph& g) {
+  std::vector<HostTensor> inputs;
+  for (ValueId id : g.inputs) inputs.push_back(random_tensor(g.value(id), 5));
+  auto out = run_reference(g, inputs, 1);
+  REQUIRE(out.has_value());
+  return *out;
+}
+
+// Optimises; the function stays. The operators that are left, without views.
+std::string optimised(Graph& g, ValueId y, const OptimizeOptions& options = {}) {
+  g.add_output(y, "y");
+  auto before = results(g);
+  REQUIRE(optimize(g, nullptr, options).has_value());
+  auto after = results(g);
+  REQUIRE(before[0].shape == after[0].shape);
+  for (size_t i = 0; i < before[0].data.size(); ++i)
+    REQUIRE(after[0].data[i] == Approx(before[0].data[i]).margin(1e-5));
+  std::string text;
+  for (NodeId id : g.order) {
+    const Node& node = g.node(id);
+    if (op_class(node.op) == OpClass::kView) continue;
+    text += (text.empty() ? "" : " ") + std::string(node_name(node));
+    std::string attributes = node.op == Op::kMatMul ? attributes_text(node) : "";
+    if (!attributes.empty()) text += "(" + attributes + ")";
+  }
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("a product with a matrix is one of two matrices, and its elementwise consumers with it") {
+  Graph g;
+  ValueId x = g.add_input("x", DType::kF32, {2, 3, 4});
+  ValueId y = add(g, Op::kMatMul, MatMulAttrs{}, {x, weight(g, {4, 5})});
+  y = add(g, Op::kAdd, NoAttrs{}, {weight(g, {5}), y});
+  y = add(g, Op::kUnary, UnaryAttrs{UnaryFn::kGelu}, {y});
+  y = add(g, Op::kAdd, NoAttrs{}, {y, g.add_input("r", DType::kF32, {2, 3, 5})});
+  CHECK(optimised(g, y) == "Gemm Gelu Add");  // the bias is the product's
+  CHECK(fuse(g).size() == 1);
+  CHECK(g.value(g.outputs[0]).shape == Shape{2, 3, 5});
+}
+
+TEST_CASE("an operand that varies over the leading axes stops the matrix form") {
+  Graph g;
+  ValueId x = g.add_input("x", DType::kF32, {2, 3, 4});
+  ValueId y = add(g, Op::kMatMul, MatMulAttrs{}, {x, weight(g, {4, 5})});
+  y = add(g, Op::kMul, NoAttrs{}, {y, weight(g, {1, 3, 1})});
+  CHECK(optimised(g, y) == "Gemm Mul");
+  CHECK(fuse(g).size() == 2);
+}
+
+TEST_CASE("attention's transposes become part of its products") {
+  Graph g;
+  const Shape heads{1, 6, 2, 4};
+  ValueId q = transpose(g, g.add_input("q", DType::kF32, heads), {0, 2, 1, 3});
+  ValueId k = transpose(g, g.add_input("k", DType::kF32, heads), {0, 2, 1, 3});
+  ValueId v = transpose(g, g.add_input("v", DType::kF32, heads), {0, 2, 1, 3});
+  k = transpose(g, k, {0, 1, 3, 2});
+  ValueId s = add(g, Op::kMatMul, MatMulAttrs{}, {q, k});
+  s = add(g, Op::kSoftmax, AxisAttrs{3}, {s});
+  ValueId c = transpose(g, add(g, Op::kMatMul, MatMulAttrs{}, {s, v}), {0, 2, 1, 3});
+  c = add(g, Op::kReshape, ReshapeAttrs{{1, 6, 8}}, {c});
+  CHECK(optimised(g, c) ==
+        "MatMul(perm_a=[0,2,1,3] perm_b=[0,2,3,1]) Softmax MatMul(perm_b=[0,2,1,3] perm_out=[0,2,1,3])");
+}
+
+TEST_CASE("a transposed result that is read twice stays a transpose") {
+  Graph g;
+  ValueId a = g.add_input("a", DType::kF32, {2, 3, 4}), b = g.add_input("b", DType::kF32, {2, 4, 5});
+  ValueId p = add(g, Op::kMatMul, MatMulAttrs{}, {a, b});
+  ValueId t = transpose(g, p, {1, 0, 2});
+  g.add_output(p, "p");
+  CHECK(optimised(g, add(g, Op::kRelu, NoAttrs{}, {t})) == "MatMul Relu Transpose");
+}
+
+TEST_CASE("transposes meet their inverses behind elementwise operators") {
+  Graph g;
+  ValueId x = transpose(g, g.add_input("x", DType::kF32, {1, 3, 4, 4}), {0, 2, 3, 1});
+  x = add(g, Op::kMul, NoAttrs{}, {x, weight(g, {3})});
+  x = add(g, Op::kRelu, NoAttrs{}, {x});
+  CHECK(optimised(g, transpose(g, x, {0, 3, 1, 2})) == "Mul Relu");
+}
+
+TEST_CASE("transposes that move axes of extent 1 are views, those of matrices flags") {
+  Graph g;
+  ValueId x = g.add_input("x", DType::kF32, {1, 3, 1, 4});
+  CHECK(optimised(g, add(g, Op::kRelu, NoAttrs{}, {transpose(g, x, {2, 1, 3, 0})})) == "Relu");
+  Graph h;
+  ValueId m = transpose(h, h.add_input("m", DType::kF32, {4, 3}), {1, 0});
+  ValueId n = transpose(h, h.add_input("n", DType::kF32, {5, 4}), {1, 0});
+  CHECK(optimised(h, add(h, Op::kMatMul, MatMulAttrs{}, {m, n})) == "Gemm");
+}
+
+TEST_CASE("wrong permutations and blocks are errors", "[errors]") {
+  Graph g;
+  ValueId a = g.add_input("a", DType::kF32, {2, 3}), b = g.add_input("b", DType::kF32, {3, 4});
+  CHECK(!g.add_node(Op::kMatMul, MatMulAttrs{{0, 0}, {}, {}}, {a, b}, "n"));
+  CHECK(!g.add_node(Op::kMatMul, MatMulAttrs{{}, {0, 1, 2}, {}}, {a, b}, "n"));
+  ValueId x = g.add_input("x", DType::kF32, {1, 2, 5, 5, 8});
+  ConvAttrs conv{{3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}};
+  conv.block_in = 4;
+  CHECK(!g.add_node(Op::kConv, conv, {x, weight(g, {16, 16, 3, 3})}, "n"));
+  conv.block_in = 8;
+  conv.block_out = 5;
+  CHECK(!g.add_node(Op::kConv, conv, {x, weight(g, {16, 16, 3, 3})}, "n"));
+  conv.block_out = 4;
+  auto y = g.add_node(Op::kConv, conv, {x, weight(g, {16, 16, 3, 3})}, "n");
+  REQUIRE(y);
+  CHECK(g.value(*y).shape == Shape{1, 4, 5, 5, 4});
+}
+
+namespace {
+
+ConvAttrs square(int64_t kernel, int64_t group = 1) {
+  ConvAttrs a{{kernel, kernel}, {1, 1}, {1, 1}, {kernel / 2, kernel / 2}, {kernel / 2, kernel / 2}};
+  a.group = group;
+  return a;
+}
+
+// conv 3->16, depthwise, conv 16->8 with bias and a residual, pool, mean.
+ValueId small_network(Graph& g) {
+  ValueId x = g.add_input("x", DType::kF32, {1, 3, 8, 8});
+  x = add(g, Op::kConv, square(3), {x, weight(g, {16, 3, 3, 3}), weight(g, {16})});
+  x = add(g, Op::kClip, ClipAttrs{0, 6}, {x});
+  ValueId y = add(g, Op::kConv, square(3, 16), {x, weight(g, {16, 1, 3, 3})});
+  y = add(g, Op::kConv, square(1), {y, weight(g, {16, 16, 1, 1})});
+  y = add(g, Op::kMul, NoAttrs{}, {add(g, Op::kAdd, NoAttrs{}, {x, y}), weight(g, {16, 1, 1})});
+  y = add(g, Op::kMaxPool, PoolAttrs{{2, 2}, {2, 2}, {1, 1}, {0, 0}, {0, 0}}, {y});
+  return add(g, Op::kReduceMean, ReduceAttrs{{2, 3}, true}, {y});
+}
+
+LayoutModel layout_model(double bytes_per_second, double plain_efficiency) {
+  LayoutModel model;
+  model.block = 8;
+  model.bytes_per_second = bytes_per_second;
+  model.plain_efficiency = plain_efficiency;
+  return model;
+}
+
+}  // namespace
+
+TEST_CASE("blocked layouts keep the function and convert at the borders only") {
+  Graph g;
+  // Copying is free and plain convolutions are slow: all that can be blocked is. Three input channels cannot.
+  CHECK(optimised(g, small_network(g), {layout_model(1e15, 0.1)}) == "Conv Clip Conv Conv Add Mul MaxPool ReduceMean");
+  CHECK(print_graph(g).find("blocks=1->8") != std::string::npos);
+  CHECK(print_graph(g).find("blocks=8->8") != std::string::npos);
+  CHECK(g.value(g.outputs[0]).shape == Shape{1, 16, 1, 1});
+}
+
+TEST_CASE("a conversion that costs more than it saves is not made") {
+  Graph g;
+  optimised(g, small_network(g), {layout_model(1, 1)});
+  CHECK(print_graph(g).find("blocks=") == std::string::npos);
+  // An output in the model's layout is worth one conversion, not one a convolution.
+  Graph h;
+  ValueId x = h.add_input("x", DType::kF32, {1, 8, 8, 8});
+  for (int i = 0; i < 3; ++i) x = add(h, Op::kConv, square(3), {x, weight(h, {8, 8, 3, 3})});
+  CHECK(optimised(h, x, {layout_model(1e15, 0.1)}) == "Transpose Conv Conv Conv Transpose");
+}

@@ -1,0 +1,151 @@
+// Matrix products: register tiles that fit, edges in tiles of their own, sketches that are symbolic.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <functional>
+#include <set>
+#include <tuple>
+
+#include "tcc/interp/interp.h"
+#include "tcc/ir/text.h"
+#include "tcc/ir/walk.h"
+#include "tcc/lower/lower.h"
+#include "tcc/space/sketch.h"
+#include "tcc/space/space.h"
+#include "tcc/task/task.h"
+
+using namespace tcc;
+
+namespace {
+
+target::Target named(const char* name) {
+  auto t = target::find_target(name);
+  REQUIRE(t.has_value());
+  return *t;
+}
+
+struct Tile {
+  int64_t rows = 0, columns = 0;
+  bool operator<(const Tile& o) const { return std::tie(rows, columns) < std::tie(o.rows, o.columns); }
+};
+
+// Extents of the accumulator of a lowered kernel, over all copies of it.
+std::set<Tile> accumulators(const ir::Kernel& k) {
+  std::set<Tile> out;
+  for (const ir::Buffer* b : k.buffers)
+    if (b->role == ir::BufferRole::kTemp && b->scope == ir::Scope::kLocal && b->shape.size() == 2)
+      out.insert({ir::int_value(b->shape[0]), ir::int_value(b->shape[1])});
+  return out;
+}
+
+// Extents of the vector loops that update the accumulator inside of the reduction, and of the rows around them.
+std::set<Tile> inner_tiles(const ir::Kernel& k) {
+  std::set<Tile> out;
+  std::function<void(ir::Stmt, int64_t)> walk = [&](ir::Stmt s, int64_t rows) {
+    const ir::Loop* l = ir::as<ir::Loop>(s);
+    if (l != nullptr && l->loop_kind == ir::LoopKind::kVectorized) {
+      const ir::Store* st = ir::as<ir::Store>(l->body);
+      if (st != nullptr && k.buffer(st->buffer)->scope == ir::Scope::kLocal && !ir::as<ir::FloatConst>(st->value))
+        out.insert({rows, ir::int_value(l->extent)});
+      return;
+    }
+    int64_t here = l != nullptr && l->loop_kind == ir::LoopKind::kUnrolled ? ir::int_value(l->extent) : rows;
+    ir::visit(s, [&](ir::Stmt c) {
+      if (c == s) return true;
+      walk(c, here);
+      return false;
+    });
+  };
+  walk(k.root, 1);
+  return out;
+}
+
+struct Params {
+  std::vector<interp::TensorData> data;
+  std::vector<interp::TensorData*> pointers;
+  explicit Params(const ir::Kernel& k) {
+    for (const ir::Buffer* b : k.buffers) {
+      if (b->role == ir::BufferRole::kTemp) continue;
+      std::vector<int64_t> shape;
+      for (ir::Expr e : b->shape) shape.push_back(ir::int_value(e));
+      data.push_back(b->role == ir::BufferRole::kOutput
+                         ? interp::TensorData::zeros(b->type, shape)
+                         : interp::TensorData::make_random_integers(b->type, shape, data.size() + 5));
+    }
+    for (interp::TensorData& d : data) pointers.push_back(&d);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("register tiles of products fit into the registers and keep the units busy") {
+  task::Task t = task::make_gemm({.m = 512, .n = 512, .k = 512, .bias = true, .relu = true, .constant_weights = true});
+  for (const char* name : {"x86-64-v3", "x86-64-v4"}) {
+    INFO(name);
+    target::Target target = named(name);
+    int64_t lanes = target.cpu.vector_bits / 32;
+    std::vector<schedule::Trace> traces = space::generate_space(t.kernel, target);
+    CHECK(traces.size() >= 3);
+    CHECK(traces.size() <= 8);
+    std::set<Tile> shapes;
+    for (const schedule::Trace& trace : traces) {
+      INFO(schedule::print_trace(trace));
+      ir::Legal<space::Sketch> sketch = space::make_sketch(trace, t.kernel, target);
+      REQUIRE(sketch.has_value());
+      CHECK(sketch->symbolic);
+      auto arena = std::make_shared<Arena>();
+      ir::Legal<ir::Kernel> k = space::instantiate(*sketch, trace.decisions, target, arena);
+      REQUIRE(k.has_value());
+      std::set<Tile> tiles = accumulators(*k);
+      REQUIRE(tiles.size() == 1);
+      int64_t rows = tiles.begin()->rows, vectors = tiles.begin()->columns / lanes;
+      CHECK(tiles.begin()->columns % lanes == 0);
+      CHECK(rows * vectors + vectors + 1 <= target.cpu.num_vector_registers);
+      CHECK(rows * vectors >= 8);
+      shapes.insert(*tiles.begin());
+    }
+    CHECK(shapes.size() == traces.size());
+  }
+}
+
+TEST_CASE("the edges of a product run in smaller tiles without predicates") {
+  target::Target target = named("x86-64-v3");
+  task::Task t = task::make_gemm({.m = 23, .n = 45, .k = 12, .bias = true, .relu = true, .constant_weights = true});
+  Params want(t.kernel);
+  REQUIRE(interp::run(t.kernel, want.pointers).ok());
+  int split = 0;
+  for (const schedule::Trace& trace : space::generate_space(t.kernel, target)) {
+    INFO(schedule::print_trace(trace));
+    ir::Legal<space::Sketch> sketch = space::make_sketch(trace, t.kernel, target);
+    REQUIRE(sketch.has_value());
+    auto arena = std::make_shared<Arena>();
+    ir::Legal<ir::Kernel> nest = space::instantiate(*sketch, trace.decisions, target, arena);
+    REQUIRE(nest.has_value());
+    Tile whole = *accumulators(*nest).begin();
+    ir::Legal<ir::Kernel> k = lower::lower(*nest, target, ir::Stage::kLowered, arena);
+    REQUIRE(k.has_value());
+    INFO(ir::print(*k));
+    Params got(*k);
+    interp::Report report = interp::run(*k, got.pointers);
+    INFO(report.text());
+    REQUIRE(report.ok());
+    for (int64_t i = 0; i < want.data.back().size(); ++i)
+      for (size_t p = 0; p < want.data.size(); ++p)
+        if (i < want.data[p].size()) REQUIRE(got.data[p].at(i) == want.data[p].at(i));
+    if (whole.rows >= 23 || whole.columns >= 45) continue;
+    ++split;
+    std::set<Tile> expected = {whole};
+    int64_t rows = 23 % whole.rows, columns = 45 % whole.columns;
+    if (rows > 0) expected.insert({rows, whole.columns});
+    if (columns > 0) expected.insert({whole.rows, columns});
+    if (rows > 0 && columns > 0) expected.insert({rows, columns});
+    std::set<Tile> found = inner_tiles(*k);
+    CHECK(std::includes(expected.begin(), expected.end(), found.begin(), found.end()));
+    CHECK(found.size() == expected.size());
+    ir::visit(k->root, [&](ir::Stmt s) {
+      if (const ir::Store* st = ir::as<ir::Store>(s)) CHECK(st->predicate == nullptr);
+      if (const ir::If* x = ir::as<ir::If>(s)) CHECK(x->else_case != nullptr);
+      return true;
+    });
+  }
+  CHECK(split >= 2);
+}
