@@ -21,15 +21,19 @@
 
 namespace tcc::benchmarks {
 
-schedule::Trace packed_gemm_trace(const ir::Kernel& start, const std::string& block) {
+schedule::Trace packed_gemm_trace(const ir::Kernel& start, const std::string& block, const target::Target& target) {
   using namespace schedule;
+  // Two vectors of columns, and rows until the tile, a row of the right operand and an element of the left fill the
+  // registers (as src/space/matmul_tiling.cpp has it).
+  const int64_t columns = 2 * target.cpu.vector_bits / 32;
+  const int64_t rows = std::min<int64_t>((target.cpu.num_vector_registers - 3) / 2, 8);
   Schedule s(start, std::make_shared<Arena>(), nullptr);
   BlockRv b = s.get_block(block);
   std::vector<LoopRv> l = s.get_loops(b);
-  s.transform_layout(b, 1, std::array<int32_t, 2>{1, 0}, std::array<std::pair<int32_t, int64_t>, 1>{{{1, 32}}});
+  s.transform_layout(b, 1, std::array<int32_t, 2>{1, 0}, std::array<std::pair<int32_t, int64_t>, 1>{{{1, columns}}});
   BlockRv out = s.cache_write(b, ir::Scope::kLocal);
-  std::vector<LoopRv> i = s.split(l[0], std::array{ExprRv{}, lit(8)});
-  std::vector<LoopRv> j = s.split(l[1], std::array{ExprRv{}, lit(32)});
+  std::vector<LoopRv> i = s.split(l[0], std::array{ExprRv{}, lit(rows)});
+  std::vector<LoopRv> j = s.split(l[1], std::array{ExprRv{}, lit(columns)});
   std::vector<LoopRv> k = s.split(l[2], std::array{ExprRv{}, lit(4)});
   s.reorder(std::array{j[0], i[0], k[0], k[1], i[1], j[1]});
   s.reverse_compute_at(out, i[0]);
@@ -110,7 +114,7 @@ std::vector<Row> run_cpu_gemm_suite(double seconds) {
   target::Target host = target::host_target();
   task::Task gemm = task::make_gemm({.m = kN, .n = kN, .k = kN, .constant_weights = true});
   auto arena = std::make_shared<Arena>();
-  schedule::Trace trace = packed_gemm_trace(gemm.kernel, gemm.anchor_block);
+  schedule::Trace trace = packed_gemm_trace(gemm.kernel, gemm.anchor_block, host);
   ir::Legal<ir::Kernel> scheduled = schedule::replay(trace, trace.decisions, gemm.kernel, arena);
   TCC_CHECK(scheduled.has_value());
   ir::Legal<ir::Kernel> lowered = lower::lower(*scheduled, host, ir::Stage::kLowered, arena);

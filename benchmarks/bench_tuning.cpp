@@ -86,7 +86,7 @@ std::vector<Row> measure_rate(double seconds) {
 Row compile_time(double seconds) {
   target::Target host = target::host_target();
   task::Task gemm = task::make_gemm({.m = 512, .n = 512, .k = 512, .constant_weights = true});
-  schedule::Trace trace = packed_gemm_trace(gemm.kernel, gemm.anchor_block);
+  schedule::Trace trace = packed_gemm_trace(gemm.kernel, gemm.anchor_block, host);
   auto arena = std::make_shared<Arena>();
   ir::Legal<ir::Kernel> k = schedule::replay(trace, trace.decisions, gemm.kernel, arena);
   TCC_CHECK(k.has_value());

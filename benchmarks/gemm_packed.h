@@ -2,11 +2,12 @@
 #pragma once
 
 #include "tcc/schedule/trace.h"
+#include "tcc/target/target.h"
 
 namespace tcc::benchmarks {
 
-// 8x32 register tiles: 16 accumulators of 16 floats, two vectors of packed B and one broadcast of A for each k. The
+// Register tiles that the target's vectors hold: 6x16 accumulators on 16 registers of 8 floats, 8x32 on 32 of 16. The
 // contraction `block` has loops i, j, k, and its second read buffer is a weight.
-schedule::Trace packed_gemm_trace(const ir::Kernel& start, const std::string& block);
+schedule::Trace packed_gemm_trace(const ir::Kernel& start, const std::string& block, const target::Target& target);
 
 }  // namespace tcc::benchmarks

@@ -68,7 +68,7 @@ struct Arguments {
 
   // show, targets
   std::string task, name;
-  bool probe = false;
+  bool probe = false, refresh = false;
 };
 
 using Command = std::function<Result<int>(const Arguments&)>;

@@ -49,7 +49,8 @@ Json report_json(const driver::BuildReport& report) {
                                {"weight", k.weight},
                                {"tuned", k.tuned},
                                {"seconds", k.seconds},
-                               {"note", k.note}});
+                               {"note", k.note},
+                               {"expected_loss", k.loss}});
   return json;
 }
 
@@ -82,6 +83,7 @@ Result<int> run_build(const Arguments& a) {
   options.threads = threads_or_all(a.threads);
   options.require_tuned = a.require_tuned;
   options.linker = a.linker;
+  options.estimate_losses = !a.common.quiet || a.common.json;
   TCC_TRY(driver::BuildReport report, driver::build_model(model, options));
   spdlog::info("linked by {}", report.package.linker);
 
@@ -91,7 +93,10 @@ Result<int> run_build(const Arguments& a) {
   if (!untuned.empty())
     print_warning(fmt::format("{} of {} are not tuned; run `tcc tune` on this model to measure them:", untuned.size(),
                               plural(static_cast<int64_t>(report.kernels.size()), "kernel")));
-  for (const driver::KernelChoice* kernel : untuned) print_warning(fmt::format("  {} {}", kernel->key, kernel->note));
+  for (const driver::KernelChoice* kernel : untuned)
+    print_warning(
+        fmt::format("  {} {}{}", kernel->key, kernel->note,
+                    kernel->loss > 0 ? fmt::format("; expected {:.1f}x slower than tuned", kernel->loss) : ""));
   print_report(a, report);
   return kOk;
 }

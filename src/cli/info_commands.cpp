@@ -1,3 +1,4 @@
+#include <ctime>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -8,6 +9,7 @@
 #include "tcc/cli/cli.h"
 #include "tcc/driver/catalogue.h"
 #include "tcc/driver/library.h"
+#include "tcc/driver/machine_facts.h"
 #include "tcc/driver/show.h"
 #include "tcc/support/text.h"
 
@@ -79,18 +81,39 @@ std::string rate_row(const char* what, const target::ProbeRate& rate, const char
   return fmt::format("{:<22}{:>10.1f} {:>10.1f}  {}\n", what, rate.one_core / 1e9, rate.all_cores / 1e9, unit);
 }
 
+std::string minute(int64_t unix_seconds) {
+  const std::time_t time = unix_seconds;
+  std::tm parts{};
+  char text[32] = {};
+  localtime_r(&time, &parts);
+  std::strftime(text, sizeof text, "%Y-%m-%d %H:%M", &parts);
+  return text;
+}
+
 Result<int> print_probe(const Arguments& a) {
-  TCC_TRY(target::ProbeResult probe, target::probe_host());
+  TCC_TRY(driver::MachineFacts facts, driver::machine_facts({cache_folder(), a.refresh, {}}));
+  for (const std::string& note : facts.notes) remark(a.common.quiet, "note: " + note);
   if (a.common.json) {
-    print(target::probe_to_json(probe) + "\n");
+    Json json = Json::parse(driver::machine_facts_to_json(facts));
+    json["cached"] = facts.cached;
+    json["file"] = sanitize(facts.file);
+    print(dump(json));
     return kOk;
   }
+  const target::ProbeResult& probe = facts.probe;
   std::string text = fmt::format("{:<22}{:>10} {:>10}\n", "", "one core", "all");
   text += rate_row("f32 arithmetic", probe.fp32, "GFLOP/s");
   text += rate_row("L1 read", probe.l1_read, "GB/s") + rate_row("L2 read", probe.l2_read, "GB/s") +
           rate_row("L3 read", probe.l3_read, "GB/s") + rate_row("memory read", probe.dram_read, "GB/s") +
           rate_row("memory copy", probe.dram_copy, "GB/s");
+  text += fmt::format("{:<22}{:>10} {:>10.2f}  us\n", "parallel launch", "", facts.fork_join_seconds * 1e6);
   for (const std::string& note : probe.notes) text += "note: " + note + "\n";
+  if (facts.cached)
+    text += fmt::format("measured {}; --refresh measures again\n", minute(facts.unix_seconds));
+  else if (!facts.file.empty())
+    text += fmt::format("measured now and kept in {}\n", sanitize(facts.file));
+  else
+    text += "measured now and not kept\n";
   print(text);
   return kOk;
 }

@@ -139,11 +139,11 @@ Result<std::unique_ptr<record::Store>> open_store_for_reading(const std::string&
   return record::Store::open(path, record::Store::Mode::kReadOnly);
 }
 
-std::string cache_path(const std::string& name) {
+std::string cache_folder() {
   const char* cache = std::getenv("XDG_CACHE_HOME");
-  if (cache != nullptr && cache[0] == '/') return fmt::format("{}/tcc/{}", cache, name);
+  if (cache != nullptr && cache[0] == '/') return std::string(cache) + "/tcc";
   const char* home = std::getenv("HOME");
-  return home != nullptr && home[0] == '/' ? fmt::format("{}/.cache/tcc/{}", home, name) : "";
+  return home != nullptr && home[0] == '/' ? std::string(home) + "/.cache/tcc" : "";
 }
 
 int64_t threads_or_all(int64_t threads) {

@@ -26,8 +26,8 @@ Result<std::string> store_path(const std::string& db);
 // For reading: nothing when the default file does not exist yet; a file named with --db must exist.
 Result<std::unique_ptr<record::Store>> open_store_for_reading(const std::string& db);
 
-// $XDG_CACHE_HOME/tcc/NAME, else $HOME/.cache/tcc/NAME, else "".
-std::string cache_path(const std::string& name);
+// $XDG_CACHE_HOME/tcc, else $HOME/.cache/tcc, else "".
+std::string cache_folder();
 
 // --threads, or all processors of this machine.
 int64_t threads_or_all(int64_t threads);

@@ -194,10 +194,12 @@ void add_looking(CLI::App& app, Lines& lines, Arguments& a) {
   CLI::App* targets = lines.add(app, "targets", "The machines that tcc knows",
                                 "  tcc targets\n"
                                 "  tcc targets a100 --json\n"
-                                "  tcc targets host --probe",
+                                "  tcc targets host --probe --refresh",
                                 run_targets);
   targets->add_option("NAME", a.name, "One target in full");
-  targets->add_flag("--probe", a.probe, "Measure this machine's rates");
+  CLI::Option* probe =
+      targets->add_flag("--probe", a.probe, "What this machine reaches: measured once and kept for later calls");
+  targets->add_flag("--refresh", a.refresh, "With --probe: measure again")->needs(probe);
 
   CLI::App* db = lines.add(app, "db", "Look after tuning records",
                            "  tcc db stats\n"

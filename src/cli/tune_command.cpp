@@ -10,6 +10,7 @@
 #include "cli/progress.h"
 #include "cli/value_curve.h"
 #include "tcc/cli/cli.h"
+#include "tcc/driver/machine_facts.h"
 #include "tcc/driver/tune.h"
 #include "tcc/support/text.h"
 
@@ -57,6 +58,25 @@ void print_plan(const Arguments& a, const driver::Program& program, const driver
                      sanitize(a.model.model), plural(static_cast<int64_t>(program.groups.size()), "kernel"), tasks,
                      program.flops / 1e9, plural(options.trials, "trial"), limit, plural(options.threads, "thread"),
                      format_elapsed(estimate), db));
+}
+
+// The rates that records name, where there is a place to keep them: measured on the first run, once.
+std::optional<target::Target> measured_device(const Arguments& a) {
+  const std::string folder = cache_folder();
+  if (folder.empty()) return std::nullopt;
+  const auto facts = driver::machine_facts({folder, false, driver::kBriefProbe});
+  if (!facts) {
+    print_warning(fmt::format("records will name this machine's nominal rates: {}", facts.error().message));
+    return std::nullopt;
+  }
+  for (const std::string& note : facts->notes) remark(a.common.quiet, "note: " + note);
+  remark(a.common.quiet,
+         fmt::format("machine: {:.0f} GFLOP/s, memory {:.1f} GB/s, parallel launch {:.1f} us ({})",
+                     facts->probe.fp32.all_cores / 1e9, facts->probe.dram_read.all_cores / 1e9,
+                     facts->fork_join_seconds * 1e6,
+                     facts->cached ? "kept from an earlier run"
+                                   : fmt::format("measured now, in {}", format_seconds(facts->seconds))));
+  return facts->target;
 }
 
 std::string task_table(const driver::TuneReport& report) {
@@ -194,6 +214,7 @@ Result<int> run_tune(const Arguments& a) {
   TCC_TRY(request.options, tune_options(a, static_cast<int64_t>(chosen)));
   TCC_TRY(auto store, record::Store::open(db));
   print_plan(a, program, request, db);
+  request.device = measured_device(a);
 
   InterruptGuard interrupts;
   request.stop = &InterruptGuard::requested;

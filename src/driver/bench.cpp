@@ -9,7 +9,6 @@
 #include "tcc/schedule/trace.h"
 #include "tcc/search/search.h"
 #include "tcc/support/files.h"
-#include "tcc/target/probe.h"
 
 namespace tcc::driver {
 namespace {
@@ -137,21 +136,6 @@ Result<BenchReport> bench_library(const std::string& library, const BenchOptions
     TCC_TRY(report.kernels, time_kernels(*context, library, input_pointers, output_pointers, options));
   }
   return report;
-}
-
-Result<target::Target> measured_host(const std::string& cache_file) {
-  const target::Target host = target::host_target();
-  if (!cache_file.empty() && file_exists(cache_file))
-    if (auto text = read_file(cache_file, 1 << 20))
-      if (auto probe = target::probe_from_json(*text)) return target::apply_probe(host, *probe);
-  target::ProbeOptions options;
-  options.seconds = 0.7;
-  options.repeats = 3;
-  TCC_TRY(target::ProbeResult probe, target::probe_host(host, options));
-  // A cache that cannot be kept costs a second the next time, no more.
-  if (const size_t slash = cache_file.rfind('/'); slash != std::string::npos)
-    if (make_directories(cache_file.substr(0, slash))) (void)write_file(cache_file, target::probe_to_json(probe));
-  return target::apply_probe(host, probe);
 }
 
 Result<ScheduleTime> bench_schedule(const task::Task& task, const std::string& trace, const target::Target& target,

@@ -13,6 +13,7 @@
 #include <charconv>
 #include <optional>
 
+#include "driver/loss.h"
 #include "tcc/graph/reference.h"
 #include "tcc/ir/text.h"
 #include "tcc/search/search.h"
@@ -103,6 +104,10 @@ Result<BuildReport> build_model(const Model& model, const BuildOptions& options)
     report.kernels.push_back({task.key, task.workload, task.weight, choice.tuned, choice.seconds, choice.note});
   }
   if (options.require_tuned) TCC_TRY_VOID(refuse_untuned(report.kernels));
+  if (options.estimate_losses) {
+    TCC_TRY(std::vector<double> losses, expected_losses(program.tasks.tasks, chosen, options.target, options.threads));
+    for (size_t i = 0; i < losses.size(); ++i) report.kernels[i].loss = losses[i];
+  }
 
   const graph::MemoryPlan memory = graph::plan_memory(program.graph, program.groups);
   package::PackagePlan plan;

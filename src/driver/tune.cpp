@@ -129,6 +129,7 @@ Result<TuneReport> tune_program(const Program& program, record::Store& store, co
   TCC_TRY_VOID(check_target(request.target));
   measure::HostMeasureOptions measure_options;
   measure_options.threads = static_cast<int>(request.options.threads);
+  measure_options.device = request.device;
   ThreadPool pool(static_cast<int>(target::host_target().cpu.threads));
   measure_options.compile_pool = &pool;
   TCC_TRY(auto measurer, measure::IsolatedHostMeasurer::create(measure_options));

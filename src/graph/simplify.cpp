@@ -135,12 +135,14 @@ ValueId add_derived(Graph& graph, ValueId from, Shape shape, const std::vector<d
 ValueId add_scaled(Graph& graph, ValueId id, const Affine& affine, int64_t inner, int64_t channels) {
   const Value weight = graph.value(id);
   const int64_t count = weight.elements();
-  if (weight.dtype != DType::kF32 || weight.constant->splat) {
+  if (weight.dtype != DType::kF32) {
     std::vector<double> w = doubles_of(weight);
     for (int64_t i = 0; i < count; ++i) w[static_cast<size_t>(i)] *= at(affine.scale, i / inner % channels);
     return add_derived(graph, id, weight.shape, w);
   }
-  std::vector<std::byte> bytes(weight.constant->bytes.begin(), weight.constant->bytes.end());
+  std::vector<std::byte> bytes;
+  if (auto dense = dense_bytes(*weight.constant, weight.dtype, count, bytes); bytes.empty())
+    bytes.assign(dense.begin(), dense.end());
   for (int64_t first = 0; first < count; first += inner) {
     const double scale = at(affine.scale, first / inner % channels);
     for (int64_t i = first; i < first + inner; ++i) {

@@ -4,6 +4,7 @@
 #include "lower/order_local_dims.h"
 #include "lower/pad_tails.h"
 #include "lower/promote_registers.h"
+#include "lower/share_output.h"
 #include "lower/split_launches.h"
 #include "lower/split_tails.h"
 #include "tcc/ir/verify.h"
@@ -43,6 +44,8 @@ Legal<Kernel> lower(const Kernel& kernel, const target::Target& target, Stage st
 
   // --- to Lowered: finalists only; what code is printed from ---------------------------------------------------------
   if (target.is_cpu()) {
+    k = share_output(k, target, arena);
+    check(k, "share_output");
     k = pad_tails(k, arena);
     check(k, "pad_tails");
     k = split_tails(k, arena);

@@ -224,7 +224,9 @@ Result<void> ElfObject::write(const std::string& path) const {
   out.file.rewind();
   out.file.put(bytes_of(file));
   if (int error = out.file.close(); error != 0) {
-    return environment_error("cannot write '{}': {}", path, std::strerror(error));
+    return make_error(ErrorClass::kEnvironment, fmt::format("cannot write '{}': {}", path, std::strerror(error)),
+                      "free some space there, raise the limit on file sizes (ulimit -f), or choose another folder "
+                      "with -o");
   }
   return {};
 }

@@ -40,8 +40,8 @@ constexpr size_t kTilesOfAForm = 4;
 // Iterators of the contraction.
 struct Convolution {
   NaiveNest nest;
-  size_t filter = 0, row = 0, column = 0;  // of the result
-  bool has_row = false;
+  size_t filter = 0, row = 0, column = 0;    // of the result
+  bool has_filter = false, has_row = false;  // a depthwise convolution has its channels in `outer`
   std::vector<size_t> outer, unit, reduce;
   double terms = 1;  // of one sum
 };
@@ -52,7 +52,7 @@ const Load* weights_of(const Kernel& k, const NaiveNest& nest) {
   return nullptr;
 }
 
-// Several loops reduce (or one, over a moving window), the weights are constant, and all filters read the same input.
+// Several loops reduce and the weights are constant. Either all filters read the same input, or each its own channel.
 std::optional<Convolution> find_convolution(const Kernel& k, const SpaceOptions& options) {
   std::optional<NaiveNest> nest = find_contraction(k);
   if (!nest || nest->loads.size() != 2 || !options.pack_weights) return std::nullopt;
@@ -78,17 +78,18 @@ std::optional<Convolution> find_convolution(const Kernel& k, const SpaceOptions&
     } else if (*of_w == 0) {
       positions.push_back(i);
     } else {
-      return std::nullopt;
+      c.outer.push_back(i);
     }
   }
-  if (filters.size() != 1 || positions.empty() || c.reduce.size() < 2) return std::nullopt;
-  c.filter = filters[0];
+  if (filters.size() > 1 || positions.empty() || c.reduce.size() < 2) return std::nullopt;
+  if (!filters.empty()) c.filter = filters[0], c.has_filter = true;
   c.column = positions.back();
   if (flat_stride(k, nest->store->buffer, nest->store->indices, nest->block->iters[c.column].id) != 1)
     return std::nullopt;
   positions.pop_back();
   if (!positions.empty()) c.row = positions.back(), c.has_row = true, positions.pop_back();
-  c.outer = positions;
+  c.outer.insert(c.outer.end(), positions.begin(), positions.end());
+  std::sort(c.outer.begin(), c.outer.end());
   c.nest = std::move(*nest);
   return c;
 }
@@ -119,17 +120,18 @@ double count_tiles(int64_t extent, int64_t tile, double tail) {
 }
 
 double total_cycles(const Convolution& c, const Tile& t, int64_t lanes) {
-  int64_t rows = c.has_row ? c.nest.extents[c.row] : 1;
+  int64_t filters = c.has_filter ? c.nest.extents[c.filter] : 1, rows = c.has_row ? c.nest.extents[c.row] : 1;
   // Where the lanes are positions, each row of a tail tests what it leaves out.
   double tail = t.filter_lanes ? 1 : kTailCost;
-  return count_tiles(c.nest.extents[c.filter], t.filters, tail) * count_tiles(rows, t.rows, tail) *
+  return count_tiles(filters, t.filters, tail) * count_tiles(rows, t.rows, tail) *
          count_tiles(c.nest.extents[c.column], t.columns, 1) * cycles_of(c, t, lanes);
 }
 
 std::vector<Tile> best_tiles(const Convolution& c, bool filter_lanes, const target::Target& target, int64_t lanes) {
   int64_t registers = std::max<int64_t>(target.cpu.num_vector_registers, 8);
-  int64_t filters = c.nest.extents[c.filter], rows = c.has_row ? c.nest.extents[c.row] : 1,
+  int64_t filters = c.has_filter ? c.nest.extents[c.filter] : 1, rows = c.has_row ? c.nest.extents[c.row] : 1,
           columns = c.nest.extents[c.column];
+  if (filter_lanes && !c.has_filter) return {};
   std::vector<Tile> tiles;
   for (int64_t v = 1; v <= kMaxVectors; ++v)
     for (int64_t h = 1; h <= std::min<int64_t>(rows, 4); ++h)
@@ -170,7 +172,8 @@ class ConvTiling : public Module {
         Schedule s = state;
         if (tile(s, *c, t, staged)) out.push_back(std::move(s));
       }
-    if (out.empty()) return {state};
+    // Without reuse between channels the memory decides, and other shapes of tiles may be as good.
+    if (out.empty() || !c->has_filter) out.push_back(state);
     return out;
   }
 
@@ -183,8 +186,9 @@ class ConvTiling : public Module {
 
   static bool tile(Schedule& s, const Convolution& c, const Tile& t, bool staged) {
     BlockRv block = s.get_block(c.nest.name);
-    for (const Packing& p : packings_for(s.kernel(), c.nest, c.nest.block->iters[c.filter].id, t.filters))
-      pack(s, block, p);
+    if (c.has_filter)
+      for (const Packing& p : packings_for(s.kernel(), c.nest, c.nest.block->iters[c.filter].id, t.filters))
+        pack(s, block, p);
     std::optional<BlockRv> epilogue = localise(s, c.nest, block);
     if (!epilogue) return false;
     std::vector<LoopRv> loops = s.get_loops(block);
@@ -201,7 +205,7 @@ class ConvTiling : public Module {
     s.vectorize(nest.lanes);
     static constexpr std::array<int64_t, 3> kUnroll = {1, 64, 256};
     static constexpr std::array<double, 3> kWeights = {0.3, 0.4, 0.3};
-    s.annotate(nest.sums[1], AnnotationKey::kUnrollMax, s.sample_categorical(kUnroll, kWeights));
+    s.annotate(nest.sums[c.reduce.size() - 2], AnnotationKey::kUnrollMax, s.sample_categorical(kUnroll, kWeights));
     if (staged && !stage(s, nest.outer.back())) return false;
     fuse_parallel(s, nest.outer);
     if (!staged) copy_padding(s);
@@ -219,7 +223,8 @@ class ConvTiling : public Module {
       parts.push_back(whole[1]);
       return parts;
     };
-    std::vector<LoopRv> f = split(c.filter, t.filters), h;
+    std::vector<LoopRv> f, h;
+    if (c.has_filter) f = split(c.filter, t.filters);
     std::vector<LoopRv> w = s.split(loops[c.column], std::vector<ExprRv>{{}, lit(t.columns)});
     if (s.ok() && c.has_row) h = split(c.row, t.rows);
     if (!s.ok()) return false;
@@ -227,17 +232,20 @@ class ConvTiling : public Module {
       for (size_t i : *group)
         if (!c.nest.reduce[i]) nest.outer.push_back(loops[i]);
     // A copied part of the input serves all filters.
-    if (!staged) nest.outer.push_back(f[0]);
+    if (!staged && c.has_filter) nest.outer.push_back(f[0]);
     if (c.has_row) nest.outer.push_back(h[0]);
-    if (staged) nest.inner.push_back(f[0]);
-    nest.inner.push_back(f[1]);
+    if (staged && c.has_filter) nest.inner.push_back(f[0]);
+    if (c.has_filter) nest.inner.push_back(f[1]);
     if (c.has_row) nest.inner.push_back(h[1]);
     nest.inner.push_back(w[0]);
     for (const std::vector<size_t>* group : {&c.reduce, &c.unit})
       for (size_t i : *group)
         if (c.nest.reduce[i]) nest.sums.push_back(loops[i]);
     if (c.has_row) nest.rows.push_back(h[2]);
-    nest.rows.push_back(t.filter_lanes ? w[1] : f[2]);
+    if (t.filter_lanes)
+      nest.rows.push_back(w[1]);
+    else if (c.has_filter)
+      nest.rows.push_back(f[2]);
     nest.lanes = t.filter_lanes ? f[2] : w[1];
     std::vector<LoopRv> order = nest.outer;
     for (const std::vector<LoopRv>* group : {&nest.inner, &nest.sums, &nest.rows})
@@ -257,11 +265,13 @@ class ConvTiling : public Module {
     return s.ok();
   }
 
-  // The loop, or the inner part of it where it is too long to be written out.
+  // The loop, or the inner part of it where it is too long to be written out: a divisor, because masked stores are
+  // slow.
   static LoopRv short_vector(Schedule& s, LoopRv loop) {
     const Loop* l = find_loop(s.kernel().root, s.id(loop));
-    if (l == nullptr || (is_int(l->extent) && int_value(l->extent) <= kMaxCopy)) return loop;
-    return s.split(loop, std::vector<ExprRv>{{}, lit(kMaxCopy)}).back();
+    if (l == nullptr || !is_int(l->extent) || int_value(l->extent) <= kMaxCopy) return loop;
+    int64_t size = best_divisor(int_value(l->extent), kMaxCopy);
+    return s.split(loop, std::vector<ExprRv>{{}, lit(size >= kMaxCopy / 4 ? size : kMaxCopy)}).back();
   }
 
   // The whole padded input, a row at a time.

@@ -2,8 +2,10 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <exception>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace tcc {
@@ -21,10 +23,17 @@ struct ThreadPool::State {
   uint64_t round = 0;
   int busy = 0;
   bool stop = false;
+  std::exception_ptr failure;  // the first one, std::bad_alloc as a rule; it goes on in the caller's thread
 
   void drain(int worker) {
     current_worker = worker;
-    for (int64_t i; (i = next.fetch_add(1)) < n;) (*body)(i, worker);
+    try {
+      for (int64_t i; (i = next.fetch_add(1)) < n;) (*body)(i, worker);
+    } catch (...) {
+      next = n;  // the others stop after what they are at
+      std::lock_guard lock(mutex);
+      if (!failure) failure = std::current_exception();
+    }
     current_worker = -1;
   }
 };
@@ -79,6 +88,7 @@ void ThreadPool::parallel_for(int64_t n, const std::function<void(int64_t, int)>
   s.drain(0);
   std::unique_lock lock(s.mutex);
   s.done.wait(lock, [&] { return s.busy == 0; });
+  if (std::exception_ptr failure = std::exchange(s.failure, nullptr)) std::rethrow_exception(failure);
 }
 
 }  // namespace tcc

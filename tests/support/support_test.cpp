@@ -1,6 +1,7 @@
 #include <catch2/catch.hpp>
 
 #include <atomic>
+#include <new>
 
 #include "tcc/support/arena.h"
 #include "tcc/support/dynlib.h"
@@ -36,6 +37,19 @@ TEST_CASE("rng is reproducible, forks are independent, weights are respected") {
   CHECK(counts[1] == 0);
   CHECK(counts[2] > 2.7 * counts[0]);
   CHECK(counts[2] < 3.3 * counts[0]);
+}
+
+TEST_CASE("parallel_for hands on what a body throws, and serves again") {
+  ThreadPool pool(3);
+  for (int64_t culprit : {0, 17, 99}) {
+    auto body = [&](int64_t i, int) {
+      if (i == culprit) throw std::bad_alloc();
+    };
+    CHECK_THROWS_AS(pool.parallel_for(100, body), std::bad_alloc);
+  }
+  std::atomic<int> count{0};
+  pool.parallel_for(100, [&](int64_t, int) { ++count; });
+  CHECK(count == 100);
 }
 
 TEST_CASE("parallel_for visits every index once, nested calls included") {

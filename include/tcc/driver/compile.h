@@ -33,6 +33,7 @@ struct BuildOptions {
   const record::Store* store = nullptr;  // nullptr: nothing is tuned
   int64_t threads = 1;                   // records measured with that many are preferred
   bool require_tuned = false;
+  bool estimate_losses = false;  // of kernels that are not tuned: they are run for some milliseconds each
   package::Emit emit;
   std::string linker;
 };
@@ -43,6 +44,7 @@ struct KernelChoice {
   bool tuned = false;
   double seconds = 0;  // measured time of one run; 0 when untuned
   std::string note;    // why it is not tuned
+  double loss = 0;     // expected time over that of a tuned kernel; 0 = tuned, or not estimated
 };
 
 struct BuildReport {

@@ -84,9 +84,6 @@ struct BenchReport {
 // Errors besides those of loading and running: per_kernel asked of a library that is too old to tell.
 Result<BenchReport> bench_library(const std::string& library, const BenchOptions& options);
 
-// What this machine reaches, measured once and kept in the file; "" = measured now and not kept.
-Result<target::Target> measured_host(const std::string& cache_file);
-
 // Are the times of `b` others than those of `a`? Mann and Whitney's U test (Annals of Mathematical Statistics 18,
 // 1947), by the normal approximation, two-sided, and a bootstrap interval of the ratio of the medians.
 struct Comparison {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@ namespace tcc::driver {
 
 struct TuneRequest {
   target::Target target;
+  std::optional<target::Target> device;  // what records say of this machine, with measured rates; nullopt: nominal ones
   search::TuneOptions options;
   std::vector<size_t> tasks;                              // which, by index; empty = all
   std::function<bool()> stop;                             // may be empty

@@ -46,6 +46,10 @@ Result<ProbeResult> probe_host(const Target& host, const ProbeOptions& options);
 std::string probe_to_json(const ProbeResult& probe);
 Result<ProbeResult> probe_from_json(std::string_view text);
 
+// What rates belong to: the processor's model, its features, and the cores and caches that this process may use. Equal
+// where a probe would measure the same; for keeping probes apart.
+std::string host_identity(const Target& host);
+
 // `host` with measured rates; its vector width falls to 256 where 512-bit arithmetic proved slower.
 Target apply_probe(Target host, const ProbeResult& probe);
 

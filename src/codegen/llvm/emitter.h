@@ -148,6 +148,7 @@ class Emitter {
   int depth_of(ir::Expr e) const;
   bool is_register(const BufferSlot& slot, const FlatAddress& at);
   void note_piece(BufferSlot& slot, ir::Expr uniform, int64_t offset, int64_t lanes);
+  bool exists(const BufferSlot& slot, ir::Expr uniform, int64_t first, int64_t last);
   bool in_bounds(const BufferSlot& slot, ir::Expr uniform, int64_t first, int64_t last);
   llvm::Value* to_memory(llvm::Value* value, ir::Type type);
   llvm::Value* from_memory(llvm::Value* value, ir::Type type);

@@ -156,11 +156,15 @@ llvm::Align Emitter::element_alignment(const BufferSlot& slot, ir::Expr uniform,
   return llvm::Align(static_cast<uint64_t>(std::max(bytes, std::min(slot.alignment, power * bytes))));
 }
 
-// Elements [uniform + first, uniform + last] of a local buffer certainly exist.
-bool Emitter::in_bounds(const BufferSlot& slot, ir::Expr uniform, int64_t first, int64_t last) {
-  if (!slot.local) return false;
+// Elements [uniform + first, uniform + last] of the buffer certainly exist.
+bool Emitter::exists(const BufferSlot& slot, ir::Expr uniform, int64_t first, int64_t last) {
   Range r = range_of(uniform);
   return r.low + first >= 0 && r.high + last < slot.elements * slot.lanes;
+}
+
+// They exist and belong to this thread, so they may also be written back.
+bool Emitter::in_bounds(const BufferSlot& slot, ir::Expr uniform, int64_t first, int64_t last) {
+  return slot.local && exists(slot, uniform, first, last);
 }
 
 // The element of a local buffer certainly exists, so it may be read and written back when a condition is off.
@@ -221,7 +225,8 @@ Val Emitter::load_uniform(const BufferSlot& slot, const FlatAddress& at, const G
   llvm::Type* type = memory_type(slot.buffer->type);
   llvm::Align align = element_alignment(slot, at.split->uniform, 0);
   Value* pointer = element_pointer(slot, at.split->uniform, 0);
-  bool always = guard.mask.v == nullptr || in_bounds(slot, at.split->uniform, 0, 0);
+  // A bias that only one side of a select adds: reading it anyway saves a branch.
+  bool always = guard.mask.v == nullptr || exists(slot, at.split->uniform, 0, 0);
   if (!always) {
     Value* any = guard.mask.vec ? b_.CreateOrReduce(guard.mask.v) : guard.mask.v;
     if (auto* c = guard.mask.vec ? llvm::dyn_cast<llvm::Constant>(guard.mask.v) : nullptr)

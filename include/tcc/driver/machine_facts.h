@@ -1,0 +1,43 @@
+// What this machine reaches, measured once and kept in the user's cache folder.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tcc/support/result.h"
+#include "tcc/target/probe.h"
+#include "tcc/target/target.h"
+
+namespace tcc::driver {
+
+// For commands that want the rates beside other work: about a second, setting up included.
+inline constexpr target::ProbeOptions kBriefProbe{.seconds = 0.7, .repeats = 3, .threads = 0};
+
+struct MachineFacts {
+  std::string machine;    // target::host_identity() of it
+  target::Target target;  // the host with measured rates
+  target::ProbeResult probe;
+  double fork_join_seconds = 0;  // one parallel launch over fork_join_threads that does nothing
+  int64_t fork_join_threads = 0;
+  int64_t unix_seconds = 0;        // when it was measured
+  bool cached = false;             // read from the file rather than measured now
+  double seconds = 0;              // that measuring took; 0 when cached
+  std::string file;                // where it is kept; "" = nowhere
+  std::vector<std::string> notes;  // about the file, for the user
+};
+
+struct MachineFactsOptions {
+  std::string folder;  // "" = measured now and not kept
+  bool refresh = false;
+  target::ProbeOptions probe;
+};
+
+// A file that is damaged, or that another machine wrote, is measured over, with a note; one that cannot be written is a
+// note as well. Errors: the memory for measuring cannot be had.
+Result<MachineFacts> machine_facts(const MachineFactsOptions& options);
+
+// What the file holds.
+std::string machine_facts_to_json(const MachineFacts& facts);
+
+}  // namespace tcc::driver

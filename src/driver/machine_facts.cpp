@@ -1,0 +1,117 @@
+// The cached machine facts: one file for each identity of a machine, so that a home folder may be shared between
+// machines. The identity is in the file again: names can be copied, and hashes are short.
+#include "tcc/driver/machine_facts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "tcc/rt/rt.h"
+#include "tcc/support/files.h"
+#include "tcc/support/hash.h"
+#include "tcc/support/text.h"
+
+namespace tcc::driver {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int64_t kVersion = 1;
+constexpr uint64_t kMostBytes = 1 << 20;
+
+void do_nothing(void* const*, int64_t, int64_t) {}
+
+// Seconds of one launch over all of the machine's cores: the median over batches, on the pool that libraries use.
+Result<void> measure_fork_join(MachineFacts& facts) {
+  constexpr int64_t kBatches = 15, kLaunches = 200;
+  tcc_rt_pool* made = nullptr;
+  const auto threads = static_cast<int32_t>(std::clamp<int64_t>(facts.target.cpu.cores, 1, TCC_RT_MAX_THREADS));
+  if (tcc_rt_pool_create(threads, 0, 1, &made) != TCC_OK)
+    return environment_error("{} threads for measuring a parallel launch could not be started: {}", threads,
+                             tcc_rt_last_error());
+  std::unique_ptr<tcc_rt_pool, decltype(&tcc_rt_pool_destroy)> pool(made, &tcc_rt_pool_destroy);
+  std::vector<double> times;
+  for (int64_t batch = 0; batch < kBatches; ++batch) {
+    Stopwatch watch;
+    for (int64_t i = 0; i < kLaunches; ++i) tcc_rt_pool_run(pool.get(), do_nothing, nullptr, threads);
+    times.push_back(watch.seconds() / kLaunches);
+  }
+  std::nth_element(times.begin(), times.begin() + kBatches / 2, times.end());
+  facts.fork_join_seconds = times[kBatches / 2];
+  facts.fork_join_threads = threads;
+  return {};
+}
+
+// `facts` with what the file says. Errors say what is wrong with the file.
+Result<MachineFacts> read_facts(MachineFacts facts, const target::Target& host) {
+  TCC_TRY(std::string text, read_file(facts.file, kMostBytes));
+  const Json json = Json::parse(text, nullptr, false);
+  if (!json.is_object()) return input_error("it is damaged");
+  if (!json.contains("version") || json["version"] != kVersion) return input_error("another version of tcc wrote it");
+  if (!json.contains("machine") || json["machine"] != facts.machine) return input_error("it is of another machine");
+  auto probe = target::probe_from_json(text);
+  if (!probe) return input_error("{}", probe.error().message);
+  facts.probe = std::move(*probe);
+  const auto positive = [&](const char* name) {
+    return json.contains(name) && json[name].is_number() && json[name].get<double>() > 0;
+  };
+  for (const char* name : {"fork_join_seconds", "fork_join_threads", "unix_seconds"})
+    if (!positive(name)) return input_error("it lacks a positive '{}'", name);
+  facts.fork_join_seconds = json["fork_join_seconds"].get<double>();
+  facts.fork_join_threads = json["fork_join_threads"].get<int64_t>();
+  facts.unix_seconds = json["unix_seconds"].get<int64_t>();
+  facts.target = target::apply_probe(host, facts.probe);
+  facts.cached = true;
+  return facts;
+}
+
+Result<void> keep(const MachineFacts& facts, const std::string& folder) {
+  TCC_TRY_VOID(make_directories(folder));
+  return write_file(facts.file, machine_facts_to_json(facts) + "\n");
+}
+
+}  // namespace
+
+Result<MachineFacts> machine_facts(const MachineFactsOptions& options) {
+  const target::Target host = target::host_target();
+  MachineFacts facts;
+  facts.machine = target::host_identity(host);
+  if (!options.folder.empty())
+    facts.file = fmt::format("{}/machine-{:016x}.json", options.folder, hash_bytes(facts.machine));
+  if (!facts.file.empty() && !options.refresh && file_exists(facts.file)) {
+    Result<MachineFacts> kept = read_facts(facts, host);
+    if (kept) return kept;
+    facts.notes.push_back(fmt::format("'{}' is not used: {}; this machine was measured again", sanitize(facts.file),
+                                      kept.error().message));
+  }
+
+  Stopwatch watch;
+  TCC_TRY(facts.probe, target::probe_host(host, options.probe));
+  facts.target = target::apply_probe(host, facts.probe);
+  TCC_TRY_VOID(measure_fork_join(facts));
+  facts.unix_seconds = Clock::system().unix_seconds();
+  facts.seconds = watch.seconds();
+  if (facts.file.empty()) return facts;
+  if (auto kept = keep(facts, options.folder); !kept) {
+    facts.notes.push_back(
+        fmt::format("what was measured of this machine could not be kept, and will be measured again: "
+                    "{}",
+                    sanitize(kept.error().message)));
+    facts.file.clear();
+  }
+  return facts;
+}
+
+std::string machine_facts_to_json(const MachineFacts& facts) {
+  Json json = {{"version", kVersion},
+               {"machine", facts.machine},
+               {"unix_seconds", facts.unix_seconds},
+               {"fork_join_seconds", facts.fork_join_seconds},
+               {"fork_join_threads", facts.fork_join_threads}};
+  json.update(Json::parse(target::probe_to_json(facts.probe)));
+  return json.dump(2, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace tcc::driver

@@ -1,0 +1,128 @@
+#include "tcc/driver/machine_facts.h"
+
+#include <catch2/catch.hpp>
+
+#include "tcc/support/files.h"
+
+using namespace tcc;
+using namespace tcc::driver;
+
+namespace {
+
+// A folder of its own, with a folder to be made within it.
+struct Cache {
+  Cache() {
+    auto made = TemporaryDirectory::create("tcc-facts-");
+    REQUIRE(made.has_value());
+    folder = std::move(*made);
+  }
+  MachineFacts facts(bool refresh = false) const {
+    auto facts = machine_facts({folder->path() + "/deep/tcc", refresh, {.seconds = 0.02, .repeats = 1, .threads = 0}});
+    if (!facts) FAIL(facts.error().message);
+    return *facts;
+  }
+  std::unique_ptr<TemporaryDirectory> folder;
+};
+
+std::string read(const std::string& path) {
+  auto text = read_file(path);
+  REQUIRE(text.has_value());
+  return *text;
+}
+
+void replace_in(const std::string& path, const std::string& from, const std::string& to) {
+  std::string text = read(path);
+  const size_t at = text.find(from);
+  REQUIRE(at != std::string::npos);
+  REQUIRE(write_file(path, text.replace(at, from.size(), to)).has_value());
+}
+
+bool mentions(const std::vector<std::string>& notes, const std::string& text) {
+  return notes.size() == 1 && notes[0].find(text) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("machine facts are measured once, and again when asked") {
+  const Cache cache;
+  const MachineFacts first = cache.facts();
+  CHECK_FALSE(first.cached);
+  CHECK(first.notes.empty());
+  CHECK(first.target.measured);
+  CHECK(first.target.peak.fp32 == first.probe.fp32.all_cores);
+  CHECK(first.fork_join_seconds > 0);
+  CHECK(first.fork_join_threads == target::host_target().cpu.cores);
+  CHECK(first.unix_seconds > 1'600'000'000);
+  REQUIRE(file_exists(first.file));
+
+  // What comes from the file is what the file says: a mark in it shows.
+  replace_in(first.file, "\"unix_seconds\": " + std::to_string(first.unix_seconds), "\"unix_seconds\": 1700000000");
+  const MachineFacts second = cache.facts();
+  CHECK(second.cached);
+  CHECK(second.seconds == 0);
+  CHECK(second.unix_seconds == 1'700'000'000);
+  CHECK(second.fork_join_seconds == first.fork_join_seconds);
+  CHECK(second.target == first.target);
+
+  const MachineFacts third = cache.facts(true);
+  CHECK_FALSE(third.cached);
+  CHECK(third.notes.empty());
+  CHECK(third.unix_seconds >= first.unix_seconds);
+  CHECK(cache.facts().unix_seconds == third.unix_seconds);
+}
+
+TEST_CASE("machine facts that cannot be used are measured over, with a note", "[errors]") {
+  const Cache cache;
+  const MachineFacts good = cache.facts();
+  const auto again_after = [&](const std::string& reason) {
+    const MachineFacts again = cache.facts();
+    CAPTURE(again.notes);
+    CHECK_FALSE(again.cached);
+    CHECK(mentions(again.notes, reason));
+    CHECK(mentions(again.notes, good.file));
+    CHECK(cache.facts().cached);
+  };
+  replace_in(good.file, "\"machine\": \"", "\"machine\": \"Other ");
+  again_after("another machine");
+  replace_in(good.file, "\"version\": 1", "\"version\": 999");
+  again_after("another version");
+  replace_in(good.file, "\"l2_read\"", "\"l2_reed\"");
+  again_after("l2_read");
+  replace_in(good.file, "\"fork_join_seconds\": ", "\"fork_join_seconds\": -");
+  again_after("fork_join_seconds");
+  for (const char* text : {"", "{", "[]", "3"}) {
+    CAPTURE(text);
+    REQUIRE(write_file(good.file, text).has_value());
+    again_after("damaged");
+  }
+}
+
+TEST_CASE("a cache folder that cannot be written costs the cache only", "[errors]") {
+  const Cache cache;
+  REQUIRE(write_file(cache.folder->path() + "/deep", "a file where a folder should be").has_value());
+  const MachineFacts facts = cache.facts();
+  CHECK_FALSE(facts.cached);
+  CHECK(facts.target.measured);
+  CHECK(facts.file.empty());
+  CAPTURE(facts.notes);
+  CHECK(mentions(facts.notes, "could not be kept"));
+
+  auto nowhere = machine_facts({"", false, {.seconds = 0.02, .repeats = 1, .threads = 0}});
+  REQUIRE(nowhere.has_value());
+  CHECK(nowhere->notes.empty());
+  CHECK(nowhere->target.measured);
+}
+
+TEST_CASE("a machine is told by its model, features, cores and caches") {
+  const target::Target host = target::host_target();
+  const std::string identity = target::host_identity(host);
+  CHECK(identity == target::host_identity(target::host_target()));
+  target::Target fewer = host, older = host;
+  fewer.cpu.cores += 1;
+  older.cpu.features.avx512f = !older.cpu.features.avx512f;
+  CHECK(target::host_identity(fewer) != identity);
+  CHECK(target::host_identity(older) != identity);
+  target::Target faster = host;
+  faster.peak.fp32 *= 2;
+  CHECK(target::host_identity(faster) == identity);
+}
