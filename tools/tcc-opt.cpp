@@ -17,6 +17,7 @@
 #include "lower/pad_tails.h"
 #include "lower/place_inits.h"
 #include "lower/promote_registers.h"
+#include "lower/share_output.h"
 #include "lower/split_launches.h"
 #include "lower/split_tails.h"
 #include "tcc/ir/text.h"
@@ -59,6 +60,10 @@ constexpr std::array kPasses = {
     Pass{"finish_nest", Needs::kNoBlocks,
          [](const ir::Kernel& k, const target::Target&, const ArenaPtr& arena) -> ir::Legal<ir::Kernel> {
            return lower::finish_nest(k, {}, arena);
+         }},
+    Pass{"share_output", Needs::kNest,
+         [](const ir::Kernel& k, const target::Target& t, const ArenaPtr& arena) -> ir::Legal<ir::Kernel> {
+           return lower::share_output(k, t, arena);
          }},
     Pass{"pad_tails", Needs::kNest,
          [](const ir::Kernel& k, const target::Target&, const ArenaPtr& arena) -> ir::Legal<ir::Kernel> {

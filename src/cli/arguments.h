@@ -22,6 +22,8 @@ struct ModelArguments {
   std::optional<uint64_t> reseed;
   int64_t zoo_batch = 1, zoo_image = 224, zoo_sequence = 128;
   uint64_t zoo_seed = 1;
+  std::string layouts = "plain";
+  int64_t winograd = 0;
 };
 
 struct Arguments {

@@ -189,7 +189,7 @@ Result<int> bench_schedule(const Arguments& a) {
   TCC_TRY(std::string trace, read_file(a.schedule, uint64_t{16} << 20));
   TCC_TRY(target::Target target, open_target(a));
   TCC_TRY(driver::Model model, open_model(a));
-  TCC_TRY(driver::Program program, driver::make_program(model));
+  TCC_TRY(driver::Program program, driver::make_program(model, target));
   TCC_TRY(size_t index, driver::find_task(program, a.task));
   auto timed =
       driver::bench_schedule(program.tasks.tasks[index], trace, target, static_cast<int>(threads_or_all(a.threads)));

@@ -31,7 +31,7 @@ Json explanation_json(const driver::Explanation& e) {
 Result<int> run_explain(const Arguments& a) {
   TCC_TRY(target::Target target, open_target(a));
   TCC_TRY(driver::Model model, open_model(a));
-  TCC_TRY(driver::Program program, driver::make_program(model));
+  TCC_TRY(driver::Program program, driver::make_program(model, target));
   TCC_TRY(auto store, open_store_for_reading(a.db));
   TCC_TRY(driver::Explanation e, driver::explain_task(program, a.task, store.get(), target, threads_or_all(a.threads)));
   if (a.common.json) {

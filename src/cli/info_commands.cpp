@@ -123,7 +123,7 @@ Result<int> print_probe(const Arguments& a) {
 Result<int> run_show(const Arguments& a) {
   TCC_TRY(target::Target target, open_target(a));
   TCC_TRY(driver::Model model, open_model(a));
-  TCC_TRY(driver::Program program, driver::make_program(model));
+  TCC_TRY(driver::Program program, driver::make_program(model, target));
   TCC_TRY(auto store, open_store_for_reading(a.db));
   if (!a.task.empty()) return show_one(a, program, store.get(), target);
   TCC_TRY(std::vector<driver::TaskSummary> tasks, driver::summarise_tasks(program, store.get(), target));

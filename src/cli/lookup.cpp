@@ -67,6 +67,10 @@ Result<driver::ModelSource> parse_model(const ModelArguments& arguments) {
   driver::ModelSource source;
   source.model = arguments.model;
   source.reseed = arguments.reseed;
+  source.winograd = arguments.winograd;
+  source.layouts = arguments.layouts == "blocked" ? driver::Layouts::kBlocked
+                   : arguments.layouts == "auto"  ? driver::Layouts::kAuto
+                                                  : driver::Layouts::kPlain;
   source.zoo = {arguments.zoo_batch, arguments.zoo_image, arguments.zoo_seed, arguments.zoo_sequence};
   for (const std::string& word : arguments.shapes) {
     const size_t equals = word.rfind('=');

@@ -38,6 +38,15 @@ class Lines {
         ->allow_extra_args(false);
     sub->add_option("--reseed-weights", m.reseed, "Replace the weights by seeded random ones of sane scale")
         ->type_name("SEED");
+    sub->add_option("--layouts", m.layouts, "Channels between tasks on a CPU: plain, blocked, or auto by estimate")
+        ->check(CLI::IsMember({"plain", "blocked", "auto"}))
+        ->capture_default_str();
+    sub->add_option("--winograd", m.winograd,
+                    "3x3 convolutions by tiles of 2x2 or 4x4 outputs where that is estimated to gain: fewer products, "
+                    "less accurate; 0: none")
+        ->type_name("M")
+        ->check(CLI::IsMember({0, 2, 4}))
+        ->capture_default_str();
     zoo(sub, "--zoo-seed");
   }
   void zoo(CLI::App* sub, const char* seed_flag) {

@@ -204,7 +204,7 @@ Result<int> run_tune(const Arguments& a) {
   TCC_TRY(target::Target target, open_target(a));
   TCC_TRY(std::string db, store_path(a.db));
   TCC_TRY(driver::Model model, open_model(a));
-  TCC_TRY(driver::Program program, driver::make_program(model));
+  TCC_TRY(driver::Program program, driver::make_program(model, target));
   driver::TuneRequest request;
   request.target = target;
   if (!a.tasks.empty()) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "tcc/graph/passes.h"
+#include "tcc/graph/winograd.h"
 #include "tcc/support/check.h"
 #include "tcc/support/text.h"
 
@@ -154,6 +155,7 @@ struct AttributePrinter {
         fmt::format("kernel={} strides={} dilations={} pads={}{} group={}", list_text(a.kernel), list_text(a.strides),
                     list_text(a.dilations), list_text(a.pads_begin), list_text(a.pads_end), a.group);
     if (a.block_in > 1 || a.block_out > 1) text += fmt::format(" blocks={}->{}", a.block_in, a.block_out);
+    if (a.winograd > 0) text += fmt::format(" winograd={}", a.winograd);
     return text;
   }
   std::string operator()(const PoolAttrs& a) const {
@@ -262,6 +264,7 @@ double node_flops(const Graph& graph, const Node& node) {
       const Shape& a = graph.value(node.inputs[0]).shape;
       const Shape& b = graph.value(node.inputs[1]).shape;
       double bias = node.inputs.size() == 3 ? out : 0;
+      if (node.op == Op::kConv && node.as<ConvAttrs>().winograd > 0) return winograd_flops(graph, node) + bias;
       if (node.op == Op::kConv)
         return 2 * out * static_cast<double>(b[1]) * product(node.as<ConvAttrs>().kernel) + bias;
       int64_t k = a.back();

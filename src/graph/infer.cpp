@@ -7,6 +7,7 @@
 
 #include "passes_internal.h"
 #include "tcc/graph/refusal.h"
+#include "tcc/graph/winograd.h"
 #include "tcc/support/check.h"
 
 namespace tcc::graph {
@@ -199,6 +200,7 @@ class Inference {
     TCC_TRY_VOID(need_one_type());
     TCC_TRY_VOID(need_block(a.block_in));
     TCC_TRY_VOID(need_elements(0));
+    if (a.winograd != 0) return winograd_conv(a);
     const Shape input = plain_channels(shape(0), a.block_in);
     if (input.size() < 3 || shape(1).size() != input.size()) {
       return input_error("needs input and weight of one rank of at least 3, got {} and {}", shape_text(input),
@@ -228,6 +230,27 @@ class Inference {
     Shape out{input[0], filters};
     TCC_TRY_VOID(append_window_extents(window, input, out));
     return done(blocked_channels(out, a.block_out));
+  }
+
+  Result<TensorType> winograd_conv(const ConvAttrs& a) const {
+    const Shape &input = shape(0), &weight = shape(1);
+    if (!is_winograd_tile(a.winograd)) return input_error("winograd tiles of {} are not 2 or 4", a.winograd);
+    auto all = [](const std::vector<int64_t>& v, int64_t x) { return v == std::vector<int64_t>{x, x}; };
+    if (input.size() != 4 || !all(a.kernel, 3) || !all(a.strides, 1) || !all(a.dilations, 1) || a.group != 1 ||
+        a.block_in != 1 || a.block_out != 1) {
+      return input_error("winograd needs 3x3 over two axes, strides, dilations and group of 1, channels not blocked");
+    }
+    const int64_t side = a.winograd + 2;
+    if (weight.size() != 3 || weight[0] != side * side || weight[2] != input[1] || weight[1] < 1) {
+      return input_error("transformed weight {} does not fit input {} and tiles of {}", shape_text(weight),
+                         shape_text(input), a.winograd);
+    }
+    Window window{a.kernel, a.strides, a.dilations, a.pads_begin, a.pads_end, false};
+    TCC_TRY_VOID(check_window(window, 2));
+    if (node_.inputs.size() == 3) TCC_TRY_VOID(need_channels(2, weight[1], "bias"));
+    Shape out{input[0], weight[1]};
+    TCC_TRY_VOID(append_window_extents(window, input, out));
+    return done(out);
   }
 
   // A blocked tensor has its channels in axis 1 and in the last one.

@@ -148,6 +148,7 @@ class LayoutPass {
     std::vector<size_t> operands{0};
     if (node.op == Op::kConv) {
       const auto& a = node.as<ConvAttrs>();
+      if (a.winograd > 0) return;
       const int64_t channels = shape(node.inputs[0])[1], filters = shape(node.output)[1];
       const bool depthwise = a.group > 1 && a.group == channels && a.group == filters;
       if (a.group > 1 && !depthwise) return;

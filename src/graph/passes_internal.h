@@ -25,6 +25,13 @@ void fuse_patterns(Graph& graph);
 Shape plain_channels(const Shape& blocked, int64_t block);
 Shape blocked_channels(const Shape& plain, int64_t block);
 
+// Output plane `plane` (image * filters + filter) of a convolution with attrs.winograd, in double.
+struct WinogradOperands {
+  const double *x, *u, *bias;  // bias may be null
+};
+void run_winograd(const ConvAttrs& attrs, const Shape& in, const Shape& out, const WinogradOperands& operands,
+                  int64_t plane, double* y);
+
 // The growth limit of constant folding; all inputs are constant.
 bool worth_folding(const Graph& graph, const Node& node);
 

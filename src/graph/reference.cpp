@@ -211,6 +211,10 @@ class NodeRunner {
     pool_.parallel_for(out_.shape[0] * filters, [&](int64_t plane, int) {
       int64_t n = plane / filters, m = plane % filters;
       double* out = out_.data.data() + plane * g.out_size();
+      if (a.winograd > 0) {
+        const double* bias = inputs_.size() == 3 ? in(2).data.data() : nullptr;
+        return run_winograd(a, in(0).shape, out_.shape, {in(0).data.data(), in(1).data.data(), bias}, plane, out);
+      }
       std::fill(out, out + g.out_size(), inputs_.size() == 3 ? in(2).data[static_cast<size_t>(m)] : 0.0);
       for (int64_t c = 0; c < per_group_in; ++c) {
         const double* x = in(0).data.data() + (n * channels + m / per_group_out * per_group_in + c) * g.in_size();

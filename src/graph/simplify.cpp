@@ -5,6 +5,7 @@
 #include <set>
 
 #include "rewrite.h"
+#include "tcc/graph/winograd.h"
 
 namespace tcc::graph {
 namespace {
@@ -299,6 +300,12 @@ Result<void> optimize(Graph& graph, Evaluator* evaluator, const OptimizeOptions&
   TCC_TRY_VOID(fold_constants(graph, nullptr));
   eliminate(graph);
   TCC_TRY_VOID(fold_batch_norm(graph));
+  if (options.winograd != 0) {
+    if (!is_winograd_tile(options.winograd))
+      return make_error(ErrorClass::kUsage, fmt::format("there is no winograd form of tiles of {}", options.winograd),
+                        "--winograd takes 2 or 4, or 0 for none");
+    apply_winograd(graph, options.winograd);
+  }
   if (options.layouts) {
     eliminate(graph);
     assign_layouts(graph, *options.layouts);

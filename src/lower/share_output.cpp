@@ -1,12 +1,10 @@
 // Which temporaries may lie in the output. Let T be allocated for one iteration of the loops around it, and let the
-// last statement of that scope write O[r.., j..] = f(T[0.., j..]), where r depends on the loops around the scope only
-// and T has O's extents in j and one element in the others. Then T[0.., j..] may be O[r.., j..]:
-//  - every element of T is one of O's, as the extents are the same;
-//  - nothing reads T behind the statement, and the statement reads just the element that it writes;
-//  - what the scope left in O the statement writes over: a kernel writes all of its output, and no other store does;
-//  - no other iteration writes the row: the rows r are all written, and there are as many of them as iterations, so
-//  each
-//    iteration has its own.
+// last statement of that scope write O[r + t] = f(T[t]), element by element, where r depends on the loops around the
+// scope only, and let T have as many elements as O has for each iteration. Then T[t] may be O[r + t]:
+//  - an iteration writes at most as many elements of O as T has, all of them in the box r + T. A kernel writes all of
+//    its output and nothing else writes this one, so by the numbers each iteration writes all of its box, and the boxes
+//    do not overlap: no other iteration sees what lies in the box meanwhile;
+//  - nothing reads T behind the statement, which itself reads just the element that it writes.
 #include "lower/share_output.h"
 
 #include <algorithm>
@@ -23,8 +21,8 @@ namespace {
 
 struct Sharing {
   const Alloc* scope = nullptr;
-  Id temp = 0;
-  const Store* last = nullptr;  // writes the output
+  Id temp = 0, output = 0;
+  std::vector<Expr> origin;  // r
 };
 
 bool touches(Stmt s, Id buffer) {
@@ -55,7 +53,9 @@ int count_stores(Stmt s, Id buffer) {
 
 class Finder {
  public:
-  explicit Finder(const Kernel& kernel) : k_(kernel) {}
+  // `register_bytes`: local temporaries up to this size become registers, which are better than any memory.
+  Finder(const Kernel& kernel, Arena& arena, int64_t register_bytes)
+      : k_(kernel), b_(arena), register_bytes_(register_bytes) {}
 
   std::optional<Sharing> find(const Buffer& output) {
     output_ = &output;
@@ -99,42 +99,40 @@ class Finder {
 
   bool is_shareable(const Alloc& scope, Id temp, int64_t iterations) {
     const Buffer* t = k_.buffer(temp);
-    if (t->scope != Scope::kLocal || t->type != output_->type || t->layout != nullptr ||
-        t->shape.size() != output_->shape.size())
+    if ((t->scope != Scope::kGlobal && t->scope != Scope::kLocal) || t->role != BufferRole::kTemp ||
+        t->type != output_->type || t->layout != nullptr || t->shape.size() != output_->shape.size() ||
+        (t->scope == Scope::kLocal && elements(*t) * type_bytes(t->type) <= register_bytes_))
       return false;
     Stmt last = last_of(scope);
     if (last == nullptr || count_stores(k_.root, output_->id) != 1 || count_stores(last, output_->id) != 1 ||
         count_stores(last, temp) != 0)
       return false;
     const Store* store = nullptr;
-    int64_t reads = 0, own_reads = 0;
     bool plain = true;
     visit(last, [&](Stmt s) {
       if (const Store* st = as<Store>(s); st != nullptr && st->buffer == output_->id) store = st;
-      plain &= s->kind != StmtKind::kInstrCall;
       return true;
     });
-    visit_roots(last, [&](Expr root) { reads += count_reads(root, temp, nullptr); });
-    own_reads = count_reads(store->value, temp, store);
-    if (!plain || reads == 0 || reads != own_reads || touches_by_instruction(temp)) return false;
-    if (iterations < 0 || iterations != rows_of(*t, *store)) return false;
-    found_ = Sharing{&scope, temp, store};
+    std::vector<const Load*> reads, own_reads;
+    visit_roots(last, [&](Expr root) {
+      std::vector<const Load*> of_output;
+      collect_loads(root, temp, reads);
+      collect_loads(root, output_->id, of_output);
+      plain &= of_output.empty();
+    });
+    collect_loads(store->value, temp, own_reads);
+    if (!plain || reads.empty() || reads.size() != own_reads.size() || touches_by_instruction(temp)) return false;
+    std::vector<Expr> origin = origin_of(*store, own_reads);
+    if (origin.empty() || iterations < 0 || iterations * elements(*t) != elements(*output_)) return false;
+    found_ = Sharing{&scope, temp, output_->id, std::move(origin)};
     return true;
   }
 
-  // Loads of the buffer; with a store, only those of the element that it writes.
-  static int64_t count_reads(Expr root, Id buffer, const Store* at) {
-    int64_t n = 0;
+  static void collect_loads(Expr root, Id buffer, std::vector<const Load*>& out) {
     visit(root, [&](Expr e) {
-      const Load* l = as<Load>(e);
-      if (l == nullptr || l->buffer != buffer) return true;
-      bool same = true;
-      for (size_t d = 0; at != nullptr && d < l->indices.size(); ++d)
-        same &= equal(l->indices[d], at->indices[d]) || is_int(l->indices[d], 0);
-      n += same;
+      if (const Load* l = as<Load>(e); l != nullptr && l->buffer == buffer) out.push_back(l);
       return true;
     });
-    return n;
   }
 
   bool touches_by_instruction(Id buffer) const {
@@ -147,31 +145,31 @@ class Finder {
     return found;
   }
 
-  // How many rows the output has, where the store tells rows from places within them as the temporary does; else -1.
-  int64_t rows_of(const Buffer& t, const Store& store) const {
-    int64_t rows = 1;
-    for (size_t d = 0; d < t.shape.size(); ++d) {
-      if (!is_int(t.shape[d]) || !is_int(output_->shape[d])) return -1;
-      const int64_t extent = int_value(t.shape[d]), whole = int_value(output_->shape[d]);
-      bool outside = true, inside_reads_all = true;
-      visit(store.indices[d], [&](Expr e) {
+  // r; empty where it depends on more than the loops around the scope, or on which load one looks at.
+  std::vector<Expr> origin_of(const Store& store, const std::vector<const Load*>& loads) {
+    std::vector<Expr> origin;
+    for (size_t d = 0; d < store.indices.size(); ++d) {
+      origin.push_back(b_.sub(store.indices[d], loads[0]->indices[d]));
+      bool outside = true;
+      visit(origin[d], [&](Expr e) {
         if (const Var* v = as<Var>(e)) outside &= std::count(around_.begin(), around_.end(), v->id) > 0;
         return true;
       });
-      visit(store.value, [&](Expr e) {
-        if (const Load* l = as<Load>(e); l != nullptr && l->buffer == t.id)
-          inside_reads_all &= equal(l->indices[d], store.indices[d]);
-        return true;
-      });
-      if (extent == 1 && outside)
-        rows *= whole;
-      else if (extent != whole || !inside_reads_all)
-        return -1;
+      for (const Load* l : loads) outside &= equal(l->indices[d], loads[0]->indices[d]);
+      if (!outside) return {};
     }
-    return rows;
+    return origin;
+  }
+
+  static int64_t elements(const Buffer& b) {
+    int64_t n = 1;
+    for (Expr extent : b.shape) n *= is_int(extent) ? int_value(extent) : 0;
+    return n;
   }
 
   const Kernel& k_;
+  Builder b_;
+  int64_t register_bytes_;
   const Buffer* output_ = nullptr;
   std::vector<Id> around_;
   std::optional<Sharing> found_;
@@ -179,13 +177,7 @@ class Finder {
 
 class Sharer {
  public:
-  Sharer(const Kernel& k, const Sharing& sharing, Arena& arena) : k_(k), sharing_(sharing), b_(arena) {
-    const Buffer* t = k.buffer(sharing.temp);
-    for (size_t d = 0; d < t->shape.size(); ++d) {
-      bool row = is_int(t->shape[d], 1) && !is_int(k.buffer(sharing.last->buffer)->shape[d], 1);
-      rows_.push_back(row ? sharing.last->indices[d] : nullptr);
-    }
-  }
+  Sharer(const Sharing& sharing, Arena& arena) : sharing_(sharing), b_(arena) {}
 
   Stmt stmt(Stmt s) {
     if (const Alloc* a = as<Alloc>(s); a == sharing_.scope) {
@@ -196,7 +188,7 @@ class Sharer {
       return rest.empty() ? body : b_.alloc(rest, body);
     }
     if (const Store* st = as<Store>(s); st != nullptr && st->buffer == sharing_.temp)
-      return b_.store(sharing_.last->buffer, place(st->indices), expr(st->value),
+      return b_.store(sharing_.output, place(st->indices), expr(st->value),
                       st->predicate == nullptr ? nullptr : expr(st->predicate));
     return rewrite_children(b_, s, [&](Stmt c) { return stmt(c); }, [&](Expr e) { return expr(e); });
   }
@@ -204,22 +196,19 @@ class Sharer {
  private:
   Expr expr(Expr e) {
     if (const Load* l = as<Load>(e); l != nullptr && l->buffer == sharing_.temp)
-      return b_.load(sharing_.last->buffer, l->type, place(l->indices),
+      return b_.load(sharing_.output, l->type, place(l->indices),
                      l->predicate == nullptr ? nullptr : expr(l->predicate),
                      l->other == nullptr ? nullptr : expr(l->other));
     return rewrite_children(b_, e, [&](Expr c) { return expr(c); });
   }
   std::vector<Expr> place(std::span<const Expr> indices) {
-    std::vector<Expr> out(indices.begin(), indices.end());
-    for (size_t d = 0; d < out.size(); ++d)
-      if (rows_[d] != nullptr) out[d] = rows_[d];
+    std::vector<Expr> out;
+    for (size_t d = 0; d < indices.size(); ++d) out.push_back(b_.add(sharing_.origin[d], indices[d]));
     return out;
   }
 
-  const Kernel& k_;
   const Sharing& sharing_;
   Builder b_;
-  std::vector<Expr> rows_;  // nullptr: a place within the row
 };
 
 // Stores that go past the caches are better still, and nothing may read what they write.
@@ -238,14 +227,15 @@ bool goes_past_caches(const Kernel& k) {
 Kernel share_output(const Kernel& kernel, const target::Target& target, const ArenaPtr& arena) {
   Kernel k = kernel;
   k.arena = arena;
+  int64_t register_bytes = target.cpu.num_vector_registers * target.cpu.vector_bits / 8;
   for (const Buffer* output : kernel.buffers) {
     if (output->role != BufferRole::kOutput || output->layout != nullptr) continue;
     int64_t bytes = type_bytes(output->type);
     for (Expr extent : output->shape) bytes *= is_int(extent) ? int_value(extent) : 0;
     if (bytes <= target.cpu.l2_bytes || goes_past_caches(k)) continue;
-    if (std::optional<Sharing> sharing = Finder(k).find(*output)) {
+    if (std::optional<Sharing> sharing = Finder(k, *arena, register_bytes).find(*output)) {
       Kernel next = k;
-      next.root = Sharer(k, *sharing, *arena).stmt(k.root);
+      next.root = Sharer(*sharing, *arena).stmt(k.root);
       std::vector<const Buffer*> rest;
       for (const Buffer* b : k.buffers)
         if (b->id != sharing->temp) rest.push_back(b);

@@ -2,7 +2,7 @@
 // cost. Before: relu(bias(conv)) in three nests; after: conv, and one nest that adds the bias and clips.
 #include <algorithm>
 
-#include "space/access.h"
+#include "space/window.h"
 #include "tcc/ir/walk.h"
 #include "tcc/space/space.h"
 
@@ -47,8 +47,10 @@ class AutoInline : public Module {
  public:
   const char* name() const override { return "auto_inline"; }
 
-  std::vector<schedule::Schedule> apply(const schedule::Schedule& state, const target::Target&,
+  std::vector<schedule::Schedule> apply(const schedule::Schedule& state, const target::Target& target,
                                         const SpaceOptions&) const override {
+    // Where each value is read by one window only, a copy costs as much as it saves.
+    if (target.is_cpu() && find_window(state.kernel())) return {inline_all(state, false)};
     // A padded copy costs a pass over the input and frees the inner loops of predicates.
     Id pad = schedule::find_block_by_name(state.kernel(), kPadBlock);
     if (pad != kNoId && reads_of(state.kernel(), pad) >= kManyReads) return {inline_all(state, true)};

@@ -69,8 +69,10 @@ std::optional<BlockRv> localise(Schedule& s, const NaiveNest& nest, BlockRv bloc
   std::vector<Id> consumers = schedule::consumers_of(s.kernel(), nest.block->id);
   if (consumers.size() > 1) return std::nullopt;
   std::string consumer = consumers.empty() ? "" : name_hint(s.kernel(), consumers[0]);
+  // What reads many elements for each of its own, a transform of tiles, cannot go with a tile of the sum.
+  const bool goes_along = !consumers.empty() && as<Store>(find_block(s.kernel().root, consumers[0])->body) != nullptr;
   BlockRv reader = s.cache_write(block, Scope::kLocal);
-  if (!consumers.empty()) {
+  if (goes_along) {
     s.compute_inline(reader);
     reader = s.get_block(consumer);
   }

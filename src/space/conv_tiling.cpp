@@ -12,6 +12,10 @@
 // the first; Zhang et al., "High Performance Zero-Memory Overhead Direct Convolutions", section 3, derives the tile
 // from latency and registers). The best tiles by an estimate of the cycles are sketches of their own.
 //
+// Where the weights of a tile overflow the second-level cache they would stream from further away for every few
+// positions. There the channels are blocked around the positions, f1, rc0, h1, w1, rc1, and the sums of all positions
+// wait in a local buffer, which a tile keeps in registers during its block.
+//
 // The padded input is a copy in front of the nest, or one of the part that an outermost iteration needs (a halo, which
 // neighbours copy too), while that fits the second-level cache.
 #include <algorithm>
@@ -36,6 +40,7 @@ constexpr int64_t kMaxVectors = 4, kMaxRows = 12;
 constexpr int64_t kMaxCopy = 64;
 constexpr double kTailCost = 1.3, kWorthTrying = 1.3;
 constexpr size_t kTilesOfAForm = 4;
+constexpr int64_t kChannelBlock = 64, kMaxBlockedPositions = 128;
 
 // Iterators of the contraction.
 struct Convolution {
@@ -150,6 +155,17 @@ std::vector<Tile> best_tiles(const Convolution& c, bool filter_lanes, const targ
   return tiles;
 }
 
+// Weights of a tile that do not stay in the second-level cache beside the input, and an image that is small enough for
+// its sums to stay in the first.
+bool blocks_channels(const Convolution& c, const Tile& t, const target::Target& target, int64_t bytes) {
+  if (!t.filter_lanes || c.reduce.size() < 2) return false;
+  int64_t channels = c.nest.extents[c.reduce[0]];
+  int64_t positions = c.nest.extents[c.column] * (c.has_row ? c.nest.extents[c.row] : 1);
+  double panel = c.terms * static_cast<double>(t.filters * bytes);
+  return channels % kChannelBlock == 0 && channels > kChannelBlock && positions <= kMaxBlockedPositions &&
+         2 * panel > static_cast<double>(target.cpu.l2_bytes);
+}
+
 class ConvTiling : public Module {
  public:
   const char* name() const override { return "conv_tiling"; }
@@ -170,7 +186,7 @@ class ConvTiling : public Module {
       for (bool staged : {false, true}) {
         if (staged && (!padded || !c->has_row)) continue;
         Schedule s = state;
-        if (tile(s, *c, t, staged)) out.push_back(std::move(s));
+        if (tile(s, *c, t, {staged, blocks_channels(*c, t, target, bytes)})) out.push_back(std::move(s));
       }
     // Without reuse between channels the memory decides, and other shapes of tiles may be as good.
     if (out.empty() || !c->has_filter) out.push_back(state);
@@ -178,13 +194,18 @@ class ConvTiling : public Module {
   }
 
  private:
+  struct Form {
+    bool staged = false;   // the padded input is copied part by part
+    bool blocked = false;  // the outer part of the channels is around the positions
+  };
   // The loops of a tiled nest, outermost first.
   struct Nest {
+    size_t around = 0;                             // loops of `outer` and `inner` around the epilogue
     std::vector<LoopRv> outer, inner, sums, rows;  // parallel, around a tile, of the reduction, of a tile
     LoopRv lanes;
   };
 
-  static bool tile(Schedule& s, const Convolution& c, const Tile& t, bool staged) {
+  static bool tile(Schedule& s, const Convolution& c, const Tile& t, Form form) {
     BlockRv block = s.get_block(c.nest.name);
     if (c.has_filter)
       for (const Packing& p : packings_for(s.kernel(), c.nest, c.nest.block->iters[c.filter].id, t.filters))
@@ -194,26 +215,28 @@ class ConvTiling : public Module {
     std::vector<LoopRv> loops = s.get_loops(block);
     if (!s.ok() || loops.size() != c.nest.extents.size()) return false;
     Nest nest;
-    if (!split_loops(s, c, t, loops, staged, nest)) return false;
-    size_t depth = nest.outer.size() + nest.inner.size();
+    if (!split_loops(s, c, t, loops, form, nest)) return false;
 
     // The epilogue, where a tile is complete.
-    s.reverse_compute_at(*epilogue, nest.inner.back());
+    s.reverse_compute_at(*epilogue, nest.inner[nest.around - nest.outer.size() - 1]);
     int v = static_cast<int>(t.filter_lanes ? c.filter : c.column);
-    if (!s.ok() || !mark_epilogue(s, c.nest, v, *epilogue, depth)) return false;
+    if (!s.ok() || !mark_epilogue(s, c.nest, v, *epilogue, nest.around)) return false;
     for (LoopRv l : nest.rows) s.unroll(l);
     s.vectorize(nest.lanes);
-    static constexpr std::array<int64_t, 3> kUnroll = {1, 64, 256};
-    static constexpr std::array<double, 3> kWeights = {0.3, 0.4, 0.3};
-    s.annotate(nest.sums[c.reduce.size() - 2], AnnotationKey::kUnrollMax, s.sample_categorical(kUnroll, kWeights));
-    if (staged && !stage(s, nest.outer.back())) return false;
+    // Written out kernel columns would keep the sums of a block from staying in registers.
+    if (!form.blocked) {
+      static constexpr std::array<int64_t, 3> kUnroll = {1, 64, 256};
+      static constexpr std::array<double, 3> kWeights = {0.3, 0.4, 0.3};
+      s.annotate(nest.sums[c.reduce.size() - 2], AnnotationKey::kUnrollMax, s.sample_categorical(kUnroll, kWeights));
+    }
+    if (form.staged && !stage(s, nest.outer.back())) return false;
     fuse_parallel(s, nest.outer);
-    if (!staged) copy_padding(s);
+    if (!form.staged) copy_padding(s);
     return s.ok();
   }
 
-  static bool split_loops(Schedule& s, const Convolution& c, const Tile& t, const std::vector<LoopRv>& loops,
-                          bool staged, Nest& nest) {
+  static bool split_loops(Schedule& s, const Convolution& c, const Tile& t, const std::vector<LoopRv>& loops, Form form,
+                          Nest& nest) {
     // [parallel, serial, register]
     auto split = [&](size_t i, int64_t size) {
       std::vector<LoopRv> whole = s.split(loops[i], std::vector<ExprRv>{{}, lit(size)});
@@ -232,15 +255,23 @@ class ConvTiling : public Module {
       for (size_t i : *group)
         if (!c.nest.reduce[i]) nest.outer.push_back(loops[i]);
     // A copied part of the input serves all filters.
-    if (!staged && c.has_filter) nest.outer.push_back(f[0]);
+    if (!form.staged && c.has_filter) nest.outer.push_back(f[0]);
     if (c.has_row) nest.outer.push_back(h[0]);
-    if (staged && c.has_filter) nest.inner.push_back(f[0]);
+    if (form.staged && c.has_filter) nest.inner.push_back(f[0]);
     if (c.has_filter) nest.inner.push_back(f[1]);
+    nest.around = nest.outer.size() + nest.inner.size();
+    std::vector<LoopRv> channels = {loops[c.reduce[0]]};
+    if (form.blocked) {
+      channels = s.split(channels[0], std::vector<ExprRv>{{}, lit(kChannelBlock)});
+      if (!s.ok()) return false;
+      nest.inner.push_back(channels[0]);
+    }
     if (c.has_row) nest.inner.push_back(h[1]);
     nest.inner.push_back(w[0]);
+    if (!form.blocked) nest.around = nest.outer.size() + nest.inner.size();
     for (const std::vector<size_t>* group : {&c.reduce, &c.unit})
       for (size_t i : *group)
-        if (c.nest.reduce[i]) nest.sums.push_back(loops[i]);
+        if (c.nest.reduce[i]) nest.sums.push_back(i == c.reduce[0] ? channels.back() : loops[i]);
     if (c.has_row) nest.rows.push_back(h[2]);
     if (t.filter_lanes)
       nest.rows.push_back(w[1]);

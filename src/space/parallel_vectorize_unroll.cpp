@@ -22,6 +22,22 @@ bool has_scheduled_loop(const Kernel& k, Id block) {
   return false;
 }
 
+// A plain nest around spatial iterators whose block makes several stores, as transforms of tiles do.
+bool is_map_of_many(const Kernel& k, const Block& block) {
+  const std::vector<Id> loops = schedule::loops_of(k, block.id);
+  if (block.body->kind != StmtKind::kSeq || block.predicate != nullptr || loops.size() != block.iters.size() ||
+      loops.size() < 2 || schedule::find_block_by_name(k, name_hint(k, block.id)) != block.id)
+    return false;
+  for (size_t i = 0; i < loops.size(); ++i) {
+    const Loop* l = find_loop(k.root, loops[i]);
+    const Var* v = as<Var>(block.iters[i].binding);
+    if (v == nullptr || v->id != loops[i] || !is_int(l->extent) || !l->annotations.empty() ||
+        block.iters[i].kind != IterKind::kSpatial || l->body->kind == StmtKind::kSeq)
+      return false;
+  }
+  return true;
+}
+
 enum class Form { kLastAxis, kFused, kParallelOnly };
 
 class ParallelVectorizeUnroll : public Module {
@@ -35,9 +51,10 @@ class ParallelVectorizeUnroll : public Module {
     for (const Block* block : collect_blocks(state.kernel().root)) {
       if (has_scheduled_loop(state.kernel(), block->id)) continue;
       std::optional<NaiveNest> nest = naive_nest(state.kernel(), *block);
-      if (!nest) continue;
-      open.push_back(nest->name);
-      fusible |= !nest->is_reduction() && nest->extents.size() > 1;
+      const bool stores_many = !nest && is_map_of_many(state.kernel(), *block);
+      if (!nest && !stores_many) continue;
+      open.push_back(name_hint(state.kernel(), block->id));
+      fusible |= stores_many || (!nest->is_reduction() && nest->extents.size() > 1);
     }
     if (open.empty()) return {state};
     // Beside a tiled anchor what is left over is a small part of the work: one form is enough.

@@ -15,7 +15,10 @@ std::vector<std::unique_ptr<Module>> modules_for(const target::Target& target) {
   if (target.is_cpu()) {
     modules.push_back(make_vector_dot());
     modules.push_back(make_matmul_tiling());
+    modules.push_back(make_window_tiling());
+    modules.push_back(make_blocked_conv_tiling());
     modules.push_back(make_conv_tiling());
+    modules.push_back(make_gemv_tiling());
     modules.push_back(make_row_tiling());
     modules.push_back(make_multi_level_tiling());
     modules.push_back(make_parallel_vectorize_unroll());

@@ -43,6 +43,7 @@ Type ir_type(graph::DType dtype) {
 GroupNest::GroupNest(const graph::Graph& graph, const graph::FusionGroup& group) : graph_(graph), group_(group) {
   moves_ = graph::op_class(graph.node(group.anchor).op) == graph::OpClass::kMove && group.nodes.size() == 1;
   compute_ = widened(graph.value(group.output).dtype);
+  block_constants();
   flatten_positions();
 }
 
@@ -74,9 +75,28 @@ std::optional<graph::Shape> flat_shape(const graph::Shape& shape, const graph::S
 
 }  // namespace
 
+void GroupNest::block_constants() {
+  const graph::Node& anchor = graph_.node(group_.anchor);
+  if (anchor.op != graph::Op::kConv) return;
+  const auto& a = anchor.as<graph::ConvAttrs>();
+  if (a.block_in == 1 && a.block_out == 1) return;
+  const graph::Shape& weight = value(anchor.inputs[1]).shape;
+  auto split = [](graph::Shape& shape, int64_t extent, int64_t block) {
+    shape.push_back(extent / block);
+    if (block > 1) shape.push_back(block);
+  };
+  graph::Shape blocked, bias;
+  split(blocked, weight[0], a.block_out);
+  split(blocked, weight[1], a.group > 1 ? 1 : a.block_in);
+  blocked.insert(blocked.end(), weight.begin() + 2, weight.end());
+  flat_shapes_[anchor.inputs[1]] = blocked;
+  split(bias, weight[0], a.block_out);
+  if (anchor.inputs.size() == 3) flat_shapes_[anchor.inputs[2]] = bias;
+}
+
 void GroupNest::flatten_positions() {
   const graph::Node& anchor = graph_.node(group_.anchor);
-  if (anchor.op != graph::Op::kConv || !is_pointwise(anchor.as<graph::ConvAttrs>())) return;
+  if (!flat_shapes_.empty() || anchor.op != graph::Op::kConv || !is_pointwise(anchor.as<graph::ConvAttrs>())) return;
   const graph::Shape& out = value(anchor.output).shape;
   graph::Shape positions(out.begin() + 2, out.end());
   if (positions.size() < 2) return;
@@ -181,6 +201,8 @@ void GroupNest::build(Task& task) {
   bool pads = blocks.size() > 1 && name_hint(task.kernel, blocks[0]->id) == kPadBlock &&
               anchor_kind(graph_, graph_.node(group_.anchor)) != AnchorKind::kMove;
   task.anchor_block = name_hint(task.kernel, blocks[pads ? 1 : 0]->id);
+  const graph::Node& anchor = graph_.node(group_.anchor);
+  if (anchor.op == graph::Op::kConv && anchor.as<graph::ConvAttrs>().winograd > 0) task.anchor_block = kWinogradProduct;
 }
 
 void GroupNest::add_stage(std::string name, const graph::Node& node, bool combines,
@@ -195,8 +217,9 @@ Tensor GroupNest::make_temp(const std::string& name, const graph::Shape& shape) 
 
 namespace {
 
-bool is_blocked(const graph::Node& node) {
-  if (node.op == graph::Op::kConv) return node.as<graph::ConvAttrs>().block_out > 1;
+bool is_blocked(const graph::Node& node, size_t rank) {
+  // Of a convolution either side may be the blocked one.
+  if (node.op == graph::Op::kConv) return rank == node.as<graph::ConvAttrs>().kernel.size() + 3;
   bool pool = node.op == graph::Op::kMaxPool || node.op == graph::Op::kAveragePool;
   return pool && node.as<graph::PoolAttrs>().block > 1;
 }
@@ -213,7 +236,7 @@ std::vector<NestAxis> GroupNest::axes_of(const graph::Shape& shape) const {
                shape.size() >= 3 && shape.size() <= 6;
   bool matrix = graph_.node(group_.anchor).op == graph::Op::kGemm;
   // Channels in blocks have the last axis, too.
-  bool blocked = image && is_blocked(graph_.node(group_.anchor));
+  bool blocked = image && is_blocked(graph_.node(group_.anchor), shape.size());
   size_t plain = shape.size() - (blocked ? 1 : 0);
   std::vector<NestAxis> axes;
   for (size_t i = 0; i < shape.size(); ++i) {

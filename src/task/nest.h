@@ -34,6 +34,8 @@ int64_t lowest_of(ir::Type type);
 
 // The block that copies a convolution's input with its padding.
 inline constexpr const char* kPadBlock = "pad";
+// The matrix products of a convolution by tiles.
+inline constexpr const char* kWinogradProduct = "winograd_product";
 
 class GroupNest {
  public:
@@ -55,6 +57,9 @@ class GroupNest {
   const graph::Value& value(graph::ValueId id) const { return graph_.value(id); }
   // The value's shape as the nests see it.
   const graph::Shape& shape_of(graph::ValueId id) const;
+  // Weights and bias of a convolution on blocked channels: the same elements with the channels split. Fills
+  // flat_shapes_.
+  void block_constants();
   // A pointwise convolution is a matrix product over all positions: where every tensor of the group allows it, the
   // spatial axes become one. Decides that, and fills flat_shapes_.
   void flatten_positions();
@@ -63,6 +68,7 @@ class GroupNest {
   void add_params(Task& task);
   void plan(const graph::Node& node);  // appends the node's stages
   void plan_conv(const graph::Node& node);
+  void plan_winograd(const graph::Node& node);  // winograd.cpp
   void plan_gemm(const graph::Node& node);
   void plan_matmul(const graph::Node& node);
   void plan_pool(const graph::Node& node);
@@ -100,6 +106,9 @@ class GroupNest {
   ir::Stmt map_nest_at(const std::string& name, const std::vector<NestAxis>& axes, const Tensor& out,
                        const std::function<Exprs(const Exprs&)>& index,
                        const std::function<ir::Expr(const Exprs&)>& value);
+  // Serial loops around a block of spatial iterators with several stores.
+  ir::Stmt tile_nest(const std::string& name, const std::vector<NestAxis>& axes,
+                     const std::function<std::vector<ir::Stmt>(const Exprs&)>& stores);
   // Spatial iterators `spatial`, reduce iterators `reduce`: out[index(spatial)] = combine over reduce of
   // value(spatial, reduce). An empty index function means the spatial iterators themselves.
   ir::Stmt reduce_nest(const std::string& name, const std::vector<NestAxis>& spatial,

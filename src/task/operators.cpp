@@ -15,7 +15,7 @@ void GroupNest::plan(const graph::Node& node) {
   if (is_more(node.op)) return plan_more(node);
   switch (graph::op_class(node.op)) {
     case graph::OpClass::kContraction:
-      if (node.op == Op::kConv) return plan_conv(node);
+      if (node.op == Op::kConv) return node.as<graph::ConvAttrs>().winograd > 0 ? plan_winograd(node) : plan_conv(node);
       return node.op == Op::kGemm ? plan_gemm(node) : plan_matmul(node);
     case graph::OpClass::kWindow:
       return node.op == Op::kLrn ? plan_lrn(node) : plan_pool(node);
@@ -63,15 +63,19 @@ Expr window_position(Builder& b, const WindowAxis& axis, Expr o, Expr k) {
 
 }  // namespace
 
+// Blocked channels are two axes, c / b in front of the positions and c % b behind them: the weights' filters and
+// channels are read under the same split (block_constants), so that no index is a quotient.
 void GroupNest::plan_conv(const graph::Node& node) {
   const auto& a = node.as<graph::ConvAttrs>();
   const graph::Shape in_shape = shape_of(node.inputs[0]), out_shape = shape_of(node.output);
   std::vector<WindowAxis> windows;
-  if (in_shape.size() == a.kernel.size() + 2)
+  const size_t behind = a.block_in > 1 ? 3 : 2;
+  if (in_shape.size() == a.kernel.size() + behind)
     windows = window_axes(in_shape, out_shape, a);
   else
     windows.push_back({in_shape[2], out_shape[2], 1, 1, 1, 0, 0});  // all positions as one axis
-  int64_t per_group_in = in_shape[1] / a.group, per_group_out = out_shape[1] / a.group;
+  const bool depthwise_blocks = a.group > 1 && a.block_in > 1, in_blocks = a.block_in > 1 && !depthwise_blocks;
+  int64_t per_group_in = depthwise_blocks ? 1 : in_shape[1] / a.group, per_group_out = out_shape[1] / a.group;
   add_stage("conv", node, true, [=, this](const std::string& name, const Tensor& out) {
     std::vector<NestAxis> reduce;
     bool channel_loop = per_group_in > 1 || a.group == 1;
@@ -83,6 +87,7 @@ void GroupNest::plan_conv(const graph::Node& node) {
     if (padded) {
       graph::Shape shape = {in_shape[0], in_shape[1]};
       for (const WindowAxis& w : windows) shape.push_back(w.high() + w.pad + 1);
+      if (a.block_in > 1) shape.push_back(a.block_in);
       source = make_temp(kPadBlock, shape);
       pad = map_nest(kPadBlock, axes_of(shape), source, [&](const Exprs& at) {
         Exprs x{at[0], at[1]};
@@ -91,16 +96,23 @@ void GroupNest::plan_conv(const graph::Node& node) {
           x.push_back(b().offset(at[i + 2], -windows[i].pad));
           predicate = b().logical_and(predicate, inside(x.back(), windows[i].low(), windows[i].high(), windows[i].in));
         }
+        if (a.block_in > 1) x.push_back(at.back());
         return read(operand(node.inputs[0]), x, predicate);
       });
     }
     if (channel_loop) reduce.push_back({"rc", per_group_in});
     for (size_t i = 0; i < windows.size(); ++i) reduce.push_back({window_name(i, windows.size()), windows[i].kernel});
+    if (in_blocks) reduce.push_back({"rb", a.block_in});
     Stmt conv = reduce_nest(name, axes_of(out.shape), reduce, ReducerKind::kSum, out, nullptr,
                             [&](const Exprs& at, const Exprs& over) {
                               Expr c = channel_loop ? over[0] : b().integer(0);
-                              Exprs x{at[0], c}, w{at[1], c};
-                              if (a.group > 1) {
+                              Exprs x{at[0], c}, w{at[1]};
+                              if (a.block_out > 1) w.push_back(at.back());
+                              w.push_back(c);
+                              if (in_blocks) w.push_back(over.back());
+                              if (depthwise_blocks) {
+                                x[1] = at[1];
+                              } else if (a.group > 1) {
                                 Expr first = b().scale(b().floor_div(at[1], b().integer(per_group_out)), per_group_in);
                                 x[1] = b().add(first, c);
                               }
@@ -110,14 +122,17 @@ void GroupNest::plan_conv(const graph::Node& node) {
                                 x.push_back(padded ? b().offset(position, windows[i].pad) : position);
                                 w.push_back(k);
                               }
+                              if (a.block_in > 1) x.push_back(depthwise_blocks ? at.back() : over.back());
                               return b().mul(read(source, x), read(operand(node.inputs[1]), w));
                             });
     return b().seq(std::array<Stmt, 2>{pad, conv});
   });
   if (node.inputs.size() == 3) {
-    add_stage("bias", node, false, [this, &node](const std::string& name, const Tensor& out) {
+    add_stage("bias", node, false, [this, &node, &a](const std::string& name, const Tensor& out) {
       return map_nest(name, axes_of(out.shape), out, [&](const Exprs& at) {
-        return b().add(read(operand(node.output), at), read(operand(node.inputs[2]), {at[1]}));
+        Exprs c{at[1]};
+        if (a.block_out > 1) c.push_back(at.back());
+        return b().add(read(operand(node.output), at), read(operand(node.inputs[2]), c));
       });
     });
   }

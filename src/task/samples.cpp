@@ -60,9 +60,12 @@ Task make_conv(const ConvParams& p) {
                          filled(p.dilations, axes, 1),
                          filled(p.pads, axes, 0),
                          filled(p.pads, axes, 0),
-                         p.group};
-  graph::Shape x_shape{p.batch, p.channels}, w_shape{p.filters, p.channels / p.group};
+                         p.group,
+                         p.block_in,
+                         p.block_out};
+  graph::Shape x_shape{p.batch, p.channels / p.block_in}, w_shape{p.filters, p.channels / p.group};
   x_shape.insert(x_shape.end(), p.size.begin(), p.size.end());
+  if (p.block_in > 1) x_shape.push_back(p.block_in);
   w_shape.insert(w_shape.end(), p.kernel.begin(), p.kernel.end());
   std::vector<ValueId> inputs{s.input(x_shape), s.weight(w_shape)};
   if (p.bias) inputs.push_back(s.weight({p.filters}));

@@ -39,7 +39,10 @@ std::string anchor_text(const graph::Graph& graph, const graph::Node& node) {
   switch (node.op) {
     case Op::kConv: {
       const auto& a = node.as<graph::ConvAttrs>();
-      std::string text = fmt::format("conv{}d {} -> {} {}", a.kernel.size(), shape(0), out[1], window_text(a));
+      const int64_t filters = out[1] * a.block_out;
+      std::string text = fmt::format("conv{}d {} -> {} {}", a.kernel.size(), shape(0), filters, window_text(a));
+      if (a.block_out > 1) text += fmt::format(" blocks of {}", a.block_out);
+      if (a.winograd > 0) text += fmt::format(" winograd{}", a.winograd);
       if (a.group > 1) text += fmt::format(" g{}", a.group);
       return text + (node.inputs.size() == 3 ? " + bias" : "");
     }

@@ -1,3 +1,6 @@
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <cmath>
 #include <cstdlib>
 
@@ -15,6 +18,29 @@ Aligned<float> ramp(int64_t n) {
   for (int64_t i = 0; i < n; ++i) x[i] = static_cast<float>((i * 37) % 101) - 50;
   return x;
 }
+
+// n floats in front of a page that nobody may touch.
+class Guarded {
+ public:
+  explicit Guarded(int64_t n) : x_page(static_cast<size_t>(sysconf(_SC_PAGESIZE))) {
+    REQUIRE(n * sizeof(float) <= x_page);
+    void* memory = mmap(nullptr, 2 * x_page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    REQUIRE(memory != MAP_FAILED);
+    x_base = static_cast<char*>(memory);
+    REQUIRE(mprotect(x_base + x_page, x_page, PROT_NONE) == 0);
+    x_data = reinterpret_cast<float*>(x_base + x_page) - n;
+  }
+  ~Guarded() { munmap(x_base, 2 * x_page); }
+  Guarded(const Guarded&) = delete;
+  Guarded& operator=(const Guarded&) = delete;
+  float* data() { return x_data; }
+  float& operator[](int64_t i) { return x_data[i]; }
+
+ private:
+  size_t x_page;
+  char* x_base = nullptr;
+  float* x_data = nullptr;
+};
 
 }  // namespace
 
@@ -117,6 +143,49 @@ TEST_CASE("strided, piecewise, broadcast and scattered lanes of odd extents", "[
     }
 }
 
+TEST_CASE("masked accesses of several registers touch only lanes that are on", "[codegen]") {
+  // Rows under more lanes than they have elements: registers that are off lie behind the data. Lanes are off by a
+  // constant, by a constant in rows that the data leave on, or by a number that depends on the row.
+  constexpr int64_t kRows = 4;
+  enum class Off { kConstant, kRowToo, kByRow };
+  for (int64_t width : {1, 4, 7, 8, 9, 12, 16, 17, 24})
+    for (int64_t lanes : {16, 32})
+      for (Off off : {Off::kConstant, Off::kRowToo, Off::kByRow})
+        for (const target::Target& target : runnable_targets()) {
+          if (width > lanes) continue;
+          INFO(target.name << " " << width << " of " << lanes << ", form " << static_cast<int>(off));
+          Nest t;
+          const ir::Buffer *x = t.input("x", Type::kF32, {kRows, width}),
+                           *y = t.output("y", Type::kF32, {kRows, width});
+          const ir::Buffer* flags = t.input("flags", Type::kI32, {kRows});
+          // All lanes of a row, so that no load is left out as dead.
+          const ir::Buffer* z = t.output("z", Type::kF32, {kRows, lanes});
+          ir::Builder& b = t.b();
+          ir::Stmt root = t.loop(kRows, LoopKind::kSerial, [&](ir::Expr r) {
+            return t.loop(lanes, LoopKind::kVectorized, [&](ir::Expr v) {
+              ir::Expr bound = off == Off::kByRow ? b.sub(t.i(width), b.min(r, t.i(1))) : t.i(width),
+                       on = b.lt(v, bound);
+              if (off == Off::kRowToo) on = b.logical_and(b.lt(b.integer(0, Type::kI32), t.load(flags, {r})), on);
+              std::vector<ir::Expr> at{r, v};
+              ir::Expr value = b.load(*x, at, on, b.real(0));
+              return t.seq({t.store(y, {r, v}, b.add(value, b.real(1)), on), t.store(z, {r, v}, value)});
+            });
+          });
+          Guarded in(kRows * width), out(kRows * width);
+          for (int64_t i = 0; i < kRows * width; ++i) in[i] = static_cast<float>(i), out[i] = -7;
+          Aligned<float> all(kRows * lanes, 9);
+          Aligned<int32_t> on_rows = {0, 1, 0, 1};
+          compile(t.lowered(root), target).run({in.data(), out.data(), on_rows.data(), all.data()});
+          for (int64_t r = 0; r < kRows; ++r)
+            for (int64_t v = 0; v < lanes; ++v) {
+              bool on = off == Off::kConstant || (off == Off::kRowToo ? on_rows[r] > 0 : r == 0 || v + 1 < width);
+              on = on && v < width;
+              REQUIRE(all[r * lanes + v] == (on ? in[r * width + v] : 0));
+              if (v < width) REQUIRE(out[r * width + v] == (on ? in[r * width + v] + 1 : -7));
+            }
+        }
+}
+
 TEST_CASE("loops and conditions that differ by lane", "[codegen]") {
   // y[v] = sum of x[v, 0..v], and only where v is no multiple of 3; a row loop inside the vector loop.
   int64_t n = 13;
@@ -157,6 +226,53 @@ TEST_CASE("select reads one side only", "[codegen]") {
     Aligned<float> a = ramp(n), out(n);
     compile(t.lowered(root)).run({a.data(), out.data()});
     for (int64_t v = 0; v < n; ++v) CHECK(out[v] == (v < 1 ? a[0] + 1 : a[v] * 2));
+  }
+}
+
+TEST_CASE("a bias that one side of a select adds costs no branch", "[codegen]") {
+  int64_t rows = 4, n = 24;
+  Nest t;
+  ir::Builder& b = t.b();
+  const ir::Buffer *x = t.input("x", Type::kF32, {rows, n}), *bias = t.input("bias", Type::kF32, {rows}),
+                   *y = t.output("y", Type::kF32, {rows, n});
+  ir::Stmt root = t.loop(rows, LoopKind::kSerial, [&](ir::Expr i) {
+    return t.loop(n, LoopKind::kVectorized, [&](ir::Expr j) {
+      ir::Expr sum = b.add(t.load(x, {i, j}), t.load(bias, {i}));
+      return t.store(y, {i, j}, b.select(b.lt(sum, b.real(0)), b.real(0), sum));
+    });
+  });
+  HostOptions options;
+  options.want_ir = true;
+  Compiled code = compile(t.lowered(root), host(), options);
+  CHECK(code.artifact.source.find("vector.reduce.or") == std::string::npos);
+  Aligned<float> a = ramp(rows * n), c = ramp(rows), out(rows * n);
+  code.run({a.data(), c.data(), out.data()});
+  for (int64_t i = 0; i < rows * n; ++i) CHECK(out[i] == std::max(0.f, a[i] + c[i / n]));
+}
+
+TEST_CASE("strided lanes at an edge need no gather", "[codegen]") {
+  // y[o, i] = x[o, 2 i - 1], and -1 left of it; only what is inside of x is read.
+  int64_t rows = 3, n = 8;
+  Nest t;
+  ir::Builder& b = t.b();
+  const ir::Buffer *x = t.input("x", Type::kF32, {rows, 2 * n}), *y = t.output("y", Type::kF32, {rows, n});
+  ir::Stmt root = t.loop(rows, LoopKind::kSerial, [&](ir::Expr o) {
+    return t.loop(n, LoopKind::kVectorized, [&](ir::Expr i) {
+      ir::Expr at = b.offset(b.scale(i, 2), -1);
+      std::vector<ir::Expr> place{o, at};
+      return t.store(y, {o, i}, b.load(*x, place, b.lt(b.integer(-1), at), b.real(-1)));
+    });
+  });
+  ir::Kernel kernel = t.lowered(root);
+  for (const target::Target& target : runnable_targets()) {
+    HostOptions options;
+    options.want_ir = true;
+    Compiled code = compile(kernel, target, options);
+    if (target.cpu.vector_bits == 256) CHECK(code.artifact.source.find("masked.gather") == std::string::npos);
+    Aligned<float> a = ramp(rows * 2 * n), out(rows * n);
+    code.run({a.data(), out.data()});
+    for (int64_t o = 0; o < rows; ++o)
+      for (int64_t i = 0; i < n; ++i) CHECK(out[o * n + i] == (i == 0 ? -1 : a[o * 2 * n + 2 * i - 1]));
   }
 }
 

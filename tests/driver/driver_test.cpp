@@ -100,6 +100,32 @@ TEST_CASE("a program's tasks cover its groups") {
   CHECK_FALSE(show_task(*program, "", nullptr, target::host_target(), 1).has_value());
 }
 
+TEST_CASE("layouts: the target gives the width of the blocks, and the model's inputs and outputs stay as they are") {
+  ModelSource source;
+  source.model = "zoo:resnet18";
+  source.zoo.image = 32;
+  source.layouts = Layouts::kBlocked;
+  auto model = load_model(source);
+  REQUIRE(model.has_value());
+  for (auto [name, block] : {std::pair{"x86-64-v3", 8}, {"x86-64-v4", 16}}) {
+    auto target = target::find_target(name);
+    REQUIRE(target.has_value());
+    auto program = make_program(*model, *target);
+    REQUIRE(program.has_value());
+    const std::string blocks = "blocks of " + std::to_string(block);
+    int64_t convolutions = 0;
+    for (const task::Task& task : program->tasks.tasks) {
+      if (task.workload.find("conv2d") == std::string::npos) continue;
+      INFO(task.workload);
+      CHECK(task.workload.find(blocks) != std::string::npos);
+      ++convolutions;
+    }
+    CHECK(convolutions > 5);
+    CHECK(program->graph.value(program->graph.inputs[0]).shape == model->graph.value(model->graph.inputs[0]).shape);
+    CHECK(program->graph.value(program->graph.outputs[0]).shape == graph::Shape{1, 1000});
+  }
+}
+
 TEST_CASE("a wrong library does not pass", "[errors]") {
   auto folder = TemporaryDirectory::create("tcc-driver-test-");
   REQUIRE(folder.has_value());

@@ -125,6 +125,35 @@ TEST_CASE("the tile of a convolution and a step of its operands fit the vector r
   }
 }
 
+TEST_CASE("channels are blocked around the positions where the weights of a tile overflow the second-level cache") {
+  target::Target target = avx2();
+  target.cpu.l2_bytes = 64 << 10;
+  task::Task t =
+      task::make_conv({.channels = 128, .filters = 20, .size = {5, 3}, .kernel = {3, 3}, .pads = {1, 1}, .relu = true});
+  std::vector<double> want = run(t.kernel);
+  int64_t blocked = 0;
+  for (const schedule::Trace& trace : space::generate_space(t.kernel, target)) {
+    INFO(schedule::print_trace(trace));
+    auto arena = std::make_shared<Arena>();
+    ir::Legal<ir::Kernel> nest = schedule::replay(trace, trace.decisions, t.kernel, arena);
+    REQUIRE(nest.has_value());
+    int64_t outer_channels = 0;
+    ir::visit(nest->root, [&](ir::Stmt s) {
+      const ir::Loop* l = ir::as<ir::Loop>(s);
+      if (l != nullptr && ir::is_int(l->extent, 64)) ++outer_channels;
+      return true;
+    });
+    if (outer_channels == 0) continue;
+    ir::Legal<ir::Kernel> lowered = lower::lower(*nest, target, ir::Stage::kLowered, arena);
+    if (!lowered) continue;
+    ++blocked;
+    std::vector<double> got = run(*lowered);
+    REQUIRE(got.size() == want.size());
+    for (size_t i = 0; i < want.size(); ++i) REQUIRE(std::fabs(got[i] - want[i]) <= 1e-5 * std::max(1.0, want[i]));
+  }
+  CHECK(blocked >= 2);
+}
+
 TEST_CASE("a padded input that is copied part by part stays in a core's stack") {
   task::Task t = task::make_conv({.channels = 128, .filters = 64, .size = {56, 56}, .kernel = {3, 3}, .pads = {1, 1}});
   int64_t staged = 0, refused = 0;

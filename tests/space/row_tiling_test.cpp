@@ -192,6 +192,84 @@ TEST_CASE("lanes run across rows only where rows are neighbours in memory") {
                   ir::AnnotationKey::kTree) == 0);
 }
 
+TEST_CASE("a row of an output beyond the second-level cache is made in place") {
+  for (const char* name : {"x86-64-v3", "x86-64-v4"}) {
+    target::Target target = find(name);
+    target.cpu.l2_bytes = 64;
+    for (const auto& [rows, cols] : std::vector<std::pair<int64_t, int64_t>>{{8, 64}, {7, 97}, {13, 50}, {12, 3}})
+      check_draws(task::make_softmax({rows, cols}, 1), target, 5);
+    check_draws(task::make_softmax({2, 3, 5, 32}, 3), target, 5);
+    check_draws(task::make_softmax({3, 20, 16}, 1), target, 5);
+    check_draws(layer_norm(7, 97), target, 5);
+  }
+}
+
+TEST_CASE("rows are made in place where the cache does not hold the output") {
+  target::Target target = find("x86-64-v3");
+  task::Task t = task::make_softmax({24, 131}, 1);
+  schedule::Trace trace = space::generate_space(t.kernel, target)[0];
+  ir::Legal<space::Sketch> sketch = space::make_sketch(trace, t.kernel, target);
+  REQUIRE(sketch.has_value());
+  // Has the row of exponentials memory of its own?
+  auto has_row = [&](const target::Target& on, const ir::Kernel& nest, const ArenaPtr& arena) {
+    ir::Legal<ir::Kernel> lowered = lower::lower(nest, on, ir::Stage::kLowered, arena);
+    REQUIRE(lowered.has_value());
+    bool found = false;
+    for (const ir::Buffer* b : lowered->buffers) found |= ir::name_hint(*lowered, b->id) == "row_exp_out";
+    return found;
+  };
+  target::Target small = target;
+  small.cpu.l2_bytes = 24 * 131 * 4 - 1;
+  std::set<int64_t> tiles;
+  Rng rng(5);
+  std::vector<int64_t> decisions = trace.decisions;
+  for (int draw = 0; draw < 24; ++draw) {
+    space::draw_decisions(*sketch, decisions, rng);
+    auto arena = std::make_shared<Arena>();
+    ir::Legal<ir::Kernel> nest = space::instantiate(*sketch, decisions, target, arena);
+    REQUIRE(nest.has_value());
+    INFO(ir::print(*nest));
+    for (const ir::Buffer* b : nest->buffers)
+      if (ir::name_hint(*nest, b->id) == "row_exp_out") tiles.insert(ir::int_value(b->shape[0]));
+    CHECK(has_row(target, *nest, arena));  // an output that the cache holds
+    CHECK_FALSE(has_row(small, *nest, arena));
+  }
+  CHECK(tiles.size() > 1);  // rows that share an iteration, and one alone
+}
+
+// What would make sharing wrong, one thing at a time.
+TEST_CASE("rows that something else needs keep memory of their own") {
+  target::Target target = find("x86-64-v3");
+  target.cpu.l2_bytes = 64;
+  auto is_shared = [&](const std::string& body) {
+    auto arena = std::make_shared<Arena>();
+    const std::string text =
+        "kernel nest {\n  input x: f32[8, 32]\n  output out: f32[8, 32]\n  temp row: f32[1, 32]\n" + body + "}\n";
+    INFO(text);
+    auto parsed = ir::parse(text);
+    REQUIRE(parsed.has_value());
+    ir::Legal<ir::Kernel> lowered = lower::lower(*parsed, target, ir::Stage::kLowered, arena);
+    REQUIRE(lowered.has_value());
+    bool row = false;
+    for (const ir::Buffer* b : lowered->buffers) row |= ir::name_hint(*lowered, b->id) == "row";
+    return !row;
+  };
+  auto kernel = [](const std::string& annotation, const std::string& between, const std::string& last) {
+    return "  for i in 8 parallel" + annotation +
+           " {\n    alloc row {\n      for j in 32 {\n"
+           "        row[0, j] = exp(x[i, j])\n      }\n" +
+           between + "      for k in 32 {\n        " + last + "\n      }\n    }\n  }\n";
+  };
+  CHECK(is_shared(kernel("", "", "out[i, k] = row[0, k] * 2.0")));
+  CHECK_FALSE(is_shared(kernel("", "", "out[i, k] = row[0, 31 - k] * 2.0")));
+  CHECK_FALSE(is_shared(kernel("", "", "out[i, k] = row[0, k] * row[0, 0]")));
+  CHECK_FALSE(is_shared(kernel("", "", "out[7 - i, 31 - k] = row[0, k]")));
+  CHECK(is_shared(kernel("", "", "out[7 - i, k] = row[0, k]")));
+  CHECK_FALSE(is_shared(kernel(" @nontemporal(1)", "", "out[i, k] = row[0, k] * 2.0")));
+  CHECK_FALSE(
+      is_shared(kernel("", "      for m in 32 {\n        out[i, m] = 1.0\n      }\n", "out[i, k] = row[0, k] * 2.0")));
+}
+
 TEST_CASE("results beyond the last cache may go past it") {
   target::Target target = find("x86-64-v3");
   target.cpu.l3_bytes = 1 << 20;

@@ -298,6 +298,39 @@ TEST_CASE("x + y and y + x are one task") {
   CHECK(keys[0] == keys[1]);
 }
 
+TEST_CASE("convolutions of blocked channels") {
+  auto blocked = [](graph::ConvAttrs a, int64_t in, int64_t out) {
+    a.block_in = in;
+    a.block_out = out;
+    return a;
+  };
+  Net both;  // with all that may follow
+  ValueId w = both.weight({12, 8, 3, 3}), bias = both.weight({12});
+  ValueId y = both.node(Op::kConv, blocked(conv2d(3, 2, 1), 4, 6), {both.input({2, 2, 7, 9, 4}), w, bias});
+  y = both.node(Op::kAdd, {y, both.input({2, 2, 4, 5, 6})});
+  y = both.node(Op::kMul, {y, both.weight({1, 2, 1, 1, 6})});
+  task::TaskList list = both.check(both.node(Op::kRelu, {y}));
+  REQUIRE(list.tasks.size() == 1);
+  CHECK(list.tasks[0].workload == "conv2d 2x2x7x9x4 -> 12 k3 s2 p1 blocks of 6 + bias + residual + mul + relu f32");
+  for (auto [in, out] : {std::pair<int64_t, int64_t>{1, 4}, {3, 1}, {3, 4}}) {
+    Net n;
+    INFO("blocks of " << in << " and " << out);
+    Shape x = in == 1 ? Shape{1, 9, 6, 7} : Shape{1, 3, 6, 7, 3};
+    n.check(
+        n.node(Op::kConv, blocked(conv2d(3, 1, 2, 2), in, out), {n.input(x), n.weight({8, 9, 3, 3}), n.weight({8})}));
+    Net pointwise;
+    pointwise.check(pointwise.node(Op::kConv, blocked(conv2d(1, 1, 0), in, out),
+                                   {pointwise.input(x), pointwise.weight({8, 9, 1, 1})}));
+  }
+  Net line;
+  line.check(line.node(Op::kConv, blocked({{3}, {1}, {1}, {1}, {1}}, 2, 2),
+                       {line.input({1, 3, 9, 2}), line.weight({4, 6, 3})}));
+  Net depthwise;
+  depthwise.check(
+      depthwise.node(Op::kConv, blocked(conv2d(3, 1, 1, 1, 8), 4, 4),
+                     {depthwise.input({1, 2, 5, 6, 4}), depthwise.weight({8, 1, 3, 3}), depthwise.weight({8})}));
+}
+
 TEST_CASE("pools of blocked channels") {
   for (Op op : {Op::kMaxPool, Op::kAveragePool}) {
     Net n;

@@ -24,7 +24,8 @@ struct Program {
   task::TaskList tasks;
   double flops = 0;  // of one run
 };
-Result<Program> make_program(const Model& model);
+// The target gives the width of channel blocks where model.source asks for them.
+Result<Program> make_program(const Model& model, const target::Target& target = target::host_target());
 
 struct BuildOptions {
   std::string folder;

@@ -12,6 +12,10 @@
 
 namespace tcc::driver {
 
+// How the tensors between tasks lie in memory: as in the model, with channels in blocks wherever an operator can, or
+// whichever the estimate prefers (graph::assign_layouts).
+enum class Layouts { kPlain, kBlocked, kAuto };
+
 // What the user named: a file or zoo:NAME, and what is fixed or replaced on the way in.
 struct ModelSource {
   std::string model;
@@ -19,6 +23,8 @@ struct ModelSource {
   onnx::ZooOptions zoo;
   std::optional<uint64_t> reseed;             // --reseed-weights
   std::map<std::string, std::string> frozen;  // --freeze: input's name -> .npy or .pb that fixes its value
+  Layouts layouts = Layouts::kPlain;          // --layouts
+  int64_t winograd = 0;                       // --winograd: 2 or 4; 0: every convolution keeps its direct form
 };
 
 struct Model {

@@ -27,10 +27,15 @@ struct NoAttrs {};
 // Blocked channels: with block_in = b > 1 the input is N,C/b,spatial...,b, so that b channels of one position lie side
 // by side; with block_out the output is. Weight and bias keep their plain shape whatever the blocks are. A depthwise
 // convolution (group = C = M) has equal blocks, any other blocked one has one group.
+//
+// winograd = m (2 or 4): the same convolution by tiles of m x m outputs, F(m x m, 3 x 3) of tcc/graph/winograd.h. Two
+// spatial axes, 3x3, strides, dilations and group 1, nothing blocked; the weight is the transformed one, of shape
+// (m+2)^2,M,C.
 struct ConvAttrs {
   std::vector<int64_t> kernel, strides, dilations, pads_begin, pads_end;
   int64_t group = 1;
   int64_t block_in = 1, block_out = 1;
+  int64_t winograd = 0;
 };
 // Windows over the spatial axes of N,C,spatial.... With ceil_mode the last window may start inside and reach beyond the
 // padded input. MaxPool ignores positions outside the input. AveragePool divides by the number of window positions

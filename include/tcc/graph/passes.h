@@ -70,10 +70,11 @@ int64_t assign_layouts(Graph& graph, const LayoutModel& model);
 
 struct OptimizeOptions {
   std::optional<LayoutModel> layouts;  // nothing: every tensor keeps the model's layout
+  int64_t winograd = 0;                // 2 or 4: convolutions that gain become F(2x2,3x3) or F(4x4,3x3); 0: none
 };
 
 // infer_shapes, eliminate, fold_constants, LayerNorm and Gelu patterns, fold_batch_norm, products and transposes,
-// layouts where asked, eliminate.
+// Winograd forms and layouts where asked, eliminate.
 Result<void> optimize(Graph& graph, Evaluator* evaluator, const OptimizeOptions& options = {});
 
 // --- fusion --------------------------------------------------------------------------------------------------------

@@ -83,6 +83,7 @@ struct ConvParams {
   std::vector<int64_t> size, kernel;              // one entry per spatial axis
   std::vector<int64_t> strides, dilations, pads;  // empty: 1, 1, 0; pads count on both sides
   bool bias = false, relu = false, residual = false;
+  int64_t block_in = 1, block_out = 1;  // of channels, as in ConvAttrs
   graph::DType dtype = graph::DType::kF32;
 };
 Task make_conv(const ConvParams& params);

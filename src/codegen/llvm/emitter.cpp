@@ -444,7 +444,7 @@ void Emitter::vector_loop(const ir::Loop& l, int64_t extent) {
   for (int64_t base = 0; base < extent && !error_;) {
     int64_t rest = extent - base;
     int64_t lanes = std::min<int64_t>(max_lanes(), static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(rest))));
-    // At most one register: LLVM 19 drops the mask from a register of a wider piece when it is off all over (x86).
+    // A masked remainder is at most one register wide: of more, whole ones would be off.
     if (lanes < rest && lanes < target_.cpu.vector_bits / 32 && rest <= max_lanes())
       lanes = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(rest)));
     lane_range_ = {l.id, base, lanes, extent};

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <bit>
 #include <numeric>
+#include <set>
 
 #include "codegen/llvm/emitter.h"
 #include "tcc/ir/walk.h"
@@ -238,6 +239,42 @@ Val Emitter::load_uniform(const BufferSlot& slot, const FlatAddress& at, const G
   return with_other(value, guard);
 }
 
+// Masked accesses are at most one register wide: of wider ones LLVM 19 drops the mask of a register that is off all
+// over (x86), which then touches memory that nobody owns.
+bool Emitter::fits_register(llvm::FixedVectorType* type) const {
+  return type->getNumElements() * type->getScalarSizeInBits() <= static_cast<uint64_t>(target_.cpu.vector_bits);
+}
+
+// Lanes that are off read nothing and are zero.
+Value* Emitter::masked_load(llvm::FixedVectorType* type, Value* pointer, llvm::Align align, Value* mask) {
+  llvm::Constant* zero = llvm::Constant::getNullValue(type);
+  if (auto* c = llvm::dyn_cast<llvm::Constant>(mask); c != nullptr && c->isNullValue()) return zero;
+  if (fits_register(type)) return b_.CreateMaskedLoad(type, pointer, align, mask, zero);
+  int64_t half = type->getNumElements() / 2, bytes = half * type->getScalarSizeInBits() / 8;
+  auto* narrow = llvm::FixedVectorType::getHalfElementsVectorType(type);
+  Value* low = masked_load(llvm::cast<llvm::FixedVectorType>(narrow), pointer, align, pick_lanes(mask, 0, half));
+  Value* high = masked_load(llvm::cast<llvm::FixedVectorType>(narrow),
+                            b_.CreateGEP(type->getElementType(), pointer, b_.getInt64(static_cast<uint64_t>(half))),
+                            llvm::commonAlignment(align, static_cast<uint64_t>(bytes)), pick_lanes(mask, half, half));
+  llvm::SmallVector<int, 64> both(type->getNumElements());
+  std::iota(both.begin(), both.end(), 0);
+  return b_.CreateShuffleVector(low, high, both);
+}
+
+void Emitter::masked_store(Value* value, Value* pointer, llvm::Align align, Value* mask) {
+  if (auto* c = llvm::dyn_cast<llvm::Constant>(mask); c != nullptr && c->isNullValue()) return;
+  auto* type = llvm::cast<llvm::FixedVectorType>(value->getType());
+  if (fits_register(type)) {
+    b_.CreateMaskedStore(value, pointer, align, mask);
+    return;
+  }
+  int64_t half = type->getNumElements() / 2, bytes = half * type->getScalarSizeInBits() / 8;
+  masked_store(pick_lanes(value, 0, half), pointer, align, pick_lanes(mask, 0, half));
+  masked_store(pick_lanes(value, half, half),
+               b_.CreateGEP(type->getElementType(), pointer, b_.getInt64(static_cast<uint64_t>(half))),
+               llvm::commonAlignment(align, static_cast<uint64_t>(bytes)), pick_lanes(mask, half, half));
+}
+
 // `lanes` consecutive elements in memory's type; lanes that are off read nothing and are zero.
 Value* Emitter::load_piece(const BufferSlot& slot, ir::Expr uniform, int64_t offset, int64_t lanes, Val mask) {
   auto* type = llvm::FixedVectorType::get(memory_type(slot.buffer->type), static_cast<unsigned>(lanes));
@@ -246,23 +283,41 @@ Value* Emitter::load_piece(const BufferSlot& slot, ir::Expr uniform, int64_t off
   if (mask.v == nullptr || in_bounds(slot, uniform, offset, offset + lanes - 1))
     return b_.CreateAlignedLoad(type, pointer, align);
   if (!mask.vec) return b_.CreateAlignedLoad(type, b_.CreateSelect(mask.v, pointer, zero_page()), align);
-  return b_.CreateMaskedLoad(type, pointer, align, mask.v, llvm::Constant::getNullValue(type));
+  return masked_load(type, pointer, align, mask.v);
+}
+
+// Which of the `piece` elements from `start` on are read: those of lanes that are on.
+Val Emitter::spread_mask(Val mask, const LaneSplit& split, int64_t start, int64_t piece) {
+  if (!mask.vec) return mask;
+  auto lanes = static_cast<int64_t>(split.offsets.size());
+  llvm::SmallVector<int, 64> pick(static_cast<size_t>(piece), static_cast<int>(lanes));
+  for (int64_t l = 0; l < lanes; ++l)
+    if (int64_t place = split.offsets[l] - start; place >= 0 && place < piece)
+      pick[static_cast<size_t>(place)] = static_cast<int>(l);
+  return {b_.CreateShuffleVector(mask.v, llvm::Constant::getNullValue(mask.v->getType()), pick), true};
 }
 
 // Small constant strides: the covering vectors are loaded and shuffled. Everything read lies between two elements that
-// are read anyway.
-Value* Emitter::load_strided(const BufferSlot& slot, const LaneSplit& split) {
+// are read anyway. Lanes that are off read nothing and are zero.
+Value* Emitter::load_strided(const BufferSlot& slot, const LaneSplit& split, Val mask) {
   auto [low, high] = std::minmax_element(split.offsets.begin(), split.offsets.end());
   int64_t lanes = static_cast<int64_t>(split.offsets.size()), span = *high - *low + 1;
   int64_t piece = std::min(lanes, static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(span))));
+  if (mask.vec) {
+    // One register at a time, and one lane for each element: its mask is the element's.
+    piece = std::min(piece, target_.cpu.vector_bits / 8 / ir::type_bytes(slot.buffer->type));
+    if (std::set<int64_t>(split.offsets.begin(), split.offsets.end()).size() != split.offsets.size()) return nullptr;
+  }
   int64_t pieces = (span + piece - 1) / piece;
   if (pieces > (piece == lanes ? 4 : 2)) return nullptr;
   auto start = [&](int64_t k) { return k + 1 < pieces ? *low + k * piece : *high - piece + 1; };
   Value* result = nullptr;
-  Value* first = load_piece(slot, split.uniform, start(0), piece, {});
+  auto load_at = [&](int64_t from) {
+    return load_piece(slot, split.uniform, from, piece, spread_mask(mask, split, from, piece));
+  };
+  Value* first = load_at(start(0));
   for (int64_t k = 1; k < std::max<int64_t>(2, pieces); ++k) {
-    Value* next =
-        k < pieces ? load_piece(slot, split.uniform, start(k), piece, {}) : llvm::PoisonValue::get(first->getType());
+    Value* next = k < pieces ? load_at(start(k)) : llvm::PoisonValue::get(first->getType());
     llvm::SmallVector<int, 64> pick;
     for (int64_t l = 0; l < lanes; ++l) {
       int64_t owner = std::min((split.offsets[l] - *low) / piece, pieces - 1), place = split.offsets[l] - start(owner);
@@ -315,8 +370,8 @@ Val Emitter::load_lanes(const BufferSlot& slot, const FlatAddress& at, const Gua
         for (int64_t l = 0; l < lanes; ++l) place[l] = static_cast<int>(l < first ? l : lanes + l);
         raw = raw == nullptr ? wide : b_.CreateShuffleVector(raw, wide, place);
       }
-    } else if (guard.mask.v == nullptr) {
-      raw = load_strided(slot, *at.split);
+    } else {
+      raw = load_strided(slot, *at.split, guard.mask);
     }
   }
   if (raw == nullptr) {
@@ -398,7 +453,7 @@ void Emitter::store_piece(BufferSlot& slot, ir::Expr uniform, int64_t offset, Va
     Value* old = b_.CreateAlignedLoad(value->getType(), pointer, align);
     b_.CreateAlignedStore(b_.CreateSelect(mask, value, old), pointer, align);
   } else {
-    b_.CreateMaskedStore(value, pointer, align, mask);
+    masked_store(value, pointer, align, mask);
   }
 }
 

@@ -1,0 +1,56 @@
+// Convolutions by 3x3 with fewer multiplications: Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks"
+// (CVPR 2016), equation 8:
+//
+//   Y = A^T [ (G g G^T) . (B^T d B) ] A
+//
+// for one tile of m x m outputs y, a = m + 2 inputs d a side, and a filter g of 3 x 3; the products of the a x a
+// transformed elements are summed over the channels before the last transform, which makes a^2 matrix products.
+//
+// F(2x2, 3x3) needs 16 products for 4 outputs (2.25 times fewer than 36), F(4x4, 3x3) 36 for 16 (4 times fewer). The
+// price is accuracy: sums and differences of the transforms make intermediate values larger than those of the direct
+// form, see winograd_amplification.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "tcc/graph/graph.h"
+
+namespace tcc::graph {
+
+// Row-major transforms of one axis: bt is a x a, g is a x 3, at is m x a.
+struct WinogradMatrices {
+  int64_t m = 0, a = 0;
+  std::vector<double> bt, g, at;
+};
+// m is 2 (section 4.1) or 4 (section 4.2).
+const WinogradMatrices& winograd_matrices(int64_t m);
+bool is_winograd_tile(int64_t m);
+
+// How many tiles cover `extent` outputs of one axis.
+inline int64_t winograd_tiles(int64_t extent, int64_t m) {
+  return (extent + m - 1) / m;
+}
+
+// How much larger than in the direct form the bound on partial sums can be, so how much larger the bound on the
+// rounding error: the square (two axes) of
+//   max over i of sum over k of |A^T_ik| (sum over j of |G_kj|) (sum over l of |B^T_kl|) / 3,
+// 7.1 for m = 2 and 256 for m = 4. That is the worst case; the tests allow 4 u sqrt(9 C) amplification max|x| with
+// normal weights, u the unit roundoff of f32.
+double winograd_amplification(int64_t m);
+
+// U = G g G^T of a weight M,C,3,3, computed in double: (m+2)^2,M,C.
+std::vector<double> winograd_weight(const std::vector<double>& weight, int64_t filters, int64_t channels, int64_t m);
+
+// Is `node` a convolution that this form computes: f32, constant weight, two spatial axes, 3x3, strides, dilations and
+// group 1, plain channels?
+bool fits_winograd(const Graph& graph, const Node& node);
+
+// The arithmetic of a convolution with attrs.winograd: the products over the tiles, without the transforms.
+double winograd_flops(const Graph& graph, const Node& node);
+
+// Marks each convolution that fits, and whose estimated cost becomes smaller, and replaces its weight by the
+// transformed one. Returns how many.
+int64_t apply_winograd(Graph& graph, int64_t m);
+
+}  // namespace tcc::graph

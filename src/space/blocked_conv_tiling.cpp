@@ -1,0 +1,271 @@
+// Tiles of a convolution whose result has its channels in blocks (N,C/b,H,W,b) on a CPU:
+//
+//   parallel (n, f0, h0) { pad; f1, h1, w1 { acc = 0; c { kh { kw { ci { unrolled h2, w2, f2 { vectorised fi } } } } }
+//                                            out = f(acc) } }
+//
+// This is the nest of Georganas et al., "Anatomy of High-Performance Deep Learning Convolutions on SIMD Architectures"
+// (2018), section II, algorithm 2: the lanes are the channels of a block, so vectors of weights are multiplied by
+// broadcast inputs, and results leave as whole vectors in the order in which they lie in memory; conv_tiling.cpp, whose
+// result is plain, has to transpose them. A tile is positions x blocks of filters, all accumulators in registers. The
+// weights are packed in the order in which the tile reads them, the filters of a tile innermost. A depthwise
+// convolution has the same nest with vectors of the input instead of broadcasts, and one block.
+//
+// The padded input is a copy in front of the nest, or one of the part that an outermost iteration needs.
+#include <algorithm>
+#include <array>
+
+#include "space/contraction.h"
+#include "tcc/ir/walk.h"
+#include "tcc/space/space.h"
+
+namespace tcc::space {
+namespace {
+
+using namespace ir;
+using schedule::BlockRv;
+using schedule::ExprRv;
+using schedule::lit;
+using schedule::LoopRv;
+using schedule::Schedule;
+
+constexpr const char* kPadBlock = "pad";
+constexpr int64_t kMaxBlocks = 4, kMaxPositions = 14;
+constexpr int64_t kMaxCopy = 64;
+constexpr double kWorthTrying = 1.3;
+constexpr size_t kMaxTiles = 5;
+
+// Iterators of the contraction.
+struct BlockedConvolution {
+  NaiveNest nest;
+  size_t lanes = 0, filter = 0, row = 0, column = 0;
+  bool has_filter = false, has_row = false, broadcasts = false;
+  std::vector<size_t> outer, reduce;
+  const Load* weights = nullptr;
+};
+
+std::optional<BlockedConvolution> find_blocked(const Kernel& k, const SpaceOptions& options) {
+  std::optional<NaiveNest> nest = find_contraction(k);
+  if (!nest || nest->loads.size() != 2 || !options.pack_weights) return std::nullopt;
+  BlockedConvolution c;
+  auto is_weight = [&](const Load* l) { return k.buffer(l->buffer)->role == BufferRole::kWeight; };
+  if (is_weight(nest->loads[0]) == is_weight(nest->loads[1])) return std::nullopt;
+  c.weights = nest->loads[is_weight(nest->loads[0]) ? 0 : 1];
+  const Load* x = nest->loads[is_weight(nest->loads[0]) ? 1 : 0];
+  std::vector<size_t> positions;
+  bool has_lanes = false;
+  for (size_t i = 0; i < nest->extents.size(); ++i) {
+    Id iter = nest->block->iters[i].id;
+    std::optional<int64_t> of_x = flat_stride(k, x->buffer, x->indices, iter),
+                           of_w = flat_stride(k, c.weights->buffer, c.weights->indices, iter),
+                           of_out = flat_stride(k, nest->store->buffer, nest->store->indices, iter);
+    if (nest->group[i] > 0 || !of_x || !of_w || !of_out) return std::nullopt;
+    bool of_filters = dim_of_iter(c.weights->indices, iter) >= 0;
+    if (nest->reduce[i]) {
+      c.reduce.push_back(i);
+    } else if (*of_out == 1 && nest->extents[i] > 1 && of_filters && (*of_x == 0 || *of_x == 1)) {
+      c.lanes = i, has_lanes = true, c.broadcasts = *of_x == 0;
+    } else if (*of_x == 0 && of_filters && nest->extents[i] > 1 && !c.has_filter) {
+      c.filter = i, c.has_filter = true;
+    } else {
+      (*of_w == 0 && *of_x != 0 && nest->extents[i] > 1 ? positions : c.outer).push_back(i);
+    }
+  }
+  if (!has_lanes || positions.empty() || c.reduce.size() < 2) return std::nullopt;
+  c.column = positions.back();
+  positions.pop_back();
+  if (!positions.empty()) c.row = positions.back(), c.has_row = true, positions.pop_back();
+  c.outer.insert(c.outer.end(), positions.begin(), positions.end());
+  std::sort(c.outer.begin(), c.outer.end());
+  c.nest = std::move(*nest);
+  return c;
+}
+
+struct BlockTile {
+  int64_t blocks = 1, rows = 1, columns = 1;
+  double cycles = 0;  // of the whole convolution, estimated
+};
+
+// Two fmas and two loads a cycle, four cycles of latency; a depthwise tile loads a vector of the input for each fma.
+double cycles_of(const BlockedConvolution& c, const BlockTile& t, int64_t vectors_of_a_block) {
+  auto of = [](int64_t n) { return static_cast<double>(n); };
+  auto tiles = [&](int64_t extent, int64_t tile) { return of((extent + tile - 1) / tile); };
+  double terms = 1;
+  for (size_t i : c.reduce) terms *= of(c.nest.extents[i]);
+  double vectors = of(t.blocks * vectors_of_a_block), positions = of(t.rows * t.columns), fmas = vectors * positions;
+  double loads = vectors + (c.broadcasts ? positions : fmas);
+  double step = std::max({fmas / 2, loads / 2, 4.0}) + 0.02 * loads;
+  double count = c.has_filter ? of(c.nest.extents[c.filter] / t.blocks) : 1;
+  count *= tiles(c.nest.extents[c.column], t.columns);
+  if (c.has_row) count *= tiles(c.nest.extents[c.row], t.rows);
+  return count * (terms * step + 2 * fmas + 20);
+}
+
+std::vector<BlockTile> best_tiles(const BlockedConvolution& c, const target::Target& target, int64_t lanes) {
+  const int64_t registers = std::max<int64_t>(target.cpu.num_vector_registers, 8);
+  const int64_t a_block = (c.nest.extents[c.lanes] + lanes - 1) / lanes;
+  const int64_t filters = c.has_filter ? c.nest.extents[c.filter] : 1, rows = c.has_row ? c.nest.extents[c.row] : 1;
+  std::vector<BlockTile> tiles;
+  for (int64_t f = 1; f <= std::min(filters, kMaxBlocks); ++f)
+    for (int64_t h = 1; h <= std::min<int64_t>(rows, 4); ++h)
+      for (int64_t w = 1; w <= std::min(c.nest.extents[c.column], kMaxPositions); ++w) {
+        const int64_t vectors = f * a_block;
+        if (filters % f != 0 || vectors * h * w + std::min(vectors, h * w) + 1 > registers) continue;
+        tiles.push_back({f, h, w, 0});
+        tiles.back().cycles = cycles_of(c, tiles.back(), a_block);
+      }
+  std::stable_sort(tiles.begin(), tiles.end(), [](const auto& a, const auto& b) { return a.cycles < b.cycles; });
+  if (tiles.size() > kMaxTiles) tiles.resize(kMaxTiles);
+  std::erase_if(tiles, [&](const BlockTile& t) { return t.cycles > kWorthTrying * tiles[0].cycles; });
+  return tiles;
+}
+
+class BlockedConvTiling : public Module {
+ public:
+  const char* name() const override { return "blocked_conv_tiling"; }
+
+  std::vector<Schedule> apply(const Schedule& state, const target::Target& target,
+                              const SpaceOptions& options) const override {
+    std::optional<BlockedConvolution> c = find_blocked(state.kernel(), options);
+    if (!c) return {state};
+    int64_t bytes = type_bytes(state.kernel().buffer(c->nest.store->buffer)->type);
+    int64_t lanes = std::max<int64_t>(target.cpu.vector_bits / 8 / std::max<int64_t>(bytes, 1), 1);
+    bool padded = schedule::find_block_by_name(state.kernel(), kPadBlock) != kNoId;
+    std::vector<Schedule> out;
+    for (const BlockTile& t : best_tiles(*c, target, lanes))
+      for (bool staged : {false, true}) {
+        if (staged && (!padded || !c->has_row)) continue;
+        Schedule s = state;
+        if (tile(s, *c, t, staged)) out.push_back(std::move(s));
+      }
+    if (out.empty()) out.push_back(state);
+    return out;
+  }
+
+ private:
+  // The loops of a tiled nest, outermost first.
+  struct Nest {
+    std::vector<LoopRv> outer, inner, sums, rows;  // parallel, around a tile, of the reduction, of a tile
+  };
+
+  static bool tile(Schedule& s, const BlockedConvolution& c, const BlockTile& t, bool staged) {
+    BlockRv block = s.get_block(c.nest.name);
+    pack_weights(s, c, t, block);
+    std::optional<BlockRv> epilogue = localise(s, c.nest, block);
+    if (!epilogue) return false;
+    std::vector<LoopRv> loops = s.get_loops(block);
+    if (!s.ok() || loops.size() != c.nest.extents.size()) return false;
+    Nest nest;
+    if (!split_loops(s, c, t, loops, staged, nest)) return false;
+    s.reverse_compute_at(*epilogue, nest.inner.back());
+    if (!s.ok() ||
+        !mark_epilogue(s, c.nest, static_cast<int>(c.lanes), *epilogue, nest.outer.size() + nest.inner.size()))
+      return false;
+    for (LoopRv l : nest.rows) s.unroll(l);
+    s.vectorize(loops[c.lanes]);
+    static constexpr std::array<int64_t, 3> kUnroll = {1, 64, 256};
+    static constexpr std::array<double, 3> kWeights = {0.3, 0.4, 0.3};
+    s.annotate(nest.sums[nest.sums.size() - 2], AnnotationKey::kUnrollMax, s.sample_categorical(kUnroll, kWeights));
+    if (staged && !copy_part(s, nest.outer.back())) return false;
+    fuse_parallel(s, nest.outer);
+    if (!staged) copy_padding(s);
+    return s.ok();
+  }
+
+  // Blocks of a tile, then the order of the reduction, then the filters of the tile.
+  static void pack_weights(Schedule& s, const BlockedConvolution& c, const BlockTile& t, BlockRv block) {
+    auto dim = [&](size_t i) { return dim_of_iter(c.weights->indices, c.nest.block->iters[i].id); };
+    std::vector<int32_t> order;
+    std::vector<std::pair<int32_t, int64_t>> tiles;
+    if (c.has_filter) {
+      order.push_back(dim(c.filter));
+      if (t.blocks > 1) tiles.emplace_back(dim(c.filter), t.blocks);
+    }
+    for (size_t i : c.reduce)
+      if (dim(i) >= 0) order.push_back(dim(i));
+    auto rank = static_cast<int32_t>(c.weights->indices.size());
+    std::vector<int32_t> first;
+    for (int32_t d = 0; d < rank; ++d)
+      if (d != dim(c.lanes) && std::find(order.begin(), order.end(), d) == order.end()) first.push_back(d);
+    first.insert(first.end(), order.begin(), order.end());
+    first.push_back(dim(c.lanes));
+    tiles.emplace_back(dim(c.lanes), c.nest.extents[c.lanes]);
+    std::vector<Id> reads = schedule::read_buffers(s.kernel(), c.nest.block->id);
+    auto read = std::find(reads.begin(), reads.end(), c.weights->buffer) - reads.begin();
+    s.transform_layout(block, static_cast<int>(read), first, tiles);
+  }
+
+  static bool split_loops(Schedule& s, const BlockedConvolution& c, const BlockTile& t,
+                          const std::vector<LoopRv>& loops, bool staged, Nest& nest) {
+    // [parallel, serial, register]
+    auto split = [&](size_t i, int64_t size) {
+      std::vector<LoopRv> whole = s.split(loops[i], std::vector<ExprRv>{{}, lit(size)});
+      if (!s.ok()) return whole;
+      std::vector<LoopRv> parts =
+          s.split(whole[0], s.sample_perfect_tile(whole[0], 2, (c.nest.extents[i] + size - 1) / size));
+      parts.push_back(whole[1]);
+      return parts;
+    };
+    std::vector<LoopRv> f, h;
+    if (c.has_filter) f = split(c.filter, t.blocks);
+    std::vector<LoopRv> w = s.split(loops[c.column], std::vector<ExprRv>{{}, lit(t.columns)});
+    if (s.ok() && c.has_row) h = split(c.row, t.rows);
+    if (!s.ok()) return false;
+    for (size_t i : c.outer) nest.outer.push_back(loops[i]);
+    // A copied part of the input serves all filters.
+    if (c.has_filter) (staged ? nest.inner : nest.outer).push_back(f[0]);
+    if (c.has_row) nest.outer.push_back(h[0]);
+    if (c.has_filter) nest.inner.push_back(f[1]);
+    if (c.has_row) nest.inner.push_back(h[1]);
+    nest.inner.push_back(w[0]);
+    for (size_t i : c.reduce) nest.sums.push_back(loops[i]);
+    if (c.has_row) nest.rows.push_back(h[2]);
+    nest.rows.push_back(w[1]);
+    if (c.has_filter) nest.rows.push_back(f[2]);
+    std::vector<LoopRv> order = nest.outer;
+    for (const std::vector<LoopRv>* group : {&nest.inner, &nest.sums, &nest.rows})
+      order.insert(order.end(), group->begin(), group->end());
+    order.push_back(loops[c.lanes]);
+    s.reorder(order);
+    return s.ok();
+  }
+
+  // The part of the padded input that an iteration of the loop reads is copied in it.
+  static bool copy_part(Schedule& s, LoopRv loop) {
+    BlockRv pad = s.get_block(kPadBlock);
+    s.compute_at(pad, loop);
+    std::vector<LoopRv> loops = s.get_loops(pad);
+    if (!s.ok() || loops.empty()) return false;
+    s.vectorize(short_vector(s, loops.back()));
+    return s.ok();
+  }
+
+  // A block of channels; of a plain image a part of the row, because a whole one may be too long to be written out.
+  static LoopRv short_vector(Schedule& s, LoopRv loop) {
+    const Loop* l = find_loop(s.kernel().root, s.id(loop));
+    if (l == nullptr || !is_int(l->extent) || int_value(l->extent) <= kMaxCopy) return loop;
+    int64_t size = best_divisor(int_value(l->extent), kMaxCopy);
+    return s.split(loop, std::vector<ExprRv>{{}, lit(size >= kMaxCopy / 4 ? size : kMaxCopy)}).back();
+  }
+
+  // The whole padded input, a row at a time.
+  static void copy_padding(Schedule& s) {
+    if (schedule::find_block_by_name(s.kernel(), kPadBlock) == kNoId) return;
+    Schedule trial = s;
+    std::vector<LoopRv> loops = trial.get_loops(trial.get_block(kPadBlock));
+    if (!trial.ok() || loops.size() < 3) return;
+    LoopRv lanes = short_vector(trial, loops.back());
+    if (!trial.ok()) return;
+    trial.vectorize(lanes);
+    loops.resize(loops.size() - 2);
+    fuse_parallel(trial, loops);
+    if (trial.ok()) s = std::move(trial);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Module> make_blocked_conv_tiling() {
+  return std::make_unique<BlockedConvTiling>();
+}
+
+}  // namespace tcc::space

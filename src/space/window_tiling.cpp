@@ -1,0 +1,228 @@
+// Tiles of windows without a channel reduction (depthwise convolutions, pooling) on a CPU:
+//
+//   parallel (n, c, h0) { h1, w0 { acc = 0; unrolled kw, kh { unrolled h2 { vectorised w1 { acc += ... } } };
+//                                  out = f(acc) } }
+//
+// There is little to reuse, so loads decide: a row of the input serves all rows of the window that lie on it. With the
+// taps written out and those of a row innermost, neighbouring results read the same vectors, which stay in registers as
+// long as the tile, the rows that it reads and a column of weights fit there (Zhang et al., "High Performance
+// Zero-Memory Overhead Direct Convolutions", section 3, has the count for dense ones). The few best tiles by an
+// estimate of the cycles are sketches of their own; how many rows a thread takes at a time is sampled.
+//
+// Padding is a predicate of the loads: the tiles at the edges keep it, those inside are free of it (lower's
+// split_tails). A padded copy would cost as much as a third of the work.
+#include <algorithm>
+
+#include "space/window.h"
+#include "tcc/ir/walk.h"
+#include "tcc/space/space.h"
+
+namespace tcc::space {
+
+using namespace ir;
+using schedule::BlockRv;
+using schedule::ExprRv;
+using schedule::lit;
+using schedule::LoopRv;
+using schedule::Schedule;
+
+namespace {
+
+constexpr size_t kTiles = 3;
+constexpr double kWorthTrying = 1.25;
+constexpr int64_t kMaxRows = 6, kMaxVectors = 4, kMaxWritten = 512;
+
+int64_t coefficient_of(Expr e, Id id) {
+  if (const Var* v = as<Var>(e); v != nullptr && v->id == id) return 1;
+  const Sum* sum = as<Sum>(e);
+  if (sum == nullptr) return 0;
+  for (const Term& t : sum->terms)
+    if (const Var* v = as<Var>(t.atom); v != nullptr && v->id == id) return t.coefficient;
+  return 0;
+}
+
+// The spatial iterator that moves the window of reduce iterator `tap`, and its steps by tap.
+struct Motion {
+  size_t iter = 0;
+  int64_t stride = 1;
+};
+std::optional<Motion> motion_of(const NaiveNest& nest, size_t tap) {
+  for (const Load* l : nest.loads)
+    for (Expr index : l->indices) {
+      int64_t step = coefficient_of(index, nest.block->iters[tap].id);
+      if (step <= 0) continue;
+      for (size_t i = 0; i < nest.extents.size(); ++i)
+        if (int64_t by = coefficient_of(index, nest.block->iters[i].id);
+            !nest.reduce[i] && nest.extents[i] > 1 && by > 0)
+          return Motion{i, by % step == 0 ? by / step : by};
+    }
+  return std::nullopt;
+}
+
+struct Tile {
+  int64_t rows = 1, vectors = 1;
+  double cycles = 0;
+};
+
+// Of the whole nest, without memory: two multiply-adds and two loads a cycle, four cycles of latency of which the next
+// tile's work hides half. An unaligned load crosses a line every other time; stride two costs two loads and two
+// shuffles.
+double cycles_of(const Window& w, const Tile& t, int64_t lanes) {
+  int64_t rows = w.has_row ? w.nest.extents[w.row] : 1, columns = w.nest.extents[w.lane];
+  auto tiles = static_cast<double>((rows + t.rows - 1) / t.rows) *
+               (static_cast<double>(columns / (t.vectors * lanes)) + (columns % (t.vectors * lanes) == 0 ? 0 : 1.2));
+  auto results = static_cast<double>(t.rows * t.vectors), terms = static_cast<double>(w.terms);
+  double read_rows = static_cast<double>((t.rows - 1) * std::min(w.row_stride, w.row_taps) + w.row_taps);
+  double columns_of_taps = terms / static_cast<double>(w.row_taps);
+  double load = w.stride == 0 ? 0.5 : w.stride == 1 ? 1.5 : w.stride == 2 ? 4 : static_cast<double>(lanes);
+  double loads = columns_of_taps * read_rows * static_cast<double>(t.vectors) * load + (w.has_weights ? terms : 0);
+  return tiles * (std::max({terms * results / 2, loads / 2, 2 * terms}) + 0.1 * loads + 2 * results + 6);
+}
+
+std::vector<Tile> best_tiles(const Window& w, const target::Target& target, int64_t lanes) {
+  int64_t registers = std::max<int64_t>(target.cpu.num_vector_registers, 8);
+  int64_t rows = w.has_row ? w.nest.extents[w.row] : 1, columns = w.nest.extents[w.lane];
+  std::vector<Tile> tiles;
+  for (int64_t v = 1; v <= kMaxVectors && (v == 1 || (v - 1) * lanes < columns); ++v)
+    for (int64_t h = 1; h <= std::min(rows, kMaxRows); ++h) {
+      int64_t read = (h - 1) * std::min(w.row_stride, w.row_taps) + w.row_taps;
+      // Strided loads need both halves and the indices of the shuffle for a moment.
+      int64_t held = h * v + read * v + (w.has_weights ? w.row_taps : 0) + (w.stride > 1 ? 4 : 0);
+      // Large windows do not fit anyway.
+      if (h * v > 1 && (3 * h * v >= registers || held > std::max(registers, w.row_taps + registers / 2))) continue;
+      Tile t{h, v, 0};
+      t.cycles = cycles_of(w, t, lanes);
+      tiles.push_back(t);
+    }
+  std::stable_sort(tiles.begin(), tiles.end(), [](const Tile& a, const Tile& b) { return a.cycles < b.cycles; });
+  std::erase_if(tiles, [&](const Tile& t) { return t.cycles > kWorthTrying * tiles[0].cycles; });
+  if (tiles.size() > kTiles) tiles.resize(kTiles);
+  return tiles;
+}
+
+class WindowTiling : public Module {
+ public:
+  const char* name() const override { return "window_tiling"; }
+
+  std::vector<Schedule> apply(const Schedule& state, const target::Target& target, const SpaceOptions&) const override {
+    std::optional<Window> w = find_window(state.kernel());
+    if (!w) return {state};
+    int64_t bytes = type_bytes(state.kernel().buffer(w->nest.store->buffer)->type);
+    int64_t lanes = std::max<int64_t>(target.cpu.vector_bits / 8 / std::max<int64_t>(bytes, 1), 1);
+    std::vector<Schedule> out;
+    for (const Tile& t : best_tiles(*w, target, lanes)) {
+      Schedule s = state;
+      if (tile(s, *w, t, lanes)) out.push_back(std::move(s));
+    }
+    if (out.empty()) return {state};
+    return out;
+  }
+
+ private:
+  static bool tile(Schedule& s, const Window& w, const Tile& t, int64_t lanes) {
+    BlockRv block = s.get_block(w.nest.name);
+    std::optional<BlockRv> epilogue = localise(s, w.nest, block);
+    if (!epilogue) return false;
+    std::vector<LoopRv> loops = s.get_loops(block), outer, order;
+    if (!s.ok() || loops.size() != w.nest.extents.size()) return false;
+
+    // Step 1. Tiles.
+    for (const std::vector<size_t>* group : {&w.unit, &w.outer})
+      for (size_t i : *group) outer.push_back(loops[i]);
+    std::vector<LoopRv> rows, part, taps;
+    if (w.has_row) {
+      rows = s.split(loops[w.row], std::vector<ExprRv>{{}, lit(t.rows)});
+      if (!s.ok()) return false;
+      int64_t count = (w.nest.extents[w.row] + t.rows - 1) / t.rows;
+      part = s.split(rows[0], s.sample_perfect_tile(rows[0], 2, count));
+      outer.push_back(part[0]);
+    }
+    int64_t width = std::min(t.vectors * lanes, w.nest.extents[w.lane]);
+    std::vector<LoopRv> columns = s.split(loops[w.lane], std::vector<ExprRv>{{}, lit(width)});
+    if (!s.ok()) return false;
+    order = outer;
+    if (w.has_row) order.push_back(part[1]);
+    order.push_back(columns[0]);
+    size_t depth = order.size();
+    for (const std::vector<size_t>* group : {&w.unit_taps, &w.taps})
+      for (size_t i : *group) taps.push_back(loops[i]);
+    order.insert(order.end(), taps.begin(), taps.end());
+    if (w.has_row) order.push_back(rows[1]);
+    order.push_back(columns[1]);
+    s.reorder(order);
+    if (!s.ok()) return false;
+
+    // Step 2. The epilogue, where a tile is complete.
+    s.reverse_compute_at(*epilogue, columns[0]);
+    if (!s.ok() || !mark_epilogue(s, w.nest, static_cast<int>(w.lane), *epilogue, depth)) return false;
+
+    // Step 3. Kinds of loops.
+    int64_t written = t.rows;
+    for (size_t i = w.taps.size(); i-- > 0;) {
+      written *= w.nest.extents[w.taps[i]];
+      if (written <= kMaxWritten) s.unroll(loops[w.taps[i]]);
+    }
+    if (w.has_row) s.unroll(rows[1]);
+    s.vectorize(columns[1]);
+    fuse_parallel(s, outer);
+    return s.ok();
+  }
+};
+
+}  // namespace
+
+std::optional<Window> find_window(const Kernel& k) {
+  std::optional<NaiveNest> nest = find_contraction(k);
+  if (!nest || nest->loads.empty() || nest->loads.size() > 2) return std::nullopt;
+  Window w;
+  bool has_lane = false;
+  std::vector<std::pair<size_t, Motion>> windows;
+  for (size_t i = 0; i < nest->extents.size(); ++i) {
+    Id iter = nest->block->iters[i].id;
+    if (nest->reduce[i]) {
+      if (nest->extents[i] == 1) {
+        w.unit_taps.push_back(i);
+        continue;
+      }
+      std::optional<Motion> motion = motion_of(*nest, i);
+      if (!motion) return std::nullopt;
+      windows.emplace_back(i, *motion);
+      w.terms *= nest->extents[i];
+    } else if (nest->extents[i] > 1 && flat_stride(k, nest->store->buffer, nest->store->indices, iter) == 1) {
+      w.lane = i, has_lane = true;
+    }
+  }
+  if (!has_lane || windows.empty()) return std::nullopt;
+  for (const Load* l : nest->loads) {
+    Id lane = nest->block->iters[w.lane].id;
+    std::optional<int64_t> stride = flat_stride(k, l->buffer, l->indices, lane);
+    bool constant = k.buffer(l->buffer)->role == BufferRole::kWeight;
+    // What several filters read is worth more than a window.
+    for (size_t i = 0; !constant && i < nest->extents.size(); ++i)
+      if (!nest->reduce[i] && nest->extents[i] > 1 &&
+          flat_stride(k, l->buffer, l->indices, nest->block->iters[i].id) == 0)
+        return std::nullopt;
+    if (!stride || (constant && *stride > 1)) return std::nullopt;
+    w.has_weights |= constant;
+    if (!constant) w.stride = *stride;
+  }
+  for (const auto& [tap, motion] : windows)
+    if (motion.iter != w.lane && (!w.has_row || motion.iter >= w.row)) w.row = motion.iter, w.has_row = true;
+  for (size_t i = 0; i < nest->extents.size(); ++i) {
+    if (nest->reduce[i] || i == w.lane || (w.has_row && i == w.row)) continue;
+    (nest->extents[i] == 1 ? w.unit : w.outer).push_back(i);
+  }
+  for (const auto& [tap, motion] : windows)
+    if (!w.has_row || motion.iter != w.row) w.taps.push_back(tap);
+  for (const auto& [tap, motion] : windows)
+    if (w.has_row && motion.iter == w.row)
+      w.taps.push_back(tap), w.row_taps = nest->extents[tap], w.row_stride = motion.stride;
+  w.nest = std::move(*nest);
+  return w;
+}
+
+std::unique_ptr<Module> make_window_tiling() {
+  return std::make_unique<WindowTiling>();
+}
+
+}  // namespace tcc::space

@@ -1,0 +1,142 @@
+// Convolutions by tiles: the transforms, the pass, and the graph's definition of the form.
+#include "tcc/graph/winograd.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "tcc/graph/passes.h"
+#include "tcc/graph/reference.h"
+#include "tcc/support/rng.h"
+
+using namespace tcc;
+using namespace tcc::graph;
+
+namespace {
+
+ValueId weight(Graph& g, Shape shape, uint64_t seed) {
+  Rng rng(seed);
+  std::vector<double> values(static_cast<size_t>(element_count(shape)));
+  for (double& v : values) v = rng.normal();
+  return g.add_constant("w", DType::kF32, std::move(shape), make_constant_from_doubles(DType::kF32, values));
+}
+
+ConvAttrs conv_attrs(int64_t pad_begin, int64_t pad_end) {
+  ConvAttrs a;
+  a.kernel = {3, 3};
+  a.strides = a.dilations = {1, 1};
+  a.pads_begin = {pad_begin, pad_begin};
+  a.pads_end = {pad_end, pad_end};
+  return a;
+}
+
+Graph conv_graph(const Shape& in, int64_t filters, const ConvAttrs& attrs) {
+  Graph g;
+  ValueId x = g.add_input("x", DType::kF32, in);
+  Shape kernel{filters, in[1] / attrs.group};
+  kernel.insert(kernel.end(), attrs.kernel.begin(), attrs.kernel.end());
+  auto y = g.add_node(Op::kConv, attrs, {x, weight(g, kernel, 3), weight(g, {filters}, 4)}, "conv");
+  REQUIRE(y.has_value());
+  g.add_output(*y, "y");
+  return g;
+}
+
+double largest_difference(const Graph& a, const Graph& b) {
+  const HostTensor x = random_tensor(a.value(a.inputs[0]), 5);
+  auto want = run_reference(a, {x}, 1), got = run_reference(b, {x}, 1);
+  REQUIRE(want.has_value());
+  REQUIRE(got.has_value());
+  REQUIRE(want->at(0).shape == got->at(0).shape);
+  double most = 0;
+  for (size_t i = 0; i < want->at(0).data.size(); ++i)
+    most = std::max(most, std::fabs(want->at(0).data[i] - got->at(0).data[i]));
+  return most;
+}
+
+}  // namespace
+
+TEST_CASE("winograd forms compute the convolution they replace") {
+  // The transformed weights are rounded to f32: what they then multiply is at most amplification * sqrt(9 C) or so.
+  for (int64_t m : {2, 4}) {
+    for (auto [begin, end] : {std::pair{0, 0}, std::pair{1, 1}, std::pair{1, 0}, std::pair{2, 1}}) {
+      INFO("m " << m << " pads " << begin << " " << end);
+      Graph direct = conv_graph({2, 33, 13, 15}, 35, conv_attrs(begin, end)), tiles = direct;
+      REQUIRE(apply_winograd(tiles, m) == 1);
+      verify_graph(tiles);
+      const Node& node = tiles.node(tiles.order[0]);
+      CHECK(node.as<ConvAttrs>().winograd == m);
+      CHECK(tiles.value(node.inputs[1]).shape == Shape{(m + 2) * (m + 2), 35, 33});
+      CHECK(attributes_text(node).find("winograd=") != std::string::npos);
+      CHECK(node_flops(tiles, node) < node_flops(direct, direct.node(direct.order[0])));
+      const double difference = largest_difference(direct, tiles);
+      CHECK(difference < 6e-8 * winograd_amplification(m) * 4 * std::sqrt(9 * 33.0));
+      CHECK(difference > 0);
+    }
+  }
+}
+
+TEST_CASE("the accuracy that a winograd form may lose is known") {
+  CHECK(winograd_amplification(2) == Approx(64.0 / 9));
+  CHECK(winograd_amplification(4) == Approx(256));
+}
+
+TEST_CASE("only convolutions that the form computes and that gain take it") {
+  ConvAttrs plain = conv_attrs(1, 1);
+  auto marked = [](const Shape& in, int64_t filters, const ConvAttrs& a) {
+    Graph g = conv_graph(in, filters, a);
+    return apply_winograd(g, 4);
+  };
+  CHECK(marked({1, 64, 56, 56}, 64, plain) == 1);
+  CHECK(marked({1, 3, 56, 56}, 64, plain) == 0);  // the transforms cost more than the products
+  CHECK(marked({1, 64, 7, 7}, 64, plain) == 0);   // four tiles
+  ConvAttrs a = plain;
+  a.strides = {2, 2};
+  CHECK(marked({1, 64, 56, 56}, 64, a) == 0);
+  a = plain, a.dilations = {2, 2};
+  CHECK(marked({1, 64, 56, 56}, 64, a) == 0);
+  a = plain, a.group = 2;
+  CHECK(marked({1, 64, 56, 56}, 64, a) == 0);
+  a = plain, a.kernel = {3, 5};
+  CHECK(marked({1, 64, 56, 56}, 64, a) == 0);
+}
+
+TEST_CASE("the winograd option is off by default and takes 2 or 4") {
+  auto tile = [](int64_t winograd) {
+    Graph g = conv_graph({1, 32, 28, 28}, 32, conv_attrs(1, 1));
+    OptimizeOptions options;
+    options.winograd = winograd;
+    auto done = optimize(g, nullptr, options);
+    return done ? g.node(g.order[0]).as<ConvAttrs>().winograd : -1;
+  };
+  Graph g = conv_graph({1, 32, 28, 28}, 32, conv_attrs(1, 1));
+  REQUIRE(optimize(g, nullptr).has_value());
+  CHECK(g.node(g.order[0]).as<ConvAttrs>().winograd == 0);
+  CHECK(tile(0) == 0);
+  CHECK(tile(2) == 2);
+  CHECK(tile(4) == 4);
+  CHECK(tile(3) == -1);
+  CHECK(tile(6) == -1);
+}
+
+TEST_CASE("a weight that two convolutions read is transformed once") {
+  Graph g;
+  ValueId x = g.add_input("x", DType::kF32, {1, 32, 28, 28}), w = weight(g, {32, 32, 3, 3}, 3);
+  auto y = g.add_node(Op::kConv, conv_attrs(1, 1), {x, w}, "a");
+  REQUIRE(y.has_value());
+  auto z = g.add_node(Op::kConv, conv_attrs(1, 1), {*y, w}, "b");
+  REQUIRE(z.has_value());
+  g.add_output(*z, "z");
+  REQUIRE(apply_winograd(g, 2) == 2);
+  CHECK(g.node(g.order[0]).inputs[1] == g.node(g.order[1]).inputs[1]);
+}
+
+TEST_CASE("a wrong winograd node is an error") {
+  Graph g;
+  ValueId x = g.add_input("x", DType::kF32, {1, 4, 8, 8});
+  ConvAttrs a = conv_attrs(1, 1);
+  a.winograd = 2;
+  CHECK_FALSE(g.add_node(Op::kConv, a, {x, weight(g, {4, 4, 3, 3}, 1)}, "plain weight").has_value());
+  CHECK_FALSE(g.add_node(Op::kConv, a, {x, weight(g, {36, 4, 4}, 1)}, "of other tiles").has_value());
+  CHECK(g.add_node(Op::kConv, a, {x, weight(g, {16, 4, 4}, 1)}, "right").has_value());
+  a.winograd = 3;
+  CHECK_FALSE(g.add_node(Op::kConv, a, {x, weight(g, {25, 4, 4}, 1)}, "no such form").has_value());
+}

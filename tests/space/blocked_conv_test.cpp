@@ -1,0 +1,168 @@
+// Convolutions on blocked channels: every program of the space computes what the naive nest computes, whole vectors are
+// stored, and the weights are packed as the tile reads them.
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "tcc/interp/interp.h"
+#include "tcc/ir/text.h"
+#include "tcc/ir/walk.h"
+#include "tcc/lower/lower.h"
+#include "tcc/space/sketch.h"
+#include "tcc/space/space.h"
+#include "tcc/task/task.h"
+
+using namespace tcc;
+
+namespace {
+
+target::Target find(const char* name) {
+  auto t = target::find_target(name);
+  REQUIRE(t.has_value());
+  return *t;
+}
+
+std::vector<double> run(const ir::Kernel& k) {
+  std::vector<interp::TensorData> data;
+  for (const ir::Buffer* b : k.buffers) {
+    if (b->role == ir::BufferRole::kTemp) continue;
+    std::vector<int64_t> shape;
+    for (ir::Expr e : b->shape) shape.push_back(ir::int_value(e));
+    data.push_back(b->role == ir::BufferRole::kOutput
+                       ? interp::TensorData::zeros(b->type, shape)
+                       : interp::TensorData::make_random_integers(b->type, shape, data.size() + 3));
+  }
+  std::vector<interp::TensorData*> pointers;
+  for (interp::TensorData& d : data) pointers.push_back(&d);
+  interp::Report report = interp::run(k, pointers);
+  INFO(report.text());
+  REQUIRE(report.ok());
+  return data.back().to_doubles();
+}
+
+bool has_local(const ir::Kernel& k) {
+  for (const ir::Buffer* b : k.buffers)
+    if (b->scope == ir::Scope::kLocal) return true;
+  return false;
+}
+
+}  // namespace
+
+TEST_CASE("tiled convolutions on blocked channels compute what the naive nest computes") {
+  std::vector<task::ConvParams> shapes;
+  shapes.push_back({.channels = 16,
+                    .filters = 32,
+                    .size = {7, 9},
+                    .kernel = {3, 3},
+                    .pads = {1, 1},
+                    .bias = true,
+                    .relu = true,
+                    .residual = true,
+                    .block_in = 8,
+                    .block_out = 8});
+  shapes.push_back({.channels = 3,  // plain image
+                    .filters = 24,
+                    .size = {11, 13},
+                    .kernel = {5, 5},
+                    .strides = {2, 2},
+                    .pads = {2, 2},
+                    .bias = true,
+                    .block_out = 8});
+  shapes.push_back(
+      {.batch = 2, .channels = 8, .filters = 16, .size = {5, 6}, .kernel = {1, 1}, .block_in = 4, .block_out = 16});
+  shapes.push_back(
+      {.channels = 16, .filters = 16, .size = {9}, .kernel = {3}, .pads = {1}, .block_in = 8, .block_out = 8});
+  shapes.push_back({.channels = 16,
+                    .filters = 16,
+                    .group = 16,
+                    .size = {9, 7},
+                    .kernel = {3, 3},
+                    .strides = {2, 1},
+                    .pads = {1, 1},
+                    .bias = true,
+                    .block_in = 8,
+                    .block_out = 8});
+  shapes.push_back({.channels = 8, .filters = 6, .size = {6, 5}, .kernel = {3, 3}, .pads = {1, 1}, .block_in = 4});
+  for (const char* name : {"x86-64-v3", "x86-64-v4"}) {
+    target::Target target = find(name);
+    for (const task::ConvParams& shape : shapes) {
+      task::Task t = task::make_conv(shape);
+      INFO(name << " " << t.workload);
+      std::vector<double> want = run(t.kernel);
+      Rng rng(11);
+      int64_t ran = 0;
+      for (const schedule::Trace& trace : space::generate_space(t.kernel, target)) {
+        INFO(schedule::print_trace(trace));
+        ir::Legal<space::Sketch> sketch = space::make_sketch(trace, t.kernel, target);
+        REQUIRE(sketch.has_value());
+        std::vector<int64_t> decisions = trace.decisions;
+        for (int draw = 0; draw < 2; ++draw) {
+          auto arena = std::make_shared<Arena>();
+          ir::Legal<ir::Kernel> nest = space::instantiate(*sketch, decisions, target, arena);
+          space::draw_decisions(*sketch, decisions, rng);
+          if (!nest) continue;
+          ir::Legal<ir::Kernel> lowered = lower::lower(*nest, target, ir::Stage::kLowered, arena);
+          if (!lowered) continue;
+          INFO(ir::print(*lowered));
+          std::vector<double> got = run(*lowered);
+          REQUIRE(got.size() == want.size());
+          for (size_t i = 0; i < want.size(); ++i) {
+            INFO("element " << i);
+            REQUIRE(std::fabs(got[i] - want[i]) <= 1e-5 * std::max(1.0, std::fabs(want[i])));
+          }
+          ++ran;
+        }
+      }
+      CHECK(ran > 0);
+    }
+  }
+}
+
+TEST_CASE("the lanes of a blocked convolution are its filters, and its weights are packed for them") {
+  target::Target target = find("x86-64-v3");
+  for (int64_t group : {1, 64}) {
+    task::Task t = task::make_conv({.channels = 64,
+                                    .filters = 64,
+                                    .group = group,
+                                    .size = {28, 28},
+                                    .kernel = {3, 3},
+                                    .pads = {1, 1},
+                                    .block_in = 8,
+                                    .block_out = 8});
+    auto traces = space::generate_space(t.kernel, target);
+    REQUIRE(!traces.empty());
+    auto arena = std::make_shared<Arena>();
+    ir::Legal<ir::Kernel> nest = schedule::replay(traces[0], traces[0].decisions, t.kernel, arena);
+    REQUIRE(nest.has_value());
+    bool packed = false;
+    for (const ir::Buffer* b : nest->buffers)
+      packed = packed || (b->role == ir::BufferRole::kWeight && b->layout != nullptr);
+    INFO(ir::print(*nest));
+    CHECK(packed);
+    ir::Legal<ir::Kernel> lowered = lower::lower(*nest, target, ir::Stage::kNest, arena);
+    REQUIRE(lowered.has_value());
+    CHECK(has_local(*lowered));
+    int64_t vectors = 0;
+    ir::visit(lowered->root, [&](ir::Stmt s) {
+      const ir::Loop* l = ir::as<ir::Loop>(s);
+      if (l != nullptr && l->loop_kind == ir::LoopKind::kVectorized) {
+        CHECK(ir::int_value(l->extent) == 8);
+        ++vectors;
+      }
+      return true;
+    });
+    CHECK(vectors >= 3);  // padding, sums and what leaves
+  }
+}
+
+TEST_CASE("the rows of a wide plain image are copied in vectors that can be written out") {
+  task::Task t = task::make_conv({.channels = 3,
+                                  .filters = 64,
+                                  .size = {224, 224},
+                                  .kernel = {7, 7},
+                                  .strides = {2, 2},
+                                  .pads = {3, 3},
+                                  .bias = true,
+                                  .block_out = 8});
+  // Programs that cannot be lowered are no part of the space.
+  CHECK(space::generate_space(t.kernel, find("x86-64-v3")).size() >= 4);
+}
