@@ -186,7 +186,8 @@ class ConvTiling : public Module {
       for (bool staged : {false, true}) {
         if (staged && (!padded || !c->has_row)) continue;
         Schedule s = state;
-        if (tile(s, *c, t, {staged, blocks_channels(*c, t, target, bytes)})) out.push_back(std::move(s));
+        bool blocked = !staged && blocks_channels(*c, t, target, bytes);
+        if (tile(s, *c, t, {staged, blocked})) out.push_back(std::move(s));
       }
     // Without reuse between channels the memory decides, and other shapes of tiles may be as good.
     if (out.empty() || !c->has_filter) out.push_back(state);
@@ -238,18 +239,21 @@ class ConvTiling : public Module {
   static bool split_loops(Schedule& s, const Convolution& c, const Tile& t, const std::vector<LoopRv>& loops, Form form,
                           Nest& nest) {
     // [parallel, serial, register]
-    auto split = [&](size_t i, int64_t size) {
+    auto split = [&](size_t i, int64_t size, bool serial = false) {
       std::vector<LoopRv> whole = s.split(loops[i], std::vector<ExprRv>{{}, lit(size)});
       if (!s.ok()) return whole;
       int64_t tiles = (c.nest.extents[i] + size - 1) / size;
-      std::vector<LoopRv> parts = s.split(whole[0], s.sample_perfect_tile(whole[0], 2, tiles));
+      std::vector<ExprRv> factors =
+          serial ? std::vector<ExprRv>{lit(1), {}} : s.sample_perfect_tile(whole[0], 2, tiles);
+      std::vector<LoopRv> parts = s.split(whole[0], factors);
       parts.push_back(whole[1]);
       return parts;
     };
     std::vector<LoopRv> f, h;
     if (c.has_filter) f = split(c.filter, t.filters);
     std::vector<LoopRv> w = s.split(loops[c.column], std::vector<ExprRv>{{}, lit(t.columns)});
-    if (s.ok() && c.has_row) h = split(c.row, t.rows);
+    // Blocks of channels serve all rows of an image; divided among threads, each would read the weights again.
+    if (s.ok() && c.has_row) h = split(c.row, t.rows, form.blocked);
     if (!s.ok()) return false;
     for (const std::vector<size_t>* group : {&c.unit, &c.outer})
       for (size_t i : *group)

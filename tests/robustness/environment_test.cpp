@@ -166,13 +166,13 @@ TEST_CASE("two runs on one file of records: both finish, all records are there",
 
 TEST_CASE("a limit on file sizes, which is how a full disk looks: what was recorded is kept", "[errors]") {
   Sandbox box;
-  // Room for the smallest task's data and a few records.
-  const Outcome full =
-      box.run({"prlimit", "--fsize=700000", kTcc, "tune", "zoo:mlp", "--trials", "300", "--db", "full.db"});
+  // Room for the data of each task and a few hundred records; the tasks have programs enough to fill it.
+  const Words run = {"tune", "zoo:resnet18", "--image", "32", "--tasks", "2-4", "--trials", "500", "--db", "full.db"};
+  const Outcome full = box.run(Words{"prlimit", "--fsize=700000", kTcc} + run);
   check_failure(full, "full.db': cannot write", "recorded so far is kept");
   const size_t kept = records_of(box.path("full.db")).size();
   CHECK(kept > 3);
-  const Outcome more = box.tcc({"tune", "zoo:mlp", "--trials", "300", "--time", "1s", "--db", "full.db"});
+  const Outcome more = box.tcc(run + Words{"--time", "1s"});
   CHECK(more.exit_code == 0);
   CHECK_THAT(more.err, Contains("going on with an interrupted run"));
   CHECK(records_of(box.path("full.db")).size() >= kept);

@@ -268,10 +268,12 @@ TEST_CASE("evolution finds faster programs than random draws on a machine that f
     REQUIRE(result.has_value());
     return result->tasks[0].best_seconds;
   };
+  double gain = 1;
+  // Large spaces: many tiles, or generic tiling of a sum that no module knows more of.
   for (const task::Task& task :
-       {task::make_conv(
-            {.channels = 48, .filters = 48, .group = 48, .size = {56, 60}, .kernel = {3, 3}, .pads = {1, 1}}),
-        task::make_pool({.channels = 64, .size = {56, 60}, .kernel = {3, 3}, .strides = {2, 2}, .pads = {1, 1}})}) {
+       {task::make_conv({.channels = 48, .filters = 96, .size = {56, 60}, .kernel = {3, 3}, .pads = {1, 1}}),
+        task::make_conv(
+            {.channels = 64, .filters = 48, .group = 4, .size = {56, 60}, .kernel = {3, 3}, .pads = {1, 1}})}) {
     INFO(task.workload);
     double random = 0, low = HUGE_VAL, high = 0, sum = 0;
     for (uint64_t seed : {1, 2, 3}) {
@@ -279,9 +281,11 @@ TEST_CASE("evolution finds faster programs than random draws on a machine that f
       double evolved = best(task, search::Strategy::kEvolutionary, seed);
       low = std::min(low, evolved), high = std::max(high, evolved), sum += evolved;
     }
-    CHECK(sum < 0.9 * random);
+    CHECK(sum < random);
+    gain *= random / sum;
     CHECK(high < 1.2 * low);  // whatever the seed; the noise alone is 20 %
   }
+  CHECK(gain > 1.2);
 }
 
 TEST_CASE("time that runs out within a round ends it, and what has been measured is kept") {
