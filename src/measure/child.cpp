@@ -313,6 +313,12 @@ Result<void> run_job(JobHeader* job, const std::byte* data) {
   int threads = job->threads;
   bind_to_cpus(*job, job->num_cpus);
   TCC_TRY(std::shared_ptr<runtime::HostPool> pool, runtime::HostPool::create(threads, /*pin=*/threads > 1));
+  // The pool leaves the first CPU to its caller. Left free, this thread may come to sit on a worker's, where the two
+  // wait for each other in turns.
+  if (threads > 1) {
+    std::sort(job->cpus.begin(), job->cpus.begin() + job->num_cpus);
+    bind_to_cpus(*job, 1);
+  }
 
   int64_t description_bytes = 0;
   std::memcpy(&description_bytes, data, sizeof description_bytes);
