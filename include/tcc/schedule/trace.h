@@ -13,31 +13,31 @@
 namespace tcc::schedule {
 
 // X(Kind, "text"). One row and one .cpp a primitive.
-#define TCC_SCHEDULE_OPS(X)                                                                                       \
-  X(GetBlock, "get_block")                                                                                        \
-  X(GetLoops, "get_loops")                                                                                        \
-  X(GetProducers, "get_producers")                                                                                \
-  X(GetConsumers, "get_consumers")                                                                                \
-  X(SamplePerfectTile, "sample_perfect_tile")                                                                     \
-  X(SampleTile, "sample_tile")                                                                                    \
-  X(SampleCategorical, "sample_categorical")                                                                      \
-  X(SampleComputeLocation, "sample_compute_location")                                                             \
-  X(Split, "split")                                                                                               \
-  X(Fuse, "fuse")                                                                                                 \
-  X(Reorder, "reorder")                                                                                           \
-  X(ComputeAt, "compute_at")                                                                                      \
-  X(ReverseComputeAt, "reverse_compute_at")                                                                       \
-  X(ComputeInline, "compute_inline")                                                                              \
-  X(ReverseComputeInline, "reverse_compute_inline")                                                               \
-  X(CacheRead, "cache_read")                                                                                      \
-  X(CacheWrite, "cache_write")                                                                                    \
-  X(DecomposeReduction, "decompose_reduction")                                                                    \
-  X(Parallel, "parallel")                                                                                         \
-  X(Vectorize, "vectorize")                                                                                       \
-  X(Unroll, "unroll")                                                                                             \
-  X(Bind, "bind")                                                                                                 \
-  X(Annotate, "annotate") X(TransformLayout, "transform_layout") X(Rfactor, "rfactor") X(PadEinsum, "pad_einsum") \
-      X(Tensorize, "tensorize")
+#define TCC_SCHEDULE_OPS(X)                           \
+  X(GetBlock, "get_block")                            \
+  X(GetLoops, "get_loops")                            \
+  X(GetProducers, "get_producers")                    \
+  X(GetConsumers, "get_consumers")                    \
+  X(SamplePerfectTile, "sample_perfect_tile")         \
+  X(SampleTile, "sample_tile")                        \
+  X(SampleCategorical, "sample_categorical")          \
+  X(SampleComputeLocation, "sample_compute_location") \
+  X(Split, "split")                                   \
+  X(Fuse, "fuse")                                     \
+  X(Reorder, "reorder")                               \
+  X(ComputeAt, "compute_at")                          \
+  X(ReverseComputeAt, "reverse_compute_at")           \
+  X(ComputeInline, "compute_inline")                  \
+  X(ReverseComputeInline, "reverse_compute_inline")   \
+  X(CacheRead, "cache_read")                          \
+  X(CacheWrite, "cache_write")                        \
+  X(DecomposeReduction, "decompose_reduction")        \
+  X(Parallel, "parallel")                             \
+  X(Vectorize, "vectorize")                           \
+  X(Unroll, "unroll")                                 \
+  X(Bind, "bind")                                     \
+  X(Annotate, "annotate")                             \
+  X(TransformLayout, "transform_layout") X(Rfactor, "rfactor") X(PadEinsum, "pad_einsum") X(Tensorize, "tensorize")
 
 enum class Op : uint8_t {
 #define TCC_X(kind, text) k##kind,
