@@ -23,7 +23,7 @@ const WinogradMatrices& winograd_matrices(int64_t m) {
                                       {1.0 / 4, 0, 0, -1.0 / 6, -1.0 / 6, -1.0 / 6, -1.0 / 6, 1.0 / 6, -1.0 / 6,
                                        1.0 / 24, 1.0 / 12, 1.0 / 6, 1.0 / 24, -1.0 / 12, 1.0 / 6, 0, 0, 1},
                                       {1, 1, 1, 1, 1, 0, 0, 1, -1, 2, -2, 0, 0, 1, 1, 4, 4, 0, 0, 1, -1, 8, -8, 1}};
-  TCC_CHECK(is_winograd_tile(m), "F({0}x{0}, 3x3) is not implemented", m);
+  TCC_CHECK(is_winograd_tile(m), "no matrices for F({0}x{0}, 3x3): tiles are of 2 or 4", m);
   return m == 2 ? kTwo : kFour;
 }
 

@@ -127,8 +127,8 @@ int dim_of_iter(std::span<const Expr> indices, Id iter) {
   return -1;
 }
 
-int64_t vector_lanes(const target::Target& target) {
-  return std::max<int64_t>(target.cpu.vector_bits / 32, 1);
+int64_t vector_lanes(const target::Target& target, Type type) {
+  return std::max<int64_t>(target.cpu.vector_bits / 8 / std::max<int64_t>(type_bytes(type), 1), 1);
 }
 
 int64_t best_divisor(int64_t n, int64_t limit) {

@@ -2,6 +2,7 @@
 // cost. Before: relu(bias(conv)) in three nests; after: conv, and one nest that adds the bias and clips.
 #include <algorithm>
 
+#include "space/padding.h"
 #include "space/window.h"
 #include "tcc/ir/walk.h"
 #include "tcc/space/space.h"
@@ -60,7 +61,6 @@ class AutoInline : public Module {
   }
 
  private:
-  static constexpr const char* kPadBlock = "pad";
   static constexpr double kManyReads = 128;  // of each value: a copy costs little beside them
 
   // How often a value that the block makes is read, on average.

@@ -15,6 +15,7 @@
 #include <array>
 
 #include "space/contraction.h"
+#include "space/padding.h"
 #include "tcc/ir/walk.h"
 #include "tcc/space/space.h"
 
@@ -28,9 +29,7 @@ using schedule::lit;
 using schedule::LoopRv;
 using schedule::Schedule;
 
-constexpr const char* kPadBlock = "pad";
 constexpr int64_t kMaxBlocks = 4, kMaxPositions = 14;
-constexpr int64_t kMaxCopy = 64;
 constexpr double kWorthTrying = 1.3;
 constexpr size_t kMaxTiles = 5;
 
@@ -127,9 +126,8 @@ class BlockedConvTiling : public Module {
                               const SpaceOptions& options) const override {
     std::optional<BlockedConvolution> c = find_blocked(state.kernel(), options);
     if (!c) return {state};
-    int64_t bytes = type_bytes(state.kernel().buffer(c->nest.store->buffer)->type);
-    int64_t lanes = std::max<int64_t>(target.cpu.vector_bits / 8 / std::max<int64_t>(bytes, 1), 1);
-    bool padded = schedule::find_block_by_name(state.kernel(), kPadBlock) != kNoId;
+    int64_t lanes = vector_lanes(target, state.kernel().buffer(c->nest.store->buffer)->type);
+    bool padded = has_padding(state);
     std::vector<Schedule> out;
     for (const BlockTile& t : best_tiles(*c, target, lanes))
       for (bool staged : {false, true}) {
@@ -165,9 +163,9 @@ class BlockedConvTiling : public Module {
     static constexpr std::array<int64_t, 3> kUnroll = {1, 64, 256};
     static constexpr std::array<double, 3> kWeights = {0.3, 0.4, 0.3};
     s.annotate(nest.sums[nest.sums.size() - 2], AnnotationKey::kUnrollMax, s.sample_categorical(kUnroll, kWeights));
-    if (staged && !copy_part(s, nest.outer.back())) return false;
+    if (staged && !stage_padding(s, nest.outer.back())) return false;
     fuse_parallel(s, nest.outer);
-    if (!staged) copy_padding(s);
+    if (!staged) copy_padding(s, 2);
     return s.ok();
   }
 
@@ -227,38 +225,6 @@ class BlockedConvTiling : public Module {
     order.push_back(loops[c.lanes]);
     s.reorder(order);
     return s.ok();
-  }
-
-  // The part of the padded input that an iteration of the loop reads is copied in it.
-  static bool copy_part(Schedule& s, LoopRv loop) {
-    BlockRv pad = s.get_block(kPadBlock);
-    s.compute_at(pad, loop);
-    std::vector<LoopRv> loops = s.get_loops(pad);
-    if (!s.ok() || loops.empty()) return false;
-    s.vectorize(short_vector(s, loops.back()));
-    return s.ok();
-  }
-
-  // A block of channels; of a plain image a part of the row, because a whole one may be too long to be written out.
-  static LoopRv short_vector(Schedule& s, LoopRv loop) {
-    const Loop* l = find_loop(s.kernel().root, s.id(loop));
-    if (l == nullptr || !is_int(l->extent) || int_value(l->extent) <= kMaxCopy) return loop;
-    int64_t size = best_divisor(int_value(l->extent), kMaxCopy);
-    return s.split(loop, std::vector<ExprRv>{{}, lit(size >= kMaxCopy / 4 ? size : kMaxCopy)}).back();
-  }
-
-  // The whole padded input, a row at a time.
-  static void copy_padding(Schedule& s) {
-    if (schedule::find_block_by_name(s.kernel(), kPadBlock) == kNoId) return;
-    Schedule trial = s;
-    std::vector<LoopRv> loops = trial.get_loops(trial.get_block(kPadBlock));
-    if (!trial.ok() || loops.size() < 3) return;
-    LoopRv lanes = short_vector(trial, loops.back());
-    if (!trial.ok()) return;
-    trial.vectorize(lanes);
-    loops.resize(loops.size() - 2);
-    fuse_parallel(trial, loops);
-    if (trial.ok()) s = std::move(trial);
   }
 };
 

@@ -22,6 +22,7 @@
 #include <array>
 
 #include "space/contraction.h"
+#include "space/padding.h"
 #include "tcc/ir/walk.h"
 #include "tcc/space/space.h"
 
@@ -35,9 +36,7 @@ using schedule::lit;
 using schedule::LoopRv;
 using schedule::Schedule;
 
-constexpr const char* kPadBlock = "pad";
 constexpr int64_t kMaxVectors = 4, kMaxRows = 12;
-constexpr int64_t kMaxCopy = 64;
 constexpr double kTailCost = 1.3, kWorthTrying = 1.3;
 constexpr size_t kTilesOfAForm = 4;
 constexpr int64_t kChannelBlock = 64, kMaxBlockedPositions = 128;
@@ -174,19 +173,19 @@ class ConvTiling : public Module {
                               const SpaceOptions& options) const override {
     std::optional<Convolution> c = find_convolution(state.kernel(), options);
     if (!c) return {state};
-    int64_t bytes = type_bytes(state.kernel().buffer(c->nest.store->buffer)->type);
-    int64_t lanes = std::max<int64_t>(target.cpu.vector_bits / 8 / std::max<int64_t>(bytes, 1), 1);
+    const Type type = state.kernel().buffer(c->nest.store->buffer)->type;
+    int64_t lanes = vector_lanes(target, type);
     std::vector<Tile> tiles = best_tiles(*c, true, target, lanes);
     for (const Tile& t : best_tiles(*c, false, target, lanes)) tiles.push_back(t);
     std::stable_sort(tiles.begin(), tiles.end(), [](const Tile& a, const Tile& b) { return a.cycles < b.cycles; });
     std::erase_if(tiles, [&](const Tile& t) { return t.cycles > kWorthTrying * tiles[0].cycles; });
-    bool padded = schedule::find_block_by_name(state.kernel(), kPadBlock) != kNoId;
+    bool padded = has_padding(state);
     std::vector<Schedule> out;
     for (const Tile& t : tiles)
       for (bool staged : {false, true}) {
         if (staged && (!padded || !c->has_row)) continue;
         Schedule s = state;
-        bool blocked = !staged && blocks_channels(*c, t, target, bytes);
+        bool blocked = !staged && blocks_channels(*c, t, target, type_bytes(type));
         if (tile(s, *c, t, {staged, blocked})) out.push_back(std::move(s));
       }
     // Without reuse between channels the memory decides, and other shapes of tiles may be as good.
@@ -230,9 +229,9 @@ class ConvTiling : public Module {
       static constexpr std::array<double, 3> kWeights = {0.3, 0.4, 0.3};
       s.annotate(nest.sums[c.reduce.size() - 2], AnnotationKey::kUnrollMax, s.sample_categorical(kUnroll, kWeights));
     }
-    if (form.staged && !stage(s, nest.outer.back())) return false;
+    if (form.staged && !stage_padding(s, nest.outer.back())) return false;
     fuse_parallel(s, nest.outer);
-    if (!form.staged) copy_padding(s);
+    if (!form.staged) copy_padding(s, 1);
     return s.ok();
   }
 
@@ -288,39 +287,6 @@ class ConvTiling : public Module {
     order.push_back(nest.lanes);
     s.reorder(order);
     return s.ok();
-  }
-
-  // The part of the padded input that an iteration of the loop reads is copied in it.
-  static bool stage(Schedule& s, LoopRv loop) {
-    BlockRv pad = s.get_block(kPadBlock);
-    s.compute_at(pad, loop);
-    std::vector<LoopRv> loops = s.get_loops(pad);
-    if (!s.ok() || loops.empty()) return false;
-    s.vectorize(short_vector(s, loops.back()));
-    return s.ok();
-  }
-
-  // The loop, or the inner part of it where it is too long to be written out: a divisor, because masked stores are
-  // slow.
-  static LoopRv short_vector(Schedule& s, LoopRv loop) {
-    const Loop* l = find_loop(s.kernel().root, s.id(loop));
-    if (l == nullptr || !is_int(l->extent) || int_value(l->extent) <= kMaxCopy) return loop;
-    int64_t size = best_divisor(int_value(l->extent), kMaxCopy);
-    return s.split(loop, std::vector<ExprRv>{{}, lit(size >= kMaxCopy / 4 ? size : kMaxCopy)}).back();
-  }
-
-  // The whole padded input, a row at a time.
-  static void copy_padding(Schedule& s) {
-    if (schedule::find_block_by_name(s.kernel(), kPadBlock) == kNoId) return;
-    Schedule trial = s;
-    std::vector<LoopRv> loops = trial.get_loops(trial.get_block(kPadBlock));
-    if (!trial.ok() || loops.size() < 2) return;
-    LoopRv lanes = short_vector(trial, loops.back());
-    if (!trial.ok()) return;
-    trial.vectorize(lanes);
-    loops.pop_back();
-    fuse_parallel(trial, loops);
-    if (trial.ok()) s = std::move(trial);
   }
 };
 

@@ -68,8 +68,7 @@ class GemvTiling : public Module {
                               const SpaceOptions& options) const override {
     std::optional<Gemv> g = find_gemv(state.kernel(), options);
     if (!g) return {state};
-    int64_t bytes = type_bytes(state.kernel().buffer(g->nest.store->buffer)->type);
-    int64_t lanes = std::max<int64_t>(target.cpu.vector_bits / 8 / std::max<int64_t>(bytes, 1), 1);
+    int64_t lanes = vector_lanes(target, state.kernel().buffer(g->nest.store->buffer)->type);
     std::vector<Schedule> out;
     for (auto [vectors, panel] : kShapes) {
       Schedule s = state;

@@ -122,8 +122,7 @@ class MatmulTiling : public Module {
                               const SpaceOptions& options) const override {
     std::optional<Matmul> m = find_matmul(state.kernel(), options);
     if (!m) return {state};
-    int64_t bytes = type_bytes(state.kernel().buffer(m->nest.store->buffer)->type);
-    int64_t lanes = std::max<int64_t>(target.cpu.vector_bits / 8 / std::max<int64_t>(bytes, 1), 1);
+    int64_t lanes = vector_lanes(target, state.kernel().buffer(m->nest.store->buffer)->type);
     std::vector<Schedule> out;
     for (const RegisterTile& t : best_tiles(*m, target, lanes)) {
       Schedule s = state;

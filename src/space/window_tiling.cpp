@@ -107,8 +107,7 @@ class WindowTiling : public Module {
   std::vector<Schedule> apply(const Schedule& state, const target::Target& target, const SpaceOptions&) const override {
     std::optional<Window> w = find_window(state.kernel());
     if (!w) return {state};
-    int64_t bytes = type_bytes(state.kernel().buffer(w->nest.store->buffer)->type);
-    int64_t lanes = std::max<int64_t>(target.cpu.vector_bits / 8 / std::max<int64_t>(bytes, 1), 1);
+    int64_t lanes = vector_lanes(target, state.kernel().buffer(w->nest.store->buffer)->type);
     std::vector<Schedule> out;
     for (const Tile& t : best_tiles(*w, target, lanes)) {
       Schedule s = state;

@@ -1,0 +1,22 @@
+// The block that copies the input of a window or a convolution with its border. Private to the room.
+#pragma once
+
+#include "tcc/schedule/schedule.h"
+
+namespace tcc::space {
+
+// The name that the tasks' naive nests give it.
+inline constexpr const char* kPadBlock = "pad";
+
+bool has_padding(const schedule::Schedule& s);
+
+// Copies the part that an iteration of the loop reads in that iteration: a halo, which neighbours copy too. False: a
+// step was rejected.
+bool stage_padding(schedule::Schedule& s, schedule::LoopRv loop);
+
+// Copies the whole input in front of its readers, with vectors along a row and all that is around a row in parallel.
+// `row_dims`: innermost dimensions that are a row, 2 where its last one is a block of channels. Does nothing where
+// there is no padding or a step is rejected.
+void copy_padding(schedule::Schedule& s, size_t row_dims);
+
+}  // namespace tcc::space
