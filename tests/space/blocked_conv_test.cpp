@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "tcc/interp/interp.h"
+#include "run_kernel.h"
 #include "tcc/ir/text.h"
 #include "tcc/ir/walk.h"
 #include "tcc/lower/lower.h"
@@ -14,30 +14,6 @@
 using namespace tcc;
 
 namespace {
-
-target::Target find(const char* name) {
-  auto t = target::find_target(name);
-  REQUIRE(t.has_value());
-  return *t;
-}
-
-std::vector<double> run(const ir::Kernel& k) {
-  std::vector<interp::TensorData> data;
-  for (const ir::Buffer* b : k.buffers) {
-    if (b->role == ir::BufferRole::kTemp) continue;
-    std::vector<int64_t> shape;
-    for (ir::Expr e : b->shape) shape.push_back(ir::int_value(e));
-    data.push_back(b->role == ir::BufferRole::kOutput
-                       ? interp::TensorData::zeros(b->type, shape)
-                       : interp::TensorData::make_random_integers(b->type, shape, data.size() + 3));
-  }
-  std::vector<interp::TensorData*> pointers;
-  for (interp::TensorData& d : data) pointers.push_back(&d);
-  interp::Report report = interp::run(k, pointers);
-  INFO(report.text());
-  REQUIRE(report.ok());
-  return data.back().to_doubles();
-}
 
 bool has_local(const ir::Kernel& k) {
   for (const ir::Buffer* b : k.buffers)
@@ -83,11 +59,11 @@ TEST_CASE("tiled convolutions on blocked channels compute what the naive nest co
                     .block_out = 8});
   shapes.push_back({.channels = 8, .filters = 6, .size = {6, 5}, .kernel = {3, 3}, .pads = {1, 1}, .block_in = 4});
   for (const char* name : {"x86-64-v3", "x86-64-v4"}) {
-    target::Target target = find(name);
+    target::Target target = named_target(name);
     for (const task::ConvParams& shape : shapes) {
       task::Task t = task::make_conv(shape);
       INFO(name << " " << t.workload);
-      std::vector<double> want = run(t.kernel);
+      std::vector<double> want = run_kernel(t.kernel);
       Rng rng(11);
       int64_t ran = 0;
       for (const schedule::Trace& trace : space::generate_space(t.kernel, target)) {
@@ -103,12 +79,7 @@ TEST_CASE("tiled convolutions on blocked channels compute what the naive nest co
           ir::Legal<ir::Kernel> lowered = lower::lower(*nest, target, ir::Stage::kLowered, arena);
           if (!lowered) continue;
           INFO(ir::print(*lowered));
-          std::vector<double> got = run(*lowered);
-          REQUIRE(got.size() == want.size());
-          for (size_t i = 0; i < want.size(); ++i) {
-            INFO("element " << i);
-            REQUIRE(std::fabs(got[i] - want[i]) <= 1e-5 * std::max(1.0, std::fabs(want[i])));
-          }
+          check_close(run_kernel(*lowered), want);
           ++ran;
         }
       }
@@ -118,7 +89,7 @@ TEST_CASE("tiled convolutions on blocked channels compute what the naive nest co
 }
 
 TEST_CASE("the lanes of a blocked convolution are its filters, and its weights are packed for them") {
-  target::Target target = find("x86-64-v3");
+  target::Target target = named_target("x86-64-v3");
   for (int64_t group : {1, 64}) {
     task::Task t = task::make_conv({.channels = 64,
                                     .filters = 64,
@@ -164,5 +135,5 @@ TEST_CASE("the rows of a wide plain image are copied in vectors that can be writ
                                   .bias = true,
                                   .block_out = 8});
   // Programs that cannot be lowered are no part of the space.
-  CHECK(space::generate_space(t.kernel, find("x86-64-v3")).size() >= 4);
+  CHECK(space::generate_space(t.kernel, named_target("x86-64-v3")).size() >= 4);
 }

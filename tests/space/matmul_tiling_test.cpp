@@ -5,7 +5,7 @@
 #include <set>
 #include <tuple>
 
-#include "tcc/interp/interp.h"
+#include "run_kernel.h"
 #include "tcc/ir/text.h"
 #include "tcc/ir/walk.h"
 #include "tcc/lower/lower.h"
@@ -16,12 +16,6 @@
 using namespace tcc;
 
 namespace {
-
-target::Target named(const char* name) {
-  auto t = target::find_target(name);
-  REQUIRE(t.has_value());
-  return *t;
-}
 
 struct Tile {
   int64_t rows = 0, columns = 0;
@@ -59,29 +53,13 @@ std::set<Tile> inner_tiles(const ir::Kernel& k) {
   return out;
 }
 
-struct Params {
-  std::vector<interp::TensorData> data;
-  std::vector<interp::TensorData*> pointers;
-  explicit Params(const ir::Kernel& k) {
-    for (const ir::Buffer* b : k.buffers) {
-      if (b->role == ir::BufferRole::kTemp) continue;
-      std::vector<int64_t> shape;
-      for (ir::Expr e : b->shape) shape.push_back(ir::int_value(e));
-      data.push_back(b->role == ir::BufferRole::kOutput
-                         ? interp::TensorData::zeros(b->type, shape)
-                         : interp::TensorData::make_random_integers(b->type, shape, data.size() + 5));
-    }
-    for (interp::TensorData& d : data) pointers.push_back(&d);
-  }
-};
-
 }  // namespace
 
 TEST_CASE("register tiles of products fit into the registers and keep the units busy") {
   task::Task t = task::make_gemm({.m = 512, .n = 512, .k = 512, .bias = true, .relu = true, .constant_weights = true});
   for (const char* name : {"x86-64-v3", "x86-64-v4"}) {
     INFO(name);
-    target::Target target = named(name);
+    target::Target target = named_target(name);
     int64_t lanes = target.cpu.vector_bits / 32;
     std::vector<schedule::Trace> traces = space::generate_space(t.kernel, target);
     CHECK(traces.size() >= 3);
@@ -108,7 +86,7 @@ TEST_CASE("register tiles of products fit into the registers and keep the units 
 }
 
 TEST_CASE("the edges of a product run in smaller tiles without predicates") {
-  target::Target target = named("x86-64-v3");
+  target::Target target = named_target("x86-64-v3");
   task::Task t = task::make_gemm({.m = 23, .n = 45, .k = 12, .bias = true, .relu = true, .constant_weights = true});
   Params want(t.kernel);
   REQUIRE(interp::run(t.kernel, want.pointers).ok());

@@ -4,8 +4,8 @@
 #include <functional>
 #include <set>
 
+#include "run_kernel.h"
 #include "tcc/graph/passes.h"
-#include "tcc/interp/interp.h"
 #include "tcc/ir/text.h"
 #include "tcc/ir/walk.h"
 #include "tcc/lower/lower.h"
@@ -16,12 +16,6 @@
 using namespace tcc;
 
 namespace {
-
-target::Target find(const char* name) {
-  auto t = target::find_target(name);
-  REQUIRE(t.has_value());
-  return *t;
-}
 
 task::Task layer_norm(int64_t rows, int64_t cols) {
   graph::Graph g;
@@ -36,31 +30,6 @@ task::Task layer_norm(int64_t rows, int64_t cols) {
   auto made = task::make_task(g, groups[0]);
   REQUIRE(made.has_value());
   return std::move(*made);
-}
-
-struct Params {
-  std::vector<interp::TensorData> data;
-  std::vector<interp::TensorData*> pointers;
-  explicit Params(const ir::Kernel& k) {
-    for (const ir::Buffer* b : k.buffers) {
-      if (b->role == ir::BufferRole::kTemp) continue;
-      std::vector<int64_t> shape;
-      for (ir::Expr e : b->shape) shape.push_back(ir::int_value(e));
-      data.push_back(b->role == ir::BufferRole::kOutput
-                         ? interp::TensorData::zeros(b->type, shape)
-                         : interp::TensorData::make_random_integers(b->type, shape, data.size() + 5));
-    }
-    for (interp::TensorData& d : data) pointers.push_back(&d);
-  }
-};
-
-void check_equal(const Params& got, const Params& want) {
-  for (size_t p = 0; p < want.data.size(); ++p)
-    for (int64_t i = 0; i < want.data[p].size(); ++i) {
-      INFO("parameter " << p << " element " << i);
-      double w = want.data[p].at(i), g = got.data[p].at(i);
-      REQUIRE(std::fabs(g - w) <= 2e-5 * std::max(1.0, std::fabs(w)));
-    }
 }
 
 // Draws of every skeleton, at both stages, against the naive kernel.
@@ -83,14 +52,14 @@ void check_draws(const task::Task& t, const target::Target& target, int draws) {
       interp::Report report = interp::run(*nest, got.pointers);
       INFO(ir::print(*nest) << report.text());
       REQUIRE(report.ok());
-      check_equal(got, want);
+      check_close(got, want, 2e-5);
       ir::Legal<ir::Kernel> lowered = lower::lower(*nest, target, ir::Stage::kLowered, arena);
       REQUIRE(lowered.has_value());
       Params code(*lowered);
       interp::Report lowered_report = interp::run(*lowered, code.pointers);
       INFO(ir::print(*lowered) << lowered_report.text());
       REQUIRE(lowered_report.ok());
-      check_equal(code, want);
+      check_close(code, want, 2e-5);
     }
   }
 }
@@ -127,7 +96,7 @@ int64_t annotated(const schedule::Trace& trace, ir::AnnotationKey key) {
 
 TEST_CASE("row-wise operators of even, odd and prime sizes keep their meaning") {
   for (const char* name : {"x86-64-v3", "x86-64-v4"}) {
-    target::Target target = find(name);
+    target::Target target = named_target(name);
     for (const auto& [rows, cols] :
          std::vector<std::pair<int64_t, int64_t>>{{8, 64}, {7, 97}, {13, 50}, {4, 3}, {3, 131}, {6, 128}, {1, 77}}) {
       check_draws(task::make_softmax({rows, cols}, 1), target, 5);
@@ -143,7 +112,7 @@ TEST_CASE("row-wise operators of even, odd and prime sizes keep their meaning") 
 
 TEST_CASE("sketches of row-wise operators take decisions as symbols") {
   for (const char* name : {"x86-64-v3", "x86-64-v4"}) {
-    target::Target target = find(name);
+    target::Target target = named_target(name);
     for (const task::Task& t : {task::make_softmax({256, 256}, 1), task::make_softmax({2, 4, 8, 128}, 3),
                                 task::make_softmax({37, 1021}, 1), layer_norm(128, 768), layer_norm(5, 250)}) {
       INFO(t.workload << " on " << name);
@@ -160,7 +129,7 @@ TEST_CASE("sketches of row-wise operators take decisions as symbols") {
 }
 
 TEST_CASE("softmax takes exponentials and their sum in one pass, a vector of partial sums wide") {
-  target::Target target = find("x86-64-v3");
+  target::Target target = named_target("x86-64-v3");
   for (int64_t cols : {256, 131}) {
     task::Task t = task::make_softmax({16, cols}, 1);
     for (const schedule::Trace& trace : space::generate_space(t.kernel, target)) {
@@ -183,7 +152,7 @@ TEST_CASE("softmax takes exponentials and their sum in one pass, a vector of par
 }
 
 TEST_CASE("lanes run across rows only where rows are neighbours in memory") {
-  target::Target target = find("x86-64-v3");
+  target::Target target = named_target("x86-64-v3");
   CHECK(space::generate_space(task::make_softmax({64, 64}, 1).kernel, target).size() == 1);
   CHECK(space::generate_space(task::make_softmax({4, 16, 64}, 1).kernel, target).size() == 1);
   CHECK(annotated(space::generate_space(task::make_softmax({64, 64}, 1).kernel, target)[0], ir::AnnotationKey::kTree) ==
@@ -194,7 +163,7 @@ TEST_CASE("lanes run across rows only where rows are neighbours in memory") {
 
 TEST_CASE("a row of an output beyond the second-level cache is made in place") {
   for (const char* name : {"x86-64-v3", "x86-64-v4"}) {
-    target::Target target = find(name);
+    target::Target target = named_target(name);
     target.cpu.l2_bytes = 64;
     for (const auto& [rows, cols] : std::vector<std::pair<int64_t, int64_t>>{{8, 64}, {7, 97}, {13, 50}, {12, 3}})
       check_draws(task::make_softmax({rows, cols}, 1), target, 5);
@@ -205,7 +174,7 @@ TEST_CASE("a row of an output beyond the second-level cache is made in place") {
 }
 
 TEST_CASE("rows are made in place where the cache does not hold the output") {
-  target::Target target = find("x86-64-v3");
+  target::Target target = named_target("x86-64-v3");
   task::Task t = task::make_softmax({24, 131}, 1);
   schedule::Trace trace = space::generate_space(t.kernel, target)[0];
   ir::Legal<space::Sketch> sketch = space::make_sketch(trace, t.kernel, target);
@@ -239,7 +208,7 @@ TEST_CASE("rows are made in place where the cache does not hold the output") {
 
 // What would make sharing wrong, one thing at a time.
 TEST_CASE("rows that something else needs keep memory of their own") {
-  target::Target target = find("x86-64-v3");
+  target::Target target = named_target("x86-64-v3");
   target.cpu.l2_bytes = 64;
   auto is_shared = [&](const std::string& body) {
     auto arena = std::make_shared<Arena>();
@@ -271,7 +240,7 @@ TEST_CASE("rows that something else needs keep memory of their own") {
 }
 
 TEST_CASE("results beyond the last cache may go past it") {
-  target::Target target = find("x86-64-v3");
+  target::Target target = named_target("x86-64-v3");
   target.cpu.l3_bytes = 1 << 20;
   for (const task::Task& t : {task::make_softmax({1024, 512}, 1), task::make_elementwise({1, 8, 256, 256})}) {
     INFO(t.workload);
@@ -284,7 +253,7 @@ TEST_CASE("results beyond the last cache may go past it") {
 }
 
 TEST_CASE("rows of odd length end in one shorter vector, without a test in any loop") {
-  target::Target target = find("x86-64-v3");
+  target::Target target = named_target("x86-64-v3");
   Rng rng(5);
   for (const task::Task& t : {task::make_softmax({6, 131}, 1), layer_norm(6, 131),
                               task::make_reduction({6, 131}, {1}, graph::Op::kReduceMean)}) {

@@ -7,8 +7,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "run_kernel.h"
 #include "tcc/codegen/llvm.h"
-#include "tcc/interp/interp.h"
 #include "tcc/ir/text.h"
 #include "tcc/ir/walk.h"
 #include "tcc/lower/lower.h"
@@ -28,22 +28,6 @@ target::Target with_tiles() {
   t.cpu.features.avx512_bf16 = true;
   return t;
 }
-
-struct Params {
-  std::vector<interp::TensorData> data;
-  std::vector<interp::TensorData*> pointers;
-  explicit Params(const ir::Kernel& k) {
-    for (const ir::Buffer* b : k.buffers) {
-      if (b->role == ir::BufferRole::kTemp) continue;
-      std::vector<int64_t> shape;
-      for (ir::Expr e : b->shape) shape.push_back(ir::int_value(e));
-      data.push_back(b->role == ir::BufferRole::kOutput
-                         ? interp::TensorData::zeros(b->type, shape)
-                         : interp::TensorData::make_random_integers(b->type, shape, data.size() + 5));
-    }
-    for (interp::TensorData& d : data) pointers.push_back(&d);
-  }
-};
 
 bool uses_tiles(const ir::Kernel& k) {
   bool found = false;

@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "tcc/interp/interp.h"
+#include "run_kernel.h"
 #include "tcc/ir/text.h"
 #include "tcc/ir/walk.h"
 #include "tcc/lower/lower.h"
@@ -15,34 +15,10 @@ using namespace tcc;
 
 namespace {
 
-target::Target named(const char* name) {
-  auto t = target::find_target(name);
-  REQUIRE(t.has_value());
-  return *t;
-}
-
-std::vector<double> run(const ir::Kernel& k) {
-  std::vector<interp::TensorData> data;
-  for (const ir::Buffer* b : k.buffers) {
-    if (b->role == ir::BufferRole::kTemp) continue;
-    std::vector<int64_t> shape;
-    for (ir::Expr e : b->shape) shape.push_back(ir::int_value(e));
-    data.push_back(b->role == ir::BufferRole::kOutput
-                       ? interp::TensorData::zeros(b->type, shape)
-                       : interp::TensorData::make_random_integers(b->type, shape, data.size() + 3));
-  }
-  std::vector<interp::TensorData*> pointers;
-  for (interp::TensorData& d : data) pointers.push_back(&d);
-  interp::Report report = interp::run(k, pointers);
-  INFO(report.text());
-  REQUIRE(report.ok());
-  return data.back().to_doubles();
-}
-
 // Every sketch with two draws of its decisions, lowered, against the naive nest.
 void check_space(const task::Task& t, const target::Target& target) {
   INFO(t.workload);
-  std::vector<double> want = run(t.kernel);
+  std::vector<double> want = run_kernel(t.kernel);
   Rng rng(11);
   std::vector<schedule::Trace> traces = space::generate_space(t.kernel, target);
   CHECK(traces.size() <= 6);
@@ -61,12 +37,7 @@ void check_space(const task::Task& t, const target::Target& target) {
       ir::Legal<ir::Kernel> lowered = lower::lower(*nest, target, ir::Stage::kLowered, arena);
       REQUIRE(lowered.has_value());
       INFO(ir::print(*lowered));
-      std::vector<double> got = run(*lowered);
-      REQUIRE(got.size() == want.size());
-      for (size_t i = 0; i < want.size(); ++i) {
-        INFO("element " << i);
-        REQUIRE(std::fabs(got[i] - want[i]) <= 1e-5 * std::max(1.0, std::fabs(want[i])));
-      }
+      check_close(run_kernel(*lowered), want);
       space::draw_decisions(*sketch, decisions, rng);
       ++ran;
     }
@@ -119,7 +90,7 @@ TEST_CASE("tiled depthwise convolutions compute what the naive nest computes") {
   twice.filters = 6, twice.pads = {1, 1};
   shapes.push_back(twice);
   for (const task::ConvParams& p : shapes)
-    for (const char* name : {"x86-64-v3", "x86-64-v4"}) check_space(task::make_conv(p), named(name));
+    for (const char* name : {"x86-64-v3", "x86-64-v4"}) check_space(task::make_conv(p), named_target(name));
 }
 
 TEST_CASE("tiled pools compute what the naive nest computes") {
@@ -130,7 +101,7 @@ TEST_CASE("tiled pools compute what the naive nest computes") {
         p.strides = {stride, stride};
         p.pads = {pad, pad};
         p.ceil_mode = stride == 3;
-        check_space(task::make_pool(p), named("x86-64-v3"));
+        check_space(task::make_pool(p), named_target("x86-64-v3"));
       }
 }
 
@@ -138,7 +109,7 @@ TEST_CASE("a pool over the whole image is no window") {
   task::Task t = task::make_pool({.average = true, .channels = 8, .size = {7, 7}, .kernel = {7, 7}});
   // Its rows are summed in lanes of partial sums.
   int64_t in_lanes = 0;
-  for (const schedule::Trace& trace : space::generate_space(t.kernel, named("x86-64-v3")))
+  for (const schedule::Trace& trace : space::generate_space(t.kernel, named_target("x86-64-v3")))
     in_lanes += schedule::print_trace(trace).find("rfactor") != std::string::npos;
   CHECK(in_lanes > 0);
 }
@@ -153,7 +124,7 @@ TEST_CASE("tiles of a vector times a matrix compute what the naive nest computes
                                    .relu = transposed,
                                    .constant_weights = true,
                                    .trans_b = transposed}),
-                  named("x86-64-v3"));
+                  named_target("x86-64-v3"));
 }
 
 TEST_CASE("windows and vectors times matrices have few sketches") {
@@ -166,7 +137,7 @@ TEST_CASE("windows and vectors times matrices have few sketches") {
   tasks.push_back(task::make_gemm({.m = 1, .n = 4096, .k = 4096, .constant_weights = true}));
   for (const task::Task& t : tasks)
     for (const char* name : {"x86-64-v3", "x86-64-v4"}) {
-      target::Target target = named(name);
+      target::Target target = named_target(name);
       std::vector<schedule::Trace> traces = space::generate_space(t.kernel, target);
       INFO(t.workload << " on " << name);
       CHECK(traces.size() <= 4);

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <cstring>
 
+#include "run_kernel.h"
 #include "tcc/codegen/llvm.h"
 #include "tcc/graph/winograd.h"
-#include "tcc/interp/interp.h"
 #include "tcc/ir/text.h"
 #include "tcc/ir/walk.h"
 #include "tcc/lower/lower.h"
@@ -37,35 +37,13 @@ ir::Kernel tiles_kernel(int64_t channels, int64_t filters, int64_t size, int64_t
   return task->kernel;
 }
 
-std::vector<interp::TensorData> make_params(const ir::Kernel& k) {
-  std::vector<interp::TensorData> data;
-  for (const ir::Buffer* b : k.buffers) {
-    if (b->role == ir::BufferRole::kTemp) continue;
-    std::vector<int64_t> shape;
-    for (ir::Expr e : b->shape) shape.push_back(ir::int_value(e));
-    data.push_back(b->role == ir::BufferRole::kOutput
-                       ? interp::TensorData::zeros(b->type, shape)
-                       : interp::TensorData::make_random_integers(b->type, shape, data.size() + 3));
-  }
-  return data;
-}
-
-std::vector<double> run(const ir::Kernel& k) {
-  std::vector<interp::TensorData> data = make_params(k);
-  std::vector<interp::TensorData*> pointers;
-  for (interp::TensorData& d : data) pointers.push_back(&d);
-  interp::Report report = interp::run(k, pointers);
-  INFO(report.text());
-  REQUIRE(report.ok());
-  return data.back().to_doubles();
-}
-
 std::vector<double> run_compiled(const ir::Kernel& lowered, const target::Target& target) {
   auto artifact = codegen::compile_host(lowered, target);
   if (!artifact) FAIL(artifact.error().message);
   auto object = codegen::load_host(*artifact);
   if (!object) FAIL(object.error().message);
-  std::vector<interp::TensorData> data = make_params(lowered);
+  const Params params(lowered);
+  const std::vector<interp::TensorData>& data = params.data;
   std::vector<std::vector<float>> storage;
   std::vector<void*> pointers;
   size_t parameter = 0, output = 0;
@@ -92,7 +70,7 @@ TEST_CASE("schedules of convolutions by tiles compute what the naive nest comput
   options.pack_weights = false;  // so that the weights go in as they are
   for (int64_t m : {2, 4}) {
     const ir::Kernel kernel = tiles_kernel(5, 9, 14, m);
-    const std::vector<double> want = run(kernel);
+    const std::vector<double> want = run_kernel(kernel);
     Rng rng(11);
     int64_t compiled = 0;
     for (const schedule::Trace& trace : space::generate_space(kernel, host, options)) {
@@ -106,7 +84,7 @@ TEST_CASE("schedules of convolutions by tiles compute what the naive nest comput
       ir::Legal<ir::Kernel> lowered = lower::lower(*nest, host, ir::Stage::kLowered, arena);
       if (!lowered) continue;
       INFO(ir::print(*lowered));
-      const std::vector<double> read = run(*lowered), got = run_compiled(*lowered, host);
+      const std::vector<double> read = run_kernel(*lowered), got = run_compiled(*lowered, host);
       REQUIRE(got.size() == want.size());
       for (size_t i = 0; i < want.size(); ++i) {
         INFO("element " << i << " is " << got[i]);

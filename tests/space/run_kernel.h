@@ -1,0 +1,61 @@
+// Kernels of the spaces' tests under the interpreter, on data that is a function of the parameters' order alone.
+#pragma once
+
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "tcc/interp/interp.h"
+#include "tcc/target/target.h"
+
+namespace tcc {
+
+inline target::Target named_target(const char* name) {
+  auto t = target::find_target(name);
+  REQUIRE(t.has_value());
+  return *t;
+}
+
+// The parameters of a kernel: outputs zero, inputs and weights small integers, whose sums are exact in any order.
+struct Params {
+  std::vector<interp::TensorData> data;
+  std::vector<interp::TensorData*> pointers;
+  explicit Params(const ir::Kernel& k) {
+    for (const ir::Buffer* b : k.buffers) {
+      if (b->role == ir::BufferRole::kTemp) continue;
+      std::vector<int64_t> shape;
+      for (ir::Expr e : b->shape) shape.push_back(ir::int_value(e));
+      data.push_back(b->role == ir::BufferRole::kOutput
+                         ? interp::TensorData::zeros(b->type, shape)
+                         : interp::TensorData::make_random_integers(b->type, shape, data.size() + 5));
+    }
+    for (interp::TensorData& d : data) pointers.push_back(&d);
+  }
+  Params(const Params&) = delete;  // the pointers are into `data`
+  Params& operator=(const Params&) = delete;
+};
+
+// The values of the last parameter, which is the output, after a run that has nothing to report.
+inline std::vector<double> run_kernel(const ir::Kernel& k) {
+  Params params(k);
+  interp::Report report = interp::run(k, params.pointers);
+  INFO(report.text());
+  REQUIRE(report.ok());
+  return params.data.back().to_doubles();
+}
+
+inline void check_close(const std::vector<double>& got, const std::vector<double>& want, double tolerance = 1e-5) {
+  REQUIRE(got.size() == want.size());
+  for (size_t i = 0; i < want.size(); ++i) {
+    INFO("element " << i);
+    REQUIRE(std::fabs(got[i] - want[i]) <= tolerance * std::max(1.0, std::fabs(want[i])));
+  }
+}
+
+inline void check_close(const Params& got, const Params& want, double tolerance = 1e-5) {
+  for (size_t p = 0; p < want.data.size(); ++p) {
+    INFO("parameter " << p);
+    check_close(got.data[p].to_doubles(), want.data[p].to_doubles(), tolerance);
+  }
+}
+
+}  // namespace tcc
