@@ -47,4 +47,10 @@ std::vector<Row> run_search_quality_suite(double seconds);
 // the sum of what body returns, by time and threads.
 double rate_per_thread(int threads, double seconds, const std::function<double(int worker)>& body);
 
+// The mean of the two in the middle where the number of values is even; 0 of none.
+double median(std::vector<double> values);
+
+// The CPUs that this process may use, in ascending order; empty where the system does not say.
+std::vector<int> usable_cpus();
+
 }  // namespace tcc::benchmarks

@@ -51,11 +51,6 @@ schedule::Trace packed_gemm_trace(const ir::Kernel& start, const std::string& bl
 
 namespace {
 
-double median(std::vector<double> v) {
-  std::sort(v.begin(), v.end());
-  return v[v.size() / 2];
-}
-
 #ifdef TCC_HAVE_DNNL
 // Seconds a call over about `seconds`, weights in the library's preferred layout.
 class DnnlGemm {

@@ -8,13 +8,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <optional>
-#include <thread>
 
 #include "bench.h"
 #include "peers/op_case.h"
@@ -31,16 +29,8 @@ namespace tcc::benchmarks {
 namespace {
 
 constexpr double kSlice = 0.06;  // seconds
-// Between slices: the threads of OpenMP and of ONNX Runtime wait actively for a while after their last work, on cores
-// that are the next one's.
-constexpr std::chrono::milliseconds kPause(50);
 constexpr int kRounds = 7;
 constexpr double kPrepareTimeout = 120, kRunTimeout = 60;
-
-double median(std::vector<double> v) {
-  std::sort(v.begin(), v.end());
-  return v.size() % 2 == 1 ? v[v.size() / 2] : (v[v.size() / 2 - 1] + v[v.size() / 2]) / 2;
-}
 
 // An operator, and another one of tcc's to compare it with (bare GEMM, the f32 one).
 struct Entry {
@@ -317,7 +307,6 @@ void run_rounds(std::vector<Contender>& contenders, double seconds) {
     for (Contender& c : contenders) {
       if (!c.failure.empty()) continue;
       any = true;
-      std::this_thread::sleep_for(kPause);
       Result<double> slice = c.slice();
       if (slice)
         c.seconds.push_back(*slice);
@@ -385,15 +374,6 @@ void run_entry(const Entry& entry, const std::string& name, const Models& models
   }
   run_rounds(contenders, seconds);
   add_rows(entry.op, name, contenders, entry.beside.has_value(), rows);
-}
-
-std::vector<int> usable_cpus() {
-  cpu_set_t set;
-  std::vector<int> cpus;
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return cpus;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
-    if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
-  return cpus;
 }
 
 Result<std::vector<Row>> run_suite(double seconds) {

@@ -28,20 +28,6 @@ constexpr double kTolerance = 1e-3;  // of an output's largest magnitude
 // Of the zoo, batch 1, images of 224 x 224 or 128 tokens.
 constexpr const char* kNetworks[] = {"resnet50", "mobilenet_v2", "bert-base", "resnet18", "bert-tiny", "vgg16", "mlp"};
 
-double median(std::vector<double> v) {
-  std::sort(v.begin(), v.end());
-  return v.size() % 2 == 1 ? v[v.size() / 2] : (v[v.size() / 2 - 1] + v[v.size() / 2]) / 2;
-}
-
-std::vector<int> own_cpus() {
-  cpu_set_t set;
-  std::vector<int> cpus;
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return cpus;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
-    if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
-  return cpus;
-}
-
 // Runs `tcc` on the given CPUs with its output on standard error.
 Result<void> run_tcc(const std::vector<std::string>& words, const std::vector<int>& cpus) {
   std::vector<std::string> command{TCC_PROGRAM_PATH};
@@ -137,7 +123,7 @@ class ModelBench {
   }
 
   void run(const std::string& name, int threads, std::vector<Row>& rows) {
-    const std::vector<int> all = own_cpus();
+    const std::vector<int> all = usable_cpus();
     if (static_cast<int>(all.size()) < threads) {
       rows.push_back({fmt::format("{}.{}t", name, threads), 0, "",
                       fmt::format("left out: this process may use {} CPU", all.size()), 0, 0});
@@ -196,7 +182,7 @@ class ModelBench {
       TCC_TRY_VOID(run_tcc(tune, cpus));
     }
     TCC_TRY_VOID(run_tcc({"build", model, "-o", folder, "--db", db, "--threads", count, "--id", "bench", "--quiet"},
-                         own_cpus()));
+                         usable_cpus()));
     return start({TCC_MODEL_PEER}, fmt::format("prepare model library={}/libbench.so threads={}", folder, threads),
                  folder_ + "/own.f32", cpus);
   }
@@ -204,7 +190,7 @@ class ModelBench {
   Result<Contestant> onnx_runtime(const std::string& name, int threads, const std::vector<int>& cpus) {
     if (access(python_.c_str(), X_OK) != 0) return environment_error("absent: run tools/peers");
     if (!file_exists(model_file(name)))
-      TCC_TRY_VOID(run_tcc({"zoo", name, "-o", model_file(name), "--quiet"}, own_cpus()));
+      TCC_TRY_VOID(run_tcc({"zoo", name, "-o", model_file(name), "--quiet"}, usable_cpus()));
     return start({python_, TCC_SOURCE_DIR "/benchmarks/peers/ort_model_peer.py"},
                  fmt::format("prepare model file={} threads={}", model_file(name), threads), folder_ + "/peer.f32",
                  cpus);

@@ -68,11 +68,6 @@ bool wanted(const std::string& name) {
                                      [&](const std::string& text) { return name.find(text) != std::string::npos; });
 }
 
-double median(std::vector<double> v) {
-  std::sort(v.begin(), v.end());
-  return v.empty() ? 0 : v[v.size() / 2];
-}
-
 struct Bench {
   target::Target host;
   std::unique_ptr<measure::IsolatedHostMeasurer> measurer;

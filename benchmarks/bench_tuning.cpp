@@ -18,11 +18,6 @@
 namespace tcc::benchmarks {
 namespace {
 
-double median(std::vector<double> v) {
-  std::sort(v.begin(), v.end());
-  return v[v.size() / 2];
-}
-
 // Random candidates of the GEMM's own design space, lowered; as search would hand them over.
 std::vector<measure::Candidate> draw_candidates(const task::Task& gemm, const measure::MeasureTask& prepared,
                                                 const target::Target& host, size_t n) {

@@ -3,12 +3,12 @@
   prepare model file=FILE threads=N dump=FILE  ->  {"outputs": [elements, ...]}; the outputs as f32 in the file
 """
 
-import json
-import sys
 import time
 
 import numpy as np
 import onnxruntime as ort
+
+from line_server import serve
 
 TYPES = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(int64)": np.int64,
          "tensor(int32)": np.int32, "tensor(bool)": np.bool_, "tensor(float16)": np.float16}
@@ -63,17 +63,4 @@ def answer(words, state):
     return {"error": "not understood or nothing prepared: " + " ".join(words)}
 
 
-def main():
-    state = {}
-    for line in sys.stdin:
-        words = line.split()
-        if not words or words[0] == "quit":
-            break
-        try:
-            reply = answer(words, state)
-        except Exception as e:  # of the runtime: part of the answer
-            reply = {"error": str(e)[:300]}
-        print(json.dumps(reply), flush=True)
-
-
-main()
+serve(answer)

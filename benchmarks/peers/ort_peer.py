@@ -2,12 +2,12 @@
 input x and output y. Outputs are bound ahead; what a call through Python costs (a ReLU of 16 elements, named by the word
 tiny=FILE) is taken off each call's time, in the peer's favour."""
 
-import json
-import sys
 import time
 
 import numpy as np
 import onnxruntime as ort
+
+from line_server import serve
 
 
 def data(shape, tensor):
@@ -72,17 +72,4 @@ def answer(words, state):
     return {"error": "not understood or nothing prepared: " + " ".join(words)}
 
 
-def main():
-    state = {}
-    for line in sys.stdin:
-        words = line.split()
-        if not words or words[0] == "quit":
-            break
-        try:
-            reply = answer(words, state)
-        except Exception as e:  # of the runtime: part of the answer
-            reply = {"error": str(e)[:300]}
-        print(json.dumps(reply), flush=True)
-
-
-main()
+serve(answer)

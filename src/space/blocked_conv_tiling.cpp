@@ -194,15 +194,7 @@ class BlockedConvTiling : public Module {
 
   static bool split_loops(Schedule& s, const BlockedConvolution& c, const BlockTile& t,
                           const std::vector<LoopRv>& loops, bool staged, Nest& nest) {
-    // [parallel, serial, register]
-    auto split = [&](size_t i, int64_t size) {
-      std::vector<LoopRv> whole = s.split(loops[i], std::vector<ExprRv>{{}, lit(size)});
-      if (!s.ok()) return whole;
-      std::vector<LoopRv> parts =
-          s.split(whole[0], s.sample_perfect_tile(whole[0], 2, (c.nest.extents[i] + size - 1) / size));
-      parts.push_back(whole[1]);
-      return parts;
-    };
+    auto split = [&](size_t i, int64_t size) { return split_tile(s, loops[i], c.nest.extents[i], size); };
     std::vector<LoopRv> f, h;
     if (c.has_filter) f = split(c.filter, t.blocks);
     std::vector<LoopRv> w = s.split(loops[c.column], std::vector<ExprRv>{{}, lit(t.columns)});

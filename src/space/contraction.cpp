@@ -9,6 +9,8 @@ namespace tcc::space {
 
 using namespace ir;
 using schedule::BlockRv;
+using schedule::ExprRv;
+using schedule::lit;
 using schedule::LoopRv;
 using schedule::Schedule;
 
@@ -77,6 +79,16 @@ std::optional<BlockRv> localise(Schedule& s, const NaiveNest& nest, BlockRv bloc
     reader = s.get_block(consumer);
   }
   return s.ok() ? std::optional(reader) : std::nullopt;
+}
+
+std::vector<LoopRv> split_tile(Schedule& s, LoopRv loop, int64_t extent, int64_t size, bool serial) {
+  std::vector<LoopRv> whole = s.split(loop, std::vector<ExprRv>{{}, lit(size)});
+  if (!s.ok()) return whole;
+  std::vector<ExprRv> factors =
+      serial ? std::vector<ExprRv>{lit(1), {}} : s.sample_perfect_tile(whole[0], 2, (extent + size - 1) / size);
+  std::vector<LoopRv> parts = s.split(whole[0], factors);
+  parts.push_back(whole[1]);
+  return parts;
 }
 
 bool mark_epilogue(Schedule& s, const NaiveNest& nest, int v, BlockRv epilogue, size_t depth) {

@@ -29,6 +29,11 @@ bool has_reuse(const ir::Kernel& k, const NaiveNest& nest, size_t i);
 // a copy where nobody reads it. nullopt: several consumers, or a rejected step.
 std::optional<schedule::BlockRv> localise(schedule::Schedule& s, const NaiveNest& nest, schedule::BlockRv block);
 
+// A loop as [parallel, serial, a tile of `size`], the two outer factors sampled; `serial`: nothing of it in parallel.
+// Fewer loops where a step was rejected.
+std::vector<schedule::LoopRv> split_tile(schedule::Schedule& s, schedule::LoopRv loop, int64_t extent, int64_t size,
+                                         bool serial = false);
+
 // Vectorises the epilogue, which stands below `depth` loops, along iterator `v` of the contraction (negative: none) and
 // unrolls its other loops.
 bool mark_epilogue(schedule::Schedule& s, const NaiveNest& nest, int v, schedule::BlockRv epilogue, size_t depth);

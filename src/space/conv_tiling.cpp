@@ -237,16 +237,8 @@ class ConvTiling : public Module {
 
   static bool split_loops(Schedule& s, const Convolution& c, const Tile& t, const std::vector<LoopRv>& loops, Form form,
                           Nest& nest) {
-    // [parallel, serial, register]
     auto split = [&](size_t i, int64_t size, bool serial = false) {
-      std::vector<LoopRv> whole = s.split(loops[i], std::vector<ExprRv>{{}, lit(size)});
-      if (!s.ok()) return whole;
-      int64_t tiles = (c.nest.extents[i] + size - 1) / size;
-      std::vector<ExprRv> factors =
-          serial ? std::vector<ExprRv>{lit(1), {}} : s.sample_perfect_tile(whole[0], 2, tiles);
-      std::vector<LoopRv> parts = s.split(whole[0], factors);
-      parts.push_back(whole[1]);
-      return parts;
+      return split_tile(s, loops[i], c.nest.extents[i], size, serial);
     };
     std::vector<LoopRv> f, h;
     if (c.has_filter) f = split(c.filter, t.filters);

@@ -5,7 +5,11 @@
 #include <cmath>
 
 #include "tcc/interp/interp.h"
-#include "tcc/target/target.h"
+#include "tcc/ir/text.h"
+#include "tcc/lower/lower.h"
+#include "tcc/space/sketch.h"
+#include "tcc/space/space.h"
+#include "tcc/task/task.h"
 
 namespace tcc {
 
@@ -56,6 +60,33 @@ inline void check_close(const Params& got, const Params& want, double tolerance 
     INFO("parameter " << p);
     check_close(got.data[p].to_doubles(), want.data[p].to_doubles(), tolerance);
   }
+}
+
+// Two draws of every sketch of the task's space, lowered, against the naive nest. Draws that the target's limits
+// reject are passed over; the result is how many ran.
+inline int64_t check_draws(const task::Task& t, const target::Target& target) {
+  INFO(t.workload << " on " << target.name);
+  const std::vector<double> want = run_kernel(t.kernel);
+  Rng rng(11);
+  int64_t ran = 0;
+  for (const schedule::Trace& trace : space::generate_space(t.kernel, target)) {
+    INFO(schedule::print_trace(trace));
+    ir::Legal<space::Sketch> sketch = space::make_sketch(trace, t.kernel, target);
+    REQUIRE(sketch.has_value());
+    std::vector<int64_t> decisions = trace.decisions;
+    for (int draw = 0; draw < 2; ++draw) {
+      auto arena = std::make_shared<Arena>();
+      ir::Legal<ir::Kernel> nest = space::instantiate(*sketch, decisions, target, arena);
+      space::draw_decisions(*sketch, decisions, rng);
+      if (!nest) continue;
+      ir::Legal<ir::Kernel> lowered = lower::lower(*nest, target, ir::Stage::kLowered, arena);
+      if (!lowered) continue;
+      INFO(ir::print(*lowered));
+      check_close(run_kernel(*lowered), want);
+      ++ran;
+    }
+  }
+  return ran;
 }
 
 }  // namespace tcc
