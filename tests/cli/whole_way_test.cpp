@@ -59,7 +59,7 @@ TEST_CASE("tune, build, link, verify", "[cli]") {
     CHECK(task.at("unscheduled_seconds") > 0);
     check_counts(task.at("counts"));
   }
-  CHECK(summary.at("best_seconds") < summary.at("unscheduled_seconds"));
+  CHECK(summary.at("best_seconds") <= summary.at("unscheduled_seconds"));
   CHECK(fs::exists(box.path("data/tcc/records.db")));
 
   Outcome shown = box.tcc({"show", "zoo:mlp", "--json"});
