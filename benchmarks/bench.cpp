@@ -1,5 +1,5 @@
-// tcc-bench [--list] [--seconds S] [--json FILE] [--trials N] [--time T] [--db FILE] [--seed N] [--only TEXT]
-// [SUITE...]
+// tcc-bench [--list] [--seconds S] [--json FILE] [--trials N] [--time T] [--db FILE] [--keep FILE] [--models DIR]
+// [--seed N] [--only TEXT] [SUITE...]
 #include "bench.h"
 
 #include <sched.h>
@@ -31,8 +31,13 @@ const std::vector<Suite>& suites() {
       {"cpu-gemm", "one hand-written GEMM trace beside oneDNN on one thread", run_cpu_gemm_suite},
       {"search-quality", "model search beside random search, spread over seeds; --db: the stored bests again",
        run_search_quality_suite},
+      {"space", "a dense layer over spaces that grow by a module at a time", run_space_suite},
+      {"metaschedule-ops", "MetaSchedule's twelve operators beside peers; evolutionary beside random search",
+       run_metaschedule_ops_suite},
       {"cpu-ops", "tuned operators beside oneDNN, OpenBLAS and ONNX Runtime (see tools/peers)", run_cpu_ops_suite},
       {"models", "tuned networks beside ONNX Runtime (see tools/peers)", run_models_suite},
+      {"end-to-end", "networks tuned, built, verified and compared with ONNX Runtime's outputs; nothing is timed",
+       run_end_to_end_suite},
   };
   return all;
 }
@@ -115,14 +120,26 @@ int run(int argc, char** argv) {
   app.add_flag("--list", list, "list the suites");
   app.add_option("--seconds", seconds, "about how long each row runs")->check(CLI::Range(0.05, 600.0));
   app.add_option("--json", json_file, "write the rows to this file ('-': standard output)");
-  app.add_option("--trials", given_options.trials,
-                 "cpu-ops, models: trials for each task and number of threads; 0 (models): what --db has")
-      ->check(CLI::Range(int64_t{0}, int64_t{1'000'000}));
-  app.add_option("--time", given_options.time, "models: most tuning time of a network and number of threads, as 10m");
-  app.add_option("--db", given_options.db, "cpu-ops, models: record store to keep and to take tuning results from");
+  CLI::Option* trials =
+      app.add_option("--trials", given_options.trials,
+                     "cpu-ops, metaschedule-ops, models, end-to-end: trials for each task and number of threads; 0 "
+                     "(models, end-to-end): what --db has");
+  trials->check(CLI::Range(int64_t{0}, int64_t{1'000'000}));
+  app.add_option("--time", given_options.time,
+                 "models, end-to-end: tuning time of a network and number of threads, as 10m; each call with the same "
+                 "--db goes on from what that has");
+  app.add_option("--models", given_options.models,
+                 "end-to-end (and models, by --only): folder of ONNX files beside the zoo [$TCC_MODELS]");
+  app.add_option(
+      "--db", given_options.db,
+      "cpu-ops, metaschedule-ops, space, models, end-to-end: record store to keep and to take tuning results from");
+  app.add_option("--keep", given_options.keep,
+                 "search-quality: store to keep each task's first run in, for --db later");
   app.add_option("--seed", given_options.seed, "cpu-ops: seed of the random shapes");
-  app.add_option("--only", given_options.only, "cpu-ops, models: what has this in its name, as gemm512.1t, resnet50");
+  app.add_option("--only", given_options.only,
+                 "cpu-ops, metaschedule-ops, models, end-to-end: what has this in its name, as gemm512.1t, resnet50");
   CLI11_PARSE(app, argc, argv);
+  given_options.trials_given = trials->count() > 0;
   if (list) {
     for (const Suite& s : suites()) std::printf("%-12s %s\n", s.name.c_str(), s.summary.c_str());
     return 0;
@@ -133,12 +150,15 @@ int run(int argc, char** argv) {
       return 2;
     }
   nlohmann::json all = nlohmann::json::array();
+  bool failed = false;
   for (const Suite& s : suites()) {
     if (!names.empty() && std::find(names.begin(), names.end(), s.name) == names.end()) continue;
     if (json_file != "-") std::printf("%s\n", s.name.c_str());
     std::vector<Row> rows = s.run(seconds);
     if (json_file != "-") print(rows);
     all.push_back(to_json(s.name, rows));
+    failed =
+        failed || std::any_of(rows.begin(), rows.end(), [](const Row& r) { return r.unit == "bool" && r.value == 0; });
   }
   std::string text = (all.size() == 1 ? all[0] : all).dump(1) + "\n";
   if (json_file == "-")
@@ -148,7 +168,7 @@ int run(int argc, char** argv) {
       std::fprintf(stderr, "tcc-bench: %s\n", ok.error().message.c_str());
       return 1;
     }
-  return 0;
+  return failed ? 1 : 0;
 }
 
 }  // namespace

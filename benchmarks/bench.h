@@ -11,7 +11,7 @@ namespace tcc::benchmarks {
 struct Row {
   std::string name;
   double value = 0;
-  std::string unit;
+  std::string unit;  // "bool": 0 is a failure, and tcc-bench ends with status 1
   std::string peer;  // what the ratio compares with: another system, or a measured limit; "" when nothing
   double peer_value = 0;
   double ratio = 0;  // of speed: above 1 is faster than the peer
@@ -20,8 +20,11 @@ struct Row {
 // What the command line says to the suites that tune.
 struct Options {
   int64_t trials = 256;           // a task and number of threads
+  bool trials_given = false;      // by the user
   std::string time;               // models: at most this much tuning a network and number of threads; "" = no limit
+  std::string models;             // folder of ONNX files; "" = see networks.h
   std::string db;                 // record store; "" = forgotten when the suite ends
+  std::string keep;               // search-quality: record store that gets the first model run of each task
   uint64_t seed = 0;              // of the random shapes; 0 = another one each time
   std::vector<std::string> only;  // run what contains one of these in its name; empty = everything
 };
@@ -40,8 +43,11 @@ std::vector<Row> run_interp_suite(double seconds);
 std::vector<Row> run_cpu_gemm_suite(double seconds);
 std::vector<Row> run_cpu_ops_suite(double seconds);
 std::vector<Row> run_models_suite(double seconds);
+std::vector<Row> run_end_to_end_suite(double seconds);
 std::vector<Row> run_tuning_suite(double seconds);
 std::vector<Row> run_search_quality_suite(double seconds);
+std::vector<Row> run_space_suite(double seconds);
+std::vector<Row> run_metaschedule_ops_suite(double seconds);
 
 // Runs `body(worker)` again and again on `threads` threads at once for about `seconds` and returns the rate a thread:
 // the sum of what body returns, by time and threads.

@@ -1,8 +1,6 @@
 // Operators on the CPU: each is tuned, then timed in turns with the peers, slice by slice, on the same cores.
 //
-// tcc's program runs in the measuring worker, the peers in their own processes. Every peer gets the same contract: NCHW
-// in and out, constant weights packed ahead. The best of them is the row's denominator; a row "name [who]" compares
-// with each one, or tells why it did not run.
+// The best peer is a row's denominator; a row "name [who]" compares with each one, or tells why it did not run.
 #include <fmt/ranges.h>
 #include <sched.h>
 #include <unistd.h>
@@ -15,22 +13,13 @@
 #include <optional>
 
 #include "bench.h"
-#include "peers/op_case.h"
-#include "peers/peer_process.h"
-#include "tcc/graph/passes.h"
-#include "tcc/onnx/importer.h"
-#include "tcc/search/search.h"
+#include "op_bench.h"
 #include "tcc/support/check.h"
-#include "tcc/support/files.h"
 #include "tcc/support/rng.h"
 #include "tcc/target/probe.h"
 
 namespace tcc::benchmarks {
 namespace {
-
-constexpr double kSlice = 0.06;  // seconds
-constexpr int kRounds = 7;
-constexpr double kPrepareTimeout = 120, kRunTimeout = 60;
 
 // An operator, and another one of tcc's to compare it with (bare GEMM, the f32 one).
 struct Entry {
@@ -91,232 +80,6 @@ bool wanted(const std::string& name) {
                                      [&](const std::string& text) { return name.find(text) != std::string::npos; });
 }
 
-// --- tcc's side ---------------------------------------------------------------------------------------------------
-
-Result<std::vector<task::Task>> case_tasks(const OpCase& c) {
-  if (c.get("bf16")) {
-    return std::vector<task::Task>{task::make_gemm(
-        {.m = c.get("m"), .n = c.get("n"), .k = c.get("k"), .constant_weights = true, .dtype = graph::DType::kBF16})};
-  }
-  TCC_TRY(graph::Graph graph, onnx::import_bytes(std::make_shared<const std::string>(case_model(c)), c.name));
-  TCC_TRY_VOID(graph::optimize(graph, nullptr));
-  TCC_TRY(task::TaskList list, task::extract_tasks(graph, graph::fuse(graph)));
-  return std::move(list.tasks);
-}
-
-// Inputs and reference outputs by task. Making them runs the unscheduled kernel in f64, which takes minutes for the
-// large GEMMs, and one serves every number of threads.
-class References {
- public:
-  References(measure::IsolatedHostMeasurer& measurer, const target::Target& host) : measurer_(measurer), host_(host) {}
-  Result<std::shared_ptr<const measure::MeasureTask>> get(const task::Task& task) {
-    auto it = known_.find(task.key);
-    if (it != known_.end()) return it->second;
-    TCC_TRY(auto made, measure::MeasureTask::create(measurer_, task.kernel, host_, {}));
-    known_[task.key] = made;
-    return made;
-  }
-
- private:
-  measure::IsolatedHostMeasurer& measurer_;
-  const target::Target& host_;
-  std::map<std::string, std::shared_ptr<const measure::MeasureTask>> known_;
-};
-
-// What one number of threads needs: the worker and the cores.
-struct Bench {
-  const target::Target& host;
-  record::Store& store;
-  ThreadPool& pool;
-  References& references;
-  measure::IsolatedHostMeasurer& measurer;
-  int threads = measurer.options().threads;
-  std::vector<int> cpus = measurer.options().cpus;
-};
-
-struct OwnKernel {
-  std::shared_ptr<const measure::MeasureTask> task;
-  std::shared_ptr<const codegen::Artifact> artifact;
-};
-
-// Tunes the task unless the store says that this has been done with as many trials.
-Result<void> tune_task(const task::Task& task, Bench& bench) {
-  std::string key = fmt::format("cpu-ops/{}/{}/{}/{}", task.key, record::hash_text(target::feature_hash(bench.host)),
-                                bench.threads, options().trials);
-  TCC_TRY(std::optional<std::string> done, bench.store.load_session(key));
-  if (done) return {};
-  search::TuneOptions tune;
-  tune.trials = options().trials;
-  tune.threads = bench.threads;
-  Stopwatch watch;
-  search::Environment environment = search::host_environment(bench.measurer, bench.store, &bench.pool, bench.host);
-  environment.prepare = [&bench](const task::Task& t) { return bench.references.get(t); };
-  TCC_TRY(search::TuneResult result, search::tune({&task, 1}, bench.host, tune, environment));
-  const search::TaskResult& r = result.tasks.at(0);
-  std::fprintf(stderr, "cpu-ops: tuned %s, threads %d: %lld trials in %.1f s, best %.1f GFLOP/s %s\n",
-               task.workload.c_str(), bench.threads, static_cast<long long>(r.trials), watch.seconds(), r.best_gflops,
-               r.failure.c_str());
-  if (!r.failure.empty()) return environment_error("{}", r.failure);
-  return bench.store.save_session(key, "{}");
-}
-
-Result<std::vector<OwnKernel>> own_kernels(const OpCase& c, Bench& bench) {
-  TCC_TRY(std::vector<task::Task> tasks, case_tasks(c));
-  std::vector<OwnKernel> out;
-  for (const task::Task& task : tasks) {
-    TCC_TRY_VOID(tune_task(task, bench));
-    TCC_TRY(search::ChosenArtifact best, search::best_artifact(task, bench.host, &bench.store, bench.threads, "bench"));
-    if (!best.program.tuned) return environment_error("{}", best.program.note);
-    TCC_TRY(auto prepared, bench.references.get(task));
-    out.push_back({std::move(prepared), std::make_shared<const codegen::Artifact>(std::move(best.artifact))});
-  }
-  return out;
-}
-
-// Seconds of a call. The worker ends a measurement early when it has converged, so several make one slice.
-Result<double> own_slice(const std::vector<OwnKernel>& kernels, Bench& bench) {
-  double total = 0;
-  for (const OwnKernel& kernel : kernels) {
-    std::vector<double> samples;
-    double timed = 0;
-    for (int i = 0; i < 8 && timed < kSlice; ++i) {
-      measure::Candidate candidate;
-      candidate.task = kernel.task.get();
-      candidate.artifact = kernel.artifact;
-      TCC_TRY(std::vector<measure::Measurement> measured, bench.measurer.measure({&candidate, 1}));
-      const measure::Measurement& m = measured.at(0);
-      if (m.status != record::Status::kOk) return environment_error("{}: {}", record::status_name(m.status), m.failure);
-      for (double s : m.samples) timed += s * static_cast<double>(m.repeats);
-      samples.insert(samples.end(), m.samples.begin(), m.samples.end());
-    }
-    total += median(std::move(samples));
-  }
-  return total;
-}
-
-// --- both sides -----------------------------------------------------------------------------------------------------
-
-struct Contender {
-  std::string name;
-  bool ranked = false;  // may be the row's peer
-  std::function<Result<double>()> slice;
-  std::vector<double> seconds = {};
-  std::string failure = {};  // not empty: it ran no more
-  double median_seconds() const { return failure.empty() && !seconds.empty() ? median(seconds) : 0; }
-};
-
-Contender own_contender(const std::string& name, const OpCase& c, Bench& bench) {
-  Contender contender{name, false, {}};
-  Result<std::vector<OwnKernel>> kernels = own_kernels(c, bench);
-  if (!kernels)
-    contender.failure = fmt::format("{}{}", kernels.error().message,
-                                    kernels.error().notes.empty() ? "" : ": " + kernels.error().notes[0]);
-  else
-    contender.slice = [kernels = std::move(*kernels), &bench] { return own_slice(kernels, bench); };
-  return contender;
-}
-
-struct PeerProgram {
-  std::string name;
-  std::vector<std::string> command;
-  std::string absent;  // why there is none
-  bool ranked = true, plain = true;
-};
-
-std::vector<PeerProgram> peer_programs() {
-  std::vector<PeerProgram> out;
-#ifdef TCC_DNNL_PEER
-  out.push_back({"oneDNN", {TCC_DNNL_PEER}, "", true, true});
-  out.push_back({"oneDNN, own layouts", {TCC_DNNL_PEER}, "", false, false});
-#else
-  out.push_back({"oneDNN", {}, "absent: not found when this was built (libdnnl-dev)"});
-#endif
-#ifdef TCC_OPENBLAS_PEER
-  out.push_back({"OpenBLAS", {TCC_OPENBLAS_PEER}, ""});
-#else
-  out.push_back({"OpenBLAS", {}, "absent: not found when this was built (libopenblas-dev)"});
-#endif
-  const char* folder = std::getenv("TCC_PEERS_DIR");
-  std::string python = fmt::format("{}/venv/bin/python", folder != nullptr ? folder : TCC_SOURCE_DIR "/build/peers");
-  bool there = access(python.c_str(), X_OK) == 0;
-  out.push_back({"ONNX Runtime",
-                 {python, TCC_SOURCE_DIR "/benchmarks/peers/ort_peer.py"},
-                 there ? "" : "absent: run tools/peers"});
-  return out;
-}
-
-// The model files that ONNX Runtime reads.
-class Models {
- public:
-  static Result<Models> create() {
-    Models models;
-    TCC_TRY(models.folder_, TemporaryDirectory::create("tcc-bench"));
-    TCC_TRY_VOID(write_file(models.tiny(), tiny_model()));
-    return models;
-  }
-  Result<std::string> words(const OpCase& c) const {
-    if (c.get("bf16")) return std::string();
-    TCC_TRY_VOID(write_file(folder_->path() + "/case.onnx", case_model(c)));
-    return fmt::format(" model={}/case.onnx tiny={}", folder_->path(), tiny());
-  }
-
- private:
-  std::string tiny() const { return folder_->path() + "/tiny.onnx"; }
-  std::unique_ptr<TemporaryDirectory> folder_;
-};
-
-// Starts and prepares a peer. Nothing when its library does not offer the operator. `sum` is the sum of the first
-// peer's output, for the others to agree with.
-std::optional<Contender> peer_contender(const PeerProgram& peer, const OpCase& c, const std::string& words,
-                                        const Bench& bench, std::optional<double>& sum) {
-  Contender contender{peer.name, peer.ranked, {}};
-  contender.failure = peer.absent;
-  if (!peer.absent.empty()) return contender;
-  auto process = PeerProcess::start(peer.command, bench.cpus);
-  if (!process) {
-    contender.failure = process.error().message;
-    return contender;
-  }
-  std::shared_ptr<PeerProcess> shared = std::move(*process);
-  auto reply = shared->ask(prepare_line(c, bench.threads, peer.plain) + words, kPrepareTimeout);
-  if (reply && reply->value("unsupported", false)) return std::nullopt;
-  if (!reply) {
-    contender.failure = reply.error().message;
-    return contender;
-  }
-  double mine = reply->value("sum", NAN), magnitude = reply->value("abs", NAN);
-  if (!sum) sum = mine;
-  if (!(std::fabs(mine - *sum) <= (c.get("bf16") ? 2e-2 : 1e-4) * magnitude)) {
-    contender.failure =
-        fmt::format("computes something else: its output sums up to {}, another peer's to {}", mine, *sum);
-    return contender;
-  }
-  contender.slice = [shared]() -> Result<double> {
-    TCC_TRY(nlohmann::json answer, shared->ask(fmt::format("run {}", kSlice), kRunTimeout));
-    double seconds = answer.value("seconds", 0.0);
-    if (!(seconds > 0)) return environment_error("answered '{}'", answer.dump());
-    return seconds;
-  };
-  return contender;
-}
-
-void run_rounds(std::vector<Contender>& contenders, double seconds) {
-  Stopwatch watch;
-  for (int round = 0; round < kRounds || watch.seconds() < seconds; ++round) {
-    bool any = false;
-    for (Contender& c : contenders) {
-      if (!c.failure.empty()) continue;
-      any = true;
-      Result<double> slice = c.slice();
-      if (slice)
-        c.seconds.push_back(*slice);
-      else
-        c.failure = slice.error().message;
-    }
-    if (!any) return;
-  }
-}
-
 // contenders[0] is tcc, and contenders[1] the kernel of tcc's own to compare with, where there is one.
 void add_rows(const OpCase& c, const std::string& name, const std::vector<Contender>& contenders, bool has_beside,
               std::vector<Row>& rows) {
@@ -329,10 +92,7 @@ void add_rows(const OpCase& c, const std::string& name, const std::vector<Conten
     r.ratio = r.value / r.peer_value;
     return r;
   };
-  const Contender* best = nullptr;
-  for (const Contender& p : contenders)
-    if (p.ranked && p.median_seconds() > 0 && (best == nullptr || p.median_seconds() < best->median_seconds()))
-      best = &p;
+  const Contender* best = best_peer(contenders);
   rows.push_back(row(name, best));
   if (own == 0) rows.push_back({name + " [tcc]", 0, "GFLOP/s", "did not run: " + contenders[0].failure, 0, 0});
   for (size_t i = 1; i < contenders.size(); ++i) {
@@ -361,17 +121,11 @@ void add_mean_row(const std::vector<Entry>& entries, int threads, std::vector<Ro
   rows.push_back({fmt::format("conv.mean.{}t", threads), std::exp(log_sum / count), "x of the best peers", "", 0, 0});
 }
 
-void run_entry(const Entry& entry, const std::string& name, const Models& models, Bench& bench, double seconds,
+void run_entry(const Entry& entry, const std::string& name, const Models& models, OpBench& bench, double seconds,
                std::vector<Row>& rows) {
   std::vector<Contender> contenders = {own_contender("tcc", entry.op, bench)};
   if (entry.beside) contenders.push_back(own_contender("tcc " + entry.beside->name, *entry.beside, bench));
-  Result<std::string> words = models.words(entry.op);
-  std::optional<double> sum;
-  for (PeerProgram peer : peer_programs()) {
-    if (!words) peer.absent = words.error().message;
-    if (auto contender = peer_contender(peer, entry.op, *words, bench, sum))
-      contenders.push_back(std::move(*contender));
-  }
+  for (Contender& peer : peer_contenders(entry.op, models, bench)) contenders.push_back(std::move(peer));
   run_rounds(contenders, seconds);
   add_rows(entry.op, name, contenders, entry.beside.has_value(), rows);
 }
@@ -415,7 +169,7 @@ Result<std::vector<Row>> run_suite(double seconds) {
   References references(*measurers.back(), host);
   bool any = false;
   for (auto& measurer : measurers) {
-    Bench bench{host, *store, pool, references, *measurer};
+    OpBench bench{host, *store, pool, references, *measurer, "cpu-ops"};
     for (const Entry& entry : entries) {
       std::string name = fmt::format("{}.{}t", entry.op.name, bench.threads);
       if (!wanted(name)) continue;

@@ -1,20 +1,15 @@
-// Whole networks on the CPU beside ONNX Runtime: each is tuned and built by `tcc` as a user would, then library and
-// peer are timed in turns, slice by slice, on the same cores; whoever does not run is stopped. Both read the same file
-// and the same numbers, and their outputs have to agree before anything is timed.
-#include <fmt/ranges.h>
-#include <sched.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
+// Whole networks on the CPU beside ONNX Runtime. `models`: each is tuned and built by `tcc` as a user would, then
+// library and peer are timed in turns, slice by slice, on the same cores; whoever does not run is stopped. Their
+// outputs have to agree before anything is timed. `end-to-end` times nothing and takes more networks: tuned, built,
+// linked, compared with the reference in double precision and with ONNX Runtime.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
-#include <nlohmann/json.hpp>
+#include <filesystem>
 
 #include "bench.h"
-#include "peers/peer_process.h"
+#include "networks.h"
 #include "tcc/support/files.h"
 
 namespace tcc::benchmarks {
@@ -22,89 +17,8 @@ namespace {
 
 constexpr double kSlice = 0.5;  // seconds
 constexpr int kRounds = 7;
-constexpr double kPrepareTimeout = 300, kRunTimeout = 120;
+constexpr double kRunTimeout = 120;
 constexpr double kTolerance = 1e-3;  // of an output's largest magnitude
-
-// Of the zoo, batch 1, images of 224 x 224 or 128 tokens.
-constexpr const char* kNetworks[] = {"resnet50", "mobilenet_v2", "bert-base", "resnet18", "bert-tiny", "vgg16", "mlp"};
-
-// Runs `tcc` on the given CPUs with its output on standard error.
-Result<void> run_tcc(const std::vector<std::string>& words, const std::vector<int>& cpus) {
-  std::vector<std::string> command{TCC_PROGRAM_PATH};
-  command.insert(command.end(), words.begin(), words.end());
-  std::vector<char*> arguments;
-  for (std::string& word : command) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  for (int cpu : cpus) CPU_SET(cpu, &set);
-  pid_t pid = fork();
-  if (pid == 0) {
-    sched_setaffinity(0, sizeof set, &set);
-    dup2(2, 1);
-    execv(arguments[0], arguments.data());
-    _exit(127);
-  }
-  if (pid < 0) return environment_error("no process: {}", std::strerror(errno));
-  int status = 0;
-  waitpid(pid, &status, 0);
-  // 3: stopped early with valid results.
-  if (WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 3)) return {};
-  return environment_error("`tcc {}` ended with status {}", fmt::join(words, " "),
-                           WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
-}
-
-Result<std::vector<float>> read_floats(const std::string& path) {
-  TCC_TRY(std::string bytes, read_file(path));
-  std::vector<float> values(bytes.size() / sizeof(float));
-  std::memcpy(values.data(), bytes.data(), values.size() * sizeof(float));
-  return values;
-}
-
-// The largest difference as a share of its output's largest magnitude.
-Result<double> disagreement(const nlohmann::json& sizes, const std::vector<float>& a, const std::vector<float>& b) {
-  if (a.size() != b.size()) return environment_error("the outputs have {} and {} elements", a.size(), b.size());
-  double worst = 0;
-  size_t at = 0;
-  for (const auto& size : sizes) {
-    double scale = 0, difference = 0;
-    for (size_t end = at + size.get<size_t>(); at < end && at < a.size(); ++at) {
-      if (!std::isfinite(a[at]) || !std::isfinite(b[at])) return environment_error("an output is not finite");
-      scale = std::max(scale, std::fabs(static_cast<double>(b[at])));
-      difference = std::max(difference, std::fabs(static_cast<double>(a[at]) - static_cast<double>(b[at])));
-    }
-    worst = std::max(worst, difference / std::max(scale, 1e-30));
-  }
-  return worst;
-}
-
-struct Contestant {
-  std::string failure;
-  std::shared_ptr<PeerProcess> process;
-  nlohmann::json sizes;
-  std::vector<float> output;
-  std::vector<double> seconds = {};
-  double median_seconds() const { return seconds.empty() ? 0 : median(seconds); }
-};
-
-Result<Contestant> start(const std::vector<std::string>& command, const std::string& prepare, const std::string& dump,
-                         const std::vector<int>& cpus) {
-  Contestant contestant;
-  TCC_TRY(std::unique_ptr<PeerProcess> process, PeerProcess::start(command, cpus));
-  contestant.process = std::move(process);
-  TCC_TRY(nlohmann::json reply, contestant.process->ask(prepare + " dump=" + dump, kPrepareTimeout));
-  contestant.sizes = reply.value("outputs", nlohmann::json::array());
-  TCC_TRY(contestant.output, read_floats(dump));
-  return contestant;
-}
-
-Contestant started(Result<Contestant> result) {
-  if (result) return std::move(*result);
-  Contestant failed;
-  failed.failure = result.error().message;
-  for (const std::string& note : result.error().notes) failed.failure += "; " + note;
-  return failed;
-}
 
 void take_slice(Contestant& contestant) {
   if (!contestant.failure.empty()) return;
@@ -115,91 +29,90 @@ void take_slice(Contestant& contestant) {
     contestant.failure = answer ? "answered '" + answer->dump() + "'" : answer.error().message;
 }
 
-class ModelBench {
- public:
-  ModelBench(std::string folder, double seconds) : folder_(std::move(folder)), seconds_(seconds) {
-    const char* peers = std::getenv("TCC_PEERS_DIR");
-    python_ = fmt::format("{}/venv/bin/python", peers != nullptr ? peers : TCC_SOURCE_DIR "/build/peers");
+// A row that says whether the outputs agree; a difference is own's failure.
+void compare_outputs(const std::string& name, Contestant& own, const Contestant& peer, std::vector<Row>& rows) {
+  if (!own.failure.empty() || !peer.failure.empty()) return;
+  const Result<double> apart = disagreement(own, peer);
+  const bool agrees = apart && *apart <= kTolerance;
+  if (!apart)
+    own.failure = apart.error().message;
+  else if (!agrees)
+    own.failure = fmt::format("the outputs differ by {:.3g} of their scale", *apart);
+  rows.push_back({name + " [difference]", apart ? *apart : NAN, "of the output's scale",
+                  agrees ? "agrees with ONNX Runtime" : "WRONG", 0, 0});
+}
+
+void add_times(const std::string& name, const Contestant& own, const Contestant& peer, std::vector<Row>& rows) {
+  Row row{name, 1e3 * median(own.seconds), "ms", "ONNX Runtime", 0, 0};
+  if (!peer.failure.empty()) row.peer += ": " + peer.failure;
+  if (!own.failure.empty()) row.value = 0, row.peer = "did not run: " + own.failure;
+  if (own.failure.empty() && peer.failure.empty()) {
+    row.peer_value = 1e3 * median(peer.seconds);
+    row.ratio = row.peer_value / row.value;
   }
+  rows.push_back(row);
+  auto spread = [&](const char* who, const Contestant& c) {
+    if (c.seconds.size() < 2) return;
+    auto [low, high] = std::minmax_element(c.seconds.begin(), c.seconds.end());
+    rows.push_back({fmt::format("{} [{} slices, slowest over fastest]", name, who), *high / *low, "x", "", 0, 0});
+  };
+  spread("tcc", own);
+  spread("peer", peer);
+}
 
-  void run(const std::string& name, int threads, std::vector<Row>& rows) {
-    const std::vector<int> all = usable_cpus();
-    if (static_cast<int>(all.size()) < threads) {
-      rows.push_back({fmt::format("{}.{}t", name, threads), 0, "",
-                      fmt::format("left out: this process may use {} CPU", all.size()), 0, 0});
-      return;
-    }
-    const std::vector<int> cpus(all.end() - threads, all.end());
-    Contestant own = started(own_library(name, threads, cpus));
-    Contestant peer = started(onnx_runtime(name, threads, cpus));
-    if (own.failure.empty() && peer.failure.empty()) {
-      auto apart = disagreement(peer.sizes, own.output, peer.output);
-      if (!apart)
-        own.failure = apart.error().message;
-      else if (!(*apart <= kTolerance))
-        own.failure = fmt::format("the outputs differ by {:.3g} of their scale", *apart);
-      rows.push_back({fmt::format("{}.{}t [difference]", name, threads), apart ? *apart : NAN, "of the output's scale",
-                      apart && *apart <= kTolerance ? "agrees with ONNX Runtime" : "WRONG", 0, 0});
-    }
-    Stopwatch watch;
-    for (int round = 0; round < kRounds || watch.seconds() < seconds_; ++round) {
-      take_slice(own);
-      take_slice(peer);
-      if (!own.failure.empty() && !peer.failure.empty()) break;
-    }
-    add_row(fmt::format("{}.{}t", name, threads), own, peer, rows);
+// Of the records in --db, where no trials are asked for.
+Result<std::string> make_library(const NetworkBench& bench, const Network& network, int threads) {
+  if (options().trials > 0) TCC_TRY_VOID(bench.tune(network, threads));
+  return bench.build(network, threads);
+}
+
+void run_beside_peer(const NetworkBench& bench, const Network& network, int threads, double seconds,
+                     std::vector<Row>& rows) {
+  const std::string name = fmt::format("{}.{}t", network.name, threads);
+  const std::vector<int> all = usable_cpus();
+  if (static_cast<int>(all.size()) < threads) {
+    rows.push_back({name, 0, "", fmt::format("left out: this process may use {} CPU", all.size()), 0, 0});
+    return;
   }
-
- private:
-  static void add_row(const std::string& name, const Contestant& own, const Contestant& peer, std::vector<Row>& rows) {
-    Row row{name, 1e3 * own.median_seconds(), "ms", "ONNX Runtime", 0, 0};
-    if (!peer.failure.empty()) row.peer += ": " + peer.failure;
-    if (!own.failure.empty()) row.value = 0, row.peer = "did not run: " + own.failure;
-    if (own.failure.empty() && peer.failure.empty()) {
-      row.peer_value = 1e3 * peer.median_seconds();
-      row.ratio = row.peer_value / row.value;
-    }
-    rows.push_back(row);
-    auto spread = [&](const char* who, const Contestant& c) {
-      if (c.seconds.size() < 2) return;
-      auto [low, high] = std::minmax_element(c.seconds.begin(), c.seconds.end());
-      rows.push_back({fmt::format("{} [{} slices, slowest over fastest]", name, who), *high / *low, "x", "", 0, 0});
-    };
-    spread("tcc", own);
-    spread("peer", peer);
+  const std::vector<int> cpus(all.end() - threads, all.end());
+  auto library = make_library(bench, network, threads);
+  Contestant own = library ? bench.start_library(*library, threads, cpus) : failed(library.error());
+  Contestant peer = bench.start_onnx_runtime(network, threads, cpus);
+  compare_outputs(name, own, peer, rows);
+  Stopwatch watch;
+  for (int round = 0; round < kRounds || watch.seconds() < seconds; ++round) {
+    take_slice(own);
+    take_slice(peer);
+    if (!own.failure.empty() && !peer.failure.empty()) break;
   }
+  add_times(name, own, peer, rows);
+}
 
-  std::string model_file(const std::string& name) const { return fmt::format("{}/{}.onnx", folder_, name); }
+// "passed", or what is wrong.
+std::string checked(const NetworkBench& bench, const Network& network, std::vector<Row>& rows) {
+  const std::vector<int> cpus = usable_cpus();
+  const auto threads = static_cast<int>(cpus.size());
+  auto library = make_library(bench, network, threads);
+  if (!library) return failed(library.error()).failure;
+  auto report = bench.verify(*library);
+  if (!report) return failed(report.error()).failure;
+  for (const auto& output : report->value("outputs", nlohmann::json::array()))
+    rows.push_back({fmt::format("{} [error]", network.name), output.value("max_error", NAN), "of the output's scale",
+                    output.value("failure", ""), 0, 0});
+  if (!report->value("passed", false)) return "`tcc verify` failed";
+  Contestant own = bench.start_library(*library, threads, cpus);
+  const Contestant peer = bench.start_onnx_runtime(network, threads, cpus);
+  compare_outputs(network.name, own, peer, rows);
+  if (!own.failure.empty()) return own.failure;
+  std::error_code none;
+  std::filesystem::remove_all(std::filesystem::path(*library).parent_path(), none);
+  return peer.failure.empty() ? "passed" : "passed; not compared with ONNX Runtime: " + peer.failure;
+}
 
-  Result<Contestant> own_library(const std::string& name, int threads, const std::vector<int>& cpus) {
-    const std::string model = "zoo:" + name, folder = fmt::format("{}/{}-{}t", folder_, name, threads);
-    const std::string db = options().db.empty() ? folder_ + "/records.db" : options().db;
-    const std::string count = std::to_string(threads);
-    if (options().trials > 0) {
-      std::vector<std::string> tune{"tune", model, "--db", db, "--threads", count, "--quiet"};
-      tune.insert(tune.end(), {"--trials-per-task", std::to_string(options().trials)});
-      if (!options().time.empty()) tune.insert(tune.end(), {"--time", options().time});
-      TCC_TRY_VOID(run_tcc(tune, cpus));
-    }
-    TCC_TRY_VOID(run_tcc({"build", model, "-o", folder, "--db", db, "--threads", count, "--id", "bench", "--quiet"},
-                         usable_cpus()));
-    return start({TCC_MODEL_PEER}, fmt::format("prepare model library={}/libbench.so threads={}", folder, threads),
-                 folder_ + "/own.f32", cpus);
-  }
-
-  Result<Contestant> onnx_runtime(const std::string& name, int threads, const std::vector<int>& cpus) {
-    if (access(python_.c_str(), X_OK) != 0) return environment_error("absent: run tools/peers");
-    if (!file_exists(model_file(name)))
-      TCC_TRY_VOID(run_tcc({"zoo", name, "-o", model_file(name), "--quiet"}, usable_cpus()));
-    return start({python_, TCC_SOURCE_DIR "/benchmarks/peers/ort_model_peer.py"},
-                 fmt::format("prepare model file={} threads={}", model_file(name), threads), folder_ + "/peer.f32",
-                 cpus);
-  }
-
-  std::string folder_;
-  double seconds_;
-  std::string python_;
-};
+TuningLimits limits() {
+  const bool only_time = !options().time.empty() && !options().trials_given;
+  return {options().time, only_time ? 0 : options().trials, options().db};
+}
 
 bool wanted(const std::string& name) {
   const std::vector<std::string>& only = options().only;
@@ -215,10 +128,24 @@ std::vector<Row> run_models_suite(double seconds) {
   std::vector<Row> rows;
   double load = 0;
   if (getloadavg(&load, 1) == 1) rows.push_back({"load", load, "processes running before", "", 0, 0});
-  ModelBench bench((*folder)->path(), seconds);
-  for (const char* name : kNetworks)
+  const NetworkBench bench((*folder)->path(), limits());
+  for (const Network& network : all_networks(options().only.empty() ? "" : models_folder(options().models)))
     for (int threads : {1, 2})
-      if (wanted(fmt::format("{}.{}t", name, threads))) bench.run(name, threads, rows);
+      if (wanted(fmt::format("{}.{}t", network.name, threads))) run_beside_peer(bench, network, threads, seconds, rows);
+  return rows;
+}
+
+std::vector<Row> run_end_to_end_suite(double) {
+  auto folder = TemporaryDirectory::create("tcc-bench-models");
+  if (!folder) return {{"end-to-end", 0, "bool", "did not run: " + folder.error().message, 0, 0}};
+  const NetworkBench bench((*folder)->path(), limits());
+  std::vector<Row> rows;
+  for (const Network& network : all_networks(models_folder(options().models))) {
+    if (!wanted(network.name)) continue;
+    const std::string result = checked(bench, network, rows);
+    std::fprintf(stderr, "%s: %s\n", network.name.c_str(), result.c_str());
+    rows.push_back({network.name, result.starts_with("passed") ? 1.0 : 0.0, "bool", result, 0, 0});
+  }
   return rows;
 }
 

@@ -3,7 +3,8 @@
 // Without --db: each task is tuned with the model and at random, on two seeds each, over the same space, trials and
 // gate; the winners of all runs are then timed in turns, because medians that were taken minutes apart say little about
 // 5 %. The model is also judged by how it orders programs that it never saw: trained on the records of the model's
-// runs, asked about those of the random runs.
+// runs, asked about those of the random runs (where these found programs of their own). --keep stores the first run of
+// each task for --db.
 //
 // With --db: the stored best of each known task is timed beside the stored second best, in interleaved pairs, and the
 // model is trained on the older half of the records and asked about the newer half.
@@ -13,6 +14,7 @@
 #include <cmath>
 #include <cstdio>
 #include <numeric>
+#include <set>
 
 #include "bench.h"
 #include "peers/op_case.h"
@@ -129,12 +131,17 @@ struct Samples {
   cost::Samples view() const { return {{rows.data(), throughputs.size(), features::kCount}, throughputs, tasks}; }
 };
 
-Samples samples_of(std::span<const record::Record> records, const task::Task& task, const target::Target& host) {
+// Of each program its newest record. Programs in `seen` are left out, and those that were taken are added to it.
+Samples samples_of(std::span<const record::Record> records, const task::Task& task, const target::Target& host,
+                   std::set<uint64_t>& seen) {
   Samples out;
   double best = 0;
   for (const record::Record& r : records)
     if (r.status == record::Status::kOk && (best == 0 || r.median < best)) best = r.median;
-  for (const record::Record& r : records) {
+  std::set<uint64_t> taken;
+  for (size_t i = records.size(); i-- > 0;) {
+    const record::Record& r = records[i];
+    if (!taken.insert(r.nest).second || seen.contains(r.nest)) continue;
     if (r.status != record::Status::kOk || r.median <= 0) continue;
     Result<schedule::Trace> trace = schedule::trace_from_json(r.trace);
     if (!trace) continue;
@@ -147,6 +154,7 @@ Samples samples_of(std::span<const record::Record> records, const task::Task& ta
     out.throughputs.push_back(static_cast<float>(best / r.median));
     out.tasks.push_back(r.task);
   }
+  seen.insert(taken.begin(), taken.end());
   return out;
 }
 
@@ -195,8 +203,18 @@ void add_model_rows(const std::string& name, const Samples& train, const Samples
 
 struct Totals {
   int tasks = 0, close = 0, random_close = 0;
-  double log_ratio = 0;
+  double log_ratio = 0, log_trials = 0;
 };
+
+// Trials until a program within 5 % of `best` had been measured; all of them where none was.
+double trials_to_reach(std::span<const record::Record> records, double best) {
+  double trials = 0;
+  for (const record::Record& r : records) {
+    ++trials;
+    if (r.status == record::Status::kOk && r.median <= 1.05 * best) break;
+  }
+  return std::max(trials, 1.0);
+}
 
 Result<void> compare_searches(const QualityTask& task, Bench& bench, Totals& totals, std::vector<Row>& rows) {
   TCC_TRY(bench.prepared, measure::MeasureTask::create(*bench.measurer, task.task.kernel, bench.host, {}));
@@ -206,7 +224,17 @@ Result<void> compare_searches(const QualityTask& task, Bench& bench, Totals& tot
       TCC_TRY(Run run, tune_once(task, strategy, options().seed + seed, bench));
       runs.push_back(std::move(run));
     }
+  if (!options().keep.empty()) {
+    TCC_TRY(std::unique_ptr<record::Store> kept, record::Store::open(options().keep));
+    TCC_TRY_VOID(search::copy_records(task.task, bench.host, 1, *runs[0].store, *kept));
+  }
+  Run untuned;
+  TCC_TRY(search::ChosenArtifact by_rule, search::best_artifact(task.task, bench.host, nullptr, 1, "bench"));
+  untuned.artifact = std::make_shared<const codegen::Artifact>(std::move(by_rule.artifact));
+  runs.push_back(std::move(untuned));
   TCC_TRY_VOID(time_in_turns(runs, bench));
+  const double default_seconds = runs.back().seconds();
+  runs.pop_back();
   auto mean_and_spread = [&](size_t begin) {
     double log_sum = 0, low = HUGE_VAL, high = 0;
     for (size_t i = begin; i < begin + kSeeds; ++i) {
@@ -221,10 +249,26 @@ Result<void> compare_searches(const QualityTask& task, Bench& bench, Totals& tot
   rows.push_back({task.name, flops / model, "GFLOP/s", "random search", flops / random, random / model});
   rows.push_back({task.name + ".spread", model_spread, "x over seeds", "", 0, 0});
   rows.push_back({task.name + ".spread.random", random_spread, "x over seeds", "", 0, 0});
+  rows.push_back({task.name + ".default", flops / default_seconds, "GFLOP/s", "the tuned program", flops / model,
+                  model / default_seconds});
+  std::vector<std::vector<record::Record>> logs;
+  double best = HUGE_VAL;
+  for (const Run& run : runs) {
+    TCC_TRY(std::vector<record::Record> records, run.store->all());
+    for (const record::Record& r : records)
+      if (r.status == record::Status::kOk && !r.samples.empty()) best = std::min(best, r.median);
+    logs.push_back(std::move(records));
+  }
+  double needed[2] = {};
+  for (size_t i = 0; i < runs.size(); ++i) needed[i / kSeeds] += std::log(trials_to_reach(logs[i], best)) / kSeeds;
+  rows.push_back({task.name + ".trials", std::exp(needed[0]), "to within 5 %", "random search", std::exp(needed[1]),
+                  std::exp(needed[1] - needed[0])});
+  totals.log_trials += needed[1] - needed[0];
   Samples train, held_out;
+  std::set<uint64_t> seen;
   for (size_t i = 0; i < runs.size(); ++i) {
-    TCC_TRY(std::vector<record::Record> records, runs[i].store->all());
-    Samples s = samples_of(records, task.task, bench.host);
+    const std::vector<record::Record>& records = logs[i];
+    Samples s = samples_of(records, task.task, bench.host, seen);
     Samples& into = i < kSeeds ? train : held_out;
     into.rows.insert(into.rows.end(), s.rows.begin(), s.rows.end());
     into.throughputs.insert(into.throughputs.end(), s.throughputs.begin(), s.throughputs.end());
@@ -263,8 +307,9 @@ Result<void> repeat_best(const QualityTask& task, const record::Store& store, Be
   TCC_TRY(std::vector<record::Record> records, store.all(best->task));
   std::erase_if(records, [&](const record::Record& r) { return r.target_features != features || r.threads != 1; });
   auto half = records.begin() + static_cast<std::ptrdiff_t>(records.size() / 2);
-  add_model_rows(task.name, samples_of({records.begin(), half}, task.task, bench.host),
-                 samples_of({half, records.end()}, task.task, bench.host), rows);
+  std::set<uint64_t> seen;
+  const Samples older = samples_of({records.begin(), half}, task.task, bench.host, seen);
+  add_model_rows(task.name, older, samples_of({half, records.end()}, task.task, bench.host, seen), rows);
   if (fastest.size() < 2) return {};
   const record::Record& second = fastest[fastest[0].nest == best->nest ? 1 : 0];
   TCC_TRY(bench.prepared, measure::MeasureTask::create(*bench.measurer, task.task.kernel, bench.host, {}));
@@ -304,6 +349,7 @@ Result<std::vector<Row>> run_suite() {
   if (totals.tasks == 0) return environment_error("no task has any of these in its name");
   std::string of = fmt::format("of {} tasks", totals.tasks);
   rows.push_back({"model.mean", std::exp(totals.log_ratio / totals.tasks), "x of random", "", 0, 0});
+  rows.push_back({"model.trials", std::exp(totals.log_trials / totals.tasks), "x fewer", "random search", 0, 0});
   rows.push_back({"model.within5percent", static_cast<double>(totals.close), of, "", 0, 0});
   rows.push_back({"random.within5percent", static_cast<double>(totals.random_close), of, "", 0, 0});
   return rows;

@@ -43,12 +43,12 @@ tcc_room(space LEVEL 5 ROOMS support ir schedule lower target)
 tcc_room(runtime LEVEL 6 ROOMS support target codegen rt)
 tcc_room(cost LEVEL 6 ROOMS support features LIBS Eigen3::Eigen)
 
-tcc_room(measure LEVEL 7 ROOMS support ir target schedule lower codegen runtime record)
+tcc_room(measure LEVEL 7 ROOMS support rt ir target schedule lower codegen runtime record)
 
 tcc_room(search LEVEL 8 ROOMS support ir target task schedule lower codegen space features cost record measure LIBS nlohmann_json::nlohmann_json)
 tcc_room(package LEVEL 8 ROOMS support ir graph task codegen target rt LIBS nlohmann_json::nlohmann_json)
 
-tcc_room(driver LEVEL 10 ROOMS support rt target ir graph onnx task schedule codegen record runtime measure search package lower space LIBS nlohmann_json::nlohmann_json)
+tcc_room(driver LEVEL 10 ROOMS support rt target ir graph onnx task schedule codegen features cost record runtime measure search package lower space LIBS nlohmann_json::nlohmann_json)
 
 tcc_room(cli LEVEL 11 ROOMS support driver LIBS CLI11::CLI11 nlohmann_json::nlohmann_json spdlog::spdlog)
 

@@ -47,10 +47,16 @@ if(TARGET tcc_codegen AND TARGET tcc_lower AND TARGET tcc_schedule AND TARGET tc
   tcc_test(cpu_traces LABEL traces LIBS tcc_schedule tcc_lower tcc_codegen tcc_interp tcc_task)
 endif()
 
+# Programs of the GPU spaces under the interpreter, and as CUDA through NVRTC.
+if(TARGET tcc_codegen_cuda AND TARGET tcc_space AND TARGET tcc_interp AND TARGET tcc_task)
+  tcc_test(gpu_traces LABEL traces LIBS tcc_space tcc_codegen_cuda tcc_interp tcc_task)
+endif()
+
 # The command line's tests run the binary.
 if(TARGET test_cli AND TARGET tcc)
   add_dependencies(test_cli tcc)
   target_link_libraries(test_cli PRIVATE nlohmann_json::nlohmann_json)
+  target_compile_definitions(test_cli PRIVATE TCC_C_COMPILER="${CMAKE_C_COMPILER}" TCC_LLVM_TOOLS="${LLVM_TOOLS_BINARY_DIR}")
 endif()
 
 # Examples of the primitives run under the interpreter; fuzzed kernels and traces are those of real tasks.

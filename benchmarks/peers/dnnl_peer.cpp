@@ -18,10 +18,14 @@ Tag plain_tag(size_t rank) {
       return Tag::a;
     case 2:
       return Tag::ab;
+    case 3:
+      return Tag::abc;
     case 4:
       return Tag::abcd;
     case 5:
       return Tag::abcde;
+    case 6:
+      return Tag::abcdef;
   }
   throw std::runtime_error("no plain layout of this rank");
 }
@@ -33,6 +37,12 @@ class DnnlOperation : public Operation {
       make_gemm(r);
     else if (r.op == "conv")
       make_conv(r);
+    else if (r.op == "deconv")
+      make_deconv(r);
+    else if (r.op == "attention")
+      make_attention(r);
+    else if (r.op == "norm")
+      make_norm(r);
     else if (r.op == "softmax")
       make_softmax(r);
     else
@@ -61,6 +71,13 @@ class DnnlOperation : public Operation {
     stream_.wait();
     return result;
   }
+  memory tensor(const Dims& shape, const memory::desc& wanted, const std::vector<float>& values) {
+    memory plain({shape, memory::data_type::f32, plain_tag(shape.size())}, engine_), result(wanted, engine_);
+    std::copy(values.begin(), values.end(), static_cast<float*>(plain.get_data_handle()));
+    dnnl::reorder(plain, result).execute(stream_, plain, result);
+    stream_.wait();
+    return result;
+  }
   static dnnl::primitive_attr attributes(const Request& r) {
     dnnl::primitive_attr attr;
     if (!r["relu"]) return attr;
@@ -85,28 +102,112 @@ class DnnlOperation : public Operation {
     if (r["bias"]) arguments_.emplace(DNNL_ARG_BIAS, tensor(bias, dbias, 2));
   }
 
+  // What convolutions and transposed ones have in common.
+  struct Window {
+    Dims src, weights, strides, dilations, pads;
+    bool bias;
+  };
+  Window window(const Request& r) {
+    Window w{{r["batch"], r["c"]}, {r["f"], r["c"]}, {}, {}, {}, r["bias"] != 0 || r["bn"] != 0};
+    const int64_t group = std::max<int64_t>(r["group"], 1), dilation = std::max<int64_t>(r["dilation"], 1);
+    if (group > 1) w.weights = {group, r["f"] / group, r["c"] / group};
+    shape_ = {r["batch"], r["f"]};
+    const char* axes[] = {"d", "h", "w"};
+    for (int64_t i = 3 - (r["rank"] > 0 ? r["rank"] : 2); i < 3; ++i) {
+      const int64_t in = r[axes[i]], reach = (r["kernel"] - 1) * dilation + 1;
+      w.src.push_back(in);
+      w.weights.push_back(r["kernel"]);
+      w.strides.push_back(r["stride"]);
+      w.dilations.push_back(dilation - 1);
+      w.pads.push_back(r["pad"]);
+      shape_.push_back(r.op == "deconv" ? (in - 1) * r["stride"] - 2 * r["pad"] + reach
+                                        : (in + 2 * r["pad"] - reach) / r["stride"] + 1);
+    }
+    return w;
+  }
+  // Weights and bias; with bn they are scaled and shifted as batch normalisation would, ahead of the run.
+  memory filters(const Request& r, const Window& w, const memory::desc& wanted) {
+    if (!r["bn"]) return tensor(w.weights, wanted, 1);
+    int64_t count = 1;
+    for (int64_t d : w.weights) count *= d;
+    std::vector<float> values(static_cast<size_t>(count));
+    for (int64_t i = 0; i < count; ++i)
+      values[static_cast<size_t>(i)] = data_at(i, 1) * data_at(i / (count / r["f"]), 3);
+    return tensor(w.weights, wanted, values);
+  }
+  memory shift(const Request& r, const memory::desc& wanted) {
+    if (!r["bn"]) return tensor({r["f"]}, wanted, 2);
+    std::vector<float> values(static_cast<size_t>(r["f"]));
+    for (int64_t f = 0; f < r["f"]; ++f) values[static_cast<size_t>(f)] = data_at(f, 2) - data_at(f, 3) * data_at(f, 4);
+    return tensor({r["f"]}, wanted, values);
+  }
+
   void make_conv(const Request& r) {
     auto f32 = memory::data_type::f32;
-    int64_t group = std::max<int64_t>(r["group"], 1), kernel = r["kernel"];
-    Tag layout = r["plain"] ? Tag::nchw : Tag::any;
-    Dims src{r["batch"], r["c"], r["h"], r["w"]}, bias{r["f"]}, strides{r["stride"], r["stride"]},
-        pads{r["pad"], r["pad"]};
-    Dims weights{r["f"], r["c"] / group, kernel, kernel};
-    if (group > 1) weights = {group, r["f"] / group, r["c"] / group, kernel, kernel};
-    auto extent = [&](int64_t in) { return (in + 2 * r["pad"] - kernel) / r["stride"] + 1; };
-    shape_ = {r["batch"], r["f"], extent(r["h"]), extent(r["w"])};
-    memory::desc ds(src, f32, layout), dw(weights, f32, Tag::any), dd(shape_, f32, layout), dbias(bias, f32, Tag::a);
+    const Window w = window(r);
+    const Tag layout = r["plain"] ? plain_tag(w.src.size()) : Tag::any;
+    memory::desc ds(w.src, f32, layout), dw(w.weights, f32, Tag::any), dd(shape_, f32, layout),
+        dbias({r["f"]}, f32, Tag::a);
     using Conv = dnnl::convolution_forward;
     auto kind = dnnl::prop_kind::forward_inference;
     auto algorithm = dnnl::algorithm::convolution_direct;
-    auto desc = r["bias"] ? Conv::desc(kind, algorithm, ds, dw, dbias, dd, strides, pads, pads)
-                          : Conv::desc(kind, algorithm, ds, dw, dd, strides, pads, pads);
+    auto desc = w.bias ? Conv::desc(kind, algorithm, ds, dw, dbias, dd, w.strides, w.dilations, w.pads, w.pads)
+                       : Conv::desc(kind, algorithm, ds, dw, dd, w.strides, w.dilations, w.pads, w.pads);
     Conv::primitive_desc pd(desc, attributes(r), engine_);
     primitive_ = Conv(pd);
-    arguments_ = {{DNNL_ARG_SRC, tensor(src, pd.src_desc(), 0)},
-                  {DNNL_ARG_WEIGHTS, tensor(weights, pd.weights_desc(), 1)},
+    arguments_ = {{DNNL_ARG_SRC, tensor(w.src, pd.src_desc(), 0)},
+                  {DNNL_ARG_WEIGHTS, filters(r, w, pd.weights_desc())},
                   {DNNL_ARG_DST, memory(pd.dst_desc(), engine_)}};
-    if (r["bias"]) arguments_.emplace(DNNL_ARG_BIAS, tensor(bias, dbias, 2));
+    if (w.bias) arguments_.emplace(DNNL_ARG_BIAS, shift(r, dbias));
+  }
+
+  // ONNX holds these weights as [C, F, ...].
+  void make_deconv(const Request& r) {
+    auto f32 = memory::data_type::f32;
+    const Window w = window(r);
+    if (r["group"] > 1 || w.bias) throw std::runtime_error("transposed convolutions have one group and no bias here");
+    const Tag layout = r["plain"] ? plain_tag(w.src.size()) : Tag::any;
+    memory::desc ds(w.src, f32, layout), dw(w.weights, f32, Tag::any), dd(shape_, f32, layout);
+    using Deconv = dnnl::deconvolution_forward;
+    Deconv::primitive_desc pd({dnnl::prop_kind::forward_inference, dnnl::algorithm::deconvolution_direct, ds, dw, dd,
+                               w.strides, w.dilations, w.pads, w.pads},
+                              attributes(r), engine_);
+    primitive_ = Deconv(pd);
+    int64_t taps = 1;
+    for (size_t i = 2; i < w.weights.size(); ++i) taps *= w.weights[i];
+    std::vector<float> values(static_cast<size_t>(r["f"] * r["c"] * taps));
+    for (int64_t f = 0; f < r["f"]; ++f)
+      for (int64_t c = 0; c < r["c"]; ++c)
+        for (int64_t t = 0; t < taps; ++t)
+          values[static_cast<size_t>((f * r["c"] + c) * taps + t)] = data_at((c * r["f"] + f) * taps + t, 1);
+    arguments_ = {{DNNL_ARG_SRC, tensor(w.src, pd.src_desc(), 0)},
+                  {DNNL_ARG_WEIGHTS, tensor(w.weights, pd.weights_desc(), values)},
+                  {DNNL_ARG_DST, memory(pd.dst_desc(), engine_)}};
+  }
+
+  // Both operands are read where they lie: the transposes are strides.
+  void make_attention(const Request& r) {
+    auto f32 = memory::data_type::f32;
+    const int64_t tokens = r["tokens"], heads = r["heads"], depth = r["depth"], row = heads * depth;
+    Dims q{heads, tokens, depth}, k{heads, depth, tokens}, flat{heads * tokens * depth};
+    shape_ = {heads, tokens, tokens};
+    memory::desc dq(q, f32, Dims{depth, row, 1}), dk(k, f32, Dims{depth, 1, row}), dd(shape_, f32, Tag::abc);
+    dnnl::matmul::primitive_desc pd({dq, dk, dd}, engine_);
+    primitive_ = dnnl::matmul(pd);
+    memory mq(dq, engine_), mk(dk, engine_);
+    fill(static_cast<float*>(mq.get_data_handle()), flat[0], 0);
+    fill(static_cast<float*>(mk.get_data_handle()), flat[0], 1);
+    arguments_ = {{DNNL_ARG_SRC, mq}, {DNNL_ARG_WEIGHTS, mk}, {DNNL_ARG_DST, memory(dd, engine_)}};
+  }
+
+  void make_norm(const Request& r) {
+    Dims src{1, r["rows"], r["cols"]};
+    shape_ = {1, 1, 1};
+    auto f32 = memory::data_type::f32;
+    memory::desc ds(src, f32, Tag::abc), dd(shape_, f32, Tag::abc);
+    dnnl::reduction::primitive_desc pd({dnnl::algorithm::reduction_norm_lp_sum, ds, dd, 2.0f, 0.0f}, engine_);
+    primitive_ = dnnl::reduction(pd);
+    arguments_ = {{DNNL_ARG_SRC, tensor(src, ds, 0)}, {DNNL_ARG_DST, memory(dd, engine_)}};
   }
 
   void make_softmax(const Request& r) {
@@ -140,9 +241,11 @@ class DnnlOperation : public Operation {
 };
 
 std::unique_ptr<Operation> prepare(const Request& r) {
-  bool known = r.op == "gemm" || r.op == "conv" || r.op == "softmax" || r.op == "layernorm";
+  const char* known[] = {"gemm", "conv", "deconv", "attention", "norm", "softmax", "layernorm"};
+  const bool window = r.op == "conv" || r.op == "deconv";
   // Only convolutions have a preferred layout of their own.
-  if (!known || (r.op != "conv" && !r["plain"])) return nullptr;
+  if (std::find(std::begin(known), std::end(known), r.op) == std::end(known) || (!window && !r["plain"]))
+    return nullptr;
   omp_set_num_threads(static_cast<int>(r["threads"]));
   return std::make_unique<DnnlOperation>(r);
 }

@@ -1,5 +1,5 @@
 """ONNX Runtime as a peer; see peer.h for the protocol. prepare also takes model=FILE, a model of that one operator with
-input x and output y. Outputs are bound ahead; what a call through Python costs (a ReLU of 16 elements, named by the word
+output y. Outputs are bound ahead; what a call through Python costs (a ReLU of 16 elements, named by the word
 tiny=FILE) is taken off each call's time, in the peer's favour."""
 
 import time
@@ -23,10 +23,11 @@ class Operation:
         options.inter_op_num_threads = 1
         options.log_severity_level = 3
         session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-        self.x = data(session.get_inputs()[0].shape, 0)
+        self.inputs = [data(value.shape, tensor) for tensor, value in enumerate(session.get_inputs())]
         self.y = np.empty(session.get_outputs()[0].shape, dtype=np.float32)
         binding = session.io_binding()
-        binding.bind_cpu_input("x", self.x)
+        for value, array in zip(session.get_inputs(), self.inputs):
+            binding.bind_cpu_input(value.name, array)
         binding.bind_output("y", "cpu", 0, np.float32, self.y.shape, self.y.ctypes.data)
         # Straight to the native object: two Python calls fewer.
         self.session, self.binding = session, binding

@@ -4,8 +4,10 @@
 //   run SECONDS                 ->  {"seconds": median of a call, "calls": n}
 //   quit
 //
-// Operators: gemm m n k bias relu bf16; conv batch c h w f kernel stride pad group bias relu; softmax rows cols;
-// layernorm rows cols. All take threads; plain=0 lets the library choose the layouts of what it reads and writes
+// Operators: gemm m n k bias relu bf16; conv batch c d h w f kernel stride pad dilation group bias bn relu (rank: how
+// many of d h w there are, 2 where it is not given; bn: scale, shift and mean are tensors 3, 2 and 4, the variance is
+// 1); deconv, the same transposed; attention tokens heads depth (Q K^T for each head); norm rows cols; softmax rows
+// cols; layernorm rows cols. All take threads; plain=0 lets the library choose the layouts of what it reads and writes
 // (weights are always in the layout it likes best, packed by prepare).
 #pragma once
 
@@ -42,7 +44,8 @@ class Operation {
   virtual std::vector<float> output() = 0;  // of the last run, row-major
 };
 
-// The data of every peer: tensor 0 is the input, 1 the weights, 2 the bias. In [-1, 1), no special values.
+// The data of every peer: tensor 0 is the input, 1 the weights or the second input, 2 the bias. In [-1, 1), no special
+// values.
 inline float data_at(int64_t i, uint32_t tensor) {
   uint32_t bits = (static_cast<uint32_t>(i) * 2654435761u + tensor * 40503u + 12345u) >> 16 & 255u;
   return static_cast<float>(bits) / 128.0f - 1.0f;

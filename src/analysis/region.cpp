@@ -71,7 +71,7 @@ class AccessVisitor {
   // The first and the last element of the operand's tile: what lies between them is touched too.
   void operand(const InstrCall& call, const Operand& o, const OperandSpec& spec) {
     std::vector<Expr> last(o.indices.begin(), o.indices.end());
-    bool corner = spec.layout.empty() && static_cast<size_t>(spec.rank) <= last.size();
+    bool corner = static_cast<size_t>(spec.rank) <= last.size();
     for (int32_t d = 0; d < spec.rank && corner; ++d) {
       Expr& index = last[last.size() - static_cast<size_t>(spec.rank - d)];
       index = spec.tile[d] > 0 ? b_.offset(index, spec.tile[d] - 1)

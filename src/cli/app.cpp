@@ -19,6 +19,23 @@ std::optional<std::string> unknown_command(const CLI::App& app, int argc, char**
   return suggest(argv[1], names);
 }
 
+// The first word that looks like an option and is none, with the nearest one that is.
+std::string hint_for(const CLI::App& app, const std::vector<std::string>& words) {
+  const auto chosen = app.get_subcommands();
+  const std::string command = chosen.empty() ? "" : chosen[0]->get_name() + " ";
+  const std::string general = fmt::format("`tcc {}--help` lists the options", command);
+  if (chosen.empty()) return general;
+  std::vector<std::string> known = {"--help"};
+  for (const OptionText& option : option_texts(*chosen[0]))
+    if (!option.positional) known.push_back(option.name);
+  for (const std::string& word : words) {
+    const std::string name = word.substr(0, word.find('='));
+    if (!name.starts_with("--") || std::find(known.begin(), known.end(), name) != known.end()) continue;
+    if (const std::string near = suggest(name, known); !near.empty()) return near;
+  }
+  return general;
+}
+
 ParsedLine failed(Error error) {
   print_error(error);
   ParsedLine line;
@@ -41,17 +58,12 @@ ParsedLine parse_command_line(int argc, char** argv) {
   auto words = with_config(*app, std::vector<std::string>(argv + 1, argv + argc));
   if (!words) return failed(std::move(words).error());
   try {
-    std::reverse(words->begin(), words->end());  // CLI11 takes them from the back
-    app->parse(std::move(*words));
-  } catch (const CLI::Success& asked) {  // help or version
+    app->parse(std::vector<std::string>(words->rbegin(), words->rend()));  // CLI11 takes them from the back
+  } catch (const CLI::Success& asked) {                                    // help or version
     line.exit_code = app->exit(asked) == 0 ? kOk : kUsage;
     return line;
   } catch (const CLI::ParseError& error) {
-    const auto chosen = app->get_subcommands();
-    return failed({ErrorClass::kUsage,
-                   sanitize(error.what(), 500),
-                   fmt::format("`tcc {}--help` lists the options", chosen.empty() ? "" : chosen[0]->get_name() + " "),
-                   {}});
+    return failed({ErrorClass::kUsage, sanitize(error.what(), 500), hint_for(*app, *words), {}});
   }
   line.command = command;
   return line;

@@ -19,6 +19,7 @@ struct Common {
 struct ModelArguments {
   std::string model;
   std::vector<std::string> shapes, dims, frozen;  // NAME=1x3x224x224, NAME=8, NAME=@FILE
+  bool external_symlinks = false;
   std::optional<uint64_t> reseed;
   int64_t zoo_batch = 1, zoo_image = 224, zoo_sequence = 128;
   uint64_t zoo_seed = 1;
@@ -37,7 +38,7 @@ struct Arguments {
   int64_t trials = 0, trials_per_task = 0;
   std::optional<std::string> time;
   uint64_t seed = 1;
-  std::string strategy = "evolutionary";
+  std::string strategy = "evolutionary", task_scheduler = "gradient";
   bool fresh = false;
   std::string tasks;  // "list", or which
 

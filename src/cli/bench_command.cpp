@@ -34,9 +34,13 @@ std::string rate_text(double bytes, double seconds) {
   return bytes > 0 && seconds > 0 ? fmt::format("{:.1f}", bytes / seconds / 1e9) : "-";
 }
 
-double bytes_of(const driver::BenchReport& report) {
+// What the kernels of one run read and write, by the library's metadata; 0 = unknown.
+double bytes_of(const std::string& library) {
+  const auto metadata = driver::library_metadata(library);
+  const Json json = metadata ? Json::parse(*metadata, nullptr, false) : Json();
   double bytes = 0;
-  for (const driver::KernelTime& k : report.kernels) bytes += k.bytes * static_cast<double>(k.weight);
+  if (json.is_object() && json.contains("tasks"))
+    for (const Json& task : json["tasks"]) bytes += task.value("bytes", 0.0) * task.value("count", 1.0);
   return bytes;
 }
 
@@ -96,7 +100,7 @@ std::vector<std::string> advice(const driver::BenchReport& report) {
   return lines;
 }
 
-Json report_json(const driver::BenchReport& report, const target::Target& host) {
+Json report_json(const driver::BenchReport& report, const target::Target& host, double bytes) {
   const driver::Statistics& s = report.time;
   std::vector<double> samples;
   const size_t step = (report.samples.size() + kMaxSavedSamples - 1) / kMaxSavedSamples;
@@ -105,6 +109,8 @@ Json report_json(const driver::BenchReport& report, const target::Target& host) 
                {"threads", report.threads},
                {"flops", report.flops},
                {"gflops", report.flops / s.median / 1e9},
+               {"bytes", bytes},
+               {"gbytes_per_second", bytes / s.median / 1e9},
                {"peak_share", report.flops / s.median / peak_of(host, report.threads)},
                {"peak_measured", host.measured},
                {"seconds", statistics_json(s)},
@@ -122,14 +128,13 @@ Json report_json(const driver::BenchReport& report, const target::Target& host) 
   return json;
 }
 
-void print_times(const Arguments& a, const driver::BenchReport& report, const target::Target& host) {
+void print_times(const Arguments& a, const driver::BenchReport& report, const target::Target& host, double bytes) {
   if (a.common.json) {
-    print(dump(report_json(report, host)));
+    print(dump(report_json(report, host, bytes)));
     return;
   }
   const driver::Statistics& s = report.time;
   std::string text = fmt::format("{}, {}, {}\n", report.id, plural(report.threads, "thread"), plural(s.runs, "run"));
-  const double bytes = bytes_of(report);
   text +=
       format_table({{"min", "mean", "median", "p90", "p95", "p99", "variation", "GFLOP/s", "of peak", "GB/s"},
                     {format_seconds(s.min), format_seconds(s.mean), format_seconds(s.median), format_seconds(s.p90),
@@ -195,6 +200,7 @@ Result<int> bench_schedule(const Arguments& a) {
       driver::bench_schedule(program.tasks.tasks[index], trace, target, static_cast<int>(threads_or_all(a.threads)));
   if (!timed) return tl::make_unexpected(std::move(timed).error().with_context(sanitize(a.schedule)));
   const driver::ScheduleTime& t = *timed;
+  for (const std::string& note : t.notes) remark(a.common.quiet, "note: " + note);
   if (a.common.json)
     print(dump({{"workload", t.workload},
                 {"status", t.status},
@@ -228,7 +234,7 @@ Result<int> run_bench(const Arguments& a) {
   TCC_TRY(driver::MachineFacts facts, driver::machine_facts({cache_folder(), false, driver::kBriefProbe}));
   for (const std::string& note : facts.notes) remark(a.common.quiet, "note: " + note);
   TCC_TRY(driver::BenchReport report, driver::bench_library(library.path, options));
-  print_times(a, report, facts.target);
+  print_times(a, report, facts.target, bytes_of(library.path));
   return kOk;
 }
 

@@ -97,6 +97,8 @@ Result<int> run_build(const Arguments& a) {
     print_warning(
         fmt::format("  {} {}{}", kernel->key, kernel->note,
                     kernel->loss > 0 ? fmt::format("; expected {:.1f}x slower than tuned", kernel->loss) : ""));
+  for (const driver::KernelChoice& kernel : report.kernels)
+    if (kernel.tuned && !kernel.note.empty()) print_warning(fmt::format("{} {}", kernel.key, kernel.note));
   print_report(a, report);
   return kOk;
 }

@@ -6,6 +6,7 @@
 #include "cli/lookup.h"
 #include "cli/output.h"
 #include "tcc/cli/cli.h"
+#include "tcc/support/text.h"
 
 namespace tcc::cli {
 namespace {
@@ -22,8 +23,58 @@ Json explanation_json(const driver::Explanation& e) {
   for (const driver::RejectExample& r : e.rejects)
     json["rejects"].push_back(
         {{"reason", r.reason}, {"count", r.count}, {"example", r.example}, {"decisions", r.decisions}});
-  for (const auto& [status, count] : e.failures) json["records"][status] = count;
+  json["recorded"] = {{"proposed", e.recorded.proposed},
+                      {"duplicate", e.recorded.duplicate},
+                      {"rejected", e.recorded.rejected},
+                      {"rejects", Json::array()}};
+  for (const driver::RejectExample& r : e.recorded.rejects)
+    json["recorded"]["rejects"].push_back({{"reason", r.reason}, {"count", r.count}, {"example", r.example}});
+  json["records"] = Json::array();
+  for (const driver::RecordedFailure& f : e.failures)
+    json["records"].push_back({{"status", f.status}, {"count", f.count}, {"example", f.example}});
+  json["matrix_instruction"] = e.matrix_instruction;
+  json["no_matrix_instruction"] = e.no_matrix_instruction;
   return json;
+}
+
+std::string matrix_text(const driver::Explanation& e) {
+  if (!e.matrix_instruction.empty()) return fmt::format("\n-- matrix instruction: {}\n", e.matrix_instruction);
+  std::string text = "\n-- no matrix instruction, because\n";
+  for (const std::string& line : e.no_matrix_instruction) text += line + "\n";
+  if (e.no_matrix_instruction.empty())
+    text += fmt::format("the schedule above was {}; the design space has others with one\n",
+                        e.tuned ? "measured to be the fastest" : "taken without measuring");
+  return text;
+}
+
+std::string reject_line(const driver::RejectExample& r) {
+  std::string text = fmt::format("{} {}", r.count, r.reason);
+  if (!r.example.empty()) text += ", for example: " + r.example;
+  if (!r.decisions.empty()) text += fmt::format(" (decisions {})", r.decisions);
+  return text + "\n";
+}
+
+std::string rejects_text(const driver::Explanation& e) {
+  std::string text;
+  if (e.recorded.proposed > 0) {
+    text += fmt::format("\n-- while tuning: {} proposed, {} seen before, {} rejected\n", e.recorded.proposed,
+                        e.recorded.duplicate, e.recorded.rejected);
+    for (const driver::RejectExample& r : e.recorded.rejects) text += reject_line(r);
+  }
+  text += fmt::format("\n-- of {} seeded draws from {} {} are legal\n", e.draws,
+                      plural(e.design_spaces, "design space"), e.legal);
+  for (const driver::RejectExample& r : e.rejects) text += reject_line(r);
+  return text;
+}
+
+std::string records_text(const driver::Explanation& e) {
+  std::string text = e.failures.empty() ? "" : "\n-- records\n";
+  for (const driver::RecordedFailure& f : e.failures) {
+    text += fmt::format("{} {}", f.count, f.status);
+    if (!f.example.empty()) text += ", the latest: " + sanitize(f.example);
+    text += "\n";
+  }
+  return text;
 }
 
 }  // namespace
@@ -39,21 +90,16 @@ Result<int> run_explain(const Arguments& a) {
     return kOk;
   }
   std::string text = fmt::format("{}  {}\n", e.key, e.workload);
-  text += e.tuned ? fmt::format("tuned: {} measured, {} GFLOP/s\n", format_seconds(e.seconds),
-                                format_gflops(e.flops, e.seconds))
-                  : e.note + "\n";
+  if (e.tuned)
+    text +=
+        fmt::format("tuned: {} measured, {} GFLOP/s\n", format_seconds(e.seconds), format_gflops(e.flops, e.seconds));
+  if (!e.note.empty()) text += e.note + "\n";
   text += "\n-- steps, and the module that made each\n";
   std::vector<std::vector<std::string>> rows;
   for (const driver::ExplainedStep& s : e.steps) rows.push_back({s.module.empty() ? "-" : s.module, s.text});
   text += rows.empty() ? "none: the plain loops\n" : format_table(rows, 2);
   text += "\n-- loops\n" + e.loops;
-  text += fmt::format("\n-- of {} seeded draws from {} {} are legal\n", e.draws,
-                      plural(e.design_spaces, "design space"), e.legal);
-  for (const driver::RejectExample& r : e.rejects)
-    text += fmt::format("{} {}, for example: {} (decisions {})\n", r.count, r.reason,
-                        r.example.empty() ? "no further text" : r.example, r.decisions);
-  if (!e.failures.empty()) text += "\n-- records\n";
-  for (const auto& [status, count] : e.failures) text += fmt::format("{} {}\n", count, status);
+  text += matrix_text(e) + rejects_text(e) + records_text(e);
   print(text);
   return kOk;
 }

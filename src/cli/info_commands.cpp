@@ -42,14 +42,18 @@ Result<int> show_one(const Arguments& a, const driver::Program& program, const r
   TCC_TRY(driver::TaskDetails details, driver::show_task(program, a.task, store, target, threads_or_all(a.threads)));
   if (a.common.json) {
     Json json = task_json(details.summary);
-    json.update(
-        {{"nest", details.nest}, {"tuned", details.tuned}, {"trace", details.trace}, {"program", details.program}});
+    json.update({{"nest", details.nest},
+                 {"tuned", details.tuned},
+                 {"note", details.note},
+                 {"trace", details.trace},
+                 {"program", details.program}});
     print(dump(json));
     return kOk;
   }
   std::string text = task_table({details.summary});
   text += "\n-- the plain loop nest\n" + details.nest;
   text += fmt::format("\n-- {}\n", details.tuned ? "the best schedule measured" : "the default schedule (not tuned)");
+  if (details.tuned && !details.note.empty()) text += details.note + "\n";
   text += details.trace.empty() ? "none: the loop nest as it is\n" : details.trace;
   text += "\n-- the program that `tcc build` takes\n" + details.program;
   print(text);
@@ -118,6 +122,42 @@ Result<int> print_probe(const Arguments& a) {
   return kOk;
 }
 
+// A library's metadata in words.
+std::string library_text(const std::string& path, const Json& m) {
+  auto text_of = [](const Json& json, const char* name) { return sanitize(json.value(name, "")); };
+  auto bytes_of = [&m](const char* name) { return format_bytes(m.value(name, 0.0)); };
+  const Json none = Json::object();
+  const Json &target = m.contains("target") ? m["target"] : none, &source = m.contains("source") ? m["source"] : none;
+  std::string text = fmt::format("library  {} '{}', made by tcc {}, ABI {}\n", sanitize(path), text_of(m, "id"),
+                                 text_of(m, "tool_version"), m.value("abi_version", 0));
+  text += fmt::format("model    {}, hash {}\n", text_of(source, "model"), text_of(source, "hash"));
+  text += fmt::format("target   {} {}\n", text_of(target, "name"), text_of(target, "features"));
+  for (const char* list : {"inputs", "outputs"}) {
+    if (!m.contains(list)) continue;
+    for (const Json& t : m[list])
+      text += fmt::format("{:<9}{} {} {}\n", list[0] == 'i' ? "input" : "output", text_of(t, "name"),
+                          text_of(t, "type"), graph::shape_text(t.value("shape", graph::Shape{})));
+  }
+  text += fmt::format("memory   weights {}, workspace {}\n\n", bytes_of("weights_bytes"), bytes_of("workspace_bytes"));
+  std::vector<std::vector<std::string>> rows = {{"key", "workload", "weight", "MFLOP", "code", "tuned", "measured"}};
+  if (m.contains("tasks"))
+    for (const Json& t : m["tasks"])
+      rows.push_back({text_of(t, "key"), text_of(t, "workload"), std::to_string(t.value("count", int64_t{1})),
+                      fmt::format("{:.2f}", t.value("flops", 0.0) / 1e6), format_bytes(t.value("code_bytes", 0.0)),
+                      t.value("tuned", false) ? "yes" : "no", format_seconds(t.value("seconds", 0.0))});
+  return text + format_table(rows, 2);
+}
+
+Result<int> inspect_library(const Arguments& a) {
+  TCC_TRY(std::string metadata, driver::library_metadata(a.model.model));
+  const Json json = Json::parse(metadata, nullptr, false);
+  if (a.common.json || !json.is_object())
+    print(metadata);
+  else
+    print(library_text(a.model.model, json));
+  return kOk;
+}
+
 }  // namespace
 
 Result<int> run_show(const Arguments& a) {
@@ -139,11 +179,7 @@ Result<int> run_show(const Arguments& a) {
 
 Result<int> run_inspect(const Arguments& a) {
   if (a.model.model.ends_with(".db")) return print_store(a, a.model.model);
-  if (driver::is_library(a.model.model)) {
-    TCC_TRY(std::string metadata, driver::library_metadata(a.model.model));
-    print(metadata);
-    return kOk;
-  }
+  if (driver::is_library(a.model.model)) return inspect_library(a);
   TCC_TRY(driver::Model model, open_model(a));
   TCC_TRY(driver::ModelSummary s, driver::summarise_model(model));
   if (a.common.json) {
@@ -231,8 +267,8 @@ Result<int> run_zoo(const Arguments& a) {
   if (a.output.empty())
     return make_error(ErrorClass::kUsage, "no file to write the model to was named",
                       fmt::format("tcc zoo {0} -o {0}.onnx", sanitize(a.name)));
-  TCC_TRY_VOID(onnx::write_zoo(a.name, {a.model.zoo_batch, a.model.zoo_image, a.model.zoo_seed, a.model.zoo_sequence},
-                               a.output));
+  TCC_TRY(driver::ModelSource source, parse_model(a.model));
+  TCC_TRY_VOID(driver::write_model(a.name, source, a.output));
   remark(a.common.quiet, fmt::format("wrote {}", a.output));
   return kOk;
 }

@@ -68,6 +68,7 @@ Result<driver::ModelSource> parse_model(const ModelArguments& arguments) {
   source.model = arguments.model;
   source.reseed = arguments.reseed;
   source.winograd = arguments.winograd;
+  source.import_options.external_symlinks = arguments.external_symlinks;
   source.layouts = arguments.layouts == "blocked" ? driver::Layouts::kBlocked
                    : arguments.layouts == "auto"  ? driver::Layouts::kAuto
                                                   : driver::Layouts::kPlain;

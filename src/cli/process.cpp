@@ -10,6 +10,7 @@
 
 #include "tcc/cli/cli.h"
 #include "tcc/support/text.h"
+#include "tcc/support/truncated_files.h"
 
 namespace tcc::cli {
 namespace {
@@ -34,6 +35,7 @@ void prepare_process(int argc, char** argv) {
   }
   signal(SIGPIPE, SIG_IGN);
   signal(SIGXFSZ, SIG_IGN);
+  report_truncated_files();
   command = "`tcc";
   for (int i = 1; i < argc && i < 3; ++i) command += " " + sanitize(argv[i]);
   command += "`";

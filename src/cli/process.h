@@ -4,8 +4,9 @@
 namespace tcc::cli {
 
 // Standard descriptors that were closed are opened on /dev/null, so that no file of ours gets their numbers. A reader
-// that goes away and a limit on file sizes become errors of the write instead of signals. Memory that runs out on a
-// thread other than the caller's ends the process with a message; on the caller's it is std::bad_alloc.
+// that goes away and a limit on file sizes become errors of the write instead of signals; a model that is truncated
+// while it is read becomes a message. Memory that runs out on a thread other than the caller's ends the process with a
+// message; on the caller's it is std::bad_alloc.
 void prepare_process(int argc, char** argv);
 
 inline constexpr const char* kMemoryHint =

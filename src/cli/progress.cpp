@@ -54,7 +54,10 @@ std::string ProgressView::describe(const search::Progress& p) const {
   std::string text = p.trials_limit > 0 ? fmt::format("{}/{} measured", p.trials, p.trials_limit)
                                         : fmt::format("{} measured", p.trials);
   text += fmt::format(", {} elapsed", format_elapsed(p.elapsed_seconds));
-  if (const double left = remaining(p); left >= 0) text += fmt::format(", about {} left", format_elapsed(left));
+  if (p.trials_limit > 0 && p.trials >= p.trials_limit)
+    text += ", comparing the fastest of each task";
+  else if (const double left = remaining(p); left >= 0)
+    text += fmt::format(", about {} left", format_elapsed(left));
   if (p.best_seconds > 0)
     text += fmt::format("; best {}{}", format_duration(p.best_seconds),
                         p.best_gflops > 0 ? fmt::format(" ({:.1f} GFLOP/s)", p.best_gflops) : "");

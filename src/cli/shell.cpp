@@ -5,6 +5,7 @@
 #include "cli/table.h"
 #include "tcc/cli/cli.h"
 #include "tcc/driver/catalogue.h"
+#include "tcc/driver/tune.h"
 #include "tcc/support/files.h"
 #include "tcc/support/text.h"
 
@@ -61,7 +62,8 @@ std::string single_quoted(const std::string& text) {
 // What may stand in the place of values that are words of a closed list.
 std::vector<std::string> words_for(const std::string& option) {
   if (option == "--target") return target::target_names();
-  if (option == "--strategy") return {"evolutionary", "random"};
+  if (option == "--strategy") return search::strategy_names();
+  if (option == "--task-scheduler") return search::task_scheduler_names();
   if (option == "--emit") return {"lib", "obj", "llvm", "ir", "trace"};
   if (option == "--linker") return {"lld", "ld.lld", "ld", "cc"};
   if (option == "SHELL") return {"bash", "zsh", "fish"};
@@ -262,9 +264,11 @@ Result<int> run_man(const Arguments& a) {
     print(main_page(*table.app));
     return kOk;
   }
-  if (std::find(names.begin(), names.end(), a.page) == names.end())
+  if (std::find(names.begin(), names.end(), a.page) == names.end()) {
+    const std::string near = suggest(a.page, names);
     return make_error(ErrorClass::kUsage, fmt::format("there is no command '{}'", sanitize(a.page)),
-                      suggest(a.page, names));
+                      near.empty() ? "`tcc --help` lists the commands" : near);
+  }
   print(command_page(*table.app->get_subcommand(a.page)));
   return kOk;
 }

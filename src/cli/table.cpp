@@ -6,6 +6,17 @@
 namespace tcc::cli {
 namespace {
 
+// A number above 0, in words that people use.
+CLI::Validator positive() {
+  return CLI::Validator(
+      [](std::string& text) -> std::string {
+        double number = 0;
+        const bool valid = CLI::detail::lexical_cast(text, number) && number > 0;
+        return valid ? "" : fmt::format("expected a number above 0, not '{}'", text);
+      },
+      "");
+}
+
 class Lines {
  public:
   Lines(Arguments& a, CommandFunction& command) : a_(a), command_(command) {}
@@ -36,6 +47,8 @@ class Lines {
     sub->add_option("--freeze", m.frozen, "Fix the value of an input, as NAME=@FILE.npy or .pb; may be repeated")
         ->type_name("NAME=@FILE")
         ->allow_extra_args(false);
+    sub->add_flag("--allow-external-symlinks", m.external_symlinks,
+                  "External data may be reached through symbolic links, which may lead out of the model's folder");
     sub->add_option("--reseed-weights", m.reseed, "Replace the weights by seeded random ones of sane scale")
         ->type_name("SEED");
     sub->add_option("--layouts", m.layouts, "Channels between tasks on a CPU: plain, blocked, or auto by estimate")
@@ -48,6 +61,18 @@ class Lines {
         ->check(CLI::IsMember({0, 2, 4}))
         ->capture_default_str();
     zoo(sub, "--zoo-seed");
+  }
+  void shapes(CLI::App* sub) {
+    sub->add_option("--shape", a_.model.shapes, "Shape of an input, as NAME=1x3x224x224; may be repeated")
+        ->type_name("NAME=DIMS")
+        ->allow_extra_args(false);
+    sub->add_option("--dim", a_.model.dims, "Value of a named dimension, as NAME=8; may be repeated")
+        ->type_name("NAME=N")
+        ->allow_extra_args(false);
+  }
+  void reseed(CLI::App* sub) {
+    sub->add_option("--reseed-weights", a_.model.reseed, "Replace the weights by seeded random ones of sane scale")
+        ->type_name("SEED");
   }
   void zoo(CLI::App* sub, const char* seed_flag) {
     ModelArguments& m = a_.model;
@@ -83,15 +108,21 @@ void add_tuning(CLI::App& app, Lines& lines, Arguments& a) {
   lines.model(tune);
   lines.target(tune);
   tune->add_option("--trials", a.trials, "Programs to measure, over all tasks [64 a task, at most 10 minutes]")
-      ->check(CLI::PositiveNumber)
+      ->check(positive())
       ->type_name("N");
   tune->add_option("--trials-per-task", a.trials_per_task, "Most programs to measure of one task")
-      ->check(CLI::PositiveNumber)
+      ->check(positive())
       ->type_name("N");
   tune->add_option("--time", a.time, "Stop after this long: 90s, 10m, 1h30m")->type_name("TIME");
   tune->add_option("--tasks", a.tasks, "Only these, as 0-3,7 or keys; `list` prints them")->type_name("SPEC");
   tune->add_option("--seed", a.seed, "Of every random choice")->capture_default_str();
-  tune->add_option("--strategy", a.strategy, "evolutionary or random")->capture_default_str();
+  tune->add_option("--strategy", a.strategy,
+                   "How programs are proposed: evolutionary; mh (annealed Metropolis-Hastings); random (draws); replay "
+                   "(the best known of related tasks, then the design spaces in turn with fresh decisions)")
+      ->capture_default_str();
+  tune->add_option("--task-scheduler", a.task_scheduler,
+                   "Which task is next: gradient (the most to gain) or round-robin")
+      ->capture_default_str();
   tune->add_flag("--fresh", a.fresh, "Start a new search instead of going on with an interrupted one");
   lines.store(tune);
   lines.threads(tune, "Threads that the measured programs run on [all]");
@@ -143,7 +174,7 @@ void add_checking(CLI::App& app, Lines& lines, Arguments& a) {
   lines.model(verify, "A library built by tcc, or a model (built into a temporary folder)");
   verify->add_option("--model", a.original, "Where the library's model is now")->type_name("FILE");
   verify->add_option("--tolerance", a.tolerance, "Largest error allowed, as a share of the output's largest value")
-      ->check(CLI::PositiveNumber)
+      ->check(positive())
       ->capture_default_str();
   verify->add_option("--seed", a.seed, "Of the random inputs")->capture_default_str();
   lines.target(verify);
@@ -221,17 +252,23 @@ void add_looking(CLI::App& app, Lines& lines, Arguments& a) {
   db->add_option("FILES", a.files, "The records [those of --db]; for import, the text");
   db->add_option("-o,--output", a.output, "The file to write")->type_name("FILE");
   db->add_option("--keep", a.keep, "prune: the fastest programs to keep of each task, target and number of threads")
-      ->check(CLI::PositiveNumber)
+      ->check(positive())
       ->capture_default_str();
   lines.store(db);
 
   lines.add(app, "ops", "The ONNX operators that tcc reads", "  tcc ops", run_ops);
 
-  CLI::App* zoo = lines.add(app, "zoo", "Write one of the built-in models as an ONNX file; without NAME, list them",
-                            "  tcc zoo\n"
-                            "  tcc zoo resnet18 --batch 4 -o resnet18.onnx",
-                            run_zoo);
-  zoo->add_option("NAME", a.name, "The model");
+  CLI::App* zoo =
+      lines.add(app, "zoo",
+                "Write one of the built-in models as an ONNX file, or any with other weights; without NAME, "
+                "list them",
+                "  tcc zoo\n"
+                "  tcc zoo resnet18 --batch 4 -o resnet18.onnx\n"
+                "  tcc zoo net.onnx --reseed-weights 1 -o reseeded.onnx",
+                run_zoo);
+  zoo->add_option("NAME", a.name, "The model; with --reseed-weights an ONNX file, too");
+  lines.shapes(zoo);
+  lines.reseed(zoo);
   zoo->add_option("-o,--output", a.output, "File to write")->type_name("FILE");
   lines.zoo(zoo, "--seed");
 }

@@ -37,6 +37,7 @@ Result<search::TuneOptions> tune_options(const Arguments& a, int64_t tasks) {
   options.threads = threads_or_all(a.threads);
   options.resume = !a.fresh;
   TCC_TRY(options.strategy, search::parse_strategy(a.strategy));
+  TCC_TRY(options.scheduler, search::parse_task_scheduler(a.task_scheduler));
   return options;
 }
 
@@ -77,6 +78,21 @@ std::optional<target::Target> measured_device(const Arguments& a) {
                      facts->cached ? "kept from an earlier run"
                                    : fmt::format("measured now, in {}", format_seconds(facts->seconds))));
   return facts->target;
+}
+
+// Of a device that is not here: nothing was run, and no number says otherwise.
+std::string prediction_text(const driver::TuneReport& report, const std::string& target) {
+  std::vector<std::vector<std::string>> rows = {{"task", "workload", "weight", "predicted", "compiled"}};
+  for (size_t i = 0; i < report.tasks.size(); ++i) {
+    const search::TaskResult& t = report.tasks[i].result;
+    rows.push_back({std::to_string(i), t.workload, std::to_string(t.weight), format_seconds(t.best_seconds),
+                    std::to_string(t.counts.compiled)});
+  }
+  std::string text =
+      format_table(rows, 2) + fmt::format("\n{} compiled for {}, none run or checked", report.counts.compiled, target);
+  if (report.best_seconds > 0)
+    text += fmt::format("; an analytical model expects the kernels to take {}", format_seconds(report.best_seconds));
+  return text + "\n";
 }
 
 std::string task_table(const driver::TuneReport& report) {
@@ -160,15 +176,18 @@ std::vector<int64_t> weights_of(const driver::Program& program, const std::vecto
   return weights;
 }
 
-void print_report(const Arguments& a, const driver::TuneReport& report, const ValueCurve& curve) {
+void print_report(const Arguments& a, const driver::TuneReport& report, const ValueCurve& curve,
+                  const target::Target& target) {
   if (a.common.json) {
     Json json = report_json(report);
+    json["predicted"] = !target.is_cpu();
     json["curve"] = Json::array();
     for (const ValueCurve::Point& p : curve.points())
       json["curve"].push_back({{"trials", p.trials}, {"elapsed_seconds", p.elapsed}, {"best_seconds", p.seconds}});
     print(json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
     return;
   }
+  if (!target.is_cpu()) return print(prediction_text(report, target.name));
   std::string text = task_table(report) + "\n" + counts_text(report.counts);
   text += fmt::format("{} in {}", plural(report.trials, "trial"), format_elapsed(report.seconds));
   if (report.best_seconds > 0)
@@ -184,7 +203,7 @@ void print_remarks(const Arguments& a, const driver::TuneReport& report) {
   for (const driver::TunedTask& t : report.tasks) {
     if (!t.result.failure.empty())
       print_warning(fmt::format("{}: {}", t.result.workload, t.result.failure));
-    else if (t.baseline_seconds == 0 && t.result.trials > 0)
+    else if (t.baseline_seconds == 0 && t.result.counts.measured > 0)
       print_warning(fmt::format("{}: the unscheduled program has no time: {}", t.result.workload, t.baseline_failure));
   }
   const auto missed = std::count_if(report.tasks.begin(), report.tasks.end(), [](const driver::TunedTask& t) {
@@ -214,7 +233,7 @@ Result<int> run_tune(const Arguments& a) {
   TCC_TRY(request.options, tune_options(a, static_cast<int64_t>(chosen)));
   TCC_TRY(auto store, record::Store::open(db));
   print_plan(a, program, request, db);
-  request.device = measured_device(a);
+  if (target.is_cpu()) request.device = measured_device(a);
 
   InterruptGuard interrupts;
   request.stop = &InterruptGuard::requested;
@@ -226,7 +245,7 @@ Result<int> run_tune(const Arguments& a) {
     report = driver::tune_program(program, *store, request);
   }
   if (!report) return tl::make_unexpected(std::move(report).error());
-  print_report(a, *report, curve);
+  print_report(a, *report, curve, target);
   print_remarks(a, *report);
   if (report->stopped) return kStopped;
   bool any_valid = report->tasks.empty();

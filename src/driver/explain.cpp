@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "tcc/driver/show.h"
 #include "tcc/ir/text.h"
 #include "tcc/lower/lower.h"
 #include "tcc/schedule/trace.h"
 #include "tcc/search/search.h"
+#include "tcc/space/matrix_instruction.h"
 #include "tcc/space/sketch.h"
 #include "tcc/space/space.h"
 #include "tcc/support/rng.h"
@@ -86,6 +88,7 @@ std::string step_text(const Instruction& instruction, const std::vector<std::str
   std::string text(schedule::op_name(instruction.op));
   std::replace(text.begin(), text.end(), '_', ' ');
   for (size_t i = 0; i < inputs.size(); ++i) text += (i == 0 ? " " : ", ") + inputs[i];
+  if (instruction.op == Op::kTensorize) text += " by " + instruction.text;
   if (instruction.op == Op::kAnnotate && !instruction.attrs.empty())
     text += fmt::format(" ({})", ir::annotation_name(static_cast<ir::AnnotationKey>(instruction.attrs[0])));
   std::string made;
@@ -207,7 +210,62 @@ void count_rejects(const task::Task& task, const target::Target& target, Explana
   }
 }
 
+// --- what the store knows of proposals and failures
+
+using Json = nlohmann::json;
+
+std::string proposals_row(const std::string& key) {
+  return "proposals " + key;
+}
+
+Result<Json> load_proposals(const std::string& key, const record::Store& store) {
+  TCC_TRY(std::optional<std::string> text, store.load_session(proposals_row(key)));
+  Json row = text ? Json::parse(*text, nullptr, false) : Json::object();
+  return row.is_object() ? row : Json::object();
+}
+
+Result<void> read_recorded(const std::string& key, const record::Store& store, Explanation& out) {
+  TCC_TRY(Json row, load_proposals(key, store));
+  out.recorded.proposed = row.value("proposed", int64_t{0});
+  out.recorded.duplicate = row.value("duplicate", int64_t{0});
+  out.recorded.rejected = row.value("rejected", int64_t{0});
+  if (row.contains("reasons") && row["reasons"].is_object())
+    for (const auto& [reason, reject] : row["reasons"].items())
+      out.recorded.rejects.push_back({reason, reject.value("count", int64_t{0}), reject.value("example", ""), ""});
+  std::stable_sort(out.recorded.rejects.begin(), out.recorded.rejects.end(),
+                   [](const RejectExample& a, const RejectExample& b) { return a.count > b.count; });
+  TCC_TRY(std::vector<record::Record> records, store.all(task_key_hash(key)));
+  std::map<record::Status, RecordedFailure> by_status;
+  for (const record::Record& r : records) {
+    RecordedFailure& f = by_status[r.status];
+    ++f.count;
+    if (!r.failure.empty()) f.example = r.failure;
+  }
+  for (auto& [status, failure] : by_status) {
+    failure.status = std::string(record::status_name(status));
+    out.failures.push_back(std::move(failure));
+  }
+  return {};
+}
+
 }  // namespace
+
+Result<void> record_proposals(const std::string& key, const search::Counts& counts, record::Store& store) {
+  if (counts.proposed == 0) return {};
+  TCC_TRY(Json row, load_proposals(key, store));
+  auto add = [](Json& to, const char* name, int64_t n) { to[name] = to.value(name, int64_t{0}) + n; };
+  add(row, "proposed", counts.proposed);
+  add(row, "duplicate", counts.duplicate);
+  add(row, "rejected", counts.rejected);
+  for (const auto& [reason, count] : counts.rejected_by_reason) {
+    Json& reject = row["reasons"][reason];
+    if (!reject.is_object()) reject = Json::object();
+    add(reject, "count", count);
+    if (auto it = counts.reject_examples.find(reason); it != counts.reject_examples.end())
+      reject["example"] = it->second;
+  }
+  return store.save_session(proposals_row(key), row.dump(-1, ' ', false, Json::error_handler_t::replace));
+}
 
 Result<Explanation> explain_task(const Program& program, const std::string& name, const record::Store* store,
                                  const target::Target& target, int64_t threads) {
@@ -224,14 +282,14 @@ Result<Explanation> explain_task(const Program& program, const std::string& name
   if (!chosen.trace.empty()) {
     TCC_TRY(Trace trace, schedule::trace_from_json(chosen.trace));
     TCC_TRY(out.steps, explain_steps(trace, task, target));
+    for (const Instruction& i : trace.instructions)
+      if (i.op == Op::kTensorize && out.matrix_instruction.empty()) out.matrix_instruction = i.text;
   }
+  if (out.matrix_instruction.empty())
+    out.no_matrix_instruction = space::unmet_conditions_of_matrix_instruction(task.kernel, target);
   out.loops = LoopTree(chosen.lowered).text();
   count_rejects(task, target, out);
-  if (store != nullptr) {
-    TCC_TRY(auto counts, store->count_by_status(task_key_hash(task.key)));
-    for (const auto& [status, count] : counts)
-      out.failures.emplace_back(std::string(record::status_name(status)), count);
-  }
+  if (store != nullptr) TCC_TRY_VOID(read_recorded(task.key, *store, out));
   return out;
 }
 

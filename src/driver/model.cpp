@@ -6,6 +6,7 @@
 
 #include "tcc/driver/tensor_file.h"
 #include "tcc/graph/passes.h"
+#include "tcc/onnx/reseed.h"
 #include "tcc/record/record.h"
 #include "tcc/support/files.h"
 #include "tcc/support/hash.h"
@@ -90,6 +91,24 @@ Result<Model> load_model(const ModelSource& source) {
   return tl::make_unexpected(std::move(model).error().with_context(fmt::format("'{}'", name)));
 }
 
+Result<void> write_model(const std::string& model, const ModelSource& source, const std::string& path) {
+  const std::string name = is_zoo(model) ? model.substr(kZooPrefix.size()) : model;
+  if (!source.reseed) {
+    if (file_exists(name))
+      return make_error(ErrorClass::kUsage, fmt::format("'{}' is a file, and a copy would be the same", sanitize(name)),
+                        "--reseed-weights SEED writes it with other weights");
+    return onnx::write_zoo(name, source.zoo, path);
+  }
+  if (!is_zoo(model) && file_exists(name)) {
+    TCC_TRY(std::string bytes, onnx::reseeded_model(name, source.import_options, *source.reseed));
+    return write_file(path, bytes);
+  }
+  TCC_TRY(std::string made, onnx::zoo_model(name, source.zoo));
+  TCC_TRY(std::string bytes, onnx::reseeded_bytes(std::make_shared<const std::string>(std::move(made)), name,
+                                                  source.import_options, *source.reseed));
+  return write_file(path, bytes);
+}
+
 std::string model_stem(const std::string& model) {
   if (is_zoo(model)) return model.substr(kZooPrefix.size());
   return std::filesystem::path(model).stem().string();
@@ -99,6 +118,7 @@ std::string source_to_json(const Model& model, double flops) {
   const ModelSource& source = model.source;
   Json json = {{"model", source.model}, {"hash", model.hash}, {"flops", flops}};
   if (source.reseed) json["reseed_weights"] = *source.reseed;
+  if (source.import_options.external_symlinks) json["external_symlinks"] = true;
   for (const graph::DataFile& file : model.graph.data_files)
     json["external_data"][file.location] = record::hash_text(file.hash);
   for (const auto& [name, shape] : source.import_options.input_shapes) json["shapes"][name] = shape;
@@ -128,6 +148,7 @@ Result<RecordedSource> source_from_metadata(const std::string& metadata, const s
   ModelSource& source = recorded.source;
   source.model = member_or<std::string>(*it, "model", "");
   if (it->contains("reseed_weights")) source.reseed = member_or<uint64_t>(*it, "reseed_weights", 0);
+  source.import_options.external_symlinks = it->value("external_symlinks", Json(false)) == Json(true);
   if (it->contains("shapes") && it->at("shapes").is_object()) {
     for (const auto& [name, shape] : it->at("shapes").items()) {
       graph::Shape extents;

@@ -86,7 +86,12 @@ Result<std::map<std::string, TensorFile>> read_npz(const std::string& path) {
 
 Result<void> write_npz(const std::string& path, std::span<const NamedTensor> tensors) {
   const std::string temporary = fmt::format("{}.tmp.{}", path, getpid());
-  TCC_TRY_VOID(write_file(temporary, ""));  // says why where the place cannot be written
+  if (auto made = write_file(temporary, ""); !made) {  // says why where the place cannot be written
+    Error error = std::move(made).error();
+    if (const size_t at = error.message.find(temporary); at != std::string::npos)
+      error.message.replace(at, temporary.size(), path);
+    return tl::make_unexpected(std::move(error));
+  }
   zipFile archive = zipOpen64(temporary.c_str(), APPEND_STATUS_CREATE);
   Result<void> done;
   if (archive == nullptr) done = environment_error("cannot write '{}'", sanitize(path));

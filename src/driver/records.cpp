@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
@@ -30,7 +31,8 @@ void for_each_field(R& r, F&& field) {
 }
 template <class R, class F>
 void for_each_hash(R& r, F&& field) {
-  field("task", r.task), field("target_features", r.target_features), field("skeleton", r.skeleton);
+  field("task", r.task), field("anchor", r.anchor), field("target_features", r.target_features);
+  field("skeleton", r.skeleton);
   field("nest", r.nest), field("code", r.code);
 }
 
@@ -112,6 +114,7 @@ Result<StoreSummary> summarise_store(const record::Store& store) {
   summary.path = store.path();
   summary.records = static_cast<int64_t>(records.size());
   std::map<std::tuple<std::string, uint64_t, std::string, int64_t>, TaskRecords> tasks;
+  std::map<std::string, std::set<uint64_t>> features;  // of each target's name
   for (const Record& r : records) {
     ++summary.by_status[std::string(record::status_name(r.status))];
     ++summary.by_target[r.target];
@@ -123,10 +126,15 @@ Result<StoreSummary> summarise_store(const record::Store& store) {
     t.target = r.target;
     t.threads = r.threads;
     ++t.records;
-    const bool valid = r.kind == record::Kind::kMeasured && r.status == record::Status::kOk;
-    if (valid && (t.best_seconds == 0 || r.median < t.best_seconds)) t.best_seconds = r.median;
+    features[r.target].insert(r.target_features);
   }
-  for (auto& [key, task] : tasks) summary.tasks.push_back(std::move(task));
+  for (auto& [key, task] : tasks) {
+    for (uint64_t machine : features[task.target]) {
+      TCC_TRY(auto best, store.best(std::get<1>(key), machine, task.threads));
+      if (best && (task.best_seconds == 0 || best->median < task.best_seconds)) task.best_seconds = best->median;
+    }
+    summary.tasks.push_back(std::move(task));
+  }
   return summary;
 }
 

@@ -86,6 +86,7 @@ Result<TaskDetails> show_task(const Program& program, const std::string& name, c
   details.nest = ir::print(task.kernel);
   TCC_TRY(search::Chosen chosen, search::choose_program(task, target, store, threads));
   details.tuned = chosen.tuned;
+  details.note = chosen.note;
   details.program = ir::print(chosen.lowered);
   if (!chosen.trace.empty()) {
     TCC_TRY(schedule::Trace trace, schedule::trace_from_json(chosen.trace));

@@ -6,6 +6,8 @@
 #include <set>
 #include <sstream>
 
+#include "driver/predict.h"
+#include "tcc/driver/explain.h"
 #include "tcc/driver/show.h"
 #include "tcc/measure/host.h"
 #include "tcc/schedule/trace.h"
@@ -126,6 +128,7 @@ Result<std::vector<size_t>> parse_tasks(const Program& program, const std::strin
 }
 
 Result<TuneReport> tune_program(const Program& program, record::Store& store, const TuneRequest& request) {
+  if (request.target.is_cuda()) return predict_program(program, store, request);
   TCC_TRY_VOID(check_target(request.target));
   measure::HostMeasureOptions measure_options;
   measure_options.threads = static_cast<int>(request.options.threads);
@@ -173,6 +176,7 @@ Result<TuneReport> tune_program(const Program& program, record::Store& store, co
     if (baseline.seconds > 0 && (task.result.best_seconds == 0 || baseline.seconds < task.result.best_seconds))
       task.result.best_seconds = baseline.seconds;
     report.counts.add(task.result.counts);
+    TCC_TRY_VOID(record_proposals(task.result.key, task.result.counts, store));
     const auto weight = static_cast<double>(task.result.weight);
     report.baseline_seconds += weight * task.baseline_seconds;
     report.best_seconds += weight * task.result.best_seconds;

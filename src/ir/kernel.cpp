@@ -47,6 +47,10 @@ class KernelHasher {
                                         static_cast<uint64_t>(b->role));
     for (Expr e : b->shape) hash = combine_hash(hash, expr(e));
     if (b->layout != nullptr) hash = combine_hash(hash, hash_layout(*b->layout));
+    if (b->padding.dim >= 0)
+      hash = combine_hash(
+          hash, combine_hash(static_cast<uint64_t>(b->padding.dim) << 32 | static_cast<uint64_t>(b->padding.factor),
+                             static_cast<uint64_t>(b->padding.offset)));
     extra_ = combine_hash(extra_, hash);  // first appearances are folded into the next statement
     return mix_hash(n);
   }

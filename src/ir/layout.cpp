@@ -214,24 +214,43 @@ const Layout* make_row_major(Arena& arena, std::span<const int64_t> shape) {
   return arena.make<Layout>(arena.copy(shape), arena.copy(digits), std::span<const XorField>{}, stride);
 }
 
+const Layout* make_padded(Arena& arena, std::span<const int64_t> shape, int32_t dim, int64_t factor, int64_t offset) {
+  TCC_CHECK(dim >= 0 && static_cast<size_t>(dim) < shape.size() && factor > 0 && offset >= 0);
+  std::vector<Digit> digits(shape.size());
+  int64_t stride = 1;
+  for (size_t d = shape.size(); d-- > 0;) {
+    if (static_cast<int32_t>(d) == dim) stride += ((offset - stride) % factor + factor) % factor;
+    digits[d] = {static_cast<int32_t>(d), 1, 0, Place::kAddress, stride};
+    stride *= shape[d];
+  }
+  return arena.make<Layout>(arena.copy(shape), arena.copy(digits), std::span<const XorField>{}, stride);
+}
+
 const Layout* make_blocked(Arena& arena, std::span<const int64_t> shape, std::span<const int32_t> order,
                            std::span<const std::pair<int32_t, int64_t>> tiles) {
-  TCC_CHECK(order.size() == shape.size());
-  std::vector<int64_t> inner(shape.size(), 1);  // product of the tiles of a dimension met so far, innermost first
-  std::vector<Digit> digits;                    // innermost first until the end
-  int64_t stride = 1;
+  const size_t rank = shape.size();
+  TCC_CHECK(order.size() >= rank);
+  std::vector<int64_t> inner(rank, 1);     // product of the tiles of a dimension met so far, innermost first
+  std::vector<Digit> parts(tiles.size());  // of the tiles
   for (size_t i = tiles.size(); i-- > 0;) {
     auto [dim, tile] = tiles[i];
-    TCC_CHECK(tile > 0 && dim >= 0 && static_cast<size_t>(dim) < shape.size());
+    TCC_CHECK(tile > 0 && dim >= 0 && static_cast<size_t>(dim) < rank);
     int64_t& below = inner[static_cast<size_t>(dim)];
-    digits.push_back({dim, below, tile, Place::kAddress, stride});
+    parts[i] = {dim, below, tile, Place::kAddress, 0};
     below *= tile;
-    stride *= tile;
   }
-  for (size_t i = order.size(); i-- > 0;) {
-    auto dim = static_cast<size_t>(order[i]);
-    digits.push_back({order[i], inner[dim], 0, Place::kAddress, stride});
-    stride *= (shape[dim] + inner[dim] - 1) / inner[dim];
+  std::vector<size_t> placed(order.begin(), order.end());
+  for (size_t i = 0; i < tiles.size(); ++i)
+    if (std::find(order.begin(), order.end(), static_cast<int32_t>(rank + i)) == order.end())
+      placed.push_back(rank + i);
+  TCC_CHECK(placed.size() == rank + tiles.size());
+  std::vector<Digit> digits;  // innermost first until the end
+  int64_t stride = 1;
+  for (size_t i = placed.size(); i-- > 0;) {
+    const size_t d = placed[i];
+    digits.push_back(d < rank ? Digit{static_cast<int32_t>(d), inner[d], 0, Place::kAddress, 0} : parts[d - rank]);
+    digits.back().stride = stride;
+    stride *= d < rank ? (shape[d] + inner[d] - 1) / inner[d] : parts[d - rank].extent;
   }
   std::reverse(digits.begin(), digits.end());
   return arena.make<Layout>(arena.copy(shape), arena.copy(digits), std::span<const XorField>{}, stride);

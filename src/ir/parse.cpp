@@ -3,7 +3,8 @@
 //   kernel      = "kernel" STAGE "{" declaration* statement* "}"          STAGE: built scheduled nest lowered
 //   declaration = ("param" | "launch" | "decision") NAME "in" INT ".." INT ["div" INT]    both ends included
 //               | "product" NAME ("*" NAME)* "=" INT
-//               | ROLE NAME ":" TYPE "[" expr, ... "]" [SCOPE] ["align" INT] [layout]   ROLE: input weight output temp
+//               | ROLE NAME ":" TYPE "[" expr, ... "]" [SCOPE] ["align" INT] ["stride" "(" INT "," INT "," INT ")"]
+//               [layout]   ROLE: input weight output temp
 //   statement   = "for" NAME "in" expr [KIND | "bound" "(" AXIS ")"] annotation* "{" statement* "}"
 //               | "block" NAME "(" [NAME ":" ITER expr "=" expr, ...] ")" ["reduce" "(" REDUCER ")"] ["where" expr]
 //                 annotation* "{" ["init" "{" statement* "}"] statement* "}"
@@ -150,6 +151,14 @@ bool Parser::declare_buffer(BufferRole role) {
     if ((alignment & (alignment - 1)) != 0) return problem(offset, "expected an alignment that is a power of two");
   }
   b.alignment = static_cast<int32_t>(alignment);
+  if (accept("stride")) {
+    int64_t dim = 0, factor = 1, offset = 0;
+    if (!expect("(") || !integer(dim, 0, 1 << 10, "a dimension") || !expect(",") ||
+        !integer(factor, 1, 1 << 20, "a factor") || !expect(",") || !integer(offset, 0, 1 << 20, "an offset") ||
+        !expect(")"))
+      return false;
+    b.padding = {static_cast<int32_t>(dim), static_cast<int32_t>(factor), static_cast<int32_t>(offset)};
+  }
   if (is("layout")) {
     LayoutParse parsed = parse_layout_tokens(*arena_, tokens_, at_);
     at_ = parsed.next;

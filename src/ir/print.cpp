@@ -439,6 +439,8 @@ void Printer::declare(const Buffer* b) {
       fmt::format("{} {}: {}[{}]", buffer_role_name(b->role), name(b->id), type_name(b->type), list(b->shape));
   if (b->scope != Scope::kGlobal) text += fmt::format(" {}", scope_name(b->scope));
   if (b->alignment != default_alignment(b->role, b->type)) text += fmt::format(" align {}", b->alignment);
+  if (const StridePadding& p = b->padding; p.dim >= 0)
+    text += fmt::format(" stride({}, {}, {})", p.dim, p.factor, p.offset);
   if (b->layout != nullptr) text += " " + print_layout(*b->layout);
   line(1, text);
 }

@@ -78,7 +78,7 @@ class Verifier {
   void block(const Block* b);
   void iterator(const Block* b, const Iter& it);
   void store(const Store* s);
-  void alloc(const Alloc* a);
+  void alloc(const Alloc* a, bool around_launches = false);
   void instruction_call(const InstrCall* c);
   void roles(const Roles* r);
   void expr(Expr e);
@@ -108,6 +108,10 @@ void Verifier::declaration(const Buffer& b) {
   }
   if (b.alignment <= 0 || (b.alignment & (b.alignment - 1)) != 0)
     add(fmt::format("buffer '{}' has alignment {}, which is not a power of two", name(b.id), b.alignment));
+  if (b.padding.dim >= 0 &&
+      (b.role != BufferRole::kTemp || b.layout != nullptr || static_cast<size_t>(b.padding.dim) >= b.shape.size() ||
+       b.padding.factor < 1 || b.padding.offset < 0))
+    add(fmt::format("buffer '{}' has a padded stride that is no wish about a temporary's dimension", name(b.id)));
   if (b.layout == nullptr) return;
   if (!constant) return add(fmt::format("buffer '{}' has a layout but no constant shape", name(b.id)));
   bool same = b.layout->shape.size() == b.shape.size();
@@ -136,10 +140,17 @@ void Verifier::declarations() {
   }
 }
 
-// Root-level nests are launches: each has its own axes.
+// Root-level nests are launches: each has its own axes. Memory that lives between them may be allocated around them.
 void Verifier::launch_roots(Stmt s) {
+  const Alloc* a = as<Alloc>(s);
+  const bool between = a != nullptr && std::all_of(a->buffers.begin(), a->buffers.end(), [&](Id id) {
+                         const Buffer* b = kernel_.buffer(id);
+                         return b != nullptr && (b->scope == Scope::kGlobal || b->scope == Scope::kWorkspace);
+                       });
   if (const Seq* q = as<Seq>(s)) {
     for (Stmt c : q->stmts) launch_roots(c);
+  } else if (between) {
+    alloc(a, true);
   } else {
     axes_.clear();
     stmt(s);
@@ -343,7 +354,7 @@ void Verifier::store(const Store* s) {
   if (s->predicate != nullptr) typed(s->predicate, Type::kBool, "a store's predicate");
 }
 
-void Verifier::alloc(const Alloc* a) {
+void Verifier::alloc(const Alloc* a, bool around_launches) {
   if (early()) add("an alloc before stage nest", a);
   std::vector<Id> fresh;
   for (Id id : a->buffers) {
@@ -355,7 +366,7 @@ void Verifier::alloc(const Alloc* a) {
     else
       fresh.push_back(id);
   }
-  stmt(a->body);
+  around_launches ? launch_roots(a->body) : stmt(a->body);
   for (Id id : fresh) allocated_.erase(id);
 }
 

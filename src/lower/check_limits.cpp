@@ -3,6 +3,8 @@
 #include <map>
 #include <set>
 
+#include "lower/gpu/fragments.h"
+#include "lower/gpu/storage.h"
 #include "tcc/ir/walk.h"
 #include "tcc/lower/lower.h"
 
@@ -15,9 +17,15 @@ namespace {
 constexpr int64_t kMaxVector = 64;                 // elements; wider ones only lengthen the code
 constexpr int64_t kMaxHostLocalBytes = 256 << 10;  // a worker's stack
 constexpr int64_t kMaxHostTempBytes = int64_t{1} << 32;
+// MetaSchedule's limits of GPU programs (verify_gpu_code).
+constexpr int64_t kMaxVthreads = 8;
+constexpr int64_t kMaxVectorBytes = 16;
+constexpr int64_t kMaxThreadsZ = 64;       // CUDA C++ Programming Guide, maximum z-dimension of a block
+constexpr int64_t kAddressRegisters = 16;  // of a thread, beside its local arrays
 
 Legal<int64_t> bytes_of(const Kernel& k, const Buffer& b) {
   int64_t bytes = type_bytes(b.type);
+  if (b.layout != nullptr) return bytes * b.layout->size;
   for (Expr e : b.shape) {
     if (!is_int(e)) return reject(RejectReason::kNotConstant, "shape of '" + name_hint(k, b.id) + "'");
     if (__builtin_mul_overflow(bytes, std::max<int64_t>(int_value(e), 1), &bytes))
@@ -52,6 +60,15 @@ Legal<void> check_loops(const Kernel& k, Stmt root, std::map<Axis, int64_t>& ext
   return verdict;
 }
 
+template <class F>
+void for_children(Stmt s, const F& f) {
+  visit(s, [&](Stmt c) {
+    if (c == s) return true;
+    f(c);
+    return false;
+  });
+}
+
 // Buffers that live inside a loop: on a CPU they are on the stack, whatever their scope.
 std::set<Id> inner_buffers(Stmt root) {
   std::set<Id> inner;
@@ -68,41 +85,99 @@ std::set<Id> inner_buffers(Stmt root) {
   return inner;
 }
 
+Legal<void> check_host(const Kernel& nest, const std::map<Axis, int64_t>& extents) {
+  if (!extents.empty()) return reject(RejectReason::kUnsupported, "loops bound to GPU axes on a CPU");
+  const std::set<Id> inner = inner_buffers(nest.root);
+  int64_t local = 0, temp = 0;
+  for (const Buffer* b : nest.buffers) {
+    if (b->role != BufferRole::kTemp) continue;
+    Legal<int64_t> bytes = bytes_of(nest, *b);
+    if (!bytes) return tl::make_unexpected(bytes.error());
+    const bool on_stack = b->scope == Scope::kLocal || b->scope == Scope::kDistributed || inner.count(b->id) != 0;
+    (on_stack ? local : temp) += *bytes;
+  }
+  if (local > kMaxHostLocalBytes) return reject(RejectReason::kTooMuchLocal, fmt::format("{} bytes", local));
+  if (temp > kMaxHostTempBytes) return reject(RejectReason::kTooLarge, fmt::format("{} bytes of temporaries", temp));
+  return {};
+}
+
+// The checks of MetaSchedule's VerifyGPUCode: virtual threads, the window of thread counts that the tiling asked for
+// (annotation `tiled`, the smallest count, on a grid loop), vectors of copies.
+Legal<void> check_gpu_loops(const Kernel& nest, int64_t threads) {
+  Legal<void> verdict = {};
+  auto walk = [&](auto&& self, Stmt s, int64_t vthreads) -> void {
+    const Loop* l = as<Loop>(s);
+    if (l != nullptr && verdict) {
+      if (l->axis == Axis::kVthread && is_int(l->extent)) vthreads *= int_value(l->extent);
+      if (vthreads > kMaxVthreads)
+        verdict = reject(RejectReason::kTooManyThreads, fmt::format("{} virtual threads", vthreads));
+      for (const Annotation& a : l->annotations) {
+        if (!is_int(a.value)) continue;
+        if (a.key == AnnotationKey::kTiled && is_grid(l->axis) && threads < int_value(a.value))
+          verdict = reject(RejectReason::kBadFactor,
+                           fmt::format("{} threads a block, at least {} are wanted", threads, int_value(a.value)));
+        if (a.key != AnnotationKey::kCooperativeFetch) continue;
+        visit(l->body, [&](Stmt x) {
+          const Store* store = as<Store>(x);
+          if (store != nullptr && type_bytes(store->value->type) * int_value(a.value) > kMaxVectorBytes)
+            verdict = reject(RejectReason::kVectorTooWide,
+                             fmt::format("a copy of {} elements at a time", int_value(a.value)));
+          return verdict.has_value();
+        });
+      }
+    }
+    for_children(s, [&](Stmt c) { self(self, c, vthreads); });
+  };
+  walk(walk, nest.root, 1);
+  return verdict;
+}
+
+Legal<void> check_gpu(const Kernel& nest, const std::map<Axis, int64_t>& extents, const target::CudaInfo& cuda) {
+  int64_t threads = 1;
+  for (const auto& [axis, n] : extents)
+    if (is_thread(axis)) threads *= n;
+  // A fragment is spread over the lanes of a warp, which the lowering adds.
+  const auto fragments = fragment_buffers(nest);
+  if (!fragments.empty()) threads *= cuda.warp_size;
+  if (threads > cuda.max_threads_per_block)
+    return reject(RejectReason::kTooManyThreads, fmt::format("{} threads a block", threads));
+  if (auto z = extents.find(Axis::kThreadZ); z != extents.end() && z->second > kMaxThreadsZ)
+    return reject(RejectReason::kTooManyThreads, fmt::format("{} threads along z", z->second));
+  if (Legal<void> ok = check_gpu_loops(nest, threads); !ok) return ok;
+  const std::map<Id, Scope> scopes = gpu_scopes(nest);
+  const std::map<Id, int64_t> instances = gpu_instances(nest);
+  int64_t local = 0, shared = 0;
+  for (const Buffer* b : nest.buffers) {
+    if (b->role != BufferRole::kTemp) continue;
+    Legal<int64_t> bytes = bytes_of(nest, *b);
+    if (!bytes) return tl::make_unexpected(bytes.error());
+    const Scope scope = scopes.at(b->id);
+    if (fragments.contains(b->id) && scope != Scope::kLocal)
+      return reject(RejectReason::kBadInstruction, "'" + name_hint(nest, b->id) + "' is not within a launch");
+    if (scope == Scope::kLocal || scope == Scope::kDistributed) {
+      auto n = instances.find(b->id);
+      local += *bytes * (n == instances.end() ? 1 : n->second) / (fragments.contains(b->id) ? cuda.warp_size : 1);
+    }
+    if (scope == Scope::kShared || scope == Scope::kClusterShared) shared += (*bytes + 15) / 16 * 16;
+  }
+  if (shared > std::max(cuda.shared_per_block, cuda.shared_per_block_optin))
+    return reject(RejectReason::kTooMuchShared, fmt::format("{} bytes a block", shared));
+  // Registers: what the threads share of the block's, less those for addresses.
+  const int64_t whole_warps = (threads + cuda.warp_size - 1) / cuda.warp_size * cuda.warp_size;
+  const int64_t per_thread =
+      std::min(cuda.max_registers_per_thread,
+               cuda.registers_per_block > 0 ? cuda.registers_per_block / whole_warps : cuda.max_registers_per_thread);
+  if (local / 4 > per_thread - kAddressRegisters)
+    return reject(RejectReason::kTooMuchLocal, fmt::format("{} bytes of registers a thread", local));
+  return {};
+}
+
 }  // namespace
 
 Legal<void> check_limits(const Kernel& nest, const target::Target& target) {
   std::map<Axis, int64_t> extents;
   if (Legal<void> ok = check_loops(nest, nest.root, extents); !ok) return ok;
-  bool host = target.kind == target::TargetKind::kCpu;
-  std::set<Id> inner = host ? inner_buffers(nest.root) : std::set<Id>();
-  int64_t local = 0, shared = 0, temp = 0;
-  for (const Buffer* b : nest.buffers) {
-    if (b->role != BufferRole::kTemp) continue;
-    Legal<int64_t> bytes = bytes_of(nest, *b);
-    if (!bytes) return tl::make_unexpected(bytes.error());
-    if (b->scope == Scope::kLocal || b->scope == Scope::kDistributed || inner.count(b->id) != 0)
-      local += *bytes;
-    else if (b->scope == Scope::kShared || b->scope == Scope::kClusterShared)
-      shared += *bytes;
-    else
-      temp += *bytes;
-  }
-  if (host) {
-    if (!extents.empty()) return reject(RejectReason::kUnsupported, "loops bound to GPU axes on a CPU");
-    if (local > kMaxHostLocalBytes) return reject(RejectReason::kTooMuchLocal, fmt::format("{} bytes", local));
-    if (temp > kMaxHostTempBytes) return reject(RejectReason::kTooLarge, fmt::format("{} bytes of temporaries", temp));
-    return {};
-  }
-  int64_t threads = 1;
-  for (const auto& [axis, n] : extents)
-    if (is_thread(axis)) threads *= n;
-  if (threads > target.cuda.max_threads_per_block)
-    return reject(RejectReason::kTooManyThreads, fmt::format("{} threads a block", threads));
-  if (shared > target.cuda.shared_per_block_optin)
-    return reject(RejectReason::kTooMuchShared, fmt::format("{} bytes a block", shared));
-  if (local / 4 > target.cuda.max_registers_per_thread)
-    return reject(RejectReason::kTooMuchLocal, fmt::format("{} bytes of registers a thread", local));
-  return {};
+  return target.is_cpu() ? check_host(nest, extents) : check_gpu(nest, extents, target.cuda);
 }
 
 }  // namespace tcc::lower

@@ -112,9 +112,12 @@ Kernel compact_buffers(const Kernel& kernel) {
   for (Live& live : lives) {
     // Storage must not live inside a loop whose iterations run together.
     while (!live.around.empty() && live.around.back()->loop_kind == LoopKind::kVectorized) live.around.pop_back();
+    // What the threads of a block share is indexed across them.
+    const bool shared = live.buffer->scope == Scope::kShared || live.buffer->scope == Scope::kClusterShared;
     auto inner = [&](Id v) {
-      return ranges.extent(v) != nullptr &&
-             std::none_of(live.around.begin(), live.around.end(), [&](const Loop* l) { return l->id == v; });
+      return ranges.extent(v) != nullptr && std::none_of(live.around.begin(), live.around.end(), [&](const Loop* l) {
+               return l->id == v && !(shared && (is_thread(l->axis) || l->axis == Axis::kVthread));
+             });
     };
     for (size_t d = 0; d < live.buffer->shape.size(); ++d) {
       DimRange whole{b.integer(0), live.buffer->shape[d]};

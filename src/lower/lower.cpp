@@ -1,6 +1,14 @@
 // The one list of passes. Every pass says in its header what must hold before and after, and why it stands here.
 #include "tcc/lower/lower.h"
 
+#include "lower/gpu/align_vectors.h"
+#include "lower/gpu/fragments.h"
+#include "lower/gpu/hoist_accumulators.h"
+#include "lower/gpu/insert_barriers.h"
+#include "lower/gpu/sink_vthreads.h"
+#include "lower/gpu/spread_threads.h"
+#include "lower/gpu/storage.h"
+#include "lower/gpu/unroll_loops.h"
 #include "lower/order_local_dims.h"
 #include "lower/pad_tails.h"
 #include "lower/promote_registers.h"
@@ -23,6 +31,30 @@ void check(const Kernel& k, const char* after) {
   (void)k;
   (void)after;
 #endif
+}
+
+// The passes for GPUs: sequential code with bound loops in it becomes the code of one thread.
+Legal<Kernel> lower_threads(const Kernel& nest, const target::Target& target, const ArenaPtr& arena) {
+  Kernel k = place_gpu_storage(nest, arena);
+  check(k, "place_gpu_storage");
+  Legal<Kernel> warps = distribute_fragments(k, arena);
+  if (!warps) return warps;
+  check(*warps, "distribute_fragments");
+  Legal<Kernel> sunk = sink_vthreads(*warps, arena);
+  if (!sunk) return sunk;
+  check(*sunk, "sink_vthreads");
+  Legal<Kernel> spread = spread_threads(*sunk, arena);
+  if (!spread) return spread;
+  // Coordinates in place of loops, and rounds in place of copies, leave terms to fold.
+  k = finish_nest(*spread, {}, arena);
+  k = align_vectors(k, arena);
+  k = hoist_accumulators(k, arena);
+  k = insert_barriers(k, arena);
+  check(k, "insert_barriers");
+  k = unroll_loops(k, arena);
+  k = promote_registers(k, arena, 4 * target.cuda.max_registers_per_thread);
+  check(k, "promote_registers");
+  return k;
 }
 
 }  // namespace
@@ -57,6 +89,10 @@ Legal<Kernel> lower(const Kernel& kernel, const target::Target& target, Stage st
     Legal<Kernel> launches = split_launches(k, arena);
     if (!launches) return launches;
     k = *launches;
+  } else {
+    Legal<Kernel> threads = lower_threads(k, target, arena);
+    if (!threads) return threads;
+    k = *threads;
   }
   k.stage = Stage::kLowered;
   check(k, "lower");

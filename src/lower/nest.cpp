@@ -80,6 +80,14 @@ Kernel finish_nest(const Kernel& kernel, const Substitution& decisions, const Ar
       moved |= shape.back() != e;
     }
     copy.shape = shape;
+    if (buffer->padding.dim >= 0 && std::all_of(shape.begin(), shape.end(), [](Expr e) { return is_int(e); })) {
+      std::vector<int64_t> extents;
+      for (Expr e : shape) extents.push_back(int_value(e));
+      const StridePadding& p = buffer->padding;
+      copy.layout = make_padded(*arena, extents, p.dim, p.factor, p.offset);
+      copy.padding = {};
+      moved = true;
+    }
     buffers.push_back(moved ? finisher.builder().buffer(copy) : buffer);
     changed |= moved;
   }

@@ -182,7 +182,8 @@ Result<SharedMemory> IsolatedHostMeasurer::Channel::make_job(const JobSpec& spec
   header->num_cpus = static_cast<int32_t>(cpus.size());
   std::copy(cpus.begin(), cpus.end(), header->cpus.begin());
   header->budget_seconds = spec.budget_seconds;
-  header->best_calibration = best_calibration_;
+  header->patience_seconds = spec.patience_seconds;
+  header->quiet = quiet_;
   header->best_seconds = spec.best_seconds;
   header->memory_limit_bytes = options_.memory_limit_bytes;
   header->cpu_limit_seconds = (2 * spec.timeout_seconds + kSlackSeconds) * spec.threads;
@@ -229,9 +230,7 @@ Result<FinishedJob> IsolatedHostMeasurer::Channel::run(const JobSpec& spec) {
         return make_error(ErrorClass::kEnvironment,
                           fmt::format("cannot fork a measuring process: {}", std::strerror(finished.reply.error)),
                           "free memory, or raise the limit on processes");
-      double best = finished.result().best_calibration;
-      if (finished.exited() && best > 0 && (best_calibration_ == 0 || best < best_calibration_))
-        best_calibration_ = best;
+      if (finished.exited()) quiet_.learn(finished.result().quiet);
       return finished;
     }
     stop();

@@ -39,7 +39,7 @@ class IsolatedHostMeasurer::Channel {
     const SharedMemory* task = nullptr;
     uint64_t task_id = 0;
     int threads = 1;
-    double budget_seconds = 0.1;
+    double budget_seconds = 0.1, patience_seconds = 0;
     double timeout_seconds = 10;
     double best_seconds = 0;  // of the task's programs so far; 0: none
     int64_t output_bytes = 0;
@@ -81,7 +81,7 @@ class IsolatedHostMeasurer::Channel {
   int socket_ = -1;
   uint64_t next_job_ = 1;
   int64_t restarts_ = 0;
-  double best_calibration_ = 0;
+  QuietTimes quiet_;
   std::map<uint64_t, double> best_times_;  // by task
   std::set<std::pair<uint64_t, uint64_t>> confirmed_;
   std::mutex mutex_;

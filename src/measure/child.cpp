@@ -19,6 +19,7 @@
 #include "measure/reference_kernels.h"
 #include "measure/timing.h"
 #include "tcc/ir/permute.h"
+#include "tcc/rt/rt.h"
 #include "tcc/runtime/host_kernel.h"
 #include "tcc/support/check.h"
 
@@ -308,6 +309,15 @@ Result<bool> check_program(Program& program, const TaskDescription& task, const 
   return true;
 }
 
+// A range of as many indices as there are threads gives each of them one.
+void run_everywhere(const runtime::HostPool& pool, void (*work)()) {
+  void* const context[] = {reinterpret_cast<void*>(work)};
+  auto each = [](void* const* buffers, int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) reinterpret_cast<void (*)()>(buffers[0])();
+  };
+  (void)tcc_rt_pool_run(pool.handle(), each, context, pool.threads());
+}
+
 Result<void> run_job(JobHeader* job, const std::byte* data) {
   WorkerResult& result = job->result;
   int threads = job->threads;
@@ -343,17 +353,18 @@ Result<void> run_job(JobHeader* job, const std::byte* data) {
   }
   if (job->kind == JobKind::kCheck) return {};
   result.phase = Phase::kTiming;
+  TimingPlan plan;
+  plan.last_run_seconds = result.last_run_seconds;
+  plan.budget_seconds = job->budget_seconds;
+  plan.patience_seconds = job->patience_seconds;
+  plan.best_seconds = job->best_seconds;
+  plan.quiet = job->quiet;
+  plan.cpus = {job->cpus.data(), static_cast<size_t>(job->num_cpus)};
+  if (threads > 1) plan.everywhere = [&](void (*work)()) { run_everywhere(*pool, work); };
   if (job->kind == JobKind::kMeasure) {
-    TimingPlan plan;
-    plan.last_run_seconds = result.last_run_seconds;
-    plan.budget_seconds = job->budget_seconds;
-    plan.best_calibration = job->best_calibration;
-    plan.best_seconds = job->best_seconds;
-    plan.cpus = {job->cpus.data(), static_cast<size_t>(job->num_cpus)};
     time_program([&] { programs[0]->run_unchecked(); }, plan, result);
   } else {
-    time_pair([&] { programs[0]->run_unchecked(); }, [&] { programs[1]->run_unchecked(); }, job->budget_seconds,
-              result);
+    time_pair([&] { programs[0]->run_unchecked(); }, [&] { programs[1]->run_unchecked(); }, plan, result);
   }
   return {};
 }

@@ -27,6 +27,7 @@ constexpr double kSlowest = 20;
 constexpr double kShortestTimeout = 2;
 constexpr int kPairedProcesses = 6;
 constexpr double kPairedConfidence = 0.99;
+constexpr double kFinalistPatience = 2;  // times that of others
 
 std::string buffer_text(int64_t index, const codegen::Artifact& artifact) {
   int64_t params = 0;
@@ -64,6 +65,12 @@ void read_samples(const WorkerResult& result, Measurement& m) {
   m.median = interval.median;
   m.low = interval.low;
   m.high = interval.high;
+  m.disturbed = result.disturbed != 0;
+  if (m.disturbed) {
+    m.median = sorted[(count - 1) / 10];
+    m.low = sorted.front();
+    m.high = std::max(m.median, interval.median);
+  }
   m.repeats = result.repeats;
   m.dropped = result.dropped;
   m.converged = result.converged != 0;
@@ -72,7 +79,8 @@ void read_samples(const WorkerResult& result, Measurement& m) {
 }
 
 // Everything of the measurement that the finished job decides.
-void read_result(const FinishedJob& job, const codegen::Artifact& artifact, double timeout, Measurement& m) {
+void read_result(const FinishedJob& job, const codegen::Artifact& artifact, const MeasureTask& task, double timeout,
+                 Measurement& m) {
   if (job.worker_died) {
     m.status = Status::kCrashed;
     m.failure = "ended the measuring process twice";
@@ -97,6 +105,7 @@ void read_result(const FinishedJob& job, const codegen::Artifact& artifact, doub
     case ChildStatus::kOk:
       m.status = Status::kOk;
       m.gate = result.exact_passed ? "exact" : "tolerance";
+      if (task.facts().sampled) m.gate += " at samples";
       return;
     case ChildStatus::kWrong:
       m.status = Status::kWrong;
@@ -187,7 +196,7 @@ Result<Measurement> confirm(IsolatedHostMeasurer& measurer, const Candidate& can
   spec.threads = channel.threads();
   spec.timeout_seconds = timeout_for(*second, channel.options(), 0);
   TCC_TRY(FinishedJob job, channel.run(spec));
-  read_result(job, *compiled.artifact, spec.timeout_seconds, m);
+  read_result(job, *compiled.artifact, *second, spec.timeout_seconds, m);
   if (m.status == Status::kOk) channel.note_confirmed(task, code);
   if (m.status != Status::kOk) m.failure = "right on the first data, but on data of a second seed: " + m.failure;
   return m;
@@ -267,16 +276,18 @@ class Batch {
     spec.task_id = task.id();
     spec.threads = channel_.threads();
     spec.budget_seconds = options.budget_seconds;
-    spec.timeout_seconds = timeout_for(task, options, options.budget_seconds);
-    spec.best_seconds = channel_.best_of(task.id());
+    spec.patience_seconds = options.budget_seconds * options.patience * (candidate.finalist ? kFinalistPatience : 1);
+    spec.timeout_seconds = timeout_for(task, options, std::max(options.budget_seconds, spec.patience_seconds));
+    const double best = channel_.best_of(task.id());
+    spec.best_seconds = candidate.finalist ? 0 : best;
     Stopwatch watch;
     channel_.share().begin_measuring();
     TCC_TRY(FinishedJob job, channel_.run(spec));
     m.run_seconds = watch.seconds();
-    read_result(job, *compiled.artifact, spec.timeout_seconds, m);
+    read_result(job, *compiled.artifact, task, spec.timeout_seconds, m);
     if (m.status != Status::kOk) return {};
     read_samples(job.result(), m);
-    if (spec.best_seconds > 0 && m.median >= spec.best_seconds) return {};
+    if (best > 0 && m.median >= best) return {};
     return crown(candidate, compiled);
   }
 
@@ -297,7 +308,7 @@ class Batch {
     m.gate.clear();
     m.samples.clear();
     m.median = m.low = m.high = 0;
-    m.converged = m.cut_short = false;
+    m.converged = m.cut_short = m.disturbed = false;
     m.dropped = m.repeats = 0;
     return {};
   }
@@ -369,10 +380,11 @@ Result<PairedComparison> IsolatedHostMeasurer::compare_paired(const Candidate& a
     spec.task_id = a.task->id();
     spec.threads = channel_->threads();
     spec.budget_seconds = options().budget_seconds;
-    spec.timeout_seconds = timeout_for(*a.task, options(), 10 * options().budget_seconds);
+    spec.patience_seconds = options().budget_seconds;  // both sides see the same machine
+    spec.timeout_seconds = timeout_for(*a.task, options(), 10 * options().budget_seconds + spec.patience_seconds);
     TCC_TRY(FinishedJob job, channel_->run(spec));
     Measurement m;
-    read_result(job, *spec.artifacts[0], spec.timeout_seconds, m);
+    read_result(job, *spec.artifacts[0], *a.task, spec.timeout_seconds, m);
     if (m.status != Status::kOk) {
       comparison.failure = m.failure;
       return comparison;

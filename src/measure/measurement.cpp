@@ -16,7 +16,7 @@ void fill_record(const Measurement& measurement, record::Record& record) {
   record.low = measurement.low;
   record.high = measurement.high;
   const bool timed = !measurement.samples.empty();
-  record.statistic = timed ? "median" : "";
+  record.statistic = !timed ? "" : measurement.disturbed ? "fastest tenth" : "median";
   record.cache = timed ? "warm" : "";
   record.converged = measurement.converged;
   record.cut_short = measurement.cut_short;

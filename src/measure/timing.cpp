@@ -1,10 +1,12 @@
 // Samples are means over enough back to back runs to stand clear of the clock. They come in groups, each between two
-// runs of a calibration loop of fixed work: when that loop takes 5 % longer than its best time ever seen, the core was
-// shared or throttled and the group is doubtful; so it is when the hypervisor gave the CPU to others meanwhile. A
-// sample in which a thread was preempted is doubtful too. Doubtful samples count only where nothing else was to be had.
+// looks at the machine (quiet.h). A group is doubtful when either look found the machine slower than it can be, or when
+// the hypervisor gave the CPU to others meanwhile; so is a sample in which a thread was preempted. After a few doubtful
+// ones a quiet moment is waited for: up to the budget, and longer where the program may be the best of its task.
+// Doubtful samples count only where nothing else was to be had, and then by their fastest tenth: disturbances add time
+// and never take any away.
 //
-// A program whose first samples are all far behind the best known one is not timed further: that it loses is sure, and
-// by how much is of no interest.
+// A program whose samples are all far behind the best known one is not timed further: that it loses is sure, and by how
+// much is of no interest.
 #include "measure/timing.h"
 
 #include <fcntl.h>
@@ -18,7 +20,7 @@
 #include <string>
 #include <vector>
 
-#include "tcc/measure/measurement.h"
+#include "measure/samples.h"
 
 namespace tcc::measure {
 namespace {
@@ -28,25 +30,11 @@ constexpr double kWarmSeconds = 1e-3;
 constexpr double kLongRunSeconds = 10e-3;
 constexpr double kGroupSeconds = 5e-3;
 constexpr int64_t kGroup = 8;
-constexpr int64_t kMinimalSamples = 9;  // fewer give no 95 % interval that is not the whole range
-constexpr double kInterval = 0.02;
-constexpr double kCalibrationSlack = 1.05;
 
 double now() {
   timespec t{};
   clock_gettime(CLOCK_MONOTONIC_RAW, &t);
   return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
-}
-
-// A chain of dependent integer operations: its time follows the core's clock and nothing else.
-double calibrate() {
-  double start = now();
-  uint64_t x = 1;
-  for (int i = 0; i < 25000; ++i) {
-    x = x * 6364136223846793005ull + 1442695040888963407ull;
-    asm volatile("" : "+r"(x));
-  }
-  return now() - start;
 }
 
 int64_t preemptions() {
@@ -108,34 +96,6 @@ int64_t repeats_for(double seconds) {
   return std::clamp<int64_t>(static_cast<int64_t>(std::ceil(kSampleSeconds / std::max(seconds, 1e-8))), 1, 100000);
 }
 
-// The samples of one program, told apart by whether anything disturbed them.
-struct Samples {
-  std::vector<double> kept, doubtful;
-  int64_t count() const { return static_cast<int64_t>(kept.size() + doubtful.size()); }
-
-  bool converged() const {
-    if (static_cast<int64_t>(kept.size()) < kMinimalSamples) return false;
-    std::vector<double> sorted = kept;
-    std::sort(sorted.begin(), sorted.end());
-    Interval interval = median_interval(sorted);
-    return interval.high - interval.low <= kInterval * interval.median;
-  }
-  // Disturbed samples say nothing here: each of the first must be undisturbed and far behind.
-  bool clearly_slower(double best) const {
-    if (best <= 0 || static_cast<int64_t>(kept.size()) < kFirstSamples) return false;
-    return *std::min_element(kept.begin(), kept.end()) > kClearlySlower * best;
-  }
-  void give(WorkerResult& result, bool few_are_enough) {
-    result.dropped = static_cast<int64_t>(doubtful.size());
-    if (!few_are_enough && static_cast<int64_t>(kept.size()) < kMinimalSamples) {
-      kept.insert(kept.end(), doubtful.begin(), doubtful.end());
-      result.dropped = 0;
-    }
-    result.num_samples = static_cast<int64_t>(kept.size());
-    std::copy(kept.begin(), kept.end(), result.samples.begin());
-  }
-};
-
 }  // namespace
 
 int64_t stolen_ticks(std::string_view stat, std::span<const int32_t> cpus) {
@@ -169,67 +129,85 @@ void time_program(const std::function<void()>& run, const TimingPlan& plan, Work
   auto full_group = std::clamp<int64_t>(static_cast<int64_t>(kGroupSeconds / per_sample), 1, kGroup);
   int64_t group = plan.best_seconds > 0 ? std::min(full_group, kFirstSamples) : full_group;
   Samples samples;
-  std::vector<double> calibrations;
+  std::vector<double> chains;
   StealClock steal(plan.cpus);
-  double best = plan.best_calibration > 0 ? plan.best_calibration : calibrate();
-  double start = now();
-  double before = calibrate();
-  while (samples.count() + group <= kMaxSamples) {
-    std::vector<std::pair<double, bool>> fresh;
-    for (int64_t i = 0; i < group; ++i) {
-      int64_t switches = preemptions();
-      double seconds = sample(run, result.repeats);
-      fresh.emplace_back(seconds, preemptions() == switches);
+  QuietWatch machine(plan.quiet, plan.everywhere);
+  double start = now(), before = machine.slowdown();
+  do {
+    if (before > kQuietSlack && samples.disturbed() >= kMinimalSamples) {  // noise has no more to say
+      before = machine.slowdown();
+      (void)steal.advanced();
+    } else {
+      std::vector<std::pair<double, bool>> fresh;
+      for (int64_t i = 0; i < group; ++i) {
+        int64_t switches = preemptions();
+        double seconds = sample(run, result.repeats);
+        fresh.emplace_back(seconds, preemptions() != switches);
+      }
+      double after = machine.slowdown();
+      chains.push_back(machine.last_chain());
+      bool stolen = steal.advanced();
+      for (auto [seconds, preempted] : fresh) samples.add(seconds, std::max(before, after), preempted || stolen);
+      before = after;
+      group = full_group;
     }
-    double after = calibrate();
-    calibrations.push_back(after);
-    best = std::min({best, before, after});
-    bool steady = std::max(before, after) <= best * kCalibrationSlack && !steal.advanced();
-    before = after;
-    for (auto [seconds, undisturbed] : fresh)
-      (steady && undisturbed ? samples.kept : samples.doubtful).push_back(seconds);
     result.converged = samples.converged();
     result.cut_short = !result.converged && samples.clearly_slower(plan.best_seconds);
-    if (result.converged || result.cut_short || now() - start > plan.budget_seconds) break;
-    group = full_group;
-  }
-  samples.give(result, result.cut_short != 0);
-  std::sort(calibrations.begin(), calibrations.end());
-  result.calibration = calibrations[calibrations.size() / 2];
-  result.best_calibration = best;
+    if (result.converged || result.cut_short || samples.kept() + group > kMaxSamples) break;
+  } while (now() - start < plan.budget_seconds ||
+           (samples.kept() < kMinimalSamples && samples.may_win(plan.best_seconds) &&
+            now() - start < plan.patience_seconds));
+  samples.give(result);
+  std::sort(chains.begin(), chains.end());
+  result.calibration = chains[chains.size() / 2];
+  result.quiet = machine.best();
 }
 
-void time_pair(const std::function<void()>& run_a, const std::function<void()>& run_b, double budget_seconds,
+void time_pair(const std::function<void()>& run_a, const std::function<void()>& run_b, const TimingPlan& plan,
                WorkerResult& result) {
   double one_a = warm_up(run_a), one_b = warm_up(run_b);
   result.repeats = repeats_for(one_a);
   result.repeats_b = repeats_for(one_b);
-  double start = now();
+  QuietWatch machine(plan.quiet, plan.everywhere);
+  const double start = now();
+  double waited = 0, before = machine.slowdown();
   int64_t count = 0;
   bool a_first = true;
   // Slow programs get up to ten times the budget for the pairs that a verdict needs.
   auto in_time = [&] {
-    double elapsed = now() - start;
-    return elapsed < budget_seconds || (count < kMinimalPairs && elapsed < 10 * budget_seconds);
+    double elapsed = now() - start - waited;
+    return elapsed < plan.budget_seconds || (count < kMinimalPairs && elapsed < 10 * plan.budget_seconds);
   };
   while (count < kMaxSamples && (count == 0 || in_time())) {
+    const double begin = now();
+    bool patient = waited < plan.patience_seconds;
+    if (before > kQuietSlack && patient) {
+      before = machine.slowdown();
+      waited += now() - begin;
+      continue;
+    }
     int64_t switches = preemptions();
     double a = 0, b = 0;
     if (a_first) a = sample(run_a, result.repeats);
     b = sample(run_b, result.repeats_b);
     if (!a_first) a = sample(run_a, result.repeats);
-    a_first = !a_first;
-    bool disturbed = preemptions() != switches;
+    bool preempted = preemptions() != switches;
+    double after = machine.slowdown();
+    bool noisy = std::max(before, after) > kQuietSlack;
+    before = after;
+    if (noisy && patient) waited += now() - begin;
     // On a machine that preempts all the time the disturbed pairs are all there is.
-    if (disturbed && result.dropped < 4 * (count + 4)) {
+    if ((noisy && patient) || (preempted && result.dropped < 4 * (count + 4))) {
       ++result.dropped;
       continue;
     }
+    a_first = !a_first;
     result.samples[static_cast<size_t>(count)] = a;
     result.samples_b[static_cast<size_t>(count)] = b;
     ++count;
   }
   result.num_samples = count;
+  result.quiet = machine.best();
 }
 
 }  // namespace tcc::measure

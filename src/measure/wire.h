@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "measure/quiet.h"
 #include "tcc/codegen/artifact.h"
 #include "tcc/support/result.h"
 
@@ -49,7 +50,9 @@ struct WorkerResult {
   double max_error;
   int64_t num_samples, dropped, repeats, repeats_b;
   int32_t converged, cut_short;
-  double calibration, best_calibration;
+  int32_t disturbed;  // 1: too few samples were undisturbed, and these are the others as well
+  double calibration;
+  QuietTimes quiet;                                    // of the machine, as far as this child has seen it
   std::array<double, kMaxSamples> samples, samples_b;  // samples_b: of the second program of a pair
   std::array<char, 400> text, where;
 };
@@ -59,9 +62,9 @@ struct JobHeader {
   int32_t threads;
   int32_t num_cpus;
   std::array<int32_t, 256> cpus;
-  double budget_seconds;
-  double best_calibration;  // of all children so far; 0: none
-  double best_seconds;      // of the task's programs so far; 0: none
+  double budget_seconds, patience_seconds;
+  QuietTimes quiet;     // what all children so far have seen
+  double best_seconds;  // of the task's programs so far; 0: none
   int64_t memory_limit_bytes;
   double cpu_limit_seconds;
   int64_t payload_offset, payload_bytes;  // artifacts, see put_artifact
@@ -72,7 +75,7 @@ struct JobHeader {
 
 inline constexpr uint64_t kMagic = 0x7463632d776f726bull;
 // Changes whenever the layout does.
-inline constexpr uint64_t kProtocol = 4 + (sizeof(JobHeader) << 8);
+inline constexpr uint64_t kProtocol = 5 + (sizeof(JobHeader) << 8);
 
 struct Hello {
   uint64_t magic = kMagic, protocol = kProtocol;

@@ -24,7 +24,10 @@ struct ImportState {
   ExternalFiles& files;
   graph::Evaluator& evaluator;
   std::set<std::string> to_freeze;  // inputs whose values had to be known
+  int64_t folded_bytes = 0;         // of constants that were computed from others
 };
+
+constexpr int64_t kMaxTable = int64_t{1} << 24;  // elements of a constant that a handler writes out
 
 class NodeContext {
  public:
@@ -86,7 +89,7 @@ class NodeContext {
   // Elements [start, start + extent) along one axis.
   Result<graph::ValueId> slice(graph::ValueId x, int64_t axis, int64_t start, int64_t extent);
   // 0, 1, 2, ... along `axis` of a tensor of `rank` axes.
-  graph::ValueId iota(graph::DType dtype, int64_t extent, size_t axis, size_t rank);
+  Result<graph::ValueId> iota(graph::DType dtype, int64_t extent, size_t axis, size_t rank);
 
   // Outputs beyond the first are made only when the model reads them.
   size_t output_count() const { return static_cast<size_t>(proto_.output_size()); }

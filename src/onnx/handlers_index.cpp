@@ -16,8 +16,6 @@ using graph::ValueId;
 
 namespace {
 
-constexpr int64_t kMaxTable = int64_t{1} << 24;  // elements of a constant that a handler writes out
-
 // The positions 0 .. extent - 1 of one axis mapped through a constant list.
 Result<ValueId> gather_constant(NodeContext& c, ValueId x, int64_t axis, const std::vector<int64_t>& from) {
   ValueId indices = c.constant(DType::kI64, {static_cast<int64_t>(from.size())}, graph::make_constant_i64(from));
@@ -269,8 +267,9 @@ Result<void> import_one_hot(NodeContext& c) {
   TCC_TRY(int64_t axis, c.get_int("axis", -1));
   TCC_TRY(axis, c.normalize_axis(axis, c.rank(0) + 1));
   TCC_TRY(double depth_value, c.constant_scalar(1, "depth"));
-  auto depth = static_cast<int64_t>(depth_value);
-  if (!(depth_value >= 1) || depth > kMaxTable) return input_error("depth {} is out of range", depth_value);
+  if (!(depth_value >= 1 && depth_value <= static_cast<double>(kMaxTable)))
+    return input_error("depth {} is out of range", depth_value);
+  const auto depth = static_cast<int64_t>(depth_value);
   if (indices.size() + 1 > static_cast<size_t>(graph::kMaxRank))
     return refuse(Refusal::kTooLarge, "the result has {} axes", indices.size() + 1);
   if (c.input_value(2).shape != Shape{2}) return input_error("values must be two: off and on");
@@ -282,7 +281,7 @@ Result<void> import_one_hot(NodeContext& c) {
   TCC_TRY(ValueId negative, c.binary(BinaryFn::kLess, at, c.scalar(DType::kI64, 0)));
   TCC_TRY(ValueId shifted, c.arithmetic(Op::kAdd, at, c.scalar(DType::kI64, static_cast<double>(depth))));
   TCC_TRY(at, c.where(negative, shifted, at));
-  ValueId position = c.iota(DType::kI64, depth, static_cast<size_t>(axis), shape.size());
+  TCC_TRY(ValueId position, c.iota(DType::kI64, depth, static_cast<size_t>(axis), shape.size()));
   TCC_TRY(ValueId hit, c.binary(BinaryFn::kEqual, at, position));
   TCC_TRY(ValueId off, c.slice(c.input(2), 0, 0, 1));
   TCC_TRY(ValueId on, c.slice(c.input(2), 0, 1, 1));

@@ -50,7 +50,7 @@ Result<ValueId> arg_extremum(NodeContext& c, ValueId x, int64_t axis, bool max, 
   int64_t extent = shape[static_cast<size_t>(axis)];
   TCC_TRY(ValueId best, c.reduce(max ? Op::kReduceMax : Op::kReduceMin, x, {axis}, true));
   TCC_TRY(ValueId hit, c.binary(BinaryFn::kEqual, x, best));
-  ValueId position = c.iota(DType::kI64, extent, static_cast<size_t>(axis), shape.size());
+  TCC_TRY(ValueId position, c.iota(DType::kI64, extent, static_cast<size_t>(axis), shape.size()));
   // Where nothing is equal (NaN) the result still is a position.
   ValueId none = c.scalar(DType::kI64, last ? 0 : static_cast<double>(extent - 1));
   TCC_TRY(ValueId candidates, c.where(hit, position, none));
@@ -61,7 +61,8 @@ Result<ValueId> hardmax(NodeContext& c, ValueId x, int64_t axis) {
   const Shape shape = c.value(x).shape;
   DType dtype = c.value(x).dtype;
   TCC_TRY(ValueId where, arg_extremum(c, x, axis, true, false));
-  ValueId position = c.iota(DType::kI64, shape[static_cast<size_t>(axis)], static_cast<size_t>(axis), shape.size());
+  TCC_TRY(ValueId position,
+          c.iota(DType::kI64, shape[static_cast<size_t>(axis)], static_cast<size_t>(axis), shape.size()));
   TCC_TRY(ValueId hit, c.binary(BinaryFn::kEqual, position, where));
   return c.cast(hit, dtype);
 }
@@ -306,7 +307,7 @@ Result<void> class_loss(NodeContext& c, ValueId x, ValueId target, std::optional
     return input_error("scores {} and classes {} do not fit", graph::shape_text(shape), graph::shape_text(classes));
   classes.insert(classes.begin() + 1, 1);
   TCC_TRY(ValueId wanted, c.emit_reshape(target, classes));
-  ValueId position = c.iota(index, shape[1], 1, shape.size());
+  TCC_TRY(ValueId position, c.iota(index, shape[1], 1, shape.size()));
   TCC_TRY(ValueId hit, c.binary(BinaryFn::kEqual, wanted, position));
   if (ignored) {
     TCC_TRY(ValueId skip, c.binary(BinaryFn::kEqual, wanted, c.scalar(index, static_cast<double>(*ignored))));

@@ -282,9 +282,97 @@ Result<graph::ValueId> stretch(NodeContext& c, const std::vector<TransposedAxis>
   return c.emit(Op::kPad, pads, {x});
 }
 
+// With strides, most products over a stretched input are with its zeros. Output position o of an axis, counted from
+// before the cut, is o = i * stride + t for input i and tap t: outputs of one phase o mod stride see only every
+// stride-th tap. So each phase is a convolution of the input as it is with a kernel of ceil(kernel / stride) taps; all
+// phases are channels of one convolution, and are then woven into each other (sub-pixel convolution, Shi et al.,
+// CVPR 2016).
+bool has_phases(const std::vector<TransposedAxis>& axes) {
+  bool strided = false;
+  for (const TransposedAxis& a : axes) {
+    // The cuts at both ends must lie within what the phases make.
+    const int64_t taps = (a.kernel + a.stride - 1) / a.stride, made = a.stride * (a.in + taps - 1);
+    const int64_t first = a.kernel - 1 - a.before,
+                  extent = (a.in - 1) * a.stride + 1 + a.before + a.after - a.kernel + 1;
+    if (a.dilation != 1 || first < 0 || extent < 1 || first + extent > made) return false;
+    strided |= a.stride > 1;
+  }
+  return strided;
+}
+
+// C x M/g x kernel -> (M x phases) x C/g x taps, mirrored.
+Result<graph::ValueId> phase_weights(NodeContext& c, const std::vector<TransposedAxis>& axes, int64_t group) {
+  const Shape weight = c.input_value(1).shape;
+  const size_t spatial = axes.size();
+  const int64_t filters = weight[1];
+  graph::PadAttrs pad{std::vector<int64_t>(weight.size(), 0), std::vector<int64_t>(weight.size(), 0), 0};
+  Shape split{group, weight[0] / group, filters}, joined{group * filters, weight[0] / group};
+  std::vector<int64_t> perm{0, 2};
+  for (size_t i = 0; i < spatial; ++i) {
+    const int64_t taps = (axes[i].kernel + axes[i].stride - 1) / axes[i].stride;
+    pad.end[i + 2] = taps * axes[i].stride - axes[i].kernel;
+    split.insert(split.end(), {taps, axes[i].stride});
+    joined[0] *= axes[i].stride;
+    joined.push_back(taps);
+    perm.push_back(static_cast<int64_t>(4 + 2 * i));
+  }
+  perm.push_back(1);
+  for (size_t i = 0; i < spatial; ++i) perm.push_back(static_cast<int64_t>(3 + 2 * i));
+  graph::SliceAttrs mirror{std::vector<int64_t>(split.size(), 0), std::vector<int64_t>(split.size(), 1), split};
+  for (size_t i = 0; i < spatial; ++i) {
+    mirror.starts[3 + 2 * i] = split[3 + 2 * i] - 1;
+    mirror.steps[3 + 2 * i] = -1;
+  }
+  TCC_TRY(graph::ValueId w, c.emit(Op::kPad, pad, {c.input(1)}));
+  TCC_TRY(w, c.emit_reshape(w, split));
+  TCC_TRY(w, c.emit(Op::kSlice, mirror, {w}));
+  TCC_TRY(w, c.emit(Op::kTranspose, graph::TransposeAttrs{perm}, {w}));
+  return c.emit_reshape(w, joined);
+}
+
+Result<void> import_phases(NodeContext& c, const std::vector<TransposedAxis>& axes, int64_t group) {
+  const size_t spatial = axes.size();
+  const int64_t batch = c.input_value(0).shape[0], filters = group * c.input_value(1).shape[1];
+  TCC_TRY(graph::ValueId w, phase_weights(c, axes, group));
+  graph::ConvAttrs conv;
+  conv.group = group;
+  conv.strides.assign(spatial, 1);
+  conv.dilations.assign(spatial, 1);
+  Shape phases{batch, filters}, woven = phases;
+  std::vector<int64_t> perm{0, 1};
+  graph::SliceAttrs cut{{0, 0}, {1, 1}, phases};
+  for (const TransposedAxis& a : axes) {
+    const int64_t taps = (a.kernel + a.stride - 1) / a.stride;
+    conv.kernel.push_back(taps);
+    conv.pads_begin.push_back(taps - 1);
+    conv.pads_end.push_back(taps - 1);
+    phases.push_back(a.stride);
+    woven.push_back(a.stride * (a.in + taps - 1));
+    cut.starts.push_back(a.kernel - 1 - a.before);
+    cut.steps.push_back(1);
+    cut.extents.push_back((a.in - 1) * a.stride + 1 + a.before + a.after - a.kernel + 1);
+  }
+  for (size_t i = 0; i < spatial; ++i) {
+    phases.push_back(axes[i].in + conv.kernel[i] - 1);
+    perm.push_back(static_cast<int64_t>(2 + spatial + i));
+    perm.push_back(static_cast<int64_t>(2 + i));
+  }
+  TCC_TRY(graph::ValueId y, c.emit(Op::kConv, conv, {c.input(0), w}));
+  TCC_TRY(y, c.emit_reshape(y, phases));
+  TCC_TRY(y, c.emit(Op::kTranspose, graph::TransposeAttrs{perm}, {y}));
+  TCC_TRY(y, c.emit_reshape(y, woven));
+  if (!c.has_input(2)) return c.finish(Op::kSlice, cut, {y});
+  TCC_TRY(y, c.emit(Op::kSlice, cut, {y}));
+  Shape channels(spatial + 1, 1);
+  channels[0] = filters;
+  TCC_TRY(graph::ValueId bias, c.emit_reshape(c.input(2), channels));
+  return c.finish(Op::kAdd, {}, {y, bias});
+}
+
 }  // namespace
 
-// A convolution of the stretched input with the mirrored kernel.
+// A convolution for each phase of the strides where that serves, else one of the stretched input with the mirrored
+// kernel.
 Result<void> import_conv_transpose(NodeContext& c) {
   TCC_TRY(size_t spatial, spatial_axes(c));
   const Shape weight = c.input_value(1).shape;
@@ -298,6 +386,7 @@ Result<void> import_conv_transpose(NodeContext& c) {
   TCC_TRY(int64_t group, c.get_int("group", 1));
   if (group < 1 || weight[0] % group != 0) return input_error("group {} must divide {}", group, weight[0]);
   TCC_TRY(auto axes, read_transposed(c, kernel));
+  if (has_phases(axes)) return import_phases(c, axes, group);
   TCC_TRY(graph::ValueId x, stretch(c, axes));
 
   // C x M/g x kernel -> M x C/g x kernel, mirrored.

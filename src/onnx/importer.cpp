@@ -1,6 +1,7 @@
 // Bytes -> messages -> pre-flight report -> topological order -> one pass that evaluates, infers and emits.
 #include "tcc/onnx/importer.h"
 
+#include <fmt/ranges.h>
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 
@@ -11,6 +12,7 @@
 #include <unordered_map>
 
 #include "handlers.h"
+#include "limits.h"
 #include "tcc/graph/reference.h"
 #include "tcc/support/files.h"
 #include "tcc/support/text.h"
@@ -21,8 +23,6 @@ namespace {
 
 using graph::ValueId;
 
-constexpr int kMaxNodes = 1'000'000;
-constexpr size_t kMaxNameBytes = size_t{1} << 20;
 constexpr int64_t kMaxConstantBytes = int64_t{1} << 36;  // as if all splats were written out
 constexpr size_t kMaxReportLines = 50;
 
@@ -69,7 +69,7 @@ class Importer {
         proto_(model_->graph()),
         name_(std::move(name)),
         options_(options),
-        files_(folder) {}
+        files_(folder, options.external_symlinks) {}
 
   Result<graph::Graph> run() {
     graph_.name = proto_.name();
@@ -78,7 +78,9 @@ class Importer {
     TCC_TRY_VOID(read_initializers());
     TCC_TRY_VOID(bind_inputs());
     TCC_TRY(std::vector<int> order, sort_nodes());
+    Stopwatch watch;
     for (int i : order) {
+      if (watch.seconds() > options_.seconds) return too_slow(watch.seconds(), i);
       auto imported = import_node(i);
       if (imported) continue;
       if (options_.inputs_to_freeze)
@@ -93,9 +95,14 @@ class Importer {
   }
 
  private:
+  tl::unexpected<Error> too_slow(double seconds, int node) const {
+    return make_error(ErrorClass::kInput,
+                      fmt::format("'{}' is given up after {:.3g} s of folding its constants, at {}", sanitize(name_),
+                                  seconds, node_text(node)),
+                      "fold them beforehand (onnxsim), or split the model");
+  }
+
   Result<void> check_header() {
-    if (proto_.node_size() > kMaxNodes)
-      return input_error("'{}' has {} nodes; at most {} are supported", sanitize(name_), proto_.node_size(), kMaxNodes);
     if (proto_.sparse_initializer_size() > 0) {
       return refuse(Refusal::kNotATensor, "'{}' has {} sparse initializers, which are not supported", sanitize(name_),
                     proto_.sparse_initializer_size());
@@ -124,18 +131,21 @@ class Importer {
       std::string first;
     };
     std::map<std::pair<std::string, std::string>, Finding> missing;
+    std::unordered_map<std::string, bool> served;  // by domain and name
     int64_t nodes = 0;
     for (int i = 0; i < proto_.node_size(); ++i) {
       const auto& node = proto_.node(i);
-      if (node.op_type().size() > kMaxNameBytes || node.name().size() > kMaxNameBytes)
-        return input_error("node {} has a name of more than 1 MiB", i);
       std::string domain = domain_of(node);
-      if (find_operator(domain, node.op_type(), opset_of(domain))) continue;
+      auto [known, fresh] = served.try_emplace(domain + '\0' + node.op_type());
+      if (fresh) known->second = find_operator(domain, node.op_type(), opset_of(domain)) != nullptr;
+      if (known->second) continue;
       Finding& finding = missing[{domain, node.op_type()}];
       if (finding.count++ == 0) finding.first = node_text(i);
       ++nodes;
     }
     if (missing.empty()) return {};
+    std::set<std::pair<std::string, std::string>> functions;
+    for (const auto& function : model_->functions()) functions.emplace(function.domain(), function.name());
     std::vector<std::string> notes;
     for (const auto& [key, finding] : missing) {
       if (notes.size() == kMaxReportLines) {
@@ -143,9 +153,10 @@ class Importer {
         break;
       }
       const auto& [domain, op] = key;
-      notes.push_back(fmt::format("{}{}{}  opset {}  {} node{}  (first: {})", sanitize(domain, 60),
-                                  domain.empty() ? "" : "::", sanitize(op, 60), opset_of(domain), finding.count,
-                                  finding.count == 1 ? "" : "s", finding.first));
+      notes.push_back(fmt::format(
+          "{}{}{}  opset {}  {} node{}  (first: {}){}", sanitize(domain, 60),
+          domain.empty() ? "" : "::", sanitize(op, 60), opset_of(domain), finding.count, finding.count == 1 ? "" : "s",
+          finding.first, functions.contains(key) ? "  a function of the model: inline it (onnx.inliner)" : ""));
     }
     return graph::refusal(Refusal::kOperator,
                           fmt::format("{} operator{} in '{}' {} not supported ({} of {} nodes)", missing.size(),
@@ -176,6 +187,10 @@ class Importer {
     return {};
   }
 
+  void need_flag(std::string flag) {
+    if (std::find(flags_.begin(), flags_.end(), flag) == flags_.end()) flags_.push_back(std::move(flag));
+  }
+
   // A declared tensor type with dims bound by the options. `unbound` collects what is missing.
   Result<graph::TensorType> bind_type(const tcc_onnx::ValueInfo& info, std::vector<std::string>& unbound,
                                       std::vector<std::string>* names) {
@@ -190,7 +205,8 @@ class Importer {
     if (tensor.shape().dim_size() > graph::kMaxRank)
       return input_error("{} has {} dimensions", label, tensor.shape().dim_size());
     if (!tensor.has_shape() && given == options_.input_shapes.end()) {
-      unbound.push_back(fmt::format("{}: the rank is unknown (--shape {}=...)", label, sanitize(info.name())));
+      unbound.push_back(fmt::format("{}: the rank is unknown", label));
+      need_flag(fmt::format("--shape {}=...", sanitize(info.name())));
       return type;
     }
     if (given != options_.input_shapes.end()) {
@@ -211,10 +227,10 @@ class Importer {
       } else if (auto it = options_.dims.find(param); it != options_.dims.end()) {
         type.shape.push_back(it->second);
       } else {
-        unbound.push_back(
-            param.empty()
-                ? fmt::format("{}: axis {} has no extent (--shape {}=...)", label, i, sanitize(info.name()))
-                : fmt::format("{}: axis {} is '{}' (--dim {}=N)", label, i, sanitize(param), sanitize(param)));
+        unbound.push_back(param.empty() ? fmt::format("{}: axis {} has no extent", label, i)
+                                        : fmt::format("{}: axis {} is '{}'", label, i, sanitize(param)));
+        need_flag(param.empty() ? fmt::format("--shape {}=...", sanitize(info.name()))
+                                : fmt::format("--dim {}=N", sanitize(param)));
         type.shape.push_back(1);
       }
     }
@@ -262,7 +278,9 @@ class Importer {
     }
     if (!unbound.empty()) {
       return make_error(ErrorClass::kUsage, fmt::format("'{}' has inputs without a fixed shape", sanitize(name_)),
-                        "bind them with --dim NAME=N or --shape INPUT=1x3x224x224", std::move(unbound));
+                        fmt::format("bind them, with numbers for N and shapes such as 1x3x224x224 for ...: {}",
+                                    fmt::join(flags_, " ")),
+                        std::move(unbound));
     }
     for (const auto& [input, shape] : options_.input_shapes) TCC_TRY_VOID(check_given(input, "shape", known));
     for (const auto& [input, tensor] : options_.frozen) TCC_TRY_VOID(check_given(input, "value", known));
@@ -411,6 +429,7 @@ class Importer {
   graph::Graph graph_;
   std::unique_ptr<graph::Evaluator> evaluator_ = graph::reference_evaluator();
   ImportState state_{graph_, model_, files_, *evaluator_, {}};
+  std::vector<std::string> flags_;  // that would bind what is unbound
   bool reshaped_ = false;
   int64_t constant_bytes_ = 0;
 };
@@ -423,6 +442,8 @@ Result<ParsedModel> parse_model(std::span<const std::byte> bytes, std::shared_pt
                       fmt::format("'{}' has more than 2 GiB, the limit of the format", sanitize(name)),
                       "store its weights as external data");
   }
+  TCC_TRY(bool plausible, check_limits(bytes, name));
+  if (!plausible) return not_onnx(name, bytes);
   auto model = std::make_shared<tcc_onnx::Model>();
   std::optional<SplitModel> split = split_weights(bytes);
   std::span<const std::byte> rest = split ? std::as_bytes(std::span(split->rest)) : bytes;

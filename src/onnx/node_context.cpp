@@ -16,6 +16,7 @@ using graph::ValueId;
 namespace {
 constexpr int kMaxListEntries = 1'000'000;
 constexpr int64_t kMaxFoldedFloats = 1024;
+constexpr int64_t kMaxFoldedBytes = int64_t{1} << 28;  // in all; then nodes stay, which `optimize` may fold
 }  // namespace
 
 NodeContext::NodeContext(ImportState& state, const tcc_onnx::Node& proto, int64_t opset, std::vector<ValueId> inputs)
@@ -166,9 +167,11 @@ Result<ValueId> NodeContext::emit(graph::Op op, graph::Attributes attrs, std::ve
   // Shapes are often computed in the graph: what is known now must be a constant now. Large float results wait for
   // `optimize`.
   const graph::Node& node = graph_.node(graph_.value(id).producer);
+  if (state_.folded_bytes > kMaxFoldedBytes) return id;
   bool small = !graph::is_float(graph_.value(id).dtype) || graph_.value(id).elements() <= kMaxFoldedFloats;
   TCC_TRY(auto folded, graph::evaluate_constant(graph_, node, small ? &state_.evaluator : nullptr));
   if (folded) {
+    if (!folded->splat) state_.folded_bytes += static_cast<int64_t>(folded->bytes.size());
     graph_.value(id).constant = std::move(folded);
     graph_.value(id).producer = graph::kNone;
     graph_.order.pop_back();
@@ -198,7 +201,8 @@ Result<ValueId> NodeContext::slice(ValueId x, int64_t axis, int64_t start, int64
   return emit(graph::Op::kSlice, attrs, {x});
 }
 
-ValueId NodeContext::iota(graph::DType dtype, int64_t extent, size_t axis, size_t rank) {
+Result<ValueId> NodeContext::iota(graph::DType dtype, int64_t extent, size_t axis, size_t rank) {
+  if (extent > kMaxTable) return refuse(Refusal::kTooLarge, "axis {} has {} positions", axis, extent);
   std::vector<double> values(static_cast<size_t>(extent));
   std::iota(values.begin(), values.end(), 0.0);
   graph::Shape shape(rank, 1);

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstring>
 
@@ -15,6 +16,8 @@ namespace tcc::onnx {
 namespace {
 
 using graph::DType;
+
+constexpr size_t kMaxExternalBytes = size_t{64} << 30;
 
 // By TensorProto.DataType number.
 constexpr const char* kTypeNames[] = {"undefined", "float",  "uint8",     "int8",       "uint16",  "int16",
@@ -82,17 +85,19 @@ Result<TensorConstant> read_external(const tcc_onnx::Tensor& tensor, TensorConst
       TCC_TRY(length, parse_count(entry.value(), what));
     }
   }
-  auto file = files.open(location);
-  if (!file) return tl::make_unexpected(std::move(file.error()).with_context(what));
-  auto size = static_cast<int64_t>((*file)->bytes().size());
+  auto opened = files.open(location);
+  if (!opened) return tl::make_unexpected(std::move(opened.error()).with_context(what));
+  const std::shared_ptr<MappedFile>& file = (*opened)->file;
+  auto size = static_cast<int64_t>(file->bytes().size());
   if (offset > size) return input_error("{}: offset {} lies beyond the external file of {} bytes", what, offset, size);
   if (length < 0) length = size - offset;
   if (length != bytes || length > size - offset) {
     return input_error("{}: external data of {} bytes at offset {} in a file of {} bytes; shape and type need {}", what,
                        length, offset, size, bytes);
   }
-  result.constant.bytes = (*file)->bytes().subspan(static_cast<size_t>(offset), static_cast<size_t>(bytes));
-  result.constant.owner = *file;
+  result.constant.bytes = file->bytes().subspan(static_cast<size_t>(offset), static_cast<size_t>(bytes));
+  result.constant.owner = file;
+  (*opened)->used.emplace_back(offset, offset + bytes);
   return result;
 }
 
@@ -170,21 +175,22 @@ Result<DType> dtype_of(int32_t onnx_type) {
                        named ? kTypeNames[onnx_type] : "unknown", onnx_type);
 }
 
-Result<std::shared_ptr<MappedFile>> ExternalFiles::open(const std::string& location) {
-  if (auto it = open_files_.find(location); it != open_files_.end()) return it->second;
+Result<ExternalFiles::OpenFile*> ExternalFiles::open(const std::string& location) {
+  if (auto it = open_files_.find(location); it != open_files_.end()) return &it->second;
   TCC_TRY(std::vector<std::string> parts, path_components(location));
   if (folder_.empty()) return input_error("external data is not available for a model read from memory");
   auto failed = [&](const std::string& part) {
     return make_error(ErrorClass::kInput,
                       fmt::format("cannot open external data '{}' at '{}': {}", sanitize(location), sanitize(part),
                                   errno == ELOOP ? "it is a symbolic link" : std::strerror(errno)),
-                      "external data must be plain files in the model's own folder");
+                      errno == ELOOP ? "allow links with --allow-external-symlinks if you trust this model"
+                                     : "external data must be plain files in the model's own folder");
   };
   Descriptor at(::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (at.get() < 0) return failed(folder_);
   for (size_t i = 0; i < parts.size(); ++i) {
     bool last = i + 1 == parts.size();
-    int flags = O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | (last ? 0 : O_DIRECTORY);
+    int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | (symlinks_ ? 0 : O_NOFOLLOW) | (last ? 0 : O_DIRECTORY);
     int next = ::openat(at.get(), parts[i].c_str(), flags);
     if (next < 0) return failed(parts[i]);
     at.reset(next);
@@ -192,16 +198,30 @@ Result<std::shared_ptr<MappedFile>> ExternalFiles::open(const std::string& locat
   // The descriptor's own name maps exactly the file that was checked.
   auto file = MappedFile::open(fmt::format("/proc/self/fd/{}", at.get()));
   if (!file) return input_error("external data '{}' is not a readable regular file", sanitize(location));
-  open_files_[location] = *file;
-  return *file;
+  if ((*file)->bytes().size() > kMaxExternalBytes)
+    return input_error("external data '{}' has {} bytes; at most {} are supported", sanitize(location),
+                       (*file)->bytes().size(), kMaxExternalBytes);
+  OpenFile& entry = open_files_[location];
+  entry.file = *file;
+  return &entry;
 }
 
 std::vector<graph::DataFile> ExternalFiles::opened() const {
   std::vector<graph::DataFile> list;
-  for (const auto& [location, file] : open_files_) {
-    auto bytes = file->bytes();
-    list.push_back({location, static_cast<int64_t>(bytes.size()),
-                    hash_bytes({reinterpret_cast<const char*>(bytes.data()), bytes.size()})});
+  for (const auto& [location, entry] : open_files_) {
+    const std::string_view bytes(reinterpret_cast<const char*>(entry.file->bytes().data()), entry.file->bytes().size());
+    std::vector<std::pair<int64_t, int64_t>> used = entry.used;
+    std::sort(used.begin(), used.end());
+    uint64_t hash = hash_bytes("");
+    int64_t done = 0;
+    for (auto [begin, end] : used) {  // each byte once, however many tensors share it
+      begin = std::max(begin, done);
+      if (begin >= end) continue;
+      hash = hash_bytes(bytes.substr(static_cast<size_t>(begin), static_cast<size_t>(end - begin)),
+                        combine_hash(hash, static_cast<uint64_t>(begin)));
+      done = end;
+    }
+    list.push_back({location, static_cast<int64_t>(bytes.size()), hash});
   }
   return list;
 }

@@ -16,17 +16,22 @@ namespace tcc::onnx {
 Result<graph::DType> dtype_of(int32_t onnx_type);
 
 // Opens external data files inside one folder. A location must be a relative path without "..", and no component may
-// be a symbolic link.
+// be a symbolic link unless links are allowed.
 class ExternalFiles {
  public:
-  explicit ExternalFiles(std::string folder) : folder_(std::move(folder)) {}
-  Result<std::shared_ptr<MappedFile>> open(const std::string& location);
-  // Size and hash of every file opened so far.
+  explicit ExternalFiles(std::string folder, bool symlinks = false) : folder_(std::move(folder)), symlinks_(symlinks) {}
+  struct OpenFile {
+    std::shared_ptr<MappedFile> file;
+    std::vector<std::pair<int64_t, int64_t>> used;  // bytes that tensors were read from: from, to
+  };
+  Result<OpenFile*> open(const std::string& location);
+  // Every file opened so far: its size, and a hash of the bytes that were used.
   std::vector<graph::DataFile> opened() const;
 
  private:
   std::string folder_;  // empty: no external data
-  std::map<std::string, std::shared_ptr<MappedFile>> open_files_;
+  bool symlinks_;
+  std::map<std::string, OpenFile> open_files_;
 };
 
 using TensorConstant = TensorFile;

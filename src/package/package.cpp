@@ -100,6 +100,18 @@ class FileWriter {
   PackageReport& report_;
 };
 
+// The objects that the library is linked from besides the kernels: a program may link all of them into itself.
+Result<void> keep_objects(const std::string& scratch, const std::string& folder, PackageReport& report) {
+  for (const char* name : {"model.o", "rt.o"}) {
+    const std::string to = folder + "/kernels/" + name;
+    if (std::rename((scratch + "/" + name).c_str(), to.c_str()) != 0)
+      return make_error(ErrorClass::kEnvironment, fmt::format("cannot write '{}': {}", to, std::strerror(errno)),
+                        "choose another folder with -o");
+    report.files.push_back(to);
+  }
+  return {};
+}
+
 Result<void> write_kernels(const PackagePlan& plan, const PackageOptions& options, FileWriter& writer) {
   const Emit& emit = options.emit;
   if (!emit.objects && !emit.llvm && !emit.ir && !emit.traces) return {};
@@ -172,6 +184,7 @@ Result<PackageReport> build_library(const PackagePlan& plan, const PackageOption
   // CMake looks for the lower-case name whatever the package is called.
   TCC_TRY_VOID(writer.write(lower_case(id) + "-config.cmake", make_cmake_config(id)));
   TCC_TRY_VOID(write_kernels(plan, options, writer));
+  if (options.emit.objects) TCC_TRY_VOID(keep_objects(scratch->path(), options.folder, report));
   return report;
 }
 

@@ -50,6 +50,11 @@ ALTER TABLE records ADD COLUMN isa TEXT NOT NULL DEFAULT '';
 ALTER TABLE records ADD COLUMN device INTEGER NOT NULL DEFAULT 0;
 UPDATE records SET statistic='median', cache='warm' WHERE length(samples) > 0;
 CREATE TABLE owners(key TEXT PRIMARY KEY, boot TEXT NOT NULL, pid INTEGER NOT NULL, start INTEGER NOT NULL) WITHOUT ROWID;
+)sql",
+    // 0: records of before do not say which anchor their task has.
+    R"sql(
+ALTER TABLE records ADD COLUMN anchor INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX records_by_anchor ON records(anchor, target_features);
 )sql"};
 constexpr int64_t kSchemaVersion = std::size(kMigrations);
 
@@ -59,9 +64,18 @@ constexpr const char* kFirstColumns =
 constexpr const char* kLaterColumns =
     "layouts,statistic,converged,cut_short,repeats,dropped,cache,overlap,compile_seconds,isa,"
     "(SELECT devices.text FROM devices WHERE devices.hash=records.device)";
+constexpr const char* kAnchorColumn = "anchor";
 // What stands for them in a file of version 1 that may not be written.
 constexpr const char* kDefaultColumns =
     "'',iif(length(samples)>0,'median',''),0,0,0,0,iif(length(samples)>0,'warm',''),0,0,'',''";
+
+// The verdicts on a task's programs, and those that are ok. A bare column beside max() is of the row that has the
+// maximum: so SQLite promises.
+constexpr const char* kValidPrograms =
+    "WITH verdicts AS (SELECT max(id) AS id, nest, threads, status FROM records WHERE task=? AND target_features=? AND "
+    "kind='measured' GROUP BY nest, threads), valid AS (SELECT id, threads FROM verdicts WHERE status='ok' AND nest "
+    "NOT "
+    "IN (SELECT nest FROM verdicts WHERE status='wrong'))";
 
 template <class T>
 std::vector<T> vector_of(std::string_view bytes) {
@@ -123,6 +137,7 @@ Result<Record> read_row(const Statement& row, const std::string& path) {
   r.compile_seconds = row.real(c++);
   r.isa = row.text(c++);
   r.device = row.text(c++);
+  r.anchor = hash();
   return r;
 }
 
@@ -178,7 +193,8 @@ struct Store::State {
   ~State() { sqlite3_close_v2(db); }
 
   std::string columns() const {
-    return fmt::format("{},{}", kFirstColumns, version >= 2 ? kLaterColumns : kDefaultColumns);
+    return fmt::format("{},{},{}", kFirstColumns, version >= 2 ? kLaterColumns : kDefaultColumns,
+                       version >= 3 ? kAnchorColumn : "0");
   }
   Result<Statement> prepare(std::string_view sql) const { return Statement::prepare(db, path, sql); }
 
@@ -204,7 +220,7 @@ struct Store::State {
   Result<void> insert(const Record& r) {
     TCC_TRY(uint64_t device, put_device(r.device));
     TCC_TRY(Statement s, prepare("INSERT INTO records VALUES(NULL,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,"
-                                 "?,?,?,?,?,?,?,?,?,?,?)"));
+                                 "?,?,?,?,?,?,?,?,?,?,?,?)"));
     s.bind_hash(r.task).bind(r.workload).bind(r.target).bind_hash(r.target_features).bind_hash(r.skeleton);
     s.bind_blob(r.decisions.data(), r.decisions.size() * sizeof(int64_t)).bind(r.trace);
     s.bind_hash(r.nest).bind_hash(r.code).bind(kind_name(r.kind)).bind(status_name(r.status)).bind(r.failure);
@@ -213,6 +229,7 @@ struct Store::State {
     s.bind(r.tool_version).bind(r.unix_time);
     s.bind(r.layouts).bind(r.statistic).bind(int64_t{r.converged}).bind(int64_t{r.cut_short}).bind(r.repeats);
     s.bind(r.dropped).bind(r.cache).bind(int64_t{r.overlap}).bind(r.compile_seconds).bind(r.isa).bind_hash(device);
+    s.bind_hash(r.anchor);
     return s.run();
   }
 
@@ -366,14 +383,40 @@ Result<std::optional<Record>> Store::best(uint64_t task, uint64_t target_feature
 Result<std::vector<Record>> Store::fastest(uint64_t task, uint64_t target_features, int64_t threads,
                                            int64_t count) const {
   std::lock_guard lock(state_->mutex);
-  // Of a program measured several times the newest figure stands: that is what the paired re-rank relies on.
-  TCC_TRY(Statement s,
-          state_->prepare(
-              fmt::format("SELECT {} FROM records WHERE id IN (SELECT max(id) FROM records WHERE task=? AND "
-                          "target_features=? AND kind='measured' AND status='ok' AND (?=0 OR threads=?) GROUP BY nest, "
-                          "threads) ORDER BY median, id LIMIT ?",
-                          state_->columns())));
+  TCC_TRY(Statement s, state_->prepare(fmt::format("{} SELECT {} FROM records WHERE id IN (SELECT id FROM valid WHERE "
+                                                   "?=0 OR threads=?) ORDER BY median, id LIMIT ?",
+                                                   kValidPrograms, state_->columns())));
   s.bind_hash(task).bind_hash(target_features).bind(threads).bind(threads).bind(count);
+  return state_->read_all(s);
+}
+
+Result<std::vector<int64_t>> Store::measured_threads(uint64_t task, uint64_t target_features) const {
+  std::lock_guard lock(state_->mutex);
+  TCC_TRY(Statement s,
+          state_->prepare(fmt::format("{} SELECT DISTINCT threads FROM valid ORDER BY threads", kValidPrograms)));
+  s.bind_hash(task).bind_hash(target_features);
+  std::vector<int64_t> threads;
+  while (true) {
+    TCC_TRY(bool row, s.step());
+    if (!row) return threads;
+    threads.push_back(s.integer(0));
+  }
+}
+
+Result<std::vector<Record>> Store::fastest_relatives(uint64_t anchor, uint64_t task, uint64_t target_features,
+                                                     int64_t threads, int64_t count) const {
+  std::lock_guard lock(state_->mutex);
+  if (anchor == 0 || state_->version < 3) return std::vector<Record>();
+  TCC_TRY(
+      Statement s,
+      state_->prepare(fmt::format(
+          "WITH verdicts AS (SELECT max(id) AS id, task, nest, threads, status FROM records WHERE anchor=? AND "
+          "task!=? AND target_features=? AND kind='measured' GROUP BY task, nest, threads) SELECT {} FROM records "
+          "WHERE id IN (SELECT id FROM verdicts AS v WHERE status='ok' AND (?=0 OR threads=?) AND NOT EXISTS (SELECT 1 "
+          "FROM verdicts AS w WHERE w.task=v.task AND w.nest=v.nest AND w.status='wrong')) ORDER BY median, id "
+          "LIMIT ?",
+          state_->columns())));
+  s.bind_hash(anchor).bind_hash(task).bind_hash(target_features).bind(threads).bind(threads).bind(count);
   return state_->read_all(s);
 }
 
@@ -385,11 +428,11 @@ Result<std::vector<Record>> Store::all(std::optional<uint64_t> task) const {
   return state_->read_all(s);
 }
 
-Result<bool> Store::contains(uint64_t task, uint64_t target_features, uint64_t nest) const {
+Result<bool> Store::contains(uint64_t task, uint64_t target_features, uint64_t nest, int64_t threads) const {
   std::lock_guard lock(state_->mutex);
   TCC_TRY(Statement s, state_->prepare("SELECT 1 FROM records WHERE task=? AND target_features=? AND nest=? AND "
-                                       "kind='measured' LIMIT 1"));
-  return s.bind_hash(task).bind_hash(target_features).bind_hash(nest).step();
+                                       "kind='measured' AND (?=0 OR threads=?) LIMIT 1"));
+  return s.bind_hash(task).bind_hash(target_features).bind_hash(nest).bind(threads).bind(threads).step();
 }
 
 Result<std::map<Status, int64_t>> Store::count_by_status(std::optional<uint64_t> task) const {

@@ -195,18 +195,21 @@ static uint64_t now_ns(void) {
 
 static tcc_status run_steps(tcc_context* context, void* workspace, uint64_t* step_ns) {
   const tcc_rt_plan* plan = context->plan;
+  tcc_status status = TCC_OK;
+  tcc_rt_pool_bind_caller(context->pool);
   uint64_t before = step_ns ? now_ns() : 0;
   for (uint32_t s = 0; s < plan->num_steps; ++s) {
     resolve_buffers(context, &plan->steps[s], workspace);
-    const tcc_status status = tcc_rt_run_kernel(context->pool, plan->steps[s].kernel, context->buffers);
-    if (status != TCC_OK) return status;
+    status = tcc_rt_run_kernel(context->pool, plan->steps[s].kernel, context->buffers);
+    if (status != TCC_OK) break;
     if (step_ns) {
       const uint64_t after = now_ns();
       step_ns[s] = after - before;
       before = after;
     }
   }
-  return TCC_OK;
+  tcc_rt_pool_release_caller(context->pool);
+  return status;
 }
 
 static tcc_status run_checked(tcc_context* context, const tcc_dltensor* inputs, uint32_t num_inputs,

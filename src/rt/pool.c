@@ -42,6 +42,9 @@ struct tcc_rt_pool {
 
   int32_t threads;
   int32_t pinned;
+  int32_t caller_cpu;        // the one that bound workers leave free; -1: workers are not bound
+  int32_t caller_bound;      // caller_before has to be restored
+  cpu_set_t* caller_before;  // kMaxCpus bits; NULL unless workers are bound
   int64_t spin_ns;
   worker* workers;  // threads - 1
   _Alignas(kCacheLine) _Atomic uint32_t pending;
@@ -203,11 +206,33 @@ static void pin_workers(tcc_rt_pool* pool, const cpu_set_t* usable, int32_t num_
     do {
       cpu = (cpu + 1) % kMaxCpus;
     } while (!CPU_ISSET_S(cpu, bytes, usable));
-    if (i < 0) continue;
+    if (i < 0) {
+      pool->caller_cpu = cpu;
+      continue;
+    }
     CPU_ZERO_S(bytes, one);
     CPU_SET_S(cpu, bytes, one);
     if (pthread_setaffinity_np(pool->workers[i].thread, bytes, one) == 0) ++pool->pinned;
   }
+}
+
+void tcc_rt_pool_bind_caller(tcc_rt_pool* pool) {
+  if (pool->pinned == 0) return;
+  const size_t bytes = CPU_ALLOC_SIZE(kMaxCpus);
+  cpu_set_t* before = pool->caller_before;
+  if (sched_getaffinity(0, bytes, before) != 0) return;
+  // What the thread's owner has said of it goes first.
+  if (CPU_COUNT_S(bytes, before) < 2 || !CPU_ISSET_S(pool->caller_cpu, bytes, before)) return;
+  cpu_set_t* one = (cpu_set_t*)((char*)before + bytes);
+  CPU_ZERO_S(bytes, one);
+  CPU_SET_S(pool->caller_cpu, bytes, one);
+  pool->caller_bound = sched_setaffinity(0, bytes, one) == 0;
+}
+
+void tcc_rt_pool_release_caller(tcc_rt_pool* pool) {
+  if (!pool->caller_bound) return;
+  sched_setaffinity(0, CPU_ALLOC_SIZE(kMaxCpus), pool->caller_before);
+  pool->caller_bound = 0;
 }
 
 static void stop_workers(tcc_rt_pool* pool, int32_t started) {
@@ -256,22 +281,29 @@ tcc_status tcc_rt_pool_create(int32_t threads, int32_t spin_us, int32_t pin, tcc
   const int32_t cpus = usable_cpus(sets);
   if (threads == 0) threads = cpus < 1 ? 1 : cpus > TCC_RT_MAX_THREADS ? TCC_RT_MAX_THREADS : cpus;
   pool->threads = threads;
+  pool->caller_cpu = -1;
   pool->spin_ns = (spin_us == 0 ? TCC_RT_DEFAULT_SPIN_US : spin_us) * (int64_t)1000;
   const tcc_status status = threads > 1 ? start_pool(pool) : TCC_OK;
-  if (status == TCC_OK) {
-    if (pin) pin_workers(pool, sets, cpus, (cpu_set_t*)((char*)sets + CPU_ALLOC_SIZE(kMaxCpus)));
-    *out = pool;
-  } else {
+  if (status != TCC_OK) {
+    free(sets);
     free(pool->workers);
     free(pool);
+    return status;
   }
-  free(sets);
-  return status;
+  if (pin) pin_workers(pool, sets, cpus, (cpu_set_t*)((char*)sets + CPU_ALLOC_SIZE(kMaxCpus)));
+  if (pool->pinned > 0) {
+    pool->caller_before = sets;
+  } else {
+    free(sets);
+  }
+  *out = pool;
+  return TCC_OK;
 }
 
 void tcc_rt_pool_destroy(tcc_rt_pool* pool) {
   if (!pool) return;
   if (pool->threads > 1) stop_workers(pool, pool->threads - 1);
+  free(pool->caller_before);
   free(pool->workers);
   free(pool);
 }

@@ -3,8 +3,11 @@
 //   as a bit set];
 //     its decision is the n factors and the tail mode, which is its last output;
 //   sample_categorical [candidates..., weights in millionths...]; cache_read [read index, scope]; cache_write [scope];
-//   bind [axis]; annotate [key]; transform_layout [read index, rank, order..., (dim, tile)...];
-//   pad_einsum [multiples...]. The text of tensorize is the instruction's name.
+//   bind [axis]; annotate [key]; transform_layout [read index, length of order, order..., (dim, tile)...];
+//   pad_einsum [multiples...]; set_scope [scope]; storage_align [dimension, factor, offset]; unannotate [key];
+//   read_at [read index, scope]; write_at [scope]; reindex [read index, -1 the result];
+//   transform_block_layout [for each new iterator: number of digits, (iterator, divisor, extent)...]. The text
+//   of tensorize is the instruction's name.
 #include <algorithm>
 #include <array>
 
@@ -88,11 +91,22 @@ struct Ops {
   // --- queries -----------------------------------------------------------------------------------------------------
   static Legal<void> get_block(Step& s) {
     Id block = find_block_by_name(s.kernel, s.in.text);
-    if (block == kNoId) return reject(RejectReason::kUnknownHandle, "no block named '" + s.in.text + "'");
+    if (block == kNoId) {
+      std::string known;
+      for (const Block* other : collect_blocks(s.kernel.root))
+        known += (known.empty() ? " '" : ", '") + name_hint(s.kernel, other->id) + "'";
+      return reject(RejectReason::kUnknownHandle,
+                    fmt::format("no block, or not just one, is named '{}'; the kernel has{}", s.in.text, known));
+    }
     put(s, 0, {block, nullptr});
     return {};
   }
-  static Legal<void> get_loops(Step& s) { return put_ids(s, loops_of(s.kernel, id(s, 0))); }
+  static Legal<void> get_loops(Step& s) {
+    std::vector<Id> loops = loops_of(s.kernel, id(s, 0));
+    if (loops.empty() && find_block(s.kernel.root, id(s, 0)) == nullptr)
+      return reject(RejectReason::kUnknownHandle, "the handle is no block, or the block has been inlined");
+    return put_ids(s, loops);
+  }
   static Legal<void> get_producers(Step& s) { return put_ids(s, producers_of(s.kernel, id(s, 0))); }
   static Legal<void> get_consumers(Step& s) { return put_ids(s, consumers_of(s.kernel, id(s, 0))); }
 
@@ -309,6 +323,65 @@ struct Ops {
   }
   static Legal<void> pad_einsum(Step& s) { return become(s, schedule::pad_einsum(s.kernel, id(s, 0), s.in.attrs)); }
   static Legal<void> tensorize(Step& s) { return become(s, schedule::tensorize(s.kernel, id(s, 0), s.in.text)); }
+  static Legal<void> set_scope(Step& s) {
+    return become(s, schedule::set_scope(s.kernel, id(s, 0), static_cast<Scope>(attr(s, 0))));
+  }
+  static Legal<void> storage_align(Step& s) {
+    return become(s, schedule::storage_align(s.kernel, id(s, 0), attr(s, 0), attr(s, 1), attr(s, 2)));
+  }
+  static Legal<void> unannotate(Step& s) {
+    return become(s, schedule::unannotate(s.kernel, id(s, 0), static_cast<AnnotationKey>(attr(s, 0))));
+  }
+  // Primitives that make one handle.
+  template <class F>
+  static Legal<void> make_one(Step& s, F primitive) {
+    Id out = kNoId;
+    Legal<void> done = become(s, primitive(out));
+    if (done) put(s, 0, {out, nullptr});
+    return done;
+  }
+  static Legal<void> add_unit_loop(Step& s) {
+    return make_one(s, [&](Id& out) { return schedule::add_unit_loop(s.kernel, id(s, 0), out); });
+  }
+  static Legal<void> get_child_blocks(Step& s) { return put_ids(s, child_blocks_of(s.kernel, id(s, 0))); }
+  static Legal<void> get_output_blocks(Step& s) { return put_ids(s, output_blocks_of(s.kernel)); }
+  static Legal<void> read_at(Step& s) {
+    return make_one(s, [&](Id& out) {
+      return schedule::read_at(s.kernel, id(s, 0), static_cast<int>(attr(s, 0)), id(s, 1),
+                               static_cast<Scope>(attr(s, 1)), out);
+    });
+  }
+  static Legal<void> write_at(Step& s) {
+    return make_one(s, [&](Id& out) {
+      return schedule::write_at(s.kernel, id(s, 0), id(s, 1), static_cast<Scope>(attr(s, 0)), out);
+    });
+  }
+  static Legal<void> reindex(Step& s) {
+    return make_one(s,
+                    [&](Id& out) { return schedule::reindex(s.kernel, id(s, 0), static_cast<int>(attr(s, 0)), out); });
+  }
+  static Legal<void> decompose_padding(Step& s) {
+    return make_one(s, [&](Id& out) { return schedule::decompose_padding(s.kernel, id(s, 0), id(s, 1), out); });
+  }
+  static Legal<void> transform_block_layout(Step& s) {
+    std::vector<std::vector<IterDigit>> map;
+    const std::vector<int64_t>& a = s.in.attrs;
+    for (size_t i = 0; i < a.size();) {
+      int64_t n = a[i++];
+      if (n < 0 || n > 64 || static_cast<size_t>(n) * 3 > a.size() - i || map.size() > 64)
+        return reject(RejectReason::kBadFactor, "an iterator is a number of digits and three numbers for each");
+      map.emplace_back();
+      for (; n > 0; --n, i += 3) map.back().push_back({a[i], a[i + 1], a[i + 2]});
+    }
+    return become(s, schedule::transform_block_layout(s.kernel, id(s, 0), map));
+  }
+  static Legal<void> stream_reduction(Step& s) {
+    return make_one(
+        s, [&](Id& out) { return schedule::stream_reduction(s.kernel, id(s, 0), expr(s, 1), expr(s, 2), out); });
+  }
+  static Legal<void> blockize(Step& s) {
+    return make_one(s, [&](Id& out) { return schedule::blockize(s.kernel, id(s, 0), out); });
+  }
 };
 
 namespace {
@@ -351,6 +424,19 @@ constexpr std::array kRows = {
     OpRow{Op::kRfactor, "rfactor", 2, 2, 0, false, Ops::rfactor},
     OpRow{Op::kPadEinsum, "pad_einsum", 1, 1, 1, false, Ops::pad_einsum},
     OpRow{Op::kTensorize, "tensorize", 1, 1, 0, false, Ops::tensorize},
+    OpRow{Op::kSetScope, "set_scope", 1, 1, 1, false, Ops::set_scope},
+    OpRow{Op::kStorageAlign, "storage_align", 1, 1, 3, false, Ops::storage_align},
+    OpRow{Op::kUnannotate, "unannotate", 1, 1, 1, false, Ops::unannotate},
+    OpRow{Op::kAddUnitLoop, "add_unit_loop", 1, 1, 0, false, Ops::add_unit_loop},
+    OpRow{Op::kBlockize, "blockize", 1, 1, 0, false, Ops::blockize},
+    OpRow{Op::kGetChildBlocks, "get_child_blocks", 1, 1, 0, false, Ops::get_child_blocks},
+    OpRow{Op::kGetOutputBlocks, "get_output_blocks", 0, 0, 0, false, Ops::get_output_blocks},
+    OpRow{Op::kReadAt, "read_at", 2, 2, 2, false, Ops::read_at},
+    OpRow{Op::kWriteAt, "write_at", 2, 2, 1, false, Ops::write_at},
+    OpRow{Op::kReindex, "reindex", 1, 1, 1, false, Ops::reindex},
+    OpRow{Op::kDecomposePadding, "decompose_padding", 2, 2, 0, false, Ops::decompose_padding},
+    OpRow{Op::kTransformBlockLayout, "transform_block_layout", 1, 1, 1, false, Ops::transform_block_layout},
+    OpRow{Op::kStreamReduction, "stream_reduction", 3, 3, 0, false, Ops::stream_reduction},
 };
 
 constexpr size_t kOps = 0
@@ -400,9 +486,14 @@ Legal<void> check_form(const Instruction& in, std::span<const int64_t> decision,
   }
   if (in.op == Op::kSampleComputeLocation && in.decision_length != 1) return bad("bad decision");
   auto in_range = [&](size_t i, int64_t last) { return in.attrs[i] >= 0 && in.attrs[i] <= last; };
-  if (in.op == Op::kCacheRead && (!in_range(0, 1 << 16) || !in_range(1, static_cast<int64_t>(Scope::kAmxTile))))
+  if (in.op == Op::kReindex && (in.attrs[0] < -1 || in.attrs[0] > 1 << 16)) return bad("bad attributes");
+  if ((in.op == Op::kCacheRead || in.op == Op::kReadAt) &&
+      (!in_range(0, 1 << 16) || !in_range(1, static_cast<int64_t>(Scope::kAmxTile))))
     return bad("bad attributes");
-  if (in.op == Op::kCacheWrite && !in_range(0, static_cast<int64_t>(Scope::kAmxTile))) return bad("bad scope");
+  if (in.op == Op::kSetScope && !in_range(0, static_cast<int64_t>(Scope::kAmxTile))) return bad("bad scope");
+  if (in.op == Op::kUnannotate && !in_range(0, static_cast<int64_t>(AnnotationKey::kTree))) return bad("bad key");
+  if ((in.op == Op::kCacheWrite || in.op == Op::kWriteAt) && !in_range(0, static_cast<int64_t>(Scope::kAmxTile)))
+    return bad("bad scope");
   if (in.op == Op::kBind && !in_range(0, static_cast<int64_t>(Axis::kVthread))) return bad("bad axis");
   if (in.op == Op::kAnnotate && !in_range(0, static_cast<int64_t>(AnnotationKey::kTree))) return bad("bad key");
   if (in.op == Op::kTransformLayout &&

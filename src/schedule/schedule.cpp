@@ -153,5 +153,63 @@ void Schedule::pad_einsum(BlockRv block, std::span<const int64_t> multiples) {
 void Schedule::tensorize(LoopRv loop, std::string_view instruction) {
   step(Op::kTensorize, {variable(loop.rv)}, {}, 0, 0, std::string(instruction));
 }
+void Schedule::tensorize(BlockRv blockized, std::string_view instruction) {
+  step(Op::kTensorize, {variable(blockized.rv)}, {}, 0, 0, std::string(instruction));
+}
+void Schedule::set_scope(BlockRv block, ir::Scope scope) {
+  step(Op::kSetScope, {variable(block.rv)}, {static_cast<int64_t>(scope)}, 0);
+}
+void Schedule::storage_align(BlockRv block, int dim, int64_t factor, int64_t offset) {
+  step(Op::kStorageAlign, {variable(block.rv)}, {dim, factor, offset}, 0);
+}
+void Schedule::unannotate(LoopRv loop, ir::AnnotationKey key) {
+  step(Op::kUnannotate, {variable(loop.rv)}, {static_cast<int64_t>(key)}, 0);
+}
+void Schedule::unannotate(BlockRv block, ir::AnnotationKey key) {
+  step(Op::kUnannotate, {variable(block.rv)}, {static_cast<int64_t>(key)}, 0);
+}
+LoopRv Schedule::add_unit_loop(LoopRv loop) {
+  return {step(Op::kAddUnitLoop, {variable(loop.rv)}, {}, 1)};
+}
+LoopRv Schedule::add_unit_loop(BlockRv block) {
+  return {step(Op::kAddUnitLoop, {variable(block.rv)}, {}, 1)};
+}
+std::vector<BlockRv> Schedule::get_child_blocks(LoopRv loop) {
+  int first = step(Op::kGetChildBlocks, {variable(loop.rv)}, {}, -1);
+  return first < 0 ? std::vector<BlockRv>{} : list<BlockRv>(first, executor_.last_outputs());
+}
+std::vector<BlockRv> Schedule::get_child_blocks(BlockRv block) {
+  return get_child_blocks(LoopRv{block.rv});
+}
+std::vector<BlockRv> Schedule::get_output_blocks() {
+  int first = step(Op::kGetOutputBlocks, {}, {}, -1);
+  return first < 0 ? std::vector<BlockRv>{} : list<BlockRv>(first, executor_.last_outputs());
+}
+BlockRv Schedule::read_at(BlockRv block, LoopRv loop, int read_index, ir::Scope scope) {
+  return {step(Op::kReadAt, {variable(block.rv), variable(loop.rv)}, {read_index, static_cast<int64_t>(scope)}, 1)};
+}
+BlockRv Schedule::write_at(BlockRv block, LoopRv loop, ir::Scope scope) {
+  return {step(Op::kWriteAt, {variable(block.rv), variable(loop.rv)}, {static_cast<int64_t>(scope)}, 1)};
+}
+BlockRv Schedule::reindex(BlockRv block, int read_index) {
+  return {step(Op::kReindex, {variable(block.rv)}, {read_index}, 1)};
+}
+BlockRv Schedule::decompose_padding(BlockRv block, LoopRv loop) {
+  return {step(Op::kDecomposePadding, {variable(block.rv), variable(loop.rv)}, {}, 1)};
+}
+LoopRv Schedule::stream_reduction(BlockRv block, ExprRv tile_keys, ExprRv tile_rows) {
+  return {step(Op::kStreamReduction, {variable(block.rv), tile_keys.input, tile_rows.input}, {}, 1)};
+}
+void Schedule::transform_block_layout(BlockRv block, std::span<const std::vector<IterDigit>> map) {
+  std::vector<int64_t> attrs;
+  for (const std::vector<IterDigit>& digits : map) {
+    attrs.push_back(static_cast<int64_t>(digits.size()));
+    for (const IterDigit& d : digits) attrs.insert(attrs.end(), {d.iter, d.divisor, d.extent});
+  }
+  step(Op::kTransformBlockLayout, {variable(block.rv)}, std::move(attrs), 0);
+}
+BlockRv Schedule::blockize(LoopRv loop) {
+  return {step(Op::kBlockize, {variable(loop.rv)}, {}, 1)};
+}
 
 }  // namespace tcc::schedule

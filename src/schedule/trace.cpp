@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "sampling.h"
+#include "tcc/ir/stmt.h"
 #include "tcc/ir/walk.h"
+#include "tcc/schedule/mutation.h"
 #include "tcc/support/hash.h"
 
 namespace tcc::schedule {
@@ -134,19 +136,21 @@ void draw_decisions(const Trace& trace, std::span<int64_t> decisions, Rng& rng) 
   }
 }
 
-bool mutate(const Trace& trace, std::span<int64_t> decisions, Rng& rng) {
-  std::vector<const Instruction*> tiles, others;
-  for (const Instruction& in : trace.instructions) {
-    if (in.op == Op::kSamplePerfectTile || in.op == Op::kSampleTile) {
-      if (in.outputs >= 2) tiles.push_back(&in);
-    } else if (in.op == Op::kSampleCategorical && in.attrs.size() >= 4) {
-      others.push_back(&in);
-    }
-  }
-  if (tiles.empty() && others.empty()) return false;
-  bool tile = !tiles.empty() && (others.empty() || rng.uniform() < 0.9);
+namespace {
+
+// What may be mutated, by mutator.
+using Mutable = std::array<std::vector<const Instruction*>, kMutators>;
+
+Mutable mutable_instructions(const Trace& trace) {
+  Mutable out;
+  for (const Instruction& in : trace.instructions)
+    if (std::optional<Mutator> m = mutator_of(trace, in)) out[static_cast<size_t>(*m)].push_back(&in);
+  return out;
+}
+
+// Another decision of one of these.
+bool mutate_one_of(const std::vector<const Instruction*>& pool, std::span<int64_t> decisions, Rng& rng) {
   for (int attempt = 0; attempt < 8; ++attempt) {
-    const auto& pool = tile ? tiles : others;
     const Instruction& in = *pool[static_cast<size_t>(rng.below(static_cast<int64_t>(pool.size())))];
     std::span<int64_t> d = decision_of(in, decisions);
     if (d.empty()) return false;
@@ -167,6 +171,56 @@ bool mutate(const Trace& trace, std::span<int64_t> decisions, Rng& rng) {
     }
   }
   return false;
+}
+
+}  // namespace
+
+MutatorWeights mutator_weights(bool gpu) {
+  if (gpu) return {0.90, 0, 0.08, 0, 0.02};
+  return {0.90, 0.05, 0.03, 0.02, 0};
+}
+
+std::optional<Mutator> mutator_of(const Trace& trace, const Instruction& instruction) {
+  if (instruction.op == Op::kSamplePerfectTile || instruction.op == Op::kSampleTile)
+    return instruction.outputs >= 2 ? std::optional(Mutator::kTile) : std::nullopt;
+  if (instruction.op == Op::kSampleComputeLocation) return Mutator::kComputeLocation;
+  if (instruction.op != Op::kSampleCategorical || instruction.attrs.size() < 4) return std::nullopt;
+  const Input value = variable(instruction.first_output);
+  for (const Instruction& user : trace.instructions) {
+    if (std::find(user.inputs.begin(), user.inputs.end(), value) == user.inputs.end()) continue;
+    if (user.op == Op::kSplit) return Mutator::kThreadBinding;
+    if (user.op != Op::kAnnotate) continue;
+    if (user.attrs[0] == static_cast<int64_t>(ir::AnnotationKey::kUnrollMax)) return Mutator::kUnroll;
+    if (user.attrs[0] == static_cast<int64_t>(ir::AnnotationKey::kMaxParallel)) return Mutator::kParallel;
+  }
+  return Mutator::kTile;
+}
+
+bool mutate(const Trace& trace, std::span<int64_t> decisions, const MutatorWeights& weights, Rng& rng) {
+  Mutable all = mutable_instructions(trace);
+  all[static_cast<size_t>(Mutator::kComputeLocation)].clear();
+  MutatorWeights left = weights;
+  double total = 0;
+  for (size_t m = 0; m < kMutators; ++m) {
+    if (all[m].empty()) left[m] = 0;
+    total += left[m];
+  }
+  if (total <= 0) return false;
+  return mutate_one_of(all[static_cast<size_t>(rng.weighted(left))], decisions, rng);
+}
+
+bool mutate(const Trace& trace, std::span<int64_t> decisions, Rng& rng) {
+  std::vector<const Instruction*> tiles, others;
+  for (const Instruction& in : trace.instructions) {
+    if (in.op == Op::kSamplePerfectTile || in.op == Op::kSampleTile) {
+      if (in.outputs >= 2) tiles.push_back(&in);
+    } else if (in.op == Op::kSampleCategorical && in.attrs.size() >= 4) {
+      others.push_back(&in);
+    }
+  }
+  if (tiles.empty() && others.empty()) return false;
+  bool tile = !tiles.empty() && (others.empty() || rng.uniform() < 0.9);
+  return mutate_one_of(tile ? tiles : others, decisions, rng);
 }
 
 }  // namespace tcc::schedule

@@ -9,12 +9,14 @@ namespace tcc::search {
 Result<void> save_title(const TaskState& state, const target::Target& target, const TuneOptions& options,
                         record::Store& store);
 
-// At the end: the fastest few by their medians, which were taken minutes apart, meet the fastest in paired comparisons,
-// where env offers them. True when the title changed.
+// At the end, where env offers paired comparisons: the fastest by their medians, which were taken minutes apart, are
+// timed again in turns, and the fastest few of these meet the fastest in pairs. True when the title changed.
 Result<bool> hold_final(TaskState& state, const target::Target& target, const TuneOptions& options,
                         const Environment& env);
 
-// The title holder: the fastest record, or the one that won the last paired comparison if it is within 10 % of it.
+// What is built from. On `threads` where there is something, else on the nearest number of threads, of two equally near
+// ones the greater: `record.threads` says which. Among the records of one number of threads it is the title holder: the
+// fastest, or the one that won the last paired comparison if it is not far behind.
 Result<std::optional<record::Record>> find_best(const record::Store& store, uint64_t task, const target::Target& target,
                                                 int64_t threads);
 

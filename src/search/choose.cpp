@@ -1,9 +1,11 @@
 // Which program is built for a task: the best record's, else the default schedule.
 #include <algorithm>
 
+#include "search/anchor.h"
 #include "search/best.h"
 #include "tcc/codegen/llvm.h"
 #include "tcc/cost/cost_model.h"
+#include "tcc/ir/walk.h"
 #include "tcc/lower/lower.h"
 #include "tcc/space/space.h"
 
@@ -65,6 +67,22 @@ Result<Chosen> default_program(const task::Task& task, const target::Target& tar
   return unscheduled_program(task, target);
 }
 
+std::string threads_text(int64_t n) {
+  return n == 1 ? "1 thread" : fmt::format("{} threads", n);
+}
+
+std::string of_other_threads(const task::Task& task, const Chosen& chosen, int64_t threads) {
+  bool parallel = false;
+  ir::visit(chosen.lowered.root, [&](ir::Stmt s) {
+    const ir::Loop* loop = ir::as<ir::Loop>(s);
+    parallel |= loop != nullptr && loop->loop_kind == ir::LoopKind::kParallel;
+    return !parallel;
+  });
+  return fmt::format("{}: not tuned on {}; the schedule measured on {} is used{}", task.workload, threads_text(threads),
+                     threads_text(chosen.threads),
+                     parallel || threads == 1 ? "" : ", which has no parallel loop and runs on 1 thread");
+}
+
 Result<ChosenArtifact> compile(Result<Chosen> program, const target::Target& target, const std::string& prefix) {
   TCC_TRY(Chosen chosen, std::move(program));
   codegen::HostOptions options;
@@ -86,7 +104,7 @@ Result<Chosen> unscheduled_program(const task::Task& task, const target::Target&
 }
 
 Result<Chosen> choose_program(const task::Task& task, const target::Target& target, const record::Store* store,
-                              int64_t threads) {
+                              int64_t threads, const Gate& gate) {
   std::string why = "no valid measurement of it is in the store";
   if (store != nullptr) {
     TCC_TRY(std::optional<record::Record> best, find_best(*store, task_hash(task), target, threads));
@@ -97,11 +115,25 @@ Result<Chosen> choose_program(const task::Task& task, const target::Target& targ
       if (chosen && chosen->nest == best->nest) {
         chosen->tuned = true;
         chosen->seconds = best->median;
+        chosen->threads = best->threads;
+        if (best->threads != threads) chosen->note = of_other_threads(task, *chosen, threads);
         return chosen;
       }
       why = chosen ? "its best record gives another program with this version"
                    : "its best record does not replay: " + chosen.error().message;
     }
+  }
+  if (store != nullptr) {
+    std::string relatives;
+    TCC_TRY(std::optional<Chosen> taken, relative_program(task, target, *store, threads, gate, relatives));
+    if (taken) {
+      taken->note = fmt::format(
+          "{}: not tuned ({}); the schedule of '{}' is used, which has the same anchor: replayed "
+          "and checked here",
+          task.workload, why, taken->relative);
+      return std::move(*taken);
+    }
+    why += relatives;
   }
   TCC_TRY(Chosen chosen, default_program(task, target, threads));
   chosen.note = fmt::format("{}: not tuned ({}); the default schedule is used", task.workload, why);
@@ -109,8 +141,8 @@ Result<Chosen> choose_program(const task::Task& task, const target::Target& targ
 }
 
 Result<ChosenArtifact> best_artifact(const task::Task& task, const target::Target& target, const record::Store* store,
-                                     int64_t threads, const std::string& prefix) {
-  return compile(choose_program(task, target, store, threads), target, prefix);
+                                     int64_t threads, const std::string& prefix, const Gate& gate) {
+  return compile(choose_program(task, target, store, threads, gate), target, prefix);
 }
 Result<ChosenArtifact> unscheduled_artifact(const task::Task& task, const target::Target& target,
                                             const std::string& prefix) {

@@ -2,9 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 namespace tcc::search {
 namespace {
+
+// Share of random picks in the first round, and in later ones until half of the trials are used up.
+constexpr double kFirstRandom = 0.35, kEarlyRandom = 0.2;
 
 constexpr double kFirstShare = 0.6, kBanditShare = 0.125, kBanditBonus = 0.5;
 // Penalties in the scores' unit, doublings of speed.
@@ -118,6 +122,35 @@ class Picker {
 std::vector<Individual> pick_programs(const TaskState& state, std::vector<Individual> candidates,
                                       const PickOptions& options) {
   return Picker(state, std::move(candidates), options).run();
+}
+
+std::vector<Individual> pick_round(const Round& round, std::vector<Individual> unmeasured,
+                                   const std::vector<Individual>& random_part, std::span<const uint64_t> sown,
+                                   bool exploit) {
+  const TaskState& state = round.state;
+  const int64_t count = round.plan.count;
+  const bool first_round = fastest_known(state.known, 1).empty();
+  std::vector<Individual> out;
+  std::set<uint64_t> taken;
+  auto take = [&](const Individual& i) {
+    if (std::ssize(out) < count && taken.insert(i.nest).second) out.push_back(i);
+  };
+  // What was best elsewhere is measured first, before this task's own trials say more.
+  if (state.known.empty())
+    for (const Individual& i : unmeasured)
+      if (std::ssize(out) < (count + 3) / 4 && std::find(sown.begin(), sown.end(), i.nest) != sown.end()) take(i);
+  // The estimate that the first round goes by is wrong about some family of tasks; random draws show it where.
+  const double wanted = round.options.explore;
+  const double explore = std::max(wanted, first_round ? kFirstRandom : kEarlyRandom * (1 - 2 * round.plan.progress));
+  const double share = wanted > 0 && !exploit ? explore * static_cast<double>(count) : 0;
+  auto random = static_cast<int64_t>(std::floor(share + round.rng.fork(0x726e64).uniform()));
+  Rng rng = round.rng.fork(0x7069636b);
+  for (int64_t k = 0; k < random && !exploit && !random_part.empty() && count > 1; ++k)
+    take(random_part[static_cast<size_t>(rng.below(std::ssize(random_part)))]);
+  std::erase_if(unmeasured, [&](const Individual& i) { return taken.count(i.nest) != 0; });
+  PickOptions options{.count = count - std::ssize(out), .first_round = first_round, .exploit = exploit};
+  for (Individual& i : pick_programs(state, std::move(unmeasured), options)) out.push_back(std::move(i));
+  return out;
 }
 
 }  // namespace tcc::search

@@ -1,7 +1,7 @@
 // Which of the proposed programs are measured. Private to the room.
 #pragma once
 
-#include "search/task_state.h"
+#include "search/strategy.h"
 
 namespace tcc::search {
 
@@ -19,5 +19,12 @@ struct PickOptions {
 // for resembling what has been picked already: eight programs that differ in nothing that matters teach as much as one.
 std::vector<Individual> pick_programs(const TaskState& state, std::vector<Individual> candidates,
                                       const PickOptions& options);
+
+// A round's programs, of all that was seen and never measured: what was best elsewhere (`sown`, by nest) comes first
+// while nothing is known of the task; a share of `random_part` is drawn against an overconfident model, more at first;
+// pick_programs chooses the rest.
+std::vector<Individual> pick_round(const Round& round, std::vector<Individual> unmeasured,
+                                   const std::vector<Individual>& random_part, std::span<const uint64_t> sown,
+                                   bool exploit);
 
 }  // namespace tcc::search

@@ -1,35 +1,11 @@
 #include "search/report.h"
 
-#include <array>
-
-#include "tcc/support/text.h"
-
 namespace tcc::search {
-
-std::string_view strategy_name(Strategy strategy) {
-  switch (strategy) {
-    case Strategy::kEvolutionary:
-      return "evolutionary";
-    case Strategy::kRandom:
-      return "random";
-  }
-  return "";
-}
-
-Result<Strategy> parse_strategy(std::string_view name) {
-  std::vector<std::string> known;
-  for (Strategy s : {Strategy::kEvolutionary, Strategy::kRandom}) {
-    if (strategy_name(s) == name) return s;
-    known.emplace_back(strategy_name(s));
-  }
-  std::string near = suggest(name, known);
-  return make_error(ErrorClass::kUsage, fmt::format("unknown search strategy '{}'", sanitize(name)),
-                    near.empty() ? "strategies are evolutionary and random" : near);
-}
 
 void Counts::add(const Counts& other) {
   proposed += other.proposed, duplicate += other.duplicate, rejected += other.rejected;
   for (const auto& [reason, n] : other.rejected_by_reason) rejected_by_reason[reason] += n;
+  reject_examples.insert(other.reject_examples.begin(), other.reject_examples.end());
   compiled += other.compiled, measured += other.measured, compile_failed += other.compile_failed;
   wrong += other.wrong, crashed += other.crashed, hung += other.hung, timed_out += other.timed_out;
 }

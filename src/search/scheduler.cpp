@@ -6,8 +6,6 @@ namespace tcc::search {
 
 namespace {
 
-constexpr double kAlpha = 0.2;
-constexpr size_t kWindow = 3;
 constexpr int64_t kPatience = 4;  // turns of all tasks
 // Learning pays, proposing costs: about so many rounds a task, of so many trials at least.
 constexpr int64_t kRounds = 12, kLeastRound = 8;
@@ -21,17 +19,21 @@ double size(const TaskState& s) {
   return static_cast<double>(s.task->weight) * s.task->flops;
 }
 
-double gain(const TaskState& s) {
-  size_t n = s.history.size();
-  double best = s.history[n - 1];
-  if (best <= 0) return 0;  // nothing valid yet: patience alone brings it back
-  double recent = n > kWindow && s.history[n - 1 - kWindow] > 0 ? (s.history[n - 1 - kWindow] - best) / kWindow : 0;
-  return static_cast<double>(s.task->weight) * (kAlpha * recent + (1 - kAlpha) * best / static_cast<double>(n));
-}
-
 }  // namespace
 
-int64_t next_task(const std::vector<TaskState>& states, const TuneOptions& options, int64_t round) {
+double scheduler_gain(const TaskState& s, const Settings& settings) {
+  const size_t n = s.history.size(), window = static_cast<size_t>(settings.window);
+  double best = s.history[n - 1];
+  if (best <= 0) return 0;  // nothing valid yet: patience alone brings it back
+  double recent = 0;
+  if (n > window && s.history[n - 1 - window] > 0)
+    recent = (s.history[n - 1 - window] - best) / static_cast<double>(window);
+  return static_cast<double>(s.task->weight) *
+         (settings.alpha * recent + (1 - settings.alpha) * best / static_cast<double>(n));
+}
+
+int64_t next_task(const std::vector<TaskState>& states, const TuneOptions& options, const Settings& settings,
+                  int64_t round) {
   int64_t active =
       std::count_if(states.begin(), states.end(), [&](const TaskState& s) { return is_active(s, options); });
   int64_t best = -1, waiting = -1, unseen = -1;
@@ -43,10 +45,12 @@ int64_t next_task(const std::vector<TaskState>& states, const TuneOptions& optio
       if (unseen < 0 || size(s) > size(states[static_cast<size_t>(unseen)])) unseen = at;
       continue;
     }
-    if (round - s.last_round > kPatience * active &&
+    const int64_t patience = options.scheduler == TaskScheduler::kRoundRobin ? -1 : kPatience * active;
+    if (round - s.last_round > patience &&
         (waiting < 0 || s.last_round < states[static_cast<size_t>(waiting)].last_round))
       waiting = at;
-    if (best < 0 || gain(s) > gain(states[static_cast<size_t>(best)])) best = at;
+    if (best < 0 || scheduler_gain(s, settings) > scheduler_gain(states[static_cast<size_t>(best)], settings))
+      best = at;
   }
   if (unseen >= 0) return unseen;
   return waiting >= 0 ? waiting : best;

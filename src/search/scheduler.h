@@ -5,11 +5,15 @@
 
 namespace tcc::search {
 
-// Tasks without a round come first, the most arithmetic first; then the one with the greatest weighted gain,
-//   weight * (alpha * (best[n-4] - best[n-1]) / 3 + (1 - alpha) * best[n-1] / n),
-// (MetaSchedule's gradient scheduler); a task that has waited for 4 turns of all others goes before it. -1: no task is
-// left.
-int64_t next_task(const std::vector<TaskState>& states, const TuneOptions& options, int64_t round);
+// weight * (alpha * (best[n-1-window] - best[n-1]) / window + (1 - alpha) * best[n-1] / n) after n rounds, the first
+// term 0 until there are so many (MetaSchedule's gradient scheduler). 0 while nothing valid is known.
+double scheduler_gain(const TaskState& state, const Settings& settings);
+
+// Tasks without a round come first, the most arithmetic first. Then, by gradient, the one with the greatest gain,
+// except that a task that has waited for 4 turns of all others goes before it; by round robin the one that has waited
+// longest. -1: no task is left.
+int64_t next_task(const std::vector<TaskState>& states, const TuneOptions& options, const Settings& settings,
+                  int64_t round);
 
 // Trials of one round: a twelfth of what the task may expect, 8 at least and options.round_size at most; the first
 // round twice as many. Where trials are few, every task has two rounds, or one.

@@ -7,13 +7,14 @@
 #include "tcc/search/search.h"
 
 #include <algorithm>
+#include "search/anchor.h"
 #include "search/best.h"
 #include "search/learn.h"
 #include "search/prior.h"
-#include "search/propose.h"
 #include "search/report.h"
 #include "search/scheduler.h"
 #include "search/session.h"
+#include "search/strategy.h"
 #include "search/trial.h"
 #include "tcc/support/files.h"
 
@@ -25,13 +26,18 @@ constexpr int64_t kMaxEmptyRounds = 3;
 class Tuner {
  public:
   Tuner(const target::Target& target, const TuneOptions& options, const Environment& env)
-      : target_(target), options_(options), env_(env), model_(cost::make_tree_model()) {}
+      : target_(target),
+        options_(options),
+        settings_(options.settings.value_or(settings_for(target))),
+        env_(env),
+        strategy_(make_strategy(options.strategy)),
+        model_(cost::make_tree_model()) {}
 
   Result<TuneResult> run(std::span<const task::Task> tasks) {
     TCC_TRY_VOID(load(tasks));
     report_progress(Progress::Kind::kStarted, -1);
     while (!finished()) {
-      int64_t at = next_task(states_, options_, session_.round);
+      int64_t at = next_task(states_, options_, settings_, session_.round);
       if (at < 0) break;
       TCC_TRY_VOID(run_round(at));
     }
@@ -46,6 +52,7 @@ class Tuner {
     TCC_TRY(session_, open_session(tasks, target_, options_, *env_.store));
     TCC_TRY(states_, load_tasks(tasks, target_, options_, *env_.store, session_.last_record, env_.pool));
     TCC_TRY_VOID(restore_session(session_, states_, *env_.store));
+    TCC_TRY_VOID(sow_relatives(states_, target_, options_, *env_.store, session_.resumed));
     TCC_TRY(prior_, load_prior(tasks, target_, options_, session_, *env_.store));
     if (!session_.resumed) session_.last_record = std::max<int64_t>(last_record(states_), 0);
     TCC_TRY_VOID(save_session(session_, states_, *env_.store));
@@ -84,14 +91,16 @@ class Tuner {
   std::vector<Individual> choose_programs(size_t at) {
     TaskState& state = states_[at];
     Stopwatch watch;
-    if (options_.strategy != Strategy::kRandom) learn(*model_, states_, prior_, at);
+    if (strategy_->learns()) learn(*model_, states_, prior_, at);
     seconds_.learn += watch.seconds(), watch.restart();
     RoundPlan plan{.count = trials_of_round(state, states_.size(), options_, session_.trials),
                    .progress = progress_of(state, options_, session_.trials),
                    .seeds = {}};
     if (state.known.empty()) plan.seeds = related_seeds(states_, prior_, at);
     Rng rng = Rng(options_.seed).fork(state.hash).fork(state.history.size());
-    std::vector<Individual> picks = propose(state, *model_, plan, target_, options_, rng, env_.pool, state.counts);
+    std::vector<Individual> picks;
+    if (!state.sketches.empty() && plan.count > 0)
+      picks = strategy_->propose({state, *model_, plan, target_, options_, settings_, rng, env_.pool}, state.counts);
     seconds_.propose += watch.seconds();
     return picks;
   }
@@ -127,7 +136,9 @@ class Tuner {
 
   const target::Target& target_;
   const TuneOptions& options_;
+  const Settings settings_;
   const Environment& env_;
+  std::unique_ptr<SearchStrategy> strategy_;
   std::unique_ptr<cost::CostModel> model_;
   std::vector<TaskState> states_;
   Prior prior_;

@@ -14,12 +14,37 @@ namespace {
 
 constexpr int kVersion = 2;
 
+uint64_t options_hash(const space::SpaceOptions& s) {
+  uint64_t h = s.seed;
+  for (int64_t v : {s.max_innermost, s.max_unroll, static_cast<int64_t>(s.pack_weights)})
+    h = combine_hash(h, static_cast<uint64_t>(v));
+  for (const std::string& name : s.modules) h = combine_hash(h, hash_bytes(name));
+  const space::GpuSpaceOptions& g = s.gpu;
+  for (int64_t v : {g.max_innermost, g.max_vthreads, g.max_blocks, g.tensor_max_innermost, g.shared_padding,
+                    static_cast<int64_t>(g.allow_tf32)})
+    h = combine_hash(h, static_cast<uint64_t>(v));
+  for (const std::vector<int64_t>* list :
+       {&g.vector_lengths, &g.unroll_steps, &g.reduction_threads, &g.bind_threads, &g.tensor_vector_bytes})
+    for (int64_t v : *list) h = combine_hash(h, static_cast<uint64_t>(v));
+  return h;
+}
+uint64_t settings_hash(const Settings& s) {
+  uint64_t h = 0x73657474u;
+  for (double v : s.mutators) h = combine_hash(h, std::bit_cast<uint64_t>(v));
+  for (double v : {s.measured_share, s.temperature, s.cooling, s.alpha})
+    h = combine_hash(h, std::bit_cast<uint64_t>(v));
+  for (int64_t v : {s.chains, s.steps, s.window}) h = combine_hash(h, static_cast<uint64_t>(v));
+  return h;
+}
+
 std::string session_key(std::span<const task::Task> tasks, const target::Target& target, const TuneOptions& o) {
   uint64_t h = combine_hash(kVersion, target::feature_hash(target));
   for (const task::Task& t : tasks) h = combine_hash(h, combine_hash(task_hash(t), static_cast<uint64_t>(t.weight)));
   for (int64_t v : {o.trials, o.trials_per_task, o.threads, o.round_size, o.population, o.generations,
-                    static_cast<int64_t>(o.strategy)})
+                    static_cast<int64_t>(o.strategy), static_cast<int64_t>(o.scheduler)})
     h = combine_hash(h, static_cast<uint64_t>(v));
+  h = combine_hash(h, options_hash(o.space));
+  if (o.settings) h = combine_hash(h, settings_hash(*o.settings));
   h = combine_hash(combine_hash(h, o.seed), std::bit_cast<uint64_t>(o.explore));
   return "tune " + record::hash_text(h);
 }
@@ -98,6 +123,8 @@ Result<void> restore_session(const Session& session, std::vector<TaskState>& sta
     s.best_seconds = t.value("best_seconds", s.best_seconds);
     s.best_trace = t.value("best_trace", s.best_trace);
     s.best_nest = t.value("best_nest", s.best_nest);
+    for (const json& r : t.value("relatives", json::array()))
+      if (r.is_array() && r.size() == 2) s.relatives.push_back({r[0].get<uint64_t>(), r[1].get<int64_t>()});
   }
   return {};
 }
@@ -108,7 +135,9 @@ Result<void> save_session(const Session& session, const std::vector<TaskState>& 
               {"trials", session.trials},
               {"last_record", session.last_record}};
   row["tasks"] = json::array();
-  for (const TaskState& s : states)
+  for (const TaskState& s : states) {
+    json relatives = json::array();
+    for (const RecordName& r : s.relatives) relatives.push_back({r.task, r.record});
     row["tasks"].push_back({{"key", s.task->key},
                             {"history", s.history},
                             {"trials", s.trials},
@@ -118,7 +147,9 @@ Result<void> save_session(const Session& session, const std::vector<TaskState>& 
                             {"exhausted", s.exhausted},
                             {"best_seconds", s.best_seconds},
                             {"best_trace", s.best_trace},
-                            {"best_nest", s.best_nest}});
+                            {"best_nest", s.best_nest},
+                            {"relatives", relatives}});
+  }
   return store.save_session(session.key, row.dump());
 }
 

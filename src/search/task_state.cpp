@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 
+#include "search/anchor.h"
 #include "tcc/lower/lower.h"
 #include "tcc/space/space.h"
 #include "tcc/support/check.h"
@@ -53,7 +55,8 @@ Result<TaskState> load_task(const task::Task& task, const target::Target& target
   TaskState state;
   state.task = &task;
   state.hash = task_hash(task);
-  for (const schedule::Trace& trace : space::generate_space(task.kernel, target))
+  state.anchor = anchor_hash(task);
+  for (const schedule::Trace& trace : space::generate_space(task.kernel, target, options.space))
     for (const schedule::Trace& placed : space::structural_variants(trace, task.kernel, target))
       if (ir::Legal<space::Sketch> sketch = space::make_sketch(placed, task.kernel, target); sketch)
         state.sketches.push_back(std::move(*sketch));
@@ -64,6 +67,10 @@ Result<TaskState> load_task(const task::Task& task, const target::Target& target
   const uint64_t machine = target::feature_hash(target), plain = schedule::skeleton_hash(schedule::Trace{});
   bool plain_is_sketch = std::any_of(state.sketches.begin(), state.sketches.end(),
                                      [](const space::Sketch& s) { return s.trace.instructions.empty(); });
+  std::map<std::pair<uint64_t, int64_t>, int64_t> newest;  // the last record of a program is its verdict
+  for (const record::Record& r : records)
+    if (r.kind == record::Kind::kMeasured && r.target_features == machine && (last_record < 0 || r.id <= last_record))
+      newest[{r.nest, r.threads}] = r.id;
   for (const record::Record& record : records) {
     if (record.kind != record::Kind::kMeasured || record.target_features != machine) continue;
     // The plain program is measured beside a search, at a moment of the caller's: proposals must not depend on it.
@@ -73,6 +80,7 @@ Result<TaskState> load_task(const task::Task& task, const target::Target& target
       if (here) state.interrupted.emplace(record.nest, record);
       continue;
     }
+    if (newest[{record.nest, record.threads}] != record.id) continue;
     Known known{.record = record.id, .decisions = record.decisions, .nest = record.nest};
     if (record.status == record::Status::kOk) known.seconds = record.median;
     restore_program(known, record, state, sketches, target);
@@ -129,9 +137,14 @@ void learn_record(TaskState& state, const record::Record& record, Individual ind
     case record::Status::kTimedOut:
       ++c.compiled, ++c.timed_out;
       break;
-    case record::Status::kRejected:
+    case record::Status::kRejected: {  // by the last passes of lowering: "reason: text"
+      const size_t colon = record.failure.find(": ");
+      const std::string reason = record.failure.substr(0, colon);
       ++c.rejected;
+      ++c.rejected_by_reason[reason];
+      if (colon != std::string::npos) c.reject_examples.emplace(reason, record.failure.substr(colon + 2));
       break;
+    }
   }
 }
 

@@ -40,13 +40,20 @@ struct Seed {
   std::vector<int64_t> decisions;
 };
 
+// A record of another task.
+struct RecordName {
+  uint64_t task = 0;
+  int64_t record = 0;
+};
+
 struct TaskState {
   const task::Task* task = nullptr;
-  uint64_t hash = 0;
+  uint64_t hash = 0, anchor = 0;
   std::vector<space::Sketch> sketches;
   std::vector<Known> known;
   std::vector<Known> elsewhere;           // on another number of threads; oldest first, for the model only
-  std::vector<Seed> seeds;                // the fastest of those
+  std::vector<Seed> seeds;                // the fastest of those, and those of tasks with the same anchor
+  std::vector<RecordName> relatives;      // whose programs are among the seeds; a resumed session keeps them
   std::unordered_set<uint64_t> measured;  // nests, whatever came of them
   std::unordered_map<uint64_t, record::Record> interrupted;  // measured by the round that an interruption cut off
   std::shared_ptr<const measure::MeasureTask> measure_task;

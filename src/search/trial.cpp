@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "search/anchor.h"
 #include "tcc/lower/lower.h"
 #include "tcc/support/files.h"
 
@@ -20,11 +21,6 @@ struct Prepared {
   bool lowered = false;
 };
 
-int64_t unix_now(const Environment& env) {
-  if (env.now) return env.now();
-  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
 Prepared prepare(const TaskState& state, Individual individual, const target::Target& target,
                  const TuneOptions& options, const Environment& env) {
   Prepared p;
@@ -37,6 +33,7 @@ Prepared prepare(const TaskState& state, Individual individual, const target::Ta
   schedule::Trace trace = trace_of(state, individual.sketch, individual.decisions);
   record::Record& r = p.record;
   r.task = state.hash;
+  r.anchor = state.anchor;
   r.workload = state.task->workload;
   r.target = target.name;
   r.target_features = target::feature_hash(target);
@@ -93,6 +90,11 @@ Result<void> measure_chunk(std::span<Prepared> chunk, uint64_t first_id, const T
 }
 
 }  // namespace
+
+int64_t unix_now(const Environment& env) {
+  if (env.now) return env.now();
+  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
 
 schedule::Trace trace_of(const TaskState& state, int32_t sketch, std::span<const int64_t> decisions) {
   schedule::Trace trace = state.sketches[static_cast<size_t>(sketch)].trace;

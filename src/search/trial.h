@@ -22,6 +22,9 @@ Result<TrialOutcome> run_trials(TaskState& state, std::vector<Individual> picks,
                                 const TuneOptions& options, const Environment& env,
                                 const std::function<bool()>& out_of_time);
 
+// Unix time for a record.
+int64_t unix_now(const Environment& env);
+
 // The skeleton with the decisions.
 schedule::Trace trace_of(const TaskState& state, int32_t sketch, std::span<const int64_t> decisions);
 

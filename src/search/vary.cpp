@@ -79,10 +79,11 @@ void carry_choice(int64_t index, const Instruction& from, const Instruction& to,
 
 }  // namespace
 
-bool mutate_some(const space::Sketch& sketch, std::span<int64_t> decisions, Rng& rng) {
+bool mutate_some(const space::Sketch& sketch, std::span<int64_t> decisions, const schedule::MutatorWeights& weights,
+                 Rng& rng) {
   bool changed = false;
   for (int i = 0; i < kMostMutations; ++i) {
-    changed |= schedule::mutate(sketch.trace, decisions, rng);
+    changed |= schedule::mutate(sketch.trace, decisions, weights, rng);
     if (rng.uniform() >= kMutateAgain) break;
   }
   return changed;

@@ -5,12 +5,14 @@
 #include <span>
 #include <vector>
 
+#include "tcc/schedule/mutation.h"
 #include "tcc/space/sketch.h"
 
 namespace tcc::search {
 
 // One to four mutations, few more likely than many; false when the sketch has nothing to mutate.
-bool mutate_some(const space::Sketch& sketch, std::span<int64_t> decisions, Rng& rng);
+bool mutate_some(const space::Sketch& sketch, std::span<int64_t> decisions, const schedule::MutatorWeights& weights,
+                 Rng& rng);
 
 // Every sampling instruction's decision from one of the two parents, as a whole. Both belong to `sketch`.
 std::vector<int64_t> cross(const space::Sketch& sketch, std::span<const int64_t> a, std::span<const int64_t> b,

@@ -55,6 +55,8 @@ class AutoInline : public Module {
     // A padded copy costs a pass over the input and frees the inner loops of predicates.
     Id pad = schedule::find_block_by_name(state.kernel(), kPadBlock);
     if (pad != kNoId && reads_of(state.kernel(), pad) >= kManyReads) return {inline_all(state, true)};
+    // Vectors of positions need them side by side.
+    if (target.is_cpu() && gathered_row(state.kernel()) > 0) return {inline_all(state, true)};
     std::vector<schedule::Schedule> out = {inline_all(state, false)};
     if (pad != kNoId) out.push_back(inline_all(state, true));
     return out;

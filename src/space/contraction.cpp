@@ -61,6 +61,18 @@ std::optional<NaiveNest> find_contraction(const Kernel& k) {
   return nest;
 }
 
+int64_t cache_block(int64_t extent, int64_t bytes, int64_t least, const target::Target& target) {
+  int64_t size = 1;
+  while (extent % (2 * size) == 0 && 2 * size * bytes <= target.cpu.l1_bytes / 4) size *= 2;
+  return size >= least && size < extent ? size : 0;
+}
+
+void fetch_ahead(Schedule& s, LoopRv loop, int64_t size) {
+  const std::array<int64_t, 3> choices = {0, size, 2 * size};
+  static constexpr std::array<double, 3> kWeights = {0.2, 0.4, 0.4};
+  s.annotate(loop, AnnotationKey::kPrefetch, s.sample_categorical(choices, kWeights));
+}
+
 bool has_reuse(const Kernel& k, const NaiveNest& nest, size_t i) {
   for (const Load* l : nest.loads)
     if (flat_stride(k, l->buffer, l->indices, nest.block->iters[i].id, nest.group[i]) == 0) return true;
@@ -81,11 +93,21 @@ std::optional<BlockRv> localise(Schedule& s, const NaiveNest& nest, BlockRv bloc
   return s.ok() ? std::optional(reader) : std::nullopt;
 }
 
-std::vector<LoopRv> split_tile(Schedule& s, LoopRv loop, int64_t extent, int64_t size, bool serial) {
+std::vector<LoopRv> split_tile(Schedule& s, LoopRv loop, int64_t extent, int64_t size, TileShare share) {
   std::vector<LoopRv> whole = s.split(loop, std::vector<ExprRv>{{}, lit(size)});
   if (!s.ok()) return whole;
-  std::vector<ExprRv> factors =
-      serial ? std::vector<ExprRv>{lit(1), {}} : s.sample_perfect_tile(whole[0], 2, (extent + size - 1) / size);
+  std::vector<ExprRv> factors;
+  switch (share) {
+    case TileShare::kSampled:
+      factors = s.sample_perfect_tile(whole[0], 2, (extent + size - 1) / size);
+      break;
+    case TileShare::kParallel:
+      factors = {{}, lit(1)};
+      break;
+    case TileShare::kSerial:
+      factors = {lit(1), {}};
+      break;
+  }
   std::vector<LoopRv> parts = s.split(whole[0], factors);
   parts.push_back(whole[1]);
   return parts;

@@ -25,14 +25,23 @@ std::optional<NaiveNest> find_contraction(const ir::Kernel& k);
 // Some read does not move with the iterator: what is read once serves several of its values.
 bool has_reuse(const ir::Kernel& k, const NaiveNest& nest, size_t i);
 
+// Terms of a sum of `extent` whose constants, of `bytes` for each term, fill a quarter of the first-level cache: a
+// power of two that divides the extent; 0: none from `least` to below the extent.
+int64_t cache_block(int64_t extent, int64_t bytes, int64_t least, const target::Target& target);
+// Fewer steps of a sum than this do not pay for reading and writing its tile.
+inline constexpr int64_t kFewestSteps = 32;
+// Leaves to the tuner how far ahead an iteration of the loop over a block of `size` terms asks for what it reads.
+void fetch_ahead(schedule::Schedule& s, schedule::LoopRv loop, int64_t size);
+
 // Gives the block a local accumulator. The result is the block that reads it: the only consumer of the contraction, or
 // a copy where nobody reads it. nullopt: several consumers, or a rejected step.
 std::optional<schedule::BlockRv> localise(schedule::Schedule& s, const NaiveNest& nest, schedule::BlockRv block);
 
-// A loop as [parallel, serial, a tile of `size`], the two outer factors sampled; `serial`: nothing of it in parallel.
-// Fewer loops where a step was rejected.
+// A loop as [parallel, serial, a tile of `size`], the two outer factors sampled, or all of it in one of them. Fewer
+// loops where a step was rejected.
+enum class TileShare : uint8_t { kSampled, kParallel, kSerial };
 std::vector<schedule::LoopRv> split_tile(schedule::Schedule& s, schedule::LoopRv loop, int64_t extent, int64_t size,
-                                         bool serial = false);
+                                         TileShare share = TileShare::kSampled);
 
 // Vectorises the epilogue, which stands below `depth` loops, along iterator `v` of the contraction (negative: none) and
 // unrolls its other loops.

@@ -14,10 +14,13 @@
 //
 // Where the weights of a tile overflow the second-level cache they would stream from further away for every few
 // positions. There the channels are blocked around the positions, f1, rc0, h1, w1, rc1, and the sums of all positions
-// wait in a local buffer, which a tile keeps in registers during its block.
+// wait in a local buffer, which a tile keeps in registers during its block. The weights of a block and of the next one
+// fit the first level together, and each use of a weight asks for the next block's: it arrives during all of a block,
+// not while the first positions wait for it.
 //
 // The padded input is a copy in front of the nest, or one of the part that an outermost iteration needs (a halo, which
-// neighbours copy too), while that fits the second-level cache.
+// neighbours copy too), while that fits the second-level cache. Where lanes are positions that a stride apart read, the
+// copy lays out a row by its phases, w % stride outside of w / stride, so that they read side by side.
 #include <algorithm>
 #include <array>
 
@@ -39,7 +42,7 @@ using schedule::Schedule;
 constexpr int64_t kMaxVectors = 4, kMaxRows = 12;
 constexpr double kTailCost = 1.3, kWorthTrying = 1.3;
 constexpr size_t kTilesOfAForm = 4;
-constexpr int64_t kChannelBlock = 64, kMaxBlockedPositions = 128;
+constexpr int64_t kMaxBlockedPositions = 128;
 
 // Iterators of the contraction.
 struct Convolution {
@@ -47,7 +50,9 @@ struct Convolution {
   size_t filter = 0, row = 0, column = 0;    // of the result
   bool has_filter = false, has_row = false;  // a depthwise convolution has its channels in `outer`
   std::vector<size_t> outer, unit, reduce;
-  double terms = 1;  // of one sum
+  double terms = 1;    // of one sum
+  int64_t stride = 1;  // of the columns in the input
+  const Load* input = nullptr;
 };
 
 const Load* weights_of(const Kernel& k, const NaiveNest& nest) {
@@ -90,6 +95,8 @@ std::optional<Convolution> find_convolution(const Kernel& k, const SpaceOptions&
   c.column = positions.back();
   if (flat_stride(k, nest->store->buffer, nest->store->indices, nest->block->iters[c.column].id) != 1)
     return std::nullopt;
+  c.stride = flat_stride(k, x->buffer, x->indices, nest->block->iters[c.column].id).value_or(1);
+  c.input = x;
   positions.pop_back();
   if (!positions.empty()) c.row = positions.back(), c.has_row = true, positions.pop_back();
   c.outer.insert(c.outer.end(), positions.begin(), positions.end());
@@ -114,7 +121,7 @@ double cycles_of(const Convolution& c, const Tile& t, int64_t lanes) {
   double step = std::max({fmas / 2, loads / 2, 4.0}) + 0.02 * loads;
   // Wide and flat tiles leave few registers for the loads of the next step.
   if (vectors > scalars) step *= 1.2;
-  double leave = fmas * (t.filter_lanes ? 0.75 * static_cast<double>(lanes) : 2.0);
+  double leave = fmas * (t.filter_lanes ? 1.5 * static_cast<double>(lanes) : 2.0);
   return c.terms * step + leave + 20;
 }
 
@@ -154,15 +161,16 @@ std::vector<Tile> best_tiles(const Convolution& c, bool filter_lanes, const targ
   return tiles;
 }
 
-// Weights of a tile that do not stay in the second-level cache beside the input, and an image that is small enough for
-// its sums to stay in the first.
-bool blocks_channels(const Convolution& c, const Tile& t, const target::Target& target, int64_t bytes) {
-  if (!t.filter_lanes || c.reduce.size() < 2) return false;
-  int64_t channels = c.nest.extents[c.reduce[0]];
+// Channels of a block, for weights of a tile that do not stay in the second-level cache beside the input, and an image
+// that is small enough for its sums to stay in the first; 0: the channels are not blocked.
+int64_t block_channels(const Convolution& c, const Tile& t, const target::Target& target, int64_t bytes) {
+  if (!t.filter_lanes || c.reduce.size() < 2) return 0;
   int64_t positions = c.nest.extents[c.column] * (c.has_row ? c.nest.extents[c.row] : 1);
   double panel = c.terms * static_cast<double>(t.filters * bytes);
-  return channels % kChannelBlock == 0 && channels > kChannelBlock && positions <= kMaxBlockedPositions &&
-         2 * panel > static_cast<double>(target.cpu.l2_bytes);
+  if (positions > kMaxBlockedPositions || 2 * panel <= static_cast<double>(target.cpu.l2_bytes)) return 0;
+  int64_t channels = c.nest.extents[c.reduce[0]];
+  const int64_t steps = static_cast<int64_t>(c.terms) / channels;
+  return cache_block(channels, static_cast<int64_t>(panel) / channels, (kFewestSteps + steps - 1) / steps, target);
 }
 
 class ConvTiling : public Module {
@@ -183,10 +191,11 @@ class ConvTiling : public Module {
     std::vector<Schedule> out;
     for (const Tile& t : tiles)
       for (bool staged : {false, true}) {
-        if (staged && (!padded || !c->has_row)) continue;
+        bool phases = padded && !t.filter_lanes && c->stride > 1;
+        if (staged && (!padded || !c->has_row || phases)) continue;
         Schedule s = state;
-        bool blocked = !staged && blocks_channels(*c, t, target, type_bytes(type));
-        if (tile(s, *c, t, {staged, blocked})) out.push_back(std::move(s));
+        int64_t block = staged ? 0 : block_channels(*c, t, target, type_bytes(type));
+        if (tile(s, *c, t, {staged, phases, block})) out.push_back(std::move(s));
       }
     // Without reuse between channels the memory decides, and other shapes of tiles may be as good.
     if (out.empty() || !c->has_filter) out.push_back(state);
@@ -195,8 +204,10 @@ class ConvTiling : public Module {
 
  private:
   struct Form {
-    bool staged = false;   // the padded input is copied part by part
-    bool blocked = false;  // the outer part of the channels is around the positions
+    bool staged = false;  // the padded input is copied part by part
+    bool phases = false;  // its rows are laid out by phases
+    int64_t block = 0;    // channels of a block where the outer part of them is around the positions
+    bool blocked() const { return block > 0; }
   };
   // The loops of a tiled nest, outermost first.
   struct Nest {
@@ -224,27 +235,41 @@ class ConvTiling : public Module {
     for (LoopRv l : nest.rows) s.unroll(l);
     s.vectorize(nest.lanes);
     // Written out kernel columns would keep the sums of a block from staying in registers.
-    if (!form.blocked) {
+    if (form.blocked()) {
+      fetch_ahead(s, nest.sums[0], form.block);
+    } else {
       static constexpr std::array<int64_t, 3> kUnroll = {1, 64, 256};
       static constexpr std::array<double, 3> kWeights = {0.3, 0.4, 0.3};
       s.annotate(nest.sums[c.reduce.size() - 2], AnnotationKey::kUnrollMax, s.sample_categorical(kUnroll, kWeights));
     }
     if (form.staged && !stage_padding(s, nest.outer.back())) return false;
     fuse_parallel(s, nest.outer);
-    if (!form.staged) copy_padding(s, 1);
+    if (form.phases) lay_out_phases(s, c, block);
+    if (!form.staged) copy_padding(s, 1, form.phases ? c.stride : 1);
     return s.ok();
+  }
+
+  static void lay_out_phases(Schedule& s, const Convolution& c, BlockRv block) {
+    std::vector<Id> reads = schedule::read_buffers(s.kernel(), c.nest.block->id);
+    auto read = std::find(reads.begin(), reads.end(), c.input->buffer) - reads.begin();
+    auto rank = static_cast<int32_t>(c.input->indices.size());
+    std::vector<int32_t> order;
+    for (int32_t d = 0; d + 1 < rank; ++d) order.push_back(d);
+    order.insert(order.end(), {rank, rank - 1});
+    s.transform_layout(block, static_cast<int>(read), order,
+                       std::array<std::pair<int32_t, int64_t>, 1>{{{rank - 1, c.stride}}});
   }
 
   static bool split_loops(Schedule& s, const Convolution& c, const Tile& t, const std::vector<LoopRv>& loops, Form form,
                           Nest& nest) {
-    auto split = [&](size_t i, int64_t size, bool serial = false) {
-      return split_tile(s, loops[i], c.nest.extents[i], size, serial);
+    auto split = [&](size_t i, int64_t size, TileShare share) {
+      return split_tile(s, loops[i], c.nest.extents[i], size, form.blocked() ? share : TileShare::kSampled);
     };
     std::vector<LoopRv> f, h;
-    if (c.has_filter) f = split(c.filter, t.filters);
-    std::vector<LoopRv> w = s.split(loops[c.column], std::vector<ExprRv>{{}, lit(t.columns)});
     // Blocks of channels serve all rows of an image; divided among threads, each would read the weights again.
-    if (s.ok() && c.has_row) h = split(c.row, t.rows, form.blocked);
+    if (c.has_filter) f = split(c.filter, t.filters, TileShare::kParallel);
+    std::vector<LoopRv> w = s.split(loops[c.column], std::vector<ExprRv>{{}, lit(t.columns)});
+    if (s.ok() && c.has_row) h = split(c.row, t.rows, TileShare::kSerial);
     if (!s.ok()) return false;
     for (const std::vector<size_t>* group : {&c.unit, &c.outer})
       for (size_t i : *group)
@@ -256,14 +281,14 @@ class ConvTiling : public Module {
     if (c.has_filter) nest.inner.push_back(f[1]);
     nest.around = nest.outer.size() + nest.inner.size();
     std::vector<LoopRv> channels = {loops[c.reduce[0]]};
-    if (form.blocked) {
-      channels = s.split(channels[0], std::vector<ExprRv>{{}, lit(kChannelBlock)});
+    if (form.blocked()) {
+      channels = s.split(channels[0], std::vector<ExprRv>{{}, lit(form.block)});
       if (!s.ok()) return false;
       nest.inner.push_back(channels[0]);
     }
     if (c.has_row) nest.inner.push_back(h[1]);
     nest.inner.push_back(w[0]);
-    if (!form.blocked) nest.around = nest.outer.size() + nest.inner.size();
+    if (!form.blocked()) nest.around = nest.outer.size() + nest.inner.size();
     for (const std::vector<size_t>* group : {&c.reduce, &c.unit})
       for (size_t i : *group)
         if (c.nest.reduce[i]) nest.sums.push_back(i == c.reduce[0] ? channels.back() : loops[i]);

@@ -9,11 +9,18 @@
 // sample: j1, the panels of the right operand that stay in the cache while the rows pass by (one panel: it stays in the
 // first level; all of them: a row of the left operand does), and how far the reduction is written out.
 //
-// A tile takes the whole sum: with the constant packed into panels that are read in order, blocks of the sum have
-// nothing to win that pays for writing tiles and reading them again.
+// Rows of the result that are not much longer than a tile waste vectors at their ends. Where the constant can be packed
+// along its other dimension, tiles turned by a quarter compete, whose lanes run over what are rows otherwise, and which
+// leave transposed. There every tile of a panel reads all of the constant's panel again, which the first-level cache
+// does not hold: the sum is blocked around the tiles, j1, k0, i1, k1, and the sums of all rows wait in a local buffer
+// (conv_tiling.cpp has the same).
+//
+// Otherwise a tile takes the whole sum: with the constant packed into panels that are read in order, blocks of the sum
+// have nothing to win that pays for writing tiles and reading them again.
 #include <algorithm>
 
 #include "space/contraction.h"
+#include "space/padding.h"
 #include "tcc/ir/walk.h"
 #include "tcc/space/space.h"
 
@@ -29,18 +36,23 @@ using schedule::Schedule;
 
 constexpr size_t kTiles = 4;
 constexpr int64_t kMaxVectors = 4, kMaxUnroll = 8;
+constexpr int64_t kShortRow = 16;  // vectors
 
 // Iterators of the contraction: row and column of the result, and what is summed over.
 struct Matmul {
   NaiveNest nest;
   size_t row = 0, column = 0, sum = 0;
   std::vector<size_t> batch, unit, unit_sum;
+  bool turned = false;  // the result is contiguous along the row
 };
 
-// Vectors run along the column: contiguous in the result, and in the operand or a constant that can be packed.
+bool is_contiguous(const Kernel& k, const NaiveNest& nest, size_t i) {
+  return flat_stride(k, nest.store->buffer, nest.store->indices, nest.block->iters[i].id) == 1;
+}
+
+// Vectors can run along the column: contiguous in the operand or a constant that can be packed.
 bool suits_column(const Kernel& k, const NaiveNest& nest, size_t i, const SpaceOptions& options) {
   Id iter = nest.block->iters[i].id;
-  if (flat_stride(k, nest.store->buffer, nest.store->indices, iter) != 1) return false;
   return std::all_of(nest.loads.begin(), nest.loads.end(), [&](const Load* l) {
     std::optional<int64_t> stride = flat_stride(k, l->buffer, l->indices, iter);
     if (stride == 0 || stride == 1) return true;
@@ -68,15 +80,28 @@ std::optional<Matmul> find_matmul(const Kernel& k, const SpaceOptions& options) 
   if (sums.size() != 1 || reused.size() != 2) return std::nullopt;
   m.sum = sums[0];
   m.row = reused[0], m.column = reused[1];
-  if (!suits_column(k, *nest, m.column, options)) std::swap(m.row, m.column);
-  if (!suits_column(k, *nest, m.column, options)) return std::nullopt;
+  auto suits = [&](size_t i) { return is_contiguous(k, *nest, i) && suits_column(k, *nest, i, options); };
+  if (!suits(m.column)) std::swap(m.row, m.column);
+  if (!suits(m.column)) return std::nullopt;
   m.nest = std::move(*nest);
   return m;
+}
+
+// The product with the lanes along its rows; nothing where rows of the result are long, or the operands do not allow
+// it.
+std::optional<Matmul> turn(const Kernel& k, const Matmul& m, int64_t lanes, const SpaceOptions& options) {
+  if (m.nest.extents[m.column] > kShortRow * lanes || m.nest.extents[m.row] < lanes) return std::nullopt;
+  if (!suits_column(k, m.nest, m.row, options)) return std::nullopt;
+  Matmul out = m;
+  std::swap(out.row, out.column);
+  out.turned = true;
+  return out;
 }
 
 struct RegisterTile {
   int64_t rows = 0, vectors = 0;
   double score = 0;
+  bool turned = false;
 };
 
 // Cycles of one step of the sum: two fmas and two loads a cycle, four cycles until an fma's result can be added to.
@@ -96,8 +121,16 @@ double rate_tile(const Matmul& m, int64_t rows, int64_t vectors, int64_t lanes) 
       if (r > 0 && c > 0) cycles += static_cast<double>(count) * step_cycles(r, (c + lanes - 1) / lanes);
     }
   double fmas = static_cast<double>(row_extent * column_extent) / static_cast<double>(lanes);
+  // A vector that leaves transposed is written element by element.
+  if (m.turned) cycles += fmas * 0.75 * static_cast<double>(lanes) / static_cast<double>(m.nest.extents[m.sum]);
   double loads = static_cast<double>(rows + vectors) / static_cast<double>(rows * vectors);
   return fmas / 2 / cycles * (1 - 0.05 * loads - 0.2 / static_cast<double>(rows));
+}
+
+void keep_best(std::vector<RegisterTile>& tiles) {
+  std::stable_sort(tiles.begin(), tiles.end(),
+                   [](const RegisterTile& a, const RegisterTile& b) { return a.score > b.score; });
+  if (tiles.size() > kTiles) tiles.resize(kTiles);
 }
 
 std::vector<RegisterTile> best_tiles(const Matmul& m, const target::Target& target, int64_t lanes) {
@@ -107,10 +140,8 @@ std::vector<RegisterTile> best_tiles(const Matmul& m, const target::Target& targ
     // The tile, a row of the right operand, and one element of the left.
     for (int64_t rows = 1; rows * vectors + vectors + 1 <= registers; ++rows)
       if (rows <= m.nest.extents[m.row] && (vectors - 1) * lanes < m.nest.extents[m.column])
-        tiles.push_back({rows, vectors, rate_tile(m, rows, vectors, lanes)});
-  std::stable_sort(tiles.begin(), tiles.end(),
-                   [](const RegisterTile& a, const RegisterTile& b) { return a.score > b.score; });
-  if (tiles.size() > kTiles) tiles.resize(kTiles);
+        tiles.push_back({rows, vectors, rate_tile(m, rows, vectors, lanes), m.turned});
+  keep_best(tiles);
   return tiles;
 }
 
@@ -123,10 +154,19 @@ class MatmulTiling : public Module {
     std::optional<Matmul> m = find_matmul(state.kernel(), options);
     if (!m) return {state};
     int64_t lanes = vector_lanes(target, state.kernel().buffer(m->nest.store->buffer)->type);
+    std::vector<RegisterTile> tiles = best_tiles(*m, target, lanes);
+    std::optional<Matmul> turned = turn(state.kernel(), *m, lanes, options);
+    if (turned) {
+      for (const RegisterTile& t : best_tiles(*turned, target, lanes))
+        if (stays_near(*turned, t.vectors * lanes, target)) tiles.push_back(t);
+      keep_best(tiles);
+    }
     std::vector<Schedule> out;
-    for (const RegisterTile& t : best_tiles(*m, target, lanes)) {
+    for (const RegisterTile& t : tiles) {
       Schedule s = state;
-      if (tile(s, *m, t.rows, t.vectors * lanes, options)) out.push_back(std::move(s));
+      const Matmul& form = t.turned ? *turned : *m;
+      int64_t block = t.turned ? sum_block(form, t.vectors * lanes, target) : 0;
+      if (tile(s, form, t.rows, t.vectors * lanes, block, options)) out.push_back(std::move(s));
     }
     if (out.empty()) return {state};
     return out;
@@ -139,12 +179,24 @@ class MatmulTiling : public Module {
       for (const Packing& p : packings_for(k, m.nest, m.nest.block->iters[i].id, size)) pack(s, block, p);
   }
 
-  static bool tile(Schedule& s, const Matmul& m, int64_t rows, int64_t columns, const SpaceOptions& options) {
-    BlockRv block = s.get_block(m.nest.name);
-    if (options.pack_weights) pack_operands(s, m, block, rows, columns);
-    std::optional<BlockRv> epilogue = localise(s, m.nest, block);
+  static int64_t column_bytes(const Matmul& m, int64_t columns) { return columns * type_bytes(m.nest.loads[0]->type); }
+  static int64_t sum_block(const Matmul& m, int64_t columns, const target::Target& target) {
+    return cache_block(m.nest.extents[m.sum], column_bytes(m, columns), kFewestSteps, target);
+  }
+  // A panel of the constant, or a block of it, stays in the first-level cache.
+  static bool stays_near(const Matmul& m, int64_t columns, const target::Target& target) {
+    return sum_block(m, columns, target) > 0 ||
+           2 * m.nest.extents[m.sum] * column_bytes(m, columns) <= target.cpu.l1_bytes;
+  }
+
+  // `block`: terms of a block of the sum around the tiles of a panel; 0: a tile takes the whole sum.
+  static bool tile(Schedule& s, const Matmul& m, int64_t rows, int64_t columns, int64_t block,
+                   const SpaceOptions& options) {
+    BlockRv product = s.get_block(m.nest.name);
+    if (options.pack_weights) pack_operands(s, m, product, rows, columns);
+    std::optional<BlockRv> epilogue = localise(s, m.nest, product);
     if (!epilogue) return false;
-    std::vector<LoopRv> loops = s.get_loops(block), outer;
+    std::vector<LoopRv> loops = s.get_loops(product), outer;
     if (!s.ok() || loops.size() != m.nest.extents.size()) return false;
 
     // Step 1. Tiles.
@@ -154,15 +206,20 @@ class MatmulTiling : public Module {
     std::vector<LoopRv> j = s.split(loops[m.column], std::vector<ExprRv>{{}, lit(columns)});
     if (!s.ok()) return false;
     int64_t panels = (m.nest.extents[m.column] + columns - 1) / columns;
-    std::vector<LoopRv> panel = s.split(j[0], s.sample_perfect_tile(j[0], 2, panels));
-    std::vector<LoopRv> k = s.split(loops[m.sum], s.sample_perfect_tile(loops[m.sum], 2, kMaxUnroll));
+    // Where the sum is blocked, panels have nothing in common that a cache would keep.
+    std::vector<LoopRv> panel =
+        s.split(j[0], block > 0 ? std::vector<ExprRv>{{}, lit(1)} : s.sample_perfect_tile(j[0], 2, panels));
+    std::vector<LoopRv> k = block > 0 ? s.split(loops[m.sum], std::vector<ExprRv>{{}, lit(block)})
+                                      : s.split(loops[m.sum], s.sample_perfect_tile(loops[m.sum], 2, kMaxUnroll));
     if (!s.ok()) return false;
     outer.push_back(panel[0]);
-    outer.push_back(i[0]);
+    if (block == 0) outer.push_back(i[0]);
     std::vector<LoopRv> order = outer;
     order.push_back(panel[1]);
+    if (block > 0) order.insert(order.end(), {k[0], i[0]});
     for (size_t u : m.unit_sum) order.push_back(loops[u]);
-    order.insert(order.end(), {k[0], k[1], i[1], j[1]});
+    if (block == 0) order.push_back(k[0]);
+    order.insert(order.end(), {k[1], i[1], j[1]});
     s.reorder(order);
     if (!s.ok()) return false;
 
@@ -171,10 +228,14 @@ class MatmulTiling : public Module {
     if (!s.ok() || !mark_epilogue(s, m.nest, static_cast<int>(m.column), *epilogue, outer.size() + 1)) return false;
 
     // Step 3. Kinds of loops.
-    s.unroll(k[1]);
+    if (block > 0)
+      fetch_ahead(s, k[1], block);
+    else
+      s.unroll(k[1]);
     s.unroll(i[1]);
     s.vectorize(j[1]);
     fuse_parallel(s, outer);
+    copy_padding(s, 1);
     return s.ok();
   }
 };

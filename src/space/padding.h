@@ -1,4 +1,5 @@
-// The block that copies the input of a window or a convolution with its border. Private to the room.
+// The block that copies the input of a window or a convolution with its border, or the positions of it that a strided
+// pointwise convolution reads. Private to the room.
 #pragma once
 
 #include "tcc/schedule/schedule.h"
@@ -10,13 +11,17 @@ inline constexpr const char* kPadBlock = "pad";
 
 bool has_padding(const schedule::Schedule& s);
 
+// The positions of one row where the block copies those that a stride leaves; 0: it copies a border, or there is none.
+int64_t gathered_row(const ir::Kernel& k);
+
 // Copies the part that an iteration of the loop reads in that iteration: a halo, which neighbours copy too. False: a
 // step was rejected.
 bool stage_padding(schedule::Schedule& s, schedule::LoopRv loop);
 
-// Copies the whole input in front of its readers, with vectors along a row and all that is around a row in parallel.
-// `row_dims`: innermost dimensions that are a row, 2 where its last one is a block of channels. Does nothing where
-// there is no padding or a step is rejected.
-void copy_padding(schedule::Schedule& s, size_t row_dims);
+// Copies the whole input in front of its readers, with vectors along a row and all that is around a row in parallel;
+// gathered positions with all that is around an image in parallel. `row_dims`: innermost dimensions that are a row, 2
+// where its last one is a block of channels. `phases`: elements of a row that far apart lie side by side in the copy.
+// Does nothing where there is no padding or a step is rejected.
+void copy_padding(schedule::Schedule& s, size_t row_dims, int64_t phases = 1);
 
 }  // namespace tcc::space

@@ -1,5 +1,6 @@
 #include "tcc/space/space.h"
 
+#include <algorithm>
 #include <set>
 
 #include "tcc/lower/lower.h"
@@ -11,8 +12,15 @@ using schedule::Trace;
 
 std::vector<std::unique_ptr<Module>> modules_for(const target::Target& target) {
   std::vector<std::unique_ptr<Module>> modules;
-  modules.push_back(make_auto_inline());
-  if (target.is_cpu()) {
+  if (target.is_cuda()) {
+    modules.push_back(make_gpu_tensor_core());
+    modules.push_back(make_gpu_tiling());
+    modules.push_back(make_gpu_inline());
+    modules.push_back(make_gpu_reduction());
+    modules.push_back(make_gpu_unroll());
+    modules.push_back(make_gpu_bind());
+  } else {
+    modules.push_back(make_auto_inline());
     modules.push_back(make_vector_dot());
     modules.push_back(make_matmul_tiling());
     modules.push_back(make_window_tiling());
@@ -28,9 +36,12 @@ std::vector<std::unique_ptr<Module>> modules_for(const target::Target& target) {
 
 namespace {
 
+// Few of a GPU's tilings fit its blocks' threads and registers.
+constexpr int kDraws = 24, kGpuDraws = 1024;
+
 // Some draws of the decisions must give a program within the target's limits; the trace keeps the first that does.
 bool has_legal_draw(Trace& trace, const ir::Kernel& start, const target::Target& target, Rng& rng) {
-  for (int attempt = 0; attempt < 24; ++attempt) {
+  for (int attempt = 0; attempt < (target.is_cuda() ? kGpuDraws : kDraws); ++attempt) {
     auto arena = std::make_shared<Arena>();
     std::vector<int64_t> decisions = trace.decisions;
     ir::Legal<ir::Kernel> kernel = attempt == 0 ? schedule::replay(trace, decisions, start, arena, &decisions)
@@ -48,6 +59,8 @@ std::vector<Trace> generate_space(const ir::Kernel& start, const target::Target&
   Rng rng(options.seed);
   std::vector<Schedule> states = {Schedule(start, std::make_shared<Arena>(), &rng)};
   for (const std::unique_ptr<Module>& module : modules_for(target)) {
+    const std::vector<std::string>& wanted = options.modules;
+    if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), module->name()) == wanted.end()) continue;
     std::vector<Schedule> next;
     for (const Schedule& state : states)
       for (Schedule& s : module->apply(state, target, options)) next.push_back(std::move(s));

@@ -11,6 +11,7 @@
 
 #include "space/access.h"
 #include "tcc/ir/walk.h"
+#include "tcc/space/matrix_instruction.h"
 #include "tcc/space/space.h"
 
 namespace tcc::space {
@@ -54,10 +55,13 @@ bool ends_with(std::span<const Expr> indices, Id row, Id column) {
                       [&](Expr e) { return mentions(e, row) || mentions(e, column); });
 }
 
-std::optional<Dot> dot_of(const Kernel& k, const NaiveNest& nest, const target::Target& target) {
+bool has_unit(const target::Target& target, const Dot& dot) {
   const target::CpuFeatures& have = target.cpu.features;
+  return have.amx_tile && (dot.operand == Type::kBF16 ? have.amx_bf16 : have.amx_int8);
+}
+
+std::optional<Dot> dot_of(const Kernel& k, const NaiveNest& nest) {
   for (const Dot& dot : {kBF16, kI8}) {
-    if (!have.amx_tile || !(dot.operand == Type::kBF16 ? have.amx_bf16 : have.amx_int8)) continue;
     bool fits = k.buffer(nest.store->buffer)->type == dot.result && nest.loads.size() == 2;
     for (const Load* l : nest.loads) fits &= k.buffer(l->buffer)->type == dot.operand;
     if (fits) return dot;
@@ -65,26 +69,39 @@ std::optional<Dot> dot_of(const Kernel& k, const NaiveNest& nest, const target::
   return std::nullopt;
 }
 
+// A sum of products of two tensors: what could be a matrix product at all.
+std::optional<NaiveNest> sum_of_products(const Kernel& k, const Block& block) {
+  std::optional<NaiveNest> nest = naive_nest(k, block);
+  if (!nest || !nest->is_reduction() || block.init == nullptr || block.iters.size() < 3) return std::nullopt;
+  if (nest->loads.size() != 2 || nest->loads[0]->buffer == nest->loads[1]->buffer) return std::nullopt;
+  return nest;
+}
+
+std::optional<Product> as_product(const Kernel& k, const NaiveNest& nest, const Dot& dot) {
+  const Block& block = *nest.block;
+  Product p{nest, dot};
+  size_t last = block.iters.size() - 1;
+  p.m = last - 2, p.n = last - 1, p.k = last;
+  if (std::count(nest.reduce.begin(), nest.reduce.end(), true) != 1 || !nest.reduce[p.k]) return std::nullopt;
+  auto id = [&](size_t i) { return block.iters[i].id; };
+  bool swapped = ends_with(nest.loads[1]->indices, id(p.m), id(p.k));
+  const Load *a = nest.loads[swapped ? 1 : 0], *b = nest.loads[swapped ? 0 : 1];
+  if (!ends_with(a->indices, id(p.m), id(p.k)) || !ends_with(b->indices, id(p.k), id(p.n)) ||
+      !ends_with(nest.store->indices, id(p.m), id(p.n)))
+    return std::nullopt;
+  std::vector<Id> reads = schedule::read_buffers(k, block.id);
+  p.a = static_cast<int>(std::find(reads.begin(), reads.end(), a->buffer) - reads.begin());
+  p.b = static_cast<int>(std::find(reads.begin(), reads.end(), b->buffer) - reads.begin());
+  return p;
+}
+
 std::optional<Product> find_product(const Kernel& k, const target::Target& target) {
   for (const Block* block : collect_blocks(k.root)) {
-    std::optional<NaiveNest> nest = naive_nest(k, *block);
-    if (!nest || !nest->is_reduction() || block->init == nullptr || block->iters.size() < 3) continue;
-    std::optional<Dot> dot = dot_of(k, *nest, target);
-    if (!dot || nest->loads[0]->buffer == nest->loads[1]->buffer) continue;
-    Product p{*nest, *dot};
-    size_t last = block->iters.size() - 1;
-    p.m = last - 2, p.n = last - 1, p.k = last;
-    if (std::count(nest->reduce.begin(), nest->reduce.end(), true) != 1 || !nest->reduce[p.k]) continue;
-    auto id = [&](size_t i) { return block->iters[i].id; };
-    bool swapped = ends_with(nest->loads[1]->indices, id(p.m), id(p.k));
-    const Load *a = nest->loads[swapped ? 1 : 0], *b = nest->loads[swapped ? 0 : 1];
-    if (!ends_with(a->indices, id(p.m), id(p.k)) || !ends_with(b->indices, id(p.k), id(p.n)) ||
-        !ends_with(nest->store->indices, id(p.m), id(p.n)))
-      continue;
-    std::vector<Id> reads = schedule::read_buffers(k, block->id);
-    p.a = static_cast<int>(std::find(reads.begin(), reads.end(), a->buffer) - reads.begin());
-    p.b = static_cast<int>(std::find(reads.begin(), reads.end(), b->buffer) - reads.begin());
-    return p;
+    std::optional<NaiveNest> nest = sum_of_products(k, *block);
+    if (!nest) continue;
+    std::optional<Dot> dot = dot_of(k, *nest);
+    if (!dot || !has_unit(target, *dot)) continue;
+    if (std::optional<Product> p = as_product(k, *nest, *dot)) return p;
   }
   return std::nullopt;
 }
@@ -217,6 +234,36 @@ class VectorDot : public Module {
 };
 
 }  // namespace
+
+std::vector<std::string> unmet_conditions_of_matrix_instruction(const Kernel& kernel, const target::Target& target) {
+  if (!target.is_cpu()) return {fmt::format("no module makes matrix instructions for {}", target.name)};
+  std::vector<std::string> unmet;
+  if (!target.cpu.features.amx_tile)
+    unmet.push_back(fmt::format("{} has no matrix unit (AMX)", target.name));
+  else if (!has_unit(target, kBF16) && !has_unit(target, kI8))
+    unmet.push_back(fmt::format("the matrix unit of {} multiplies neither bf16 nor i8", target.name));
+  std::optional<NaiveNest> nest;
+  for (const Block* block : collect_blocks(kernel.root))
+    if (std::optional<NaiveNest> found = sum_of_products(kernel, *block); found && !nest) nest = found;
+  if (!nest) {
+    unmet.push_back("the task holds no sum of products of two tensors");
+    return unmet;
+  }
+  const std::optional<Dot> dot = dot_of(kernel, *nest);
+  if (!dot) {
+    const auto type = [&](Id buffer) { return type_name(kernel.buffer(buffer)->type); };
+    unmet.push_back(fmt::format("it multiplies {} by {} into {}; AMX multiplies bf16 into f32 and i8 into i32",
+                                type(nest->loads[0]->buffer), type(nest->loads[1]->buffer), type(nest->store->buffer)));
+  } else if (!has_unit(target, *dot) && target.cpu.features.amx_tile) {
+    unmet.push_back(fmt::format("the matrix unit of {} does not multiply {}", target.name, type_name(dot->operand)));
+  }
+  const auto sums = std::count(nest->reduce.begin(), nest->reduce.end(), true);
+  if (sums != 1)
+    unmet.push_back(fmt::format("the sum runs over {} loops (a convolution's window), the unit's over one", sums));
+  else if (!as_product(kernel, *nest, dot.value_or(kBF16)))
+    unmet.push_back("the operands are not stored as rows of A (.., m, k) and of B (.., k, n)");
+  return unmet;
+}
 
 std::unique_ptr<Module> make_vector_dot() {
   return std::make_unique<VectorDot>();

@@ -1,15 +1,21 @@
 #include "tcc/support/files.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <mutex>
 #include <system_error>
+
+#include "tcc/support/truncated_files.h"
 
 namespace tcc {
 namespace {
@@ -53,17 +59,73 @@ class Descriptor {
   int fd_;
 };
 
+// Smaller files are copied: what happens to the file afterwards is of no concern, and the copy costs little. Larger
+// ones are mapped, so that weights of many gigabytes need no memory of their own.
+constexpr size_t kCopiedBytes = size_t{64} << 20;
+
+// Which addresses are which file, readable inside a signal handler. A file that finds no room is mapped all the same.
+struct MappedRange {
+  std::atomic<uintptr_t> begin{0}, end{0};  // end 0: free
+  std::array<char, 512> name{};
+};
+std::array<MappedRange, 256> mapped_ranges;
+std::mutex mapped_ranges_mutex;  // of those who change them
+
+MappedRange* enter_range(const void* data, size_t size, int fd) {
+  std::lock_guard lock(mapped_ranges_mutex);
+  for (MappedRange& range : mapped_ranges) {
+    if (range.end.load() != 0) continue;
+    // The file's own name, whatever it was opened as.
+    const std::string link = fmt::format("/proc/self/fd/{}", fd);
+    const ssize_t length = readlink(link.c_str(), range.name.data(), range.name.size() - 1);
+    range.name[static_cast<size_t>(std::max<ssize_t>(length, 0))] = '\0';
+    range.begin = reinterpret_cast<uintptr_t>(data);
+    range.end = reinterpret_cast<uintptr_t>(data) + size;
+    return &range;
+  }
+  return nullptr;
+}
+
+void say(const char* text) {
+  [[maybe_unused]] ssize_t written = ::write(STDERR_FILENO, text, std::strlen(text));
+}
+
+void on_bus_error(int signal, siginfo_t* info, void*) {
+  const auto at = reinterpret_cast<uintptr_t>(info->si_addr);
+  for (const MappedRange& range : mapped_ranges) {
+    if (at < range.begin || at >= range.end) continue;
+    say("tcc: error: '");
+    say(range.name.data());
+    say("' lost its end while it was read: another program truncated it\n  hint: run the command again when the file "
+        "is "
+        "complete\n");
+    _exit(1);
+  }
+  ::signal(signal, SIG_DFL);  // the fault comes again, and is what it always was
+}
+
 class PosixMap final : public MappedFile {
  public:
-  PosixMap(void* data, size_t size) : data_(data), size_(size) {}
+  PosixMap(void* data, size_t size, int fd) : data_(data), size_(size), range_(enter_range(data, size, fd)) {}
   ~PosixMap() override {
-    if (size_ > 0) munmap(data_, size_);
+    munmap(data_, size_);
+    if (range_ != nullptr) range_->end = 0;
   }
   std::span<const std::byte> bytes() const override { return {static_cast<const std::byte*>(data_), size_}; }
 
  private:
   void* data_;
   size_t size_;
+  MappedRange* range_;
+};
+
+class CopiedFile final : public MappedFile {
+ public:
+  explicit CopiedFile(std::string bytes) : bytes_(std::move(bytes)) {}
+  std::span<const std::byte> bytes() const override { return std::as_bytes(std::span(bytes_)); }
+
+ private:
+  std::string bytes_;
 };
 
 class SystemClock final : public Clock {
@@ -88,14 +150,7 @@ Result<int> open_regular(const std::string& path, struct stat* info) {
   return guard.release();
 }
 
-}  // namespace
-
-Result<std::string> read_file(const std::string& path, uint64_t max_bytes) {
-  struct stat info{};
-  TCC_TRY(int fd, open_regular(path, &info));
-  Descriptor guard(fd);
-  if (static_cast<uint64_t>(info.st_size) > max_bytes)
-    return input_error("'{}' has {} bytes, more than the limit of {}", path, info.st_size, max_bytes);
+Result<std::string> read_all(int fd, const struct stat& info, const std::string& path) {
   std::string bytes(static_cast<size_t>(info.st_size), '\0');
   size_t done = 0;
   while (done < bytes.size()) {
@@ -107,6 +162,24 @@ Result<std::string> read_file(const std::string& path, uint64_t max_bytes) {
   }
   bytes.resize(done);
   return bytes;
+}
+
+}  // namespace
+
+void report_truncated_files() {
+  struct sigaction action{};
+  action.sa_sigaction = on_bus_error;
+  action.sa_flags = SA_SIGINFO;
+  sigaction(SIGBUS, &action, nullptr);
+}
+
+Result<std::string> read_file(const std::string& path, uint64_t max_bytes) {
+  struct stat info{};
+  TCC_TRY(int fd, open_regular(path, &info));
+  Descriptor guard(fd);
+  if (static_cast<uint64_t>(info.st_size) > max_bytes)
+    return input_error("'{}' has {} bytes, more than the limit of {}", path, info.st_size, max_bytes);
+  return read_all(fd, info, path);
 }
 
 Result<void> write_file(const std::string& path, std::string_view bytes, bool executable) {
@@ -153,12 +226,13 @@ Result<std::shared_ptr<MappedFile>> MappedFile::open(const std::string& path) {
   TCC_TRY(int fd, open_regular(path, &info));
   Descriptor guard(fd);
   auto size = static_cast<size_t>(info.st_size);
-  void* data = nullptr;
-  if (size > 0) {
-    data = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (data == MAP_FAILED) return system_error("map", path);
+  if (size < kCopiedBytes) {
+    TCC_TRY(std::string bytes, read_all(fd, info, path));
+    return std::shared_ptr<MappedFile>(std::make_shared<CopiedFile>(std::move(bytes)));
   }
-  return std::shared_ptr<MappedFile>(std::make_shared<PosixMap>(data, size));
+  void* data = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
+  if (data == MAP_FAILED) return system_error("map", path);
+  return std::shared_ptr<MappedFile>(std::make_shared<PosixMap>(data, size, fd));
 }
 
 Result<std::unique_ptr<TemporaryDirectory>> TemporaryDirectory::create(const std::string& prefix) {

@@ -54,11 +54,11 @@ const graph::Shape& GroupNest::shape_of(graph::ValueId id) const {
 
 namespace {
 
+bool all(const std::vector<int64_t>& v, int64_t x) {
+  return std::all_of(v.begin(), v.end(), [x](int64_t y) { return y == x; });
+}
 bool is_pointwise(const graph::ConvAttrs& a) {
-  auto all = [](const std::vector<int64_t>& v, int64_t x) {
-    return std::all_of(v.begin(), v.end(), [x](int64_t y) { return y == x; });
-  };
-  return all(a.kernel, 1) && all(a.strides, 1) && all(a.pads_begin, 0) && all(a.pads_end, 0);
+  return all(a.kernel, 1) && all(a.pads_begin, 0) && all(a.pads_end, 0);
 }
 
 // The shape with its last axes, those of `positions`, made one; nothing where it is broadcast along some of them only.
@@ -97,6 +97,7 @@ void GroupNest::block_constants() {
 void GroupNest::flatten_positions() {
   const graph::Node& anchor = graph_.node(group_.anchor);
   if (!flat_shapes_.empty() || anchor.op != graph::Op::kConv || !is_pointwise(anchor.as<graph::ConvAttrs>())) return;
+  const bool strided = !all(anchor.as<graph::ConvAttrs>().strides, 1);
   const graph::Shape& out = value(anchor.output).shape;
   graph::Shape positions(out.begin() + 2, out.end());
   if (positions.size() < 2) return;
@@ -111,7 +112,8 @@ void GroupNest::flatten_positions() {
       bool inner = i + 1 < values.size();
       // One number a channel.
       bool vector = inner && (node.op == graph::Op::kConv ? i == 2 : node.op == graph::Op::kBatchNorm && i > 0);
-      std::optional<graph::Shape> made = vector ? shape : flat_shape(shape, positions);
+      const bool own_shape = vector || (strided && id == group_.anchor && i == 0);
+      std::optional<graph::Shape> made = own_shape ? shape : flat_shape(shape, positions);
       if (!made) return;
       auto [known, fresh] = flat.emplace(values[i], *made);
       if (!fresh && known->second != *made) return;

@@ -32,7 +32,7 @@ ir::Type ir_type(graph::DType dtype);
 int64_t highest_of(ir::Type type);
 int64_t lowest_of(ir::Type type);
 
-// The block that copies a convolution's input with its padding.
+// The block that copies a convolution's input with its padding, or the positions of it that a strided one reads.
 inline constexpr const char* kPadBlock = "pad";
 // The matrix products of a convolution by tiles.
 inline constexpr const char* kWinogradProduct = "winograd_product";
@@ -61,7 +61,7 @@ class GroupNest {
   // flat_shapes_.
   void block_constants();
   // A pointwise convolution is a matrix product over all positions: where every tensor of the group allows it, the
-  // spatial axes become one. Decides that, and fills flat_shapes_.
+  // spatial axes become one. The input of a strided one keeps its own. Decides that, and fills flat_shapes_.
   void flatten_positions();
   Tensor operand(graph::ValueId id) const { return tensors_.at(id); }
 

@@ -61,19 +61,33 @@ Expr window_position(Builder& b, const WindowAxis& axis, Expr o, Expr k) {
   return b.offset(b.add(b.scale(o, axis.stride), b.scale(k, axis.dilation)), -axis.pad);
 }
 
+// Where a strided pointwise convolution with result `out` reads for at = (batch, channel, position).
+Exprs strided_position(Builder& b, const graph::Shape& out, const std::vector<int64_t>& strides, const Exprs& at) {
+  Exprs x{at[0], at[1]};
+  Expr rest = at[2];
+  for (size_t i = strides.size(); i-- > 0;) {
+    Expr extent = b.integer(out[i + 2]);
+    x.insert(x.begin() + 2, b.scale(i == 0 ? rest : b.floor_mod(rest, extent), strides[i]));
+    rest = b.floor_div(rest, extent);
+  }
+  return x;
+}
+
 }  // namespace
 
+// A strided pointwise convolution over flat positions has a block that copies those it reads side by side, in front.
 // Blocked channels are two axes, c / b in front of the positions and c % b behind them: the weights' filters and
 // channels are read under the same split (block_constants), so that no index is a quotient.
 void GroupNest::plan_conv(const graph::Node& node) {
   const auto& a = node.as<graph::ConvAttrs>();
   const graph::Shape in_shape = shape_of(node.inputs[0]), out_shape = shape_of(node.output);
   std::vector<WindowAxis> windows;
-  const size_t behind = a.block_in > 1 ? 3 : 2;
-  if (in_shape.size() == a.kernel.size() + behind)
-    windows = window_axes(in_shape, out_shape, a);
+  const bool flat = out_shape.size() == 3 && a.kernel.size() > 1;
+  const bool gathered = flat && in_shape.size() > 3;
+  if (flat)
+    windows.push_back({out_shape[2], out_shape[2], 1, 1, 1, 0, 0});  // all positions as one axis
   else
-    windows.push_back({in_shape[2], out_shape[2], 1, 1, 1, 0, 0});  // all positions as one axis
+    windows = window_axes(in_shape, out_shape, a);
   const bool depthwise_blocks = a.group > 1 && a.block_in > 1, in_blocks = a.block_in > 1 && !depthwise_blocks;
   int64_t per_group_in = depthwise_blocks ? 1 : in_shape[1] / a.group, per_group_out = out_shape[1] / a.group;
   add_stage("conv", node, true, [=, this](const std::string& name, const Tensor& out) {
@@ -98,6 +112,12 @@ void GroupNest::plan_conv(const graph::Node& node) {
         }
         if (a.block_in > 1) x.push_back(at.back());
         return read(operand(node.inputs[0]), x, predicate);
+      });
+    }
+    if (gathered) {
+      source = make_temp(kPadBlock, {in_shape[0], in_shape[1], out_shape[2]});
+      pad = map_nest(kPadBlock, axes_of(source.shape), source, [&](const Exprs& at) {
+        return read(operand(node.inputs[0]), strided_position(b(), value(node.output).shape, a.strides, at));
       });
     }
     if (channel_loop) reduce.push_back({"rc", per_group_in});

@@ -40,6 +40,44 @@ std::unique_ptr<PeerProcess> start(const std::string& path) {
 struct Sums {
   double sum = 0, abs = 0;
 };
+// All windows as three axes, the missing ones of one position.
+template <class Add>
+void naive_window(const OpCase& c, const Add& add) {
+  const bool transposed = c.op == "deconv";
+  std::vector<int64_t> in = input_size(c), out = output_size(c);
+  std::vector<int64_t> taps(in.size(), c.get("kernel"));
+  const auto missing = 3 - in.size();
+  for (std::vector<int64_t>* list : {&in, &out, &taps}) list->insert(list->begin(), missing, 1);
+  const int64_t group = c.get("group"), depth = c.get("c") / group, filters = c.get("f"), stride = c.get("stride");
+  const int64_t dilation = std::max<int64_t>(c.get("dilation"), 1), count = taps[0] * taps[1] * taps[2];
+  // The input position of one axis, or -1.
+  auto source = [&](size_t axis, int64_t position, int64_t tap) -> int64_t {
+    if (axis < missing) return 0;
+    int64_t at =
+        transposed ? position + c.get("pad") - tap * dilation : position * stride + tap * dilation - c.get("pad");
+    if (transposed && at % stride != 0) return -1;
+    if (transposed) at /= stride;
+    return at >= 0 && at < in[axis] ? at : -1;
+  };
+  for (int64_t f = 0; f < filters; ++f)
+    for (int64_t p = 0; p < out[0] * out[1] * out[2]; ++p) {
+      double v = 0;
+      for (int64_t d = 0; d < depth; ++d)
+        for (int64_t t = 0; t < count; ++t) {
+          const int64_t z = source(0, p / (out[1] * out[2]), t / (taps[1] * taps[2]));
+          const int64_t y = source(1, p / out[2] % out[1], t / taps[2] % taps[1]),
+                        x = source(2, p % out[2], t % taps[2]);
+          if (z < 0 || y < 0 || x < 0) continue;
+          const int64_t channel = f / (filters / group) * depth + d;
+          const int64_t weight = transposed ? (d * filters + f) * count + t : (f * depth + d) * count + t;
+          v += double(data_at(((channel * in[0] + z) * in[1] + y) * in[2] + x, 0)) * data_at(weight, 1);
+        }
+      if (c.get("bn")) v = data_at(f, 3) * (v - data_at(f, 4)) + data_at(f, 2);
+      if (c.get("bias")) v += data_at(f, 2);
+      add(v);
+    }
+}
+
 Sums naive(const OpCase& c) {
   Sums s;
   auto add = [&](double v) {
@@ -56,33 +94,48 @@ Sums naive(const OpCase& c) {
       }
     return s;
   }
-  int64_t group = c.get("group"), depth = c.get("c") / group, kernel = c.get("kernel"), pad = c.get("pad"),
-          size = c.get("h");
-  int64_t extent = (size + 2 * pad - kernel) / c.get("stride") + 1;
-  for (int64_t f = 0; f < c.get("f"); ++f)
-    for (int64_t y = 0; y < extent; ++y)
-      for (int64_t x = 0; x < extent; ++x) {
-        double v = data_at(f, 2);
-        for (int64_t d = 0; d < depth; ++d)
-          for (int64_t ky = 0; ky < kernel; ++ky)
-            for (int64_t kx = 0; kx < kernel; ++kx) {
-              int64_t iy = y * c.get("stride") + ky - pad, ix = x * c.get("stride") + kx - pad;
-              if (iy < 0 || ix < 0 || iy >= size || ix >= size) continue;
-              int64_t channel = f / (c.get("f") / group) * depth + d;
-              v += double(data_at((channel * size + iy) * size + ix, 0)) *
-                   data_at(((f * depth + d) * kernel + ky) * kernel + kx, 1);
-            }
-        add(v);
-      }
+  if (c.op == "attention") {
+    int64_t tokens = c.get("tokens"), heads = c.get("heads"), depth = c.get("depth");
+    for (int64_t h = 0; h < heads; ++h)
+      for (int64_t i = 0; i < tokens; ++i)
+        for (int64_t j = 0; j < tokens; ++j) {
+          double v = 0;
+          for (int64_t d = 0; d < depth; ++d)
+            v += double(data_at((i * heads + h) * depth + d, 0)) * data_at((j * heads + h) * depth + d, 1);
+          add(v);
+        }
+    return s;
+  }
+  if (c.op == "norm") {
+    double squares = 0;
+    for (int64_t i = 0; i < c.get("rows") * c.get("cols"); ++i) squares += double(data_at(i, 0)) * data_at(i, 0);
+    add(std::sqrt(squares));
+    return s;
+  }
+  naive_window(c, add);
   return s;
 }
 
 }  // namespace
 
 TEST_CASE("peers compute the operator that was asked for", "[peers]") {
-  std::vector<OpCase> cases = {gemm_case("bare", 5, 12, 7), gemm_case("row", 1, 33, 20),
-                               gemm_case("fused", 6, 16, 9, true), conv_case("conv", 3, 8, 9, 3, 2),
-                               conv_case("depthwise", 8, 8, 6, 3, 1, 8)};
+  std::vector<OpCase> cases = {
+      gemm_case("bare", 5, 12, 7),
+      gemm_case("row", 1, 33, 20),
+      gemm_case("fused", 6, 16, 9, true),
+      conv_case("conv", 3, 8, 9, 3, 2),
+      conv_case("depthwise", 8, 8, 6, 3, 1, 8),
+      window_case("line", {.channels = 4, .filters = 6, .size = {17}, .kernel = 3, .stride = 2, .pad = 1}),
+      window_case("volume", {.channels = 2, .filters = 3, .size = {4, 6, 7}, .kernel = 3, .pad = 1}),
+      window_case("dilated",
+                  {.channels = 3, .filters = 4, .size = {9, 11}, .kernel = 3, .stride = 2, .pad = 2, .dilation = 2}),
+      window_case("grouped", {.channels = 8, .filters = 12, .size = {6, 6}, .kernel = 3, .pad = 1, .group = 4}),
+      window_case("folded", {.channels = 3, .filters = 5, .size = {8, 8}, .kernel = 3, .pad = 1, .folded = true}),
+      window_case(
+          "transposed",
+          {.channels = 6, .filters = 4, .size = {4, 5}, .kernel = 4, .stride = 2, .pad = 1, .transposed = true}),
+      attention_product_case("attention", 9, 3, 8),
+      norm_case("norm", 12, 20)};
   int answered = 0;
   for (const Peer& peer : peers()) {
     auto process = start(peer.path);

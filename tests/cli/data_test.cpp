@@ -2,6 +2,7 @@
 #include <sys/resource.h>
 
 #include <cstring>
+#include <nlohmann/json.hpp>
 
 #include "model_bytes.h"
 #include "tcc/driver/tensor_file.h"
@@ -23,6 +24,17 @@ std::vector<float> load(const fs::path& path) {
   std::vector<float> values(tensor->constant.bytes.size() / 4);
   std::memcpy(values.data(), tensor->constant.bytes.data(), values.size() * 4);
   return values;
+}
+
+void must_link(const Sandbox& box) {
+  spill(box.path("main.c"),
+        "#include \"sum.h\"\nint main(void) { tcc_context* c = 0; const tcc_model_api* api = tcc_sum_query(1);\n"
+        "  return api->create(0, &c) != TCC_OK || api->self_test(c) != TCC_OK; }\n");
+  const Outcome linked =
+      box.run({"sh", "-c", "cc -Iout main.c out/kernels/*.o -o main -lpthread -lm && ldd main && ./main"});
+  CAPTURE(linked.out, linked.err);
+  CHECK(linked.exit_code == 0);
+  CHECK(linked.out.find("libsum") == std::string::npos);
 }
 
 const std::vector<float> kA = {1, 2, 3, 4}, kB = {10, 20, 30, 40}, kSum = {11, 22, 33, 44};
@@ -87,7 +99,7 @@ TEST_CASE("what run cannot use is refused by name, and nothing is written", "[cl
   check_error(box.tcc({"run", lib, "--random", "--input", "a=nowhere.npy"}), 1, "nowhere.npy");
   check_error(box.tcc({"run", lib, "--random", "--input", "a=a.txt"}), 2, ".npy");
   check_error(box.tcc({"run", lib, "--random", "--inputs", "bad.npz"}), 1, "bad.npz");
-  check_error(box.tcc({"run", lib, "--random", "-o", "nowhere/all.npz"}), 1, "nowhere/all.npz");
+  check_error(box.tcc({"run", lib, "--random", "-o", "nowhere/all.npz"}), 1, "'nowhere/all.npz'");
   check_error(box.tcc({"run", lib, "--random", "-o", "all.txt"}), 2, ".npz");
   check_error(box.tcc({"run", lib, "--random", "--save", "y=/dev/full/y.npy"}), 1, "/dev/full");
 }
@@ -140,6 +152,53 @@ TEST_CASE("a frozen input is an input no more, and verify finds its value again"
   check_error(box.tcc({"inspect", "sum.onnx", "--freeze", "q=@c.pb"}), 2, "'q'");
 }
 
+TEST_CASE("weights behind a symbolic link are read when that is allowed, by verify too", "[cli]") {
+  Sandbox box;
+  const std::string location = field(1, "location") + field(2, "w.bin");
+  const std::string weight = number(1, 4) + number(2, 1) + field(8, "w") + field(13, location) + number(14, 1);
+  const std::string add = field(1, "x") + field(1, "w") + field(2, "y") + field(4, "Add");
+  const std::string graph =
+      field(1, add) + field(2, "linked") + field(5, weight) + field(11, tensor("x")) + field(12, tensor("y"));
+  spill(box.path("linked.onnx"), number(1, 8) + field(7, graph) + field(8, number(2, 13)));
+  fs::create_directory(box.path("cache"));
+  spill(box.path("cache/blob"), std::string(reinterpret_cast<const char*>(kB.data()), 16));
+  fs::create_symlink("cache/blob", box.path("w.bin"));
+  const Outcome refused = box.tcc({"build", "linked.onnx", "-q", "-o", "out"});
+  check_error(refused, 1, "symbolic link");
+  CHECK_THAT(refused.err, Contains("--allow-external-symlinks"));
+  REQUIRE(box.tcc({"build", "linked.onnx", "-q", "-o", "out", "--allow-external-symlinks"}).exit_code == 0);
+  CHECK(box.tcc({"verify", "out/liblinked.so"}).exit_code == 0);
+}
+
+TEST_CASE("inspect says what is in a library", "[cli]") {
+  Sandbox box;
+  spill(box.path("sum.onnx"), sum_model());
+  REQUIRE(box.tcc({"build", "sum.onnx", "-q", "-o", "out"}).exit_code == 0);
+  const Outcome text = box.tcc({"inspect", "out/libsum.so"});
+  CHECK(text.exit_code == 0);
+  CHECK_THAT(text.out, Contains("library  out/libsum.so 'sum'") && Contains("model    sum.onnx, hash ") &&
+                           Contains("input    a f32 4") && Contains("output   y f32 4") && Contains("workload"));
+  CHECK(box.tcc({"inspect", "out/libsum.so", "--json"}).out == slurp(box.path("out/sum.json")));
+}
+
+TEST_CASE("build --emit writes what it says", "[cli]") {
+  Sandbox box;
+  spill(box.path("sum.onnx"), sum_model());
+  REQUIRE(box.tcc({"build", "sum.onnx", "-q", "-o", "out", "--emit", "obj,llvm,ir"}).exit_code == 0);
+  int kernels = 0;
+  for (const auto& entry : fs::directory_iterator(box.path("out/kernels"))) {
+    const std::string text = slurp(entry.path()), extension = entry.path().extension();
+    CAPTURE(entry.path());
+    if (extension == ".ll") CHECK_THAT(text, Contains("define ") && Contains("@tcc_k0_0"));
+    if (extension == ".o") CHECK(text.substr(1, 3) == "ELF");
+    CHECK_FALSE(text.empty());
+    kernels += extension == ".ll" ? 1 : 0;
+  }
+  CHECK(kernels == 1);
+  // All objects of the library, in a program of its own.
+  must_link(box);
+}
+
 TEST_CASE("an option file stands behind the command line, and its mistakes are told", "[cli]") {
   Sandbox box;
   spill(box.path("good.toml"), "seed = 3\ntrials = 5\n[run]\nrandom = true\nseed = 4\n");
@@ -185,5 +244,26 @@ TEST_CASE("completions and manual pages name every option", "[cli]") {
   CHECK(fs::exists(box.path("man1/tcc.1")));
   CHECK_THAT(slurp(box.path("man1/tcc-tune.1")), Contains(".TH") && Contains("trials\\-per\\-task"));
   CHECK_THAT(box.tcc({"man", "bench"}).out, Contains("EXAMPLES"));
-  check_error(box.tcc({"man", "bnech"}), 2, "bnech");
+  check_error(box.tcc({"man", "bnech"}), 2, "did you mean 'bench'");
+  check_error(box.tcc({"man", "qqqqqq"}), 2, "hint: ");
+}
+
+TEST_CASE("a model is written with other weights, for programs that cannot reseed", "[cli]") {
+  Sandbox box;
+  REQUIRE(box.tcc({"zoo", "mlp", "-o", "a.onnx", "-q"}).exit_code == 0);
+  check_error(box.tcc({"zoo", "a.onnx", "-o", "b.onnx"}), 2, "--reseed-weights");
+  Outcome written = box.tcc({"zoo", "a.onnx", "--reseed-weights", "3", "-o", "b.onnx", "-q"});
+  CAPTURE(written.err);
+  REQUIRE(written.exit_code == 0);
+  auto output_of = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), "run");
+    words.insert(words.end(), {"--random", "--seed", "7", "--json", "-q"});
+    Outcome run = box.tcc(words);
+    CAPTURE(run.err);
+    REQUIRE(run.exit_code == 0);
+    return nlohmann::json::parse(run.out).at("outputs");
+  };
+  const auto reseeded = output_of({"a.onnx", "--reseed-weights", "3"});
+  CHECK(output_of({"b.onnx"}) == reseeded);
+  CHECK(output_of({"a.onnx"}) != reseeded);
 }

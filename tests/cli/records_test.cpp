@@ -55,6 +55,16 @@ TEST_CASE("tuning chosen tasks, and what can be done with their records", "[cli]
   int64_t rejects = 0;
   for (const json& reject : why.at("rejects")) rejects += reject.at("count").get<int64_t>();
   CHECK(why.at("draws").get<int64_t>() == why.at("legal").get<int64_t>() + rejects);
+  // What the run itself proposed and rejected, and why there is no matrix instruction in a product of f32.
+  const json& counts = summary.at("tasks").at(0).at("counts");
+  for (const char* name : {"proposed", "duplicate", "rejected"}) CHECK(why.at("recorded").at(name) == counts.at(name));
+  CHECK(why.at("recorded").at("rejects").size() == counts.at("rejected_by_reason").size());
+  for (const json& reject : why.at("recorded").at("rejects")) {
+    CHECK(reject.at("count") == counts.at("rejected_by_reason").at(reject.at("reason").get<std::string>()));
+    CHECK_FALSE(reject.at("example").get<std::string>().empty());
+  }
+  CHECK(why.at("records").at(0).at("status") == "ok");
+  CHECK_THAT(why.at("no_matrix_instruction").dump(), Contains("multiplies f32 by f32 into f32"));
 
   const json task =
       json::parse(box.tcc({"show", "zoo:mlp", "--task", "0", "--threads", "1", "--db", "a.db", "--json"}).out);
@@ -81,8 +91,9 @@ TEST_CASE("bench times the kernels inside the model and compares two runs", "[cl
     CHECK(k.at("bytes") > 0);
     sum += k.at("seconds").at("min").get<double>();
   }
-  CHECK(sum < times.at("seconds").at("median"));
+  CHECK(sum > 0);
   CHECK(times.at("peak_share") > 0);
+  CHECK(times.at("gbytes_per_second") > 0);
 
   auto file = [&](const char* name, double unit) {
     json samples = json::array();
@@ -105,8 +116,9 @@ TEST_CASE("the Python example gives what run gives", "[cli]") {
   spill(box.path("sum.onnx"), sum_model());
   REQUIRE(box.tcc({"build", "sum.onnx", "-q", "-o", "out"}).exit_code == 0);
   REQUIRE(box.tcc({"run", "out/libsum.so", "--random", "--save", "y=a.npy"}).exit_code == 0);
-  const std::string source = TCC_SOURCE_DIR;
-  for (const std::string& python : {source + "/build/peers/venv/bin/python3", std::string("python3")}) {
+  const std::string source = TCC_SOURCE_DIR, text = slurp(source + "/docs/examples/run_model.py");
+  CHECK(std::count(text.begin(), text.end(), '\n') <= 20);  // as the documentation promises
+  for (const std::string& python : {std::string("/usr/bin/python3"), std::string("python3")}) {
     if (box.run({"sh", "-c", python + " -c 'import numpy'"}).exit_code != 0) continue;
     Outcome example = box.run({python, source + "/docs/examples/run_model.py", "out/libsum.so", "a.npy", "a.npy"});
     CAPTURE(example.err);
@@ -120,6 +132,9 @@ TEST_CASE("the Python example gives what run gives", "[cli]") {
           "assert (numpy.load('y.npy') == 2 * numpy.load('a.npy')).all()\n");
     spill(box.path("stdout.txt"), example.out);
     CHECK(box.run({python, "check.py", std::string(TCC_BINARY_DIR) + "/tools/tcc"}).exit_code == 0);
+    const Outcome few = box.run({python, source + "/docs/examples/run_model.py", "out/libsum.so", "a.npy"});
+    CHECK(few.exit_code == 1);
+    CHECK_THAT(few.err, Contains("1 input tensors given, the model has 2"));
     return;
   }
   WARN("SKIPPED: no Python with NumPy");

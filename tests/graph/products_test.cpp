@@ -174,10 +174,37 @@ TEST_CASE("blocked layouts keep the function and convert at the borders only") {
   CHECK(g.value(g.outputs[0]).shape == Shape{1, 16, 1, 1});
 }
 
+TEST_CASE("depthwise convolutions of small or strided images want blocks, those of long rows do not") {
+  auto network = [](Graph& g, int64_t size, int64_t stride) {
+    ValueId x = g.add_input("x", DType::kF32, {1, 16, size, size});
+    x = add(g, Op::kConv, square(1), {x, weight(g, {64, 16, 1, 1})});
+    ConvAttrs depthwise = square(3, 64);
+    depthwise.strides = {stride, stride};
+    x = add(g, Op::kConv, depthwise, {x, weight(g, {64, 1, 3, 3})});
+    return add(g, Op::kConv, square(1), {x, weight(g, {16, 64, 1, 1})});
+  };
+  // Both layouts are equally fast for dense convolutions: what the depthwise one wants decides.
+  auto blocks = [&](int64_t size, int64_t stride) {
+    Graph g;
+    optimised(g, network(g, size, stride), {layout_model(1e15, 1)});
+    return print_graph(g).find("blocks=8->8") != std::string::npos;
+  };
+  CHECK(blocks(7, 1));
+  CHECK(blocks(14, 1));
+  CHECK_FALSE(blocks(56, 1));
+  CHECK(blocks(56, 2));
+}
+
 TEST_CASE("a conversion that costs more than it saves is not made") {
   Graph g;
-  optimised(g, small_network(g), {layout_model(1, 1)});
-  CHECK(print_graph(g).find("blocks=") == std::string::npos);
+  // The depthwise convolution gets its blocks from the one in front of it, and the mean takes them: no copy is made.
+  CHECK(optimised(g, small_network(g), {layout_model(1, 1)}).find("Transpose") == std::string::npos);
+  CHECK(print_graph(g).find("blocks=1->8") != std::string::npos);
+  Graph dense;
+  ValueId d = dense.add_input("x", DType::kF32, {1, 8, 8, 8});
+  for (int i = 0; i < 3; ++i) d = add(dense, Op::kConv, square(3), {d, weight(dense, {8, 8, 3, 3})});
+  CHECK(optimised(dense, d, {layout_model(1, 1)}) == "Conv Conv Conv");
+  CHECK(print_graph(dense).find("blocks=") == std::string::npos);
   // An output in the model's layout is worth one conversion, not one a convolution.
   Graph h;
   ValueId x = h.add_input("x", DType::kF32, {1, 8, 8, 8});

@@ -85,6 +85,8 @@ std::vector<const Layout*> samples(Arena& arena) {
   out.push_back(
       make_blocked(arena, std::vector<int64_t>{12, 10}, std::vector<int32_t>{1, 0}, Tiles{{0, 4}, {1, 2}, {0, 2}}));
   out.push_back(make_blocked(arena, std::vector<int64_t>{16, 32}, std::vector<int32_t>{0, 1}, Tiles{{1, 8}, {0, 2}}));
+  // Tiles between the outer parts: the second of two outermost, the other one innermost.
+  out.push_back(make_blocked(arena, std::vector<int64_t>{5, 9}, std::vector<int32_t>{3, 0, 1}, Tiles{{0, 2}, {1, 3}}));
   out.push_back(with_xor(arena, *make_row_major(arena, std::vector<int64_t>{8, 64}), {6, 3, 7}));
   out.push_back(with_xor(arena, *make_row_major(arena, std::vector<int64_t>{16, 8}), {4, 0, 3}));
   out.push_back(with_xor(arena, *make_row_major(arena, std::vector<int64_t>{16, 16}), {0, 4, 15}));
@@ -132,6 +134,14 @@ TEST_CASE("row-major and blocked addresses", "[layout]") {
   });
   CHECK(contiguous_width(*blocked, 1) == 16);
   CHECK(contiguous_width(*blocked, 3) == 1);
+  // The tile of the last dimension, number 4, outside of what is left of it: elements that are two apart are
+  // neighbours.
+  const Layout* phases =
+      make_blocked(arena, nchw, std::vector<int32_t>{0, 1, 2, 4, 3}, std::vector<std::pair<int32_t, int64_t>>{{3, 2}});
+  CHECK(phases->size == 2 * 20 * 3 * 2 * 3);
+  for_each_index(nchw, [&](const std::vector<int64_t>& i) {
+    REQUIRE(ir::apply(*phases, i).address == (((i[0] * 20 + i[1]) * 3 + i[2]) * 2 + i[3] % 2) * 3 + i[3] / 2);
+  });
 }
 
 TEST_CASE("injectivity finds collisions", "[layout]") {

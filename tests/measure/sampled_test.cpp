@@ -161,7 +161,7 @@ TEST_CASE("a sampled gate takes the right kernel and finds wrong and unwritten e
   Measurement right = measure(Defect::kNone);
   CAPTURE(right.failure);
   CHECK(right.status == record::Status::kOk);
-  CHECK(right.gate == "exact");
+  CHECK(right.gate == "exact at samples");
   CHECK(measure(Defect::kShortSum).status == record::Status::kWrong);
   CHECK(measure(Defect::kNaN).status == record::Status::kWrong);
   CHECK(measure(Defect::kUnwritten).status == record::Status::kWrong);

@@ -116,6 +116,16 @@ TEST_CASE("a transposed convolution spreads each input over its kernel") {
   CHECK(result_of(spec) == Doubles{0, 0, 1, 2, 0, 0, 3, 4, 2, 4, 3, 6, 6, 8, 9, 12});
   spec.attributes.push_back({"pads", Ints{1, 1, 1, 1}});
   CHECK(result_of(spec) == Doubles{0, 3, 4, 3});
+  // A kernel that the stride does not divide, bias, an output that is longer at its end.
+  NodeSpec odd{"ConvTranspose",
+               {1, 1, 3},
+               {{{1, 2, 3}, Floats{1, 2, 3, 10, 20, 30}}, {{2}, Floats{100, 200}}},
+               {{"strides", Ints{2}}, {"pads", Ints{1, 1}}, {"output_padding", Ints{1}}}};
+  CHECK(result_of(odd) == Doubles{100, 101, 102, 105, 104, 106, 200, 210, 220, 250, 240, 260});
+  // Two groups: no channel sees the other's input.
+  NodeSpec grouped{
+      "ConvTranspose", {1, 2, 2}, {{{2, 1, 2}, Floats{1, 2, 3, 4}}}, {{"strides", Ints{2}}, {"group", int64_t{2}}}};
+  CHECK(result_of(grouped) == Doubles{0, 0, 1, 2, 6, 8, 9, 12});
 }
 
 TEST_CASE("what a shape depends on can be fixed") {

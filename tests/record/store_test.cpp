@@ -46,6 +46,7 @@ Record sample(uint64_t task, uint64_t nest, double median) {
   r.compile_seconds = 0.0125;
   r.isa = "x86-64-v3";
   r.device = R"({"name":"host"})";
+  r.anchor = 0xfedcba9876543210u;
   r.tool_version = "0.1.0";
   r.unix_time = 1234567890;
   return r;
@@ -143,6 +144,7 @@ TEST_CASE("a record comes back as it went in", "[unit]") {
   CHECK(out.threads == in.threads);
   CHECK(out.gate == in.gate);
   CHECK(out.max_error == in.max_error);
+  CHECK(out.anchor == in.anchor);
   CHECK(out.tool_version == in.tool_version);
   CHECK(out.unix_time == in.unix_time);
   CHECK(out.layouts == in.layouts);
@@ -182,6 +184,42 @@ TEST_CASE("best is the fastest that was measured and is ok", "[unit]") {
   CHECK(store->best(1, kTarget, 1).value()->nest == 14);
 }
 
+TEST_CASE("the newest verdict on a program counts", "[unit]") {
+  auto store = open_ok(":memory:");
+  auto add = [&](uint64_t nest, int64_t threads, Status status, double median) {
+    Record r = sample(1, nest, median);
+    r.threads = threads;
+    r.status = status;
+    REQUIRE(store->add(r));
+  };
+  auto nests = [&](int64_t threads) {
+    std::vector<uint64_t> out;
+    const std::vector<Record> fastest = store->fastest(1, kTarget, threads, 9).value();
+    for (const Record& r : fastest) out.push_back(r.nest);
+    return out;
+  };
+  add(10, 1, Status::kOk, 1e-6);
+  add(11, 1, Status::kOk, 2e-6);
+  add(11, 2, Status::kOk, 3e-6);
+  add(12, 2, Status::kOk, 4e-6);
+  CHECK(store->measured_threads(1, kTarget).value() == std::vector<int64_t>{1, 2});
+  for (Status bad : {Status::kWrong, Status::kCrashed, Status::kHung, Status::kRejected}) {
+    add(10, 1, bad, 0);
+    CHECK(nests(1) == std::vector<uint64_t>{11});
+    add(10, 1, Status::kOk, 1e-6);  // mended since
+    CHECK(nests(1) == std::vector<uint64_t>{10, 11});
+  }
+  add(11, 2, Status::kHung, 0);  // says nothing about one thread
+  CHECK(nests(1) == std::vector<uint64_t>{10, 11});
+  CHECK(nests(2) == std::vector<uint64_t>{12});
+  add(11, 2, Status::kWrong, 0);  // but what is wrong once is not trusted anywhere
+  CHECK(nests(1) == std::vector<uint64_t>{10});
+  CHECK(nests(0) == std::vector<uint64_t>{10, 12});
+  add(10, 1, Status::kCrashed, 0);
+  CHECK(store->measured_threads(1, kTarget).value() == std::vector<int64_t>{2});
+  CHECK(store->measured_threads(7, kTarget).value().empty());
+}
+
 TEST_CASE("duplicates and counts", "[unit]") {
   auto store = open_ok(":memory:");
   Record crashed = sample(1, 20, 0);
@@ -189,9 +227,11 @@ TEST_CASE("duplicates and counts", "[unit]") {
   REQUIRE(store->add(crashed));
   REQUIRE(store->add(sample(1, 21, 1)));
   REQUIRE(store->add(sample(2, 22, 1)));
-  CHECK(store->contains(1, kTarget, 20).value());
-  CHECK_FALSE(store->contains(1, kTarget, 22).value());
-  CHECK_FALSE(store->contains(1, 5, 20).value());
+  CHECK(store->contains(1, kTarget, 20, 1).value());
+  CHECK(store->contains(1, kTarget, 20, 0).value());
+  CHECK_FALSE(store->contains(1, kTarget, 20, 2).value());
+  CHECK_FALSE(store->contains(1, kTarget, 22, 0).value());
+  CHECK_FALSE(store->contains(1, 5, 20, 0).value());
   CHECK(store->count_by_status(1).value() == std::map<Status, int64_t>{{Status::kOk, 1}, {Status::kCrashed, 1}});
   CHECK(store->count_by_status().value().at(Status::kOk) == 2);
 }

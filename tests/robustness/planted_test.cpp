@@ -80,7 +80,9 @@ TEST_CASE("a wrong program is recorded as wrong and never becomes best, however 
   CHECK(task.counts.measured > 0);
 
   auto records = store->all().value();
-  CHECK(records.size() == 36);
+  std::set<uint64_t> programs;  // the fastest are recorded again when they have met
+  for (const record::Record& r : records) programs.insert(r.nest);
+  CHECK(programs.size() == 36);
   for (const record::Record& r : records) {
     CAPTURE(r.failure);
     if (!saboteur.sabotaged.contains(r.nest)) {

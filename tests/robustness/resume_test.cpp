@@ -70,7 +70,7 @@ void run(const std::string& path) {
   // As the driver does it: the plain program is measured before a task's first round.
   env.prepare = [&](const task::Task& task) -> Result<std::shared_ptr<const measure::MeasureTask>> {
     const record::Record r = baseline(task, target);
-    if (!(*store)->contains(r.task, r.target_features, r.nest).value()) {
+    if (!(*store)->contains(r.task, r.target_features, r.nest, r.threads).value()) {
       ticks.tick();
       REQUIRE((*store)->add(r).has_value());
     }

@@ -1,3 +1,5 @@
+#include <sched.h>
+
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdlib>
@@ -37,6 +39,14 @@ void count_runs(void* const* b, int64_t begin, int64_t end) {
   static float runs = 0;
   runs += 1;
   for (int64_t i = begin; i < end; ++i) static_cast<float*>(b[1])[i] = runs + static_cast<float>(i);
+}
+
+// To every element: how many CPUs the thread that computes it may use.
+void count_cpus(void* const* b, int64_t begin, int64_t end) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  sched_getaffinity(0, sizeof set, &set);
+  for (int64_t i = begin; i < end; ++i) static_cast<float*>(b[1])[i] = static_cast<float>(CPU_COUNT(&set));
 }
 
 alignas(64) const float kBias[16 + kColumns] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, -2, 3, -4, 0.5f};
@@ -289,6 +299,21 @@ TEST_CASE("two contexts run one model in two threads", "[unit]") {
   second.join();
   REQUIRE(good[0]);
   REQUIRE(good[1]);
+}
+
+TEST_CASE("with bound threads a run binds its caller as long as it lasts", "[unit]") {
+  cpu_set_t before, after;
+  CPU_ZERO(&before);
+  CPU_ZERO(&after);
+  REQUIRE(sched_getaffinity(0, sizeof before, &before) == 0);
+  Model model;
+  model.launches[1].fn = count_cpus;
+  Context context(model, 2, TCC_CREATE_PIN_THREADS);
+  Tensor in, out;
+  REQUIRE(run(context, in, out) == TCC_OK);
+  CHECK(out.values == std::vector<float>(out.values.size(), 1.0f));
+  REQUIRE(sched_getaffinity(0, sizeof after, &after) == 0);
+  CHECK(CPU_EQUAL(&before, &after));
 }
 
 TEST_CASE("last error belongs to the thread", "[unit]") {

@@ -1,3 +1,4 @@
+#include <sched.h>
 #include <sys/resource.h>
 #include <xmmintrin.h>
 
@@ -254,6 +255,63 @@ TEST_CASE("binding threads is reported and harmless", "[unit]") {
   REQUIRE(visits == std::vector<int32_t>{1, 1, 1});
   Pool unbound(3, 0, 0);
   REQUIRE(tcc_rt_pool_pinned(unbound.pool) == 0);
+}
+
+TEST_CASE("beside bound workers the caller has a CPU of its own, and its own ones afterwards", "[unit]") {
+  auto usable = [] {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    REQUIRE(sched_getaffinity(0, sizeof set, &set) == 0);
+    return set;
+  };
+  const cpu_set_t before = usable();
+  Pool unbound(2, 0, 0);
+  tcc_rt_pool_bind_caller(unbound.pool);
+  const cpu_set_t beside_unbound = usable();
+  CHECK(CPU_EQUAL(&before, &beside_unbound));
+  tcc_rt_pool_release_caller(unbound.pool);
+  if (CPU_COUNT(&before) < 2) return;  // nothing to choose from
+
+  Pool bound(2, 0, 1);
+  REQUIRE(tcc_rt_pool_pinned(bound.pool) == 1);
+  struct Seen {
+    std::mutex mutex;
+    std::vector<cpu_set_t> sets;
+  } seen;
+  auto note = [](void* const* b, int64_t, int64_t) {
+    auto* s = static_cast<Seen*>(b[0]);
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    sched_getaffinity(0, sizeof set, &set);
+    std::lock_guard lock(s->mutex);
+    s->sets.push_back(set);
+  };
+  void* buffers[] = {&seen};
+  tcc_rt_pool_bind_caller(bound.pool);
+  const tcc_status status = tcc_rt_pool_run(bound.pool, note, buffers, 2);
+  tcc_rt_pool_release_caller(bound.pool);
+  REQUIRE(status == TCC_OK);
+  REQUIRE(seen.sets.size() == 2);
+  CHECK(CPU_COUNT(&seen.sets[0]) == 1);
+  CHECK(CPU_COUNT(&seen.sets[1]) == 1);
+  CHECK(!CPU_EQUAL(&seen.sets[0], &seen.sets[1]));
+  const cpu_set_t after = usable();
+  CHECK(CPU_EQUAL(&before, &after));
+
+  // A thread that its owner has bound stays where it is.
+  cpu_set_t last;
+  CPU_ZERO(&last);
+  int cpu = CPU_SETSIZE - 1;
+  while (!CPU_ISSET(cpu, &before)) --cpu;
+  CPU_SET(cpu, &last);
+  REQUIRE(sched_setaffinity(0, sizeof last, &last) == 0);
+  tcc_rt_pool_bind_caller(bound.pool);
+  const cpu_set_t during = usable();
+  tcc_rt_pool_release_caller(bound.pool);
+  const cpu_set_t still = usable();
+  sched_setaffinity(0, sizeof before, &before);
+  CHECK(CPU_EQUAL(&during, &last));
+  CHECK(CPU_EQUAL(&still, &last));
 }
 
 TEST_CASE("fork and join are cheap", "[.][bench]") {

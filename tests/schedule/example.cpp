@@ -51,7 +51,13 @@ void check_same_outputs(const ir::Kernel& before, const ir::Kernel& after) {
   std::vector<interp::TensorData> x = inputs_for(before), y = x;
   run(before, x);
   run(after, y);
-  for (size_t i = 0; i < x.size(); ++i) CHECK(x[i].to_doubles() == y[i].to_doubles());
+  // Integers make sums exact; what goes through exp is rounded in another order by stream_reduction.
+  bool rounded = ir::print(before).find("exp(") != std::string::npos;
+  for (size_t i = 0; i < x.size(); ++i) {
+    std::vector<double> want = x[i].to_doubles(), got = y[i].to_doubles();
+    if (!rounded) CHECK(got == want);
+    for (size_t e = 0; rounded && e < want.size(); ++e) CHECK(got[e] == Approx(want[e]).epsilon(1e-5).margin(1e-5));
+  }
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ std::vector<schedule::Op> all_ops() {
 bool is_primitive(schedule::Op op) {
   using schedule::Op;
   return !schedule::is_sampling(op) && op != Op::kGetBlock && op != Op::kGetLoops && op != Op::kGetProducers &&
-         op != Op::kGetConsumers;
+         op != Op::kGetConsumers && op != Op::kGetChildBlocks && op != Op::kGetOutputBlocks;
 }
 
 std::vector<Example> run_file(const std::string& path) {

@@ -65,7 +65,7 @@ TEST_CASE("crossing and repeated mutation stay within a sketch's decisions") {
       space::draw_decisions(sketch, b, rng);
       CHECK(exact(sketch, search::cross(sketch, a, b, rng)));
       std::vector<int64_t> mutant = a;
-      if (!search::mutate_some(sketch, mutant, rng)) continue;
+      if (!search::mutate_some(sketch, mutant, schedule::mutator_weights(false), rng)) continue;
       CHECK(exact(sketch, mutant));
       size_t differ = 0;
       for (const schedule::Instruction& in : sketch.trace.instructions) {

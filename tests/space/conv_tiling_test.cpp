@@ -1,4 +1,5 @@
 // Tiles of convolutions: what they compute, what they keep in registers, and where the padded input goes.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 
@@ -82,13 +83,20 @@ TEST_CASE("channels are blocked around the positions where the weights of a tile
     auto arena = std::make_shared<Arena>();
     ir::Legal<ir::Kernel> nest = schedule::replay(trace, trace.decisions, t.kernel, arena);
     REQUIRE(nest.has_value());
-    int64_t outer_channels = 0;
+    int64_t blocks = 0;
     ir::visit(nest->root, [&](ir::Stmt s) {
       const ir::Loop* l = ir::as<ir::Loop>(s);
-      if (l != nullptr && ir::is_int(l->extent, 64)) ++outer_channels;
+      if (l == nullptr || std::none_of(l->annotations.begin(), l->annotations.end(),
+                                       [](const auto& a) { return a.key == ir::AnnotationKey::kPrefetch; }))
+        return true;
+      // The weights of a block, for at least a vector of filters, are a quarter of the first level.
+      ++blocks;
+      int64_t channels = ir::int_value(l->extent);
+      CHECK(128 % channels == 0);
+      CHECK(channels * 9 * 8 * 4 <= target.cpu.l1_bytes / 4);
       return true;
     });
-    if (outer_channels == 0) continue;
+    if (blocks == 0) continue;
     ir::Legal<ir::Kernel> lowered = lower::lower(*nest, target, ir::Stage::kLowered, arena);
     if (!lowered) continue;
     ++blocked;
@@ -133,4 +141,74 @@ TEST_CASE("a padded input that is copied part by part stays in a core's stack") 
   }
   CHECK(staged > 0);
   CHECK(refused > 0);
+}
+
+TEST_CASE("a strided pointwise convolution is a product over positions that are copied side by side") {
+  target::Target target = named_target("x86-64-v3");
+  for (bool image : {true, false}) {
+    task::ConvParams shape{.batch = 2,
+                           .channels = 6,
+                           .filters = 20,
+                           .size = {9, 13},
+                           .kernel = {1, 1},
+                           .strides = {2, 2},
+                           .bias = true,
+                           .relu = true};
+    if (!image) shape.size = {2, 5, 6}, shape.kernel = {1, 1, 1}, shape.strides = {1, 2, 3};
+    task::Task t = task::make_conv(shape);
+    CHECK(check_draws(t, target) > 0);
+    int64_t copies = 0;
+    for (const schedule::Trace& trace : space::generate_space(t.kernel, target)) {
+      INFO(schedule::print_trace(trace));
+      ir::Legal<space::Sketch> sketch = space::make_sketch(trace, t.kernel, target);
+      REQUIRE(sketch.has_value());
+      CHECK(sketch->symbolic);
+      auto arena = std::make_shared<Arena>();
+      ir::Legal<ir::Kernel> nest = space::instantiate(*sketch, trace.decisions, target, arena);
+      REQUIRE(nest.has_value());
+      // The rows of the input are walked without quotients, in vectors.
+      int64_t rows = 0;
+      ir::visit(nest->root, [&](ir::Stmt s) {
+        const ir::Loop* l = ir::as<ir::Loop>(s);
+        if (l != nullptr && l->loop_kind == ir::LoopKind::kVectorized && ir::is_int(l->extent, image ? 7 : 2))
+          if (const ir::Store* st = ir::as<ir::Store>(l->body)) rows += ir::as<ir::Load>(st->value) != nullptr;
+        return true;
+      });
+      copies += rows;
+    }
+    CHECK(copies > 0);
+  }
+}
+
+TEST_CASE("lanes that are strided positions read a copy that is laid out by phases") {
+  target::Target target = named_target("x86-64-v3");
+  for (int64_t stride : {2, 3}) {
+    task::Task t = task::make_conv({.channels = 3,
+                                    .filters = 6,
+                                    .size = {15, 54},
+                                    .kernel = {5, 5},
+                                    .strides = {stride, stride},
+                                    .pads = {2, 2},
+                                    .bias = true,
+                                    .relu = true});
+    CHECK(check_draws(t, target) > 0);
+    int64_t phased = 0;
+    for (const schedule::Trace& trace : space::generate_space(t.kernel, target)) {
+      INFO(schedule::print_trace(trace));
+      auto arena = std::make_shared<Arena>();
+      ir::Legal<ir::Kernel> k = schedule::replay(trace, trace.decisions, t.kernel, arena);
+      REQUIRE(k.has_value());
+      for (const ir::Buffer* b : k->buffers) {
+        if (b->layout == nullptr || b->role != ir::BufferRole::kTemp) continue;
+        ++phased;
+        // The last digit is what is left of the columns, in front of it their remainders.
+        REQUIRE(b->layout->digits.size() == 5);
+        CHECK(b->layout->digits[3].dim == 3);
+        CHECK(b->layout->digits[3].extent == stride);
+        CHECK(b->layout->digits[4].divisor == stride);
+        CHECK(b->layout->digits[4].stride == 1);
+      }
+    }
+    CHECK(phased > 0);
+  }
 }

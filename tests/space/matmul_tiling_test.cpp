@@ -127,3 +127,47 @@ TEST_CASE("the edges of a product run in smaller tiles without predicates") {
   }
   CHECK(split >= 2);
 }
+
+TEST_CASE("short rows of a product are made by turned tiles whose sum is blocked for the first-level cache") {
+  target::Target target = named_target("x86-64-v3");
+  target.cpu.l1_bytes = 8 << 10;
+  task::Task t = task::make_conv(
+      {.channels = 128, .filters = 40, .size = {7, 7}, .kernel = {1, 1}, .bias = true, .relu = true, .residual = true});
+  CHECK(check_draws(t, target) > 0);
+  int64_t turned = 0;
+  for (const schedule::Trace& trace : space::generate_space(t.kernel, target)) {
+    INFO(schedule::print_trace(trace));
+    ir::Legal<space::Sketch> sketch = space::make_sketch(trace, t.kernel, target);
+    REQUIRE(sketch.has_value());
+    CHECK(sketch->symbolic);
+    auto arena = std::make_shared<Arena>();
+    ir::Legal<ir::Kernel> nest = space::instantiate(*sketch, trace.decisions, target, arena);
+    REQUIRE(nest.has_value());
+    // A block of the constant, columns x terms, and its loop, which asks for the next one.
+    ir::visit(nest->root, [&](ir::Stmt s) {
+      const ir::Loop* l = ir::as<ir::Loop>(s);
+      bool fetches = l != nullptr && std::any_of(l->annotations.begin(), l->annotations.end(),
+                                                 [](const auto& a) { return a.key == ir::AnnotationKey::kPrefetch; });
+      if (!fetches) return true;
+      ++turned;
+      int64_t columns = 0;
+      ir::visit(l->body, [&](ir::Stmt c) {
+        const ir::Loop* lanes = ir::as<ir::Loop>(c);
+        if (lanes != nullptr && lanes->loop_kind == ir::LoopKind::kVectorized)
+          columns = std::max(columns, ir::int_value(lanes->extent));
+        return true;
+      });
+      CHECK(4 * columns * ir::int_value(l->extent) <= target.cpu.l1_bytes / 4);
+      CHECK(8 * columns * ir::int_value(l->extent) > target.cpu.l1_bytes / 4);
+      return false;
+    });
+  }
+  CHECK(turned > 0);
+
+  // Long rows take the whole sum in a tile that is not turned; so does a long sum that no block divides.
+  for (const task::Task& other :
+       {task::make_conv({.channels = 128, .filters = 40, .size = {20, 20}, .kernel = {1, 1}}),
+        task::make_conv({.channels = 8 * 25, .filters = 40, .size = {7, 7}, .kernel = {1, 1}})})
+    for (const schedule::Trace& trace : space::generate_space(other.kernel, target))
+      CHECK(schedule::print_trace(trace).find("sample_categorical") == std::string::npos);
+}

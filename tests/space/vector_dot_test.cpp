@@ -7,11 +7,14 @@
 #include <cmath>
 #include <cstring>
 
+#include <fmt/ranges.h>
+
 #include "run_kernel.h"
 #include "tcc/codegen/llvm.h"
 #include "tcc/ir/text.h"
 #include "tcc/ir/walk.h"
 #include "tcc/lower/lower.h"
+#include "tcc/space/matrix_instruction.h"
 #include "tcc/space/sketch.h"
 #include "tcc/space/space.h"
 #include "tcc/task/task.h"
@@ -175,6 +178,31 @@ TEST_CASE("no tiles where the target has none or the types are others") {
   CHECK(tile_traces(bf16, *target::find_target("x86-64-v4")).empty());
   ir::Kernel f32 = task::make_gemm({.m = 64, .n = 64, .k = 64, .constant_weights = true}).kernel;
   CHECK(tile_traces(f32, with_tiles()).empty());
+}
+
+TEST_CASE("what stands in the way of tiles is named, and nothing does where there are some") {
+  const target::Target tiles = with_tiles(), plain = *target::find_target("x86-64-v3");
+  auto unmet = [](const ir::Kernel& k, const target::Target& t) {
+    return fmt::format("{}", fmt::join(space::unmet_conditions_of_matrix_instruction(k, t), "; "));
+  };
+  for (const auto& [name, kernel] : products()) {
+    INFO(name);
+    CHECK(unmet(kernel, tiles).empty() == !tile_traces(kernel, tiles).empty());
+    CHECK(unmet(kernel, tiles).empty());
+    CHECK(unmet(kernel, plain) == "x86-64-v3 has no matrix unit (AMX)");
+  }
+  using Catch::Matchers::Contains;
+  auto gemm = task::make_gemm({.m = 64, .n = 64, .k = 64, .constant_weights = true}).kernel;
+  CHECK_THAT(unmet(gemm, tiles), Contains("multiplies f32 by f32 into f32") && !Contains("no matrix unit"));
+  CHECK_THAT(unmet(gemm, plain), Contains("multiplies f32 by f32 into f32") && Contains("no matrix unit"));
+  auto conv = task::make_conv({.channels = 8, .filters = 8, .size = {8, 8}, .kernel = {3, 3}, .pads = {1, 1}}).kernel;
+  CHECK_THAT(unmet(conv, tiles), Contains("runs over 3 loops"));
+  CHECK_THAT(unmet(task::make_softmax({8, 8}, 1).kernel, tiles), Contains("no sum of products"));
+  target::Target integers = tiles;
+  integers.cpu.features.amx_bf16 = false;
+  auto bf16 = task::make_gemm({.m = 64, .n = 64, .k = 64, .constant_weights = true, .dtype = graph::DType::kBF16});
+  CHECK(unmet(bf16.kernel, integers) == "the matrix unit of with AMX does not multiply bf16");
+  CHECK_THAT(unmet(gemm, *target::find_target("a100")), Contains("a100"));
 }
 
 TEST_CASE("products on tiles run where the processor has them") {

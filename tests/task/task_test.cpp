@@ -222,10 +222,28 @@ TEST_CASE("a pointwise convolution sees all positions as one axis") {
     REQUIRE(list.tasks.size() == 1);
     CHECK(out_shape(list.tasks[0]) == Shape{1, 4, 5, 7});
   }
-  SECTION("not with a stride or padding") {
-    for (auto [stride, pad] : {std::pair<int64_t, int64_t>{2, 0}, {1, 1}}) {
+  SECTION("a strided one reads a copy of its positions") {
+    Net n;
+    graph::ConvAttrs a{{1, 1}, {3, 2}, {1, 1}, {0, 0}, {0, 0}, 2};
+    ValueId y = n.node(Op::kConv, a, {n.input({2, 4, 7, 9}), n.weight({6, 2, 1, 1}), n.weight({6})});
+    auto list = n.check(n.node(Op::kAdd, {n.input({2, 6, 3, 5}), y}));
+    REQUIRE(list.tasks.size() == 1);
+    CHECK(out_shape(list.tasks[0]) == Shape{2, 6, 15});
+    CHECK(list.tasks[0].anchor_block == "conv");
+    std::vector<const ir::Block*> blocks = ir::collect_blocks(list.tasks[0].kernel.root);
+    CHECK(ir::name_hint(list.tasks[0].kernel, blocks[0]->id) == "pad");
+    CHECK(blocks[0]->iters.size() == 3);
+  }
+  SECTION("strided, three axes") {
+    Net n;
+    graph::ConvAttrs a{{1, 1, 1}, {1, 3, 2}, {1, 1, 1}, {0, 0, 0}, {0, 0, 0}, 1};
+    auto list = n.check(n.node(Op::kConv, a, {n.input({1, 2, 2, 4, 5}), n.weight({3, 2, 1, 1, 1})}));
+    CHECK(out_shape(list.tasks[0]) == Shape{1, 3, 12});
+  }
+  SECTION("not with padding") {
+    for (int64_t stride : {1, 2}) {
       Net n;
-      auto list = n.check(n.node(Op::kConv, conv2d(1, stride, pad), {n.input({1, 3, 5, 7}), n.weight({4, 3, 1, 1})}));
+      auto list = n.check(n.node(Op::kConv, conv2d(1, stride, 1), {n.input({1, 3, 5, 7}), n.weight({4, 3, 1, 1})}));
       CHECK(out_shape(list.tasks[0]).size() == 4);
     }
   }

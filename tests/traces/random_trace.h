@@ -47,7 +47,7 @@ class TraceWriter {
       s.clear_reject();
       return;
     }
-    static constexpr std::array<const char*, 16> kNames = {"split",
+    static constexpr std::array<const char*, 26> kNames = {"split",
                                                            "split_free",
                                                            "split_odd",
                                                            "fuse",
@@ -62,7 +62,17 @@ class TraceWriter {
                                                            "kind",
                                                            "sample_compute_location",
                                                            "rfactor",
-                                                           "annotate"};
+                                                           "annotate",
+                                                           "unannotate",
+                                                           "add_unit_loop",
+                                                           "set_scope",
+                                                           "storage_align",
+                                                           "blockize",
+                                                           "reindex",
+                                                           "transform_block_layout",
+                                                           "decompose_padding",
+                                                           "read_at",
+                                                           "write_at"};
     auto which = static_cast<size_t>(rng_.below(static_cast<int64_t>(kNames.size())));
     LoopRv loop = any(loops);
     switch (which) {
@@ -140,7 +150,10 @@ class TraceWriter {
       case 14:
         keep(s.rfactor(block, loop));
         break;
-      default: {
+      default:
+        other_step(which, block, loop);
+        break;
+      case 15: {
         std::array<int64_t, 3> values = {0, 16, 64};
         std::array<double, 3> weights = {0.2, 0.3, 0.5};
         s.annotate(block, ir::AnnotationKey::kUnrollMax, s.sample_categorical(values, weights));
@@ -149,6 +162,65 @@ class TraceWriter {
     }
     (s.ok() ? out_.applied : out_.rejected)[kNames[which]]++;
     s.clear_reject();
+  }
+  void other_step(size_t which, schedule::BlockRv block, schedule::LoopRv loop) {
+    using namespace schedule;
+    Schedule& s = out_.schedule;
+    ir::Scope scope = rng_.below(2) == 0 ? ir::Scope::kLocal : ir::Scope::kShared;
+    switch (which) {
+      case 16:
+        s.unannotate(block, ir::AnnotationKey::kUnrollMax);
+        break;
+      case 17:
+        if (rng_.below(2) == 0)
+          s.add_unit_loop(block);
+        else
+          s.add_unit_loop(loop);
+        break;
+      case 18:
+        s.set_scope(block, scope);
+        break;
+      case 19:
+        s.storage_align(block, static_cast<int>(rng_.below(4)), 1 + rng_.below(16), rng_.below(5));
+        break;
+      case 20:
+        keep(s.blockize(loop));
+        break;
+      case 21:
+        keep(s.reindex(block, static_cast<int>(rng_.below(4)) - 1));
+        break;
+      case 22:
+        transform(block);
+        break;
+      case 23:
+        keep(s.decompose_padding(block, loop));
+        break;
+      case 24:
+        keep(s.read_at(block, loop, static_cast<int>(rng_.below(3)), scope));
+        break;
+      default:
+        keep(s.write_at(block, loop, scope));
+        break;
+    }
+  }
+  // Each iterator whole, or split by a small factor; the digits in any order, some joined.
+  void transform(schedule::BlockRv block) {
+    using namespace schedule;
+    const ir::Block* b = ir::find_block(out_.schedule.kernel().root, out_.schedule.id(block));
+    std::vector<std::vector<IterDigit>> map;
+    for (size_t i = 0; b != nullptr && i < b->iters.size(); ++i) {
+      int64_t tile = rng_.below(2) == 0 ? 1 + rng_.below(4) : 1;
+      auto iter = static_cast<int64_t>(i);
+      map.push_back({{iter, tile, 0}});
+      if (tile > 1) map.push_back({{iter, 1, tile}});
+    }
+    for (size_t i = map.size(); i > 1; --i)
+      std::swap(map[i - 1], map[static_cast<size_t>(rng_.below(static_cast<int64_t>(i)))]);
+    if (map.size() > 1 && rng_.below(2) == 0) {
+      map[0].insert(map[0].end(), map.back().begin(), map.back().end());
+      map.pop_back();
+    }
+    out_.schedule.transform_block_layout(block, map);
   }
   void keep(schedule::BlockRv b) {
     if (out_.schedule.ok()) blocks_.push_back(b);

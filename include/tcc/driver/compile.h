@@ -44,7 +44,7 @@ struct KernelChoice {
   int64_t weight = 1;
   bool tuned = false;
   double seconds = 0;  // measured time of one run; 0 when untuned
-  std::string note;    // why it is not tuned
+  std::string note;    // why it is not tuned, or that it was on another number of threads
   double loss = 0;     // expected time over that of a tuned kernel; 0 = tuned, or not estimated
 };
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tcc/driver/compile.h"
+#include "tcc/search/search.h"
 
 namespace tcc::driver {
 
@@ -18,19 +19,35 @@ struct RejectExample {
   std::string example;  // text of the first one
   std::string decisions;
 };
+// What became of the proposals of all tuning runs whose records these are.
+struct RecordedProposals {
+  int64_t proposed = 0, duplicate = 0, rejected = 0;
+  std::vector<RejectExample> rejects;  // most frequent first; without decisions
+};
+struct RecordedFailure {
+  std::string status;  // "ok" too
+  int64_t count = 0;
+  std::string example;  // what the latest one said; "" for ok
+};
 struct Explanation {
   std::string key, workload;
   bool tuned = false;
-  std::string note;  // why it is not tuned
+  std::string note;  // why it is not tuned, or that it was on another number of threads
   double seconds = 0, flops = 0;
   std::vector<ExplainedStep> steps;
   std::string loops;  // the loop tree, one loop or statement a line
   int64_t design_spaces = 0, draws = 0, legal = 0;
-  std::vector<RejectExample> rejects;                     // of `draws` seeded draws from the design spaces
-  std::vector<std::pair<std::string, int64_t>> failures;  // of measured candidates, by status; from the store
+  std::vector<RejectExample> rejects;              // of `draws` seeded draws from the design spaces
+  RecordedProposals recorded;                      // from the store
+  std::vector<RecordedFailure> failures;           // of measured candidates, by status; from the store
+  std::string matrix_instruction;                  // the one that is used; "" = none
+  std::vector<std::string> no_matrix_instruction;  // why none is used, a sentence each
 };
 // `name` as for show_task.
 Result<Explanation> explain_task(const Program& program, const std::string& name, const record::Store* store,
                                  const target::Target& target, int64_t threads);
+
+// Adds what became of a run's proposals for a task to what the store knows, for explain_task.
+Result<void> record_proposals(const std::string& key, const search::Counts& counts, record::Store& store);
 
 }  // namespace tcc::driver

@@ -102,8 +102,9 @@ struct ScheduleTime {
   double flops = 0;
   double median = 0, low = 0, high = 0;  // seconds
   double max_error = 0;                  // share of what is allowed
+  std::vector<std::string> notes;        // what an imported trace said that has no effect here
 };
-// `trace` is the text or JSON of a trace.
+// `trace` is the text or JSON of a trace, or one of MetaSchedule.
 Result<ScheduleTime> bench_schedule(const task::Task& task, const std::string& trace, const target::Target& target,
                                     int threads);
 

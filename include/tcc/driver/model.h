@@ -35,6 +35,10 @@ struct Model {
 
 Result<Model> load_model(const ModelSource& source);
 
+// Writes a model of the zoo as an ONNX file, or, with source.reseed, any model with the weights that it has then.
+// `model` is a name of the zoo or a file; source.model is not looked at.
+Result<void> write_model(const std::string& model, const ModelSource& source, const std::string& path);
+
 // "resnet18" for zoo:resnet18, "net" for a/b/net.onnx: what libraries are called unless told otherwise.
 std::string model_stem(const std::string& model);
 

@@ -42,6 +42,7 @@ struct TaskDetails {
   std::string trace;    // best schedule found, as text; "" = none
   std::string program;  // the program that build would take, at Stage::Lowered
   bool tuned = false;
+  std::string note;  // why it is not tuned, or that it was on another number of threads
 };
 // The index of the task with this number or key (or the start of one, at least four digits).
 Result<size_t> find_task(const Program& program, const std::string& name);

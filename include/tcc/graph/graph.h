@@ -221,7 +221,7 @@ struct TensorType {
 struct DataFile {
   std::string location;  // relative to the model's folder
   int64_t bytes = 0;
-  uint64_t hash = 0;  // of the whole file
+  uint64_t hash = 0;  // of the bytes that constants were read from
 };
 
 struct Graph {

@@ -36,6 +36,15 @@ enum class BufferRole : uint8_t {
 };
 std::string_view buffer_role_name(BufferRole role);
 
+// The element stride of dimension `dim` is the smallest that is `offset` modulo `factor` and leaves room for the inner
+// dimensions: against conflicts of banks and cache sets. A wish while the shape may still shrink; a layout from Nest
+// on.
+struct StridePadding {
+  int32_t dim = -1;  // none
+  int32_t factor = 1, offset = 0;
+  bool operator==(const StridePadding&) const = default;
+};
+
 struct Buffer {
   Id id;
   Type type;
@@ -44,6 +53,7 @@ struct Buffer {
   std::span<const Expr> shape;  // logical; element strides are row-major unless `layout` says otherwise
   const Layout* layout;         // nullptr: row-major; needs a constant shape
   int32_t alignment;            // bytes the first element is aligned to
+  StridePadding padding = {};   // temporaries without a layout only
 };
 
 // Scalars known only at run time or at decision time, with what may be assumed of them: the value is in [low, high] and

@@ -50,8 +50,12 @@ struct PhysicalIndex {
 PhysicalIndex apply(const Layout& layout, std::span<const int64_t> index);
 // Row-major over `shape`.
 const Layout* make_row_major(Arena& arena, std::span<const int64_t> shape);
+// Row-major with the stride of `dim` grown to the next number that is `offset` modulo `factor`.
+const Layout* make_padded(Arena& arena, std::span<const int64_t> shape, int32_t dim, int64_t factor, int64_t offset);
 // Blocked: dimension order `order` over the outer parts, then the inner tiles given as (dim, tile) in order; extents
 // are padded up to whole tiles. NCHW16c is blocked({N,C,H,W}, order {0,1,2,3}, tiles {(1,16)}).
+// Numbers in `order` from the rank on place tiles among the outer parts, the first tile being number `rank`; tiles that
+// `order` does not name are innermost.
 const Layout* make_blocked(Arena& arena, std::span<const int64_t> shape, std::span<const int32_t> order,
                            std::span<const std::pair<int32_t, int64_t>> tiles);
 const Layout* with_xor(Arena& arena, const Layout& layout, XorField field);

@@ -21,6 +21,7 @@ struct HostMeasureOptions {
   std::vector<int> cpus;                           // CPUs the child may use; empty = those this process may use
   int threads = 1;                                 // threads a candidate runs on; 0 = as many as cpus
   double budget_seconds = 0.1;                     // timing of one candidate ends here even if it has not converged
+  double patience = 3;                             // budgets that a quiet moment is waited for, by what may be the best
   double timeout_seconds = 10;                     // at most this for the first run, and again for the rest
   int64_t memory_limit_bytes = int64_t{32} << 30;  // of the child's address space
   std::optional<target::Target> device;            // what records say of this machine; nullopt: host_target()

@@ -24,6 +24,7 @@ struct Candidate {
   const MeasureTask* task = nullptr;  // inputs and reference; may be null for the fake measurer only
   ir::Kernel kernel;
   std::shared_ptr<const codegen::Artifact> artifact;
+  bool finalist = false;  // a time that decides: a quiet moment is waited for longer, and no sample is saved
 };
 
 // The machine as records describe it.
@@ -39,16 +40,22 @@ struct Measurement {
   // Seconds for one run. Each sample is the mean over `repeats` runs back to back.
   std::vector<double> samples;
   int64_t repeats = 0;
+  // Undisturbed samples: their median and its 95 % order-statistic interval. Where there were too few of them,
+  // `samples` are all and the fastest tenth counts: `median` is its end, and the interval goes from the least to the
+  // middle.
+  bool disturbed = false;
   double median = 0;
-  double low = 0, high = 0;  // 95 % order-statistic interval of the median
-  int64_t dropped = 0;       // samples thrown away: preempted, time stolen by the hypervisor, calibration off by 5 %
-  bool converged = false;    // the interval is within 2 % of the median
-  bool cut_short = false;    // clearly slower than the task's best: a few samples only
-  bool overlap = false;      // other cores compiled meanwhile
-  double calibration = 0;    // seconds of the fixed calibration loop, median over the samples
+  double low = 0, high = 0;
+  int64_t dropped = 0;     // samples thrown away: preempted, time stolen by the hypervisor, machine not quiet
+  bool converged = false;  // the interval is within 2 % of the median
+  bool cut_short = false;  // clearly slower than the task's best: a few samples only
+  bool overlap = false;    // other cores compiled meanwhile
+  double calibration = 0;  // seconds of the fixed calibration loop, median over the samples
   int64_t threads = 1;
   // Numeric gate. The largest error as a share of what is allowed (above 1 is wrong), and where it was.
-  std::string gate;  // "exact": equal on the integer data as well; "tolerance"; "" when not reached
+  // "exact": equal on the integer data as well; "tolerance"; either with " at samples" where the reference was computed
+  // at samples only; "" when not reached.
+  std::string gate;
   double max_error = 0;
   std::string where;  // "parameter 2 [0, 17]"
   double compile_seconds = 0;

@@ -32,6 +32,10 @@ struct ImportOptions {
   std::map<std::string, int64_t> dims;               // --dim batch=1, by the model's dimension name
   // Inputs whose values are fixed: they become constants and are inputs no more. Shape and type must be the input's.
   std::map<std::string, TensorFile> frozen;  // --freeze name=@file.pb
+  // External data may be reached through symbolic links, out of the model's folder too: some caches of downloaded
+  // models are made of links.
+  bool external_symlinks = false;
+  double seconds = 120;  // most time for reading shapes off the nodes and folding constants
   // Filled when the import fails because a shape, axis or count is not known: the inputs to freeze. May be null.
   std::vector<std::string>* inputs_to_freeze = nullptr;
 };

@@ -37,7 +37,7 @@ struct PackagePlan {
 // Which files beside the library and its companions (ID.h, ID.json, example.c, ID.pc, ID-config.cmake) to write. They
 // go to <folder>/kernels/, named by task key.
 struct Emit {
-  bool objects = false;  // KEY.o
+  bool objects = false;  // KEY.o, and model.o and rt.o, which with them are all that the library is linked from
   bool llvm = false;     // KEY.ll or KEY.s, whatever Artifact::source holds
   bool ir = false;       // KEY.tir
   bool traces = false;   // KEY.trace.json

@@ -58,6 +58,7 @@ struct Record {
 
   // What: the task and the program.
   uint64_t task = 0;             // structural hash of the task
+  uint64_t anchor = 0;           // structural hash of its anchor block alone; 0 = not known (older records)
   std::string workload;          // the task for people, "conv2d 1x64x56x56 64x64x3x3 ..."
   std::string target;            // name of the target
   uint64_t target_features = 0;  // target::feature_hash: programs are exchangeable where it is equal
@@ -74,18 +75,22 @@ struct Record {
   Status status = Status::kOk;
   std::string failure;          // for people, empty when ok
   std::vector<double> samples;  // each the mean time of one run within one sample
-  std::string statistic;        // what `median` is of the samples: "median"; "" = there are none
-  double median = 0;            // the statistic that ranks; for predictions, the predicted time
-  double low = 0, high = 0;     // 95 % interval of the median
-  bool converged = false;       // that interval is within 2 %
-  bool cut_short = false;       // timing ended after a few samples: clearly slower than the best of its task
-  int64_t repeats = 0;          // runs that one sample is the mean of
-  int64_t dropped = 0;          // disturbed samples that are not among `samples`
-  double calibration = 0;       // time of a fixed loop beside the samples: tells throttling and noise apart
-  std::string cache;            // state of the caches: "warm" = runs back to back on the same data; "" = no samples
+  // What `median` is of the samples: "median"; "fastest tenth", the end of it, where too few were undisturbed; "" =
+  // there are none.
+  std::string statistic;
+  double median = 0;         // the statistic that ranks; for predictions, the predicted time
+  double low = 0, high = 0;  // 95 % interval of the median
+  bool converged = false;    // that interval is within 2 %
+  bool cut_short = false;    // timing ended after a few samples: clearly slower than the best of its task
+  int64_t repeats = 0;       // runs that one sample is the mean of
+  int64_t dropped = 0;       // disturbed samples that are not among `samples`
+  double calibration = 0;    // time of a fixed loop beside the samples: tells throttling and noise apart
+  std::string cache;         // state of the caches: "warm" = runs back to back on the same data; "" = no samples
   int64_t threads = 1;
   bool overlap = false;  // other cores of the machine compiled meanwhile
-  std::string gate;      // what the numeric gate established: "exact", "tolerance", "" = not checked
+  // What the numeric gate established: "exact" or "tolerance", with " at samples" where only some elements of the
+  // outputs were compared; "" = not checked.
+  std::string gate;
   double max_error = 0;  // largest error as a share of what was allowed; above 1 is wrong
 
   double compile_seconds = 0;

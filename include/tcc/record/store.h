@@ -11,19 +11,20 @@
 #include <string>
 #include <vector>
 
+#include "tcc/record/database.h"
 #include "tcc/record/record.h"
 #include "tcc/support/result.h"
 
 namespace tcc::record {
 
-class Store {
+class Store : public Database {
  public:
   enum class Mode : uint8_t { kReadWrite, kReadOnly };
 
   // Opens or creates the file (its folder is created too); ":memory:" is a private store without a file. Errors, each
   // with what to do: no permission, read-only, locked by another writer, not a store, damaged, made by a newer version.
   static Result<std::unique_ptr<Store>> open(const std::string& path, Mode mode = Mode::kReadWrite);
-  ~Store();
+  ~Store() override;
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
 
@@ -31,23 +32,31 @@ class Store {
 
   // Durable on return: a crash of the process or of the machine afterwards loses nothing. Returns the record's id.
   // add_all is one transaction: all or none.
-  Result<int64_t> add(const Record& record);
+  Result<int64_t> add(const Record& record) override;
   Result<void> add_all(std::span<const Record> records);
 
+  // The newest record of a program on a number of threads is its verdict there; older ones do not count. Where one of
+  // its verdicts is "wrong" the program counts nowhere.
+  //
   // The fastest record that was measured and is ok; threads 0 = whatever the number of threads.
   Result<std::optional<Record>> best(uint64_t task, uint64_t target_features, int64_t threads = 0) const;
   // The same, the fastest `count` different programs, fastest first.
-  Result<std::vector<Record>> fastest(uint64_t task, uint64_t target_features, int64_t threads, int64_t count) const;
+  Result<std::vector<Record>> fastest(uint64_t task, uint64_t target_features, int64_t threads,
+                                      int64_t count) const override;
+  Result<std::vector<Record>> fastest_relatives(uint64_t anchor, uint64_t task, uint64_t target_features,
+                                                int64_t threads, int64_t count) const override;
+  // Numbers of threads on which best() finds something, ascending.
+  Result<std::vector<int64_t>> measured_threads(uint64_t task, uint64_t target_features) const;
   // Every record of a task, oldest first; all tasks when `task` is empty.
-  Result<std::vector<Record>> all(std::optional<uint64_t> task = {}) const;
-  // Has this very program been measured on this target, whatever came of it?
-  Result<bool> contains(uint64_t task, uint64_t target_features, uint64_t nest) const;
+  Result<std::vector<Record>> all(std::optional<uint64_t> task = {}) const override;
+  // Has this very program been measured on this target and so many threads (0 = whatever number), whatever came of it?
+  Result<bool> contains(uint64_t task, uint64_t target_features, uint64_t nest, int64_t threads) const;
   // How many records have each status; of all tasks when `task` is empty.
   Result<std::map<Status, int64_t>> count_by_status(std::optional<uint64_t> task = {}) const;
 
   // Session rows: what an interrupted run needs to go on exactly. `text` is the caller's JSON.
   Result<void> save_session(const std::string& key, const std::string& text);
-  Result<std::optional<std::string>> load_session(const std::string& key) const;
+  Result<std::optional<std::string>> load_session(const std::string& key) const override;
   Result<void> erase_session(const std::string& key);  // and its owner
   // Makes this process the owner of a session row, which need not exist yet. The answer is 0, or the id of the process
   // that owns it: one that is still running on this machine, which nothing is taken from. An owner that has ended, or a

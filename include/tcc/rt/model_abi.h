@@ -84,7 +84,9 @@ typedef struct tcc_model_info {
 } tcc_model_info;
 
 enum {
-  TCC_CREATE_PIN_THREADS = 1,  // bind each worker thread to one CPU; see tcc_context_info.pinned_threads
+  // Bind each worker thread to one CPU (see tcc_context_info.pinned_threads), and for the length of each run() its
+  // caller to one that is left. A caller that is bound to one CPU already stays there.
+  TCC_CREATE_PIN_THREADS = 1,
   TCC_CREATE_NO_WORKSPACE = 2  // allocate no workspace: every run() brings its own
 };
 

@@ -97,12 +97,18 @@ tcc_status tcc_rt_require_cpu(uint64_t needed);
 typedef struct tcc_rt_pool tcc_rt_pool;
 
 // threads: 0 for all CPUs of the process's affinity mask; at most TCC_RT_MAX_THREADS. spin_us as in
-// tcc_create_options. pin: bind worker i to the i-th CPU of the mask (the caller's thread is left alone); a refused
-// binding is no error, see tcc_rt_pool_pinned(). On failure *pool is NULL and no thread is left.
+// tcc_create_options. pin: bind worker i to the i-th CPU of the mask; a refused binding is no error, see
+// tcc_rt_pool_pinned(). On failure *pool is NULL and no thread is left.
 tcc_status tcc_rt_pool_create(int32_t threads, int32_t spin_us, int32_t pin, tcc_rt_pool** pool);
 void tcc_rt_pool_destroy(tcc_rt_pool* pool);
 int32_t tcc_rt_pool_threads(const tcc_rt_pool* pool);
 int32_t tcc_rt_pool_pinned(const tcc_rt_pool* pool);
+
+// Where workers are bound, the first CPU of the mask is the caller's: without this the system may put the caller beside
+// a worker, and one of the two waits for the other. Binds the calling thread until it is released; neither does
+// anything where workers are not bound, where the thread is bound to one CPU already, or where it may not use that CPU.
+void tcc_rt_pool_bind_caller(tcc_rt_pool* pool);
+void tcc_rt_pool_release_caller(tcc_rt_pool* pool);
 
 // Runs fn over [0, extent) and returns when all of it is done. A call from inside a running fn, or from a second
 // thread meanwhile, is refused with TCC_ERROR_BUSY and runs nothing.

@@ -41,6 +41,15 @@ Legal<Kernel> reverse_compute_inline(const Kernel& k, Id block);
 Legal<Kernel> cache_read(const Kernel& k, Id block, int read_index, ir::Scope scope, Id& out);
 // The block writes a new buffer; out is the block that copies it out.
 Legal<Kernel> cache_write(const Kernel& k, Id block, ir::Scope scope, Id& out);
+// cache_read and compute_at in one: the copy of what the block reads below the loop is filled there.
+Legal<Kernel> read_at(const Kernel& k, Id block, int read_index, Id loop, ir::Scope scope, Id& out);
+// cache_write and reverse_compute_at in one.
+Legal<Kernel> write_at(const Kernel& k, Id block, Id loop, ir::Scope scope, Id& out);
+// The block reads (read_index >= 0) or writes (-1) through a copy whose dimensions are its iterators; out is the
+// copying block.
+Legal<Kernel> reindex(const Kernel& k, Id block, int read_index, Id& out);
+// A padded copy becomes a block `out` in front of `loop` that fills with the constant, and the copy of what exists.
+Legal<Kernel> decompose_padding(const Kernel& k, Id block, Id loop, Id& out);
 // The block's initialisation becomes a block of its own in front of `loop`.
 Legal<Kernel> decompose_reduction(const Kernel& k, Id block, Id loop, Id& out);
 
@@ -48,22 +57,45 @@ Legal<Kernel> decompose_reduction(const Kernel& k, Id block, Id loop, Id& out);
 // place; the block itself combines them, behind its reduction loops.
 Legal<Kernel> rfactor(const Kernel& k, Id block, Id loop, Id& out);
 
+// The weighted sum of a softmax over a dimension, with the softmax's blocks, becomes one pass over tiles of it that
+// carries running maxima and sums; out is the loop over tiles.
+Legal<Kernel> stream_reduction(const Kernel& k, Id block, Expr tile_keys, Expr tile_rows, Id& out);
+
 Legal<Kernel> parallel(const Kernel& k, Id loop);
 Legal<Kernel> vectorize(const Kernel& k, Id loop);
 Legal<Kernel> unroll(const Kernel& k, Id loop);
 Legal<Kernel> bind(const Kernel& k, Id loop, ir::Axis axis);
 // Attaches to a loop or block; replaces an annotation of the same key.
 Legal<Kernel> annotate(const Kernel& k, Id loop_or_block, ir::AnnotationKey key, Expr value);
+// (v / divisor) % extent of the block's iterator number `iter`; extent 0: the rest.
+struct IterDigit {
+  int64_t iter, divisor, extent;
+};
+// The block runs over new iterators, each the mixed radix number of digits (outermost first) of the old ones.
+Legal<Kernel> transform_block_layout(const Kernel& k, Id block, std::span<const std::vector<IterDigit>> map);
+// Removes the annotation of that key.
+Legal<Kernel> unannotate(const Kernel& k, Id loop_or_block, ir::AnnotationKey key);
+// A loop of one iteration around a loop or block.
+Legal<Kernel> add_unit_loop(const Kernel& k, Id loop_or_block, Id& out);
+// Moves the temporary that the block writes to another scope.
+Legal<Kernel> set_scope(const Kernel& k, Id block, ir::Scope scope);
+// The element stride of dimension `dim` of the temporary that the block writes is `offset` modulo `factor`.
+Legal<Kernel> storage_align(const Kernel& k, Id block, int64_t dim, int64_t factor, int64_t offset);
 // Gives a weight (a parameter whose contents are known ahead) or a temporary another physical layout: blocked by
-// `tiles` (dimension, tile), outer dimensions in `order`. Accesses stay logical.
+// `tiles` (dimension, tile), outer dimensions in `order`, which may place tiles as well (ir/layout.h, make_blocked).
+// Accesses stay logical.
 Legal<Kernel> transform_layout(const Kernel& k, Id block, int read_index, std::span<const int32_t> order,
                                std::span<const std::pair<int32_t, int64_t>> tiles);
 
 // The extents of a naive sum of products grow to multiples, one for each iterator: operands are copied into buffers
 // with zeros around them, and the part of the result that exists is copied out.
 Legal<Kernel> pad_einsum(const Kernel& k, Id block, std::span<const int64_t> multiples);
+// The loop, the loops below it and their single block become the body of a new block, whose iterators are what the
+// loops around choose.
+Legal<Kernel> blockize(const Kernel& k, Id loop, Id& out);
 // The loop, the loops below it and their single block become one call of an instruction of the table (ir/instr.h).
-Legal<Kernel> tensorize(const Kernel& k, Id loop, std::string_view instruction);
+// Given a block that blockize made, its body does.
+Legal<Kernel> tensorize(const Kernel& k, Id loop_or_block, std::string_view instruction);
 
 // --- queries ------------------------------------------------------------------------------------------------------
 // Block whose name hint is `name`; kNoId when absent or ambiguous.
@@ -72,6 +104,10 @@ Id find_block_by_name(const Kernel& k, std::string_view name);
 std::vector<Id> loops_of(const Kernel& k, Id block);
 std::vector<Id> producers_of(const Kernel& k, Id block);
 std::vector<Id> consumers_of(const Kernel& k, Id block);
+// Blocks below a loop or in a block, the block itself excluded, in program order.
+std::vector<Id> child_blocks_of(const Kernel& k, Id loop_or_block);
+// Blocks that write outputs of the kernel, in program order.
+std::vector<Id> output_blocks_of(const Kernel& k);
 // Buffers the block reads, in the order of first appearance in its body (its own output excluded).
 std::vector<Id> read_buffers(const Kernel& k, Id block);
 Id written_buffer(const Kernel& k, Id block);

@@ -74,6 +74,25 @@ class Schedule {
                         std::span<const std::pair<int32_t, int64_t>> tiles);
   void pad_einsum(BlockRv block, std::span<const int64_t> multiples);
   void tensorize(LoopRv loop, std::string_view instruction);
+  void tensorize(BlockRv blockized, std::string_view instruction);
+  void set_scope(BlockRv block, ir::Scope scope);
+  void storage_align(BlockRv block, int dim, int64_t factor, int64_t offset);
+  void unannotate(LoopRv loop, ir::AnnotationKey key);
+  void unannotate(BlockRv block, ir::AnnotationKey key);
+  LoopRv add_unit_loop(LoopRv loop);
+  LoopRv add_unit_loop(BlockRv block);
+  BlockRv blockize(LoopRv loop);
+  std::vector<BlockRv> get_child_blocks(LoopRv loop);
+  std::vector<BlockRv> get_child_blocks(BlockRv block);
+  std::vector<BlockRv> get_output_blocks();
+  BlockRv read_at(BlockRv block, LoopRv loop, int read_index, ir::Scope scope);
+  BlockRv write_at(BlockRv block, LoopRv loop, ir::Scope scope);
+  // read_index -1: the result.
+  BlockRv reindex(BlockRv block, int read_index);
+  BlockRv decompose_padding(BlockRv block, LoopRv loop);
+  // The loop over tiles of keys; see primitives.h.
+  LoopRv stream_reduction(BlockRv block, ExprRv tile_keys, ExprRv tile_rows);
+  void transform_block_layout(BlockRv block, std::span<const std::vector<IterDigit>> map);
 
  private:
   // Runs and records; returns the first output variable, -1 after a reject.

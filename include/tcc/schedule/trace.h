@@ -37,7 +37,22 @@ namespace tcc::schedule {
   X(Unroll, "unroll")                                 \
   X(Bind, "bind")                                     \
   X(Annotate, "annotate")                             \
-  X(TransformLayout, "transform_layout") X(Rfactor, "rfactor") X(PadEinsum, "pad_einsum") X(Tensorize, "tensorize")
+  X(TransformLayout, "transform_layout")              \
+  X(Rfactor, "rfactor")                               \
+  X(PadEinsum, "pad_einsum")                          \
+  X(Tensorize, "tensorize")                           \
+  X(SetScope, "set_scope")                            \
+  X(StorageAlign, "storage_align")                    \
+  X(Unannotate, "unannotate")                         \
+  X(AddUnitLoop, "add_unit_loop")                     \
+  X(Blockize, "blockize")                             \
+  X(GetChildBlocks, "get_child_blocks")               \
+  X(GetOutputBlocks, "get_output_blocks")             \
+  X(ReadAt, "read_at")                                \
+  X(WriteAt, "write_at")                              \
+  X(Reindex, "reindex")                               \
+  X(DecomposePadding, "decompose_padding")            \
+  X(TransformBlockLayout, "transform_block_layout") X(StreamReduction, "stream_reduction")
 
 enum class Op : uint8_t {
 #define TCC_X(kind, text) k##kind,
@@ -108,7 +123,7 @@ class Executor {
   const Value& value(int rv) const { return values_[static_cast<size_t>(rv)]; }
   // Symbolic mode: scalar id of each decision slot, kNoId for structural ones.
   const std::vector<Id>& symbols() const { return symbols_; }
-  // Number of outputs the last get_loops, get_producers, get_consumers produced (recording needs it).
+  // Number of outputs the last get_loops, get_producers, ... produced (recording needs it).
   int last_outputs() const { return last_outputs_; }
 
  private:

@@ -21,16 +21,43 @@
 #include "tcc/measure/measurement.h"
 #include "tcc/record/store.h"
 #include "tcc/schedule/trace.h"
+#include "tcc/search/settings.h"
+#include "tcc/space/space.h"
 #include "tcc/support/parallel.h"
 #include "tcc/target/target.h"
 #include "tcc/task/task.h"
 
 namespace tcc::search {
 
-enum class Strategy : uint8_t { kEvolutionary, kRandom };
+// How programs are proposed:
+//   evolutionary  mutation and crossing of the best under the cost model, parents in proportion to predicted speed
+//   mh            annealed Metropolis-Hastings chains under the cost model
+//   random        independent draws from the design spaces
+//   replay        the best programs known of related tasks and other numbers of threads, then the design spaces' traces
+//                 in turn, each with fresh decisions
+#define TCC_SEARCH_STRATEGIES(X) \
+  X(Evolutionary, "evolutionary") X(Metropolis, "mh") X(Random, "random") X(Replay, "replay")
+enum class Strategy : uint8_t {
+#define TCC_X(name, text) k##name,
+  TCC_SEARCH_STRATEGIES(TCC_X)
+#undef TCC_X
+};
+std::vector<std::string> strategy_names();
 std::string_view strategy_name(Strategy strategy);
 // Unknown names are usage errors that list the nearest.
 Result<Strategy> parse_strategy(std::string_view name);
+
+// Which task gets the next round.
+//   gradient      the one with the most to gain
+//   round-robin   the one that has waited longest
+#define TCC_TASK_SCHEDULERS(X) X(Gradient, "gradient") X(RoundRobin, "round-robin")
+enum class TaskScheduler : uint8_t {
+#define TCC_X(name, text) k##name,
+  TCC_TASK_SCHEDULERS(TCC_X)
+#undef TCC_X
+};
+std::vector<std::string> task_scheduler_names();
+Result<TaskScheduler> parse_task_scheduler(std::string_view name);
 
 struct TuneOptions {
   int64_t trials = 1000;        // measurements over all tasks; 0 = as the other limits say
@@ -38,9 +65,12 @@ struct TuneOptions {
   double seconds = 0;           // wall time; 0 = no limit. Looked at every few programs; what is measured is kept.
   uint64_t seed = 1;
   Strategy strategy = Strategy::kEvolutionary;
-  int64_t threads = 1;       // that the programs run on, as the measurer was told
-  int64_t round_size = 32;   // most measurements a round; fewer where the trials are few
-  int64_t population = 512;  // of a generation
+  TaskScheduler scheduler = TaskScheduler::kGradient;
+  std::optional<Settings> settings = {};  // nullopt: settings_for(target)
+  space::SpaceOptions space = {};         // what is searched
+  int64_t threads = 1;                    // that the programs run on, as the measurer was told
+  int64_t round_size = 32;                // most measurements a round; fewer where the trials are few
+  int64_t population = 512;               // of a generation
   int64_t generations = 4;
   double explore = 0.05;  // least share of a round's picks that are drawn at random, more at first; 0 = none
   bool resume = true;     // go on with an interrupted run of the same tasks, target and options
@@ -50,7 +80,8 @@ struct TuneOptions {
 struct Counts {
   int64_t proposed = 0, duplicate = 0, rejected = 0;
   std::map<std::string, int64_t> rejected_by_reason;
-  int64_t compiled = 0, measured = 0;  // handed over and compiled; ran, was right and was timed
+  std::map<std::string, std::string> reject_examples;  // the text of the first one, by reason
+  int64_t compiled = 0, measured = 0;                  // handed over and compiled; ran, was right and was timed
   int64_t compile_failed = 0, wrong = 0, crashed = 0, hung = 0, timed_out = 0;
   void add(const Counts& other);
 };
@@ -122,26 +153,41 @@ struct TuneResult {
 Result<TuneResult> tune(std::span<const task::Task> tasks, const target::Target& target, const TuneOptions& options,
                         const Environment& env);
 
-// The record that is built from: the fastest, or the one that won the last paired comparison if it is within 10 % of
-// it. Nothing: no valid measurement is in the store.
+// The record that is built from: the fastest, or the one that won the last paired comparison if it is not far
+// behind. Nothing: no valid measurement is in the store.
 Result<std::optional<record::Record>> best_record(const task::Task& task, const target::Target& target,
                                                   const record::Store& store, int64_t threads);
+
+// Copies what `from` knows of a task on so many threads, with who holds the title, behind what is in `to`.
+Result<void> copy_records(const task::Task& task, const target::Target& target, int64_t threads,
+                          const record::Store& from, record::Store& to);
 
 // --- programs for building ----------------------------------------------------------------------------------------
 
 struct Chosen {
-  ir::Kernel lowered;  // Stage::Lowered; weights' layouts are in its buffers
-  uint64_t nest = 0;   // hash at Stage::Nest
-  std::string trace;   // JSON
-  bool tuned = false;  // from a measured record; else the default schedule
-  double seconds = 0;  // measured time; 0 when untuned
-  std::string note;    // why it is not tuned, for the user; "" when tuned
+  ir::Kernel lowered;   // Stage::Lowered; weights' layouts are in its buffers
+  uint64_t nest = 0;    // hash at Stage::Nest
+  std::string trace;    // JSON
+  bool tuned = false;   // from a measured record; else the default schedule
+  double seconds = 0;   // measured time; 0 when untuned
+  int64_t threads = 0;  // that the record was measured on; 0 when untuned
+  // Not tuned itself: the workload with the same anchor whose schedule this is, replayed here and checked; "" = none.
+  std::string relative;
+  // For the user: why it is not tuned, or that its record is of another number of threads; "" when neither.
+  std::string note;
 };
-// The program of the task's best record, replayed. Where there is none (or it no longer replays, which `note` says) the
-// default schedule: the best by rule of a few hundred seeded draws from the design spaces. store may be nullptr.
-// Errors: not even the unscheduled kernel can be lowered.
+// Whether a program of this task gives right results: makes it, runs it, and says what is wrong.
+using Gate = std::function<Result<void>(const task::Task&, const Chosen&)>;
+// The measurer's numeric gate. The measurer must outlive it; one call at a time.
+Gate make_gate(measure::IsolatedHostMeasurer& measurer, const target::Target& target);
+
+// The program of the task's best record, replayed: on so many threads, else on the nearest number of threads, which
+// `note` says. Where there is none (or it no longer replays, which `note` says), the schedule of a task with the
+// same anchor that `gate` lets through, which `note` says, too; else the default schedule: the best by rule of a few
+// hundred seeded draws from the design spaces. store may be nullptr. Errors: not even the unscheduled kernel
+// can be lowered.
 Result<Chosen> choose_program(const task::Task& task, const target::Target& target, const record::Store* store,
-                              int64_t threads);
+                              int64_t threads, const Gate& gate = {});
 // The program of a trace, whoever wrote it. Errors: it does not replay or lower, and why.
 Result<Chosen> program_of_trace(const schedule::Trace& trace, const task::Task& task, const target::Target& target);
 // The naive kernel as it is.
@@ -153,7 +199,7 @@ struct ChosenArtifact {
 };
 // The same, compiled for the host under tcc_<prefix>_<n>.
 Result<ChosenArtifact> best_artifact(const task::Task& task, const target::Target& target, const record::Store* store,
-                                     int64_t threads, const std::string& prefix);
+                                     int64_t threads, const std::string& prefix, const Gate& gate = {});
 Result<ChosenArtifact> unscheduled_artifact(const task::Task& task, const target::Target& target,
                                             const std::string& prefix);
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "tcc/schedule/schedule.h"
@@ -12,11 +13,30 @@
 
 namespace tcc::space {
 
+// What the modules for GPUs choose from: MetaSchedule's defaults (Shao et al., NeurIPS 2022, appendix; the rule lists
+// of TVM v0.14, "CUDA" and "CUDA tensor core"). One candidate of a list is drawn, each with the same probability.
+struct GpuSpaceOptions {
+  int64_t max_innermost = 64;                                  // multi-level-tiling, last factor
+  int64_t max_vthreads = 8;                                    // verify-gpu-code
+  std::vector<int64_t> vector_lengths = {1, 2, 3, 4, 8, 16};   // cooperative fetch; legal ones have 16 bytes at most
+  std::vector<int64_t> unroll_steps = {0, 16, 64, 512, 1024};  // parallel-vectorize-unroll
+  std::vector<int64_t> reduction_threads = {4, 8, 16, 32, 64, 128, 256, 512};  // cross-thread-reduction
+  int64_t max_blocks = 256;                                                    // auto-bind
+  std::vector<int64_t> bind_threads = {32, 64, 128, 256, 512, 1024};           // auto-bind
+  int64_t tensor_max_innermost = 4;                                            // multi-level-tiling for tensor cores
+  std::vector<int64_t> tensor_vector_bytes = {4, 8, 16};                       // its copies into shared memory
+  bool allow_tf32 = false;                                                     // single precision by tf32 products
+  int64_t shared_padding = 16;  // bytes that rows of its tiles are set apart
+};
+
 struct SpaceOptions {
   uint64_t seed = 1;           // of the decisions that the returned traces carry
   int64_t max_innermost = 64;  // largest innermost tile
   int64_t max_unroll = 16;     // largest register tile in rows
   bool pack_weights = true;    // constants may get blocked layouts
+  GpuSpaceOptions gpu;
+  // Names of the modules to apply, for comparing spaces; empty = all of the target's. "none": the plain loops only.
+  std::vector<std::string> modules;
 };
 
 class Module {
@@ -39,6 +59,12 @@ std::unique_ptr<Module> make_window_tiling();
 std::unique_ptr<Module> make_multi_level_tiling();
 std::unique_ptr<Module> make_row_tiling();
 std::unique_ptr<Module> make_parallel_vectorize_unroll();
+std::unique_ptr<Module> make_gpu_tensor_core();
+std::unique_ptr<Module> make_gpu_tiling();
+std::unique_ptr<Module> make_gpu_inline();
+std::unique_ptr<Module> make_gpu_reduction();
+std::unique_ptr<Module> make_gpu_unroll();
+std::unique_ptr<Module> make_gpu_bind();
 // The modules of a target in the order of their application.
 std::vector<std::unique_ptr<Module>> modules_for(const target::Target& target);
 

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "tcc/analysis/address.h"
 #include "tcc/analysis/ranges.h"
 #include "tcc/ir/build.h"
 
@@ -13,14 +14,11 @@ namespace tcc::codegen::cuda {
 // Elements the buffer occupies, padding included; nullopt when its shape is symbolic.
 std::optional<int64_t> physical_elements(const ir::Buffer& buffer);
 
-// The address before the layout's xors, in elements.
-ir::Expr flat_address(ir::Builder& b, const ir::Buffer& buffer, std::span<const ir::Expr> indices);
+using analysis::flat_address;
+using analysis::known_divisor;
 
 // e with Var(id) replaced by a constant and simplified.
 ir::Expr at_lane(ir::Builder& b, const analysis::Ranges& ranges, ir::Expr e, ir::Id id, int64_t lane);
-
-// A number that divides the value of e whatever the variables are; 0 for the constant 0.
-int64_t known_divisor(const ir::Kernel& kernel, ir::Expr e);
 
 // Elements per access (a power of two, at least 2, that divides `extent`) with which the iterations of the vectorised
 // loop `id` can read or write `buffer` from the flat address on: contiguous, aligned, at most 16 bytes. 1: none.

@@ -64,7 +64,26 @@ std::string Emitter::from_memory(Type type, std::string value) const {
   return value;
 }
 
+namespace {
+
+// x of "<function>(x)"; "" for another text.
+std::string argument_of(const std::string& text, const std::string& function) {
+  if (text.size() < function.size() + 2 || text.compare(0, function.size() + 1, function + "(") != 0) return "";
+  int depth = 0;
+  for (size_t i = function.size(); i < text.size(); ++i) {
+    if (text[i] == '(') ++depth;
+    if (text[i] == ')' && --depth == 0)
+      return i + 1 == text.size() ? text.substr(function.size() + 1, i - function.size() - 1) : "";
+  }
+  return "";
+}
+
+}  // namespace
+
+// A value that was only moved keeps its bits.
 std::string Emitter::to_memory(Type type, std::string value) const {
+  const char* from = type == Type::kF16 ? "tcc_from_f16" : type == Type::kBF16 ? "tcc_from_bf16" : "";
+  if (std::string bits = argument_of(value, from); *from != 0 && !bits.empty()) return bits;
   if (type == Type::kF16) return "tcc_to_f16(" + value + ")";
   if (type == Type::kBF16) return "tcc_to_bf16(" + value + ")";
   if (type == Type::kBool) return "(" + value + " ? 1 : 0)";

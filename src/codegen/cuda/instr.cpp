@@ -127,6 +127,9 @@ std::string Emitter::asm_argument(const Instruction& row, const InstrCall& s, si
     const int64_t mode = int_value(s.args[0]), width = int_value(s.args[2]);
     return n == 0 ? kModes[mode] : std::to_string(((32 - width) << 8) | (mode == 1 ? 0 : 31));
   }
+  // PTX counts whole warps.
+  if (row.behaviour == Behaviour::kBarSync && n == 1 && is_int(s.args[n]))
+    return std::to_string((int_value(s.args[n]) + 31) / 32 * 32);
   if (is_int(s.args[n])) return std::to_string(int_value(s.args[n]));
   a.inputs.push_back(fmt::format("\"r\"((int){})", expr(s.args[n])));
   return fmt::format("IN<{}>", a.inputs.size() - 1);

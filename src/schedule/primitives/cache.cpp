@@ -1,10 +1,9 @@
-// cache_read and cache_write: a copy of a buffer in another scope, one block that fills or drains it.
+// cache_read and cache_write: a copy of a buffer in another scope, one block that fills or drains it. read_at and
+// write_at put that block under a loop at once.
 #include "common.h"
 
 namespace tcc::schedule {
-namespace {
 
-// A full-size copy nest dst[v...] = src[v...] around a block.
 Stmt copy_nest(Editor& edit, const Buffer& dst, const Buffer& src, const std::string& name, Id& block) {
   Builder& b = edit.b;
   block = edit.fresh_named(name);
@@ -22,17 +21,22 @@ Stmt copy_nest(Editor& edit, const Buffer& dst, const Buffer& src, const std::st
   return nest;
 }
 
+namespace {
+
 const Buffer* add_copy(Editor& edit, const Buffer& of, Scope scope) {
   Buffer copy = of;
   copy.id = edit.fresh_named(fmt::format("{}_{}", name_hint(edit.kernel, of.id), scope_name(scope)));
   copy.scope = scope;
   copy.role = BufferRole::kTemp;
   copy.layout = nullptr;
+  copy.padding = {};
   copy.alignment = 64;
   const Buffer* made = edit.b.buffer(copy);
   edit.add_buffer(made);
   return made;
 }
+
+}  // namespace
 
 Legal<void> check_scope(Scope scope) {
   if (scope == Scope::kConst || scope == Scope::kTensor)
@@ -42,7 +46,11 @@ Legal<void> check_scope(Scope scope) {
 
 int count_writers(const Kernel& k, Id buffer) {
   int writers = 0;
-  for (const Block* block : collect_blocks(k.root)) writers += writes_buffer(block->body, buffer) ? 1 : 0;
+  visit(k.root, [&](Stmt s) {
+    const Block* block = as<Block>(s);
+    if (block != nullptr) writers += writes_buffer(block->body, buffer) ? 1 : 0;
+    return block == nullptr;
+  });
   return writers;
 }
 
@@ -57,12 +65,10 @@ Legal<void> check_apart(const Kernel& k, const Path& path, std::span<const Id> o
   return {};
 }
 
-}  // namespace
-
 Legal<Kernel> cache_read(const Kernel& k, Id block_id, int read_index, Scope scope, Id& out) {
   Path path = find_path(k.root, block_id);
   const Block* block = path.found() ? as<Block>(path.nodes.back()) : nullptr;
-  if (block == nullptr) return unknown("block", block_id);
+  if (block == nullptr) return unknown(k, "block", block_id);
   if (Legal<void> ok = check_scope(scope); !ok) return tl::make_unexpected(ok.error());
   std::vector<Id> reads = read_buffers(k, block_id);
   if (read_index < 0 || static_cast<size_t>(read_index) >= reads.size())
@@ -86,7 +92,7 @@ Legal<Kernel> cache_read(const Kernel& k, Id block_id, int read_index, Scope sco
 Legal<Kernel> cache_write(const Kernel& k, Id block_id, Scope scope, Id& out) {
   Path path = find_path(k.root, block_id);
   const Block* block = path.found() ? as<Block>(path.nodes.back()) : nullptr;
-  if (block == nullptr) return unknown("block", block_id);
+  if (block == nullptr) return unknown(k, "block", block_id);
   if (Legal<void> ok = check_scope(scope); !ok) return tl::make_unexpected(ok.error());
   const Buffer* target = k.buffer(written_buffer(k, block_id));
   if (target == nullptr)
@@ -100,6 +106,24 @@ Legal<Kernel> cache_write(const Kernel& k, Id block_id, Scope scope, Id& out) {
   Stmt root = replace_at(edit.b, path, writing);
   path = find_path(root, block_id);
   return edit.finish(insert_beside(edit.b, path, top_level_position(path), nest, false));
+}
+
+Legal<Kernel> read_at(const Kernel& k, Id block_id, int read_index, Id loop, Scope scope, Id& out) {
+  Path path = find_path(k.root, loop);
+  if (!path.found() || as<Loop>(path.nodes.back()) == nullptr) return unknown(k, "loop", loop);
+  if (find_block(k.root, block_id) != nullptr && !find_path(path.nodes.back(), block_id).found())
+    return reject(RejectReason::kNotInScope, describe(k, loop) + " is not around " + describe(k, block_id));
+  Legal<Kernel> cached = cache_read(k, block_id, read_index, scope, out);
+  return cached ? compute_at(*cached, out, loop) : cached;
+}
+
+Legal<Kernel> write_at(const Kernel& k, Id block_id, Id loop, Scope scope, Id& out) {
+  Path path = find_path(k.root, loop);
+  if (!path.found() || as<Loop>(path.nodes.back()) == nullptr) return unknown(k, "loop", loop);
+  if (find_block(k.root, block_id) != nullptr && !find_path(path.nodes.back(), block_id).found())
+    return reject(RejectReason::kNotInScope, describe(k, loop) + " is not around " + describe(k, block_id));
+  Legal<Kernel> cached = cache_write(k, block_id, scope, out);
+  return cached ? reverse_compute_at(*cached, out, loop) : cached;
 }
 
 }  // namespace tcc::schedule

@@ -52,7 +52,7 @@ analysis::Ranges all_ranges(const Kernel& k) {
     if (const Loop* l = as<Loop>(s)) ranges.set(l->id, l->extent);
     if (const Block* block = as<Block>(s)) {
       for (const Iter& it : block->iters) ranges.set(it.id, it.extent);
-      return false;
+      return block->body->kind != StmtKind::kStore;  // blocks within blocks
     }
     return true;
   });

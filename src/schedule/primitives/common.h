@@ -54,12 +54,13 @@ class Editor {
   Builder b;
 };
 
-inline tl::unexpected<Reject> unknown(const char* what, Id id) {
-  return reject(RejectReason::kUnknownHandle, fmt::format("no {} {}", what, id));
-}
 // "loop i_0", for messages.
 inline std::string describe(const Kernel& k, Id id) {
   return "'" + name_hint(k, id) + "'";
+}
+inline tl::unexpected<Reject> unknown(const Kernel& k, const char* what, Id id) {
+  if (id < 0) return reject(RejectReason::kUnknownHandle, fmt::format("the handle is no {}", what));
+  return reject(RejectReason::kUnknownHandle, fmt::format("{} is no {} of the kernel", describe(k, id), what));
 }
 
 inline bool mentions(Expr e, Id id) {
@@ -88,6 +89,14 @@ inline std::vector<const Loop*> loops_on(const Path& path) {
     if (const Loop* l = as<Loop>(s)) loops.push_back(l);
   return loops;
 }
+// A full-size copy nest dst[v...] = src[v...] around a new block.
+Stmt copy_nest(Editor& edit, const Buffer& dst, const Buffer& src, const std::string& name, Id& block);
+// const and tensor memory cannot be written by copies.
+Legal<void> check_scope(Scope scope);
+// Blocks that write the buffer; blocks within blocks are counted with the outermost.
+int count_writers(const Kernel& k, Id buffer);
+// None of `others` is in the nest of the path: what is put beside the nest would miss them.
+Legal<void> check_apart(const Kernel& k, const Path& path, std::span<const Id> others);
 // Declares all loops of the kernel and all iterators of blocks.
 analysis::Ranges all_ranges(const Kernel& k);
 

@@ -19,8 +19,12 @@ Legal<Place> find_place(const Kernel& k, Id block, Id loop_id) {
   Place place;
   place.loop_path = find_path(k.root, loop_id);
   if (!place.loop_path.found() || (place.loop = as<Loop>(place.loop_path.nodes.back())) == nullptr)
-    return unknown("loop", loop_id);
-  for (const Loop* l : loops_on(place.loop_path)) {
+    return unknown(k, "loop", loop_id);
+  for (Stmt s : place.loop_path.nodes) {
+    if (const Block* around = as<Block>(s))
+      for (const Iter& it : around->iters) place.outer.push_back(it.id);
+    const Loop* l = as<Loop>(s);
+    if (l == nullptr) continue;
     if (l->loop_kind == LoopKind::kVectorized)
       return reject(RejectReason::kLoopKindTaken, describe(k, l->id) + " is vectorised: lanes share storage");
     place.outer.push_back(l->id);
@@ -32,6 +36,14 @@ Legal<Place> find_place(const Kernel& k, Id block, Id loop_id) {
 
 bool is_under(const Loop& loop, Id block) {
   return find_path(loop.body, block).found();
+}
+
+// The place for a buffer that the threads of a block share: it holds what all of them read, so their loops, and those
+// of virtual threads, run over their ranges.
+Place among_threads(Place place) {
+  for (const Loop* l : loops_on(place.loop_path))
+    if (is_thread(l->axis) || l->axis == Axis::kVthread) std::erase(place.outer, l->id);
+  return place;
 }
 
 // The box of `buffer` that accesses of the given direction under the loop touch, per dimension over the outer loops.
@@ -232,7 +244,7 @@ bool leaves_behind(Builder& b, const Kernel& k, const Place& place, Id buffer, s
 Legal<Kernel> compute_at(const Kernel& k, Id block_id, Id loop_id) {
   Path path = find_path(k.root, block_id);
   const Block* block = path.found() ? as<Block>(path.nodes.back()) : nullptr;
-  if (block == nullptr) return unknown("block", block_id);
+  if (block == nullptr) return unknown(k, "block", block_id);
   Legal<Place> place = find_place(k, block_id, loop_id);
   if (!place) return tl::make_unexpected(place.error());
   if (has_predicate_or_bound_loop(path))
@@ -265,6 +277,7 @@ Legal<Kernel> compute_at(const Kernel& k, Id block_id, Id loop_id) {
   Editor edit(k);
   analysis::Ranges ranges = all_ranges(k);
   if (Legal<void> ok = check_guests(edit, k, path, ranges); !ok) return tl::make_unexpected(ok.error());
+  if (info->scope == Scope::kShared || info->scope == Scope::kClusterShared) place = among_threads(*place);
   std::vector<DimRange> region = touched_region(edit.b, k, *place, buffer, false, ranges);
   std::vector<std::optional<DimRange>> per_iter(block->iters.size());
   for (size_t d = 0; d < plain->size(); ++d)
@@ -283,9 +296,15 @@ bool fills_region(Editor& edit, const Kernel& k, const Place& place, Id producer
   Builder& b = edit.b;
   const Block* block = find_block(k.root, producer);
   Expr written = b.integer(1), box = b.integer(1);
-  for (const Loop* l : loops_on(find_path(place.loop->body, producer))) {
+  // Over the loops, through the iterators of the blocks around.
+  Path path = find_path(place.loop->body, producer);
+  Substitution around;
+  for (Stmt s : path.nodes)
+    if (const Block* outer = as<Block>(s); outer != nullptr && outer != block)
+      for (const Iter& it : outer->iters) around.set(it.id, substitute(b, it.binding, around));
+  for (const Loop* l : loops_on(path)) {
     bool spatial = std::any_of(block->iters.begin(), block->iters.end(), [&](const Iter& it) {
-      return it.kind == IterKind::kSpatial && mentions(it.binding, l->id);
+      return it.kind == IterKind::kSpatial && mentions(substitute(b, it.binding, around), l->id);
     });
     if (spatial) written = b.mul(written, l->extent);
   }
@@ -298,7 +317,7 @@ bool fills_region(Editor& edit, const Kernel& k, const Place& place, Id producer
 Legal<Kernel> reverse_compute_at(const Kernel& k, Id block_id, Id loop_id) {
   Path path = find_path(k.root, block_id);
   const Block* block = path.found() ? as<Block>(path.nodes.back()) : nullptr;
-  if (block == nullptr) return unknown("block", block_id);
+  if (block == nullptr) return unknown(k, "block", block_id);
   Legal<Place> place = find_place(k, block_id, loop_id);
   if (!place) return tl::make_unexpected(place.error());
   if (has_predicate_or_bound_loop(path))
@@ -376,9 +395,15 @@ Legal<Kernel> reverse_compute_at(const Kernel& k, Id block_id, Id loop_id) {
   Legal<void> verdict = {};
   for (Id p : producers) {
     Id buffer = written_buffer(k, p);
-    bool init_too =
-        std::any_of(producers.begin(), producers.end(), [&](Id q) { return q != p && written_buffer(k, q) == buffer; });
-    if (!init_too && !fills_region(edit, k, *place, p, ranges))
+    // Of blocks within blocks the innermost says what is written.
+    auto within = [&](Id outer, Id inner) { return find_path(find_block(k.root, outer)->body, inner).found(); };
+    bool init_too = false, holds_another = false;
+    for (Id q : producers) {
+      if (q == p || written_buffer(k, q) != buffer) continue;
+      holds_another |= within(p, q);
+      init_too |= !within(p, q) && !within(q, p);
+    }
+    if (!init_too && !holds_another && !fills_region(edit, k, *place, p, ranges))
       return reject(RejectReason::kRegionCover,
                     "an iteration of " + describe(k, loop_id) + " writes no whole box of " + describe(k, buffer));
     std::vector<DimRange> region = touched_region(b, k, *place, buffer, true, ranges);

@@ -7,7 +7,7 @@ namespace tcc::schedule {
 Legal<Kernel> decompose_reduction(const Kernel& k, Id block_id, Id loop_id, Id& out) {
   Path path = find_path(k.root, block_id);
   const Block* block = path.found() ? as<Block>(path.nodes.back()) : nullptr;
-  if (block == nullptr) return unknown("block", block_id);
+  if (block == nullptr) return unknown(k, "block", block_id);
   if (block->init == nullptr)
     return reject(RejectReason::kReductionOrder, describe(k, block_id) + " has no initialisation to split off");
   size_t at = path.nodes.size();
@@ -15,6 +15,11 @@ Legal<Kernel> decompose_reduction(const Kernel& k, Id block_id, Id loop_id, Id& 
     if (const Loop* l = as<Loop>(path.nodes[i]); l != nullptr && l->id == loop_id) at = i;
   if (at == path.nodes.size())
     return reject(RejectReason::kNotInScope, describe(k, loop_id) + " is not around " + describe(k, block_id));
+  for (size_t i = at; i + 1 < path.nodes.size(); ++i)
+    if (const Block* around = as<Block>(path.nodes[i]))
+      return reject(RejectReason::kNotInScope,
+                    fmt::format("{} is around the block {}, in which {} is", describe(k, loop_id),
+                                describe(k, around->id), describe(k, block_id)));
   if (at > analysis::first_reduce_loop(path))
     return reject(RejectReason::kReductionOrder,
                   describe(k, loop_id) + " is below a reduction loop of " + describe(k, block_id));

@@ -5,7 +5,7 @@ namespace tcc::schedule {
 Legal<Kernel> fuse(const Kernel& k, std::span<const Id> loops, Id& out) {
   if (loops.empty()) return reject(RejectReason::kNotALoopChain, "fuse of no loops");
   Path path = find_path(k.root, loops[0]);
-  if (!path.found()) return unknown("loop", loops[0]);
+  if (!path.found()) return unknown(k, "loop", loops[0]);
   std::vector<const Loop*> chain;
   Stmt at = path.nodes.back();
   for (size_t i = 0; i < loops.size(); ++i) {

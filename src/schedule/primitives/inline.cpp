@@ -38,7 +38,7 @@ Stmt replace_loads(Builder& b, Stmt s, const ReplaceLoads& replace) {
 Legal<Kernel> compute_inline(const Kernel& k, Id block_id) {
   Path path = find_path(k.root, block_id);
   const Block* block = path.found() ? as<Block>(path.nodes.back()) : nullptr;
-  if (block == nullptr) return unknown("block", block_id);
+  if (block == nullptr) return unknown(k, "block", block_id);
   const Store* store = single_store(*block);
   if (store == nullptr || !spatial_only(*block) || block->predicate != nullptr || store->predicate != nullptr)
     return reject(RejectReason::kNotInlinable, describe(k, block_id) + " is not a single unpredicated spatial store");
@@ -83,7 +83,7 @@ Legal<Kernel> compute_inline(const Kernel& k, Id block_id) {
 Legal<Kernel> reverse_compute_inline(const Kernel& k, Id block_id) {
   Path path = find_path(k.root, block_id);
   const Block* block = path.found() ? as<Block>(path.nodes.back()) : nullptr;
-  if (block == nullptr) return unknown("block", block_id);
+  if (block == nullptr) return unknown(k, "block", block_id);
   const Store* store = single_store(*block);
   if (store == nullptr || !spatial_only(*block) || block->predicate != nullptr || store->predicate != nullptr)
     return reject(RejectReason::kNotInlinable, describe(k, block_id) + " is not a single unpredicated spatial store");
@@ -132,12 +132,22 @@ Legal<Kernel> reverse_compute_inline(const Kernel& k, Id block_id) {
     if ((*plain)[d] >= 0) at.set(block->iters[static_cast<size_t>((*plain)[d])].id, made->indices[d]);
   for (size_t i = 0; i < covered.size(); ++i)
     if (!covered[i]) at.set(block->iters[i].id, b.integer(0));
+  // What the consumer does not read of the intermediate is not stored.
+  const analysis::Ranges ranges = all_ranges(k);
+  Expr predicate = made->predicate;
+  for (size_t d = 0; d < plain->size(); ++d) {
+    Expr wanted = (*plain)[d] < 0 ? b.integer(1) : block->iters[static_cast<size_t>((*plain)[d])].extent;
+    if (ranges.prove_equal(b, k.buffer(made->buffer)->shape[d], wanted)) continue;
+    if ((*plain)[d] < 0)
+      return reject(RejectReason::kNotInlinable, describe(k, block_id) + " reads a part of its producer");
+    predicate = b.logical_and(predicate, b.lt(made->indices[d], wanted));
+  }
   auto value = [&](const Load&) { return made->value; };
   ReplaceLoads replace{b, made->buffer, value};
   // Substituting iterators first: the producer's iterators are other variables.
   std::vector<Expr> indices;
   for (Expr i : store->indices) indices.push_back(substitute(b, i, at));
-  Stmt merged = b.store(store->buffer, indices, replace(substitute(b, store->value, at)), made->predicate);
+  Stmt merged = b.store(store->buffer, indices, replace(substitute(b, store->value, at)), predicate);
   Stmt root = replace_at(b, find_path(k.root, producers[0]),
                          b.block(producer->id, producer->iters, merged, nullptr, producer->predicate, producer->reducer,
                                  producer->annotations));

@@ -38,7 +38,7 @@ Legal<void> check_no_private_storage(const Kernel& k, const Loop& loop) {
 Legal<Kernel> set_kind(const Kernel& k, Id id, LoopKind kind, Axis axis, const char* what, bool spatial_only) {
   Path path = find_path(k.root, id);
   const Loop* loop = path.found() ? as<Loop>(path.nodes.back()) : nullptr;
-  if (loop == nullptr) return unknown("loop", id);
+  if (loop == nullptr) return unknown(k, "loop", id);
   if (loop->loop_kind != LoopKind::kSerial)
     return reject(RejectReason::kLoopKindTaken,
                   fmt::format("{} of {}, which is {}", what, describe(k, id), loop_kind_name(loop->loop_kind)));
@@ -70,7 +70,12 @@ Legal<Kernel> bind(const Kernel& k, Id loop, Axis axis) {
 
 Legal<Kernel> annotate(const Kernel& k, Id id, AnnotationKey key, Expr value) {
   Path path = find_path(k.root, id);
-  if (!path.found()) return unknown("loop or block", id);
+  if (!path.found()) return unknown(k, "loop or block", id);
+  bool pipeline = key <= AnnotationKey::kPipelineDepth;
+  if (int64_t least = key == AnnotationKey::kPipelineDepth ? 1 : 0;
+      pipeline && is_int(value) && int_value(value) < least)
+    return reject(RejectReason::kBadAnnotation, fmt::format("{} of {} is {}, which is below {}", annotation_name(key),
+                                                            describe(k, id), int_value(value), least));
   Stmt node = path.nodes.back();
   std::span<const Annotation> old;
   if (const Loop* l = as<Loop>(node))
@@ -91,6 +96,36 @@ Legal<Kernel> annotate(const Kernel& k, Id id, AnnotationKey key, Expr value) {
     changed = edit.b.block(block->id, block->iters, block->body, block->init, block->predicate, block->reducer, all);
   }
   return edit.finish(replace_at(edit.b, path, changed));
+}
+
+Legal<Kernel> unannotate(const Kernel& k, Id id, AnnotationKey key) {
+  Path path = find_path(k.root, id);
+  if (!path.found()) return unknown(k, "loop or block", id);
+  Stmt node = path.nodes.back();
+  const Loop* l = as<Loop>(node);
+  const Block* block = as<Block>(node);
+  std::span<const Annotation> old = l != nullptr ? l->annotations : block->annotations;
+  std::vector<Annotation> rest;
+  for (const Annotation& a : old)
+    if (a.key != key) rest.push_back(a);
+  if (rest.size() == old.size())
+    return reject(RejectReason::kBadAnnotation,
+                  fmt::format("{} has no annotation {}", describe(k, id), annotation_name(key)));
+  Editor edit(k);
+  Stmt changed = l != nullptr ? edit.b.loop(l->id, l->extent, l->body, l->loop_kind, l->axis, rest)
+                              : edit.b.block(block->id, block->iters, block->body, block->init, block->predicate,
+                                             block->reducer, rest);
+  return edit.finish(replace_at(edit.b, path, changed));
+}
+
+Legal<Kernel> add_unit_loop(const Kernel& k, Id id, Id& out) {
+  Path path = find_path(k.root, id);
+  if (!path.found()) return unknown(k, "loop or block", id);
+  if (const Loop* l = as<Loop>(path.nodes.back()); l != nullptr && is_grid(l->axis))
+    return reject(RejectReason::kLoopKindTaken, describe(k, id) + " is bound to the grid, whose loops are outermost");
+  Editor edit(k);
+  out = edit.fresh_named("u");
+  return edit.finish(replace_at(edit.b, path, edit.b.loop(out, edit.b.integer(1), path.nodes.back())));
 }
 
 }  // namespace tcc::schedule

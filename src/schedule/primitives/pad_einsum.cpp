@@ -135,6 +135,7 @@ class Padder {
     copy.scope = Scope::kWorkspace;
     copy.role = BufferRole::kTemp;
     copy.layout = nullptr;
+    copy.padding = {};
     copy.alignment = 64;
     copy.shape = shape;
     const Buffer* made = edit_.b.buffer(copy);
@@ -196,7 +197,7 @@ class Padder {
 
 Legal<Kernel> pad_einsum(const Kernel& k, Id block_id, std::span<const int64_t> multiples) {
   Path path = find_path(k.root, block_id);
-  if (!path.found() || as<Block>(path.nodes.back()) == nullptr) return unknown("block", block_id);
+  if (!path.found() || as<Block>(path.nodes.back()) == nullptr) return unknown(k, "block", block_id);
   return Padder(k, path, multiples).run();
 }
 

@@ -65,6 +65,26 @@ std::vector<Id> producers_of(const Kernel& k, Id block_id) {
   return out;
 }
 
+std::vector<Id> child_blocks_of(const Kernel& k, Id id) {
+  std::vector<Id> out;
+  Path path = find_path(k.root, id);
+  if (!path.found()) return out;
+  for (const Block* block : collect_blocks(path.nodes.back()))
+    if (block->id != id) out.push_back(block->id);
+  return out;
+}
+
+std::vector<Id> output_blocks_of(const Kernel& k) {
+  std::vector<Id> out;
+  for (const Block* block : collect_blocks(k.root))
+    for (const Buffer* buffer : k.buffers)
+      if (buffer->role == BufferRole::kOutput && writes_buffer(block->body, buffer->id)) {
+        out.push_back(block->id);
+        break;
+      }
+  return out;
+}
+
 std::vector<Id> consumers_of(const Kernel& k, Id block_id) {
   std::vector<Id> out;
   Id buffer = written_buffer(k, block_id);

@@ -9,7 +9,7 @@ Legal<Kernel> reorder(const Kernel& k, std::span<const Id> loops) {
   Path deepest;
   for (Id id : loops) {
     Path p = find_path(k.root, id);
-    if (!p.found() || as<Loop>(p.nodes.back()) == nullptr) return unknown("loop", id);
+    if (!p.found() || as<Loop>(p.nodes.back()) == nullptr) return unknown(k, "loop", id);
     if (p.nodes.size() > deepest.nodes.size()) deepest = std::move(p);
   }
   size_t first = deepest.nodes.size(), named = 0;

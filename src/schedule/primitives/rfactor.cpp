@@ -71,7 +71,7 @@ Legal<Request> check(const Kernel& k, Id block_id, Id loop_id) {
   Request r;
   r.path = find_path(k.root, block_id);
   r.block = r.path.found() ? as<Block>(r.path.nodes.back()) : nullptr;
-  if (r.block == nullptr) return unknown("block", block_id);
+  if (r.block == nullptr) return unknown(k, "block", block_id);
   std::string name = describe(k, block_id);
   r.store = as<Store>(r.block->body);
   if (r.block->init == nullptr || r.store == nullptr || r.store->predicate != nullptr)
@@ -207,6 +207,7 @@ Legal<Kernel> rfactor(const Kernel& k, Id block_id, Id loop_id, Id& out) {
   copy.role = BufferRole::kTemp;
   copy.scope = Scope::kGlobal;
   copy.layout = nullptr;
+  copy.padding = {};
   copy.alignment = 64;
   std::vector<Expr> shape(copy.shape.begin(), copy.shape.end());
   shape.push_back(r.loop->extent);

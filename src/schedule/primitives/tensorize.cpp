@@ -17,9 +17,9 @@ struct Chain {
   const Block* block = nullptr;
 };
 
-Legal<Chain> chain_below(const Kernel& k, const Loop& top) {
+Legal<Chain> chain_below(const Kernel& k, Stmt top, Id name) {
   Chain chain;
-  for (Stmt s = &top; s != nullptr;) {
+  for (Stmt s = top; s != nullptr;) {
     if (const Loop* l = as<Loop>(s)) {
       if (!is_int(l->extent)) return reject(RejectReason::kNotConstant, "extent of " + describe(k, l->id));
       if (l->loop_kind != LoopKind::kSerial || !l->annotations.empty())
@@ -30,7 +30,7 @@ Legal<Chain> chain_below(const Kernel& k, const Loop& top) {
       chain.block = block;
       break;
     } else {
-      return reject(RejectReason::kNotALoopChain, "several statements below " + describe(k, top.id));
+      return reject(RejectReason::kNotALoopChain, "several statements below " + describe(k, name));
     }
   }
   const Block& block = *chain.block;
@@ -201,22 +201,30 @@ Legal<Stmt> call_block(Editor& edit, const Chain& chain, std::span<const Loop* c
 
 }  // namespace
 
-Legal<Kernel> tensorize(const Kernel& k, Id loop_id, std::string_view instruction_name) {
-  Path path = find_path(k.root, loop_id);
-  const Loop* top = path.found() ? as<Loop>(path.nodes.back()) : nullptr;
-  if (top == nullptr) return unknown("loop", loop_id);
+Legal<Kernel> tensorize(const Kernel& k, Id id, std::string_view instruction_name) {
+  Path path = find_path(k.root, id);
+  if (!path.found()) return unknown(k, "loop or block", id);
+  const Block* outer = as<Block>(path.nodes.back());  // made by blockize
   int32_t row = find_instruction(instruction_name);
   auto refuse = [&](const std::string& why) {
     return reject(RejectReason::kBadInstruction, fmt::format("{}: {}", instruction_name, why));
   };
   if (row < 0) return refuse("not in the table");
   const Instruction& spec = instruction(row);
-  bool plain = spec.behaviour == Behaviour::kCompute && spec.participants == Participants::kThread &&
-               spec.num_args == 0 && spec.completion == Completion::kImmediate;
-  for (const OperandSpec& o : spec.operands) plain &= o.layout.empty();
+  // A warp's instruction takes whole tiles of local buffers here; the lowering gives its lanes their registers.
+  bool plain = spec.behaviour == Behaviour::kCompute && spec.num_args == 0 &&
+               spec.completion == Completion::kImmediate &&
+               (spec.participants == Participants::kThread || spec.participants == Participants::kWarp);
+  for (const OperandSpec& o : spec.operands)
+    plain &= o.layout.empty() ? spec.participants == Participants::kThread : o.scope == Scope::kLocal && o.rank == 2;
   std::optional<Pattern> pattern = plain ? pattern_of(row) : std::nullopt;
-  if (!pattern) return refuse("only one thread's instructions without arguments can take the place of loops");
-  Legal<Chain> chain = chain_below(k, *top);
+  if (!pattern) return refuse("only instructions of a thread or a warp without arguments can take the place of loops");
+  if (outer != nullptr && as<Loop>(outer->body) == nullptr)
+    return reject(RejectReason::kNotALoopChain,
+                  describe(k, id) + " holds no loops: blockize the loops around it first");
+  if (outer != nullptr && outer->init != nullptr)
+    return reject(RejectReason::kReductionOrder, describe(k, id) + " still has its initialisation");
+  Legal<Chain> chain = chain_below(k, outer != nullptr ? outer->body : path.nodes.back(), id);
   if (!chain) return tl::make_unexpected(chain.error());
   if (chain->loops.size() != pattern->loops.size())
     return refuse(fmt::format("has {} loops instead of {}", pattern->loops.size(), chain->loops.size()));
@@ -231,11 +239,16 @@ Legal<Kernel> tensorize(const Kernel& k, Id loop_id, std::string_view instructio
   Matcher matcher(k, edit.b, row, *chain, ranges);
   if (!match_any(edit.b, matcher, *pattern, *chain, *actual))
     return refuse("does not do what " + describe(k, chain->block->id) + " does");
+  if (outer != nullptr) {
+    Stmt call = edit.b.block(outer->id, outer->iters, edit.b.instr(row, matcher.operands(), {}), nullptr,
+                             outer->predicate, outer->reducer, outer->annotations);
+    return edit.finish(replace_at(edit.b, path, call));
+  }
   path.nodes.pop_back();
   std::vector<const Loop*> around = loops_on(path);
   Legal<Stmt> call = call_block(edit, *chain, around, row, matcher.operands());
   if (!call) return tl::make_unexpected(call.error());
-  return edit.finish(replace_at(edit.b, find_path(k.root, loop_id), *call));
+  return edit.finish(replace_at(edit.b, find_path(k.root, id), *call));
 }
 
 }  // namespace tcc::schedule

@@ -5,7 +5,7 @@ namespace tcc::schedule {
 Legal<Kernel> transform_layout(const Kernel& k, Id block, int read_index, std::span<const int32_t> order,
                                std::span<const std::pair<int32_t, int64_t>> tiles) {
   Path path = find_path(k.root, block);
-  if (!path.found() || as<Block>(path.nodes.back()) == nullptr) return unknown("block", block);
+  if (!path.found() || as<Block>(path.nodes.back()) == nullptr) return unknown(k, "block", block);
   std::vector<Id> reads = read_buffers(k, block);
   if (read_index < 0 || static_cast<size_t>(read_index) >= reads.size())
     return reject(RejectReason::kBadFactor,
@@ -13,18 +13,24 @@ Legal<Kernel> transform_layout(const Kernel& k, Id block, int read_index, std::s
   const Buffer* buffer = k.buffer(reads[static_cast<size_t>(read_index)]);
   if (buffer->role != BufferRole::kWeight && buffer->role != BufferRole::kTemp)
     return reject(RejectReason::kNotConstant, describe(k, buffer->id) + " is the caller's: its layout is fixed");
+  if (buffer->padding.dim >= 0)
+    return reject(RejectReason::kBadFactor,
+                  describe(k, buffer->id) + " has an aligned stride, which a layout would undo");
   std::vector<int64_t> shape;
   for (Expr e : buffer->shape) {
     if (!is_int(e)) return reject(RejectReason::kNotConstant, "shape of " + describe(k, buffer->id));
     shape.push_back(int_value(e));
   }
-  std::vector<bool> seen(shape.size(), false);
+  // Tiles that the order does not name are innermost.
+  std::vector<bool> seen(shape.size() + tiles.size(), false);
   for (int32_t d : order) {
-    if (d < 0 || static_cast<size_t>(d) >= shape.size() || seen[static_cast<size_t>(d)])
+    if (d < 0 || static_cast<size_t>(d) >= seen.size() || seen[static_cast<size_t>(d)])
       return reject(RejectReason::kBadFactor, "order is not a permutation");
     seen[static_cast<size_t>(d)] = true;
   }
-  if (order.size() != shape.size()) return reject(RejectReason::kBadFactor, "order is not a permutation");
+  if (std::find(seen.begin(), seen.begin() + static_cast<std::ptrdiff_t>(shape.size()), false) !=
+      seen.begin() + static_cast<std::ptrdiff_t>(shape.size()))
+    return reject(RejectReason::kBadFactor, "order is not a permutation");
   for (const auto& [d, tile] : tiles)
     if (d < 0 || static_cast<size_t>(d) >= shape.size() || tile < 1 || tile > (int64_t{1} << 30))
       return reject(RejectReason::kBadFactor, "tile out of range");

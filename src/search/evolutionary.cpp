@@ -10,132 +10,58 @@
 // The score is the model's prediction, plus a share of its own uncertainty until the trials run out, plus what the
 // model has been found wrong by on this sketch. What is measured is chosen by pick_programs, and a small share is drawn
 // at random against an overconfident model.
-#include "search/propose.h"
-
 #include <algorithm>
 #include <cmath>
-#include <set>
 
+#include "search/candidates.h"
 #include "search/pick.h"
 #include "search/vary.h"
 
 namespace tcc::search {
 namespace {
 
-constexpr int kAttempts = 10;
 constexpr size_t kElites = 32;
 constexpr int64_t kFirstDraws = 48;  // of each sketch before anything is known of it, at least
 constexpr double kFromElites = 0.35, kWithinSketch = 0.3, kCross = 0.15, kMove = 0.1;
 constexpr double kSharpness = 4;  // parents are drawn in proportion to this power of the predicted speed
 constexpr double kCurious = 1;    // share of the model's uncertainty that counts as hope
 constexpr double kExploitFrom = 0.75;
-// Share of random picks in the first round, and in later ones until half of the trials are used up.
-constexpr double kFirstRandom = 0.35, kEarlyRandom = 0.2;
 constexpr double kPatience = 4;   // trials of a sketch before the model's error on it is believed by half
 constexpr float kUnseen = -0.5f;  // what a sketch without a valid trial is taken to reach, log2 of the best
 
-// One slot of a generation: what was tried until something legal came.
-struct Slot {
-  Individual individual;
-  bool legal = false;
-  int64_t attempts = 0;
-  std::vector<ir::RejectReason> rejects;
-};
-
 class Breeder {
  public:
-  Breeder(const TaskState& state, const cost::CostModel& model, const RoundPlan& plan, const target::Target& target,
-          const TuneOptions& options, const Rng& rng, ThreadPool* pool, Counts& counts)
-      : state_(state),
-        model_(model),
-        plan_(plan),
-        target_(target),
-        options_(options),
-        rng_(rng),
-        pool_(pool),
+  Breeder(const Round& round, Counts& counts)
+      : round_(round),
+        state_(round.state),
+        model_(round.model),
+        plan_(round.plan),
+        options_(round.options),
+        mutators_(round.settings.mutators),
+        rng_(round.rng),
         counts_(counts),
-        exploit_(plan.progress >= kExploitFrom),
-        elites_(fastest_known(state.known, kElites)) {}
+        candidates_(round, counts),
+        exploit_(round.plan.progress >= kExploitFrom),
+        elites_(fastest_known(round.state.known, kElites)) {}
 
   std::vector<Individual> evolve() {
     find_offsets();
     std::vector<Individual> population = first_generation();
     std::vector<Individual> random_part;
     for (size_t i = elites_.size() + sown_.size(); i < population.size(); ++i)
-      if (fresh(population[i])) random_part.push_back(population[i]);
+      if (candidates_.fresh(population[i])) random_part.push_back(population[i]);
     score(population);
-    collect(population);
+    candidates_.collect(population);
     for (int64_t g = 0; g < options_.generations; ++g) {
       std::vector<Individual> children = next_generation(population, static_cast<uint64_t>(g));
       score(children);
-      collect(children);
+      candidates_.collect(children);
       std::move(children.begin(), children.end(), std::back_inserter(population));
     }
-    return pick(random_part);
-  }
-
-  std::vector<Individual> draw() {
-    int64_t n = plan_.count;
-    for (uint64_t batch = 0; batch < 4 && static_cast<int64_t>(pool_of_new_.size()) < n; ++batch) {
-      std::vector<Individual> drawn =
-          generation(2 * n, batch, [&](Individual& out, int64_t, Rng& rng) { fresh_draw(out, any_sketch(rng), rng); });
-      for (Individual& i : drawn)
-        if (static_cast<int64_t>(pool_of_new_.size()) < n) keep_if_new(i);
-    }
-    return std::move(pool_of_new_);
+    return pick_round(round_, std::move(candidates_.kept()), random_part, sown_, exploit_);
   }
 
  private:
-  bool fresh(const Individual& i) const { return state_.measured.count(i.nest) == 0; }
-  const space::Sketch& sketch_of(const Individual& i) const { return state_.sketches[static_cast<size_t>(i.sketch)]; }
-  int64_t any_sketch(Rng& rng) const { return rng.below(static_cast<int64_t>(state_.sketches.size())); }
-
-  void fresh_draw(Individual& out, int64_t sketch, Rng& rng) const {
-    out.sketch = static_cast<int32_t>(sketch);
-    out.decisions.resize(sketch_of(out).trace.decisions.size());
-    space::draw_decisions(sketch_of(out), out.decisions, rng);
-  }
-
-  bool evaluate(Slot& slot) const {
-    Individual& i = slot.individual;
-    auto arena = std::make_shared<Arena>();
-    ir::Legal<ir::Kernel> nest = space::instantiate(sketch_of(i), i.decisions, target_, arena);
-    if (!nest) {
-      slot.rejects.push_back(nest.error().reason);
-      return false;
-    }
-    i.nest = ir::hash_kernel(*nest);
-    i.row = features::extract(*nest, target_, options_.threads);
-    return true;
-  }
-
-  // `count` slots, each filled by make(individual, slot, rng) until one is legal.
-  template <class Make>
-  std::vector<Individual> generation(int64_t count, uint64_t salt, const Make& make) {
-    std::vector<Slot> slots(static_cast<size_t>(count));
-    auto body = [&](int64_t i, int) {
-      Slot& slot = slots[static_cast<size_t>(i)];
-      Rng rng = rng_.fork(salt).fork(static_cast<uint64_t>(i));
-      while (!slot.legal && slot.attempts < kAttempts) {
-        ++slot.attempts;
-        make(slot.individual, i, rng);
-        slot.legal = evaluate(slot);
-      }
-    };
-    if (pool_ != nullptr)
-      pool_->parallel_for(count, body);
-    else
-      for (int64_t i = 0; i < count; ++i) body(i, 0);
-    std::vector<Individual> out;
-    for (Slot& slot : slots) {
-      counts_.proposed += slot.attempts;
-      counts_.rejected += static_cast<int64_t>(slot.rejects.size());
-      for (ir::RejectReason r : slot.rejects) ++counts_.rejected_by_reason[std::string(ir::reject_reason_name(r))];
-      if (slot.legal) out.push_back(std::move(slot.individual));
-    }
-    return out;
-  }
-
   // What the model says too little of each sketch, on average over its trials and drawn to 0 where they are few.
   void find_offsets() {
     offsets_.assign(state_.sketches.size(), 0.f);
@@ -194,7 +120,7 @@ class Breeder {
     for (const std::vector<Seed>* list : {&state_.seeds, &plan_.seeds})
       for (const Seed& s : *list) seeds.push_back(&s);
     std::vector<Individual> sown =
-        generation(static_cast<int64_t>(seeds.size()), 0x73656564, [&](Individual& i, int64_t at, Rng&) {
+        candidates_.generation(static_cast<int64_t>(seeds.size()), 0x73656564, [&](Individual& i, int64_t at, Rng&) {
           i.sketch = seeds[static_cast<size_t>(at)]->sketch;
           i.decisions = seeds[static_cast<size_t>(at)]->decisions;
         });
@@ -204,9 +130,10 @@ class Breeder {
     std::vector<int64_t> share = shares(options_.population);
     for (size_t s = 0; s < share.size(); ++s)
       sketches.insert(sketches.end(), static_cast<size_t>(share[s]), static_cast<int64_t>(s));
-    std::vector<Individual> drawn =
-        generation(static_cast<int64_t>(sketches.size()), 0x66697273,
-                   [&](Individual& i, int64_t at, Rng& rng) { fresh_draw(i, sketches[static_cast<size_t>(at)], rng); });
+    std::vector<Individual> drawn = candidates_.generation(
+        static_cast<int64_t>(sketches.size()), 0x66697273, [&](Individual& i, int64_t at, Rng& rng) {
+          candidates_.fresh_draw(i, sketches[static_cast<size_t>(at)], rng);
+        });
     std::move(drawn.begin(), drawn.end(), std::back_inserter(out));
     return out;
   }
@@ -240,7 +167,7 @@ class Breeder {
     std::vector<size_t> present;
     for (size_t s = 0; s < by_sketch.size(); ++s)
       if (!by_sketch[s].index.empty()) present.push_back(s);
-    return generation(options_.population, 0x67656e00 + g, [&](Individual& out, int64_t, Rng& rng) {
+    return candidates_.generation(options_.population, 0x67656e00 + g, [&](Individual& out, int64_t, Rng& rng) {
       const Individual& parent = [&]() -> const Individual& {
         double u = rng.uniform();
         // The elites come first in the first generation, fastest first.
@@ -262,18 +189,20 @@ class Breeder {
     double u = rng.uniform();
     if (u < kMove && state_.sketches.size() > 1) {
       Individual base;
-      fresh_draw(base, any_sketch(rng), rng);
+      candidates_.fresh_draw(base, candidates_.any_sketch(rng), rng);
       out.sketch = base.sketch;
-      out.decisions = carry_over(sketch_of(parent).trace, parent.decisions, sketch_of(base), base.decisions);
+      out.decisions = carry_over(candidates_.sketch_of(parent).trace, parent.decisions, candidates_.sketch_of(base),
+                                 base.decisions);
       return;
     }
     if (u < kMove + kCross && mate.nest != parent.nest) {
-      out.decisions = cross(sketch_of(parent), parent.decisions, mate.decisions, rng);
+      out.decisions = cross(candidates_.sketch_of(parent), parent.decisions, mate.decisions, rng);
       if (rng.below(2) == 0) return;
     } else {
       out.decisions = parent.decisions;
     }
-    if (!mutate_some(sketch_of(out), out.decisions, rng)) fresh_draw(out, any_sketch(rng), rng);
+    if (!mutate_some(candidates_.sketch_of(out), out.decisions, mutators_, rng))
+      candidates_.fresh_draw(out, candidates_.any_sketch(rng), rng);
   }
 
   void score(std::vector<Individual>& population) const {
@@ -285,74 +214,33 @@ class Breeder {
       population[i].score = scores[i] + curious * spreads[i] + offsets_[static_cast<size_t>(population[i].sketch)];
   }
 
-  void keep_if_new(const Individual& i) {
-    if (!fresh(i) || !seen_.insert(i.nest).second) {
-      ++counts_.duplicate;
-      return;
-    }
-    pool_of_new_.push_back(i);
-  }
-  void collect(const std::vector<Individual>& population) {
-    for (const Individual& i : population) keep_if_new(i);
-  }
-
-  std::vector<Individual> pick(const std::vector<Individual>& random_part) {
-    std::vector<Individual> out;
-    std::set<uint64_t> taken;
-    auto take = [&](const Individual& i) {
-      if (static_cast<int64_t>(out.size()) < plan_.count && taken.insert(i.nest).second) out.push_back(i);
-    };
-    // What was best elsewhere is measured first, before this task's own trials say more.
-    if (state_.known.empty())
-      for (const Individual& i : pool_of_new_)
-        if (static_cast<int64_t>(out.size()) < (plan_.count + 3) / 4 &&
-            std::find(sown_.begin(), sown_.end(), i.nest) != sown_.end())
-          take(i);
-    // The estimate that the first round goes by is wrong about some family of tasks; random draws show it where.
-    double explore = elites_.empty() ? std::max(options_.explore, kFirstRandom)
-                                     : std::max(options_.explore, kEarlyRandom * (1 - 2 * plan_.progress));
-    double share = options_.explore > 0 && !exploit_ ? explore * static_cast<double>(plan_.count) : 0;
-    auto random = static_cast<int64_t>(std::floor(share + rng_.fork(0x726e64).uniform()));
-    Rng rng = rng_.fork(0x7069636b);
-    for (int64_t k = 0; k < random && !exploit_ && !random_part.empty() && plan_.count > 1; ++k)
-      take(random_part[static_cast<size_t>(rng.below(static_cast<int64_t>(random_part.size())))]);
-    std::erase_if(pool_of_new_, [&](const Individual& i) { return taken.count(i.nest) != 0; });
-    PickOptions options{
-        .count = plan_.count - static_cast<int64_t>(out.size()), .first_round = elites_.empty(), .exploit = exploit_};
-    for (Individual& i : pick_programs(state_, std::move(pool_of_new_), options)) out.push_back(std::move(i));
-    return out;
-  }
-
+  const Round& round_;
   const TaskState& state_;
   const cost::CostModel& model_;
   const RoundPlan& plan_;
-  const target::Target& target_;
   const TuneOptions& options_;
+  const schedule::MutatorWeights& mutators_;
   Rng rng_;
-  ThreadPool* pool_;
   Counts& counts_;
+  Candidates candidates_;
   bool exploit_;
   std::vector<const Known*> elites_;
   std::vector<float> offsets_;
   std::vector<uint64_t> sown_;
-  std::vector<Individual> pool_of_new_;
-  std::set<uint64_t> seen_;
+};
+
+class Evolutionary : public SearchStrategy {
+ public:
+  bool learns() const override { return true; }
+  std::vector<Individual> propose(const Round& round, Counts& counts) const override {
+    return Breeder(round, counts).evolve();
+  }
 };
 
 }  // namespace
 
-std::vector<Individual> propose(const TaskState& state, const cost::CostModel& model, const RoundPlan& plan,
-                                const target::Target& target, const TuneOptions& options, const Rng& rng,
-                                ThreadPool* pool, Counts& counts) {
-  if (state.sketches.empty() || plan.count <= 0) return {};
-  Breeder breeder(state, model, plan, target, options, rng, pool, counts);
-  switch (options.strategy) {
-    case Strategy::kEvolutionary:
-      return breeder.evolve();
-    case Strategy::kRandom:
-      return breeder.draw();
-  }
-  return {};
+std::unique_ptr<SearchStrategy> make_evolutionary() {
+  return std::make_unique<Evolutionary>();
 }
 
 }  // namespace tcc::search

@@ -1,0 +1,35 @@
+// What a GPU program asks of the machine, read off a kernel at Stage::Nest with constant extents: per launch its
+// threads, storage, accesses and arithmetic, and the least time that each part of the machine needs for its share.
+#pragma once
+
+#include <vector>
+
+#include "tcc/ir/kernel.h"
+#include "tcc/target/target.h"
+
+namespace tcc::features {
+
+struct LaunchFacts {
+  double blocks = 1;           // of the grid
+  double threads = 1;          // a block
+  double registers = 0;        // a thread: local arrays and what addresses take
+  double shared_bytes = 0;     // a block
+  double flops = 0;            // of the launch; matrix instructions not included
+  double matrix_flops = 0;     // of matrix instructions
+  double global_bytes = 0;     // moved between memory and the multiprocessors, in whole sectors
+  double shared_accesses = 0;  // of warps, bank conflicts counted
+  double blocks_per_sm = 0;    // resident at a time; 0: the block does not fit
+  double occupancy = 0;        // resident warps of those that the multiprocessor can hold, in [0, 1]
+  double wave_share = 1;       // how full the multiprocessors are over all waves of blocks, in (0, 1]
+  double parallelism = 1;      // independent sums of a thread
+  // Seconds if nothing but this were to be done, with every multiprocessor busy.
+  double compute_seconds = 0, memory_seconds = 0, shared_seconds = 0;
+};
+struct GpuFacts {
+  std::vector<LaunchFacts> launches;
+  double least_bytes = 0;  // parameters, each moved once
+};
+// Only for CUDA targets.
+GpuFacts gpu_facts(const ir::Kernel& nest, const target::Target& target);
+
+}  // namespace tcc::features

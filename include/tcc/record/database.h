@@ -1,0 +1,44 @@
+// Where records are looked up: one interface for a store on disk, records in memory, and several of them together.
+// MetaSchedule has the same kinds (JSON, memory, union, ordered union).
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tcc/record/record.h"
+#include "tcc/support/result.h"
+
+namespace tcc::record {
+
+class Database {
+ public:
+  virtual ~Database() = default;
+
+  // By exact structure: the fastest `count` different programs of a task that were measured and are ok, fastest first.
+  // The newest record of a program on a number of threads is its verdict there; where one of its verdicts is "wrong" it
+  // counts nowhere. threads 0 = whatever the number of threads.
+  virtual Result<std::vector<Record>> fastest(uint64_t task, uint64_t target_features, int64_t threads,
+                                              int64_t count) const = 0;
+  // By anchor: the same among the other tasks whose anchor block is equal, as the same matrix product with another
+  // epilogue. Their programs are of other kernels: who takes one over must replay it and check the result.
+  virtual Result<std::vector<Record>> fastest_relatives(uint64_t anchor, uint64_t task, uint64_t target_features,
+                                                        int64_t threads, int64_t count) const = 0;
+  // Every record of a task, in the order of adding; all tasks when `task` is empty.
+  virtual Result<std::vector<Record>> all(std::optional<uint64_t> task = {}) const = 0;
+  // Text that was kept under a key.
+  virtual Result<std::optional<std::string>> load_session(const std::string& key) const = 0;
+  // Returns the record's id within this database.
+  virtual Result<int64_t> add(const Record& record) = 0;
+};
+
+// Forgotten with the object.
+std::unique_ptr<Database> make_memory_database();
+// Members must outlive the union; what is added goes to the first. Ids are those of the members: they may repeat.
+// Every member is asked, and the answers are one: the best of all, or everything, members in order.
+std::unique_ptr<Database> make_union(std::vector<Database*> members);
+// The first member that knows an answer gives it: a first one of one's own, a last one shared by many.
+std::unique_ptr<Database> make_ordered_union(std::vector<Database*> members);
+
+}  // namespace tcc::record

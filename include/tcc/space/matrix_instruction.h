@@ -1,0 +1,15 @@
+// Why a kernel's design spaces hold no matrix instruction (AMX on a CPU).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tcc/ir/kernel.h"
+#include "tcc/target/target.h"
+
+namespace tcc::space {
+
+// The conditions of vector_dot, the module that makes them, which do not hold: a sentence each, none when all do.
+std::vector<std::string> unmet_conditions_of_matrix_instruction(const ir::Kernel& kernel, const target::Target& target);
+
+}  // namespace tcc::space

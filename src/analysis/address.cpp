@@ -1,0 +1,76 @@
+#include "tcc/analysis/address.h"
+
+#include <numeric>
+
+#include "tcc/support/check.h"
+
+namespace tcc::analysis {
+
+using namespace ir;
+
+Expr flat_address(Builder& b, const Buffer& buffer, std::span<const Expr> indices) {
+  TCC_CHECK(indices.size() == buffer.shape.size());
+  Expr flat = b.integer(0);
+  if (buffer.layout == nullptr) {
+    for (size_t i = 0; i < indices.size(); ++i) flat = b.add(b.mul(flat, buffer.shape[i]), indices[i]);
+    return flat;
+  }
+  for (const Digit& d : buffer.layout->digits) {
+    Expr value = b.floor_div(indices[static_cast<size_t>(d.dim)], b.integer(d.divisor));
+    if (d.extent > 0) value = b.floor_mod(value, b.integer(d.extent));
+    flat = b.add(flat, b.scale(value, d.stride));
+  }
+  return flat;
+}
+
+int64_t known_divisor(const Kernel& kernel, Expr e) {
+  switch (e->kind) {
+    case ExprKind::kIntConst:
+      return std::abs(int_value(e));
+    case ExprKind::kVar: {
+      const Scalar* s = kernel.scalar(as<Var>(e)->id);
+      return s != nullptr ? s->divisor : 1;
+    }
+    case ExprKind::kSum: {
+      int64_t g = std::abs(as<Sum>(e)->constant);
+      for (const Term& t : as<Sum>(e)->terms) g = std::gcd(g, t.coefficient * known_divisor(kernel, t.atom));
+      return g;
+    }
+    case ExprKind::kProd: {
+      int64_t product = 1;
+      for (Expr f : as<Prod>(e)->factors)
+        if (__builtin_mul_overflow(product, known_divisor(kernel, f), &product)) return 1;
+      return product;
+    }
+    case ExprKind::kFloorMod:
+    case ExprKind::kMin:
+    case ExprKind::kMax:
+      return std::gcd(known_divisor(kernel, as<Binary>(e)->a), known_divisor(kernel, as<Binary>(e)->b));
+    case ExprKind::kFloorDiv: {
+      if (!is_int(as<Binary>(e)->b)) return 1;
+      const int64_t a = known_divisor(kernel, as<Binary>(e)->a), d = std::abs(int_value(as<Binary>(e)->b));
+      return d != 0 && a % d == 0 ? a / d : 1;
+    }
+    case ExprKind::kSelect:
+      return std::gcd(known_divisor(kernel, as<Select>(e)->a), known_divisor(kernel, as<Select>(e)->b));
+    case ExprKind::kFloatConst:
+    case ExprKind::kAdd:
+    case ExprKind::kSub:
+    case ExprKind::kMul:
+    case ExprKind::kDiv:
+    case ExprKind::kLt:
+    case ExprKind::kLe:
+    case ExprKind::kEq:
+    case ExprKind::kNe:
+    case ExprKind::kAnd:
+    case ExprKind::kOr:
+    case ExprKind::kNot:
+    case ExprKind::kCast:
+    case ExprKind::kLoad:
+    case ExprKind::kCall:
+      return 1;
+  }
+  return 1;
+}
+
+}  // namespace tcc::analysis

@@ -1,0 +1,32 @@
+// The time of a launch is that of the part of the machine with most to do, over how busy the multiprocessors are. To
+// hide latency a multiprocessor needs warps times independent work of each (Little's law; Volkov, "Understanding
+// Latency Hiding on GPUs", UC Berkeley 2016): with less, all rates fall in proportion.
+#include "tcc/cost/gpu_model.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace tcc::cost {
+namespace {
+
+// Share of a multiprocessor's warps times independent instructions at which arithmetic and memory run at full rate.
+constexpr double kEnough = 0.5;
+constexpr double kUsefulParallelism = 8;  // more independent sums of a thread hide no more
+
+double launch_time(const features::LaunchFacts& f, double cache_share) {
+  if (f.blocks_per_sm < 1) return std::numeric_limits<double>::infinity();
+  const double concurrency = f.occupancy * std::min(f.parallelism, kUsefulParallelism);
+  const double busy = f.wave_share * std::min(1.0, concurrency / kEnough);
+  const double memory = f.memory_seconds * (1 - cache_share);
+  return std::max({f.compute_seconds, memory, f.shared_seconds}) / std::max(busy, 1e-6);
+}
+
+}  // namespace
+
+double predict_gpu_seconds(const features::GpuFacts& facts, double launch_seconds, double cache_share) {
+  double seconds = 0;
+  for (const features::LaunchFacts& f : facts.launches) seconds += launch_seconds + launch_time(f, cache_share);
+  return seconds;
+}
+
+}  // namespace tcc::cost

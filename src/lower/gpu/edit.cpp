@@ -1,0 +1,92 @@
+#include "lower/gpu/edit.h"
+
+#include "tcc/ir/instr.h"
+
+namespace tcc::lower {
+
+using namespace ir;
+
+std::vector<Stmt> launches_of(const Kernel& k) {
+  Stmt root = k.root;
+  while (const Alloc* a = as<Alloc>(root)) root = a->body;
+  if (const Seq* s = as<Seq>(root)) return {s->stmts.begin(), s->stmts.end()};
+  return {root};
+}
+
+Stmt map_launches(Edit& edit, Stmt root, FunctionRef<Stmt(Stmt)> f) {
+  if (const Alloc* a = as<Alloc>(root)) return edit.b.alloc(a->buffers, map_launches(edit, a->body, f));
+  if (const Seq* s = as<Seq>(root)) {
+    std::vector<Stmt> stmts;
+    for (Stmt c : s->stmts) stmts.push_back(f(c));
+    return edit.b.seq(stmts);
+  }
+  return f(root);
+}
+
+Touched touched_buffers(Stmt s) {
+  Touched t;
+  visit(s, [&](Stmt x) {
+    if (const Store* store = as<Store>(x)) t.writes.insert(store->buffer);
+    if (const InstrCall* call = as<InstrCall>(x))
+      for (size_t i = 0; i < call->operands.size(); ++i) {
+        const Access access = instruction(call->instr).operands[i].access;
+        if (access != Access::kWrite) t.reads.insert(call->operands[i].buffer);
+        if (access != Access::kRead) t.writes.insert(call->operands[i].buffer);
+      }
+    return true;
+  });
+  visit_roots(s, [&](Expr root) {
+    visit(root, [&](Expr e) {
+      if (const Load* l = as<Load>(e)) t.reads.insert(l->buffer);
+      return true;
+    });
+  });
+  return t;
+}
+
+bool mentions_any(Expr e, const std::set<Id>& ids) {
+  if (e == nullptr) return false;
+  bool found = false;
+  visit(e, [&](Expr x) {
+    if (const Var* v = as<Var>(x)) found |= ids.contains(v->id);
+    return !found;
+  });
+  return found;
+}
+
+namespace {
+
+using Change = FunctionRef<bool(Id, std::vector<Expr>&)>;
+
+Expr reindex_expr(Builder& b, Expr e, Change change) {
+  Expr out = rewrite_children(b, e, [&](Expr c) { return reindex_expr(b, c, change); });
+  const Load* l = as<Load>(out);
+  if (l == nullptr) return out;
+  std::vector<Expr> indices(l->indices.begin(), l->indices.end());
+  return change(l->buffer, indices) ? b.load(l->buffer, l->type, indices, l->predicate, l->other) : out;
+}
+
+}  // namespace
+
+Stmt reindex(Builder& b, Stmt s, Change change) {
+  Stmt out = rewrite_children(
+      b, s, [&](Stmt c) { return reindex(b, c, change); }, [&](Expr e) { return reindex_expr(b, e, change); });
+  if (const Store* st = as<Store>(out)) {
+    std::vector<Expr> indices(st->indices.begin(), st->indices.end());
+    if (change(st->buffer, indices)) return b.store(st->buffer, indices, st->value, st->predicate);
+  }
+  if (const InstrCall* call = as<InstrCall>(out)) {
+    std::vector<Operand> operands;
+    bool any = false;
+    for (const Operand& o : call->operands) {
+      std::vector<Expr> indices(o.indices.begin(), o.indices.end());
+      const bool changed = change(o.buffer, indices);
+      operands.push_back({o.buffer, changed ? b.arena().copy(indices) : o.indices});
+      any |= changed;
+    }
+    if (any) return b.instr(call->instr, operands, call->args, call->predicate);
+  }
+  return out;
+}
+
+}  // namespace tcc::lower

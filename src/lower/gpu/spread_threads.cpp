@@ -1,0 +1,346 @@
+// A launch's code falls apart into pieces that need no barrier inside, and the sequences, serial loops and allocations
+// around them, which all threads run through together. A piece is guarded where fewer threads than the block has do it.
+#include "lower/gpu/spread_threads.h"
+
+#include <algorithm>
+#include <array>
+
+#include "lower/gpu/edit.h"
+
+namespace tcc::lower {
+namespace {
+
+using namespace ir;
+
+constexpr std::array kAxes = {Axis::kThreadX, Axis::kThreadY, Axis::kThreadZ};
+constexpr int64_t kUnrolledCopies = 16;  // rounds of a copy that are written out
+
+size_t axis_index(Axis a) {
+  return static_cast<size_t>(std::find(kAxes.begin(), kAxes.end(), a) - kAxes.begin());
+}
+const Expr* annotation(const Loop& l, AnnotationKey key) {
+  for (const Annotation& a : l.annotations)
+    if (a.key == key) return &a.value;
+  return nullptr;
+}
+
+class Spreader {
+ public:
+  explicit Spreader(Edit& edit) : edit_(edit), b_(edit.b) {}
+
+  Legal<Stmt> run(Stmt launch) {
+    if (!measure(launch)) return tl::make_unexpected(verdict_.error());
+    if (!threaded_) return launch;
+    std::vector<const Loop*> grid;
+    Stmt body = strip_grid(launch, grid);
+    body = pieces(body, {});
+    if (!verdict_) return tl::make_unexpected(verdict_.error());
+    if (subst_.map.size() > 0) body = substitute(b_, body, subst_);
+    body = b_.alloc(shared_, body);
+    for (size_t a = 0; a < kAxes.size(); ++a)
+      if (extent_[a] > 0) body = b_.loop(thread_[a], b_.integer(extent_[a]), body, LoopKind::kBound, kAxes[a]);
+    for (size_t i = grid.size(); i-- > 0;)
+      body = b_.loop(grid[i]->id, grid[i]->extent, body, LoopKind::kBound, grid[i]->axis, grid[i]->annotations);
+    return body;
+  }
+
+ private:
+  struct Context {
+    std::array<bool, 3> covered = {};
+    Expr guard = nullptr;  // threads beyond a shorter loop
+  };
+
+  bool fail(RejectReason reason, const std::string& text) {
+    if (verdict_) verdict_ = reject(reason, text);
+    return false;
+  }
+
+  bool measure(Stmt launch) {
+    visit(launch, [&](Stmt s) {
+      const Loop* l = as<Loop>(s);
+      if (l == nullptr) return true;
+      if (l->loop_kind == LoopKind::kParallel)
+        return fail(RejectReason::kUnsupported, "the parallel loop '" + name(l->id) + "' has no axis of the device");
+      if (l->loop_kind != LoopKind::kBound) return true;
+      threaded_ = true;
+      if (is_grid(l->axis)) return true;
+      const size_t a = axis_index(l->axis);
+      if (a == kAxes.size())
+        return fail(RejectReason::kUnsupported, fmt::format("'{}' is bound to {}", name(l->id), axis_name(l->axis)));
+      if (!is_int(l->extent)) return fail(RejectReason::kNotConstant, "thread count of '" + name(l->id) + "'");
+      if (extent_[a] == 0)
+        thread_[a] = edit_.fresh_named(axis_name(l->axis) == "thread.x" ? "tx" : a == 1 ? "ty" : "tz");
+      extent_[a] = std::max(extent_[a], int_value(l->extent));
+      return true;
+    });
+    return verdict_.has_value();
+  }
+
+  std::string name(Id id) const { return name_hint(edit_.k, id); }
+  int64_t threads() const {
+    int64_t n = 1;
+    for (int64_t e : extent_) n *= std::max<int64_t>(e, 1);
+    return n;
+  }
+  // Linear number of the thread in its block.
+  Expr thread_number() {
+    Expr n = b_.integer(0);
+    int64_t stride = 1;
+    for (size_t a = 0; a < kAxes.size(); ++a) {
+      if (extent_[a] == 0) continue;
+      n = b_.add(n, b_.scale(b_.var(thread_[a]), stride));
+      stride *= extent_[a];
+    }
+    return n;
+  }
+
+  Stmt strip_grid(Stmt s, std::vector<const Loop*>& grid) {
+    while (true) {
+      if (const Loop* l = as<Loop>(s); l != nullptr && is_grid(l->axis)) {
+        grid.push_back(l);
+        s = l->body;
+      } else if (const Alloc* a = as<Alloc>(s); a != nullptr && all_shared(*a)) {
+        shared_.insert(shared_.end(), a->buffers.begin(), a->buffers.end());
+        s = a->body;
+      } else {
+        return s;
+      }
+    }
+  }
+  bool all_shared(const Alloc& a) const {
+    return std::all_of(a.buffers.begin(), a.buffers.end(),
+                       [&](Id id) { return edit_.k.buffer(id)->scope == Scope::kShared; });
+  }
+
+  // Work for all threads together: loops over threads, copies and trees.
+  static bool is_joint(Stmt s) {
+    bool found = false;
+    visit(s, [&](Stmt x) {
+      const Loop* l = as<Loop>(x);
+      found |= l != nullptr &&
+               (l->loop_kind == LoopKind::kBound || annotation(*l, AnnotationKey::kCooperativeFetch) != nullptr ||
+                annotation(*l, AnnotationKey::kTree) != nullptr);
+      return !found;
+    });
+    return found;
+  }
+
+  Stmt pieces(Stmt s, const Context& at) {
+    if (!verdict_) return s;
+    if (!is_joint(s)) return piece(s, at);
+    switch (s->kind) {
+      case StmtKind::kSeq: {
+        std::vector<Stmt> stmts;
+        for (Stmt c : as<Seq>(s)->stmts) stmts.push_back(pieces(c, at));
+        return b_.seq(stmts);
+      }
+      case StmtKind::kAlloc:
+        return alloc(*as<Alloc>(s), at);
+      case StmtKind::kLoop:
+        return loop(*as<Loop>(s), at);
+      case StmtKind::kIf: {
+        const If& branch = *as<If>(s);
+        if (varies(branch.condition)) {
+          fail(RejectReason::kUnsupported, "a condition on threads around work of all threads");
+          return s;
+        }
+        return b_.if_then(branch.condition, pieces(branch.then_case, at),
+                          branch.else_case == nullptr ? nullptr : pieces(branch.else_case, at));
+      }
+      case StmtKind::kStore:
+      case StmtKind::kInstrCall:
+      case StmtKind::kBlock:
+      case StmtKind::kRoles:
+        break;
+    }
+    return piece(s, at);
+  }
+
+  // Differs between threads of a block.
+  bool varies(Expr e) const {
+    std::set<Id> ids;
+    for (size_t a = 0; a < kAxes.size(); ++a)
+      if (extent_[a] > 0) ids.insert(thread_[a]);
+    for (const auto& [id, value] : subst_.map) ids.insert(id);
+    return mentions_any(e, ids);
+  }
+
+  Stmt alloc(const Alloc& a, const Context& at) {
+    std::vector<Id> local;
+    for (Id id : a.buffers) {
+      if (edit_.k.buffer(id)->scope == Scope::kShared) {
+        shared_.push_back(id);
+        continue;
+      }
+      local.push_back(id);
+      homes_[id] = at.covered;
+    }
+    return b_.alloc(local, pieces(a.body, at));
+  }
+
+  Stmt loop(const Loop& l, const Context& at) {
+    if (annotation(l, AnnotationKey::kCooperativeFetch) != nullptr) return copy(l, at);
+    if (l.loop_kind == LoopKind::kBound) {
+      const size_t a = axis_index(l.axis);
+      if (a == kAxes.size()) {
+        fail(RejectReason::kUnsupported,
+             fmt::format("the {} loop '{}' is not outermost", axis_name(l.axis), name(l.id)));
+        return &l;
+      }
+      Context inside = at;
+      inside.covered[a] = true;
+      subst_.set(l.id, b_.var(thread_[a]));
+      if (int_value(l.extent) < extent_[a])
+        inside.guard = b_.logical_and(inside.guard, b_.lt(b_.var(thread_[a]), l.extent));
+      return pieces(l.body, inside);
+    }
+    if (annotation(l, AnnotationKey::kTree) != nullptr)
+      if (Stmt done = tree(l, at)) return done;
+    if (varies(l.extent)) {
+      fail(RejectReason::kUnsupported, "'" + name(l.id) + "' has another extent for each thread");
+      return &l;
+    }
+    if (annotation(l, AnnotationKey::kTree) != nullptr) return piece(&l, at);
+    return b_.with_body(l, pieces(l.body, at));
+  }
+
+  // Work without barriers inside.
+  Stmt piece(Stmt s, const Context& at) {
+    const Touched touched = touched_buffers(s);
+    bool leaves = false;  // something that other threads see
+    for (const std::set<Id>* set : {&touched.reads, &touched.writes})
+      for (Id id : *set) {
+        const Buffer* buffer = edit_.k.buffer(id);
+        leaves |= set == &touched.writes && buffer->scope != Scope::kLocal;
+        auto home = homes_.find(id);
+        if (buffer->scope == Scope::kLocal && home != homes_.end() && home->second != at.covered)
+          fail(RejectReason::kUnsupported, "'" + name(id) + "' is local and outlives its thread loop");
+      }
+    Expr guard = at.guard;
+    if (is_shared_once(s, touched)) return b_.if_then(b_.eq(thread_number(), b_.integer(0)), s);
+    if (leaves)
+      for (size_t a = 0; a < kAxes.size(); ++a)
+        if (!at.covered[a] && extent_[a] > 1) guard = b_.logical_and(guard, b_.eq(b_.var(thread_[a]), b_.integer(0)));
+    return guard == nullptr ? s : b_.if_then(guard, s);
+  }
+
+  // What the block shares and no thread's number changes, a copy of a single element say, is done once.
+  bool is_shared_once(Stmt s, const Touched& touched) const {
+    if (touched.writes.empty() || threads() == 1) return false;
+    for (Id id : touched.writes)
+      if (edit_.k.buffer(id)->scope != Scope::kShared) return false;
+    for (Id id : touched.reads)
+      if (edit_.k.buffer(id)->scope == Scope::kLocal) return false;
+    bool same = true;
+    visit_roots(s, [&](Expr e) { same &= !varies(e); });
+    return same;
+  }
+
+  // for f in extent: all threads take `vector` elements each, round by round.
+  Stmt copy(const Loop& l, const Context& at) {
+    const Expr wanted = *annotation(l, AnnotationKey::kCooperativeFetch);
+    if (!is_int(l.extent) || !is_int(wanted)) {
+      fail(RejectReason::kNotConstant, "copy '" + name(l.id) + "'");
+      return &l;
+    }
+    for (Id id : touched_buffers(l.body).writes)
+      if (edit_.k.buffer(id)->scope != Scope::kShared)
+        fail(RejectReason::kUnsupported, "'" + name(id) + "' is copied by all threads and not shared");
+    bool own = varies(l.extent);
+    visit_roots(l.body, [&](Expr e) { own |= varies(e); });
+    if (own || (at.guard != nullptr && varies(at.guard) && at.covered == std::array<bool, 3>{}))
+      fail(RejectReason::kUnsupported, "the copy '" + name(l.id) + "' depends on the thread");
+    const int64_t extent = int_value(l.extent);
+    int64_t vector = std::max<int64_t>(int_value(wanted), 1);
+    if (extent % vector != 0) vector = 1;
+    const int64_t round = threads() * vector, rounds = (extent + round - 1) / round;
+    const Id outer = edit_.fresh(l.id), lane = edit_.fresh(l.id);
+    Expr first = b_.add(b_.scale(b_.var(outer), round), b_.scale(thread_number(), vector));
+    Substitution element;
+    element.set(l.id, b_.add(first, b_.var(lane)));
+    Stmt body = b_.loop(lane, b_.integer(vector), substitute(b_, l.body, element), LoopKind::kVectorized);
+    if (rounds * round != extent) body = b_.if_then(b_.lt(first, l.extent), body);
+    return b_.loop(outer, b_.integer(rounds), body,
+                   rounds <= kUnrolledCopies ? LoopKind::kUnrolled : LoopKind::kSerial);
+  }
+
+  // for u in 2^n: M = combine(M, R[.., u]) by halving R in place; nullptr where the loop is another.
+  Stmt tree(const Loop& l, const Context& at) {
+    const Store* store = as<Store>(l.body);
+    if (store == nullptr || store->predicate != nullptr || !is_int(l.extent) || at.covered != std::array<bool, 3>{})
+      return nullptr;
+    const int64_t n = int_value(l.extent);
+    const Binary* combine = nullptr;
+    const Load* part = nullptr;
+    if (store->value->kind == ExprKind::kAdd || store->value->kind == ExprKind::kMul ||
+        store->value->kind == ExprKind::kMax || store->value->kind == ExprKind::kMin)
+      combine = as<Binary>(store->value);
+    if (combine == nullptr) return nullptr;
+    const Load* old = as<Load>(combine->a);
+    part = as<Load>(combine->b);
+    if (old == nullptr || part == nullptr || old->buffer != store->buffer || part->predicate != nullptr ||
+        part->indices.empty() || n < 2 || (n & (n - 1)) != 0 || n / 2 > threads())
+      return nullptr;
+    const Var* last = as<Var>(part->indices.back());
+    if (last == nullptr || last->id != l.id || edit_.k.buffer(part->buffer)->scope != Scope::kShared ||
+        readers(part->buffer) != 1)
+      return nullptr;
+    for (size_t d = 0; d + 1 < part->indices.size(); ++d)
+      if (mentions_any(part->indices[d], {l.id})) return nullptr;
+    for (Expr i : store->indices)
+      if (mentions_any(i, {l.id})) return nullptr;
+    auto element = [&](Expr u) {
+      std::vector<Expr> indices(part->indices.begin(), part->indices.end());
+      indices.back() = u;
+      return indices;
+    };
+    auto load = [&](Expr u) { return b_.load(part->buffer, part->type, element(u), nullptr, nullptr); };
+    std::vector<Stmt> steps;
+    for (int64_t half = n / 2; half >= 1; half /= 2) {
+      Expr t = thread_number();
+      Stmt step = b_.store(part->buffer, element(t), b_.binary(combine->kind, load(t), load(b_.offset(t, half))));
+      steps.push_back(half < threads() ? b_.if_then(b_.lt(t, b_.integer(half)), step) : step);
+    }
+    steps.push_back(
+        piece(b_.store(store->buffer, store->indices, b_.binary(combine->kind, combine->a, load(b_.integer(0)))), at));
+    return b_.seq(steps);
+  }
+  int readers(Id buffer) const {
+    int n = 0;
+    visit_roots(edit_.k.root, [&](Expr root) {
+      visit(root, [&](Expr e) {
+        if (const Load* l = as<Load>(e)) n += l->buffer == buffer ? 1 : 0;
+        return true;
+      });
+    });
+    return n;
+  }
+
+  Edit& edit_;
+  Builder& b_;
+  std::array<int64_t, 3> extent_ = {};  // 0: the axis is not used
+  std::array<Id, 3> thread_ = {};
+  bool threaded_ = false;
+  std::vector<Id> shared_;
+  std::map<Id, std::array<bool, 3>> homes_;  // of local buffers: the thread loops around their Alloc
+  Substitution subst_;
+  Legal<void> verdict_ = {};
+};
+
+}  // namespace
+
+Legal<Kernel> spread_threads(const Kernel& kernel, const ArenaPtr& arena) {
+  Edit edit(kernel, arena);
+  Legal<void> verdict = {};
+  Stmt root = map_launches(edit, kernel.root, [&](Stmt launch) {
+    Legal<Stmt> s = Spreader(edit).run(launch);
+    if (s) return *s;
+    verdict = tl::make_unexpected(s.error());
+    return launch;
+  });
+  if (!verdict) return tl::make_unexpected(verdict.error());
+  edit.k.root = root;
+  return edit.k;
+}
+
+}  // namespace tcc::lower

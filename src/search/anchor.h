@@ -1,0 +1,34 @@
+// Tasks that share an anchor: the same matrix product or convolution with another epilogue. What was tuned for one is
+// tiled as well for the other; the text of its trace differs where blocks are inlined. Private to the room.
+#pragma once
+
+#include <functional>
+
+#include "search/task_state.h"
+#include "tcc/record/database.h"
+
+namespace tcc::search {
+
+// Hash of the anchor block's nest alone, with the shapes and types of what it reads and writes. Whether it writes the
+// task's output or a temporary says nothing, nor which of its inputs an earlier block makes.
+uint64_t anchor_hash(const task::Task& task);
+
+// Equal for traces that tile alike: sampling, tiling, layouts, loop kinds and instructions, without the steps that
+// place producers and consumers.
+uint64_t tiling_hash(const schedule::Trace& trace);
+
+// The decisions of a relative's trace in those sketches of a task that tile as it does.
+std::vector<Seed> transfer(const schedule::Trace& trace, const std::vector<space::Sketch>& sketches);
+
+// Puts the best programs of relatives among the seeds of each task: those that the session began with where it was
+// resumed, whatever has been measured since.
+Result<void> sow_relatives(std::vector<TaskState>& states, const target::Target& target, const TuneOptions& options,
+                           const record::Store& store, bool resumed);
+
+// The fastest relative's schedule brought to this task and built by `build`; the first that `gate` lets through. What
+// it is called is in Chosen::relative. Nothing: no relative is known, or none fits or passes; `why` says which.
+Result<std::optional<Chosen>> relative_program(const task::Task& task, const target::Target& target,
+                                               const record::Database& database, int64_t threads, const Gate& gate,
+                                               std::string& why);
+
+}  // namespace tcc::search

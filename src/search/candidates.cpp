@@ -1,0 +1,87 @@
+#include "search/candidates.h"
+
+namespace tcc::search {
+
+namespace {
+constexpr int kAttempts = 10;
+}  // namespace
+
+struct Candidates::Slot {
+  Individual individual;
+  bool legal = false;
+  int64_t attempts = 0;
+  std::vector<ir::Reject> rejects;
+};
+
+void Candidates::fresh_draw(Individual& out, int64_t sketch, Rng& rng) const {
+  out.sketch = static_cast<int32_t>(sketch);
+  out.decisions.resize(sketch_of(out).trace.decisions.size());
+  space::draw_decisions(sketch_of(out), out.decisions, rng);
+}
+
+bool Candidates::evaluate(Slot& slot) const {
+  Individual& i = slot.individual;
+  auto arena = std::make_shared<Arena>();
+  ir::Legal<ir::Kernel> nest = space::instantiate(sketch_of(i), i.decisions, round_.target, arena);
+  if (!nest) {
+    slot.rejects.push_back(std::move(nest).error());
+    return false;
+  }
+  i.nest = ir::hash_kernel(*nest);
+  i.row = features::extract(*nest, round_.target, round_.options.threads);
+  return true;
+}
+
+std::vector<Candidates::Slot> Candidates::fill(int64_t count, uint64_t salt, int attempts, const Make& make) {
+  std::vector<Slot> slots(static_cast<size_t>(count));
+  auto body = [&](int64_t i, int) {
+    Slot& slot = slots[static_cast<size_t>(i)];
+    Rng rng = round_.rng.fork(salt).fork(static_cast<uint64_t>(i));
+    while (!slot.legal && slot.attempts < attempts) {
+      ++slot.attempts;
+      make(slot.individual, i, rng);
+      slot.legal = evaluate(slot);
+    }
+  };
+  if (round_.pool != nullptr)
+    round_.pool->parallel_for(count, body);
+  else
+    for (int64_t i = 0; i < count; ++i) body(i, 0);
+  for (const Slot& slot : slots) {
+    counts_.proposed += slot.attempts;
+    counts_.rejected += static_cast<int64_t>(slot.rejects.size());
+    for (const ir::Reject& r : slot.rejects) {
+      const std::string reason(ir::reject_reason_name(r.reason));
+      ++counts_.rejected_by_reason[reason];
+      counts_.reject_examples.emplace(reason, r.text);
+    }
+  }
+  return slots;
+}
+
+std::vector<Individual> Candidates::generation(int64_t count, uint64_t salt, const Make& make) {
+  std::vector<Individual> out;
+  for (Slot& slot : fill(count, salt, kAttempts, make))
+    if (slot.legal) out.push_back(std::move(slot.individual));
+  return out;
+}
+
+std::vector<Individual> Candidates::proposals(int64_t count, uint64_t salt, const Make& make) {
+  std::vector<Individual> out;
+  for (Slot& slot : fill(count, salt, 1, make)) {
+    if (!slot.legal) slot.individual.sketch = -1;
+    out.push_back(std::move(slot.individual));
+  }
+  return out;
+}
+
+bool Candidates::keep_if_new(const Individual& i) {
+  if (!fresh(i) || !seen_.insert(i.nest).second) {
+    ++counts_.duplicate;
+    return false;
+  }
+  kept_.push_back(i);
+  return true;
+}
+
+}  // namespace tcc::search

@@ -1,0 +1,76 @@
+#include "search/strategy.h"
+
+#include "tcc/support/text.h"
+
+namespace tcc::search {
+
+namespace {
+
+template <class T, size_t N>
+Result<T> parse_word(std::string_view name, const std::pair<T, std::string_view> (&known)[N], const char* what) {
+  std::vector<std::string> words;
+  for (const auto& [value, word] : known) {
+    if (word == name) return value;
+    words.emplace_back(word);
+  }
+  std::string near = suggest(name, words), all;
+  for (const std::string& word : words) all += (all.empty() ? "" : ", ") + word;
+  return make_error(ErrorClass::kUsage, fmt::format("unknown {} '{}'", what, sanitize(name)),
+                    near.empty() ? "known are " + all : near);
+}
+
+constexpr std::pair<Strategy, std::string_view> kStrategies[] = {
+#define TCC_X(name, text) {Strategy::k##name, text},
+    TCC_SEARCH_STRATEGIES(TCC_X)
+#undef TCC_X
+};
+constexpr std::pair<TaskScheduler, std::string_view> kSchedulers[] = {
+#define TCC_X(name, text) {TaskScheduler::k##name, text},
+    TCC_TASK_SCHEDULERS(TCC_X)
+#undef TCC_X
+};
+
+}  // namespace
+
+std::string_view strategy_name(Strategy strategy) {
+  return kStrategies[static_cast<size_t>(strategy)].second;
+}
+std::vector<std::string> strategy_names() {
+  std::vector<std::string> out;
+  for (const auto& [value, word] : kStrategies) out.emplace_back(word);
+  return out;
+}
+Result<Strategy> parse_strategy(std::string_view name) {
+  return parse_word(name, kStrategies, "search strategy");
+}
+
+std::vector<std::string> task_scheduler_names() {
+  std::vector<std::string> out;
+  for (const auto& [value, word] : kSchedulers) out.emplace_back(word);
+  return out;
+}
+Result<TaskScheduler> parse_task_scheduler(std::string_view name) {
+  return parse_word(name, kSchedulers, "task scheduler");
+}
+
+Settings settings_for(const target::Target& target) {
+  Settings settings;
+  settings.mutators = schedule::mutator_weights(!target.is_cpu());
+  return settings;
+}
+
+std::unique_ptr<SearchStrategy> make_strategy(Strategy strategy) {
+  switch (strategy) {
+    case Strategy::kEvolutionary:
+      return make_evolutionary();
+    case Strategy::kMetropolis:
+      return make_metropolis();
+    case Strategy::kRandom:
+      return make_random();
+    case Strategy::kReplay:
+      return make_replay();
+  }
+  return nullptr;
+}
+
+}  // namespace tcc::search

@@ -1,0 +1,45 @@
+// How a round's programs are found: one interface, one implementation for each Strategy. Private to the room.
+#pragma once
+
+#include "search/task_state.h"
+#include "tcc/cost/cost_model.h"
+
+namespace tcc::search {
+
+struct RoundPlan {
+  int64_t count = 0;        // programs wanted
+  double progress = 0;      // share of the trials that is used up; 0 where there is no limit
+  std::vector<Seed> seeds;  // programs of related tasks, best first
+};
+
+// All that the proposals of one round may depend on.
+struct Round {
+  const TaskState& state;
+  const cost::CostModel& model;
+  const RoundPlan& plan;
+  const target::Target& target;
+  const TuneOptions& options;
+  const Settings& settings;
+  const Rng& rng;
+  ThreadPool* pool;  // nullptr: this thread
+};
+
+// Strategies keep nothing between rounds: what they know is in the records, so a run that was cut off goes on exactly.
+class SearchStrategy {
+ public:
+  virtual ~SearchStrategy() = default;
+  // Whether the model is retrained before each round.
+  virtual bool learns() const = 0;
+  // At most plan.count programs that were never measured and differ from each other, in the order of measuring. A
+  // function of the round alone: slot i of a batch draws from rng.fork, whichever thread works on it. Counts what was
+  // proposed, rejected and duplicate into `counts`.
+  virtual std::vector<Individual> propose(const Round& round, Counts& counts) const = 0;
+};
+
+std::unique_ptr<SearchStrategy> make_evolutionary();
+std::unique_ptr<SearchStrategy> make_metropolis();
+std::unique_ptr<SearchStrategy> make_random();
+std::unique_ptr<SearchStrategy> make_replay();
+std::unique_ptr<SearchStrategy> make_strategy(Strategy strategy);
+
+}  // namespace tcc::search

@@ -1,0 +1,44 @@
+#include "tcc/cost/gpu_model.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <functional>
+
+using namespace tcc;
+
+namespace {
+
+features::GpuFacts one(const std::function<void(features::LaunchFacts&)>& change = {}) {
+  features::LaunchFacts f;
+  f.blocks_per_sm = 4;
+  f.occupancy = 0.5;
+  f.compute_seconds = 1e-3;
+  f.memory_seconds = 2e-4;
+  f.shared_seconds = 5e-4;
+  if (change) change(f);
+  features::GpuFacts facts;
+  facts.launches = {f};
+  return facts;
+}
+
+}  // namespace
+
+TEST_CASE("the busiest part of the machine decides, and every launch costs") {
+  const double base = cost::predict_gpu_seconds(one(), 0);
+  CHECK(base == Approx(1e-3));
+  CHECK(cost::predict_gpu_seconds(one([](auto& f) { f.shared_seconds = 3e-3; }), 0) == Approx(3e-3));
+  // Memory beyond the least traffic is mostly served by the cache.
+  CHECK(cost::predict_gpu_seconds(one([](auto& f) { f.memory_seconds = 8e-3; }), 0) == Approx(2e-3));
+  CHECK(cost::predict_gpu_seconds(one(), 5e-6) == Approx(base + 5e-6));
+  features::GpuFacts two = one();
+  two.launches.push_back(two.launches[0]);
+  CHECK(cost::predict_gpu_seconds(two, 5e-6) == Approx(2 * (base + 5e-6)));
+}
+
+TEST_CASE("idle multiprocessors and exposed latency lengthen a launch") {
+  CHECK(cost::predict_gpu_seconds(one([](auto& f) { f.wave_share = 0.5; }), 0) == Approx(2e-3));
+  CHECK(cost::predict_gpu_seconds(one([](auto& f) { f.occupancy = 0.125; }), 0) == Approx(4e-3));
+  // Independent sums of a thread hide latency as more warps do.
+  CHECK(cost::predict_gpu_seconds(one([](auto& f) { f.occupancy = 0.125, f.parallelism = 4; }), 0) == Approx(1e-3));
+  CHECK(std::isinf(cost::predict_gpu_seconds(one([](auto& f) { f.blocks_per_sm = 0; }), 0)));
+}

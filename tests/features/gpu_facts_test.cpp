@@ -1,0 +1,50 @@
+// What a GPU program asks of the machine.
+#include "tcc/features/gpu_facts.h"
+
+#include <catch2/catch.hpp>
+
+#include "tcc/ir/text.h"
+
+using namespace tcc;
+
+namespace {
+
+// `stride`: distance of neighbouring threads in memory.
+ir::Kernel copy_kernel(int64_t stride, const std::string& temp = "") {
+  const std::string text = fmt::format(
+      "kernel nest {{\n  input A: f32[1048576]\n  output B: f32[1048576]\n{}  for g in 128 bound(grid.x) {{\n"
+      "for x in 256 bound(thread.x) {{\n{}B[g*256 + x] = A[g*256 + x*{}] * 2.0\n{}}}\n}}\n}}\n",
+      temp.empty() ? "" : "  temp t: " + temp + "\n", temp.empty() ? "" : "alloc t {\n t[0] = 0.0\n", stride,
+      temp.empty() ? "" : "}\n");
+  auto k = ir::parse(text);
+  if (!k) FAIL(k.error().message << text);
+  return *k;
+}
+features::LaunchFacts facts_of(const ir::Kernel& k, const char* target = "a100") {
+  const features::GpuFacts facts = features::gpu_facts(k, *target::find_target(target));
+  REQUIRE(facts.launches.size() == 1);
+  return facts.launches[0];
+}
+
+}  // namespace
+
+TEST_CASE("a launch's threads, arithmetic and sectors are counted") {
+  const features::LaunchFacts f = facts_of(copy_kernel(1));
+  CHECK(f.blocks == 128);
+  CHECK(f.threads == 256);
+  CHECK(f.flops == 128 * 256);
+  CHECK(f.global_bytes == 2 * 4 * 128 * 256);
+  // Every thread's element in a sector of its own: 32 bytes instead of 4 for the load.
+  CHECK(facts_of(copy_kernel(16)).global_bytes == (4 + 32) * 128 * 256);
+}
+
+TEST_CASE("occupancy falls with storage and is zero for a block that does not fit") {
+  CHECK(facts_of(copy_kernel(1)).occupancy == 1.0);
+  // 40,960 bytes a block: four fit the 164 KiB of an A100's multiprocessor beside what the system takes.
+  const features::LaunchFacts some = facts_of(copy_kernel(1, "f32[10240] shared"));
+  CHECK(some.blocks_per_sm == 4);
+  CHECK(some.occupancy == 0.5);
+  CHECK(facts_of(copy_kernel(1, "f32[65536] shared")).blocks_per_sm == 0);
+  // 128 registers beside those of addresses: a block of 256 threads takes more than half of a multiprocessor's.
+  CHECK(facts_of(copy_kernel(1, "f32[128] local")).blocks_per_sm == 1);
+}

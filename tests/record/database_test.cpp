@@ -1,0 +1,115 @@
+// Databases behind their interface: what SQLite answers is what memory answers, and unions are made of their members.
+#include "tcc/record/database.h"
+
+#include <catch2/catch.hpp>
+
+#include "tcc/record/store.h"
+#include "tcc/support/rng.h"
+
+using namespace tcc;
+using namespace tcc::record;
+
+namespace {
+
+Record record_of(uint64_t task, uint64_t anchor, uint64_t nest, double median) {
+  Record r;
+  r.task = task;
+  r.anchor = anchor;
+  r.nest = nest;
+  r.median = median;
+  r.target_features = 7;
+  r.workload = "w";
+  return r;
+}
+
+std::unique_ptr<Store> sqlite() {
+  auto store = Store::open(":memory:");
+  REQUIRE(store.has_value());
+  return std::move(*store);
+}
+
+using Answer = std::vector<std::pair<uint64_t, double>>;
+Answer answer(const Result<std::vector<Record>>& records) {
+  REQUIRE(records.has_value());
+  Answer out;
+  for (const Record& r : *records) out.emplace_back(r.nest, r.median);
+  return out;
+}
+
+void add(Database& database, const Record& record) {
+  REQUIRE(database.add(record).has_value());
+}
+
+}  // namespace
+
+TEST_CASE("memory and SQLite give the same answers") {
+  auto on_disk = sqlite();
+  auto in_memory = make_memory_database();
+  Rng rng(5);
+  for (int i = 0; i < 400; ++i) {
+    const auto task = static_cast<uint64_t>(rng.below(4));
+    Record r = record_of(100 + task, 1 + task / 2, static_cast<uint64_t>(rng.below(25)), 1 + 0.01 * i);
+    r.median = static_cast<double>(1 + rng.below(50));  // ties, too
+    r.threads = 1 + rng.below(2);
+    r.target_features = rng.below(8) == 0 ? 8 : 7;
+    if (rng.below(5) == 0) r.status = Status::kWrong;
+    if (rng.below(9) == 0) r.kind = Kind::kPredicted;
+    add(*on_disk, r);
+    add(*in_memory, r);
+  }
+  for (uint64_t task = 100; task < 105; ++task)
+    for (int64_t threads : {0, 1, 2}) {
+      for (int64_t count : {1, 5, 1000}) {
+        INFO("task " << task << ", threads " << threads << ", " << count);
+        CHECK(answer(on_disk->fastest(task, 7, threads, count)) == answer(in_memory->fastest(task, 7, threads, count)));
+        CHECK(answer(on_disk->fastest_relatives(1 + (task - 100) / 2, task, 7, threads, count)) ==
+              answer(in_memory->fastest_relatives(1 + (task - 100) / 2, task, 7, threads, count)));
+      }
+      CHECK(answer(on_disk->all(task)) == answer(in_memory->all(task)));
+    }
+  CHECK(answer(on_disk->all()).size() == 400);
+  CHECK(answer(in_memory->all()).size() == 400);
+  const Database& shared = *on_disk;
+  CHECK_FALSE(shared.load_session("none")->has_value());
+}
+
+TEST_CASE("relatives share the anchor and are other tasks") {
+  for (bool disk : {false, true}) {
+    std::unique_ptr<Database> database;
+    if (disk)
+      database = sqlite();
+    else
+      database = make_memory_database();
+    add(*database, record_of(1, 50, 11, 3));
+    add(*database, record_of(2, 50, 21, 2));
+    add(*database, record_of(3, 51, 31, 1));
+    add(*database, record_of(4, 0, 41, 1));
+    add(*database, record_of(5, 0, 51, 1));
+    CHECK(answer(database->fastest_relatives(50, 1, 7, 1, 9)) == Answer{{21, 2}});
+    CHECK(answer(database->fastest_relatives(50, 9, 7, 1, 9)) == Answer{{21, 2}, {11, 3}});
+    CHECK(answer(database->fastest_relatives(50, 1, 8, 1, 9)).empty());
+    CHECK(answer(database->fastest_relatives(0, 4, 7, 1, 9)).empty());  // not known is no relation
+  }
+}
+
+TEST_CASE("a union asks everybody, an ordered one stops at the first who knows") {
+  auto mine = make_memory_database(), theirs = make_memory_database();
+  add(*mine, record_of(1, 50, 11, 3));
+  add(*mine, record_of(1, 50, 12, 4));
+  add(*theirs, record_of(1, 50, 11, 2.5));
+  add(*theirs, record_of(1, 50, 13, 1));
+  add(*theirs, record_of(2, 50, 21, 9));
+  auto all = make_union({mine.get(), theirs.get()});
+  auto ordered = make_ordered_union({mine.get(), theirs.get()});
+  CHECK(answer(all->fastest(1, 7, 1, 9)) == Answer{{13, 1}, {11, 2.5}, {12, 4}});
+  CHECK(answer(all->fastest(1, 7, 1, 2)) == Answer{{13, 1}, {11, 2.5}});
+  CHECK(answer(ordered->fastest(1, 7, 1, 9)) == Answer{{11, 3}, {12, 4}});
+  CHECK(answer(ordered->fastest(2, 7, 1, 9)) == Answer{{21, 9}});
+  CHECK(answer(ordered->fastest_relatives(50, 1, 7, 1, 9)) == Answer{{21, 9}});
+  CHECK(answer(all->all(1)).size() == 4);
+  CHECK(answer(ordered->all(1)).size() == 2);
+  add(*ordered, record_of(2, 50, 22, 8));
+  CHECK(answer(mine->fastest(2, 7, 1, 9)) == Answer{{22, 8}});
+  CHECK(answer(theirs->fastest(2, 7, 1, 9)) == Answer{{21, 9}});
+  CHECK(answer(ordered->fastest(2, 7, 1, 9)) == Answer{{22, 8}});
+}

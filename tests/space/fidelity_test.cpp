@@ -1,0 +1,137 @@
+// What MetaSchedule states of its modules: structure strings of the tilings, how many ways each rule goes on.
+#include <catch2/catch.hpp>
+#include <regex>
+#include <set>
+
+#include "tcc/ir/walk.h"
+#include "tcc/lower/lower.h"
+#include "tcc/schedule/schedule.h"
+#include "tcc/space/space.h"
+#include "tcc/task/task.h"
+
+using namespace tcc;
+
+namespace {
+
+target::Target find(const char* name) {
+  auto t = target::find_target(name);
+  REQUIRE(t.has_value());
+  return *t;
+}
+
+// The letters of the loops around a block: S where the loop moves a spatial iterator, R where it moves a reduced one.
+std::string structure(const ir::Kernel& kernel, const std::string& block) {
+  std::string out;
+  for (const ir::Block* b : ir::collect_blocks(kernel.root)) {
+    if (ir::name_hint(kernel, b->id) != block) continue;
+    for (ir::Stmt s : ir::find_path(kernel.root, b->id).nodes) {
+      const auto* loop = ir::as<ir::Loop>(s);
+      if (loop == nullptr) continue;
+      char letter = '-';
+      for (const ir::Iter& iter : b->iters) {
+        bool uses = false;
+        ir::visit(iter.binding, [&](ir::Expr e) {
+          const auto* v = ir::as<ir::Var>(e);
+          uses |= v != nullptr && v->id == loop->id;
+          return true;
+        });
+        if (uses) letter = iter.kind == ir::IterKind::kSpatial ? 'S' : 'R';
+      }
+      out += letter;
+    }
+    return out;
+  }
+  return out;
+}
+
+std::multiset<int> tile_widths(const schedule::Trace& trace) {
+  std::multiset<int> out;
+  for (const schedule::Instruction& in : trace.instructions)
+    if (in.op == schedule::Op::kSamplePerfectTile) out.insert(in.outputs);
+  return out;
+}
+
+std::vector<schedule::Trace> traces_of(const task::Task& task, const target::Target& target,
+                                       std::vector<std::string> modules) {
+  space::SpaceOptions options;
+  options.modules = std::move(modules);
+  return space::generate_space(task.kernel, target, options);
+}
+
+ir::Kernel replayed(const schedule::Trace& trace, const task::Task& task) {
+  auto kernel = schedule::replay(trace, trace.decisions, task.kernel, std::make_shared<Arena>());
+  REQUIRE(kernel.has_value());
+  return *kernel;
+}
+
+}  // namespace
+
+TEST_CASE("multi-level tiling on a CPU has the structure SSRRS", "[fidelity]") {
+  const task::Task task = task::make_gemm({.m = 64, .n = 96, .k = 48});
+  const std::vector<schedule::Trace> traces = traces_of(task, find("x86-64-v3"), {"multi_level_tiling"});
+  REQUIRE_FALSE(traces.empty());
+  for (const schedule::Trace& trace : traces) {
+    REQUIRE_FALSE(trace.instructions.empty());
+    // Three parts of each spatial loop, two of the reduced one.
+    CHECK(tile_widths(trace) == std::multiset<int>{2, 3, 3});
+    // The outermost spatial parts are fused, so that they run in parallel.
+    const std::string order = structure(replayed(trace, task), task.anchor_block);
+    INFO(order);
+    CHECK(std::regex_match(order, std::regex("SSS?S?RRSS")));
+  }
+}
+
+TEST_CASE("multi-level tiling on a GPU has the structure SSSRRSRS", "[fidelity]") {
+  const task::Task task = task::make_gemm({.m = 256, .n = 192, .k = 64});
+  const std::vector<schedule::Trace> traces = traces_of(task, find("h100"), {"gpu_tiling"});
+  REQUIRE(traces.size() == 1);  // caches are a must: the rule has one way to go on
+  CHECK(tile_widths(traces[0]) == std::multiset<int>{3, 5, 5});
+  const std::string order = structure(replayed(traces[0], task), task.anchor_block);
+  INFO(order);
+  CHECK(std::regex_match(order, std::regex("S{2,6}RRS{1,2}RS{1,2}")));
+}
+
+TEST_CASE("rules that do not branch have one way to go on, those that do not apply leave the state alone",
+          "[fidelity]") {
+  const target::Target cpu = find("x86-64-v3"), gpu = find("h100");
+  const task::Task gemm = task::make_gemm({.m = 32, .n = 32, .k = 32, .bias = true, .relu = true});
+  const task::Task map = task::make_elementwise({1, 8, 14, 14});
+  for (const target::Target& target : {cpu, gpu})
+    for (const task::Task& task : {gemm, map}) {
+      Rng rng(1);
+      const schedule::Schedule start(task.kernel, std::make_shared<Arena>(), &rng);
+      for (const auto& module : space::modules_for(target)) {
+        INFO(module->name() << " on " << task.workload << ", " << target.name);
+        const std::vector<schedule::Schedule> out = module->apply(start, target, {});
+        REQUIRE_FALSE(out.empty());
+        std::set<uint64_t> skeletons;
+        for (const schedule::Schedule& s : out) {
+          CHECK(s.ok());
+          skeletons.insert(schedule::skeleton_hash(s.trace()));
+        }
+        CHECK(skeletons.size() == out.size());  // no variant twice
+        const std::string name = module->name();
+        if (name == "auto_inline" || name == "gpu_inline") CHECK(out.size() == 1);
+        if (name == "parallel_vectorize_unroll") CHECK(out.size() <= 3);  // last axis, all axes, parallel only
+        const bool tiles_sums = name.find("tiling") != std::string::npos || name == "vector_dot";
+        if (tiles_sums && name != "row_tiling" && &task != &gemm && task.anchor == task::AnchorKind::kElementwise) {
+          CHECK(out.size() == 1);
+          CHECK(out[0].trace().instructions.empty());
+        }
+      }
+    }
+}
+
+TEST_CASE("modules may be left out, and none leaves the plain loops", "[fidelity]") {
+  const task::Task task = task::make_gemm({.m = 32, .n = 48, .k = 32, .bias = true, .relu = true});
+  const target::Target target = find("x86-64-v3");
+  const std::vector<schedule::Trace> none = traces_of(task, target, {"none"});
+  REQUIRE(none.size() == 1);
+  CHECK(none[0].instructions.empty());
+  std::set<uint64_t> all;
+  for (const schedule::Trace& t : space::generate_space(task.kernel, target)) all.insert(schedule::skeleton_hash(t));
+  for (const schedule::Trace& t : traces_of(task, target, {"auto_inline", "matmul_tiling"}))
+    for (const schedule::Instruction& in : t.instructions) CHECK(in.op != schedule::Op::kRfactor);
+  CHECK(traces_of(task, target, {"auto_inline"}).size() == 1);
+  CHECK(all.size() > 1);
+}

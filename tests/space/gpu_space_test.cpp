@@ -1,0 +1,142 @@
+// The spaces of GPUs: what they contain, and what the limits reject before anything is compiled.
+#include "space/run_kernel.h"
+#include "tcc/ir/instr.h"
+#include "tcc/ir/walk.h"
+
+using namespace tcc;
+
+namespace {
+
+std::string text_of(const schedule::Trace& trace) {
+  return schedule::print_trace(trace);
+}
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+ir::Kernel nest_of(const std::string& text) {
+  auto k = ir::parse(text);
+  if (!k) FAIL(k.error().message);
+  return *k;
+}
+ir::RejectReason reason_of(const std::string& text, const target::Target& target) {
+  ir::Legal<void> ok = lower::check_limits(nest_of(text), target);
+  REQUIRE_FALSE(ok.has_value());
+  CHECK_FALSE(ok.error().text.empty());
+  return ok.error().reason;
+}
+
+// A copy of 4,096 elements in a launch with the given loops around it and the given temporary.
+std::string launch(const std::string& loops, const std::string& temp, const std::string& note = "") {
+  std::string text = "kernel nest {\n  input A: f32[65536]\n  output B: f32[65536]\n";
+  if (!temp.empty()) text += "  temp t: " + temp + "\n";
+  int depth = 0;
+  for (size_t at = 0; at < loops.size();) {
+    const size_t end = std::min(loops.find(';', at), loops.size());
+    text += "for " + loops.substr(at, end - at) + " {\n";
+    ++depth;
+    at = end + 1;
+  }
+  if (!temp.empty()) text += "alloc t {\n";
+  text += "for f in 4096" + note + " {\n" + (temp.empty() ? "B[f] = A[f]" : "t[0] = A[f]\nB[f] = t[0]") + "\n}\n";
+  if (!temp.empty()) text += "}\n";
+  for (int i = 0; i < depth; ++i) text += "}\n";
+  return text + "}\n";
+}
+
+}  // namespace
+
+TEST_CASE("limits of a GPU reject a nest with a reason", "[gpu_space]") {
+  const target::Target a100 = named_target("a100"), t4 = named_target("t4");
+  const std::string grid = "g in 64 bound(grid.x)", tx = "x in 64 bound(thread.x)";
+  using Reason = ir::RejectReason;
+  CHECK(lower::check_limits(nest_of(launch(grid + ";" + tx, "f32[64] shared")), a100).has_value());
+  CHECK(reason_of(launch(grid + ";y in 32 bound(thread.y);" + tx, ""), a100) == Reason::kTooManyThreads);
+  CHECK(reason_of(launch(grid + ";z in 65 bound(thread.z)", ""), a100) == Reason::kTooManyThreads);
+  CHECK(reason_of(launch(grid + ";v in 3 bound(vthread);w in 3 bound(vthread);" + tx, ""), a100) ==
+        Reason::kTooManyThreads);
+  CHECK(reason_of(launch("g in 64 bound(grid.x) @tiled(32);x in 16 bound(thread.x)", ""), a100) == Reason::kBadFactor);
+  CHECK(reason_of(launch(grid + ";" + tx, "f32[64] shared", " @cooperative_fetch(8)"), a100) == Reason::kVectorTooWide);
+  // 80 KiB fit an A100's block and not a T4's.
+  CHECK(lower::check_limits(nest_of(launch(grid + ";" + tx, "f32[20480] shared")), a100).has_value());
+  CHECK(reason_of(launch(grid + ";" + tx, "f32[20480] shared"), t4) == Reason::kTooMuchShared);
+  CHECK(reason_of(launch(grid + ";" + tx, "f32[300] local"), a100) == Reason::kTooMuchLocal);
+  // A copy for each of four virtual threads, and what 1,024 threads leave of a block's registers.
+  CHECK(reason_of(launch(grid + ";v in 4 bound(vthread);" + tx, "f32[64] local"), a100) == Reason::kTooMuchLocal);
+  CHECK(reason_of(launch(grid + ";x in 1024 bound(thread.x)", "f32[64] local"), a100) == Reason::kTooMuchLocal);
+}
+
+TEST_CASE("a product for a GPU is tiled over blocks, virtual threads and threads", "[gpu_space]") {
+  const target::Target a100 = named_target("a100");
+  const task::Task gemm = task::make_gemm({.m = 256, .n = 192, .k = 128, .bias = true, .relu = true});
+  const std::vector<schedule::Trace> space = space::generate_space(gemm.kernel, a100);
+  REQUIRE_FALSE(space.empty());
+  const std::string text = text_of(space[0]);
+  for (const char* part : {"[5, 64]", "[3, 64]", "bind", "cache_write", "cache_read", "[0, 3]", "[1, 3]"})
+    CHECK(has(text, part));
+  // Bias and activation go with the accumulators: one launch.
+  auto arena = std::make_shared<Arena>();
+  auto k = schedule::replay(space[0], space[0].decisions, gemm.kernel, arena);
+  REQUIRE(k);
+  auto lowered = lower::lower(*k, a100, ir::Stage::kLowered, arena);
+  REQUIRE(lowered);
+  CHECK(ir::as<ir::Loop>(lowered->root) != nullptr);
+  const std::string code = ir::print(*lowered);
+  CHECK(has(code, "bar.sync"));
+  CHECK(has(code, "shared"));
+  CHECK_FALSE(has(code, "workspace"));
+}
+
+TEST_CASE("sketches of GPU spaces stay symbolic", "[gpu_space]") {
+  const target::Target a100 = named_target("a100");
+  for (const task::Task& t : {task::make_gemm({.m = 1024, .n = 1024, .k = 1024}), task::make_conv({.channels = 64,
+                                                                                                   .filters = 64,
+                                                                                                   .size = {56, 56},
+                                                                                                   .kernel = {3, 3},
+                                                                                                   .pads = {1, 1},
+                                                                                                   .bias = true,
+                                                                                                   .relu = true})}) {
+    INFO(t.workload);
+    const std::vector<schedule::Trace> space = space::generate_space(t.kernel, a100);
+    REQUIRE_FALSE(space.empty());
+    ir::Legal<space::Sketch> sketch = space::make_sketch(space[0], t.kernel, a100);
+    REQUIRE(sketch.has_value());
+    CHECK(sketch->symbolic);
+  }
+}
+
+TEST_CASE("a product of halves uses matrix instructions where the GPU has them", "[gpu_space]") {
+  const task::Task gemm = task::make_gemm({.m = 64, .n = 64, .k = 64, .dtype = graph::DType::kF16});
+  auto uses = [&](const char* name) {
+    for (const schedule::Trace& trace : space::generate_space(gemm.kernel, named_target(name)))
+      if (has(text_of(trace), "mma.m16n8k16.f32.f16")) return true;
+    return false;
+  };
+  CHECK(uses("a100"));
+  CHECK(uses("h200"));
+  CHECK_FALSE(uses("k80"));
+  CHECK_FALSE(uses("v100"));  // m8n8k4 only
+  // Single precision is not rounded to tf32 unless asked for.
+  const task::Task single = task::make_gemm({.m = 64, .n = 64, .k = 64});
+  for (bool allowed : {false, true}) {
+    space::SpaceOptions options;
+    options.gpu.allow_tf32 = allowed;
+    bool found = false;
+    for (const schedule::Trace& trace : space::generate_space(single.kernel, named_target("a100"), options))
+      found |= has(text_of(trace), "tf32");
+    CHECK(found == allowed);
+  }
+}
+
+TEST_CASE("a softmax for a GPU is one launch with the threads of a block on each row", "[gpu_space]") {
+  const target::Target a100 = named_target("a100");
+  const task::Task softmax = task::make_softmax({64, 200}, 1);
+  const std::vector<schedule::Trace> space = space::generate_space(softmax.kernel, a100);
+  REQUIRE(space.size() >= 2);
+  auto arena = std::make_shared<Arena>();
+  auto k = schedule::replay(space[0], space[0].decisions, softmax.kernel, arena);
+  REQUIRE(k);
+  auto lowered = lower::lower(*k, a100, ir::Stage::kLowered, arena);
+  if (!lowered) FAIL(lowered.error().text);
+  CHECK(ir::as<ir::Loop>(lowered->root) != nullptr);
+}

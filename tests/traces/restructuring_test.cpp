@@ -1,0 +1,367 @@
+// The primitives that restructure blocks, with random arguments on kernels of odd, prime and unit extents: a reject, or
+// a kernel that verifies and computes the same at Scheduled and at Nest.
+#include <catch2/catch.hpp>
+
+#include <cmath>
+#include <map>
+
+#include "tcc/interp/interp.h"
+#include "tcc/ir/text.h"
+#include "tcc/ir/verify.h"
+#include "tcc/ir/walk.h"
+#include "tcc/lower/lower.h"
+#include "tcc/schedule/schedule.h"
+#include "tcc/task/task.h"
+
+using namespace tcc;
+using namespace tcc::schedule;
+
+namespace {
+
+class Reference {
+ public:
+  explicit Reference(const ir::Kernel& k) : kernel_(k) {
+    for (const ir::Buffer* b : k.buffers) {
+      if (b->role == ir::BufferRole::kTemp) continue;
+      std::vector<int64_t> shape;
+      for (ir::Expr e : b->shape) shape.push_back(ir::int_value(e));
+      inputs_.push_back(interp::TensorData::make_random_integers(b->type, shape, 5 + inputs_.size()));
+    }
+    want_ = inputs_;
+    interp::Report report = run(k, want_);
+    INFO(report.text());
+    REQUIRE(report.ok());
+  }
+
+  void check(const Schedule& s) const {
+    INFO(print_trace(s.trace()));
+    compare(s.kernel());
+    auto arena = std::make_shared<Arena>();
+    auto again = replay(s.trace(), s.trace().decisions, kernel_, arena);
+    REQUIRE(again);
+    REQUIRE(ir::hash_kernel(*again) == ir::hash_kernel(s.kernel()));
+    auto parsed = ir::parse(ir::print(*again));
+    REQUIRE(parsed);
+    REQUIRE(ir::hash_kernel(*parsed) == ir::hash_kernel(*again));
+    auto nest = lower::lower(*again, target::host_target(), ir::Stage::kNest, arena);
+    if (nest) compare(*nest);
+    if (!nest) REQUIRE(nest.error().reason == ir::RejectReason::kVectorTooWide);
+    auto lowered = lower::lower(*again, target::host_target(), ir::Stage::kLowered, arena);
+    if (lowered) compare(*lowered);
+  }
+
+ private:
+  static interp::Report run(const ir::Kernel& k, std::vector<interp::TensorData>& data) {
+    std::vector<interp::TensorData*> params;
+    for (interp::TensorData& d : data) params.push_back(&d);
+    interp::Options options;
+    options.check_races = true;
+    return interp::run(k, params, options);
+  }
+  void compare(const ir::Kernel& k) const {
+    INFO(ir::print(k));
+    std::vector<std::string> findings = ir::verify(k);
+    INFO((findings.empty() ? std::string() : findings[0]));
+    REQUIRE(findings.empty());
+    std::vector<interp::TensorData> got = inputs_;
+    interp::Report report = run(k, got);
+    INFO(report.text());
+    REQUIRE(report.ok());
+    for (size_t p = 0; p < got.size(); ++p) {
+      std::vector<double> x = got[p].to_doubles(), y = want_[p].to_doubles();
+      for (size_t e = 0; e < x.size(); ++e)
+        if (!(std::abs(x[e] - y[e]) <= 2e-5 * (1 + std::abs(y[e]))))
+          FAIL("element " << e << " of parameter " << p << " is " << x[e] << ", not " << y[e]);
+    }
+  }
+
+  ir::Kernel kernel_;
+  std::vector<interp::TensorData> inputs_, want_;
+};
+
+int64_t odd(Rng& rng) {
+  static constexpr std::array<int64_t, 7> kExtents = {1, 2, 3, 5, 7, 8, 11};
+  return kExtents[static_cast<size_t>(rng.below(kExtents.size()))];
+}
+
+template <class T>
+const T& any(Rng& rng, const std::vector<T>& v) {
+  return v[static_cast<size_t>(rng.below(static_cast<int64_t>(v.size())))];
+}
+
+task::Task random_task(Rng& rng) {
+  switch (rng.below(5)) {
+    case 0:
+      return task::make_gemm({.m = odd(rng), .n = odd(rng), .k = odd(rng), .bias = true, .relu = rng.below(2) == 0});
+    case 1: {
+      int64_t size = 3 + rng.below(5);
+      return task::make_conv({.batch = 1 + rng.below(2),
+                              .channels = 1 + rng.below(3),
+                              .filters = odd(rng),
+                              .size = {size, size + 1},
+                              .kernel = {3, 2},
+                              .strides = {1 + rng.below(2), 1},
+                              .pads = {1, rng.below(2)}});
+    }
+    case 2:
+      return task::make_softmax({odd(rng), odd(rng)}, 1);
+    case 3:
+      return task::make_elementwise({odd(rng), odd(rng), 1});
+    default:
+      return task::make_reduction({odd(rng), odd(rng)}, {1}, graph::Op::kReduceSum);
+  }
+}
+
+std::vector<BlockRv> blocks_of(Schedule& s, const ir::Kernel& k) {
+  std::vector<BlockRv> out;
+  for (const ir::Block* b : ir::collect_blocks(k.root)) out.push_back(s.get_block(ir::name_hint(k, b->id)));
+  REQUIRE(s.ok());
+  return out;
+}
+
+// Splits and orders loops before the step, so that it meets what search would give it.
+void disturb(Schedule& s, BlockRv block, Rng& rng) {
+  for (int64_t n = rng.below(4); n > 0; --n) {
+    std::vector<LoopRv> loops = s.get_loops(block);
+    if (!s.ok() || loops.empty()) break;
+    if (rng.below(3) > 0) {
+      s.split(any(rng, loops), std::array{ExprRv{}, lit(1 + rng.below(4))});
+    } else {
+      for (size_t i = loops.size(); i > 1; --i)
+        std::swap(loops[i - 1], loops[static_cast<size_t>(rng.below(static_cast<int64_t>(i)))]);
+      s.reorder(loops);
+    }
+    s.clear_reject();
+  }
+  s.clear_reject();
+}
+
+// Runs `step` in many random places; it must be accepted at least `least` times.
+template <class Step>
+void try_often(uint64_t seed, int rounds, int least, const Step& step) {
+  Rng rng(seed);
+  int accepted = 0;
+  std::map<std::string, int> reasons;
+  for (int round = 0; round < rounds; ++round) {
+    task::Task t = random_task(rng);
+    Reference reference(t.kernel);
+    Schedule s(t.kernel, std::make_shared<Arena>(), &rng);
+    std::vector<BlockRv> blocks = blocks_of(s, t.kernel);
+    BlockRv block = any(rng, blocks);
+    if (rng.below(2) == 0) disturb(s, block, rng);
+    std::vector<LoopRv> loops = s.get_loops(block);
+    if (!s.ok() || loops.empty()) continue;
+    step(s, block, loops, rng);
+    if (s.ok()) {
+      ++accepted;
+      reference.check(s);
+      disturb(s, block, rng);
+      reference.check(s);
+    } else {
+      CHECK_FALSE(s.reject().text.empty());
+      ++reasons[std::string(ir::reject_reason_name(s.reject().reason))];
+    }
+  }
+  std::string summary;
+  for (const auto& [reason, n] : reasons) summary += fmt::format("{} {}, ", n, reason);
+  INFO(accepted << " accepted; " << summary);
+  CHECK(accepted >= least);
+}
+
+}  // namespace
+
+TEST_CASE("random blocks in blocks keep the meaning", "[traces]") {
+  try_often(1, 400, 100, [](Schedule& s, BlockRv, std::vector<LoopRv>& loops, Rng& rng) {
+    BlockRv outer = s.blockize(any(rng, loops));
+    if (!s.ok()) return;
+    std::vector<LoopRv> around = s.get_loops(outer);
+    if (rng.below(2) == 0 && !around.empty()) {
+      s.decompose_reduction(outer, any(rng, around));
+      s.clear_reject();
+    }
+    if (rng.below(3) == 0 && !around.empty()) {
+      s.blockize(any(rng, around));
+      s.clear_reject();
+    }
+    if (rng.below(3) == 0 && !around.empty()) {
+      s.parallel(around[0]);
+      s.clear_reject();
+    }
+  });
+}
+
+TEST_CASE("random copies in the order of iterators keep the meaning", "[traces]") {
+  try_often(2, 300, 80, [](Schedule& s, BlockRv block, std::vector<LoopRv>&, Rng& rng) {
+    BlockRv copy = s.reindex(block, static_cast<int>(rng.below(4)) - 1);
+    if (!s.ok() || rng.below(2) == 0) return;
+    std::vector<LoopRv> loops = s.get_loops(block);
+    s.compute_at(copy, any(rng, loops));
+    s.clear_reject();
+  });
+}
+
+TEST_CASE("random iterators of blocks keep the meaning", "[traces]") {
+  try_often(3, 400, 60, [](Schedule& s, BlockRv block, std::vector<LoopRv>&, Rng& rng) {
+    const ir::Block* b = ir::find_block(s.kernel().root, s.id(block));
+    std::vector<std::vector<IterDigit>> map;
+    for (size_t i = 0; i < b->iters.size(); ++i) {
+      auto iter = static_cast<int64_t>(i);
+      int64_t extent = ir::int_value(b->iters[i].extent), tile = rng.below(2) == 0 ? 1 : 1 + rng.below(4);
+      if (rng.below(8) > 0 && extent % tile != 0) tile = 1;
+      map.push_back({{iter, tile, 0}});
+      if (tile > 1) map.push_back({{iter, 1, tile}});
+    }
+    for (size_t i = map.size(); i > 1; --i)
+      std::swap(map[i - 1], map[static_cast<size_t>(rng.below(static_cast<int64_t>(i)))]);
+    for (int64_t joins = rng.below(3); joins > 0 && map.size() > 1; --joins) {
+      map[0].insert(map[0].end(), map.back().begin(), map.back().end());
+      map.pop_back();
+    }
+    s.transform_block_layout(block, map);
+  });
+}
+
+TEST_CASE("random fills of borders keep the meaning", "[traces]") {
+  try_often(4, 500, 15, [](Schedule& s, BlockRv block, std::vector<LoopRv>& loops, Rng& rng) {
+    s.decompose_padding(block, any(rng, loops));
+  });
+}
+
+TEST_CASE("random copies at loops keep the meaning", "[traces]") {
+  try_often(5, 300, 60, [](Schedule& s, BlockRv block, std::vector<LoopRv>& loops, Rng& rng) {
+    if (rng.below(2) == 0)
+      s.read_at(block, any(rng, loops), static_cast<int>(rng.below(2)), ir::Scope::kLocal);
+    else
+      s.write_at(block, any(rng, loops), ir::Scope::kShared);
+  });
+}
+
+TEST_CASE("random scopes, strides, unit loops and annotations keep the meaning", "[traces]") {
+  try_often(6, 300, 80, [](Schedule& s, BlockRv block, std::vector<LoopRv>& loops, Rng& rng) {
+    if (rng.below(2) == 0) s.cache_write(block, ir::Scope::kGlobal);
+    if (!s.ok()) return;
+    s.add_unit_loop(any(rng, loops));
+    s.add_unit_loop(block);
+    s.annotate(block, ir::AnnotationKey::kUnrollMax, lit(16));
+    s.unannotate(block, ir::AnnotationKey::kUnrollMax);
+    if (rng.below(2) == 0) return;
+    s.set_scope(block, rng.below(2) == 0 ? ir::Scope::kLocal : ir::Scope::kShared);
+    s.storage_align(block, static_cast<int>(rng.below(3)), 1 + rng.below(9), rng.below(4));
+  });
+}
+
+namespace {
+
+// Attention over `rows` queries and `keys` keys as its naive blocks: with heads, a scale, a causal mask, and the
+// division before or behind the second product.
+std::string attention(int64_t heads, int64_t rows, int64_t keys, int64_t depth, int64_t width, bool mask,
+                      bool divide_first) {
+  std::string score = mask ? "select(k <= q + 1, S[h, q, k] * 0.25, -inf)" : "S[h, q, k] * 0.25";
+  auto rw = [&](std::string block, const char* kinds) {
+    std::string out = fmt::format(
+        "  for a in {} {{\n    for i in {} {{\n      for j in {} {{\n        block {}(h: spatial "
+        "{} = a, q: spatial {} = i, k: {} {} = j) ",
+        heads, rows, keys, block, heads, rows, kinds, keys);
+    return out;
+  };
+  std::string out = "kernel built {\n";
+  out += fmt::format("  input Q: f32[{}, {}, {}]\n  input K: f32[{}, {}, {}]\n  input V: f32[{}, {}, {}]\n", heads,
+                     rows, depth, heads, keys, depth, heads, keys, width);
+  out += fmt::format("  output O: f32[{}, {}, {}]\n", heads, rows, width);
+  for (const char* name : {"S", "E", "P"}) out += fmt::format("  temp {}: f32[{}, {}, {}]\n", name, heads, rows, keys);
+  for (const char* name : {"M", "L"}) out += fmt::format("  temp {}: f32[{}, {}]\n", name, heads, rows);
+  out += fmt::format("  temp U: f32[{}, {}, {}]\n", heads, rows, width);
+  out += fmt::format(
+      "  for a in {} {{\n    for i in {} {{\n      for j in {} {{\n        for d in {} {{\n          block "
+      "scores(h: spatial {} = a, q: spatial {} = i, k: spatial {} = j, vd: reduce {} = d) reduce(sum) {{\n"
+      "            init {{\n              S[h, q, k] = 0.0\n            }}\n            S[h, q, k] = S[h, q, "
+      "k] + Q[h, q, vd] * K[h, k, vd]\n          }}\n        }}\n      }}\n    }}\n  }}\n",
+      heads, rows, keys, depth, heads, rows, keys, depth);
+  const char* end = "        }\n      }\n    }\n  }\n";
+  out += rw("top", "reduce") + "reduce(max) {\n init {\n M[h, q] = -inf\n }\n M[h, q] = max(M[h, q], " + score + ")\n" +
+         end;
+  out += rw("weights", "spatial") + "{\n E[h, q, k] = exp(" + score + " - M[h, q])\n" + end;
+  out += rw("total", "reduce") + "reduce(sum) {\n init {\n L[h, q] = 0.0\n }\n L[h, q] = L[h, q] + E[h, q, k]\n" + end;
+  if (divide_first) out += rw("share", "spatial") + "{\n P[h, q, k] = E[h, q, k] / L[h, q]\n" + end;
+  const char* result = divide_first ? "O" : "U";
+  out += fmt::format(
+      "  for a in {} {{\n    for i in {} {{\n      for c in {} {{\n        for j in {} {{\n          block "
+      "mix(h: spatial {} = a, q: spatial {} = i, vc: spatial {} = c, k: reduce {} = j) reduce(sum) {{\n"
+      "init {{\n {}[h, q, vc] = 0.0\n }}\n {}[h, q, vc] = {}[h, q, vc] + {}[h, q, k] * V[h, k, vc]\n }}\n }}\n "
+      "}}\n }}\n }}\n",
+      heads, rows, width, keys, heads, rows, width, keys, result, result, result, divide_first ? "P" : "E");
+  if (!divide_first)
+    out += fmt::format(
+        "  for a in {} {{\n    for i in {} {{\n      for c in {} {{\n        block share(h: spatial {} = a, q: "
+        "spatial {} = i, vc: spatial {} = c) {{\n O[h, q, vc] = U[h, q, vc] / L[h, q]\n }}\n }}\n }}\n }}\n",
+        heads, rows, width, heads, rows, width);
+  return out + "}\n";
+}
+
+}  // namespace
+
+TEST_CASE("attention in one pass keeps the meaning", "[traces]") {
+  Rng rng(11);
+  for (int round = 0; round < 60; ++round) {
+    bool divide_first = rng.below(2) == 0;
+    std::string text =
+        attention(1 + rng.below(2), odd(rng), odd(rng), odd(rng), odd(rng), rng.below(2) == 0, divide_first);
+    auto start = ir::parse(text, "attention");
+    INFO(text);
+    if (!start) FAIL(start.error().message);
+    // Without the buffers that this form does not use.
+    ir::Kernel k = *start;
+    std::vector<const ir::Buffer*> used;
+    for (const ir::Buffer* b : k.buffers)
+      if (ir::name_hint(k, b->id) != (divide_first ? "U" : "P")) used.push_back(b);
+    k.buffers = k.arena->copy(used);
+    Reference reference(k);
+    Schedule s(k, std::make_shared<Arena>(), &rng);
+    BlockRv scores = s.get_block("scores"), mix = s.get_block("mix");
+    LoopRv tiles = s.stream_reduction(mix, lit(1 + rng.below(5)), lit(1 + rng.below(4)));
+    REQUIRE(s.ok());
+    reference.check(s);
+    s.compute_at(scores, tiles);
+    INFO(print_trace(s.trace()));
+    if (!s.ok()) FAIL(s.reject().text);
+    reference.check(s);
+    // One kernel: nothing stands outside of the loops over heads and rows, whose iterations are independent.
+    if (divide_first) CHECK(s.kernel().root->kind == ir::StmtKind::kLoop);
+    s.parallel(s.get_loops(mix)[0]);
+    REQUIRE(s.ok());
+    reference.check(s);
+    disturb(s, mix, rng);
+    disturb(s, scores, rng);
+    reference.check(s);
+  }
+}
+
+TEST_CASE("attention in one pass with tiles that are still symbols", "[traces]") {
+  auto start = ir::parse(attention(2, 6, 8, 3, 4, true, true), "attention");
+  REQUIRE(start);
+  ir::Kernel k = *start;
+  std::vector<const ir::Buffer*> used;
+  for (const ir::Buffer* b : k.buffers)
+    if (ir::name_hint(k, b->id) != "U") used.push_back(b);
+  k.buffers = k.arena->copy(used);
+  Reference reference(k);
+  Rng rng(5);
+  Schedule s(k, std::make_shared<Arena>(), &rng);
+  BlockRv scores = s.get_block("scores"), mix = s.get_block("mix");
+  std::vector<LoopRv> loops = s.get_loops(mix);
+  std::vector<ExprRv> keys = s.sample_perfect_tile(loops[3], 2, 8), rows = s.sample_perfect_tile(loops[1], 2, 4);
+  s.compute_at(scores, s.stream_reduction(mix, keys[1], rows[1]));
+  REQUIRE(s.ok());
+  reference.check(s);
+  Executor symbolic(k, std::make_shared<Arena>(), Mode::kSymbolic, nullptr);
+  std::vector<int64_t> decisions = s.trace().decisions;
+  for (const Instruction& in : s.trace().instructions) {
+    std::span<int64_t> d;
+    if (in.decision >= 0)
+      d = std::span(decisions).subspan(static_cast<size_t>(in.decision), static_cast<size_t>(in.decision_length));
+    auto done = symbolic.run(in, d);
+    if (!done) FAIL(done.error().text);
+  }
+  INFO(ir::print(symbolic.kernel()));
+  CHECK(ir::verify(symbolic.kernel()).empty());
+}
