@@ -12,6 +12,14 @@
 #include <vector>
 
 #include "lower/compact_buffers.h"
+#include "lower/gpu/align_vectors.h"
+#include "lower/gpu/distribute_fragments.h"
+#include "lower/gpu/hoist_accumulators.h"
+#include "lower/gpu/insert_barriers.h"
+#include "lower/gpu/place_gpu_storage.h"
+#include "lower/gpu/sink_vthreads.h"
+#include "lower/gpu/spread_threads.h"
+#include "lower/gpu/unroll_loops.h"
 #include "lower/inline_blocks.h"
 #include "lower/order_local_dims.h"
 #include "lower/pad_tails.h"
@@ -38,53 +46,54 @@ using namespace tcc;
 
 enum class Needs { kBlocks, kNoInits, kNoBlocksNoAllocs, kNoBlocks, kNest };
 
+using RunPass = ir::Legal<ir::Kernel> (*)(const ir::Kernel&, const target::Target&, const ArenaPtr&);
+
+// The form of a pass that asks for the kernel alone, and of one that makes nodes.
+template <auto kPass>
+ir::Legal<ir::Kernel> alone(const ir::Kernel& k, const target::Target&, const ArenaPtr&) {
+  return kPass(k);
+}
+template <auto kPass>
+ir::Legal<ir::Kernel> making(const ir::Kernel& k, const target::Target&, const ArenaPtr& arena) {
+  return kPass(k, arena);
+}
+ir::Legal<ir::Kernel> finish_nest(const ir::Kernel& k, const target::Target&, const ArenaPtr& arena) {
+  return lower::finish_nest(k, {}, arena);
+}
+ir::Legal<ir::Kernel> share_output(const ir::Kernel& k, const target::Target& t, const ArenaPtr& arena) {
+  return lower::share_output(k, t, arena);
+}
+ir::Legal<ir::Kernel> promote_registers(const ir::Kernel& k, const target::Target& t, const ArenaPtr& arena) {
+  return lower::promote_registers(
+      k, arena, t.is_cpu() ? t.cpu.num_vector_registers * t.cpu.vector_bits / 8 : 4 * t.cuda.max_registers_per_thread);
+}
+
 struct Pass {
   const char* name;
   Needs needs;
-  ir::Legal<ir::Kernel> (*run)(const ir::Kernel&, const target::Target&, const ArenaPtr&);
+  RunPass run;
 };
 
 constexpr std::array kPasses = {
-    Pass{"place_inits", Needs::kBlocks,
-         [](const ir::Kernel& k, const target::Target&, const ArenaPtr&) -> ir::Legal<ir::Kernel> {
-           return lower::place_inits(k);
-         }},
-    Pass{"inline_blocks", Needs::kNoInits,
-         [](const ir::Kernel& k, const target::Target&, const ArenaPtr&) -> ir::Legal<ir::Kernel> {
-           return lower::inline_blocks(k);
-         }},
-    Pass{"compact_buffers", Needs::kNoBlocksNoAllocs,
-         [](const ir::Kernel& k, const target::Target&, const ArenaPtr&) -> ir::Legal<ir::Kernel> {
-           return lower::compact_buffers(k);
-         }},
-    Pass{"finish_nest", Needs::kNoBlocks,
-         [](const ir::Kernel& k, const target::Target&, const ArenaPtr& arena) -> ir::Legal<ir::Kernel> {
-           return lower::finish_nest(k, {}, arena);
-         }},
-    Pass{"share_output", Needs::kNest,
-         [](const ir::Kernel& k, const target::Target& t, const ArenaPtr& arena) -> ir::Legal<ir::Kernel> {
-           return lower::share_output(k, t, arena);
-         }},
-    Pass{"pad_tails", Needs::kNest,
-         [](const ir::Kernel& k, const target::Target&, const ArenaPtr& arena) -> ir::Legal<ir::Kernel> {
-           return lower::pad_tails(k, arena);
-         }},
-    Pass{"split_tails", Needs::kNest,
-         [](const ir::Kernel& k, const target::Target&, const ArenaPtr& arena) -> ir::Legal<ir::Kernel> {
-           return lower::split_tails(k, arena);
-         }},
-    Pass{"order_local_dims", Needs::kNest,
-         [](const ir::Kernel& k, const target::Target&, const ArenaPtr& arena) -> ir::Legal<ir::Kernel> {
-           return lower::order_local_dims(k, arena);
-         }},
-    Pass{"promote_registers", Needs::kNest,
-         [](const ir::Kernel& k, const target::Target& t, const ArenaPtr& arena) -> ir::Legal<ir::Kernel> {
-           return lower::promote_registers(k, arena, t.cpu.num_vector_registers * t.cpu.vector_bits / 8);
-         }},
-    Pass{"split_launches", Needs::kNest,
-         [](const ir::Kernel& k, const target::Target&, const ArenaPtr& arena) -> ir::Legal<ir::Kernel> {
-           return lower::split_launches(k, arena);
-         }},
+    Pass{"place_inits", Needs::kBlocks, alone<lower::place_inits>},
+    Pass{"inline_blocks", Needs::kNoInits, alone<lower::inline_blocks>},
+    Pass{"compact_buffers", Needs::kNoBlocksNoAllocs, alone<lower::compact_buffers>},
+    Pass{"finish_nest", Needs::kNoBlocks, finish_nest},
+    Pass{"share_output", Needs::kNest, share_output},
+    Pass{"pad_tails", Needs::kNest, making<lower::pad_tails>},
+    Pass{"split_tails", Needs::kNest, making<lower::split_tails>},
+    Pass{"order_local_dims", Needs::kNest, making<lower::order_local_dims>},
+    Pass{"promote_registers", Needs::kNest, promote_registers},
+    Pass{"split_launches", Needs::kNest, making<lower::split_launches>},
+    // For GPUs.
+    Pass{"place_gpu_storage", Needs::kNest, making<lower::place_gpu_storage>},
+    Pass{"distribute_fragments", Needs::kNest, making<lower::distribute_fragments>},
+    Pass{"sink_vthreads", Needs::kNest, making<lower::sink_vthreads>},
+    Pass{"spread_threads", Needs::kNest, making<lower::spread_threads>},
+    Pass{"align_vectors", Needs::kNest, making<lower::align_vectors>},
+    Pass{"hoist_accumulators", Needs::kNest, making<lower::hoist_accumulators>},
+    Pass{"insert_barriers", Needs::kNest, making<lower::insert_barriers>},
+    Pass{"unroll_loops", Needs::kNest, making<lower::unroll_loops>},
 };
 
 // What a pass may assume comes from outside here, so it is looked at first. Empty when the kernel will do.

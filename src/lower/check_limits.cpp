@@ -3,8 +3,8 @@
 #include <map>
 #include <set>
 
-#include "lower/gpu/fragments.h"
-#include "lower/gpu/storage.h"
+#include "lower/gpu/distribute_fragments.h"
+#include "lower/gpu/place_gpu_storage.h"
 #include "tcc/ir/walk.h"
 #include "tcc/lower/lower.h"
 

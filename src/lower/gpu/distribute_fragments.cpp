@@ -1,4 +1,4 @@
-#include "lower/gpu/fragments.h"
+#include "lower/gpu/distribute_fragments.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "lower/gpu/storage.h"
+#include "lower/gpu/place_gpu_storage.h"
 
 #include "lower/gpu/edit.h"
 
