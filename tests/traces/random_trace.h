@@ -14,6 +14,34 @@ struct RandomTrace {
   std::map<std::string, int> applied, rejected;  // by primitive
 };
 
+// What a step of a random trace may be.
+inline constexpr std::array<const char*, 26> kTraceSteps = {"split",
+                                                            "split_free",
+                                                            "split_odd",
+                                                            "fuse",
+                                                            "reorder",
+                                                            "compute_at",
+                                                            "reverse_compute_at",
+                                                            "compute_inline",
+                                                            "reverse_compute_inline",
+                                                            "cache_read",
+                                                            "cache_write",
+                                                            "decompose_reduction",
+                                                            "kind",
+                                                            "sample_compute_location",
+                                                            "rfactor",
+                                                            "annotate",
+                                                            "unannotate",
+                                                            "add_unit_loop",
+                                                            "set_scope",
+                                                            "storage_align",
+                                                            "blockize",
+                                                            "reindex",
+                                                            "transform_block_layout",
+                                                            "decompose_padding",
+                                                            "read_at",
+                                                            "write_at"};
+
 // Blocks are addressed by their name hints, which tasks keep unique.
 class TraceWriter {
  public:
@@ -47,33 +75,7 @@ class TraceWriter {
       s.clear_reject();
       return;
     }
-    static constexpr std::array<const char*, 26> kNames = {"split",
-                                                           "split_free",
-                                                           "split_odd",
-                                                           "fuse",
-                                                           "reorder",
-                                                           "compute_at",
-                                                           "reverse_compute_at",
-                                                           "compute_inline",
-                                                           "reverse_compute_inline",
-                                                           "cache_read",
-                                                           "cache_write",
-                                                           "decompose_reduction",
-                                                           "kind",
-                                                           "sample_compute_location",
-                                                           "rfactor",
-                                                           "annotate",
-                                                           "unannotate",
-                                                           "add_unit_loop",
-                                                           "set_scope",
-                                                           "storage_align",
-                                                           "blockize",
-                                                           "reindex",
-                                                           "transform_block_layout",
-                                                           "decompose_padding",
-                                                           "read_at",
-                                                           "write_at"};
-    auto which = static_cast<size_t>(rng_.below(static_cast<int64_t>(kNames.size())));
+    auto which = static_cast<size_t>(rng_.below(static_cast<int64_t>(kTraceSteps.size())));
     LoopRv loop = any(loops);
     switch (which) {
       case 0:
@@ -160,7 +162,7 @@ class TraceWriter {
         break;
       }
     }
-    (s.ok() ? out_.applied : out_.rejected)[kNames[which]]++;
+    (s.ok() ? out_.applied : out_.rejected)[kTraceSteps[which]]++;
     s.clear_reject();
   }
   void other_step(size_t which, schedule::BlockRv block, schedule::LoopRv loop) {

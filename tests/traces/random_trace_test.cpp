@@ -155,31 +155,7 @@ TEST_CASE("random traces equal the reference", "[traces]") {
   std::string summary;
   for (auto& [name, count] : applied) summary += fmt::format("{} {}+{}- ", name, count, rejected[name]);
   WARN(lowered << " lowered; " << summary);
-  for (const char* name : {"split",
-                           "split_free",
-                           "split_odd",
-                           "fuse",
-                           "reorder",
-                           "compute_at",
-                           "reverse_compute_at",
-                           "compute_inline",
-                           "reverse_compute_inline",
-                           "cache_read",
-                           "cache_write",
-                           "decompose_reduction",
-                           "kind",
-                           "sample_compute_location",
-                           "rfactor",
-                           "unannotate",
-                           "add_unit_loop",
-                           "set_scope",
-                           "storage_align",
-                           "blockize",
-                           "reindex",
-                           "transform_block_layout",
-                           "decompose_padding",
-                           "read_at",
-                           "write_at"})
+  for (const char* name : testing::kTraceSteps)
     if (only == nullptr) CHECK(applied[name] > 0);
 }
 
