@@ -9,6 +9,7 @@ namespace {
 constexpr int64_t kPatience = 4;  // turns of all tasks
 // Learning pays, proposing costs: about so many rounds a task, of so many trials at least.
 constexpr int64_t kRounds = 12, kLeastRound = 8;
+constexpr double kTrialsPerSecond = 4;  // that a limit of time is sure to allow: large kernels on two cores
 
 bool is_active(const TaskState& s, const TuneOptions& o) {
   return !s.exhausted && s.failure.empty() && (o.trials_per_task == 0 || s.trials < o.trials_per_task);
@@ -62,6 +63,11 @@ int64_t trials_of_round(const TaskState& state, size_t tasks, const TuneOptions&
   int64_t share = options.trials_per_task;
   if (options.trials > 0) {
     int64_t even = std::max<int64_t>(options.trials / count, 1);
+    share = share > 0 ? std::min(share, even) : even;
+  }
+  // Where time is what ends the run, rounds are small enough that every task gets its turn before it is over.
+  if (options.seconds > 0) {
+    int64_t even = std::max<int64_t>(static_cast<int64_t>(options.seconds * kTrialsPerSecond) / count, 1);
     share = share > 0 ? std::min(share, even) : even;
   }
   if (share > 0) {

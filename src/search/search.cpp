@@ -22,6 +22,7 @@ namespace tcc::search {
 namespace {
 
 constexpr int64_t kMaxEmptyRounds = 3;
+constexpr double kFinalsEnd = 1.15;  // of a limit of time: a task whose final would begin later keeps its fastest
 
 class Tuner {
  public:
@@ -107,7 +108,9 @@ class Tuner {
 
   Result<void> finish() {
     Stopwatch watch;
-    for (TaskState& state : states_) TCC_TRY_VOID(hold_final(state, target_, options_, env_));
+    for (TaskState& state : states_)
+      if (options_.seconds <= 0 || watch_.seconds() < kFinalsEnd * options_.seconds)
+        TCC_TRY_VOID(hold_final(state, target_, options_, env_));
     seconds_.finals += watch.seconds();
     TCC_TRY_VOID(leave_prior(states_, target_, options_, session_, *env_.store));
     return env_.store->erase_session(session_.key);

@@ -229,6 +229,13 @@ TEST_CASE("a task whose programs all fail does not take the others' turns, and i
   CHECK(search::trials_of_round(states[0], 3, o, 9) == 1);
   o.trials = 1000;
   CHECK(search::trials_of_round(states[0], 3, o, 0) == o.round_size);
+  o.seconds = 90;  // about 12 trials for each of 30 tasks: nobody waits until the time is over
+  CHECK(search::trials_of_round(states[0], 30, o, 0) == 6);
+  o.seconds = 1;
+  CHECK(search::trials_of_round(states[0], 30, o, 0) == 1);
+  o.seconds = 36000;
+  CHECK(search::trials_of_round(states[0], 3, o, 0) == o.round_size);
+  o.seconds = 0;
   states[0].history = {0, 0};
   states[1].history = {1.0, 0.5};
   states[2].history = {2.0, 1.9};
@@ -303,7 +310,7 @@ TEST_CASE("time that runs out within a round ends it, and what has been measured
   struct Slow : measure::Measurer {
     measure::FakeMeasurer inner{3, 0};
     Result<std::vector<measure::Measurement>> measure(std::span<const measure::Candidate> c) override {
-      std::this_thread::sleep_for(std::chrono::milliseconds(3100));
+      std::this_thread::sleep_for(std::chrono::milliseconds(6100));
       return inner.measure(c);
     }
   };
@@ -313,7 +320,7 @@ TEST_CASE("time that runs out within a round ends it, and what has been measured
   search::TuneOptions o = small_options();
   o.trials = 0;
   o.round_size = 64;
-  o.seconds = 3;  // enough to propose a round, however busy the machine
+  o.seconds = 6;  // enough to propose a round, which is of twelve then, however busy the machine
   auto result = search::tune(work, avx512(), o, environment(*store, machine));
   REQUIRE(result.has_value());
   CHECK_FALSE(result->stopped);
