@@ -141,10 +141,6 @@ class BlockedConvTiling : public Module {
 
  private:
   // The loops of a tiled nest, outermost first.
-  struct Nest {
-    std::vector<LoopRv> outer, inner, sums, rows;  // parallel, around a tile, of the reduction, of a tile
-  };
-
   static bool tile(Schedule& s, const BlockedConvolution& c, const BlockTile& t, bool staged) {
     BlockRv block = s.get_block(c.nest.name);
     pack_weights(s, c, t, block);
@@ -152,7 +148,7 @@ class BlockedConvTiling : public Module {
     if (!epilogue) return false;
     std::vector<LoopRv> loops = s.get_loops(block);
     if (!s.ok() || loops.size() != c.nest.extents.size()) return false;
-    Nest nest;
+    TileLoops nest;
     if (!split_loops(s, c, t, loops, staged, nest)) return false;
     s.reverse_compute_at(*epilogue, nest.inner.back());
     if (!s.ok() ||
@@ -193,7 +189,7 @@ class BlockedConvTiling : public Module {
   }
 
   static bool split_loops(Schedule& s, const BlockedConvolution& c, const BlockTile& t,
-                          const std::vector<LoopRv>& loops, bool staged, Nest& nest) {
+                          const std::vector<LoopRv>& loops, bool staged, TileLoops& nest) {
     auto split = [&](size_t i, int64_t size) { return split_tile(s, loops[i], c.nest.extents[i], size); };
     std::vector<LoopRv> f, h;
     if (c.has_filter) f = split(c.filter, t.blocks);
@@ -211,12 +207,8 @@ class BlockedConvTiling : public Module {
     if (c.has_row) nest.rows.push_back(h[2]);
     nest.rows.push_back(w[1]);
     if (c.has_filter) nest.rows.push_back(f[2]);
-    std::vector<LoopRv> order = nest.outer;
-    for (const std::vector<LoopRv>* group : {&nest.inner, &nest.sums, &nest.rows})
-      order.insert(order.end(), group->begin(), group->end());
-    order.push_back(loops[c.lanes]);
-    s.reorder(order);
-    return s.ok();
+    nest.lanes = loops[c.lanes];
+    return reorder_tile(s, nest);
   }
 };
 

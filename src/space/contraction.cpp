@@ -148,4 +148,13 @@ bool mark_epilogue(Schedule& s, const NaiveNest& nest, int v, BlockRv epilogue, 
   return s.ok();
 }
 
+bool reorder_tile(schedule::Schedule& s, const TileLoops& loops) {
+  std::vector<schedule::LoopRv> order = loops.outer;
+  for (const std::vector<schedule::LoopRv>* group : {&loops.inner, &loops.sums, &loops.rows})
+    order.insert(order.end(), group->begin(), group->end());
+  order.push_back(loops.lanes);
+  s.reorder(order);
+  return s.ok();
+}
+
 }  // namespace tcc::space

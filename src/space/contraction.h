@@ -47,4 +47,12 @@ std::vector<schedule::LoopRv> split_tile(schedule::Schedule& s, schedule::LoopRv
 // unrolls its other loops.
 bool mark_epilogue(schedule::Schedule& s, const NaiveNest& nest, int v, schedule::BlockRv epilogue, size_t depth);
 
+// The loops of a contraction's tile after its splits, by their part in the nest.
+struct TileLoops {
+  std::vector<schedule::LoopRv> outer, inner, sums, rows;  // parallel, around a tile, of the reduction, of a tile
+  schedule::LoopRv lanes;                                  // innermost, of one vector
+};
+// Puts them in that order, from the outermost to the innermost; whether the schedule allows it.
+bool reorder_tile(schedule::Schedule& s, const TileLoops& loops);
+
 }  // namespace tcc::space

@@ -210,10 +210,8 @@ class ConvTiling : public Module {
     bool blocked() const { return block > 0; }
   };
   // The loops of a tiled nest, outermost first.
-  struct Nest {
-    size_t around = 0;                             // loops of `outer` and `inner` around the epilogue
-    std::vector<LoopRv> outer, inner, sums, rows;  // parallel, around a tile, of the reduction, of a tile
-    LoopRv lanes;
+  struct Nest : TileLoops {
+    size_t around = 0;  // loops of `outer` and `inner` around the epilogue
   };
 
   static bool tile(Schedule& s, const Convolution& c, const Tile& t, Form form) {
@@ -298,12 +296,7 @@ class ConvTiling : public Module {
     else if (c.has_filter)
       nest.rows.push_back(f[2]);
     nest.lanes = t.filter_lanes ? f[2] : w[1];
-    std::vector<LoopRv> order = nest.outer;
-    for (const std::vector<LoopRv>* group : {&nest.inner, &nest.sums, &nest.rows})
-      order.insert(order.end(), group->begin(), group->end());
-    order.push_back(nest.lanes);
-    s.reorder(order);
-    return s.ok();
+    return reorder_tile(s, nest);
   }
 };
 
