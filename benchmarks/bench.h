@@ -47,6 +47,8 @@ std::vector<Row> run_end_to_end_suite(double seconds);
 std::vector<Row> run_tuning_suite(double seconds);
 std::vector<Row> run_search_quality_suite(double seconds);
 std::vector<Row> run_space_suite(double seconds);
+std::vector<Row> run_cuda_compile_suite(double seconds);
+std::vector<Row> run_cuda_static_suite(double seconds);
 std::vector<Row> run_metaschedule_ops_suite(double seconds);
 
 // Runs `body(worker)` again and again on `threads` threads at once for about `seconds` and returns the rate a thread:

@@ -16,10 +16,10 @@ function(tcc_room name)
       target_link_libraries(tcc_${name} PUBLIC tcc_${room})
     endif()
   endforeach()
-  target_link_libraries(tcc_${name} PUBLIC fmt::fmt tl::expected PRIVATE ${ROOM_LIBS})
+  target_link_libraries(tcc_${name} PUBLIC ${TCC_FMT} tl::expected PRIVATE ${ROOM_LIBS})
 endfunction()
 
-tcc_room(support LEVEL 0 ROOMS LIBS Threads::Threads ${CMAKE_DL_LIBS} spdlog::spdlog)
+tcc_room(support LEVEL 0 ROOMS LIBS Threads::Threads ${CMAKE_DL_LIBS} ${TCC_SPDLOG})
 tcc_room(rt LEVEL 0 ROOMS LIBS Threads::Threads ${CMAKE_DL_LIBS} m)
 
 tcc_room(target LEVEL 1 ROOMS support LIBS nlohmann_json::nlohmann_json)
@@ -36,11 +36,12 @@ tcc_room(schedule LEVEL 4 ROOMS support ir analysis LIBS nlohmann_json::nlohmann
 tcc_room(lower LEVEL 4 ROOMS support ir analysis target)
 
 tcc_room(codegen LEVEL 5 ROOMS support ir analysis target)
-tcc_room(record LEVEL 5 ROOMS support LIBS SQLite::SQLite3 nlohmann_json::nlohmann_json)
-tcc_room(features LEVEL 5 ROOMS ir target)
+tcc_room(record LEVEL 5 ROOMS support LIBS SQLite::SQLite3 nlohmann_json::nlohmann_json ${TCC_STATIC_LIBS})
+tcc_room(features LEVEL 5 ROOMS ir analysis target)
 tcc_room(space LEVEL 5 ROOMS support ir schedule lower target)
 
 tcc_room(runtime LEVEL 6 ROOMS support target codegen rt)
+tcc_room(emulation LEVEL 6 ROOMS support ir codegen interp)
 tcc_room(cost LEVEL 6 ROOMS support features LIBS Eigen3::Eigen)
 
 tcc_room(measure LEVEL 7 ROOMS support rt ir target schedule lower codegen runtime record)
@@ -48,9 +49,9 @@ tcc_room(measure LEVEL 7 ROOMS support rt ir target schedule lower codegen runti
 tcc_room(search LEVEL 8 ROOMS support ir target task schedule lower codegen space features cost record measure LIBS nlohmann_json::nlohmann_json)
 tcc_room(package LEVEL 8 ROOMS support ir graph task codegen target rt LIBS nlohmann_json::nlohmann_json)
 
-tcc_room(driver LEVEL 10 ROOMS support rt target ir graph onnx task schedule codegen features cost record runtime measure search package lower space LIBS nlohmann_json::nlohmann_json)
+tcc_room(driver LEVEL 10 ROOMS support rt target ir interp graph onnx task schedule codegen features cost record runtime emulation measure search package lower space LIBS nlohmann_json::nlohmann_json)
 
-tcc_room(cli LEVEL 11 ROOMS support driver LIBS CLI11::CLI11 nlohmann_json::nlohmann_json spdlog::spdlog)
+tcc_room(cli LEVEL 11 ROOMS support driver LIBS CLI11::CLI11 nlohmann_json::nlohmann_json ${TCC_SPDLOG})
 
 # --- room-specific build details -------------------------------------------------------------------------------
 include(rooms/onnx OPTIONAL)

@@ -3,6 +3,11 @@ if(TARGET test_task AND TARGET tcc_interp)
   target_link_libraries(test_task PRIVATE tcc_interp)
 endif()
 
+# Passes between Nest and Lowered for GPUs, run by the interpreter.
+if(TARGET test_lower AND TARGET tcc_interp)
+  target_link_libraries(test_lower PRIVATE tcc_interp)
+endif()
+
 # Random traces against the interpreter: schedule, lower and space together.
 if(TARGET tcc_space AND TARGET tcc_interp AND TARGET tcc_task)
   tcc_test(traces LABEL traces LIBS tcc_space tcc_interp tcc_task)
@@ -29,17 +34,25 @@ if(TARGET test_features AND TARGET tcc_space AND TARGET tcc_task)
   target_link_libraries(test_features PRIVATE tcc_space tcc_task)
 endif()
 
-# CUDA without LLVM: the device kernels of tools/gpu printed, compiled, interpreted and run as printed on the host.
-if(TARGET tcc_gpu_kernels)
-  tcc_test(cuda LIBS tcc_gpu_kernels tcc_codegen_cuda tcc_runtime_cuda tcc_interp ${CMAKE_DL_LIBS})
-  target_compile_definitions(test_cuda PRIVATE TCC_HOST_COMPILER="${CMAKE_CXX_COMPILER}")
+# The device kernels of tools/gpu printed, compiled and interpreted; default schedules compiled.
+if(TARGET tcc_gpu_kernels AND TARGET tcc_search)
+  tcc_test(cuda LIBS tcc_gpu_kernels tcc_codegen_cuda tcc_runtime_cuda tcc_interp tcc_search tcc_task)
+endif()
+# CUDA without a device: its PTX interpreted, and its source compiled by the host's compiler and run by fibers.
+if(TARGET tcc_emulation AND TARGET tcc_gpu_kernels AND TARGET tcc_search)
+  tcc_test(emulation LABEL emulation LIBS tcc_emulation tcc_gpu_kernels tcc_codegen_cuda tcc_search tcc_interp tcc_task
+                                          ${CMAKE_DL_LIBS})
+  target_compile_definitions(test_emulation PRIVATE TCC_HOST_COMPILER="${CMAKE_CXX_COMPILER}")
 endif()
 if(TARGET tcc-gpu-check AND TCC_NVRTC_INCLUDE)
-  add_test(NAME gpu_check_dry_run COMMAND tcc-gpu-check --dry-run --out ${CMAKE_CURRENT_BINARY_DIR}/gpu_check_dry_run.json)
+  # Every step, in two parts.
+  add_test(NAME gpu_check_dry_run COMMAND tcc-gpu-check --dry-run --to gemm --out ${CMAKE_CURRENT_BINARY_DIR}/gpu_check_dry_run.json)
+  add_test(NAME gpu_check_dry_run_operators COMMAND tcc-gpu-check --dry-run --from products --collect
+                                                    --out ${CMAKE_CURRENT_BINARY_DIR}/gpu_check_dry_run_operators.json)
   add_test(NAME gpu_check_needs_a_gpu COMMAND ${CMAKE_COMMAND} -E env CUDA_VISIBLE_DEVICES= $<TARGET_FILE:tcc-gpu-check>
                                               --out ${CMAKE_CURRENT_BINARY_DIR}/gpu_check_none.json)
   set_tests_properties(gpu_check_needs_a_gpu PROPERTIES PASS_REGULAR_EXPRESSION "no gpu test ran")
-  set_tests_properties(gpu_check_dry_run gpu_check_needs_a_gpu PROPERTIES LABELS cli)
+  set_tests_properties(gpu_check_dry_run gpu_check_dry_run_operators gpu_check_needs_a_gpu PROPERTIES LABELS cli)
 endif()
 
 # Random traces as machine code.
@@ -50,6 +63,11 @@ endif()
 # Programs of the GPU spaces under the interpreter, and as CUDA through NVRTC.
 if(TARGET tcc_codegen_cuda AND TARGET tcc_space AND TARGET tcc_interp AND TARGET tcc_task)
   tcc_test(gpu_traces LABEL traces LIBS tcc_space tcc_codegen_cuda tcc_interp tcc_task)
+endif()
+
+# NVRTC's PTX of programs of the GPU spaces, run without a GPU.
+if(TARGET test_emulation AND TARGET tcc_space AND TARGET tcc_task)
+  target_link_libraries(test_emulation PRIVATE tcc_space tcc_codegen_cuda tcc_lower tcc_schedule tcc_interp tcc_task)
 endif()
 
 # The command line's tests run the binary.
@@ -92,3 +110,88 @@ if(TARGET tcc-onnx-backend)
     set_tests_properties(onnx_backend_${schedule} PROPERTIES LABELS onnx)
   endforeach()
 endif()
+
+# A CUDA driver that is none, for tests of what runs on GPUs.
+add_library(tcc_fake_cuda SHARED ${CMAKE_CURRENT_SOURCE_DIR}/rt/fake_cuda.c)
+foreach(name test_rt test_package test_cli)
+  if(TARGET ${name})
+    add_dependencies(${name} tcc_fake_cuda)
+    target_compile_definitions(${name} PRIVATE TCC_FAKE_CUDA="$<TARGET_FILE:tcc_fake_cuda>")
+  endif()
+endforeach()
+
+# The same, with a machine that runs the kernels: found as the system's driver where LD_LIBRARY_PATH names its folder.
+# Without a soname: libraries that look for the system's driver, such as cuBLAS, must not take this one for it because it
+# is open already.
+if(TARGET tcc_emulation)
+  add_library(tcc_fake_gpu SHARED ${CMAKE_CURRENT_SOURCE_DIR}/rt/fake_cuda.c
+                                  ${CMAKE_CURRENT_SOURCE_DIR}/fake_gpu/fake_gpu.cpp)
+  target_include_directories(tcc_fake_gpu PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
+  target_link_libraries(tcc_fake_gpu PRIVATE tcc_emulation ${CMAKE_DL_LIBS})
+  set_target_properties(tcc_fake_gpu PROPERTIES PREFIX "" OUTPUT_NAME libcuda SUFFIX .so.1 NO_SONAME ON
+                                                LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/fake_gpu)
+  # What gpu_check does on a device: only its sizes, from elementwise on, are too large for this one.
+  if(TARGET tcc-gpu-check AND TCC_NVRTC_INCLUDE)
+    add_test(NAME gpu_check_on_the_fake_gpu COMMAND tcc-gpu-check --driver $<TARGET_FILE:tcc_fake_gpu> --to conformance
+                                                    --out ${CMAKE_CURRENT_BINARY_DIR}/gpu_check_fake.json)
+    set_tests_properties(gpu_check_on_the_fake_gpu PROPERTIES LABELS cli)
+  endif()
+  foreach(name test_measure test_cli)
+    if(TARGET ${name})
+      add_dependencies(${name} tcc_fake_gpu)
+      target_compile_definitions(${name} PRIVATE TCC_FAKE_GPU="$<TARGET_FILE:tcc_fake_gpu>")
+    endif()
+  endforeach()
+endif()
+
+# Measuring on that driver, with kernels that do what the tests want of them.
+if(TARGET test_measure)
+  add_library(tcc_fake_gpu_kernels SHARED ${CMAKE_CURRENT_SOURCE_DIR}/measure/gpu_kernels.c)
+  add_dependencies(test_measure tcc_fake_cuda tcc_fake_gpu_kernels)
+  target_compile_definitions(test_measure PRIVATE TCC_FAKE_CUDA="$<TARGET_FILE:tcc_fake_cuda>"
+                                                  TCC_FAKE_GPU_KERNELS="$<TARGET_FILE:tcc_fake_gpu_kernels>")
+endif()
+
+# A device in this process, and NVML.
+if(TARGET test_runtime)
+  add_library(tcc_fake_nvml SHARED ${CMAKE_CURRENT_SOURCE_DIR}/runtime/fake_nvml.c)
+  add_dependencies(test_runtime tcc_fake_cuda tcc_fake_nvml)
+  target_compile_definitions(test_runtime PRIVATE TCC_FAKE_CUDA="$<TARGET_FILE:tcc_fake_cuda>"
+                                                  TCC_FAKE_NVML="$<TARGET_FILE:tcc_fake_nvml>")
+endif()
+
+# All cases that need a device, of whatever room, in one program that is carried to GPU machines.
+file(GLOB_RECURSE tcc_test_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
+set(tcc_gpu_test_sources)
+foreach(source ${tcc_test_sources})
+  file(STRINGS ${source} gpu_cases REGEX "TEST_CASE.*\\[gpu\\]")
+  if(gpu_cases)
+    list(APPEND tcc_gpu_test_sources ${source})
+  endif()
+endforeach()
+if(TARGET tcc_driver AND TARGET tcc_gpu_kernels AND tcc_gpu_test_sources)
+  add_executable(tcc-gpu-tests ${tcc_gpu_test_sources})
+  target_link_libraries(tcc-gpu-tests PRIVATE tcc_test_main tcc_gpu_kernels tcc_driver tcc_interp nlohmann_json::nlohmann_json ${CMAKE_DL_LIBS})
+  target_include_directories(tcc-gpu-tests PRIVATE ${CMAKE_SOURCE_DIR}/src)
+  target_compile_definitions(tcc-gpu-tests PRIVATE TCC_SOURCE_DIR="${CMAKE_SOURCE_DIR}" TCC_BINARY_DIR="${CMAKE_BINARY_DIR}"
+                                                   TCC_FAKE_CUDA="$<TARGET_FILE:tcc_fake_cuda>")
+endif()
+
+# What portable programs may ask of a machine, by a script that must also be able to say no.
+add_test(NAME check_portable_says_yes COMMAND ${CMAKE_SOURCE_DIR}/tools/check_portable --glibc 99 --any-library $<TARGET_FILE:tcc_fake_cuda>)
+add_test(NAME check_portable_says_no COMMAND ${CMAKE_SOURCE_DIR}/tools/check_portable --glibc 2.2 --any-library $<TARGET_FILE:tcc_fake_cuda>)
+set_tests_properties(check_portable_says_no PROPERTIES PASS_REGULAR_EXPRESSION "needs GLIBC_2")
+add_test(NAME check_portable_knows_libraries COMMAND ${CMAKE_SOURCE_DIR}/tools/check_portable --glibc 99 $<TARGET_FILE:test_rt>)
+if(NOT TCC_PORTABLE)
+  set_tests_properties(check_portable_knows_libraries PROPERTIES PASS_REGULAR_EXPRESSION "needs libstdc")
+endif()
+set_tests_properties(check_portable_says_yes check_portable_says_no check_portable_knows_libraries PROPERTIES LABELS cli)
+if(TCC_PORTABLE)
+  add_test(NAME check_portable COMMAND ${CMAKE_SOURCE_DIR}/tools/check_portable $<TARGET_FILE:tcc> $<TARGET_FILE:tcc-worker>
+                                       $<TARGET_FILE:tcc-gpu-check> $<TARGET_FILE:tcc-gpu-tests>)
+  add_test(NAME gpu_bundle COMMAND ${CMAKE_SOURCE_DIR}/tools/gpu_bundle --build ${CMAKE_BINARY_DIR} -o ${CMAKE_CURRENT_BINARY_DIR}/bundle)
+  set_tests_properties(check_portable gpu_bundle PROPERTIES LABELS cli)
+endif()
+add_test(NAME gpu_bundle_says_what_is_missing COMMAND ${CMAKE_SOURCE_DIR}/tools/gpu_bundle --build ${CMAKE_CURRENT_BINARY_DIR}/nowhere
+                                                      -o ${CMAKE_CURRENT_BINARY_DIR}/no_bundle)
+set_tests_properties(gpu_bundle_says_what_is_missing PROPERTIES PASS_REGULAR_EXPRESSION "nowhere/tools/tcc is not built" LABELS cli)

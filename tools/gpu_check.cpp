@@ -1,6 +1,7 @@
 // gpu_check: what tcc's CUDA path does on the GPU of this machine. Steps in order of worth, each result written at
-// once. With --dry-run every step runs without a device: kernels are compiled by NVRTC for the target at their real
-// sizes and executed by the interpreter at small ones.
+// once. With --dry-run every step runs without a device: kernels are compiled by NVRTC and executed at small sizes, by
+// the interpreter or as PTX by the machine for it. At most two files are written: the results, and beside them the
+// records of tuning.
 //
 // Exit status: 0 all checks passed, 1 a check failed or there is no GPU, 2 usage, 3 out of time with valid results.
 #include <algorithm>
@@ -10,7 +11,9 @@
 
 #include "gpu/backend.h"
 #include "gpu/kernels.h"
+#include "gpu/run.h"
 #include "tcc/codegen/cuda.h"
+#include "tcc/runtime/cuda_device.h"
 #include "tcc/support/files.h"
 #include "tcc/support/rng.h"
 #include "tcc/support/text.h"
@@ -18,50 +21,15 @@
 namespace tcc::gpu_check {
 namespace {
 
-struct Options {
-  bool dry_run = false;
-  std::string target = "h200";  // of a dry run
-  std::string from;             // first step
-  double minutes = 9;
-  std::string out = "gpu_check.json";
-  std::string nvrtc, cublas;
-  int device = 0;
-};
-
 constexpr char kUsage[] =
-    "usage: gpu_check [--from STEP] [--minutes M] [--out FILE] [--device N] [--nvrtc FILE] [--cublas FILE]\n"
-    "       gpu_check --dry-run [--target NAME] [--from STEP] [--out FILE] [--nvrtc FILE]\n"
-    "steps: device-facts, copy-rate, elementwise, gemm\n";
-
-struct Run {
-  const Options& options;
-  Backend& backend;
-  Results& results;
-  Stopwatch watch;
-  double copy_rate = 0;
-  int tests = 0;  // kernels executed and checked
-  std::vector<std::string> failures;
-
-  bool out_of_time() const { return watch.seconds() > options.minutes * 60; }
-  Result<void> row(const Row& r) {
-    std::printf("%-44s %12.6g %s", r.name.c_str(), r.value, r.unit.c_str());
-    if (!r.peer.empty())
-      std::printf("   %s %.6g (%.3f)", r.peer.c_str(), r.peer_value, r.peer_value != 0 ? r.value / r.peer_value : 0);
-    std::printf("\n");
-    std::fflush(stdout);
-    return results.add(r);
-  }
-  void fail(const std::string& text) {
-    failures.push_back(text);
-    std::fprintf(stderr, "FAILED %s\n", text.c_str());
-  }
-};
-
-std::string text_of(const Error& error) {
-  std::string text = error.message;
-  for (const std::string& note : error.notes) text += "\n  " + note;
-  return error.hint.empty() ? text : text + "\n  " + error.hint;
-}
+    "usage: gpu_check [--minutes M] [--from STEP] [--to STEP] [--collect] [--out FILE] [--device N] [LIBRARIES]\n"
+    "       gpu_check --dry-run [--target NAME] [--minutes M] [--from STEP] [--to STEP] [--collect] [--out FILE]\n"
+    "       [LIBRARIES]\n"
+    "steps, in order of worth: device-facts, copy-rate, conformance, correctness, elementwise, gemm, products,\n"
+    "       memory-bound, attention, conv, torch, models, collection (with --collect)\n"
+    "LIBRARIES and programs, found by themselves where they are installed:\n"
+    "       --nvrtc FILE, --cublas FILE, --cudnn FILE, --driver FILE (the CUDA driver), --tcc FILE, --python FILE\n"
+    "example: gpu_check --minutes 9 --out h200.json, and after it gpu_check --from models --out h200.json\n";
 
 // --- data and checks -------------------------------------------------------------------------------------------------
 
@@ -121,11 +89,6 @@ struct Times {
   double own = 0;
   std::optional<double> peer;
 };
-double median(std::vector<double> v) {
-  std::sort(v.begin(), v.end());
-  return v[v.size() / 2];
-}
-
 // Medians over rounds in which the two take turns.
 Result<Times> measure(Run& run, Session& session, const GemmSize* peer_size) {
   const bool device = run.backend.is_device();
@@ -263,8 +226,11 @@ struct Step {
   const char* name;
   Result<void> (*run)(Run&);
 };
-constexpr Step kSteps[] = {
-    {"device-facts", device_facts}, {"copy-rate", copy_rate}, {"elementwise", elementwise}, {"gemm", gemm}};
+constexpr Step kSteps[] = {{"device-facts", device_facts}, {"copy-rate", copy_rate},       {"conformance", conformance},
+                           {"correctness", correctness},   {"elementwise", elementwise},   {"gemm", gemm},
+                           {"products", product_table},    {"memory-bound", memory_bound}, {"attention", attention},
+                           {"conv", convolution},          {"torch", torch_peers},         {"models", models},
+                           {"collection", collection}};
 
 // --- main ------------------------------------------------------------------------------------------------------------
 
@@ -274,16 +240,19 @@ void report(const Error& error) {
 
 Result<Options> parse(int argc, char** argv) {
   Options o;
+  const std::string self = argv[0];
+  o.self = self.find('/') == std::string::npos ? "." : self.substr(0, self.rfind('/'));
   auto usage = [](const std::string& text) { return make_error(ErrorClass::kUsage, text, kUsage); };
   bool target_given = false;
   for (int i = 1; i < argc; ++i) {
     const std::string flag = argv[i];
-    if (flag == "--dry-run") {
-      o.dry_run = true;
+    if (flag == "--dry-run" || flag == "--collect") {
+      (flag == "--collect" ? o.collect : o.dry_run) = true;
       continue;
     }
-    const std::vector<std::string> known = {"--dry-run", "--target", "--from",   "--minutes",
-                                            "--out",     "--nvrtc",  "--cublas", "--device"};
+    const std::vector<std::string> known = {"--dry-run", "--collect", "--target", "--from",   "--to",
+                                            "--minutes", "--out",     "--nvrtc",  "--cublas", "--cudnn",
+                                            "--driver",  "--tcc",     "--python", "--device"};
     if (std::find(known.begin(), known.end(), flag) == known.end())
       return usage(fmt::format("unknown option '{}'; {}", sanitize(flag), suggest(flag, known)));
     if (i + 1 == argc) return usage(fmt::format("option {} needs a value", flag));
@@ -295,9 +264,14 @@ Result<Options> parse(int argc, char** argv) {
     };
     if (flag == "--target") o.target = value, target_given = true;
     if (flag == "--from") o.from = value;
+    if (flag == "--to") o.to = value;
     if (flag == "--out") o.out = value;
     if (flag == "--nvrtc") o.nvrtc = value;
     if (flag == "--cublas") o.cublas = value;
+    if (flag == "--cudnn") o.cudnn = value;
+    if (flag == "--driver") o.driver = value;
+    if (flag == "--tcc") o.tcc = value;
+    if (flag == "--python") o.python = value;
     if (flag == "--minutes" || flag == "--device") {
       const auto v = number(0);
       if (!v) return usage(fmt::format("{} {}: expected a number that is not negative", flag, sanitize(value)));
@@ -308,17 +282,17 @@ Result<Options> parse(int argc, char** argv) {
     }
   }
   if (target_given && !o.dry_run) return usage("--target is for --dry-run; on a device its own architecture is used");
-  if (!o.from.empty()) {
-    std::vector<std::string> names;
-    for (const Step& s : kSteps) names.push_back(s.name);
-    if (std::find(names.begin(), names.end(), o.from) == names.end())
-      return usage(fmt::format("no step '{}'; {}", sanitize(o.from), suggest(o.from, names)));
-  }
+  std::vector<std::string> names;
+  for (const Step& step : kSteps) names.emplace_back(step.name);
+  for (const std::string& name : {o.from, o.to})
+    if (!name.empty() && std::find(names.begin(), names.end(), name) == names.end())
+      return usage(fmt::format("no step '{}'; {}", sanitize(name), suggest(name, names)));
   return o;
 }
 
 int run_all(const Options& options) {
-  auto backend = options.dry_run ? Backend::dry_run(options.target) : Backend::device(options.device, options.cublas);
+  auto backend = options.dry_run ? Backend::dry_run(options.target)
+                                 : Backend::device(options.device, options.cublas, options.driver);
   if (!backend) {
     report(backend.error());
     if (!options.dry_run)
@@ -341,11 +315,17 @@ int run_all(const Options& options) {
     if (late) break;
     std::printf("== %s\n", step.name);
     if (auto done = step.run(run); !done) run.fail(fmt::format("step {}: {}", step.name, text_of(done.error())));
+    if (device && (*backend)->device()->lost()) {
+      std::fprintf(stderr, "gpu_check: the device has given up on this process; go on with --from the step after %s\n",
+                   step.name);
+      break;
+    }
+    if (options.to == step.name) break;
   }
   late = late || run.out_of_time();
   std::printf("\n%s\n", results.table().c_str());
   std::printf("gpu_check: %d kernels %s and checked, %zu failures, results in %s\n", run.tests,
-              device ? "run on the device" : "interpreted", run.failures.size(), options.out.c_str());
+              device ? "run on the device" : "run without a device", run.failures.size(), options.out.c_str());
   if (run.tests == 0) {
     std::fprintf(stderr, "gpu_check: no %s test ran\n", device ? "gpu" : "kernel");
     return 1;

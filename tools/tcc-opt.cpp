@@ -14,10 +14,12 @@
 #include "lower/compact_buffers.h"
 #include "lower/gpu/align_vectors.h"
 #include "lower/gpu/distribute_fragments.h"
+#include "lower/gpu/expand_pipeline.h"
 #include "lower/gpu/hoist_accumulators.h"
 #include "lower/gpu/insert_barriers.h"
 #include "lower/gpu/place_gpu_storage.h"
 #include "lower/gpu/sink_vthreads.h"
+#include "lower/gpu/spread_banks.h"
 #include "lower/gpu/spread_threads.h"
 #include "lower/gpu/unroll_loops.h"
 #include "lower/inline_blocks.h"
@@ -57,11 +59,12 @@ template <auto kPass>
 ir::Legal<ir::Kernel> making(const ir::Kernel& k, const target::Target&, const ArenaPtr& arena) {
   return kPass(k, arena);
 }
+template <auto kPass>
+ir::Legal<ir::Kernel> aiming(const ir::Kernel& k, const target::Target& t, const ArenaPtr& arena) {
+  return kPass(k, t, arena);
+}
 ir::Legal<ir::Kernel> finish_nest(const ir::Kernel& k, const target::Target&, const ArenaPtr& arena) {
   return lower::finish_nest(k, {}, arena);
-}
-ir::Legal<ir::Kernel> share_output(const ir::Kernel& k, const target::Target& t, const ArenaPtr& arena) {
-  return lower::share_output(k, t, arena);
 }
 ir::Legal<ir::Kernel> promote_registers(const ir::Kernel& k, const target::Target& t, const ArenaPtr& arena) {
   return lower::promote_registers(
@@ -79,7 +82,7 @@ constexpr std::array kPasses = {
     Pass{"inline_blocks", Needs::kNoInits, alone<lower::inline_blocks>},
     Pass{"compact_buffers", Needs::kNoBlocksNoAllocs, alone<lower::compact_buffers>},
     Pass{"finish_nest", Needs::kNoBlocks, finish_nest},
-    Pass{"share_output", Needs::kNest, share_output},
+    Pass{"share_output", Needs::kNest, aiming<lower::share_output>},
     Pass{"pad_tails", Needs::kNest, making<lower::pad_tails>},
     Pass{"split_tails", Needs::kNest, making<lower::split_tails>},
     Pass{"order_local_dims", Needs::kNest, making<lower::order_local_dims>},
@@ -87,12 +90,14 @@ constexpr std::array kPasses = {
     Pass{"split_launches", Needs::kNest, making<lower::split_launches>},
     // For GPUs.
     Pass{"place_gpu_storage", Needs::kNest, making<lower::place_gpu_storage>},
-    Pass{"distribute_fragments", Needs::kNest, making<lower::distribute_fragments>},
+    Pass{"distribute_fragments", Needs::kNest, aiming<lower::distribute_fragments>},
     Pass{"sink_vthreads", Needs::kNest, making<lower::sink_vthreads>},
     Pass{"spread_threads", Needs::kNest, making<lower::spread_threads>},
     Pass{"align_vectors", Needs::kNest, making<lower::align_vectors>},
+    Pass{"expand_pipeline", Needs::kNest, aiming<lower::expand_pipeline>},
     Pass{"hoist_accumulators", Needs::kNest, making<lower::hoist_accumulators>},
-    Pass{"insert_barriers", Needs::kNest, making<lower::insert_barriers>},
+    Pass{"spread_banks", Needs::kNest, aiming<lower::spread_banks>},
+    Pass{"insert_barriers", Needs::kNest, aiming<lower::insert_barriers>},
     Pass{"unroll_loops", Needs::kNest, making<lower::unroll_loops>},
 };
 

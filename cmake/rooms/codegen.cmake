@@ -1,5 +1,15 @@
-# LLVM is private to codegen: its headers are system headers and its shared library is linked once.
+# LLVM is private to codegen: its headers are system headers and its shared library is linked once. Without it,
+# no_llvm.cpp says so wherever code for a CPU is asked for.
 if(TARGET tcc_codegen)
+  get_target_property(codegen_sources tcc_codegen SOURCES)
+  if(TCC_WITH_LLVM)
+    list(FILTER codegen_sources EXCLUDE REGEX "/src/codegen/no_llvm.cpp$")
+  else()
+    list(FILTER codegen_sources EXCLUDE REGEX "/src/codegen/llvm/")
+  endif()
+  set_target_properties(tcc_codegen PROPERTIES SOURCES "${codegen_sources}")
+endif()
+if(TARGET tcc_codegen AND TCC_WITH_LLVM)
   target_include_directories(tcc_codegen SYSTEM PRIVATE ${LLVM_INCLUDE_DIRS})
   separate_arguments(TCC_LLVM_DEFINITIONS NATIVE_COMMAND "${LLVM_DEFINITIONS}")
   target_compile_definitions(tcc_codegen PRIVATE ${TCC_LLVM_DEFINITIONS})

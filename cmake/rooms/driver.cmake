@@ -2,5 +2,5 @@
 if(TARGET tcc_driver)
   target_compile_definitions(tcc_driver PRIVATE TCC_VERSION="${PROJECT_VERSION}")
   target_include_directories(tcc_driver SYSTEM PRIVATE ${TCC_MINIZIP_INCLUDE})
-  target_link_libraries(tcc_driver PRIVATE ${TCC_MINIZIP})
+  target_link_libraries(tcc_driver PRIVATE ${TCC_MINIZIP} ${TCC_STATIC_LIBS})
 endif()

@@ -45,10 +45,13 @@ struct Arguments {
   // build
   std::string output, id, emit, linker;
   bool require_tuned = false;
+  bool allow_jit = false;
+  std::string cuda_driver;  // tune, run, verify, bench
 
   // verify, bench
   std::string original;  // --model
   double tolerance = 1e-3;
+  bool emulate = false;
   double seconds = 2;
   bool per_kernel = false;
   std::string schedule;              // --schedule FILE
@@ -85,6 +88,7 @@ ParsedLine parse_command_line(int argc, char** argv);
 Result<int> run_tune(const Arguments& arguments);
 Result<int> run_build(const Arguments& arguments);
 Result<int> run_verify(const Arguments& arguments);
+Result<int> run_emulation(const Arguments& arguments);  // verify --emulate
 Result<int> run_bench(const Arguments& arguments);
 Result<int> run_run(const Arguments& arguments);
 Result<int> run_explain(const Arguments& arguments);

@@ -1,6 +1,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/arguments.h"
+#include "cli/bench_gpu.h"
 #include "cli/lookup.h"
 #include "cli/output.h"
 #include "tcc/cli/cli.h"
@@ -230,7 +231,14 @@ Result<int> run_bench(const Arguments& a) {
   options.seconds = a.seconds;
   options.seed = a.seed;
   options.per_kernel = a.per_kernel;
+  options.cuda_driver = a.cuda_driver;
   TCC_TRY(LibraryOnDisk library, find_library(a));
+  TCC_TRY(const bool on_gpu, driver::library_on_gpu(library.path));
+  if (on_gpu) {
+    TCC_TRY(driver::BenchReport report, driver::bench_library(library.path, options));
+    print_gpu_times(a, report);
+    return kOk;
+  }
   TCC_TRY(driver::MachineFacts facts, driver::machine_facts({cache_folder(), false, driver::kBriefProbe}));
   for (const std::string& note : facts.notes) remark(a.common.quiet, "note: " + note);
   TCC_TRY(driver::BenchReport report, driver::bench_library(library.path, options));

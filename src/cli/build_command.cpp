@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Result<package::Emit> parse_emit(const std::string& list) {
+Result<package::Emit> parse_emit(const std::string& list, bool gpu) {
   package::Emit emit;
   std::istringstream words(list);
   for (std::string word; std::getline(words, word, ',');) {
@@ -27,10 +27,22 @@ Result<package::Emit> parse_emit(const std::string& list) {
       emit.ir = true;
     else if (word == "trace")
       emit.traces = true;
+    else if (word == "cu")
+      emit.cuda = true;
+    else if (word == "cubin")
+      emit.cubin = true;
+    else if (word == "ptx")
+      emit.ptx = true;
     else if (word != "lib")
       return make_error(ErrorClass::kUsage,
-                        fmt::format("--emit: '{}' is none of obj, llvm, ir, trace", sanitize(word)));
+                        fmt::format("--emit: '{}' is none of obj, llvm, cu, ptx, cubin, ir, trace", sanitize(word)));
   }
+  if (gpu && (emit.objects || emit.llvm))
+    return make_error(ErrorClass::kUsage, "--emit: obj and llvm are of kernels for a CPU, and the target is a GPU",
+                      "for GPUs there are cu, ptx, cubin, ir and trace");
+  if (!gpu && (emit.cuda || emit.cubin || emit.ptx))
+    return make_error(ErrorClass::kUsage, "--emit: cu, ptx and cubin are of kernels for GPUs, and the target is a CPU",
+                      "add --target a100, or use obj, llvm, ir and trace");
   return emit;
 }
 
@@ -47,7 +59,9 @@ Json report_json(const driver::BuildReport& report) {
     json["kernels"].push_back({{"key", k.key},
                                {"workload", k.workload},
                                {"weight", k.weight},
+                               {"target", k.target},
                                {"tuned", k.tuned},
+                               {"record", package::origin_name(k.origin)},
                                {"seconds", k.seconds},
                                {"note", k.note},
                                {"expected_loss", k.loss}});
@@ -69,12 +83,28 @@ void print_report(const Arguments& a, const driver::BuildReport& report) {
   print(text);
 }
 
+// What no device has confirmed.
+void remark_on_predictions(const Arguments& a, const driver::BuildReport& report) {
+  int64_t predicted = 0;
+  for (const driver::KernelChoice& k : report.kernels) predicted += k.origin == package::Origin::kPredicted ? 1 : 0;
+  if (predicted > 0)
+    remark(a.common.quiet,
+           fmt::format("note: {} of {} are chosen by predictions, and none of those was run or checked on a device; "
+                       "`tcc verify` on a machine with the GPU does",
+                       predicted, plural(static_cast<int64_t>(report.kernels.size()), "kernel")));
+}
+
 }  // namespace
 
 Result<int> run_build(const Arguments& a) {
   driver::BuildOptions options;
-  TCC_TRY(options.emit, parse_emit(a.emit));
-  TCC_TRY(options.target, open_target(a));
+  TCC_TRY(std::vector<target::Target> targets, open_targets(a));
+  options.target = targets[0];
+  if (options.target.is_cuda()) options.gpus = targets;
+  TCC_TRY(options.emit, parse_emit(a.emit, options.target.is_cuda()));
+  if (a.allow_jit && options.target.is_cpu())
+    return make_error(ErrorClass::kUsage, "--allow-jit is for GPUs, and the target is a CPU", "add --target a100");
+  options.allow_jit = a.allow_jit;
   TCC_TRY(driver::Model model, open_model(a));
   TCC_TRY(auto store, open_store_for_reading(a.db));
   options.folder = a.output;
@@ -91,14 +121,17 @@ Result<int> run_build(const Arguments& a) {
   for (const driver::KernelChoice& kernel : report.kernels)
     if (!kernel.tuned) untuned.push_back(&kernel);
   if (!untuned.empty())
-    print_warning(fmt::format("{} of {} are not tuned; run `tcc tune` on this model to measure them:", untuned.size(),
-                              plural(static_cast<int64_t>(report.kernels.size()), "kernel")));
+    print_warning(fmt::format("{} of {} are not tuned; run `tcc tune{}` on this model{}:", untuned.size(),
+                              plural(static_cast<int64_t>(report.kernels.size()), "kernel"),
+                              options.target.is_cpu() ? "" : " --target " + untuned[0]->target,
+                              options.target.is_cpu() ? " to measure them" : ""));
   for (const driver::KernelChoice* kernel : untuned)
     print_warning(
         fmt::format("  {} {}{}", kernel->key, kernel->note,
                     kernel->loss > 0 ? fmt::format("; expected {:.1f}x slower than tuned", kernel->loss) : ""));
   for (const driver::KernelChoice& kernel : report.kernels)
     if (kernel.tuned && !kernel.note.empty()) print_warning(fmt::format("{} {}", kernel.key, kernel.note));
+  if (options.target.is_cuda()) remark_on_predictions(a, report);
   print_report(a, report);
   return kOk;
 }

@@ -8,6 +8,7 @@
 #include "cli/output.h"
 #include "tcc/cli/cli.h"
 #include "tcc/driver/catalogue.h"
+#include "tcc/driver/gpu_target.h"
 #include "tcc/driver/library.h"
 #include "tcc/driver/machine_facts.h"
 #include "tcc/driver/show.h"
@@ -122,6 +123,39 @@ Result<int> print_probe(const Arguments& a) {
   return kOk;
 }
 
+std::string dimensions_text(const Json& launch, const char* name) {
+  const auto n = launch.value(name, std::vector<int64_t>{});
+  return n.size() == 3 ? fmt::format("{}x{}x{}", n[0], n[1], n[2]) : "?";
+}
+
+// What a library for GPUs has beside what every library has.
+std::string gpu_text(const Json& m) {
+  auto text_of = [](const Json& json, const char* name) { return sanitize(json.value(name, "")); };
+  std::string text = fmt::format("code     made by CUDA {}:", text_of(m, "cuda_toolkit"));
+  for (const Json& a : m["architectures"])
+    text += fmt::format(" {} {} for {};", text_of(a, "architecture"), text_of(a, "format"), text_of(a, "target"));
+  text.back() = '\n';
+  const Json none = Json::object();
+  const Json& conformance = m.contains("conformance") ? m["conformance"] : none;
+  const std::string note = text_of(conformance, "note");
+  if (!note.empty()) text += fmt::format("note     {}\n", note);
+  std::vector<std::vector<std::string>> rows = {
+      {"key", "workload", "code", "record", "time", "grid", "block", "registers", "spills", "shared"}};
+  for (const Json& t : m.contains("tasks") ? m["tasks"] : Json::array())
+    for (const Json& c : t.contains("code") ? t["code"] : Json::array()) {
+      if (c.value("format", "") == "ptx") continue;  // the driver decides
+      const Json first = c.contains("launches") && !c["launches"].empty() ? c["launches"][0] : none;
+      const std::string more =
+          c.contains("launches") && c["launches"].size() > 1 ? fmt::format(" +{}", c["launches"].size() - 1) : "";
+      const double seconds = c.value("seconds", c.value("predicted_seconds", 0.0));
+      rows.push_back({text_of(t, "key"), text_of(t, "workload"), text_of(c, "architecture"), text_of(c, "record"),
+                      format_seconds(seconds), dimensions_text(first, "grid") + more, dimensions_text(first, "block"),
+                      std::to_string(c.value("registers", int64_t{0})), format_bytes(c.value("spill_bytes", 0.0)),
+                      format_bytes(c.value("shared_bytes", 0.0))});
+    }
+  return text + "\n" + format_table(rows, 4);
+}
+
 // A library's metadata in words.
 std::string library_text(const std::string& path, const Json& m) {
   auto text_of = [](const Json& json, const char* name) { return sanitize(json.value(name, "")); };
@@ -139,6 +173,7 @@ std::string library_text(const std::string& path, const Json& m) {
                           text_of(t, "type"), graph::shape_text(t.value("shape", graph::Shape{})));
   }
   text += fmt::format("memory   weights {}, workspace {}\n\n", bytes_of("weights_bytes"), bytes_of("workspace_bytes"));
+  if (m.contains("architectures")) return text + gpu_text(m);
   std::vector<std::vector<std::string>> rows = {{"key", "workload", "weight", "MFLOP", "code", "tuned", "measured"}};
   if (m.contains("tasks"))
     for (const Json& t : m["tasks"])
@@ -213,7 +248,7 @@ Result<int> run_inspect(const Arguments& a) {
 
 Result<int> run_targets(const Arguments& a) {
   if (!a.name.empty()) {
-    TCC_TRY(target::Target target, target::find_target(a.name));
+    TCC_TRY(target::Target target, driver::find_target(a.name));
     if (a.probe && target.name != "host")
       return make_error(ErrorClass::kUsage, fmt::format("--probe measures this machine, not {}", target.name));
     if (a.probe) return print_probe(a);

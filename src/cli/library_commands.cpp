@@ -61,6 +61,7 @@ void print_verification(const Arguments& a, const driver::VerifyReport& report) 
 }  // namespace
 
 Result<int> run_verify(const Arguments& a) {
+  if (a.emulate) return run_emulation(a);
   TCC_TRY(LibraryOnDisk library, find_library(a));
   driver::VerifyOptions options;
   options.model = a.original;
@@ -68,6 +69,7 @@ Result<int> run_verify(const Arguments& a) {
   options.seed = a.seed;
   options.tolerance = a.tolerance;
   options.threads = static_cast<int>(a.threads);
+  options.cuda_driver = a.cuda_driver;
   TCC_TRY(driver::VerifyReport report, driver::verify_library(library.path, options));
   print_verification(a, report);
   if (report.passed) return kOk;
@@ -93,6 +95,7 @@ Result<int> run_run(const Arguments& a) {
   options.random = a.random;
   options.seed = a.seed;
   options.threads = static_cast<int>(a.threads);
+  options.cuda_driver = a.cuda_driver;
   options.archive = a.output;
   TCC_TRY(LibraryOnDisk library, find_library(a));
   TCC_TRY(driver::RunReport report, driver::run_library(library.path, options));

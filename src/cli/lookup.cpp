@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "cli/output.h"
+#include "tcc/driver/gpu_target.h"
 #include "tcc/driver/library.h"
 #include "tcc/support/files.h"
 #include "tcc/support/text.h"
@@ -110,11 +111,17 @@ Result<driver::Model> open_model(const Arguments& arguments) {
 }
 
 Result<target::Target> open_target(const Arguments& arguments) {
-  if (arguments.target_file.empty()) return target::find_target(arguments.target);
+  if (arguments.target_file.empty()) return driver::find_target(arguments.target, arguments.cuda_driver);
   TCC_TRY(std::string text, read_file(arguments.target_file, 1 << 20));
   auto target = target::target_from_json(text);
   if (!target) return tl::make_unexpected(std::move(target).error().with_context(sanitize(arguments.target_file)));
   return target;
+}
+
+Result<std::vector<target::Target>> open_targets(const Arguments& arguments) {
+  if (arguments.target_file.empty()) return driver::find_targets(arguments.target, arguments.cuda_driver);
+  TCC_TRY(target::Target target, open_target(arguments));
+  return std::vector<target::Target>{std::move(target)};
 }
 
 Result<std::string> store_path(const std::string& db) {

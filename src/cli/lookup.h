@@ -20,6 +20,8 @@ Result<driver::ModelSource> parse_model(const ModelArguments& arguments);
 Result<driver::Model> open_model(const Arguments& arguments);
 // --target-file, else --target.
 Result<target::Target> open_target(const Arguments& arguments);
+// The same, where --target may name several GPUs.
+Result<std::vector<target::Target>> open_targets(const Arguments& arguments);
 
 // --db, else $XDG_DATA_HOME/tcc/records.db, else $HOME/.local/share/tcc/records.db.
 Result<std::string> store_path(const std::string& db);

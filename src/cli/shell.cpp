@@ -61,7 +61,11 @@ std::string single_quoted(const std::string& text) {
 
 // What may stand in the place of values that are words of a closed list.
 std::vector<std::string> words_for(const std::string& option) {
-  if (option == "--target") return target::target_names();
+  if (option == "--target") {
+    std::vector<std::string> names = target::target_names();
+    names.push_back("cuda");
+    return names;
+  }
   if (option == "--strategy") return search::strategy_names();
   if (option == "--task-scheduler") return search::task_scheduler_names();
   if (option == "--emit") return {"lib", "obj", "llvm", "ir", "trace"};

@@ -85,9 +85,13 @@ class Lines {
     sub->add_option("--db", a_.db, "File of tuning records [$XDG_DATA_HOME/tcc/records.db]")->type_name("FILE");
   }
   void target(CLI::App* sub) {
-    sub->add_option("--target", a_.target, "Machine to compile for; see `tcc targets`")->capture_default_str();
+    sub->add_option("--target", a_.target, "Machine to compile for; see `tcc targets`. cuda is the GPU here")
+        ->capture_default_str();
     sub->add_option("--target-file", a_.target_file, "The machine as JSON; see `tcc targets NAME --json`")
         ->type_name("FILE");
+  }
+  void cuda_driver(CLI::App* sub) {
+    sub->add_option("--cuda-driver", a_.cuda_driver, "The CUDA driver's library [libcuda.so.1]")->type_name("FILE");
   }
   void threads(CLI::App* sub, const char* what) {
     sub->add_option("--threads", a_.threads, what)->check(CLI::Range(1, 1024))->type_name("N");
@@ -103,10 +107,12 @@ void add_tuning(CLI::App& app, Lines& lines, Arguments& a) {
                              "  tcc tune zoo:resnet18 --trials 200\n"
                              "  tcc tune net.onnx --time 30m --threads 1 --db records.db\n"
                              "  tcc tune net.onnx --tasks 0-3,7 --trials-per-task 200\n"
+                             "  tcc tune net.onnx --target cuda --trials 2000\n"
                              "Ctrl-C saves and prints the best found so far; the same call goes on from there.",
                              run_tune);
   lines.model(tune);
   lines.target(tune);
+  lines.cuda_driver(tune);
   tune->add_option("--trials", a.trials, "Programs to measure, over all tasks [64 a task, at most 10 minutes]")
       ->check(positive())
       ->type_name("N");
@@ -129,16 +135,29 @@ void add_tuning(CLI::App& app, Lines& lines, Arguments& a) {
 
   CLI::App* build = lines.add(app, "build", "Build a library from the best schedules found",
                               "  tcc build zoo:resnet18 -o out\n"
-                              "  tcc build net.onnx -o out --id net --require-tuned --emit llvm,trace",
+                              "  tcc build net.onnx -o out --id net --require-tuned --emit llvm,trace\n"
+                              "  tcc build net.onnx -o out --target a100,h100 --emit cu,cubin",
                               run_build);
   lines.model(build);
   build->add_option("-o,--output", a.output, "Folder for the library and its companions")->required()->type_name("DIR");
   build->add_option("--id", a.id, "Name of the library [from the model's name]");
-  lines.target(build);
+  build
+      ->add_option("--target", a.target,
+                   "Machine to compile for; see `tcc targets`. Several GPUs as a100,h100; cuda is the GPU here")
+      ->capture_default_str();
+  build->add_option("--target-file", a.target_file, "The machine as JSON; see `tcc targets NAME --json`")
+      ->type_name("FILE");
+  build->add_flag("--allow-jit", a.allow_jit,
+                  "For GPUs: also PTX of the oldest target, which the driver compiles on devices without code of their "
+                  "own");
   lines.store(build);
   lines.threads(build, "Prefer schedules that were measured on so many threads [all]");
-  build->add_flag("--require-tuned", a.require_tuned, "Fail when a kernel has no measured schedule");
-  build->add_option("--emit", a.emit, "Also write, comma separated: obj, llvm, ir, trace (lib is always written)")
+  build->add_flag("--require-tuned", a.require_tuned,
+                  "Fail when a kernel has no schedule that was measured or, for a GPU, predicted");
+  build
+      ->add_option("--emit", a.emit,
+                   "Also write, comma separated: obj, llvm, ir, trace; for GPUs cu, ptx, cubin, ir, trace (lib is "
+                   "always written)")
       ->type_name("LIST");
   build->add_option("--linker", a.linker, "lld, ld.lld, ld or cc [the best one here]");
 }
@@ -147,7 +166,8 @@ void add_running(CLI::App& app, Lines& lines, Arguments& a) {
   CLI::App* run = lines.add(app, "run", "Run a library or model on data from files",
                             "  tcc run out/libnet.so --input x=image.npy -o results.npz\n"
                             "  tcc run net.onnx --inputs batch.npz --save y=y.npy\n"
-                            "  tcc run zoo:mlp --random --seed 7",
+                            "  tcc run zoo:mlp --random --seed 7\n"
+                            "  tcc run out/libnet.so --random --cuda-driver /usr/lib/wsl/lib/libcuda.so.1",
                             run_run);
   lines.model(run, "A library built by tcc, or a model (built into a temporary folder)");
   run->add_option("--input", a.inputs, "An input's data, as NAME=FILE.npy or .pb; may be repeated")
@@ -163,13 +183,15 @@ void add_running(CLI::App& app, Lines& lines, Arguments& a) {
   lines.target(run);
   lines.store(run);
   lines.threads(run, "Threads to run on [all]");
+  lines.cuda_driver(run);
 }
 
 void add_checking(CLI::App& app, Lines& lines, Arguments& a) {
   CLI::App* verify = lines.add(app, "verify", "Compare a library's results with a double-precision reference",
                                "  tcc verify out/libresnet18.so\n"
                                "  tcc verify out/libnet.so --model moved/net.onnx\n"
-                               "  tcc verify zoo:mlp",
+                               "  tcc verify zoo:mlp\n"
+                               "  tcc verify zoo:mlp --target a100 --emulate",
                                run_verify);
   lines.model(verify, "A library built by tcc, or a model (built into a temporary folder)");
   verify->add_option("--model", a.original, "Where the library's model is now")->type_name("FILE");
@@ -177,9 +199,15 @@ void add_checking(CLI::App& app, Lines& lines, Arguments& a) {
       ->check(positive())
       ->capture_default_str();
   verify->add_option("--seed", a.seed, "Of the random inputs")->capture_default_str();
+  verify->add_flag(
+      "--emulate", a.emulate,
+      "Without a GPU: run the PTX of the kernels for --target instruction by instruction, task by task, with "
+      "checks for races and memory errors. Of very large tasks some blocks only; exit status 3: some were "
+      "too large for that, too");
   lines.target(verify);
   lines.store(verify);
   lines.threads(verify, "Threads to run on [all]");
+  lines.cuda_driver(verify);
 
   CLI::App* bench = lines.add(app, "bench", "Time a library, or a model and its kernels",
                               "  tcc bench out/libresnet18.so --threads 1\n"
@@ -200,6 +228,7 @@ void add_checking(CLI::App& app, Lines& lines, Arguments& a) {
   lines.target(bench);
   lines.store(bench);
   lines.threads(bench, "Threads to run on [all]");
+  lines.cuda_driver(bench);
 }
 
 void add_looking(CLI::App& app, Lines& lines, Arguments& a) {

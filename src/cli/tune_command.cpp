@@ -57,7 +57,8 @@ void print_plan(const Arguments& a, const driver::Program& program, const driver
                      "plan: {} in total, {}, on {}; about {}\n"
                      "records: {}",
                      sanitize(a.model.model), plural(static_cast<int64_t>(program.groups.size()), "kernel"), tasks,
-                     program.flops / 1e9, plural(options.trials, "trial"), limit, plural(options.threads, "thread"),
+                     program.flops / 1e9, plural(options.trials, "trial"), limit,
+                     request.target.is_cpu() ? plural(options.threads, "thread") : request.target.name,
                      format_elapsed(estimate), db));
 }
 
@@ -180,14 +181,14 @@ void print_report(const Arguments& a, const driver::TuneReport& report, const Va
                   const target::Target& target) {
   if (a.common.json) {
     Json json = report_json(report);
-    json["predicted"] = !target.is_cpu();
+    json["predicted"] = report.predicted;
     json["curve"] = Json::array();
     for (const ValueCurve::Point& p : curve.points())
       json["curve"].push_back({{"trials", p.trials}, {"elapsed_seconds", p.elapsed}, {"best_seconds", p.seconds}});
     print(json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
     return;
   }
-  if (!target.is_cpu()) return print(prediction_text(report, target.name));
+  if (report.predicted) return print(prediction_text(report, target.name));
   std::string text = task_table(report) + "\n" + counts_text(report.counts);
   text += fmt::format("{} in {}", plural(report.trials, "trial"), format_elapsed(report.seconds));
   if (report.best_seconds > 0)
@@ -198,12 +199,12 @@ void print_report(const Arguments& a, const driver::TuneReport& report, const Va
   print(text + "\n" + curve.text());
 }
 
-void print_remarks(const Arguments& a, const driver::TuneReport& report) {
+void print_remarks(const Arguments& a, const driver::TuneReport& report, bool on_cpu) {
   for (const std::string& note : report.notes) remark(a.common.quiet, "note: " + note);
   for (const driver::TunedTask& t : report.tasks) {
     if (!t.result.failure.empty())
       print_warning(fmt::format("{}: {}", t.result.workload, t.result.failure));
-    else if (t.baseline_seconds == 0 && t.result.counts.measured > 0)
+    else if (t.baseline_seconds == 0 && t.result.counts.measured > 0 && on_cpu)
       print_warning(fmt::format("{}: the unscheduled program has no time: {}", t.result.workload, t.baseline_failure));
   }
   const auto missed = std::count_if(report.tasks.begin(), report.tasks.end(), [](const driver::TunedTask& t) {
@@ -234,6 +235,7 @@ Result<int> run_tune(const Arguments& a) {
   TCC_TRY(auto store, record::Store::open(db));
   print_plan(a, program, request, db);
   if (target.is_cpu()) request.device = measured_device(a);
+  request.cuda_driver = a.cuda_driver;
 
   InterruptGuard interrupts;
   request.stop = &InterruptGuard::requested;
@@ -246,7 +248,7 @@ Result<int> run_tune(const Arguments& a) {
   }
   if (!report) return tl::make_unexpected(std::move(report).error());
   print_report(a, *report, curve, target);
-  print_remarks(a, *report);
+  print_remarks(a, *report, target.is_cpu());
   if (report->stopped) return kStopped;
   bool any_valid = report->tasks.empty();
   for (const driver::TunedTask& t : report->tasks) any_valid = any_valid || t.result.best_seconds > 0;

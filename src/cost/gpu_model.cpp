@@ -13,12 +13,21 @@ namespace {
 constexpr double kEnough = 0.5;
 constexpr double kUsefulParallelism = 8;  // more independent sums of a thread hide no more
 
+constexpr double kWarpsForMatrices = 2;  // of a scheduler, that keep its matrix unit busy: one loads, one multiplies
+
+// Copies, shared memory and arithmetic run beside each other as far as there is other work while one of them is waited
+// for: that of other blocks on the multiprocessor, and of a pipeline's other stages.
 double launch_time(const features::LaunchFacts& f, double cache_share) {
   if (f.blocks_per_sm < 1) return std::numeric_limits<double>::infinity();
   const double concurrency = f.occupancy * std::min(f.parallelism, kUsefulParallelism);
-  const double busy = f.wave_share * std::min(1.0, concurrency / kEnough);
+  double busy = f.wave_share * std::min(1.0, concurrency / kEnough);
+  if (f.matrix_seconds > 0) busy *= std::min(1.0, f.scheduler_warps / kWarpsForMatrices);
   const double memory = f.memory_seconds * (1 - cache_share);
-  return std::max({f.compute_seconds, memory, f.shared_seconds}) / std::max(busy, 1e-6);
+  const double most = std::max({f.compute_seconds, memory, f.shared_seconds, f.copy_seconds});
+  const double rest = f.compute_seconds + memory + f.shared_seconds + f.copy_seconds - most;
+  const double exposed = rest / (f.blocks_per_sm * f.stages);
+  const double waits = f.step_cycles / std::max(f.clock_hz, 1.0);
+  return (most + exposed) / std::max(busy, 1e-6) + waits / f.stages;
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "tcc/cost/cost_model.h"
+#include "tcc/cost/gpu_row.h"
 #include "tcc/features/features.h"
 #include "tcc/support/check.h"
 #include "tcc/support/hash.h"
@@ -16,6 +17,7 @@ namespace tcc::cost {
 using features::Feature;
 
 float rule_score(std::span<const float> row) {
+  if (is_gpu_row(row)) return -row[static_cast<size_t>(GpuColumn::expected)];
   auto raw = [&](Feature f) { return static_cast<double>(row[static_cast<size_t>(f)]); };
   auto count = [&](Feature f) { return std::exp2(raw(f)) - 1; };  // undoes log2(1 + x)
   double lanes = std::max(count(Feature::vector_lanes), 1.0), threads = std::max(count(Feature::threads), 1.0);

@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <nlohmann/json.hpp>
 
+#include "driver/bench_gpu.h"
 #include "tcc/driver/library.h"
 #include "tcc/graph/reference.h"
 #include "tcc/measure/host.h"
@@ -16,8 +18,7 @@ namespace {
 constexpr size_t kMaxSamples = 1'000'000;
 
 // Time of each call until `options` has enough, after a warm-up.
-template <class F>
-Result<std::vector<double>> time_calls(const BenchOptions& options, F&& call) {
+Result<std::vector<double>> time_calls(const BenchOptions& options, const std::function<Result<void>()>& call) {
   Clock& clock = Clock::system();
   const double warm_until = clock.seconds() + options.seconds * 0.1;
   do {
@@ -39,6 +40,8 @@ Result<std::vector<double>> time_calls(const BenchOptions& options, F&& call) {
 // The samples of each task's steps within a run, in seconds.
 using TaskSamples = std::vector<std::vector<double>>;
 
+}  // namespace
+
 Result<std::vector<KernelTime>> read_tasks(const nlohmann::json& metadata, const std::string& library) {
   std::vector<KernelTime> tasks;
   if (metadata.is_object() && metadata.contains("tasks") && metadata["tasks"].is_array()) {
@@ -59,6 +62,8 @@ Result<std::vector<KernelTime>> read_tasks(const nlohmann::json& metadata, const
   return make_error(ErrorClass::kInput, fmt::format("'{}' does not say which kernels it has", library),
                     "build it again with this tcc");
 }
+
+namespace {
 
 Result<std::vector<KernelTime>> time_kernels(package::ModelContext& context, const std::string& library,
                                              std::span<const void* const> inputs, std::span<void* const> outputs,
@@ -128,7 +133,15 @@ Result<BenchReport> bench_library(const std::string& library, const BenchOptions
   for (const package::TensorSpec& spec : loaded->outputs()) outputs.emplace_back(static_cast<size_t>(spec.bytes));
   for (auto& bytes : outputs) output_pointers.push_back(bytes.data());
 
-  TCC_TRY(auto context, loaded->create_context({options.threads}));
+  if (loaded->on_gpu()) {
+    TCC_TRY(GpuBenchRun run, bench_on_gpu(*loaded, library, inputs, options));
+    report.gpu = std::move(run.gpu);
+    report.samples = std::move(run.wall_samples);
+    report.time = report.gpu->wall;
+    report.kernels = std::move(run.kernels);
+    return report;
+  }
+  TCC_TRY(auto context, loaded->create_context({.threads = options.threads, .cuda_driver = options.cuda_driver}));
   report.threads = context->threads();
   TCC_TRY(report.samples, time_calls(options, [&] { return context->run(input_pointers, output_pointers); }));
   report.time = summarise(report.samples);

@@ -14,36 +14,13 @@
 #include <charconv>
 #include <optional>
 
-#include "driver/lazy_gate.h"
-#include "driver/listing.h"
-#include "driver/loss.h"
+#include "driver/cpu_build.h"
+#include "driver/gpu_build.h"
 #include "tcc/graph/reference.h"
-#include "tcc/ir/text.h"
 #include "tcc/search/search.h"
-#include "tcc/support/parallel.h"
 
 namespace tcc::driver {
 namespace {
-
-// The chosen program of every task, compiled; tasks are independent of each other.
-Result<std::vector<search::ChosenArtifact>> choose_kernels(const Program& program, const BuildOptions& options) {
-  const std::vector<task::Task>& tasks = program.tasks.tasks;
-  std::vector<Result<search::ChosenArtifact>> results(tasks.size());
-  LazyGate lazy(options.target, options.threads);
-  const search::Gate gate = options.store != nullptr ? lazy.gate() : search::Gate();
-  ThreadPool pool(static_cast<int>(target::host_target().cpu.threads));
-  pool.parallel_for(static_cast<int64_t>(tasks.size()), [&](int64_t i, int) {
-    auto n = static_cast<size_t>(i);
-    results[n] =
-        search::best_artifact(tasks[n], options.target, options.store, options.threads, fmt::format("k{}", i), gate);
-  });
-  std::vector<search::ChosenArtifact> chosen;
-  for (size_t i = 0; i < tasks.size(); ++i) {
-    if (!results[i]) return tl::make_unexpected(std::move(results[i]).error().with_context(tasks[i].workload));
-    chosen.push_back(std::move(*results[i]));
-  }
-  return chosen;
-}
 
 Result<void> refuse_untuned(const std::vector<KernelChoice>& kernels) {
   std::vector<std::string> untuned;
@@ -87,46 +64,32 @@ Result<Program> make_program(const Model& model, const target::Target& target) {
   options.layouts = layout_model(model.source.layouts, target);
   options.winograd = model.source.winograd;
   TCC_TRY_VOID(graph::optimize(program.graph, evaluator.get(), options));
-  program.groups = graph::fuse(program.graph);
+  program.groups = graph::fuse(program.graph, {.attention = true});
   TCC_TRY(program.tasks, task::extract_tasks(program.graph, program.groups));
   for (const graph::FusionGroup& group : program.groups) program.flops += graph::group_flops(program.graph, group);
   return program;
 }
 
-Result<BuildReport> build_model(const Model& model, const BuildOptions& options) {
-  if (!options.target.is_cpu()) {
-    return make_error(ErrorClass::kInput,
-                      fmt::format("libraries cannot be built for '{}': only CPU targets can", options.target.name),
-                      "`tcc targets` lists them");
-  }
+Result<BuildReport> build_model(const Model& model, const BuildOptions& given) {
+  BuildOptions options = given;
+  if (options.target.is_cuda() && options.gpus.empty()) options.gpus = {options.target};
   TCC_TRY(Program program, make_program(model, options.target));
-  TCC_TRY(std::vector<search::ChosenArtifact> chosen, choose_kernels(program, options));
-
-  BuildReport report;
-  for (size_t i = 0; i < chosen.size(); ++i) {
-    const task::Task& task = program.tasks.tasks[i];
-    const search::Chosen& choice = chosen[i].program;
-    report.kernels.push_back({task.key, task.workload, task.weight, choice.tuned, choice.seconds, choice.note});
-  }
-  if (options.require_tuned) TCC_TRY_VOID(refuse_untuned(report.kernels));
-  if (options.estimate_losses) {
-    TCC_TRY(std::vector<double> losses, expected_losses(program.tasks.tasks, chosen, options.target, options.threads));
-    for (size_t i = 0; i < losses.size(); ++i) report.kernels[i].loss = losses[i];
-  }
-
   const graph::MemoryPlan memory = graph::plan_memory(program.graph, program.groups);
+  BuildReport report;
   package::PackagePlan plan;
   plan.graph = &program.graph;
   plan.groups = &program.groups;
   plan.memory = &memory;
   plan.tasks = &program.tasks;
   plan.target = options.target;
-  for (search::ChosenArtifact& kernel : chosen) {
-    if (options.emit.llvm)
-      TCC_TRY_VOID(add_llvm_listing(kernel, options.target, fmt::format("k{}", plan.codes.size())));
-    std::string ir = options.emit.ir ? ir::print(kernel.program.lowered) : "";
-    std::string trace = kernel.program.tuned ? kernel.program.trace : "";
-    plan.codes.push_back({std::move(kernel.artifact), kernel.program.seconds, std::move(trace), std::move(ir)});
+  if (options.target.is_cpu()) {
+    TCC_TRY(std::vector<search::ChosenArtifact> chosen, choose_for_cpu(program, options, report.kernels));
+    if (options.require_tuned) TCC_TRY_VOID(refuse_untuned(report.kernels));
+    TCC_TRY(plan.codes, finish_for_cpu(program, options, std::move(chosen), report.kernels));
+  } else {
+    TCC_TRY(plan.architectures, compile_for_gpus(program, options, report.kernels));
+    plan.cuda_toolkit = toolkit_of(plan.architectures);
+    if (options.require_tuned) TCC_TRY_VOID(refuse_untuned(report.kernels));
   }
   report.id = options.id.empty() ? package::make_id(model_stem(model.source.model)) : options.id;
   const package::PackageOptions package_options{

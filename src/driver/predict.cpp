@@ -1,120 +1,56 @@
 #include "driver/predict.h"
 
 #include <algorithm>
-#include <cmath>
-#include <unordered_set>
+#include <mutex>
 
+#include "driver/gpu_search.h"
 #include "tcc/codegen/cuda.h"
-#include "tcc/cost/gpu_model.h"
-#include "tcc/driver/explain.h"
-#include "tcc/driver/show.h"
-#include "tcc/features/gpu_facts.h"
-#include "tcc/lower/lower.h"
-#include "tcc/space/sketch.h"
 #include "tcc/support/files.h"
 #include "tcc/support/hash.h"
+#include "tcc/support/parallel.h"
 #include "tcc/target/target.h"
 
 namespace tcc::driver {
 namespace {
 
-constexpr int kDrawsPerSketch = 256;
-constexpr int kGenerations = 8;
-constexpr size_t kPopulation = 64;
-constexpr int kChildren = 4;           // of each program of a generation
-constexpr int64_t kMostFinalists = 8;  // of a task: compiled and stored
+constexpr int64_t kMostFinalists = 12;  // of a task: compiled and stored
+constexpr int64_t kSpare = 4;           // further ones, for those that do not compile
 
-struct Individual {
-  size_t sketch = 0;
-  std::vector<int64_t> decisions;
-  uint64_t nest = 0;
-  double seconds = 0;  // predicted
+// One task: its result, and its records in the order in which they are stored.
+struct Prediction {
+  TunedTask task;
+  std::vector<record::Record> records;
 };
 
 class Predictor {
  public:
-  Predictor(const task::Task& task, record::Store& store, const TuneRequest& request)
+  Predictor(const task::Task& task, const TuneRequest& request, std::function<bool()> stop)
       : task_(task),
-        store_(store),
         request_(request),
-        rng_(combine_hash(task_key_hash(task.key), request.options.seed)) {}
+        search_(task, request.target, {request.options.space, request.options.seed, 2400, stop}),
+        stop_(std::move(stop)) {}
 
-  Result<TunedTask> run(int64_t finalists) {
-    result_.result.key = task_.key;
-    result_.result.workload = task_.workload;
-    result_.result.weight = task_.weight;
-    result_.flops = task_.flops;
-    result_.baseline_failure = "nothing runs here";
-    explore();
-    for (const Individual& one : best_) {
-      if (finalists-- == 0 || stopped()) break;
+  Result<Prediction> run(int64_t finalists) {
+    TunedTask& out = prediction_.task;
+    out.result.key = task_.key;
+    out.result.workload = task_.workload;
+    out.result.weight = task_.weight;
+    out.flops = task_.flops;
+    out.baseline_failure = "nothing runs here";
+    search_.explore(out.result.counts);
+    out.result.design_spaces = search_.design_spaces();
+    for (const GpuCandidate& one : search_.finalists(static_cast<size_t>(finalists + kSpare))) {
+      if (out.result.counts.compiled == finalists || stop_()) break;
       TCC_TRY_VOID(finish(one));
     }
-    if (result_.result.best_seconds > 0) result_.result.best_gflops = task_.flops / result_.result.best_seconds / 1e9;
-    return std::move(result_);
+    if (out.result.best_seconds > 0) out.result.best_gflops = task_.flops / out.result.best_seconds / 1e9;
+    return std::move(prediction_);
   }
 
  private:
-  bool stopped() const { return request_.stop && request_.stop(); }
-
-  void explore() {
-    space::SpaceOptions options = request_.options.space;
-    options.seed = request_.options.seed;
-    for (schedule::Trace& trace : space::generate_space(task_.kernel, request_.target, options))
-      if (ir::Legal<space::Sketch> sketch = space::make_sketch(trace, task_.kernel, request_.target))
-        sketches_.push_back(std::move(*sketch));
-    result_.result.design_spaces = static_cast<int64_t>(sketches_.size());
-    for (size_t s = 0; s < sketches_.size(); ++s) {
-      consider({s, sketches_[s].trace.decisions, 0, 0});
-      for (int i = 0; i < kDrawsPerSketch && !stopped(); ++i) {
-        Individual one{s, sketches_[s].trace.decisions, 0, 0};
-        space::draw_decisions(sketches_[s], one.decisions, rng_);
-        consider(std::move(one));
-      }
-    }
-    for (int g = 0; g < kGenerations && !stopped(); ++g) {
-      const std::vector<Individual> parents = best_;
-      for (const Individual& parent : parents)
-        for (int c = 0; c < kChildren; ++c) {
-          Individual child = parent;
-          if (schedule::mutate(sketches_[child.sketch].trace, child.decisions, rng_)) consider(std::move(child));
-        }
-    }
-  }
-
-  // Keeps the program if it is legal, new, and among the best.
-  void consider(Individual one) {
-    search::Counts& counts = result_.result.counts;
-    ++counts.proposed;
-    arena_->reset();
-    ir::Legal<ir::Kernel> nest = space::instantiate(sketches_[one.sketch], one.decisions, request_.target, arena_);
-    if (!nest) {
-      ++counts.rejected;
-      const std::string reason(ir::reject_reason_name(nest.error().reason));
-      ++counts.rejected_by_reason[reason];
-      counts.reject_examples.emplace(reason, nest.error().text);
-      return;
-    }
-    one.nest = ir::hash_kernel(*nest);
-    if (!seen_.insert(one.nest).second) {
-      ++counts.duplicate;
-      return;
-    }
-    one.seconds =
-        cost::predict_gpu_seconds(features::gpu_facts(*nest, request_.target), request_.target.cuda.launch_seconds);
-    if (!std::isfinite(one.seconds)) return;
-    auto before = [](const Individual& x, const Individual& y) {
-      return x.seconds != y.seconds ? x.seconds < y.seconds : x.nest < y.nest;
-    };
-    best_.insert(std::upper_bound(best_.begin(), best_.end(), one, before), one);
-    if (best_.size() > kPopulation) best_.pop_back();
-  }
-
-  // Lowered, compiled, stored.
-  Result<void> finish(const Individual& one) {
-    const space::Sketch& sketch = sketches_[one.sketch];
-    schedule::Trace trace = sketch.trace;
-    trace.decisions = one.decisions;
+  // Lowered, compiled, written down.
+  Result<void> finish(const GpuCandidate& one) {
+    const schedule::Trace trace = search_.trace_of(one);
     record::Record r;
     r.kind = record::Kind::kPredicted;
     r.task = task_key_hash(task_.key);
@@ -128,11 +64,9 @@ class Predictor {
     r.tool_version = tool_version();
     r.unix_time = Clock::system().unix_seconds();
     r.isa = target::sm_name(request_.target);
-    auto arena = std::make_shared<Arena>();
-    ir::Legal<ir::Kernel> kernel = space::instantiate(sketch, one.decisions, request_.target, arena);
-    if (kernel) kernel = lower::lower(*kernel, request_.target, ir::Stage::kLowered, arena);
-    search::TaskResult& result = result_.result;
+    search::TaskResult& result = prediction_.task.result;
     ++result.trials;
+    ir::Legal<ir::Kernel> kernel = search_.lower(one);
     if (!kernel) {
       r.status = record::Status::kRejected;
       r.failure = fmt::format("{}: {}", ir::reject_reason_name(kernel.error().reason), kernel.error().text);
@@ -144,28 +78,97 @@ class Predictor {
         ++result.counts.compiled;
         r.compile_seconds = artifact->facts.at("compile_seconds");
         r.code = hash_bytes(artifact->code);
-        r.median = one.seconds;
-        if (result.best_seconds == 0)
-          result.best_seconds = one.seconds, result.best_nest = one.nest, result.best_trace = r.trace;
+        r.median = with_spills(one.seconds, *artifact);
+        if (result.best_seconds == 0 || r.median < result.best_seconds)
+          result.best_seconds = r.median, result.best_nest = one.nest, result.best_trace = r.trace;
       } else {
         ++result.counts.compile_failed;
         r.status = record::Status::kCompileFailed;
         r.failure = artifact.error().message;
       }
     }
-    TCC_TRY(r.id, store_.add(r));
+    prediction_.records.push_back(std::move(r));
     return {};
   }
 
   const task::Task& task_;
+  const TuneRequest& request_;
+  GpuSearch search_;
+  std::function<bool()> stop_;
+  Prediction prediction_;
+};
+
+// Tasks are worked on by several threads; what comes of them is stored and reported in their order, so that the same
+// seed gives the same records in the same order.
+class Desk {
+ public:
+  Desk(record::Store& store, const TuneRequest& request, size_t tasks, int64_t trials)
+      : store_(store), request_(request), done_(tasks), trials_limit_(trials) {}
+
+  void hand_in(size_t index, Result<Prediction> prediction) {
+    std::lock_guard lock(mutex_);
+    done_[index] = std::move(prediction);
+    while (next_ < done_.size() && done_[next_]) take(next_++);
+  }
+  bool failed() const {
+    std::lock_guard lock(mutex_);
+    return error_.has_value();
+  }
+  Result<TuneReport> close(bool stopped) {
+    if (error_) return tl::make_unexpected(*error_);
+    report_.seconds = watch_.seconds();
+    report_.stopped = stopped;
+    if (stopped || !all_known_) report_.best_seconds = 0;
+    return std::move(report_);
+  }
+
+ private:
+  void take(size_t index) {
+    Result<Prediction>& one = *done_[index];
+    if (error_) return;
+    if (one) {
+      if (Result<void> stored = store_.add_all(one->records); !stored) error_ = std::move(stored).error();
+    } else {
+      error_ = std::move(one).error();
+    }
+    if (error_) return;
+    const search::TaskResult& result = one->task.result;
+    report_.trials += result.trials;
+    report_.counts.add(result.counts);
+    report_.best_seconds += static_cast<double>(result.weight) * result.best_seconds;
+    all_known_ = all_known_ && result.best_seconds > 0;
+    if (request_.progress) request_.progress(progress(index, result));
+    report_.tasks.push_back(std::move(one->task));
+  }
+
+  search::Progress progress(size_t index, const search::TaskResult& result) const {
+    search::Progress p;
+    p.kind = search::Progress::Kind::kNote;
+    p.task = static_cast<int64_t>(index);
+    p.workload = result.workload;
+    p.trials = report_.trials;
+    p.trials_limit = trials_limit_;
+    p.task_trials = result.trials;
+    p.best_seconds = result.best_seconds;
+    p.best_gflops = result.best_gflops;
+    p.elapsed_seconds = watch_.seconds();
+    p.task_counts = result.counts;
+    const search::Counts& c = result.counts;
+    p.note = fmt::format("{} of {} tasks: {}: {} programs ranked, {} compiled", report_.tasks.size() + 1, done_.size(),
+                         result.workload, c.proposed - c.duplicate - c.rejected, c.compiled);
+    return p;
+  }
+
   record::Store& store_;
   const TuneRequest& request_;
-  Rng rng_;
-  ArenaPtr arena_ = std::make_shared<Arena>();
-  std::vector<space::Sketch> sketches_;
-  std::vector<Individual> best_;  // by predicted time
-  std::unordered_set<uint64_t> seen_;
-  TunedTask result_;
+  mutable std::mutex mutex_;
+  Stopwatch watch_;
+  std::vector<std::optional<Result<Prediction>>> done_;
+  size_t next_ = 0;
+  const int64_t trials_limit_;
+  TuneReport report_;
+  bool all_known_ = true;
+  std::optional<Error> error_;
 };
 
 }  // namespace
@@ -173,28 +176,26 @@ class Predictor {
 Result<TuneReport> predict_program(const Program& program, record::Store& store, const TuneRequest& request) {
   TCC_TRY_VOID(codegen::nvrtc_version());
   Stopwatch watch;
-  TuneReport report;
   std::vector<const task::Task*> tasks;
   for (size_t i = 0; i < program.tasks.tasks.size(); ++i)
     if (request.tasks.empty() || std::count(request.tasks.begin(), request.tasks.end(), i) > 0)
       tasks.push_back(&program.tasks.tasks[i]);
   const auto count = static_cast<int64_t>(std::max<size_t>(tasks.size(), 1));
-  const int64_t finalists = std::clamp<int64_t>(request.options.trials / count, 1, kMostFinalists);
-  bool all_known = true;
-  for (const task::Task* task : tasks) {
-    if (request.stop && request.stop()) {
-      report.stopped = true;
-      break;
-    }
-    TCC_TRY(TunedTask one, Predictor(*task, store, request).run(finalists));
-    report.trials += one.result.trials;
-    report.counts.add(one.result.counts);
-    report.best_seconds += static_cast<double>(one.result.weight) * one.result.best_seconds;
-    all_known = all_known && one.result.best_seconds > 0;
-    report.tasks.push_back(std::move(one));
-  }
-  if (!all_known || report.stopped) report.best_seconds = 0;
-  report.seconds = watch.seconds();
+  int64_t finalists = std::clamp<int64_t>(request.options.trials / count, 1, kMostFinalists);
+  if (request.options.trials_per_task > 0) finalists = std::min(finalists, request.options.trials_per_task);
+  Desk desk(store, request, tasks.size(), finalists * count);
+  auto stop = [&] {
+    const double limit = request.options.seconds;
+    return (request.stop && request.stop()) || (limit > 0 && watch.seconds() > limit) || desk.failed();
+  };
+  ThreadPool pool(static_cast<int>(target::host_target().cpu.threads));
+  pool.parallel_for(static_cast<int64_t>(tasks.size()), [&](int64_t i, int) {
+    const auto index = static_cast<size_t>(i);
+    if (stop()) return;
+    desk.hand_in(index, Predictor(*tasks[index], request, stop).run(finalists));
+  });
+  TCC_TRY(TuneReport report, desk.close(request.stop && request.stop()));
+  report.predicted = true;
   report.notes.push_back(fmt::format(
       "times for '{}' are predicted by an analytical model; programs were compiled, none was run or checked",
       request.target.name));

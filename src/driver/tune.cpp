@@ -7,8 +7,11 @@
 #include <sstream>
 
 #include "driver/predict.h"
+#include "tcc/codegen/llvm.h"
 #include "tcc/driver/explain.h"
+#include "tcc/driver/gpu_target.h"
 #include "tcc/driver/show.h"
+#include "tcc/measure/gpu.h"
 #include "tcc/measure/host.h"
 #include "tcc/schedule/trace.h"
 #include "tcc/support/files.h"
@@ -17,6 +20,9 @@
 
 namespace tcc::driver {
 namespace {
+
+constexpr int64_t kRankedFirst = 8;     // programs of a task, by the analytical model
+constexpr double kRankingShare = 0.25;  // of a limit of time, at most
 
 // The unscheduled program of each task, timed once on a machine: what speed-ups are measured against. Its record is one
 // like any other, so a task whose plain loops are fastest gets them.
@@ -97,6 +103,9 @@ class Baselines {
 };
 
 Result<void> check_target(const target::Target& target) {
+  if (!codegen::has_llvm())
+    return make_error(ErrorClass::kEnvironment, "nothing can be tuned for a CPU: this tcc was built without LLVM",
+                      "name a GPU, for example --target a100, or use a tcc that was built with LLVM");
   const target::Target host = target::host_target();
   if (target.is_cpu() && target::isa_level(target) <= target::isa_level(host)) return {};
   return make_error(ErrorClass::kInput,
@@ -127,31 +136,30 @@ Result<std::vector<size_t>> parse_tasks(const Program& program, const std::strin
   return std::vector<size_t>(chosen.begin(), chosen.end());
 }
 
-Result<TuneReport> tune_program(const Program& program, record::Store& store, const TuneRequest& request) {
-  if (request.target.is_cuda()) return predict_program(program, store, request);
-  TCC_TRY_VOID(check_target(request.target));
-  measure::HostMeasureOptions measure_options;
-  measure_options.threads = static_cast<int>(request.options.threads);
-  measure_options.device = request.device;
-  ThreadPool pool(static_cast<int>(target::host_target().cpu.threads));
-  measure_options.compile_pool = &pool;
-  TCC_TRY(auto measurer, measure::IsolatedHostMeasurer::create(measure_options));
+namespace {
 
-  Baselines baselines(*measurer, store, request);
-  search::Environment environment = search::host_environment(*measurer, store, &pool, request.target);
-  environment.stop = request.stop;
-  environment.progress = request.progress;
-  environment.tool_version = tool_version();
-  environment.prepare = [&baselines, prepare = environment.prepare](
-                            const task::Task& task) -> Result<std::shared_ptr<const measure::MeasureTask>> {
-    TCC_TRY(std::shared_ptr<const measure::MeasureTask> prepared, prepare(task));
-    TCC_TRY_VOID(baselines.measure(task, *prepared));
-    return prepared;
-  };
+std::vector<task::Task> chosen_tasks(const Program& program, const TuneRequest& request) {
   std::vector<task::Task> tasks;
   for (size_t i = 0; i < program.tasks.tasks.size(); ++i)
     if (request.tasks.empty() || std::count(request.tasks.begin(), request.tasks.end(), i) > 0)
       tasks.push_back(program.tasks.tasks[i]);
+  return tasks;
+}
+
+// Searches and sums up. Without `baselines` there is nothing that speed-ups could be measured against.
+Result<TuneReport> search_tasks(const Program& program, record::Store& store, const TuneRequest& request,
+                                search::Environment environment, Baselines* baselines) {
+  environment.stop = request.stop;
+  environment.progress = request.progress;
+  environment.tool_version = tool_version();
+  if (baselines != nullptr)
+    environment.prepare = [baselines, prepare = environment.prepare](
+                              const task::Task& task) -> Result<std::shared_ptr<const measure::MeasureTask>> {
+      TCC_TRY(std::shared_ptr<const measure::MeasureTask> prepared, prepare(task));
+      TCC_TRY_VOID(baselines->measure(task, *prepared));
+      return prepared;
+    };
+  const std::vector<task::Task> tasks = chosen_tasks(program, request);
   TCC_TRY(search::TuneResult tuned, search::tune(tasks, request.target, request.options, environment));
 
   TuneReport report;
@@ -159,10 +167,9 @@ Result<TuneReport> tune_program(const Program& program, record::Store& store, co
   report.seconds = tuned.seconds;
   report.stopped = tuned.stopped;
   report.resumed = tuned.resumed;
-  report.notes = measurer->notes();
-  bool baseline_known = true, best_known = true;
+  bool baseline_known = baselines != nullptr, best_known = true;
   for (size_t i = 0; i < tuned.tasks.size(); ++i) {
-    TunedTask task{std::move(tuned.tasks[i]), tasks[i].flops, 0, ""};
+    TunedTask task{std::move(tuned.tasks[i]), tasks[i].flops, 0, "a GPU does not run unscheduled loops"};
     if (tuned.stopped) {  // the round that was cut off counts in no summary, but its records are in the store
       TCC_TRY(
           std::optional<record::Record> best,
@@ -170,11 +177,13 @@ Result<TuneReport> tune_program(const Program& program, record::Store& store, co
       if (best && (task.result.best_seconds == 0 || best->median < task.result.best_seconds))
         task.result.best_seconds = best->median;
     }
-    TCC_TRY(const Baselines::Baseline baseline, baselines.of(tasks[i]));
-    task.baseline_seconds = baseline.seconds;
-    task.baseline_failure = baseline.failure;
-    if (baseline.seconds > 0 && (task.result.best_seconds == 0 || baseline.seconds < task.result.best_seconds))
-      task.result.best_seconds = baseline.seconds;
+    if (baselines != nullptr) {
+      TCC_TRY(const Baselines::Baseline baseline, baselines->of(tasks[i]));
+      task.baseline_seconds = baseline.seconds;
+      task.baseline_failure = baseline.failure;
+      if (baseline.seconds > 0 && (task.result.best_seconds == 0 || baseline.seconds < task.result.best_seconds))
+        task.result.best_seconds = baseline.seconds;
+    }
     report.counts.add(task.result.counts);
     TCC_TRY_VOID(record_proposals(task.result.key, task.result.counts, store));
     const auto weight = static_cast<double>(task.result.weight);
@@ -191,6 +200,90 @@ Result<TuneReport> tune_program(const Program& program, record::Store& store, co
   if (!baseline_known) report.baseline_seconds = 0;
   if (!best_known) report.best_seconds = 0;
   return report;
+}
+
+Result<TuneReport> tune_cpu(const Program& program, record::Store& store, const TuneRequest& request) {
+  TCC_TRY_VOID(check_target(request.target));
+  measure::HostMeasureOptions measure_options;
+  measure_options.threads = static_cast<int>(request.options.threads);
+  measure_options.device = request.device;
+  ThreadPool pool(static_cast<int>(target::host_target().cpu.threads));
+  measure_options.compile_pool = &pool;
+  TCC_TRY(auto measurer, measure::IsolatedHostMeasurer::create(measure_options));
+  Baselines baselines(*measurer, store, request);
+  TCC_TRY(TuneReport report,
+          search_tasks(program, store, request, search::host_environment(*measurer, store, &pool, request.target),
+                       &baselines));
+  report.notes = measurer->notes();
+  return report;
+}
+
+// What the search begins with on a GPU: the analytical model's best of every task that it has not ranked yet. Measuring
+// goes on from there. Returns how many tasks these were.
+Result<int64_t> rank_first(const Program& program, record::Store& store, const TuneRequest& request) {
+  TuneRequest rank = request;
+  rank.progress = nullptr;
+  rank.tasks.clear();
+  rank.options.trials_per_task = kRankedFirst;
+  for (size_t i = 0; i < program.tasks.tasks.size(); ++i) {
+    if (!request.tasks.empty() && std::count(request.tasks.begin(), request.tasks.end(), i) == 0) continue;
+    TCC_TRY(const std::vector<record::Record> records, store.all(task_key_hash(program.tasks.tasks[i].key)));
+    const bool known = std::any_of(records.begin(), records.end(), [&](const record::Record& r) {
+      return r.isa == target::sm_name(request.target) && r.status == record::Status::kOk;
+    });
+    if (!known) rank.tasks.push_back(i);
+  }
+  if (rank.tasks.empty()) return 0;
+  const auto count = static_cast<int64_t>(rank.tasks.size());
+  rank.options.trials = kRankedFirst * count;
+  if (rank.options.seconds > 0) rank.options.seconds *= kRankingShare;
+  TCC_TRY_VOID(predict_program(program, store, rank));
+  return count;
+}
+
+// Measures where the device is of the target's architecture; predicts elsewhere, and says why.
+Result<TuneReport> tune_gpu(const Program& program, record::Store& store, const TuneRequest& given) {
+  TuneRequest request = given;
+  request.options.threads = 1;  // of the host: one launches
+  auto predict = [&](const std::string& why) -> Result<TuneReport> {
+    TCC_TRY(TuneReport report, predict_program(program, store, request));
+    report.notes.insert(report.notes.begin(), why);
+    return report;
+  };
+  measure::HostMeasureOptions reference_options;
+  reference_options.threads = 0;
+  TCC_TRY(auto references, measure::IsolatedHostMeasurer::create(reference_options));
+  // One core is left to the worker, which keeps the device busy.
+  ThreadPool pool(std::max(1, static_cast<int>(target::host_target().cpu.threads) - 1));
+  measure::GpuMeasureOptions options;
+  options.driver_library = request.cuda_driver;
+  options.device = installed_gpu_number(request.target.name).value_or(0);
+  options.compile_pool = &pool;
+  auto measurer = measure::GpuMeasurer::create(*references, options);
+  const bool installed = installed_gpu_number(request.target.name).has_value();
+  if (!measurer && installed) return tl::make_unexpected(std::move(measurer).error());
+  if (!measurer) return predict(fmt::format("nothing is measured: {}", measurer.error().message));
+  const measure::GpuDevice& device = (*measurer)->device();
+  if (target::sm_name(device.target) != target::sm_name(request.target))
+    return predict(
+        fmt::format("nothing is measured: the GPU here, {}, is {} and '{}' is {}; --target cuda tunes for it",
+                    device.name, target::sm_name(device.target), request.target.name, target::sm_name(request.target)));
+  std::vector<std::string> notes = {fmt::format("measured on {}", device.name)};
+  TCC_TRY(const int64_t ranked, rank_first(program, store, request));
+  if (ranked > 0)
+    notes.push_back(fmt::format("the search began with the analytical model's best for {} tasks", ranked));
+  TCC_TRY(TuneReport report, search_tasks(program, store, request,
+                                          search::gpu_environment(**measurer, store, &pool, request.target), nullptr));
+  for (const std::vector<std::string>& more : {(*measurer)->notes(), references->notes()})
+    notes.insert(notes.end(), more.begin(), more.end());
+  report.notes = std::move(notes);
+  return report;
+}
+
+}  // namespace
+
+Result<TuneReport> tune_program(const Program& program, record::Store& store, const TuneRequest& request) {
+  return request.target.is_cuda() ? tune_gpu(program, store, request) : tune_cpu(program, store, request);
 }
 
 }  // namespace tcc::driver

@@ -113,7 +113,7 @@ Result<VerifyReport> verify_library(const std::string& library, const VerifyOpti
     outputs.emplace_back(static_cast<size_t>(spec.bytes), std::byte{0xff});  // NaN: what no kernel writes shows
   for (auto& bytes : outputs) output_pointers.push_back(bytes.data());
   {
-    TCC_TRY(auto context, loaded->create_context({options.threads}));
+    TCC_TRY(auto context, loaded->create_context({.threads = options.threads, .cuda_driver = options.cuda_driver}));
     TCC_TRY_VOID(context->run(input_pointers, output_pointers));
     if (auto tested = context->self_test(); !tested) report.self_test = tested.error().message;
   }
@@ -136,6 +136,11 @@ Result<VerifyReport> verify_library(const std::string& library, const VerifyOpti
 Result<std::string> library_metadata(const std::string& library) {
   TCC_TRY(auto loaded, package::LoadedModel::open(library));
   return loaded->metadata_json();
+}
+
+Result<bool> library_on_gpu(const std::string& library) {
+  TCC_TRY(auto loaded, package::LoadedModel::open(library));
+  return loaded->on_gpu();
 }
 
 bool is_library(const std::string& name) {

@@ -7,6 +7,9 @@
 #include <cmath>
 #include <map>
 
+#include "tcc/analysis/address.h"
+#include "tcc/analysis/shared_plan.h"
+#include "tcc/analysis/simplify.h"
 #include "tcc/ir/instr.h"
 #include "tcc/ir/walk.h"
 
@@ -16,6 +19,10 @@ namespace {
 using namespace ir;
 
 constexpr double kAddressRegisters = 24;  // of a thread, beside its arrays
+constexpr double kRow = 8;                // elements of a fragment's row that lanes hold together
+constexpr double kLine = 128;             // bytes of the first-level cache that one access of a warp gets at a time
+constexpr double kCopySteps = 6;          // instructions for one of a copy: its address, its condition, itself
+constexpr double kStepCycles = 60;        // of a barrier and of what is asked of memory around it
 
 double extent_of(const Loop& l) {
   return is_int(l.extent) ? static_cast<double>(std::max<int64_t>(int_value(l.extent), 1)) : 1;
@@ -30,10 +37,38 @@ bool is_copy(const Loop& l) {
                      [](const Annotation& a) { return a.key == AnnotationKey::kCooperativeFetch; });
 }
 
+double annotated(const Loop& l, AnnotationKey key, double otherwise) {
+  for (const Annotation& a : l.annotations)
+    if (a.key == key && is_int(a.value)) return static_cast<double>(int_value(a.value));
+  return otherwise;
+}
+// Operations a second of the matrix instructions that multiply values of the type.
+double matrix_peak(const target::Peaks& peak, Type t) {
+  switch (t) {
+    case Type::kF16:
+      return peak.fp16;
+    case Type::kBF16:
+      return peak.bf16;
+    case Type::kF32:
+      return peak.tf32;
+    case Type::kI8:
+    case Type::kU8:
+      return peak.int8;
+    case Type::kBool:
+    case Type::kI32:
+    case Type::kI64:
+    case Type::kF64:
+    case Type::kBarrier:
+    case Type::kTensorMap:
+      break;
+  }
+  return 0;
+}
+
 class Counter {
  public:
   Counter(const Kernel& nest, const target::Target& target, LaunchFacts& facts)
-      : k_(nest), target_(target), facts_(facts) {}
+      : k_(nest), target_(target), facts_(facts), b_(arena_) {}
 
   void run(Stmt launch) {
     std::map<Axis, double> axes;
@@ -51,6 +86,8 @@ class Counter {
     if (matrix_) facts_.threads *= static_cast<double>(target_.cuda.warp_size);
     facts_.registers = kAddressRegisters;
     stmt(launch, 1);
+    facts_.shared_bytes =
+        static_cast<double>(analysis::plan_shared(k_, launch, wishes_).bytes(target_.cuda.shared_per_block));
     facts_.registers = std::min(facts_.registers, static_cast<double>(target_.cuda.max_registers_per_thread));
   }
 
@@ -69,8 +106,10 @@ class Counter {
         double n = times * extent_of(l);
         if (is_copy(l)) n /= threads_around();
         const bool outer = std::exchange(copying_, copying_ || is_copy(l));
+        const double vector = std::exchange(vector_, is_copy(l) ? whole_vector(l) : vector_);
         stmt(l.body, n);
         copying_ = outer;
+        vector_ = vector;
         loops_.pop_back();
         return;
       }
@@ -82,17 +121,54 @@ class Counter {
         return stmt(as<If>(s)->else_case, times);
       case StmtKind::kStore: {
         const Store& store = *as<Store>(s);
+        if (copying_) facts_.copy_instructions += times / static_cast<double>(target_.cuda.warp_size) / vector_;
         value(store.value, times);
         access(*k_.buffer(store.buffer), store.indices, times);
         return;
       }
-      case StmtKind::kInstrCall:
-        facts_.matrix_flops += times * static_cast<double>(instruction(as<InstrCall>(s)->instr).flops);
+      case StmtKind::kInstrCall: {
+        const Instruction& row = instruction(as<InstrCall>(s)->instr);
+        const double flops = times * static_cast<double>(row.flops);
+        facts_.matrix_flops += flops;
+        facts_.matrix_seconds += flops / std::max(matrix_peak(target_.peak, row.operands.back().type), 1.0);
         return;
+      }
       case StmtKind::kBlock:
       case StmtKind::kRoles:
         return;
     }
+  }
+
+  // Elements that a thread copies at a time: those asked for, where they are certain to be neighbours.
+  double whole_vector(const Loop& l) {
+    const auto lanes = static_cast<int64_t>(annotated(l, AnnotationKey::kCooperativeFetch, 1));
+    if (lanes < 2 || !is_int(l.extent) || int_value(l.extent) % lanes != 0) return 1;
+    analysis::Ranges ranges(k_);
+    for (const Loop* around : loops_) ranges.set(around->id, around->extent);
+    ranges.set(l.id, b_.integer(int_value(l.extent) / lanes));
+    auto contiguous = [&](Id id, std::span<const Expr> indices) {
+      Expr flat = analysis::flat_address(b_, *k_.buffer(id), indices);
+      auto at = [&](int64_t lane) {
+        Substitution element;
+        element.set(l.id, b_.offset(b_.scale(b_.var(l.id), lanes), lane));
+        return analysis::simplify(b_, substitute(b_, flat, element), ranges);
+      };
+      Expr first = at(0);
+      return is_int(b_.sub(at(1), first), 1) && is_int(b_.sub(at(lanes - 1), first), lanes - 1) &&
+             analysis::known_divisor(k_, first) % lanes == 0;
+    };
+    bool all = true;
+    visit(l.body, [&](Stmt s) {
+      const Store* store = as<Store>(s);
+      if (store == nullptr) return all;
+      all &= contiguous(store->buffer, store->indices);
+      visit(store->value, [&](Expr e) {
+        if (const Load* load = as<Load>(e)) all &= contiguous(load->buffer, load->indices);
+        return all;
+      });
+      return false;
+    });
+    return all ? static_cast<double>(lanes) : 1;
   }
 
   double threads_around() const {
@@ -103,9 +179,11 @@ class Counter {
   }
 
   void storage(const Buffer& b) {
-    double vthreads = 1;
+    double vthreads = 1, stages = 1, steps = 1;
     bool threads = false;
     for (const Loop* l : loops_) {
+      stages = std::max(stages, std::min(annotated(*l, AnnotationKey::kPipelineDepth, 1), extent_of(*l)));
+      if (l->loop_kind != LoopKind::kBound) steps *= extent_of(*l);
       if (l->axis == Axis::kVthread) vthreads *= extent_of(*l);
       threads |= is_thread(l->axis);
     }
@@ -114,7 +192,10 @@ class Counter {
       facts_.registers += bytes / 4 * vthreads / (matrix_ ? static_cast<double>(target_.cuda.warp_size) : 1);
       facts_.parallelism = std::max(facts_.parallelism, bytes / static_cast<double>(type_bytes(b.type)) * vthreads);
     } else if (!loops_.empty()) {
-      facts_.shared_bytes += bytes;
+      wishes_.scopes[b.id] = Scope::kShared;
+      wishes_.versions[b.id] = static_cast<int64_t>(stages);
+      facts_.stages = std::max(facts_.stages, stages);
+      facts_.step_cycles = std::max(facts_.step_cycles, steps * kStepCycles);
     }
   }
 
@@ -169,23 +250,39 @@ class Counter {
     if (shared) {
       // Threads that hit one bank wait for each other.
       const double conflicts = along <= 1 ? 1 : std::min<double>(32, static_cast<double>(along & -along));
-      facts_.shared_accesses += warps * conflicts * std::max(1.0, bytes / 4);
+      // Fragments and copies of several elements at a time use the whole width of the banks; others a word a lane.
+      const double word = matrix_ || (copying_ && vector_ * bytes >= 4) ? bytes / 4 : std::max(1.0, bytes / 4);
+      facts_.shared_accesses += warps * conflicts * word;
       return;
     }
     const double sector = static_cast<double>(target_.cuda.memory_transaction_bytes);
     const double per_warp = static_cast<double>(target_.cuda.warp_size) * bytes;
+    if (matrix_ && !copying_) {
+      // Lanes have eight neighbours of a row between four of them.
+      const double rows = per_warp / (kRow * bytes);
+      facts_.global_bytes += warps * rows * std::max(sector, kRow * bytes);
+      facts_.shared_accesses += warps * rows;
+      return;
+    }
     double moved = along == 0 ? sector
                               : std::min(per_warp * static_cast<double>(std::max<int64_t>(along, 1)),
                                          sector * static_cast<double>(target_.cuda.warp_size));
     if (along < 0) moved = sector * static_cast<double>(target_.cuda.warp_size);
     facts_.global_bytes += warps * moved;
+    // Lines of the first-level cache, which shared memory is a part of.
+    facts_.shared_accesses += warps * std::min(static_cast<double>(target_.cuda.warp_size),
+                                               per_warp * static_cast<double>(std::abs(along)) / kLine);
   }
 
   const Kernel& k_;
   const target::Target& target_;
   LaunchFacts& facts_;
+  Arena arena_;
+  Builder b_;
   std::vector<const Loop*> loops_;
   bool copying_ = false, matrix_ = false;
+  analysis::SharedWishes wishes_;
+  double vector_ = 1;  // elements at a time of the copy around
 };
 
 // Blocks that one multiprocessor holds at a time, by threads, registers and shared memory.
@@ -205,6 +302,8 @@ void occupancy(LaunchFacts& f, const target::CudaInfo& c) {
   const double at_once = std::max(1.0, f.blocks_per_sm) * static_cast<double>(std::max<int64_t>(c.sm_count, 1));
   // A last wave that is not full, or a grid that does not reach every multiprocessor.
   const double rounds = std::ceil(f.blocks / at_once);
+  f.step_cycles *= rounds;
+  f.scheduler_warps = f.blocks_per_sm * warps / static_cast<double>(std::max<int64_t>(c.schedulers_per_sm, 1));
   f.wave_share = rounds > 1 ? f.blocks / (rounds * at_once)
                             : std::min(1.0, f.blocks / static_cast<double>(std::max<int64_t>(c.sm_count, 1)));
 }
@@ -224,7 +323,11 @@ GpuFacts gpu_facts(const Kernel& nest, const target::Target& target) {
     Counter(nest, target, f).run(launch);
     occupancy(f, target.cuda);
     f.compute_seconds = f.flops / std::max(target.peak.fp32, 1.0);
-    if (f.matrix_flops > 0) f.compute_seconds += f.matrix_flops / std::max(target.peak.fp16, 1.0);
+    f.compute_seconds += f.matrix_seconds;
+    f.clock_hz = target.clock_hz;
+    f.copy_seconds =
+        f.copy_instructions * kCopySteps /
+        std::max(1.0, static_cast<double>(target.cuda.sm_count * target.cuda.schedulers_per_sm) * target.clock_hz);
     f.memory_seconds = f.global_bytes / std::max(target.memory_bandwidth, 1.0);
     f.shared_seconds = f.shared_accesses / std::max(1.0, static_cast<double>(target.cuda.sm_count) * target.clock_hz);
     out.launches.push_back(f);

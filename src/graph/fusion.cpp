@@ -17,10 +17,13 @@ ValueId storage_root(const Graph& graph, ValueId id) {
 
 namespace {
 
+// Of an attention whose products share tiles of keys; a single query, as in decoding, reads each key once anyway.
+constexpr int64_t kFewestQueries = 4;
+
 class Fuser {
  public:
-  explicit Fuser(const Graph& graph)
-      : graph_(graph), consumers_(find_consumers(graph)), group_of_(graph.nodes.size(), kNone) {
+  Fuser(const Graph& graph, const FuseOptions& options)
+      : graph_(graph), options_(options), consumers_(find_consumers(graph)), group_of_(graph.nodes.size(), kNone) {
     is_output_.resize(graph.values.size(), 0);
     for (ValueId id : graph.outputs) is_output_[static_cast<size_t>(id)] = 1;
   }
@@ -45,6 +48,11 @@ class Fuser {
     append(group, id);
     if (takes_consumers(graph_.node(id).op)) {
       while (const Node* next = next_member(group.output)) append(group, next->id);
+      if (const Node* softmax = softmax_of_scores(group)) {
+        append(group, softmax->id);
+        append(group, only_consumer(softmax->output)->id);
+        while (const Node* next = next_member(group.output)) append(group, next->id);
+      }
     }
     collect_operands(group);
     groups_.push_back(std::move(group));
@@ -94,17 +102,38 @@ class Fuser {
     return root.producer == kNone || group_of_[static_cast<size_t>(root.producer)] != kNone;
   }
 
-  // The only consumer of a value that no group has taken, when it is elementwise and of the same shape. It may have
-  // another element type: a Cast, a comparison, a Where.
-  const Node* next_elementwise(ValueId value) const {
+  // The only node that reads a value which stays inside; nullptr: several, or no group may take it any more.
+  const Node* only_consumer(ValueId value) const {
     auto out = static_cast<size_t>(value);
     if (is_output_[out] || consumers_[out].empty()) return nullptr;
     const Node& next = graph_.node(consumers_[out].front());
     for (NodeId id : consumers_[out]) {
       if (id != next.id) return nullptr;
     }
-    if (op_class(next.op) != OpClass::kElementwise || group_of_[static_cast<size_t>(next.id)] != kNone) return nullptr;
-    return graph_.value(value).shape == graph_.value(next.output).shape ? &next : nullptr;
+    return group_of_[static_cast<size_t>(next.id)] == kNone ? &next : nullptr;
+  }
+
+  // The softmax of an attention whose scores the group makes.
+  const Node* softmax_of_scores(const FusionGroup& group) const {
+    if (!options_.attention || graph_.node(group.anchor).op != Op::kMatMul) return nullptr;
+    const Node* softmax = only_consumer(group.output);
+    if (softmax == nullptr || softmax->op != Op::kSoftmax) return nullptr;
+    const Shape& shape = graph_.value(softmax->output).shape;
+    if (softmax->as<AxisAttrs>().axis + 1 != std::ssize(shape) || shape.size() < 2) return nullptr;
+    if (shape[shape.size() - 2] < kFewestQueries) return nullptr;
+    const Node* product = only_consumer(softmax->output);
+    if (product == nullptr || product->op != Op::kMatMul || product->inputs[0] != softmax->output) return nullptr;
+    const ValueId right = product->inputs[1];
+    const bool plain = product->as<MatMulAttrs>().perm_a.empty() && right != softmax->output;
+    return plain && is_ready(right) ? softmax : nullptr;
+  }
+
+  // The only consumer of a value that no group has taken, when it is elementwise and of the same shape. It may have
+  // another element type: a Cast, a comparison, a Where.
+  const Node* next_elementwise(ValueId value) const {
+    const Node* next = only_consumer(value);
+    if (next == nullptr || op_class(next->op) != OpClass::kElementwise) return nullptr;
+    return graph_.value(value).shape == graph_.value(next->output).shape ? next : nullptr;
   }
   // The same, when its other operands are ready: it joins the group whose output `value` is.
   const Node* next_member(ValueId value) const {
@@ -130,6 +159,7 @@ class Fuser {
   }
 
   const Graph& graph_;
+  FuseOptions options_;
   std::vector<std::vector<NodeId>> consumers_;
   std::vector<int32_t> group_of_;  // by NodeId
   std::vector<char> is_output_;    // by ValueId
@@ -168,8 +198,8 @@ int64_t place(std::vector<Interval>& intervals) {
 
 }  // namespace
 
-std::vector<FusionGroup> fuse(const Graph& graph) {
-  return Fuser(graph).run();
+std::vector<FusionGroup> fuse(const Graph& graph, const FuseOptions& options) {
+  return Fuser(graph, options).run();
 }
 
 std::string group_text(const Graph& graph, const FusionGroup& group) {

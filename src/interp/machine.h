@@ -9,9 +9,9 @@
 #include <unordered_map>
 
 #include "interp/bytecode.h"
-#include "interp/clock.h"
 #include "interp/compile.h"
 #include "interp/conflicts.h"
+#include "tcc/interp/clock.h"
 #include "tcc/interp/interp.h"
 #include "tcc/support/rng.h"
 

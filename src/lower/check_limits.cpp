@@ -4,7 +4,9 @@
 #include <set>
 
 #include "lower/gpu/distribute_fragments.h"
+#include "lower/gpu/edit.h"
 #include "lower/gpu/place_gpu_storage.h"
+#include "tcc/analysis/shared_plan.h"
 #include "tcc/ir/walk.h"
 #include "tcc/lower/lower.h"
 
@@ -132,6 +134,31 @@ Legal<void> check_gpu_loops(const Kernel& nest, int64_t threads) {
   return verdict;
 }
 
+// Versions of the buffers that live inside of loops with the annotation pipeline_depth.
+Legal<std::map<Id, int64_t>> pipeline_versions(const Kernel& nest) {
+  std::map<Id, int64_t> versions;
+  Legal<void> verdict = {};
+  visit(nest.root, [&](Stmt s) {
+    const Loop* l = as<Loop>(s);
+    if (l == nullptr) return true;
+    for (const Annotation& a : l->annotations) {
+      if (a.key != AnnotationKey::kPipelineDepth) continue;
+      if (!is_int(a.value))
+        verdict = reject(RejectReason::kNotConstant, "depth of the pipeline of '" + name_hint(nest, l->id) + "'");
+      if (!verdict) return false;
+      const int64_t depth = is_int(l->extent) ? std::min(int_value(a.value), int_value(l->extent)) : int_value(a.value);
+      visit(l->body, [&](Stmt inner) {
+        if (const Alloc* alloc = as<Alloc>(inner))
+          for (Id id : alloc->buffers) versions[id] = std::max<int64_t>(depth, 1);
+        return true;
+      });
+    }
+    return true;
+  });
+  if (!verdict) return tl::make_unexpected(verdict.error());
+  return versions;
+}
+
 Legal<void> check_gpu(const Kernel& nest, const std::map<Axis, int64_t>& extents, const target::CudaInfo& cuda) {
   int64_t threads = 1;
   for (const auto& [axis, n] : extents)
@@ -146,7 +173,9 @@ Legal<void> check_gpu(const Kernel& nest, const std::map<Axis, int64_t>& extents
   if (Legal<void> ok = check_gpu_loops(nest, threads); !ok) return ok;
   const std::map<Id, Scope> scopes = gpu_scopes(nest);
   const std::map<Id, int64_t> instances = gpu_instances(nest);
-  int64_t local = 0, shared = 0;
+  Legal<std::map<Id, int64_t>> versions = pipeline_versions(nest);
+  if (!versions) return tl::make_unexpected(versions.error());
+  int64_t local = 0;
   for (const Buffer* b : nest.buffers) {
     if (b->role != BufferRole::kTemp) continue;
     Legal<int64_t> bytes = bytes_of(nest, *b);
@@ -158,7 +187,10 @@ Legal<void> check_gpu(const Kernel& nest, const std::map<Axis, int64_t>& extents
       auto n = instances.find(b->id);
       local += *bytes * (n == instances.end() ? 1 : n->second) / (fragments.contains(b->id) ? cuda.warp_size : 1);
     }
-    if (scope == Scope::kShared || scope == Scope::kClusterShared) shared += (*bytes + 15) / 16 * 16;
+  }
+  int64_t shared = 0;
+  for (Stmt launch : launches_of(nest)) {
+    shared = std::max(shared, analysis::plan_shared(nest, launch, {scopes, *versions}).bytes(cuda.shared_per_block));
   }
   if (shared > std::max(cuda.shared_per_block, cuda.shared_per_block_optin))
     return reject(RejectReason::kTooMuchShared, fmt::format("{} bytes a block", shared));

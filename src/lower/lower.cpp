@@ -3,10 +3,12 @@
 
 #include "lower/gpu/align_vectors.h"
 #include "lower/gpu/distribute_fragments.h"
+#include "lower/gpu/expand_pipeline.h"
 #include "lower/gpu/hoist_accumulators.h"
 #include "lower/gpu/insert_barriers.h"
 #include "lower/gpu/place_gpu_storage.h"
 #include "lower/gpu/sink_vthreads.h"
+#include "lower/gpu/spread_banks.h"
 #include "lower/gpu/spread_threads.h"
 #include "lower/gpu/unroll_loops.h"
 #include "lower/order_local_dims.h"
@@ -37,7 +39,7 @@ void check(const Kernel& k, const char* after) {
 Legal<Kernel> lower_threads(const Kernel& nest, const target::Target& target, const ArenaPtr& arena) {
   Kernel k = place_gpu_storage(nest, arena);
   check(k, "place_gpu_storage");
-  Legal<Kernel> warps = distribute_fragments(k, arena);
+  Legal<Kernel> warps = distribute_fragments(k, target, arena);
   if (!warps) return warps;
   check(*warps, "distribute_fragments");
   Legal<Kernel> sunk = sink_vthreads(*warps, arena);
@@ -48,8 +50,14 @@ Legal<Kernel> lower_threads(const Kernel& nest, const target::Target& target, co
   // Coordinates in place of loops, and rounds in place of copies, leave terms to fold.
   k = finish_nest(*spread, {}, arena);
   k = align_vectors(k, arena);
+  Legal<Kernel> stages = expand_pipeline(k, target, arena);
+  if (!stages) return stages;
+  k = *stages;
+  check(k, "expand_pipeline");
   k = hoist_accumulators(k, arena);
-  k = insert_barriers(k, arena);
+  k = spread_banks(k, target, arena);
+  check(k, "spread_banks");
+  k = insert_barriers(k, target, arena);
   check(k, "insert_barriers");
   k = unroll_loops(k, arena);
   k = promote_registers(k, arena, 4 * target.cuda.max_registers_per_thread);

@@ -1,12 +1,7 @@
 #include "measure/channel.h"
 
-#include <poll.h>
 #include <sched.h>
-#include <signal.h>
-#include <spawn.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -18,33 +13,11 @@
 #include "tcc/support/files.h"
 #include "tcc/target/target.h"
 
-extern char** environ;
-
 namespace tcc::measure {
 namespace {
 
-constexpr const char* kWorkerName = "tcc-worker";
 constexpr double kStartSeconds = 30;
 constexpr double kSlackSeconds = 30;  // for fork, link and kill, beyond the job's own limits
-
-std::string folder_of_executable() {
-  std::string path(4096, 0);
-  ssize_t length = readlink("/proc/self/exe", path.data(), path.size());
-  path.resize(length > 0 ? static_cast<size_t>(length) : 0);
-  size_t slash = path.rfind('/');
-  return slash == std::string::npos ? "." : path.substr(0, slash);
-}
-
-bool wait_readable(int fd, double seconds) {
-  Stopwatch watch;
-  while (true) {
-    pollfd wait{fd, POLLIN, 0};
-    double left = std::max(seconds - watch.seconds(), 0.0);
-    int ready = poll(&wait, 1, static_cast<int>(std::ceil(left * 1e3)));
-    if (ready < 0 && errno == EINTR) continue;
-    return ready > 0;
-  }
-}
 
 }  // namespace
 
@@ -55,19 +28,14 @@ bool FinishedJob::exited() const {
 Result<std::unique_ptr<IsolatedHostMeasurer::Channel>> IsolatedHostMeasurer::Channel::open(
     const HostMeasureOptions& options) {
   std::unique_ptr<Channel> channel(new Channel(options));
-  channel->worker_ = options.worker_path.empty() ? folder_of_executable() + "/" + kWorkerName : options.worker_path;
-  if (access(channel->worker_.c_str(), X_OK) != 0)
-    return make_error(
-        ErrorClass::kEnvironment,
-        fmt::format("cannot measure: the worker '{}' cannot be run: {}", channel->worker_, std::strerror(errno)),
-        "build or install tcc-worker beside tcc, or name it with its path");
+  TCC_TRY(channel->worker_, find_worker(options.worker_path));
   TCC_TRY_VOID(channel->choose_cpus());
   TCC_TRY_VOID(channel->start());
   return channel;
 }
 
-IsolatedHostMeasurer::Channel::~Channel() {
-  stop();
+Result<void> IsolatedHostMeasurer::Channel::start() {
+  return link_.start(worker_, {"--serve"}, kStartSeconds);
 }
 
 Result<void> IsolatedHostMeasurer::Channel::choose_cpus() {
@@ -114,51 +82,6 @@ Result<void> IsolatedHostMeasurer::Channel::choose_cpus() {
   return {};
 }
 
-Result<void> IsolatedHostMeasurer::Channel::start() {
-  int ends[2];
-  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
-    return environment_error("cannot start the measuring process: {}", std::strerror(errno));
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, ends[1], 3);
-  char* const argv[] = {const_cast<char*>(kWorkerName), const_cast<char*>("--serve"), nullptr};
-  int code = posix_spawn(&pid_, worker_.c_str(), &actions, nullptr, argv, environ);
-  posix_spawn_file_actions_destroy(&actions);
-  close(ends[1]);
-  socket_ = ends[0];
-  if (code != 0) {
-    pid_ = -1;
-    stop();
-    return environment_error("cannot start the measuring process '{}': {}", worker_, std::strerror(code));
-  }
-  Hello hello{0, 0};
-  bool spoke = wait_readable(socket_, kStartSeconds) && recv(socket_, &hello, sizeof hello, 0) == sizeof hello;
-  if (spoke && hello.magic == kMagic && hello.protocol == kProtocol) return {};
-  stop();
-  if (spoke)
-    return make_error(ErrorClass::kEnvironment, fmt::format("the worker '{}' is of another version of tcc", worker_),
-                      "build or install tcc and tcc-worker together");
-  return make_error(ErrorClass::kEnvironment, fmt::format("the worker '{}' started but did not answer", worker_),
-                    "run it by hand to see why");
-}
-
-void IsolatedHostMeasurer::Channel::stop() {
-  if (socket_ >= 0) close(socket_);
-  socket_ = -1;
-  if (pid_ < 0) return;
-  // It ends by itself when the socket closes; a stopped or stuck one is not waited for.
-  for (int i = 0; i < 100; ++i) {
-    if (waitpid(pid_, nullptr, WNOHANG) != 0) {
-      pid_ = -1;
-      return;
-    }
-    usleep(i < 10 ? 1000 : 10000);
-  }
-  kill(pid_, SIGKILL);
-  waitpid(pid_, nullptr, 0);
-  pid_ = -1;
-}
-
 double IsolatedHostMeasurer::Channel::best_of(uint64_t task) const {
   auto found = best_times_.find(task);
   return found == best_times_.end() ? 0 : found->second;
@@ -202,22 +125,8 @@ bool IsolatedHostMeasurer::Channel::exchange(const JobSpec& spec, const SharedMe
   message.job_bytes = job.bytes();
   message.task_bytes = spec.task->bytes();
   message.timeout_seconds = spec.timeout_seconds;
-  iovec data{&message, sizeof message};
-  alignas(cmsghdr) char control[CMSG_SPACE(2 * sizeof(int))] = {};
-  msghdr header{};
-  header.msg_iov = &data;
-  header.msg_iovlen = 1;
-  header.msg_control = control;
-  header.msg_controllen = sizeof control;
-  cmsghdr* rights = CMSG_FIRSTHDR(&header);
-  rights->cmsg_level = SOL_SOCKET;
-  rights->cmsg_type = SCM_RIGHTS;
-  rights->cmsg_len = CMSG_LEN(2 * sizeof(int));
-  int fds[2] = {job.fd(), spec.task->fd()};
-  std::memcpy(CMSG_DATA(rights), fds, sizeof fds);
-  if (sendmsg(socket_, &header, MSG_NOSIGNAL) != sizeof message) return false;
-  if (!wait_readable(socket_, 2 * spec.timeout_seconds + kSlackSeconds)) return false;
-  return recv(socket_, &reply, sizeof reply, 0) == sizeof reply && reply.magic == kMagic && reply.job == message.job;
+  return link_.send_job(message, job.fd(), spec.task->fd()) && link_.wait(2 * spec.timeout_seconds + kSlackSeconds) &&
+         link_.receive(&reply, sizeof reply) == sizeof reply && reply.magic == kMagic && reply.job == message.job;
 }
 
 Result<FinishedJob> IsolatedHostMeasurer::Channel::run(const JobSpec& spec) {
@@ -225,7 +134,7 @@ Result<FinishedJob> IsolatedHostMeasurer::Channel::run(const JobSpec& spec) {
   FinishedJob finished;
   for (int attempt = 0; attempt < 2; ++attempt) {
     TCC_TRY(finished.memory, make_job(spec));
-    if (socket_ >= 0 && exchange(spec, finished.memory, finished.reply)) {
+    if (link_.running() && exchange(spec, finished.memory, finished.reply)) {
       if (!finished.reply.started)
         return make_error(ErrorClass::kEnvironment,
                           fmt::format("cannot fork a measuring process: {}", std::strerror(finished.reply.error)),
@@ -233,7 +142,7 @@ Result<FinishedJob> IsolatedHostMeasurer::Channel::run(const JobSpec& spec) {
       if (finished.exited()) quiet_.learn(finished.result().quiet);
       return finished;
     }
-    stop();
+    link_.stop();
     TCC_TRY_VOID(start());
     ++restarts_;
   }

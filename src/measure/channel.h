@@ -13,6 +13,7 @@
 #include "measure/cpu_share.h"
 #include "measure/shared_memory.h"
 #include "measure/wire.h"
+#include "measure/worker_link.h"
 #include "tcc/measure/host.h"
 
 namespace tcc::measure {
@@ -31,7 +32,6 @@ struct FinishedJob {
 class IsolatedHostMeasurer::Channel {
  public:
   static Result<std::unique_ptr<Channel>> open(const HostMeasureOptions& options);
-  ~Channel();
 
   struct JobSpec {
     JobKind kind = JobKind::kMeasure;
@@ -58,7 +58,7 @@ class IsolatedHostMeasurer::Channel {
   bool is_confirmed(uint64_t task, uint64_t code) const { return confirmed_.contains({task, code}); }
   void note_confirmed(uint64_t task, uint64_t code) { confirmed_.emplace(task, code); }
   int threads() const { return options_.threads > 0 ? options_.threads : static_cast<int>(cpus_.size()); }
-  int worker_pid() const { return pid_; }
+  int worker_pid() const { return link_.pid(); }
   int64_t restarts() const { return restarts_; }
   const std::vector<std::string>& notes() const { return notes_; }
 
@@ -66,7 +66,6 @@ class IsolatedHostMeasurer::Channel {
   explicit Channel(HostMeasureOptions options) : options_(std::move(options)) {}
   Result<void> choose_cpus();
   Result<void> start();
-  void stop();
   Result<SharedMemory> make_job(const JobSpec& spec);
   // False: the zygote is gone.
   bool exchange(const JobSpec& spec, const SharedMemory& job, ReplyMessage& reply);
@@ -77,8 +76,7 @@ class IsolatedHostMeasurer::Channel {
   CpuShare share_;
   std::shared_ptr<const DeviceFacts> device_;
   std::vector<std::string> notes_;
-  int pid_ = -1;
-  int socket_ = -1;
+  WorkerLink link_;
   uint64_t next_job_ = 1;
   int64_t restarts_ = 0;
   QuietTimes quiet_;

@@ -11,12 +11,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <limits>
 #include <memory>
 
-#include "measure/gate.h"
-#include "measure/number.h"
-#include "measure/reference_kernels.h"
+#include "measure/check.h"
 #include "measure/timing.h"
 #include "tcc/ir/permute.h"
 #include "tcc/rt/rt.h"
@@ -91,19 +88,6 @@ double now() {
   timespec t{};
   clock_gettime(CLOCK_MONOTONIC_RAW, &t);
   return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
-}
-
-template <size_t N>
-void set_text(std::array<char, N>& to, std::string_view text) {
-  size_t n = std::min(text.size(), N - 1);
-  std::memcpy(to.data(), text.data(), n);
-  to[n] = 0;
-}
-
-// Differs between sets: all ones is NaN and -1, 0x7f is a huge finite number, so nothing left unwritten can be right
-// twice.
-uint8_t poison_of(int64_t set) {
-  return set == 0 ? 0xff : 0x7f;
 }
 
 // One artifact with its parameters on guarded buffers.
@@ -201,72 +185,11 @@ class Program {
   std::vector<void*> pointers_;
 };
 
-double smallest_normal(ir::Type type) {
-  switch (type) {
-    case ir::Type::kF16:
-      return 0x1p-14;
-    case ir::Type::kBF16:
-    case ir::Type::kF32:
-      return 0x1p-126;
-    case ir::Type::kF64:
-      return 0x1p-1022;
-    case ir::Type::kBool:
-    case ir::Type::kI8:
-    case ir::Type::kU8:
-    case ir::Type::kI32:
-    case ir::Type::kI64:
-    case ir::Type::kBarrier:
-    case ir::Type::kTensorMap:
-      break;
-  }
-  return 0;
-}
-
 // False: the result says what is wrong.
 bool check_outputs(const Program& program, const TaskDescription& task, const std::byte* data, int64_t set,
                    WorkerResult& result) {
-  std::vector<std::byte> scratch;
-  for (size_t i = 0; i < task.params.size(); ++i) {
-    const TaskParam& param = task.params[i];
-    if (!param.is_output()) continue;
-    const TaskParam::Set& from = param.sets[static_cast<size_t>(set)];
-    OutputRule rule{param.type};
-    rule.equal = task.exact && set == 0;
-    rule.relative = 2 * std::ldexp(1.0, -significand_bits(param.type));
-    rule.scaled = task.scaled;
-    rule.scale_each = from.scale >= 0 ? reinterpret_cast<const double*>(data + from.scale) : nullptr;
-    rule.scale_all = from.scale_all;
-    rule.floor = smallest_normal(param.type);
-    rule.integer_slack = task.has_float ? 1 : 0;
-    auto* reference = reinterpret_cast<const double*>(data + from.reference);
-    const std::byte* actual = program.logical_output(i, scratch);
-    std::span<const int64_t> positions;
-    if (param.num_samples > 0)
-      positions = {reinterpret_cast<const int64_t*>(data + param.samples), static_cast<size_t>(param.num_samples)};
-    GateResult gate = compare_output(rule, actual, {reference, static_cast<size_t>(param.references())}, positions);
-    if (int64_t at = positions.empty() ? -1 : find_unwritten(param.type, actual, param.elements(), poison_of(set));
-        at >= 0 && gate.bad == 0) {
-      gate.bad = 1;
-      gate.worst = at;
-      gate.max_error = std::numeric_limits<double>::infinity();
-      gate.text = "was not written";
-    }
-    if (gate.worst >= 0 && gate.max_error >= result.max_error) {
-      result.max_error = gate.max_error;
-      set_text(result.where, fmt::format("parameter {} {}", i, place_text(gate.worst, param.shape)));
-    }
-    if (gate.bad == 0) continue;
-    result.status = ChildStatus::kWrong;
-    set_text(result.text, fmt::format("{} of {} elements of parameter {} are wrong on {} data; the worst, {}, {}",
-                                      gate.bad, param.references(), i, rule.equal ? "integer" : "real",
-                                      place_text(gate.worst, param.shape), gate.text));
-    return false;
-  }
-  int64_t margin = program.damaged_margin();
-  if (margin < 0) return true;
-  result.status = ChildStatus::kWrong;
-  set_text(result.text, fmt::format("writes beside buffer {}", margin));
-  return false;
+  auto output = [&](size_t param, std::vector<std::byte>& scratch) { return program.logical_output(param, scratch); };
+  return outputs_are_right(task, data, set, output, result) && margins_are_intact(program.damaged_margin(), result);
 }
 
 void fail(WorkerResult& result, const Error& error) {

@@ -11,7 +11,7 @@
 
 #include "measure/channel.h"
 #include "measure/task_segment.h"
-#include "measure/timing.h"
+#include "measure/verdict.h"
 #include "tcc/codegen/llvm.h"
 #include "tcc/support/check.h"
 #include "tcc/support/files.h"
@@ -25,15 +25,7 @@ using record::Status;
 // A candidate this many times slower than the unscheduled reference is of no interest.
 constexpr double kSlowest = 20;
 constexpr double kShortestTimeout = 2;
-constexpr int kPairedProcesses = 6;
-constexpr double kPairedConfidence = 0.99;
 constexpr double kFinalistPatience = 2;  // times that of others
-
-std::string buffer_text(int64_t index, const codegen::Artifact& artifact) {
-  int64_t params = 0;
-  for (const codegen::BufferInfo& info : artifact.buffers) params += info.role != ir::BufferRole::kTemp;
-  return index < params ? fmt::format("parameter {}", index) : fmt::format("workspace {}", index - params);
-}
 
 void describe_fault(const FinishedJob& job, const codegen::Artifact& artifact, Measurement& m) {
   const Fault& fault = job.result().fault;
@@ -53,29 +45,6 @@ void describe_fault(const FinishedJob& job, const codegen::Artifact& artifact, M
     m.status = Status::kWrong;
     m.failure = fmt::format("writes to its input, {} at byte {}", buffer, fault.offset);
   }
-}
-
-void read_samples(const WorkerResult& result, Measurement& m) {
-  auto count = static_cast<size_t>(std::clamp<int64_t>(result.num_samples, 0, kMaxSamples));
-  TCC_CHECK(count > 0, "a child finished timing without samples");
-  m.samples.assign(result.samples.begin(), result.samples.begin() + static_cast<int64_t>(count));
-  std::vector<double> sorted = m.samples;
-  std::sort(sorted.begin(), sorted.end());
-  Interval interval = median_interval(sorted);
-  m.median = interval.median;
-  m.low = interval.low;
-  m.high = interval.high;
-  m.disturbed = result.disturbed != 0;
-  if (m.disturbed) {
-    m.median = sorted[(count - 1) / 10];
-    m.low = sorted.front();
-    m.high = std::max(m.median, interval.median);
-  }
-  m.repeats = result.repeats;
-  m.dropped = result.dropped;
-  m.converged = result.converged != 0;
-  m.cut_short = result.cut_short != 0;
-  m.calibration = result.calibration;
 }
 
 // Everything of the measurement that the finished job decides.
@@ -115,6 +84,11 @@ void read_result(const FinishedJob& job, const codegen::Artifact& artifact, cons
       m.status = Status::kCompileFailed;
       m.failure = result.text.data();
       return;
+    case ChildStatus::kNoMemory:  // of devices only
+    case ChildStatus::kCrashed:
+      m.status = Status::kCrashed;
+      m.failure = result.text.data();
+      return;
   }
 }
 
@@ -122,30 +96,6 @@ void read_result(const FinishedJob& job, const codegen::Artifact& artifact, cons
 double timeout_for(const MeasureTask& task, const HostMeasureOptions& options, double timing) {
   double wanted = std::max(kShortestTimeout, kSlowest * task.facts().naive_seconds);
   return std::max(std::min(wanted, std::max(options.timeout_seconds, 2 * task.facts().naive_seconds)), 2 * timing);
-}
-
-// One line for each constant that the program wants in another order.
-std::string constant_layouts(const codegen::Artifact& artifact) {
-  std::string text;
-  for (size_t i = 0; i < artifact.buffers.size(); ++i) {
-    const codegen::BufferInfo& info = artifact.buffers[i];
-    if (info.role == ir::BufferRole::kWeight && !info.layout.empty()) text += fmt::format("{} {}\n", i, info.layout);
-  }
-  return text;
-}
-
-// Does the artifact take the parameters of the task?
-std::string parameter_mismatch(const codegen::Artifact& artifact, const TaskDescription& task) {
-  size_t params = 0;
-  for (const codegen::BufferInfo& info : artifact.buffers) {
-    if (info.role == ir::BufferRole::kTemp) continue;
-    if (params >= task.params.size()) return "more parameters than the task has";
-    const TaskParam& param = task.params[params];
-    if (info.role != param.role || info.type != param.type || info.shape != param.shape)
-      return fmt::format("parameter {} is another than the task's", params);
-    ++params;
-  }
-  return params == task.params.size() ? "" : "fewer parameters than the task has";
 }
 
 struct Compiled {
@@ -301,15 +251,7 @@ class Batch {
       channel_.note_time(candidate.task->id(), m.median);
       return {};
     }
-    m.status = second.status;
-    m.failure = second.failure;
-    m.max_error = std::max(m.max_error, second.max_error);
-    m.where = second.where;
-    m.gate.clear();
-    m.samples.clear();
-    m.median = m.low = m.high = 0;
-    m.converged = m.cut_short = m.disturbed = false;
-    m.dropped = m.repeats = 0;
+    disqualify(m, second);
     return {};
   }
 
@@ -365,13 +307,9 @@ Result<PairedComparison> IsolatedHostMeasurer::compare_paired(const Candidate& a
     comparison.failure = second.failure;
     return comparison;
   }
-  std::vector<double> all;
-  bool a_wins = true, b_wins = true;
-  comparison.low = HUGE_VAL;
-  comparison.high = 0;
-  // Where code and data come to lie differs by process and can favour one side for as long as the process lives, so one
-  // process proves nothing. In every other one B is loaded first. Once neither side can win any more, it is a tie.
-  for (int process = 0; process < kPairedProcesses && (a_wins || b_wins); ++process) {
+  PairTally tally;
+  // In every other process B is loaded first.
+  for (int process = 0; process < kPairedProcesses && tally.open(); ++process) {
     bool swapped = process % 2 == 1;
     Channel::JobSpec spec;
     spec.kind = JobKind::kPaired;
@@ -389,27 +327,9 @@ Result<PairedComparison> IsolatedHostMeasurer::compare_paired(const Candidate& a
       comparison.failure = m.failure;
       return comparison;
     }
-    const WorkerResult& result = job.result();
-    std::vector<double> ratios;
-    for (size_t i = 0; i < static_cast<size_t>(std::clamp<int64_t>(result.num_samples, 1, kMaxSamples)); ++i) {
-      double ratio = result.samples[i] / result.samples_b[i];
-      ratios.push_back(swapped ? 1 / ratio : ratio);
-    }
-    all.insert(all.end(), ratios.begin(), ratios.end());
-    if (ratios.size() < static_cast<size_t>(kMinimalPairs)) a_wins = b_wins = false;
-    std::sort(ratios.begin(), ratios.end());
-    Interval interval = median_interval(ratios, kPairedConfidence);
-    a_wins = a_wins && interval.high < 1 && interval.median <= 1 - kMinimalEffect;
-    b_wins = b_wins && interval.low > 1 && interval.median >= 1 + kMinimalEffect;
-    comparison.low = std::min(comparison.low, interval.low);
-    comparison.high = std::max(comparison.high, interval.high);
+    tally.add(job.result(), swapped);
   }
-  std::sort(all.begin(), all.end());
-  comparison.ratio = median_interval(all).median;
-  comparison.pairs = static_cast<int64_t>(all.size());
-  if (a_wins) comparison.winner = PairedComparison::Winner::kA;
-  if (b_wins) comparison.winner = PairedComparison::Winner::kB;
-  return comparison;
+  return tally.close();
 }
 
 }  // namespace tcc::measure

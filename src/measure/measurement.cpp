@@ -17,7 +17,7 @@ void fill_record(const Measurement& measurement, record::Record& record) {
   record.high = measurement.high;
   const bool timed = !measurement.samples.empty();
   record.statistic = !timed ? "" : measurement.disturbed ? "fastest tenth" : "median";
-  record.cache = timed ? "warm" : "";
+  record.cache = !timed ? "" : measurement.cold ? "cold" : "warm";
   record.converged = measurement.converged;
   record.cut_short = measurement.cut_short;
   record.repeats = measurement.repeats;

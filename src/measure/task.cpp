@@ -47,7 +47,8 @@ std::vector<TaskParam> describe_params(const ir::Kernel& kernel) {
   return params;
 }
 
-// Parameters whose elements are used as indices (gather): values stay below the indexed extent.
+}  // namespace
+
 std::map<ir::Id, int64_t> index_limits(const ir::Kernel& kernel) {
   std::map<ir::Id, int64_t> limits;
   ir::visit_roots(kernel.root, [&](ir::Expr root) {
@@ -69,6 +70,8 @@ std::map<ir::Id, int64_t> index_limits(const ir::Kernel& kernel) {
   });
   return limits;
 }
+
+namespace {
 
 struct DataPlan {
   int amplitude = 0;        // of the integers of set 0; 0: reals there too
@@ -356,11 +359,13 @@ Result<std::shared_ptr<const MeasureTask>> MeasureTask::create(IsolatedHostMeasu
       if (static_cast<int64_t>(positions[i].size()) == param.elements()) positions[i].clear();
     }
   }
-  TCC_TRY(ReferenceCode reference_code, make_reference(reference, target, positions));
+  // The reference runs on the CPU, wherever the programs run.
+  const target::Target reference_target = target.is_cpu() ? target : target::host_target();
+  TCC_TRY(ReferenceCode reference_code, make_reference(reference, reference_target, positions));
   ReferenceCode magnitude_code;
   if (magnitude) {
     Positions same = positions;
-    TCC_TRY(magnitude_code, make_reference(*magnitude, target, same));
+    TCC_TRY(magnitude_code, make_reference(*magnitude, reference_target, same));
     TCC_CHECK(same == positions, "bounds are computed where the reference is");
   }
   ReferenceRunner runner(measurer.channel());

@@ -40,12 +40,37 @@ std::vector<int64_t> Reader::list() {
   return values;
 }
 
+void put_gpu_hello(Writer& writer, const GpuHello& hello) {
+  writer.integer(hello.ok);
+  for (const std::string* text : {&hello.message, &hello.hint, &hello.name, &hello.uuid, &hello.target})
+    writer.text(*text);
+  writer.integer(hello.driver_version);
+  writer.integer(hello.memory_bytes);
+  writer.integer(hello.takes_ptx_only);
+}
+
+GpuHello get_gpu_hello(Reader& reader) {
+  GpuHello hello;
+  hello.ok = reader.integer() != 0;
+  for (std::string* text : {&hello.message, &hello.hint, &hello.name, &hello.uuid, &hello.target})
+    *text = reader.text();
+  hello.driver_version = reader.integer();
+  hello.memory_bytes = reader.integer();
+  hello.takes_ptx_only = reader.integer() != 0;
+  return hello;
+}
+
 void put_artifact(Writer& writer, const codegen::Artifact& artifact) {
+  writer.integer(static_cast<int64_t>(artifact.format));
   writer.text(artifact.code);
   writer.integer(static_cast<int64_t>(artifact.launches.size()));
   for (const codegen::Launch& launch : artifact.launches) {
     writer.text(launch.symbol);
     writer.integer(launch.extent);
+    for (const auto& axes : {launch.grid, launch.block, launch.cluster})
+      for (int64_t extent : axes) writer.integer(extent);
+    writer.integer(launch.shared_bytes);
+    writer.integer(launch.cooperative);
   }
   writer.integer(static_cast<int64_t>(artifact.buffers.size()));
   for (const codegen::BufferInfo& info : artifact.buffers) {
@@ -60,12 +85,17 @@ void put_artifact(Writer& writer, const codegen::Artifact& artifact) {
 
 codegen::Artifact get_artifact(Reader& reader) {
   codegen::Artifact artifact;
+  artifact.format = static_cast<codegen::CodeFormat>(reader.integer());
   artifact.code = reader.text();
   int64_t launches = reader.integer();
   for (int64_t i = 0; i < launches && reader.ok(); ++i) {
     codegen::Launch launch;
     launch.symbol = reader.text();
     launch.extent = reader.integer();
+    for (auto* axes : {&launch.grid, &launch.block, &launch.cluster})
+      for (int64_t& extent : *axes) extent = reader.integer();
+    launch.shared_bytes = reader.integer();
+    launch.cooperative = reader.integer() != 0;
     artifact.launches.push_back(std::move(launch));
   }
   int64_t buffers = reader.integer();

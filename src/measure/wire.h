@@ -26,7 +26,13 @@ enum class JobKind : int32_t {
 // How far a child came; tells a hang from a slow program and where a fault happened.
 enum class Phase : int32_t { kStarted, kLoading, kChecking, kTiming, kDone };
 
-enum class ChildStatus : int32_t { kOk, kWrong, kFailed };
+enum class ChildStatus : int32_t {
+  kOk,
+  kWrong,
+  kFailed,    // no code, or the device refuses the launch
+  kNoMemory,  // of the device, for the task's own tensors
+  kCrashed,   // the device gave up on the process: no other program can run in it
+};
 
 struct Fault {
   int32_t signal = 0;  // 0: none seen by the handler
@@ -65,6 +71,7 @@ struct JobHeader {
   double budget_seconds, patience_seconds;
   QuietTimes quiet;     // what all children so far have seen
   double best_seconds;  // of the task's programs so far; 0: none
+  int64_t max_copies;   // on a GPU: of the parameters, that launches take in turns
   int64_t memory_limit_bytes;
   double cpu_limit_seconds;
   int64_t payload_offset, payload_bytes;  // artifacts, see put_artifact
@@ -75,10 +82,19 @@ struct JobHeader {
 
 inline constexpr uint64_t kMagic = 0x7463632d776f726bull;
 // Changes whenever the layout does.
-inline constexpr uint64_t kProtocol = 5 + (sizeof(JobHeader) << 8);
+inline constexpr uint64_t kProtocol = 6 + (sizeof(JobHeader) << 8);
 
 struct Hello {
   uint64_t magic = kMagic, protocol = kProtocol;
+};
+// What a GPU's worker says next, once: put_gpu_hello. Longer than any of them.
+inline constexpr size_t kGpuHelloBytes = 60000;
+struct GpuHello {
+  bool ok = false;
+  std::string message, hint;  // why there is no device
+  std::string name, uuid, target;
+  int64_t driver_version = 0, memory_bytes = 0;
+  bool takes_ptx_only = false;
 };
 // With two descriptors: job, task.
 struct JobMessage {
@@ -94,6 +110,13 @@ struct ReplyMessage {
   int32_t wait_status = 0;
   int32_t timed_out = 0;
 };
+
+template <size_t N>
+void set_text(std::array<char, N>& to, std::string_view text) {
+  const size_t n = text.size() < N - 1 ? text.size() : N - 1;
+  text.copy(to.data(), n);
+  to[n] = 0;
+}
 
 // --- descriptions of variable length -------------------------------------------------------------------------------
 class Writer {
@@ -130,6 +153,9 @@ class Reader {
   std::string_view bytes_;
   bool ok_ = true;
 };
+
+void put_gpu_hello(Writer& writer, const GpuHello& hello);
+GpuHello get_gpu_hello(Reader& reader);
 
 void put_artifact(Writer& writer, const codegen::Artifact& artifact);
 codegen::Artifact get_artifact(Reader& reader);

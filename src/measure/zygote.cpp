@@ -14,11 +14,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <optional>
+#include <span>
+#include <string_view>
 
 #include "measure/child.h"
+#include "measure/gpu_worker.h"
 #include "measure/shared_memory.h"
 #include "measure/wire.h"
+#include "measure/worker_link.h"
 #include "tcc/codegen/llvm.h"
 #include "tcc/measure/host.h"
 
@@ -40,32 +43,13 @@ class Zygote {
     if (send(socket_, &hello, sizeof hello, MSG_NOSIGNAL) != sizeof hello) return 1;
     JobMessage message;
     int fds[2];
-    while (receive(message, fds)) {
+    while (receive_job(socket_, message, fds)) {
       if (!handle(message, fds[0], fds[1])) return 0;
     }
     return 0;
   }
 
  private:
-  // False: the coordinator is gone.
-  bool receive(JobMessage& message, int fds[2]) {
-    iovec data{&message, sizeof message};
-    alignas(cmsghdr) char control[CMSG_SPACE(2 * sizeof(int))];
-    msghdr header{};
-    header.msg_iov = &data;
-    header.msg_iovlen = 1;
-    header.msg_control = control;
-    header.msg_controllen = sizeof control;
-    ssize_t got = 0;
-    do got = recvmsg(socket_, &header, MSG_CMSG_CLOEXEC);
-    while (got < 0 && errno == EINTR);
-    cmsghdr* rights = CMSG_FIRSTHDR(&header);
-    if (got != sizeof message || message.magic != kMagic || !rights || rights->cmsg_len != CMSG_LEN(2 * sizeof(int)))
-      return false;
-    std::memcpy(fds, CMSG_DATA(rights), 2 * sizeof(int));
-    return true;
-  }
-
   bool handle(const JobMessage& message, int job_fd, int task_fd) {
     ReplyMessage reply;
     reply.job = message.job;
@@ -146,13 +130,17 @@ class Zygote {
 }  // namespace
 
 int worker_main(int argc, char** argv) {
-  if (argc != 2 || std::strcmp(argv[1], "--serve") != 0) {
-    std::fputs("tcc-worker runs candidate programs for tcc, which starts it; it is of no use by itself\n", stderr);
-    return 2;
+  constexpr int kSocket = 3;
+  const std::span<char*> words(argv + 1, argv + argc);
+  const std::string_view role = words.empty() ? "" : words[0];
+  if (role == "--serve" && words.size() == 1) {
+    prctl(PR_SET_NAME, "tcc-worker");
+    signal(SIGINT, SIG_IGN);  // Ctrl-C is the coordinator's to handle; when it ends, the socket closes
+    return Zygote(kSocket).serve();
   }
-  prctl(PR_SET_NAME, "tcc-worker");
-  signal(SIGINT, SIG_IGN);  // Ctrl-C is the coordinator's to handle; when it ends, the socket closes
-  return Zygote(3).serve();
+  if (role == "--device" && words.size() == 3) return serve_gpu(kSocket, std::atoi(words[1]), words[2]);
+  std::fputs("tcc-worker runs candidate programs for tcc, which starts it; it is of no use by itself\n", stderr);
+  return 2;
 }
 
 }  // namespace tcc::measure

@@ -217,6 +217,8 @@ Result<void> import_lrn(NodeContext& c) {
 
 namespace {
 
+constexpr double kWorthSplitting = 1.25;  // times the work of what is used
+
 struct TransposedAxis {
   int64_t in, kernel, stride, dilation, before, after;  // pads of the stretched input; negative: cut
 };
@@ -369,6 +371,90 @@ Result<void> import_phases(NodeContext& c, const std::vector<TransposedAxis>& ax
   return c.finish(Op::kAdd, {}, {y, bias});
 }
 
+// A convolution of all phases makes taps - 1 outputs more of each phase than are used: of small images that is much.
+// Then each phase has a convolution of its own, of the part of the padded input that it sees.
+bool phases_apart(const std::vector<TransposedAxis>& axes) {
+  double waste = 1;
+  for (const TransposedAxis& a : axes) {
+    const int64_t taps = (a.kernel + a.stride - 1) / a.stride,
+                  out = (a.in - 1) * a.stride + 2 + a.before + a.after - a.kernel;
+    if (out % a.stride != 0) return false;
+    waste *= static_cast<double>(a.in + taps - 1) / static_cast<double>(out / a.stride);
+  }
+  return waste > kWorthSplitting;
+}
+
+// Output o of an axis is the phase (first + o) % stride of position (first + o) / stride. With o = i * stride + p all
+// outputs of one p are of one phase, at consecutive positions.
+Result<void> import_phases_apart(NodeContext& c, const std::vector<TransposedAxis>& axes, int64_t group) {
+  const size_t spatial = axes.size();
+  const int64_t batch = c.input_value(0).shape[0], filters = group * c.input_value(1).shape[1];
+  TCC_TRY(graph::ValueId weights, phase_weights(c, axes, group));
+  Shape kernel = c.value(weights).shape, by_phase = kernel;
+  graph::ConvAttrs conv;
+  conv.group = group;
+  conv.strides.assign(spatial, 1);
+  conv.dilations.assign(spatial, 1);
+  conv.pads_begin.assign(spatial, 0);
+  conv.pads_end.assign(spatial, 0);
+  graph::PadAttrs pad{{0, 0}, {0, 0}, 0};
+  int64_t phases = 1;
+  std::vector<int64_t> first, made;
+  for (size_t i = 0; i < spatial; ++i) {
+    const TransposedAxis& a = axes[i];
+    const int64_t taps = kernel[i + 2];
+    first.push_back(a.kernel - 1 - a.before);
+    made.push_back(((a.in - 1) * a.stride + 2 + a.before + a.after - a.kernel) / a.stride);
+    const int64_t last = (first[i] + a.stride - 1) / a.stride + made[i] + taps - 1;
+    pad.begin.push_back(taps - 1);
+    pad.end.push_back(std::max<int64_t>(0, last - a.in - (taps - 1)));
+    conv.kernel.push_back(taps);
+    phases *= a.stride;
+  }
+  by_phase[0] = filters;
+  by_phase.insert(by_phase.begin() + 1, phases);
+  kernel[0] = filters;
+  TCC_TRY(graph::ValueId padded, c.emit(Op::kPad, pad, {c.input(0)}));
+  TCC_TRY(weights, c.emit_reshape(weights, by_phase));
+  Shape plane{batch, filters, 1};
+  plane.insert(plane.end(), made.begin(), made.end());
+  std::vector<graph::ValueId> parts;
+  for (int64_t p = 0; p < phases; ++p) {
+    int64_t phase = 0, rest = p;
+    std::vector<int64_t> digits(spatial);
+    for (size_t i = spatial; i-- > 0;) digits[i] = rest % axes[i].stride, rest /= axes[i].stride;
+    graph::SliceAttrs window{{0, 0}, {1, 1}, {batch, c.input_value(0).shape[1]}};
+    for (size_t i = 0; i < spatial; ++i) {
+      const int64_t from = first[i] + digits[i];
+      phase = phase * axes[i].stride + from % axes[i].stride;
+      window.starts.push_back(from / axes[i].stride);
+      window.steps.push_back(1);
+      window.extents.push_back(made[i] + conv.kernel[i] - 1);
+    }
+    TCC_TRY(graph::ValueId x, c.emit(Op::kSlice, window, {padded}));
+    TCC_TRY(graph::ValueId w, c.slice(weights, 1, phase, 1));
+    TCC_TRY(w, c.emit_reshape(w, kernel));
+    std::vector<graph::ValueId> inputs{x, w};
+    if (c.has_input(2)) inputs.push_back(c.input(2));
+    TCC_TRY(graph::ValueId y, c.emit(Op::kConv, conv, inputs));
+    TCC_TRY(y, c.emit_reshape(y, plane));
+    parts.push_back(y);
+  }
+  Shape split{batch, filters}, woven = split;
+  std::vector<int64_t> perm{0, 1};
+  for (const TransposedAxis& a : axes) split.push_back(a.stride);
+  split.insert(split.end(), made.begin(), made.end());
+  for (size_t i = 0; i < spatial; ++i) {
+    perm.push_back(static_cast<int64_t>(2 + spatial + i));
+    perm.push_back(static_cast<int64_t>(2 + i));
+    woven.push_back(made[i] * axes[i].stride);
+  }
+  TCC_TRY(graph::ValueId y, c.emit(Op::kConcat, graph::AxisAttrs{2}, parts));
+  TCC_TRY(y, c.emit_reshape(y, split));
+  TCC_TRY(y, c.emit(Op::kTranspose, graph::TransposeAttrs{perm}, {y}));
+  return c.finish(Op::kReshape, graph::ReshapeAttrs{woven}, {y});
+}
+
 }  // namespace
 
 // A convolution for each phase of the strides where that serves, else one of the stretched input with the mirrored
@@ -386,6 +472,7 @@ Result<void> import_conv_transpose(NodeContext& c) {
   TCC_TRY(int64_t group, c.get_int("group", 1));
   if (group < 1 || weight[0] % group != 0) return input_error("group {} must divide {}", group, weight[0]);
   TCC_TRY(auto axes, read_transposed(c, kernel));
+  if (has_phases(axes) && phases_apart(axes)) return import_phases_apart(c, axes, group);
   if (has_phases(axes)) return import_phases(c, axes, group);
   TCC_TRY(graph::ValueId x, stretch(c, axes));
 

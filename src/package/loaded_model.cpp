@@ -112,6 +112,12 @@ int64_t LoadedModel::weights_bytes() const {
   return static_cast<int64_t>(api_->info()->weights_bytes);
 }
 
+bool LoadedModel::on_gpu() const {
+  const tcc_model_info* info = api_->info();
+  const bool says = info->struct_size >= offsetof(tcc_model_info, device_type) + sizeof info->device_type;
+  return says && info->device_type == TCC_DEVICE_CUDA;
+}
+
 std::string LoadedModel::metadata_json() const {
   uint64_t length = 0;
   const char* text = api_->metadata_json(&length);
@@ -124,11 +130,17 @@ Result<std::unique_ptr<ModelContext>> LoadedModel::create_context(const ContextO
   create.threads = options.threads;
   create.spin_us = options.spin_us;
   create.flags = options.pin ? static_cast<uint32_t>(TCC_CREATE_PIN_THREADS) : 0;
+  if (on_gpu()) {
+    if (options.host_tensors) create.flags |= TCC_CREATE_HOST_TENSORS;
+    if (!options.cuda_driver.empty()) create.cuda_driver = options.cuda_driver.c_str();
+  }
   tcc_context* context = nullptr;
   tcc_status status = api_->create(&create, &context);
   if (status != TCC_OK) {
-    return environment_error("{}: cannot make a context: {} ({})", id_, api_->last_error(),
-                             api_->status_string(status));
+    return make_error(
+        ErrorClass::kEnvironment,
+        fmt::format("{}: cannot make a context: {} ({})", id_, api_->last_error(), api_->status_string(status)),
+        on_gpu() ? "the library runs on an NVIDIA GPU; `tcc inspect` shows for which it has code" : "");
   }
   return std::unique_ptr<ModelContext>(new ModelContext(shared_from_this(), context));
 }
@@ -150,17 +162,34 @@ Result<void> ModelContext::check(tcc_status status, const char* what) const {
   return environment_error("{}: {}: {} ({})", model_->id(), what, api.last_error(), api.status_string(status));
 }
 
-void ModelContext::take(std::span<const void* const> inputs, std::span<void* const> outputs) {
+void ModelContext::take(std::span<const void* const> inputs, std::span<void* const> outputs, tcc_dldevice device) {
   TCC_CHECK(inputs.size() == inputs_.size() && outputs.size() == outputs_.size(),
             "{} inputs and {} outputs for {} and {}", inputs.size(), outputs.size(), inputs_.size(), outputs_.size());
-  for (size_t i = 0; i < inputs.size(); ++i) inputs_[i].data = const_cast<void*>(inputs[i]);
-  for (size_t i = 0; i < outputs.size(); ++i) outputs_[i].data = outputs[i];
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    inputs_[i].data = const_cast<void*>(inputs[i]);
+    inputs_[i].device = device;
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    outputs_[i].data = outputs[i];
+    outputs_[i].device = device;
+  }
 }
 
 Result<void> ModelContext::run(std::span<const void* const> inputs, std::span<void* const> outputs) {
-  take(inputs, outputs);
+  take(inputs, outputs, {TCC_DEVICE_CPU, 0});
   return check(model_->api().run(context_, inputs_.data(), static_cast<uint32_t>(inputs_.size()), outputs_.data(),
                                  static_cast<uint32_t>(outputs_.size()), nullptr, 0, nullptr),
+               "run failed");
+}
+
+Result<void> ModelContext::enqueue(std::span<const uint64_t> inputs, std::span<const uint64_t> outputs, void* stream) {
+  TCC_CHECK(model_->on_gpu(), "{} does not run on a GPU", model_->id());
+  const tcc_dldevice device = {TCC_DEVICE_CUDA, info().device};
+  // Addresses are pointers here: both have 64 bits.
+  take({reinterpret_cast<const void* const*>(inputs.data()), inputs.size()},
+       {reinterpret_cast<void* const*>(outputs.data()), outputs.size()}, device);
+  return check(model_->api().run(context_, inputs_.data(), static_cast<uint32_t>(inputs_.size()), outputs_.data(),
+                                 static_cast<uint32_t>(outputs_.size()), nullptr, 0, stream),
                "run failed");
 }
 
@@ -170,7 +199,7 @@ Result<void> ModelContext::run_timed(std::span<const void* const> inputs, std::s
   if (api.struct_size < offsetof(tcc_model_api, run_timed) + sizeof api.run_timed)
     return make_error(ErrorClass::kInput, fmt::format("{} is too old to time its kernels", model_->id()),
                       "build it again with this tcc");
-  take(inputs, outputs);
+  take(inputs, outputs, {TCC_DEVICE_CPU, 0});
   return check(api.run_timed(context_, inputs_.data(), static_cast<uint32_t>(inputs_.size()), outputs_.data(),
                              static_cast<uint32_t>(outputs_.size()), nullptr, 0, step_ns.data(),
                              static_cast<uint32_t>(step_ns.size())),
@@ -181,12 +210,16 @@ Result<void> ModelContext::self_test() {
   return check(model_->api().self_test(context_), "self test failed");
 }
 
-int ModelContext::threads() const {
+tcc_context_info ModelContext::info() const {
   tcc_context_info info{};
   info.struct_size = sizeof info;
   tcc_status status = model_->api().context_info(context_, &info);
   TCC_CHECK(status == TCC_OK);
-  return info.threads;
+  return info;
+}
+
+int ModelContext::threads() const {
+  return info().threads;
 }
 
 }  // namespace tcc::package

@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "model_data.h"
 #include "tcc/support/check.h"
@@ -21,24 +23,120 @@ Json tensors_json(const graph::Graph& graph, const std::vector<graph::ValueId>& 
   return list;
 }
 
-Json task_json(const task::Task& task, const TaskCode& code) {
-  double bytes = 0;  // of the parameters
-  for (const codegen::BufferInfo& buffer : code.artifact.buffers)
+Json trace_json(const std::string& text) {
+  Json trace = Json::parse(text, nullptr, false);
+  return trace.is_discarded() ? Json(text) : trace;
+}
+
+double parameter_bytes(const codegen::Artifact& artifact) {
+  double bytes = 0;
+  for (const codegen::BufferInfo& buffer : artifact.buffers)
     if (buffer.role != ir::BufferRole::kTemp) bytes += static_cast<double>(buffer.bytes);
+  return bytes;
+}
+
+Json task_json(const task::Task& task, const TaskCode& code) {
   Json json = {{"key", task.key},
                {"workload", task.workload},
                {"count", task.weight},
                {"flops", task.flops},
-               {"bytes", bytes},
+               {"bytes", parameter_bytes(code.artifact)},
                {"tuned", !code.trace.empty()},
                {"launches", code.artifact.launches.size()},
                {"code_bytes", code.artifact.code.size()}};
   if (code.seconds > 0) json["seconds"] = code.seconds;
-  if (!code.trace.empty()) {
-    Json trace = Json::parse(code.trace, nullptr, false);
-    json["trace"] = trace.is_discarded() ? Json(code.trace) : trace;
-  }
+  if (!code.trace.empty()) json["trace"] = trace_json(code.trace);
   return json;
+}
+
+// What one architecture's compiler made of a task.
+Json code_json(const ArchitectureCode& architecture, const TaskCode& code) {
+  Json json = {{"architecture", target::sm_name(architecture.target)},
+               {"format", architecture.ptx ? "ptx" : "cubin"},
+               {"record", origin_name(code.origin)},
+               {"code_bytes", code.artifact.code.size()}};
+  if (code.seconds > 0) json[code.origin == Origin::kMeasured ? "seconds" : "predicted_seconds"] = code.seconds;
+  for (const char* fact : {"registers", "spill_bytes", "stack_bytes", "shared_bytes"})
+    if (auto found = code.artifact.facts.find(fact); found != code.artifact.facts.end())
+      json[fact] = static_cast<int64_t>(found->second);
+  json["launches"] = Json::array();
+  for (const codegen::Launch& l : code.artifact.launches)
+    json["launches"].push_back({{"grid", l.grid}, {"block", l.block}, {"dynamic_shared_bytes", l.shared_bytes}});
+  if (!code.trace.empty() && !architecture.ptx) json["trace"] = trace_json(code.trace);
+  return json;
+}
+
+Json gpu_task_json(const PackagePlan& plan, size_t index) {
+  const task::Task& task = plan.tasks->tasks[index];
+  bool tuned = true;
+  int64_t code_bytes = 0;
+  Json codes = Json::array();
+  for (const ArchitectureCode& architecture : plan.architectures) {
+    const TaskCode& code = architecture.codes[index];
+    tuned = tuned && code.origin != Origin::kDefault;
+    code_bytes += static_cast<int64_t>(code.artifact.code.size());
+    codes.push_back(code_json(architecture, code));
+  }
+  return {{"key", task.key},
+          {"workload", task.workload},
+          {"count", task.weight},
+          {"flops", task.flops},
+          {"bytes", parameter_bytes(plan.architectures[0].codes[index].artifact)},
+          {"tuned", tuned},
+          {"code_bytes", code_bytes},
+          {"code", codes}};
+}
+
+std::string toolkit_text(int64_t version) {
+  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
+
+Json architectures_json(const PackagePlan& plan) {
+  Json list = Json::array();
+  for (const ArchitectureCode& a : plan.architectures)
+    list.push_back(
+        {{"architecture", target::sm_name(a.target)}, {"target", a.target.name}, {"format", a.ptx ? "ptx" : "cubin"}});
+  return list;
+}
+
+// What is known of the code's correctness on devices. Code is made of plain C++ and functions of the prelude: those
+// that no device ever ran are named.
+Json conformance_json(const PackagePlan& plan) {
+  Json unproven = Json::object();
+  bool all = true, measured = true;
+  for (const ArchitectureCode& architecture : plan.architectures) {
+    const std::string sm = target::sm_name(architecture.target);
+    std::set<std::string> missing;
+    for (const TaskCode& code : architecture.codes) {
+      measured = measured && code.origin == Origin::kMeasured;
+      for (const std::string& name : prelude_functions(code.artifact.source))
+        if (std::find(plan.conformed.begin(), plan.conformed.end(), fmt::format("{} {}", sm, name)) ==
+            plan.conformed.end())
+          missing.insert(name);
+    }
+    all = all && missing.empty();
+    if (!missing.empty()) unproven[sm] = missing;
+  }
+  std::string note;
+  if (!all)
+    note = "built from functions of the CUDA prelude that were never checked on a device";
+  else if (!measured)
+    note = "not every kernel was run and checked on a device";
+  Json json = {{"checked_on_device", all && measured}};
+  if (!note.empty()) json["note"] = note + "; run `tcc verify` on the library on a machine with such a GPU";
+  if (!unproven.empty()) json["never_conformed"] = unproven;
+  return json;
+}
+
+Json target_json(const PackagePlan& plan) {
+  if (plan.architectures.empty())
+    return {{"name", plan.target.name}, {"kind", "cpu"}, {"features", target::llvm_feature_string(plan.target)}};
+  std::string names, features;
+  for (const ArchitectureCode& a : plan.architectures) {
+    if (!a.ptx) names += (names.empty() ? "" : ",") + a.target.name;
+    features += fmt::format("{}{}{}", features.empty() ? "" : " ", target::sm_name(a.target), a.ptx ? "(PTX)" : "");
+  }
+  return {{"name", names}, {"kind", "cuda"}, {"features", features}};
 }
 
 }  // namespace
@@ -50,10 +148,7 @@ std::string make_metadata(const PackagePlan& plan, const ModelLayout& layout, co
                {"tool_version", options.tool_version},
                {"abi_version", TCC_MODEL_ABI_VERSION},
                {"model", g.name},
-               {"target",
-                {{"name", plan.target.name},
-                 {"kind", plan.target.is_cpu() ? "cpu" : "cuda"},
-                 {"features", plan.target.is_cpu() ? target::llvm_feature_string(plan.target) : ""}}},
+               {"target", target_json(plan)},
                {"inputs", tensors_json(g, g.inputs, nullptr)},
                {"outputs", tensors_json(g, g.outputs, &g.output_names)},
                {"workspace_bytes", layout.workspace_bytes},
@@ -64,6 +159,12 @@ std::string make_metadata(const PackagePlan& plan, const ModelLayout& layout, co
     Json source = Json::parse(options.source_json, nullptr, false);
     TCC_CHECK(source.is_object(), "source_json is no JSON object");
     json["source"] = std::move(source);
+  }
+  if (!plan.architectures.empty()) {
+    json["architectures"] = architectures_json(plan);
+    json["cuda_toolkit"] = toolkit_text(plan.cuda_toolkit);
+    json["conformance"] = conformance_json(plan);
+    for (size_t i = 0; i < plan.tasks->tasks.size(); ++i) json["tasks"].push_back(gpu_task_json(plan, i));
   }
   for (size_t i = 0; i < plan.codes.size(); ++i)
     json["tasks"].push_back(task_json(plan.tasks->tasks[i], plan.codes[i]));

@@ -17,10 +17,11 @@ int64_t round_up(int64_t n) {
   return (n + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// Kernels may not assume more than rt promises.
-void check_alignment(const codegen::BufferInfo& buffer, const graph::ValueStorage& storage) {
+// Kernels may not assume more than rt promises. Of callers' memory it promises what the tensor's info asks for: on a
+// CPU the element size.
+void check_alignment(const codegen::BufferInfo& buffer, const graph::ValueStorage& storage, bool gpu) {
   bool callers = storage.kind == graph::StorageKind::kInput || storage.kind == graph::StorageKind::kOutput;
-  int64_t promised = callers ? ir::type_bytes(buffer.type) : kAlignment;
+  int64_t promised = callers && !gpu ? ir::type_bytes(buffer.type) : kAlignment;
   TCC_CHECK(buffer.alignment <= promised, "a kernel assumes {} bytes of alignment where {} are promised",
             buffer.alignment, promised);
 }
@@ -30,42 +31,62 @@ class Placer {
   explicit Placer(const PackagePlan& plan) : plan_(plan) {}
 
   Result<ModelLayout> run() {
-    int64_t scratch = 0, first_scratch = round_up(plan_.memory->workspace_bytes);
+    layout_.input_alignment.resize(plan_.graph->inputs.size());
+    layout_.output_alignment.resize(plan_.graph->outputs.size());
+    if (plan_.architectures.empty()) {
+      TCC_TRY_VOID(place_codes(plan_.codes, false));
+    }
+    for (const ArchitectureCode& architecture : plan_.architectures) {
+      TCC_TRY_VOID(place_codes(architecture.codes, true));
+    }
+    layout_.workspace_bytes = first_scratch_ + scratch_;
+    return std::move(layout_);
+  }
+
+ private:
+  Result<void> place_codes(const std::vector<TaskCode>& codes, bool gpu) {
+    std::vector<std::vector<tcc_rt_arg>> all;
     for (const task::GroupBinding& binding : plan_.tasks->bindings) {
-      const codegen::Artifact& artifact = plan_.codes[static_cast<size_t>(binding.task)].artifact;
-      TCC_CHECK(artifact.format == codegen::CodeFormat::kHostObject, "only host code makes a library");
+      const codegen::Artifact& artifact = codes[static_cast<size_t>(binding.task)].artifact;
+      TCC_CHECK((artifact.format == codegen::CodeFormat::kHostObject) != gpu, "host and device code are mixed up");
       std::vector<tcc_rt_arg> args;
       int64_t at = 0;
       size_t param = 0;
       for (const codegen::BufferInfo& buffer : artifact.buffers) {
         if (buffer.role == ir::BufferRole::kTemp) {
           TCC_CHECK(buffer.alignment <= kAlignment);
-          args.push_back({TCC_RT_ARG_WORKSPACE, 0, static_cast<uint64_t>(first_scratch + at)});
+          args.push_back({TCC_RT_ARG_WORKSPACE, 0, static_cast<uint64_t>(first_scratch_ + at)});
           at += round_up(buffer.bytes);
           continue;
         }
         TCC_CHECK(param < binding.params.size(), "the kernel has more parameters than its task");
-        TCC_TRY(tcc_rt_arg arg, place_param(buffer, binding.params[param++]));
+        TCC_TRY(tcc_rt_arg arg, place_param(buffer, binding.params[param++], gpu));
         args.push_back(arg);
       }
       TCC_CHECK(param == binding.params.size(), "the kernel has fewer parameters than its task");
-      scratch = std::max(scratch, at);
-      layout_.args.push_back(std::move(args));
+      scratch_ = std::max(scratch_, at);
+      all.push_back(std::move(args));
     }
-    layout_.workspace_bytes = first_scratch + scratch;
-    return std::move(layout_);
+    layout_.args.push_back(std::move(all));
+    return {};
   }
 
- private:
-  Result<tcc_rt_arg> place_param(const codegen::BufferInfo& buffer, const task::ParamSource& source) {
+  static void raise(uint64_t& alignment, const codegen::BufferInfo& buffer) {
+    if (buffer.alignment > ir::type_bytes(buffer.type))
+      alignment = std::max(alignment, static_cast<uint64_t>(buffer.alignment));
+  }
+
+  Result<tcc_rt_arg> place_param(const codegen::BufferInfo& buffer, const task::ParamSource& source, bool gpu) {
     const graph::ValueStorage& storage = plan_.memory->storage.at(static_cast<size_t>(source.value));
-    check_alignment(buffer, storage);
+    check_alignment(buffer, storage, gpu);
     TCC_CHECK(storage.kind == graph::StorageKind::kConstant || buffer.layout.empty(),
               "only constants may have a layout of their own");
     switch (storage.kind) {
       case graph::StorageKind::kInput:
+        raise(layout_.input_alignment.at(static_cast<size_t>(storage.index)), buffer);
         return tcc_rt_arg{TCC_RT_ARG_INPUT, static_cast<uint32_t>(storage.index), 0};
       case graph::StorageKind::kOutput:
+        raise(layout_.output_alignment.at(static_cast<size_t>(storage.index)), buffer);
         return tcc_rt_arg{TCC_RT_ARG_OUTPUT, static_cast<uint32_t>(storage.index), 0};
       case graph::StorageKind::kWorkspace:
         return tcc_rt_arg{TCC_RT_ARG_WORKSPACE, 0, static_cast<uint64_t>(storage.offset)};
@@ -95,6 +116,8 @@ class Placer {
   }
 
   const PackagePlan& plan_;
+  const int64_t first_scratch_ = round_up(plan_.memory->workspace_bytes);
+  int64_t scratch_ = 0;
   ModelLayout layout_;
   std::map<std::pair<graph::ValueId, std::string>, int64_t> known_;
 };
@@ -120,51 +143,6 @@ bool stream_weights(const graph::Graph& graph, const ModelLayout& layout, const 
   return true;
 }
 
-// Strings, zero-terminated, each once.
-class StringPool {
- public:
-  int64_t add(const std::string& text) {
-    auto [it, fresh] = known_.try_emplace(text, static_cast<int64_t>(bytes_.size()));
-    if (fresh) bytes_.append(text.c_str(), text.size() + 1);
-    return it->second;
-  }
-  const std::string& bytes() const { return bytes_; }
-
- private:
-  std::map<std::string, int64_t> known_;
-  std::string bytes_;
-};
-
-// The C structs of the plan as one block of data with the places of its pointers.
-class PlanImage {
- public:
-  enum class To : uint8_t { kData, kStrings, kWeights, kCode };
-  struct Pointer {
-    uint64_t at;
-    To to;
-    int64_t addend;  // kCode: index into codes
-  };
-
-  template <class T>
-  int64_t add(std::span<const T> items) {
-    bytes_.resize((bytes_.size() + 7) / 8 * 8);
-    auto at = static_cast<int64_t>(bytes_.size());
-    bytes_.append(reinterpret_cast<const char*>(items.data()), items.size_bytes());
-    return at;
-  }
-  template <class T>
-  int64_t add(const T& item) {
-    return add(std::span<const T>(&item, 1));
-  }
-  void point(int64_t at, To to, int64_t addend) { pointers_.push_back({static_cast<uint64_t>(at), to, addend}); }
-  const std::string& bytes() const { return bytes_; }
-  const std::vector<Pointer>& pointers() const { return pointers_; }
-
- private:
-  std::string bytes_;
-  std::vector<Pointer> pointers_;
-};
-
 class ModelWriter {
  public:
   ModelWriter(const PackagePlan& plan, const ModelLayout& layout, const std::string& id, const std::string& metadata)
@@ -183,8 +161,11 @@ class ModelWriter {
     object.define(fmt::format("tcc_{}_query", id_), code, 0, 5, true, false);
     object.define("tcc_rt_the_plan", data, plan_at, sizeof(tcc_rt_plan), false, true);
     object.call_at(code, 1, object.refer("tcc_rt_query"), -4);
-    std::vector<ElfObject::SymbolId> functions;
-    for (const std::string& symbol : symbols_) functions.push_back(object.refer(symbol));
+    auto device_code = strings;  // stands for no section where there is none
+    if (!image_.device_code().empty())
+      device_code = object.add_section(".lrodata.device", ElfObject::Kind::kReadOnlyLarge, 64, image_.device_code());
+    std::vector<ElfObject::SymbolId> symbols;
+    for (const std::string& symbol : image_.symbols()) symbols.push_back(object.refer(symbol));
     for (const PlanImage::Pointer& p : image_.pointers()) {
       switch (p.to) {
         case PlanImage::To::kData:
@@ -196,8 +177,11 @@ class ModelWriter {
         case PlanImage::To::kWeights:
           object.point_at(data, p.at, object.section_symbol(weights), p.addend);
           break;
-        case PlanImage::To::kCode:
-          object.point_at(data, p.at, functions[static_cast<size_t>(p.addend)], 0);
+        case PlanImage::To::kSymbol:
+          object.point_at(data, p.at, symbols[static_cast<size_t>(p.addend)], 0);
+          break;
+        case PlanImage::To::kDeviceCode:
+          object.point_at(data, p.at, object.section_symbol(device_code), p.addend);
           break;
       }
     }
@@ -211,11 +195,9 @@ class ModelWriter {
     std::vector<tcc_rt_launch> launches;
     for (const codegen::Launch& l : artifact.launches) launches.push_back({nullptr, l.extent});
     int64_t at = image_.add(std::span<const tcc_rt_launch>(launches));
-    for (size_t i = 0; i < launches.size(); ++i) {
-      image_.point(at + static_cast<int64_t>(i * sizeof(tcc_rt_launch) + offsetof(tcc_rt_launch, fn)), To::kCode,
-                   static_cast<int64_t>(symbols_.size()));
-      symbols_.push_back(artifact.launches[i].symbol);
-    }
+    for (size_t i = 0; i < launches.size(); ++i)
+      image_.point_at_symbol(at + static_cast<int64_t>(i * sizeof(tcc_rt_launch) + offsetof(tcc_rt_launch, fn)),
+                             artifact.launches[i].symbol);
     tcc_rt_kernel kernel{nullptr, static_cast<uint32_t>(launches.size()),
                          static_cast<uint32_t>(artifact.buffers.size())};
     int64_t kernel_at = image_.add(kernel);
@@ -223,7 +205,8 @@ class ModelWriter {
     return kernel_at;
   }
 
-  int64_t add_tensors(const std::vector<graph::ValueId>& values, const std::vector<std::string>* names) {
+  int64_t add_tensors(const std::vector<graph::ValueId>& values, const std::vector<uint64_t>& alignment,
+                      const std::vector<std::string>* names) {
     std::vector<tcc_tensor_info> infos;
     std::vector<int64_t> dims, names_at;
     for (size_t i = 0; i < values.size(); ++i) {
@@ -234,6 +217,7 @@ class ModelWriter {
       info.bytes = static_cast<uint64_t>(v.bytes());
       info.dtype = dl_type(v.dtype);
       info.ndim = static_cast<int32_t>(v.shape.size());
+      info.alignment = alignment[i];
       infos.push_back(info);
     }
     int64_t at = image_.add(std::span<const tcc_tensor_info>(infos));
@@ -249,7 +233,7 @@ class ModelWriter {
     std::vector<int64_t> kernels;
     for (const TaskCode& code : plan_.codes) kernels.push_back(add_kernel(code.artifact));
     std::vector<int64_t> args;
-    for (const auto& list : layout_.args) args.push_back(image_.add(std::span<const tcc_rt_arg>(list)));
+    for (const auto& list : layout_.args[0]) args.push_back(image_.add(std::span<const tcc_rt_arg>(list)));
     std::vector<tcc_rt_step> steps(args.size());
     int64_t at = image_.add(std::span<const tcc_rt_step>(steps));
     for (size_t i = 0; i < args.size(); ++i) {
@@ -272,11 +256,13 @@ class ModelWriter {
 
   uint64_t add_plan() {
     const graph::Graph& g = *plan_.graph;
-    int64_t steps = add_steps(), inputs = add_tensors(g.inputs, nullptr),
-            outputs = add_tensors(g.outputs, &g.output_names);
+    const bool gpu = !plan_.architectures.empty();
+    int64_t steps = gpu ? add_gpu_code(plan_, layout_, image_, strings_) : add_steps();
+    int64_t inputs = add_tensors(g.inputs, layout_.input_alignment, nullptr),
+            outputs = add_tensors(g.outputs, layout_.output_alignment, &g.output_names);
     tcc_rt_plan plan{};
     plan.rt_version = TCC_RT_VERSION;
-    plan.num_steps = static_cast<uint32_t>(layout_.args.size());
+    plan.num_steps = static_cast<uint32_t>(layout_.args[0].size());
     plan.metadata_bytes = metadata_.size();
     plan.self_test_seed = 1;
     plan.self_test_tolerance = 0;  // kernels split work by the number of threads only: two runs agree bit by bit
@@ -286,12 +272,13 @@ class ModelWriter {
     plan.info.workspace_bytes = static_cast<uint64_t>(layout_.workspace_bytes);
     plan.info.workspace_alignment = kAlignment;
     plan.info.weights_bytes = static_cast<uint64_t>(layout_.weights_bytes);
-    plan.info.cpu_features = cpu_features();
+    plan.info.cpu_features = gpu ? 0 : cpu_features();
+    plan.info.device_type = gpu ? TCC_DEVICE_CUDA : TCC_DEVICE_CPU;
     int64_t at = image_.add(plan);
     auto point = [&](size_t offset, To to, int64_t addend) {
       image_.point(at + static_cast<int64_t>(offset), to, addend);
     };
-    point(offsetof(tcc_rt_plan, steps), To::kData, steps);
+    point(gpu ? offsetof(tcc_rt_plan, gpu) : offsetof(tcc_rt_plan, steps), To::kData, steps);
     if (layout_.weights_bytes > 0) point(offsetof(tcc_rt_plan, weights), To::kWeights, 0);
     point(offsetof(tcc_rt_plan, metadata_json), To::kStrings, strings_.add(metadata_));
     size_t info = offsetof(tcc_rt_plan, info);
@@ -307,7 +294,6 @@ class ModelWriter {
   const std::string& metadata_;
   PlanImage image_;
   StringPool strings_;
-  std::vector<std::string> symbols_;  // of all launches
 };
 
 }  // namespace

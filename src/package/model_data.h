@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "elf_object.h"
+#include "plan_image.h"
 #include "tcc/package/package.h"
 #include "tcc/rt/rt.h"
 
@@ -22,14 +23,23 @@ struct WeightPiece {
 struct ModelLayout {
   std::vector<WeightPiece> weights;
   int64_t weights_bytes = 0;
-  int64_t workspace_bytes = 0;                // the memory plan's, then the largest scratch of a step
-  std::vector<std::vector<tcc_rt_arg>> args;  // per group, in the order of the artifact's buffers
+  int64_t workspace_bytes = 0;  // the memory plan's, then the largest scratch of a step
+  // Per group, in the order of the artifact's buffers; one such list for each architecture, and one for a CPU.
+  std::vector<std::vector<std::vector<tcc_rt_arg>>> args;
+  // That kernels assume of the model's inputs and outputs, bytes; 0: the element size.
+  std::vector<uint64_t> input_alignment, output_alignment;
 };
 
 // Places constants and kernels' scratch. Errors (input): layouts that do not parse.
 Result<ModelLayout> place_model(const PackagePlan& plan);
 
 tcc_dldtype dl_type(graph::DType dtype);
+
+// Adds the tcc_rt_gpu of a plan with architectures and returns its place.
+int64_t add_gpu_code(const PackagePlan& plan, const ModelLayout& layout, PlanImage& image, StringPool& strings);
+
+// Names of the CUDA prelude that the source of a kernel, which begins with it, uses; sorted.
+std::vector<std::string> prelude_functions(const std::string& source);
 
 // Writes the object to `path`; weights go straight from the constants, one at a time.
 Result<void> write_model_object(const PackagePlan& plan, const ModelLayout& layout, const std::string& id,
@@ -40,7 +50,7 @@ std::string make_metadata(const PackagePlan& plan, const ModelLayout& layout, co
 
 // The files beside the library. Generated text holds ids and types, never the model's own strings.
 std::string make_header(const PackagePlan& plan, const ModelLayout& layout, const std::string& id);
-std::string make_example(const std::string& id);
+std::string make_example(const PackagePlan& plan, const std::string& id);
 std::string make_pkg_config(const PackageOptions& options);
 std::string make_cmake_config(const std::string& id);
 

@@ -57,13 +57,22 @@ class ScratchFolder {
 
 void check_plan(const PackagePlan& plan) {
   TCC_CHECK(plan.graph != nullptr && plan.groups != nullptr && plan.memory != nullptr && plan.tasks != nullptr);
-  TCC_CHECK(plan.codes.size() == plan.tasks->tasks.size(), "{} codes for {} tasks", plan.codes.size(),
-            plan.tasks->tasks.size());
   TCC_CHECK(plan.tasks->bindings.size() == plan.groups->size());
-  std::set<std::string> symbols;
-  for (const TaskCode& code : plan.codes)
-    for (const codegen::Launch& launch : code.artifact.launches)
-      TCC_CHECK(symbols.insert(launch.symbol).second, "two tasks define {}", launch.symbol);
+  auto check_codes = [&](const std::vector<TaskCode>& codes) {
+    TCC_CHECK(codes.size() == plan.tasks->tasks.size(), "{} codes for {} tasks", codes.size(),
+              plan.tasks->tasks.size());
+    std::set<std::string> symbols;
+    for (const TaskCode& code : codes)
+      for (const codegen::Launch& launch : code.artifact.launches)
+        TCC_CHECK(symbols.insert(launch.symbol).second, "two tasks define {}", launch.symbol);
+  };
+  if (plan.architectures.empty()) return check_codes(plan.codes);
+  TCC_CHECK(plan.codes.empty(), "a library runs on a CPU or on GPUs");
+  std::set<std::pair<std::string, bool>> names;
+  for (const ArchitectureCode& architecture : plan.architectures) {
+    check_codes(architecture.codes);
+    TCC_CHECK(names.emplace(target::sm_name(architecture.target), architecture.ptx).second, "an architecture twice");
+  }
 }
 
 Result<std::string> link_objects(const PackagePlan& plan, const ModelLayout& layout, const PackageOptions& options,
@@ -112,18 +121,42 @@ Result<void> keep_objects(const std::string& scratch, const std::string& folder,
   return {};
 }
 
+// What a task's code is made of besides the code itself.
+Result<void> write_parts(const TaskCode& code, const Emit& emit, const std::string& base, FileWriter& writer) {
+  if (emit.ir) TCC_TRY_VOID(writer.write(base + ".tir", code.ir));
+  if (emit.traces && !code.trace.empty()) TCC_TRY_VOID(writer.write(base + ".trace.json", code.trace));
+  return {};
+}
+
+Result<void> write_architecture(const PackagePlan& plan, const ArchitectureCode& architecture, const Emit& emit,
+                                FileWriter& writer) {
+  if (architecture.ptx) return {};  // of programs that are written as those of their own architecture
+  for (size_t i = 0; i < architecture.codes.size(); ++i) {
+    const TaskCode& code = architecture.codes[i];
+    const std::string base =
+        fmt::format("kernels/{}.{}", plan.tasks->tasks[i].key, target::sm_name(architecture.target));
+    if (emit.cuda) TCC_TRY_VOID(writer.write(base + ".cu", code.artifact.source));
+    if (emit.cubin) TCC_TRY_VOID(writer.write(base + ".cubin", code.artifact.code));
+    if (emit.ptx) TCC_TRY_VOID(writer.write(base + ".ptx", code.ptx_text));
+    TCC_TRY_VOID(write_parts(code, emit, base, writer));
+  }
+  return {};
+}
+
 Result<void> write_kernels(const PackagePlan& plan, const PackageOptions& options, FileWriter& writer) {
   const Emit& emit = options.emit;
-  if (!emit.objects && !emit.llvm && !emit.ir && !emit.traces) return {};
+  const bool on_gpu = emit.cuda || emit.cubin || emit.ptx;
+  if (!emit.objects && !emit.llvm && !emit.ir && !emit.traces && !on_gpu) return {};
   TCC_TRY_VOID(make_directories(options.folder + "/kernels"));
+  for (const ArchitectureCode& architecture : plan.architectures)
+    TCC_TRY_VOID(write_architecture(plan, architecture, emit, writer));
   for (size_t i = 0; i < plan.codes.size(); ++i) {
     const TaskCode& code = plan.codes[i];
     std::string base = "kernels/" + plan.tasks->tasks[i].key;
     if (emit.objects) TCC_TRY_VOID(writer.write(base + ".o", code.artifact.code));
     bool assembly = code.artifact.source.find("\ndefine ") == std::string::npos;
     if (emit.llvm) TCC_TRY_VOID(writer.write(base + (assembly ? ".s" : ".ll"), code.artifact.source));
-    if (emit.ir) TCC_TRY_VOID(writer.write(base + ".tir", code.ir));
-    if (emit.traces && !code.trace.empty()) TCC_TRY_VOID(writer.write(base + ".trace.json", code.trace));
+    TCC_TRY_VOID(write_parts(code, emit, base, writer));
   }
   return {};
 }
@@ -134,6 +167,18 @@ std::string lower_case(std::string text) {
 }
 
 }  // namespace
+
+const char* origin_name(Origin origin) {
+  switch (origin) {
+    case Origin::kDefault:
+      return "default";
+    case Origin::kMeasured:
+      return "measured";
+    case Origin::kPredicted:
+      return "predicted";
+  }
+  return "";
+}
 
 std::string make_id(const std::string& text) {
   std::string id;
@@ -179,7 +224,7 @@ Result<PackageReport> build_library(const PackagePlan& plan, const PackageOption
   const std::string& id = options.id;
   TCC_TRY_VOID(writer.write(id + ".h", make_header(plan, layout, id)));
   TCC_TRY_VOID(writer.write(id + ".json", metadata));
-  TCC_TRY_VOID(writer.write("example.c", make_example(id)));
+  TCC_TRY_VOID(writer.write("example.c", make_example(plan, id)));
   TCC_TRY_VOID(writer.write(id + ".pc", make_pkg_config(options)));
   // CMake looks for the lower-case name whatever the package is called.
   TCC_TRY_VOID(writer.write(lower_case(id) + "-config.cmake", make_cmake_config(id)));

@@ -43,7 +43,7 @@ constexpr std::string_view kExample =
     R"(/* Runs the model once on made-up inputs and prints the first values of each output.
  *
  *   cc example.c $(PKG_CONFIG_PATH=. pkg-config --cflags --libs @ID@) && ./a.out
- */
+@ABOUT@ */
 #include "@ID@.h"
 
 #include <stdio.h>
@@ -95,14 +95,14 @@ int main(void) {
   const tcc_model_api *api = tcc_@ID@_query(TCC_MODEL_ABI_VERSION);
   const tcc_model_info *info;
   tcc_context *context = NULL;
-  tcc_dltensor *inputs, *outputs;
+@OPTIONS@  tcc_dltensor *inputs, *outputs;
   uint32_t i;
   if (!api) {
     fprintf(stderr, "the library is newer than this header\n");
     return 1;
   }
   info = api->info();
-  if (api->create(NULL, &context) != TCC_OK) {
+@CREATE@ != TCC_OK) {
     fprintf(stderr, "create: %s\n", api->last_error());
     return 1;
   }
@@ -126,6 +126,19 @@ int main(void) {
   return 0;
 }
 )";
+
+constexpr std::string_view kCreate = "  if (api->create(NULL, &context)";
+
+// A GPU's example passes host memory: without a CUDA header it has no other.
+constexpr std::string_view kAboutGpu = R"( *
+ * The tensors here are in host memory: the context is told to make room for copies of them on the device. A program
+ * that has its data on the device creates without that flag, passes device pointers (device_type TCC_DEVICE_CUDA) and
+ * its stream to run(), and goes on at once: run() only enqueues work.
+)";
+constexpr std::string_view kCreateGpu = R"(  memset(&options, 0, sizeof options);
+  options.struct_size = sizeof options;
+  options.flags = TCC_CREATE_HOST_TENSORS;
+  if (api->create(&options, &context))";
 
 constexpr std::string_view kPkgConfig = R"(libdir=${pcfiledir}
 includedir=${pcfiledir}
@@ -157,6 +170,12 @@ std::string make_header(const PackagePlan& plan, const ModelLayout& layout, cons
   text += tensor_lines(g, g.outputs, "output");
   text += fmt::format("//\n// Workspace {} bytes, weights {} bytes. example.c shows a whole program.\n",
                       layout.workspace_bytes, layout.weights_bytes);
+  std::string architectures;
+  for (const ArchitectureCode& a : plan.architectures)
+    architectures +=
+        fmt::format("{}{}{}", architectures.empty() ? "" : ", ", target::sm_name(a.target), a.ptx ? " (PTX)" : "");
+  if (!architectures.empty())
+    text += fmt::format("// Runs on GPUs: {}. No CUDA header is needed; streams are passed as void*.\n", architectures);
   text += fmt::format("#ifndef {0}\n#define {0}\n\n", guard);
   text += model_abi_text();
   text += fmt::format(
@@ -168,8 +187,12 @@ std::string make_header(const PackagePlan& plan, const ModelLayout& layout, cons
   return text;
 }
 
-std::string make_example(const std::string& id) {
-  return replace_all(kExample, "@ID@", id);
+std::string make_example(const PackagePlan& plan, const std::string& id) {
+  const bool gpu = !plan.architectures.empty();
+  std::string text = replace_all(kExample, "@ABOUT@", std::string(gpu ? kAboutGpu : ""));
+  text = replace_all(text, "@OPTIONS@", gpu ? "  tcc_create_options options;\n" : "");
+  text = replace_all(text, "@CREATE@", std::string(gpu ? kCreateGpu : kCreate));
+  return replace_all(text, "@ID@", id);
 }
 
 std::string make_pkg_config(const PackageOptions& options) {

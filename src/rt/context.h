@@ -13,14 +13,44 @@ struct tcc_context {
   void** buffers;   // scratch of run(): the resolved buffers of one step
   void** inputs;    // scratch of run(): data + byte_offset
   void** outputs;
+  void* device;  // of plan->gpu->ops; NULL on a CPU
   atomic_bool busy;
+};
+
+// One run, its tensors checked against the plan but for where they are.
+typedef struct tcc_rt_call {
+  const tcc_dltensor *inputs, *outputs;
+  void* workspace;  // the caller's, or NULL
+  uint64_t workspace_bytes;
+  void* stream;
+  uint64_t* step_ns;  // NULL: not timed
+} tcc_rt_call;
+
+struct tcc_rt_device_ops {
+  tcc_status (*check_plan)(const tcc_rt_plan* plan);
+  // Fills context->device, or fails and leaves nothing behind.
+  tcc_status (*create)(tcc_context* context, const tcc_create_options* options);
+  void (*destroy)(tcc_context* context);
+  tcc_status (*run)(tcc_context* context, const tcc_rt_call* call);
+  void (*info)(const tcc_context* context, tcc_context_info* info);
+  // Around a self test: what create() was not asked for, a workspace and room for host tensors, which end frees again.
+  tcc_status (*begin_self_test)(tcc_context* context, uint32_t* made);
+  void (*end_self_test)(tcc_context* context, uint32_t made);
 };
 
 // Checks what a damaged or wrongly emitted plan could break: versions, dims, bounds of every argument.
 tcc_status tcc_rt_check_plan(const tcc_rt_plan* plan);
+tcc_status tcc_rt_check_arg(const tcc_rt_plan* plan, const tcc_rt_arg* arg, uint32_t step);
 
-// Checks one tensor against what the plan says of it; `role` is "input" or "output".
-tcc_status tcc_rt_check_tensor(const char* role, uint32_t index, const tcc_tensor_info* want, const tcc_dltensor* have);
+// Checks one tensor against what the plan says of it; `role` is "input" or "output". Whether it is on the right device
+// is for the caller to check; `alignment` is what its data must be aligned to.
+tcc_status tcc_rt_check_tensor(const char* role, uint32_t index, const tcc_tensor_info* want, const tcc_dltensor* have,
+                               uint64_t alignment);
+
+// The workspace that a run uses: the caller's `given`, checked, or the context's `own`.
+tcc_status tcc_rt_choose_workspace(const tcc_context* context, void* own, const tcc_rt_call* call, void** workspace);
+// No output shares memory with another tensor or the workspace: kernels read inputs after writing outputs.
+tcc_status tcc_rt_check_overlap(const tcc_context* context, const void* workspace);
 
 // The workspace of a context: aligned for the plan, on huge pages where it is large.
 void* tcc_rt_allocate_workspace(const tcc_rt_plan* plan);

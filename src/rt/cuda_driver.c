@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tcc/rt/rt.h"
@@ -12,9 +13,13 @@ static const char kDriverLibrary[] = "libcuda.so.1";
 static const struct {
   const char* symbol;
   size_t offset;
+  int needed;
 } functions[] = {
-#define TCC_ROW(member, symbol, parameters) {symbol, offsetof(tcc_cuda_driver, member)},
+#define TCC_ROW(member, symbol, parameters) {symbol, offsetof(tcc_cuda_driver, member), 1},
     TCC_CUDA_DRIVER_FUNCTIONS(TCC_ROW)
+#undef TCC_ROW
+#define TCC_ROW(member, symbol, parameters) {symbol, offsetof(tcc_cuda_driver, member), 0},
+        TCC_CUDA_GRAPH_FUNCTIONS(TCC_ROW)
 #undef TCC_ROW
 };
 
@@ -28,7 +33,7 @@ tcc_status tcc_cuda_driver_load(const char* library, tcc_cuda_driver* driver) {
   }
   for (size_t i = 0; i < sizeof functions / sizeof functions[0]; ++i) {
     void* function = dlsym(handle, functions[i].symbol);
-    if (!function) {
+    if (!function && functions[i].needed) {
       dlclose(handle);
       memset(driver, 0, sizeof *driver);
       return tcc_rt_fail(TCC_ERROR_DEVICE,
@@ -41,28 +46,80 @@ tcc_status tcc_cuda_driver_load(const char* library, tcc_cuda_driver* driver) {
   return TCC_OK;
 }
 
+// --- what to do about an error of the driver ------------------------------------------------------------------------
+
+static const struct {
+  tcc_cu_result first, last;
+  const char* advice;
+} advices[] = {
+    {2, 2, "free device memory (nvidia-smi shows who has it), use a smaller batch, or another device"},
+    {34, 34, "this libcuda is the toolkit's stub for linking; install the NVIDIA driver"},
+    {46, 46, "another process has the device for itself; end it, or use another device"},
+    {100, 100, "look whether nvidia-smi shows a GPU, and at CUDA_VISIBLE_DEVICES"},
+    {101, 101, "nvidia-smi lists the devices by number"},
+    {200, 201, "the image or the CUDA context is not valid; a stream must belong to the context that create() used"},
+    {214, 214, "the device's memory is faulty or needs a reset; nvidia-smi -q -d ECC tells"},
+    {400, 400, "a stream or address must belong to the CUDA context that create() used"},
+    {700, 700, "a kernel reached beyond its tensors, and the CUDA context is lost; start the process again"},
+    {701, 701, "the kernel does not fit this device; build the library for it (tcc targets)"},
+    {702, 702, "the kernel ran too long for a device that also drives a screen; the CUDA context is lost"},
+    {709, 719, "the CUDA context is lost; start the process again"},
+    {802, 804, "driver and kernel module do not fit together; reinstall the NVIDIA driver or start the machine again"},
+    {900, 908, "the stream is being captured: pass device tensors, and create contexts before"},
+    {999, 999, "the device may be lost (nvidia-smi, dmesg); start the process again"},
+};
+
 tcc_status tcc_cuda_check(const tcc_cuda_driver* driver, tcc_cu_result result, const char* what) {
   if (result == 0) return TCC_OK;
-  const char *name = NULL, *text = NULL;
+  const char *name = NULL, *text = NULL, *advice = "";
   driver->cuGetErrorName(result, &name);
   driver->cuGetErrorString(result, &text);
-  return tcc_rt_fail(TCC_ERROR_DEVICE, "%s: %s %d (%s)", what, name ? name : "CUDA error", result,
-                     text ? text : "the driver has no text for it");
+  for (size_t i = 0; i < sizeof advices / sizeof advices[0]; ++i) {
+    if (result >= advices[i].first && result <= advices[i].last) advice = advices[i].advice;
+  }
+  return tcc_rt_fail(result == 2 ? TCC_ERROR_RESOURCES : TCC_ERROR_DEVICE, "%s: %s %d (%s)%s%s", what,
+                     name ? name : "CUDA error", result, text ? text : "the driver has no text for it",
+                     advice[0] ? "; " : "", advice);
 }
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-static tcc_cuda_driver system_driver;
-static tcc_status system_status;
-static char system_error[1024];
+// --- drivers that are open ------------------------------------------------------------------------------------------
 
-static void load_system_driver(void) {
-  system_status = tcc_cuda_driver_load(kDriverLibrary, &system_driver);
-  if (system_status == TCC_OK) system_status = tcc_cuda_check(&system_driver, system_driver.cuInit(0), "cuInit");
-  if (system_status != TCC_OK) snprintf(system_error, sizeof system_error, "%s", tcc_rt_last_error());
+// One entry a library for the life of the process: what failed once fails with the same words again.
+typedef struct open_driver {
+  struct open_driver* next;
+  tcc_cuda_driver driver;
+  tcc_status status;
+  char error[1024];
+  char library[];
+} open_driver;
+
+static pthread_mutex_t open_mutex = PTHREAD_MUTEX_INITIALIZER;
+static open_driver* open_drivers;
+
+static open_driver* find_or_load(const char* library) {
+  for (open_driver* d = open_drivers; d; d = d->next) {
+    if (strcmp(d->library, library) == 0) return d;
+  }
+  open_driver* d = calloc(1, sizeof *d + strlen(library) + 1);
+  if (!d) return NULL;
+  strcpy(d->library, library);
+  d->status = tcc_cuda_driver_load(library, &d->driver);
+  if (d->status == TCC_OK) d->status = tcc_cuda_check(&d->driver, d->driver.cuInit(0), "starting the CUDA driver");
+  if (d->status != TCC_OK) snprintf(d->error, sizeof d->error, "%s", tcc_rt_last_error());
+  d->next = open_drivers;
+  open_drivers = d;
+  return d;
+}
+
+tcc_status tcc_cuda_driver_open(const char* library, const tcc_cuda_driver** driver) {
+  pthread_mutex_lock(&open_mutex);
+  const open_driver* d = find_or_load(library ? library : kDriverLibrary);
+  pthread_mutex_unlock(&open_mutex);
+  *driver = d && d->status == TCC_OK ? &d->driver : NULL;
+  if (!d) return tcc_rt_fail(TCC_ERROR_RESOURCES, "no memory for the CUDA driver's table of functions");
+  return d->status == TCC_OK ? TCC_OK : tcc_rt_fail(d->status, "%s", d->error);
 }
 
 tcc_status tcc_cuda_driver_get(const tcc_cuda_driver** driver) {
-  pthread_once(&once, load_system_driver);
-  *driver = system_status == TCC_OK ? &system_driver : NULL;
-  return system_status == TCC_OK ? TCC_OK : tcc_rt_fail(system_status, "%s", system_error);
+  return tcc_cuda_driver_open(NULL, driver);
 }

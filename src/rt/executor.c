@@ -30,7 +30,8 @@ static tcc_status read_options(const tcc_create_options* given, tcc_create_optio
                        "create options: struct_size is %u; set it to sizeof(tcc_create_options)", given->struct_size);
   }
   memcpy(options, given, given->struct_size < sizeof *options ? given->struct_size : sizeof *options);
-  const uint32_t known = TCC_CREATE_PIN_THREADS | TCC_CREATE_NO_WORKSPACE;
+  const uint32_t known =
+      TCC_CREATE_PIN_THREADS | TCC_CREATE_NO_WORKSPACE | TCC_CREATE_HOST_TENSORS | TCC_CREATE_ON_DEVICE;
   if (options->flags & ~known) {
     return tcc_rt_fail(TCC_ERROR_INVALID_ARGUMENT, "create options: unknown flags 0x%x", options->flags & ~known);
   }
@@ -39,6 +40,7 @@ static tcc_status read_options(const tcc_create_options* given, tcc_create_optio
 
 static uint32_t most_buffers(const tcc_rt_plan* plan) {
   uint32_t most = 0;
+  if (plan->gpu) return 0;  // its executor keeps addresses of its own
   for (uint32_t s = 0; s < plan->num_steps; ++s) {
     if (plan->steps[s].kernel->num_buffers > most) most = plan->steps[s].kernel->num_buffers;
   }
@@ -52,6 +54,7 @@ static tcc_status fill_context(tcc_context* context, const tcc_create_options* o
   if (!context->buffers) return tcc_rt_fail(TCC_ERROR_RESOURCES, "no memory for a context");
   context->inputs = context->buffers + most_buffers(plan);
   context->outputs = context->inputs + plan->info.num_inputs;
+  if (plan->gpu) return plan->gpu->ops->create(context, options);
   if (plan->info.workspace_bytes > 0 && !(options->flags & TCC_CREATE_NO_WORKSPACE)) {
     context->workspace = tcc_rt_allocate_workspace(plan);
     if (!context->workspace) {
@@ -85,6 +88,7 @@ tcc_status tcc_rt_context_create(const tcc_rt_plan* plan, const tcc_create_optio
 
 void tcc_rt_context_destroy(tcc_context* context) {
   if (!context) return;
+  if (context->device) context->plan->gpu->ops->destroy(context);
   tcc_rt_pool_destroy(context->pool);
   free(context->workspace);
   free(context->buffers);
@@ -96,7 +100,13 @@ tcc_status tcc_rt_context_info(const tcc_context* context, tcc_context_info* inf
     return tcc_rt_fail(TCC_ERROR_INVALID_ARGUMENT,
                        "context_info: a context and an info with struct_size = sizeof(tcc_context_info) are needed");
   }
-  tcc_context_info all = {info->struct_size, tcc_rt_pool_threads(context->pool), tcc_rt_pool_pinned(context->pool), 0};
+  tcc_context_info all = {.struct_size = info->struct_size};
+  if (context->device) {
+    context->plan->gpu->ops->info(context, &all);
+  } else {
+    all.threads = tcc_rt_pool_threads(context->pool);
+    all.pinned_threads = tcc_rt_pool_pinned(context->pool);
+  }
   memcpy(info, &all, info->struct_size < sizeof all ? info->struct_size : sizeof all);
   return TCC_OK;
 }
@@ -108,8 +118,7 @@ static bool overlap(const void* a, uint64_t a_bytes, const void* b, uint64_t b_b
   return x < y + b_bytes && y < x + a_bytes;
 }
 
-// Kernels read inputs after writing outputs, so an output may share memory with nothing else.
-static tcc_status check_overlap(const tcc_context* context, const void* workspace) {
+tcc_status tcc_rt_check_overlap(const tcc_context* context, const void* workspace) {
   const tcc_model_info* info = &context->plan->info;
   for (uint32_t o = 0; o < info->num_outputs; ++o) {
     const void* data = context->outputs[o];
@@ -129,26 +138,49 @@ static tcc_status check_overlap(const tcc_context* context, const void* workspac
   return TCC_OK;
 }
 
+static bool is_in_host_memory(const tcc_dltensor* t) {
+  return t->device.device_type == TCC_DEVICE_CPU || t->device.device_type == TCC_DEVICE_CUDA_HOST;
+}
+
+static tcc_status check_on_host(const char* role, uint32_t index, const tcc_tensor_info* want,
+                                const tcc_dltensor* have) {
+  if (is_in_host_memory(have)) return TCC_OK;
+  return tcc_rt_fail(TCC_ERROR_TENSOR,
+                     "%s %u '%s': device type is %d, the model runs on the CPU; copy the data to "
+                     "host memory and set device_type to %d",
+                     role, index, want->name, have->device.device_type, TCC_DEVICE_CPU);
+}
+
+// Kernels for a CPU assume the element size only; copies to a device do, too.
+static uint64_t alignment_of(const tcc_tensor_info* want, const tcc_dltensor* have, bool on_cpu) {
+  return on_cpu || is_in_host_memory(have) || want->alignment == 0 ? want->dtype.bits / 8 : want->alignment;
+}
+
 static tcc_status take_tensors(const char* role, const tcc_tensor_info* wanted, uint32_t num_wanted,
-                               const tcc_dltensor* given, uint32_t num_given, void** data) {
+                               const tcc_dltensor* given, uint32_t num_given, void** data, bool on_cpu) {
   if (num_given != num_wanted || (num_wanted > 0 && !given)) {
     return tcc_rt_fail(TCC_ERROR_TENSOR, "%u %s tensors given, the model has %u; pass all of them in info() order",
                        given ? num_given : 0, role, num_wanted);
   }
   for (uint32_t i = 0; i < num_wanted; ++i) {
-    const tcc_status status = tcc_rt_check_tensor(role, i, &wanted[i], &given[i]);
+    tcc_status status = on_cpu ? check_on_host(role, i, &wanted[i], &given[i]) : TCC_OK;
+    if (status == TCC_OK) {
+      status = tcc_rt_check_tensor(role, i, &wanted[i], &given[i], alignment_of(&wanted[i], &given[i], on_cpu));
+    }
     if (status != TCC_OK) return status;
     data[i] = wanted[i].bytes ? (char*)given[i].data + given[i].byte_offset : NULL;
   }
   return TCC_OK;
 }
 
-static tcc_status choose_workspace(const tcc_context* context, void* given, uint64_t bytes, void** workspace) {
+tcc_status tcc_rt_choose_workspace(const tcc_context* context, void* own, const tcc_rt_call* call, void** workspace) {
   const tcc_model_info* info = &context->plan->info;
-  *workspace = context->workspace;
+  void* given = call->workspace;
+  const uint64_t bytes = call->workspace_bytes;
+  *workspace = own;
   if (info->workspace_bytes == 0) return TCC_OK;
   if (!given) {
-    if (context->workspace) return TCC_OK;
+    if (own) return TCC_OK;
     return tcc_rt_fail(TCC_ERROR_WORKSPACE,
                        "the context was made without a workspace: pass %llu bytes aligned to %llu to run()",
                        (unsigned long long)info->workspace_bytes, (unsigned long long)info->workspace_alignment);
@@ -212,22 +244,28 @@ static tcc_status run_steps(tcc_context* context, void* workspace, uint64_t* ste
   return status;
 }
 
-static tcc_status run_checked(tcc_context* context, const tcc_dltensor* inputs, uint32_t num_inputs,
-                              const tcc_dltensor* outputs, uint32_t num_outputs, void* workspace,
-                              uint64_t workspace_bytes, uint64_t* step_ns) {
+static tcc_status run_on_cpu(tcc_context* context, const tcc_rt_call* call) {
+  void* workspace = NULL;
+  tcc_status status = tcc_rt_choose_workspace(context, context->workspace, call, &workspace);
+  if (status == TCC_OK) status = tcc_rt_check_overlap(context, workspace);
+  return status == TCC_OK ? run_steps(context, workspace, call->step_ns) : status;
+}
+
+static tcc_status run_checked(tcc_context* context, uint32_t num_inputs, uint32_t num_outputs,
+                              const tcc_rt_call* call) {
   if (!context) return tcc_rt_fail(TCC_ERROR_INVALID_ARGUMENT, "run: the context is NULL");
   if (atomic_exchange_explicit(&context->busy, true, memory_order_acquire)) {
     return tcc_rt_fail(TCC_ERROR_BUSY, "run: the context is inside another call; make one context per thread");
   }
   const tcc_model_info* info = &context->plan->info;
-  void* chosen = NULL;
-  tcc_status status = take_tensors("input", info->inputs, info->num_inputs, inputs, num_inputs, context->inputs);
+  const bool on_cpu = !context->device;
+  tcc_status status =
+      take_tensors("input", info->inputs, info->num_inputs, call->inputs, num_inputs, context->inputs, on_cpu);
   if (status == TCC_OK) {
-    status = take_tensors("output", info->outputs, info->num_outputs, outputs, num_outputs, context->outputs);
+    status =
+        take_tensors("output", info->outputs, info->num_outputs, call->outputs, num_outputs, context->outputs, on_cpu);
   }
-  if (status == TCC_OK) status = choose_workspace(context, workspace, workspace_bytes, &chosen);
-  if (status == TCC_OK) status = check_overlap(context, chosen);
-  if (status == TCC_OK) status = run_steps(context, chosen, step_ns);
+  if (status == TCC_OK) status = on_cpu ? run_on_cpu(context, call) : context->plan->gpu->ops->run(context, call);
   atomic_store_explicit(&context->busy, false, memory_order_release);
   return status;
 }
@@ -235,13 +273,14 @@ static tcc_status run_checked(tcc_context* context, const tcc_dltensor* inputs, 
 tcc_status tcc_rt_run_plan(tcc_context* context, const tcc_dltensor* inputs, uint32_t num_inputs,
                            const tcc_dltensor* outputs, uint32_t num_outputs, void* workspace, uint64_t workspace_bytes,
                            void* stream) {
-  (void)stream;
-  return run_checked(context, inputs, num_inputs, outputs, num_outputs, workspace, workspace_bytes, NULL);
+  const tcc_rt_call call = {inputs, outputs, workspace, workspace_bytes, stream, NULL};
+  return run_checked(context, num_inputs, num_outputs, &call);
 }
 
 tcc_status tcc_rt_run_plan_timed(tcc_context* context, const tcc_dltensor* inputs, uint32_t num_inputs,
                                  const tcc_dltensor* outputs, uint32_t num_outputs, void* workspace,
                                  uint64_t workspace_bytes, uint64_t* step_ns) {
   if (!step_ns) return tcc_rt_fail(TCC_ERROR_INVALID_ARGUMENT, "timed run: the place for the times is NULL");
-  return run_checked(context, inputs, num_inputs, outputs, num_outputs, workspace, workspace_bytes, step_ns);
+  const tcc_rt_call call = {inputs, outputs, workspace, workspace_bytes, NULL, step_ns};
+  return run_checked(context, num_inputs, num_outputs, &call);
 }

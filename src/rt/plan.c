@@ -7,11 +7,12 @@ _Static_assert(sizeof(tcc_rt_arg) == 16 && sizeof(tcc_rt_step) == 16, "layout");
 _Static_assert(sizeof(tcc_dltensor) == 48 && offsetof(tcc_dltensor, shape) == 24, "layout");
 _Static_assert(offsetof(tcc_dltensor, dtype) == 20 && offsetof(tcc_dltensor, byte_offset) == 40, "layout");
 _Static_assert(sizeof(tcc_tensor_info) == 48 && offsetof(tcc_tensor_info, dtype) == 24, "layout");
-_Static_assert(offsetof(tcc_tensor_info, ndim) == 28 && offsetof(tcc_tensor_info, reserved) == 32, "layout");
-_Static_assert(sizeof(tcc_model_info) == 72 && offsetof(tcc_model_info, id) == 8, "layout");
+_Static_assert(offsetof(tcc_tensor_info, ndim) == 28 && offsetof(tcc_tensor_info, alignment) == 32, "layout");
+_Static_assert(sizeof(tcc_model_info) == 80 && offsetof(tcc_model_info, id) == 8, "layout");
 _Static_assert(offsetof(tcc_model_info, num_inputs) == 32 && offsetof(tcc_model_info, cpu_features) == 64, "layout");
-_Static_assert(sizeof(tcc_rt_plan) == 128 && offsetof(tcc_rt_plan, steps) == 8, "layout");
+_Static_assert(sizeof(tcc_rt_plan) == 144 && offsetof(tcc_rt_plan, steps) == 8, "layout");
 _Static_assert(offsetof(tcc_rt_plan, self_test_tolerance) == 48 && offsetof(tcc_rt_plan, info) == 56, "layout");
+_Static_assert(offsetof(tcc_rt_plan, gpu) == 136 && offsetof(tcc_model_info, device_type) == 72, "layout");
 
 static tcc_status check_tensors(const char* role, const tcc_tensor_info* tensors, uint32_t count) {
   for (uint32_t i = 0; i < count; ++i) {
@@ -20,6 +21,9 @@ static tcc_status check_tensors(const char* role, const tcc_tensor_info* tensors
       return tcc_rt_fail(TCC_ERROR_INTERNAL, "plan: %s %u has an impossible type or rank", role, i);
     }
     uint64_t bytes = t->dtype.bits / 8;
+    if ((t->alignment & (t->alignment - 1)) != 0) {
+      return tcc_rt_fail(TCC_ERROR_INTERNAL, "plan: %s %u has an alignment that is no power of two", role, i);
+    }
     for (int32_t d = 0; d < t->ndim; ++d) {
       if (t->dims[d] < 0 || __builtin_mul_overflow(bytes, (uint64_t)t->dims[d], &bytes)) {
         return tcc_rt_fail(TCC_ERROR_INTERNAL, "plan: %s %u has an impossible extent in dim %d", role, i, d);
@@ -33,7 +37,7 @@ static tcc_status check_tensors(const char* role, const tcc_tensor_info* tensors
   return TCC_OK;
 }
 
-static tcc_status check_arg(const tcc_rt_plan* plan, const tcc_rt_arg* arg, uint32_t step) {
+tcc_status tcc_rt_check_arg(const tcc_rt_plan* plan, const tcc_rt_arg* arg, uint32_t step) {
   uint64_t bytes = 0;
   uint32_t count = 1;
   switch ((tcc_rt_arg_kind)arg->kind) {
@@ -76,6 +80,7 @@ tcc_status tcc_rt_check_plan(const tcc_rt_plan* plan) {
   }
   tcc_status status = check_tensors("input", plan->info.inputs, plan->info.num_inputs);
   if (status == TCC_OK) status = check_tensors("output", plan->info.outputs, plan->info.num_outputs);
+  if (plan->gpu) return status == TCC_OK ? plan->gpu->ops->check_plan(plan) : status;
   for (uint32_t s = 0; status == TCC_OK && s < plan->num_steps; ++s) {
     const tcc_rt_step* step = &plan->steps[s];
     for (uint32_t l = 0; l < step->kernel->num_launches; ++l) {
@@ -83,7 +88,7 @@ tcc_status tcc_rt_check_plan(const tcc_rt_plan* plan) {
       return tcc_rt_fail(TCC_ERROR_INTERNAL, "plan: launch %u of step %u has no function or a negative extent", l, s);
     }
     for (uint32_t a = 0; status == TCC_OK && a < step->kernel->num_buffers; ++a) {
-      status = check_arg(plan, &step->args[a], s);
+      status = tcc_rt_check_arg(plan, &step->args[a], s);
     }
   }
   return status;

@@ -146,7 +146,7 @@ static tcc_status run_filled(tcc_context* context, const test_memory* memory, tc
 
 static tcc_status run_twice(tcc_context* context, test_memory* memory) {
   const tcc_model_info* info = &context->plan->info;
-  const bool own_workspace = info->workspace_bytes > 0 && !context->workspace;
+  const bool own_workspace = !context->device && info->workspace_bytes > 0 && !context->workspace;
   if (own_workspace) memory->workspace = tcc_rt_allocate_workspace(context->plan);
   if (!allocate_tensors(info->inputs, info->num_inputs, &memory->inputs) ||
       !allocate_tensors(info->outputs, info->num_outputs, &memory->first) ||
@@ -168,7 +168,11 @@ tcc_status tcc_rt_self_test(tcc_context* context) {
   if (!context) return tcc_rt_fail(TCC_ERROR_INVALID_ARGUMENT, "self test: the context is NULL");
   const tcc_model_info* info = &context->plan->info;
   test_memory memory = {NULL, NULL, NULL, NULL};
-  const tcc_status status = run_twice(context, &memory);
+  uint32_t made = 0;
+  tcc_status status = TCC_OK;
+  if (context->device) status = context->plan->gpu->ops->begin_self_test(context, &made);
+  if (status == TCC_OK) status = run_twice(context, &memory);
+  if (context->device) context->plan->gpu->ops->end_self_test(context, made);
   free_tensors(memory.inputs, info->num_inputs);
   free_tensors(memory.first, info->num_outputs);
   free_tensors(memory.second, info->num_outputs);

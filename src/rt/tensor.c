@@ -70,15 +70,9 @@ static bool is_row_major(const tcc_tensor_info* want, const tcc_dltensor* have) 
   return true;
 }
 
-tcc_status tcc_rt_check_tensor(const char* role, uint32_t index, const tcc_tensor_info* want,
-                               const tcc_dltensor* have) {
+tcc_status tcc_rt_check_tensor(const char* role, uint32_t index, const tcc_tensor_info* want, const tcc_dltensor* have,
+                               uint64_t alignment) {
   char wanted[kTextBytes], got[kTextBytes];
-  if (have->device.device_type != TCC_DEVICE_CPU && have->device.device_type != TCC_DEVICE_CUDA_HOST) {
-    return tcc_rt_fail(TCC_ERROR_TENSOR,
-                       "%s %u '%s': device type is %d, the model runs on the CPU; copy the data to "
-                       "host memory and set device_type to %d",
-                       role, index, want->name, have->device.device_type, TCC_DEVICE_CPU);
-  }
   if (have->dtype.code != want->dtype.code || have->dtype.bits != want->dtype.bits || have->dtype.lanes != 1) {
     return tcc_rt_fail(TCC_ERROR_TENSOR, "%s %u '%s': element type is %s, the model needs %s; convert the array first",
                        role, index, want->name, type_text(have->dtype, got), type_text(want->dtype, wanted));
@@ -105,11 +99,18 @@ tcc_status tcc_rt_check_tensor(const char* role, uint32_t index, const tcc_tenso
   if (want->bytes == 0) return TCC_OK;
   if (!have->data) return tcc_rt_fail(TCC_ERROR_TENSOR, "%s %u '%s': data is NULL", role, index, want->name);
   const unsigned element = want->dtype.bits / 8;
-  if (((uintptr_t)have->data + have->byte_offset) % element != 0) {
+  const uintptr_t address = (uintptr_t)have->data + have->byte_offset;
+  if (address % element != 0) {
     return tcc_rt_fail(TCC_ERROR_TENSOR,
                        "%s %u '%s': data + byte_offset is not aligned to its element size of %u bytes; copy the data "
                        "to an aligned place",
                        role, index, want->name, element);
+  }
+  if (address % alignment != 0) {
+    return tcc_rt_fail(TCC_ERROR_TENSOR,
+                       "%s %u '%s': data + byte_offset is not aligned to the %llu bytes that info() asks for; pass "
+                       "memory as the allocator gave it, or copy the data to such",
+                       role, index, want->name, (unsigned long long)alignment);
   }
   return TCC_OK;
 }

@@ -13,6 +13,10 @@ using SetMathMode = int (*)(void* handle, int mode);
 using GetVersion = int (*)(void* handle, int* version);
 using Sgemm = int (*)(void* handle, int transpose_a, int transpose_b, int m, int n, int k, const float* alpha,
                       const float* a, int lda, const float* b, int ldb, const float* beta, float* c, int ldc);
+using GemmEx = int (*)(void* handle, int transpose_a, int transpose_b, int m, int n, int k, const void* alpha,
+                       const void* a, int type_a, int lda, const void* b, int type_b, int ldb, const void* beta,
+                       void* c, int type_c, int ldc, int compute, int algorithm);
+constexpr int kTypeF16 = 2, kTypeBF16 = 14, kComputeF32 = 68, kDefaultAlgorithm = -1;
 constexpr int kNoTranspose = 0;
 constexpr int kDefaultMath = 0;  // fp32 throughout for Sgemm: tf32 only by request
 
@@ -29,7 +33,8 @@ class LoadedBlas final : public CudaBlas {
     auto get_version = library_->function<GetVersion>("cublasGetVersion_v2");
     destroy_ = library_->function<Destroy>("cublasDestroy_v2");
     sgemm_ = library_->function<Sgemm>("cublasSgemm_v2");
-    if (!create || !set_stream || !set_math || !get_version || !destroy_ || !sgemm_)
+    gemm_ex_ = library_->function<GemmEx>("cublasGemmEx");
+    if (!create || !set_stream || !set_math || !get_version || !destroy_ || !sgemm_ || !gemm_ex_)
       return environment_error("{} lacks functions of cuBLAS 11 or newer", library_->path());
     if (int status = create(&handle_)) {
       handle_ = nullptr;
@@ -51,12 +56,23 @@ class LoadedBlas final : public CudaBlas {
     if (status != 0) return environment_error("cublasSgemm {}x{}x{}: status {}", m, n, k, status);
     return {};
   }
+  Result<void> gemm_half(Half type, int64_t m, int64_t n, int64_t k, uint64_t a, uint64_t b, uint64_t c) override {
+    const float one = 1, zero = 0;
+    const int element = type == Half::kF16 ? kTypeF16 : kTypeBF16;
+    auto i = [](int64_t v) { return static_cast<int>(v); };
+    auto at = [](uint64_t address) { return reinterpret_cast<void*>(address); };
+    const int status = gemm_ex_(handle_, kNoTranspose, kNoTranspose, i(n), i(m), i(k), &one, at(b), element, i(n),
+                                at(a), element, i(k), &zero, at(c), element, i(n), kComputeF32, kDefaultAlgorithm);
+    if (status != 0) return environment_error("cublasGemmEx {}x{}x{}: status {}", m, n, k, status);
+    return {};
+  }
 
  private:
   std::shared_ptr<DynamicLibrary> library_;
   void* handle_ = nullptr;
   Destroy destroy_ = nullptr;
   Sgemm sgemm_ = nullptr;
+  GemmEx gemm_ex_ = nullptr;
   int version_ = 0;
 };
 

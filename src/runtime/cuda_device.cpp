@@ -7,61 +7,82 @@
 
 namespace tcc::runtime {
 
-CudaBuffer::CudaBuffer(CudaBuffer&& other) noexcept
-    : device_(std::exchange(other.device_, nullptr)), address_(other.address_), bytes_(other.bytes_) {}
-CudaBuffer& CudaBuffer::operator=(CudaBuffer&& other) noexcept {
-  std::swap(device_, other.device_);
-  std::swap(address_, other.address_);
-  std::swap(bytes_, other.bytes_);
-  return *this;
-}
-CudaBuffer::~CudaBuffer() {
-  if (device_ != nullptr) device_->release(address_);
-}
-CudaBuffer CudaDevice::make_buffer(CudaDevice* device, uint64_t address, int64_t bytes) {
-  CudaBuffer buffer;
-  buffer.device_ = device;
-  buffer.address_ = address;
-  buffer.bytes_ = bytes;
-  return buffer;
-}
-
 namespace {
+
+constexpr int kTakesPtxOnly = 0x7463;  // attribute of an emulated device, and its value
 
 tl::unexpected<Error> device_error(const std::string& hint = {}) {
   return make_error(ErrorClass::kEnvironment, tcc_rt_last_error(), hint);
 }
 
-Result<void> check(const tcc_cuda_driver& driver, tcc_cu_result result, const char* what) {
-  if (tcc_cuda_check(&driver, result, what) == TCC_OK) return {};
-  return device_error();
-}
+// Where the errors of one device meet.
+struct Driver {
+  const tcc_cuda_driver& cuda;
+  int last_error = 0;
+  bool lost = false;
+
+  Result<void> check(tcc_cu_result result, const char* what, const std::string& hint = {}) {
+    if (tcc_cuda_check(&cuda, result, what) == TCC_OK) return {};
+    last_error = result;
+    lost = lost || gives_up(result);
+    return device_error(hint);
+  }
+
+ private:
+  // Errors after which the context is of no use: faults of kernels, and a device that is gone or broken.
+  static bool gives_up(tcc_cu_result result) {
+    switch (result) {
+      case 46:   // device unavailable
+      case 101:  // the device is no longer there
+      case 201:  // the context is destroyed
+      case 214:  // memory errors beyond repair
+      case 220:  // NVLink
+      case 226:
+      case 700:  // illegal address
+      case 702:  // the watchdog ended a kernel
+      case 709:  // the context is destroyed
+      case 710:  // assertion
+      case 714:  // hardware stack
+      case 715:  // illegal instruction
+      case 716:  // misaligned address
+      case 717:  // invalid address space
+      case 718:  // invalid program counter
+      case 719:  // launch failure
+      case 721:  // tensor memory
+      case 999:  // unknown
+        return true;
+      default:
+        return false;
+    }
+  }
+};
 
 class Kernel final : public CudaKernel {
  public:
-  explicit Kernel(const tcc_cuda_driver& driver, tcc_cu_stream stream) : driver_(driver), stream_(stream) {}
+  Kernel(Driver& driver, tcc_cu_stream stream) : driver_(driver), cuda_(driver.cuda), stream_(stream) {}
   ~Kernel() override {
-    if (module_ != nullptr) driver_.cuModuleUnload(module_);
+    if (module_ != nullptr) cuda_.cuModuleUnload(module_);
   }
 
   Result<void> load(CudaDevice& device, const codegen::Artifact& artifact) {
     if (artifact.format == codegen::CodeFormat::kHostObject)
       return input_error("the artifact holds host code, not device code");
     std::string image = artifact.code;  // with the terminating zero that PTX needs
-    const tcc_cu_result loaded = driver_.cuModuleLoadData(&module_, image.c_str());
-    if (tcc_cuda_check(&driver_, loaded, "loading the device code") != TCC_OK) {
+    auto loaded =
+        driver_.check(cuda_.cuModuleLoadData(&module_, image.c_str()), "loading the device code",
+                      fmt::format("the code must be made for this device ({})", target::sm_name(device.target())));
+    if (!loaded) {
       module_ = nullptr;
-      return device_error(fmt::format("the code must be made for this device ({})", target::sm_name(device.target())));
+      return loaded;
     }
     launches_ = artifact.launches;
     for (const codegen::Launch& l : launches_) {
       tcc_cu_function function = nullptr;
-      TCC_TRY_VOID(check(driver_, driver_.cuModuleGetFunction(&function, module_, l.symbol.c_str()), l.symbol.c_str()));
+      TCC_TRY_VOID(driver_.check(cuda_.cuModuleGetFunction(&function, module_, l.symbol.c_str()), l.symbol.c_str()));
       if (l.shared_bytes > 0)
-        TCC_TRY_VOID(check(driver_,
-                           driver_.cuFuncSetAttribute(function, TCC_CU_FUNC_MAX_DYNAMIC_SHARED_BYTES,
-                                                      static_cast<int>(l.shared_bytes)),
-                           "asking for dynamic shared memory"));
+        TCC_TRY_VOID(driver_.check(
+            cuda_.cuFuncSetAttribute(function, TCC_CU_FUNC_MAX_DYNAMIC_SHARED_BYTES, static_cast<int>(l.shared_bytes)),
+            "asking for dynamic shared memory"));
       functions_.push_back(function);
     }
     for (const codegen::BufferInfo& b : artifact.buffers) {
@@ -69,75 +90,116 @@ class Kernel final : public CudaKernel {
         ++num_params_;
         continue;
       }
-      TCC_TRY(CudaBuffer memory, device.allocate(b.bytes));
+      TCC_TRY(GuardedCudaBuffer memory, GuardedCudaBuffer::allocate(device, b.bytes));
       workspace_.push_back(std::move(memory));
     }
     return {};
   }
 
+  Result<void> fill_workspace(uint8_t value) override {
+    for (const GuardedCudaBuffer& w : workspace_)
+      TCC_TRY_VOID(
+          driver_.check(cuda_.cuMemsetD8Async(w.address(), value, static_cast<size_t>(w.bytes()), stream_), "filling"));
+    return {};
+  }
+  std::span<const GuardedCudaBuffer> workspace() const override { return workspace_; }
+
   Result<void> launch(std::span<const uint64_t> parameters) override {
     if (parameters.size() != num_params_)
       return input_error("the kernel takes {} parameters, {} were given", num_params_, parameters.size());
     addresses_.assign(parameters.begin(), parameters.end());
-    for (const CudaBuffer& w : workspace_) addresses_.push_back(w.address());
+    for (const GuardedCudaBuffer& w : workspace_) addresses_.push_back(w.address());
     pointers_.clear();
     for (uint64_t& a : addresses_) pointers_.push_back(&a);
-    for (size_t i = 0; i < launches_.size(); ++i) {
-      const codegen::Launch& l = launches_[i];
-      auto u = [](int64_t v) { return static_cast<unsigned>(v); };
-      TCC_TRY_VOID(check(
-          driver_,
-          driver_.cuLaunchKernel(functions_[i], u(l.grid[0]), u(l.grid[1]), u(l.grid[2]), u(l.block[0]), u(l.block[1]),
-                                 u(l.block[2]), u(l.shared_bytes), stream_, pointers_.data(), nullptr),
-          l.symbol.c_str()));
-    }
+    for (size_t i = 0; i < launches_.size(); ++i) TCC_TRY_VOID(launch_one(launches_[i], functions_[i]));
     return {};
   }
 
   Result<int> occupancy() const override {
     int blocks = 0;
     const codegen::Launch& l = launches_.at(0);
-    TCC_TRY_VOID(check(driver_,
-                       driver_.cuOccupancyMaxActiveBlocksPerMultiprocessor(
-                           &blocks, functions_.at(0), static_cast<int>(l.block[0] * l.block[1] * l.block[2]),
-                           static_cast<size_t>(l.shared_bytes)),
-                       "occupancy"));
+    TCC_TRY_VOID(driver_.check(cuda_.cuOccupancyMaxActiveBlocksPerMultiprocessor(
+                                   &blocks, functions_.at(0), static_cast<int>(l.block[0] * l.block[1] * l.block[2]),
+                                   static_cast<size_t>(l.shared_bytes)),
+                               "occupancy"));
     return blocks;
   }
 
  private:
-  const tcc_cuda_driver& driver_;
+  // A cooperative launch has all its blocks resident at once, or is refused.
+  Result<void> launch_one(const codegen::Launch& l, tcc_cu_function function) {
+    auto u = [](int64_t v) { return static_cast<unsigned>(v); };
+    const tcc_cu_result launched =
+        l.cooperative
+            ? cuda_.cuLaunchCooperativeKernel(function, u(l.grid[0]), u(l.grid[1]), u(l.grid[2]), u(l.block[0]),
+                                              u(l.block[1]), u(l.block[2]), u(l.shared_bytes), stream_,
+                                              pointers_.data())
+            : cuda_.cuLaunchKernel(function, u(l.grid[0]), u(l.grid[1]), u(l.grid[2]), u(l.block[0]), u(l.block[1]),
+                                   u(l.block[2]), u(l.shared_bytes), stream_, pointers_.data(), nullptr);
+    return driver_.check(launched, l.symbol.c_str());
+  }
+
+  Driver& driver_;
+  const tcc_cuda_driver& cuda_;
   tcc_cu_stream stream_;
   tcc_cu_module module_ = nullptr;
   std::vector<codegen::Launch> launches_;
   std::vector<tcc_cu_function> functions_;
-  std::vector<CudaBuffer> workspace_;
+  std::vector<GuardedCudaBuffer> workspace_;
   size_t num_params_ = 0;
   std::vector<uint64_t> addresses_;
   std::vector<void*> pointers_;
 };
 
+class Graph final : public CudaGraph {
+ public:
+  Graph(Driver& driver, tcc_cu_stream stream) : driver_(driver), stream_(stream) {}
+  ~Graph() override {
+    if (exec_ != nullptr) driver_.cuda.cuGraphExecDestroy(exec_);
+    if (graph_ != nullptr) driver_.cuda.cuGraphDestroy(graph_);
+  }
+  Result<void> record(const std::function<Result<void>()>& enqueue) {
+    const tcc_cuda_driver& cuda = driver_.cuda;
+    TCC_TRY_VOID(driver_.check(cuda.cuStreamBeginCapture(stream_, TCC_CU_CAPTURE_THREAD_LOCAL), "recording a graph"));
+    Result<void> enqueued = enqueue();
+    // Also after a failure: the stream must not stay in capture.
+    auto ended = driver_.check(cuda.cuStreamEndCapture(stream_, &graph_), "recording a graph");
+    TCC_TRY_VOID(std::move(enqueued));
+    TCC_TRY_VOID(std::move(ended));
+    return driver_.check(cuda.cuGraphInstantiate(&exec_, graph_, 0), "making a graph");
+  }
+  Result<void> launch() override {
+    return driver_.check(driver_.cuda.cuGraphLaunch(exec_, stream_), "launching a graph");
+  }
+
+ private:
+  Driver& driver_;
+  tcc_cu_stream stream_;
+  tcc_cu_graph graph_ = nullptr;
+  tcc_cu_graph_exec exec_ = nullptr;
+};
+
 class DriverDevice final : public CudaDevice {
  public:
-  explicit DriverDevice(const tcc_cuda_driver& driver) : driver_(driver) {}
+  explicit DriverDevice(const tcc_cuda_driver& driver) : cuda_(driver) {}
   ~DriverDevice() override {
-    if (start_ != nullptr) driver_.cuEventDestroy(start_);
-    if (end_ != nullptr) driver_.cuEventDestroy(end_);
-    if (stream_ != nullptr) driver_.cuStreamDestroy(stream_);
-    if (context_ != nullptr) driver_.cuDevicePrimaryCtxRelease(device_);
+    if (start_ != nullptr) cuda_.cuEventDestroy(start_);
+    if (end_ != nullptr) cuda_.cuEventDestroy(end_);
+    if (stream_ != nullptr) cuda_.cuStreamDestroy(stream_);
+    if (context_ != nullptr) cuda_.cuDevicePrimaryCtxRelease(device_);
   }
 
   Result<void> start(int ordinal) {
     int count = 0;
-    TCC_TRY_VOID(check(driver_, driver_.cuDeviceGetCount(&count), "counting CUDA devices"));
+    TCC_TRY_VOID(driver_.check(cuda_.cuDeviceGetCount(&count), "counting CUDA devices"));
     if (ordinal < 0 || ordinal >= count)
       return environment_error("there is no CUDA device {}: the driver shows {}", ordinal, count);
-    TCC_TRY_VOID(check(driver_, driver_.cuDeviceGet(&device_, ordinal), "cuDeviceGet"));
-    TCC_TRY_VOID(check(driver_, driver_.cuDevicePrimaryCtxRetain(&context_, device_), "making a CUDA context"));
-    TCC_TRY_VOID(check(driver_, driver_.cuCtxSetCurrent(context_), "cuCtxSetCurrent"));
-    TCC_TRY_VOID(check(driver_, driver_.cuStreamCreate(&stream_, TCC_CU_STREAM_NON_BLOCKING), "making a stream"));
-    TCC_TRY_VOID(check(driver_, driver_.cuEventCreate(&start_, 0), "making an event"));
-    TCC_TRY_VOID(check(driver_, driver_.cuEventCreate(&end_, 0), "making an event"));
+    TCC_TRY_VOID(driver_.check(cuda_.cuDeviceGet(&device_, ordinal), "cuDeviceGet"));
+    TCC_TRY_VOID(driver_.check(cuda_.cuDevicePrimaryCtxRetain(&context_, device_), "making a CUDA context"));
+    TCC_TRY_VOID(driver_.check(cuda_.cuCtxSetCurrent(context_), "cuCtxSetCurrent"));
+    TCC_TRY_VOID(driver_.check(cuda_.cuStreamCreate(&stream_, TCC_CU_STREAM_NON_BLOCKING), "making a stream"));
+    TCC_TRY_VOID(driver_.check(cuda_.cuEventCreate(&start_, 0), "making an event"));
+    TCC_TRY_VOID(driver_.check(cuda_.cuEventCreate(&end_, 0), "making an event"));
     TCC_TRY_VOID(read_facts());
     return describe();
   }
@@ -149,37 +211,54 @@ class DriverDevice final : public CudaDevice {
   Result<CudaBuffer> allocate(int64_t bytes) override {
     tcc_cu_ptr pointer = 0;
     const size_t size = static_cast<size_t>(std::max<int64_t>(bytes, 16));
-    if (tcc_cuda_check(&driver_, driver_.cuMemAlloc(&pointer, size), "allocating device memory") != TCC_OK)
-      return device_error(fmt::format("{} bytes were asked for; free device memory or use smaller sizes", bytes));
+    TCC_TRY_VOID(driver_.check(cuda_.cuMemAlloc(&pointer, size), "allocating device memory",
+                               fmt::format("{} bytes were asked for; free device memory or use smaller sizes", bytes)));
     return make_buffer(this, pointer, bytes);
   }
   Result<void> upload(const CudaBuffer& to, std::span<const std::byte> from) override {
     if (static_cast<int64_t>(from.size()) > to.bytes())
       return input_error("upload of {} bytes into {}", from.size(), to.bytes());
-    // On the stream: a plain copy may still be under way when it returns, and this stream does not wait for it.
-    TCC_TRY_VOID(check(driver_, driver_.cuMemcpyHtoDAsync(to.address(), from.data(), from.size(), stream_),
-                       "copying to the device"));
-    return synchronise();
+    return upload_at(to.address(), from);
   }
   Result<void> download(std::span<std::byte> to, const CudaBuffer& from) override {
     if (static_cast<int64_t>(to.size()) > from.bytes())
       return input_error("download of {} bytes from {}", to.size(), from.bytes());
-    TCC_TRY_VOID(check(driver_, driver_.cuMemcpyDtoHAsync(to.data(), from.address(), to.size(), stream_),
-                       "copying from the device"));
-    return synchronise();
+    return download_at(to, from.address());
   }
-  Result<void> fill(const CudaBuffer& to, uint8_t value) override {
-    return check(driver_, driver_.cuMemsetD8Async(to.address(), value, static_cast<size_t>(to.bytes()), stream_),
-                 "filling");
-  }
+  Result<void> fill(const CudaBuffer& to, uint8_t value) override { return fill_at(to.address(), to.bytes(), value); }
   Result<void> copy(const CudaBuffer& to, const CudaBuffer& from, int64_t bytes) override {
     if (bytes > to.bytes() || bytes > from.bytes())
       return input_error("copy of {} bytes is larger than a buffer", bytes);
-    return check(driver_, driver_.cuMemcpyDtoDAsync(to.address(), from.address(), static_cast<size_t>(bytes), stream_),
-                 "copying on the device");
+    return copy_at(to.address(), from.address(), bytes);
   }
+  Result<void> upload_at(uint64_t to, std::span<const std::byte> from) override {
+    // On the stream: a plain copy may still be under way when it returns, and this stream does not wait for it.
+    TCC_TRY_VOID(
+        driver_.check(cuda_.cuMemcpyHtoDAsync(to, from.data(), from.size(), stream_), "copying to the device"));
+    return synchronise();
+  }
+  Result<void> download_at(std::span<std::byte> to, uint64_t from) override {
+    TCC_TRY_VOID(
+        driver_.check(cuda_.cuMemcpyDtoHAsync(to.data(), from, to.size(), stream_), "copying from the device"));
+    return synchronise();
+  }
+  Result<void> fill_at(uint64_t to, int64_t bytes, uint8_t value) override {
+    if (bytes == 0) return {};
+    return driver_.check(cuda_.cuMemsetD8Async(to, value, static_cast<size_t>(bytes), stream_), "filling");
+  }
+  Result<void> copy_at(uint64_t to, uint64_t from, int64_t bytes) override {
+    return driver_.check(cuda_.cuMemcpyDtoDAsync(to, from, static_cast<size_t>(bytes), stream_),
+                         "copying on the device");
+  }
+  Result<int64_t> free_bytes() override {
+    size_t free_bytes = 0, total_bytes = 0;
+    TCC_TRY_VOID(driver_.check(cuda_.cuMemGetInfo(&free_bytes, &total_bytes), "cuMemGetInfo"));
+    return static_cast<int64_t>(free_bytes);
+  }
+  int last_error() const override { return driver_.last_error; }
+  bool lost() const override { return driver_.lost; }
   Result<void> synchronise() override {
-    return check(driver_, driver_.cuStreamSynchronize(stream_), "waiting for the device");
+    return driver_.check(cuda_.cuStreamSynchronize(stream_), "waiting for the device");
   }
 
   Result<std::unique_ptr<CudaKernel>> load(const codegen::Artifact& artifact) override {
@@ -189,33 +268,39 @@ class DriverDevice final : public CudaDevice {
   }
 
   Result<double> time(int count, const std::function<Result<void>()>& enqueue) override {
-    TCC_TRY_VOID(check(driver_, driver_.cuEventRecord(start_, stream_), "recording an event"));
+    TCC_TRY_VOID(driver_.check(cuda_.cuEventRecord(start_, stream_), "recording an event"));
     for (int i = 0; i < count; ++i) TCC_TRY_VOID(enqueue());
-    TCC_TRY_VOID(check(driver_, driver_.cuEventRecord(end_, stream_), "recording an event"));
-    TCC_TRY_VOID(check(driver_, driver_.cuEventSynchronize(end_), "waiting for the device"));
+    TCC_TRY_VOID(driver_.check(cuda_.cuEventRecord(end_, stream_), "recording an event"));
+    TCC_TRY_VOID(driver_.check(cuda_.cuEventSynchronize(end_), "waiting for the device"));
     float milliseconds = 0;
-    TCC_TRY_VOID(check(driver_, driver_.cuEventElapsedTime(&milliseconds, start_, end_), "reading a time"));
+    TCC_TRY_VOID(driver_.check(cuda_.cuEventElapsedTime(&milliseconds, start_, end_), "reading a time"));
     return static_cast<double>(milliseconds) * 1e-3;
+  }
+  Result<std::unique_ptr<CudaGraph>> record(const std::function<Result<void>()>& enqueue) override {
+    if (cuda_.cuGraphLaunch == nullptr) return std::unique_ptr<CudaGraph>();
+    auto graph = std::make_unique<Graph>(driver_, stream_);
+    TCC_TRY_VOID(graph->record(enqueue));
+    return std::unique_ptr<CudaGraph>(std::move(graph));
   }
 
  protected:
-  void release(uint64_t address) override { driver_.cuMemFree(address); }
+  void release(uint64_t address) override { cuda_.cuMemFree(address); }
 
  private:
   Result<int64_t> attribute(int which) {
     int value = 0;
-    TCC_TRY_VOID(check(driver_, driver_.cuDeviceGetAttribute(&value, which, device_), "reading a device attribute"));
+    TCC_TRY_VOID(driver_.check(cuda_.cuDeviceGetAttribute(&value, which, device_), "reading a device attribute"));
     return value;
   }
 
   Result<void> read_facts() {
     char name[256] = {};
-    TCC_TRY_VOID(check(driver_, driver_.cuDeviceGetName(name, sizeof name - 1, device_), "cuDeviceGetName"));
+    TCC_TRY_VOID(driver_.check(cuda_.cuDeviceGetName(name, sizeof name - 1, device_), "cuDeviceGetName"));
     facts_.name = name;
     tcc_cu_uuid uuid{};
-    TCC_TRY_VOID(check(driver_, driver_.cuDeviceGetUuid(&uuid, device_), "cuDeviceGetUuid"));
+    TCC_TRY_VOID(driver_.check(cuda_.cuDeviceGetUuid(&uuid, device_), "cuDeviceGetUuid"));
     for (char c : uuid.bytes) facts_.uuid += fmt::format("{:02x}", static_cast<unsigned char>(c));
-    TCC_TRY_VOID(check(driver_, driver_.cuDriverGetVersion(&facts_.driver_version), "cuDriverGetVersion"));
+    TCC_TRY_VOID(driver_.check(cuda_.cuDriverGetVersion(&facts_.driver_version), "cuDriverGetVersion"));
     TCC_TRY(const int64_t major, attribute(TCC_CU_COMPUTE_CAPABILITY_MAJOR));
     TCC_TRY(const int64_t minor, attribute(TCC_CU_COMPUTE_CAPABILITY_MINOR));
     facts_.sm_arch = major * 10 + minor;
@@ -235,8 +320,11 @@ class DriverDevice final : public CudaDevice {
     }
     TCC_TRY(const int64_t ecc, attribute(TCC_CU_ECC_ENABLED));
     facts_.ecc = ecc != 0;
+    int emulated = 0;  // real drivers do not know the number
+    facts_.takes_ptx_only =
+        cuda_.cuDeviceGetAttribute(&emulated, kTakesPtxOnly, device_) == 0 && emulated == kTakesPtxOnly;
     size_t free_bytes = 0, total_bytes = 0;
-    TCC_TRY_VOID(check(driver_, driver_.cuMemGetInfo(&free_bytes, &total_bytes), "cuMemGetInfo"));
+    TCC_TRY_VOID(driver_.check(cuda_.cuMemGetInfo(&free_bytes, &total_bytes), "cuMemGetInfo"));
     facts_.memory_bytes = static_cast<int64_t>(total_bytes);
     facts_.free_bytes = static_cast<int64_t>(free_bytes);
     return {};
@@ -271,7 +359,8 @@ class DriverDevice final : public CudaDevice {
     return {};
   }
 
-  const tcc_cuda_driver& driver_;
+  const tcc_cuda_driver& cuda_;
+  Driver driver_{cuda_};
   tcc_cu_device device_ = 0;
   tcc_cu_context context_ = nullptr;
   tcc_cu_stream stream_ = nullptr;
@@ -282,9 +371,10 @@ class DriverDevice final : public CudaDevice {
 
 }  // namespace
 
-Result<std::unique_ptr<CudaDevice>> CudaDevice::open(int ordinal) {
+Result<std::unique_ptr<CudaDevice>> CudaDevice::open(int ordinal, const std::string& library) {
   const tcc_cuda_driver* driver = nullptr;
-  if (tcc_cuda_driver_get(&driver) != TCC_OK) return device_error("run on a machine with an NVIDIA GPU and its driver");
+  if (tcc_cuda_driver_open(library.empty() ? nullptr : library.c_str(), &driver) != TCC_OK)
+    return device_error("run on a machine with an NVIDIA GPU and its driver");
   auto device = std::make_unique<DriverDevice>(*driver);
   TCC_TRY_VOID(device->start(ordinal));
   return std::unique_ptr<CudaDevice>(std::move(device));

@@ -5,7 +5,6 @@
 #include "search/trial.h"
 #include "tcc/codegen/llvm.h"
 #include "tcc/lower/lower.h"
-#include "tcc/support/files.h"
 
 namespace tcc::search {
 
@@ -20,6 +19,7 @@ constexpr size_t kPlayers = 8, kTrialsForPlayer = 8;
 constexpr double kInReach = 0.15;  // who is further behind the fastest is not timed again
 constexpr int64_t kTurns = 3;
 constexpr double kTurnsSeconds = 3;  // no further turn begins after
+constexpr double kFinalsEnd = 1.15;  // of a limit of time
 constexpr size_t kFinalists = 4;
 constexpr double kClearLead = 0.06;   // who is further behind the fastest is no finalist
 constexpr double kTitleHolds = 1.25;  // a title is worth nothing beside a record that is so many times faster
@@ -70,7 +70,8 @@ Result<std::vector<Player>> choose_players(TaskState& state, const target::Targe
     Result<codegen::Artifact> artifact = codegen::compile_host(c.kernel, target, {});
     if (artifact) c.artifact = std::make_shared<const codegen::Artifact>(std::move(*artifact));
   };
-  const auto n = std::ssize(players);
+  // A GPU's measurer has kept the code.
+  const auto n = target.is_cpu() ? std::ssize(players) : 0;
   if (env.pool != nullptr)
     env.pool->parallel_for(n, compile);
   else
@@ -153,6 +154,14 @@ Result<bool> hold_final(TaskState& state, const target::Target& target, const Tu
   state.best_trace = schedule::trace_to_json(trace_of(state, holder->sketch, holder->decisions));
   TCC_TRY_VOID(save_title(state, target, options, *env.store));
   return changed;
+}
+
+Result<void> hold_finals(std::vector<TaskState>& states, const target::Target& target, const TuneOptions& options,
+                         const Environment& env, const Stopwatch& since_start) {
+  for (TaskState& state : states)
+    if (options.seconds <= 0 || since_start.seconds() < kFinalsEnd * options.seconds)
+      TCC_TRY_VOID(hold_final(state, target, options, env));
+  return {};
 }
 
 namespace {

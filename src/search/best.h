@@ -2,6 +2,7 @@
 #pragma once
 
 #include "search/task_state.h"
+#include "tcc/support/files.h"
 
 namespace tcc::search {
 
@@ -13,6 +14,9 @@ Result<void> save_title(const TaskState& state, const target::Target& target, co
 // timed again in turns, and the fastest few of these meet the fastest in pairs. True when the title changed.
 Result<bool> hold_final(TaskState& state, const target::Target& target, const TuneOptions& options,
                         const Environment& env);
+// Of every task, as long as `since_start` is within 1.15 of a limit of time: later ones keep their fastest.
+Result<void> hold_finals(std::vector<TaskState>& states, const target::Target& target, const TuneOptions& options,
+                         const Environment& env, const Stopwatch& since_start);
 
 // What is built from. On `threads` where there is something, else on the nearest number of threads, of two equally near
 // ones the greater: `record.threads` says which. Among the records of one number of threads it is the title holder: the

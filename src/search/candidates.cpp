@@ -28,7 +28,7 @@ bool Candidates::evaluate(Slot& slot) const {
     return false;
   }
   i.nest = ir::hash_kernel(*nest);
-  i.row = features::extract(*nest, round_.target, round_.options.threads);
+  i.row = row_of(*nest, round_.target, round_.options.threads);
   return true;
 }
 

@@ -12,7 +12,8 @@
 namespace tcc::search {
 namespace {
 
-constexpr int kDefaultDraws = 64;  // of each design space
+constexpr int kDefaultDraws = 64;     // of each design space
+constexpr int64_t kAtOnceOnGpu = 32;  // compiling takes longer than measuring, and goes on beside it
 
 Result<Chosen> build(const schedule::Trace& trace, std::span<const int64_t> decisions, const task::Task& task,
                      const target::Target& target) {
@@ -52,7 +53,7 @@ Result<Chosen> default_program(const task::Task& task, const target::Target& tar
       auto arena = std::make_shared<Arena>();
       ir::Legal<ir::Kernel> nest = space::instantiate(*sketch, decisions, target, arena);
       if (!nest) continue;
-      features::Row row = features::extract(*nest, target, threads);
+      features::Row row = row_of(*nest, target, threads);
       Draw draw{t, decisions, 0};
       rules->predict({row.data(), 1, row.size()}, {&draw.score, 1});
       draws.push_back(std::move(draw));
@@ -158,6 +159,20 @@ Environment host_environment(measure::IsolatedHostMeasurer& measurer, record::St
   env.prepare = [&measurer, target](const task::Task& task) {
     return measure::MeasureTask::create(measurer, task.kernel, target, {});
   };
+  env.compare = [&measurer](const measure::Candidate& a, const measure::Candidate& b) {
+    return measurer.compare_paired(a, b);
+  };
+  return env;
+}
+
+Environment gpu_environment(measure::GpuMeasurer& measurer, record::Store& store, ThreadPool* pool,
+                            const target::Target& target) {
+  Environment env;
+  env.store = &store;
+  env.measurer = &measurer;
+  env.pool = pool;
+  env.at_once = kAtOnceOnGpu;
+  env.prepare = [&measurer, target](const task::Task& task) { return measurer.prepare(task.kernel, target); };
   env.compare = [&measurer](const measure::Candidate& a, const measure::Candidate& b) {
     return measurer.compare_paired(a, b);
   };

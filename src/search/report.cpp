@@ -42,15 +42,17 @@ Progress make_note(const std::string& text, const std::vector<TaskState>& states
   return p;
 }
 
-std::string resumed_note(const Session& session) {
-  return fmt::format("going on with an interrupted run at round {}, {} trials done", session.round, session.trials);
-}
-
-std::string shared_note(const Session& session) {
-  return fmt::format(
-      "process {} is on the same search right now; this run keeps a place of its own and shares the records, but tries "
-      "much the same programs: give another --seed to try others",
-      session.other_process);
+std::vector<std::string> session_notes(const Session& session) {
+  std::vector<std::string> notes;
+  if (session.resumed)
+    notes.push_back(
+        fmt::format("going on with an interrupted run at round {}, {} trials done", session.round, session.trials));
+  if (session.other_process > 0)
+    notes.push_back(fmt::format(
+        "process {} is on the same search right now; this run keeps a place of its own and shares the records, but "
+        "tries much the same programs: give another --seed to try others",
+        session.other_process));
+  return notes;
 }
 
 TuneResult summarise(const std::vector<TaskState>& states, const Session& session, const PhaseSeconds& phases,

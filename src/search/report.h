@@ -10,8 +10,8 @@ Progress make_progress(Progress::Kind kind, const std::vector<TaskState>& states
                        const TuneOptions& options, double elapsed, bool improved);
 Progress make_note(const std::string& text, const std::vector<TaskState>& states, const Session& session,
                    const TuneOptions& options, double elapsed);
-std::string resumed_note(const Session& session);
-std::string shared_note(const Session& session);
+// What is particular about this run: that it goes on, that another process is on the same search.
+std::vector<std::string> session_notes(const Session& session);
 TuneResult summarise(const std::vector<TaskState>& states, const Session& session, const PhaseSeconds& phases,
                      double elapsed, bool stopped);
 

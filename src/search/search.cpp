@@ -7,6 +7,7 @@
 #include "tcc/search/search.h"
 
 #include <algorithm>
+
 #include "search/anchor.h"
 #include "search/best.h"
 #include "search/learn.h"
@@ -20,9 +21,6 @@
 
 namespace tcc::search {
 namespace {
-
-constexpr int64_t kMaxEmptyRounds = 3;
-constexpr double kFinalsEnd = 1.15;  // of a limit of time: a task whose final would begin later keeps its fastest
 
 class Tuner {
  public:
@@ -57,8 +55,7 @@ class Tuner {
     TCC_TRY(prior_, load_prior(tasks, target_, options_, session_, *env_.store));
     if (!session_.resumed) session_.last_record = std::max<int64_t>(last_record(states_), 0);
     TCC_TRY_VOID(save_session(session_, states_, *env_.store));
-    if (session_.resumed) note(resumed_note(session_));
-    if (session_.other_process > 0) note(shared_note(session_));
+    for (const std::string& text : session_notes(session_)) note(text);
     return {};
   }
 
@@ -74,15 +71,8 @@ class Tuner {
     TCC_TRY(TrialOutcome outcome, run_trials(state, choose_programs(static_cast<size_t>(at)), target_, options_, env_,
                                              [this] { return out_of_time(); }));
     seconds_.add(outcome.seconds);
-    if (outcome.stopped) stopped_ = true;
-    if (stopped_) return {};  // the row still says how this round began
-    session_.trials += state.trials - before;
-    session_.last_record = std::max(session_.last_record, outcome.last_record);
-    state.history.push_back(state.best_seconds);
-    if (state.history.size() == 1) state.first_seconds = state.best_seconds;
-    state.last_round = session_.round++;
-    state.empty_rounds = state.trials == before ? state.empty_rounds + 1 : 0;
-    state.exhausted = state.empty_rounds >= kMaxEmptyRounds;
+    if (stopped_ = stopped_ || outcome.stopped; stopped_) return {};  // the row still says how this round began
+    close_round(session_, state, state.trials - before, outcome.last_record);
     if (outcome.improved) TCC_TRY_VOID(save_title(state, target_, options_, *env_.store));
     TCC_TRY_VOID(save_session(session_, states_, *env_.store));
     report_progress(Progress::Kind::kRound, at, outcome.improved);
@@ -94,10 +84,9 @@ class Tuner {
     Stopwatch watch;
     if (strategy_->learns()) learn(*model_, states_, prior_, at);
     seconds_.learn += watch.seconds(), watch.restart();
-    RoundPlan plan{.count = trials_of_round(state, states_.size(), options_, session_.trials),
-                   .progress = progress_of(state, options_, session_.trials),
-                   .seeds = {}};
-    if (state.known.empty()) plan.seeds = related_seeds(states_, prior_, at);
+    const int64_t used = session_.trials;
+    const RoundPlan plan{trials_of_round(state, states_.size(), options_, used), progress_of(state, options_, used),
+                         state.known.empty() ? related_seeds(states_, prior_, at) : std::vector<Seed>{}};
     Rng rng = Rng(options_.seed).fork(state.hash).fork(state.history.size());
     std::vector<Individual> picks;
     if (!state.sketches.empty() && plan.count > 0)
@@ -108,9 +97,7 @@ class Tuner {
 
   Result<void> finish() {
     Stopwatch watch;
-    for (TaskState& state : states_)
-      if (options_.seconds <= 0 || watch_.seconds() < kFinalsEnd * options_.seconds)
-        TCC_TRY_VOID(hold_final(state, target_, options_, env_));
+    TCC_TRY_VOID(hold_finals(states_, target_, options_, env_, watch_));
     seconds_.finals += watch.seconds();
     TCC_TRY_VOID(leave_prior(states_, target_, options_, session_, *env_.store));
     return env_.store->erase_session(session_.key);
@@ -156,8 +143,7 @@ class Tuner {
 Result<TuneResult> tune(std::span<const task::Task> tasks, const target::Target& target, const TuneOptions& options,
                         const Environment& env) {
   if (options.trials <= 0 && options.trials_per_task <= 0 && options.seconds <= 0)
-    return make_error(ErrorClass::kUsage, "tuning has no limit of trials or time",
-                      "give a number of trials or of seconds");
+    return make_error(ErrorClass::kUsage, "tuning has no limit", "give a number of trials or of seconds");
   return Tuner(target, options, env).run(tasks);
 }
 

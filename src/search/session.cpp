@@ -13,6 +13,7 @@ using nlohmann::json;
 namespace {
 
 constexpr int kVersion = 2;
+constexpr int64_t kMaxEmptyRounds = 3;
 
 uint64_t options_hash(const space::SpaceOptions& s) {
   uint64_t h = s.seed;
@@ -20,11 +21,11 @@ uint64_t options_hash(const space::SpaceOptions& s) {
     h = combine_hash(h, static_cast<uint64_t>(v));
   for (const std::string& name : s.modules) h = combine_hash(h, hash_bytes(name));
   const space::GpuSpaceOptions& g = s.gpu;
-  for (int64_t v : {g.max_innermost, g.max_vthreads, g.max_blocks, g.tensor_max_innermost, g.shared_padding,
-                    static_cast<int64_t>(g.allow_tf32)})
+  for (int64_t v :
+       {g.max_innermost, g.max_vthreads, g.max_blocks, g.tensor_max_innermost, static_cast<int64_t>(g.allow_tf32)})
     h = combine_hash(h, static_cast<uint64_t>(v));
-  for (const std::vector<int64_t>* list :
-       {&g.vector_lengths, &g.unroll_steps, &g.reduction_threads, &g.bind_threads, &g.tensor_vector_bytes})
+  for (const std::vector<int64_t>* list : {&g.vector_lengths, &g.unroll_steps, &g.reduction_threads, &g.bind_threads,
+                                           &g.tensor_vector_bytes, &g.tensor_stages, &g.stages, &g.split_k})
     for (int64_t v : *list) h = combine_hash(h, static_cast<uint64_t>(v));
   return h;
 }
@@ -127,6 +128,16 @@ Result<void> restore_session(const Session& session, std::vector<TaskState>& sta
       if (r.is_array() && r.size() == 2) s.relatives.push_back({r[0].get<uint64_t>(), r[1].get<int64_t>()});
   }
   return {};
+}
+
+void close_round(Session& session, TaskState& state, int64_t trials, int64_t last_record) {
+  session.trials += trials;
+  session.last_record = std::max(session.last_record, last_record);
+  state.history.push_back(state.best_seconds);
+  if (state.history.size() == 1) state.first_seconds = state.best_seconds;
+  state.last_round = session.round++;
+  state.empty_rounds = trials == 0 ? state.empty_rounds + 1 : 0;
+  state.exhausted = state.empty_rounds >= kMaxEmptyRounds;
 }
 
 Result<void> save_session(const Session& session, const std::vector<TaskState>& states, record::Store& store) {

@@ -25,6 +25,9 @@ Result<Session> open_session(std::span<const task::Task> tasks, const target::Ta
 int64_t last_record(const std::vector<TaskState>& states);
 // What the row says of each task, put into the states.
 Result<void> restore_session(const Session& session, std::vector<TaskState>& states, const record::Store& store);
+// A round of `state` is over: it measured `trials` programs, the last of them stored as `last_record` (-1: none). A
+// task whose rounds find nothing new again and again is exhausted.
+void close_round(Session& session, TaskState& state, int64_t trials, int64_t last_record);
 Result<void> save_session(const Session& session, const std::vector<TaskState>& states, record::Store& store);
 
 }  // namespace tcc::search

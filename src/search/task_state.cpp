@@ -5,6 +5,7 @@
 #include <map>
 
 #include "search/anchor.h"
+#include "tcc/cost/gpu_row.h"
 #include "tcc/lower/lower.h"
 #include "tcc/space/space.h"
 #include "tcc/support/check.h"
@@ -22,6 +23,7 @@ namespace {
 
 constexpr size_t kElsewhere = 256;  // records of other numbers of threads that the model sees
 constexpr size_t kSeeds = 8;
+constexpr size_t kPredicted = 16;  // seeds that nobody has run
 
 // The features of a stored program; what no longer replays has none. Its sketch, where it is one of today's.
 void restore_program(Known& known, const record::Record& record, const TaskState& state,
@@ -35,11 +37,32 @@ void restore_program(Known& known, const record::Record& record, const TaskState
   if (!kernel) return;
   ir::Legal<ir::Kernel> nest = lower::lower(*kernel, target, ir::Stage::kNest, arena);
   if (!nest) return;
-  known.row = features::extract(*nest, target, record.threads);
+  known.row = row_of(*nest, target, record.threads);
   known.has_row = true;
 }
 
+// Programs that an analytical model expects to be the fastest on this architecture.
+void sow_predicted(TaskState& state, std::vector<record::Record> records, const target::Target& target,
+                   const std::unordered_map<uint64_t, int32_t>& sketches) {
+  std::erase_if(records, [&](const record::Record& r) {
+    return r.kind != record::Kind::kPredicted || r.status != record::Status::kOk || r.isa != target::sm_name(target);
+  });
+  std::stable_sort(records.begin(), records.end(), [](const auto& x, const auto& y) { return x.median < y.median; });
+  for (const record::Record& r : records) {
+    if (state.seeds.size() >= kPredicted) return;
+    Result<schedule::Trace> trace = schedule::trace_from_json(r.trace);
+    if (!trace) continue;
+    if (auto it = sketches.find(space::structural_key(*trace, trace->decisions)); it != sketches.end())
+      state.seeds.push_back({it->second, r.decisions});
+  }
+}
+
 }  // namespace
+
+features::Row row_of(const ir::Kernel& nest, const target::Target& target, int64_t threads) {
+  if (target.is_cpu()) return features::extract(nest, target, threads);
+  return cost::gpu_row(features::gpu_facts(nest, target), target.cuda.launch_seconds);
+}
 
 bool take_best(TaskState& state, const record::Record& record) {
   if (record.status != record::Status::kOk || record.median <= 0) return false;
@@ -93,6 +116,7 @@ Result<TaskState> load_task(const task::Task& task, const target::Target& target
     state.known.push_back(std::move(known));
   }
   for (const Known* k : fastest_known(state.elsewhere, kSeeds)) state.seeds.push_back({k->sketch, k->decisions});
+  if (target.is_cuda()) sow_predicted(state, std::move(records), target, sketches);
   if (state.elsewhere.size() > kElsewhere)
     state.elsewhere.erase(state.elsewhere.begin(), state.elsewhere.end() - kElsewhere);
   return state;

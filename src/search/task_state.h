@@ -51,8 +51,9 @@ struct TaskState {
   uint64_t hash = 0, anchor = 0;
   std::vector<space::Sketch> sketches;
   std::vector<Known> known;
-  std::vector<Known> elsewhere;           // on another number of threads; oldest first, for the model only
-  std::vector<Seed> seeds;                // the fastest of those, and those of tasks with the same anchor
+  std::vector<Known> elsewhere;  // on another number of threads; oldest first, for the model only
+  // The fastest of those, those of tasks with the same anchor, and for a GPU those that a model predicts to be.
+  std::vector<Seed> seeds;
   std::vector<RecordName> relatives;      // whose programs are among the seeds; a resumed session keeps them
   std::unordered_set<uint64_t> measured;  // nests, whatever came of them
   std::unordered_map<uint64_t, record::Record> interrupted;  // measured by the round that an interruption cut off
@@ -70,6 +71,9 @@ struct TaskState {
 
   double gflops() const { return best_seconds > 0 ? task->flops / best_seconds / 1e9 : 0; }
 };
+
+// What the cost models see of a program at Stage::kNest.
+features::Row row_of(const ir::Kernel& nest, const target::Target& target, int64_t threads);
 
 // The task's number in records: its key.
 uint64_t task_hash(const task::Task& task);

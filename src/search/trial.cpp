@@ -11,8 +11,6 @@ namespace tcc::search {
 
 namespace {
 
-constexpr size_t kChunk = 8;  // programs between two looks at the stop flag and the clock
-
 struct Prepared {
   Individual individual;
   record::Record record;
@@ -106,13 +104,14 @@ Result<TrialOutcome> run_trials(TaskState& state, std::vector<Individual> picks,
                                 const TuneOptions& options, const Environment& env,
                                 const std::function<bool()>& out_of_time) {
   TrialOutcome outcome;
-  for (size_t begin = 0; begin < picks.size(); begin += kChunk) {
+  const auto at_once = static_cast<size_t>(std::max<int64_t>(env.at_once, 1));
+  for (size_t begin = 0; begin < picks.size(); begin += at_once) {
     if (env.stop && env.stop()) {
       outcome.stopped = true;
       return outcome;
     }
     if (begin > 0 && out_of_time()) return outcome;
-    size_t n = std::min(kChunk, picks.size() - begin);
+    size_t n = std::min(at_once, picks.size() - begin);
     std::vector<Prepared> chunk(n);
     auto body = [&](int64_t i, int) {
       auto at = static_cast<size_t>(i);

@@ -127,6 +127,12 @@ int dim_of_iter(std::span<const Expr> indices, Id iter) {
   return -1;
 }
 
+bool has_scheduled_loop(const Kernel& kernel, Id block) {
+  for (Id id : schedule::loops_of(kernel, block))
+    if (find_loop(kernel.root, id)->loop_kind != LoopKind::kSerial) return true;
+  return false;
+}
+
 int64_t vector_lanes(const target::Target& target, Type type) {
   return std::max<int64_t>(target.cpu.vector_bits / 8 / std::max<int64_t>(type_bytes(type), 1), 1);
 }

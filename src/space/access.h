@@ -37,6 +37,8 @@ bool mentions(ir::Expr e, ir::Id id);
 // Dimension of the access whose index is the plain iterator; -1: none.
 int dim_of_iter(std::span<const ir::Expr> indices, ir::Id iter);
 
+// Some loop around the block has a kind: a module has scheduled it.
+bool has_scheduled_loop(const ir::Kernel& kernel, ir::Id block);
 int64_t vector_lanes(const target::Target& target, ir::Type type = ir::Type::kF32);
 // Largest divisor of n that is at most `limit`.
 int64_t best_divisor(int64_t n, int64_t limit);

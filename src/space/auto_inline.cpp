@@ -2,6 +2,7 @@
 // cost. Before: relu(bias(conv)) in three nests; after: conv, and one nest that adds the bias and clips.
 #include <algorithm>
 
+#include "space/access.h"
 #include "space/padding.h"
 #include "space/window.h"
 #include "tcc/ir/walk.h"
@@ -80,7 +81,7 @@ class AutoInline : public Module {
       names.insert(names.begin(), name_hint(s.kernel(), block->id));
     for (const std::string& block_name : names) {
       Id id = schedule::find_block_by_name(s.kernel(), block_name);
-      if (id == kNoId || (keep_pad && block_name == kPadBlock)) continue;
+      if (id == kNoId || (keep_pad && block_name == kPadBlock) || has_scheduled_loop(s.kernel(), id)) continue;
       const Block* block = find_block(s.kernel().root, id);
       std::vector<Id> consumers = schedule::consumers_of(s.kernel(), id);
       // Into one spatial consumer anything goes; into reductions and several consumers only what costs nothing.

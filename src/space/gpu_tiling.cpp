@@ -140,6 +140,8 @@ class GpuTiling : public Module {
       s.compute_at(copy, t.r[0].back());
       fetch_together(s, copy, depth, options.vector_lengths);
     }
+    if (s.ok() && reads > 0)
+      s.annotate(t.r[0].back(), AnnotationKey::kPipelineDepth, sample_uniform(s, options.stages));
     return s.ok();
   }
 };

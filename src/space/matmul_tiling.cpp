@@ -15,6 +15,10 @@
 // does not hold: the sum is blocked around the tiles, j1, k0, i1, k1, and the sums of all rows wait in a local buffer
 // (conv_tiling.cpp has the same).
 //
+// An operand that the caller brings and that lies the other way round, the keys of an attention, is copied with its
+// columns side by side: panels of all of it in front of the nest, or the part that one product of a batch needs, right
+// where it is used. The copy turns squares in registers (codegen/llvm/turned_accesses.cpp).
+//
 // Otherwise a tile takes the whole sum: with the constant packed into panels that are read in order, blocks of the sum
 // have nothing to win that pays for writing tiles and reading them again.
 #include <algorithm>
@@ -36,28 +40,36 @@ using schedule::Schedule;
 
 constexpr size_t kTiles = 4;
 constexpr int64_t kMaxVectors = 4, kMaxUnroll = 8;
-constexpr int64_t kShortRow = 16;  // vectors
+constexpr int64_t kShortRow = 16;       // vectors
+constexpr int64_t kFewestRows = 8;      // of the result, for which a copied operand pays
+constexpr int64_t kMaxCopy = 64 << 10;  // bytes of a copy for one product
 
 // Iterators of the contraction: row and column of the result, and what is summed over.
 struct Matmul {
   NaiveNest nest;
   size_t row = 0, column = 0, sum = 0;
   std::vector<size_t> batch, unit, unit_sum;
-  bool turned = false;  // the result is contiguous along the row
+  bool turned = false;           // the result is contiguous along the row
+  const Load* copied = nullptr;  // not contiguous along the column, and no constant
 };
 
 bool is_contiguous(const Kernel& k, const NaiveNest& nest, size_t i) {
   return flat_stride(k, nest.store->buffer, nest.store->indices, nest.block->iters[i].id) == 1;
 }
 
-// Vectors can run along the column: contiguous in the operand or a constant that can be packed.
-bool suits_column(const Kernel& k, const NaiveNest& nest, size_t i, const SpaceOptions& options) {
+// Vectors can run along the column: contiguous in the operand or a constant that can be packed. One operand may be
+// neither where `copied` is given.
+bool suits_column(const Kernel& k, const NaiveNest& nest, size_t i, const SpaceOptions& options,
+                  const Load** copied = nullptr) {
   Id iter = nest.block->iters[i].id;
   return std::all_of(nest.loads.begin(), nest.loads.end(), [&](const Load* l) {
     std::optional<int64_t> stride = flat_stride(k, l->buffer, l->indices, iter);
     if (stride == 0 || stride == 1) return true;
-    return options.pack_weights && k.buffer(l->buffer)->role == BufferRole::kWeight &&
-           dim_of_iter(l->indices, iter) >= 0;
+    if (dim_of_iter(l->indices, iter) < 0) return false;
+    if (options.pack_weights && k.buffer(l->buffer)->role == BufferRole::kWeight) return true;
+    if (copied == nullptr || *copied != nullptr || l->predicate != nullptr) return false;
+    *copied = l;
+    return true;
   });
 }
 
@@ -80,9 +92,15 @@ std::optional<Matmul> find_matmul(const Kernel& k, const SpaceOptions& options) 
   if (sums.size() != 1 || reused.size() != 2) return std::nullopt;
   m.sum = sums[0];
   m.row = reused[0], m.column = reused[1];
-  auto suits = [&](size_t i) { return is_contiguous(k, *nest, i) && suits_column(k, *nest, i, options); };
-  if (!suits(m.column)) std::swap(m.row, m.column);
-  if (!suits(m.column)) return std::nullopt;
+  auto suits = [&](size_t i, const Load** copied) {
+    return is_contiguous(k, *nest, i) && suits_column(k, *nest, i, options, copied);
+  };
+  if (!suits(m.column, nullptr)) std::swap(m.row, m.column);
+  if (!suits(m.column, nullptr)) {
+    // Both with a copy now; each element of it serves all rows.
+    if (!is_contiguous(k, *nest, m.column)) std::swap(m.row, m.column);
+    if (!suits(m.column, &m.copied) || nest->extents[m.row] < kFewestRows) return std::nullopt;
+  }
   m.nest = std::move(*nest);
   return m;
 }
@@ -95,6 +113,7 @@ std::optional<Matmul> turn(const Kernel& k, const Matmul& m, int64_t lanes, cons
   Matmul out = m;
   std::swap(out.row, out.column);
   out.turned = true;
+  out.copied = nullptr;
   return out;
 }
 
@@ -166,7 +185,10 @@ class MatmulTiling : public Module {
       Schedule s = state;
       const Matmul& form = t.turned ? *turned : *m;
       int64_t block = t.turned ? sum_block(form, t.vectors * lanes, target) : 0;
-      if (tile(s, form, t.rows, t.vectors * lanes, block, options)) out.push_back(std::move(s));
+      if (tile(s, form, t.rows, t.vectors * lanes, block, lanes, false, options)) out.push_back(std::move(s));
+      if (form.copied == nullptr || !copies_where_used(state.kernel(), form)) continue;
+      s = state;
+      if (tile(s, form, t.rows, t.vectors * lanes, block, lanes, true, options)) out.push_back(std::move(s));
     }
     if (out.empty()) return {state};
     return out;
@@ -189,11 +211,61 @@ class MatmulTiling : public Module {
            2 * m.nest.extents[m.sum] * column_bytes(m, columns) <= target.cpu.l1_bytes;
   }
 
+  // Several products, and the copy for one stays in a cache.
+  static bool copies_where_used(const Kernel& k, const Matmul& m) {
+    int64_t batch = 1, bytes = type_bytes(k.buffer(m.copied->buffer)->type);
+    for (size_t i : m.batch) batch *= m.nest.extents[i];
+    return batch > 1 && bytes * m.nest.extents[m.column] * m.nest.extents[m.sum] <= kMaxCopy;
+  }
+
+  // The copy of the operand that lies the other way round; in panels of `columns` unless it is made where it is used.
+  static BlockRv copy_operand(Schedule& s, const Matmul& m, BlockRv product, int64_t columns, bool where_used) {
+    const std::vector<Id> reads = schedule::read_buffers(s.kernel(), m.nest.block->id);
+    const auto index = static_cast<int>(std::find(reads.begin(), reads.end(), m.copied->buffer) - reads.begin());
+    BlockRv copy = s.cache_read(product, index, where_used ? Scope::kLocal : Scope::kWorkspace);
+    if (!where_used)
+      pack(s, product,
+           {index, dim_of_iter(m.copied->indices, m.nest.block->iters[m.column].id),
+            static_cast<int>(m.copied->indices.size()), columns});
+    return copy;
+  }
+
+  // Squares of the copy: lanes along its columns, below `depth` loops.
+  static bool turn_copy(Schedule& s, const Matmul& m, BlockRv copy, size_t depth, int64_t lanes) {
+    std::vector<LoopRv> loops = s.get_loops(copy);
+    const Block* block = s.ok() ? find_block(s.kernel().root, s.id(copy)) : nullptr;
+    if (block == nullptr || loops.size() <= depth) return false;
+    auto loop_of = [&](size_t i) {
+      const int dim = dim_of_iter(m.copied->indices, m.nest.block->iters[i].id);
+      for (size_t l = depth; l < loops.size() && dim >= 0; ++l)
+        if (mentions(block->iters[static_cast<size_t>(dim)].binding, s.id(loops[l]))) return l;
+      return loops.size();
+    };
+    const size_t column = loop_of(m.column), sum = loop_of(m.sum);
+    if (column == loops.size() || sum == loops.size() || column == sum) return false;
+    std::vector<LoopRv> c =
+        s.split(loops[column], std::vector<ExprRv>{{}, lit(std::min(lanes, m.nest.extents[m.column]))});
+    std::vector<LoopRv> k = s.split(loops[sum], std::vector<ExprRv>{{}, lit(best_divisor(m.nest.extents[m.sum], 16))});
+    if (!s.ok()) return false;
+    std::vector<LoopRv> order;
+    for (size_t l = depth; l < loops.size(); ++l)
+      if (l != column && l != sum) order.push_back(loops[l]);
+    order.push_back(c[0]);
+    const std::vector<LoopRv> outer = order;
+    order.insert(order.end(), {k[0], k[1], c[1]});
+    s.reorder(order);
+    s.unroll(k[1]);
+    s.vectorize(c[1]);
+    if (depth == 0) fuse_parallel(s, outer);
+    return s.ok();
+  }
+
   // `block`: terms of a block of the sum around the tiles of a panel; 0: a tile takes the whole sum.
-  static bool tile(Schedule& s, const Matmul& m, int64_t rows, int64_t columns, int64_t block,
-                   const SpaceOptions& options) {
-    BlockRv product = s.get_block(m.nest.name);
+  static bool tile(Schedule& s, const Matmul& m, int64_t rows, int64_t columns, int64_t block, int64_t lanes,
+                   bool where_used, const SpaceOptions& options) {
+    BlockRv product = s.get_block(m.nest.name), copy;
     if (options.pack_weights) pack_operands(s, m, product, rows, columns);
+    if (m.copied != nullptr) copy = copy_operand(s, m, product, columns, where_used);
     std::optional<BlockRv> epilogue = localise(s, m.nest, product);
     if (!epilogue) return false;
     std::vector<LoopRv> loops = s.get_loops(product), outer;
@@ -234,6 +306,9 @@ class MatmulTiling : public Module {
       s.unroll(k[1]);
     s.unroll(i[1]);
     s.vectorize(j[1]);
+    if (where_used) outer.resize(m.unit.size() + m.batch.size());
+    if (where_used) s.compute_at(copy, outer.back());
+    if (m.copied != nullptr && !turn_copy(s, m, copy, where_used ? outer.size() : 0, lanes)) return false;
     fuse_parallel(s, outer);
     copy_padding(s, 1);
     return s.ok();

@@ -16,12 +16,6 @@ using schedule::ExprRv;
 using schedule::LoopRv;
 using schedule::Schedule;
 
-bool has_scheduled_loop(const Kernel& k, Id block) {
-  for (Id id : schedule::loops_of(k, block))
-    if (find_loop(k.root, id)->loop_kind != LoopKind::kSerial) return true;
-  return false;
-}
-
 // A plain nest around spatial iterators whose block makes several stores, as transforms of tiles do.
 bool is_map_of_many(const Kernel& k, const Block& block) {
   const std::vector<Id> loops = schedule::loops_of(k, block.id);

@@ -12,23 +12,31 @@ using schedule::Trace;
 
 std::vector<std::unique_ptr<Module>> modules_for(const target::Target& target) {
   std::vector<std::unique_ptr<Module>> modules;
+  modules.push_back(make_inline_constants());
   if (target.is_cuda()) {
+    modules.push_back(make_gpu_attention());
+    modules.push_back(make_gpu_split_k());
     modules.push_back(make_gpu_tensor_core());
     modules.push_back(make_gpu_tiling());
     modules.push_back(make_gpu_inline());
+    modules.push_back(make_gpu_store());
     modules.push_back(make_gpu_reduction());
     modules.push_back(make_gpu_unroll());
     modules.push_back(make_gpu_bind());
   } else {
+    modules.push_back(make_attention());
     modules.push_back(make_auto_inline());
     modules.push_back(make_vector_dot());
+    modules.push_back(make_lane_dot());
     modules.push_back(make_matmul_tiling());
     modules.push_back(make_window_tiling());
     modules.push_back(make_blocked_conv_tiling());
     modules.push_back(make_conv_tiling());
     modules.push_back(make_gemv_tiling());
     modules.push_back(make_row_tiling());
+    modules.push_back(make_add_rfactor());
     modules.push_back(make_multi_level_tiling());
+    modules.push_back(make_random_compute_location());
     modules.push_back(make_parallel_vectorize_unroll());
   }
   return modules;

@@ -6,10 +6,11 @@
 // unit busy (Intel 64 optimisation manual, 20.5.2: 4 accumulators, 2 + 2 operand tiles, all eight registers). B is
 // packed with groups of k side by side, ahead where it is a constant. Extents that are not whole tiles are padded with
 // zeros.
+#include "space/vector_dot.h"
+
 #include <algorithm>
 #include <array>
 
-#include "space/access.h"
 #include "tcc/ir/walk.h"
 #include "tcc/space/matrix_instruction.h"
 #include "tcc/space/space.h"
@@ -39,12 +40,9 @@ constexpr Dot kBF16 = {
 constexpr Dot kI8 = {Type::kI8,        Type::kI32,     64, 4, "amx.zero.i32", "amx.load.i8", "amx.load.i8.quads",
                      "amx.tdpbssd.kn", "amx.store.i32"};
 
-// C[.., m, n] += A[.., m, k] B[.., k, n]
-struct Product {
-  NaiveNest nest;
+// What one of the instructions may multiply.
+struct TileProduct : Product {
   Dot dot;
-  size_t m = 0, n = 0, k = 0;  // iterators
-  int a = 0, b = 0;            // reads of the block
 };
 
 bool ends_with(std::span<const Expr> indices, Id row, Id column) {
@@ -69,7 +67,8 @@ std::optional<Dot> dot_of(const Kernel& k, const NaiveNest& nest) {
   return std::nullopt;
 }
 
-// A sum of products of two tensors: what could be a matrix product at all.
+}  // namespace
+
 std::optional<NaiveNest> sum_of_products(const Kernel& k, const Block& block) {
   std::optional<NaiveNest> nest = naive_nest(k, block);
   if (!nest || !nest->is_reduction() || block.init == nullptr || block.iters.size() < 3) return std::nullopt;
@@ -77,9 +76,9 @@ std::optional<NaiveNest> sum_of_products(const Kernel& k, const Block& block) {
   return nest;
 }
 
-std::optional<Product> as_product(const Kernel& k, const NaiveNest& nest, const Dot& dot) {
+std::optional<Product> as_product(const Kernel& k, const NaiveNest& nest) {
   const Block& block = *nest.block;
-  Product p{nest, dot};
+  Product p{nest};
   size_t last = block.iters.size() - 1;
   p.m = last - 2, p.n = last - 1, p.k = last;
   if (std::count(nest.reduce.begin(), nest.reduce.end(), true) != 1 || !nest.reduce[p.k]) return std::nullopt;
@@ -95,13 +94,15 @@ std::optional<Product> as_product(const Kernel& k, const NaiveNest& nest, const 
   return p;
 }
 
-std::optional<Product> find_product(const Kernel& k, const target::Target& target) {
+namespace {
+
+std::optional<TileProduct> find_product(const Kernel& k, const target::Target& target) {
   for (const Block* block : collect_blocks(k.root)) {
     std::optional<NaiveNest> nest = sum_of_products(k, *block);
     if (!nest) continue;
     std::optional<Dot> dot = dot_of(k, *nest);
     if (!dot || !has_unit(target, *dot)) continue;
-    if (std::optional<Product> p = as_product(k, *nest, *dot)) return p;
+    if (std::optional<Product> p = as_product(k, *nest)) return TileProduct{*p, *dot};
   }
   return std::nullopt;
 }
@@ -113,7 +114,7 @@ class VectorDot : public Module {
   std::vector<Schedule> apply(const Schedule& state, const target::Target& target,
                               const SpaceOptions& options) const override {
     if (!target.is_cpu()) return {state};
-    std::optional<Product> product = find_product(state.kernel(), target);
+    std::optional<TileProduct> product = find_product(state.kernel(), target);
     if (!product) return {state};
     Schedule s = state;
     if (!schedule_tiles(s, *product, options) || !s.ok()) return {state};
@@ -124,7 +125,7 @@ class VectorDot : public Module {
   static int64_t tiles(int64_t extent) { return extent > kTileRows ? 2 : 1; }
 
   // Whole tiles, B in groups of k, and nothing but a temporary between the product and what reads it.
-  static bool prepare(Schedule& s, const Product& p, BlockRv block) {
+  static bool prepare(Schedule& s, const TileProduct& p, BlockRv block) {
     const Dot& dot = p.dot;
     std::vector<int64_t> multiples(p.nest.extents.size(), 1);
     multiples[p.m] = kTileRows * tiles(p.nest.extents[p.m]);
@@ -176,7 +177,7 @@ class VectorDot : public Module {
     return s.ok();
   }
 
-  static bool schedule_tiles(Schedule& s, const Product& p, const SpaceOptions& options) {
+  static bool schedule_tiles(Schedule& s, const TileProduct& p, const SpaceOptions& options) {
     const Dot& dot = p.dot;
     BlockRv block = s.get_block(p.nest.name);
     if (!prepare(s, p, block)) return false;
@@ -236,7 +237,7 @@ class VectorDot : public Module {
 }  // namespace
 
 std::vector<std::string> unmet_conditions_of_matrix_instruction(const Kernel& kernel, const target::Target& target) {
-  if (!target.is_cpu()) return {fmt::format("no module makes matrix instructions for {}", target.name)};
+  if (!target.is_cpu()) return unmet_conditions_on_gpu(kernel, target);
   std::vector<std::string> unmet;
   if (!target.cpu.features.amx_tile)
     unmet.push_back(fmt::format("{} has no matrix unit (AMX)", target.name));
@@ -260,7 +261,7 @@ std::vector<std::string> unmet_conditions_of_matrix_instruction(const Kernel& ke
   const auto sums = std::count(nest->reduce.begin(), nest->reduce.end(), true);
   if (sums != 1)
     unmet.push_back(fmt::format("the sum runs over {} loops (a convolution's window), the unit's over one", sums));
-  else if (!as_product(kernel, *nest, dot.value_or(kBF16)))
+  else if (!as_product(kernel, *nest))
     unmet.push_back("the operands are not stored as rows of A (.., m, k) and of B (.., k, n)");
   return unmet;
 }

@@ -45,6 +45,7 @@ GroupNest::GroupNest(const graph::Graph& graph, const graph::FusionGroup& group)
   compute_ = widened(graph.value(group.output).dtype);
   block_constants();
   flatten_positions();
+  split_groups();
 }
 
 const graph::Shape& GroupNest::shape_of(graph::ValueId id) const {
@@ -120,6 +121,45 @@ void GroupNest::flatten_positions() {
     }
   }
   flat_shapes_ = std::move(flat);
+}
+
+void GroupNest::split_groups() {
+  const graph::Node& anchor = graph_.node(group_.anchor);
+  if (!flat_shapes_.empty() || anchor.op != graph::Op::kConv) return;
+  const auto& a = anchor.as<graph::ConvAttrs>();
+  const int64_t groups = a.group, channels = value(anchor.inputs[0]).shape[1];
+  const graph::Shape& out = value(anchor.output).shape;
+  if (groups == 1 || channels == groups || a.block_in > 1 || a.block_out > 1 || a.winograd > 0) return;
+  std::map<graph::ValueId, graph::Shape> split;
+  // The axis becomes two; one that is broadcast stays one.
+  auto add = [&](graph::ValueId id, std::ptrdiff_t axis) {
+    graph::Shape shape = value(id).shape;
+    if (axis >= 0 && shape[static_cast<size_t>(axis)] == 1)
+      shape.insert(shape.begin() + axis, 1);
+    else if (axis >= 0) {
+      int64_t& extent = shape[static_cast<size_t>(axis)];
+      if (extent % groups != 0) return false;
+      extent /= groups;
+      shape.insert(shape.begin() + axis, groups);
+    }
+    auto [known, fresh] = split.emplace(id, shape);
+    return fresh || known->second == shape;
+  };
+  bool fits = add(anchor.inputs[0], 1) && add(anchor.inputs[1], 0) && add(anchor.output, 1);
+  if (anchor.inputs.size() == 3) fits &= add(anchor.inputs[2], 0);
+  for (graph::NodeId id : group_.nodes) {
+    if (id == group_.anchor) continue;
+    const graph::Node& node = graph_.node(id);
+    if (graph::op_class(node.op) != graph::OpClass::kElementwise || node.op == graph::Op::kBatchNorm) return;
+    if (value(node.output).shape != out) return;
+    fits &= add(node.output, 1);
+    // Operands are aligned at their last axes.
+    for (graph::ValueId input : node.inputs)
+      fits &= add(input, std::max<std::ptrdiff_t>(std::ssize(value(input).shape) - std::ssize(out) + 1, -1));
+  }
+  if (!fits) return;
+  flat_shapes_ = std::move(split);
+  groups_split_ = true;
 }
 
 namespace {
@@ -205,6 +245,7 @@ void GroupNest::build(Task& task) {
   task.anchor_block = name_hint(task.kernel, blocks[pads ? 1 : 0]->id);
   const graph::Node& anchor = graph_.node(group_.anchor);
   if (anchor.op == graph::Op::kConv && anchor.as<graph::ConvAttrs>().winograd > 0) task.anchor_block = kWinogradProduct;
+  if (is_attention(graph_, group_)) task.anchor_block = kAttentionProduct;
 }
 
 void GroupNest::add_stage(std::string name, const graph::Node& node, bool combines,
@@ -221,7 +262,10 @@ namespace {
 
 bool is_blocked(const graph::Node& node, size_t rank) {
   // Of a convolution either side may be the blocked one.
-  if (node.op == graph::Op::kConv) return rank == node.as<graph::ConvAttrs>().kernel.size() + 3;
+  if (node.op == graph::Op::kConv) {
+    const auto& a = node.as<graph::ConvAttrs>();
+    return rank == a.kernel.size() + 3 && (a.block_in > 1 || a.block_out > 1);
+  }
   bool pool = node.op == graph::Op::kMaxPool || node.op == graph::Op::kAveragePool;
   return pool && node.as<graph::PoolAttrs>().block > 1;
 }
@@ -243,6 +287,7 @@ std::vector<NestAxis> GroupNest::axes_of(const graph::Shape& shape) const {
   std::vector<NestAxis> axes;
   for (size_t i = 0; i < shape.size(); ++i) {
     const char* name = i >= plain ? "cb" : image ? kImage[i < 2 ? i : i + 5 - plain] : matrix ? kMatrix[i] : kPlain[i];
+    if (image && groups_split_ && (i == 1 || i == 2)) name = i == 1 ? "g" : "c";
     axes.push_back({name, shape[i]});
   }
   return axes;

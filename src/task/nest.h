@@ -36,6 +36,8 @@ int64_t lowest_of(ir::Type type);
 inline constexpr const char* kPadBlock = "pad";
 // The matrix products of a convolution by tiles.
 inline constexpr const char* kWinogradProduct = "winograd_product";
+// The weighted sum of an attention.
+inline constexpr const char* kAttentionProduct = "gemm1";
 
 class GroupNest {
  public:
@@ -63,6 +65,9 @@ class GroupNest {
   // A pointwise convolution is a matrix product over all positions: where every tensor of the group allows it, the
   // spatial axes become one. The input of a strided one keeps its own. Decides that, and fills flat_shapes_.
   void flatten_positions();
+  // Groups of a convolution's channels become an axis, where every tensor of the group allows it. Decides that, and
+  // fills flat_shapes_.
+  void split_groups();
   Tensor operand(graph::ValueId id) const { return tensors_.at(id); }
 
   void add_params(Task& task);
@@ -134,6 +139,7 @@ class GroupNest {
   bool moves_;        // the group only moves elements
   ir::Type compute_;  // type of the temporaries and the arithmetic of the stage being made
   std::map<graph::ValueId, graph::Shape> flat_shapes_;  // empty: the shapes of the graph
+  bool groups_split_ = false;
   std::map<graph::ValueId, Tensor> tensors_;
   std::vector<Stage> stages_;
   std::map<std::string, int> used_names_;
@@ -142,5 +148,7 @@ class GroupNest {
 // "conv2d 1x64x56x56 -> 64 k3 s1 p1 + bias + relu f32"
 std::string workload_text(const graph::Graph& graph, const graph::FusionGroup& group);
 AnchorKind anchor_kind(const graph::Graph& graph, const graph::Node& node);
+// Two products with a softmax between them.
+bool is_attention(const graph::Graph& graph, const graph::FusionGroup& group);
 
 }  // namespace tcc::task

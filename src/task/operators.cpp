@@ -77,19 +77,23 @@ Exprs strided_position(Builder& b, const graph::Shape& out, const std::vector<in
 
 // A strided pointwise convolution over flat positions has a block that copies those it reads side by side, in front.
 // Blocked channels are two axes, c / b in front of the positions and c % b behind them: the weights' filters and
-// channels are read under the same split (block_constants), so that no index is a quotient.
+// channels are read under the same split (block_constants), so that no index is a quotient. Groups of channels are an
+// axis of their own for the same reason (split_groups).
 void GroupNest::plan_conv(const graph::Node& node) {
   const auto& a = node.as<graph::ConvAttrs>();
   const graph::Shape in_shape = shape_of(node.inputs[0]), out_shape = shape_of(node.output);
   std::vector<WindowAxis> windows;
+  const bool grouped = groups_split_;
+  const size_t head = grouped ? 3 : 2;  // axes in front of the positions
   const bool flat = out_shape.size() == 3 && a.kernel.size() > 1;
   const bool gathered = flat && in_shape.size() > 3;
   if (flat)
     windows.push_back({out_shape[2], out_shape[2], 1, 1, 1, 0, 0});  // all positions as one axis
   else
-    windows = window_axes(in_shape, out_shape, a);
+    windows = window_axes(value(node.inputs[0]).shape, value(node.output).shape, a);
   const bool depthwise_blocks = a.group > 1 && a.block_in > 1, in_blocks = a.block_in > 1 && !depthwise_blocks;
-  int64_t per_group_in = depthwise_blocks ? 1 : in_shape[1] / a.group, per_group_out = out_shape[1] / a.group;
+  int64_t per_group_in = depthwise_blocks ? 1 : grouped ? in_shape[2] : in_shape[1] / a.group;
+  int64_t per_group_out = grouped ? out_shape[2] : out_shape[1] / a.group;
   add_stage("conv", node, true, [=, this](const std::string& name, const Tensor& out) {
     std::vector<NestAxis> reduce;
     bool channel_loop = per_group_in > 1 || a.group == 1;
@@ -99,15 +103,15 @@ void GroupNest::plan_conv(const graph::Node& node) {
     bool padded = std::any_of(windows.begin(), windows.end(),
                               [](const WindowAxis& w) { return w.low() < 0 || w.high() >= w.in; });
     if (padded) {
-      graph::Shape shape = {in_shape[0], in_shape[1]};
+      graph::Shape shape(in_shape.begin(), in_shape.begin() + static_cast<std::ptrdiff_t>(head));
       for (const WindowAxis& w : windows) shape.push_back(w.high() + w.pad + 1);
       if (a.block_in > 1) shape.push_back(a.block_in);
       source = make_temp(kPadBlock, shape);
       pad = map_nest(kPadBlock, axes_of(shape), source, [&](const Exprs& at) {
-        Exprs x{at[0], at[1]};
+        Exprs x(at.begin(), at.begin() + static_cast<std::ptrdiff_t>(head));
         Expr predicate = nullptr;
         for (size_t i = 0; i < windows.size(); ++i) {
-          x.push_back(b().offset(at[i + 2], -windows[i].pad));
+          x.push_back(b().offset(at[i + head], -windows[i].pad));
           predicate = b().logical_and(predicate, inside(x.back(), windows[i].low(), windows[i].high(), windows[i].in));
         }
         if (a.block_in > 1) x.push_back(at.back());
@@ -127,18 +131,19 @@ void GroupNest::plan_conv(const graph::Node& node) {
                             [&](const Exprs& at, const Exprs& over) {
                               Expr c = channel_loop ? over[0] : b().integer(0);
                               Exprs x{at[0], c}, w{at[1]};
+                              if (grouped) x = {at[0], at[1], c}, w = {at[1], at[2]};
                               if (a.block_out > 1) w.push_back(at.back());
                               w.push_back(c);
                               if (in_blocks) w.push_back(over.back());
                               if (depthwise_blocks) {
                                 x[1] = at[1];
-                              } else if (a.group > 1) {
+                              } else if (a.group > 1 && !grouped) {
                                 Expr first = b().scale(b().floor_div(at[1], b().integer(per_group_out)), per_group_in);
                                 x[1] = b().add(first, c);
                               }
                               for (size_t i = 0; i < windows.size(); ++i) {
                                 Expr k = over[(channel_loop ? 1 : 0) + i];
-                                Expr position = window_position(b(), windows[i], at[i + 2], k);
+                                Expr position = window_position(b(), windows[i], at[i + head], k);
                                 x.push_back(padded ? b().offset(position, windows[i].pad) : position);
                                 w.push_back(k);
                               }
@@ -148,9 +153,9 @@ void GroupNest::plan_conv(const graph::Node& node) {
     return b().seq(std::array<Stmt, 2>{pad, conv});
   });
   if (node.inputs.size() == 3) {
-    add_stage("bias", node, false, [this, &node, &a](const std::string& name, const Tensor& out) {
+    add_stage("bias", node, false, [this, &node, &a, head](const std::string& name, const Tensor& out) {
       return map_nest(name, axes_of(out.shape), out, [&](const Exprs& at) {
-        Exprs c{at[1]};
+        Exprs c(at.begin() + 1, at.begin() + static_cast<std::ptrdiff_t>(head));
         if (a.block_out > 1) c.push_back(at.back());
         return b().add(read(operand(node.output), at), read(operand(node.inputs[2]), c));
       });

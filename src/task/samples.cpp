@@ -24,7 +24,7 @@ class Sample {
   const graph::Shape& shape(ValueId id) const { return graph_.value(id).shape; }
   Task finish(ValueId result) {
     graph_.add_output(result, "output");
-    auto groups = graph::fuse(graph_);
+    auto groups = graph::fuse(graph_, {.attention = true});
     TCC_CHECK(groups.size() == 1, "the sample makes {} groups", groups.size());
     auto task = make_task(graph_, groups[0]);
     TCC_CHECK(task.has_value(), "{}", task ? "" : task.error().message);
@@ -92,6 +92,24 @@ Task make_pool(const PoolParams& p) {
 Task make_softmax(const graph::Shape& shape, int64_t axis) {
   Sample s;
   return s.finish(s.node(Op::kSoftmax, graph::AxisAttrs{axis}, {s.input(shape)}));
+}
+
+Task make_attention(const AttentionParams& p) {
+  Sample s(p.dtype);
+  const int64_t width = p.width > 0 ? p.width : p.depth;
+  auto stored = [&](int64_t tokens, int64_t size) {
+    return p.heads_first ? graph::Shape{p.batch, p.heads, tokens, size} : graph::Shape{p.batch, tokens, p.heads, size};
+  };
+  using Perm = std::vector<int64_t>;
+  const Perm plain = p.heads_first ? Perm{} : Perm{0, 2, 1, 3};
+  const Perm key = p.heads_first ? Perm{0, 1, 3, 2} : Perm{0, 2, 3, 1};
+  ValueId q = s.input(stored(p.queries, p.depth)), k = s.input(stored(p.keys, p.depth)),
+          v = s.input(stored(p.keys, width));
+  ValueId y = s.node(Op::kMatMul, graph::MatMulAttrs{plain, key, {}}, {q, k});
+  y = s.node(Op::kMul, graph::NoAttrs{}, {y, s.weight({})});
+  if (p.mask) y = s.node(Op::kAdd, graph::NoAttrs{}, {y, s.input({p.batch, 1, 1, p.keys})});
+  y = s.node(Op::kSoftmax, graph::AxisAttrs{3}, {y});
+  return s.finish(s.node(Op::kMatMul, graph::MatMulAttrs{{}, plain, plain}, {y, v}));
 }
 
 Task make_reduction(const graph::Shape& shape, const std::vector<int64_t>& axes, graph::Op op) {

@@ -1,5 +1,6 @@
 #include "tcc/task/task.h"
 
+#include <algorithm>
 #include <unordered_map>
 
 #include "nest.h"
@@ -47,6 +48,12 @@ AnchorKind anchor_kind(const graph::Graph& graph, const graph::Node& node) {
   TCC_UNREACHABLE("{} makes no code", graph::op_name(node.op));
 }
 
+bool is_attention(const graph::Graph& graph, const graph::FusionGroup& group) {
+  return graph.node(group.anchor).op == Op::kMatMul &&
+         std::any_of(group.nodes.begin(), group.nodes.end(),
+                     [&](graph::NodeId id) { return graph.node(id).op == Op::kSoftmax; });
+}
+
 ir::Id Task::anchor_id() const {
   for (const ir::Block* block : ir::collect_blocks(kernel.root))
     if (ir::name_hint(kernel, block->id) == anchor_block) return block->id;
@@ -67,7 +74,7 @@ Result<Task> make_task(const graph::Graph& graph, const graph::FusionGroup& grou
   Task task;
   GroupNest(graph, group).build(task);
   task.workload = workload_text(graph, group);
-  task.anchor = anchor_kind(graph, graph.node(group.anchor));
+  task.anchor = is_attention(graph, group) ? AnchorKind::kAttention : anchor_kind(graph, graph.node(group.anchor));
   task.flops = graph::group_flops(graph, group);
   task.key = fmt::format("{:016x}", ir::hash_kernel(task.kernel));
   return task;

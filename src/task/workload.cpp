@@ -126,9 +126,25 @@ std::string member_text(const graph::Graph& graph, const graph::Node& node) {
   return name;
 }
 
+// "attention 1x12x128x128 depth 64 + mul + residual f32": the scores, what is summed for each, and what is done to
+// them.
+std::string attention_text(const graph::Graph& graph, const graph::FusionGroup& group) {
+  const graph::Node& scores = graph.node(group.anchor);
+  const auto& a = scores.as<graph::MatMulAttrs>();
+  const graph::Shape& left = graph.value(scores.inputs[0]).shape;
+  const int64_t depth = left[a.perm_a.empty() ? left.size() - 1 : static_cast<size_t>(a.perm_a.back())];
+  std::string text = fmt::format("attention {} depth {}", graph::shape_text(graph.value(scores.output).shape), depth);
+  for (size_t i = 1; i < group.nodes.size(); ++i) {
+    const graph::Node& node = graph.node(group.nodes[i]);
+    if (graph::op_class(node.op) == graph::OpClass::kElementwise) text += " + " + member_text(graph, node);
+  }
+  return fmt::format("{} {}", text, graph::dtype_name(graph.value(group.output).dtype));
+}
+
 }  // namespace
 
 std::string workload_text(const graph::Graph& graph, const graph::FusionGroup& group) {
+  if (is_attention(graph, group)) return attention_text(graph, group);
   std::string text = anchor_text(graph, graph.node(group.anchor));
   for (size_t i = 1; i < group.nodes.size(); ++i) text += " + " + member_text(graph, graph.node(group.nodes[i]));
   return fmt::format("{} {}", text, graph::dtype_name(graph.value(group.output).dtype));

@@ -1,4 +1,4 @@
-// Tuning for a GPU that is not here.
+// Tuning for a GPU: one that is not here, and one that a fake driver makes believe is.
 #include <catch2/catch.hpp>
 
 #include "cli/runner.h"
@@ -24,3 +24,70 @@ TEST_CASE("a model is tuned for a GPU by predictions", "[cli]") {
   CHECK(old.exit_code == 1);
   CHECK_THAT(old.err, Catch::Contains("sm_37") && Catch::Contains("CUDA Toolkit 11.8 or older compiles it"));
 }
+
+#ifdef TCC_FAKE_GPU
+TEST_CASE("a model is tuned on the GPU of this machine, which here is an emulated one", "[cli]") {
+  Sandbox box;
+  const std::vector<std::string> tune = {"tune",          "zoo:mlp",    "--db",    "records.db",
+                                         "--cuda-driver", TCC_FAKE_GPU, "--target"};
+  auto with = [&](std::vector<std::string> more) {
+    std::vector<std::string> words = tune;
+    words.insert(words.end(), more.begin(), more.end());
+    return box.tcc(words);
+  };
+  const Outcome here = with({"cuda", "--trials", "3"});
+  INFO(here.out << here.err);
+  if (here.exit_code != 0) {
+    CHECK_THAT(here.err, Catch::Contains("NVRTC"));
+    return;
+  }
+  CHECK_THAT(here.out + here.err,
+             Catch::Contains("measured on Fake GPU") && Catch::Contains("analytical model's best"));
+  CHECK_THAT(here.out, Catch::Contains("tried 3 = measured 3"));
+  const Outcome stats = box.tcc({"db", "export", "--db", "records.db", "-o", "records.txt"});
+  REQUIRE(stats.exit_code == 0);
+  const std::string records = slurp(box.path("records.txt"));
+  CHECK_THAT(records, Catch::Contains("measured") && Catch::Contains("cold") && Catch::Contains("predicted"));
+  // By its own name the device is the same; what was ranked before is not ranked again.
+  const Outcome named = with({"a100", "--trials", "3"});
+  INFO(named.out << named.err);
+  CHECK(named.exit_code == 0);
+  CHECK_THAT(named.out + named.err,
+             Catch::Contains("measured on Fake GPU") && !Catch::Contains("analytical model's best"));
+  // Another device is not here.
+  const Outcome other = with({"h100", "--trials", "3"});
+  INFO(other.out << other.err);
+  CHECK(other.exit_code == 0);
+  CHECK_THAT(other.out + other.err, Catch::Contains("nothing is measured: the GPU here, Fake GPU, is sm_80") &&
+                                        Catch::Contains("none was run or checked"));
+  const Outcome described = box.tcc({"targets", "cuda:7"});
+  CHECK(described.exit_code == 1);
+  CHECK_THAT(described.err, Catch::Contains("--target cuda:7") || Catch::Contains("cuda:7"));
+}
+
+TEST_CASE("a device that is lost while tuning leaves what was measured, and the same command goes on", "[cli]") {
+  Sandbox box;
+  const std::string tcc = std::string(TCC_BINARY_DIR) + "/tools/tcc", gone = box.str("gone");
+  const std::vector<std::string> tune = {tcc,    "tune",          "zoo:mlp",    "--db",     "records.db", "--target",
+                                         "cuda", "--cuda-driver", TCC_FAKE_GPU, "--trials", "9"};
+  // The driver fails within the first few programs, and stays away.
+  std::vector<std::string> failing = {"env", "FAKE_CUDA=fail=cuLaunchKernel:719:20,gone=" + gone};
+  failing.insert(failing.end(), tune.begin(), tune.end());
+  const Outcome lost = box.run(failing);
+  INFO(lost.out << lost.err);
+  if (lost.err.find("NVRTC") != std::string::npos && lost.err.find("lost") == std::string::npos) return;
+  CHECK(lost.exit_code == 1);
+  CHECK_THAT(lost.err,
+             Catch::Contains("the device was lost while tuning") && Catch::Contains("the same command again"));
+  // Where the device is still away nothing begins.
+  std::vector<std::string> away = {"env", "FAKE_CUDA=gone=" + gone};
+  away.insert(away.end(), tune.begin(), tune.end());
+  const Outcome refused = box.run(away);
+  CHECK(refused.exit_code == 1);
+  CHECK_THAT(refused.err, Catch::Contains("nvidia-smi"));
+  const Outcome again = box.run(tune);
+  INFO(again.out << again.err);
+  CHECK(again.exit_code == 0);
+  CHECK_THAT(again.out + again.err, Catch::Contains("going on with an interrupted run"));
+}
+#endif

@@ -15,6 +15,7 @@ features::GpuFacts one(const std::function<void(features::LaunchFacts&)>& change
   f.compute_seconds = 1e-3;
   f.memory_seconds = 2e-4;
   f.shared_seconds = 5e-4;
+  f.stages = 1e9;  // nothing waits for anything else
   if (change) change(f);
   features::GpuFacts facts;
   facts.launches = {f};
@@ -41,4 +42,24 @@ TEST_CASE("idle multiprocessors and exposed latency lengthen a launch") {
   // Independent sums of a thread hide latency as more warps do.
   CHECK(cost::predict_gpu_seconds(one([](auto& f) { f.occupancy = 0.125, f.parallelism = 4; }), 0) == Approx(1e-3));
   CHECK(std::isinf(cost::predict_gpu_seconds(one([](auto& f) { f.blocks_per_sm = 0; }), 0)));
+}
+
+TEST_CASE("what neither a pipeline nor other blocks hide adds up") {
+  auto with = [](double stages, double blocks) {
+    return cost::predict_gpu_seconds(one([&](auto& f) { f.stages = stages, f.blocks_per_sm = blocks; }), 0);
+  };
+  // 1 ms of arithmetic, 0.05 of memory behind the cache, 0.5 of shared memory.
+  CHECK(with(1, 1) == Approx(1.55e-3));
+  CHECK(with(2, 1) == Approx(1.275e-3));
+  CHECK(with(1, 2) == Approx(with(2, 1)));
+  CHECK(with(4, 1) < with(3, 1));
+}
+
+TEST_CASE("a matrix unit is busy with two warps a scheduler") {
+  auto with = [](double warps) {
+    return cost::predict_gpu_seconds(one([&](auto& f) { f.matrix_seconds = 1e-3, f.scheduler_warps = warps; }), 0);
+  };
+  CHECK(with(2) == Approx(1e-3));
+  CHECK(with(1) == Approx(2e-3));
+  CHECK(with(4) == with(2));
 }

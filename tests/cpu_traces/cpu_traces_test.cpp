@@ -2,12 +2,13 @@
 #include <cstdlib>
 
 #include "codegen/nest.h"
-#include "tcc/interp/interp.h"
 #include "tcc/ir/text.h"
 #include "tcc/ir/verify.h"
 #include "tcc/lower/lower.h"
 #include "tcc/task/task.h"
 #include "traces/random_trace.h"
+#include "traces/reference.h"
+#include "traces/task_shapes.h"
 
 using namespace tcc;
 
@@ -16,80 +17,15 @@ namespace {
 constexpr size_t kGuard = 64;  // bytes behind every buffer that must stay as they are
 constexpr std::byte kMark{0x5a};
 
-std::vector<task::Task> small_tasks() {
-  std::vector<task::Task> out;
-  out.push_back(task::make_gemm({.m = 17, .n = 36, .k = 10}));
-  out.push_back(task::make_gemm({.m = 8, .n = 33, .k = 6, .bias = true, .relu = true, .constant_weights = true}));
-  out.push_back(task::make_conv({.batch = 1,
-                                 .channels = 4,
-                                 .filters = 6,
-                                 .size = {9, 18},
-                                 .kernel = {3, 3},
-                                 .pads = {1, 1},
-                                 .bias = true,
-                                 .relu = true}));
-  out.push_back(task::make_conv({.batch = 2,
-                                 .channels = 3,
-                                 .filters = 4,
-                                 .size = {11, 8},
-                                 .kernel = {3, 2},
-                                 .strides = {2, 1},
-                                 .pads = {1, 0},
-                                 .residual = true}));
-  out.push_back(task::make_conv(
-      {.batch = 1, .channels = 4, .filters = 4, .group = 4, .size = {8, 16}, .kernel = {3, 3}, .pads = {1, 1}}));
-  out.push_back(task::make_conv({.batch = 1,
-                                 .channels = 4,
-                                 .filters = 6,
-                                 .group = 2,
-                                 .size = {7, 7},
-                                 .kernel = {3, 3},
-                                 .dilations = {2, 2},
-                                 .pads = {2, 2}}));
-  out.push_back(task::make_pool({.average = false,
-                                 .batch = 1,
-                                 .channels = 3,
-                                 .size = {9, 9},
-                                 .kernel = {3, 3},
-                                 .strides = {2, 2},
-                                 .pads = {1, 1}}));
-  out.push_back(task::make_pool(
-      {.average = true, .batch = 1, .channels = 2, .size = {8, 6}, .kernel = {2, 2}, .strides = {2, 2}}));
-  out.push_back(task::make_reduction({5, 24}, {1}, graph::Op::kReduceSum));
-  out.push_back(task::make_softmax({6, 17}, 1));
-  out.push_back(task::make_elementwise({3, 5, 7}));
-  return out;
-}
-
-struct Reference {
-  std::vector<interp::TensorData> inputs, expected;  // one per parameter
-
-  explicit Reference(const task::Task& t) {
-    uint64_t seed = 3;
-    for (const ir::Buffer* b : t.kernel.buffers) {
-      if (b->role == ir::BufferRole::kTemp) continue;
-      std::vector<int64_t> shape;
-      for (ir::Expr e : b->shape) shape.push_back(ir::int_value(e));
-      inputs.push_back(interp::TensorData::make_random_integers(b->type, shape, seed++));
-    }
-    expected = inputs;
-    std::vector<interp::TensorData*> pointers;
-    for (auto& d : expected) pointers.push_back(&d);
-    interp::Report report = interp::run(t.kernel, pointers);
-    if (!report.ok()) FAIL("naive kernel: " << report.text());
-  }
+struct Reference : testing::Reference {
+  using testing::Reference::Reference;
 
   // Says at which stage a wrong result first shows.
   std::string blame(const ir::Kernel& scheduled) const {
     std::vector<interp::TensorData> got = inputs;
-    std::vector<interp::TensorData*> pointers;
-    for (auto& d : got) pointers.push_back(&d);
-    interp::Report report = interp::run(scheduled, pointers);
+    const interp::Report report = run(scheduled, got);
     if (!report.ok()) return "the scheduled kernel is wrong already: " + report.text();
-    for (size_t i = 0; i < got.size(); ++i)
-      for (int64_t e = 0; e < got[i].size(); ++e)
-        if (std::abs(got[i].at(e) - expected[i].at(e)) > 1e-5 * (1 + std::abs(expected[i].at(e))))
-          return "the scheduled kernel is wrong already";
+    if (!difference(got).empty()) return "the scheduled kernel is wrong already";
     return "the scheduled kernel is right";
   }
 
@@ -106,26 +42,21 @@ struct Reference {
     for (size_t i = 0; i < storage.size(); ++i)
       for (size_t g = storage[i].size() - kGuard; g < storage[i].size(); ++g)
         if (storage[i][g] != kMark) FAIL(what << ": wrote behind buffer " << i);
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      interp::TensorData got = inputs[i];
-      std::copy(storage[i].begin(), storage[i].end() - kGuard, got.bytes.begin());
-      for (int64_t e = 0; e < got.size(); ++e) {
-        double x = got.at(e), y = expected[i].at(e);
-        if (!(std::abs(x - y) <= 1e-5 * (1 + std::abs(y))))
-          FAIL(what << ": element " << e << " of parameter " << i << " is " << x << ", not " << y << "; "
-                    << blame(scheduled));
-      }
-    }
+    std::vector<interp::TensorData> got = inputs;
+    for (size_t i = 0; i < got.size(); ++i)
+      std::copy(storage[i].begin(), storage[i].end() - kGuard, got[i].bytes.begin());
+    const std::string wrong = difference(got);
+    if (!wrong.empty()) FAIL(what << ": " << wrong << "; " << blame(scheduled));
   }
 };
 
 }  // namespace
 
 TEST_CASE("compiled random traces equal the reference", "[traces]") {
-  std::vector<task::Task> tasks = small_tasks();
+  std::vector<task::Task> tasks = testing::task_shapes();
   std::vector<target::Target> targets = codegen::runnable_targets();
   std::vector<Reference> references;
-  for (const task::Task& t : tasks) references.emplace_back(t);
+  for (const task::Task& t : tasks) references.emplace_back(t.kernel);
   const char* only = std::getenv("TCC_TRACE_SEED");
   int64_t total = only != nullptr ? std::atoll(only) + 1 : std::getenv("TCC_SOAK") != nullptr ? 10000 : 600;
   int64_t compiled = 0;

@@ -24,14 +24,14 @@ Kernel copy_kernel(Type type, int64_t threads, int64_t lanes, int32_t alignment 
 }  // namespace
 
 TEST_CASE("vectorised loops become accesses of up to 16 bytes") {
-  CHECK(count_of(kernel_text(copy_kernel(Type::kF32, 32, 4)), "*(tcc_vec<float, 4>*)(out_1") == 1);
-  CHECK(count_of(kernel_text(copy_kernel(Type::kF32, 32, 8)), "*(tcc_vec<float, 4>*)(out_1") == 2);
-  CHECK(count_of(kernel_text(copy_kernel(Type::kF16, 32, 8)), "*(tcc_vec<unsigned short, 8>*)(out_1") == 1);
-  CHECK(count_of(kernel_text(copy_kernel(Type::kF64, 32, 2)), "*(const tcc_vec<double, 2>*)(in_0") == 1);
-  CHECK(count_of(kernel_text(copy_kernel(Type::kF32, 32, 6)), "tcc_vec<float, 2>*)(out_1") == 3);
+  CHECK(count_of(kernel_text(copy_kernel(Type::kF32, 32, 4)), "tcc_store<4>(out_1") == 1);
+  CHECK(count_of(kernel_text(copy_kernel(Type::kF32, 32, 8)), "tcc_store<4>(out_1") == 2);
+  CHECK(count_of(kernel_text(copy_kernel(Type::kF16, 32, 8)), "tcc_store<8>(out_1") == 1);
+  CHECK(count_of(kernel_text(copy_kernel(Type::kF64, 32, 2)), "tcc_load<2>(in_0") == 1);
+  CHECK(count_of(kernel_text(copy_kernel(Type::kF32, 32, 6)), "tcc_store<2>(out_1") == 3);
   // Pointers aligned to one element only: single accesses.
-  CHECK(count_of(kernel_text(copy_kernel(Type::kF32, 32, 4, 4)), "tcc_vec<float") == 0);
-  CHECK(count_of(kernel_text(copy_kernel(Type::kF32, 32, 4, 8)), "tcc_vec<float, 2>*)(out_1") == 2);
+  CHECK(count_of(kernel_text(copy_kernel(Type::kF32, 32, 4, 4)), "tcc_store") == 0);
+  CHECK(count_of(kernel_text(copy_kernel(Type::kF32, 32, 4, 8)), "tcc_store<2>(out_1") == 2);
 }
 
 TEST_CASE("launch dimensions come from bound loops, shorter loops are guarded") {
@@ -88,8 +88,8 @@ TEST_CASE("each statement of the root is a launch, workspace follows the paramet
   REQUIRE(source->buffers.size() == 3);
   CHECK(source->buffers[2].role == BufferRole::kTemp);
   CHECK(source->buffers[2].bytes == 32);
-  CHECK(count_of(source->text,
-                 "(const float* __restrict__ in_0, float* __restrict__ out_1, float* __restrict__ w_2)") == 2);
+  CHECK(count_of(source->text, "(TCC_GLOBAL(const float, in_0), TCC_GLOBAL(float, out_1), TCC_GLOBAL(float, w_2))") ==
+        2);
 }
 
 TEST_CASE("indices that do not fit 32 bits are 64-bit") {
@@ -133,12 +133,12 @@ TEST_CASE("xor layouts appear in addresses and keep wide accesses where they mov
     return kernel_text(k);
   };
   const std::string whole = swizzled(2);
-  CHECK(count_of(whole, "*(tcc_vec<float, 4>*)(s_1 + tcc_xor<int>(") == 1);
+  CHECK(count_of(whole, "tcc_store<4>(s_1 + tcc_xor<int>(") == 1);
   CHECK(count_of(whole, ", 5, 7, 2)") == 1);
-  CHECK(count_of(swizzled(1), "*(tcc_vec<float, 2>*)(s_1 + tcc_xor<int>(") == 2);
+  CHECK(count_of(swizzled(1), "tcc_store<2>(s_1 + tcc_xor<int>(") == 2);
 }
 
-TEST_CASE("instructions become asm with addresses, registers and arguments") {
+TEST_CASE("instructions become calls of the prelude with places and arguments") {
   Draft d;
   const Buffer* in = d.buffer("in", Type::kF32, {32}, BufferRole::kInput);
   const Buffer* out = d.buffer("out", Type::kF32, {32}, BufferRole::kOutput);
@@ -154,9 +154,34 @@ TEST_CASE("instructions become asm with addresses, registers and arguments") {
   const Id locals[] = {x->id, y->id};
   Stmt root = d.b.loop(l, d.num(32), d.b.alloc(locals, d.b.seq(body)), LoopKind::kBound, Axis::kLane);
   const std::string text = kernel_text(d.finish(root));
-  CHECK(text.find("asm volatile(\"shfl.sync.bfly.b32 %0, %1, 16, 31, -1;\" : \"=f\"(*((y_3 + 0) + 0)) : "
-                  "\"f\"(*((x_2 + 0) + 0)) : \"memory\");") != std::string::npos);
-  CHECK(count_of(kernel_text(gpu_check::make_gemm(64, 64, 64, gpu_check::kSmallTile)), "bar.sync 0, 256;") == 2);
+  CHECK(count_of(text, "tcc_shfl_f32<(int)3, (int)16, (int)32>(y_3 + 0, x_2 + 0);") == 1);
+  CHECK(count_of(kernel_text(gpu_check::make_gemm(64, 64, 64, gpu_check::kSmallTile)),
+                 "tcc_bar_sync<(int)0, (int)256>();") == 2);
+}
+
+TEST_CASE("what is unrolled beyond a limit is unrolled in part, loops over registers always") {
+  auto kernel = [](int64_t rounds, LoopKind kind, bool registers) {
+    Draft d;
+    const Buffer* in = d.buffer("in", Type::kF32, {32 * rounds}, BufferRole::kInput);
+    const Buffer* out = d.buffer("out", Type::kF32, {32 * rounds}, BufferRole::kOutput);
+    const Buffer* x = d.buffer("x", Type::kF32, {rounds}, BufferRole::kTemp, Scope::kLocal);
+    const Id t = d.kb.new_id("t"), r = d.kb.new_id("r");
+    const Expr at = d.b.add(d.b.scale(d.b.var(r), 32), d.b.var(t)), argument[] = {d.load(in, {at})};
+    const Expr value = d.b.call(Intrinsic::kExp, argument);
+    const Expr slot = registers ? d.b.var(r) : d.num(0);
+    const Stmt body[] = {d.store(x, {slot}, value), d.store(out, {at}, d.load(x, {slot}))};
+    const Id locals[] = {x->id};
+    Stmt root = d.b.alloc(locals, d.b.loop(r, d.num(rounds), d.b.seq(body), kind));
+    return kernel_text(d.finish(d.b.loop(t, d.num(32), root, LoopKind::kBound, Axis::kThreadX)));
+  };
+  // 12 statements a round: the store, a math function that counts as ten, and the store of its value.
+  CHECK(count_of(kernel(60, LoopKind::kUnrolled, false), "#pragma unroll\n") == 1);
+  CHECK(count_of(kernel(400, LoopKind::kUnrolled, false), "#pragma unroll 50\n") == 1);
+  CHECK(count_of(kernel(400, LoopKind::kUnrolled, true), "#pragma unroll\n") == 1);
+  CHECK(count_of(kernel(401, LoopKind::kUnrolled, false), "#pragma unroll 64\n") == 1);  // prime
+  CHECK(count_of(kernel(16, LoopKind::kSerial, false), "#pragma unroll 1\n") == 1);
+  CHECK(count_of(kernel(16, LoopKind::kSerial, true), "#pragma unroll\n") == 1);
+  CHECK(count_of(kernel(400, LoopKind::kSerial, true), "#pragma unroll 1\n") == 1);
 }
 
 TEST_CASE("errors say which rule is broken") {

@@ -46,4 +46,11 @@ TEST_CASE("layers of BERT share their tasks, however many there are") {
   const Program tiny = program_of("zoo:bert-tiny"), base = program_of("zoo:bert-base");
   CHECK(base.tasks.tasks.size() == tiny.tasks.tasks.size());
   CHECK(base.tasks.tasks.size() <= 14);
+  // Each layer's attention is one of them.
+  int64_t attentions = 0;
+  for (const task::Task& t : base.tasks.tasks) {
+    attentions += t.anchor == task::AnchorKind::kAttention ? t.weight : 0;
+    CHECK(t.workload.find("softmax") == std::string::npos);
+  }
+  CHECK(attentions == 12);
 }

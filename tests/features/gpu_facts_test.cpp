@@ -48,3 +48,35 @@ TEST_CASE("occupancy falls with storage and is zero for a block that does not fi
   // 128 registers beside those of addresses: a block of 256 threads takes more than half of a multiprocessor's.
   CHECK(facts_of(copy_kernel(1, "f32[128] local")).blocks_per_sm == 1);
 }
+
+TEST_CASE("a pipeline holds its stages in shared memory, and its steps are counted") {
+  auto k = ir::parse(R"(kernel nest {
+  input A: f32[64, 256]
+  output B: f32[256]
+  temp t: f32[256] shared
+  temp s: f32[1] local
+  for g in 2 bound(grid.x) {
+    for x in 128 bound(thread.x) {
+      alloc s {
+        s[0] = 0.0
+        for k in 64 @pipeline_depth(3) {
+          alloc t {
+            for c in 256 @cooperative_fetch(4) {
+              t[c] = A[k, c]
+            }
+            s[0] = s[0] + t[g*128 + x]
+          }
+        }
+        B[g*128 + x] = s[0]
+      }
+    }
+  }
+})");
+  if (!k) FAIL(k.error().message);
+  const features::LaunchFacts f = facts_of(*k);
+  CHECK(f.stages == 3);
+  CHECK(f.shared_bytes == 3 * 1024);
+  CHECK(f.step_cycles > 0);
+  CHECK(f.scheduler_warps >= 1);
+  CHECK(f.clock_hz > 0);
+}

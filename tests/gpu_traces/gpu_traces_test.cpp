@@ -5,16 +5,17 @@
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <map>
+#include <set>
 
-#include "gpu_traces/task_shapes.h"
 #include "tcc/codegen/cuda.h"
-#include "tcc/interp/interp.h"
+#include "tcc/ir/instr.h"
 #include "tcc/ir/text.h"
-#include "tcc/ir/verify.h"
 #include "tcc/ir/walk.h"
 #include "tcc/lower/lower.h"
 #include "tcc/space/sketch.h"
 #include "tcc/space/space.h"
+#include "traces/reference.h"
+#include "traces/task_shapes.h"
 
 using namespace tcc;
 
@@ -25,46 +26,6 @@ target::Target gpu(const char* name) {
   REQUIRE(t.has_value());
   return *t;
 }
-
-struct Reference {
-  std::vector<interp::TensorData> inputs, expected;  // one per parameter
-
-  explicit Reference(const task::Task& t) {
-    uint64_t seed = 3;
-    for (const ir::Buffer* b : t.kernel.buffers) {
-      if (b->role == ir::BufferRole::kTemp) continue;
-      std::vector<int64_t> shape;
-      for (ir::Expr e : b->shape) shape.push_back(ir::int_value(e));
-      inputs.push_back(interp::TensorData::make_random_integers(b->type, shape, seed++));
-      if (b->role == ir::BufferRole::kOutput)
-        for (std::byte& byte : inputs.back().bytes) byte = std::byte{0xff};
-    }
-    expected = inputs;
-    interp::Report report = run(t.kernel, expected, 1);
-    if (!report.ok()) FAIL("naive kernel: " << report.text());
-  }
-
-  static interp::Report run(const ir::Kernel& k, std::vector<interp::TensorData>& data, uint64_t seed) {
-    std::vector<interp::TensorData*> pointers;
-    for (auto& d : data) pointers.push_back(&d);
-    return interp::run(k, pointers, {.seed = seed, .check_races = true});
-  }
-
-  void check(const ir::Kernel& k, const std::string& what, uint64_t seed) const {
-    const std::vector<std::string> findings = ir::verify(k);
-    if (!findings.empty()) FAIL(what << findings[0] << "\n" << ir::print(k));
-    std::vector<interp::TensorData> got = inputs;
-    const interp::Report report = run(k, got, seed);
-    if (!report.ok()) FAIL(what << report.text() << "\n" << ir::print(k));
-    for (size_t i = 0; i < got.size(); ++i)
-      for (int64_t e = 0; e < got[i].size(); ++e) {
-        const double x = got[i].at(e), y = expected[i].at(e);
-        if (!(std::abs(x - y) <= 1e-4 * (1 + std::abs(y))))
-          FAIL(what << "element " << e << " of parameter " << i << " is " << x << ", not " << y << "\n"
-                    << ir::print(k));
-      }
-  }
-};
 
 // Threads of a block that a run of the interpreter is to go through at most.
 bool is_small(const ir::Kernel& lowered) {
@@ -79,66 +40,208 @@ bool is_small(const ir::Kernel& lowered) {
   return threads <= 512;
 }
 
+struct Tally {
+  int64_t ran = 0, compiled = 0, rejected = 0;
+  std::map<std::string, int> reasons, instructions;  // instructions: programs that use them
+
+  void reject(const ir::Reject& r) {
+    reasons[std::string(ir::reject_reason_name(r.reason))]++;
+    ++rejected;
+  }
+  void note(const ir::Kernel& lowered) {
+    std::set<std::string> here;
+    ir::visit(lowered.root, [&](ir::Stmt s) {
+      if (const ir::InstrCall* call = ir::as<ir::InstrCall>(s)) here.emplace(ir::instruction(call->instr).name);
+      return true;
+    });
+    for (const std::string& name : here) ++instructions[name];
+    ++ran;
+  }
+  // Programs whose instructions begin with `prefix`, the largest number of one of them.
+  int uses(const std::string& prefix) const {
+    int most = 0;
+    for (const auto& [name, count] : instructions)
+      if (name.starts_with(prefix)) most = std::max(most, count);
+    return most;
+  }
+  std::string text() const {
+    std::string out = fmt::format("{} ran, {} compiled, {} rejected;", ran, compiled, rejected);
+    for (auto& [name, count] : reasons) out += fmt::format(" {}: {}", name, count);
+    return out;
+  }
+};
+
+// Draws `wanted` programs of each trace of the task's space, out of up to 12 times as many draws, and checks them.
+// `part`: of the traces' text, "" for all traces.
+void check_task(const task::Task& t, uint64_t seed, const target::Target& target, const space::SpaceOptions& options,
+                int wanted, const std::string& part, bool show, Tally& tally) {
+  const testing::Reference reference(t.kernel, 1e-4);
+  const bool compiles = codegen::nvrtc_available();
+  Rng rng(seed);
+  const std::vector<schedule::Trace> space = space::generate_space(t.kernel, target, options);
+  INFO(t.workload << " has " << space.size() << " traces");
+  CHECK(std::any_of(space.begin(), space.end(), [](const auto& trace) { return !trace.instructions.empty(); }));
+  const int64_t before = tally.ran;
+  for (const schedule::Trace& trace : space) {
+    std::vector<int64_t> decisions = trace.decisions;
+    if (schedule::print_trace(trace).find(part) == std::string::npos) continue;
+    int done = 0;
+    for (int draw = 0; draw < 12 * wanted && done < (trace.instructions.empty() ? 1 : wanted); ++draw) {
+      auto arena = std::make_shared<Arena>();
+      auto scheduled = draw == 0 ? schedule::replay(trace, decisions, t.kernel, arena)
+                                 : schedule::sample(trace, decisions, t.kernel, arena, rng);
+      if (!scheduled) {
+        tally.reject(scheduled.error());
+        continue;
+      }
+      auto nest = lower::lower(*scheduled, target, ir::Stage::kNest, arena);
+      if (!nest) {
+        tally.reject(nest.error());
+        continue;
+      }
+      schedule::Trace shown = trace;
+      shown.decisions = decisions;
+      const std::string what = fmt::format("{} on {}\n{}", t.workload, target.name, schedule::print_trace(shown));
+      auto lowered = lower::lower(*nest, target, ir::Stage::kLowered, arena);
+      if (!lowered) FAIL(what << lowered.error().text << ir::print(*nest));
+      if (!is_small(*lowered)) continue;
+      if (show) WARN(what << ir::print(*nest) << ir::print(*lowered));
+      reference.check(*scheduled, what + "scheduled", 1);
+      reference.check(*nest, what + "nest", 1);
+      reference.check(*lowered, what + "lowered", static_cast<uint64_t>(draw) + 1);
+      tally.note(*lowered);
+      ++done;
+      if (!compiles || done % 10 != 1) continue;
+      auto artifact = codegen::compile_cuda(*lowered, target);
+      if (!artifact) FAIL(what << artifact.error().message << ir::print(*lowered));
+      ++tally.compiled;
+    }
+  }
+  CHECK(tally.ran > before);
+}
+
+// Sums of products of bytes, which no operator of a graph is.
+task::Task make_byte_product(int64_t m, int64_t n, int64_t k, bool transposed) {
+  const std::string text =
+      fmt::format(R"(kernel built {{
+  input A: i8[{0}, {2}]
+  input B: i8[{3}, {4}]
+  output C: i32[{0}, {1}]
+  for i in {0} {{
+    for j in {1} {{
+      for k in {2} {{
+        block gemm(vi: spatial {0} = i, vj: spatial {1} = j, vk: reduce {2} = k) reduce(sum) {{
+          init {{
+            C[vi, vj] = 0i32
+          }}
+          C[vi, vj] = C[vi, vj] + i32(A[vi, vk]) * i32(B[{5}])
+        }}
+      }}
+    }}
+  }}
+}}
+)",
+                  m, n, k, transposed ? n : k, transposed ? k : n, transposed ? "vj, vk" : "vk, vj");
+  auto kernel = ir::parse(text);
+  if (!kernel) FAIL(kernel.error().message);
+  task::Task t;
+  t.workload = fmt::format("gemm {}x{}x{} i8", m, n, k);
+  t.kernel = *kernel;
+  return t;
+}
+
 }  // namespace
 
 TEST_CASE("programs of the GPU spaces equal the reference", "[traces]") {
   const target::Target target = gpu("a100");
   const bool soak = std::getenv("TCC_SOAK") != nullptr;
   const char* only = std::getenv("TCC_TRACE_TASK");
-  const int wanted = soak ? 100 : 6;  // of each trace, out of up to 12 times as many draws
-  const bool compiles = codegen::nvrtc_available();
-  if (!compiles) WARN("no NVRTC: the printed source is not compiled");
-  int64_t ran = 0, compiled = 0, rejected = 0;
-  std::map<std::string, int> reasons;
-  const std::vector<task::Task> tasks = testing::gpu_task_shapes();
+  if (!codegen::nvrtc_available()) WARN("no NVRTC: the printed source is not compiled");
+  Tally tally;
+  const std::vector<task::Task> tasks = testing::task_shapes();
   for (size_t n = 0; n < tasks.size(); ++n) {
-    const task::Task& t = tasks[n];
     if (only != nullptr && std::to_string(n) != only) continue;
-    const Reference reference(t);
-    Rng rng(n + 100);
-    int64_t here = 0;
-    const std::vector<schedule::Trace> space = space::generate_space(t.kernel, target);
-    CHECK(std::any_of(space.begin(), space.end(), [](const auto& trace) { return !trace.instructions.empty(); }));
-    for (const schedule::Trace& trace : space) {
-      std::vector<int64_t> decisions = trace.decisions;
-      int done = 0;
-      for (int draw = 0; draw < 12 * wanted && done < (trace.instructions.empty() ? 1 : wanted); ++draw) {
-        auto arena = std::make_shared<Arena>();
-        auto scheduled = draw == 0 ? schedule::replay(trace, decisions, t.kernel, arena)
-                                   : schedule::sample(trace, decisions, t.kernel, arena, rng);
-        if (!scheduled) {
-          reasons[std::string(ir::reject_reason_name(scheduled.error().reason))]++;
-          ++rejected;
-          continue;
-        }
-        auto nest = lower::lower(*scheduled, target, ir::Stage::kNest, arena);
-        if (!nest) {
-          reasons[std::string(ir::reject_reason_name(nest.error().reason))]++;
-          ++rejected;
-          continue;
-        }
-        schedule::Trace shown = trace;
-        shown.decisions = decisions;
-        const std::string what = fmt::format("task {}, {}\n{}", n, t.workload, schedule::print_trace(shown));
-        auto lowered = lower::lower(*nest, target, ir::Stage::kLowered, arena);
-        if (!lowered) FAIL(what << lowered.error().text << ir::print(*nest));
-        if (!is_small(*lowered)) continue;
-        if (only != nullptr) WARN(what << ir::print(*nest) << ir::print(*lowered));
-        reference.check(*scheduled, what + "scheduled: ", 1);
-        reference.check(*nest, what + "nest: ", 1);
-        reference.check(*lowered, what + "lowered: ", static_cast<uint64_t>(draw) + 1);
-        ++ran, ++here, ++done;
-        if (!compiles || done % 10 != 1) continue;
-        auto artifact = codegen::compile_cuda(*lowered, target);
-        if (!artifact) FAIL(what << artifact.error().message << ir::print(*lowered));
-        ++compiled;
-      }
-    }
-    INFO(t.workload << " has " << space.size() << " traces");
-    CHECK(here > 0);
+    check_task(tasks[n], n + 100, target, {}, soak ? 100 : 6, "", only != nullptr, tally);
   }
-  std::string summary;
-  for (auto& [name, count] : reasons) summary += fmt::format(" {}: {}", name, count);
-  WARN(ran << " ran, " << compiled << " compiled, " << rejected << " rejected;" << summary);
-  CHECK((only != nullptr || ran >= 250));
+  WARN(tally.text());
+  CHECK((only != nullptr || tally.ran >= 250));
+  CHECK((only != nullptr || tally.uses("shfl.f32") > 0));  // rows that warps sum up
+}
+
+TEST_CASE("matrix instructions of every type equal the reference, on odd sizes, batches and convolutions", "[traces]") {
+  const target::Target target = gpu("a100");
+  const bool soak = std::getenv("TCC_SOAK") != nullptr;
+  const char* only = std::getenv("TCC_TRACE_TASK");
+  const auto half = graph::DType::kF16, brain = graph::DType::kBF16, single = graph::DType::kF32;
+  std::vector<task::Task> tasks;
+  for (graph::DType type : {half, brain, single}) {
+    tasks.push_back(task::make_gemm({.m = 32, .n = 48, .k = 96, .dtype = type}));
+    tasks.push_back(task::make_gemm({.m = 32, .n = 16, .k = 64, .bias = true, .trans_b = true, .dtype = type}));
+    tasks.push_back(task::make_gemm({.m = 33, .n = 27, .k = 41, .relu = true, .trans_a = true, .dtype = type}));
+  }
+  tasks.push_back(make_byte_product(32, 16, 96, true));
+  tasks.push_back(make_byte_product(17, 24, 70, false));
+  tasks.push_back(testing::make_operator(graph::Op::kMatMul, graph::MatMulAttrs{}, {{3, 20, 34}, {3, 34, 18}}, half));
+  tasks.push_back(task::make_conv({.batch = 2,
+                                   .channels = 5,
+                                   .filters = 18,
+                                   .size = {7, 6},
+                                   .kernel = {3, 3},
+                                   .strides = {2, 1},
+                                   .pads = {1, 1},
+                                   .bias = true,
+                                   .relu = true,
+                                   .dtype = half}));
+  tasks.push_back(task::make_conv(
+      {.batch = 1, .channels = 16, .filters = 16, .size = {4, 8}, .kernel = {1, 1}, .residual = true, .dtype = brain}));
+  tasks.push_back(
+      task::make_conv({.batch = 1, .channels = 3, .filters = 8, .size = {21}, .kernel = {4}, .dtype = half}));
+  space::SpaceOptions options;
+  options.gpu.allow_tf32 = true;
+  Tally tally;
+  for (size_t n = 0; n < tasks.size(); ++n) {
+    if (only != nullptr && "m" + std::to_string(n) != only) continue;
+    check_task(tasks[n], n + 500, target, options, soak ? 40 : 4, "tensorize", only != nullptr, tally);
+  }
+  WARN(tally.text());
+  if (only != nullptr) return;
+  for (const char* name :
+       {"mma.m16n8k16.f32.f16", "mma.m16n8k16.f32.bf16", "mma.m16n8k8.f32.tf32", "mma.m16n8k32.i32.i8",
+        "ldmatrix.x4.f16", "ldmatrix.x4.trans.f16", "cp.async.16", "cp.async.4"})
+    CHECK(tally.uses(name) > 0);
+}
+
+TEST_CASE("where copies are not asynchronous, pipelines go through registers", "[traces]") {
+  const target::Target target = gpu("t4");
+  const bool soak = std::getenv("TCC_SOAK") != nullptr;
+  space::SpaceOptions options;
+  options.gpu.stages = {2, 3};
+  Tally tally;
+  for (const task::Task& t :
+       {task::make_gemm({.m = 24, .n = 40, .k = 36}), task::make_gemm({.m = 17, .n = 21, .k = 30, .trans_b = true}),
+        task::make_conv({.batch = 1, .channels = 4, .filters = 6, .size = {9, 8}, .kernel = {3, 3}, .pads = {1, 1}})})
+    check_task(t, 900, target, options, soak ? 40 : 5, "", false, tally);
+  const auto half = graph::DType::kF16;
+  for (const task::Task& t : {task::make_gemm({.m = 32, .n = 48, .k = 64, .dtype = half}),
+                              task::make_gemm({.m = 20, .n = 24, .k = 40, .trans_b = true, .dtype = half})})
+    check_task(t, 910, target, options, soak ? 40 : 3, "tensorize", false, tally);
+  WARN(tally.text());
+  CHECK(tally.uses("bar.sync") > 0);
+  CHECK(tally.uses("cp.async") == 0);
+  CHECK(tally.uses("mma.m16n8k8.f32.f16") > 0);
+  CHECK(tally.uses("ldmatrix") > 0);
+}
+
+TEST_CASE("long sums of few results are split over blocks", "[traces]") {
+  const target::Target target = gpu("a100");
+  const bool soak = std::getenv("TCC_SOAK") != nullptr;
+  const auto half = graph::DType::kF16;
+  Tally tally;
+  for (const task::Task& t :
+       {task::make_gemm({.m = 32, .n = 24, .k = 256, .bias = true, .relu = true, .dtype = half}),
+        task::make_gemm({.m = 17, .n = 21, .k = 128, .trans_b = true}),
+        testing::make_operator(graph::Op::kMatMul, graph::MatMulAttrs{}, {{2, 8, 192}, {2, 192, 16}}, half)})
+    check_task(t, 700, target, {}, soak ? 40 : 3, "rfactor", false, tally);
+  WARN(tally.text());
+  CHECK(tally.uses("mma.m16n8k16.f32.f16") > 0);
 }

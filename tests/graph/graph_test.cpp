@@ -334,6 +334,26 @@ TEST_CASE("fusion takes elementwise consumers whose other operands are ready") {
   CHECK(groups[2].inputs == std::vector<ValueId>{relu});
 }
 
+TEST_CASE("an attention is one group where nothing else reads its scores") {
+  for (bool shared : {false, true})
+    for (int64_t queries : {1, 8}) {
+      Graph g;
+      ValueId q = g.add_input("q", DType::kF32, {2, queries, 4}), k = g.add_input("k", DType::kF32, {2, 4, 6}),
+              v = g.add_input("v", DType::kF32, {2, 6, 5}), mask = g.add_input("mask", DType::kF32, {1, 1, 6});
+      ValueId scores = add(g, Op::kAdd, NoAttrs{}, {add(g, Op::kMatMul, MatMulAttrs{}, {q, k}), mask});
+      ValueId weights = add(g, Op::kSoftmax, AxisAttrs{2}, {scores});
+      g.add_output(add(g, Op::kRelu, NoAttrs{}, {add(g, Op::kMatMul, MatMulAttrs{}, {weights, v})}), "o");
+      if (shared) g.add_output(weights, "w");
+      std::vector<std::string> texts;
+      for (const auto& group : fuse(g, {.attention = true})) texts.push_back(group_text(g, group));
+      if (shared || queries == 1)
+        CHECK(texts == std::vector<std::string>{"MatMul+Add", "Softmax", "MatMul+Relu"});
+      else
+        CHECK(texts == std::vector<std::string>{"MatMul+Add+Softmax+MatMul+Relu"});
+      CHECK(fuse(g).size() == 3);
+    }
+}
+
 TEST_CASE("the memory plan never lets two live values overlap") {
   Rng rng(11);
   for (int round = 0; round < 200; ++round) {

@@ -122,6 +122,10 @@ TEST_CASE("a transposed convolution spreads each input over its kernel") {
                {{{1, 2, 3}, Floats{1, 2, 3, 10, 20, 30}}, {{2}, Floats{100, 200}}},
                {{"strides", Ints{2}}, {"pads", Ints{1, 1}}, {"output_padding", Ints{1}}}};
   CHECK(result_of(odd) == Doubles{100, 101, 102, 105, 104, 106, 200, 210, 220, 250, 240, 260});
+  // Phases that begin at different positions.
+  NodeSpec shifted{
+      "ConvTranspose", {1, 1, 3}, {{{1, 1, 4}, Floats{1, 2, 3, 4}}}, {{"strides", Ints{2}}, {"pads", Ints{1, 1}}}};
+  CHECK(result_of(shifted) == Doubles{0, 1, 2, 5, 8, 6});
   // Two groups: no channel sees the other's input.
   NodeSpec grouped{
       "ConvTranspose", {1, 2, 2}, {{{2, 1, 2}, Floats{1, 2, 3, 4}}}, {{"strides", Ints{2}}, {"group", int64_t{2}}}};

@@ -13,8 +13,8 @@ static const tcc_rt_launch launches[] = {{scale_add, 4}};
 static const tcc_rt_kernel kernel = {launches, 1, 3};
 static const tcc_rt_arg args[] = {{TCC_RT_ARG_INPUT, 0, 0}, {TCC_RT_ARG_WEIGHT, 0, 0}, {TCC_RT_ARG_OUTPUT, 0, 0}};
 static const tcc_rt_step steps[] = {{&kernel, args}};
-static const tcc_tensor_info inputs[] = {{"x", dims, 16, {TCC_DTYPE_FLOAT, 32, 1}, 1, {0, 0}}};
-static const tcc_tensor_info outputs[] = {{"y", dims, 16, {TCC_DTYPE_FLOAT, 32, 1}, 1, {0, 0}}};
+static const tcc_tensor_info inputs[] = {{"x", dims, 16, {TCC_DTYPE_FLOAT, 32, 1}, 1, 0, 0}};
+static const tcc_tensor_info outputs[] = {{"y", dims, 16, {TCC_DTYPE_FLOAT, 32, 1}, 1, 0, 0}};
 
 __attribute__((visibility("hidden"))) const tcc_rt_plan tcc_rt_the_plan = {
     TCC_RT_VERSION,

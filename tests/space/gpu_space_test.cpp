@@ -2,6 +2,7 @@
 #include "space/run_kernel.h"
 #include "tcc/ir/instr.h"
 #include "tcc/ir/walk.h"
+#include "tcc/space/matrix_instruction.h"
 
 using namespace tcc;
 
@@ -126,6 +127,59 @@ TEST_CASE("a product of halves uses matrix instructions where the GPU has them",
       found |= has(text_of(trace), "tf32");
     CHECK(found == allowed);
   }
+}
+
+TEST_CASE("a convolution of halves is a product of matrices", "[gpu_space]") {
+  const task::Task conv = task::make_conv({.batch = 1,
+                                           .channels = 64,
+                                           .filters = 64,
+                                           .size = {28, 28},
+                                           .kernel = {3, 3},
+                                           .pads = {1, 1},
+                                           .bias = true,
+                                           .relu = true,
+                                           .dtype = graph::DType::kF16});
+  const target::Target a100 = named_target("a100");
+  const std::vector<schedule::Trace> space = space::generate_space(conv.kernel, a100);
+  REQUIRE(has(text_of(space.at(0)), "tensorize(\"mma.m16n8k16.f32.f16\""));
+  // Padding, bias and activation go with it: one launch.
+  auto arena = std::make_shared<Arena>();
+  auto k = schedule::replay(space[0], space[0].decisions, conv.kernel, arena);
+  REQUIRE(k);
+  auto lowered = lower::lower(*k, a100, ir::Stage::kLowered, arena);
+  REQUIRE(lowered);
+  CHECK(ir::as<ir::Loop>(lowered->root) != nullptr);
+  CHECK(has(ir::print(*lowered), "ldmatrix"));
+}
+
+TEST_CASE("what keeps a GPU's matrix instructions away is said", "[gpu_space]") {
+  auto why = [](const task::Task& t, const char* target) {
+    return fmt::format("{}",
+                       fmt::join(space::unmet_conditions_of_matrix_instruction(t.kernel, named_target(target)), "; "));
+  };
+  const auto half = graph::DType::kF16;
+  const task::Task product = task::make_gemm({.m = 33, .n = 64, .k = 64, .dtype = half});
+  CHECK(why(product, "a100").empty());
+  CHECK(why(product, "t4").empty());
+  CHECK_THAT(why(product, "v100"), Catch::Contains("v100 has no matrix instruction that this version knows"));
+  CHECK_THAT(why(task::make_gemm({.m = 33, .n = 64, .k = 64}), "a100"), Catch::Contains("convert the model to f16"));
+  CHECK_THAT(why(task::make_softmax({8, 100}, 1), "a100"), Catch::Contains("no sum of products of two tensors"));
+  CHECK_THAT(
+      why(task::make_conv(
+              {.batch = 1, .channels = 4, .filters = 4, .group = 4, .size = {8, 8}, .kernel = {3, 3}, .dtype = half}),
+          "a100"),
+      Catch::Contains("both operands move with"));
+}
+
+TEST_CASE("sums are split where results are few", "[gpu_space]") {
+  auto splits = [](const task::Task& t) {
+    for (const schedule::Trace& trace : space::generate_space(t.kernel, named_target("a100")))
+      if (has(text_of(trace), "rfactor")) return true;
+    return false;
+  };
+  CHECK(splits(task::make_gemm({.m = 64, .n = 64, .k = 4096, .dtype = graph::DType::kF16})));
+  CHECK_FALSE(splits(task::make_gemm({.m = 2048, .n = 2048, .k = 512, .dtype = graph::DType::kF16})));
+  CHECK_FALSE(splits(task::make_gemm({.m = 64, .n = 64, .k = 96, .dtype = graph::DType::kF16})));
 }
 
 TEST_CASE("a softmax for a GPU is one launch with the threads of a block on each row", "[gpu_space]") {

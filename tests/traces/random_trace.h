@@ -15,7 +15,7 @@ struct RandomTrace {
 };
 
 // What a step of a random trace may be.
-inline constexpr std::array<const char*, 26> kTraceSteps = {"split",
+inline constexpr std::array<const char*, 27> kTraceSteps = {"split",
                                                             "split_free",
                                                             "split_odd",
                                                             "fuse",
@@ -40,7 +40,8 @@ inline constexpr std::array<const char*, 26> kTraceSteps = {"split",
                                                             "transform_block_layout",
                                                             "decompose_padding",
                                                             "read_at",
-                                                            "write_at"};
+                                                            "write_at",
+                                                            "stream_reduction"};
 
 // Blocks are addressed by their name hints, which tasks keep unique.
 class TraceWriter {
@@ -200,10 +201,23 @@ class TraceWriter {
       case 24:
         keep(s.read_at(block, loop, static_cast<int>(rng_.below(3)), scope));
         break;
-      default:
+      case 25:
         keep(s.write_at(block, loop, scope));
         break;
+      default:
+        stream(block);
+        break;
     }
+  }
+  // An attention's weighted sum where there is one; its softmax divides once a row, which the step wants in place.
+  void stream(schedule::BlockRv block) {
+    schedule::Schedule& s = out_.schedule;
+    s.compute_inline(s.get_block("row_scale"));
+    s.clear_reject();
+    schedule::BlockRv product = s.get_block("gemm1");
+    if (!s.ok() || rng_.below(4) == 0) product = block;
+    s.clear_reject();
+    s.stream_reduction(product, schedule::lit(1 + rng_.below(8)), schedule::lit(1 + rng_.below(8)));
   }
   // Each iterator whole, or split by a small factor; the digits in any order, some joined.
   void transform(schedule::BlockRv block) {

@@ -5,102 +5,15 @@
 #include <cstdlib>
 
 #include "random_trace.h"
-#include "tcc/interp/interp.h"
+#include "reference.h"
+#include "task_shapes.h"
 #include "tcc/ir/text.h"
-#include "tcc/ir/verify.h"
 #include "tcc/lower/lower.h"
 #include "tcc/space/sketch.h"
-#include "tcc/task/task.h"
 
 using namespace tcc;
 
 namespace {
-
-std::vector<task::Task> small_tasks() {
-  std::vector<task::Task> out;
-  out.push_back(task::make_gemm({.m = 7, .n = 12, .k = 10}));
-  out.push_back(task::make_gemm({.m = 8, .n = 9, .k = 6, .bias = true, .relu = true, .constant_weights = true}));
-  out.push_back(task::make_conv({.batch = 1,
-                                 .channels = 4,
-                                 .filters = 6,
-                                 .size = {9, 7},
-                                 .kernel = {3, 3},
-                                 .pads = {1, 1},
-                                 .bias = true,
-                                 .relu = true}));
-  out.push_back(task::make_conv({.batch = 2,
-                                 .channels = 3,
-                                 .filters = 4,
-                                 .size = {11, 8},
-                                 .kernel = {3, 2},
-                                 .strides = {2, 1},
-                                 .pads = {1, 0},
-                                 .residual = true}));
-  out.push_back(task::make_conv(
-      {.batch = 1, .channels = 4, .filters = 4, .group = 4, .size = {8, 8}, .kernel = {3, 3}, .pads = {1, 1}}));
-  out.push_back(task::make_conv({.batch = 1,
-                                 .channels = 4,
-                                 .filters = 6,
-                                 .group = 2,
-                                 .size = {7, 7},
-                                 .kernel = {3, 3},
-                                 .dilations = {2, 2},
-                                 .pads = {2, 2}}));
-  out.push_back(task::make_pool({.average = false,
-                                 .batch = 1,
-                                 .channels = 3,
-                                 .size = {9, 9},
-                                 .kernel = {3, 3},
-                                 .strides = {2, 2},
-                                 .pads = {1, 1}}));
-  out.push_back(task::make_pool(
-      {.average = true, .batch = 1, .channels = 2, .size = {8, 6}, .kernel = {2, 2}, .strides = {2, 2}}));
-  out.push_back(task::make_reduction({5, 24}, {1}, graph::Op::kReduceSum));
-  out.push_back(task::make_softmax({6, 17}, 1));
-  out.push_back(task::make_elementwise({3, 5, 7}));
-  return out;
-}
-
-struct Case {
-  std::vector<interp::TensorData> inputs;
-  std::vector<interp::TensorData> expected;  // one per parameter, outputs filled
-
-  explicit Case(const task::Task& t) {
-    uint64_t seed = 3;
-    for (const ir::Buffer* b : t.kernel.buffers) {
-      if (b->role == ir::BufferRole::kTemp) continue;
-      std::vector<int64_t> shape;
-      for (ir::Expr e : b->shape) shape.push_back(ir::int_value(e));
-      inputs.push_back(interp::TensorData::make_random_integers(b->type, shape, seed++));
-    }
-    expected = inputs;
-    interp::Report report = run(t.kernel, expected, true);
-    if (!report.ok()) FAIL("naive kernel: " << report.text() << ir::print(t.kernel));
-  }
-
-  static interp::Report run(const ir::Kernel& k, std::vector<interp::TensorData>& data, bool races) {
-    std::vector<interp::TensorData*> pointers;
-    for (auto& d : data) pointers.push_back(&d);
-    interp::Options options;
-    options.check_races = races;
-    return interp::run(k, pointers, options);
-  }
-
-  void check(const ir::Kernel& k, const std::string& what) const {
-    std::vector<std::string> findings = ir::verify(k);
-    if (!findings.empty()) FAIL(what << ": " << findings[0] << "\n" << ir::print(k));
-    std::vector<interp::TensorData> got = inputs;
-    interp::Report report = run(k, got, true);
-    if (!report.ok()) FAIL(what << ": " << report.text() << "\n" << ir::print(k));
-    for (size_t i = 0; i < got.size(); ++i)
-      for (int64_t e = 0; e < got[i].size(); ++e) {
-        double x = got[i].at(e), y = expected[i].at(e);
-        if (std::abs(x - y) > 1e-5 * (1 + std::abs(y)))
-          FAIL(what << ": element " << e << " of parameter " << i << " is " << x << ", not " << y << "\n"
-                    << ir::print(k));
-      }
-  }
-};
 
 int64_t traces_wanted() {
   return std::getenv("TCC_SOAK") != nullptr ? 10000 : 1000;
@@ -109,13 +22,13 @@ int64_t traces_wanted() {
 }  // namespace
 
 TEST_CASE("random traces equal the reference", "[traces]") {
-  std::vector<task::Task> tasks = small_tasks();
+  std::vector<task::Task> tasks = testing::task_shapes();
   target::Target host = target::host_target();
   std::map<std::string, int> applied, rejected;
   int64_t total = traces_wanted(), lowered = 0;
   const char* only = std::getenv("TCC_TRACE_SEED");
-  std::vector<Case> cases;
-  for (const task::Task& t : tasks) cases.emplace_back(t);
+  std::vector<testing::Reference> references;
+  for (const task::Task& t : tasks) references.emplace_back(t.kernel);
   for (int64_t n = only != nullptr ? std::atoll(only) : 0; n < total; ++n) {
     size_t which = static_cast<size_t>(n) % tasks.size();
     const task::Task& t = tasks[which];
@@ -127,14 +40,14 @@ TEST_CASE("random traces equal the reference", "[traces]") {
     std::string label = fmt::format("trace {} of {}\n{}", n, t.workload, schedule::print_trace(trace));
 
     // The recorded kernel, its replay, and its nest.
-    cases[which].check(random.schedule.kernel(), label);
+    references[which].check(random.schedule.kernel(), label);
     auto arena = std::make_shared<Arena>();
     auto again = schedule::replay(trace, trace.decisions, t.kernel, arena);
     if (!again) FAIL(label << again.error().text);
     CHECK(ir::hash_kernel(*again) == ir::hash_kernel(random.schedule.kernel()));
     auto nest = lower::lower(*again, host, ir::Stage::kNest, arena);
     if (nest) {
-      cases[which].check(*nest, label + "at nest");
+      references[which].check(*nest, label + "at nest");
       ++lowered;
     } else {
       INFO(label << nest.error().text);
@@ -160,7 +73,7 @@ TEST_CASE("random traces equal the reference", "[traces]") {
 }
 
 TEST_CASE("sketches equal replay and lower", "[traces]") {
-  std::vector<task::Task> tasks = small_tasks();
+  std::vector<task::Task> tasks = testing::task_shapes();
   target::Target host = target::host_target();
   for (size_t which = 0; which < tasks.size(); ++which) {
     const task::Task& t = tasks[which];

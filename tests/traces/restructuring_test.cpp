@@ -2,12 +2,10 @@
 // a kernel that verifies and computes the same at Scheduled and at Nest.
 #include <catch2/catch.hpp>
 
-#include <cmath>
 #include <map>
 
-#include "tcc/interp/interp.h"
+#include "reference.h"
 #include "tcc/ir/text.h"
-#include "tcc/ir/verify.h"
 #include "tcc/ir/walk.h"
 #include "tcc/lower/lower.h"
 #include "tcc/schedule/schedule.h"
@@ -18,66 +16,23 @@ using namespace tcc::schedule;
 
 namespace {
 
-class Reference {
- public:
-  explicit Reference(const ir::Kernel& k) : kernel_(k) {
-    for (const ir::Buffer* b : k.buffers) {
-      if (b->role == ir::BufferRole::kTemp) continue;
-      std::vector<int64_t> shape;
-      for (ir::Expr e : b->shape) shape.push_back(ir::int_value(e));
-      inputs_.push_back(interp::TensorData::make_random_integers(b->type, shape, 5 + inputs_.size()));
-    }
-    want_ = inputs_;
-    interp::Report report = run(k, want_);
-    INFO(report.text());
-    REQUIRE(report.ok());
-  }
-
-  void check(const Schedule& s) const {
-    INFO(print_trace(s.trace()));
-    compare(s.kernel());
-    auto arena = std::make_shared<Arena>();
-    auto again = replay(s.trace(), s.trace().decisions, kernel_, arena);
-    REQUIRE(again);
-    REQUIRE(ir::hash_kernel(*again) == ir::hash_kernel(s.kernel()));
-    auto parsed = ir::parse(ir::print(*again));
-    REQUIRE(parsed);
-    REQUIRE(ir::hash_kernel(*parsed) == ir::hash_kernel(*again));
-    auto nest = lower::lower(*again, target::host_target(), ir::Stage::kNest, arena);
-    if (nest) compare(*nest);
-    if (!nest) REQUIRE(nest.error().reason == ir::RejectReason::kVectorTooWide);
-    auto lowered = lower::lower(*again, target::host_target(), ir::Stage::kLowered, arena);
-    if (lowered) compare(*lowered);
-  }
-
- private:
-  static interp::Report run(const ir::Kernel& k, std::vector<interp::TensorData>& data) {
-    std::vector<interp::TensorData*> params;
-    for (interp::TensorData& d : data) params.push_back(&d);
-    interp::Options options;
-    options.check_races = true;
-    return interp::run(k, params, options);
-  }
-  void compare(const ir::Kernel& k) const {
-    INFO(ir::print(k));
-    std::vector<std::string> findings = ir::verify(k);
-    INFO((findings.empty() ? std::string() : findings[0]));
-    REQUIRE(findings.empty());
-    std::vector<interp::TensorData> got = inputs_;
-    interp::Report report = run(k, got);
-    INFO(report.text());
-    REQUIRE(report.ok());
-    for (size_t p = 0; p < got.size(); ++p) {
-      std::vector<double> x = got[p].to_doubles(), y = want_[p].to_doubles();
-      for (size_t e = 0; e < x.size(); ++e)
-        if (!(std::abs(x[e] - y[e]) <= 2e-5 * (1 + std::abs(y[e]))))
-          FAIL("element " << e << " of parameter " << p << " is " << x[e] << ", not " << y[e]);
-    }
-  }
-
-  ir::Kernel kernel_;
-  std::vector<interp::TensorData> inputs_, want_;
-};
+// The schedule's kernel, its replay, its text form, and what lowering makes of it.
+void check(const testing::Reference& reference, const ir::Kernel& naive, const Schedule& s) {
+  INFO(print_trace(s.trace()));
+  reference.check(s.kernel(), "scheduled");
+  auto arena = std::make_shared<Arena>();
+  auto again = replay(s.trace(), s.trace().decisions, naive, arena);
+  REQUIRE(again);
+  REQUIRE(ir::hash_kernel(*again) == ir::hash_kernel(s.kernel()));
+  auto parsed = ir::parse(ir::print(*again));
+  REQUIRE(parsed);
+  REQUIRE(ir::hash_kernel(*parsed) == ir::hash_kernel(*again));
+  auto nest = lower::lower(*again, target::host_target(), ir::Stage::kNest, arena);
+  if (nest) reference.check(*nest, "nest");
+  if (!nest) REQUIRE(nest.error().reason == ir::RejectReason::kVectorTooWide);
+  auto lowered = lower::lower(*again, target::host_target(), ir::Stage::kLowered, arena);
+  if (lowered) reference.check(*lowered, "lowered");
+}
 
 int64_t odd(Rng& rng) {
   static constexpr std::array<int64_t, 7> kExtents = {1, 2, 3, 5, 7, 8, 11};
@@ -144,7 +99,7 @@ void try_often(uint64_t seed, int rounds, int least, const Step& step) {
   std::map<std::string, int> reasons;
   for (int round = 0; round < rounds; ++round) {
     task::Task t = random_task(rng);
-    Reference reference(t.kernel);
+    testing::Reference reference(t.kernel);
     Schedule s(t.kernel, std::make_shared<Arena>(), &rng);
     std::vector<BlockRv> blocks = blocks_of(s, t.kernel);
     BlockRv block = any(rng, blocks);
@@ -154,9 +109,9 @@ void try_often(uint64_t seed, int rounds, int least, const Step& step) {
     step(s, block, loops, rng);
     if (s.ok()) {
       ++accepted;
-      reference.check(s);
+      check(reference, t.kernel, s);
       disturb(s, block, rng);
-      reference.check(s);
+      check(reference, t.kernel, s);
     } else {
       CHECK_FALSE(s.reject().text.empty());
       ++reasons[std::string(ir::reject_reason_name(s.reject().reason))];
@@ -315,24 +270,24 @@ TEST_CASE("attention in one pass keeps the meaning", "[traces]") {
     for (const ir::Buffer* b : k.buffers)
       if (ir::name_hint(k, b->id) != (divide_first ? "U" : "P")) used.push_back(b);
     k.buffers = k.arena->copy(used);
-    Reference reference(k);
+    testing::Reference reference(k);
     Schedule s(k, std::make_shared<Arena>(), &rng);
     BlockRv scores = s.get_block("scores"), mix = s.get_block("mix");
     LoopRv tiles = s.stream_reduction(mix, lit(1 + rng.below(5)), lit(1 + rng.below(4)));
     REQUIRE(s.ok());
-    reference.check(s);
+    check(reference, k, s);
     s.compute_at(scores, tiles);
     INFO(print_trace(s.trace()));
     if (!s.ok()) FAIL(s.reject().text);
-    reference.check(s);
+    check(reference, k, s);
     // One kernel: nothing stands outside of the loops over heads and rows, whose iterations are independent.
     if (divide_first) CHECK(s.kernel().root->kind == ir::StmtKind::kLoop);
     s.parallel(s.get_loops(mix)[0]);
     REQUIRE(s.ok());
-    reference.check(s);
+    check(reference, k, s);
     disturb(s, mix, rng);
     disturb(s, scores, rng);
-    reference.check(s);
+    check(reference, k, s);
   }
 }
 
@@ -344,7 +299,7 @@ TEST_CASE("attention in one pass with tiles that are still symbols", "[traces]")
   for (const ir::Buffer* b : k.buffers)
     if (ir::name_hint(k, b->id) != "U") used.push_back(b);
   k.buffers = k.arena->copy(used);
-  Reference reference(k);
+  testing::Reference reference(k);
   Rng rng(5);
   Schedule s(k, std::make_shared<Arena>(), &rng);
   BlockRv scores = s.get_block("scores"), mix = s.get_block("mix");
@@ -352,7 +307,7 @@ TEST_CASE("attention in one pass with tiles that are still symbols", "[traces]")
   std::vector<ExprRv> keys = s.sample_perfect_tile(loops[3], 2, 8), rows = s.sample_perfect_tile(loops[1], 2, 4);
   s.compute_at(scores, s.stream_reduction(mix, keys[1], rows[1]));
   REQUIRE(s.ok());
-  reference.check(s);
+  check(reference, k, s);
   Executor symbolic(k, std::make_shared<Arena>(), Mode::kSymbolic, nullptr);
   std::vector<int64_t> decisions = s.trace().decisions;
   for (const Instruction& in : s.trace().instructions) {

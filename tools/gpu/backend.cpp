@@ -3,7 +3,11 @@
 #include <algorithm>
 #include <cstring>
 
+#include "tcc/codegen/cuda.h"
+#include "tcc/emulation/ptx.h"
 #include "tcc/interp/interp.h"
+#include "tcc/ir/layout.h"
+#include "tcc/ir/permute.h"
 #include "tcc/runtime/cuda_blas.h"
 #include "tcc/runtime/cuda_device.h"
 #include "tcc/support/files.h"
@@ -71,10 +75,81 @@ class DeviceSession final : public Session {
   std::vector<uint64_t> addresses_;
 };
 
+// A tensor in the order that the artifact wants it in.
+Result<std::vector<std::byte>> to_artifact(const codegen::BufferInfo& info, const interp::TensorData& tensor) {
+  if (info.layout.empty()) return tensor.bytes;
+  Arena arena;
+  TCC_TRY(const ir::Layout* layout, ir::parse_layout(arena, info.layout));
+  std::vector<std::byte> bytes(static_cast<size_t>(info.bytes));
+  ir::to_physical(*layout, tensor.bytes, bytes, ir::type_bytes(info.type));
+  return bytes;
+}
+Result<void> from_artifact(const codegen::BufferInfo& info, std::span<const std::byte> bytes,
+                           interp::TensorData& tensor) {
+  if (info.layout.empty()) {
+    std::memcpy(tensor.bytes.data(), bytes.data(), tensor.bytes.size());
+    return {};
+  }
+  Arena arena;
+  TCC_TRY(const ir::Layout* layout, ir::parse_layout(arena, info.layout));
+  ir::to_logical(*layout, bytes, tensor.bytes, ir::type_bytes(info.type));
+  return {};
+}
+
+class DeviceProgram final : public Program {
+ public:
+  DeviceProgram(runtime::CudaDevice& device, codegen::Artifact artifact)
+      : device_(device), artifact_(std::move(artifact)) {}
+  Result<void> start() {
+    TCC_TRY(kernel_, device_.load(artifact_));
+    for (const codegen::BufferInfo& b : artifact_.buffers) {
+      if (b.role == ir::BufferRole::kTemp) continue;
+      TCC_TRY(runtime::GuardedCudaBuffer memory, runtime::GuardedCudaBuffer::allocate(device_, b.bytes));
+      addresses_.push_back(memory.address());
+      buffers_.push_back(std::move(memory));
+    }
+    return {};
+  }
+  Result<void> run(std::vector<interp::TensorData>& params) override {
+    for (size_t i = 0; i < buffers_.size(); ++i) {
+      if (artifact_.buffers[i].role == ir::BufferRole::kOutput) {
+        TCC_TRY_VOID(device_.fill_at(addresses_[i], buffers_[i].bytes(), 0xff));
+        continue;
+      }
+      TCC_TRY(const std::vector<std::byte> bytes, to_artifact(artifact_.buffers[i], params.at(i)));
+      TCC_TRY_VOID(device_.upload_at(addresses_[i], bytes));
+    }
+    TCC_TRY_VOID(kernel_->fill_workspace(0xff));
+    TCC_TRY_VOID(kernel_->launch(addresses_));
+    TCC_TRY_VOID(device_.synchronise());
+    for (size_t i = 0; i < buffers_.size(); ++i) {
+      TCC_TRY(const bool intact, buffers_[i].margins_intact());
+      if (!intact) return environment_error("it writes beside parameter {}", i);
+      if (artifact_.buffers[i].role != ir::BufferRole::kOutput) continue;
+      std::vector<std::byte> bytes(static_cast<size_t>(buffers_[i].bytes()));
+      TCC_TRY_VOID(device_.download_at(bytes, addresses_[i]));
+      TCC_TRY_VOID(from_artifact(artifact_.buffers[i], bytes, params[i]));
+    }
+    return {};
+  }
+  Result<double> time(int count) override {
+    TCC_TRY(const double seconds, device_.time(count, [&] { return kernel_->launch(addresses_); }));
+    return seconds / count;
+  }
+  const codegen::Artifact& artifact() const override { return artifact_; }
+
+ private:
+  runtime::CudaDevice& device_;
+  codegen::Artifact artifact_;
+  std::unique_ptr<runtime::CudaKernel> kernel_;
+  std::vector<runtime::GuardedCudaBuffer> buffers_;
+  std::vector<uint64_t> addresses_;
+};
+
 class DeviceBackend final : public Backend {
  public:
-  Result<void> start(int ordinal, const std::string& cublas) {
-    TCC_TRY(device_, runtime::CudaDevice::open(ordinal));
+  Result<void> start(int ordinal, const std::string& cublas, const std::string& driver) {
+    TCC_TRY(device_, runtime::CudaDevice::open(ordinal, driver));
     auto blas = runtime::CudaBlas::open(device_->stream(), cublas);
     if (blas)
       blas_ = std::move(*blas);
@@ -114,6 +189,16 @@ class DeviceBackend final : public Backend {
     TCC_TRY_VOID(session->start(artifact));
     return std::unique_ptr<Session>(std::move(session));
   }
+  Result<std::unique_ptr<Program>> load(const ir::Kernel& lowered, const std::string& nvrtc) override {
+    codegen::CudaOptions options;
+    options.nvrtc_library = nvrtc;
+    options.want_ptx = device_->facts().takes_ptx_only;
+    TCC_TRY(codegen::Artifact artifact, codegen::compile_cuda(lowered, device_->target(), options));
+    auto program = std::make_unique<DeviceProgram>(*device_, std::move(artifact));
+    TCC_TRY_VOID(program->start());
+    return std::unique_ptr<Program>(std::move(program));
+  }
+  runtime::CudaDevice* device() override { return device_.get(); }
 
  private:
   std::unique_ptr<runtime::CudaDevice> device_;
@@ -171,6 +256,32 @@ class InterpSession final : public Session {
   std::vector<interp::TensorData*> pointers_;
 };
 
+// PTX on the machine for it. Its time is that of a thread instruction a nanosecond: an order, no promise.
+class MachineProgram final : public Program {
+ public:
+  explicit MachineProgram(codegen::Artifact artifact) : artifact_(std::move(artifact)) {}
+  Result<void> run(std::vector<interp::TensorData>& params) override {
+    for (size_t i = 0; i < params.size(); ++i)
+      if (artifact_.buffers.at(i).role == ir::BufferRole::kOutput)
+        std::fill(params[i].bytes.begin(), params[i].bytes.end(), std::byte{0xff});
+    std::vector<interp::TensorData*> pointers;
+    for (interp::TensorData& p : params) pointers.push_back(&p);
+    TCC_TRY(const emulation::PtxReport report, emulation::run_artifact(artifact_, pointers));
+    if (!report.ok()) return environment_error("the machine for PTX reports:\n{}", report.text());
+    seconds_ = 1e-9 * static_cast<double>(std::max<int64_t>(report.instructions, 1));
+    return {};
+  }
+  Result<double> time(int) override {
+    if (seconds_ == 0) return environment_error("a program is timed after it has run");
+    return seconds_;
+  }
+  const codegen::Artifact& artifact() const override { return artifact_; }
+
+ private:
+  codegen::Artifact artifact_;
+  double seconds_ = 0;
+};
+
 class DryBackend final : public Backend {
  public:
   explicit DryBackend(target::Target target) : target_(std::move(target)) {}
@@ -190,6 +301,13 @@ class DryBackend final : public Backend {
   Result<std::unique_ptr<Session>> open(const ir::Kernel& kernel, const codegen::Artifact&) override {
     return std::unique_ptr<Session>(std::make_unique<InterpSession>(kernel));
   }
+  Result<std::unique_ptr<Program>> load(const ir::Kernel& lowered, const std::string& nvrtc) override {
+    codegen::CudaOptions options;
+    options.nvrtc_library = nvrtc;
+    options.want_ptx = true;
+    TCC_TRY(codegen::Artifact artifact, codegen::compile_cuda(lowered, target_, options));
+    return std::unique_ptr<Program>(std::make_unique<MachineProgram>(std::move(artifact)));
+  }
 
  private:
   target::Target target_;
@@ -197,9 +315,9 @@ class DryBackend final : public Backend {
 
 }  // namespace
 
-Result<std::unique_ptr<Backend>> Backend::device(int ordinal, const std::string& cublas) {
+Result<std::unique_ptr<Backend>> Backend::device(int ordinal, const std::string& cublas, const std::string& driver) {
   auto backend = std::make_unique<DeviceBackend>();
-  TCC_TRY_VOID(backend->start(ordinal, cublas));
+  TCC_TRY_VOID(backend->start(ordinal, cublas, driver));
   return std::unique_ptr<Backend>(std::move(backend));
 }
 

@@ -8,8 +8,13 @@
 
 #include "gpu/results.h"
 #include "tcc/codegen/artifact.h"
+#include "tcc/interp/tensor.h"
 #include "tcc/ir/kernel.h"
 #include "tcc/target/target.h"
+
+namespace tcc::runtime {
+class CudaDevice;
+}
 
 namespace tcc::gpu_check {
 
@@ -31,6 +36,17 @@ class Session {
   virtual Result<std::optional<double>> time_peer(const GemmSize& size, int count) = 0;
 };
 
+// A kernel compiled for the target, with its parameters in place.
+class Program {
+ public:
+  virtual ~Program() = default;
+  // Replaces inputs and weights, poisons outputs, runs once and fetches the outputs. One tensor per parameter.
+  virtual Result<void> run(std::vector<interp::TensorData>& params) = 0;
+  // Seconds per run over `count` runs in a row.
+  virtual Result<double> time(int count) = 0;
+  virtual const codegen::Artifact& artifact() const = 0;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -44,8 +60,14 @@ class Backend {
   // All parameters are f32; the last one is the output.
   virtual Result<std::unique_ptr<Session>> open(const ir::Kernel& kernel, const codegen::Artifact& artifact) = 0;
 
-  // cublas: path of the library, "" = the system's.
-  static Result<std::unique_ptr<Backend>> device(int ordinal, const std::string& cublas);
+  // Of any parameters, at Stage::kLowered. On a device as machine code; in a dry run as PTX, by a machine for it, whose
+  // findings (races, accesses beyond a buffer) are errors.
+  virtual Result<std::unique_ptr<Program>> load(const ir::Kernel& lowered, const std::string& nvrtc) = 0;
+  // A stream for libraries to measure beside, and the time of what they enqueue on it; nullptr: none.
+  virtual runtime::CudaDevice* device() { return nullptr; }
+
+  // cublas, driver: paths of the libraries, "" = the system's.
+  static Result<std::unique_ptr<Backend>> device(int ordinal, const std::string& cublas, const std::string& driver);
   static Result<std::unique_ptr<Backend>> dry_run(const std::string& target_name);
 };
 

@@ -7,7 +7,7 @@ enum ExitCode : int {
   kOk = 0,
   kFailed = 1,   // the input or the environment is at fault
   kUsage = 2,    // the command line is
-  kStopped = 3,  // interrupted; what was found until then is valid and saved
+  kStopped = 3,  // interrupted, or not everything could be done; what there is is valid and saved
   kBug = 70,     // an invariant of tcc itself does not hold
 };
 

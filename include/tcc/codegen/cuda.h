@@ -20,10 +20,14 @@ struct CudaOptions {
 };
 
 struct CudaSource {
-  std::string text;  // prelude and one extern "C" kernel per launch
+  std::string text;  // cuda_prelude() and one extern "C" kernel per launch
   std::vector<Launch> launches;
   std::vector<BufferInfo> buffers;  // what every launch takes, in order: parameters, then workspace
 };
+
+// The prelude, the same in front of every kernel: all that is printed for a kernel besides plain C++ is a name from it,
+// and only it holds asm, a function for every row of the instruction table that has a PTX text.
+const std::string& cuda_prelude();
 
 // Prints a kernel at Stage::Lowered: one launch per statement of the root (possibly inside one root Alloc of workspace
 // buffers). Bound loops become block and thread coordinates; a loop shorter than its axis is guarded. Vectorised loops

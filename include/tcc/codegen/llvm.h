@@ -21,6 +21,9 @@ struct HostOptions {
 // The function type of every host launch: iterations [begin, end) over `buffers` in the order of Artifact::buffers.
 using HostFunction = void (*)(void* const* buffers, int64_t begin, int64_t end);
 
+// False: tcc was built without LLVM, and everything here is an error that says so.
+bool has_llvm();
+
 // Compiles every launch of a kernel at Stage::Lowered (see lower/lower.h: one launch or a Seq of them, possibly inside
 // one root Alloc of workspace buffers). A root-level Parallel loop of a launch is the launch's range; any other launch
 // has extent 1. Facts: compile_seconds, emit_seconds, optimise_seconds, code_bytes, local_bytes (largest stack frame of

@@ -31,11 +31,11 @@ class CostModel {
 };
 
 // Gradient-boosted regression trees on log2 of the throughput; before 16 samples the ranking of make_rule_model, which
-// it keeps correcting afterwards. Features are rows of features::extract. A score that is higher by 1 means twice as
-// fast.
+// it keeps correcting afterwards. Features are rows of features::extract, or of gpu_row. A score that is higher by 1
+// means twice as fast.
 std::unique_ptr<CostModel> make_tree_model();
-// A fixed ranking from what is known about CPUs: vector use, register tile against registers, cache traffic, balance
-// of the parallel loop. Never learns.
+// A fixed ranking from what is known about CPUs (for rows of gpu_row, the analytical model's): vector use, register
+// tile against registers, cache traffic, balance of the parallel loop. Never learns.
 std::unique_ptr<CostModel> make_rule_model();
 // Scores that depend on the features' bits and the seed only: the yardstick for the others.
 std::unique_ptr<CostModel> make_random_model(uint64_t seed);

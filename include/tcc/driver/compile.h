@@ -31,6 +31,9 @@ struct BuildOptions {
   std::string folder;
   std::string id;  // "" = from the model's name
   target::Target target;
+  // One library for these: all of them GPUs of different architectures, `target` the first. Empty: for `target` alone.
+  std::vector<target::Target> gpus;
+  bool allow_jit = false;                // for GPUs: also PTX of the oldest one, which drivers compile for newer ones
   const record::Store* store = nullptr;  // nullptr: nothing is tuned
   int64_t threads = 1;                   // records measured with that many are preferred
   bool require_tuned = false;
@@ -43,16 +46,22 @@ struct KernelChoice {
   std::string key, workload;
   int64_t weight = 1;
   bool tuned = false;
-  double seconds = 0;  // measured time of one run; 0 when untuned
+  double seconds = 0;  // measured time of one run, or predicted (see origin); 0 when untuned
   std::string note;    // why it is not tuned, or that it was on another number of threads
   double loss = 0;     // expected time over that of a tuned kernel; 0 = tuned, or not estimated
+  std::string target;  // of GPUs: which
+  package::Origin origin = package::Origin::kDefault;
 };
 
 struct BuildReport {
   package::PackageReport package;
   std::string id;
-  std::vector<KernelChoice> kernels;  // one per task
+  std::vector<KernelChoice> kernels;  // one per task; of several GPUs, target by target
 };
+
+// "a100,h100": different architectures of GPUs, or one target. Errors: an unknown name, a CPU among several, two
+// targets of one architecture.
+Result<std::vector<target::Target>> find_targets(const std::string& names, const std::string& cuda_driver = {});
 
 // Errors besides those of the steps: with require_tuned, a kernel without a usable record (all are named).
 Result<BuildReport> build_model(const Model& model, const BuildOptions& options);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,7 @@ struct VerifyOptions {
   uint64_t seed = 1;
   double tolerance = 1e-3;  // of the output's scale
   int threads = 0;          // 0 = all CPUs
+  std::string cuda_driver;  // of libraries for GPUs; "" = the system's
 };
 
 struct VerifyReport {
@@ -60,6 +62,7 @@ struct BenchOptions {
   int64_t min_runs = 10;
   uint64_t seed = 1;
   bool per_kernel = false;  // also time the steps inside the model, in runs of their own
+  std::string cuda_driver;  // of libraries for GPUs; "" = the system's
 };
 
 // One task of the model, all its steps together, timed inside runs of the model: its data is where the steps before
@@ -73,6 +76,19 @@ struct KernelTime {
   Statistics time;              // of all `weight` steps of one run
 };
 
+// A library for GPUs on a device. Times of the device are between two events on its stream; wall times are from calling
+// run() until the stream has done the work. Tensors are on the device throughout.
+struct GpuBench {
+  std::string device;     // "NVIDIA A100-SXM4-40GB"
+  std::string code;       // "sm_80", or "sm_80 (PTX)" compiled by the driver
+  std::string target;     // whose nominal rates the roofline is of
+  bool graph = false;     // the driver has CUDA graphs; the device's times are of a graph then
+  Statistics warm, cold;  // of the device: runs back to back; after the second-level cache was overwritten
+  Statistics wall, wall_graph;
+  double roofline = 0;  // seconds: no kernel can be faster by arithmetic or by memory, summed; 0 = not known
+  std::vector<double> kernel_roofline;  // of one step of each of BenchReport::kernels
+};
+
 struct BenchReport {
   std::string id;
   int threads = 1;
@@ -80,6 +96,7 @@ struct BenchReport {
   Statistics time;
   std::vector<double> samples;  // seconds, in the order of the runs
   std::vector<KernelTime> kernels;
+  std::optional<GpuBench> gpu;  // `time` and `samples` are its wall times then
 };
 // Errors besides those of loading and running: per_kernel asked of a library that is too old to tell.
 Result<BenchReport> bench_library(const std::string& library, const BenchOptions& options);
@@ -110,6 +127,8 @@ Result<ScheduleTime> bench_schedule(const task::Task& task, const std::string& t
 
 // The metadata of a library as it stands in it.
 Result<std::string> library_metadata(const std::string& library);
+// Does the library run on a GPU?
+Result<bool> library_on_gpu(const std::string& library);
 // Does the name mean a library rather than a model?
 bool is_library(const std::string& name);
 

@@ -1,4 +1,4 @@
-// Tuning a model's tasks on this machine.
+// Tuning a model's tasks on this machine: on its CPU or its GPU. For a GPU that is not here programs are predicted.
 #pragma once
 
 #include <functional>
@@ -14,6 +14,7 @@ namespace tcc::driver {
 struct TuneRequest {
   target::Target target;
   std::optional<target::Target> device;  // what records say of this machine, with measured rates; nullopt: nominal ones
+  std::string cuda_driver;               // its library; "" = the system's
   search::TuneOptions options;
   std::vector<size_t> tasks;                              // which, by index; empty = all
   std::function<bool()> stop;                             // may be empty
@@ -33,6 +34,7 @@ struct TuneReport {
   int64_t trials = 0;
   double seconds = 0;
   bool stopped = false, resumed = false;
+  bool predicted = false;       // nothing was run: times are an analytical model's
   double baseline_seconds = 0;  // one run of the model, sums over tasks by weight; 0 unless every task is known
   double best_seconds = 0;
   std::vector<std::string> notes;  // about the machine, for the user

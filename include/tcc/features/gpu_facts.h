@@ -10,20 +10,27 @@
 namespace tcc::features {
 
 struct LaunchFacts {
-  double blocks = 1;           // of the grid
-  double threads = 1;          // a block
-  double registers = 0;        // a thread: local arrays and what addresses take
-  double shared_bytes = 0;     // a block
-  double flops = 0;            // of the launch; matrix instructions not included
-  double matrix_flops = 0;     // of matrix instructions
-  double global_bytes = 0;     // moved between memory and the multiprocessors, in whole sectors
-  double shared_accesses = 0;  // of warps, bank conflicts counted
-  double blocks_per_sm = 0;    // resident at a time; 0: the block does not fit
-  double occupancy = 0;        // resident warps of those that the multiprocessor can hold, in [0, 1]
-  double wave_share = 1;       // how full the multiprocessors are over all waves of blocks, in (0, 1]
-  double parallelism = 1;      // independent sums of a thread
+  double blocks = 1;             // of the grid
+  double threads = 1;            // a block
+  double registers = 0;          // a thread: local arrays and what addresses take
+  double shared_bytes = 0;       // a block
+  double flops = 0;              // of the launch; matrix instructions not included
+  double matrix_flops = 0;       // of matrix instructions
+  double global_bytes = 0;       // moved between memory and the multiprocessors, in whole sectors
+  double shared_accesses = 0;    // of warps, bank conflicts counted; and lines of global memory, which go the same way
+  double blocks_per_sm = 0;      // resident at a time; 0: the block does not fit
+  double occupancy = 0;          // resident warps of those that the multiprocessor can hold, in [0, 1]
+  double wave_share = 1;         // how full the multiprocessors are over all waves of blocks, in (0, 1]
+  double copy_instructions = 0;  // of warps
+  double parallelism = 1;        // independent sums of a thread
+  double stages = 1;             // iterations that are in shared memory at a time (annotation pipeline_depth)
+  double step_cycles = 0;        // least clock cycles of iterations that a block goes through together, over all waves
+  double scheduler_warps = 0;    // resident warps of each of a multiprocessor's schedulers
   // Seconds if nothing but this were to be done, with every multiprocessor busy.
   double compute_seconds = 0, memory_seconds = 0, shared_seconds = 0;
+  double matrix_seconds = 0;  // of compute_seconds, by matrix instructions
+  double copy_seconds = 0;    // schedulers' time for the instructions of copies, which narrow ones need more of
+  double clock_hz = 0;
 };
 struct GpuFacts {
   std::vector<LaunchFacts> launches;

@@ -80,7 +80,8 @@ Result<void> optimize(Graph& graph, Evaluator* evaluator, const OptimizeOptions&
 // --- fusion --------------------------------------------------------------------------------------------------------
 
 // One unit of compilation: an anchor and elementwise nodes that read its result. An operator that picks elements
-// (Gather, Slice, Transpose, ...) is the anchor of a group, too.
+// (Gather, Slice, Transpose, ...) is the anchor of a group, too. With FuseOptions::attention a group may be a whole
+// attention: MatMul, elementwise nodes, Softmax, MatMul, elementwise nodes.
 struct FusionGroup {
   int64_t id = 0;             // position in execution order
   std::vector<NodeId> nodes;  // topological order; nodes.front() is the anchor
@@ -94,7 +95,13 @@ struct FusionGroup {
 // that is made of them, have no elements. A consumer joins when it is
 // elementwise, the group's output has no other reader and is not a graph output, it keeps the shape (the fused value is
 // not broadcast up), and its other operands are constants or are computed before the group runs.
-std::vector<FusionGroup> fuse(const Graph& graph);
+struct FuseOptions {
+  // A product whose result goes, through elementwise nodes, into a Softmax over its last axis and from there into the
+  // left side of a second product is one group, where nothing else reads what lies between, the second product's right
+  // side is there before, and there are a few rows at least.
+  bool attention = false;
+};
+std::vector<FusionGroup> fuse(const Graph& graph, const FuseOptions& options = {});
 
 // "Conv+Add+Relu"
 std::string group_text(const Graph& graph, const FusionGroup& group);

@@ -50,6 +50,7 @@ struct Measurement {
   bool converged = false;  // the interval is within 2 % of the median
   bool cut_short = false;  // clearly slower than the task's best: a few samples only
   bool overlap = false;    // other cores compiled meanwhile
+  bool cold = false;       // runs found nothing of their inputs in the caches
   double calibration = 0;  // seconds of the fixed calibration loop, median over the samples
   int64_t threads = 1;
   // Numeric gate. The largest error as a share of what is allowed (above 1 is wrong), and where it was.

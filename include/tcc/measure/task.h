@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -70,5 +71,8 @@ class MeasureTask {
 
 // The same computation with every float type turned to f64: parameters, temporaries, constants, arithmetic.
 ir::Kernel to_double(const ir::Kernel& kernel);
+
+// Parameters whose elements are used as indices (gather), by buffer id: the extent that the values stay below.
+std::map<ir::Id, int64_t> index_limits(const ir::Kernel& kernel);
 
 }  // namespace tcc::measure

@@ -36,14 +36,20 @@ class LoadedModel : public std::enable_shared_from_this<LoadedModel> {
   int64_t workspace_bytes() const;
   int64_t weights_bytes() const;
   std::string metadata_json() const;
+  bool on_gpu() const;  // runs on a CUDA device
   const tcc_model_api& api() const { return *api_; }
 
   struct ContextOptions {
     int threads = 0;  // 0: all CPUs
     int spin_us = 0;  // 0: rt's default
     bool pin = false;
+    // Of models on a GPU: whether run() takes host memory, and the driver's file, "" = the system's. They run on the
+    // device of the current CUDA context, else on device 0.
+    bool host_tensors = true;
+    std::string cuda_driver = {};
   };
-  // For one thread at a time. Errors (environment): the CPU lacks instructions, no memory or threads.
+  // For one thread at a time. Errors (environment): the CPU lacks instructions, no memory or threads, no driver or a
+  // device that the code is not for.
   Result<std::unique_ptr<ModelContext>> create_context(const ContextOptions& options);
   Result<std::unique_ptr<ModelContext>> create_context() { return create_context({}); }
 
@@ -67,16 +73,19 @@ class ModelContext {
   // besides: a library that was built before there was this function.
   Result<void> run_timed(std::span<const void* const> inputs, std::span<void* const> outputs,
                          std::span<uint64_t> step_ns);
+  // Of models on a GPU: device addresses, and the CUDA stream that the work is enqueued on.
+  Result<void> enqueue(std::span<const uint64_t> inputs, std::span<const uint64_t> outputs, void* stream);
   // Two runs on seeded inputs; see tcc_model_api.self_test.
   Result<void> self_test();
   int threads() const;
+  tcc_context_info info() const;
   const LoadedModel& model() const { return *model_; }
 
  private:
   friend class LoadedModel;
   ModelContext(std::shared_ptr<const LoadedModel> model, tcc_context* context);
   Result<void> check(tcc_status status, const char* what) const;
-  void take(std::span<const void* const> inputs, std::span<void* const> outputs);
+  void take(std::span<const void* const> inputs, std::span<void* const> outputs, tcc_dldevice device);
   std::shared_ptr<const LoadedModel> model_;
   tcc_context* context_;
   std::vector<tcc_dltensor> inputs_, outputs_;

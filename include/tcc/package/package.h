@@ -1,6 +1,6 @@
 // A tuned model as files that a C program links: libID.so, ID.h, ID.json, example.c, ID.pc and a CMake package. The
 // library holds the kernels, the weights in the layouts that the kernels want, the plan and rt; it needs libc and libm
-// only.
+// only. Kernels for GPUs are cubins inside; the CUDA driver is opened when a context is made.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,25 @@
 
 namespace tcc::package {
 
+// Where a task's schedule comes from.
+enum class Origin : uint8_t { kDefault, kMeasured, kPredicted };
+const char* origin_name(Origin origin);
+
 // What was chosen for one task.
 struct TaskCode {
-  codegen::Artifact artifact;  // a host object; symbols unique among the plan's tasks
-  double seconds = 0;          // measured time of one run; 0: not measured
+  codegen::Artifact artifact;  // symbols unique among the plan's tasks
+  double seconds = 0;          // measured or predicted time of one run; 0: neither
   std::string trace;           // JSON text of the schedule's trace; "": not tuned
   std::string ir;              // the lowered kernel as text, for Emit::ir; may be empty
+  std::string ptx_text;        // for Emit::ptx; may be empty
+  Origin origin = Origin::kDefault;
+};
+
+// All tasks for one GPU architecture: cubins, or PTX that the driver compiles.
+struct ArchitectureCode {
+  target::Target target;
+  bool ptx = false;
+  std::vector<TaskCode> codes;  // one per task
 };
 
 // Everything that a library is made of. Pointers are borrowed for the call.
@@ -30,8 +43,12 @@ struct PackagePlan {
   const std::vector<graph::FusionGroup>* groups = nullptr;
   const graph::MemoryPlan* memory = nullptr;
   const task::TaskList* tasks = nullptr;
-  std::vector<TaskCode> codes;  // one per task
-  target::Target target;        // what the code was compiled for
+  std::vector<TaskCode> codes;  // for a CPU: one per task, host objects
+  target::Target target;        // what the code was compiled for; with several GPUs, the first
+  // For GPUs, each architecture once: then `codes` is empty.
+  std::vector<ArchitectureCode> architectures;
+  int64_t cuda_toolkit = 0;            // that compiled them, 13000 for 13.0
+  std::vector<std::string> conformed;  // functions of the CUDA prelude that were checked on a device: "sm_80 NAME"
 };
 
 // Which files beside the library and its companions (ID.h, ID.json, example.c, ID.pc, ID-config.cmake) to write. They
@@ -41,6 +58,10 @@ struct Emit {
   bool llvm = false;     // KEY.ll or KEY.s, whatever Artifact::source holds
   bool ir = false;       // KEY.tir
   bool traces = false;   // KEY.trace.json
+  // For GPUs, ARCH being sm_80 and so on; ir and traces are named KEY.ARCH.* there as well.
+  bool cuda = false;   // KEY.ARCH.cu
+  bool cubin = false;  // KEY.ARCH.cubin
+  bool ptx = false;    // KEY.ARCH.ptx: TaskCode::ptx_text
 };
 
 struct PackageOptions {

@@ -85,7 +85,9 @@ struct Record {
   int64_t repeats = 0;       // runs that one sample is the mean of
   int64_t dropped = 0;       // disturbed samples that are not among `samples`
   double calibration = 0;    // time of a fixed loop beside the samples: tells throttling and noise apart
-  std::string cache;         // state of the caches: "warm" = runs back to back on the same data; "" = no samples
+  // State of the caches: "warm" = runs back to back on the same data; "cold" = nothing of the inputs was in them; "" =
+  // no samples.
+  std::string cache;
   int64_t threads = 1;
   bool overlap = false;  // other cores of the machine compiled meanwhile
   // What the numeric gate established: "exact" or "tolerance", with " at samples" where only some elements of the

@@ -19,6 +19,8 @@ typedef struct CUmod_st* tcc_cu_module;
 typedef struct CUfunc_st* tcc_cu_function;
 typedef struct CUstream_st* tcc_cu_stream;
 typedef struct CUevent_st* tcc_cu_event;
+typedef struct CUgraph_st* tcc_cu_graph;
+typedef struct CUgraphExec_st* tcc_cu_graph_exec;
 typedef struct tcc_cu_uuid {
   char bytes[16];
 } tcc_cu_uuid;
@@ -56,7 +58,7 @@ enum {
   TCC_CU_FUNC_MAX_DYNAMIC_SHARED_BYTES = 8
 };
 
-enum { TCC_CU_STREAM_NON_BLOCKING = 1, TCC_CU_EVENT_DISABLE_TIMING = 2 };
+enum { TCC_CU_STREAM_NON_BLOCKING = 1, TCC_CU_EVENT_DISABLE_TIMING = 2, TCC_CU_CAPTURE_THREAD_LOCAL = 1 };
 
 // X(member, exported symbol, parameter list): the one list of what is loaded.
 #define TCC_CUDA_DRIVER_FUNCTIONS(X)                                                                                  \
@@ -74,6 +76,7 @@ enum { TCC_CU_STREAM_NON_BLOCKING = 1, TCC_CU_EVENT_DISABLE_TIMING = 2 };
   X(cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2", (tcc_cu_device device))                                \
   X(cuCtxSetCurrent, "cuCtxSetCurrent", (tcc_cu_context context))                                                     \
   X(cuCtxGetCurrent, "cuCtxGetCurrent", (tcc_cu_context * context))                                                   \
+  X(cuCtxGetDevice, "cuCtxGetDevice", (tcc_cu_device * device))                                                       \
   X(cuCtxSynchronize, "cuCtxSynchronize", (void))                                                                     \
   X(cuModuleLoadData, "cuModuleLoadData", (tcc_cu_module * module, const void* image))                                \
   X(cuModuleUnload, "cuModuleUnload", (tcc_cu_module module))                                                         \
@@ -85,6 +88,9 @@ enum { TCC_CU_STREAM_NON_BLOCKING = 1, TCC_CU_EVENT_DISABLE_TIMING = 2 };
   X(cuLaunchKernel, "cuLaunchKernel",                                                                                 \
     (tcc_cu_function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, \
      unsigned block_z, unsigned dynamic_shared_bytes, tcc_cu_stream stream, void** parameters, void** extra))         \
+  X(cuLaunchCooperativeKernel, "cuLaunchCooperativeKernel",                                                           \
+    (tcc_cu_function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, \
+     unsigned block_z, unsigned dynamic_shared_bytes, tcc_cu_stream stream, void** parameters))                       \
   X(cuOccupancyMaxActiveBlocksPerMultiprocessor, "cuOccupancyMaxActiveBlocksPerMultiprocessor",                       \
     (int* blocks, tcc_cu_function function, int block_threads, size_t dynamic_shared_bytes))                          \
   X(cuMemAlloc, "cuMemAlloc_v2", (tcc_cu_ptr * pointer, size_t bytes))                                                \
@@ -110,9 +116,20 @@ enum { TCC_CU_STREAM_NON_BLOCKING = 1, TCC_CU_EVENT_DISABLE_TIMING = 2 };
   X(cuEventSynchronize, "cuEventSynchronize", (tcc_cu_event event))                                                   \
   X(cuEventElapsedTime, "cuEventElapsedTime", (float* milliseconds, tcc_cu_event start, tcc_cu_event end))
 
+// Those of CUDA graphs, which drivers before 11.4 lack: NULL there.
+#define TCC_CUDA_GRAPH_FUNCTIONS(X)                                                         \
+  X(cuStreamBeginCapture, "cuStreamBeginCapture_v2", (tcc_cu_stream stream, int mode))      \
+  X(cuStreamEndCapture, "cuStreamEndCapture", (tcc_cu_stream stream, tcc_cu_graph * graph)) \
+  X(cuGraphInstantiate, "cuGraphInstantiateWithFlags",                                      \
+    (tcc_cu_graph_exec * exec, tcc_cu_graph graph, unsigned long long flags))               \
+  X(cuGraphLaunch, "cuGraphLaunch", (tcc_cu_graph_exec exec, tcc_cu_stream stream))         \
+  X(cuGraphExecDestroy, "cuGraphExecDestroy", (tcc_cu_graph_exec exec))                     \
+  X(cuGraphDestroy, "cuGraphDestroy", (tcc_cu_graph graph))
+
 typedef struct tcc_cuda_driver {
 #define TCC_DECLARE(member, symbol, parameters) tcc_cu_result(*member) parameters;
   TCC_CUDA_DRIVER_FUNCTIONS(TCC_DECLARE)
+  TCC_CUDA_GRAPH_FUNCTIONS(TCC_DECLARE)
 #undef TCC_DECLARE
 } tcc_cuda_driver;
 
@@ -120,11 +137,14 @@ typedef struct tcc_cuda_driver {
 // load or lacks a function: tcc_rt_last_error() says which.
 tcc_status tcc_cuda_driver_load(const char* library, tcc_cuda_driver* driver);
 
-// The system's driver (libcuda.so.1), loaded and initialised once per process, then shared. On failure *driver is NULL
-// and every call reports the same reason.
+// The driver in `library` (NULL: the system's, libcuda.so.1), loaded and initialised once per process, then shared. On
+// failure *driver is NULL and every call for that library reports the same reason.
+tcc_status tcc_cuda_driver_open(const char* library, const tcc_cuda_driver** driver);
+// The system's.
 tcc_status tcc_cuda_driver_get(const tcc_cuda_driver** driver);
 
-// TCC_OK for 0; else TCC_ERROR_DEVICE with "<what>: CUDA_ERROR_NAME (text)" as last error.
+// TCC_OK for 0; else "<what>: CUDA_ERROR_NAME number (text)" and what to do about it as last error, with
+// TCC_ERROR_RESOURCES where the device is out of memory and TCC_ERROR_DEVICE otherwise.
 tcc_status tcc_cuda_check(const tcc_cuda_driver* driver, tcc_cu_result result, const char* what);
 
 #ifdef __cplusplus

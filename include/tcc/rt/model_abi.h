@@ -7,6 +7,12 @@
 //
 // Threads: the model itself (code, weights, info, metadata) is immutable and shared. A context belongs to one call at
 // a time; make one per thread. Contexts do not survive fork().
+//
+// CUDA models (info()->device_type is TCC_DEVICE_CUDA): the library loads, and info() and metadata_json() work, where
+// there is no GPU and no driver; create() opens the driver. run() only enqueues work on the caller's stream: it
+// allocates nothing, waits for nothing, and may be captured in a graph. All runs of a context use its workspace: order
+// them, by one stream or by events, or bring a workspace for each. Code and weights are loaded at the first create() in
+// a CUDA context and freed when its last tcc_context goes. No CUDA header is needed: a stream is passed as void*.
 #ifndef TCC_MODEL_ABI_H
 #define TCC_MODEL_ABI_H
 
@@ -35,7 +41,7 @@ enum {
 
 // The same memory layout as DLPack's DLDevice, DLDataType and DLTensor, so a DLManagedTensor's inner struct can be
 // passed as it is.
-enum { TCC_DEVICE_CPU = 1, TCC_DEVICE_CUDA = 2, TCC_DEVICE_CUDA_HOST = 3 };
+enum { TCC_DEVICE_CPU = 1, TCC_DEVICE_CUDA = 2, TCC_DEVICE_CUDA_HOST = 3, TCC_DEVICE_CUDA_MANAGED = 13 };
 enum { TCC_DTYPE_INT = 0, TCC_DTYPE_UINT = 1, TCC_DTYPE_FLOAT = 2, TCC_DTYPE_BFLOAT = 4, TCC_DTYPE_BOOL = 6 };
 
 typedef struct tcc_dldevice {
@@ -66,7 +72,8 @@ typedef struct tcc_tensor_info {
   uint64_t bytes;
   tcc_dldtype dtype;
   int32_t ndim;
-  uint64_t reserved[2];
+  uint64_t alignment;  // bytes that data + byte_offset is a multiple of; 0: the element size
+  uint64_t reserved;
 } tcc_tensor_info;
 
 typedef struct tcc_model_info {
@@ -81,13 +88,22 @@ typedef struct tcc_model_info {
   uint64_t workspace_alignment;  // bytes; what a workspace of the caller must be aligned to
   uint64_t weights_bytes;
   uint64_t cpu_features;  // instruction sets the kernels use; create() checks them
+  int32_t device_type;    // where the model runs: TCC_DEVICE_CPU or TCC_DEVICE_CUDA. Not in older libraries: CPU
+  uint32_t reserved2;
 } tcc_model_info;
 
 enum {
   // Bind each worker thread to one CPU (see tcc_context_info.pinned_threads), and for the length of each run() its
   // caller to one that is left. A caller that is bound to one CPU already stays there.
   TCC_CREATE_PIN_THREADS = 1,
-  TCC_CREATE_NO_WORKSPACE = 2  // allocate no workspace: every run() brings its own
+  TCC_CREATE_NO_WORKSPACE = 2,  // allocate no workspace: every run() brings its own
+  // CUDA: make room for copies of all inputs and outputs on the device, so that run() takes tensors in host memory,
+  // too.
+  // A run() with any such tensor copies, and returns when the outputs are written: it waits, and cannot be captured.
+  TCC_CREATE_HOST_TENSORS = 4,
+  // CUDA: on the device number `device`, in its primary context. Without it: in the CUDA context that is current in the
+  // calling thread; where there is none, in the primary context of device 0.
+  TCC_CREATE_ON_DEVICE = 8
 };
 
 // Zero-initialise, then set struct_size. Every 0 means the default.
@@ -96,6 +112,9 @@ typedef struct tcc_create_options {
   int32_t threads;  // threads that work on one run(), the caller's included; 0: all CPUs the process may use
   int32_t spin_us;  // microseconds a worker waits awake for the next kernel; 0: 50; negative: sleeps at once
   uint32_t flags;   // TCC_CREATE_*
+  int32_t device;   // with TCC_CREATE_ON_DEVICE
+  uint32_t reserved;
+  const char* cuda_driver;  // file of the CUDA driver library; NULL: libcuda.so.1, by the loader's rules
 } tcc_create_options;
 
 typedef struct tcc_context_info {
@@ -103,6 +122,13 @@ typedef struct tcc_context_info {
   int32_t threads;         // the caller's thread included
   int32_t pinned_threads;  // workers bound to a CPU; fewer than threads - 1 when binding was refused or not asked for
   uint32_t reserved;
+  // CUDA; 0 on a CPU.
+  int32_t device;                 // its number
+  uint32_t capability;            // compute capability of the device, 86 for 8.6
+  uint32_t code_architecture;     // of the code in use, 80 for sm_80
+  uint32_t jit;                   // 1: that code was PTX, compiled by the driver
+  uint64_t device_weight_bytes;   // on the device, shared by the contexts of one model and CUDA context
+  uint64_t device_context_bytes;  // on the device, of this context: workspace and room for host tensors
 } tcc_context_info;
 
 typedef struct tcc_context tcc_context;
@@ -116,17 +142,22 @@ typedef struct tcc_model_api {
   // Bytes a workspace of the caller needs; its alignment is info()->workspace_alignment.
   uint64_t (*workspace_bytes)(void);
 
-  // Makes a context: threads, and a workspace unless TCC_CREATE_NO_WORKSPACE. NULL options mean all defaults.
+  // Makes a context: threads, and a workspace unless TCC_CREATE_NO_WORKSPACE. NULL options mean all defaults. CUDA
+  // models take no threads. Not while a stream of the process is captured.
   tcc_status (*create)(const tcc_create_options* options, tcc_context** context);
 
   // Runs the model once and returns when the outputs are written. Tensors stand in info() order, row-major, data
-  // aligned to their element size; outputs overlap no other tensor and not the workspace. workspace: NULL for the
+  // aligned as info() says; outputs overlap no other tensor and not the workspace. workspace: NULL for the
   // context's own, else workspace_bytes of memory. stream: ignored by CPU models.
   // Allocates nothing. Flushes denormals inside; the caller's floating-point mode is put back.
+  // CUDA models: tensors and workspace are memory of the context's device (TCC_DEVICE_CUDA or TCC_DEVICE_CUDA_MANAGED);
+  // stream is a CUstream or cudaStream_t of its CUDA context, NULL the default stream. Returns when all is enqueued,
+  // except with tensors in host memory, see TCC_CREATE_HOST_TENSORS. What goes wrong on the device later is reported by
+  // whatever waits for the stream.
   tcc_status (*run)(tcc_context* context, const tcc_dltensor* inputs, uint32_t num_inputs, const tcc_dltensor* outputs,
                     uint32_t num_outputs, void* workspace, uint64_t workspace_bytes, void* stream);
 
-  // NULL is allowed.
+  // NULL is allowed. CUDA models: waits for the device.
   void (*destroy)(tcc_context* context);
 
   // A few words for a status; never NULL.
@@ -146,7 +177,7 @@ typedef struct tcc_model_api {
   tcc_status (*context_info)(const tcc_context* context, tcc_context_info* info);
 
   // run(), which also writes the nanoseconds of each step, in the order of the metadata's "steps". num_steps is the
-  // room in step_ns and must be the number of steps.
+  // room in step_ns and must be the number of steps. CUDA models: on a stream of its own; waits, and allocates.
   tcc_status (*run_timed)(tcc_context* context, const tcc_dltensor* inputs, uint32_t num_inputs,
                           const tcc_dltensor* outputs, uint32_t num_outputs, void* workspace, uint64_t workspace_bytes,
                           uint64_t* step_ns, uint32_t num_steps);

@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-#define TCC_RT_VERSION 1u               // layout version of tcc_rt_plan
+#define TCC_RT_VERSION 2u               // layout version of tcc_rt_plan
 #define TCC_RT_WORKSPACE_ALIGNMENT 64u  // kernels may assume this of the workspace's and the weights' base
 #define TCC_RT_MAX_THREADS 1024
 #define TCC_RT_DEFAULT_SPIN_US 50
@@ -60,17 +60,74 @@ typedef struct tcc_rt_step {
   const tcc_rt_arg* args;  // kernel->num_buffers of them
 } tcc_rt_step;
 
+// --- code for GPUs ------------------------------------------------------------------------------------------------
+
+enum { TCC_RT_GPU_COOPERATIVE = 1 };  // tcc_rt_gpu_launch.flags
+
+typedef struct tcc_rt_gpu_launch {
+  const char* symbol;  // takes the addresses of the kernel's buffers, in order
+  uint32_t grid[3], block[3];
+  uint32_t shared_bytes;  // dynamic
+  uint32_t flags;
+} tcc_rt_gpu_launch;
+
+// One tuned task for one architecture; its launches run one after the other.
+typedef struct tcc_rt_gpu_kernel {
+  const void* image;  // cubin, or zero-terminated PTX
+  uint64_t image_bytes;
+  const tcc_rt_gpu_launch* launches;
+  uint32_t num_launches;
+  uint32_t num_buffers;
+} tcc_rt_gpu_kernel;
+
+typedef struct tcc_rt_gpu_step {
+  uint32_t kernel;  // index
+  uint32_t reserved;
+  const tcc_rt_arg* args;  // as many as the kernel has buffers
+} tcc_rt_gpu_step;
+
+enum {
+  TCC_RT_GPU_PTX = 1,      // compiled by the driver: for its architecture and newer ones
+  TCC_RT_GPU_SPECIFIC = 2  // sm_90a: for this very compute capability
+};
+
+// The whole model for one architecture.
+typedef struct tcc_rt_gpu_code {
+  uint32_t architecture;  // 80 for sm_80
+  uint32_t flags;
+  uint32_t num_kernels;
+  uint32_t num_steps;  // the plan's
+  const tcc_rt_gpu_kernel* kernels;
+  const tcc_rt_gpu_step* steps;
+  const char* name;  // "sm_80"
+} tcc_rt_gpu_code;
+
+// How a plan runs where it does not run on threads of the CPU. A plan refers to the one it needs, so that libraries
+// without it carry none of its code.
+typedef struct tcc_rt_device_ops tcc_rt_device_ops;
+extern const tcc_rt_device_ops tcc_rt_cuda_ops;
+
+typedef struct tcc_rt_gpu {
+  const tcc_rt_device_ops* ops;  // &tcc_rt_cuda_ops
+  const tcc_rt_gpu_code* codes;
+  uint32_t num_codes;
+  uint32_t toolkit;  // that made the code, 13000 for 13.0
+} tcc_rt_gpu;
+
+// --- the model ----------------------------------------------------------------------------------------------------
+
 // A whole model. Dims are static (non-negative). info.struct_size is sizeof(tcc_model_info).
 typedef struct tcc_rt_plan {
   uint32_t rt_version;  // TCC_RT_VERSION
   uint32_t num_steps;
-  const tcc_rt_step* steps;
+  const tcc_rt_step* steps;   // NULL where gpu is not
   const void* weights;        // info.weights_bytes of them, aligned to TCC_RT_WORKSPACE_ALIGNMENT; NULL when 0
   const char* metadata_json;  // zero-terminated; metadata_bytes without the zero
   uint64_t metadata_bytes;
   uint64_t self_test_seed;
   double self_test_tolerance;  // allowed |a - b| / max(|a|, |b|) between two runs; 0: bit-identical
   tcc_model_info info;
+  const tcc_rt_gpu* gpu;  // NULL: runs on the CPU
 } tcc_rt_plan;
 
 // --- errors -------------------------------------------------------------------------------------------------------

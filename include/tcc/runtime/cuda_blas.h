@@ -18,6 +18,9 @@ class CudaBlas {
   virtual int version() const = 0;  // 130000 = 13.0
   // Enqueues C = A B in fp32 (no tf32), row-major, A m x k, B k x n, device addresses.
   virtual Result<void> gemm(int64_t m, int64_t n, int64_t k, uint64_t a, uint64_t b, uint64_t c) = 0;
+  // The same of fp16 or bf16 matrices, summed up in fp32.
+  enum class Half : uint8_t { kF16, kBF16 };
+  virtual Result<void> gemm_half(Half type, int64_t m, int64_t n, int64_t k, uint64_t a, uint64_t b, uint64_t c) = 0;
 };
 
 }  // namespace tcc::runtime

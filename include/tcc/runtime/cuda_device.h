@@ -33,6 +33,7 @@ struct CudaDeviceFacts {
   int64_t registers_per_sm = 0;
   int64_t threads_per_sm = 0;
   bool ecc = false;
+  bool takes_ptx_only = false;  // an emulated device, which says so by an attribute of its own
 };
 
 class CudaDevice;
@@ -54,7 +55,32 @@ class CudaBuffer {
   int64_t bytes_ = 0;
 };
 
-// A loaded artifact: its launches over its buffers, workspace included.
+// Device memory for running code that may be wrong: a known pattern on both sides of the data.
+class GuardedCudaBuffer {
+ public:
+  static Result<GuardedCudaBuffer> allocate(CudaDevice& device, int64_t bytes);
+  uint64_t address() const { return memory_.address() + kGuardBytes; }
+  int64_t bytes() const { return bytes_; }
+  // Did anything write beside the data, as far as the pattern reaches?
+  Result<bool> margins_intact() const;
+
+  static constexpr int64_t kGuardBytes = 4096;
+
+ private:
+  int64_t upper_bytes() const { return memory_.bytes() - kGuardBytes - bytes_; }
+  CudaBuffer memory_;
+  CudaDevice* device_ = nullptr;
+  int64_t bytes_ = 0;
+};
+
+// Launches recorded as one graph.
+class CudaGraph {
+ public:
+  virtual ~CudaGraph() = default;
+  virtual Result<void> launch() = 0;
+};
+
+// A loaded artifact: its launches over its buffers, workspace included, which lies between guards.
 class CudaKernel {
  public:
   virtual ~CudaKernel() = default;
@@ -62,12 +88,15 @@ class CudaKernel {
   virtual Result<void> launch(std::span<const uint64_t> parameters) = 0;
   // Resident blocks per multiprocessor of the first launch.
   virtual Result<int> occupancy() const = 0;
+  virtual Result<void> fill_workspace(uint8_t value) = 0;  // enqueued
+  virtual std::span<const GuardedCudaBuffer> workspace() const = 0;
 };
 
 class CudaDevice {
  public:
-  // Retains the device's primary context and makes a stream. Errors (environment): no driver, no such device.
-  static Result<std::unique_ptr<CudaDevice>> open(int ordinal = 0);
+  // Retains the device's primary context and makes a stream. driver_library "": the system's. Errors (environment): no
+  // driver, no such device.
+  static Result<std::unique_ptr<CudaDevice>> open(int ordinal = 0, const std::string& driver_library = {});
   virtual ~CudaDevice() = default;
 
   virtual const CudaDeviceFacts& facts() const = 0;
@@ -81,12 +110,25 @@ class CudaDevice {
   virtual Result<void> fill(const CudaBuffer& to, uint8_t value) = 0;
   virtual Result<void> copy(const CudaBuffer& to, const CudaBuffer& from, int64_t bytes) = 0;  // enqueued
   virtual Result<void> synchronise() = 0;
+  // The same at addresses inside buffers.
+  virtual Result<void> upload_at(uint64_t to, std::span<const std::byte> from) = 0;
+  virtual Result<void> download_at(std::span<std::byte> to, uint64_t from) = 0;
+  virtual Result<void> fill_at(uint64_t to, int64_t bytes, uint8_t value) = 0;  // enqueued
+  virtual Result<void> copy_at(uint64_t to, uint64_t from, int64_t bytes) = 0;  // enqueued
+  virtual Result<int64_t> free_bytes() = 0;
+
+  // The driver's number for what failed last on this device, 0 for nothing; and whether the device has given up on this
+  // process since: every further call fails, and only a new process helps.
+  virtual int last_error() const = 0;
+  virtual bool lost() const = 0;
 
   // Errors: not device code, code of another architecture, no memory for the workspace.
   virtual Result<std::unique_ptr<CudaKernel>> load(const codegen::Artifact& artifact) = 0;
 
   // Seconds that `enqueue` called `count` times in a row takes on the stream, by events around all of them.
   virtual Result<double> time(int count, const std::function<Result<void>()>& enqueue) = 0;
+  // What `enqueue` enqueues, as a graph; nullptr where the driver has no graphs.
+  virtual Result<std::unique_ptr<CudaGraph>> record(const std::function<Result<void>()>& enqueue) = 0;
 
  protected:
   friend class CudaBuffer;

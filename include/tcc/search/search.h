@@ -17,6 +17,7 @@
 
 #include "tcc/codegen/artifact.h"
 #include "tcc/ir/kernel.h"
+#include "tcc/measure/gpu.h"
 #include "tcc/measure/host.h"
 #include "tcc/measure/measurement.h"
 #include "tcc/record/store.h"
@@ -115,10 +116,14 @@ struct Environment {
   std::function<void(const Progress&)> progress;  // may be empty
   std::function<int64_t()> now;                   // unix time of records; empty: the system clock
   std::string tool_version;                       // written into records
+  int64_t at_once = 8;  // programs handed to the measurer together: between two looks at the clock and at stop
 };
 // prepare and compare of the host's measurer.
 Environment host_environment(measure::IsolatedHostMeasurer& measurer, record::Store& store, ThreadPool* pool,
                              const target::Target& target);
+// Those of a GPU's.
+Environment gpu_environment(measure::GpuMeasurer& measurer, record::Store& store, ThreadPool* pool,
+                            const target::Target& target);
 
 struct TaskResult {
   std::string key, workload;

@@ -1,4 +1,4 @@
-// Why a kernel's design spaces hold no matrix instruction (AMX on a CPU).
+// Why a kernel's design spaces hold no matrix instruction (AMX on a CPU, tensor cores on a GPU).
 #pragma once
 
 #include <string>
@@ -9,7 +9,10 @@
 
 namespace tcc::space {
 
-// The conditions of vector_dot, the module that makes them, which do not hold: a sentence each, none when all do.
+// The conditions of the module that makes them (vector_dot, gpu_tensor_core) which do not hold: a sentence each, none
+// when all do.
 std::vector<std::string> unmet_conditions_of_matrix_instruction(const ir::Kernel& kernel, const target::Target& target);
+// Those of gpu_tensor_core.
+std::vector<std::string> unmet_conditions_on_gpu(const ir::Kernel& kernel, const target::Target& target);
 
 }  // namespace tcc::space

@@ -21,12 +21,15 @@ struct GpuSpaceOptions {
   std::vector<int64_t> vector_lengths = {1, 2, 3, 4, 8, 16};   // cooperative fetch; legal ones have 16 bytes at most
   std::vector<int64_t> unroll_steps = {0, 16, 64, 512, 1024};  // parallel-vectorize-unroll
   std::vector<int64_t> reduction_threads = {4, 8, 16, 32, 64, 128, 256, 512};  // cross-thread-reduction
+  std::vector<int64_t> attention_threads = {64, 128, 256};                     // gpu-attention, of a block
   int64_t max_blocks = 256;                                                    // auto-bind
   std::vector<int64_t> bind_threads = {32, 64, 128, 256, 512, 1024};           // auto-bind
   int64_t tensor_max_innermost = 4;                                            // multi-level-tiling for tensor cores
   std::vector<int64_t> tensor_vector_bytes = {4, 8, 16};                       // its copies into shared memory
-  bool allow_tf32 = false;                                                     // single precision by tf32 products
-  int64_t shared_padding = 16;  // bytes that rows of its tiles are set apart
+  std::vector<int64_t> tensor_stages = {2, 3, 4};  // its copies: iterations that are in shared memory at a time
+  std::vector<int64_t> stages = {1, 2};            // those of multi-level-tiling
+  std::vector<int64_t> split_k = {2, 4, 8, 16};    // parts of long sums of few results
+  bool allow_tf32 = false;                         // single precision by tf32 products
 };
 
 struct SpaceOptions {
@@ -49,8 +52,11 @@ class Module {
                                                 const SpaceOptions& options) const = 0;
 };
 
+std::unique_ptr<Module> make_inline_constants();
+std::unique_ptr<Module> make_attention();
 std::unique_ptr<Module> make_auto_inline();
 std::unique_ptr<Module> make_vector_dot();
+std::unique_ptr<Module> make_lane_dot();
 std::unique_ptr<Module> make_matmul_tiling();
 std::unique_ptr<Module> make_conv_tiling();
 std::unique_ptr<Module> make_blocked_conv_tiling();
@@ -58,10 +64,15 @@ std::unique_ptr<Module> make_gemv_tiling();
 std::unique_ptr<Module> make_window_tiling();
 std::unique_ptr<Module> make_multi_level_tiling();
 std::unique_ptr<Module> make_row_tiling();
+std::unique_ptr<Module> make_add_rfactor();
+std::unique_ptr<Module> make_random_compute_location();
 std::unique_ptr<Module> make_parallel_vectorize_unroll();
+std::unique_ptr<Module> make_gpu_attention();
+std::unique_ptr<Module> make_gpu_split_k();
 std::unique_ptr<Module> make_gpu_tensor_core();
 std::unique_ptr<Module> make_gpu_tiling();
 std::unique_ptr<Module> make_gpu_inline();
+std::unique_ptr<Module> make_gpu_store();
 std::unique_ptr<Module> make_gpu_reduction();
 std::unique_ptr<Module> make_gpu_unroll();
 std::unique_ptr<Module> make_gpu_bind();

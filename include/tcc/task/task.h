@@ -21,7 +21,9 @@ namespace tcc::task {
   X(Gemm, "gemm")                    \
   X(Conv, "conv")                    \
   X(DepthwiseConv, "depthwise_conv") \
-  X(Pool, "pool") X(Reduction, "reduction") X(Softmax, "softmax") X(Elementwise, "elementwise") X(Move, "move")
+  X(Pool, "pool")                    \
+  X(Reduction, "reduction")          \
+  X(Softmax, "softmax") X(Elementwise, "elementwise") X(Move, "move") X(Attention, "attention")
 
 enum class AnchorKind : uint8_t {
 #define TCC_X(name, text) k##name,
@@ -98,6 +100,17 @@ struct PoolParams {
 Task make_pool(const PoolParams& params);
 
 Task make_softmax(const graph::Shape& shape, int64_t axis);
+
+// softmax(Q K^T * scale + mask) V for each of `heads`; Q, K and V are stored (batch, tokens, heads, depth), as the
+// projections of a transformer leave them, and so is the result.
+struct AttentionParams {
+  int64_t batch = 1, heads = 1, queries = 1, keys = 1, depth = 1;
+  int64_t width = 0;         // of V; 0: depth
+  bool mask = false;         // (batch, 1, 1, keys), added to the scores
+  bool heads_first = false;  // stored (batch, heads, tokens, depth) instead
+  graph::DType dtype = graph::DType::kF32;
+};
+Task make_attention(const AttentionParams& params);
 // op: kReduceMean, kReduceMax or kReduceSum.
 Task make_reduction(const graph::Shape& shape, const std::vector<int64_t>& axes, graph::Op op);
 // relu(x * w + y) with w of one value per channel (axis 1) where the rank allows.

@@ -61,11 +61,13 @@ Result<Artifact> compile_cuda(const ir::Kernel& lowered, const target::Target& t
   TCC_TRY(auto nvrtc, cuda::Nvrtc::open(options.nvrtc_library));
   TCC_TRY_VOID(check_architecture(*nvrtc, target));
   std::vector<std::string> words = {"--gpu-architecture=" + target::sm_name(target), "--std=c++17", "--ftz=true",
-                                    "--ptxas-options=-v"};
+                                    "--ptxas-options=-v", "--disable-warnings"};
   if (options.want_ptx) {
     words[0] = "--gpu-architecture=compute_" + target::sm_name(target).substr(3);
     words.erase(words.begin() + 3);
   }
+  // Leaves out what no kernel of ours uses of the built-in declarations, a third of the time of an empty kernel.
+  if (nvrtc->major() >= 13) words.push_back("--minimal");
   if (options.max_registers > 0) words.push_back(fmt::format("--maxrregcount={}", options.max_registers));
   watch.restart();
   auto compiled = nvrtc->compile(source.text, words, options.want_ptx);

@@ -60,6 +60,10 @@ bool is_identifier(const std::string& text) {
 
 }  // namespace
 
+const std::string& cuda_prelude() {
+  return cuda::prelude();
+}
+
 Result<CudaSource> emit_cuda_source(const Kernel& lowered, const target::Target& target, const CudaOptions& options) {
   TCC_CHECK(lowered.stage == Stage::kLowered, "code is printed from Stage::Lowered, not {}", stage_name(lowered.stage));
   TCC_CHECK(is_identifier(options.prefix), "prefix '{}'", options.prefix);
@@ -67,7 +71,7 @@ Result<CudaSource> emit_cuda_source(const Kernel& lowered, const target::Target&
     return input_error("target '{}' is not a CUDA device; CUDA code needs one such as a100 or h200", target.name);
   TCC_TRY(std::vector<const Buffer*> params, launch_parameters(lowered));
   CudaSource source;
-  source.text = cuda::kPrelude;
+  source.text = cuda::prelude();
   for (const Buffer* b : params) source.buffers.push_back(describe(*b));
   int number = 0;
   for (Stmt body : split_launches(lowered)) {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "tcc/analysis/ranges.h"
+#include "tcc/analysis/shared_plan.h"
 #include "tcc/codegen/cuda.h"
 #include "tcc/ir/build.h"
 #include "tcc/ir/instr.h"
@@ -30,16 +31,14 @@ class Emitter {
 
   // The text of `extern "C" __global__ void <symbol>(...) {...}`; fills grid, block and shared bytes of `launch`.
   Result<std::string> emit(ir::Stmt body, const std::string& symbol, Launch& launch);
+  // The text of a statement by itself, for the semantics of instructions; `scalars` are the names of the run-time
+  // scalars, name_of() those of the buffers.
+  Result<std::string> statement(ir::Stmt s, std::unordered_map<ir::Id, std::string> scalars);
+  std::string name_of(ir::Id id) const { return name(id); }
   bool needs_wide() const { return needs_wide_; }
   int64_t static_shared_bytes() const { return static_shared_bytes_; }
 
  private:
-  struct SharedPlan {
-    std::vector<const ir::Buffer*> buffers;
-    std::vector<int64_t> offsets;
-    int64_t total = 0;
-    int64_t alignment = 16;
-  };
   // A load of the statement being printed that stands in vector registers: <name>_<lane / width>.v[lane % width].
   struct VectorLoad {
     std::string name;
@@ -49,18 +48,12 @@ class Emitter {
     const ir::Store* store;
     ir::Expr predicate;  // of the store and the Ifs around it; nullptr: always
   };
-  // An asm statement under construction.
-  struct AsmStatement {
-    std::string body;
-    std::vector<std::string> outputs, inputs;  // "\"=f\"(x)"
-    std::vector<std::string> operands;         // text per operand of the row
-  };
 
   // launch.cpp
   void find_dimensions(ir::Stmt body);
-  SharedPlan plan_shared(ir::Stmt body);
-  void check_limits(const SharedPlan& shared);
-  std::string declare_shared(const SharedPlan& shared, int64_t& dynamic_bytes);
+  analysis::SharedPlan plan_shared(ir::Stmt body);
+  void check_limits(const analysis::SharedPlan& shared);
+  std::string declare_shared(const analysis::SharedPlan& shared, int64_t& dynamic_bytes);
   std::string parameters() const;
 
   // stmt.cpp
@@ -83,10 +76,15 @@ class Emitter {
   void alloc(const ir::Alloc& s);
   void roles(const ir::Roles& s);
   void instr(const ir::InstrCall& s);
-  std::string asm_operand(const ir::OperandSpec& spec, const ir::Operand& operand, AsmStatement& a);
-  std::string asm_argument(const ir::Instruction& row, const ir::InstrCall& s, size_t n, AsmStatement& a);
   std::string axis_coordinate(ir::Axis axis) const;
   int64_t axis_extent(ir::Axis axis) const;
+
+  // unroll.cpp
+  void plan_unrolling(ir::Stmt body);
+  double cost_of(ir::Stmt s);
+  bool is_unrolled(const ir::Loop& l);
+  bool picks_registers(const ir::Loop& l);
+  std::string unroll_pragma(const ir::Loop& l);
 
   // expr.cpp
   std::string expr(ir::Expr e);
@@ -128,6 +126,7 @@ class Emitter {
   int64_t role_first_warp_ = 0, role_warps_ = 0;  // 0 warps: outside Roles
   int64_t min_blocks_ = 0;
   int64_t static_shared_bytes_ = 0;
+  double unroll_share_ = 1;  // of what is marked unrolled
   std::unordered_map<ir::Id, std::string> variables_;
   std::unordered_map<const ir::ExprNode*, VectorLoad> vector_loads_;
   ir::Id lane_id_ = ir::kNoId;

@@ -134,10 +134,9 @@ std::string Emitter::expr(Expr e) {
       return integer(int_value(e), e->type);
     case ExprKind::kFloatConst: {
       const double v = as<FloatConst>(e)->value;
-      if (e->type == Type::kF64)
-        return fmt::format("__longlong_as_double(0x{:x}LL) /* {} */", std::bit_cast<uint64_t>(v), v);
+      if (e->type == Type::kF64) return fmt::format("tcc_f64_bits(0x{:x}LL) /* {} */", std::bit_cast<uint64_t>(v), v);
       if (!std::isfinite(v))
-        return fmt::format("__uint_as_float(0x{:x}u)", std::bit_cast<uint32_t>(static_cast<float>(v)));
+        return fmt::format("tcc_f32_bits(0x{:x}u)", std::bit_cast<uint32_t>(static_cast<float>(v)));
       std::string text = fmt::format("{:.9g}", v);
       if (text.find_first_of(".e") == std::string::npos) text += ".0";
       return v < 0 || std::signbit(v) ? "(" + text + "f)" : text + "f";
@@ -268,8 +267,7 @@ std::string Emitter::binary(const Binary& e) {
 std::string Emitter::min_max(const Binary& e) {
   const bool smaller = e.kind == ExprKind::kMin;
   const std::string x = expr(e.a), y = expr(e.b);
-  if (e.type == Type::kF64) return fmt::format("{}({}, {})", smaller ? "fmin" : "fmax", x, y);
-  if (is_float(e.type)) return fmt::format("{}({}, {})", smaller ? "fminf" : "fmaxf", x, y);
+  if (is_float(e.type)) return fmt::format("{}({}, {})", smaller ? "tcc_fmin" : "tcc_fmax", x, y);
   const std::string type = e.type == Type::kI64 ? index_type() : value_type(e.type);
   return fmt::format("{}<{}>({}, {})", smaller ? "tcc_min" : "tcc_max", type, x, y);
 }
@@ -281,12 +279,11 @@ std::string Emitter::cast(const Unary& e) {
   if (is_float(to)) return rounded(to, fmt::format("(({}){})", value_type(to), x));
   if (!is_float(from)) return fmt::format("(({}){})", value_type(to), x);
   // The conversion instructions saturate to 32 and 64 bits by themselves and turn NaN into 0.
-  const char* source = from == Type::kF64 ? "double" : "float";
-  if (to == Type::kI64) return fmt::format("__{}2ll_rz({})", source, x);
-  if (to == Type::kI32) return fmt::format("__{}2int_rz({})", source, x);
+  if (to == Type::kI64) return fmt::format("tcc_to_i64({})", x);
+  if (to == Type::kI32) return fmt::format("tcc_to_i32({})", x);
   const char* low = to == Type::kI8 ? "-128" : "0";
   const char* high = to == Type::kI8 ? "127" : "255";
-  return fmt::format("(({})tcc_max(tcc_min(__{}2int_rz({}), {}), {}))", memory_type(to), source, x, high, low);
+  return fmt::format("(({})tcc_max(tcc_min(tcc_to_i32({}), {}), {}))", memory_type(to), x, high, low);
 }
 
 std::string Emitter::select(const Select& e) {
@@ -307,7 +304,6 @@ std::string Emitter::load(const Load& e) {
 }
 
 std::string Emitter::call(const Call& e) {
-  const bool wide = e.type == Type::kF64;
   std::string args;
   for (Expr a : e.args) args += (args.empty() ? "" : ", ") + expr(a);
   std::string function;
@@ -331,9 +327,10 @@ std::string Emitter::call(const Call& e) {
       function = "rsqrt";
       break;
     case Intrinsic::kSigmoid:
-      return rounded(e.type, "tcc_sigmoid(" + args + ")");
+      function = "sigmoid";
+      break;
     case Intrinsic::kAbs:
-      function = "fabs";
+      function = "abs";
       break;
     case Intrinsic::kFloor:
       function = "floor";
@@ -342,7 +339,7 @@ std::string Emitter::call(const Call& e) {
       function = "ceil";
       break;
     case Intrinsic::kRound:
-      function = "rint";
+      function = "round";
       break;  // halves to even
     case Intrinsic::kSin:
       function = "sin";
@@ -362,7 +359,7 @@ std::string Emitter::call(const Call& e) {
       fail(fmt::format("{} of {} has no CUDA form", intrinsic_name(e.fn), type_name(e.type)));
     return rounded(e.type, fmt::format("({0} < 0 ? -{0} : {0})", args));
   }
-  return rounded(e.type, fmt::format("{}{}({})", function, wide ? "" : "f", args));
+  return rounded(e.type, fmt::format("tcc_{}({})", function, args));
 }
 
 std::string Emitter::address(const Buffer& source, std::span<const Expr> indices) {

@@ -100,32 +100,19 @@ void Emitter::find_dimensions(Stmt body) {
   if (linear) block_ = {32 * std::max(warps, warpgroups_ ? 4 * groups : warps), 1, 1};
 }
 
-Emitter::SharedPlan Emitter::plan_shared(Stmt body) {
-  SharedPlan plan;
+analysis::SharedPlan Emitter::plan_shared(Stmt body) {
   visit(body, [&](Stmt s) {
     const Alloc* a = as<Alloc>(s);
     if (a == nullptr) return true;
-    for (Id id : a->buffers) {
-      const Buffer& b = buffer(id);
-      if (b.scope != Scope::kShared) continue;
-      auto elements = physical_elements(b);
-      if (!elements) {
+    for (Id id : a->buffers)
+      if (buffer(id).scope == Scope::kShared && !physical_elements(buffer(id)))
         fail(fmt::format("the shared buffer '{}' has a symbolic shape", name_hint(kernel_, id)));
-        return false;
-      }
-      const int64_t align = std::max<int64_t>(b.alignment, 16);
-      plan.alignment = std::max(plan.alignment, align);
-      plan.total = (plan.total + align - 1) / align * align;
-      plan.buffers.push_back(&b);
-      plan.offsets.push_back(plan.total);
-      plan.total += *elements * type_bytes(b.type);
-    }
     return true;
   });
-  return plan;
+  return analysis::plan_shared(kernel_, body);
 }
 
-void Emitter::check_limits(const SharedPlan& shared) {
+void Emitter::check_limits(const analysis::SharedPlan& shared) {
   const target::CudaInfo& c = target_.cuda;
   const int64_t threads = block_[0] * block_[1] * block_[2];
   const int64_t most = std::max(c.shared_per_block, c.shared_per_block_optin);
@@ -138,21 +125,19 @@ void Emitter::check_limits(const SharedPlan& shared) {
     fail(fmt::format("a grid of {} x {} x {} blocks is beyond CUDA's limits", grid_[0], grid_[1], grid_[2]));
 }
 
-// Up to shared_per_block bytes are static arrays, more is one dynamic array.
-std::string Emitter::declare_shared(const SharedPlan& shared, int64_t& dynamic_bytes) {
-  const bool dynamic = shared.total > target_.cuda.shared_per_block;
+// Up to shared_per_block bytes are static arrays; more is one dynamic array, in which buffers follow each other in time
+// too.
+std::string Emitter::declare_shared(const analysis::SharedPlan& shared, int64_t& dynamic_bytes) {
+  const bool dynamic = shared.separate > target_.cuda.shared_per_block;
   dynamic_bytes = dynamic ? shared.total : 0;
-  static_shared_bytes_ = dynamic ? 0 : shared.total;
+  static_shared_bytes_ = dynamic ? 0 : shared.separate;
   std::string text;
-  if (dynamic) text += fmt::format("  extern __shared__ __align__({}) unsigned char tcc_shared[];\n", shared.alignment);
+  if (dynamic) text += fmt::format("  TCC_SHARED_DYNAMIC({});\n", shared.alignment);
   for (size_t i = 0; i < shared.buffers.size(); ++i) {
     const Buffer& b = *shared.buffers[i];
-    const std::string type = memory_type(b.type);
-    if (dynamic)
-      text += fmt::format("  {0}* const {1} = ({0}*)(tcc_shared + {2});\n", type, name(b.id), shared.offsets[i]);
-    else
-      text += fmt::format("  __shared__ __align__({}) {} {}[{}];\n", std::max<int32_t>(b.alignment, 16), type,
-                          name(b.id), std::max<int64_t>(*physical_elements(b), 1));
+    const int64_t place = dynamic ? shared.offsets[i] : std::max<int32_t>(b.alignment, 16);
+    text += fmt::format("  {}({}, {}, {}, {});\n", dynamic ? "TCC_SHARED_AT" : "TCC_SHARED", memory_type(b.type),
+                        name(b.id), std::max<int64_t>(*physical_elements(b), 1), place);
   }
   return text;
 }
@@ -161,18 +146,27 @@ std::string Emitter::parameters() const {
   std::string text;
   for (const Buffer* b : params_) {
     const bool read_only = b->role == BufferRole::kInput || b->role == BufferRole::kWeight;
-    text += fmt::format("{}{}{}* __restrict__ {}", text.empty() ? "" : ", ", read_only ? "const " : "",
+    text += fmt::format("{}TCC_GLOBAL({}{}, {})", text.empty() ? "" : ", ", read_only ? "const " : "",
                         memory_type(b->type), name(b->id));
   }
   return text;
 }
 
+Result<std::string> Emitter::statement(Stmt s, std::unordered_map<Id, std::string> scalars) {
+  variables_ = std::move(scalars);
+  depth_ = 1;
+  stmt(s);
+  if (error_) return tl::unexpected<Error>(*error_);
+  return std::move(text_);
+}
+
 Result<std::string> Emitter::emit(Stmt body, const std::string& symbol, Launch& launch) {
   find_dimensions(body);
-  SharedPlan shared = plan_shared(body);
+  analysis::SharedPlan shared = plan_shared(body);
   if (!error_) check_limits(shared);
   if (error_) return tl::unexpected<Error>(*error_);
   const std::string declarations = declare_shared(shared, launch.shared_bytes);
+  plan_unrolling(body);
   depth_ = 1;
   stmt(body);
   if (error_) return tl::unexpected<Error>(*error_);

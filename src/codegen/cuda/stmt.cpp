@@ -82,11 +82,13 @@ void Emitter::loop(const Loop& l) {
     return fail(fmt::format("the parallel loop '{}' is not bound to a grid or thread axis", name_hint(kernel_, l.id)));
   if (is_int(l.extent, 1)) return body_with(l, "0");
   if (l.loop_kind == LoopKind::kVectorized && is_int(l.extent)) return vector_loop(l);
-  line(l.loop_kind == LoopKind::kSerial ? "#pragma unroll 1" : "#pragma unroll");
+  const double share = unroll_share_;
+  line(unroll_pragma(l));
   const std::string v = name(l.id);
   open(fmt::format("for ({0} {1} = 0; {1} < {2}; ++{1})", index_type(), v, expr(l.extent)));
   body_with(l, v);
   close();
+  unroll_share_ = share;
 }
 
 int64_t Emitter::axis_extent(Axis axis) const {
@@ -326,8 +328,7 @@ void Emitter::vector_assign(const Store& s, Id id, int64_t lanes, int64_t width)
     if (width == 1) continue;
     lane_ = base;
     variables_[id] = integer(base, Type::kI64);
-    line(fmt::format("*(tcc_vec<{}, {}>*)({} + {}) = {};", type, width, name(s.buffer), address(target, s.indices),
-                     vector));
+    line(fmt::format("tcc_store<{}>({} + {}, {});", width, name(s.buffer), address(target, s.indices), vector));
   }
 }
 
@@ -355,7 +356,7 @@ void Emitter::vector_load(const Load& l, Id id, int64_t lanes, int64_t width) {
   if (!condition.empty()) open("if (" + condition + ")");
   for (lane_ = 0; lane_ < lanes; lane_ += width) {
     variables_[id] = integer(lane_, Type::kI64);
-    line(fmt::format("{}_{} = *(const {}*)({} + {});", vector, lane_ / width, type, name(l.buffer),
+    line(fmt::format("{}_{} = tcc_load<{}>({} + {});", vector, lane_ / width, width, name(l.buffer),
                      address(source, l.indices)));
   }
   if (!condition.empty()) {

@@ -91,7 +91,7 @@ bool mentions(Expr e, ir::Id id) {
   return found;
 }
 
-Expr recombine(ir::Builder& b, Expr e) {
+Expr recombine(ir::Builder& b, Expr e, const analysis::Ranges* ranges) {
   const ir::Sum* s = ir::as<ir::Sum>(e);
   while (s != nullptr) {
     bool changed = false;
@@ -102,10 +102,15 @@ Expr recombine(ir::Builder& b, Expr e) {
       if (!ir::is_int(mod->b)) continue;
       int64_t c = ir::int_value(mod->b);
       Quotient low = as_quotient(mod->a);
+      // The quotient may have been simplified: (64 x + y) div 3136 is x div 49 for y < 64.
+      Expr simple = nullptr;
+      if (ranges != nullptr)
+        simple = analysis::simplify(b, b.floor_div(low.numerator, b.integer(low.divisor * c)), *ranges);
       for (size_t j = 0; j < terms.size() && !changed; ++j) {
         Quotient high = as_quotient(terms[j].atom);
-        if (j == i || high.divisor != low.divisor * c || terms[j].coefficient != terms[i].coefficient * c) continue;
-        if (!ir::equal(high.numerator, low.numerator)) continue;
+        if (j == i || terms[j].coefficient != terms[i].coefficient * c) continue;
+        const bool whole = high.divisor == low.divisor * c && ir::equal(high.numerator, low.numerator);
+        if (!whole && (simple == nullptr || !ir::equal(terms[j].atom, simple))) continue;
         terms[i].atom = mod->a;
         terms.erase(terms.begin() + static_cast<int64_t>(j));
         changed = true;
@@ -169,7 +174,7 @@ Expr flatten(ir::Builder& b, const ir::Buffer& buffer, std::span<const int64_t> 
       terms.push_back({d.stride, analysis::simplify(b, value, ranges)});
     }
   }
-  return recombine(b, b.sum(0, terms));
+  return recombine(b, b.sum(0, terms), &ranges);
 }
 
 int64_t known_divisor(Expr e) {

@@ -225,6 +225,10 @@ Result<int64_t> emit_launch(llvm::Module& module, const LaunchParts& launch, con
 
 }  // namespace
 
+bool has_llvm() {
+  return true;
+}
+
 Result<Artifact> compile_host(const ir::Kernel& lowered, const target::Target& target, const HostOptions& options) {
   TCC_CHECK(lowered.stage == ir::Stage::kLowered, "compile_host wants a lowered kernel, not {}",
             ir::stage_name(lowered.stage));

@@ -48,6 +48,22 @@ struct BufferSlot {
   int64_t lanes = 1;  // > 1: made inside a vectorised loop, element i of lane l is at i * lanes + l
 };
 
+// A load or store whose lanes lie apart: lane l at element `at + offsets[l]` from a common place.
+struct LaneAccess {
+  llvm::Instruction* made = nullptr;
+  int64_t at = 0;
+  std::vector<int64_t> offsets;
+  int64_t order = 0;  // of emission
+};
+// Accesses to one buffer in a basic block, with nothing between them that may touch the same elements.
+struct LaneRun {
+  ir::Type type = ir::Type::kF32;
+  std::vector<ir::Term> base;  // the common place
+  llvm::BasicBlock* block = nullptr;
+  bool stores = false;
+  std::vector<LaneAccess> list;
+};
+
 // Physical elements of a buffer, or nullopt when its shape is symbolic.
 std::optional<int64_t> physical_elements(const ir::Buffer& buffer);
 // Bytes that a launch's code assumes the buffer's first element to be aligned to.
@@ -122,6 +138,7 @@ class Emitter {
   void configure_first(ir::Stmt body);
   void tile_instruction(const ir::InstrCall& call, const ir::Instruction& row);
   void vector_instruction(const ir::InstrCall& call, const ir::Instruction& row);
+  void dot_instruction(const ir::InstrCall& call, const ir::Instruction& row);
   std::optional<int64_t> tile_number(const ir::Operand& operand, const ir::OperandSpec& spec);
   std::optional<int64_t> row_stride(const ir::Operand& operand, const ir::OperandSpec& spec, ir::Expr flat);
   void configure_tiles(uint8_t rows, uint8_t bytes);
@@ -158,6 +175,13 @@ class Emitter {
   llvm::Value* from_memory(llvm::Value* value, ir::Type type);
   llvm::Type* memory_type(ir::Type type);
   llvm::Constant* zero_page();
+
+  // --- transposes (turned_accesses.cpp) ---
+  static constexpr int64_t kFewestTurned = 4;  // neighbours below which single elements are as fast
+  void note_lanes(const BufferSlot& slot, const FlatAddress& at, llvm::Instruction* made, bool store);
+  void close_run(ir::Id buffer);
+  void close_runs();
+  void turn_runs();
 
   // --- expressions (expr.cpp) ---
   Val eval(ir::Expr e);
@@ -212,9 +236,12 @@ class Emitter {
   int64_t local_bytes_ = 0;
   int64_t next_tile_ = 0;
   bool tiles_configured_ = false, tiles_hoisted_ = false;
-  std::set<ir::Id> numbers_;   // buffers that never hold NaN
-  std::set<ir::Id> streamed_;  // buffers whose whole vectors go past the caches just now
-  bool streams_ = false;       // some store did: the launch ends with a fence
+  std::set<ir::Id> numbers_;             // buffers that never hold NaN
+  std::set<ir::Id> streamed_;            // buffers whose whole vectors go past the caches just now
+  bool streams_ = false;                 // some store did: the launch ends with a fence
+  std::map<ir::Id, LaneRun> open_runs_;  // by buffer
+  std::vector<LaneRun> runs_;
+  int64_t lane_accesses_ = 0;
   std::optional<Error> error_;
 };
 

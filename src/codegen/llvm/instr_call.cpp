@@ -28,6 +28,7 @@ bool has_feature(const target::CpuFeatures& have, std::string_view name) {
 }  // namespace
 
 void Emitter::instr_call(const ir::InstrCall& call) {
+  close_runs();
   const ir::Instruction& row = ir::instruction(call.instr);
   if (row.llvm.empty()) return fail(fmt::format("instruction {} has no form for this host target", row.name));
   if (!has_feature(target_.cpu.features, row.feature))
@@ -40,6 +41,8 @@ void Emitter::instr_call(const ir::InstrCall& call) {
       tile_config(call);
     else if (tiles)
       tile_instruction(call, row);
+    else if (row.operands.size() == 3 && row.operands[2].rank == 2)
+      dot_instruction(call, row);
     else
       vector_instruction(call, row);
   };
@@ -188,6 +191,49 @@ void Emitter::tile_instruction(const ir::InstrCall& call, const ir::Instruction&
     args.push_back(b_.getInt64(static_cast<uint64_t>(*step * ir::type_bytes(slot.buffer->type))));
   }
   b_.CreateIntrinsic(id, {}, args);
+}
+
+// Groups of neighbours times groups of neighbours, added to the lanes of D: A's group is the same for all lanes, B
+// holds one for each.
+void Emitter::dot_instruction(const ir::InstrCall& call, const ir::Instruction& row) {
+  const int64_t group = row.operands[1].tile[0], lanes = row.operands[0].tile[0];
+  auto flat_of = [&](size_t i) {
+    const BufferSlot& slot = slots_.at(call.operands[i].buffer);
+    return flatten(ib_, *slot.buffer, slot.strides, call.operands[i].indices, ranges_);
+  };
+  // Whether the element `k`, `j` behind the operand's first one lies `want` elements behind it.
+  auto lies = [&](size_t i, int64_t k, int64_t j, int64_t want) {
+    const BufferSlot& slot = slots_.at(call.operands[i].buffer);
+    std::vector<ir::Expr> at(call.operands[i].indices.begin(), call.operands[i].indices.end());
+    const bool matrix = row.operands[i].rank == 2;
+    ir::Expr& depth = matrix ? at[at.size() - 2] : at.back();
+    depth = ib_.offset(depth, k);
+    if (matrix) at.back() = ib_.offset(at.back(), j);
+    ir::Expr moved =
+        analysis::simplify(ib_, ib_.sub(flatten(ib_, *slot.buffer, slot.strides, at, ranges_), flat_of(i)), ranges_);
+    return ir::is_int(moved, want);
+  };
+  for (const ir::Operand& o : call.operands)
+    if (!slots_.contains(o.buffer))
+      return fail(fmt::format("{} is used outside of its Alloc", ir::name_hint(kernel_, o.buffer)));
+  bool fits = true;
+  for (int64_t k = 0; k < group; ++k) {
+    fits &= lies(1, k, 0, k);
+    for (int64_t j = 0; j < lanes; ++j) fits &= lies(2, k, j, j * group + k);
+  }
+  if (!fits) return fail(fmt::format("the operands of {} are not in groups of {}", row.name, group));
+  BufferSlot& sum = slots_.at(call.operands[0].buffer);
+  const bool pairs = row.operands[1].type == ir::Type::kBF16;
+  const auto n = static_cast<unsigned>(lanes);
+  llvm::Type* operand = pairs ? static_cast<llvm::Type*>(llvm::FixedVectorType::get(b_.getBFloatTy(), 2 * n))
+                              : llvm::FixedVectorType::get(b_.getInt32Ty(), n);
+  Value* d = load_piece(sum, flat_of(0), 0, lanes, {});
+  Value* a = load_piece(slots_.at(call.operands[1].buffer), flat_of(1), 0, group, {});
+  Value* b = load_piece(slots_.at(call.operands[2].buffer), flat_of(2), 0, lanes * group, {});
+  a = b_.CreateBitCast(b_.CreateVectorSplat(n, b_.CreateBitCast(a, b_.getInt32Ty())), operand);
+  llvm::Intrinsic::ID id = llvm::Function::lookupIntrinsicID({row.llvm.data(), row.llvm.size()});
+  if (id == llvm::Intrinsic::not_intrinsic) return fail(fmt::format("LLVM does not know {}", row.llvm));
+  store_piece(sum, flat_of(0), 0, b_.CreateIntrinsic(id, {}, {d, a, b_.CreateBitCast(b, operand)}), nullptr);
 }
 
 // Rows over one vector per operand; the argument is the number of lanes that are on.

@@ -217,6 +217,7 @@ Val Emitter::load(const ir::Load& l) {
   }
   if (is_zero(guard.mask)) return guard.other.v != nullptr ? guard.other : poison(l.type);
   const BufferSlot& slot = found->second;
+  if (auto run = open_runs_.find(l.buffer); run != open_runs_.end() && run->second.stores) close_run(l.buffer);
   const FlatAddress& at = address(&l, slot, l.indices);
   bool uniform = at.split && at.split->offsets.empty();
   return uniform ? load_uniform(slot, at, guard) : load_lanes(slot, at, guard);
@@ -381,6 +382,7 @@ Val Emitter::load_lanes(const BufferSlot& slot, const FlatAddress& at, const Gua
             : llvm::Constant::getAllOnesValue(llvm::FixedVectorType::get(b_.getInt1Ty(), static_cast<unsigned>(lanes)));
     raw = b_.CreateMaskedGather(vector, lane_pointers(slot, at), llvm::Align(static_cast<uint64_t>(bytes)), on,
                                 llvm::Constant::getNullValue(vector));
+    if (guard.mask.v == nullptr) note_lanes(slot, at, llvm::cast<llvm::Instruction>(raw), false);
   }
   Val value{from_memory(raw, type), true};
   bool zeroed = !slot.local && is_zero(guard.other);
@@ -398,11 +400,15 @@ void Emitter::store(const ir::Store& s) {
     BufferSlot& slot = found->second;
     auto emit = [&] {
       Val value = eval(s.value);
+      const int64_t noted = lane_accesses_;
       const FlatAddress& at = address(&s, slot, s.indices);
       bool uniform = at.split && at.split->offsets.empty();
-      if (lane_range_.id == ir::kNoId || uniform) return store_scalar(slot, at, value, mask_);
-      store_lanes(slot, at, to_memory(lanes_of(value), slot.buffer->type),
-                  mask_.v == nullptr ? nullptr : lanes_of(mask_));
+      if (lane_range_.id == ir::kNoId || uniform)
+        store_scalar(slot, at, value, mask_);
+      else
+        store_lanes(slot, at, to_memory(lanes_of(value), slot.buffer->type),
+                    mask_.v == nullptr ? nullptr : lanes_of(mask_));
+      if (lane_accesses_ == noted) close_run(s.buffer);
     };
     // A condition that is the same in all lanes is a branch, except where that would cut up the code of a register
     // tile.
@@ -474,7 +480,9 @@ void Emitter::store_lanes(BufferSlot& slot, const FlatAddress& at, Value* value,
       mask != nullptr
           ? mask
           : llvm::Constant::getAllOnesValue(llvm::FixedVectorType::get(b_.getInt1Ty(), static_cast<unsigned>(lanes)));
-  b_.CreateMaskedScatter(value, lane_pointers(slot, at), llvm::Align(static_cast<uint64_t>(bytes)), on);
+  llvm::Instruction* made =
+      b_.CreateMaskedScatter(value, lane_pointers(slot, at), llvm::Align(static_cast<uint64_t>(bytes)), on);
+  if (mask == nullptr) note_lanes(slot, at, made, true);
 }
 
 }  // namespace tcc::codegen

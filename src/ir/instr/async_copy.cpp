@@ -1,14 +1,16 @@
-// cp.async of 16 bytes. The argument is the number of source bytes that are read; the rest is filled with zeros.
+// cp.async of 16, 8 or 4 bytes. The argument is the number of source bytes that are read; the rest is filled with
+// zeros. Only the widest form goes past the first-level cache (PTX manual, "cp.async": .cg takes 16 bytes).
 #include "ir/instr/rows.h"
 
 namespace tcc::ir {
 namespace {
 
-template <Type T>
-constexpr OperandSpec kOperands[] = {{"D", T, Scope::kShared, Access::kWrite, 1, {16 / type_bytes(T)}, {}, 16},
-                                     {"S", T, Scope::kGlobal, Access::kRead, 1, {16 / type_bytes(T)}, {}, 16}};
+template <Type T, int32_t Bytes>
+constexpr OperandSpec kOperands[] = {{"D", T, Scope::kShared, Access::kWrite, 1, {Bytes / type_bytes(T)}, {}, Bytes},
+                                     {"S", T, Scope::kGlobal, Access::kRead, 1, {Bytes / type_bytes(T)}, {}, Bytes}};
 
-constexpr Instruction copy(std::string_view name, std::span<const OperandSpec> operands, std::string_view semantics) {
+constexpr Instruction copy(std::string_view name, std::span<const OperandSpec> operands, std::string_view semantics,
+                           int64_t bytes = 16, std::string_view ptx = "cp.async.cg.shared.global [%D], [%S], 16, $0;") {
   return {.name = name,
           .feature = "cp_async",
           .participants = Participants::kThread,
@@ -19,8 +21,8 @@ constexpr Instruction copy(std::string_view name, std::span<const OperandSpec> o
           .behaviour = Behaviour::kCompute,
           .semantics = semantics,
           .flops = 0,
-          .bytes = 16,
-          .ptx = "cp.async.cg.shared.global [%D], [%S], 16, $0;"};
+          .bytes = bytes,
+          .ptx = ptx};
 }
 constexpr Instruction group(std::string_view name, int32_t args, Behaviour behaviour, std::string_view ptx) {
   return {.name = name,
@@ -37,11 +39,26 @@ constexpr Instruction group(std::string_view name, int32_t args, Behaviour behav
           .ptx = ptx};
 }
 
+constexpr std::string_view kEight = "cp.async.ca.shared.global [%D], [%S], 8, $0;";
+constexpr std::string_view kFour = "cp.async.ca.shared.global [%D], [%S], 4, $0;";
+
 constexpr Instruction kRows[] = {
-    copy("cp.async.16.f32", kOperands<Type::kF32>, "for i in 4 { D[i] = (S[i] where i*4 < $0 else 0.0) }"),
-    copy("cp.async.16.f16", kOperands<Type::kF16>, "for i in 8 { D[i] = (S[i] where i*2 < $0 else 0.0f16) }"),
-    copy("cp.async.16.bf16", kOperands<Type::kBF16>, "for i in 8 { D[i] = (S[i] where i*2 < $0 else 0.0bf16) }"),
-    copy("cp.async.16.i8", kOperands<Type::kI8>, "for i in 16 { D[i] = (S[i] where i < $0 else 0i8) }"),
+    copy("cp.async.16.f32", kOperands<Type::kF32, 16>, "for i in 4 { D[i] = (S[i] where i*4 < $0 else 0.0) }"),
+    copy("cp.async.8.f32", kOperands<Type::kF32, 8>, "for i in 2 { D[i] = (S[i] where i*4 < $0 else 0.0) }", 8, kEight),
+    copy("cp.async.4.f32", kOperands<Type::kF32, 4>, "D[0] = (S[0] where 0 < $0 else 0.0)", 4, kFour),
+    copy("cp.async.16.f16", kOperands<Type::kF16, 16>, "for i in 8 { D[i] = (S[i] where i*2 < $0 else 0.0f16) }"),
+    copy("cp.async.8.f16", kOperands<Type::kF16, 8>, "for i in 4 { D[i] = (S[i] where i*2 < $0 else 0.0f16) }", 8,
+         kEight),
+    copy("cp.async.4.f16", kOperands<Type::kF16, 4>, "for i in 2 { D[i] = (S[i] where i*2 < $0 else 0.0f16) }", 4,
+         kFour),
+    copy("cp.async.16.bf16", kOperands<Type::kBF16, 16>, "for i in 8 { D[i] = (S[i] where i*2 < $0 else 0.0bf16) }"),
+    copy("cp.async.8.bf16", kOperands<Type::kBF16, 8>, "for i in 4 { D[i] = (S[i] where i*2 < $0 else 0.0bf16) }", 8,
+         kEight),
+    copy("cp.async.4.bf16", kOperands<Type::kBF16, 4>, "for i in 2 { D[i] = (S[i] where i*2 < $0 else 0.0bf16) }", 4,
+         kFour),
+    copy("cp.async.16.i8", kOperands<Type::kI8, 16>, "for i in 16 { D[i] = (S[i] where i < $0 else 0i8) }"),
+    copy("cp.async.8.i8", kOperands<Type::kI8, 8>, "for i in 8 { D[i] = (S[i] where i < $0 else 0i8) }", 8, kEight),
+    copy("cp.async.4.i8", kOperands<Type::kI8, 4>, "for i in 4 { D[i] = (S[i] where i < $0 else 0i8) }", 4, kFour),
     group("cp.async.commit", 0, Behaviour::kCopyCommit, "cp.async.commit_group;"),
     group("cp.async.wait", 1, Behaviour::kCopyWait, "cp.async.wait_group $0;"),
 };

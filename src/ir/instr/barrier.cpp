@@ -37,7 +37,7 @@ constexpr Instruction kRows[] = {
     row("mbarrier.expect_tx", "tma", Participants::kThread, kShared, 1, Behaviour::kMbarrierExpectTx,
         "mbarrier.arrive.expect_tx.shared.b64 _, [%bar], $0;"),
     row("mbarrier.wait", "mbarrier", Participants::kThread, kShared, 1, Behaviour::kMbarrierWait,
-        "{ .reg .pred done; again: mbarrier.try_wait.parity.shared.b64 done, [%bar], $0; @!done bra again; }"),
+        "{ .reg .pred done; again: mbarrier.test_wait.parity.shared.b64 done, [%bar], $0; @!done bra again; }"),
     // Flags between blocks of a launch, initialised by an earlier launch. The backend keeps a counter in the barrier's
     // eight bytes: an arrival is a releasing increment, a wait an acquiring spin.
     row("flag.init", "", Participants::kThread, kGlobal, 1, Behaviour::kMbarrierInit, ""),

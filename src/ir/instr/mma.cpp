@@ -16,6 +16,10 @@ constexpr std::string_view kA16x32 =
     "layout[16,32]{1/16%2@reg*8, 0/8%2@reg*4, 0/1%8@lane*4, 1/4%4@lane*1, 1/1%4@reg*1} size 512";
 constexpr std::string_view kB32x8 = "layout[32,8]{0/16%2@reg*4, 1/1%8@lane*4, 0/4%4@lane*1, 0/1%4@reg*1} size 256";
 
+// Halves, k of 8: A has the registers of D.
+constexpr std::string_view kB8x8Half = "layout[8,8]{1/1%8@lane*4, 0/2%4@lane*1, 0/1%2@reg*1} size 64";
+constexpr std::string_view kBt8x8Half = "layout[8,8]{0/1%8@lane*4, 1/2%4@lane*1, 1/1%2@reg*1} size 64";
+
 // The same registers of B where its tile lies transposed, [n, k].
 constexpr std::string_view kBt8x16 = "layout[8,16]{1/8%2@reg*2, 0/1%8@lane*4, 1/2%4@lane*1, 1/1%2@reg*1} size 128";
 constexpr std::string_view kBt8x8 = "layout[8,8]{1/4%2@reg*1, 0/1%8@lane*4, 1/1%4@lane*1} size 64";
@@ -57,7 +61,11 @@ constexpr OperandSpec kInt8[] = {fragment("D", Type::kI32, Access::kReadWrite, 1
                                  fragment("A", Type::kI8, Access::kRead, 16, 32, kA16x32),
                                  fragment("B", Type::kI8, Access::kRead, 32, 8, kB32x8)};
 
+constexpr OperandSpec kF16K8[] = {kF16[0], fragment("A", Type::kF16, Access::kRead, 16, 8, kD16x8),
+                                  fragment("B", Type::kF16, Access::kRead, 8, 8, kB8x8Half)};
+
 // B transposed.
+constexpr OperandSpec kF16K8Bt[] = {kF16[0], kF16K8[1], fragment("B", Type::kF16, Access::kRead, 8, 8, kBt8x8Half)};
 constexpr OperandSpec kF16Bt[] = {kF16[0], kF16[1], fragment("B", Type::kF16, Access::kRead, 8, 16, kBt8x16)};
 constexpr OperandSpec kBF16Bt[] = {kBF16[0], kBF16[1], fragment("B", Type::kBF16, Access::kRead, 8, 16, kBt8x16)};
 constexpr OperandSpec kTf32Bt[] = {kTf32[0], kTf32[1], fragment("B", Type::kF32, Access::kRead, 8, 8, kBt8x8)};
@@ -72,6 +80,12 @@ constexpr std::string_view kFloat16Bt =
 constexpr Instruction kRows[] = {
     row("mma.m16n8k16.f32.f16", "mma_m16n8k16", kF16, kFloat16, 4096,
         "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 %D, %A, %B, %D;"),
+    row("mma.m16n8k8.f32.f16", "mma_m16n8", kF16K8,
+        "for i in 16 { for j in 8 { for k in 8 { D[i, j] = D[i, j] + f32(A[i, k]) * f32(B[k, j]) } } }", 2048,
+        "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 %D, %A, %B, %D;"),
+    row("mma.m16n8k8.f32.f16.bt", "mma_m16n8", kF16K8Bt,
+        "for i in 16 { for j in 8 { for k in 8 { D[i, j] = D[i, j] + f32(A[i, k]) * f32(B[j, k]) } } }", 2048,
+        "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 %D, %A, %B, %D;"),
     row("mma.m16n8k16.f32.bf16", "bf16", kBF16, kFloat16, 4096,
         "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 %D, %A, %B, %D;"),
     row("mma.m16n8k16.f16.f16", "mma_m16n8k16", kHalf,
@@ -80,7 +94,7 @@ constexpr Instruction kRows[] = {
     row("mma.m16n8k8.f32.tf32", "tf32", kTf32,
         "for i in 16 { for j in 8 { for k in 8 { D[i, j] = D[i, j] + A[i, k] * B[k, j] } } }", 2048,
         "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 %D, %A, %B, %D;"),
-    row("mma.m16n8k32.i32.i8", "mma_int8", kInt8,
+    row("mma.m16n8k32.i32.i8", "mma_m16n8k16", kInt8,
         "for i in 16 { for j in 8 { for k in 32 { D[i, j] = D[i, j] + i32(A[i, k]) * i32(B[k, j]) } } }", 8192,
         "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 %D, %A, %B, %D;"),
     row("mma.m16n8k16.f32.f16.bt", "mma_m16n8k16", kF16Bt, kFloat16Bt, 4096,
@@ -90,7 +104,7 @@ constexpr Instruction kRows[] = {
     row("mma.m16n8k8.f32.tf32.bt", "tf32", kTf32Bt,
         "for i in 16 { for j in 8 { for k in 8 { D[i, j] = D[i, j] + A[i, k] * B[j, k] } } }", 2048,
         "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 %D, %A, %B, %D;"),
-    row("mma.m16n8k32.i32.i8.bt", "mma_int8", kInt8Bt,
+    row("mma.m16n8k32.i32.i8.bt", "mma_m16n8k16", kInt8Bt,
         "for i in 16 { for j in 8 { for k in 32 { D[i, j] = D[i, j] + i32(A[i, k]) * i32(B[j, k]) } } }", 8192,
         "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 %D, %A, %B, %D;"),
 };

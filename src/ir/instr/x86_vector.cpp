@@ -1,4 +1,6 @@
 // AVX-512 vectors of 16 floats. The argument is the number of active lanes; the backend makes the mask from it.
+// The dot products (VNNI, BF16) add to each lane the products of a group of neighbours, which is the same for all lanes
+// in A and lies side by side for each lane in B, as in amx.cpp.
 #include "ir/instr/rows.h"
 
 namespace tcc::ir {
@@ -14,6 +16,13 @@ constexpr OperandSpec kFma[] = {{"D", Type::kF32, Scope::kLocal, Access::kReadWr
 constexpr OperandSpec kFmaScalar[] = {{"D", Type::kF32, Scope::kLocal, Access::kReadWrite, 1, {16}},
                                       {"A", Type::kF32, Scope::kGlobal, Access::kRead, 1, {1}},
                                       {"B", Type::kF32, Scope::kLocal, Access::kRead, 1, {16}}};
+
+constexpr OperandSpec kDotPairs[] = {{"D", Type::kF32, Scope::kLocal, Access::kReadWrite, 1, {16}},
+                                     {"A", Type::kBF16, Scope::kGlobal, Access::kRead, 1, {2}},
+                                     {"B", Type::kBF16, Scope::kGlobal, Access::kRead, 2, {2, 16}}};
+constexpr OperandSpec kDotQuads[] = {{"D", Type::kI32, Scope::kLocal, Access::kReadWrite, 1, {16}},
+                                     {"A", Type::kU8, Scope::kGlobal, Access::kRead, 1, {4}},
+                                     {"B", Type::kI8, Scope::kGlobal, Access::kRead, 2, {4, 16}}};
 
 constexpr Instruction kRows[] = {
     {.name = "zmm.load.f32",
@@ -64,6 +73,30 @@ constexpr Instruction kRows[] = {
      .flops = 32,
      .bytes = 4,
      .llvm = "llvm.fma.v16f32"},
+    {.name = "zmm.dpbf16ps",
+     .feature = "avx512_bf16",
+     .participants = Participants::kThread,
+     .operands = kDotPairs,
+     .num_args = 0,
+     .completion = Completion::kImmediate,
+     .proxy = Proxy::kGeneric,
+     .behaviour = Behaviour::kCompute,
+     .semantics = "for j in 16 { for k in 2 { D[j] = D[j] + f32(A[k]) * f32(B[k, j]) } }",
+     .flops = 64,
+     .bytes = 68,
+     .llvm = "llvm.x86.avx512bf16.dpbf16ps.512"},
+    {.name = "zmm.vpdpbusd",
+     .feature = "avx512_vnni",
+     .participants = Participants::kThread,
+     .operands = kDotQuads,
+     .num_args = 0,
+     .completion = Completion::kImmediate,
+     .proxy = Proxy::kGeneric,
+     .behaviour = Behaviour::kCompute,
+     .semantics = "for j in 16 { for k in 4 { D[j] = D[j] + i32(A[k]) * i32(B[k, j]) } }",
+     .flops = 128,
+     .bytes = 68,
+     .llvm = "llvm.x86.avx512.vpdpbusd.512"},
 };
 
 }  // namespace

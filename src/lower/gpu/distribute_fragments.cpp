@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "lower/gpu/edit.h"
+#include "lower/gpu/matrix_loads.h"
+#include "tcc/analysis/address.h"
 #include "tcc/support/check.h"
 
 namespace tcc::lower {
@@ -55,7 +57,8 @@ const Loop* tile_loop(Expr index, int64_t tile, const std::vector<const Loop*>& 
 
 class Distributor {
  public:
-  Distributor(Edit& edit, const std::map<Id, const OperandSpec*>& specs) : edit_(edit), b_(edit.b) {
+  Distributor(Edit& edit, const std::map<Id, const OperandSpec*>& specs, bool matrix_loads)
+      : edit_(edit), b_(edit.b), matrix_loads_(matrix_loads) {
     for (const auto& [id, spec] : specs) {
       Fragment f{spec, nullptr, 1};
       auto layout = parse_layout(b_.arena(), spec->layout);
@@ -77,21 +80,19 @@ class Distributor {
     });
     if (!uses) return launch;
     if (taken_) return reject(RejectReason::kUnsupported, "thread.x is bound, and the lanes of a warp need it");
-    lane_ = edit_.fresh_named("lane");
     Stmt out = below_threads(launch);
     if (!verdict_) return tl::make_unexpected(verdict_.error());
     return out;
   }
 
-  // [.., rows, columns] -> [.., tile row, tile column, register].
+  // [.., rows, columns] -> [.., register], the registers of one tile after those of the tile before.
   void reshape() {
     edit_.map_buffers([&](Buffer& fields) {
       auto f = fragments_.find(fields.id);
       if (f == fragments_.end()) return false;
-      std::vector<Expr> shape(fields.shape.begin(), fields.shape.end());
-      const size_t lead = shape.size() - 2;
-      for (size_t d = 0; d < 2; ++d) shape[lead + d] = b_.integer(int_value(shape[lead + d]) / f->second.spec->tile[d]);
-      shape.push_back(b_.integer(f->second.registers));
+      std::vector<Expr> shape(fields.shape.begin(), fields.shape.end() - 2);
+      shape.push_back(
+          b_.integer(tiles_of(fields, f->second, 0) * tiles_of(fields, f->second, 1) * f->second.registers));
       fields.shape = b_.arena().copy(shape);
       fields.alignment = std::max<int32_t>(fields.alignment, 4);
       return true;
@@ -99,11 +100,37 @@ class Distributor {
   }
 
  private:
-  // The lanes stand where the grid and the warps end.
+  static int64_t tiles_of(const Buffer& buffer, const Fragment& f, size_t dim) {
+    return int_value(buffer.shape[buffer.shape.size() - 2 + dim]) / f.spec->tile[dim];
+  }
+  // Index of register `reg` of the tile that `at` names by its first row and column.
+  std::vector<Expr> place_of(Id buffer, std::span<const Expr> at, Expr reg) {
+    const Fragment& f = fragments_[buffer];
+    std::vector<Expr> place(at.begin(), at.end() - 2);
+    Expr row = b_.floor_div(at[at.size() - 2], b_.integer(f.spec->tile[0]));
+    Expr column = b_.floor_div(at.back(), b_.integer(f.spec->tile[1]));
+    Expr tile = b_.add(b_.scale(row, tiles_of(*edit_.k.buffer(buffer), f, 1)), column);
+    place.push_back(b_.add(b_.scale(tile, f.registers), reg));
+    return place;
+  }
+
+  // The lanes stand where the grid and the warps end, and what the block shares: copies of all threads have theirs.
   Stmt below_threads(Stmt s) {
     if (const Loop* l = as<Loop>(s); l != nullptr && (is_grid(l->axis) || is_thread(l->axis)))
       return b_.with_body(*l, below_threads(l->body));
+    if (const Alloc* a = as<Alloc>(s); a != nullptr && all_shared(*a))
+      return b_.alloc(a->buffers, below_threads(a->body));
+    if (const Seq* seq = as<Seq>(s)) {
+      std::vector<Stmt> stmts;
+      for (Stmt c : seq->stmts) stmts.push_back(touches(c) ? below_threads(c) : c);
+      return b_.seq(stmts);
+    }
+    lane_ = edit_.fresh_named("lane");
     return b_.loop(lane_, b_.integer(kLanes), rewrite(s), LoopKind::kBound, Axis::kThreadX);
+  }
+  bool all_shared(const Alloc& a) const {
+    return std::all_of(a.buffers.begin(), a.buffers.end(),
+                       [&](Id id) { return edit_.k.buffer(id)->scope == Scope::kShared; });
   }
 
   Stmt fail(Stmt s, const std::string& why) {
@@ -187,7 +214,63 @@ class Distributor {
       if (inner[d] == nullptr || (d == 1 && inner[1] == inner[0]))
         return fail(nest, "'" + name_hint(edit_.k, buffer) + "' is not touched by whole tiles");
     }
+    if (condition == nullptr && as<Store>(s)->buffer == buffer)
+      if (Stmt load = matrix_load(loops, inner, *as<Store>(s), at)) return load;
     return registers(loops, inner, condition, *as<Store>(s), buffer, at);
+  }
+
+  // A fragment filled with a tile of shared memory, by ldmatrix; nullptr: not of that form.
+  Stmt matrix_load(const std::vector<const Loop*>& loops, const Loop* const (&inner)[2], const Store& store,
+                   const std::vector<Expr>& at) {
+    const Load* load = as<Load>(store.value);
+    if (!matrix_loads_ || store.predicate != nullptr || load == nullptr || load->predicate != nullptr) return nullptr;
+    const Buffer& source = *edit_.k.buffer(load->buffer);
+    const Fragment& f = fragments_[store.buffer];
+    if (source.scope != Scope::kShared || source.type != f.spec->type) return nullptr;
+    int contiguous = -1;
+    for (int d = 0; d < 2; ++d) {
+      int found = -1;
+      for (size_t i = 0; i < load->indices.size(); ++i) {
+        if (!mentions_any(load->indices[i], {inner[d]->id})) continue;
+        if (found >= 0 || mentions_any(b_.sub(load->indices[i], b_.var(inner[d]->id)), {inner[d]->id})) return nullptr;
+        found = static_cast<int>(i);
+      }
+      if (found < 0) return nullptr;
+      if (found + 1 == static_cast<int>(load->indices.size())) contiguous = contiguous < 0 ? d : 2;
+    }
+    if (contiguous < 0 || contiguous > 1) return nullptr;
+    const Buffer& target = *edit_.k.buffer(store.buffer);
+    int64_t count[2];
+    for (int d = 0; d < 2; ++d) count[d] = int_value(inner[d]->extent) / f.spec->tile[d];
+    // Tiles of a row follow each other in a lane's registers, and rows do where they are one tile long.
+    const int next = tiles_of(target, f, 1) == 1 ? 0 : 1;
+    const std::optional<MatrixLoad> plan = plan_matrix_load(*f.layout, source.type, contiguous, next, count[next]);
+    if (!plan) return nullptr;
+    Expr matrix[2] = {b_.floor_mod(b_.floor_div(b_.var(lane_), b_.integer(8)), b_.integer(2)),
+                      b_.floor_div(b_.var(lane_), b_.integer(16))};
+    Substitution first, mine;
+    Id tile[2];
+    for (int d = 0; d < 2; ++d) {
+      tile[d] = edit_.fresh(inner[d]->id);
+      if (next == d) count[d] /= plan->tiles;
+      Expr start = b_.scale(b_.var(tile[d]), f.spec->tile[d] * (next == d ? plan->tiles : 1)), place = start;
+      for (int bit = 0; bit < 2; ++bit) place = b_.add(place, b_.scale(matrix[bit], plan->offset[bit][d]));
+      if (d == plan->rows) place = b_.add(place, b_.floor_mod(b_.var(lane_), b_.integer(8)));
+      first.set(inner[d]->id, start);
+      mine.set(inner[d]->id, place);
+    }
+    std::vector<Expr> to, from;
+    for (Expr e : at) to.push_back(substitute(b_, e, first));
+    for (Expr e : load->indices) from.push_back(substitute(b_, e, mine));
+    const int64_t aligned = analysis::known_divisor(edit_.k, analysis::flat_address(b_, source, from));
+    if (aligned * type_bytes(source.type) % 16 != 0) return nullptr;
+    const Operand operands[2] = {{store.buffer, b_.arena().copy(place_of(store.buffer, to, b_.integer(0)))},
+                                 {load->buffer, b_.arena().copy(from)}};
+    Stmt body = b_.instr(plan->row, operands, {});
+    for (int d = 2; d-- > 0;) body = b_.loop(tile[d], b_.integer(count[d]), body, LoopKind::kUnrolled);
+    for (size_t i = loops.size(); i-- > 0;)
+      if (loops[i] != inner[0] && loops[i] != inner[1]) body = written_out(*loops[i], body);
+    return body;
   }
 
   Stmt registers(const std::vector<const Loop*>& loops, const Loop* const (&inner)[2], Expr condition,
@@ -197,7 +280,7 @@ class Distributor {
     const Id outer = edit_.fresh_named("e"), element = edit_.fresh_named("r");
     Expr reg = b_.add(b_.scale(b_.var(outer), run), b_.var(element));
     Substitution within;
-    std::vector<Expr> place(at.begin(), at.end() - 2);
+    std::vector<Expr> starts(at.begin(), at.end());
     Id tile[2];
     for (int d = 0; d < 2; ++d) {
       const int64_t size = f.spec->tile[d];
@@ -206,10 +289,10 @@ class Distributor {
       within.set(inner[d]->id, b_.add(start, coordinate(b_, *f.layout, d, b_.var(lane_), reg)));
       Substitution first;
       first.set(inner[d]->id, start);
-      place.push_back(
-          b_.floor_div(substitute(b_, at[at.size() - 2 + static_cast<size_t>(d)], first), b_.integer(size)));
+      Expr& index = starts[at.size() - 2 + static_cast<size_t>(d)];
+      index = substitute(b_, index, first);
     }
-    place.push_back(reg);
+    const std::vector<Expr> place = place_of(buffer, starts, reg);
     // The fragment's own index list is put in after the substitution, which would spoil it.
     Stmt body = substitute(b_, &store, within);
     body = reindex(b_, body, [&](Id id, std::vector<Expr>& indices) {
@@ -264,15 +347,11 @@ class Distributor {
         operands.push_back(o);
         continue;
       }
-      std::vector<Expr> indices(o.indices.begin(), o.indices.end());
-      const size_t lead = indices.size() - 2;
-      for (size_t d = 0; d < 2; ++d) {
-        const int64_t size = f->second.spec->tile[d];
-        if (!is_multiple(indices[lead + d], size)) fail(&call, "an operand does not start at a tile");
-        indices[lead + d] = b_.floor_div(indices[lead + d], b_.integer(size));
-      }
-      indices.push_back(b_.integer(0));
-      operands.push_back({o.buffer, b_.arena().copy(indices)});
+      const size_t lead = o.indices.size() - 2;
+      for (size_t d = 0; d < 2; ++d)
+        if (!is_multiple(o.indices[lead + d], f->second.spec->tile[d]))
+          fail(&call, "an operand does not start at a tile");
+      operands.push_back({o.buffer, b_.arena().copy(place_of(o.buffer, o.indices, b_.integer(0)))});
     }
     return b_.instr(call.instr, operands, call.args, call.predicate);
   }
@@ -288,6 +367,7 @@ class Distributor {
   Edit& edit_;
   Builder& b_;
   std::map<Id, Fragment> fragments_;
+  bool matrix_loads_;
   Id lane_ = kNoId;
   bool taken_ = false;
   Legal<void> verdict_ = {};
@@ -310,7 +390,7 @@ std::map<Id, const OperandSpec*> fragment_buffers(const Kernel& nest) {
   return out;
 }
 
-Legal<Kernel> distribute_fragments(const Kernel& kernel, const ArenaPtr& arena) {
+Legal<Kernel> distribute_fragments(const Kernel& kernel, const target::Target& target, const ArenaPtr& arena) {
   const std::map<Id, const OperandSpec*> specs = fragment_buffers(kernel);
   if (specs.empty()) return kernel;
   for (const auto& [id, spec] : specs) {
@@ -321,7 +401,7 @@ Legal<Kernel> distribute_fragments(const Kernel& kernel, const ArenaPtr& arena) 
         return reject(RejectReason::kBadInstruction, "'" + name_hint(kernel, id) + "' is not made of whole tiles");
   }
   Edit edit(kernel, arena);
-  Distributor distributor(edit, specs);
+  Distributor distributor(edit, specs, target.cuda.features.ldmatrix);
   Legal<void> verdict = {};
   Stmt root = map_launches(edit, kernel.root, [&](Stmt launch) {
     Legal<Stmt> s = distributor.run(launch);

@@ -27,14 +27,15 @@ class Hoister {
   }
 
  private:
-  // The one store below loops and conditions; their variables in `inner`.
-  static const Store* single_store(Stmt s, std::set<Id>& inner) {
+  // The one store below loops and conditions; the loops' variables in `inner`.
+  static const Store* single_store(Stmt s, std::set<Id>& inner, std::vector<Expr>& conditions) {
     while (true) {
       if (const Loop* l = as<Loop>(s)) {
         if (l->loop_kind == LoopKind::kBound || l->loop_kind == LoopKind::kVectorized) return nullptr;
         inner.insert(l->id);
         s = l->body;
       } else if (const If* i = as<If>(s); i != nullptr && i->else_case == nullptr) {
+        conditions.push_back(i->condition);
         s = i->then_case;
       } else {
         return as<Store>(s);
@@ -44,7 +45,8 @@ class Hoister {
 
   Stmt hoist(const Loop& loop) {
     std::set<Id> inner;
-    const Store* store = single_store(&loop, inner);
+    std::vector<Expr> conditions;
+    const Store* store = single_store(&loop, inner, conditions);
     if (store == nullptr) return nullptr;
     const Buffer* buffer = edit_.k.buffer(store->buffer);
     const bool memory =
@@ -77,10 +79,16 @@ class Hoister {
     fields.alignment = static_cast<int32_t>(type_bytes(buffer->type));
     added_.push_back(b_.buffer(fields));
     const std::vector<Expr> place = {zero};
-    Expr element = b_.load(store->buffer, buffer->type, store->indices, nullptr, nullptr);
+    // Threads that no iteration concerns have no element.
+    Expr concerned = nullptr;
+    for (Expr c : conditions)
+      if (!mentions_any(c, inner)) concerned = b_.logical_and(concerned, c);
+    Expr other = concerned != nullptr ? b_.constant(0, buffer->type) : nullptr;
+    Expr element = b_.load(store->buffer, buffer->type, store->indices, concerned, other);
     Stmt body = replace(&loop, store->buffer, local, place);
-    Stmt all[3] = {b_.store(local, place, element), body,
-                   b_.store(store->buffer, store->indices, b_.load(local, buffer->type, place, nullptr, nullptr))};
+    Stmt all[3] = {
+        b_.store(local, place, element), body,
+        b_.store(store->buffer, store->indices, b_.load(local, buffer->type, place, nullptr, nullptr), concerned)};
     return b_.alloc(std::vector{local}, b_.seq(all));
   }
 

@@ -6,6 +6,8 @@
 #include <array>
 
 #include "lower/gpu/edit.h"
+#include "tcc/analysis/address.h"
+#include "tcc/ir/instr.h"
 
 namespace tcc::lower {
 namespace {
@@ -13,6 +15,8 @@ namespace {
 using namespace ir;
 
 constexpr std::array kAxes = {Axis::kThreadX, Axis::kThreadY, Axis::kThreadZ};
+constexpr int64_t kWarp = 32;
+constexpr int64_t kButterfly = 3;        // the mode of a shuffle that exchanges with lane l ^ distance
 constexpr int64_t kUnrolledCopies = 16;  // rounds of a copy that are written out
 
 size_t axis_index(Axis a) {
@@ -39,6 +43,9 @@ class Spreader {
     body = b_.alloc(shared_, body);
     for (size_t a = 0; a < kAxes.size(); ++a)
       if (extent_[a] > 0) body = b_.loop(thread_[a], b_.integer(extent_[a]), body, LoopKind::kBound, kAxes[a]);
+    std::vector<const Buffer*> all(edit_.k.buffers.begin(), edit_.k.buffers.end());
+    all.insert(all.end(), added_.begin(), added_.end());
+    edit_.k.buffers = b_.arena().copy(all);
     for (size_t i = grid.size(); i-- > 0;)
       body = b_.loop(grid[i]->id, grid[i]->extent, body, LoopKind::kBound, grid[i]->axis, grid[i]->annotations);
     return body;
@@ -236,6 +243,25 @@ class Spreader {
     return same;
   }
 
+  // (m + lane) div n and mod n as (m div n) and (m mod n) + lane, where m and n are multiples of the lanes' number:
+  // rows that vectors do not cross. That is longer for most, and so no rule of the simplifier, but says what is
+  // contiguous.
+  Stmt taken_out(Stmt s, Id lane, int64_t lanes) {
+    return rewrite_children(
+        b_, s, [&](Stmt c) { return taken_out(c, lane, lanes); }, [&](Expr e) { return taken_out(e, lane, lanes); });
+  }
+  Expr taken_out(Expr e, Id lane, int64_t lanes) {
+    if (!mentions_any(e, {lane})) return e;
+    Expr out = rewrite_children(b_, e, [&](Expr c) { return taken_out(c, lane, lanes); });
+    if (out->kind != ExprKind::kFloorDiv && out->kind != ExprKind::kFloorMod) return out;
+    const Binary& op = *as<Binary>(out);
+    Expr rest = b_.sub(op.a, b_.var(lane));
+    const bool whole = is_int(op.b) && int_value(op.b) % lanes == 0 && !mentions_any(rest, {lane}) &&
+                       analysis::known_divisor(edit_.k, rest) % lanes == 0;
+    if (!whole) return out;
+    return out->kind == ExprKind::kFloorDiv ? b_.floor_div(rest, op.b) : b_.add(b_.floor_mod(rest, op.b), b_.var(lane));
+  }
+
   // for f in extent: all threads take `vector` elements each, round by round.
   Stmt copy(const Loop& l, const Context& at) {
     const Expr wanted = *annotation(l, AnnotationKey::kCooperativeFetch);
@@ -244,7 +270,7 @@ class Spreader {
       return &l;
     }
     for (Id id : touched_buffers(l.body).writes)
-      if (edit_.k.buffer(id)->scope != Scope::kShared)
+      if (edit_.k.buffer(id)->scope == Scope::kLocal)
         fail(RejectReason::kUnsupported, "'" + name(id) + "' is copied by all threads and not shared");
     bool own = varies(l.extent);
     visit_roots(l.body, [&](Expr e) { own |= varies(e); });
@@ -258,7 +284,8 @@ class Spreader {
     Expr first = b_.add(b_.scale(b_.var(outer), round), b_.scale(thread_number(), vector));
     Substitution element;
     element.set(l.id, b_.add(first, b_.var(lane)));
-    Stmt body = b_.loop(lane, b_.integer(vector), substitute(b_, l.body, element), LoopKind::kVectorized);
+    Stmt body = taken_out(substitute(b_, l.body, element), lane, vector);
+    body = b_.loop(lane, b_.integer(vector), body, LoopKind::kVectorized);
     if (rounds * round != extent) body = b_.if_then(b_.lt(first, l.extent), body);
     return b_.loop(outer, b_.integer(rounds), body,
                    rounds <= kUnrolledCopies ? LoopKind::kUnrolled : LoopKind::kSerial);
@@ -296,28 +323,68 @@ class Spreader {
     };
     auto load = [&](Expr u) { return b_.load(part->buffer, part->type, element(u), nullptr, nullptr); };
     std::vector<Stmt> steps;
-    for (int64_t half = n / 2; half >= 1; half /= 2) {
+    // The first warp does the last steps among its own registers, without a barrier for each.
+    const std::string row = fmt::format("shfl.{}", type_name(part->type));
+    const bool by_warp = n >= kWarp && threads() >= kWarp && find_instruction(row) >= 0;
+    for (int64_t half = n / 2; half >= (by_warp ? kWarp : 1); half /= 2) {
       Expr t = thread_number();
       Stmt step = b_.store(part->buffer, element(t), b_.binary(combine->kind, load(t), load(b_.offset(t, half))));
       steps.push_back(half < threads() ? b_.if_then(b_.lt(t, b_.integer(half)), step) : step);
+    }
+    if (by_warp) {
+      steps.push_back(in_warp(*store, *combine, load(thread_number()), find_instruction(row)));
+      return b_.seq(steps);
     }
     steps.push_back(
         piece(b_.store(store->buffer, store->indices, b_.binary(combine->kind, combine->a, load(b_.integer(0)))), at));
     return b_.seq(steps);
   }
+
+  // Lane l of the first warp holds `mine`; butterflies of shuffles leave all of them combined in every lane.
+  Stmt in_warp(const Store& store, const Binary& combine, Expr mine, int32_t shuffle) {
+    const std::vector<Expr> zero = {b_.integer(0)};
+    Id ids[2];
+    for (Id& id : ids) {
+      Buffer fields{};
+      const Expr one = b_.integer(1);
+      fields.id = id = edit_.fresh(store.buffer);
+      fields.type = mine->type;
+      fields.scope = Scope::kLocal;
+      fields.role = BufferRole::kTemp;
+      fields.shape = std::span<const Expr>(&one, 1);
+      fields.alignment = static_cast<int32_t>(type_bytes(mine->type));
+      added_.push_back(b_.buffer(fields));
+    }
+    auto held = [&](Id id) { return b_.load(id, mine->type, zero, nullptr, nullptr); };
+    std::vector<Stmt> steps = {b_.store(ids[0], zero, mine)};
+    for (int64_t distance = kWarp / 2; distance >= 1; distance /= 2) {
+      const Operand operands[2] = {{ids[1], b_.arena().copy(zero)}, {ids[0], b_.arena().copy(zero)}};
+      const Expr args[3] = {b_.integer(kButterfly), b_.integer(distance), b_.integer(kWarp)};
+      steps.push_back(b_.instr(shuffle, operands, args));
+      steps.push_back(b_.store(ids[0], zero, b_.binary(combine.kind, held(ids[0]), held(ids[1]))));
+    }
+    Stmt result = b_.store(store.buffer, store.indices, b_.binary(combine.kind, combine.a, held(ids[0])));
+    steps.push_back(b_.if_then(b_.eq(thread_number(), b_.integer(0)), result));
+    return b_.if_then(b_.lt(thread_number(), b_.integer(kWarp)), b_.alloc(std::vector{ids[0], ids[1]}, b_.seq(steps)));
+  }
+  // Loads of the buffer, those of a sum into itself not counted.
   int readers(Id buffer) const {
     int n = 0;
-    visit_roots(edit_.k.root, [&](Expr root) {
-      visit(root, [&](Expr e) {
+    visit(edit_.k.root, [&](Stmt s) {
+      const Store* store = as<Store>(s);
+      if (store == nullptr || store->buffer == buffer) return true;
+      visit(store->value, [&](Expr e) {
         if (const Load* l = as<Load>(e)) n += l->buffer == buffer ? 1 : 0;
         return true;
       });
+      return true;
     });
     return n;
   }
 
   Edit& edit_;
   Builder& b_;
+  std::vector<const Buffer*> added_;
   std::array<int64_t, 3> extent_ = {};  // 0: the axis is not used
   std::array<Id, 3> thread_ = {};
   bool threaded_ = false;

@@ -2,8 +2,8 @@
 // other.
 // After: one loop for each thread axis right below the grid, and below them the code of a thread: a bound loop is the
 // thread's coordinate; copies marked cooperative_fetch are dealt out to all threads; what stands outside of every
-// thread loop is done by thread 0; a sum over one element a thread (annotation `tree`) is a tree. Shared buffers are
-// allocated once. There are no barriers yet: insert_barriers follows.
+// thread loop is done by thread 0; a sum over one element a thread (annotation `tree`) is a tree, whose last steps are
+// shuffles of one warp. Shared buffers are allocated once. There are no barriers yet: insert_barriers follows.
 #pragma once
 
 #include "tcc/ir/kernel.h"

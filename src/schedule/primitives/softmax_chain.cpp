@@ -17,6 +17,30 @@ bool loads_from(Expr e, Id buffer) {
   return found;
 }
 
+// E and L of the weights E / L, also where they are written E * (1 / L).
+struct Quotient {
+  const Load *e = nullptr, *total = nullptr;
+};
+std::optional<Quotient> quotient_of(Expr value) {
+  auto plain = [](Expr e) {
+    const Load* l = as<Load>(e);
+    return l != nullptr && l->predicate == nullptr ? l : nullptr;
+  };
+  auto both = [](const Load* e, const Load* total) -> std::optional<Quotient> {
+    if (e == nullptr || total == nullptr) return std::nullopt;
+    return Quotient{e, total};
+  };
+  if (value->kind == ExprKind::kDiv) return both(plain(as<Binary>(value)->a), plain(as<Binary>(value)->b));
+  if (value->kind != ExprKind::kMul) return std::nullopt;
+  const Binary* product = as<Binary>(value);
+  for (auto [e, inverse] : {std::pair{product->a, product->b}, std::pair{product->b, product->a}}) {
+    if (inverse->kind != ExprKind::kDiv) continue;
+    const FloatConst* one = as<FloatConst>(as<Binary>(inverse)->a);
+    if (one != nullptr && one->value == 1) return both(plain(e), plain(as<Binary>(inverse)->b));
+  }
+  return std::nullopt;
+}
+
 class ChainMatcher {
  public:
   ChainMatcher(Builder& b, const Kernel& k) : b_(b), k_(k) {}
@@ -156,7 +180,7 @@ Legal<void> ChainMatcher::match_product() {
       why = ": " + writer.error().text;
       continue;
     }
-    bool divides = writer->store->value->kind == ExprKind::kDiv;
+    bool divides = quotient_of(writer->store->value).has_value();
     bool exponential = as<Call>(writer->store->value) != nullptr;
     if (!divides && !exponential) continue;
     (divides ? c_.divide : c_.exp) = *writer;
@@ -179,11 +203,7 @@ Legal<void> ChainMatcher::match_product() {
 // P = E / L where there is a division, E = exp(S - M).
 Legal<void> ChainMatcher::match_weights() {
   if (c_.divided) {
-    const Binary* quotient = as<Binary>(c_.divide.store->value);
-    const Load* e = as<Load>(quotient->a);
-    const Load* total = as<Load>(quotient->b);
-    if (e == nullptr || total == nullptr || e->predicate != nullptr || total->predicate != nullptr)
-      return refuse(name(c_.divide.block->id) + " does not divide one buffer by another");
+    const auto [e, total] = *quotient_of(c_.divide.store->value);
     std::optional<std::vector<int>> plain = plain_indices(*c_.divide.block, e->indices);
     if (!plain || *plain != c_.divide.at) return refuse(name(c_.divide.block->id) + " is not elementwise");
     Legal<ChainLink> writer = writer_of(e->buffer, "exponential");

@@ -1,4 +1,5 @@
-// Small tasks of every kind that the modules for GPUs meet, with odd, prime and unit extents.
+// Small tasks of every kind, with odd, prime and unit extents: what random schedules, the modules for CPUs and those
+// for GPUs are tried on.
 #pragma once
 
 #include <string>
@@ -12,10 +13,11 @@
 namespace tcc::testing {
 
 // The one group of a graph with one operator on inputs of the given shapes.
-inline task::Task make_operator(graph::Op op, graph::Attributes attrs, const std::vector<graph::Shape>& shapes) {
+inline task::Task make_operator(graph::Op op, graph::Attributes attrs, const std::vector<graph::Shape>& shapes,
+                                graph::DType type = graph::DType::kF32) {
   graph::Graph g;
   std::vector<graph::ValueId> inputs;
-  for (const graph::Shape& shape : shapes) inputs.push_back(g.add_input("x", graph::DType::kF32, shape));
+  for (const graph::Shape& shape : shapes) inputs.push_back(g.add_input("x", type, shape));
   auto y = g.add_node(op, std::move(attrs), inputs, "node");
   TCC_CHECK(y.has_value());
   g.add_output(*y, "y");
@@ -65,7 +67,7 @@ inline task::Task make_transposed_conv() {
   return t;
 }
 
-inline std::vector<task::Task> gpu_task_shapes() {
+inline std::vector<task::Task> task_shapes() {
   std::vector<task::Task> out;
   auto gemm = [&](task::GemmParams p) { out.push_back(task::make_gemm(p)); };
   gemm({.m = 16, .n = 32, .k = 24});
@@ -143,6 +145,8 @@ inline std::vector<task::Task> gpu_task_shapes() {
   out.push_back(task::make_reduction({40}, {0}, graph::Op::kReduceSum));
   out.push_back(make_operator(graph::Op::kMatMul, graph::MatMulAttrs{}, {{3, 9, 14}, {3, 14, 10}}));
   out.push_back(make_operator(graph::Op::kLayerNorm, graph::LayerNormAttrs{1, 1e-5}, {{6, 20}, {20}, {20}}));
+  out.push_back(task::make_attention({.heads = 2, .queries = 7, .keys = 11, .depth = 5, .mask = true}));
+  out.push_back(task::make_attention({.batch = 2, .queries = 20, .keys = 16, .depth = 8, .heads_first = true}));
   out.push_back(make_transposed_conv());
   out.push_back(task::make_elementwise({3, 5, 7}));
   out.push_back(task::make_elementwise({1, 131}));

@@ -1,0 +1,129 @@
+// What can be said of CUDA programs without a GPU: the program that the analytical model chooses out of the design
+// spaces of a matrix product, as tcc tune does without a device, and what its Lowered kernel and ptxas say about it.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <set>
+
+#include "bench.h"
+#include "driver/gpu_search.h"
+#include "tcc/analysis/shared_traffic.h"
+#include "tcc/codegen/cuda.h"
+#include "tcc/ir/instr.h"
+#include "tcc/ir/walk.h"
+#include "tcc/task/task.h"
+
+namespace tcc::benchmarks {
+namespace {
+
+constexpr size_t kCompiled = 8;  // programs of the ranking
+
+struct Chosen {
+  schedule::Trace trace;
+  ir::Kernel lowered;
+  codegen::Artifact artifact;
+  double seconds = 0;
+};
+
+Result<Chosen> choose(const task::Task& task, const target::Target& device) {
+  driver::GpuSearch search(task, device, {});
+  search::Counts counts;
+  search.explore(counts);
+  std::optional<Chosen> best;
+  for (const driver::GpuCandidate& candidate : search.finalists(kCompiled)) {
+    ir::Legal<ir::Kernel> lowered = search.lower(candidate);
+    if (!lowered) continue;
+    TCC_TRY(codegen::Artifact artifact, codegen::compile_cuda(*lowered, device));
+    const double seconds = driver::with_spills(candidate.seconds, artifact);
+    if (best && best->seconds <= seconds) continue;
+    best = Chosen{search.trace_of(candidate), *lowered, std::move(artifact), seconds};
+  }
+  if (!best) return input_error("no program of '{}' for {} can be lowered", task.workload, device.name);
+  return std::move(*best);
+}
+
+struct Facts {
+  bool matrix = false;  // some instruction of a warp multiplies
+  int64_t stages = 1;   // versions of the buffers that asynchronous copies fill
+  int64_t threads = 1;  // a block
+  int64_t blocks = 1;
+  double scheduler_warps = 0;
+};
+
+Facts facts_of(const Chosen& chosen, const target::Target& device) {
+  Facts f;
+  std::set<ir::Id> filled;
+  ir::visit(chosen.lowered.root, [&](ir::Stmt s) {
+    const ir::InstrCall* call = ir::as<ir::InstrCall>(s);
+    if (call == nullptr) return true;
+    const ir::Instruction& row = ir::instruction(call->instr);
+    f.matrix |= row.flops > 0 && row.participants != ir::Participants::kThread;
+    if (row.completion == ir::Completion::kCopyGroup) filled.insert(call->operands[0].buffer);
+    return true;
+  });
+  for (ir::Id id : filled) {
+    const ir::Buffer& b = *chosen.lowered.buffer(id);
+    const int64_t versions = ir::int_value(b.shape[0]);
+    f.stages = f.stages == 1 ? versions : std::min(f.stages, versions);
+  }
+  const codegen::Launch& launch = chosen.artifact.launches.at(0);
+  f.threads = launch.block[0] * launch.block[1] * launch.block[2];
+  f.blocks = launch.grid[0] * launch.grid[1] * launch.grid[2];
+  // Resident blocks of a multiprocessor, by what ptxas says the block takes.
+  const target::CudaInfo& c = device.cuda;
+  const int64_t warps = (f.threads + c.warp_size - 1) / c.warp_size;
+  const auto fact = [&](const char* name) { return static_cast<int64_t>(chosen.artifact.facts.at(name)); };
+  const int64_t unit = std::max<int64_t>(c.register_allocation_unit, 1);
+  const int64_t registers = (fact("registers") * c.warp_size + unit - 1) / unit * unit * warps;
+  int64_t resident = std::min({c.max_blocks_per_sm, c.max_threads_per_sm / (warps * c.warp_size),
+                               c.registers_per_sm / std::max<int64_t>(registers, 1)});
+  resident = std::min(resident, c.shared_per_sm / (fact("shared_bytes") + c.shared_reserved_per_block));
+  f.scheduler_warps = static_cast<double>(resident * warps) / static_cast<double>(c.schedulers_per_sm);
+  return f;
+}
+
+Result<std::vector<Row>> judge(const std::string& name, const task::Task& task, const std::string& target) {
+  TCC_TRY(target::Target device, target::find_target(target));
+  TCC_TRY(Chosen chosen, choose(task, device));
+  const Facts f = facts_of(chosen, device);
+  const analysis::SharedTraffic banks = analysis::shared_traffic(chosen.lowered);
+  const int64_t narrowest = analysis::narrowest_global_access(chosen.lowered);
+  const double spills = chosen.artifact.facts.at("spill_bytes");
+  std::vector<Row> rows;
+  auto number = [&](const char* what, double value, const char* unit) {
+    rows.push_back({name + "." + what, value, unit, "", 0, 0});
+  };
+  auto demand = [&](const char* what, bool holds) {
+    rows.push_back({name + "." + what, holds ? 1.0 : 0.0, "bool", "", 0, 0});
+  };
+  number("predicted", task.flops / chosen.seconds * 1e-12, "TFLOP/s");
+  number("threads", static_cast<double>(f.threads), "a block");
+  number("blocks", static_cast<double>(f.blocks), "");
+  number("registers", chosen.artifact.facts.at("registers"), "a thread");
+  number("shared", chosen.artifact.facts.at("shared_bytes"), "B");
+  number("stages", static_cast<double>(f.stages), "");
+  number("bank_cycles", banks.cycles, "a warp");
+  number("bank_conflicts", banks.conflicts, "cycles");
+  number("spills", spills, "B");
+  number("narrowest_global", static_cast<double>(narrowest), "B");
+  number("scheduler_warps", f.scheduler_warps, "");
+  demand("mma", f.matrix);
+  demand("stages_3", f.stages >= 3);
+  demand("no_conflicts", banks.conflicts == 0);
+  demand("no_spills", spills == 0);
+  demand("global_16_bytes", narrowest == 16);
+  demand("two_warps_a_scheduler", f.scheduler_warps >= 2);
+  return rows;
+}
+
+}  // namespace
+
+std::vector<Row> run_cuda_static_suite(double) {
+  const task::Task gemm = task::make_gemm({.m = 4096, .n = 4096, .k = 4096, .dtype = graph::DType::kF16});
+  Result<std::vector<Row>> rows = judge("gemm_f16_4096.a100", gemm, "a100");
+  if (rows) return *rows;
+  std::fprintf(stderr, "cuda-static: %s %s\n", rows.error().message.c_str(), rows.error().hint.c_str());
+  return {{"cuda-static", 0, "", "did not run: " + rows.error().message, 0, 0}};
+}
+
+}  // namespace tcc::benchmarks

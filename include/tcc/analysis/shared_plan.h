@@ -1,0 +1,37 @@
+// Where a launch's shared buffers lie. Buffers whose lives do not meet may have the same place; a barrier stands
+// between their uses (lower/gpu/insert_barriers.h).
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "tcc/ir/kernel.h"
+
+namespace tcc::analysis {
+
+struct SharedPlan {
+  std::vector<const ir::Buffer*> buffers;  // in the order of their Allocs
+  std::vector<int64_t> offsets;            // bytes, one for each
+  int64_t total = 0;                       // bytes of all, as placed
+  int64_t separate = 0;                    // bytes of all, one behind the other
+  int64_t alignment = 16;
+  // What a block takes: up to `apart` bytes buffers have places of their own.
+  int64_t bytes(int64_t apart) const { return separate > apart ? total : separate; }
+};
+// What is not in the kernel yet: where buffers will live, and versions of them that will lie one behind the other.
+struct SharedWishes {
+  std::map<ir::Id, ir::Scope> scopes;
+  std::map<ir::Id, int64_t> versions;
+};
+// Buffers of symbolic shape are not placed.
+SharedPlan plan_shared(const ir::Kernel& kernel, ir::Stmt launch, const SharedWishes& wishes = {});
+
+// From the first to the last use of each shared buffer, as numbers of statements in the order of the text; the use in a
+// loop lasts as long as the loop.
+struct Life {
+  int64_t first = 0, last = 0;
+  bool meets(const Life& other) const { return first <= other.last && other.first <= last; }
+};
+std::map<ir::Id, Life> shared_lives(const ir::Kernel& kernel, ir::Stmt launch, const SharedWishes& wishes = {});
+
+}  // namespace tcc::analysis

@@ -1,0 +1,69 @@
+// Measuring on a GPU of this machine. This process compiles; `tcc-worker`, started by exec, holds the device's context
+// and runs the programs. This process never opens the driver, so it may fork. What a program does to the device ends
+// the worker at most: it is started again, and the program's record says what it did.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tcc/measure/host.h"
+#include "tcc/measure/measurement.h"
+#include "tcc/measure/task.h"
+#include "tcc/support/parallel.h"
+#include "tcc/target/target.h"
+
+namespace tcc::measure {
+
+struct GpuMeasureOptions {
+  std::string worker_path;     // "" = the file `tcc-worker` beside the running executable
+  std::string driver_library;  // "" = the system's libcuda.so.1
+  int device = 0;              // number of the device, as nvidia-smi and CUDA_VISIBLE_DEVICES have it
+  double budget_seconds = 0.1;
+  double patience = 3;                 // budgets that an undisturbed moment is waited for, by what may be the best
+  double timeout_seconds = 10;         // at most this for the first runs, and again for the timed ones
+  int64_t max_copies = 32;             // of the parameters, which launches take in turns
+  ThreadPool* compile_pool = nullptr;  // compiles while the worker measures; nullptr = this thread does
+};
+
+// A GPU of this machine.
+struct GpuDevice {
+  std::string name, uuid;
+  target::Target target;  // named "cuda": what its attributes say
+  int64_t memory_bytes = 0;
+  int driver_version = 0;       // 13000 = 13.0
+  bool takes_ptx_only = false;  // an emulated device
+};
+// Asks a worker, which ends afterwards. Errors, each with what to do: no worker, no driver, no device.
+Result<GpuDevice> find_gpu(const GpuMeasureOptions& options);
+
+class GpuMeasurer : public Measurer {
+ public:
+  // `references` computes the tasks' references on the CPU; it must outlive this. Errors: those of find_gpu; no NVRTC;
+  // a driver older than NVRTC.
+  static Result<std::unique_ptr<GpuMeasurer>> create(IsolatedHostMeasurer& references,
+                                                     const GpuMeasureOptions& options);
+  ~GpuMeasurer() override;
+
+  const GpuDevice& device() const;
+  // Inputs and references of a task, made on the CPU. Error: its tensors do not fit the device.
+  Result<std::shared_ptr<const MeasureTask>> prepare(const ir::Kernel& naive, const target::Target& target);
+
+  // Errors: the device is lost, or out of memory for the task's own tensors; no compiler for its architecture.
+  Result<std::vector<Measurement>> measure(std::span<const Candidate> candidates) override;
+  // As IsolatedHostMeasurer::compare_paired: A B B A, in processes of their own.
+  Result<PairedComparison> compare_paired(const Candidate& a, const Candidate& b);
+
+  int worker_pid() const;    // for tests and for messages
+  int64_t restarts() const;  // how often the worker had to be started again
+  // Tasks whose asynchronous copies were given up, and the like: one sentence each, for the user.
+  std::vector<std::string> notes() const;
+
+ private:
+  class Impl;
+  explicit GpuMeasurer(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tcc::measure

@@ -1,0 +1,156 @@
+#include "tcc/analysis/shared_plan.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "tcc/ir/walk.h"
+
+namespace tcc::analysis {
+
+using namespace ir;
+
+namespace {
+
+Scope scope_of(const Buffer& b, const SharedWishes& wishes) {
+  auto scope = wishes.scopes.find(b.id);
+  return scope == wishes.scopes.end() ? b.scope : scope->second;
+}
+
+class Biographer {
+ public:
+  Biographer(const Kernel& k, const SharedWishes& wishes) : k_(k), wishes_(wishes) {}
+
+  void stmt(Stmt s) {
+    const Loop* l = as<Loop>(s);
+    // Threads run side by side; what repeats is the rest.
+    const bool repeats = l != nullptr && (l->loop_kind != LoopKind::kBound || l->axis == Axis::kVthread);
+    const bool outermost = repeats && !inside_;
+    if (outermost) {
+      inside_ = true;
+      start_ = now_ + 1;
+      touched_.clear();
+    }
+    ++now_;
+    expressions(s);
+    if (const Store* store = as<Store>(s)) touch(store->buffer);
+    if (const InstrCall* call = as<InstrCall>(s))
+      for (const Operand& o : call->operands) touch(o.buffer);
+    visit(s, [&](Stmt c) {
+      if (c == s) return true;
+      stmt(c);
+      return false;
+    });
+    if (outermost) {
+      inside_ = false;
+      for (Id id : touched_) live(id, start_, now_);
+    }
+  }
+  std::map<Id, Life> take() { return std::move(lives_); }
+
+ private:
+  // Loads of the statement itself, not of those below it.
+  void expressions(Stmt s) {
+    auto look = [&](Expr root) {
+      if (root == nullptr) return;
+      visit(root, [&](Expr e) {
+        if (const Load* l = as<Load>(e)) touch(l->buffer);
+        return true;
+      });
+    };
+    if (const Store* store = as<Store>(s)) {
+      for (Expr e : store->indices) look(e);
+      look(store->value);
+      look(store->predicate);
+    }
+    if (const If* branch = as<If>(s)) look(branch->condition);
+    if (const Loop* l = as<Loop>(s)) look(l->extent);
+    if (const InstrCall* call = as<InstrCall>(s)) {
+      for (const Operand& o : call->operands)
+        for (Expr e : o.indices) look(e);
+      for (Expr e : call->args) look(e);
+      look(call->predicate);
+    }
+  }
+  void touch(Id id) {
+    const Buffer* b = k_.buffer(id);
+    if (b == nullptr || scope_of(*b, wishes_) != Scope::kShared) return;
+    live(id, now_, now_);
+    if (inside_) touched_.push_back(id);
+  }
+  void live(Id id, int64_t first, int64_t last) {
+    auto [life, fresh] = lives_.try_emplace(id, Life{first, last});
+    if (fresh) return;
+    life->second.first = std::min(life->second.first, first);
+    life->second.last = std::max(life->second.last, last);
+  }
+
+  const Kernel& k_;
+  const SharedWishes& wishes_;
+  std::map<Id, Life> lives_;
+  int64_t now_ = 0, start_ = 0;
+  bool inside_ = false;
+  std::vector<Id> touched_;
+};
+
+std::optional<int64_t> bytes_of(const Buffer& b) {
+  if (b.layout != nullptr) return b.layout->size * type_bytes(b.type);
+  int64_t n = type_bytes(b.type);
+  for (Expr e : b.shape) {
+    if (!is_int(e)) return std::nullopt;
+    n *= std::max<int64_t>(int_value(e), 1);
+  }
+  return n;
+}
+
+}  // namespace
+
+std::map<Id, Life> shared_lives(const Kernel& kernel, Stmt launch, const SharedWishes& wishes) {
+  Biographer b(kernel, wishes);
+  b.stmt(launch);
+  return b.take();
+}
+
+SharedPlan plan_shared(const Kernel& kernel, Stmt launch, const SharedWishes& wishes) {
+  SharedPlan plan;
+  const std::map<Id, Life> lives = shared_lives(kernel, launch, wishes);
+  struct Placed {
+    Life life;
+    int64_t begin, end;
+  };
+  std::vector<Placed> placed;
+  visit(launch, [&](Stmt s) {
+    const Alloc* a = as<Alloc>(s);
+    if (a == nullptr) return true;
+    for (Id id : a->buffers) {
+      const Buffer& b = *kernel.buffer(id);
+      const std::optional<int64_t> one = scope_of(b, wishes) == Scope::kShared ? bytes_of(b) : std::nullopt;
+      if (!one) continue;
+      auto many = wishes.versions.find(id);
+      const int64_t bytes = *one * (many == wishes.versions.end() ? 1 : many->second);
+      const int64_t align = std::max<int64_t>(b.alignment, 16);
+      auto aligned = [&](int64_t n) { return (n + align - 1) / align * align; };
+      auto life = lives.find(id);
+      const Life mine = life == lives.end() ? Life{0, INT64_MAX} : life->second;
+      // The first gap between those that live at the same time.
+      std::vector<Placed> others;
+      for (const Placed& p : placed)
+        if (p.life.meets(mine)) others.push_back(p);
+      std::sort(others.begin(), others.end(), [](const Placed& x, const Placed& y) { return x.begin < y.begin; });
+      int64_t at = 0;
+      for (const Placed& p : others) {
+        if (at + bytes <= p.begin) break;
+        at = std::max(at, aligned(p.end));
+      }
+      placed.push_back({mine, at, at + bytes});
+      plan.buffers.push_back(&b);
+      plan.offsets.push_back(at);
+      plan.total = std::max(plan.total, at + bytes);
+      plan.separate = aligned(plan.separate) + bytes;
+      plan.alignment = std::max(plan.alignment, align);
+    }
+    return true;
+  });
+  return plan;
+}
+
+}  // namespace tcc::analysis

@@ -1,0 +1,114 @@
+// `tcc verify MODEL --emulate`: the kernels of a model for a GPU, proved without one.
+#include <nlohmann/json.hpp>
+
+#include "cli/arguments.h"
+#include "cli/lookup.h"
+#include "cli/output.h"
+#include "tcc/cli/cli.h"
+#include "tcc/driver/emulate.h"
+#include "tcc/driver/library.h"
+#include "tcc/support/text.h"
+
+namespace tcc::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Status = driver::EmulatedTask::Status;
+
+const char* status_name(Status status) {
+  switch (status) {
+    case Status::kOk:
+      return "ok";
+    case Status::kPart:
+      return "part";
+    case Status::kTooLarge:
+      return "too large";
+    case Status::kFailed:
+      return "FAILED";
+  }
+  return "";
+}
+
+void print_emulation(const Arguments& a, const driver::EmulateReport& report) {
+  if (a.common.json) {
+    Json json = {{"model", report.model},
+                 {"target", report.target},
+                 {"nvrtc", report.toolkit},
+                 {"ok", report.count(Status::kOk)},
+                 {"in_part", report.count(Status::kPart)},
+                 {"too_large", report.count(Status::kTooLarge)},
+                 {"failed", report.count(Status::kFailed)},
+                 {"tasks", Json::array()}};
+    for (const driver::EmulatedTask& t : report.tasks)
+      json["tasks"].push_back({{"key", t.key},
+                               {"workload", t.workload},
+                               {"weight", t.weight},
+                               {"schedule", package::origin_name(t.origin)},
+                               {"status", t.status == Status::kFailed ? "failed" : status_name(t.status)},
+                               {"max_error", t.max_error},
+                               {"allowed_error", t.allowed},
+                               {"instructions", t.instructions},
+                               {"instructions_needed", t.needed},
+                               {"blocks", t.blocks},
+                               {"all_blocks", t.all_blocks},
+                               {"races", t.races},
+                               {"findings", t.findings},
+                               {"failure", t.failure},
+                               {"seconds", t.seconds}});
+    print(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+    return;
+  }
+  std::vector<std::vector<std::string>> rows = {{"task", "schedule", "", "error", "instructions", "blocks", "races"}};
+  for (const driver::EmulatedTask& t : report.tasks) {
+    const bool ran = t.blocks > 0;
+    rows.push_back(
+        {sanitize(t.workload), package::origin_name(t.origin), status_name(t.status),
+         ran ? fmt::format("{:.2g}", t.max_error) : "-", ran ? fmt::format("{}", t.instructions) : "-",
+         t.blocks == t.all_blocks ? fmt::format("{}", t.blocks) : fmt::format("{} of {}", t.blocks, t.all_blocks),
+         fmt::format("{}", t.races)});
+  }
+  std::string text = fmt::format("{} for {}: PTX of NVRTC {}, run without a GPU\n", sanitize(report.model),
+                                 report.target, report.toolkit);
+  text += format_table(rows, 3);
+  for (const driver::EmulatedTask& t : report.tasks)
+    if (t.status == Status::kTooLarge) text += fmt::format("{}: {}\n", sanitize(t.workload), t.failure);
+  const int64_t large = report.count(Status::kTooLarge), part = report.count(Status::kPart),
+                failed = report.count(Status::kFailed);
+  if (part > 0)
+    text += fmt::format("{} in part: some blocks ran, all of their results are right\n", plural(part, "task"));
+  if (large > 0) text += fmt::format("{} NOT verified\n", plural(large, "task"));
+  text += failed > 0 ? "FAILED\n" : large > 0 ? "what was verified passed\n" : "passed\n";
+  print(text);
+}
+
+}  // namespace
+
+Result<int> run_emulation(const Arguments& a) {
+  if (driver::is_library(a.model.model))
+    return make_error(ErrorClass::kUsage, "--emulate compiles a model's kernels: a library has no PTX to emulate",
+                      "name the model instead of the library");
+  driver::EmulateOptions options;
+  TCC_TRY(options.target, open_target(a));
+  if (options.target.is_cpu())
+    return make_error(ErrorClass::kUsage,
+                      fmt::format("--emulate proves kernels for a GPU, and {} is none", options.target.name),
+                      "add --target a100 or another GPU; `tcc targets` lists them");
+  TCC_TRY(driver::Model model, open_model(a));
+  TCC_TRY(auto store, open_store_for_reading(a.db));
+  options.store = store.get();
+  options.seed = a.seed;
+  options.tolerance = a.tolerance;
+  TCC_TRY(driver::EmulateReport report, driver::emulate_model(model, options));
+  print_emulation(a, report);
+  if (report.count(Status::kFailed) == 0) return report.count(Status::kTooLarge) > 0 ? kStopped : kOk;
+  std::vector<std::string> findings;
+  for (const driver::EmulatedTask& t : report.tasks)
+    if (t.status == Status::kFailed)
+      findings.push_back(fmt::format("{}: {}", sanitize(t.workload), sanitize(t.failure)));
+  return make_error(ErrorClass::kInput,
+                    fmt::format("{} of {} do not compute what the model says",
+                                plural(report.count(Status::kFailed), "kernel"), report.tasks.size()),
+                    "please report it with the model; other schedules (`tcc tune --target`) may be right", findings);
+}
+
+}  // namespace tcc::cli

@@ -1,0 +1,294 @@
+#include "codegen/cuda/prelude.h"
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "codegen/cuda/emitter.h"
+#include "tcc/support/check.h"
+
+namespace tcc::codegen::cuda {
+
+using namespace ir;
+
+namespace {
+
+// Values of f16 and bf16 are floats in registers, rounded after every operation, and 16-bit words in memory.
+constexpr char kHead[] = R"cuda(#define TCC_DEVICE static __device__ __forceinline__
+#define TCC_GLOBAL(type, name) type* __restrict__ name
+#define TCC_SHARED(type, name, elements, alignment) __shared__ __align__(alignment) type name[elements]
+#define TCC_SHARED_DYNAMIC(alignment) extern __shared__ __align__(alignment) unsigned char tcc_shared[]
+#define TCC_SHARED_AT(type, name, elements, offset) type* const name = (type*)(tcc_shared + offset)
+template <class T, int N>
+struct alignas(sizeof(T) * N) tcc_vec {
+  T v[N];
+};
+template <int N, class T>
+TCC_DEVICE tcc_vec<T, N> tcc_load(const T* p) { return *(const tcc_vec<T, N>*)p; }
+template <int N, class T>
+TCC_DEVICE void tcc_store(T* p, tcc_vec<T, N> value) { *(tcc_vec<T, N>*)p = value; }
+template <class T>
+TCC_DEVICE T tcc_min(T a, T b) { return b < a ? b : a; }
+template <class T>
+TCC_DEVICE T tcc_max(T a, T b) { return a < b ? b : a; }
+template <class T>
+TCC_DEVICE T tcc_floor_div(T a, T b) { return a / b - (a % b != 0 && ((a < 0) != (b < 0)) ? 1 : 0); }
+template <class T>
+TCC_DEVICE T tcc_floor_mod(T a, T b) { return a - tcc_floor_div(a, b) * b; }
+template <class T>
+TCC_DEVICE T tcc_xor(T a, int from, T mask, int to) { return a ^ (((a >> from) & mask) << to); }
+TCC_DEVICE float tcc_f32_bits(unsigned bits) { return __uint_as_float(bits); }
+TCC_DEVICE double tcc_f64_bits(long long bits) { return __longlong_as_double(bits); }
+TCC_DEVICE float tcc_from_f16(unsigned short h) {
+  float f;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h));
+  return f;
+}
+TCC_DEVICE unsigned short tcc_to_f16(float f) {
+  unsigned short h;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(f));
+  return h;
+}
+TCC_DEVICE float tcc_round_f16(float f) { return tcc_from_f16(tcc_to_f16(f)); }
+TCC_DEVICE float tcc_from_bf16(unsigned short h) { return __uint_as_float((unsigned)h << 16); }
+TCC_DEVICE unsigned short tcc_to_bf16(float f) {
+  unsigned bits = __float_as_uint(f);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return (unsigned short)(bits >> 16 | 0x40u);
+  return (unsigned short)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+TCC_DEVICE float tcc_round_bf16(float f) { return tcc_from_bf16(tcc_to_bf16(f)); }
+TCC_DEVICE int tcc_to_i32(float x) { return __float2int_rz(x); }
+TCC_DEVICE int tcc_to_i32(double x) { return __double2int_rz(x); }
+TCC_DEVICE long long tcc_to_i64(float x) { return __float2ll_rz(x); }
+TCC_DEVICE long long tcc_to_i64(double x) { return __double2ll_rz(x); }
+TCC_DEVICE float tcc_fmin(float a, float b) { return fminf(a, b); }
+TCC_DEVICE double tcc_fmin(double a, double b) { return fmin(a, b); }
+TCC_DEVICE float tcc_fmax(float a, float b) { return fmaxf(a, b); }
+TCC_DEVICE double tcc_fmax(double a, double b) { return fmax(a, b); }
+TCC_DEVICE float tcc_pow(float a, float b) { return powf(a, b); }
+TCC_DEVICE double tcc_pow(double a, double b) { return pow(a, b); }
+TCC_DEVICE float tcc_fma(float a, float b, float c) { return fmaf(a, b, c); }
+TCC_DEVICE double tcc_fma(double a, double b, double c) { return fma(a, b, c); }
+#define TCC_MATH(name, narrow, wide) \
+  TCC_DEVICE float name(float x) { return narrow(x); } \
+  TCC_DEVICE double name(double x) { return wide(x); }
+TCC_MATH(tcc_exp, expf, exp)
+TCC_MATH(tcc_log, logf, log)
+TCC_MATH(tcc_tanh, tanhf, tanh)
+TCC_MATH(tcc_erf, erff, erf)
+TCC_MATH(tcc_sqrt, sqrtf, sqrt)
+TCC_MATH(tcc_rsqrt, rsqrtf, rsqrt)
+TCC_MATH(tcc_abs, fabsf, fabs)
+TCC_MATH(tcc_floor, floorf, floor)
+TCC_MATH(tcc_ceil, ceilf, ceil)
+TCC_MATH(tcc_round, rintf, rint)
+TCC_MATH(tcc_sin, sinf, sin)
+TCC_MATH(tcc_cos, cosf, cos)
+TCC_DEVICE float tcc_sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
+TCC_DEVICE double tcc_sigmoid(double x) { return 1.0 / (1.0 + exp(-x)); }
+TCC_DEVICE unsigned tcc_shared_address(const void* p) { return (unsigned)__cvta_generic_to_shared(p); }
+)cuda";
+
+bool is_word(char c) {
+  return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+}
+
+std::string join(const std::vector<std::string>& parts) {
+  std::string text;
+  for (const std::string& p : parts) text += (text.empty() ? "" : ", ") + p;
+  return text;
+}
+
+bool in_shared(Scope scope) {
+  return scope == Scope::kShared || scope == Scope::kClusterShared;
+}
+
+// One asm statement. In a row's text `$n` is the n-th argument and `%NAME` an operand: a 32-bit address for shared
+// memory, a 64-bit one for global memory, the list of its .b32 registers for a `local` operand (elements smaller than
+// 4 bytes share registers in order).
+class AsmStatement {
+ public:
+  // mode: what a shuffle's argument 0 is; run_time: arguments that may be registers are.
+  AsmStatement(const Instruction& row, bool run_time, int mode) : row_(row), run_time_(run_time), mode_(mode) {
+    // Outputs are numbered first.
+    for (const OperandSpec& o : row.operands)
+      if (o.scope == Scope::kLocal && o.access != Access::kRead) operand(o);
+    for (const OperandSpec& o : row.operands)
+      if (o.scope != Scope::kLocal || o.access == Access::kRead) operand(o);
+  }
+
+  std::string text() {
+    std::string body;
+    for (size_t i = 0; i < row_.ptx.size();) {
+      const char c = row_.ptx[i];
+      size_t end = i + 1;
+      while ((c == '$' || c == '%') && end < row_.ptx.size() && is_word(row_.ptx[end])) ++end;
+      const std::string_view word = row_.ptx.substr(i + 1, end - i - 1);
+      if (c == '$') {
+        TCC_CHECK(word.size() == 1 && word[0] - '0' < row_.num_args, "{}: {}", row_.name, row_.ptx);
+        body += argument(static_cast<size_t>(word[0] - '0'));
+      } else if (c == '%') {
+        auto found = operands_.find(word);
+        TCC_CHECK(found != operands_.end(), "{}: no operand '{}'", row_.name, word);
+        body += found->second;
+      } else {
+        body += c;
+      }
+      i = end;
+    }
+    return fmt::format("asm volatile(\"{}\" : {} : {} : \"memory\");", body, join(outputs_), join(inputs_));
+  }
+
+ private:
+  std::string place(std::vector<std::string>& list, std::string constraint) {
+    list.push_back(std::move(constraint));
+    return fmt::format("%{}", outputs_.size() + inputs_.size() - 1);
+  }
+
+  void operand(const OperandSpec& spec) {
+    if (spec.scope != Scope::kLocal) {
+      operands_[spec.name] =
+          place(inputs_, in_shared(spec.scope) ? fmt::format("\"r\"(tcc_shared_address({}))", spec.name)
+                                               : fmt::format("\"l\"({})", spec.name));
+      return;
+    }
+    const int64_t bytes = type_bytes(spec.type);
+    const int64_t words = std::max<int64_t>(registers_per_lane(spec) * bytes / 4, 1);
+    // Fragments that are only read are .b32 whatever their type.
+    const bool as_bits = bytes < 4 || (spec.type == Type::kF32 && !spec.layout.empty() && spec.access == Access::kRead);
+    const char constraint = spec.type == Type::kF32 && !as_bits ? 'f' : 'r';
+    const std::string pointer =
+        !as_bits ? std::string(spec.name)
+                 : fmt::format("(({}unsigned*){})", spec.access == Access::kRead ? "const " : "", spec.name);
+    std::string list;
+    for (int64_t w = 0; w < words; ++w) {
+      const char* kind = spec.access == Access::kRead ? "" : spec.access == Access::kWrite ? "=" : "+";
+      std::string text = fmt::format("\"{}{}\"({}[{}])", kind, constraint, pointer, w);
+      list += list.empty() ? "" : ", ";
+      list += place(spec.access == Access::kRead ? inputs_ : outputs_, std::move(text));
+    }
+    operands_[spec.name] = words == 1 && spec.layout.empty() ? list : "{" + list + "}";
+  }
+
+  std::string argument(size_t n) {
+    static constexpr const char* kModes[] = {"idx", "up", "down", "bfly"};
+    if (row_.behaviour == Behaviour::kShuffle && n == 0) return kModes[mode_];
+    const bool immediate = !run_time_ || is_immediate(row_, n);
+    std::string value = fmt::format("{}{}", immediate ? 'I' : 'a', n);
+    // A width becomes the clamp and segment mask of the PTX manual, "shfl.sync".
+    if (row_.behaviour == Behaviour::kShuffle && n == 2)
+      value = fmt::format("((32 - {}) << 8) | {}", value, mode_ == 1 ? 0 : 31);
+    // PTX counts whole warps.
+    if (row_.behaviour == Behaviour::kBarSync && n == 1) value = fmt::format("({} + 31) / 32 * 32", value);
+    return place(inputs_, fmt::format("\"{}\"({})", immediate ? 'n' : 'r', value));
+  }
+
+  const Instruction& row_;
+  bool run_time_;
+  int mode_;
+  std::vector<std::string> outputs_, inputs_;
+  std::map<std::string_view, std::string> operands_;
+};
+
+// The function with all arguments as template arguments, or with those at run time that may be.
+std::string function(const Instruction& row, bool run_time) {
+  std::vector<std::string> immediates, parameters;
+  for (const OperandSpec& o : row.operands) parameters.push_back(fmt::format("{} {}", operand_pointer(o), o.name));
+  for (size_t n = 0; n < static_cast<size_t>(row.num_args); ++n) {
+    if (run_time && !is_immediate(row, n))
+      parameters.push_back(fmt::format("{} a{}", argument_type(row), n));
+    else
+      immediates.push_back(fmt::format("{} I{}", argument_type(row), n));
+  }
+  std::string text = immediates.empty() ? "" : fmt::format("template <{}>\n", join(immediates));
+  text += fmt::format("TCC_DEVICE void {}({}) {{\n", row_function(row), join(parameters));
+  if (row.behaviour == Behaviour::kShuffle) {
+    for (int mode = 0; mode < 4; ++mode)
+      text += fmt::format("  if (I0 == {}) {}\n", mode, AsmStatement(row, run_time, mode).text());
+  } else {
+    text += "  " + AsmStatement(row, run_time, 0).text() + "\n";
+  }
+  return text + "}\n";
+}
+
+std::string make_prelude() {
+  std::string text = kHead;
+  for (const Instruction& row : instruction_table()) {
+    if (row.ptx.empty()) continue;
+    text += function(row, false);
+    for (size_t n = 0; n < static_cast<size_t>(row.num_args); ++n) {
+      if (is_immediate(row, n)) continue;
+      text += function(row, true);
+      break;
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+const std::string& prelude() {
+  static const std::string text = make_prelude();
+  return text;
+}
+
+std::string row_function(const Instruction& row) {
+  std::string name = "tcc_" + std::string(row.name);
+  for (char& c : name)
+    if (c == '.') c = '_';
+  return name;
+}
+
+bool is_immediate(const Instruction& row, size_t argument) {
+  switch (row.behaviour) {
+    case Behaviour::kShuffle:
+      return argument != 1;
+    case Behaviour::kCopyWait:
+    case Behaviour::kWgmmaWait:
+    case Behaviour::kSetMaxRegisters:
+      return true;
+    case Behaviour::kCompute:
+    case Behaviour::kBarSync:
+    case Behaviour::kWarpSync:
+    case Behaviour::kCopyCommit:
+    case Behaviour::kMbarrierInit:
+    case Behaviour::kMbarrierArrive:
+    case Behaviour::kMbarrierExpectTx:
+    case Behaviour::kMbarrierWait:
+    case Behaviour::kFenceProxyAsync:
+    case Behaviour::kFenceMbarrierInit:
+    case Behaviour::kWgmmaFence:
+    case Behaviour::kWgmmaCommit:
+    case Behaviour::kClusterSync:
+    case Behaviour::kThreadFence:
+    case Behaviour::kAtomicAdd:
+    case Behaviour::kTileConfig:
+      return false;
+  }
+  return false;
+}
+
+const char* argument_type(const Instruction& row) {
+  return row.behaviour == Behaviour::kWarpSync ? "unsigned" : "int";
+}
+
+int64_t registers_per_lane(const OperandSpec& spec) {
+  if (spec.layout.empty()) {
+    int64_t n = 1;
+    for (int32_t i = 0; i < spec.rank; ++i) n *= spec.tile[i];
+    return n;
+  }
+  Arena arena;
+  auto layout = parse_layout(arena, spec.layout);
+  TCC_CHECK(layout.has_value(), "operand layout '{}'", spec.layout);
+  int64_t n = 1;
+  for (const Digit& d : (*layout)->digits)
+    if (d.place == Place::kRegister) n *= d.extent;
+  return n;
+}
+
+std::string operand_pointer(const OperandSpec& spec) {
+  return (spec.access == Access::kRead ? "const " : "") + memory_type(spec.type) + "*";
+}
+
+}  // namespace tcc::codegen::cuda

@@ -1,0 +1,209 @@
+// Transposes in registers. The lanes of a vector lie apart in memory where a schedule turns a matrix: it reads a column
+// or leaves one. Where an unrolled loop does so for neighbouring columns, a square of elements is read as rows of the
+// other direction, turned by shuffles, and used as columns, or the other way round for stores: log2(n) shuffles for
+// each vector of n, instead of n loads or stores (Eklundh, A Fast Computer Method for Matrix Transposing, 1972:
+// exchange of blocks of 1, 2, 4, ... elements).
+//
+// While code is emitted such accesses are noted. Those of one buffer that follow each other in a basic block, with no
+// other access between that could touch the same elements, are one run. At the end of a function runs are replaced.
+#include <algorithm>
+#include <bit>
+#include <set>
+
+#include "codegen/llvm/emitter.h"
+#include "tcc/ir/walk.h"
+
+namespace tcc::codegen {
+namespace {
+
+using llvm::Value;
+
+// A load's or store's pointers are one scalar plus a constant for each lane.
+Value* scalar_pointer(const llvm::Instruction* access) {
+  auto* call = llvm::cast<llvm::CallInst>(access);
+  const bool store = call->getType()->isVoidTy();
+  return llvm::cast<llvm::GEPOperator>(call->getArgOperand(store ? 1 : 0))->getPointerOperand();
+}
+
+class Turner {
+ public:
+  Turner(llvm::IRBuilder<>& b, llvm::Type* element, int64_t bytes) : b_(b), element_(element), bytes_(bytes) {}
+
+  // `list`: w accesses to neighbouring columns, in the order of the columns.
+  void loads(const std::vector<const LaneAccess*>& list) {
+    const auto w = static_cast<int64_t>(list.size());
+    const LaneAccess& first = **std::min_element(list.begin(), list.end(), by_order);
+    b_.SetInsertPoint(first.made);
+    std::vector<std::vector<Value*>> parts(list.size());  // of each column
+    for (size_t lane = 0; lane < first.offsets.size(); lane += list.size()) {
+      std::vector<Value*> rows;
+      for (int64_t r = 0; r < w; ++r)
+        rows.push_back(b_.CreateAlignedLoad(row_type(w), row(first, *list[0], lane + static_cast<size_t>(r)), align()));
+      turn(rows);
+      for (size_t c = 0; c < list.size(); ++c) parts[c].push_back(rows[c]);
+    }
+    for (size_t c = 0; c < list.size(); ++c) {
+      list[c]->made->replaceAllUsesWith(joined(parts[c], w));
+    }
+    erase(list);
+  }
+
+  void stores(const std::vector<const LaneAccess*>& list) {
+    const auto w = static_cast<int64_t>(list.size());
+    const LaneAccess& last = **std::max_element(list.begin(), list.end(), by_order);
+    b_.SetInsertPoint(last.made);
+    for (size_t lane = 0; lane < last.offsets.size(); lane += list.size()) {
+      std::vector<Value*> rows;
+      for (const LaneAccess* access : list) {
+        Value* whole = llvm::cast<llvm::CallInst>(access->made)->getArgOperand(0);
+        llvm::SmallVector<int, 64> pick;
+        for (int64_t i = 0; i < w; ++i) pick.push_back(static_cast<int>(lane) + static_cast<int>(i));
+        rows.push_back(access->offsets.size() == list.size() ? whole : b_.CreateShuffleVector(whole, pick));
+      }
+      turn(rows);
+      for (size_t r = 0; r < rows.size(); ++r) b_.CreateAlignedStore(rows[r], row(last, *list[0], lane + r), align());
+    }
+    erase(list);
+  }
+
+ private:
+  static bool by_order(const LaneAccess* x, const LaneAccess* y) { return x->order < y->order; }
+  llvm::FixedVectorType* row_type(int64_t w) const {
+    return llvm::FixedVectorType::get(element_, static_cast<unsigned>(w));
+  }
+  llvm::Align align() const { return llvm::Align(static_cast<uint64_t>(bytes_)); }
+  // Where the elements of one lane begin; `from` is an access whose pointer exists here, `column` the first one.
+  Value* row(const LaneAccess& from, const LaneAccess& column, size_t lane) {
+    return b_.CreateGEP(element_, scalar_pointer(from.made),
+                        b_.getInt64(static_cast<uint64_t>(column.at - from.at + from.offsets[lane])));
+  }
+
+  // Rows become columns.
+  void turn(std::vector<Value*>& rows) {
+    const auto w = static_cast<int>(rows.size());
+    for (int block = 1; block < w; block *= 2)
+      for (int i = 0; i < w; ++i) {
+        if ((i & block) != 0) continue;
+        Value *x = rows[static_cast<size_t>(i)], *y = rows[static_cast<size_t>(i | block)];
+        llvm::SmallVector<int, 16> low, high;
+        for (int j = 0; j < w; ++j) {
+          low.push_back((j & block) != 0 ? w + (j ^ block) : j);
+          high.push_back((j & block) != 0 ? w + j : (j | block));
+        }
+        rows[static_cast<size_t>(i)] = b_.CreateShuffleVector(x, y, low);
+        rows[static_cast<size_t>(i | block)] = b_.CreateShuffleVector(x, y, high);
+      }
+  }
+
+  Value* joined(std::vector<Value*> parts, int64_t w) {
+    while (parts.size() > 1) {
+      llvm::SmallVector<int, 64> both;
+      for (int i = 0; i < static_cast<int>(2 * w); ++i) both.push_back(i);
+      std::vector<Value*> wider;
+      for (size_t i = 0; i < parts.size(); i += 2)
+        wider.push_back(b_.CreateShuffleVector(parts[i], parts[i + 1], both));
+      parts = std::move(wider);
+      w *= 2;
+    }
+    return parts[0];
+  }
+
+  static void erase(const std::vector<const LaneAccess*>& list) {
+    for (const LaneAccess* access : list) access->made->eraseFromParent();
+  }
+
+  llvm::IRBuilder<>& b_;
+  llvm::Type* element_;
+  int64_t bytes_;
+};
+
+}  // namespace
+
+void Emitter::note_lanes(const BufferSlot& slot, const FlatAddress& at, llvm::Instruction* made, bool store) {
+  const bool xors = slot.buffer->layout != nullptr && !slot.buffer->layout->xors.empty();
+  if (slot.local || xors || !at.split) return close_run(slot.buffer->id);
+  LaneAccess access{made, 0, at.split->offsets, lane_accesses_++};
+  std::vector<ir::Term> base;
+  bool comparable = true;
+  auto add = [&](int64_t coefficient, ir::Expr atom) {
+    if (auto* c = llvm::dyn_cast<llvm::ConstantInt>(scalar_index(atom))) {
+      access.at += coefficient * c->getSExtValue();
+      return;
+    }
+    // Within a basic block an expression has one value, unless it depends on a loop that is written out.
+    ir::visit(atom, [&](ir::Expr e) {
+      const ir::Var* v = ir::as<ir::Var>(e);
+      comparable &= v == nullptr || !llvm::isa<llvm::Constant>(env_[static_cast<size_t>(v->id)].value.v);
+      return true;
+    });
+    base.push_back({coefficient, atom});
+  };
+  if (const ir::Sum* s = ir::as<ir::Sum>(at.split->uniform)) {
+    access.at += s->constant;
+    for (const ir::Term& t : s->terms) add(t.coefficient, t.atom);
+  } else {
+    add(1, at.split->uniform);
+  }
+  if (!comparable) return close_run(slot.buffer->id);
+  auto same = [](const ir::Term& x, const ir::Term& y) {
+    return x.coefficient == y.coefficient && ir::equal(x.atom, y.atom);
+  };
+  auto run = open_runs_.find(slot.buffer->id);
+  if (run != open_runs_.end() &&
+      (run->second.stores != store || run->second.block != made->getParent() ||
+       !std::equal(base.begin(), base.end(), run->second.base.begin(), run->second.base.end(), same))) {
+    close_run(slot.buffer->id);
+    run = open_runs_.end();
+  }
+  if (run == open_runs_.end())
+    run = open_runs_.emplace(slot.buffer->id, LaneRun{slot.buffer->type, base, made->getParent(), store, {}}).first;
+  run->second.list.push_back(std::move(access));
+}
+
+void Emitter::close_run(ir::Id buffer) {
+  auto run = open_runs_.find(buffer);
+  if (run == open_runs_.end()) return;
+  runs_.push_back(std::move(run->second));
+  open_runs_.erase(run);
+}
+
+void Emitter::close_runs() {
+  while (!open_runs_.empty()) close_run(open_runs_.begin()->first);
+}
+
+void Emitter::turn_runs() {
+  close_runs();
+  llvm::IRBuilder<>::InsertPointGuard guard(b_);
+  for (LaneRun& run : runs_) {
+    const int64_t bytes = ir::type_bytes(run.type), widest = target_.cpu.vector_bits / 8 / bytes;
+    Turner turner(b_, memory_type(run.type), bytes);
+    std::set<int64_t> places;
+    size_t elements = 0;
+    for (const LaneAccess& access : run.list)
+      for (int64_t offset : access.offsets) places.insert(access.at + offset), ++elements;
+    // Stores to one place keep their order.
+    if (run.stores && places.size() != elements) continue;
+    std::map<std::vector<int64_t>, std::map<int64_t, const LaneAccess*>> groups;
+    for (const LaneAccess& access : run.list) groups[access.offsets].emplace(access.at, &access);
+    for (const auto& [offsets, columns] : groups) {
+      const auto lanes = static_cast<int64_t>(offsets.size());
+      for (auto next = columns.begin(); next != columns.end();) {
+        std::vector<const LaneAccess*> list;
+        for (auto c = next; c != columns.end() && c->first == next->first + std::ssize(list); ++c)
+          list.push_back(c->second);
+        int64_t w = std::min<int64_t>(widest, std::bit_floor(list.size()));
+        while (w >= kFewestTurned && lanes % w != 0) w /= 2;
+        if (w < kFewestTurned) {
+          ++next;
+          continue;
+        }
+        list.resize(static_cast<size_t>(w));
+        run.stores ? turner.stores(list) : turner.loads(list);
+        std::advance(next, w);
+      }
+    }
+  }
+  runs_.clear();
+}
+
+}  // namespace tcc::codegen

@@ -1,0 +1,193 @@
+// State of a run: memories, blocks, warps, and who knows of which access.
+#pragma once
+
+#include <bit>
+#include <cstring>
+#include <map>
+#include <memory>
+
+#include "emulation/ptx_code.h"
+#include "tcc/interp/clock.h"
+#include "tcc/support/rng.h"
+
+namespace tcc::emulation {
+
+using Kind_ = interp::Finding::Kind;
+
+// Generic addresses: windows for shared and local memory, then a stretch for each buffer with the buffer in the middle,
+// so that an address a little off still names it.
+inline constexpr uint64_t kSharedWindow = uint64_t{1} << 33, kLocalWindow = uint64_t{1} << 34;
+inline constexpr int kStretchBits = 36;
+inline constexpr uint64_t kFirstStretch = 16;
+inline uint64_t buffer_address(size_t index) {
+  return ((index + kFirstStretch) << kStretchBits) + (uint64_t{1} << (kStretchBits - 1));
+}
+
+// State of a byte. kPending: an asynchronous copy was issued that the program has not waited for. kOutside: between the
+// arrays of shared memory.
+enum Contents : uint8_t { kUndefined = 0, kDefined = 1, kPending = 2, kOutside = 3 };
+inline constexpr uint64_t kAllDefined = 0x0101010101010101ull;
+
+// Accesses to one granule (FastTrack): the last write, and readers since, a warp at a time. A tick is a number that
+// grows with every synchronisation of the launch; 0: no access.
+struct Reader {
+  uint32_t warp = 0, lanes = 0, tick = 0;
+};
+struct Cell {
+  uint32_t writer = 0;
+  uint32_t write_tick : 31 = 0;
+  uint32_t atomic : 1 = 0;
+  Reader reader;              // the latest
+  int32_t more_readers = -1;  // row of Machine::reader_sets
+};
+
+struct Region {
+  std::string name;
+  std::byte* data = nullptr;
+  int64_t size = 0;
+  bool writable = true, shared = false;
+  uint8_t* contents = nullptr;  // by byte; nullptr: defined
+  Cell* cells = nullptr;        // by granule; nullptr: not looked after
+  int granule_bits = 2;
+  std::vector<bool>* written = nullptr;
+  std::vector<std::byte> data_storage;
+  std::vector<uint8_t> contents_storage;
+  std::vector<Cell> cell_storage;
+
+  void track_contents(bool defined);
+  void track_order(int granule);
+};
+
+struct Copy {
+  int64_t to = 0;  // in shared memory
+  const std::byte* from = nullptr;
+  int32_t bytes = 0, source_bytes = 0;
+  int64_t group = 0;
+  const Ins* ins = nullptr;
+};
+struct LaneCopies {
+  std::vector<Copy> issued;
+  int64_t group = 0;  // of what is issued next
+};
+
+using SharedClock = std::shared_ptr<const interp::Clock>;
+struct Machine;
+struct Block;
+
+struct Warp {
+  std::byte* regs = nullptr;
+  const std::byte* constants = nullptr;
+  uint32_t* preds = nullptr;
+  const int32_t* extra = nullptr;
+  std::byte* local = nullptr;
+  Machine* machine = nullptr;
+  Block* block = nullptr;
+  uint32_t number = 0;  // in the launch
+  int32_t index = 0;    // in the block
+  uint32_t exists = 0, ready = 0, done = 0;
+  uint32_t at_barrier = 0, at_collective = 0;
+  std::array<int32_t, kLanes> pc{};
+  std::array<uint32_t, kLanes> members{};                     // at_collective: the lanes that meet
+  std::array<int64_t, kLanes> barrier{}, barrier_threads{};   // at_barrier
+  std::array<SharedClock, kLanes> known, released, acquired;  // released, acquired: by fences; null: nothing
+  std::array<LaneCopies, kLanes> copies;
+  std::vector<std::byte> reg_storage, local_storage;
+  std::vector<uint32_t> pred_storage;
+
+  template <class T>
+  T* row(int32_t place) {
+    return reinterpret_cast<T*>(regs + place);
+  }
+  template <class T>
+  const T* source(int32_t place) const {
+    return reinterpret_cast<const T*>(place >= 0 ? regs + place : constants + (-1 - place));
+  }
+  uint32_t thread(int lane) const { return number * kLanes + static_cast<uint32_t>(lane); }
+};
+
+struct Block {
+  int64_t index = 0;
+  std::array<int64_t, 3> at{};
+  uint32_t first_thread = 0, slots = 0;  // thread numbers of the block: 32 for each warp
+  uint32_t floor = 0;                    // what the block's threads did up to here is known to all of them
+  Region shared;
+  std::vector<std::unique_ptr<Warp>> warps;
+};
+
+struct Machine {
+  const PtxModule::Impl* module = nullptr;
+  const KernelCode* kernel = nullptr;
+  const codegen::Launch* launch = nullptr;
+  const PtxOptions* options = nullptr;
+  PtxReport* report_to = nullptr;
+  std::vector<std::unique_ptr<Region>> regions;  // buffers, then the module's own data
+  std::vector<uint64_t> params;
+  std::vector<std::unique_ptr<Block>> blocks;  // alive
+  std::vector<std::vector<Reader>> reader_sets;
+  std::vector<int32_t> free_reader_sets;
+  std::map<std::pair<const Region*, int64_t>, interp::Clock> released;  // by atomics, at their address
+  std::map<std::pair<int, int32_t>, size_t> known_findings;
+  uint32_t tick = 1;
+  bool races = false, stopped = false;
+  int64_t limit = 0;
+  int64_t instructions = 0;
+  int threads = 0;
+  Rng rng{0};
+
+  void report(interp::Finding::Kind kind, const Warp& w, int lane, const Ins& ins, const std::string& what);
+  std::string place_text(const Region& region, int64_t offset) const;
+
+  // ptx_launch.cpp
+  std::unique_ptr<Block> make_block();
+  void start_block(Block& block, int64_t index);
+  void run_alive();
+  bool run_warp(Warp& w, int64_t budget);
+  void run_lanes(Warp& w, uint32_t lanes, int32_t pc, int64_t& budget);
+
+  // ptx_meet.cpp
+  void arrive_barrier(Warp& w, const Ins& ins, uint32_t lanes);
+  bool resolve_barriers(Block& block);
+  bool resolve_collectives(Warp& w);
+  uint32_t member_mask(const Warp& w, const Ins& ins, int lane) const;
+  void check_barrier(const Warp& w);
+  void explain_deadlock();
+
+  // ptx_order.cpp: who did what before whom.
+  bool ordered(const Warp& w, int lane, const Region& region, uint32_t thread, uint32_t when) const;
+  void note_read(Warp& w, int lane, const Ins& ins, Region& region, int64_t offset, int bytes);
+  void note_write(Warp& w, int lane, const Ins& ins, Region& region, int64_t offset, int bytes, bool atomic);
+  void note_atomic_read(Warp& w, int lane, const Ins& ins, Region& region, int64_t offset, int bytes);
+  struct Lane {
+    Warp* warp;
+    int lane;
+  };
+  void join(std::span<const Lane> lanes);
+  void join_block(Block& block);
+  void fence(Warp& w, uint32_t lanes);
+  void pass_on(Warp& w, int lane, const Region& region, int64_t offset);  // at every atomic access
+  void acquire(Warp& w, int lane, const Region& region, int64_t offset);
+  void release(Warp& w, int lane, const Region& region, int64_t offset);
+};
+
+// Calls f(lane) for the lanes of a mask; the loop over all lanes vectorises.
+template <class F>
+inline void for_lanes(uint32_t lanes, F f) {
+  if (lanes == kAllLanes) {
+#pragma GCC ivdep
+    for (int l = 0; l < kLanes; ++l) f(l);
+    return;
+  }
+  for (uint32_t rest = lanes; rest != 0; rest &= rest - 1) f(std::countr_zero(rest));
+}
+
+// One launch whose counts and findings are added to a report. `written`, by buffer and byte: what earlier launches
+// wrote, and then this one too; nullptr: nobody asks.
+Result<void> launch_into(const PtxModule& module, const codegen::Launch& launch, std::span<const PtxBuffer> buffers,
+                         const PtxOptions& options, PtxReport& report, std::vector<std::vector<bool>>* written);
+
+// Memory (ptx_memory.cpp). The checked place of an access, nullptr after a finding.
+std::byte* read_place(Warp& w, const Ins& ins, int lane, Space space, uint64_t address, int bytes);
+std::byte* write_place(Warp& w, const Ins& ins, int lane, Space space, uint64_t address, int bytes);
+uint64_t lane_address(const Warp& w, const Ins& ins, int lane);
+
+}  // namespace tcc::emulation

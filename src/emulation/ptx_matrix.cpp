@@ -1,0 +1,204 @@
+// mma.sync and ldmatrix. Which lane and register holds which element of a product's fragments comes from the layouts of
+// the instruction table; products are exact, their sum is rounded once.
+#include <algorithm>
+
+#include "emulation/ptx_lanes.h"
+#include "emulation/ptx_numbers.h"
+#include "emulation/ptx_select.h"
+#include "tcc/ir/instr.h"
+#include "tcc/ir/layout.h"
+#include "tcc/support/arena.h"
+#include "tcc/support/check.h"
+
+namespace tcc::emulation {
+namespace {
+
+using Find = interp::Finding::Kind;
+
+struct MmaRow {
+  std::string_view opcode, instruction;  // of PTX and of the instruction table
+};
+constexpr MmaRow kMma[] = {
+    {"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "mma.m16n8k16.f32.f16"},
+    {"mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", "mma.m16n8k16.f32.bf16"},
+    {"mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16", "mma.m16n8k16.f16.f16"},
+    {"mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", "mma.m16n8k8.f32.tf32"},
+    {"mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32", "mma.m16n8k32.i32.i8"},
+};
+
+// Where an operand's elements are, row-major over its tile.
+struct Fragment {
+  int64_t rows = 0, columns = 0;
+  ir::Type type = ir::Type::kF32;
+  int registers = 0;  // 32 bits each
+  struct At {
+    uint8_t lane, reg, part;
+  };
+  std::vector<At> at;
+};
+struct Product {
+  Fragment d, a, b;
+};
+
+Fragment read_fragment(const ir::OperandSpec& spec) {
+  Arena arena;
+  const auto layout = ir::parse_layout(arena, spec.layout);
+  TCC_CHECK(layout.has_value(), "operand layout '{}'", spec.layout);
+  Fragment f;
+  f.rows = spec.tile[0];
+  f.columns = spec.tile[1];
+  f.type = spec.type;
+  const int64_t per_word = 4 / ir::type_bytes(spec.type);
+  for (int64_t i = 0; i < f.rows; ++i) {
+    for (int64_t j = 0; j < f.columns; ++j) {
+      const int64_t index[] = {i, j};
+      const ir::PhysicalIndex p = ir::apply(**layout, index);
+      f.at.push_back({static_cast<uint8_t>(p.lane), static_cast<uint8_t>(p.reg / per_word),
+                      static_cast<uint8_t>(p.reg % per_word)});
+      f.registers = std::max(f.registers, static_cast<int>(p.reg / per_word) + 1);
+    }
+  }
+  return f;
+}
+const Product& product(size_t row) {
+  static const std::vector<Product> products = [] {
+    std::vector<Product> all;
+    for (const MmaRow& r : kMma) {
+      const int32_t n = ir::find_instruction(r.instruction);
+      TCC_CHECK(n >= 0, "the instruction table has no {}", r.instruction);
+      const auto& operands = ir::instruction(n).operands;
+      all.push_back({read_fragment(operands[0]), read_fragment(operands[1]), read_fragment(operands[2])});
+    }
+    return all;
+  }();
+  return products[row];
+}
+
+double element_value(ir::Type type, uint32_t word, int part) {
+  switch (type) {
+    case ir::Type::kF16:
+      return interp::f16_value(static_cast<uint16_t>(word >> (16 * part)));
+    case ir::Type::kBF16:
+      return interp::bf16_value(static_cast<uint16_t>(word >> (16 * part)));
+    case ir::Type::kI8:
+      return static_cast<int8_t>(word >> (8 * part));
+    case ir::Type::kI32:
+      return static_cast<int32_t>(word);
+    case ir::Type::kF32:
+    case ir::Type::kF64:
+    case ir::Type::kU8:
+    case ir::Type::kBool:
+    case ir::Type::kI64:
+    case ir::Type::kBarrier:
+    case ir::Type::kTensorMap:
+      return static_cast<double>(std::bit_cast<float>(word));
+  }
+  return 0;
+}
+
+// Elements in order of the tile; `tf32` cuts the mantissa to ten bits as the hardware does.
+void gather(const Warp& w, const Fragment& f, const int32_t* places, bool tf32, std::vector<double>& out) {
+  out.resize(f.at.size());
+  for (size_t e = 0; e < f.at.size(); ++e) {
+    const Fragment::At at = f.at[e];
+    uint32_t word = w.source<uint32_t>(places[at.reg])[at.lane];
+    if (tf32) word &= 0xffffe000u;
+    out[e] = element_value(f.type, word, at.part);
+  }
+}
+
+// mode: the row of kMma; extra: registers of D, A, B, C.
+void run_mma(Warp& w, const Ins& i, uint32_t) {
+  const Product& p = product(i.mode);
+  const int32_t* places = w.extra + i.extra;
+  thread_local std::vector<double> a, b, c;
+  const bool tf32 = p.a.type == ir::Type::kF32;
+  gather(w, p.a, places + p.d.registers, tf32, a);
+  gather(w, p.b, places + p.d.registers + p.a.registers, tf32, b);
+  gather(w, p.d, places + p.d.registers + p.a.registers + p.b.registers, false, c);
+  const int64_t m = p.d.rows, n = p.d.columns, k = p.a.columns;
+  for (int64_t row = 0; row < m; ++row) {
+    double* sums = c.data() + row * n;
+    for (int64_t q = 0; q < k; ++q) {
+      const double x = a[static_cast<size_t>(row * k + q)];
+      const double* y = b.data() + q * n;
+      for (int64_t column = 0; column < n; ++column) sums[column] += x * y[column];
+    }
+  }
+  for (size_t e = 0; e < p.d.at.size(); ++e) {
+    const Fragment::At at = p.d.at[e];
+    uint32_t& word = w.row<uint32_t>(places[at.reg])[at.lane];
+    if (p.d.type == ir::Type::kF32) word = std::bit_cast<uint32_t>(static_cast<float>(c[e]));
+    if (p.d.type == ir::Type::kI32) word = static_cast<uint32_t>(static_cast<int64_t>(c[e]));
+    if (p.d.type == ir::Type::kF16)
+      word = (word & (at.part == 0 ? 0xffff0000u : 0xffffu)) | static_cast<uint32_t>(Half::bits(c[e]))
+                                                                   << (16 * at.part);
+  }
+}
+
+// count matrices of 8 x 8 halves; lane 8 * m + r names row r of matrix m. mode 1: transposed.
+void run_ldmatrix(Warp& w, const Ins& i, uint32_t) {
+  uint16_t rows[32][8] = {};
+  const int matrices = i.count;
+  for (int lane = 0; lane < 8 * matrices; ++lane) {
+    const std::byte* p = read_place(w, i, lane, Space::kShared, lane_address(w, i, lane), 16);
+    if (p != nullptr) std::memcpy(rows[lane], p, 16);
+  }
+  for (int m = 0; m < matrices; ++m) {
+    uint32_t* d = w.row<uint32_t>(w.extra[i.extra + m]);
+    for (int l = 0; l < kLanes; ++l) {
+      const int r = l / 4, c = 2 * (l % 4);
+      const uint32_t low = i.mode != 0 ? rows[8 * m + c][r] : rows[8 * m + r][c];
+      const uint32_t high = i.mode != 0 ? rows[8 * m + c + 1][r] : rows[8 * m + r][c + 1];
+      d[l] = low | high << 16;
+    }
+  }
+}
+
+void take_registers(Selector& x, size_t n, int count, bool result) {
+  const Operand& o = x.at(n);
+  const std::vector<Operand> parts = o.kind == Operand::Kind::kVector ? o.parts : std::vector<Operand>{o};
+  if (static_cast<int>(parts.size()) != count)
+    return x.fail(fmt::format("operand {} of {} has {} registers, not {}", n + 1, x.s.opcode, parts.size(), count));
+  for (const Operand& p : parts) x.code.extra.push_back(result ? x.result_of(p, 4) : x.value(p, 4));
+}
+
+void select_ldmatrix(Selector& x) {
+  const int count = x.op.take_one({"x1", "x2", "x4"});
+  x.ins.mode = x.op.take("trans");
+  const bool known = x.op.take("sync") && x.op.take("aligned") && x.op.take("m8n8") && x.op.take("b16");
+  if (!known || count < 0 || x.op.take_one({"shared", "shared::cta"}) < 0 || !x.op.done()) return;
+  x.need(2, 2);
+  x.ins.kind = Kind::kCollective;
+  x.ins.run = &run_ldmatrix;
+  x.ins.count = static_cast<uint8_t>(1 << count);
+  x.ins.bytes = 16;
+  x.ins.aligned = true;
+  x.code.shared_granule = std::min(x.code.shared_granule, 16);
+  x.ins.extra = static_cast<int32_t>(x.code.extra.size());
+  take_registers(x, 0, 1 << count, true);
+  x.address(1);
+}
+
+}  // namespace
+
+void select_matrix(Selector& x) {
+  if (x.op.base() == "ldmatrix") return select_ldmatrix(x);
+  for (size_t row = 0; row < std::size(kMma); ++row) {
+    if (kMma[row].opcode != x.s.opcode) continue;
+    const Product& p = product(row);
+    x.need(4, 4);
+    x.ins.kind = Kind::kCollective;
+    x.ins.run = &run_mma;
+    x.ins.aligned = true;
+    x.ins.mode = static_cast<uint8_t>(row);
+    x.ins.extra = static_cast<int32_t>(x.code.extra.size());
+    take_registers(x, 0, p.d.registers, true);
+    take_registers(x, 1, p.a.registers, false);
+    take_registers(x, 2, p.b.registers, false);
+    take_registers(x, 3, p.d.registers, false);
+    return;
+  }
+}
+
+}  // namespace tcc::emulation

@@ -1,0 +1,468 @@
+// Loads, stores, atomics and fences, and the checks of every access.
+#include <algorithm>
+
+#include "emulation/ptx_lanes.h"
+#include "emulation/ptx_numbers.h"
+#include "emulation/ptx_select.h"
+
+namespace tcc::emulation {
+namespace {
+
+using Find = interp::Finding::Kind;
+
+struct Place {
+  Region* region = nullptr;
+  int64_t offset = 0;
+};
+
+// The region and offset of an address; local memory has none and is found by `local`.
+Place find_place(Warp& w, Space space, uint64_t address, bool& local) {
+  local = space == Space::kLocal;
+  if (space == Space::kShared) return {&w.block->shared, static_cast<int64_t>(address)};
+  if (local) return {nullptr, static_cast<int64_t>(address)};
+  if (space == Space::kGeneric) {
+    if (address >= kLocalWindow && address < 2 * kLocalWindow) {
+      local = true;
+      return {nullptr, static_cast<int64_t>(address - kLocalWindow)};
+    }
+    if (address >= kSharedWindow && address < kLocalWindow)
+      return {&w.block->shared, static_cast<int64_t>(address - kSharedWindow)};
+  }
+  const uint64_t stretch = address >> kStretchBits;
+  if (stretch < kFirstStretch || stretch - kFirstStretch >= w.machine->regions.size()) return {};
+  const size_t index = static_cast<size_t>(stretch - kFirstStretch);
+  return {w.machine->regions[index].get(), static_cast<int64_t>(address - buffer_address(index))};
+}
+
+bool is_inside(int64_t offset, int bytes, int64_t size) {
+  return offset >= 0 && offset <= size - bytes;
+}
+
+// Alignment and bounds; the region, or nullptr after a finding. Local memory: `local` is its place.
+Region* check_place(Warp& w, const Ins& ins, int lane, Space space, uint64_t address, int bytes, int64_t& offset,
+                    std::byte*& local) {
+  bool is_local = false;
+  const Place place = find_place(w, space, address, is_local);
+  offset = place.offset;
+  Machine& m = *w.machine;
+  if ((address & static_cast<uint64_t>(bytes - 1)) != 0) [[unlikely]] {
+    m.report(Find::kMisaligned, w, lane, ins, fmt::format("address {:#x} is no multiple of {}", address, bytes));
+    return nullptr;
+  }
+  if (is_local) {
+    const int64_t size = m.kernel->local_bytes;
+    if (is_inside(offset, bytes, size)) {
+      local = w.local + lane * size + offset;
+    } else {
+      m.report(Find::kOutOfBounds, w, lane, ins, fmt::format("local byte {} of {}", offset, size));
+    }
+    return nullptr;
+  }
+  if (place.region == nullptr) [[unlikely]] {
+    m.report(Find::kOutOfBounds, w, lane, ins, fmt::format("address {:#x} belongs to no buffer", address));
+    return nullptr;
+  }
+  if (!is_inside(offset, bytes, place.region->size)) [[unlikely]] {
+    m.report(Find::kOutOfBounds, w, lane, ins,
+             fmt::format("{} has {} bytes", m.place_text(*place.region, offset), place.region->size));
+    return nullptr;
+  }
+  return place.region;
+}
+
+bool all_defined(const uint8_t* contents, int bytes) {
+  uint64_t v = kAllDefined;
+  if (bytes == 16) {
+    uint64_t u;
+    std::memcpy(&v, contents, 8);
+    std::memcpy(&u, contents + 8, 8);
+    return v == kAllDefined && u == kAllDefined;
+  }
+  std::memcpy(&v, contents, static_cast<size_t>(bytes));
+  return v == kAllDefined;
+}
+
+// What is wrong with the bytes of a load.
+void report_contents(Warp& w, const Ins& ins, int lane, const Region& region, int64_t offset, int bytes) {
+  const std::span<const uint8_t> c(region.contents + offset, static_cast<size_t>(bytes));
+  const auto has = [&](Contents state) { return std::find(c.begin(), c.end(), state) != c.end(); };
+  const std::string place = w.machine->place_text(region, offset);
+  if (has(kOutside)) {
+    w.machine->report(Find::kOutOfBounds, w, lane, ins, place + " lies between arrays");
+  } else if (has(kPending)) {
+    w.machine->report(Find::kUninitialised, w, lane, ins,
+                      place + ": an asynchronous copy to it has not been waited for");
+  } else {
+    w.machine->report(Find::kUninitialised, w, lane, ins, place + ": nothing has written it");
+  }
+}
+
+// Marks bytes written; false after a finding that forbids the store.
+bool define(Warp& w, const Ins& ins, int lane, Region& region, int64_t offset, int bytes) {
+  if (!region.writable) {
+    w.machine->report(Find::kOutOfBounds, w, lane, ins, w.machine->place_text(region, offset) + " is read-only");
+    return false;
+  }
+  if (region.written != nullptr)
+    for (int i = 0; i < bytes; ++i) (*region.written)[static_cast<size_t>(offset + i)] = true;
+  if (region.contents == nullptr) return true;
+  uint8_t* c = region.contents + offset;
+  const uint8_t worst = *std::max_element(c, c + bytes);
+  if (worst == kOutside) {
+    w.machine->report(Find::kOutOfBounds, w, lane, ins, w.machine->place_text(region, offset) + " lies between arrays");
+    return false;
+  }
+  if (worst == kPending) {
+    w.machine->report(Find::kRace, w, lane, ins,
+                      w.machine->place_text(region, offset) + ": an asynchronous copy to it has not been waited for");
+  }
+  std::memset(c, kDefined, static_cast<size_t>(bytes));
+  return true;
+}
+
+// --- loads and stores ------------------------------------------------------------------------------------------------
+
+// Element type in memory, element type of the register, vector length and space.
+template <class M, class R, Space S>
+void run_load(Warp& w, const Ins& i, uint32_t lanes) {
+  const int32_t* places = w.extra + i.extra;
+  for (uint32_t rest = lanes; rest != 0; rest &= rest - 1) {
+    const int l = std::countr_zero(rest);
+    const std::byte* p = read_place(w, i, l, S == Space::kGeneric ? i.space : S, lane_address(w, i, l), i.bytes);
+    for (int n = 0; n < i.count; ++n) {
+      M v{};
+      if (p != nullptr) std::memcpy(&v, p + n * static_cast<int>(sizeof(M)), sizeof(M));
+      w.row<R>(places[n])[l] = static_cast<R>(v);
+    }
+  }
+}
+// The compiler widens loads over elements that nobody uses (mode: which). Those must exist, and that is all.
+template <class M, class R, Space>
+void run_load_some(Warp& w, const Ins& i, uint32_t lanes) {
+  const int32_t* places = w.extra + i.extra;
+  for (uint32_t rest = lanes; rest != 0; rest &= rest - 1) {
+    const int l = std::countr_zero(rest);
+    const uint64_t address = lane_address(w, i, l);
+    int64_t offset = 0;
+    std::byte* local = nullptr;
+    const bool exists = check_place(w, i, l, i.space, address, i.bytes, offset, local) != nullptr || local != nullptr;
+    for (int n = 0; n < i.count; ++n) {
+      if (((i.mode >> n) & 1) != 0) continue;
+      const std::byte* p =
+          exists ? read_place(w, i, l, i.space, address + static_cast<uint64_t>(n) * sizeof(M), sizeof(M)) : nullptr;
+      M v{};
+      if (p != nullptr) std::memcpy(&v, p, sizeof(M));
+      w.row<R>(places[n])[l] = static_cast<R>(v);
+    }
+  }
+}
+template <class M, class R, Space S>
+void run_store(Warp& w, const Ins& i, uint32_t lanes) {
+  const int32_t* places = w.extra + i.extra;
+  for (uint32_t rest = lanes; rest != 0; rest &= rest - 1) {
+    const int l = std::countr_zero(rest);
+    std::byte* p = write_place(w, i, l, S == Space::kGeneric ? i.space : S, lane_address(w, i, l), i.bytes);
+    if (p == nullptr) continue;
+    for (int n = 0; n < i.count; ++n) {
+      const M v = static_cast<M>(w.source<R>(places[n])[l]);
+      std::memcpy(p + n * static_cast<int>(sizeof(M)), &v, sizeof(M));
+    }
+  }
+}
+void run_load_param(Warp& w, const Ins& i, uint32_t lanes) {
+  uint64_t* d = w.row<uint64_t>(i.d);
+  const uint64_t v = w.machine->params[static_cast<size_t>(i.imm)];
+  for_lanes(lanes, [&](int l) { d[l] = v; });
+}
+
+// mode 1: strong (volatile, relaxed), 2: acquire or release.
+void run_load_strong(Warp& w, const Ins& i, uint32_t lanes) {
+  for (uint32_t rest = lanes; rest != 0; rest &= rest - 1) {
+    const int l = std::countr_zero(rest);
+    int64_t offset = 0;
+    std::byte* local = nullptr;
+    Region* region = check_place(w, i, l, i.space, lane_address(w, i, l), i.bytes, offset, local);
+    uint64_t v = 0;
+    if (region != nullptr) {
+      if (region->contents != nullptr && !all_defined(region->contents + offset, i.bytes))
+        report_contents(w, i, l, *region, offset, i.bytes);
+      w.machine->note_atomic_read(w, l, i, *region, offset, i.bytes);
+      w.machine->pass_on(w, l, *region, offset);
+      if (i.mode == 2) w.machine->acquire(w, l, *region, offset);
+      std::memcpy(&v, region->data + offset, i.bytes);
+    } else if (local != nullptr) {
+      std::memcpy(&v, local, i.bytes);
+    }
+    std::memcpy(w.row<std::byte>(i.d) + l * i.bytes, &v, i.bytes);
+  }
+}
+void run_store_strong(Warp& w, const Ins& i, uint32_t lanes) {
+  for (uint32_t rest = lanes; rest != 0; rest &= rest - 1) {
+    const int l = std::countr_zero(rest);
+    int64_t offset = 0;
+    std::byte* local = nullptr;
+    Region* region = check_place(w, i, l, i.space, lane_address(w, i, l), i.bytes, offset, local);
+    const std::byte* v = w.source<std::byte>(i.d) + l * i.bytes;
+    if (region != nullptr && define(w, i, l, *region, offset, i.bytes)) {
+      w.machine->pass_on(w, l, *region, offset);
+      if (i.mode == 2) w.machine->release(w, l, *region, offset);
+      w.machine->note_write(w, l, i, *region, offset, i.bytes, true);
+      std::memcpy(region->data + offset, v, i.bytes);
+    } else if (local != nullptr) {
+      std::memcpy(local, v, i.bytes);
+    }
+  }
+}
+
+template <template <class, class, Space> class Row, class M, class R>
+Handler in_space(Space space) {
+  if (space == Space::kShared) return Row<M, R, Space::kShared>::handler;
+  if (space == Space::kGlobal) return Row<M, R, Space::kGlobal>::handler;
+  return Row<M, R, Space::kGeneric>::handler;
+}
+template <class M, class R, Space S>
+struct LoadRow {
+  static constexpr Handler handler = &run_load<M, R, S>;
+};
+template <class M, class R, Space S>
+struct LoadSomeRow {
+  static constexpr Handler handler = &run_load_some<M, R, Space::kGeneric>;
+};
+template <class M, class R, Space S>
+struct StoreRow {
+  static constexpr Handler handler = &run_store<M, R, S>;
+};
+template <template <class, class, Space> class Row>
+Handler transfer_handler(Type type, int register_bytes, Space space) {
+  const bool sign = is_signed(type);
+  const int bytes = type_bytes(type);
+  if (register_bytes < bytes) return nullptr;
+  if (bytes == 1 && register_bytes == 2)
+    return sign ? in_space<Row, int8_t, uint16_t>(space) : in_space<Row, uint8_t, uint16_t>(space);
+  if (bytes == 1 && register_bytes == 4)
+    return sign ? in_space<Row, int8_t, uint32_t>(space) : in_space<Row, uint8_t, uint32_t>(space);
+  if (bytes == 1 && register_bytes == 8)
+    return sign ? in_space<Row, int8_t, uint64_t>(space) : in_space<Row, uint8_t, uint64_t>(space);
+  if (bytes == 2 && register_bytes == 2) return in_space<Row, uint16_t, uint16_t>(space);
+  if (bytes == 2 && register_bytes == 4)
+    return sign ? in_space<Row, int16_t, uint32_t>(space) : in_space<Row, uint16_t, uint32_t>(space);
+  if (bytes == 2 && register_bytes == 8)
+    return sign ? in_space<Row, int16_t, uint64_t>(space) : in_space<Row, uint16_t, uint64_t>(space);
+  if (bytes == 4 && register_bytes == 4) return in_space<Row, uint32_t, uint32_t>(space);
+  if (bytes == 4 && register_bytes == 8)
+    return sign ? in_space<Row, int32_t, uint64_t>(space) : in_space<Row, uint32_t, uint64_t>(space);
+  if (bytes == 8 && register_bytes == 8) return in_space<Row, uint64_t, uint64_t>(space);
+  return nullptr;
+}
+
+void note_granule(Selector& x, Space space, int bytes) {
+  if (space != Space::kShared && space != Space::kLocal) x.code.global_granule = std::min(x.code.global_granule, bytes);
+  if (space != Space::kGlobal && space != Space::kLocal) x.code.shared_granule = std::min(x.code.shared_granule, bytes);
+}
+
+Space take_space(Selector& x) {
+  constexpr Space kSpaces[] = {Space::kGlobal, Space::kShared, Space::kShared,
+                               Space::kLocal,  Space::kParam,  Space::kGlobal};
+  const int n = x.op.take_one({"global", "shared", "shared::cta", "local", "param", "const"});
+  return n < 0 ? Space::kGeneric : kSpaces[n];
+}
+
+void select_transfer(Selector& x, bool load) {
+  const Space space = take_space(x);
+  const int strength = x.op.take_one({"weak", "volatile", "relaxed", load ? "acquire" : "release"});
+  const int scope = x.op.take_one({"cta", "gpu", "sys", "cluster"});
+  if (load) x.op.take("nc");
+  x.op.take_one({"ca", "cg", "cs", "lu", "cv", "wb", "wt"});
+  x.op.take_one({"L1::no_allocate", "L1::evict_last", "L1::evict_first", "L1::evict_normal"});
+  x.op.take_one({"L2::64B", "L2::128B", "L2::256B"});
+  const int vector = x.op.take_one({"v2", "v4", "v8"});
+  const auto type = x.op.take_type();
+  if (!type || *type == Type::kPred || type_bytes(*type) > 8 || !x.op.done() || (scope >= 0) != (strength >= 2)) return;
+  const size_t value_at = load ? 0 : 1, address_at = load ? 1 : 0;
+  x.need(2, 2);
+  x.ins.space = space;
+  if (space == Space::kParam) {
+    const Operand& from = x.at(1);
+    const auto param = std::find(x.code.params.begin(), x.code.params.end(), from.name);
+    if (!load || type_bytes(*type) != 8 || vector >= 0) return;
+    x.ins.run = &run_load_param;
+    x.ins.d = x.result(0, 8);
+    x.ins.imm = param - x.code.params.begin();
+    if (param == x.code.params.end() || from.kind != Operand::Kind::kAddress || from.value != 0)
+      x.fail("ld.param reads a parameter's beginning");
+    return;
+  }
+  x.address(address_at);
+  const int bytes = type_bytes(*type), count = vector < 0 ? 1 : 2 << vector;
+  if (bytes * count > 16) return;
+  x.ins.bytes = static_cast<uint8_t>(bytes * count);
+  x.ins.count = static_cast<uint8_t>(count);
+  note_granule(x, space, bytes * count);
+  const Operand& data = x.at(value_at);
+  std::vector<Operand> parts = vector >= 0 ? data.parts : std::vector<Operand>{data};
+  if (static_cast<int>(parts.size()) != count)
+    return x.fail(fmt::format("{} moves {} elements", x.s.opcode, count)), void(x.ins.run = &run_load_param);
+  // Registers of one width, which the sinks follow.
+  int width = std::max(bytes, 2);
+  for (const Operand& p : parts)
+    if (p.kind == Operand::Kind::kRegister) x.any_register(p, width);
+  x.ins.extra = static_cast<int32_t>(x.code.extra.size());
+  for (const Operand& p : parts) x.code.extra.push_back(load ? x.result_of(p, width) : x.value(p, width));
+  if (strength >= 1) {
+    if (count != 1 || width != bytes) return;
+    x.ins.mode = strength == 3 ? 2 : 1;
+    x.ins.run = load ? &run_load_strong : &run_store_strong;
+    x.ins.d = x.code.extra.back();
+    return;
+  }
+  for (int n = 0; load && count > 1 && n < count; ++n)
+    if (x.is_unused(parts[static_cast<size_t>(n)])) x.ins.mode |= static_cast<uint8_t>(1 << n);
+  if (x.ins.mode != 0) note_granule(x, space, bytes);
+  x.ins.run = !load             ? transfer_handler<StoreRow>(*type, width, space)
+              : x.ins.mode != 0 ? transfer_handler<LoadSomeRow>(*type, width, space)
+                                : transfer_handler<LoadRow>(*type, width, space);
+}
+
+// --- atomics ---------------------------------------------------------------------------------------------------------
+
+enum class Atomic : uint8_t { kAdd, kMin, kMax, kAnd, kOr, kXor, kExchange, kCompare, kIncrement, kDecrement };
+
+template <class T>
+T atomic_result(Atomic op, T old, T b, T c) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return op == Atomic::kAdd ? old + b : op == Atomic::kCompare ? (old == b ? c : old) : b;
+  } else {
+    switch (op) {
+      case Atomic::kAdd:
+        return static_cast<T>(static_cast<UnsignedOf<T>>(old) + static_cast<UnsignedOf<T>>(b));
+      case Atomic::kMin:
+        return std::min(old, b);
+      case Atomic::kMax:
+        return std::max(old, b);
+      case Atomic::kAnd:
+        return old & b;
+      case Atomic::kOr:
+        return old | b;
+      case Atomic::kXor:
+        return old ^ b;
+      case Atomic::kExchange:
+        return b;
+      case Atomic::kCompare:
+        return old == b ? c : old;
+      case Atomic::kIncrement:
+        return old >= b ? T{0} : static_cast<T>(old + 1);
+      case Atomic::kDecrement:
+        return old == 0 || old > b ? b : static_cast<T>(old - 1);
+    }
+    return old;
+  }
+}
+
+// mode: the operation; count bit 0: acquires, bit 1: releases; imm as for loads.
+template <class T>
+void run_atomic(Warp& w, const Ins& i, uint32_t lanes) {
+  for (uint32_t rest = lanes; rest != 0; rest &= rest - 1) {
+    const int l = std::countr_zero(rest);
+    int64_t offset = 0;
+    std::byte* local = nullptr;
+    Region* region = check_place(w, i, l, i.space, lane_address(w, i, l), sizeof(T), offset, local);
+    if (region == nullptr) continue;
+    if (region->contents != nullptr && !all_defined(region->contents + offset, sizeof(T)))
+      report_contents(w, i, l, *region, offset, sizeof(T));
+    if (!define(w, i, l, *region, offset, sizeof(T))) continue;
+    w.machine->pass_on(w, l, *region, offset);
+    if ((i.count & 1) != 0) w.machine->acquire(w, l, *region, offset);
+    if ((i.count & 2) != 0) w.machine->release(w, l, *region, offset);
+    w.machine->note_write(w, l, i, *region, offset, sizeof(T), true);
+    T old;
+    std::memcpy(&old, region->data + offset, sizeof(T));
+    const T b = w.source<T>(i.b)[l];
+    T next = atomic_result(static_cast<Atomic>(i.mode), old, b, i.c == kNone ? b : w.source<T>(i.c)[l]);
+    if constexpr (std::is_same_v<T, float>) next = flush(next);  // atomics on f32 in global memory flush subnormals
+    std::memcpy(region->data + offset, &next, sizeof(T));
+    if (i.d != kNone) w.row<T>(i.d)[l] = old;
+  }
+}
+
+void select_atomic(Selector& x, bool with_result) {
+  const Space space = take_space(x);
+  const int order = x.op.take_one({"relaxed", "acquire", "release", "acq_rel"});
+  x.op.take_one({"cta", "gpu", "sys", "cluster"});
+  const int op = x.op.take_one({"add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec"});
+  const auto type = x.op.take_type();
+  if (op < 0 || !type || !x.op.done() || space == Space::kLocal || space == Space::kParam) return;
+  const auto atomic = static_cast<Atomic>(op);
+  if (*type == Type::kF32) x.ins.run = &run_atomic<float>;
+  if (*type == Type::kF64) x.ins.run = &run_atomic<double>;
+  if (is_real(*type) && atomic != Atomic::kAdd) x.ins.run = nullptr;
+  const int bytes = type_bytes(*type);
+  if (!is_real(*type) && bytes == 4) x.ins.run = is_signed(*type) ? &run_atomic<int32_t> : &run_atomic<uint32_t>;
+  if (!is_real(*type) && bytes == 8) x.ins.run = is_signed(*type) ? &run_atomic<int64_t> : &run_atomic<uint64_t>;
+  if (*type == Type::kF16x2 || *type == Type::kBF16x2 || *type == Type::kTF32 || *type == Type::kPred)
+    x.ins.run = nullptr;
+  if (x.ins.run == nullptr) return;
+  const size_t first = with_result ? 1 : 0;
+  const size_t count = first + (atomic == Atomic::kCompare ? 3 : 2);
+  x.need(count, count);
+  x.ins.space = space;
+  x.ins.bytes = static_cast<uint8_t>(bytes);
+  x.ins.mode = static_cast<uint8_t>(op);
+  x.ins.count = static_cast<uint8_t>(order == 1 ? 1 : order == 2 ? 2 : order == 3 ? 3 : 0);
+  note_granule(x, space, bytes);
+  if (with_result) x.ins.d = x.result(0, bytes);
+  x.address(first);
+  x.ins.b = x.value(first + 1, bytes);
+  if (atomic == Atomic::kCompare) x.ins.c = x.value(first + 2, bytes);
+}
+
+void run_fence(Warp& w, const Ins&, uint32_t lanes) {
+  w.machine->fence(w, lanes);
+}
+void run_nothing(Warp&, const Ins&, uint32_t) {}
+
+}  // namespace
+
+uint64_t lane_address(const Warp& w, const Ins& ins, int lane) {
+  if (ins.wide) return w.source<uint64_t>(ins.a)[lane] + static_cast<uint64_t>(ins.imm);
+  return static_cast<uint32_t>(w.source<uint32_t>(ins.a)[lane] + static_cast<uint32_t>(ins.imm));
+}
+
+std::byte* read_place(Warp& w, const Ins& ins, int lane, Space space, uint64_t address, int bytes) {
+  int64_t offset = 0;
+  std::byte* local = nullptr;
+  Region* region = check_place(w, ins, lane, space, address, bytes, offset, local);
+  if (region == nullptr) return local;
+  if (region->contents != nullptr && !all_defined(region->contents + offset, bytes)) [[unlikely]]
+    report_contents(w, ins, lane, *region, offset, bytes);
+  if (region->cells != nullptr) w.machine->note_read(w, lane, ins, *region, offset, bytes);
+  return region->data + offset;
+}
+std::byte* write_place(Warp& w, const Ins& ins, int lane, Space space, uint64_t address, int bytes) {
+  int64_t offset = 0;
+  std::byte* local = nullptr;
+  Region* region = check_place(w, ins, lane, space, address, bytes, offset, local);
+  if (region == nullptr) return local;
+  if (!define(w, ins, lane, *region, offset, bytes)) return nullptr;
+  if (region->cells != nullptr) w.machine->note_write(w, lane, ins, *region, offset, bytes, false);
+  return region->data + offset;
+}
+
+void select_memory(Selector& x) {
+  const std::string_view base = x.op.base();
+  if (base == "ld" || base == "st") return select_transfer(x, base == "ld");
+  if (base == "atom" || base == "red") return select_atomic(x, base == "atom");
+  if (base == "prefetch") {
+    x.op.take_one({"global"});
+    x.op.take_one({"L1", "L2"});
+    x.need(1, 1);
+    if (x.op.done()) x.ins.run = &run_nothing;
+    return;
+  }
+  // fence.acq_rel.gpu, membar.gl
+  x.op.take_one({"acq_rel", "sc"});
+  if (x.op.take_one({"cta", "gpu", "sys", "gl", "cluster"}) < 0 || !x.op.done()) return;
+  x.need(0, 0);
+  x.ins.run = &run_fence;
+}
+
+}  // namespace tcc::emulation

@@ -1,0 +1,218 @@
+// Data races by happens-before. Each access is remembered as (thread, tick), where the tick counts the launch's
+// synchronisations; a thread's clock says up to which tick it knows of every other thread's actions. An access races
+// with an earlier one to the same bytes that its thread's clock does not cover, unless both read or both are atomic.
+//
+// Flanagan and Freund, "FastTrack: Efficient and Precise Dynamic Race Detection", PLDI 2009: the last write is one
+// entry, readers are a set only while they are concurrent. Here a reader is the lanes of one warp at one tick, and a
+// barrier of a whole block raises the block's floor: everything its threads did up to the floor is known to all of
+// them, so most checks are one comparison. Threads of one warp are not ordered by running together.
+#include <algorithm>
+
+#include "emulation/ptx_machine.h"
+
+namespace tcc::emulation {
+
+using Find = interp::Finding::Kind;
+
+void Region::track_contents(bool defined) {
+  contents_storage.assign(static_cast<size_t>(size), defined ? kDefined : kUndefined);
+  contents = contents_storage.data();
+}
+void Region::track_order(int granule) {
+  granule_bits = std::countr_zero(static_cast<unsigned>(granule));
+  cell_storage.assign(static_cast<size_t>((size + granule - 1) / granule), Cell{});
+  cells = cell_storage.data();
+}
+
+// Whether the thread of a lane knows of what `thread` did at tick `when`.
+bool Machine::ordered(const Warp& w, int lane, const Region& region, uint32_t thread, uint32_t when) const {
+  const Block& b = *w.block;
+  const bool same_block = thread - b.first_thread < b.slots;
+  if ((same_block || region.shared) && when <= b.floor) return true;
+  if (thread == w.thread(lane)) return true;
+  const SharedClock& known = w.known[static_cast<size_t>(lane)];
+  return known != nullptr && known->at(thread) >= when;
+}
+
+namespace {
+
+template <class F>
+void for_cells(Region& region, int64_t offset, int bytes, F f) {
+  Cell* c = region.cells + (offset >> region.granule_bits);
+  Cell* end = region.cells + ((offset + bytes - 1) >> region.granule_bits) + 1;
+  for (; c != end; ++c) f(*c);
+}
+std::string thread_text(const Warp& w, uint32_t thread) {
+  const uint32_t slots = w.block->slots, block = thread / slots;
+  if (block == static_cast<uint32_t>(w.block->index)) return fmt::format("thread {}", thread % slots);
+  return fmt::format("thread {} of block {}", thread % slots, block);
+}
+
+}  // namespace
+
+void Machine::note_read(Warp& w, int lane, const Ins& ins, Region& region, int64_t offset, int bytes) {
+  const uint32_t bit = 1u << lane;
+  for_cells(region, offset, bytes, [&](Cell& c) {
+    if (c.write_tick != 0 && !ordered(w, lane, region, c.writer, c.write_tick)) [[unlikely]] {
+      report(Find::kRace, w, lane, ins,
+             fmt::format("{}: the write by {} is not ordered before this read", place_text(region, offset),
+                         thread_text(w, c.writer)));
+    }
+    if (c.reader.tick == tick && c.reader.warp == w.number) {
+      c.reader.lanes |= bit;
+      return;
+    }
+    // Readers that the block's floor covers, or that are all this thread's past, need not be remembered.
+    const bool covered = (region.shared || c.reader.warp * kLanes - w.block->first_thread < w.block->slots) &&
+                         c.reader.tick <= w.block->floor;
+    if (c.reader.tick != 0 && !covered) {
+      if (c.more_readers < 0) {
+        if (free_reader_sets.empty()) {
+          free_reader_sets.push_back(static_cast<int32_t>(reader_sets.size()));
+          reader_sets.emplace_back();
+        }
+        c.more_readers = free_reader_sets.back();
+        free_reader_sets.pop_back();
+      }
+      auto& more = reader_sets[static_cast<size_t>(c.more_readers)];
+      const auto again =
+          std::find_if(more.begin(), more.end(), [&](const Reader& r) { return r.warp == w.number && r.tick == tick; });
+      Reader now{w.number, bit, tick};
+      if (again != more.end()) {
+        now.lanes |= again->lanes;
+        *again = c.reader;
+      } else {
+        more.push_back(c.reader);
+      }
+      c.reader = now;
+      return;
+    }
+    if (c.more_readers >= 0) {
+      reader_sets[static_cast<size_t>(c.more_readers)].clear();
+      free_reader_sets.push_back(c.more_readers);
+      c.more_readers = -1;
+    }
+    c.reader = {w.number, bit, tick};
+  });
+}
+
+void Machine::note_atomic_read(Warp& w, int lane, const Ins& ins, Region& region, int64_t offset, int bytes) {
+  if (region.cells == nullptr) return;
+  for_cells(region, offset, bytes, [&](Cell& c) {
+    if (c.write_tick == 0 || c.atomic != 0 || ordered(w, lane, region, c.writer, c.write_tick)) return;
+    report(Find::kRace, w, lane, ins,
+           fmt::format("{}: the write by {} is not ordered before this read", place_text(region, offset),
+                       thread_text(w, c.writer)));
+  });
+}
+
+void Machine::note_write(Warp& w, int lane, const Ins& ins, Region& region, int64_t offset, int bytes, bool atomic) {
+  if (region.cells == nullptr) return;
+  const uint32_t self = w.thread(lane);
+  for_cells(region, offset, bytes, [&](Cell& c) {
+    if (c.write_tick != 0 && !(atomic && c.atomic != 0) && !ordered(w, lane, region, c.writer, c.write_tick))
+        [[unlikely]] {
+      report(Find::kRace, w, lane, ins,
+             fmt::format("{}: the write by {} is not ordered before this write", place_text(region, offset),
+                         thread_text(w, c.writer)));
+    }
+    const auto check_reader = [&](const Reader& r) {
+      for (uint32_t rest = r.lanes; rest != 0; rest &= rest - 1) {
+        const uint32_t thread = r.warp * kLanes + static_cast<uint32_t>(std::countr_zero(rest));
+        if (thread == self || ordered(w, lane, region, thread, r.tick)) continue;
+        report(Find::kRace, w, lane, ins,
+               fmt::format("{}: the read by {} is not ordered before this write", place_text(region, offset),
+                           thread_text(w, thread)));
+        return;
+      }
+    };
+    if (c.reader.tick != 0) check_reader(c.reader);
+    if (c.more_readers >= 0) {
+      auto& more = reader_sets[static_cast<size_t>(c.more_readers)];
+      for (const Reader& r : more) check_reader(r);
+      more.clear();
+      free_reader_sets.push_back(c.more_readers);
+      c.more_readers = -1;
+    }
+    c.reader = {};
+    c.writer = self;
+    c.write_tick = tick & 0x7fffffffu;
+    c.atomic = atomic;
+  });
+}
+
+// Everybody knows what everybody did.
+void Machine::join(std::span<const Lane> lanes) {
+  if (!races || lanes.empty()) return;
+  const Block& b = *lanes[0].warp->block;
+  auto clock = std::make_shared<interp::Clock>();
+  clock->start(b.first_thread, b.slots);
+  const interp::Clock* last = nullptr;
+  for (const Lane& l : lanes) {
+    const interp::Clock* known = l.warp->known[static_cast<size_t>(l.lane)].get();
+    if (known != nullptr && known != last) clock->join(*known);
+    last = known;
+  }
+  for (const Lane& l : lanes) clock->set(l.warp->thread(l.lane), tick);
+  for (const Lane& l : lanes) l.warp->known[static_cast<size_t>(l.lane)] = clock;
+  ++tick;
+}
+
+void Machine::join_block(Block& block) {
+  std::vector<Lane> lanes;
+  for (auto& w : block.warps)
+    for (uint32_t rest = w->exists; rest != 0; rest &= rest - 1) lanes.push_back({w.get(), std::countr_zero(rest)});
+  block.floor = tick;
+  join(lanes);
+}
+
+// A fence takes in what atomics of this thread have read since the last one, and lets later atomics pass on what the
+// thread has done so far.
+void Machine::fence(Warp& w, uint32_t lanes) {
+  if (!races) return;
+  for (uint32_t rest = lanes; rest != 0; rest &= rest - 1) {
+    const auto l = static_cast<size_t>(std::countr_zero(rest));
+    auto clock = std::make_shared<interp::Clock>();
+    clock->start(w.block->first_thread, w.block->slots);
+    if (w.known[l] != nullptr) clock->join(*w.known[l]);
+    if (w.acquired[l] != nullptr) clock->join(*w.acquired[l]);
+    w.known[l] = clock;
+    auto released = std::make_shared<interp::Clock>(*clock);
+    released->set(w.thread(static_cast<int>(l)), tick);
+    w.released[l] = released;
+  }
+  ++tick;
+}
+
+void Machine::pass_on(Warp& w, int lane, const Region& region, int64_t offset) {
+  if (!races) return;
+  const auto l = static_cast<size_t>(lane);
+  const auto found = released.find({&region, offset});
+  if (found != released.end()) {
+    auto clock = std::make_shared<interp::Clock>(found->second);
+    if (w.acquired[l] != nullptr) clock->join(*w.acquired[l]);
+    w.acquired[l] = clock;
+  }
+  if (w.released[l] != nullptr) released[{&region, offset}].join(*w.released[l]);
+}
+
+void Machine::acquire(Warp& w, int lane, const Region& region, int64_t offset) {
+  if (!races) return;
+  const auto found = released.find({&region, offset});
+  if (found == released.end()) return;
+  auto clock = std::make_shared<interp::Clock>(found->second);
+  if (w.known[static_cast<size_t>(lane)] != nullptr) clock->join(*w.known[static_cast<size_t>(lane)]);
+  w.known[static_cast<size_t>(lane)] = clock;
+}
+
+void Machine::release(Warp& w, int lane, const Region& region, int64_t offset) {
+  if (!races) return;
+  interp::Clock clock;
+  clock.start(w.block->first_thread, w.block->slots);
+  if (w.known[static_cast<size_t>(lane)] != nullptr) clock.join(*w.known[static_cast<size_t>(lane)]);
+  clock.set(w.thread(lane), tick);
+  released[{&region, offset}].join(clock);
+  ++tick;
+}
+
+}  // namespace tcc::emulation

@@ -1,0 +1,288 @@
+// Statements -> code: labels, branches, operands; the families of instructions have files of their own.
+#include "emulation/ptx_select.h"
+
+#include <algorithm>
+
+#include "emulation/ptx_machine.h"
+
+namespace tcc::emulation {
+
+Opcode::Opcode(std::string_view text) {
+  size_t at = 0;
+  while (at <= text.size() && parts_.size() < 16) {
+    const size_t end = std::min(text.find('.', at), text.size());
+    parts_.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  if (at <= text.size()) parts_.push_back(text.substr(at));
+}
+bool Opcode::take(std::string_view modifier) {
+  const auto found = std::find(parts_.begin() + 1, parts_.end(), modifier);
+  if (found == parts_.end()) return false;
+  parts_.erase(found);
+  return true;
+}
+int Opcode::take_one(std::initializer_list<std::string_view> modifiers) {
+  int n = 0;
+  for (std::string_view m : modifiers) {
+    if (take(m)) return n;
+    ++n;
+  }
+  return -1;
+}
+std::optional<Type> Opcode::take_type() {
+  for (size_t i = 1; i < parts_.size(); ++i) {
+    if (const auto type = find_type(parts_[i])) {
+      parts_.erase(parts_.begin() + static_cast<std::ptrdiff_t>(i));
+      return type;
+    }
+  }
+  return std::nullopt;
+}
+bool Opcode::done() const {
+  return parts_.size() == 1;
+}
+
+void Selector::fail(std::string text) {
+  if (error_.empty()) error_ = std::move(text);
+}
+void Selector::need(size_t least, size_t most) {
+  if (operands() < least || operands() > most) fail(fmt::format("{} has {} operands", s.opcode, operands()));
+}
+const Operand& Selector::at(size_t n) {
+  if (n < operands()) return s.operands[n];
+  fail(fmt::format("operand {} of {} is missing", n + 1, s.opcode));
+  return sink_;
+}
+int32_t Selector::any_register(const Operand& o, int& bytes) {
+  if (o.kind != Operand::Kind::kRegister || o.reg.type == Type::kPred || o.negated) {
+    fail(fmt::format("an operand of {} is no register", s.opcode));
+    bytes = 4;
+    return scratch(4);
+  }
+  bytes = type_bytes(o.reg.type);
+  return o.reg.place;
+}
+int32_t Selector::result_of(const Operand& o, int bytes) {
+  if (o.kind == Operand::Kind::kSink) return scratch(bytes);
+  int width = 0;
+  const int32_t place = any_register(o, width);
+  if (width != bytes)
+    fail(fmt::format("the result of {} has {} bits, its register {}", s.opcode, 8 * bytes, 8 * width));
+  for (const auto& [special, row] : code.specials)
+    if (row == place) fail(fmt::format("{} writes a special register", s.opcode));
+  return place;
+}
+int32_t Selector::result(size_t n, int bytes) {
+  return result_of(at(n), bytes);
+}
+std::optional<uint64_t> Selector::symbol_address(std::string_view name) const {
+  for (const Variable& v : code.shared)
+    if (v.name == name) return static_cast<uint64_t>(v.offset);
+  for (const Variable& v : body_.local)
+    if (v.name == name) return static_cast<uint64_t>(v.offset);
+  for (size_t i = 0; i < module_.data.size(); ++i)
+    if (module_.data[i].name == name) return buffer_address(code.params.size() + i);
+  return std::nullopt;
+}
+int32_t Selector::value(const Operand& o, int bytes) {
+  switch (o.kind) {
+    case Operand::Kind::kRegister: {
+      int width = 0;
+      const int32_t place = any_register(o, width);
+      if (width != bytes)
+        fail(fmt::format("an operand of {} has {} bits, its register {}", s.opcode, 8 * bytes, 8 * width));
+      return place;
+    }
+    case Operand::Kind::kInteger:
+      return constant(o.value, bytes);
+    case Operand::Kind::kFloat:
+      if (bytes == 8)
+        return constant(
+            std::bit_cast<uint64_t>(static_cast<double>(std::bit_cast<float>(static_cast<uint32_t>(o.value)))), 8);
+      if (bytes != 4) fail(fmt::format("{} takes no 32-bit real", s.opcode));
+      return constant(o.value, 4);
+    case Operand::Kind::kDouble:
+      if (bytes == 4) return constant(std::bit_cast<uint32_t>(static_cast<float>(std::bit_cast<double>(o.value))), 4);
+      if (bytes != 8) fail(fmt::format("{} takes no 64-bit real", s.opcode));
+      return constant(o.value, 8);
+    case Operand::Kind::kSymbol:
+      if (const auto address = symbol_address(o.name)) return constant(*address + o.value, bytes);
+      fail(fmt::format("unknown name '{}'", o.name));
+      return constant(0, bytes);
+    case Operand::Kind::kVector:
+    case Operand::Kind::kAddress:
+    case Operand::Kind::kSink:
+      break;
+  }
+  fail(fmt::format("an operand of {} has no value", s.opcode));
+  return constant(0, bytes);
+}
+int32_t Selector::predicate_result(size_t n) {
+  const Operand& o = at(n);
+  if (o.kind == Operand::Kind::kSink) return code.predicates++;
+  if (o.kind == Operand::Kind::kRegister && o.reg.type == Type::kPred && !o.negated) return o.reg.place;
+  fail(fmt::format("operand {} of {} is no predicate", n + 1, s.opcode));
+  return 0;
+}
+int32_t Selector::predicate(size_t n, bool& negated) {
+  const Operand& o = at(n);
+  negated = o.negated;
+  if (o.kind == Operand::Kind::kRegister && o.reg.type == Type::kPred) return o.reg.place;
+  fail(fmt::format("operand {} of {} is no predicate", n + 1, s.opcode));
+  return 0;
+}
+std::optional<int64_t> Selector::literal(size_t n) {
+  const Operand& o = at(n);
+  if (o.kind == Operand::Kind::kInteger) return static_cast<int64_t>(o.value);
+  fail(fmt::format("operand {} of {} is no number", n + 1, s.opcode));
+  return std::nullopt;
+}
+void Selector::address(size_t n, int32_t Ins::* base) {
+  const Operand& o = at(n);
+  ins.*base = constant(0, 8);
+  if (o.kind != Operand::Kind::kAddress) return fail(fmt::format("operand {} of {} is no address", n + 1, s.opcode));
+  ins.imm = static_cast<int64_t>(o.value);
+  if (o.based) {
+    int bytes = 8;
+    ins.*base = any_register(Operand{.kind = Operand::Kind::kRegister, .reg = o.reg, .parts = {}, .second = {}}, bytes);
+    if (bytes < 4) fail(fmt::format("{} takes addresses of 32 or 64 bits", s.opcode));
+    ins.wide = bytes == 8;
+  } else if (!o.name.empty()) {
+    const auto symbol = symbol_address(o.name);
+    if (!symbol) return fail(fmt::format("unknown name '{}'", o.name));
+    ins.imm = static_cast<int64_t>(*symbol + o.value);
+  }
+}
+
+namespace {
+
+struct FamilyRow {
+  std::string_view base;
+  void (*select)(Selector&);
+};
+constexpr FamilyRow kFamilies[] = {
+    {"add", nullptr},
+    {"sub", nullptr},
+    {"mul", nullptr},
+    {"mad", nullptr},
+    {"fma", nullptr},
+    {"div", nullptr},
+    {"min", nullptr},
+    {"max", nullptr},
+    {"abs", nullptr},
+    {"neg", nullptr},
+    {"and", select_logic},
+    {"or", select_logic},
+    {"xor", select_logic},
+    {"not", select_logic},
+    {"mov", select_logic},
+    {"setp", select_logic},
+    {"selp", select_logic},
+    {"rcp", select_real},
+    {"sqrt", select_real},
+    {"rsqrt", select_real},
+    {"ex2", select_real},
+    {"lg2", select_real},
+    {"sin", select_real},
+    {"cos", select_real},
+    {"tanh", select_real},
+    {"copysign", select_real},
+    {"cvt", select_convert},
+    {"cvta", select_convert},
+    {"ld", select_memory},
+    {"st", select_memory},
+    {"atom", select_memory},
+    {"red", select_memory},
+    {"fence", select_memory},
+    {"membar", select_memory},
+    {"prefetch", select_memory},
+    {"cp", select_copy},
+    {"shfl", select_warp},
+    {"vote", select_warp},
+    {"match", select_warp},
+    {"activemask", select_warp},
+    {"redux", select_warp},
+    {"bar", select_warp},
+    {"barrier", select_warp},
+    {"mma", select_matrix},
+    {"ldmatrix", select_matrix},
+};
+
+// The type an opcode ends with decides between integers and reals.
+bool ends_in_real(std::string_view opcode) {
+  for (std::string_view type : {".f16", ".bf16", ".f16x2", ".bf16x2", ".f32", ".f64"})
+    if (opcode.ends_with(type)) return true;
+  return false;
+}
+
+using Labels = std::map<std::pair<int32_t, std::string_view>, int32_t>;  // (scope, name) -> instruction
+
+// bra, ret, exit, trap. False: none of them.
+Result<bool> select_jump(const Statement& s, const Body& body, const Labels& labels, Ins& ins) {
+  if (s.opcode == "ret" || s.opcode == "exit") {
+    ins.kind = Kind::kExit;
+    return true;
+  }
+  if (s.opcode != "bra" && s.opcode != "bra.uni") return false;
+  ins.kind = Kind::kBranch;
+  if (s.operands.size() != 1 || s.operands[0].kind != Operand::Kind::kSymbol)
+    return ptx_error(s.line, "a branch goes to a label");
+  for (int32_t scope = s.scope; scope >= 0; scope = body.outer_scope[static_cast<size_t>(scope)]) {
+    const auto label = labels.find({scope, s.operands[0].name});
+    if (label == labels.end()) continue;
+    ins.target = label->second;
+    return true;
+  }
+  return ptx_error(s.line, fmt::format("unknown label '{}'", s.operands[0].name));
+}
+
+Result<Ins> select_one(const Statement& s, const Body& body, const PtxModule::Impl& module, Places& places,
+                       KernelCode& code) {
+  Selector x(s, body, module, places, code);
+  const std::string_view base = x.op.base();
+  const auto row =
+      std::find_if(std::begin(kFamilies), std::end(kFamilies), [&](const FamilyRow& r) { return r.base == base; });
+  if (row != std::end(kFamilies)) {
+    (row->select != nullptr ? row->select : ends_in_real(s.opcode) ? select_real : select_integer)(x);
+  } else {
+    select_integer(x);
+  }
+  if (x.ins.run == nullptr && x.ins.kind == Kind::kPlain)
+    return ptx_error(s.line, fmt::format("unknown instruction '{}'", s.opcode));
+  if (x.failed()) return ptx_error(s.line, x.error());
+  return x.ins;
+}
+
+}  // namespace
+
+Result<void> select_code(const Body& body, const PtxModule::Impl& module, Places& places, KernelCode& code) {
+  Labels labels;
+  for (size_t i = 0; i < body.statements.size(); ++i) {
+    const Statement& s = body.statements[i];
+    if (s.opcode.empty() && !labels.emplace(std::pair(s.scope, s.name), static_cast<int32_t>(i)).second)
+      return ptx_error(s.line, fmt::format("the label '{}' stands twice", s.name));
+  }
+  for (const Statement& s : body.statements) {
+    Ins ins;
+    if (s.opcode.empty()) {
+      ins.kind = Kind::kLabel;
+    } else {
+      TCC_TRY(const bool jump, select_jump(s, body, labels, ins));
+      if (!jump) {
+        TCC_TRY(ins, select_one(s, body, module, places, code));
+      }
+    }
+    ins.guard = s.guard;
+    ins.guard_negated = s.guard_negated;
+    ins.line = s.line;
+    code.code.push_back(ins);
+  }
+  Ins end;
+  end.kind = Kind::kExit;
+  end.line = body.statements.empty() ? 0 : body.statements.back().line;
+  code.code.push_back(end);
+  return {};
+}
+
+}  // namespace tcc::emulation

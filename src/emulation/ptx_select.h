@@ -1,0 +1,78 @@
+// From a statement to an instruction: its opcode taken apart, its operands as places.
+#pragma once
+
+#include "emulation/ptx_text.h"
+
+namespace tcc::emulation {
+
+// "ld.global.nc.v4.f32": base "ld", then modifiers that the one who knows them takes.
+class Opcode {
+ public:
+  explicit Opcode(std::string_view text);
+  std::string_view base() const { return parts_[0]; }
+  bool take(std::string_view modifier);
+  std::optional<Type> take_type();  // the first type among what is left
+  bool done() const;                // nothing is left
+  // Takes the first of the given modifiers that appears; its number, or -1.
+  int take_one(std::initializer_list<std::string_view> modifiers);
+
+ private:
+  std::vector<std::string_view> parts_;
+};
+
+class Selector {
+ public:
+  Selector(const Statement& statement, const Body& body, const PtxModule::Impl& module, Places& places,
+           KernelCode& code)
+      : op(statement.opcode), s(statement), code(code), body_(body), module_(module), places_(places) {}
+
+  Opcode op;
+  const Statement& s;
+  KernelCode& code;
+  Ins ins;
+
+  size_t operands() const { return s.operands.size(); }
+  // Places of operands; the first failure is kept and ends the statement.
+  int32_t result(size_t n, int bytes);  // a register; `_` gets a row that nobody reads
+  int32_t value(size_t n, int bytes) { return value(at(n), bytes); }
+  int32_t value(const Operand& o, int bytes);  // register, literal or the address of a variable
+  int32_t predicate_result(size_t n);
+  int32_t predicate(size_t n, bool& negated);          // the number of a source predicate
+  int32_t any_register(const Operand& o, int& bytes);  // of whatever width
+  const Operand& at(size_t n);
+  int32_t constant(uint64_t value, int bytes) { return places_.constant(value, bytes); }
+  int32_t scratch(int bytes) { return places_.new_row(bytes); }
+  int32_t result_of(const Operand& o, int bytes);
+  std::optional<int64_t> literal(size_t n);
+  bool is_unused(const Operand& o) const {
+    return o.kind == Operand::Kind::kSink || (o.kind == Operand::Kind::kRegister && places_.is_unused(o.reg.place));
+  }
+  // The address operand into ins.a, ins.wide and ins.imm.
+  void address(size_t n, int32_t Ins::* base = &Ins::a);
+  void need(size_t least, size_t most);  // number of operands
+  void fail(std::string text);
+  bool failed() const { return !error_.empty(); }
+  const std::string& error() const { return error_; }
+
+ private:
+  std::optional<uint64_t> symbol_address(std::string_view name) const;
+
+  const Body& body_;
+  const PtxModule::Impl& module_;
+  Places& places_;
+  std::string error_;
+  Operand sink_;
+};
+
+// Each takes the instructions of its family: sets ins.run (or kind) and operands, and leaves ins.run null when the
+// opcode is unknown to it.
+void select_integer(Selector& x);
+void select_real(Selector& x);
+void select_logic(Selector& x);    // setp, selp, predicates, mov
+void select_convert(Selector& x);  // cvt, cvta
+void select_memory(Selector& x);   // ld, st, atom, red, fences
+void select_copy(Selector& x);     // cp.async
+void select_warp(Selector& x);     // shfl, vote, match, barriers
+void select_matrix(Selector& x);   // mma, ldmatrix
+
+}  // namespace tcc::emulation

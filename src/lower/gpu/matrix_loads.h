@@ -1,0 +1,25 @@
+// Which ldmatrix loads a fragment's tile: that follows from the fragment's layout over lanes and from the dimension
+// that is contiguous in shared memory.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "tcc/ir/layout.h"
+#include "tcc/ir/type.h"
+
+namespace tcc::lower {
+
+struct MatrixLoad {
+  int32_t row = -1;           // of the instruction table
+  int64_t tiles = 1;          // neighbouring tiles that one instruction loads
+  int rows = 0;               // dimension of the tile along which the eight lanes of a matrix pass addresses
+  int64_t offset[2][2] = {};  // [bit of the matrix number][dimension]: how far that bit moves a matrix
+};
+
+// `contiguous`: the tile's dimension along memory. `next`: the dimension along which `count` tiles follow each other in
+// the registers. nullopt: the lanes' registers are no rows of matrices, or too few of them.
+std::optional<MatrixLoad> plan_matrix_load(const ir::Layout& layout, ir::Type type, int contiguous, int next,
+                                           int64_t count);
+
+}  // namespace tcc::lower

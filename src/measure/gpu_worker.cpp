@@ -1,0 +1,322 @@
+#include "measure/gpu_worker.h"
+
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "measure/check.h"
+#include "measure/gpu_timing.h"
+#include "measure/shared_memory.h"
+#include "measure/worker_link.h"
+#include "tcc/ir/permute.h"
+#include "tcc/support/files.h"
+#include "tcc/target/target.h"
+
+namespace tcc::measure {
+namespace {
+
+constexpr int kOutOfMemory = 2;        // the driver's number
+constexpr int64_t kAlignment = 512;    // of a copy of a parameter
+constexpr double kLongSeconds = 1e-3;  // a run that takes longer makes a sample by itself
+constexpr int kDeviceGaveUp = 3;       // exit code
+constexpr int64_t kReserveShare = 4;   // copies of parameters take at most one part in so many of the free memory
+
+// One artifact with its parameters between guards.
+class GpuProgram {
+ public:
+  GpuProgram(runtime::CudaDevice& device, const codegen::Artifact& artifact, const TaskDescription& task,
+             const std::byte* data)
+      : device_(device), artifact_(artifact), task_(task), data_(data) {}
+
+  // False: there is no memory for the task's own tensors, whatever the program.
+  Result<bool> allocate(const GpuProgram* shared) {
+    for (size_t i = 0; i < task_.params.size(); ++i) {
+      const codegen::BufferInfo& info = artifact_.buffers[i];
+      const ir::Layout* layout = nullptr;
+      if (!info.layout.empty()) {
+        TCC_TRY(layout, ir::parse_layout(arena_, info.layout));
+      }
+      layouts_.push_back(layout);
+      // Of a pair, which is to differ in code only.
+      if (shared && shared->artifact_.buffers[i].layout == info.layout &&
+          shared->artifact_.buffers[i].bytes == info.bytes) {
+        buffers_.push_back(shared->buffers_[i]);
+        continue;
+      }
+      auto buffer = runtime::GuardedCudaBuffer::allocate(device_, info.bytes);
+      if (!buffer && device_.last_error() == kOutOfMemory) return false;
+      if (!buffer) return tl::make_unexpected(std::move(buffer).error());
+      buffers_.push_back(std::make_shared<runtime::GuardedCudaBuffer>(std::move(*buffer)));
+    }
+    addresses_.emplace_back();
+    for (const auto& b : buffers_) addresses_[0].push_back(b->address());
+    return true;
+  }
+  Result<void> load() {
+    TCC_TRY(kernel_, device_.load(artifact_));
+    return {};
+  }
+
+  // Inputs of the set in their physical place; everything else poisoned.
+  Result<void> prepare(int64_t set) {
+    for (size_t i = 0; i < buffers_.size(); ++i) {
+      if (task_.params[i].is_output()) {
+        TCC_TRY_VOID(device_.fill_at(buffers_[i]->address(), buffers_[i]->bytes(), poison_of(set)));
+      } else {
+        TCC_TRY_VOID(device_.upload_at(buffers_[i]->address(), physical(i, set)));
+      }
+    }
+    return kernel_->fill_workspace(poison_of(set));
+  }
+  Result<void> run(int64_t copy = 0) { return kernel_->launch(addresses_[static_cast<size_t>(copy)]); }
+
+  // Everything of one run that may be wrong. False: the result says what is.
+  Result<bool> check(int64_t set, WorkerResult& result) {
+    std::vector<std::vector<std::byte>> outputs(buffers_.size());
+    for (size_t i = 0; i < buffers_.size(); ++i) {
+      if (!task_.params[i].is_output()) continue;
+      outputs[i].resize(static_cast<size_t>(buffers_[i]->bytes()));
+      TCC_TRY_VOID(device_.download_at(outputs[i], buffers_[i]->address()));
+    }
+    auto logical = [&](size_t i, std::vector<std::byte>& scratch) -> const std::byte* {
+      if (!layouts_[i]) return outputs[i].data();
+      const int64_t size = ir::type_bytes(task_.params[i].type);
+      scratch.resize(static_cast<size_t>(task_.params[i].elements() * size));
+      ir::to_logical(*layouts_[i], outputs[i], scratch, size);
+      return scratch.data();
+    };
+    if (!outputs_are_right(task_, data_, set, logical, result)) return false;
+    TCC_TRY(const int64_t damaged, damaged_margin());
+    if (!margins_are_intact(damaged, result)) return false;
+    if (set > 0) return true;
+    TCC_TRY(const int64_t written, written_input(set));
+    if (written < 0) return true;
+    result.status = ChildStatus::kWrong;
+    set_text(result.text, fmt::format("writes to its input, parameter {}", written));
+    return false;
+  }
+
+  // Copies of the parameters for timing, up to `most` and what memory there is to spare. All in one allocation: making
+  // hundreds would take longer than timing.
+  Result<DeviceProgram> with_copies(int64_t most) {
+    auto room_of = [](const runtime::GuardedCudaBuffer& b) {
+      return (b.bytes() + kAlignment - 1) / kAlignment * kAlignment;
+    };
+    int64_t bytes = 0;
+    for (const auto& b : buffers_) bytes += room_of(*b);
+    TCC_TRY(const int64_t spare, device_.free_bytes());
+    const int64_t copies = std::clamp<int64_t>(spare / kReserveShare / std::max<int64_t>(bytes, 1), 1, most);
+    if (copies > 1) {
+      TCC_TRY(copies_, device_.allocate((copies - 1) * bytes));
+    }
+    uint64_t at = copies_.address();
+    for (int64_t c = 1; c < copies; ++c) {
+      std::vector<uint64_t> addresses;
+      for (const auto& b : buffers_) {
+        TCC_TRY_VOID(device_.copy_at(at, b->address(), b->bytes()));
+        addresses.push_back(at);
+        at += static_cast<uint64_t>(room_of(*b));
+      }
+      addresses_.push_back(std::move(addresses));
+    }
+    return DeviceProgram{copies, [this](int64_t copy) { return run(copy); }};
+  }
+
+ private:
+  // An input's bytes as the artifact wants them.
+  std::span<const std::byte> physical(size_t i, int64_t set) {
+    const TaskParam& param = task_.params[i];
+    const std::byte* from = data_ + param.sets[static_cast<size_t>(set)].data;
+    const int64_t size = ir::type_bytes(param.type);
+    const auto bytes = static_cast<size_t>(param.elements() * size);
+    if (!layouts_[i]) return {from, bytes};
+    scratch_.assign(static_cast<size_t>(buffers_[i]->bytes()), std::byte{0});
+    ir::to_physical(*layouts_[i], {from, bytes}, scratch_, size);
+    return scratch_;
+  }
+  // The first buffer with something written beside it; -1: none.
+  Result<int64_t> damaged_margin() const {
+    for (size_t i = 0; i < buffers_.size(); ++i) {
+      TCC_TRY(const bool intact, buffers_[i]->margins_intact());
+      if (!intact) return static_cast<int64_t>(i);
+    }
+    for (size_t i = 0; i < kernel_->workspace().size(); ++i) {
+      TCC_TRY(const bool intact, kernel_->workspace()[i].margins_intact());
+      if (!intact) return static_cast<int64_t>(buffers_.size() + i);
+    }
+    return int64_t{-1};
+  }
+  // Device memory has no read-only pages: inputs are compared with what they were. -1: none was written.
+  Result<int64_t> written_input(int64_t set) {
+    std::vector<std::byte> now;
+    for (size_t i = 0; i < buffers_.size(); ++i) {
+      if (task_.params[i].is_output()) continue;
+      const std::span<const std::byte> before = physical(i, set);
+      now.resize(before.size());
+      TCC_TRY_VOID(device_.download_at(now, buffers_[i]->address()));
+      if (std::memcmp(now.data(), before.data(), now.size()) != 0) return static_cast<int64_t>(i);
+    }
+    return int64_t{-1};
+  }
+
+  runtime::CudaDevice& device_;
+  const codegen::Artifact& artifact_;
+  const TaskDescription& task_;
+  const std::byte* data_;
+  Arena arena_;
+  std::vector<const ir::Layout*> layouts_;
+  std::vector<std::shared_ptr<runtime::GuardedCudaBuffer>> buffers_;
+  runtime::CudaBuffer copies_;
+  std::vector<std::vector<uint64_t>> addresses_;  // of each copy
+  std::unique_ptr<runtime::CudaKernel> kernel_;
+  std::vector<std::byte> scratch_;
+};
+
+class GpuServer {
+ public:
+  GpuServer(int socket, std::unique_ptr<runtime::CudaDevice> device, CacheFlush flush)
+      : socket_(socket),
+        device_(std::move(device)),
+        flush_(std::move(flush)),
+        clock_(runtime::CudaClock::open(*device_)) {}
+
+  int serve() {
+    JobMessage message;
+    int fds[2];
+    while (receive_job(socket_, message, fds)) {
+      ReplyMessage reply;
+      reply.job = message.job;
+      auto job = SharedMemory::adopt(fds[0], message.job_bytes, true);
+      auto task = SharedMemory::adopt(fds[1], message.task_bytes, false);
+      if (!job || !task) {
+        reply.error = ENOMEM;
+      } else {
+        run(reinterpret_cast<JobHeader*>(job->data()), task->data());
+        // Nothing may be freed in a context that is lost; the system does it.
+        if (device_->lost()) _exit(kDeviceGaveUp);
+        reply.started = 1;
+      }
+      if (send(socket_, &reply, sizeof reply, MSG_NOSIGNAL) != sizeof reply) return 0;
+    }
+    return 0;
+  }
+
+ private:
+  void run(JobHeader* job, const std::byte* data) {
+    WorkerResult& result = job->result;
+    result.phase = Phase::kLoading;
+    Result<void> done = run_job(job, data);
+    if (device_->lost()) {
+      result.status = ChildStatus::kCrashed;
+      set_text(result.text, done ? "the device gave up" : done.error().message);
+      return;
+    }
+    if (!done) {
+      result.status = ChildStatus::kFailed;
+      set_text(result.text, done.error().message);
+    }
+    result.phase = Phase::kDone;
+  }
+
+  Result<void> run_job(JobHeader* job, const std::byte* data) {
+    int64_t description_bytes = 0;
+    std::memcpy(&description_bytes, data, sizeof description_bytes);
+    Reader task_reader(
+        {reinterpret_cast<const char*>(data) + sizeof description_bytes, static_cast<size_t>(description_bytes)});
+    TaskDescription task = get_task(task_reader);
+    Reader reader({reinterpret_cast<const char*>(job) + job->payload_offset, static_cast<size_t>(job->payload_bytes)});
+    std::vector<codegen::Artifact> artifacts;
+    for (int i = 0; i < job->num_artifacts; ++i) artifacts.push_back(get_artifact(reader));
+    if (!task_reader.ok() || !reader.ok()) return environment_error("a damaged job reached the measuring process");
+
+    WorkerResult& result = job->result;
+    std::vector<std::unique_ptr<GpuProgram>> programs;
+    for (const codegen::Artifact& artifact : artifacts) {
+      programs.push_back(std::make_unique<GpuProgram>(*device_, artifact, task, data));
+      TCC_TRY(const bool room, programs.back()->allocate(programs.size() > 1 ? programs[0].get() : nullptr));
+      if (!room) {
+        result.status = ChildStatus::kNoMemory;
+        set_text(result.text, "the task's tensors do not fit the device's free memory");
+        return {};
+      }
+      TCC_TRY_VOID(programs.back()->load());
+    }
+    result.phase = Phase::kChecking;
+    for (auto& program : programs) {
+      TCC_TRY(const bool passed, check_program(*program, task, result));
+      if (!passed) return {};
+    }
+    if (job->kind == JobKind::kCheck) return {};
+    result.phase = Phase::kTiming;
+    const DeviceTiming timing{*device_, *clock_, flush_, job->budget_seconds, job->patience_seconds, job->best_seconds};
+    std::vector<DeviceProgram> timed;
+    const int64_t most = result.last_run_seconds > kLongSeconds ? 1 : std::max<int64_t>(job->max_copies, 1);
+    for (auto& program : programs) {
+      TCC_TRY(DeviceProgram one, program->with_copies(most));
+      timed.push_back(std::move(one));
+    }
+    return job->kind == JobKind::kPaired ? time_pair_on_device(timed[0], timed[1], timing, result)
+                                         : time_on_device(timed[0], timing, result);
+  }
+
+  Result<bool> check_program(GpuProgram& program, const TaskDescription& task, WorkerResult& result) {
+    for (int64_t set = 0; set < task.num_sets; ++set) {
+      result.set = static_cast<int32_t>(set);
+      TCC_TRY_VOID(program.prepare(set));
+      Stopwatch watch;
+      TCC_TRY_VOID(program.run());
+      TCC_TRY_VOID(device_->synchronise());
+      result.last_run_seconds = watch.seconds();
+      TCC_TRY(const bool right, program.check(set, result));
+      if (!right) return false;
+      if (set == 0) result.exact_passed = task.exact;
+    }
+    return true;
+  }
+
+  int socket_;
+  std::unique_ptr<runtime::CudaDevice> device_;
+  CacheFlush flush_;
+  std::unique_ptr<runtime::CudaClock> clock_;
+};
+
+}  // namespace
+
+int serve_gpu(int socket, int ordinal, const std::string& driver_library) {
+  prctl(PR_SET_NAME, "tcc-worker-gpu");
+  signal(SIGINT, SIG_IGN);  // Ctrl-C is the coordinator's to handle; when it ends, the socket closes
+  const Hello hello;
+  if (send(socket, &hello, sizeof hello, MSG_NOSIGNAL) != sizeof hello) return 1;
+  GpuHello facts;
+  auto device = runtime::CudaDevice::open(ordinal, driver_library);
+  Result<CacheFlush> flush = device ? CacheFlush::make(**device) : Result<CacheFlush>(CacheFlush());
+  const Error* error = !device ? &device.error() : !flush ? &flush.error() : nullptr;
+  if (error == nullptr) {
+    const runtime::CudaDeviceFacts& f = (*device)->facts();
+    facts.ok = true;
+    facts.name = f.name;
+    facts.uuid = f.uuid;
+    facts.target = target::target_to_json((*device)->target());
+    facts.driver_version = f.driver_version;
+    facts.memory_bytes = f.memory_bytes;
+    facts.takes_ptx_only = f.takes_ptx_only;
+  } else {
+    facts.message = error->message;
+    facts.hint = error->hint;
+  }
+  Writer writer;
+  put_gpu_hello(writer, facts);
+  const std::string& bytes = writer.bytes();
+  if (bytes.size() > kGpuHelloBytes || send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL) < 0) return 1;
+  if (error != nullptr) return 1;
+  return GpuServer(socket, std::move(*device), std::move(*flush)).serve();
+}
+
+}  // namespace tcc::measure

@@ -1,0 +1,206 @@
+// An implicit matrix product: out[n, f, y, x] += in[n, c, y + ky, x + kx] * w[f, c, ky, kx] has rows f, columns (n, y,
+// x) and sums over (c, ky, kx). The copy of the input into shared memory computes its addresses (CUTLASS, "Implicit
+// GEMM convolution"); the unfolded input exists nowhere else.
+#include "space/gpu_product.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "space/contraction.h"
+#include "tcc/ir/instr.h"
+#include "tcc/ir/walk.h"
+#include "tcc/space/matrix_instruction.h"
+
+namespace tcc::space {
+
+using namespace ir;
+using schedule::BlockRv;
+using schedule::IterDigit;
+using schedule::Schedule;
+
+namespace {
+
+constexpr MatrixRow kRows[] = {
+    {"mma.m16n8k16.f32.f16", Type::kF16, 16, 8, 16},   {"mma.m16n8k16.f32.f16.bt", Type::kF16, 16, 8, 16},
+    {"mma.m16n8k8.f32.f16", Type::kF16, 16, 8, 8},     {"mma.m16n8k8.f32.f16.bt", Type::kF16, 16, 8, 8},
+    {"mma.m16n8k16.f32.bf16", Type::kBF16, 16, 8, 16}, {"mma.m16n8k16.f32.bf16.bt", Type::kBF16, 16, 8, 16},
+    {"mma.m16n8k8.f32.tf32", Type::kF32, 16, 8, 8},    {"mma.m16n8k8.f32.tf32.bt", Type::kF32, 16, 8, 8},
+    {"mma.m16n8k32.i32.i8", Type::kI8, 16, 8, 32},     {"mma.m16n8k32.i32.i8.bt", Type::kI8, 16, 8, 32},
+};
+
+bool has_feature(const target::CudaFeatures& f, std::string_view name) {
+  if (name.empty()) return true;
+#define TCC_FEATURE(field) \
+  if (name == #field) return f.field;
+  TCC_CUDA_FEATURES(TCC_FEATURE)
+#undef TCC_FEATURE
+  return false;
+}
+
+bool moves(const Load& load, Id iter) {
+  return std::any_of(load.indices.begin(), load.indices.end(), [&](Expr e) { return mentions(e, iter); });
+}
+
+// The last two indices are the two iterators, in one order or the other, and the others are iterators or constants.
+bool is_matrix(const Load& load, Id x, Id y) {
+  const size_t n = load.indices.size();
+  if (n < 2 || load.predicate != nullptr) return false;
+  for (Expr e : load.indices)
+    if (as<Var>(e) == nullptr && !is_int(e)) return false;
+  const Var* a = as<Var>(load.indices[n - 2]);
+  const Var* b = as<Var>(load.indices[n - 1]);
+  return a != nullptr && b != nullptr && ((a->id == x && b->id == y) || (a->id == y && b->id == x));
+}
+
+bool is_plain(const ProductForm& p) {
+  if (p.rows.size() != 1 || p.columns.size() != 1 || p.sums.size() != 1 || p.rows[0] > p.columns[0]) return false;
+  for (size_t b : p.batch)
+    if (b > p.rows[0]) return false;
+  const auto& iters = p.nest.block->iters;
+  const Id i = iters[p.rows[0]].id, j = iters[p.columns[0]].id, k = iters[p.sums[0]].id;
+  bool rows = false, columns = false;
+  for (const Load* l : p.nest.loads) {
+    rows |= is_matrix(*l, i, k);
+    columns |= is_matrix(*l, k, j);
+  }
+  return rows && columns;
+}
+
+}  // namespace
+
+std::vector<MatrixRow> matrix_rows(Type type, const target::Target& target, bool allow_tf32) {
+  std::vector<MatrixRow> out;
+  for (const MatrixRow& row : kRows)
+    if (row.type == type && (type != Type::kF32 || allow_tf32) &&
+        has_feature(target.cuda.features, instruction(find_instruction(row.name)).feature))
+      out.push_back(row);
+  return out;
+}
+
+std::optional<ProductForm> find_product(const Kernel& k) {
+  std::optional<NaiveNest> nest = find_reuse(k);
+  if (!nest || nest->loads.size() != 2 || nest->loads[0]->type != nest->loads[1]->type) return std::nullopt;
+  ProductForm p{*nest, nest->loads[0]->type, {}, {}, {}, {}, false};
+  std::vector<size_t> first, second;
+  size_t last = 0;  // the iterator that is contiguous in the result
+  for (size_t i = 0; i < nest->extents.size(); ++i) {
+    const Id id = nest->block->iters[i].id;
+    const bool a = moves(*nest->loads[0], id), b = moves(*nest->loads[1], id);
+    if (nest->reduce[i] ? !(a && b) : !(a || b)) return std::nullopt;
+    (nest->reduce[i] ? p.sums : a && b ? p.batch : a ? first : second).push_back(i);
+    if (dim_of_iter(nest->store->indices, id) + 1 == static_cast<int>(nest->store->indices.size())) last = i;
+  }
+  if (first.empty() || second.empty() || p.sums.empty()) return std::nullopt;
+  const bool swap = std::find(first.begin(), first.end(), last) != first.end();
+  p.rows = swap ? second : first;
+  p.columns = swap ? first : second;
+  p.plain = is_plain(p);
+  for (int l = 0; p.plain && l < 2; ++l) {
+    const Load& load = *nest->loads[static_cast<size_t>(l)];
+    if (as<Var>(load.indices.back())->id == nest->block->iters[p.rows[0]].id) p.turned = l;
+  }
+  return p;
+}
+
+std::optional<ProductForm> find_product(Schedule& s) {
+  if (std::optional<ProductForm> form = find_product(s.kernel())) return form;
+  std::optional<NaiveNest> nest = find_reuse(s.kernel());
+  if (!nest) return std::nullopt;
+  Schedule trial = s;
+  for (Id producer : schedule::producers_of(s.kernel(), nest->block->id)) {
+    const std::string name = name_hint(s.kernel(), producer);
+    if (schedule::find_block_by_name(trial.kernel(), name) != producer) continue;
+    trial.compute_inline(trial.get_block(name));
+    trial.clear_reject();
+  }
+  std::optional<ProductForm> form = find_product(trial.kernel());
+  if (form) s = std::move(trial);
+  return form;
+}
+
+std::optional<Product> make_product(Schedule& s, const ProductForm& form, const MatrixRow& row) {
+  BlockRv block = s.get_block(form.nest.name);
+  Product p{form.nest.name, form.type, form.nest.extents.size(), 0, 0, 0};
+  std::vector<int64_t> extents = form.nest.extents;
+  if (form.plain) {
+    p.i = form.rows[0], p.j = form.columns[0], p.k = form.sums[0];
+    p.turned = form.turned;
+  } else {
+    // Operands [.., i, k] and [.., k, j].
+    std::vector<std::vector<IterDigit>> map;
+    std::vector<int64_t> fused;
+    auto add = [&](const std::vector<size_t>& iters) {
+      std::vector<IterDigit> digits;
+      int64_t extent = 1;
+      for (size_t i : iters) {
+        digits.push_back({static_cast<int64_t>(i), 1, form.nest.extents[i]});
+        extent *= form.nest.extents[i];
+      }
+      map.push_back(digits);
+      fused.push_back(extent);
+    };
+    for (size_t b : form.batch) add({b});
+    p.i = map.size(), p.k = p.i + 1, p.j = p.i + 2;
+    add(form.rows);
+    add(form.sums);
+    add(form.columns);
+    s.transform_block_layout(block, map);
+    for (int operand : {0, 1, -1}) s.reindex(block, operand);
+    p.iterators = map.size();
+    extents = fused;
+  }
+  std::vector<int64_t> multiples(extents.size(), 1);
+  multiples[p.i] = row.i, multiples[p.j] = row.j, multiples[p.k] = row.k;
+  bool divides = true;
+  for (size_t i = 0; i < multiples.size(); ++i) divides &= extents[i] % multiples[i] == 0;
+  if (s.ok() && !divides) s.pad_einsum(block, multiples);
+  return s.ok() ? std::optional(p) : std::nullopt;
+}
+
+std::vector<std::string> unmet_conditions_on_gpu(const Kernel& kernel, const target::Target& target) {
+  Rng rng(1);
+  Schedule s(kernel, std::make_shared<Arena>(), &rng);
+  const bool product = find_product(s).has_value();
+  std::optional<NaiveNest> nest = find_reuse(s.kernel());
+  if (!nest || nest->loads.size() != 2)
+    return {"the task holds no sum of products of two tensors whose elements are used several times"};
+  const Type a = nest->loads[0]->type, b = nest->loads[1]->type;
+  if (a != b)
+    return {fmt::format("it multiplies {} by {}; matrix instructions multiply operands of one type", type_name(a),
+                        type_name(b))};
+  std::vector<std::string> unmet;
+  if (matrix_rows(a, target, false).empty()) {
+    if (!matrix_rows(a, target, true).empty()) {
+      unmet.push_back(
+          "it multiplies f32, which the tensor cores round to tf32 (10 bits of mantissa): convert the model to f16 or "
+          "bf16");
+    } else {
+      std::string types;
+      for (Type t : {Type::kF16, Type::kBF16, Type::kI8})
+        if (!matrix_rows(t, target, false).empty())
+          types += fmt::format("{}{}", types.empty() ? "" : ", ", type_name(t));
+      unmet.push_back(types.empty()
+                          ? fmt::format("{} has no matrix instruction that this version knows", target.name)
+                          : fmt::format("the tensor cores of {} multiply {}, not {}: convert the model to one "
+                                        "of them",
+                                        target.name, types, type_name(a)));
+    }
+  }
+  if (!product) {
+    std::string shared;
+    for (size_t i = 0; i < nest->extents.size(); ++i) {
+      const Id id = nest->block->iters[i].id;
+      if (!nest->reduce[i] && moves(*nest->loads[0], id) && moves(*nest->loads[1], id))
+        shared += fmt::format("{}{}", shared.empty() ? "" : ", ", name_hint(s.kernel(), id));
+    }
+    unmet.push_back(
+        shared.empty()
+            ? "one operand does not move with any row or column of the result: no matrix product"
+            : fmt::format("both operands move with {} (a group or a batch), and nothing is left for the rows "
+                          "or the columns of a matrix product",
+                          shared));
+  }
+  return unmet;
+}
+
+}  // namespace tcc::space

@@ -1,0 +1,47 @@
+// Sums of products of two tensors, as matrix instructions want them. Private to the room.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "space/gpu.h"
+
+namespace tcc::space {
+
+// A matrix instruction, by its name in the table (ir/instr.h), and the tile that it multiplies.
+struct MatrixRow {
+  std::string_view name;
+  ir::Type type;
+  int64_t i, j, k;
+};
+// The rows for operands of a type that the target has, in the order in which to try them; single precision, which is
+// rounded to 10 bits of mantissa there, only where the user allows it.
+std::vector<MatrixRow> matrix_rows(ir::Type type, const target::Target& target, bool allow_tf32);
+
+// Iterators of a product by what they index: rows the first operand, columns the second, batch both and the result.
+struct ProductForm {
+  NaiveNest nest;
+  ir::Type type;
+  std::vector<size_t> batch, rows, columns, sums;
+  bool plain = false;  // one row, column and sum iterator, in operands whose last two dimensions they are
+  int turned = -1;     // see Product
+};
+std::optional<ProductForm> find_product(const ir::Kernel& k);
+// Operands that are converted or padded ahead (a convolution's input) are read where they are used instead, if that
+// makes a product of it.
+std::optional<ProductForm> find_product(schedule::Schedule& s);
+
+// The product as one iterator each, all extents multiples of the row's tile.
+struct Product {
+  std::string name;  // of the block
+  ir::Type type;
+  size_t iterators = 0, i = 0, j = 0, k = 0;
+  int turned = -1;  // read whose last two dimensions are k, i: its fragments have them the other way
+};
+// Where the product is another (a convolution), its iterators are fused and operands and result read and written
+// through copies that have them as dimensions, for gpu_inline to make them disappear; overhang is padded with zeros.
+// nullopt: a step was rejected.
+std::optional<Product> make_product(schedule::Schedule& s, const ProductForm& form, const MatrixRow& row);
+
+}  // namespace tcc::space

@@ -1,0 +1,59 @@
+// Random-compute-location: what tiling and inlining have left in a nest of its own may as well be computed below a loop
+// of its reader. Which loop is sampled (MetaSchedule's rule of this name); a search sees each place as a sketch of its
+// own (structural_variants). The schedule as it was comes first: in front of its readers is where modules left a block.
+#include <algorithm>
+
+#include "space/access.h"
+#include "space/padding.h"
+#include "tcc/ir/walk.h"
+#include "tcc/space/space.h"
+
+namespace tcc::space {
+namespace {
+
+using namespace ir;
+using schedule::Schedule;
+
+class RandomComputeLocation : public Module {
+ public:
+  const char* name() const override { return "random_compute_location"; }
+
+  std::vector<Schedule> apply(const Schedule& state, const target::Target&, const SpaceOptions&) const override {
+    std::vector<Schedule> out = {state};
+    Schedule s = state;
+    bool moved = false;
+    // Readers first: where they go decides where their producers may.
+    const std::vector<const Block*> blocks = collect_blocks(state.kernel().root);
+    for (size_t i = blocks.size(); i-- > 0;) {
+      const std::string block = name_hint(state.kernel(), blocks[i]->id);
+      if (!may_move(s.kernel(), block)) continue;
+      Schedule trial = s;
+      schedule::BlockRv rv = trial.get_block(block);
+      trial.compute_at(rv, trial.sample_compute_location(rv));
+      if (!trial.ok()) continue;
+      s = std::move(trial);
+      moved = true;
+    }
+    if (moved) out.push_back(std::move(s));
+    return out;
+  }
+
+ private:
+  // Nothing has scheduled it, it has readers, and it does not stand among others already. Where the padded input of a
+  // window is made the tilings of windows decide.
+  static bool may_move(const Kernel& k, const std::string& name) {
+    if (name == kPadBlock) return false;
+    const Id id = schedule::find_block_by_name(k, name);
+    const Block* block = id == kNoId ? nullptr : find_block(k.root, id);
+    if (block == nullptr || has_scheduled_loop(k, id) || schedule::consumers_of(k, id).empty()) return false;
+    return naive_nest(k, *block).has_value();
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Module> make_random_compute_location() {
+  return std::make_unique<RandomComputeLocation>();
+}
+
+}  // namespace tcc::space

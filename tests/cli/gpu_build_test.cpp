@@ -1,0 +1,162 @@
+// Libraries for GPUs that are not here, from the command line.
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+
+#include "cli/runner.h"
+
+using namespace cli_test;
+using Json = nlohmann::json;
+
+namespace {
+
+// Built once for all cases; nothing where there is no compiler for GPUs.
+struct Built {
+  Sandbox box;
+  Outcome build;
+  bool here = false;
+  Built() {
+    Outcome tune = box.tcc({"tune", "zoo:mlp", "--target", "a100", "--db", "r.db", "--trials", "3", "--tasks", "0,1"});
+    if (tune.exit_code != 0) {
+      CHECK_THAT(tune.err, Catch::Contains("NVRTC"));
+      return;
+    }
+    build = box.tcc({"build", "zoo:mlp", "--target", "a100,h100", "--db", "r.db", "-o", "out", "--emit", "cu,ptx,cubin",
+                     "--allow-jit"});
+    INFO(build.err);
+    REQUIRE(build.exit_code == 0);
+    here = true;
+  }
+  static Built& get() {
+    static Built built;
+    return built;
+  }
+};
+
+std::vector<std::string> with_driver(std::vector<std::string> words) {
+  words.insert(words.end(), {"--cuda-driver", TCC_FAKE_CUDA});
+  return words;
+}
+
+}  // namespace
+
+TEST_CASE("one library holds code for each GPU that was named, and says where it is from", "[cli]") {
+  Built& built = Built::get();
+  if (!built.here) return;
+  // Two kernels are predicted for one of the targets; the others are named.
+  CHECK_THAT(built.build.err, Catch::Contains("4 of 6 kernels are not tuned") &&
+                                  Catch::Contains("not tuned for h100") &&
+                                  Catch::Contains("2 of 6 kernels are chosen by predictions"));
+  CHECK_THAT(built.build.out, Catch::Contains(".sm_80.cubin") && Catch::Contains(".sm_90a.ptx"));
+  Outcome inspect = built.box.tcc({"inspect", "out/libmlp.so"});
+  INFO(inspect.out);
+  CHECK(inspect.exit_code == 0);
+  CHECK_THAT(inspect.out, Catch::Contains("sm_80 cubin for a100") && Catch::Contains("sm_90a cubin for h100") &&
+                              Catch::Contains("sm_80 ptx") && Catch::Contains("predicted") &&
+                              Catch::Contains("default") && Catch::Contains("on a device"));
+  Outcome json = built.box.tcc({"inspect", "out/libmlp.so", "--json"});
+  const Json metadata = Json::parse(json.out);
+  CHECK(metadata["tasks"][0]["code"][0]["record"] == "predicted");
+  CHECK(metadata["tasks"][0]["code"][0]["predicted_seconds"].get<double>() > 0);
+  CHECK(metadata["tasks"][0]["code"][1]["record"] == "default");
+}
+
+TEST_CASE("without a driver a library for GPUs says what is missing", "[cli][errors]") {
+  Built& built = Built::get();
+  if (!built.here) return;
+  for (std::vector<std::string> words : {std::vector<std::string>{"run", "out/libmlp.so", "--random"},
+                                         {"verify", "out/libmlp.so"},
+                                         {"bench", "out/libmlp.so"}}) {
+    words.insert(words.end(), {"--cuda-driver", "libtcc-absent-driver.so.1"});
+    Outcome refused = built.box.tcc(words);
+    INFO(words[0]);
+    CHECK(refused.exit_code == 1);
+    CHECK_THAT(refused.err, Catch::Contains("the CUDA driver library cannot be opened") &&
+                                Catch::Contains("libtcc-absent-driver.so.1") && Catch::Contains("NVIDIA"));
+  }
+}
+
+TEST_CASE("bench times a library on a device, with and without a graph", "[cli]") {
+  Built& built = Built::get();
+  if (!built.here) return;
+  Outcome json = built.box.tcc(with_driver({"bench", "out/libmlp.so", "--seconds", "0.05", "--per-kernel", "--json"}));
+  INFO(json.err);
+  REQUIRE(json.exit_code == 0);
+  const Json report = Json::parse(json.out);
+  CHECK(report["device"] == "Fake GPU");
+  CHECK(report["code"] == "sm_80");
+  CHECK(report["target"] == "a100");
+  // The fake's clock: a launch costs a fixed time, three quarters of it in a graph, twice as much after the cache was
+  // overwritten.
+  const double warm = report["device_warm"]["median"], cold = report["device_cold"]["median"];
+  CHECK(cold == Approx(2 * warm).epsilon(0.01));
+  CHECK(report["device_warm"]["runs"].get<int64_t>() >= 10);
+  CHECK(report["seconds_graph"]["median"].get<double>() > 0);
+  const double roofline = report["roofline_seconds"];
+  CHECK(roofline > 0);
+  CHECK(report["roofline_share"].get<double>() == Approx(roofline / warm));
+  double kernels = 0, least = 0;
+  for (const Json& k : report["kernels"]) {
+    kernels += k["seconds"]["median"].get<double>();
+    least += k["roofline_seconds"].get<double>();
+  }
+  CHECK(report["kernels"].size() == 3);
+  CHECK(0.75 * kernels == Approx(warm).epsilon(0.01));
+  CHECK(least == Approx(roofline));
+  Outcome text = built.box.tcc(with_driver({"bench", "out/libmlp.so", "--seconds", "0.05", "--per-kernel"}));
+  CHECK_THAT(text.out, Catch::Contains("device, cold") && Catch::Contains("graph and wait") &&
+                           Catch::Contains("of roofline") && Catch::Contains("p99"));
+}
+
+TEST_CASE("run and verify take the device's results for what they are", "[cli]") {
+  Built& built = Built::get();
+  if (!built.here) return;
+  Outcome run = built.box.tcc(with_driver({"run", "out/libmlp.so", "--random"}));
+  INFO(run.err);
+  CHECK(run.exit_code == 0);
+  // The fake executes nothing, and verification says so.
+  Outcome verify = built.box.tcc(with_driver({"verify", "out/libmlp.so"}));
+  CHECK(verify.exit_code == 1);
+  CHECK_THAT(verify.err, Catch::Contains("does not compute what its model says"));
+}
+
+#ifdef TCC_FAKE_GPU
+TEST_CASE("on an emulated device a library computes what its model says", "[emulation]") {
+  Built& built = Built::get();
+  if (!built.here) return;
+  // A device so new that none of the cubins is for it: the driver takes the PTX, which this one executes.
+  const std::string tcc = std::string(TCC_BINARY_DIR) + "/tools/tcc";
+  Outcome verify =
+      built.box.run({"env", "FAKE_CUDA=arch=120", tcc, "verify", "out/libmlp.so", "--cuda-driver", TCC_FAKE_GPU});
+  INFO(verify.out << verify.err);
+  CHECK(verify.exit_code == 0);
+  CHECK_THAT(verify.out, Catch::Contains("self test ok") && Catch::Contains("passed"));
+}
+#endif
+
+TEST_CASE("targets and options that do not go together are refused", "[cli][errors]") {
+  Sandbox box;
+  auto refuse = [&](std::vector<std::string> words, const std::string& text) {
+    words.insert(words.begin(), {"build", "zoo:mlp", "-o", "out"});
+    Outcome refused = box.tcc(words);
+    INFO(refused.err);
+    CHECK(refused.exit_code == 2);
+    CHECK_THAT(refused.err, Catch::Contains(text));
+    CHECK_FALSE(fs::exists(box.path("out")));
+  };
+  refuse({"--target", "a100,host"}, "a CPU is a target by itself");
+  refuse({"--target", "h100,h200"}, "h100 and h200 are both sm_90a");
+  refuse({"--target", "a100,h1000"}, "h100");
+  refuse({"--target", "a100", "--emit", "obj"}, "the target is a GPU");
+  refuse({"--emit", "cubin"}, "the target is a CPU");
+  refuse({"--allow-jit"}, "--allow-jit is for GPUs");
+}
+
+TEST_CASE("--require-tuned names kernels without a record for any of the targets", "[cli][errors]") {
+  Built& built = Built::get();
+  if (!built.here) return;
+  Outcome refused =
+      built.box.tcc({"build", "zoo:mlp", "--target", "a100", "--db", "r.db", "-o", "strict", "--require-tuned"});
+  CHECK(refused.exit_code == 1);
+  CHECK_THAT(refused.err, Catch::Contains("1 of 3 kernels are not tuned"));
+  CHECK_FALSE(fs::exists(built.box.path("strict")));
+}

@@ -1,0 +1,112 @@
+// Vectors whose lanes lie apart: squares are turned in registers, and what depends on an order keeps it.
+#include "nest.h"
+
+using namespace tcc;
+using namespace tcc::codegen;
+using ir::LoopKind;
+
+namespace {
+
+constexpr int64_t kRows = 48, kColumns = 40;
+
+std::vector<float> numbers(int64_t n) {
+  std::vector<float> out(static_cast<size_t>(n));
+  for (size_t i = 0; i < out.size(); ++i) out[i] = static_cast<float>((i * 7 + 3) % 101);
+  return out;
+}
+
+// Rows are lanes, `written_out` columns at a time are unrolled; `body` makes the statement for a row and a column.
+template <class Body>
+ir::Kernel kernel_of(Nest& t, int64_t lanes, int64_t written_out, const Body& body) {
+  return t.lowered(t.loop(kRows / lanes, LoopKind::kSerial, [&](ir::Expr r) {
+    return t.loop(kColumns / written_out, LoopKind::kSerial, [&](ir::Expr c) {
+      return t.loop(written_out, LoopKind::kUnrolled, [&](ir::Expr u) {
+        return t.loop(lanes, LoopKind::kVectorized,
+                      [&](ir::Expr l) { return body(t.at(r, lanes, l), t.at(c, written_out, u)); });
+      });
+    });
+  }));
+}
+
+}  // namespace
+
+TEST_CASE("a matrix is turned while it is read or written", "[codegen]") {
+  const std::vector<float> x = numbers(kRows * kColumns);
+  for (const target::Target& target : runnable_targets())
+    for (bool reads : {true, false})
+      for (int64_t lanes : {4, 16, 24, 48})
+        for (int64_t written_out : {2, 4, 5, 8, 10, 20}) {
+          INFO(target.name << ", " << lanes << " lanes, " << written_out << " columns, " << (reads ? "read" : "write"));
+          Nest t;
+          const ir::Buffer *in = t.input(
+                               "x", ir::Type::kF32,
+                               reads ? std::vector<int64_t>{kRows, kColumns} : std::vector<int64_t>{kColumns, kRows}),
+                           *out = t.output(
+                               "y", ir::Type::kF32,
+                               reads ? std::vector<int64_t>{kColumns, kRows} : std::vector<int64_t>{kRows, kColumns});
+          const ir::Kernel k = kernel_of(t, lanes, written_out, [&](ir::Expr row, ir::Expr column) {
+            const std::vector<ir::Expr> far = {row, column}, near = {column, row};
+            return t.store(out, reads ? near : far, t.load(in, reads ? far : near));
+          });
+          Aligned<float> from(x.begin(), x.end()), to(x.size(), -1);
+          compile(k, target).run({from.data(), to.data()});
+          const int64_t height = reads ? kRows : kColumns, width = reads ? kColumns : kRows;
+          for (int64_t i = 0; i < height; ++i)
+            for (int64_t j = 0; j < width; ++j)
+              REQUIRE(to[static_cast<size_t>(j * height + i)] == x[static_cast<size_t>(i * width + j)]);
+        }
+}
+
+TEST_CASE("columns that depend on the one before keep their order", "[codegen]") {
+  // y[i, j + 1] = y[i, j] + x[i, j]
+  const std::vector<float> x = numbers(kRows * kColumns);
+  for (const target::Target& target : runnable_targets()) {
+    INFO(target.name);
+    Nest t;
+    const ir::Buffer *in = t.input("x", ir::Type::kF32, {kRows, kColumns}),
+                     *out = t.output("y", ir::Type::kF32, {kRows, kColumns + 1});
+    const ir::Kernel k = kernel_of(t, 16, 8, [&](ir::Expr row, ir::Expr column) {
+      ir::Expr sum = t.b().add(t.load(out, {row, column}), t.load(in, {row, column}));
+      return t.store(out, {row, t.b().offset(column, 1)}, sum);
+    });
+    Aligned<float> from(x.begin(), x.end()), to(static_cast<size_t>(kRows * (kColumns + 1)), 0);
+    compile(k, target).run({from.data(), to.data()});
+    for (int64_t i = 0; i < kRows; ++i) {
+      float sum = 0;
+      for (int64_t j = 0; j < kColumns; ++j) {
+        sum += x[static_cast<size_t>(i * kColumns + j)];
+        REQUIRE(to[static_cast<size_t>(i * (kColumns + 1) + j + 1)] == sum);
+      }
+    }
+  }
+}
+
+TEST_CASE("an index that was split, fused and simplified is a plain address again", "[codegen]") {
+  // One loop over a tensor of three axes, whose outermost index simplifies to another quotient than the others have.
+  Nest t;
+  const ir::Buffer *in = t.input("x", ir::Type::kF32, {64, 56, 56}), *out = t.output("y", ir::Type::kF32, {64, 56, 56});
+  const ir::Kernel k = t.lowered(t.loop(3136, LoopKind::kSerial, [&](ir::Expr o) {
+    return t.loop(4, LoopKind::kSerial, [&](ir::Expr m) {
+      return t.loop(16, LoopKind::kVectorized, [&](ir::Expr l) {
+        ir::Expr flat = t.at(o, 64, t.at(m, 16, l));
+        ir::Builder& b = t.b();
+        const std::vector<ir::Expr> at = {b.floor_div(o, t.i(49)), b.floor_mod(b.floor_div(flat, t.i(56)), t.i(56)),
+                                          b.floor_mod(flat, t.i(56))};
+        return t.store(out, at, t.load(in, at));
+      });
+    });
+  }));
+  const std::vector<float> x = numbers(64 * 56 * 56);
+  for (const target::Target& target : runnable_targets()) {
+    HostOptions options;
+    options.want_assembly = true;
+    const Compiled code = compile(k, target, options);
+    INFO(target.name << code.artifact.source);
+    CHECK(code.artifact.source.find("gather") == std::string::npos);
+    CHECK(code.artifact.source.find("scatter") == std::string::npos);
+    CHECK(code.artifact.source.find("mul") == std::string::npos);  // nor what divides by a constant
+    Aligned<float> from(x.begin(), x.end()), to(x.size(), -1);
+    code.run({from.data(), to.data()});
+    CHECK(std::equal(to.begin(), to.end(), x.begin()));
+  }
+}

@@ -1,0 +1,146 @@
+// The prelude: every asm statement is in it, and every instruction with a PTX text has a function that compiles.
+#include "codegen/cuda/prelude.h"
+
+#include "cuda/support.h"
+#include "tcc/ir/instr.h"
+
+using namespace tcc;
+using namespace tcc::codegen;
+using namespace tcc::codegen::testing;
+using namespace tcc::ir;
+
+namespace {
+
+// The targets with which features come, in order.
+std::vector<target::Target> architectures() {
+  return {gpu("t4"), gpu("a100"), gpu("h200")};
+}
+
+bool has(const target::CudaFeatures& features, std::string_view name) {
+  if (name.empty()) return true;
+#define TCC_FEATURE(field) \
+  if (name == #field) return features.field;
+  TCC_CUDA_FEATURES(TCC_FEATURE)
+#undef TCC_FEATURE
+  FAIL("no feature is called " << name);
+  return false;
+}
+
+// One call of the row by every thread of a warpgroup: shared, global and local buffers as its operands ask. The
+// arguments are the constants `args`; where `run_time`, those that may be are read from a buffer.
+Kernel call_of(const Instruction& row, int32_t number, const std::vector<int64_t>& args, bool run_time) {
+  Draft d;
+  const Buffer* numbers = d.buffer("numbers", Type::kI32, {8}, BufferRole::kInput);
+  std::vector<const Buffer*> buffers;
+  for (const OperandSpec& o : row.operands) {
+    const int64_t elements = o.scope == Scope::kLocal ? cuda::registers_per_lane(o) : 4096;
+    const BufferRole role = o.scope != Scope::kGlobal   ? BufferRole::kTemp
+                            : o.access == Access::kRead ? BufferRole::kInput
+                                                        : BufferRole::kOutput;
+    buffers.push_back(d.buffer(std::string(o.name).c_str(), o.type, {elements}, role,
+                               o.scope == Scope::kClusterShared ? Scope::kShared : o.scope));
+  }
+  const Expr zero[] = {d.num(0)};
+  std::vector<Operand> operands;
+  std::vector<Id> temporaries;
+  std::vector<Stmt> body;
+  const Id t = d.kb.new_id("t");
+  for (const Buffer* b : buffers) {
+    operands.push_back({b->id, zero});
+    if (b->role == BufferRole::kTemp) temporaries.push_back(b->id);
+    if (b->scope == Scope::kLocal)
+      for (int64_t i = 0; i < int_value(b->shape[0]); ++i)
+        body.push_back(d.store(b, {d.num(i)}, d.b.cast(d.b.var(t), b->type)));
+  }
+  std::vector<Expr> values;
+  for (size_t n = 0; n < args.size(); ++n)
+    values.push_back(run_time && !cuda::is_immediate(row, n) ? d.load(numbers, {d.num(static_cast<int64_t>(n))})
+                                                             : d.num(args[n]));
+  body.push_back(d.b.instr(number, operands, values));
+  const Buffer* out = d.buffer("out", Type::kF32, {128}, BufferRole::kOutput);
+  for (const Buffer* b : buffers)
+    if (b->scope == Scope::kLocal)
+      for (int64_t i = 0; i < int_value(b->shape[0]); ++i)
+        body.push_back(d.store(out, {d.b.var(t)}, d.b.cast(d.load(b, {d.num(i)}), Type::kF32)));
+  Stmt inner = d.b.loop(t, d.num(128), d.b.seq(body), LoopKind::kBound, Axis::kThreadX);
+  return d.finish(d.b.alloc(temporaries, inner), 128);
+}
+
+std::vector<int64_t> example_arguments(const Instruction& row) {
+  switch (row.behaviour) {
+    case Behaviour::kShuffle:
+      return {3, 16, 32};
+    case Behaviour::kBarSync:
+      return {1, 128};
+    case Behaviour::kWarpSync:
+      return {0xffffffff};
+    case Behaviour::kSetMaxRegisters:
+      return {row.name.ends_with("inc") ? 240 : 40};
+    case Behaviour::kCompute:
+    case Behaviour::kCopyCommit:
+    case Behaviour::kCopyWait:
+    case Behaviour::kMbarrierInit:
+    case Behaviour::kMbarrierArrive:
+    case Behaviour::kMbarrierExpectTx:
+    case Behaviour::kMbarrierWait:
+    case Behaviour::kFenceProxyAsync:
+    case Behaviour::kFenceMbarrierInit:
+    case Behaviour::kWgmmaFence:
+    case Behaviour::kWgmmaCommit:
+    case Behaviour::kWgmmaWait:
+    case Behaviour::kClusterSync:
+    case Behaviour::kThreadFence:
+    case Behaviour::kAtomicAdd:
+    case Behaviour::kTileConfig:
+      return std::vector<int64_t>(static_cast<size_t>(row.num_args), 1);
+  }
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("asm stands in the prelude only, a function for every row with a PTX text") {
+  const std::string& prelude = cuda_prelude();
+  CHECK(count_of(prelude, "asm") > 40);
+  size_t last = 0;
+  const std::span<const Instruction> table = instruction_table();
+  for (size_t i = 0; i < table.size(); ++i) {
+    const Instruction& row = table[i];
+    INFO(row.name);
+    const size_t at = prelude.find("void " + cuda::row_function(row) + "(");
+    CHECK((at == std::string::npos) == row.ptx.empty());
+    if (row.ptx.empty()) continue;
+    CHECK(at > last);
+    last = at;
+    for (const bool run_time : {false, true}) {
+      const Kernel kernel = call_of(row, static_cast<int32_t>(i), example_arguments(row), run_time);
+      auto source = emit_cuda_source(kernel, gpu("h200"));
+      if (!source) FAIL(source.error().message);
+      REQUIRE(source->text.compare(0, prelude.size(), prelude) == 0);
+      CHECK(count_of(source->text.substr(prelude.size()), "asm") == 0);
+      CHECK(count_of(source->text.substr(prelude.size()), cuda::row_function(row)) == 1);
+    }
+  }
+}
+
+TEST_CASE("every function of the prelude compiles where its feature first is") {
+  if (!nvrtc_available()) {
+    WARN("skipped: " + nvrtc_version().error().message);
+    return;
+  }
+  const std::vector<target::Target> targets = architectures();
+  const std::span<const Instruction> table = instruction_table();
+  for (size_t i = 0; i < table.size(); ++i) {
+    const Instruction& row = table[i];
+    if (row.ptx.empty()) continue;
+    INFO(row.name);
+    auto first = std::find_if(targets.begin(), targets.end(),
+                              [&](const target::Target& t) { return has(t.cuda.features, row.feature); });
+    REQUIRE(first != targets.end());
+    for (const bool run_time : {false, true}) {
+      const Kernel kernel = call_of(row, static_cast<int32_t>(i), example_arguments(row), run_time);
+      auto artifact = compile_cuda(kernel, *first);
+      if (!artifact) FAIL_CHECK(first->name << ": " << artifact.error().message);
+    }
+  }
+}

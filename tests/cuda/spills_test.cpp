@@ -1,0 +1,58 @@
+// The kernels of default schedules keep their values in registers on every family of devices: no spills, no stack. A
+// tenth of them here, all in tools/soak.
+#include <cstdlib>
+
+#include "cuda/support.h"
+#include "tcc/ir/text.h"
+#include "tcc/search/search.h"
+#include "traces/task_shapes.h"
+
+using namespace tcc;
+using namespace tcc::codegen::testing;
+
+namespace {
+
+std::vector<task::Task> tasks_of_use() {
+  const auto half = graph::DType::kF16;
+  std::vector<task::Task> out = {
+      task::make_gemm({.m = 1024, .n = 1024, .k = 1024}),
+      task::make_gemm({.m = 1024, .n = 1024, .k = 1024, .dtype = half}),
+      task::make_gemm({.m = 128, .n = 3072, .k = 768, .bias = true, .relu = true}),
+      task::make_conv({.batch = 1,
+                       .channels = 64,
+                       .filters = 64,
+                       .size = {56, 56},
+                       .kernel = {3, 3},
+                       .pads = {1, 1},
+                       .bias = true}),
+      task::make_softmax({256, 1000}, 1),
+      task::make_reduction({512, 768}, {1}, graph::Op::kReduceSum),
+  };
+  for (task::Task& t : tcc::testing::task_shapes()) out.push_back(std::move(t));
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("default kernels neither spill nor use a stack", "[traces]") {
+  if (!codegen::nvrtc_available()) {
+    WARN("skipped: " + codegen::nvrtc_version().error().message);
+    return;
+  }
+  const bool soak = std::getenv("TCC_SOAK") != nullptr;
+  const std::vector<task::Task> tasks = tasks_of_use();
+  size_t n = 0, compiled = 0;
+  for (const char* name : {"t4", "a100", "rtx-3090", "l4", "h200"})
+    for (const task::Task& t : tasks) {
+      if (!soak && n++ % 11 != 0) continue;
+      auto chosen = search::choose_program(t, gpu(name), nullptr, 1);
+      if (!chosen) FAIL(t.workload << " on " << name << ": " << chosen.error().message);
+      auto artifact = codegen::compile_cuda(chosen->lowered, gpu(name));
+      if (!artifact) FAIL(t.workload << " on " << name << ": " << artifact.error().message);
+      INFO(t.workload << " on " << name << "\n" << ir::print(chosen->lowered));
+      CHECK(artifact->facts.at("spill_bytes") == 0);
+      CHECK(artifact->facts.at("stack_bytes") == 0);
+      ++compiled;
+    }
+  CHECK(compiled >= 20);
+}

@@ -1,0 +1,157 @@
+// Kernels with one mistake each: what must be reported, and where.
+#include <algorithm>
+
+#include "emulation/support.h"
+
+using namespace tcc;
+using namespace tcc::emulation;
+using namespace tcc::emulation::testing;
+
+namespace {
+
+// Runs a kernel on a buffer of 1,024 numbers.
+PtxReport defect(const std::string& declarations, const std::string& body, int64_t threads = 64, int64_t blocks = 1,
+                 bool writable = true) {
+  std::vector<uint32_t> data(1024, 1);
+  return ran(ptx_kernel(1, ".reg .b32 %r<16>;\n.reg .pred %q<8>;\n.reg .b64 %l<8>;\n" + declarations, body),
+             launch_of(threads, blocks), {buffer_of(data, writable)});
+}
+// One of the findings is of that kind and says both.
+void expect(const PtxReport& report, Find kind, const std::string& part, const std::string& place = "") {
+  INFO(report.text() << "expected: " << interp::finding_name(kind) << ", " << part << ", " << place);
+  CHECK(std::any_of(report.findings.begin(), report.findings.end(), [&](const interp::Finding& f) {
+    return f.kind == kind && f.text.find(part) != std::string::npos && f.text.find(place) != std::string::npos;
+  }));
+}
+const std::string kShared = ".shared .align 16 .b8 s[256];";
+const std::string kStoreOwn = "mov.u32 %r1, s;\nmad.lo.u32 %r2, %tid, 4, %r1;\nst.shared.u32 [%r2], %tid;\n";
+const std::string kLoadOther = "xor.b32 %r3, %tid, 33;\nmad.lo.u32 %r3, %r3, 4, %r1;\nld.shared.u32 %r4, [%r3];\n";
+const std::string kUse = "mad.wide.u32 %l1, %tid, 4, %p0;\nst.global.u32 [%l1], %r4;\n";
+
+}  // namespace
+
+TEST_CASE("PTX defects: shared memory without a barrier", "[emulation]") {
+  CHECK(defect(kShared, kStoreOwn + "bar.sync 0, 64;\n" + kLoadOther + kUse).ok());
+  const PtxReport missing = defect(kShared, kStoreOwn + kLoadOther + kUse);
+  INFO(missing.text());
+  CHECK((missing.has(Find::kRace) || missing.has(Find::kUninitialised)));
+  // The second round overwrites what others may still read.
+  expect(defect(kShared, kStoreOwn + "bar.sync 0;\n" + kLoadOther + kUse + kStoreOwn), Find::kRace,
+         "is not ordered before this", "st.shared.u32");
+  // A barrier of each warp orders no other warp.
+  CHECK(defect(kShared, kStoreOwn + "bar.warp.sync -1;\n" + kLoadOther + kUse).has(Find::kRace));
+  const std::string neighbour = "xor.b32 %r3, %tid, 1;\nmad.lo.u32 %r3, %r3, 4, %r1;\nld.shared.u32 %r4, [%r3];\n";
+  CHECK(defect(kShared, kStoreOwn + "bar.warp.sync -1;\n" + neighbour + kUse).ok());
+  CHECK(defect(kShared, kStoreOwn + neighbour + kUse).has(Find::kRace));
+}
+
+TEST_CASE("PTX defects: sub-word stores of two threads to one word are no race, to one half they are", "[emulation]") {
+  const std::string half = ".reg .b16 %h1;\n" + kShared;
+  CHECK(defect(half,
+               "mov.u32 %r1, s;\nmad.lo.u32 %r2, %tid, 2, %r1;\ncvt.u16.u32 %h1, %tid;\nst.shared.u16 [%r2], %h1;\n")
+            .ok());
+  CHECK(defect(half,
+               "mov.u32 %r1, s;\nand.b32 %r3, %tid, -2;\nadd.u32 %r2, %r3, %r1;\ncvt.u16.u32 %h1, %tid;\nst.shared.u16 "
+               "[%r2], %h1;\n")
+            .has(Find::kRace));
+}
+
+TEST_CASE("PTX defects: blocks that touch the same element", "[emulation]") {
+  const std::string own = "mad.wide.u32 %l1, %tid, 4, %p0;\n";
+  expect(defect("", own + "st.global.u32 [%l1], %tid;\n", 32, 2), Find::kRace, "of block 0", "st.global.u32");
+  const std::string apart =
+      "mov.u32 %r1, %ctaid.x;\nmad.lo.u32 %r2, %r1, 32, %tid;\nmad.wide.u32 %l1, %r2, 4, %p0;\nst.global.u32 [%l1], "
+      "%tid;\n";
+  CHECK(defect("", apart, 32, 2).ok());
+  CHECK(defect("", apart + "ld.global.u32 %r3, [%p0];\n", 32, 2).has(Find::kRace));
+}
+
+TEST_CASE("PTX defects: out of bounds, misaligned, read-only", "[emulation]") {
+  const std::string one_past =
+      "mov.u32 %r1, %ctaid.x;\nmad.lo.u32 %r2, %r1, 512, %tid;\nadd.u32 %r2, %r2, 1;\nmad.wide.u32 %l1, %r2, 4, "
+      "%p0;\nst.global.u32 [%l1], 0;\n";
+  expect(defect("", one_past, 512, 2), Find::kOutOfBounds, "byte 4096 of data has 4096 bytes",
+         "block (1, 0, 0) thread (511, 0, 0)");
+  expect(defect("", "ld.global.u32 %r1, [%p0+-4];\n", 1), Find::kOutOfBounds, "byte -4 of data");
+  expect(defect("", "mov.u64 %l1, 64;\nld.global.u32 %r1, [%l1];\n", 1), Find::kOutOfBounds, "belongs to no buffer");
+  expect(defect("", "ld.global.v2.u32 {%r1, %r2}, [%p0+4];\nst.global.u32 [%p0], %r1;\nst.global.u32 [%p0], %r2;", 1),
+         Find::kMisaligned, "no multiple of 8");
+  expect(defect("", "st.global.u32 [%p0], 1;\n", 1, 1, false), Find::kOutOfBounds, "is read-only");
+  expect(defect(kShared, "mov.u32 %r1, s;\nst.shared.u32 [%r1+256], 1;\n", 1), Find::kOutOfBounds,
+         "byte 256 of shared s lies between arrays");
+  expect(defect(kShared, "mov.u32 %r1, s;\nst.shared.u32 [%r1+65536], 1;\n", 1), Find::kOutOfBounds,
+         "of shared memory has");
+  expect(defect(".local .align 4 .b8 d[16];", "mov.u64 %l1, d;\nst.local.u32 [%l1+16], 1;\n", 1), Find::kOutOfBounds,
+         "local byte 16 of 16");
+  expect(defect(kShared, "mov.u32 %r1, s;\nld.shared.u32 %r2, [%r1];\nst.global.u32 [%p0], %r2;", 1),
+         Find::kUninitialised, "byte 0 of shared s: nothing has written it");
+}
+
+TEST_CASE("PTX defects: barriers that not everybody comes to", "[emulation]") {
+  expect(defect("", "setp.lt.u32 %q1, %tid, 16;\n@%q1 bar.sync 0;\n", 32), Find::kDivergentBarrier,
+         "lane 16 of the warp is not at this barrier", "@%q1 bar.sync 0");
+  expect(defect("", "setp.lt.u32 %q1, %tid, 16;\n@%q1 bra A;\nbar.sync 0;\nbra B;\nA:\nbar.sync 0;\nB:\n", 32),
+         Find::kDivergentBarrier, "of the warp is not at this barrier");
+  expect(defect("", "setp.lt.u32 %q1, %tid, 32;\n@%q1 bar.sync 0;\n", 64), Find::kDeadlock, "32 of 64 threads wait");
+  expect(defect("", "setp.lt.u32 %q1, %tid, 32;\n@%q1 bar.sync 0, 32;\n@!%q1 bar.sync 0, 64;\n", 64),
+         Find::kWrongParticipants, "");
+  expect(defect("", "bar.sync 0, 33;\n", 64), Find::kWrongParticipants, "a barrier for 33 threads");
+  expect(defect("", "setp.lt.u32 %q1, %lane, 8;\n@%q1 shfl.sync.idx.b32 %r1, %lane, 0, 31, -1;\n", 32),
+         Find::kWrongParticipants, "only 0x000000ff come to it", "shfl.sync");
+  expect(defect("", "shfl.sync.bfly.b32 %r1, %lane, 1, 31, 0x7fffffff;\n", 32), Find::kWrongParticipants, "");
+  expect(defect(kShared, "mov.u32 %r1, s;\nldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r2}, [%r1];\n", 16),
+         Find::kWrongParticipants, "needs 32 threads and 16 exist");
+}
+
+TEST_CASE("PTX defects: asynchronous copies that were not waited for", "[emulation]") {
+  const std::string copy =
+      "mov.u32 %r1, s;\nmad.lo.u32 %r2, %tid, 16, %r1;\nmad.wide.u32 %l1, %tid, 16, %p0;\ncp.async.cg.shared.global "
+      "[%r2], [%l1], 16;\n";
+  const std::string use = "ld.shared.u32 %r4, [%r2];\nbar.sync 0;\n";
+  CHECK(defect(kShared, copy + "cp.async.commit_group;\ncp.async.wait_group 0;\n" + use, 16).ok());
+  CHECK(defect(kShared, copy + "cp.async.wait_all;\n" + use, 16).ok());
+  expect(defect(kShared, copy + "cp.async.commit_group;\n" + use, 16), Find::kUninitialised, "has not been waited for",
+         "ld.shared.u32");
+  expect(defect(kShared, copy + "cp.async.commit_group;\ncp.async.wait_group 1;\n" + use, 16), Find::kUninitialised,
+         "has not been waited for");
+  expect(defect(kShared, copy + "cp.async.wait_group 0;\n" + use, 16), Find::kUninitialised, "has not been waited for");
+  // Own copies are waited for, those of the others are not behind a barrier.
+  expect(defect(kShared, copy + "cp.async.wait_all;\nxor.b32 %r3, %r2, 16;\nld.shared.u32 %r4, [%r3];\n", 16),
+         Find::kRace, "is not ordered before this read");
+  expect(defect(kShared, copy + "st.shared.u32 [%r2], 1;\ncp.async.wait_all;\n", 16), Find::kRace,
+         "has not been waited for", "st.shared.u32");
+  expect(defect(kShared, "mov.u32 %r1, s;\ncp.async.cg.shared.global [%r1], [%p0+4], 16;\n", 1), Find::kMisaligned,
+         "no multiples of 16");
+  expect(defect(kShared, "mov.u32 %r1, s;\ncp.async.cg.shared.global [%r1+256], [%p0], 16;\n", 1), Find::kOutOfBounds,
+         "lies between arrays");
+  expect(defect(kShared, "mov.u32 %r1, s;\ncp.async.cg.shared.global [%r1], [%p0+4096], 16;\n", 1), Find::kOutOfBounds,
+         "byte 4096 of data");
+  CHECK(defect(kShared,
+               "mov.u32 %r1, s;\nmov.u32 %r2, 0;\ncp.async.cg.shared.global [%r1], [%p0+4096], 16, "
+               "%r2;\ncp.async.wait_all;\n",
+               1)
+            .ok());
+}
+
+TEST_CASE("PTX: limits of work, and parts of a grid", "[emulation]") {
+  std::vector<uint32_t> data(1024, 1);
+  const std::string loop = ptx_kernel(1, ".reg .b32 %r<4>;", "L:\nadd.u32 %r1, %r1, 1;\nbra L;");
+  const PtxReport endless = ran(loop, launch_of(32), {buffer_of(data)}, {.max_instructions = 100000});
+  CHECK(endless.has(Find::kStepLimit));
+  const std::string own = ptx_kernel(1, ".reg .b32 %r<4>;\n.reg .b64 %l<4>;",
+                                     "mov.u32 %r1, %ctaid.x;\nmad.lo.u32 %r2, %r1, 32, %tid;\nmad.wide.u32 %l1, %r2, "
+                                     "4, %p0;\nst.global.u32 [%l1], 5;");
+  const PtxReport some = ran(own, launch_of(32, 32), {buffer_of(data)}, {.max_blocks = 4});
+  INFO(some.text());
+  CHECK(some.ok());
+  CHECK(some.blocks == 4);
+  CHECK(some.all_blocks == 32);
+  CHECK(some.expected == 8 * some.instructions);
+  REQUIRE(some.written.size() == 1);
+  for (size_t i = 0; i < 1024; ++i) REQUIRE(some.written[0][4 * i] == (data[i] == 5));
+  CHECK(std::count(data.begin(), data.end(), 5u) == 128);
+  CHECK((data[0] == 5 && data[1023] == 5));
+  const PtxReport large = ran(own, launch_of(32, 32), {buffer_of(data)}, {.max_instructions = 1000});
+  CHECK(large.has(Find::kStepLimit));
+  CHECK(large.blocks == 1);
+}

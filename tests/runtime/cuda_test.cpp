@@ -1,0 +1,107 @@
+// A device, by a driver that only pretends: memory between guards, graphs, what its errors mean, the watch on its
+// clock.
+#include <catch2/catch.hpp>
+#include <cstdlib>
+
+#include "tcc/runtime/cuda_clock.h"
+#include "tcc/runtime/cuda_device.h"
+
+using namespace tcc;
+
+namespace {
+
+std::unique_ptr<runtime::CudaDevice> open() {
+  auto device = runtime::CudaDevice::open(0, TCC_FAKE_CUDA);
+  if (!device) FAIL(device.error().message);
+  return std::move(*device);
+}
+
+codegen::Artifact program(const std::string& symbol, int64_t threads = 32) {
+  codegen::Artifact artifact;
+  artifact.format = codegen::CodeFormat::kPtx;
+  artifact.code = fmt::format(".version 8.0\n.target sm_80\n.visible .entry {}(.param .u64 x)\n", symbol);
+  artifact.launches.push_back({.symbol = symbol, .block = {threads, 1, 1}});
+  artifact.buffers.push_back({ir::BufferRole::kOutput, ir::Type::kF32, {8}, "", 32, 16});
+  return artifact;
+}
+
+}  // namespace
+
+TEST_CASE("cuda: what is written beside a guarded buffer shows", "[unit]") {
+  auto device = open();
+  auto buffer = runtime::GuardedCudaBuffer::allocate(*device, 100);
+  REQUIRE(buffer);
+  CHECK(buffer->bytes() == 100);
+  REQUIRE(device->fill_at(buffer->address(), 100, 7));
+  CHECK(buffer->margins_intact().value());
+  for (const int64_t beside : {int64_t{-1}, int64_t{100}, int64_t{-4096}, int64_t{4195}}) {
+    auto other = runtime::GuardedCudaBuffer::allocate(*device, 100);
+    REQUIRE(other);
+    REQUIRE(device->fill_at(other->address() + static_cast<uint64_t>(beside), 1, 7));
+    INFO(beside);
+    CHECK_FALSE(other->margins_intact().value());
+  }
+  std::vector<std::byte> bytes(100);
+  REQUIRE(device->download_at(bytes, buffer->address()));
+  CHECK(bytes[99] == std::byte{7});
+}
+
+TEST_CASE("cuda: a graph is launched as often as it was recorded for", "[unit]") {
+  auto device = open();
+  auto kernel = device->load(program("tcc_nothing_0"));
+  REQUIRE(kernel);
+  auto memory = device->allocate(32);
+  REQUIRE(memory);
+  const uint64_t params[] = {memory->address()};
+  auto one = device->time(1, [&] { return (*kernel)->launch(params); });
+  REQUIRE(one);
+  auto graph = device->record([&]() -> Result<void> {
+    for (int i = 0; i < 10; ++i) TCC_TRY_VOID((*kernel)->launch(params));
+    return {};
+  });
+  REQUIRE(graph);
+  REQUIRE(*graph != nullptr);
+  auto ten = device->time(1, [&] { return (*graph)->launch(); });
+  REQUIRE(ten);
+  CHECK(*ten > 5 * *one);
+  // What cannot be recorded is an error, and leaves the stream usable.
+  CHECK_FALSE(device->record([&] { return (*kernel)->launch({}); }));
+  CHECK(device->time(1, [&] { return (*kernel)->launch(params); }));
+}
+
+TEST_CASE("cuda: a launch that is refused is not the device's end", "[unit]") {
+  auto device = open();
+  auto memory = device->allocate(32);
+  auto kernel = device->load(program("tcc_large_0", 2048));
+  REQUIRE((memory && kernel));
+  const uint64_t params[] = {memory->address()};
+  CHECK_FALSE((*kernel)->launch(params));
+  CHECK(device->last_error() == 701);
+  CHECK_FALSE(device->lost());
+  auto large = device->allocate(int64_t{1} << 40);
+  REQUIRE_FALSE(large);
+  CHECK(device->last_error() == 2);
+  CHECK_FALSE(device->lost());
+  CHECK_THAT(large.error().hint, Catch::Contains("free device memory"));
+}
+
+TEST_CASE("cuda: a slow clock and throttling are seen", "[unit]") {
+  auto device = open();
+  // Without NVML the calibration kernel tells; on the fake device its time never changes.
+  auto plain = runtime::CudaClock::open(*device, "/nonexistent/libnvidia-ml.so.1");
+  CHECK(plain->source() == "a calibration kernel");
+  auto look = plain->look();
+  REQUIRE(look);
+  CHECK(look->calibration > 0);
+  CHECK(look->slowdown == 1);
+  CHECK_FALSE(look->throttled);
+  setenv("FAKE_NVML", "1980", 1);
+  auto clock = runtime::CudaClock::open(*device, TCC_FAKE_NVML);
+  CHECK(clock->source() == "NVML and a calibration kernel");
+  CHECK_FALSE(clock->look()->throttled);
+  setenv("FAKE_NVML", "600 throttled", 1);
+  CHECK(clock->look()->throttled);
+  setenv("FAKE_NVML", "1500 capped", 1);  // by its own power: the program's doing
+  CHECK_FALSE(clock->look()->throttled);
+  unsetenv("FAKE_NVML");
+}

@@ -1,0 +1,135 @@
+// Searching for a GPU: what the model ranks, and where the search begins.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "search/task_state.h"
+#include "tcc/cost/cost_model.h"
+#include "tcc/cost/gpu_model.h"
+#include "tcc/cost/gpu_row.h"
+#include "tcc/features/gpu_facts.h"
+#include "tcc/lower/lower.h"
+#include "tcc/measure/fake.h"
+#include "tcc/search/search.h"
+#include "tcc/space/sketch.h"
+
+using namespace tcc;
+
+namespace {
+
+target::Target ampere() {
+  return target::find_target("a100").value();
+}
+
+task::Task product() {
+  return task::make_gemm({.m = 256, .n = 512, .k = 128});
+}
+
+struct Drawn {
+  space::Sketch sketch;
+  std::vector<int64_t> decisions;
+  ir::Kernel nest;
+  ArenaPtr arena = std::make_shared<Arena>();
+};
+// A legal program of the task that no search draws first: the last of many draws of the last design space.
+Drawn draw(const task::Task& task, const target::Target& target, uint64_t seed) {
+  Drawn d;
+  for (const schedule::Trace& trace : space::generate_space(task.kernel, target, {}))
+    if (ir::Legal<space::Sketch> sketch = space::make_sketch(trace, task.kernel, target)) d.sketch = std::move(*sketch);
+  Rng rng(seed);
+  d.decisions = d.sketch.trace.decisions;
+  for (int i = 0; i < 2000; ++i) {
+    space::draw_decisions(d.sketch, d.decisions, rng);
+    ir::Legal<ir::Kernel> nest = space::instantiate(d.sketch, d.decisions, target, d.arena);
+    if (!nest) continue;
+    d.nest = std::move(*nest);
+    return d;
+  }
+  FAIL("no draw is legal");
+  return d;
+}
+
+record::Record predicted(const task::Task& task, const Drawn& d, const char* isa) {
+  schedule::Trace trace = d.sketch.trace;
+  trace.decisions = d.decisions;
+  record::Record r;
+  r.kind = record::Kind::kPredicted;
+  r.task = search::task_hash(task);
+  r.workload = task.workload;
+  r.target = "a100";
+  r.target_features = 1;  // of another description of the same architecture
+  r.skeleton = schedule::skeleton_hash(trace);
+  r.decisions = d.decisions;
+  r.trace = schedule::trace_to_json(trace);
+  r.nest = ir::hash_kernel(d.nest);
+  r.isa = isa;
+  r.median = 1e-6;
+  return r;
+}
+
+std::unique_ptr<record::Store> memory_store() {
+  auto store = record::Store::open(":memory:");
+  REQUIRE(store);
+  return std::move(*store);
+}
+
+// The programs that a run measures, in order.
+std::vector<uint64_t> measured_programs(const task::Task& task, record::Store& store) {
+  std::vector<uint64_t> nests;
+  measure::FakeMeasurer machine([&](const measure::Candidate& c) {
+    nests.push_back(c.nest);
+    return 1e-3;
+  });
+  search::Environment env;
+  env.store = &store;
+  env.measurer = &machine;
+  env.now = [] { return int64_t{1}; };
+  search::TuneOptions o;
+  o.trials = 8;
+  o.population = 64;
+  o.generations = 1;
+  auto result = search::tune({&task, 1}, ampere(), o, env);
+  if (!result) FAIL(result.error().message);
+  CHECK(result->trials == 8);
+  return nests;
+}
+
+}  // namespace
+
+TEST_CASE("a search for a GPU begins with what a model predicted for its architecture") {
+  const task::Task task = product();
+  const Drawn d = draw(task, ampere(), 77);
+  const uint64_t nest = ir::hash_kernel(d.nest);
+  auto count = [&](const char* isa) {
+    auto store = memory_store();
+    if (isa != nullptr) REQUIRE(store->add(predicted(task, d, isa)));
+    const std::vector<uint64_t> nests = measured_programs(task, *store);
+    return std::count(nests.begin(), nests.end(), nest);
+  };
+  CHECK(count("sm_80") == 1);
+  CHECK(count("sm_90a") == 0);
+  CHECK(count(nullptr) == 0);
+}
+
+TEST_CASE("rows of GPU programs rank by the analytical model, and are no CPU programs") {
+  const task::Task task = product();
+  const target::Target target = ampere();
+  std::vector<float> scores;
+  std::vector<double> seconds;
+  for (uint64_t seed = 1; seed <= 12; ++seed) {
+    const Drawn d = draw(task, target, seed);
+    const features::Row row = search::row_of(d.nest, target, 1);
+    CHECK(cost::is_gpu_row(row));
+    for (float v : row) CHECK(std::isfinite(v));
+    float score = 0;
+    cost::make_tree_model()->predict({row.data(), 1, row.size()}, {&score, 1});
+    scores.push_back(score);
+    seconds.push_back(cost::predict_gpu_seconds(features::gpu_facts(d.nest, target), target.cuda.launch_seconds));
+  }
+  for (size_t i = 1; i < scores.size(); ++i)
+    if (seconds[i] < 0.99 * seconds[0]) CHECK(scores[i] > scores[0]);
+  auto host =
+      lower::lower(task.kernel, target::find_target("x86-64-v3").value(), ir::Stage::kNest, std::make_shared<Arena>());
+  REQUIRE(host);
+  CHECK_FALSE(cost::is_gpu_row(search::row_of(*host, target::find_target("x86-64-v3").value(), 1)));
+}

@@ -1,0 +1,119 @@
+// Matrix products by dot products of vectors: the same values as the naive kernel whatever the sizes, under the
+// interpreter and, where the processor has the instructions, as machine code.
+#include <catch2/catch.hpp>
+
+#include "codegen/nest.h"
+#include "run_kernel.h"
+#include "tcc/ir/instr.h"
+#include "tcc/ir/walk.h"
+
+using namespace tcc;
+
+namespace {
+
+// What a processor with VNNI and BF16 but without AMX says of itself.
+target::Target with_dots() {
+  target::Target t = named_target("x86-64-v4");
+  t.name = "with VNNI";
+  t.cpu.features.avx512_bf16 = t.cpu.features.avx512_vnni = true;
+  return t;
+}
+
+// C[m, n] += i32(A[m, k]) * i32(B[k, n]), u8 times i8.
+ir::Kernel byte_product(int64_t m, int64_t n, int64_t k) {
+  const std::string text = fmt::format(R"(kernel built {{
+  input A: u8[{0}, {2}]
+  weight B: i8[{2}, {1}]
+  output C: i32[{0}, {1}]
+  for i in {0} {{
+    for j in {1} {{
+      for r in {2} {{
+        block gemm(vi: spatial {0} = i, vj: spatial {1} = j, vk: reduce {2} = r) reduce(sum) {{
+          init {{
+            C[vi, vj] = 0i32
+          }}
+          C[vi, vj] = C[vi, vj] + i32(A[vi, vk]) * i32(B[vk, vj])
+        }}
+      }}
+    }}
+  }}
+}})",
+                                       m, n, k);
+  auto kernel = ir::parse(text);
+  REQUIRE(kernel);
+  return *kernel;
+}
+
+bool calls(const ir::Kernel& k, std::string_view instruction) {
+  bool found = false;
+  ir::visit(k.root, [&](ir::Stmt s) {
+    if (const ir::InstrCall* call = ir::as<ir::InstrCall>(s)) found |= ir::instruction(call->instr).name == instruction;
+    return !found;
+  });
+  return found;
+}
+
+// Lowered programs of the space that call the instruction; each equals the naive kernel.
+std::vector<ir::Kernel> check_programs(const ir::Kernel& naive, const target::Target& target,
+                                       std::string_view instruction) {
+  const std::vector<double> want = run_kernel(naive);
+  std::vector<ir::Kernel> out;
+  for (const schedule::Trace& trace : space::generate_space(naive, target)) {
+    auto arena = std::make_shared<Arena>();
+    auto k = schedule::replay(trace, trace.decisions, naive, arena);
+    REQUIRE(k);
+    if (!calls(*k, instruction)) continue;
+    auto lowered = lower::lower(*k, target, ir::Stage::kLowered, arena);
+    INFO(schedule::print_trace(trace) << ir::print(*k));
+    if (!lowered) FAIL(lowered.error().text);
+    INFO(ir::print(*lowered));
+    check_close(run_kernel(*lowered), want);
+    out.push_back(*lowered);
+  }
+  return out;
+}
+
+void check_machine_code(const ir::Kernel& lowered, const ir::Kernel& naive) {
+  const target::Target host = codegen::host();
+  Params got(naive), want(naive);
+  const codegen::Compiled code = codegen::compile(lowered, host);
+  interp::run(naive, want.pointers);
+  std::vector<codegen::Aligned<std::byte>> storage;
+  std::vector<void*> pointers;
+  for (size_t i = 0; i < code.artifact.buffers.size(); ++i) storage.emplace_back(code.artifact.buffers[i].bytes);
+  for (auto& s : storage) pointers.push_back(s.data());
+  // Weights may have another layout, which a host lays out; here a product of inputs only.
+  for (size_t i = 0; i < got.data.size(); ++i)
+    std::copy(got.data[i].bytes.begin(), got.data[i].bytes.end(), storage[i].begin());
+  code.run(pointers);
+  for (size_t i = 0; i < got.data.size(); ++i)
+    std::copy_n(storage[i].begin(), got.data[i].bytes.size(), got.data[i].bytes.begin());
+  check_close(got, want);
+}
+
+}  // namespace
+
+TEST_CASE("dot products of bf16 pairs compute what the naive kernel computes") {
+  for (auto [m, n, k] : {std::array<int64_t, 3>{32, 48, 64}, {5, 6, 7}, {13, 70, 33}, {1, 40, 10}})
+    for (bool constant : {true, false}) {
+      const task::Task t = task::make_gemm(
+          {.m = m, .n = n, .k = k, .relu = true, .constant_weights = constant, .dtype = graph::DType::kBF16});
+      INFO(t.workload);
+      const std::vector<ir::Kernel> programs = check_programs(t.kernel, with_dots(), "zmm.dpbf16ps");
+      CHECK_FALSE(programs.empty());
+      if (constant || !codegen::host().cpu.features.avx512_bf16) continue;
+      for (const ir::Kernel& p : programs) check_machine_code(p, t.kernel);
+    }
+}
+
+TEST_CASE("dot products of bytes compute what the naive kernel computes") {
+  for (auto [m, n, k] : {std::array<int64_t, 3>{24, 32, 64}, {7, 35, 10}, {1, 17, 5}}) {
+    const ir::Kernel naive = byte_product(m, n, k);
+    CHECK_FALSE(check_programs(naive, with_dots(), "zmm.vpdpbusd").empty());
+  }
+}
+
+TEST_CASE("without the instructions no program calls them") {
+  const task::Task t = task::make_gemm({.m = 32, .n = 32, .k = 32, .dtype = graph::DType::kBF16});
+  CHECK(check_programs(t.kernel, named_target("x86-64-v4"), "zmm.dpbf16ps").empty());
+}
