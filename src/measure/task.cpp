@@ -115,7 +115,11 @@ class DataMaker {
       return static_cast<double>(is_unsigned ? rng.below(a + 1) : rng.below(2 * a + 1) - a);
     }
     double real = plan.positive ? 0.5 + rng.uniform() : 2 * rng.uniform() - 1;
-    if (param.role == ir::BufferRole::kWeight) real *= plan.weight_scale;
+    if (param.role == ir::BufferRole::kWeight) {
+      // One element is a factor or a divisor, as of attention's scores: a small one would saturate what follows.
+      const bool factor = param.elements() == 1 && plan.weight_scale != 1;
+      real = factor ? 1 + 0.5 * real : plan.weight_scale * real;
+    }
     return round_to_type(real, param.type);
   }
 
