@@ -19,15 +19,13 @@ inline constexpr int kLanes = 32;
 inline constexpr uint32_t kAllLanes = ~uint32_t{0};
 
 // name, text, bytes
-#define TCC_PTX_TYPES(X)                                                                                          \
-  X(Pred, "pred", 4)                                                                                              \
-  X(B8, "b8", 1)                                                                                                  \
-  X(B16, "b16", 2)                                                                                                \
-  X(B32, "b32", 4)                                                                                                \
-  X(B64, "b64", 8)                                                                                                \
-  X(B128, "b128", 16) X(U8, "u8", 1) X(U16, "u16", 2) X(U32, "u32", 4) X(U64, "u64", 8) X(S8, "s8", 1)            \
-      X(S16, "s16", 2) X(S32, "s32", 4) X(S64, "s64", 8) X(F16, "f16", 2) X(BF16, "bf16", 2) X(F16x2, "f16x2", 4) \
-          X(BF16x2, "bf16x2", 4) X(F32, "f32", 4) X(TF32, "tf32", 4) X(F64, "f64", 8)
+// clang-format off: it sets these entries anew each time
+#define TCC_PTX_TYPES(X) \
+  X(Pred, "pred", 4) X(B8, "b8", 1) X(B16, "b16", 2) X(B32, "b32", 4) X(B64, "b64", 8) X(B128, "b128", 16) \
+  X(U8, "u8", 1) X(U16, "u16", 2) X(U32, "u32", 4) X(U64, "u64", 8) X(S8, "s8", 1) X(S16, "s16", 2) \
+  X(S32, "s32", 4) X(S64, "s64", 8) X(F16, "f16", 2) X(BF16, "bf16", 2) X(F16x2, "f16x2", 4) \
+  X(BF16x2, "bf16x2", 4) X(F32, "f32", 4) X(TF32, "tf32", 4) X(F64, "f64", 8)
+// clang-format on
 enum class Type : uint8_t {
 #define TCC_X(name, text, bytes) k##name,
   TCC_PTX_TYPES(TCC_X)
@@ -76,16 +74,14 @@ struct Ins {
 };
 
 // name, text: what the special registers are called
-#define TCC_PTX_SPECIALS(X)                                                                                 \
-  X(TidX, "%tid.x")                                                                                         \
-  X(TidY, "%tid.y")                                                                                         \
-  X(TidZ, "%tid.z")                                                                                         \
-  X(NtidX, "%ntid.x")                                                                                       \
-  X(NtidY, "%ntid.y") X(NtidZ, "%ntid.z") X(CtaidX, "%ctaid.x") X(CtaidY, "%ctaid.y") X(CtaidZ, "%ctaid.z") \
-      X(NctaidX, "%nctaid.x") X(NctaidY, "%nctaid.y") X(NctaidZ, "%nctaid.z") X(Laneid, "%laneid")          \
-          X(Warpid, "%warpid") X(LanemaskEq, "%lanemask_eq") X(LanemaskLt, "%lanemask_lt")                  \
-              X(LanemaskLe, "%lanemask_le") X(LanemaskGt, "%lanemask_gt") X(LanemaskGe, "%lanemask_ge")     \
-                  X(DynamicShared, "%dynamic_smem_size")
+// clang-format off: it sets these entries anew each time
+#define TCC_PTX_SPECIALS(X) \
+  X(TidX, "%tid.x") X(TidY, "%tid.y") X(TidZ, "%tid.z") X(NtidX, "%ntid.x") X(NtidY, "%ntid.y") \
+  X(NtidZ, "%ntid.z") X(CtaidX, "%ctaid.x") X(CtaidY, "%ctaid.y") X(CtaidZ, "%ctaid.z") X(NctaidX, "%nctaid.x") \
+  X(NctaidY, "%nctaid.y") X(NctaidZ, "%nctaid.z") X(Laneid, "%laneid") X(Warpid, "%warpid") \
+  X(LanemaskEq, "%lanemask_eq") X(LanemaskLt, "%lanemask_lt") X(LanemaskLe, "%lanemask_le") \
+  X(LanemaskGt, "%lanemask_gt") X(LanemaskGe, "%lanemask_ge") X(DynamicShared, "%dynamic_smem_size")
+// clang-format on
 enum class Special : uint8_t {
 #define TCC_X(name, text) k##name,
   TCC_PTX_SPECIALS(TCC_X)
