@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "codegen/nest.h"
+#include "int_product.h"
 #include "run_kernel.h"
 #include "tcc/ir/instr.h"
 #include "tcc/ir/walk.h"
@@ -17,31 +18,6 @@ target::Target with_dots() {
   t.name = "with VNNI";
   t.cpu.features.avx512_bf16 = t.cpu.features.avx512_vnni = true;
   return t;
-}
-
-// C[m, n] += i32(A[m, k]) * i32(B[k, n]), u8 times i8.
-ir::Kernel byte_product(int64_t m, int64_t n, int64_t k) {
-  const std::string text = fmt::format(R"(kernel built {{
-  input A: u8[{0}, {2}]
-  weight B: i8[{2}, {1}]
-  output C: i32[{0}, {1}]
-  for i in {0} {{
-    for j in {1} {{
-      for r in {2} {{
-        block gemm(vi: spatial {0} = i, vj: spatial {1} = j, vk: reduce {2} = r) reduce(sum) {{
-          init {{
-            C[vi, vj] = 0i32
-          }}
-          C[vi, vj] = C[vi, vj] + i32(A[vi, vk]) * i32(B[vk, vj])
-        }}
-      }}
-    }}
-  }}
-}})",
-                                       m, n, k);
-  auto kernel = ir::parse(text);
-  REQUIRE(kernel);
-  return *kernel;
 }
 
 bool calls(const ir::Kernel& k, std::string_view instruction) {
@@ -108,7 +84,7 @@ TEST_CASE("dot products of bf16 pairs compute what the naive kernel computes") {
 
 TEST_CASE("dot products of bytes compute what the naive kernel computes") {
   for (auto [m, n, k] : {std::array<int64_t, 3>{24, 32, 64}, {7, 35, 10}, {1, 17, 5}}) {
-    const ir::Kernel naive = byte_product(m, n, k);
+    const ir::Kernel naive = testing::int_product("u8", m, n, k);
     CHECK_FALSE(check_programs(naive, with_dots(), "zmm.vpdpbusd").empty());
   }
 }

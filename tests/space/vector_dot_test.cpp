@@ -9,6 +9,7 @@
 
 #include <fmt/ranges.h>
 
+#include "int_product.h"
 #include "run_kernel.h"
 #include "tcc/codegen/llvm.h"
 #include "tcc/ir/text.h"
@@ -53,31 +54,6 @@ std::vector<schedule::Trace> tile_traces(const ir::Kernel& kernel, const target:
   return out;
 }
 
-// C[m, n] += i32(A[m, k]) * i32(B[k, n]), int8.
-ir::Kernel int8_product(int64_t m, int64_t n, int64_t k) {
-  std::string text = fmt::format(R"(kernel built {{
-  input A: i8[{0}, {2}]
-  weight B: i8[{2}, {1}]
-  output C: i32[{0}, {1}]
-  for i in {0} {{
-    for j in {1} {{
-      for r in {2} {{
-        block gemm(vi: spatial {0} = i, vj: spatial {1} = j, vk: reduce {2} = r) reduce(sum) {{
-          init {{
-            C[vi, vj] = 0i32
-          }}
-          C[vi, vj] = C[vi, vj] + i32(A[vi, vk]) * i32(B[vk, vj])
-        }}
-      }}
-    }}
-  }}
-}})",
-                                 m, n, k);
-  auto kernel = ir::parse(text);
-  REQUIRE(kernel);
-  return *kernel;
-}
-
 std::vector<std::pair<std::string, ir::Kernel>> products() {
   std::vector<std::pair<std::string, ir::Kernel>> out;
   for (auto [m, n, k] : {std::array<int64_t, 3>{64, 64, 64}, {5, 6, 7}, {33, 70, 65}, {1, 40, 100}, {48, 16, 32}})
@@ -92,7 +68,7 @@ std::vector<std::pair<std::string, ir::Kernel>> products() {
                                         .dtype = graph::DType::kBF16})
                            .kernel);
   for (auto [m, n, k] : {std::array<int64_t, 3>{32, 32, 64}, {17, 35, 100}, {64, 64, 128}})
-    out.emplace_back(fmt::format("int8 {}x{}x{}", m, n, k), int8_product(m, n, k));
+    out.emplace_back(fmt::format("int8 {}x{}x{}", m, n, k), testing::int_product("i8", m, n, k));
   return out;
 }
 
@@ -143,7 +119,7 @@ TEST_CASE("the code has four products a step and sets the tiles up once") {
   target::Target target = with_tiles();
   for (bool int8 : {false, true}) {
     ir::Kernel kernel =
-        int8 ? int8_product(128, 128, 256)
+        int8 ? testing::int_product("i8", 128, 128, 256)
              : task::make_gemm({.m = 128, .n = 128, .k = 256, .constant_weights = true, .dtype = graph::DType::kBF16})
                    .kernel;
     std::vector<schedule::Trace> traces = tile_traces(kernel, target);
