@@ -31,6 +31,7 @@ const std::vector<Suite>& suites() {
       {"cpu-gemm", "one hand-written GEMM trace beside oneDNN on one thread", run_cpu_gemm_suite},
       {"search-quality", "model search beside random search, spread over seeds; --db: the stored bests again",
        run_search_quality_suite},
+      {"prior", "makes models/cpu.prior from tuned tasks (--db, --keep) and judges it", run_prior_suite},
       {"space", "a dense layer over spaces that grow by a module at a time", run_space_suite},
       {"cuda-compile", "NVRTC on default schedules: ms a kernel on one core, two threads beside one",
        run_cuda_compile_suite},
@@ -139,6 +140,8 @@ int run(int argc, char** argv) {
       "cpu-ops, metaschedule-ops, space, models, end-to-end: record store to keep and to take tuning results from");
   app.add_option("--keep", given_options.keep,
                  "search-quality: store to keep each task's first run in, for --db later");
+  app.add_flag("--no-prior", given_options.no_prior,
+               "search-quality, metaschedule-ops: the model begins without what ships about families of operators");
   app.add_option("--seed", given_options.seed, "cpu-ops: seed of the random shapes");
   app.add_option("--only", given_options.only,
                  "cpu-ops, metaschedule-ops, models, end-to-end: what has this in its name, as gemm512.1t, resnet50");

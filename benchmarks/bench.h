@@ -25,6 +25,7 @@ struct Options {
   std::string models;             // folder of ONNX files; "" = see networks.h
   std::string db;                 // record store; "" = forgotten when the suite ends
   std::string keep;               // search-quality: record store that gets the first model run of each task
+  bool no_prior = false;          // search-quality, metaschedule-ops: searches begin without the shipped prior
   uint64_t seed = 0;              // of the random shapes; 0 = another one each time
   std::vector<std::string> only;  // run what contains one of these in its name; empty = everything
 };
@@ -46,6 +47,7 @@ std::vector<Row> run_models_suite(double seconds);
 std::vector<Row> run_end_to_end_suite(double seconds);
 std::vector<Row> run_tuning_suite(double seconds);
 std::vector<Row> run_search_quality_suite(double seconds);
+std::vector<Row> run_prior_suite(double seconds);
 std::vector<Row> run_space_suite(double seconds);
 std::vector<Row> run_cuda_compile_suite(double seconds);
 std::vector<Row> run_cuda_static_suite(double seconds);

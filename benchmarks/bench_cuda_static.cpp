@@ -43,22 +43,49 @@ Result<Chosen> choose(const task::Task& task, const target::Target& device) {
 }
 
 struct Facts {
-  bool matrix = false;  // some instruction of a warp multiplies
-  int64_t stages = 1;   // versions of the buffers that asynchronous copies fill
-  int64_t threads = 1;  // a block
+  bool matrix = false;      // some instruction of a warp multiplies
+  bool warpgroups = false;  // or of a warpgroup
+  bool tensor_copies = false;
+  bool producer = false, consumer = false;  // roles of warps that only copy, and that multiply
+  int64_t stages = 1;                       // versions of the buffers that asynchronous copies fill
+  int64_t threads = 1;                      // a block
   int64_t blocks = 1;
   double scheduler_warps = 0;
 };
+
+bool is_product(const ir::Instruction& row) {
+  return row.flops > 0 && row.participants != ir::Participants::kThread;
+}
+bool is_tensor_copy(const ir::Instruction& row) {
+  return row.completion == ir::Completion::kMbarrierBytes;
+}
+bool calls(ir::Stmt body, bool (*what)(const ir::Instruction&)) {
+  bool found = false;
+  ir::visit(body, [&](ir::Stmt s) {
+    const ir::InstrCall* call = ir::as<ir::InstrCall>(s);
+    found |= call != nullptr && what(ir::instruction(call->instr));
+    return !found;
+  });
+  return found;
+}
 
 Facts facts_of(const Chosen& chosen, const target::Target& device) {
   Facts f;
   std::set<ir::Id> filled;
   ir::visit(chosen.lowered.root, [&](ir::Stmt s) {
+    if (const ir::Roles* roles = ir::as<ir::Roles>(s))
+      for (const ir::Role& role : roles->roles) {
+        const bool copies = calls(role.body, is_tensor_copy), multiplies = calls(role.body, is_product);
+        f.producer |= copies && !multiplies;
+        f.consumer |= multiplies && !copies;
+      }
     const ir::InstrCall* call = ir::as<ir::InstrCall>(s);
     if (call == nullptr) return true;
     const ir::Instruction& row = ir::instruction(call->instr);
-    f.matrix |= row.flops > 0 && row.participants != ir::Participants::kThread;
-    if (row.completion == ir::Completion::kCopyGroup) filled.insert(call->operands[0].buffer);
+    f.matrix |= is_product(row);
+    f.warpgroups |= is_product(row) && row.participants == ir::Participants::kWarpgroup;
+    f.tensor_copies |= is_tensor_copy(row);
+    if (row.completion == ir::Completion::kCopyGroup || is_tensor_copy(row)) filled.insert(call->operands[0].buffer);
     return true;
   });
   for (ir::Id id : filled) {
@@ -107,10 +134,17 @@ Result<std::vector<Row>> judge(const std::string& name, const task::Task& task, 
   number("spills", spills, "B");
   number("narrowest_global", static_cast<double>(narrowest), "B");
   number("scheduler_warps", f.scheduler_warps, "");
+  demand("no_spills", spills == 0);
+  if (device.cuda.features.wgmma) {
+    demand("wgmma", f.warpgroups);
+    demand("tma", f.tensor_copies);
+    demand("stages_4", f.stages >= 4);
+    demand("producer_and_consumer", f.producer && f.consumer);
+    return rows;
+  }
   demand("mma", f.matrix);
   demand("stages_3", f.stages >= 3);
   demand("no_conflicts", banks.conflicts == 0);
-  demand("no_spills", spills == 0);
   demand("global_16_bytes", narrowest == 16);
   demand("two_warps_a_scheduler", f.scheduler_warps >= 2);
   return rows;
@@ -120,10 +154,16 @@ Result<std::vector<Row>> judge(const std::string& name, const task::Task& task, 
 
 std::vector<Row> run_cuda_static_suite(double) {
   const task::Task gemm = task::make_gemm({.m = 4096, .n = 4096, .k = 4096, .dtype = graph::DType::kF16});
-  Result<std::vector<Row>> rows = judge("gemm_f16_4096.a100", gemm, "a100");
-  if (rows) return *rows;
-  std::fprintf(stderr, "cuda-static: %s %s\n", rows.error().message.c_str(), rows.error().hint.c_str());
-  return {{"cuda-static", 0, "", "did not run: " + rows.error().message, 0, 0}};
+  std::vector<Row> all;
+  for (const std::string target : {"a100", "h200"}) {
+    Result<std::vector<Row>> rows = judge("gemm_f16_4096." + target, gemm, target);
+    if (!rows) {
+      std::fprintf(stderr, "cuda-static: %s %s\n", rows.error().message.c_str(), rows.error().hint.c_str());
+      rows = std::vector<Row>{{"cuda-static." + target, 0, "", "did not run: " + rows.error().message, 0, 0}};
+    }
+    all.insert(all.end(), rows->begin(), rows->end());
+  }
+  return all;
 }
 
 }  // namespace tcc::benchmarks

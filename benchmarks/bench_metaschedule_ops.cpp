@@ -1,6 +1,8 @@
 // The twelve operators that MetaSchedule was judged by (its appendix A.2, batch 1), on two threads.
 //
-// "<operator>": tuned, beside the best of the peers; `geomean` is over all twelve, where all of them ran.
+// "<operator>": tuned, beside the best of the peers; `geomean` is over all twelve, where all of them ran. One of the
+// peers is TVM, which tunes each operator with MetaSchedule and the same number of trials: "<operator> [tuning]" is
+// the time that both take for it.
 // "<operator>.search": evolutionary beside random search over the same space, trials and gate, three seeds each; the
 // winners of all six runs are timed in turns. Where every run finds programs of the same speed the space is flat, which
 // the row says.
@@ -21,6 +23,7 @@ namespace {
 constexpr int kThreads = 2;
 constexpr uint64_t kSeeds = 3;
 constexpr int kSearchRounds = 5;
+constexpr std::string_view kTuning = " [tuning]";
 constexpr double kFlat = 1.02;  // the slowest winner within 2 % of the fastest
 
 std::vector<OpCase> paper_cases() {
@@ -56,7 +59,9 @@ bool wanted(const std::string& name) {
 
 void compare_with_peers(const OpCase& c, const Models& models, OpBench& bench, double seconds, std::vector<Row>& rows) {
   std::vector<Contender> contenders = {own_contender("tcc", c, bench)};
-  for (Contender& peer : peer_contenders(c, models, bench)) contenders.push_back(std::move(peer));
+  std::vector<PeerProgram> peers = peer_programs();
+  peers.push_back(tvm_program(bench.trials));
+  for (Contender& peer : peer_contenders(c, models, bench, peers)) contenders.push_back(std::move(peer));
   run_rounds(contenders, seconds);
   const double flops = case_flops(c) / 1e9, own = contenders[0].median_seconds();
   const Contender* best = best_peer(contenders);
@@ -71,6 +76,12 @@ void compare_with_peers(const OpCase& c, const Models& models, OpBench& bench, d
   rows.push_back(row(c.name, best));
   for (size_t i = 1; i < contenders.size(); ++i)
     rows.push_back(row(fmt::format("{} [{}]", c.name, contenders[i].name), &contenders[i]));
+  for (const Contender& peer : contenders) {
+    if (&peer == &contenders[0] || peer.tuning_seconds == 0) continue;
+    const double mine = contenders[0].tuning_seconds;
+    rows.push_back(
+        {c.name + std::string(kTuning), mine, "s", peer.name, peer.tuning_seconds, peer.tuning_seconds / mine});
+  }
 }
 
 void add_geomean(const std::vector<OpCase>& cases, std::vector<Row>& rows) {
@@ -82,6 +93,14 @@ void add_geomean(const std::vector<OpCase>& cases, std::vector<Row>& rows) {
   }
   const auto count = static_cast<double>(cases.size());
   rows.push_back({"geomean", std::exp(log_sum / count), "x of the best peers", "", 0, 0});
+}
+
+// Of the operators that both have tuned.
+void add_tuning_times(std::vector<Row>& rows) {
+  double own = 0, peer = 0;
+  for (const Row& r : rows)
+    if (r.name.ends_with(kTuning)) own += r.value, peer += r.peer_value;
+  if (own > 0) rows.push_back({"tuning.total", own, "s", "TVM MetaSchedule", peer, peer / own});
 }
 
 // --- evolutionary beside random -------------------------------------------------------------------------------------
@@ -159,6 +178,7 @@ Result<std::vector<Row>> run_suite(double seconds) {
   for (const OpCase& c : cases)
     if (wanted(c.name + ".peers")) compare_with_peers(c, models, bench, seconds, rows);
   add_geomean(cases, rows);
+  add_tuning_times(rows);
   for (const OpCase& c : cases)
     if (wanted(c.name + ".search")) TCC_TRY_VOID(compare_searches(c, bench, totals, rows));
   if (totals.operators > 0) {

@@ -1,16 +1,19 @@
 // How good the search is, on small operators of every family.
 //
-// Without --db: each task is tuned with the model and at random, on two seeds each, over the same space, trials and
+// Without --db: each task is tuned with the model and at random, on three seeds each, over the same space, trials and
 // gate; the winners of all runs are then timed in turns, because medians that were taken minutes apart say little about
-// 5 %. The model is also judged by how it orders programs that it never saw: trained on the records of the model's
-// runs, asked about those of the random runs (where these found programs of their own). --keep stores the first run of
-// each task for --db.
+// 5 %. "<task>.after.<n>" is the best speed among the first n trials, as a share of the best of all runs; geometric
+// means over seeds, and over tasks in "model.after.<n>". --no-prior: the model begins without what ships about families
+// of operators. The model is also judged by how it orders programs that it never saw: trained on the records of the
+// model's runs, asked about those of the random runs (where these found programs of their own). --keep stores the first
+// run of each task for --db.
 //
 // With --db: the stored best of each known task is timed beside the stored second best, in interleaved pairs, and the
 // model is trained on the older half of the records and asked about the newer half.
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <numeric>
@@ -31,7 +34,8 @@
 namespace tcc::benchmarks {
 namespace {
 
-constexpr int kSeeds = 2, kRounds = 9;
+constexpr int kSeeds = 3, kRounds = 9;
+constexpr size_t kAfter[] = {1, 4, 8, 16, 32};
 constexpr double kBudget = 0.05;  // seconds of timing a candidate
 
 struct QualityTask {
@@ -96,6 +100,7 @@ Result<Run> tune_once(const QualityTask& task, search::Strategy strategy, uint64
   environment.prepare = [&bench](const task::Task&) {
     return Result<std::shared_ptr<const measure::MeasureTask>>(bench.prepared);
   };
+  if (options().no_prior) environment.prior = nullptr;
   TCC_TRY(run.result, search::tune({&task.task, 1}, bench.host, tune, environment));
   const search::TaskResult& r = run.result.tasks.at(0);
   if (!r.failure.empty()) return environment_error("{}", r.failure);
@@ -204,6 +209,7 @@ void add_model_rows(const std::string& name, const Samples& train, const Samples
 struct Totals {
   int tasks = 0, close = 0, random_close = 0;
   double log_ratio = 0, log_trials = 0;
+  std::array<double, std::size(kAfter)> log_after = {}, log_random_after = {};
 };
 
 // Trials until a program within 5 % of `best` had been measured; all of them where none was.
@@ -214,6 +220,26 @@ double trials_to_reach(std::span<const record::Record> records, double best) {
     if (r.status == record::Status::kOk && r.median <= 1.05 * best) break;
   }
   return std::max(trials, 1.0);
+}
+
+// Best speed among the first n trials, as a share of `best`; a twentieth where none of them ran.
+double best_after(std::span<const record::Record> records, size_t n, double best) {
+  double fastest = 0;
+  for (const record::Record& r : records.first(std::min(n, records.size())))
+    if (r.status == record::Status::kOk) fastest = std::max(fastest, best / r.median);
+  return std::clamp(fastest, 0.05, 1.0);
+}
+
+void add_curves(const QualityTask& task, const std::vector<std::vector<record::Record>>& logs, double best,
+                Totals& totals, std::vector<Row>& rows) {
+  for (size_t k = 0; k < std::size(kAfter); ++k) {
+    double logs_of[2] = {};
+    for (size_t i = 0; i < logs.size(); ++i)
+      logs_of[i / kSeeds] += std::log(best_after(logs[i], kAfter[k], best)) / kSeeds;
+    rows.push_back({fmt::format("{}.after.{}", task.name, kAfter[k]), std::exp(logs_of[0]), "of the best",
+                    "random search", std::exp(logs_of[1]), std::exp(logs_of[0] - logs_of[1])});
+    totals.log_after[k] += logs_of[0], totals.log_random_after[k] += logs_of[1];
+  }
 }
 
 Result<void> compare_searches(const QualityTask& task, Bench& bench, Totals& totals, std::vector<Row>& rows) {
@@ -264,6 +290,7 @@ Result<void> compare_searches(const QualityTask& task, Bench& bench, Totals& tot
   rows.push_back({task.name + ".trials", std::exp(needed[0]), "to within 5 %", "random search", std::exp(needed[1]),
                   std::exp(needed[1] - needed[0])});
   totals.log_trials += needed[1] - needed[0];
+  add_curves(task, logs, best, totals, rows);
   Samples train, held_out;
   std::set<uint64_t> seen;
   for (size_t i = 0; i < runs.size(); ++i) {
@@ -350,6 +377,12 @@ Result<std::vector<Row>> run_suite() {
   std::string of = fmt::format("of {} tasks", totals.tasks);
   rows.push_back({"model.mean", std::exp(totals.log_ratio / totals.tasks), "x of random", "", 0, 0});
   rows.push_back({"model.trials", std::exp(totals.log_trials / totals.tasks), "x fewer", "random search", 0, 0});
+  for (size_t k = 0; k < std::size(kAfter); ++k) {
+    const double model = std::exp(totals.log_after[k] / totals.tasks),
+                 random = std::exp(totals.log_random_after[k] / totals.tasks);
+    rows.push_back(
+        {fmt::format("model.after.{}", kAfter[k]), model, "of the best", "random search", random, model / random});
+  }
   rows.push_back({"model.within5percent", static_cast<double>(totals.close), of, "", 0, 0});
   rows.push_back({"random.within5percent", static_cast<double>(totals.random_close), of, "", 0, 0});
   return rows;

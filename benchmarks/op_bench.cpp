@@ -16,6 +16,7 @@ namespace tcc::benchmarks {
 namespace {
 constexpr int kRounds = 7;
 constexpr double kPrepareTimeout = 120, kRunTimeout = 60;
+constexpr double kTrialTimeout = 20;  // a trial of a peer that tunes
 }  // namespace
 
 Result<std::vector<task::Task>> case_tasks(const OpCase& c) {
@@ -39,25 +40,31 @@ Result<std::shared_ptr<const measure::MeasureTask>> References::get(const task::
 
 namespace {
 
-// Tunes the task unless the store says that this has been done with as many trials.
-Result<void> tune_task(const task::Task& task, OpBench& bench) {
+// Tunes the task unless the store says that this has been done with as many trials. Returns the seconds it took.
+Result<double> tune_task(const task::Task& task, OpBench& bench) {
   std::string key = fmt::format("{}/{}/{}/{}/{}", bench.suite, task.key,
                                 record::hash_text(target::feature_hash(bench.host)), bench.threads, bench.trials);
   TCC_TRY(std::optional<std::string> done, bench.store.load_session(key));
-  if (done) return {};
+  if (done) {
+    const nlohmann::json before = nlohmann::json::parse(*done, nullptr, false);
+    return before.is_object() ? before.value("seconds", 0.0) : 0.0;
+  }
   search::TuneOptions tune = bench.tune;
   tune.trials = bench.trials;
   tune.threads = bench.threads;
   Stopwatch watch;
   search::Environment environment = search::host_environment(bench.measurer, bench.store, &bench.pool, bench.host);
+  if (options().no_prior) environment.prior = nullptr;
   environment.prepare = [&bench](const task::Task& t) { return bench.references.get(t); };
   TCC_TRY(search::TuneResult result, search::tune({&task, 1}, bench.host, tune, environment));
   const search::TaskResult& r = result.tasks.at(0);
+  const double seconds = watch.seconds();
   std::fprintf(stderr, "%s: tuned %s, threads %d: %lld trials in %.1f s, best %.1f GFLOP/s %s\n", bench.suite.c_str(),
-               task.workload.c_str(), bench.threads, static_cast<long long>(r.trials), watch.seconds(), r.best_gflops,
+               task.workload.c_str(), bench.threads, static_cast<long long>(r.trials), seconds, r.best_gflops,
                r.failure.c_str());
   if (!r.failure.empty()) return environment_error("{}", r.failure);
-  return bench.store.save_session(key, "{}");
+  TCC_TRY_VOID(bench.store.save_session(key, nlohmann::json{{"seconds", seconds}}.dump()));
+  return seconds;
 }
 
 }  // namespace
@@ -66,12 +73,12 @@ Result<std::vector<OwnKernel>> own_kernels(const OpCase& c, OpBench& bench) {
   TCC_TRY(std::vector<task::Task> tasks, case_tasks(c));
   std::vector<OwnKernel> out;
   for (const task::Task& task : tasks) {
-    TCC_TRY_VOID(tune_task(task, bench));
+    TCC_TRY(double seconds, tune_task(task, bench));
     TCC_TRY(search::ChosenArtifact best, search::best_artifact(task, bench.host, &bench.store, bench.threads, "bench"));
     if (!best.program.tuned) return environment_error("{}", best.program.note);
     TCC_TRY(auto prepared, bench.references.get(task));
-    out.push_back(
-        {std::move(prepared), std::make_shared<const codegen::Artifact>(std::move(best.artifact)), task.weight});
+    out.push_back({std::move(prepared), std::make_shared<const codegen::Artifact>(std::move(best.artifact)),
+                   task.weight, seconds});
   }
   return out;
 }
@@ -103,12 +110,33 @@ double Contender::median_seconds() const {
 Contender own_contender(const std::string& name, const OpCase& c, OpBench& bench) {
   Contender contender{name, false, {}};
   Result<std::vector<OwnKernel>> kernels = own_kernels(c, bench);
-  if (!kernels)
+  if (!kernels) {
     contender.failure = fmt::format("{}{}", kernels.error().message,
                                     kernels.error().notes.empty() ? "" : ": " + kernels.error().notes[0]);
-  else
-    contender.slice = [kernels = std::move(*kernels), &bench] { return own_slice(kernels, bench); };
+    return contender;
+  }
+  for (const OwnKernel& kernel : *kernels) contender.tuning_seconds += kernel.tuning_seconds;
+  contender.slice = [kernels = std::move(*kernels), &bench] { return own_slice(kernels, bench); };
   return contender;
+}
+
+namespace {
+// A script of benchmarks/peers in one of the environments that tools/peers makes.
+PeerProgram python_peer(const char* name, const char* environment, const char* script) {
+  const char* folder = std::getenv("TCC_PEERS_DIR");
+  std::string python =
+      fmt::format("{}/{}/bin/python", folder != nullptr ? folder : TCC_SOURCE_DIR "/build/peers", environment);
+  const bool there = access(python.c_str(), X_OK) == 0;
+  return {name,
+          {python, fmt::format("{}/benchmarks/peers/{}", TCC_SOURCE_DIR, script)},
+          there ? "" : "absent: run tools/peers"};
+}
+}  // namespace
+
+PeerProgram tvm_program(int64_t trials) {
+  PeerProgram out = python_peer("TVM MetaSchedule", "tvm", "tvm_peer.py");
+  out.trials = trials;
+  return out;
 }
 
 std::vector<PeerProgram> peer_programs() {
@@ -124,12 +152,7 @@ std::vector<PeerProgram> peer_programs() {
 #else
   out.push_back({"OpenBLAS", {}, "absent: not found when this was built (libopenblas-dev)"});
 #endif
-  const char* folder = std::getenv("TCC_PEERS_DIR");
-  std::string python = fmt::format("{}/venv/bin/python", folder != nullptr ? folder : TCC_SOURCE_DIR "/build/peers");
-  bool there = access(python.c_str(), X_OK) == 0;
-  out.push_back({"ONNX Runtime",
-                 {python, TCC_SOURCE_DIR "/benchmarks/peers/ort_peer.py"},
-                 there ? "" : "absent: run tools/peers"});
+  out.push_back(python_peer("ONNX Runtime", "venv", "ort_peer.py"));
   return out;
 }
 
@@ -161,7 +184,9 @@ std::optional<Contender> peer_contender(const PeerProgram& peer, const OpCase& c
     return contender;
   }
   std::shared_ptr<PeerProcess> shared = std::move(*process);
-  auto reply = shared->ask(prepare_line(c, bench.threads, peer.plain) + words, kPrepareTimeout);
+  const std::string trials = peer.trials > 0 ? fmt::format(" trials={}", peer.trials) : "";
+  auto reply = shared->ask(prepare_line(c, bench.threads, peer.plain) + words + trials,
+                           kPrepareTimeout + kTrialTimeout * static_cast<double>(peer.trials));
   if (reply && reply->value("unsupported", false)) return std::nullopt;
   if (!reply) {
     contender.failure = reply.error().message;
@@ -174,6 +199,7 @@ std::optional<Contender> peer_contender(const PeerProgram& peer, const OpCase& c
         fmt::format("computes something else: its output sums up to {}, another peer's to {}", mine, *sum);
     return contender;
   }
+  contender.tuning_seconds = reply->value("tuning_seconds", 0.0);
   contender.slice = [shared]() -> Result<double> {
     TCC_TRY(nlohmann::json answer, shared->ask(fmt::format("run {}", kSlice), kRunTimeout));
     double seconds = answer.value("seconds", 0.0);
@@ -185,11 +211,12 @@ std::optional<Contender> peer_contender(const PeerProgram& peer, const OpCase& c
 
 }  // namespace
 
-std::vector<Contender> peer_contenders(const OpCase& c, const Models& models, const OpBench& bench) {
+std::vector<Contender> peer_contenders(const OpCase& c, const Models& models, const OpBench& bench,
+                                       const std::vector<PeerProgram>& peers) {
   std::vector<Contender> out;
   Result<std::string> words = models.words(c);
   std::optional<double> sum;
-  for (PeerProgram peer : peer_programs()) {
+  for (PeerProgram peer : peers) {
     if (!words) peer.absent = words.error().message;
     if (auto contender = peer_contender(peer, c, words ? *words : "", bench, sum)) out.push_back(std::move(*contender));
   }

@@ -55,6 +55,7 @@ struct OwnKernel {
   std::shared_ptr<const measure::MeasureTask> task;
   std::shared_ptr<const codegen::Artifact> artifact;
   int64_t weight = 1;  // how often the operator runs it
+  double tuning_seconds = 0;
 };
 // Tunes the operator's tasks with bench.trials each, unless the store says that this has been done.
 Result<std::vector<OwnKernel>> own_kernels(const OpCase& c, OpBench& bench);
@@ -66,7 +67,8 @@ struct Contender {
   bool ranked = false;  // may be the row's peer
   std::function<Result<double>()> slice;
   std::vector<double> seconds = {};
-  std::string failure = {};  // not empty: it ran no more
+  std::string failure = {};   // not empty: it ran no more
+  double tuning_seconds = 0;  // own, and of peers that tune
   double median_seconds() const;
 };
 Contender own_contender(const std::string& name, const OpCase& c, OpBench& bench);
@@ -76,8 +78,11 @@ struct PeerProgram {
   std::vector<std::string> command;
   std::string absent;  // why there is none
   bool ranked = true, plain = true;
+  int64_t trials = 0;  // of a peer that tunes each operator by itself
 };
 std::vector<PeerProgram> peer_programs();
+// TVM, which tunes with MetaSchedule.
+PeerProgram tvm_program(int64_t trials);
 
 // The model files that ONNX Runtime reads.
 class Models {
@@ -90,8 +95,9 @@ class Models {
   std::unique_ptr<TemporaryDirectory> folder_;
 };
 
-// Starts and prepares the peers that offer the operator. Their outputs must add up to the same sum.
-std::vector<Contender> peer_contenders(const OpCase& c, const Models& models, const OpBench& bench);
+// Starts and prepares those of the peers that offer the operator. Their outputs must add up to the same sum.
+std::vector<Contender> peer_contenders(const OpCase& c, const Models& models, const OpBench& bench,
+                                       const std::vector<PeerProgram>& peers = peer_programs());
 
 // In turns, for about `seconds` and seven rounds at least.
 void run_rounds(std::vector<Contender>& contenders, double seconds);

@@ -112,7 +112,8 @@ if(TARGET tcc-onnx-backend)
 endif()
 
 # A CUDA driver that is none, for tests of what runs on GPUs.
-add_library(tcc_fake_cuda SHARED ${CMAKE_CURRENT_SOURCE_DIR}/rt/fake_cuda.c)
+file(GLOB tcc_fake_cuda_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/rt/fake_cuda*.c)
+add_library(tcc_fake_cuda SHARED ${tcc_fake_cuda_sources})
 foreach(name test_rt test_package test_cli)
   if(TARGET ${name})
     add_dependencies(${name} tcc_fake_cuda)
@@ -124,8 +125,7 @@ endforeach()
 # Without a soname: libraries that look for the system's driver, such as cuBLAS, must not take this one for it because it
 # is open already.
 if(TARGET tcc_emulation)
-  add_library(tcc_fake_gpu SHARED ${CMAKE_CURRENT_SOURCE_DIR}/rt/fake_cuda.c
-                                  ${CMAKE_CURRENT_SOURCE_DIR}/fake_gpu/fake_gpu.cpp)
+  add_library(tcc_fake_gpu SHARED ${tcc_fake_cuda_sources} ${CMAKE_CURRENT_SOURCE_DIR}/fake_gpu/fake_gpu.cpp)
   target_include_directories(tcc_fake_gpu PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
   target_link_libraries(tcc_fake_gpu PRIVATE tcc_emulation ${CMAKE_DL_LIBS})
   set_target_properties(tcc_fake_gpu PROPERTIES PREFIX "" OUTPUT_NAME libcuda SUFFIX .so.1 NO_SONAME ON
@@ -135,6 +135,9 @@ if(TARGET tcc_emulation)
     add_test(NAME gpu_check_on_the_fake_gpu COMMAND tcc-gpu-check --driver $<TARGET_FILE:tcc_fake_gpu> --to conformance
                                                     --out ${CMAKE_CURRENT_BINARY_DIR}/gpu_check_fake.json)
     set_tests_properties(gpu_check_on_the_fake_gpu PROPERTIES LABELS cli)
+    add_test(NAME gpu_check_on_the_fake_hopper COMMAND tcc-gpu-check --driver $<TARGET_FILE:tcc_fake_gpu> --to conformance
+                                                       --out ${CMAKE_CURRENT_BINARY_DIR}/gpu_check_hopper.json)
+    set_tests_properties(gpu_check_on_the_fake_hopper PROPERTIES LABELS cli ENVIRONMENT FAKE_CUDA=arch=90)
   endif()
   foreach(name test_measure test_cli)
     if(TARGET ${name})
@@ -152,11 +155,16 @@ if(TARGET test_measure)
                                                   TCC_FAKE_GPU_KERNELS="$<TARGET_FILE:tcc_fake_gpu_kernels>")
 endif()
 
-# A device in this process, and NVML.
+# A device in this process, NVML and CUPTI.
 if(TARGET test_runtime)
   add_library(tcc_fake_nvml SHARED ${CMAKE_CURRENT_SOURCE_DIR}/runtime/fake_nvml.c)
-  add_dependencies(test_runtime tcc_fake_cuda tcc_fake_nvml)
+  add_library(tcc_fake_cupti SHARED ${CMAKE_CURRENT_SOURCE_DIR}/runtime/fake_cupti.c)
+  target_include_directories(tcc_fake_cupti PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
+  target_link_libraries(tcc_fake_cupti PRIVATE ${CMAKE_DL_LIBS})
+  target_compile_definitions(tcc_fake_cupti PRIVATE TCC_FAKE_CUDA="$<TARGET_FILE:tcc_fake_cuda>")
+  add_dependencies(test_runtime tcc_fake_cuda tcc_fake_nvml tcc_fake_cupti)
   target_compile_definitions(test_runtime PRIVATE TCC_FAKE_CUDA="$<TARGET_FILE:tcc_fake_cuda>"
+                                                  TCC_FAKE_CUPTI="$<TARGET_FILE:tcc_fake_cupti>"
                                                   TCC_FAKE_NVML="$<TARGET_FILE:tcc_fake_nvml>")
 endif()
 
@@ -185,7 +193,11 @@ add_test(NAME check_portable_knows_libraries COMMAND ${CMAKE_SOURCE_DIR}/tools/c
 if(NOT TCC_PORTABLE)
   set_tests_properties(check_portable_knows_libraries PROPERTIES PASS_REGULAR_EXPRESSION "needs libstdc")
 endif()
-set_tests_properties(check_portable_says_yes check_portable_says_no check_portable_knows_libraries PROPERTIES LABELS cli)
+add_test(NAME check_portable_knows_sizes COMMAND ${CMAKE_SOURCE_DIR}/tools/check_portable --glibc 99 --any-library --most 1
+                                                 $<TARGET_FILE:test_rt> $<TARGET_FILE:test_rt> $<TARGET_FILE:test_rt>)
+set_tests_properties(check_portable_knows_sizes PROPERTIES PASS_REGULAR_EXPRESSION "bytes together, more than 1 MiB")
+set_tests_properties(check_portable_says_yes check_portable_says_no check_portable_knows_libraries check_portable_knows_sizes
+                     PROPERTIES LABELS cli)
 if(TCC_PORTABLE)
   add_test(NAME check_portable COMMAND ${CMAKE_SOURCE_DIR}/tools/check_portable $<TARGET_FILE:tcc> $<TARGET_FILE:tcc-worker>
                                        $<TARGET_FILE:tcc-gpu-check> $<TARGET_FILE:tcc-gpu-tests>)

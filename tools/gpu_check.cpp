@@ -14,6 +14,7 @@
 #include "gpu/run.h"
 #include "tcc/codegen/cuda.h"
 #include "tcc/runtime/cuda_device.h"
+#include "tcc/runtime/cuda_trace.h"
 #include "tcc/support/files.h"
 #include "tcc/support/rng.h"
 #include "tcc/support/text.h"
@@ -28,7 +29,8 @@ constexpr char kUsage[] =
     "steps, in order of worth: device-facts, copy-rate, conformance, correctness, elementwise, gemm, products,\n"
     "       memory-bound, attention, conv, torch, models, collection (with --collect)\n"
     "LIBRARIES and programs, found by themselves where they are installed:\n"
-    "       --nvrtc FILE, --cublas FILE, --cudnn FILE, --driver FILE (the CUDA driver), --tcc FILE, --python FILE\n"
+    "       --nvrtc FILE, --cublas FILE, --cudnn FILE, --cupti FILE, --driver FILE (the CUDA driver), --tcc FILE, "
+    "--python FILE\n"
     "example: gpu_check --minutes 9 --out h200.json, and after it gpu_check --from models --out h200.json\n";
 
 // --- data and checks -------------------------------------------------------------------------------------------------
@@ -146,6 +148,27 @@ Result<void> try_compiler(Run& run) {
   return artifact.launches.empty() ? environment_error("the compiler made no launch") : Result<void>();
 }
 
+// The device's own time of a kernel, where CUPTI is there: what events around it add to that is launching.
+Result<void> trace_case(Run& run, const std::string& name, Session& session) {
+  runtime::CudaDevice* device = run.backend.device();
+  if (device == nullptr || (device->facts().takes_ptx_only && run.options.cupti.empty())) return {};
+  auto trace = runtime::CudaTrace::open(run.options.cupti);
+  Result<std::vector<runtime::CudaTrace::Kernel>> kernels = tl::make_unexpected(trace ? Error{} : trace.error());
+  if (trace) {
+    kernels = (*trace)->kernels(*device, [&]() -> Result<void> {
+      TCC_TRY_VOID(session.time(1));
+      return {};
+    });
+  }
+  if (!kernels) {
+    run.absent("CUPTI: " + kernels.error().message);
+    return {};
+  }
+  double seconds = 0;
+  for (const runtime::CudaTrace::Kernel& kernel : *kernels) seconds += kernel.seconds;
+  return run.row({name + ".kernel", seconds * 1e6, "us", "", 0});
+}
+
 Result<void> elementwise_case(Run& run, int64_t n, int64_t dry_n) {
   const std::string name = fmt::format("add_relu.{}", n);
   TCC_TRY(const codegen::Artifact artifact, compile(run, name, make_add_relu(n)));
@@ -164,6 +187,7 @@ Result<void> elementwise_case(Run& run, int64_t n, int64_t dry_n) {
     return {};
   }
   TCC_TRY(const Times times, measure(run, *session, nullptr));
+  TCC_TRY_VOID(trace_case(run, name, *session));
   const double rate = 3.0 * sizeof(float) * static_cast<double>(size) / times.own * 1e-9;
   return run.row({name, rate, "GB/s", run.copy_rate > 0 ? "copy" : "", run.copy_rate * 1e-9});
 }
@@ -252,7 +276,7 @@ Result<Options> parse(int argc, char** argv) {
     }
     const std::vector<std::string> known = {"--dry-run", "--collect", "--target", "--from",   "--to",
                                             "--minutes", "--out",     "--nvrtc",  "--cublas", "--cudnn",
-                                            "--driver",  "--tcc",     "--python", "--device"};
+                                            "--cupti",   "--driver",  "--tcc",    "--python", "--device"};
     if (std::find(known.begin(), known.end(), flag) == known.end())
       return usage(fmt::format("unknown option '{}'; {}", sanitize(flag), suggest(flag, known)));
     if (i + 1 == argc) return usage(fmt::format("option {} needs a value", flag));
@@ -269,6 +293,7 @@ Result<Options> parse(int argc, char** argv) {
     if (flag == "--nvrtc") o.nvrtc = value;
     if (flag == "--cublas") o.cublas = value;
     if (flag == "--cudnn") o.cudnn = value;
+    if (flag == "--cupti") o.cupti = value;
     if (flag == "--driver") o.driver = value;
     if (flag == "--tcc") o.tcc = value;
     if (flag == "--python") o.python = value;
@@ -314,7 +339,9 @@ int run_all(const Options& options) {
     late = late || run.out_of_time();
     if (late) break;
     std::printf("== %s\n", step.name);
+    const Stopwatch watch;
     if (auto done = step.run(run); !done) run.fail(fmt::format("step {}: {}", step.name, text_of(done.error())));
+    std::printf("-- %s took %.1f s\n", step.name, watch.seconds());
     if (device && (*backend)->device()->lost()) {
       std::fprintf(stderr, "gpu_check: the device has given up on this process; go on with --from the step after %s\n",
                    step.name);
@@ -324,8 +351,8 @@ int run_all(const Options& options) {
   }
   late = late || run.out_of_time();
   std::printf("\n%s\n", results.table().c_str());
-  std::printf("gpu_check: %d kernels %s and checked, %zu failures, results in %s\n", run.tests,
-              device ? "run on the device" : "run without a device", run.failures.size(), options.out.c_str());
+  std::printf("gpu_check: %d checks made %s, %zu failures, results in %s\n", run.tests,
+              device ? "on the device" : "without a device", run.failures.size(), options.out.c_str());
   if (run.tests == 0) {
     std::fprintf(stderr, "gpu_check: no %s test ran\n", device ? "gpu" : "kernel");
     return 1;

@@ -15,6 +15,7 @@
 #include "lower/gpu/align_vectors.h"
 #include "lower/gpu/distribute_fragments.h"
 #include "lower/gpu/expand_pipeline.h"
+#include "lower/gpu/expand_roles.h"
 #include "lower/gpu/hoist_accumulators.h"
 #include "lower/gpu/insert_barriers.h"
 #include "lower/gpu/place_gpu_storage.h"
@@ -95,6 +96,7 @@ constexpr std::array kPasses = {
     Pass{"spread_threads", Needs::kNest, making<lower::spread_threads>},
     Pass{"align_vectors", Needs::kNest, making<lower::align_vectors>},
     Pass{"expand_pipeline", Needs::kNest, aiming<lower::expand_pipeline>},
+    Pass{"expand_roles", Needs::kNest, aiming<lower::expand_roles>},
     Pass{"hoist_accumulators", Needs::kNest, making<lower::hoist_accumulators>},
     Pass{"spread_banks", Needs::kNest, aiming<lower::spread_banks>},
     Pass{"insert_barriers", Needs::kNest, aiming<lower::insert_barriers>},

@@ -12,8 +12,9 @@ using namespace ir;
 namespace {
 
 Scope scope_of(const Buffer& b, const SharedWishes& wishes) {
-  auto scope = wishes.scopes.find(b.id);
-  return scope == wishes.scopes.end() ? b.scope : scope->second;
+  auto wish = wishes.scopes.find(b.id);
+  const Scope scope = wish == wishes.scopes.end() ? b.scope : wish->second;
+  return scope == Scope::kClusterShared ? Scope::kShared : scope;
 }
 
 class Biographer {
@@ -112,7 +113,17 @@ std::map<Id, Life> shared_lives(const Kernel& kernel, Stmt launch, const SharedW
 
 SharedPlan plan_shared(const Kernel& kernel, Stmt launch, const SharedWishes& wishes) {
   SharedPlan plan;
-  const std::map<Id, Life> lives = shared_lives(kernel, launch, wishes);
+  std::map<Id, Life> lives = shared_lives(kernel, launch, wishes);
+  // Roles run side by side, and other blocks of a cluster reach into this one: the order of the text says nothing.
+  bool side_by_side = false;
+  visit(launch, [&](Stmt s) {
+    const Loop* l = as<Loop>(s);
+    side_by_side = side_by_side || as<Roles>(s) != nullptr ||
+                   (l != nullptr && l->loop_kind == LoopKind::kBound &&
+                    (l->axis == Axis::kClusterX || l->axis == Axis::kClusterY));
+    return !side_by_side;
+  });
+  if (side_by_side) lives.clear();
   struct Placed {
     Life life;
     int64_t begin, end;

@@ -366,7 +366,12 @@ int64_t narrowest_global_access(const Kernel& lowered) {
       const Instruction& row = instruction(call->instr);
       for (size_t i = 0; i < call->operands.size(); ++i) {
         int64_t bytes = type_bytes(row.operands[i].type);
-        for (int32_t d = 0; d < row.operands[i].rank; ++d) bytes *= std::max<int64_t>(row.operands[i].tile[d], 1);
+        for (int32_t d = 0; d < row.operands[i].rank; ++d) {
+          // A box's extents are arguments.
+          const Expr given = row.operands[i].tile[d] == 0 ? call->args[static_cast<size_t>(d)] : nullptr;
+          const int64_t extent = given == nullptr ? row.operands[i].tile[d] : is_int(given) ? int_value(given) : 1;
+          bytes *= std::max<int64_t>(extent, 1);
+        }
         const Scope scope = lowered.buffer(call->operands[i].buffer)->scope;
         if (scope == Scope::kGlobal || scope == Scope::kWorkspace) least = least == 0 ? bytes : std::min(least, bytes);
       }

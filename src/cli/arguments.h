@@ -40,6 +40,7 @@ struct Arguments {
   uint64_t seed = 1;
   std::string strategy = "evolutionary", task_scheduler = "gradient";
   bool fresh = false;
+  bool no_prior = false;
   std::string tasks;  // "list", or which
 
   // build

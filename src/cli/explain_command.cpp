@@ -38,7 +38,12 @@ Json explanation_json(const driver::Explanation& e) {
 }
 
 std::string matrix_text(const driver::Explanation& e) {
-  if (!e.matrix_instruction.empty()) return fmt::format("\n-- matrix instruction: {}\n", e.matrix_instruction);
+  if (!e.matrix_instruction.empty()) {
+    std::string used = fmt::format("\n-- matrix instruction: {}\n", e.matrix_instruction);
+    if (!e.no_matrix_instruction.empty()) used += "not one of a whole warpgroup (wgmma), because\n";
+    for (const std::string& line : e.no_matrix_instruction) used += line + "\n";
+    return used;
+  }
   std::string text = "\n-- no matrix instruction, because\n";
   for (const std::string& line : e.no_matrix_instruction) text += line + "\n";
   if (e.no_matrix_instruction.empty())

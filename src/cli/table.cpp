@@ -129,6 +129,7 @@ void add_tuning(CLI::App& app, Lines& lines, Arguments& a) {
   tune->add_option("--task-scheduler", a.task_scheduler,
                    "Which task is next: gradient (the most to gain) or round-robin")
       ->capture_default_str();
+  tune->add_flag("--no-prior", a.no_prior, "Begin without what ships with tcc about operators of the same families");
   tune->add_flag("--fresh", a.fresh, "Start a new search instead of going on with an interrupted one");
   lines.store(tune);
   lines.threads(tune, "Threads that the measured programs run on [all]");

@@ -222,6 +222,7 @@ void print_remarks(const Arguments& a, const driver::TuneReport& report, bool on
 Result<int> run_tune(const Arguments& a) {
   if (a.tasks == "list") return run_show(a);
   TCC_TRY(target::Target target, open_target(a));
+  TCC_TRY_VOID(driver::check_tunable(target));  // before this machine is probed and a store is made
   TCC_TRY(std::string db, store_path(a.db));
   TCC_TRY(driver::Model model, open_model(a));
   TCC_TRY(driver::Program program, driver::make_program(model, target));
@@ -236,6 +237,7 @@ Result<int> run_tune(const Arguments& a) {
   print_plan(a, program, request, db);
   if (target.is_cpu()) request.device = measured_device(a);
   request.cuda_driver = a.cuda_driver;
+  request.prior = !a.no_prior;
 
   InterruptGuard interrupts;
   request.stop = &InterruptGuard::requested;

@@ -267,6 +267,18 @@ Result<void> record_proposals(const std::string& key, const search::Counts& coun
   return store.save_session(proposals_row(key), row.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
+namespace {
+
+// Why the schedule's matrix instruction is none of a warpgroup, on a target that has such.
+std::vector<std::string> unmet_of_warpgroups(const task::Task& task, const target::Target& target) {
+  if (!target.is_cuda() || !target.cuda.features.wgmma) return {};
+  std::vector<std::string> unmet = space::unmet_conditions_of_warpgroup_instruction(task.kernel, target);
+  if (unmet.empty()) unmet.push_back("the schedule above was taken; the design space has others with one");
+  return unmet;
+}
+
+}  // namespace
+
 Result<Explanation> explain_task(const Program& program, const std::string& name, const record::Store* store,
                                  const target::Target& target, int64_t threads) {
   TCC_TRY(size_t index, find_task(program, name));
@@ -287,6 +299,8 @@ Result<Explanation> explain_task(const Program& program, const std::string& name
   }
   if (out.matrix_instruction.empty())
     out.no_matrix_instruction = space::unmet_conditions_of_matrix_instruction(task.kernel, target);
+  else if (!out.matrix_instruction.starts_with("wgmma"))
+    out.no_matrix_instruction = unmet_of_warpgroups(task, target);
   out.loops = LoopTree(chosen.lowered).text();
   count_rejects(task, target, out);
   if (store != nullptr) TCC_TRY_VOID(read_recorded(task.key, *store, out));

@@ -102,19 +102,20 @@ class Baselines {
   std::map<std::string, Baseline> known_;
 };
 
-Result<void> check_target(const target::Target& target) {
+}  // namespace
+
+Result<void> check_tunable(const target::Target& target) {
+  if (!target.is_cpu()) return {};
   if (!codegen::has_llvm())
     return make_error(ErrorClass::kEnvironment, "nothing can be tuned for a CPU: this tcc was built without LLVM",
                       "name a GPU, for example --target a100, or use a tcc that was built with LLVM");
   const target::Target host = target::host_target();
-  if (target.is_cpu() && target::isa_level(target) <= target::isa_level(host)) return {};
+  if (target::isa_level(target) <= target::isa_level(host)) return {};
   return make_error(ErrorClass::kInput,
                     fmt::format("'{}' cannot be tuned here: this machine is {} and runs {}", target.name, host.source,
                                 target::isa_level_name(target::isa_level(host))),
                     "tune on a machine of that kind, or use --target host");
 }
-
-}  // namespace
 
 Result<std::vector<size_t>> parse_tasks(const Program& program, const std::string& spec) {
   std::set<size_t> chosen;
@@ -149,6 +150,7 @@ std::vector<task::Task> chosen_tasks(const Program& program, const TuneRequest& 
 // Searches and sums up. Without `baselines` there is nothing that speed-ups could be measured against.
 Result<TuneReport> search_tasks(const Program& program, record::Store& store, const TuneRequest& request,
                                 search::Environment environment, Baselines* baselines) {
+  if (!request.prior) environment.prior = nullptr;
   environment.stop = request.stop;
   environment.progress = request.progress;
   environment.tool_version = tool_version();
@@ -203,7 +205,7 @@ Result<TuneReport> search_tasks(const Program& program, record::Store& store, co
 }
 
 Result<TuneReport> tune_cpu(const Program& program, record::Store& store, const TuneRequest& request) {
-  TCC_TRY_VOID(check_target(request.target));
+  TCC_TRY_VOID(check_tunable(request.target));
   measure::HostMeasureOptions measure_options;
   measure_options.threads = static_cast<int>(request.options.threads);
   measure_options.device = request.device;

@@ -46,16 +46,19 @@ enum class Kind : uint8_t {
   kBarrier,      // a: number, b: threads (-1: all of the block)
   kWarpBarrier,  // c: lane mask
   kCollective,   // c: lane mask (-1 in `members`: all lanes of the warp)
+  kWait,         // poll: lanes stay until it says so
 };
 
 struct Warp;
 struct Ins;
 using Handler = void (*)(Warp& warp, const Ins& ins, uint32_t lanes);
+using Poll = bool (*)(Warp& warp, const Ins& ins, int lane);
 
 inline constexpr int32_t kNone = INT32_MIN;
 
 struct Ins {
   Handler run = nullptr;
+  Poll poll = nullptr;
   Kind kind = Kind::kPlain;
   Space space = Space::kGeneric;
   bool guard_negated = false;
@@ -71,6 +74,7 @@ struct Ins {
   int32_t target = 0;
   int64_t imm = 0;
   int32_t line = 0;
+  int32_t uses = 0;  // row of KernelCode::uses; 0: none
 };
 
 // name, text: what the special registers are called
@@ -80,7 +84,8 @@ struct Ins {
   X(NtidZ, "%ntid.z") X(CtaidX, "%ctaid.x") X(CtaidY, "%ctaid.y") X(CtaidZ, "%ctaid.z") X(NctaidX, "%nctaid.x") \
   X(NctaidY, "%nctaid.y") X(NctaidZ, "%nctaid.z") X(Laneid, "%laneid") X(Warpid, "%warpid") \
   X(LanemaskEq, "%lanemask_eq") X(LanemaskLt, "%lanemask_lt") X(LanemaskLe, "%lanemask_le") \
-  X(LanemaskGt, "%lanemask_gt") X(LanemaskGe, "%lanemask_ge") X(DynamicShared, "%dynamic_smem_size")
+  X(LanemaskGt, "%lanemask_gt") X(LanemaskGe, "%lanemask_ge") X(DynamicShared, "%dynamic_smem_size") \
+  X(ClusterRank, "%cluster_ctarank") X(ClusterSize, "%cluster_nctarank")
 // clang-format on
 enum class Special : uint8_t {
 #define TCC_X(name, text) k##name,
@@ -98,9 +103,36 @@ struct Variable {
   std::vector<std::byte> initial;
 };
 
+// A bulk tensor copy: registers and constants of its addresses, what is added to them, coordinates innermost first.
+struct BoxCode {
+  struct Address {
+    int32_t place = kNone;
+    bool wide = true;
+    int64_t added = 0;
+  };
+  Address shared, map, barrier;
+  std::vector<int32_t> coordinates;
+  int32_t mask = kNone;  // of blocks
+};
+
+// A product of a warpgroup.
+struct ProductCode {
+  int columns = 0;  // n
+  bool brain = false;
+  int32_t d = 0, a = 0;  // first of the places in KernelCode::extra; a: of registers, or the descriptor's place
+  bool a_in_registers = false;
+  int32_t b = 0;     // the descriptor's place
+  int32_t add = -1;  // predicate: D is added to
+  bool add_negated = false, negate_a = false, negate_b = false, transpose_a = false, transpose_b = false;
+  std::vector<int32_t> accumulators;  // numbers of D's registers
+};
+
+inline constexpr int kMapBytes = 128;
+
 struct KernelCode {
   std::string name;
-  std::vector<std::string> params;  // all of eight bytes
+  std::vector<std::string> params;  // pointers, then tensor maps
+  size_t pointers = 0;
   std::vector<Ins> code;
   std::vector<int32_t> extra;        // places of vector operands
   std::vector<std::byte> constants;  // rows; place -1 - n is the row at byte n
@@ -111,7 +143,14 @@ struct KernelCode {
   int64_t dynamic_offset = 0;                         // where dynamic shared memory begins
   int64_t local_bytes = 0;                            // of a thread
   int64_t max_threads = 1024;
-  std::array<int64_t, 3> required = {0, 0, 0};   // .reqntid
+  int64_t min_blocks = 1;                       // of a multiprocessor
+  std::array<int64_t, 3> required = {0, 0, 0};  // .reqntid
+  std::array<int64_t, 3> cluster = {1, 1, 1};   // .reqnctapercluster
+  std::vector<BoxCode> boxes;
+  std::vector<ProductCode> products;
+  bool async_proxy = false;                // bulk copies or products of warpgroups
+  std::vector<std::vector<int32_t>> uses;  // accumulators that an instruction names, by number; row 0: none
+  int32_t accumulators = 0;
   int shared_granule = 16, global_granule = 16;  // smallest access, bytes
 };
 

@@ -253,7 +253,7 @@ void run_shift_window(Warp& w, const Ins& i, uint32_t lanes) {
 void select_convert(Selector& x) {
   if (x.op.base() == "cvt") return select_cvt(x);
   const bool from_generic = x.op.take("to");
-  const int space = x.op.take_one({"global", "shared", "shared::cta", "local", "const"});
+  const int space = x.op.take_one({"global", "shared", "shared::cta", "local", "const", "param"});
   if (space < 0 || !x.op.take("u64") || !x.op.done()) return;
   const uint64_t window = space == 1 || space == 2 ? kSharedWindow : space == 3 ? kLocalWindow : 0;
   x.ins.imm = static_cast<int64_t>(from_generic ? 0 - window : window);

@@ -102,6 +102,7 @@ void push_wide(Selector& x, int64_t v) {
 // cp.async.{ca,cg}.shared.global [to], [from], bytes {, source bytes}; commit_group; wait_group n; wait_all.
 void select_copy(Selector& x) {
   if (!x.op.take("async")) return;
+  if (x.op.take("bulk")) return select_tensor(x);
   if (x.op.take("commit_group")) {
     x.need(0, 0);
     if (x.op.done()) x.ins.run = &run_commit;

@@ -54,6 +54,10 @@ uint32_t special_value(const Machine& m, const Block& b, const Warp& w, Special 
       return ~(bit - 1);
     case Special::kDynamicShared:
       return static_cast<uint32_t>(l.shared_bytes);
+    case Special::kClusterRank:
+      return static_cast<uint32_t>(b.rank);
+    case Special::kClusterSize:
+      return static_cast<uint32_t>(m.kernel->cluster[0] * m.kernel->cluster[1] * m.kernel->cluster[2]);
   }
   return 0;
 }
@@ -63,7 +67,7 @@ uint32_t special_value(const Machine& m, const Block& b, const Warp& w, Special 
 std::unique_ptr<Block> Machine::make_block() {
   auto b = std::make_unique<Block>();
   const int warps = (threads + kLanes - 1) / kLanes;
-  b->slots = static_cast<uint32_t>(warps * kLanes);
+  b->slots = static_cast<uint32_t>((warps + (kernel->async_proxy ? 1 : 0)) * kLanes);
   b->shared.name = "shared memory";
   b->shared.shared = true;
   b->shared.size = kernel->dynamic_offset + launch->shared_bytes;
@@ -71,6 +75,7 @@ std::unique_ptr<Block> Machine::make_block() {
   b->shared.data = b->shared.data_storage.data();
   b->shared.track_contents(false);
   if (races) b->shared.track_order(kernel->shared_granule);
+  if (kernel->async_proxy) b->shared.reading.resize(static_cast<size_t>(b->shared.size) / 16 + 1);
   for (int i = 0; i < warps; ++i) {
     auto w = std::make_unique<Warp>();
     w->machine = this;
@@ -80,6 +85,8 @@ std::unique_ptr<Block> Machine::make_block() {
     w->regs = w->reg_storage.data();
     w->constants = kernel->constants.data();
     w->extra = kernel->extra.data();
+    w->in_flight.resize(static_cast<size_t>(kernel->accumulators));
+    w->touched_at.resize(static_cast<size_t>(kernel->accumulators));
     w->pred_storage.resize(static_cast<size_t>(kernel->predicates) + 1);
     w->preds = w->pred_storage.data();
     w->local_storage.resize(static_cast<size_t>(kernel->local_bytes) * kLanes);
@@ -95,8 +102,17 @@ void Machine::start_block(Block& b, int64_t index) {
   b.index = index;
   b.at = {index % launch->grid[0], index / launch->grid[0] % launch->grid[1],
           index / launch->grid[0] / launch->grid[1]};
+  const auto& c = kernel->cluster;
+  b.rank = b.at[0] % c[0] + c[0] * (b.at[1] % c[1] + c[1] * (b.at[2] % c[2]));
+  b.mbarriers.clear();
+  std::fill(b.shared.reading.begin(), b.shared.reading.end(), uint16_t{0});
+  if (clustered) std::fill(b.shared.cell_storage.begin(), b.shared.cell_storage.end(), Cell{});
+  // What the compiler leaves each thread when it starts, of the 64 Ki registers of a multiprocessor.
+  const int64_t entry = std::min<int64_t>(65536 / kernel->min_blocks / std::max(threads, 1) / 8 * 8, 256);
+  b.free_registers = 0;
   b.first_thread = static_cast<uint32_t>(index) * b.slots;
   b.floor = tick++;
+  start_tick = b.floor;
   std::memset(b.shared.contents, kOutside, static_cast<size_t>(b.shared.size));
   for (const Variable& v : kernel->shared)
     std::memset(b.shared.contents + v.offset, kUndefined,
@@ -105,7 +121,16 @@ void Machine::start_block(Block& b, int64_t index) {
   for (auto& w : b.warps) {
     w->number = static_cast<uint32_t>(index) * (b.slots / kLanes) + static_cast<uint32_t>(w->index);
     w->ready = w->exists;
-    w->done = w->at_barrier = w->at_collective = 0;
+    w->done = w->at_barrier = w->at_collective = w->at_wait = 0;
+    w->fenced.fill(nullptr);
+    w->products.clear();
+    w->product_group = w->product_count = 0;
+    w->fences = 1;
+    std::fill(w->in_flight.begin(), w->in_flight.end(), 0);
+    std::fill(w->touched_at.begin(), w->touched_at.end(), int64_t{0});
+    w->registers = entry;
+    w->cluster_arrived = 0;
+    w->cluster_phase.fill(-1);
     w->pc.fill(0);
     w->known.fill(nullptr);
     w->released.fill(nullptr);
@@ -130,6 +155,8 @@ void Machine::run_lanes(Warp& w, uint32_t lanes, int32_t pc, int64_t& budget) {
     uint32_t active = lanes;
     if (i.guard >= 0) active &= i.guard_negated ? ~w.preds[i.guard] : w.preds[i.guard];
     ++count;
+    if (i.uses != 0 && active != 0) [[unlikely]]
+      note_uses(w, i);
     switch (i.kind) {
       case Kind::kPlain:
         if (active != 0) i.run(w, i, active);
@@ -159,6 +186,14 @@ void Machine::run_lanes(Warp& w, uint32_t lanes, int32_t pc, int64_t& budget) {
         leave(pc + 1);
         arrive_barrier(w, i, active);
         return;
+      case Kind::kWait: {
+        if (active == 0) continue;
+        leave(pc + 1);
+        for (uint32_t rest = active; rest != 0; rest &= rest - 1)
+          w.pc[static_cast<size_t>(std::countr_zero(rest))] = pc;
+        poll_lanes(w, i, active);
+        return;
+      }
       case Kind::kWarpBarrier:
       case Kind::kCollective: {
         if (active == 0) continue;
@@ -229,6 +264,9 @@ void Machine::run_alive() {
       }
     }
     for (auto& b : blocks) progress |= resolve_barriers(*b);
+    if (!progress) complete_mbarriers();
+    for (Warp* w : warps)
+      if (w->at_wait != 0) progress |= resolve_waits(*w);
     std::erase_if(warps, [](const Warp* w) { return w->done == w->exists; });
     if (warps.empty()) return;
     if (!progress && !stopped) {

@@ -19,6 +19,13 @@ using Kind_ = interp::Finding::Kind;
 inline constexpr uint64_t kSharedWindow = uint64_t{1} << 33, kLocalWindow = uint64_t{1} << 34;
 inline constexpr int kStretchBits = 36;
 inline constexpr uint64_t kFirstStretch = 16;
+// Tensor maps among the parameters.
+inline constexpr uint64_t kMapWindow = uint64_t{1} << 35;
+inline uint64_t map_address(size_t index) {
+  return kMapWindow + index * kMapBytes;
+}
+// Addresses of shared memory of other blocks of a cluster: the block's rank and one, above the address in the block.
+inline constexpr int kRankShift = 24;
 inline uint64_t buffer_address(size_t index) {
   return ((index + kFirstStretch) << kStretchBits) + (uint64_t{1} << (kStretchBits - 1));
 }
@@ -53,9 +60,55 @@ struct Region {
   std::vector<std::byte> data_storage;
   std::vector<uint8_t> contents_storage;
   std::vector<Cell> cell_storage;
+  std::vector<uint16_t> reading;  // by 16 bytes: asynchronous reads under way; empty: nobody asks
 
   void track_contents(bool defined);
   void track_order(int granule);
+};
+
+using SharedClock = std::shared_ptr<const interp::Clock>;
+struct Machine;
+struct Block;
+struct Warp;
+
+struct TensorMap {
+  const codegen::TensorMap* map = nullptr;
+  Region* region = nullptr;
+  uint64_t base = 0;
+};
+
+// A box under way between global memory and a block's shared memory.
+struct BoxCopy {
+  const TensorMap* map = nullptr;
+  std::array<int64_t, 5> at{};
+  Block* block = nullptr;  // whose shared memory
+  int64_t shared = 0;
+  int64_t bytes = 0;
+  Warp* warp = nullptr;  // that issued it
+  int lane = 0;
+  int64_t group = 0;  // of stores
+  const Ins* ins = nullptr;
+};
+
+// A barrier in shared memory (PTX manual, "mbarrier"): arrivals still missing in this phase, bytes that copies still
+// have to bring, number of phases complete.
+struct Mbarrier {
+  int64_t expected = 0, pending = 0, bytes = 0, phase = 0;
+  uint32_t owner = 0;      // thread that made it
+  bool published = false;  // to the asynchronous proxy and the cluster
+  interp::Clock gathering, fenced_gathering;
+  SharedClock released, fenced;
+  std::vector<BoxCopy> copies;
+};
+
+// A product of a warp's part of a warpgroup, from its issue until it is waited for.
+struct PendingProduct {
+  const ProductCode* code = nullptr;
+  const Ins* ins = nullptr;
+  uint64_t a = 0, b = 0;  // descriptors
+  bool add = true;
+  int64_t group = 0;
+  std::vector<int64_t> pieces;  // of 16 bytes that it reads
 };
 
 struct Copy {
@@ -67,12 +120,10 @@ struct Copy {
 };
 struct LaneCopies {
   std::vector<Copy> issued;
+  std::vector<BoxCopy> boxes;
+  int64_t box_group = 0;
   int64_t group = 0;  // of what is issued next
 };
-
-using SharedClock = std::shared_ptr<const interp::Clock>;
-struct Machine;
-struct Block;
 
 struct Warp {
   std::byte* regs = nullptr;
@@ -85,12 +136,20 @@ struct Warp {
   uint32_t number = 0;  // in the launch
   int32_t index = 0;    // in the block
   uint32_t exists = 0, ready = 0, done = 0;
-  uint32_t at_barrier = 0, at_collective = 0;
+  uint32_t at_barrier = 0, at_collective = 0, at_wait = 0;
   std::array<int32_t, kLanes> pc{};
   std::array<uint32_t, kLanes> members{};                     // at_collective: the lanes that meet
   std::array<int64_t, kLanes> barrier{}, barrier_threads{};   // at_barrier
   std::array<SharedClock, kLanes> known, released, acquired;  // released, acquired: by fences; null: nothing
+  std::array<SharedClock, kLanes> fenced;                     // generic writes that the asynchronous proxy sees
   std::array<LaneCopies, kLanes> copies;
+  std::vector<PendingProduct> products;
+  int64_t product_group = 0, product_count = 0, fences = 0;
+  std::vector<int32_t> in_flight;   // by accumulator: products
+  std::vector<int64_t> touched_at;  // by accumulator: `fences` when another instruction last named it
+  int64_t registers = 0;            // of a thread
+  uint32_t cluster_arrived = 0;
+  std::array<int64_t, kLanes> cluster_phase{};
   std::vector<std::byte> reg_storage, local_storage;
   std::vector<uint32_t> pred_storage;
 
@@ -112,6 +171,11 @@ struct Block {
   uint32_t floor = 0;                    // what the block's threads did up to here is known to all of them
   Region shared;
   std::vector<std::unique_ptr<Warp>> warps;
+  std::map<int64_t, Mbarrier> mbarriers;  // by offset
+  int64_t free_registers = 0;
+  int64_t rank = 0;  // in the cluster
+  // The asynchronous proxy acts as a warp behind the others, with a lane for each of them.
+  uint32_t agent(const Warp& w) const { return first_thread + slots - kLanes + static_cast<uint32_t>(w.index); }
 };
 
 struct Machine {
@@ -122,12 +186,20 @@ struct Machine {
   PtxReport* report_to = nullptr;
   std::vector<std::unique_ptr<Region>> regions;  // buffers, then the module's own data
   std::vector<uint64_t> params;
+  std::vector<TensorMap> maps;
+  bool clustered = false;
+  struct {
+    int64_t phase = 0;
+    interp::Clock gathering, fenced_gathering;
+    SharedClock released, fenced;
+  } cluster_barrier;
   std::vector<std::unique_ptr<Block>> blocks;  // alive
   std::vector<std::vector<Reader>> reader_sets;
   std::vector<int32_t> free_reader_sets;
   std::map<std::pair<const Region*, int64_t>, interp::Clock> released;  // by atomics, at their address
   std::map<std::pair<int, int32_t>, size_t> known_findings;
   uint32_t tick = 1;
+  uint32_t start_tick = 0;  // when the blocks that are alive began
   bool races = false, stopped = false;
   int64_t limit = 0;
   int64_t instructions = 0;
@@ -150,6 +222,13 @@ struct Machine {
   bool resolve_collectives(Warp& w);
   uint32_t member_mask(const Warp& w, const Ins& ins, int lane) const;
   void check_barrier(const Warp& w);
+  bool resolve_waits(Warp& w);
+  void poll_lanes(Warp& w, const Ins& ins, uint32_t lanes);
+  void note_uses(Warp& w, const Ins& ins);
+  Block* peer(const Block& b, int64_t rank);
+  void complete_mbarriers();
+  void explain_wait(const Warp& w);
+  void check_end(Block& b);
   void explain_deadlock();
 
   // ptx_order.cpp: who did what before whom.
@@ -167,7 +246,18 @@ struct Machine {
   void pass_on(Warp& w, int lane, const Region& region, int64_t offset);  // at every atomic access
   void acquire(Warp& w, int lane, const Region& region, int64_t offset);
   void release(Warp& w, int lane, const Region& region, int64_t offset);
+  // The asynchronous proxy.
+  void learn(Warp& w, int lane, const SharedClock& known, const SharedClock& fenced);
+  void tell(Warp& w, int lane, interp::Clock& known, interp::Clock& fenced);
+  void fence_proxy(Warp& w, uint32_t lanes);
+  void check_proxy(Warp& w, int lane, const Ins& ins, Region& region, int64_t offset, int bytes, bool reads);
+  void note_agent_write(Region& region, int64_t offset, int bytes, uint32_t agent);
+  void note_agent_read(Region& region, int64_t offset, int bytes, const Block& block, const Warp& w);
+  void know_agent(Warp& w, uint32_t lanes);
 };
+
+// Bulk copies (ptx_tensor.cpp).
+void land_copy(const BoxCopy& copy);
 
 // Calls f(lane) for the lanes of a mask; the loop over all lanes vectorises.
 template <class F>
@@ -188,6 +278,10 @@ Result<void> launch_into(const PtxModule& module, const codegen::Launch& launch,
 // Memory (ptx_memory.cpp). The checked place of an access, nullptr after a finding.
 std::byte* read_place(Warp& w, const Ins& ins, int lane, Space space, uint64_t address, int bytes);
 std::byte* write_place(Warp& w, const Ins& ins, int lane, Space space, uint64_t address, int bytes);
+// A place in shared memory of this block or another of the cluster; nullptr after a finding.
+Region* shared_region(Warp& w, const Ins& ins, int lane, uint64_t address, int bytes, int64_t& offset, Block** owner);
+// What is wrong with the contents, if anything.
+void check_contents(Warp& w, const Ins& ins, int lane, const Region& region, int64_t offset, int bytes);
 uint64_t lane_address(const Warp& w, const Ins& ins, int lane);
 
 }  // namespace tcc::emulation

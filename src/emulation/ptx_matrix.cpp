@@ -22,6 +22,7 @@ constexpr MmaRow kMma[] = {
     {"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "mma.m16n8k16.f32.f16"},
     {"mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", "mma.m16n8k16.f32.bf16"},
     {"mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16", "mma.m16n8k16.f16.f16"},
+    {"mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32", "mma.m16n8k8.f32.f16"},
     {"mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", "mma.m16n8k8.f32.tf32"},
     {"mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32", "mma.m16n8k32.i32.i8"},
 };

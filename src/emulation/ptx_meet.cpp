@@ -156,6 +156,7 @@ void Machine::explain_deadlock() {
                kernel->code[static_cast<size_t>(w->pc[f])],
                fmt::format("{} of {} threads wait at barrier {} for ever", here, w->barrier_threads[f], w->barrier[f]));
       }
+      if (w->at_wait != 0) explain_wait(*w);
       if (w->at_collective != 0) {
         const int first = std::countr_zero(w->at_collective);
         report(Find::kWrongParticipants, *w, first,

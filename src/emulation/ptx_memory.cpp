@@ -18,7 +18,12 @@ struct Place {
 // The region and offset of an address; local memory has none and is found by `local`.
 Place find_place(Warp& w, Space space, uint64_t address, bool& local) {
   local = space == Space::kLocal;
-  if (space == Space::kShared) return {&w.block->shared, static_cast<int64_t>(address)};
+  if (space == Space::kShared) {
+    const uint64_t rank = address >> kRankShift;
+    Block* block = rank == 0 ? w.block : w.machine->peer(*w.block, static_cast<int64_t>(rank) - 1);
+    if (block == nullptr) return {};
+    return {&block->shared, static_cast<int64_t>(address & ((uint64_t{1} << kRankShift) - 1))};
+  }
   if (local) return {nullptr, static_cast<int64_t>(address)};
   if (space == Space::kGeneric) {
     if (address >= kLocalWindow && address < 2 * kLocalWindow) {
@@ -111,6 +116,15 @@ bool define(Warp& w, const Ins& ins, int lane, Region& region, int64_t offset, i
   if (worst == kOutside) {
     w.machine->report(Find::kOutOfBounds, w, lane, ins, w.machine->place_text(region, offset) + " lies between arrays");
     return false;
+  }
+  if (!region.reading.empty()) {
+    for (int64_t at = offset / 16; at <= (offset + bytes - 1) / 16; ++at) {
+      if (region.reading[static_cast<size_t>(at)] == 0) continue;
+      w.machine->report(Find::kRace, w, lane, ins,
+                        w.machine->place_text(region, offset) +
+                            ": it is read by a product or bulk copy that has not been waited for");
+      break;
+    }
   }
   if (worst == kPending) {
     w.machine->report(Find::kRace, w, lane, ins,
@@ -261,9 +275,9 @@ void note_granule(Selector& x, Space space, int bytes) {
 }
 
 Space take_space(Selector& x) {
-  constexpr Space kSpaces[] = {Space::kGlobal, Space::kShared, Space::kShared,
+  constexpr Space kSpaces[] = {Space::kGlobal, Space::kShared, Space::kShared, Space::kShared,
                                Space::kLocal,  Space::kParam,  Space::kGlobal};
-  const int n = x.op.take_one({"global", "shared", "shared::cta", "local", "param", "const"});
+  const int n = x.op.take_one({"global", "shared", "shared::cta", "shared::cluster", "local", "param", "const"});
   return n < 0 ? Space::kGeneric : kSpaces[n];
 }
 
@@ -447,6 +461,30 @@ std::byte* write_place(Warp& w, const Ins& ins, int lane, Space space, uint64_t 
   return region->data + offset;
 }
 
+Region* shared_region(Warp& w, const Ins& ins, int lane, uint64_t address, int bytes, int64_t& offset, Block** owner) {
+  Machine& m = *w.machine;
+  Block* block = w.block;
+  if (const uint64_t rank = address >> kRankShift; rank != 0) {
+    block = m.peer(*w.block, static_cast<int64_t>(rank) - 1);
+    if (block == nullptr) {
+      m.report(Find::kOutOfBounds, w, lane, ins, fmt::format("address {:#x} is in no block of the cluster", address));
+      return nullptr;
+    }
+  }
+  offset = static_cast<int64_t>(address & ((uint64_t{1} << kRankShift) - 1));
+  if (!is_inside(offset, bytes, block->shared.size)) {
+    m.report(Find::kOutOfBounds, w, lane, ins,
+             fmt::format("{} has {} bytes", m.place_text(block->shared, offset), block->shared.size));
+    return nullptr;
+  }
+  if (owner != nullptr) *owner = block;
+  return &block->shared;
+}
+void check_contents(Warp& w, const Ins& ins, int lane, const Region& region, int64_t offset, int bytes) {
+  if (region.contents != nullptr && !all_defined(region.contents + offset, bytes))
+    report_contents(w, ins, lane, region, offset, bytes);
+}
+
 void select_memory(Selector& x) {
   const std::string_view base = x.op.base();
   if (base == "ld" || base == "st") return select_transfer(x, base == "ld");
@@ -459,6 +497,7 @@ void select_memory(Selector& x) {
     return;
   }
   // fence.acq_rel.gpu, membar.gl
+  if (x.op.take("proxy") || x.op.take("mbarrier_init")) return select_mbarrier(x);
   x.op.take_one({"acq_rel", "sc"});
   if (x.op.take_one({"cta", "gpu", "sys", "gl", "cluster"}) < 0 || !x.op.done()) return;
   x.need(0, 0);

@@ -28,7 +28,7 @@ void Region::track_order(int granule) {
 bool Machine::ordered(const Warp& w, int lane, const Region& region, uint32_t thread, uint32_t when) const {
   const Block& b = *w.block;
   const bool same_block = thread - b.first_thread < b.slots;
-  if ((same_block || region.shared) && when <= b.floor) return true;
+  if ((same_block || (region.shared && !clustered)) && when <= b.floor) return true;
   if (thread == w.thread(lane)) return true;
   const SharedClock& known = w.known[static_cast<size_t>(lane)];
   return known != nullptr && known->at(thread) >= when;
@@ -63,8 +63,9 @@ void Machine::note_read(Warp& w, int lane, const Ins& ins, Region& region, int64
       return;
     }
     // Readers that the block's floor covers, or that are all this thread's past, need not be remembered.
-    const bool covered = (region.shared || c.reader.warp * kLanes - w.block->first_thread < w.block->slots) &&
-                         c.reader.tick <= w.block->floor;
+    const bool covered =
+        ((region.shared && !clustered) || c.reader.warp * kLanes - w.block->first_thread < w.block->slots) &&
+        c.reader.tick <= w.block->floor;
     if (c.reader.tick != 0 && !covered) {
       if (c.more_readers < 0) {
         if (free_reader_sets.empty()) {
@@ -155,6 +156,17 @@ void Machine::join(std::span<const Lane> lanes) {
   }
   for (const Lane& l : lanes) clock->set(l.warp->thread(l.lane), tick);
   for (const Lane& l : lanes) l.warp->known[static_cast<size_t>(l.lane)] = clock;
+  if (kernel->async_proxy) {
+    auto fenced = std::make_shared<interp::Clock>();
+    fenced->start(b.first_thread, b.slots);
+    last = nullptr;
+    for (const Lane& l : lanes) {
+      const interp::Clock* known = l.warp->fenced[static_cast<size_t>(l.lane)].get();
+      if (known != nullptr && known != last) fenced->join(*known);
+      last = known;
+    }
+    for (const Lane& l : lanes) l.warp->fenced[static_cast<size_t>(l.lane)] = fenced;
+  }
   ++tick;
 }
 

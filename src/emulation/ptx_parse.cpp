@@ -182,14 +182,24 @@ class Parser {
   Result<void> param(KernelCode& code) {
     TCC_TRY_VOID(expect(".param"));
     const int32_t line = now().line;
+    if (take(".align")) TCC_TRY_VOID(integer(1 << 16));
     TCC_TRY(const Type type, this->type());
     while (is(".ptr") || is(".global") || is(".align")) {
       if (next().text != ".align") continue;
       TCC_TRY_VOID(integer(1 << 16));
     }
     TCC_TRY(const std::string_view name, word("the parameter's name"));
-    if (type_bytes(type) != 8 || is("[")) return ptx_error(line, fmt::format("parameter {} is no pointer", name));
     code.params.emplace_back(name);
+    if (take("[")) {
+      TCC_TRY(const int64_t bytes, integer(1 << 16));
+      if (type != Type::kB8 || bytes != kMapBytes)
+        return ptx_error(line, fmt::format("parameter {} is no tensor map of {} bytes", name, kMapBytes));
+      return expect("]");
+    }
+    if (type_bytes(type) != 8) return ptx_error(line, fmt::format("parameter {} is no pointer", name));
+    if (code.pointers + 1 != code.params.size())
+      return ptx_error(line, fmt::format("parameter {} is a pointer behind a tensor map", name));
+    ++code.pointers;
     return {};
   }
 
@@ -207,7 +217,16 @@ class Parser {
           std::max<int64_t>(1, std::min<int64_t>(numbers[0], 1024) * std::min<int64_t>(numbers[1], 1024) *
                                    std::min<int64_t>(numbers[2], 1024));
     if (name == ".reqntid") code.required = {numbers[0], numbers[1], numbers[2]};
-    const bool harmless = name == ".maxntid" || name == ".reqntid" || name == ".minnctapersm" || name == ".maxnreg";
+    if (name == ".minnctapersm") code.min_blocks = std::clamp<int64_t>(numbers[0], 1, 64);
+    if (name == ".reqnctapercluster") {
+      code.cluster = {numbers[0], numbers[1], numbers[2]};
+      for (int64_t n : numbers)
+        if (n < 1 || n > 16) return ptx_error(now().line, "a cluster has 1 to 16 blocks");
+      if (numbers[0] * numbers[1] * numbers[2] > 16) return ptx_error(now().line, "a cluster has 1 to 16 blocks");
+      return {};
+    }
+    const bool harmless = name == ".explicitcluster" || name == ".maxntid" || name == ".reqntid" ||
+                          name == ".minnctapersm" || name == ".maxnreg";
     if (!harmless) return ptx_error(now().line, fmt::format("unknown directive '{}'", name));
     return {};
   }
@@ -448,6 +467,16 @@ class Parser {
       case Operand::Kind::kAddress:
       case Operand::Kind::kSink:
         return wrong("an address");
+    }
+    // A tensor map's coordinates.
+    if (take(",")) {
+      TCC_TRY_VOID(expect("{"));
+      do {
+        if (o.parts.size() >= 8) return ptx_error(now().line, "more coordinates than a tensor has");
+        TCC_TRY(Operand part, simple_operand());
+        o.parts.push_back(std::move(part));
+      } while (take(","));
+      TCC_TRY_VOID(expect("}"));
     }
     TCC_TRY_VOID(expect("]"));
     return o;

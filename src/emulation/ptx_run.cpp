@@ -29,19 +29,38 @@ class PlainArithmetic {
   std::fenv_t saved_;
 };
 
+Result<void> check_map(const codegen::Launch& l, const codegen::TensorMap& map, size_t buffers) {
+  const size_t rank = map.dims.size();
+  bool fine = map.buffer >= 0 && static_cast<size_t>(map.buffer) < buffers && rank >= 1 && rank <= 5 &&
+              map.strides.size() + 1 == rank && map.box.size() == rank &&
+              (map.swizzle == 0 || map.swizzle == 32 || map.swizzle == 64 || map.swizzle == 128);
+  const int64_t element = ir::type_bytes(map.type);
+  for (size_t d = 0; fine && d < rank; ++d)
+    fine = map.dims[d] > 0 && map.box[d] > 0 && map.box[d] <= 256 && (d == 0 || map.strides[d - 1] % 16 == 0);
+  fine = fine && map.box[0] * element % 16 == 0 && (map.swizzle == 0 || map.box[0] * element <= map.swizzle);
+  if (!fine) return input_error("kernel '{}' is given a tensor map that cannot be", l.symbol);
+  return {};
+}
+
 Result<const KernelCode*> find_kernel(const PtxModule::Impl& module, const codegen::Launch& l, size_t buffers) {
   const auto found = std::find_if(module.kernels.begin(), module.kernels.end(),
                                   [&](const KernelCode& k) { return k.name == l.symbol; });
   if (found == module.kernels.end()) return input_error("the PTX has no kernel '{}'", l.symbol);
-  if (found->params.size() != buffers)
-    return input_error("kernel '{}' has {} parameters and {} buffers are given", l.symbol, found->params.size(),
-                       buffers);
+  if (found->pointers != buffers)
+    return input_error("kernel '{}' has {} parameters and {} buffers are given", l.symbol, found->pointers, buffers);
+  if (found->params.size() - found->pointers != l.tensor_maps.size())
+    return input_error("kernel '{}' has {} tensor maps and {} are given", l.symbol,
+                       found->params.size() - found->pointers, l.tensor_maps.size());
+  for (const codegen::TensorMap& map : l.tensor_maps) TCC_TRY_VOID(check_map(l, map, buffers));
   int64_t threads = 1, blocks = 1;
   for (int i = 0; i < 3; ++i) {
     const auto d = static_cast<size_t>(i);
     if (l.block[d] < 1 || l.block[d] > 1024 || l.grid[d] < 1 || l.grid[d] > INT32_MAX)
       return input_error("kernel '{}': a grid or block extent is out of range", l.symbol);
-    if (l.cluster[d] != 1) return input_error("kernel '{}': clusters are not emulated", l.symbol);
+    if (l.grid[d] % found->cluster[d] != 0)
+      return input_error("kernel '{}': the grid is not made of whole clusters", l.symbol);
+    if (l.cluster[d] != 1 && l.cluster[d] != found->cluster[d])
+      return input_error("kernel '{}' is made for other clusters", l.symbol);
     if (found->required[0] != 0 && found->required[d] != l.block[d])
       return input_error("kernel '{}' requires another block", l.symbol);
     threads *= l.block[d];
@@ -51,8 +70,9 @@ Result<const KernelCode*> find_kernel(const PtxModule::Impl& module, const codeg
   if (threads > std::min<int64_t>(found->max_threads, 1024))
     return input_error("kernel '{}' allows {} threads in a block and {} are asked for", l.symbol, found->max_threads,
                        threads);
-  const int64_t slots = (threads + kLanes - 1) / kLanes * kLanes;
-  if (blocks * slots > INT64_C(0xffffffff) || (l.cooperative && blocks * slots > kMaxThreadsAlive))
+  const int64_t slots = (threads + kLanes - 1) / kLanes * kLanes + (found->async_proxy ? kLanes : 0);
+  if (blocks * slots > INT64_C(0xffffffff) || (l.cooperative && blocks * slots > kMaxThreadsAlive) ||
+      (l.cooperative && found->cluster != std::array<int64_t, 3>{1, 1, 1}))
     return input_error("kernel '{}': {} blocks of {} threads are too many to emulate", l.symbol, blocks, threads);
   const int64_t state = slots * (found->register_bytes / kLanes + found->local_bytes);
   if (state * (l.cooperative ? blocks : 1) > kMaxState)
@@ -96,6 +116,9 @@ void make_regions(Machine& m, std::span<const PtxBuffer> buffers, std::vector<st
     m.regions.push_back(std::move(r));
     m.params.push_back(buffer_address(i));
   }
+  for (const codegen::TensorMap& map : m.launch->tensor_maps)
+    m.maps.push_back(
+        {&map, m.regions[static_cast<size_t>(map.buffer)].get(), buffer_address(static_cast<size_t>(map.buffer))});
   for (const Variable& v : m.module->data) {
     auto r = std::make_unique<Region>();
     r->name = v.name;
@@ -108,7 +131,18 @@ void make_regions(Machine& m, std::span<const PtxBuffer> buffers, std::vector<st
   }
 }
 
+// The blocks of a cluster are neighbours in each dimension of the grid.
+int64_t block_of_cluster(const Machine& m, int64_t cluster, int64_t rank) {
+  const auto& c = m.kernel->cluster;
+  const auto& g = m.launch->grid;
+  const int64_t x = g[0] / c[0], y = g[1] / c[1];
+  const int64_t at[] = {cluster % x * c[0] + rank % c[0], cluster / x % y * c[1] + rank / c[0] % c[1],
+                        cluster / x / y * c[2] + rank / c[0] / c[1]};
+  return at[0] + g[0] * (at[1] + g[1] * at[2]);
+}
+
 void run_grid(Machine& m, const std::vector<int64_t>& chosen, int64_t all) {
+  const int64_t together = m.kernel->cluster[0] * m.kernel->cluster[1] * m.kernel->cluster[2];
   if (m.launch->cooperative) {
     for (int64_t b = 0; b < all; ++b) {
       m.blocks.push_back(m.make_block());
@@ -118,13 +152,16 @@ void run_grid(Machine& m, const std::vector<int64_t>& chosen, int64_t all) {
     m.report_to->blocks += all;
     return;
   }
-  m.blocks.push_back(m.make_block());
+  for (int64_t n = 0; n < together; ++n) m.blocks.push_back(m.make_block());
   int64_t ran = 0;
-  for (int64_t b : chosen) {
-    m.start_block(*m.blocks[0], b);
+  for (int64_t c : chosen) {
+    m.cluster_barrier = {};
+    for (int64_t n = 0; n < together; ++n) m.start_block(*m.blocks[static_cast<size_t>(n)], block_of_cluster(m, c, n));
     m.run_alive();
+    if (!m.stopped && m.kernel->async_proxy)
+      for (auto& b : m.blocks) m.check_end(*b);
     ++ran;
-    ++m.report_to->blocks;
+    m.report_to->blocks += together;
     if (m.stopped) return;
     const auto left = static_cast<int64_t>(chosen.size()) - ran;
     const double needed =
@@ -132,7 +169,7 @@ void run_grid(Machine& m, const std::vector<int64_t>& chosen, int64_t all) {
     if (ran == 1 && needed > static_cast<double>(m.limit)) {
       m.report(Find::kStepLimit, *m.blocks[0]->warps[0], 0, m.kernel->code[0],
                fmt::format("{} blocks need about {:.3g} instructions of threads, more than the limit of {}",
-                           chosen.size(), needed, m.limit));
+                           static_cast<int64_t>(chosen.size()) * together, needed, m.limit));
       m.stopped = true;
       return;
     }
@@ -156,7 +193,11 @@ Result<void> launch_into(const PtxModule& module, const codegen::Launch& launch,
   m.rng = Rng(options.seed);
   make_regions(m, buffers, written);
   const int64_t all = launch.grid[0] * launch.grid[1] * launch.grid[2];
-  const std::vector<int64_t> chosen = choose_blocks(all, launch.cooperative ? 0 : options.max_blocks, options.seed);
+  const int64_t together = m.kernel->cluster[0] * m.kernel->cluster[1] * m.kernel->cluster[2];
+  m.clustered = together > 1;
+  const int64_t most =
+      launch.cooperative || options.max_blocks == 0 ? 0 : std::max<int64_t>(options.max_blocks / together, 1);
+  const std::vector<int64_t> chosen = choose_blocks(all / together, most, options.seed);
   const int64_t before = report.blocks;
   run_grid(m, chosen, all);
   report.all_blocks += all;

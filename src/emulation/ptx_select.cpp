@@ -82,7 +82,9 @@ std::optional<uint64_t> Selector::symbol_address(std::string_view name) const {
   for (const Variable& v : body_.local)
     if (v.name == name) return static_cast<uint64_t>(v.offset);
   for (size_t i = 0; i < module_.data.size(); ++i)
-    if (module_.data[i].name == name) return buffer_address(code.params.size() + i);
+    if (module_.data[i].name == name) return buffer_address(code.pointers + i);
+  for (size_t i = code.pointers; i < code.params.size(); ++i)
+    if (code.params[i] == name) return map_address(i - code.pointers);
   return std::nullopt;
 }
 int32_t Selector::value(const Operand& o, int bytes) {
@@ -157,6 +159,41 @@ void Selector::address(size_t n, int32_t Ins::* base) {
 
 namespace {
 
+// The accumulators that products write asynchronously, by number; and who names them beside the products.
+class Accumulators {
+ public:
+  explicit Accumulators(KernelCode& code) : code_(code) {
+    for (ProductCode& p : code.products)
+      for (int n = 0; n < p.columns / 2; ++n) {
+        const int32_t place = code.extra[static_cast<size_t>(p.d + n)];
+        p.accumulators.push_back(numbers_.try_emplace(place, static_cast<int32_t>(numbers_.size())).first->second);
+      }
+    code.accumulators = static_cast<int32_t>(numbers_.size());
+    code.uses.assign(1, {});
+  }
+  void note(const Statement& s, Ins& ins) {
+    found_.clear();
+    for (const Operand& o : s.operands) look(o);
+    if (found_.empty()) return;
+    ins.uses = static_cast<int32_t>(code_.uses.size());
+    code_.uses.push_back(found_);
+  }
+
+ private:
+  void look(const Operand& o) {
+    if (o.kind == Operand::Kind::kRegister || (o.kind == Operand::Kind::kAddress && o.based)) {
+      const auto number = numbers_.find(o.reg.place);
+      if (number != numbers_.end() && o.reg.type != Type::kPred) found_.push_back(number->second);
+    }
+    for (const Operand& part : o.parts) look(part);
+    for (const Operand& part : o.second) look(part);
+  }
+
+  KernelCode& code_;
+  std::map<int32_t, int32_t> numbers_;  // by place
+  std::vector<int32_t> found_;
+};
+
 struct FamilyRow {
   std::string_view base;
   void (*select)(Selector&);
@@ -198,6 +235,11 @@ constexpr FamilyRow kFamilies[] = {
     {"membar", select_memory},
     {"prefetch", select_memory},
     {"cp", select_copy},
+    {"mbarrier", select_mbarrier},
+    {"mapa", select_mbarrier},
+    {"elect", select_mbarrier},
+    {"setmaxnreg", select_mbarrier},
+    {"wgmma", select_wgmma},
     {"shfl", select_warp},
     {"vote", select_warp},
     {"match", select_warp},
@@ -248,7 +290,7 @@ Result<Ins> select_one(const Statement& s, const Body& body, const PtxModule::Im
   } else {
     select_integer(x);
   }
-  if (x.ins.run == nullptr && x.ins.kind == Kind::kPlain)
+  if (x.ins.run == nullptr && x.ins.poll == nullptr && x.ins.kind == Kind::kPlain)
     return ptx_error(s.line, fmt::format("unknown instruction '{}'", s.opcode));
   if (x.failed()) return ptx_error(s.line, x.error());
   return x.ins;
@@ -277,6 +319,11 @@ Result<void> select_code(const Body& body, const PtxModule::Impl& module, Places
     ins.guard_negated = s.guard_negated;
     ins.line = s.line;
     code.code.push_back(ins);
+  }
+  if (!code.products.empty()) {
+    Accumulators accumulators(code);
+    for (size_t i = 0; i < body.statements.size(); ++i)
+      if (!body.statements[i].opcode.starts_with("wgmma")) accumulators.note(body.statements[i], code.code[i]);
   }
   Ins end;
   end.kind = Kind::kExit;

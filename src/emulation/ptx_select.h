@@ -68,11 +68,14 @@ class Selector {
 // opcode is unknown to it.
 void select_integer(Selector& x);
 void select_real(Selector& x);
-void select_logic(Selector& x);    // setp, selp, predicates, mov
-void select_convert(Selector& x);  // cvt, cvta
-void select_memory(Selector& x);   // ld, st, atom, red, fences
-void select_copy(Selector& x);     // cp.async
-void select_warp(Selector& x);     // shfl, vote, match, barriers
-void select_matrix(Selector& x);   // mma, ldmatrix
+void select_logic(Selector& x);     // setp, selp, predicates, mov
+void select_convert(Selector& x);   // cvt, cvta
+void select_memory(Selector& x);    // ld, st, atom, red, fences
+void select_copy(Selector& x);      // cp.async
+void select_warp(Selector& x);      // shfl, vote, match, barriers
+void select_matrix(Selector& x);    // mma, ldmatrix
+void select_mbarrier(Selector& x);  // mbarrier, mapa, elect, setmaxnreg, barrier.cluster, fences of proxies
+void select_tensor(Selector& x);    // cp.async.bulk
+void select_wgmma(Selector& x);
 
 }  // namespace tcc::emulation

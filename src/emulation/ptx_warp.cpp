@@ -153,6 +153,7 @@ void select_redux(Selector& x) {
 
 // bar.sync n {, threads}; barrier.sync the same, without the demand that warps come whole; bar.warp.sync mask.
 void select_barrier(Selector& x) {
+  if (x.op.base() == "barrier" && x.op.take("cluster")) return select_mbarrier(x);
   const bool aligned = x.op.base() == "bar" || x.op.take("aligned");
   x.op.take("cta");
   if (x.op.take("warp")) {

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "tcc/analysis/address.h"
+#include "tcc/analysis/roles.h"
 #include "tcc/analysis/shared_plan.h"
 #include "tcc/analysis/simplify.h"
 #include "tcc/ir/instr.h"
@@ -19,10 +20,14 @@ namespace {
 using namespace ir;
 
 constexpr double kAddressRegisters = 24;  // of a thread, beside its arrays
+constexpr int64_t kGroupWarps = 4;        // of a warpgroup
 constexpr double kRow = 8;                // elements of a fragment's row that lanes hold together
 constexpr double kLine = 128;             // bytes of the first-level cache that one access of a warp gets at a time
 constexpr double kCopySteps = 6;          // instructions for one of a copy: its address, its condition, itself
-constexpr double kStepCycles = 60;        // of a barrier and of what is asked of memory around it
+// Share of the peak that instructions of a warp reach where those of warpgroups exist (Luo et al., "Benchmarking and
+// Dissecting the Nvidia Hopper GPU Architecture via Microbenchmarking", IPDPS 2024, section on tensor cores).
+constexpr double kWarpShare = 0.63;
+constexpr double kStepCycles = 60;  // of a barrier and of what is asked of memory around it
 
 double extent_of(const Loop& l) {
   return is_int(l.extent) ? static_cast<double>(std::max<int64_t>(int_value(l.extent), 1)) : 1;
@@ -75,17 +80,27 @@ class Counter {
     visit(launch, [&](Stmt s) {
       if (const Loop* l = as<Loop>(s); l != nullptr && l->loop_kind == LoopKind::kBound)
         axes[l->axis] = std::max(axes[l->axis], extent_of(*l));
-      if (const InstrCall* call = as<InstrCall>(s))
+      if (const InstrCall* call = as<InstrCall>(s)) {
         matrix_ |= instruction(call->instr).participants == Participants::kWarp;
+        groups_ |= instruction(call->instr).participants == Participants::kWarpgroup;
+      }
       return true;
     });
+    matrix_ |= groups_;
     for (const auto& [axis, n] : axes) {
       if (is_grid(axis)) facts_.blocks *= n;
       if (is_thread(axis)) facts_.threads *= n;
     }
-    if (matrix_) facts_.threads *= static_cast<double>(target_.cuda.warp_size);
+    if (matrix_) facts_.threads *= lanes();
+    role_ = analysis::role_loop(launch);
     facts_.registers = kAddressRegisters;
     stmt(launch, 1);
+    if (role_ != nullptr) {
+      const analysis::RoleShape shape =
+          analysis::role_shape(analysis::consumer_groups(launch), target_.cuda.registers_per_sm);
+      facts_.threads = static_cast<double>(shape.threads);
+      facts_.registers = static_cast<double>(shape.launch_registers);
+    }
     facts_.shared_bytes =
         static_cast<double>(analysis::plan_shared(k_, launch, wishes_).bytes(target_.cuda.shared_per_block));
     facts_.registers = std::min(facts_.registers, static_cast<double>(target_.cuda.max_registers_per_thread));
@@ -121,7 +136,9 @@ class Counter {
         return stmt(as<If>(s)->else_case, times);
       case StmtKind::kStore: {
         const Store& store = *as<Store>(s);
-        if (copying_) facts_.copy_instructions += times / static_cast<double>(target_.cuda.warp_size) / vector_;
+        // A producer's copies are one instruction for a box.
+        if (copying_ && role_ == nullptr)
+          facts_.copy_instructions += times / static_cast<double>(target_.cuda.warp_size) / vector_;
         value(store.value, times);
         access(*k_.buffer(store.buffer), store.indices, times);
         return;
@@ -129,8 +146,14 @@ class Counter {
       case StmtKind::kInstrCall: {
         const Instruction& row = instruction(as<InstrCall>(s)->instr);
         const double flops = times * static_cast<double>(row.flops);
+        const bool by_warp = row.participants == Participants::kWarp && target_.cuda.features.wgmma;
+        const double rate = matrix_peak(target_.peak, row.operands.back().type) * (by_warp ? kWarpShare : 1);
         facts_.matrix_flops += flops;
-        facts_.matrix_seconds += flops / std::max(matrix_peak(target_.peak, row.operands.back().type), 1.0);
+        facts_.matrix_seconds += flops / std::max(rate, 1.0);
+        // Instructions that read shared memory themselves.
+        for (const OperandSpec& o : row.operands)
+          if (o.scope == Scope::kShared && o.rank == 2 && row.flops > 0)
+            facts_.shared_accesses += times * static_cast<double>(o.tile[0] * o.tile[1] * type_bytes(o.type)) / kLine;
         return;
       }
       case StmtKind::kBlock:
@@ -171,6 +194,9 @@ class Counter {
     return all ? static_cast<double>(lanes) : 1;
   }
 
+  // That hold a fragment together.
+  double lanes() const { return static_cast<double>(target_.cuda.warp_size * (groups_ ? kGroupWarps : 1)); }
+
   double threads_around() const {
     double n = 1;
     for (const Loop* l : loops_)
@@ -189,7 +215,7 @@ class Counter {
     }
     const double bytes = bytes_of(b);
     if (b.scope == Scope::kLocal || (b.scope == Scope::kGlobal && threads)) {
-      facts_.registers += bytes / 4 * vthreads / (matrix_ ? static_cast<double>(target_.cuda.warp_size) : 1);
+      facts_.registers += bytes / 4 * vthreads / (matrix_ ? lanes() : 1);
       facts_.parallelism = std::max(facts_.parallelism, bytes / static_cast<double>(type_bytes(b.type)) * vthreads);
     } else if (!loops_.empty()) {
       wishes_.scopes[b.id] = Scope::kShared;
@@ -269,6 +295,8 @@ class Counter {
                                          sector * static_cast<double>(target_.cuda.warp_size));
     if (along < 0) moved = sector * static_cast<double>(target_.cuda.warp_size);
     facts_.global_bytes += warps * moved;
+    // Boxes of a producer go to shared memory past the first-level cache.
+    if (copying_ && role_ != nullptr) return;
     // Lines of the first-level cache, which shared memory is a part of.
     facts_.shared_accesses += warps * std::min(static_cast<double>(target_.cuda.warp_size),
                                                per_warp * static_cast<double>(std::abs(along)) / kLine);
@@ -280,7 +308,8 @@ class Counter {
   Arena arena_;
   Builder b_;
   std::vector<const Loop*> loops_;
-  bool copying_ = false, matrix_ = false;
+  bool copying_ = false, matrix_ = false, groups_ = false;  // groups: matrix instructions are those of warpgroups
+  const Loop* role_ = nullptr;
   analysis::SharedWishes wishes_;
   double vector_ = 1;  // elements at a time of the copy around
 };

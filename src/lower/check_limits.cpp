@@ -5,7 +5,9 @@
 
 #include "lower/gpu/distribute_fragments.h"
 #include "lower/gpu/edit.h"
+#include "lower/gpu/expand_roles.h"
 #include "lower/gpu/place_gpu_storage.h"
+#include "tcc/analysis/roles.h"
 #include "tcc/analysis/shared_plan.h"
 #include "tcc/ir/walk.h"
 #include "tcc/lower/lower.h"
@@ -16,14 +18,16 @@ using namespace ir;
 
 namespace {
 
-constexpr int64_t kMaxVector = 64;                 // elements; wider ones only lengthen the code
-constexpr int64_t kMaxHostLocalBytes = 256 << 10;  // a worker's stack
+constexpr int64_t kMaxVector = 64;                               // elements; wider ones only lengthen the code
+constexpr int64_t kMaxHostLocalBytes = 256 << 10;                // a worker's stack
+constexpr int64_t kSafeHostLocalBytes = kMaxHostLocalBytes / 4;  // at Nest: twice as much with tails, and with padding
 constexpr int64_t kMaxHostTempBytes = int64_t{1} << 32;
 // MetaSchedule's limits of GPU programs (verify_gpu_code).
 constexpr int64_t kMaxVthreads = 8;
 constexpr int64_t kMaxVectorBytes = 16;
 constexpr int64_t kMaxThreadsZ = 64;       // CUDA C++ Programming Guide, maximum z-dimension of a block
 constexpr int64_t kAddressRegisters = 16;  // of a thread, beside its local arrays
+constexpr int64_t kRoleBarriers = 1024;    // bytes of shared memory for the barriers between roles, at most
 
 Legal<int64_t> bytes_of(const Kernel& k, const Buffer& b) {
   int64_t bytes = type_bytes(b.type);
@@ -87,7 +91,7 @@ std::set<Id> inner_buffers(Stmt root) {
   return inner;
 }
 
-Legal<void> check_host(const Kernel& nest, const std::map<Axis, int64_t>& extents) {
+Legal<void> check_host(const Kernel& nest, const std::map<Axis, int64_t>& extents, const target::Target& target) {
   if (!extents.empty()) return reject(RejectReason::kUnsupported, "loops bound to GPU axes on a CPU");
   const std::set<Id> inner = inner_buffers(nest.root);
   int64_t local = 0, temp = 0;
@@ -100,6 +104,13 @@ Legal<void> check_host(const Kernel& nest, const std::map<Axis, int64_t>& extent
   }
   if (local > kMaxHostLocalBytes) return reject(RejectReason::kTooMuchLocal, fmt::format("{} bytes", local));
   if (temp > kMaxHostTempBytes) return reject(RejectReason::kTooLarge, fmt::format("{} bytes of temporaries", temp));
+  if (local <= kSafeHostLocalBytes) return {};
+  // Lowering makes local buffers larger: tails get copies of theirs, rows are padded to whole vectors. It knows by how
+  // much.
+  Kernel k = nest;
+  k.stage = Stage::kNest;
+  Legal<Kernel> lowered = lower(k, target, Stage::kLowered, std::make_shared<Arena>());
+  if (!lowered && lowered.error().reason == RejectReason::kTooMuchLocal) return tl::make_unexpected(lowered.error());
   return {};
 }
 
@@ -162,12 +173,19 @@ Legal<std::map<Id, int64_t>> pipeline_versions(const Kernel& nest) {
 Legal<void> check_gpu(const Kernel& nest, const std::map<Axis, int64_t>& extents, const target::CudaInfo& cuda) {
   int64_t threads = 1;
   for (const auto& [axis, n] : extents)
-    if (is_thread(axis)) threads *= n;
+    if (is_thread(axis) && axis != Axis::kWarpgroup) threads *= n;
   // A fragment is spread over the lanes of a warp, which the lowering adds.
   const auto fragments = fragment_buffers(nest);
-  if (!fragments.empty()) threads *= cuda.warp_size;
-  if (threads > cuda.max_threads_per_block)
-    return reject(RejectReason::kTooManyThreads, fmt::format("{} threads a block", threads));
+  if (std::any_of(fragments.begin(), fragments.end(), [&](const auto& f) { return f.second.lanes == cuda.warp_size; }))
+    threads *= cuda.warp_size;
+  analysis::RoleShape roles;
+  for (Stmt launch : launches_of(nest)) {
+    if (analysis::role_loop(launch) == nullptr) continue;
+    if (Legal<void> ok = check_roles(nest, launch); !ok) return ok;
+    roles = analysis::role_shape(analysis::consumer_groups(launch), cuda.registers_per_sm);
+  }
+  if (std::max(threads, roles.threads) > cuda.max_threads_per_block)
+    return reject(RejectReason::kTooManyThreads, fmt::format("{} threads a block", std::max(threads, roles.threads)));
   if (auto z = extents.find(Axis::kThreadZ); z != extents.end() && z->second > kMaxThreadsZ)
     return reject(RejectReason::kTooManyThreads, fmt::format("{} threads along z", z->second));
   if (Legal<void> ok = check_gpu_loops(nest, threads); !ok) return ok;
@@ -175,22 +193,25 @@ Legal<void> check_gpu(const Kernel& nest, const std::map<Axis, int64_t>& extents
   const std::map<Id, int64_t> instances = gpu_instances(nest);
   Legal<std::map<Id, int64_t>> versions = pipeline_versions(nest);
   if (!versions) return tl::make_unexpected(versions.error());
-  int64_t local = 0;
+  int64_t local = 0, consumer = 0;
   for (const Buffer* b : nest.buffers) {
     if (b->role != BufferRole::kTemp) continue;
     Legal<int64_t> bytes = bytes_of(nest, *b);
     if (!bytes) return tl::make_unexpected(bytes.error());
     const Scope scope = scopes.at(b->id);
-    if (fragments.contains(b->id) && scope != Scope::kLocal)
+    auto fragment = fragments.find(b->id);
+    if (fragment != fragments.end() && scope != Scope::kLocal)
       return reject(RejectReason::kBadInstruction, "'" + name_hint(nest, b->id) + "' is not within a launch");
     if (scope == Scope::kLocal || scope == Scope::kDistributed) {
       auto n = instances.find(b->id);
-      local += *bytes * (n == instances.end() ? 1 : n->second) / (fragments.contains(b->id) ? cuda.warp_size : 1);
+      const int64_t lanes = fragment == fragments.end() ? 1 : fragment->second.lanes;
+      (lanes > cuda.warp_size ? consumer : local) += *bytes * (n == instances.end() ? 1 : n->second) / lanes;
     }
   }
   int64_t shared = 0;
   for (Stmt launch : launches_of(nest)) {
-    shared = std::max(shared, analysis::plan_shared(nest, launch, {scopes, *versions}).bytes(cuda.shared_per_block));
+    const int64_t bytes = analysis::plan_shared(nest, launch, {scopes, *versions}).bytes(cuda.shared_per_block);
+    shared = std::max(shared, bytes + (analysis::role_loop(launch) != nullptr ? kRoleBarriers : 0));
   }
   if (shared > std::max(cuda.shared_per_block, cuda.shared_per_block_optin))
     return reject(RejectReason::kTooMuchShared, fmt::format("{} bytes a block", shared));
@@ -199,8 +220,9 @@ Legal<void> check_gpu(const Kernel& nest, const std::map<Axis, int64_t>& extents
   const int64_t per_thread =
       std::min(cuda.max_registers_per_thread,
                cuda.registers_per_block > 0 ? cuda.registers_per_block / whole_warps : cuda.max_registers_per_thread);
-  if (local / 4 > per_thread - kAddressRegisters)
-    return reject(RejectReason::kTooMuchLocal, fmt::format("{} bytes of registers a thread", local));
+  for (const auto& [bytes, registers] : {std::pair(local, per_thread), std::pair(consumer, roles.consumer_registers)})
+    if (bytes > 0 && bytes / 4 > registers - kAddressRegisters)
+      return reject(RejectReason::kTooMuchLocal, fmt::format("{} bytes of registers a thread", bytes));
   return {};
 }
 
@@ -209,7 +231,7 @@ Legal<void> check_gpu(const Kernel& nest, const std::map<Axis, int64_t>& extents
 Legal<void> check_limits(const Kernel& nest, const target::Target& target) {
   std::map<Axis, int64_t> extents;
   if (Legal<void> ok = check_loops(nest, nest.root, extents); !ok) return ok;
-  return target.is_cpu() ? check_host(nest, extents) : check_gpu(nest, extents, target.cuda);
+  return target.is_cpu() ? check_host(nest, extents, target) : check_gpu(nest, extents, target.cuda);
 }
 
 }  // namespace tcc::lower

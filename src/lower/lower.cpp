@@ -4,6 +4,7 @@
 #include "lower/gpu/align_vectors.h"
 #include "lower/gpu/distribute_fragments.h"
 #include "lower/gpu/expand_pipeline.h"
+#include "lower/gpu/expand_roles.h"
 #include "lower/gpu/hoist_accumulators.h"
 #include "lower/gpu/insert_barriers.h"
 #include "lower/gpu/place_gpu_storage.h"
@@ -42,7 +43,10 @@ Legal<Kernel> lower_threads(const Kernel& nest, const target::Target& target, co
   Legal<Kernel> warps = distribute_fragments(k, target, arena);
   if (!warps) return warps;
   check(*warps, "distribute_fragments");
-  Legal<Kernel> sunk = sink_vthreads(*warps, arena);
+  Legal<Kernel> roles = expand_roles(*warps, target, arena);
+  if (!roles) return roles;
+  check(*roles, "expand_roles");
+  Legal<Kernel> sunk = sink_vthreads(*roles, arena);
   if (!sunk) return sunk;
   check(*sunk, "sink_vthreads");
   Legal<Kernel> spread = spread_threads(*sunk, arena);

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "tcc/analysis/local_storage.h"
 #include "tcc/ir/build.h"
 #include "tcc/ir/walk.h"
 #include "tcc/support/check.h"
@@ -142,7 +143,9 @@ class Splitter {
         moved.insert(id);
         return false;
       }
-      stack += *bytes;
+      const Buffer* buffer = kernel_.buffer(id);
+      stack +=
+          buffer->layout != nullptr ? *bytes : analysis::local_storage(*buffer).elements * type_bytes(buffer->type);
       scopes_[id] = Scope::kLocal;
       return true;
     };

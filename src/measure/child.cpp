@@ -14,6 +14,7 @@
 #include <memory>
 
 #include "measure/check.h"
+#include "measure/task_buffers.h"
 #include "measure/timing.h"
 #include "tcc/ir/permute.h"
 #include "tcc/rt/rt.h"
@@ -99,23 +100,14 @@ class Program {
   // `shared`: another program whose buffers are used where they are the same, so that a pair differs in code only.
   Result<void> load(std::shared_ptr<runtime::HostPool> pool, const Program* shared) {
     TCC_TRY(kernel_, runtime::HostKernel::load(artifact_, std::move(pool)));
-    for (size_t i = 0; i < task_.params.size(); ++i) {
-      const codegen::BufferInfo& info = artifact_.buffers[i];
-      const ir::Layout* layout = nullptr;
-      if (!info.layout.empty()) {
-        TCC_TRY(layout, ir::parse_layout(arena_, info.layout));
-      }
-      layouts_.push_back(layout);
-      if (shared && shared->artifact_.buffers[i].layout == info.layout &&
-          shared->artifact_.buffers[i].bytes == info.bytes) {
-        buffers_.push_back(shared->buffers_[i]);
-      } else {
-        TCC_TRY(runtime::GuardedBuffer buffer,
-                runtime::GuardedBuffer::allocate(info.bytes, std::max<int64_t>(info.alignment, 64)));
-        buffers_.push_back(std::make_shared<runtime::GuardedBuffer>(std::move(buffer)));
-      }
-      pointers_.push_back(buffers_.back()->data());
-      watch(*buffers_.back(), static_cast<int32_t>(i));
+    TCC_TRY_VOID(buffers_.place(artifact_, task_.params.size(), shared != nullptr ? &shared->buffers_ : nullptr,
+                                [](const codegen::BufferInfo& info) {
+                                  return runtime::GuardedBuffer::allocate(info.bytes,
+                                                                          std::max<int64_t>(info.alignment, 64));
+                                }));
+    for (size_t i = 0; i < buffers_.size(); ++i) {
+      pointers_.push_back(buffers_[i].data());
+      watch(buffers_[i], static_cast<int32_t>(i));
     }
     int32_t index = static_cast<int32_t>(task_.params.size());
     for (const runtime::GuardedBuffer& buffer : kernel_->workspace()) watch(buffer, index++);
@@ -127,7 +119,7 @@ class Program {
     uint8_t poison = poison_of(set);
     for (size_t i = 0; i < buffers_.size(); ++i) {
       const TaskParam& param = task_.params[i];
-      const runtime::GuardedBuffer& buffer = *buffers_[i];
+      const runtime::GuardedBuffer& buffer = buffers_[i];
       if (param.is_output()) {
         buffer.fill(poison);
         continue;
@@ -135,8 +127,8 @@ class Program {
       if (!buffer.unprotect()) return environment_error("cannot make a buffer writable: {}", std::strerror(errno));
       const std::byte* from = data_ + param.sets[static_cast<size_t>(set)].data;
       auto bytes = static_cast<size_t>(param.elements() * ir::type_bytes(param.type));
-      if (layouts_[i]) {
-        ir::to_physical(*layouts_[i], {from, bytes}, buffer.span(), ir::type_bytes(param.type));
+      if (const ir::Layout* layout = buffers_.layout(i)) {
+        ir::to_physical(*layout, {from, bytes}, buffer.span(), ir::type_bytes(param.type));
       } else {
         std::memcpy(buffer.data(), from, bytes);
       }
@@ -151,18 +143,19 @@ class Program {
 
   // The output's elements, row-major; `scratch` holds them where the layout is another.
   const std::byte* logical_output(size_t param, std::vector<std::byte>& scratch) const {
-    const runtime::GuardedBuffer& buffer = *buffers_[param];
-    if (!layouts_[param]) return buffer.data();
+    const runtime::GuardedBuffer& buffer = buffers_[param];
+    const ir::Layout* layout = buffers_.layout(param);
+    if (layout == nullptr) return buffer.data();
     int64_t elem = ir::type_bytes(task_.params[param].type);
     scratch.resize(static_cast<size_t>(task_.params[param].elements() * elem));
-    ir::to_logical(*layouts_[param], buffer.span(), scratch, elem);
+    ir::to_logical(*layout, buffer.span(), scratch, elem);
     return scratch.data();
   }
 
   // The first buffer with something written beside it; -1: none.
   int64_t damaged_margin() const {
     for (size_t i = 0; i < buffers_.size(); ++i)
-      if (!buffers_[i]->margins_intact()) return static_cast<int64_t>(i);
+      if (!buffers_[i].margins_intact()) return static_cast<int64_t>(i);
     for (size_t i = 0; i < kernel_->workspace().size(); ++i)
       if (!kernel_->workspace()[i].margins_intact()) return static_cast<int64_t>(buffers_.size() + i);
     return -1;
@@ -178,10 +171,8 @@ class Program {
   const TaskDescription& task_;
   const std::byte* data_;
   int32_t number_;
-  Arena arena_;
   std::unique_ptr<runtime::HostKernel> kernel_;
-  std::vector<const ir::Layout*> layouts_;
-  std::vector<std::shared_ptr<runtime::GuardedBuffer>> buffers_;
+  TaskBuffers<runtime::GuardedBuffer> buffers_;
   std::vector<void*> pointers_;
 };
 

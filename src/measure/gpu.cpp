@@ -25,7 +25,10 @@ using record::Status;
 
 constexpr int kHangsForgiven = 1;        // of a task, before its asynchronous copies are given up
 constexpr double kFinalistPatience = 2;  // times that of others
-constexpr size_t kKeptPrograms = 256;    // of which the code is kept, so that a final compiles nothing again
+// A wait that lasts longer will not end: the kernel traps, which is kinder to the driver than a process that is killed.
+constexpr int64_t kWaitLimit = 2'000'000'000;  // ns
+constexpr int kLaunchFailed = 719;             // the driver's number for a trap, among others
+constexpr size_t kKeptPrograms = 256;          // of which the code is kept, so that a final compiles nothing again
 
 // Does the program wait for copies that run beside it? A mistake in that is what hangs.
 bool is_asynchronous(const ir::Instruction& in) {
@@ -168,6 +171,8 @@ Compiled GpuMeasurer::Impl::compile(const Candidate& candidate) {
     TCC_CHECK(candidate.kernel.stage == ir::Stage::kLowered, "candidates are measured at Stage::Lowered");
     codegen::CudaOptions options;
     options.want_ptx = device_.takes_ptx_only;
+    // An emulated device knows by itself that nobody will come.
+    if (!device_.takes_ptx_only) options.wait_limit = kWaitLimit;
     Stopwatch watch;
     auto artifact = codegen::compile_cuda(candidate.kernel, candidate.task->target(), options);
     m.compile_seconds = watch.seconds();
@@ -282,6 +287,12 @@ Result<void> GpuMeasurer::Impl::measure_one(const Candidate& candidate, Compiled
   Stopwatch watch;
   TCC_TRY(GpuJob job, link_.run(spec));
   TCC_TRY_VOID(judge(job, task, spec.timeout_seconds, m));
+  const bool trapped = m.status == Status::kCrashed && job.result().driver_error == kLaunchFailed;
+  if (trapped && candidate.kernel.root != nullptr && copies_asynchronously(candidate.kernel)) {
+    note_hang(task);
+    m.failure += fmt::format("; a wait for a copy may have lasted longer than {} s, after which it traps",
+                             kWaitLimit / 1'000'000'000);
+  }
   if (m.status == Status::kOk) {
     read_samples(job.result(), m);
     m.cold = true;

@@ -14,6 +14,7 @@
 #include "measure/check.h"
 #include "measure/gpu_timing.h"
 #include "measure/shared_memory.h"
+#include "measure/task_buffers.h"
 #include "measure/worker_link.h"
 #include "tcc/ir/permute.h"
 #include "tcc/support/files.h"
@@ -37,26 +38,17 @@ class GpuProgram {
 
   // False: there is no memory for the task's own tensors, whatever the program.
   Result<bool> allocate(const GpuProgram* shared) {
-    for (size_t i = 0; i < task_.params.size(); ++i) {
-      const codegen::BufferInfo& info = artifact_.buffers[i];
-      const ir::Layout* layout = nullptr;
-      if (!info.layout.empty()) {
-        TCC_TRY(layout, ir::parse_layout(arena_, info.layout));
-      }
-      layouts_.push_back(layout);
-      // Of a pair, which is to differ in code only.
-      if (shared && shared->artifact_.buffers[i].layout == info.layout &&
-          shared->artifact_.buffers[i].bytes == info.bytes) {
-        buffers_.push_back(shared->buffers_[i]);
-        continue;
-      }
-      auto buffer = runtime::GuardedCudaBuffer::allocate(device_, info.bytes);
-      if (!buffer && device_.last_error() == kOutOfMemory) return false;
-      if (!buffer) return tl::make_unexpected(std::move(buffer).error());
-      buffers_.push_back(std::make_shared<runtime::GuardedCudaBuffer>(std::move(*buffer)));
-    }
+    bool no_memory = false;
+    auto placed = buffers_.place(artifact_, task_.params.size(), shared != nullptr ? &shared->buffers_ : nullptr,
+                                 [&](const codegen::BufferInfo& info) {
+                                   auto buffer = runtime::GuardedCudaBuffer::allocate(device_, info.bytes);
+                                   no_memory = !buffer && device_.last_error() == kOutOfMemory;
+                                   return buffer;
+                                 });
+    if (no_memory) return false;
+    TCC_TRY_VOID(std::move(placed));
     addresses_.emplace_back();
-    for (const auto& b : buffers_) addresses_[0].push_back(b->address());
+    for (size_t i = 0; i < buffers_.size(); ++i) addresses_[0].push_back(buffers_[i].address());
     return true;
   }
   Result<void> load() {
@@ -68,9 +60,9 @@ class GpuProgram {
   Result<void> prepare(int64_t set) {
     for (size_t i = 0; i < buffers_.size(); ++i) {
       if (task_.params[i].is_output()) {
-        TCC_TRY_VOID(device_.fill_at(buffers_[i]->address(), buffers_[i]->bytes(), poison_of(set)));
+        TCC_TRY_VOID(device_.fill_at(buffers_[i].address(), buffers_[i].bytes(), poison_of(set)));
       } else {
-        TCC_TRY_VOID(device_.upload_at(buffers_[i]->address(), physical(i, set)));
+        TCC_TRY_VOID(device_.upload_at(buffers_[i].address(), physical(i, set)));
       }
     }
     return kernel_->fill_workspace(poison_of(set));
@@ -82,14 +74,15 @@ class GpuProgram {
     std::vector<std::vector<std::byte>> outputs(buffers_.size());
     for (size_t i = 0; i < buffers_.size(); ++i) {
       if (!task_.params[i].is_output()) continue;
-      outputs[i].resize(static_cast<size_t>(buffers_[i]->bytes()));
-      TCC_TRY_VOID(device_.download_at(outputs[i], buffers_[i]->address()));
+      outputs[i].resize(static_cast<size_t>(buffers_[i].bytes()));
+      TCC_TRY_VOID(device_.download_at(outputs[i], buffers_[i].address()));
     }
     auto logical = [&](size_t i, std::vector<std::byte>& scratch) -> const std::byte* {
-      if (!layouts_[i]) return outputs[i].data();
+      const ir::Layout* layout = buffers_.layout(i);
+      if (layout == nullptr) return outputs[i].data();
       const int64_t size = ir::type_bytes(task_.params[i].type);
       scratch.resize(static_cast<size_t>(task_.params[i].elements() * size));
-      ir::to_logical(*layouts_[i], outputs[i], scratch, size);
+      ir::to_logical(*layout, outputs[i], scratch, size);
       return scratch.data();
     };
     if (!outputs_are_right(task_, data_, set, logical, result)) return false;
@@ -110,7 +103,7 @@ class GpuProgram {
       return (b.bytes() + kAlignment - 1) / kAlignment * kAlignment;
     };
     int64_t bytes = 0;
-    for (const auto& b : buffers_) bytes += room_of(*b);
+    for (size_t i = 0; i < buffers_.size(); ++i) bytes += room_of(buffers_[i]);
     TCC_TRY(const int64_t spare, device_.free_bytes());
     const int64_t copies = std::clamp<int64_t>(spare / kReserveShare / std::max<int64_t>(bytes, 1), 1, most);
     if (copies > 1) {
@@ -119,10 +112,10 @@ class GpuProgram {
     uint64_t at = copies_.address();
     for (int64_t c = 1; c < copies; ++c) {
       std::vector<uint64_t> addresses;
-      for (const auto& b : buffers_) {
-        TCC_TRY_VOID(device_.copy_at(at, b->address(), b->bytes()));
+      for (size_t i = 0; i < buffers_.size(); ++i) {
+        TCC_TRY_VOID(device_.copy_at(at, buffers_[i].address(), buffers_[i].bytes()));
         addresses.push_back(at);
-        at += static_cast<uint64_t>(room_of(*b));
+        at += static_cast<uint64_t>(room_of(buffers_[i]));
       }
       addresses_.push_back(std::move(addresses));
     }
@@ -136,15 +129,16 @@ class GpuProgram {
     const std::byte* from = data_ + param.sets[static_cast<size_t>(set)].data;
     const int64_t size = ir::type_bytes(param.type);
     const auto bytes = static_cast<size_t>(param.elements() * size);
-    if (!layouts_[i]) return {from, bytes};
-    scratch_.assign(static_cast<size_t>(buffers_[i]->bytes()), std::byte{0});
-    ir::to_physical(*layouts_[i], {from, bytes}, scratch_, size);
+    const ir::Layout* layout = buffers_.layout(i);
+    if (layout == nullptr) return {from, bytes};
+    scratch_.assign(static_cast<size_t>(buffers_[i].bytes()), std::byte{0});
+    ir::to_physical(*layout, {from, bytes}, scratch_, size);
     return scratch_;
   }
   // The first buffer with something written beside it; -1: none.
   Result<int64_t> damaged_margin() const {
     for (size_t i = 0; i < buffers_.size(); ++i) {
-      TCC_TRY(const bool intact, buffers_[i]->margins_intact());
+      TCC_TRY(const bool intact, buffers_[i].margins_intact());
       if (!intact) return static_cast<int64_t>(i);
     }
     for (size_t i = 0; i < kernel_->workspace().size(); ++i) {
@@ -160,7 +154,7 @@ class GpuProgram {
       if (task_.params[i].is_output()) continue;
       const std::span<const std::byte> before = physical(i, set);
       now.resize(before.size());
-      TCC_TRY_VOID(device_.download_at(now, buffers_[i]->address()));
+      TCC_TRY_VOID(device_.download_at(now, buffers_[i].address()));
       if (std::memcmp(now.data(), before.data(), now.size()) != 0) return static_cast<int64_t>(i);
     }
     return int64_t{-1};
@@ -170,9 +164,7 @@ class GpuProgram {
   const codegen::Artifact& artifact_;
   const TaskDescription& task_;
   const std::byte* data_;
-  Arena arena_;
-  std::vector<const ir::Layout*> layouts_;
-  std::vector<std::shared_ptr<runtime::GuardedCudaBuffer>> buffers_;
+  TaskBuffers<runtime::GuardedCudaBuffer> buffers_;
   runtime::CudaBuffer copies_;
   std::vector<std::vector<uint64_t>> addresses_;  // of each copy
   std::unique_ptr<runtime::CudaKernel> kernel_;
@@ -215,6 +207,7 @@ class GpuServer {
     Result<void> done = run_job(job, data);
     if (device_->lost()) {
       result.status = ChildStatus::kCrashed;
+      result.driver_error = device_->last_error();
       set_text(result.text, done ? "the device gave up" : done.error().message);
       return;
     }

@@ -173,6 +173,31 @@ bool runs_spatially(Stmt body, Id loop) {
   return spatial;
 }
 
+// A loop of one iteration with nothing but a loop inside, as of a batch of one image.
+bool is_shell(const Loop& loop) {
+  return is_int(loop.extent) && int_value(loop.extent) == 1 && loop.body->kind == StmtKind::kLoop;
+}
+
+// Into how many parts share_of_nest may cut a nest.
+int64_t shares_of(Stmt nest) {
+  const auto* loop = as<Loop>(nest);
+  while (loop && is_shell(*loop)) loop = as<Loop>(loop->body);
+  if (!loop || !is_int(loop->extent) || !runs_spatially(loop->body, loop->id)) return 1;
+  return int_value(loop->extent);
+}
+
+Stmt share_of_nest(Builder& b, Stmt nest, int64_t part, int64_t parts) {
+  const auto* loop = static_cast<const Loop*>(nest);
+  if (is_shell(*loop))
+    return b.loop(loop->id, loop->extent, share_of_nest(b, loop->body, part, parts), loop->loop_kind, loop->axis,
+                  loop->annotations);
+  const int64_t extent = int_value(loop->extent), begin = extent * part / parts, end = extent * (part + 1) / parts;
+  Substitution moved;
+  moved.set(loop->id, b.offset(b.var(loop->id), begin));
+  return b.loop(loop->id, b.integer(end - begin), substitute(b, loop->body, moved), loop->loop_kind, loop->axis,
+                loop->annotations);
+}
+
 double count_operations(Stmt body) {
   double count = 0;
   visit_roots(body, [&](Expr root) {
@@ -309,6 +334,38 @@ Kernel parallelise_outer(const Kernel& kernel) {
     result.root = widen_nest(kernel.root);
   }
   return result;
+}
+
+std::vector<std::vector<Kernel>> split_nests(const Kernel& kernel, int64_t parts) {
+  Kernel open = kernel;
+  open.arena = younger_arena(kernel);
+  Builder b(*open.arena);
+  std::vector<const Buffer*> buffers;
+  for (const Buffer* buffer : kernel.buffers) {
+    Buffer copy = *buffer;
+    if (copy.role == BufferRole::kTemp) {
+      copy.role = BufferRole::kOutput;
+      copy.scope = Scope::kGlobal;
+    }
+    buffers.push_back(b.buffer(copy));
+  }
+  open.buffers = open.arena->copy(buffers);
+  auto nest = [&](Stmt s) {
+    std::vector<Kernel> shares;
+    const int64_t count = std::clamp<int64_t>(shares_of(s), 1, parts);
+    for (int64_t i = 0; i < count; ++i) {
+      shares.push_back(open);
+      shares.back().root = count == 1 ? s : share_of_nest(b, s, i, count);
+    }
+    return shares;
+  };
+  std::vector<std::vector<Kernel>> nests;
+  if (const auto* seq = as<Seq>(kernel.root)) {
+    for (Stmt s : seq->stmts) nests.push_back(nest(s));
+  } else {
+    nests.push_back(nest(kernel.root));
+  }
+  return nests;
 }
 
 NaiveFacts analyse_naive(const Kernel& naive) {

@@ -13,11 +13,10 @@
 #include "measure/reference_kernels.h"
 #include "measure/sampled_kernel.h"
 #include "measure/task_segment.h"
-#include "tcc/codegen/llvm.h"
 #include "tcc/ir/walk.h"
-#include "tcc/lower/lower.h"
 #include "tcc/measure/host.h"
 #include "tcc/support/check.h"
+#include "tcc/support/files.h"
 #include "tcc/support/hash.h"
 #include "tcc/support/rng.h"
 
@@ -27,6 +26,7 @@ namespace {
 using Values = std::vector<std::vector<double>>;  // one array per parameter, empty for outputs
 
 constexpr double kReferenceTimeout = 600;
+constexpr double kSampleAboveFlops = 2e9;  // of machine code
 constexpr int64_t kSets = 2;
 constexpr int64_t kRandomSamples = 4096;  // beside corners and edges
 constexpr int kAmplitudes[] = {4, 1};     // of the integer data, largest that stays exact
@@ -189,35 +189,27 @@ Result<MeasureTask::Segment> build_segment(TaskDescription description, const st
   return segment;
 }
 
-// The reference as machine code, and its parameters: those of the task, outputs cut down to their samples, then the
-// samples' coordinates.
+// The reference and its parameters: those of the task, outputs cut down to their samples, then the samples'
+// coordinates.
 struct ReferenceCode {
-  codegen::Artifact artifact;
+  ReferenceProgram program;
   std::vector<TaskParam> params;
   Values coordinates;  // of the parameters behind the task's own
   double flops = 0;
 };
 
-Result<codegen::Artifact> compile_reference(const ir::Kernel& f64_kernel, const target::Target& target) {
-  auto arena = std::make_shared<Arena>();
-  auto lowered = lower::lower(parallelise_outer(f64_kernel), target, ir::Stage::kLowered, arena);
-  if (!lowered)
-    return environment_error("the reference of a task does not lower: {} ({})",
-                             ir::reject_reason_name(lowered.error().reason), lowered.error().text);
-  return codegen::compile_host(*lowered, target);
-}
-
 // `positions` are emptied for outputs that cannot be cut down.
-Result<ReferenceCode> make_reference(const ir::Kernel& f64_kernel, const target::Target& target, Positions& positions) {
-  ReferenceCode code;
+Result<ReferenceCode> make_reference(const ir::Kernel& f64_kernel, const target::Target& target,
+                                     ReferenceOptions options, Positions& positions) {
   std::vector<int64_t> samples;
   for (const auto& p : positions) samples.push_back(static_cast<int64_t>(p.size()));
   std::optional<SampledKernel> sampled;
   if (std::any_of(samples.begin(), samples.end(), [](int64_t n) { return n > 0; }))
     sampled = sample_outputs(f64_kernel, samples);
-  TCC_TRY(code.artifact, compile_reference(sampled ? sampled->kernel : interchange_reductions(f64_kernel), target));
-  code.flops = analyse_naive(sampled ? sampled->kernel : f64_kernel).flops;
-  code.params = describe_params(sampled ? sampled->kernel : f64_kernel);
+  options.reorder = !sampled;
+  const ir::Kernel& kernel = sampled ? sampled->kernel : f64_kernel;
+  TCC_TRY(ReferenceProgram program, ReferenceProgram::compile(kernel, target, options));
+  ReferenceCode code{std::move(program), describe_params(kernel), {}, analyse_naive(kernel).flops};
   code.coordinates.resize(code.params.size() - positions.size());
   Positions kept(positions.size());
   for (const SampledKernel::Output& output : sampled ? sampled->outputs : std::vector<SampledKernel::Output>{}) {
@@ -237,20 +229,45 @@ Result<ReferenceCode> make_reference(const ir::Kernel& f64_kernel, const target:
   return code;
 }
 
-// Runs f64 artifacts in children.
+// Runs references: machine code in children, else here.
 class ReferenceRunner {
  public:
   explicit ReferenceRunner(IsolatedHostMeasurer::Channel& channel) : channel_(channel) {}
 
   Result<std::array<Values, kSets>> run(const ReferenceCode& code, std::array<Values, kSets> inputs) {
+    for (Values& values : inputs) values.insert(values.end(), code.coordinates.begin(), code.coordinates.end());
+    return code.program.artifact() != nullptr ? run_in_child(code, inputs) : run_here(code, inputs);
+  }
+  double seconds() const { return seconds_; }
+
+ private:
+  Result<std::array<Values, kSets>> run_here(const ReferenceCode& code, const std::array<Values, kSets>& inputs) {
+    std::array<Values, kSets> outputs;
+    for (size_t s = 0; s < kSets; ++s) {
+      std::vector<interp::TensorData> tensors;
+      for (size_t i = 0; i < code.params.size(); ++i) {
+        const TaskParam& param = code.params[i];
+        tensors.push_back(param.is_output() ? interp::TensorData::zeros(param.type, param.shape)
+                                            : interp::TensorData::from_doubles(param.type, param.shape, inputs[s][i]));
+      }
+      const Stopwatch watch;
+      TCC_TRY_VOID(code.program.run(tensors));
+      seconds_ = watch.seconds();
+      outputs[s].resize(code.params.size());
+      for (size_t i = 0; i < code.params.size(); ++i)
+        if (code.params[i].is_output()) outputs[s][i] = tensors[i].to_doubles();
+    }
+    return outputs;
+  }
+
+  Result<std::array<Values, kSets>> run_in_child(const ReferenceCode& code, const std::array<Values, kSets>& inputs) {
     TaskDescription description;
     description.params = code.params;
     description.num_sets = kSets;
-    for (Values& values : inputs) values.insert(values.end(), code.coordinates.begin(), code.coordinates.end());
     TCC_TRY(MeasureTask::Segment segment, build_segment(description, inputs, Reference{}, {}));
     IsolatedHostMeasurer::Channel::JobSpec spec;
     spec.kind = JobKind::kReference;
-    spec.artifacts = {&code.artifact};
+    spec.artifacts = {code.program.artifact()};
     spec.task = &segment.memory;
     spec.threads = static_cast<int>(channel_.cpus().size());
     spec.timeout_seconds = kReferenceTimeout;
@@ -267,9 +284,7 @@ class ReferenceRunner {
     seconds_ = result.last_run_seconds;
     return read_outputs(job, code.params);
   }
-  double seconds() const { return seconds_; }
 
- private:
   static std::array<Values, kSets> read_outputs(const FinishedJob& job, const std::vector<TaskParam>& params) {
     std::array<Values, kSets> outputs;
     const std::byte* from = job.memory.data() + job.header().outputs_offset;
@@ -355,7 +370,7 @@ Result<std::shared_ptr<const MeasureTask>> MeasureTask::create(IsolatedHostMeasu
   std::optional<ir::Kernel> magnitude = facts.has_float ? to_magnitude(reference) : std::nullopt;
   DataMaker maker(naive, options.seed);
   Positions positions(maker.params().size());
-  if (facts.flops > options.sample_above_flops) {
+  if (facts.flops > options.sample_above_flops.value_or(affordable_flops(kSampleAboveFlops, options.engine))) {
     for (size_t i = 0; i < positions.size(); ++i) {
       const TaskParam& param = maker.params()[i];
       if (!param.is_output() || param.shape.empty()) continue;
@@ -365,15 +380,18 @@ Result<std::shared_ptr<const MeasureTask>> MeasureTask::create(IsolatedHostMeasu
   }
   // The reference runs on the CPU, wherever the programs run.
   const target::Target reference_target = target.is_cpu() ? target : target::host_target();
-  TCC_TRY(ReferenceCode reference_code, make_reference(reference, reference_target, positions));
-  ReferenceCode magnitude_code;
+  ReferenceOptions how;
+  how.engine = options.engine;
+  how.threads = static_cast<int>(measurer.channel().cpus().size());
+  TCC_TRY(ReferenceCode reference_code, make_reference(reference, reference_target, how, positions));
+  std::optional<ReferenceCode> magnitude_code;
   if (magnitude) {
     Positions same = positions;
-    TCC_TRY(magnitude_code, make_reference(*magnitude, reference_target, same));
+    TCC_TRY(magnitude_code, make_reference(*magnitude, reference_target, how, same));
     TCC_CHECK(same == positions, "bounds are computed where the reference is");
   }
   ReferenceRunner runner(measurer.channel());
-  TCC_TRY(Prepared prepared, prepare(maker, runner, facts, reference_code, magnitude ? &magnitude_code : nullptr));
+  TCC_TRY(Prepared prepared, prepare(maker, runner, facts, reference_code, magnitude_code ? &*magnitude_code : nullptr));
 
   TaskDescription description;
   description.params = maker.params();

@@ -71,6 +71,13 @@ void put_artifact(Writer& writer, const codegen::Artifact& artifact) {
       for (int64_t extent : axes) writer.integer(extent);
     writer.integer(launch.shared_bytes);
     writer.integer(launch.cooperative);
+    writer.integer(static_cast<int64_t>(launch.tensor_maps.size()));
+    for (const codegen::TensorMap& map : launch.tensor_maps) {
+      writer.integer(map.buffer);
+      writer.integer(static_cast<int64_t>(map.type));
+      for (const auto* list : {&map.dims, &map.strides, &map.box}) writer.list(*list);
+      writer.integer(map.swizzle);
+    }
   }
   writer.integer(static_cast<int64_t>(artifact.buffers.size()));
   for (const codegen::BufferInfo& info : artifact.buffers) {
@@ -96,6 +103,15 @@ codegen::Artifact get_artifact(Reader& reader) {
       for (int64_t& extent : *axes) extent = reader.integer();
     launch.shared_bytes = reader.integer();
     launch.cooperative = reader.integer() != 0;
+    const int64_t maps = reader.integer();
+    for (int64_t m = 0; m < maps && reader.ok(); ++m) {
+      codegen::TensorMap map;
+      map.buffer = static_cast<int>(reader.integer());
+      map.type = static_cast<ir::Type>(reader.integer());
+      for (auto* list : {&map.dims, &map.strides, &map.box}) *list = reader.list();
+      map.swizzle = reader.integer();
+      launch.tensor_maps.push_back(std::move(map));
+    }
     artifact.launches.push_back(std::move(launch));
   }
   int64_t buffers = reader.integer();

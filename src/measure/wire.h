@@ -56,7 +56,8 @@ struct WorkerResult {
   double max_error;
   int64_t num_samples, dropped, repeats, repeats_b;
   int32_t converged, cut_short;
-  int32_t disturbed;  // 1: too few samples were undisturbed, and these are the others as well
+  int32_t driver_error;  // on a GPU: the driver's number for what lost the device; 0: nothing did
+  int32_t disturbed;     // 1: too few samples were undisturbed, and these are the others as well
   double calibration;
   QuietTimes quiet;                                    // of the machine, as far as this child has seen it
   std::array<double, kMaxSamples> samples, samples_b;  // samples_b: of the second program of a pair
@@ -82,7 +83,7 @@ struct JobHeader {
 
 inline constexpr uint64_t kMagic = 0x7463632d776f726bull;
 // Changes whenever the layout does.
-inline constexpr uint64_t kProtocol = 6 + (sizeof(JobHeader) << 8);
+inline constexpr uint64_t kProtocol = 7 + (sizeof(JobHeader) << 8);
 
 struct Hello {
   uint64_t magic = kMagic, protocol = kProtocol;

@@ -2,6 +2,8 @@
 #include <cstddef>
 
 #include "model_data.h"
+#include "tcc/codegen/tensor_map.h"
+#include "tcc/rt/cuda_driver.h"
 #include "tcc/support/check.h"
 
 namespace tcc::package {
@@ -54,10 +56,16 @@ class GpuWriter {
     image_.point(base + static_cast<int64_t>(offset), to, addend);
   }
 
+  int64_t add_maps(const std::vector<codegen::TensorMap>& tensors) {
+    std::vector<tcc_cuda_tensor_map> maps;
+    for (const codegen::TensorMap& t : tensors) maps.push_back(codegen::describe_to_driver<tcc_cuda_tensor_map>(t));
+    return maps.empty() ? 0 : image_.add(std::span<const tcc_cuda_tensor_map>(maps));
+  }
+
   int64_t add_launches(const codegen::Artifact& artifact) {
     std::vector<tcc_rt_gpu_launch> launches;
+    std::vector<int64_t> maps;
     for (const codegen::Launch& l : artifact.launches) {
-      TCC_CHECK(l.cluster[0] * l.cluster[1] * l.cluster[2] == 1, "{}: libraries launch no clusters", l.symbol);
       tcc_rt_gpu_launch launch{};
       for (size_t d = 0; d < 3; ++d) {
         launch.grid[d] = static_cast<uint32_t>(l.grid[d]);
@@ -65,12 +73,18 @@ class GpuWriter {
       }
       launch.shared_bytes = static_cast<uint32_t>(l.shared_bytes);
       launch.flags = flag_if(l.cooperative, TCC_RT_GPU_COOPERATIVE);
+      launch.num_tensor_maps = static_cast<uint32_t>(l.tensor_maps.size());
       launches.push_back(launch);
+      maps.push_back(add_maps(l.tensor_maps));
     }
     const int64_t at = image_.add(std::span<const tcc_rt_gpu_launch>(launches));
     for (size_t i = 0; i < launches.size(); ++i)
       point(at + static_cast<int64_t>(i * sizeof(tcc_rt_gpu_launch)), offsetof(tcc_rt_gpu_launch, symbol), To::kStrings,
             strings_.add(artifact.launches[i].symbol));
+    for (size_t i = 0; i < launches.size(); ++i)
+      if (launches[i].num_tensor_maps > 0)
+        point(at + static_cast<int64_t>(i * sizeof(tcc_rt_gpu_launch)), offsetof(tcc_rt_gpu_launch, tensor_maps),
+              To::kData, maps[i]);
     return at;
   }
 

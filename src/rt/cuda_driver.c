@@ -19,7 +19,7 @@ static const struct {
     TCC_CUDA_DRIVER_FUNCTIONS(TCC_ROW)
 #undef TCC_ROW
 #define TCC_ROW(member, symbol, parameters) {symbol, offsetof(tcc_cuda_driver, member), 0},
-        TCC_CUDA_GRAPH_FUNCTIONS(TCC_ROW)
+        TCC_CUDA_GRAPH_FUNCTIONS(TCC_ROW) TCC_CUDA_TENSOR_MAP_FUNCTIONS(TCC_ROW)
 #undef TCC_ROW
 };
 
@@ -80,6 +80,24 @@ tcc_status tcc_cuda_check(const tcc_cuda_driver* driver, tcc_cu_result result, c
   return tcc_rt_fail(result == 2 ? TCC_ERROR_RESOURCES : TCC_ERROR_DEVICE, "%s: %s %d (%s)%s%s", what,
                      name ? name : "CUDA error", result, text ? text : "the driver has no text for it",
                      advice[0] ? "; " : "", advice);
+}
+
+tcc_status tcc_cuda_encode_tensor_map(const tcc_cuda_driver* driver, const tcc_cuda_tensor_map* what,
+                                      tcc_cu_ptr address, tcc_cu_tensor_map* map) {
+  enum { kPromoteTo256Bytes = 3 };
+  const uint32_t dense[5] = {1, 1, 1, 1, 1};
+  if (!driver->cuTensorMapEncodeTiled) {
+    return tcc_rt_fail(
+        TCC_ERROR_DEVICE,
+        "the CUDA driver has no tensor maps (cuTensorMapEncodeTiled): it is older than CUDA 12.0; install "
+        "a newer NVIDIA driver");
+  }
+  const int swizzle = what->swizzle == 128 ? 3 : what->swizzle == 64 ? 2 : what->swizzle == 32 ? 1 : 0;
+  return tcc_cuda_check(
+      driver,
+      driver->cuTensorMapEncodeTiled(map, (int)what->type, what->rank, (void*)(uintptr_t)address, what->dims,
+                                     what->strides, what->box, dense, 0, swizzle, kPromoteTo256Bytes, 0),
+      "describing a tensor for bulk copies");
 }
 
 // --- drivers that are open ------------------------------------------------------------------------------------------

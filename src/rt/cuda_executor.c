@@ -1,6 +1,7 @@
-// Runs a plan's steps on a stream of a CUDA device. run() makes four kinds of calls only, all of them legal while the
-// stream is captured: cuCtxGetCurrent, cuCtxSetCurrent, cuLaunchKernel and cuLaunchCooperativeKernel. Copies and
-// waiting come in where the caller gave tensors in host memory.
+// Runs a plan's steps on a stream of a CUDA device. run() makes five kinds of calls only, all of them legal while the
+// stream is captured: cuCtxGetCurrent, cuCtxSetCurrent, cuLaunchKernel, cuLaunchCooperativeKernel, and
+// cuTensorMapEncodeTiled where a tensor is at another address than in the run before. Copies and waiting come in where
+// the caller gave tensors in host memory.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,11 @@ typedef struct {
   uint64_t* staging_at;
   tcc_cu_ptr* tensors;    // scratch of run(): where inputs and outputs are on the device
   tcc_cu_ptr* addresses;  // scratch of run(): buffers of one step
-  void** parameters;      // pointers to `addresses`
+  void** parameters;      // pointers to `addresses`; while something is launched, to its tensor maps behind them
+  // Of all launches of all steps, in order, as far as they were needed.
+  tcc_cu_tensor_map* maps;
+  tcc_cu_ptr* map_addresses;  // of the tensor that each describes; 0: none yet
+  uint32_t* first_map;        // of each step
 } cuda_context;
 
 static cuda_context* state_of(const tcc_context* context) {
@@ -77,6 +82,33 @@ static void free_staging(cuda_context* c) {
   c->staging_bytes = 0;
 }
 
+// Adds to `most` parameters the tensor maps of the launch that has most of them.
+static tcc_status allocate_maps(cuda_context* c, uint32_t* most) {
+  const tcc_rt_gpu_code* code = c->model->code;
+  uint32_t all = 0, of_launch = 0;
+  c->first_map = calloc((size_t)code->num_steps + 1, sizeof(uint32_t));
+  if (!c->first_map) return tcc_rt_fail(TCC_ERROR_RESOURCES, "no memory for a context");
+  for (uint32_t s = 0; s < code->num_steps; ++s) {
+    const tcc_rt_gpu_kernel* kernel = &code->kernels[code->steps[s].kernel];
+    c->first_map[s] = all;
+    for (uint32_t l = 0; l < kernel->num_launches; ++l) {
+      const uint32_t here = kernel->launches[l].num_tensor_maps;
+      all += here;
+      if (here > of_launch) of_launch = here;
+    }
+  }
+  *most += of_launch;
+  if (all == 0) return TCC_OK;
+  if (!c->model->driver->cuTensorMapEncodeTiled) {
+    const tcc_cuda_tensor_map none = {.rank = 0};
+    tcc_cu_tensor_map unused;
+    return tcc_cuda_encode_tensor_map(c->model->driver, &none, 0, &unused);  // says what is missing
+  }
+  c->maps = aligned_alloc(_Alignof(tcc_cu_tensor_map), all * sizeof(tcc_cu_tensor_map));
+  c->map_addresses = calloc(all, sizeof(tcc_cu_ptr));
+  return c->maps && c->map_addresses ? TCC_OK : tcc_rt_fail(TCC_ERROR_RESOURCES, "no memory for a context");
+}
+
 static tcc_status allocate_scratch(const tcc_context* context) {
   cuda_context* c = state_of(context);
   const tcc_model_info* info = &context->plan->info;
@@ -85,6 +117,8 @@ static tcc_status allocate_scratch(const tcc_context* context) {
   for (uint32_t k = 0; k < code->num_kernels; ++k) {
     if (code->kernels[k].num_buffers > most) most = code->kernels[k].num_buffers;
   }
+  const tcc_status status = allocate_maps(c, &most);
+  if (status != TCC_OK) return status;
   c->tensors = calloc((size_t)info->num_inputs + info->num_outputs + 1, sizeof(tcc_cu_ptr));
   c->addresses = calloc((size_t)most + 1, sizeof(tcc_cu_ptr));
   c->parameters = calloc((size_t)most + 1, sizeof(void*));
@@ -104,6 +138,9 @@ static void free_context(cuda_context* c) {
   free(c->tensors);
   free(c->addresses);
   free(c->parameters);
+  free(c->maps);
+  free(c->map_addresses);
+  free(c->first_map);
   free(c);
 }
 
@@ -261,6 +298,23 @@ static void resolve_buffers(const tcc_context* context, const tcc_rt_gpu_kernel*
   }
 }
 
+// The launch's tensor maps as parameters behind the addresses; `first` is the number of the first of them.
+static tcc_status place_maps(const cuda_context* c, const tcc_rt_gpu_kernel* kernel, const tcc_rt_gpu_launch* l,
+                             uint32_t first) {
+  tcc_status status = TCC_OK;
+  for (uint32_t m = 0; status == TCC_OK && m < l->num_tensor_maps; ++m) {
+    const tcc_cu_ptr address = c->addresses[l->tensor_maps[m].buffer];
+    tcc_cu_tensor_map* map = &c->maps[first + m];
+    if (c->map_addresses[first + m] != address || address == 0) {
+      c->map_addresses[first + m] = 0;
+      status = tcc_cuda_encode_tensor_map(c->model->driver, &l->tensor_maps[m], address, map);
+      if (status == TCC_OK) c->map_addresses[first + m] = address;
+    }
+    c->parameters[kernel->num_buffers + m] = map;
+  }
+  return status;
+}
+
 static tcc_status launch(const cuda_context* c, tcc_cu_function function, const tcc_rt_gpu_launch* l,
                          tcc_cu_stream stream) {
   const tcc_cuda_driver* driver = c->model->driver;
@@ -280,8 +334,15 @@ static tcc_status run_step(const tcc_context* context, uint32_t s, tcc_cu_ptr wo
   const tcc_cu_function* functions = c->model->functions + c->model->first_function[step->kernel];
   resolve_buffers(context, kernel, step, workspace);
   tcc_status status = TCC_OK;
+  uint32_t map = c->first_map[s];
   for (uint32_t l = 0; status == TCC_OK && l < kernel->num_launches; ++l) {
-    status = launch(c, functions[l], &kernel->launches[l], stream);
+    const tcc_rt_gpu_launch* here = &kernel->launches[l];
+    status = place_maps(c, kernel, here, map);
+    if (status == TCC_OK) status = launch(c, functions[l], here, stream);
+    for (uint32_t m = 0; m < here->num_tensor_maps; ++m) {
+      c->parameters[kernel->num_buffers + m] = &c->addresses[kernel->num_buffers + m];
+    }
+    map += here->num_tensor_maps;
   }
   return status;
 }

@@ -2,7 +2,9 @@
 #include "rt/cuda_model.h"
 
 // The layouts that emitted data relies on.
-_Static_assert(sizeof(tcc_rt_gpu_launch) == 40 && offsetof(tcc_rt_gpu_launch, grid) == 8, "layout");
+_Static_assert(sizeof(tcc_rt_gpu_launch) == 56 && offsetof(tcc_rt_gpu_launch, tensor_maps) == 40, "layout");
+_Static_assert(sizeof(tcc_cuda_tensor_map) == 112 && offsetof(tcc_cuda_tensor_map, box) == 72, "layout");
+_Static_assert(offsetof(tcc_rt_gpu_launch, grid) == 8, "layout");
 _Static_assert(offsetof(tcc_rt_gpu_launch, block) == 20 && offsetof(tcc_rt_gpu_launch, shared_bytes) == 32, "layout");
 _Static_assert(sizeof(tcc_rt_gpu_kernel) == 32 && offsetof(tcc_rt_gpu_kernel, launches) == 16, "layout");
 _Static_assert(sizeof(tcc_rt_gpu_step) == 16 && sizeof(tcc_rt_gpu) == 24, "layout");
@@ -23,7 +25,13 @@ static tcc_status check_code(const tcc_rt_plan* plan, const tcc_rt_gpu_code* cod
   for (uint32_t k = 0; k < code->num_kernels; ++k) {
     const tcc_rt_gpu_kernel* kernel = &code->kernels[k];
     bool fine = kernel->image && kernel->image_bytes > 0;
-    for (uint32_t l = 0; fine && l < kernel->num_launches; ++l) fine = launch_is_possible(&kernel->launches[l]);
+    for (uint32_t l = 0; fine && l < kernel->num_launches; ++l) {
+      fine = launch_is_possible(&kernel->launches[l]);
+      for (uint32_t m = 0; fine && m < kernel->launches[l].num_tensor_maps; ++m) {
+        const tcc_cuda_tensor_map* map = &kernel->launches[l].tensor_maps[m];
+        fine = map->buffer < kernel->num_buffers && map->rank >= 1 && map->rank <= 5;
+      }
+    }
     if (!fine) {
       return tcc_rt_fail(TCC_ERROR_INTERNAL, "plan: kernel %u of %s has no code or an impossible launch", k,
                          code->name);

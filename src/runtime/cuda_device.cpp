@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "tcc/codegen/tensor_map.h"
 #include "tcc/rt/cuda_driver.h"
 #include "tcc/rt/rt.h"
 
@@ -109,9 +110,10 @@ class Kernel final : public CudaKernel {
       return input_error("the kernel takes {} parameters, {} were given", num_params_, parameters.size());
     addresses_.assign(parameters.begin(), parameters.end());
     for (const GuardedCudaBuffer& w : workspace_) addresses_.push_back(w.address());
-    pointers_.clear();
-    for (uint64_t& a : addresses_) pointers_.push_back(&a);
-    for (size_t i = 0; i < launches_.size(); ++i) TCC_TRY_VOID(launch_one(launches_[i], functions_[i]));
+    for (size_t i = 0; i < launches_.size(); ++i) {
+      TCC_TRY_VOID(place_parameters(launches_[i]));
+      TCC_TRY_VOID(launch_one(launches_[i], functions_[i]));
+    }
     return {};
   }
 
@@ -126,6 +128,20 @@ class Kernel final : public CudaKernel {
   }
 
  private:
+  // Addresses, then tensor maps; a launch takes a copy.
+  Result<void> place_parameters(const codegen::Launch& l) {
+    pointers_.clear();
+    for (uint64_t& a : addresses_) pointers_.push_back(&a);
+    maps_.resize(l.tensor_maps.size());
+    for (size_t m = 0; m < maps_.size(); ++m) {
+      const auto what = codegen::describe_to_driver<tcc_cuda_tensor_map>(l.tensor_maps[m]);
+      if (tcc_cuda_encode_tensor_map(&cuda_, &what, addresses_.at(what.buffer), &maps_[m]) != TCC_OK)
+        return device_error();
+      pointers_.push_back(&maps_[m]);
+    }
+    return {};
+  }
+
   // A cooperative launch has all its blocks resident at once, or is refused.
   Result<void> launch_one(const codegen::Launch& l, tcc_cu_function function) {
     auto u = [](int64_t v) { return static_cast<unsigned>(v); };
@@ -149,6 +165,7 @@ class Kernel final : public CudaKernel {
   size_t num_params_ = 0;
   std::vector<uint64_t> addresses_;
   std::vector<void*> pointers_;
+  std::vector<tcc_cu_tensor_map> maps_;
 };
 
 class Graph final : public CudaGraph {

@@ -162,6 +162,7 @@ Environment host_environment(measure::IsolatedHostMeasurer& measurer, record::St
   env.compare = [&measurer](const measure::Candidate& a, const measure::Candidate& b) {
     return measurer.compare_paired(a, b);
   };
+  env.prior = &shipped_prior();
   return env;
 }
 

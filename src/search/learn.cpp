@@ -9,7 +9,8 @@ namespace tcc::search {
 namespace {
 
 constexpr size_t kOwn = 1024, kOthers = 1024;
-constexpr float kOtherWeight = 0.3f;
+constexpr size_t kShippedOwn = 1024, kShippedOthers = 256;  // rows of a task's family, of all others
+constexpr float kOtherWeight = 0.3f, kFarWeight = 0.15f;
 
 double best_of(const std::vector<Known>& known) {
   double best = 0;
@@ -28,6 +29,23 @@ struct Collected {
     weights.push_back(weight);
   }
 };
+
+// The rows of the family, and some of the others, evenly: what makes a program slow is much the same everywhere.
+void add_shipped(const std::vector<PriorTask>& tasks, task::AnchorKind anchor, Collected& all) {
+  size_t own = 0, others = 0;
+  for (const PriorTask& t : tasks) (t.anchor == anchor ? own : others) += t.rows.size();
+  size_t own_at = 0, others_at = 0;
+  for (const PriorTask& t : tasks) {
+    const bool mine = t.anchor == anchor;
+    const size_t wanted = mine ? std::min(own, kShippedOwn) : std::min(others, kShippedOthers);
+    const size_t total = mine ? own : others;
+    size_t& row = mine ? own_at : others_at;
+    for (size_t i = 0; i < t.rows.size(); ++i, ++row)
+      if (row * wanted / total != (row + 1) * wanted / total)
+        all.add(t.rows[i], static_cast<double>(t.throughputs[i]), combine_hash(t.hash, 0x73686970),
+                mine ? kOtherWeight : kFarWeight);
+  }
+}
 
 }  // namespace
 
@@ -56,6 +74,7 @@ void learn(cost::CostModel& model, const std::vector<TaskState>& states, const P
       all.add(task.rows[i], static_cast<double>(task.throughputs[i]), combine_hash(task.hash, 0x7072696f),
               kOtherWeight);
   }
+  if (prior.unknown.contains(states[at].task->anchor)) add_shipped(prior.shipped->tasks, states[at].task->anchor, all);
   for (const std::vector<Entry>* list : {&others, &own})
     for (const Entry& e : *list)
       all.add(e.known->row, e.known->seconds > 0 ? e.best / e.known->seconds : 0, e.task,

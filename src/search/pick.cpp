@@ -7,10 +7,13 @@
 namespace tcc::search {
 namespace {
 
-// Share of random picks in the first round, and in later ones until half of the trials are used up.
+// Share of random picks in a first round that only the estimate guides, and in other ones until half of the trials are
+// used up.
 constexpr double kFirstRandom = 0.35, kEarlyRandom = 0.2;
 
-constexpr double kFirstShare = 0.6, kBanditShare = 0.125, kBanditBonus = 0.5;
+// Share of a first round's picks that go to the best of different sketches: by the estimate, by a model.
+constexpr double kFirstShare = 0.6, kInformedShare = 0.45;
+constexpr double kBanditShare = 0.125, kBanditBonus = 0.5;
 // Penalties in the scores' unit, doublings of speed.
 constexpr float kAlikeFirst = 0.5f, kAlike = 0.3f, kAlikeLast = 0.05f;
 constexpr size_t kLookAt = 24;  // candidates for each pick
@@ -30,7 +33,7 @@ class Picker {
     std::vector<size_t> best = best_of_sketches();
     auto n = static_cast<double>(options_.count);
     if (options_.first_round) {
-      auto turns = static_cast<size_t>(std::ceil(kFirstShare * n));
+      auto turns = static_cast<size_t>(std::ceil((options_.informed ? kInformedShare : kFirstShare) * n));
       for (size_t i = 0; i < best.size() && i < turns; ++i) take(best[i]);
     } else if (!options_.exploit && best.size() > 1) {
       take_by_confidence(best, static_cast<size_t>(std::max(1.0, std::floor(kBanditShare * n))));
@@ -141,15 +144,28 @@ std::vector<Individual> pick_round(const Round& round, std::vector<Individual> u
       if (std::ssize(out) < (count + 3) / 4 && std::find(sown.begin(), sown.end(), i.nest) != sown.end()) take(i);
   // The estimate that the first round goes by is wrong about some family of tasks; random draws show it where.
   const double wanted = round.options.explore;
-  const double explore = std::max(wanted, first_round ? kFirstRandom : kEarlyRandom * (1 - 2 * round.plan.progress));
+  const bool informed = round.model.trained();
+  const double explore =
+      std::max(wanted, first_round && !informed ? kFirstRandom : kEarlyRandom * (1 - 2 * round.plan.progress));
   const double share = wanted > 0 && !exploit ? explore * static_cast<double>(count) : 0;
   auto random = static_cast<int64_t>(std::floor(share + round.rng.fork(0x726e64).uniform()));
   Rng rng = round.rng.fork(0x7069636b);
+  const auto sown_first = static_cast<size_t>(std::ssize(out));
   for (int64_t k = 0; k < random && !exploit && !random_part.empty() && count > 1; ++k)
     take(random_part[static_cast<size_t>(rng.below(std::ssize(random_part)))]);
   std::erase_if(unmeasured, [&](const Individual& i) { return taken.count(i.nest) != 0; });
-  PickOptions options{.count = count - std::ssize(out), .first_round = first_round, .exploit = exploit};
-  for (Individual& i : pick_programs(state, std::move(unmeasured), options)) out.push_back(std::move(i));
+  PickOptions options{
+      .count = count - std::ssize(out), .first_round = first_round, .exploit = exploit, .informed = informed};
+  std::vector<Individual> picked = pick_programs(state, std::move(unmeasured), options);
+  // What promises most goes first, because a run may end within the round; the random ones are spread evenly.
+  std::vector<Individual> drawn(std::make_move_iterator(out.begin() + static_cast<std::ptrdiff_t>(sown_first)),
+                                std::make_move_iterator(out.end()));
+  out.resize(sown_first);
+  const size_t total = picked.size() + drawn.size();
+  for (size_t i = 0, next_drawn = 0, next_picked = 0; i < total; ++i) {
+    const bool random_turn = (i + 1) * drawn.size() / total != i * drawn.size() / total;
+    out.push_back(std::move(random_turn ? drawn[next_drawn++] : picked[next_picked++]));
+  }
   return out;
 }
 

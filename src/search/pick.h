@@ -9,11 +9,13 @@ struct PickOptions {
   int64_t count = 0;
   bool first_round = false;  // nothing of the task has been measured
   bool exploit = false;      // near the end: the best by score, whatever their sketches
+  bool informed = false;     // the scores are a trained model's
 };
 
 // At most `count` of the candidates, which are all new and differ from each other; the order is that of measuring.
 //
-// The first round gives each sketch a turn, best first, as far as three fifths of the picks go. Later a share goes to
+// The first round gives each sketch a turn, best first, as far as three fifths of the picks go, or less than half where
+// a model was trained on other tasks. Later a share goes to
 // sketches that have been measured little for what they promise (an upper confidence bound over sketches, Auer et al.
 // 2002), so that many sketches neither eat the trials nor are forgotten. Everything else goes by score, less a penalty
 // for resembling what has been picked already: eight programs that differ in nothing that matters teach as much as one.
@@ -21,8 +23,9 @@ std::vector<Individual> pick_programs(const TaskState& state, std::vector<Indivi
                                       const PickOptions& options);
 
 // A round's programs, of all that was seen and never measured: what was best elsewhere (`sown`, by nest) comes first
-// while nothing is known of the task; a share of `random_part` is drawn against an overconfident model, more at first;
-// pick_programs chooses the rest.
+// while nothing is known of the task, then what pick_programs chooses; a share of `random_part` is drawn against an
+// overconfident model, more at first where there is no model yet, evenly
+// spread over the round.
 std::vector<Individual> pick_round(const Round& round, std::vector<Individual> unmeasured,
                                    const std::vector<Individual>& random_part, std::span<const uint64_t> sown,
                                    bool exploit);

@@ -92,20 +92,24 @@ void sow(const schedule::Trace& from, std::span<const int64_t> decisions, const 
 }  // namespace
 
 Result<Prior> load_prior(std::span<const task::Task> tasks, const target::Target& target, const TuneOptions& options,
-                         const Session& session, record::Store& store) {
+                         const Session& session, const ShippedPrior* shipped, record::Store& store) {
   Prior prior;
+  std::set<task::AnchorKind> families;
+  for (const task::Task& t : tasks) families.insert(t.anchor);
   if (session.resumed) {
     TCC_TRY(std::optional<std::string> copy, store.load_session(copy_key(session)));
     prior.tasks = parse(copy);
-    return prior;
+  } else {
+    for (task::AnchorKind anchor : families) {
+      TCC_TRY(std::optional<std::string> text, store.load_session(family_key(anchor, target, options.threads)));
+      for (PriorTask& t : parse(text)) prior.tasks.push_back(std::move(t));
+    }
+    TCC_TRY_VOID(store.save_session(copy_key(session), print(prior.tasks)));
   }
-  std::set<task::AnchorKind> families;
-  for (const task::Task& t : tasks) families.insert(t.anchor);
-  for (task::AnchorKind anchor : families) {
-    TCC_TRY(std::optional<std::string> text, store.load_session(family_key(anchor, target, options.threads)));
-    for (PriorTask& t : parse(text)) prior.tasks.push_back(std::move(t));
-  }
-  TCC_TRY_VOID(store.save_session(copy_key(session), print(prior.tasks)));
+  if (shipped == nullptr || !target.is_cpu()) return prior;
+  for (const PriorTask& t : prior.tasks) families.erase(t.anchor);
+  prior.shipped = shipped;
+  prior.unknown = std::move(families);
   return prior;
 }
 

@@ -5,28 +5,26 @@
 // sessions for each family, target and number of threads.
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
 #include "search/session.h"
 #include "search/task_state.h"
+#include "tcc/search/shipped_prior.h"
 
 namespace tcc::search {
 
-struct PriorTask {
-  task::AnchorKind anchor = task::AnchorKind::kElementwise;
-  uint64_t hash = 0;
-  std::vector<features::Row> rows;
-  std::vector<float> throughputs;
-  std::vector<std::string> best;  // traces as JSON, fastest first
-};
 struct Prior {
   std::vector<PriorTask> tasks;  // oldest first
+  const ShippedPrior* shipped = nullptr;
+  std::set<task::AnchorKind> unknown;  // families that the store has nothing of: what ships is for their tasks
 };
 
-// For the families of these tasks. A resumed session gets what it began with, whatever other runs have left since.
+// For the families of these tasks, on CPUs with what is shipped of families that the store has nothing of. A resumed
+// session gets what it began with, whatever other runs have left since.
 Result<Prior> load_prior(std::span<const task::Task> tasks, const target::Target& target, const TuneOptions& options,
-                         const Session& session, record::Store& store);
+                         const Session& session, const ShippedPrior* shipped, record::Store& store);
 // Adds what this run knows of its tasks and forgets the session's copy.
 Result<void> leave_prior(const std::vector<TaskState>& states, const target::Target& target, const TuneOptions& options,
                          const Session& session, record::Store& store);

@@ -48,11 +48,11 @@ class Tuner {
 
  private:
   Result<void> load(std::span<const task::Task> tasks) {
-    TCC_TRY(session_, open_session(tasks, target_, options_, *env_.store));
+    TCC_TRY(session_, open_session(tasks, target_, options_, env_.prior, *env_.store));
     TCC_TRY(states_, load_tasks(tasks, target_, options_, *env_.store, session_.last_record, env_.pool));
     TCC_TRY_VOID(restore_session(session_, states_, *env_.store));
     TCC_TRY_VOID(sow_relatives(states_, target_, options_, *env_.store, session_.resumed));
-    TCC_TRY(prior_, load_prior(tasks, target_, options_, session_, *env_.store));
+    TCC_TRY(prior_, load_prior(tasks, target_, options_, session_, env_.prior, *env_.store));
     if (!session_.resumed) session_.last_record = std::max<int64_t>(last_record(states_), 0);
     TCC_TRY_VOID(save_session(session_, states_, *env_.store));
     for (const std::string& text : session_notes(session_)) note(text);

@@ -38,7 +38,8 @@ uint64_t settings_hash(const Settings& s) {
   return h;
 }
 
-std::string session_key(std::span<const task::Task> tasks, const target::Target& target, const TuneOptions& o) {
+std::string session_key(std::span<const task::Task> tasks, const target::Target& target, const TuneOptions& o,
+                        uint64_t prior) {
   uint64_t h = combine_hash(kVersion, target::feature_hash(target));
   for (const task::Task& t : tasks) h = combine_hash(h, combine_hash(task_hash(t), static_cast<uint64_t>(t.weight)));
   for (int64_t v : {o.trials, o.trials_per_task, o.threads, o.round_size, o.population, o.generations,
@@ -47,6 +48,7 @@ std::string session_key(std::span<const task::Task> tasks, const target::Target&
   h = combine_hash(h, options_hash(o.space));
   if (o.settings) h = combine_hash(h, settings_hash(*o.settings));
   h = combine_hash(combine_hash(h, o.seed), std::bit_cast<uint64_t>(o.explore));
+  if (prior != 0) h = combine_hash(h, prior);
   return "tune " + record::hash_text(h);
 }
 
@@ -86,9 +88,10 @@ Result<void> claim_row(Session& session, const std::string& key, bool resume, re
 }  // namespace
 
 Result<Session> open_session(std::span<const task::Task> tasks, const target::Target& target,
-                             const TuneOptions& options, record::Store& store) {
+                             const TuneOptions& options, const ShippedPrior* prior, record::Store& store) {
   Session session;
-  TCC_TRY_VOID(claim_row(session, session_key(tasks, target, options), options.resume, store));
+  session.prior = prior != nullptr ? prior->hash : 0;
+  TCC_TRY_VOID(claim_row(session, session_key(tasks, target, options, session.prior), options.resume, store));
   if (!options.resume) return session;
   TCC_TRY(std::optional<json> row, load(session.key, store));
   if (!row) return session;
@@ -142,6 +145,7 @@ void close_round(Session& session, TaskState& state, int64_t trials, int64_t las
 
 Result<void> save_session(const Session& session, const std::vector<TaskState>& states, record::Store& store) {
   json row = {{"version", kVersion},
+              {"prior", record::hash_text(session.prior)},
               {"round", session.round},
               {"trials", session.trials},
               {"last_record", session.last_record}};

@@ -5,7 +5,8 @@
 // Each weight is used once, so the rate of memory decides. The matrix is packed into panels of one or two vectors, each
 // read from front to back. A tile reads four or eight panels at a time: one stream alone does not keep enough lines on
 // their way (measured on Zen 3: 24 GB/s from one stream, 40 GB/s from four), and as many vectors of independent sums
-// hide the latency of an fma.
+// hide the latency of an fma. Where the machine has 32 vector registers, half of them may be sums. The hardware's own
+// prefetcher ends at each page, which a panel leaves after 32 or 64 rows: rows further on may be asked for ahead.
 #include <algorithm>
 
 #include "space/contraction.h"
@@ -26,8 +27,10 @@ using schedule::Schedule;
 struct Shape {
   int64_t tile, panel;
 };
-constexpr Shape kShapes[] = {{8, 2}, {4, 1}, {8, 1}};
+constexpr Shape kShapes[] = {{8, 2}, {4, 1}, {8, 1}, {16, 2}};
 constexpr int64_t kMaxUnroll = 8;
+constexpr int64_t kAhead = 16;    // iterations over unrolled rows
+constexpr int64_t kMaxLoop = 64;  // elements of a vectorised loop; wider tiles are vectorised panel by panel
 
 struct Gemv {
   NaiveNest nest;
@@ -71,6 +74,7 @@ class GemvTiling : public Module {
     int64_t lanes = vector_lanes(target, state.kernel().buffer(g->nest.store->buffer)->type);
     std::vector<Schedule> out;
     for (auto [vectors, panel] : kShapes) {
+      if (2 * vectors > std::max<int64_t>(target.cpu.num_vector_registers, 16)) continue;
       Schedule s = state;
       if (tile(s, *g, vectors * lanes, panel * lanes)) out.push_back(std::move(s));
     }
@@ -94,14 +98,35 @@ class GemvTiling : public Module {
     outer.push_back(j[0]);
     std::vector<LoopRv> order = outer;
     for (size_t u : g.unit_sum) order.push_back(loops[u]);
-    order.insert(order.end(), {k[0], k[1], j[1]});
+    std::vector<LoopRv> lanes = {j[1]};
+    if (columns > kMaxLoop) lanes = s.split(j[1], std::vector<ExprRv>{{}, lit(panel)});
+    order.insert(order.end(), {k[0], k[1]});
+    order.insert(order.end(), lanes.begin(), lanes.end());
     s.reorder(order);
     if (!s.ok()) return false;
     s.reverse_compute_at(*epilogue, j[0]);
-    if (!s.ok() || !mark_epilogue(s, g.nest, static_cast<int>(g.column), *epilogue, outer.size())) return false;
+    if (!s.ok() || !finish_tile(s, g, *epilogue, outer.size(), columns, panel)) return false;
     s.unroll(k[1]);
-    s.vectorize(j[1]);
+    fetch_ahead(s, k[0], kAhead);
+    if (lanes.size() > 1) s.unroll(lanes[0]);
+    s.vectorize(lanes.back());
     fuse_parallel(s, outer);
+    return s.ok();
+  }
+
+  // The epilogue in vectors, as wide as those of the sums.
+  static bool finish_tile(Schedule& s, const Gemv& g, BlockRv epilogue, size_t depth, int64_t columns, int64_t panel) {
+    if (columns <= kMaxLoop) return mark_epilogue(s, g.nest, static_cast<int>(g.column), epilogue, depth);
+    std::vector<LoopRv> loops = s.get_loops(epilogue);
+    if (!s.ok()) return false;
+    for (size_t i = depth; i < loops.size(); ++i) {
+      const Loop* l = find_loop(s.kernel().root, s.id(loops[i]));
+      if (l == nullptr || !is_int(l->extent, columns)) continue;
+      std::vector<LoopRv> parts = s.split(loops[i], std::vector<ExprRv>{{}, lit(panel)});
+      if (!s.ok()) return false;
+      s.unroll(parts[0]);
+      s.vectorize(parts[1]);
+    }
     return s.ok();
   }
 };

@@ -32,6 +32,10 @@ std::optional<ProductForm> find_product(const ir::Kernel& k);
 // makes a product of it.
 std::optional<ProductForm> find_product(schedule::Schedule& s);
 
+// Conditions of gpu_wgmma that do not hold, on a target that has instructions of warpgroups: a sentence each. `form`:
+// the kernel's, nullopt where it has none.
+std::vector<std::string> unmet_conditions_of_warpgroups(const ir::Kernel& k, const std::optional<ProductForm>& form);
+
 // The product as one iterator each, all extents multiples of the row's tile.
 struct Product {
   std::string name;  // of the block

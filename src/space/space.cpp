@@ -16,6 +16,7 @@ std::vector<std::unique_ptr<Module>> modules_for(const target::Target& target) {
   if (target.is_cuda()) {
     modules.push_back(make_gpu_attention());
     modules.push_back(make_gpu_split_k());
+    modules.push_back(make_gpu_wgmma());
     modules.push_back(make_gpu_tensor_core());
     modules.push_back(make_gpu_tiling());
     modules.push_back(make_gpu_inline());

@@ -3,8 +3,10 @@
 #include "lower/split_launches.h"
 #include "lower/split_tails.h"
 #include "nest.h"
+#include "tcc/codegen/llvm.h"
 #include "tcc/ir/verify.h"
 #include "tcc/ir/walk.h"
+#include "tcc/lower/lower.h"
 
 namespace tcc::codegen {
 namespace {
@@ -149,6 +151,43 @@ TEST_CASE("launches that a CPU cannot run are rejected", "[codegen][lower]") {
   auto rejected = lower::split_launches(at_nest(u.lowered(large)), std::make_shared<Arena>());
   REQUIRE_FALSE(rejected);
   CHECK(rejected.error().reason == ir::RejectReason::kTooMuchLocal);
+}
+
+TEST_CASE("limits know how local rows are padded", "[codegen][lower]") {
+  const target::Target target = *target::find_target("x86-64-v3");
+  // Six buffers; rows of 33 elements lie 64 apart: 158,400 bytes as declared, 307,200 on the stack.
+  auto nest_of = [](int64_t row) {
+    Nest t;
+    const ir::Buffer *x = t.input("x", Type::kF32, {4, 200, row}), *y = t.output("y", Type::kF32, {4, 200, row});
+    std::vector<const ir::Buffer*> copies;
+    for (int i = 0; i < 6; ++i) copies.push_back(t.buffer("copy", Type::kF32, {200, row}, ir::BufferRole::kTemp));
+    auto both = [&](const std::function<ir::Stmt(ir::Expr, ir::Expr)>& f) {
+      return t.loop(200, LoopKind::kSerial,
+                    [&](ir::Expr i) { return t.loop(row, LoopKind::kSerial, [&](ir::Expr j) { return f(i, j); }); });
+    };
+    ir::Stmt root = t.loop(4, LoopKind::kParallel, [&](ir::Expr p) {
+      std::vector<ir::Stmt> steps = {
+          both([&](ir::Expr i, ir::Expr j) { return t.store(copies[0], {i, j}, t.load(x, {p, i, j})); })};
+      for (size_t c = 1; c < copies.size(); ++c)
+        steps.push_back(both([&](ir::Expr i, ir::Expr j) {
+          return t.store(copies[c], {i, j}, t.load(copies[c - 1], {t.b().sub(t.i(199), i), j}));
+        }));
+      steps.push_back(
+          both([&](ir::Expr i, ir::Expr j) { return t.store(y, {p, i, j}, t.load(copies.back(), {i, j})); }));
+      return t.alloc(copies, t.seq(steps));
+    });
+    return at_nest(t.lowered(root));
+  };
+  CHECK(lower::check_limits(nest_of(32), target).has_value());
+  auto arena = std::make_shared<Arena>();
+  auto lowered = lower::lower(nest_of(32), target, ir::Stage::kLowered, arena);
+  REQUIRE(lowered.has_value());
+  CHECK(compile_host(*lowered, target).has_value());
+
+  auto refused = lower::check_limits(nest_of(33), target);
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().reason == ir::RejectReason::kTooMuchLocal);
+  CHECK_FALSE(lower::lower(nest_of(33), target, ir::Stage::kLowered, arena));
 }
 
 }  // namespace tcc::codegen

@@ -95,3 +95,40 @@ TEST_CASE("a library that is not there is an error that says what to do") {
   CHECK(artifact.error().cls == ErrorClass::kEnvironment);
   CHECK_FALSE(artifact.error().hint.empty());
 }
+
+TEST_CASE("waits trap after a limit in code that is tried out, and only there") {
+  if (!have_nvrtc()) return;
+  const char* text = R"(kernel lowered {
+  output C: f32[32] align 16
+  temp bar: barrier[1] shared align 8
+  for g in 1 bound(grid.x) {
+    alloc bar {
+      for w in 1 bound(warp) {
+        for l in 32 bound(lane) {
+          if l == 0 {
+            instr mbarrier.init(bar[0]; 32)
+          }
+          instr bar.sync(; 0, 32)
+          instr mbarrier.arrive(bar[0])
+          instr mbarrier.wait(bar[0]; 0)
+          C[l] = 1.0
+        }
+      }
+    }
+  }
+}
+)";
+  auto kernel = ir::parse(text, "wait.tir");
+  if (!kernel) FAIL(kernel.error().message);
+  for (const char* target : {"a100", "h200"}) {
+    const auto ptx = [&](int64_t limit) {
+      auto made = compile_cuda(*kernel, gpu(target), {.want_ptx = true, .wait_limit = limit});
+      if (!made) FAIL(made.error().message);
+      return made->code;
+    };
+    const std::string shipped = ptx(0), tried = ptx(2'000'000'000);
+    CHECK_THAT(shipped, !Catch::Contains("trap") && !Catch::Contains("%globaltimer"));
+    CHECK_THAT(tried, Catch::Contains("trap;") && Catch::Contains("%globaltimer") && Catch::Contains("2000000000"));
+    CHECK(compile_cuda(*kernel, gpu(target), {.wait_limit = 2'000'000'000}));
+  }
+}

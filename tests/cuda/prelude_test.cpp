@@ -1,6 +1,8 @@
 // The prelude: every asm statement is in it, and every instruction with a PTX text has a function that compiles.
 #include "codegen/cuda/prelude.h"
 
+#include <map>
+
 #include "cuda/support.h"
 #include "tcc/ir/instr.h"
 
@@ -26,13 +28,37 @@ bool has(const target::CudaFeatures& features, std::string_view name) {
   return false;
 }
 
+using Layouts = std::map<Id, const Layout*>;
+
+// What bulk copies and wgmma take: boxes of kBox, tiles whose rows are those of a swizzle of 128 bytes.
+constexpr int64_t kBox[] = {8, 16};
+const Buffer* plane(Draft& d, const Instruction& row, const OperandSpec& o, Layouts& layouts) {
+  const char* name = std::string_view(o.name) == "D" ? "D" : o.name == "A" ? "A" : o.name == "B" ? "B" : "S";
+  if (o.scope == Scope::kGlobal)
+    return d.buffer(name, o.type, {64, 64}, o.access == Access::kRead ? BufferRole::kInput : BufferRole::kOutput);
+  if (row.completion != Completion::kWgmmaGroup)
+    return d.buffer(name, o.type, {kBox[0], kBox[1]}, BufferRole::kTemp, Scope::kShared);
+  const bool transposed = o.tile[0] == 16 && o.tile[1] > 16;
+  const Buffer* b = d.buffer(name, o.type, {o.tile[0], transposed ? o.tile[1] : 64}, BufferRole::kTemp, Scope::kShared);
+  const int64_t shape[] = {o.tile[0], o.tile[1]};
+  const int32_t order[] = {1, 0};
+  const std::pair<int32_t, int64_t> tiles[] = {{1, 64}};
+  if (transposed) layouts[b->id] = make_blocked(d.b.arena(), shape, order, tiles);
+  return b;
+}
+
 // One call of the row by every thread of a warpgroup: shared, global and local buffers as its operands ask. The
 // arguments are the constants `args`; where `run_time`, those that may be are read from a buffer.
 Kernel call_of(const Instruction& row, int32_t number, const std::vector<int64_t>& args, bool run_time) {
   Draft d;
   const Buffer* numbers = d.buffer("numbers", Type::kI32, {8}, BufferRole::kInput);
   std::vector<const Buffer*> buffers;
+  Layouts layouts;
   for (const OperandSpec& o : row.operands) {
+    if (o.rank == 2 && o.layout.empty() && row.proxy == Proxy::kAsync) {
+      buffers.push_back(plane(d, row, o, layouts));
+      continue;
+    }
     const int64_t elements = o.scope == Scope::kLocal ? cuda::registers_per_lane(o) : 4096;
     const BufferRole role = o.scope != Scope::kGlobal   ? BufferRole::kTemp
                             : o.access == Access::kRead ? BufferRole::kInput
@@ -40,13 +66,13 @@ Kernel call_of(const Instruction& row, int32_t number, const std::vector<int64_t
     buffers.push_back(d.buffer(std::string(o.name).c_str(), o.type, {elements}, role,
                                o.scope == Scope::kClusterShared ? Scope::kShared : o.scope));
   }
-  const Expr zero[] = {d.num(0)};
+  const Expr zero[] = {d.num(0), d.num(0)};
   std::vector<Operand> operands;
   std::vector<Id> temporaries;
   std::vector<Stmt> body;
   const Id t = d.kb.new_id("t");
   for (const Buffer* b : buffers) {
-    operands.push_back({b->id, zero});
+    operands.push_back({b->id, std::span(zero).first(b->shape.size())});
     if (b->role == BufferRole::kTemp) temporaries.push_back(b->id);
     if (b->scope == Scope::kLocal)
       for (int64_t i = 0; i < int_value(b->shape[0]); ++i)
@@ -63,7 +89,15 @@ Kernel call_of(const Instruction& row, int32_t number, const std::vector<int64_t
       for (int64_t i = 0; i < int_value(b->shape[0]); ++i)
         body.push_back(d.store(out, {d.b.var(t)}, d.b.cast(d.load(b, {d.num(i)}), Type::kF32)));
   Stmt inner = d.b.loop(t, d.num(128), d.b.seq(body), LoopKind::kBound, Axis::kThreadX);
-  return d.finish(d.b.alloc(temporaries, inner), 128);
+  Kernel k = d.finish(d.b.alloc(temporaries, inner), 128);
+  std::vector<const Buffer*> laid_out;
+  for (const Buffer* old : k.buffers) {
+    Buffer copy = *old;
+    if (const auto layout = layouts.find(old->id); layout != layouts.end()) copy.layout = layout->second;
+    laid_out.push_back(d.b.buffer(copy));
+  }
+  k.buffers = d.b.arena().copy(laid_out);
+  return k;
 }
 
 std::vector<int64_t> example_arguments(const Instruction& row) {
@@ -77,6 +111,9 @@ std::vector<int64_t> example_arguments(const Instruction& row) {
     case Behaviour::kSetMaxRegisters:
       return {row.name.ends_with("inc") ? 240 : 40};
     case Behaviour::kCompute:
+      if (row.proxy == Proxy::kAsync && row.num_args >= 2)
+        return row.num_args == 2 ? std::vector<int64_t>{kBox[0], kBox[1]} : std::vector<int64_t>{kBox[0], kBox[1], 1};
+      return std::vector<int64_t>(static_cast<size_t>(row.num_args), 1);
     case Behaviour::kCopyCommit:
     case Behaviour::kCopyWait:
     case Behaviour::kMbarrierInit:
@@ -112,6 +149,10 @@ TEST_CASE("asm stands in the prelude only, a function for every row with a PTX t
     if (row.ptx.empty()) continue;
     CHECK(at > last);
     last = at;
+    const bool boxes = std::any_of(row.operands.begin(), row.operands.end(),
+                                   [&](const OperandSpec& o) { return cuda::is_tensor_map(row, o); });
+    for (const char dimension : {'2', '3', '4', '5'})
+      CHECK((prelude.find(fmt::format("tensor.{}d.", dimension), at) != std::string::npos || !boxes));
     for (const bool run_time : {false, true}) {
       const Kernel kernel = call_of(row, static_cast<int32_t>(i), example_arguments(row), run_time);
       auto source = emit_cuda_source(kernel, gpu("h200"));

@@ -1,5 +1,7 @@
 #include "emulation/host_prelude.h"
 
+#include <algorithm>
+
 #include "codegen/cuda/emitter.h"
 #include "codegen/cuda/prelude.h"
 #include "tcc/support/check.h"
@@ -97,7 +99,7 @@ std::string make_prelude() {
   for (size_t i = 0; i < table.size(); ++i) {
     const Instruction& row = table[i];
     const auto number = static_cast<int32_t>(i);
-    if (row.ptx.empty()) continue;
+    if (row.ptx.empty() || !has_host_form(row)) continue;
     if (row.behaviour == Behaviour::kCompute) text += compute_functions(row, number);
     text += function(row, number, false);
     bool any = false;
@@ -108,6 +110,11 @@ std::string make_prelude() {
 }
 
 }  // namespace
+
+bool has_host_form(const Instruction& row) {
+  return std::none_of(row.operands.begin(), row.operands.end(),
+                      [&](const OperandSpec& o) { return is_tensor_map(row, o) || is_matrix(row, o); });
+}
 
 const std::string& host_prelude() {
   static const std::string text = make_prelude();

@@ -3,6 +3,7 @@
 // access beyond a buffer) loses the CUDA context, as a fault does on a device.
 #include <cstdio>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "rt/fake_cuda.h"
@@ -27,11 +28,30 @@ const emulation::PtxModule* module_of(const std::string& text) {
   return found->second ? &*found->second : nullptr;
 }
 
+// The fake driver's tensor map as the machine takes it; nullopt: it does not begin where a parameter does.
+std::optional<codegen::TensorMap> map_of(const fake_cuda_tensor_map& from,
+                                         const std::vector<emulation::PtxBuffer>& buffers) {
+  codegen::TensorMap map;
+  map.buffer = -1;
+  for (size_t i = 0; i < buffers.size() && map.buffer < 0; ++i)
+    if (buffers[i].data == static_cast<std::byte*>(from.address)) map.buffer = static_cast<int>(i);
+  if (map.buffer < 0 || (from.type != 6 && from.type != 7 && from.type != 9)) return std::nullopt;
+  map.type = from.type == 6 ? ir::Type::kF16 : from.type == 7 ? ir::Type::kF32 : ir::Type::kBF16;
+  map.swizzle = from.swizzle;
+  for (size_t d = 0; d < from.rank; ++d) {
+    map.dims.push_back(static_cast<int64_t>(from.dims[d]));
+    map.box.push_back(from.box[d]);
+    if (d > 0) map.strides.push_back(static_cast<int64_t>(from.strides[d - 1]));
+  }
+  return map;
+}
+
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) int fake_cuda_run(const char* ptx, const char* symbol,
                                                                     fake_cuda_shape shape,
                                                                     const fake_cuda_piece* parameters, int count,
+                                                                    const fake_cuda_tensor_map* maps, int map_count,
                                                                     double* seconds) {
   const emulation::PtxModule* module = module_of(ptx);
   if (module == nullptr) return kInvalidProgram;
@@ -45,6 +65,11 @@ extern "C" __attribute__((visibility("default"))) int fake_cuda_run(const char* 
   for (int i = 0; i < count; ++i)
     buffers.push_back({static_cast<std::byte*>(parameters[i].begin), static_cast<int64_t>(parameters[i].bytes),
                        "parameter " + std::to_string(i)});
+  for (int m = 0; m < map_count; ++m) {
+    const auto map = map_of(maps[m], buffers);
+    if (!map) return kInvalidProgram;
+    launch.tensor_maps.push_back(*map);
+  }
   auto report = emulation::run_ptx(*module, launch, buffers);
   if (!report) {
     std::fprintf(stderr, "fake GPU: %s\n", report.error().message.c_str());

@@ -80,3 +80,55 @@ TEST_CASE("a pipeline holds its stages in shared memory, and its steps are count
   CHECK(f.scheduler_warps >= 1);
   CHECK(f.clock_hz > 0);
 }
+
+TEST_CASE("a producer's copies cost its block's threads and registers, and no instructions of the others") {
+  auto nest = [](const char* role) {
+    auto k = ir::parse(fmt::format(R"(kernel nest {{
+  input A: f16[128, 256]
+  input B: f16[256, 64]
+  output C: f32[128, 64]
+  temp acc: f32[64, 64] local
+  temp As: f16[64, 64] shared
+  temp Bs: f16[64, 64] shared
+  for g in 2 bound(grid.x) {{
+    alloc acc {{
+      for k in 4 @pipeline_depth(3){} {{
+        alloc As, Bs {{
+          for x in 64 @cooperative_fetch(8) {{
+            for y in 64 {{
+              As[x, y] = A[g*64 + x, k*64 + y]
+            }}
+          }}
+          for u in 64 @cooperative_fetch(8) {{
+            for v in 64 {{
+              Bs[u, v] = B[k*64 + u, v]
+            }}
+          }}
+          for kk in 4 unrolled {{
+            instr wgmma.m64n64k16.f32.f16.trans_b(acc[0, 0], As[0, kk*16], Bs[kk*16, 0])
+          }}
+        }}
+      }}
+      for p in 64 {{
+        for q in 64 {{
+          C[g*64 + p, q] = acc[p, q]
+        }}
+      }}
+    }}
+  }}
+}}
+)",
+                                   role));
+    if (!k) FAIL(k.error().message);
+    return *k;
+  };
+  const features::LaunchFacts f = facts_of(nest(" @pipeline_role(1)"), "h200"), plain = facts_of(nest(""), "h200");
+  CHECK(f.threads == 256);
+  CHECK(plain.threads == 128);
+  CHECK(f.registers == 128);
+  CHECK(f.copy_instructions == 0);
+  CHECK(plain.copy_instructions > 0);
+  CHECK(f.stages == 3);
+  CHECK(f.matrix_flops == 2.0 * 128 * 64 * 256);
+  CHECK(f.matrix_seconds == Approx(f.matrix_flops / target::find_target("h200")->peak.fp16));
+}

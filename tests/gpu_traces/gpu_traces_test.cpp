@@ -245,3 +245,56 @@ TEST_CASE("long sums of few results are split over blocks", "[traces]") {
   WARN(tally.text());
   CHECK(tally.uses("mma.m16n8k16.f32.f16") > 0);
 }
+
+TEST_CASE("products by warpgroups equal the reference, on odd sizes and batches, with bias and activation",
+          "[traces]") {
+  const target::Target target = gpu("h200");
+  const bool soak = std::getenv("TCC_SOAK") != nullptr;
+  const char* only = std::getenv("TCC_TRACE_TASK");
+  const auto half = graph::DType::kF16, brain = graph::DType::kBF16;
+  const std::vector<task::Task> tasks = {
+      task::make_gemm({.m = 64, .n = 128, .k = 128, .dtype = half}),
+      task::make_gemm({.m = 72, .n = 80, .k = 200, .dtype = half}),
+      task::make_gemm({.m = 65, .n = 40, .k = 136, .trans_b = true, .dtype = brain}),
+      task::make_gemm({.m = 130, .n = 96, .k = 144, .bias = true, .relu = true, .dtype = half}),
+      task::make_gemm({.m = 100, .n = 136, .k = 72, .bias = true, .trans_b = true, .dtype = half}),
+      testing::make_operator(graph::Op::kMatMul, graph::MatMulAttrs{}, {{2, 70, 136}, {2, 136, 72}}, brain),
+  };
+  Tally tally;
+  for (size_t n = 0; n < tasks.size(); ++n) {
+    if (only != nullptr && "w" + std::to_string(n) != only) continue;
+    check_task(tasks[n], n + 300, target, {}, soak ? 20 : 2, "wgmma", only != nullptr, tally);
+  }
+  WARN(tally.text());
+  if (only != nullptr) return;
+  for (const char* name : {"wgmma.m64n64k16.f32.f16.trans_b", "wgmma.m64n64k16.f32.bf16", "wgmma.m64n128k16.f32.f16",
+                           "tma.load.f16", "tma.load.bf16", "mbarrier.expect_tx"})
+    CHECK(tally.uses(name) > 0);
+}
+
+TEST_CASE("products by warpgroups keep their sums in registers", "[traces]") {
+  if (!codegen::nvrtc_available()) {
+    WARN("SKIPPED: no NVRTC");
+    return;
+  }
+  const target::Target target = gpu("h200");
+  const task::Task gemm = task::make_gemm({.m = 1024, .n = 1024, .k = 1024, .bias = true, .dtype = graph::DType::kF16});
+  int compiled = 0;
+  for (const schedule::Trace& trace : space::generate_space(gemm.kernel, target)) {
+    const std::string text = schedule::print_trace(trace);
+    if (text.find("wgmma") == std::string::npos) continue;
+    auto arena = std::make_shared<Arena>();
+    std::vector<int64_t> decisions = trace.decisions;
+    auto scheduled = schedule::replay(trace, decisions, gemm.kernel, arena);
+    REQUIRE(scheduled.has_value());
+    auto lowered = lower::lower(*scheduled, target, ir::Stage::kLowered, arena);
+    if (!lowered) FAIL(lowered.error().text << text);
+    auto artifact = codegen::compile_cuda(*lowered, target);
+    if (!artifact) FAIL(artifact.error().message << text);
+    INFO(text);
+    CHECK(artifact->facts.at("spill_bytes") == 0);
+    CHECK(artifact->launches.at(0).tensor_maps.size() == 2);
+    ++compiled;
+  }
+  CHECK(compiled >= 3);
+}

@@ -181,6 +181,26 @@ TEST_CASE("gpu: after two hangs programs with asynchronous copies are not tried 
   CHECK(measure_one(*measurer, copies).status == Status::kOk);
 }
 
+TEST_CASE("gpu: a trap of a program that waits for copies counts as a hang", "[unit]") {
+  Fake fake("crash=fault:719");
+  auto measurer = open();
+  auto task = make_task(*measurer);
+  ir::KernelBuilder kb;
+  const ir::Expr none[] = {kb.b().integer(0)};
+  Candidate waits = program(*task, "fault", 7);
+  waits.kernel = kb.finish(kb.b().instr(ir::find_instruction("cp.async.wait"), {}, none));
+  for (int i = 0; i < 2; ++i) {
+    const Measurement m = measure_one(*measurer, waits);
+    CHECK(m.status == Status::kCrashed);
+    CHECK_THAT(m.failure, Catch::Contains("719") && Catch::Contains("a wait for a copy may have lasted"));
+  }
+  CHECK(measure_one(*measurer, waits).status == Status::kRejected);
+  // A trap of a program that waits for nothing says nothing about waits.
+  const Measurement other = measure_one(*measurer, program(*task, "fault", 8));
+  CHECK(other.status == Status::kCrashed);
+  CHECK_THAT(other.failure, !Catch::Contains("wait for a copy"));
+}
+
 TEST_CASE("gpu: a fault costs the worker, and the record names the culprit", "[unit]") {
   Fake fake("crash=fault:700");
   auto measurer = open();

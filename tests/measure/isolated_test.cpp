@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "kernels.h"
+#include "measure/task_segment.h"
 #include "tcc/codegen/llvm.h"
 #include "tcc/ir/layout.h"
 #include "tcc/lower/lower.h"
@@ -153,6 +154,34 @@ TEST_CASE("long sums of reals stay within what is allowed, a missing term does n
   m = measure_one(*curved, make_gemm(options));
   CHECK(m.status == Status::kWrong);
   CHECK(m.max_error > 50);
+}
+
+TEST_CASE("a weight of one element is a factor near one, whatever the length of the sums", "[unit]") {
+  GemmOptions options;
+  options.m = 4, options.n = 1, options.k = 900;
+  options.gelu = options.divisor = true;
+  auto task = make_task(options);
+  CHECK_FALSE(task->facts().plain);
+  const MeasureTask::Segment& segment = task->segment();
+  REQUIRE(segment.description.params.size() == 4);
+  for (int64_t set = 0; set < segment.description.num_sets; ++set) {
+    auto largest = [&](size_t param) {
+      const TaskParam& p = segment.description.params[param];
+      const auto* data = reinterpret_cast<const float*>(segment.memory.data() + p.sets[static_cast<size_t>(set)].data);
+      float most = 0;
+      for (int64_t i = 0; i < p.elements(); ++i) most = std::max(most, std::fabs(data[i]));
+      return most;
+    };
+    INFO("set " << set);
+    REQUIRE(segment.description.params[3].elements() == 1);
+    CHECK(largest(3) >= 0.5f);  // as a divisor it does not drive what follows into saturation
+    CHECK(largest(3) <= 1.5f);
+    CHECK(largest(1) <= 1.01f / 30);  // other weights keep sums of 900 terms near one
+    CHECK(largest(1) >= 0.5f / 30);
+  }
+  CHECK(measure_one(*task, make_gemm(options)).status == Status::kOk);
+  options.defect = Defect::kShortSum;
+  CHECK(measure_one(*task, make_gemm(options)).status == Status::kWrong);
 }
 
 TEST_CASE("several threads", "[unit]") {

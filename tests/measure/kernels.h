@@ -25,7 +25,8 @@ struct GemmOptions {
   int64_t m = 24, n = 20, k = 28;
   ir::Type in = ir::Type::kF32, out = ir::Type::kF32;
   bool relu = false;
-  bool gelu = false;  // an intrinsic: no longer a plain sum of products
+  bool gelu = false;     // an intrinsic: no longer a plain sum of products
+  bool divisor = false;  // sums are divided by a weight of one element
   Defect defect = Defect::kNone;
 };
 
@@ -37,6 +38,7 @@ class GemmMaker {
     a_ = maker_.add_buffer("A", o.in, std::array{o.m, o.k}, a_role);
     w_ = maker_.add_buffer("W", o.in, std::array{o.k, o.n}, ir::BufferRole::kWeight);
     c_ = maker_.add_buffer("C", o.out, std::array{o.m, o.n}, ir::BufferRole::kOutput);
+    if (o.divisor) s_ = maker_.add_buffer("S", o.in, std::array<int64_t, 1>{1}, ir::BufferRole::kWeight);
     sum_ = maker_.add_buffer("sum", ir::Type::kF32, std::array{o.m, o.n}, ir::BufferRole::kTemp, ir::Scope::kWorkspace);
   }
 
@@ -89,6 +91,7 @@ class GemmMaker {
     Axes x = axes({rows, o_.n}, 2);
     ir::Expr i = x.vars[0], j = x.vars[1];
     ir::Expr value = load(sum_, {o_.defect == Defect::kOneTooMany ? b_.floor_mod(i, b_.integer(o_.m)) : i, j});
+    if (o_.divisor) value = b_.div(value, b_.cast(load(s_, {b_.integer(0)}), ir::Type::kF32));
     if (o_.relu) value = b_.max(value, b_.real(0));
     if (o_.gelu) {
       ir::Expr argument = b_.mul(value, b_.real(0.7071067811865476));
@@ -114,7 +117,7 @@ class GemmMaker {
   GemmOptions o_;
   ir::KernelBuilder maker_;
   ir::Builder& b_;
-  const ir::Buffer *a_, *w_, *c_, *sum_;
+  const ir::Buffer *a_, *w_, *c_, *s_ = nullptr, *sum_;
 };
 
 inline ir::Kernel make_gemm(const GemmOptions& options = {}) {

@@ -360,6 +360,9 @@ TEST_CASE("artifacts and tasks pass through the wire unchanged", "[unit]") {
   codegen::Artifact artifact;
   artifact.code = std::string("\0\1elf", 5);
   artifact.launches.push_back({"tcc_kernel_0", 17});
+  artifact.launches[0].cluster = {2, 1, 1};
+  artifact.launches[0].cooperative = true;
+  artifact.launches[0].tensor_maps.push_back({1, ir::Type::kBF16, {64, 32}, {128}, {64, 8}, 128});
   artifact.buffers.push_back({ir::BufferRole::kWeight, ir::Type::kBF16, {3, 4}, "layout[...]", 24, 64});
   Writer writer;
   put_artifact(writer, artifact);
@@ -369,6 +372,9 @@ TEST_CASE("artifacts and tasks pass through the wire unchanged", "[unit]") {
   CHECK(back.code == artifact.code);
   CHECK(back.launches[0].symbol == "tcc_kernel_0");
   CHECK(back.launches[0].extent == 17);
+  CHECK(back.launches[0].cluster == artifact.launches[0].cluster);
+  CHECK(back.launches[0].cooperative);
+  CHECK(back.launches[0].tensor_maps == artifact.launches[0].tensor_maps);
   CHECK(back.buffers[0].shape == artifact.buffers[0].shape);
   CHECK(back.buffers[0].layout == artifact.buffers[0].layout);
   for (size_t cut = 0; cut < writer.bytes().size(); ++cut) {

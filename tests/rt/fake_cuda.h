@@ -31,6 +31,16 @@ typedef struct {
   unsigned long bytes;
 } fake_cuda_piece;
 
+// What the fake driver makes of a tensor map. Dimensions innermost first.
+typedef struct {
+  char mark[8];  // "FAKEMAP"
+  void* address;
+  unsigned long long dims[5], strides[4];
+  unsigned short box[5];
+  unsigned short rank, type, swizzle;  // type: CUtensorMapDataType; swizzle: bytes
+  char rest[24];
+} fake_cuda_tensor_map;
+
 // Forgets contexts, memory, counts and kernels, then reads the text. NULL: the environment's.
 typedef void (*fake_cuda_configure_fn)(const char* text);
 // Code for a kernel by its symbol; it gets cuLaunchKernel's parameters when the launch is executed. Launches of other
@@ -43,6 +53,8 @@ typedef void (*fake_cuda_clear_fn)(void);
 typedef const char* (*fake_cuda_log_fn)(void);
 // Allocations, modules, streams, events, graphs and retained contexts that are not released.
 typedef int (*fake_cuda_live_fn)(void);
+// Is called with every kernel that is executed, its symbol and its time on the device's clock.
+typedef void (*fake_cuda_watch_fn)(void (*seen)(const char* symbol, double start, double end));
 // What was wrong with a call, for people: an address outside of allocations, a launch beyond a limit; "" = nothing.
 typedef const char* (*fake_cuda_violation_fn)(void);
 

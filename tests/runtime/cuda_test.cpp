@@ -69,6 +69,34 @@ TEST_CASE("cuda: a graph is launched as often as it was recorded for", "[unit]")
   CHECK(device->time(1, [&] { return (*kernel)->launch(params); }));
 }
 
+TEST_CASE("cuda: blocks that wait for each other are launched together or not at all", "[unit]") {
+  auto device = open();
+  auto memory = device->allocate(32);
+  REQUIRE(memory);
+  const uint64_t params[] = {memory->address()};
+  codegen::Artifact together = program("tcc_together_0", 1024);
+  together.launches[0].grid = {216, 1, 1};  // two blocks on each of 108 multiprocessors
+  for (const bool cooperative : {false, true}) {
+    together.launches[0].cooperative = cooperative;
+    for (const int64_t more : {0, 1}) {
+      together.launches[0].grid[0] = 216 + more;
+      auto kernel = device->load(together);
+      REQUIRE(kernel);
+      CHECK(((*kernel)->launch(params).has_value()) == (!cooperative || more == 0));
+    }
+  }
+  CHECK(device->last_error() == 720);
+  // Clusters are part of the code; this device has none.
+  codegen::Artifact cluster = program("tcc_cluster_0");
+  cluster.code.insert(cluster.code.find('\n', cluster.code.find(".entry")), "\n.reqnctapercluster 2, 1, 1\n{");
+  cluster.launches[0].grid = {4, 1, 1};
+  auto kernel = device->load(cluster);
+  REQUIRE(kernel);
+  CHECK_FALSE((*kernel)->launch(params));
+  CHECK(device->last_error() == 912);
+  CHECK_FALSE(device->lost());
+}
+
 TEST_CASE("cuda: a launch that is refused is not the device's end", "[unit]") {
   auto device = open();
   auto memory = device->allocate(32);

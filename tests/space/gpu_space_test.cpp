@@ -194,3 +194,52 @@ TEST_CASE("a softmax for a GPU is one launch with the threads of a block on each
   if (!lowered) FAIL(lowered.error().text);
   CHECK(ir::as<ir::Loop>(lowered->root) != nullptr);
 }
+
+TEST_CASE("warpgroups multiply halves where the GPU has them, in tiles that the results fill", "[gpu_space]") {
+  auto instructions = [](const task::Task& t, const char* target) {
+    std::string all;
+    for (const schedule::Trace& trace : space::generate_space(t.kernel, named_target(target))) {
+      const std::string text = text_of(trace);
+      const size_t at = text.find("wgmma");
+      if (at != std::string::npos) all += text.substr(at, text.find('"', at) - at) + ";";
+    }
+    return all;
+  };
+  const auto half = graph::DType::kF16, brain = graph::DType::kBF16;
+  const task::Task large = task::make_gemm({.m = 1024, .n = 1024, .k = 512, .dtype = half});
+  CHECK(instructions(large, "a100").empty());
+  const std::string found = instructions(large, "h200");
+  for (const char* n : {"n256", "n128", "n64"}) CHECK(has(found, fmt::format("wgmma.m64{}k16.f32.f16.trans_b;", n)));
+  CHECK(instructions(task::make_gemm({.m = 128, .n = 64, .k = 512, .trans_b = true, .dtype = brain}), "h100") ==
+        "wgmma.m64n64k16.f32.bf16;");
+  // Single precision, long rows of the wrong length, one step only, few rows.
+  CHECK(instructions(task::make_gemm({.m = 1024, .n = 1024, .k = 512}), "h200").empty());
+  CHECK(instructions(task::make_gemm({.m = 256, .n = 256, .k = 129, .dtype = half}), "h200").empty());
+  CHECK(instructions(task::make_gemm({.m = 256, .n = 256, .k = 64, .dtype = half}), "h200").empty());
+  CHECK(instructions(task::make_gemm({.m = 8, .n = 256, .k = 256, .dtype = half}), "h200").empty());
+}
+
+TEST_CASE("what keeps a GPU's warpgroups from a product is said", "[gpu_space]") {
+  auto why = [](const task::Task& t, const char* target) {
+    return fmt::format(
+        "{}", fmt::join(space::unmet_conditions_of_warpgroup_instruction(t.kernel, named_target(target)), "; "));
+  };
+  using Catch::Contains;
+  const auto half = graph::DType::kF16;
+  CHECK(why(task::make_gemm({.m = 256, .n = 256, .k = 256, .dtype = half}), "h200").empty());
+  CHECK(why(task::make_gemm({.m = 8, .n = 256, .k = 256, .dtype = half}), "a100").empty());
+  CHECK_THAT(why(task::make_gemm({.m = 256, .n = 256, .k = 256}), "h200"),
+             Contains("multiply f16 and bf16 here, not f32"));
+  CHECK_THAT(why(task::make_gemm({.m = 8, .n = 256, .k = 256, .dtype = half}), "h200"),
+             Contains("8 x 256 results are less than half of a tile"));
+  CHECK_THAT(why(task::make_gemm({.m = 256, .n = 256, .k = 64, .dtype = half}), "h200"),
+             Contains("nothing runs ahead"));
+  CHECK_THAT(why(task::make_gemm({.m = 256, .n = 250, .k = 256, .dtype = half}), "h200"),
+             Contains("no multiple of 16 bytes"));
+  CHECK_THAT(why(task::make_gemm({.m = 256, .n = 256, .k = 256, .trans_a = true, .dtype = half}), "h200"),
+             Contains("the first operand is stored transposed"));
+  CHECK_THAT(
+      why(task::make_conv({.batch = 1, .channels = 64, .filters = 64, .size = {8, 8}, .kernel = {3, 3}, .dtype = half}),
+          "h200"),
+      Contains("no product of two matrices"));
+}

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "codegen/cuda/prelude.h"
+#include "gpu/hopper_trials.h"
 #include "gpu/run.h"
 #include "tcc/interp/interp.h"
 #include "tcc/ir/build.h"
@@ -201,8 +202,9 @@ class Trial {
 // The kernels that try a row; none: it is tried with another one, or not here.
 std::vector<Kernel> trials_of(int32_t number) {
   const Instruction& row = instruction(number);
+  std::vector<Kernel> kernels = hopper_trials(row);
+  if (!kernels.empty()) return kernels;
   const int64_t threads = row.participants == Participants::kWarpgroup ? 4 * kWarp : kWarp;
-  std::vector<Kernel> kernels;
   auto computes = [&](const std::vector<int64_t>& args) {
     if (auto kernel = Trial(threads).compute(number, args)) kernels.push_back(std::move(*kernel));
   };
@@ -252,6 +254,7 @@ std::vector<Kernel> trials_of(int32_t number) {
 
 // Rows that take part in the trial of another one.
 bool is_part_of_another(const Instruction& row) {
+  if (is_part_of_hopper_trial(row)) return true;
   if (row.behaviour == Behaviour::kMbarrierInit || row.behaviour == Behaviour::kMbarrierArrive)
     return row.feature == "mbarrier";
   return row.behaviour == Behaviour::kCopyCommit || row.behaviour == Behaviour::kCopyWait;

@@ -16,7 +16,7 @@ struct Options {
   std::string from, to;         // first and last step
   double minutes = 9;
   std::string out = "gpu_check.json";
-  std::string nvrtc, cublas, cudnn, tcc, driver, python = "python3";
+  std::string nvrtc, cublas, cudnn, cupti, tcc, driver, python = "python3";
   int device = 0;
   std::string self;  // folder of this program
 };
@@ -27,7 +27,7 @@ struct Run {
   Results& results;
   Stopwatch watch;
   double copy_rate = 0;
-  int tests = 0;  // kernels executed and checked
+  int tests = 0;  // kernels run and checked, models tuned
   std::vector<std::string> failures;
 
   double seconds_left() const { return options.minutes * 60 - watch.seconds(); }

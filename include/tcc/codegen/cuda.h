@@ -17,6 +17,8 @@ struct CudaOptions {
   std::string nvrtc_library;      // path of libnvrtc; "" = the system's, see nvrtc_version()
   int64_t max_registers = 0;      // per thread; 0 = what the launch's thread count leaves
   bool want_ptx = false;          // Artifact::format is kPtx, for people and for tests
+  // Waits for barriers trap after so many nanoseconds, for code that is tried out; 0 = they wait for ever.
+  int64_t wait_limit = 0;
 };
 
 struct CudaSource {

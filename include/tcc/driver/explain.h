@@ -41,7 +41,7 @@ struct Explanation {
   RecordedProposals recorded;                      // from the store
   std::vector<RecordedFailure> failures;           // of measured candidates, by status; from the store
   std::string matrix_instruction;                  // the one that is used; "" = none
-  std::vector<std::string> no_matrix_instruction;  // why none is used, a sentence each
+  std::vector<std::string> no_matrix_instruction;  // why none is used, or none of a warpgroup: a sentence each
 };
 // `name` as for show_task.
 Result<Explanation> explain_task(const Program& program, const std::string& name, const record::Store* store,

@@ -17,6 +17,7 @@ struct TuneRequest {
   std::string cuda_driver;               // its library; "" = the system's
   search::TuneOptions options;
   std::vector<size_t> tasks;                              // which, by index; empty = all
+  bool prior = true;                                      // CPUs: begin with search::shipped_prior()
   std::function<bool()> stop;                             // may be empty
   std::function<void(const search::Progress&)> progress;  // may be empty
 };
@@ -42,6 +43,9 @@ struct TuneReport {
 
 // "0-3,7", or keys (see find_task): the indices, each once, in order.
 Result<std::vector<size_t>> parse_tasks(const Program& program, const std::string& spec);
+
+// Whether tune_program can begin on a target: of a CPU, code for it can be made and run here. GPUs may be elsewhere.
+Result<void> check_tunable(const target::Target& target);
 
 // The report speaks of the tasks that were asked for. Errors: a target that cannot be measured here, no worker, a store
 // that cannot be written.

@@ -6,7 +6,8 @@
 // cooperative. Every access is checked: bounds, alignment, reads of shared memory (and of buffers not marked defined)
 // that nothing has written, data races by vector clocks over barriers, warp barriers, fences and atomics. Asynchronous
 // copies arrive when the program waits for them, not earlier; their destinations are poison until then. Instructions of
-// a whole warp need the lanes that their mask names.
+// a whole warp need the lanes that their mask names. Barriers in shared memory, bulk tensor copies, products of
+// warpgroups (wgmma), their proxy's fences, clusters and setmaxnreg are those of compute capability 9.0.
 //
 // Stricter than the hardware: an exited thread counts as missing at a barrier, and threads of one warp race unless a
 // barrier or bar.warp.sync lies between them. Approximations (ex2.approx, ...) are computed precisely and rounded.
@@ -72,7 +73,8 @@ class PtxModule {
 // each with its line.
 Result<PtxModule> parse_ptx(std::string_view text);
 
-// One launch. The kernel's parameters are 64-bit pointers to the buffers, in order.
+// One launch. The kernel's parameters are 64-bit pointers to the buffers, in order, and then the launch's tensor maps:
+// 128 bytes each, whose address means launch.tensor_maps[i] to bulk copies and which nothing else can read.
 // Errors (input): no such kernel, another number of parameters, a block that the kernel does not allow.
 Result<PtxReport> run_ptx(const PtxModule& module, const codegen::Launch& launch, std::span<const PtxBuffer> buffers,
                           const PtxOptions& options = {});

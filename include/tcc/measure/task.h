@@ -7,7 +7,7 @@
 // all floats turned to f64. For kernels made of sums, products, min, max, selects and division by constants, scale is
 // the same kernel's value on absolute values (a bound on every partial sum, per element); for others it is the largest
 // |ref| of the whole output and the factor is 16, because intrinsics have errors of their own.
-// Above 2 GFLOP the reference is computed, and outputs are compared, at samples only: corners, both sides of the edges
+// Above 2 GFLOP, 0.1 where references are interpreted (see reference.h), the reference is computed, and outputs are compared, at samples only: corners, both sides of the edges
 // of tiles, 4,096 others. That every element was written is looked at all the same, where its type can tell. NaN and
 // infinities are wrong wherever the reference has none.
 #pragma once
@@ -16,10 +16,12 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "tcc/ir/kernel.h"
+#include "tcc/measure/reference.h"
 #include "tcc/support/result.h"
 #include "tcc/target/target.h"
 
@@ -41,9 +43,12 @@ class MeasureTask {
   struct Segment;  // shared memory that the worker reads
   struct Options {
     uint64_t seed = 1;
-    double sample_above_flops = 2e9;  // of larger tasks the reference is computed for some elements only
+    // Of larger tasks the reference is computed for some elements only; nullopt: what is said above.
+    std::optional<double> sample_above_flops;
+    ReferenceEngine engine = ReferenceEngine::kBest;
   };
-  // Runs the reference of `naive` (Stage::Built, no scalar parameters) in an isolated child of `measurer`.
+  // Runs the reference of `naive` (Stage::Built, no scalar parameters), machine code in an isolated child of
+  // `measurer`.
   // Errors: the naive kernel does not lower, compile or run.
   static Result<std::shared_ptr<const MeasureTask>> create(IsolatedHostMeasurer& measurer, const ir::Kernel& naive,
                                                            const target::Target& target, const Options& options);

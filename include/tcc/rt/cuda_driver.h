@@ -126,10 +126,20 @@ enum { TCC_CU_STREAM_NON_BLOCKING = 1, TCC_CU_EVENT_DISABLE_TIMING = 2, TCC_CU_C
   X(cuGraphExecDestroy, "cuGraphExecDestroy", (tcc_cu_graph_exec exec))                     \
   X(cuGraphDestroy, "cuGraphDestroy", (tcc_cu_graph graph))
 
+// Tensor maps, which drivers before 12.0 lack: NULL there. Numbers are those of CUtensorMapDataType and so on.
+typedef struct tcc_cu_tensor_map {
+  uint64_t opaque[16];
+} __attribute__((aligned(64))) tcc_cu_tensor_map;
+#define TCC_CUDA_TENSOR_MAP_FUNCTIONS(X)                                                                             \
+  X(cuTensorMapEncodeTiled, "cuTensorMapEncodeTiled",                                                                \
+    (tcc_cu_tensor_map * map, int type, uint32_t rank, void* address, const uint64_t* dims, const uint64_t* strides, \
+     const uint32_t* box, const uint32_t* element_strides, int interleave, int swizzle, int promotion, int fill))
+
 typedef struct tcc_cuda_driver {
 #define TCC_DECLARE(member, symbol, parameters) tcc_cu_result(*member) parameters;
   TCC_CUDA_DRIVER_FUNCTIONS(TCC_DECLARE)
   TCC_CUDA_GRAPH_FUNCTIONS(TCC_DECLARE)
+  TCC_CUDA_TENSOR_MAP_FUNCTIONS(TCC_DECLARE)
 #undef TCC_DECLARE
 } tcc_cuda_driver;
 
@@ -146,6 +156,24 @@ tcc_status tcc_cuda_driver_get(const tcc_cuda_driver** driver);
 // TCC_OK for 0; else "<what>: CUDA_ERROR_NAME number (text)" and what to do about it as last error, with
 // TCC_ERROR_RESOURCES where the device is out of memory and TCC_ERROR_DEVICE otherwise.
 tcc_status tcc_cuda_check(const tcc_cuda_driver* driver, tcc_cu_result result, const char* what);
+
+// A tensor map that a launch takes behind its pointers, all but the tensor's address. Dimensions innermost first.
+typedef struct tcc_cuda_tensor_map {
+  uint64_t dims[5];     // elements
+  uint64_t strides[4];  // bytes, from the second dimension on
+  uint32_t box[5];      // elements
+  uint32_t rank;
+  uint32_t type;     // tcc_cuda_tensor_type
+  uint32_t swizzle;  // bytes of a row in shared memory: 0, 32, 64 or 128
+  uint32_t buffer;   // number of the launch's buffer that begins where the tensor does
+  uint32_t reserved;
+} tcc_cuda_tensor_map;
+enum { TCC_CUDA_TENSOR_F16 = 6, TCC_CUDA_TENSOR_F32 = 7, TCC_CUDA_TENSOR_BF16 = 9 };
+
+// The map of a tensor at `address`. No memory is taken and nothing waits, so it is legal while a stream is captured.
+// TCC_ERROR_DEVICE where the driver has no tensor maps or refuses this one.
+tcc_status tcc_cuda_encode_tensor_map(const tcc_cuda_driver* driver, const tcc_cuda_tensor_map* what,
+                                      tcc_cu_ptr address, tcc_cu_tensor_map* map);
 
 #ifdef __cplusplus
 }

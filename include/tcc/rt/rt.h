@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-#define TCC_RT_VERSION 2u               // layout version of tcc_rt_plan
+#define TCC_RT_VERSION 3u               // layout version of tcc_rt_plan
 #define TCC_RT_WORKSPACE_ALIGNMENT 64u  // kernels may assume this of the workspace's and the weights' base
 #define TCC_RT_MAX_THREADS 1024
 #define TCC_RT_DEFAULT_SPIN_US 50
@@ -69,6 +69,9 @@ typedef struct tcc_rt_gpu_launch {
   uint32_t grid[3], block[3];
   uint32_t shared_bytes;  // dynamic
   uint32_t flags;
+  const struct tcc_cuda_tensor_map* tensor_maps;  // by value behind the addresses
+  uint32_t num_tensor_maps;
+  uint32_t reserved;
 } tcc_rt_gpu_launch;
 
 // One tuned task for one architecture; its launches run one after the other.

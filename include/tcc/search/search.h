@@ -23,6 +23,7 @@
 #include "tcc/record/store.h"
 #include "tcc/schedule/trace.h"
 #include "tcc/search/settings.h"
+#include "tcc/search/shipped_prior.h"
 #include "tcc/space/space.h"
 #include "tcc/support/parallel.h"
 #include "tcc/target/target.h"
@@ -116,9 +117,11 @@ struct Environment {
   std::function<void(const Progress&)> progress;  // may be empty
   std::function<int64_t()> now;                   // unix time of records; empty: the system clock
   std::string tool_version;                       // written into records
+  // What the model knows of families that the store has nothing of; must outlive the run. nullptr: nothing.
+  const ShippedPrior* prior = nullptr;
   int64_t at_once = 8;  // programs handed to the measurer together: between two looks at the clock and at stop
 };
-// prepare and compare of the host's measurer.
+// prepare and compare of the host's measurer, and shipped_prior().
 Environment host_environment(measure::IsolatedHostMeasurer& measurer, record::Store& store, ThreadPool* pool,
                              const target::Target& target);
 // Those of a GPU's.

@@ -26,10 +26,12 @@ struct GpuSpaceOptions {
   std::vector<int64_t> bind_threads = {32, 64, 128, 256, 512, 1024};           // auto-bind
   int64_t tensor_max_innermost = 4;                                            // multi-level-tiling for tensor cores
   std::vector<int64_t> tensor_vector_bytes = {4, 8, 16};                       // its copies into shared memory
-  std::vector<int64_t> tensor_stages = {2, 3, 4};  // its copies: iterations that are in shared memory at a time
-  std::vector<int64_t> stages = {1, 2};            // those of multi-level-tiling
-  std::vector<int64_t> split_k = {2, 4, 8, 16};    // parts of long sums of few results
-  bool allow_tf32 = false;                         // single precision by tf32 products
+  std::vector<int64_t> tensor_stages = {2, 3, 4};    // its copies: iterations that are in shared memory at a time
+  std::vector<int64_t> wgmma_stages = {3, 4, 5, 6};  // those of products by warpgroups
+  int64_t wgmma_group = 16;                          // rows of blocks that follow each other in the grid, at most
+  std::vector<int64_t> stages = {1, 2};              // those of multi-level-tiling
+  std::vector<int64_t> split_k = {2, 4, 8, 16};      // parts of long sums of few results
+  bool allow_tf32 = false;                           // single precision by tf32 products
 };
 
 struct SpaceOptions {
@@ -69,6 +71,7 @@ std::unique_ptr<Module> make_random_compute_location();
 std::unique_ptr<Module> make_parallel_vectorize_unroll();
 std::unique_ptr<Module> make_gpu_attention();
 std::unique_ptr<Module> make_gpu_split_k();
+std::unique_ptr<Module> make_gpu_wgmma();
 std::unique_ptr<Module> make_gpu_tensor_core();
 std::unique_ptr<Module> make_gpu_tiling();
 std::unique_ptr<Module> make_gpu_inline();

@@ -30,4 +30,7 @@ int64_t vector_width(ir::Builder& b, const ir::Kernel& kernel, const analysis::R
 ir::Expr uniform_predicate(ir::Builder& b, const ir::Kernel& kernel, const analysis::Ranges& ranges, ir::Expr predicate,
                            ir::Id id, int64_t extent);
 
+// Boxes of `rows` x `columns` of a buffer's last two dimensions lie in memory row after row, but for its layout's xor.
+bool holds_boxes(const ir::Buffer& buffer, int64_t rows, int64_t columns);
+
 }  // namespace tcc::codegen::cuda

@@ -68,6 +68,7 @@ Result<Artifact> compile_cuda(const ir::Kernel& lowered, const target::Target& t
   }
   // Leaves out what no kernel of ours uses of the built-in declarations, a third of the time of an empty kernel.
   if (nvrtc->major() >= 13) words.push_back("--minimal");
+  if (options.wait_limit > 0) words.push_back(fmt::format("-DTCC_WAIT_LIMIT={}", options.wait_limit));
   if (options.max_registers > 0) words.push_back(fmt::format("--maxrregcount={}", options.max_registers));
   watch.restart();
   auto compiled = nvrtc->compile(source.text, words, options.want_ptx);

@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "tcc/analysis/ranges.h"
@@ -55,6 +56,7 @@ class Emitter {
   void check_limits(const analysis::SharedPlan& shared);
   std::string declare_shared(const analysis::SharedPlan& shared, int64_t& dynamic_bytes);
   std::string parameters() const;
+  int64_t registers_at_entry() const;
 
   // stmt.cpp
   void stmt(ir::Stmt s);
@@ -76,6 +78,14 @@ class Emitter {
   void alloc(const ir::Alloc& s);
   void roles(const ir::Roles& s);
   void instr(const ir::InstrCall& s);
+  std::string operand(const ir::InstrCall& s, const ir::Instruction& row, size_t n);
+  void pin_accumulators();
+
+  // matrix_tile.cpp, tensor_map.cpp
+  void plan_tiles(ir::Stmt body);
+  std::string tensor_map(const ir::InstrCall& s, const ir::Instruction& row, size_t n);
+  std::string matrix_tile(const ir::Buffer& b, const ir::OperandSpec& spec, const std::string& pointer);
+  int64_t swizzle_of(ir::Id id) const;
   std::string axis_coordinate(ir::Axis axis) const;
   int64_t axis_extent(ir::Axis axis) const;
 
@@ -121,7 +131,12 @@ class Emitter {
   ArenaPtr arena_;
   ir::Builder b_;
   analysis::Ranges ranges_;
-  std::array<int64_t, 3> grid_ = {1, 1, 1}, block_ = {1, 1, 1};
+  std::array<int64_t, 3> grid_ = {1, 1, 1}, block_ = {1, 1, 1}, cluster_ = {1, 1, 1};
+  std::vector<TensorMap> tensor_maps_;
+  std::unordered_map<ir::Id, int64_t> swizzles_;  // of shared buffers that are copied by boxes or multiplied: bytes
+  std::unordered_set<ir::Id> accumulators_;       // of products that complete later
+  std::vector<ir::Id> alive_accumulators_;
+  bool budgets_ = false;  // some role has its own number of registers
   bool warpgroups_ = false;
   int64_t role_first_warp_ = 0, role_warps_ = 0;  // 0 warps: outside Roles
   int64_t min_blocks_ = 0;

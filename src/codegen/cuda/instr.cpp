@@ -1,4 +1,5 @@
 // Instruction calls: a row is a function of the prelude.
+#include "codegen/cuda/address.h"
 #include "codegen/cuda/emitter.h"
 #include "codegen/cuda/prelude.h"
 #include "tcc/support/check.h"
@@ -30,8 +31,7 @@ void Emitter::instr(const InstrCall& s) {
   std::string immediates, values;
   auto append = [](std::string& list, const std::string& part) { list += (list.empty() ? "" : ", ") + part; };
   for (size_t i = 0; i < s.operands.size(); ++i) {
-    const Buffer& target = buffer(s.operands[i].buffer);
-    append(values, fmt::format("{} + {}", name(target.id), address(target, s.operands[i].indices)));
+    append(values, operand(s, row, i));
   }
   for (size_t n = 0; n < s.args.size(); ++n) {
     if (!is_int(s.args[n]) && is_immediate(row, n))
@@ -41,8 +41,26 @@ void Emitter::instr(const InstrCall& s) {
     else
       append(values, fmt::format("({}){}", argument_type(row), expr(s.args[n])));
   }
+  if (row.behaviour == Behaviour::kWgmmaFence) pin_accumulators();
   const std::string guard = s.predicate != nullptr ? "if (" + expr(s.predicate) + ") " : "";
   line(fmt::format("{}{}{}({});", guard, row_function(row), immediates.empty() ? "" : "<" + immediates + ">", values));
+  if (row.behaviour == Behaviour::kWgmmaWait) pin_accumulators();
+}
+
+std::string Emitter::operand(const InstrCall& s, const Instruction& row, size_t n) {
+  const Buffer& b = buffer(s.operands[n].buffer);
+  const OperandSpec& spec = row.operands[n];
+  if (is_tensor_map(row, spec)) return tensor_map(s, row, n);
+  if (row.proxy != Proxy::kAsync || spec.scope == Scope::kLocal)
+    return fmt::format("{} + {}", name(b.id), address(b, s.operands[n].indices));
+  // The hardware permutes by itself: it is told where a row begins.
+  const std::string pointer = fmt::format("{} + {}", name(b.id), expr(flat_address(b_, b, s.operands[n].indices)));
+  return is_matrix(row, spec) ? matrix_tile(b, spec, pointer) : pointer;
+}
+
+// Accumulators that are written asynchronously must not be moved by the compiler between a product and the wait for it.
+void Emitter::pin_accumulators() {
+  for (Id id : alive_accumulators_) line(fmt::format("tcc_pin({});", name(id)));
 }
 
 }  // namespace tcc::codegen::cuda

@@ -10,6 +10,10 @@ namespace tcc::codegen::cuda {
 
 using namespace ir;
 
+namespace {
+constexpr int64_t kMostBlocksOfCluster = 8;  // that every device with clusters takes
+}
+
 Emitter::Emitter(const Kernel& kernel, const target::Target& target, std::span<const Buffer* const> params, bool wide)
     : kernel_(kernel),
       target_(target),
@@ -46,7 +50,10 @@ void Emitter::find_dimensions(Stmt body) {
   visit(body, [&](Stmt s) {
     if (const Roles* r = as<Roles>(s)) {
       linear = true;
-      for (const Role& role : r->roles) warps = std::max<int64_t>(warps, role.first_warp + role.warps);
+      for (const Role& role : r->roles) {
+        warps = std::max<int64_t>(warps, role.first_warp + role.warps);
+        budgets_ = budgets_ || role.registers != 0;
+      }
     }
     const Loop* l = as<Loop>(s);
     if (l == nullptr || l->loop_kind != LoopKind::kBound || l->axis == Axis::kVthread) return true;
@@ -85,8 +92,10 @@ void Emitter::find_dimensions(Stmt body) {
         widen(groups), linear = warpgroups_ = true;
         break;
       case Axis::kClusterX:
+        widen(cluster_[0]);
+        break;
       case Axis::kClusterY:
-        fail("cluster axes have no form in this backend; use grid axes");
+        widen(cluster_[1]);
         break;
       case Axis::kNone:
       case Axis::kVthread:
@@ -97,6 +106,7 @@ void Emitter::find_dimensions(Stmt body) {
     return true;
   });
   if (linear && xyz) return fail("it mixes thread.x, y, z with warp and lane axes");
+  for (size_t d = 0; d < 3; ++d) grid_[d] *= cluster_[d];
   if (linear) block_ = {32 * std::max(warps, warpgroups_ ? 4 * groups : warps), 1, 1};
 }
 
@@ -105,11 +115,27 @@ analysis::SharedPlan Emitter::plan_shared(Stmt body) {
     const Alloc* a = as<Alloc>(s);
     if (a == nullptr) return true;
     for (Id id : a->buffers)
-      if (buffer(id).scope == Scope::kShared && !physical_elements(buffer(id)))
+      if ((buffer(id).scope == Scope::kShared || buffer(id).scope == Scope::kClusterShared) &&
+          !physical_elements(buffer(id)))
         fail(fmt::format("the shared buffer '{}' has a symbolic shape", name_hint(kernel_, id)));
     return true;
   });
-  return analysis::plan_shared(kernel_, body);
+  // A swizzle repeats after eight rows; boxes begin at multiples of 128 bytes.
+  Kernel aligned = kernel_;
+  std::vector<const Buffer*> buffers;
+  for (const Buffer* b : kernel_.buffers) {
+    auto swizzle = swizzles_.find(b->id);
+    if (swizzle == swizzles_.end()) {
+      buffers.push_back(b);
+      continue;
+    }
+    Buffer copy = *b;
+    copy.alignment =
+        std::max<int32_t>(copy.alignment, std::max<int32_t>(128, 8 * static_cast<int32_t>(swizzle->second)));
+    buffers.push_back(b_.buffer(copy));
+  }
+  aligned.buffers = b_.arena().copy(buffers);
+  return analysis::plan_shared(aligned, body);
 }
 
 void Emitter::check_limits(const analysis::SharedPlan& shared) {
@@ -121,6 +147,9 @@ void Emitter::check_limits(const analysis::SharedPlan& shared) {
   if (block_[2] > 64) fail(fmt::format("{} threads along z, CUDA has at most 64", block_[2]));
   if (shared.total > most)
     fail(fmt::format("{} bytes of shared memory a block, {} has at most {}", shared.total, target_.name, most));
+  if (cluster_[0] * cluster_[1] > kMostBlocksOfCluster)
+    fail(fmt::format("a cluster of {} x {} blocks, CUDA has at most {}", cluster_[0], cluster_[1],
+                     kMostBlocksOfCluster));
   if (grid_[0] > INT32_MAX || grid_[1] > 65535 || grid_[2] > 65535)
     fail(fmt::format("a grid of {} x {} x {} blocks is beyond CUDA's limits", grid_[0], grid_[1], grid_[2]));
 }
@@ -142,6 +171,12 @@ std::string Emitter::declare_shared(const analysis::SharedPlan& shared, int64_t&
   return text;
 }
 
+// What threads that meet in __launch_bounds__ get when no role says otherwise.
+int64_t Emitter::registers_at_entry() const {
+  const int64_t threads = block_[0] * block_[1] * block_[2] * std::max<int64_t>(min_blocks_, 1);
+  return std::min<int64_t>(target_.cuda.registers_per_sm / std::max<int64_t>(threads, 1) / 8 * 8, 256);
+}
+
 std::string Emitter::parameters() const {
   std::string text;
   for (const Buffer* b : params_) {
@@ -149,6 +184,8 @@ std::string Emitter::parameters() const {
     text += fmt::format("{}TCC_GLOBAL({}{}, {})", text.empty() ? "" : ", ", read_only ? "const " : "",
                         memory_type(b->type), name(b->id));
   }
+  for (size_t i = 0; i < tensor_maps_.size(); ++i)
+    text += fmt::format("{}TCC_TENSOR_MAP(map_{})", text.empty() ? "" : ", ", i);
   return text;
 }
 
@@ -162,6 +199,7 @@ Result<std::string> Emitter::statement(Stmt s, std::unordered_map<Id, std::strin
 
 Result<std::string> Emitter::emit(Stmt body, const std::string& symbol, Launch& launch) {
   find_dimensions(body);
+  plan_tiles(body);
   analysis::SharedPlan shared = plan_shared(body);
   if (!error_) check_limits(shared);
   if (error_) return tl::unexpected<Error>(*error_);
@@ -173,10 +211,17 @@ Result<std::string> Emitter::emit(Stmt body, const std::string& symbol, Launch& 
   launch.symbol = symbol;
   launch.grid = grid_;
   launch.block = block_;
+  launch.cluster = cluster_;
+  launch.tensor_maps = tensor_maps_;
+  // Budgets of roles are heeded only where the registers at entry are known, so the blocks of a multiprocessor are.
+  const int64_t blocks = budgets_ ? std::max<int64_t>(min_blocks_, 1) : min_blocks_;
   const std::string bounds =
-      fmt::format("{}{}", block_[0] * block_[1] * block_[2], min_blocks_ > 0 ? fmt::format(", {}", min_blocks_) : "");
-  return fmt::format("extern \"C\" __global__ void __launch_bounds__({})\n{}({}) {{\n{}{}}}\n", bounds, symbol,
-                     parameters(), declarations, text_);
+      fmt::format("{}{}", block_[0] * block_[1] * block_[2], blocks > 0 ? fmt::format(", {}", blocks) : "");
+  const std::string cluster = cluster_[0] * cluster_[1] > 1
+                                  ? fmt::format("TCC_CLUSTER({}, {}, {}) ", cluster_[0], cluster_[1], cluster_[2])
+                                  : "";
+  return fmt::format("extern \"C\" __global__ void {}__launch_bounds__({})\n{}({}) {{\n{}{}}}\n", cluster, bounds,
+                     symbol, parameters(), declarations, text_);
 }
 
 }  // namespace tcc::codegen::cuda

@@ -87,6 +87,32 @@ TCC_MATH(tcc_cos, cosf, cos)
 TCC_DEVICE float tcc_sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 TCC_DEVICE double tcc_sigmoid(double x) { return 1.0 / (1.0 + exp(-x)); }
 TCC_DEVICE unsigned tcc_shared_address(const void* p) { return (unsigned)__cvta_generic_to_shared(p); }
+#ifdef TCC_WAIT_LIMIT
+#define TCC_TEXT_OF(x) #x
+#define TCC_TEXT(x) TCC_TEXT_OF(x)
+#define TCC_WAIT_FROM ".reg .u64 now, end; mov.u64 end, %%globaltimer; add.u64 end, end, " TCC_TEXT(TCC_WAIT_LIMIT) "; "
+#define TCC_WAIT_AGAIN \
+  "@done bra passed; mov.u64 now, %%globaltimer; setp.lt.u64 done, now, end; @done bra again; trap; passed:"
+#else
+#define TCC_WAIT_FROM ""
+#define TCC_WAIT_AGAIN "@!done bra again;"
+#endif
+struct alignas(64) tcc_tensor_map {
+  unsigned char opaque[128];
+};
+#define TCC_TENSOR_MAP(name) const __grid_constant__ tcc_tensor_map name
+#define TCC_CLUSTER(x, y, z) __cluster_dims__(x, y, z)
+typedef unsigned long long tcc_matrix;
+template <int Swizzle, int Leading, int Stride, class T>
+TCC_DEVICE tcc_matrix tcc_tile(const T* p) {
+  return (tcc_matrix)((tcc_shared_address(p) & 0x3ffffu) >> 4) | (tcc_matrix)(Leading / 16) << 16 |
+         (tcc_matrix)(Stride / 16) << 32 | (tcc_matrix)(Swizzle == 128 ? 1 : Swizzle == 64 ? 2 : 3) << 62;
+}
+template <int N>
+TCC_DEVICE void tcc_pin(float (&x)[N]) {
+#pragma unroll
+  for (int i = 0; i < N; ++i) asm volatile("" : "+f"(x[i]) : : "memory");
+}
 )cuda";
 
 bool is_word(char c) {
@@ -108,8 +134,9 @@ bool in_shared(Scope scope) {
 // 4 bytes share registers in order).
 class AsmStatement {
  public:
-  // mode: what a shuffle's argument 0 is; run_time: arguments that may be registers are.
-  AsmStatement(const Instruction& row, bool run_time, int mode) : row_(row), run_time_(run_time), mode_(mode) {
+  // mode: what a shuffle's argument 0 is; run_time: arguments that may be registers are; rank: of tensor maps.
+  AsmStatement(const Instruction& row, bool run_time, int mode, size_t rank)
+      : row_(row), run_time_(run_time), mode_(mode), rank_(rank) {
     // Outputs are numbered first.
     for (const OperandSpec& o : row.operands)
       if (o.scope == Scope::kLocal && o.access != Access::kRead) operand(o);
@@ -136,6 +163,11 @@ class AsmStatement {
       }
       i = end;
     }
+    if (rank_ > 0) {
+      const size_t at = body.find(".2d.");
+      TCC_CHECK(at != std::string::npos, "{}: {}", row_.name, row_.ptx);
+      body[at + 1] = static_cast<char>('0' + rank_);
+    }
     return fmt::format("asm volatile(\"{}\" : {} : {} : \"memory\");", body, join(outputs_), join(inputs_));
   }
 
@@ -146,6 +178,17 @@ class AsmStatement {
   }
 
   void operand(const OperandSpec& spec) {
+    if (is_tensor_map(row_, spec)) {
+      std::string box = "[" + place(inputs_, fmt::format("\"l\"(&{})", spec.name)) + ", {";
+      for (size_t d = 0; d < rank_; ++d)
+        box += (d == 0 ? "" : ", ") + place(inputs_, fmt::format("\"r\"({}{})", spec.name, d));
+      operands_[spec.name] = box + "}]";
+      return;
+    }
+    if (is_matrix(row_, spec)) {
+      operands_[spec.name] = place(inputs_, fmt::format("\"l\"({})", spec.name));
+      return;
+    }
     if (spec.scope != Scope::kLocal) {
       operands_[spec.name] =
           place(inputs_, in_shared(spec.scope) ? fmt::format("\"r\"(tcc_shared_address({}))", spec.name)
@@ -178,6 +221,9 @@ class AsmStatement {
     // A width becomes the clamp and segment mask of the PTX manual, "shfl.sync".
     if (row_.behaviour == Behaviour::kShuffle && n == 2)
       value = fmt::format("((32 - {}) << 8) | {}", value, mode_ == 1 ? 0 : 31);
+    // A mask of blocks is a register of 16 bits.
+    if (row_.multicast_arg == static_cast<int32_t>(n))
+      return place(inputs_, fmt::format("\"h\"((unsigned short){})", value));
     // PTX counts whole warps.
     if (row_.behaviour == Behaviour::kBarSync && n == 1) value = fmt::format("({} + 31) / 32 * 32", value);
     return place(inputs_, fmt::format("\"{}\"({})", immediate ? 'n' : 'r', value));
@@ -186,14 +232,30 @@ class AsmStatement {
   const Instruction& row_;
   bool run_time_;
   int mode_;
+  size_t rank_;
   std::vector<std::string> outputs_, inputs_;
   std::map<std::string_view, std::string> operands_;
 };
 
+// A loop that waits ends after TCC_WAIT_LIMIT nanoseconds where that is defined: code that is tried out must not hang.
+void limit_wait(std::string& statement) {
+  const std::pair<std::string_view, std::string_view> parts[] = {{"again:", "\" TCC_WAIT_FROM \"again:"},
+                                                                 {"@!done bra again;", "\" TCC_WAIT_AGAIN \""}};
+  for (const auto& [plain, limited] : parts)
+    if (const size_t at = statement.find(plain); at != std::string::npos) statement.replace(at, plain.size(), limited);
+}
+
 // The function with all arguments as template arguments, or with those at run time that may be.
-std::string function(const Instruction& row, bool run_time) {
+std::string function(const Instruction& row, bool run_time, size_t rank) {
   std::vector<std::string> immediates, parameters;
-  for (const OperandSpec& o : row.operands) parameters.push_back(fmt::format("{} {}", operand_pointer(o), o.name));
+  for (const OperandSpec& o : row.operands) {
+    if (is_tensor_map(row, o)) {
+      parameters.push_back(fmt::format("const tcc_tensor_map& {}", o.name));
+      for (size_t d = 0; d < rank; ++d) parameters.push_back(fmt::format("int {}{}", o.name, d));
+    } else {
+      parameters.push_back(fmt::format("{} {}", is_matrix(row, o) ? "tcc_matrix" : operand_pointer(o), o.name));
+    }
+  }
   for (size_t n = 0; n < static_cast<size_t>(row.num_args); ++n) {
     if (run_time && !is_immediate(row, n))
       parameters.push_back(fmt::format("{} a{}", argument_type(row), n));
@@ -202,11 +264,19 @@ std::string function(const Instruction& row, bool run_time) {
   }
   std::string text = immediates.empty() ? "" : fmt::format("template <{}>\n", join(immediates));
   text += fmt::format("TCC_DEVICE void {}({}) {{\n", row_function(row), join(parameters));
-  if (row.behaviour == Behaviour::kShuffle) {
+  std::string statement =
+      row.behaviour == Behaviour::kShuffle ? "" : "  " + AsmStatement(row, run_time, 0, rank).text() + "\n";
+  limit_wait(statement);
+  if (const size_t test = statement.find("test_wait"); test != std::string::npos) {
+    // From 9.0 on the thread sleeps while it waits.
+    std::string sleeping = statement;
+    sleeping.replace(test, 9, "try_wait");
+    text += "#if __CUDA_ARCH__ >= 900\n" + sleeping + "#else\n" + statement + "#endif\n";
+  } else if (row.behaviour == Behaviour::kShuffle) {
     for (int mode = 0; mode < 4; ++mode)
-      text += fmt::format("  if (I0 == {}) {}\n", mode, AsmStatement(row, run_time, mode).text());
+      text += fmt::format("  if (I0 == {}) {}\n", mode, AsmStatement(row, run_time, mode, rank).text());
   } else {
-    text += "  " + AsmStatement(row, run_time, 0).text() + "\n";
+    text += statement;
   }
   return text + "}\n";
 }
@@ -215,11 +285,15 @@ std::string make_prelude() {
   std::string text = kHead;
   for (const Instruction& row : instruction_table()) {
     if (row.ptx.empty()) continue;
-    text += function(row, false);
-    for (size_t n = 0; n < static_cast<size_t>(row.num_args); ++n) {
-      if (is_immediate(row, n)) continue;
-      text += function(row, true);
-      break;
+    const bool maps = std::any_of(row.operands.begin(), row.operands.end(),
+                                  [&](const OperandSpec& o) { return is_tensor_map(row, o); });
+    for (size_t rank = maps ? kLeastMapRank : 0; rank <= (maps ? kMostMapRank : 0); ++rank) {
+      text += function(row, false, rank);
+      for (size_t n = 0; n < static_cast<size_t>(row.num_args); ++n) {
+        if (is_immediate(row, n)) continue;
+        text += function(row, true, rank);
+        break;
+      }
     }
   }
   return text;
@@ -248,6 +322,10 @@ bool is_immediate(const Instruction& row, size_t argument) {
     case Behaviour::kSetMaxRegisters:
       return true;
     case Behaviour::kCompute:
+      // The box is part of the tensor map.
+      return static_cast<int32_t>(argument) != row.multicast_arg &&
+             std::any_of(row.operands.begin(), row.operands.end(),
+                         [&](const OperandSpec& o) { return is_tensor_map(row, o); });
     case Behaviour::kBarSync:
     case Behaviour::kWarpSync:
     case Behaviour::kCopyCommit:
@@ -266,6 +344,14 @@ bool is_immediate(const Instruction& row, size_t argument) {
       return false;
   }
   return false;
+}
+
+bool is_tensor_map(const Instruction& row, const OperandSpec& spec) {
+  return row.behaviour == Behaviour::kCompute && row.proxy == Proxy::kAsync && spec.scope == Scope::kGlobal;
+}
+
+bool is_matrix(const Instruction& row, const OperandSpec& spec) {
+  return row.completion == Completion::kWgmmaGroup && in_shared(spec.scope);
 }
 
 const char* argument_type(const Instruction& row) {

@@ -22,6 +22,12 @@ std::string row_function(const ir::Instruction& row);
 bool is_immediate(const ir::Instruction& row, size_t argument);
 // "int", or "unsigned" for a mask of lanes.
 const char* argument_type(const ir::Instruction& row);
+// The operand is passed as a tensor map with the coordinates of a box of it, innermost first: its function takes
+// (const tcc_tensor_map& NAME, int NAME0, int NAME1, ...) and is there for tensors of each rank.
+bool is_tensor_map(const ir::Instruction& row, const ir::OperandSpec& spec);
+inline constexpr size_t kLeastMapRank = 2, kMostMapRank = 5;
+// The operand is passed as a tcc_matrix, what tcc_tile() makes of a pointer to shared memory.
+bool is_matrix(const ir::Instruction& row, const ir::OperandSpec& spec);
 // Elements of an operand that one participant holds.
 int64_t registers_per_lane(const ir::OperandSpec& spec);
 // Text of the pointer type that a row's function takes for an operand, "const float*".

@@ -95,9 +95,9 @@ int64_t Emitter::axis_extent(Axis axis) const {
   const int64_t threads = block_[0] * block_[1] * block_[2];
   switch (axis) {
     case Axis::kGridX:
-      return grid_[0];
+      return grid_[0] / cluster_[0];
     case Axis::kGridY:
-      return grid_[1];
+      return grid_[1] / cluster_[1];
     case Axis::kGridZ:
       return grid_[2];
     case Axis::kThreadX:
@@ -112,9 +112,11 @@ int64_t Emitter::axis_extent(Axis axis) const {
       return warpgroups_ ? 4 : role_warps_ > 0 ? role_warps_ : threads / 32;
     case Axis::kWarpgroup:
       return (role_warps_ > 0 ? role_warps_ : threads / 32) / 4;
-    case Axis::kNone:
     case Axis::kClusterX:
+      return cluster_[0];
     case Axis::kClusterY:
+      return cluster_[1];
+    case Axis::kNone:
     case Axis::kVthread:
       break;
   }
@@ -125,11 +127,20 @@ std::string Emitter::axis_coordinate(Axis axis) const {
   const std::string to_index = "(" + index_type() + ")";
   const std::string warp =
       role_first_warp_ > 0 ? fmt::format("(threadIdx.x / 32 - {})", role_first_warp_) : "threadIdx.x / 32";
+  // The blocks of a cluster are neighbours in the grid.
+  auto block = [&](char d, int64_t cluster, bool inside) {
+    const std::string index = fmt::format("blockIdx.{}", d);
+    return cluster == 1 ? to_index + index : fmt::format("{}({} {} {})", to_index, index, inside ? '%' : '/', cluster);
+  };
   switch (axis) {
     case Axis::kGridX:
-      return to_index + "blockIdx.x";
+      return block('x', cluster_[0], false);
     case Axis::kGridY:
-      return to_index + "blockIdx.y";
+      return block('y', cluster_[1], false);
+    case Axis::kClusterX:
+      return block('x', cluster_[0], true);
+    case Axis::kClusterY:
+      return block('y', cluster_[1], true);
     case Axis::kGridZ:
       return to_index + "blockIdx.z";
     case Axis::kThreadX:
@@ -145,8 +156,6 @@ std::string Emitter::axis_coordinate(Axis axis) const {
     case Axis::kWarpgroup:
       return to_index + "(" + warp + " / 4)";
     case Axis::kNone:
-    case Axis::kClusterX:
-    case Axis::kClusterY:
     case Axis::kVthread:
       break;
   }
@@ -183,7 +192,9 @@ void Emitter::alloc(const Alloc& s) {
   open("");
   for (Id id : s.buffers) {
     const Buffer& b = buffer(id);
-    if (b.scope == Scope::kShared || b.scope == Scope::kWorkspace || b.scope == Scope::kGlobal) continue;
+    if (b.scope == Scope::kShared || b.scope == Scope::kClusterShared || b.scope == Scope::kWorkspace ||
+        b.scope == Scope::kGlobal)
+      continue;
     if (b.scope != Scope::kLocal) {
       fail(fmt::format("buffer '{}' of scope {} has no CUDA form", name_hint(kernel_, id), scope_name(b.scope)));
       continue;
@@ -192,19 +203,32 @@ void Emitter::alloc(const Alloc& s) {
     if (!elements) return fail(fmt::format("the local buffer '{}' has a symbolic shape", name_hint(kernel_, id)));
     line(fmt::format("{}{} {}[{}];", type_bytes(b.type) < 4 ? "__align__(16) " : "", memory_type(b.type), name(id),
                      std::max<int64_t>(*elements, 1)));
+    if (accumulators_.contains(id)) alive_accumulators_.push_back(id);
   }
   stmt(s.body);
+  std::erase_if(alive_accumulators_,
+                [&](Id id) { return std::find(s.buffers.begin(), s.buffers.end(), id) != s.buffers.end(); });
   close();
 }
 
 void Emitter::roles(const Roles& s) {
+  const int64_t entry = registers_at_entry();
+  int64_t wanted = 0;
   for (const Role& r : s.roles) {
-    if (r.registers != 0)
-      return fail("roles with register budgets need setmaxnreg, which this backend does not emit; use registers 0");
+    wanted += 32 * r.warps * (r.registers != 0 ? r.registers : entry);
+    if (r.registers != 0 && (r.first_warp % 4 != 0 || r.warps % 4 != 0))
+      return fail("a role with its own number of registers is made of whole warpgroups");
+  }
+  if (budgets_ && wanted > entry * block_[0] * block_[1] * block_[2])
+    return fail(
+        fmt::format("the roles want {} registers of a block, {} threads have {} each", wanted, block_[0], entry));
+  for (const Role& r : s.roles) {
     open(fmt::format("{}if (threadIdx.x / 32 >= {} && threadIdx.x / 32 < {})", &r == s.roles.data() ? "" : "else ",
                      r.first_warp, r.first_warp + r.warps));
     role_first_warp_ = r.first_warp;
     role_warps_ = r.warps;
+    if (r.registers != 0 && r.registers != entry)
+      line(fmt::format("tcc_setmaxnreg_{}<{}>();", r.registers < entry ? "dec" : "inc", r.registers));
     stmt(r.body);
     role_first_warp_ = role_warps_ = 0;
     close();

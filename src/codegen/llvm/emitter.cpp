@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "tcc/analysis/local_storage.h"
 #include "tcc/ir/walk.h"
 #include "tcc/support/check.h"
 
@@ -147,8 +148,7 @@ void Emitter::bind_buffer(const ir::Buffer& buffer, Value* pointer) {
   slots_[buffer.id] = std::move(slot);
 }
 
-// Scratch on the stack. The innermost dimension is padded to a power of two, so that register tiles whose vectors are
-// partly masked still fall apart into whole vectors.
+// Scratch on the stack.
 bool Emitter::make_local(const ir::Buffer& buffer) {
   std::optional<int64_t> elements = physical_elements(buffer);
   if (!elements) {
@@ -164,18 +164,10 @@ bool Emitter::make_local(const ir::Buffer& buffer) {
   slot.local = true;
   slot.alignment = kStackAlignment;
   slot.lanes = lanes;
-  if (buffer.layout == nullptr) {
-    size_t last = buffer.shape.size();
-    while (last > 0 && ir::is_int(buffer.shape[last - 1], 1)) --last;
-    int64_t size = 1;
-    for (size_t i = buffer.shape.size(); i-- > 0;) {
-      int64_t extent = ir::int_value(buffer.shape[i]);
-      slot.strides[i] = size;
-      if (i + 1 == last && extent > 2 && extent < 64 && slot.lanes == 1)
-        extent = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(extent)));
-      size *= extent;
-    }
-    slot.elements = size;
+  if (buffer.layout == nullptr && slot.lanes == 1) {
+    analysis::LocalStorage storage = analysis::local_storage(buffer);
+    slot.strides = std::move(storage.strides);
+    slot.elements = storage.elements;
   }
   int64_t storage = std::max<int64_t>(1, slot.elements * slot.lanes);
   llvm::IRBuilder<>::InsertPointGuard guard(b_);

@@ -1,5 +1,7 @@
 // Bulk tensor copies (TMA). The box is [$0, $1]; what lies outside of the tensor reads as zero and is not written. A
-// load is complete when its bytes have arrived at the barrier; a store with its bulk group, as cp.async does.
+// load is complete when its bytes have arrived at the barrier; a store with its bulk group, as cp.async does. In the
+// PTX text the operand in global memory is a tensor map with the coordinates of the box, and 2d stands for the tensor's
+// rank.
 #include "ir/instr/rows.h"
 
 namespace tcc::ir {
@@ -15,19 +17,23 @@ constexpr OperandSpec kStore[] = {{"D", T, Scope::kGlobal, Access::kWrite, 2, {0
 
 constexpr std::string_view kCopy = "for i in $0 { for j in $1 { D[i, j] = S[i, j] } }";
 
+#define TCC_TMA_LOAD "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+
 constexpr Instruction load(std::string_view name, std::span<const OperandSpec> operands, bool multicast) {
-  return {.name = name,
-          .feature = "tma",
-          .participants = Participants::kThread,
-          .operands = operands,
-          .num_args = multicast ? 3 : 2,
-          .completion = Completion::kMbarrierBytes,
-          .proxy = Proxy::kAsync,
-          .behaviour = Behaviour::kCompute,
-          .semantics = kCopy,
-          .flops = 0,
-          .bytes = 0,
-          .multicast_arg = multicast ? 2 : -1};
+  return {
+      .name = name,
+      .feature = "tma",
+      .participants = Participants::kThread,
+      .operands = operands,
+      .num_args = multicast ? 3 : 2,
+      .completion = Completion::kMbarrierBytes,
+      .proxy = Proxy::kAsync,
+      .behaviour = Behaviour::kCompute,
+      .semantics = kCopy,
+      .flops = 0,
+      .bytes = 0,
+      .ptx = multicast ? TCC_TMA_LOAD ".multicast::cluster [%D], %S, [%bar], $2;" : TCC_TMA_LOAD " [%D], %S, [%bar];",
+      .multicast_arg = multicast ? 2 : -1};
 }
 constexpr Instruction store(std::string_view name, std::span<const OperandSpec> operands) {
   return {.name = name,
@@ -40,7 +46,8 @@ constexpr Instruction store(std::string_view name, std::span<const OperandSpec> 
           .behaviour = Behaviour::kCompute,
           .semantics = kCopy,
           .flops = 0,
-          .bytes = 0};
+          .bytes = 0,
+          .ptx = "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group %D, [%S];"};
 }
 
 constexpr Instruction kRows[] = {

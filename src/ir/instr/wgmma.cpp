@@ -1,45 +1,66 @@
 // wgmma of one warpgroup: D[64, n] += A[64, 16] * B[n, 16]^T, both operands K-major in shared memory, read by the async
-// proxy. Accumulator layout as in the PTX manual, "Register Fragments for wgmma.mma_async.m64nNk16, matrix D".
+// proxy; the rows ".trans_b" read B[16, n], whose columns are contiguous (PTX: imm-trans-b). Accumulator layout as in
+// the PTX manual, "Register Fragments for wgmma.mma_async.m64nNk16, matrix D".
 #include "ir/instr/rows.h"
 
 namespace tcc::ir {
 namespace {
 
-#define TCC_WGMMA_LAYOUT(n, size) \
-  "layout[64," n "]{0/16%4@warp*1, 0/8%2@reg*2, 0/1%8@lane*4, 1/8%0@reg*4, 1/2%4@lane*1, 1/1%2@reg*1} size " size
-#define TCC_WGMMA_SEMANTICS(n) \
-  "for i in 64 { for j in " n " { for k in 16 { D[i, j] = D[i, j] + f32(A[i, k]) * f32(B[j, k]) } } }"
+#define TCC_WGMMA_LAYOUT(n, eights, size)                                  \
+  "layout[64," n "]{0/16%4@warp*1, 0/8%2@reg*2, 0/1%8@lane*4, 1/8%" eights \
+  "@reg*4, 1/2%4@lane*1, 1/1%2@reg*1} size " size
+#define TCC_WGMMA_SEMANTICS(n, b) \
+  "for i in 64 { for j in " n " { for k in 16 { D[i, j] = D[i, j] + f32(A[i, k]) * f32(B[" b "]) } } }"
 
-template <Type T, int64_t N>
-constexpr OperandSpec kOperands[] = {{"D",
-                                      Type::kF32,
-                                      Scope::kLocal,
-                                      Access::kReadWrite,
-                                      2,
-                                      {64, N},
-                                      N == 8     ? TCC_WGMMA_LAYOUT("8", "512")
-                                      : N == 64  ? TCC_WGMMA_LAYOUT("64", "4096")
-                                      : N == 128 ? TCC_WGMMA_LAYOUT("128", "8192")
-                                                 : TCC_WGMMA_LAYOUT("256", "16384")},
-                                     {"A", T, Scope::kShared, Access::kRead, 2, {64, 16}, {}, 16},
-                                     {"B", T, Scope::kShared, Access::kRead, 2, {N, 16}, {}, 16}};
+template <Type T, int64_t N, bool Trans = false>
+constexpr OperandSpec kOperands[] = {
+    {"D",
+     Type::kF32,
+     Scope::kLocal,
+     Access::kReadWrite,
+     2,
+     {64, N},
+     N == 8     ? TCC_WGMMA_LAYOUT("8", "1", "512")
+     : N == 64  ? TCC_WGMMA_LAYOUT("64", "8", "4096")
+     : N == 128 ? TCC_WGMMA_LAYOUT("128", "16", "8192")
+                : TCC_WGMMA_LAYOUT("256", "32", "16384")},
+    {"A", T, Scope::kShared, Access::kRead, 2, {64, 16}, {}, 16},
+    {"B", T, Scope::kShared, Access::kRead, 2, {Trans ? 16 : N, Trans ? N : 16}, {}, 16}};
 
-template <Type T, int64_t N>
+// Both matrices by descriptors, the product always added to D; b: B is read transposed.
+#define TCC_WGMMA_PTX(n, t, b)                                                                  \
+  "{ .reg .pred p; setp.ne.b32 p, 1, 0; wgmma.mma_async.sync.aligned.m64n" n "k16.f32." t "." t \
+  " %D, %A, %B, p, "                                                                            \
+  "1, 1, 0, " b "; }"
+#define TCC_WGMMA_PTX_OF(n, b) (T == Type::kF16 ? TCC_WGMMA_PTX(n, "f16", b) : TCC_WGMMA_PTX(n, "bf16", b))
+template <Type T, int64_t N, bool Trans>
+constexpr std::string_view ptx_of() {
+  if (N == 8) return TCC_WGMMA_PTX_OF("8", "0");
+  if (N == 64) return Trans ? TCC_WGMMA_PTX_OF("64", "1") : TCC_WGMMA_PTX_OF("64", "0");
+  if (N == 128) return Trans ? TCC_WGMMA_PTX_OF("128", "1") : TCC_WGMMA_PTX_OF("128", "0");
+  return Trans ? TCC_WGMMA_PTX_OF("256", "1") : TCC_WGMMA_PTX_OF("256", "0");
+}
+
+template <Type T, int64_t N, bool Trans = false>
 constexpr Instruction product(std::string_view name) {
   return {.name = name,
           .feature = "wgmma",
           .participants = Participants::kWarpgroup,
-          .operands = kOperands<T, N>,
+          .operands = kOperands<T, N, Trans>,
           .num_args = 0,
           .completion = Completion::kWgmmaGroup,
           .proxy = Proxy::kAsync,
           .behaviour = Behaviour::kCompute,
-          .semantics = N == 8     ? TCC_WGMMA_SEMANTICS("8")
-                       : N == 64  ? TCC_WGMMA_SEMANTICS("64")
-                       : N == 128 ? TCC_WGMMA_SEMANTICS("128")
-                                  : TCC_WGMMA_SEMANTICS("256"),
+          .semantics = Trans      ? (N == 64    ? TCC_WGMMA_SEMANTICS("64", "k, j")
+                                     : N == 128 ? TCC_WGMMA_SEMANTICS("128", "k, j")
+                                                : TCC_WGMMA_SEMANTICS("256", "k, j"))
+                       : N == 8   ? TCC_WGMMA_SEMANTICS("8", "j, k")
+                       : N == 64  ? TCC_WGMMA_SEMANTICS("64", "j, k")
+                       : N == 128 ? TCC_WGMMA_SEMANTICS("128", "j, k")
+                                  : TCC_WGMMA_SEMANTICS("256", "j, k"),
           .flops = 2 * 64 * N * 16,
-          .bytes = 0};
+          .bytes = 0,
+          .ptx = ptx_of<T, N, Trans>()};
 }
 constexpr Instruction order(std::string_view name, int32_t args, Behaviour behaviour, std::string_view ptx) {
   return {.name = name,
@@ -65,6 +86,12 @@ constexpr Instruction kRows[] = {
     product<Type::kBF16, 64>("wgmma.m64n64k16.f32.bf16"),
     product<Type::kBF16, 128>("wgmma.m64n128k16.f32.bf16"),
     product<Type::kBF16, 256>("wgmma.m64n256k16.f32.bf16"),
+    product<Type::kF16, 64, true>("wgmma.m64n64k16.f32.f16.trans_b"),
+    product<Type::kF16, 128, true>("wgmma.m64n128k16.f32.f16.trans_b"),
+    product<Type::kF16, 256, true>("wgmma.m64n256k16.f32.f16.trans_b"),
+    product<Type::kBF16, 64, true>("wgmma.m64n64k16.f32.bf16.trans_b"),
+    product<Type::kBF16, 128, true>("wgmma.m64n128k16.f32.bf16.trans_b"),
+    product<Type::kBF16, 256, true>("wgmma.m64n256k16.f32.bf16.trans_b"),
     order("wgmma.fence", 0, Behaviour::kWgmmaFence, "wgmma.fence.sync.aligned;"),
     order("wgmma.commit", 0, Behaviour::kWgmmaCommit, "wgmma.commit_group.sync.aligned;"),
     order("wgmma.wait", 1, Behaviour::kWgmmaWait, "wgmma.wait_group.sync.aligned $0;"),

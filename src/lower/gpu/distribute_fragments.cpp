@@ -14,19 +14,25 @@ using namespace ir;
 namespace {
 
 constexpr int64_t kLanes = 32;
+constexpr int64_t kGroupWarps = 4;  // of a warpgroup
 
 struct Fragment {
   const OperandSpec* spec = nullptr;
   const Layout* layout = nullptr;
-  int64_t registers = 1;  // of a lane, for one tile
+  int64_t lanes = kLanes;  // of a warp or a warpgroup
+  int64_t registers = 1;   // of a lane, for one tile
 };
 
-// Coordinate `dim` of the element that register `reg` of lane `lane` holds: the digits of the layout, read backwards.
-Expr coordinate(Builder& b, const Layout& layout, int dim, Expr lane, Expr reg) {
+// Coordinate `dim` of the element that register `reg` of lane `lane` of warp `warp` holds: the digits of the layout,
+// read backwards.
+Expr coordinate(Builder& b, const Layout& layout, int dim, Expr warp, Expr lane, Expr reg) {
   Expr out = b.integer(0);
   for (const Digit& d : layout.digits) {
     if (d.dim != dim) continue;
-    Expr place = b.floor_div(d.place == Place::kRegister ? reg : lane, b.integer(d.stride));
+    Expr place = b.floor_div(d.place == Place::kRegister ? reg
+                             : d.place == Place::kWarp   ? warp
+                                                         : lane,
+                             b.integer(d.stride));
     out = b.add(out, b.scale(b.floor_mod(place, b.integer(d.extent)), d.divisor));
   }
   return out;
@@ -57,12 +63,12 @@ const Loop* tile_loop(Expr index, int64_t tile, const std::vector<const Loop*>& 
 
 class Distributor {
  public:
-  Distributor(Edit& edit, const std::map<Id, const OperandSpec*>& specs, bool matrix_loads)
+  Distributor(Edit& edit, const std::map<Id, FragmentOperand>& operands, bool matrix_loads)
       : edit_(edit), b_(edit.b), matrix_loads_(matrix_loads) {
-    for (const auto& [id, spec] : specs) {
-      Fragment f{spec, nullptr, 1};
-      auto layout = parse_layout(b_.arena(), spec->layout);
-      TCC_CHECK(layout.has_value(), "layout {}", spec->layout);
+    for (const auto& [id, operand] : operands) {
+      Fragment f{operand.spec, nullptr, operand.lanes};
+      auto layout = parse_layout(b_.arena(), operand.spec->layout);
+      TCC_CHECK(layout.has_value(), "layout {}", operand.spec->layout);
       f.layout = *layout;
       for (const Digit& d : f.layout->digits)
         if (d.place == Place::kRegister) f.registers *= d.extent;
@@ -71,14 +77,21 @@ class Distributor {
   }
 
   Legal<Stmt> run(Stmt launch) {
-    bool uses = false;
+    bool uses = false, warps = false;
+    grouped_ = false;
     visit(launch, [&](Stmt s) {
       if (const Alloc* a = as<Alloc>(s))
-        for (Id id : a->buffers) uses |= fragments_.contains(id);
+        for (Id id : a->buffers)
+          if (auto f = fragments_.find(id); f != fragments_.end()) {
+            uses = true;
+            (f->second.lanes == kLanes ? warps : grouped_) = true;
+          }
       if (const Loop* l = as<Loop>(s); l != nullptr && l->axis == Axis::kThreadX) taken_ = true;
       return true;
     });
     if (!uses) return launch;
+    if (warps && grouped_)
+      return reject(RejectReason::kUnsupported, "instructions of warps and warpgroups in a launch");
     if (taken_) return reject(RejectReason::kUnsupported, "thread.x is bound, and the lanes of a warp need it");
     Stmt out = below_threads(launch);
     if (!verdict_) return tl::make_unexpected(verdict_.error());
@@ -126,7 +139,10 @@ class Distributor {
       return b_.seq(stmts);
     }
     lane_ = edit_.fresh_named("lane");
-    return b_.loop(lane_, b_.integer(kLanes), rewrite(s), LoopKind::kBound, Axis::kThreadX);
+    if (!grouped_) return b_.loop(lane_, b_.integer(kLanes), rewrite(s), LoopKind::kBound, Axis::kThreadX);
+    warp_ = edit_.fresh_named("warp");
+    Stmt body = b_.loop(lane_, b_.integer(kLanes), rewrite(s), LoopKind::kBound, Axis::kLane);
+    return b_.loop(warp_, b_.integer(kGroupWarps), body, LoopKind::kBound, Axis::kWarp);
   }
   bool all_shared(const Alloc& a) const {
     return std::all_of(a.buffers.begin(), a.buffers.end(),
@@ -286,7 +302,8 @@ class Distributor {
       const int64_t size = f.spec->tile[d];
       tile[d] = edit_.fresh(inner[d]->id);
       Expr start = b_.scale(b_.var(tile[d]), size);
-      within.set(inner[d]->id, b_.add(start, coordinate(b_, *f.layout, d, b_.var(lane_), reg)));
+      Expr warp = grouped_ ? b_.var(warp_) : b_.integer(0);
+      within.set(inner[d]->id, b_.add(start, coordinate(b_, *f.layout, d, warp, b_.var(lane_), reg)));
       Substitution first;
       first.set(inner[d]->id, start);
       Expr& index = starts[at.size() - 2 + static_cast<size_t>(d)];
@@ -368,40 +385,41 @@ class Distributor {
   Builder& b_;
   std::map<Id, Fragment> fragments_;
   bool matrix_loads_;
-  Id lane_ = kNoId;
-  bool taken_ = false;
+  Id lane_ = kNoId, warp_ = kNoId;
+  bool taken_ = false, grouped_ = false;
   Legal<void> verdict_ = {};
 };
 
 }  // namespace
 
-std::map<Id, const OperandSpec*> fragment_buffers(const Kernel& nest) {
-  std::map<Id, const OperandSpec*> out;
+std::map<Id, FragmentOperand> fragment_buffers(const Kernel& nest) {
+  std::map<Id, FragmentOperand> out;
   visit(nest.root, [&](Stmt s) {
     const InstrCall* call = as<InstrCall>(s);
     if (call == nullptr) return true;
     const Instruction& row = instruction(call->instr);
+    if (row.participants != Participants::kWarp && row.participants != Participants::kWarpgroup) return false;
+    const int64_t lanes = row.participants == Participants::kWarp ? kLanes : kGroupWarps * kLanes;
     for (size_t i = 0; i < call->operands.size(); ++i)
-      if (row.participants == Participants::kWarp && !row.operands[i].layout.empty() &&
-          row.operands[i].scope == Scope::kLocal && row.operands[i].rank == 2)
-        out.emplace(call->operands[i].buffer, &row.operands[i]);
+      if (!row.operands[i].layout.empty() && row.operands[i].scope == Scope::kLocal && row.operands[i].rank == 2)
+        out.emplace(call->operands[i].buffer, FragmentOperand{&row.operands[i], lanes});
     return false;
   });
   return out;
 }
 
 Legal<Kernel> distribute_fragments(const Kernel& kernel, const target::Target& target, const ArenaPtr& arena) {
-  const std::map<Id, const OperandSpec*> specs = fragment_buffers(kernel);
-  if (specs.empty()) return kernel;
-  for (const auto& [id, spec] : specs) {
+  const std::map<Id, FragmentOperand> operands = fragment_buffers(kernel);
+  if (operands.empty()) return kernel;
+  for (const auto& [id, operand] : operands) {
     const Buffer& buffer = *kernel.buffer(id);
     const size_t lead = buffer.shape.size() - 2;
     for (size_t d = 0; d < 2; ++d)
-      if (!is_int(buffer.shape[lead + d]) || int_value(buffer.shape[lead + d]) % spec->tile[d] != 0)
+      if (!is_int(buffer.shape[lead + d]) || int_value(buffer.shape[lead + d]) % operand.spec->tile[d] != 0)
         return reject(RejectReason::kBadInstruction, "'" + name_hint(kernel, id) + "' is not made of whole tiles");
   }
   Edit edit(kernel, arena);
-  Distributor distributor(edit, specs, target.cuda.features.ldmatrix);
+  Distributor distributor(edit, operands, target.cuda.features.ldmatrix);
   Legal<void> verdict = {};
   Stmt root = map_launches(edit, kernel.root, [&](Stmt launch) {
     Legal<Stmt> s = distributor.run(launch);

@@ -4,6 +4,7 @@
 
 #include "lower/gpu/edit.h"
 #include "lower/gpu/expand_pipeline.h"
+#include "lower/gpu/expand_roles.h"
 #include "tcc/analysis/shared_plan.h"
 #include "tcc/ir/instr.h"
 
@@ -152,6 +153,7 @@ Stmt in_launch(Edit& edit, Stmt s, int64_t threads, bool in_turn) {
 Kernel insert_barriers(const Kernel& kernel, const target::Target& target, const ArenaPtr& arena) {
   Edit edit(kernel, arena);
   edit.k.root = map_launches(edit, kernel.root, [&](Stmt s) {
+    if (has_roles(s)) return s;
     const bool in_turn = analysis::plan_shared(kernel, s).separate > target.cuda.shared_per_block;
     return in_launch(edit, s, 1, in_turn);
   });

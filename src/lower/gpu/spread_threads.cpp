@@ -6,6 +6,7 @@
 #include <array>
 
 #include "lower/gpu/edit.h"
+#include "lower/gpu/expand_roles.h"
 #include "tcc/analysis/address.h"
 #include "tcc/ir/instr.h"
 
@@ -400,6 +401,7 @@ Legal<Kernel> spread_threads(const Kernel& kernel, const ArenaPtr& arena) {
   Edit edit(kernel, arena);
   Legal<void> verdict = {};
   Stmt root = map_launches(edit, kernel.root, [&](Stmt launch) {
+    if (has_roles(launch)) return launch;
     Legal<Stmt> s = Spreader(edit).run(launch);
     if (s) return *s;
     verdict = tl::make_unexpected(s.error());

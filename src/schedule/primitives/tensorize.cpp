@@ -211,14 +211,17 @@ Legal<Kernel> tensorize(const Kernel& k, Id id, std::string_view instruction_nam
   };
   if (row < 0) return refuse("not in the table");
   const Instruction& spec = instruction(row);
-  // A warp's instruction takes whole tiles of local buffers here; the lowering gives its lanes their registers.
+  // A warp's or warpgroup's instruction takes whole tiles of local buffers here; the lowering gives its lanes their
+  // registers, and places the waits for what is not complete at once.
+  const bool group = spec.participants == Participants::kWarpgroup;
   bool plain = spec.behaviour == Behaviour::kCompute && spec.num_args == 0 &&
-               spec.completion == Completion::kImmediate &&
-               (spec.participants == Participants::kThread || spec.participants == Participants::kWarp);
+               spec.completion == (group ? Completion::kWgmmaGroup : Completion::kImmediate) &&
+               spec.participants != Participants::kBlock;
   for (const OperandSpec& o : spec.operands)
-    plain &= o.layout.empty() ? spec.participants == Participants::kThread : o.scope == Scope::kLocal && o.rank == 2;
+    plain &= o.layout.empty() ? spec.participants == Participants::kThread || (group && o.scope == Scope::kShared)
+                              : o.scope == Scope::kLocal && o.rank == 2;
   std::optional<Pattern> pattern = plain ? pattern_of(row) : std::nullopt;
-  if (!pattern) return refuse("only instructions of a thread or a warp without arguments can take the place of loops");
+  if (!pattern) return refuse("only products and other instructions without arguments can take the place of loops");
   if (outer != nullptr && as<Loop>(outer->body) == nullptr)
     return reject(RejectReason::kNotALoopChain,
                   describe(k, id) + " holds no loops: blockize the loops around it first");

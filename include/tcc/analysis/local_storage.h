@@ -1,0 +1,20 @@
+// Where the elements of scratch on a CPU's stack lie: what the code generator allocates, and what limits count.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "tcc/ir/kernel.h"
+
+namespace tcc::analysis {
+
+struct LocalStorage {
+  std::vector<int64_t> strides;  // of the dimensions, in elements
+  int64_t elements = 0;          // with the padding
+};
+// Row-major. The innermost dimension that is longer than 1 is padded to a power of two where it is short, so that
+// register tiles whose vectors are partly masked still fall apart into whole vectors; large buffers are not padded. For
+// buffers of constant shape without a layout.
+LocalStorage local_storage(const ir::Buffer& buffer);
+
+}  // namespace tcc::analysis

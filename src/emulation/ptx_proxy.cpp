@@ -1,0 +1,175 @@
+// The asynchronous proxy's share of the order: bulk copies and products of warpgroups read and write shared memory
+// beside the threads. What a thread wrote the ordinary way they see only behind fence.proxy.async: every thread
+// carries, beside the clock of what it knows, one of what is fenced, and both travel over barriers (as in the
+// interpreter).
+//
+// A read under way is counted at its 16-byte pieces, and a store to such a piece is a race. When the program has
+// waited, the access is noted as one by the asynchronous agent of the warp that issued it, and the lanes that waited
+// know of it.
+#include <algorithm>
+
+#include "emulation/ptx_machine.h"
+
+namespace tcc::emulation {
+
+using Find = interp::Finding::Kind;
+
+namespace {
+
+interp::Clock copy_of(const Block& b, const SharedClock& clock) {
+  interp::Clock copy;
+  copy.start(b.first_thread, b.slots);
+  if (clock != nullptr) copy.join(*clock);
+  return copy;
+}
+
+template <class F>
+void for_cells(Region& region, int64_t offset, int bytes, F f) {
+  if (region.cells == nullptr) return;
+  Cell* c = region.cells + (offset >> region.granule_bits);
+  Cell* end = region.cells + ((offset + bytes - 1) >> region.granule_bits) + 1;
+  for (; c != end; ++c) f(*c);
+}
+
+}  // namespace
+
+Block* Machine::peer(const Block& b, int64_t rank) {
+  for (auto& other : blocks)
+    if (other->rank == rank && (clustered || other.get() == &b)) return other.get();
+  return nullptr;
+}
+
+void Machine::learn(Warp& w, int lane, const SharedClock& known, const SharedClock& fenced) {
+  if (!races) return;
+  const auto l = static_cast<size_t>(lane);
+  const auto take = [&](SharedClock& mine, const SharedClock& more) {
+    if (more == nullptr) return;
+    auto clock = std::make_shared<interp::Clock>(copy_of(*w.block, mine));
+    clock->join(*more);
+    mine = clock;
+  };
+  take(w.known[l], known);
+  take(w.fenced[l], fenced);
+}
+
+// What a lane knows, its own past included, for those who wait for it.
+void Machine::tell(Warp& w, int lane, interp::Clock& known, interp::Clock& fenced) {
+  if (!races) return;
+  const auto l = static_cast<size_t>(lane);
+  interp::Clock mine = copy_of(*w.block, w.known[l]);
+  mine.set(w.thread(lane), tick);
+  known.join(mine);
+  if (w.fenced[l] != nullptr) fenced.join(*w.fenced[l]);
+  ++tick;
+}
+
+void Machine::fence_proxy(Warp& w, uint32_t lanes) {
+  if (races) {
+    for (uint32_t rest = lanes; rest != 0; rest &= rest - 1) {
+      const int lane = std::countr_zero(rest);
+      const auto l = static_cast<size_t>(lane);
+      auto clock = std::make_shared<interp::Clock>(copy_of(*w.block, w.known[l]));
+      if (w.fenced[l] != nullptr) clock->join(*w.fenced[l]);
+      clock->set(w.thread(lane), tick);
+      w.fenced[l] = clock;
+    }
+    ++tick;
+  }
+}
+
+// Before an asynchronous access: what threads wrote there is fenced, and what is read is ordered before.
+void Machine::check_proxy(Warp& w, int lane, const Ins& ins, Region& region, int64_t offset, int bytes, bool reads) {
+  for_cells(region, offset, bytes, [&](Cell& c) {
+    if (c.write_tick == 0) return;
+    const uint32_t slots = w.block->slots;
+    if (c.writer % slots >= slots - kLanes) {
+      if (reads && !ordered(w, lane, region, c.writer, c.write_tick))
+        report(Find::kRace, w, lane, ins,
+               place_text(region, offset) + ": the copy that brings it is not ordered before this read");
+      return;
+    }
+    if (reads && !ordered(w, lane, region, c.writer, c.write_tick)) {
+      report(Find::kRace, w, lane, ins,
+             fmt::format("{}: the write by thread {} is not ordered before this read", place_text(region, offset),
+                         c.writer % slots));
+      return;
+    }
+    // What earlier blocks left is of no concern.
+    if (c.write_tick <= start_tick) return;
+    const SharedClock& fenced = w.fenced[static_cast<size_t>(lane)];
+    if (fenced != nullptr && fenced->at(c.writer) >= c.write_tick) return;
+    report(Find::kRace, w, lane, ins,
+           fmt::format("{}: no fence.proxy.async between the write by thread {} and this asynchronous {}",
+                       place_text(region, offset), c.writer % slots, reads ? "read" : "write"));
+  });
+}
+
+void Machine::note_agent_write(Region& region, int64_t offset, int bytes, uint32_t agent) {
+  for_cells(region, offset, bytes, [&](Cell& c) {
+    c.reader = {};
+    c.writer = agent;
+    c.write_tick = tick & 0x7fffffffu;
+    c.atomic = 0;
+  });
+}
+
+// The lanes that wait learn of it by know_agent().
+void Machine::note_agent_read(Region& region, int64_t offset, int bytes, const Block& block, const Warp& w) {
+  const uint32_t agent = block.agent(w);
+  for_cells(region, offset, bytes, [&](Cell& c) {
+    const Reader now{agent / kLanes, uint32_t{1} << (agent % kLanes), tick};
+    if (c.reader.tick == 0) {
+      c.reader = now;
+      return;
+    }
+    if (c.more_readers < 0) {
+      if (free_reader_sets.empty()) {
+        free_reader_sets.push_back(static_cast<int32_t>(reader_sets.size()));
+        reader_sets.emplace_back();
+      }
+      c.more_readers = free_reader_sets.back();
+      free_reader_sets.pop_back();
+    }
+    auto& more = reader_sets[static_cast<size_t>(c.more_readers)];
+    std::erase_if(more, [&](const Reader& r) { return r.warp == now.warp && r.lanes == now.lanes; });
+    more.push_back(now);
+  });
+}
+
+void Machine::know_agent(Warp& w, uint32_t lanes) {
+  if (races) {
+    for (uint32_t rest = lanes; rest != 0; rest &= rest - 1) {
+      const auto l = static_cast<size_t>(std::countr_zero(rest));
+      auto clock = std::make_shared<interp::Clock>(copy_of(*w.block, w.known[l]));
+      clock->set(w.block->agent(w), tick);
+      w.known[l] = clock;
+    }
+    ++tick;
+  }
+}
+
+// A block has ended: what should not be left over.
+void Machine::check_end(Block& b) {
+  for (auto& w : b.warps) {
+    for (int l = 0; l < kLanes; ++l) {
+      const auto& boxes = w->copies[static_cast<size_t>(l)].boxes;
+      if (!boxes.empty())
+        report(Find::kRace, *w, l, *boxes[0].ins,
+               "the thread ends while its bulk copy reads the block's shared memory");
+    }
+    if (!w->products.empty())
+      report(Find::kRace, *w, 0, *w->products[0].ins, "the warp ends while its product is not waited for");
+    const Warp& first = *b.warps[static_cast<size_t>(w->index / 4 * 4)];
+    if (w->product_count != first.product_count)
+      report(Find::kWrongParticipants, *w, 0, kernel->code[0],
+             fmt::format("of a warpgroup, warp {} takes part in {} products and warp {} in {}", w->index,
+                         w->product_count, first.index, first.product_count));
+  }
+  for (auto& [offset, barrier] : b.mbarriers)
+    if (!barrier.copies.empty())
+      report(Find::kRace, *barrier.copies[0].warp, barrier.copies[0].lane, *barrier.copies[0].ins,
+             fmt::format("the block ends while {} bytes are under way to {}", barrier.copies[0].bytes,
+                         place_text(b.shared, barrier.copies[0].shared)));
+}
+
+}  // namespace tcc::emulation

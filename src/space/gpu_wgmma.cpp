@@ -1,0 +1,155 @@
+// Products by warpgroups (Hopper: NVIDIA H100 whitepaper, "asynchronous execution"; CUTLASS, warp-specialised GEMM).
+// Operands go to shared memory by tensor copies that warps of their own start, several iterations ahead, and the
+// instructions read them there; sums stay in the registers of one or two warpgroups (lower/gpu/expand_roles.h).
+//
+//   grid (batch, I0, J, I1) { warpgroups W {
+//     K0 { As = A; Bs = B                           pipeline_depth, pipeline_role
+//          K1 { M { wgmma 64 x n x 16 } } }
+//     C = acc } }
+//
+// A block makes 64 or 128 rows, by one warpgroup or two, and the n columns of one instruction: each pair that the
+// results are large enough for is a design space of its own.
+#include <array>
+
+#include "space/gpu_product.h"
+#include "tcc/ir/instr.h"
+#include "tcc/space/matrix_instruction.h"
+
+namespace tcc::space {
+namespace {
+
+using namespace ir;
+using schedule::BlockRv;
+using schedule::ExprRv;
+using schedule::lit;
+using schedule::LoopRv;
+using schedule::Schedule;
+
+constexpr int64_t kRows = 64, kTerms = 16;  // of the instruction
+constexpr int64_t kStep = 64;               // terms of an iteration: 128 bytes of a row
+constexpr int64_t kLeast = 32;              // rows and columns that are worth a tile
+constexpr int64_t kPitch = 16;              // bytes that rows of a tensor copy's source divide by
+constexpr int64_t kSlack = 2048;            // bytes of shared memory for barriers and alignment
+constexpr int64_t kCopyBytes = 16;          // moved together by the swizzle
+constexpr std::array<std::pair<int64_t, int64_t>, 4> kTiles = {{{128, 256}, {128, 128}, {64, 128}, {64, 64}}};
+
+bool has_warpgroups(const target::Target& target) {
+  return target.is_cuda() && target.cuda.features.wgmma && target.cuda.features.tma;
+}
+
+const Load& operand(const ProductForm& form, bool first) {
+  const Id row = form.nest.block->iters[form.rows[0]].id;
+  const Load& load = *form.nest.loads[0];
+  const bool moves = std::any_of(load.indices.begin(), load.indices.end(), [&](Expr e) { return mentions(e, row); });
+  return moves == first ? load : *form.nest.loads[1];
+}
+
+class GpuWgmma : public Module {
+ public:
+  const char* name() const override { return "gpu_wgmma"; }
+
+  std::vector<Schedule> apply(const Schedule& state, const target::Target& target,
+                              const SpaceOptions& options) const override {
+    if (!has_warpgroups(target)) return {state};
+    const std::optional<ProductForm> form = find_product(state.kernel());
+    if (!unmet_conditions_of_warpgroups(state.kernel(), form).empty()) return {state};
+    std::vector<Schedule> out;
+    const int64_t m = form->nest.extents[form->rows[0]], n = form->nest.extents[form->columns[0]];
+    for (const auto& [rows, columns] : kTiles) {
+      // Half of a tile at least has to be there.
+      if ((rows > kRows && m <= rows / 2) || (columns > kRows && n <= columns / 2)) continue;
+      Schedule s = state;
+      if (tile(s, *form, rows, columns, target, options.gpu)) out.push_back(std::move(s));
+    }
+    out.push_back(state);
+    return out;
+  }
+
+ private:
+  static bool tile(Schedule& s, const ProductForm& form, int64_t rows, int64_t columns, const target::Target& target,
+                   const GpuSpaceOptions& options) {
+    const Id last = form.nest.block->iters[form.columns[0]].id;
+    const bool trans_b = as<Var>(operand(form, false).indices.back())->id == last;
+    const std::string instruction =
+        fmt::format("wgmma.m64n{}k16.f32.{}{}", columns, type_name(form.type), trans_b ? ".trans_b" : "");
+    const int64_t stage = (rows + columns) * kStep * type_bytes(form.type);
+    std::vector<int64_t> depths;
+    for (int64_t d : options.wgmma_stages)
+      if (d * stage + kSlack <= target.cuda.shared_per_block_optin) depths.push_back(d);
+    if (depths.empty() || find_instruction(instruction) < 0) return false;
+    const std::optional<Product> p = make_product(s, form, {instruction, form.type, rows, columns, kStep});
+    if (!p) return false;
+    BlockRv block = s.get_block(p->name);
+    BlockRv result = s.cache_write(block, Scope::kLocal);
+    std::vector<LoopRv> loops = s.get_loops(block), grid;
+    if (!s.ok() || loops.size() != p->iterators) return false;
+    std::vector<LoopRv> i = s.split(loops[p->i], std::array{ExprRv{}, lit(rows / kRows), lit(kRows)});
+    std::vector<LoopRv> j = s.split(loops[p->j], std::array{ExprRv{}, lit(columns)});
+    std::vector<LoopRv> k = s.split(loops[p->k], std::array{ExprRv{}, lit(kStep / kTerms), lit(kTerms)});
+    if (!s.ok()) return false;
+    std::vector<LoopRv> outer = s.split(i[0], s.sample_perfect_tile(i[0], 2, options.wgmma_group));
+    std::vector<LoopRv> groups = s.split(i[1], s.sample_perfect_tile(i[1], 2, 2));
+    if (!s.ok()) return false;
+    for (size_t l = 0; l < loops.size(); ++l)
+      if (l != p->i && l != p->j && l != p->k) grid.push_back(loops[l]);
+    // Rows of blocks in groups, column by column: those that run at a time share both operands in the cache.
+    grid.insert(grid.end(), {outer[0], j[0], outer[1]});
+    std::vector<LoopRv> order = grid;
+    order.insert(order.end(), {groups[0], k[0], k[1], groups[1], i[2], j[1], k[2]});
+    s.reorder(order);
+    s.bind(fuse_all(s, grid), Axis::kGridX);
+    s.bind(groups[0], Axis::kWarpgroup);
+    s.reverse_compute_at(result, groups[0]);
+    for (int read = 0; read < 2 && s.ok(); ++read) {
+      BlockRv shared = s.cache_read(block, read, Scope::kShared);
+      s.compute_at(shared, k[0]);
+      std::vector<LoopRv> copy = s.get_loops(shared);
+      if (!s.ok() || copy.size() < 2) return false;
+      s.annotate(copy[copy.size() - 2], AnnotationKey::kCooperativeFetch, lit(kCopyBytes / type_bytes(p->type)));
+    }
+    s.decompose_reduction(block, k[0]);
+    s.annotate(k[0], AnnotationKey::kPipelineDepth, sample_uniform(s, depths));
+    s.annotate(k[0], AnnotationKey::kPipelineRole, lit(1));
+    s.unroll(k[1]);
+    s.tensorize(i[2], instruction);
+    return s.ok();
+  }
+};
+
+}  // namespace
+
+std::vector<std::string> unmet_conditions_of_warpgroups(const Kernel& k, const std::optional<ProductForm>& form) {
+  if (!form || !form->plain) return {"it is no product of two matrices, or of batches of them, as the task reads them"};
+  if (form->type != Type::kF16 && form->type != Type::kBF16)
+    return {fmt::format("instructions of warpgroups multiply f16 and bf16 here, not {}", type_name(form->type))};
+  std::vector<std::string> unmet;
+  const NaiveNest& nest = form->nest;
+  const int64_t rows = nest.extents[form->rows[0]], columns = nest.extents[form->columns[0]],
+                terms = nest.extents[form->sums[0]];
+  if (rows < kLeast || columns < kLeast)
+    unmet.push_back(
+        fmt::format("{} x {} results are less than half of a tile of {} x {}", rows, columns, kRows, kRows));
+  if (terms <= kStep) unmet.push_back(fmt::format("sums of {} terms are one step: nothing runs ahead", terms));
+  if (as<Var>(operand(*form, true).indices.back())->id == nest.block->iters[form->rows[0]].id)
+    unmet.push_back("the first operand is stored transposed: a warpgroup reads it with its terms side by side");
+  for (const Load* load : nest.loads) {
+    const Buffer& b = *k.buffer(load->buffer);
+    if (b.role == BufferRole::kTemp || b.layout != nullptr)
+      unmet.push_back(fmt::format("tensor copies read parameters, and '{}' is computed first", name_hint(k, b.id)));
+    else if (!is_int(b.shape.back()) || int_value(b.shape.back()) * type_bytes(b.type) % kPitch != 0)
+      unmet.push_back(fmt::format("the rows of '{}' are no multiple of {} bytes, which tensor copies need",
+                                  name_hint(k, b.id), kPitch));
+  }
+  return unmet;
+}
+
+std::vector<std::string> unmet_conditions_of_warpgroup_instruction(const Kernel& kernel, const target::Target& target) {
+  if (!has_warpgroups(target)) return {};
+  return unmet_conditions_of_warpgroups(kernel, find_product(kernel));
+}
+
+std::unique_ptr<Module> make_gpu_wgmma() {
+  return std::make_unique<GpuWgmma>();
+}
+
+}  // namespace tcc::space
