@@ -204,6 +204,13 @@ if(TCC_PORTABLE)
   add_test(NAME gpu_bundle COMMAND ${CMAKE_SOURCE_DIR}/tools/gpu_bundle --build ${CMAKE_BINARY_DIR} -o ${CMAKE_CURRENT_BINARY_DIR}/bundle)
   set_tests_properties(check_portable gpu_bundle PROPERTIES LABELS cli)
 endif()
+if(TARGET tcc AND NOT TCC_WITH_LLVM)
+  # Without LLVM references are interpreted, and CPUs are refused before anything is measured.
+  add_test(NAME no_llvm_refuses_cpus COMMAND tcc tune zoo:mlp --target host --db ${CMAKE_CURRENT_BINARY_DIR}/refused.db)
+  set_tests_properties(no_llvm_refuses_cpus PROPERTIES PASS_REGULAR_EXPRESSION "nothing can be tuned for a CPU")
+  add_test(NAME no_llvm_emulates COMMAND tcc verify zoo:mlp --target a100 --emulate)
+  set_tests_properties(no_llvm_refuses_cpus no_llvm_emulates PROPERTIES LABELS cli)
+endif()
 add_test(NAME gpu_bundle_says_what_is_missing COMMAND ${CMAKE_SOURCE_DIR}/tools/gpu_bundle --build ${CMAKE_CURRENT_BINARY_DIR}/nowhere
                                                       -o ${CMAKE_CURRENT_BINARY_DIR}/no_bundle)
 set_tests_properties(gpu_bundle_says_what_is_missing PROPERTIES PASS_REGULAR_EXPRESSION "nowhere/tools/tcc is not built" LABELS cli)

@@ -2,16 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 #include "driver/gpu_build.h"
 #include "tcc/codegen/cuda.h"
 #include "tcc/emulation/ptx.h"
 #include "tcc/interp/tensor.h"
+#include "tcc/measure/reference.h"
 #include "tcc/measure/task.h"
-#include "tcc/runtime/host_kernel.h"
-#include "tcc/search/search.h"
 #include "tcc/support/files.h"
 #include "tcc/support/parallel.h"
 #include "tcc/support/rng.h"
@@ -44,33 +42,16 @@ std::vector<TensorData> make_data(const task::Task& task, uint64_t seed, bool po
 }
 
 // The naive kernel, all reals in double precision, on the same values.
-Result<std::vector<TensorData>> run_naive(const task::Task& task, const std::vector<TensorData>& data,
-                                          const std::shared_ptr<runtime::HostPool>& pool) {
-  task::Task wide = task;
-  wide.kernel = measure::to_double(task.kernel);
-  TCC_TRY(search::ChosenArtifact made, search::unscheduled_artifact(wide, target::host_target(), "reference"));
-  TCC_TRY(auto kernel, runtime::HostKernel::load(made.artifact, pool));
+Result<std::vector<TensorData>> run_naive(const measure::ReferenceProgram& reference,
+                                          const std::vector<TensorData>& data) {
   std::vector<TensorData> tensors;
-  std::vector<runtime::GuardedBuffer> buffers;
-  std::vector<void*> pointers;
-  for (const codegen::BufferInfo& info : kernel->buffers()) {
-    if (info.role == ir::BufferRole::kTemp) continue;
-    const TensorData& from = data[tensors.size()];
-    TensorData tensor = TensorData::zeros(info.type, from.shape);
-    if (info.type == from.type) {
-      tensor.bytes = from.bytes;
-    } else {
-      for (int64_t i = 0; i < from.size(); ++i) tensor.set(i, from.at(i));
-    }
-    TCC_TRY(auto buffer, runtime::GuardedBuffer::allocate(info.bytes, std::max<int64_t>(info.alignment, 64)));
-    std::memcpy(buffer.data(), tensor.bytes.data(), tensor.bytes.size());
-    pointers.push_back(buffer.data());
-    buffers.push_back(std::move(buffer));
+  for (const TensorData& from : data) {
+    TensorData tensor = from;
+    if (ir::is_float(from.type) && from.type != ir::Type::kF64)
+      tensor = TensorData::from_doubles(ir::Type::kF64, from.shape, from.to_doubles());
     tensors.push_back(std::move(tensor));
   }
-  TCC_TRY_VOID(kernel->run(pointers));
-  for (size_t i = 0; i < tensors.size(); ++i)
-    std::memcpy(tensors[i].bytes.data(), buffers[i].data(), tensors[i].bytes.size());
+  TCC_TRY_VOID(reference.run(tensors));
   return tensors;
 }
 
@@ -120,17 +101,20 @@ class Emulation {
       : task_(task), ptx_(ptx), options_(options), result_(result) {}
 
   Result<void> run() {
-    if (task_.flops > options_.max_flops) {
+    if (task_.flops > measure::affordable_flops(options_.max_flops, options_.engine)) {
       result_.status = Status::kTooLarge;
       result_.failure = fmt::format("too large to emulate: its reference takes {:.3g} operations", task_.flops);
       return {};
     }
-    TCC_TRY(auto pool, runtime::HostPool::create(1));
+    measure::ReferenceOptions how;
+    how.engine = options_.engine;
+    TCC_TRY(const measure::ReferenceProgram reference,
+            measure::ReferenceProgram::compile(measure::to_double(task_.kernel), target::host_target(), how));
     std::vector<TensorData> data = make_data(task_, options_.seed, false);
-    TCC_TRY(std::vector<TensorData> expected, run_naive(task_, data, pool));
+    TCC_TRY(std::vector<TensorData> expected, run_naive(reference, data));
     if (!is_finite(task_, expected)) {
       data = make_data(task_, options_.seed, true);
-      TCC_TRY(expected, run_naive(task_, data, pool));
+      TCC_TRY(expected, run_naive(reference, data));
     }
     std::vector<TensorData> got = data;
     TCC_TRY(emulation::PtxReport report, emulate(got, 0));

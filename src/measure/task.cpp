@@ -391,7 +391,8 @@ Result<std::shared_ptr<const MeasureTask>> MeasureTask::create(IsolatedHostMeasu
     TCC_CHECK(same == positions, "bounds are computed where the reference is");
   }
   ReferenceRunner runner(measurer.channel());
-  TCC_TRY(Prepared prepared, prepare(maker, runner, facts, reference_code, magnitude_code ? &*magnitude_code : nullptr));
+  TCC_TRY(Prepared prepared,
+          prepare(maker, runner, facts, reference_code, magnitude_code ? &*magnitude_code : nullptr));
 
   TaskDescription description;
   description.params = maker.params();

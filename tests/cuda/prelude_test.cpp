@@ -136,6 +136,19 @@ std::vector<int64_t> example_arguments(const Instruction& row) {
 
 }  // namespace
 
+TEST_CASE("NVRTC reads those functions of the prelude that are called, and no other") {
+  const std::string kernel = "extern \"C\" __global__ void k() { tcc_bar_sync<0, 32>(); tcc_cp_async_wait<1>(); }\n";
+  const std::string text = cuda::without_unused(cuda_prelude() + kernel);
+  CHECK(text.ends_with(kernel));
+  CHECK(cuda_prelude().starts_with(text.substr(0, text.find("template <int I0"))));
+  for (const Instruction& row : instruction_table()) {
+    const std::string name = cuda::row_function(row);
+    const bool called = name == "tcc_bar_sync" || name == "tcc_cp_async_wait";
+    INFO(name);
+    CHECK((text.find("TCC_DEVICE void " + name + "(") != std::string::npos) == (called && !row.ptx.empty()));
+  }
+}
+
 TEST_CASE("asm stands in the prelude only, a function for every row with a PTX text") {
   const std::string& prelude = cuda_prelude();
   CHECK(count_of(prelude, "asm") > 40);

@@ -9,11 +9,11 @@
 #include "measure/reference_kernels.h"
 #include "measure/sampled_kernel.h"
 #include "measure/task_segment.h"
+#include "tasks.h"
 #include "tcc/interp/interp.h"
 #include "tcc/ir/verify.h"
 #include "tcc/lower/lower.h"
 #include "tcc/measure/host.h"
-#include "tcc/task/task.h"
 
 using namespace tcc;
 using namespace tcc::measure;
@@ -41,31 +41,10 @@ std::shared_ptr<const MeasureTask> prepare(const ir::Kernel& naive, double sampl
   return *task;
 }
 
-std::span<const double> doubles(const MeasureTask& task, int64_t offset, int64_t count) {
-  return {reinterpret_cast<const double*>(task.segment().memory.data() + offset), static_cast<size_t>(count)};
-}
-
 std::vector<int64_t> shape_of(const ir::Buffer& buffer) {
   std::vector<int64_t> shape;
   for (ir::Expr extent : buffer.shape) shape.push_back(ir::int_value(extent));
   return shape;
-}
-
-// Small tasks of every family that search meets.
-std::vector<task::Task> small_tasks() {
-  std::vector<task::Task> tasks;
-  tasks.push_back(task::make_gemm({.m = 65, .n = 70, .k = 19, .bias = true, .relu = true, .constant_weights = true}));
-  task::ConvParams conv;
-  conv.size = {14, 13};
-  conv.channels = 5;
-  conv.filters = 31;
-  conv.kernel = {3, 3};
-  conv.pads = {1, 1};
-  tasks.push_back(task::make_conv(conv));
-  tasks.push_back(task::make_softmax({37, 41}, 1));
-  tasks.push_back(task::make_reduction({40, 50, 6}, {1}, graph::Op::kReduceSum));
-  tasks.push_back(task::make_elementwise({130, 70}));
-  return tasks;
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tcc/driver/compile.h"
+#include "tcc/measure/reference.h"
 
 namespace tcc::driver {
 
@@ -16,7 +17,8 @@ struct EmulateOptions {
   // Instructions of threads that a task may take. Of larger ones with one launch so many blocks run as fit, the first
   // and the last among them, and what they wrote is compared.
   int64_t max_instructions = int64_t{4'000'000'000};
-  double max_flops = 2e10;  // of larger tasks the reference takes too long
+  double max_flops = 2e10;  // of larger tasks the reference takes too long; a twentieth of it where it is interpreted
+  measure::ReferenceEngine engine = measure::ReferenceEngine::kBest;
 };
 
 struct EmulatedTask {

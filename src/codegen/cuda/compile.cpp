@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "codegen/cuda/nvrtc.h"
+#include "codegen/cuda/prelude.h"
 #include "tcc/codegen/cuda.h"
 #include "tcc/support/files.h"
 
@@ -71,7 +72,7 @@ Result<Artifact> compile_cuda(const ir::Kernel& lowered, const target::Target& t
   if (options.wait_limit > 0) words.push_back(fmt::format("-DTCC_WAIT_LIMIT={}", options.wait_limit));
   if (options.max_registers > 0) words.push_back(fmt::format("--maxrregcount={}", options.max_registers));
   watch.restart();
-  auto compiled = nvrtc->compile(source.text, words, options.want_ptx);
+  auto compiled = nvrtc->compile(cuda::without_unused(source.text), words, options.want_ptx);
   if (!compiled)
     return tl::unexpected<Error>(std::move(compiled).error().with_context("compiling " + source.launches[0].symbol));
   artifact.facts["compile_seconds"] = watch.seconds();

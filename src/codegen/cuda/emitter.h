@@ -94,6 +94,7 @@ class Emitter {
   double cost_of(ir::Stmt s);
   bool is_unrolled(const ir::Loop& l);
   bool picks_registers(const ir::Loop& l);
+  ir::Stmt vectorized_nest(const ir::Loop& l);
   std::string unroll_pragma(const ir::Loop& l);
 
   // expr.cpp
@@ -136,7 +137,8 @@ class Emitter {
   std::unordered_map<ir::Id, int64_t> swizzles_;  // of shared buffers that are copied by boxes or multiplied: bytes
   std::unordered_set<ir::Id> accumulators_;       // of products that complete later
   std::vector<ir::Id> alive_accumulators_;
-  bool budgets_ = false;  // some role has its own number of registers
+  std::vector<ir::Id> copied_;  // variables of the unrolled loops around what is counted
+  bool budgets_ = false;        // some role has its own number of registers
   bool warpgroups_ = false;
   int64_t role_first_warp_ = 0, role_warps_ = 0;  // 0 warps: outside Roles
   int64_t min_blocks_ = 0;

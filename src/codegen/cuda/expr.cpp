@@ -80,10 +80,12 @@ std::string argument_of(const std::string& text, const std::string& function) {
 
 }  // namespace
 
-// A value that was only moved keeps its bits.
+// A value that was only moved keeps its bits; one that was rounded is not rounded twice.
 std::string Emitter::to_memory(Type type, std::string value) const {
   const char* from = type == Type::kF16 ? "tcc_from_f16" : type == Type::kBF16 ? "tcc_from_bf16" : "";
   if (std::string bits = argument_of(value, from); *from != 0 && !bits.empty()) return bits;
+  const char* round = type == Type::kF16 ? "tcc_round_f16" : type == Type::kBF16 ? "tcc_round_bf16" : "";
+  if (std::string exact = argument_of(value, round); *round != 0 && !exact.empty()) value = std::move(exact);
   if (type == Type::kF16) return "tcc_to_f16(" + value + ")";
   if (type == Type::kBF16) return "tcc_to_bf16(" + value + ")";
   if (type == Type::kBool) return "(" + value + " ? 1 : 0)";

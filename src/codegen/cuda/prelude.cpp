@@ -281,12 +281,14 @@ std::string function(const Instruction& row, bool run_time, size_t rank) {
   return text + "}\n";
 }
 
-std::string make_prelude() {
-  std::string text = kHead;
+// The functions of the instructions by their names, those of a row together.
+std::vector<std::pair<std::string, std::string>> make_functions() {
+  std::vector<std::pair<std::string, std::string>> functions;
   for (const Instruction& row : instruction_table()) {
     if (row.ptx.empty()) continue;
     const bool maps = std::any_of(row.operands.begin(), row.operands.end(),
                                   [&](const OperandSpec& o) { return is_tensor_map(row, o); });
+    std::string text;
     for (size_t rank = maps ? kLeastMapRank : 0; rank <= (maps ? kMostMapRank : 0); ++rank) {
       text += function(row, false, rank);
       for (size_t n = 0; n < static_cast<size_t>(row.num_args); ++n) {
@@ -295,8 +297,28 @@ std::string make_prelude() {
         break;
       }
     }
+    functions.emplace_back(row_function(row), std::move(text));
   }
+  return functions;
+}
+
+const std::vector<std::pair<std::string, std::string>>& instruction_functions() {
+  static const std::vector<std::pair<std::string, std::string>> functions = make_functions();
+  return functions;
+}
+
+std::string make_prelude() {
+  std::string text = kHead;
+  for (const auto& [name, function] : instruction_functions()) text += function;
   return text;
+}
+
+bool has_word(std::string_view text, std::string_view word) {
+  for (size_t at = text.find(word); at != std::string_view::npos; at = text.find(word, at + 1)) {
+    const size_t end = at + word.size();
+    if ((at == 0 || !is_word(text[at - 1])) && (end == text.size() || !is_word(text[end]))) return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -304,6 +326,15 @@ std::string make_prelude() {
 const std::string& prelude() {
   static const std::string text = make_prelude();
   return text;
+}
+
+std::string without_unused(const std::string& source) {
+  TCC_CHECK(source.starts_with(prelude()), "a source without the prelude");
+  const std::string_view kernels = std::string_view(source).substr(prelude().size());
+  std::string text = kHead;
+  for (const auto& [name, function] : instruction_functions())
+    if (has_word(kernels, name)) text += function;
+  return text.append(kernels);
 }
 
 std::string row_function(const Instruction& row) {

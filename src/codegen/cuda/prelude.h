@@ -16,6 +16,10 @@ namespace tcc::codegen::cuda {
 // The whole text: what every kernel may use, then the functions of the rows with a PTX text in table order.
 const std::string& prelude();
 
+// A source that begins with the prelude, with those functions of instructions only that it calls: NVRTC takes some
+// milliseconds to read them all.
+std::string without_unused(const std::string& source);
+
 // "tcc_mma_m16n8k16_f32_f16" for the row "mma.m16n8k16.f32.f16".
 std::string row_function(const ir::Instruction& row);
 // The argument is part of the opcode or an immediate of it.

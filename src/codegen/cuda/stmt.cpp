@@ -77,6 +77,7 @@ void Emitter::body_with(const Loop& l, std::string variable) {
 }
 
 void Emitter::loop(const Loop& l) {
+  if (Stmt nest = vectorized_nest(l)) return stmt(nest);
   if (l.loop_kind == LoopKind::kBound) return bound_loop(l);
   if (l.loop_kind == LoopKind::kParallel)
     return fail(fmt::format("the parallel loop '{}' is not bound to a grid or thread axis", name_hint(kernel_, l.id)));

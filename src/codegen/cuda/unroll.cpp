@@ -1,11 +1,18 @@
 // How far loops are unrolled. What a launch unrolls is paid in NVRTC's time, about in proportion to the
-// statements that result: a condition counts as several, since it makes blocks, and a math function as what it is
-// inlined to. Up to kMostStatements a launch, and kMostOfLoop a loop, everything is unrolled that is marked so. Beyond,
-// loops are unrolled in part, each by its share, but for those whose variable picks elements of a local array: the
-// array would no longer be registers. For the same reason short loops that do so are unrolled whether marked or not.
+// statements that result: a condition counts as several, since it makes blocks, a math function as what it is
+// inlined to, and a division of a variable that is unrolled as the multiplication and shifts that it becomes. Up to
+// kMostStatements a launch, and kMostOfLoop a loop, everything is unrolled that is marked so. Beyond, loops are
+// unrolled in part, each by its share, but for those whose variable picks elements of a local array: the array would no
+// longer be registers. For the same reason short loops that do so are unrolled whether marked or not.
+//
+// Accesses to memory are what NVRTC's optimizer is slowest with, slower than in proportion to their number. A nest of
+// unrolled loops around one store to memory is therefore put in the order in which its contiguous loop is innermost,
+// and printed as if that were vectorised.
 #include <algorithm>
 #include <bit>
+#include <cstdlib>
 
+#include "codegen/cuda/address.h"
 #include "codegen/cuda/emitter.h"
 #include "tcc/ir/walk.h"
 
@@ -15,10 +22,11 @@ using namespace ir;
 
 namespace {
 
-constexpr double kMostStatements = 2000;
-constexpr double kMostOfLoop = 768;
+constexpr double kMostStatements = 1000;
+constexpr double kMostOfLoop = 192;
 constexpr double kCondition = 4, kFunction = 10;
 constexpr int64_t kShort = 64;  // iterations
+constexpr int64_t kMostLanes = 16;
 
 bool mentions(Expr e, Id id) {
   if (!may_mention(e, id)) return false;
@@ -30,9 +38,11 @@ bool mentions(Expr e, Id id) {
   return found;
 }
 
-double cost_of_value(Expr e) {
+double cost_of_value(Expr e, std::span<const Id> copied) {
   double cost = 0;
   visit(e, [&](Expr part) {
+    if (part->kind == ExprKind::kFloorDiv || part->kind == ExprKind::kFloorMod)
+      cost += std::any_of(copied.begin(), copied.end(), [&](Id id) { return mentions(part, id); }) ? 1 : 0;
     if (const Call* call = as<Call>(part))
       cost += call->fn == Intrinsic::kAbs || call->fn == Intrinsic::kFma ? 0 : kFunction;
     if (const Load* load = as<Load>(part)) cost += load->predicate != nullptr ? kCondition : 0;
@@ -60,10 +70,16 @@ double Emitter::cost_of(Stmt s) {
       const Loop& l = *as<Loop>(s);
       const bool copies =
           is_int(l.extent) && (l.loop_kind == LoopKind::kVectorized || l.axis == Axis::kVthread || is_unrolled(l));
-      return cost_of(l.body) * (copies ? static_cast<double>(int_value(l.extent)) : 1);
+      if (!copies) return cost_of(l.body);
+      copied_.push_back(l.id);
+      cost = cost_of(l.body) * static_cast<double>(int_value(l.extent));
+      copied_.pop_back();
+      return cost;
     }
     case StmtKind::kStore:
-      return 1 + cost_of_value(as<Store>(s)->value) + (as<Store>(s)->predicate != nullptr ? kCondition : 0);
+      cost = 1 + cost_of_value(as<Store>(s)->value, copied_) + (as<Store>(s)->predicate != nullptr ? kCondition : 0);
+      for (Expr e : as<Store>(s)->indices) cost += cost_of_value(e, copied_);
+      return cost;
     case StmtKind::kIf:
       cost = kCondition + cost_of(as<If>(s)->then_case);
       return cost + (as<If>(s)->else_case != nullptr ? cost_of(as<If>(s)->else_case) : 0);
@@ -106,6 +122,65 @@ bool Emitter::picks_registers(const Loop& l) {
     return !picks;
   });
   return picks;
+}
+
+namespace {
+
+// No two iterations of the loops have the same value of `flat`: each loop's step is beyond what the smaller ones reach.
+bool is_injective(Expr flat, const std::vector<const Loop*>& nest) {
+  const Sum* sum = as<Sum>(flat);
+  if (sum == nullptr) return false;
+  std::vector<std::pair<int64_t, int64_t>> steps;  // step, extent
+  for (const Term& t : sum->terms) {
+    const Var* v = as<Var>(t.atom);
+    for (const Loop* l : nest) {
+      if (!mentions(t.atom, l->id)) continue;
+      if (v == nullptr) return false;
+      steps.emplace_back(std::abs(t.coefficient), int_value(l->extent));
+    }
+  }
+  std::sort(steps.begin(), steps.end());
+  int64_t reach = 0;
+  for (const auto& [step, extent] : steps) {
+    if (step <= reach) return false;
+    reach += step * (extent - 1);
+  }
+  return steps.size() == nest.size();
+}
+
+}  // namespace
+
+// The nest of unrolled loops at `l` around one store to memory, its contiguous loop vectorised; nullptr for another
+// loop, and where the order of the iterations might matter.
+Stmt Emitter::vectorized_nest(const Loop& l) {
+  std::vector<const Loop*> nest;
+  Stmt s = &l;
+  for (const Loop* at = &l; at != nullptr; at = as<Loop>(s)) {
+    const bool unrolled = at->loop_kind == LoopKind::kUnrolled || at->axis == Axis::kVthread;
+    if (!unrolled || !is_int(at->extent)) return nullptr;
+    nest.push_back(at);
+    s = at->body;
+  }
+  const Store* store = as<Store>(s);
+  if (store == nullptr || store->predicate != nullptr || lane_id_ != kNoId) return nullptr;
+  const Buffer& target = buffer(store->buffer);
+  if (target.layout != nullptr || (target.scope != Scope::kGlobal && target.scope != Scope::kShared)) return nullptr;
+  bool plain = true;
+  visit(store->value, [&](Expr e) {
+    if (const Load* load = as<Load>(e)) plain = plain && load->buffer != store->buffer;
+    return plain;
+  });
+  Expr flat = flat_address(b_, target, store->indices);
+  if (!plain || !is_injective(flat, nest)) return nullptr;
+  for (const Loop* inner : nest) {
+    if (int_value(inner->extent) > kMostLanes) continue;
+    if (vector_width(b_, kernel_, ranges_, target, flat, inner->id, int_value(inner->extent)) < 2) continue;
+    Stmt out = b_.loop(inner->id, inner->extent, store, LoopKind::kVectorized);
+    for (auto outer = nest.rbegin(); outer != nest.rend(); ++outer)
+      if (*outer != inner) out = b_.loop((*outer)->id, (*outer)->extent, out, LoopKind::kUnrolled);
+    return out;
+  }
+  return nullptr;
 }
 
 // The pragma of a loop. What is below a loop that has got its share is unrolled whole.
