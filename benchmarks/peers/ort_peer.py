@@ -8,15 +8,10 @@ import numpy as np
 import onnxruntime as ort
 
 from line_server import serve
+from op_peer import TimedOperation, answer_with, data
 
 
-def data(shape, tensor):
-    i = np.arange(int(np.prod(shape)), dtype=np.uint32)
-    bits = (i * np.uint32(2654435761) + np.uint32(tensor * 40503 + 12345)) >> np.uint32(16) & np.uint32(255)
-    return (bits.astype(np.float32) / np.float32(128) - np.float32(1)).reshape(shape)
-
-
-class Operation:
+class Operation(TimedOperation):
     def __init__(self, model, threads):
         options = ort.SessionOptions()
         options.intra_op_num_threads = threads
@@ -41,36 +36,13 @@ class Operation:
             call(binding, options)
         return (time.perf_counter() - begin) / repeats
 
-    def time(self, seconds):
-        start = time.perf_counter()
-        while True:
-            one = self.run()
-            if time.perf_counter() - start > 1e-3:
-                break
-        repeats = max(1, int(100e-6 / max(one, 1e-8) + 1))
-        samples = []
-        start = time.perf_counter()
-        while time.perf_counter() - start < seconds or len(samples) < 3:
-            samples.append(self.run(repeats))
-        return float(np.median(samples)), repeats * len(samples)
+    def output(self):
+        self.run()
+        return self.y
 
 
-def answer(words, state):
-    if words[0] == "prepare":
-        fields = dict(w.split("=", 1) for w in words[2:])
-        if int(fields.get("bf16", 0)) or not int(fields.get("plain", 1)):
-            return {"unsupported": True}
-        threads = int(fields["threads"])
-        state["operation"] = Operation(fields["model"], threads)
-        tiny = Operation(fields["tiny"], 1)
-        state["call"] = min(tiny.time(0.02)[0] for _ in range(3))
-        state["operation"].run()
-        y = state["operation"].y.astype(np.float64)
-        return {"sum": float(y.sum()), "abs": float(np.abs(y).sum())}
-    if words[0] == "run" and "operation" in state:
-        seconds, calls = state["operation"].time(float(words[1]))
-        return {"seconds": max(seconds - state["call"], 1e-9), "calls": calls, "call_seconds": state["call"]}
-    return {"error": "not understood or nothing prepared: " + " ".join(words)}
+def prepare(fields):
+    return Operation(fields["tiny"], 1), Operation(fields["model"], int(fields["threads"]))
 
 
-serve(answer)
+serve(answer_with(prepare))

@@ -12,8 +12,6 @@ import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-import numpy as np
-
 # TVM and its tuner write to standard output, which belongs to the protocol.
 protocol = os.dup(1)
 os.dup2(2, 1)
@@ -31,15 +29,10 @@ from tvm.s_tir.meta_schedule.measure_callback import AddToDatabase, UpdateCostMo
 from tvm.s_tir.meta_schedule.runner import PyRunner, PyRunnerFuture, RunnerResult  # noqa: E402
 
 from line_server import serve  # noqa: E402
+from op_peer import TimedOperation, answer_with, data  # noqa: E402
 
 logging.disable(logging.WARNING)  # the tuner sets its loggers' own levels anew
 WARM_UP, SAMPLES = 1, 3  # of a candidate
-
-
-def data(shape, tensor):
-    i = np.arange(int(np.prod(shape)), dtype=np.uint32)
-    bits = (i * np.uint32(2654435761) + np.uint32(tensor * 40503 + 12345)) >> np.uint32(16) & np.uint32(255)
-    return (bits.astype(np.float32) / np.float32(128) - np.float32(1)).reshape(shape)
 
 
 @derived_object
@@ -105,7 +98,7 @@ def host_target(threads):
     return tvm.target.Target({"kind": "llvm", "mcpu": cpu, "num-cores": threads})
 
 
-class Operation:
+class Operation(TimedOperation):
     def __init__(self, file, threads, trials):
         os.environ["TVM_NUM_THREADS"] = str(threads)
         model = onnx.load(file)
@@ -135,7 +128,7 @@ class Operation:
     def output(self):
         self.machine.invoke_stateful("main")
         y = self.machine.get_outputs("main")
-        return (y if hasattr(y, "numpy") else y[0]).numpy().astype(np.float64)
+        return (y if hasattr(y, "numpy") else y[0]).numpy()
 
     def run(self, repeats=1):
         call = self.machine.invoke_stateful
@@ -144,37 +137,14 @@ class Operation:
             call("main")
         return (time.perf_counter() - begin) / repeats
 
-    def time(self, seconds):
-        start = time.perf_counter()
-        while True:
-            one = self.run()
-            if time.perf_counter() - start > 1e-3:
-                break
-        repeats = max(1, int(100e-6 / max(one, 1e-8) + 1))
-        samples = []
-        start = time.perf_counter()
-        while time.perf_counter() - start < seconds or len(samples) < 3:
-            samples.append(self.run(repeats))
-        return float(np.median(samples)), repeats * len(samples)
+    def facts(self):
+        return {"tuning_seconds": self.tuning_seconds, "trials": self.trials, "version": tvm.__version__}
 
 
-def answer(words, state):
-    if words[0] == "prepare":
-        fields = dict(w.split("=", 1) for w in words[2:])
-        if int(fields.get("bf16", 0)) or not int(fields.get("plain", 1)):
-            return {"unsupported": True}
-        threads = int(fields["threads"])
-        tiny = Operation(fields["tiny"], threads, 0)
-        state["call"] = min(tiny.time(0.02)[0] for _ in range(3))
-        operation = state["operation"] = Operation(fields["model"], threads, int(fields.get("trials", 64)))
-        y = operation.output()
-        return {"sum": float(y.sum()), "abs": float(np.abs(y).sum()), "tuning_seconds": operation.tuning_seconds,
-                "trials": operation.trials, "version": tvm.__version__}
-    if words[0] == "run" and "operation" in state:
-        seconds, calls = state["operation"].time(float(words[1]))
-        return {"seconds": max(seconds - state["call"], 1e-9), "calls": calls, "call_seconds": state["call"]}
-    return {"error": "not understood or nothing prepared: " + " ".join(words)}
+def prepare(fields):
+    threads = int(fields["threads"])
+    return Operation(fields["tiny"], threads, 0), Operation(fields["model"], threads, int(fields.get("trials", 64)))
 
 
 sys.stdout = os.fdopen(protocol, "w")
-serve(answer)
+serve(answer_with(prepare))
