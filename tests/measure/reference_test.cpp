@@ -21,18 +21,6 @@ using interp::TensorData;
 
 namespace {
 
-IsolatedHostMeasurer& measurer() {
-  static std::unique_ptr<IsolatedHostMeasurer> shared = [] {
-    HostMeasureOptions options;
-    options.worker_path = TCC_BINARY_DIR "/tools/tcc-worker";
-    options.budget_seconds = 0.02;
-    auto created = IsolatedHostMeasurer::create(options);
-    if (!created) FAIL(created.error().message);
-    return std::move(*created);
-  }();
-  return *shared;
-}
-
 std::shared_ptr<const MeasureTask> prepare(const ir::Kernel& naive, const MeasureTask::Options& options) {
   auto task = MeasureTask::create(measurer(), naive, target::host_target(), options);
   if (!task) FAIL(task.error().message);

@@ -1,13 +1,28 @@
-// Small tasks of every family that search meets, and a look at their references.
+// Small tasks of every family that search meets, a measurer for them, and a look at their references.
 #pragma once
 
+#include <catch2/catch.hpp>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "measure/task_segment.h"
+#include "tcc/measure/host.h"
 #include "tcc/task/task.h"
 
 namespace tcc::measure::test {
+
+inline IsolatedHostMeasurer& measurer() {
+  static std::unique_ptr<IsolatedHostMeasurer> shared = [] {
+    HostMeasureOptions options;
+    options.worker_path = TCC_BINARY_DIR "/tools/tcc-worker";
+    options.budget_seconds = 0.02;
+    auto created = IsolatedHostMeasurer::create(options);
+    if (!created) FAIL(created.error().message);
+    return std::move(*created);
+  }();
+  return *shared;
+}
 
 inline std::vector<task::Task> small_tasks() {
   std::vector<task::Task> tasks;

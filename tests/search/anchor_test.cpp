@@ -3,18 +3,14 @@
 
 #include <catch2/catch.hpp>
 
+#include "search/fixtures.h"
 #include "tcc/lower/lower.h"
 #include "tcc/measure/fake.h"
 
 using namespace tcc;
+using namespace tcc::search::test;
 
 namespace {
-
-target::Target avx2() {
-  auto t = target::find_target("x86-64-v3");
-  REQUIRE(t.has_value());
-  return *t;
-}
 
 task::Task gemm(bool epilogue, int64_t n = 96) {
   return task::make_gemm({.m = 64, .n = n, .k = 48, .bias = epilogue, .relu = epilogue, .constant_weights = true});
@@ -41,12 +37,6 @@ void tune(const task::Task& task, record::Store& store, int64_t trials = 40, int
   env.now = [] { return int64_t{1700000000}; };
   env.stop = [&] { return machine.measured() >= stop_after; };
   REQUIRE(search::tune({&task, 1}, avx2(), o, env).has_value());
-}
-
-std::unique_ptr<record::Store> memory_store() {
-  auto store = record::Store::open(":memory:");
-  REQUIRE(store.has_value());
-  return std::move(*store);
 }
 
 }  // namespace

@@ -3,26 +3,16 @@
 #include <catch2/catch.hpp>
 #include <set>
 
+#include "search/fixtures.h"
 #include "search/learn.h"
 #include "search/prior.h"
 #include "tcc/measure/fake.h"
 #include "tcc/support/rng.h"
 
 using namespace tcc;
+using namespace tcc::search::test;
 
 namespace {
-
-target::Target avx2() {
-  auto t = target::find_target("x86-64-v3");
-  REQUIRE(t.has_value());
-  return *t;
-}
-
-std::unique_ptr<record::Store> memory_store() {
-  auto store = record::Store::open(":memory:");
-  REQUIRE(store.has_value());
-  return std::move(*store);
-}
 
 task::Task gemm_task() {
   return task::make_gemm({.m = 96, .n = 160, .k = 80, .constant_weights = true});

@@ -6,26 +6,16 @@
 #include <map>
 #include <set>
 
+#include "search/fixtures.h"
 #include "search/metropolis.h"
 #include "search/scheduler.h"
 #include "tcc/lower/lower.h"
 #include "tcc/measure/fake.h"
 
 using namespace tcc;
+using namespace tcc::search::test;
 
 namespace {
-
-target::Target avx2() {
-  auto t = target::find_target("x86-64-v3");
-  REQUIRE(t.has_value());
-  return *t;
-}
-
-std::unique_ptr<record::Store> memory_store() {
-  auto store = record::Store::open(":memory:");
-  REQUIRE(store.has_value());
-  return std::move(*store);
-}
 
 task::Task conv_task() {
   return task::make_conv({.channels = 48, .filters = 96, .size = {28, 30}, .kernel = {3, 3}, .pads = {1, 1}});

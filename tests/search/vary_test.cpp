@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <set>
 
+#include "search/fixtures.h"
 #include "search/learn.h"
 #include "search/pick.h"
 #include "search/prior.h"
@@ -14,14 +15,9 @@
 #include "tcc/space/space.h"
 
 using namespace tcc;
+using namespace tcc::search::test;
 
 namespace {
-
-target::Target avx2() {
-  auto t = target::find_target("x86-64-v3");
-  REQUIRE(t.has_value());
-  return *t;
-}
 
 std::vector<space::Sketch> sketches_of(const task::Task& task) {
   std::vector<space::Sketch> out;
