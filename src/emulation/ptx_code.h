@@ -19,7 +19,8 @@ inline constexpr int kLanes = 32;
 inline constexpr uint32_t kAllLanes = ~uint32_t{0};
 
 // name, text, bytes
-// clang-format off: it sets these entries anew each time
+// The entries are set by hand, as clang-format sets them anew each time.
+// clang-format off
 #define TCC_PTX_TYPES(X) \
   X(Pred, "pred", 4) X(B8, "b8", 1) X(B16, "b16", 2) X(B32, "b32", 4) X(B64, "b64", 8) X(B128, "b128", 16) \
   X(U8, "u8", 1) X(U16, "u16", 2) X(U32, "u32", 4) X(U64, "u64", 8) X(S8, "s8", 1) X(S16, "s16", 2) \
@@ -78,7 +79,8 @@ struct Ins {
 };
 
 // name, text: what the special registers are called
-// clang-format off: it sets these entries anew each time
+// The entries are set by hand, as clang-format sets them anew each time.
+// clang-format off
 #define TCC_PTX_SPECIALS(X) \
   X(TidX, "%tid.x") X(TidY, "%tid.y") X(TidZ, "%tid.z") X(NtidX, "%ntid.x") X(NtidY, "%ntid.y") \
   X(NtidZ, "%ntid.z") X(CtaidX, "%ctaid.x") X(CtaidY, "%ctaid.y") X(CtaidZ, "%ctaid.z") X(NctaidX, "%nctaid.x") \

@@ -196,6 +196,7 @@ struct Machine {
   std::vector<std::unique_ptr<Block>> blocks;  // alive
   std::vector<std::vector<Reader>> reader_sets;
   std::vector<int32_t> free_reader_sets;
+  std::vector<Reader>& more_readers(Cell& c);  // the cell's row of reader_sets, which it is given where it has none
   std::map<std::pair<const Region*, int64_t>, interp::Clock> released;  // by atomics, at their address
   std::map<std::pair<int, int32_t>, size_t> known_findings;
   uint32_t tick = 1;

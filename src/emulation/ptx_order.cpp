@@ -67,15 +67,7 @@ void Machine::note_read(Warp& w, int lane, const Ins& ins, Region& region, int64
         ((region.shared && !clustered) || c.reader.warp * kLanes - w.block->first_thread < w.block->slots) &&
         c.reader.tick <= w.block->floor;
     if (c.reader.tick != 0 && !covered) {
-      if (c.more_readers < 0) {
-        if (free_reader_sets.empty()) {
-          free_reader_sets.push_back(static_cast<int32_t>(reader_sets.size()));
-          reader_sets.emplace_back();
-        }
-        c.more_readers = free_reader_sets.back();
-        free_reader_sets.pop_back();
-      }
-      auto& more = reader_sets[static_cast<size_t>(c.more_readers)];
+      std::vector<Reader>& more = more_readers(c);
       const auto again =
           std::find_if(more.begin(), more.end(), [&](const Reader& r) { return r.warp == w.number && r.tick == tick; });
       Reader now{w.number, bit, tick};

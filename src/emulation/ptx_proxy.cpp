@@ -113,6 +113,18 @@ void Machine::note_agent_write(Region& region, int64_t offset, int bytes, uint32
   });
 }
 
+std::vector<Reader>& Machine::more_readers(Cell& c) {
+  if (c.more_readers < 0) {
+    if (free_reader_sets.empty()) {
+      free_reader_sets.push_back(static_cast<int32_t>(reader_sets.size()));
+      reader_sets.emplace_back();
+    }
+    c.more_readers = free_reader_sets.back();
+    free_reader_sets.pop_back();
+  }
+  return reader_sets[static_cast<size_t>(c.more_readers)];
+}
+
 // The lanes that wait learn of it by know_agent().
 void Machine::note_agent_read(Region& region, int64_t offset, int bytes, const Block& block, const Warp& w) {
   const uint32_t agent = block.agent(w);
@@ -122,15 +134,7 @@ void Machine::note_agent_read(Region& region, int64_t offset, int bytes, const B
       c.reader = now;
       return;
     }
-    if (c.more_readers < 0) {
-      if (free_reader_sets.empty()) {
-        free_reader_sets.push_back(static_cast<int32_t>(reader_sets.size()));
-        reader_sets.emplace_back();
-      }
-      c.more_readers = free_reader_sets.back();
-      free_reader_sets.pop_back();
-    }
-    auto& more = reader_sets[static_cast<size_t>(c.more_readers)];
+    std::vector<Reader>& more = more_readers(c);
     std::erase_if(more, [&](const Reader& r) { return r.warp == now.warp && r.lanes == now.lanes; });
     more.push_back(now);
   });

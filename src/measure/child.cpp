@@ -58,7 +58,7 @@ void install_fault_handler(WorkerResult* result) {
   stack.ss_sp = mmap(nullptr, kStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   stack.ss_size = kStack;
   sigaltstack(&stack, nullptr);
-  struct sigaction action{};
+  struct sigaction action = {};
   action.sa_sigaction = on_fault;
   action.sa_flags = static_cast<int>(SA_SIGINFO | SA_ONSTACK | SA_RESETHAND);
   for (int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP}) sigaction(signal, &action, nullptr);

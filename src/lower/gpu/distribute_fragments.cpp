@@ -420,15 +420,9 @@ Legal<Kernel> distribute_fragments(const Kernel& kernel, const target::Target& t
   }
   Edit edit(kernel, arena);
   Distributor distributor(edit, operands, target.cuda.features.ldmatrix);
-  Legal<void> verdict = {};
-  Stmt root = map_launches(edit, kernel.root, [&](Stmt launch) {
-    Legal<Stmt> s = distributor.run(launch);
-    if (s) return *s;
-    verdict = tl::make_unexpected(s.error());
-    return launch;
-  });
-  if (!verdict) return tl::make_unexpected(verdict.error());
-  edit.k.root = root;
+  Legal<Stmt> root = map_legal_launches(edit, kernel.root, [&](Stmt launch) { return distributor.run(launch); });
+  if (!root) return tl::make_unexpected(root.error());
+  edit.k.root = *root;
   distributor.reshape();
   return edit.k;
 }

@@ -23,6 +23,18 @@ Stmt map_launches(Edit& edit, Stmt root, FunctionRef<Stmt(Stmt)> f) {
   return f(root);
 }
 
+Legal<Stmt> map_legal_launches(Edit& edit, Stmt root, FunctionRef<Legal<Stmt>(Stmt)> f) {
+  Legal<void> verdict = {};
+  Stmt mapped = map_launches(edit, root, [&](Stmt launch) {
+    Legal<Stmt> s = f(launch);
+    if (s) return *s;
+    verdict = tl::make_unexpected(s.error());
+    return launch;
+  });
+  if (!verdict) return tl::make_unexpected(verdict.error());
+  return mapped;
+}
+
 Touched touched_buffers(Stmt s) {
   Touched t;
   visit(s, [&](Stmt x) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tcc/ir/build.h"
+#include "tcc/ir/reject.h"
 #include "tcc/ir/walk.h"
 
 namespace tcc::lower {
@@ -45,8 +46,10 @@ struct Edit {
 
 // The statements of the root that become launches, below root Allocs.
 std::vector<ir::Stmt> launches_of(const ir::Kernel& k);
-// The kernel with its launches rewritten; f may return nullptr after it noted a reject.
+// The root with its launches rewritten.
 ir::Stmt map_launches(Edit& edit, ir::Stmt root, ir::FunctionRef<ir::Stmt(ir::Stmt)> f);
+// The same where f may refuse a launch: the last refusal is the result.
+ir::Legal<ir::Stmt> map_legal_launches(Edit& edit, ir::Stmt root, ir::FunctionRef<ir::Legal<ir::Stmt>(ir::Stmt)> f);
 
 struct Touched {
   std::set<ir::Id> reads, writes;

@@ -403,15 +403,10 @@ Legal<void> check_roles(const Kernel& nest, Stmt launch) {
 Legal<Kernel> expand_roles(const Kernel& kernel, const target::Target& target, const ArenaPtr& arena) {
   if (role_loop(kernel.root) == nullptr) return kernel;
   Edit edit(kernel, arena);
-  Legal<void> verdict = {};
-  Stmt root = map_launches(edit, kernel.root, [&](Stmt launch) {
-    Legal<Stmt> s = Expander(edit, target).run(launch);
-    if (s) return *s;
-    verdict = tl::make_unexpected(s.error());
-    return launch;
-  });
-  if (!verdict) return tl::make_unexpected(verdict.error());
-  edit.k.root = root;
+  Legal<Stmt> root =
+      map_legal_launches(edit, kernel.root, [&](Stmt launch) { return Expander(edit, target).run(launch); });
+  if (!root) return tl::make_unexpected(root.error());
+  edit.k.root = *root;
   return edit.k;
 }
 

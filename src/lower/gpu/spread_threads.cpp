@@ -399,16 +399,11 @@ class Spreader {
 
 Legal<Kernel> spread_threads(const Kernel& kernel, const ArenaPtr& arena) {
   Edit edit(kernel, arena);
-  Legal<void> verdict = {};
-  Stmt root = map_launches(edit, kernel.root, [&](Stmt launch) {
-    if (has_roles(launch)) return launch;
-    Legal<Stmt> s = Spreader(edit).run(launch);
-    if (s) return *s;
-    verdict = tl::make_unexpected(s.error());
-    return launch;
+  Legal<Stmt> root = map_legal_launches(edit, kernel.root, [&](Stmt launch) -> Legal<Stmt> {
+    return has_roles(launch) ? launch : Spreader(edit).run(launch);
   });
-  if (!verdict) return tl::make_unexpected(verdict.error());
-  edit.k.root = root;
+  if (!root) return tl::make_unexpected(root.error());
+  edit.k.root = *root;
   return edit.k;
 }
 
