@@ -2,15 +2,18 @@
 //
 //   [[[name, inputs, attributes, outputs], ...], [[instruction, decision], ...]]
 //
-// Inputs are names of random variables (b# blocks, l# loops, v# integers), numbers, null ("inferred"), quoted strings,
-// or lists of these. Each instruction becomes one of ours. Hints to TVM's postprocessors on the root block, and flags
-// about unit loops, have no counterpart and do not change what is computed: they are left out and noted. Anything else
-// that cannot be said is an error, so that an imported schedule is the one that was written.
+// Inputs are names of random variables (b# blocks, l# loops, v# integers), numbers, null or "None" ("inferred"), quoted
+// strings, or lists of these. Each instruction becomes one of ours. Hints to TVM's postprocessors on the root block,
+// and flags about unit loops, have no counterpart and do not change what is computed: they are left out and noted.
+// Anything else that cannot be said is an error, so that an imported schedule is the one that was written. What stands
+// behind EnterPostproc was written by TVM's postprocessors, which may be left out by MetaSchedule's own rules of replay
+// (section 4): it is read as well, and left out as a whole, with a note that says why, where one of it cannot be said.
 #include "tcc/schedule/metaschedule.h"
 
 #include <array>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "tcc/support/text.h"
 
@@ -20,6 +23,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr size_t kMaxInstructions = 4096;
+constexpr int64_t kFreshInnermost = 64;  // of a tile whose own limit says something else: for fresh draws only
 constexpr int64_t kRead = 0;
 
 std::optional<int64_t> scope_from(const std::string& name) {
@@ -58,21 +62,18 @@ class Importer {
   explicit Importer(std::string_view file) : file_(file) {}
 
   Result<ImportedTrace> run(const Json& json) {
-    if (!json.is_array() || json.size() != 2 || !json[0].is_array() || !json[1].is_array())
-      return input_error("{}: not a MetaSchedule trace: [instructions, decisions] is expected", file_);
-    if (json[0].size() > kMaxInstructions) return input_error("{}: more than {} instructions", file_, kMaxInstructions);
-    if (Result<void> ok = read_decisions(json[1], json[0].size()); !ok) return tl::make_unexpected(ok.error());
-    for (number_ = 0; number_ < json[0].size(); ++number_) {
-      const Json& row = json[0][number_];
-      if (!row.is_array() || row.size() != 4 || !row[0].is_string() || !row[1].is_array() || !row[2].is_array() ||
-          !row[3].is_array())
-        return input_error("{}: instruction {}: [name, inputs, attributes, outputs] is expected", file_, number_);
-      name_ = row[0].get<std::string>();
-      if (name_ == "EnterPostproc") break;
-      inputs_ = &row[1];
-      attrs_ = &row[2];
-      outputs_ = &row[3];
-      if (Result<void> ok = instruction(); !ok) return tl::make_unexpected(ok.error());
+    TCC_TRY_VOID(check(json));
+    size_t end = json[0].size();
+    for (size_t i = 0; i < json[0].size(); ++i)
+      if (json[0][i][0] == "EnterPostproc") end = std::min(end, i);
+    TCC_TRY_VOID(instructions(json[0], 0, end));
+    out_.scheduled = out_.trace.instructions.size();
+    if (end == json[0].size()) return std::move(out_);
+    ImportedTrace scheduled = out_;
+    if (Result<void> done = instructions(json[0], end + 1, json[0].size()); !done) {
+      scheduled.notes.push_back(
+          fmt::format("instructions from {} on, of postprocessors, are left out: {}", end, done.error().message));
+      return scheduled;
     }
     return std::move(out_);
   }
@@ -82,6 +83,29 @@ class Importer {
     std::string_view name;
     Result<void> (Importer::*import)();
   };
+
+  Result<void> check(const Json& json) {
+    if (!json.is_array() || json.size() != 2 || !json[0].is_array() || !json[1].is_array())
+      return input_error("{}: not a MetaSchedule trace: [instructions, decisions] is expected", file_);
+    if (json[0].size() > kMaxInstructions) return input_error("{}: more than {} instructions", file_, kMaxInstructions);
+    for (size_t i = 0; i < json[0].size(); ++i) {
+      const Json& row = json[0][i];
+      if (!row.is_array() || row.size() != 4 || !row[0].is_string() || !row[1].is_array() || !row[2].is_array() ||
+          !row[3].is_array())
+        return input_error("{}: instruction {}: [name, inputs, attributes, outputs] is expected", file_, i);
+    }
+    return read_decisions(json[1], json[0].size());
+  }
+  Result<void> instructions(const Json& rows, size_t begin, size_t end) {
+    for (number_ = begin; number_ < end; ++number_) {
+      name_ = rows[number_][0].get<std::string>();
+      inputs_ = &rows[number_][1];
+      attrs_ = &rows[number_][2];
+      outputs_ = &rows[number_][3];
+      TCC_TRY_VOID(instruction());
+    }
+    return {};
+  }
 
   tl::unexpected<Error> fail(const std::string& why, const std::string& hint = {}) const {
     return make_error(ErrorClass::kInput,
@@ -105,16 +129,16 @@ class Importer {
   Result<Input> variable_at(size_t i, const char* what) {
     if (i >= inputs_->size() || !(*inputs_)[i].is_string()) return fail(fmt::format("input {} is to be {}", i, what));
     std::string v = (*inputs_)[i].get<std::string>();
-    if (v == root_) return fail("the root block has no counterpart here", "name the block that is meant");
+    if (roots_.contains(v)) return fail("the root block has no counterpart here", "name the block that is meant");
     auto it = variables_.find(v);
     if (it == variables_.end()) return fail(fmt::format("'{}' is not defined before it", sanitize(v, 40)));
     return variable(it->second);
   }
-  // A variable, a number or null.
+  // A variable, a number, null or "None".
   Result<Input> value_at(size_t i) {
     if (i >= inputs_->size()) return fail(fmt::format("input {} is missing", i));
     const Json& v = (*inputs_)[i];
-    if (v.is_null()) return kInferred;
+    if (v.is_null() || v == "None") return kInferred;
     if (v.is_number_integer()) return literal(v.get<int64_t>());
     return variable_at(i, "a variable, a number or null");
   }
@@ -168,6 +192,15 @@ class Importer {
       ++t.variables;
     }
     t.instructions.push_back(std::move(in));
+    out_.numbers.push_back(static_cast<int64_t>(number_));
+    return {};
+  }
+
+  // Another name of a variable.
+  Result<void> name_again(const Json& name, int variable) {
+    if (!name.is_string()) return fail("an output is the name of a variable");
+    if (!variables_.emplace(name.get<std::string>(), variable).second)
+      return fail(fmt::format("'{}' is defined a second time", sanitize(name.get<std::string>(), 40)));
     return {};
   }
 
@@ -179,7 +212,7 @@ class Importer {
     TCC_TRY_VOID(require_outputs(1));
     if (block == "root") {
       if (!(*outputs_)[0].is_string()) return fail("an output is the name of a variable");
-      root_ = (*outputs_)[0].get<std::string>();
+      roots_.insert((*outputs_)[0].get<std::string>());
       return {};
     }
     if (block.find('"') != std::string::npos || block.find('\n') != std::string::npos)
@@ -196,7 +229,10 @@ class Importer {
   Result<void> get_loops() { return query(Op::kGetLoops); }
   Result<void> get_producers() { return query(Op::kGetProducers); }
   Result<void> get_consumers() { return query(Op::kGetConsumers); }
-  Result<void> get_child_blocks() { return query(Op::kGetChildBlocks); }
+  Result<void> get_child_blocks() {
+    const bool of_root = !inputs_->empty() && (*inputs_)[0].is_string() && roots_.contains((*inputs_)[0]);
+    return of_root ? emit(Op::kGetChildBlocks, {}) : query(Op::kGetChildBlocks);
+  }
   Result<void> get_output_blocks() { return emit(Op::kGetOutputBlocks, {}); }
 
   Result<std::vector<int64_t>> integers(const Json& list, const char* what) {
@@ -223,6 +259,18 @@ class Importer {
       return fail(fmt::format("{} factors are decided instead of {}", factors.size(), n));
     TCC_TRY_VOID(require_outputs(factors.size()));
     return emit(Op::kSamplePerfectTile, {loop}, {n, innermost}, {}, factors);
+  }
+  // The outer and the inner factors are a partition of their own: the decision says it, and holds the list as above.
+  Result<void> sample_partitioned_tile() {
+    TCC_TRY(Input loop, variable_at(0, "a loop"));
+    TCC_TRY(int64_t n, integer_attr(0));
+    TCC_TRY(const Json* chosen, decision());
+    TCC_TRY(std::vector<int64_t> factors, integers(*chosen, "the decision"));
+    if (n < 1 || factors.size() != static_cast<size_t>(n))
+      return fail(fmt::format("{} factors are decided instead of {}", factors.size(), n));
+    TCC_TRY_VOID(require_outputs(factors.size()));
+    note("other decisions need not keep the partition");
+    return emit(Op::kSamplePerfectTile, {loop}, {n, std::max(kFreshInnermost, factors.back())}, {}, factors);
   }
   Result<void> sample_categorical() {
     if (attrs_->size() != 2 || !(*attrs_)[1].is_array()) return fail("candidates and probabilities are expected");
@@ -271,6 +319,7 @@ class Importer {
     TCC_TRY(std::vector<Input> loops, all_inputs("a loop"));
     TCC_TRY_VOID(require_outputs(1));
     if (!inputs_->empty()) inherit((*inputs_)[0]);
+    if (loops.size() == 1) return name_again((*outputs_)[0], static_cast<int>(loops[0].value));
     return emit(Op::kFuse, std::move(loops));
   }
   Result<void> plain(Op op, size_t inputs, size_t outputs) {
@@ -299,14 +348,21 @@ class Importer {
     if (attrs_->size() > 1 && (*attrs_)[1] != -1) note("the position among the statements of the loop is chosen anew");
     return plain(op, 2, 0);
   }
-  // [block], or [block, consumers] with no consumers named.
+  // [block], or [block, consumers]: none is named, or just the block itself.
   Result<Input> cached_block() {
-    if (inputs_->size() > 1 && !((*inputs_)[1].is_array() && (*inputs_)[1].empty()))
-      return fail("consumers are named: only the block itself can be the one that uses the copy");
-    return variable_at(0, "a block");
+    TCC_TRY(Input block, variable_at(0, "a block"));
+    if (inputs_->size() < 2) return block;
+    const Json& consumers = (*inputs_)[1];
+    if (!consumers.is_array()) return fail("input 1 is to be a list of blocks");
+    for (const Json& consumer : consumers)
+      if (consumer != (*inputs_)[0])
+        return fail(fmt::format("the consumer '{}' is named: only the block itself can be the one that uses the copy",
+                                sanitize(consumer.is_string() ? consumer.get<std::string>() : consumer.dump(), 40)));
+    return block;
   }
   Result<void> cache_read() {
     TCC_TRY(Input block, cached_block());
+    if (inputs_->size() > 1 && (*inputs_)[1].empty()) note("readers other than the block go on reading the original");
     TCC_TRY(int64_t index, integer_attr(0));
     TCC_TRY(int64_t scope, scope_attr(1));
     TCC_TRY_VOID(require_outputs(1));
@@ -416,7 +472,7 @@ class Importer {
     return emit(Op::kPadEinsum, {block}, std::move(multiples));
   }
 
-  static constexpr size_t kKinds = 36;
+  static constexpr size_t kKinds = 38;
   static const std::array<Kind, kKinds>& kinds();
 
   std::string file_;
@@ -424,7 +480,7 @@ class Importer {
   std::map<size_t, const Json*> decisions_;
   std::map<std::string, int> variables_;
   std::map<std::string, Input> block_of_;  // of loop variables
-  std::string root_;                       // the variable that holds the root block
+  std::set<std::string> roots_;            // the variables that hold the root block
   size_t number_ = 0;
   std::string name_;
   const Json *inputs_ = nullptr, *attrs_ = nullptr, *outputs_ = nullptr;
@@ -433,12 +489,14 @@ class Importer {
 const std::array<Importer::Kind, Importer::kKinds>& Importer::kinds() {
   static constexpr std::array<Kind, kKinds> kAll = {{
       {"GetBlock", &Importer::get_block},
+      {"GetSBlock", &Importer::get_block},  // the later name
       {"GetLoops", &Importer::get_loops},
       {"GetProducers", &Importer::get_producers},
       {"GetConsumers", &Importer::get_consumers},
       {"GetChildBlocks", &Importer::get_child_blocks},
       {"GetOutputBlocks", &Importer::get_output_blocks},
       {"SamplePerfectTile", &Importer::sample_perfect_tile},
+      {"SamplePartitionedTile", &Importer::sample_partitioned_tile},
       {"SampleCategorical", &Importer::sample_categorical},
       {"SampleComputeLocation", &Importer::sample_compute_location},
       {"Split", &Importer::split},

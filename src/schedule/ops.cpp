@@ -168,7 +168,8 @@ struct Ops {
     } else {
       repair_tile(*extent, factors);
       if (s.decision.back() < 0 || s.decision.back() > static_cast<int64_t>(TailMode::kPad))
-        return reject(RejectReason::kBadDecision, fmt::format("tail mode {}", s.decision.back()));
+        return reject(RejectReason::kBadDecision,
+                      fmt::format("tail mode {}: 0 masks, 1 peels, 2 pads", s.decision.back()));
     }
     for (int i = 0; i <= n; ++i) put(s, i, {kNoId, b.integer(s.decision[static_cast<size_t>(i)])});
     return {};
@@ -187,7 +188,8 @@ struct Ops {
       s.decision[0] = s.executor.rng_->weighted(w);
     }
     if (s.decision[0] < 0 || static_cast<size_t>(s.decision[0]) >= n)
-      return reject(RejectReason::kBadDecision, fmt::format("choice {} of {}", s.decision[0], n));
+      return reject(RejectReason::kBadDecision,
+                    fmt::format("choice {} of {} candidates, counted from 0", s.decision[0], n));
     put(s, 0, {kNoId, Builder(*s.kernel.arena).integer(candidates[static_cast<size_t>(s.decision[0])])});
     return {};
   }
@@ -343,7 +345,16 @@ struct Ops {
   static Legal<void> add_unit_loop(Step& s) {
     return make_one(s, [&](Id& out) { return schedule::add_unit_loop(s.kernel, id(s, 0), out); });
   }
-  static Legal<void> get_child_blocks(Step& s) { return put_ids(s, child_blocks_of(s.kernel, id(s, 0))); }
+  static Legal<void> get_child_blocks(Step& s) {
+    if (!s.in.inputs.empty()) return put_ids(s, child_blocks_of(s.kernel, id(s, 0)));
+    std::vector<Id> outermost;  // of the kernel
+    visit(s.kernel.root, [&](Stmt x) {
+      const Block* block = as<Block>(x);
+      if (block != nullptr) outermost.push_back(block->id);
+      return block == nullptr;
+    });
+    return put_ids(s, outermost);
+  }
   static Legal<void> get_output_blocks(Step& s) { return put_ids(s, output_blocks_of(s.kernel)); }
   static Legal<void> read_at(Step& s) {
     return make_one(s, [&](Id& out) {
@@ -376,8 +387,9 @@ struct Ops {
     return become(s, schedule::transform_block_layout(s.kernel, id(s, 0), map));
   }
   static Legal<void> stream_reduction(Step& s) {
+    ir::Expr group = s.in.inputs.size() > 3 ? expr(s, 3) : nullptr;
     return make_one(
-        s, [&](Id& out) { return schedule::stream_reduction(s.kernel, id(s, 0), expr(s, 1), expr(s, 2), out); });
+        s, [&](Id& out) { return schedule::stream_reduction(s.kernel, id(s, 0), expr(s, 1), expr(s, 2), group, out); });
   }
   static Legal<void> blockize(Step& s) {
     return make_one(s, [&](Id& out) { return schedule::blockize(s.kernel, id(s, 0), out); });
@@ -429,14 +441,14 @@ constexpr std::array kRows = {
     OpRow{Op::kUnannotate, "unannotate", 1, 1, 1, false, Ops::unannotate},
     OpRow{Op::kAddUnitLoop, "add_unit_loop", 1, 1, 0, false, Ops::add_unit_loop},
     OpRow{Op::kBlockize, "blockize", 1, 1, 0, false, Ops::blockize},
-    OpRow{Op::kGetChildBlocks, "get_child_blocks", 1, 1, 0, false, Ops::get_child_blocks},
+    OpRow{Op::kGetChildBlocks, "get_child_blocks", 0, 1, 0, false, Ops::get_child_blocks},
     OpRow{Op::kGetOutputBlocks, "get_output_blocks", 0, 0, 0, false, Ops::get_output_blocks},
     OpRow{Op::kReadAt, "read_at", 2, 2, 2, false, Ops::read_at},
     OpRow{Op::kWriteAt, "write_at", 2, 2, 1, false, Ops::write_at},
     OpRow{Op::kReindex, "reindex", 1, 1, 1, false, Ops::reindex},
     OpRow{Op::kDecomposePadding, "decompose_padding", 2, 2, 0, false, Ops::decompose_padding},
     OpRow{Op::kTransformBlockLayout, "transform_block_layout", 1, 1, 1, false, Ops::transform_block_layout},
-    OpRow{Op::kStreamReduction, "stream_reduction", 3, 3, 0, false, Ops::stream_reduction},
+    OpRow{Op::kStreamReduction, "stream_reduction", 3, 4, 0, false, Ops::stream_reduction},
 };
 
 constexpr size_t kOps = 0
@@ -459,46 +471,59 @@ const OpRow& row(Op op) {
 // Traces come from files too: everything an op function takes for granted is checked here.
 Legal<void> check_form(const Instruction& in, std::span<const int64_t> decision, size_t values) {
   const OpRow& r = row(in.op);
-  auto bad = [&](const char* what) { return reject(RejectReason::kBadDecision, fmt::format("{}: {}", r.name, what)); };
+  auto bad = [&](const std::string& what) {
+    return reject(RejectReason::kBadDecision, fmt::format("{}: {}", r.name, what));
+  };
   int n = static_cast<int>(in.inputs.size());
-  if (n < r.min_inputs || (r.max_inputs >= 0 && n > r.max_inputs)) return bad("wrong number of inputs");
-  if (static_cast<int>(in.attrs.size()) < r.min_attrs) return bad("missing attributes");
-  if (in.first_output < 0 || in.first_output > 1 << 20 || in.outputs > 1 << 16) return bad("bad outputs");
+  if (n < r.min_inputs || (r.max_inputs >= 0 && n > r.max_inputs))
+    return bad(r.min_inputs == r.max_inputs ? fmt::format("{} inputs instead of {}", n, r.min_inputs)
+                                            : fmt::format("{} inputs are too few or too many", n));
+  if (static_cast<int>(in.attrs.size()) < r.min_attrs)
+    return bad(fmt::format("{} attributes instead of {} or more", in.attrs.size(), r.min_attrs));
+  if (in.first_output < 0 || in.first_output > 1 << 20 || in.outputs > 1 << 16)
+    return bad("more outputs than there may be variables");
   for (const Input& i : in.inputs)
     if (i.kind == Input::Kind::kVariable && (i.value < 0 || static_cast<size_t>(i.value) >= values))
-      return bad("unknown variable");
+      return bad(fmt::format("v{} is not defined before it", i.value));
   if (r.sampling && static_cast<int>(decision.size()) != in.decision_length) return bad("missing decision");
   if (in.op == Op::kSamplePerfectTile || in.op == Op::kSampleTile) {
     int64_t outputs = in.attrs[0] + (in.op == Op::kSampleTile ? 1 : 0);
     if (in.attrs[0] < 1 || in.attrs[0] > 16 || in.outputs != outputs || in.decision_length != in.outputs ||
         in.attrs[1] < 1)
-      return bad("bad number of factors");
-    if (in.op == Op::kSampleTile && (in.attrs[4] < 1 || in.attrs[4] > 7)) return bad("bad tail modes");
+      return bad("1 to 16 factors, as many as are decided and given out, and a limit of the innermost above 0");
+    if (in.op == Op::kSampleTile && (in.attrs[4] < 1 || in.attrs[4] > 7))
+      return bad("the tail modes are a set of three: from 1 to 7");
   }
   if (in.op == Op::kSampleCategorical) {
-    if (in.attrs.size() % 2 != 0 || in.decision_length != 1) return bad("bad candidates");
+    if (in.attrs.size() % 2 != 0 || in.decision_length != 1)
+      return bad("as many weights as candidates, and one decision");
     int64_t total = 0;
     for (size_t i = in.attrs.size() / 2; i < in.attrs.size(); ++i) {
-      if (in.attrs[i] < 0 || in.attrs[i] > 1000000000) return bad("bad weights");
+      if (in.attrs[i] < 0 || in.attrs[i] > 1000000000)
+        return bad("weights are from 0 to 1000000000, and one is above 0");
       total += in.attrs[i];
     }
-    if (total <= 0) return bad("bad weights");
+    if (total <= 0) return bad("weights are from 0 to 1000000000, and one is above 0");
   }
-  if (in.op == Op::kSampleComputeLocation && in.decision_length != 1) return bad("bad decision");
+  if (in.op == Op::kSampleComputeLocation && in.decision_length != 1) return bad("one decision, which is a place");
   auto in_range = [&](size_t i, int64_t last) { return in.attrs[i] >= 0 && in.attrs[i] <= last; };
-  if (in.op == Op::kReindex && (in.attrs[0] < -1 || in.attrs[0] > 1 << 16)) return bad("bad attributes");
+  if (in.op == Op::kReindex && (in.attrs[0] < -1 || in.attrs[0] > 1 << 16))
+    return bad("a read is named by its number, the result by -1");
   if ((in.op == Op::kCacheRead || in.op == Op::kReadAt) &&
       (!in_range(0, 1 << 16) || !in_range(1, static_cast<int64_t>(Scope::kAmxTile))))
-    return bad("bad attributes");
-  if (in.op == Op::kSetScope && !in_range(0, static_cast<int64_t>(Scope::kAmxTile))) return bad("bad scope");
-  if (in.op == Op::kUnannotate && !in_range(0, static_cast<int64_t>(AnnotationKey::kTree))) return bad("bad key");
+    return bad("no read or no scope has this number");
+  if (in.op == Op::kSetScope && !in_range(0, static_cast<int64_t>(Scope::kAmxTile)))
+    return bad("no scope has this number");
+  if (in.op == Op::kUnannotate && !in_range(0, static_cast<int64_t>(AnnotationKey::kTree)))
+    return bad("no annotation has this number");
   if ((in.op == Op::kCacheWrite || in.op == Op::kWriteAt) && !in_range(0, static_cast<int64_t>(Scope::kAmxTile)))
-    return bad("bad scope");
-  if (in.op == Op::kBind && !in_range(0, static_cast<int64_t>(Axis::kVthread))) return bad("bad axis");
-  if (in.op == Op::kAnnotate && !in_range(0, static_cast<int64_t>(AnnotationKey::kTree))) return bad("bad key");
+    return bad("no scope has this number");
+  if (in.op == Op::kBind && !in_range(0, static_cast<int64_t>(Axis::kVthread))) return bad("no axis has this number");
+  if (in.op == Op::kAnnotate && !in_range(0, static_cast<int64_t>(AnnotationKey::kTree)))
+    return bad("no annotation has this number");
   if (in.op == Op::kTransformLayout &&
       (!in_range(0, 1 << 16) || !in_range(1, static_cast<int64_t>(in.attrs.size()) - 2)))
-    return bad("bad attributes");
+    return bad("no read has this number, or the order is shorter than it says");
   return {};
 }
 

@@ -197,8 +197,10 @@ BlockRv Schedule::reindex(BlockRv block, int read_index) {
 BlockRv Schedule::decompose_padding(BlockRv block, LoopRv loop) {
   return {step(Op::kDecomposePadding, {variable(block.rv), variable(loop.rv)}, {}, 1)};
 }
-LoopRv Schedule::stream_reduction(BlockRv block, ExprRv tile_keys, ExprRv tile_rows) {
-  return {step(Op::kStreamReduction, {variable(block.rv), tile_keys.input, tile_rows.input}, {}, 1)};
+LoopRv Schedule::stream_reduction(BlockRv block, ExprRv tile_keys, ExprRv tile_rows, std::optional<ExprRv> group) {
+  std::vector<Input> inputs = {variable(block.rv), tile_keys.input, tile_rows.input};
+  if (group) inputs.push_back(group->input);
+  return {step(Op::kStreamReduction, std::move(inputs), {}, 1)};
 }
 void Schedule::transform_block_layout(BlockRv block, std::span<const std::vector<IterDigit>> map) {
   std::vector<int64_t> attrs;

@@ -7,12 +7,19 @@ namespace tcc::schedule {
 
 struct ImportedTrace {
   Trace trace;
-  std::vector<std::string> notes;  // what was left out because it does not change the program, one line each
+  size_t scheduled = 0;            // how many of the trace's instructions stand in front of EnterPostproc
+  std::vector<int64_t> numbers;    // of the file's instruction that each of the trace comes from
+  std::vector<std::string> notes;  // what was left out because it does not change what is computed, one line each
 };
 
 // True for a JSON array: the form is [instructions, decisions].
 bool looks_like_metaschedule(std::string_view text);
-// Instructions up to enter_postproc. An error names the instruction, counted from 0, and what of it has no counterpart.
+// What postprocessors wrote, behind EnterPostproc, is read where all of it can be said. An error names the instruction,
+// counted from 0, and what of it has no counterpart.
 Result<ImportedTrace> trace_from_metaschedule(std::string_view text, std::string_view file = "<trace>");
+// The trace for this kernel: replayed, its decisions repaired, without steps that give a loop the kind that it has,
+// which MetaSchedule allows. Postprocessing that does not fit is left out, and noted. A reject names the file's
+// instruction.
+Legal<Trace> fit_to(ImportedTrace& imported, const Kernel& start, const ArenaPtr& arena);
 
 }  // namespace tcc::schedule

@@ -58,8 +58,9 @@ Legal<Kernel> decompose_reduction(const Kernel& k, Id block, Id loop, Id& out);
 Legal<Kernel> rfactor(const Kernel& k, Id block, Id loop, Id& out);
 
 // The weighted sum of a softmax over a dimension, with the softmax's blocks, becomes one pass over tiles of it that
-// carries running maxima and sums; out is the loop over tiles.
-Legal<Kernel> stream_reduction(const Kernel& k, Id block, Expr tile_keys, Expr tile_rows, Id& out);
+// carries running maxima and sums; out is the loop over tiles. `group` not nullptr: tiles are whole and their number of
+// rows is a multiple of it; see docs/primitives.md.
+Legal<Kernel> stream_reduction(const Kernel& k, Id block, Expr tile_keys, Expr tile_rows, Expr group, Id& out);
 
 Legal<Kernel> parallel(const Kernel& k, Id loop);
 Legal<Kernel> vectorize(const Kernel& k, Id loop);

@@ -90,8 +90,8 @@ class Schedule {
   // read_index -1: the result.
   BlockRv reindex(BlockRv block, int read_index);
   BlockRv decompose_padding(BlockRv block, LoopRv loop);
-  // The loop over tiles of keys; see primitives.h.
-  LoopRv stream_reduction(BlockRv block, ExprRv tile_keys, ExprRv tile_rows);
+  // The loop over tiles of keys; see primitives.h. With `group`, tiles are whole.
+  LoopRv stream_reduction(BlockRv block, ExprRv tile_keys, ExprRv tile_rows, std::optional<ExprRv> group = {});
   void transform_block_layout(BlockRv block, std::span<const std::vector<IterDigit>> map);
 
  private:

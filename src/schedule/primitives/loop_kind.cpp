@@ -35,6 +35,44 @@ Legal<void> check_no_private_storage(const Kernel& k, const Loop& loop) {
   return {};
 }
 
+bool spells_groups(Axis a) {
+  return a == Axis::kWarpgroup || a == Axis::kWarp || a == Axis::kLane;
+}
+
+// One launch has one grid, around everything, and one thread id: no axis twice on a way down, the same extent wherever
+// it is bound, in one spelling.
+Legal<void> check_axis(const Kernel& k, const Path& path, Axis axis) {
+  const Loop* loop = as<Loop>(path.nodes.back());
+  auto refuse = [&](const std::string& why) {
+    return reject(RejectReason::kLoopKindTaken,
+                  fmt::format("bind of {} to {}: {}", describe(k, loop->id), axis_name(axis), why));
+  };
+  Stmt launch = path.nodes[0];
+  for (size_t i = 0; i + 1 < path.nodes.size(); ++i) {
+    if (as<Seq>(path.nodes[i]) != nullptr && path.nodes[i] == launch) launch = path.nodes[i + 1];
+    const Loop* outer = as<Loop>(path.nodes[i]);
+    if (outer == nullptr) continue;
+    if (is_grid(axis) && !is_grid(outer->axis))
+      return refuse(fmt::format("a grid is outermost, and it lies within {}", describe(k, outer->id)));
+    if (outer->axis == axis && axis != Axis::kVthread)
+      return refuse(fmt::format("it lies within {}, which is bound to the same axis", describe(k, outer->id)));
+  }
+  Legal<void> verdict = {};
+  visit(launch, [&](Stmt s) {
+    const Loop* other = as<Loop>(s);
+    if (other == nullptr || other == loop || other->axis == Axis::kNone || axis == Axis::kVthread) return true;
+    if (is_thread(axis) && is_thread(other->axis) && spells_groups(axis) != spells_groups(other->axis))
+      verdict = refuse(fmt::format("{} is bound to {}, another spelling of the thread id", describe(k, other->id),
+                                   axis_name(other->axis)));
+    else if (other->axis == axis && find_path(loop->body, other->id).found())
+      verdict = refuse(fmt::format("{} within it is bound to the same axis", describe(k, other->id)));
+    else if (other->axis == axis && !equal(other->extent, loop->extent))
+      verdict = refuse(fmt::format("{} is bound to it with another extent", describe(k, other->id)));
+    return verdict.has_value();
+  });
+  return verdict;
+}
+
 Legal<Kernel> set_kind(const Kernel& k, Id id, LoopKind kind, Axis axis, const char* what, bool spatial_only) {
   Path path = find_path(k.root, id);
   const Loop* loop = path.found() ? as<Loop>(path.nodes.back()) : nullptr;
@@ -46,6 +84,8 @@ Legal<Kernel> set_kind(const Kernel& k, Id id, LoopKind kind, Axis axis, const c
     if (Legal<void> ok = check_spatial(k, *loop, what); !ok) return tl::make_unexpected(ok.error());
   if (kind == LoopKind::kVectorized)
     if (Legal<void> ok = check_no_private_storage(k, *loop); !ok) return tl::make_unexpected(ok.error());
+  if (kind == LoopKind::kBound)
+    if (Legal<void> ok = check_axis(k, path, axis); !ok) return tl::make_unexpected(ok.error());
   Editor edit(k);
   Stmt changed = edit.b.loop(loop->id, loop->extent, loop->body, kind, axis, loop->annotations);
   return edit.finish(replace_at(edit.b, path, changed));

@@ -10,6 +10,11 @@
 // state that one loop over tiles of keys carries; E needs room for one tile. Rows are tiled too, so that both products
 // of a tile are products of matrices. S is not touched: compute_at moves its block under the new loop.
 //
+// Instructions want whole tiles. With `group` rows and keys are made up to tiles: scores beside the keys are -inf,
+// which leaves them weights of zero, what the weights multiply is zero there, and rows beside the result are not
+// written. The weights then have the type of what they multiply, as such instructions want both (FlashAttention-2,
+// arXiv 2307.08691, keeps its P in the type of V).
+//
 // A row whose keys so far are all -inf (masked) has no maximum to subtract: zero is taken instead, which leaves
 // exp(-inf) = 0 for each of them.
 #include <limits>
@@ -21,7 +26,8 @@ namespace {
 
 class Streamer {
  public:
-  Streamer(const Kernel& k, Expr keys, Expr rows) : k_(k), edit_(k), tile_keys_(keys), tile_rows_(rows) {}
+  Streamer(const Kernel& k, Expr keys, Expr rows, Expr group)
+      : k_(k), edit_(k), tile_keys_(keys), tile_rows_(rows), group_(group) {}
 
   Legal<Kernel> run(Id block, Id& out) {
     for (Expr tile : {tile_keys_, tile_rows_})
@@ -30,11 +36,14 @@ class Streamer {
     Legal<SoftmaxChain> chain = find_softmax_chain(b(), k_, block);
     if (!chain) return tl::make_unexpected(chain.error());
     c_ = std::move(*chain);
+    if (Legal<void> ok = choose_buffers(); !ok) return tl::make_unexpected(ok.error());
     return edit_.finish(build(out));
   }
 
  private:
   Builder& b() { return edit_.b; }
+  Legal<void> choose_buffers();
+  Expr made_up(Expr extent, Expr tile) { return b().mul(b().ceil_div(extent, tile), tile); }
   Stmt build(Id& out);
 
   // --- building ----------------------------------------------------------------------------------------------------
@@ -66,6 +75,11 @@ class Streamer {
   // A new block or buffer; named after the product, for a kernel may have several chains.
   Id part(const char* what) { return edit_.fresh_named(name_hint(k_, c_.product.block->id) + "_" + what); }
   const Buffer* row_buffer(const char* what, Type type);
+  const Buffer* larger(Id buffer, std::span<const int> dims, Type type);
+  bool same(Expr x, Expr y) { return analysis::Ranges(k_).prove_equal(b(), x, y); }
+  Expr inside(const Piece& p, bool keys_only);
+  Expr guarded(Expr e, Expr condition);
+  Expr score(const Piece& p, Expr e);
   std::vector<Expr> plain_row(const Piece& p) {
     std::vector<Expr> out;
     for (size_t d = 0; d < p.row.size(); ++d)
@@ -85,9 +99,10 @@ class Streamer {
 
   const Kernel& k_;
   Editor edit_;
-  Expr tile_keys_, tile_rows_;
+  Expr tile_keys_, tile_rows_, group_;
   SoftmaxChain c_;
-  const Buffer* acc_ = nullptr;
+  std::vector<Expr> shape_;  // of the weights, made up to whole tiles
+  const Buffer *top_ = nullptr, *total_ = nullptr, *weights_ = nullptr, *acc_ = nullptr;
   const Buffer *old_ = nullptr, *base_ = nullptr, *factor_ = nullptr;
   std::vector<Id> row_loops_;  // by dimension; the last row dimension's runs over tiles
   Id tile_loop_ = kNoId;
@@ -97,7 +112,7 @@ class Streamer {
 const Buffer* Streamer::row_buffer(const char* what, Type type) {
   std::vector<Expr> shape;
   for (size_t d = 0; d < c_.extents.size(); ++d)
-    if (static_cast<int>(d) != c_.key) shape.push_back(c_.extents[d]);
+    if (static_cast<int>(d) != c_.key) shape.push_back(shape_[d]);
   if (shape.empty()) shape.push_back(b().integer(1));
   Buffer fields{part(what), type, Scope::kGlobal, BufferRole::kTemp, shape, nullptr, 64, {}};
   const Buffer* made = b().buffer(fields);
@@ -115,16 +130,15 @@ Streamer::Piece Streamer::piece(bool carried, bool keys, IterKind key_kind) {
       Id in_tile = edit_.fresh(row_loops_[d], 0);
       p.loops.emplace_back(in_tile, tile_rows_);
       at = b().add(b().mul(at, tile_rows_), b().var(in_tile));
-      if (!analysis::Ranges(k_).prove_equal(b(), b().mul(b().ceil_div(c_.extents[d], tile_rows_), tile_rows_),
-                                            c_.extents[d]))
-        p.predicate = b().lt(at, c_.extents[d]);
+      if (!analysis::Ranges(k_).prove_equal(b(), b().mul(b().ceil_div(shape_[d], tile_rows_), tile_rows_), shape_[d]))
+        p.predicate = b().lt(at, shape_[d]);
     }
     Id it = edit_.fresh_named("row");
-    p.iters.push_back({it, IterKind::kSpatial, c_.extents[d], at});
+    p.iters.push_back({it, IterKind::kSpatial, shape_[d], at});
     p.row[d] = b().var(it);
   }
   if (!carried) return p;
-  Expr extent = c_.extents[static_cast<size_t>(c_.key)];
+  Expr extent = shape_[static_cast<size_t>(c_.key)];
   Id tile = edit_.fresh_named("tile");
   p.iters.push_back({tile, IterKind::kCarried, b().ceil_div(extent, tile_keys_), b().var(tile_loop_)});
   if (!keys) return p;
@@ -158,15 +172,14 @@ void Streamer::rename(Piece& p, const ChainLink& l, std::span<const int> dims) {
 std::vector<Stmt> Streamer::begin_sums() {
   std::vector<Stmt> out;
   Piece p = piece(false, false, IterKind::kSpatial);
-  const Buffer* top = k_.buffer(c_.max.store->buffer);
+  const Buffer* top = top_;
   // A block for each buffer: one that writes several cannot be moved.
   out.push_back(
       finish(p, part("begin_max"),
              b().store(top->id, per_row(p, c_.top_at), b().real(-std::numeric_limits<double>::infinity(), top->type))));
   p = piece(false, false, IterKind::kSpatial);
-  out.push_back(finish(
-      p, part("begin_sum"),
-      b().store(c_.sum.store->buffer, per_row(p, c_.total_at), b().real(0, k_.buffer(c_.sum.store->buffer)->type))));
+  out.push_back(
+      finish(p, part("begin_sum"), b().store(total_->id, per_row(p, c_.total_at), b().real(0, total_->type))));
   p = product_piece(false, false);
   std::vector<Expr> at;
   for (Expr e : c_.product.store->indices) at.push_back(substitute(b(), e, p.names));
@@ -176,8 +189,7 @@ std::vector<Stmt> Streamer::begin_sums() {
 
 // One tile of keys.
 Stmt Streamer::tile_body() {
-  const Buffer *top = k_.buffer(c_.max.store->buffer), *total = k_.buffer(c_.sum.store->buffer);
-  const Buffer* weights = k_.buffer(c_.weights);
+  const Buffer *top = top_, *total = total_;
   std::vector<Stmt> out;
   Piece p = piece(true, false, IterKind::kSpatial);
   out.push_back(finish(p, part("old_max"), b().store(old_->id, plain_row(p), b().load(*top, per_row(p, c_.top_at)))));
@@ -185,9 +197,8 @@ Stmt Streamer::tile_body() {
   p = piece(true, true, IterKind::kReduce);
   rename(p, c_.max, c_.max_dims);
   std::vector<Expr> at = per_row(p, c_.top_at);
-  Expr score = substitute(b(), c_.max_term, p.names);
-  out.push_back(
-      finish(p, c_.max.block->id, b().store(top->id, at, b().max(b().load(*top, at), score)), ReducerKind::kMax));
+  out.push_back(finish(p, c_.max.block->id, b().store(top->id, at, b().max(b().load(*top, at), score(p, c_.max_term))),
+                       ReducerKind::kMax));
 
   p = piece(true, false, IterKind::kSpatial);
   Expr now = b().load(*top, per_row(p, c_.top_at));
@@ -201,10 +212,11 @@ Stmt Streamer::tile_body() {
 
   p = piece(true, true, IterKind::kSpatial);
   rename(p, c_.exp, c_.exp_dims);
-  Expr distance[1] = {b().sub(substitute(b(), c_.score, p.names), b().load(*base_, plain_row(p)))};
+  Expr distance[1] = {b().sub(score(p, c_.score), b().load(*base_, plain_row(p)))};
   at.clear();
   for (Expr e : c_.exp.store->indices) at.push_back(substitute(b(), e, p.names));
-  out.push_back(finish(p, c_.exp.block->id, b().store(c_.weights, at, b().call(Intrinsic::kExp, distance))));
+  out.push_back(finish(p, c_.exp.block->id,
+                       b().store(weights_->id, at, b().cast(b().call(Intrinsic::kExp, distance), weights_->type))));
 
   p = piece(true, false, IterKind::kSpatial);
   at = per_row(p, c_.total_at);
@@ -214,7 +226,9 @@ Stmt Streamer::tile_body() {
   p = piece(true, true, IterKind::kReduce);
   rename(p, c_.sum, c_.sum_dims);
   at = per_row(p, c_.total_at);
-  Expr weight = substitute(b(), c_.sum_term, p.names);
+  std::vector<Expr> at_weight;
+  for (Expr e : as<Load>(c_.sum_term)->indices) at_weight.push_back(substitute(b(), e, p.names));
+  Expr weight = b().cast(b().load(*weights_, at_weight), total->type);
   out.push_back(
       finish(p, c_.sum.block->id, b().store(total->id, at, b().add(b().load(*total, at), weight)), ReducerKind::kSum));
 
@@ -229,10 +243,10 @@ Stmt Streamer::tile_body() {
   for (Expr e : c_.product.store->indices) at.push_back(substitute(b(), e, p.names));
   const Binary* product = as<Binary>(c_.product_term);
   const Load* old_weight = as<Load>(c_.weight->kind == ExprKind::kCast ? as<Unary>(c_.weight)->a : c_.weight);
-  std::vector<Expr> at_weight;
+  at_weight.clear();
   for (Expr e : old_weight->indices) at_weight.push_back(substitute(b(), e, p.names));
-  Expr value = b().cast(b().load(*weights, at_weight), product->type);
-  Expr other = substitute(b(), product->a == c_.weight ? product->b : product->a, p.names);
+  Expr value = b().cast(b().load(*weights_, at_weight), product->type);
+  Expr other = guarded(substitute(b(), product->a == c_.weight ? product->b : product->a, p.names), inside(p, true));
   Expr both = product->a == c_.weight ? b().mul(value, other) : b().mul(other, value);
   out.push_back(
       finish(p, c_.product.block->id, b().store(acc_->id, at, b().add(b().load(*acc_, at), both)), ReducerKind::kSum));
@@ -244,9 +258,103 @@ Stmt Streamer::finish_nest() {
   std::vector<Expr> at;
   for (Expr e : c_.product.store->indices) at.push_back(substitute(b(), e, p.names));
   Expr value = b().load(*acc_, at);
-  if (c_.divided)
-    value = b().div(value, b().cast(b().load(*k_.buffer(c_.sum.store->buffer), per_row(p, c_.total_at)), acc_->type));
+  if (c_.divided) value = b().div(value, b().cast(b().load(*total_, per_row(p, c_.total_at)), acc_->type));
+  // Rows beside the result, of the last tile or of tiles that the group was made up with.
+  if (group_ != nullptr && last_row_ >= 0) {
+    const auto d = static_cast<size_t>(last_row_);
+    const Id row = as<Var>(p.row[d])->id;
+    for (const Iter& it : p.iters)
+      if (it.id == row && !same(shape_[d], c_.extents[d])) p.predicate = b().lt(it.binding, c_.extents[d]);
+  }
   return finish(p, part("finish"), b().store(c_.product.store->buffer, at, value));
+}
+
+// A temporary whose dimensions are those of the weights (dims; -1: none), with their extents; the old one where that is
+// the same.
+const Buffer* Streamer::larger(Id buffer, std::span<const int> dims, Type type) {
+  const Buffer* old = k_.buffer(buffer);
+  Buffer fields = *old;
+  bool grows = false;
+  std::vector<Expr> shape(old->shape.begin(), old->shape.end());
+  for (size_t d = 0; d < shape.size(); ++d) {
+    if (dims[d] < 0 || same(shape[d], shape_[static_cast<size_t>(dims[d])])) continue;
+    shape[d] = shape_[static_cast<size_t>(dims[d])];
+    grows = true;
+  }
+  if (!grows && type == old->type) return old;
+  fields.id = edit_.fresh_named(name_hint(k_, buffer) + "_whole");
+  fields.type = type;
+  fields.shape = shape;
+  fields.layout = nullptr;
+  fields.padding = {};
+  const Buffer* made = b().buffer(fields);
+  edit_.add_buffer(made);
+  edit_.drop_buffer(buffer);
+  return made;
+}
+
+// What the pass keeps, in the sizes and types that it needs.
+Legal<void> Streamer::choose_buffers() {
+  shape_ = c_.extents;
+  for (size_t d = 0; d < shape_.size(); ++d)
+    if (static_cast<int>(d) != c_.key) last_row_ = static_cast<int>(d);
+  top_ = k_.buffer(c_.max.store->buffer);
+  total_ = k_.buffer(c_.sum.store->buffer);
+  weights_ = k_.buffer(c_.weights);
+  if (group_ == nullptr) return {};
+  if (is_int(group_) && int_value(group_) < 1)
+    return reject(RejectReason::kBadFactor, "a group has one tile of rows or more");
+  if (last_row_ >= 0) {
+    Expr& rows = shape_[static_cast<size_t>(last_row_)];
+    rows = made_up(rows, b().mul(tile_rows_, group_));
+  }
+  Expr& keys = shape_[static_cast<size_t>(c_.key)];
+  keys = made_up(keys, tile_keys_);
+  for (const Buffer* buffer : {top_, total_}) {
+    if (buffer->role != BufferRole::kTemp) return reject(RejectReason::kIsOutput, describe(k_, buffer->id));
+    for (const Block* block : collect_blocks(k_.root)) {
+      const bool own = block == c_.max.block || block == c_.exp.block || block == c_.sum.block ||
+                       block == c_.divide.block || block == c_.product.block;
+      if (!own && reads_buffer(block, buffer->id))
+        return reject(RejectReason::kNotInScope, fmt::format("{} reads {}, which is made up to whole tiles",
+                                                             describe(k_, block->id), describe(k_, buffer->id)));
+    }
+  }
+  const Binary* product = as<Binary>(c_.product_term);
+  const Expr other = product->a == c_.weight ? product->b : product->a;
+  const bool narrow = other->kind == ExprKind::kCast && is_float(as<Unary>(other)->a->type);
+  std::vector<int> all(shape_.size());
+  for (size_t d = 0; d < all.size(); ++d) all[d] = static_cast<int>(d);
+  weights_ = larger(c_.weights, all, narrow ? as<Unary>(other)->a->type : weights_->type);
+  top_ = larger(top_->id, c_.top_at, top_->type);
+  total_ = larger(total_->id, c_.total_at, total_->type);
+  return {};
+}
+
+// Of an element of the weights: it is one of those that exist. nullptr: they all are.
+Expr Streamer::inside(const Piece& p, bool keys_only) {
+  Expr out = nullptr;
+  for (int d : {last_row_, c_.key}) {
+    if (d < 0 || (keys_only && d != c_.key)) continue;
+    const auto i = static_cast<size_t>(d);
+    if (!same(shape_[i], c_.extents[i])) out = b().logical_and(out, b().lt(p.row[i], c_.extents[i]));
+  }
+  return out;
+}
+// Zero is read where the condition does not hold.
+Expr Streamer::guarded(Expr e, Expr condition) {
+  if (condition == nullptr) return e;
+  Expr out = rewrite_children(b(), e, [&](Expr c) { return guarded(c, condition); });
+  const Load* l = as<Load>(out);
+  if (l == nullptr) return out;
+  Expr other = l->other != nullptr ? l->other : b().constant(0, l->type);
+  return b().load(l->buffer, l->type, l->indices, b().logical_and(l->predicate, condition), other);
+}
+// A score of the piece's block; -inf beside the keys.
+Expr Streamer::score(const Piece& p, Expr e) {
+  Expr own = substitute(b(), e, p.names), exists = inside(p, false);
+  if (exists == nullptr) return own;
+  return b().select(exists, guarded(own, exists), b().real(-std::numeric_limits<double>::infinity(), own->type));
 }
 
 Stmt Streamer::build(Id& out) {
@@ -257,24 +365,30 @@ Stmt Streamer::build(Id& out) {
   acc.layout = nullptr;
   acc.padding = {};
   acc.alignment = 64;
+  std::vector<Expr> shape(acc.shape.begin(), acc.shape.end());
+  for (size_t d = 0; d < shape.size(); ++d) {
+    const int it = c_.product.at[d], dim = it < 0 ? -1 : c_.product_dims[static_cast<size_t>(it)];
+    if (dim >= 0) shape[d] = shape_[static_cast<size_t>(dim)];
+  }
+  acc.shape = shape;
   acc_ = b().buffer(acc);
   edit_.add_buffer(acc_);
-  Type type = k_.buffer(c_.max.store->buffer)->type;
+  Type type = top_->type;
   old_ = row_buffer("old", type);
   base_ = row_buffer("from", type);
   factor_ = row_buffer("rescale", type);
   row_loops_.assign(c_.extents.size(), kNoId);
   for (size_t d = 0; d < c_.extents.size(); ++d)
-    if (static_cast<int>(d) != c_.key) row_loops_[d] = edit_.fresh_named("row"), last_row_ = static_cast<int>(d);
+    if (static_cast<int>(d) != c_.key) row_loops_[d] = edit_.fresh_named("row");
   tile_loop_ = out = edit_.fresh_named("tile");
 
   std::vector<Stmt> nest = begin_sums();
-  nest.push_back(b().loop(tile_loop_, b().ceil_div(c_.extents[static_cast<size_t>(c_.key)], tile_keys_), tile_body()));
+  nest.push_back(b().loop(tile_loop_, b().ceil_div(shape_[static_cast<size_t>(c_.key)], tile_keys_), tile_body()));
   nest.push_back(finish_nest());
   Stmt rows = b().seq(nest);
   for (size_t d = c_.extents.size(); d-- > 0;) {
     if (row_loops_[d] == kNoId) continue;
-    Expr extent = static_cast<int>(d) == last_row_ ? b().ceil_div(c_.extents[d], tile_rows_) : c_.extents[d];
+    Expr extent = static_cast<int>(d) == last_row_ ? b().ceil_div(shape_[d], tile_rows_) : c_.extents[d];
     rows = b().loop(row_loops_[d], extent, rows);
   }
   Stmt root = replace_at(b(), prefix(c_.product.path, top_level_position(c_.product.path) + 1), rows);
@@ -293,8 +407,8 @@ Stmt Streamer::build(Id& out) {
 
 }  // namespace
 
-Legal<Kernel> stream_reduction(const Kernel& k, Id block, Expr tile_keys, Expr tile_rows, Id& out) {
-  return Streamer(k, tile_keys, tile_rows).run(block, out);
+Legal<Kernel> stream_reduction(const Kernel& k, Id block, Expr tile_keys, Expr tile_rows, Expr group, Id& out) {
+  return Streamer(k, tile_keys, tile_rows, group).run(block, out);
 }
 
 }  // namespace tcc::schedule

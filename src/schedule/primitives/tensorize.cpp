@@ -38,9 +38,13 @@ Legal<Chain> chain_below(const Kernel& k, Stmt top, Id name) {
     return reject(RejectReason::kReductionOrder, describe(k, block.id) + " still has its initialisation");
   if (block.predicate != nullptr)
     return reject(RejectReason::kBadInstruction, describe(k, block.id) + " has a predicate: pad it to whole tiles");
-  for (const Iter& it : block.iters)
-    if (it.kind != IterKind::kSpatial && it.kind != IterKind::kReduce)
+  // Ordered iterations may stand around the instruction, not in it.
+  for (const Iter& it : block.iters) {
+    bool inside = it.kind != IterKind::kCarried;
+    for (const Loop* l : chain.loops) inside |= mentions(it.binding, l->id);
+    if (inside && it.kind != IterKind::kSpatial && it.kind != IterKind::kReduce)
       return reject(RejectReason::kReductionOrder, describe(k, it.id) + " is ordered");
+  }
   return chain;
 }
 
@@ -170,24 +174,29 @@ bool match_any(Builder& b, Matcher& matcher, const Pattern& pattern, const Chain
   return false;
 }
 
-// The block of the call: an iterator for each loop around it that the operands move with. A loop that fed a reduction
-// feeds one still; one that fed both kinds cannot be told apart.
+// The block of the call: an iterator for each loop around it that the operands move with, or that is ordered. A loop
+// that fed a reduction feeds one still; one that fed several kinds cannot be told apart.
 Legal<Stmt> call_block(Editor& edit, const Chain& chain, std::span<const Loop* const> around, int32_t row,
                        std::vector<Operand> operands) {
   Builder& b = edit.b;
   std::vector<Iter> iters;
   Substitution rename;
   for (const Loop* l : around) {
-    bool used = false, spatial = false, reduce = false;
+    bool used = false, spatial = false, reduce = false, carried = false;
     for (const Operand& o : operands)
       for (Expr e : o.indices) used |= mentions(e, l->id);
     for (const Iter& it : chain.block->iters)
-      if (mentions(it.binding, l->id)) (it.kind == IterKind::kReduce ? reduce : spatial) = true;
-    if (spatial && reduce)
-      return reject(RejectReason::kNotAffine, describe(edit.kernel, l->id) + " feeds spatial and reduce iterators");
-    if (!used) continue;
+      if (mentions(it.binding, l->id))
+        (it.kind == IterKind::kReduce ? reduce : it.kind == IterKind::kCarried ? carried : spatial) = true;
+    if (spatial + reduce + carried > 1)
+      return reject(RejectReason::kNotAffine, describe(edit.kernel, l->id) + " feeds iterators of several kinds");
+    if (!used && !carried) continue;
     Id id = edit.fresh(l->id, 0);
-    iters.push_back({id, reduce ? IterKind::kReduce : IterKind::kSpatial, l->extent, b.var(l->id)});
+    iters.push_back({id,
+                     reduce    ? IterKind::kReduce
+                     : carried ? IterKind::kCarried
+                               : IterKind::kSpatial,
+                     l->extent, b.var(l->id)});
     rename.set(l->id, b.var(id));
   }
   for (Operand& o : operands) {
