@@ -32,7 +32,8 @@ struct Arguments {
   ModelArguments model;
   std::string target = "host", target_file;
   std::string db;
-  int64_t threads = 0;  // 0 = all
+  std::vector<std::string> also, fallback;  // further files of records, read only
+  int64_t threads = 0;                      // 0 = all
 
   // tune
   int64_t trials = 0, trials_per_task = 0;
@@ -48,6 +49,7 @@ struct Arguments {
   bool require_tuned = false;
   bool allow_jit = false;
   std::string cuda_driver;  // tune, run, verify, bench
+  std::string cupti;        // tune, bench
 
   // verify, bench
   std::string original;  // --model
@@ -76,6 +78,7 @@ struct Arguments {
   // show, targets
   std::string task, name;
   bool probe = false, refresh = false;
+  bool trace_only = false;
 };
 
 using Command = std::function<Result<int>(const Arguments&)>;

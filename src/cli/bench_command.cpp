@@ -51,6 +51,14 @@ double peak_of(const target::Target& host, int64_t threads) {
   return host.peak.fp32 * std::min(static_cast<double>(threads), cores) / cores;
 }
 
+// What the fastest kernel in fp32 would reach on all cores.
+double best_rate(const driver::BenchReport& report, const target::Target& host) {
+  double best = 0;
+  for (const driver::KernelTime& k : report.kernels)
+    if (k.time.median > 0) best = std::max(best, k.flops * static_cast<double>(k.weight) / k.time.median);
+  return host.peak.fp32 > 0 ? best * host.peak.fp32 / peak_of(host, report.threads) : 0;
+}
+
 std::string kernel_table(const driver::BenchReport& report, const target::Target& host) {
   double total = 0;
   for (const driver::KernelTime& k : report.kernels) total += k.time.median;
@@ -197,8 +205,8 @@ Result<int> bench_schedule(const Arguments& a) {
   TCC_TRY(driver::Model model, open_model(a));
   TCC_TRY(driver::Program program, driver::make_program(model, target));
   TCC_TRY(size_t index, driver::find_task(program, a.task));
-  auto timed =
-      driver::bench_schedule(program.tasks.tasks[index], trace, target, static_cast<int>(threads_or_all(a.threads)));
+  auto timed = driver::bench_schedule(program.tasks.tasks[index], trace, target,
+                                      static_cast<int>(threads_or_all(a.threads)), a.cuda_driver);
   if (!timed) return tl::make_unexpected(std::move(timed).error().with_context(sanitize(a.schedule)));
   const driver::ScheduleTime& t = *timed;
   for (const std::string& note : t.notes) remark(a.common.quiet, "note: " + note);
@@ -232,6 +240,7 @@ Result<int> run_bench(const Arguments& a) {
   options.seed = a.seed;
   options.per_kernel = a.per_kernel;
   options.cuda_driver = a.cuda_driver;
+  options.cupti = a.cupti;
   TCC_TRY(LibraryOnDisk library, find_library(a));
   TCC_TRY(const bool on_gpu, driver::library_on_gpu(library.path));
   if (on_gpu) {
@@ -239,9 +248,14 @@ Result<int> run_bench(const Arguments& a) {
     print_gpu_times(a, report);
     return kOk;
   }
-  TCC_TRY(driver::MachineFacts facts, driver::machine_facts({cache_folder(), false, driver::kBriefProbe}));
+  const driver::MachineFactsOptions probing{cache_folder(), false, driver::kBriefProbe};
+  TCC_TRY(driver::MachineFacts facts, driver::machine_facts(probing));
   for (const std::string& note : facts.notes) remark(a.common.quiet, "note: " + note);
   TCC_TRY(driver::BenchReport report, driver::bench_library(library.path, options));
+  const double rate = best_rate(report, facts.target);
+  facts.notes.clear();
+  TCC_TRY(facts, driver::remeasure_if_beaten(std::move(facts), rate, probing));
+  for (const std::string& note : facts.notes) remark(a.common.quiet, "note: " + note);
   print_times(a, report, facts.target, bytes_of(library.path));
   return kOk;
 }

@@ -106,10 +106,10 @@ Result<int> run_build(const Arguments& a) {
     return make_error(ErrorClass::kUsage, "--allow-jit is for GPUs, and the target is a CPU", "add --target a100");
   options.allow_jit = a.allow_jit;
   TCC_TRY(driver::Model model, open_model(a));
-  TCC_TRY(auto store, open_store_for_reading(a.db));
+  TCC_TRY(const Records records, open_records(a));
   options.folder = a.output;
   options.id = a.id;
-  options.store = store.get();
+  options.store = records.all;
   options.threads = threads_or_all(a.threads);
   options.require_tuned = a.require_tuned;
   options.linker = a.linker;

@@ -94,8 +94,8 @@ Result<int> run_emulation(const Arguments& a) {
                       fmt::format("--emulate proves kernels for a GPU, and {} is none", options.target.name),
                       "add --target a100 or another GPU; `tcc targets` lists them");
   TCC_TRY(driver::Model model, open_model(a));
-  TCC_TRY(auto store, open_store_for_reading(a.db));
-  options.store = store.get();
+  TCC_TRY(const Records records, open_records(a));
+  options.store = records.all;
   options.seed = a.seed;
   options.tolerance = a.tolerance;
   TCC_TRY(driver::EmulateReport report, driver::emulate_model(model, options));

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/arguments.h"
+#include "cli/counts.h"
 #include "cli/lookup.h"
 #include "cli/output.h"
 #include "tcc/cli/cli.h"
@@ -32,6 +33,8 @@ Json explanation_json(const driver::Explanation& e) {
   json["records"] = Json::array();
   for (const driver::RecordedFailure& f : e.failures)
     json["records"].push_back({{"status", f.status}, {"count", f.count}, {"example", f.example}});
+  if (e.device_seconds > 0) json["device_seconds"] = e.device_seconds;
+  json["counters"] = counts_json(e.counts);
   json["matrix_instruction"] = e.matrix_instruction;
   json["no_matrix_instruction"] = e.no_matrix_instruction;
   return json;
@@ -88,8 +91,8 @@ Result<int> run_explain(const Arguments& a) {
   TCC_TRY(target::Target target, open_target(a));
   TCC_TRY(driver::Model model, open_model(a));
   TCC_TRY(driver::Program program, driver::make_program(model, target));
-  TCC_TRY(auto store, open_store_for_reading(a.db));
-  TCC_TRY(driver::Explanation e, driver::explain_task(program, a.task, store.get(), target, threads_or_all(a.threads)));
+  TCC_TRY(const Records records, open_records(a));
+  TCC_TRY(driver::Explanation e, driver::explain_task(program, a.task, records.all, target, threads_or_all(a.threads)));
   if (a.common.json) {
     print(explanation_json(e).dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
     return kOk;
@@ -98,6 +101,8 @@ Result<int> run_explain(const Arguments& a) {
   if (e.tuned)
     text +=
         fmt::format("tuned: {} measured, {} GFLOP/s\n", format_seconds(e.seconds), format_gflops(e.flops, e.seconds));
+  if (e.device_seconds > 0) text += fmt::format("by the device's own stamps: {}\n", format_seconds(e.device_seconds));
+  if (e.counts.any()) text += "counters of a run: " + counts_text(e.counts, e.seconds) + "\n";
   if (!e.note.empty()) text += e.note + "\n";
   text += "\n-- steps, and the module that made each\n";
   std::vector<std::vector<std::string>> rows;

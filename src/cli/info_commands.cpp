@@ -38,9 +38,14 @@ std::string task_table(const std::vector<driver::TaskSummary>& tasks) {
   return format_table(rows, 3);
 }
 
-Result<int> show_one(const Arguments& a, const driver::Program& program, const record::Store* store,
+Result<int> show_one(const Arguments& a, const driver::Program& program, const record::Database* store,
                      const target::Target& target) {
   TCC_TRY(driver::TaskDetails details, driver::show_task(program, a.task, store, target, threads_or_all(a.threads)));
+  if (a.trace_only) {
+    remark(a.common.quiet, details.tuned ? "the best schedule measured" : "the default schedule (not tuned)");
+    print(details.trace);
+    return kOk;
+  }
   if (a.common.json) {
     Json json = task_json(details.summary);
     json.update({{"nest", details.nest},
@@ -196,12 +201,15 @@ Result<int> inspect_library(const Arguments& a) {
 }  // namespace
 
 Result<int> run_show(const Arguments& a) {
+  if (a.trace_only && a.task.empty())
+    return make_error(ErrorClass::kUsage, "--trace is of one task, and none was named",
+                      "add --task K; `tcc show MODEL` lists the tasks");
   TCC_TRY(target::Target target, open_target(a));
   TCC_TRY(driver::Model model, open_model(a));
   TCC_TRY(driver::Program program, driver::make_program(model, target));
-  TCC_TRY(auto store, open_store_for_reading(a.db));
-  if (!a.task.empty()) return show_one(a, program, store.get(), target);
-  TCC_TRY(std::vector<driver::TaskSummary> tasks, driver::summarise_tasks(program, store.get(), target));
+  TCC_TRY(const Records records, open_records(a));
+  if (!a.task.empty()) return show_one(a, program, records.all, target);
+  TCC_TRY(std::vector<driver::TaskSummary> tasks, driver::summarise_tasks(program, records.all, target));
   if (!a.common.json) {
     print(task_table(tasks));
     return kOk;

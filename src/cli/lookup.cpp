@@ -134,21 +134,58 @@ Result<std::string> store_path(const std::string& db) {
                     "name a file with --db FILE");
 }
 
-Result<std::unique_ptr<record::Store>> open_store_for_reading(const std::string& db) {
-  Result<std::string> found = store_path(db);
-  if (!found) {  // nowhere to look: the same as no records
-    spdlog::info("no records: {}", found.error().message);
-    return std::unique_ptr<record::Store>();
-  }
-  const std::string path = *found;
-  if (!file_exists(path)) {
-    spdlog::info("no records: '{}' does not exist", path);
-    if (db.empty()) return std::unique_ptr<record::Store>();
-    return make_error(ErrorClass::kInput, fmt::format("there is no file of tuning records '{}'", sanitize(path)),
-                      "`tcc tune` makes it");
-  }
+namespace {
+
+Result<void> add_file(const std::string& path, const char* hint, Records& records) {
+  if (!file_exists(path))
+    return make_error(ErrorClass::kInput, fmt::format("there is no file of tuning records '{}'", sanitize(path)), hint);
   spdlog::info("records: {}", path);
-  return record::Store::open(path, record::Store::Mode::kReadOnly);
+  TCC_TRY(std::unique_ptr<record::Store> store, record::Store::open(path, record::Store::Mode::kReadOnly));
+  records.parts.push_back(std::move(store));
+  return {};
+}
+
+Result<void> add_main_file(const std::string& db, Records& records) {
+  Result<std::string> path = store_path(db);
+  if (!path) {  // nowhere to look: the same as no records
+    spdlog::info("no records: {}", path.error().message);
+    return {};
+  }
+  if (!db.empty() || file_exists(*path)) return add_file(*path, "`tcc tune` makes it", records);
+  spdlog::info("no records: '{}' does not exist", *path);
+  return {};
+}
+
+// The parts so far are equals; the fallbacks come behind them.
+Result<Records> join(Records records, const Arguments& arguments) {
+  constexpr const char* kHint = "--also and --fallback name files that exist; `tcc tune --db FILE` makes one";
+  for (const std::string& file : arguments.also) TCC_TRY_VOID(add_file(file, kHint, records));
+  std::vector<record::Database*> equals;
+  for (const auto& part : records.parts) equals.push_back(part.get());
+  std::vector<record::Database*> order = equals;
+  if (equals.size() > 1) {
+    records.parts.push_back(record::make_union(std::move(equals)));
+    order = {records.parts.back().get()};
+  }
+  for (const std::string& file : arguments.fallback) {
+    TCC_TRY_VOID(add_file(file, kHint, records));
+    order.push_back(records.parts.back().get());
+  }
+  if (order.size() > 1) records.parts.push_back(record::make_ordered_union(std::move(order)));
+  if (!records.parts.empty()) records.all = records.parts.back().get();
+  return records;
+}
+
+}  // namespace
+
+Result<Records> open_records(const Arguments& arguments) {
+  Records records;
+  TCC_TRY_VOID(add_main_file(arguments.db, records));
+  return join(std::move(records), arguments);
+}
+
+Result<Records> open_other_records(const Arguments& arguments) {
+  return join({}, arguments);
 }
 
 std::string cache_folder() {
@@ -169,12 +206,12 @@ Result<LibraryOnDisk> find_library(const Arguments& arguments) {
     return LibraryOnDisk{arguments.model.model, nullptr};
   }
   TCC_TRY(driver::Model model, open_model(arguments));
-  TCC_TRY(auto store, open_store_for_reading(arguments.db));
+  TCC_TRY(const Records records, open_records(arguments));
   TCC_TRY(auto created, TemporaryDirectory::create("tcc-"));
   std::shared_ptr<TemporaryDirectory> folder = std::move(created);
   driver::BuildOptions options;
   options.folder = folder->path();
-  options.store = store.get();
+  options.store = records.all;
   options.threads = threads_or_all(arguments.threads);
   TCC_TRY(options.target, open_target(arguments));
   Stopwatch watch;

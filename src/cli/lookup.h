@@ -25,8 +25,16 @@ Result<std::vector<target::Target>> open_targets(const Arguments& arguments);
 
 // --db, else $XDG_DATA_HOME/tcc/records.db, else $HOME/.local/share/tcc/records.db.
 Result<std::string> store_path(const std::string& db);
-// For reading: nothing when the default file does not exist yet; a file named with --db must exist.
-Result<std::unique_ptr<record::Store>> open_store_for_reading(const std::string& db);
+// Files of records that are read as one.
+struct Records {
+  std::vector<std::unique_ptr<record::Database>> parts;  // the files, and what joins them
+  const record::Database* all = nullptr;                 // nullptr: there are none
+};
+// What --db, --also and --fallback name: the best of --db and --also, and each --fallback where those before it know
+// nothing. The default file need not exist; files that were named must.
+Result<Records> open_records(const Arguments& arguments);
+// The same without --db, which is written.
+Result<Records> open_other_records(const Arguments& arguments);
 
 // $XDG_CACHE_HOME/tcc, else $HOME/.cache/tcc, else "".
 std::string cache_folder();

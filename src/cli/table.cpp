@@ -84,6 +84,17 @@ class Lines {
   void store(CLI::App* sub) {
     sub->add_option("--db", a_.db, "File of tuning records [$XDG_DATA_HOME/tcc/records.db]")->type_name("FILE");
   }
+  // For commands that only read records, or read more than they write.
+  void more_stores(CLI::App* sub) {
+    sub->add_option("--also", a_.also,
+                    "Another file of records, only read: the best of it and of --db counts; may be repeated")
+        ->type_name("FILE")
+        ->allow_extra_args(false);
+    sub->add_option("--fallback", a_.fallback,
+                    "A file of records, only read, for what --db and --also know nothing of; may be repeated")
+        ->type_name("FILE")
+        ->allow_extra_args(false);
+  }
   void target(CLI::App* sub) {
     sub->add_option("--target", a_.target, "Machine to compile for; see `tcc targets`. cuda is the GPU here")
         ->capture_default_str();
@@ -92,6 +103,10 @@ class Lines {
   }
   void cuda_driver(CLI::App* sub) {
     sub->add_option("--cuda-driver", a_.cuda_driver, "The CUDA driver's library [libcuda.so.1]")->type_name("FILE");
+  }
+  void cupti(CLI::App* sub) {
+    sub->add_option("--cupti", a_.cupti, "The library for the device's own times and counters [libcupti.so.13]")
+        ->type_name("FILE");
   }
   void threads(CLI::App* sub, const char* what) {
     sub->add_option("--threads", a_.threads, what)->check(CLI::Range(1, 1024))->type_name("N");
@@ -107,12 +122,14 @@ void add_tuning(CLI::App& app, Lines& lines, Arguments& a) {
                              "  tcc tune zoo:resnet18 --trials 200\n"
                              "  tcc tune net.onnx --time 30m --threads 1 --db records.db\n"
                              "  tcc tune net.onnx --tasks 0-3,7 --trials-per-task 200\n"
+                             "  tcc tune net.onnx --db mine.db --also team.db\n"
                              "  tcc tune net.onnx --target cuda --trials 2000\n"
                              "Ctrl-C saves and prints the best found so far; the same call goes on from there.",
                              run_tune);
   lines.model(tune);
   lines.target(tune);
   lines.cuda_driver(tune);
+  lines.cupti(tune);
   tune->add_option("--trials", a.trials, "Programs to measure, over all tasks [64 a task, at most 10 minutes]")
       ->check(positive())
       ->type_name("N");
@@ -132,11 +149,13 @@ void add_tuning(CLI::App& app, Lines& lines, Arguments& a) {
   tune->add_flag("--no-prior", a.no_prior, "Begin without what ships with tcc about operators of the same families");
   tune->add_flag("--fresh", a.fresh, "Start a new search instead of going on with an interrupted one");
   lines.store(tune);
+  lines.more_stores(tune);
   lines.threads(tune, "Threads that the measured programs run on [all]");
 
   CLI::App* build = lines.add(app, "build", "Build a library from the best schedules found",
                               "  tcc build zoo:resnet18 -o out\n"
                               "  tcc build net.onnx -o out --id net --require-tuned --emit llvm,trace\n"
+                              "  tcc build net.onnx -o out --db mine.db --also team.db --fallback shipped.db\n"
                               "  tcc build net.onnx -o out --target a100,h100 --emit cu,cubin",
                               run_build);
   lines.model(build);
@@ -152,6 +171,7 @@ void add_tuning(CLI::App& app, Lines& lines, Arguments& a) {
                   "For GPUs: also PTX of the oldest target, which the driver compiles on devices without code of their "
                   "own");
   lines.store(build);
+  lines.more_stores(build);
   lines.threads(build, "Prefer schedules that were measured on so many threads [all]");
   build->add_flag("--require-tuned", a.require_tuned,
                   "Fail when a kernel has no schedule that was measured or, for a GPU, predicted");
@@ -183,6 +203,7 @@ void add_running(CLI::App& app, Lines& lines, Arguments& a) {
       ->allow_extra_args(false);
   lines.target(run);
   lines.store(run);
+  lines.more_stores(run);
   lines.threads(run, "Threads to run on [all]");
   lines.cuda_driver(run);
 }
@@ -207,6 +228,7 @@ void add_checking(CLI::App& app, Lines& lines, Arguments& a) {
       "too large for that, too");
   lines.target(verify);
   lines.store(verify);
+  lines.more_stores(verify);
   lines.threads(verify, "Threads to run on [all]");
   lines.cuda_driver(verify);
 
@@ -228,20 +250,25 @@ void add_checking(CLI::App& app, Lines& lines, Arguments& a) {
   bench->add_option("--seed", a.seed, "Of the random inputs")->capture_default_str();
   lines.target(bench);
   lines.store(bench);
+  lines.more_stores(bench);
   lines.threads(bench, "Threads to run on [all]");
   lines.cuda_driver(bench);
+  lines.cupti(bench);
 }
 
 void add_looking(CLI::App& app, Lines& lines, Arguments& a) {
   CLI::App* show = lines.add(app, "show", "The tasks of a model and what is known of them",
                              "  tcc show zoo:resnet18\n"
-                             "  tcc show zoo:resnet18 --task 3",
+                             "  tcc show zoo:resnet18 --task 3\n"
+                             "  tcc show zoo:resnet18 --task 3 --trace > mine.trace",
                              run_show);
   lines.model(show);
   show->add_option("--task", a.task, "One task by number or key: loop nest, best schedule, its program")
       ->type_name("K");
+  show->add_flag("--trace", a.trace_only, "Only the schedule of --task, as text that `tcc bench --schedule` takes");
   lines.target(show);
   lines.store(show);
+  lines.more_stores(show);
   lines.threads(show, "Prefer schedules that were measured on so many threads [all]");
 
   CLI::App* explain = lines.add(app, "explain", "Why a task's schedule is what it is",
@@ -252,6 +279,7 @@ void add_looking(CLI::App& app, Lines& lines, Arguments& a) {
   explain->add_option("--task", a.task, "Number or key of the task; see `tcc show`")->type_name("K")->required();
   lines.target(explain);
   lines.store(explain);
+  lines.more_stores(explain);
   lines.threads(explain, "Prefer schedules that were measured on so many threads [all]");
 
   CLI::App* inspect = lines.add(app, "inspect", "What is in a model, a library or a file of tuning records",

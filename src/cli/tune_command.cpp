@@ -233,10 +233,13 @@ Result<int> run_tune(const Arguments& a) {
   }
   const size_t chosen = request.tasks.empty() ? program.tasks.tasks.size() : request.tasks.size();
   TCC_TRY(request.options, tune_options(a, static_cast<int64_t>(chosen)));
+  TCC_TRY(const Records others, open_other_records(a));
+  request.others = others.all;
   TCC_TRY(auto store, record::Store::open(db));
   print_plan(a, program, request, db);
   if (target.is_cpu()) request.device = measured_device(a);
   request.cuda_driver = a.cuda_driver;
+  request.cupti = a.cupti;
   request.prior = !a.no_prior;
 
   InterruptGuard interrupts;

@@ -6,10 +6,7 @@
 #include "driver/bench_gpu.h"
 #include "tcc/driver/library.h"
 #include "tcc/graph/reference.h"
-#include "tcc/measure/host.h"
 #include "tcc/package/loaded_model.h"
-#include "tcc/schedule/metaschedule.h"
-#include "tcc/search/search.h"
 #include "tcc/support/files.h"
 
 namespace tcc::driver {
@@ -149,39 +146,6 @@ Result<BenchReport> bench_library(const std::string& library, const BenchOptions
     TCC_TRY(report.kernels, time_kernels(*context, library, input_pointers, output_pointers, options));
   }
   return report;
-}
-
-Result<ScheduleTime> bench_schedule(const task::Task& task, const std::string& trace, const target::Target& target,
-                                    int threads) {
-  schedule::Trace parsed;
-  std::vector<std::string> notes;
-  if (schedule::looks_like_metaschedule(trace)) {
-    TCC_TRY(schedule::ImportedTrace imported, schedule::trace_from_metaschedule(trace));
-    parsed = std::move(imported.trace);
-    notes = std::move(imported.notes);
-  } else {
-    TCC_TRY(parsed,
-            trace.find_first_not_of(" \n\t") != std::string::npos && trace[trace.find_first_not_of(" \n\t")] == '{'
-                ? schedule::trace_from_json(trace)
-                : schedule::parse_trace(trace));
-  }
-  TCC_TRY(search::Chosen program, search::program_of_trace(parsed, task, target));
-  measure::HostMeasureOptions measure_options;
-  measure_options.threads = threads;
-  measure_options.budget_seconds = 0.5;
-  TCC_TRY(auto measurer, measure::IsolatedHostMeasurer::create(measure_options));
-  TCC_TRY(auto prepared, measure::MeasureTask::create(*measurer, task.kernel, target, {}));
-  measure::Candidate candidate;
-  candidate.nest = program.nest;
-  candidate.task = prepared.get();
-  candidate.kernel = program.lowered;
-  TCC_TRY(std::vector<measure::Measurement> measured, measurer->measure({&candidate, 1}));
-  const measure::Measurement& m = measured.at(0);
-  return ScheduleTime{task.workload,   std::string(record::status_name(m.status)),
-                      m.failure,       task.flops,
-                      m.median,        m.low,
-                      m.high,          m.max_error,
-                      std::move(notes)};
 }
 
 }  // namespace tcc::driver

@@ -4,7 +4,9 @@
 #include <nlohmann/json.hpp>
 
 #include "tcc/driver/gpu_target.h"
+#include "tcc/runtime/cuda_counters.h"
 #include "tcc/runtime/cuda_device.h"
+#include "tcc/runtime/cuda_trace.h"
 #include "tcc/support/files.h"
 
 namespace tcc::driver {
@@ -129,6 +131,54 @@ Result<void> time_steps(package::LoadedModel& model, const nlohmann::json& metad
   return {};
 }
 
+// The task whose code a kernel of a library is: kernels are called tcc_k<number>_<launch>. -1: no such name.
+int64_t task_of(const std::string& symbol) {
+  constexpr std::string_view kBefore = "tcc_k";
+  if (!symbol.starts_with(kBefore) || symbol.size() == kBefore.size()) return -1;
+  char* end = nullptr;
+  const int64_t number = std::strtoll(symbol.c_str() + kBefore.size(), &end, 10);
+  return *end == '_' ? number : -1;
+}
+
+// What CUPTI says of runs, launched one by one and as they are.
+Result<void> profile_runs(runtime::CudaDevice& device, const std::function<Result<void>()>& once,
+                          const BenchOptions& options, std::vector<KernelTime>& tasks, GpuBench& gpu) {
+  // It speaks to the system's driver only, unless somebody says which one speaks to this.
+  if (options.cupti.empty() && (!options.cuda_driver.empty() || device.facts().takes_ptx_only)) return {};
+  const auto note = [&](const char* what, const Error& error) {
+    gpu.notes.push_back(
+        fmt::format("no {} by CUPTI: {}{}{}", what, error.message, error.hint.empty() ? "" : "; ", error.hint));
+  };
+  auto trace = runtime::CudaTrace::open(options.cupti);
+  if (!trace) return note("times and counters", trace.error()), Result<void>();
+  std::vector<double> sums;
+  std::vector<std::vector<double>> of_task(tasks.size());
+  for (int64_t run = 0; run < options.min_runs; ++run) {
+    auto kernels = (*trace)->kernels(device, once);
+    if (!kernels && device.lost()) return tl::make_unexpected(kernels.error());
+    if (!kernels) return note("times", kernels.error()), Result<void>();
+    double sum = 0;
+    std::vector<double> here(tasks.size(), 0);
+    for (const runtime::CudaTrace::Kernel& k : *kernels) {
+      sum += k.seconds;
+      const int64_t task = task_of(k.symbol);
+      if (task >= 0 && task < std::ssize(tasks)) here[static_cast<size_t>(task)] += k.seconds;
+    }
+    sums.push_back(sum);
+    for (size_t t = 0; t < tasks.size(); ++t) of_task[t].push_back(here[t]);
+  }
+  gpu.kernels = summarise(std::move(sums));
+  for (size_t t = 0; t < tasks.size(); ++t)
+    gpu.kernel_seconds.push_back(summarise(of_task[t]).median / static_cast<double>(tasks[t].weight));
+  auto counters = runtime::CudaCounters::open(device, 0, options.cupti);
+  if (!counters) return note("counters", counters.error()), Result<void>();
+  auto counts = (*counters)->count(once);
+  if (!counts && device.lost()) return tl::make_unexpected(counts.error());
+  if (!counts) return note("counters", counts.error()), Result<void>();
+  gpu.counts = {counts->dram_bytes, counts->tensor_share, counts->occupancy};
+  return {};
+}
+
 // The descriptor that the code in use was built for.
 std::string target_of(const nlohmann::json& metadata, uint32_t architecture) {
   if (!metadata.is_object() || !metadata.contains("architectures")) return "";
@@ -165,6 +215,9 @@ Result<GpuBenchRun> bench_on_gpu(package::LoadedModel& model, const std::string&
   }
   const nlohmann::json metadata = nlohmann::json::parse(model.metadata_json(), nullptr, false);
   TCC_TRY(std::vector<KernelTime> tasks, read_tasks(metadata, library));
+  TCC_TRY_VOID(profile_runs(
+      *device, [&] { return context->enqueue(tensors.inputs, tensors.outputs, device->stream()); }, options, tasks,
+      out.gpu));
   out.gpu.target = target_of(metadata, info.code_architecture);
   if (auto target = find_target(out.gpu.target, options.cuda_driver)) {
     for (const KernelTime& task : tasks) {

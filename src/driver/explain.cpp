@@ -83,14 +83,53 @@ std::string input_text(const schedule::Input& input, const schedule::Executor& e
   return ir::name_hint(executor.kernel(), value.id);
 }
 
+// Scopes, axes, numbers: what stands in the instruction itself.
+std::string attributes_text(const Instruction& in) {
+  const std::vector<int64_t>& a = in.attrs;
+  auto scope = [&](size_t i) { return ir::scope_name(static_cast<ir::Scope>(a[i])); };
+  auto list = [&](size_t from, size_t to) {
+    return fmt::format("{}", fmt::join(a.begin() + static_cast<std::ptrdiff_t>(from),
+                                       a.begin() + static_cast<std::ptrdiff_t>(to), " "));
+  };
+  switch (in.op) {
+    case Op::kBind:
+      return fmt::format(" to {}", ir::axis_name(static_cast<ir::Axis>(a[0])));
+    case Op::kAnnotate:
+    case Op::kUnannotate:
+      return fmt::format(" ({})", ir::annotation_name(static_cast<ir::AnnotationKey>(a[0])));
+    case Op::kCacheRead:
+    case Op::kReadAt:
+      return fmt::format(" (its read {}, in {})", a[0], scope(1));
+    case Op::kCacheWrite:
+    case Op::kWriteAt:
+      return fmt::format(" (in {})", scope(0));
+    case Op::kSetScope:
+      return fmt::format(" to {}", scope(0));
+    case Op::kReindex:
+      return a[0] < 0 ? " (its result)" : fmt::format(" (its read {})", a[0]);
+    case Op::kStorageAlign:
+      return fmt::format(" (stride of dimension {} is {} modulo {})", a[0], a[2], a[1]);
+    case Op::kPadEinsum:
+      return fmt::format(" to multiples of {}", list(0, a.size()));
+    case Op::kTransformLayout: {
+      const size_t tiles = 2 + static_cast<size_t>(a[1]);
+      std::string text = fmt::format(" (its read {}, order {}", a[0], list(2, tiles));
+      for (size_t i = tiles; i + 1 < a.size(); i += 2) text += fmt::format(", dimension {} by {}", a[i], a[i + 1]);
+      return text + ")";
+    }
+    case Op::kTensorize:
+      return " by " + in.text;
+    default:
+      return "";
+  }
+}
+
 std::string step_text(const Instruction& instruction, const std::vector<std::string>& inputs,
                       const schedule::Executor& executor) {
   std::string text(schedule::op_name(instruction.op));
   std::replace(text.begin(), text.end(), '_', ' ');
   for (size_t i = 0; i < inputs.size(); ++i) text += (i == 0 ? " " : ", ") + inputs[i];
-  if (instruction.op == Op::kTensorize) text += " by " + instruction.text;
-  if (instruction.op == Op::kAnnotate && !instruction.attrs.empty())
-    text += fmt::format(" ({})", ir::annotation_name(static_cast<ir::AnnotationKey>(instruction.attrs[0])));
+  text += attributes_text(instruction);
   std::string made;
   for (int i = 0; i < instruction.outputs; ++i) {
     const schedule::Value& value = executor.value(instruction.first_output + i);
@@ -218,13 +257,15 @@ std::string proposals_row(const std::string& key) {
   return "proposals " + key;
 }
 
-Result<Json> load_proposals(const std::string& key, const record::Store& store) {
+Result<Json> load_proposals(const std::string& key, const record::Database& store) {
   TCC_TRY(std::optional<std::string> text, store.load_session(proposals_row(key)));
   Json row = text ? Json::parse(*text, nullptr, false) : Json::object();
   return row.is_object() ? row : Json::object();
 }
 
-Result<void> read_recorded(const std::string& key, const record::Store& store, Explanation& out) {
+// trace: of the chosen schedule.
+Result<void> read_recorded(const std::string& key, const std::string& trace, const record::Database& store,
+                           Explanation& out) {
   TCC_TRY(Json row, load_proposals(key, store));
   out.recorded.proposed = row.value("proposed", int64_t{0});
   out.recorded.duplicate = row.value("duplicate", int64_t{0});
@@ -237,6 +278,10 @@ Result<void> read_recorded(const std::string& key, const record::Store& store, E
   TCC_TRY(std::vector<record::Record> records, store.all(task_key_hash(key)));
   std::map<record::Status, RecordedFailure> by_status;
   for (const record::Record& r : records) {
+    if (r.status == record::Status::kOk && r.trace == trace) {
+      if (r.device_seconds > 0) out.device_seconds = r.device_seconds;
+      if (r.counts.any()) out.counts = r.counts;
+    }
     RecordedFailure& f = by_status[r.status];
     ++f.count;
     if (!r.failure.empty()) f.example = r.failure;
@@ -279,7 +324,7 @@ std::vector<std::string> unmet_of_warpgroups(const task::Task& task, const targe
 
 }  // namespace
 
-Result<Explanation> explain_task(const Program& program, const std::string& name, const record::Store* store,
+Result<Explanation> explain_task(const Program& program, const std::string& name, const record::Database* store,
                                  const target::Target& target, int64_t threads) {
   TCC_TRY(size_t index, find_task(program, name));
   const task::Task& task = program.tasks.tasks[index];
@@ -303,7 +348,7 @@ Result<Explanation> explain_task(const Program& program, const std::string& name
     out.no_matrix_instruction = unmet_of_warpgroups(task, target);
   out.loops = LoopTree(chosen.lowered).text();
   count_rejects(task, target, out);
-  if (store != nullptr) TCC_TRY_VOID(read_recorded(task.key, *store, out));
+  if (store != nullptr) TCC_TRY_VOID(read_recorded(task.key, chosen.trace, *store, out));
   return out;
 }
 

@@ -33,7 +33,7 @@ struct GpuKernel {
 
 // Predictions that are ok, by predicted time: the newest of each program.
 Result<std::vector<record::Record>> predictions(const task::Task& task, const target::Target& target,
-                                                const record::Store& store) {
+                                                const record::Database& store) {
   TCC_TRY(std::vector<record::Record> all, store.all(task_key_hash(task.key)));
   std::map<uint64_t, record::Record> newest;
   for (record::Record& r : all)
@@ -51,7 +51,7 @@ Result<std::vector<record::Record>> predictions(const task::Task& task, const ta
 
 class Chooser {
  public:
-  Chooser(const task::Task& task, const target::Target& target, const record::Store* store, std::string prefix)
+  Chooser(const task::Task& task, const target::Target& target, const record::Database* store, std::string prefix)
       : task_(task), target_(target), store_(store) {
     options_.prefix = std::move(prefix);
   }
@@ -111,7 +111,7 @@ class Chooser {
 
   const task::Task& task_;
   const target::Target& target_;
-  const record::Store* store_;
+  const record::Database* store_;
   codegen::CudaOptions options_;
 };
 

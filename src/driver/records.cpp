@@ -27,6 +27,8 @@ void for_each_field(R& r, F&& field) {
   field("dropped", r.dropped), field("calibration", r.calibration), field("cache", r.cache);
   field("threads", r.threads), field("overlap", r.overlap), field("gate", r.gate), field("max_error", r.max_error);
   field("compile_seconds", r.compile_seconds), field("isa", r.isa), field("device", r.device);
+  field("device_seconds", r.device_seconds), field("dram_bytes", r.counts.dram_bytes);
+  field("tensor_share", r.counts.tensor_share), field("occupancy", r.counts.occupancy);
   field("tool_version", r.tool_version), field("unix_time", r.unix_time);
 }
 template <class R, class F>
@@ -90,18 +92,11 @@ std::string from_json(const Json& json, Record& r) {
   return wrong.empty() ? "" : fmt::format("'{}' has no usable value", wrong);
 }
 
-// What makes two records the same event: the program, the machine's kind, the threads and the figures.
-using Identity = std::tuple<uint64_t, uint64_t, uint64_t, int64_t, int64_t, std::string, double>;
-Identity identity(const Record& r) {
-  return {r.task,  r.target_features, r.nest, r.threads, r.unix_time, std::string(record::status_name(r.status)),
-          r.median};
-}
-
 Result<int64_t> add_missing(std::vector<Record> records, record::Store& to) {
   TCC_TRY(std::vector<Record> present, to.all());
-  std::set<Identity> known;
-  for (const Record& r : present) known.insert(identity(r));
-  std::erase_if(records, [&](const Record& r) { return !known.insert(identity(r)).second; });
+  std::set<record::Identity> known;
+  for (const Record& r : present) known.insert(record::identity(r));
+  std::erase_if(records, [&](const Record& r) { return !known.insert(record::identity(r)).second; });
   TCC_TRY_VOID(to.add_all(records));
   return static_cast<int64_t>(records.size());
 }

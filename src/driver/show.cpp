@@ -59,7 +59,7 @@ Result<ModelSummary> summarise_model(const Model& model) {
   return summary;
 }
 
-Result<std::vector<TaskSummary>> summarise_tasks(const Program& program, const record::Store* store,
+Result<std::vector<TaskSummary>> summarise_tasks(const Program& program, const record::Database* store,
                                                  const target::Target& target) {
   std::vector<TaskSummary> summaries;
   for (const task::Task& task : program.tasks.tasks) {
@@ -76,7 +76,7 @@ Result<std::vector<TaskSummary>> summarise_tasks(const Program& program, const r
   return summaries;
 }
 
-Result<TaskDetails> show_task(const Program& program, const std::string& name, const record::Store* store,
+Result<TaskDetails> show_task(const Program& program, const std::string& name, const record::Database* store,
                               const target::Target& target, int64_t threads) {
   TCC_TRY(size_t index, find_task(program, name));
   const task::Task& task = program.tasks.tasks[index];

@@ -151,6 +151,7 @@ std::vector<task::Task> chosen_tasks(const Program& program, const TuneRequest& 
 Result<TuneReport> search_tasks(const Program& program, record::Store& store, const TuneRequest& request,
                                 search::Environment environment, Baselines* baselines) {
   if (!request.prior) environment.prior = nullptr;
+  environment.others = request.others;
   environment.stop = request.stop;
   environment.progress = request.progress;
   environment.tool_version = tool_version();
@@ -250,6 +251,7 @@ Result<TuneReport> tune_gpu(const Program& program, record::Store& store, const 
   auto predict = [&](const std::string& why) -> Result<TuneReport> {
     TCC_TRY(TuneReport report, predict_program(program, store, request));
     report.notes.insert(report.notes.begin(), why);
+    if (request.others != nullptr) report.notes.push_back("a prediction makes no use of other records");
     return report;
   };
   measure::HostMeasureOptions reference_options;
@@ -259,6 +261,7 @@ Result<TuneReport> tune_gpu(const Program& program, record::Store& store, const 
   ThreadPool pool(std::max(1, static_cast<int>(target::host_target().cpu.threads) - 1));
   measure::GpuMeasureOptions options;
   options.driver_library = request.cuda_driver;
+  options.cupti_library = request.cupti;
   options.device = installed_gpu_number(request.target.name).value_or(0);
   options.compile_pool = &pool;
   auto measurer = measure::GpuMeasurer::create(*references, options);

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <set>
@@ -28,6 +29,26 @@ class MemoryDatabase : public Database {
     return valid_of([&](const Record& r) { return anchor != 0 && r.anchor == anchor && r.task != task; },
                     target_features, threads, count);
   }
+  Result<std::vector<int64_t>> measured_threads(uint64_t task, uint64_t target_features) const override {
+    TCC_TRY(std::vector<Record> found, fastest(task, target_features, 0, std::numeric_limits<int64_t>::max()));
+    std::set<int64_t> threads;
+    for (const Record& r : found) threads.insert(r.threads);
+    return std::vector<int64_t>(threads.begin(), threads.end());
+  }
+  Result<bool> contains(uint64_t task, uint64_t target_features, uint64_t nest, int64_t threads) const override {
+    std::lock_guard lock(mutex_);
+    return std::any_of(records_.begin(), records_.end(), [&](const Record& r) {
+      return r.kind == Kind::kMeasured && r.task == task && r.target_features == target_features && r.nest == nest &&
+             (threads == 0 || r.threads == threads);
+    });
+  }
+  Result<bool> is_wrong(uint64_t task, uint64_t target_features, uint64_t nest) const override {
+    std::lock_guard lock(mutex_);
+    for (const auto& [key, r] :
+         verdicts_of([&](const Record& one) { return one.task == task && one.nest == nest; }, target_features))
+      if (r->status == Status::kWrong) return true;
+    return false;
+  }
   Result<std::vector<Record>> all(std::optional<uint64_t> task) const override {
     std::lock_guard lock(mutex_);
     std::vector<Record> out;
@@ -46,13 +67,21 @@ class MemoryDatabase : public Database {
   }
 
  private:
+  using Verdicts = std::map<std::tuple<uint64_t, uint64_t, int64_t>, const Record*>;  // of task, nest, threads
+
   template <class Wanted>
-  std::vector<Record> valid_of(const Wanted& wanted, uint64_t target_features, int64_t threads, int64_t count) const {
-    std::lock_guard lock(mutex_);
-    std::map<std::tuple<uint64_t, uint64_t, int64_t>, const Record*> verdicts;
+  Verdicts verdicts_of(const Wanted& wanted, uint64_t target_features) const {
+    Verdicts verdicts;
     for (const Record& r : records_)
       if (r.kind == Kind::kMeasured && r.target_features == target_features && wanted(r))
         verdicts[{r.task, r.nest, r.threads}] = &r;
+    return verdicts;
+  }
+
+  template <class Wanted>
+  std::vector<Record> valid_of(const Wanted& wanted, uint64_t target_features, int64_t threads, int64_t count) const {
+    std::lock_guard lock(mutex_);
+    const Verdicts verdicts = verdicts_of(wanted, target_features);
     std::set<std::pair<uint64_t, uint64_t>> wrong;
     for (const auto& [key, r] : verdicts)
       if (r->status == Status::kWrong) wrong.insert({r->task, r->nest});
@@ -79,18 +108,56 @@ class Union : public Database {
 
   Result<std::vector<Record>> fastest(uint64_t task, uint64_t target_features, int64_t threads,
                                       int64_t count) const override {
-    TCC_TRY(std::vector<Record> found,
-            ask([&](const Database& d) { return d.fastest(task, target_features, threads, count); }));
+    TCC_TRY(std::vector<Record> found, ask([&](const Database& d) {
+              return right_of([&](int64_t n) { return d.fastest(task, target_features, threads, n); }, target_features,
+                              count);
+            }));
     return best_of(std::move(found), count);
   }
   Result<std::vector<Record>> fastest_relatives(uint64_t anchor, uint64_t task, uint64_t target_features,
                                                 int64_t threads, int64_t count) const override {
-    TCC_TRY(std::vector<Record> found,
-            ask([&](const Database& d) { return d.fastest_relatives(anchor, task, target_features, threads, count); }));
+    TCC_TRY(std::vector<Record> found, ask([&](const Database& d) {
+              return right_of([&](int64_t n) { return d.fastest_relatives(anchor, task, target_features, threads, n); },
+                              target_features, count);
+            }));
     return best_of(std::move(found), count);
   }
+  Result<std::optional<Record>> champion(uint64_t task, uint64_t target_features, int64_t threads) const override {
+    TCC_TRY(std::vector<Record> found, ask([&](const Database& d) -> Result<std::vector<Record>> {
+              TCC_TRY(std::optional<Record> own, d.champion(task, target_features, threads));
+              if (!own) return std::vector<Record>();
+              TCC_TRY(const bool wrong, is_wrong(task, target_features, own->nest));
+              if (!wrong) return std::vector<Record>{std::move(*own)};
+              return right_of([&](int64_t n) { return d.fastest(task, target_features, threads, n); }, target_features,
+                              1);
+            }));
+    keep_fastest(found, 1);
+    return found.empty() ? std::optional<Record>() : std::optional(std::move(found[0]));
+  }
+  Result<std::vector<int64_t>> measured_threads(uint64_t task, uint64_t target_features) const override {
+    std::set<int64_t> known;
+    for (const Database* member : members_) {
+      TCC_TRY(std::vector<int64_t> threads, member->measured_threads(task, target_features));
+      known.insert(threads.begin(), threads.end());
+    }
+    std::vector<int64_t> found;
+    for (int64_t threads : known) {
+      TCC_TRY(std::vector<Record> one, fastest(task, target_features, threads, 1));
+      if (!one.empty()) found.push_back(threads);
+    }
+    return found;
+  }
+  Result<bool> contains(uint64_t task, uint64_t target_features, uint64_t nest, int64_t threads) const override {
+    return any([&](const Database& d) { return d.contains(task, target_features, nest, threads); });
+  }
+  Result<bool> is_wrong(uint64_t task, uint64_t target_features, uint64_t nest) const override {
+    return any([&](const Database& d) { return d.is_wrong(task, target_features, nest); });
+  }
   Result<std::vector<Record>> all(std::optional<uint64_t> task) const override {
-    return ask([&](const Database& d) { return d.all(task); });
+    TCC_TRY(std::vector<Record> found, ask([&](const Database& d) { return d.all(task); }));
+    std::set<Identity> seen;
+    std::erase_if(found, [&](const Record& r) { return !seen.insert(identity(r)).second; });
+    return found;
   }
   Result<std::optional<std::string>> load_session(const std::string& key) const override {
     for (const Database* member : members_) {
@@ -112,6 +179,31 @@ class Union : public Database {
     }
     return out;
   }
+  template <class Question>
+  Result<bool> any(const Question& question) const {
+    for (const Database* member : members_) {
+      TCC_TRY(const bool yes, question(*member));
+      if (yes) return true;
+    }
+    return false;
+  }
+
+  // The first `count` of a member's answers that no other member knows to be wrong. `question` takes how many to give.
+  template <class Question>
+  Result<std::vector<Record>> right_of(const Question& question, uint64_t target_features, int64_t count) const {
+    for (int64_t asked = count;; asked *= 2) {
+      TCC_TRY(std::vector<Record> found, question(asked));
+      const int64_t given = std::ssize(found);
+      std::vector<Record> right;
+      for (Record& r : found) {
+        TCC_TRY(const bool wrong, is_wrong(r.task, target_features, r.nest));
+        if (!wrong) right.push_back(std::move(r));
+      }
+      if (std::ssize(right) < count && given >= asked && asked < std::numeric_limits<int64_t>::max() / 2) continue;
+      keep_fastest(right, count);
+      return right;
+    }
+  }
 
   // A program that several members know counts once, with its best figure.
   static std::vector<Record> best_of(std::vector<Record> found, int64_t count) {
@@ -126,7 +218,33 @@ class Union : public Database {
   bool ordered_;
 };
 
+constexpr double kTitleHolds = 1.25;  // a title is worth nothing beside a record that is so many times faster
+constexpr int64_t kForTitle = 16;     // of the fastest: among them the title holder is looked for
+
 }  // namespace
+
+Identity identity(const Record& r) {
+  return {r.task, r.target_features, r.nest, r.threads, r.unix_time, status_name(r.status), r.median};
+}
+
+std::string title_key(uint64_t task, uint64_t target_features, int64_t threads) {
+  return fmt::format("best {} {} {}", hash_text(task), hash_text(target_features), threads);
+}
+
+Result<std::optional<Record>> Database::best(uint64_t task, uint64_t target_features, int64_t threads) const {
+  TCC_TRY(std::vector<Record> records, fastest(task, target_features, threads, 1));
+  return records.empty() ? std::optional<Record>() : std::optional(std::move(records[0]));
+}
+
+Result<std::optional<Record>> Database::champion(uint64_t task, uint64_t target_features, int64_t threads) const {
+  TCC_TRY(std::vector<Record> records, fastest(task, target_features, threads, kForTitle));
+  if (records.empty()) return std::optional<Record>();
+  TCC_TRY(std::optional<std::string> title, load_session(title_key(task, target_features, threads)));
+  if (title)
+    for (const Record& r : records)
+      if (hash_text(r.nest) == *title && r.median <= kTitleHolds * records[0].median) return std::optional(r);
+  return std::optional(records[0]);
+}
 
 std::unique_ptr<Database> make_memory_database() {
   return std::make_unique<MemoryDatabase>();

@@ -55,6 +55,13 @@ CREATE TABLE owners(key TEXT PRIMARY KEY, boot TEXT NOT NULL, pid INTEGER NOT NU
     R"sql(
 ALTER TABLE records ADD COLUMN anchor INTEGER NOT NULL DEFAULT 0;
 CREATE INDEX records_by_anchor ON records(anchor, target_features);
+)sql",
+    // What a GPU's own stamps and counters say; older records do not.
+    R"sql(
+ALTER TABLE records ADD COLUMN device_seconds REAL NOT NULL DEFAULT 0;
+ALTER TABLE records ADD COLUMN dram_bytes REAL NOT NULL DEFAULT -1;
+ALTER TABLE records ADD COLUMN tensor_share REAL NOT NULL DEFAULT -1;
+ALTER TABLE records ADD COLUMN occupancy REAL NOT NULL DEFAULT -1;
 )sql"};
 constexpr int64_t kSchemaVersion = std::size(kMigrations);
 
@@ -65,6 +72,7 @@ constexpr const char* kLaterColumns =
     "layouts,statistic,converged,cut_short,repeats,dropped,cache,overlap,compile_seconds,isa,"
     "(SELECT devices.text FROM devices WHERE devices.hash=records.device)";
 constexpr const char* kAnchorColumn = "anchor";
+constexpr const char* kCountColumns = "device_seconds,dram_bytes,tensor_share,occupancy";
 // What stands for them in a file of version 1 that may not be written.
 constexpr const char* kDefaultColumns =
     "'',iif(length(samples)>0,'median',''),0,0,0,0,iif(length(samples)>0,'warm',''),0,0,'',''";
@@ -138,6 +146,10 @@ Result<Record> read_row(const Statement& row, const std::string& path) {
   r.isa = row.text(c++);
   r.device = row.text(c++);
   r.anchor = hash();
+  r.device_seconds = row.real(c++);
+  r.counts.dram_bytes = row.real(c++);
+  r.counts.tensor_share = row.real(c++);
+  r.counts.occupancy = row.real(c++);
   return r;
 }
 
@@ -193,8 +205,8 @@ struct Store::State {
   ~State() { sqlite3_close_v2(db); }
 
   std::string columns() const {
-    return fmt::format("{},{},{}", kFirstColumns, version >= 2 ? kLaterColumns : kDefaultColumns,
-                       version >= 3 ? kAnchorColumn : "0");
+    return fmt::format("{},{},{},{}", kFirstColumns, version >= 2 ? kLaterColumns : kDefaultColumns,
+                       version >= 3 ? kAnchorColumn : "0", version >= 4 ? kCountColumns : "0,-1,-1,-1");
   }
   Result<Statement> prepare(std::string_view sql) const { return Statement::prepare(db, path, sql); }
 
@@ -220,7 +232,7 @@ struct Store::State {
   Result<void> insert(const Record& r) {
     TCC_TRY(uint64_t device, put_device(r.device));
     TCC_TRY(Statement s, prepare("INSERT INTO records VALUES(NULL,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,"
-                                 "?,?,?,?,?,?,?,?,?,?,?,?)"));
+                                 "?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"));
     s.bind_hash(r.task).bind(r.workload).bind(r.target).bind_hash(r.target_features).bind_hash(r.skeleton);
     s.bind_blob(r.decisions.data(), r.decisions.size() * sizeof(int64_t)).bind(r.trace);
     s.bind_hash(r.nest).bind_hash(r.code).bind(kind_name(r.kind)).bind(status_name(r.status)).bind(r.failure);
@@ -229,7 +241,8 @@ struct Store::State {
     s.bind(r.tool_version).bind(r.unix_time);
     s.bind(r.layouts).bind(r.statistic).bind(int64_t{r.converged}).bind(int64_t{r.cut_short}).bind(r.repeats);
     s.bind(r.dropped).bind(r.cache).bind(int64_t{r.overlap}).bind(r.compile_seconds).bind(r.isa).bind_hash(device);
-    s.bind_hash(r.anchor);
+    s.bind_hash(r.anchor).bind(r.device_seconds).bind(r.counts.dram_bytes).bind(r.counts.tensor_share);
+    s.bind(r.counts.occupancy);
     return s.run();
   }
 
@@ -374,12 +387,6 @@ Result<void> Store::add_with_session(std::span<const Record> records, const std:
   });
 }
 
-Result<std::optional<Record>> Store::best(uint64_t task, uint64_t target_features, int64_t threads) const {
-  TCC_TRY(std::vector<Record> records, fastest(task, target_features, threads, 1));
-  if (records.empty()) return std::optional<Record>();
-  return std::optional<Record>(std::move(records[0]));
-}
-
 Result<std::vector<Record>> Store::fastest(uint64_t task, uint64_t target_features, int64_t threads,
                                            int64_t count) const {
   std::lock_guard lock(state_->mutex);
@@ -433,6 +440,14 @@ Result<bool> Store::contains(uint64_t task, uint64_t target_features, uint64_t n
   TCC_TRY(Statement s, state_->prepare("SELECT 1 FROM records WHERE task=? AND target_features=? AND nest=? AND "
                                        "kind='measured' AND (?=0 OR threads=?) LIMIT 1"));
   return s.bind_hash(task).bind_hash(target_features).bind_hash(nest).bind(threads).bind(threads).step();
+}
+
+Result<bool> Store::is_wrong(uint64_t task, uint64_t target_features, uint64_t nest) const {
+  std::lock_guard lock(state_->mutex);
+  TCC_TRY(Statement s, state_->prepare("SELECT 1 FROM records WHERE status='wrong' AND id IN (SELECT max(id) FROM "
+                                       "records WHERE task=? AND target_features=? AND nest=? AND kind='measured' "
+                                       "GROUP BY threads) LIMIT 1"));
+  return s.bind_hash(task).bind_hash(target_features).bind_hash(nest).step();
 }
 
 Result<std::map<Status, int64_t>> Store::count_by_status(std::optional<uint64_t> task) const {

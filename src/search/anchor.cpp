@@ -85,12 +85,13 @@ std::vector<Seed> transfer(const schedule::Trace& trace, const std::vector<space
 }
 
 Result<void> sow_relatives(std::vector<TaskState>& states, const target::Target& target, const TuneOptions& options,
-                           const record::Store& store, bool resumed) {
+                           const Environment& env, bool resumed) {
+  const record::Store& store = *env.store;
+  const uint64_t machine = target::feature_hash(target);
   for (TaskState& state : states) {
     std::vector<record::Record> records;
     if (!resumed) {
-      TCC_TRY(records, store.fastest_relatives(state.anchor, state.hash, target::feature_hash(target), options.threads,
-                                               kRelatives));
+      TCC_TRY(records, store.fastest_relatives(state.anchor, state.hash, machine, options.threads, kRelatives));
       for (const record::Record& r : records) state.relatives.push_back({r.task, r.id});
     } else {
       for (const RecordName& name : state.relatives) {
@@ -98,6 +99,13 @@ Result<void> sow_relatives(std::vector<TaskState>& states, const target::Target&
         for (record::Record& r : all)
           if (r.id == name.record) records.push_back(std::move(r));
       }
+    }
+    if (env.others != nullptr) {
+      TCC_TRY(std::vector<record::Record> same, env.others->fastest(state.hash, machine, options.threads, kRelatives));
+      TCC_TRY(std::vector<record::Record> related,
+              env.others->fastest_relatives(state.anchor, state.hash, machine, options.threads, kRelatives));
+      for (std::vector<record::Record>* more : {&same, &related})
+        std::move(more->begin(), more->end(), std::back_inserter(records));
     }
     for (const record::Record& r : records)
       if (Result<schedule::Trace> trace = schedule::trace_from_json(r.trace); trace)

@@ -21,9 +21,10 @@ uint64_t tiling_hash(const schedule::Trace& trace);
 std::vector<Seed> transfer(const schedule::Trace& trace, const std::vector<space::Sketch>& sketches);
 
 // Puts the best programs of relatives among the seeds of each task: those that the session began with where it was
-// resumed, whatever has been measured since.
+// resumed, whatever has been measured since. Those of env.others come behind them, with the best of the task itself;
+// a run does not change what is there, so a resumed session that finds the same records goes on exactly.
 Result<void> sow_relatives(std::vector<TaskState>& states, const target::Target& target, const TuneOptions& options,
-                           const record::Store& store, bool resumed);
+                           const Environment& env, bool resumed);
 
 // The fastest relative's schedule brought to this task and built by `build`; the first that `gate` lets through. What
 // it is called is in Chosen::relative. Nothing: no relative is known, or none fits or passes; `why` says which.

@@ -10,19 +10,13 @@ namespace tcc::search {
 
 namespace {
 
-std::string best_key(uint64_t task, const target::Target& target, int64_t threads) {
-  return fmt::format("best {} {} {}", record::hash_text(task), record::hash_text(target::feature_hash(target)),
-                     threads);
-}
-
 constexpr size_t kPlayers = 8, kTrialsForPlayer = 8;
 constexpr double kInReach = 0.15;  // who is further behind the fastest is not timed again
 constexpr int64_t kTurns = 3;
 constexpr double kTurnsSeconds = 3;  // no further turn begins after
 constexpr double kFinalsEnd = 1.15;  // of a limit of time
 constexpr size_t kFinalists = 4;
-constexpr double kClearLead = 0.06;   // who is further behind the fastest is no finalist
-constexpr double kTitleHolds = 1.25;  // a title is worth nothing beside a record that is so many times faster
+constexpr double kClearLead = 0.06;  // who is further behind the fastest is no finalist
 constexpr int64_t kRecordsLookedAt = 64;
 
 ir::Legal<measure::Candidate> rebuild(const TaskState& state, const Known& known, const target::Target& target) {
@@ -121,7 +115,8 @@ Result<void> play_off(std::vector<Player>& players, const Environment& env) {
 Result<void> save_title(const TaskState& state, const target::Target& target, const TuneOptions& options,
                         record::Store& store) {
   if (state.best_seconds <= 0) return {};
-  return store.save_session(best_key(state.hash, target, options.threads), record::hash_text(state.best_nest));
+  return store.save_session(record::title_key(state.hash, target::feature_hash(target), options.threads),
+                            record::hash_text(state.best_nest));
 }
 
 Result<bool> hold_final(TaskState& state, const target::Target& target, const TuneOptions& options,
@@ -166,25 +161,15 @@ Result<void> hold_finals(std::vector<TaskState>& states, const target::Target& t
 
 namespace {
 
-Result<std::optional<record::Record>> title_holder(const record::Store& store, uint64_t task,
-                                                   const target::Target& target, int64_t threads) {
-  TCC_TRY(std::vector<record::Record> fastest, store.fastest(task, target::feature_hash(target), threads, 16));
-  if (fastest.empty()) return std::optional<record::Record>{};
-  TCC_TRY(std::optional<std::string> title, store.load_session(best_key(task, target, threads)));
-  if (title)
-    for (const record::Record& r : fastest)
-      if (record::hash_text(r.nest) == *title && r.median <= kTitleHolds * fastest[0].median) return std::optional(r);
-  return std::optional(fastest[0]);
-}
-
 // The fastest on another number of threads that did not fail on this one.
-Result<std::optional<record::Record>> best_elsewhere(const record::Store& store, uint64_t task,
+Result<std::optional<record::Record>> best_elsewhere(const record::Database& database, uint64_t task,
                                                      const target::Target& target, int64_t threads, int64_t other) {
-  TCC_TRY(std::optional<record::Record> holder, title_holder(store, task, target, other));
-  TCC_TRY(std::vector<record::Record> fastest, store.fastest(task, target::feature_hash(target), other, 16));
+  const uint64_t features = target::feature_hash(target);
+  TCC_TRY(std::optional<record::Record> holder, database.champion(task, features, other));
+  TCC_TRY(std::vector<record::Record> fastest, database.fastest(task, features, other, 16));
   if (holder) fastest.insert(fastest.begin(), std::move(*holder));
   for (record::Record& r : fastest) {
-    TCC_TRY(bool failed, store.contains(task, target::feature_hash(target), r.nest, threads));
+    TCC_TRY(bool failed, database.contains(task, features, r.nest, threads));
     if (!failed) return std::optional(std::move(r));
   }
   return std::optional<record::Record>{};
@@ -192,11 +177,11 @@ Result<std::optional<record::Record>> best_elsewhere(const record::Store& store,
 
 }  // namespace
 
-Result<std::optional<record::Record>> find_best(const record::Store& store, uint64_t task, const target::Target& target,
-                                                int64_t threads) {
-  TCC_TRY(std::optional<record::Record> exact, title_holder(store, task, target, threads));
+Result<std::optional<record::Record>> find_best(const record::Database& database, uint64_t task,
+                                                const target::Target& target, int64_t threads) {
+  TCC_TRY(std::optional<record::Record> exact, database.champion(task, target::feature_hash(target), threads));
   if (exact || threads <= 0) return exact;
-  TCC_TRY(std::vector<int64_t> others, store.measured_threads(task, target::feature_hash(target)));
+  TCC_TRY(std::vector<int64_t> others, database.measured_threads(task, target::feature_hash(target)));
   auto distance = [&](int64_t n) {
     return static_cast<double>(std::max(n, threads)) / static_cast<double>(std::min(n, threads));
   };
@@ -204,7 +189,7 @@ Result<std::optional<record::Record>> find_best(const record::Store& store, uint
   std::sort(others.begin(), others.end(),
             [&](int64_t x, int64_t y) { return distance(x) != distance(y) ? distance(x) < distance(y) : x > y; });
   for (int64_t other : others) {
-    TCC_TRY(std::optional<record::Record> best, best_elsewhere(store, task, target, threads, other));
+    TCC_TRY(std::optional<record::Record> best, best_elsewhere(database, task, target, threads, other));
     if (best) return best;
   }
   return std::optional<record::Record>{};
@@ -217,14 +202,14 @@ Result<void> copy_records(const task::Task& task, const target::Target& target, 
   std::erase_if(records, [&](const record::Record& r) {
     return r.target_features != target::feature_hash(target) || r.threads != threads;
   });
-  const std::string key = best_key(hash, target, threads);
+  const std::string key = record::title_key(hash, target::feature_hash(target), threads);
   TCC_TRY(std::optional<std::string> title, from.load_session(key));
   return title ? to.add_with_session(records, key, *title) : to.add_all(records);
 }
 
 Result<std::optional<record::Record>> best_record(const task::Task& task, const target::Target& target,
-                                                  const record::Store& store, int64_t threads) {
-  return title_holder(store, task_hash(task), target, threads);
+                                                  const record::Database& database, int64_t threads) {
+  return database.champion(task_hash(task), target::feature_hash(target), threads);
 }
 
 }  // namespace tcc::search

@@ -21,7 +21,7 @@ Result<void> hold_finals(std::vector<TaskState>& states, const target::Target& t
 // What is built from. On `threads` where there is something, else on the nearest number of threads, of two equally near
 // ones the greater: `record.threads` says which. Among the records of one number of threads it is the title holder: the
 // fastest, or the one that won the last paired comparison if it is not far behind.
-Result<std::optional<record::Record>> find_best(const record::Store& store, uint64_t task, const target::Target& target,
-                                                int64_t threads);
+Result<std::optional<record::Record>> find_best(const record::Database& database, uint64_t task,
+                                                const target::Target& target, int64_t threads);
 
 }  // namespace tcc::search

@@ -104,7 +104,7 @@ Result<Chosen> unscheduled_program(const task::Task& task, const target::Target&
   return chosen;
 }
 
-Result<Chosen> choose_program(const task::Task& task, const target::Target& target, const record::Store* store,
+Result<Chosen> choose_program(const task::Task& task, const target::Target& target, const record::Database* store,
                               int64_t threads, const Gate& gate) {
   std::string why = "no valid measurement of it is in the store";
   if (store != nullptr) {
@@ -141,8 +141,9 @@ Result<Chosen> choose_program(const task::Task& task, const target::Target& targ
   return chosen;
 }
 
-Result<ChosenArtifact> best_artifact(const task::Task& task, const target::Target& target, const record::Store* store,
-                                     int64_t threads, const std::string& prefix, const Gate& gate) {
+Result<ChosenArtifact> best_artifact(const task::Task& task, const target::Target& target,
+                                     const record::Database* store, int64_t threads, const std::string& prefix,
+                                     const Gate& gate) {
   return compile(choose_program(task, target, store, threads, gate), target, prefix);
 }
 Result<ChosenArtifact> unscheduled_artifact(const task::Task& task, const target::Target& target,

@@ -113,3 +113,91 @@ TEST_CASE("a union asks everybody, an ordered one stops at the first who knows")
   CHECK(answer(theirs->fastest(2, 7, 1, 9)) == Answer{{21, 9}});
   CHECK(answer(ordered->fastest(2, 7, 1, 9)) == Answer{{22, 8}});
 }
+
+TEST_CASE("a program that one member knows to be wrong counts nowhere") {
+  auto mine = make_memory_database();
+  auto theirs = sqlite();
+  Record wrong = record_of(1, 50, 11, 1);
+  wrong.status = Status::kWrong;
+  add(*mine, wrong);
+  add(*theirs, record_of(1, 50, 11, 1));
+  add(*theirs, record_of(1, 50, 12, 2));
+  add(*theirs, record_of(1, 50, 13, 3));
+  auto all = make_union({mine.get(), theirs.get()});
+  auto ordered = make_ordered_union({mine.get(), theirs.get()});
+  for (const Database* both : {all.get(), ordered.get()}) {
+    CHECK(answer(both->fastest(1, 7, 1, 1)) == Answer{{12, 2}});
+    CHECK(answer(both->fastest(1, 7, 1, 9)) == Answer{{12, 2}, {13, 3}});
+    CHECK(answer(both->fastest_relatives(50, 9, 7, 1, 1)) == Answer{{12, 2}});
+    auto champion = both->champion(1, 7, 1);
+    REQUIRE((champion.has_value() && champion->has_value()));
+    CHECK((*champion)->nest == 12);
+    CHECK(both->is_wrong(1, 7, 11).value());
+    CHECK_FALSE(both->is_wrong(1, 7, 12).value());
+    CHECK(both->contains(1, 7, 13, 1).value());
+    CHECK_FALSE(both->contains(1, 7, 13, 2).value());
+  }
+  // A later verdict on the same number of threads takes its place.
+  add(*mine, record_of(1, 50, 11, 1.5));
+  CHECK_FALSE(all->is_wrong(1, 7, 11).value());
+  CHECK(answer(all->fastest(1, 7, 1, 1)) == Answer{{11, 1}});
+}
+
+TEST_CASE("what several members hold alike counts once") {
+  auto mine = sqlite();
+  auto theirs = sqlite();
+  Record r = record_of(1, 50, 11, 3);
+  r.unix_time = 1000;
+  add(*mine, r);
+  add(*theirs, r);
+  r.unix_time = 2000;  // measured again
+  add(*theirs, r);
+  auto all = make_union({mine.get(), theirs.get()});
+  CHECK(answer(all->all(1)).size() == 2);
+  CHECK(answer(all->fastest(1, 7, 1, 9)) == Answer{{11, 3}});
+}
+
+TEST_CASE("a title counts among the records of its own database") {
+  auto mine = sqlite();
+  auto theirs = sqlite();
+  add(*mine, record_of(1, 50, 11, 1.0));
+  add(*mine, record_of(1, 50, 12, 1.1));
+  auto holder = [](const Database& d) { return d.champion(1, 7, 1).value().value().nest; };
+  CHECK(holder(*mine) == 11);
+  REQUIRE(mine->save_session(title_key(1, 7, 1), hash_text(12)).has_value());
+  CHECK(holder(*mine) == 12);
+  auto all = make_union({mine.get(), theirs.get()});
+  auto ordered = make_ordered_union({theirs.get(), mine.get()});
+  CHECK(holder(*all) == 12);
+  CHECK(holder(*ordered) == 12);
+  add(*theirs, record_of(1, 50, 21, 1.05));  // faster than the holder here, slower than the fastest
+  CHECK(holder(*all) == 21);
+  CHECK(holder(*ordered) == 21);
+  add(*mine, record_of(1, 50, 13, 0.5));  // a title is worth nothing beside what is twice as fast
+  CHECK(holder(*mine) == 13);
+  CHECK(holder(*all) == 13);
+  CHECK_FALSE(all->champion(2, 7, 1).value().has_value());
+}
+
+TEST_CASE("every kind of database knows on which numbers of threads it has something") {
+  auto memory = make_memory_database();
+  auto disk = sqlite();
+  auto other = make_memory_database();
+  for (int64_t threads : {8, 2, 4}) {
+    Record r = record_of(1, 50, 10 + static_cast<uint64_t>(threads), 1);
+    r.threads = threads;
+    if (threads == 4) r.status = Status::kCrashed;
+    add(*memory, r);
+    add(*disk, r);
+  }
+  Record one = record_of(1, 50, 5, 1);
+  add(*other, one);
+  const std::vector<int64_t> expected = {2, 8}, joined = {1, 2, 8};
+  CHECK(memory->measured_threads(1, 7).value() == expected);
+  CHECK(disk->measured_threads(1, 7).value() == expected);
+  CHECK(make_union({memory.get(), other.get()})->measured_threads(1, 7).value() == joined);
+  CHECK(disk->measured_threads(2, 7).value().empty());
+  // The best of all is found on any of them.
+  CHECK(disk->best(1, 7).value().value().nest == 18);  // equally fast: the first
+  CHECK(memory->best(1, 7, 8).value().value().nest == 18);
+}

@@ -47,6 +47,8 @@ Record sample(uint64_t task, uint64_t nest, double median) {
   r.isa = "x86-64-v3";
   r.device = R"({"name":"host"})";
   r.anchor = 0xfedcba9876543210u;
+  r.device_seconds = 0.75e-6;
+  r.counts = {1e6, 0.25, 0.5};
   r.tool_version = "0.1.0";
   r.unix_time = 1234567890;
   return r;
@@ -96,6 +98,8 @@ void check_version_1_rows(const Store& store) {
   CHECK(rows[0].cache == "warm");
   CHECK(rows[0].isa.empty());
   CHECK(rows[0].device.empty());
+  CHECK(rows[0].device_seconds == 0);
+  CHECK_FALSE(rows[0].counts.any());
   CHECK(rows[1].status == Status::kCrashed);
   CHECK(rows[1].failure == "signal 11");
   CHECK(rows[1].statistic.empty());
@@ -158,6 +162,8 @@ TEST_CASE("a record comes back as it went in", "[unit]") {
   CHECK(out.compile_seconds == in.compile_seconds);
   CHECK(out.isa == in.isa);
   CHECK(out.device == in.device);
+  CHECK(out.device_seconds == in.device_seconds);
+  CHECK(out.counts == in.counts);
 }
 
 TEST_CASE("best is the fastest that was measured and is ok", "[unit]") {

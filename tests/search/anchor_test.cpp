@@ -106,7 +106,9 @@ TEST_CASE("tuning a task begins with the best of its relatives") {
   auto loaded = search::load_task(other, avx2(), options, *store, -1);
   REQUIRE(loaded.has_value());
   states[0] = std::move(*loaded);
-  REQUIRE(search::sow_relatives(states, avx2(), options, *store, false).has_value());
+  search::Environment env;
+  env.store = store.get();
+  REQUIRE(search::sow_relatives(states, avx2(), options, env, false).has_value());
   REQUIRE_FALSE(states[0].seeds.empty());
   const search::Seed& seed = states[0].seeds[0];
   auto nest = space::instantiate(states[0].sketches[static_cast<size_t>(seed.sketch)], seed.decisions, avx2(),

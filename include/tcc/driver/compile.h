@@ -33,9 +33,9 @@ struct BuildOptions {
   target::Target target;
   // One library for these: all of them GPUs of different architectures, `target` the first. Empty: for `target` alone.
   std::vector<target::Target> gpus;
-  bool allow_jit = false;                // for GPUs: also PTX of the oldest one, which drivers compile for newer ones
-  const record::Store* store = nullptr;  // nullptr: nothing is tuned
-  int64_t threads = 1;                   // records measured with that many are preferred
+  bool allow_jit = false;  // for GPUs: also PTX of the oldest one, which drivers compile for newer ones
+  const record::Database* store = nullptr;  // nullptr: nothing is tuned
+  int64_t threads = 1;                      // records measured with that many are preferred
   bool require_tuned = false;
   bool estimate_losses = false;  // of kernels that are not tuned: they are run for some milliseconds each
   package::Emit emit;

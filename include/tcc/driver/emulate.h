@@ -10,10 +10,10 @@
 namespace tcc::driver {
 
 struct EmulateOptions {
-  target::Target target;                 // a GPU
-  const record::Store* store = nullptr;  // of measurements and predictions; nullptr: default schedules
-  uint64_t seed = 1;                     // of the data and of the order of warps
-  double tolerance = 1e-3;               // of an output's scale; outputs of 16-bit types get 8 units of theirs at least
+  target::Target target;                    // a GPU
+  const record::Database* store = nullptr;  // of measurements and predictions; nullptr: default schedules
+  uint64_t seed = 1;                        // of the data and of the order of warps
+  double tolerance = 1e-3;  // of an output's scale; outputs of 16-bit types get 8 units of theirs at least
   // Instructions of threads that a task may take. Of larger ones with one launch so many blocks run as fit, the first
   // and the last among them, and what they wrote is compared.
   int64_t max_instructions = int64_t{4'000'000'000};

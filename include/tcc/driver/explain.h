@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tcc/driver/compile.h"
+#include "tcc/record/record.h"
 #include "tcc/search/search.h"
 
 namespace tcc::driver {
@@ -34,6 +35,8 @@ struct Explanation {
   bool tuned = false;
   std::string note;  // why it is not tuned, or that it was on another number of threads
   double seconds = 0, flops = 0;
+  double device_seconds = 0;  // of the chosen program on a GPU, see record::Record
+  record::Counts counts;
   std::vector<ExplainedStep> steps;
   std::string loops;  // the loop tree, one loop or statement a line
   int64_t design_spaces = 0, draws = 0, legal = 0;
@@ -44,7 +47,7 @@ struct Explanation {
   std::vector<std::string> no_matrix_instruction;  // why none is used, or none of a warpgroup: a sentence each
 };
 // `name` as for show_task.
-Result<Explanation> explain_task(const Program& program, const std::string& name, const record::Store* store,
+Result<Explanation> explain_task(const Program& program, const std::string& name, const record::Database* store,
                                  const target::Target& target, int64_t threads);
 
 // Adds what became of a run's proposals for a task to what the store knows, for explain_task.

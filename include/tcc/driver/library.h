@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tcc/driver/compile.h"
+#include "tcc/record/record.h"
 
 namespace tcc::driver {
 
@@ -63,6 +64,7 @@ struct BenchOptions {
   uint64_t seed = 1;
   bool per_kernel = false;  // also time the steps inside the model, in runs of their own
   std::string cuda_driver;  // of libraries for GPUs; "" = the system's
+  std::string cupti;        // likewise; none unless named where another driver than the system's is
 };
 
 // One task of the model, all its steps together, timed inside runs of the model: its data is where the steps before
@@ -85,6 +87,12 @@ struct GpuBench {
   bool graph = false;     // the driver has CUDA graphs; the device's times are of a graph then
   Statistics warm, cold;  // of the device: runs back to back; after the second-level cache was overwritten
   Statistics wall, wall_graph;
+  // Where CUPTI is: what the kernels of a run took by the device's own stamps, without the gaps between them (0 runs:
+  // not known), and what the device's counters say of a run. `notes`: why they are not there, a sentence each.
+  Statistics kernels;
+  std::vector<double> kernel_seconds;  // of one step of each of BenchReport::kernels
+  record::Counts counts;
+  std::vector<std::string> notes;
   double roofline = 0;  // seconds: no kernel can be faster by arithmetic or by memory, summed; 0 = not known
   std::vector<double> kernel_roofline;  // of one step of each of BenchReport::kernels
 };
@@ -121,9 +129,10 @@ struct ScheduleTime {
   double max_error = 0;                  // share of what is allowed
   std::vector<std::string> notes;        // what an imported trace said that has no effect here
 };
-// `trace` is the text or JSON of a trace, or one of MetaSchedule.
+// `trace` is the text or JSON of a trace, or one of MetaSchedule. For a GPU it is timed on the one that is here.
+// Errors: the trace does not replay or lower, and which of its instructions says so; no such GPU.
 Result<ScheduleTime> bench_schedule(const task::Task& task, const std::string& trace, const target::Target& target,
-                                    int threads);
+                                    int threads, const std::string& cuda_driver = "");
 
 // The metadata of a library as it stands in it.
 Result<std::string> library_metadata(const std::string& library);

@@ -33,7 +33,7 @@ struct TaskSummary {
   double best_seconds = 0;  // 0 = none
 };
 // store may be nullptr.
-Result<std::vector<TaskSummary>> summarise_tasks(const Program& program, const record::Store* store,
+Result<std::vector<TaskSummary>> summarise_tasks(const Program& program, const record::Database* store,
                                                  const target::Target& target);
 
 struct TaskDetails {
@@ -47,7 +47,7 @@ struct TaskDetails {
 // The index of the task with this number or key (or the start of one, at least four digits).
 Result<size_t> find_task(const Program& program, const std::string& name);
 // `name` as for find_task.
-Result<TaskDetails> show_task(const Program& program, const std::string& name, const record::Store* store,
+Result<TaskDetails> show_task(const Program& program, const std::string& name, const record::Database* store,
                               const target::Target& target, int64_t threads);
 
 }  // namespace tcc::driver

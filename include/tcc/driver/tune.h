@@ -15,8 +15,10 @@ struct TuneRequest {
   target::Target target;
   std::optional<target::Target> device;  // what records say of this machine, with measured rates; nullopt: nominal ones
   std::string cuda_driver;               // its library; "" = the system's
+  std::string cupti;                     // likewise, see measure::GpuMeasureOptions
   search::TuneOptions options;
   std::vector<size_t> tasks;                              // which, by index; empty = all
+  const record::Database* others = nullptr;               // see search::Environment; must outlive the run
   bool prior = true;                                      // CPUs: begin with search::shipped_prior()
   std::function<bool()> stop;                             // may be empty
   std::function<void(const search::Progress&)> progress;  // may be empty
@@ -47,7 +49,8 @@ Result<std::vector<size_t>> parse_tasks(const Program& program, const std::strin
 // Whether tune_program can begin on a target: of a CPU, code for it can be made and run here. GPUs may be elsewhere.
 Result<void> check_tunable(const target::Target& target);
 
-// The report speaks of the tasks that were asked for. Errors: a target that cannot be measured here, no worker, a store
+// Where nothing can be run the analytical model ranks all there is: `others` is of no use to it, which a note says. The
+// report speaks of the tasks that were asked for. Errors: a target that cannot be measured here, no worker, a store
 // that cannot be written.
 Result<TuneReport> tune_program(const Program& program, record::Store& store, const TuneRequest& request);
 

@@ -53,6 +53,16 @@ constexpr std::string_view kind_name(Kind k) {
   return "";
 }
 
+// What a GPU's counters say of one run. Negative: not counted.
+struct Counts {
+  double dram_bytes = -1;    // read and written by device memory
+  double tensor_share = -1;  // of the run's cycles in which the tensor cores worked, 0 to 1
+  double occupancy = -1;     // resident warps as a share of what fits, mean over the run
+
+  bool any() const { return dram_bytes >= 0 || tensor_share >= 0 || occupancy >= 0; }
+  bool operator==(const Counts&) const = default;
+};
+
 struct Record {
   int64_t id = 0;  // given by the store; rises in the order of adding
 
@@ -96,6 +106,11 @@ struct Record {
   double max_error = 0;  // largest error as a share of what was allowed; above 1 is wrong
 
   double compile_seconds = 0;
+
+  // On a GPU, where CUPTI was: seconds of a run by the device's own stamps of its kernels, without the gaps between
+  // launches that `samples` hold, 0 = not known; and its counters, of the best few programs of a task.
+  double device_seconds = 0;
+  Counts counts;
 
   // Where. `device` is target_to_json() of the machine that measured: its features, and its rates where it was probed.
   std::string isa;  // "x86-64-v3"

@@ -35,22 +35,15 @@ class Store : public Database {
   Result<int64_t> add(const Record& record) override;
   Result<void> add_all(std::span<const Record> records);
 
-  // The newest record of a program on a number of threads is its verdict there; older ones do not count. Where one of
-  // its verdicts is "wrong" the program counts nowhere.
-  //
-  // The fastest record that was measured and is ok; threads 0 = whatever the number of threads.
-  Result<std::optional<Record>> best(uint64_t task, uint64_t target_features, int64_t threads = 0) const;
-  // The same, the fastest `count` different programs, fastest first.
   Result<std::vector<Record>> fastest(uint64_t task, uint64_t target_features, int64_t threads,
                                       int64_t count) const override;
   Result<std::vector<Record>> fastest_relatives(uint64_t anchor, uint64_t task, uint64_t target_features,
                                                 int64_t threads, int64_t count) const override;
-  // Numbers of threads on which best() finds something, ascending.
-  Result<std::vector<int64_t>> measured_threads(uint64_t task, uint64_t target_features) const;
+  Result<std::vector<int64_t>> measured_threads(uint64_t task, uint64_t target_features) const override;
+  Result<bool> contains(uint64_t task, uint64_t target_features, uint64_t nest, int64_t threads) const override;
+  Result<bool> is_wrong(uint64_t task, uint64_t target_features, uint64_t nest) const override;
   // Every record of a task, oldest first; all tasks when `task` is empty.
   Result<std::vector<Record>> all(std::optional<uint64_t> task = {}) const override;
-  // Has this very program been measured on this target and so many threads (0 = whatever number), whatever came of it?
-  Result<bool> contains(uint64_t task, uint64_t target_features, uint64_t nest, int64_t threads) const;
   // How many records have each status; of all tasks when `task` is empty.
   Result<std::map<Status, int64_t>> count_by_status(std::optional<uint64_t> task = {}) const;
 

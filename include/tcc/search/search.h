@@ -107,6 +107,9 @@ struct Progress {
 // The world around a search, wired by the caller. Pointers must outlive the run.
 struct Environment {
   record::Store* store = nullptr;
+  // Read as well, never written: its fastest programs of these tasks, and of tasks with the same anchor, are among the
+  // first to be measured here. nullptr: nothing.
+  const record::Database* others = nullptr;
   measure::Measurer* measurer = nullptr;
   ThreadPool* pool = nullptr;  // proposing and lowering; nullptr = this thread
   // Inputs and reference of a task, made when it is first visited; empty for measurers that need none.
@@ -162,9 +165,9 @@ Result<TuneResult> tune(std::span<const task::Task> tasks, const target::Target&
                         const Environment& env);
 
 // The record that is built from: the fastest, or the one that won the last paired comparison if it is not far
-// behind. Nothing: no valid measurement is in the store.
+// behind. Nothing: no valid measurement is in the database.
 Result<std::optional<record::Record>> best_record(const task::Task& task, const target::Target& target,
-                                                  const record::Store& store, int64_t threads);
+                                                  const record::Database& database, int64_t threads);
 
 // Copies what `from` knows of a task on so many threads, with who holds the title, behind what is in `to`.
 Result<void> copy_records(const task::Task& task, const target::Target& target, int64_t threads,
@@ -194,7 +197,7 @@ Gate make_gate(measure::IsolatedHostMeasurer& measurer, const target::Target& ta
 // same anchor that `gate` lets through, which `note` says, too; else the default schedule: the best by rule of a few
 // hundred seeded draws from the design spaces. store may be nullptr. Errors: not even the unscheduled kernel
 // can be lowered.
-Result<Chosen> choose_program(const task::Task& task, const target::Target& target, const record::Store* store,
+Result<Chosen> choose_program(const task::Task& task, const target::Target& target, const record::Database* store,
                               int64_t threads, const Gate& gate = {});
 // The program of a trace, whoever wrote it. Errors: it does not replay or lower, and why.
 Result<Chosen> program_of_trace(const schedule::Trace& trace, const task::Task& task, const target::Target& target);
@@ -206,8 +209,9 @@ struct ChosenArtifact {
   codegen::Artifact artifact;
 };
 // The same, compiled for the host under tcc_<prefix>_<n>.
-Result<ChosenArtifact> best_artifact(const task::Task& task, const target::Target& target, const record::Store* store,
-                                     int64_t threads, const std::string& prefix, const Gate& gate = {});
+Result<ChosenArtifact> best_artifact(const task::Task& task, const target::Target& target,
+                                     const record::Database* store, int64_t threads, const std::string& prefix,
+                                     const Gate& gate = {});
 Result<ChosenArtifact> unscheduled_artifact(const task::Task& task, const target::Target& target,
                                             const std::string& prefix);
 
