@@ -23,6 +23,12 @@ const Options& options() {
   return given_options;
 }
 
+bool wanted(const std::string& name) {
+  const std::vector<std::string>& only = options().only;
+  return only.empty() || std::any_of(only.begin(), only.end(),
+                                     [&](const std::string& text) { return name.find(text) != std::string::npos; });
+}
+
 const std::vector<Suite>& suites() {
   static const std::vector<Suite> all = {
       {"search", "candidates a second: replay, replay + lower, instantiate", run_search_suite},

@@ -30,6 +30,8 @@ struct Options {
   std::vector<std::string> only;  // run what contains one of these in its name; empty = everything
 };
 const Options& options();
+// Whether --only asks for it: it has one of the words in its name, or there are none.
+bool wanted(const std::string& name);
 
 struct Suite {
   std::string name;

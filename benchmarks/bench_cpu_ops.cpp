@@ -74,12 +74,6 @@ std::vector<Entry> random_entries(uint64_t seed) {
   return out;
 }
 
-bool wanted(const std::string& name) {
-  const std::vector<std::string>& only = options().only;
-  return only.empty() || std::any_of(only.begin(), only.end(),
-                                     [&](const std::string& text) { return name.find(text) != std::string::npos; });
-}
-
 // contenders[0] is tcc, and contenders[1] the kernel of tcc's own to compare with, where there is one.
 void add_rows(const OpCase& c, const std::string& name, const std::vector<Contender>& contenders, bool has_beside,
               std::vector<Row>& rows) {

@@ -3,9 +3,15 @@
 // "<operator>": tuned, beside the best of the peers; `geomean` is over all twelve, where all of them ran. One of the
 // peers is TVM, which tunes each operator with MetaSchedule and the same number of trials: "<operator> [tuning]" is
 // the time that both take for it.
-// "<operator>.search": evolutionary beside random search over the same space, trials and gate, three seeds each; the
-// winners of all six runs are timed in turns. Where every run finds programs of the same speed the space is flat, which
-// the row says.
+// "<operator>.search": evolutionary beside random search over the same space, trials and gate, three seeds each. The
+// winners of all six runs are timed in turns until the interval of the ratio, which the row gives, is within half a
+// percent. Where every run finds programs of the same speed the space is flat, which the row says.
+// "<operator>.search.after.<n>" is the best speed among the first n trials, as a share of the best of all six runs.
+//
+// "<operator>.composed" is the same over another space: tcc's modules of the names that MetaSchedule lists for CPUs
+// (section 4.2), without those that know families of operators. The default space is made of good programs, which few
+// draws exhaust; this one is what the paper's searches go through, thousands of programs that differ by a factor of ten
+// and more. Winners here are slower than the default space's: the row compares searches, not compilers.
 //
 // --db keeps what is tuned, so that the suite can be run piece by piece (--only); each run of a search has a store of
 // its own beside it.
@@ -15,6 +21,7 @@
 
 #include "bench.h"
 #include "op_bench.h"
+#include "search_curve.h"
 #include "tcc/target/probe.h"
 
 namespace tcc::benchmarks {
@@ -22,7 +29,8 @@ namespace {
 
 constexpr int kThreads = 2;
 constexpr uint64_t kSeeds = 3;
-constexpr int kSearchRounds = 5;
+constexpr size_t kFewestRounds = 9, kMostRounds = 25;  // of the winners of searches, all timed once in each
+constexpr double kPrecision = 0.005;                   // half the width of the ratio's interval at which rounds end
 constexpr std::string_view kTuning = " [tuning]";
 constexpr double kFlat = 1.02;  // the slowest winner within 2 % of the fastest
 
@@ -47,12 +55,6 @@ std::vector<OpCase> paper_cases() {
       norm_case("NRM", 256, 256),
       softmax_case("SFM", {256, 256}),
   };
-}
-
-bool wanted(const std::string& name) {
-  const std::vector<std::string>& only = options().only;
-  return only.empty() || std::any_of(only.begin(), only.end(),
-                                     [&](const std::string& text) { return name.find(text) != std::string::npos; });
 }
 
 // --- beside peers ---------------------------------------------------------------------------------------------------
@@ -105,55 +107,149 @@ void add_tuning_times(std::vector<Row>& rows) {
 
 // --- evolutionary beside random -------------------------------------------------------------------------------------
 
+struct SearchSpace {
+  std::string word;                  // in the names of rows
+  std::vector<std::string> modules;  // empty: the default
+};
+
+const std::vector<SearchSpace>& search_spaces() {
+  static const std::vector<SearchSpace> all = {{"search", {}},
+                                               {"composed",
+                                                {"inline_constants", "auto_inline", "add_rfactor", "multi_level_tiling",
+                                                 "random_compute_location", "parallel_vectorize_unroll"}}};
+  return all;
+}
+
 struct SearchRun {
   search::Strategy strategy;
   std::vector<OwnKernel> kernels;
-  std::vector<double> times;
+  std::vector<std::vector<record::Record>> logs;  // of each kernel, in the order of measuring
+  std::vector<double> times;                      // of the rounds
+  bool evolved() const { return strategy == search::Strategy::kEvolutionary; }
 };
 
-Result<SearchRun> search_once(const OpCase& c, search::Strategy strategy, uint64_t seed, OpBench& bench) {
+Result<SearchRun> search_once(const OpCase& c, const SearchSpace& space, search::Strategy strategy, uint64_t seed,
+                              OpBench& bench) {
   const std::string name(search::strategy_name(strategy));
   const std::string path =
-      options().db.empty() ? ":memory:" : fmt::format("{}.{}.{}.{}", options().db, c.name, name, seed);
+      options().db.empty() ? ":memory:" : fmt::format("{}.{}.{}.{}.{}", options().db, c.name, space.word, name, seed);
   TCC_TRY(std::unique_ptr<record::Store> store, record::Store::open(path));
   OpBench own{bench.host, *store, bench.pool, bench.references, bench.measurer, "metaschedule-search"};
   own.tune.strategy = strategy;
   own.tune.seed = seed;
-  TCC_TRY(std::vector<OwnKernel> kernels, own_kernels(c, own));
-  return SearchRun{strategy, std::move(kernels), {}};
+  own.tune.space.modules = space.modules;
+  SearchRun run{strategy, {}, {}, {}};
+  TCC_TRY(run.kernels, own_kernels(c, own));
+  // The tasks are tuned one after another, in the order of the kernels.
+  TCC_TRY(std::vector<record::Record> records, store->all());
+  for (record::Record& r : records) {
+    if (run.logs.empty() || run.logs.back()[0].task != r.task) run.logs.emplace_back();
+    run.logs.back().push_back(std::move(r));
+  }
+  if (run.logs.size() != run.kernels.size())
+    return environment_error("{} has records of {} tasks, not of {}", path, run.logs.size(), run.kernels.size());
+  return run;
 }
 
-struct SearchTotals {
-  int operators = 0, better = 0, flat = 0;
-  double log_ratio = 0;
-};
+// Random over evolved time: a round's is the geometric mean over seeds, and these have a median and its interval.
+measure::Interval ratio_of(const std::vector<SearchRun>& runs) {
+  std::vector<double> ratios(runs[0].times.size());
+  for (size_t round = 0; round < ratios.size(); ++round) {
+    double log_ratio = 0;
+    for (const SearchRun& run : runs) log_ratio += (run.evolved() ? -1 : 1) * std::log(run.times[round]) / kSeeds;
+    ratios[round] = std::exp(log_ratio);
+  }
+  std::sort(ratios.begin(), ratios.end());
+  return measure::median_interval(ratios);
+}
 
-Result<void> compare_searches(const OpCase& c, OpBench& bench, SearchTotals& totals, std::vector<Row>& rows) {
-  std::vector<SearchRun> runs;
-  for (uint64_t seed = 1; seed <= kSeeds; ++seed)
-    for (search::Strategy strategy : {search::Strategy::kEvolutionary, search::Strategy::kRandom}) {
-      TCC_TRY(SearchRun run, search_once(c, strategy, seed, bench));
-      runs.push_back(std::move(run));
-    }
-  for (int round = 0; round < kSearchRounds; ++round)
+Result<measure::Interval> time_winners(std::vector<SearchRun>& runs, OpBench& bench) {
+  for (size_t round = 1;; ++round) {
     for (SearchRun& run : runs) {
       TCC_TRY(double seconds, own_slice(run.kernels, bench));
       run.times.push_back(seconds);
     }
-  double evolved = 0, random = 0, low = HUGE_VAL, high = 0;
+    const measure::Interval ratio = ratio_of(runs);
+    const bool precise = ratio.high - ratio.low < 2 * kPrecision * ratio.median;
+    if (round >= kMostRounds || (round >= kFewestRounds && precise)) return ratio;
+  }
+}
+
+// The operator's curve: its kernels' best so far, added up.
+Curves curves_of(const std::vector<SearchRun>& runs) {
+  std::vector<double> best(runs[0].logs.size(), HUGE_VAL);
+  for (const SearchRun& run : runs)
+    for (size_t i = 0; i < best.size(); ++i)
+      for (const record::Record& r : run.logs[i])
+        if (r.status == record::Status::kOk) best[i] = std::min(best[i], r.median);
+  Curves curves;
+  for (size_t k = 0; k < kAfter.size(); ++k)
+    for (const SearchRun& run : runs) {
+      double least = 0, reached = 0;
+      for (size_t i = 0; i < best.size(); ++i) {
+        const double seconds = static_cast<double>(run.kernels[i].weight) * best[i];
+        least += seconds, reached += seconds / best_after(run.logs[i], kAfter[k], best[i]);
+      }
+      (run.evolved() ? curves.evolved : curves.random)[k] += std::log(least / reached) / kSeeds;
+    }
+  return curves;
+}
+
+struct SearchTotals {
+  int operators = 0, better = 0, worse = 0, flat = 0;
+  double log_ratio = 0;
+  Curves curves;
+};
+
+Result<void> compare_searches(const OpCase& c, const SearchSpace& space, OpBench& bench, SearchTotals& totals,
+                              std::vector<Row>& rows) {
+  std::vector<SearchRun> runs;
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed)
+    for (search::Strategy strategy : {search::Strategy::kEvolutionary, search::Strategy::kRandom}) {
+      TCC_TRY(SearchRun run, search_once(c, space, strategy, seed, bench));
+      runs.push_back(std::move(run));
+    }
+  TCC_TRY(measure::Interval ratio, time_winners(runs, bench));
+  double evolved = 0, low = HUGE_VAL, high = 0;
   for (const SearchRun& run : runs) {
     const double t = median(run.times);
-    (run.strategy == search::Strategy::kEvolutionary ? evolved : random) += std::log(t) / kSeeds;
+    if (run.evolved()) evolved += std::log(t) / kSeeds;
     low = std::min(low, t), high = std::max(high, t);
   }
-  const double flops = case_flops(c) / 1e9, ratio = std::exp(random - evolved);
+  const double rate = case_flops(c) / 1e9 / std::exp(evolved);
   const bool flat = high < kFlat * low;
-  rows.push_back({c.name + ".search", flops / std::exp(evolved), "GFLOP/s",
-                  flat ? "random search (the space is flat)" : "random search", flops / std::exp(random), ratio});
+  const std::string name = fmt::format("{}.{}", c.name, space.word);
+  rows.push_back({name, rate, "GFLOP/s",
+                  fmt::format("random search [{:.4f}, {:.4f}]{}", ratio.low, ratio.high, flat ? ", flat" : ""),
+                  rate / ratio.median, ratio.median});
+  const Curves curves = curves_of(runs);
+  add_curve_rows(name, curves, bench.trials, rows);
   ++totals.operators;
-  totals.better += !flat && ratio > 1 ? 1 : 0;
+  totals.better += ratio.low > 1 ? 1 : 0;
+  totals.worse += ratio.high < 1 ? 1 : 0;
   totals.flat += flat ? 1 : 0;
-  totals.log_ratio += std::log(ratio);
+  totals.log_ratio += std::log(ratio.median);
+  totals.curves.add(curves);
+  return {};
+}
+
+Result<void> compare_searches(const std::vector<OpCase>& cases, const SearchSpace& space, OpBench& bench,
+                              std::vector<Row>& rows) {
+  SearchTotals totals;
+  for (const OpCase& c : cases)
+    if (wanted(fmt::format("{}.{}", c.name, space.word))) TCC_TRY_VOID(compare_searches(c, space, bench, totals, rows));
+  if (totals.operators == 0) return {};
+  const std::string of = fmt::format("of {} operators", totals.operators);
+  auto row = [&](const char* what, double value, const std::string& unit) {
+    rows.push_back({fmt::format("{}.{}", space.word, what), value, unit, "", 0, 0});
+  };
+  row("mean", std::exp(totals.log_ratio / totals.operators), "x of random search");
+  row("better", totals.better, of);  // all of the ratio's interval is above 1
+  row("worse", totals.worse, of);
+  row("flat", totals.flat, of);
+  Curves mean;
+  mean.add(totals.curves, 1.0 / totals.operators);
+  add_curve_rows(space.word, mean, bench.trials, rows);
   return {};
 }
 
@@ -174,22 +270,14 @@ Result<std::vector<Row>> run_suite(double seconds) {
   References references(*measurer, host);
   OpBench bench{host, *store, pool, references, *measurer, "metaschedule-ops"};
   const std::vector<OpCase> cases = paper_cases();
-  SearchTotals totals;
   for (const OpCase& c : cases)
     if (wanted(c.name + ".peers")) compare_with_peers(c, models, bench, seconds, rows);
   add_geomean(cases, rows);
   add_tuning_times(rows);
-  for (const OpCase& c : cases)
-    if (wanted(c.name + ".search")) TCC_TRY_VOID(compare_searches(c, bench, totals, rows));
-  if (totals.operators > 0) {
-    const std::string of = fmt::format("of {} operators", totals.operators);
-    rows.push_back({"search.mean", std::exp(totals.log_ratio / totals.operators), "x of random search", "", 0, 0});
-    rows.push_back({"search.better", static_cast<double>(totals.better), of, "", 0, 0});
-    rows.push_back({"search.flat", static_cast<double>(totals.flat), of, "", 0, 0});
-  }
+  for (const SearchSpace& space : search_spaces()) TCC_TRY_VOID(compare_searches(cases, space, bench, rows));
   if (rows.empty())
     return make_error(ErrorClass::kUsage, "no operator has any of the words of --only in its name",
-                      "names are as C1D.peers and C1D.search");
+                      "names are as C1D.peers, C1D.search and C1D.composed");
   return rows;
 }
 

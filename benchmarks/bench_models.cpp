@@ -2,7 +2,6 @@
 // library and peer are timed in turns, slice by slice, on the same cores; whoever does not run is stopped. Their
 // outputs have to agree before anything is timed. `end-to-end` times nothing and takes more networks: tuned, built,
 // linked, compared with the reference in double precision and with ONNX Runtime.
-#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -112,12 +111,6 @@ std::string checked(const NetworkBench& bench, const Network& network, std::vect
 TuningLimits limits() {
   const bool only_time = !options().time.empty() && !options().trials_given;
   return {options().time, only_time ? 0 : options().trials, options().db};
-}
-
-bool wanted(const std::string& name) {
-  const std::vector<std::string>& only = options().only;
-  return only.empty() || std::any_of(only.begin(), only.end(),
-                                     [&](const std::string& text) { return name.find(text) != std::string::npos; });
 }
 
 }  // namespace

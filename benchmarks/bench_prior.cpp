@@ -122,12 +122,6 @@ Result<std::vector<Named>> training_tasks() {
   return out;
 }
 
-bool wanted(const std::string& name) {
-  const std::vector<std::string>& only = options().only;
-  return only.empty() || std::any_of(only.begin(), only.end(),
-                                     [&](const std::string& text) { return name.find(text) != std::string::npos; });
-}
-
 struct Setup {
   std::string name;
   target::Target target;

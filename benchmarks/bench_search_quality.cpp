@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdio>
 #include <numeric>
@@ -21,6 +20,7 @@
 
 #include "bench.h"
 #include "peers/op_case.h"
+#include "search_curve.h"
 #include "tcc/cost/cost_model.h"
 #include "tcc/features/features.h"
 #include "tcc/graph/passes.h"
@@ -35,7 +35,6 @@ namespace tcc::benchmarks {
 namespace {
 
 constexpr int kSeeds = 3, kRounds = 9;
-constexpr size_t kAfter[] = {1, 4, 8, 16, 32};
 constexpr double kBudget = 0.05;  // seconds of timing a candidate
 
 struct QualityTask {
@@ -66,12 +65,6 @@ Result<std::vector<QualityTask>> quality_tasks() {
        task::make_pool({.channels = 64, .size = {56, 56}, .kernel = {3, 3}, .strides = {2, 2}, .pads = {1, 1}})});
   out.push_back({"elementwise.64.56", task::make_elementwise({1, 64, 56, 56})});
   return out;
-}
-
-bool wanted(const std::string& name) {
-  const std::vector<std::string>& only = options().only;
-  return only.empty() || std::any_of(only.begin(), only.end(),
-                                     [&](const std::string& text) { return name.find(text) != std::string::npos; });
 }
 
 struct Bench {
@@ -209,7 +202,7 @@ void add_model_rows(const std::string& name, const Samples& train, const Samples
 struct Totals {
   int tasks = 0, close = 0, random_close = 0;
   double log_ratio = 0, log_trials = 0;
-  std::array<double, std::size(kAfter)> log_after = {}, log_random_after = {};
+  Curves curves;
 };
 
 // Trials until a program within 5 % of `best` had been measured; all of them where none was.
@@ -222,24 +215,14 @@ double trials_to_reach(std::span<const record::Record> records, double best) {
   return std::max(trials, 1.0);
 }
 
-// Best speed among the first n trials, as a share of `best`; a twentieth where none of them ran.
-double best_after(std::span<const record::Record> records, size_t n, double best) {
-  double fastest = 0;
-  for (const record::Record& r : records.first(std::min(n, records.size())))
-    if (r.status == record::Status::kOk) fastest = std::max(fastest, best / r.median);
-  return std::clamp(fastest, 0.05, 1.0);
-}
-
 void add_curves(const QualityTask& task, const std::vector<std::vector<record::Record>>& logs, double best,
                 Totals& totals, std::vector<Row>& rows) {
-  for (size_t k = 0; k < std::size(kAfter); ++k) {
-    double logs_of[2] = {};
-    for (size_t i = 0; i < logs.size(); ++i)
-      logs_of[i / kSeeds] += std::log(best_after(logs[i], kAfter[k], best)) / kSeeds;
-    rows.push_back({fmt::format("{}.after.{}", task.name, kAfter[k]), std::exp(logs_of[0]), "of the best",
-                    "random search", std::exp(logs_of[1]), std::exp(logs_of[0] - logs_of[1])});
-    totals.log_after[k] += logs_of[0], totals.log_random_after[k] += logs_of[1];
-  }
+  Curves curves;
+  for (size_t i = 0; i < logs.size(); ++i)
+    for (size_t k = 0; k < kAfter.size(); ++k)
+      (i < kSeeds ? curves.evolved : curves.random)[k] += std::log(best_after(logs[i], kAfter[k], best)) / kSeeds;
+  add_curve_rows(task.name, curves, options().trials, rows);
+  totals.curves.add(curves);
 }
 
 Result<void> compare_searches(const QualityTask& task, Bench& bench, Totals& totals, std::vector<Row>& rows) {
@@ -377,12 +360,9 @@ Result<std::vector<Row>> run_suite() {
   std::string of = fmt::format("of {} tasks", totals.tasks);
   rows.push_back({"model.mean", std::exp(totals.log_ratio / totals.tasks), "x of random", "", 0, 0});
   rows.push_back({"model.trials", std::exp(totals.log_trials / totals.tasks), "x fewer", "random search", 0, 0});
-  for (size_t k = 0; k < std::size(kAfter); ++k) {
-    const double model = std::exp(totals.log_after[k] / totals.tasks),
-                 random = std::exp(totals.log_random_after[k] / totals.tasks);
-    rows.push_back(
-        {fmt::format("model.after.{}", kAfter[k]), model, "of the best", "random search", random, model / random});
-  }
+  Curves mean;
+  mean.add(totals.curves, 1.0 / totals.tasks);
+  add_curve_rows("model", mean, options().trials, rows);
   rows.push_back({"model.within5percent", static_cast<double>(totals.close), of, "", 0, 0});
   rows.push_back({"random.within5percent", static_cast<double>(totals.random_close), of, "", 0, 0});
   return rows;

@@ -2,12 +2,18 @@
 // splits. The base is the hand-written estimate, fitted to each task by an offset and to all by one slope, so that a
 // few samples already correct it instead of replacing it.
 //
+// Where the task at hand has few samples among many of other tasks, a model of all of them would hardly notice it. So
+// the others are learnt first, and what they leave of the task's own samples is fitted by a step of its own, which
+// begins at their prediction as that begins at the estimate: transfer by boosting. The first step is kept as long as
+// its samples are the same.
+//
 // Several forests are grown on reweighted samples (the Bayesian bootstrap, Rubin 1981) and see a part of the features
 // each: their mean varies less than one forest does, and their disagreement tells what has not been seen. Fast programs
 // weigh more, as in MetaSchedule's loss: a search asks for the order among them. All draws come from fixed seeds: the
 // same samples give the same trees.
 #include <Eigen/Dense>
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <numeric>
@@ -17,13 +23,15 @@
 #include "tcc/cost/cost_model.h"
 #include "tcc/features/features.h"
 #include "tcc/support/check.h"
+#include "tcc/support/hash.h"
 #include "tcc/support/rng.h"
 
 namespace tcc::cost {
 namespace {
 
-constexpr size_t kMinSamples = 16;
-constexpr int kForests = 4, kTrees = 30, kDepth = 5, kBins = 32;
+constexpr size_t kMinSamples = 16, kMinOwn = 8;
+constexpr size_t kForests = 4;
+constexpr int kTrees = 30, kDepth = 5, kBins = 32;
 constexpr double kRate = 0.2, kLambda = 1.0, kMinGain = 1e-3, kFeatureShare = 0.6;
 constexpr double kSlowWeight = 0.3;  // of the slowest; the fastest weigh 1 more
 constexpr float kFloor = 1.0f / 64;  // of a throughput: failures and the very slow look alike
@@ -36,11 +44,12 @@ struct Node {
 };
 using Tree = std::vector<Node>;
 
-float predict_tree(const Tree& tree, std::span<const float> row, float rule) {
+// The score so far, `base`, is the feature behind those of the row.
+float predict_tree(const Tree& tree, std::span<const float> row, float base) {
   size_t at = 0;
   while (tree[at].feature >= 0) {
     auto f = static_cast<size_t>(tree[at].feature);
-    float v = f < row.size() ? row[f] : rule;
+    float v = f < row.size() ? row[f] : base;
     at = static_cast<size_t>(v <= tree[at].threshold ? tree[at].left : tree[at].right);
   }
   return tree[at].value;
@@ -52,22 +61,18 @@ struct Binned {
   std::vector<std::vector<float>> edges;   // [feature][bin]
 };
 
-Binned make_bins(const std::vector<std::vector<float>>& columns) {
-  Binned out;
-  for (const std::vector<float>& column : columns) {
-    std::vector<float> sorted = column;
-    std::sort(sorted.begin(), sorted.end());
-    sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
-    std::vector<float> edges;
-    size_t bins = std::min<size_t>(kBins, sorted.size());
-    for (size_t b = 1; b <= bins; ++b) edges.push_back(sorted[b * sorted.size() / bins - 1]);
-    std::vector<uint8_t> codes(column.size());
-    for (size_t i = 0; i < column.size(); ++i)
-      codes[i] = static_cast<uint8_t>(std::lower_bound(edges.begin(), edges.end(), column[i]) - edges.begin());
-    out.bins.push_back(std::move(codes));
-    out.edges.push_back(std::move(edges));
-  }
-  return out;
+void add_bins(const std::vector<float>& column, Binned& out) {
+  std::vector<float> sorted = column;
+  std::sort(sorted.begin(), sorted.end());
+  sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
+  std::vector<float> edges;
+  size_t bins = std::min<size_t>(kBins, sorted.size());
+  for (size_t b = 1; b <= bins; ++b) edges.push_back(sorted[b * sorted.size() / bins - 1]);
+  std::vector<uint8_t> codes(column.size());
+  for (size_t i = 0; i < column.size(); ++i)
+    codes[i] = static_cast<uint8_t>(std::lower_bound(edges.begin(), edges.end(), column[i]) - edges.begin());
+  out.bins.push_back(std::move(codes));
+  out.edges.push_back(std::move(edges));
 }
 
 class TreeBuilder {
@@ -143,6 +148,114 @@ class TreeBuilder {
   Tree tree_;
 };
 
+// A slope for the score so far and trees for what that leaves.
+struct Step {
+  float slope = 1;
+  std::vector<Tree> trees;
+};
+// One of the models whose mean is the prediction.
+using Member = std::vector<Step>;
+
+float score_of(const Member& member, std::span<const float> row, float rule) {
+  float score = rule;
+  for (const Step& step : member) {
+    float value = step.slope * score;
+    for (const Tree& tree : step.trees) value += predict_tree(tree, row, score);
+    score = value;
+  }
+  return score;
+}
+
+// Tasks differ in scale, and only the order within one counts.
+void centre_by_task(std::vector<double>& values, const std::vector<uint64_t>& tasks) {
+  std::map<uint64_t, std::pair<double, double>> sums;
+  for (size_t i = 0; i < values.size(); ++i) sums[tasks[i]].first += values[i], sums[tasks[i]].second += 1;
+  for (size_t i = 0; i < values.size(); ++i) values[i] -= sums[tasks[i]].first / sums[tasks[i]].second;
+}
+
+// Some of the samples, as a step is fitted to them.
+class Training {
+ public:
+  Training(const Samples& samples, const std::vector<uint32_t>& which) {
+    const size_t width = samples.features.cols();
+    std::vector<float> column(which.size());
+    for (size_t f = 0; f < width; ++f) {
+      for (size_t i = 0; i < which.size(); ++i) column[i] = samples.features(which[i], f);
+      add_bins(column, binned_);
+    }
+    for (uint32_t i : which) {
+      const auto throughput = static_cast<double>(samples.throughputs[i]);
+      rows_.push_back(samples.features.row(i));
+      rules_.push_back(rule_score(rows_.back()));
+      tasks_.push_back(samples.tasks[i]);
+      target_.push_back(std::log2(std::max(samples.throughputs[i], kFloor)));
+      weight_.push_back((kSlowWeight + throughput) *
+                        (samples.weights.empty() ? 1.0 : static_cast<double>(samples.weights[i])));
+    }
+    centre_by_task(target_, tasks_);
+  }
+
+  void add_step(Member& member, Rng rng) const {
+    std::vector<float> base(rows_.size());
+    for (size_t i = 0; i < base.size(); ++i) base[i] = score_of(member, rows_[i], rules_[i]);
+    std::vector<double> centred(base.begin(), base.end());
+    centre_by_task(centred, tasks_);
+    Step step;
+    step.slope = fit_slope(centred);
+    std::vector<double> residual(base.size());
+    for (size_t i = 0; i < base.size(); ++i) residual[i] = target_[i] - static_cast<double>(step.slope) * centred[i];
+    step.trees = grow_trees(base, std::move(residual), std::move(rng));
+    member.push_back(std::move(step));
+  }
+
+ private:
+  std::vector<Tree> grow_trees(const std::vector<float>& base, std::vector<double> residual, Rng rng) const {
+    Binned binned = binned_;
+    add_bins(base, binned);
+    std::vector<double> weight = weight_;
+    for (double& w : weight) w *= -std::log(1 - rng.uniform());
+    std::vector<Tree> trees;
+    std::vector<bool> use(binned.bins.size());
+    for (int t = 0; t < kTrees; ++t) {
+      for (size_t f = 0; f < use.size(); ++f) use[f] = rng.uniform() < kFeatureShare;
+      use.back() = true;  // the score so far
+      Tree tree = TreeBuilder(binned, residual, weight, use).build();
+      for (size_t i = 0; i < residual.size(); ++i)
+        residual[i] -= static_cast<double>(predict_tree(tree, rows_[i], base[i]));
+      trees.push_back(std::move(tree));
+    }
+    return trees;
+  }
+
+  // Ridge towards 1: the score so far is taken at its word until the samples contradict it.
+  float fit_slope(const std::vector<double>& x) const {
+    Eigen::Map<const Eigen::VectorXd> ex(x.data(), static_cast<Eigen::Index>(x.size())),
+        ey(target_.data(), static_cast<Eigen::Index>(target_.size()));
+    double slope = (ex.dot(ey) + 8.0) / (ex.dot(ex) + 8.0);
+    return static_cast<float>(std::clamp(slope, 0.0, 2.0));
+  }
+
+  Binned binned_;
+  std::vector<std::span<const float>> rows_;
+  std::vector<float> rules_;
+  std::vector<uint64_t> tasks_;
+  std::vector<double> target_, weight_;
+};
+
+uint64_t hash_of(const Samples& samples, const std::vector<uint32_t>& which) {
+  uint64_t hash = which.size();
+  auto add = [&](const void* data, size_t bytes) {
+    hash = hash_bytes(std::string_view(static_cast<const char*>(data), bytes), hash);
+  };
+  for (uint32_t i : which) {
+    std::span<const float> row = samples.features.row(i);
+    add(row.data(), row.size_bytes());
+    add(&samples.throughputs[i], sizeof(float)), add(&samples.tasks[i], sizeof(uint64_t));
+    if (!samples.weights.empty()) add(&samples.weights[i], sizeof(float));
+  }
+  return hash;
+}
+
 class TreeModel : public CostModel {
  public:
   void predict(Span2D<const float> features, std::span<float> scores) const override { run(features, scores, {}); }
@@ -154,83 +267,50 @@ class TreeModel : public CostModel {
     size_t n = samples.features.rows();
     TCC_CHECK(n == samples.throughputs.size() && n == samples.tasks.size());
     TCC_CHECK(samples.weights.empty() || samples.weights.size() == n);
-    slope_ = 1;
-    forests_.clear();
+    std::vector<uint32_t> others, own;
+    for (uint32_t i = 0; i < n; ++i) (samples.task == samples.tasks[i] ? own : others).push_back(i);
+    members_.clear();
     if (n < kMinSamples) return;
-    size_t width = samples.features.cols();
-    std::vector<double> target(n), rule(n), weight(n);
-    std::vector<std::vector<float>> columns(width + 1, std::vector<float>(n));
-    for (size_t i = 0; i < n; ++i) {
-      target[i] = std::log2(std::max(samples.throughputs[i], kFloor));
-      rule[i] = static_cast<double>(rule_score(samples.features.row(i)));
-      weight[i] = (kSlowWeight + static_cast<double>(samples.throughputs[i])) *
-                  (samples.weights.empty() ? 1.0 : static_cast<double>(samples.weights[i]));
-      for (size_t f = 0; f < width; ++f) columns[f][i] = samples.features(i, f);
-      columns[width][i] = static_cast<float>(rule[i]);
+    if (others.size() < kMinSamples) {  // too few to stand by themselves
+      others.insert(others.end(), own.begin(), own.end());
+      own.clear();
     }
-    centre_by_task(target, samples.tasks);
-    std::vector<double> centred = rule;
-    centre_by_task(centred, samples.tasks);
-    fit_slope(centred, target);
-    // Residuals about each task's own mean: tasks differ in scale, and only the order within one counts.
-    std::vector<double> residual(n);
-    for (size_t i = 0; i < n; ++i) residual[i] = target[i] - static_cast<double>(slope_) * centred[i];
-    Binned binned = make_bins(columns);
-    for (uint64_t f = 0; f < kForests; ++f)
-      forests_.push_back(grow_forest(samples, binned, rule, residual, weight, Rng(f)));
+    learn_first(samples, others);
+    members_ = first_;
+    if (own.size() < kMinOwn) return;
+    const Training training(samples, own);
+    for (size_t m = 0; m < kForests; ++m) training.add_step(members_[m], Rng(kForests + m));
   }
-  bool trained() const override { return !forests_.empty(); }
+  bool trained() const override { return !members_.empty(); }
 
  private:
-  using Forest = std::vector<Tree>;
-
-  static Forest grow_forest(const Samples& samples, const Binned& binned, const std::vector<double>& rule,
-                            std::vector<double> residual, std::vector<double> weight, Rng rng) {
-    for (double& w : weight) w *= -std::log(1 - rng.uniform());
-    Forest forest;
-    std::vector<bool> use(binned.bins.size());
-    for (int t = 0; t < kTrees; ++t) {
-      for (size_t f = 0; f < use.size(); ++f) use[f] = rng.uniform() < kFeatureShare;
-      use.back() = true;  // the estimate
-      Tree tree = TreeBuilder(binned, residual, weight, use).build();
-      for (size_t i = 0; i < residual.size(); ++i)
-        residual[i] -= static_cast<double>(predict_tree(tree, samples.features.row(i), static_cast<float>(rule[i])));
-      forest.push_back(std::move(tree));
-    }
-    return forest;
+  void learn_first(const Samples& samples, const std::vector<uint32_t>& which) {
+    const uint64_t hash = hash_of(samples, which);
+    if (!first_.empty() && hash == first_hash_) return;
+    first_.assign(kForests, {});
+    first_hash_ = hash;
+    const Training training(samples, which);
+    for (size_t m = 0; m < kForests; ++m) training.add_step(first_[m], Rng(m));
   }
 
   void run(Span2D<const float> features, std::span<float> scores, std::span<float> spreads) const {
     TCC_CHECK(features.rows() == scores.size() && (spreads.empty() || spreads.size() == scores.size()));
     for (size_t i = 0; i < scores.size(); ++i) {
       std::span<const float> row = features.row(i);
-      float rule = rule_score(row), sum = 0, squares = 0;
-      for (const Forest& forest : forests_) {
-        float value = 0;
-        for (const Tree& tree : forest) value += predict_tree(tree, row, rule);
-        sum += value, squares += value * value;
-      }
-      auto n = static_cast<float>(std::max<size_t>(forests_.size(), 1));
-      scores[i] = slope_ * rule + sum / n;
-      if (!spreads.empty()) spreads[i] = std::sqrt(std::max(squares / n - sum / n * (sum / n), 0.f));
+      const float rule = rule_score(row);
+      if (!spreads.empty()) spreads[i] = 0;
+      if (scores[i] = rule; members_.empty()) continue;
+      std::array<float, kForests> each = {};
+      float mean = 0, squares = 0;
+      for (size_t m = 0; m < kForests; ++m) mean += (each[m] = score_of(members_[m], row, rule)) / kForests;
+      for (float score : each) squares += (score - mean) * (score - mean) / kForests;
+      scores[i] = mean;
+      if (!spreads.empty()) spreads[i] = std::sqrt(squares);
     }
   }
 
-  static void centre_by_task(std::vector<double>& values, std::span<const uint64_t> tasks) {
-    std::map<uint64_t, std::pair<double, double>> sums;
-    for (size_t i = 0; i < values.size(); ++i) sums[tasks[i]].first += values[i], sums[tasks[i]].second += 1;
-    for (size_t i = 0; i < values.size(); ++i) values[i] -= sums[tasks[i]].first / sums[tasks[i]].second;
-  }
-  // Ridge towards 1: the estimate is taken at its word until the samples contradict it.
-  void fit_slope(const std::vector<double>& x, const std::vector<double>& y) {
-    Eigen::Map<const Eigen::VectorXd> ex(x.data(), static_cast<Eigen::Index>(x.size())),
-        ey(y.data(), static_cast<Eigen::Index>(y.size()));
-    double slope = (ex.dot(ey) + 8.0) / (ex.dot(ex) + 8.0);
-    slope_ = static_cast<float>(std::clamp(slope, 0.0, 2.0));
-  }
-
-  float slope_ = 1;
-  std::vector<Forest> forests_;
+  std::vector<Member> members_, first_;  // first_: without the task's own step
+  uint64_t first_hash_ = 0;
 };
 
 }  // namespace

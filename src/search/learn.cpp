@@ -79,7 +79,11 @@ void learn(cost::CostModel& model, const std::vector<TaskState>& states, const P
     for (const Entry& e : *list)
       all.add(e.known->row, e.known->seconds > 0 ? e.best / e.known->seconds : 0, e.task,
               list == &own ? 1.f : kOtherWeight);
-  model.update({{all.rows.data(), all.throughputs.size(), features::kCount}, all.throughputs, all.tasks, all.weights});
+  model.update({{all.rows.data(), all.throughputs.size(), features::kCount},
+                all.throughputs,
+                all.tasks,
+                all.weights,
+                states[at].hash});
 }
 
 }  // namespace tcc::search

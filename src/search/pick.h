@@ -18,7 +18,8 @@ struct PickOptions {
 // a model was trained on other tasks. Later a share goes to
 // sketches that have been measured little for what they promise (an upper confidence bound over sketches, Auer et al.
 // 2002), so that many sketches neither eat the trials nor are forgotten. Everything else goes by score, less a penalty
-// for resembling what has been picked already: eight programs that differ in nothing that matters teach as much as one.
+// for resembling what has been picked already, or for being like a measured one in every feature: eight programs that
+// differ in nothing that matters teach as much as one.
 std::vector<Individual> pick_programs(const TaskState& state, std::vector<Individual> candidates,
                                       const PickOptions& options);
 

@@ -134,9 +134,17 @@ Result<void> leave_prior(const std::vector<TaskState>& states, const target::Tar
   return store.erase_session(copy_key(session));
 }
 
+bool knows_family(const Prior& prior, task::AnchorKind anchor) {
+  auto is_of = [&](const PriorTask& t) { return t.anchor == anchor; };
+  return std::any_of(prior.tasks.begin(), prior.tasks.end(), is_of) ||
+         (prior.unknown.contains(anchor) &&
+          std::any_of(prior.shipped->tasks.begin(), prior.shipped->tasks.end(), is_of));
+}
+
 std::vector<Seed> related_seeds(const std::vector<TaskState>& states, const Prior& prior, size_t at) {
   std::vector<Seed> out;
   const TaskState& mine = states[at];
+  if (!mine.known.empty()) return out;
   for (size_t rank = 0; rank < 2; ++rank)  // every relative's best before anyone's second
     for (size_t i = 0; i < states.size(); ++i) {
       if (i == at || states[i].task->anchor != mine.task->anchor) continue;

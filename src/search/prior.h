@@ -29,8 +29,11 @@ Result<Prior> load_prior(std::span<const task::Task> tasks, const target::Target
 Result<void> leave_prior(const std::vector<TaskState>& states, const target::Target& target, const TuneOptions& options,
                          const Session& session, record::Store& store);
 
-// Programs of related tasks, brought to this task's extents: best tasks of the same family in this run, then those of
-// earlier runs, where a sketch has the same steps.
+// Whether the model learns from tasks of the family before this run's own.
+bool knows_family(const Prior& prior, task::AnchorKind anchor);
+
+// For a task without records, programs of related ones, brought to its extents: best tasks of the same family in this
+// run, then those of earlier runs, where a sketch has the same steps.
 std::vector<Seed> related_seeds(const std::vector<TaskState>& states, const Prior& prior, size_t at);
 
 }  // namespace tcc::search

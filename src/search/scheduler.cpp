@@ -57,7 +57,8 @@ int64_t next_task(const std::vector<TaskState>& states, const TuneOptions& optio
   return waiting >= 0 ? waiting : best;
 }
 
-int64_t trials_of_round(const TaskState& state, size_t tasks, const TuneOptions& options, int64_t trials_used) {
+int64_t trials_of_round(const TaskState& state, size_t tasks, const TuneOptions& options, int64_t trials_used,
+                        bool informed) {
   int64_t n = options.round_size;
   auto count = static_cast<int64_t>(std::max<size_t>(tasks, 1));
   int64_t share = options.trials_per_task;
@@ -71,8 +72,8 @@ int64_t trials_of_round(const TaskState& state, size_t tasks, const TuneOptions&
     share = share > 0 ? std::min(share, even) : even;
   }
   if (share > 0) {
-    // The first round is a double one: nothing has been learnt yet that a smaller one could use.
-    int64_t part = std::max(share / kRounds, kLeastRound) * (state.history.empty() ? 2 : 1);
+    // A first round that no model guides is a double one: nothing has been learnt yet that a smaller one could use.
+    int64_t part = std::max(share / kRounds, kLeastRound) * (state.history.empty() && !informed ? 2 : 1);
     n = std::min(n, std::clamp<int64_t>(part, 1, std::max<int64_t>((share + 1) / 2, 1)));
   }
   if (options.trials > 0) n = std::min(n, options.trials - trials_used);

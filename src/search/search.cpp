@@ -51,7 +51,7 @@ class Tuner {
     TCC_TRY(session_, open_session(tasks, target_, options_, env_.prior, *env_.store));
     TCC_TRY(states_, load_tasks(tasks, target_, options_, *env_.store, session_.last_record, env_.pool));
     TCC_TRY_VOID(restore_session(session_, states_, *env_.store));
-    TCC_TRY_VOID(sow_relatives(states_, target_, options_, *env_.store, session_.resumed));
+    TCC_TRY_VOID(sow_relatives(states_, target_, options_, env_, session_.resumed));
     TCC_TRY(prior_, load_prior(tasks, target_, options_, session_, env_.prior, *env_.store));
     if (!session_.resumed) session_.last_record = std::max<int64_t>(last_record(states_), 0);
     TCC_TRY_VOID(save_session(session_, states_, *env_.store));
@@ -84,9 +84,9 @@ class Tuner {
     Stopwatch watch;
     if (strategy_->learns()) learn(*model_, states_, prior_, at);
     seconds_.learn += watch.seconds(), watch.restart();
-    const int64_t used = session_.trials;
-    const RoundPlan plan{trials_of_round(state, states_.size(), options_, used), progress_of(state, options_, used),
-                         state.known.empty() ? related_seeds(states_, prior_, at) : std::vector<Seed>{}};
+    const RoundPlan plan{
+        trials_of_round(state, states_.size(), options_, session_.trials, knows_family(prior_, state.task->anchor)),
+        progress_of(state, options_, session_.trials), related_seeds(states_, prior_, at)};
     Rng rng = Rng(options_.seed).fork(state.hash).fork(state.history.size());
     std::vector<Individual> picks;
     if (!state.sketches.empty() && plan.count > 0)

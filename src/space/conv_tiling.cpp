@@ -19,8 +19,10 @@
 // not while the first positions wait for it.
 //
 // The padded input is a copy in front of the nest, or one of the part that an outermost iteration needs (a halo, which
-// neighbours copy too), while that fits the second-level cache. Where lanes are positions that a stride apart read, the
-// copy lays out a row by its phases, w % stride outside of w / stride, so that they read side by side.
+// neighbours copy too), while that fits the second-level cache. Signals of one axis have no such parts: there each
+// thread copies the signal for its filters, where waiting for each other would take longer. Where lanes are positions
+// that a stride apart read, the copy lays out a row by its phases, w % stride outside of w / stride, so that they read
+// side by side.
 #include <algorithm>
 #include <array>
 
@@ -192,7 +194,7 @@ class ConvTiling : public Module {
     for (const Tile& t : tiles)
       for (bool staged : {false, true}) {
         bool phases = padded && !t.filter_lanes && c->stride > 1;
-        if (staged && (!padded || !c->has_row || phases)) continue;
+        if (staged && (!padded || phases || (!c->has_row && !c->has_filter))) continue;
         Schedule s = state;
         int64_t block = staged ? 0 : block_channels(*c, t, target, type_bytes(type));
         if (tile(s, *c, t, {staged, phases, block})) out.push_back(std::move(s));
@@ -272,10 +274,11 @@ class ConvTiling : public Module {
     for (const std::vector<size_t>* group : {&c.unit, &c.outer})
       for (size_t i : *group)
         if (!c.nest.reduce[i]) nest.outer.push_back(loops[i]);
-    // A copied part of the input serves all filters.
-    if (!form.staged && c.has_filter) nest.outer.push_back(f[0]);
+    // A copied part of the input serves all filters; without rows there is one part, for some of the filters.
+    const bool parts = form.staged && c.has_row;
+    if (!parts && c.has_filter) nest.outer.push_back(f[0]);
     if (c.has_row) nest.outer.push_back(h[0]);
-    if (form.staged && c.has_filter) nest.inner.push_back(f[0]);
+    if (parts && c.has_filter) nest.inner.push_back(f[0]);
     if (c.has_filter) nest.inner.push_back(f[1]);
     nest.around = nest.outer.size() + nest.inner.size();
     std::vector<LoopRv> channels = {loops[c.reduce[0]]};

@@ -96,6 +96,44 @@ TEST_CASE("the model is less sure of what it has not seen, and heavier samples c
   CHECK(cost::pair_accuracy(scores_of(*model, test), test.throughputs, test.tasks) > 0.7);
 }
 
+TEST_CASE("few samples of the task at hand correct what many of other tasks say") {
+  // The others' speeds in reverse.
+  auto reversed = [](Data d) {
+    for (float& t : d.throughputs) t = 0.04f / t;
+    std::fill(d.tasks.begin(), d.tasks.end(), 7);
+    return d;
+  };
+  const Data others = make(400, 4), own = reversed(make(32, 5));
+  Data test = reversed(make(300, 6)), all = others;
+  all.rows.insert(all.rows.end(), own.rows.begin(), own.rows.end());
+  all.throughputs.insert(all.throughputs.end(), own.throughputs.begin(), own.throughputs.end());
+  all.tasks.insert(all.tasks.end(), own.tasks.begin(), own.tasks.end());
+  auto accuracy = [&](const cost::CostModel& model) {
+    return cost::pair_accuracy(scores_of(model, test), test.throughputs, test.tasks);
+  };
+  auto together = cost::make_tree_model(), apart = cost::make_tree_model();
+  together->update(all.samples());
+  cost::Samples samples = all.samples();
+  samples.task = 7;
+  apart->update(samples);
+  CHECK(accuracy(*together) < 0.35);
+  CHECK(accuracy(*apart) > accuracy(*together) + 0.15);
+
+  // What it was asked before makes no difference.
+  const std::vector<float> scores = scores_of(*apart, test);
+  Data before = others;
+  cost::Samples first = before.samples();
+  first.task = 7;
+  auto again = cost::make_tree_model();
+  again->update(first);
+  CHECK(scores_of(*again, test) != scores);
+  again->update(samples);
+  CHECK(scores_of(*again, test) == scores);
+  again->update(make(100, 8).samples());
+  again->update(samples);
+  CHECK(scores_of(*again, test) == scores);
+}
+
 TEST_CASE("failed programs and identical rows do no harm") {
   Data d = make(40, 7);
   for (size_t i = 0; i < 40; ++i) d.throughputs[i] = i % 2 ? 0.f : 1.f;

@@ -227,6 +227,9 @@ TEST_CASE("a task whose programs all fail does not take the others' turns, and i
   CHECK(search::trials_of_round(states[0], 3, o, 0) == 2);  // two rounds each
   CHECK(search::trials_of_round(states[0], 20, o, 0) == 1);
   CHECK(search::trials_of_round(states[0], 3, o, 9) == 1);
+  o.trials = 64;
+  CHECK(search::trials_of_round(states[0], 1, o, 0) == 16);
+  CHECK(search::trials_of_round(states[0], 1, o, 0, true) == 8);
   o.trials = 1000;
   CHECK(search::trials_of_round(states[0], 3, o, 0) == o.round_size);
   o.seconds = 90;  // about 12 trials for each of 30 tasks: nobody waits until the time is over

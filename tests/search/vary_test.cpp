@@ -180,4 +180,13 @@ TEST_CASE("picks avoid programs that resemble each other") {
   REQUIRE(picks.size() == 2);
   CHECK(picks[0].nest == 0);
   CHECK(picks[1].nest == 77);
+
+  // The twins of a measured program wait for what teaches more, and are still there when nothing else is.
+  search::Known measured{.record = 1, .sketch = 0};
+  measured.row.fill(1), measured.has_row = true;
+  state.known.push_back(measured);
+  picks = search::pick_programs(state, all, {.count = 2, .first_round = false, .exploit = false});
+  REQUIRE(picks.size() == 2);
+  CHECK(picks[0].nest == 77);
+  CHECK(picks[1].nest < 10);
 }

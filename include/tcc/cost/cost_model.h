@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "tcc/support/span2d.h"
@@ -15,6 +16,8 @@ struct Samples {
   std::span<const float> throughputs;   // best seconds of the task / seconds of the sample, in (0, 1]; 0 = failed
   std::span<const uint64_t> tasks;      // equal for samples of one task
   std::span<const float> weights = {};  // of the samples, above 0; empty: 1 each
+  // The task whose programs will be ranked: its samples are fitted again, by what the others leave of them.
+  std::optional<uint64_t> task = {};
 };
 
 class CostModel {
