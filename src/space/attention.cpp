@@ -103,10 +103,10 @@ std::optional<Attention> find_attention(Schedule& s) {
 }
 
 std::optional<StreamedAttention> stream(Schedule& s, const Attention& a, const std::string& writer, int64_t rows,
-                                        int64_t keys) {
+                                        int64_t keys, int64_t group) {
   BlockRv product = s.get_block(a.product);
   StreamedAttention out;
-  out.tiles = s.stream_reduction(product, lit(keys), lit(rows));
+  out.tiles = s.stream_reduction(product, lit(keys), lit(rows), group > 0 ? std::optional(lit(group)) : std::nullopt);
   s.compute_at(s.get_block(writer), out.tiles);
   if (!s.ok()) return std::nullopt;
   for (LoopRv l : s.get_loops(product)) {
@@ -132,6 +132,13 @@ int read_of_rows(const Kernel& k, const Attention& a) {
   for (const Load* l : nest->loads)
     if (dim_of_iter(l->indices, key->id) < 0)
       return static_cast<int>(std::find(reads.begin(), reads.end(), l->buffer) - reads.begin());
+  return -1;
+}
+
+int read_of_values(const Kernel& k, const Attention& a) {
+  const std::vector<Id> reads = schedule::read_buffers(k, schedule::find_block_by_name(k, a.product));
+  for (size_t i = 0; i < reads.size(); ++i)
+    if (k.buffer(reads[i])->role != BufferRole::kTemp) return static_cast<int>(i);
   return -1;
 }
 

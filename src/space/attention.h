@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "space/access.h"
+#include "tcc/space/space.h"
 
 namespace tcc::space {
 
@@ -25,13 +26,15 @@ struct StreamedAttention {
   schedule::LoopRv tiles;              // over tiles of keys, within them
   std::vector<std::string> blocks;     // all of them, in program order
 };
-// `rows` x `keys` scores are alive at a time; `writer` is the block that leaves them for the softmax. nullopt: a step
-// was rejected.
+// `rows` x `keys` scores are alive at a time; `writer` is the block that leaves them for the softmax. `group` > 0:
+// tiles are whole, and their number of rows is a multiple of it. nullopt: a step was rejected.
 std::optional<StreamedAttention> stream(schedule::Schedule& s, const Attention& a, const std::string& writer,
-                                        int64_t rows, int64_t keys);
+                                        int64_t rows, int64_t keys, int64_t group = 0);
 
 // Which of the reads of the block of scores is Q; -1: they have another form.
 int read_of_rows(const ir::Kernel& k, const Attention& a);
+// Which of the reads of the weighted sum is V; -1: it has another form.
+int read_of_values(const ir::Kernel& k, const Attention& a);
 
 // The loops of a block of the pass below those around it.
 struct PassLoops {
@@ -39,6 +42,15 @@ struct PassLoops {
   std::vector<schedule::LoopRv> others, reduced;  // in order
 };
 PassLoops loops_of_pass(schedule::Schedule& s, const StreamedAttention& a, const std::string& block);
+
+// Both products of each tile by matrix instructions of warps, `warps` of them a block with `rows` queries each, for f16
+// and bf16 (FlashAttention-2, arXiv 2307.08691). False, and `s` of no use: the shapes or the target do not allow it.
+struct MatrixTiles {
+  int64_t warps, rows, keys;
+};
+std::vector<MatrixTiles> matrix_tiles(const Attention& a);
+bool matrix_attention(schedule::Schedule& s, const Attention& a, const MatrixTiles& tiles, const target::Target& target,
+                      const GpuSpaceOptions& options);
 
 // Only blocks of the pass read what the block writes.
 bool stays_inside(const schedule::Schedule& s, const StreamedAttention& a, const std::string& block);

@@ -6,8 +6,9 @@
 //                     O = O a + e Vs }
 //     out = O / l }
 //
-// Scores, weights and state of a tile lie in shared memory; every step deals its elements out to all threads. Beside it
-// stands the schedule as it was, for the other modules.
+// Halves go through matrix instructions (gpu_matrix_attention.cpp). Otherwise scores, weights and state of a tile lie
+// in shared memory; every step deals its elements out to all threads. Beside them stands the schedule as it was, for
+// the other modules.
 #include <algorithm>
 #include <array>
 
@@ -31,16 +32,21 @@ class GpuAttention : public Module {
  public:
   const char* name() const override { return "gpu_attention"; }
 
-  std::vector<Schedule> apply(const Schedule& state, const target::Target&,
+  std::vector<Schedule> apply(const Schedule& state, const target::Target& target,
                               const SpaceOptions& options) const override {
     Schedule plain = state;
     std::vector<Schedule> out;
-    if (std::optional<Attention> a = find_attention(plain))
+    if (std::optional<Attention> a = find_attention(plain)) {
+      for (const MatrixTiles& tiles : matrix_tiles(*a)) {
+        Schedule s = plain;
+        if (matrix_attention(s, *a, tiles, target, options.gpu)) out.push_back(std::move(s));
+      }
       for (auto [rows, keys] : kTiles) {
         if (rows > 16 && rows / 2 >= a->rows) continue;
         Schedule s = plain;
         if (one_pass(s, *a, std::min(rows, a->rows), std::min(keys, a->keys), options.gpu)) out.push_back(std::move(s));
       }
+    }
     out.push_back(state);
     return out;
   }
@@ -72,13 +78,6 @@ class GpuAttention : public Module {
     return s.ok();
   }
 
-  static int read_of_values(const Kernel& k, const Attention& a) {
-    const std::vector<Id> reads = schedule::read_buffers(k, schedule::find_block_by_name(k, a.product));
-    for (size_t i = 0; i < reads.size(); ++i)
-      if (k.buffer(reads[i])->role != BufferRole::kTemp) return static_cast<int>(i);
-    return -1;
-  }
-
   // Loops that choose an element of the result, in order.
   static std::vector<LoopRv> elements(Schedule& s, const std::string& name, const PassLoops& loops) {
     std::vector<LoopRv> out;
@@ -106,21 +105,23 @@ class GpuAttention : public Module {
     return s.ok();
   }
 
-  // Each thread has a few rows and columns, one after the other, each summed in a register.
+  // Each thread has a tile of rows and columns, whose sums are in registers (lower/gpu/hoist_accumulators.h) and whose
+  // operands are read once for each term. Neighbours have neighbouring columns.
   static bool tile_product(Schedule& s, const StreamedAttention& pass, const std::string& name, ExprRv threads) {
     PassLoops loops = loops_of_pass(s, pass, name);
     if (!s.ok() || !loops.row || loops.others.empty()) return false;
-    static const std::vector<int64_t> kThreadTiles = {2, 4, 1};
+    static const std::vector<int64_t> kThreadTiles = {4, 2, 8, 1};
     std::vector<LoopRv> r = s.split(*loops.row, std::vector<ExprRv>{{}, sample_uniform(s, kThreadTiles)});
-    std::vector<LoopRv> c = s.split(loops.others.back(), std::vector<ExprRv>{{}, sample_uniform(s, kThreadTiles)});
+    std::vector<LoopRv> c = s.split(loops.others.back(), std::vector<ExprRv>{sample_uniform(s, kThreadTiles), {}});
     if (!s.ok()) return false;
     std::vector<LoopRv> order(loops.others.begin(), loops.others.end() - 1);
-    order.insert(order.end(), {r[0], c[0], r[1], c[1]});
+    order.insert(order.end(), {r[0], c[1]});
     order.insert(order.end(), loops.reduced.begin(), loops.reduced.end());
+    order.insert(order.end(), {r[1], c[0]});
     s.reorder(order);
     s.unroll(r[1]);
-    s.unroll(c[1]);
-    std::vector<LoopRv> parts = s.split(fuse_all(s, std::array{r[0], c[0]}), std::vector<ExprRv>{{}, threads});
+    s.unroll(c[0]);
+    std::vector<LoopRv> parts = s.split(fuse_all(s, std::array{r[0], c[1]}), std::vector<ExprRv>{{}, threads});
     if (!s.ok()) return false;
     s.bind(parts[1], Axis::kThreadX);
     return s.ok();

@@ -1,6 +1,8 @@
 #include "lower/gpu/distribute_fragments.h"
 
 #include <algorithm>
+#include <limits>
+#include <optional>
 
 #include "lower/gpu/edit.h"
 #include "lower/gpu/matrix_loads.h"
@@ -15,65 +17,13 @@ namespace {
 
 constexpr int64_t kLanes = 32;
 constexpr int64_t kGroupWarps = 4;  // of a warpgroup
-
-struct Fragment {
-  const OperandSpec* spec = nullptr;
-  const Layout* layout = nullptr;
-  int64_t lanes = kLanes;  // of a warp or a warpgroup
-  int64_t registers = 1;   // of a lane, for one tile
-};
-
-// Coordinate `dim` of the element that register `reg` of lane `lane` of warp `warp` holds: the digits of the layout,
-// read backwards.
-Expr coordinate(Builder& b, const Layout& layout, int dim, Expr warp, Expr lane, Expr reg) {
-  Expr out = b.integer(0);
-  for (const Digit& d : layout.digits) {
-    if (d.dim != dim) continue;
-    Expr place = b.floor_div(d.place == Place::kRegister ? reg
-                             : d.place == Place::kWarp   ? warp
-                                                         : lane,
-                             b.integer(d.stride));
-    out = b.add(out, b.scale(b.floor_mod(place, b.integer(d.extent)), d.divisor));
-  }
-  return out;
-}
-
-// `index` as a multiple of `tile` plus a loop that counts within tiles; nullptr: another form.
-const Loop* tile_loop(Expr index, int64_t tile, const std::vector<const Loop*>& loops) {
-  auto find = [&](Expr atom) -> const Loop* {
-    const Var* v = as<Var>(atom);
-    for (const Loop* l : loops)
-      if (v != nullptr && l->id == v->id && is_int(l->extent) && int_value(l->extent) % tile == 0 &&
-          l->loop_kind != LoopKind::kBound)
-        return l;
-    return nullptr;
-  };
-  if (const Loop* l = find(index)) return l;
-  const Sum* sum = as<Sum>(index);
-  if (sum == nullptr || sum->constant % tile != 0) return nullptr;
-  const Loop* found = nullptr;
-  for (const Term& t : sum->terms) {
-    if (t.coefficient % tile == 0) continue;
-    if (t.coefficient != 1 || found != nullptr) return nullptr;
-    found = find(t.atom);
-    if (found == nullptr) return nullptr;
-  }
-  return found;
-}
+constexpr int64_t kButterfly = 3;   // the mode of a shuffle that exchanges with lane l ^ distance
 
 class Distributor {
  public:
   Distributor(Edit& edit, const std::map<Id, FragmentOperand>& operands, bool matrix_loads)
       : edit_(edit), b_(edit.b), matrix_loads_(matrix_loads) {
-    for (const auto& [id, operand] : operands) {
-      Fragment f{operand.spec, nullptr, operand.lanes};
-      auto layout = parse_layout(b_.arena(), operand.spec->layout);
-      TCC_CHECK(layout.has_value(), "layout {}", operand.spec->layout);
-      f.layout = *layout;
-      for (const Digit& d : f.layout->digits)
-        if (d.place == Place::kRegister) f.registers *= d.extent;
-      fragments_[id] = f;
-    }
+    for (const auto& [id, operand] : operands) fragments_[id] = make_fragment(b_.arena(), operand);
   }
 
   Legal<Stmt> run(Stmt launch) {
@@ -98,14 +48,20 @@ class Distributor {
     return out;
   }
 
-  // [.., rows, columns] -> [.., register], the registers of one tile after those of the tile before.
+  // [.., rows, columns] -> [.., register], the registers of one tile after those of the tile before; of a vector, the
+  // same along its dimension.
   void reshape() {
     edit_.map_buffers([&](Buffer& fields) {
       auto f = fragments_.find(fields.id);
       if (f == fragments_.end()) return false;
-      std::vector<Expr> shape(fields.shape.begin(), fields.shape.end() - 2);
-      shape.push_back(
-          b_.integer(tiles_of(fields, f->second, 0) * tiles_of(fields, f->second, 1) * f->second.registers));
+      const Fragment& own = f->second;
+      std::vector<Expr> shape(fields.shape.begin(), fields.shape.end());
+      if (own.is_matrix()) {
+        shape.resize(shape.size() - 2);
+        shape.push_back(b_.integer(tiles_of(fields, own, 0) * tiles_of(fields, own, 1) * own.registers));
+      } else {
+        shape[own.dim] = b_.integer(int_value(shape[own.dim]) / own.tile(own.along) * own.registers);
+      }
       fields.shape = b_.arena().copy(shape);
       fields.alignment = std::max<int32_t>(fields.alignment, 4);
       return true;
@@ -114,11 +70,29 @@ class Distributor {
 
  private:
   static int64_t tiles_of(const Buffer& buffer, const Fragment& f, size_t dim) {
-    return int_value(buffer.shape[buffer.shape.size() - 2 + dim]) / f.spec->tile[dim];
+    return int_value(buffer.shape[buffer.shape.size() - 2 + dim]) / f.tile(static_cast<int>(dim));
+  }
+  // Index of the register that holds the element at `at`, which no lane is to be put into.
+  std::vector<Expr> place_of_element(Id buffer, std::span<const Expr> at) {
+    const Fragment& f = fragments_[buffer];
+    std::vector<Expr> place(at.begin(), at.end());
+    Expr zero = b_.integer(0);
+    if (!f.is_matrix()) {
+      place[f.dim] = register_of(b_, f, f.along == 0 ? at[f.dim] : zero, f.along == 1 ? at[f.dim] : zero, 1);
+      return place;
+    }
+    place.resize(place.size() - 2);
+    place.push_back(register_of(b_, f, at[at.size() - 2], at.back(), tiles_of(*edit_.k.buffer(buffer), f, 1)));
+    return place;
   }
   // Index of register `reg` of the tile that `at` names by its first row and column.
   std::vector<Expr> place_of(Id buffer, std::span<const Expr> at, Expr reg) {
     const Fragment& f = fragments_[buffer];
+    if (!f.is_matrix()) {
+      std::vector<Expr> place(at.begin(), at.end());
+      place[f.dim] = b_.add(b_.scale(b_.floor_div(at[f.dim], b_.integer(f.tile(f.along))), f.registers), reg);
+      return place;
+    }
     std::vector<Expr> place(at.begin(), at.end() - 2);
     Expr row = b_.floor_div(at[at.size() - 2], b_.integer(f.spec->tile[0]));
     Expr column = b_.floor_div(at.back(), b_.integer(f.spec->tile[1]));
@@ -129,7 +103,7 @@ class Distributor {
 
   // The lanes stand where the grid and the warps end, and what the block shares: copies of all threads have theirs.
   Stmt below_threads(Stmt s) {
-    if (const Loop* l = as<Loop>(s); l != nullptr && (is_grid(l->axis) || is_thread(l->axis)))
+    if (const Loop* l = as<Loop>(s); l != nullptr && l->loop_kind == LoopKind::kBound && l->axis != Axis::kVthread)
       return b_.with_body(*l, below_threads(l->body));
     if (const Alloc* a = as<Alloc>(s); a != nullptr && all_shared(*a))
       return b_.alloc(a->buffers, below_threads(a->body));
@@ -171,7 +145,7 @@ class Distributor {
     if (const Loop* l = as<Loop>(s)) {
       if (is_copy(*l)) return s;
       if (!touches(s)) return fail(s, "work beside matrix instructions that no lane has");
-      if (single_store(l->body) != nullptr) return tiles(s);
+      if (std::optional<ElementNest> nest = element_nest(b_, s)) return tiles(s, *nest);
       return written_out(*l, rewrite(l->body));
     }
     if (const InstrCall* call = as<InstrCall>(s)) return instruction_call(*call);
@@ -179,60 +153,169 @@ class Distributor {
     return rewrite_children(b_, s, [&](Stmt c) { return rewrite(c); }, [](Expr e) { return e; });
   }
 
-  // The store that a nest of loops and conditions holds; nullptr: several statements.
-  static const Store* single_store(Stmt s) {
-    while (true) {
-      if (const Loop* l = as<Loop>(s))
-        s = l->body;
-      else if (const If* i = as<If>(s); i != nullptr && i->else_case == nullptr)
-        s = i->then_case;
-      else
-        return as<Store>(s);
-    }
-  }
+  // The loops of a nest that count within the tiles of the fragment that its lanes' work follows.
+  struct Walk {
+    const ElementNest& nest;
+    Id buffer;                               // the fragment
+    std::vector<Expr> at;                    // where the nest touches it
+    const Loop* inner[2];                    // nullptr: the fragment is a vector along the other dimension
+    std::map<Id, std::vector<Expr>> others;  // further fragments that the nest touches
+  };
 
   // A nest around one store: the loops within a tile become a loop over a lane's registers.
-  Stmt tiles(Stmt nest) {
-    std::vector<const Loop*> loops;
-    Expr condition = nullptr;
-    Stmt s = nest;
-    while (as<Store>(s) == nullptr) {
-      if (const Loop* l = as<Loop>(s)) {
-        loops.push_back(l);
-        s = l->body;
-      } else {
-        condition = b_.logical_and(condition, as<If>(s)->condition);
-        s = as<If>(s)->then_case;
-      }
+  Stmt tiles(Stmt nest, const ElementNest& parts) {
+    Walk w{parts, kNoId, {}, {nullptr, nullptr}, {}};
+    if (!find_fragments(parts, w.others) || w.others.empty())
+      return fail(nest, "a nest without fragments, or one that reads a fragment at several places");
+    auto chosen = w.others.find(parts.store->buffer);
+    for (auto f = w.others.begin(); f != w.others.end(); ++f) {
+      const bool better =
+          chosen == w.others.end() || (fragments_[f->first].is_matrix() && !fragments_[chosen->first].is_matrix());
+      if (better) chosen = f;
     }
-    Id buffer = kNoId;
-    std::vector<Expr> at;
+    w.buffer = chosen->first;
+    w.at = chosen->second;
+    w.others.erase(chosen);
+    const Fragment& f = fragments_[w.buffer];
+    for (int d = 0; d < 2; ++d) {
+      if (!f.is_matrix() && f.along != d) continue;
+      Expr index = f.is_matrix() ? w.at[w.at.size() - 2 + static_cast<size_t>(d)] : w.at[f.dim];
+      w.inner[d] = tile_loop(index, f.tile(d), parts.loops);
+      if (w.inner[d] == nullptr || (d == 1 && w.inner[1] == w.inner[0]))
+        return fail(nest, "'" + name_hint(edit_.k, w.buffer) + "' is not touched by whole tiles");
+    }
+    if (!w.others.empty() || !f.is_matrix()) return together(nest, w);
+    if (parts.condition == nullptr && parts.store->buffer == w.buffer)
+      if (Stmt load = matrix_load(parts.loops, w.inner, *parts.store, w.at)) return load;
+    return registers(w, LoopKind::kVectorized);
+  }
+
+  // The fragments that a nest touches, each at one place.
+  bool find_fragments(const ElementNest& nest, std::map<Id, std::vector<Expr>>& found) const {
     bool one = true;
     auto note = [&](Id id, std::span<const Expr> indices) {
       if (!fragments_.contains(id)) return;
-      one &= buffer == kNoId || (buffer == id && std::equal(at.begin(), at.end(), indices.begin(), indices.end(),
-                                                            [](Expr x, Expr y) { return equal(x, y); }));
-      buffer = id;
-      at.assign(indices.begin(), indices.end());
+      auto [at, fresh] = found.emplace(id, std::vector<Expr>(indices.begin(), indices.end()));
+      one &= fresh || std::equal(at->second.begin(), at->second.end(), indices.begin(), indices.end(),
+                                 [](Expr x, Expr y) { return equal(x, y); });
     };
-    note(as<Store>(s)->buffer, as<Store>(s)->indices);
-    visit_roots(s, [&](Expr root) {
+    note(nest.store->buffer, nest.store->indices);
+    visit_roots(nest.store, [&](Expr root) {
       visit(root, [&](Expr e) {
         if (const Load* l = as<Load>(e)) note(l->buffer, l->indices);
         return true;
       });
     });
-    if (!one || buffer == kNoId || at.size() < 2) return fail(nest, "a nest with several fragments, or with none");
-    const Fragment& f = fragments_[buffer];
-    const Loop* inner[2];
-    for (size_t d = 0; d < 2; ++d) {
-      inner[d] = tile_loop(at[at.size() - 2 + d], f.spec->tile[d], loops);
-      if (inner[d] == nullptr || (d == 1 && inner[1] == inner[0]))
-        return fail(nest, "'" + name_hint(edit_.k, buffer) + "' is not touched by whole tiles");
-    }
-    if (condition == nullptr && as<Store>(s)->buffer == buffer)
-      if (Stmt load = matrix_load(loops, inner, *as<Store>(s), at)) return load;
-    return registers(loops, inner, condition, *as<Store>(s), buffer, at);
+    return one;
+  }
+
+  // Several fragments: what a lane needs of the others lies in its own registers, or the nest combines the elements of
+  // rows, or columns, into a vector.
+  Stmt together(Stmt nest, const Walk& w) {
+    const Fragment& f = fragments_[w.buffer];
+    if (f.lanes != kLanes) return fail(nest, "several fragments of a warpgroup in a nest");
+    for (const auto& [id, at] : w.others)
+      if (!same_lanes(f, fragments_[id]))
+        return fail(nest, fmt::format("lanes hold other elements of '{}' than of '{}'", name_hint(edit_.k, id),
+                                      name_hint(edit_.k, w.buffer)));
+    const bool stays = fragments_.contains(w.nest.store->buffer);
+    if (!stays && !f.is_matrix()) return fail(nest, "several lanes hold what leaves them");
+    if (stays && f.is_matrix() && !fragments_[w.nest.store->buffer].is_matrix()) return combine(nest, w);
+    return registers(w, stays ? LoopKind::kUnrolled : LoopKind::kVectorized);
+  }
+
+  // V[r] = V[r] op X[r, c], for all c: first among a lane's registers, then among the lanes that share the row.
+  Stmt combine(Stmt nest, const Walk& w) {
+    const Store& store = *w.nest.store;
+    const Fragment& f = fragments_[w.buffer];
+    const Fragment& vector = fragments_[store.buffer];
+    const Loop* reduced = w.inner[1 - vector.along];
+    const bool tree = std::any_of(reduced->annotations.begin(), reduced->annotations.end(),
+                                  [](const Annotation& a) { return a.key == AnnotationKey::kTree; });
+    if (!tree) return fail(nest, "lanes share a row, and no annotation (tree) allows to combine their parts");
+    const Binary* op = combiner(store);
+    const int32_t shuffle = find_instruction(fmt::format("shfl.{}", type_name(store.value->type)));
+    if (op == nullptr || shuffle < 0) return fail(nest, "rows of a fragment are combined in an unknown way");
+    const Load* old = as<Load>(op->a);
+    const bool first = old != nullptr && old->buffer == store.buffer;
+    Expr term = first ? op->b : op->a;
+    const int64_t size = int_value(edit_.k.buffer(store.buffer)->shape[vector.dim]) / vector.tile(vector.along);
+    Expr count = b_.integer(size * vector.registers);
+    const Id part = own_buffer(store, count), theirs = own_buffer(store, b_.integer(1));
+    fragments_[part] = vector;
+    fragments_[part].dim = 0;
+    const Expr at[1] = {w.others.at(store.buffer)[vector.dim]};
+    const Stmt added = b_.store(part, at, b_.binary(op->kind, b_.load(part, term->type, at, nullptr, nullptr), term));
+    ElementNest inner = w.nest;
+    inner.store = as<Store>(added);
+    Walk parts{inner, w.buffer, w.at, {w.inner[0], w.inner[1]}, w.others};
+    parts.others.erase(store.buffer);
+    parts.others[part] = {at[0]};
+    std::vector<Stmt> steps = {
+        for_each(count,
+                 [&](Expr i) { return b_.store(part, std::span<const Expr>(&i, 1), identity(op->kind, term->type)); }),
+        registers(parts, LoopKind::kUnrolled)};
+    fragments_.erase(part);
+    const std::vector<Expr> zero = {b_.integer(0)};
+    for (int64_t distance : lane_distances(f, 1 - vector.along))
+      steps.push_back(for_each(count, [&](Expr i) {
+        const Operand operands[2] = {{theirs, b_.arena().copy(zero)}, {part, b_.arena().copy(std::vector{i})}};
+        const Expr args[3] = {b_.integer(kButterfly), b_.integer(distance), b_.integer(kLanes)};
+        const std::span<const Expr> mine(&i, 1);
+        const Stmt both[2] = {b_.instr(shuffle, operands, args),
+                              b_.store(part, mine,
+                                       b_.binary(op->kind, b_.load(part, term->type, mine, nullptr, nullptr),
+                                                 b_.load(theirs, term->type, zero, nullptr, nullptr)))};
+        return b_.seq(both);
+      }));
+    steps.push_back(for_each(count, [&](Expr i) {
+      std::vector<Expr> all(w.others.at(store.buffer));
+      all[vector.dim] = i;
+      return b_.store(store.buffer, all,
+                      b_.binary(op->kind, b_.load(store.buffer, term->type, all, nullptr, nullptr),
+                                b_.load(part, term->type, std::span<const Expr>(&i, 1), nullptr, nullptr)));
+    }));
+    return b_.alloc(std::vector{part, theirs}, b_.seq(steps));
+  }
+
+  // x op y of a store that is a sum, product, maximum or minimum with the element itself.
+  static const Binary* combiner(const Store& store) {
+    const ExprKind kind = store.value->kind;
+    if (kind != ExprKind::kAdd && kind != ExprKind::kMul && kind != ExprKind::kMax && kind != ExprKind::kMin)
+      return nullptr;
+    const Binary* op = as<Binary>(store.value);
+    int own = 0;
+    visit(store.value, [&](Expr e) {
+      if (const Load* l = as<Load>(e)) own += l->buffer == store.buffer ? 1 : 0;
+      return true;
+    });
+    for (Expr side : {op->a, op->b})
+      if (const Load* l = as<Load>(side); l != nullptr && l->buffer == store.buffer && l->predicate == nullptr)
+        return own == 1 && store.predicate == nullptr ? op : nullptr;
+    return nullptr;
+  }
+  Expr identity(ExprKind kind, Type type) {
+    if (kind == ExprKind::kAdd || kind == ExprKind::kMul) return b_.constant(kind == ExprKind::kMul ? 1 : 0, type);
+    const double most = is_float(type) ? std::numeric_limits<double>::infinity()
+                                       : static_cast<double>(std::numeric_limits<int32_t>::max());
+    return b_.constant(kind == ExprKind::kMax ? -most : most, type);
+  }
+  Stmt for_each(Expr count, FunctionRef<Stmt(Expr)> body) {
+    const Id i = edit_.fresh_named("r");
+    return b_.loop(i, count, body(b_.var(i)), LoopKind::kUnrolled);
+  }
+  Id own_buffer(const Store& like, Expr size) {
+    Buffer fields{};
+    fields.id = edit_.fresh(like.buffer);
+    fields.type = like.value->type;
+    fields.scope = Scope::kLocal;
+    fields.role = BufferRole::kTemp;
+    fields.shape = std::span<const Expr>(&size, 1);
+    fields.alignment = static_cast<int32_t>(type_bytes(fields.type));
+    std::vector<const Buffer*> all(edit_.k.buffers.begin(), edit_.k.buffers.end());
+    all.push_back(b_.buffer(fields));
+    edit_.k.buffers = b_.arena().copy(all);
+    return fields.id;
   }
 
   // A fragment filled with a tile of shared memory, by ldmatrix; nullptr: not of that form.
@@ -289,41 +372,51 @@ class Distributor {
     return body;
   }
 
-  Stmt registers(const std::vector<const Loop*>& loops, const Loop* const (&inner)[2], Expr condition,
-                 const Store& store, Id buffer, const std::vector<Expr>& at) {
-    const Fragment& f = fragments_[buffer];
-    const int64_t run = contiguous(f);  // registers whose elements are neighbours in a row
+  // The nest over the lanes' registers of the fragment that the walk follows; `kind`: of the loop over registers whose
+  // elements are neighbours.
+  Stmt registers(const Walk& w, LoopKind kind) {
+    const Fragment& f = fragments_[w.buffer];
+    const int64_t run = contiguous(f);
     const Id outer = edit_.fresh_named("e"), element = edit_.fresh_named("r");
     Expr reg = b_.add(b_.scale(b_.var(outer), run), b_.var(element));
-    Substitution within;
-    std::vector<Expr> starts(at.begin(), at.end());
-    Id tile[2];
+    Expr warp = grouped_ ? b_.var(warp_) : b_.integer(0), zero = b_.integer(0);
+    Substitution within, first, alike;  // the lane's element, the first of its tile, and that of lane 0
+    std::vector<std::pair<Id, Expr>> loops;
     for (int d = 0; d < 2; ++d) {
-      const int64_t size = f.spec->tile[d];
-      tile[d] = edit_.fresh(inner[d]->id);
-      Expr start = b_.scale(b_.var(tile[d]), size);
-      Expr warp = grouped_ ? b_.var(warp_) : b_.integer(0);
-      within.set(inner[d]->id, b_.add(start, coordinate(b_, *f.layout, d, warp, b_.var(lane_), reg)));
-      Substitution first;
-      first.set(inner[d]->id, start);
-      Expr& index = starts[at.size() - 2 + static_cast<size_t>(d)];
-      index = substitute(b_, index, first);
+      if (w.inner[d] == nullptr) continue;
+      const Id tile = edit_.fresh(w.inner[d]->id);
+      Expr start = b_.scale(b_.var(tile), f.tile(d));
+      within.set(w.inner[d]->id, b_.add(start, coordinate(b_, *f.layout, d, warp, b_.var(lane_), reg)));
+      alike.set(w.inner[d]->id, b_.add(start, coordinate(b_, *f.layout, d, zero, zero, reg)));
+      first.set(w.inner[d]->id, start);
+      loops.emplace_back(tile, b_.integer(int_value(w.inner[d]->extent) / f.tile(d)));
     }
-    const std::vector<Expr> place = place_of(buffer, starts, reg);
-    // The fragment's own index list is put in after the substitution, which would spoil it.
-    Stmt body = substitute(b_, &store, within);
+    auto put = [&](const std::vector<Expr>& at, const Substitution& values) {
+      std::vector<Expr> out;
+      for (Expr e : at) out.push_back(substitute(b_, e, values));
+      return out;
+    };
+    std::map<Id, std::vector<Expr>> places;
+    places[w.buffer] = place_of(w.buffer, put(w.at, first), reg);
+    for (const auto& [id, at] : w.others) {
+      const Fragment& other = fragments_[id];
+      const bool same = f.along == other.along && equal(*f.layout, *other.layout);
+      places[id] = same ? place_of(id, put(at, first), reg) : place_of_element(id, put(at, alike));
+    }
+    // The fragments' own index lists are put in after the substitution, which would spoil them.
+    Stmt body = substitute(b_, w.nest.store, within);
     body = reindex(b_, body, [&](Id id, std::vector<Expr>& indices) {
-      if (id != buffer) return false;
-      indices = place;
+      auto place = places.find(id);
+      if (place == places.end()) return false;
+      indices = place->second;
       return true;
     });
-    if (condition != nullptr) body = b_.if_then(substitute(b_, condition, within), body);
-    body = b_.loop(element, b_.integer(run), body, LoopKind::kVectorized);
+    if (w.nest.condition != nullptr) body = b_.if_then(substitute(b_, w.nest.condition, within), body);
+    body = b_.loop(element, b_.integer(run), body, kind);
     body = b_.loop(outer, b_.integer(f.registers / run), body, LoopKind::kUnrolled);
-    for (int d = 2; d-- > 0;)
-      body = b_.loop(tile[d], b_.integer(int_value(inner[d]->extent) / f.spec->tile[d]), body, LoopKind::kUnrolled);
-    for (size_t i = loops.size(); i-- > 0;)
-      if (loops[i] != inner[0] && loops[i] != inner[1]) body = written_out(*loops[i], body);
+    for (size_t i = loops.size(); i-- > 0;) body = b_.loop(loops[i].first, loops[i].second, body, LoopKind::kUnrolled);
+    for (size_t i = w.nest.loops.size(); i-- > 0;)
+      if (const Loop* l = w.nest.loops[i]; l != w.inner[0] && l != w.inner[1]) body = written_out(*l, body);
     return body;
   }
 
@@ -366,7 +459,7 @@ class Distributor {
       }
       const size_t lead = o.indices.size() - 2;
       for (size_t d = 0; d < 2; ++d)
-        if (!is_multiple(o.indices[lead + d], f->second.spec->tile[d]))
+        if (!is_multiple(o.indices[lead + d], f->second.tile(static_cast<int>(d))))
           fail(&call, "an operand does not start at a tile");
       operands.push_back({o.buffer, b_.arena().copy(place_of(o.buffer, o.indices, b_.integer(0)))});
     }
@@ -392,31 +485,17 @@ class Distributor {
 
 }  // namespace
 
-std::map<Id, FragmentOperand> fragment_buffers(const Kernel& nest) {
-  std::map<Id, FragmentOperand> out;
-  visit(nest.root, [&](Stmt s) {
-    const InstrCall* call = as<InstrCall>(s);
-    if (call == nullptr) return true;
-    const Instruction& row = instruction(call->instr);
-    if (row.participants != Participants::kWarp && row.participants != Participants::kWarpgroup) return false;
-    const int64_t lanes = row.participants == Participants::kWarp ? kLanes : kGroupWarps * kLanes;
-    for (size_t i = 0; i < call->operands.size(); ++i)
-      if (!row.operands[i].layout.empty() && row.operands[i].scope == Scope::kLocal && row.operands[i].rank == 2)
-        out.emplace(call->operands[i].buffer, FragmentOperand{&row.operands[i], lanes});
-    return false;
-  });
-  return out;
-}
-
 Legal<Kernel> distribute_fragments(const Kernel& kernel, const target::Target& target, const ArenaPtr& arena) {
   const std::map<Id, FragmentOperand> operands = fragment_buffers(kernel);
   if (operands.empty()) return kernel;
   for (const auto& [id, operand] : operands) {
     const Buffer& buffer = *kernel.buffer(id);
-    const size_t lead = buffer.shape.size() - 2;
-    for (size_t d = 0; d < 2; ++d)
-      if (!is_int(buffer.shape[lead + d]) || int_value(buffer.shape[lead + d]) % operand.spec->tile[d] != 0)
+    for (size_t d = 0; d < 2; ++d) {
+      if (operand.along >= 0 && operand.along != static_cast<int>(d)) continue;
+      Expr extent = buffer.shape[operand.along >= 0 ? operand.dim : buffer.shape.size() - 2 + d];
+      if (!is_int(extent) || int_value(extent) % operand.spec->tile[d] != 0)
         return reject(RejectReason::kBadInstruction, "'" + name_hint(kernel, id) + "' is not made of whole tiles");
+    }
   }
   Edit edit(kernel, arena);
   Distributor distributor(edit, operands, target.cuda.features.ldmatrix);

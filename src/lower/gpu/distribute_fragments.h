@@ -5,22 +5,18 @@
 // tile after tile; loops over the rows and columns of a tile are loops over a lane's registers, whose layout the
 // instruction table knows. Tiles that lie in shared memory in rows of 16 bytes are loaded by ldmatrix, where the target
 // has it.
+//
+// What is computed from fragments element by element stays in registers: matrices of the same layout, or of one in
+// which the same lanes hold the same elements (sums that become an operand of the next product), and vectors of a value
+// for each row, which all lanes have that hold a part of the row. A loop that combines the columns of a row into such a
+// vector, with the annotation `tree`, becomes a loop over registers and exchanges between those lanes.
 #pragma once
 
-#include <map>
-
-#include "tcc/ir/instr.h"
+#include "lower/gpu/fragments.h"
 #include "tcc/ir/reject.h"
 #include "tcc/target/target.h"
 
 namespace tcc::lower {
-
-// A buffer that is an operand with a layout over lanes.
-struct FragmentOperand {
-  const ir::OperandSpec* spec;
-  int64_t lanes;  // that share it: a warp's, or a warpgroup's
-};
-std::map<ir::Id, FragmentOperand> fragment_buffers(const ir::Kernel& nest);
 
 // Rejects: launches that bind thread.x themselves, accesses that are not whole tiles (kBadInstruction, kUnsupported).
 ir::Legal<ir::Kernel> distribute_fragments(const ir::Kernel& kernel, const target::Target& target,

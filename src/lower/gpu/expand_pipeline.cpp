@@ -23,7 +23,9 @@ namespace {
 
 using namespace ir;
 
-constexpr int64_t kMostStaged = 256;  // bytes of registers of a thread for copies on their way
+constexpr int64_t kMostStaged = 64;  // registers of a thread for copies on their way
+constexpr int64_t kStagedShare = 4;  // and at most one in so many of those that it has
+constexpr int64_t kRegisterBytes = 4;
 
 const Expr* annotation(const Loop& l, AnnotationKey key) {
   for (const Annotation& a : l.annotations)
@@ -117,13 +119,17 @@ class Expander {
       p.locals.insert(p.locals.end(), a->buffers.begin(), a->buffers.end());
     std::vector<Stmt> stmts = {body};
     if (const Seq* s = as<Seq>(body)) stmts.assign(s->stmts.begin(), s->stmts.end());
+    // A copy behind work that touches neither its source nor its target may as well run ahead of it.
+    std::set<Id> read, written;
     for (Stmt s : stmts) {
-      if (p.work.empty() && is_copy(s)) {
-        const Touched t = touched_buffers(s);
+      const Touched t = touched_buffers(s);
+      if (is_copy(s) && !meet(t.writes, read) && !meet(t.writes, written) && !meet(t.reads, written)) {
         p.buffers.insert(t.writes.begin(), t.writes.end());
         p.copies.push_back(s);
       } else {
         p.work.push_back(s);
+        read.insert(t.reads.begin(), t.reads.end());
+        written.insert(t.writes.begin(), t.writes.end());
       }
     }
     return p;
@@ -176,15 +182,20 @@ class Expander {
     });
   }
 
-  // Bytes that one thread copies; nothing where that is no constant.
-  std::optional<int64_t> copied_bytes(Stmt s) const {
-    if (const Store* store = as<Store>(s)) return type_bytes(edit_.k.buffer(store->buffer)->type);
+  // Bytes of registers that hold what one thread copies; nothing where that is no constant. Elements narrower than a
+  // register share one only where they are moved as a vector.
+  std::optional<int64_t> copied_bytes(Stmt s, bool vector = false) const {
+    if (const Store* store = as<Store>(s)) {
+      const int64_t bytes = type_bytes(edit_.k.buffer(store->buffer)->type);
+      return vector ? bytes : std::max(bytes, kRegisterBytes);
+    }
     const Loop* l = as<Loop>(s);
     if (l != nullptr && !is_int(l->extent)) return std::nullopt;
+    vector = vector || (l != nullptr && l->loop_kind == LoopKind::kVectorized);
     std::optional<int64_t> bytes = 0;
     visit(s, [&](Stmt c) {
       if (c == s) return true;
-      const std::optional<int64_t> inner = copied_bytes(c);
+      const std::optional<int64_t> inner = copied_bytes(c, vector);
       bytes = bytes && inner ? std::optional(*bytes + *inner) : std::nullopt;
       return false;
     });
@@ -253,6 +264,14 @@ class Expander {
                      store.predicate)};
   }
 
+  // Bytes of registers that a thread has to spare for copies on their way.
+  int64_t most_staged(int64_t threads) const {
+    const target::CudaInfo& cuda = target_.cuda;
+    int64_t registers = cuda.max_registers_per_thread;
+    if (cuda.registers_per_block > 0) registers = std::min(registers, cuda.registers_per_block / threads);
+    return kRegisterBytes * std::min(kMostStaged, registers / kStagedShare);
+  }
+
   Stmt call(const char* row, std::initializer_list<int64_t> values) {
     std::vector<Expr> args;
     for (int64_t v : values) args.push_back(b_.integer(v));
@@ -299,7 +318,7 @@ class Expander {
       }
       first.push_back(before);
       const std::optional<int64_t> bytes = copied_bytes(later);
-      if (!bytes || staged_bytes + *bytes > kMostStaged) {
+      if (!bytes || staged_bytes + *bytes > most_staged(threads)) {
         reads.push_back(later);
         continue;
       }

@@ -1,6 +1,7 @@
 #include "lower/gpu/hoist_accumulators.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "lower/gpu/edit.h"
 
@@ -8,6 +9,8 @@ namespace tcc::lower {
 namespace {
 
 using namespace ir;
+
+constexpr int64_t kMostElements = 64;  // that a thread holds at a time
 
 class Hoister {
  public:
@@ -27,69 +30,112 @@ class Hoister {
   }
 
  private:
-  // The one store below loops and conditions; the loops' variables in `inner`.
-  static const Store* single_store(Stmt s, std::set<Id>& inner, std::vector<Expr>& conditions) {
+  // What is read in front of a loop and written behind it: an element, or a tile of them where unrolled loops within it
+  // choose one.
+  struct Tile {
+    const Store* store = nullptr;
+    std::vector<const Loop*> loops;  // that choose
+    std::set<Id> others;             // loops that do not
+    std::vector<Expr> conditions;
+  };
+  static std::optional<Tile> find_tile(Stmt s) {
+    Tile out;
+    std::vector<const Loop*> all;
     while (true) {
       if (const Loop* l = as<Loop>(s)) {
-        if (l->loop_kind == LoopKind::kBound || l->loop_kind == LoopKind::kVectorized) return nullptr;
-        inner.insert(l->id);
+        if (l->loop_kind == LoopKind::kBound || l->loop_kind == LoopKind::kVectorized) return std::nullopt;
+        all.push_back(l);
         s = l->body;
       } else if (const If* i = as<If>(s); i != nullptr && i->else_case == nullptr) {
-        conditions.push_back(i->condition);
+        out.conditions.push_back(i->condition);
         s = i->then_case;
       } else {
-        return as<Store>(s);
+        break;
       }
     }
+    out.store = as<Store>(s);
+    if (out.store == nullptr) return std::nullopt;
+    int64_t elements = 1;
+    for (const Loop* l : all) {
+      const bool chooses = std::any_of(out.store->indices.begin(), out.store->indices.end(),
+                                       [&](Expr i) { return mentions_any(i, {l->id}); });
+      if (!chooses) {
+        out.others.insert(l->id);
+        continue;
+      }
+      if (l->loop_kind != LoopKind::kUnrolled || !is_int(l->extent) || l == all[0]) return std::nullopt;
+      out.loops.push_back(l);
+      elements *= int_value(l->extent);
+    }
+    return elements <= kMostElements ? std::optional(out) : std::nullopt;
   }
 
-  Stmt hoist(const Loop& loop) {
-    std::set<Id> inner;
-    std::vector<Expr> conditions;
-    const Store* store = single_store(&loop, inner, conditions);
-    if (store == nullptr) return nullptr;
-    const Buffer* buffer = edit_.k.buffer(store->buffer);
-    const bool memory =
-        buffer->scope == Scope::kShared || buffer->scope == Scope::kGlobal || buffer->scope == Scope::kWorkspace;
-    if (!memory) return nullptr;
-    for (Expr i : store->indices)
-      if (mentions_any(i, inner)) return nullptr;
-    // The value reads the element itself and nothing else of the buffer.
+  // The value reads the element itself and nothing else of the buffer.
+  static bool reads_itself(const Loop& loop, const Store& store) {
     int reads = 0;
     bool same = true;
     visit_roots(&loop, [&](Expr root) {
       visit(root, [&](Expr e) {
         const Load* l = as<Load>(e);
-        if (l == nullptr || l->buffer != store->buffer) return true;
+        if (l == nullptr || l->buffer != store.buffer) return true;
         ++reads;
-        same &= l->predicate == nullptr && std::equal(l->indices.begin(), l->indices.end(), store->indices.begin(),
-                                                      store->indices.end(), [](Expr x, Expr y) { return equal(x, y); });
+        same &= l->predicate == nullptr && std::equal(l->indices.begin(), l->indices.end(), store.indices.begin(),
+                                                      store.indices.end(), [](Expr x, Expr y) { return equal(x, y); });
         return true;
       });
     });
-    if (reads == 0 || !same) return nullptr;
-    const Id local = edit_.fresh(store->buffer);
-    Expr one = b_.integer(1), zero = b_.integer(0);
+    return reads > 0 && same;
+  }
+
+  Stmt hoist(const Loop& loop) {
+    const std::optional<Tile> tile = find_tile(&loop);
+    if (!tile) return nullptr;
+    const Store& store = *tile->store;
+    const Buffer* buffer = edit_.k.buffer(store.buffer);
+    const bool memory =
+        buffer->scope == Scope::kShared || buffer->scope == Scope::kGlobal || buffer->scope == Scope::kWorkspace;
+    if (!memory || !reads_itself(loop, store)) return nullptr;
+    std::vector<Expr> shape, place;
+    for (const Loop* l : tile->loops) {
+      shape.push_back(l->extent);
+      place.push_back(b_.var(l->id));
+    }
+    if (shape.empty()) {
+      shape.push_back(b_.integer(1));
+      place.push_back(b_.integer(0));
+    }
     Buffer fields{};
-    fields.id = local;
+    fields.id = edit_.fresh(store.buffer);
     fields.type = buffer->type;
     fields.scope = Scope::kLocal;
     fields.role = BufferRole::kTemp;
-    fields.shape = std::span<const Expr>(&one, 1);
+    fields.shape = shape;
     fields.alignment = static_cast<int32_t>(type_bytes(buffer->type));
     added_.push_back(b_.buffer(fields));
-    const std::vector<Expr> place = {zero};
+    const Id local = fields.id;
     // Threads that no iteration concerns have no element.
     Expr concerned = nullptr;
-    for (Expr c : conditions)
-      if (!mentions_any(c, inner)) concerned = b_.logical_and(concerned, c);
+    for (Expr c : tile->conditions)
+      if (!mentions_any(c, tile->others)) concerned = b_.logical_and(concerned, c);
     Expr other = concerned != nullptr ? b_.constant(0, buffer->type) : nullptr;
-    Expr element = b_.load(store->buffer, buffer->type, store->indices, concerned, other);
-    Stmt body = replace(&loop, store->buffer, local, place);
-    Stmt all[3] = {
-        b_.store(local, place, element), body,
-        b_.store(store->buffer, store->indices, b_.load(local, buffer->type, place, nullptr, nullptr), concerned)};
+    Expr element = b_.load(store.buffer, buffer->type, store.indices, concerned, other);
+    Expr held = b_.load(local, buffer->type, place, nullptr, nullptr);
+    Stmt all[3] = {for_tile(*tile, b_.store(local, place, element)), replace(&loop, store.buffer, local, place),
+                   for_tile(*tile, b_.store(store.buffer, store.indices, held, concerned))};
     return b_.alloc(std::vector{local}, b_.seq(all));
+  }
+
+  // The statement for each element, with loops of its own.
+  Stmt for_tile(const Tile& tile, Stmt s) {
+    Substitution own;
+    std::vector<Id> ids;
+    for (const Loop* l : tile.loops) {
+      ids.push_back(edit_.fresh(l->id));
+      own.set(l->id, b_.var(ids.back()));
+    }
+    Stmt out = ids.empty() ? s : substitute(b_, s, own);
+    for (size_t i = ids.size(); i-- > 0;) out = b_.loop(ids[i], tile.loops[i]->extent, out, LoopKind::kUnrolled);
+    return out;
   }
 
   Stmt replace(Stmt s, Id from, Id to, const std::vector<Expr>& place) {
