@@ -14,6 +14,13 @@ constexpr int64_t kGroupThreads = 128;
 // Registers of a thread that setmaxnreg gives at most, the step of their number (PTX manual), and what a producer
 // needs.
 constexpr int64_t kMostRegisters = 240, kRegisterStep = 8, kProducerRegisters = 40;
+// CUDA driver API, "cuTensorMapEncodeTiled": what strides divide by, and dimensions of a map.
+constexpr int64_t kPitchBytes = 16;
+constexpr size_t kMostRank = 5;
+
+int64_t extent_of(const Loop& l) {
+  return is_int(l.extent) ? std::max<int64_t>(int_value(l.extent), 1) : 1;
+}
 
 }  // namespace
 
@@ -37,6 +44,51 @@ int64_t consumer_groups(Stmt launch) {
     return true;
   });
   return groups;
+}
+
+ClusterShape cluster_shape(Stmt launch) {
+  ClusterShape out;
+  visit(launch, [&](Stmt s) {
+    const Loop* l = as<Loop>(s);
+    if (l == nullptr || l->loop_kind != LoopKind::kBound) return true;
+    if (l->axis == Axis::kClusterX) out.x = std::max(out.x, extent_of(*l));
+    if (l->axis == Axis::kClusterY) out.y = std::max(out.y, extent_of(*l));
+    return true;
+  });
+  return out;
+}
+
+TileWalk tile_walk(Stmt launch) {
+  TileWalk out;
+  int64_t at_a_time = 0;
+  visit(launch, [&](Stmt s) {
+    const Loop* l = as<Loop>(s);
+    if (l == nullptr || !is_grid(l->axis)) return true;
+    out.tiles *= extent_of(*l);
+    for (const Annotation& a : l->annotations)
+      if (a.key == AnnotationKey::kMaxParallel && is_int(a.value)) at_a_time = int_value(a.value);
+    return true;
+  });
+  out.clusters = out.tiles;
+  if (at_a_time > 0)
+    out.clusters = std::min(out.tiles, std::max<int64_t>(at_a_time / cluster_shape(launch).blocks(), 1));
+  return out;
+}
+
+bool takes_tensor_stores(const Buffer& b) {
+  if (b.role != BufferRole::kOutput || b.layout != nullptr || !is_int(b.shape.back())) return false;
+  if (b.shape.size() < 2 || b.shape.size() > kMostRank) return false;
+  const bool known = b.type == Type::kF16 || b.type == Type::kBF16 || b.type == Type::kF32;
+  return known && int_value(b.shape.back()) * type_bytes(b.type) % kPitchBytes == 0;
+}
+
+int64_t staged_bytes(const Kernel& k, Stmt launch) {
+  bool any = false;
+  visit(launch, [&](Stmt s) {
+    if (const Store* store = as<Store>(s)) any |= takes_tensor_stores(*k.buffer(store->buffer));
+    return !any;
+  });
+  return any ? consumer_groups(launch) * kStagedPieces * kStagedRows * kStagedBytes : 0;
 }
 
 RoleShape role_shape(int64_t consumers, int64_t registers_per_sm) {

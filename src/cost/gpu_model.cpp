@@ -27,7 +27,9 @@ double launch_time(const features::LaunchFacts& f, double cache_share) {
   const double rest = f.compute_seconds + memory + f.shared_seconds + f.copy_seconds - most;
   const double exposed = rest / (f.blocks_per_sm * f.stages);
   const double waits = f.step_cycles / std::max(f.clock_hz, 1.0);
-  return (most + exposed) / std::max(busy, 1e-6) + waits / f.stages;
+  // Other blocks of the multiprocessor work while one waits for its tile's first step.
+  const double fill = f.fill_cycles / std::max(f.clock_hz, 1.0) / f.blocks_per_sm;
+  return (most + exposed) / std::max(busy, 1e-6) + waits / f.stages + fill;
 }
 
 }  // namespace

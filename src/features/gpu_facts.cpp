@@ -28,6 +28,8 @@ constexpr double kCopySteps = 6;          // instructions for one of a copy: its
 // Dissecting the Nvidia Hopper GPU Architecture via Microbenchmarking", IPDPS 2024, section on tensor cores).
 constexpr double kWarpShare = 0.63;
 constexpr double kStepCycles = 60;  // of a barrier and of what is asked of memory around it
+// Memory's latency, for which a tile waits before its first step (the same, section on memory: 479 on H100 PCIe).
+constexpr double kFillCycles = 480;
 
 double extent_of(const Loop& l) {
   return is_int(l.extent) ? static_cast<double>(std::max<int64_t>(int_value(l.extent), 1)) : 1;
@@ -36,6 +38,9 @@ double bytes_of(const Buffer& b) {
   double n = static_cast<double>(type_bytes(b.type));
   for (Expr e : b.shape) n *= is_int(e) ? static_cast<double>(std::max<int64_t>(int_value(e), 1)) : 1;
   return n;
+}
+bool is_cluster(Axis a) {
+  return a == Axis::kClusterX || a == Axis::kClusterY;
 }
 bool is_copy(const Loop& l) {
   return std::any_of(l.annotations.begin(), l.annotations.end(),
@@ -88,13 +93,14 @@ class Counter {
     });
     matrix_ |= groups_;
     for (const auto& [axis, n] : axes) {
-      if (is_grid(axis)) facts_.blocks *= n;
+      if (is_grid(axis) || is_cluster(axis)) facts_.blocks *= n;
       if (is_thread(axis)) facts_.threads *= n;
     }
     if (matrix_) facts_.threads *= lanes();
     role_ = analysis::role_loop(launch);
     facts_.registers = kAddressRegisters;
     stmt(launch, 1);
+    facts_.registers += tile_registers_;
     if (role_ != nullptr) {
       const analysis::RoleShape shape =
           analysis::role_shape(analysis::consumer_groups(launch), target_.cuda.registers_per_sm);
@@ -103,6 +109,7 @@ class Counter {
     }
     facts_.shared_bytes =
         static_cast<double>(analysis::plan_shared(k_, launch, wishes_).bytes(target_.cuda.shared_per_block));
+    if (role_ != nullptr) facts_.shared_bytes += static_cast<double>(analysis::staged_bytes(k_, launch));
     facts_.registers = std::min(facts_.registers, static_cast<double>(target_.cuda.max_registers_per_thread));
   }
 
@@ -141,6 +148,7 @@ class Counter {
           facts_.copy_instructions += times / static_cast<double>(target_.cuda.warp_size) / vector_;
         value(store.value, times);
         access(*k_.buffer(store.buffer), store.indices, times);
+        tile(store);
         return;
       }
       case StmtKind::kInstrCall: {
@@ -225,6 +233,24 @@ class Counter {
     }
   }
 
+  // Sums in memory that unrolled loops choose, within a loop that adds to all of them, are in registers meanwhile
+  // (lower/gpu/hoist_accumulators.h).
+  void tile(const Store& store) {
+    const Buffer& b = *k_.buffer(store.buffer);
+    bool sums = false;
+    visit(store.value, [&](Expr e) {
+      const Load* l = as<Load>(e);
+      sums |= l != nullptr && l->buffer == store.buffer;
+      return !sums;
+    });
+    if (!sums || b.scope == Scope::kLocal) return;
+    double elements = 1;
+    for (size_t i = loops_.size(); i-- > 0 && loops_[i]->loop_kind == LoopKind::kUnrolled;)
+      if (stride(b, store.indices, loops_[i]->id) != 0) elements *= extent_of(*loops_[i]);
+    facts_.parallelism = std::max(facts_.parallelism, elements);
+    tile_registers_ = std::max(tile_registers_, elements);
+  }
+
   void value(Expr e, double times) {
     visit(e, [&](Expr x) {
       if (const Load* l = as<Load>(x)) {
@@ -274,6 +300,8 @@ class Counter {
     const bool shared = b.scope == Scope::kShared || (b.role == BufferRole::kTemp && b.scope == Scope::kGlobal);
     const double warps = times / static_cast<double>(target_.cuda.warp_size);
     if (shared) {
+      // What a producer's boxes take is counted with what they read.
+      if (copying_ && role_ != nullptr) return;
       // Threads that hit one bank wait for each other.
       const double conflicts = along <= 1 ? 1 : std::min<double>(32, static_cast<double>(along & -along));
       // Fragments and copies of several elements at a time use the whole width of the banks; others a word a lane.
@@ -283,6 +311,12 @@ class Counter {
     }
     const double sector = static_cast<double>(target_.cuda.memory_transaction_bytes);
     const double per_warp = static_cast<double>(target_.cuda.warp_size) * bytes;
+    if (role_ != nullptr && analysis::takes_tensor_stores(b)) {
+      // Whole rows leave by tensor copies, after they went to shared memory and were read there.
+      facts_.global_bytes += warps * per_warp;
+      facts_.shared_accesses += 2 * warps * per_warp / kLine;
+      return;
+    }
     if (matrix_ && !copying_) {
       // Lanes have eight neighbours of a row between four of them.
       const double rows = per_warp / (kRow * bytes);
@@ -294,9 +328,17 @@ class Counter {
                               : std::min(per_warp * static_cast<double>(std::max<int64_t>(along, 1)),
                                          sector * static_cast<double>(target_.cuda.warp_size));
     if (along < 0) moved = sector * static_cast<double>(target_.cuda.warp_size);
+    // Blocks of a cluster that want the same box are sent it once.
+    if (copying_ && role_ != nullptr)
+      for (const Loop* l : loops_)
+        if (is_cluster(l->axis) && stride(b, indices, l->id) == 0) moved /= extent_of(*l);
     facts_.global_bytes += warps * moved;
-    // Boxes of a producer go to shared memory past the first-level cache.
-    if (copying_ && role_ != nullptr) return;
+    if (copying_ && role_ != nullptr) {
+      // Boxes of a producer go to shared memory past the first-level cache, and take its whole width while they arrive,
+      // in each block that they are sent to.
+      facts_.shared_accesses += warps * per_warp / kLine;
+      return;
+    }
     // Lines of the first-level cache, which shared memory is a part of.
     facts_.shared_accesses += warps * std::min(static_cast<double>(target_.cuda.warp_size),
                                                per_warp * static_cast<double>(std::abs(along)) / kLine);
@@ -311,11 +353,12 @@ class Counter {
   bool copying_ = false, matrix_ = false, groups_ = false;  // groups: matrix instructions are those of warpgroups
   const Loop* role_ = nullptr;
   analysis::SharedWishes wishes_;
-  double vector_ = 1;  // elements at a time of the copy around
+  double tile_registers_ = 0;  // of a thread, for sums that memory holds
+  double vector_ = 1;          // elements at a time of the copy around
 };
 
 // Blocks that one multiprocessor holds at a time, by threads, registers and shared memory.
-void occupancy(LaunchFacts& f, const target::CudaInfo& c) {
+void occupancy(LaunchFacts& f, Stmt launch, const target::CudaInfo& c) {
   const double warp = static_cast<double>(c.warp_size);
   const double warps = std::ceil(f.threads / warp);
   double blocks = std::min(static_cast<double>(c.max_blocks_per_sm),
@@ -330,7 +373,15 @@ void occupancy(LaunchFacts& f, const target::CudaInfo& c) {
   f.occupancy = f.blocks_per_sm * warps * warp / std::max(1.0, static_cast<double>(c.max_threads_per_sm));
   const double at_once = std::max(1.0, f.blocks_per_sm) * static_cast<double>(std::max<int64_t>(c.sm_count, 1));
   // A last wave that is not full, or a grid that does not reach every multiprocessor.
-  const double rounds = std::ceil(f.blocks / at_once);
+  double rounds = std::ceil(f.blocks / at_once);
+  if (analysis::role_loop(launch) != nullptr) {
+    // Blocks that make one tile after the other fetch the first step of the next one while results of this one leave.
+    const analysis::TileWalk walk = analysis::tile_walk(launch);
+    const auto walkers = static_cast<double>(walk.clusters * analysis::cluster_shape(launch).blocks());
+    const double fills = std::ceil(walkers / at_once);
+    rounds = fills * std::ceil(f.blocks / walkers);
+    f.fill_cycles = fills * kFillCycles;
+  }
   f.step_cycles *= rounds;
   f.scheduler_warps = f.blocks_per_sm * warps / static_cast<double>(std::max<int64_t>(c.schedulers_per_sm, 1));
   f.wave_share = rounds > 1 ? f.blocks / (rounds * at_once)
@@ -350,7 +401,7 @@ GpuFacts gpu_facts(const Kernel& nest, const target::Target& target) {
   for (Stmt launch : launches) {
     LaunchFacts f;
     Counter(nest, target, f).run(launch);
-    occupancy(f, target.cuda);
+    occupancy(f, launch, target.cuda);
     f.compute_seconds = f.flops / std::max(target.peak.fp32, 1.0);
     f.compute_seconds += f.matrix_seconds;
     f.clock_hz = target.clock_hz;

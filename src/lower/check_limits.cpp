@@ -211,7 +211,8 @@ Legal<void> check_gpu(const Kernel& nest, const std::map<Axis, int64_t>& extents
   int64_t shared = 0;
   for (Stmt launch : launches_of(nest)) {
     const int64_t bytes = analysis::plan_shared(nest, launch, {scopes, *versions}).bytes(cuda.shared_per_block);
-    shared = std::max(shared, bytes + (analysis::role_loop(launch) != nullptr ? kRoleBarriers : 0));
+    const bool role = analysis::role_loop(launch) != nullptr;
+    shared = std::max(shared, bytes + (role ? kRoleBarriers + analysis::staged_bytes(nest, launch) : 0));
   }
   if (shared > std::max(cuda.shared_per_block, cuda.shared_per_block_optin))
     return reject(RejectReason::kTooMuchShared, fmt::format("{} bytes a block", shared));

@@ -2,6 +2,7 @@
 
 #include "compact_buffers.h"
 #include "inline_blocks.h"
+#include "lower/gpu/split_last_wave.h"
 #include "place_inits.h"
 #include "tcc/analysis/simplify.h"
 
@@ -37,6 +38,12 @@ class Finisher {
     ranges_.set(l->id, extent);
     std::vector<Annotation> annotations;
     for (const Annotation& a : l->annotations) annotations.push_back({a.key, expr(a.value)});
+    bool role = false, tree = false;
+    for (const Annotation& a : annotations) {
+      role |= a.key == AnnotationKey::kPipelineRole;
+      tree |= a.key == AnnotationKey::kTree && is_int(a.value);
+    }
+    splits_ |= role && tree && is_int(extent);
     Stmt body = stmt(l->body);
     if (body == nullptr) return nullptr;
     if (extent == l->extent && body == l->body && annotations.empty()) return s;
@@ -44,11 +51,14 @@ class Finisher {
   }
   Expr expr(Expr e) { return analysis::simplify(b_, substitute(b_, e, subst_), ranges_); }
   Builder& builder() { return b_; }
+  // Some loop with a role may be split for the last wave of its launch.
+  bool splits() const { return splits_; }
 
  private:
   Builder b_;
   analysis::Ranges ranges_;
   Substitution subst_;
+  bool splits_ = false;
 };
 
 }  // namespace
@@ -93,7 +103,9 @@ Kernel finish_nest(const Kernel& kernel, const Substitution& decisions, const Ar
   }
   if (changed) k.buffers = arena->copy(buffers);
   k.stage = Stage::kNest;
-  return k;
+  if (!finisher.splits()) return k;
+  const Kernel split = split_last_wave(k, arena);
+  return equal(split.root, k.root) ? k : finish_nest(split, {}, arena);
 }
 
 }  // namespace tcc::lower

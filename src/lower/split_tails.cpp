@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "lower/rename.h"
 #include "tcc/analysis/ranges.h"
 #include "tcc/ir/build.h"
 #include "tcc/ir/walk.h"
@@ -405,61 +406,31 @@ class TailSplitter {
 
   // A copy with loops and local buffers of its own.
   Stmt copy(Stmt s) {
-    Substitution vars;
-    std::map<Id, Id> ids;
+    Renaming own;
     visit(s, [&](Stmt c) {
       if (const Loop* l = as<Loop>(c)) {
-        ids[l->id] = fresh(l->id);
-        vars.set(l->id, b_.var(ids[l->id]));
-        extents_[ids[l->id]] = l->extent;
-        ranges_.set(ids[l->id], l->extent);
+        own.ids[l->id] = fresh(l->id);
+        own.vars.set(l->id, b_.var(own.ids[l->id]));
+        extents_[own.ids[l->id]] = l->extent;
+        ranges_.set(own.ids[l->id], l->extent);
       }
       if (const Alloc* a = as<Alloc>(c))
         for (Id id : a->buffers) {
-          ids[id] = fresh(id);
+          own.ids[id] = fresh(id);
           // The body may be a copy itself.
           Buffer fields =
               **std::find_if(buffers_.begin(), buffers_.end(), [&](const Buffer* b) { return b->id == id; });
-          fields.id = ids[id];
+          fields.id = own.ids[id];
           buffers_.push_back(b_.buffer(fields));
         }
       return true;
     });
-    return rename(s, vars, ids);
+    return rename(b_, s, own);
   }
   Id fresh(Id from) {
     Id id = k_.next_id++;
     k_.names = b_.arena().make<NameHint>(k_.names, id, from, 1, nullptr);
     return id;
-  }
-  Expr rename(Expr e, const Substitution& vars, const std::map<Id, Id>& ids) {
-    if (e->kind == ExprKind::kVar) {
-      Expr v = vars.find(as<Var>(e)->id);
-      return v != nullptr ? v : e;
-    }
-    Expr r = rewrite_children(b_, e, [&](Expr c) { return rename(c, vars, ids); });
-    const Load* l = as<Load>(r);
-    if (l == nullptr || ids.count(l->buffer) == 0) return r;
-    return b_.load(ids.at(l->buffer), l->type, l->indices, l->predicate, l->other);
-  }
-  Stmt rename(Stmt s, const Substitution& vars, const std::map<Id, Id>& ids) {
-    auto name = [&](Id id) { return ids.count(id) != 0 ? ids.at(id) : id; };
-    Stmt r = rewrite_children(
-        b_, s, [&](Stmt c) { return rename(c, vars, ids); }, [&](Expr e) { return rename(e, vars, ids); });
-    if (const Loop* l = as<Loop>(r))
-      return b_.loop(name(l->id), l->extent, l->body, l->loop_kind, l->axis, l->annotations);
-    if (const Store* st = as<Store>(r)) return b_.store(name(st->buffer), st->indices, st->value, st->predicate);
-    if (const Alloc* a = as<Alloc>(r)) {
-      std::vector<Id> buffers;
-      for (Id id : a->buffers) buffers.push_back(name(id));
-      return b_.alloc(buffers, a->body);
-    }
-    if (const InstrCall* call = as<InstrCall>(r)) {
-      std::vector<Operand> operands(call->operands.begin(), call->operands.end());
-      for (Operand& o : operands) o.buffer = name(o.buffer);
-      return b_.instr(call->instr, operands, call->args, call->predicate);
-    }
-    return r;
   }
 
   Kernel k_;

@@ -66,6 +66,46 @@ bool is_plain(const ProductForm& p) {
   return rows && columns;
 }
 
+// The iterator, and what moves with neither of the two.
+bool is_offset(Expr e, Id iter, Id other) {
+  if (as<Var>(e) != nullptr) return as<Var>(e)->id == iter;
+  const Sum* sum = as<Sum>(e);
+  bool found = false;
+  for (size_t t = 0; sum != nullptr && t < sum->terms.size(); ++t) {
+    const Var* v = as<Var>(sum->terms[t].atom);
+    const bool own = v != nullptr && v->id == iter && sum->terms[t].coefficient == 1;
+    if (!own && (mentions(sum->terms[t].atom, iter) || mentions(sum->terms[t].atom, other))) return false;
+    found |= own;
+  }
+  return found;
+}
+
+bool is_box(const Load& load, Id x, Id y) {
+  const size_t n = load.indices.size();
+  if (n < 2 || load.predicate != nullptr) return false;
+  for (size_t d = 0; d + 2 < n; ++d)
+    if (mentions(load.indices[d], x) || mentions(load.indices[d], y)) return false;
+  const Expr a = load.indices[n - 2], b = load.indices[n - 1];
+  return (is_offset(a, x, y) && is_offset(b, y, x)) || (is_offset(a, y, x) && is_offset(b, x, y));
+}
+
+bool has_boxes(const ProductForm& p) {
+  if (p.rows.size() != 1 || p.columns.size() != 1 || p.sums.size() != 1) return false;
+  const auto& iters = p.nest.block->iters;
+  const Id i = iters[p.rows[0]].id, j = iters[p.columns[0]].id, k = iters[p.sums[0]].id;
+  return std::all_of(p.nest.loads.begin(), p.nest.loads.end(),
+                     [&](const Load* l) { return is_box(*l, i, k) || is_box(*l, k, j); });
+}
+
+// The terms of the second operand's rows lie side by side.
+bool ends_in_terms(const ProductForm& p) {
+  if (!p.boxes) return false;
+  const auto& iters = p.nest.block->iters;
+  for (const Load* l : p.nest.loads)
+    if (moves(*l, iters[p.columns[0]].id)) return mentions(l->indices.back(), iters[p.sums[0]].id);
+  return false;
+}
+
 }  // namespace
 
 std::vector<MatrixRow> matrix_rows(Type type, const target::Target& target, bool allow_tf32) {
@@ -95,6 +135,7 @@ std::optional<ProductForm> find_product(const Kernel& k) {
   p.rows = swap ? second : first;
   p.columns = swap ? first : second;
   p.plain = is_plain(p);
+  p.boxes = p.plain || has_boxes(p);
   for (int l = 0; p.plain && l < 2; ++l) {
     const Load& load = *nest->loads[static_cast<size_t>(l)];
     if (as<Var>(load.indices.back())->id == nest->block->iters[p.rows[0]].id) p.turned = l;
@@ -118,7 +159,7 @@ std::optional<ProductForm> find_product(Schedule& s) {
   return form;
 }
 
-std::optional<Product> make_product(Schedule& s, const ProductForm& form, const MatrixRow& row) {
+std::optional<Product> make_product(Schedule& s, const ProductForm& form, const MatrixRow& row, bool boxes) {
   BlockRv block = s.get_block(form.nest.name);
   Product p{form.nest.name, form.type, form.nest.extents.size(), 0, 0, 0};
   std::vector<int64_t> extents = form.nest.extents;
@@ -126,7 +167,8 @@ std::optional<Product> make_product(Schedule& s, const ProductForm& form, const 
     p.i = form.rows[0], p.j = form.columns[0], p.k = form.sums[0];
     p.turned = form.turned;
   } else {
-    // Operands [.., i, k] and [.., k, j].
+    // Operands [.., i, k] and [.., k, j], or [.., j, k] where boxes of it are wanted that lie so.
+    const bool terms_last = boxes && ends_in_terms(form);
     std::vector<std::vector<IterDigit>> map;
     std::vector<int64_t> fused;
     auto add = [&](const std::vector<size_t>& iters) {
@@ -140,10 +182,10 @@ std::optional<Product> make_product(Schedule& s, const ProductForm& form, const 
       fused.push_back(extent);
     };
     for (size_t b : form.batch) add({b});
-    p.i = map.size(), p.k = p.i + 1, p.j = p.i + 2;
+    p.i = map.size(), p.k = p.i + (terms_last ? 2 : 1), p.j = p.i + (terms_last ? 1 : 2);
     add(form.rows);
-    add(form.sums);
-    add(form.columns);
+    add(terms_last ? form.columns : form.sums);
+    add(terms_last ? form.sums : form.columns);
     s.transform_block_layout(block, map);
     for (int operand : {0, 1, -1}) s.reindex(block, operand);
     p.iterators = map.size();

@@ -25,6 +25,7 @@ struct ProductForm {
   ir::Type type;
   std::vector<size_t> batch, rows, columns, sums;
   bool plain = false;  // one row, column and sum iterator, in operands whose last two dimensions they are
+  bool boxes = false;  // such iterators, beside which others may move the last two dimensions (parts of sums)
   int turned = -1;     // see Product
 };
 std::optional<ProductForm> find_product(const ir::Kernel& k);
@@ -32,6 +33,9 @@ std::optional<ProductForm> find_product(const ir::Kernel& k);
 // makes a product of it.
 std::optional<ProductForm> find_product(schedule::Schedule& s);
 
+// Instructions of warpgroups multiply what tensor copies fetch, terms of an iteration of kWarpgroupTerms at a time.
+bool has_warpgroups(const target::Target& target);
+inline constexpr int64_t kWarpgroupTerms = 64;
 // Conditions of gpu_wgmma that do not hold, on a target that has instructions of warpgroups: a sentence each. `form`:
 // the kernel's, nullopt where it has none.
 std::vector<std::string> unmet_conditions_of_warpgroups(const ir::Kernel& k, const std::optional<ProductForm>& form);
@@ -45,7 +49,8 @@ struct Product {
 };
 // Where the product is another (a convolution), its iterators are fused and operands and result read and written
 // through copies that have them as dimensions, for gpu_inline to make them disappear; overhang is padded with zeros.
-// nullopt: a step was rejected.
-std::optional<Product> make_product(schedule::Schedule& s, const ProductForm& form, const MatrixRow& row);
+// nullopt: a step was rejected. `boxes`: dimensions of the copies are in the order of what they copy.
+std::optional<Product> make_product(schedule::Schedule& s, const ProductForm& form, const MatrixRow& row,
+                                    bool boxes = false);
 
 }  // namespace tcc::space

@@ -39,7 +39,14 @@ class GpuSplitK : public Module {
     std::vector<int64_t> parts;
     for (int64_t n : options.gpu.split_k)
       if (terms % n == 0 && terms / n >= kTile) parts.push_back(n);
-    if (results / (kTile * kTile) >= target.cuda.sm_count || parts.empty()) return {state};
+    // Warpgroups make larger tiles, of whole steps.
+    int64_t tile = kTile;
+    if (has_warpgroups(target) && unmet_conditions_of_warpgroups(s.kernel(), form).empty()) {
+      const auto whole = [&](int64_t n) { return terms / n % kWarpgroupTerms == 0 && terms / n > kWarpgroupTerms; };
+      if (std::any_of(parts.begin(), parts.end(), whole)) std::erase_if(parts, [&](int64_t n) { return !whole(n); });
+      tile = 2 * kTile;
+    }
+    if (results / (tile * tile) >= target.cuda.sm_count || parts.empty()) return {state};
     if (!split(s, *form, parts, target, options.gpu)) return {state};
     return {state, std::move(s)};
   }

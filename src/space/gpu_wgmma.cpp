@@ -2,16 +2,22 @@
 // Operands go to shared memory by tensor copies that warps of their own start, several iterations ahead, and the
 // instructions read them there; sums stay in the registers of one or two warpgroups (lower/gpu/expand_roles.h).
 //
-//   grid (batch, I0, J, I1) { warpgroups W {
+//   grid (batch, I0, J, I1) { cluster (I2, J1) { warpgroups W {          max_parallel
 //     K0 { As = A; Bs = B                           pipeline_depth, pipeline_role
 //          K1 { M { wgmma 64 x n x 16 } } }
-//     C = acc } }
+//     C = acc } } }
+//
+// Blocks of a cluster fetch together what they share: rows of A along columns, columns of B along rows. Of a large
+// grid either each tile has a block of its own, or as many blocks as run at a time walk over all tiles; then the sums
+// of tiles that do not fill the last wave of walkers may be made in parts (annotation tree of K0,
+// lower/gpu/split_last_wave.h).
 //
 // A block makes 64 or 128 rows, by one warpgroup or two, and the n columns of one instruction: each pair that the
 // results are large enough for is a design space of its own.
 #include <array>
 
 #include "space/gpu_product.h"
+#include "tcc/analysis/roles.h"
 #include "tcc/ir/instr.h"
 #include "tcc/space/matrix_instruction.h"
 
@@ -26,16 +32,12 @@ using schedule::LoopRv;
 using schedule::Schedule;
 
 constexpr int64_t kRows = 64, kTerms = 16;  // of the instruction
-constexpr int64_t kStep = 64;               // terms of an iteration: 128 bytes of a row
+constexpr int64_t kStep = kWarpgroupTerms;  // of an iteration: 128 bytes of a row
 constexpr int64_t kLeast = 32;              // rows and columns that are worth a tile
 constexpr int64_t kPitch = 16;              // bytes that rows of a tensor copy's source divide by
 constexpr int64_t kSlack = 2048;            // bytes of shared memory for barriers and alignment
 constexpr int64_t kCopyBytes = 16;          // moved together by the swizzle
 constexpr std::array<std::pair<int64_t, int64_t>, 4> kTiles = {{{128, 256}, {128, 128}, {64, 128}, {64, 64}}};
-
-bool has_warpgroups(const target::Target& target) {
-  return target.is_cuda() && target.cuda.features.wgmma && target.cuda.features.tma;
-}
 
 const Load& operand(const ProductForm& form, bool first) {
   const Id row = form.nest.block->iters[form.rows[0]].id;
@@ -66,18 +68,32 @@ class GpuWgmma : public Module {
   }
 
  private:
+  // How many of a grid of tiles of `size` results run at a time: numbers that leave some block several tiles, and 0,
+  // which is all. Empty: the grid is too small for a choice.
+  static std::vector<int64_t> walkers(const ProductForm& form, int64_t size, const target::Target& target,
+                                      const GpuSpaceOptions& options) {
+    int64_t results = 1;
+    for (const std::vector<size_t>* group : {&form.batch, &form.rows, &form.columns})
+      for (size_t i : *group) results *= form.nest.extents[i];
+    std::vector<int64_t> out;
+    for (int64_t n : options.wgmma_walkers)
+      if (n == 0 || results / size > n * target.cuda.sm_count) out.push_back(n * target.cuda.sm_count);
+    return out == std::vector<int64_t>{0} ? std::vector<int64_t>{} : out;
+  }
+
   static bool tile(Schedule& s, const ProductForm& form, int64_t rows, int64_t columns, const target::Target& target,
                    const GpuSpaceOptions& options) {
     const Id last = form.nest.block->iters[form.columns[0]].id;
-    const bool trans_b = as<Var>(operand(form, false).indices.back())->id == last;
+    const bool trans_b = mentions(operand(form, false).indices.back(), last);
     const std::string instruction =
         fmt::format("wgmma.m64n{}k16.f32.{}{}", columns, type_name(form.type), trans_b ? ".trans_b" : "");
     const int64_t stage = (rows + columns) * kStep * type_bytes(form.type);
+    const int64_t results = rows / kRows * analysis::kStagedPieces * analysis::kStagedRows * analysis::kStagedBytes;
     std::vector<int64_t> depths;
     for (int64_t d : options.wgmma_stages)
-      if (d * stage + kSlack <= target.cuda.shared_per_block_optin) depths.push_back(d);
+      if (d * stage + results + kSlack <= target.cuda.shared_per_block_optin) depths.push_back(d);
     if (depths.empty() || find_instruction(instruction) < 0) return false;
-    const std::optional<Product> p = make_product(s, form, {instruction, form.type, rows, columns, kStep});
+    const std::optional<Product> p = make_product(s, form, {instruction, form.type, rows, columns, kStep}, true);
     if (!p) return false;
     BlockRv block = s.get_block(p->name);
     BlockRv result = s.cache_write(block, Scope::kLocal);
@@ -87,17 +103,25 @@ class GpuWgmma : public Module {
     std::vector<LoopRv> j = s.split(loops[p->j], std::array{ExprRv{}, lit(columns)});
     std::vector<LoopRv> k = s.split(loops[p->k], std::array{ExprRv{}, lit(kStep / kTerms), lit(kTerms)});
     if (!s.ok()) return false;
-    std::vector<LoopRv> outer = s.split(i[0], s.sample_perfect_tile(i[0], 2, options.wgmma_group));
+    std::vector<LoopRv> across = s.split(i[0], s.sample_perfect_tile(i[0], 2, options.wgmma_cluster));
+    std::vector<LoopRv> along = s.split(j[0], s.sample_perfect_tile(j[0], 2, options.wgmma_cluster));
+    if (!s.ok()) return false;
+    std::vector<LoopRv> outer = s.split(across[0], s.sample_perfect_tile(across[0], 2, options.wgmma_group));
     std::vector<LoopRv> groups = s.split(i[1], s.sample_perfect_tile(i[1], 2, 2));
     if (!s.ok()) return false;
     for (size_t l = 0; l < loops.size(); ++l)
       if (l != p->i && l != p->j && l != p->k) grid.push_back(loops[l]);
     // Rows of blocks in groups, column by column: those that run at a time share both operands in the cache.
-    grid.insert(grid.end(), {outer[0], j[0], outer[1]});
+    grid.insert(grid.end(), {outer[0], along[0], outer[1]});
     std::vector<LoopRv> order = grid;
-    order.insert(order.end(), {groups[0], k[0], k[1], groups[1], i[2], j[1], k[2]});
+    order.insert(order.end(), {across[1], along[1], groups[0], k[0], k[1], groups[1], i[2], j[1], k[2]});
     s.reorder(order);
-    s.bind(fuse_all(s, grid), Axis::kGridX);
+    LoopRv tiles = fuse_all(s, grid);
+    s.bind(tiles, Axis::kGridX);
+    const std::vector<int64_t> at_a_time = walkers(form, rows * columns, target, options);
+    if (!at_a_time.empty()) s.annotate(tiles, AnnotationKey::kMaxParallel, sample_uniform(s, at_a_time));
+    s.bind(across[1], Axis::kClusterX);
+    s.bind(along[1], Axis::kClusterY);
     s.bind(groups[0], Axis::kWarpgroup);
     s.reverse_compute_at(result, groups[0]);
     for (int read = 0; read < 2 && s.ok(); ++read) {
@@ -110,6 +134,8 @@ class GpuWgmma : public Module {
     s.decompose_reduction(block, k[0]);
     s.annotate(k[0], AnnotationKey::kPipelineDepth, sample_uniform(s, depths));
     s.annotate(k[0], AnnotationKey::kPipelineRole, lit(1));
+    if (!at_a_time.empty() && !options.wgmma_parts.empty())
+      s.annotate(k[0], AnnotationKey::kTree, sample_uniform(s, options.wgmma_parts));
     s.unroll(k[1]);
     s.tensorize(i[2], instruction);
     return s.ok();
@@ -118,8 +144,12 @@ class GpuWgmma : public Module {
 
 }  // namespace
 
+bool has_warpgroups(const target::Target& target) {
+  return target.is_cuda() && target.cuda.features.wgmma && target.cuda.features.tma;
+}
+
 std::vector<std::string> unmet_conditions_of_warpgroups(const Kernel& k, const std::optional<ProductForm>& form) {
-  if (!form || !form->plain) return {"it is no product of two matrices, or of batches of them, as the task reads them"};
+  if (!form || !form->boxes) return {"it is no product of two matrices, or of batches of them, as the task reads them"};
   if (form->type != Type::kF16 && form->type != Type::kBF16)
     return {fmt::format("instructions of warpgroups multiply f16 and bf16 here, not {}", type_name(form->type))};
   std::vector<std::string> unmet;
@@ -130,7 +160,9 @@ std::vector<std::string> unmet_conditions_of_warpgroups(const Kernel& k, const s
     unmet.push_back(
         fmt::format("{} x {} results are less than half of a tile of {} x {}", rows, columns, kRows, kRows));
   if (terms <= kStep) unmet.push_back(fmt::format("sums of {} terms are one step: nothing runs ahead", terms));
-  if (as<Var>(operand(*form, true).indices.back())->id == nest.block->iters[form->rows[0]].id)
+  if (!form->plain && terms % kStep != 0)
+    unmet.push_back(fmt::format("sums of {} terms are no multiple of {}, and others follow them", terms, kStep));
+  if (mentions(operand(*form, true).indices.back(), nest.block->iters[form->rows[0]].id))
     unmet.push_back("the first operand is stored transposed: a warpgroup reads it with its terms side by side");
   for (const Load* load : nest.loads) {
     const Buffer& b = *k.buffer(load->buffer);

@@ -63,3 +63,15 @@ TEST_CASE("a matrix unit is busy with two warps a scheduler") {
   CHECK(with(1) == Approx(2e-3));
   CHECK(with(4) == with(2));
 }
+
+TEST_CASE("the first step of a tile is waited for where no other block works meanwhile") {
+  auto with = [](double fill, double blocks) {
+    return cost::predict_gpu_seconds(one([&](auto& f) {
+                                       f.fill_cycles = fill, f.clock_hz = 1e9;
+                                       f.blocks_per_sm = blocks;
+                                     }),
+                                     0);
+  };
+  CHECK(with(2e4, 1) == Approx(with(0, 1) + 2e-5));
+  CHECK(with(2e4, 2) == Approx(with(0, 2) + 1e-5));
+}

@@ -2,6 +2,7 @@
 #include "tcc/features/gpu_facts.h"
 
 #include <catch2/catch.hpp>
+#include <cmath>
 
 #include "tcc/ir/text.h"
 
@@ -131,4 +132,103 @@ TEST_CASE("a producer's copies cost its block's threads and registers, and no in
   CHECK(f.stages == 3);
   CHECK(f.matrix_flops == 2.0 * 128 * 64 * 256);
   CHECK(f.matrix_seconds == Approx(f.matrix_flops / target::find_target("h200")->peak.fp16));
+}
+
+TEST_CASE("blocks of a cluster are sent once what they share, and walkers fill their rings once") {
+  // 4 x cx x cy tiles of 64 x 64, four to a row of tiles.
+  auto facts = [](int64_t cx, int64_t cy, int64_t at_a_time, const char* out = "f16") {
+    auto k = ir::parse(fmt::format(R"(kernel nest {{
+  input A: f16[{rows}, 256]
+  input B: f16[256, {columns}]
+  output C: {out}[{rows}, {columns}]
+  temp acc: f32[64, 64] local
+  temp As: f16[64, 64] shared
+  temp Bs: f16[64, 64] shared
+  for g in {tiles} bound(grid.x) @max_parallel({limit}) {{
+    for x in {cx} bound(cluster.x) {{
+      for y in {cy} bound(cluster.y) {{
+        alloc acc {{
+          for k in 4 @pipeline_depth(3) @pipeline_role(1) {{
+            alloc As, Bs {{
+              for a in 64 @cooperative_fetch(8) {{
+                for b in 64 {{
+                  As[a, b] = A[g*{step} + x*64 + a, k*64 + b]
+                }}
+              }}
+              for u in 64 @cooperative_fetch(8) {{
+                for v in 64 {{
+                  Bs[u, v] = B[k*64 + u, y*64 + v]
+                }}
+              }}
+              for kk in 4 unrolled {{
+                instr wgmma.m64n64k16.f32.f16.trans_b(acc[0, 0], As[0, kk*16], Bs[kk*16, 0])
+              }}
+            }}
+          }}
+          for p in 64 {{
+            for q in 64 {{
+              C[g*{step} + x*64 + p, y*64 + q] = {out}(acc[p, q])
+            }}
+          }}
+        }}
+      }}
+    }}
+  }}
+}}
+)",
+                                   fmt::arg("rows", 1024 * 64), fmt::arg("columns", 64 * cy), fmt::arg("out", out),
+                                   fmt::arg("tiles", 1024 / cx), fmt::arg("limit", at_a_time), fmt::arg("cx", cx),
+                                   fmt::arg("cy", cy), fmt::arg("step", 64 * cx)));
+    if (!k) FAIL(k.error().message);
+    return facts_of(*k, "h200");
+  };
+  const double tile = 64 * 64 * 2, tiles = 1024;
+  const features::LaunchFacts plain = facts(1, 1, 0), rows = facts(2, 1, 0);
+  CHECK(plain.blocks == tiles);
+  CHECK(rows.blocks == tiles);
+  // Four steps of both operands, and the result once.
+  CHECK(plain.global_bytes == tiles * tile * (4 + 4 + 1));
+  CHECK(rows.global_bytes == tiles * tile * (4 + 2 + 1));
+  CHECK(facts(1, 2, 0).global_bytes == 2 * tiles * tile * (2 + 4 + 1));
+  CHECK(facts(2, 2, 0).global_bytes == 2 * tiles * tile * (2 + 2 + 1));
+  // Boxes arrive in shared memory whoever sent them; products read both operands there, and results pass through it.
+  CHECK(plain.shared_accesses == tiles * tile / 128 * (4 + 4 + 2 + 2 * 4));
+  CHECK(rows.shared_accesses == plain.shared_accesses);
+  CHECK(plain.shared_bytes == 3 * 2 * tile + 2 * 64 * 128);
+  const auto sms = target::find_target("h200")->cuda.sm_count;
+  const features::LaunchFacts walk = facts(1, 1, 2 * sms), narrow = facts(1, 1, sms);
+  CHECK(plain.fill_cycles == Approx(std::ceil(tiles / static_cast<double>(2 * sms)) * walk.fill_cycles));
+  CHECK(walk.wave_share == Approx(plain.wave_share));
+  CHECK(narrow.wave_share < walk.wave_share);
+}
+
+TEST_CASE("a tile of sums in shared memory counts as a thread's registers and independent sums", "[gpu_facts]") {
+  auto nest = ir::parse(R"(kernel nest {
+  input A: f32[16, 64]
+  input B: f32[64, 64]
+  output C: f32[64]
+  temp c: f32[16, 64] shared
+  for g in 4 bound(grid.x) {
+    alloc c {
+      for x in 64 bound(thread.x) {
+        for k in 64 {
+          for i in 4 unrolled {
+            for j in 4 unrolled {
+              c[x // 16 * 4 + i, x % 16 * 4 + j] = c[x // 16 * 4 + i, x % 16 * 4 + j] + A[x // 16 * 4 + i, k] * B[k, x % 16 * 4 + j]
+            }
+          }
+        }
+      }
+      for y in 64 bound(thread.x) {
+        C[y] = c[0, y]
+      }
+    }
+  }
+}
+)");
+  REQUIRE(nest.has_value());
+  const features::GpuFacts facts = features::gpu_facts(*nest, *target::find_target("a100"));
+  REQUIRE(facts.launches.size() == 1);
+  CHECK(facts.launches[0].parallelism == 16);
+  CHECK(facts.launches[0].registers >= 16 + 16);
 }

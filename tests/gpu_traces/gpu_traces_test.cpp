@@ -14,6 +14,7 @@
 #include "tcc/lower/lower.h"
 #include "tcc/space/sketch.h"
 #include "tcc/space/space.h"
+#include "traces/byte_product.h"
 #include "traces/reference.h"
 #include "traces/task_shapes.h"
 
@@ -35,9 +36,10 @@ bool is_small(const ir::Kernel& lowered) {
       extents[l->axis] = std::max(extents[l->axis], ir::int_value(l->extent));
     return true;
   });
-  int64_t threads = 1;
-  for (const auto& [axis, n] : extents) threads *= n;
-  return threads <= 512;
+  // Launches have threads by one kind of axes or the other.
+  int64_t linear = 1, grid = 1;
+  for (const auto& [axis, n] : extents) (axis < ir::Axis::kThreadX ? linear : grid) *= n;
+  return std::max(linear, grid) <= 512;
 }
 
 struct Tally {
@@ -74,8 +76,8 @@ struct Tally {
 // Draws `wanted` programs of each trace of the task's space, out of up to 12 times as many draws, and checks them.
 // `part`: of the traces' text, "" for all traces.
 void check_task(const task::Task& t, uint64_t seed, const target::Target& target, const space::SpaceOptions& options,
-                int wanted, const std::string& part, bool show, Tally& tally) {
-  const testing::Reference reference(t.kernel, 1e-4);
+                int wanted, const std::string& part, bool show, Tally& tally, double tolerance = 1e-4) {
+  const testing::Reference reference(t.kernel, tolerance);
   const bool compiles = codegen::nvrtc_available();
   Rng rng(seed);
   const std::vector<schedule::Trace> space = space::generate_space(t.kernel, target, options);
@@ -120,36 +122,6 @@ void check_task(const task::Task& t, uint64_t seed, const target::Target& target
   CHECK(tally.ran > before);
 }
 
-// Sums of products of bytes, which no operator of a graph is.
-task::Task make_byte_product(int64_t m, int64_t n, int64_t k, bool transposed) {
-  const std::string text =
-      fmt::format(R"(kernel built {{
-  input A: i8[{0}, {2}]
-  input B: i8[{3}, {4}]
-  output C: i32[{0}, {1}]
-  for i in {0} {{
-    for j in {1} {{
-      for k in {2} {{
-        block gemm(vi: spatial {0} = i, vj: spatial {1} = j, vk: reduce {2} = k) reduce(sum) {{
-          init {{
-            C[vi, vj] = 0i32
-          }}
-          C[vi, vj] = C[vi, vj] + i32(A[vi, vk]) * i32(B[{5}])
-        }}
-      }}
-    }}
-  }}
-}}
-)",
-                  m, n, k, transposed ? n : k, transposed ? k : n, transposed ? "vj, vk" : "vk, vj");
-  auto kernel = ir::parse(text);
-  if (!kernel) FAIL(kernel.error().message);
-  task::Task t;
-  t.workload = fmt::format("gemm {}x{}x{} i8", m, n, k);
-  t.kernel = *kernel;
-  return t;
-}
-
 }  // namespace
 
 TEST_CASE("programs of the GPU spaces equal the reference", "[traces]") {
@@ -179,8 +151,8 @@ TEST_CASE("matrix instructions of every type equal the reference, on odd sizes, 
     tasks.push_back(task::make_gemm({.m = 32, .n = 16, .k = 64, .bias = true, .trans_b = true, .dtype = type}));
     tasks.push_back(task::make_gemm({.m = 33, .n = 27, .k = 41, .relu = true, .trans_a = true, .dtype = type}));
   }
-  tasks.push_back(make_byte_product(32, 16, 96, true));
-  tasks.push_back(make_byte_product(17, 24, 70, false));
+  tasks.push_back(testing::make_byte_product(32, 16, 96, true));
+  tasks.push_back(testing::make_byte_product(17, 24, 70, false));
   tasks.push_back(testing::make_operator(graph::Op::kMatMul, graph::MatMulAttrs{}, {{3, 20, 34}, {3, 34, 18}}, half));
   tasks.push_back(task::make_conv({.batch = 2,
                                    .channels = 5,
@@ -246,6 +218,35 @@ TEST_CASE("long sums of few results are split over blocks", "[traces]") {
   CHECK(tally.uses("mma.m16n8k16.f32.f16") > 0);
 }
 
+TEST_CASE("attention goes through matrix instructions, on odd numbers of tokens and any width of whole tiles",
+          "[traces]") {
+  const bool soak = std::getenv("TCC_SOAK") != nullptr;
+  const char* only = std::getenv("TCC_TRACE_TASK");
+  const auto half = graph::DType::kF16, brain = graph::DType::kBF16;
+  const std::vector<task::AttentionParams> shapes = {
+      {.heads = 3, .queries = 64, .keys = 128, .depth = 64, .dtype = half},
+      {.batch = 2, .heads = 1, .queries = 37, .keys = 37, .depth = 32, .mask = true, .dtype = half},
+      {.heads = 1, .queries = 130, .keys = 67, .depth = 20, .width = 80, .heads_first = true, .dtype = half},
+      {.heads = 1, .queries = 33, .keys = 70, .depth = 128, .mask = true, .dtype = brain}};
+  Tally tally;
+  for (size_t n = 0; n < shapes.size(); ++n) {
+    if (only != nullptr && "a" + std::to_string(n) != only) continue;
+    // Weights are rounded to the operands' type.
+    const double tolerance = shapes[n].dtype == half ? 2e-3 : 2e-2;
+    check_task(task::make_attention(shapes[n]), n + 800, gpu("a100"), {}, soak ? 20 : 1, "tensorize", only != nullptr,
+               tally, tolerance);
+    if (n == 1 || soak)
+      check_task(task::make_attention(shapes[n]), n + 850, gpu("t4"), {}, soak ? 20 : 1, "tensorize", false, tally,
+                 tolerance);
+  }
+  WARN(tally.text());
+  if (only != nullptr) return;
+  for (const char* name :
+       {"mma.m16n8k16.f32.f16", "mma.m16n8k16.f32.f16.bt", "mma.m16n8k16.f32.bf16.bt", "mma.m16n8k8.f32.f16",
+        "ldmatrix.x4.f16", "ldmatrix.x4.trans.f16", "cp.async.16", "shfl.f32"})
+    CHECK(tally.uses(name) > 0);
+}
+
 TEST_CASE("products by warpgroups equal the reference, on odd sizes and batches, with bias and activation",
           "[traces]") {
   const target::Target target = gpu("h200");
@@ -268,8 +269,43 @@ TEST_CASE("products by warpgroups equal the reference, on odd sizes and batches,
   WARN(tally.text());
   if (only != nullptr) return;
   for (const char* name : {"wgmma.m64n64k16.f32.f16.trans_b", "wgmma.m64n64k16.f32.bf16", "wgmma.m64n128k16.f32.f16",
-                           "tma.load.f16", "tma.load.bf16", "mbarrier.expect_tx"})
+                           "tma.load.f16", "tma.load.bf16", "mbarrier.expect_tx", "tma.store.f16", "tma.store.bf16",
+                           "tma.load.multicast.f16", "tma.load.multicast.bf16", "mbarrier.arrive.cluster"})
     CHECK(tally.uses(name) > 0);
+}
+
+TEST_CASE("blocks that walk over the tiles of a product equal the reference", "[traces]") {
+  target::Target target = gpu("h200");
+  target.cuda.sm_count = 2;
+  const bool soak = std::getenv("TCC_SOAK") != nullptr;
+  const auto half = graph::DType::kF16, brain = graph::DType::kBF16;
+  space::SpaceOptions options;
+  options.gpu.wgmma_walkers = {1, 2};
+  Tally tally;
+  for (const task::Task& t :
+       {task::make_gemm({.m = 200, .n = 136, .k = 136, .bias = true, .relu = true, .dtype = half}),
+        task::make_gemm({.m = 320, .n = 64, .k = 72, .trans_b = true, .dtype = brain}),
+        testing::make_operator(graph::Op::kMatMul, graph::MatMulAttrs{}, {{3, 70, 136}, {3, 136, 72}}, half)})
+    check_task(t, 333, target, options, soak ? 20 : 2, "wgmma", false, tally);
+  WARN(tally.text());
+  // Blocks of several tiles wait before they write to a slot again.
+  CHECK(tally.uses("tma.wait_read") > 0);
+  CHECK(tally.uses("tma.load.multicast.f16") > 0);
+}
+
+TEST_CASE("warpgroups multiply parts of long sums of few results", "[traces]") {
+  const bool soak = std::getenv("TCC_SOAK") != nullptr;
+  const auto half = graph::DType::kF16, brain = graph::DType::kBF16;
+  Tally tally;
+  for (const task::Task& t :
+       {task::make_gemm({.m = 72, .n = 64, .k = 512, .bias = true, .relu = true, .dtype = half}),
+        task::make_gemm({.m = 65, .n = 80, .k = 384, .trans_b = true, .dtype = brain}),
+        testing::make_operator(graph::Op::kMatMul, graph::MatMulAttrs{}, {{2, 40, 256}, {2, 256, 40}}, half)})
+    check_task(t, 340, gpu("h200"), {}, soak ? 20 : 2, "rfactor", false, tally);
+  WARN(tally.text());
+  CHECK(tally.uses("wgmma.m64n64k16.f32.f16.trans_b") > 0);
+  CHECK(tally.uses("wgmma.m64n64k16.f32.bf16") > 0);
+  CHECK(tally.uses("tma.load.f16") > 0);
 }
 
 TEST_CASE("products by warpgroups keep their sums in registers", "[traces]") {
@@ -293,7 +329,8 @@ TEST_CASE("products by warpgroups keep their sums in registers", "[traces]") {
     if (!artifact) FAIL(artifact.error().message << text);
     INFO(text);
     CHECK(artifact->facts.at("spill_bytes") == 0);
-    CHECK(artifact->launches.at(0).tensor_maps.size() == 2);
+    // Both operands and the result; parts of sums go to a workspace.
+    CHECK(artifact->launches.at(0).tensor_maps.size() == (text.find("rfactor") == std::string::npos ? 3 : 2));
     ++compiled;
   }
   CHECK(compiled >= 3);

@@ -107,6 +107,43 @@ TEST_CASE("what lies beyond a tensor is filled with zeros by the copy") {
   CHECK_FALSE(has(lowered_text(sums(6, 3, 4, 118), "a100"), "cp.async.16"));
 }
 
+TEST_CASE("a copy behind work that it has nothing to do with runs ahead, too") {
+  auto nest = ir::parse(R"(kernel nest {
+  input A: f32[9, 64]
+  input B: f32[9, 64]
+  output C: f32[128]
+  temp t: f32[64] shared
+  temp u: f32[64] shared
+  temp s: f32[1] local
+  for g in 2 bound(grid.x) {
+    for x in 64 bound(thread.x) {
+      alloc s {
+        s[0] = 0.0
+        for k in 9 @pipeline_depth(3) {
+          alloc t, u {
+            for c in 64 @cooperative_fetch(4) {
+              t[c] = A[k, c]
+            }
+            s[0] = s[0] + t[63 - x]
+            for d in 64 @cooperative_fetch(4) {
+              u[d] = B[k, d]
+            }
+            s[0] = s[0] * 0.5 + u[63 - x]
+          }
+        }
+        C[g*64 + x] = s[0]
+      }
+    }
+  }
+}
+)");
+  if (!nest) FAIL(nest.error().message);
+  const std::string text = lowered_text(*nest, "a100");
+  CHECK(has(text, "temp t: f32[3, 64] shared"));
+  CHECK(has(text, "temp u: f32[3, 64] shared"));
+  CHECK(has(lowered_text(*nest, "t4"), "temp u: f32[3, 64] shared"));
+}
+
 TEST_CASE("a loop whose work writes the copied buffer is no pipeline") {
   const ir::Kernel nest = sums(6, 2, 4, 128, "{e}", "", "t[g*64 + x] = 0.0");
   auto lowered = lower::lower(nest, named("a100"), ir::Stage::kLowered, std::make_shared<Arena>());

@@ -210,7 +210,10 @@ TEST_CASE("warpgroups multiply halves where the GPU has them, in tiles that the 
   CHECK(instructions(large, "a100").empty());
   const std::string found = instructions(large, "h200");
   for (const char* n : {"n256", "n128", "n64"}) CHECK(has(found, fmt::format("wgmma.m64{}k16.f32.f16.trans_b;", n)));
+  // Sums in parts, and whole.
   CHECK(instructions(task::make_gemm({.m = 128, .n = 64, .k = 512, .trans_b = true, .dtype = brain}), "h100") ==
+        "wgmma.m64n64k16.f32.bf16;wgmma.m64n64k16.f32.bf16;");
+  CHECK(instructions(task::make_gemm({.m = 128, .n = 64, .k = 128, .trans_b = true, .dtype = brain}), "h100") ==
         "wgmma.m64n64k16.f32.bf16;");
   // Single precision, long rows of the wrong length, one step only, few rows.
   CHECK(instructions(task::make_gemm({.m = 1024, .n = 1024, .k = 512}), "h200").empty());

@@ -217,7 +217,10 @@ class TraceWriter {
     schedule::BlockRv product = s.get_block("gemm1");
     if (!s.ok() || rng_.below(4) == 0) product = block;
     s.clear_reject();
-    s.stream_reduction(product, schedule::lit(1 + rng_.below(8)), schedule::lit(1 + rng_.below(8)));
+    const int64_t keys = 1 + rng_.below(8), rows = 1 + rng_.below(8);
+    std::optional<schedule::ExprRv> group;
+    if ((keys + rows) % 3 == 0) group = schedule::lit(1 + keys % 4);
+    s.stream_reduction(product, schedule::lit(keys), schedule::lit(rows), group);
   }
   // Each iterator whole, or split by a small factor; the digits in any order, some joined.
   void transform(schedule::BlockRv block) {

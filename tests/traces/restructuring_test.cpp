@@ -205,6 +205,46 @@ TEST_CASE("random scopes, strides, unit loops and annotations keep the meaning",
   });
 }
 
+TEST_CASE("random binding of loops keeps the meaning", "[traces]") {
+  using ir::Axis;
+  static constexpr std::array kAxes = {Axis::kGridX,   Axis::kGridY,   Axis::kThreadX, Axis::kThreadY,
+                                       Axis::kThreadZ, Axis::kVthread, Axis::kWarp,    Axis::kLane};
+  auto gpu = target::find_target("a100");
+  REQUIRE(gpu.has_value());
+  Rng rng(7);
+  int accepted = 0, refused = 0, lowered = 0;
+  for (int round = 0; round < 300; ++round) {
+    task::Task t = random_task(rng);
+    const testing::Reference reference(t.kernel);
+    Schedule s(t.kernel, std::make_shared<Arena>(), &rng);
+    BlockRv block = any(rng, blocks_of(s, t.kernel));
+    disturb(s, block, rng);
+    for (int64_t n = 1 + rng.below(4); n > 0; --n) {
+      std::vector<LoopRv> loops = s.get_loops(block);
+      if (!s.ok() || loops.empty()) break;
+      s.bind(any(rng, loops), any(rng, std::vector<Axis>(kAxes.begin(), kAxes.end())));
+      (s.ok() ? accepted : refused)++;
+      if (!s.ok()) CHECK_FALSE(s.reject().text.empty());
+      s.clear_reject();
+    }
+    s.clear_reject();
+    INFO(print_trace(s.trace()));
+    reference.check(s.kernel(), "scheduled", rng.below(1000));
+    auto arena = std::make_shared<Arena>();
+    auto again = replay(s.trace(), s.trace().decisions, t.kernel, arena);
+    REQUIRE(again);
+    REQUIRE(ir::hash_kernel(*again) == ir::hash_kernel(s.kernel()));
+    auto nest = lower::lower(*again, *gpu, ir::Stage::kNest, arena);
+    if (!nest) continue;
+    reference.check(*nest, "nest", rng.below(1000));
+    ++lowered;
+  }
+  INFO(accepted << " accepted, " << refused << " refused, " << lowered << " lowered");
+  CHECK(accepted > 200);
+  CHECK(refused > 50);
+  CHECK(lowered > 20);
+}
+
 namespace {
 
 // Attention over `rows` queries and `keys` keys as its naive blocks: with heads, a scale, a causal mask, and the
@@ -273,7 +313,10 @@ TEST_CASE("attention in one pass keeps the meaning", "[traces]") {
     testing::Reference reference(k);
     Schedule s(k, std::make_shared<Arena>(), &rng);
     BlockRv scores = s.get_block("scores"), mix = s.get_block("mix");
-    LoopRv tiles = s.stream_reduction(mix, lit(1 + rng.below(5)), lit(1 + rng.below(4)));
+    // Whole tiles need sums and maxima that nothing behind the product reads.
+    std::optional<ExprRv> group;
+    if (divide_first && round % 3 == 0) group = lit(1 + rng.below(3));
+    LoopRv tiles = s.stream_reduction(mix, lit(1 + rng.below(5)), lit(1 + rng.below(4)), group);
     REQUIRE(s.ok());
     check(reference, k, s);
     s.compute_at(scores, tiles);

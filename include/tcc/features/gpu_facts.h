@@ -25,6 +25,7 @@ struct LaunchFacts {
   double parallelism = 1;        // independent sums of a thread
   double stages = 1;             // iterations that are in shared memory at a time (annotation pipeline_depth)
   double step_cycles = 0;        // least clock cycles of iterations that a block goes through together, over all waves
+  double fill_cycles = 0;        // clock cycles in which a multiprocessor waits for the first iteration of its tiles
   double scheduler_warps = 0;    // resident warps of each of a multiprocessor's schedulers
   // Seconds if nothing but this were to be done, with every multiprocessor busy.
   double compute_seconds = 0, memory_seconds = 0, shared_seconds = 0;

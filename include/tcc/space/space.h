@@ -29,9 +29,13 @@ struct GpuSpaceOptions {
   std::vector<int64_t> tensor_stages = {2, 3, 4};    // its copies: iterations that are in shared memory at a time
   std::vector<int64_t> wgmma_stages = {3, 4, 5, 6};  // those of products by warpgroups
   int64_t wgmma_group = 16;                          // rows of blocks that follow each other in the grid, at most
-  std::vector<int64_t> stages = {1, 2};              // those of multi-level-tiling
-  std::vector<int64_t> split_k = {2, 4, 8, 16};      // parts of long sums of few results
-  bool allow_tf32 = false;                           // single precision by tf32 products
+  int64_t wgmma_cluster = 2;                         // blocks of a cluster along rows and along columns, at most
+  // Blocks of a grid of products by warpgroups that run at a time, in multiprocessors of the device; 0: all.
+  std::vector<int64_t> wgmma_walkers = {0, 1, 2};
+  std::vector<int64_t> wgmma_parts = {1, 2, 4, 8};  // of the sums of tiles that do not fill the last wave of walkers
+  std::vector<int64_t> stages = {1, 2};             // those of multi-level-tiling
+  std::vector<int64_t> split_k = {2, 4, 8, 16};     // parts of long sums of few results
+  bool allow_tf32 = false;                          // single precision by tf32 products
 };
 
 struct SpaceOptions {

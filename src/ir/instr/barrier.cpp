@@ -38,11 +38,17 @@ constexpr Instruction kRows[] = {
         "mbarrier.arrive.expect_tx.shared.b64 _, [%bar], $0;"),
     row("mbarrier.wait", "mbarrier", Participants::kThread, kShared, 1, Behaviour::kMbarrierWait,
         "{ .reg .pred done; again: mbarrier.test_wait.parity.shared.b64 done, [%bar], $0; @!done bra again; }"),
-    // Flags between blocks of a launch, initialised by an earlier launch. The backend keeps a counter in the barrier's
-    // eight bytes: an arrival is a releasing increment, a wait an acquiring spin.
-    row("flag.init", "", Participants::kThread, kGlobal, 1, Behaviour::kMbarrierInit, ""),
-    row("flag.arrive", "", Participants::kThread, kGlobal, 0, Behaviour::kMbarrierArrive, ""),
-    row("flag.wait", "", Participants::kThread, kGlobal, 1, Behaviour::kMbarrierWait, ""),
+    // Flags between blocks of a launch, initialised by an earlier launch. Of the barrier's eight bytes the upper four
+    // are the arrivals of a phase and the lower four count arrivals: their quotient is the number of complete phases.
+    // An arrival is a releasing increment, a wait an acquiring spin.
+    row("flag.init", "", Participants::kThread, kGlobal, 1, Behaviour::kMbarrierInit,
+        "st.global.u32 [%bar], 0; st.global.u32 [%bar + 4], $0;"),
+    row("flag.arrive", "", Participants::kThread, kGlobal, 0, Behaviour::kMbarrierArrive,
+        "red.release.gpu.global.add.u32 [%bar], 1;"),
+    row("flag.wait", "", Participants::kThread, kGlobal, 1, Behaviour::kMbarrierWait,
+        "{ .reg .pred done; .reg .b32 count, phase; ld.global.u32 count, [%bar + 4]; "
+        "again: ld.acquire.gpu.global.u32 phase, [%bar]; div.u32 phase, phase, count; and.b32 phase, phase, 1; "
+        "setp.ne.u32 done, phase, $0; @!done bra again; }"),
     row("fence.mbarrier_init", "clusters", Participants::kThread, {}, 0, Behaviour::kFenceMbarrierInit,
         "fence.mbarrier_init.release.cluster;"),
     row("fence.proxy.async", "tma", Participants::kThread, {}, 0, Behaviour::kFenceProxyAsync, "fence.proxy.async;"),

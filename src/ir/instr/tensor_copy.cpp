@@ -83,6 +83,19 @@ constexpr Instruction kRows[] = {
      .flops = 0,
      .bytes = 0,
      .ptx = "cp.async.bulk.wait_group $0;"},
+    // Until the stores have read shared memory: what they write is visible when the kernel ends.
+    {.name = "tma.wait_read",
+     .feature = "tma",
+     .participants = Participants::kThread,
+     .operands = {},
+     .num_args = 1,
+     .completion = Completion::kImmediate,
+     .proxy = Proxy::kAsync,
+     .behaviour = Behaviour::kCopyWait,
+     .semantics = "",
+     .flops = 0,
+     .bytes = 0,
+     .ptx = "cp.async.bulk.wait_group.read $0;"},
 };
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "lower/gpu/edit.h"
 
+#include <algorithm>
+
 #include "tcc/ir/instr.h"
 
 namespace tcc::lower {
@@ -54,6 +56,10 @@ Touched touched_buffers(Stmt s) {
     });
   });
   return t;
+}
+
+bool meet(const std::set<Id>& x, const std::set<Id>& y) {
+  return std::any_of(x.begin(), x.end(), [&](Id id) { return y.contains(id); });
 }
 
 bool mentions_any(Expr e, const std::set<Id>& ids) {

@@ -55,6 +55,7 @@ struct Touched {
   std::set<ir::Id> reads, writes;
 };
 Touched touched_buffers(ir::Stmt s);
+bool meet(const std::set<ir::Id>& x, const std::set<ir::Id>& y);
 
 bool mentions_any(ir::Expr e, const std::set<ir::Id>& ids);
 // Loads and stores below `s` of buffers in `buffers` are given new index lists.

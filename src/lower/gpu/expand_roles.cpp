@@ -13,13 +13,22 @@
 // A barrier's wait names the parity of the phase that has to be over. full completes once every D iterations, so
 // iteration k waits for phase k / D; empty has no completed phase at first, and the wait for the parity before phase 0
 // passes at once.
+//
+// Blocks that walk over several tiles (CUTLASS, "persistent tile scheduler") do all of this once for each, and the
+// iterations are numbered across tiles: the producer fills the ring for the next one while results of this one leave.
+//
+// In a cluster, blocks that want the same box load a part of its rows each and multicast it to all of them (CUTLASS,
+// "multicast"): a version is empty when the consumers of every block that receives the producer's parts have left it,
+// so they arrive at the barriers of all blocks that send to theirs. Blocks meet after they have made their barriers,
+// and before any of them ends.
 #include "lower/gpu/expand_roles.h"
 
 #include <algorithm>
 #include <bit>
 
 #include "lower/gpu/edit.h"
-#include "tcc/analysis/roles.h"
+#include "lower/gpu/role_loop.h"
+#include "lower/gpu/stage_results.h"
 #include "tcc/ir/instr.h"
 
 namespace tcc::lower {
@@ -29,169 +38,9 @@ using namespace ir;
 using analysis::role_loop;
 
 constexpr int64_t kGroupWarps = 4, kLanes = 32;
-// CUDA driver API, "cuTensorMapEncodeTiled": rows of a box, bytes of a row with 128B swizzle, what strides divide by,
-// and where swizzled tiles begin.
-constexpr int64_t kBoxRows = 256, kBoxBytes = 128, kPitchBytes = 16, kTileAlignment = 1024;
+// CUDA driver API, "cuTensorMapEncodeTiled": bytes of a row with 128B swizzle, and where swizzled tiles begin.
+constexpr int64_t kBoxBytes = 128, kTileAlignment = 1024;
 constexpr int64_t kPiece = 16;  // bytes that the swizzle moves together
-
-const Expr* annotation(const Loop& l, AnnotationKey key) {
-  for (const Annotation& a : l.annotations)
-    if (a.key == key) return &a.value;
-  return nullptr;
-}
-
-// A copy of source[lead.., row + i, column + j] to shared[0.., i, j].
-struct BoxCopy {
-  const Buffer* shared = nullptr;
-  const Buffer* source = nullptr;
-  std::vector<Expr> lead;
-  Expr row = nullptr, column = nullptr;
-  int64_t rows = 0, columns = 0;
-  int64_t bytes() const { return rows * columns * type_bytes(shared->type); }
-};
-struct RoleLoop {
-  const Loop* loop = nullptr;
-  int64_t steps = 0, depth = 0;
-  std::vector<BoxCopy> copies;
-  std::vector<Stmt> work;
-};
-
-class Reader {
- public:
-  Reader(const Kernel& k, Arena& arena) : k_(k), b_(arena) {}
-
-  Legal<RoleLoop> read(Stmt launch) {
-    RoleLoop out;
-    out.loop = role_loop(launch);
-    const Loop& l = *out.loop;
-    const Expr* depth = annotation(l, AnnotationKey::kPipelineDepth);
-    if (as<Loop>(launch) == nullptr || !is_grid(as<Loop>(launch)->axis)) return refuse("a launch of one block");
-    if (!reaches(launch, l.id)) return refuse("'" + name(l.id) + "' is not the one loop of its launch");
-    if (depth == nullptr || !is_int(*depth) || !is_int(l.extent))
-      return reject(RejectReason::kNotConstant, "the pipeline of '" + name(l.id) + "'");
-    out.steps = int_value(l.extent);
-    out.depth = std::min(int_value(*depth), out.steps);
-    const Alloc* own = as<Alloc>(l.body);
-    const Seq* seq = own == nullptr ? nullptr : as<Seq>(own->body);
-    if (seq == nullptr) return refuse("'" + name(l.id) + "' holds no copies and products of its own");
-    for (Stmt s : seq->stmts) {
-      std::optional<BoxCopy> copy = out.work.empty() ? box_copy(s) : std::nullopt;
-      if (!copy) {
-        out.work.push_back(s);
-        continue;
-      }
-      if (std::find(own->buffers.begin(), own->buffers.end(), copy->shared->id) == own->buffers.end())
-        return refuse("'" + name(copy->shared->id) + "' is not of one iteration");
-      if (Legal<void> ok = check_box(*copy, launch); !ok) return tl::make_unexpected(ok.error());
-      out.copies.push_back(std::move(*copy));
-    }
-    if (out.copies.size() != own->buffers.size() || out.work.empty())
-      return reject(RejectReason::kBadInstruction,
-                    "what '" + name(l.id) + "' copies is no box of a parameter that a tensor copy can make");
-    for (Stmt s : out.work)
-      if (!only_products(s)) return refuse("'" + name(l.id) + "' does more than copies and products");
-    return out;
-  }
-
- private:
-  tl::unexpected<Reject> refuse(const std::string& why) const { return reject(RejectReason::kUnsupported, why); }
-  std::string name(Id id) const { return name_hint(k_, id); }
-
-  // Only bound loops, allocations and sequences stand around the loop.
-  static bool reaches(Stmt s, Id id) {
-    if (const Loop* l = as<Loop>(s))
-      return l->id == id || (l->loop_kind == LoopKind::kBound && l->axis != Axis::kVthread && reaches(l->body, id));
-    if (const Alloc* a = as<Alloc>(s)) return reaches(a->body, id);
-    if (const Seq* seq = as<Seq>(s))
-      return std::count_if(seq->stmts.begin(), seq->stmts.end(), [&](Stmt c) { return reaches(c, id); }) == 1;
-    return false;
-  }
-
-  static bool only_products(Stmt s) {
-    bool all = true;
-    visit(s, [&](Stmt x) {
-      const InstrCall* call = as<InstrCall>(x);
-      all &= call == nullptr ? x->kind == StmtKind::kLoop || x->kind == StmtKind::kSeq
-                             : instruction(call->instr).completion == Completion::kWgmmaGroup;
-      return all;
-    });
-    return all;
-  }
-
-  // nullopt: another statement.
-  std::optional<BoxCopy> box_copy(Stmt s) {
-    std::vector<const Loop*> loops;
-    for (; as<Loop>(s) != nullptr; s = as<Loop>(s)->body) loops.push_back(as<Loop>(s));
-    const Store* store = as<Store>(s);
-    const Load* load = store == nullptr || store->predicate != nullptr ? nullptr : as<Load>(store->value);
-    if (load == nullptr || loops.size() != 2 || load->indices.size() < 2 || store->indices.size() < 2)
-      return std::nullopt;
-    BoxCopy c;
-    c.shared = k_.buffer(store->buffer);
-    c.source = k_.buffer(load->buffer);
-    const size_t lead = store->indices.size() - 2, from = load->indices.size() - 2;
-    for (size_t d = 0; d < lead; ++d)
-      if (!is_int(store->indices[d], 0)) return std::nullopt;
-    for (size_t d = 0; d < 2; ++d) {
-      const Var* v = as<Var>(store->indices[lead + d]);
-      const auto l = std::find_if(loops.begin(), loops.end(), [&](const Loop* x) { return v && x->id == v->id; });
-      if (l == loops.end() || !is_int((*l)->extent)) return std::nullopt;
-      (d == 0 ? c.rows : c.columns) = int_value((*l)->extent);
-      (d == 0 ? c.row : c.column) = b_.sub(load->indices[from + d], store->indices[lead + d]);
-    }
-    c.lead.assign(load->indices.begin(), load->indices.end() - 2);
-    std::vector<Expr> fixed = c.lead;
-    fixed.insert(fixed.end(), {c.row, c.column});
-    for (Expr e : fixed)
-      if (mentions_any(e, {loops[0]->id, loops[1]->id})) return std::nullopt;
-    if (load->predicate != nullptr && !is_inside(*load, *c.source)) return std::nullopt;
-    return c;
-  }
-
-  // The predicate says no more than that the element exists, and what does not is zero.
-  bool is_inside(const Load& load, const Buffer& source) {
-    const FloatConst* zero = as<FloatConst>(load.other);
-    if (zero == nullptr || zero->value != 0) return false;
-    std::vector<Expr> conjuncts;
-    split_conjunction(load.predicate, conjuncts);
-    const size_t from = load.indices.size() - 2;
-    return std::all_of(conjuncts.begin(), conjuncts.end(), [&](Expr e) {
-      if (e->kind != ExprKind::kLt && e->kind != ExprKind::kLe) return false;
-      Expr left = b_.sub(as<Binary>(e)->b, as<Binary>(e)->a);
-      if (e->kind == ExprKind::kLe) left = b_.offset(left, 1);
-      for (size_t d = from; d < from + 2; ++d)
-        if (equal(left, b_.sub(source.shape[d], load.indices[d]))) return true;
-      return false;
-    });
-  }
-
-  Legal<void> check_box(const BoxCopy& c, Stmt launch) {
-    const int64_t bytes = type_bytes(c.shared->type);
-    auto bad = [&](const std::string& why) {
-      return reject(RejectReason::kBadInstruction, "a tensor copy of '" + name(c.source->id) + "': " + why);
-    };
-    if (c.source->role == BufferRole::kTemp || c.source->layout != nullptr || c.source->type != c.shared->type)
-      return bad("it is no plain parameter of the kernel");
-    if (find_instruction(fmt::format("tma.load.{}", type_name(c.shared->type))) < 0 || bytes != 2)
-      return bad("no such instruction for its type");
-    if (!is_int(c.source->shape.back()) || int_value(c.source->shape.back()) * bytes % kPitchBytes != 0)
-      return bad(fmt::format("its rows are no multiple of {} bytes", kPitchBytes));
-    if (c.rows > kBoxRows || c.columns * bytes % kBoxBytes != 0) return bad("the box is too large or too narrow");
-    std::set<Id> threads;
-    visit(launch, [&](Stmt s) {
-      if (const Loop* l = as<Loop>(s); l != nullptr && is_thread(l->axis)) threads.insert(l->id);
-      return true;
-    });
-    std::vector<Expr> starts = c.lead;
-    starts.insert(starts.end(), {c.row, c.column});
-    for (Expr e : starts)
-      if (mentions_any(e, threads)) return bad("it depends on the thread");
-    return {};
-  }
-
-  const Kernel& k_;
-  Builder b_;
-};
 
 class Expander {
  public:
@@ -199,41 +48,77 @@ class Expander {
 
   Legal<Stmt> run(Stmt launch) {
     if (role_loop(launch) == nullptr) return launch;
-    Legal<RoleLoop> found = Reader(edit_.k, b_.arena()).read(launch);
+    Legal<RoleLoop> found = read_role_loop(edit_.k, launch, b_.arena());
     if (!found) return tl::make_unexpected(found.error());
     role_ = std::move(*found);
     consumers_ = analysis::consumer_groups(launch);
+    results_.emplace(edit_, consumers_, role_.walk.persistent());
     const analysis::RoleShape shape = analysis::role_shape(consumers_, target_.cuda.registers_per_sm);
     make_barriers();
-    std::vector<const Loop*> grid;
-    for (; as<Loop>(launch) != nullptr && is_grid(as<Loop>(launch)->axis); launch = as<Loop>(launch)->body)
-      grid.push_back(as<Loop>(launch));
+    make_walk();
+    Stmt below = launch;
+    while (as<Loop>(below) != nullptr && !is_thread(as<Loop>(below)->axis) && as<Loop>(below)->axis != Axis::kVthread)
+      below = as<Loop>(below)->body;
     const Role roles[2] = {{0, kGroupWarps, static_cast<int32_t>(shape.producer_registers), producer()},
                            {kGroupWarps, static_cast<int32_t>(kGroupWarps * consumers_),
-                            static_cast<int32_t>(shape.consumer_registers), consumer(launch)}};
-    Stmt both[2] = {initialisation(shape.threads), b_.roles(roles)};
+                            static_cast<int32_t>(shape.consumer_registers), consumer(below)}};
+    Stmt all[3] = {initialisation(shape.threads), b_.roles(roles), clustered() ? meeting() : nullptr};
     std::vector<Id> shared;
     for (const BoxCopy& c : role_.copies) shared.push_back(c.shared->id);
+    if (results_->buffer() != kNoId) shared.push_back(results_->buffer());
     shared.insert(shared.end(), {full_, empty_});
-    Stmt body = b_.alloc(shared, b_.seq(both));
-    for (size_t i = grid.size(); i-- > 0;) {
-      std::vector<Annotation> annotations;
-      // Unrolling is decided here: a step of the pipeline is a few instructions.
-      for (const Annotation& a : grid[i]->annotations)
-        if (a.key != AnnotationKey::kUnrollMax) annotations.push_back(a);
-      if (i == 0) annotations.push_back({AnnotationKey::kLaunchBounds, b_.integer(shape.blocks)});
-      body = b_.loop(grid[i]->id, grid[i]->extent, body, LoopKind::kBound, grid[i]->axis, annotations);
-    }
+    Stmt body = b_.alloc(shared, b_.seq(all));
+    for (const Loop* l : {role_.cluster_y, role_.cluster_x})
+      if (l != nullptr) body = b_.with_body(*l, body);
     add_versions();
-    return body;
+    return around(body, shape.blocks);
   }
 
  private:
+  bool clustered() const { return blocks_along(role_.cluster_x) * blocks_along(role_.cluster_y) > 1; }
   Expr turn(Expr k) { return b_.floor_mod(k, b_.integer(role_.depth)); }
   Stmt call(const char* row, std::initializer_list<Operand> operands, std::initializer_list<Expr> args) {
     return b_.instr(find_instruction(row), operands, args);
   }
   Operand barrier(Id id, Expr version) { return {id, b_.arena().copy(std::vector{version})}; }
+
+  // The grid around the body.
+  Stmt around(Stmt body, int64_t blocks) {
+    for (size_t i = role_.grid.size(); i-- > 0;) {
+      const Loop& l = *role_.grid[i];
+      std::vector<Annotation> annotations;
+      // Unrolling is decided here: a step of the pipeline is a few instructions.
+      for (const Annotation& a : l.annotations)
+        if (a.key != AnnotationKey::kUnrollMax && a.key != AnnotationKey::kMaxParallel) annotations.push_back(a);
+      if (i == 0) annotations.push_back({AnnotationKey::kLaunchBounds, b_.integer(blocks)});
+      const bool walks = role_.walk.persistent();
+      body = b_.loop(walks ? walker_ : l.id, walks ? b_.integer(role_.walk.clusters) : l.extent, body, LoopKind::kBound,
+                     l.axis, annotations);
+    }
+    return body;
+  }
+
+  // Number w of W walkers makes tiles w, w + W, ...
+  void make_walk() {
+    if (!role_.walk.persistent()) return;
+    walker_ = edit_.fresh_named("walker");
+    Expr clusters = b_.integer(role_.walk.clusters);
+    Expr left = b_.sub(b_.integer(role_.walk.tiles), b_.var(walker_));
+    trips_ = role_.walk.tiles % role_.walk.clusters == 0
+                 ? b_.integer(role_.walk.tiles / role_.walk.clusters)
+                 : b_.floor_div(b_.offset(left, role_.walk.clusters - 1), clusters);
+  }
+  // The body once for each tile, f(number of the tile among those of the block).
+  template <class F>
+  Stmt each_tile(const F& f) {
+    if (!role_.walk.persistent()) return f(b_.integer(0));
+    const Id trip = edit_.fresh_named("tile");
+    Substitution tile;
+    tile.set(role_.grid[0]->id, b_.add(b_.var(walker_), b_.scale(b_.var(trip), role_.walk.clusters)));
+    return b_.loop(trip, trips_, substitute(b_, f(b_.var(trip)), tile));
+  }
+  // Number of the iteration among all of the block.
+  Expr iteration(Expr tile, Expr k) { return b_.add(b_.scale(tile, role_.steps), k); }
 
   void make_barriers() {
     std::vector<const Buffer*> all(edit_.k.buffers.begin(), edit_.k.buffers.end());
@@ -242,7 +127,7 @@ class Expander {
       Buffer fields{};
       fields.id = *id = edit_.fresh_named(id == &full_ ? "full" : "empty");
       fields.type = Type::kBarrier;
-      fields.scope = Scope::kShared;
+      fields.scope = clustered() ? Scope::kClusterShared : Scope::kShared;
       fields.role = BufferRole::kTemp;
       fields.shape = std::span<const Expr>(&shape, 1);
       fields.alignment = static_cast<int32_t>(type_bytes(Type::kBarrier));
@@ -268,78 +153,162 @@ class Expander {
   // One thread makes the barriers; all wait until they are there.
   Stmt initialisation(int64_t count) {
     const Id s = edit_.fresh_named("s");
+    const auto arrivals = kGroupWarps * consumers_ * static_cast<int64_t>(peers().size());
     Stmt each[2] = {call("mbarrier.init", {barrier(full_, b_.var(s))}, {b_.integer(1)}),
-                    call("mbarrier.init", {barrier(empty_, b_.var(s))}, {b_.integer(kGroupWarps * consumers_)})};
+                    call("mbarrier.init", {barrier(empty_, b_.var(s))}, {b_.integer(arrivals)})};
     Stmt made[2] = {b_.loop(s, b_.integer(role_.depth), b_.seq(each), LoopKind::kUnrolled),
                     call("fence.mbarrier_init", {}, {})};
     return threads(consumers_ + 1, [&](Expr group, Expr warp, Expr lane) {
-      Stmt both[2] = {b_.if_then(first(group, warp, lane), b_.seq(made)),
-                      call("bar.sync", {}, {b_.integer(0), b_.integer(count)})};
+      Stmt both[2] = {
+          b_.if_then(first(group, warp, lane), b_.seq(made)),
+          clustered() ? call("cluster.sync", {}, {}) : call("bar.sync", {}, {b_.integer(0), b_.integer(count)})};
       return b_.seq(both);
     });
   }
+  // Nobody ends while others write to its memory or arrive at its barriers.
+  Stmt meeting() {
+    return threads(consumers_ + 1, [&](Expr, Expr, Expr) { return call("cluster.sync", {}, {}); });
+  }
+
+  // --- clusters ------------------------------------------------------------------------------------------------------
+  Expr coordinate(const Loop* axis) { return axis == nullptr ? b_.integer(0) : b_.var(axis->id); }
+  static int64_t blocks_along(const Loop* axis) { return axis == nullptr ? 1 : int_value(axis->extent); }
+
+  // Offsets along x and y of the blocks that send boxes to a block, and that it sends to: itself first.
+  std::vector<std::pair<int64_t, int64_t>> peers() const {
+    std::vector<std::pair<int64_t, int64_t>> out = {{0, 0}};
+    for (const BoxCopy& c : role_.copies)
+      for (int64_t y = 0; y < c.sharers_y; ++y)
+        for (int64_t x = 0; x < c.sharers_x; ++x)
+          if (std::find(out.begin(), out.end(), std::pair(x, y)) == out.end()) out.emplace_back(x, y);
+    return out;
+  }
+  // Number in the cluster of the block at that offset from this one, going around.
+  Expr peer(std::pair<int64_t, int64_t> offset) {
+    const int64_t nx = blocks_along(role_.cluster_x), ny = blocks_along(role_.cluster_y);
+    Expr x = b_.floor_mod(b_.offset(coordinate(role_.cluster_x), offset.first), b_.integer(nx));
+    Expr y = b_.floor_mod(b_.offset(coordinate(role_.cluster_y), offset.second), b_.integer(ny));
+    return b_.add(x, b_.scale(y, nx));
+  }
+  // Bits of the blocks that share the box with this one: a constant times 2^(this block's coordinates along the other
+  // axes), of which there are two values each.
+  Expr mask(const BoxCopy& c) {
+    const int64_t nx = blocks_along(role_.cluster_x);
+    int64_t bits = 0;
+    for (int64_t y = 0; y < c.sharers_y; ++y)
+      for (int64_t x = 0; x < c.sharers_x; ++x) bits |= int64_t{1} << (x + y * nx);
+    Expr out = b_.integer(bits);
+    auto shifted = [&](const Loop* axis, int64_t by) {
+      return b_.offset(b_.scale(coordinate(axis), (int64_t{1} << by) - 1), 1);
+    };
+    if (c.sharers_x == 1) out = b_.mul(out, shifted(role_.cluster_x, 1));
+    if (c.sharers_y == 1) out = b_.mul(out, shifted(role_.cluster_y, nx));
+    return out;
+  }
+  // This block's number among those that share the box.
+  Expr part(const BoxCopy& c) {
+    Expr x = c.sharers_x > 1 ? coordinate(role_.cluster_x) : b_.integer(0);
+    return b_.add(x, c.sharers_y > 1 ? b_.scale(coordinate(role_.cluster_y), c.sharers_x) : b_.integer(0));
+  }
+
+  // --- producer ------------------------------------------------------------------------------------------------------
+  // The block's part of the box of iteration `it` into version it % D, in pieces of 128 bytes of its rows.
+  void copy_box(const BoxCopy& c, Expr it, const Substitution& rename, std::vector<Stmt>& stmts) {
+    const int64_t wide = kBoxBytes / type_bytes(c.shared->type), rows = c.rows / c.sharers();
+    const bool multicast = c.sharers() > 1;
+    const int32_t row =
+        find_instruction(fmt::format("tma.load.{}{}", multicast ? "multicast." : "", type_name(c.shared->type)));
+    for (int64_t at = 0; at < c.columns; at += wide) {
+      std::vector<Expr> to(c.shared->shape.size() + 1, b_.integer(0)), from;
+      to.front() = turn(it);
+      to[to.size() - 2] = b_.scale(part(c), rows);
+      to.back() = b_.integer(at);
+      for (Expr e : c.lead) from.push_back(substitute(b_, e, rename));
+      from.push_back(b_.add(substitute(b_, c.row, rename), b_.scale(part(c), rows)));
+      from.push_back(b_.offset(substitute(b_, c.column, rename), at));
+      const Operand operands[3] = {
+          {c.shared->id, b_.arena().copy(to)}, barrier(full_, turn(it)), {c.source->id, b_.arena().copy(from)}};
+      std::vector<Expr> args = {b_.integer(rows), b_.integer(wide)};
+      if (multicast) args.push_back(mask(c));
+      stmts.push_back(b_.instr(row, operands, args));
+    }
+  }
 
   Stmt producer() {
-    const Id step = edit_.fresh(role_.loop->id);
-    Expr k = b_.var(step);
-    Substitution rename;
-    rename.set(role_.loop->id, k);
-    int64_t bytes = 0;
-    for (const BoxCopy& c : role_.copies) bytes += c.bytes();
-    Expr before = b_.floor_mod(b_.offset(b_.floor_div(k, b_.integer(role_.depth)), 1), b_.integer(2));
-    std::vector<Stmt> stmts = {call("mbarrier.wait", {barrier(empty_, turn(k))}, {before}),
-                               call("mbarrier.expect_tx", {barrier(full_, turn(k))}, {b_.integer(bytes)})};
-    for (const BoxCopy& c : role_.copies) {
-      const int64_t wide = kBoxBytes / type_bytes(c.shared->type);
-      const int32_t row = find_instruction(fmt::format("tma.load.{}", type_name(c.shared->type)));
-      for (int64_t at = 0; at < c.columns; at += wide) {
-        std::vector<Expr> to(c.shared->shape.size() + 1, b_.integer(0)), from;
-        to.front() = turn(k);
-        to.back() = b_.integer(at);
-        for (Expr e : c.lead) from.push_back(substitute(b_, e, rename));
-        from.push_back(substitute(b_, c.row, rename));
-        from.push_back(b_.offset(substitute(b_, c.column, rename), at));
-        const Operand operands[3] = {
-            {c.shared->id, b_.arena().copy(to)}, barrier(full_, turn(k)), {c.source->id, b_.arena().copy(from)}};
-        const Expr box[2] = {b_.integer(c.rows), b_.integer(wide)};
-        stmts.push_back(b_.instr(row, operands, box));
-      }
-    }
-    Stmt loop = b_.loop(step, b_.integer(role_.steps), b_.seq(stmts));
+    Stmt loop = each_tile([&](Expr tile) {
+      const Id step = edit_.fresh(role_.loop->id);
+      Substitution rename;
+      rename.set(role_.loop->id, b_.var(step));
+      Expr it = iteration(tile, b_.var(step));
+      int64_t bytes = 0;
+      for (const BoxCopy& c : role_.copies) bytes += c.bytes();
+      Expr before = b_.floor_mod(b_.offset(b_.floor_div(it, b_.integer(role_.depth)), 1), b_.integer(2));
+      std::vector<Stmt> stmts = {call("mbarrier.wait", {barrier(empty_, turn(it))}, {before}),
+                                 call("mbarrier.expect_tx", {barrier(full_, turn(it))}, {b_.integer(bytes)})};
+      for (const BoxCopy& c : role_.copies) copy_box(c, it, rename, stmts);
+      return b_.loop(step, b_.integer(role_.steps), b_.seq(stmts));
+    });
     return threads(1, [&](Expr group, Expr warp, Expr lane) { return b_.if_then(first(group, warp, lane), loop); });
   }
 
-  // The launch's code below the grid, with the products only of the loop.
+  // --- consumers -----------------------------------------------------------------------------------------------------
+  // The launch's code below the grid and the cluster: what a lane does is done for each tile.
   Stmt consumer(Stmt s) {
     const Loop* l = as<Loop>(s);
-    if (l != nullptr && l->id == role_.loop->id) return products();
-    if (l != nullptr && l->axis == Axis::kLane) lane_ = b_.var(l->id);
-    return rewrite_children(b_, s, [&](Stmt c) { return consumer(c); }, [](Expr e) { return e; });
+    if (l != nullptr && l->axis == Axis::kWarpgroup) thread_.group = b_.var(l->id);
+    if (l != nullptr && l->axis == Axis::kWarp) thread_.warp = l->id;
+    if (l == nullptr || l->axis != Axis::kLane)
+      return rewrite_children(b_, s, [&](Stmt c) { return consumer(c); }, [](Expr e) { return e; });
+    thread_.lane = l->id;
+    if (thread_.group == nullptr) thread_.group = b_.integer(0);
+    Stmt tiles = each_tile([&](Expr tile) { return of_lane(l->body, tile); });
+    Stmt both[2] = {tiles, results_->finish(thread_)};
+    return b_.with_body(*l, b_.seq(both));
   }
 
-  Stmt products() {
+  Stmt of_lane(Stmt s, Expr tile) {
+    const Loop* l = as<Loop>(s);
+    if (l != nullptr && l->id == role_.loop->id) return products(tile);
+    if (Stmt staged = results_->stage(s, thread_)) return staged;
+    return rewrite_children(b_, s, [&](Stmt c) { return of_lane(c, tile); }, [](Expr e) { return e; });
+  }
+
+  // Nobody of the warp reads version `it` % D any more.
+  Stmt release(Expr it) {
+    std::vector<Stmt> arrivals;
+    for (const auto& offset : peers())
+      arrivals.push_back(clustered() ? call("mbarrier.arrive.cluster", {barrier(empty_, turn(it))}, {peer(offset)})
+                                     : call("mbarrier.arrive", {barrier(empty_, turn(it))}, {}));
+    return b_.seq(arrivals);
+  }
+
+  Stmt products(Expr tile) {
     const Loop& l = *role_.loop;
-    Expr k = b_.var(l.id), turns = b_.integer(role_.depth);
+    Expr k = b_.var(l.id), it = iteration(tile, k), turns = b_.integer(role_.depth);
     std::set<Id> own;
     for (const BoxCopy& c : role_.copies) own.insert(c.shared->id);
-    Expr phase = b_.floor_mod(b_.floor_div(k, turns), b_.integer(2));
-    std::vector<Stmt> body = {call("mbarrier.wait", {barrier(full_, turn(k))}, {phase}), call("wgmma.fence", {}, {})};
+    Expr phase = b_.floor_mod(b_.floor_div(it, turns), b_.integer(2));
+    std::vector<Stmt> body = {call("mbarrier.wait", {barrier(full_, turn(it))}, {phase}), call("wgmma.fence", {}, {})};
     for (Stmt s : role_.work)
       body.push_back(reindex(b_, s, [&](Id id, std::vector<Expr>& indices) {
         if (!own.contains(id)) return false;
-        indices.insert(indices.begin(), turn(k));
+        indices.insert(indices.begin(), turn(it));
         return true;
       }));
     body.push_back(call("wgmma.commit", {}, {}));
     body.push_back(call("wgmma.wait", {}, {b_.integer(1)}));
-    Expr one_of_warp = b_.logical_and(b_.lt(b_.integer(0), k), b_.eq(lane_, b_.integer(0)));
-    body.push_back(b_.if_then(one_of_warp, call("mbarrier.arrive", {barrier(empty_, turn(b_.offset(k, -1)))}, {})));
+    Expr one_of_warp = b_.eq(b_.var(thread_.lane), b_.integer(0));
+    Expr later = b_.logical_and(b_.lt(b_.integer(0), k), one_of_warp);
+    body.push_back(b_.if_then(later, release(b_.offset(it, -1))));
     std::vector<Annotation> rest;
     for (const Annotation& a : l.annotations)
       if (a.key != AnnotationKey::kPipelineDepth && a.key != AnnotationKey::kPipelineRole) rest.push_back(a);
-    Stmt both[2] = {b_.loop(l.id, l.extent, b_.seq(body), l.loop_kind, l.axis, rest),
-                    call("wgmma.wait", {}, {b_.integer(0)})};
-    return b_.seq(both);
+    std::vector<Stmt> all = {b_.loop(l.id, l.extent, b_.seq(body), l.loop_kind, l.axis, rest),
+                             call("wgmma.wait", {}, {b_.integer(0)})};
+    // The next tile begins in the version that the last iteration leaves.
+    if (role_.walk.persistent())
+      all.push_back(b_.if_then(one_of_warp, release(iteration(tile, b_.integer(role_.steps - 1)))));
+    return b_.seq(all);
   }
 
   // [.., rows, columns] -> [D, .., rows, columns], columns in blocks of 128 bytes, in each of which a row follows the
@@ -366,6 +335,7 @@ class Expander {
       layout.digits = digits;
       layout.xors = std::span(&swap, 1);
       layout.size = role_.depth * copy->rows * copy->columns;
+      if (clustered()) fields.scope = Scope::kClusterShared;
       fields.layout = copy_layout(b_.arena(), layout);
       fields.shape = b_.arena().copy(shape);
       fields.alignment = kTileAlignment;
@@ -377,9 +347,11 @@ class Expander {
   Builder& b_;
   const target::Target& target_;
   RoleLoop role_;
+  std::optional<ResultStage> results_;
+  ResultStage::Thread thread_ = {};
   int64_t consumers_ = 1;
-  Id full_ = kNoId, empty_ = kNoId;
-  Expr lane_ = nullptr;
+  Id full_ = kNoId, empty_ = kNoId, walker_ = kNoId;
+  Expr trips_ = nullptr;
 };
 
 }  // namespace
@@ -395,7 +367,7 @@ bool has_roles(Stmt launch) {
 
 Legal<void> check_roles(const Kernel& nest, Stmt launch) {
   Arena arena;
-  Legal<RoleLoop> role = Reader(nest, arena).read(launch);
+  Legal<RoleLoop> role = read_role_loop(nest, launch, arena);
   if (!role) return tl::make_unexpected(role.error());
   return {};
 }

@@ -13,10 +13,6 @@ namespace {
 
 using namespace ir;
 
-bool meet(const std::set<Id>& x, const std::set<Id>& y) {
-  return std::any_of(x.begin(), x.end(), [&](Id id) { return y.contains(id); });
-}
-
 class Inserter {
  public:
   Inserter(Edit& edit, int64_t threads, bool placed_in_turn)
