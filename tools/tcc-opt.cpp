@@ -20,6 +20,7 @@
 #include "lower/gpu/insert_barriers.h"
 #include "lower/gpu/place_gpu_storage.h"
 #include "lower/gpu/sink_vthreads.h"
+#include "lower/gpu/split_last_wave.h"
 #include "lower/gpu/spread_banks.h"
 #include "lower/gpu/spread_threads.h"
 #include "lower/gpu/unroll_loops.h"
@@ -90,6 +91,7 @@ constexpr std::array kPasses = {
     Pass{"promote_registers", Needs::kNest, promote_registers},
     Pass{"split_launches", Needs::kNest, making<lower::split_launches>},
     // For GPUs.
+    Pass{"split_last_wave", Needs::kNest, making<lower::split_last_wave>},
     Pass{"place_gpu_storage", Needs::kNest, making<lower::place_gpu_storage>},
     Pass{"distribute_fragments", Needs::kNest, aiming<lower::distribute_fragments>},
     Pass{"sink_vthreads", Needs::kNest, making<lower::sink_vthreads>},

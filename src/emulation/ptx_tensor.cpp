@@ -9,51 +9,24 @@
 
 #include "emulation/ptx_lanes.h"
 #include "emulation/ptx_select.h"
+#include "emulation/shared_tile.h"
 
 namespace tcc::emulation {
 namespace {
 
 using Find = interp::Finding::Kind;
 
-constexpr int64_t kPiece = 16;  // bytes
-
 uint64_t address_of(const Warp& w, const BoxCode::Address& a, int l) {
   if (a.wide) return w.source<uint64_t>(a.place)[l] + static_cast<uint64_t>(a.added);
   return static_cast<uint32_t>(w.source<uint32_t>(a.place)[l] + static_cast<uint32_t>(a.added));
 }
 
-int64_t box_bytes(const codegen::TensorMap& map) {
-  int64_t n = ir::type_bytes(map.type);
-  for (int64_t e : map.box) n *= e;
-  return n;
-}
-
-// Calls f(piece's offset in the block's shared memory, address in global memory, first and last element of the piece
-// that are inside of the tensor).
+// for_pieces() of a copy, with addresses in global memory.
 template <class F>
 void for_pieces(const BoxCopy& c, F f) {
-  const codegen::TensorMap& map = *c.map->map;
-  const int64_t element = ir::type_bytes(map.type), row = map.box[0] * element, rows = c.bytes / row;
-  const int64_t per_piece = kPiece / element;
-  for (int64_t r = 0; r < rows; ++r) {
-    int64_t rest = r;
-    bool inside = true;
-    auto address = static_cast<int64_t>(c.map->base);
-    for (size_t d = 1; d < map.box.size(); ++d) {
-      const int64_t at = c.at[d] + rest % map.box[d];
-      rest /= map.box[d];
-      inside = inside && at >= 0 && at < map.dims[d];
-      address += at * map.strides[d - 1];
-    }
-    for (int64_t p = 0; p < row / kPiece; ++p) {
-      int64_t to = c.shared + r * row + p * kPiece;
-      if (map.swizzle > 0) to ^= ((to >> 7) & (map.swizzle / kPiece - 1)) << 4;
-      const int64_t first = c.at[0] + p * per_piece;
-      const int64_t begin = std::clamp<int64_t>(-first, 0, per_piece);
-      const int64_t end = inside ? std::clamp<int64_t>(map.dims[0] - first, begin, per_piece) : begin;
-      f(to, address + first * element, begin, end);
-    }
-  }
+  emulation::for_pieces(*c.map->map, c.at, c.shared, [&](int64_t to, int64_t from, int64_t begin, int64_t end) {
+    f(to, static_cast<int64_t>(c.map->base) + from, begin, end);
+  });
 }
 
 // Calls move(global place, offset in the piece, bytes) for what is inside of the tensor, in accesses of powers of two.

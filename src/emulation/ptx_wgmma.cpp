@@ -10,6 +10,7 @@
 #include "emulation/ptx_lanes.h"
 #include "emulation/ptx_numbers.h"
 #include "emulation/ptx_select.h"
+#include "emulation/shared_tile.h"
 
 namespace tcc::emulation {
 namespace {
@@ -17,27 +18,12 @@ namespace {
 using Find = interp::Finding::Kind;
 
 constexpr int kDepth = 16;  // k
-constexpr int kPiece = 16;  // bytes
 
-struct Descriptor {
-  int64_t start, leading, stride, swizzle;
-  explicit Descriptor(uint64_t bits)
-      : start(static_cast<int64_t>(bits & 0x3fff) << 4),
-        leading(static_cast<int64_t>(bits >> 16 & 0x3fff) << 4),
-        stride(static_cast<int64_t>(bits >> 32 & 0x3fff) << 4) {
-    constexpr int64_t kSwizzles[] = {0, 128, 64, 32};
-    swizzle = kSwizzles[bits >> 62];
-  }
-  // The byte of an element of two bytes. Row: of A, column of B; transposed: rows are contiguous.
-  int64_t at(int64_t row, int64_t k, bool transposed) const {
-    if (swizzle == 0) return start + row / 8 * stride + row % 8 * kPiece + k / 8 * leading + k % 8 * 2;
-    const int64_t piece = swizzle / 2;
-    const int64_t address = transposed
-                                ? start + row % piece * 2 + row / piece * leading + k % 8 * swizzle + k / 8 * stride
-                                : start + row % 8 * swizzle + row / 8 * stride + k * 2;
-    return address ^ ((address >> 7) & (swizzle / kPiece - 1)) << 4;
-  }
-};
+MatrixTile tile_of(uint64_t descriptor) {
+  constexpr int64_t kSwizzles[] = {0, 128, 64, 32};
+  const auto field = [&](int bit) { return static_cast<int64_t>(descriptor >> bit & 0x3fff) << 4; };
+  return {field(0), field(16), field(32), kSwizzles[descriptor >> 62]};
+}
 
 double value_of(bool brain, uint16_t bits) {
   return brain ? interp::bf16_value(bits) : interp::f16_value(bits);
@@ -46,9 +32,9 @@ double value_of(bool brain, uint16_t bits) {
 // The pieces of one matrix are there, ordered and fenced.
 bool look_at(Warp& w, const Ins& i, uint64_t bits, int first, int rows, bool transposed, std::vector<int64_t>& pieces) {
   Machine& m = *w.machine;
-  const Descriptor d(bits);
+  const MatrixTile d = tile_of(bits);
   Region& shared = w.block->shared;
-  if (d.swizzle > 0 && d.start % (8 * d.swizzle) >= d.swizzle) {
+  if (!d.begins_well()) {
     m.report(Find::kMisaligned, w, 0, i,
              fmt::format("{}: the matrix does not begin in the first row of a swizzle of {} bytes",
                          m.place_text(shared, d.start), d.swizzle));
@@ -98,7 +84,7 @@ void run_issue(Warp& w, const Ins& i, uint32_t) {
   w.products.push_back(std::move(p));
 }
 
-double element(const Warp& w, const ProductCode& code, const Descriptor& d, int row, int k, bool transposed) {
+double element(const Warp& w, const ProductCode& code, const MatrixTile& d, int row, int k, bool transposed) {
   uint16_t bits = 0;
   std::memcpy(&bits, w.block->shared.data + d.at(row, k, transposed), 2);
   return value_of(code.brain, bits);
@@ -107,7 +93,7 @@ double element(const Warp& w, const ProductCode& code, const Descriptor& d, int 
 void finish(Warp& w, const PendingProduct& p) {
   Machine& m = *w.machine;
   const ProductCode& code = *p.code;
-  const Descriptor da(p.a), db(p.b);
+  const MatrixTile da = tile_of(p.a), db = tile_of(p.b);
   const int n = code.columns, first = w.index % 4 * 16;
   double a[16][kDepth];
   for (int r = 0; r < 16; ++r) {

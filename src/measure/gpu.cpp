@@ -5,6 +5,7 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <sstream>
 #include <thread>
 
 #include "measure/gpu_link.h"
@@ -112,6 +113,7 @@ class GpuMeasurer::Impl {
   // Errors: what no candidate is to blame for.
   Result<void> judge(const GpuJob& job, const MeasureTask& task, double timeout, Measurement& m);
   void note_hang(const MeasureTask& task);
+  void note_once(const std::string& lines);
   bool closed(const Candidate& candidate) const {
     auto found = hangs_.find(candidate.task->id());
     return found != hangs_.end() && found->second > kHangsForgiven && candidate.kernel.root != nullptr &&
@@ -248,6 +250,13 @@ void GpuMeasurer::Impl::note_hang(const MeasureTask& task) {
                   kHangsForgiven + 1, device_.name));
 }
 
+void GpuMeasurer::Impl::note_once(const std::string& lines) {
+  std::lock_guard lock(mutex_);
+  std::istringstream text(lines);
+  for (std::string line; std::getline(text, line);)
+    if (std::find(notes_.begin(), notes_.end(), line) == notes_.end()) notes_.push_back(line);
+}
+
 // The gate on data of a second seed, which programs must pass before they are called the best or compared with it.
 Result<Measurement> GpuMeasurer::Impl::confirm(const Candidate& candidate, const Compiled& compiled) {
   Measurement m;
@@ -284,9 +293,11 @@ Result<void> GpuMeasurer::Impl::measure_one(const Candidate& candidate, Compiled
   auto known = best_times_.find(task.id());
   const double best = known == best_times_.end() ? 0 : known->second;
   spec.best_seconds = candidate.finalist ? 0 : best;
+  spec.counts = candidate.finalist;
   Stopwatch watch;
   TCC_TRY(GpuJob job, link_.run(spec));
   TCC_TRY_VOID(judge(job, task, spec.timeout_seconds, m));
+  note_once(job.result().note.data());
   const bool trapped = m.status == Status::kCrashed && job.result().driver_error == kLaunchFailed;
   if (trapped && candidate.kernel.root != nullptr && copies_asynchronously(candidate.kernel)) {
     note_hang(task);

@@ -30,7 +30,8 @@ Result<GpuDevice> device_of(const GpuHello& hello) {
 
 Result<GpuDevice> GpuLink::start() {
   TCC_TRY(worker_, find_worker(options_.worker_path));
-  const std::vector<std::string> arguments = {"--device", std::to_string(options_.device), options_.driver_library};
+  const std::vector<std::string> arguments = {"--device", std::to_string(options_.device), options_.driver_library,
+                                              options_.cupti_library};
   TCC_TRY_VOID(link_.start(worker_, arguments, kStartSeconds));
   std::string bytes(kGpuHelloBytes, 0);
   const int64_t got = link_.wait(kStartSeconds) ? link_.receive(bytes.data(), bytes.size()) : 0;
@@ -64,6 +65,7 @@ Result<SharedMemory> GpuLink::make_job(const JobSpec& spec) {
   header->patience_seconds = spec.patience_seconds;
   header->best_seconds = spec.best_seconds;
   header->max_copies = options_.max_copies;
+  header->counts = spec.counts ? 1 : 0;
   header->payload_offset = payload;
   header->payload_bytes = static_cast<int64_t>(writer.bytes().size());
   header->num_artifacts = static_cast<int32_t>(spec.artifacts.size());

@@ -37,6 +37,7 @@ class GpuLink {
     double budget_seconds = 0.1, patience_seconds = 0;
     double timeout_seconds = 10;
     double best_seconds = 0;
+    bool counts = false;  // the device's counters too
   };
   // Runs one job to its end. A worker that is dead is started first; one that does not answer in time is ended.
   // Errors: the worker cannot be started, because the device is lost for example.

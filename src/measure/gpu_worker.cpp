@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "measure/check.h"
+#include "measure/gpu_profile.h"
 #include "measure/gpu_timing.h"
 #include "measure/shared_memory.h"
 #include "measure/task_buffers.h"
@@ -173,11 +174,12 @@ class GpuProgram {
 
 class GpuServer {
  public:
-  GpuServer(int socket, std::unique_ptr<runtime::CudaDevice> device, CacheFlush flush)
+  GpuServer(int socket, runtime::CudaDevice& device, DeviceProfiler& profiler, CacheFlush flush)
       : socket_(socket),
-        device_(std::move(device)),
+        device_(device),
+        profiler_(profiler),
         flush_(std::move(flush)),
-        clock_(runtime::CudaClock::open(*device_)) {}
+        clock_(runtime::CudaClock::open(device_)) {}
 
   int serve() {
     JobMessage message;
@@ -192,7 +194,7 @@ class GpuServer {
       } else {
         run(reinterpret_cast<JobHeader*>(job->data()), task->data());
         // Nothing may be freed in a context that is lost; the system does it.
-        if (device_->lost()) _exit(kDeviceGaveUp);
+        if (device_.lost()) _exit(kDeviceGaveUp);
         reply.started = 1;
       }
       if (send(socket_, &reply, sizeof reply, MSG_NOSIGNAL) != sizeof reply) return 0;
@@ -205,9 +207,9 @@ class GpuServer {
     WorkerResult& result = job->result;
     result.phase = Phase::kLoading;
     Result<void> done = run_job(job, data);
-    if (device_->lost()) {
+    if (device_.lost()) {
       result.status = ChildStatus::kCrashed;
-      result.driver_error = device_->last_error();
+      result.driver_error = device_.last_error();
       set_text(result.text, done ? "the device gave up" : done.error().message);
       return;
     }
@@ -232,7 +234,7 @@ class GpuServer {
     WorkerResult& result = job->result;
     std::vector<std::unique_ptr<GpuProgram>> programs;
     for (const codegen::Artifact& artifact : artifacts) {
-      programs.push_back(std::make_unique<GpuProgram>(*device_, artifact, task, data));
+      programs.push_back(std::make_unique<GpuProgram>(device_, artifact, task, data));
       TCC_TRY(const bool room, programs.back()->allocate(programs.size() > 1 ? programs[0].get() : nullptr));
       if (!room) {
         result.status = ChildStatus::kNoMemory;
@@ -248,15 +250,17 @@ class GpuServer {
     }
     if (job->kind == JobKind::kCheck) return {};
     result.phase = Phase::kTiming;
-    const DeviceTiming timing{*device_, *clock_, flush_, job->budget_seconds, job->patience_seconds, job->best_seconds};
+    const DeviceTiming timing{device_, *clock_, flush_, job->budget_seconds, job->patience_seconds, job->best_seconds};
     std::vector<DeviceProgram> timed;
     const int64_t most = result.last_run_seconds > kLongSeconds ? 1 : std::max<int64_t>(job->max_copies, 1);
     for (auto& program : programs) {
       TCC_TRY(DeviceProgram one, program->with_copies(most));
       timed.push_back(std::move(one));
     }
-    return job->kind == JobKind::kPaired ? time_pair_on_device(timed[0], timed[1], timing, result)
-                                         : time_on_device(timed[0], timing, result);
+    if (job->kind == JobKind::kPaired) return time_pair_on_device(timed[0], timed[1], timing, result);
+    TCC_TRY_VOID(time_on_device(timed[0], timing, result));
+    profiler_.profile(timed[0], flush_, job->counts != 0, result);
+    return {};
   }
 
   Result<bool> check_program(GpuProgram& program, const TaskDescription& task, WorkerResult& result) {
@@ -265,7 +269,7 @@ class GpuServer {
       TCC_TRY_VOID(program.prepare(set));
       Stopwatch watch;
       TCC_TRY_VOID(program.run());
-      TCC_TRY_VOID(device_->synchronise());
+      TCC_TRY_VOID(device_.synchronise());
       result.last_run_seconds = watch.seconds();
       TCC_TRY(const bool right, program.check(set, result));
       if (!right) return false;
@@ -275,14 +279,15 @@ class GpuServer {
   }
 
   int socket_;
-  std::unique_ptr<runtime::CudaDevice> device_;
+  runtime::CudaDevice& device_;
+  DeviceProfiler& profiler_;
   CacheFlush flush_;
   std::unique_ptr<runtime::CudaClock> clock_;
 };
 
 }  // namespace
 
-int serve_gpu(int socket, int ordinal, const std::string& driver_library) {
+int serve_gpu(int socket, int ordinal, const std::string& driver_library, const std::string& cupti_library) {
   prctl(PR_SET_NAME, "tcc-worker-gpu");
   signal(SIGINT, SIG_IGN);  // Ctrl-C is the coordinator's to handle; when it ends, the socket closes
   const Hello hello;
@@ -309,7 +314,9 @@ int serve_gpu(int socket, int ordinal, const std::string& driver_library) {
   const std::string& bytes = writer.bytes();
   if (bytes.size() > kGpuHelloBytes || send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL) < 0) return 1;
   if (error != nullptr) return 1;
-  return GpuServer(socket, std::move(*device), std::move(*flush)).serve();
+  const bool system = driver_library.empty() && !(*device)->facts().takes_ptx_only;
+  DeviceProfiler profiler(**device, ordinal, cupti_library, !cupti_library.empty() || system);
+  return GpuServer(socket, **device, profiler, std::move(*flush)).serve();
 }
 
 }  // namespace tcc::measure

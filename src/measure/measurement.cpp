@@ -29,6 +29,8 @@ void fill_record(const Measurement& measurement, record::Record& record) {
     record.isa = measurement.device->isa;
     record.device = measurement.device->text;
   }
+  record.device_seconds = measurement.device_seconds;
+  record.counts = measurement.counts;
   record.calibration = measurement.calibration;
   record.threads = measurement.threads;
   record.gate = measurement.gate;

@@ -42,6 +42,8 @@ void read_samples(const WorkerResult& result, Measurement& m) {
   m.converged = result.converged != 0;
   m.cut_short = result.cut_short != 0;
   m.calibration = result.calibration;
+  m.device_seconds = result.device_seconds;
+  if (result.has_counts != 0) m.counts = result.counts;
 }
 
 void disqualify(Measurement& m, const Measurement& second) {
@@ -54,6 +56,8 @@ void disqualify(Measurement& m, const Measurement& second) {
   m.median = m.low = m.high = 0;
   m.converged = m.cut_short = m.disturbed = false;
   m.dropped = m.repeats = 0;
+  m.device_seconds = 0;
+  m.counts = {};
 }
 
 std::string constant_layouts(const codegen::Artifact& artifact) {

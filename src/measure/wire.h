@@ -12,6 +12,7 @@
 
 #include "measure/quiet.h"
 #include "tcc/codegen/artifact.h"
+#include "tcc/record/record.h"
 #include "tcc/support/result.h"
 
 namespace tcc::measure {
@@ -59,9 +60,14 @@ struct WorkerResult {
   int32_t driver_error;  // on a GPU: the driver's number for what lost the device; 0: nothing did
   int32_t disturbed;     // 1: too few samples were undisturbed, and these are the others as well
   double calibration;
+  // On a GPU, where CUPTI is: seconds of a run by the device's own stamps, and what its counters say of one.
+  double device_seconds;  // 0: not known
+  int32_t has_counts;     // 1: `counts` is set
+  record::Counts counts;
   QuietTimes quiet;                                    // of the machine, as far as this child has seen it
   std::array<double, kMaxSamples> samples, samples_b;  // samples_b: of the second program of a pair
   std::array<char, 400> text, where;
+  std::array<char, 800> note;  // for the user, lines said once: why something that was asked for cannot be had
 };
 
 struct JobHeader {
@@ -73,6 +79,7 @@ struct JobHeader {
   QuietTimes quiet;     // what all children so far have seen
   double best_seconds;  // of the task's programs so far; 0: none
   int64_t max_copies;   // on a GPU: of the parameters, that launches take in turns
+  int32_t counts;       // on a GPU: 1: the counters of the device are wanted as well
   int64_t memory_limit_bytes;
   double cpu_limit_seconds;
   int64_t payload_offset, payload_bytes;  // artifacts, see put_artifact
@@ -83,7 +90,7 @@ struct JobHeader {
 
 inline constexpr uint64_t kMagic = 0x7463632d776f726bull;
 // Changes whenever the layout does.
-inline constexpr uint64_t kProtocol = 7 + (sizeof(JobHeader) << 8);
+inline constexpr uint64_t kProtocol = 8 + (sizeof(JobHeader) << 8);
 
 struct Hello {
   uint64_t magic = kMagic, protocol = kProtocol;

@@ -138,7 +138,7 @@ int worker_main(int argc, char** argv) {
     signal(SIGINT, SIG_IGN);  // Ctrl-C is the coordinator's to handle; when it ends, the socket closes
     return Zygote(kSocket).serve();
   }
-  if (role == "--device" && words.size() == 3) return serve_gpu(kSocket, std::atoi(words[1]), words[2]);
+  if (role == "--device" && words.size() == 4) return serve_gpu(kSocket, std::atoi(words[1]), words[2], words[3]);
   std::fputs("tcc-worker runs candidate programs for tcc, which starts it; it is of no use by itself\n", stderr);
   return 2;
 }

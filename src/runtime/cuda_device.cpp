@@ -224,6 +224,7 @@ class DriverDevice final : public CudaDevice {
   const CudaDeviceFacts& facts() const override { return facts_; }
   const target::Target& target() const override { return target_; }
   void* stream() const override { return stream_; }
+  void* context() const override { return context_; }
 
   Result<CudaBuffer> allocate(int64_t bytes) override {
     tcc_cu_ptr pointer = 0;

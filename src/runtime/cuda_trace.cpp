@@ -5,7 +5,7 @@
 #include <cstring>
 #include <mutex>
 
-#include "tcc/support/dynlib.h"
+#include "runtime/cupti_library.h"
 
 namespace tcc::runtime {
 namespace {
@@ -120,15 +120,25 @@ class Trace final : public CudaTrace {
 
 }  // namespace
 
-Result<std::unique_ptr<CudaTrace>> CudaTrace::open(const std::string& library) {
-  std::vector<std::string> names = {library};
-  if (library.empty()) {
+Result<std::shared_ptr<DynamicLibrary>> open_cupti(const std::string& name) {
+  std::vector<std::string> names = {name};
+  if (name.empty()) {
     const std::vector<std::string> files = {"libcupti.so.13", "libcupti.so.12"};
     names = files;
     for (const std::string& file : files) names.push_back("/usr/local/cuda/lib64/" + file);
     for (const std::string& file : files) names.push_back("/usr/local/cuda/extras/CUPTI/lib64/" + file);
   }
-  TCC_TRY(std::shared_ptr<DynamicLibrary> opened, DynamicLibrary::open(names));
+  TCC_TRY(std::shared_ptr<DynamicLibrary> library, DynamicLibrary::open(names));
+  // The driver calls into it as long as the process lives, so it is never closed.
+  static std::mutex mutex;
+  static auto* const kept = new std::vector<std::shared_ptr<DynamicLibrary>>;
+  std::lock_guard lock(mutex);
+  kept->push_back(library);
+  return library;
+}
+
+Result<std::unique_ptr<CudaTrace>> CudaTrace::open(const std::string& library) {
+  TCC_TRY(std::shared_ptr<DynamicLibrary> opened, open_cupti(library));
   auto trace = std::make_unique<Trace>();
   TCC_TRY_VOID(trace->start(std::move(opened)));
   return std::unique_ptr<CudaTrace>(std::move(trace));

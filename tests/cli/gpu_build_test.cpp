@@ -75,6 +75,26 @@ TEST_CASE("without a driver a library for GPUs says what is missing", "[cli][err
   }
 }
 
+TEST_CASE("a device that the library is not for, is too small or fails says what to do", "[cli][errors]") {
+  Built& built = Built::get();
+  if (!built.here) return;
+  const std::string tcc = std::string(TCC_BINARY_DIR) + "/tools/tcc";
+  const std::pair<const char*, std::vector<const char*>> cases[] = {{"arch=75", {"7.5", "sm_80", "build"}},
+                                                                    {"memory=20000", {"memory", "smaller batch"}},
+                                                                    {"fail=cuLaunchKernel:700", {"700"}},
+                                                                    {"devices=0", {"device"}}};
+  for (const auto& [setting, parts] : cases) {
+    for (const char* command : {"run", "bench"}) {
+      std::vector<std::string> words = {"env", std::string("FAKE_CUDA=") + setting, tcc, command, "out/libmlp.so"};
+      if (command == std::string("run")) words.emplace_back("--random");
+      Outcome refused = built.box.run(with_driver(words));
+      CAPTURE(setting, command, refused.err);
+      CHECK(refused.exit_code == 1);
+      for (const char* part : parts) CHECK_THAT(refused.err, Catch::Contains(part));
+    }
+  }
+}
+
 TEST_CASE("bench times a library on a device, with and without a graph", "[cli]") {
   Built& built = Built::get();
   if (!built.here) return;
@@ -105,6 +125,35 @@ TEST_CASE("bench times a library on a device, with and without a graph", "[cli]"
   Outcome text = built.box.tcc(with_driver({"bench", "out/libmlp.so", "--seconds", "0.05", "--per-kernel"}));
   CHECK_THAT(text.out, Catch::Contains("device, cold") && Catch::Contains("graph and wait") &&
                            Catch::Contains("of roofline") && Catch::Contains("p99"));
+}
+
+TEST_CASE("bench shows what CUPTI says of the kernels and the device", "[cli]") {
+  Built& built = Built::get();
+  if (!built.here) return;
+  const auto bench = [&](std::vector<std::string> more) {
+    std::vector<std::string> words = {"bench", "out/libmlp.so", "--seconds", "0.05", "--per-kernel"};
+    words.insert(words.end(), more.begin(), more.end());
+    return built.box.tcc(with_driver(words));
+  };
+  Outcome json = bench({"--cupti", TCC_FAKE_CUPTI, "--json"});
+  INFO(json.err);
+  REQUIRE(json.exit_code == 0);
+  const Json report = Json::parse(json.out);
+  CHECK(report["kernels_alone"]["median"].get<double>() > 0);
+  CHECK(report["kernels_alone"]["median"].get<double>() <= report["device_warm"]["median"].get<double>() * 1.34);
+  CHECK(report["counters"]["dram_bytes"].get<double>() >= 3 * 1500);
+  CHECK(report["counters"]["tensor_share"] == 0.25);
+  double alone = 0;
+  for (const Json& k : report["kernels"]) alone += k["seconds_alone"].get<double>() * k["weight"].get<double>();
+  CHECK(alone == Approx(report["kernels_alone"]["median"].get<double>()).epsilon(0.01));
+  Outcome text = bench({"--cupti", TCC_FAKE_CUPTI});
+  CHECK_THAT(text.out, Catch::Contains("kernels alone") && Catch::Contains("counters of a run: ") &&
+                           Catch::Contains("tensor cores busy 25%"));
+  // Without it everything else is there, and a note says why.
+  Outcome without = bench({"--cupti", "/nonexistent/libcupti.so"});
+  CHECK(without.exit_code == 0);
+  CHECK_THAT(without.out, !Catch::Contains("kernels alone") && Catch::Contains("device, cold"));
+  CHECK_THAT(without.err, Catch::Contains("no times and counters by CUPTI"));
 }
 
 TEST_CASE("run and verify take the device's results for what they are", "[cli]") {

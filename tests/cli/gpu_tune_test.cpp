@@ -19,6 +19,25 @@ TEST_CASE("a model is tuned for a GPU by predictions", "[cli]") {
   INFO(stats.out << stats.err);
   REQUIRE(stats.exit_code == 0);
   CHECK_THAT(slurp(box.path("records.txt")), Catch::Contains("predicted") && Catch::Contains("sm_80"));
+  // What CUPTI said of a program is shown with it.
+  std::string counted = slurp(box.path("records.txt"));
+  const auto set = [&](const std::string& field, const std::string& from, const std::string& to) {
+    const std::string before = '"' + field + "\":" + from;
+    REQUIRE(counted.find(before) != std::string::npos);
+    for (size_t at = 0; (at = counted.find(before, at)) != std::string::npos; at += 1)
+      counted.replace(at, before.size(), '"' + field + "\":" + to);
+  };
+  set("kind", "\"predicted\"", "\"measured\"");
+  set("dram_bytes", "-1.0", "1048576.0");
+  set("occupancy", "-1.0", "0.5");
+  spill(box.path("counted.txt"), counted);
+  Outcome imported = box.tcc({"db", "import", "counted.txt", "--db", "counted.db"});
+  INFO(imported.out << imported.err);
+  REQUIRE(imported.exit_code == 0);
+  Outcome explained = box.tcc({"explain", "zoo:mlp", "--task", "0", "--target", "a100", "--db", "counted.db"});
+  INFO(explained.out << explained.err);
+  CHECK_THAT(explained.out, Catch::Contains("counters of a run: 1 MiB of device memory") &&
+                                Catch::Contains("occupancy 50%") && !Catch::Contains("tensor cores busy"));
   // An architecture that this toolkit does not know any longer says which one does.
   Outcome old = box.tcc({"tune", "zoo:mlp", "--target", "k80", "--db", "records.db", "--trials", "3"});
   CHECK(old.exit_code == 1);

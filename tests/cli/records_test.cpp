@@ -68,11 +68,22 @@ TEST_CASE("tuning chosen tasks, and what can be done with their records", "[cli]
 
   const json task =
       json::parse(box.tcc({"show", "zoo:mlp", "--task", "0", "--threads", "1", "--db", "a.db", "--json"}).out);
-  spill(box.path("mine.trace"), task.at("trace").get<std::string>());
+  const std::string mine =
+      box.tcc({"show", "zoo:mlp", "--task", "0", "--threads", "1", "--db", "a.db", "--trace", "-q"}).out;
+  CHECK(mine == task.at("trace").get<std::string>());
+  check_error(box.tcc({"show", "zoo:mlp", "--trace"}), 2, "--trace");
+  spill(box.path("mine.trace"), mine);
   Outcome timed = box.tcc({"bench", "zoo:mlp", "--task", "0", "--schedule", "mine.trace", "--json"});
   CAPTURE(timed.err);
   REQUIRE(timed.exit_code == 0);
   CHECK(json::parse(timed.out).at("status") == "ok");
+  // A CPU's schedule is none of a GPU's, whether one is here or not.
+  check_error(box.tcc({"bench", "zoo:mlp", "--task", "0", "--schedule", "mine.trace", "--target", "h100"}), 1,
+              "mine.trace");
+  // A trace of another kernel, by the file's own number.
+  const std::string theirs = std::string(TCC_SOURCE_DIR) + "/tests/schedule/metaschedule/gemm_cpu.json";
+  check_error(box.tcc({"bench", "zoo:mlp", "--task", "0", "--schedule", theirs}), 1,
+              "instruction 11 (here get_consumers)");
   spill(box.path("bad.trace"), "v0 = get_block(\"nothing\")\n");
   check_error(box.tcc({"bench", "zoo:mlp", "--task", "0", "--schedule", "bad.trace"}), 1, "bad.trace");
   check_error(box.tcc({"bench", "zoo:mlp", "--schedule", "mine.trace"}), 2, "--task");

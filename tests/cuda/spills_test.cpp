@@ -56,3 +56,29 @@ TEST_CASE("default kernels neither spill nor use a stack", "[traces]") {
     }
   CHECK(compiled >= 20);
 }
+
+TEST_CASE("attention keeps its sums in registers, and halves go through matrix instructions", "[traces]") {
+  const auto half = graph::DType::kF16;
+  const std::vector<task::AttentionParams> shapes = {
+      {.heads = 12, .queries = 128, .keys = 128, .depth = 64, .mask = true, .dtype = half},
+      {.heads = 3, .queries = 197, .keys = 197, .depth = 64, .dtype = half},
+      {.heads = 16, .queries = 1024, .keys = 1024, .depth = 128, .dtype = half},
+      {.heads = 8, .queries = 130, .keys = 130, .depth = 80, .dtype = half},
+      {.heads = 12, .queries = 128, .keys = 128, .depth = 64}};
+  for (const char* name : {"a100", "h200"})
+    for (const task::AttentionParams& p : shapes) {
+      const task::Task t = task::make_attention(p);
+      INFO(t.workload << " on " << name);
+      auto chosen = search::choose_program(t, gpu(name), nullptr, 1);
+      if (!chosen) FAIL(chosen.error().message);
+      const std::string text = ir::print(chosen->lowered);
+      CHECK((p.dtype != half || text.find("instr mma.m16n8k16.f32.f16(") != std::string::npos));
+      CHECK((p.dtype != half || text.find("instr mma.m16n8k16.f32.f16.bt(") != std::string::npos));
+      if (!codegen::nvrtc_available()) continue;
+      auto artifact = codegen::compile_cuda(chosen->lowered, gpu(name));
+      if (!artifact) FAIL(artifact.error().message);
+      CHECK(artifact->facts.at("spill_bytes") == 0);
+      CHECK(artifact->facts.at("stack_bytes") == 0);
+      CHECK(artifact->launches.size() == 1);
+    }
+}

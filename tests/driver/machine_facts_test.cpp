@@ -126,3 +126,28 @@ TEST_CASE("a machine is told by its model, features, cores and caches") {
   faster.peak.fp32 *= 2;
   CHECK(target::host_identity(faster) == identity);
 }
+
+TEST_CASE("a program that beats the machine's peak has it measured again, once") {
+  const Cache cache;
+  const MachineFacts first = cache.facts();
+  const MachineFactsOptions options{
+      cache.folder->path() + "/deep/tcc", false, {.seconds = 0.02, .repeats = 1, .threads = 0}};
+  const double peak = first.probe.fp32.all_cores;
+  const auto below = remeasure_if_beaten(first, peak, options);
+  REQUIRE(below);
+  CHECK(below->notes.empty());
+  CHECK(below->beaten_by == 0);
+
+  const auto beaten = remeasure_if_beaten(first, 100 * peak, options);
+  REQUIRE(beaten);
+  CHECK(mentions(beaten->notes, "measured again"));
+  CHECK(beaten->seconds > 0);
+  const MachineFacts kept = cache.facts();
+  CHECK(kept.cached);
+  CHECK(kept.beaten_by == 100 * peak);
+
+  const auto again = remeasure_if_beaten(kept, 100 * peak, options);
+  REQUIRE(again);
+  CHECK(again->notes.empty());
+  CHECK(again->cached);
+}

@@ -18,13 +18,17 @@ struct Region {
   int element_bytes;
   unsigned char defined;  // what its writes leave in contents
   const char* name;
+  // Of shared memory, by byte; nullptr elsewhere. stamps: who wrote it, for the fences of the asynchronous proxy;
+  // reading: asynchronous reads under way.
+  unsigned* stamps = nullptr;
+  unsigned char* reading = nullptr;
 
   unsigned char state(long long element) const { return contents[element * element_bytes]; }
   void mark(long long first, long long count, unsigned char what) const {
     for (long long i = first * element_bytes; i < (first + count) * element_bytes; ++i) contents[i] = what;
   }
 };
-// Registers of the thread, or a place in a region.
+// Registers of the thread, a place in a region, or what stands for a box or a matrix.
 struct Operand {
   const Region* region;
   long long offset;
@@ -33,11 +37,23 @@ struct Operand {
 struct Index {
   unsigned x, y, z;
 };
-enum class Fault : int { kOutside, kUndefined, kPending, kMisaligned };
+// A box of a tensor: number of the launch's tensor map, coordinates innermost first.
+struct Box {
+  int map, rank;
+  int at[5];
+};
+// What the hardware is told of a matrix in shared memory, in bytes.
+struct Matrix {
+  const Region* region;
+  long long offset;
+  int swizzle, leading, stride;
+};
+enum class Fault : int { kOutside, kUndefined, kPending, kMisaligned, kBusy };
 
 // What the runtime does for generated source.
 struct Host {
   Index thread, block;
+  unsigned stamp;  // of what the thread writes now
   // The block's shared buffer of that name; made by the first thread that asks. offset -1: apart from all others.
   const Region* (*shared)(const char* name, long long elements, int element_bytes, int alignment, long long offset);
   // Reports and ends the launch; does not return.
@@ -65,6 +81,17 @@ extern "C" __attribute__((visibility("default"))) void tcc_bind(tcc_host_device:
 using TccRegion = tcc_host_device::Region;
 using TccOperand = tcc_host_device::Operand;
 using TccFault = tcc_host_device::Fault;
+using TccBox = tcc_host_device::Box;
+using tcc_matrix = tcc_host_device::Matrix;
+struct tcc_tensor_map {
+  int number;
+};
+// Where a call stands; no int, so that it is none of the coordinates that tell overloads apart.
+struct TccLine {
+  int number;
+  TccLine(int line) : number(line) {}
+  operator int() const { return number; }
+};
 
 #define __global__
 #define __launch_bounds__(...)
@@ -76,6 +103,8 @@ using TccFault = tcc_host_device::Fault;
 #define TCC_SHARED(type, name, count, alignment) \
   const tcc_pointer<type> name(tcc_host->shared(#name, count, sizeof(type), alignment, -1))
 #define TCC_SHARED_DYNAMIC(alignment)
+#define TCC_TENSOR_MAP(name) const tcc_tensor_map name
+#define TCC_CLUSTER(x, y, z)
 #define TCC_SHARED_AT(type, name, count, offset) \
   const tcc_pointer<type> name(tcc_host->shared(#name, count, sizeof(type), 1, offset))
 
@@ -98,7 +127,14 @@ inline void tcc_check(const TccRegion* r, long long first, long long count, bool
     for (long long i = first; i < first + count; ++i)
       if (r->state(i) != r->defined)
         tcc_host->fault(r->state(i) == tcc_host_device::kPending ? TccFault::kPending : TccFault::kUndefined, r, i);
-  if (!reads) r->mark(first, count, r->defined);
+  if (reads) return;
+  if (r->reading != nullptr)
+    for (long long i = first * r->element_bytes; i < (first + count) * r->element_bytes; ++i) {
+      if (r->reading[i] != 0 || r->contents[i] == tcc_host_device::kPending)
+        tcc_host->fault(TccFault::kBusy, r, i / r->element_bytes);
+      r->stamps[i] = tcc_host->stamp;
+    }
+  r->mark(first, count, r->defined);
 }
 
 // An element that can be read and written.
@@ -147,6 +183,18 @@ template <class T>
 TccOperand tcc_operand(T* registers) {
   return {nullptr, 0, (void*)registers};
 }
+inline TccOperand tcc_operand(const TccBox& box) {
+  return {nullptr, 0, (void*)&box};
+}
+inline TccOperand tcc_operand(const tcc_matrix& matrix) {
+  return {matrix.region, matrix.offset, (void*)&matrix};
+}
+template <int Swizzle, int Leading, int Stride, class T>
+tcc_matrix tcc_tile(tcc_pointer<T> p) {
+  return {p.region, p.offset, Swizzle, Leading, Stride};
+}
+template <int N>
+void tcc_pin(float (&)[N]) {}
 
 template <int N, class T>
 void* tcc_vector_place(tcc_pointer<T> p, bool reads) {

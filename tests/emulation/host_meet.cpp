@@ -8,7 +8,6 @@
 #include "tcc/support/check.h"
 
 namespace tcc::testing {
-namespace {
 
 size_t span_of(const ir::Instruction& row, size_t block) {
   switch (row.participants) {
@@ -23,11 +22,6 @@ size_t span_of(const ir::Instruction& row, size_t block) {
   return block;
 }
 
-// Where the elements of an operand's tile are, in row-major order: the lane and the element after the lane's first.
-struct Spot {
-  size_t lane;
-  long long element;
-};
 const std::vector<Spot>& spots_of(const ir::OperandSpec& spec) {
   static std::map<const ir::OperandSpec*, std::vector<Spot>> known;
   std::vector<Spot>& spots = known[&spec];
@@ -45,13 +39,12 @@ const std::vector<Spot>& spots_of(const ir::OperandSpec& spec) {
   }
 }
 
-}  // namespace
-
 bool HostBlock::resolve_groups(size_t begin, size_t end) {
   bool any = false;
   for (size_t i = begin; i < end && !failed_; ++i) {
     if (fibers_[i].state != State::kRow) continue;
     const ir::Instruction& row = ir::instruction(fibers_[i].row);
+    if (row.behaviour == ir::Behaviour::kClusterSync) continue;
     const size_t span = span_of(row, fibers_.size()), first = i / span * span;
     any = resolve_group(std::span(fibers_).subspan(first, std::min(span, fibers_.size() - first)), fibers_[i]) || any;
   }
@@ -65,8 +58,7 @@ bool HostBlock::resolve_group(std::span<Fiber> group, const Fiber& first) {
   const int number = first.row, line = first.line;
   auto named = [&](size_t lane) { return ((mask >> (lane % 32)) & 1) != 0; };
   if (!named(static_cast<size_t>(&first - group.data()))) {
-    finding(first, "the mask does not name the lane itself");
-    failed_ = true;
+    fail(first, "the mask does not name the lane itself");
     return false;
   }
   for (size_t lane = 0; lane < group.size(); ++lane) {
@@ -74,10 +66,10 @@ bool HostBlock::resolve_group(std::span<Fiber> group, const Fiber& first) {
     if (named(lane) && (f.state != State::kRow || f.row != number || f.line != line)) return false;
   }
   if (row.behaviour == ir::Behaviour::kCompute && group.size() < span_of(row, fibers_.size())) {
-    finding(first, fmt::format("{} needs {} threads, {} exist", row.name, span_of(row, fibers_.size()), group.size()));
-    failed_ = true;
+    fail(first, fmt::format("{} needs {} threads, {} exist", row.name, span_of(row, fibers_.size()), group.size()));
     return false;
   }
+  if (row.behaviour == ir::Behaviour::kSetMaxRegisters && !take_registers(group)) return false;
   collective(group, row);
   for (size_t lane = 0; lane < group.size(); ++lane)
     if (named(lane) && group[lane].state == State::kRow) group[lane].state = State::kReady;
@@ -85,41 +77,49 @@ bool HostBlock::resolve_group(std::span<Fiber> group, const Fiber& first) {
 }
 
 void HostBlock::collective(std::span<Fiber> group, const ir::Instruction& row) {
-  if (row.behaviour == ir::Behaviour::kShuffle) return shuffle(group);
-  if (row.behaviour != ir::Behaviour::kCompute) return;
+  using ir::Behaviour;
+  if (row.behaviour == Behaviour::kShuffle) return shuffle(group);
+  if (row.behaviour == Behaviour::kWgmmaFence) return fence_products(group);
+  if (row.behaviour == Behaviour::kWgmmaCommit) ++warpgroup(group).group;
+  if (row.behaviour == Behaviour::kWgmmaWait) return finish_products(group, group[0].arguments[0]);
+  if (row.behaviour != Behaviour::kCompute) return;
+  if (row.completion == ir::Completion::kWgmmaGroup) return issue_product(group, row);
   TCC_CHECK(row.completion == ir::Completion::kImmediate, "{} completes later", row.name);
   compute_tiles(group, row);
+}
+
+// The place of a tile's element in one thread; nullptr after a finding.
+unsigned char* HostBlock::tile_element(Fiber& f, const ir::Instruction& row, size_t operand, const Spot& spot,
+                                       bool reads) {
+  const ir::OperandSpec& spec = row.operands[operand];
+  const device::Operand& at = f.operands[operand];
+  if (at.region == nullptr) return static_cast<unsigned char*>(at.registers) + spot.element * ir::type_bytes(spec.type);
+  const device::Region& r = *at.region;
+  const long long n = at.offset + spot.element;
+  if (n < 0 || n >= r.elements) {
+    fail(f, fmt::format("element {} of {} is outside", n, r.name));
+    return nullptr;
+  }
+  if (at.offset * r.element_bytes % spec.alignment != 0)
+    fail(f, fmt::format("element {} of {} is not aligned for {}", at.offset, r.name, row.name));
+  if (reads && r.state(n) != r.defined)
+    fail(f, fmt::format("element {} of {} is read {}", n, r.name,
+                        r.state(n) == device::kPending ? "before the copy to it has been waited for"
+                                                       : "and nothing has written it"));
+  if (!reads && r.stamps != nullptr) {
+    for (long long i = n * r.element_bytes; i < (n + 1) * r.element_bytes; ++i) {
+      if (r.reading[i] != 0 || r.contents[i] == device::kPending)
+        fail(f, fmt::format("element {} of {} is written while a copy or product has not been waited for", n, r.name));
+      r.stamps[i] = stamp_of(f);
+    }
+  }
+  if (!reads) r.mark(n, 1, r.defined);
+  return r.data + n * r.element_bytes;
 }
 
 void HostBlock::compute_tiles(std::span<Fiber> group, const ir::Instruction& row) {
   std::vector<std::vector<unsigned char>> tiles;
   std::vector<void*> pointers;
-  // The place of a tile's element; nullptr after a finding.
-  auto element = [&](size_t o, const Spot& spot, bool reads) -> unsigned char* {
-    const ir::OperandSpec& spec = row.operands[o];
-    Fiber& f = group[spot.lane];
-    const device::Operand& at = f.operands[o];
-    if (at.region == nullptr)
-      return static_cast<unsigned char*>(at.registers) + spot.element * ir::type_bytes(spec.type);
-    const long long n = at.offset + spot.element;
-    if (n < 0 || n >= at.region->elements) {
-      finding(f, fmt::format("element {} of {} is outside", n, at.region->name));
-      failed_ = true;
-      return nullptr;
-    }
-    if (at.offset * at.region->element_bytes % spec.alignment != 0) {
-      finding(f, fmt::format("element {} of {} is not aligned for {}", at.offset, at.region->name, row.name));
-      failed_ = true;
-    }
-    if (reads && at.region->state(n) != at.region->defined) {
-      const bool pending = at.region->state(n) == device::kPending;
-      finding(f, fmt::format("element {} of {} is read {}", n, at.region->name,
-                             pending ? "before the copy to it has been waited for" : "and nothing has written it"));
-      failed_ = true;
-    }
-    if (!reads) at.region->mark(n, 1, at.region->defined);
-    return at.region->data + n * at.region->element_bytes;
-  };
   for (size_t o = 0; o < row.operands.size(); ++o) {
     const ir::OperandSpec& spec = row.operands[o];
     const auto bytes = static_cast<size_t>(ir::type_bytes(spec.type));
@@ -128,7 +128,7 @@ void HostBlock::compute_tiles(std::span<Fiber> group, const ir::Instruction& row
     pointers.push_back(tile.data());
     if (spec.access == ir::Access::kWrite) continue;
     for (size_t i = 0; i < spots.size(); ++i) {
-      const unsigned char* from = element(o, spots[i], true);
+      const unsigned char* from = tile_element(group[spots[i].lane], row, o, spots[i], true);
       if (failed_) return;
       std::memcpy(tile.data() + i * bytes, from, bytes);
     }
@@ -140,7 +140,7 @@ void HostBlock::compute_tiles(std::span<Fiber> group, const ir::Instruction& row
     const auto bytes = static_cast<size_t>(ir::type_bytes(spec.type));
     const std::vector<Spot>& spots = spots_of(spec);
     for (size_t i = 0; i < spots.size(); ++i) {
-      unsigned char* to = element(o, spots[i], false);
+      unsigned char* to = tile_element(group[spots[i].lane], row, o, spots[i], false);
       if (failed_) return;
       std::memcpy(to, tiles[o].data() + i * bytes, bytes);
     }
@@ -174,9 +174,8 @@ bool HostBlock::resolve_barriers() {
     const long long count = threads[0]->arguments[1];
     for (const Fiber* t : threads)
       if (t->arguments[1] != count || static_cast<long long>(threads.size()) > count) {
-        finding(*t, fmt::format("barrier {} is for {} and for {} threads; {} wait", number, count, t->arguments[1],
-                                threads.size()));
-        failed_ = true;
+        fail(*t, fmt::format("barrier {} is for {} and for {} threads; {} wait", number, count, t->arguments[1],
+                             threads.size()));
         return true;
       }
     if (static_cast<long long>(threads.size()) < count) continue;
@@ -184,8 +183,7 @@ bool HostBlock::resolve_barriers() {
       const auto first = static_cast<size_t>(t - fibers_.data()) / 32 * 32;
       for (size_t i = first; i < std::min(fibers_.size(), first + 32); ++i)
         if (fibers_[i].state != State::kBarrier || fibers_[i].line != t->line) {
-          finding(*t, fmt::format("divergent barrier {}: lane {} of the warp is not at it", number, i % 32));
-          failed_ = true;
+          fail(*t, fmt::format("divergent barrier {}: lane {} of the warp is not at it", number, i % 32));
           return true;
         }
     }
@@ -199,8 +197,7 @@ bool HostBlock::resolve_mbarriers() {
   bool any = false;
   for (Fiber& f : fibers_) {
     if (f.state != State::kMbarrier) continue;
-    const device::Operand& o = f.operands[0];
-    const Mbarrier& m = mbarriers_.at(o.region->data + o.offset * o.region->element_bytes);
+    const Mbarrier& m = mbarriers_.at(place_of(f.operands[0]));
     if (m.phase % 2 == f.arguments[0] % 2) continue;
     f.state = State::kReady;
     any = true;
@@ -219,8 +216,16 @@ void HostBlock::explain_deadlock() {
       together += o.state == f.state && o.line == f.line;
       done += o.state == State::kDone;
     }
-    finding(f, fmt::format("deadlock: {} threads wait at {} for ever, {} of {} have ended", together, row.name, done,
-                           fibers_.size()));
+    std::string missing;
+    if (f.state == State::kMbarrier) {
+      const Mbarrier& m = mbarriers_.at(place_of(f.operands[0]));
+      long long under_way = 0;
+      for (const BoxCopy& c : m.copies) under_way += c.bytes;
+      missing = fmt::format("; phase {} of the barrier lacks {} of {} arrivals and {} bytes", m.phase, m.pending,
+                            m.expected, m.bytes - under_way);
+    }
+    finding(f, fmt::format("deadlock: {} threads wait at {} for ever, {} of {} have ended{}", together, row.name, done,
+                           fibers_.size(), missing));
   }
 }
 

@@ -62,29 +62,49 @@ std::string thread_compute(const Instruction& row, int32_t number, const std::st
       fields, row.num_args + 1, operands, elements, number, places);
 }
 
-std::string function(const Instruction& row, int32_t number, bool run_time) {
+// The parameters of an operand. rank: of tensor maps.
+std::string parameter_of(const Instruction& row, const OperandSpec& o, size_t rank) {
+  if (is_tensor_map(row, o)) {
+    std::string text = fmt::format("const tcc_tensor_map& {}", o.name);
+    for (size_t d = 0; d < rank; ++d) text += fmt::format(", int {}{}", o.name, d);
+    return text;
+  }
+  if (is_matrix(row, o)) return fmt::format("tcc_matrix {}", o.name);
+  if (o.scope == Scope::kLocal) return fmt::format("{} {}", operand_pointer(o), o.name);
+  return fmt::format("tcc_pointer<{}{}> {}", o.access == Access::kRead ? "const " : "", memory_type(o.type), o.name);
+}
+
+// The box as a value beside the parameters.
+std::string box_of(const OperandSpec& o, size_t rank) {
+  std::string at;
+  for (size_t d = 0; d < rank; ++d) at += fmt::format("{}{}{}", d == 0 ? "" : ", ", o.name, d);
+  return fmt::format("  const TccBox box_{0} = {{{0}.number, {1}, {{{2}}}}};\n", o.name, rank, at);
+}
+
+std::string function(const Instruction& row, int32_t number, bool run_time, size_t rank) {
   std::vector<std::string> immediates, parameters, names, operands, arguments;
+  std::string boxes;
   for (const OperandSpec& o : row.operands) {
-    parameters.push_back(o.scope == Scope::kLocal
-                             ? fmt::format("{} {}", operand_pointer(o), o.name)
-                             : fmt::format("tcc_pointer<{}{}> {}", o.access == Access::kRead ? "const " : "",
-                                           memory_type(o.type), o.name));
+    const bool map = is_tensor_map(row, o);
+    parameters.push_back(parameter_of(row, o, rank));
+    if (map) boxes += box_of(o, rank);
     names.emplace_back(o.name);
-    operands.push_back(fmt::format("tcc_operand({})", o.name));
+    operands.push_back(fmt::format("tcc_operand({}{})", map ? "box_" : "", o.name));
   }
   for (size_t n = 0; n < static_cast<size_t>(row.num_args); ++n) {
     const bool value = run_time && !is_immediate(row, n);
     (value ? parameters : immediates).push_back(fmt::format("{} {}{}", argument_type(row), value ? "v" : "I", n));
     arguments.push_back(fmt::format("{}{}", value ? "v" : "I", n));
   }
-  parameters.push_back("int line = __builtin_LINE()");
+  parameters.push_back("TccLine line = __builtin_LINE()");
   std::string text = immediates.empty() ? "" : fmt::format("template <{}>\n", join(immediates));
   text += fmt::format("TCC_DEVICE void {}({}) {{\n", row_function(row), join(parameters));
   operands.emplace_back("TccOperand{}");
   arguments.emplace_back("0");
+  text += boxes;
   text += fmt::format("  const TccOperand o[] = {{{}}};\n  const long long a[] = {{{}}};\n", join(operands),
                       join(arguments));
-  const bool computes = row.behaviour == Behaviour::kCompute;
+  const bool computes = row.behaviour == Behaviour::kCompute && rank == 0;
   if (computes && row.participants == Participants::kThread)
     text += thread_compute(row, number, join(names));
   else
@@ -99,22 +119,22 @@ std::string make_prelude() {
   for (size_t i = 0; i < table.size(); ++i) {
     const Instruction& row = table[i];
     const auto number = static_cast<int32_t>(i);
-    if (row.ptx.empty() || !has_host_form(row)) continue;
-    if (row.behaviour == Behaviour::kCompute) text += compute_functions(row, number);
-    text += function(row, number, false);
+    if (row.ptx.empty()) continue;
+    const bool maps = std::any_of(row.operands.begin(), row.operands.end(),
+                                  [&](const OperandSpec& o) { return is_tensor_map(row, o); });
+    // What a bulk copy does is in its tensor map.
+    if (row.behaviour == Behaviour::kCompute && !maps) text += compute_functions(row, number);
     bool any = false;
     for (size_t n = 0; n < static_cast<size_t>(row.num_args); ++n) any = any || !is_immediate(row, n);
-    if (any) text += function(row, number, true);
+    for (size_t rank = maps ? kLeastMapRank : 0; rank <= (maps ? kMostMapRank : 0); ++rank) {
+      text += function(row, number, false, rank);
+      if (any) text += function(row, number, true, rank);
+    }
   }
   return text;
 }
 
 }  // namespace
-
-bool has_host_form(const Instruction& row) {
-  return std::none_of(row.operands.begin(), row.operands.end(),
-                      [&](const OperandSpec& o) { return is_tensor_map(row, o) || is_matrix(row, o); });
-}
 
 const std::string& host_prelude() {
   static const std::string text = make_prelude();

@@ -11,7 +11,5 @@ namespace tcc::testing {
 
 // Stands in front of the kernels in place of codegen::cuda_prelude().
 const std::string& host_prelude();
-// Bulk tensor copies and wgmma have none: the machine for PTX runs them.
-bool has_host_form(const ir::Instruction& row);
 
 }  // namespace tcc::testing

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <numeric>
@@ -9,6 +10,7 @@
 #include "emulation/host_block.h"
 #include "emulation/host_prelude.h"
 #include "tcc/ir/layout.h"
+#include "tcc/support/check.h"
 
 namespace tcc::testing {
 namespace {
@@ -53,6 +55,17 @@ void for_elements(const codegen::BufferInfo& info, const F& f) {
   }
 }
 
+// What the compiler leaves a thread of a launch, of the 64 Ki registers of a multiprocessor:
+// "__launch_bounds__(threads, blocks)" stands in front of its name.
+int64_t registers_at_entry(const std::string& source, const codegen::Launch& l) {
+  const size_t end = source.find(l.symbol + "(");
+  const size_t bounds = source.rfind("__launch_bounds__(", end);
+  TCC_CHECK(end != std::string::npos && bounds != std::string::npos, "no kernel {}", l.symbol);
+  const size_t comma = source.find(',', bounds);
+  const int64_t blocks = comma < end ? std::max<int64_t>(std::atoll(source.c_str() + comma + 1), 1) : 1;
+  return std::min<int64_t>(65536 / (l.block[0] * l.block[1] * l.block[2] * blocks) / 8 * 8, 256);
+}
+
 }  // namespace
 
 HostProgram::~HostProgram() {
@@ -66,11 +79,13 @@ Result<size_t> HostProgram::add(const ir::Kernel& lowered, const target::Target&
   for (const codegen::Launch& l : source.launches) {
     std::string arguments;
     for (size_t i = 0; i < source.buffers.size(); ++i) arguments += fmt::format("{}p + {}", i == 0 ? "" : ", ", i);
+    for (size_t i = 0; i < l.tensor_maps.size(); ++i) arguments += fmt::format(", tcc_tensor_map{{{}}}", i);
     text_ += fmt::format(
         "extern \"C\" __attribute__((visibility(\"default\"))) void enter_{0}(const TccRegion* p) {{ {0}({1}); }}\n",
         l.symbol, arguments);
   }
-  entries_.push_back({source.launches, source.buffers});
+  Entry& entry = entries_.emplace_back(Entry{source.launches, source.buffers, {}});
+  for (const codegen::Launch& l : source.launches) entry.registers[l.symbol] = registers_at_entry(source.text, l);
   return entries_.size() - 1;
 }
 
@@ -119,7 +134,7 @@ HostReport HostProgram::run(size_t kernel, std::vector<interp::TensorData>& para
   auto bind = reinterpret_cast<void (*)(device::Host*)>(dlsym(library_, "tcc_bind"));
   for (const codegen::Launch& l : entry.launches) {
     auto enter = reinterpret_cast<void (*)(const device::Region*)>(dlsym(library_, ("enter_" + l.symbol).c_str()));
-    run_on_host(enter, bind, regions, l.grid, l.block, seed, lines_, report);
+    run_on_host({enter, bind, l, regions, lines_, entry.registers.at(l.symbol)}, seed, report);
     if (!report.ok()) return report;
   }
   for (size_t i = 0; i < parameters.size(); ++i) {

@@ -1,6 +1,7 @@
 // Kernels as printed for CUDA, compiled by the host's compiler with another prelude, to be run by fibers.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -31,6 +32,7 @@ class HostProgram {
   struct Entry {
     std::vector<codegen::Launch> launches;
     std::vector<codegen::BufferInfo> buffers;
+    std::map<std::string, int64_t> registers;  // that a thread of a launch begins with, by symbol
   };
   std::string text_;
   std::vector<std::string> lines_;

@@ -9,6 +9,7 @@
 #include "tcc/space/sketch.h"
 #include "tcc/space/space.h"
 #include "tcc/support/files.h"
+#include "traces/byte_product.h"
 #include "traces/reference.h"
 #include "traces/task_shapes.h"
 
@@ -54,12 +55,15 @@ void check(const Reference& reference, const ir::Kernel& lowered, const target::
   if (!wrong.empty()) FAIL(what << wrong << "\n" << artifact.code);
 }
 
-// Draws `wanted` programs of each trace of a task's space and runs them; the number that ran.
-int64_t check_task(const task::Task& task, const target::Target& target, int wanted, uint64_t seed) {
-  const Reference reference(task.kernel, 1e-4);
+// Draws `wanted` programs of each trace of a task's space that has `part` in its text and runs them; the number that
+// ran.
+int64_t check_task(const task::Task& task, const target::Target& target, int wanted, uint64_t seed,
+                   const std::string& part = "", double tolerance = 1e-4) {
+  const Reference reference(task.kernel, tolerance);
   Rng rng(seed);
   int64_t ran = 0;
   for (const schedule::Trace& trace : space::generate_space(task.kernel, target)) {
+    if (schedule::print_trace(trace).find(part) == std::string::npos) continue;
     std::vector<int64_t> decisions = trace.decisions;
     int done = 0;
     for (int draw = 0; draw < 12 * wanted && done < (trace.instructions.empty() ? 1 : wanted); ++draw) {
@@ -123,13 +127,73 @@ TEST_CASE("PTX of programs of the GPU spaces equals the reference", "[emulation]
   WARN(ran << " ran");
 }
 
+TEST_CASE("PTX of attention by matrix instructions equals the reference", "[emulation]") {
+  if (skipped()) return;
+  const bool soak = std::getenv("TCC_SOAK") != nullptr;
+  const auto half = graph::DType::kF16, brain = graph::DType::kBF16;
+  int64_t ran = 0;
+  for (const task::AttentionParams& p : std::vector<task::AttentionParams>{
+           {.heads = 2, .queries = 37, .keys = 130, .depth = 64, .mask = true, .dtype = half},
+           {.heads = 1, .queries = 70, .keys = 33, .depth = 32, .width = 80, .dtype = brain}})
+    ran +=
+        check_task(task::make_attention(p), gpu("a100"), soak ? 20 : 1, 77, "tensorize", p.dtype == half ? 2e-3 : 2e-2);
+  WARN(ran << " ran");
+  CHECK(ran >= 6);
+}
+
 TEST_CASE("PTX of hand-written kernels equals the interpreter", "[emulation]") {
   if (skipped()) return;
-  for (const char* name : {"gemm_mma_sync", "gemm_split_k", "softmax_block", "softmax_warp"}) {
+  for (const char* name : {"gemm_mma_sync", "gemm_split_k", "gemm_stream_k", "softmax_block", "softmax_warp"}) {
     const ir::Kernel kernel = hard_kernel(name);
     const Reference reference(kernel, 2e-3);  // the kernel itself, under the interpreter
     for (uint64_t seed = 1; seed <= 3; ++seed) check(reference, kernel, gpu("a100"), std::string(name) + ": ", seed);
   }
+}
+
+TEST_CASE("PTX of products of bytes by tensor cores equals the reference", "[emulation]") {
+  if (skipped()) return;
+  const bool soak = std::getenv("TCC_SOAK") != nullptr;
+  int64_t ran = 0, products = 0;
+  for (const bool transposed : {false, true}) {
+    const task::Task task = tcc::testing::make_byte_product(37, 24, 100, transposed);
+    const Reference reference(task.kernel, 0);  // sums of integers are exact
+    Rng rng(transposed ? 31 : 32);
+    for (const schedule::Trace& trace : space::generate_space(task.kernel, gpu("a100"))) {
+      std::vector<int64_t> decisions = trace.decisions;
+      for (int draw = 0, done = 0; draw < 12 && done < (soak ? 12 : 2); ++draw) {
+        auto arena = std::make_shared<Arena>();
+        auto scheduled = schedule::sample(trace, decisions, task.kernel, arena, rng);
+        if (!scheduled) continue;
+        auto lowered = lower::lower(*scheduled, gpu("a100"), ir::Stage::kLowered, arena);
+        if (!lowered) continue;
+        check(reference, *lowered, gpu("a100"), schedule::print_trace(trace), static_cast<uint64_t>(draw) + 1);
+        products += ir::print(*lowered).find("mma.m16n8k32.i32.i8") != std::string::npos;
+        ++done, ++ran;
+      }
+    }
+  }
+  WARN(ran << " ran, " << products << " by tensor cores");
+  CHECK(products > 0);
+}
+
+TEST_CASE("PTX: a launch whose blocks wait for each other is cooperative, and a flag that nobody raises is found",
+          "[emulation]") {
+  if (skipped()) return;
+  const ir::Kernel kernel = hard_kernel("gemm_stream_k");
+  codegen::Artifact artifact = compile(kernel, gpu("a100"), "");
+  REQUIRE(artifact.launches.size() == 2);
+  CHECK_FALSE(artifact.launches[0].cooperative);
+  CHECK(artifact.launches[1].cooperative);
+  artifact.code = replace_all(artifact.code, "red.release.gpu", "//");
+  std::vector<interp::TensorData> data = Reference(kernel, 2e-3).inputs;
+  std::vector<interp::TensorData*> pointers;
+  for (interp::TensorData& d : data) pointers.push_back(&d);
+  PtxOptions options;
+  options.max_instructions = 200'000;
+  auto report = run_artifact(artifact, pointers, options);
+  REQUIRE(report);
+  INFO(report->text());
+  CHECK(report->has(Find::kStepLimit));
 }
 
 TEST_CASE("PTX of damaged kernels is reported", "[emulation]") {

@@ -257,6 +257,61 @@ TEST_CASE("gpu: programs far behind the best are not timed on, and pairs find th
   CHECK_THAT(broken->failure, Catch::Contains("are wrong"));
 }
 
+TEST_CASE("gpu: where CUPTI is, records hold the device's own times, and counters of finalists", "[unit]") {
+  Fake fake;
+  GpuMeasureOptions options = test_options();
+  options.cupti_library = TCC_FAKE_CUPTI;
+  auto measurer = open(options);
+  auto task = make_task(*measurer);
+  Candidate candidate = program(*task, "right", 1, 400);
+  const Measurement plain = measure_one(*measurer, candidate);
+  CAPTURE(plain.failure);
+  REQUIRE(plain.status == Status::kOk);
+  // The fake device takes 2 us and 10 ns a block; events hold the gaps beside that.
+  CHECK(plain.device_seconds == Approx(6e-6).epsilon(0.01));
+  CHECK(plain.median > 0);
+  CHECK_FALSE(plain.counts.any());
+  candidate.finalist = true;
+  const Measurement final = measure_one(*measurer, candidate);
+  CHECK(final.counts == record::Counts{1500, 0.25, 0.5});
+  CHECK(measurer->notes().empty());
+  record::Record record;
+  fill_record(final, record);
+  CHECK(record.counts == final.counts);
+  CHECK(record.device_seconds == final.device_seconds);
+}
+
+TEST_CASE("gpu: without CUPTI or the right to its counters measuring goes on, and one note says so", "[unit]") {
+  Fake fake;
+  const auto notes_with = [&](const char* library, const char* setting) {
+    setenv("FAKE_CUPTI", setting, 1);
+    GpuMeasureOptions options = test_options();
+    options.cupti_library = library;
+    auto measurer = open(options);
+    auto task = make_task(*measurer);
+    for (uint64_t id = 1; id <= 3; ++id) {
+      Candidate candidate = program(*task, "right", id, 4 * static_cast<int64_t>(id));
+      candidate.finalist = true;
+      const Measurement m = measure_one(*measurer, candidate);
+      CHECK(m.status == Status::kOk);
+      CHECK_FALSE(m.counts.any());
+    }
+    CHECK(measurer->restarts() == 0);
+    unsetenv("FAKE_CUPTI");
+    return measurer->notes();
+  };
+  const auto locked = notes_with(TCC_FAKE_CUPTI, "private");
+  REQUIRE(locked.size() == 1);
+  CHECK_THAT(locked[0], Catch::Contains("no counters by CUPTI") && Catch::Contains("NVreg_RestrictProfiling"));
+  const auto absent = notes_with("/nonexistent/libcupti.so.13", "");
+  REQUIRE(absent.size() == 1);
+  CHECK_THAT(absent[0], Catch::Contains("no times and counters by CUPTI") && Catch::Contains("/nonexistent"));
+  // Another profiler is attached.
+  const auto refused = notes_with(TCC_FAKE_CUPTI, "refused");
+  REQUIRE(refused.size() == 2);
+  CHECK_THAT(refused[0] + refused[1], Catch::Contains("status 39"));
+}
+
 TEST_CASE("gpu: a device that is lost is an error that says how to go on", "[unit]") {
   auto folder = TemporaryDirectory::create("tcc-gpu-test-");
   REQUIRE(folder);

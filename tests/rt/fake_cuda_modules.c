@@ -1,5 +1,6 @@
 // Code of the fake CUDA driver: cubins and PTX are read for what they say of their kernels, launches are checked
 // against that, and executed by whoever has code for them.
+#include <dirent.h>
 #include <dlfcn.h>
 #include <elf.h>
 #include <stdio.h>
@@ -39,6 +40,40 @@ static function* add_function(module* m, const char* name, size_t length) {
   return f;
 }
 
+// The whole file, to be freed; NULL: it cannot be read.
+static char* text_of(const char* path) {
+  FILE* file = fopen(path, "rb");
+  if (!file) return NULL;
+  fseek(file, 0, SEEK_END);
+  const long bytes = ftell(file);
+  rewind(file);
+  char* text = calloc(1, (size_t)bytes + 1);
+  const size_t got = fread(text, 1, (size_t)bytes, file);
+  fclose(file);
+  if (got == (size_t)bytes) return text;
+  free(text);
+  return NULL;
+}
+
+// The text that a cubin was made beside.
+static char* ptx_of(const module* m, int arch) {
+  char version[16], entry[160], path[600];
+  DIR* folder = m->count > 0 && set.ptx_folder[0] ? opendir(set.ptx_folder) : NULL;
+  if (!folder) return NULL;
+  snprintf(version, sizeof version, ".sm_%d", arch);
+  snprintf(entry, sizeof entry, ".entry %s(", m->functions[0].name);
+  char* found = NULL;
+  for (const struct dirent* file; !found && (file = readdir(folder));) {
+    const size_t length = strlen(file->d_name);
+    if (length < 4 || strcmp(file->d_name + length - 4, ".ptx") != 0 || !strstr(file->d_name, version)) continue;
+    snprintf(path, sizeof path, "%s/%s", set.ptx_folder, file->d_name);
+    found = text_of(path);
+    if (found && !strstr(found, entry)) free(found), found = NULL;
+  }
+  closedir(folder);
+  return found;
+}
+
 static int load_cubin(module* m, const unsigned char* image) {
   Elf64_Ehdr header;
   memcpy(&header, image, sizeof header);
@@ -53,6 +88,7 @@ static int load_cubin(module* m, const unsigned char* image) {
     if (strncmp(name, ".nv.info.", 9) != 0) continue;
     read_attributes(add_function(m, name + 9, strlen(name + 9)), image + sections[s].sh_offset, sections[s].sh_size);
   }
+  if (fake_cuda_run) m->ptx = ptx_of(m, arch);
   return 0;
 }
 

@@ -11,7 +11,9 @@
 #include "tcc/interp/interp.h"
 #include "tcc/ir/build.h"
 #include "tcc/ir/instr.h"
+#include "tcc/ir/text.h"
 #include "tcc/runtime/cuda_device.h"
+#include "tcc/support/check.h"
 
 namespace tcc::gpu_check {
 
@@ -199,6 +201,47 @@ class Trial {
   std::vector<Id> temps_;
 };
 
+bool is_flag(const Instruction& row) {
+  return !row.operands.empty() && row.operands[0].type == Type::kBarrier && row.operands[0].scope == Scope::kGlobal;
+}
+
+// One block waits for what the other one publishes.
+Kernel flag_trial() {
+  auto kernel = parse(R"(kernel lowered {
+  input X: f32[64]
+  output Y: f32[64]
+  temp W: f32[32] workspace
+  temp up: barrier[1] workspace align 8
+  for b in 1 bound(grid.x) {
+    for t in 1 bound(thread.x) {
+      instr flag.init(up[0]; 1)
+    }
+  }
+  for b in 2 bound(grid.x) {
+    for t in 32 bound(thread.x) {
+      if b == 0 {
+        if t == 0 {
+          instr flag.wait(up[0]; 0)
+        }
+        instr bar.sync(; 0, 32)
+        Y[t] = X[t] + W[t]
+      } else {
+        W[t] = X[32 + t]
+        Y[32 + t] = X[32 + t]
+        instr bar.sync(; 0, 32)
+        if t == 0 {
+          instr fence.device()
+          instr flag.arrive(up[0])
+        }
+      }
+    }
+  }
+}
+)");
+  TCC_CHECK(kernel.has_value(), "{}", kernel ? "" : kernel.error().message);
+  return std::move(*kernel);
+}
+
 // The kernels that try a row; none: it is tried with another one, or not here.
 std::vector<Kernel> trials_of(int32_t number) {
   const Instruction& row = instruction(number);
@@ -226,7 +269,10 @@ std::vector<Kernel> trials_of(int32_t number) {
       kernels.push_back(Trial(kWarp).exchange(number, row.behaviour));
       break;
     case Behaviour::kMbarrierWait:
-      if (!row.ptx.empty()) kernels.push_back(Trial(kWarp).exchange(number, row.behaviour));
+      if (is_flag(row))
+        kernels.push_back(flag_trial());
+      else
+        kernels.push_back(Trial(kWarp).exchange(number, row.behaviour));
       break;
     case Behaviour::kAtomicAdd:
       kernels.push_back(Trial(kWarp).atomic(number));
@@ -255,6 +301,7 @@ std::vector<Kernel> trials_of(int32_t number) {
 // Rows that take part in the trial of another one.
 bool is_part_of_another(const Instruction& row) {
   if (is_part_of_hopper_trial(row)) return true;
+  if (is_flag(row)) return row.behaviour != Behaviour::kMbarrierWait;
   if (row.behaviour == Behaviour::kMbarrierInit || row.behaviour == Behaviour::kMbarrierArrive)
     return row.feature == "mbarrier";
   return row.behaviour == Behaviour::kCopyCommit || row.behaviour == Behaviour::kCopyWait;

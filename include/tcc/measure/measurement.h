@@ -46,12 +46,14 @@ struct Measurement {
   bool disturbed = false;
   double median = 0;
   double low = 0, high = 0;
-  int64_t dropped = 0;     // samples thrown away: preempted, time stolen by the hypervisor, machine not quiet
-  bool converged = false;  // the interval is within 2 % of the median
-  bool cut_short = false;  // clearly slower than the task's best: a few samples only
-  bool overlap = false;    // other cores compiled meanwhile
-  bool cold = false;       // runs found nothing of their inputs in the caches
-  double calibration = 0;  // seconds of the fixed calibration loop, median over the samples
+  int64_t dropped = 0;        // samples thrown away: preempted, time stolen by the hypervisor, machine not quiet
+  bool converged = false;     // the interval is within 2 % of the median
+  bool cut_short = false;     // clearly slower than the task's best: a few samples only
+  bool overlap = false;       // other cores compiled meanwhile
+  bool cold = false;          // runs found nothing of their inputs in the caches
+  double device_seconds = 0;  // on a GPU with CUPTI, see record::Record; 0 = not known
+  record::Counts counts;      // of finalists
+  double calibration = 0;     // seconds of the fixed calibration loop, median over the samples
   int64_t threads = 1;
   // Numeric gate. The largest error as a share of what is allowed (above 1 is wrong), and where it was.
   // "exact": equal on the integer data as well; "tolerance"; either with " at samples" where the reference was computed

@@ -102,7 +102,8 @@ class CudaDevice {
   virtual const CudaDeviceFacts& facts() const = 0;
   // What the device is as a target: limits of its capability, sizes and nominal rates from its attributes.
   virtual const target::Target& target() const = 0;
-  virtual void* stream() const = 0;  // CUstream
+  virtual void* stream() const = 0;   // CUstream
+  virtual void* context() const = 0;  // CUcontext
 
   virtual Result<CudaBuffer> allocate(int64_t bytes) = 0;
   virtual Result<void> upload(const CudaBuffer& to, std::span<const std::byte> from) = 0;

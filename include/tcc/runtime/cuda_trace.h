@@ -1,6 +1,5 @@
 // Times of kernels as the device itself stamps them, by CUPTI's activity records: without the gaps between launches
-// that events around them see. Opened at run time, never needed. Counters are not read: they need rights that most
-// users of a GPU do not have, and passes over a kernel that change what it is timed beside.
+// that events around them see. Opened at run time, never needed.
 #pragma once
 
 #include <functional>

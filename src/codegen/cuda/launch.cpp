@@ -11,8 +11,23 @@ namespace tcc::codegen::cuda {
 using namespace ir;
 
 namespace {
+
 constexpr int64_t kMostBlocksOfCluster = 8;  // that every device with clusters takes
+
+// Does a block wait for another one of the launch? Then all of them must be resident.
+bool waits_for_blocks(Stmt body) {
+  bool found = false;
+  visit(body, [&](Stmt s) {
+    const InstrCall* call = as<InstrCall>(s);
+    if (call == nullptr) return !found;
+    const Instruction& row = instruction(call->instr);
+    found = found || (row.behaviour == Behaviour::kMbarrierWait && row.operands[0].scope == Scope::kGlobal);
+    return !found;
+  });
+  return found;
 }
+
+}  // namespace
 
 Emitter::Emitter(const Kernel& kernel, const target::Target& target, std::span<const Buffer* const> params, bool wide)
     : kernel_(kernel),
@@ -213,6 +228,7 @@ Result<std::string> Emitter::emit(Stmt body, const std::string& symbol, Launch& 
   launch.block = block_;
   launch.cluster = cluster_;
   launch.tensor_maps = tensor_maps_;
+  launch.cooperative = waits_for_blocks(body);
   // Budgets of roles are heeded only where the registers at entry are known, so the blocks of a multiprocessor are.
   const int64_t blocks = budgets_ ? std::max<int64_t>(min_blocks_, 1) : min_blocks_;
   const std::string bounds =

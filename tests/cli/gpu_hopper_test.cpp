@@ -1,0 +1,126 @@
+// A model of half precision for Hopper from the command line, in a library beside code for an older device, proved on
+// emulated devices of both.
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+
+#include "cli/model_bytes.h"
+
+using namespace cli_test;
+using Json = nlohmann::json;
+
+namespace {
+
+constexpr uint64_t kHalf = 10;  // TensorProto.FLOAT16
+
+std::string half_tensor(const std::string& name, const std::vector<uint64_t>& shape) {
+  std::string dims;
+  for (uint64_t n : shape) dims += field(1, number(1, n));
+  return field(1, name) + field(2, field(1, number(1, kHalf) + field(2, dims)));
+}
+
+// Small multiples of 1/32, none the same as its neighbours.
+std::string half_weights(const std::string& name, uint64_t rows, uint64_t columns) {
+  constexpr uint16_t kValues[] = {0x2800, 0xac00, 0x0000, 0x2c00, 0xa800, 0x2e00, 0xae00};
+  std::string raw;
+  uint64_t state = rows + columns;
+  for (uint64_t i = 0; i < rows * columns; ++i) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    const uint16_t bits = kValues[(state >> 33) % 7];
+    raw += static_cast<char>(bits & 255);
+    raw += static_cast<char>(bits >> 8);
+  }
+  return number(1, rows) + number(1, columns) + number(2, kHalf) + field(8, name) + field(9, raw);
+}
+
+// y = relu(x * w) * v: 200 x 136 by 136 x 264 by 264 x 72, none of them a multiple of a tile.
+std::string half_mlp() {
+  const auto node = [](const std::string& op, const std::vector<std::string>& from, const std::string& to) {
+    std::string bytes;
+    for (const std::string& name : from) bytes += field(1, name);
+    return field(1, bytes + field(2, to) + field(4, op));
+  };
+  const std::string graph = node("MatMul", {"x", "w"}, "h") + node("Relu", {"h"}, "r") +
+                            node("MatMul", {"r", "v"}, "y") + field(2, "half") + field(5, half_weights("w", 136, 264)) +
+                            field(5, half_weights("v", 264, 72)) + field(11, half_tensor("x", {200, 136})) +
+                            field(12, half_tensor("y", {200, 72}));
+  return number(1, 8) + field(7, graph) + field(8, number(2, 13));
+}
+
+// Tuned for one target and built for two, once for all cases; nothing where there is no compiler for GPUs.
+struct Built {
+  Sandbox box;
+  Outcome build;
+  bool here = false;
+  Built() {
+    spill(box.path("half.onnx"), half_mlp());
+    Outcome tune = box.tcc({"tune", "half.onnx", "--target", "h200", "--db", "r.db", "--trials", "6"});
+    if (tune.exit_code != 0) {
+      CHECK_THAT(tune.err, Catch::Contains("NVRTC"));
+      return;
+    }
+    build = box.tcc({"build", "half.onnx", "--target", "a100,h200", "--db", "r.db", "-o", "out", "--emit", "cu,ptx",
+                     "--allow-jit"});
+    INFO(build.err);
+    REQUIRE(build.exit_code == 0);
+    here = true;
+  }
+  static Built& get() {
+    static Built built;
+    return built;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("kernels for Hopper are proved without a device, tuned and not", "[cli]") {
+  Built& built = Built::get();
+  if (!built.here) return;
+  for (const bool tuned : {true, false}) {
+    std::vector<std::string> words = {"verify", "half.onnx", "--target", "h200", "--emulate", "--json"};
+    if (tuned) words.insert(words.end(), {"--db", "r.db"});
+    Outcome json = built.box.tcc(words);
+    INFO(json.out << json.err);
+    REQUIRE(json.exit_code == 0);
+    const Json report = Json::parse(json.out);
+    CHECK(report["failed"] == 0);
+    CHECK(report["ok"] == 2);
+    for (const Json& task : report["tasks"]) {
+      CHECK(task["races"] == 0);
+      CHECK(task["schedule"] == (tuned ? "predicted" : "default"));
+    }
+  }
+}
+
+TEST_CASE("a library for two generations says what no device has conformed on", "[cli]") {
+  Built& built = Built::get();
+  if (!built.here) return;
+  CHECK_THAT(built.build.err, Catch::Contains("not tuned for a100"));
+  const Json metadata = Json::parse(built.box.tcc({"inspect", "out/libhalf.so", "--json"}).out);
+  CHECK_THAT(metadata["architectures"].dump(), Catch::Contains("sm_80") && Catch::Contains("sm_90a"));
+  const std::string never = metadata["conformance"]["never_conformed"].dump();
+  INFO(metadata["conformance"].dump());
+  CHECK_THAT(never, Catch::Contains("sm_90a"));
+  CHECK_THAT(never, Catch::Contains("tcc_wgmma") || Catch::Contains("tcc_mma_m16n8k16_f32_f16"));
+  for (const Json& task : metadata["tasks"]) {
+    CHECK(task["code"][0]["record"] == "default");
+    CHECK(task["code"][1]["record"] == "predicted");
+  }
+  CHECK_THAT(built.box.tcc({"inspect", "out/libhalf.so"}).out, Catch::Contains("sm_90a cubin for h200"));
+}
+
+#ifdef TCC_FAKE_GPU
+TEST_CASE("on emulated devices of both generations a library computes what its model says", "[emulation]") {
+  Built& built = Built::get();
+  if (!built.here) return;
+  const std::string tcc = std::string(TCC_BINARY_DIR) + "/tools/tcc";
+  for (const char* architecture : {"arch=80", "arch=90"}) {
+    // The texts that were written beside the library say what its cubins do.
+    const std::string device = std::string("FAKE_CUDA=") + architecture + ",ptx=" + built.box.str("out/kernels");
+    Outcome verify = built.box.run(
+        {"env", device, tcc, "verify", "out/libhalf.so", "--cuda-driver", TCC_FAKE_GPU, "--tolerance", "0.01"});
+    INFO(architecture << verify.out << verify.err);
+    CHECK(verify.exit_code == 0);
+    CHECK_THAT(verify.out, Catch::Contains("self test ok") && Catch::Contains("passed"));
+  }
+}
+#endif
