@@ -81,6 +81,9 @@ std::vector<Seed> transfer(const schedule::Trace& trace, const std::vector<space
     if (tiling_hash(sketches[s].trace) == hash)
       out.push_back(
           {static_cast<int32_t>(s), carry_over(trace, trace.decisions, sketches[s], sketches[s].trace.decisions)});
+  const uint64_t key = space::structural_key(trace, trace.decisions);
+  std::stable_partition(out.begin(), out.end(),
+                        [&](const Seed& seed) { return sketches[static_cast<size_t>(seed.sketch)].key == key; });
   return out;
 }
 
@@ -104,8 +107,8 @@ Result<void> sow_relatives(std::vector<TaskState>& states, const target::Target&
       TCC_TRY(std::vector<record::Record> same, env.others->fastest(state.hash, machine, options.threads, kRelatives));
       TCC_TRY(std::vector<record::Record> related,
               env.others->fastest_relatives(state.anchor, state.hash, machine, options.threads, kRelatives));
-      for (std::vector<record::Record>* more : {&same, &related})
-        std::move(more->begin(), more->end(), std::back_inserter(records));
+      records.insert(records.begin(), std::make_move_iterator(same.begin()), std::make_move_iterator(same.end()));
+      records.insert(records.end(), std::make_move_iterator(related.begin()), std::make_move_iterator(related.end()));
     }
     for (const record::Record& r : records)
       if (Result<schedule::Trace> trace = schedule::trace_from_json(r.trace); trace)

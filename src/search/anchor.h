@@ -17,12 +17,13 @@ uint64_t anchor_hash(const task::Task& task);
 // place producers and consumers.
 uint64_t tiling_hash(const schedule::Trace& trace);
 
-// The decisions of a relative's trace in those sketches of a task that tile as it does.
+// The decisions of a relative's trace in those sketches of a task that tile as it does; the sketch that is the trace
+// itself, if any, comes first.
 std::vector<Seed> transfer(const schedule::Trace& trace, const std::vector<space::Sketch>& sketches);
 
 // Puts the best programs of relatives among the seeds of each task: those that the session began with where it was
-// resumed, whatever has been measured since. Those of env.others come behind them, with the best of the task itself;
-// a run does not change what is there, so a resumed session that finds the same records goes on exactly.
+// resumed, whatever has been measured since. Those of env.others come behind them, and its best of the task itself
+// before all; a run does not change what is there, so a resumed session that finds the same records goes on exactly.
 Result<void> sow_relatives(std::vector<TaskState>& states, const target::Target& target, const TuneOptions& options,
                            const Environment& env, bool resumed);
 

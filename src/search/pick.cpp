@@ -149,10 +149,12 @@ std::vector<Individual> pick_round(const Round& round, std::vector<Individual> u
   auto take = [&](const Individual& i) {
     if (std::ssize(out) < count && taken.insert(i.nest).second) out.push_back(i);
   };
-  // What was best elsewhere is measured first, before this task's own trials say more.
-  if (state.known.empty())
-    for (const Individual& i : unmeasured)
-      if (std::ssize(out) < (count + 3) / 4 && std::find(sown.begin(), sown.end(), i.nest) != sown.end()) take(i);
+  // What was best elsewhere is measured first and in the order of the seeds, before this task's own trials say more.
+  for (size_t k = 0; k < sown.size() && state.known.empty() && std::ssize(out) < (count + 3) / 4; ++k)
+    if (auto it =
+            std::find_if(unmeasured.begin(), unmeasured.end(), [&](const Individual& i) { return i.nest == sown[k]; });
+        it != unmeasured.end())
+      take(*it);
   // The estimate that the first round goes by is wrong about some family of tasks; random draws show it where.
   const double wanted = round.options.explore;
   const bool informed = round.model.trained();
