@@ -325,6 +325,10 @@ Stmt rewrite_children(Builder& b, Stmt s, FunctionRef<Stmt(Stmt)> fs, FunctionRe
   return s;
 }
 
+Stmt rewrite_children(Builder& b, Stmt s, FunctionRef<Stmt(Stmt)> fs) {
+  return rewrite_children(b, s, fs, [](Expr e) { return e; });
+}
+
 void split_conjunction(Expr predicate, std::vector<Expr>& out) {
   if (predicate == nullptr) return;
   if (predicate->kind != ExprKind::kAnd) {
@@ -412,8 +416,7 @@ Stmt replace_at(Builder& b, const Path& path, Stmt replacement) {
   TCC_CHECK(path.found());
   for (size_t i = path.nodes.size() - 1; i-- > 0;) {
     Stmt child = path.nodes[i + 1];
-    replacement = rewrite_children(
-        b, path.nodes[i], [&](Stmt s) { return s == child ? replacement : s; }, [](Expr e) { return e; });
+    replacement = rewrite_children(b, path.nodes[i], [&](Stmt s) { return s == child ? replacement : s; });
   }
   return replacement;
 }

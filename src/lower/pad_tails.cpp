@@ -60,7 +60,7 @@ class Padder {
       case StmtKind::kBlock:
         break;
     }
-    return rewrite_children(b_, s, [&](Stmt c) { return stmt(c, condition); }, [](Expr e) { return e; });
+    return rewrite_children(b_, s, [&](Stmt c) { return stmt(c, condition); });
   }
 
  private:

@@ -23,8 +23,7 @@ Kernel place_inits(const Kernel& kernel) {
     Stmt node = update;
     for (size_t i = path.nodes.size() - 1; i-- > at;) {
       Stmt child = path.nodes[i + 1];
-      node =
-          rewrite_children(b, path.nodes[i], [&](Stmt s) { return s == child ? node : s; }, [](Expr e) { return e; });
+      node = rewrite_children(b, path.nodes[i], [&](Stmt s) { return s == child ? node : s; });
     }
     Stmt pair[2] = {init, node};
     Path upper;

@@ -123,7 +123,7 @@ class Promoter {
   }
 
   Stmt rewrite(Stmt s) {
-    Stmt r = rewrite_children(b_, s, [&](Stmt c) { return rewrite(c); }, [](Expr e) { return e; });
+    Stmt r = rewrite_children(b_, s, [&](Stmt c) { return rewrite(c); });
     const Loop* l = as<Loop>(r);
     if (l == nullptr || unroll_.count(l->id) == 0) return r;
     return b_.loop(l->id, l->extent, l->body, LoopKind::kUnrolled, l->axis, l->annotations);

@@ -168,7 +168,7 @@ class Splitter {
   }
 
   Stmt without_allocs(Stmt s, const std::set<Id>& moved) {
-    Stmt r = rewrite_children(b_, s, [&](Stmt c) { return without_allocs(c, moved); }, [](Expr e) { return e; });
+    Stmt r = rewrite_children(b_, s, [&](Stmt c) { return without_allocs(c, moved); });
     const Alloc* a = as<Alloc>(r);
     if (a == nullptr) return r;
     std::vector<Id> left;

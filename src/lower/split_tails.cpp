@@ -260,7 +260,7 @@ class TailSplitter {
 
   Stmt process(Stmt s) {
     const Loop* l = as<Loop>(s);
-    if (l == nullptr) return rewrite_children(b_, s, [&](Stmt c) { return process(c); }, [](Expr e) { return e; });
+    if (l == nullptr) return rewrite_children(b_, s, [&](Stmt c) { return process(c); });
     if (!is_place(*l)) return s;
     if (work(l->body) < kSmallBody) return peel_last(*l);
     return b_.with_body(*l, process_body(l->body));
@@ -393,7 +393,7 @@ class TailSplitter {
 
   // Loops of which only the first iterations do anything end there.
   Stmt shrink_loops(Stmt s) {
-    Stmt r = rewrite_children(b_, s, [&](Stmt c) { return shrink_loops(c); }, [](Expr e) { return e; });
+    Stmt r = rewrite_children(b_, s, [&](Stmt c) { return shrink_loops(c); });
     const Loop* l = as<Loop>(r);
     if (l == nullptr || !is_int(l->extent)) return r;
     std::optional<int64_t> limit = limit_below(l->body, l->id);

@@ -147,7 +147,7 @@ struct Magnitude {
       return b.store(store->buffer, store->indices, (*this)(store->value), store->predicate);
     }
     if (s->kind == StmtKind::kInstrCall || s->kind == StmtKind::kRoles) plain = false;
-    return rewrite_children(b, s, [&](Stmt child) { return rewrite(child); }, [](Expr e) { return e; });
+    return rewrite_children(b, s, [&](Stmt child) { return rewrite(child); });
   }
 };
 

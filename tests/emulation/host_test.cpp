@@ -41,7 +41,7 @@ ir::Kernel edit_call(const ir::Kernel& from, const char* row, int n,
   const std::function<ir::Stmt(ir::Stmt)> edit = [&](ir::Stmt s) -> ir::Stmt {
     if (const ir::InstrCall* call = ir::as<ir::InstrCall>(s); call != nullptr && call->instr == number && seen++ == n)
       return change(b, s);
-    return ir::rewrite_children(b, s, edit, [](ir::Expr e) { return e; });
+    return ir::rewrite_children(b, s, edit);
   };
   kernel.root = edit(kernel.root);
   REQUIRE(seen > n);
@@ -197,7 +197,7 @@ TEST_CASE("a missing barrier, a divergent one, an access outside and a copy not 
   ir::Builder b(*outside.arena);
   const std::function<ir::Stmt(ir::Stmt)> unguard = [&](ir::Stmt s) -> ir::Stmt {
     if (const ir::If* branch = ir::as<ir::If>(s)) return branch->then_case;
-    return ir::rewrite_children(b, s, unguard, [](ir::Expr e) { return e; });
+    return ir::rewrite_children(b, s, unguard);
   };
   outside.root = unguard(outside.root);
   CHECK_THAT(findings_of(outside, Reference(*like)), Catch::Contains("(40 elements) is outside"));

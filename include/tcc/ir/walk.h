@@ -40,6 +40,7 @@ Expr rewrite_children(Builder& b, Expr e, FunctionRef<Expr(Expr)> f);
 // Maps direct child statements with fs and directly held expressions with fe. fs may return nullptr to delete the
 // child; the result may then be nullptr.
 Stmt rewrite_children(Builder& b, Stmt s, FunctionRef<Stmt(Stmt)> fs, FunctionRef<Expr(Expr)> fe);
+Stmt rewrite_children(Builder& b, Stmt s, FunctionRef<Stmt(Stmt)> fs);  // expressions stay
 
 // Substitution of variables. Pairs are few (under a dozen): linear search behind the id mask.
 struct Substitution {

@@ -50,6 +50,22 @@ constexpr Instruction store(std::string_view name, std::span<const OperandSpec> 
           .ptx = "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group %D, [%S];"};
 }
 
+// Closes a group of stores, or waits until no more than $0 groups are under way.
+constexpr Instruction group(std::string_view name, int args, Behaviour behaviour, std::string_view ptx) {
+  return {.name = name,
+          .feature = "tma",
+          .participants = Participants::kThread,
+          .operands = {},
+          .num_args = args,
+          .completion = Completion::kImmediate,
+          .proxy = Proxy::kAsync,
+          .behaviour = behaviour,
+          .semantics = "",
+          .flops = 0,
+          .bytes = 0,
+          .ptx = ptx};
+}
+
 constexpr Instruction kRows[] = {
     load("tma.load.f16", kLoad<Type::kF16>, false),
     load("tma.load.bf16", kLoad<Type::kBF16>, false),
@@ -59,43 +75,10 @@ constexpr Instruction kRows[] = {
     store("tma.store.f16", kStore<Type::kF16>),
     store("tma.store.bf16", kStore<Type::kBF16>),
     store("tma.store.f32", kStore<Type::kF32>),
-    {.name = "tma.commit",
-     .feature = "tma",
-     .participants = Participants::kThread,
-     .operands = {},
-     .num_args = 0,
-     .completion = Completion::kImmediate,
-     .proxy = Proxy::kAsync,
-     .behaviour = Behaviour::kCopyCommit,
-     .semantics = "",
-     .flops = 0,
-     .bytes = 0,
-     .ptx = "cp.async.bulk.commit_group;"},
-    {.name = "tma.wait",
-     .feature = "tma",
-     .participants = Participants::kThread,
-     .operands = {},
-     .num_args = 1,
-     .completion = Completion::kImmediate,
-     .proxy = Proxy::kAsync,
-     .behaviour = Behaviour::kCopyWait,
-     .semantics = "",
-     .flops = 0,
-     .bytes = 0,
-     .ptx = "cp.async.bulk.wait_group $0;"},
+    group("tma.commit", 0, Behaviour::kCopyCommit, "cp.async.bulk.commit_group;"),
+    group("tma.wait", 1, Behaviour::kCopyWait, "cp.async.bulk.wait_group $0;"),
     // Until the stores have read shared memory: what they write is visible when the kernel ends.
-    {.name = "tma.wait_read",
-     .feature = "tma",
-     .participants = Participants::kThread,
-     .operands = {},
-     .num_args = 1,
-     .completion = Completion::kImmediate,
-     .proxy = Proxy::kAsync,
-     .behaviour = Behaviour::kCopyWait,
-     .semantics = "",
-     .flops = 0,
-     .bytes = 0,
-     .ptx = "cp.async.bulk.wait_group.read $0;"},
+    group("tma.wait_read", 1, Behaviour::kCopyWait, "cp.async.bulk.wait_group.read $0;"),
 };
 
 }  // namespace

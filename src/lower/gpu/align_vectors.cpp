@@ -19,7 +19,7 @@ class Aligner {
 
   Stmt rewrite(Stmt s) {
     const Loop* l = as<Loop>(s);
-    if (l == nullptr) return rewrite_children(b_, s, [&](Stmt c) { return rewrite(c); }, [](Expr e) { return e; });
+    if (l == nullptr) return rewrite_children(b_, s, [&](Stmt c) { return rewrite(c); });
     Expr outer = ranges_.set(l->id, l->extent);
     const bool plain = l->loop_kind == LoopKind::kVectorized && (!is_int(l->extent) || !aligned(*l));
     Stmt body = rewrite(l->body);

@@ -150,7 +150,7 @@ class Distributor {
     }
     if (const InstrCall* call = as<InstrCall>(s)) return instruction_call(*call);
     if (as<Store>(s) != nullptr) return fail(s, "a fragment is touched by elements, not by tiles");
-    return rewrite_children(b_, s, [&](Stmt c) { return rewrite(c); }, [](Expr e) { return e; });
+    return rewrite_children(b_, s, [&](Stmt c) { return rewrite(c); });
   }
 
   // The loops of a nest that count within the tiles of the fragment that its lanes' work follows.

@@ -45,7 +45,7 @@ class Expander {
   Stmt rewrite(Stmt s, int64_t threads) {
     const Loop* l = as<Loop>(s);
     if (l != nullptr && l->loop_kind == LoopKind::kBound && is_thread(l->axis)) threads *= int_value(l->extent);
-    Stmt out = rewrite_children(b_, s, [&](Stmt c) { return rewrite(c, threads); }, [](Expr e) { return e; });
+    Stmt out = rewrite_children(b_, s, [&](Stmt c) { return rewrite(c, threads); });
     l = as<Loop>(out);
     if (l == nullptr || annotation(*l, AnnotationKey::kPipelineDepth) == nullptr || !verdict_) return out;
     return expand(*l, threads);
@@ -163,7 +163,7 @@ class Expander {
   // A statement with loops of its own: ids are bound once.
   Stmt renewed(Stmt s) {
     const Loop* l = as<Loop>(s);
-    if (l == nullptr) return rewrite_children(b_, s, [&](Stmt c) { return renewed(c); }, [](Expr e) { return e; });
+    if (l == nullptr) return rewrite_children(b_, s, [&](Stmt c) { return renewed(c); });
     const Id fresh = edit_.fresh(l->id);
     ranges_.set(fresh, l->extent);
     Substitution rename;

@@ -257,8 +257,7 @@ class Expander {
     const Loop* l = as<Loop>(s);
     if (l != nullptr && l->axis == Axis::kWarpgroup) thread_.group = b_.var(l->id);
     if (l != nullptr && l->axis == Axis::kWarp) thread_.warp = l->id;
-    if (l == nullptr || l->axis != Axis::kLane)
-      return rewrite_children(b_, s, [&](Stmt c) { return consumer(c); }, [](Expr e) { return e; });
+    if (l == nullptr || l->axis != Axis::kLane) return rewrite_children(b_, s, [&](Stmt c) { return consumer(c); });
     thread_.lane = l->id;
     if (thread_.group == nullptr) thread_.group = b_.integer(0);
     Stmt tiles = each_tile([&](Expr tile) { return of_lane(l->body, tile); });
@@ -270,7 +269,7 @@ class Expander {
     const Loop* l = as<Loop>(s);
     if (l != nullptr && l->id == role_.loop->id) return products(tile);
     if (Stmt staged = results_->stage(s, thread_)) return staged;
-    return rewrite_children(b_, s, [&](Stmt c) { return of_lane(c, tile); }, [](Expr e) { return e; });
+    return rewrite_children(b_, s, [&](Stmt c) { return of_lane(c, tile); });
   }
 
   // Nobody of the warp reads version `it` % D any more.

@@ -19,7 +19,7 @@ class Hoister {
   Stmt rewrite(Stmt s) {
     if (const Loop* l = as<Loop>(s); l != nullptr && l->loop_kind != LoopKind::kBound)
       if (Stmt hoisted = hoist(*l)) return hoisted;
-    return rewrite_children(b_, s, [&](Stmt c) { return rewrite(c); }, [](Expr e) { return e; });
+    return rewrite_children(b_, s, [&](Stmt c) { return rewrite(c); });
   }
 
   void add_buffers() {

@@ -145,7 +145,7 @@ class Splitter {
     const Loop* l = as<Loop>(s);
     if (l != nullptr && l->id == role.id)
       return b_.loop(l->id, l->extent, l->body, l->loop_kind, l->axis, without(*l, AnnotationKey::kTree));
-    return rewrite_children(b_, s, [&](Stmt c) { return plain(c, role); }, [](Expr e) { return e; });
+    return rewrite_children(b_, s, [&](Stmt c) { return plain(c, role); });
   }
 
   // [tile, part, bound loops.., place in the accumulator]
@@ -196,7 +196,7 @@ class Splitter {
                        without(*l, AnnotationKey::kTree));
       }
       if (s == w_.store) return b_.store(partial_, place(tile, part, around, w_.sum->indices), w_.sum);
-      return rewrite_children(b_, s, [&](Stmt c) { return self(self, c); }, [](Expr e) { return e; });
+      return rewrite_children(b_, s, [&](Stmt c) { return self(self, c); });
     };
     Stmt body = change(change, w_.grid->body);
     Renaming own;

@@ -14,15 +14,12 @@ struct Unroller {
 
   Stmt rewrite(Stmt s, int64_t& steps) {
     int64_t count = 0;
-    Stmt out = rewrite_children(
-        b, s,
-        [&](Stmt c) {
-          int64_t inner = 0;
-          Stmt r = rewrite_child(c, inner);
-          count += inner;
-          return r;
-        },
-        [](Expr e) { return e; });
+    Stmt out = rewrite_children(b, s, [&](Stmt c) {
+      int64_t inner = 0;
+      Stmt r = rewrite_child(c, inner);
+      count += inner;
+      return r;
+    });
     steps = as<Store>(s) != nullptr || as<InstrCall>(s) != nullptr ? 1 : count;
     const Loop* l = as<Loop>(out);
     if (l == nullptr) return out;

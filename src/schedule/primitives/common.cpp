@@ -87,8 +87,7 @@ Stmt add_predicate(Builder& b, Stmt s, Expr condition) {
   if (const Block* block = as<Block>(s))
     return b.block(block->id, block->iters, block->body, block->init, b.logical_and(block->predicate, condition),
                    block->reducer, block->annotations);
-  return rewrite_children(
-      b, s, [&](Stmt child) { return add_predicate(b, child, condition); }, [](Expr e) { return e; });
+  return rewrite_children(b, s, [&](Stmt child) { return add_predicate(b, child, condition); });
 }
 
 Stmt rename_buffer(Builder& b, Stmt s, Id from, Id to, bool loads, bool stores) {
