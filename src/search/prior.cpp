@@ -106,7 +106,9 @@ Result<Prior> load_prior(std::span<const task::Task> tasks, const target::Target
     }
     TCC_TRY_VOID(store.save_session(copy_key(session), print(prior.tasks)));
   }
-  if (shipped == nullptr || !target.is_cpu()) return prior;
+  // What ships was learnt in the default spaces, which hold good programs only: in a space of other modules it takes
+  // what is slow there for fast (measured: a batched matrix product ended at 0.75 of what random search found).
+  if (shipped == nullptr || !target.is_cpu() || !options.space.modules.empty()) return prior;
   for (const PriorTask& t : prior.tasks) families.erase(t.anchor);
   prior.shipped = shipped;
   prior.unknown = std::move(families);

@@ -21,8 +21,8 @@ struct Prior {
   std::set<task::AnchorKind> unknown;  // families that the store has nothing of: what ships is for their tasks
 };
 
-// For the families of these tasks, on CPUs with what is shipped of families that the store has nothing of. A resumed
-// session gets what it began with, whatever other runs have left since.
+// For the families of these tasks, on CPUs in the default space with what is shipped of families that the store has
+// nothing of. A resumed session gets what it began with, whatever other runs have left since.
 Result<Prior> load_prior(std::span<const task::Task> tasks, const target::Target& target, const TuneOptions& options,
                          const Session& session, const ShippedPrior* shipped, record::Store& store);
 // Adds what this run knows of its tasks and forgets the session's copy.

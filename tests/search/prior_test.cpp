@@ -205,6 +205,12 @@ TEST_CASE("what the store knows of a family takes the place of what ships") {
   REQUIRE(gpu.has_value());
   auto empty = memory_store();
   CHECK(search::load_prior(std::span(&task, 1), *gpu, {}, {.key = "test"}, &shipped, *empty)->unknown.empty());
+  // Nor where other modules make the space: it was learnt in the default ones.
+  search::TuneOptions composed = small_options();
+  composed.space.modules = {"auto_inline", "multi_level_tiling", "parallel_vectorize_unroll"};
+  auto without = search::load_prior(std::span(&task, 1), avx2(), composed, {.key = "test"}, &shipped, *empty);
+  REQUIRE(without.has_value());
+  CHECK_FALSE(search::knows_family(*without, task.anchor));
 }
 
 TEST_CASE("a search with a prior is deterministic, goes on exactly, and is another one than without") {
