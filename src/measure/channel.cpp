@@ -92,6 +92,15 @@ void IsolatedHostMeasurer::Channel::note_time(uint64_t task, double seconds) {
   if (!fresh) at->second = std::min(at->second, seconds);
 }
 
+const Measurement* IsolatedHostMeasurer::Channel::twin_of(uint64_t task, const Measurement& m) const {
+  auto at = measured_.find({task, m.code, m.layouts});
+  return at != measured_.end() ? &at->second : nullptr;
+}
+
+void IsolatedHostMeasurer::Channel::note_measured(uint64_t task, const Measurement& m) {
+  if (m.status == record::Status::kOk && !m.disturbed) measured_.insert_or_assign({task, m.code, m.layouts}, m);
+}
+
 Result<SharedMemory> IsolatedHostMeasurer::Channel::make_job(const JobSpec& spec) {
   Writer writer;
   for (const codegen::Artifact* artifact : spec.artifacts) put_artifact(writer, *artifact);

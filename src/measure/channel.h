@@ -8,6 +8,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "measure/cpu_share.h"
@@ -54,6 +55,9 @@ class IsolatedHostMeasurer::Channel {
   // The fastest right program of a task that this measurer has seen, seconds; 0: none.
   double best_of(uint64_t task) const;
   void note_time(uint64_t task, double seconds);
+  // What was measured of the same code before; nullptr: nothing that may stand for it.
+  const Measurement* twin_of(uint64_t task, const Measurement& m) const;
+  void note_measured(uint64_t task, const Measurement& m);
   // Programs (by code) that have passed the second seed of their task.
   bool is_confirmed(uint64_t task, uint64_t code) const { return confirmed_.contains({task, code}); }
   void note_confirmed(uint64_t task, uint64_t code) { confirmed_.emplace(task, code); }
@@ -80,7 +84,8 @@ class IsolatedHostMeasurer::Channel {
   uint64_t next_job_ = 1;
   int64_t restarts_ = 0;
   QuietTimes quiet_;
-  std::map<uint64_t, double> best_times_;  // by task
+  std::map<uint64_t, double> best_times_;                                        // by task
+  std::map<std::tuple<uint64_t, uint64_t, std::string>, Measurement> measured_;  // by task, code, layouts
   std::set<std::pair<uint64_t, uint64_t>> confirmed_;
   std::mutex mutex_;
 };

@@ -8,6 +8,7 @@
 #include <condition_variable>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "measure/channel.h"
 #include "measure/task_segment.h"
@@ -219,6 +220,14 @@ class Batch {
     m.device = channel_.device();
     if (m.status != Status::kOk) return {};
     const MeasureTask& task = *candidate.task;
+    if (const Measurement* twin = candidate.any_twin ? channel_.twin_of(task.id(), m) : nullptr) {
+      const Measurement own = std::exchange(m, *twin);
+      m.id = own.id;
+      m.compile_seconds = own.compile_seconds;
+      m.run_seconds = 0;
+      m.twin = true;
+      return {};
+    }
     const HostMeasureOptions& options = channel_.options();
     Channel::JobSpec spec;
     spec.artifacts = {compiled.artifact.get()};
@@ -237,8 +246,9 @@ class Batch {
     read_result(job, *compiled.artifact, task, spec.timeout_seconds, m);
     if (m.status != Status::kOk) return {};
     read_samples(job.result(), m);
-    if (best > 0 && m.median >= best) return {};
-    return crown(candidate, compiled);
+    if (best <= 0 || m.median < best) TCC_TRY_VOID(crown(candidate, compiled));
+    channel_.note_measured(task.id(), m);
+    return {};
   }
 
   // It is the fastest of its task so far: is it right?

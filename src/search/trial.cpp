@@ -17,6 +17,7 @@ struct Prepared {
   measure::Candidate candidate;
   bool known = false;  // the record is one of an interrupted round
   bool lowered = false;
+  bool twin = false;  // of a program that was measured before: no trial
 };
 
 Prepared prepare(const TaskState& state, Individual individual, const target::Target& target,
@@ -50,6 +51,7 @@ Prepared prepare(const TaskState& state, Individual individual, const target::Ta
     p.candidate.nest = individual.nest;
     p.candidate.task = state.measure_task.get();
     p.candidate.kernel = std::move(*kernel);
+    p.candidate.any_twin = true;
     p.lowered = true;
   } else {
     r.status = record::Status::kRejected;
@@ -75,6 +77,7 @@ Result<void> measure_chunk(std::span<Prepared> chunk, uint64_t first_id, const T
     for (Prepared& p : chunk) {
       if (p.known || !p.lowered || next >= measured.size()) continue;
       seconds.compile += measured[next].compile_seconds;
+      p.twin = measured[next].twin;
       measure::fill_record(measured[next++], p.record);
       p.record.threads = options.threads;
     }
@@ -127,7 +130,10 @@ Result<TrialOutcome> run_trials(TaskState& state, std::vector<Individual> picks,
       outcome.last_record = std::max(outcome.last_record, p.record.id);
       ++outcome.done;
       if (p.record.status == record::Status::kRejected) continue;
-      ++state.trials;
+      if (p.twin)
+        ++state.counts.duplicate;
+      else
+        ++state.trials;
       outcome.improved |= take_best(state, p.record);
     }
   }

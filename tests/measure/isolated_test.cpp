@@ -307,6 +307,36 @@ TEST_CASE("a program far behind the best gets a few samples only", "[unit]") {
   CHECK(cut);
 }
 
+TEST_CASE("where it may, a measurement of the same code stands for a program", "[unit]") {
+  const GemmOptions shape{.m = 24, .n = 20, .k = 28};
+  auto task = make_task(shape);
+  bool found = false;
+  for (int i = 0; i < 40 && !found; ++i) {  // what was disturbed is measured again
+    std::vector<Candidate> batch = {candidate_of(*task, make_gemm(shape), 7), candidate_of(*task, make_gemm(shape), 8),
+                                    candidate_of(*task, make_gemm(shape), 9)};
+    batch[0].any_twin = batch[1].any_twin = true;
+    auto results = measurer().measure(batch);
+    REQUIRE(results.has_value());
+    const std::vector<Measurement>& m = *results;
+    REQUIRE(m.size() == 3);
+    for (size_t k = 0; k < 3; ++k) CHECK((m[k].status == Status::kOk && m[k].id == 7 + k));
+    CHECK_FALSE(m[2].twin);
+    if (i == 0) CHECK_FALSE(m[0].twin);
+    found = m[1].twin;
+    if (!found || m[0].disturbed) continue;
+    CHECK(m[1].samples == m[0].samples);
+    CHECK(m[1].code == m[0].code);
+    CHECK(m[1].run_seconds == 0);
+  }
+  CHECK(found);
+  auto other = make_task(shape);
+  Candidate alone = candidate_of(*other, make_gemm(shape));
+  alone.any_twin = true;
+  auto results = measurer().measure(std::span(&alone, 1));
+  REQUIRE(results.has_value());
+  CHECK_FALSE((*results)[0].twin);  // of another task: other data, other shapes
+}
+
 TEST_CASE("records say how a time was taken, and where", "[unit]") {
   auto task = make_task();
   std::vector<Candidate> batch = {candidate_of(*task, make_gemm(), 0), candidate_of(*task, make_gemm(), 1)};

@@ -25,6 +25,7 @@ struct Candidate {
   ir::Kernel kernel;
   std::shared_ptr<const codegen::Artifact> artifact;
   bool finalist = false;  // a time that decides: a quiet moment is waited for longer, and no sample is saved
+  bool any_twin = false;  // what was measured of the same code may stand for it, see Measurement::twin
 };
 
 // The machine as records describe it.
@@ -50,6 +51,7 @@ struct Measurement {
   bool converged = false;     // the interval is within 2 % of the median
   bool cut_short = false;     // clearly slower than the task's best: a few samples only
   bool overlap = false;       // other cores compiled meanwhile
+  bool twin = false;          // of the same code as a program measured before: its measurement, nothing was run
   bool cold = false;          // runs found nothing of their inputs in the caches
   double device_seconds = 0;  // on a GPU with CUPTI, see record::Record; 0 = not known
   record::Counts counts;      // of finalists
