@@ -131,7 +131,7 @@ std::vector<const Known*> fastest_known(const std::vector<Known>& known, size_t 
   return out;
 }
 
-void learn_record(TaskState& state, const record::Record& record, Individual individual) {
+void learn_record(TaskState& state, const record::Record& record, Individual individual, bool twin) {
   Known known{.record = record.id,
               .sketch = individual.sketch,
               .decisions = std::move(individual.decisions),
@@ -142,6 +142,10 @@ void learn_record(TaskState& state, const record::Record& record, Individual ind
   state.measured.insert(record.nest);
   state.known.push_back(std::move(known));
   Counts& c = state.counts;
+  if (twin) {
+    ++c.duplicate;
+    return;
+  }
   switch (record.status) {
     case record::Status::kOk:
       ++c.compiled, ++c.measured;

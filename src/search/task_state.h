@@ -93,7 +93,8 @@ Result<std::vector<TaskState>> load_tasks(std::span<const task::Task> tasks, con
 // True when the record is valid and faster than the best so far, which it then is.
 bool take_best(TaskState& state, const record::Record& record);
 
-// Takes in a finished record: known programs, best, counts.
-void learn_record(TaskState& state, const record::Record& record, Individual individual);
+// Takes in a finished record: known programs, best, counts. A twin, whose measurement is another program's, is a
+// duplicate.
+void learn_record(TaskState& state, const record::Record& record, Individual individual, bool twin);
 
 }  // namespace tcc::search

@@ -17,7 +17,7 @@ struct Prepared {
   measure::Candidate candidate;
   bool known = false;  // the record is one of an interrupted round
   bool lowered = false;
-  bool twin = false;  // of a program that was measured before: no trial
+  bool twin = false;  // see measure::Measurement: no trial
 };
 
 Prepared prepare(const TaskState& state, Individual individual, const target::Target& target,
@@ -126,14 +126,11 @@ Result<TrialOutcome> run_trials(TaskState& state, std::vector<Individual> picks,
       for (size_t i = 0; i < n; ++i) body(static_cast<int64_t>(i), 0);
     TCC_TRY_VOID(measure_chunk(chunk, state.known.size(), options, env, outcome.seconds));
     for (Prepared& p : chunk) {
-      learn_record(state, p.record, std::move(p.individual));
+      learn_record(state, p.record, std::move(p.individual), p.twin);
       outcome.last_record = std::max(outcome.last_record, p.record.id);
       ++outcome.done;
       if (p.record.status == record::Status::kRejected) continue;
-      if (p.twin)
-        ++state.counts.duplicate;
-      else
-        ++state.trials;
+      if (!p.twin) ++state.trials;
       outcome.improved |= take_best(state, p.record);
     }
   }
