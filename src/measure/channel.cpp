@@ -92,7 +92,9 @@ void IsolatedHostMeasurer::Channel::note_time(uint64_t task, double seconds) {
   if (!fresh) at->second = std::min(at->second, seconds);
 }
 
-const Measurement* IsolatedHostMeasurer::Channel::twin_of(uint64_t task, const Measurement& m) const {
+const Measurement* IsolatedHostMeasurer::Channel::twin_of(uint64_t run, uint64_t task, const Measurement& m) {
+  if (run != run_) measured_.clear();
+  run_ = run;
   auto at = measured_.find({task, m.code, m.layouts});
   return at != measured_.end() ? &at->second : nullptr;
 }

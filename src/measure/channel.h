@@ -55,8 +55,9 @@ class IsolatedHostMeasurer::Channel {
   // The fastest right program of a task that this measurer has seen, seconds; 0: none.
   double best_of(uint64_t task) const;
   void note_time(uint64_t task, double seconds);
-  // What was measured of the same code before; nullptr: nothing that may stand for it.
-  const Measurement* twin_of(uint64_t task, const Measurement& m) const;
+  // What was measured of the same code in this run; nullptr: nothing that may stand for it. A measurement is noted
+  // after its twin was asked for.
+  const Measurement* twin_of(uint64_t run, uint64_t task, const Measurement& m);
   void note_measured(uint64_t task, const Measurement& m);
   // Programs (by code) that have passed the second seed of their task.
   bool is_confirmed(uint64_t task, uint64_t code) const { return confirmed_.contains({task, code}); }
@@ -85,7 +86,8 @@ class IsolatedHostMeasurer::Channel {
   int64_t restarts_ = 0;
   QuietTimes quiet_;
   std::map<uint64_t, double> best_times_;                                        // by task
-  std::map<std::tuple<uint64_t, uint64_t, std::string>, Measurement> measured_;  // by task, code, layouts
+  std::map<std::tuple<uint64_t, uint64_t, std::string>, Measurement> measured_;  // of one run, by task, code, layouts
+  uint64_t run_ = 0;
   std::set<std::pair<uint64_t, uint64_t>> confirmed_;
   std::mutex mutex_;
 };

@@ -220,7 +220,7 @@ class Batch {
     m.device = channel_.device();
     if (m.status != Status::kOk) return {};
     const MeasureTask& task = *candidate.task;
-    if (const Measurement* twin = candidate.any_twin ? channel_.twin_of(task.id(), m) : nullptr) {
+    if (const Measurement* twin = candidate.run != 0 ? channel_.twin_of(candidate.run, task.id(), m) : nullptr) {
       const Measurement own = std::exchange(m, *twin);
       m.id = own.id;
       m.compile_seconds = own.compile_seconds;
@@ -247,7 +247,7 @@ class Batch {
     if (m.status != Status::kOk) return {};
     read_samples(job.result(), m);
     if (best <= 0 || m.median < best) TCC_TRY_VOID(crown(candidate, compiled));
-    channel_.note_measured(task.id(), m);
+    if (candidate.run != 0) channel_.note_measured(task.id(), m);
     return {};
   }
 

@@ -1,6 +1,7 @@
 #include "search/task_state.h"
 
 #include <algorithm>
+#include <atomic>
 #include <charconv>
 #include <map>
 
@@ -188,9 +189,12 @@ Result<std::vector<TaskState>> load_tasks(std::span<const task::Task> tasks, con
     pool->parallel_for(static_cast<int64_t>(tasks.size()), body);
   else
     for (size_t i = 0; i < tasks.size(); ++i) body(static_cast<int64_t>(i), 0);
+  static std::atomic<uint64_t> runs{0};
+  const uint64_t run = ++runs;
   std::vector<TaskState> states;
   for (Result<TaskState>& state : loaded) {
     TCC_TRY(TaskState ready, std::move(state));
+    ready.run = run;
     states.push_back(std::move(ready));
   }
   return states;

@@ -58,6 +58,7 @@ struct TaskState {
   std::unordered_set<uint64_t> measured;  // nests, whatever came of them
   std::unordered_map<uint64_t, record::Record> interrupted;  // measured by the round that an interruption cut off
   std::shared_ptr<const measure::MeasureTask> measure_task;
+  uint64_t run = 0;  // see measure::Candidate
 
   double best_seconds = 0;
   uint64_t best_nest = 0;

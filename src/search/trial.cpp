@@ -51,7 +51,7 @@ Prepared prepare(const TaskState& state, Individual individual, const target::Ta
     p.candidate.nest = individual.nest;
     p.candidate.task = state.measure_task.get();
     p.candidate.kernel = std::move(*kernel);
-    p.candidate.any_twin = true;
+    p.candidate.run = state.run;
     p.lowered = true;
   } else {
     r.status = record::Status::kRejected;

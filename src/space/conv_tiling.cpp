@@ -199,8 +199,9 @@ class ConvTiling : public Module {
         int64_t block = staged ? 0 : block_channels(*c, t, target, type_bytes(type));
         if (tile(s, *c, t, {staged, phases, block})) out.push_back(std::move(s));
       }
-    // Without reuse between channels the memory decides, and other shapes of tiles may be as good.
-    if (out.empty() || !c->has_filter) out.push_back(state);
+    // Without reuse between channels the memory decides, and other shapes of tiles may be as good. Without rows the
+    // columns are what threads can share beside the filters, which no tile here does.
+    if (out.empty() || !c->has_filter || !c->has_row) out.push_back(state);
     return out;
   }
 

@@ -314,7 +314,7 @@ TEST_CASE("where it may, a measurement of the same code stands for a program", "
   for (int i = 0; i < 40 && !found; ++i) {  // what was disturbed is measured again
     std::vector<Candidate> batch = {candidate_of(*task, make_gemm(shape), 7), candidate_of(*task, make_gemm(shape), 8),
                                     candidate_of(*task, make_gemm(shape), 9)};
-    batch[0].any_twin = batch[1].any_twin = true;
+    batch[0].run = batch[1].run = 5;
     auto results = measurer().measure(batch);
     REQUIRE(results.has_value());
     const std::vector<Measurement>& m = *results;
@@ -331,10 +331,15 @@ TEST_CASE("where it may, a measurement of the same code stands for a program", "
   CHECK(found);
   auto other = make_task(shape);
   Candidate alone = candidate_of(*other, make_gemm(shape));
-  alone.any_twin = true;
+  alone.run = 5;
   auto results = measurer().measure(std::span(&alone, 1));
   REQUIRE(results.has_value());
   CHECK_FALSE((*results)[0].twin);  // of another task: other data, other shapes
+  alone = candidate_of(*task, make_gemm(shape));
+  alone.run = 6;
+  results = measurer().measure(std::span(&alone, 1));
+  REQUIRE(results.has_value());
+  CHECK_FALSE((*results)[0].twin);  // another run tries for itself
 }
 
 TEST_CASE("records say how a time was taken, and where", "[unit]") {

@@ -25,7 +25,9 @@ struct Candidate {
   ir::Kernel kernel;
   std::shared_ptr<const codegen::Artifact> artifact;
   bool finalist = false;  // a time that decides: a quiet moment is waited for longer, and no sample is saved
-  bool any_twin = false;  // what was measured of the same code may stand for it, see Measurement::twin
+  // What was measured of the same code for the same run may stand for it, see Measurement::twin; 0: nothing may. A new
+  // run's number makes a measurer forget those of others.
+  uint64_t run = 0;
 };
 
 // The machine as records describe it.
