@@ -6,7 +6,8 @@
 // "<operator>.search": evolutionary beside random search over the same space, trials and gate, three seeds each. The
 // winners of all six runs are timed in turns until the interval of the ratio, which the row gives, is within half a
 // percent. Where every run finds programs of the same speed the space is flat, which the row says.
-// "<operator>.search.after.<n>" is the best speed among the first n trials, as a share of the best of all six runs.
+// "<operator>.search.after.<n>" is the best speed among the first n trials of each of its kernels, as a share of the
+// best of all six runs.
 //
 // "<operator>.composed" is the same over another space: tcc's modules of the names that MetaSchedule lists for CPUs
 // (section 4.2), without those that know families of operators. The default space is made of good programs, which few
@@ -123,7 +124,7 @@ const std::vector<SearchSpace>& search_spaces() {
 struct SearchRun {
   search::Strategy strategy;
   std::vector<OwnKernel> kernels;
-  std::vector<std::vector<record::Record>> logs;  // of each kernel, in the order of measuring
+  std::vector<std::vector<record::Record>> logs;  // of each kernel, each in the order of measuring
   std::vector<double> times;                      // of the rounds
   bool evolved() const { return strategy == search::Strategy::kEvolutionary; }
 };
@@ -139,15 +140,15 @@ Result<SearchRun> search_once(const OpCase& c, const SearchSpace& space, search:
   own.tune.seed = seed;
   own.tune.space.modules = space.modules;
   SearchRun run{strategy, {}, {}, {}};
-  TCC_TRY(run.kernels, own_kernels(c, own));
-  // The tasks are tuned one after another, in the order of the kernels.
+  TCC_TRY(OwnOperator tuned, own_operator(c, own));
+  run.kernels = std::move(tuned.kernels);
   TCC_TRY(std::vector<record::Record> records, store->all());
-  for (record::Record& r : records) {
-    if (run.logs.empty() || run.logs.back()[0].task != r.task) run.logs.emplace_back();
-    run.logs.back().push_back(std::move(r));
+  for (const OwnKernel& kernel : run.kernels) {
+    std::vector<record::Record>& log = run.logs.emplace_back();
+    for (const record::Record& r : records)
+      if (r.workload == kernel.workload) log.push_back(r);
+    if (log.empty()) return environment_error("{} has no record of {}", path, kernel.workload);
   }
-  if (run.logs.size() != run.kernels.size())
-    return environment_error("{} has records of {} tasks, not of {}", path, run.logs.size(), run.kernels.size());
   return run;
 }
 

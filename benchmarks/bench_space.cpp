@@ -53,8 +53,8 @@ Result<StepRun> tune_step(const OpCase& layer, const Step& step, size_t at, uint
   own.tune.seed = seed;
   own.tune.space = step.space;
   own.trials = kTrials;
-  TCC_TRY(std::vector<OwnKernel> kernels, own_kernels(layer, own));
-  return StepRun{at, std::move(kernels)};
+  TCC_TRY(OwnOperator tuned, own_operator(layer, own));
+  return StepRun{at, std::move(tuned.kernels)};
 }
 
 Result<std::vector<Row>> run_suite() {

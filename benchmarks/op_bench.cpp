@@ -40,10 +40,13 @@ Result<std::shared_ptr<const measure::MeasureTask>> References::get(const task::
 
 namespace {
 
-// Tunes the task unless the store says that this has been done with as many trials. Returns the seconds it took.
-Result<double> tune_task(const task::Task& task, OpBench& bench) {
-  std::string key = fmt::format("{}/{}/{}/{}/{}", bench.suite, task.key,
-                                record::hash_text(target::feature_hash(bench.host)), bench.threads, bench.trials);
+// Tunes the tasks of an operator together, unless the store says that this has been done with as many trials. Returns
+// the seconds it took.
+Result<double> tune_tasks(std::span<const task::Task> tasks, OpBench& bench) {
+  std::string keys;
+  for (const task::Task& task : tasks) keys += (keys.empty() ? "" : "+") + task.key;
+  const std::string key = fmt::format("{}/{}/{}/{}/{}", bench.suite, keys,
+                                      record::hash_text(target::feature_hash(bench.host)), bench.threads, bench.trials);
   TCC_TRY(std::optional<std::string> done, bench.store.load_session(key));
   if (done) {
     const nlohmann::json before = nlohmann::json::parse(*done, nullptr, false);
@@ -56,29 +59,35 @@ Result<double> tune_task(const task::Task& task, OpBench& bench) {
   search::Environment environment = search::host_environment(bench.measurer, bench.store, &bench.pool, bench.host);
   if (options().no_prior) environment.prior = nullptr;
   environment.prepare = [&bench](const task::Task& t) { return bench.references.get(t); };
-  TCC_TRY(search::TuneResult result, search::tune({&task, 1}, bench.host, tune, environment));
-  const search::TaskResult& r = result.tasks.at(0);
+  TCC_TRY(search::TuneResult result, search::tune(tasks, bench.host, tune, environment));
   const double seconds = watch.seconds();
-  std::fprintf(stderr, "%s: tuned %s, threads %d: %lld trials in %.1f s, best %.1f GFLOP/s %s\n", bench.suite.c_str(),
-               task.workload.c_str(), bench.threads, static_cast<long long>(r.trials), seconds, r.best_gflops,
-               r.failure.c_str());
-  if (!r.failure.empty()) return environment_error("{}", r.failure);
+  for (size_t i = 0; i < tasks.size(); ++i) {
+    const search::TaskResult& r = result.tasks.at(i);
+    std::fprintf(stderr, "%s: tuned %s, threads %d: %lld trials, best %.1f GFLOP/s %s\n", bench.suite.c_str(),
+                 tasks[i].workload.c_str(), bench.threads, static_cast<long long>(r.trials), r.best_gflops,
+                 r.failure.c_str());
+    if (!r.failure.empty()) return environment_error("{}", r.failure);
+  }
+  const search::PhaseSeconds& p = result.phases;
+  std::fprintf(stderr, "%s: %lld trials in %.1f s: proposed in %.1f, learned in %.1f, measured in %.1f, finals %.1f\n",
+               bench.suite.c_str(), static_cast<long long>(result.trials), seconds, p.propose, p.learn, p.measure,
+               p.finals);
   TCC_TRY_VOID(bench.store.save_session(key, nlohmann::json{{"seconds", seconds}}.dump()));
   return seconds;
 }
 
 }  // namespace
 
-Result<std::vector<OwnKernel>> own_kernels(const OpCase& c, OpBench& bench) {
+Result<OwnOperator> own_operator(const OpCase& c, OpBench& bench) {
   TCC_TRY(std::vector<task::Task> tasks, case_tasks(c));
-  std::vector<OwnKernel> out;
+  OwnOperator out;
+  TCC_TRY(out.tuning_seconds, tune_tasks(tasks, bench));
   for (const task::Task& task : tasks) {
-    TCC_TRY(double seconds, tune_task(task, bench));
     TCC_TRY(search::ChosenArtifact best, search::best_artifact(task, bench.host, &bench.store, bench.threads, "bench"));
     if (!best.program.tuned) return environment_error("{}", best.program.note);
     TCC_TRY(auto prepared, bench.references.get(task));
-    out.push_back({std::move(prepared), std::make_shared<const codegen::Artifact>(std::move(best.artifact)),
-                   task.weight, seconds});
+    out.kernels.push_back({std::move(prepared), std::make_shared<const codegen::Artifact>(std::move(best.artifact)),
+                           task.weight, task.workload});
   }
   return out;
 }
@@ -109,14 +118,14 @@ double Contender::median_seconds() const {
 
 Contender own_contender(const std::string& name, const OpCase& c, OpBench& bench) {
   Contender contender{name, false, {}};
-  Result<std::vector<OwnKernel>> kernels = own_kernels(c, bench);
-  if (!kernels) {
-    contender.failure = fmt::format("{}{}", kernels.error().message,
-                                    kernels.error().notes.empty() ? "" : ": " + kernels.error().notes[0]);
+  Result<OwnOperator> own = own_operator(c, bench);
+  if (!own) {
+    contender.failure =
+        fmt::format("{}{}", own.error().message, own.error().notes.empty() ? "" : ": " + own.error().notes[0]);
     return contender;
   }
-  for (const OwnKernel& kernel : *kernels) contender.tuning_seconds += kernel.tuning_seconds;
-  contender.slice = [kernels = std::move(*kernels), &bench] { return own_slice(kernels, bench); };
+  contender.tuning_seconds = own->tuning_seconds;
+  contender.slice = [kernels = std::move(own->kernels), &bench] { return own_slice(kernels, bench); };
   return contender;
 }
 

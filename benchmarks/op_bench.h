@@ -48,17 +48,21 @@ struct OpBench {
   int threads = measurer.options().threads;
   std::vector<int> cpus = measurer.options().cpus;
   search::TuneOptions tune = {};      // strategy, seed and space; threads are `threads`
-  int64_t trials = options().trials;  // of each task
+  int64_t trials = options().trials;  // of each operator, shared by its tasks
 };
 
 struct OwnKernel {
   std::shared_ptr<const measure::MeasureTask> task;
   std::shared_ptr<const codegen::Artifact> artifact;
   int64_t weight = 1;  // how often the operator runs it
+  std::string workload;
+};
+struct OwnOperator {
+  std::vector<OwnKernel> kernels;
   double tuning_seconds = 0;
 };
-// Tunes the operator's tasks with bench.trials each, unless the store says that this has been done.
-Result<std::vector<OwnKernel>> own_kernels(const OpCase& c, OpBench& bench);
+// Tunes the operator's tasks with bench.trials in all, unless the store says that this has been done.
+Result<OwnOperator> own_operator(const OpCase& c, OpBench& bench);
 // Seconds of a call. The worker ends a measurement early when it has converged, so several make one slice.
 Result<double> own_slice(const std::vector<OwnKernel>& kernels, OpBench& bench);
 

@@ -4,14 +4,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 namespace tcc::benchmarks {
 
 double best_after(std::span<const record::Record> records, size_t n, double best) {
   double fastest = 0;
   size_t trials = 0;
+  std::set<uint64_t> codes;
   for (const record::Record& r : records) {
-    if (r.status == record::Status::kRejected) continue;
+    if (r.status == record::Status::kRejected || (r.code != 0 && !codes.insert(r.code).second)) continue;
     if (trials++ == n) break;
     if (r.status == record::Status::kOk && r.median > 0) fastest = std::max(fastest, best / r.median);
   }
