@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "tcc/analysis/simplify.h"
 #include "tcc/ir/walk.h"
 
 namespace tcc::analysis {
@@ -150,7 +151,11 @@ class Splitter {
 
 bool is_injective(Builder& b, const Block& block, std::span<const Loop* const> loops, const Ranges& ranges) {
   std::vector<Expr> bindings;
-  for (const Iter& it : block.iters) bindings.push_back(it.binding);
+  // A loop that was fused and split again is in its quotient and its remainder until the ranges say where it ends.
+  Substitution units;
+  for (const Loop* l : loops)
+    if (is_int(l->extent, 1)) units.set(l->id, b.integer(0));
+  for (const Iter& it : block.iters) bindings.push_back(simplify(b, substitute(b, it.binding, units), ranges));
   std::vector<Runner> runners;
   Splitter splitter(b);
   for (const Loop* l : loops) splitter.split(*l, bindings, runners);

@@ -125,8 +125,55 @@ Expr split_modulo(Context& c, Expr e) {
   return nullptr;
 }
 
-constexpr std::array<Rule, 6> kRules = {quotient_of_small, constant_quotient, split_modulo,
-                                        recombine,         known_comparison,  known_extremum};
+// The factor of an atom in a sum, 0 where it is not there.
+int64_t factor_of(Expr atom, Expr e) {
+  if (const Sum* s = as<Sum>(e)) {
+    for (const Term& t : s->terms)
+      if (equal(t.atom, atom)) return t.coefficient;
+    return 0;
+  }
+  return equal(e, atom) ? 1 : 0;
+}
+
+constexpr int64_t kMaxFactor = int64_t{1} << 31;  // products of two of them are numbers
+
+// Is x < y certain where fact < n? x - y is k fact and a rest.
+bool follows(Context& c, Expr fact, int64_t n, Expr x, Expr y) {
+  const Sum* s = as<Sum>(fact);
+  const Expr atom = s != nullptr ? s->terms[0].atom : fact;
+  const int64_t own = s != nullptr ? s->terms[0].coefficient : 1;
+  const Expr difference = c.b.sub(x, y);
+  const int64_t k = factor_of(atom, difference) / own;
+  ConstBounds rest;
+  if (k <= 0 || k > kMaxFactor || n < 1 || n > kMaxFactor) return false;
+  return c.ranges.bounds(c.b.add(c.b.sub(difference, c.b.scale(fact, k)), c.b.integer(k * (n - 1))), rest) &&
+         rest.high < 0;
+}
+
+// What another conjunct makes certain need not be asked: a loop that is split again, with a predicate of its own,
+// leaves the first split's behind.
+Expr implied_conjunct(Context& c, Expr e) {
+  if (e->kind != ExprKind::kAnd) return nullptr;
+  auto index_bound = [](Expr x) { return x->kind == ExprKind::kLt && as<Binary>(x)->a->type == Type::kI64; };
+  std::vector<Expr> conjuncts;
+  split_conjunction(e, conjuncts);
+  for (Expr fact : conjuncts) {
+    if (!index_bound(fact) || !is_int(as<Binary>(fact)->b) || is_int(as<Binary>(fact)->a)) continue;
+    const Binary* known = as<Binary>(fact);
+    for (Expr other : conjuncts) {
+      if (other == fact || !index_bound(other)) continue;
+      if (!follows(c, known->a, int_value(known->b), as<Binary>(other)->a, as<Binary>(other)->b)) continue;
+      Expr rest = nullptr;
+      for (Expr x : conjuncts)
+        if (x != other) rest = c.b.logical_and(rest, x);
+      return rest;
+    }
+  }
+  return nullptr;
+}
+
+constexpr std::array<Rule, 7> kRules = {quotient_of_small, constant_quotient, split_modulo,    recombine,
+                                        known_comparison,  known_extremum,    implied_conjunct};
 
 bool needs_rules(Expr e) {
   bool found = false;

@@ -82,6 +82,32 @@ int64_t floor_mod(int64_t a, int64_t b) {
   return m != 0 && (m < 0) != (b < 0) ? m + b : m;
 }
 
+// What the checks of an instruction find; away from the loop, which they would only lengthen.
+[[gnu::cold]] void report_bounds(Machine& m, const Thread& t, const Ins* pc, int64_t index, int64_t extent) {
+  m.report(Finding::Kind::kOutOfBounds, t, pc, pc->e, -1,
+           fmt::format("index {} of dimension {} is not in [0, {})", index, pc->x, extent));
+}
+[[gnu::cold]] void report_iterator(Machine& m, const Thread& t, const Ins* pc, int64_t value, int64_t extent) {
+  m.report(Finding::Kind::kOutOfBounds, t, pc, -1, -1,
+           fmt::format("block iterator {} is {}, not in [0, {})", ir::name_hint(m.info->kernel, pc->e), value, extent));
+}
+[[gnu::cold]] void report_alignment(Machine& m, const Thread& t, const Ins* pc, int64_t address) {
+  m.report(Finding::Kind::kMisaligned, t, pc, pc->e, address,
+           fmt::format("a vector access of {} elements starts at address {}", pc->x, address));
+}
+[[gnu::cold]] int64_t report_zero_divisor(Machine& m, const Thread& t, const Ins* pc) {
+  m.report(Finding::Kind::kZeroDivisor, t, pc, -1, -1, "the divisor is zero");
+  return 0;
+}
+
+int64_t quotient(Machine& m, const Thread& t, const Ins* pc, int64_t a, int64_t b) {
+  if (b == 0) [[unlikely]]
+    return report_zero_divisor(m, t, pc);
+  if (pc->op == Op::kFloorDivI) return floor_div(a, b);
+  if (pc->op == Op::kFloorModI) return floor_mod(a, b);
+  return b == -1 ? static_cast<int64_t>(-static_cast<uint64_t>(a)) : a / b;
+}
+
 double int_to_float(ir::Type type, int64_t v) {
   if (type == ir::Type::kF32) return static_cast<double>(static_cast<float>(v));
   if (type == ir::Type::kF64) return static_cast<double>(v);
@@ -201,25 +227,20 @@ L_Move:
   NEXT;
 L_Bounds:
   if (static_cast<uint64_t>(R(a).i) >= static_cast<uint64_t>(R(b).i)) [[unlikely]] {
-    m.report(Finding::Kind::kOutOfBounds, t, pc, pc->e, -1,
-             fmt::format("index {} of dimension {} is not in [0, {})", R(a).i, pc->x, R(b).i));
+    report_bounds(m, t, pc, R(a).i, R(b).i);
     if (pc->d >= 0) R(d).i = 0;
     JUMP;
   }
   NEXT;
 L_IterBounds:
   if (static_cast<uint64_t>(R(a).i) >= static_cast<uint64_t>(R(b).i)) [[unlikely]] {
-    m.report(
-        Finding::Kind::kOutOfBounds, t, pc, -1, -1,
-        fmt::format("block iterator {} is {}, not in [0, {})", ir::name_hint(m.info->kernel, pc->e), R(a).i, R(b).i));
+    report_iterator(m, t, pc, R(a).i, R(b).i);
     JUMP;
   }
   NEXT;
 L_Align:
-  if ((R(a).i - R(b).i) % pc->x != 0) [[unlikely]] {
-    m.report(Finding::Kind::kMisaligned, t, pc, pc->e, R(a).i - R(b).i,
-             fmt::format("a vector access of {} elements starts at address {}", pc->x, R(a).i - R(b).i));
-  }
+  if ((R(a).i - R(b).i) % pc->x != 0) [[unlikely]]
+    report_alignment(m, t, pc, R(a).i - R(b).i);
   NEXT;
 
   INT2(AddI, WRAPPED(a, +, b));
@@ -243,17 +264,8 @@ L_NotB:
   NEXT;
 L_DivI:
 L_FloorDivI:
-L_FloorModI: {
-  const int64_t a = R(a).i, b = R(b).i;
-  if (b == 0) [[unlikely]] {
-    m.report(Finding::Kind::kZeroDivisor, t, pc, -1, -1, "the divisor is zero");
-    R(d).i = 0;
-  } else if (pc->op == Op::kDivI) {
-    R(d).i = b == -1 ? WRAPPED(0, -, a) : a / b;
-  } else {
-    R(d).i = pc->op == Op::kFloorDivI ? floor_div(a, b) : floor_mod(a, b);
-  }
-}
+L_FloorModI:
+  R(d).i = quotient(m, t, pc, R(a).i, R(b).i);
   NEXT;
   FLOAT2(LtF, i, a < b);
   FLOAT2(LeF, i, a <= b);

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "tcc/ir/build.h"
+#include "tcc/ir/copy.h"
 #include "tcc/support/check.h"
 #include "tcc/support/hash.h"
 
@@ -371,6 +372,10 @@ class Compactor {
 
 uint64_t hash_kernel(const Kernel& kernel) {
   return KernelHasher(kernel).run();
+}
+
+Expr copy_expr(Arena& arena, Expr e) {
+  return Compactor(arena).expr(e);
 }
 
 Kernel compact(const Kernel& kernel) {

@@ -3,7 +3,8 @@
 //   as a bit set];
 //     its decision is the n factors and the tail mode, which is its last output;
 //   sample_categorical [candidates..., weights in millionths...]; cache_read [read index, scope]; cache_write [scope];
-//   bind [axis]; annotate [key]; transform_layout [read index, length of order, order..., (dim, tile)...];
+//   bind [axis]; annotate [key]; transform_layout [read index, -1 the result, length of order, order..., (dim,
+//   tile)...];
 //   pad_einsum [multiples...]; set_scope [scope]; storage_align [dimension, factor, offset]; unannotate [key];
 //   read_at [read index, scope]; write_at [scope]; reindex [read index, -1 the result];
 //   transform_block_layout [for each new iterator: number of digits, (iterator, divisor, extent)...]. The text
@@ -522,8 +523,8 @@ Legal<void> check_form(const Instruction& in, std::span<const int64_t> decision,
   if (in.op == Op::kAnnotate && !in_range(0, static_cast<int64_t>(AnnotationKey::kTree)))
     return bad("no annotation has this number");
   if (in.op == Op::kTransformLayout &&
-      (!in_range(0, 1 << 16) || !in_range(1, static_cast<int64_t>(in.attrs.size()) - 2)))
-    return bad("no read has this number, or the order is shorter than it says");
+      (in.attrs[0] < -1 || in.attrs[0] > 1 << 16 || !in_range(1, static_cast<int64_t>(in.attrs.size()) - 2)))
+    return bad("no read has this number (-1: the result), or the order is shorter than it says");
   return {};
 }
 

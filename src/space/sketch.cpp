@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "tcc/ir/copy.h"
 #include "tcc/lower/lower.h"
 #include "tcc/lower/nest.h"
 #include "tcc/support/hash.h"
@@ -39,18 +40,24 @@ bool make_symbolic(Sketch& sketch) {
   auto arena = std::make_shared<Arena>();
   schedule::Executor executor(sketch.start, arena, schedule::Mode::kSymbolic, nullptr);
   std::vector<int64_t> decisions = sketch.trace.decisions;
+  std::vector<Expr> places;
   for (const Instruction& in : sketch.trace.instructions) {
     std::span<int64_t> d;
     if (in.decision >= 0)
       d = std::span(decisions).subspan(static_cast<size_t>(in.decision), static_cast<size_t>(in.decision_length));
     if (!executor.run(in, d)) return false;
+    if (in.op != Op::kSampleComputeLocation || d[0] < 0) continue;
+    const Loop* at = find_loop(executor.kernel().root, executor.value(in.first_output).id);
+    if (at != nullptr && !is_int(at->extent)) places.push_back(at->extent);
   }
+  if (decisions != sketch.trace.decisions) return false;  // with symbols a place is not certain to be legal
   sketch.symbols = executor.symbols();
   if (sketch.symbols.size() != decisions.size()) return false;
   if (reductions_depend_on_decisions(executor.kernel())) return false;
   Legal<Kernel> nest = lower::build_nest(executor.kernel(), arena);
   if (!nest) return false;
   sketch.nest = compact(lower::finish_nest(*nest, {}, arena));
+  for (Expr extent : places) sketch.places.push_back(copy_expr(*sketch.nest.arena, extent));
   return true;
 }
 
@@ -163,6 +170,8 @@ Legal<Kernel> instantiate(const Sketch& sketch, std::span<const int64_t> decisio
       values.set(sketch.symbols[slot], b.integer(value));
     }
   }
+  for (Expr extent : sketch.places)
+    if (is_int(substitute(b, extent, values), 1)) return replay_and_lower(sketch, decisions, target, arena);
   Kernel k = lower::finish_nest(sketch.nest, values, arena);
   if (Legal<void> ok = lower::check_limits(k, target); !ok) return tl::make_unexpected(ok.error());
   return k;

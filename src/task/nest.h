@@ -72,12 +72,18 @@ class GroupNest {
 
   void add_params(Task& task);
   void plan(const graph::Node& node);  // appends the node's stages
+  // windows.cpp
+  struct ConvNest;
   void plan_conv(const graph::Node& node);
+  // In front of the convolution; `source` becomes what it reads.
+  ir::Stmt emit_padded(const ConvNest& c, Tensor& source);
+  ir::Stmt emit_gathered(const ConvNest& c, Tensor& source);
+  ir::Stmt emit_conv(const ConvNest& c, const std::string& name, const Tensor& out, const Tensor& source);
+  void plan_pool(const graph::Node& node);
+  void plan_lrn(const graph::Node& node);
   void plan_winograd(const graph::Node& node);  // winograd.cpp
   void plan_gemm(const graph::Node& node);
   void plan_matmul(const graph::Node& node);
-  void plan_pool(const graph::Node& node);
-  void plan_lrn(const graph::Node& node);
   void plan_reduce(const graph::Node& node);
   void plan_softmax(const graph::Node& node);
   void plan_elementwise(const graph::Node& node);
@@ -96,6 +102,7 @@ class GroupNest {
   ir::Expr read_own(graph::ValueId id, const Exprs& at, const graph::Shape& shape);
   ir::Stmt emit_softmax(const graph::Node& node, const Tensor& out);
   ir::Stmt emit_concat(const graph::Node& node, const Tensor& out);
+  // elementwise.cpp
   ir::Expr elementwise_value(const graph::Node& node, const Exprs& at, const graph::Shape& shape);
   std::string elementwise_name(const graph::Node& node) const;
   // Makes the name unique; `emit` gets it back.

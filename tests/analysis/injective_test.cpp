@@ -47,3 +47,12 @@ TEST_CASE("a loop that is taken apart into digits is used whole") {
   CHECK_FALSE(injective("i // 4", "j + i % 4 * 4"));
   CHECK(injective("i // 4 % 2", "j + i % 4 * 5", 8));
 }
+
+TEST_CASE("loops that were fused and split again are told apart through quotient and remainder") {
+  CHECK(injective("(i*5 + j) // 15", "(i*5 + j) % 15"));
+  CHECK(injective("(i*10 + j) // 30", "(i*10 + j) % 30"));
+  CHECK_FALSE(injective("(i*4 + j) // 16", "(i*4 + j) % 16"));
+  CHECK_FALSE(injective("(i*5 + j) // 15", "(i*5 + j) % 10"));
+  // A loop of one iteration is in no one's way.
+  CHECK(injective("(i*20 + j) // 10", "j", 1));
+}

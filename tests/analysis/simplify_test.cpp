@@ -75,6 +75,12 @@ TEST_CASE("simplify knows what ranges tell") {
   CHECK(simplified(b.ne(i, b.integer(-1))) == "true");
   CHECK(simplified(b.min(i, b.integer(3))) == "v0");
   CHECK(simplified(b.max(b.sub(i, b.integer(3)), b.integer(0))) == "0");
+  // A bound makes others certain, whichever comes first.
+  ir::Expr part = b.add(b.scale(k, 2), j), narrow = b.lt(part, b.integer(3)), wide = b.lt(b.add(i, part), b.integer(6));
+  CHECK(simplified(b.logical_and(narrow, wide)) == ir::print(space.kernel, narrow));
+  CHECK(simplified(b.logical_and(wide, narrow)) == ir::print(space.kernel, narrow));
+  ir::Expr needed = b.logical_and(b.lt(b.add(i, part), b.integer(5)), narrow);
+  CHECK(simplified(needed) == ir::print(space.kernel, needed));
   // What the ranges do not decide stays as it is, at the same place.
   ir::Expr open = b.min(i, j);
   CHECK(analysis::simplify(b, open, space.ranges) == open);

@@ -8,9 +8,7 @@
 #include "tcc/interp/interp.h"
 #include "tcc/ir/text.h"
 #include "tcc/ir/verify.h"
-#include "tcc/support/files.h"
 #include "tcc/task/task.h"
-#include "traces/reference.h"
 
 using namespace tcc;
 using namespace tcc::schedule;
@@ -129,54 +127,6 @@ TEST_CASE("a GPU schedule of MetaSchedule: bound loops, shared memory, cooperati
   CHECK(result_of(*k) == result_of(t.kernel));
 }
 
-// As TVM 0.27 writes them, its blocks named as ours: design spaces with their postprocessing, softmax without. On a GPU
-// TVM binds the loops of a copy within bound ones, where an annotation stands here.
-TEST_CASE("traces that TVM wrote do the same to our kernels") {
-  struct Row {
-    const char* file;
-    task::Task task;
-    bool left_out;  // its postprocessing
-  };
-  const std::vector<Row> rows = {
-      {"gemm_cpu", task::make_gemm({.m = 32, .n = 16, .k = 24}), false},
-      {"gemm_cuda", task::make_gemm({.m = 32, .n = 16, .k = 24}), true},
-      {"conv_relu_cpu",
-       task::make_conv({.channels = 4,
-                        .filters = 8,
-                        .size = {16, 16},
-                        .kernel = {3, 3},
-                        .pads = {1, 1},
-                        .bias = true,
-                        .relu = true}),
-       false},
-      {"softmax_cpu", task::make_softmax({32, 64}, 1), false},
-  };
-  for (const Row& row : rows) {
-    INFO(row.file);
-    auto text = read_file(TCC_SOURCE_DIR "/tests/schedule/metaschedule/" + std::string(row.file) + ".json");
-    REQUIRE(text.has_value());
-    auto imported = trace_from_metaschedule(*text, row.file);
-    if (!imported) FAIL(imported.error().message);
-    REQUIRE(imported->numbers.size() == imported->trace.instructions.size());
-    INFO(print_trace(imported->trace));
-    auto fitted = fit_to(*imported, row.task.kernel, std::make_shared<Arena>());
-    if (!fitted) FAIL(fitted.error().text);
-    const bool left_out = std::any_of(imported->notes.begin(), imported->notes.end(), [](const std::string& note) {
-      return note.find("postprocessors wrote is left out") != std::string::npos;
-    });
-    CHECK(left_out == row.left_out);
-    auto k = replay(*fitted, fitted->decisions, row.task.kernel, std::make_shared<Arena>());
-    if (!k) FAIL(k.error().text);
-    INFO(ir::print(*k));
-    if (std::string(row.file).ends_with("_cuda")) CHECK(ir::print(*k).find("bound(thread.x)") != std::string::npos);
-    if (!row.left_out && std::string(row.file) != "softmax_cpu") {
-      CHECK(ir::print(*k).find("parallel") != std::string::npos);
-      CHECK(ir::print(*k).find("vectorized") != std::string::npos);
-    }
-    testing::Reference(row.task.kernel).check(*k, row.file);
-  }
-}
-
 TEST_CASE("each instruction with a counterpart is read") {
   auto only = [](const std::string& row) {
     auto imported = trace_from_metaschedule(
@@ -259,8 +209,12 @@ TEST_CASE("what cannot be imported is named with its instruction", "[errors]") {
         std::string::npos);
   CHECK(with(R"(["Annotate", ["b0", 1], ["my_key"], []])").find("no annotation here is like 'my_key'") !=
         std::string::npos);
-  CHECK(with(R"(["TransformLayout", ["b0"], [0, 0, "m"], []])").find("instruction 2 (TransformLayout)") !=
-        std::string::npos);
+  CHECK(with(R"(["TransformLayout", ["b0"], [0, 0, "m"], []])") ==
+        "t.json: instruction 2 (TransformLayout): a block and an index map are expected");
+  CHECK(with(R"(["TransformLayout", ["b0", "m"], [0, 0, null, 0], []])") ==
+        "t.json: instruction 2 (TransformLayout): the index map is no JSON");
+  CHECK(with(R"(["TransformBlockLayout", ["b0"], [7], []])") ==
+        "t.json: instruction 2 (TransformBlockLayout): an index map is a text of JSON");
   CHECK(with(R"(["GetBlock", [], ["root", "main"], ["b1"]], ["ComputeInline", ["b1"], [], []])")
             .find("instruction 3 (ComputeInline): the root block has no counterpart") != std::string::npos);
 }

@@ -276,3 +276,66 @@ TEST_CASE("every primitive works on extents that are symbols", "[traces]") {
     CHECK((query || seen.contains(op)));
   }
 }
+
+namespace {
+
+// Every draw of the trace's decisions gives the program that replay gives.
+void check_draws(const task::Task& task, const std::string& text, const std::vector<int64_t>& decisions) {
+  const target::Target target = *target::find_target("x86-64-v3");
+  auto trace = parse_trace(text);
+  if (!trace) FAIL(trace.error().message);
+  auto sketch = space::make_sketch(*trace, task.kernel, target);
+  if (!sketch) FAIL(sketch.error().text);
+  CHECK(sketch->symbolic);
+  auto check = [&](const std::vector<int64_t>& drawn) {
+    auto arena = std::make_shared<Arena>();
+    auto nest = space::instantiate(*sketch, drawn, target, arena);
+    auto replayed = replay(*trace, drawn, task.kernel, arena);
+    if (!replayed) FAIL(replayed.error().text);
+    auto lowered = lower::lower(*replayed, target, ir::Stage::kNest, arena);
+    REQUIRE((nest.has_value() && lowered.has_value()));
+    INFO(ir::print(*nest) << ir::print(*lowered));
+    REQUIRE(ir::hash_kernel(*nest) == ir::hash_kernel(*lowered));
+    testing::Reference(task.kernel).check(*nest, text);
+  };
+  check(decisions);
+  Rng rng(11);
+  std::vector<int64_t> drawn = sketch->trace.decisions;
+  for (int round = 0; round < 40; ++round) {
+    space::draw_decisions(*sketch, drawn, rng);
+    check(drawn);
+  }
+}
+
+}  // namespace
+
+// The predicate of the first split says nothing where its factor is 1, or where it divides; the second one's stays.
+TEST_CASE("a sketch drops the conditions that replay never makes", "[traces]") {
+  const task::Task max = task::make_reduction({7, 6}, {0}, graph::Op::kReduceMax);
+  const std::string text = R"(v0 = get_block("reduce_max")
+v1, v2 = get_loops(v0)
+v3 = rfactor(v0, v2)
+v4, v5 = get_loops(v0)
+v6, v7, v8, v9 = sample_tile(v5) [3, 16, 1, 7, 7] <3, 3, 1, 0>
+v10, v11, v12 = split(v5, v6, v7, v8)
+v13, v14 = split(v12, _, 7)
+v15, v16, v17 = sample_tile(v4) [2, 16, 1, 6, 7] <2, 3, 0>
+v18, v19 = split(v4, v15, v16)
+v20, v21 = split(v19, _, 2)
+)";
+  check_draws(max, text, {7, 1, 1, 1, 2, 3, 1});
+}
+
+// A loop of one iteration is no place: replay leaves the block where it is.
+TEST_CASE("a sketch's place for a block is one for the decisions that leave it iterations", "[traces]") {
+  const task::Task softmax = task::make_softmax({6, 17}, 1);
+  check_draws(softmax, R"(v0 = get_block("row_max")
+v1 = get_block("row_exp")
+v2, v3 = get_loops(v1)
+v4, v5 = sample_perfect_tile(v2) [2, 16] <3, 2>
+v6, v7 = split(v2, v4, v5)
+v8 = sample_compute_location(v0) <0>
+compute_at(v0, v8)
+)",
+              {1, 6, 0});
+}

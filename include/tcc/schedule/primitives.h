@@ -84,7 +84,7 @@ Legal<Kernel> set_scope(const Kernel& k, Id block, ir::Scope scope);
 Legal<Kernel> storage_align(const Kernel& k, Id block, int64_t dim, int64_t factor, int64_t offset);
 // Gives a weight (a parameter whose contents are known ahead) or a temporary another physical layout: blocked by
 // `tiles` (dimension, tile), outer dimensions in `order`, which may place tiles as well (ir/layout.h, make_blocked).
-// Accesses stay logical.
+// Accesses stay logical. read_index -1: of the block's result.
 Legal<Kernel> transform_layout(const Kernel& k, Id block, int read_index, std::span<const int32_t> order,
                                std::span<const std::pair<int32_t, int64_t>> tiles);
 

@@ -17,6 +17,9 @@ struct Sketch {
   std::vector<ir::Id> symbols;  // scalar of each decision slot; kNoId: structural, fixed in this sketch
   bool symbolic = false;        // false: some step needs concrete numbers, instantiate() replays instead
   uint64_t key = 0;             // hash of skeleton and structural decisions
+  // Extents of the loops at which blocks are computed by a decision, where they are symbols. Decisions that make one of
+  // them 1 take the place away (docs/primitives.md, sample_compute_location): instantiate() replays those.
+  std::vector<ir::Expr> places;
 };
 
 // Hash of the skeleton and of the decisions that change the structure (compute locations): equal for programs of one

@@ -11,9 +11,13 @@ Legal<void> check_spatial(const Kernel& k, const Loop& loop, const char* what) {
     if (const Block* block = as<Block>(s))
       for (const Iter& it : block->iters)
         if (it.kind != IterKind::kSpatial && mentions(it.binding, loop.id))
-          verdict = reject(RejectReason::kParallelReduction,
-                           fmt::format("{} of {}: it feeds the {} iterator {} of block {}", what, describe(k, loop.id),
-                                       iter_kind_name(it.kind), describe(k, it.id), describe(k, block->id)));
+          verdict =
+              reject(RejectReason::kParallelReduction,
+                     fmt::format("{} of {}: it feeds the {} iterator {} of block {}{}", what, describe(k, loop.id),
+                                 iter_kind_name(it.kind), describe(k, it.id), describe(k, block->id),
+                                 it.kind == IterKind::kReduce ? "; rfactor of the block and the loop first gives "
+                                                                "each iteration an accumulator of its own"
+                                                              : ""));
     return verdict.has_value();
   });
   return verdict;

@@ -7,10 +7,11 @@ Legal<Kernel> transform_layout(const Kernel& k, Id block, int read_index, std::s
   Path path = find_path(k.root, block);
   if (!path.found() || as<Block>(path.nodes.back()) == nullptr) return unknown(k, "block", block);
   std::vector<Id> reads = read_buffers(k, block);
-  if (read_index < 0 || static_cast<size_t>(read_index) >= reads.size())
+  if (read_index < -1 || (read_index >= 0 && static_cast<size_t>(read_index) >= reads.size()))
     return reject(RejectReason::kBadFactor,
                   fmt::format("block {} has {} read buffers", describe(k, block), reads.size()));
-  const Buffer* buffer = k.buffer(reads[static_cast<size_t>(read_index)]);
+  const Buffer* buffer = k.buffer(read_index < 0 ? written_buffer(k, block) : reads[static_cast<size_t>(read_index)]);
+  if (buffer == nullptr) return reject(RejectReason::kBadFactor, describe(k, block) + " writes no buffer, or several");
   if (buffer->role != BufferRole::kWeight && buffer->role != BufferRole::kTemp)
     return reject(RejectReason::kNotConstant, describe(k, buffer->id) + " is the caller's: its layout is fixed");
   if (buffer->padding.dim >= 0)
