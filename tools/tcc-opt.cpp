@@ -16,7 +16,6 @@
 #include "lower/gpu/distribute_fragments.h"
 #include "lower/gpu/expand_pipeline.h"
 #include "lower/gpu/expand_roles.h"
-#include "lower/gpu/hoist_accumulators.h"
 #include "lower/gpu/insert_barriers.h"
 #include "lower/gpu/place_gpu_storage.h"
 #include "lower/gpu/sink_vthreads.h"
@@ -24,6 +23,7 @@
 #include "lower/gpu/spread_banks.h"
 #include "lower/gpu/spread_threads.h"
 #include "lower/gpu/unroll_loops.h"
+#include "lower/hoist_accumulators.h"
 #include "lower/inline_blocks.h"
 #include "lower/order_local_dims.h"
 #include "lower/pad_tails.h"
@@ -69,8 +69,10 @@ ir::Legal<ir::Kernel> finish_nest(const ir::Kernel& k, const target::Target&, co
   return lower::finish_nest(k, {}, arena);
 }
 ir::Legal<ir::Kernel> promote_registers(const ir::Kernel& k, const target::Target& t, const ArenaPtr& arena) {
-  return lower::promote_registers(
-      k, arena, t.is_cpu() ? t.cpu.num_vector_registers * t.cpu.vector_bits / 8 : 4 * t.cuda.max_registers_per_thread);
+  return lower::promote_registers(k, arena, lower::register_file(t));
+}
+ir::Legal<ir::Kernel> hoist_local_tiles(const ir::Kernel& k, const target::Target& t, const ArenaPtr& arena) {
+  return lower::hoist_local_tiles(k, arena, lower::register_file(t));
 }
 
 struct Pass {
@@ -89,6 +91,7 @@ constexpr std::array kPasses = {
     Pass{"split_tails", Needs::kNest, making<lower::split_tails>},
     Pass{"order_local_dims", Needs::kNest, making<lower::order_local_dims>},
     Pass{"promote_registers", Needs::kNest, promote_registers},
+    Pass{"hoist_local_tiles", Needs::kNest, hoist_local_tiles},
     Pass{"split_launches", Needs::kNest, making<lower::split_launches>},
     // For GPUs.
     Pass{"split_last_wave", Needs::kNest, making<lower::split_last_wave>},

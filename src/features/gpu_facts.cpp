@@ -234,7 +234,7 @@ class Counter {
   }
 
   // Sums in memory that unrolled loops choose, within a loop that adds to all of them, are in registers meanwhile
-  // (lower/gpu/hoist_accumulators.h).
+  // (lower/hoist_accumulators.h).
   void tile(const Store& store) {
     const Buffer& b = *k_.buffer(store.buffer);
     bool sums = false;

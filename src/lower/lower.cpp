@@ -5,13 +5,13 @@
 #include "lower/gpu/distribute_fragments.h"
 #include "lower/gpu/expand_pipeline.h"
 #include "lower/gpu/expand_roles.h"
-#include "lower/gpu/hoist_accumulators.h"
 #include "lower/gpu/insert_barriers.h"
 #include "lower/gpu/place_gpu_storage.h"
 #include "lower/gpu/sink_vthreads.h"
 #include "lower/gpu/spread_banks.h"
 #include "lower/gpu/spread_threads.h"
 #include "lower/gpu/unroll_loops.h"
+#include "lower/hoist_accumulators.h"
 #include "lower/order_local_dims.h"
 #include "lower/pad_tails.h"
 #include "lower/promote_registers.h"
@@ -64,7 +64,7 @@ Legal<Kernel> lower_threads(const Kernel& nest, const target::Target& target, co
   k = insert_barriers(k, target, arena);
   check(k, "insert_barriers");
   k = unroll_loops(k, arena);
-  k = promote_registers(k, arena, 4 * target.cuda.max_registers_per_thread);
+  k = promote_registers(k, arena, register_file(target));
   check(k, "promote_registers");
   return k;
 }
@@ -96,8 +96,10 @@ Legal<Kernel> lower(const Kernel& kernel, const target::Target& target, Stage st
     check(k, "split_tails");
     k = order_local_dims(k, arena);
     check(k, "order_local_dims");
-    k = promote_registers(k, arena, target.cpu.num_vector_registers * target.cpu.vector_bits / 8);
+    k = promote_registers(k, arena, register_file(target));
     check(k, "promote_registers");
+    k = hoist_local_tiles(k, arena, register_file(target));
+    check(k, "hoist_local_tiles");
     Legal<Kernel> launches = split_launches(k, arena);
     if (!launches) return launches;
     k = *launches;

@@ -37,8 +37,8 @@ bool mentions_loop(std::span<const Expr> indices, Id id) {
 
 class Promoter {
  public:
-  Promoter(const Kernel& kernel, Arena& arena, int64_t register_bytes)
-      : kernel_(kernel), b_(arena), register_bytes_(register_bytes) {}
+  Promoter(const Kernel& kernel, Arena& arena, RegisterFile registers)
+      : kernel_(kernel), b_(arena), registers_(registers) {}
 
   Stmt run() {
     scan(kernel_.root);
@@ -57,46 +57,51 @@ class Promoter {
   // Marks the loops that must be written out for `buffer`; all or none.
   void try_buffer(const Buffer& buffer, Stmt body) {
     int64_t bytes = constant_bytes(buffer);
-    if (bytes < 0 || bytes > register_bytes_) return;
+    if (bytes < 0 || bytes > registers_.size()) return;
     loops_.clear();
     wanted_.clear();
     possible_ = true;
-    find_accesses(body, buffer.id);
+    find_accesses(body, buffer);
     if (!possible_) return;
     std::set<Id> merged = unroll_;
     merged.insert(wanted_.begin(), wanted_.end());
     if (statements(body, merged) <= kMaxStatements) unroll_ = std::move(merged);
   }
 
-  void access(std::span<const Expr> indices) {
+  void access(std::span<const Expr> indices, const Buffer& buffer) {
+    bool wanted = false, around_sum = false;
+    std::vector<const Loop*> choosing;
     for (const Loop* l : loops_) {
-      if (!mentions_loop(indices, l->id) || l->loop_kind == LoopKind::kVectorized ||
-          l->loop_kind == LoopKind::kUnrolled)
-        continue;
+      const bool chooses = mentions_loop(indices, l->id);
+      around_sum |= wanted && !chooses && l->loop_kind == LoopKind::kSerial;
+      if (chooses && is_int(l->extent)) choosing.push_back(l);
+      if (!chooses || l->loop_kind == LoopKind::kVectorized || l->loop_kind == LoopKind::kUnrolled) continue;
       if (l->loop_kind != LoopKind::kSerial || !is_int(l->extent)) possible_ = false;
       wanted_.insert(l->id);
+      wanted = true;
     }
+    if (around_sum && registers_.taken_by(choosing, type_bytes(buffer.type)) > registers_.for_sums()) possible_ = false;
   }
 
-  void find_accesses(Stmt s, Id buffer) {
-    if (!may_mention(s, buffer)) return;
+  void find_accesses(Stmt s, const Buffer& buffer) {
+    if (!may_mention(s, buffer.id)) return;
     const Loop* l = as<Loop>(s);
     if (l != nullptr) loops_.push_back(l);
     auto look = [&](Expr root) {
       if (root == nullptr) return;
       visit(root, [&](Expr e) {
-        if (const Load* load = as<Load>(e); load != nullptr && load->buffer == buffer) access(load->indices);
-        return may_mention(e, buffer);
+        if (const Load* load = as<Load>(e); load != nullptr && load->buffer == buffer.id) access(load->indices, buffer);
+        return may_mention(e, buffer.id);
       });
     };
     if (const Store* st = as<Store>(s)) {
-      if (st->buffer == buffer) access(st->indices);
+      if (st->buffer == buffer.id) access(st->indices, buffer);
       for (Expr i : st->indices) look(i);
       look(st->value);
       look(st->predicate);
     }
     if (const InstrCall* call = as<InstrCall>(s))
-      for (const Operand& o : call->operands) possible_ &= o.buffer != buffer;
+      for (const Operand& o : call->operands) possible_ &= o.buffer != buffer.id;
     if (const If* i = as<If>(s)) look(i->condition);
     for_children(s, [&](Stmt c) { find_accesses(c, buffer); });
     if (l != nullptr) loops_.pop_back();
@@ -111,14 +116,21 @@ class Promoter {
     });
   }
 
-  // Stores after expansion of Unrolled and `extra` loops, at most a little above kMaxStatements.
-  int64_t statements(Stmt s, const std::set<Id>& extra) const {
+  // Stores after expansion of Unrolled and `extra` loops and of those that the emitter writes out where the result has
+  // at most `unroll_max` statements; at most a little above kMaxStatements.
+  int64_t statements(Stmt s, const std::set<Id>& extra, int64_t unroll_max = 0) const {
     if (s->kind == StmtKind::kStore) return 1;
-    int64_t n = 0;
-    for_children(s, [&](Stmt c) { n += statements(c, extra); });
     const Loop* l = as<Loop>(s);
-    if (l != nullptr && is_int(l->extent) && (l->loop_kind == LoopKind::kUnrolled || extra.count(l->id) != 0))
-      n *= std::max<int64_t>(1, int_value(l->extent));
+    if (l != nullptr)
+      for (const Annotation& a : l->annotations)
+        if (a.key == AnnotationKey::kUnrollMax && is_int(a.value)) unroll_max = int_value(a.value);
+    int64_t n = 0;
+    for_children(s, [&](Stmt c) { n += statements(c, extra, unroll_max); });
+    if (l != nullptr && is_int(l->extent)) {
+      const int64_t expanded = n * std::max<int64_t>(1, int_value(l->extent));
+      const bool must = l->loop_kind == LoopKind::kUnrolled || extra.count(l->id) != 0;
+      if (must || (l->loop_kind == LoopKind::kSerial && expanded <= unroll_max)) n = expanded;
+    }
     return std::min<int64_t>(n, int64_t{1} << 30);
   }
 
@@ -131,7 +143,7 @@ class Promoter {
 
   const Kernel& kernel_;
   Builder b_;
-  int64_t register_bytes_;
+  RegisterFile registers_;
   std::vector<const Loop*> loops_;
   std::set<Id> wanted_, unroll_;
   bool possible_ = true;
@@ -139,11 +151,11 @@ class Promoter {
 
 }  // namespace
 
-Kernel promote_registers(const Kernel& kernel, const ArenaPtr& arena, int64_t register_bytes) {
+Kernel promote_registers(const Kernel& kernel, const ArenaPtr& arena, RegisterFile registers) {
   if (arena != kernel.arena) arena->keep_alive(kernel.arena);
   Kernel result = kernel;
   result.arena = arena;
-  result.root = Promoter(kernel, *arena, register_bytes).run();
+  result.root = Promoter(kernel, *arena, registers).run();
   return result;
 }
 

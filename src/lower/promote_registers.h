@@ -4,12 +4,14 @@
 // Stands after split_tails: a predicated copy of a tile unrolls by itself.
 #pragma once
 
+#include "lower/register_file.h"
 #include "tcc/ir/kernel.h"
 
 namespace tcc::lower {
 
-// `register_bytes`: what the vector registers hold; larger buffers stay in memory. A nest that would expand to more
-// than 1,024 statements stays as it is.
-ir::Kernel promote_registers(const ir::Kernel& kernel, const ArenaPtr& arena, int64_t register_bytes);
+// Buffers larger than all registers stay in memory, and so do those whose elements loops around a sum choose where they
+// would leave no register for what the sum reads. A nest that would expand to more than 1,024 statements stays as it
+// is, loops counted that the emitter writes out (annotation unroll_max).
+ir::Kernel promote_registers(const ir::Kernel& kernel, const ArenaPtr& arena, RegisterFile registers);
 
 }  // namespace tcc::lower

@@ -113,38 +113,61 @@ std::vector<LoopRv> split_tile(Schedule& s, LoopRv loop, int64_t extent, int64_t
   return parts;
 }
 
-bool mark_epilogue(Schedule& s, const NaiveNest& nest, int v, BlockRv epilogue, size_t depth) {
+namespace {
+
+// The iterator of the contraction along which each iterator of the epilogue reads the accumulators; -1: none.
+std::vector<int> iterators_read(const Schedule& s, const NaiveNest& nest, const Block& epilogue) {
+  std::vector<int> out(epilogue.iters.size(), -1);
+  const Id accumulator = schedule::written_buffer(s.kernel(), nest.block->id);
+  visit_roots(epilogue.body, [&](Expr root) {
+    visit(root, [&](Expr e) {
+      const Load* l = as<Load>(e);
+      if (l == nullptr || l->buffer != accumulator) return true;
+      for (size_t i = 0; i < nest.extents.size(); ++i) {
+        const int dim = dim_of_iter(nest.store->indices, nest.block->iters[i].id);
+        const Var* var = dim < 0 ? nullptr : as<Var>(l->indices[static_cast<size_t>(dim)]);
+        for (size_t j = 0; j < out.size() && var != nullptr; ++j)
+          if (var->id == epilogue.iters[j].id) out[j] = static_cast<int>(i);
+      }
+      return true;
+    });
+  });
+  return out;
+}
+
+}  // namespace
+
+bool mark_epilogue(Schedule& s, const NaiveNest& nest, int v, BlockRv epilogue, size_t depth,
+                   std::span<const ExprRv> inner) {
   std::vector<LoopRv> loops = s.get_loops(epilogue);
   if (!s.ok() || loops.size() < depth) return s.ok();
   std::vector<LoopRv> tail(loops.begin() + static_cast<std::ptrdiff_t>(depth), loops.end());
   const Block* block = find_block(s.kernel().root, s.id(epilogue));
   if (block == nullptr || block->iters.size() != tail.size()) return true;
-  int vector_loop = -1;
-  if (v >= 0) {
-    int dim = dim_of_iter(nest.store->indices, nest.block->iters[static_cast<size_t>(v)].id);
-    Id accumulator = schedule::written_buffer(s.kernel(), nest.block->id);
-    visit_roots(block->body, [&](Expr root) {
-      visit(root, [&](Expr e) {
-        const Load* l = as<Load>(e);
-        if (l == nullptr || l->buffer != accumulator || dim < 0) return true;
-        for (size_t i = 0; i < block->iters.size(); ++i)
-          if (const Var* var = as<Var>(l->indices[static_cast<size_t>(dim)]);
-              var != nullptr && var->id == block->iters[i].id)
-            vector_loop = static_cast<int>(i);
-        return true;
-      });
-    });
+  const std::vector<int> iterators = iterators_read(s, nest, *block);
+  std::vector<LoopRv> outer, unrolled, vectorised;
+  for (size_t j = 0; j < tail.size(); ++j) {
+    LoopRv loop = tail[j];
+    if (!inner.empty()) {
+      const ExprRv part = iterators[j] < 0 ? ExprRv{} : inner[static_cast<size_t>(iterators[j])];
+      const bool whole = part.input == ExprRv{}.input;
+      std::vector<LoopRv> parts;
+      if (!whole) parts = s.split(loop, std::array{ExprRv{}, part});
+      if (!s.ok()) return false;
+      outer.push_back(whole ? loop : parts[0]);
+      if (whole) continue;
+      loop = parts[1];
+    }
+    (v >= 0 && iterators[j] == v ? vectorised : unrolled).push_back(loop);
   }
-  if (vector_loop >= 0) {
-    std::vector<LoopRv> order;
-    for (size_t i = 0; i < tail.size(); ++i)
-      if (static_cast<int>(i) != vector_loop) order.push_back(tail[i]);
-    order.push_back(tail[static_cast<size_t>(vector_loop)]);
+  if (!vectorised.empty() || !outer.empty()) {
+    std::vector<LoopRv> order = outer;
+    order.insert(order.end(), unrolled.begin(), unrolled.end());
+    order.insert(order.end(), vectorised.begin(), vectorised.end());
     s.reorder(order);
-    s.vectorize(tail[static_cast<size_t>(vector_loop)]);
   }
-  for (size_t i = 0; i < tail.size(); ++i)
-    if (static_cast<int>(i) != vector_loop) s.unroll(tail[i]);
+  for (LoopRv l : vectorised) s.vectorize(l);
+  for (LoopRv l : unrolled) s.unroll(l);
   return s.ok();
 }
 

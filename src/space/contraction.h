@@ -44,8 +44,10 @@ std::vector<schedule::LoopRv> split_tile(schedule::Schedule& s, schedule::LoopRv
                                          TileShare share = TileShare::kSampled);
 
 // Vectorises the epilogue, which stands below `depth` loops, along iterator `v` of the contraction (negative: none) and
-// unrolls its other loops.
-bool mark_epilogue(schedule::Schedule& s, const NaiveNest& nest, int v, schedule::BlockRv epilogue, size_t depth);
+// unrolls its other loops. `inner`, one for each iterator of the contraction where given, is the part of the loop along
+// it that is vectorised or unrolled (an invalid handle: none of it); the rest stays a loop around.
+bool mark_epilogue(schedule::Schedule& s, const NaiveNest& nest, int v, schedule::BlockRv epilogue, size_t depth,
+                   std::span<const schedule::ExprRv> inner = {});
 
 // The loops of a contraction's tile after its splits, by their part in the nest.
 struct TileLoops {

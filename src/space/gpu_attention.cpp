@@ -105,7 +105,7 @@ class GpuAttention : public Module {
     return s.ok();
   }
 
-  // Each thread has a tile of rows and columns, whose sums are in registers (lower/gpu/hoist_accumulators.h) and whose
+  // Each thread has a tile of rows and columns, whose sums are in registers (lower/hoist_accumulators.h) and whose
   // operands are read once for each term. Neighbours have neighbouring columns.
   static bool tile_product(Schedule& s, const StreamedAttention& pass, const std::string& name, ExprRv threads) {
     PassLoops loops = loops_of_pass(s, pass, name);

@@ -1,11 +1,14 @@
-// Multi-level tiling of one reduction on a CPU, "SSRRS" with a local accumulator:
+// Multi-level tiling of one reduction on a CPU, "SSRSRS" with a write cache (MetaSchedule, section 4.1 and appendix):
 //
-//   parallel (S0...) { S1... { acc = 0; R0 { R1 { unrolled S2 { vectorised v2 { acc += ... } } } }; out = f(acc) } }
+//   parallel (S0...) { S1... { acc = 0; R0 { S2 { R1 { unrolled S3 { vectorised v3 { acc += ... } } } } }; out = f(acc)
+//   } }
 //
-// The accumulator tile S2 x v2 stands directly inside the reduction, so that the emitter keeps it in vector registers;
-// the epilogue (bias, activation, residual) runs when a tile leaves them. Variants: which iterator is vectorised, the
-// order of the outer tiles, and how a constant operand is packed so that the vectorised or unrolled iterator is
-// contiguous in it.
+// Each spatial iterator has four parts, each reduced one two. The register tile S3 x v3 stands directly inside R1, so
+// that the emitter keeps it in vector registers over R1; the accumulators are S2 x S3, in registers over R0 too where
+// they fit (lower/promote_registers.h). The epilogue (bias, activation, residual) runs when the tile of the cache is
+// complete. Variants: the level of the write cache, after S1 as above or after S0, whose tile is S1 x S2 x S3; which
+// iterator is vectorised; the order of the outer tiles; and how a constant operand is packed so that the vectorised or
+// unrolled iterator is contiguous in it.
 #include <algorithm>
 #include <array>
 
@@ -23,12 +26,15 @@ using schedule::LoopRv;
 using schedule::Schedule;
 
 constexpr int kNoVector = -1;
+constexpr int kSpatialParts = 4, kReduceParts = 2;
+constexpr int64_t kFewDivisors = 16;  // a sum's extent without a divisor up to this is tiled freely
 
 struct Plan {
   int v = kNoVector;  // iterator index
   int cost = 0;       // of the accesses along v
   bool v_outermost = false;
   std::vector<Packing> packings;
+  int cache_level = 2;  // the write cache is complete after S0 (1) or after S1 (2)
 };
 
 // Blocks of a packed dimension must not straddle groups.
@@ -93,7 +99,7 @@ class MultiLevelTiling : public Module {
     std::vector<Plan> axes;
     for (size_t i = 0; i < nest.extents.size(); ++i)
       if (!nest.reduce[i] && nest.extents[i] > 1)
-        axes.push_back({static_cast<int>(i), vector_cost(k, nest, i, lanes, options), false, {}});
+        axes.push_back({static_cast<int>(i), vector_cost(k, nest, i, lanes, options), false, {}, 2});
     std::stable_sort(axes.begin(), axes.end(), [](const Plan& x, const Plan& y) { return x.cost < y.cost; });
     // Two vector axes at most; one that gathers only where there is nothing better, and then beside a scalar variant.
     if (axes.size() > 2) axes.resize(2);
@@ -126,18 +132,23 @@ class MultiLevelTiling : public Module {
         layouts.insert(layouts.begin(), packed.begin(), packed.end());
       }
       bool several = std::count_if(nest.extents.begin(), nest.extents.end(), [](int64_t e) { return e > 1; }) > 2;
-      for (const std::vector<Packing>& packings : layouts)
-        for (bool v_outermost : {false, true})
-          if (several || !v_outermost) plans.push_back({axis.v, axis.cost, v_outermost, packings});
+      // After S0 in one order only: the order of S1 is then that of the parts of one tile of the cache.
+      for (const std::vector<Packing>& packings : layouts) {
+        plans.push_back({axis.v, axis.cost, false, packings, 2});
+        if (several) plans.push_back({axis.v, axis.cost, true, packings, 2});
+        plans.push_back({axis.v, axis.cost, false, packings, 1});
+      }
     }
-    if (scalar) plans.push_back({});
+    for (int level : {2, 1})
+      if (scalar) plans.push_back({kNoVector, 0, false, {}, level});
     return plans;
   }
 
   struct Tiles {
-    std::vector<LoopRv> unit, unit_reduce, s0, s1, s2, r0, r1;
-    LoopRv v2;
-    bool has_v2 = false;
+    std::vector<LoopRv> unit, unit_reduce, s0, s1, s2, s3, r0, r1;
+    std::vector<ExprRv> inner;  // per iterator: its part in S3, invalid for those without
+    LoopRv v3;
+    bool has_v3 = false;
   };
 
   static void split_spatial(Schedule& s, const NaiveNest& nest, size_t i, LoopRv loop, const Plan& plan,
@@ -153,44 +164,41 @@ class MultiLevelTiling : public Module {
     std::vector<ExprRv> factors;
     if (is_v) {
       factors = nest.group[i] == 0 && wants_free_vector(extent, lanes, options.max_innermost)
-                    ? s.sample_tile(loop, 3, options.max_innermost, lanes)
-                    : s.sample_perfect_tile(loop, 3, options.max_innermost);
+                    ? s.sample_tile(loop, kSpatialParts, options.max_innermost, lanes)
+                    : s.sample_perfect_tile(loop, kSpatialParts, options.max_innermost);
     } else if (rows) {
       // A free tile would reach into the next group; a larger unroll limit helps odd group sizes instead.
       bool free = nest.group[i] == 0 && wants_free_rows(extent, options.max_unroll);
       bool odd_group = nest.group[i] > 0 && wants_free_rows(extent, options.max_unroll);
       int64_t limit = odd_group ? 2 * options.max_unroll : options.max_unroll;
-      factors = free ? s.sample_tile(loop, 3, limit, 1) : s.sample_perfect_tile(loop, 3, limit);
+      factors = free ? s.sample_tile(loop, kSpatialParts, limit, 1) : s.sample_perfect_tile(loop, kSpatialParts, limit);
     } else {
-      factors = s.sample_perfect_tile(loop, 2, extent);
+      // Nothing that is read serves several values of it: no place in the register tile.
+      factors = s.sample_perfect_tile(loop, kSpatialParts, 1);
     }
     std::vector<LoopRv> parts = s.split(loop, factors);
-    tiles.s0.push_back(parts[0]);
-    tiles.s1.push_back(parts[1]);
-    if (is_v)
-      tiles.v2 = parts[2], tiles.has_v2 = true;
-    else if (rows)
-      tiles.s2.push_back(parts[2]);
-    if (is_v && plan.v_outermost) {
-      std::rotate(tiles.s0.begin(), tiles.s0.end() - 1, tiles.s0.end());
-      std::rotate(tiles.s1.begin(), tiles.s1.end() - 1, tiles.s1.end());
+    if (!s.ok()) return;
+    for (auto [group, part] : {std::pair(&tiles.s0, 0), std::pair(&tiles.s1, 1), std::pair(&tiles.s2, 2)}) {
+      group->push_back(parts[static_cast<size_t>(part)]);
+      if (is_v && plan.v_outermost) std::rotate(group->begin(), group->end() - 1, group->end());
     }
+    if (is_v)
+      tiles.v3 = parts[3], tiles.has_v3 = true;
+    else
+      tiles.s3.push_back(parts[3]);
+    if (is_v || rows) tiles.inner[i] = factors[3];
   }
 
-  static void split_reduce(Schedule& s, const NaiveNest& nest, size_t i, LoopRv loop, size_t reduce_axes,
-                           Tiles& tiles) {
-    int64_t extent = nest.extents[i];
-    if (reduce_axes == 1 && extent > 4) {
-      bool free = best_divisor(extent, 16) == 1;
-      std::vector<ExprRv> factors = free ? s.sample_tile(loop, 2, 16, 1) : s.sample_perfect_tile(loop, 2, 16);
-      std::vector<LoopRv> parts = s.split(loop, factors);
-      tiles.r0.push_back(parts[0]);
-      tiles.r1.push_back(parts[1]);
-    } else if (reduce_axes > 1 && tiles.r0.empty()) {
-      tiles.r0.push_back(loop);
-    } else {
-      tiles.r1.push_back(loop);
-    }
+  static void split_reduce(Schedule& s, const NaiveNest& nest, size_t i, LoopRv loop, const SpaceOptions& options,
+                           size_t reduce_axes, Tiles& tiles) {
+    // The only axis of a sum may have a prime extent that is too long to be written out.
+    bool free = reduce_axes == 1 && best_divisor(nest.extents[i], kFewDivisors) == 1;
+    std::vector<ExprRv> factors = free ? s.sample_tile(loop, kReduceParts, kFewDivisors, 1)
+                                       : s.sample_perfect_tile(loop, kReduceParts, options.max_innermost);
+    std::vector<LoopRv> parts = s.split(loop, factors);
+    if (!s.ok()) return;
+    tiles.r0.push_back(parts[0]);
+    tiles.r1.push_back(parts[1]);
   }
 
   static bool tile(Schedule& s, const NaiveNest& nest, const Plan& plan, const target::Target& target,
@@ -213,6 +221,7 @@ class MultiLevelTiling : public Module {
         ++reusing;
     }
     Tiles tiles;
+    tiles.inner.resize(loops.size());
     size_t last_spatial = loops.size();
     for (size_t i = 0; i < loops.size(); ++i)
       if (!nest.reduce[i] && nest.extents[i] > 1 && static_cast<int>(i) != plan.v) last_spatial = i;
@@ -220,7 +229,7 @@ class MultiLevelTiling : public Module {
       if (nest.extents[i] == 1) {
         (nest.reduce[i] ? tiles.unit_reduce : tiles.unit).push_back(loops[i]);
       } else if (nest.reduce[i]) {
-        split_reduce(s, nest, i, loops[i], reduce_axes, tiles);
+        split_reduce(s, nest, i, loops[i], options, reduce_axes, tiles);
       } else {
         // Iterators without reuse are unrolled only where no other gives independent accumulators.
         bool rows = has_reuse(s.kernel(), nest, i) || (reusing == 0 && i == last_spatial);
@@ -229,28 +238,29 @@ class MultiLevelTiling : public Module {
     }
     if (!s.ok()) return false;
     std::vector<LoopRv> order = tiles.unit;
-    for (const std::vector<LoopRv>* group : {&tiles.s0, &tiles.s1, &tiles.r0, &tiles.r1, &tiles.unit_reduce, &tiles.s2})
+    for (const std::vector<LoopRv>* group :
+         {&tiles.s0, &tiles.s1, &tiles.r0, &tiles.s2, &tiles.r1, &tiles.unit_reduce, &tiles.s3})
       order.insert(order.end(), group->begin(), group->end());
-    if (tiles.has_v2) order.push_back(tiles.v2);
+    if (tiles.has_v3) order.push_back(tiles.v3);
     s.reorder(order);
     if (!s.ok()) return false;
 
-    // Step 3. The epilogue goes where a tile is complete.
-    if (!tiles.s1.empty())
-      s.reverse_compute_at(epilogue, tiles.s1.back());
-    else if (!tiles.unit.empty())
-      s.reverse_compute_at(epilogue, tiles.unit.back());
-    if (!s.ok()) return false;
-    size_t depth = tiles.unit.size() + tiles.s0.size() + tiles.s1.size();
-    if (!mark_epilogue(s, nest, plan.v, epilogue, depth)) return false;
+    // Step 3. The epilogue goes where a tile of the cache is complete.
+    std::vector<LoopRv> around = tiles.unit;
+    around.insert(around.end(), tiles.s0.begin(), tiles.s0.end());
+    if (plan.cache_level == 2) around.insert(around.end(), tiles.s1.begin(), tiles.s1.end());
+    if (!around.empty()) s.reverse_compute_at(epilogue, around.back());
+    if (!s.ok() || !mark_epilogue(s, nest, plan.v, epilogue, around.size(), tiles.inner)) return false;
 
     // Step 4. Kinds of loops.
-    for (LoopRv l : tiles.s2) s.unroll(l);
-    if (tiles.has_v2) s.vectorize(tiles.v2);
+    for (LoopRv l : tiles.s3) s.unroll(l);
+    if (tiles.has_v3) s.vectorize(tiles.v3);
     if (!tiles.r1.empty()) {
       static constexpr std::array<int64_t, 4> kUnroll = {1, 64, 256, 512};
       static constexpr std::array<double, 4> kWeights = {0.25, 0.25, 0.25, 0.25};
-      s.annotate(tiles.r1[0], AnnotationKey::kUnrollMax, s.sample_categorical(kUnroll, kWeights));
+      ExprRv steps = s.sample_categorical(kUnroll, kWeights);
+      // Any of them may have one iteration, and be left out.
+      for (LoopRv l : tiles.r1) s.annotate(l, AnnotationKey::kUnrollMax, steps);
     }
     if (!s.ok()) return false;
     std::vector<LoopRv> outer = tiles.unit;

@@ -1,4 +1,5 @@
 // The passes between Nest and Lowered, checked by running what comes out.
+#include "lower/hoist_accumulators.h"
 #include "lower/promote_registers.h"
 #include "lower/split_launches.h"
 #include "lower/split_tails.h"
@@ -58,6 +59,46 @@ ir::Kernel gemm(int64_t m, int64_t n, int64_t k) {
   return t.lowered(root);
 }
 
+// Two reduction levels with a tile of rows and columns between them: C = A B where k = 4 x 5, m = 3 x `rows` and
+// n = 2 x `columns`, all of C's sums in one local buffer.
+ir::Kernel gemm_around_sums(int64_t rows, int64_t columns, int64_t unroll_max) {
+  const int64_t m = 3 * rows, n = 2 * columns;
+  Nest t;
+  ir::Builder& b = t.b();
+  const ir::Buffer *a = t.input("A", Type::kF32, {m, 20}), *w = t.input("B", Type::kF32, {20, n}),
+                   *c = t.output("C", Type::kF32, {m, n});
+  const ir::Buffer* acc = t.buffer("acc", Type::kF32, {m, n}, ir::BufferRole::kTemp);
+  using Body = std::function<ir::Stmt(ir::Expr, ir::Expr)>;
+  auto inner = [&](ir::Expr io, ir::Expr jo, const Body& f) {
+    return t.loop(rows, LoopKind::kUnrolled, [&](ir::Expr ii) {
+      return t.loop(columns, LoopKind::kVectorized,
+                    [&](ir::Expr jj) { return f(t.at(io, rows, ii), t.at(jo, columns, jj)); });
+    });
+  };
+  auto outer = [&](const Body& f) {
+    return t.loop(3, LoopKind::kSerial,
+                  [&](ir::Expr io) { return t.loop(2, LoopKind::kSerial, [&](ir::Expr jo) { return f(io, jo); }); });
+  };
+  auto all = [&](const Body& f) { return outer([&](ir::Expr io, ir::Expr jo) { return inner(io, jo, f); }); };
+  ir::Stmt init = all([&](ir::Expr i, ir::Expr j) { return t.store(acc, {i, j}, b.real(0)); });
+  ir::Stmt sums = t.loop(4, LoopKind::kSerial, [&](ir::Expr ko) {
+    return outer([&](ir::Expr io, ir::Expr jo) {
+      ir::Stmt sum = t.loop(5, LoopKind::kSerial, [&](ir::Expr ki) {
+        const ir::Expr k = t.at(ko, 5, ki);
+        return inner(io, jo, [&](ir::Expr i, ir::Expr j) {
+          return t.store(acc, {i, j}, b.add(t.load(acc, {i, j}), b.mul(t.load(a, {i, k}), t.load(w, {k, j}))));
+        });
+      });
+      const auto* l = ir::as<ir::Loop>(sum);
+      const ir::Annotation unroll[1] = {{ir::AnnotationKey::kUnrollMax, b.integer(unroll_max)}};
+      return b.loop(l->id, l->extent, l->body, l->loop_kind, l->axis, unroll);
+    });
+  });
+  ir::Stmt write = all([&](ir::Expr i, ir::Expr j) { return t.store(c, {i, j}, t.load(acc, {i, j})); });
+  return t.lowered(
+      t.loop(1, LoopKind::kParallel, [&](ir::Expr) { return t.alloc({acc}, t.seq({init, sums, write})); }));
+}
+
 }  // namespace
 
 TEST_CASE("tails are split off, tiles are promoted, results stay", "[codegen][lower]") {
@@ -71,7 +112,7 @@ TEST_CASE("tails are split off, tiles are promoted, results stay", "[codegen][lo
     auto arena = std::make_shared<Arena>();
     ir::Kernel kernel = lower::split_tails(at_nest(gemm(s.m, s.n, k)), arena);
     CHECK(count_ifs(kernel.root) == s.ifs);
-    kernel = lower::promote_registers(kernel, arena, 2048);
+    kernel = lower::promote_registers(kernel, arena, {.count = 32, .bytes = 64});
     ir::Legal<ir::Kernel> split = lower::split_launches(kernel, arena);
     REQUIRE(split);
     kernel = *split;
@@ -96,6 +137,57 @@ TEST_CASE("tails are split off, tiles are promoted, results stay", "[codegen][lo
         REQUIRE(c[i * s.n + j] == sum);
       }
     CHECK(c[s.m * s.n] == -3);
+  }
+}
+
+TEST_CASE("an inner sum keeps its tile of a larger local buffer in registers", "[codegen][lower]") {
+  struct Case {
+    int64_t rows, columns, unroll_max;
+    int64_t added, unrolled;  // buffers, and loops that were serial
+  };
+  // 32 registers of 64 bytes: 12 of them for the sums; 48, tiles of 8; 60, but tiles of 10; tiles of 32.
+  for (Case s : {Case{2, 16, 0, 0, 6}, Case{4, 32, 0, 1, 0}, Case{4, 32, 512, 1, 0}, Case{10, 9, 0, 1, 0},
+                 Case{16, 32, 0, 0, 0}}) {
+    INFO(s.rows << " x " << s.columns << ", " << s.unroll_max);
+    const lower::RegisterFile registers{.count = 32, .bytes = 64};
+    const int64_t m = 3 * s.rows, n = 2 * s.columns;
+    auto arena = std::make_shared<Arena>();
+    const ir::Kernel nest = at_nest(gemm_around_sums(s.rows, s.columns, s.unroll_max));
+    auto unrolled = [](const ir::Kernel& k, int64_t extent) {
+      int64_t loops = 0;
+      ir::visit(k.root, [&](ir::Stmt st) {
+        const ir::Loop* l = ir::as<ir::Loop>(st);
+        loops += l != nullptr && l->loop_kind == LoopKind::kUnrolled && ir::is_int(l->extent, extent);
+        return true;
+      });
+      return loops;
+    };
+    ir::Kernel kernel = lower::promote_registers(nest, arena, registers);
+    CHECK(unrolled(kernel, 3) + unrolled(kernel, 2) - unrolled(nest, 2) == s.unrolled);
+    kernel = lower::hoist_local_tiles(kernel, arena, registers);
+    CHECK(static_cast<int64_t>(kernel.buffers.size() - nest.buffers.size()) == s.added);
+    if (s.added > 0) {
+      const ir::Buffer* tile = kernel.buffers[kernel.buffers.size() - 1];
+      REQUIRE(tile->shape.size() == 2);
+      CHECK(ir::is_int(tile->shape[0], s.rows));
+      CHECK(ir::is_int(tile->shape[1], s.columns));
+    }
+    ir::Legal<ir::Kernel> split = lower::split_launches(kernel, arena);
+    REQUIRE(split);
+    kernel = *split;
+    kernel.stage = ir::Stage::kLowered;
+    for (const std::string& f : ir::verify(kernel)) FAIL_CHECK(f);
+    Aligned<float> a(m * 20), b(20 * n), c(m * n + 4, -3);
+    for (size_t i = 0; i < a.size(); ++i) a[i] = static_cast<float>(i * 7 % 11) - 5;
+    for (size_t i = 0; i < b.size(); ++i) b[i] = static_cast<float>(i * 5 % 13) - 6;
+    compile(kernel).run({a.data(), b.data(), c.data()});
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t j = 0; j < n; ++j) {
+        float sum = 0;
+        for (int64_t r = 0; r < 20; ++r) sum += a[i * 20 + r] * b[r * n + j];
+        REQUIRE(c[i * n + j] == sum);
+      }
+    CHECK(c[m * n] == -3);
   }
 }
 

@@ -1,4 +1,5 @@
 // What MetaSchedule states of its modules: structure strings of the tilings, how many ways each rule goes on.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <regex>
 #include <set>
@@ -66,19 +67,50 @@ ir::Kernel replayed(const schedule::Trace& trace, const task::Task& task) {
 
 }  // namespace
 
-TEST_CASE("multi-level tiling on a CPU has the structure SSRRS", "[fidelity]") {
+TEST_CASE("multi-level tiling on a CPU has the structure SSRSRS", "[fidelity]") {
   const task::Task task = task::make_gemm({.m = 64, .n = 96, .k = 48});
   const std::vector<schedule::Trace> traces = traces_of(task, find("x86-64-v3"), {"multi_level_tiling"});
   REQUIRE_FALSE(traces.empty());
   for (const schedule::Trace& trace : traces) {
     REQUIRE_FALSE(trace.instructions.empty());
-    // Three parts of each spatial loop, two of the reduced one.
-    CHECK(tile_widths(trace) == std::multiset<int>{2, 3, 3});
-    // The outermost spatial parts are fused, so that they run in parallel.
+    // Four parts of each spatial loop, two of the reduced one.
+    CHECK(tile_widths(trace) == std::multiset<int>{2, 4, 4});
+    // S0 S1 R0 S2 R1 S3, two loops each of the spatial ones; those of S0 are fused, so that they run in parallel.
     const std::string order = structure(replayed(trace, task), task.anchor_block);
     INFO(order);
-    CHECK(std::regex_match(order, std::regex("SSS?S?RRSS")));
+    CHECK(order == "SSSRSSRSS");
   }
+}
+
+TEST_CASE("each reduced axis has two parts, one before and one behind the third spatial tile", "[fidelity]") {
+  const task::Task task = task::make_conv({.channels = 8, .filters = 16, .size = {12, 12}, .kernel = {3, 3}});
+  const std::vector<schedule::Trace> traces = traces_of(task, find("x86-64-v3"), {"multi_level_tiling"});
+  REQUIRE_FALSE(traces.empty());
+  for (const schedule::Trace& trace : traces) {
+    CHECK(tile_widths(trace) == std::multiset<int>{2, 2, 2, 4, 4, 4});
+    const std::string order = structure(replayed(trace, task), task.anchor_block);
+    INFO(order);
+    CHECK(std::regex_match(order, std::regex("S{1,4}SSSRRRSSSRRRSSS")));
+  }
+}
+
+// MetaSchedule's reuse_write "may", levels 1 and 2: what reads the accumulators stands below S0 or below S1.
+TEST_CASE("the write cache is complete after the first or after the second spatial tile", "[fidelity]") {
+  const task::Task task = task::make_gemm({.m = 64, .n = 96, .k = 48});
+  const std::vector<schedule::Trace> traces = traces_of(task, find("x86-64-v3"), {"multi_level_tiling"});
+  std::set<size_t> variants;
+  for (const schedule::Trace& trace : traces) {
+    const ir::Kernel k = replayed(trace, task);
+    const ir::Id anchor = schedule::find_block_by_name(k, task.anchor_block);
+    const std::vector<ir::Id> readers = schedule::consumers_of(k, anchor);
+    REQUIRE(readers.size() == 1);
+    const std::vector<ir::Id> around = schedule::loops_of(k, anchor), own = schedule::loops_of(k, readers[0]);
+    variants.insert(std::mismatch(around.begin(), around.end(), own.begin(), own.end()).first - around.begin());
+    // What is left of a tile there: a loop for its tiles of the kind S3 and one within those, along each axis.
+    CHECK(own.size() >= 5);
+  }
+  // Below the parallel loop alone, or below both loops of S1 too.
+  CHECK(variants == std::set<size_t>{1, 3});
 }
 
 TEST_CASE("multi-level tiling on a GPU has the structure SSSRRSRS", "[fidelity]") {

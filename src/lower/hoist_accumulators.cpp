@@ -1,4 +1,4 @@
-#include "lower/gpu/hoist_accumulators.h"
+#include "lower/hoist_accumulators.h"
 
 #include <algorithm>
 #include <optional>
@@ -14,12 +14,20 @@ constexpr int64_t kMostElements = 64;  // that a thread holds at a time
 
 class Hoister {
  public:
-  explicit Hoister(Edit& edit) : edit_(edit), b_(edit.b) {}
+  // Without registers: for a GPU.
+  Hoister(Edit& edit, std::optional<RegisterFile> registers) : edit_(edit), b_(edit.b), registers_(registers) {}
 
   Stmt rewrite(Stmt s) {
-    if (const Loop* l = as<Loop>(s); l != nullptr && l->loop_kind != LoopKind::kBound)
+    const Loop* l = as<Loop>(s);
+    if (l != nullptr && l->loop_kind != LoopKind::kBound)
       if (Stmt hoisted = hoist(*l)) return hoisted;
-    return rewrite_children(b_, s, [&](Stmt c) { return rewrite(c); });
+    // Lanes of a CPU's loop share what is allocated within it.
+    if (l != nullptr && l->loop_kind == LoopKind::kVectorized && !for_gpu()) return s;
+    const bool rolled = l != nullptr && l->loop_kind != LoopKind::kUnrolled;
+    if (rolled) rolled_.insert(l->id);
+    Stmt out = rewrite_children(b_, s, [&](Stmt c) { return rewrite(c); });
+    if (rolled) rolled_.erase(l->id);
+    return out;
   }
 
   void add_buffers() {
@@ -38,12 +46,14 @@ class Hoister {
     std::set<Id> others;             // loops that do not
     std::vector<Expr> conditions;
   };
-  static std::optional<Tile> find_tile(Stmt s) {
+  bool for_gpu() const { return !registers_; }
+  std::optional<Tile> find_tile(Stmt s) const {
     Tile out;
     std::vector<const Loop*> all;
     while (true) {
       if (const Loop* l = as<Loop>(s)) {
-        if (l->loop_kind == LoopKind::kBound || l->loop_kind == LoopKind::kVectorized) return std::nullopt;
+        if (l->loop_kind == LoopKind::kBound || l->loop_kind == LoopKind::kParallel) return std::nullopt;
+        if (l->loop_kind == LoopKind::kVectorized && for_gpu()) return std::nullopt;
         all.push_back(l);
         s = l->body;
       } else if (const If* i = as<If>(s); i != nullptr && i->else_case == nullptr) {
@@ -59,15 +69,28 @@ class Hoister {
     for (const Loop* l : all) {
       const bool chooses = std::any_of(out.store->indices.begin(), out.store->indices.end(),
                                        [&](Expr i) { return mentions_any(i, {l->id}); });
+      if (!chooses && l->loop_kind == LoopKind::kVectorized) return std::nullopt;
       if (!chooses) {
         out.others.insert(l->id);
         continue;
       }
-      if (l->loop_kind != LoopKind::kUnrolled || !is_int(l->extent) || l == all[0]) return std::nullopt;
+      if (l->loop_kind == LoopKind::kSerial || !is_int(l->extent) || l == all[0]) return std::nullopt;
       out.loops.push_back(l);
       elements *= int_value(l->extent);
     }
-    return elements <= kMostElements ? std::optional(out) : std::nullopt;
+    const int64_t size = type_bytes(edit_.k.buffer(out.store->buffer)->type);
+    const bool fits =
+        for_gpu() ? elements <= kMostElements : registers_->taken_by(out.loops, size) <= registers_->for_sums();
+    return fits ? std::optional(out) : std::nullopt;
+  }
+
+  // Where the element is, it is not in registers already.
+  bool in_memory(const Store& store) const {
+    const Scope scope = edit_.k.buffer(store.buffer)->scope;
+    if (for_gpu()) return scope == Scope::kShared || scope == Scope::kGlobal || scope == Scope::kWorkspace;
+    // A predicate might keep the store from elements that do not exist.
+    return scope == Scope::kLocal && store.predicate == nullptr &&
+           std::any_of(store.indices.begin(), store.indices.end(), [&](Expr i) { return mentions_any(i, rolled_); });
   }
 
   // The value reads the element itself and nothing else of the buffer.
@@ -92,9 +115,7 @@ class Hoister {
     if (!tile) return nullptr;
     const Store& store = *tile->store;
     const Buffer* buffer = edit_.k.buffer(store.buffer);
-    const bool memory =
-        buffer->scope == Scope::kShared || buffer->scope == Scope::kGlobal || buffer->scope == Scope::kWorkspace;
-    if (!memory || !reads_itself(loop, store)) return nullptr;
+    if (!in_memory(store) || !reads_itself(loop, store)) return nullptr;
     std::vector<Expr> shape, place;
     for (const Loop* l : tile->loops) {
       shape.push_back(l->extent);
@@ -134,7 +155,7 @@ class Hoister {
       own.set(l->id, b_.var(ids.back()));
     }
     Stmt out = ids.empty() ? s : substitute(b_, s, own);
-    for (size_t i = ids.size(); i-- > 0;) out = b_.loop(ids[i], tile.loops[i]->extent, out, LoopKind::kUnrolled);
+    for (size_t i = ids.size(); i-- > 0;) out = b_.loop(ids[i], tile.loops[i]->extent, out, tile.loops[i]->loop_kind);
     return out;
   }
 
@@ -153,17 +174,27 @@ class Hoister {
 
   Edit& edit_;
   Builder& b_;
+  std::optional<RegisterFile> registers_;
+  std::set<Id> rolled_;  // loops around the statement that are not written out
   std::vector<const Buffer*> added_;
 };
+
+Kernel hoisted(const Kernel& kernel, const ArenaPtr& arena, std::optional<RegisterFile> registers) {
+  Edit edit(kernel, arena);
+  Hoister hoister(edit, registers);
+  edit.k.root = hoister.rewrite(kernel.root);
+  hoister.add_buffers();
+  return edit.k;
+}
 
 }  // namespace
 
 Kernel hoist_accumulators(const Kernel& kernel, const ArenaPtr& arena) {
-  Edit edit(kernel, arena);
-  Hoister hoister(edit);
-  edit.k.root = hoister.rewrite(kernel.root);
-  hoister.add_buffers();
-  return edit.k;
+  return hoisted(kernel, arena, std::nullopt);
+}
+
+Kernel hoist_local_tiles(const Kernel& kernel, const ArenaPtr& arena, RegisterFile registers) {
+  return hoisted(kernel, arena, registers);
 }
 
 }  // namespace tcc::lower
