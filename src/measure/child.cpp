@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -63,6 +64,47 @@ void install_fault_handler(WorkerResult* result) {
   action.sa_flags = static_cast<int>(SA_SIGINFO | SA_ONSTACK | SA_RESETHAND);
   for (int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP}) sigaction(signal, &action, nullptr);
 }
+
+// A program this many times slower than the best of its task, and a bit more for what only first runs do, is ended in
+// its first run: nothing else about it is of interest.
+constexpr double kHopelesslySlower = 10;
+constexpr double kFirstRunSeconds = 0.1;
+
+double hopeless_limit = 0;
+
+void on_hopeless(int) {
+  fault_context.result->given_up_seconds = hopeless_limit;
+  _exit(0);
+}
+
+// Ends the process when what runs while this lives takes longer than any program of interest. CPU time counts: a
+// machine that stands still for a moment makes no program hopeless.
+class HopelessWatch {
+ public:
+  HopelessWatch(double best_seconds, int threads) {
+    if (best_seconds <= 0) return;
+    hopeless_limit = (kHopelesslySlower * best_seconds + kFirstRunSeconds) * threads;
+    struct sigaction action = {};
+    action.sa_handler = on_hopeless;
+    sigaction(SIGPROF, &action, nullptr);
+    armed_ = set(hopeless_limit);
+  }
+  ~HopelessWatch() {
+    if (armed_) set(0);
+  }
+  HopelessWatch(const HopelessWatch&) = delete;
+  HopelessWatch& operator=(const HopelessWatch&) = delete;
+
+ private:
+  static bool set(double seconds) {
+    itimerval timer{};
+    const double whole = std::floor(seconds);
+    timer.it_value.tv_sec = static_cast<time_t>(whole);
+    timer.it_value.tv_usec = static_cast<suseconds_t>(1e6 * (seconds - whole));
+    return setitimer(ITIMER_PROF, &timer, nullptr) == 0;
+  }
+  bool armed_ = false;
+};
 
 void limit_resources(const JobHeader& job) {
   auto limit = [](auto resource, rlim_t value) {
@@ -210,12 +252,16 @@ Result<void> run_reference(Program& program, const TaskDescription& task, JobHea
 }
 
 // True when the program passed on every data set.
-Result<bool> check_program(Program& program, const TaskDescription& task, const std::byte* data, WorkerResult& result) {
+Result<bool> check_program(Program& program, const TaskDescription& task, const std::byte* data, JobHeader& job) {
+  WorkerResult& result = job.result;
   for (int64_t set = 0; set < task.num_sets; ++set) {
     result.set = static_cast<int32_t>(set);
     TCC_TRY_VOID(program.prepare(set));
     double start = now();
-    TCC_TRY_VOID(program.run());
+    {
+      HopelessWatch watch(job.best_seconds, job.threads);
+      TCC_TRY_VOID(program.run());
+    }
     result.last_run_seconds = now() - start;
     if (!check_outputs(program, task, data, set, result)) return false;
     if (set == 0) result.exact_passed = task.exact;
@@ -262,7 +308,7 @@ Result<void> run_job(JobHeader* job, const std::byte* data) {
   result.phase = Phase::kChecking;
   if (job->kind == JobKind::kReference) return run_reference(*programs[0], task, job);
   for (auto& program : programs) {
-    TCC_TRY(bool passed, check_program(*program, task, data, result));
+    TCC_TRY(bool passed, check_program(*program, task, data, *job));
     if (!passed) return {};
   }
   if (job->kind == JobKind::kCheck) return {};

@@ -69,6 +69,12 @@ void read_result(const FinishedJob& job, const codegen::Artifact& artifact, cons
     m.failure = fmt::format("the measuring process ended with exit code {}", job.reply.wait_status);
     return;
   }
+  if (result.given_up_seconds > 0) {
+    m.status = Status::kTimedOut;
+    m.failure = fmt::format("a run took more than {:.2f} s of CPU time, far more than the best of the task",
+                            result.given_up_seconds);
+    return;
+  }
   m.max_error = result.max_error;
   m.where = result.where.data();
   switch (result.status) {

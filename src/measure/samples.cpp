@@ -18,6 +18,7 @@ void Samples::add(double seconds, double slowdown, bool interrupted) {
     if (bounds_++ == 0 || bound < least_) least_ = bound;
   }
   if (!interrupted && slowdown <= kQuietSlack) {
+    if (kept_.empty() || seconds < least_kept_) least_kept_ = seconds;
     kept_.push_back(seconds);
     return;
   }
@@ -34,7 +35,11 @@ bool Samples::converged() const {
 }
 
 bool Samples::clearly_slower(double best) const {
-  return best > 0 && bounds_ >= kFirstSamples && least_ > kClearlySlower * best;
+  auto behind = [&](const ClearlySlower& enough) {
+    const double bar = enough.times * best;
+    return (bounds_ >= enough.samples && least_ > bar) || (kept() >= enough.samples && least_kept_ > bar);
+  };
+  return best > 0 && std::any_of(kClearlySlower.begin(), kClearlySlower.end(), behind);
 }
 
 bool Samples::may_win(double best) const {
@@ -42,7 +47,7 @@ bool Samples::may_win(double best) const {
 }
 
 void Samples::give(WorkerResult& result) const {
-  bool quiet = kept() >= kFirstSamples;
+  bool quiet = kept() >= kFirstSamples || disturbed_count_ == 0;
   std::vector<double> given = kept_;
   if (!quiet) given.insert(given.end(), disturbed_.begin(), disturbed_.end());
   result.disturbed = quiet ? 0 : 1;

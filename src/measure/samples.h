@@ -1,6 +1,7 @@
 // The samples of one program, told apart by whether anything disturbed them, and what follows from them.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -8,8 +9,13 @@
 
 namespace tcc::measure {
 
-// A program is clearly slower than the best when each of its first samples is this many times the best's time.
-inline constexpr double kClearlySlower = 1.3;
+// A program is clearly slower than the best when so many samples are all so many times the best's time: the further
+// behind, the fewer say enough.
+struct ClearlySlower {
+  int64_t samples;
+  double times;
+};
+inline constexpr std::array<ClearlySlower, 4> kClearlySlower = {{{1, 2.0}, {2, 1.5}, {3, 1.1}, {5, 1.03}}};
 inline constexpr int64_t kFirstSamples = 3;
 inline constexpr int64_t kMinimalSamples = 9;  // fewer give no 95 % interval that is not the whole range
 
@@ -25,19 +31,22 @@ class Samples {
   // The interval of the undisturbed samples is within 2 % of their median.
   bool converged() const;
   // On a machine that was s times slower than at best no program was more than s times slower: a sample by its slowdown
-  // is a bound from below, and that bound counts, not the sample.
+  // is a bound from below, and that bound counts, not the sample. Where enough samples are undisturbed these alone
+  // count: not every program feels the whole slowdown, and its bounds then lie far below its time.
   bool clearly_slower(double best) const;
   // May the program be faster than `best` for all that is known? Nothing to be faster than: yes.
   bool may_win(double best) const;
 
-  // The undisturbed samples, where there are enough of them to tell a time by; else all, which is said in the result.
+  // The undisturbed samples, where there are enough of them to tell a time by or no others; else all, which is said in
+  // the result.
   void give(WorkerResult& result) const;
 
  private:
   std::vector<double> kept_, disturbed_;
   int64_t disturbed_count_ = 0;  // those that found no room included
   int64_t bounds_ = 0;
-  double least_ = 0;  // of the bounds
+  double least_ = 0;       // of the bounds
+  double least_kept_ = 0;  // of the undisturbed
 };
 
 }  // namespace tcc::measure

@@ -5,8 +5,8 @@
 // Doubtful samples count only where nothing else was to be had, and then by their fastest tenth: disturbances add time
 // and never take any away.
 //
-// A program whose samples are all far behind the best known one is not timed further: that it loses is sure, and by how
-// much is of no interest.
+// A program whose samples are all behind the best known one is not timed further, the sooner the further behind: that
+// it loses is sure, and by how much is of no interest.
 #include "measure/timing.h"
 
 #include <fcntl.h>
@@ -30,6 +30,14 @@ constexpr double kWarmSeconds = 1e-3;
 constexpr double kLongRunSeconds = 10e-3;
 constexpr double kGroupSeconds = 5e-3;
 constexpr int64_t kGroup = 8;
+// Of a program that is one among many, and is timed again should it be among the fastest: of long runs few samples are
+// taken, and a quiet moment is not waited for longer than that.
+constexpr double kLongSampleSeconds = 5e-3;
+constexpr int64_t kTrialSamples = 3;
+constexpr double kTrialBudget = 0.5, kTrialPatience = 1;  // of short runs, in budgets
+// A long run for checking that took this many times the best's time, and more than the machine's slowdown explains, is
+// the only sample. It found other data in the caches, which a factor of two and such a length do not leave in doubt.
+constexpr double kFarSlower = 2;
 
 double now() {
   timespec t{};
@@ -128,12 +136,26 @@ void time_program(const std::function<void()>& run, const TimingPlan& plan, Work
   double per_sample = one * static_cast<double>(result.repeats);
   auto full_group = std::clamp<int64_t>(static_cast<int64_t>(kGroupSeconds / per_sample), 1, kGroup);
   int64_t group = plan.best_seconds > 0 ? std::min(full_group, kFirstSamples) : full_group;
+  const bool trial = plan.best_seconds > 0;
+  const bool brief = trial && per_sample > kLongSampleSeconds;
+  const int64_t needed = brief ? kTrialSamples : kMinimalSamples;
+  const double whole = plan.budget_seconds, few = kTrialSamples * per_sample;
+  const double budget = !trial ? whole : brief ? std::min(whole, few) : kTrialBudget * whole;
+  const double patience =
+      trial ? std::min(plan.patience_seconds, brief ? few : kTrialPatience * whole) : plan.patience_seconds;
   Samples samples;
   std::vector<double> chains;
   StealClock steal(plan.cpus);
   QuietWatch machine(plan.quiet, plan.everywhere);
   double start = now(), before = machine.slowdown();
-  do {
+  const bool far = trial && plan.last_run_seconds > kLongRunSeconds &&
+                   plan.last_run_seconds > kFarSlower * before * plan.best_seconds;
+  if (far) {
+    samples.add(plan.last_run_seconds, before, false);
+    chains.push_back(machine.last_chain());
+    result.cut_short = 1;
+  }
+  while (!far) {
     if (before > kQuietSlack && samples.disturbed() >= kMinimalSamples) {  // noise has no more to say
       before = machine.slowdown();
       (void)steal.advanced();
@@ -154,9 +176,11 @@ void time_program(const std::function<void()>& run, const TimingPlan& plan, Work
     result.converged = samples.converged();
     result.cut_short = !result.converged && samples.clearly_slower(plan.best_seconds);
     if (result.converged || result.cut_short || samples.kept() + group > kMaxSamples) break;
-  } while (now() - start < plan.budget_seconds ||
-           (samples.kept() < kMinimalSamples && samples.may_win(plan.best_seconds) &&
-            now() - start < plan.patience_seconds));
+    if (brief && samples.kept() >= needed) break;
+    const double elapsed = now() - start;
+    const bool waits = samples.kept() < needed && samples.may_win(plan.best_seconds) && elapsed < patience;
+    if (elapsed >= budget && !waits) break;
+  }
   samples.give(result);
   std::sort(chains.begin(), chains.end());
   result.calibration = chains[chains.size() / 2];

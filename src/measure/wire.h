@@ -54,6 +54,7 @@ struct WorkerResult {
   int32_t set;  // data set under work
   Fault fault;
   double last_run_seconds;  // of the last run for checking
+  double given_up_seconds;  // of CPU time, where a run for checking was ended after so long; 0: none was
   double max_error;
   int64_t num_samples, dropped, repeats, repeats_b;
   int32_t converged, cut_short;
@@ -90,7 +91,7 @@ struct JobHeader {
 
 inline constexpr uint64_t kMagic = 0x7463632d776f726bull;
 // Changes whenever the layout does.
-inline constexpr uint64_t kProtocol = 8 + (sizeof(JobHeader) << 8);
+inline constexpr uint64_t kProtocol = 9 + (sizeof(JobHeader) << 8);
 
 struct Hello {
   uint64_t magic = kMagic, protocol = kProtocol;

@@ -39,6 +39,7 @@ struct Player {
   measure::Candidate candidate;
   std::vector<measure::Measurement> turns;  // those that went well
   std::optional<measure::Measurement> failed;
+  bool out = false;  // too far behind after a turn to be a finalist
 };
 
 // Those within reach of the fastest, compiled. Few where trials were few: timing them again is not to cost more than
@@ -57,7 +58,7 @@ Result<std::vector<Player>> choose_players(TaskState& state, const target::Targe
     if (!candidate || record == records.end()) continue;
     candidate->finalist = true;
     players.push_back(
-        {&state.known[static_cast<size_t>(k - state.known.data())], *record, std::move(*candidate), {}, {}});
+        {&state.known[static_cast<size_t>(k - state.known.data())], *record, std::move(*candidate), {}, {}, false});
   }
   auto compile = [&](int64_t i, int) {
     measure::Candidate& c = players[static_cast<size_t>(i)].candidate;
@@ -81,20 +82,39 @@ const measure::Measurement& typical(std::vector<measure::Measurement>& turns) {
   return turns[static_cast<size_t>(end - turns.begin() - 1) / 2];
 }
 
+// Whoever cannot become a finalist any more plays no further turn: a noisy one says nothing of that. How many still
+// play.
+int64_t drop_the_beaten(std::vector<Player>& players) {
+  double best = 0;
+  for (Player& p : players)
+    if (!p.failed && !p.turns.empty())
+      if (const double t = typical(p.turns).median; best == 0 || t < best) best = t;
+  int64_t left = 0;
+  for (Player& p : players) {
+    if (p.failed || p.turns.empty()) continue;
+    const measure::Measurement& m = typical(p.turns);
+    p.out = p.out || (!m.disturbed && m.low * (1 - kClearLead) > best);
+    left += p.out ? 0 : 1;
+  }
+  return left;
+}
+
 // Medians that were taken minutes apart, of which the least was chosen, say little about a few percent. The fastest are
 // timed again in turns, so that all of them see the same machine, and what is found then replaces their records.
 Result<void> play_off(std::vector<Player>& players, const Environment& env) {
   Stopwatch watch;
-  for (int64_t turn = 0; turn < kTurns && (turn == 0 || watch.seconds() < kTurnsSeconds); ++turn)
+  for (int64_t turn = 0; turn < kTurns && (turn == 0 || watch.seconds() < kTurnsSeconds); ++turn) {
     for (Player& p : players) {
       if (env.stop && env.stop()) return {};
-      if (p.failed) continue;
+      if (p.failed || p.out) continue;
       TCC_TRY(std::vector<measure::Measurement> measured, env.measurer->measure({&p.candidate, 1}));
       if (measured.at(0).status == record::Status::kOk)
         p.turns.push_back(std::move(measured[0]));
       else
         p.failed = std::move(measured[0]);
     }
+    if (drop_the_beaten(players) < 2) break;
+  }
   for (Player& p : players) {
     if (!p.failed && p.turns.empty()) continue;
     record::Record again = p.record;

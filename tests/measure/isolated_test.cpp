@@ -307,6 +307,24 @@ TEST_CASE("a program far behind the best gets a few samples only", "[unit]") {
   CHECK(cut);
 }
 
+TEST_CASE("a program that is hopelessly slower than the best is ended in its first run", "[unit]") {
+  auto task = make_task();
+  REQUIRE(measure_one(*task, make_gemm()).status == Status::kOk);
+  Candidate endless = candidate_of(*task, make_gemm(Defect::kHang));
+  auto results = measurer().measure({&endless, 1});
+  REQUIRE(results.has_value());
+  const Measurement& m = (*results)[0];
+  CHECK(m.status == Status::kTimedOut);
+  CHECK_THAT(m.failure, Catch::Contains("far more than the best of the task"));
+  CHECK(m.samples.empty());
+  CHECK(m.gate.empty());
+  // One whose time decides is given all the time there is.
+  endless.finalist = true;
+  auto again = measurer().measure({&endless, 1});
+  REQUIRE(again.has_value());
+  CHECK((*again)[0].status == Status::kHung);
+}
+
 TEST_CASE("where it may, a measurement of the same code stands for a program", "[unit]") {
   const GemmOptions shape{.m = 24, .n = 20, .k = 28};
   auto task = make_task(shape);

@@ -203,6 +203,36 @@ TEST_CASE("timing ends early for what is far behind, and only for that", "[unit]
   CHECK(timed(1)->num_samples >= kFirstSamples);
 }
 
+TEST_CASE("a long run for checking that is far behind is the only sample", "[unit]") {
+  int runs = 0;
+  auto timed = [&](double last, double best) {
+    runs = 0;
+    auto run = [&] {
+      ++runs;
+      timespec pause{0, 12'000'000};
+      nanosleep(&pause, nullptr);
+    };
+    auto result = std::make_unique<WorkerResult>();
+    TimingPlan plan;
+    plan.last_run_seconds = last;
+    plan.budget_seconds = 0.03;
+    plan.best_seconds = best;
+    time_program(run, plan, *result);
+    return result;
+  };
+  auto far = timed(12e-3, 1e-6);
+  CHECK(runs == 0);
+  CHECK(far->cut_short == 1);
+  CHECK(far->converged == 0);
+  CHECK(far->num_samples == 1);
+  CHECK(far->samples[0] == 12e-3);
+  CHECK(far->calibration > 0);
+  timed(12e-3, 11e-3);  // near: it is timed
+  CHECK(runs > 0);
+  timed(12e-3, 0);  // nothing to be behind
+  CHECK(runs > 0);
+}
+
 TEST_CASE("disturbed samples decide nothing but what is sure all the same", "[unit]") {
   auto result = std::make_unique<WorkerResult>();
   SECTION("undisturbed ones are enough: the others are dropped") {
@@ -222,9 +252,47 @@ TEST_CASE("disturbed samples decide nothing but what is sure all the same", "[un
     CHECK(samples.kept() == 0);
     CHECK(samples.may_win(101e-6));
     CHECK_FALSE(samples.may_win(99e-6));
-    CHECK_FALSE(samples.clearly_slower(80e-6));
+    CHECK_FALSE(samples.clearly_slower(95e-6));
     CHECK(samples.clearly_slower(70e-6));
     CHECK_FALSE(samples.clearly_slower(0));
+  }
+  SECTION("the further behind, the fewer samples say so") {
+    Samples samples;
+    auto add = [&](int count) {
+      for (int i = 0; i < count; ++i) samples.add(100e-6, 1, false);
+    };
+    CHECK_FALSE(samples.clearly_slower(1e-6));
+    add(1);
+    CHECK(samples.clearly_slower(49e-6));
+    CHECK_FALSE(samples.clearly_slower(51e-6));
+    add(1);
+    CHECK(samples.clearly_slower(66e-6));
+    CHECK_FALSE(samples.clearly_slower(67e-6));
+    add(1);
+    CHECK(samples.clearly_slower(90e-6));
+    CHECK_FALSE(samples.clearly_slower(92e-6));
+    add(2);
+    CHECK(samples.clearly_slower(97e-6));
+    CHECK_FALSE(samples.clearly_slower(98e-6));
+    add(100);
+    CHECK_FALSE(samples.clearly_slower(98e-6));
+    samples.add(90e-6, 1, false);  // one that was faster is enough of a doubt
+    CHECK_FALSE(samples.clearly_slower(90e-6));
+  }
+  SECTION("undisturbed samples are not called in doubt by a slowdown that the program did not feel") {
+    Samples samples;
+    samples.add(100e-6, 4, false);
+    for (int i = 0; i < 2; ++i) samples.add(100e-6, 1, false);
+    CHECK_FALSE(samples.clearly_slower(90e-6));
+    samples.add(100e-6, 1, false);
+    CHECK(samples.clearly_slower(90e-6));
+  }
+  SECTION("a single sample of a quiet machine is not a disturbed one") {
+    Samples samples;
+    samples.add(100e-6, 1, false);
+    samples.give(*result);
+    CHECK(result->disturbed == 0);
+    CHECK(result->num_samples == 1);
   }
   SECTION("a preempted sample is no bound") {
     Samples samples;
