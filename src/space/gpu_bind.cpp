@@ -1,9 +1,11 @@
 // Auto-bind: every block that nothing has scheduled gets a launch of its own. Its spatial loops are fused and dealt out
 // to at most max_blocks blocks of threads; larger extents leave a serial loop in each thread, whose steps are the size
 // of the grid, so that neighbouring threads always touch neighbouring elements. Reductions keep their sum in a
-// register.
+// register. Windows have a second form: tiles of each spatial loop for blocks, threads and the results of a thread, so
+// that neighbours in all directions share what their windows overlap in.
 #include <algorithm>
 
+#include "space/contraction.h"
 #include "space/gpu.h"
 #include "tcc/ir/walk.h"
 
@@ -23,19 +25,29 @@ class GpuBind : public Module {
 
   std::vector<Schedule> apply(const Schedule& state, const target::Target& target,
                               const SpaceOptions& options) const override {
-    Schedule s = state;
-    for (const std::string& name : unscheduled_blocks(s.kernel())) {
-      for (bool reduction : {true, false}) {
-        Schedule trial = s;
-        if (!bind_block(trial, name, reduction, target, options.gpu)) continue;
-        s = std::move(trial);
-        break;
+    std::vector<Schedule> out = {state};
+    for (const std::string& name : unscheduled_blocks(state.kernel())) {
+      for (Sum sum : {Sum::kWithReader, Sum::kAlone}) {
+        Schedule tiled = out[0];
+        if (out.size() == 1 && is_open(tiled, name) && bind_tiles(tiled, name, sum, options.gpu))
+          out.push_back(std::move(tiled));
       }
+      for (Schedule& s : out)
+        for (Sum sum : {Sum::kWithReader, Sum::kAlone, Sum::kNone}) {
+          Schedule trial = s;
+          if (is_open(s, name) && bind_block(trial, name, sum, target, options.gpu)) s = std::move(trial);
+        }
     }
-    return {std::move(s)};
+    return out;
   }
 
  private:
+  // It may have gone along with another block.
+  static bool is_open(const Schedule& s, const std::string& name) {
+    const std::vector<std::string> open = unscheduled_blocks(s.kernel());
+    return std::find(open.begin(), open.end(), name) != open.end();
+  }
+
   // The spatial loops and their extents, outermost first; other loops in `rest`.
   struct Loops {
     std::vector<LoopRv> spatial, rest;
@@ -57,13 +69,54 @@ class GpuBind : public Module {
     return out;
   }
 
-  static bool bind_block(Schedule& s, const std::string& name, bool reduction, const target::Target& target,
+  // A block's sum stays in a register, from which its only reader takes it or a copy of its own.
+  enum class Sum { kWithReader, kAlone, kNone };
+
+  static std::optional<BlockRv> keep_sum(Schedule& s, BlockRv block, Sum sum) {
+    const Block* found = s.ok() ? find_block(s.kernel().root, s.id(block)) : nullptr;
+    if (found == nullptr || found->init == nullptr) return std::nullopt;
+    if (sum == Sum::kAlone) return s.cache_write(block, Scope::kLocal);
+    std::optional<NaiveNest> nest = naive_nest(s.kernel(), *found);
+    return nest && !schedule::consumers_of(s.kernel(), found->id).empty() ? localise(s, *nest, block) : std::nullopt;
+  }
+
+  // A reduction over a window, or over all of an image: every spatial loop in tiles, those of one loop alone in one
+  // part more, by which a thread's results are far apart.
+  static bool bind_tiles(Schedule& s, const std::string& name, Sum sum, const GpuSpaceOptions& options) {
+    BlockRv block = s.get_block(name);
+    std::optional<BlockRv> result = keep_sum(s, block, sum);
+    std::optional<Loops> loops = result && s.ok() ? sort_loops(s, block) : std::nullopt;
+    if (!loops || loops->rest.size() < 2) return false;
+    std::vector<LoopRv> unit, moving;
+    for (LoopRv l : loops->spatial)
+      (int_value(find_loop(s.kernel().root, s.id(l))->extent) == 1 ? unit : moving).push_back(l);
+    if (moving.empty()) return false;
+    std::vector<LoopRv> grid = unit, serial, thread, inner;
+    for (LoopRv l : moving) {
+      const int count = moving.size() == 1 ? 4 : 3;
+      std::vector<LoopRv> parts = s.split(l, s.sample_perfect_tile(l, count, options.max_innermost));
+      if (!s.ok()) return false;
+      grid.push_back(parts.front());
+      if (count == 4) serial.push_back(parts[1]);
+      thread.push_back(parts[parts.size() - 2]);
+      inner.push_back(parts.back());
+    }
+    std::vector<LoopRv> order;
+    for (const std::vector<LoopRv>* group : {&grid, &thread, &serial, &inner, &loops->rest})
+      order.insert(order.end(), group->begin(), group->end());
+    s.reorder(order);
+    s.bind(fuse_all(s, grid), Axis::kGridX);
+    s.bind(fuse_all(s, thread), Axis::kThreadX);
+    s.reverse_compute_at(*result, inner.back());
+    s.annotate(loops->rest.front(), AnnotationKey::kUnrollMax, sample_uniform(s, options.row_unroll));
+    return s.ok();
+  }
+
+  static bool bind_block(Schedule& s, const std::string& name, Sum sum, const target::Target& target,
                          const GpuSpaceOptions& options) {
     BlockRv block = s.get_block(name);
-    const Block* found = s.ok() ? find_block(s.kernel().root, s.id(block)) : nullptr;
-    if (found == nullptr || (reduction && found->init == nullptr)) return false;
-    BlockRv result;
-    if (reduction) result = s.cache_write(block, Scope::kLocal);
+    std::optional<BlockRv> result;
+    if (sum != Sum::kNone && !(result = keep_sum(s, block, sum))) return false;
     std::optional<Loops> loops = s.ok() ? sort_loops(s, block) : std::nullopt;
     if (!loops || loops->spatial.empty()) return false;
     if (!loops->rest.empty()) {
@@ -91,7 +144,9 @@ class GpuBind : public Module {
     }
     s.bind(grid, Axis::kGridX);
     s.bind(thread, Axis::kThreadX);
-    if (reduction) s.reverse_compute_at(result, inner);
+    if (result) s.reverse_compute_at(*result, inner);
+    if (result && loops->rest.size() > 1)
+      s.annotate(loops->rest.front(), AnnotationKey::kUnrollMax, sample_uniform(s, options.row_unroll));
     return s.ok();
   }
 };

@@ -1,10 +1,11 @@
 // Cross-thread reduction: the threads of a block share one row of a reduction.
 //
 //   grid (row) {
-//     threads t { part[t] = 0; r { part[t] += x[row, r*T + t] } }            shared, in a register while it is summed
-//     u @tree { sum += part[u] }                                             shared
-//     threads t { r { y[row, r*T + t] = f(x[row, r*T + t], sum) } } }
+//     threads t { part[t] = 0; r { i { part[t] += x[row, (r*T + t)*I + i] } } }   shared, in a register while summed
+//     u @tree { sum += part[u] }                                                  shared
+//     threads t { r { i { y[row, (r*T + t)*J + i] = f(x[row, (r*T + t)*J + i], sum) } } } }
 //
+// I and J are drawn for each step: neighbouring elements of a thread, for loads that lie side by side.
 // Steps of a row (the maximum and the sum of a softmax, the moments of a normalisation) and what reads them stay in one
 // launch. Beside it the schedule as it was: many short rows do better with a thread each.
 #include <algorithm>
@@ -22,6 +23,8 @@ using schedule::ExprRv;
 using schedule::lit;
 using schedule::LoopRv;
 using schedule::Schedule;
+
+constexpr int kAttempts = 16;
 
 // Blocks that end in `last`: reductions whose rows `last` reads, or `last` itself.
 struct Rows {
@@ -47,8 +50,11 @@ class GpuReduction : public Module {
                               const SpaceOptions& options) const override {
     std::vector<Schedule> out;
     if (std::optional<Rows> rows = find_rows(state.kernel())) {
-      Schedule s = state;
-      if (together(s, *rows, target, options.gpu)) out.push_back(std::move(s));
+      // Some draws leave threads without elements, which lowering refuses.
+      for (int attempt = 0; attempt < kAttempts && out.empty(); ++attempt) {
+        Schedule s = state;
+        if (together(s, *rows, target, options.gpu)) out.push_back(std::move(s));
+      }
     }
     out.push_back(state);
     return out;
@@ -101,26 +107,29 @@ class GpuReduction : public Module {
       s.reorder(order);
       grid = fuse_all(s, row);
       s.bind(grid, Axis::kGridX);
+      s.annotate(grid, AnnotationKey::kUnrollMax, sample_uniform(s, options.row_unroll));
     }
     if (rows.last_reduces) {
-      if (!reduce(s, last, has_rows ? 1 : 0, threads)) return false;
+      if (!reduce(s, last, has_rows ? 1 : 0, threads, options)) return false;
     } else if (!along.empty()) {
-      std::vector<LoopRv> parts = s.split(fuse_all(s, along), std::array{ExprRv{}, threads});
+      std::vector<LoopRv> parts =
+          s.split(fuse_all(s, along), std::array{ExprRv{}, threads, sample_uniform(s, options.reduction_inner)});
       if (!s.ok()) return false;
-      s.reorder(std::array{parts[1], parts[0]});
+      s.reorder(std::array{parts[1], parts[0], parts[2]});
       s.bind(parts[1], Axis::kThreadX);
+      s.unroll(parts[2]);
     }
     // Each reduction next to its readers, later ones first.
     for (size_t i = rows.reductions.size(); i-- > 0 && s.ok();) {
       BlockRv block = s.get_block(rows.reductions[i]);
       s.compute_at(block, grid);
-      if (!s.ok() || !reduce(s, block, 1, threads)) return false;
+      if (!s.ok() || !reduce(s, block, 1, threads, options)) return false;
     }
     return s.ok();
   }
 
   // Partial results of `threads` threads, and the loop that combines them. The block stands below `depth` loops.
-  static bool reduce(Schedule& s, BlockRv block, size_t depth, ExprRv threads) {
+  static bool reduce(Schedule& s, BlockRv block, size_t depth, ExprRv threads, const GpuSpaceOptions& options) {
     std::vector<LoopRv> loops = s.get_loops(block), spatial, terms;
     const Block* found = s.ok() ? find_block(s.kernel().root, s.id(block)) : nullptr;
     if (found == nullptr) return false;
@@ -133,15 +142,17 @@ class GpuReduction : public Module {
     std::vector<LoopRv> order = spatial;
     order.insert(order.end(), terms.begin(), terms.end());
     s.reorder(order);
-    std::vector<LoopRv> parts = s.split(fuse_all(s, terms), std::array{ExprRv{}, threads});
+    std::vector<LoopRv> parts =
+        s.split(fuse_all(s, terms), std::array{ExprRv{}, threads, sample_uniform(s, options.reduction_inner)});
     if (!s.ok()) return false;
     BlockRv partial = s.rfactor(block, parts[1]);
     if (!s.ok()) return false;
     std::vector<LoopRv> all = s.get_loops(partial);
-    if (!s.ok() || all.size() < 2) return false;
-    LoopRv thread = all[all.size() - 1], serial = all[all.size() - 2];
-    s.reorder(std::array{thread, serial});
-    s.bind(thread, Axis::kThreadX);
+    if (!s.ok() || all.size() < 3) return false;
+    std::span<const LoopRv> last = std::span(all).last(3);  // serial, thread, inner
+    s.reorder(std::array{last[1], last[0], last[2]});
+    s.bind(last[1], Axis::kThreadX);
+    s.unroll(last[2]);
     std::vector<LoopRv> combining = s.get_loops(block);
     if (s.ok()) s.annotate(combining.back(), AnnotationKey::kTree, lit(1));
     return s.ok();

@@ -195,6 +195,28 @@ TEST_CASE("a softmax for a GPU is one launch with the threads of a block on each
   CHECK(ir::as<ir::Loop>(lowered->root) != nullptr);
 }
 
+TEST_CASE("windows for a GPU have a form in tiles, and the average's division goes along with the sum", "[gpu_space]") {
+  const target::Target a100 = named_target("a100");
+  for (const bool average : {false, true}) {
+    const task::Task pool = task::make_pool(
+        {.average = average, .channels = 12, .size = {21, 30}, .kernel = {3, 3}, .strides = {2, 2}, .pads = {}});
+    int tiled = 0, launches = 0, legal = 0;
+    for (const schedule::Trace& trace : space::generate_space(pool.kernel, a100)) {
+      tiled += has(text_of(trace), "sample_perfect_tile") ? 1 : 0;
+      auto arena = std::make_shared<Arena>();
+      auto k = schedule::replay(trace, trace.decisions, pool.kernel, arena);
+      auto lowered = k ? lower::lower(*k, a100, ir::Stage::kLowered, arena) : k;
+      if (!lowered) continue;
+      ++legal;
+      launches = std::max(launches, ir::as<ir::Loop>(lowered->root) != nullptr ? 1 : 2);
+    }
+    INFO((average ? "average" : "maximum"));
+    CHECK(tiled == 1);
+    CHECK(legal >= 2);
+    CHECK(launches == 1);
+  }
+}
+
 TEST_CASE("warpgroups multiply halves where the GPU has them, in tiles that the results fill", "[gpu_space]") {
   auto instructions = [](const task::Task& t, const char* target) {
     std::string all;

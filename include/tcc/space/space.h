@@ -20,12 +20,16 @@ struct GpuSpaceOptions {
   int64_t max_vthreads = 8;                                    // verify-gpu-code
   std::vector<int64_t> vector_lengths = {1, 2, 3, 4, 8, 16};   // cooperative fetch; legal ones have 16 bytes at most
   std::vector<int64_t> unroll_steps = {0, 16, 64, 512, 1024};  // parallel-vectorize-unroll
-  std::vector<int64_t> reduction_threads = {4, 8, 16, 32, 64, 128, 256, 512};  // cross-thread-reduction
-  std::vector<int64_t> attention_threads = {64, 128, 256};                     // gpu-attention, of a block
-  int64_t max_blocks = 256;                                                    // auto-bind
-  std::vector<int64_t> bind_threads = {32, 64, 128, 256, 512, 1024};           // auto-bind
-  int64_t tensor_max_innermost = 4;                                            // multi-level-tiling for tensor cores
-  std::vector<int64_t> tensor_vector_bytes = {4, 8, 16};                       // its copies into shared memory
+  // cross-thread-reduction: parts of a warp and whole warps
+  std::vector<int64_t> reduction_threads = {4,   8,   16,  32,  64,  96,  128, 160, 192, 224, 256, 288,
+                                            320, 352, 384, 416, 448, 480, 512, 576, 640, 768, 896, 1024};
+  std::vector<int64_t> row_unroll = {0, 8, 16, 32, 64, 128, 256, 512};  // statements of rows and of windows
+  std::vector<int64_t> reduction_inner = {1, 2, 4, 8};                // cross-thread-reduction, neighbours of a thread
+  std::vector<int64_t> attention_threads = {64, 128, 256};            // gpu-attention, of a block
+  int64_t max_blocks = 256;                                           // auto-bind
+  std::vector<int64_t> bind_threads = {32, 64, 128, 256, 512, 1024};  // auto-bind
+  int64_t tensor_max_innermost = 4;                                   // multi-level-tiling for tensor cores
+  std::vector<int64_t> tensor_vector_bytes = {4, 8, 16};              // its copies into shared memory
   std::vector<int64_t> tensor_stages = {2, 3, 4};    // its copies: iterations that are in shared memory at a time
   std::vector<int64_t> wgmma_stages = {3, 4, 5, 6};  // those of products by warpgroups
   int64_t wgmma_group = 16;                          // rows of blocks that follow each other in the grid, at most
