@@ -199,12 +199,20 @@ class Collector {
       const OperandSpec& spec = row.operands[i];
       if (!is_shared(c.operands[i].buffer) || row.proxy == Proxy::kAsync) continue;
       const bool rows = !spec.layout.empty() && row.participants == Participants::kWarp && spec.rank == 3;
-      if (!rows && (!spec.layout.empty() || row.participants != Participants::kThread)) continue;
+      const bool tile = spec.layout.empty() && row.participants == Participants::kWarp && spec.rank == 2;
+      if (!rows && !tile && (!spec.layout.empty() || row.participants != Participants::kThread)) continue;
       WarpAccess a;
       a.buffer = c.operands[i].buffer;
       a.write = spec.access != Access::kRead;
       a.instruction = row.name;
       a.bytes = type_bytes(spec.type);
+      if (tile) {
+        // Which lane moves what is the hardware's affair: here rows in pieces of 16 bytes, lane after lane.
+        const int64_t pieces = spec.tile[0] * spec.tile[1] * a.bytes / kWidest;
+        a.bytes = kWidest;
+        sample(a, c.operands[i].indices, kLanes, nullptr, 1, std::max<int64_t>(pieces / kLanes, 1), &spec);
+        continue;
+      }
       for (int32_t d = rows ? 2 : 0; d < spec.rank; ++d) a.bytes *= spec.tile[d];
       // Each lane passes the address of a row; a matrix is eight of them.
       sample(a, c.operands[i].indices, rows ? spec.tile[0] * spec.tile[1] : kLanes, nullptr, 1, 1);
@@ -225,10 +233,11 @@ class Collector {
     a.bytes *= width;
     sample(a, indices, kLanes, lanes, width, count);
   }
-  // `vector`: the vectorised loop around a load or store, whose iterations go by `width` of `count` at a time.
+  // `vector`: the vectorised loop around a load or store, whose iterations go by `width` of `count` at a time. `tile`:
+  // the lanes share it, a piece each, `count` times.
   void sample(WarpAccess& a, std::span<const Expr> indices, int64_t active, const Loop* vector, int64_t width,
-              int64_t count) {
-    a.times = vector == nullptr ? 1 : static_cast<double>(count / width);
+              int64_t count, const OperandSpec* tile = nullptr) {
+    a.times = vector == nullptr && tile == nullptr ? 1 : static_cast<double>(count / width);
     for (const Loop* l : loops_)
       if (l->loop_kind != LoopKind::kBound && l != vector && is_int(l->extent))
         a.times *= static_cast<double>(int_value(l->extent));
@@ -259,6 +268,11 @@ class Collector {
           const std::optional<int64_t> index = evaluate(indices[d], values);
           known &= index.has_value();
           lanes.back().push_back(index.value_or(0));
+        }
+        if (tile != nullptr && takes_part) {
+          const int64_t element = lane * a.bytes / type_bytes(tile->type);
+          lanes.back()[indices.size() - 2] += element / tile->tile[1];
+          lanes.back().back() += element % tile->tile[1];
         }
       }
       if (known) a.samples.push_back(std::move(lanes));

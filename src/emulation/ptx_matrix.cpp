@@ -2,6 +2,7 @@
 // the instruction table; products are exact, their sum is rounded once.
 #include <algorithm>
 
+#include "emulation/ptx_fragment.h"
 #include "emulation/ptx_lanes.h"
 #include "emulation/ptx_numbers.h"
 #include "emulation/ptx_select.h"
@@ -27,16 +28,6 @@ constexpr MmaRow kMma[] = {
     {"mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32", "mma.m16n8k32.i32.i8"},
 };
 
-// Where an operand's elements are, row-major over its tile.
-struct Fragment {
-  int64_t rows = 0, columns = 0;
-  ir::Type type = ir::Type::kF32;
-  int registers = 0;  // 32 bits each
-  struct At {
-    uint8_t lane, reg, part;
-  };
-  std::vector<At> at;
-};
 struct Product {
   Fragment d, a, b;
 };
@@ -97,7 +88,8 @@ double element_value(ir::Type type, uint32_t word, int part) {
   return 0;
 }
 
-// Elements in order of the tile; `tf32` cuts the mantissa to ten bits as the hardware does.
+}  // namespace
+
 void gather(const Warp& w, const Fragment& f, const int32_t* places, bool tf32, std::vector<double>& out) {
   out.resize(f.at.size());
   for (size_t e = 0; e < f.at.size(); ++e) {
@@ -108,6 +100,40 @@ void gather(const Warp& w, const Fragment& f, const int32_t* places, bool tf32, 
   }
 }
 
+void scatter(Warp& w, const Fragment& f, const int32_t* places, const std::vector<double>& values) {
+  for (size_t e = 0; e < f.at.size(); ++e) {
+    const Fragment::At at = f.at[e];
+    uint32_t& word = w.row<uint32_t>(places[at.reg])[at.lane];
+    if (f.type == ir::Type::kF32) word = std::bit_cast<uint32_t>(static_cast<float>(values[e]));
+    if (f.type == ir::Type::kI32) word = static_cast<uint32_t>(static_cast<int64_t>(values[e]));
+    if (f.type == ir::Type::kF16)
+      word = (word & (at.part == 0 ? 0xffff0000u : 0xffffu)) | static_cast<uint32_t>(Half::bits(values[e]))
+                                                                   << (16 * at.part);
+  }
+}
+
+void add_product(const std::vector<double>& a, const std::vector<double>& b, std::vector<double>& c, int64_t m,
+                 int64_t n, int64_t k) {
+  for (int64_t row = 0; row < m; ++row) {
+    double* sums = c.data() + row * n;
+    for (int64_t q = 0; q < k; ++q) {
+      const double x = a[static_cast<size_t>(row * k + q)];
+      const double* y = b.data() + q * n;
+      for (int64_t column = 0; column < n; ++column) sums[column] += x * y[column];
+    }
+  }
+}
+
+void take_registers(Selector& x, size_t n, int count, bool result) {
+  const Operand& o = x.at(n);
+  const std::vector<Operand> parts = o.kind == Operand::Kind::kVector ? o.parts : std::vector<Operand>{o};
+  if (static_cast<int>(parts.size()) != count)
+    return x.fail(fmt::format("operand {} of {} has {} registers, not {}", n + 1, x.s.opcode, parts.size(), count));
+  for (const Operand& p : parts) x.code.extra.push_back(result ? x.result_of(p, 4) : x.value(p, 4));
+}
+
+namespace {
+
 // mode: the row of kMma; extra: registers of D, A, B, C.
 void run_mma(Warp& w, const Ins& i, uint32_t) {
   const Product& p = product(i.mode);
@@ -117,24 +143,8 @@ void run_mma(Warp& w, const Ins& i, uint32_t) {
   gather(w, p.a, places + p.d.registers, tf32, a);
   gather(w, p.b, places + p.d.registers + p.a.registers, tf32, b);
   gather(w, p.d, places + p.d.registers + p.a.registers + p.b.registers, false, c);
-  const int64_t m = p.d.rows, n = p.d.columns, k = p.a.columns;
-  for (int64_t row = 0; row < m; ++row) {
-    double* sums = c.data() + row * n;
-    for (int64_t q = 0; q < k; ++q) {
-      const double x = a[static_cast<size_t>(row * k + q)];
-      const double* y = b.data() + q * n;
-      for (int64_t column = 0; column < n; ++column) sums[column] += x * y[column];
-    }
-  }
-  for (size_t e = 0; e < p.d.at.size(); ++e) {
-    const Fragment::At at = p.d.at[e];
-    uint32_t& word = w.row<uint32_t>(places[at.reg])[at.lane];
-    if (p.d.type == ir::Type::kF32) word = std::bit_cast<uint32_t>(static_cast<float>(c[e]));
-    if (p.d.type == ir::Type::kI32) word = static_cast<uint32_t>(static_cast<int64_t>(c[e]));
-    if (p.d.type == ir::Type::kF16)
-      word = (word & (at.part == 0 ? 0xffff0000u : 0xffffu)) | static_cast<uint32_t>(Half::bits(c[e]))
-                                                                   << (16 * at.part);
-  }
+  add_product(a, b, c, p.d.rows, p.d.columns, p.a.columns);
+  scatter(w, p.d, places, c);
 }
 
 // count matrices of 8 x 8 halves; lane 8 * m + r names row r of matrix m. mode 1: transposed.
@@ -154,14 +164,6 @@ void run_ldmatrix(Warp& w, const Ins& i, uint32_t) {
       d[l] = low | high << 16;
     }
   }
-}
-
-void take_registers(Selector& x, size_t n, int count, bool result) {
-  const Operand& o = x.at(n);
-  const std::vector<Operand> parts = o.kind == Operand::Kind::kVector ? o.parts : std::vector<Operand>{o};
-  if (static_cast<int>(parts.size()) != count)
-    return x.fail(fmt::format("operand {} of {} has {} registers, not {}", n + 1, x.s.opcode, parts.size(), count));
-  for (const Operand& p : parts) x.code.extra.push_back(result ? x.result_of(p, 4) : x.value(p, 4));
 }
 
 void select_ldmatrix(Selector& x) {

@@ -249,6 +249,7 @@ constexpr FamilyRow kFamilies[] = {
     {"barrier", select_warp},
     {"mma", select_matrix},
     {"ldmatrix", select_matrix},
+    {"wmma", select_wmma},
 };
 
 // The type an opcode ends with decides between integers and reals.

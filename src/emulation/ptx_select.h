@@ -77,5 +77,6 @@ void select_matrix(Selector& x);    // mma, ldmatrix
 void select_mbarrier(Selector& x);  // mbarrier, mapa, elect, setmaxnreg, barrier.cluster, fences of proxies
 void select_tensor(Selector& x);    // cp.async.bulk
 void select_wgmma(Selector& x);
+void select_wmma(Selector& x);
 
 }  // namespace tcc::emulation

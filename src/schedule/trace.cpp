@@ -176,7 +176,7 @@ bool mutate_one_of(const std::vector<const Instruction*>& pool, std::span<int64_
 }  // namespace
 
 MutatorWeights mutator_weights(bool gpu) {
-  if (gpu) return {0.90, 0, 0.08, 0, 0.02};
+  if (gpu) return {0.90, 0, 0.08, 0.02, 0.02};
   return {0.90, 0.05, 0.03, 0.02, 0};
 }
 

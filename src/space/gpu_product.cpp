@@ -21,11 +21,13 @@ using schedule::Schedule;
 namespace {
 
 constexpr MatrixRow kRows[] = {
-    {"mma.m16n8k16.f32.f16", Type::kF16, 16, 8, 16},   {"mma.m16n8k16.f32.f16.bt", Type::kF16, 16, 8, 16},
-    {"mma.m16n8k8.f32.f16", Type::kF16, 16, 8, 8},     {"mma.m16n8k8.f32.f16.bt", Type::kF16, 16, 8, 8},
-    {"mma.m16n8k16.f32.bf16", Type::kBF16, 16, 8, 16}, {"mma.m16n8k16.f32.bf16.bt", Type::kBF16, 16, 8, 16},
-    {"mma.m16n8k8.f32.tf32", Type::kF32, 16, 8, 8},    {"mma.m16n8k8.f32.tf32.bt", Type::kF32, 16, 8, 8},
-    {"mma.m16n8k32.i32.i8", Type::kI8, 16, 8, 32},     {"mma.m16n8k32.i32.i8.bt", Type::kI8, 16, 8, 32},
+    {"mma.m16n8k16.f32.f16", Type::kF16, 16, 8, 16},       {"mma.m16n8k16.f32.f16.bt", Type::kF16, 16, 8, 16},
+    {"mma.m16n8k8.f32.f16", Type::kF16, 16, 8, 8},         {"mma.m16n8k8.f32.f16.bt", Type::kF16, 16, 8, 8},
+    {"mma.m16n8k16.f32.bf16", Type::kBF16, 16, 8, 16},     {"mma.m16n8k16.f32.bf16.bt", Type::kBF16, 16, 8, 16},
+    {"mma.m16n8k8.f32.tf32", Type::kF32, 16, 8, 8},        {"mma.m16n8k8.f32.tf32.bt", Type::kF32, 16, 8, 8},
+    {"mma.m16n8k32.i32.i8", Type::kI8, 16, 8, 32},         {"mma.m16n8k32.i32.i8.bt", Type::kI8, 16, 8, 32},
+    {"wmma.m16n16k16.f32.f16", Type::kF16, 16, 16, 16},    {"wmma.m16n16k16.f32.f16.bt", Type::kF16, 16, 16, 16},
+    {"wmma.m16n16k16.f32.f16.at", Type::kF16, 16, 16, 16}, {"wmma.m16n16k16.f32.f16.at.bt", Type::kF16, 16, 16, 16},
 };
 
 bool has_feature(const target::CudaFeatures& f, std::string_view name) {
@@ -114,6 +116,8 @@ std::vector<MatrixRow> matrix_rows(Type type, const target::Target& target, bool
     if (row.type == type && (type != Type::kF32 || allow_tf32) &&
         has_feature(target.cuda.features, instruction(find_instruction(row.name)).feature))
       out.push_back(row);
+  const bool plain = std::any_of(out.begin(), out.end(), [](const MatrixRow& r) { return !r.opaque(); });
+  if (plain) std::erase_if(out, [](const MatrixRow& r) { return r.opaque(); });
   return out;
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "space/gpu.h"
+#include "tcc/ir/instr.h"
 
 namespace tcc::space {
 
@@ -14,9 +15,12 @@ struct MatrixRow {
   std::string_view name;
   ir::Type type;
   int64_t i, j, k;
+
+  bool opaque() const { return ir::instruction(ir::find_instruction(name)).operands[0].opaque; }
 };
 // The rows for operands of a type that the target has, in the order in which to try them; single precision, which is
-// rounded to 10 bits of mantissa there, only where the user allows it.
+// rounded to 10 bits of mantissa there, only where the user allows it. Rows with opaque fragments, whose results reach
+// other statements by way of shared memory only, where there is nothing else.
 std::vector<MatrixRow> matrix_rows(ir::Type type, const target::Target& target, bool allow_tf32);
 
 // Iterators of a product by what they index: rows the first operand, columns the second, batch both and the result.

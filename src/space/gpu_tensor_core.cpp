@@ -7,6 +7,10 @@
 //          R1... { Af = As; Bf = Bs                 fragments
 //                  S3... R2... S4... { mma } } }
 //     C = Cf } }
+//
+// What an opaque fragment holds can be computed on when it is in shared memory, by all threads of the block together:
+//
+//   grid { warps { ...; Cs = Cf }; C = f(Cs) }
 #include <array>
 
 #include "space/gpu_product.h"
@@ -41,6 +45,9 @@ class GpuTensorCore : public Module {
  private:
   static bool tile(Schedule& s, const Product& p, const MatrixRow& row, const GpuSpaceOptions& options) {
     BlockRv block = s.get_block(p.name);
+    const bool opaque = row.opaque();
+    BlockRv out;
+    if (opaque) out = s.cache_write(block, Scope::kShared);
     BlockRv result = s.cache_write(block, Scope::kLocal);
     std::vector<LoopRv> loops = s.get_loops(block), order, batch, s0, s1, s2, s3, s4, r, unit;
     if (!s.ok() || loops.size() != p.iterators) return false;
@@ -71,15 +78,20 @@ class GpuTensorCore : public Module {
     s.reorder(order);
     // Blocks of one S0 follow each other, so that those that run at a time share rows and columns in the cache.
     for (const std::vector<LoopRv>& level : {s0, s1}) batch.insert(batch.end(), level.begin(), level.end());
-    s.bind(fuse_all(s, batch), Axis::kGridX);
+    LoopRv grid = fuse_all(s, batch);
+    s.bind(grid, Axis::kGridX);
     s.bind(s2[0], Axis::kThreadZ);
     s.bind(s2[1], Axis::kThreadY);
     s.reverse_compute_at(result, s2[1]);
+    if (opaque) {
+      s.reverse_compute_at(out, grid);
+      fetch_together(s, out, 1, {16 / type_bytes(Type::kF32)});
+    }
     // Step 2. Operands: shared memory at R0, fragments at R1.
     for (int operand = 0; operand < 2 && s.ok(); ++operand) {
       BlockRv shared = s.cache_read(block, operand, Scope::kShared);
       BlockRv fragment;
-      if (operand == p.turned)
+      if (operand == p.turned && !opaque)
         s.set_scope(fragment = s.reindex(block, operand), Scope::kLocal);
       else
         fragment = s.cache_read(block, operand, Scope::kLocal);

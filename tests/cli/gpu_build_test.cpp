@@ -2,30 +2,19 @@
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
-#include "cli/runner.h"
+#include "cli/gpu_library.h"
 
 using namespace cli_test;
 using Json = nlohmann::json;
 
 namespace {
 
-// Built once for all cases; nothing where there is no compiler for GPUs.
-struct Built {
-  Sandbox box;
-  Outcome build;
-  bool here = false;
-  Built() {
-    Outcome tune = box.tcc({"tune", "zoo:mlp", "--target", "a100", "--db", "r.db", "--trials", "3", "--tasks", "0,1"});
-    if (tune.exit_code != 0) {
-      CHECK_THAT(tune.err, Catch::Contains("NVRTC"));
-      return;
-    }
-    build = box.tcc({"build", "zoo:mlp", "--target", "a100,h100", "--db", "r.db", "-o", "out", "--emit", "cu,ptx,cubin",
-                     "--allow-jit"});
-    INFO(build.err);
-    REQUIRE(build.exit_code == 0);
-    here = true;
-  }
+struct Built : GpuLibrary {
+  Built()
+      : GpuLibrary([](const Sandbox&) {},
+                   {"tune", "zoo:mlp", "--target", "a100", "--db", "r.db", "--trials", "3", "--tasks", "0,1"},
+                   {"build", "zoo:mlp", "--target", "a100,h100", "--db", "r.db", "-o", "out", "--emit", "cu,ptx,cubin",
+                    "--allow-jit"}) {}
   static Built& get() {
     static Built built;
     return built;

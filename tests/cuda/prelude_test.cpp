@@ -30,12 +30,13 @@ bool has(const target::CudaFeatures& features, std::string_view name) {
 
 using Layouts = std::map<Id, const Layout*>;
 
-// What bulk copies and wgmma take: boxes of kBox, tiles whose rows are those of a swizzle of 128 bytes.
+// What bulk copies, wgmma and wmma take: boxes of kBox, tiles whose rows are those of a swizzle of 128 bytes, rows.
 constexpr int64_t kBox[] = {8, 16};
 const Buffer* plane(Draft& d, const Instruction& row, const OperandSpec& o, Layouts& layouts) {
   const char* name = std::string_view(o.name) == "D" ? "D" : o.name == "A" ? "A" : o.name == "B" ? "B" : "S";
   if (o.scope == Scope::kGlobal)
     return d.buffer(name, o.type, {64, 64}, o.access == Access::kRead ? BufferRole::kInput : BufferRole::kOutput);
+  if (cuda::has_pitch(row, o)) return d.buffer(name, o.type, {64, 48}, BufferRole::kTemp, Scope::kShared);
   if (row.completion != Completion::kWgmmaGroup)
     return d.buffer(name, o.type, {kBox[0], kBox[1]}, BufferRole::kTemp, Scope::kShared);
   const bool transposed = o.tile[0] == 16 && o.tile[1] > 16;
@@ -55,7 +56,7 @@ Kernel call_of(const Instruction& row, int32_t number, const std::vector<int64_t
   std::vector<const Buffer*> buffers;
   Layouts layouts;
   for (const OperandSpec& o : row.operands) {
-    if (o.rank == 2 && o.layout.empty() && row.proxy == Proxy::kAsync) {
+    if (o.rank == 2 && o.layout.empty() && (row.proxy == Proxy::kAsync || cuda::has_pitch(row, o))) {
       buffers.push_back(plane(d, row, o, layouts));
       continue;
     }
@@ -93,6 +94,7 @@ Kernel call_of(const Instruction& row, int32_t number, const std::vector<int64_t
   std::vector<const Buffer*> laid_out;
   for (const Buffer* old : k.buffers) {
     Buffer copy = *old;
+    if (copy.scope == Scope::kShared) copy.alignment = std::max<int32_t>(copy.alignment, 128);
     if (const auto layout = layouts.find(old->id); layout != layouts.end()) copy.layout = layout->second;
     laid_out.push_back(d.b.buffer(copy));
   }

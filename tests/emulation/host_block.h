@@ -23,10 +23,12 @@ namespace tcc::testing {
 
 namespace device = tcc_host_device;
 
-// Where the elements of an operand's tile are, in row-major order: the lane and the element after the lane's first.
+// Where the elements of an operand's tile are, in row-major order: the lane and the element after the lane's first. Of
+// a matrix in memory that all lanes name, the first lane and the rows that the operand's pitch lies between.
 struct Spot {
   size_t lane;
   long long element;
+  long long row = 0;
 };
 const std::vector<Spot>& spots_of(const ir::OperandSpec& spec);
 // A stamp of shared memory: the thread and one, above the number of fences in the block before it wrote.
@@ -138,6 +140,7 @@ class HostBlock {
   bool resolve_group(std::span<Fiber> group, const Fiber& first);
   void collective(std::span<Fiber> group, const ir::Instruction& row);
   unsigned char* tile_element(Fiber& f, const ir::Instruction& row, size_t operand, const Spot& spot, bool reads);
+  bool agree_on_matrices(std::span<Fiber> group, const ir::Instruction& row);
   void compute_tiles(std::span<Fiber> group, const ir::Instruction& row);
   void shuffle(std::span<Fiber> group);
   bool resolve_barriers();

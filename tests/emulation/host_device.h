@@ -33,6 +33,7 @@ struct Operand {
   const Region* region;
   long long offset;
   void* registers;
+  long long pitch = 0;  // of a matrix in a region: elements between its rows
 };
 struct Index {
   unsigned x, y, z;
@@ -178,6 +179,10 @@ struct tcc_pointer {
 template <class T>
 TccOperand tcc_operand(tcc_pointer<T> p) {
   return {p.region, p.offset, nullptr};
+}
+template <class T>
+TccOperand tcc_operand(tcc_pointer<T> p, int pitch) {
+  return {p.region, p.offset, nullptr, pitch};
 }
 template <class T>
 TccOperand tcc_operand(T* registers) {

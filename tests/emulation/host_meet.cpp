@@ -26,6 +26,11 @@ const std::vector<Spot>& spots_of(const ir::OperandSpec& spec) {
   static std::map<const ir::OperandSpec*, std::vector<Spot>> known;
   std::vector<Spot>& spots = known[&spec];
   if (!spots.empty()) return spots;
+  if (spec.layout.empty()) {
+    for (int64_t i = 0; i < spec.tile[0]; ++i)
+      for (int64_t j = 0; j < spec.tile[1]; ++j) spots.push_back({0, j, i});
+    return spots;
+  }
   Arena arena;
   auto layout = ir::parse_layout(arena, spec.layout);
   TCC_CHECK(layout.has_value(), "layout of operand {}", spec.name);
@@ -95,12 +100,12 @@ unsigned char* HostBlock::tile_element(Fiber& f, const ir::Instruction& row, siz
   const device::Operand& at = f.operands[operand];
   if (at.region == nullptr) return static_cast<unsigned char*>(at.registers) + spot.element * ir::type_bytes(spec.type);
   const device::Region& r = *at.region;
-  const long long n = at.offset + spot.element;
+  const long long n = at.offset + spot.element + spot.row * at.pitch;
   if (n < 0 || n >= r.elements) {
     fail(f, fmt::format("element {} of {} is outside", n, r.name));
     return nullptr;
   }
-  if (at.offset * r.element_bytes % spec.alignment != 0)
+  if (at.offset * r.element_bytes % spec.alignment != 0 || at.pitch * r.element_bytes % spec.alignment != 0)
     fail(f, fmt::format("element {} of {} is not aligned for {}", at.offset, r.name, row.name));
   if (reads && r.state(n) != r.defined)
     fail(f, fmt::format("element {} of {} is read {}", n, r.name,
@@ -117,7 +122,22 @@ unsigned char* HostBlock::tile_element(Fiber& f, const ir::Instruction& row, siz
   return r.data + n * r.element_bytes;
 }
 
+// A matrix in memory without a layout over lanes is named by all of them.
+bool HostBlock::agree_on_matrices(std::span<Fiber> group, const ir::Instruction& row) {
+  for (size_t o = 0; o < row.operands.size(); ++o)
+    for (const Fiber& f : group) {
+      const device::Operand &mine = f.operands[o], &first = group[0].operands[o];
+      if (!row.operands[o].layout.empty() ||
+          (mine.region == first.region && mine.offset == first.offset && mine.pitch == first.pitch))
+        continue;
+      fail(f, fmt::format("lanes name different matrices to {}", row.name));
+      return false;
+    }
+  return true;
+}
+
 void HostBlock::compute_tiles(std::span<Fiber> group, const ir::Instruction& row) {
+  if (!agree_on_matrices(group, row)) return;
   std::vector<std::vector<unsigned char>> tiles;
   std::vector<void*> pointers;
   for (size_t o = 0; o < row.operands.size(); ++o) {

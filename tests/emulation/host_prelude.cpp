@@ -71,7 +71,8 @@ std::string parameter_of(const Instruction& row, const OperandSpec& o, size_t ra
   }
   if (is_matrix(row, o)) return fmt::format("tcc_matrix {}", o.name);
   if (o.scope == Scope::kLocal) return fmt::format("{} {}", operand_pointer(o), o.name);
-  return fmt::format("tcc_pointer<{}{}> {}", o.access == Access::kRead ? "const " : "", memory_type(o.type), o.name);
+  return fmt::format("tcc_pointer<{}{}> {}{}", o.access == Access::kRead ? "const " : "", memory_type(o.type), o.name,
+                     has_pitch(row, o) ? fmt::format(", int {}_pitch", o.name) : "");
 }
 
 // The box as a value beside the parameters.
@@ -89,7 +90,8 @@ std::string function(const Instruction& row, int32_t number, bool run_time, size
     parameters.push_back(parameter_of(row, o, rank));
     if (map) boxes += box_of(o, rank);
     names.emplace_back(o.name);
-    operands.push_back(fmt::format("tcc_operand({}{})", map ? "box_" : "", o.name));
+    operands.push_back(fmt::format("tcc_operand({}{}{})", map ? "box_" : "", o.name,
+                                   has_pitch(row, o) ? fmt::format(", {}_pitch", o.name) : ""));
   }
   for (size_t n = 0; n < static_cast<size_t>(row.num_args); ++n) {
     const bool value = run_time && !is_immediate(row, n);

@@ -145,6 +145,14 @@ API int cuDriverGetVersion(int* version) {
   *version = set.driver;
   return 0;
 }
+// NVRTC looks for the system's driver while it compiles, and where this function is missing it reads through a pointer
+// that nobody set. The tables are not public; a driver without one says so.
+API int cuGetExportTable(const void** table, const void* uuid) {
+  (void)uuid;
+  ENTER();
+  *table = NULL;
+  return 500;  // CUDA_ERROR_NOT_FOUND
+}
 API int cuGetErrorName(int error, const char** text) {
   *text = error == 2 ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR_FAKE";
   return 0;

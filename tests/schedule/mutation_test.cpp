@@ -4,6 +4,7 @@
 #include <array>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <numeric>
 
 #include "tcc/schedule/schedule.h"
 #include "tcc/task/task.h"
@@ -74,7 +75,8 @@ TEST_CASE("mutators are drawn by their weights among those that apply", "[fideli
       ++total;
     }
     // Compute locations change the structure: their share goes to the others.
-    const double left = 1 - weights[static_cast<size_t>(Mutator::kComputeLocation)];
+    const double left =
+        std::accumulate(weights.begin(), weights.end(), 0.0) - weights[static_cast<size_t>(Mutator::kComputeLocation)];
     for (size_t m = 0; m < kMutators; ++m) {
       if (m == static_cast<size_t>(Mutator::kComputeLocation)) continue;
       const double expected = weights[m] / left, share = static_cast<double>(drawn[m]) / static_cast<double>(total);

@@ -92,6 +92,7 @@ TEST_CASE("settings of a target are the released weights", "[fidelity]") {
   CHECK(weight(gpu, Mutator::kTile) == 0.90);
   CHECK(weight(gpu, Mutator::kUnroll) == 0.08);
   CHECK(weight(gpu, Mutator::kThreadBinding) == 0.02);
+  CHECK(weight(gpu, Mutator::kParallel) == 0.02);  // ours: the released lists have no walkers over a grid
   CHECK(cpu.alpha == 0.2);
   CHECK(cpu.window == 3);
 }

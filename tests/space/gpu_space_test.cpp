@@ -108,15 +108,19 @@ TEST_CASE("sketches of GPU spaces stay symbolic", "[gpu_space]") {
 
 TEST_CASE("a product of halves uses matrix instructions where the GPU has them", "[gpu_space]") {
   const task::Task gemm = task::make_gemm({.m = 64, .n = 64, .k = 64, .dtype = graph::DType::kF16});
-  auto uses = [&](const char* name) {
+  auto uses = [&](const char* name, const char* row = "tensorize(\"mma.m16n8k16.f32.f16") {
     for (const schedule::Trace& trace : space::generate_space(gemm.kernel, named_target(name)))
-      if (has(text_of(trace), "mma.m16n8k16.f32.f16")) return true;
+      if (has(text_of(trace), row)) return true;
     return false;
   };
   CHECK(uses("a100"));
   CHECK(uses("h200"));
   CHECK_FALSE(uses("k80"));
-  CHECK_FALSE(uses("v100"));  // m8n8k4 only
+  CHECK_FALSE(uses("v100"));
+  // WMMA, where there is nothing else.
+  const char* wmma = "tensorize(\"wmma.m16n16k16.f32.f16";
+  for (const char* name : {"v100", "titan-v"}) CHECK(uses(name, wmma));
+  for (const char* name : {"k80", "t4", "a100", "h200"}) CHECK_FALSE(uses(name, wmma));
   // Single precision is not rounded to tf32 unless asked for.
   const task::Task single = task::make_gemm({.m = 64, .n = 64, .k = 64});
   for (bool allowed : {false, true}) {
@@ -161,7 +165,10 @@ TEST_CASE("what keeps a GPU's matrix instructions away is said", "[gpu_space]") 
   const task::Task product = task::make_gemm({.m = 33, .n = 64, .k = 64, .dtype = half});
   CHECK(why(product, "a100").empty());
   CHECK(why(product, "t4").empty());
-  CHECK_THAT(why(product, "v100"), Catch::Contains("v100 has no matrix instruction that this version knows"));
+  CHECK(why(product, "v100").empty());
+  CHECK_THAT(why(product, "k80"), Catch::Contains("k80 has no matrix instruction that this version knows"));
+  CHECK_THAT(why(task::make_gemm({.m = 33, .n = 64, .k = 64, .dtype = graph::DType::kBF16}), "v100"),
+             Catch::Contains("the tensor cores of v100 multiply f16, not bf16"));
   CHECK_THAT(why(task::make_gemm({.m = 33, .n = 64, .k = 64}), "a100"), Catch::Contains("convert the model to f16"));
   CHECK_THAT(why(task::make_softmax({8, 100}, 1), "a100"), Catch::Contains("no sum of products of two tensors"));
   CHECK_THAT(

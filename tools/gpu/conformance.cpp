@@ -8,6 +8,7 @@
 #include "codegen/cuda/prelude.h"
 #include "gpu/hopper_trials.h"
 #include "gpu/run.h"
+#include "lower/gpu/matrix_loads.h"
 #include "tcc/interp/interp.h"
 #include "tcc/ir/build.h"
 #include "tcc/ir/instr.h"
@@ -242,11 +243,63 @@ Kernel flag_trial() {
   return std::move(*kernel);
 }
 
+bool has_opaque(const Instruction& row) {
+  return std::any_of(row.operands.begin(), row.operands.end(), [](const OperandSpec& o) { return o.opaque; });
+}
+
+// A product of fragments that nobody can look into: both operands from shared memory, the sums on top of a constant and
+// back. Tiles lie in matrices that are wider than they are.
+Kernel opaque_trial(const Instruction& row) {
+  const OperandSpec &d = row.operands[0], &a = row.operands[1], &b = row.operands[2];
+  const auto name = [](const OperandSpec& o, bool load) { return instruction(lower::find_tile_move(o, load)).name; };
+  const auto registers = [](const OperandSpec& o) { return codegen::cuda::registers_per_lane(o); };
+  auto kernel = parse(fmt::format(R"(kernel lowered {{
+  input A: {0}[16, 16]
+  input B: {0}[16, 16]
+  output D: {1}[16, 16]
+  temp As: {0}[16, 48] shared align 128
+  temp Bs: {0}[16, 32] shared align 128
+  temp Ds: {1}[16, 24] shared align 128
+  temp a: {0}[{2}] local
+  temp b: {0}[{3}] local
+  temp d: {1}[{4}] local
+  for t in 32 bound(thread.x) {{
+    alloc As, Bs, Ds, a, b, d {{
+      for i in 8 {{
+        As[i*2 + t // 16, 16 + t % 16] = A[i*2 + t // 16, t % 16]
+        Bs[i*2 + t // 16, 16 + t % 16] = B[i*2 + t // 16, t % 16]
+      }}
+      for e in {4} unrolled {{
+        d[e] = 3.0
+      }}
+      instr bar.sync(; 0, 32)
+      instr {5}(a[0], As[0, 16])
+      instr {6}(b[0], Bs[0, 16])
+      instr {7}(d[0], a[0], b[0])
+      instr {8}(Ds[0, 8], d[0])
+      instr bar.sync(; 0, 32)
+      for i in 8 {{
+        D[i*2 + t // 16, t % 16] = Ds[i*2 + t // 16, 8 + t % 16]
+      }}
+    }}
+  }}
+}}
+)",
+                                  type_name(a.type), type_name(d.type), registers(a), registers(b), registers(d),
+                                  name(a, true), name(b, true), row.name, name(d, false)));
+  TCC_CHECK(kernel.has_value(), "{}", kernel ? "" : kernel.error().message);
+  return std::move(*kernel);
+}
+
 // The kernels that try a row; none: it is tried with another one, or not here.
 std::vector<Kernel> trials_of(int32_t number) {
   const Instruction& row = instruction(number);
   std::vector<Kernel> kernels = hopper_trials(row);
   if (!kernels.empty()) return kernels;
+  if (has_opaque(row)) {
+    if (row.operands.size() == 3) kernels.push_back(opaque_trial(row));
+    return kernels;
+  }
   const int64_t threads = row.participants == Participants::kWarpgroup ? 4 * kWarp : kWarp;
   auto computes = [&](const std::vector<int64_t>& args) {
     if (auto kernel = Trial(threads).compute(number, args)) kernels.push_back(std::move(*kernel));
@@ -302,6 +355,7 @@ std::vector<Kernel> trials_of(int32_t number) {
 bool is_part_of_another(const Instruction& row) {
   if (is_part_of_hopper_trial(row)) return true;
   if (is_flag(row)) return row.behaviour != Behaviour::kMbarrierWait;
+  if (has_opaque(row)) return row.operands.size() == 2;
   if (row.behaviour == Behaviour::kMbarrierInit || row.behaviour == Behaviour::kMbarrierArrive)
     return row.feature == "mbarrier";
   return row.behaviour == Behaviour::kCopyCommit || row.behaviour == Behaviour::kCopyWait;

@@ -59,6 +59,10 @@ struct OperandSpec {
   std::string_view layout = {};
   int32_t alignment = 1;   // bytes that the first element of every participant's part is aligned to
   bool zero_fill = false;  // elements outside of the buffer read as zero and are not written
+  // Which lane holds what is the hardware's own affair: `layout` stands in for it where semantics are run, and says how
+  // many registers a lane has (size / lanes); nothing but the rows with the same layout may read or make the operand,
+  // but for one value in all of its elements.
+  bool opaque = false;
 };
 
 struct Instruction {

@@ -85,6 +85,7 @@ class Emitter {
   void plan_tiles(ir::Stmt body);
   std::string tensor_map(const ir::InstrCall& s, const ir::Instruction& row, size_t n);
   std::string matrix_tile(const ir::Buffer& b, const ir::OperandSpec& spec, const std::string& pointer);
+  int64_t row_pitch(const ir::Buffer& b, const ir::Instruction& row, const ir::OperandSpec& spec);
   int64_t swizzle_of(ir::Id id) const;
   std::string axis_coordinate(ir::Axis axis) const;
   int64_t axis_extent(ir::Axis axis) const;

@@ -51,6 +51,9 @@ std::string Emitter::operand(const InstrCall& s, const Instruction& row, size_t 
   const Buffer& b = buffer(s.operands[n].buffer);
   const OperandSpec& spec = row.operands[n];
   if (is_tensor_map(row, spec)) return tensor_map(s, row, n);
+  if (has_pitch(row, spec))
+    return fmt::format("{} + {}, {}", name(b.id), expr(flat_address(b_, b, s.operands[n].indices)),
+                       row_pitch(b, row, spec));
   if (row.proxy != Proxy::kAsync || spec.scope == Scope::kLocal)
     return fmt::format("{} + {}", name(b.id), address(b, s.operands[n].indices));
   // The hardware permutes by itself: it is told where a row begins.

@@ -181,6 +181,26 @@ void Emitter::plan_tiles(Stmt body) {
   }
 }
 
+// Elements between the rows of every tile of the buffer; fails where they are not equally far apart, or not as far as
+// the instruction wants.
+int64_t Emitter::row_pitch(const Buffer& b, const Instruction& row, const OperandSpec& spec) {
+  auto refuse = [&](const std::string& why) {
+    fail(fmt::format("instruction {} reads or writes tiles of {} x {} of shared buffer '{}', {}", row.name,
+                     spec.tile[0], spec.tile[1], name_hint(kernel_, b.id), why));
+    return int64_t{0};
+  };
+  if (!is_plane(b) || (b.layout != nullptr && !b.layout->xors.empty())) return refuse("which has no plain rows");
+  const Places p(b);
+  if (p.rows() < spec.tile[0] || p.columns() < spec.tile[1]) return refuse("which is smaller");
+  const int64_t pitch = p.at(1, 0) - p.at(0, 0);
+  for (int64_t i = 0; i < p.rows(); ++i)
+    for (int64_t j = 0; j < p.columns(); ++j)
+      if (p.at(i, j) != p.at(0, 0) + i * pitch + j) return refuse("whose rows are not equally far apart");
+  if (pitch * type_bytes(b.type) % spec.alignment != 0 || b.alignment % spec.alignment != 0)
+    return refuse(fmt::format("whose rows do not begin at multiples of {} bytes", spec.alignment));
+  return pitch;
+}
+
 std::string Emitter::matrix_tile(const Buffer& b, const OperandSpec& spec, const std::string& pointer) {
   const int64_t swizzle = swizzle_of(b.id);
   const auto d = swizzle > 0 ? describe(b, spec, swizzle) : std::nullopt;

@@ -125,6 +125,8 @@ std::string join(const std::vector<std::string>& parts) {
   return text;
 }
 
+constexpr std::string_view kPitch = "_pitch";
+
 bool in_shared(Scope scope) {
   return scope == Scope::kShared || scope == Scope::kClusterShared;
 }
@@ -155,8 +157,9 @@ class AsmStatement {
         TCC_CHECK(word.size() == 1 && word[0] - '0' < row_.num_args, "{}: {}", row_.name, row_.ptx);
         body += argument(static_cast<size_t>(word[0] - '0'));
       } else if (c == '%') {
-        auto found = operands_.find(word);
-        TCC_CHECK(found != operands_.end(), "{}: no operand '{}'", row_.name, word);
+        const bool pitch = word.ends_with(kPitch);
+        auto found = (pitch ? pitches_ : operands_).find(pitch ? word.substr(0, word.size() - kPitch.size()) : word);
+        TCC_CHECK(found != (pitch ? pitches_ : operands_).end(), "{}: no operand '{}'", row_.name, word);
         body += found->second;
       } else {
         body += c;
@@ -193,6 +196,7 @@ class AsmStatement {
       operands_[spec.name] =
           place(inputs_, in_shared(spec.scope) ? fmt::format("\"r\"(tcc_shared_address({}))", spec.name)
                                                : fmt::format("\"l\"({})", spec.name));
+      if (has_pitch(row_, spec)) pitches_[spec.name] = place(inputs_, fmt::format("\"r\"({}{})", spec.name, kPitch));
       return;
     }
     const int64_t bytes = type_bytes(spec.type);
@@ -234,7 +238,7 @@ class AsmStatement {
   int mode_;
   size_t rank_;
   std::vector<std::string> outputs_, inputs_;
-  std::map<std::string_view, std::string> operands_;
+  std::map<std::string_view, std::string> operands_, pitches_;
 };
 
 // A loop that waits ends after TCC_WAIT_LIMIT nanoseconds where that is defined: code that is tried out must not hang.
@@ -254,6 +258,7 @@ std::string function(const Instruction& row, bool run_time, size_t rank) {
       for (size_t d = 0; d < rank; ++d) parameters.push_back(fmt::format("int {}{}", o.name, d));
     } else {
       parameters.push_back(fmt::format("{} {}", is_matrix(row, o) ? "tcc_matrix" : operand_pointer(o), o.name));
+      if (has_pitch(row, o)) parameters.push_back(fmt::format("int {}{}", o.name, kPitch));
     }
   }
   for (size_t n = 0; n < static_cast<size_t>(row.num_args); ++n) {
@@ -385,6 +390,11 @@ bool is_matrix(const Instruction& row, const OperandSpec& spec) {
   return row.completion == Completion::kWgmmaGroup && in_shared(spec.scope);
 }
 
+bool has_pitch(const Instruction& row, const OperandSpec& spec) {
+  return row.participants == Participants::kWarp && row.proxy == Proxy::kGeneric && spec.scope == Scope::kShared &&
+         spec.rank == 2 && spec.layout.empty();
+}
+
 const char* argument_type(const Instruction& row) {
   return row.behaviour == Behaviour::kWarpSync ? "unsigned" : "int";
 }
@@ -398,6 +408,7 @@ int64_t registers_per_lane(const OperandSpec& spec) {
   Arena arena;
   auto layout = parse_layout(arena, spec.layout);
   TCC_CHECK(layout.has_value(), "operand layout '{}'", spec.layout);
+  if (spec.opaque) return (*layout)->size / 32;
   int64_t n = 1;
   for (const Digit& d : (*layout)->digits)
     if (d.place == Place::kRegister) n *= d.extent;

@@ -32,6 +32,9 @@ bool is_tensor_map(const ir::Instruction& row, const ir::OperandSpec& spec);
 inline constexpr size_t kLeastMapRank = 2, kMostMapRank = 5;
 // The operand is passed as a tcc_matrix, what tcc_tile() makes of a pointer to shared memory.
 bool is_matrix(const ir::Instruction& row, const ir::OperandSpec& spec);
+// The operand is a matrix in shared memory whose rows are equally far apart; behind its pointer the function takes
+// `int NAME_pitch`, that distance in elements, which is `%NAME_pitch` in the row's text.
+bool has_pitch(const ir::Instruction& row, const ir::OperandSpec& spec);
 // Elements of an operand that one participant holds.
 int64_t registers_per_lane(const ir::OperandSpec& spec);
 // Text of the pointer type that a row's function takes for an operand, "const float*".

@@ -9,6 +9,7 @@ std::span<const Instruction> x86_vector_rows();
 std::span<const Instruction> amx_rows();
 std::span<const Instruction> mma_rows();
 std::span<const Instruction> matrix_move_rows();
+std::span<const Instruction> wmma_rows();
 std::span<const Instruction> async_copy_rows();
 std::span<const Instruction> warp_rows();
 std::span<const Instruction> barrier_rows();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <set>
 
 #include "lower/gpu/edit.h"
 #include "lower/gpu/matrix_loads.h"
@@ -16,8 +17,9 @@ using namespace ir;
 namespace {
 
 constexpr int64_t kLanes = 32;
-constexpr int64_t kGroupWarps = 4;  // of a warpgroup
-constexpr int64_t kButterfly = 3;   // the mode of a shuffle that exchanges with lane l ^ distance
+constexpr int64_t kGroupWarps = 4;       // of a warpgroup
+constexpr int32_t kTileAlignment = 128;  // bytes, of shared buffers that whole tiles are moved from and to
+constexpr int64_t kButterfly = 3;        // the mode of a shuffle that exchanges with lane l ^ distance
 
 class Distributor {
  public:
@@ -52,6 +54,10 @@ class Distributor {
   // same along its dimension.
   void reshape() {
     edit_.map_buffers([&](Buffer& fields) {
+      if (tile_buffers_.contains(fields.id)) {
+        fields.alignment = std::max<int32_t>(fields.alignment, kTileAlignment);
+        return true;
+      }
       auto f = fragments_.find(fields.id);
       if (f == fragments_.end()) return false;
       const Fragment& own = f->second;
@@ -184,10 +190,64 @@ class Distributor {
       if (w.inner[d] == nullptr || (d == 1 && w.inner[1] == w.inner[0]))
         return fail(nest, "'" + name_hint(edit_.k, w.buffer) + "' is not touched by whole tiles");
     }
+    if (f.spec->opaque) return opaque(nest, w);
     if (!w.others.empty() || !f.is_matrix()) return together(nest, w);
     if (parts.condition == nullptr && parts.store->buffer == w.buffer)
       if (Stmt load = matrix_load(parts.loops, w.inner, *parts.store, w.at)) return load;
     return registers(w, LoopKind::kVectorized);
+  }
+
+  // A fragment whose lanes nobody knows: one value in all elements, or whole tiles from and to shared memory.
+  Stmt opaque(Stmt nest, const Walk& w) {
+    const Fragment& f = fragments_[w.buffer];
+    const Store& store = *w.nest.store;
+    const bool load = store.buffer == w.buffer;
+    bool one_value = true;
+    visit(store.value,
+          [&](Expr e) { return one_value = one_value && as<Load>(e) == nullptr && as<Var>(e) == nullptr; });
+    const bool plain = w.others.empty() && w.nest.condition == nullptr && store.predicate == nullptr;
+    if (load && one_value && plain) return registers(w, LoopKind::kUnrolled);
+    const Load* value = as<Load>(store.value);
+    const int32_t row = find_tile_move(*f.spec, load);
+    if (!plain || row < 0 || value == nullptr || value->predicate != nullptr)
+      return fail(nest, "'" + name_hint(edit_.k, w.buffer) + "' is no tile in shared memory as it is, and no constant");
+    const Id memory = load ? value->buffer : store.buffer;
+    const std::span<const Expr> at = load ? value->indices : store.indices;
+    const Buffer& shared = *edit_.k.buffer(memory);
+    for (size_t d = 0; d < 2; ++d)
+      if (shared.scope != Scope::kShared || at.size() < 2 || !moves_by_one(at, at.size() - 2 + d, w.inner[d]->id))
+        return fail(nest, "'" + name_hint(edit_.k, memory) + "' is not in shared memory, row by row as the tile is");
+    tile_buffers_.insert(memory);
+    Substitution first;
+    Id tile[2];
+    for (int d = 0; d < 2; ++d) {
+      tile[d] = edit_.fresh(w.inner[d]->id);
+      first.set(w.inner[d]->id, b_.scale(b_.var(tile[d]), f.tile(d)));
+    }
+    std::vector<Expr> own, theirs;
+    for (Expr e : w.at) own.push_back(substitute(b_, e, first));
+    for (Expr e : at) theirs.push_back(substitute(b_, e, first));
+    const Operand fragment = {w.buffer, b_.arena().copy(place_of(w.buffer, own, b_.integer(0)))};
+    const Operand other = {memory, b_.arena().copy(theirs)};
+    const Operand operands[2] = {load ? fragment : other, load ? other : fragment};
+    Stmt body = b_.instr(row, operands, {});
+    for (int d = 2; d-- > 0;)
+      body = b_.loop(tile[d], b_.integer(int_value(w.inner[d]->extent) / f.tile(d)), body, LoopKind::kUnrolled);
+    return outer_loops(w, body);
+  }
+  // The loop counts along dimension `dim` and no other.
+  bool moves_by_one(std::span<const Expr> at, size_t dim, Id loop) {
+    for (size_t d = 0; d < at.size(); ++d) {
+      Expr rest = d == dim ? b_.sub(at[d], b_.var(loop)) : at[d];
+      if (mentions_any(rest, {loop})) return false;
+    }
+    return mentions_any(at[dim], {loop});
+  }
+  // The loops of the nest that do not count within tiles, around a new body.
+  Stmt outer_loops(const Walk& w, Stmt body) {
+    for (size_t i = w.nest.loops.size(); i-- > 0;)
+      if (const Loop* l = w.nest.loops[i]; l != w.inner[0] && l != w.inner[1]) body = written_out(*l, body);
+    return body;
   }
 
   // The fragments that a nest touches, each at one place.
@@ -415,9 +475,7 @@ class Distributor {
     body = b_.loop(element, b_.integer(run), body, kind);
     body = b_.loop(outer, b_.integer(f.registers / run), body, LoopKind::kUnrolled);
     for (size_t i = loops.size(); i-- > 0;) body = b_.loop(loops[i].first, loops[i].second, body, LoopKind::kUnrolled);
-    for (size_t i = w.nest.loops.size(); i-- > 0;)
-      if (const Loop* l = w.nest.loops[i]; l != w.inner[0] && l != w.inner[1]) body = written_out(*l, body);
-    return body;
+    return outer_loops(w, body);
   }
 
   // The loop with a new body; unrolled where it chooses among fragments, because registers have no addresses.
@@ -477,6 +535,7 @@ class Distributor {
   Edit& edit_;
   Builder& b_;
   std::map<Id, Fragment> fragments_;
+  std::set<Id> tile_buffers_;  // in shared memory, of opaque fragments
   bool matrix_loads_;
   Id lane_ = kNoId, warp_ = kNoId;
   bool taken_ = false, grouped_ = false;

@@ -60,7 +60,7 @@ class Followers {
     const std::map<Id, std::span<const Expr>> touched = accesses(*nest.store);
     for (const auto& [id, at] : touched) {
       auto known = found_.find(id);
-      if (known == found_.end() || known->second.lanes > kLanes) continue;
+      if (known == found_.end() || known->second.lanes > kLanes || known->second.spec->opaque) continue;
       const FragmentOperand of = known->second;
       const Loop* loops[2] = {nullptr, nullptr};
       for (int d = 0; d < 2; ++d)
@@ -177,6 +177,10 @@ Fragment make_fragment(Arena& arena, const FragmentOperand& operand) {
     Layout own = *f.layout;
     own.digits = digits;
     f.layout = copy_layout(arena, own);
+  }
+  if (f.spec->opaque) {
+    f.registers = f.layout->size / f.lanes;
+    return f;
   }
   for (const Digit& d : f.layout->digits)
     if (d.place == Place::kRegister) f.registers *= d.extent;

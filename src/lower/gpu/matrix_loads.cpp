@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "tcc/ir/instr.h"
-
 namespace tcc::lower {
 
 using namespace ir;
@@ -71,6 +69,20 @@ std::optional<MatrixLoad> plan_matrix_load(const Layout& layout, Type type, int 
   out.row =
       find_instruction(fmt::format("ldmatrix.x{}{}.{}", own * out.tiles, transposed ? ".trans" : "", type_name(type)));
   return out.row < 0 ? std::nullopt : std::optional(out);
+}
+
+int32_t find_tile_move(const OperandSpec& fragment, bool load) {
+  const std::span<const Instruction> table = instruction_table();
+  for (size_t n = 0; n < table.size(); ++n) {
+    const std::span<const OperandSpec> operands = table[n].operands;
+    if (operands.size() != 2) continue;
+    // What is written comes first.
+    const OperandSpec& own = operands[load ? 0 : 1];
+    if (own.opaque && own.layout == fragment.layout && own.type == fragment.type &&
+        own.access == (load ? Access::kWrite : Access::kRead) && operands[load ? 1 : 0].scope == Scope::kShared)
+      return static_cast<int32_t>(n);
+  }
+  return -1;
 }
 
 }  // namespace tcc::lower

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "tcc/ir/instr.h"
 #include "tcc/ir/layout.h"
 #include "tcc/ir/type.h"
 
@@ -21,5 +22,8 @@ struct MatrixLoad {
 // the registers. nullopt: the lanes' registers are no rows of matrices, or too few of them.
 std::optional<MatrixLoad> plan_matrix_load(const ir::Layout& layout, ir::Type type, int contiguous, int next,
                                            int64_t count);
+
+// The row that moves an opaque fragment's tile: out of shared memory (`load`), or into it. -1: there is none.
+int32_t find_tile_move(const ir::OperandSpec& fragment, bool load);
 
 }  // namespace tcc::lower

@@ -8,6 +8,7 @@
 
 #include "lower/gpu/edit.h"
 #include "tcc/analysis/shared_traffic.h"
+#include "tcc/ir/instr.h"
 
 namespace tcc::lower {
 namespace {
@@ -79,6 +80,15 @@ class Spreader {
     return (elements * type_bytes(b.type) + kLine - 1) / kLine * kLine;
   }
 
+  // Bytes that every row has to begin at a multiple of, for an instruction that takes a tile of rows.
+  static int64_t row_alignment(const analysis::WarpAccess& a) {
+    if (a.instruction.empty()) return 1;
+    int64_t bytes = 1;
+    for (const OperandSpec& o : instruction(find_instruction(a.instruction)).operands)
+      if (o.scope == Scope::kShared && o.rank == 2) bytes = std::max<int64_t>(bytes, o.alignment);
+    return bytes;
+  }
+
   double cycles(const Buffer& buffer, const Layout* layout) const {
     double n = 0;
     for (const analysis::WarpAccess& a : accesses_)
@@ -89,12 +99,13 @@ class Spreader {
   std::vector<const Layout*> candidates(const Buffer& buffer, const std::vector<int64_t>& shape) {
     Arena& arena = edit_.b.arena();
     const int64_t size = type_bytes(buffer.type), row = shape.back(), row_bytes = row * size;
-    int64_t widest = size;
+    int64_t widest = size, step = size;
     bool matrices = false;
     for (const analysis::WarpAccess& a : accesses_) {
       if (a.buffer != buffer.id) continue;
       widest = std::max(widest, a.bytes);
       matrices |= a.instruction.starts_with("ldmatrix");
+      step = std::max(step, row_alignment(a));
     }
     std::vector<const Layout*> out;
     // Pieces stay whole, so that accesses keep their widths.
@@ -110,7 +121,7 @@ class Spreader {
         }
     }
     for (int64_t padding : {int64_t{4}, int64_t{8}, kPiece, 2 * kPiece})
-      if (padding >= widest && padding % size == 0) out.push_back(padded(arena, shape, padding / size));
+      if (padding >= widest && padding % step == 0) out.push_back(padded(arena, shape, padding / size));
     return out;
   }
 
