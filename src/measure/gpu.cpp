@@ -97,7 +97,7 @@ class GpuMeasurer::Impl {
 
   Result<std::shared_ptr<const MeasureTask>> prepare(const ir::Kernel& naive, const target::Target& target);
   Result<std::vector<Measurement>> measure(std::span<const Candidate> candidates);
-  Result<PairedComparison> compare(const Candidate& a, const Candidate& b);
+  Result<PairedComparison> compare(const Candidate& a, const Candidate& b, PairAim aim);
 
   const GpuDevice& device() const { return device_; }
   GpuLink& link() { return link_; }
@@ -355,7 +355,7 @@ Result<std::vector<Measurement>> GpuMeasurer::Impl::measure(std::span<const Cand
   return results;
 }
 
-Result<PairedComparison> GpuMeasurer::Impl::compare(const Candidate& a, const Candidate& b) {
+Result<PairedComparison> GpuMeasurer::Impl::compare(const Candidate& a, const Candidate& b, PairAim aim) {
   TCC_CHECK(a.task && a.task == b.task, "a pair is of one task");
   PairedComparison failed;
   Compiled compiled[2] = {compile(a), compile(b)};
@@ -367,7 +367,7 @@ Result<PairedComparison> GpuMeasurer::Impl::compare(const Candidate& a, const Ca
     failed.failure = second.failure;
     if (second.status != Status::kOk) return failed;
   }
-  PairTally tally;
+  PairTally tally(aim);
   // A context takes seconds to make, so the processes are one: what differs from turn to turn is where buffers and code
   // lie, and who is loaded first.
   for (int turn = 0; turn < kPairedProcesses && tally.open(); ++turn) {
@@ -408,8 +408,8 @@ Result<std::shared_ptr<const MeasureTask>> GpuMeasurer::prepare(const ir::Kernel
 Result<std::vector<Measurement>> GpuMeasurer::measure(std::span<const Candidate> candidates) {
   return impl_->measure(candidates);
 }
-Result<PairedComparison> GpuMeasurer::compare_paired(const Candidate& a, const Candidate& b) {
-  return impl_->compare(a, b);
+Result<PairedComparison> GpuMeasurer::compare_paired(const Candidate& a, const Candidate& b, PairAim aim) {
+  return impl_->compare(a, b, aim);
 }
 int GpuMeasurer::worker_pid() const {
   return impl_->link().worker_pid();

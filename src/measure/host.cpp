@@ -308,7 +308,7 @@ Result<std::vector<Measurement>> IsolatedHostMeasurer::measure(std::span<const C
   return Batch(*this, candidates).run();
 }
 
-Result<PairedComparison> IsolatedHostMeasurer::compare_paired(const Candidate& a, const Candidate& b) {
+Result<PairedComparison> IsolatedHostMeasurer::compare_paired(const Candidate& a, const Candidate& b, PairAim aim) {
   TCC_CHECK(a.task && a.task == b.task, "a pair is of one task");
   PairedComparison comparison;
   Compiled compiled[2] = {compile_candidate(a), compile_candidate(b)};
@@ -323,7 +323,7 @@ Result<PairedComparison> IsolatedHostMeasurer::compare_paired(const Candidate& a
     comparison.failure = second.failure;
     return comparison;
   }
-  PairTally tally;
+  PairTally tally(aim);
   // In every other process B is loaded first.
   for (int process = 0; process < kPairedProcesses && tally.open(); ++process) {
     bool swapped = process % 2 == 1;

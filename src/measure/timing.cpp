@@ -34,7 +34,7 @@ constexpr int64_t kGroup = 8;
 // taken, and a quiet moment is not waited for longer than that.
 constexpr double kLongSampleSeconds = 5e-3;
 constexpr int64_t kTrialSamples = 3;
-constexpr double kTrialBudget = 0.5, kTrialPatience = 1;  // of short runs, in budgets
+constexpr double kTrialBudget = 0.3, kTrialPatience = 0.5;  // of short runs, in budgets
 // A long run for checking that took this many times the best's time, and more than the machine's slowdown explains, is
 // the only sample. It found other data in the caches, which a factor of two and such a length do not leave in doubt.
 constexpr double kFarSlower = 2;

@@ -28,7 +28,8 @@ std::string buffer_text(int64_t index, const codegen::Artifact& artifact);
 // side for as long as the process lives, so one process proves nothing.
 class PairTally {
  public:
-  // Once neither side can win any more, it is a tie.
+  explicit PairTally(PairAim aim) : b_wins_(aim == PairAim::kWhoWins) {}
+  // Once neither side whose win is of interest can win any more, there is no winner.
   bool open() const { return a_wins_ || b_wins_; }
   // `swapped`: the worker's first program was B.
   void add(const WorkerResult& result, bool swapped);
@@ -36,7 +37,7 @@ class PairTally {
 
  private:
   std::vector<double> all_;
-  bool a_wins_ = true, b_wins_ = true;
+  bool a_wins_ = true, b_wins_;
   PairedComparison comparison_;
 };
 

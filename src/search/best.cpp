@@ -13,8 +13,8 @@ namespace {
 constexpr size_t kPlayers = 8, kTrialsForPlayer = 8;
 constexpr double kInReach = 0.15;  // who is further behind the fastest is not timed again
 constexpr int64_t kTurns = 3;
-constexpr double kTurnsSeconds = 3;  // no further turn begins after
-constexpr double kFinalsEnd = 1.15;  // of a limit of time
+constexpr double kTurnsSeconds = 1.5;  // no further turn begins after
+constexpr double kFinalsEnd = 1.15;    // of a limit of time
 constexpr size_t kFinalists = 4;
 constexpr double kClearLead = 0.06;  // who is further behind the fastest is no finalist
 constexpr int64_t kRecordsLookedAt = 64;

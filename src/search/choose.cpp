@@ -161,7 +161,7 @@ Environment host_environment(measure::IsolatedHostMeasurer& measurer, record::St
     return measure::MeasureTask::create(measurer, task.kernel, target, {});
   };
   env.compare = [&measurer](const measure::Candidate& a, const measure::Candidate& b) {
-    return measurer.compare_paired(a, b);
+    return measurer.compare_paired(a, b, measure::PairAim::kWhetherAWins);
   };
   env.prior = &shipped_prior();
   return env;
@@ -176,7 +176,7 @@ Environment gpu_environment(measure::GpuMeasurer& measurer, record::Store& store
   env.at_once = kAtOnceOnGpu;
   env.prepare = [&measurer, target](const task::Task& task) { return measurer.prepare(task.kernel, target); };
   env.compare = [&measurer](const measure::Candidate& a, const measure::Candidate& b) {
-    return measurer.compare_paired(a, b);
+    return measurer.compare_paired(a, b, measure::PairAim::kWhetherAWins);
   };
   return env;
 }

@@ -16,6 +16,7 @@
 #include "measure/reference_kernels.h"
 #include "measure/samples.h"
 #include "measure/timing.h"
+#include "measure/verdict.h"
 #include "measure/wire.h"
 #include "tcc/ir/text.h"
 #include "tcc/ir/verify.h"
@@ -472,4 +473,32 @@ TEST_CASE("the fake measurer depends on the program alone", "[unit]") {
   CHECK(wrong < 40);
   CHECK(different > 50);
   CHECK(all.measured() == 100);
+}
+
+TEST_CASE("a paired comparison ends once what it is asked is known", "[unit]") {
+  // One process in which A takes `ratio` times B's time.
+  auto process = [](double ratio) {
+    auto result = std::make_unique<WorkerResult>();
+    result->num_samples = 4 * kMinimalPairs;
+    for (size_t i = 0; i < static_cast<size_t>(result->num_samples); ++i) {
+      result->samples_b[i] = 1e-3 * (1 + 1e-4 * static_cast<double>(i % 3));
+      result->samples[i] = ratio * result->samples_b[i];
+    }
+    return result;
+  };
+  auto tally_of = [&](double ratio, PairAim aim) {
+    PairTally tally(aim);
+    int processes = 0;
+    for (; processes < kPairedProcesses && tally.open(); ++processes) tally.add(*process(ratio), false);
+    return std::pair(processes, tally.close().winner);
+  };
+  using Winner = PairedComparison::Winner;
+  CHECK(tally_of(0.9, PairAim::kWhoWins) == std::pair(kPairedProcesses, Winner::kA));
+  CHECK(tally_of(0.9, PairAim::kWhetherAWins) == std::pair(kPairedProcesses, Winner::kA));
+  CHECK(tally_of(1.1, PairAim::kWhoWins) == std::pair(kPairedProcesses, Winner::kB));
+  CHECK(tally_of(1.1, PairAim::kWhetherAWins) == std::pair(1, Winner::kNone));
+  CHECK(tally_of(1, PairAim::kWhoWins) == std::pair(1, Winner::kNone));
+  PairTally swapped(PairAim::kWhetherAWins);
+  swapped.add(*process(1.1), true);  // the worker's first program was B
+  CHECK(swapped.open());
 }

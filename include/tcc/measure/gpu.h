@@ -56,7 +56,7 @@ class GpuMeasurer : public Measurer {
   // Errors: the device is lost, or out of memory for the task's own tensors; no compiler for its architecture.
   Result<std::vector<Measurement>> measure(std::span<const Candidate> candidates) override;
   // As IsolatedHostMeasurer::compare_paired: A B B A, in processes of their own.
-  Result<PairedComparison> compare_paired(const Candidate& a, const Candidate& b);
+  Result<PairedComparison> compare_paired(const Candidate& a, const Candidate& b, PairAim aim = PairAim::kWhoWins);
 
   int worker_pid() const;    // for tests and for messages
   int64_t restarts() const;  // how often the worker had to be started again

@@ -38,7 +38,7 @@ class IsolatedHostMeasurer : public Measurer {
   Result<std::vector<Measurement>> measure(std::span<const Candidate> candidates) override;
   // Interleaved re-rank of two candidates of one task. A winner is called only when in each of six processes the
   // interval of the ratio excludes 1, on the same side, by an effect of at least kMinimalEffect.
-  Result<PairedComparison> compare_paired(const Candidate& a, const Candidate& b);
+  Result<PairedComparison> compare_paired(const Candidate& a, const Candidate& b, PairAim aim = PairAim::kWhoWins);
 
   const HostMeasureOptions& options() const;
   int worker_pid() const;    // for tests and for messages

@@ -83,6 +83,9 @@ class Measurer {
   virtual Result<std::vector<Measurement>> measure(std::span<const Candidate> candidates) = 0;
 };
 
+// What a paired comparison is to find out. That A does not win is known long before it is known whether B does.
+enum class PairAim : uint8_t { kWhoWins, kWhetherAWins };
+
 // Which of two programs is faster, by runs that alternate A B B A in one process, in several processes.
 struct PairedComparison {
   enum class Winner : uint8_t { kNone, kA, kB };

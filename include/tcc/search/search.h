@@ -114,7 +114,8 @@ struct Environment {
   ThreadPool* pool = nullptr;  // proposing and lowering; nullptr = this thread
   // Inputs and reference of a task, made when it is first visited; empty for measurers that need none.
   std::function<Result<std::shared_ptr<const measure::MeasureTask>>(const task::Task&)> prepare;
-  // Paired comparison, by which the fastest few of each task decide who is best at the end; empty: medians decide.
+  // Paired comparison, by which the fastest few of each task decide who is best at the end: only whether the first of
+  // the two wins matters. Empty: medians decide.
   std::function<Result<measure::PairedComparison>(const measure::Candidate&, const measure::Candidate&)> compare;
   std::function<bool()> stop;                     // true: end after the measurements under way; may be empty
   std::function<void(const Progress&)> progress;  // may be empty
