@@ -47,10 +47,10 @@ class Breeder {
   std::vector<Individual> evolve() {
     find_offsets();
     std::vector<Individual> population = first_generation();
+    score(population);
     std::vector<Individual> random_part;
     for (size_t i = elites_.size() + sown_.size(); i < population.size(); ++i)
       if (candidates_.fresh(population[i])) random_part.push_back(population[i]);
-    score(population);
     candidates_.collect(population);
     for (int64_t g = 0; g < options_.generations; ++g) {
       std::vector<Individual> children = next_generation(population, static_cast<uint64_t>(g));

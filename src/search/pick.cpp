@@ -11,6 +11,10 @@ namespace {
 // used up.
 constexpr double kFirstRandom = 0.35, kEarlyRandom = 0.2;
 
+// After a round that brought less than this, a share of the picks are fresh draws that promise most: what descends from
+// the best of one basin fills a round otherwise, and is as fast as its parents.
+constexpr double kProgress = 0.03, kStalledShare = 0.5;
+
 // Share of a first round's picks that go to the best of different sketches: by the estimate, by a model.
 constexpr double kFirstShare = 0.6, kInformedShare = 0.45;
 constexpr double kBanditShare = 0.125, kBanditBonus = 0.5;
@@ -131,6 +135,13 @@ class Picker {
   features::Row scale_ = {};
 };
 
+bool stalled(const TaskState& state) {
+  const std::vector<double>& best = state.history;
+  if (best.size() < 2 || best.back() <= 0) return false;
+  const double before = best[best.size() - 2];
+  return before > 0 && best.back() > (1 - kProgress) * before;
+}
+
 }  // namespace
 
 std::vector<Individual> pick_programs(const TaskState& state, std::vector<Individual> candidates,
@@ -164,6 +175,10 @@ std::vector<Individual> pick_round(const Round& round, std::vector<Individual> u
   auto random = static_cast<int64_t>(std::floor(share + round.rng.fork(0x726e64).uniform()));
   Rng rng = round.rng.fork(0x7069636b);
   const auto sown_first = static_cast<size_t>(std::ssize(out));
+  if (wanted > 0 && !exploit && stalled(state)) {
+    const auto fresh = static_cast<int64_t>(kStalledShare * static_cast<double>(count));
+    for (const Individual& i : pick_programs(state, random_part, {.count = fresh, .informed = informed})) take(i);
+  }
   for (int64_t k = 0; k < random && !exploit && !random_part.empty() && count > 1; ++k)
     take(random_part[static_cast<size_t>(rng.below(std::ssize(random_part)))]);
   std::erase_if(unmeasured, [&](const Individual& i) { return taken.count(i.nest) != 0; });

@@ -190,3 +190,35 @@ TEST_CASE("picks avoid programs that resemble each other") {
   CHECK(picks[0].nest == 77);
   CHECK(picks[1].nest < 10);
 }
+
+TEST_CASE("after a round that brought next to nothing half of the picks are fresh draws that promise most") {
+  search::TaskState state;
+  state.sketches.resize(1);
+  search::Known measured{.record = 1, .sketch = 0, .has_row = true, .seconds = 1};
+  measured.row.fill(1);
+  state.known.push_back(measured);
+  std::vector<search::Individual> descendants, drawn;
+  for (uint64_t i = 0; i < 40; ++i) descendants.push_back(candidate(0, 1.f, i));
+  for (uint64_t i = 0; i < 40; ++i) drawn.push_back(candidate(0, i < 4 ? 0.f : -9.f, 100 + i));
+  std::unique_ptr<cost::CostModel> model = cost::make_rule_model();
+  const search::RoundPlan plan{.count = 8, .progress = 0.5, .seeds = {}};  // no share is drawn blindly any more
+  const search::TuneOptions options;
+  const search::Settings settings;
+  const Rng rng(3);
+  auto picked = [&](std::vector<double> history, bool exploit) {
+    state.history = std::move(history);
+    std::vector<search::Individual> all = descendants;
+    all.insert(all.end(), drawn.begin(), drawn.end());
+    int best = 0, others = 0;
+    for (const search::Individual& i :
+         search::pick_round({state, *model, plan, avx2(), options, settings, rng, nullptr}, all, drawn, {}, exploit))
+      (i.nest < 100 ? others : i.nest < 104 ? best : others) += 1;
+    return std::pair(best, others);
+  };
+  const auto explored = static_cast<int>(std::ceil(8 * options.explore));
+  CHECK(picked({1.0, 0.99}, false).first == 4);
+  CHECK(picked({1.0, 0.5}, false).first <= explored);
+  CHECK(picked({1.0}, false).first <= explored);
+  CHECK(picked({1.0, 0.99}, true).first == 0);
+  CHECK(picked({1.0, 0.99}, false).second == 4);
+}
