@@ -6,6 +6,7 @@
 #include <set>
 
 #include "tcc/analysis/address.h"
+#include "tcc/ir/evaluate.h"
 #include "tcc/ir/instr.h"
 #include "tcc/ir/walk.h"
 
@@ -17,87 +18,6 @@ namespace {
 
 constexpr int64_t kLanes = 32, kBanks = 32, kWord = 4, kWidest = 16;
 constexpr int kSamples = 6;
-
-using Values = std::map<Id, int64_t>;
-
-int64_t floor_div(int64_t a, int64_t b) {
-  return a / b - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0);
-}
-
-// nullopt: depends on memory, or on something unknown.
-std::optional<int64_t> evaluate(Expr e, const Values& values) {
-  auto both = [&](Expr x, Expr y, auto f) -> std::optional<int64_t> {
-    const std::optional<int64_t> a = evaluate(x, values), b = evaluate(y, values);
-    return a && b ? std::optional<int64_t>(f(*a, *b)) : std::nullopt;
-  };
-  switch (e->kind) {
-    case ExprKind::kIntConst:
-      return int_value(e);
-    case ExprKind::kVar: {
-      auto v = values.find(as<Var>(e)->id);
-      return v == values.end() ? std::nullopt : std::optional(v->second);
-    }
-    case ExprKind::kSum: {
-      int64_t total = as<Sum>(e)->constant;
-      for (const Term& t : as<Sum>(e)->terms) {
-        const std::optional<int64_t> atom = evaluate(t.atom, values);
-        if (!atom) return std::nullopt;
-        total += t.coefficient * *atom;
-      }
-      return total;
-    }
-    case ExprKind::kProd: {
-      int64_t total = 1;
-      for (Expr f : as<Prod>(e)->factors) {
-        const std::optional<int64_t> factor = evaluate(f, values);
-        if (!factor) return std::nullopt;
-        total *= *factor;
-      }
-      return total;
-    }
-    case ExprKind::kFloorDiv:
-    case ExprKind::kFloorMod: {
-      const std::optional<int64_t> a = evaluate(as<Binary>(e)->a, values), b = evaluate(as<Binary>(e)->b, values);
-      if (!a || !b || *b == 0) return std::nullopt;
-      return e->kind == ExprKind::kFloorDiv ? floor_div(*a, *b) : *a - floor_div(*a, *b) * *b;
-    }
-    case ExprKind::kMin:
-      return both(as<Binary>(e)->a, as<Binary>(e)->b, [](int64_t a, int64_t b) { return std::min(a, b); });
-    case ExprKind::kMax:
-      return both(as<Binary>(e)->a, as<Binary>(e)->b, [](int64_t a, int64_t b) { return std::max(a, b); });
-    case ExprKind::kLt:
-      return both(as<Binary>(e)->a, as<Binary>(e)->b, [](int64_t a, int64_t b) { return a < b; });
-    case ExprKind::kLe:
-      return both(as<Binary>(e)->a, as<Binary>(e)->b, [](int64_t a, int64_t b) { return a <= b; });
-    case ExprKind::kEq:
-      return both(as<Binary>(e)->a, as<Binary>(e)->b, [](int64_t a, int64_t b) { return a == b; });
-    case ExprKind::kNe:
-      return both(as<Binary>(e)->a, as<Binary>(e)->b, [](int64_t a, int64_t b) { return a != b; });
-    case ExprKind::kAnd:
-      return both(as<Binary>(e)->a, as<Binary>(e)->b, [](int64_t a, int64_t b) { return a != 0 && b != 0; });
-    case ExprKind::kOr:
-      return both(as<Binary>(e)->a, as<Binary>(e)->b, [](int64_t a, int64_t b) { return a != 0 || b != 0; });
-    case ExprKind::kNot: {
-      const std::optional<int64_t> a = evaluate(as<Unary>(e)->a, values);
-      return a ? std::optional<int64_t>(*a == 0) : std::nullopt;
-    }
-    case ExprKind::kSelect: {
-      const std::optional<int64_t> c = evaluate(as<Select>(e)->condition, values);
-      if (!c) return std::nullopt;
-      return evaluate(*c != 0 ? as<Select>(e)->a : as<Select>(e)->b, values);
-    }
-    case ExprKind::kFloatConst:
-    case ExprKind::kAdd:
-    case ExprKind::kSub:
-    case ExprKind::kMul:
-    case ExprKind::kDiv:
-    case ExprKind::kCast:
-    case ExprKind::kLoad:
-    case ExprKind::kCall:
-      return std::nullopt;
-  }
-  return std::nullopt;
-}
 
 // Neighbouring elements that the emitter moves at once: those of a vectorised loop.
 int64_t vector_width(Builder& b, const Buffer& buffer, std::span<const Expr> indices, const Loop* vector) {
@@ -249,11 +169,12 @@ class Collector {
         if (n == 1) return extent - 1;
         return static_cast<int64_t>((salt * 2654435761U + static_cast<uint64_t>(n) * 40503U) % 65521U) % extent;
       };
-      Values values;
+      Assignment values;
       for (const Loop* l : loops_)
         if (!is_thread(l->axis) && is_int(l->extent))
-          values[l->id] = pick(int_value(l->extent), static_cast<uint64_t>(l->id));
-      if (vector != nullptr) values[vector->id] = values[vector->id] / width * width;
+          assign(values, l->id, pick(int_value(l->extent), static_cast<uint64_t>(l->id)));
+      for (auto& [id, value] : values)
+        if (vector != nullptr && id == vector->id) value = value / width * width;
       const int64_t warp = pick(warps, 77);
       std::vector<std::vector<int64_t>> lanes;
       bool known = true;
@@ -292,15 +213,15 @@ class Collector {
       return kLanes * extent(Axis::kWarp) * (extents_.contains(Axis::kWarpgroup) ? 4 * extent(Axis::kWarpgroup) : 1);
     return extent(Axis::kThreadX) * extent(Axis::kThreadY) * extent(Axis::kThreadZ);
   }
-  void place(Values& values, int64_t thread) const {
+  void place(Assignment& values, int64_t thread) const {
     const int64_t x = extent(Axis::kThreadX), y = extent(Axis::kThreadY), warp = thread / kLanes;
     for (const Loop* l : loops_) {
-      if (l->axis == Axis::kThreadX) values[l->id] = thread % x;
-      if (l->axis == Axis::kThreadY) values[l->id] = thread / x % y;
-      if (l->axis == Axis::kThreadZ) values[l->id] = thread / x / y;
-      if (l->axis == Axis::kLane) values[l->id] = thread % kLanes;
-      if (l->axis == Axis::kWarp) values[l->id] = extents_.contains(Axis::kWarpgroup) ? warp % 4 : warp;
-      if (l->axis == Axis::kWarpgroup) values[l->id] = warp / 4;
+      if (l->axis == Axis::kThreadX) assign(values, l->id, thread % x);
+      if (l->axis == Axis::kThreadY) assign(values, l->id, thread / x % y);
+      if (l->axis == Axis::kThreadZ) assign(values, l->id, thread / x / y);
+      if (l->axis == Axis::kLane) assign(values, l->id, thread % kLanes);
+      if (l->axis == Axis::kWarp) assign(values, l->id, extents_.contains(Axis::kWarpgroup) ? warp % 4 : warp);
+      if (l->axis == Axis::kWarpgroup) assign(values, l->id, warp / 4);
     }
   }
 

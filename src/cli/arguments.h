@@ -42,6 +42,7 @@ struct Arguments {
   std::string strategy = "evolutionary", task_scheduler = "gradient";
   bool fresh = false;
   bool no_prior = false;
+  std::vector<std::string> modules;
   std::string tasks;  // "list", or which
 
   // build

@@ -15,9 +15,17 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 Json explanation_json(const driver::Explanation& e) {
-  Json json = {{"key", e.key},         {"workload", e.workload}, {"tuned", e.tuned}, {"note", e.note},
-               {"seconds", e.seconds}, {"flops", e.flops},       {"loops", e.loops}, {"design_spaces", e.design_spaces},
-               {"draws", e.draws},     {"legal", e.legal}};
+  Json json = {{"key", e.key},
+               {"workload", e.workload},
+               {"tuned", e.tuned},
+               {"predicted", e.predicted},
+               {"note", e.note},
+               {"seconds", e.seconds},
+               {"flops", e.flops},
+               {"loops", e.loops},
+               {"design_spaces", e.design_spaces},
+               {"draws", e.draws},
+               {"legal", e.legal}};
   json["steps"] = Json::array();
   for (const driver::ExplainedStep& s : e.steps) json["steps"].push_back({{"module", s.module}, {"step", s.text}});
   json["rejects"] = Json::array();
@@ -51,7 +59,7 @@ std::string matrix_text(const driver::Explanation& e) {
   for (const std::string& line : e.no_matrix_instruction) text += line + "\n";
   if (e.no_matrix_instruction.empty())
     text += fmt::format("the schedule above was {}; the design space has others with one\n",
-                        e.tuned ? "measured to be the fastest" : "taken without measuring");
+                        e.tuned && !e.predicted ? "measured to be the fastest" : "taken without measuring");
   return text;
 }
 
@@ -100,7 +108,8 @@ Result<int> run_explain(const Arguments& a) {
   std::string text = fmt::format("{}  {}\n", e.key, e.workload);
   if (e.tuned)
     text +=
-        fmt::format("tuned: {} measured, {} GFLOP/s\n", format_seconds(e.seconds), format_gflops(e.flops, e.seconds));
+        fmt::format("tuned: {} {}, {} GFLOP/s\n", format_seconds(e.seconds),
+                    e.predicted ? "predicted by an analytical model" : "measured", format_gflops(e.flops, e.seconds));
   if (e.device_seconds > 0) text += fmt::format("by the device's own stamps: {}\n", format_seconds(e.device_seconds));
   if (e.counts.any()) text += "counters of a run: " + counts_text(e.counts, e.seconds) + "\n";
   if (!e.note.empty()) text += e.note + "\n";

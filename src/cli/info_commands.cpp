@@ -38,11 +38,16 @@ std::string task_table(const std::vector<driver::TaskSummary>& tasks) {
   return format_table(rows, 3);
 }
 
+const char* schedule_text(const driver::TaskDetails& details) {
+  if (!details.tuned) return "the default schedule (not tuned)";
+  return details.predicted ? "the best schedule by predictions" : "the best schedule measured";
+}
+
 Result<int> show_one(const Arguments& a, const driver::Program& program, const record::Database* store,
                      const target::Target& target) {
   TCC_TRY(driver::TaskDetails details, driver::show_task(program, a.task, store, target, threads_or_all(a.threads)));
   if (a.trace_only) {
-    remark(a.common.quiet, details.tuned ? "the best schedule measured" : "the default schedule (not tuned)");
+    remark(a.common.quiet, schedule_text(details));
     print(details.trace);
     return kOk;
   }
@@ -50,6 +55,7 @@ Result<int> show_one(const Arguments& a, const driver::Program& program, const r
     Json json = task_json(details.summary);
     json.update({{"nest", details.nest},
                  {"tuned", details.tuned},
+                 {"predicted", details.predicted},
                  {"note", details.note},
                  {"trace", details.trace},
                  {"program", details.program}});
@@ -58,7 +64,7 @@ Result<int> show_one(const Arguments& a, const driver::Program& program, const r
   }
   std::string text = task_table({details.summary});
   text += "\n-- the plain loop nest\n" + details.nest;
-  text += fmt::format("\n-- {}\n", details.tuned ? "the best schedule measured" : "the default schedule (not tuned)");
+  text += fmt::format("\n-- {}\n", schedule_text(details));
   if (details.tuned && !details.note.empty()) text += details.note + "\n";
   text += details.trace.empty() ? "none: the loop nest as it is\n" : details.trace;
   text += "\n-- the program that `tcc build` takes\n" + details.program;

@@ -146,6 +146,12 @@ void add_tuning(CLI::App& app, Lines& lines, Arguments& a) {
   tune->add_option("--task-scheduler", a.task_scheduler,
                    "Which task is next: gradient (the most to gain) or round-robin")
       ->capture_default_str();
+  tune->add_option("--modules", a.modules,
+                   "Make design spaces from these modules only, as a,b; none: the plain loops. What each choice of a "
+                   "schedule was made by, `explain` says")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("LIST");
   tune->add_flag("--no-prior", a.no_prior, "Begin without what ships with tcc about operators of the same families");
   tune->add_flag("--fresh", a.fresh, "Start a new search instead of going on with an interrupted one");
   lines.store(tune);

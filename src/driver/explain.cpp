@@ -4,6 +4,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "driver/gpu_choice.h"
 #include "tcc/driver/show.h"
 #include "tcc/ir/text.h"
 #include "tcc/lower/lower.h"
@@ -40,15 +41,20 @@ std::vector<std::string> makers(const Trace& trace, const task::Task& task, cons
     return made.size() <= trace.instructions.size() && std::equal(made.begin(), made.end(), trace.instructions.begin());
   };
   for (const auto& module : modules) {
-    std::vector<Way> next;
-    for (const Way& way : ways)
-      for (schedule::Schedule& state : module->apply(way.state, target, {})) {
+    std::map<size_t, Way> next;  // by their length: what leads to one trace and is as long is the same
+    for (const Way& way : ways) {
+      std::vector<schedule::Schedule> states = module->apply(way.state, target, {});
+      states.push_back(way.state);  // the space may have been made without this module
+      for (schedule::Schedule& state : states) {
         if (!state.ok() || !leads_there(state)) continue;
         std::vector<size_t> ends = way.ends;
         ends.push_back(state.trace().instructions.size());
-        next.push_back({std::move(state), std::move(ends)});
+        const size_t length = ends.back();
+        next.try_emplace(length, Way{std::move(state), std::move(ends)});
       }
-    ways = std::move(next);
+    }
+    ways.clear();
+    for (auto& [length, way] : next) ways.push_back(std::move(way));
   }
   std::vector<std::string> names(trace.instructions.size());
   for (const Way& way : ways) {
@@ -328,11 +334,13 @@ Result<Explanation> explain_task(const Program& program, const std::string& name
                                  const target::Target& target, int64_t threads) {
   TCC_TRY(size_t index, find_task(program, name));
   const task::Task& task = program.tasks.tasks[index];
-  TCC_TRY(search::Chosen chosen, search::choose_program(task, target, store, threads));
+  TCC_TRY(const TaskProgram taken, program_of_task(task, target, store, threads));
+  const search::Chosen& chosen = taken.program;
   Explanation out;
   out.key = task.key;
   out.workload = task.workload;
   out.tuned = chosen.tuned;
+  out.predicted = taken.predicted;
   out.note = chosen.note;
   out.seconds = chosen.seconds;
   out.flops = task.flops;

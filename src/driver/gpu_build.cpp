@@ -1,11 +1,9 @@
 #include "driver/gpu_build.h"
 
 #include <algorithm>
-#include <cmath>
-#include <map>
 #include <sstream>
 
-#include "driver/gpu_search.h"
+#include "driver/gpu_choice.h"
 #include "tcc/codegen/cuda.h"
 #include "tcc/driver/gpu_target.h"
 #include "tcc/ir/text.h"
@@ -19,101 +17,6 @@ namespace {
 using package::ArchitectureCode;
 using package::Origin;
 using package::TaskCode;
-
-constexpr int64_t kDefaultRanked = 384;  // programs that the default schedule is chosen from
-constexpr size_t kDefaultFinalists = 8;  // of those, tried until one compiles
-constexpr size_t kMostPredictions = 4;   // records that are tried until one replays
-
-// A task for one target.
-struct GpuKernel {
-  search::Chosen program;
-  codegen::Artifact artifact;
-  Origin origin = Origin::kDefault;
-};
-
-// Predictions that are ok, by predicted time: the newest of each program.
-Result<std::vector<record::Record>> predictions(const task::Task& task, const target::Target& target,
-                                                const record::Database& store) {
-  TCC_TRY(std::vector<record::Record> all, store.all(task_key_hash(task.key)));
-  std::map<uint64_t, record::Record> newest;
-  for (record::Record& r : all)
-    if (r.kind == record::Kind::kPredicted && r.target_features == target::feature_hash(target))
-      newest.insert_or_assign(r.nest, std::move(r));
-  std::vector<record::Record> chosen;
-  for (auto& [nest, r] : newest)
-    if (r.status == record::Status::kOk) chosen.push_back(std::move(r));
-  std::sort(chosen.begin(), chosen.end(), [](const record::Record& x, const record::Record& y) {
-    return x.median != y.median ? x.median < y.median : x.nest < y.nest;
-  });
-  if (chosen.size() > kMostPredictions) chosen.resize(kMostPredictions);
-  return chosen;
-}
-
-class Chooser {
- public:
-  Chooser(const task::Task& task, const target::Target& target, const record::Database* store, std::string prefix)
-      : task_(task), target_(target), store_(store) {
-    options_.prefix = std::move(prefix);
-  }
-
-  // From the fastest measurement, else the best prediction, else the default.
-  Result<GpuKernel> choose() {
-    std::string why = "no valid measurement or prediction of it is in the store";
-    if (store_ != nullptr) {
-      TCC_TRY(std::optional<record::Record> best,
-              store_->best(task_key_hash(task_.key), target::feature_hash(target_)));
-      TCC_TRY(std::vector<record::Record> records, predictions(task_, target_, *store_));
-      if (best) records.insert(records.begin(), std::move(*best));
-      for (const record::Record& r : records) {
-        Result<GpuKernel> kernel = of_record(r);
-        if (kernel || kernel.error().cls == ErrorClass::kEnvironment) return kernel;
-        why = kernel.error().message;
-      }
-    }
-    TCC_TRY(GpuKernel kernel, by_default());
-    kernel.program.note =
-        fmt::format("{}: not tuned for {} ({}); the default schedule is used", task_.workload, target_.name, why);
-    return kernel;
-  }
-
- private:
-  Result<GpuKernel> of_record(const record::Record& r) const {
-    TCC_TRY(schedule::Trace trace, schedule::trace_from_json(r.trace));
-    auto program = search::program_of_trace(trace, task_, target_);
-    if (!program) return input_error("its best record does not replay: {}", program.error().message);
-    if (program->nest != r.nest) return input_error("its best record gives another program with this version");
-    program->tuned = true;
-    program->seconds = r.median;
-    TCC_TRY(GpuKernel kernel, compile(std::move(*program)));
-    kernel.origin = r.kind == record::Kind::kMeasured ? Origin::kMeasured : Origin::kPredicted;
-    return kernel;
-  }
-
-  // The best by the model among seeded draws that compiles; the plain loops are the last resort.
-  Result<GpuKernel> by_default() const {
-    GpuSearch search(task_, target_, {.ranked = kDefaultRanked});
-    search::Counts counts;
-    search.explore(counts);
-    for (const GpuCandidate& candidate : search.finalists(kDefaultFinalists)) {
-      auto program = search::program_of_trace(search.trace_of(candidate), task_, target_);
-      if (!program) continue;
-      Result<GpuKernel> kernel = compile(std::move(*program));
-      if (kernel || kernel.error().cls == ErrorClass::kEnvironment) return kernel;
-    }
-    TCC_TRY(search::Chosen plain, search::unscheduled_program(task_, target_));
-    return compile(std::move(plain));
-  }
-
-  Result<GpuKernel> compile(search::Chosen program) const {
-    TCC_TRY(codegen::Artifact artifact, codegen::compile_cuda(program.lowered, target_, options_));
-    return GpuKernel{std::move(program), std::move(artifact), Origin::kDefault};
-  }
-
-  const task::Task& task_;
-  const target::Target& target_;
-  const record::Database* store_;
-  codegen::CudaOptions options_;
-};
 
 // The same program as PTX; code that only one architecture has is not left in it.
 Result<codegen::Artifact> compile_ptx(const search::Chosen& program, const target::Target& target,
@@ -135,7 +38,7 @@ Result<std::vector<GpuKernel>> choose_all(const Program& program, const BuildOpt
   ThreadPool pool(static_cast<int>(target::host_target().cpu.threads));
   pool.parallel_for(static_cast<int64_t>(results.size()), [&](int64_t i, int) {
     const auto n = static_cast<size_t>(i), task = n % tasks.size();
-    results[n] = Chooser(tasks[task], options.gpus[n / tasks.size()], options.store, prefix_of(task)).choose();
+    results[n] = choose_gpu_kernel(tasks[task], options.gpus[n / tasks.size()], options.store, prefix_of(task));
   });
   std::vector<GpuKernel> kernels;
   for (size_t n = 0; n < results.size(); ++n) {

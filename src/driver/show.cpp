@@ -2,6 +2,7 @@
 
 #include <charconv>
 
+#include "driver/gpu_choice.h"
 #include "tcc/ir/text.h"
 #include "tcc/schedule/trace.h"
 #include "tcc/search/search.h"
@@ -84,8 +85,10 @@ Result<TaskDetails> show_task(const Program& program, const std::string& name, c
   TaskDetails details;
   details.summary = summaries[index];
   details.nest = ir::print(task.kernel);
-  TCC_TRY(search::Chosen chosen, search::choose_program(task, target, store, threads));
+  TCC_TRY(const TaskProgram taken, program_of_task(task, target, store, threads));
+  const search::Chosen& chosen = taken.program;
   details.tuned = chosen.tuned;
+  details.predicted = taken.predicted;
   details.note = chosen.note;
   details.program = ir::print(chosen.lowered);
   if (!chosen.trace.empty()) {

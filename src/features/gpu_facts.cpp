@@ -6,11 +6,14 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
+#include <set>
 
 #include "tcc/analysis/address.h"
 #include "tcc/analysis/roles.h"
 #include "tcc/analysis/shared_plan.h"
 #include "tcc/analysis/simplify.h"
+#include "tcc/ir/evaluate.h"
 #include "tcc/ir/instr.h"
 #include "tcc/ir/walk.h"
 
@@ -285,6 +288,32 @@ class Counter {
     return out;
   }
 
+  // Pieces of memory of so many bytes that the first warp touches in the first iteration of all other loops, where the
+  // address is no linear function of the thread: rows that wrap around within a warp lie side by side all the same.
+  // Addresses that nothing is known of are all apart.
+  double pieces_of_warp(const Buffer& b, std::span<const Expr> indices, int64_t bytes) const {
+    Assignment at;
+    size_t thread = 0;
+    int64_t lanes = 1;
+    for (const Loop* l : loops_) {
+      if (l->axis == Axis::kThreadX) thread = at.size(), lanes = static_cast<int64_t>(extent_of(*l));
+      at.emplace_back(l->id, 0);
+    }
+    lanes = std::min<int64_t>(lanes, target_.cuda.warp_size);
+    std::set<int64_t> pieces;
+    for (int64_t lane = 0; lane < lanes; ++lane) {
+      at[thread].second = lane;
+      int64_t address = 0;
+      for (size_t d = 0; d < indices.size(); ++d) {
+        const std::optional<int64_t> index = evaluate(indices[d], at);
+        if (!index || !is_int(b.shape[d])) return static_cast<double>(target_.cuda.warp_size);
+        address = address * int_value(b.shape[d]) + *index;
+      }
+      pieces.insert(ir::floor_div(address * type_bytes(b.type), bytes));
+    }
+    return static_cast<double>(pieces.size()) * static_cast<double>(target_.cuda.warp_size) / static_cast<double>(lanes);
+  }
+
   void access(const Buffer& b, std::span<const Expr> indices, double times) {
     if (b.scope == Scope::kLocal) return;
     // Loops of a register tile that the access does not move with reuse the value.
@@ -327,7 +356,12 @@ class Counter {
     double moved = along == 0 ? sector
                               : std::min(per_warp * static_cast<double>(std::max<int64_t>(along, 1)),
                                          sector * static_cast<double>(target_.cuda.warp_size));
-    if (along < 0) moved = sector * static_cast<double>(target_.cuda.warp_size);
+    double lines = std::min(static_cast<double>(target_.cuda.warp_size),
+                            per_warp * static_cast<double>(std::abs(along)) / kLine);
+    if (along < 0) {
+      moved = sector * pieces_of_warp(b, indices, target_.cuda.memory_transaction_bytes);
+      lines = pieces_of_warp(b, indices, static_cast<int64_t>(kLine));
+    }
     // Blocks of a cluster that want the same box are sent it once.
     if (copying_ && role_ != nullptr)
       for (const Loop* l : loops_)
@@ -340,8 +374,7 @@ class Counter {
       return;
     }
     // Lines of the first-level cache, which shared memory is a part of.
-    facts_.shared_accesses += warps * std::min(static_cast<double>(target_.cuda.warp_size),
-                                               per_warp * static_cast<double>(std::abs(along)) / kLine);
+    facts_.shared_accesses += warps * lines;
   }
 
   const Kernel& k_;

@@ -34,9 +34,6 @@ bool is_simt(ir::Stmt root);
 
 Region compile_region(const KernelInfo& info, ir::Stmt root);
 
-// The value of an index expression over scalars only; nullopt when it mentions anything else or divides by zero.
-std::optional<int64_t> evaluate_scalar(ir::Expr e, std::span<const std::pair<ir::Id, int64_t>> scalars);
-
 class Compiler {
  public:
   Compiler(const KernelInfo& info, bool simt);

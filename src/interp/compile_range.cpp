@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "interp/compile.h"
+#include "tcc/ir/evaluate.h"
 
 namespace tcc::interp {
 namespace {
@@ -18,9 +19,6 @@ Interval multiply(const Interval& a, const Interval& b) {
   const Wide p[] = {Wide{a.low} * b.low, Wide{a.low} * b.high, Wide{a.high} * b.low, Wide{a.high} * b.high};
   return make(*std::min_element(p, p + 4), *std::max_element(p, p + 4));
 }
-int64_t floor_div(int64_t a, int64_t b) {
-  return a / b - (a % b < 0 ? 1 : 0);
-}  // b > 0
 
 }  // namespace
 
@@ -55,11 +53,11 @@ Interval Compiler::interval(ir::Expr e) {
       const int64_t divisor = ir::int_value(b->b);
       const Interval a = interval(b->a);
       if (e->kind == ir::ExprKind::kFloorMod) {
-        if (!a.known() || floor_div(a.low, divisor) != floor_div(a.high, divisor)) return {0, divisor - 1};
-        return {a.low - floor_div(a.low, divisor) * divisor, a.high - floor_div(a.high, divisor) * divisor};
+        if (!a.known() || ir::floor_div(a.low, divisor) != ir::floor_div(a.high, divisor)) return {0, divisor - 1};
+        return {a.low - ir::floor_div(a.low, divisor) * divisor, a.high - ir::floor_div(a.high, divisor) * divisor};
       }
       if (!a.known()) return {};
-      return {floor_div(a.low, divisor), floor_div(a.high, divisor)};
+      return {ir::floor_div(a.low, divisor), ir::floor_div(a.high, divisor)};
     }
     case ir::ExprKind::kMin:
     case ir::ExprKind::kMax: {

@@ -4,6 +4,7 @@
 
 #include "interp/machine.h"
 #include "interp/sync.h"
+#include "tcc/ir/evaluate.h"
 
 namespace tcc::interp {
 namespace {
@@ -72,16 +73,6 @@ Reg call(const Ins& in, const Reg* r) {
   return out;
 }
 
-int64_t floor_div(int64_t a, int64_t b) {
-  if (b == -1) return static_cast<int64_t>(-static_cast<uint64_t>(a));
-  return a / b - ((a % b != 0 && (a % b < 0) != (b < 0)) ? 1 : 0);
-}
-int64_t floor_mod(int64_t a, int64_t b) {
-  if (b == -1) return 0;
-  const int64_t m = a % b;
-  return m != 0 && (m < 0) != (b < 0) ? m + b : m;
-}
-
 // What the checks of an instruction find; away from the loop, which they would only lengthen.
 [[gnu::cold]] void report_bounds(Machine& m, const Thread& t, const Ins* pc, int64_t index, int64_t extent) {
   m.report(Finding::Kind::kOutOfBounds, t, pc, pc->e, -1,
@@ -103,8 +94,8 @@ int64_t floor_mod(int64_t a, int64_t b) {
 int64_t quotient(Machine& m, const Thread& t, const Ins* pc, int64_t a, int64_t b) {
   if (b == 0) [[unlikely]]
     return report_zero_divisor(m, t, pc);
-  if (pc->op == Op::kFloorDivI) return floor_div(a, b);
-  if (pc->op == Op::kFloorModI) return floor_mod(a, b);
+  if (pc->op == Op::kFloorDivI) return ir::floor_div(a, b);
+  if (pc->op == Op::kFloorModI) return ir::floor_mod(a, b);
   return b == -1 ? static_cast<int64_t>(-static_cast<uint64_t>(a)) : a / b;
 }
 

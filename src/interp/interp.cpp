@@ -4,6 +4,7 @@
 
 #include "interp/launch.h"
 #include "interp/rows.h"
+#include "tcc/ir/evaluate.h"
 #include "tcc/ir/walk.h"
 #include "tcc/support/check.h"
 
@@ -72,7 +73,7 @@ class Run {
       BufferShape s;
       s.elements = 1;
       for (ir::Expr e : b->shape) {
-        const auto extent = evaluate_scalar(e, options_.scalars);
+        const auto extent = ir::evaluate(e, options_.scalars);
         if (!extent || *extent < 0) {
           bad(fmt::format("the shape of {} is not a number of elements", name(b->id)));
           return false;

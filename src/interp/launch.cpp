@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "interp/rows.h"
+#include "tcc/ir/evaluate.h"
 #include "tcc/support/check.h"
 
 namespace tcc::interp {
@@ -27,7 +28,7 @@ bool is_per_block(ir::Scope scope) {
 bool Launch::measure() {
   std::fill(std::begin(extents_), std::end(extents_), 1);
   for (const BoundLoop& l : m_.region->bound) {
-    const auto extent = evaluate_scalar(l.extent, m_.options->scalars);
+    const auto extent = ir::evaluate(l.extent, m_.options->scalars);
     if (!extent) {
       m_.findings->add(
           Kind::kBadArguments, nullptr, -1,

@@ -9,19 +9,12 @@
 #include <cmath>
 #include <numeric>
 
+#include "tcc/ir/evaluate.h"
 #include "tcc/support/check.h"
 #include "tcc/support/hash.h"
 
 namespace tcc::ir {
 namespace {
-
-int64_t floor_div_int(int64_t a, int64_t b) {
-  int64_t q = a / b;
-  return (a % b != 0 && ((a < 0) != (b < 0))) ? q - 1 : q;
-}
-int64_t floor_mod_int(int64_t a, int64_t b) {
-  return a - floor_div_int(a, b) * b;
-}
 
 // Terms under construction: inline up to 16, then the heap.
 class TermList {
@@ -210,7 +203,7 @@ Expr Builder::floor_div(Expr a, Expr b) {
   TCC_CHECK(a->type == Type::kI64 && b->type == Type::kI64);
   TCC_CHECK(!is_int(b, 0), "division by zero");
   if (is_int(b, 1)) return a;
-  if (is_int(a) && is_int(b)) return integer(floor_div_int(int_value(a), int_value(b)));
+  if (is_int(a) && is_int(b)) return integer(ir::floor_div(int_value(a), int_value(b)));
   if (is_int(a, 0)) return a;
   Decomposed d;
   decompose(a, d);
@@ -219,8 +212,8 @@ Expr Builder::floor_div(Expr a, Expr b) {
   int64_t inner_constant = d.constant, outer_constant = 0;
   if (is_int(b) && int_value(b) > 0) {
     int64_t c = int_value(b);
-    outer_constant = floor_div_int(d.constant, c);
-    inner_constant = floor_mod_int(d.constant, c);
+    outer_constant = ir::floor_div(d.constant, c);
+    inner_constant = ir::floor_mod(d.constant, c);
     int64_t g = c;
     for (const Term& t : d.terms) {
       if (t.coefficient % c == 0)
@@ -232,7 +225,7 @@ Expr Builder::floor_div(Expr a, Expr b) {
     if (rest.empty()) return sum(outer_constant, outside.view());
     if (g > 1) {  // floor((g x + k) / (g c)) == floor((x + floor(k / g)) / c)
       for (Term& t : rest) t.coefficient /= g;
-      Expr inner = floor_div(sum(floor_div_int(inner_constant, g), rest), integer(c / g));
+      Expr inner = floor_div(sum(ir::floor_div(inner_constant, g), rest), integer(c / g));
       outside.push(1, inner);
       return sum(outer_constant, outside.view());
     }
@@ -273,13 +266,13 @@ Expr Builder::floor_mod(Expr a, Expr b) {
   TCC_CHECK(a->type == Type::kI64 && b->type == Type::kI64);
   TCC_CHECK(!is_int(b, 0), "modulo by zero");
   if (is_int(b, 1)) return integer(0);
-  if (is_int(a) && is_int(b)) return integer(floor_mod_int(int_value(a), int_value(b)));
+  if (is_int(a) && is_int(b)) return integer(ir::floor_mod(int_value(a), int_value(b)));
   if (is_int(a, 0)) return a;
   Decomposed d;
   decompose(a, d);
   TermList inside;
   if (is_int(b) && int_value(b) > 0) {
-    int64_t c = int_value(b), constant = floor_mod_int(d.constant, c), g = std::gcd(c, constant);
+    int64_t c = int_value(b), constant = ir::floor_mod(d.constant, c), g = std::gcd(c, constant);
     for (const Term& t : d.terms)
       if (t.coefficient % c != 0) inside.push(t.coefficient, t.atom), g = std::gcd(g, t.coefficient);
     auto rest = inside.view();

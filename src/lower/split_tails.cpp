@@ -10,6 +10,7 @@
 #include "lower/rename.h"
 #include "tcc/analysis/ranges.h"
 #include "tcc/ir/build.h"
+#include "tcc/ir/evaluate.h"
 #include "tcc/ir/walk.h"
 
 namespace tcc::lower {
@@ -22,73 +23,6 @@ constexpr double kUsual = 0.3;    // a test that holds less often is not worth a
 constexpr double kAsGood = 0.85;  // an outer test may hold this much less often than the best inner one
 constexpr int64_t kSmallBody = 8;
 constexpr int kMaxCopies = 6;
-
-// Value of an index expression under an assignment; nullopt for anything that is no index arithmetic.
-std::optional<int64_t> evaluate(Expr e, const std::map<Id, int64_t>& at) {
-  auto both = [&](auto f) -> std::optional<int64_t> {
-    std::optional<int64_t> a = evaluate(as<Binary>(e)->a, at), b = evaluate(as<Binary>(e)->b, at);
-    if (!a || !b) return std::nullopt;
-    return f(*a, *b);
-  };
-  auto floor_div = [](int64_t a, int64_t b) -> int64_t {
-    if (b == 0) return 0;
-    int64_t q = a / b;
-    return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
-  };
-  switch (e->kind) {
-    case ExprKind::kIntConst:
-      return int_value(e);
-    case ExprKind::kVar: {
-      auto it = at.find(as<Var>(e)->id);
-      return it == at.end() ? std::nullopt : std::optional(it->second);
-    }
-    case ExprKind::kSum: {
-      int64_t total = as<Sum>(e)->constant;
-      for (const Term& t : as<Sum>(e)->terms) {
-        std::optional<int64_t> v = evaluate(t.atom, at);
-        if (!v) return std::nullopt;
-        total += t.coefficient * *v;
-      }
-      return total;
-    }
-    case ExprKind::kProd: {
-      int64_t total = 1;
-      for (Expr f : as<Prod>(e)->factors) {
-        std::optional<int64_t> v = evaluate(f, at);
-        if (!v) return std::nullopt;
-        total *= *v;
-      }
-      return total;
-    }
-    case ExprKind::kFloorDiv:
-      return both(floor_div);
-    case ExprKind::kFloorMod:
-      return both([&](int64_t a, int64_t b) { return a - floor_div(a, b) * b; });
-    case ExprKind::kMin:
-      return both([](int64_t a, int64_t b) { return std::min(a, b); });
-    case ExprKind::kMax:
-      return both([](int64_t a, int64_t b) { return std::max(a, b); });
-    case ExprKind::kLt:
-      return both([](int64_t a, int64_t b) -> int64_t { return a < b; });
-    case ExprKind::kFloatConst:
-    case ExprKind::kAdd:
-    case ExprKind::kSub:
-    case ExprKind::kMul:
-    case ExprKind::kDiv:
-    case ExprKind::kLe:
-    case ExprKind::kEq:
-    case ExprKind::kNe:
-    case ExprKind::kAnd:
-    case ExprKind::kOr:
-    case ExprKind::kNot:
-    case ExprKind::kCast:
-    case ExprKind::kSelect:
-    case ExprKind::kLoad:
-    case ExprKind::kCall:
-      return std::nullopt;
-  }
-  return std::nullopt;
-}
 
 // A loop in whose body a test may be placed.
 bool is_place(const Loop& l) {
@@ -205,10 +139,10 @@ class TailSplitter {
     int held = 0;
     uint64_t state = 0x9e3779b97f4a7c15ull;
     for (int i = 0; i < kSamples; ++i) {
-      std::map<Id, int64_t> at;
+      Assignment at;
       for (const auto& [id, extent] : vars) {
         state = state * 6364136223846793005ull + 1442695040888963407ull;
-        at.try_emplace(id, static_cast<int64_t>((state >> 33) % static_cast<uint64_t>(std::max<int64_t>(1, extent))));
+        at.emplace_back(id, static_cast<int64_t>((state >> 33) % static_cast<uint64_t>(std::max<int64_t>(1, extent))));
       }
       std::optional<int64_t> v = evaluate(test, at);
       if (!v) return -1;

@@ -21,12 +21,13 @@ uint64_t options_hash(const space::SpaceOptions& s) {
     h = combine_hash(h, static_cast<uint64_t>(v));
   for (const std::string& name : s.modules) h = combine_hash(h, hash_bytes(name));
   const space::GpuSpaceOptions& g = s.gpu;
-  for (int64_t v :
-       {g.max_innermost, g.max_vthreads, g.max_blocks, g.tensor_max_innermost, static_cast<int64_t>(g.allow_tf32)})
+  for (int64_t v : {g.max_innermost, g.max_vthreads, g.max_blocks, g.tensor_max_innermost, g.wgmma_group,
+                    g.wgmma_cluster, static_cast<int64_t>(g.allow_tf32)})
     h = combine_hash(h, static_cast<uint64_t>(v));
   for (const std::vector<int64_t>* list :
-       {&g.vector_lengths, &g.unroll_steps, &g.reduction_threads, &g.reduction_inner, &g.row_unroll, &g.bind_threads,
-        &g.tensor_vector_bytes, &g.tensor_stages, &g.stages, &g.split_k})
+       {&g.vector_lengths, &g.unroll_steps, &g.reduction_threads, &g.reduction_inner, &g.row_unroll,
+        &g.attention_threads, &g.bind_threads, &g.tensor_vector_bytes, &g.tensor_stages, &g.wgmma_stages,
+        &g.wgmma_walkers, &g.wgmma_parts, &g.stages, &g.split_k})
     for (int64_t v : *list) h = combine_hash(h, static_cast<uint64_t>(v));
   return h;
 }

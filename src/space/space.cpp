@@ -43,6 +43,13 @@ std::vector<std::unique_ptr<Module>> modules_for(const target::Target& target) {
   return modules;
 }
 
+std::vector<std::string> module_names(const target::Target& target) {
+  std::vector<std::string> names;
+  for (const std::unique_ptr<Module>& module : modules_for(target)) names.emplace_back(module->name());
+  names.emplace_back("none");
+  return names;
+}
+
 namespace {
 
 // Few of a GPU's tilings fit its blocks' threads and registers.

@@ -33,18 +33,30 @@ std::string half_weights(const std::string& name, uint64_t rows, uint64_t column
   return number(1, rows) + number(1, columns) + number(2, kHalf) + field(8, name) + field(9, raw);
 }
 
+std::string half_model(const std::vector<std::string>& parts) {
+  std::string graph = field(2, "half");
+  for (const std::string& part : parts) graph += part;
+  return number(1, 8) + field(7, graph) + field(8, number(2, 13));
+}
+
+std::string half_node(const std::string& op, const std::vector<std::string>& from, const std::string& to) {
+  std::string bytes;
+  for (const std::string& name : from) bytes += field(1, name);
+  return field(1, bytes + field(2, to) + field(4, op));
+}
+
 // y = relu(x * w) * v: 200 x 136 by 136 x 264 by 264 x 72, none of them a multiple of a tile.
 std::string half_mlp() {
-  const auto node = [](const std::string& op, const std::vector<std::string>& from, const std::string& to) {
-    std::string bytes;
-    for (const std::string& name : from) bytes += field(1, name);
-    return field(1, bytes + field(2, to) + field(4, op));
-  };
-  const std::string graph = node("MatMul", {"x", "w"}, "h") + node("Relu", {"h"}, "r") +
-                            node("MatMul", {"r", "v"}, "y") + field(2, "half") + field(5, half_weights("w", 136, 264)) +
-                            field(5, half_weights("v", 264, 72)) + field(11, half_tensor("x", {200, 136})) +
-                            field(12, half_tensor("y", {200, 72}));
-  return number(1, 8) + field(7, graph) + field(8, number(2, 13));
+  return half_model({half_node("MatMul", {"x", "w"}, "h"), half_node("Relu", {"h"}, "r"),
+                     half_node("MatMul", {"r", "v"}, "y"), field(5, half_weights("w", 136, 264)),
+                     field(5, half_weights("v", 264, 72)), field(11, half_tensor("x", {200, 136})),
+                     field(12, half_tensor("y", {200, 72}))});
+}
+
+// y = x * w: 136 x 264 by 264 x 136, where other modules make programs that are no slower.
+std::string half_product() {
+  return half_model({half_node("MatMul", {"x", "w"}, "y"), field(5, half_weights("w", 264, 136)),
+                     field(11, half_tensor("x", {136, 264})), field(12, half_tensor("y", {136, 136}))});
 }
 
 // Tuned for one target and built for two.
@@ -58,6 +70,15 @@ struct Built : GpuLibrary {
     static Built built;
     return built;
   }
+};
+
+// By tensor copies and warpgroups, which such a small product would not be made by otherwise.
+struct ByWarpgroups : GpuLibrary {
+  ByWarpgroups()
+      : GpuLibrary([](const Sandbox& box) { spill(box.path("product.onnx"), half_product()); },
+                   {"tune", "product.onnx", "--target", "h200", "--modules", "inline_constants,gpu_wgmma,gpu_inline",
+                    "--db", "w.db", "--trials", "2"},
+                   {"build", "product.onnx", "--target", "h200", "--db", "w.db", "-o", "out", "--emit", "cu,ptx"}) {}
 };
 
 }  // namespace
@@ -79,6 +100,27 @@ TEST_CASE("kernels for Hopper are proved without a device, tuned and not", "[cli
       CHECK(task["schedule"] == (tuned ? "predicted" : "default"));
     }
   }
+}
+
+TEST_CASE("explain and show speak of the program that build takes", "[cli]") {
+  Built& built = Built::get();
+  if (!built.here) return;
+  const Json metadata = Json::parse(built.box.tcc({"inspect", "out/libhalf.so", "--json"}).out);
+  for (const bool tuned : {true, false}) {
+    std::vector<std::string> words = {"explain", "half.onnx", "--target", tuned ? "h200" : "a100", "--task", "0"};
+    words.insert(words.end(), {"--db", "r.db", "--json"});
+    const Json explained = Json::parse(built.box.tcc(words).out);
+    CHECK(explained["predicted"] == tuned);
+    CHECK(explained["tuned"] == tuned);
+    const Json& code = metadata["tasks"][0]["code"][tuned ? 1 : 0];
+    if (tuned) CHECK(explained["seconds"].get<double>() == Approx(code["predicted_seconds"].get<double>()));
+    words[0] = "show";
+    const Json shown = Json::parse(built.box.tcc(words).out);
+    CHECK(shown["predicted"] == tuned);
+    CHECK_FALSE(shown["trace"].get<std::string>().empty());
+  }
+  Outcome text = built.box.tcc({"explain", "half.onnx", "--target", "h200", "--task", "0", "--db", "r.db"});
+  CHECK_THAT(text.out, Catch::Contains("predicted by an analytical model"));
 }
 
 TEST_CASE("a library for two generations says what no device has conformed on", "[cli]") {
@@ -124,5 +166,19 @@ TEST_CASE("on emulated devices of both generations a library computes what its m
     CHECK(verify.exit_code == 0);
     CHECK_THAT(verify.out, Catch::Contains("self test ok") && Catch::Contains("passed"));
   }
+}
+
+TEST_CASE("a library whose kernels take tensor maps computes what its model says", "[emulation]") {
+  ByWarpgroups built;
+  if (!built.here) return;
+  const Json metadata = Json::parse(built.box.tcc({"inspect", "out/libproduct.so", "--json"}).out);
+  CHECK_THAT(metadata["conformance"]["never_conformed"].dump(),
+             Catch::Contains("tcc_wgmma") && Catch::Contains("tcc_tma_load"));
+  Outcome verify = built.box.run({"env", "FAKE_CUDA=arch=90,ptx=" + built.box.str("out/kernels"),
+                                  std::string(TCC_BINARY_DIR) + "/tools/tcc", "verify", "out/libproduct.so",
+                                  "--cuda-driver", TCC_FAKE_GPU, "--tolerance", "0.01"});
+  INFO(verify.out << verify.err);
+  CHECK(verify.exit_code == 0);
+  CHECK_THAT(verify.out, Catch::Contains("self test ok") && Catch::Contains("passed"));
 }
 #endif

@@ -39,6 +39,24 @@ TEST_CASE("a launch's threads, arithmetic and sectors are counted") {
   CHECK(facts_of(copy_kernel(16)).global_bytes == (4 + 32) * 128 * 256);
 }
 
+TEST_CASE("rows that wrap around within a warp are as near to each other as they are") {
+  // Threads take neighbours in rows of 28, of 28 in one array and of 30 in the other.
+  auto k = ir::parse(R"(kernel nest {
+  input A: f32[128, 10, 30]
+  output B: f32[128, 9, 28]
+  for g in 128 bound(grid.x) {
+    for x in 252 bound(thread.x) {
+      B[g, x // 28, x % 28] = A[g, x // 28 + 1, x % 28 + 1]
+    }
+  }
+}
+)");
+  REQUIRE(k.has_value());
+  // The first warp's stores are 128 bytes in a row; its loads, bytes 124 to 236 and 244 to 260, are in six sectors.
+  const double warps = 128 * 252 / 32.0;
+  CHECK(facts_of(*k).global_bytes == Approx(warps * 32 * (4 + 6)));
+}
+
 TEST_CASE("occupancy falls with storage and is zero for a block that does not fit") {
   CHECK(facts_of(copy_kernel(1)).occupancy == 1.0);
   // 40,960 bytes a block: four fit the 164 KiB of an A100's multiprocessor beside what the system takes.

@@ -89,6 +89,8 @@ std::unique_ptr<Module> make_gpu_unroll();
 std::unique_ptr<Module> make_gpu_bind();
 // The modules of a target in the order of their application.
 std::vector<std::unique_ptr<Module>> modules_for(const target::Target& target);
+// What SpaceOptions::modules may hold for it, in that order, "none" last.
+std::vector<std::string> module_names(const target::Target& target);
 
 // Traces that replay on `start` (Stage::Built) and differ in their skeletons; never empty: the trace without
 // instructions is the last resort. The first ones are those most likely to be good.
