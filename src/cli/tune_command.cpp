@@ -1,4 +1,3 @@
-#include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -13,7 +12,6 @@
 #include "tcc/cli/cli.h"
 #include "tcc/driver/machine_facts.h"
 #include "tcc/driver/tune.h"
-#include "tcc/space/space.h"
 #include "tcc/support/text.h"
 
 namespace tcc::cli {
@@ -24,17 +22,6 @@ using Json = nlohmann::ordered_json;
 constexpr int64_t kDefaultTrialsPerTask = 64;
 constexpr double kDefaultSeconds = 600;
 constexpr double kNominalSecondsPerTrial = 0.3;  // for the estimate before anything is measured
-
-Result<std::vector<std::string>> known_modules(const std::vector<std::string>& given, const target::Target& target) {
-  const std::vector<std::string> known = space::module_names(target);
-  for (const std::string& name : given) {
-    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
-    const std::string near = suggest(name, known);
-    return make_error(ErrorClass::kUsage, fmt::format("{} has no module '{}'", target.name, sanitize(name)),
-                      near.empty() ? fmt::format("there are: {}", fmt::join(known, ", ")) : near);
-  }
-  return given;
-}
 
 // Without a limit of the user's: 64 programs a task, at most 10 minutes.
 Result<search::TuneOptions> tune_options(const Arguments& a, const target::Target& target, int64_t tasks) {
@@ -51,7 +38,7 @@ Result<search::TuneOptions> tune_options(const Arguments& a, const target::Targe
   options.resume = !a.fresh;
   TCC_TRY(options.strategy, search::parse_strategy(a.strategy));
   TCC_TRY(options.scheduler, search::parse_task_scheduler(a.task_scheduler));
-  TCC_TRY(options.space.modules, known_modules(a.modules, target));
+  TCC_TRY(options.space.modules, driver::check_modules(a.modules, target));
   return options;
 }
 

@@ -1,5 +1,7 @@
 #include "tcc/driver/tune.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -14,6 +16,7 @@
 #include "tcc/measure/gpu.h"
 #include "tcc/measure/host.h"
 #include "tcc/schedule/trace.h"
+#include "tcc/space/space.h"
 #include "tcc/support/files.h"
 #include "tcc/support/parallel.h"
 #include "tcc/support/text.h"
@@ -103,6 +106,17 @@ class Baselines {
 };
 
 }  // namespace
+
+Result<std::vector<std::string>> check_modules(std::vector<std::string> names, const target::Target& target) {
+  const std::vector<std::string> known = space::module_names(target);
+  for (const std::string& name : names) {
+    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+    const std::string near = suggest(name, known);
+    return make_error(ErrorClass::kUsage, fmt::format("{} has no module '{}'", target.name, sanitize(name)),
+                      near.empty() ? fmt::format("there are: {}", fmt::join(known, ", ")) : near);
+  }
+  return names;
+}
 
 Result<void> check_tunable(const target::Target& target) {
   if (!target.is_cpu()) return {};

@@ -36,6 +36,11 @@ struct Rows {
   double rows = 1;
 };
 
+// What all steps of a row share.
+struct Choices {
+  ExprRv threads, unroll;  // of a row; statements that a thread's loops are written out to
+};
+
 int64_t reduced_extent(const NaiveNest& nest) {
   int64_t n = 1;
   for (size_t i = 0; i < nest.extents.size(); ++i) n *= nest.reduce[i] ? nest.extents[i] : 1;
@@ -99,7 +104,7 @@ class GpuReduction : public Module {
     for (size_t i = 0; i < loops.size(); ++i) (rows.is_row[i] ? row : along).push_back(loops[i]);
     const bool has_rows = !row.empty();
     if (!has_rows && !rows.reductions.empty()) return false;
-    ExprRv threads = sample_uniform(s, candidates);
+    const Choices drawn = {sample_uniform(s, candidates), sample_uniform(s, options.row_unroll)};
     LoopRv grid;
     if (has_rows) {
       std::vector<LoopRv> order = row;
@@ -107,29 +112,29 @@ class GpuReduction : public Module {
       s.reorder(order);
       grid = fuse_all(s, row);
       s.bind(grid, Axis::kGridX);
-      s.annotate(grid, AnnotationKey::kUnrollMax, sample_uniform(s, options.row_unroll));
     }
     if (rows.last_reduces) {
-      if (!reduce(s, last, has_rows ? 1 : 0, threads, options)) return false;
+      if (!reduce(s, last, has_rows ? 1 : 0, drawn, options)) return false;
     } else if (!along.empty()) {
       std::vector<LoopRv> parts =
-          s.split(fuse_all(s, along), std::array{ExprRv{}, threads, sample_uniform(s, options.reduction_inner)});
+          s.split(fuse_all(s, along), std::array{ExprRv{}, drawn.threads, sample_uniform(s, options.reduction_inner)});
       if (!s.ok()) return false;
       s.reorder(std::array{parts[1], parts[0], parts[2]});
       s.bind(parts[1], Axis::kThreadX);
+      s.annotate(parts[0], AnnotationKey::kUnrollMax, drawn.unroll);
       s.unroll(parts[2]);
     }
     // Each reduction next to its readers, later ones first.
     for (size_t i = rows.reductions.size(); i-- > 0 && s.ok();) {
       BlockRv block = s.get_block(rows.reductions[i]);
       s.compute_at(block, grid);
-      if (!s.ok() || !reduce(s, block, 1, threads, options)) return false;
+      if (!s.ok() || !reduce(s, block, 1, drawn, options)) return false;
     }
     return s.ok();
   }
 
-  // Partial results of `threads` threads, and the loop that combines them. The block stands below `depth` loops.
-  static bool reduce(Schedule& s, BlockRv block, size_t depth, ExprRv threads, const GpuSpaceOptions& options) {
+  // Partial results of the threads, and the loop that combines them. The block stands below `depth` loops.
+  static bool reduce(Schedule& s, BlockRv block, size_t depth, const Choices& drawn, const GpuSpaceOptions& options) {
     std::vector<LoopRv> loops = s.get_loops(block), spatial, terms;
     const Block* found = s.ok() ? find_block(s.kernel().root, s.id(block)) : nullptr;
     if (found == nullptr) return false;
@@ -143,7 +148,7 @@ class GpuReduction : public Module {
     order.insert(order.end(), terms.begin(), terms.end());
     s.reorder(order);
     std::vector<LoopRv> parts =
-        s.split(fuse_all(s, terms), std::array{ExprRv{}, threads, sample_uniform(s, options.reduction_inner)});
+        s.split(fuse_all(s, terms), std::array{ExprRv{}, drawn.threads, sample_uniform(s, options.reduction_inner)});
     if (!s.ok()) return false;
     BlockRv partial = s.rfactor(block, parts[1]);
     if (!s.ok()) return false;
@@ -152,6 +157,7 @@ class GpuReduction : public Module {
     std::span<const LoopRv> last = std::span(all).last(3);  // serial, thread, inner
     s.reorder(std::array{last[1], last[0], last[2]});
     s.bind(last[1], Axis::kThreadX);
+    s.annotate(last[0], AnnotationKey::kUnrollMax, drawn.unroll);
     s.unroll(last[2]);
     std::vector<LoopRv> combining = s.get_loops(block);
     if (s.ok()) s.annotate(combining.back(), AnnotationKey::kTree, lit(1));

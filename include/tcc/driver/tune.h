@@ -46,6 +46,9 @@ struct TuneReport {
 // "0-3,7", or keys (see find_task): the indices, each once, in order.
 Result<std::vector<size_t>> parse_tasks(const Program& program, const std::string& spec);
 
+// The names as they are, for SpaceOptions::modules, where the target has such modules. Error: a name it has not.
+Result<std::vector<std::string>> check_modules(std::vector<std::string> names, const target::Target& target);
+
 // Whether tune_program can begin on a target: of a CPU, code for it can be made and run here. GPUs may be elsewhere.
 Result<void> check_tunable(const target::Target& target);
 

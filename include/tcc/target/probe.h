@@ -14,7 +14,7 @@ namespace tcc::target {
 
 struct ProbeOptions {
   double seconds = 2.0;  // time spent in measured loops; setting up the memory comes on top
-  int64_t repeats = 5;   // rounds over all quantities; each result is the median of its rounds
+  int64_t repeats = 5;   // rounds over all quantities: of arithmetic the best counts, of memory the median
   int64_t threads = 0;   // 0 = one for each usable core
 };
 
