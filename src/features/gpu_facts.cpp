@@ -311,7 +311,8 @@ class Counter {
       }
       pieces.insert(ir::floor_div(address * type_bytes(b.type), bytes));
     }
-    return static_cast<double>(pieces.size()) * static_cast<double>(target_.cuda.warp_size) / static_cast<double>(lanes);
+    return static_cast<double>(pieces.size()) * static_cast<double>(target_.cuda.warp_size) /
+           static_cast<double>(lanes);
   }
 
   void access(const Buffer& b, std::span<const Expr> indices, double times) {
@@ -356,8 +357,8 @@ class Counter {
     double moved = along == 0 ? sector
                               : std::min(per_warp * static_cast<double>(std::max<int64_t>(along, 1)),
                                          sector * static_cast<double>(target_.cuda.warp_size));
-    double lines = std::min(static_cast<double>(target_.cuda.warp_size),
-                            per_warp * static_cast<double>(std::abs(along)) / kLine);
+    double lines =
+        std::min(static_cast<double>(target_.cuda.warp_size), per_warp * static_cast<double>(std::abs(along)) / kLine);
     if (along < 0) {
       moved = sector * pieces_of_warp(b, indices, target_.cuda.memory_transaction_bytes);
       lines = pieces_of_warp(b, indices, static_cast<int64_t>(kLine));

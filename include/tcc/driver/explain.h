@@ -33,7 +33,7 @@ struct RecordedFailure {
 struct Explanation {
   std::string key, workload;
   bool tuned = false, predicted = false;  // predicted: by an analytical model, as `seconds` then is
-  std::string note;  // why it is not tuned, or that it was on another number of threads
+  std::string note;                       // why it is not tuned, or that it was on another number of threads
   double seconds = 0, flops = 0;
   double device_seconds = 0;  // of the chosen program on a GPU, see record::Record
   record::Counts counts;

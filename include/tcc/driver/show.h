@@ -38,11 +38,11 @@ Result<std::vector<TaskSummary>> summarise_tasks(const Program& program, const r
 
 struct TaskDetails {
   TaskSummary summary;
-  std::string nest;     // the plain loop nest as text
-  std::string trace;    // best schedule found, as text; "" = none
-  std::string program;  // the program that build would take, at Stage::Lowered
+  std::string nest;                       // the plain loop nest as text
+  std::string trace;                      // best schedule found, as text; "" = none
+  std::string program;                    // the program that build would take, at Stage::Lowered
   bool tuned = false, predicted = false;  // predicted: chosen by an analytical model
-  std::string note;  // why it is not tuned, or that it was on another number of threads
+  std::string note;                       // why it is not tuned, or that it was on another number of threads
 };
 // The index of the task with this number or key (or the start of one, at least four digits).
 Result<size_t> find_task(const Program& program, const std::string& name);
