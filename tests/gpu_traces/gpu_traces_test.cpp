@@ -235,7 +235,7 @@ TEST_CASE("attention goes through matrix instructions, on odd numbers of tokens 
     const double tolerance = shapes[n].dtype == half ? 2e-3 : 2e-2;
     check_task(task::make_attention(shapes[n]), n + 800, gpu("a100"), {}, soak ? 20 : 1, "tensorize", only != nullptr,
                tally, tolerance);
-    if (n == 1 || soak)
+    if (n == 1 || (soak && shapes[n].dtype == half))  // it multiplies no bf16
       check_task(task::make_attention(shapes[n]), n + 850, gpu("t4"), {}, soak ? 20 : 1, "tensorize", false, tally,
                  tolerance);
   }
