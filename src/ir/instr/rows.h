@@ -5,15 +5,33 @@
 
 namespace tcc::ir {
 
+// What the lanes of a warp do together, done when it returns.
+constexpr Instruction warp_compute(std::string_view name, std::string_view feature,
+                                   std::span<const OperandSpec> operands, std::string_view semantics, int64_t flops,
+                                   int64_t bytes, std::string_view ptx) {
+  return {.name = name,
+          .feature = feature,
+          .participants = Participants::kWarp,
+          .operands = operands,
+          .num_args = 0,
+          .completion = Completion::kImmediate,
+          .proxy = Proxy::kGeneric,
+          .behaviour = Behaviour::kCompute,
+          .semantics = semantics,
+          .flops = flops,
+          .bytes = bytes,
+          .ptx = ptx};
+}
+
 std::span<const Instruction> x86_vector_rows();
 std::span<const Instruction> amx_rows();
 std::span<const Instruction> mma_rows();
 std::span<const Instruction> matrix_move_rows();
-std::span<const Instruction> wmma_rows();
 std::span<const Instruction> async_copy_rows();
 std::span<const Instruction> warp_rows();
 std::span<const Instruction> barrier_rows();
 std::span<const Instruction> wgmma_rows();
 std::span<const Instruction> tensor_copy_rows();
+std::span<const Instruction> wmma_rows();
 
 }  // namespace tcc::ir

@@ -16,8 +16,9 @@ struct Table {
   std::unordered_map<std::string_view, int32_t> by_name;
 
   Table() {
-    for (auto family : {x86_vector_rows(), amx_rows(), mma_rows(), matrix_move_rows(), wmma_rows(), async_copy_rows(),
-                        warp_rows(), barrier_rows(), wgmma_rows(), tensor_copy_rows()})
+    // Records hold hashes of programs, and those hold rows' numbers: new families stand last.
+    for (auto family : {x86_vector_rows(), amx_rows(), mma_rows(), matrix_move_rows(), async_copy_rows(), warp_rows(),
+                        barrier_rows(), wgmma_rows(), tensor_copy_rows(), wmma_rows()})
       rows.insert(rows.end(), family.begin(), family.end());
     for (size_t i = 0; i < rows.size(); ++i) {
       bool fresh = by_name.emplace(rows[i].name, static_cast<int32_t>(i)).second;
