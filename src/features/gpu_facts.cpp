@@ -288,10 +288,10 @@ class Counter {
     return out;
   }
 
-  // Pieces of memory of so many bytes that the first warp touches in the first iteration of all other loops, where the
-  // address is no linear function of the thread: rows that wrap around within a warp lie side by side all the same.
-  // Addresses that nothing is known of are all apart.
-  double pieces_of_warp(const Buffer& b, std::span<const Expr> indices, int64_t bytes) const {
+  // The bytes at which the first warp's elements begin in the first iteration of all other loops, for addresses that
+  // are no linear function of the thread: rows that wrap around within a warp lie side by side all the same. Empty
+  // where nothing is known of them.
+  std::vector<int64_t> first_warp(const Buffer& b, std::span<const Expr> indices) const {
     Assignment at;
     size_t thread = 0;
     int64_t lanes = 1;
@@ -299,20 +299,26 @@ class Counter {
       if (l->axis == Axis::kThreadX) thread = at.size(), lanes = static_cast<int64_t>(extent_of(*l));
       at.emplace_back(l->id, 0);
     }
-    lanes = std::min<int64_t>(lanes, target_.cuda.warp_size);
-    std::set<int64_t> pieces;
-    for (int64_t lane = 0; lane < lanes; ++lane) {
+    std::vector<int64_t> out;
+    for (int64_t lane = 0; lane < std::min<int64_t>(lanes, target_.cuda.warp_size); ++lane) {
       at[thread].second = lane;
       int64_t address = 0;
       for (size_t d = 0; d < indices.size(); ++d) {
         const std::optional<int64_t> index = evaluate(indices[d], at);
-        if (!index || !is_int(b.shape[d])) return static_cast<double>(target_.cuda.warp_size);
+        if (!index || !is_int(b.shape[d])) return {};
         address = address * int_value(b.shape[d]) + *index;
       }
-      pieces.insert(ir::floor_div(address * type_bytes(b.type), bytes));
+      out.push_back(address * type_bytes(b.type));
     }
-    return static_cast<double>(pieces.size()) * static_cast<double>(target_.cuda.warp_size) /
-           static_cast<double>(lanes);
+    return out;
+  }
+  // Pieces of memory of so many bytes that a whole warp of such lanes touches; all apart where nothing is known.
+  double pieces_of_warp(const std::vector<int64_t>& lanes, int64_t bytes) const {
+    const auto warp = static_cast<double>(target_.cuda.warp_size);
+    if (lanes.empty()) return warp;
+    std::set<int64_t> pieces;
+    for (int64_t address : lanes) pieces.insert(ir::floor_div(address, bytes));
+    return static_cast<double>(pieces.size()) * warp / static_cast<double>(lanes.size());
   }
 
   void access(const Buffer& b, std::span<const Expr> indices, double times) {
@@ -360,8 +366,9 @@ class Counter {
     double lines =
         std::min(static_cast<double>(target_.cuda.warp_size), per_warp * static_cast<double>(std::abs(along)) / kLine);
     if (along < 0) {
-      moved = sector * pieces_of_warp(b, indices, target_.cuda.memory_transaction_bytes);
-      lines = pieces_of_warp(b, indices, static_cast<int64_t>(kLine));
+      const std::vector<int64_t> lanes = first_warp(b, indices);
+      moved = sector * pieces_of_warp(lanes, target_.cuda.memory_transaction_bytes);
+      lines = pieces_of_warp(lanes, static_cast<int64_t>(kLine));
     }
     // Blocks of a cluster that want the same box are sent it once.
     if (copying_ && role_ != nullptr)

@@ -37,7 +37,8 @@ class IsolatedHostMeasurer : public Measurer {
 
   Result<std::vector<Measurement>> measure(std::span<const Candidate> candidates) override;
   // Interleaved re-rank of two candidates of one task. A winner is called only when in each of six processes the
-  // interval of the ratio excludes 1, on the same side, by an effect of at least kMinimalEffect.
+  // interval of the ratio excludes 1, on the same side, by an effect of at least kMinimalEffect. Asked only whether A
+  // wins, it ends at the first process in which A does not, and B is never called the winner.
   Result<PairedComparison> compare_paired(const Candidate& a, const Candidate& b, PairAim aim = PairAim::kWhoWins);
 
   const HostMeasureOptions& options() const;
