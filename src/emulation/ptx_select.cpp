@@ -140,7 +140,7 @@ std::optional<int64_t> Selector::literal(size_t n) {
   fail(fmt::format("operand {} of {} is no number", n + 1, s.opcode));
   return std::nullopt;
 }
-void Selector::address(size_t n, int32_t Ins::* base) {
+void Selector::address(size_t n, Field base) {
   const Operand& o = at(n);
   ins.*base = constant(0, 8);
   if (o.kind != Operand::Kind::kAddress) return fail(fmt::format("operand {} of {} is no address", n + 1, s.opcode));

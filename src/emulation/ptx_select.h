@@ -48,7 +48,8 @@ class Selector {
     return o.kind == Operand::Kind::kSink || (o.kind == Operand::Kind::kRegister && places_.is_unused(o.reg.place));
   }
   // The address operand into ins.a, ins.wide and ins.imm.
-  void address(size_t n, int32_t Ins::* base = &Ins::a);
+  using Field = decltype(&Ins::a);
+  void address(size_t n, Field base = &Ins::a);
   void need(size_t least, size_t most);  // number of operands
   void fail(std::string text);
   bool failed() const { return !error_.empty(); }

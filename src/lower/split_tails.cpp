@@ -273,7 +273,8 @@ class TailSplitter {
     return tile == nullptr ? nullptr : shrink_loops(tile);
   }
   Stmt pin(Stmt s, const std::vector<Expr>& atoms) {
-    return rewrite_children(b_, s, [&](Stmt c) { return pin(c, atoms); }, [&](Expr e) { return pin(e, atoms); });
+    auto pinned = [&](auto part) { return pin(part, atoms); };
+    return rewrite_children(b_, s, pinned, pinned);
   }
   Expr pin(Expr e, const std::vector<Expr>& atoms) {
     for (Expr a : atoms)

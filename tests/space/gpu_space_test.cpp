@@ -90,13 +90,9 @@ TEST_CASE("a product for a GPU is tiled over blocks, virtual threads and threads
 
 TEST_CASE("sketches of GPU spaces stay symbolic", "[gpu_space]") {
   const target::Target a100 = named_target("a100");
-  for (const task::Task& t : {task::make_gemm({.m = 1024, .n = 1024, .k = 1024}), task::make_conv({.channels = 64,
-                                                                                                   .filters = 64,
-                                                                                                   .size = {56, 56},
-                                                                                                   .kernel = {3, 3},
-                                                                                                   .pads = {1, 1},
-                                                                                                   .bias = true,
-                                                                                                   .relu = true})}) {
+  const task::ConvParams layer = {
+      .channels = 64, .filters = 64, .size = {56, 56}, .kernel = {3, 3}, .pads = {1, 1}, .bias = true, .relu = true};
+  for (const task::Task& t : {task::make_gemm({.m = 1024, .n = 1024, .k = 1024}), task::make_conv(layer)}) {
     INFO(t.workload);
     const std::vector<schedule::Trace> space = space::generate_space(t.kernel, a100);
     REQUIRE_FALSE(space.empty());
