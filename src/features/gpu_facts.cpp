@@ -22,11 +22,13 @@ namespace {
 
 using namespace ir;
 
-constexpr double kAddressRegisters = 24;  // of a thread, beside its arrays
-constexpr int64_t kGroupWarps = 4;        // of a warpgroup
-constexpr double kRow = 8;                // elements of a fragment's row that lanes hold together
-constexpr double kLine = 128;             // bytes of the first-level cache that one access of a warp gets at a time
-constexpr double kCopySteps = 6;          // instructions for one of a copy: its address, its condition, itself
+// Registers that a thread usually has beside its local arrays, for occupancy. Programs are refused by the smaller
+// kMinAddressRegisters (lower/check_limits.cpp).
+constexpr double kExpectedAddressRegisters = 24;
+constexpr int64_t kGroupWarps = 4;  // of a warpgroup
+constexpr double kRow = 8;          // elements of a fragment's row that lanes hold together
+constexpr double kLine = 128;       // bytes of the first-level cache that one access of a warp gets at a time
+constexpr double kCopySteps = 6;    // instructions for one of a copy: its address, its condition, itself
 // Share of the peak that instructions of a warp reach where those of warpgroups exist (Luo et al., "Benchmarking and
 // Dissecting the Nvidia Hopper GPU Architecture via Microbenchmarking", IPDPS 2024, section on tensor cores).
 constexpr double kWarpShare = 0.63;
@@ -101,7 +103,7 @@ class Counter {
     }
     if (matrix_) facts_.threads *= lanes();
     role_ = analysis::role_loop(launch);
-    facts_.registers = kAddressRegisters;
+    facts_.registers = kExpectedAddressRegisters;
     stmt(launch, 1);
     facts_.registers += tile_registers_;
     if (role_ != nullptr) {

@@ -25,9 +25,11 @@ constexpr int64_t kMaxHostTempBytes = int64_t{1} << 32;
 // MetaSchedule's limits of GPU programs (verify_gpu_code).
 constexpr int64_t kMaxVthreads = 8;
 constexpr int64_t kMaxVectorBytes = 16;
-constexpr int64_t kMaxThreadsZ = 64;       // CUDA C++ Programming Guide, maximum z-dimension of a block
-constexpr int64_t kAddressRegisters = 16;  // of a thread, beside its local arrays
-constexpr int64_t kRoleBarriers = 1024;    // bytes of shared memory for the barriers between roles, at most
+constexpr int64_t kMaxThreadsZ = 64;  // CUDA C++ Programming Guide, maximum z-dimension of a block
+// Registers that a thread needs beside its local arrays in any case: with fewer left the kernel is refused. The
+// prediction expects more (features/gpu_facts.cpp, kExpectedAddressRegisters).
+constexpr int64_t kMinAddressRegisters = 16;
+constexpr int64_t kRoleBarriers = 1024;  // bytes of shared memory for the barriers between roles, at most
 
 Legal<int64_t> bytes_of(const Kernel& k, const Buffer& b) {
   int64_t bytes = type_bytes(b.type);
@@ -222,7 +224,7 @@ Legal<void> check_gpu(const Kernel& nest, const std::map<Axis, int64_t>& extents
       std::min(cuda.max_registers_per_thread,
                cuda.registers_per_block > 0 ? cuda.registers_per_block / whole_warps : cuda.max_registers_per_thread);
   for (const auto& [bytes, registers] : {std::pair(local, per_thread), std::pair(consumer, roles.consumer_registers)})
-    if (bytes > 0 && bytes / 4 > registers - kAddressRegisters)
+    if (bytes > 0 && bytes / 4 > registers - kMinAddressRegisters)
       return reject(RejectReason::kTooMuchLocal, fmt::format("{} bytes of registers a thread", bytes));
   return {};
 }

@@ -163,9 +163,9 @@ std::optional<ProductForm> find_product(Schedule& s) {
   return form;
 }
 
-std::optional<Product> make_product(Schedule& s, const ProductForm& form, const MatrixRow& row, bool boxes) {
+std::optional<GpuProductNest> make_product(Schedule& s, const ProductForm& form, const MatrixRow& row, bool boxes) {
   BlockRv block = s.get_block(form.nest.name);
-  Product p{form.nest.name, form.type, form.nest.extents.size(), 0, 0, 0};
+  GpuProductNest p{form.nest.name, form.type, form.nest.extents.size(), 0, 0, 0};
   std::vector<int64_t> extents = form.nest.extents;
   if (form.plain) {
     p.i = form.rows[0], p.j = form.columns[0], p.k = form.sums[0];

@@ -30,7 +30,7 @@ struct ProductForm {
   std::vector<size_t> batch, rows, columns, sums;
   bool plain = false;  // one row, column and sum iterator, in operands whose last two dimensions they are
   bool boxes = false;  // such iterators, beside which others may move the last two dimensions (parts of sums)
-  int turned = -1;     // see Product
+  int turned = -1;     // see GpuProductNest
 };
 std::optional<ProductForm> find_product(const ir::Kernel& k);
 // Operands that are converted or padded ahead (a convolution's input) are read where they are used instead, if that
@@ -45,7 +45,7 @@ inline constexpr int64_t kWarpgroupTerms = 64;
 std::vector<std::string> unmet_conditions_of_warpgroups(const ir::Kernel& k, const std::optional<ProductForm>& form);
 
 // The product as one iterator each, all extents multiples of the row's tile.
-struct Product {
+struct GpuProductNest {
   std::string name;  // of the block
   ir::Type type;
   size_t iterators = 0, i = 0, j = 0, k = 0;
@@ -54,7 +54,7 @@ struct Product {
 // Where the product is another (a convolution), its iterators are fused and operands and result read and written
 // through copies that have them as dimensions, for gpu_inline to make them disappear; overhang is padded with zeros.
 // nullopt: a step was rejected. `boxes`: dimensions of the copies are in the order of what they copy.
-std::optional<Product> make_product(schedule::Schedule& s, const ProductForm& form, const MatrixRow& row,
-                                    bool boxes = false);
+std::optional<GpuProductNest> make_product(schedule::Schedule& s, const ProductForm& form, const MatrixRow& row,
+                                           bool boxes = false);
 
 }  // namespace tcc::space

@@ -35,7 +35,7 @@ class GpuTensorCore : public Module {
     if (const std::optional<ProductForm> form = find_product(found))
       for (const MatrixRow& row : matrix_rows(form->type, target, options.gpu.allow_tf32)) {
         Schedule s = found;
-        const std::optional<Product> product = make_product(s, *form, row);
+        const std::optional<GpuProductNest> product = make_product(s, *form, row);
         // The first one that tensorize accepts is taken.
         if (product && tile(s, *product, row, options.gpu)) return {std::move(s), state};
       }
@@ -43,7 +43,7 @@ class GpuTensorCore : public Module {
   }
 
  private:
-  static bool tile(Schedule& s, const Product& p, const MatrixRow& row, const GpuSpaceOptions& options) {
+  static bool tile(Schedule& s, const GpuProductNest& p, const MatrixRow& row, const GpuSpaceOptions& options) {
     BlockRv block = s.get_block(p.name);
     const bool opaque = row.opaque();
     BlockRv out;

@@ -93,7 +93,7 @@ class GpuWgmma : public Module {
     for (int64_t d : options.wgmma_stages)
       if (d * stage + results + kSlack <= target.cuda.shared_per_block_optin) depths.push_back(d);
     if (depths.empty() || find_instruction(instruction) < 0) return false;
-    const std::optional<Product> p = make_product(s, form, {instruction, form.type, rows, columns, kStep}, true);
+    const std::optional<GpuProductNest> p = make_product(s, form, {instruction, form.type, rows, columns, kStep}, true);
     if (!p) return false;
     BlockRv block = s.get_block(p->name);
     BlockRv result = s.cache_write(block, Scope::kLocal);

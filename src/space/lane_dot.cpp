@@ -33,7 +33,7 @@ struct LaneDot {
 constexpr LaneDot kPairs = {Type::kBF16, Type::kBF16, Type::kF32, 2, "zmm.dpbf16ps"};
 constexpr LaneDot kQuads = {Type::kU8, Type::kI8, Type::kI32, 4, "zmm.vpdpbusd"};
 
-struct LaneProduct : Product {
+struct LaneProduct : CpuProductNest {
   LaneDot dot;
 };
 
@@ -41,7 +41,7 @@ std::optional<LaneProduct> find_product(const Kernel& k, const target::Target& t
   const target::CpuFeatures& have = target.cpu.features;
   for (const Block* block : collect_blocks(k.root)) {
     std::optional<NaiveNest> nest = sum_of_products(k, *block);
-    std::optional<Product> p = nest ? as_product(k, *nest) : std::nullopt;
+    std::optional<CpuProductNest> p = nest ? as_product(k, *nest) : std::nullopt;
     if (!p) continue;
     const std::vector<Id> reads = schedule::read_buffers(k, block->id);
     auto type = [&](int read) { return k.buffer(reads[static_cast<size_t>(read)])->type; };

@@ -41,7 +41,7 @@ constexpr Dot kI8 = {Type::kI8,        Type::kI32,     64, 4, "amx.zero.i32", "a
                      "amx.tdpbssd.kn", "amx.store.i32"};
 
 // What one of the instructions may multiply.
-struct TileProduct : Product {
+struct TileProduct : CpuProductNest {
   Dot dot;
 };
 
@@ -76,9 +76,9 @@ std::optional<NaiveNest> sum_of_products(const Kernel& k, const Block& block) {
   return nest;
 }
 
-std::optional<Product> as_product(const Kernel& k, const NaiveNest& nest) {
+std::optional<CpuProductNest> as_product(const Kernel& k, const NaiveNest& nest) {
   const Block& block = *nest.block;
-  Product p{nest};
+  CpuProductNest p{nest};
   size_t last = block.iters.size() - 1;
   p.m = last - 2, p.n = last - 1, p.k = last;
   if (std::count(nest.reduce.begin(), nest.reduce.end(), true) != 1 || !nest.reduce[p.k]) return std::nullopt;
@@ -102,7 +102,7 @@ std::optional<TileProduct> find_product(const Kernel& k, const target::Target& t
     if (!nest) continue;
     std::optional<Dot> dot = dot_of(k, *nest);
     if (!dot || !has_unit(target, *dot)) continue;
-    if (std::optional<Product> p = as_product(k, *nest)) return TileProduct{*p, *dot};
+    if (std::optional<CpuProductNest> p = as_product(k, *nest)) return TileProduct{*p, *dot};
   }
   return std::nullopt;
 }

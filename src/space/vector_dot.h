@@ -8,7 +8,7 @@
 namespace tcc::space {
 
 // C[.., m, n] += A[.., m, k] B[.., k, n]
-struct Product {
+struct CpuProductNest {
   NaiveNest nest;
   size_t m = 0, n = 0, k = 0;  // iterators
   int a = 0, b = 0;            // reads of the block
@@ -17,6 +17,6 @@ struct Product {
 // A sum of products of two tensors: what could be a matrix product at all.
 std::optional<NaiveNest> sum_of_products(const ir::Kernel& k, const ir::Block& block);
 // nullopt: its operands are not stored like that.
-std::optional<Product> as_product(const ir::Kernel& k, const NaiveNest& nest);
+std::optional<CpuProductNest> as_product(const ir::Kernel& k, const NaiveNest& nest);
 
 }  // namespace tcc::space
