@@ -70,6 +70,11 @@ if(TARGET test_emulation AND TARGET tcc_space AND TARGET tcc_task)
   target_link_libraries(test_emulation PRIVATE tcc_space tcc_codegen_cuda tcc_lower tcc_schedule tcc_interp tcc_task)
 endif()
 
+# The code of stored traces.
+if(TARGET tcc_codegen AND TARGET tcc_codegen_cuda AND TARGET tcc_space AND TARGET tcc_task)
+  tcc_test(replay LABEL replay LIBS tcc_space tcc_codegen tcc_codegen_cuda tcc_task nlohmann_json::nlohmann_json)
+endif()
+
 # The command line's tests run the binary.
 if(TARGET test_cli AND TARGET tcc)
   add_dependencies(test_cli tcc)
