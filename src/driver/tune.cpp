@@ -39,7 +39,7 @@ class Baselines {
     std::string failure;
   };
 
-  Result<void> measure(const task::Task& task, const measure::MeasureTask& prepared) {
+  Result<void> measure(const task::Task& task, const measure::MeasureTask* prepared) {
     auto program = search::unscheduled_program(task, request_.target);
     if (!program) {
       known_[task.key] = {0, program.error().message};
@@ -75,11 +75,11 @@ class Baselines {
     return std::nullopt;
   }
 
-  Result<std::optional<record::Record>> run(const task::Task& task, const measure::MeasureTask& prepared,
+  Result<std::optional<record::Record>> run(const task::Task& task, const measure::MeasureTask* prepared,
                                             const search::Chosen& program) {
     measure::Candidate candidate;
     candidate.nest = program.nest;
-    candidate.task = &prepared;
+    candidate.task = prepared;
     candidate.kernel = program.lowered;
     TCC_TRY(std::vector<measure::Measurement> measured, measurer_.measure({&candidate, 1}));
     record::Record record;
@@ -164,17 +164,13 @@ std::vector<task::Task> chosen_tasks(const Program& program, const TuneRequest& 
 // Searches and sums up. Without `baselines` there is nothing that speed-ups could be measured against.
 Result<TuneReport> search_tasks(const Program& program, record::Store& store, const TuneRequest& request,
                                 search::Environment environment, Baselines* baselines) {
-  if (!request.prior) environment.prior = nullptr;
   environment.others = request.others;
   environment.stop = request.stop;
   environment.progress = request.progress;
   environment.tool_version = tool_version();
   if (baselines != nullptr)
-    environment.prepare = [baselines, prepare = environment.prepare](
-                              const task::Task& task) -> Result<std::shared_ptr<const measure::MeasureTask>> {
-      TCC_TRY(std::shared_ptr<const measure::MeasureTask> prepared, prepare(task));
-      TCC_TRY_VOID(baselines->measure(task, *prepared));
-      return prepared;
+    environment.before_first_round = [baselines](const task::Task& task, const measure::MeasureTask* prepared) {
+      return baselines->measure(task, prepared);
     };
   const std::vector<task::Task> tasks = chosen_tasks(program, request);
   TCC_TRY(search::TuneResult tuned, search::tune(tasks, request.target, request.options, environment));
@@ -228,9 +224,9 @@ Result<TuneReport> tune_cpu(const Program& program, record::Store& store, const 
   measure_options.compile_pool = &pool;
   TCC_TRY(auto measurer, measure::IsolatedHostMeasurer::create(measure_options));
   Baselines baselines(*measurer, store, request);
-  TCC_TRY(TuneReport report,
-          search_tasks(program, store, request, search::host_environment(*measurer, store, &pool, request.target),
-                       &baselines));
+  search::Environment environment{.store = &store, .measurer = measurer.get(), .pool = &pool};
+  if (request.prior) environment.prior = &search::shipped_prior();
+  TCC_TRY(TuneReport report, search_tasks(program, store, request, environment, &baselines));
   report.notes = measurer->notes();
   return report;
 }
@@ -291,8 +287,8 @@ Result<TuneReport> tune_gpu(const Program& program, record::Store& store, const 
   TCC_TRY(const int64_t ranked, rank_first(program, store, request));
   if (ranked > 0)
     notes.push_back(fmt::format("the search began with the analytical model's best for {} tasks", ranked));
-  TCC_TRY(TuneReport report, search_tasks(program, store, request,
-                                          search::gpu_environment(**measurer, store, &pool, request.target), nullptr));
+  const search::Environment environment{.store = &store, .measurer = measurer->get(), .pool = &pool};
+  TCC_TRY(TuneReport report, search_tasks(program, store, request, environment, nullptr));
   for (const std::vector<std::string>& more : {(*measurer)->notes(), references->notes()})
     notes.insert(notes.end(), more.begin(), more.end());
   report.notes = std::move(notes);

@@ -96,6 +96,12 @@ class GpuMeasurer::Impl {
   }
 
   Result<std::shared_ptr<const MeasureTask>> prepare(const ir::Kernel& naive, const target::Target& target);
+  void compile_all(std::span<Candidate> candidates) {
+    parallel_for(options_.compile_pool, std::ssize(candidates), [&](int64_t i) {
+      Candidate& c = candidates[static_cast<size_t>(i)];
+      c.artifact = compile(c).artifact;
+    });
+  }
   Result<std::vector<Measurement>> measure(std::span<const Candidate> candidates);
   Result<PairedComparison> compare(const Candidate& a, const Candidate& b, PairAim aim);
 
@@ -336,18 +342,14 @@ Result<std::vector<Measurement>> GpuMeasurer::Impl::measure(std::span<const Cand
         if (Result<void> done = measure_one(candidates[i], compiled[i]); !done) error = std::move(done).error();
       }
     });
-    auto body = [&](int64_t i, int) {
+    parallel_for(options_.compile_pool, count, [&](int64_t i) {
       const auto at = static_cast<size_t>(i);
       Compiled one = compile(candidates[at]);
       std::lock_guard lock(mutex);
       compiled[at] = std::move(one);
       ready[at] = true;
       changed.notify_one();
-    };
-    if (options_.compile_pool != nullptr)
-      options_.compile_pool->parallel_for(count, body);
-    else
-      for (int64_t i = 0; i < count; ++i) body(i, 0);
+    });
   }
   if (error) return tl::make_unexpected(std::move(*error));
   std::vector<Measurement> results;
@@ -408,7 +410,10 @@ Result<std::shared_ptr<const MeasureTask>> GpuMeasurer::prepare(const ir::Kernel
 Result<std::vector<Measurement>> GpuMeasurer::measure(std::span<const Candidate> candidates) {
   return impl_->measure(candidates);
 }
-Result<PairedComparison> GpuMeasurer::compare_paired(const Candidate& a, const Candidate& b, PairAim aim) {
+void GpuMeasurer::compile(std::span<Candidate> candidates) {
+  impl_->compile_all(candidates);
+}
+Result<PairedComparison> GpuMeasurer::compare(const Candidate& a, const Candidate& b, PairAim aim) {
   return impl_->compare(a, b, aim);
 }
 int GpuMeasurer::worker_pid() const {

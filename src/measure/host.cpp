@@ -188,7 +188,7 @@ class Batch {
 
  private:
   void compile_all() {
-    auto compile = [&](int64_t i, int) {
+    auto compile = [&](int64_t i) {
       auto at = static_cast<size_t>(i);
       CpuShare::Compiling here(channel_.share());
       Compiled compiled = compile_candidate(candidates_[at]);
@@ -197,11 +197,7 @@ class Batch {
       ready_[at] = true;
       changed_.notify_one();
     };
-    if (ThreadPool* pool = channel_.options().compile_pool) {
-      pool->parallel_for(static_cast<int64_t>(candidates_.size()), compile);
-    } else {
-      for (int64_t i = 0; i < static_cast<int64_t>(candidates_.size()); ++i) compile(i, 0);
-    }
+    parallel_for(channel_.options().compile_pool, std::ssize(candidates_), compile);
   }
 
   void measure_all() {
@@ -300,15 +296,27 @@ int IsolatedHostMeasurer::worker_pid() const {
 int64_t IsolatedHostMeasurer::restarts() const {
   return channel_->restarts();
 }
-const std::vector<std::string>& IsolatedHostMeasurer::notes() const {
+std::vector<std::string> IsolatedHostMeasurer::notes() const {
   return channel_->notes();
+}
+
+Result<std::shared_ptr<const MeasureTask>> IsolatedHostMeasurer::prepare(const ir::Kernel& naive,
+                                                                         const target::Target& target) {
+  return MeasureTask::create(*this, naive, target, {});
+}
+
+void IsolatedHostMeasurer::compile(std::span<Candidate> candidates) {
+  parallel_for(options().compile_pool, std::ssize(candidates), [&](int64_t i) {
+    Candidate& c = candidates[static_cast<size_t>(i)];
+    c.artifact = compile_candidate(c).artifact;
+  });
 }
 
 Result<std::vector<Measurement>> IsolatedHostMeasurer::measure(std::span<const Candidate> candidates) {
   return Batch(*this, candidates).run();
 }
 
-Result<PairedComparison> IsolatedHostMeasurer::compare_paired(const Candidate& a, const Candidate& b, PairAim aim) {
+Result<PairedComparison> IsolatedHostMeasurer::compare(const Candidate& a, const Candidate& b, PairAim aim) {
   TCC_CHECK(a.task && a.task == b.task, "a pair is of one task");
   PairedComparison comparison;
   Compiled compiled[2] = {compile_candidate(a), compile_candidate(b)};

@@ -7,8 +7,15 @@
 
 namespace tcc::measure {
 
+Result<std::shared_ptr<const MeasureTask>> Measurer::prepare(const ir::Kernel&, const target::Target&) {
+  return std::shared_ptr<const MeasureTask>();
+}
+void Measurer::compile(std::span<Candidate>) {}
+Result<PairedComparison> Measurer::compare(const Candidate&, const Candidate&, PairAim) {
+  return PairedComparison{};
+}
+
 void fill_record(const Measurement& measurement, record::Record& record) {
-  record.kind = record::Kind::kMeasured;
   record.status = measurement.status;
   record.failure = measurement.failure;
   record.samples = measurement.samples;

@@ -154,9 +154,9 @@ Result<std::optional<Chosen>> relative_program(const task::Task& task, const tar
   return std::optional<Chosen>();
 }
 
-Gate make_gate(measure::IsolatedHostMeasurer& measurer, const target::Target& target) {
+Gate make_gate(measure::Measurer& measurer, const target::Target& target) {
   return [&measurer, target](const task::Task& task, const Chosen& chosen) -> Result<void> {
-    TCC_TRY(auto prepared, measure::MeasureTask::create(measurer, task.kernel, target, {}));
+    TCC_TRY(auto prepared, measurer.prepare(task.kernel, target));
     measure::Candidate candidate;
     candidate.nest = chosen.nest;
     candidate.task = prepared.get();

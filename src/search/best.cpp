@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "search/trial.h"
-#include "tcc/codegen/llvm.h"
 #include "tcc/lower/lower.h"
 
 namespace tcc::search {
@@ -60,17 +59,10 @@ Result<std::vector<Player>> choose_players(TaskState& state, const target::Targe
     players.push_back(
         {&state.known[static_cast<size_t>(k - state.known.data())], *record, std::move(*candidate), {}, {}, false});
   }
-  auto compile = [&](int64_t i, int) {
-    measure::Candidate& c = players[static_cast<size_t>(i)].candidate;
-    Result<codegen::Artifact> artifact = codegen::compile_host(c.kernel, target, {});
-    if (artifact) c.artifact = std::make_shared<const codegen::Artifact>(std::move(*artifact));
-  };
-  // A GPU's measurer has kept the code.
-  const auto n = target.is_cpu() ? std::ssize(players) : 0;
-  if (env.pool != nullptr)
-    env.pool->parallel_for(n, compile);
-  else
-    for (int64_t i = 0; i < n; ++i) compile(i, 0);
+  std::vector<measure::Candidate> candidates;
+  for (Player& p : players) candidates.push_back(std::move(p.candidate));
+  env.measurer->compile(candidates);
+  for (size_t i = 0; i < players.size(); ++i) players[i].candidate = std::move(candidates[i]);
   return players;
 }
 
@@ -141,7 +133,7 @@ Result<void> save_title(const TaskState& state, const target::Target& target, co
 
 Result<bool> hold_final(TaskState& state, const target::Target& target, const TuneOptions& options,
                         const Environment& env) {
-  if (!env.compare || state.measure_task == nullptr) return false;
+  if (!env.measurer->traits().compares || !state.prepared) return false;
   TCC_TRY(std::vector<Player> players, choose_players(state, target, options, env));
   if (players.size() < 2) return false;
   TCC_TRY_VOID(play_off(players, env));
@@ -157,7 +149,8 @@ Result<bool> hold_final(TaskState& state, const target::Target& target, const Tu
     if (env.stop && env.stop()) return false;
     ir::Legal<measure::Candidate> challenger = rebuild(state, *finalists[i], target);
     if (!challenger) continue;
-    TCC_TRY(measure::PairedComparison verdict, env.compare(*challenger, *held));
+    TCC_TRY(measure::PairedComparison verdict,
+            env.measurer->compare(*challenger, *held, measure::PairAim::kWhetherAWins));
     // A tie keeps the holder: a best that changes with the noise is no best.
     if (!verdict.failure.empty() || verdict.winner != measure::PairedComparison::Winner::kA) continue;
     holder = finalists[i];

@@ -12,8 +12,7 @@
 namespace tcc::search {
 namespace {
 
-constexpr int kDefaultDraws = 64;     // of each design space
-constexpr int64_t kAtOnceOnGpu = 32;  // compiling takes longer than measuring, and goes on beside it
+constexpr int kDefaultDraws = 64;  // of each design space
 
 Result<Chosen> build(const schedule::Trace& trace, std::span<const int64_t> decisions, const task::Task& task,
                      const target::Target& target) {
@@ -149,36 +148,6 @@ Result<ChosenArtifact> best_artifact(const task::Task& task, const target::Targe
 Result<ChosenArtifact> unscheduled_artifact(const task::Task& task, const target::Target& target,
                                             const std::string& prefix) {
   return compile(unscheduled_program(task, target), target, prefix);
-}
-
-Environment host_environment(measure::IsolatedHostMeasurer& measurer, record::Store& store, ThreadPool* pool,
-                             const target::Target& target) {
-  Environment env;
-  env.store = &store;
-  env.measurer = &measurer;
-  env.pool = pool;
-  env.prepare = [&measurer, target](const task::Task& task) {
-    return measure::MeasureTask::create(measurer, task.kernel, target, {});
-  };
-  env.compare = [&measurer](const measure::Candidate& a, const measure::Candidate& b) {
-    return measurer.compare_paired(a, b, measure::PairAim::kWhetherAWins);
-  };
-  env.prior = &shipped_prior();
-  return env;
-}
-
-Environment gpu_environment(measure::GpuMeasurer& measurer, record::Store& store, ThreadPool* pool,
-                            const target::Target& target) {
-  Environment env;
-  env.store = &store;
-  env.measurer = &measurer;
-  env.pool = pool;
-  env.at_once = kAtOnceOnGpu;
-  env.prepare = [&measurer, target](const task::Task& task) { return measurer.prepare(task.kernel, target); };
-  env.compare = [&measurer](const measure::Candidate& a, const measure::Candidate& b) {
-    return measurer.compare_paired(a, b, measure::PairAim::kWhetherAWins);
-  };
-  return env;
 }
 
 }  // namespace tcc::search

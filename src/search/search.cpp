@@ -61,12 +61,8 @@ class Tuner {
 
   Result<void> run_round(int64_t at) {
     TaskState& state = states_[static_cast<size_t>(at)];
-    if (!state.prepared && env_.prepare) {
-      Result<std::shared_ptr<const measure::MeasureTask>> made = env_.prepare(*state.task);
-      if (!made) return give_up(state, made.error());
-      state.measure_task = std::move(*made);
-    }
-    state.prepared = true;
+    if (!state.prepared)
+      if (Result<void> ready = prepare(state); !ready) return give_up(state, ready.error());
     int64_t before = state.trials;
     TCC_TRY(TrialOutcome outcome, run_trials(state, choose_programs(static_cast<size_t>(at)), target_, options_, env_,
                                              [this] { return out_of_time(); }));
@@ -76,6 +72,13 @@ class Tuner {
     if (outcome.improved) TCC_TRY_VOID(save_title(state, target_, options_, *env_.store));
     TCC_TRY_VOID(save_session(session_, states_, *env_.store));
     report_progress(Progress::Kind::kRound, at, outcome.improved);
+    return {};
+  }
+
+  Result<void> prepare(TaskState& state) {
+    TCC_TRY(state.measure_task, env_.measurer->prepare(state.task->kernel, target_));
+    if (env_.before_first_round) TCC_TRY_VOID(env_.before_first_round(*state.task, state.measure_task.get()));
+    state.prepared = true;
     return {};
   }
 

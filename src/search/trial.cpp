@@ -31,6 +31,7 @@ Prepared prepare(const TaskState& state, Individual individual, const target::Ta
   }
   schedule::Trace trace = trace_of(state, individual.sketch, individual.decisions);
   record::Record& r = p.record;
+  r.kind = env.measurer->traits().kind;
   r.task = state.hash;
   r.anchor = state.anchor;
   r.workload = state.task->workload;
@@ -107,7 +108,7 @@ Result<TrialOutcome> run_trials(TaskState& state, std::vector<Individual> picks,
                                 const TuneOptions& options, const Environment& env,
                                 const std::function<bool()>& out_of_time) {
   TrialOutcome outcome;
-  const auto at_once = static_cast<size_t>(std::max<int64_t>(env.at_once, 1));
+  const auto at_once = static_cast<size_t>(std::max<int64_t>(env.measurer->traits().at_once, 1));
   for (size_t begin = 0; begin < picks.size(); begin += at_once) {
     if (env.stop && env.stop()) {
       outcome.stopped = true;
@@ -116,14 +117,10 @@ Result<TrialOutcome> run_trials(TaskState& state, std::vector<Individual> picks,
     if (begin > 0 && out_of_time()) return outcome;
     size_t n = std::min(at_once, picks.size() - begin);
     std::vector<Prepared> chunk(n);
-    auto body = [&](int64_t i, int) {
+    parallel_for(env.pool, static_cast<int64_t>(n), [&](int64_t i) {
       auto at = static_cast<size_t>(i);
       chunk[at] = prepare(state, std::move(picks[begin + at]), target, options, env);
-    };
-    if (env.pool != nullptr)
-      env.pool->parallel_for(static_cast<int64_t>(n), body);
-    else
-      for (size_t i = 0; i < n; ++i) body(static_cast<int64_t>(i), 0);
+    });
     TCC_TRY_VOID(measure_chunk(chunk, state.known.size(), options, env, outcome.seconds));
     for (Prepared& p : chunk) {
       learn_record(state, p.record, std::move(p.individual), p.twin);

@@ -91,4 +91,9 @@ void ThreadPool::parallel_for(int64_t n, const std::function<void(int64_t, int)>
   if (std::exception_ptr failure = std::exchange(s.failure, nullptr)) std::rethrow_exception(failure);
 }
 
+void parallel_for(ThreadPool* pool, int64_t n, const std::function<void(int64_t)>& body) {
+  if (pool != nullptr) return pool->parallel_for(n, [&](int64_t i, int) { body(i); });
+  for (int64_t i = 0; i < n; ++i) body(i);
+}
+
 }  // namespace tcc

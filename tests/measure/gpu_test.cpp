@@ -244,15 +244,15 @@ TEST_CASE("gpu: programs far behind the best are not timed on, and pairs find th
   REQUIRE(loser.status == Status::kOk);
   CHECK(loser.median > 1.3 * best.median);
   CHECK((loser.cut_short || loser.converged));
-  auto verdict = measurer->compare_paired(slow, fast);
+  auto verdict = measurer->compare(slow, fast, PairAim::kWhoWins);
   REQUIRE(verdict);
   CHECK(verdict->failure == "");
   CHECK(verdict->winner == PairedComparison::Winner::kB);
   CHECK(verdict->ratio > 1.3);
-  auto tie = measurer->compare_paired(fast, fast);
+  auto tie = measurer->compare(fast, fast, PairAim::kWhoWins);
   REQUIRE(tie);
   CHECK(tie->winner == PairedComparison::Winner::kNone);
-  auto broken = measurer->compare_paired(fast, program(*task, "short"));
+  auto broken = measurer->compare(fast, program(*task, "short"), PairAim::kWhoWins);
   REQUIRE(broken);
   CHECK_THAT(broken->failure, Catch::Contains("are wrong"));
 }

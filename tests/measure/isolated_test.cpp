@@ -131,7 +131,8 @@ TEST_CASE("weights arrive in the candidate's layout", "[unit]") {
   fill_record(m, record);
   CHECK(record.layouts == "1 " + ir::print_layout(*packed.layout) + "\n");
   // The pair shares what is laid out alike and nothing else.
-  auto comparison = measurer().compare_paired(candidate_of(*task, kernel), candidate_of(*task, make_gemm())).value();
+  auto comparison =
+      measurer().compare(candidate_of(*task, kernel), candidate_of(*task, make_gemm()), PairAim::kWhoWins).value();
   CHECK(comparison.failure == "");
 }
 
@@ -280,8 +281,8 @@ TEST_CASE("the fastest program must be right on data of a second seed", "[unit]"
     Measurement right = measure_one(*task, make_gemm());
     CHECK(right.status == Status::kOk);
     CHECK_FALSE(right.cut_short);
-    auto verdict =
-        measurer().compare_paired(candidate_of(*task, make_gemm(Defect::kLucky)), candidate_of(*task, make_gemm()));
+    auto verdict = measurer().compare(candidate_of(*task, make_gemm(Defect::kLucky)), candidate_of(*task, make_gemm()),
+                                      PairAim::kWhoWins);
     CHECK(verdict.value().winner == PairedComparison::Winner::kNone);
     CHECK_THAT(verdict.value().failure, Catch::Contains("second seed"));
   }
@@ -429,7 +430,8 @@ TEST_CASE("the same kernel entered twice never yields a winner", "[unit]") {
   auto task = make_task();
   int64_t most_pairs = 0;
   for (int i = 0; i < 5; ++i) {
-    auto comparison = measurer().compare_paired(candidate_of(*task, make_gemm()), candidate_of(*task, make_gemm()));
+    auto comparison =
+        measurer().compare(candidate_of(*task, make_gemm()), candidate_of(*task, make_gemm()), PairAim::kWhoWins);
     REQUIRE(comparison.has_value());
     CAPTURE(comparison->failure, comparison->ratio, comparison->low, comparison->high, comparison->pairs);
     CHECK(comparison->failure.empty());
@@ -444,9 +446,9 @@ TEST_CASE("a clearly faster kernel wins on either side", "[unit]") {
   auto fast = candidate_of(*task, make_gemm()), slow = candidate_of(*task, make_gemm(Defect::kTwice));
   // A machine that is busy may leave a comparison undecided; the slow one wins none.
   auto decided = [](const Candidate& a, const Candidate& b) {
-    PairedComparison comparison = measurer().compare_paired(a, b).value();
+    PairedComparison comparison = measurer().compare(a, b, PairAim::kWhoWins).value();
     for (int i = 0; i < 20 && comparison.winner == PairedComparison::Winner::kNone; ++i)
-      comparison = measurer().compare_paired(a, b).value();
+      comparison = measurer().compare(a, b, PairAim::kWhoWins).value();
     return comparison;
   };
   const PairedComparison comparison = decided(fast, slow);
@@ -454,7 +456,7 @@ TEST_CASE("a clearly faster kernel wins on either side", "[unit]") {
   CHECK(comparison.winner == PairedComparison::Winner::kA);
   CHECK(comparison.ratio < 1);
   CHECK(decided(slow, fast).winner == PairedComparison::Winner::kB);
-  auto broken = measurer().compare_paired(fast, candidate_of(*task, make_gemm(Defect::kShortSum))).value();
+  auto broken = measurer().compare(fast, candidate_of(*task, make_gemm(Defect::kShortSum)), PairAim::kWhoWins).value();
   CHECK(broken.winner == PairedComparison::Winner::kNone);
   CHECK_THAT(broken.failure, Catch::Contains("wrong"));
 }

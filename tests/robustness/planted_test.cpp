@@ -30,6 +30,15 @@ ir::Kernel zeros(const measure::test::GemmOptions& o) {
 class Saboteur : public measure::Measurer {
  public:
   Saboteur(measure::Measurer& inner, ir::Kernel wrong) : inner_(inner), wrong_(std::move(wrong)) {}
+  measure::MeasurerTraits traits() const override { return inner_.traits(); }
+  Result<std::shared_ptr<const measure::MeasureTask>> prepare(const ir::Kernel& naive,
+                                                              const target::Target& target) override {
+    return inner_.prepare(naive, target);
+  }
+  Result<measure::PairedComparison> compare(const measure::Candidate& a, const measure::Candidate& b,
+                                            measure::PairAim aim) override {
+    return inner_.compare(a, b, aim);
+  }
   Result<std::vector<measure::Measurement>> measure(std::span<const measure::Candidate> candidates) override {
     std::vector<measure::Candidate> handed(candidates.begin(), candidates.end());
     for (measure::Candidate& c : handed) {
@@ -64,8 +73,7 @@ TEST_CASE("a wrong program is recorded as wrong and never becomes best, however 
 
   const std::vector<task::Task> tasks = {
       task::make_gemm({.m = shape.m, .n = shape.n, .k = shape.k, .constant_weights = true})};
-  search::Environment env = search::host_environment(**host, *store, nullptr, target);
-  env.measurer = &saboteur;
+  search::Environment env{.store = store.get(), .measurer = &saboteur, .prior = &search::shipped_prior()};
   search::TuneOptions options;
   options.trials = 36;
   options.round_size = 12;

@@ -68,13 +68,13 @@ void run(const std::string& path) {
   };
   env.tool_version = "test";
   // As the driver does it: the plain program is measured before a task's first round.
-  env.prepare = [&](const task::Task& task) -> Result<std::shared_ptr<const measure::MeasureTask>> {
+  env.before_first_round = [&](const task::Task& task, const measure::MeasureTask*) -> Result<void> {
     const record::Record r = baseline(task, target);
     if (!(*store)->contains(r.task, r.target_features, r.nest, r.threads).value()) {
       ticks.tick();
       REQUIRE((*store)->add(r).has_value());
     }
-    return std::shared_ptr<const measure::MeasureTask>();
+    return {};
   };
   search::TuneOptions options;
   options.trials = 60;

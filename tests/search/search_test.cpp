@@ -395,20 +395,21 @@ TEST_CASE("the fastest few meet in pairs at the end, and the winner takes the ti
   std::vector<task::Task> work = {tasks()[0]};
   target::Target target = avx512();
   auto store = memory_store();
-  measure::FakeMeasurer machine([](const measure::Candidate& c) { return 1e-3 * (1 + 0.01 * Rng(c.nest).uniform()); });
+  struct Machine : measure::FakeMeasurer {
+    using FakeMeasurer::FakeMeasurer;
+    std::vector<std::pair<uint64_t, uint64_t>> met;
+    measure::MeasurerTraits traits() const override { return {.compares = true}; }
+    Result<measure::PairedComparison> compare(const measure::Candidate& a, const measure::Candidate& b,
+                                              measure::PairAim aim) override {
+      CHECK(aim == measure::PairAim::kWhetherAWins);
+      met.emplace_back(a.nest, b.nest);
+      measure::PairedComparison verdict;
+      if (met.size() == 2) verdict.winner = measure::PairedComparison::Winner::kA;
+      return verdict;
+    }
+  } machine([](const measure::Candidate& c) { return 1e-3 * (1 + 0.01 * Rng(c.nest).uniform()); });
+  const auto& met = machine.met;
   search::Environment env = environment(*store, machine);
-  // The comparison needs a task to be prepared; the fake ones never look at it.
-  env.prepare = [](const task::Task&) {
-    return Result<std::shared_ptr<const measure::MeasureTask>>(std::shared_ptr<const measure::MeasureTask>(
-        std::shared_ptr<void>(), reinterpret_cast<measure::MeasureTask*>(8)));
-  };
-  std::vector<std::pair<uint64_t, uint64_t>> met;
-  env.compare = [&](const measure::Candidate& a, const measure::Candidate& b) {
-    met.emplace_back(a.nest, b.nest);
-    measure::PairedComparison verdict;
-    if (met.size() == 2) verdict.winner = measure::PairedComparison::Winner::kA;
-    return Result<measure::PairedComparison>(verdict);
-  };
   auto result = search::tune(work, target, small_options(), env);
   REQUIRE(result.has_value());
   std::vector<record::Record> records = records_of(*store, work[0], 1);
@@ -440,6 +441,10 @@ TEST_CASE("the fastest are timed again in turns, and these times decide") {
   struct Machine : measure::Measurer {
     std::function<double(const measure::Candidate&)> seconds;
     uint64_t wrong = 0;
+    measure::MeasurerTraits traits() const override { return {.compares = true}; }
+    void compile(std::span<measure::Candidate> candidates) override {
+      for (measure::Candidate& c : candidates) c.artifact = std::make_shared<const codegen::Artifact>();
+    }
     Result<std::vector<measure::Measurement>> measure(std::span<const measure::Candidate> c) override {
       TCC_TRY(auto out, measure::FakeMeasurer(seconds).measure(c));
       for (size_t i = 0; i < c.size(); ++i)
@@ -455,13 +460,6 @@ TEST_CASE("the fastest are timed again in turns, and these times decide") {
     return honest(c.nest);
   };
   search::Environment env = environment(*store, machine);
-  env.prepare = [](const task::Task&) {
-    return Result<std::shared_ptr<const measure::MeasureTask>>(std::shared_ptr<const measure::MeasureTask>(
-        std::shared_ptr<void>(), reinterpret_cast<measure::MeasureTask*>(8)));
-  };
-  env.compare = [&](const measure::Candidate&, const measure::Candidate&) {
-    return Result<measure::PairedComparison>(measure::PairedComparison{});
-  };
   auto result = search::tune(work, target, small_options(), env);
   REQUIRE(result.has_value());
   std::set<uint64_t> players(turns.begin(), turns.end());

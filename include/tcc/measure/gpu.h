@@ -50,18 +50,20 @@ class GpuMeasurer : public Measurer {
   ~GpuMeasurer() override;
 
   const GpuDevice& device() const;
+  // Compiling takes longer than measuring and goes on beside it, so many candidates are wanted at once.
+  MeasurerTraits traits() const override { return {.at_once = 32, .compares = true}; }
   // Inputs and references of a task, made on the CPU. Error: its tensors do not fit the device.
-  Result<std::shared_ptr<const MeasureTask>> prepare(const ir::Kernel& naive, const target::Target& target);
+  Result<std::shared_ptr<const MeasureTask>> prepare(const ir::Kernel& naive, const target::Target& target) override;
+  void compile(std::span<Candidate> candidates) override;
 
   // Errors: the device is lost, or out of memory for the task's own tensors; no compiler for its architecture.
   Result<std::vector<Measurement>> measure(std::span<const Candidate> candidates) override;
-  // As IsolatedHostMeasurer::compare_paired: A B B A, in processes of their own.
-  Result<PairedComparison> compare_paired(const Candidate& a, const Candidate& b, PairAim aim = PairAim::kWhoWins);
+  Result<PairedComparison> compare(const Candidate& a, const Candidate& b, PairAim aim) override;
 
   int worker_pid() const;    // for tests and for messages
   int64_t restarts() const;  // how often the worker had to be started again
-  // Tasks whose asynchronous copies were given up, and the like: one sentence each, for the user.
-  std::vector<std::string> notes() const;
+  // Tasks whose asynchronous copies were given up, and the like.
+  std::vector<std::string> notes() const override;
 
  private:
   class Impl;

@@ -35,17 +35,17 @@ class IsolatedHostMeasurer : public Measurer {
   static Result<std::unique_ptr<IsolatedHostMeasurer>> create(const HostMeasureOptions& options);
   ~IsolatedHostMeasurer() override;
 
+  MeasurerTraits traits() const override { return {.compares = true}; }
+  Result<std::shared_ptr<const MeasureTask>> prepare(const ir::Kernel& naive, const target::Target& target) override;
+  void compile(std::span<Candidate> candidates) override;
   Result<std::vector<Measurement>> measure(std::span<const Candidate> candidates) override;
-  // Interleaved re-rank of two candidates of one task. A winner is called only when in each of six processes the
-  // interval of the ratio excludes 1, on the same side, by an effect of at least kMinimalEffect. Asked only whether A
-  // wins, it ends at the first process in which A does not, and B is never called the winner.
-  Result<PairedComparison> compare_paired(const Candidate& a, const Candidate& b, PairAim aim = PairAim::kWhoWins);
+  Result<PairedComparison> compare(const Candidate& a, const Candidate& b, PairAim aim) override;
+  // CPUs this process was not allowed to give to the child, and the like.
+  std::vector<std::string> notes() const override;
 
   const HostMeasureOptions& options() const;
   int worker_pid() const;    // for tests and for messages
   int64_t restarts() const;  // how often the zygote had to be started again
-  // CPUs this process was not allowed to give to the child, and the like: one sentence each, for the user.
-  const std::vector<std::string>& notes() const;
 
   class Channel;  // the link to the zygote, private to this room
   Channel& channel() { return *channel_; }

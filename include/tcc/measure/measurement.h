@@ -13,6 +13,10 @@
 #include "tcc/record/record.h"
 #include "tcc/support/result.h"
 
+namespace tcc::target {
+struct Target;
+}
+
 namespace tcc::measure {
 
 class MeasureTask;
@@ -72,18 +76,12 @@ struct Measurement {
   std::shared_ptr<const DeviceFacts> device;  // that measured; may be null
 };
 
-// Writes what the measurement knows into the record (status, samples, gate, code, ...), leaving the rest alone.
+// Writes what the measurement knows into the record (status, samples, gate, code, ...). The caller sets the rest, the
+// kind among it.
 void fill_record(const Measurement& measurement, record::Record& record);
 
-// Measurers answer in the order asked. A bad candidate is a status; an Error means that measuring itself is impossible
-// (the worker cannot be started, no memory).
-class Measurer {
- public:
-  virtual ~Measurer() = default;
-  virtual Result<std::vector<Measurement>> measure(std::span<const Candidate> candidates) = 0;
-};
-
-// What a paired comparison is to find out. That A does not win is known long before it is known whether B does.
+// What a paired comparison is to find out. We can rule out that A wins long before we can tell whether B is faster:
+// kWhetherAWins stops there.
 enum class PairAim : uint8_t { kWhoWins, kWhetherAWins };
 
 // Which of two programs is faster, by runs that alternate A B B A in one process, in several processes.
@@ -97,6 +95,32 @@ struct PairedComparison {
 };
 // Effects below this are called a tie whatever the interval says.
 inline constexpr double kMinimalEffect = 0.01;
+
+struct MeasurerTraits {
+  record::Kind kind = record::Kind::kMeasured;  // of the records that its measurements become
+  int64_t at_once = 8;    // candidates to hand over together: between two looks at the clock and at the user's stop
+  bool compares = false;  // compare() times pairs; otherwise medians decide
+};
+
+// Turns candidates into times. The search knows nothing else of a machine. A bad candidate is a status; an Error means
+// that measuring itself is impossible (the worker cannot be started, no memory).
+class Measurer {
+ public:
+  virtual ~Measurer() = default;
+  virtual MeasurerTraits traits() const { return {}; }
+  // Makes the inputs and references of a task: what Candidate::task points to. nullptr: this measurer needs none.
+  virtual Result<std::shared_ptr<const MeasureTask>> prepare(const ir::Kernel& naive, const target::Target& target);
+  // Compiles the candidates that have no artifact yet, so that measuring them several times compiles nothing. What does
+  // not compile stays without an artifact, and measure() says why.
+  virtual void compile(std::span<Candidate> candidates);
+  // Answers in the order of the candidates.
+  virtual Result<std::vector<Measurement>> measure(std::span<const Candidate> candidates) = 0;
+  // Times two programs of one task in turns, A B B A, in several processes. A winner is called only when in each of six
+  // processes the interval of the ratio excludes 1, on the same side, by an effect of at least kMinimalEffect.
+  virtual Result<PairedComparison> compare(const Candidate& a, const Candidate& b, PairAim aim);
+  // Sentences for the user about the machine.
+  virtual std::vector<std::string> notes() const { return {}; }
+};
 
 // The interval of the median from order statistics: distribution free, at least `confidence` where the sample size
 // allows it, else the whole range. `sorted` ascending, not empty.

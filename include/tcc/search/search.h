@@ -17,8 +17,6 @@
 
 #include "tcc/codegen/artifact.h"
 #include "tcc/ir/kernel.h"
-#include "tcc/measure/gpu.h"
-#include "tcc/measure/host.h"
 #include "tcc/measure/measurement.h"
 #include "tcc/record/store.h"
 #include "tcc/schedule/trace.h"
@@ -112,25 +110,16 @@ struct Environment {
   const record::Database* others = nullptr;
   measure::Measurer* measurer = nullptr;
   ThreadPool* pool = nullptr;  // proposing and lowering; nullptr = this thread
-  // Inputs and reference of a task, made when it is first visited; empty for measurers that need none.
-  std::function<Result<std::shared_ptr<const measure::MeasureTask>>(const task::Task&)> prepare;
-  // Paired comparison, by which the fastest few of each task decide who is best at the end: only whether the first of
-  // the two wins matters. Empty: medians decide.
-  std::function<Result<measure::PairedComparison>(const measure::Candidate&, const measure::Candidate&)> compare;
+  // Called with each task that the measurer has prepared, before the task's first round; may be empty. An Error gives
+  // the task up.
+  std::function<Result<void>(const task::Task&, const measure::MeasureTask*)> before_first_round;
   std::function<bool()> stop;                     // true: end after the measurements under way; may be empty
   std::function<void(const Progress&)> progress;  // may be empty
   std::function<int64_t()> now;                   // unix time of records; empty: the system clock
   std::string tool_version;                       // written into records
   // What the model knows of families that the store has nothing of; must outlive the run. nullptr: nothing.
   const ShippedPrior* prior = nullptr;
-  int64_t at_once = 8;  // programs handed to the measurer together: between two looks at the clock and at stop
 };
-// prepare and compare of the host's measurer, and shipped_prior().
-Environment host_environment(measure::IsolatedHostMeasurer& measurer, record::Store& store, ThreadPool* pool,
-                             const target::Target& target);
-// Those of a GPU's.
-Environment gpu_environment(measure::GpuMeasurer& measurer, record::Store& store, ThreadPool* pool,
-                            const target::Target& target);
 
 struct TaskResult {
   std::string key, workload;
@@ -191,7 +180,7 @@ struct Chosen {
 // Whether a program of this task gives right results: makes it, runs it, and says what is wrong.
 using Gate = std::function<Result<void>(const task::Task&, const Chosen&)>;
 // The measurer's numeric gate. The measurer must outlive it; one call at a time.
-Gate make_gate(measure::IsolatedHostMeasurer& measurer, const target::Target& target);
+Gate make_gate(measure::Measurer& measurer, const target::Target& target);
 
 // The program of the task's best record, replayed: on so many threads, else on the nearest number of threads, which
 // `note` says. Where there is none (or it no longer replays, which `note` says), the schedule of a task with the

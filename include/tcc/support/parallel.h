@@ -22,4 +22,7 @@ class ThreadPool {
   std::unique_ptr<State> state_;
 };
 
+// body(i) for i in [0, n): by the pool, or one after the other where it is nullptr.
+void parallel_for(ThreadPool* pool, int64_t n, const std::function<void(int64_t i)>& body);
+
 }  // namespace tcc
