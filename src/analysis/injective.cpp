@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "tcc/analysis/simplify.h"
-#include "tcc/ir/walk.h"
+#include "tcc/ir/query.h"
 
 namespace tcc::analysis {
 
@@ -21,16 +21,6 @@ struct Digit {
   Expr extent;
   Expr weight;  // of the variable in the binding
 };
-
-bool mentions(Expr e, Id id) {
-  if (!may_mention(e, id)) return false;
-  bool found = false;
-  visit(e, [&](Expr x) {
-    if (const Var* v = as<Var>(x)) found |= v->id == id;
-    return !found;
-  });
-  return found;
-}
 
 // The weight of loop variable v in a term, nullptr when the term is not (symbols * v).
 Expr weight_of(Builder& b, const Term& term, Id v) {

@@ -1,4 +1,5 @@
 #include "tcc/analysis/region.h"
+#include "tcc/ir/query.h"
 
 #include "tcc/ir/instr.h"
 #include "tcc/support/check.h"
@@ -103,15 +104,6 @@ class AccessVisitor {
   const Block* block_ = nullptr;
 };
 
-bool mentions(Expr e, FunctionRef<bool(Id)> inner) {
-  bool found = false;
-  visit(e, [&](Expr x) {
-    if (const Var* v = as<Var>(x)) found |= inner(v->id);
-    return !found;
-  });
-  return found;
-}
-
 }  // namespace
 
 void visit_accesses(Builder& b, Stmt root, FunctionRef<void(const AccessInfo&, const LoopStack&, const Block*)> f) {
@@ -121,7 +113,7 @@ void visit_accesses(Builder& b, Stmt root, FunctionRef<void(const AccessInfo&, c
 std::optional<DimRange> dim_range(Builder& b, Expr index, const Ranges& ranges, FunctionRef<bool(Id)> inner) {
   std::vector<Term> outer_terms, inner_terms;
   int64_t constant = 0;
-  auto place = [&](const Term& t) { (mentions(t.atom, inner) ? inner_terms : outer_terms).push_back(t); };
+  auto place = [&](const Term& t) { (mentions_any(t.atom, inner) ? inner_terms : outer_terms).push_back(t); };
   if (is_int(index))
     constant = int_value(index);
   else if (const Sum* s = as<Sum>(index)) {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "tcc/ir/walk.h"
+#include "tcc/ir/query.h"
 
 namespace tcc::analysis {
 
@@ -28,9 +28,7 @@ const Loop* role_loop(Stmt launch) {
   const Loop* found = nullptr;
   visit(launch, [&](Stmt s) {
     const Loop* l = as<Loop>(s);
-    if (l != nullptr)
-      for (const Annotation& a : l->annotations)
-        if (a.key == AnnotationKey::kPipelineRole) found = l;
+    if (l != nullptr && has_annotation(*l, AnnotationKey::kPipelineRole)) found = l;
     return found == nullptr;
   });
   return found;
@@ -65,8 +63,7 @@ TileWalk tile_walk(Stmt launch) {
     const Loop* l = as<Loop>(s);
     if (l == nullptr || !is_grid(l->axis)) return true;
     out.tiles *= extent_of(*l);
-    for (const Annotation& a : l->annotations)
-      if (a.key == AnnotationKey::kMaxParallel && is_int(a.value)) at_a_time = int_value(a.value);
+    at_a_time = annotation_or(*l, AnnotationKey::kMaxParallel, at_a_time);
     return true;
   });
   out.clusters = out.tiles;

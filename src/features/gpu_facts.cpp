@@ -15,7 +15,7 @@
 #include "tcc/analysis/simplify.h"
 #include "tcc/ir/evaluate.h"
 #include "tcc/ir/instr.h"
-#include "tcc/ir/walk.h"
+#include "tcc/ir/query.h"
 
 namespace tcc::features {
 namespace {
@@ -48,14 +48,7 @@ bool is_cluster(Axis a) {
   return a == Axis::kClusterX || a == Axis::kClusterY;
 }
 bool is_copy(const Loop& l) {
-  return std::any_of(l.annotations.begin(), l.annotations.end(),
-                     [](const Annotation& a) { return a.key == AnnotationKey::kCooperativeFetch; });
-}
-
-double annotated(const Loop& l, AnnotationKey key, double otherwise) {
-  for (const Annotation& a : l.annotations)
-    if (a.key == key && is_int(a.value)) return static_cast<double>(int_value(a.value));
-  return otherwise;
+  return has_annotation(l, AnnotationKey::kCooperativeFetch);
 }
 // Operations a second of the matrix instructions that multiply values of the type.
 double matrix_peak(const target::Peaks& peak, Type t) {
@@ -177,7 +170,7 @@ class Counter {
 
   // Elements that a thread copies at a time: those asked for, where they are certain to be neighbours.
   double whole_vector(const Loop& l) {
-    const auto lanes = static_cast<int64_t>(annotated(l, AnnotationKey::kCooperativeFetch, 1));
+    const auto lanes = annotation_or(l, AnnotationKey::kCooperativeFetch, 1);
     if (lanes < 2 || !is_int(l.extent) || int_value(l.extent) % lanes != 0) return 1;
     analysis::Ranges ranges(k_);
     for (const Loop* around : loops_) ranges.set(around->id, around->extent);
@@ -221,7 +214,8 @@ class Counter {
     double vthreads = 1, stages = 1, steps = 1;
     bool threads = false;
     for (const Loop* l : loops_) {
-      stages = std::max(stages, std::min(annotated(*l, AnnotationKey::kPipelineDepth, 1), extent_of(*l)));
+      stages = std::max(
+          stages, std::min(static_cast<double>(annotation_or(*l, AnnotationKey::kPipelineDepth, 1)), extent_of(*l)));
       if (l->loop_kind != LoopKind::kBound) steps *= extent_of(*l);
       if (l->axis == Axis::kVthread) vthreads *= extent_of(*l);
       threads |= is_thread(l->axis);

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "tcc/ir/walk.h"
+#include "tcc/ir/query.h"
 
 namespace tcc::features {
 
@@ -26,10 +26,8 @@ class Lister {
         return;
       case StmtKind::kLoop: {
         const Loop* l = as<Loop>(s);
-        int64_t unroll = 0;
-        for (const Annotation& a : l->annotations)
-          if (a.key == AnnotationKey::kUnrollMax) unroll = constant_or(a.value, 0);
-        loops_.push_back({l->id, l->loop_kind, std::max<int64_t>(constant_or(l->extent, 1), 1), unroll});
+        loops_.push_back({l->id, l->loop_kind, std::max<int64_t>(constant_or(l->extent, 1), 1),
+                          annotation_or(*l, AnnotationKey::kUnrollMax, 0)});
         stmt(l->body);
         loops_.pop_back();
         return;

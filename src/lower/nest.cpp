@@ -1,4 +1,5 @@
 #include "tcc/lower/nest.h"
+#include "tcc/ir/query.h"
 
 #include "compact_buffers.h"
 #include "inline_blocks.h"
@@ -38,12 +39,8 @@ class Finisher {
     ranges_.set(l->id, extent);
     std::vector<Annotation> annotations;
     for (const Annotation& a : l->annotations) annotations.push_back({a.key, expr(a.value)});
-    bool role = false, tree = false;
-    for (const Annotation& a : annotations) {
-      role |= a.key == AnnotationKey::kPipelineRole;
-      tree |= a.key == AnnotationKey::kTree && is_int(a.value);
-    }
-    splits_ |= role && tree && is_int(extent);
+    const Expr parts = find_annotation(annotations, AnnotationKey::kTree);
+    splits_ |= has_annotation(*l, AnnotationKey::kPipelineRole) && is_int(extent) && parts != nullptr && is_int(parts);
     Stmt body = stmt(l->body);
     if (body == nullptr) return nullptr;
     if (extent == l->extent && body == l->body && annotations.empty()) return s;

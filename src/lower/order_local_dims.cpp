@@ -4,22 +4,12 @@
 #include <vector>
 
 #include "tcc/ir/build.h"
-#include "tcc/ir/walk.h"
+#include "tcc/ir/query.h"
 
 namespace tcc::lower {
 namespace {
 
 using namespace ir;
-
-bool mentions(Expr e, Id id) {
-  if (!may_mention(e, id)) return false;
-  bool found = false;
-  visit(e, [&](Expr x) {
-    if (const Var* v = as<Var>(x)) found |= v->id == id;
-    return !found;
-  });
-  return found;
-}
 
 class Orderer {
  public:

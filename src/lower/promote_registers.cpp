@@ -5,7 +5,7 @@
 #include <set>
 
 #include "tcc/ir/build.h"
-#include "tcc/ir/walk.h"
+#include "tcc/ir/query.h"
 
 namespace tcc::lower {
 namespace {
@@ -21,18 +21,6 @@ int64_t constant_bytes(const Buffer& b) {
     n *= int_value(e);
   }
   return n;
-}
-
-bool mentions_loop(std::span<const Expr> indices, Id id) {
-  bool found = false;
-  for (Expr i : indices) {
-    if (found || !may_mention(i, id)) continue;
-    visit(i, [&](Expr e) {
-      found |= e->kind == ExprKind::kVar && as<Var>(e)->id == id;
-      return !found;
-    });
-  }
-  return found;
 }
 
 class Promoter {
@@ -72,7 +60,7 @@ class Promoter {
     bool wanted = false, around_sum = false;
     std::vector<const Loop*> choosing;
     for (const Loop* l : loops_) {
-      const bool chooses = mentions_loop(indices, l->id);
+      const bool chooses = std::any_of(indices.begin(), indices.end(), [&](Expr i) { return mentions(i, l->id); });
       around_sum |= wanted && !chooses && l->loop_kind == LoopKind::kSerial;
       if (chooses && is_int(l->extent)) choosing.push_back(l);
       if (!chooses || l->loop_kind == LoopKind::kVectorized || l->loop_kind == LoopKind::kUnrolled) continue;
@@ -121,9 +109,7 @@ class Promoter {
   int64_t statements(Stmt s, const std::set<Id>& extra, int64_t unroll_max = 0) const {
     if (s->kind == StmtKind::kStore) return 1;
     const Loop* l = as<Loop>(s);
-    if (l != nullptr)
-      for (const Annotation& a : l->annotations)
-        if (a.key == AnnotationKey::kUnrollMax && is_int(a.value)) unroll_max = int_value(a.value);
+    if (l != nullptr) unroll_max = annotation_or(*l, AnnotationKey::kUnrollMax, unroll_max);
     int64_t n = 0;
     for_children(s, [&](Stmt c) { n += statements(c, extra, unroll_max); });
     if (l != nullptr && is_int(l->extent)) {

@@ -11,7 +11,7 @@
 #include <optional>
 #include <vector>
 
-#include "tcc/ir/walk.h"
+#include "tcc/ir/query.h"
 
 namespace tcc::lower {
 
@@ -215,8 +215,9 @@ class Sharer {
 bool goes_past_caches(const Kernel& k) {
   bool found = false;
   visit(k.root, [&](Stmt s) {
-    if (const Loop* l = as<Loop>(s))
-      for (const Annotation& a : l->annotations) found |= a.key == AnnotationKey::kNonTemporal && !is_int(a.value, 0);
+    const Loop* l = as<Loop>(s);
+    const Expr hint = l != nullptr ? find_annotation(*l, AnnotationKey::kNonTemporal) : nullptr;
+    found |= hint != nullptr && !is_int(hint, 0);
     return !found;
   });
   return found;

@@ -11,7 +11,7 @@
 #include "tcc/analysis/ranges.h"
 #include "tcc/ir/build.h"
 #include "tcc/ir/evaluate.h"
-#include "tcc/ir/walk.h"
+#include "tcc/ir/query.h"
 
 namespace tcc::lower {
 namespace {
@@ -65,9 +65,7 @@ class TailSplitter {
   using Terms = std::vector<Expr>;
 
   void note_mode(const Loop& l) {
-    for (const Annotation& a : l.annotations)
-      if (a.key == AnnotationKey::kTail && is_int(a.value, static_cast<int64_t>(TailMode::kMask)))
-        masked_.push_back(l.id);
+    if (annotation_or(l, AnnotationKey::kTail, -1) == static_cast<int64_t>(TailMode::kMask)) masked_.push_back(l.id);
   }
   // A schedule that asks for masks gets them.
   bool is_masked(Expr term) const {

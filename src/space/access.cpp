@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "tcc/ir/walk.h"
+#include "tcc/ir/query.h"
 
 namespace tcc::space {
 
@@ -73,16 +73,6 @@ std::optional<NaiveNest> naive_nest(const Kernel& kernel, const Block& block) {
   for (size_t i = 0; i < loops.size(); ++i)
     nest.group.push_back(nest.reduce[i] ? 0 : find_group(nest, block.iters[i].id, nest.extents[i]));
   return nest;
-}
-
-bool mentions(Expr e, Id id) {
-  if (!may_mention(e, id)) return false;
-  bool found = false;
-  visit(e, [&](Expr x) {
-    if (const Var* v = as<Var>(x)) found |= v->id == id;
-    return !found;
-  });
-  return found;
 }
 
 namespace {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tcc/ir/kernel.h"
+#include "tcc/ir/query.h"
 #include "tcc/schedule/schedule.h"
 #include "tcc/target/target.h"
 
@@ -33,7 +34,6 @@ std::optional<NaiveNest> naive_nest(const ir::Kernel& kernel, const ir::Block& b
 // `group`: as in NaiveNest, movement within one group.
 std::optional<int64_t> flat_stride(const ir::Kernel& kernel, ir::Id buffer, std::span<const ir::Expr> indices,
                                    ir::Id iter, int64_t group = 0);
-bool mentions(ir::Expr e, ir::Id id);
 // Dimension of the access whose index is the plain iterator; -1: none.
 int dim_of_iter(std::span<const ir::Expr> indices, ir::Id iter);
 

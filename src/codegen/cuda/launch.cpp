@@ -3,7 +3,7 @@
 
 #include "codegen/cuda/address.h"
 #include "codegen/cuda/emitter.h"
-#include "tcc/ir/walk.h"
+#include "tcc/ir/query.h"
 #include "tcc/support/check.h"
 
 namespace tcc::codegen::cuda {
@@ -116,8 +116,7 @@ void Emitter::find_dimensions(Stmt body) {
       case Axis::kVthread:
         break;
     }
-    for (const Annotation& a : l->annotations)
-      if (a.key == AnnotationKey::kLaunchBounds && is_int(a.value)) min_blocks_ = int_value(a.value);
+    min_blocks_ = annotation_or(*l, AnnotationKey::kLaunchBounds, min_blocks_);
     return true;
   });
   if (linear && xyz) return fail("it mixes thread.x, y, z with warp and lane axes");

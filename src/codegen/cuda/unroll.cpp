@@ -14,7 +14,7 @@
 
 #include "codegen/cuda/address.h"
 #include "codegen/cuda/emitter.h"
-#include "tcc/ir/walk.h"
+#include "tcc/ir/query.h"
 
 namespace tcc::codegen::cuda {
 
@@ -27,16 +27,6 @@ constexpr double kMostOfLoop = 192;
 constexpr double kCondition = 4, kFunction = 10;
 constexpr int64_t kShort = 64;  // iterations
 constexpr int64_t kMostLanes = 16;
-
-bool mentions(Expr e, Id id) {
-  if (!may_mention(e, id)) return false;
-  bool found = false;
-  visit(e, [&](Expr part) {
-    if (const Var* v = as<Var>(part)) found = found || v->id == id;
-    return !found;
-  });
-  return found;
-}
 
 double cost_of_value(Expr e, std::span<const Id> copied) {
   double cost = 0;

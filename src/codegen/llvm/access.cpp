@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "tcc/analysis/simplify.h"
-#include "tcc/ir/walk.h"
+#include "tcc/ir/query.h"
 #include "tcc/support/check.h"
 
 namespace tcc::codegen {
@@ -80,16 +80,6 @@ Expr separate_lanes(ir::Builder& b, Expr e, const LaneRange& range) {
 }
 
 }  // namespace
-
-bool mentions(Expr e, ir::Id id) {
-  if (!ir::may_mention(e, id)) return false;
-  bool found = false;
-  ir::visit(e, [&](Expr x) {
-    if (x->kind == ExprKind::kVar && ir::as<ir::Var>(x)->id == id) found = true;
-    return !found && ir::may_mention(x, id);
-  });
-  return found;
-}
 
 Expr recombine(ir::Builder& b, Expr e, const analysis::Ranges* ranges) {
   const ir::Sum* s = ir::as<ir::Sum>(e);

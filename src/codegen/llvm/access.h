@@ -8,6 +8,7 @@
 
 #include "tcc/analysis/ranges.h"
 #include "tcc/ir/build.h"
+#include "tcc/ir/query.h"
 
 namespace tcc::codegen {
 
@@ -25,7 +26,6 @@ struct LaneSplit {
   std::vector<int64_t> offsets;  // one per lane; empty: the same in all lanes
 };
 
-bool mentions(ir::Expr e, ir::Id id);
 // k*(x mod c) + k*c*(x div c) becomes k*x, also below a common division: undoes split-then-flatten.
 ir::Expr recombine(ir::Builder& b, ir::Expr e, const analysis::Ranges* ranges = nullptr);
 // nullopt when the lanes differ by something that is no constant.

@@ -4,7 +4,7 @@
 #include <bit>
 
 #include "tcc/analysis/local_storage.h"
-#include "tcc/ir/walk.h"
+#include "tcc/ir/query.h"
 #include "tcc/support/check.h"
 
 namespace tcc::codegen {
@@ -50,12 +50,6 @@ int64_t count_statements(ir::Stmt s, bool expand_serial) {
       return 1;
   }
   return 1;
-}
-
-const ir::Annotation* find_annotation(const ir::Loop& l, ir::AnnotationKey key) {
-  for (const ir::Annotation& a : l.annotations)
-    if (a.key == key) return &a;
-  return nullptr;
 }
 
 }  // namespace
@@ -264,8 +258,7 @@ void Emitter::loop_by_kind(const ir::Loop& l) {
   Val extent = eval(l.extent);
   if (extent.vec) return lane_bounded_loop(l, extent);
   int64_t outer_unroll = unroll_max_;
-  if (const ir::Annotation* a = find_annotation(l, ir::AnnotationKey::kUnrollMax); a != nullptr && ir::is_int(a->value))
-    unroll_max_ = ir::int_value(a->value);
+  unroll_max_ = ir::annotation_or(l, ir::AnnotationKey::kUnrollMax, unroll_max_);
   if (auto* constant = llvm::dyn_cast<llvm::ConstantInt>(extent.v)) {
     int64_t n = constant->getSExtValue();
     bool vectorized = l.loop_kind == ir::LoopKind::kVectorized;
@@ -275,7 +268,7 @@ void Emitter::loop_by_kind(const ir::Loop& l) {
       unrolled_loop(l, n);
     } else if (vectorized && can_vectorize(l, n)) {
       vector_loop(l, n);
-    } else if (find_annotation(l, ir::AnnotationKey::kTree) != nullptr && tree_loop(l, n)) {
+    } else if (ir::has_annotation(l, ir::AnnotationKey::kTree) && tree_loop(l, n)) {
       // Lanes have been combined pairwise.
     } else {
       bool expand = l.loop_kind == ir::LoopKind::kUnrolled || vectorized;

@@ -123,7 +123,6 @@ class Emitter {
   int64_t max_lanes() const;
 
   // --- hints of the schedule (hints.cpp) ---
-  static int64_t hint(const ir::Loop& l, ir::AnnotationKey key);
   void with_streaming(const ir::Loop& l, const std::function<void()>& body);
   std::set<ir::Id> streamed_buffers(const ir::Loop& l) const;
   bool can_stream(const BufferSlot& slot, llvm::Type* type, llvm::Align align) const;

@@ -12,7 +12,7 @@
 #include <tuple>
 
 #include "codegen/llvm/emitter.h"
-#include "tcc/ir/walk.h"
+#include "tcc/ir/query.h"
 
 namespace tcc::codegen {
 namespace {
@@ -47,12 +47,6 @@ std::vector<MemoryAccess> accesses_of(ir::Stmt body) {
 
 }  // namespace
 
-int64_t Emitter::hint(const ir::Loop& l, ir::AnnotationKey key) {
-  for (const ir::Annotation& a : l.annotations)
-    if (a.key == key && ir::is_int(a.value)) return ir::int_value(a.value);
-  return 0;
-}
-
 // The buffers in memory that the loop writes and does not read.
 std::set<ir::Id> Emitter::streamed_buffers(const ir::Loop& l) const {
   std::set<ir::Id> written, read;
@@ -70,7 +64,7 @@ std::set<ir::Id> Emitter::streamed_buffers(const ir::Loop& l) const {
 }
 
 void Emitter::with_streaming(const ir::Loop& l, const std::function<void()>& body) {
-  if (hint(l, ir::AnnotationKey::kNonTemporal) == 0 || !streamed_.empty()) return body();
+  if (ir::annotation_or(l, ir::AnnotationKey::kNonTemporal, 0) == 0 || !streamed_.empty()) return body();
   streamed_ = streamed_buffers(l);
   if (streamed_.empty()) return body();
   Value* unaligned = nullptr;  // address bits that must be zero
@@ -160,7 +154,7 @@ std::set<int64_t> Emitter::touched_offsets(ir::Expr flat, const std::map<ir::Id,
 }
 
 void Emitter::prefetch(const ir::Loop& l) {
-  int64_t distance = hint(l, ir::AnnotationKey::kPrefetch);
+  int64_t distance = ir::annotation_or(l, ir::AnnotationKey::kPrefetch, 0);
   if (distance <= 0 || lane_range_.id != ir::kNoId) return;
   std::map<ir::Id, int64_t> inner;
   bool constant = true;

@@ -134,11 +134,6 @@ class Distributor {
     return s;
   }
 
-  static bool is_copy(const Loop& l) {
-    return std::any_of(l.annotations.begin(), l.annotations.end(),
-                       [](const Annotation& a) { return a.key == AnnotationKey::kCooperativeFetch; });
-  }
-
   bool touches(Stmt s) const {
     const Touched t = touched_buffers(s);
     auto is_fragment = [&](Id id) { return fragments_.contains(id); };
@@ -149,7 +144,7 @@ class Distributor {
   Stmt rewrite(Stmt s) {
     if (!verdict_) return s;
     if (const Loop* l = as<Loop>(s)) {
-      if (is_copy(*l)) return s;
+      if (has_annotation(*l, AnnotationKey::kCooperativeFetch)) return s;
       if (!touches(s)) return fail(s, "work beside matrix instructions that no lane has");
       if (std::optional<ElementNest> nest = element_nest(b_, s)) return tiles(s, *nest);
       return written_out(*l, rewrite(l->body));
@@ -290,8 +285,7 @@ class Distributor {
     const Fragment& f = fragments_[w.buffer];
     const Fragment& vector = fragments_[store.buffer];
     const Loop* reduced = w.inner[1 - vector.along];
-    const bool tree = std::any_of(reduced->annotations.begin(), reduced->annotations.end(),
-                                  [](const Annotation& a) { return a.key == AnnotationKey::kTree; });
+    const bool tree = has_annotation(*reduced, AnnotationKey::kTree);
     if (!tree) return fail(nest, "lanes share a row, and no annotation (tree) allows to combine their parts");
     const Binary* op = combiner(store);
     const int32_t shuffle = find_instruction(fmt::format("shfl.{}", type_name(store.value->type)));

@@ -62,16 +62,6 @@ bool meet(const std::set<Id>& x, const std::set<Id>& y) {
   return std::any_of(x.begin(), x.end(), [&](Id id) { return y.contains(id); });
 }
 
-bool mentions_any(Expr e, const std::set<Id>& ids) {
-  if (e == nullptr) return false;
-  bool found = false;
-  visit(e, [&](Expr x) {
-    if (const Var* v = as<Var>(x)) found |= ids.contains(v->id);
-    return !found;
-  });
-  return found;
-}
-
 namespace {
 
 using Change = FunctionRef<bool(Id, std::vector<Expr>&)>;

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "tcc/ir/build.h"
+#include "tcc/ir/query.h"
 #include "tcc/ir/reject.h"
-#include "tcc/ir/walk.h"
 
 namespace tcc::lower {
 
@@ -57,7 +57,6 @@ struct Touched {
 Touched touched_buffers(ir::Stmt s);
 bool meet(const std::set<ir::Id>& x, const std::set<ir::Id>& y);
 
-bool mentions_any(ir::Expr e, const std::set<ir::Id>& ids);
 // Loads and stores below `s` of buffers in `buffers` are given new index lists.
 ir::Stmt reindex(ir::Builder& b, ir::Stmt s,
                  ir::FunctionRef<bool(ir::Id buffer, std::vector<ir::Expr>& indices)> change);

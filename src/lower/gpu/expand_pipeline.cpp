@@ -27,12 +27,6 @@ constexpr int64_t kMostStaged = 64;  // registers of a thread for copies on thei
 constexpr int64_t kStagedShare = 4;  // and at most one in so many of those that it has
 constexpr int64_t kRegisterBytes = 4;
 
-const Expr* annotation(const Loop& l, AnnotationKey key) {
-  for (const Annotation& a : l.annotations)
-    if (a.key == key) return &a.value;
-  return nullptr;
-}
-
 class Expander {
  public:
   Expander(Edit& edit, const target::Target& target) : edit_(edit), b_(edit.b), ranges_(edit.k), target_(target) {
@@ -47,7 +41,7 @@ class Expander {
     if (l != nullptr && l->loop_kind == LoopKind::kBound && is_thread(l->axis)) threads *= int_value(l->extent);
     Stmt out = rewrite_children(b_, s, [&](Stmt c) { return rewrite(c, threads); });
     l = as<Loop>(out);
-    if (l == nullptr || annotation(*l, AnnotationKey::kPipelineDepth) == nullptr || !verdict_) return out;
+    if (l == nullptr || !has_annotation(*l, AnnotationKey::kPipelineDepth) || !verdict_) return out;
     return expand(*l, threads);
   }
 
@@ -279,17 +273,12 @@ class Expander {
   }
 
   Stmt expand(const Loop& l, int64_t threads) {
-    const Expr wanted = *annotation(l, AnnotationKey::kPipelineDepth);
+    const Expr wanted = find_annotation(l, AnnotationKey::kPipelineDepth);
     if (!is_int(wanted) || !is_int(l.extent))
       return fail(&l, RejectReason::kNotConstant, "the pipeline of '" + name(l.id) + "'");
-    std::vector<Annotation> rest;
-    bool async = target_.cuda.features.cp_async;
-    for (const Annotation& a : l.annotations) {
-      if (a.key == AnnotationKey::kPipelineAsync)
-        async &= !is_int(a.value, 0);
-      else if (a.key != AnnotationKey::kPipelineDepth)
-        rest.push_back(a);
-    }
+    std::vector<Annotation> rest =
+        without(l.annotations, {AnnotationKey::kPipelineAsync, AnnotationKey::kPipelineDepth});
+    const bool async = target_.cuda.features.cp_async && annotation_or(l, AnnotationKey::kPipelineAsync, 1) != 0;
     const int64_t steps = int_value(l.extent), depth = std::min(int_value(wanted), steps);
     Parts p = take_apart(l.body);
     // A thread by itself runs in order.
@@ -358,7 +347,7 @@ class Expander {
 Legal<Kernel> expand_pipeline(const Kernel& kernel, const target::Target& target, const ArenaPtr& arena) {
   bool any = false;
   visit(kernel.root, [&](Stmt s) {
-    any |= as<Loop>(s) != nullptr && annotation(*as<Loop>(s), AnnotationKey::kPipelineDepth) != nullptr;
+    any |= as<Loop>(s) != nullptr && has_annotation(*as<Loop>(s), AnnotationKey::kPipelineDepth);
     return !any;
   });
   if (!any) return kernel;
@@ -369,13 +358,13 @@ Legal<Kernel> expand_pipeline(const Kernel& kernel, const target::Target& target
 
 std::set<Id> pipelined_buffers(const Kernel& kernel, const Loop& loop) {
   std::set<Id> out;
-  const Expr* depth = annotation(loop, AnnotationKey::kPipelineDepth);
+  const Expr depth = find_annotation(loop, AnnotationKey::kPipelineDepth);
   if (depth == nullptr) return out;
   const Touched t = touched_buffers(loop.body);
   std::set<Id> others;
   auto look = [&](Id id, std::span<const Expr> indices) {
     const Binary* turn = indices.empty() ? nullptr : as<Binary>(indices[0]);
-    const bool versions = indices.size() > 1 && indices[0]->kind == ExprKind::kFloorMod && equal(turn->b, *depth) &&
+    const bool versions = indices.size() > 1 && indices[0]->kind == ExprKind::kFloorMod && equal(turn->b, depth) &&
                           mentions_any(turn->a, {loop.id});
     if (!versions) others.insert(id);
   };

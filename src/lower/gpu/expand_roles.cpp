@@ -86,10 +86,9 @@ class Expander {
   Stmt around(Stmt body, int64_t blocks) {
     for (size_t i = role_.grid.size(); i-- > 0;) {
       const Loop& l = *role_.grid[i];
-      std::vector<Annotation> annotations;
       // Unrolling is decided here: a step of the pipeline is a few instructions.
-      for (const Annotation& a : l.annotations)
-        if (a.key != AnnotationKey::kUnrollMax && a.key != AnnotationKey::kMaxParallel) annotations.push_back(a);
+      std::vector<Annotation> annotations =
+          without(l.annotations, {AnnotationKey::kUnrollMax, AnnotationKey::kMaxParallel});
       if (i == 0) annotations.push_back({AnnotationKey::kLaunchBounds, b_.integer(blocks)});
       const bool walks = role_.walk.persistent();
       body = b_.loop(walks ? walker_ : l.id, walks ? b_.integer(role_.walk.clusters) : l.extent, body, LoopKind::kBound,
@@ -299,9 +298,8 @@ class Expander {
     Expr one_of_warp = b_.eq(b_.var(thread_.lane), b_.integer(0));
     Expr later = b_.logical_and(b_.lt(b_.integer(0), k), one_of_warp);
     body.push_back(b_.if_then(later, release(b_.offset(it, -1))));
-    std::vector<Annotation> rest;
-    for (const Annotation& a : l.annotations)
-      if (a.key != AnnotationKey::kPipelineDepth && a.key != AnnotationKey::kPipelineRole) rest.push_back(a);
+    const std::vector<Annotation> rest =
+        without(l.annotations, {AnnotationKey::kPipelineDepth, AnnotationKey::kPipelineRole});
     std::vector<Stmt> all = {b_.loop(l.id, l.extent, b_.seq(body), l.loop_kind, l.axis, rest),
                              call("wgmma.wait", {}, {b_.integer(0)})};
     // The next tile begins in the version that the last iteration leaves.

@@ -22,12 +22,6 @@ bool is_cluster(Axis a) {
   return a == Axis::kClusterX || a == Axis::kClusterY;
 }
 
-const Expr* annotation(const Loop& l, AnnotationKey key) {
-  for (const Annotation& a : l.annotations)
-    if (a.key == key) return &a.value;
-  return nullptr;
-}
-
 class Reader {
  public:
   Reader(const Kernel& k, Arena& arena) : k_(k), b_(arena) {}
@@ -36,14 +30,14 @@ class Reader {
     RoleLoop out;
     out.loop = role_loop(launch);
     const Loop& l = *out.loop;
-    const Expr* depth = annotation(l, AnnotationKey::kPipelineDepth);
+    const Expr depth = find_annotation(l, AnnotationKey::kPipelineDepth);
     if (as<Loop>(launch) == nullptr || !is_grid(as<Loop>(launch)->axis)) return refuse("a launch of one block");
     if (Legal<void> ok = read_grid(launch, out); !ok) return tl::make_unexpected(ok.error());
     if (!reaches(launch, l.id)) return refuse("'" + name(l.id) + "' is not the one loop of its launch");
-    if (depth == nullptr || !is_int(*depth) || !is_int(l.extent))
+    if (depth == nullptr || !is_int(depth) || !is_int(l.extent))
       return reject(RejectReason::kNotConstant, "the pipeline of '" + name(l.id) + "'");
     out.steps = int_value(l.extent);
-    out.depth = std::min(int_value(*depth), out.steps);
+    out.depth = std::min(int_value(depth), out.steps);
     const Alloc* own = as<Alloc>(l.body);
     const Seq* seq = own == nullptr ? nullptr : as<Seq>(own->body);
     if (seq == nullptr) return refuse("'" + name(l.id) + "' holds no copies and products of its own");

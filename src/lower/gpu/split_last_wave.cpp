@@ -24,15 +24,7 @@ constexpr int64_t kMostThreads = 1024;  // of a block
 
 // The parts that the annotation allows; 0: it is not there.
 int64_t wanted_parts(const Loop& l) {
-  for (const Annotation& a : l.annotations)
-    if (a.key == AnnotationKey::kTree && is_int(a.value)) return int_value(a.value);
-  return 0;
-}
-std::vector<Annotation> without(const Loop& l, AnnotationKey key) {
-  std::vector<Annotation> rest;
-  for (const Annotation& a : l.annotations)
-    if (a.key != key) rest.push_back(a);
-  return rest;
+  return annotation_or(l, AnnotationKey::kTree, 0);
 }
 // The largest divisor of n up to `most` that leaves loops of two steps at least: a loop of one has no pipeline.
 int64_t largest_divisor(int64_t n, int64_t most) {
@@ -144,7 +136,7 @@ class Splitter {
   Stmt plain(Stmt s, const Loop& role) {
     const Loop* l = as<Loop>(s);
     if (l != nullptr && l->id == role.id)
-      return b_.loop(l->id, l->extent, l->body, l->loop_kind, l->axis, without(*l, AnnotationKey::kTree));
+      return b_.loop(l->id, l->extent, l->body, l->loop_kind, l->axis, without(l->annotations, {AnnotationKey::kTree}));
     return rewrite_children(b_, s, [&](Stmt c) { return plain(c, role); });
   }
 
@@ -193,7 +185,7 @@ class Splitter {
         Substitution later;
         later.set(l->id, b_.add(b_.var(l->id), b_.scale(part, w_.steps)));
         return b_.loop(l->id, b_.integer(w_.steps), substitute(b_, l->body, later), l->loop_kind, l->axis,
-                       without(*l, AnnotationKey::kTree));
+                       without(l->annotations, {AnnotationKey::kTree}));
       }
       if (s == w_.store) return b_.store(partial_, place(tile, part, around, w_.sum->indices), w_.sum);
       return rewrite_children(b_, s, [&](Stmt c) { return self(self, c); });
@@ -212,7 +204,7 @@ class Splitter {
       return true;
     });
     return b_.loop(block, b_.integer(w_.rest * w_.parts), rename(b_, body, own), LoopKind::kBound, w_.grid->axis,
-                   without(*w_.grid, AnnotationKey::kMaxParallel));
+                   without(w_.grid->annotations, {AnnotationKey::kMaxParallel}));
   }
 
   // One thread for each iteration of the innermost loop of the nest, one block for each of all others.

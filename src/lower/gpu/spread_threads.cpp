@@ -23,12 +23,6 @@ constexpr int64_t kUnrolledCopies = 16;  // rounds of a copy that are written ou
 size_t axis_index(Axis a) {
   return static_cast<size_t>(std::find(kAxes.begin(), kAxes.end(), a) - kAxes.begin());
 }
-const Expr* annotation(const Loop& l, AnnotationKey key) {
-  for (const Annotation& a : l.annotations)
-    if (a.key == key) return &a.value;
-  return nullptr;
-}
-
 class Spreader {
  public:
   explicit Spreader(Edit& edit) : edit_(edit), b_(edit.b) {}
@@ -125,9 +119,9 @@ class Spreader {
     bool found = false;
     visit(s, [&](Stmt x) {
       const Loop* l = as<Loop>(x);
-      found |= l != nullptr &&
-               (l->loop_kind == LoopKind::kBound || annotation(*l, AnnotationKey::kCooperativeFetch) != nullptr ||
-                annotation(*l, AnnotationKey::kTree) != nullptr);
+      found |=
+          l != nullptr && (l->loop_kind == LoopKind::kBound || has_annotation(*l, AnnotationKey::kCooperativeFetch) ||
+                           has_annotation(*l, AnnotationKey::kTree));
       return !found;
     });
     return found;
@@ -187,7 +181,7 @@ class Spreader {
   }
 
   Stmt loop(const Loop& l, const Context& at) {
-    if (annotation(l, AnnotationKey::kCooperativeFetch) != nullptr) return copy(l, at);
+    if (has_annotation(l, AnnotationKey::kCooperativeFetch)) return copy(l, at);
     if (l.loop_kind == LoopKind::kBound) {
       const size_t a = axis_index(l.axis);
       if (a == kAxes.size()) {
@@ -202,13 +196,13 @@ class Spreader {
         inside.guard = b_.logical_and(inside.guard, b_.lt(b_.var(thread_[a]), l.extent));
       return pieces(l.body, inside);
     }
-    if (annotation(l, AnnotationKey::kTree) != nullptr)
+    if (has_annotation(l, AnnotationKey::kTree))
       if (Stmt done = tree(l, at)) return done;
     if (varies(l.extent)) {
       fail(RejectReason::kUnsupported, "'" + name(l.id) + "' has another extent for each thread");
       return &l;
     }
-    if (annotation(l, AnnotationKey::kTree) != nullptr) return piece(&l, at);
+    if (has_annotation(l, AnnotationKey::kTree)) return piece(&l, at);
     return b_.with_body(l, pieces(l.body, at));
   }
 
@@ -265,7 +259,7 @@ class Spreader {
 
   // for f in extent: all threads take `vector` elements each, round by round.
   Stmt copy(const Loop& l, const Context& at) {
-    const Expr wanted = *annotation(l, AnnotationKey::kCooperativeFetch);
+    const Expr wanted = find_annotation(l, AnnotationKey::kCooperativeFetch);
     if (!is_int(l.extent) || !is_int(wanted)) {
       fail(RejectReason::kNotConstant, "copy '" + name(l.id) + "'");
       return &l;

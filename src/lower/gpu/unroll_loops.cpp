@@ -1,6 +1,6 @@
 #include "lower/gpu/unroll_loops.h"
 
-#include "tcc/ir/walk.h"
+#include "tcc/ir/query.h"
 
 namespace tcc::lower {
 namespace {
@@ -35,9 +35,7 @@ struct Unroller {
   }
   Stmt rewrite_child(Stmt s, int64_t& steps) {
     const int64_t before = limit;
-    if (const Loop* l = as<Loop>(s))
-      for (const Annotation& a : l->annotations)
-        if (a.key == AnnotationKey::kUnrollMax && is_int(a.value)) limit = int_value(a.value);
+    if (const Loop* l = as<Loop>(s)) limit = annotation_or(*l, AnnotationKey::kUnrollMax, limit);
     Stmt out = rewrite(s, steps);
     limit = before;
     return out;

@@ -5,7 +5,7 @@
 
 #include "tcc/analysis/ranges.h"
 #include "tcc/analysis/simplify.h"
-#include "tcc/ir/walk.h"
+#include "tcc/ir/query.h"
 #include "tcc/schedule/primitives.h"
 
 namespace tcc::schedule {
@@ -63,18 +63,6 @@ inline tl::unexpected<Reject> unknown(const Kernel& k, const char* what, Id id) 
   return reject(RejectReason::kUnknownHandle, fmt::format("{} is no {} of the kernel", describe(k, id), what));
 }
 
-inline bool mentions(Expr e, Id id) {
-  if (!may_mention(e, id)) return false;
-  bool found = false;
-  visit(e, [&](Expr x) {
-    if (const Var* v = as<Var>(x)) found |= v->id == id;
-    return !found;
-  });
-  return found;
-}
-inline bool mentions_any(Expr e, std::span<const Id> ids) {
-  return std::any_of(ids.begin(), ids.end(), [&](Id id) { return mentions(e, id); });
-}
 // Loads or stores of a buffer anywhere below s.
 bool reads_buffer(Stmt s, Id buffer);
 bool writes_buffer(Stmt s, Id buffer);

@@ -126,9 +126,7 @@ Legal<Kernel> annotate(const Kernel& k, Id id, AnnotationKey key, Expr value) {
     old = l->annotations;
   else if (const Block* block = as<Block>(node))
     old = block->annotations;
-  std::vector<Annotation> all;
-  for (const Annotation& a : old)
-    if (a.key != key) all.push_back(a);
+  std::vector<Annotation> all = without(old, {key});
   all.push_back({key, value});
   std::sort(all.begin(), all.end(), [](const Annotation& x, const Annotation& y) { return x.key < y.key; });
   Editor edit(k);
@@ -149,9 +147,7 @@ Legal<Kernel> unannotate(const Kernel& k, Id id, AnnotationKey key) {
   const Loop* l = as<Loop>(node);
   const Block* block = as<Block>(node);
   std::span<const Annotation> old = l != nullptr ? l->annotations : block->annotations;
-  std::vector<Annotation> rest;
-  for (const Annotation& a : old)
-    if (a.key != key) rest.push_back(a);
+  std::vector<Annotation> rest = without(old, {key});
   if (rest.size() == old.size())
     return reject(RejectReason::kBadAnnotation,
                   fmt::format("{} has no annotation {}", describe(k, id), annotation_name(key)));

@@ -5,15 +5,6 @@
 namespace tcc::schedule {
 namespace {
 
-bool loads_from(Expr e, Id buffer) {
-  bool found = false;
-  visit(e, [&](Expr x) {
-    if (const Load* l = as<Load>(x)) found |= l->buffer == buffer;
-    return !found;
-  });
-  return found;
-}
-
 // x of `C[at] = C[at] op x`; nullptr for an update of another form.
 Expr update_term(const Block& block, const Store& store) {
   ExprKind kind = store.value->kind;

@@ -8,15 +8,6 @@ const Load* load_of(Expr e, Id buffer) {
   const Load* l = as<Load>(e);
   return l != nullptr && l->buffer == buffer && l->predicate == nullptr ? l : nullptr;
 }
-bool loads_from(Expr e, Id buffer) {
-  bool found = false;
-  visit(e, [&](Expr x) {
-    if (const Load* l = as<Load>(x)) found |= l->buffer == buffer;
-    return !found;
-  });
-  return found;
-}
-
 // E and L of the weights E / L, also where they are written E * (1 / L).
 struct Quotient {
   const Load *e = nullptr, *total = nullptr;
