@@ -53,7 +53,8 @@ Result<std::vector<package::TaskCode>> finish_for_cpu(const Program& program, co
                                                       std::vector<search::ChosenArtifact> chosen,
                                                       std::vector<KernelChoice>& kernels) {
   if (options.estimate_losses) {
-    TCC_TRY(std::vector<double> losses, expected_losses(program.tasks.tasks, chosen, options.target, options.threads));
+    TCC_TRY(std::vector<double> losses,
+            estimate_slowdowns(program.tasks.tasks, chosen, options.target, options.threads));
     for (size_t i = 0; i < losses.size(); ++i) kernels[i].loss = losses[i];
   }
   std::vector<package::TaskCode> codes;

@@ -52,9 +52,9 @@ Result<double> time_once(const codegen::Artifact& artifact, const std::shared_pt
 
 }  // namespace
 
-Result<std::vector<double>> expected_losses(const std::vector<task::Task>& tasks,
-                                            const std::vector<search::ChosenArtifact>& chosen,
-                                            const target::Target& target, int64_t threads) {
+Result<std::vector<double>> estimate_slowdowns(const std::vector<task::Task>& tasks,
+                                               const std::vector<search::ChosenArtifact>& chosen,
+                                               const target::Target& target, int64_t threads) {
   std::vector<double> losses(tasks.size(), 0.0), shares;
   const target::Target host = target::host_target();
   if (!target.is_cpu() || target::isa_level(target) > target::isa_level(host)) return losses;

@@ -79,16 +79,16 @@ std::vector<Seed> transfer(const schedule::Trace& trace, const std::vector<space
   const uint64_t hash = tiling_hash(trace);
   for (size_t s = 0; s < sketches.size(); ++s)
     if (tiling_hash(sketches[s].trace) == hash)
-      out.push_back(
-          {static_cast<int32_t>(s), carry_over(trace, trace.decisions, sketches[s], sketches[s].trace.decisions)});
+      out.push_back({static_cast<int32_t>(s),
+                     transfer_decisions(trace, trace.decisions, sketches[s], sketches[s].trace.decisions)});
   const uint64_t key = space::structural_key(trace, trace.decisions);
   std::stable_partition(out.begin(), out.end(),
                         [&](const Seed& seed) { return sketches[static_cast<size_t>(seed.sketch)].key == key; });
   return out;
 }
 
-Result<void> sow_relatives(std::vector<TaskState>& states, const target::Target& target, const TuneOptions& options,
-                           const Environment& env, bool resumed) {
+Result<void> seed_from_relatives(std::vector<TaskState>& states, const target::Target& target,
+                                 const TuneOptions& options, const Environment& env, bool resumed) {
   const record::Store& store = *env.store;
   const uint64_t machine = target::feature_hash(target);
   for (TaskState& state : states) {

@@ -24,8 +24,8 @@ std::vector<Seed> transfer(const schedule::Trace& trace, const std::vector<space
 // Puts the best programs of relatives among the seeds of each task: those that the session began with where it was
 // resumed, whatever has been measured since. Those of env.others come behind them, and its best of the task itself
 // before all; a run does not change what is there, so a resumed session that finds the same records goes on exactly.
-Result<void> sow_relatives(std::vector<TaskState>& states, const target::Target& target, const TuneOptions& options,
-                           const Environment& env, bool resumed);
+Result<void> seed_from_relatives(std::vector<TaskState>& states, const target::Target& target,
+                                 const TuneOptions& options, const Environment& env, bool resumed);
 
 // The fastest relative's schedule brought to this task and built by `build`; the first that `gate` lets through. What
 // it is called is in Chosen::relative. Nothing: no relative is known, or none fits or passes; `why` says which.

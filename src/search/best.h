@@ -7,16 +7,16 @@
 namespace tcc::search {
 
 // Writes down who is best. During a run medians decide.
-Result<void> save_title(const TaskState& state, const target::Target& target, const TuneOptions& options,
-                        record::Store& store);
+Result<void> save_best(const TaskState& state, const target::Target& target, const TuneOptions& options,
+                       record::Store& store);
 
 // At the end, where env offers paired comparisons: the fastest by their medians, which were taken minutes apart, are
 // timed again in turns, and the fastest few of these meet the fastest in pairs. True when the title changed.
-Result<bool> hold_final(TaskState& state, const target::Target& target, const TuneOptions& options,
-                        const Environment& env);
+Result<bool> rerank_task(TaskState& state, const target::Target& target, const TuneOptions& options,
+                         const Environment& env);
 // Of every task, as long as `since_start` is within 1.15 of a limit of time: later ones keep their fastest.
-Result<void> hold_finals(std::vector<TaskState>& states, const target::Target& target, const TuneOptions& options,
-                         const Environment& env, const Stopwatch& since_start);
+Result<void> rerank_finalists(std::vector<TaskState>& states, const target::Target& target, const TuneOptions& options,
+                              const Environment& env, const Stopwatch& since_start);
 
 // What is built from. On `threads` where there is something, else on the nearest number of threads, of two equally near
 // ones the greater: `record.threads` says which. Among the records of one number of threads it is the title holder: the

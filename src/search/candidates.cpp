@@ -2,10 +2,6 @@
 
 namespace tcc::search {
 
-namespace {
-constexpr int kAttempts = 10;
-}  // namespace
-
 struct Candidates::Slot {
   Individual individual;
   bool legal = false;
@@ -19,30 +15,32 @@ void Candidates::fresh_draw(Individual& out, int64_t sketch, Rng& rng) const {
   space::draw_decisions(sketch_of(out), out.decisions, rng);
 }
 
-bool Candidates::evaluate(Slot& slot) const {
+bool Candidates::evaluate(Slot& slot, const ArenaPtr& arena) const {
   Individual& i = slot.individual;
-  auto arena = std::make_shared<Arena>();
+  arena->reset();
   ir::Legal<ir::Kernel> nest = space::instantiate(sketch_of(i), i.decisions, round_.target, arena);
   if (!nest) {
     slot.rejects.push_back(std::move(nest).error());
     return false;
   }
   i.nest = ir::hash_kernel(*nest);
-  i.row = row_of(*nest, round_.target, round_.options.threads);
+  i.row = extract_features(*nest, round_.target, round_.options.threads);
   return true;
 }
 
-std::vector<Candidates::Slot> Candidates::fill(int64_t count, uint64_t salt, int attempts, const Make& make) {
+std::vector<Candidates::Slot> Candidates::fill(int64_t count, uint64_t salt, int64_t attempts, const Make& make) {
   std::vector<Slot> slots(static_cast<size_t>(count));
-  auto body = [&](int64_t i, int) {
+  auto body = [&](int64_t i, int worker) {
     Slot& slot = slots[static_cast<size_t>(i)];
     Rng rng = round_.rng.fork(salt).fork(static_cast<uint64_t>(i));
-    while (!slot.legal && slot.attempts < attempts) {
+    while (!slot.legal && slot.attempts < attempts && !(round_.stop && round_.stop())) {
       ++slot.attempts;
       make(slot.individual, i, rng);
-      slot.legal = evaluate(slot);
+      slot.legal = evaluate(slot, arenas_[static_cast<size_t>(worker)]);
     }
   };
+  while (std::ssize(arenas_) < (round_.pool != nullptr ? round_.pool->size() : 1))
+    arenas_.push_back(std::make_shared<Arena>());
   if (round_.pool != nullptr)
     round_.pool->parallel_for(count, body);
   else
@@ -61,7 +59,7 @@ std::vector<Candidates::Slot> Candidates::fill(int64_t count, uint64_t salt, int
 
 std::vector<Individual> Candidates::generation(int64_t count, uint64_t salt, const Make& make) {
   std::vector<Individual> out;
-  for (Slot& slot : fill(count, salt, kAttempts, make))
+  for (Slot& slot : fill(count, salt, round_.settings.attempts, make))
     if (slot.legal) out.push_back(std::move(slot.individual));
   return out;
 }

@@ -36,11 +36,12 @@ class Candidates {
 
  private:
   struct Slot;
-  bool evaluate(Slot& slot) const;
-  std::vector<Slot> fill(int64_t count, uint64_t salt, int attempts, const Make& make);
+  bool evaluate(Slot& slot, const ArenaPtr& arena) const;
+  std::vector<Slot> fill(int64_t count, uint64_t salt, int64_t attempts, const Make& make);
 
   const Round& round_;
   Counts& counts_;
+  std::vector<ArenaPtr> arenas_;  // one for each worker
   std::vector<Individual> kept_;
   std::set<uint64_t> seen_;
 };

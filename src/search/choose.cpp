@@ -52,7 +52,7 @@ Result<Chosen> default_program(const task::Task& task, const target::Target& tar
       auto arena = std::make_shared<Arena>();
       ir::Legal<ir::Kernel> nest = space::instantiate(*sketch, decisions, target, arena);
       if (!nest) continue;
-      features::Row row = row_of(*nest, target, threads);
+      features::Row row = extract_features(*nest, target, threads);
       Draw draw{t, decisions, 0};
       rules->predict({row.data(), 1, row.size()}, {&draw.score, 1});
       draws.push_back(std::move(draw));

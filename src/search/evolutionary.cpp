@@ -20,15 +20,6 @@
 namespace tcc::search {
 namespace {
 
-constexpr size_t kElites = 32;
-constexpr int64_t kFirstDraws = 48;  // of each sketch before anything is known of it, at least
-constexpr double kFromElites = 0.35, kWithinSketch = 0.3, kCross = 0.15, kMove = 0.1;
-constexpr double kSharpness = 4;  // parents are drawn in proportion to this power of the predicted speed
-constexpr double kCurious = 1;    // share of the model's uncertainty that counts as hope
-constexpr double kExploitFrom = 0.75;
-constexpr double kPatience = 4;   // trials of a sketch before the model's error on it is believed by half
-constexpr float kUnseen = -0.5f;  // what a sketch without a valid trial is taken to reach, log2 of the best
-
 class Breeder {
  public:
   Breeder(const Round& round, Counts& counts)
@@ -37,19 +28,20 @@ class Breeder {
         model_(round.model),
         plan_(round.plan),
         options_(round.options),
+        settings_(round.settings.evolution),
         mutators_(round.settings.mutators),
         rng_(round.rng),
         counts_(counts),
         candidates_(round, counts),
-        exploit_(round.plan.progress >= kExploitFrom),
-        elites_(fastest_known(round.state.known, kElites)) {}
+        exploit_(round.plan.progress >= round.settings.evolution.exploit_from),
+        elites_(fastest_known(round.state.known, static_cast<size_t>(round.settings.evolution.elites))) {}
 
   std::vector<Individual> evolve() {
     find_offsets();
     std::vector<Individual> population = first_generation();
     score(population);
     std::vector<Individual> random_part;
-    for (size_t i = elites_.size() + sown_.size(); i < population.size(); ++i)
+    for (size_t i = elites_.size() + seeded_.size(); i < population.size(); ++i)
       if (candidates_.fresh(population[i])) random_part.push_back(population[i]);
     candidates_.collect(population);
     for (int64_t g = 0; g < options_.generations; ++g) {
@@ -58,7 +50,7 @@ class Breeder {
       candidates_.collect(children);
       std::move(children.begin(), children.end(), std::back_inserter(population));
     }
-    return pick_round(round_, std::move(candidates_.kept()), random_part, sown_, exploit_);
+    return pick_round(round_, std::move(candidates_.kept()), random_part, seeded_, exploit_);
   }
 
  private:
@@ -84,7 +76,7 @@ class Breeder {
       auto s = static_cast<size_t>(sketches[i]);
       sums[s] += static_cast<double>(measured[i] - scores[i]) - mean, ++visits[s];
     }
-    for (size_t s = 0; s < sums.size(); ++s) offsets_[s] = static_cast<float>(sums[s] / (visits[s] + kPatience));
+    for (size_t s = 0; s < sums.size(); ++s) offsets_[s] = static_cast<float>(sums[s] / (visits[s] + settings_.trust));
   }
 
   // How many fresh draws each sketch gets.
@@ -92,10 +84,10 @@ class Breeder {
     auto n = static_cast<int64_t>(state_.sketches.size());
     std::vector<int64_t> out(static_cast<size_t>(n), std::max<int64_t>(count / n, 1));
     if (elites_.empty()) {
-      for (int64_t& share : out) share = std::max(share, kFirstDraws);
+      for (int64_t& share : out) share = std::max(share, settings_.first_draws);
       return out;
     }
-    std::vector<double> reached(out.size(), std::exp2(kUnseen));
+    std::vector<double> reached(out.size(), std::exp2(settings_.unseen));
     std::vector<bool> seen(out.size(), false);
     for (const Known& k : state_.known) {
       if (k.sketch < 0 || k.seconds <= 0) continue;
@@ -119,13 +111,13 @@ class Breeder {
     std::vector<const Seed*> seeds;
     for (const std::vector<Seed>* list : {&state_.seeds, &plan_.seeds})
       for (const Seed& s : *list) seeds.push_back(&s);
-    std::vector<Individual> sown =
+    std::vector<Individual> seeded =
         candidates_.generation(static_cast<int64_t>(seeds.size()), 0x73656564, [&](Individual& i, int64_t at, Rng&) {
           i.sketch = seeds[static_cast<size_t>(at)]->sketch;
           i.decisions = seeds[static_cast<size_t>(at)]->decisions;
         });
-    for (const Individual& i : sown) sown_.push_back(i.nest);
-    std::move(sown.begin(), sown.end(), std::back_inserter(out));
+    for (const Individual& i : seeded) seeded_.push_back(i.nest);
+    std::move(seeded.begin(), seeded.end(), std::back_inserter(out));
     std::vector<int64_t> sketches;
     std::vector<int64_t> share = shares(options_.population);
     for (size_t s = 0; s < share.size(); ++s)
@@ -160,7 +152,7 @@ class Breeder {
     Roulette all;
     std::vector<Roulette> by_sketch(state_.sketches.size());
     for (size_t i = 0; i < parents.size(); ++i) {
-      double weight = std::exp2(kSharpness * std::max(static_cast<double>(parents[i].score - top), -10.0));
+      double weight = std::exp2(settings_.sharpness * std::max(static_cast<double>(parents[i].score - top), -10.0));
       all.add(i, weight);
       by_sketch[static_cast<size_t>(parents[i].sketch)].add(i, weight);
     }
@@ -171,11 +163,11 @@ class Breeder {
       const Individual& parent = [&]() -> const Individual& {
         double u = rng.uniform();
         // The elites come first in the first generation, fastest first.
-        if (!elites_.empty() && u < kFromElites) {
+        if (!elites_.empty() && u < settings_.from_elites) {
           double x = rng.uniform();
           return parents[static_cast<size_t>(x * x * static_cast<double>(elites_.size()))];
         }
-        if (!exploit_ && u > 1 - kWithinSketch)
+        if (!exploit_ && u > 1 - settings_.within_sketch)
           return parents[by_sketch[present[static_cast<size_t>(rng.below(static_cast<int64_t>(present.size())))]].draw(
               rng)];
         return parents[all.draw(rng)];
@@ -187,15 +179,15 @@ class Breeder {
   void breed(Individual& out, const Individual& parent, const Individual& mate, Rng& rng) const {
     out.sketch = parent.sketch;
     double u = rng.uniform();
-    if (u < kMove && state_.sketches.size() > 1) {
+    if (u < settings_.move && state_.sketches.size() > 1) {
       Individual base;
       candidates_.fresh_draw(base, candidates_.any_sketch(rng), rng);
       out.sketch = base.sketch;
-      out.decisions = carry_over(candidates_.sketch_of(parent).trace, parent.decisions, candidates_.sketch_of(base),
-                                 base.decisions);
+      out.decisions = transfer_decisions(candidates_.sketch_of(parent).trace, parent.decisions,
+                                         candidates_.sketch_of(base), base.decisions);
       return;
     }
-    if (u < kMove + kCross && mate.nest != parent.nest) {
+    if (u < settings_.move + settings_.cross && mate.nest != parent.nest) {
       out.decisions = cross(candidates_.sketch_of(parent), parent.decisions, mate.decisions, rng);
       if (rng.below(2) == 0) return;
     } else {
@@ -209,7 +201,7 @@ class Breeder {
     std::vector<float> rows, scores(population.size()), spreads(population.size());
     for (const Individual& i : population) rows.insert(rows.end(), i.row.begin(), i.row.end());
     model_.predict_spread({rows.data(), population.size(), features::kCount}, scores, spreads);
-    auto curious = static_cast<float>(exploit_ ? 0 : kCurious * (1 - plan_.progress));
+    auto curious = static_cast<float>(exploit_ ? 0 : settings_.curiosity * (1 - plan_.progress));
     for (size_t i = 0; i < scores.size(); ++i)
       population[i].score = scores[i] + curious * spreads[i] + offsets_[static_cast<size_t>(population[i].sketch)];
   }
@@ -219,6 +211,7 @@ class Breeder {
   const cost::CostModel& model_;
   const RoundPlan& plan_;
   const TuneOptions& options_;
+  const Settings::Evolution& settings_;
   const schedule::MutatorWeights& mutators_;
   Rng rng_;
   Counts& counts_;
@@ -226,7 +219,7 @@ class Breeder {
   bool exploit_;
   std::vector<const Known*> elites_;
   std::vector<float> offsets_;
-  std::vector<uint64_t> sown_;
+  std::vector<uint64_t> seeded_;
 };
 
 class Evolutionary : public SearchStrategy {

@@ -25,11 +25,10 @@
 namespace tcc::search {
 namespace {
 
-constexpr double kExploitFrom = 0.75;  // of the trials: from then on the best by score are measured
-
 class Chains {
  public:
-  Chains(const Round& round, Counts& counts) : round_(round), settings_(round.settings), candidates_(round, counts) {
+  Chains(const Round& round, Counts& counts)
+      : round_(round), settings_(round.settings.chains), candidates_(round, counts) {
     for (size_t s = 0; s < round.state.sketches.size(); ++s)
       variants_[schedule::skeleton_hash(round.state.sketches[s].trace)].push_back(static_cast<int32_t>(s));
   }
@@ -43,12 +42,13 @@ class Chains {
                                            [](const Individual& x, const Individual& y) { return x.score < y.score; });
     const double first = settings_.temperature * static_cast<double>(high->score - low->score);
     for (int64_t k = 0; k < settings_.steps; ++k) step(chains, temperature_at(first, settings_.cooling, k), k);
-    return pick_round(round_, std::move(candidates_.kept()), random_part_, sown_, round_.plan.progress >= kExploitFrom);
+    return pick_round(round_, std::move(candidates_.kept()), random_part_, seeded_,
+                      round_.plan.progress >= settings_.exploit_from);
   }
 
  private:
   std::vector<Individual> begin() {
-    auto measured = static_cast<size_t>(settings_.measured_share * static_cast<double>(settings_.chains));
+    auto measured = static_cast<size_t>(settings_.measured_share * static_cast<double>(settings_.count));
     std::vector<Individual> chains;
     for (const Known* k : fastest_known(round_.state.known, measured))
       chains.push_back({k->sketch, k->decisions, k->nest, k->row, 0});
@@ -56,7 +56,7 @@ class Chains {
     for (const std::vector<Seed>* list : {&round_.state.seeds, &round_.plan.seeds})
       for (const Seed& s : *list) seeds.push_back(&s);
     auto sketches = static_cast<int64_t>(round_.state.sketches.size());
-    const int64_t left = settings_.chains - static_cast<int64_t>(chains.size());
+    const int64_t left = settings_.count - static_cast<int64_t>(chains.size());
     const int64_t offset = round_.rng.fork(0x6f666673).below(sketches);
     std::vector<Individual> drawn =
         candidates_.generation(left, 0x66697273, [&](Individual& out, int64_t at, Rng& rng) {
@@ -69,7 +69,7 @@ class Chains {
         });
     for (int64_t at = 0; at < std::ssize(drawn); ++at) {
       Individual& i = drawn[static_cast<size_t>(at)];
-      if (at < std::ssize(seeds)) sown_.push_back(i.nest);
+      if (at < std::ssize(seeds)) seeded_.push_back(i.nest);
       if (at >= std::ssize(seeds) && candidates_.fresh(i)) random_part_.push_back(i);
       chains.push_back(std::move(i));
     }
@@ -109,13 +109,13 @@ class Chains {
     out.decisions = from.decisions;
     const space::Sketch& sketch = candidates_.sketch_of(from);
     const std::vector<int32_t>& places = variants_.at(schedule::skeleton_hash(sketch.trace));
-    const double move = settings_.mutators[static_cast<size_t>(schedule::Mutator::kComputeLocation)];
+    const double move = round_.settings.mutators[static_cast<size_t>(schedule::Mutator::kComputeLocation)];
     if (places.size() > 1 && rng.uniform() < move) {
       do out.sketch = places[static_cast<size_t>(rng.below(std::ssize(places)))];
       while (out.sketch == from.sketch);
       const space::Sketch& to = candidates_.sketch_of(out);
-      out.decisions = carry_over(sketch.trace, from.decisions, to, to.trace.decisions);
-    } else if (!schedule::mutate(sketch.trace, out.decisions, settings_.mutators, rng)) {
+      out.decisions = transfer_decisions(sketch.trace, from.decisions, to, to.trace.decisions);
+    } else if (!schedule::mutate(sketch.trace, out.decisions, round_.settings.mutators, rng)) {
       candidates_.fresh_draw(out, candidates_.any_sketch(rng), rng);  // nothing to mutate
     }
   }
@@ -128,11 +128,11 @@ class Chains {
   }
 
   const Round& round_;
-  const Settings& settings_;
+  const Settings::Chains& settings_;
   Candidates candidates_;
   std::unordered_map<uint64_t, std::vector<int32_t>> variants_;  // sketches by skeleton
   std::vector<Individual> random_part_;
-  std::vector<uint64_t> sown_;
+  std::vector<uint64_t> seeded_;
 };
 
 class Metropolis : public SearchStrategy {

@@ -7,21 +7,6 @@
 namespace tcc::search {
 namespace {
 
-// Share of random picks in a first round that only the estimate guides, and in other ones until half of the trials are
-// used up.
-constexpr double kFirstRandom = 0.35, kEarlyRandom = 0.2;
-
-// After a round that brought less than this, a share of the picks are fresh draws that promise most: what descends from
-// the best of one basin fills a round otherwise, and is as fast as its parents.
-constexpr double kProgress = 0.03, kStalledShare = 0.5;
-
-// Share of a first round's picks that go to the best of different sketches: by the estimate, by a model.
-constexpr double kFirstShare = 0.6, kInformedShare = 0.45;
-constexpr double kBanditShare = 0.125, kBanditBonus = 0.5;
-// Penalties in the scores' unit, doublings of speed.
-constexpr float kAlikeFirst = 0.5f, kAlike = 0.3f, kAlikeLast = 0.05f;
-constexpr size_t kLookAt = 24;  // candidates for each pick
-
 class Picker {
  public:
   Picker(const TaskState& state, std::vector<Individual> candidates, const PickOptions& options)
@@ -30,6 +15,7 @@ class Picker {
                      [](const Individual& x, const Individual& y) { return x.score > y.score; });
     alike_.assign(all_.size(), 0.f);
     taken_.assign(all_.size(), false);
+    of_sketch_.assign(state.sketches.size(), 0);
     scale_features();
     find_twins();
   }
@@ -38,18 +24,23 @@ class Picker {
     std::vector<size_t> best = best_of_sketches();
     auto n = static_cast<double>(options_.count);
     if (options_.first_round) {
-      auto turns = static_cast<size_t>(std::ceil((options_.informed ? kInformedShare : kFirstShare) * n));
+      auto turns =
+          static_cast<size_t>(std::ceil((options_.informed ? settings_.informed_share : settings_.first_share) * n));
       for (size_t i = 0; i < best.size() && i < turns; ++i) take(best[i]);
     } else if (!options_.exploit && best.size() > 1) {
-      take_by_confidence(best, static_cast<size_t>(std::max(1.0, std::floor(kBanditShare * n))));
+      take_by_confidence(best, static_cast<size_t>(std::max(1.0, std::floor(settings_.bandit_share * n))));
     }
-    while (static_cast<int64_t>(out_.size()) < options_.count && take_next()) {
+    while (!full() && (take_next(true) || take_next(false))) {
     }
     return std::move(out_);
   }
 
  private:
-  bool full() const { return static_cast<int64_t>(out_.size()) >= options_.count; }
+  bool full() const { return std::ssize(out_) >= options_.count; }
+  bool is_full(int32_t sketch) const {
+    return static_cast<double>(of_sketch_[static_cast<size_t>(sketch)]) >=
+           settings_.max_sketch_share * static_cast<double>(options_.count);
+  }
 
   // The first candidate of each sketch, best first.
   std::vector<size_t> best_of_sketches() const {
@@ -70,7 +61,7 @@ class Picker {
       if (k.sketch >= 0) ++visits[static_cast<size_t>(k.sketch)];
     auto bound = [&](size_t i) {
       double n = visits[static_cast<size_t>(all_[i].sketch)], total = static_cast<double>(state_.known.size());
-      return static_cast<double>(all_[i].score) + kBanditBonus * std::sqrt(std::log(total + 1) / (n + 1));
+      return static_cast<double>(all_[i].score) + settings_.bandit_bonus * std::sqrt(std::log(total + 1) / (n + 1));
     };
     std::vector<size_t> order = best;
     std::stable_sort(order.begin(), order.end(), [&](size_t x, size_t y) { return bound(x) > bound(y); });
@@ -79,11 +70,15 @@ class Picker {
     for (size_t i = 0; i < order.size() && i < turns; ++i) take(order[i]);
   }
 
-  bool take_next() {
-    float alike = options_.first_round ? kAlikeFirst : options_.exploit ? kAlikeLast : kAlike;
-    size_t best = all_.size(), looked = 0, limit = kLookAt * static_cast<size_t>(options_.count);
+  // `within_share`: of a sketch that has not had its share of the places.
+  bool take_next(bool within_share) {
+    const auto alike = static_cast<float>(options_.first_round ? settings_.alike_first
+                                          : options_.exploit   ? settings_.alike_last
+                                                               : settings_.alike);
+    size_t best = all_.size(), looked = 0;
+    const auto limit = static_cast<size_t>(settings_.looked_at * options_.count);
     for (size_t i = 0; i < all_.size() && looked < limit; ++i) {
-      if (taken_[i]) continue;
+      if (taken_[i] || (within_share && is_full(all_[i].sketch))) continue;
       ++looked;
       if (best == all_.size() || all_[i].score - alike * alike_[i] > all_[best].score - alike * alike_[best]) best = i;
     }
@@ -95,6 +90,7 @@ class Picker {
   void take(size_t i) {
     if (full() || taken_[i]) return;
     taken_[i] = true;
+    ++of_sketch_[static_cast<size_t>(all_[i].sketch)];
     out_.push_back(all_[i]);
     for (size_t k = 0; k < all_.size(); ++k)
       if (!taken_[k]) alike_[k] = std::max(alike_[k], likeness(all_[i], all_[k]));
@@ -128,18 +124,20 @@ class Picker {
   }
 
   const TaskState& state_;
-  PickOptions options_;
+  const PickOptions options_;
+  const Settings::Picking& settings_ = options_.settings;
   std::vector<Individual> all_, out_;
+  std::vector<int64_t> of_sketch_;  // how many of each were picked
   std::vector<float> alike_;
   std::vector<bool> taken_;
   features::Row scale_ = {};
 };
 
-bool stalled(const TaskState& state) {
+bool stalled(const TaskState& state, double least_gain) {
   const std::vector<double>& best = state.history;
   if (best.size() < 2 || best.back() <= 0) return false;
   const double before = best[best.size() - 2];
-  return before > 0 && best.back() > (1 - kProgress) * before;
+  return before > 0 && best.back() > (1 - least_gain) * before;
 }
 
 }  // namespace
@@ -150,9 +148,10 @@ std::vector<Individual> pick_programs(const TaskState& state, std::vector<Indivi
 }
 
 std::vector<Individual> pick_round(const Round& round, std::vector<Individual> unmeasured,
-                                   const std::vector<Individual>& random_part, std::span<const uint64_t> sown,
+                                   const std::vector<Individual>& random_part, std::span<const uint64_t> seeded,
                                    bool exploit) {
   const TaskState& state = round.state;
+  const Settings::Picking& settings = round.settings.picking;
   const int64_t count = round.plan.count;
   const bool first_round = fastest_known(state.known, 1).empty();
   std::vector<Individual> out;
@@ -161,29 +160,34 @@ std::vector<Individual> pick_round(const Round& round, std::vector<Individual> u
     if (std::ssize(out) < count && taken.insert(i.nest).second) out.push_back(i);
   };
   // What was best elsewhere is measured first and in the order of the seeds, before this task's own trials say more.
-  for (size_t k = 0; k < sown.size() && state.known.empty() && std::ssize(out) < (count + 3) / 4; ++k)
-    if (auto it =
-            std::find_if(unmeasured.begin(), unmeasured.end(), [&](const Individual& i) { return i.nest == sown[k]; });
+  for (size_t k = 0; k < seeded.size() && state.known.empty() && std::ssize(out) < (count + 3) / 4; ++k)
+    if (auto it = std::find_if(unmeasured.begin(), unmeasured.end(),
+                               [&](const Individual& i) { return i.nest == seeded[k]; });
         it != unmeasured.end())
       take(*it);
   // The estimate that the first round goes by is wrong about some family of tasks; random draws show it where.
   const double wanted = round.options.explore;
   const bool informed = round.model.trained();
-  const double explore =
-      std::max(wanted, first_round && !informed ? kFirstRandom : kEarlyRandom * (1 - 2 * round.plan.progress));
+  const double explore = std::max(
+      wanted, first_round && !informed ? settings.first_random : settings.early_random * (1 - 2 * round.plan.progress));
   const double share = wanted > 0 && !exploit ? explore * static_cast<double>(count) : 0;
   auto random = static_cast<int64_t>(std::floor(share + round.rng.fork(0x726e64).uniform()));
   Rng rng = round.rng.fork(0x7069636b);
   const auto sown_first = static_cast<size_t>(std::ssize(out));
-  if (wanted > 0 && !exploit && stalled(state)) {
-    const auto fresh = static_cast<int64_t>(kStalledShare * static_cast<double>(count));
-    for (const Individual& i : pick_programs(state, random_part, {.count = fresh, .informed = informed})) take(i);
+  if (wanted > 0 && !exploit && stalled(state, settings.stalled_gain)) {
+    const auto fresh = static_cast<int64_t>(settings.stalled_share * static_cast<double>(count));
+    for (const Individual& i :
+         pick_programs(state, random_part, {.count = fresh, .informed = informed, .settings = settings}))
+      take(i);
   }
   for (int64_t k = 0; k < random && !exploit && !random_part.empty() && count > 1; ++k)
     take(random_part[static_cast<size_t>(rng.below(std::ssize(random_part)))]);
   std::erase_if(unmeasured, [&](const Individual& i) { return taken.count(i.nest) != 0; });
-  PickOptions options{
-      .count = count - std::ssize(out), .first_round = first_round, .exploit = exploit, .informed = informed};
+  PickOptions options{.count = count - std::ssize(out),
+                      .first_round = first_round,
+                      .exploit = exploit,
+                      .informed = informed,
+                      .settings = settings};
   std::vector<Individual> picked = pick_programs(state, std::move(unmeasured), options);
   // What promises most goes first, because a run may end within the round; the random ones are spread evenly.
   std::vector<Individual> drawn(std::make_move_iterator(out.begin() + static_cast<std::ptrdiff_t>(sown_first)),

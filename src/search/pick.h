@@ -10,6 +10,7 @@ struct PickOptions {
   bool first_round = false;  // nothing of the task has been measured
   bool exploit = false;      // near the end: the best by score, whatever their sketches
   bool informed = false;     // the scores are a trained model's
+  Settings::Picking settings = {};
 };
 
 // At most `count` of the candidates, which are all new and differ from each other; the order is that of measuring.
@@ -23,12 +24,12 @@ struct PickOptions {
 std::vector<Individual> pick_programs(const TaskState& state, std::vector<Individual> candidates,
                                       const PickOptions& options);
 
-// A round's programs, of all that was seen and never measured: what was best elsewhere (`sown`, by nest) comes first
+// A round's programs, of all that was seen and never measured: what was best elsewhere (`seeded`, by nest) comes first
 // while nothing is known of the task, then what pick_programs chooses; a share of `random_part`, the fresh draws, is
 // drawn against an overconfident model, more at first where there is no model yet, evenly spread over the round. Half
 // of a round after one that brought next to nothing are those of them that promise most.
 std::vector<Individual> pick_round(const Round& round, std::vector<Individual> unmeasured,
-                                   const std::vector<Individual>& random_part, std::span<const uint64_t> sown,
+                                   const std::vector<Individual>& random_part, std::span<const uint64_t> seeded,
                                    bool exploit);
 
 }  // namespace tcc::search

@@ -79,13 +79,13 @@ PriorTask summary(const TaskState& state) {
   return out;
 }
 
-void sow(const schedule::Trace& from, std::span<const int64_t> decisions, const TaskState& state,
-         std::vector<Seed>& out) {
+void seed_from_trace(const schedule::Trace& from, std::span<const int64_t> decisions, const TaskState& state,
+                     std::vector<Seed>& out) {
   uint64_t shape = shape_hash(from);
   for (size_t s = 0; s < state.sketches.size() && out.size() < kSeeds; ++s) {
     const space::Sketch& sketch = state.sketches[s];
     if (shape_hash(sketch.trace) != shape) continue;
-    out.push_back({static_cast<int32_t>(s), carry_over(from, decisions, sketch, sketch.trace.decisions)});
+    out.push_back({static_cast<int32_t>(s), transfer_decisions(from, decisions, sketch, sketch.trace.decisions)});
   }
 }
 
@@ -152,14 +152,15 @@ std::vector<Seed> related_seeds(const std::vector<TaskState>& states, const Prio
       if (i == at || states[i].task->anchor != mine.task->anchor) continue;
       std::vector<const Known*> best = fastest_known(states[i].known, rank + 1);
       if (best.size() <= rank) continue;
-      sow(states[i].sketches[static_cast<size_t>(best[rank]->sketch)].trace, best[rank]->decisions, mine, out);
+      seed_from_trace(states[i].sketches[static_cast<size_t>(best[rank]->sketch)].trace, best[rank]->decisions, mine,
+                      out);
     }
   for (size_t rank = 0; rank < kTraces; ++rank)
     for (size_t i = prior.tasks.size(); i-- > 0;) {
       const PriorTask& t = prior.tasks[i];
       if (t.anchor != mine.task->anchor || t.hash == mine.hash || t.best.size() <= rank) continue;
       Result<schedule::Trace> trace = schedule::trace_from_json(t.best[rank]);
-      if (trace) sow(*trace, trace->decisions, mine, out);
+      if (trace) seed_from_trace(*trace, trace->decisions, mine, out);
     }
   return out;
 }

@@ -6,13 +6,9 @@ namespace tcc::search {
 
 namespace {
 
-constexpr int64_t kPatience = 4;  // turns of all tasks
-// Learning pays, proposing costs: about so many rounds a task, of so many trials at least.
-constexpr int64_t kRounds = 12, kLeastRound = 8;
-constexpr double kTrialsPerSecond = 4;  // that a limit of time is sure to allow: large kernels on two cores
-
-bool is_active(const TaskState& s, const TuneOptions& o) {
-  return !s.exhausted && s.failure.empty() && (o.trials_per_task == 0 || s.trials < o.trials_per_task);
+bool is_active(const TaskState& s, const TuneOptions& o, const Settings& settings) {
+  return !s.exhausted && s.failure.empty() && (o.trials_per_task == 0 || s.trials < o.trials_per_task) &&
+         (settings.scheduling.max_rounds == 0 || std::ssize(s.history) < settings.scheduling.max_rounds);
 }
 
 // Arithmetic in the whole model: where there is most to gain before anything is known.
@@ -23,31 +19,32 @@ double size(const TaskState& s) {
 }  // namespace
 
 double scheduler_gain(const TaskState& s, const Settings& settings) {
-  const size_t n = s.history.size(), window = static_cast<size_t>(settings.window);
+  const size_t n = s.history.size(), window = static_cast<size_t>(settings.scheduling.window);
   double best = s.history[n - 1];
-  if (best <= 0) return 0;  // nothing valid yet: patience alone brings it back
+  if (best <= 0) return 0;  // nothing valid yet: only waiting brings it back
   double recent = 0;
   if (n > window && s.history[n - 1 - window] > 0)
     recent = (s.history[n - 1 - window] - best) / static_cast<double>(window);
   return static_cast<double>(s.task->weight) *
-         (settings.alpha * recent + (1 - settings.alpha) * best / static_cast<double>(n));
+         (settings.scheduling.alpha * recent + (1 - settings.scheduling.alpha) * best / static_cast<double>(n));
 }
 
 int64_t next_task(const std::vector<TaskState>& states, const TuneOptions& options, const Settings& settings,
                   int64_t round) {
   int64_t active =
-      std::count_if(states.begin(), states.end(), [&](const TaskState& s) { return is_active(s, options); });
+      std::count_if(states.begin(), states.end(), [&](const TaskState& s) { return is_active(s, options, settings); });
   int64_t best = -1, waiting = -1, unseen = -1;
   for (size_t i = 0; i < states.size(); ++i) {
     const TaskState& s = states[i];
-    if (!is_active(s, options)) continue;
+    if (!is_active(s, options, settings)) continue;
     auto at = static_cast<int64_t>(i);
     if (s.history.empty()) {
       if (unseen < 0 || size(s) > size(states[static_cast<size_t>(unseen)])) unseen = at;
       continue;
     }
-    const int64_t patience = options.scheduler == TaskScheduler::kRoundRobin ? -1 : kPatience * active;
-    if (round - s.last_round > patience &&
+    const int64_t max_waiting =
+        options.scheduler == TaskScheduler::kRoundRobin ? -1 : settings.scheduling.max_waiting * active;
+    if (round - s.last_round > max_waiting &&
         (waiting < 0 || s.last_round < states[static_cast<size_t>(waiting)].last_round))
       waiting = at;
     if (best < 0 || scheduler_gain(s, settings) > scheduler_gain(states[static_cast<size_t>(best)], settings))
@@ -57,8 +54,9 @@ int64_t next_task(const std::vector<TaskState>& states, const TuneOptions& optio
   return waiting >= 0 ? waiting : best;
 }
 
-int64_t trials_of_round(const TaskState& state, size_t tasks, const TuneOptions& options, int64_t trials_used,
-                        bool informed) {
+int64_t trials_of_round(const TaskState& state, size_t tasks, const TuneOptions& options, const Settings& settings,
+                        int64_t trials_used, bool informed) {
+  const Settings::Scheduling& s = settings.scheduling;
   int64_t n = options.round_size;
   auto count = static_cast<int64_t>(std::max<size_t>(tasks, 1));
   int64_t share = options.trials_per_task;
@@ -68,13 +66,13 @@ int64_t trials_of_round(const TaskState& state, size_t tasks, const TuneOptions&
   }
   // Where time is what ends the run, rounds are small enough that every task gets its turn before it is over.
   if (options.seconds > 0) {
-    int64_t even = std::max<int64_t>(static_cast<int64_t>(options.seconds * kTrialsPerSecond) / count, 1);
+    int64_t even = std::max<int64_t>(static_cast<int64_t>(options.seconds * s.trials_per_second) / count, 1);
     share = share > 0 ? std::min(share, even) : even;
   }
   if (share > 0) {
     // A first round that no model guides is a double one: nothing has been learnt yet that a smaller one could use.
-    int64_t part = std::max(share / kRounds, kLeastRound) * (state.history.empty() && !informed ? 2 : 1);
-    n = std::min(n, std::clamp<int64_t>(part, 1, std::max<int64_t>((share + 1) / 2, 1)));
+    int64_t part = std::max(share / s.rounds, s.min_round) * (state.history.empty() && !informed ? 2 : 1);
+    n = std::min(n, std::clamp<int64_t>(part, 1, std::max<int64_t>((share + s.min_rounds - 1) / s.min_rounds, 1)));
   }
   if (options.trials > 0) n = std::min(n, options.trials - trials_used);
   if (options.trials_per_task > 0) n = std::min(n, options.trials_per_task - state.trials);

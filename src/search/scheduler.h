@@ -18,8 +18,8 @@ int64_t next_task(const std::vector<TaskState>& states, const TuneOptions& optio
 // Trials of one round: a twelfth of what the task may expect, 8 at least and options.round_size at most; the first
 // round twice as many, unless the model is `informed` of the family before it. Where trials are few, every task has
 // two rounds, or one.
-int64_t trials_of_round(const TaskState& state, size_t tasks, const TuneOptions& options, int64_t trials_used,
-                        bool informed = false);
+int64_t trials_of_round(const TaskState& state, size_t tasks, const TuneOptions& options, const Settings& settings,
+                        int64_t trials_used, bool informed = false);
 
 // Share of the trials that is used up; 0 where nothing limits them.
 double progress_of(const TaskState& state, const TuneOptions& options, int64_t trials_used);

@@ -48,10 +48,11 @@ class Tuner {
 
  private:
   Result<void> load(std::span<const task::Task> tasks) {
-    TCC_TRY(session_, open_session(tasks, target_, options_, env_.prior, *env_.store));
-    TCC_TRY(states_, load_tasks(tasks, target_, options_, *env_.store, session_.last_record, env_.pool));
+    TCC_TRY(session_, open_session(tasks, target_, options_, record::Kind::kMeasured, env_.prior, *env_.store));
+    TCC_TRY(states_, load_tasks(tasks, target_, options_, *env_.store, session_.last_record, record::Kind::kMeasured,
+                                env_.pool));
     TCC_TRY_VOID(restore_session(session_, states_, *env_.store));
-    TCC_TRY_VOID(sow_relatives(states_, target_, options_, env_, session_.resumed));
+    TCC_TRY_VOID(seed_from_relatives(states_, target_, options_, env_, session_.resumed));
     TCC_TRY(prior_, load_prior(tasks, target_, options_, session_, env_.prior, *env_.store));
     if (!session_.resumed) session_.last_record = std::max<int64_t>(last_record(states_), 0);
     TCC_TRY_VOID(save_session(session_, states_, *env_.store));
@@ -68,8 +69,8 @@ class Tuner {
                                              [this] { return out_of_time(); }));
     seconds_.add(outcome.seconds);
     if (stopped_ = stopped_ || outcome.stopped; stopped_) return {};  // the row still says how this round began
-    close_round(session_, state, state.trials - before, outcome.last_record);
-    if (outcome.improved) TCC_TRY_VOID(save_title(state, target_, options_, *env_.store));
+    close_round(session_, state, settings_, state.trials - before, outcome.last_record);
+    if (outcome.improved) TCC_TRY_VOID(save_best(state, target_, options_, *env_.store));
     TCC_TRY_VOID(save_session(session_, states_, *env_.store));
     report_progress(Progress::Kind::kRound, at, outcome.improved);
     return {};
@@ -87,9 +88,9 @@ class Tuner {
     Stopwatch watch;
     if (strategy_->learns()) learn(*model_, states_, prior_, at);
     seconds_.learn += watch.seconds(), watch.restart();
-    const RoundPlan plan{
-        trials_of_round(state, states_.size(), options_, session_.trials, knows_family(prior_, state.task->anchor)),
-        progress_of(state, options_, session_.trials), related_seeds(states_, prior_, at)};
+    const RoundPlan plan{trials_of_round(state, states_.size(), options_, settings_, session_.trials,
+                                         knows_family(prior_, state.task->anchor)),
+                         progress_of(state, options_, session_.trials), related_seeds(states_, prior_, at)};
     Rng rng = Rng(options_.seed).fork(state.hash).fork(state.history.size());
     std::vector<Individual> picks;
     if (!state.sketches.empty() && plan.count > 0)
@@ -100,7 +101,7 @@ class Tuner {
 
   Result<void> finish() {
     Stopwatch watch;
-    TCC_TRY_VOID(hold_finals(states_, target_, options_, env_, watch_));
+    TCC_TRY_VOID(rerank_finalists(states_, target_, options_, env_, watch_));
     seconds_.finals += watch.seconds();
     TCC_TRY_VOID(leave_prior(states_, target_, options_, session_, *env_.store));
     return env_.store->erase_session(session_.key);

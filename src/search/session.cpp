@@ -13,7 +13,6 @@ using nlohmann::json;
 namespace {
 
 constexpr int kVersion = 2;
-constexpr int64_t kMaxEmptyRounds = 3;
 
 uint64_t options_hash(const space::SpaceOptions& s) {
   uint64_t h = s.seed;
@@ -32,17 +31,12 @@ uint64_t options_hash(const space::SpaceOptions& s) {
   return h;
 }
 uint64_t settings_hash(const Settings& s) {
-  uint64_t h = 0x73657474u;
-  for (double v : s.mutators) h = combine_hash(h, std::bit_cast<uint64_t>(v));
-  for (double v : {s.measured_share, s.temperature, s.cooling, s.alpha})
-    h = combine_hash(h, std::bit_cast<uint64_t>(v));
-  for (int64_t v : {s.chains, s.steps, s.window}) h = combine_hash(h, static_cast<uint64_t>(v));
-  return h;
+  return hash_bytes(std::string_view(reinterpret_cast<const char*>(&s), sizeof s));
 }
 
 std::string session_key(std::span<const task::Task> tasks, const target::Target& target, const TuneOptions& o,
-                        uint64_t prior) {
-  uint64_t h = combine_hash(kVersion, target::feature_hash(target));
+                        record::Kind kind, uint64_t prior) {
+  uint64_t h = combine_hash(kVersion + static_cast<uint64_t>(kind) * 256, target::feature_hash(target));
   for (const task::Task& t : tasks) h = combine_hash(h, combine_hash(task_hash(t), static_cast<uint64_t>(t.weight)));
   for (int64_t v : {o.trials, o.trials_per_task, o.threads, o.round_size, o.population, o.generations,
                     static_cast<int64_t>(o.strategy), static_cast<int64_t>(o.scheduler)})
@@ -90,10 +84,11 @@ Result<void> claim_row(Session& session, const std::string& key, bool resume, re
 }  // namespace
 
 Result<Session> open_session(std::span<const task::Task> tasks, const target::Target& target,
-                             const TuneOptions& options, const ShippedPrior* prior, record::Store& store) {
+                             const TuneOptions& options, record::Kind kind, const ShippedPrior* prior,
+                             record::Store& store) {
   Session session;
   session.prior = prior != nullptr ? prior->hash : 0;
-  TCC_TRY_VOID(claim_row(session, session_key(tasks, target, options, session.prior), options.resume, store));
+  TCC_TRY_VOID(claim_row(session, session_key(tasks, target, options, kind, session.prior), options.resume, store));
   if (!options.resume) return session;
   TCC_TRY(std::optional<json> row, load(session.key, store));
   if (!row) return session;
@@ -135,14 +130,14 @@ Result<void> restore_session(const Session& session, std::vector<TaskState>& sta
   return {};
 }
 
-void close_round(Session& session, TaskState& state, int64_t trials, int64_t last_record) {
+void close_round(Session& session, TaskState& state, const Settings& settings, int64_t trials, int64_t last_record) {
   session.trials += trials;
   session.last_record = std::max(session.last_record, last_record);
   state.history.push_back(state.best_seconds);
   if (state.history.size() == 1) state.first_seconds = state.best_seconds;
   state.last_round = session.round++;
   state.empty_rounds = trials == 0 ? state.empty_rounds + 1 : 0;
-  state.exhausted = state.empty_rounds >= kMaxEmptyRounds;
+  state.exhausted = state.empty_rounds >= settings.scheduling.max_empty_rounds;
 }
 
 Result<void> save_session(const Session& session, const std::vector<TaskState>& states, record::Store& store) {

@@ -20,17 +20,18 @@ struct Session {
 // The row of an interrupted run of the same tasks, target and options, else a fresh session whose last_record is -1.
 // Rows belong to the process that works on them: a second run of the same search, at the same time, gets one of its
 // own.
-// `prior`: what the model begins with; nullptr: nothing. Proposals depend on it, so it is part of what
-// makes two searches the same, and the row names it.
+// `kind`: of the records that it makes. `prior`: what the model begins with; nullptr: nothing. Proposals depend on it,
+// so it is part of what makes two searches the same, and the row names it.
 Result<Session> open_session(std::span<const task::Task> tasks, const target::Target& target,
-                             const TuneOptions& options, const ShippedPrior* prior, record::Store& store);
+                             const TuneOptions& options, record::Kind kind, const ShippedPrior* prior,
+                             record::Store& store);
 // Id of the last record that the states were made from; -1: none.
 int64_t last_record(const std::vector<TaskState>& states);
 // What the row says of each task, put into the states.
 Result<void> restore_session(const Session& session, std::vector<TaskState>& states, const record::Store& store);
 // A round of `state` is over: it measured `trials` programs, the last of them stored as `last_record` (-1: none). A
 // task whose rounds find nothing new again and again is exhausted.
-void close_round(Session& session, TaskState& state, int64_t trials, int64_t last_record);
+void close_round(Session& session, TaskState& state, const Settings& settings, int64_t trials, int64_t last_record);
 Result<void> save_session(const Session& session, const std::vector<TaskState>& states, record::Store& store);
 
 }  // namespace tcc::search

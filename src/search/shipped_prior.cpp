@@ -184,7 +184,7 @@ Result<PriorTask> prior_of(const task::Task& task, const target::Target& target,
     ir::Legal<ir::Kernel> nest = schedule::replay(*trace, trace->decisions, task.kernel, arena);
     if (nest) nest = lower::lower(*nest, target, ir::Stage::kNest, arena);
     if (!nest) continue;
-    out.rows.push_back(row_of(*nest, target, threads));
+    out.rows.push_back(extract_features(*nest, target, threads));
     seconds.push_back(r.median);
     best = best == 0 ? r.median : std::min(best, r.median);
   }

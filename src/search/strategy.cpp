@@ -58,6 +58,16 @@ Settings settings_for(const target::Target& target) {
   settings.mutators = schedule::mutator_weights(!target.is_cpu());
   return settings;
 }
+Settings ranking_settings_for(const target::Target& target) {
+  Settings settings = settings_for(target);
+  settings.picking.first_share = settings.picking.informed_share = 0;
+  settings.picking.alike_first = settings.picking.alike = settings.picking.alike_last = 0;
+  settings.picking.max_sketch_share = 0.5;
+  settings.picking.spare = 4;
+  settings.scheduling.rounds = settings.scheduling.min_rounds = settings.scheduling.max_rounds = 1;
+  settings.scheduling.trials_per_second = 1e6;  // compiling a handful is all that a task costs
+  return settings;
+}
 
 std::unique_ptr<SearchStrategy> make_strategy(Strategy strategy) {
   switch (strategy) {

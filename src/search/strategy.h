@@ -7,7 +7,7 @@
 namespace tcc::search {
 
 struct RoundPlan {
-  int64_t count = 0;        // programs wanted
+  int64_t count = 0;        // programs wanted, spare ones included
   double progress = 0;      // share of the trials that is used up; 0 where there is no limit
   std::vector<Seed> seeds;  // programs of related tasks, best first
 };
@@ -22,6 +22,8 @@ struct Round {
   const Settings& settings;
   const Rng& rng;
   ThreadPool* pool;  // nullptr: this thread
+  // True: the round is cut off, its proposals will not be used. May be empty; asked from all threads of the pool.
+  std::function<bool()> stop = {};
 };
 
 // Strategies keep nothing between rounds: what they know is in the records, so a run that was cut off goes on exactly.

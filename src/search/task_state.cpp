@@ -24,7 +24,7 @@ namespace {
 
 constexpr size_t kElsewhere = 256;  // records of other numbers of threads that the model sees
 constexpr size_t kSeeds = 8;
-constexpr size_t kPredicted = 16;  // seeds that nobody has run
+constexpr size_t kMaxPredicted = 16;  // seeds that nobody has run
 
 // The features of a stored program; what no longer replays has none. Its sketch, where it is one of today's.
 void restore_program(Known& known, const record::Record& record, const TaskState& state,
@@ -38,19 +38,19 @@ void restore_program(Known& known, const record::Record& record, const TaskState
   if (!kernel) return;
   ir::Legal<ir::Kernel> nest = lower::lower(*kernel, target, ir::Stage::kNest, arena);
   if (!nest) return;
-  known.row = row_of(*nest, target, record.threads);
+  known.row = extract_features(*nest, target, record.threads);
   known.has_row = true;
 }
 
 // Programs that an analytical model expects to be the fastest on this architecture.
-void sow_predicted(TaskState& state, std::vector<record::Record> records, const target::Target& target,
-                   const std::unordered_map<uint64_t, int32_t>& sketches) {
+void seed_from_predictions(TaskState& state, std::vector<record::Record> records, const target::Target& target,
+                           const std::unordered_map<uint64_t, int32_t>& sketches) {
   std::erase_if(records, [&](const record::Record& r) {
     return r.kind != record::Kind::kPredicted || r.status != record::Status::kOk || r.isa != target::sm_name(target);
   });
   std::stable_sort(records.begin(), records.end(), [](const auto& x, const auto& y) { return x.median < y.median; });
   for (const record::Record& r : records) {
-    if (state.seeds.size() >= kPredicted) return;
+    if (state.seeds.size() >= kMaxPredicted) return;
     Result<schedule::Trace> trace = schedule::trace_from_json(r.trace);
     if (!trace) continue;
     if (auto it = sketches.find(space::structural_key(*trace, trace->decisions)); it != sketches.end())
@@ -60,7 +60,7 @@ void sow_predicted(TaskState& state, std::vector<record::Record> records, const 
 
 }  // namespace
 
-features::Row row_of(const ir::Kernel& nest, const target::Target& target, int64_t threads) {
+features::Row extract_features(const ir::Kernel& nest, const target::Target& target, int64_t threads) {
   if (target.is_cpu()) return features::extract(nest, target, threads);
   return cost::gpu_row(features::gpu_facts(nest, target), target.cuda.launch_seconds);
 }
@@ -75,7 +75,7 @@ bool take_best(TaskState& state, const record::Record& record) {
 }
 
 Result<TaskState> load_task(const task::Task& task, const target::Target& target, const TuneOptions& options,
-                            const record::Store& store, int64_t last_record) {
+                            const record::Store& store, int64_t last_record, record::Kind kind) {
   TaskState state;
   state.task = &task;
   state.hash = task_hash(task);
@@ -93,10 +93,10 @@ Result<TaskState> load_task(const task::Task& task, const target::Target& target
                                      [](const space::Sketch& s) { return s.trace.instructions.empty(); });
   std::map<std::pair<uint64_t, int64_t>, int64_t> newest;  // the last record of a program is its verdict
   for (const record::Record& r : records)
-    if (r.kind == record::Kind::kMeasured && r.target_features == machine && (last_record < 0 || r.id <= last_record))
+    if (r.kind == kind && r.target_features == machine && (last_record < 0 || r.id <= last_record))
       newest[{r.nest, r.threads}] = r.id;
   for (const record::Record& record : records) {
-    if (record.kind != record::Kind::kMeasured || record.target_features != machine) continue;
+    if (record.kind != kind || record.target_features != machine) continue;
     // The plain program is measured beside a search, at a moment of the caller's: proposals must not depend on it.
     if (record.skeleton == plain && !plain_is_sketch) continue;
     bool here = record.threads == options.threads, later = last_record >= 0 && record.id > last_record;
@@ -117,7 +117,8 @@ Result<TaskState> load_task(const task::Task& task, const target::Target& target
     state.known.push_back(std::move(known));
   }
   for (const Known* k : fastest_known(state.elsewhere, kSeeds)) state.seeds.push_back({k->sketch, k->decisions});
-  if (target.is_cuda()) sow_predicted(state, std::move(records), target, sketches);
+  if (kind == record::Kind::kMeasured && target.is_cuda())
+    seed_from_predictions(state, std::move(records), target, sketches);
   if (state.elsewhere.size() > kElsewhere)
     state.elsewhere.erase(state.elsewhere.begin(), state.elsewhere.end() - kElsewhere);
   return state;
@@ -179,16 +180,12 @@ void learn_record(TaskState& state, const record::Record& record, Individual ind
 
 Result<std::vector<TaskState>> load_tasks(std::span<const task::Task> tasks, const target::Target& target,
                                           const TuneOptions& options, const record::Store& store, int64_t last_record,
-                                          ThreadPool* pool) {
+                                          record::Kind kind, ThreadPool* pool) {
   std::vector<Result<TaskState>> loaded(tasks.size(), Result<TaskState>(TaskState{}));
-  auto body = [&](int64_t i, int) {
+  parallel_for(pool, std::ssize(tasks), [&](int64_t i) {
     auto at = static_cast<size_t>(i);
-    loaded[at] = load_task(tasks[at], target, options, store, last_record);
-  };
-  if (pool != nullptr)
-    pool->parallel_for(static_cast<int64_t>(tasks.size()), body);
-  else
-    for (size_t i = 0; i < tasks.size(); ++i) body(static_cast<int64_t>(i), 0);
+    loaded[at] = load_task(tasks[at], target, options, store, last_record, kind);
+  });
   static std::atomic<uint64_t> runs{0};
   const uint64_t run = ++runs;
   std::vector<TaskState> states;

@@ -74,7 +74,7 @@ struct TaskState {
 };
 
 // What the cost models see of a program at Stage::kNest.
-features::Row row_of(const ir::Kernel& nest, const target::Target& target, int64_t threads);
+features::Row extract_features(const ir::Kernel& nest, const target::Target& target, int64_t threads);
 
 // The task's number in records: its key.
 uint64_t task_hash(const task::Task& task);
@@ -82,14 +82,16 @@ uint64_t task_hash(const task::Task& task);
 // The measured programs without failures, fastest first, at most `count`.
 std::vector<const Known*> fastest_known(const std::vector<Known>& known, size_t count);
 
-// Design spaces and former records up to `last_record` (later ones are those of an interrupted round; negative: all).
+// Design spaces and former records of a kind up to `last_record` (later ones are those of an interrupted round;
+// negative: all).
 Result<TaskState> load_task(const task::Task& task, const target::Target& target, const TuneOptions& options,
-                            const record::Store& store, int64_t last_record);
+                            const record::Store& store, int64_t last_record,
+                            record::Kind kind = record::Kind::kMeasured);
 
 // All tasks, on all threads of the pool.
 Result<std::vector<TaskState>> load_tasks(std::span<const task::Task> tasks, const target::Target& target,
                                           const TuneOptions& options, const record::Store& store, int64_t last_record,
-                                          ThreadPool* pool);
+                                          record::Kind kind, ThreadPool* pool);
 
 // True when the record is valid and faster than the best so far, which it then is.
 bool take_best(TaskState& state, const record::Record& record);

@@ -13,7 +13,7 @@ using schedule::Op;
 
 namespace {
 
-constexpr int kMostMutations = 4;
+constexpr int kMaxMutations = 4;
 constexpr double kMutateAgain = 0.4;
 
 std::span<const int64_t> of(const Instruction& in, std::span<const int64_t> decisions) {
@@ -44,7 +44,7 @@ int64_t nearest_divisor(int64_t n, int64_t wanted, int64_t limit) {
 }
 
 // `out` holds a legal tiling, which tells the extent.
-void carry_perfect_tile(std::span<const int64_t> wanted, int64_t max_innermost, std::span<int64_t> out) {
+void transfer_perfect_tile(std::span<const int64_t> wanted, int64_t max_innermost, std::span<int64_t> out) {
   int64_t rest = 1;
   for (int64_t f : out) rest *= f;
   for (size_t i = out.size(); i-- > 1;) {
@@ -54,7 +54,7 @@ void carry_perfect_tile(std::span<const int64_t> wanted, int64_t max_innermost, 
   out[0] = rest;
 }
 
-void carry_tile(std::span<const int64_t> wanted, const Instruction& to, std::span<int64_t> out) {
+void transfer_tile(std::span<const int64_t> wanted, const Instruction& to, std::span<int64_t> out) {
   int64_t extent = to.attrs[3], rest = extent;
   for (size_t i = out.size(); i-- > 1;) {
     bool last = i + 1 == out.size();
@@ -67,7 +67,7 @@ void carry_tile(std::span<const int64_t> wanted, const Instruction& to, std::spa
   out[0] = rest;
 }
 
-void carry_choice(int64_t index, const Instruction& from, const Instruction& to, int64_t& out) {
+void transfer_choice(int64_t index, const Instruction& from, const Instruction& to, int64_t& out) {
   size_t from_n = from.attrs.size() / 2, to_n = to.attrs.size() / 2;
   if (index < 0 || static_cast<size_t>(index) >= from_n) return;
   int64_t wanted = from.attrs[static_cast<size_t>(index)];
@@ -82,7 +82,7 @@ void carry_choice(int64_t index, const Instruction& from, const Instruction& to,
 bool mutate_some(const space::Sketch& sketch, std::span<int64_t> decisions, const schedule::MutatorWeights& weights,
                  Rng& rng) {
   bool changed = false;
-  for (int i = 0; i < kMostMutations; ++i) {
+  for (int i = 0; i < kMaxMutations; ++i) {
     changed |= schedule::mutate(sketch.trace, decisions, weights, rng);
     if (rng.uniform() >= kMutateAgain) break;
   }
@@ -100,8 +100,8 @@ std::vector<int64_t> cross(const space::Sketch& sketch, std::span<const int64_t>
   return out;
 }
 
-std::vector<int64_t> carry_over(const schedule::Trace& from, std::span<const int64_t> decisions,
-                                const space::Sketch& to, std::span<const int64_t> otherwise) {
+std::vector<int64_t> transfer_decisions(const schedule::Trace& from, std::span<const int64_t> decisions,
+                                        const space::Sketch& to, std::span<const int64_t> otherwise) {
   std::vector<int64_t> out(otherwise.begin(), otherwise.end());
   // Tiles of a kind are those with as many factors; the k-th of `to` meets the k-th of `from`.
   auto kind = [](const Instruction& in) {
@@ -122,12 +122,12 @@ std::vector<int64_t> carry_over(const schedule::Trace& from, std::span<const int
     std::span<const int64_t> wanted = of(source, decisions);
     std::span<int64_t> d = of(in, std::span<int64_t>(out));
     if (in.op == Op::kSamplePerfectTile) {
-      carry_perfect_tile(wanted.first(factors_of(source)), in.attrs[1], d);
+      transfer_perfect_tile(wanted.first(factors_of(source)), in.attrs[1], d);
     } else if (in.op == Op::kSampleTile) {
-      carry_tile(wanted.first(factors_of(source)), in, d.first(factors_of(in)));
+      transfer_tile(wanted.first(factors_of(source)), in, d.first(factors_of(in)));
       if (source.op == Op::kSampleTile && (in.attrs[4] >> wanted.back() & 1) != 0) d.back() = wanted.back();
     } else {
-      carry_choice(wanted[0], source, in, d[0]);
+      transfer_choice(wanted[0], source, in, d[0]);
     }
   }
   return out;

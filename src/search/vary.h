@@ -21,8 +21,8 @@ std::vector<int64_t> cross(const space::Sketch& sketch, std::span<const int64_t>
 // Legal decisions of `to` that come as near as possible to what `decisions` say in the trace `from`: the k-th sampling
 // instruction of a kind takes over the k-th of the same kind and width; tiles keep their inner factors as far as the
 // extent divides. `otherwise` holds legal decisions of `to` for what has no counterpart.
-std::vector<int64_t> carry_over(const schedule::Trace& from, std::span<const int64_t> decisions,
-                                const space::Sketch& to, std::span<const int64_t> otherwise);
+std::vector<int64_t> transfer_decisions(const schedule::Trace& from, std::span<const int64_t> decisions,
+                                        const space::Sketch& to, std::span<const int64_t> otherwise);
 
 // Equal for traces that do the same steps, whatever the numbers in them: skeletons of similar tasks.
 uint64_t shape_hash(const schedule::Trace& trace);

@@ -108,7 +108,7 @@ TEST_CASE("tuning a task begins with the best of its relatives") {
   states[0] = std::move(*loaded);
   search::Environment env;
   env.store = store.get();
-  REQUIRE(search::sow_relatives(states, avx2(), options, env, false).has_value());
+  REQUIRE(search::seed_from_relatives(states, avx2(), options, env, false).has_value());
   REQUIRE_FALSE(states[0].seeds.empty());
   const search::Seed& seed = states[0].seeds[0];
   auto nest = space::instantiate(states[0].sketches[static_cast<size_t>(seed.sketch)], seed.decisions, avx2(),

@@ -118,7 +118,7 @@ TEST_CASE("rows of GPU programs rank by the analytical model, and are no CPU pro
   std::vector<double> seconds;
   for (uint64_t seed = 1; seed <= 12; ++seed) {
     const Drawn d = draw(task, target, seed);
-    const features::Row row = search::row_of(d.nest, target, 1);
+    const features::Row row = search::extract_features(d.nest, target, 1);
     CHECK(cost::is_gpu_row(row));
     for (float v : row) CHECK(std::isfinite(v));
     float score = 0;
@@ -131,5 +131,5 @@ TEST_CASE("rows of GPU programs rank by the analytical model, and are no CPU pro
   auto host =
       lower::lower(task.kernel, target::find_target("x86-64-v3").value(), ir::Stage::kNest, std::make_shared<Arena>());
   REQUIRE(host);
-  CHECK_FALSE(cost::is_gpu_row(search::row_of(*host, target::find_target("x86-64-v3").value(), 1)));
+  CHECK_FALSE(cost::is_gpu_row(search::extract_features(*host, target::find_target("x86-64-v3").value(), 1)));
 }

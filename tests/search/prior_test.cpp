@@ -33,7 +33,7 @@ search::PriorTask drawn_rows(const task::Task& task, size_t count, uint64_t hash
     space::draw_decisions(sketch, decisions, rng);
     auto nest = space::instantiate(sketch, decisions, avx2(), std::make_shared<Arena>());
     if (!nest) continue;
-    out.rows.push_back(search::row_of(*nest, avx2(), 1));
+    out.rows.push_back(search::extract_features(*nest, avx2(), 1));
     const float tile = out.rows.back()[static_cast<size_t>(features::Feature::hot_register_tile)];
     out.throughputs.push_back(std::exp2(tile - 6));
   }

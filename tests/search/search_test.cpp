@@ -76,7 +76,7 @@ search::TuneOptions small_options(search::Strategy strategy = search::Strategy::
   search::TuneOptions o;
   o.strategy = strategy;
   o.settings = search::settings_for(avx512());
-  o.settings->chains = 16, o.settings->steps = 8;
+  o.settings->chains.count = 16, o.settings->chains.steps = 8;
   o.trials = 72;
   o.round_size = 12;
   o.population = 48;
@@ -224,20 +224,20 @@ TEST_CASE("a task whose programs all fail does not take the others' turns, and i
   const search::Settings settings = search::settings_for(avx512());
   CHECK(search::next_task(states, o, settings, 0) == 1);  // the most arithmetic
   o.trials = 10;
-  CHECK(search::trials_of_round(states[0], 3, o, 0) == 2);  // two rounds each
-  CHECK(search::trials_of_round(states[0], 20, o, 0) == 1);
-  CHECK(search::trials_of_round(states[0], 3, o, 9) == 1);
+  CHECK(search::trials_of_round(states[0], 3, o, settings, 0) == 2);  // two rounds each
+  CHECK(search::trials_of_round(states[0], 20, o, settings, 0) == 1);
+  CHECK(search::trials_of_round(states[0], 3, o, settings, 9) == 1);
   o.trials = 64;
-  CHECK(search::trials_of_round(states[0], 1, o, 0) == 16);
-  CHECK(search::trials_of_round(states[0], 1, o, 0, true) == 8);
+  CHECK(search::trials_of_round(states[0], 1, o, settings, 0) == 16);
+  CHECK(search::trials_of_round(states[0], 1, o, settings, 0, true) == 8);
   o.trials = 1000;
-  CHECK(search::trials_of_round(states[0], 3, o, 0) == o.round_size);
+  CHECK(search::trials_of_round(states[0], 3, o, settings, 0) == o.round_size);
   o.seconds = 90;  // about 12 trials for each of 30 tasks: nobody waits until the time is over
-  CHECK(search::trials_of_round(states[0], 30, o, 0) == 6);
+  CHECK(search::trials_of_round(states[0], 30, o, settings, 0) == 6);
   o.seconds = 1;
-  CHECK(search::trials_of_round(states[0], 30, o, 0) == 1);
+  CHECK(search::trials_of_round(states[0], 30, o, settings, 0) == 1);
   o.seconds = 36000;
-  CHECK(search::trials_of_round(states[0], 3, o, 0) == o.round_size);
+  CHECK(search::trials_of_round(states[0], 3, o, settings, 0) == o.round_size);
   o.seconds = 0;
   states[0].history = {0, 0};
   states[1].history = {1.0, 0.5};
@@ -462,17 +462,18 @@ TEST_CASE("the fastest are timed again in turns, and these times decide") {
   search::Environment env = environment(*store, machine);
   auto result = search::tune(work, target, small_options(), env);
   REQUIRE(result.has_value());
-  std::set<uint64_t> players(turns.begin(), turns.end());
-  REQUIRE(players.size() >= 3);
-  players.erase(machine.wrong);
-  uint64_t best =
-      *std::min_element(players.begin(), players.end(), [&](uint64_t x, uint64_t y) { return honest(x) < honest(y); });
+  std::set<uint64_t> contenders(turns.begin(), turns.end());
+  REQUIRE(contenders.size() >= 3);
+  contenders.erase(machine.wrong);
+  uint64_t best = *std::min_element(contenders.begin(), contenders.end(),
+                                    [&](uint64_t x, uint64_t y) { return honest(x) < honest(y); });
   // Whoever is too far behind for the pairs, by the interval's lower end, plays one turn; the turns end where one
   // player is left.
   auto near = [&](uint64_t nest) { return 0.997 * honest(nest) * 0.94 <= honest(best); };
-  const int64_t left = std::count_if(players.begin(), players.end(), near);
+  const int64_t left = std::count_if(contenders.begin(), contenders.end(), near);
   CHECK(std::count(turns.begin(), turns.end(), machine.wrong) == 1);
-  for (uint64_t nest : players) CHECK(std::count(turns.begin(), turns.end(), nest) == (near(nest) && left > 1 ? 3 : 1));
+  for (uint64_t nest : contenders)
+    CHECK(std::count(turns.begin(), turns.end(), nest) == (near(nest) && left > 1 ? 3 : 1));
   CHECK(result->tasks[0].best_nest == best);
   CHECK(result->tasks[0].best_seconds == honest(best));
   auto stored = search::best_record(work[0], target, *store, 1);

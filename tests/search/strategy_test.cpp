@@ -93,15 +93,15 @@ TEST_CASE("settings of a target are the released weights", "[fidelity]") {
   CHECK(weight(gpu, Mutator::kUnroll) == 0.08);
   CHECK(weight(gpu, Mutator::kThreadBinding) == 0.02);
   CHECK(weight(gpu, Mutator::kParallel) == 0.02);  // ours: the released lists have no walkers over a grid
-  CHECK(cpu.alpha == 0.2);
-  CHECK(cpu.window == 3);
+  CHECK(cpu.scheduling.alpha == 0.2);
+  CHECK(cpu.scheduling.window == 3);
 }
 
 TEST_CASE("every strategy proposes legal programs, each once, and none that was measured") {
   task::Task task = conv_task();
   Proposer p;
   p.options.population = 64, p.options.generations = 2;
-  p.settings.chains = 16, p.settings.steps = 12;
+  p.settings.chains.count = 16, p.settings.chains.steps = 12;
   search::TaskState state = p.load(task);
   for (const std::string& name : search::strategy_names()) {
     INFO(name);
@@ -148,7 +148,7 @@ TEST_CASE("annealed chains end at better scores than draws, and begin at what wa
   known.row = some[0].row, known.has_row = true, known.seconds = 1e-3;
   state.known.push_back(known);
   state.measured.insert(known.nest);
-  p.settings.chains = 1, p.settings.measured_share = 1, p.settings.temperature = 0;
+  p.settings.chains.count = 1, p.settings.chains.measured_share = 1, p.settings.chains.temperature = 0;
   const uint64_t skeleton = schedule::skeleton_hash(state.sketches[static_cast<size_t>(known.sketch)].trace);
   for (const search::Individual& i : p.propose(search::Strategy::kMetropolis, state, plan))
     CHECK(schedule::skeleton_hash(state.sketches[static_cast<size_t>(i.sketch)].trace) == skeleton);

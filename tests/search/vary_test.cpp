@@ -86,7 +86,7 @@ TEST_CASE("decisions move to every other sketch, and to a related task's, as leg
     std::vector<int64_t> decisions = x.trace.decisions;
     for (const space::Sketch& y : to) {
       space::draw_decisions(x, decisions, rng);
-      std::vector<int64_t> moved = search::carry_over(x.trace, decisions, y, y.trace.decisions);
+      std::vector<int64_t> moved = search::transfer_decisions(x.trace, decisions, y, y.trace.decisions);
       CHECK(exact(y, moved));
       same_shape += search::shape_hash(x.trace) == search::shape_hash(y.trace) ? 1 : 0;
       if (x.key == y.key) CHECK(moved == decisions);
