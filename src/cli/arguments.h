@@ -1,21 +1,23 @@
-// What the command line said, before anything is looked up.
+// Groups of arguments that several commands share, as the command line gave them, before anything is looked up.
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "tcc/support/result.h"
-
 namespace tcc::cli {
 
+class Options;
+
+// Of every command.
 struct Common {
   bool json = false, quiet = false;
   int verbose = 0;
+  std::string config;  // --config, already taken into account
 };
 
+// A model, and what is fixed or replaced on the way in.
 struct ModelArguments {
   std::string model;
   std::vector<std::string> shapes, dims, frozen;  // NAME=1x3x224x224, NAME=8, NAME=@FILE
@@ -27,83 +29,39 @@ struct ModelArguments {
   int64_t winograd = 0;
 };
 
-struct Arguments {
-  Common common;
+struct TargetArguments {
+  std::string name = "host", file;
+  std::string cuda_driver;  // "" = the system's
+};
+
+// Files of tuning records.
+struct RecordArguments {
+  std::string db;                           // "" = the user's own
+  std::vector<std::string> also, fallback;  // further files, read only
+};
+
+// A library, or a model that is built into one for the occasion.
+struct LibraryArguments {
   ModelArguments model;
-  std::string target = "host", target_file;
-  std::string db;
-  std::vector<std::string> also, fallback;  // further files of records, read only
-  int64_t threads = 0;                      // 0 = all
-
-  // tune
-  int64_t trials = 0, trials_per_task = 0;
-  std::optional<std::string> time;
-  uint64_t seed = 1;
-  std::string strategy = "evolutionary", task_scheduler = "gradient";
-  bool fresh = false;
-  bool no_prior = false;
-  std::vector<std::string> modules;
-  std::string tasks;  // "list", or which
-
-  // build
-  std::string output, id, emit, linker;
-  bool require_tuned = false;
-  bool allow_jit = false;
-  std::string cuda_driver;  // tune, run, verify, bench
-  std::string cupti;        // tune, bench
-
-  // verify, bench
-  std::string original;  // --model
-  double tolerance = 1e-3;
-  bool emulate = false;
-  double seconds = 2;
-  bool per_kernel = false;
-  std::string schedule;              // --schedule FILE
-  std::vector<std::string> compare;  // --compare A.json B.json
-
-  // run
-  std::vector<std::string> inputs, saves;  // NAME=FILE
-  std::string inputs_npz;
-  bool random = false;
-
-  // db
-  std::string db_action;
-  std::vector<std::string> files;
-  int64_t keep = 16;
-
-  std::string config;  // --config, already taken into account
-
-  // completion, man
-  std::string shell, page, folder;
-
-  // show, targets
-  std::string task, name;
-  bool probe = false, refresh = false;
-  bool trace_only = false;
+  TargetArguments target;
+  RecordArguments records;
+  int64_t threads = 0;  // 0 = all
 };
 
-using Command = std::function<Result<int>(const Arguments&)>;
-struct ParsedLine {
-  int exit_code = 0;  // when there is no command: help was asked for, or the line is wrong
-  Command command;
-  Arguments arguments;
-};
-ParsedLine parse_command_line(int argc, char** argv);
-
-Result<int> run_tune(const Arguments& arguments);
-Result<int> run_build(const Arguments& arguments);
-Result<int> run_verify(const Arguments& arguments);
-Result<int> run_emulation(const Arguments& arguments);  // verify --emulate
-Result<int> run_bench(const Arguments& arguments);
-Result<int> run_run(const Arguments& arguments);
-Result<int> run_explain(const Arguments& arguments);
-Result<int> run_completion(const Arguments& arguments);
-Result<int> run_man(const Arguments& arguments);
-Result<int> run_db(const Arguments& arguments);
-Result<int> run_show(const Arguments& arguments);
-Result<int> run_inspect(const Arguments& arguments);
-Result<int> run_targets(const Arguments& arguments);
-Result<int> run_ops(const Arguments& arguments);
-Result<int> run_zoo(const Arguments& arguments);
+// The options of these groups.
+void add_common(Options& options, Common& common);
+void add_model(Options& options, ModelArguments& model, const char* what = "An ONNX file, or zoo:NAME",
+               bool required = true);
+void add_shapes(Options& options, ModelArguments& model);
+void add_reseed(Options& options, ModelArguments& model);
+void add_zoo(Options& options, ModelArguments& model, const char* seed_flag);
+void add_target(Options& options, TargetArguments& target, const char* what = nullptr);
+void add_cuda_driver(Options& options, TargetArguments& target);
+void add_cupti(Options& options, std::string& library);
+void add_db(Options& options, RecordArguments& records);
+void add_records(Options& options, RecordArguments& records);
+void add_threads(Options& options, int64_t& threads, const char* what);
+// All of these, for commands that run a library.
+void add_library(Options& options, LibraryArguments& library, bool required = true);
 
 }  // namespace tcc::cli

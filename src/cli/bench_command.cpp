@@ -1,10 +1,9 @@
 #include <nlohmann/json.hpp>
 
-#include "cli/arguments.h"
 #include "cli/bench_gpu.h"
+#include "cli/command.h"
 #include "cli/lookup.h"
 #include "cli/output.h"
-#include "tcc/cli/cli.h"
 #include "tcc/driver/library.h"
 #include "tcc/driver/machine_facts.h"
 #include "tcc/driver/show.h"
@@ -14,14 +13,35 @@
 namespace tcc::cli {
 namespace {
 
+struct Arguments {
+  Common common;
+  LibraryArguments library;
+  double seconds = 2;
+  uint64_t seed = 1;
+  bool per_kernel = false;
+  std::string schedule, task;
+  std::vector<std::string> compare;
+  std::string cupti;
+};
+
+void declare(Options& options, Arguments& a) {
+  options.flag("--per-kernel", a.per_kernel, "Also time each kernel inside the model");
+  options.option("--schedule", a.schedule, "Time one task of a model (--task) with this trace, text or JSON")
+      .value("FILE");
+  options.option("--task", a.task, "Number or key of the task for --schedule").value("K");
+  options.list("--compare", a.compare, "Do the times of two files of `bench --json` differ?")
+      .value("A.json B.json")
+      .expects(2);
+  options.option("--seconds", a.seconds, "How long to time").range(0.01, 3600).show_default();
+  options.option("--seed", a.seed, "Of the random inputs").show_default();
+  add_library(options, a.library, false);
+  add_cupti(options, a.cupti);
+}
+
 using Json = nlohmann::ordered_json;
 
 constexpr double kSteadyVariation = 0.05;
 constexpr size_t kMaxSavedSamples = 2000;  // in JSON; evenly spread over the run
-
-std::string dump(const Json& json) {
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-}
 
 Json statistics_json(const driver::Statistics& s) {
   return {{"runs", s.runs}, {"min", s.min}, {"mean", s.mean}, {"median", s.median},
@@ -139,7 +159,7 @@ Json report_json(const driver::BenchReport& report, const target::Target& host, 
 
 void print_times(const Arguments& a, const driver::BenchReport& report, const target::Target& host, double bytes) {
   if (a.common.json) {
-    print(dump(report_json(report, host, bytes)));
+    print_json(report_json(report, host, bytes));
     return;
   }
   const driver::Statistics& s = report.time;
@@ -175,13 +195,13 @@ Result<int> compare(const Arguments& a) {
   TCC_TRY(std::vector<double> after, read_samples(a.compare[1]));
   const driver::Comparison c = driver::compare_times(before, after);
   if (a.common.json) {
-    print(dump({{"median_a", c.median_a},
+    print_json({{"median_a", c.median_a},
                 {"median_b", c.median_b},
                 {"ratio", c.ratio},
                 {"low", c.low},
                 {"high", c.high},
                 {"p", c.p},
-                {"differs", c.differs}}));
+                {"differs", c.differs}});
     return kOk;
   }
   std::string text = fmt::format("a {}  b {}  b/a {:.3f} (95% interval {:.3f} to {:.3f}), p {:.2g}\n",
@@ -201,24 +221,25 @@ Result<int> bench_schedule(const Arguments& a) {
     return make_error(ErrorClass::kUsage, "--schedule is for one task, and none was named",
                       "add --task K; `tcc show MODEL` lists the tasks");
   TCC_TRY(std::string trace, read_file(a.schedule, uint64_t{16} << 20));
-  TCC_TRY(target::Target target, open_target(a));
-  TCC_TRY(driver::Model model, open_model(a));
+  TCC_TRY(target::Target target, open_target(a.library.target));
+  TCC_TRY(driver::Model model, open_model(a.library.model));
   TCC_TRY(driver::Program program, driver::make_program(model, target));
   TCC_TRY(size_t index, driver::find_task(program, a.task));
-  auto timed = driver::bench_schedule(program.tasks.tasks[index], trace, target,
-                                      static_cast<int>(threads_or_all(a.threads)), a.cuda_driver);
+  auto timed =
+      driver::bench_schedule(program.tasks.tasks[index], trace, target,
+                             static_cast<int>(threads_or_all(a.library.threads)), a.library.target.cuda_driver);
   if (!timed) return tl::make_unexpected(std::move(timed).error().with_context(sanitize(a.schedule)));
   const driver::ScheduleTime& t = *timed;
   for (const std::string& note : t.notes) remark(a.common.quiet, "note: " + note);
   if (a.common.json)
-    print(dump({{"workload", t.workload},
+    print_json({{"workload", t.workload},
                 {"status", t.status},
                 {"failure", t.failure},
                 {"median", t.median},
                 {"low", t.low},
                 {"high", t.high},
                 {"gflops", t.median > 0 ? t.flops / t.median / 1e9 : 0},
-                {"max_error", t.max_error}}));
+                {"max_error", t.max_error}});
   else if (t.status == "ok")
     print(fmt::format("{}: {} ({} to {}), {} GFLOP/s; checked, largest error {:.2g} of what is allowed\n", t.workload,
                       format_seconds(t.median), format_seconds(t.low), format_seconds(t.high),
@@ -227,25 +248,23 @@ Result<int> bench_schedule(const Arguments& a) {
   return make_error(ErrorClass::kInput, fmt::format("{}: the schedule is {}: {}", t.workload, t.status, t.failure));
 }
 
-}  // namespace
-
-Result<int> run_bench(const Arguments& a) {
+Result<int> bench(const Arguments& a) {
   if (!a.compare.empty()) return compare(a);
-  if (a.model.model.empty())
+  if (a.library.model.model.empty())
     return make_error(ErrorClass::kUsage, "no library or model was named", "`tcc bench --help` shows examples");
   if (!a.schedule.empty()) return bench_schedule(a);
   driver::BenchOptions options;
-  options.threads = static_cast<int>(a.threads);
+  options.threads = static_cast<int>(a.library.threads);
   options.seconds = a.seconds;
   options.seed = a.seed;
   options.per_kernel = a.per_kernel;
-  options.cuda_driver = a.cuda_driver;
+  options.cuda_driver = a.library.target.cuda_driver;
   options.cupti = a.cupti;
-  TCC_TRY(LibraryOnDisk library, find_library(a));
+  TCC_TRY(LibraryOnDisk library, find_library(a.library, a.common.quiet));
   TCC_TRY(const bool on_gpu, driver::library_on_gpu(library.path));
   if (on_gpu) {
     TCC_TRY(driver::BenchReport report, driver::bench_library(library.path, options));
-    print_gpu_times(a, report);
+    print_gpu_times(a.common, a.per_kernel, report);
     return kOk;
   }
   const driver::MachineFactsOptions probing{cache_folder(), false, driver::kBriefProbe};
@@ -258,6 +277,17 @@ Result<int> run_bench(const Arguments& a) {
   for (const std::string& note : facts.notes) remark(a.common.quiet, "note: " + note);
   print_times(a, report, facts.target, bytes_of(library.path));
   return kOk;
+}
+
+}  // namespace
+
+Command bench_command() {
+  return make_command("bench", "Time a library, or a model and its kernels",
+                      "  tcc bench out/libresnet18.so --threads 1\n"
+                      "  tcc bench zoo:resnet18 --per-kernel\n"
+                      "  tcc bench zoo:resnet18 --task 3 --schedule mine.trace\n"
+                      "  tcc bench --compare before.json after.json",
+                      declare, bench);
 }
 
 }  // namespace tcc::cli

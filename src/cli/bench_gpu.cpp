@@ -115,9 +115,9 @@ Json report_json(const driver::BenchReport& report) {
 
 }  // namespace
 
-void print_gpu_times(const Arguments& a, const driver::BenchReport& report) {
-  if (a.common.json) {
-    print(report_json(report).dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+void print_gpu_times(const Common& common, bool per_kernel, const driver::BenchReport& report) {
+  if (common.json) {
+    print_json(report_json(report));
     return;
   }
   const driver::GpuBench& g = *report.gpu;
@@ -134,9 +134,9 @@ void print_gpu_times(const Arguments& a, const driver::BenchReport& report) {
     text += fmt::format("roofline: {} by the nominal rates of {}, kernel by kernel\n", format_seconds(g.roofline),
                         g.target);
   if (g.counts.any()) text += "counters of a run: " + counts_text(g.counts, g.kernels.median) + "\n";
-  if (!report.kernels.empty() && a.per_kernel) text += "\n" + kernel_table(report);
+  if (!report.kernels.empty() && per_kernel) text += "\n" + kernel_table(report);
   print(text);
-  for (const std::string& line : advice(report)) remark(a.common.quiet, "note: " + line);
+  for (const std::string& line : advice(report)) remark(common.quiet, "note: " + line);
 }
 
 }  // namespace tcc::cli

@@ -7,6 +7,6 @@
 namespace tcc::cli {
 
 // report.gpu is set.
-void print_gpu_times(const Arguments& arguments, const driver::BenchReport& report);
+void print_gpu_times(const Common& common, bool per_kernel, const driver::BenchReport& report);
 
 }  // namespace tcc::cli

@@ -3,15 +3,48 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "cli/arguments.h"
+#include "cli/command.h"
 #include "cli/lookup.h"
 #include "cli/output.h"
-#include "tcc/cli/cli.h"
 #include "tcc/driver/compile.h"
 #include "tcc/support/text.h"
 
 namespace tcc::cli {
 namespace {
+
+struct Arguments {
+  Common common;
+  ModelArguments model;
+  TargetArguments target;
+  RecordArguments records;
+  int64_t threads = 0;  // 0 = all
+  std::string output, id, emit, linker;
+  bool require_tuned = false, allow_jit = false;
+};
+
+void declare(Options& options, Arguments& a) {
+  options.section("Library");
+  options.option("-o,--output", a.output, "Folder for the library and its companions").required().value("DIR");
+  options.option("--id", a.id, "Name of the library [from the model's name]");
+  options.flag("--require-tuned", a.require_tuned,
+               "Fail when a kernel has no schedule that was measured or, for a GPU, predicted");
+  options
+      .option("--emit", a.emit,
+              "Also write, comma separated: obj, llvm, ir, trace; for GPUs cu, ptx, cubin, ir, trace (lib is always "
+              "written)")
+      .words({"lib", "obj", "llvm", "ir", "trace", "cu", "ptx", "cubin"})
+      .value("LIST");
+  options.flag(
+      "--allow-jit", a.allow_jit,
+      "For GPUs: also PTX of the oldest target, which the driver compiles on devices without code of their own");
+  options.option("--linker", a.linker, "lld, ld.lld, ld or cc [the best one here]")
+      .words({"lld", "ld.lld", "ld", "cc"});
+  add_target(options, a.target,
+             "Machine to compile for; see `tcc targets`. Several GPUs as a100,h100; cuda is the GPU here");
+  add_threads(options, a.threads, "Prefer schedules that were measured on this many threads [all]");
+  add_model(options, a.model);
+  add_records(options, a.records);
+}
 
 using Json = nlohmann::ordered_json;
 
@@ -70,7 +103,7 @@ Json report_json(const driver::BuildReport& report) {
 
 void print_report(const Arguments& a, const driver::BuildReport& report) {
   if (a.common.json) {
-    print(report_json(report).dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+    print_json(report_json(report));
     return;
   }
   std::string text = fmt::format("{}  {} ({} of weights), workspace {}\n", report.package.library,
@@ -94,19 +127,17 @@ void remark_on_predictions(const Arguments& a, const driver::BuildReport& report
                        predicted, plural(static_cast<int64_t>(report.kernels.size()), "kernel")));
 }
 
-}  // namespace
-
-Result<int> run_build(const Arguments& a) {
+Result<int> build(const Arguments& a) {
   driver::BuildOptions options;
-  TCC_TRY(std::vector<target::Target> targets, open_targets(a));
+  TCC_TRY(std::vector<target::Target> targets, open_targets(a.target));
   options.target = targets[0];
   if (options.target.is_cuda()) options.gpus = targets;
   TCC_TRY(options.emit, parse_emit(a.emit, options.target.is_cuda()));
   if (a.allow_jit && options.target.is_cpu())
     return make_error(ErrorClass::kUsage, "--allow-jit is for GPUs, and the target is a CPU", "add --target a100");
   options.allow_jit = a.allow_jit;
-  TCC_TRY(driver::Model model, open_model(a));
-  TCC_TRY(const Records records, open_records(a));
+  TCC_TRY(driver::Model model, open_model(a.model));
+  TCC_TRY(const Records records, open_records(a.records));
   options.folder = a.output;
   options.id = a.id;
   options.store = records.all;
@@ -134,6 +165,17 @@ Result<int> run_build(const Arguments& a) {
   if (options.target.is_cuda()) remark_on_predictions(a, report);
   print_report(a, report);
   return kOk;
+}
+
+}  // namespace
+
+Command build_command() {
+  return make_command("build", "Build a library from the best schedules found",
+                      "  tcc build zoo:resnet18 -o out\n"
+                      "  tcc build net.onnx -o out --id net --require-tuned --emit llvm,trace\n"
+                      "  tcc build net.onnx -o out --db mine.db --also team.db --fallback shipped.db\n"
+                      "  tcc build net.onnx -o out --target a100,h100 --emit cu,cubin",
+                      declare, build);
 }
 
 }  // namespace tcc::cli

@@ -27,44 +27,43 @@ bool is_given(const CLI::Option& option, const std::vector<std::string>& words) 
   });
 }
 
-std::vector<std::string> option_names(const CLI::App& command) {
+std::vector<std::string> option_names(const Table& table, const CLI::App& command) {
   std::vector<std::string> names;
-  for (const OptionText& option : option_texts(command))
+  for (const OptionText& option : table.options_of(command))
     if (!option.positional) names.push_back(option.name.substr(2));
   return names;
 }
 
-// Is the item for this command? Names that no command has are errors, so that a misspelt one does not go unnoticed.
-Result<bool> is_for(const CLI::App& app, const CLI::App& command, const CLI::ConfigItem& item,
-                    const std::string& file) {
-  std::vector<std::string> commands, options;
-  for (const CLI::App* sub : app.get_subcommands({})) commands.push_back(sub->get_name());
+// Is the item for this command? A name that no command has is an error, so that misspelt names are noticed.
+Result<bool> is_for(const Table& table, const CLI::App& command, const CLI::ConfigItem& item, const std::string& file) {
+  const std::vector<std::string> commands = table.command_names();
+  std::vector<std::string> options;
   if (!item.parents.empty()) {
     const std::string& section = item.parents[0];
     if (std::find(commands.begin(), commands.end(), section) == commands.end())
       return make_error(ErrorClass::kUsage, fmt::format("'{}': there is no command '{}'", file, sanitize(section)),
                         suggest(section, commands));
     if (section != command.get_name()) return false;
-    options = option_names(command);
+    options = option_names(table, command);
   } else {
-    for (const CLI::App* sub : app.get_subcommands({}))
-      for (const std::string& name : option_names(*sub)) options.push_back(name);
+    for (const CLI::App* sub : table.commands())
+      for (const std::string& name : option_names(table, *sub)) options.push_back(name);
   }
   if (std::find(options.begin(), options.end(), item.name) == options.end())
     return make_error(ErrorClass::kUsage, fmt::format("'{}': there is no option '{}'", file, sanitize(item.name)),
                       suggest(item.name, options));
-  const std::vector<std::string> own = option_names(command);
+  const std::vector<std::string> own = option_names(table, command);
   return std::find(own.begin(), own.end(), item.name) != own.end();
 }
 
 }  // namespace
 
-Result<std::vector<std::string>> with_config(const CLI::App& app, const std::vector<std::string>& words) {
+Result<std::vector<std::string>> with_config(const Table& table, const std::vector<std::string>& words) {
   std::vector<std::string> all = words;
   const std::string path = config_file(words);
   if (path.empty()) return all;
   const CLI::App* command = nullptr;
-  for (const CLI::App* sub : app.get_subcommands({}))
+  for (const CLI::App* sub : table.commands())
     if (sub->get_name() == words[0]) command = sub;
   if (command == nullptr) return all;
   TCC_TRY(std::string text, read_file(path, 1 << 20));
@@ -77,12 +76,12 @@ Result<std::vector<std::string>> with_config(const CLI::App& app, const std::vec
     return make_error(ErrorClass::kInput, fmt::format("'{}': {}", file, sanitize(error.what())),
                       "write one NAME = VALUE a line");
   }
-  // A command's own section goes before what stands outside of sections.
+  // A command's own section goes before items outside of sections.
   std::stable_partition(items.begin(), items.end(), [](const CLI::ConfigItem& item) { return !item.parents.empty(); });
   std::set<std::string> taken;
   for (const CLI::ConfigItem& item : items) {
     if (item.name == "++" || item.name == "--") continue;  // CLI11's marks of a section's begin and end
-    TCC_TRY(bool wanted, is_for(app, *command, item, file));
+    TCC_TRY(bool wanted, is_for(table, *command, item, file));
     const CLI::Option* option = wanted ? command->get_option_no_throw("--" + item.name) : nullptr;
     if (option == nullptr || is_given(*option, words) || !taken.insert(item.name).second) continue;
     const bool flag = option->get_items_expected_max() == 0;

@@ -3,11 +3,10 @@
 #include <ctime>
 #include <nlohmann/json.hpp>
 
-#include "cli/arguments.h"
+#include "cli/command.h"
 #include "cli/db_command.h"
 #include "cli/lookup.h"
 #include "cli/output.h"
-#include "tcc/cli/cli.h"
 #include "tcc/support/files.h"
 #include "tcc/support/text.h"
 
@@ -16,6 +15,26 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 using record::Store;
+
+const std::vector<std::string> kActions = {"stats", "merge", "prune", "export", "import"};
+
+struct Arguments {
+  Common common;
+  RecordArguments records;
+  std::string action, output;
+  std::vector<std::string> files;
+  int64_t keep = 16;
+};
+
+void declare(Options& options, Arguments& a) {
+  options.option("ACTION", a.action, "stats, merge, prune, export or import").words(kActions).required();
+  options.list("FILES", a.files, "The records [those of --db]; for import, the text");
+  options.option("-o,--output", a.output, "The file to write").value("FILE");
+  options.option("--keep", a.keep, "prune: the fastest programs to keep of each task, target and number of threads")
+      .positive()
+      .show_default();
+  add_db(options, a.records);
+}
 
 std::string day(int64_t unix_time) {
   const std::time_t time = unix_time;
@@ -30,7 +49,7 @@ std::string day(int64_t unix_time) {
 Result<std::vector<std::string>> sources(const Arguments& a) {
   std::vector<std::string> files = a.files;
   if (files.empty()) {
-    TCC_TRY(std::string path, store_path(a.db));
+    TCC_TRY(std::string path, store_path(a.records.db));
     files.push_back(path);
   }
   for (const std::string& file : files)
@@ -42,7 +61,7 @@ Result<std::vector<std::string>> sources(const Arguments& a) {
 
 Result<void> need_output(const Arguments& a, bool fresh) {
   if (a.output.empty())
-    return make_error(ErrorClass::kUsage, fmt::format("db {}: no file to write was named", a.db_action), "add -o FILE");
+    return make_error(ErrorClass::kUsage, fmt::format("db {}: no file to write was named", a.action), "add -o FILE");
   if (fresh && file_exists(a.output))
     return make_error(ErrorClass::kInput, fmt::format("'{}' exists", sanitize(a.output)),
                       "name a new file: nothing is pruned in place");
@@ -59,7 +78,7 @@ Result<int> merge(const Arguments& a) {
     TCC_TRY(int64_t n, driver::merge_records(*from, *to));
     added += n;
   }
-  if (a.common.json) print(Json{{"added", added}, {"file", a.output}}.dump(2) + "\n");
+  if (a.common.json) print_json(Json{{"added", added}, {"file", a.output}});
   remark(a.common.quiet, fmt::format("{} added to {}", plural(added, "record"), a.output));
   return kOk;
 }
@@ -71,7 +90,7 @@ Result<int> prune(const Arguments& a) {
   TCC_TRY(auto from, Store::open(files[0], Store::Mode::kReadOnly));
   TCC_TRY(auto to, Store::open(a.output));
   TCC_TRY(int64_t kept, driver::prune_records(*from, a.keep, *to));
-  if (a.common.json) print(Json{{"kept", kept}, {"file", a.output}}.dump(2) + "\n");
+  if (a.common.json) print_json(Json{{"kept", kept}, {"file", a.output}});
   remark(a.common.quiet, fmt::format("{} kept in {}", plural(kept, "record"), a.output));
   return kOk;
 }
@@ -94,7 +113,7 @@ Result<int> export_text(const Arguments& a) {
 Result<int> import_text(const Arguments& a) {
   if (a.files.empty())
     return make_error(ErrorClass::kUsage, "db import: no file to read was named", "tcc db import records.jsonl");
-  TCC_TRY(std::string path, store_path(a.db));
+  TCC_TRY(std::string path, store_path(a.records.db));
   int64_t added = 0;
   for (const std::string& file : a.files) {
     TCC_TRY(std::string text, read_file(file));
@@ -102,17 +121,32 @@ Result<int> import_text(const Arguments& a) {
     TCC_TRY(int64_t n, driver::import_records(text, file, *to));
     added += n;
   }
-  if (a.common.json) print(Json{{"added", added}, {"file", path}}.dump(2) + "\n");
+  if (a.common.json) print_json(Json{{"added", added}, {"file", path}});
   remark(a.common.quiet, fmt::format("{} added to {}", plural(added, "record"), path));
   return kOk;
 }
 
+Result<int> db(const Arguments& a) {
+  if (a.action == "stats") {
+    TCC_TRY(std::vector<std::string> files, sources(a));
+    for (const std::string& file : files) TCC_TRY_VOID(print_store(a.common, file));
+    return kOk;
+  }
+  if (a.action == "merge") return merge(a);
+  if (a.action == "prune") return prune(a);
+  if (a.action == "export") return export_text(a);
+  if (a.action == "import") return import_text(a);
+  const std::string near = suggest(a.action, kActions);
+  return make_error(ErrorClass::kUsage, fmt::format("db has no action '{}'", sanitize(a.action)),
+                    near.empty() ? "actions are stats, merge, prune, export and import" : near);
+}
+
 }  // namespace
 
-Result<int> print_store(const Arguments& a, const std::string& path) {
+Result<int> print_store(const Common& common, const std::string& path) {
   TCC_TRY(auto store, Store::open(path, Store::Mode::kReadOnly));
   TCC_TRY(driver::StoreSummary s, driver::summarise_store(*store));
-  if (a.common.json) {
+  if (common.json) {
     Json json = {{"file", s.path},     {"records", s.records}, {"by_status", s.by_status}, {"by_target", s.by_target},
                  {"oldest", s.oldest}, {"newest", s.newest},   {"tasks", Json::array()}};
     for (const driver::TaskRecords& t : s.tasks)
@@ -122,7 +156,7 @@ Result<int> print_store(const Arguments& a, const std::string& path) {
                                {"threads", t.threads},
                                {"records", t.records},
                                {"best_seconds", t.best_seconds}});
-    print(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+    print_json(json);
     return kOk;
   }
   std::string text = fmt::format("{}: {}", s.path, plural(s.records, "record"));
@@ -137,20 +171,14 @@ Result<int> print_store(const Arguments& a, const std::string& path) {
   return kOk;
 }
 
-Result<int> run_db(const Arguments& a) {
-  if (a.db_action == "stats") {
-    TCC_TRY(std::vector<std::string> files, sources(a));
-    for (const std::string& file : files) TCC_TRY_VOID(print_store(a, file));
-    return kOk;
-  }
-  if (a.db_action == "merge") return merge(a);
-  if (a.db_action == "prune") return prune(a);
-  if (a.db_action == "export") return export_text(a);
-  if (a.db_action == "import") return import_text(a);
-  const std::vector<std::string> known = {"stats", "merge", "prune", "export", "import"};
-  const std::string near = suggest(a.db_action, known);
-  return make_error(ErrorClass::kUsage, fmt::format("db has no action '{}'", sanitize(a.db_action)),
-                    near.empty() ? "actions are stats, merge, prune, export and import" : near);
+Command db_command() {
+  return make_command("db", "Look after tuning records",
+                      "  tcc db stats\n"
+                      "  tcc db merge here.db there.db -o all.db\n"
+                      "  tcc db prune all.db --keep 8 -o small.db\n"
+                      "  tcc db export small.db -o records.jsonl\n"
+                      "  tcc db import records.jsonl --db mine.db",
+                      declare, db);
 }
 
 }  // namespace tcc::cli

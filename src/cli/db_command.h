@@ -5,6 +5,6 @@
 
 namespace tcc::cli {
 
-Result<int> print_store(const Arguments& arguments, const std::string& path);
+Result<int> print_store(const Common& common, const std::string& path);
 
 }  // namespace tcc::cli

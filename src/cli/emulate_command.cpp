@@ -1,9 +1,9 @@
-// `tcc verify MODEL --emulate`: the kernels of a model for a GPU, proved without one.
+// `tcc verify MODEL --emulate`: runs the kernels of a model for a GPU without one.
 #include <nlohmann/json.hpp>
 
-#include "cli/arguments.h"
 #include "cli/lookup.h"
 #include "cli/output.h"
+#include "cli/verify_command.h"
 #include "tcc/cli/cli.h"
 #include "tcc/driver/emulate.h"
 #include "tcc/driver/library.h"
@@ -29,7 +29,7 @@ const char* status_name(Status status) {
   return "";
 }
 
-void print_emulation(const Arguments& a, const driver::EmulateReport& report) {
+void print_emulation(const VerifyArguments& a, const driver::EmulateReport& report) {
   if (a.common.json) {
     Json json = {{"model", report.model},
                  {"target", report.target},
@@ -55,7 +55,7 @@ void print_emulation(const Arguments& a, const driver::EmulateReport& report) {
                                {"findings", t.findings},
                                {"failure", t.failure},
                                {"seconds", t.seconds}});
-    print(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+    print_json(json);
     return;
   }
   std::vector<std::vector<std::string>> rows = {{"task", "schedule", "", "error", "instructions", "blocks", "races"}};
@@ -83,18 +83,18 @@ void print_emulation(const Arguments& a, const driver::EmulateReport& report) {
 
 }  // namespace
 
-Result<int> run_emulation(const Arguments& a) {
-  if (driver::is_library(a.model.model))
+Result<int> verify_by_emulation(const VerifyArguments& a) {
+  if (driver::is_library(a.library.model.model))
     return make_error(ErrorClass::kUsage, "--emulate compiles a model's kernels: a library has no PTX to emulate",
                       "name the model instead of the library");
   driver::EmulateOptions options;
-  TCC_TRY(options.target, open_target(a));
+  TCC_TRY(options.target, open_target(a.library.target));
   if (options.target.is_cpu())
     return make_error(ErrorClass::kUsage,
                       fmt::format("--emulate proves kernels for a GPU, and {} is none", options.target.name),
                       "add --target a100 or another GPU; `tcc targets` lists them");
-  TCC_TRY(driver::Model model, open_model(a));
-  TCC_TRY(const Records records, open_records(a));
+  TCC_TRY(driver::Model model, open_model(a.library.model));
+  TCC_TRY(const Records records, open_records(a.library.records));
   options.store = records.all;
   options.seed = a.seed;
   options.tolerance = a.tolerance;

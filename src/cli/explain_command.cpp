@@ -2,15 +2,31 @@
 
 #include <nlohmann/json.hpp>
 
-#include "cli/arguments.h"
+#include "cli/command.h"
 #include "cli/counts.h"
 #include "cli/lookup.h"
 #include "cli/output.h"
-#include "tcc/cli/cli.h"
 #include "tcc/support/text.h"
 
 namespace tcc::cli {
 namespace {
+
+struct Arguments {
+  Common common;
+  ModelArguments model;
+  TargetArguments target;
+  RecordArguments records;
+  int64_t threads = 0;  // 0 = all
+  std::string task;
+};
+
+void declare(Options& options, Arguments& a) {
+  options.option("--task", a.task, "Number or key of the task; see `tcc show`").value("K").required();
+  add_target(options, a.target);
+  add_threads(options, a.threads, "Prefer schedules that were measured on this many threads [all]");
+  add_model(options, a.model);
+  add_records(options, a.records);
+}
 
 using Json = nlohmann::ordered_json;
 
@@ -93,16 +109,14 @@ std::string records_text(const driver::Explanation& e) {
   return text;
 }
 
-}  // namespace
-
-Result<int> run_explain(const Arguments& a) {
-  TCC_TRY(target::Target target, open_target(a));
-  TCC_TRY(driver::Model model, open_model(a));
+Result<int> explain(const Arguments& a) {
+  TCC_TRY(target::Target target, open_target(a.target));
+  TCC_TRY(driver::Model model, open_model(a.model));
   TCC_TRY(driver::Program program, driver::make_program(model, target));
-  TCC_TRY(const Records records, open_records(a));
+  TCC_TRY(const Records records, open_records(a.records));
   TCC_TRY(driver::Explanation e, driver::explain_task(program, a.task, records.all, target, threads_or_all(a.threads)));
   if (a.common.json) {
-    print(explanation_json(e).dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+    print_json(explanation_json(e));
     return kOk;
   }
   std::string text = fmt::format("{}  {}\n", e.key, e.workload);
@@ -121,6 +135,15 @@ Result<int> run_explain(const Arguments& a) {
   text += matrix_text(e) + rejects_text(e) + records_text(e);
   print(text);
   return kOk;
+}
+
+}  // namespace
+
+Command explain_command() {
+  return make_command("explain", "Why a task's schedule is what it is",
+                      "  tcc explain zoo:resnet18 --task 3\n"
+                      "  tcc explain net.onnx --task 3 --json",
+                      declare, explain);
 }
 
 }  // namespace tcc::cli

@@ -101,8 +101,8 @@ Result<driver::ModelSource> parse_model(const ModelArguments& arguments) {
   return source;
 }
 
-Result<driver::Model> open_model(const Arguments& arguments) {
-  TCC_TRY(driver::ModelSource source, parse_model(arguments.model));
+Result<driver::Model> open_model(const ModelArguments& arguments) {
+  TCC_TRY(driver::ModelSource source, parse_model(arguments));
   Stopwatch watch;
   TCC_TRY(driver::Model model, driver::load_model(source));
   spdlog::info("loaded {} in {}: {} nodes, hash {}", sanitize(source.model), format_duration(watch.seconds()),
@@ -110,16 +110,16 @@ Result<driver::Model> open_model(const Arguments& arguments) {
   return model;
 }
 
-Result<target::Target> open_target(const Arguments& arguments) {
-  if (arguments.target_file.empty()) return driver::find_target(arguments.target, arguments.cuda_driver);
-  TCC_TRY(std::string text, read_file(arguments.target_file, 1 << 20));
+Result<target::Target> open_target(const TargetArguments& arguments) {
+  if (arguments.file.empty()) return driver::find_target(arguments.name, arguments.cuda_driver);
+  TCC_TRY(std::string text, read_file(arguments.file, 1 << 20));
   auto target = target::target_from_json(text);
-  if (!target) return tl::make_unexpected(std::move(target).error().with_context(sanitize(arguments.target_file)));
+  if (!target) return tl::make_unexpected(std::move(target).error().with_context(sanitize(arguments.file)));
   return target;
 }
 
-Result<std::vector<target::Target>> open_targets(const Arguments& arguments) {
-  if (arguments.target_file.empty()) return driver::find_targets(arguments.target, arguments.cuda_driver);
+Result<std::vector<target::Target>> open_targets(const TargetArguments& arguments) {
+  if (arguments.file.empty()) return driver::find_targets(arguments.name, arguments.cuda_driver);
   TCC_TRY(target::Target target, open_target(arguments));
   return std::vector<target::Target>{std::move(target)};
 }
@@ -157,7 +157,7 @@ Result<void> add_main_file(const std::string& db, Records& records) {
 }
 
 // The parts so far are equals; the fallbacks come behind them.
-Result<Records> join(Records records, const Arguments& arguments) {
+Result<Records> join(Records records, const RecordArguments& arguments) {
   constexpr const char* kHint = "--also and --fallback name files that exist; `tcc tune --db FILE` makes one";
   for (const std::string& file : arguments.also) TCC_TRY_VOID(add_file(file, kHint, records));
   std::vector<record::Database*> equals;
@@ -178,13 +178,13 @@ Result<Records> join(Records records, const Arguments& arguments) {
 
 }  // namespace
 
-Result<Records> open_records(const Arguments& arguments) {
+Result<Records> open_records(const RecordArguments& arguments) {
   Records records;
   TCC_TRY_VOID(add_main_file(arguments.db, records));
   return join(std::move(records), arguments);
 }
 
-Result<Records> open_other_records(const Arguments& arguments) {
+Result<Records> open_other_records(const RecordArguments& arguments) {
   return join({}, arguments);
 }
 
@@ -199,29 +199,29 @@ int64_t threads_or_all(int64_t threads) {
   return threads > 0 ? threads : target::host_target().cpu.threads;
 }
 
-Result<LibraryOnDisk> find_library(const Arguments& arguments) {
+Result<LibraryOnDisk> find_library(const LibraryArguments& arguments, bool quiet) {
   if (driver::is_library(arguments.model.model)) {
     if (!file_exists(arguments.model.model))
       return input_error("cannot open '{}': there is no such file", sanitize(arguments.model.model));
     return LibraryOnDisk{arguments.model.model, nullptr};
   }
-  TCC_TRY(driver::Model model, open_model(arguments));
-  TCC_TRY(const Records records, open_records(arguments));
+  TCC_TRY(driver::Model model, open_model(arguments.model));
+  TCC_TRY(const Records records, open_records(arguments.records));
   TCC_TRY(auto created, TemporaryDirectory::create("tcc-"));
   std::shared_ptr<TemporaryDirectory> folder = std::move(created);
   driver::BuildOptions options;
   options.folder = folder->path();
   options.store = records.all;
   options.threads = threads_or_all(arguments.threads);
-  TCC_TRY(options.target, open_target(arguments));
+  TCC_TRY(options.target, open_target(arguments.target));
   Stopwatch watch;
   TCC_TRY(driver::BuildReport report, driver::build_model(model, options));
   spdlog::info("built {} in {}", report.package.library, format_duration(watch.seconds()));
   int64_t untuned = 0;
   for (const driver::KernelChoice& kernel : report.kernels) untuned += kernel.tuned ? 0 : 1;
   if (untuned > 0)
-    remark(arguments.common.quiet, fmt::format("{} of {} are not tuned; `tcc tune` makes them faster", untuned,
-                                               plural(static_cast<int64_t>(report.kernels.size()), "kernel")));
+    remark(quiet, fmt::format("{} of {} are not tuned; `tcc tune` makes them faster", untuned,
+                              plural(static_cast<int64_t>(report.kernels.size()), "kernel")));
   return LibraryOnDisk{report.package.library, folder};
 }
 

@@ -17,24 +17,24 @@ Result<std::map<std::string, std::string>> parse_files(const char* flag, const s
 // --freeze NAME=@FILE
 Result<std::map<std::string, std::string>> parse_frozen(const ModelArguments& arguments);
 Result<driver::ModelSource> parse_model(const ModelArguments& arguments);
-Result<driver::Model> open_model(const Arguments& arguments);
+Result<driver::Model> open_model(const ModelArguments& arguments);
 // --target-file, else --target.
-Result<target::Target> open_target(const Arguments& arguments);
+Result<target::Target> open_target(const TargetArguments& arguments);
 // The same, where --target may name several GPUs.
-Result<std::vector<target::Target>> open_targets(const Arguments& arguments);
+Result<std::vector<target::Target>> open_targets(const TargetArguments& arguments);
 
 // --db, else $XDG_DATA_HOME/tcc/records.db, else $HOME/.local/share/tcc/records.db.
 Result<std::string> store_path(const std::string& db);
 // Files of records that are read as one.
 struct Records {
   std::vector<std::unique_ptr<record::Database>> parts;  // the files, and what joins them
-  const record::Database* all = nullptr;                 // nullptr: there are none
+  const record::Database* all = nullptr;                 // nullptr: no file of records exists
 };
-// What --db, --also and --fallback name: the best of --db and --also, and each --fallback where those before it know
-// nothing. The default file need not exist; files that were named must.
-Result<Records> open_records(const Arguments& arguments);
+// The best of --db and --also for each task, and of each --fallback for tasks that the files before it lack. The
+// default file need not exist; files that were named must.
+Result<Records> open_records(const RecordArguments& arguments);
 // The same without --db, which is written.
-Result<Records> open_other_records(const Arguments& arguments);
+Result<Records> open_other_records(const RecordArguments& arguments);
 
 // $XDG_CACHE_HOME/tcc, else $HOME/.cache/tcc, else "".
 std::string cache_folder();
@@ -42,12 +42,12 @@ std::string cache_folder();
 // --threads, or all processors of this machine.
 int64_t threads_or_all(int64_t threads);
 
-// A library on disk: the one that was named, or one built from the model that was named, in a folder that goes away
+// A library on disk: the one that was named, or one built from the model that was named, in a folder that is removed
 // with this object.
 struct LibraryOnDisk {
   std::string path;
   std::shared_ptr<void> folder;
 };
-Result<LibraryOnDisk> find_library(const Arguments& arguments);
+Result<LibraryOnDisk> find_library(const LibraryArguments& arguments, bool quiet);
 
 }  // namespace tcc::cli

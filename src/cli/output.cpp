@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <nlohmann/json.hpp>
 
 #include "tcc/support/text.h"
 
@@ -33,6 +34,12 @@ void print(const std::string& text) {
   bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
   written = std::fflush(stdout) == 0 && written;
   if (!written && errno != EPIPE && failure_of_output.empty()) failure_of_output = std::strerror(errno);
+}
+void print_json(const nlohmann::ordered_json& json) {
+  print(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+}
+void print_json_line(const nlohmann::ordered_json& json) {
+  print(json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
 }
 const std::string& output_failure() {
   return failure_of_output;

@@ -1,6 +1,7 @@
 // Text for people: errors, tables, numbers.
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,10 @@ void print_warning(const std::string& text);
 void remark(bool quiet, const std::string& text);
 // To stdout. A reader that has gone away is not an error.
 void print(const std::string& text);
+// The same for a JSON document; bytes that are not UTF-8 are replaced.
+void print_json(const nlohmann::ordered_json& json);
+// On one line, as an event of a stream.
+void print_json_line(const nlohmann::ordered_json& json);
 // Why results could not be written to stdout; "" when they could.
 const std::string& output_failure();
 

@@ -79,7 +79,7 @@ void ProgressView::show_event(const search::Progress& p) const {
     event["improved"] = p.improved;
   }
   if (!p.note.empty()) event["note"] = p.note;
-  print(event.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+  print_json_line(event);
 }
 
 void ProgressView::show(const search::Progress& p) {

@@ -4,8 +4,9 @@
 #include <new>
 #include <system_error>
 
-#include "cli/arguments.h"
+#include "cli/command.h"
 #include "cli/output.h"
+#include "cli/parse.h"
 #include "cli/process.h"
 #include "tcc/cli/cli.h"
 
@@ -34,10 +35,10 @@ int exit_code(ErrorClass cls) {
 
 int run(int argc, char** argv) try {
   prepare_process(argc, argv);
-  ParsedLine line = parse_command_line(argc, argv);
-  if (!line.command) return line.exit_code;
-  set_up_logging(line.arguments.common.verbose);
-  Result<int> result = line.command(line.arguments);
+  const ParsedLine line = parse_command_line(argc, argv);
+  if (line.command == nullptr) return line.exit_code;
+  set_up_logging(line.command->common->verbose);
+  Result<int> result = line.command->run();
   if (result && output_failure().empty()) return *result;
   if (result) {
     print_error({ErrorClass::kEnvironment,

@@ -3,19 +3,68 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "cli/arguments.h"
+#include "cli/command.h"
 #include "cli/interrupt.h"
 #include "cli/lookup.h"
 #include "cli/output.h"
 #include "cli/progress.h"
+#include "cli/show_command.h"
 #include "cli/value_curve.h"
-#include "tcc/cli/cli.h"
 #include "tcc/driver/machine_facts.h"
 #include "tcc/driver/tune.h"
 #include "tcc/support/text.h"
 
 namespace tcc::cli {
 namespace {
+
+struct Arguments {
+  Common common;
+  ModelArguments model;
+  TargetArguments target;
+  RecordArguments records;
+  int64_t threads = 0, trials = 0, trials_per_task = 0;  // 0 = all, no limit of the user's
+  std::optional<std::string> time;
+  uint64_t seed = 1;
+  std::string strategy = "evolutionary", task_scheduler = "gradient";
+  bool fresh = false, no_prior = false;
+  std::vector<std::string> modules;
+  std::string tasks;  // "list", or which
+  std::string cupti;
+};
+
+void declare(Options& options, Arguments& a) {
+  options.section("Search");
+  options.option("--trials", a.trials, "Programs to measure, over all tasks [64 a task, at most 10 minutes]")
+      .positive()
+      .value("N");
+  options.option("--trials-per-task", a.trials_per_task, "Most programs to measure of one task").positive().value("N");
+  options.option("--time", a.time, "Stop after this long: 90s, 10m, 1h30m").value("TIME");
+  options.option("--tasks", a.tasks, "Only these, as 0-3,7 or keys; `list` prints them").value("SPEC");
+  options.option("--seed", a.seed, "Of every random choice").show_default();
+  options
+      .option("--strategy", a.strategy,
+              "How programs are proposed: evolutionary; mh (annealed Metropolis-Hastings); random (draws); replay (the "
+              "best known of related tasks, then the design spaces in turn with fresh decisions)")
+      .words(search::strategy_names())
+      .show_default();
+  options.option("--task-scheduler", a.task_scheduler, "Which task is next: gradient (the most to gain) or round-robin")
+      .words(search::task_scheduler_names())
+      .show_default();
+  options
+      .list("--modules", a.modules,
+            "Make design spaces from these modules only, as a,b; none: the plain loops. `tcc explain` names the module "
+            "behind each step of a schedule")
+      .separated_by_commas()
+      .value("LIST");
+  options.flag("--no-prior", a.no_prior, "Begin without the shipped measurements of operators of the same families");
+  options.flag("--fresh", a.fresh, "Start a new search instead of going on with an interrupted one");
+  add_target(options, a.target);
+  add_cuda_driver(options, a.target);
+  add_cupti(options, a.cupti);
+  add_threads(options, a.threads, "Threads that the measured programs run on [all]");
+  add_model(options, a.model);
+  add_records(options, a.records);
+}
 
 using Json = nlohmann::ordered_json;
 
@@ -119,7 +168,7 @@ int64_t not_chosen(const search::Counts& c) {
   return c.proposed - c.duplicate - c.rejected - tried(c);
 }
 
-std::string counts_text(const search::Counts& c) {
+std::string proposals_text(const search::Counts& c) {
   std::string text = fmt::format("proposed {} = duplicate {} + rejected {} + ranked too low {} + tried {}\n",
                                  c.proposed, c.duplicate, c.rejected, not_chosen(c), tried(c));
   text +=
@@ -131,7 +180,7 @@ std::string counts_text(const search::Counts& c) {
   return reasons.empty() ? text : text + reasons + "\n";
 }
 
-Json counts_json(const search::Counts& c) {
+Json proposals_json(const search::Counts& c) {
   return {{"proposed", c.proposed},
           {"duplicate", c.duplicate},
           {"rejected", c.rejected},
@@ -155,7 +204,7 @@ Json report_json(const driver::TuneReport& report) {
                {"resumed", report.resumed},
                {"unscheduled_seconds", report.baseline_seconds},
                {"best_seconds", report.best_seconds},
-               {"counts", counts_json(report.counts)},
+               {"counts", proposals_json(report.counts)},
                {"tasks", Json::array()}};
   for (const driver::TunedTask& t : report.tasks)
     json["tasks"].push_back({{"key", t.result.key},
@@ -166,7 +215,7 @@ Json report_json(const driver::TuneReport& report) {
                              {"unscheduled_seconds", t.baseline_seconds},
                              {"trials", t.result.trials},
                              {"failure", t.result.failure},
-                             {"counts", counts_json(t.result.counts)}});
+                             {"counts", proposals_json(t.result.counts)}});
   return json;
 }
 
@@ -186,11 +235,11 @@ void print_report(const Arguments& a, const driver::TuneReport& report, const Va
     json["curve"] = Json::array();
     for (const ValueCurve::Point& p : curve.points())
       json["curve"].push_back({{"trials", p.trials}, {"elapsed_seconds", p.elapsed}, {"best_seconds", p.seconds}});
-    print(json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+    print_json_line(json);
     return;
   }
   if (report.predicted) return print(prediction_text(report, target.name));
-  std::string text = task_table(report) + "\n" + counts_text(report.counts);
+  std::string text = task_table(report) + "\n" + proposals_text(report.counts);
   text += fmt::format("{} in {}", plural(report.trials, "trial"), format_elapsed(report.seconds));
   if (report.best_seconds > 0)
     text += fmt::format("; the model's kernels take {}", format_seconds(report.best_seconds));
@@ -218,14 +267,12 @@ void print_remarks(const Arguments& a, const driver::TuneReport& report, bool on
     remark(a.common.quiet, "stopped early; what was found is saved, and the same call goes on from here");
 }
 
-}  // namespace
-
-Result<int> run_tune(const Arguments& a) {
-  if (a.tasks == "list") return run_show(a);
-  TCC_TRY(target::Target target, open_target(a));
+Result<int> tune(const Arguments& a) {
+  if (a.tasks == "list") return show_tasks(a.common, a.model, a.target, a.records);
+  TCC_TRY(target::Target target, open_target(a.target));
   TCC_TRY_VOID(driver::check_tunable(target));  // before this machine is probed and a store is made
-  TCC_TRY(std::string db, store_path(a.db));
-  TCC_TRY(driver::Model model, open_model(a));
+  TCC_TRY(std::string db, store_path(a.records.db));
+  TCC_TRY(driver::Model model, open_model(a.model));
   TCC_TRY(driver::Program program, driver::make_program(model, target));
   driver::TuneRequest request;
   request.target = target;
@@ -234,12 +281,12 @@ Result<int> run_tune(const Arguments& a) {
   }
   const size_t chosen = request.tasks.empty() ? program.tasks.tasks.size() : request.tasks.size();
   TCC_TRY(request.options, tune_options(a, target, static_cast<int64_t>(chosen)));
-  TCC_TRY(const Records others, open_other_records(a));
+  TCC_TRY(const Records others, open_other_records(a.records));
   request.others = others.all;
   TCC_TRY(auto store, record::Store::open(db));
   print_plan(a, program, request, db);
   if (target.is_cpu()) request.device = measured_device(a);
-  request.cuda_driver = a.cuda_driver;
+  request.cuda_driver = a.target.cuda_driver;
   request.cupti = a.cupti;
   request.prior = !a.no_prior;
 
@@ -261,6 +308,19 @@ Result<int> run_tune(const Arguments& a) {
   if (any_valid) return kOk;
   return make_error(ErrorClass::kEnvironment, "no valid program was found for any task",
                     "the counts above say what became of the candidates; more --trials may help");
+}
+
+}  // namespace
+
+Command tune_command() {
+  return make_command("tune", "Search fast schedules for every task of a model, by measuring",
+                      "  tcc tune zoo:resnet18 --trials 200\n"
+                      "  tcc tune net.onnx --time 30m --threads 1 --db records.db\n"
+                      "  tcc tune net.onnx --tasks 0-3,7 --trials-per-task 200\n"
+                      "  tcc tune net.onnx --db mine.db --also team.db\n"
+                      "  tcc tune net.onnx --target cuda --trials 2000\n"
+                      "Ctrl-C saves and prints the best found so far; the same call goes on from there.",
+                      declare, tune);
 }
 
 }  // namespace tcc::cli

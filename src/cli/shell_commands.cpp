@@ -3,41 +3,13 @@
 
 #include "cli/output.h"
 #include "cli/table.h"
-#include "tcc/cli/cli.h"
-#include "tcc/driver/catalogue.h"
-#include "tcc/driver/tune.h"
+#include "tcc/driver/compile.h"
 #include "tcc/support/files.h"
 #include "tcc/support/text.h"
 
 namespace tcc::cli {
 
-std::vector<OptionText> option_texts(const CLI::App& command) {
-  std::vector<OptionText> texts;
-  for (const CLI::Option* option : command.get_options()) {
-    OptionText text;
-    text.what = option->get_description();
-    text.positional = !option->nonpositional();
-    if (text.positional) {
-      text.name = option->get_name();
-      texts.push_back(std::move(text));
-      continue;
-    }
-    if (option->get_lnames().empty() || option->get_lnames()[0] == "help") continue;
-    text.name = "--" + option->get_lnames()[0];
-    if (!option->get_snames().empty()) text.shorter = "-" + option->get_snames()[0];
-    if (option->get_items_expected_max() > 0) text.value = option->get_type_name();
-    if (option->get_items_expected_max() > 0 && text.value.empty()) text.value = "VALUE";
-    texts.push_back(std::move(text));
-  }
-  std::stable_partition(texts.begin(), texts.end(), [](const OptionText& t) { return t.positional; });
-  return texts;
-}
-
 namespace {
-
-std::vector<const CLI::App*> commands_of(const CLI::App& app) {
-  return app.get_subcommands({});
-}
 
 bool takes_file(const OptionText& option) {
   return option.positional || option.value.find("FILE") != std::string::npos ||
@@ -59,35 +31,20 @@ std::string single_quoted(const std::string& text) {
   return out + "'";
 }
 
-// What may stand in the place of values that are words of a closed list.
-std::vector<std::string> words_for(const std::string& option) {
-  if (option == "--target") {
-    std::vector<std::string> names = target::target_names();
-    names.push_back("cuda");
-    return names;
-  }
-  if (option == "--strategy") return search::strategy_names();
-  if (option == "--task-scheduler") return search::task_scheduler_names();
-  if (option == "--emit") return {"lib", "obj", "llvm", "ir", "trace"};
-  if (option == "--linker") return {"lld", "ld.lld", "ld", "cc"};
-  if (option == "SHELL") return {"bash", "zsh", "fish"};
-  if (option == "ACTION") return {"stats", "merge", "prune", "export", "import"};
-  return {};
-}
 std::string joined(const std::vector<std::string>& words) {
   std::string text;
   for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
   return text;
 }
 
-std::string bash_completion(const CLI::App& app) {
+std::string bash_completion(const Table& table) {
   std::string names, cases;
-  for (const CLI::App* command : commands_of(app)) {
+  for (const CLI::App* command : table.commands()) {
     names += (names.empty() ? "" : " ") + command->get_name();
     std::string options, values;
     std::string words;
-    for (const OptionText& option : option_texts(*command)) {
-      const std::string list = joined(words_for(option.name));
+    for (const OptionText& option : table.options_of(*command)) {
+      const std::string list = joined(option.words);
       if (option.positional) {
         words += (words.empty() || list.empty() ? "" : " ") + list;
         continue;
@@ -121,14 +78,14 @@ std::string bash_completion(const CLI::App& app) {
       names, cases);
 }
 
-std::string zsh_completion(const CLI::App& app) {
+std::string zsh_completion(const Table& table) {
   std::string list, cases;
-  for (const CLI::App* command : commands_of(app)) {
+  for (const CLI::App* command : table.commands()) {
     list +=
         fmt::format("    {}\n", single_quoted(command->get_name() + ":" + escape(command->get_description(), ":\\")));
     cases += fmt::format("    {})\n      _arguments \\\n", command->get_name());
-    for (const OptionText& option : option_texts(*command)) {
-      const std::string words = joined(words_for(option.name));
+    for (const OptionText& option : table.options_of(*command)) {
+      const std::string words = joined(option.words);
       const std::string action = !words.empty() ? "(" + words + ")" : takes_file(option) ? "_files" : " ";
       if (option.positional) {
         cases += fmt::format("        {} \\\n", single_quoted("*:" + escape(option.name, ":") + ":" + action));
@@ -151,15 +108,15 @@ std::string zsh_completion(const CLI::App& app) {
       list, cases);
 }
 
-std::string fish_completion(const CLI::App& app) {
+std::string fish_completion(const Table& table) {
   std::string text = "# fish completion of tcc; made by `tcc completion fish`\ncomplete -c tcc -f\n";
-  for (const CLI::App* command : commands_of(app)) {
+  for (const CLI::App* command : table.commands()) {
     const std::string& name = command->get_name();
     text += fmt::format("complete -c tcc -n __fish_use_subcommand -a {} -d {}\n", name,
                         single_quoted(command->get_description()));
     const std::string when = fmt::format("-n '__fish_seen_subcommand_from {}'", name);
-    for (const OptionText& option : option_texts(*command)) {
-      const std::string words = joined(words_for(option.name));
+    for (const OptionText& option : table.options_of(*command)) {
+      const std::string words = joined(option.words);
       if (option.positional) {
         text += words.empty() ? fmt::format("complete -c tcc {} -F\n", when)
                               : fmt::format("complete -c tcc {} -a {}\n", when, single_quoted(words));
@@ -204,11 +161,11 @@ constexpr const char* kStatusSection =
     ".SH EXIT STATUS\n.TP\n0\nok\n.TP\n1\nthe input or the environment is at fault\n.TP\n2\nthe command line is\n"
     ".TP\n3\nstopped early; the results are valid and saved\n.TP\n70\na bug in tcc\n";
 
-std::string command_page(const CLI::App& command) {
+std::string command_page(const Table& table, const CLI::App& command) {
   std::string text = page_head("tcc-" + command.get_name(), command.get_description());
   text += fmt::format(".SH SYNOPSIS\n.B tcc {}\n", roff(command.get_name()));
   std::string options;
-  for (const OptionText& option : option_texts(command)) {
+  for (const OptionText& option : table.options_of(command)) {
     if (option.positional) text += fmt::format(".I {}\n", roff(option.name));
     std::string name = option.shorter.empty() ? option.name : option.shorter + ", " + option.name;
     options += fmt::format(".TP\n\\fB{}\\fR{}\n{}\n", roff(name),
@@ -221,51 +178,61 @@ std::string command_page(const CLI::App& command) {
   return text + kStatusSection + ".SH SEE ALSO\n.BR tcc (1)\n";
 }
 
-std::string main_page(const CLI::App& app) {
+std::string main_page(const Table& table) {
   std::string text = page_head("tcc", "tensor compiler");
-  text += ".SH SYNOPSIS\n.B tcc\n.I command\n[options]\n.SH DESCRIPTION\n" + roff(app.get_description()) +
+  text += ".SH SYNOPSIS\n.B tcc\n.I command\n[options]\n.SH DESCRIPTION\n" + roff(table.app().get_description()) +
           "\n.SH COMMANDS\n";
-  for (const CLI::App* command : commands_of(app))
+  for (const CLI::App* command : table.commands())
     text += fmt::format(".TP\n\\fB{}\\fR\n{}\n", roff(command->get_name()), roff(command->get_description()));
   return text + kStatusSection;
 }
 
-// The table again: the one that parsed this command line is the caller's.
-struct Table {
-  Arguments arguments;
-  CommandFunction command = nullptr;
-  std::unique_ptr<CLI::App> app = make_table(arguments, command);
+struct CompletionArguments {
+  Common common;
+  std::string shell;
 };
 
-}  // namespace
+struct ManArguments {
+  Common common;
+  std::string page, folder;
+};
 
-Result<int> run_completion(const Arguments& a) {
-  Table table;
+void declare_completion(Options& options, CompletionArguments& a) {
+  options.option("SHELL", a.shell, "bash, zsh or fish").words({"bash", "zsh", "fish"}).required();
+}
+
+void declare_man(Options& options, ManArguments& a) {
+  options.option("COMMAND", a.page, "The command; without it, the page of tcc itself");
+  options.option("--all", a.folder, "Write all pages into this folder instead").value("DIR");
+}
+
+Result<int> completion(const CompletionArguments& a) {
+  const Table table;
   if (a.shell == "bash")
-    print(bash_completion(*table.app));
+    print(bash_completion(table));
   else if (a.shell == "zsh")
-    print(zsh_completion(*table.app));
+    print(zsh_completion(table));
   else if (a.shell == "fish")
-    print(fish_completion(*table.app));
+    print(fish_completion(table));
   else
     return make_error(ErrorClass::kUsage, fmt::format("there is no completion for the shell '{}'", sanitize(a.shell)),
                       "name bash, zsh or fish");
   return kOk;
 }
 
-Result<int> run_man(const Arguments& a) {
-  Table table;
-  std::vector<std::string> names;
-  for (const CLI::App* command : commands_of(*table.app)) names.push_back(command->get_name());
+Result<int> man(const ManArguments& a) {
+  const Table table;
+  const std::vector<std::string> names = table.command_names();
   if (!a.folder.empty()) {
     TCC_TRY_VOID(make_directories(a.folder));
-    TCC_TRY_VOID(write_file(a.folder + "/tcc.1", main_page(*table.app)));
-    for (const CLI::App* command : commands_of(*table.app))
-      TCC_TRY_VOID(write_file(fmt::format("{}/tcc-{}.1", a.folder, command->get_name()), command_page(*command)));
+    TCC_TRY_VOID(write_file(a.folder + "/tcc.1", main_page(table)));
+    for (const CLI::App* command : table.commands())
+      TCC_TRY_VOID(
+          write_file(fmt::format("{}/tcc-{}.1", a.folder, command->get_name()), command_page(table, *command)));
     return kOk;
   }
   if (a.page.empty()) {
-    print(main_page(*table.app));
+    print(main_page(table));
     return kOk;
   }
   if (std::find(names.begin(), names.end(), a.page) == names.end()) {
@@ -273,8 +240,25 @@ Result<int> run_man(const Arguments& a) {
     return make_error(ErrorClass::kUsage, fmt::format("there is no command '{}'", sanitize(a.page)),
                       near.empty() ? "`tcc --help` lists the commands" : near);
   }
-  print(command_page(*table.app->get_subcommand(a.page)));
+  print(command_page(table, *table.app().get_subcommand(a.page)));
   return kOk;
+}
+
+}  // namespace
+
+Command completion_command() {
+  return make_command("completion", "Print the completion of a shell",
+                      "  tcc completion bash > ~/.local/share/bash-completion/completions/tcc\n"
+                      "  tcc completion zsh > ~/.zfunc/_tcc\n"
+                      "  tcc completion fish > ~/.config/fish/completions/tcc.fish",
+                      declare_completion, completion);
+}
+
+Command man_command() {
+  return make_command("man", "Print a manual page",
+                      "  tcc man tune | man -l -\n"
+                      "  tcc man --all man1",
+                      declare_man, man);
 }
 
 }  // namespace tcc::cli

@@ -1,10 +1,12 @@
+#include "cli/verify_command.h"
+
 #include <nlohmann/json.hpp>
 
-#include "cli/arguments.h"
+#include "cli/command.h"
 #include "cli/lookup.h"
 #include "cli/output.h"
-#include "tcc/cli/cli.h"
-#include "tcc/driver/run.h"
+#include "cli/ranges.h"
+#include "tcc/driver/library.h"
 #include "tcc/support/text.h"
 
 namespace tcc::cli {
@@ -12,19 +14,20 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string dump(const Json& json) {
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+void declare(Options& options, VerifyArguments& a) {
+  options.option("--model", a.original, "Where the library's model is now").value("FILE");
+  options.option("--tolerance", a.tolerance, "Largest error allowed, as a share of the output's largest value")
+      .positive()
+      .show_default();
+  options.option("--seed", a.seed, "Of the random inputs").show_default();
+  options.flag("--emulate", a.emulate,
+               "Without a GPU: run the PTX of the kernels for --target instruction by instruction, task by task, with "
+               "checks for races and memory errors. Of very large tasks some blocks only; exit status 3: some tasks "
+               "were too large even for that");
+  add_library(options, a.library);
 }
 
-std::string range_text(const driver::TensorRange& r) {
-  return fmt::format("{} {} {}  from {:.4g} to {:.4g}, mean {:.4g}", sanitize(r.name), r.type, r.shape, r.low, r.high,
-                     r.mean);
-}
-Json range_json(const driver::TensorRange& r) {
-  return {{"name", r.name}, {"type", r.type}, {"shape", r.shape}, {"low", r.low}, {"high", r.high}, {"mean", r.mean}};
-}
-
-void print_verification(const Arguments& a, const driver::VerifyReport& report) {
+void print_verification(const VerifyArguments& a, const driver::VerifyReport& report) {
   if (a.common.json) {
     Json json = {{"library", report.id},
                  {"model", report.model},
@@ -42,7 +45,7 @@ void print_verification(const Arguments& a, const driver::VerifyReport& report) 
                     {"failure", output.failure}});
       json["outputs"].push_back(check);
     }
-    print(dump(json));
+    print_json(json);
     return;
   }
   std::string text =
@@ -58,18 +61,16 @@ void print_verification(const Arguments& a, const driver::VerifyReport& report) 
   print(text + (report.passed ? "passed\n" : "FAILED\n"));
 }
 
-}  // namespace
-
-Result<int> run_verify(const Arguments& a) {
-  if (a.emulate) return run_emulation(a);
-  TCC_TRY(LibraryOnDisk library, find_library(a));
+Result<int> verify(const VerifyArguments& a) {
+  if (a.emulate) return verify_by_emulation(a);
+  TCC_TRY(LibraryOnDisk library, find_library(a.library, a.common.quiet));
   driver::VerifyOptions options;
   options.model = a.original;
-  TCC_TRY(options.frozen, parse_frozen(a.model));
+  TCC_TRY(options.frozen, parse_frozen(a.library.model));
   options.seed = a.seed;
   options.tolerance = a.tolerance;
-  options.threads = static_cast<int>(a.threads);
-  options.cuda_driver = a.cuda_driver;
+  options.threads = static_cast<int>(a.library.threads);
+  options.cuda_driver = a.library.target.cuda_driver;
   TCC_TRY(driver::VerifyReport report, driver::verify_library(library.path, options));
   print_verification(a, report);
   if (report.passed) return kOk;
@@ -82,36 +83,15 @@ Result<int> run_verify(const Arguments& a) {
                     "tune and build it again; if that does not help, please report it with the model", findings);
 }
 
-Result<int> run_run(const Arguments& a) {
-  driver::RunOptions options;
-  TCC_TRY(options.files, parse_files("--input", a.inputs));
-  TCC_TRY(options.out_files, parse_files("--save", a.saves));
-  if (!a.inputs_npz.empty()) {
-    TCC_TRY(options.arrays, driver::read_npz(a.inputs_npz));
-  }
-  if (!a.output.empty() && !a.output.ends_with(".npz"))
-    return make_error(ErrorClass::kUsage, fmt::format("--output {}: expected a .npz file", sanitize(a.output)),
-                      "for one output in a .npy or .pb file: --save NAME=FILE");
-  options.random = a.random;
-  options.seed = a.seed;
-  options.threads = static_cast<int>(a.threads);
-  options.cuda_driver = a.cuda_driver;
-  options.archive = a.output;
-  TCC_TRY(LibraryOnDisk library, find_library(a));
-  TCC_TRY(driver::RunReport report, driver::run_library(library.path, options));
-  if (a.common.json) {
-    Json json = {{"library", report.id}, {"seconds", report.seconds}, {"files", report.files}};
-    for (const driver::TensorRange& input : report.inputs) json["inputs"].push_back(range_json(input));
-    for (const driver::TensorRange& output : report.outputs) json["outputs"].push_back(range_json(output));
-    print(dump(json));
-    return kOk;
-  }
-  std::string text;
-  for (const driver::TensorRange& input : report.inputs) text += "input   " + range_text(input) + "\n";
-  for (const driver::TensorRange& output : report.outputs) text += "output  " + range_text(output) + "\n";
-  for (const std::string& file : report.files) text += "wrote   " + file + "\n";
-  print(text);
-  return kOk;
+}  // namespace
+
+Command verify_command() {
+  return make_command("verify", "Compare a library's results with a double-precision reference",
+                      "  tcc verify out/libresnet18.so\n"
+                      "  tcc verify out/libnet.so --model moved/net.onnx\n"
+                      "  tcc verify zoo:mlp\n"
+                      "  tcc verify zoo:mlp --target a100 --emulate",
+                      declare, verify);
 }
 
 }  // namespace tcc::cli

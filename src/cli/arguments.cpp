@@ -1,0 +1,106 @@
+#include "cli/arguments.h"
+
+#include "cli/options.h"
+#include "tcc/driver/catalogue.h"
+
+namespace tcc::cli {
+
+void add_common(Options& options, Common& common) {
+  options.flag("--json", common.json, "Print results as JSON");
+  options.flag("-q,--quiet", common.quiet, "No progress, no remarks");
+  options.count("-v,--verbose", common.verbose, "Say what is being done; twice for more");
+  options
+      .option("--config", common.config, "Options as NAME = VALUE lines (TOML); [COMMAND] sections are for one command")
+      .value("FILE");
+}
+
+void add_model(Options& options, ModelArguments& model, const char* what, bool required) {
+  options.section("Model");
+  Option name = options.option("MODEL", model.model, what);
+  if (required) name.required();
+  add_shapes(options, model);
+  options.list("--freeze", model.frozen, "Fix the value of an input, as NAME=@FILE.npy or .pb; may be repeated")
+      .value("NAME=@FILE");
+  options.flag("--allow-external-symlinks", model.external_symlinks,
+               "Follow symbolic links to external data, also out of the model's folder");
+  add_reseed(options, model);
+  options.option("--layouts", model.layouts, "Channels between tasks on a CPU: plain, blocked, or auto by estimate")
+      .one_of({"plain", "blocked", "auto"})
+      .show_default();
+  options
+      .option("--winograd", model.winograd,
+              "Compute 3x3 convolutions by Winograd tiles of 2x2 or 4x4 outputs where an estimate prefers them: fewer "
+              "products, less accurate; 0: never")
+      .value("M")
+      .one_of({"0", "2", "4"})
+      .show_default();
+  add_zoo(options, model, "--zoo-seed");
+}
+
+void add_shapes(Options& options, ModelArguments& model) {
+  options.list("--shape", model.shapes, "Shape of an input, as NAME=1x3x224x224; may be repeated").value("NAME=DIMS");
+  options.list("--dim", model.dims, "Value of a named dimension, as NAME=8; may be repeated").value("NAME=N");
+}
+
+void add_reseed(Options& options, ModelArguments& model) {
+  options.option("--reseed-weights", model.reseed, "Replace the weights by seeded random ones of sane scale")
+      .value("SEED");
+}
+
+void add_zoo(Options& options, ModelArguments& model, const char* seed_flag) {
+  options.option("--batch", model.zoo_batch, "Batch size of zoo models").show_default();
+  options.option("--image", model.zoo_image, "Height and width of zoo image models").show_default();
+  options.option("--sequence", model.zoo_sequence, "Tokens of zoo language models").show_default();
+  options.option(seed_flag, model.zoo_seed, "Seed of zoo weights").show_default();
+}
+
+void add_target(Options& options, TargetArguments& target, const char* what) {
+  options.section("Machine");
+  std::vector<std::string> names = target::target_names();
+  names.push_back("cuda");
+  options
+      .option("--target", target.name,
+              what != nullptr ? what : "Machine to compile for; see `tcc targets`. cuda is the GPU here")
+      .words(std::move(names))
+      .show_default();
+  options.option("--target-file", target.file, "The machine as JSON; see `tcc targets NAME --json`").value("FILE");
+}
+void add_cuda_driver(Options& options, TargetArguments& target) {
+  options.option("--cuda-driver", target.cuda_driver, "The CUDA driver's library [libcuda.so.1]").value("FILE");
+}
+void add_cupti(Options& options, std::string& library) {
+  options.option("--cupti", library, "The library for the device's own times and counters [libcupti.so.13]")
+      .value("FILE");
+}
+
+void add_db(Options& options, RecordArguments& records) {
+  options.section("Records");
+  options.option("--db", records.db, "File of tuning records [$XDG_DATA_HOME/tcc/records.db]").value("FILE");
+}
+// For commands that only read records, or read more than they write.
+void add_records(Options& options, RecordArguments& records) {
+  add_db(options, records);
+  options
+      .list("--also", records.also,
+            "Another file of records, only read: the best of it and of --db counts; may be repeated")
+      .value("FILE");
+  options
+      .list("--fallback", records.fallback,
+            "A file of records, only read, for tasks without a record in --db and --also; may be repeated")
+      .value("FILE");
+}
+
+void add_threads(Options& options, int64_t& threads, const char* what) {
+  options.section("Machine");
+  options.option("--threads", threads, what).range(1, 1024).value("N");
+}
+
+void add_library(Options& options, LibraryArguments& library, bool required) {
+  add_target(options, library.target);
+  add_cuda_driver(options, library.target);
+  add_threads(options, library.threads, "Threads to run on [all]");
+  add_model(options, library.model, "A library built by tcc, or a model (built into a temporary folder)", required);
+  add_records(options, library.records);
+}
+
+}  // namespace tcc::cli

@@ -1,0 +1,151 @@
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+#include "cli/db_command.h"
+#include "cli/lookup.h"
+#include "cli/output.h"
+#include "tcc/driver/library.h"
+#include "tcc/driver/show.h"
+#include "tcc/support/text.h"
+
+namespace tcc::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Arguments {
+  Common common;
+  ModelArguments model;
+};
+
+void declare(Options& options, Arguments& a) {
+  add_model(options, a.model, "An ONNX file, zoo:NAME, a library built by tcc, or records (.db)");
+}
+
+std::string tensor_lines(const char* what, const std::vector<driver::TensorSummary>& tensors) {
+  std::string text;
+  for (const driver::TensorSummary& t : tensors) text += fmt::format("{:<9}{} {} {}\n", what, t.name, t.type, t.shape);
+  return text;
+}
+Json tensors_json(const std::vector<driver::TensorSummary>& tensors) {
+  Json list = Json::array();
+  for (const driver::TensorSummary& t : tensors)
+    list.push_back({{"name", t.name}, {"type", t.type}, {"shape", t.shape}});
+  return list;
+}
+
+std::string dimensions_text(const Json& launch, const char* name) {
+  const auto n = launch.value(name, std::vector<int64_t>{});
+  return n.size() == 3 ? fmt::format("{}x{}x{}", n[0], n[1], n[2]) : "?";
+}
+
+// What a library for GPUs has beside what every library has.
+std::string gpu_text(const Json& m) {
+  auto text_of = [](const Json& json, const char* name) { return sanitize(json.value(name, "")); };
+  std::string text = fmt::format("code     made by CUDA {}:", text_of(m, "cuda_toolkit"));
+  for (const Json& a : m["architectures"])
+    text += fmt::format(" {} {} for {};", text_of(a, "architecture"), text_of(a, "format"), text_of(a, "target"));
+  text.back() = '\n';
+  const Json none = Json::object();
+  const Json& conformance = m.contains("conformance") ? m["conformance"] : none;
+  const std::string note = text_of(conformance, "note");
+  if (!note.empty()) text += fmt::format("note     {}\n", note);
+  std::vector<std::vector<std::string>> rows = {
+      {"key", "workload", "code", "record", "time", "grid", "block", "registers", "spills", "shared"}};
+  for (const Json& t : m.contains("tasks") ? m["tasks"] : Json::array())
+    for (const Json& c : t.contains("code") ? t["code"] : Json::array()) {
+      if (c.value("format", "") == "ptx") continue;  // the driver decides
+      const Json first = c.contains("launches") && !c["launches"].empty() ? c["launches"][0] : none;
+      const std::string more =
+          c.contains("launches") && c["launches"].size() > 1 ? fmt::format(" +{}", c["launches"].size() - 1) : "";
+      const double seconds = c.value("seconds", c.value("predicted_seconds", 0.0));
+      rows.push_back({text_of(t, "key"), text_of(t, "workload"), text_of(c, "architecture"), text_of(c, "record"),
+                      format_seconds(seconds), dimensions_text(first, "grid") + more, dimensions_text(first, "block"),
+                      std::to_string(c.value("registers", int64_t{0})), format_bytes(c.value("spill_bytes", 0.0)),
+                      format_bytes(c.value("shared_bytes", 0.0))});
+    }
+  return text + "\n" + format_table(rows, 4);
+}
+
+// A library's metadata in words.
+std::string library_text(const std::string& path, const Json& m) {
+  auto text_of = [](const Json& json, const char* name) { return sanitize(json.value(name, "")); };
+  auto bytes_of = [&m](const char* name) { return format_bytes(m.value(name, 0.0)); };
+  const Json none = Json::object();
+  const Json &target = m.contains("target") ? m["target"] : none, &source = m.contains("source") ? m["source"] : none;
+  std::string text = fmt::format("library  {} '{}', made by tcc {}, ABI {}\n", sanitize(path), text_of(m, "id"),
+                                 text_of(m, "tool_version"), m.value("abi_version", 0));
+  text += fmt::format("model    {}, hash {}\n", text_of(source, "model"), text_of(source, "hash"));
+  text += fmt::format("target   {} {}\n", text_of(target, "name"), text_of(target, "features"));
+  for (const char* list : {"inputs", "outputs"}) {
+    if (!m.contains(list)) continue;
+    for (const Json& t : m[list])
+      text += fmt::format("{:<9}{} {} {}\n", list[0] == 'i' ? "input" : "output", text_of(t, "name"),
+                          text_of(t, "type"), graph::shape_text(t.value("shape", graph::Shape{})));
+  }
+  text += fmt::format("memory   weights {}, workspace {}\n\n", bytes_of("weights_bytes"), bytes_of("workspace_bytes"));
+  if (m.contains("architectures")) return text + gpu_text(m);
+  std::vector<std::vector<std::string>> rows = {{"key", "workload", "weight", "MFLOP", "code", "tuned", "measured"}};
+  if (m.contains("tasks"))
+    for (const Json& t : m["tasks"])
+      rows.push_back({text_of(t, "key"), text_of(t, "workload"), std::to_string(t.value("count", int64_t{1})),
+                      fmt::format("{:.2f}", t.value("flops", 0.0) / 1e6), format_bytes(t.value("code_bytes", 0.0)),
+                      t.value("tuned", false) ? "yes" : "no", format_seconds(t.value("seconds", 0.0))});
+  return text + format_table(rows, 2);
+}
+
+Result<int> inspect_library(const Arguments& a) {
+  TCC_TRY(std::string metadata, driver::library_metadata(a.model.model));
+  const Json json = Json::parse(metadata, nullptr, false);
+  if (a.common.json || !json.is_object())
+    print(metadata);
+  else
+    print(library_text(a.model.model, json));
+  return kOk;
+}
+
+Result<int> inspect(const Arguments& a) {
+  if (a.model.model.ends_with(".db")) return print_store(a.common, a.model.model);
+  if (driver::is_library(a.model.model)) return inspect_library(a);
+  TCC_TRY(driver::Model model, open_model(a.model));
+  TCC_TRY(driver::ModelSummary s, driver::summarise_model(model));
+  if (a.common.json) {
+    print_json({{"model", a.model.model},
+                {"name", s.name},
+                {"hash", s.hash},
+                {"inputs", tensors_json(s.inputs)},
+                {"outputs", tensors_json(s.outputs)},
+                {"operators", s.operators},
+                {"nodes", s.nodes},
+                {"constants", s.constants},
+                {"constant_bytes", s.constant_bytes},
+                {"flops", s.flops},
+                {"kernels", s.groups},
+                {"tasks", s.tasks},
+                {"workspace_bytes", s.workspace_bytes}});
+    return kOk;
+  }
+  std::string text = fmt::format("model    {} '{}', hash {}\n", sanitize(a.model.model), sanitize(s.name), s.hash);
+  text += tensor_lines("input", s.inputs) + tensor_lines("output", s.outputs);
+  text += fmt::format("nodes    {}:", s.nodes);
+  for (const auto& [op, count] : s.operators) text += fmt::format(" {} {}", count, op);
+  text += fmt::format("\nweights  {}, {}\n", plural(s.constants, "constant"),
+                      format_bytes(static_cast<double>(s.constant_bytes)));
+  text += fmt::format("work     {:.3f} GFLOP a run in {} ({} to tune), workspace {}\n", s.flops / 1e9,
+                      plural(s.groups, "kernel"), plural(s.tasks, "task"),
+                      format_bytes(static_cast<double>(s.workspace_bytes)));
+  print(text);
+  return kOk;
+}
+
+}  // namespace
+
+Command inspect_command() {
+  return make_command("inspect", "What is in a model, a library or a file of tuning records",
+                      "  tcc inspect net.onnx --json\n"
+                      "  tcc inspect out/libnet.so\n"
+                      "  tcc inspect records.db",
+                      declare, inspect);
+}
+
+}  // namespace tcc::cli

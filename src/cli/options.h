@@ -1,0 +1,71 @@
+// How a command declares its options: each one names a field of the command's own arguments. Private to the room.
+// CLI11 does the parsing; only options.cpp, table.cpp and the units around them see it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace tcc::cli {
+
+// The words that shells offer for an option's value.
+using OptionWords = std::map<const CLI::Option*, std::vector<std::string>>;
+
+// More about an option that was declared; every function returns the option again.
+class Option {
+ public:
+  Option(CLI::Option* option, OptionWords& words) : option_(option), words_(&words) {}
+
+  Option& value(const std::string& name);                 // the value's name in help: "FILE", "N"
+  Option& words(std::vector<std::string> words);          // words that shells offer; others are allowed
+  Option& one_of(const std::vector<std::string>& words);  // the only words allowed
+  Option& positive();                                     // a number above 0
+  Option& range(double low, double high);                 // a number from low to high
+  Option& required();                                     //
+  Option& show_default();                                 // help prints the field's first value
+  Option& needs(const Option& other);                     // is an error without the other option
+  Option& separated_by_commas();                          // of a list
+  Option& expects(int count);                             // of a list: this many values
+
+ private:
+  CLI::Option* option_;
+  OptionWords* words_;
+};
+
+// The options of one command. Names are "--long", "-s,--long" or, of positional arguments, "NAME".
+class Options {
+ public:
+  Options(CLI::App& app, OptionWords& words) : app_(app), words_(words) {}
+
+  // Help lists the options that follow under this heading.
+  void section(const std::string& heading) { heading_ = heading; }
+
+  Option flag(const std::string& names, bool& field, const std::string& what);
+  Option count(const std::string& names, int& field, const std::string& what);  // -vv: 2
+  Option option(const std::string& names, std::string& field, const std::string& what);
+  Option option(const std::string& names, std::optional<std::string>& field, const std::string& what);
+  Option option(const std::string& names, int64_t& field, const std::string& what);
+  Option option(const std::string& names, uint64_t& field, const std::string& what);
+  Option option(const std::string& names, std::optional<uint64_t>& field, const std::string& what);
+  Option option(const std::string& names, double& field, const std::string& what);
+  // Values add up: a named option takes one at a time and may be repeated, a positional one takes all that are left.
+  Option list(const std::string& names, std::vector<std::string>& field, const std::string& what);
+
+ private:
+  template <typename Field>
+  Option add(const std::string& names, Field& field, const std::string& what);
+  Option finish(CLI::Option* option);
+
+  CLI::App& app_;
+  OptionWords& words_;
+  std::string heading_;
+};
+
+}  // namespace tcc::cli

@@ -1,0 +1,79 @@
+#include "tcc/driver/run.h"
+
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+#include "cli/lookup.h"
+#include "cli/output.h"
+#include "cli/ranges.h"
+#include "tcc/support/text.h"
+
+namespace tcc::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Arguments {
+  Common common;
+  LibraryArguments library;
+  std::vector<std::string> inputs, saves;  // NAME=FILE
+  std::string inputs_npz, output;
+  bool random = false;
+  uint64_t seed = 1;
+};
+
+void declare(Options& options, Arguments& a) {
+  options.section("Data");
+  options.list("--input", a.inputs, "An input's data, as NAME=FILE.npy or .pb; may be repeated").value("NAME=FILE");
+  options.option("--inputs", a.inputs_npz, "Inputs by name from one file").value("FILE.npz");
+  options.flag("--random", a.random, "Made-up numbers for inputs that are not given");
+  options.option("--seed", a.seed, "Of the made-up numbers").show_default();
+  options.option("-o,--output", a.output, "All outputs, by name, into one file").value("FILE.npz");
+  options.list("--save", a.saves, "One output, as NAME=FILE.npy or .pb; may be repeated").value("NAME=FILE");
+  add_library(options, a.library);
+}
+
+Result<int> run_library(const Arguments& a) {
+  driver::RunOptions options;
+  TCC_TRY(options.files, parse_files("--input", a.inputs));
+  TCC_TRY(options.out_files, parse_files("--save", a.saves));
+  if (!a.inputs_npz.empty()) {
+    TCC_TRY(options.arrays, driver::read_npz(a.inputs_npz));
+  }
+  if (!a.output.empty() && !a.output.ends_with(".npz"))
+    return make_error(ErrorClass::kUsage, fmt::format("--output {}: expected a .npz file", sanitize(a.output)),
+                      "for one output in a .npy or .pb file: --save NAME=FILE");
+  options.random = a.random;
+  options.seed = a.seed;
+  options.threads = static_cast<int>(a.library.threads);
+  options.cuda_driver = a.library.target.cuda_driver;
+  options.archive = a.output;
+  TCC_TRY(LibraryOnDisk library, find_library(a.library, a.common.quiet));
+  TCC_TRY(driver::RunReport report, driver::run_library(library.path, options));
+  if (a.common.json) {
+    Json json = {{"library", report.id}, {"seconds", report.seconds}, {"files", report.files}};
+    for (const driver::TensorRange& input : report.inputs) json["inputs"].push_back(range_json(input));
+    for (const driver::TensorRange& output : report.outputs) json["outputs"].push_back(range_json(output));
+    print_json(json);
+    return kOk;
+  }
+  std::string text;
+  for (const driver::TensorRange& input : report.inputs) text += "input   " + range_text(input) + "\n";
+  for (const driver::TensorRange& output : report.outputs) text += "output  " + range_text(output) + "\n";
+  for (const std::string& file : report.files) text += "wrote   " + file + "\n";
+  print(text);
+  return kOk;
+}
+
+}  // namespace
+
+Command run_command() {
+  return make_command("run", "Run a library or model on data from files",
+                      "  tcc run out/libnet.so --input x=image.npy -o results.npz\n"
+                      "  tcc run net.onnx --inputs batch.npz --save y=y.npy\n"
+                      "  tcc run zoo:mlp --random --seed 7\n"
+                      "  tcc run out/libnet.so --random --cuda-driver /usr/lib/wsl/lib/libcuda.so.1",
+                      declare, run_library);
+}
+
+}  // namespace tcc::cli

@@ -1,0 +1,122 @@
+#include "cli/show_command.h"
+
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+#include "cli/lookup.h"
+#include "cli/output.h"
+#include "tcc/driver/show.h"
+
+namespace tcc::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Arguments {
+  Common common;
+  ModelArguments model;
+  TargetArguments target;
+  RecordArguments records;
+  int64_t threads = 0;  // 0 = all
+  std::string task;
+  bool trace_only = false;
+};
+
+void declare(Options& options, Arguments& a) {
+  options.option("--task", a.task, "One task by number or key: loop nest, best schedule, its program").value("K");
+  options.flag("--trace", a.trace_only, "Only the schedule of --task, as text that `tcc bench --schedule` takes");
+  add_target(options, a.target);
+  add_threads(options, a.threads, "Prefer schedules that were measured on this many threads [all]");
+  add_model(options, a.model);
+  add_records(options, a.records);
+}
+
+Json task_json(const driver::TaskSummary& t) {
+  return {{"task", t.number}, {"key", t.key},         {"workload", t.workload},        {"weight", t.weight},
+          {"flops", t.flops}, {"records", t.records}, {"best_seconds", t.best_seconds}};
+}
+
+std::string task_table(const std::vector<driver::TaskSummary>& tasks) {
+  std::vector<std::vector<std::string>> rows = {
+      {"task", "key", "workload", "weight", "MFLOP", "records", "best", "GFLOP/s"}};
+  for (const driver::TaskSummary& t : tasks)
+    rows.push_back({std::to_string(t.number), t.key, t.workload, std::to_string(t.weight),
+                    fmt::format("{:.2f}", t.flops / 1e6), std::to_string(t.records), format_seconds(t.best_seconds),
+                    format_gflops(t.flops, t.best_seconds)});
+  return format_table(rows, 3);
+}
+
+const char* schedule_text(const driver::TaskDetails& details) {
+  if (!details.tuned) return "the default schedule (not tuned)";
+  return details.predicted ? "the best schedule by predictions" : "the best schedule measured";
+}
+
+Result<int> show_one(const Arguments& a) {
+  TCC_TRY(target::Target target, open_target(a.target));
+  TCC_TRY(driver::Model model, open_model(a.model));
+  TCC_TRY(driver::Program program, driver::make_program(model, target));
+  TCC_TRY(const Records records, open_records(a.records));
+  TCC_TRY(driver::TaskDetails details,
+          driver::show_task(program, a.task, records.all, target, threads_or_all(a.threads)));
+  if (a.trace_only) {
+    remark(a.common.quiet, schedule_text(details));
+    print(details.trace);
+    return kOk;
+  }
+  if (a.common.json) {
+    Json json = task_json(details.summary);
+    json.update({{"nest", details.nest},
+                 {"tuned", details.tuned},
+                 {"predicted", details.predicted},
+                 {"note", details.note},
+                 {"trace", details.trace},
+                 {"program", details.program}});
+    print_json(json);
+    return kOk;
+  }
+  std::string text = task_table({details.summary});
+  text += "\n-- the plain loop nest\n" + details.nest;
+  text += fmt::format("\n-- {}\n", schedule_text(details));
+  if (details.tuned && !details.note.empty()) text += details.note + "\n";
+  text += details.trace.empty() ? "none: the loop nest as it is\n" : details.trace;
+  text += "\n-- the program that `tcc build` takes\n" + details.program;
+  print(text);
+  return kOk;
+}
+
+Result<int> show(const Arguments& a) {
+  if (!a.task.empty()) return show_one(a);
+  if (a.trace_only)
+    return make_error(ErrorClass::kUsage, "--trace prints the schedule of one task, and --task is missing",
+                      "add --task K; `tcc show MODEL` lists the tasks");
+  return show_tasks(a.common, a.model, a.target, a.records);
+}
+
+}  // namespace
+
+Result<int> show_tasks(const Common& common, const ModelArguments& model_arguments,
+                       const TargetArguments& target_arguments, const RecordArguments& record_arguments) {
+  TCC_TRY(target::Target target, open_target(target_arguments));
+  TCC_TRY(driver::Model model, open_model(model_arguments));
+  TCC_TRY(driver::Program program, driver::make_program(model, target));
+  TCC_TRY(const Records records, open_records(record_arguments));
+  TCC_TRY(std::vector<driver::TaskSummary> tasks, driver::summarise_tasks(program, records.all, target));
+  if (!common.json) {
+    print(task_table(tasks));
+    return kOk;
+  }
+  Json json = {{"model", model_arguments.model}, {"flops", program.flops}, {"tasks", Json::array()}};
+  for (const driver::TaskSummary& t : tasks) json["tasks"].push_back(task_json(t));
+  print_json(json);
+  return kOk;
+}
+
+Command show_command() {
+  return make_command("show", "The tasks of a model and what is known of them",
+                      "  tcc show zoo:resnet18\n"
+                      "  tcc show zoo:resnet18 --task 3\n"
+                      "  tcc show zoo:resnet18 --task 3 --trace > mine.trace",
+                      declare, show);
+}
+
+}  // namespace tcc::cli

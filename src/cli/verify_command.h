@@ -1,0 +1,21 @@
+// The two ways of `tcc verify`. Private to the room.
+#pragma once
+
+#include "cli/arguments.h"
+#include "tcc/support/result.h"
+
+namespace tcc::cli {
+
+struct VerifyArguments {
+  Common common;
+  LibraryArguments library;
+  std::string original;  // --model
+  double tolerance = 1e-3;
+  uint64_t seed = 1;
+  bool emulate = false;
+};
+
+// `tcc verify MODEL --emulate`: runs the PTX of the model's kernels without a GPU.
+Result<int> verify_by_emulation(const VerifyArguments& arguments);
+
+}  // namespace tcc::cli
