@@ -17,6 +17,7 @@
   ROW(explain)    \
   ROW(inspect)    \
   ROW(targets)    \
+  ROW(doctor)     \
   ROW(db)         \
   ROW(ops)        \
   ROW(zoo)        \

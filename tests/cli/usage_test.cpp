@@ -9,7 +9,7 @@ using Catch::Matchers::Contains;
 namespace {
 
 const std::vector<std::string> kCommands = {"tune",    "build",   "run", "verify", "bench", "show",       "explain",
-                                            "inspect", "targets", "db",  "ops",    "zoo",   "completion", "man"};
+                                            "inspect", "targets", "doctor", "db",  "ops",    "zoo",   "completion", "man"};
 
 }  // namespace
 
