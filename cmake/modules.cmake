@@ -37,12 +37,12 @@ tcc_room(lower LEVEL 4 ROOMS support ir analysis target)
 
 tcc_room(codegen LEVEL 5 ROOMS support ir analysis target)
 tcc_room(record LEVEL 5 ROOMS support LIBS SQLite::SQLite3 nlohmann_json::nlohmann_json ${TCC_STATIC_LIBS})
-tcc_room(features LEVEL 5 ROOMS ir analysis target)
+tcc_room(features LEVEL 5 ROOMS support ir analysis target)
 tcc_room(space LEVEL 5 ROOMS support ir analysis schedule lower target)
 
 tcc_room(runtime LEVEL 6 ROOMS support target codegen rt)
 tcc_room(emulation LEVEL 6 ROOMS support ir codegen interp)
-tcc_room(cost LEVEL 6 ROOMS support features LIBS Eigen3::Eigen)
+tcc_room(cost LEVEL 6 ROOMS support ir analysis target features LIBS Eigen3::Eigen)
 
 tcc_room(measure LEVEL 7 ROOMS support rt ir target interp schedule lower codegen runtime record)
 

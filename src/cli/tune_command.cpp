@@ -25,7 +25,7 @@ struct Arguments {
   int64_t threads = 0, trials = 0, trials_per_task = 0;  // 0 = all, no limit of the user's
   std::optional<std::string> time;
   uint64_t seed = 1;
-  std::string strategy = "evolutionary", task_scheduler = "gradient";
+  std::string strategy = "evolutionary", task_scheduler = "gradient", cost_model = "trees";
   bool fresh = false, no_prior = false;
   std::vector<std::string> modules;
   std::string tasks;  // "list", or which
@@ -49,6 +49,11 @@ void declare(Options& options, Arguments& a) {
       .show_default();
   options.option("--task-scheduler", a.task_scheduler, "Which task is next: gradient (the most to gain) or round-robin")
       .words(search::task_scheduler_names())
+      .show_default();
+  options
+      .option("--cost-model", a.cost_model,
+              "Which model ranks programs: trees (learned from measurements); prior (the target's estimate); random")
+      .words(search::cost_model_names())
       .show_default();
   options
       .list("--modules", a.modules,
@@ -87,6 +92,7 @@ Result<search::TuneOptions> tune_options(const Arguments& a, const target::Targe
   options.resume = !a.fresh;
   TCC_TRY(options.strategy, search::parse_strategy(a.strategy));
   TCC_TRY(options.scheduler, search::parse_task_scheduler(a.task_scheduler));
+  options.cost_model = a.cost_model;
   TCC_TRY(options.space.modules, driver::check_modules(a.modules, target));
   return options;
 }

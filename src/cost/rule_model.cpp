@@ -1,23 +1,19 @@
 // Cycles from first principles: vector multiply-adds on two ports, loads on two, the latency of too few accumulators,
 // spilled accumulators, gathers, cache traffic, loop overhead, idle threads. Numbers are those of current x86 cores.
-#include "cost/rule_model.h"
-
 #include <algorithm>
 #include <cmath>
 
 #include "tcc/cost/cost_model.h"
-#include "tcc/cost/gpu_row.h"
 #include "tcc/features/features.h"
 #include "tcc/support/check.h"
-#include "tcc/support/hash.h"
-#include "tcc/support/rng.h"
 
 namespace tcc::cost {
+namespace {
 
 using features::Feature;
 
+// Minus log2 of the estimated cycles.
 float rule_score(std::span<const float> row) {
-  if (is_gpu_row(row)) return -row[static_cast<size_t>(GpuColumn::expected)];
   auto raw = [&](Feature f) { return static_cast<double>(row[static_cast<size_t>(f)]); };
   auto count = [&](Feature f) { return std::exp2(raw(f)) - 1; };  // undoes log2(1 + x)
   double lanes = std::max(count(Feature::vector_lanes), 1.0), threads = std::max(count(Feature::threads), 1.0);
@@ -54,63 +50,19 @@ float rule_score(std::span<const float> row) {
   return static_cast<float>(-std::log2(std::max(total, 1.0)));
 }
 
-void CostModel::predict_spread(Span2D<const float> features, std::span<float> scores, std::span<float> spreads) const {
-  predict(features, scores);
-  std::fill(spreads.begin(), spreads.end(), 0.f);
-}
-
-namespace {
-
 class RuleModel : public CostModel {
  public:
-  void predict(Span2D<const float> features, std::span<float> scores) const override {
-    TCC_CHECK(features.rows() == scores.size());
-    for (size_t i = 0; i < scores.size(); ++i) scores[i] = rule_score(features.row(i));
+  const features::Schema& schema() const override { return features::kHotStatement; }
+  void predict(const features::Rows& rows, std::span<float> scores) const override {
+    TCC_CHECK(rows.size() == scores.size() && (rows.empty() || rows.schema() == &schema()));
+    for (size_t i = 0; i < scores.size(); ++i) scores[i] = rule_score(rows[i]);
   }
-  void update(const Samples&) override {}
-  bool trained() const override { return false; }
-};
-
-class RandomModel : public CostModel {
- public:
-  explicit RandomModel(uint64_t seed) : seed_(seed) {}
-  void predict(Span2D<const float> features, std::span<float> scores) const override {
-    TCC_CHECK(features.rows() == scores.size());
-    for (size_t i = 0; i < scores.size(); ++i) {
-      std::span<const float> row = features.row(i);
-      std::string_view bytes(reinterpret_cast<const char*>(row.data()), row.size() * sizeof(float));
-      scores[i] = static_cast<float>(Rng(hash_bytes(bytes, seed_)).uniform());
-    }
-  }
-  void update(const Samples&) override {}
-  bool trained() const override { return false; }
-
- private:
-  uint64_t seed_;
 };
 
 }  // namespace
 
 std::unique_ptr<CostModel> make_rule_model() {
   return std::make_unique<RuleModel>();
-}
-std::unique_ptr<CostModel> make_random_model(uint64_t seed) {
-  return std::make_unique<RandomModel>(seed);
-}
-
-double pair_accuracy(std::span<const float> scores, std::span<const float> throughputs,
-                     std::span<const uint64_t> tasks) {
-  double right = 0, pairs = 0;
-  for (size_t i = 0; i < scores.size(); ++i)
-    for (size_t j = i + 1; j < scores.size(); ++j) {
-      if (tasks[i] != tasks[j] || throughputs[i] == throughputs[j]) continue;
-      ++pairs;
-      if (scores[i] == scores[j])
-        right += 0.5;
-      else
-        right += (scores[i] < scores[j]) == (throughputs[i] < throughputs[j]) ? 1 : 0;
-    }
-  return pairs == 0 ? 0.5 : right / pairs;
 }
 
 }  // namespace tcc::cost

@@ -1,5 +1,5 @@
 // Gradient-boosted regression trees (Friedman 2001) on the log-scaled throughput of programs, squared loss, histogram
-// splits. The base is the hand-written estimate, fitted to each task by an offset and to all by one slope, so that a
+// splits. The base is the target's prior, fitted to each task by an offset and to all by one slope, so that a
 // few samples already correct it instead of replacing it.
 //
 // Where the task at hand has few samples among many of other tasks, a model of all of them would hardly notice it. So
@@ -19,9 +19,7 @@
 #include <numeric>
 #include <vector>
 
-#include "cost/rule_model.h"
 #include "tcc/cost/cost_model.h"
-#include "tcc/features/features.h"
 #include "tcc/support/check.h"
 #include "tcc/support/hash.h"
 #include "tcc/support/rng.h"
@@ -156,8 +154,8 @@ struct Step {
 // One of the models whose mean is the prediction.
 using Member = std::vector<Step>;
 
-float score_of(const Member& member, std::span<const float> row, float rule) {
-  float score = rule;
+float score_of(const Member& member, std::span<const float> row, float prior) {
+  float score = prior;
   for (const Step& step : member) {
     float value = step.slope * score;
     for (const Tree& tree : step.trees) value += predict_tree(tree, row, score);
@@ -176,17 +174,18 @@ void centre_by_task(std::vector<double>& values, const std::vector<uint64_t>& ta
 // Some of the samples, as a step is fitted to them.
 class Training {
  public:
-  Training(const Samples& samples, const std::vector<uint32_t>& which) {
-    const size_t width = samples.features.cols();
+  // `priors`: the prior's scores of all samples.
+  Training(const Samples& samples, const std::vector<float>& priors, const std::vector<uint32_t>& which) {
+    const size_t width = samples.rows.empty() ? 0 : samples.rows.width();
     std::vector<float> column(which.size());
     for (size_t f = 0; f < width; ++f) {
-      for (size_t i = 0; i < which.size(); ++i) column[i] = samples.features(which[i], f);
+      for (size_t i = 0; i < which.size(); ++i) column[i] = samples.rows[which[i]][f];
       add_bins(column, binned_);
     }
     for (uint32_t i : which) {
       const auto throughput = static_cast<double>(samples.throughputs[i]);
-      rows_.push_back(samples.features.row(i));
-      rules_.push_back(rule_score(rows_.back()));
+      rows_.push_back(samples.rows[i]);
+      priors_.push_back(priors[i]);
       tasks_.push_back(samples.tasks[i]);
       target_.push_back(std::log2(std::max(samples.throughputs[i], kFloor)));
       weight_.push_back((kSlowWeight + throughput) *
@@ -197,7 +196,7 @@ class Training {
 
   void add_step(Member& member, Rng rng) const {
     std::vector<float> base(rows_.size());
-    for (size_t i = 0; i < base.size(); ++i) base[i] = score_of(member, rows_[i], rules_[i]);
+    for (size_t i = 0; i < base.size(); ++i) base[i] = score_of(member, rows_[i], priors_[i]);
     std::vector<double> centred(base.begin(), base.end());
     centre_by_task(centred, tasks_);
     Step step;
@@ -237,7 +236,7 @@ class Training {
 
   Binned binned_;
   std::vector<std::span<const float>> rows_;
-  std::vector<float> rules_;
+  std::vector<float> priors_;
   std::vector<uint64_t> tasks_;
   std::vector<double> target_, weight_;
 };
@@ -248,7 +247,7 @@ uint64_t hash_of(const Samples& samples, const std::vector<uint32_t>& which) {
     hash = hash_bytes(std::string_view(static_cast<const char*>(data), bytes), hash);
   };
   for (uint32_t i : which) {
-    std::span<const float> row = samples.features.row(i);
+    std::span<const float> row = samples.rows[i];
     add(row.data(), row.size_bytes());
     add(&samples.throughputs[i], sizeof(float)), add(&samples.tasks[i], sizeof(uint64_t));
     if (!samples.weights.empty()) add(&samples.weights[i], sizeof(float));
@@ -258,13 +257,16 @@ uint64_t hash_of(const Samples& samples, const std::vector<uint32_t>& which) {
 
 class TreeModel : public CostModel {
  public:
-  void predict(Span2D<const float> features, std::span<float> scores) const override { run(features, scores, {}); }
-  void predict_spread(Span2D<const float> features, std::span<float> scores, std::span<float> spreads) const override {
-    run(features, scores, spreads);
+  explicit TreeModel(std::unique_ptr<CostModel> prior) : prior_(std::move(prior)) {}
+
+  const features::Schema& schema() const override { return prior_->schema(); }
+  void predict(const features::Rows& rows, std::span<float> scores) const override { run(rows, scores, {}); }
+  void predict_spread(const features::Rows& rows, std::span<float> scores, std::span<float> spreads) const override {
+    run(rows, scores, spreads);
   }
 
   void update(const Samples& samples) override {
-    size_t n = samples.features.rows();
+    const size_t n = samples.rows.size();
     TCC_CHECK(n == samples.throughputs.size() && n == samples.tasks.size());
     TCC_CHECK(samples.weights.empty() || samples.weights.size() == n);
     std::vector<uint32_t> others, own;
@@ -275,48 +277,50 @@ class TreeModel : public CostModel {
       others.insert(others.end(), own.begin(), own.end());
       own.clear();
     }
-    learn_first(samples, others);
+    std::vector<float> priors(n);
+    prior_->predict(samples.rows, priors);
+    learn_first(samples, priors, others);
     members_ = first_;
     if (own.size() < kMinOwn) return;
-    const Training training(samples, own);
+    const Training training(samples, priors, own);
     for (size_t m = 0; m < kForests; ++m) training.add_step(members_[m], Rng(kForests + m));
   }
   bool trained() const override { return !members_.empty(); }
 
  private:
-  void learn_first(const Samples& samples, const std::vector<uint32_t>& which) {
+  void learn_first(const Samples& samples, const std::vector<float>& priors, const std::vector<uint32_t>& which) {
     const uint64_t hash = hash_of(samples, which);
     if (!first_.empty() && hash == first_hash_) return;
     first_.assign(kForests, {});
     first_hash_ = hash;
-    const Training training(samples, which);
+    const Training training(samples, priors, which);
     for (size_t m = 0; m < kForests; ++m) training.add_step(first_[m], Rng(m));
   }
 
-  void run(Span2D<const float> features, std::span<float> scores, std::span<float> spreads) const {
-    TCC_CHECK(features.rows() == scores.size() && (spreads.empty() || spreads.size() == scores.size()));
+  void run(const features::Rows& rows, std::span<float> scores, std::span<float> spreads) const {
+    TCC_CHECK(rows.size() == scores.size() && (spreads.empty() || spreads.size() == scores.size()));
+    prior_->predict(rows, scores);
+    std::fill(spreads.begin(), spreads.end(), 0.f);
+    if (members_.empty()) return;
     for (size_t i = 0; i < scores.size(); ++i) {
-      std::span<const float> row = features.row(i);
-      const float rule = rule_score(row);
-      if (!spreads.empty()) spreads[i] = 0;
-      if (scores[i] = rule; members_.empty()) continue;
       std::array<float, kForests> each = {};
       float mean = 0, squares = 0;
-      for (size_t m = 0; m < kForests; ++m) mean += (each[m] = score_of(members_[m], row, rule)) / kForests;
+      for (size_t m = 0; m < kForests; ++m) mean += (each[m] = score_of(members_[m], rows[i], scores[i])) / kForests;
       for (float score : each) squares += (score - mean) * (score - mean) / kForests;
       scores[i] = mean;
       if (!spreads.empty()) spreads[i] = std::sqrt(squares);
     }
   }
 
+  std::unique_ptr<CostModel> prior_;
   std::vector<Member> members_, first_;  // first_: without the task's own step
   uint64_t first_hash_ = 0;
 };
 
 }  // namespace
 
-std::unique_ptr<CostModel> make_tree_model() {
-  return std::make_unique<TreeModel>();
+std::unique_ptr<CostModel> make_tree_model(std::unique_ptr<CostModel> prior) {
+  return std::make_unique<TreeModel>(std::move(prior));
 }
 
 }  // namespace tcc::cost

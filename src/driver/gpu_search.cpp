@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tcc/cost/gpu_facts.h"
 #include "tcc/cost/gpu_model.h"
 #include "tcc/driver/compile.h"
-#include "tcc/features/gpu_facts.h"
 #include "tcc/lower/lower.h"
 #include "tcc/space/space.h"
 #include "tcc/support/hash.h"
@@ -93,7 +93,7 @@ void GpuSearch::consider(GpuCandidate one, search::Counts& counts) {
     ++counts.duplicate;
     return;
   }
-  one.seconds = cost::predict_gpu_seconds(features::gpu_facts(*nest, target_), target_.cuda.launch_seconds);
+  one.seconds = cost::predict_gpu_seconds(cost::gpu_facts(*nest, target_), target_.cuda.launch_seconds);
   if (!std::isfinite(one.seconds)) return;
   std::vector<GpuCandidate>& kept = best_[one.sketch];
   kept.insert(std::upper_bound(kept.begin(), kept.end(), one, before), one);

@@ -12,7 +12,7 @@ using namespace ir;
 
 namespace {
 
-constexpr std::array<std::string_view, kCount> kNames = {
+constexpr std::string_view kColumns[] = {
 #define TCC_X(name) #name,
     TCC_FEATURES(TCC_X)
 #undef TCC_X
@@ -52,12 +52,14 @@ Pattern pattern_of(const Access& a, int vector) {
 
 class Extractor {
  public:
-  Extractor(const Kernel& nest, const target::Target& target, int64_t threads)
-      : kernel_(nest), target_(target), threads_(std::max<int64_t>(threads, 1)), statements_(list_statements(nest)) {
-    row_.fill(0);
-  }
+  Extractor(const Kernel& nest, const target::Target& target, int64_t threads, std::span<float> row)
+      : kernel_(nest),
+        target_(target),
+        threads_(std::max<int64_t>(threads, 1)),
+        statements_(list_statements(nest)),
+        row_(row) {}
 
-  Row run() {
+  void run() {
     whole_program();
     if (const Statement* hot = hottest()) {
       loops_around(*hot);
@@ -67,7 +69,6 @@ class Extractor {
     }
     for (float& v : row_)
       if (!std::isfinite(v)) v = 0;
-    return row_;
   }
 
  private:
@@ -256,18 +257,16 @@ class Extractor {
   const target::Target& target_;
   int64_t threads_;
   std::vector<Statement> statements_;
-  Row row_;
+  std::span<float> row_;
   double total_flops_ = 0, tile_ = 1, registers_ = 1;
 };
 
+void extract_hot_statement(const Kernel& nest, const target::Target& target, int64_t threads, std::span<float> row) {
+  Extractor(nest, target, threads, row).run();
+}
+
 }  // namespace
 
-std::span<const std::string_view> names() {
-  return kNames;
-}
-
-Row extract(const Kernel& nest, const target::Target& target, int64_t threads) {
-  return Extractor(nest, target, threads).run();
-}
+constinit const Schema kHotStatement = {"cpu-hot-statement", 1, kColumns, extract_hot_statement};
 
 }  // namespace tcc::features

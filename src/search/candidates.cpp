@@ -24,7 +24,7 @@ bool Candidates::evaluate(Slot& slot, const ArenaPtr& arena) const {
     return false;
   }
   i.nest = ir::hash_kernel(*nest);
-  i.row = extract_features(*nest, round_.target, round_.options.threads);
+  i.row = features::extract(round_.model.schema(), *nest, round_.target, round_.options.threads);
   return true;
 }
 

@@ -40,7 +40,7 @@ Result<Chosen> default_program(const task::Task& task, const target::Target& tar
     float score;
   };
   std::vector<schedule::Trace> traces = space::generate_space(task.kernel, target);
-  std::unique_ptr<cost::CostModel> rules = cost::make_rule_model();
+  const std::unique_ptr<cost::CostModel> prior = prior_model(target);
   std::vector<Draw> draws;
   Rng rng(1);
   for (size_t t = 0; t < traces.size(); ++t) {
@@ -52,10 +52,7 @@ Result<Chosen> default_program(const task::Task& task, const target::Target& tar
       auto arena = std::make_shared<Arena>();
       ir::Legal<ir::Kernel> nest = space::instantiate(*sketch, decisions, target, arena);
       if (!nest) continue;
-      features::Row row = extract_features(*nest, target, threads);
-      Draw draw{t, decisions, 0};
-      rules->predict({row.data(), 1, row.size()}, {&draw.score, 1});
-      draws.push_back(std::move(draw));
+      draws.push_back({t, decisions, prior->score(features::extract(prior->schema(), *nest, target, threads))});
       if (decisions.empty()) break;
     }
   }

@@ -58,16 +58,17 @@ class Breeder {
   void find_offsets() {
     offsets_.assign(state_.sketches.size(), 0.f);
     if (!model_.trained() || elites_.empty()) return;
-    std::vector<float> rows, measured;
+    features::Rows rows;
+    std::vector<float> measured;
     std::vector<int32_t> sketches;
     for (const Known& k : state_.known) {
-      if (k.seconds <= 0 || k.sketch < 0 || !k.has_row) continue;
-      rows.insert(rows.end(), k.row.begin(), k.row.end());
+      if (k.seconds <= 0 || k.sketch < 0 || k.row.empty()) continue;
+      rows.add(k.row);
       measured.push_back(static_cast<float>(std::log2(elites_[0]->seconds / k.seconds)));
       sketches.push_back(k.sketch);
     }
     std::vector<float> scores(measured.size());
-    model_.predict({rows.data(), scores.size(), features::kCount}, scores);
+    model_.predict(rows, scores);
     double mean = 0;
     for (size_t i = 0; i < scores.size(); ++i) mean += static_cast<double>(measured[i] - scores[i]);
     mean /= static_cast<double>(scores.size());
@@ -198,9 +199,10 @@ class Breeder {
   }
 
   void score(std::vector<Individual>& population) const {
-    std::vector<float> rows, scores(population.size()), spreads(population.size());
-    for (const Individual& i : population) rows.insert(rows.end(), i.row.begin(), i.row.end());
-    model_.predict_spread({rows.data(), population.size(), features::kCount}, scores, spreads);
+    features::Rows rows;
+    std::vector<float> scores(population.size()), spreads(population.size());
+    for (const Individual& i : population) rows.add(i.row);
+    model_.predict_spread(rows, scores, spreads);
     auto curious = static_cast<float>(exploit_ ? 0 : settings_.curiosity * (1 - plan_.progress));
     for (size_t i = 0; i < scores.size(); ++i)
       population[i].score = scores[i] + curious * spreads[i] + offsets_[static_cast<size_t>(population[i].sketch)];

@@ -19,19 +19,15 @@ double best_of(const std::vector<Known>& known) {
   return best;
 }
 
-struct Collected {
-  std::vector<float> rows, throughputs, weights;
-  std::vector<uint64_t> tasks;
-  void add(std::span<const float> row, double throughput, uint64_t task, float weight) {
-    rows.insert(rows.end(), row.begin(), row.end());
-    throughputs.push_back(static_cast<float>(throughput));
-    tasks.push_back(task);
-    weights.push_back(weight);
-  }
-};
+void add(cost::Samples& samples, std::span<const float> row, double throughput, uint64_t task, float weight) {
+  samples.rows.add(row);
+  samples.throughputs.push_back(static_cast<float>(throughput));
+  samples.tasks.push_back(task);
+  samples.weights.push_back(weight);
+}
 
 // The rows of the family, and some of the others, evenly: what makes a program slow is much the same everywhere.
-void add_shipped(const std::vector<PriorTask>& tasks, task::AnchorKind anchor, Collected& all) {
+void add_shipped(const std::vector<PriorTask>& tasks, task::AnchorKind anchor, cost::Samples& all) {
   size_t own = 0, others = 0;
   for (const PriorTask& t : tasks) (t.anchor == anchor ? own : others) += t.rows.size();
   size_t own_at = 0, others_at = 0;
@@ -42,8 +38,8 @@ void add_shipped(const std::vector<PriorTask>& tasks, task::AnchorKind anchor, C
     size_t& row = mine ? own_at : others_at;
     for (size_t i = 0; i < t.rows.size(); ++i, ++row)
       if (row * wanted / total != (row + 1) * wanted / total)
-        all.add(t.rows[i], static_cast<double>(t.throughputs[i]), combine_hash(t.hash, 0x73686970),
-                mine ? kOtherWeight : kFarWeight);
+        add(all, t.rows[i], static_cast<double>(t.throughputs[i]), combine_hash(t.hash, 0x73686970),
+            mine ? kOtherWeight : kFarWeight);
   }
 }
 
@@ -59,31 +55,27 @@ void learn(cost::CostModel& model, const std::vector<TaskState>& states, const P
   for (size_t i = 0; i < states.size(); ++i) {
     double best = best_of(states[i].known), best_elsewhere = best_of(states[i].elsewhere);
     for (const Known& k : states[i].known)
-      if (k.has_row) (i == at ? own : others).push_back({&k, best, states[i].hash});
+      if (!k.row.empty()) (i == at ? own : others).push_back({&k, best, states[i].hash});
     for (const Known& k : states[i].elsewhere)
-      if (k.has_row) others.push_back({&k, best_elsewhere, combine_hash(states[i].hash, 0x656c7365)});
+      if (!k.row.empty()) others.push_back({&k, best_elsewhere, combine_hash(states[i].hash, 0x656c7365)});
   }
   std::stable_sort(others.begin(), others.end(),
                    [](const Entry& x, const Entry& y) { return x.known->record < y.known->record; });
   if (own.size() > kOwn) own.erase(own.begin(), own.end() - kOwn);
   if (others.size() > kOthers) others.erase(others.begin(), others.end() - kOthers);
-  Collected all;
+  cost::Samples all{.rows = features::Rows(model.schema()), .task = states[at].hash};
   for (const PriorTask& task : prior.tasks) {
     if (task.anchor != states[at].task->anchor || task.hash == states[at].hash) continue;
     for (size_t i = 0; i < task.throughputs.size(); ++i)
-      all.add(task.rows[i], static_cast<double>(task.throughputs[i]), combine_hash(task.hash, 0x7072696f),
-              kOtherWeight);
+      add(all, task.rows[i], static_cast<double>(task.throughputs[i]), combine_hash(task.hash, 0x7072696f),
+          kOtherWeight);
   }
   if (prior.unknown.contains(states[at].task->anchor)) add_shipped(prior.shipped->tasks, states[at].task->anchor, all);
   for (const std::vector<Entry>* list : {&others, &own})
     for (const Entry& e : *list)
-      all.add(e.known->row, e.known->seconds > 0 ? e.best / e.known->seconds : 0, e.task,
-              list == &own ? 1.f : kOtherWeight);
-  model.update({{all.rows.data(), all.throughputs.size(), features::kCount},
-                all.throughputs,
-                all.tasks,
-                all.weights,
-                states[at].hash});
+      add(all, e.known->row.values, e.known->seconds > 0 ? e.best / e.known->seconds : 0, e.task,
+          list == &own ? 1.f : kOtherWeight);
+  model.update(all);
 }
 
 }  // namespace tcc::search

@@ -121,9 +121,10 @@ class Chains {
   }
 
   void score(std::vector<Individual>& population) const {
-    std::vector<float> rows, scores(population.size());
-    for (const Individual& i : population) rows.insert(rows.end(), i.row.begin(), i.row.end());
-    round_.model.predict({rows.data(), population.size(), features::kCount}, scores);
+    features::Rows rows;
+    std::vector<float> scores(population.size());
+    for (const Individual& i : population) rows.add(i.row);
+    round_.model.predict(rows, scores);
     for (size_t i = 0; i < scores.size(); ++i) population[i].score = scores[i];
   }
 

@@ -101,26 +101,27 @@ class Picker {
   void find_twins() {
     std::set<features::Row> measured;
     for (const Known& k : state_.known)
-      if (k.has_row) measured.insert(k.row);
+      if (!k.row.empty()) measured.insert(k.row);
     for (size_t i = 0; i < all_.size(); ++i)
       if (measured.contains(all_[i].row)) alike_[i] = 1;
   }
 
   void scale_features() {
     auto n = static_cast<float>(std::max<size_t>(all_.size(), 1));
-    features::Row sum = {}, squares = {};
+    const size_t width = all_.empty() ? 0 : all_[0].row.values.size();
+    std::vector<float> sum(width), squares(width);
     for (const Individual& i : all_)
-      for (size_t f = 0; f < features::kCount; ++f) sum[f] += i.row[f] / n;
+      for (size_t f = 0; f < width; ++f) sum[f] += i.row[f] / n;
     for (const Individual& i : all_)
-      for (size_t f = 0; f < features::kCount; ++f) squares[f] += (i.row[f] - sum[f]) * (i.row[f] - sum[f]) / n;
-    for (size_t f = 0; f < features::kCount; ++f) scale_[f] = squares[f] > 1e-12f ? 1 / squares[f] : 0;
+      for (size_t f = 0; f < width; ++f) squares[f] += (i.row[f] - sum[f]) * (i.row[f] - sum[f]) / n;
+    for (float s : squares) scale_.push_back(s > 1e-12f ? 1 / s : 0);
   }
 
   // 1: no feature differs; towards 0 where they differ as candidates do on average.
   float likeness(const Individual& x, const Individual& y) const {
     float sum = 0;
-    for (size_t f = 0; f < features::kCount; ++f) sum += (x.row[f] - y.row[f]) * (x.row[f] - y.row[f]) * scale_[f];
-    return std::exp(-4 * sum / static_cast<float>(features::kCount));
+    for (size_t f = 0; f < scale_.size(); ++f) sum += (x.row[f] - y.row[f]) * (x.row[f] - y.row[f]) * scale_[f];
+    return std::exp(-4 * sum / static_cast<float>(std::max<size_t>(scale_.size(), 1)));
   }
 
   const TaskState& state_;
@@ -130,7 +131,7 @@ class Picker {
   std::vector<int64_t> of_sketch_;  // how many of each were picked
   std::vector<float> alike_;
   std::vector<bool> taken_;
-  features::Row scale_ = {};
+  std::vector<float> scale_;  // of the columns: 1 / their sums of squares
 };
 
 bool stalled(const TaskState& state, double least_gain) {

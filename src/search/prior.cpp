@@ -5,6 +5,7 @@
 #include <set>
 
 #include "search/vary.h"
+#include "tcc/support/text.h"
 
 namespace tcc::search {
 
@@ -23,26 +24,41 @@ std::string copy_key(const Session& session) {
 }
 
 json to_json(const PriorTask& t) {
+  json rows = json::array();
+  for (size_t i = 0; i < t.rows.size(); ++i) rows.push_back(t.rows[i]);
   return {{"anchor", static_cast<int>(t.anchor)},
           {"hash", record::hash_text(t.hash)},
-          {"rows", t.rows},
+          {"rows", rows},
           {"throughputs", t.throughputs},
           {"best", t.best}};
 }
 
-// Rows of another version of the features say nothing here.
-std::vector<PriorTask> parse(const std::optional<std::string>& text) {
+// Rows of another schema, or of another version of it, are ignored, and `notes` says so.
+std::vector<PriorTask> parse(const std::optional<std::string>& text, const features::Schema& schema,
+                             std::vector<std::string>* notes = nullptr) {
   std::vector<PriorTask> out;
   if (!text) return out;
   json all = json::parse(*text, nullptr, false);
-  if (all.is_discarded() || !all.is_object() || all.value("features", 0) != features::kVersion) return out;
-  if (!all.contains("tasks") || !all["tasks"].is_array()) return out;
+  if (all.is_discarded() || !all.is_object() || !all.contains("tasks") || !all["tasks"].is_array()) return out;
+  const std::string name = all.value("schema", std::string("unknown"));
+  if (const int version = all.value("version", 0); name != schema.name || version != schema.version) {
+    if (notes != nullptr)
+      notes->push_back(
+          fmt::format("the records' feature rows have schema '{}' version {}, expected '{}' version {}: they "
+                      "are ignored, and this run replaces them",
+                      sanitize(name), version, schema.name, schema.version));
+    return out;
+  }
   for (const json& t : all["tasks"]) {
     PriorTask task;
     try {
       task.anchor = static_cast<task::AnchorKind>(t.at("anchor").get<int>());
       task.hash = std::stoull(t.at("hash").get<std::string>(), nullptr, 16);
-      task.rows = t.at("rows").get<std::vector<features::Row>>();
+      task.rows = features::Rows(schema);
+      for (const json& row : t.at("rows")) {
+        const auto values = row.get<std::vector<float>>();
+        if (values.size() == schema.columns.size()) task.rows.add(values);
+      }
       task.throughputs = t.at("throughputs").get<std::vector<float>>();
       task.best = t.at("best").get<std::vector<std::string>>();
     } catch (const std::exception&) {
@@ -53,10 +69,10 @@ std::vector<PriorTask> parse(const std::optional<std::string>& text) {
   return out;
 }
 
-std::string print(const std::vector<PriorTask>& tasks) {
+std::string print(const std::vector<PriorTask>& tasks, const features::Schema& schema) {
   json list = json::array();
   for (const PriorTask& t : tasks) list.push_back(to_json(t));
-  return json{{"features", features::kVersion}, {"tasks", list}}.dump();
+  return json{{"schema", schema.name}, {"version", schema.version}, {"tasks", list}}.dump();
 }
 
 // The fastest programs, and others evenly over the rest.
@@ -73,7 +89,7 @@ PriorTask summary(const TaskState& state) {
   for (size_t i = 0; i < std::min(order.size(), kFast); ++i) take.insert(i);
   for (size_t i = 0; i < kSpread; ++i) take.insert(i * order.size() / kSpread);
   for (size_t i : take) {
-    out.rows.push_back(order[i]->row);
+    out.rows.add(order[i]->row);
     out.throughputs.push_back(static_cast<float>(order[0]->seconds / order[i]->seconds));
   }
   return out;
@@ -92,23 +108,24 @@ void seed_from_trace(const schedule::Trace& from, std::span<const int64_t> decis
 }  // namespace
 
 Result<Prior> load_prior(std::span<const task::Task> tasks, const target::Target& target, const TuneOptions& options,
-                         const Session& session, const ShippedPrior* shipped, record::Store& store) {
+                         const features::Schema& schema, const Session& session, const ShippedPrior* shipped,
+                         record::Store& store) {
   Prior prior;
   std::set<task::AnchorKind> families;
   for (const task::Task& t : tasks) families.insert(t.anchor);
   if (session.resumed) {
     TCC_TRY(std::optional<std::string> copy, store.load_session(copy_key(session)));
-    prior.tasks = parse(copy);
+    prior.tasks = parse(copy, schema, &prior.notes);
   } else {
     for (task::AnchorKind anchor : families) {
       TCC_TRY(std::optional<std::string> text, store.load_session(family_key(anchor, target, options.threads)));
-      for (PriorTask& t : parse(text)) prior.tasks.push_back(std::move(t));
+      for (PriorTask& t : parse(text, schema, &prior.notes)) prior.tasks.push_back(std::move(t));
     }
-    TCC_TRY_VOID(store.save_session(copy_key(session), print(prior.tasks)));
+    TCC_TRY_VOID(store.save_session(copy_key(session), print(prior.tasks, schema)));
   }
   // What ships was learnt in the default spaces, which hold good programs only: in a space of other modules it takes
   // what is slow there for fast (measured: a batched matrix product ended at 0.75 of what random search found).
-  if (shipped == nullptr || !target.is_cpu() || !options.space.modules.empty()) return prior;
+  if (shipped == nullptr || shipped->schema != &schema || !options.space.modules.empty()) return prior;
   for (const PriorTask& t : prior.tasks) families.erase(t.anchor);
   prior.shipped = shipped;
   prior.unknown = std::move(families);
@@ -116,13 +133,13 @@ Result<Prior> load_prior(std::span<const task::Task> tasks, const target::Target
 }
 
 Result<void> leave_prior(const std::vector<TaskState>& states, const target::Target& target, const TuneOptions& options,
-                         const Session& session, record::Store& store) {
+                         const features::Schema& schema, const Session& session, record::Store& store) {
   std::set<task::AnchorKind> families;
   for (const TaskState& s : states) families.insert(s.task->anchor);
   for (task::AnchorKind anchor : families) {
     std::string key = family_key(anchor, target, options.threads);
     TCC_TRY(std::optional<std::string> text, store.load_session(key));
-    std::vector<PriorTask> tasks = parse(text);
+    std::vector<PriorTask> tasks = parse(text, schema);
     for (const TaskState& s : states) {
       if (s.task->anchor != anchor) continue;
       PriorTask mine = summary(s);
@@ -131,7 +148,7 @@ Result<void> leave_prior(const std::vector<TaskState>& states, const target::Tar
       tasks.push_back(std::move(mine));
     }
     if (tasks.size() > kTasks) tasks.erase(tasks.begin(), tasks.end() - kTasks);
-    TCC_TRY_VOID(store.save_session(key, print(tasks)));
+    TCC_TRY_VOID(store.save_session(key, print(tasks, schema)));
   }
   return store.erase_session(copy_key(session));
 }

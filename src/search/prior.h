@@ -19,15 +19,18 @@ struct Prior {
   std::vector<PriorTask> tasks;  // oldest first
   const ShippedPrior* shipped = nullptr;
   std::set<task::AnchorKind> unknown;  // families that the store has nothing of: what ships is for their tasks
+  std::vector<std::string> notes;      // for the user: rows of another schema that were ignored
 };
 
-// For the families of these tasks, on CPUs in the default space with what is shipped of families that the store has
-// nothing of. A resumed session gets what it began with, whatever other runs have left since.
+// For the families of these tasks: rows of `schema`. In the default space, and where what ships has this schema, with
+// what ships of families that the store has nothing of. A resumed session gets what it began with, whatever other runs
+// have left since.
 Result<Prior> load_prior(std::span<const task::Task> tasks, const target::Target& target, const TuneOptions& options,
-                         const Session& session, const ShippedPrior* shipped, record::Store& store);
+                         const features::Schema& schema, const Session& session, const ShippedPrior* shipped,
+                         record::Store& store);
 // Adds what this run knows of its tasks and forgets the session's copy.
 Result<void> leave_prior(const std::vector<TaskState>& states, const target::Target& target, const TuneOptions& options,
-                         const Session& session, record::Store& store);
+                         const features::Schema& schema, const Session& session, record::Store& store);
 
 // Whether the model learns from tasks of the family before this run's own.
 bool knows_family(const Prior& prior, task::AnchorKind anchor);

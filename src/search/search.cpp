@@ -24,13 +24,14 @@ namespace {
 
 class Tuner {
  public:
-  Tuner(const target::Target& target, const TuneOptions& options, const Environment& env)
+  Tuner(const target::Target& target, const TuneOptions& options, const Environment& env,
+        std::unique_ptr<cost::CostModel> model)
       : target_(target),
         options_(options),
         settings_(options.settings.value_or(settings_for(target))),
         env_(env),
         strategy_(make_strategy(options.strategy)),
-        model_(cost::make_tree_model()) {}
+        model_(std::move(model)) {}
 
   Result<TuneResult> run(std::span<const task::Task> tasks) {
     TCC_TRY_VOID(load(tasks));
@@ -49,14 +50,15 @@ class Tuner {
  private:
   Result<void> load(std::span<const task::Task> tasks) {
     TCC_TRY(session_, open_session(tasks, target_, options_, record::Kind::kMeasured, env_.prior, *env_.store));
-    TCC_TRY(states_, load_tasks(tasks, target_, options_, *env_.store, session_.last_record, record::Kind::kMeasured,
-                                env_.pool));
+    TCC_TRY(states_, load_tasks(tasks, target_, options_, model_->schema(), *env_.store, session_.last_record,
+                                record::Kind::kMeasured, env_.pool));
     TCC_TRY_VOID(restore_session(session_, states_, *env_.store));
     TCC_TRY_VOID(seed_from_relatives(states_, target_, options_, env_, session_.resumed));
-    TCC_TRY(prior_, load_prior(tasks, target_, options_, session_, env_.prior, *env_.store));
+    TCC_TRY(prior_, load_prior(tasks, target_, options_, model_->schema(), session_, env_.prior, *env_.store));
     if (!session_.resumed) session_.last_record = std::max<int64_t>(last_record(states_), 0);
     TCC_TRY_VOID(save_session(session_, states_, *env_.store));
     for (const std::string& text : session_notes(session_)) note(text);
+    for (const std::string& text : prior_.notes) note(text);
     return {};
   }
 
@@ -103,7 +105,7 @@ class Tuner {
     Stopwatch watch;
     TCC_TRY_VOID(rerank_finalists(states_, target_, options_, env_, watch_));
     seconds_.finals += watch.seconds();
-    TCC_TRY_VOID(leave_prior(states_, target_, options_, session_, *env_.store));
+    TCC_TRY_VOID(leave_prior(states_, target_, options_, model_->schema(), session_, *env_.store));
     return env_.store->erase_session(session_.key);
   }
 
@@ -148,7 +150,8 @@ Result<TuneResult> tune(std::span<const task::Task> tasks, const target::Target&
                         const Environment& env) {
   if (options.trials <= 0 && options.trials_per_task <= 0 && options.seconds <= 0)
     return make_error(ErrorClass::kUsage, "tuning has no limit", "give a number of trials or of seconds");
-  return Tuner(target, options, env).run(tasks);
+  TCC_TRY(std::unique_ptr<cost::CostModel> model, cost::make_model(options.cost_model, prior_model(target)));
+  return Tuner(target, options, env, std::move(model)).run(tasks);
 }
 
 }  // namespace tcc::search

@@ -44,6 +44,7 @@ std::string session_key(std::span<const task::Task> tasks, const target::Target&
   h = combine_hash(h, options_hash(o.space));
   if (o.settings) h = combine_hash(h, settings_hash(*o.settings));
   h = combine_hash(combine_hash(h, o.seed), std::bit_cast<uint64_t>(o.explore));
+  if (o.cost_model != cost::kDefaultModel) h = combine_hash(h, hash_bytes(o.cost_model));
   if (prior != 0) h = combine_hash(h, prior);
   return "tune " + record::hash_text(h);
 }

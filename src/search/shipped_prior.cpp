@@ -2,10 +2,11 @@
 //
 //   "tccprior"                              8 bytes
 //   version of the format                   u32
-//   version of the features                 u32
-//   hash of the features' names             u64   rows of other columns are never taken for these
+//   version of the schema of the rows       u32
+//   hash of the schema                      u64   of its name, version and columns
+//   name of the schema                      u8 length, bytes
 //   hash of everything that follows         u64
-//   number of features                      u32
+//   number of columns                       u32
 //   number of tasks                         u32
 //   for each task
 //     anchor                                u8    number in TCC_TASK_ANCHORS
@@ -13,7 +14,7 @@
 //     number of rows                        u16
 //     for each row
 //       throughput                          u16   in 1/65535 of the fastest
-//       for each feature                    u16   in 1/512
+//       for each column                     u16   in 1/512
 #include "tcc/search/shipped_prior.h"
 
 #include <algorithm>
@@ -25,24 +26,19 @@
 #include "tcc/lower/lower.h"
 #include "tcc/support/check.h"
 #include "tcc/support/hash.h"
+#include "tcc/support/text.h"
 
 namespace tcc::search {
 namespace {
 
 constexpr std::string_view kMagic = "tccprior";
-constexpr uint32_t kFormat = 1;
+constexpr uint32_t kFormat = 2;
 constexpr size_t kMaxBytes = 16 << 20, kMaxTasks = 4096, kMaxRows = 4096;
 constexpr float kFeatureScale = 512, kThroughputScale = 65535;
 
 #define TCC_X(name, text) +1
 constexpr uint64_t kAnchors = 0 TCC_TASK_ANCHORS(TCC_X);
 #undef TCC_X
-
-uint64_t names_hash() {
-  uint64_t hash = 0x66656174u;
-  for (std::string_view name : features::names()) hash = combine_hash(hash, hash_bytes(name));
-  return hash;
-}
 
 Error damaged(const std::string& what) {
   return Error{ErrorClass::kInput, fmt::format("the prior of the cost model cannot be read: {}", what),
@@ -64,6 +60,11 @@ class Reader {
     rest_.remove_prefix(bytes);
     return value;
   }
+  std::string text(size_t bytes) {
+    std::string out;
+    for (size_t i = 0; i < bytes && !failed_; ++i) out += static_cast<char>(number(1));
+    return out;
+  }
   bool failed() const { return failed_; }
   std::string_view rest() const { return rest_; }
 
@@ -80,20 +81,21 @@ uint64_t scaled(float value, float scale) {
   return static_cast<uint64_t>(std::clamp(std::round(value * scale), 0.f, 65535.f));
 }
 
-Result<PriorTask> parse_task(Reader& in) {
+Result<PriorTask> parse_task(Reader& in, const features::Schema& schema) {
   PriorTask task;
   const uint64_t anchor = in.number(1);
   if (anchor >= kAnchors) return tl::make_unexpected(damaged("it has a family that this version does not know"));
   task.anchor = static_cast<task::AnchorKind>(anchor);
   task.hash = in.number(8);
   const uint64_t rows = in.number(2);
-  if (rows > kMaxRows || rows * 2 * (features::kCount + 1) > in.rest().size())
+  if (rows > kMaxRows || rows * 2 * (schema.columns.size() + 1) > in.rest().size())
     return tl::make_unexpected(damaged("it ends within a task"));
+  task.rows = features::Rows(schema);
+  std::vector<float> row(schema.columns.size());
   for (uint64_t r = 0; r < rows; ++r) {
     task.throughputs.push_back(static_cast<float>(in.number(2)) / kThroughputScale);
-    features::Row row;
     for (float& value : row) value = static_cast<float>(in.number(2)) / kFeatureScale;
-    task.rows.push_back(row);
+    task.rows.add(row);
   }
   if (in.failed()) return tl::make_unexpected(damaged("it ends within a task"));
   return task;
@@ -101,36 +103,42 @@ Result<PriorTask> parse_task(Reader& in) {
 
 }  // namespace
 
-Result<ShippedPrior> parse_prior(std::string_view bytes) {
+Result<ShippedPrior> parse_prior(std::string_view bytes, const features::Schema& schema) {
   if (bytes.size() > kMaxBytes) return tl::make_unexpected(damaged(fmt::format("it has {} bytes", bytes.size())));
   if (!bytes.starts_with(kMagic)) return tl::make_unexpected(damaged("it does not begin as such a file does"));
   Reader in(bytes.substr(kMagic.size()));
-  const uint64_t format = in.number(4), version = in.number(4), names = in.number(8), sum = in.number(8);
+  const uint64_t format = in.number(4);
+  if (!in.failed() && format != kFormat)
+    return tl::make_unexpected(damaged(fmt::format("its format is {}, not {}", format, kFormat)));
+  const uint64_t version = in.number(4), hash = in.number(8);
+  const std::string name = in.text(in.number(1));
+  const uint64_t sum = in.number(8);
   if (in.failed()) return tl::make_unexpected(damaged("it ends within its head"));
-  if (format != kFormat) return tl::make_unexpected(damaged(fmt::format("its format is {}, not {}", format, kFormat)));
-  if (version != static_cast<uint64_t>(features::kVersion) || names != names_hash())
-    return tl::make_unexpected(damaged("its features are those of another version"));
+  if (hash != features::schema_hash(schema) || version != static_cast<uint64_t>(schema.version) || name != schema.name)
+    return tl::make_unexpected(damaged(fmt::format("its rows have schema '{}' version {}, expected '{}' version {}",
+                                                   sanitize(name), version, schema.name, schema.version)));
   if (hash_bytes(in.rest()) != sum) return tl::make_unexpected(damaged("its checksum is wrong"));
   const uint64_t columns = in.number(4), tasks = in.number(4);
-  if (in.failed() || columns != features::kCount || tasks > kMaxTasks)
+  if (in.failed() || columns != schema.columns.size() || tasks > kMaxTasks)
     return tl::make_unexpected(damaged("its head is not plausible"));
   ShippedPrior prior;
   prior.hash = hash_bytes(bytes);
+  prior.schema = &schema;
   for (uint64_t t = 0; t < tasks; ++t) {
-    TCC_TRY(PriorTask task, parse_task(in));
+    TCC_TRY(PriorTask task, parse_task(in, schema));
     prior.tasks.push_back(std::move(task));
   }
   if (!in.rest().empty()) return tl::make_unexpected(damaged("something follows its last task"));
   return prior;
 }
 
-Result<std::string> print_prior(std::span<const PriorTask> tasks) {
+Result<std::string> print_prior(std::span<const PriorTask> tasks, const features::Schema& schema) {
   std::string body;
-  put(body, features::kCount, 4);
+  put(body, schema.columns.size(), 4);
   put(body, tasks.size(), 4);
   if (tasks.size() > kMaxTasks) return input_error("a prior holds {} tasks, not {}", kMaxTasks, tasks.size());
   for (const PriorTask& task : tasks) {
-    TCC_CHECK(task.rows.size() == task.throughputs.size());
+    TCC_CHECK(task.rows.size() == task.throughputs.size() && (task.rows.empty() || task.rows.schema() == &schema));
     if (task.rows.size() > kMaxRows)
       return input_error("a prior holds {} programs of a task, not {}", kMaxRows, task.rows.size());
     put(body, static_cast<uint64_t>(task.anchor), 1);
@@ -143,8 +151,10 @@ Result<std::string> print_prior(std::span<const PriorTask> tasks) {
   }
   std::string out(kMagic);
   put(out, kFormat, 4);
-  put(out, static_cast<uint64_t>(features::kVersion), 4);
-  put(out, names_hash(), 8);
+  put(out, static_cast<uint64_t>(schema.version), 4);
+  put(out, features::schema_hash(schema), 8);
+  put(out, schema.name.size(), 1);
+  out += schema.name;
   put(out, hash_bytes(body), 8);
   out += body;
   if (out.size() > kMaxBytes) return input_error("a prior of {} bytes is too large", out.size());
@@ -163,7 +173,7 @@ const ShippedPrior& shipped_prior() {
 }
 
 Result<PriorTask> prior_of(const task::Task& task, const target::Target& target, int64_t threads,
-                           const record::Store& store) {
+                           const record::Store& store, const features::Schema& schema) {
   PriorTask out;
   out.anchor = task.anchor;
   out.hash = combine_hash(combine_hash(task_hash(task), target::feature_hash(target)), static_cast<uint64_t>(threads));
@@ -184,12 +194,12 @@ Result<PriorTask> prior_of(const task::Task& task, const target::Target& target,
     ir::Legal<ir::Kernel> nest = schedule::replay(*trace, trace->decisions, task.kernel, arena);
     if (nest) nest = lower::lower(*nest, target, ir::Stage::kNest, arena);
     if (!nest) continue;
-    out.rows.push_back(extract_features(*nest, target, threads));
+    out.rows.add(features::extract(schema, *nest, target, threads));
     seconds.push_back(r.median);
     best = best == 0 ? r.median : std::min(best, r.median);
   }
   if (seconds.size() < 2) {
-    out.rows.clear();
+    out.rows = {};
     return out;
   }
   for (double s : seconds) out.throughputs.push_back(static_cast<float>(best / s));

@@ -49,6 +49,11 @@ std::vector<std::string> task_scheduler_names() {
   for (const auto& [value, word] : kSchedulers) out.emplace_back(word);
   return out;
 }
+std::vector<std::string> cost_model_names() {
+  std::vector<std::string> out;
+  for (const cost::ModelKind& kind : cost::model_kinds()) out.emplace_back(kind.name);
+  return out;
+}
 Result<TaskScheduler> parse_task_scheduler(std::string_view name) {
   return parse_word(name, kSchedulers, "task scheduler");
 }

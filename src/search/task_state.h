@@ -7,7 +7,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "tcc/features/features.h"
+#include "tcc/cost/cost_model.h"
 #include "tcc/schedule/trace.h"
 #include "tcc/search/search.h"
 #include "tcc/space/sketch.h"
@@ -29,9 +29,8 @@ struct Known {
   int32_t sketch = -1;  // -1: of a skeleton that is no design space of today
   std::vector<int64_t> decisions;
   uint64_t nest = 0;
-  features::Row row = {};
-  bool has_row = false;
-  double seconds = 0;  // 0: it failed
+  features::Row row = {};  // empty: the program no longer replays
+  double seconds = 0;      // 0: it failed
 };
 
 // A program that was good elsewhere and may be good here.
@@ -73,8 +72,8 @@ struct TaskState {
   double gflops() const { return best_seconds > 0 ? task->flops / best_seconds / 1e9 : 0; }
 };
 
-// What the cost models see of a program at Stage::kNest.
-features::Row extract_features(const ir::Kernel& nest, const target::Target& target, int64_t threads);
+// The cost model of a target's programs that nobody has measured.
+std::unique_ptr<cost::CostModel> prior_model(const target::Target& target);
 
 // The task's number in records: its key.
 uint64_t task_hash(const task::Task& task);
@@ -83,15 +82,16 @@ uint64_t task_hash(const task::Task& task);
 std::vector<const Known*> fastest_known(const std::vector<Known>& known, size_t count);
 
 // Design spaces and former records of a kind up to `last_record` (later ones are those of an interrupted round;
-// negative: all).
+// negative: all). Rows are those of `schema`.
 Result<TaskState> load_task(const task::Task& task, const target::Target& target, const TuneOptions& options,
-                            const record::Store& store, int64_t last_record,
+                            const features::Schema& schema, const record::Store& store, int64_t last_record,
                             record::Kind kind = record::Kind::kMeasured);
 
 // All tasks, on all threads of the pool.
 Result<std::vector<TaskState>> load_tasks(std::span<const task::Task> tasks, const target::Target& target,
-                                          const TuneOptions& options, const record::Store& store, int64_t last_record,
-                                          record::Kind kind, ThreadPool* pool);
+                                          const TuneOptions& options, const features::Schema& schema,
+                                          const record::Store& store, int64_t last_record, record::Kind kind,
+                                          ThreadPool* pool);
 
 // True when the record is valid and faster than the best so far, which it then is.
 bool take_best(TaskState& state, const record::Record& record);

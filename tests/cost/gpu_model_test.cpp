@@ -8,8 +8,8 @@ using namespace tcc;
 
 namespace {
 
-features::GpuFacts one(const std::function<void(features::LaunchFacts&)>& change = {}) {
-  features::LaunchFacts f;
+cost::GpuFacts one(const std::function<void(cost::LaunchFacts&)>& change = {}) {
+  cost::LaunchFacts f;
   f.blocks_per_sm = 4;
   f.occupancy = 0.5;
   f.compute_seconds = 1e-3;
@@ -17,7 +17,7 @@ features::GpuFacts one(const std::function<void(features::LaunchFacts&)>& change
   f.shared_seconds = 5e-4;
   f.stages = 1e9;  // nothing waits for anything else
   if (change) change(f);
-  features::GpuFacts facts;
+  cost::GpuFacts facts;
   facts.launches = {f};
   return facts;
 }
@@ -31,7 +31,7 @@ TEST_CASE("the busiest part of the machine decides, and every launch costs") {
   // Memory beyond the least traffic is mostly served by the cache.
   CHECK(cost::predict_gpu_seconds(one([](auto& f) { f.memory_seconds = 8e-3; }), 0) == Approx(2e-3));
   CHECK(cost::predict_gpu_seconds(one(), 5e-6) == Approx(base + 5e-6));
-  features::GpuFacts two = one();
+  cost::GpuFacts two = one();
   two.launches.push_back(two.launches[0]);
   CHECK(cost::predict_gpu_seconds(two, 5e-6) == Approx(2 * (base + 5e-6)));
 }

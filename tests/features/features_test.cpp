@@ -37,7 +37,7 @@ ir::Kernel to_nest(const ir::Kernel& k) {
 
 TEST_CASE("features of the naive matrix product") {
   task::Task t = task::make_gemm({.m = 32, .n = 64, .k = 16});
-  features::Row row = features::extract(to_nest(t.kernel), avx512(), 1);
+  features::Row row = features::extract(features::kHotStatement, to_nest(t.kernel), avx512(), 1);
   CHECK(count_of(row, Feature::flops) == Approx(2 * 32 * 64 * 16).epsilon(1e-4));
   CHECK(count_of(row, Feature::param_bytes) == Approx(4 * (32 * 16 + 16 * 64 + 32 * 64)).epsilon(1e-4));
   CHECK(at(row, Feature::hot_share) == Approx(1));
@@ -45,8 +45,8 @@ TEST_CASE("features of the naive matrix product") {
   CHECK(count_of(row, Feature::parallel_extent) == Approx(1));
   CHECK(at(row, Feature::hot_accumulator_local) == 0);
   CHECK(at(row, Feature::hot_reduce_inside) == 1);
-  CHECK(features::names().size() == features::kCount);
-  CHECK(features::names()[0] == "flops");
+  CHECK(row.values.size() == features::kHotStatement.columns.size());
+  CHECK(features::kHotStatement.columns[0] == "flops");
 }
 
 TEST_CASE("features of a register tile") {
@@ -64,7 +64,7 @@ TEST_CASE("features of a register tile") {
   s.vectorize(j[1]);
   s.parallel(i[0]);
   REQUIRE(s.ok());
-  features::Row row = features::extract(to_nest(s.kernel()), avx512(), 2);
+  features::Row row = features::extract(features::kHotStatement, to_nest(s.kernel()), avx512(), 2);
   CHECK(count_of(row, Feature::hot_vector) == Approx(32));
   CHECK(count_of(row, Feature::hot_vector_registers) == Approx(2));
   CHECK(count_of(row, Feature::hot_register_tile) == Approx(24));
@@ -97,9 +97,9 @@ TEST_CASE("features are finite and tell programs apart") {
         auto arena = std::make_shared<Arena>();
         auto nest = space::instantiate(*sketch, decisions, avx512(), arena);
         if (!nest) continue;
-        features::Row row = features::extract(*nest, avx512(), 2);
-        for (size_t f = 0; f < row.size(); ++f) {
-          INFO(features::names()[f]);
+        features::Row row = features::extract(features::kHotStatement, *nest, avx512(), 2);
+        for (size_t f = 0; f < row.values.size(); ++f) {
+          INFO(features::kHotStatement.columns[f]);
           CHECK(std::isfinite(row[f]));
           CHECK(row[f] >= 0);
         }

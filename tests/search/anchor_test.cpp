@@ -103,7 +103,7 @@ TEST_CASE("tuning a task begins with the best of its relatives") {
   const task::Task other = gemm(true);
   search::TuneOptions options;
   std::vector<search::TaskState> states(1);
-  auto loaded = search::load_task(other, avx2(), options, *store, -1);
+  auto loaded = search::load_task(other, avx2(), options, features::kHotStatement, *store, -1);
   REQUIRE(loaded.has_value());
   states[0] = std::move(*loaded);
   search::Environment env;

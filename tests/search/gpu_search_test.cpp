@@ -5,9 +5,8 @@
 
 #include "search/task_state.h"
 #include "tcc/cost/cost_model.h"
+#include "tcc/cost/gpu_facts.h"
 #include "tcc/cost/gpu_model.h"
-#include "tcc/cost/gpu_row.h"
-#include "tcc/features/gpu_facts.h"
 #include "tcc/lower/lower.h"
 #include "tcc/measure/fake.h"
 #include "tcc/search/search.h"
@@ -111,25 +110,23 @@ TEST_CASE("a search for a GPU begins with what a model predicted for its archite
   CHECK(count(nullptr) == 0);
 }
 
-TEST_CASE("rows of GPU programs rank by the analytical model, and are no CPU programs") {
+TEST_CASE("rows of GPU programs have a schema of their own and rank by the analytical model") {
   const task::Task task = product();
   const target::Target target = ampere();
+  const auto model = cost::make_model("trees", search::prior_model(target));
+  REQUIRE(model.has_value());
+  CHECK(&(*model)->schema() == &cost::kLongestLaunch);
   std::vector<float> scores;
   std::vector<double> seconds;
   for (uint64_t seed = 1; seed <= 12; ++seed) {
     const Drawn d = draw(task, target, seed);
-    const features::Row row = search::extract_features(d.nest, target, 1);
-    CHECK(cost::is_gpu_row(row));
-    for (float v : row) CHECK(std::isfinite(v));
-    float score = 0;
-    cost::make_tree_model()->predict({row.data(), 1, row.size()}, {&score, 1});
-    scores.push_back(score);
-    seconds.push_back(cost::predict_gpu_seconds(features::gpu_facts(d.nest, target), target.cuda.launch_seconds));
+    const features::Row row = features::extract((*model)->schema(), d.nest, target);
+    for (float v : row.values) CHECK(std::isfinite(v));
+    scores.push_back((*model)->score(row));
+    seconds.push_back(cost::predict_gpu_seconds(cost::gpu_facts(d.nest, target), target.cuda.launch_seconds));
   }
   for (size_t i = 1; i < scores.size(); ++i)
     if (seconds[i] < 0.99 * seconds[0]) CHECK(scores[i] > scores[0]);
-  auto host =
-      lower::lower(task.kernel, target::find_target("x86-64-v3").value(), ir::Stage::kNest, std::make_shared<Arena>());
-  REQUIRE(host);
-  CHECK_FALSE(cost::is_gpu_row(search::extract_features(*host, target::find_target("x86-64-v3").value(), 1)));
+  const target::Target host = target::find_target("x86-64-v3").value();
+  CHECK(&search::prior_model(host)->schema() == &features::kHotStatement);
 }

@@ -3,9 +3,11 @@
 #include <catch2/catch.hpp>
 #include <set>
 
+#include "cost/pair_accuracy.h"
 #include "search/fixtures.h"
 #include "search/learn.h"
 #include "search/prior.h"
+#include "tcc/cost/gpu_model.h"
 #include "tcc/measure/fake.h"
 #include "tcc/support/rng.h"
 
@@ -21,7 +23,7 @@ task::Task gemm_task() {
 // Programs of the task, drawn at random, where those are fastest that have most vectors in a register tile.
 search::PriorTask drawn_rows(const task::Task& task, size_t count, uint64_t hash) {
   auto store = memory_store();
-  auto state = search::load_task(task, avx2(), {}, *store, -1);
+  auto state = search::load_task(task, avx2(), {}, features::kHotStatement, *store, -1);
   REQUIRE(state.has_value());
   search::PriorTask out;
   out.anchor = task.anchor;
@@ -33,8 +35,9 @@ search::PriorTask drawn_rows(const task::Task& task, size_t count, uint64_t hash
     space::draw_decisions(sketch, decisions, rng);
     auto nest = space::instantiate(sketch, decisions, avx2(), std::make_shared<Arena>());
     if (!nest) continue;
-    out.rows.push_back(search::extract_features(*nest, avx2(), 1));
-    const float tile = out.rows.back()[static_cast<size_t>(features::Feature::hot_register_tile)];
+    const features::Row row = features::extract(features::kHotStatement, *nest, avx2());
+    out.rows.add(row);
+    const float tile = row[static_cast<size_t>(features::Feature::hot_register_tile)];
     out.throughputs.push_back(std::exp2(tile - 6));
   }
   for (float& t : out.throughputs) t = std::min(t, 1.f);
@@ -84,10 +87,12 @@ TEST_CASE("a prior comes back from its bytes") {
   search::PriorTask task;
   task.anchor = task::AnchorKind::kSoftmax;
   task.hash = 0x123456789abcdef0;
-  features::Row row;
-  for (size_t f = 0; f < row.size(); ++f) row[f] = static_cast<float>(f) * 0.75f;
-  task.rows = {row, row};
-  task.rows[1][3] = 1000;  // more than the format holds
+  features::Row row = row_of_values(0);
+  for (size_t f = 0; f < row.values.size(); ++f) row.values[f] = static_cast<float>(f) * 0.75f;
+  const std::vector<float> first = row.values;
+  task.rows.add(row);
+  row.values[3] = 1000;  // more than the format holds
+  task.rows.add(row);
   task.throughputs = {1, 0.25f};
   auto bytes = search::print_prior(std::span(&task, 1));
   REQUIRE(bytes.has_value());
@@ -97,7 +102,8 @@ TEST_CASE("a prior comes back from its bytes") {
   const search::PriorTask& back = prior->tasks[0];
   CHECK(back.anchor == task.anchor);
   CHECK(back.hash == task.hash);
-  CHECK(back.rows[0] == row);
+  CHECK(back.rows.schema() == &features::kHotStatement);
+  CHECK(std::equal(first.begin(), first.end(), back.rows[0].begin(), back.rows[0].end()));
   CHECK(back.rows[1][3] == Approx(128).margin(0.01));
   CHECK(back.throughputs[0] == 1);
   CHECK(back.throughputs[1] == Approx(0.25).margin(1e-4));
@@ -119,10 +125,11 @@ TEST_CASE("a damaged prior is an error that says what to do", "[errors]") {
     CHECK_FALSE(search::parse_prior(bad).has_value());
   }
   std::string newer = *whole;
-  newer[12] = static_cast<char>(newer[12] + 1);  // version of the features
+  newer[12] = static_cast<char>(newer[12] + 1);  // version of the schema
   auto refused = search::parse_prior(newer);
   REQUIRE_FALSE(refused.has_value());
-  CHECK_THAT(refused.error().message, Catch::Contains("features are those of another version"));
+  CHECK_THAT(refused.error().message,
+             Catch::Contains("have schema 'cpu-hot-statement' version 2, expected 'cpu-hot-statement' version 1"));
   CHECK_THAT(refused.error().hint, Catch::Contains("tools/bench prior"));
 }
 
@@ -130,7 +137,7 @@ TEST_CASE("counts of a prior that promise more than there is are refused", "[err
   // Head and checksum are right, the body is not: what somebody writes who means harm.
   auto whole = search::print_prior(std::vector<search::PriorTask>{drawn_rows(gemm_task(), 2, 1)});
   REQUIRE(whole.has_value());
-  constexpr size_t kSum = 24, kBody = 32;
+  const size_t kSum = 25 + features::kHotStatement.name.size(), kBody = kSum + 8;
   auto with_sum = [&](std::string bytes) {
     const uint64_t sum = hash_bytes(std::string_view(bytes).substr(kBody));
     for (size_t i = 0; i < 8; ++i) bytes[kSum + i] = static_cast<char>(sum >> (8 * i) & 0xff);
@@ -170,23 +177,23 @@ TEST_CASE("a model that was trained on the prior ranks a task's programs before 
   const search::ShippedPrior shipped = small_prior();
   const task::Task task = gemm_task();
   auto store = memory_store();
-  auto state = search::load_task(task, avx2(), {}, *store, -1);
+  auto state = search::load_task(task, avx2(), {}, features::kHotStatement, *store, -1);
   REQUIRE(state.has_value());
   std::vector<search::TaskState> states;
   states.push_back(std::move(*state));
-  auto loaded = search::load_prior(std::span(&task, 1), avx2(), {}, {.key = "test"}, &shipped, *store);
+  auto loaded =
+      search::load_prior(std::span(&task, 1), avx2(), {}, features::kHotStatement, {.key = "test"}, &shipped, *store);
   REQUIRE(loaded.has_value());
   CHECK(loaded->tasks.empty());
   CHECK(loaded->unknown == std::set{task.anchor});
-  std::unique_ptr<cost::CostModel> model = cost::make_tree_model();
+  std::unique_ptr<cost::CostModel> model = *cost::make_model("trees", cost::make_rule_model());
   search::learn(*model, states, *loaded, 0);
   REQUIRE(model->trained());
   const search::PriorTask held_out = drawn_rows(task, 60, 99);
-  std::vector<float> rows, scores(held_out.rows.size());
-  for (const features::Row& row : held_out.rows) rows.insert(rows.end(), row.begin(), row.end());
-  model->predict({rows.data(), scores.size(), features::kCount}, scores);
+  std::vector<float> scores(held_out.rows.size());
+  model->predict(held_out.rows, scores);
   const std::vector<uint64_t> tasks(scores.size(), 1);
-  CHECK(cost::pair_accuracy(scores, held_out.throughputs, tasks) > 0.8);
+  CHECK(test::pair_accuracy(scores, held_out.throughputs, tasks) > 0.8);
 }
 
 TEST_CASE("what the store knows of a family takes the place of what ships") {
@@ -196,21 +203,45 @@ TEST_CASE("what the store knows of a family takes the place of what ships") {
   measure::FakeMeasurer machine(5, 0);
   REQUIRE(search::tune(first, avx2(), small_options(), environment(*store, machine, &shipped)).has_value());
   const task::Task task = gemm_task();
-  auto loaded = search::load_prior(std::span(&task, 1), avx2(), small_options(), {.key = "test"}, &shipped, *store);
+  auto loaded = search::load_prior(std::span(&task, 1), avx2(), small_options(), features::kHotStatement,
+                                   {.key = "test"}, &shipped, *store);
   REQUIRE(loaded.has_value());
   CHECK(loaded->tasks.size() == 1);
   CHECK(loaded->unknown.empty());
-  // GPUs learn nothing from it.
+  // GPUs learn nothing from it: their rows have another schema.
   auto gpu = target::find_target("h100");
   REQUIRE(gpu.has_value());
   auto empty = memory_store();
-  CHECK(search::load_prior(std::span(&task, 1), *gpu, {}, {.key = "test"}, &shipped, *empty)->unknown.empty());
+  CHECK(search::load_prior(std::span(&task, 1), *gpu, {}, cost::kLongestLaunch, {.key = "test"}, &shipped, *empty)
+            ->unknown.empty());
   // Nor where other modules make the space: it was learnt in the default ones.
   search::TuneOptions composed = small_options();
   composed.space.modules = {"auto_inline", "multi_level_tiling", "parallel_vectorize_unroll"};
-  auto without = search::load_prior(std::span(&task, 1), avx2(), composed, {.key = "test"}, &shipped, *empty);
+  auto without = search::load_prior(std::span(&task, 1), avx2(), composed, features::kHotStatement, {.key = "test"},
+                                    &shipped, *empty);
   REQUIRE(without.has_value());
   CHECK_FALSE(search::knows_family(*without, task.anchor));
+}
+
+TEST_CASE("rows that the store has of another schema are ignored, and the user is told", "[errors]") {
+  const std::vector<task::Task> work = {gemm_task()};
+  auto store = memory_store();
+  measure::FakeMeasurer machine(5, 0);
+  REQUIRE(search::tune(work, avx2(), small_options(), environment(*store, machine, nullptr)).has_value());
+  auto load = [&](const features::Schema& schema) {
+    auto prior = search::load_prior(work, avx2(), small_options(), schema, {.key = "test"}, nullptr, *store);
+    REQUIRE(prior.has_value());
+    return *prior;
+  };
+  CHECK(load(features::kHotStatement).notes.empty());
+  CHECK(load(features::kHotStatement).tasks.size() == 1);
+  features::Schema newer = features::kHotStatement;
+  newer.version = 2;
+  const search::Prior ignored = load(newer);
+  CHECK(ignored.tasks.empty());
+  REQUIRE(ignored.notes.size() == 1);
+  CHECK_THAT(ignored.notes[0],
+             Catch::Contains("schema 'cpu-hot-statement' version 1, expected 'cpu-hot-statement' version 2"));
 }
 
 TEST_CASE("a search with a prior is deterministic, goes on exactly, and is another one than without") {

@@ -256,9 +256,7 @@ namespace {
 // Seconds from the rule model on the program that was handed over, plus noise from its hash.
 measure::FakeMeasurer rule_machine(const target::Target& target) {
   return measure::FakeMeasurer([&target](const measure::Candidate& c) {
-    features::Row row = features::extract(c.kernel, target, 1);
-    float score = 0;
-    cost::make_rule_model()->predict({row.data(), 1, row.size()}, {&score, 1});
+    const float score = cost::make_rule_model()->score(features::extract(features::kHotStatement, c.kernel, target));
     return std::exp2(-score) * 1e-9 * (1 + 0.2 * Rng(c.nest).uniform());
   });
 }
@@ -574,7 +572,7 @@ TEST_CASE("a program that was found wrong since does not lead a later run") {
       wrong.status = record::Status::kWrong;
       REQUIRE(store->add(wrong).has_value());
     }
-  auto state = search::load_task(work[0], target, small_options(), *store, -1);
+  auto state = search::load_task(work[0], target, small_options(), features::kHotStatement, *store, -1);
   REQUIRE(state.has_value());
   CHECK(state->best_nest != first->tasks[0].best_nest);
   CHECK(state->best_seconds > first->tasks[0].best_seconds);

@@ -30,7 +30,7 @@ struct Proposer {
   std::unique_ptr<cost::CostModel> model = cost::make_rule_model();
 
   search::TaskState load(const task::Task& task) {
-    auto state = search::load_task(task, target, options, *store, -1);
+    auto state = search::load_task(task, target, options, model->schema(), *store, -1);
     REQUIRE(state.has_value());
     return std::move(*state);
   }
@@ -132,9 +132,7 @@ TEST_CASE("annealed chains end at better scores than draws, and begin at what wa
   auto mean = [](const std::vector<search::Individual>& all, const cost::CostModel& model) {
     double sum = 0;
     for (const search::Individual& i : all) {
-      float score = 0;
-      model.predict({i.row.data(), 1, i.row.size()}, {&score, 1});
-      sum += static_cast<double>(score) / static_cast<double>(all.size());
+      sum += static_cast<double>(model.score(i.row)) / static_cast<double>(all.size());
     }
     return sum;
   };
@@ -145,7 +143,7 @@ TEST_CASE("annealed chains end at better scores than draws, and begin at what wa
   // At temperature 0 and with measured programs only, chains hardly leave the measured skeleton.
   std::vector<search::Individual> some = p.propose(search::Strategy::kRandom, state, plan);
   search::Known known{.record = 1, .sketch = some[0].sketch, .decisions = some[0].decisions, .nest = some[0].nest};
-  known.row = some[0].row, known.has_row = true, known.seconds = 1e-3;
+  known.row = some[0].row, known.seconds = 1e-3;
   state.known.push_back(known);
   state.measured.insert(known.nest);
   p.settings.chains.count = 1, p.settings.chains.measured_share = 1, p.settings.chains.temperature = 0;
@@ -241,9 +239,7 @@ TEST_CASE("annealed Metropolis-Hastings finds faster programs than random draws 
   auto best = [&](search::Strategy strategy, uint64_t seed) {
     auto store = memory_store();
     measure::FakeMeasurer machine([&target](const measure::Candidate& c) {
-      features::Row row = features::extract(c.kernel, target, 1);
-      float score = 0;
-      cost::make_rule_model()->predict({row.data(), 1, row.size()}, {&score, 1});
+      const float score = cost::make_rule_model()->score(features::extract(features::kHotStatement, c.kernel, target));
       return std::exp2(-score) * 1e-9;
     });
     search::TuneOptions o;

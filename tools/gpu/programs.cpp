@@ -4,8 +4,8 @@
 #include <cmath>
 #include <set>
 
+#include "tcc/cost/gpu_facts.h"
 #include "tcc/cost/gpu_model.h"
-#include "tcc/features/gpu_facts.h"
 #include "tcc/lower/lower.h"
 #include "tcc/space/sketch.h"
 #include "tcc/space/space.h"
@@ -40,7 +40,7 @@ std::vector<RankedProgram> rank_programs(const task::Task& task, const target::T
     arena->reset();
     ir::Legal<ir::Kernel> nest = space::instantiate(sketches[s], decisions, target, arena);
     if (!nest || !seen.insert(ir::hash_kernel(*nest)).second) continue;
-    const double seconds = cost::predict_gpu_seconds(features::gpu_facts(*nest, target), target.cuda.launch_seconds);
+    const double seconds = cost::predict_gpu_seconds(cost::gpu_facts(*nest, target), target.cuda.launch_seconds);
     if (std::isfinite(seconds)) all.push_back({s, std::move(decisions), seconds});
   }
   std::stable_sort(all.begin(), all.end(), [](const Draw& x, const Draw& y) { return x.seconds < y.seconds; });

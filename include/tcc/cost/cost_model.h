@@ -5,17 +5,20 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string_view>
+#include <vector>
 
-#include "tcc/support/span2d.h"
+#include "tcc/features/schema.h"
+#include "tcc/support/result.h"
 
 namespace tcc::cost {
 
-// One measured program. Rows and samples are given in the order of their records: models are functions of that order.
+// Measured programs. Rows and samples are given in the order of their records: models are functions of that order.
 struct Samples {
-  Span2D<const float> features;         // one row a sample
-  std::span<const float> throughputs;   // best seconds of the task / seconds of the sample, in (0, 1]; 0 = failed
-  std::span<const uint64_t> tasks;      // equal for samples of one task
-  std::span<const float> weights = {};  // of the samples, above 0; empty: 1 each
+  features::Rows rows;              // one a sample
+  std::vector<float> throughputs;   // best seconds of the task / seconds of the sample, in (0, 1]; 0 = failed
+  std::vector<uint64_t> tasks;      // equal for samples of one task
+  std::vector<float> weights = {};  // of the samples, above 0; empty: 1 each
   // The task whose programs will be ranked: its samples are fitted again, by what the others leave of them.
   std::optional<uint64_t> task = {};
 };
@@ -23,28 +26,35 @@ struct Samples {
 class CostModel {
  public:
   virtual ~CostModel() = default;
-  // scores.size() == features.rows(). Thread-safe between updates.
-  virtual void predict(Span2D<const float> features, std::span<float> scores) const = 0;
+  // That of the rows that this model reads and learns from.
+  virtual const features::Schema& schema() const = 0;
+  // scores.size() == rows.size(). Thread-safe between updates.
+  virtual void predict(const features::Rows& rows, std::span<float> scores) const = 0;
   // The same with how far the model is from sure, in the scores' unit; 0 where it cannot tell.
-  virtual void predict_spread(Span2D<const float> features, std::span<float> scores, std::span<float> spreads) const;
-  // Learns from all samples so far; the same samples give the same model, bit for bit.
-  virtual void update(const Samples& samples) = 0;
+  virtual void predict_spread(const features::Rows& rows, std::span<float> scores, std::span<float> spreads) const;
+  // Learns from all samples so far; the same samples give the same model, bit for bit. A prior learns nothing.
+  virtual void update(const Samples& samples);
   // False until there are enough samples (16) to say more than the prior knowledge.
-  virtual bool trained() const = 0;
+  virtual bool trained() const { return false; }
+
+  float score(const features::Row& row) const;  // of one program
 };
 
-// Gradient-boosted regression trees on log2 of the throughput; before 16 samples the ranking of make_rule_model, which
-// it keeps correcting afterwards. Features are rows of features::extract, or of gpu_row. A score that is higher by 1
-// means twice as fast.
-std::unique_ptr<CostModel> make_tree_model();
-// A fixed ranking from what is known about CPUs (for rows of gpu_row, the analytical model's): vector use, register
-// tile against registers, cache traffic, balance of the parallel loop. Never learns.
+// A fixed ranking of programs for CPUs from what is known about cores: vector use, register tile against registers,
+// cache traffic, balance of the parallel loop. Reads features::kHotStatement. The prior of CPU targets.
 std::unique_ptr<CostModel> make_rule_model();
-// Scores that depend on the features' bits and the seed only: the yardstick for the others.
-std::unique_ptr<CostModel> make_random_model(uint64_t seed);
+// The analytical model's ranking of programs for GPUs (gpu_model.h). Reads kLongestLaunch. The prior of CUDA targets.
+std::unique_ptr<CostModel> make_gpu_model();
 
-// Share of pairs of one task, with different throughputs, that the scores order rightly.
-double pair_accuracy(std::span<const float> scores, std::span<const float> throughputs,
-                     std::span<const uint64_t> tasks);
+// The models that a search may use. A model is made from the target's prior, which it may build upon.
+// A new model: one file in src/cost and one row of the table in src/cost/models.cpp.
+struct ModelKind {
+  std::string_view name, summary;
+  std::unique_ptr<CostModel> (*make)(std::unique_ptr<CostModel> prior);
+};
+std::span<const ModelKind> model_kinds();
+// Errors: no model has this name.
+Result<std::unique_ptr<CostModel>> make_model(std::string_view name, std::unique_ptr<CostModel> prior);
+inline constexpr std::string_view kDefaultModel = "trees";
 
 }  // namespace tcc::cost

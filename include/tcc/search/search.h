@@ -58,6 +58,8 @@ enum class TaskScheduler : uint8_t {
 };
 std::vector<std::string> task_scheduler_names();
 Result<TaskScheduler> parse_task_scheduler(std::string_view name);
+// Those of cost::model_kinds().
+std::vector<std::string> cost_model_names();
 
 struct TuneOptions {
   int64_t trials = 1000;        // measurements over all tasks; 0 = as the other limits say
@@ -66,6 +68,7 @@ struct TuneOptions {
   uint64_t seed = 1;
   Strategy strategy = Strategy::kEvolutionary;
   TaskScheduler scheduler = TaskScheduler::kGradient;
+  std::string cost_model = "trees";       // by which strategies rank programs, see cost::model_kinds()
   std::optional<Settings> settings = {};  // nullopt: settings_for(target)
   space::SpaceOptions space = {};         // what is searched
   int64_t threads = 1;                    // that the programs run on, as the measurer was told

@@ -1,7 +1,7 @@
 // The counts behind the analytical model of GPU programs. They follow the roofline with occupancy (Williams et al.,
 // CACM 2009; CUDA occupancy calculator): an access costs its sectors when it goes to memory, its bank conflicts when it
 // goes to shared memory, and nothing when unrolled loops keep the value in a register.
-#include "tcc/features/gpu_facts.h"
+#include "tcc/cost/gpu_facts.h"
 
 #include <algorithm>
 #include <cmath>
@@ -17,7 +17,7 @@
 #include "tcc/ir/instr.h"
 #include "tcc/ir/query.h"
 
-namespace tcc::features {
+namespace tcc::cost {
 namespace {
 
 using namespace ir;
@@ -452,4 +452,4 @@ GpuFacts gpu_facts(const Kernel& nest, const target::Target& target) {
   return out;
 }
 
-}  // namespace tcc::features
+}  // namespace tcc::cost

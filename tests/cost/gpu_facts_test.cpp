@@ -1,5 +1,5 @@
 // What a GPU program asks of the machine.
-#include "tcc/features/gpu_facts.h"
+#include "tcc/cost/gpu_facts.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -21,8 +21,8 @@ ir::Kernel copy_kernel(int64_t stride, const std::string& temp = "") {
   if (!k) FAIL(k.error().message << text);
   return *k;
 }
-features::LaunchFacts facts_of(const ir::Kernel& k, const char* target = "a100") {
-  const features::GpuFacts facts = features::gpu_facts(k, *target::find_target(target));
+cost::LaunchFacts facts_of(const ir::Kernel& k, const char* target = "a100") {
+  const cost::GpuFacts facts = cost::gpu_facts(k, *target::find_target(target));
   REQUIRE(facts.launches.size() == 1);
   return facts.launches[0];
 }
@@ -30,7 +30,7 @@ features::LaunchFacts facts_of(const ir::Kernel& k, const char* target = "a100")
 }  // namespace
 
 TEST_CASE("a launch's threads, arithmetic and sectors are counted") {
-  const features::LaunchFacts f = facts_of(copy_kernel(1));
+  const cost::LaunchFacts f = facts_of(copy_kernel(1));
   CHECK(f.blocks == 128);
   CHECK(f.threads == 256);
   CHECK(f.flops == 128 * 256);
@@ -60,7 +60,7 @@ TEST_CASE("rows that wrap around within a warp are as near to each other as they
 TEST_CASE("occupancy falls with storage and is zero for a block that does not fit") {
   CHECK(facts_of(copy_kernel(1)).occupancy == 1.0);
   // 40,960 bytes a block: four fit the 164 KiB of an A100's multiprocessor beside what the system takes.
-  const features::LaunchFacts some = facts_of(copy_kernel(1, "f32[10240] shared"));
+  const cost::LaunchFacts some = facts_of(copy_kernel(1, "f32[10240] shared"));
   CHECK(some.blocks_per_sm == 4);
   CHECK(some.occupancy == 0.5);
   CHECK(facts_of(copy_kernel(1, "f32[65536] shared")).blocks_per_sm == 0);
@@ -92,7 +92,7 @@ TEST_CASE("a pipeline holds its stages in shared memory, and its steps are count
   }
 })");
   if (!k) FAIL(k.error().message);
-  const features::LaunchFacts f = facts_of(*k);
+  const cost::LaunchFacts f = facts_of(*k);
   CHECK(f.stages == 3);
   CHECK(f.shared_bytes == 3 * 1024);
   CHECK(f.step_cycles > 0);
@@ -141,7 +141,7 @@ TEST_CASE("a producer's copies cost its block's threads and registers, and no in
     if (!k) FAIL(k.error().message);
     return *k;
   };
-  const features::LaunchFacts f = facts_of(nest(" @pipeline_role(1)"), "h200"), plain = facts_of(nest(""), "h200");
+  const cost::LaunchFacts f = facts_of(nest(" @pipeline_role(1)"), "h200"), plain = facts_of(nest(""), "h200");
   CHECK(f.threads == 256);
   CHECK(plain.threads == 128);
   CHECK(f.registers == 128);
@@ -201,7 +201,7 @@ TEST_CASE("blocks of a cluster are sent once what they share, and walkers fill t
     return facts_of(*k, "h200");
   };
   const double tile = 64 * 64 * 2, tiles = 1024;
-  const features::LaunchFacts plain = facts(1, 1, 0), rows = facts(2, 1, 0);
+  const cost::LaunchFacts plain = facts(1, 1, 0), rows = facts(2, 1, 0);
   CHECK(plain.blocks == tiles);
   CHECK(rows.blocks == tiles);
   // Four steps of both operands, and the result once.
@@ -214,7 +214,7 @@ TEST_CASE("blocks of a cluster are sent once what they share, and walkers fill t
   CHECK(rows.shared_accesses == plain.shared_accesses);
   CHECK(plain.shared_bytes == 3 * 2 * tile + 2 * 64 * 128);
   const auto sms = target::find_target("h200")->cuda.sm_count;
-  const features::LaunchFacts walk = facts(1, 1, 2 * sms), narrow = facts(1, 1, sms);
+  const cost::LaunchFacts walk = facts(1, 1, 2 * sms), narrow = facts(1, 1, sms);
   CHECK(plain.fill_cycles == Approx(std::ceil(tiles / static_cast<double>(2 * sms)) * walk.fill_cycles));
   CHECK(walk.wave_share == Approx(plain.wave_share));
   CHECK(narrow.wave_share < walk.wave_share);
@@ -245,7 +245,7 @@ TEST_CASE("a tile of sums in shared memory counts as a thread's registers and in
 }
 )");
   REQUIRE(nest.has_value());
-  const features::GpuFacts facts = features::gpu_facts(*nest, *target::find_target("a100"));
+  const cost::GpuFacts facts = cost::gpu_facts(*nest, *target::find_target("a100"));
   REQUIRE(facts.launches.size() == 1);
   CHECK(facts.launches[0].parallelism == 16);
   CHECK(facts.launches[0].registers >= 16 + 16);

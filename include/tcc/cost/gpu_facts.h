@@ -7,7 +7,7 @@
 #include "tcc/ir/kernel.h"
 #include "tcc/target/target.h"
 
-namespace tcc::features {
+namespace tcc::cost {
 
 struct LaunchFacts {
   double blocks = 1;             // of the grid
@@ -40,4 +40,4 @@ struct GpuFacts {
 // Only for CUDA targets.
 GpuFacts gpu_facts(const ir::Kernel& nest, const target::Target& target);
 
-}  // namespace tcc::features
+}  // namespace tcc::cost
