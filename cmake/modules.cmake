@@ -37,7 +37,7 @@ tcc_room(lower LEVEL 4 ROOMS support ir analysis target)
 
 tcc_room(codegen LEVEL 5 ROOMS support ir analysis target)
 tcc_room(record LEVEL 5 ROOMS support LIBS SQLite::SQLite3 nlohmann_json::nlohmann_json ${TCC_STATIC_LIBS})
-tcc_room(features LEVEL 5 ROOMS support ir analysis target)
+tcc_room(features LEVEL 5 ROOMS support ir target)
 tcc_room(space LEVEL 5 ROOMS support ir analysis schedule lower target)
 
 tcc_room(runtime LEVEL 6 ROOMS support target codegen rt)
@@ -49,7 +49,7 @@ tcc_room(measure LEVEL 7 ROOMS support rt ir target interp schedule lower codege
 tcc_room(search LEVEL 8 ROOMS support ir target task schedule lower codegen space features cost record measure LIBS nlohmann_json::nlohmann_json)
 tcc_room(package LEVEL 8 ROOMS support ir graph task codegen target rt LIBS nlohmann_json::nlohmann_json)
 
-tcc_room(driver LEVEL 10 ROOMS support rt target ir interp graph onnx task schedule codegen features cost record runtime emulation measure search package lower space LIBS nlohmann_json::nlohmann_json)
+tcc_room(driver LEVEL 10 ROOMS support rt target ir interp graph onnx task schedule codegen cost record runtime emulation measure search package lower space LIBS nlohmann_json::nlohmann_json)
 
 tcc_room(cli LEVEL 11 ROOMS support driver LIBS CLI11::CLI11 nlohmann_json::nlohmann_json ${TCC_SPDLOG})
 
