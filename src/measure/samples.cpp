@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "measure/quiet.h"
+#include "measure/host/quiet.h"
 #include "tcc/measure/measurement.h"
 
 namespace tcc::measure {

@@ -9,6 +9,9 @@
 
 namespace tcc::measure {
 
+// A sample between two looks at the machine counts where neither found it more than this much slower than at best.
+inline constexpr double kQuietSlack = 1.05;
+
 // A program is clearly slower than the best when so many samples are all so many times the best's time: the further
 // behind, the fewer say enough.
 struct ClearlySlower {

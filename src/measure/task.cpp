@@ -8,7 +8,7 @@
 #include <cstring>
 #include <map>
 
-#include "measure/channel.h"
+#include "measure/host/executor.h"
 #include "measure/number.h"
 #include "measure/reference_kernels.h"
 #include "measure/sampled_kernel.h"
@@ -232,7 +232,7 @@ Result<ReferenceCode> make_reference(const ir::Kernel& f64_kernel, const target:
 // Runs references: machine code in children, else here.
 class ReferenceRunner {
  public:
-  explicit ReferenceRunner(IsolatedHostMeasurer::Channel& channel) : channel_(channel) {}
+  explicit ReferenceRunner(HostExecutor& host) : host_(host) {}
 
   Result<std::array<Values, kSets>> run(const ReferenceCode& code, std::array<Values, kSets> inputs) {
     for (Values& values : inputs) values.insert(values.end(), code.coordinates.begin(), code.coordinates.end());
@@ -265,22 +265,22 @@ class ReferenceRunner {
     description.params = code.params;
     description.num_sets = kSets;
     TCC_TRY(MeasureTask::Segment segment, build_segment(description, inputs, Reference{}, {}));
-    IsolatedHostMeasurer::Channel::JobSpec spec;
+    JobSpec spec;
     spec.kind = JobKind::kReference;
     spec.artifacts = {code.program.artifact()};
     spec.task = &segment.memory;
-    spec.threads = static_cast<int>(channel_.cpus().size());
     spec.timeout_seconds = kReferenceTimeout;
     for (const TaskParam& param : code.params)
       if (param.is_output()) spec.output_bytes += kSets * param.elements() * ir::type_bytes(param.type);
-    TCC_TRY(FinishedJob job, channel_.run(spec));
+    TCC_TRY(FinishedJob job, host_.run(spec));
     const WorkerResult& result = job.result();
-    if (job.worker_died || !job.exited() || result.phase != Phase::kDone || result.status != ChildStatus::kOk)
-      return environment_error("the reference of a task did not run: {}",
-                               job.reply.timed_out                 ? "it took too long"
-                               : job.reply.wait_code != CLD_EXITED ? "it was ended by a signal"
-                               : result.status == ChildStatus::kOk ? "its process ended early"
-                                                                   : result.text.data());
+    using End = FinishedJob::End;
+    if (job.end != End::kAnswered || result.phase != Phase::kDone || result.status != ChildStatus::kOk)
+      return environment_error("the reference of a task did not run: {}", job.end == End::kTimedOut ? "it took too long"
+                                                                          : job.end == End::kDied   ? job.failure
+                                                                          : result.status == ChildStatus::kOk
+                                                                              ? "its process ended early"
+                                                                              : result.text.data());
     seconds_ = result.last_run_seconds;
     return read_outputs(job, code.params);
   }
@@ -302,7 +302,7 @@ class ReferenceRunner {
     return outputs;
   }
 
-  IsolatedHostMeasurer::Channel& channel_;
+  HostExecutor& host_;
   double seconds_ = 0;
 };
 
@@ -379,10 +379,10 @@ Result<std::shared_ptr<const MeasureTask>> MeasureTask::create(IsolatedHostMeasu
     }
   }
   // The reference runs on the CPU, wherever the programs run.
-  const target::Target reference_target = target.is_cpu() ? target : target::host_target();
+  const target::Target reference_target = target::host_target();
   ReferenceOptions how;
   how.engine = options.engine;
-  how.threads = static_cast<int>(measurer.channel().cpus().size());
+  how.threads = static_cast<int>(measurer.executor().cpus().size());
   TCC_TRY(ReferenceCode reference_code, make_reference(reference, reference_target, how, positions));
   std::optional<ReferenceCode> magnitude_code;
   if (magnitude) {
@@ -390,7 +390,7 @@ Result<std::shared_ptr<const MeasureTask>> MeasureTask::create(IsolatedHostMeasu
     TCC_TRY(magnitude_code, make_reference(*magnitude, reference_target, how, same));
     TCC_CHECK(same == positions, "bounds are computed where the reference is");
   }
-  ReferenceRunner runner(measurer.channel());
+  ReferenceRunner runner(measurer.executor());
   TCC_TRY(Prepared prepared,
           prepare(maker, runner, facts, reference_code, magnitude_code ? &*magnitude_code : nullptr));
 

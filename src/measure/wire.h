@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "measure/quiet.h"
+#include "measure/host/quiet.h"
 #include "tcc/codegen/artifact.h"
 #include "tcc/record/record.h"
 #include "tcc/support/result.h"

@@ -257,6 +257,32 @@ TEST_CASE("gpu: programs far behind the best are not timed on, and pairs find th
   CHECK_THAT(broken->failure, Catch::Contains("are wrong"));
 }
 
+TEST_CASE("gpu: a program is measured once in a run, and one that is launched otherwise is another program", "[unit]") {
+  Fake fake;
+  auto measurer = open();
+  auto task = make_task(*measurer);
+  Candidate first = program(*task, "right", 1, 4), same = program(*task, "right", 2, 4), wider = first;
+  auto artifact = std::make_shared<codegen::Artifact>(*first.artifact);
+  artifact->launches[0].grid = {4000, 1, 1};  // the code is that of the first
+  wider.artifact = artifact;
+  first.run = same.run = wider.run = 1;
+  // A device that was disturbed leaves no measurement that counts for others.
+  Measurement m = measure_one(*measurer, first);
+  for (int i = 0; i < 20 && m.disturbed; ++i) m = measure_one(*measurer, first);
+  REQUIRE(m.status == Status::kOk);
+  const Measurement twin = measure_one(*measurer, same);
+  CHECK(twin.twin);
+  CHECK(twin.id == 2);
+  CHECK(twin.samples == m.samples);
+  CHECK(twin.run_seconds == 0);
+  const Measurement other = measure_one(*measurer, wider);
+  CHECK(other.code == m.code);
+  CHECK_FALSE(other.twin);
+  CHECK(other.median > 1.3 * m.median);
+  same.run = 2;  // another run forgets
+  CHECK_FALSE(measure_one(*measurer, same).twin);
+}
+
 TEST_CASE("gpu: where CUPTI is, records hold the device's own times, and counters of finalists", "[unit]") {
   Fake fake;
   GpuMeasureOptions options = test_options();

@@ -481,6 +481,25 @@ TEST_CASE("an artifact of another task is rejected", "[unit]") {
   CHECK(measure_one(*task, make_gemm(other)).status == Status::kRejected);
 }
 
+TEST_CASE("what is compiled once is not compiled again", "[unit]") {
+  auto task = make_task();
+  std::vector<Candidate> candidates = {candidate_of(*task, make_gemm()),
+                                       candidate_of(*task, make_gemm(Defect::kShortSum))};
+  candidates[0].nest = 1, candidates[1].nest = 2;
+  measurer().compile(candidates);
+  for (const Candidate& c : candidates) REQUIRE(c.artifact != nullptr);
+  auto again = measurer().measure(candidates).value();
+  CHECK(again[0].status == Status::kOk);
+  CHECK(again[1].status == Status::kWrong);
+  Candidate named = candidate_of(*task, make_gemm());
+  named.nest = 1;
+  named.kernel.root = nullptr;  // nothing that could be compiled
+  auto kept = measurer().measure({&named, 1}).value();
+  CHECK(kept[0].status == Status::kOk);
+  CHECK(kept[0].compile_seconds == 0);
+  CHECK(kept[0].code == again[0].code);
+}
+
 TEST_CASE("a batch of small kernels goes through", "[unit]") {
   auto task = make_task();
   std::vector<Candidate> batch;

@@ -9,10 +9,11 @@
 #include <memory>
 
 #include "kernels.h"
-#include "measure/cpu_share.h"
 #include "measure/gate.h"
+#include "measure/host/cpu_share.h"
+#include "measure/host/host_timing.h"
+#include "measure/host/quiet.h"
 #include "measure/number.h"
-#include "measure/quiet.h"
 #include "measure/reference_kernels.h"
 #include "measure/samples.h"
 #include "measure/timing.h"
@@ -188,11 +189,12 @@ TEST_CASE("timing ends early for what is far behind, and only for that", "[unit]
       nanosleep(&pause, nullptr);
     };
     auto result = std::make_unique<WorkerResult>();
-    TimingPlan plan;
+    HostTiming timing;
+    TimingPlan& plan = timing.plan;
     plan.last_run_seconds = 300e-6;
     plan.budget_seconds = 0.05;
     plan.best_seconds = best;
-    time_program(run, plan, *result);
+    time_on_host(run, timing, *result);
     return result;
   };
   auto behind = timed(1e-6);
@@ -214,11 +216,12 @@ TEST_CASE("a long run for checking that is far behind is the only sample", "[uni
       nanosleep(&pause, nullptr);
     };
     auto result = std::make_unique<WorkerResult>();
-    TimingPlan plan;
+    HostTiming timing;
+    TimingPlan& plan = timing.plan;
     plan.last_run_seconds = last;
     plan.budget_seconds = 0.03;
     plan.best_seconds = best;
-    time_program(run, plan, *result);
+    time_on_host(run, timing, *result);
     return result;
   };
   auto far = timed(12e-3, 1e-6);

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "tcc/measure/host.h"
-#include "tcc/measure/measurement.h"
 #include "tcc/measure/task.h"
 #include "tcc/support/parallel.h"
 #include "tcc/target/target.h"
@@ -41,34 +40,19 @@ struct GpuDevice {
 // Asks a worker, which ends afterwards. Errors, each with what to do: no worker, no driver, no device.
 Result<GpuDevice> find_gpu(const GpuMeasureOptions& options);
 
-class GpuMeasurer : public Measurer {
+class CudaExecutor;
+
+class GpuMeasurer : public Coordinator {
  public:
   // `references` computes the tasks' references on the CPU; it must outlive this. Errors: those of find_gpu; no NVRTC;
   // a driver older than NVRTC.
   static Result<std::unique_ptr<GpuMeasurer>> create(IsolatedHostMeasurer& references,
                                                      const GpuMeasureOptions& options);
-  ~GpuMeasurer() override;
-
   const GpuDevice& device() const;
-  // Compiling takes longer than measuring and goes on beside it, so many candidates are wanted at once.
-  MeasurerTraits traits() const override { return {.at_once = 32, .compares = true}; }
-  // Inputs and references of a task, made on the CPU. Error: its tensors do not fit the device.
-  Result<std::shared_ptr<const MeasureTask>> prepare(const ir::Kernel& naive, const target::Target& target) override;
-  void compile(std::span<Candidate> candidates) override;
-
-  // Errors: the device is lost, or out of memory for the task's own tensors; no compiler for its architecture.
-  Result<std::vector<Measurement>> measure(std::span<const Candidate> candidates) override;
-  Result<PairedComparison> compare(const Candidate& a, const Candidate& b, PairAim aim) override;
-
-  int worker_pid() const;    // for tests and for messages
-  int64_t restarts() const;  // how often the worker had to be started again
-  // Tasks whose asynchronous copies were given up, and the like.
-  std::vector<std::string> notes() const override;
 
  private:
-  class Impl;
-  explicit GpuMeasurer(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  GpuMeasurer(std::unique_ptr<CudaExecutor> executor, CudaExecutor& seen, IsolatedHostMeasurer& references);
+  CudaExecutor& executor_;
 };
 
 }  // namespace tcc::measure

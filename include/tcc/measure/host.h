@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "tcc/measure/measurement.h"
+#include "tcc/measure/coordinator.h"
 #include "tcc/measure/task.h"
 #include "tcc/support/parallel.h"
 #include "tcc/target/target.h"
@@ -28,31 +28,20 @@ struct HostMeasureOptions {
   ThreadPool* compile_pool = nullptr;              // compiles a batch's candidates; nullptr = this thread
 };
 
-class IsolatedHostMeasurer : public Measurer {
+class HostExecutor;
+
+class IsolatedHostMeasurer : public Coordinator {
  public:
   // Starts the zygote; call before other threads run where possible. Errors: no worker executable, a worker of another
   // version, no permission.
   static Result<std::unique_ptr<IsolatedHostMeasurer>> create(const HostMeasureOptions& options);
-  ~IsolatedHostMeasurer() override;
-
-  MeasurerTraits traits() const override { return {.compares = true}; }
-  Result<std::shared_ptr<const MeasureTask>> prepare(const ir::Kernel& naive, const target::Target& target) override;
-  void compile(std::span<Candidate> candidates) override;
-  Result<std::vector<Measurement>> measure(std::span<const Candidate> candidates) override;
-  Result<PairedComparison> compare(const Candidate& a, const Candidate& b, PairAim aim) override;
-  // CPUs this process was not allowed to give to the child, and the like.
-  std::vector<std::string> notes() const override;
 
   const HostMeasureOptions& options() const;
-  int worker_pid() const;    // for tests and for messages
-  int64_t restarts() const;  // how often the zygote had to be started again
-
-  class Channel;  // the link to the zygote, private to this room
-  Channel& channel() { return *channel_; }
+  HostExecutor& executor() { return executor_; }  // private to this room
 
  private:
-  explicit IsolatedHostMeasurer(std::unique_ptr<Channel> channel);
-  std::unique_ptr<Channel> channel_;
+  IsolatedHostMeasurer(std::unique_ptr<HostExecutor> executor, HostExecutor& seen);
+  HostExecutor& executor_;
 };
 
 // What `tcc-worker` runs: the zygote's loop on the socket `fd`. Returns the exit code.

@@ -1,4 +1,4 @@
-#include "measure/gpu_profile.h"
+#include "measure/cuda/profile.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "measure/gpu_worker.h"
+#include "measure/cuda/worker.h"
 
 #include <signal.h>
 #include <sys/prctl.h>
@@ -12,8 +12,9 @@
 #include <vector>
 
 #include "measure/check.h"
-#include "measure/gpu_profile.h"
-#include "measure/gpu_timing.h"
+#include "measure/cuda/device_timing.h"
+#include "measure/cuda/profile.h"
+#include "measure/runner.h"
 #include "measure/shared_memory.h"
 #include "measure/task_buffers.h"
 #include "measure/worker_link.h"
@@ -30,8 +31,7 @@ constexpr double kLongSeconds = 1e-3;  // a run that takes longer makes a sample
 constexpr int kDeviceGaveUp = 3;       // exit code
 constexpr int64_t kReserveShare = 4;   // copies of parameters take at most one part in so many of the free memory
 
-// One artifact with its parameters between guards.
-class GpuProgram {
+class GpuProgram : public LoadedProgram {
  public:
   GpuProgram(runtime::CudaDevice& device, const codegen::Artifact& artifact, const TaskDescription& task,
              const std::byte* data)
@@ -57,8 +57,7 @@ class GpuProgram {
     return {};
   }
 
-  // Inputs of the set in their physical place; everything else poisoned.
-  Result<void> prepare(int64_t set) {
+  Result<void> prepare(int64_t set) override {
     for (size_t i = 0; i < buffers_.size(); ++i) {
       if (task_.params[i].is_output()) {
         TCC_TRY_VOID(device_.fill_at(buffers_[i].address(), buffers_[i].bytes(), poison_of(set)));
@@ -68,10 +67,13 @@ class GpuProgram {
     }
     return kernel_->fill_workspace(poison_of(set));
   }
-  Result<void> run(int64_t copy = 0) { return kernel_->launch(addresses_[static_cast<size_t>(copy)]); }
+  Result<void> launch(int64_t copy) { return kernel_->launch(addresses_[static_cast<size_t>(copy)]); }
+  Result<void> run() override {
+    TCC_TRY_VOID(launch(0));
+    return device_.synchronise();
+  }
 
-  // Everything of one run that may be wrong. False: the result says what is.
-  Result<bool> check(int64_t set, WorkerResult& result) {
+  Result<bool> check(int64_t set, WorkerResult& result) override {
     std::vector<std::vector<std::byte>> outputs(buffers_.size());
     for (size_t i = 0; i < buffers_.size(); ++i) {
       if (!task_.params[i].is_output()) continue;
@@ -120,7 +122,7 @@ class GpuProgram {
       }
       addresses_.push_back(std::move(addresses));
     }
-    return DeviceProgram{copies, [this](int64_t copy) { return run(copy); }};
+    return DeviceProgram{copies, [this](int64_t copy) { return launch(copy); }};
   }
 
  private:
@@ -172,14 +174,62 @@ class GpuProgram {
   std::vector<std::byte> scratch_;
 };
 
+// What the process keeps for all jobs.
+struct Device {
+  runtime::CudaDevice& device;
+  DeviceProfiler& profiler;
+  CacheFlush flush;
+  std::unique_ptr<runtime::CudaClock> clock;
+};
+
+class GpuRunner : public Runner {
+ public:
+  explicit GpuRunner(Device& device) : device_(device) {}
+
+  Result<LoadedProgram*> load(const codegen::Artifact& artifact, const TaskDescription& task, const std::byte* data,
+                              WorkerResult& result) override {
+    const GpuProgram* first = programs_.empty() ? nullptr : programs_[0].get();
+    programs_.push_back(std::make_unique<GpuProgram>(device_.device, artifact, task, data));
+    TCC_TRY(const bool room, programs_.back()->allocate(first));
+    if (!room) {
+      result.status = ChildStatus::kNoMemory;
+      set_text(result.text, "the task's tensors do not fit the device's free memory");
+      return nullptr;
+    }
+    TCC_TRY_VOID(programs_.back()->load());
+    return programs_.back().get();
+  }
+
+  Result<void> time(const JobHeader& job, WorkerResult& result) override {
+    TCC_TRY(const DeviceProgram program, programs_[0]->with_copies(most_copies(job)));
+    TCC_TRY_VOID(time_on_device(program, timing_of(job), result));
+    device_.profiler.profile(program, device_.flush, job.counts != 0, result);
+    return {};
+  }
+  Result<void> time_pair(const JobHeader& job, WorkerResult& result) override {
+    TCC_TRY(const DeviceProgram a, programs_[0]->with_copies(most_copies(job)));
+    TCC_TRY(const DeviceProgram b, programs_[1]->with_copies(most_copies(job)));
+    return time_pair_on_device(a, b, timing_of(job), result);
+  }
+
+ private:
+  static int64_t most_copies(const JobHeader& job) {
+    return job.result.last_run_seconds > kLongSeconds ? 1 : std::max<int64_t>(job.max_copies, 1);
+  }
+  // A run for checking includes waiting for the host, so its time says nothing.
+  DeviceTiming timing_of(const JobHeader& job) {
+    DeviceTiming timing{device_.device, *device_.clock, device_.flush, plan_of(job)};
+    timing.plan.last_run_seconds = 0;
+    return timing;
+  }
+
+  Device& device_;
+  std::vector<std::unique_ptr<GpuProgram>> programs_;
+};
+
 class GpuServer {
  public:
-  GpuServer(int socket, runtime::CudaDevice& device, DeviceProfiler& profiler, CacheFlush flush)
-      : socket_(socket),
-        device_(device),
-        profiler_(profiler),
-        flush_(std::move(flush)),
-        clock_(runtime::CudaClock::open(device_)) {}
+  GpuServer(int socket, Device& device) : socket_(socket), device_(device) {}
 
   int serve() {
     JobMessage message;
@@ -194,7 +244,7 @@ class GpuServer {
       } else {
         run(reinterpret_cast<JobHeader*>(job->data()), task->data());
         // Nothing may be freed in a context that is lost; the system does it.
-        if (device_.lost()) _exit(kDeviceGaveUp);
+        if (device_.device.lost()) _exit(kDeviceGaveUp);
         reply.started = 1;
       }
       if (send(socket_, &reply, sizeof reply, MSG_NOSIGNAL) != sizeof reply) return 0;
@@ -206,10 +256,11 @@ class GpuServer {
   void run(JobHeader* job, const std::byte* data) {
     WorkerResult& result = job->result;
     result.phase = Phase::kLoading;
-    Result<void> done = run_job(job, data);
-    if (device_.lost()) {
+    GpuRunner runner(device_);
+    Result<void> done = run_job(*job, data, runner);
+    if (device_.device.lost()) {
       result.status = ChildStatus::kCrashed;
-      result.driver_error = device_.last_error();
+      result.driver_error = device_.device.last_error();
       set_text(result.text, done ? "the device gave up" : done.error().message);
       return;
     }
@@ -220,69 +271,8 @@ class GpuServer {
     result.phase = Phase::kDone;
   }
 
-  Result<void> run_job(JobHeader* job, const std::byte* data) {
-    int64_t description_bytes = 0;
-    std::memcpy(&description_bytes, data, sizeof description_bytes);
-    Reader task_reader(
-        {reinterpret_cast<const char*>(data) + sizeof description_bytes, static_cast<size_t>(description_bytes)});
-    TaskDescription task = get_task(task_reader);
-    Reader reader({reinterpret_cast<const char*>(job) + job->payload_offset, static_cast<size_t>(job->payload_bytes)});
-    std::vector<codegen::Artifact> artifacts;
-    for (int i = 0; i < job->num_artifacts; ++i) artifacts.push_back(get_artifact(reader));
-    if (!task_reader.ok() || !reader.ok()) return environment_error("a damaged job reached the measuring process");
-
-    WorkerResult& result = job->result;
-    std::vector<std::unique_ptr<GpuProgram>> programs;
-    for (const codegen::Artifact& artifact : artifacts) {
-      programs.push_back(std::make_unique<GpuProgram>(device_, artifact, task, data));
-      TCC_TRY(const bool room, programs.back()->allocate(programs.size() > 1 ? programs[0].get() : nullptr));
-      if (!room) {
-        result.status = ChildStatus::kNoMemory;
-        set_text(result.text, "the task's tensors do not fit the device's free memory");
-        return {};
-      }
-      TCC_TRY_VOID(programs.back()->load());
-    }
-    result.phase = Phase::kChecking;
-    for (auto& program : programs) {
-      TCC_TRY(const bool passed, check_program(*program, task, result));
-      if (!passed) return {};
-    }
-    if (job->kind == JobKind::kCheck) return {};
-    result.phase = Phase::kTiming;
-    const DeviceTiming timing{device_, *clock_, flush_, job->budget_seconds, job->patience_seconds, job->best_seconds};
-    std::vector<DeviceProgram> timed;
-    const int64_t most = result.last_run_seconds > kLongSeconds ? 1 : std::max<int64_t>(job->max_copies, 1);
-    for (auto& program : programs) {
-      TCC_TRY(DeviceProgram one, program->with_copies(most));
-      timed.push_back(std::move(one));
-    }
-    if (job->kind == JobKind::kPaired) return time_pair_on_device(timed[0], timed[1], timing, result);
-    TCC_TRY_VOID(time_on_device(timed[0], timing, result));
-    profiler_.profile(timed[0], flush_, job->counts != 0, result);
-    return {};
-  }
-
-  Result<bool> check_program(GpuProgram& program, const TaskDescription& task, WorkerResult& result) {
-    for (int64_t set = 0; set < task.num_sets; ++set) {
-      result.set = static_cast<int32_t>(set);
-      TCC_TRY_VOID(program.prepare(set));
-      Stopwatch watch;
-      TCC_TRY_VOID(program.run());
-      TCC_TRY_VOID(device_.synchronise());
-      result.last_run_seconds = watch.seconds();
-      TCC_TRY(const bool right, program.check(set, result));
-      if (!right) return false;
-      if (set == 0) result.exact_passed = task.exact;
-    }
-    return true;
-  }
-
   int socket_;
-  runtime::CudaDevice& device_;
-  DeviceProfiler& profiler_;
-  CacheFlush flush_;
-  std::unique_ptr<runtime::CudaClock> clock_;
+  Device& device_;
 };
 
 }  // namespace
@@ -316,7 +306,8 @@ int serve_gpu(int socket, int ordinal, const std::string& driver_library, const 
   if (error != nullptr) return 1;
   const bool system = driver_library.empty() && !(*device)->facts().takes_ptx_only;
   DeviceProfiler profiler(**device, ordinal, cupti_library, !cupti_library.empty() || system);
-  return GpuServer(socket, **device, profiler, std::move(*flush)).serve();
+  Device open{**device, profiler, std::move(*flush), runtime::CudaClock::open(**device)};
+  return GpuServer(socket, open).serve();
 }
 
 }  // namespace tcc::measure

@@ -1,4 +1,4 @@
-#include "measure/quiet.h"
+#include "measure/host/quiet.h"
 
 #include <time.h>
 

@@ -1,4 +1,4 @@
-#include "measure/child.h"
+#include "measure/host/child.h"
 
 #include <sched.h>
 #include <signal.h>
@@ -6,7 +6,6 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/time.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,12 +14,14 @@
 #include <memory>
 
 #include "measure/check.h"
+#include "measure/host/host_timing.h"
+#include "measure/runner.h"
 #include "measure/task_buffers.h"
-#include "measure/timing.h"
 #include "tcc/ir/permute.h"
 #include "tcc/rt/rt.h"
 #include "tcc/runtime/host_kernel.h"
 #include "tcc/support/check.h"
+#include "tcc/support/files.h"
 
 namespace tcc::measure {
 namespace {
@@ -127,20 +128,15 @@ void bind_to_cpus(const JobHeader& job, int count) {
   sched_setaffinity(0, sizeof set, &set);  // refused: the coordinator has told the user
 }
 
-double now() {
-  timespec t{};
-  clock_gettime(CLOCK_MONOTONIC_RAW, &t);
-  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
-}
-
-// One artifact with its parameters on guarded buffers.
-class Program {
+class HostProgram : public LoadedProgram {
  public:
-  Program(const codegen::Artifact& artifact, const TaskDescription& task, const std::byte* data, int32_t number)
-      : artifact_(artifact), task_(task), data_(data), number_(number) {}
+  // `number`: of the program in the job.
+  HostProgram(const codegen::Artifact& artifact, const TaskDescription& task, const std::byte* data,
+              const JobHeader& job, int32_t number)
+      : artifact_(artifact), task_(task), data_(data), job_(job), number_(number) {}
 
-  // `shared`: another program whose buffers are used where they are the same, so that a pair differs in code only.
-  Result<void> load(std::shared_ptr<runtime::HostPool> pool, const Program* shared) {
+  // `shared`: another program whose buffers are used where they are the same.
+  Result<void> load(std::shared_ptr<runtime::HostPool> pool, const HostProgram* shared) {
     TCC_TRY(kernel_, runtime::HostKernel::load(artifact_, std::move(pool)));
     TCC_TRY_VOID(buffers_.place(artifact_, task_.params.size(), shared != nullptr ? &shared->buffers_ : nullptr,
                                 [](const codegen::BufferInfo& info) {
@@ -156,8 +152,8 @@ class Program {
     return {};
   }
 
-  // Inputs of the set in their physical place, read-only; everything else poisoned.
-  Result<void> prepare(int64_t set) {
+  // Inputs are read-only.
+  Result<void> prepare(int64_t set) override {
     uint8_t poison = poison_of(set);
     for (size_t i = 0; i < buffers_.size(); ++i) {
       const TaskParam& param = task_.params[i];
@@ -180,8 +176,16 @@ class Program {
     return {};
   }
 
-  Result<void> run() { return kernel_->run(pointers_); }
+  Result<void> run() override {
+    HopelessWatch watch(job_.best_seconds, job_.threads);
+    return kernel_->run(pointers_);
+  }
   void run_unchecked() { (void)kernel_->run(pointers_); }
+
+  Result<bool> check(int64_t set, WorkerResult& result) override {
+    auto output = [this](size_t param, std::vector<std::byte>& scratch) { return logical_output(param, scratch); };
+    return outputs_are_right(task_, data_, set, output, result) && margins_are_intact(damaged_margin(), result);
+  }
 
   // The output's elements, row-major; `scratch` holds them where the layout is another.
   const std::byte* logical_output(size_t param, std::vector<std::byte>& scratch) const {
@@ -212,62 +216,12 @@ class Program {
   const codegen::Artifact& artifact_;
   const TaskDescription& task_;
   const std::byte* data_;
+  const JobHeader& job_;
   int32_t number_;
   std::unique_ptr<runtime::HostKernel> kernel_;
   TaskBuffers<runtime::GuardedBuffer> buffers_;
   std::vector<void*> pointers_;
 };
-
-// False: the result says what is wrong.
-bool check_outputs(const Program& program, const TaskDescription& task, const std::byte* data, int64_t set,
-                   WorkerResult& result) {
-  auto output = [&](size_t param, std::vector<std::byte>& scratch) { return program.logical_output(param, scratch); };
-  return outputs_are_right(task, data, set, output, result) && margins_are_intact(program.damaged_margin(), result);
-}
-
-void fail(WorkerResult& result, const Error& error) {
-  result.status = ChildStatus::kFailed;
-  set_text(result.text, error.message);
-  result.phase = Phase::kDone;
-}
-
-Result<void> run_reference(Program& program, const TaskDescription& task, JobHeader* job) {
-  auto* out = reinterpret_cast<std::byte*>(job) + job->outputs_offset;
-  std::vector<std::byte> scratch;
-  for (int64_t set = 0; set < task.num_sets; ++set) {
-    TCC_TRY_VOID(program.prepare(set));
-    double start = now();
-    TCC_TRY_VOID(program.run());
-    job->result.last_run_seconds = now() - start;
-    for (size_t i = 0; i < task.params.size(); ++i) {
-      const TaskParam& param = task.params[i];
-      if (!param.is_output()) continue;
-      auto bytes = static_cast<size_t>(param.elements() * ir::type_bytes(param.type));
-      std::memcpy(out, program.logical_output(i, scratch), bytes);
-      out += bytes;
-    }
-    if (program.damaged_margin() >= 0) return environment_error("the reference writes outside its buffers");
-  }
-  return {};
-}
-
-// True when the program passed on every data set.
-Result<bool> check_program(Program& program, const TaskDescription& task, const std::byte* data, JobHeader& job) {
-  WorkerResult& result = job.result;
-  for (int64_t set = 0; set < task.num_sets; ++set) {
-    result.set = static_cast<int32_t>(set);
-    TCC_TRY_VOID(program.prepare(set));
-    double start = now();
-    {
-      HopelessWatch watch(job.best_seconds, job.threads);
-      TCC_TRY_VOID(program.run());
-    }
-    result.last_run_seconds = now() - start;
-    if (!check_outputs(program, task, data, set, result)) return false;
-    if (set == 0) result.exact_passed = task.exact;
-  }
-  return true;
-}
 
 // A range of as many indices as there are threads gives each of them one.
 void run_everywhere(const runtime::HostPool& pool, void (*work)()) {
@@ -278,55 +232,77 @@ void run_everywhere(const runtime::HostPool& pool, void (*work)()) {
   (void)tcc_rt_pool_run(pool.handle(), each, context, pool.threads());
 }
 
-Result<void> run_job(JobHeader* job, const std::byte* data) {
-  WorkerResult& result = job->result;
-  int threads = job->threads;
-  bind_to_cpus(*job, job->num_cpus);
+class HostRunner : public Runner {
+ public:
+  HostRunner(const JobHeader& job, std::shared_ptr<runtime::HostPool> pool) : job_(job), pool_(std::move(pool)) {}
+
+  Result<LoadedProgram*> load(const codegen::Artifact& artifact, const TaskDescription& task, const std::byte* data,
+                              WorkerResult&) override {
+    const HostProgram* first = programs_.empty() ? nullptr : programs_[0].get();
+    programs_.push_back(
+        std::make_unique<HostProgram>(artifact, task, data, job_, static_cast<int32_t>(programs_.size())));
+    TCC_TRY_VOID(programs_.back()->load(pool_, first));
+    return programs_.back().get();
+  }
+
+  Result<void> run_reference(const TaskDescription& task, JobHeader& job) override {
+    HostProgram& program = *programs_[0];
+    auto* out = reinterpret_cast<std::byte*>(&job) + job.outputs_offset;
+    std::vector<std::byte> scratch;
+    for (int64_t set = 0; set < task.num_sets; ++set) {
+      TCC_TRY_VOID(program.prepare(set));
+      const Stopwatch watch;
+      TCC_TRY_VOID(program.run());
+      job.result.last_run_seconds = watch.seconds();
+      for (size_t i = 0; i < task.params.size(); ++i) {
+        const TaskParam& param = task.params[i];
+        if (!param.is_output()) continue;
+        auto bytes = static_cast<size_t>(param.elements() * ir::type_bytes(param.type));
+        std::memcpy(out, program.logical_output(i, scratch), bytes);
+        out += bytes;
+      }
+      if (program.damaged_margin() >= 0) return environment_error("the reference writes outside its buffers");
+    }
+    return {};
+  }
+
+  Result<void> time(const JobHeader& job, WorkerResult& result) override {
+    time_on_host([&] { programs_[0]->run_unchecked(); }, timing_of(job), result);
+    return {};
+  }
+  Result<void> time_pair(const JobHeader& job, WorkerResult& result) override {
+    time_pair_on_host([&] { programs_[0]->run_unchecked(); }, [&] { programs_[1]->run_unchecked(); }, timing_of(job),
+                      result);
+    return {};
+  }
+
+ private:
+  HostTiming timing_of(const JobHeader& job) {
+    HostTiming timing;
+    timing.plan = plan_of(job);
+    timing.quiet = job.quiet;
+    timing.cpus = {job.cpus.data(), static_cast<size_t>(job.num_cpus)};
+    if (job.threads > 1) timing.everywhere = [this](void (*work)()) { run_everywhere(*pool_, work); };
+    return timing;
+  }
+
+  const JobHeader& job_;
+  std::shared_ptr<runtime::HostPool> pool_;
+  std::vector<std::unique_ptr<HostProgram>> programs_;
+};
+
+Result<void> run_on_host(JobHeader& job, const std::byte* data) {
+  const int threads = job.threads;
+  bind_to_cpus(job, job.num_cpus);
   TCC_TRY(std::shared_ptr<runtime::HostPool> pool, runtime::HostPool::create(threads, /*pin=*/threads > 1));
   // The pool leaves the first CPU to its caller. Left free, this thread may come to sit on a worker's, where the two
   // wait for each other in turns.
   if (threads > 1) {
-    std::sort(job->cpus.begin(), job->cpus.begin() + job->num_cpus);
-    bind_to_cpus(*job, 1);
+    std::sort(job.cpus.begin(), job.cpus.begin() + job.num_cpus);
+    bind_to_cpus(job, 1);
   }
-
-  int64_t description_bytes = 0;
-  std::memcpy(&description_bytes, data, sizeof description_bytes);
-  Reader task_reader(
-      {reinterpret_cast<const char*>(data) + sizeof description_bytes, static_cast<size_t>(description_bytes)});
-  TaskDescription task = get_task(task_reader);
-  Reader reader({reinterpret_cast<const char*>(job) + job->payload_offset, static_cast<size_t>(job->payload_bytes)});
-  std::vector<codegen::Artifact> artifacts;
-  for (int i = 0; i < job->num_artifacts; ++i) artifacts.push_back(get_artifact(reader));
-  if (!task_reader.ok() || !reader.ok()) return environment_error("a damaged job reached the measuring process");
-
-  std::vector<std::unique_ptr<Program>> programs;
-  for (int i = 0; i < job->num_artifacts; ++i) {
-    programs.push_back(std::make_unique<Program>(artifacts[static_cast<size_t>(i)], task, data, i));
-    TCC_TRY_VOID(programs.back()->load(pool, i > 0 ? programs[0].get() : nullptr));
-  }
-  result.phase = Phase::kChecking;
-  if (job->kind == JobKind::kReference) return run_reference(*programs[0], task, job);
-  for (auto& program : programs) {
-    TCC_TRY(bool passed, check_program(*program, task, data, *job));
-    if (!passed) return {};
-  }
-  if (job->kind == JobKind::kCheck) return {};
-  result.phase = Phase::kTiming;
-  TimingPlan plan;
-  plan.last_run_seconds = result.last_run_seconds;
-  plan.budget_seconds = job->budget_seconds;
-  plan.patience_seconds = job->patience_seconds;
-  plan.best_seconds = job->best_seconds;
-  plan.quiet = job->quiet;
-  plan.cpus = {job->cpus.data(), static_cast<size_t>(job->num_cpus)};
-  if (threads > 1) plan.everywhere = [&](void (*work)()) { run_everywhere(*pool, work); };
-  if (job->kind == JobKind::kMeasure) {
-    time_program([&] { programs[0]->run_unchecked(); }, plan, result);
-  } else {
-    time_pair([&] { programs[0]->run_unchecked(); }, [&] { programs[1]->run_unchecked(); }, plan, result);
-  }
-  return {};
+  HostRunner runner(job, std::move(pool));
+  return run_job(job, data, runner);
 }
 
 }  // namespace
@@ -336,8 +312,10 @@ void run_child(JobHeader* job, const std::byte* task) {
   job->result.phase = Phase::kLoading;
   install_fault_handler(&job->result);
   limit_resources(*job);
-  Result<void> done = run_job(job, task);
-  if (!done) return fail(job->result, done.error());
+  if (Result<void> done = run_on_host(*job, task); !done) {
+    job->result.status = ChildStatus::kFailed;
+    set_text(job->result.text, done.error().message);
+  }
   job->result.phase = Phase::kDone;
 }
 

@@ -17,9 +17,6 @@ struct QuietTimes {
   void learn(const QuietTimes& seen);
 };
 
-// A sample between two looks at the machine counts where neither found it more than this much slower than at best.
-inline constexpr double kQuietSlack = 1.05;
-
 class QuietWatch {
  public:
   // `everywhere` runs a function on every thread of the program that is timed and waits for all; empty: this thread.

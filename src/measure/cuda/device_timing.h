@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "measure/wire.h"
+#include "measure/timing.h"
 #include "tcc/runtime/cuda_clock.h"
 #include "tcc/runtime/cuda_device.h"
 
@@ -30,11 +30,10 @@ struct DeviceTiming {
   runtime::CudaDevice& device;
   runtime::CudaClock& clock;
   const CacheFlush& flush;
-  double budget_seconds = 0.1, patience_seconds = 0;
-  double best_seconds = 0;  // of the task's programs so far; 0: none
+  TimingPlan plan;
 };
 
-// As time_program and time_pair (timing.h) do on the host. Errors are those of the device.
+// time_program and time_pair. Errors are those of the device.
 Result<void> time_on_device(const DeviceProgram& program, const DeviceTiming& timing, WorkerResult& result);
 Result<void> time_pair_on_device(const DeviceProgram& a, const DeviceProgram& b, const DeviceTiming& timing,
                                  WorkerResult& result);

@@ -1,4 +1,4 @@
-#include "measure/cpu_share.h"
+#include "measure/host/cpu_share.h"
 
 #include <unistd.h>
 

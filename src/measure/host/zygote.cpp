@@ -17,8 +17,8 @@
 #include <span>
 #include <string_view>
 
-#include "measure/child.h"
-#include "measure/gpu_worker.h"
+#include "measure/cuda/worker.h"
+#include "measure/host/child.h"
 #include "measure/shared_memory.h"
 #include "measure/wire.h"
 #include "measure/worker_link.h"

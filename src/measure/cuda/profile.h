@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "measure/gpu_timing.h"
+#include "measure/cuda/device_timing.h"
 #include "tcc/runtime/cuda_counters.h"
 #include "tcc/runtime/cuda_trace.h"
 
