@@ -24,6 +24,8 @@ Result<ValueId> gather_constant(NodeContext& c, ValueId x, int64_t axis, const s
 
 Result<void> check_indices(const graph::Value& indices, int64_t extent) {
   if (!indices.is_constant()) return {};
+  if (indices.dtype != DType::kI32 && indices.dtype != DType::kI64)
+    return input_error("indices must be i32 or i64, not {}", graph::dtype_name(indices.dtype));
   for (int64_t i : graph::constant_integers(*indices.constant, indices.dtype, indices.elements())) {
     if (i < -extent || i >= extent) return input_error("index {} is out of range for {} elements", i, extent);
   }

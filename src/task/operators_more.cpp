@@ -333,9 +333,9 @@ Expr GroupNest::moved_value(const graph::Node& node, const Exprs& at) {
     return read(x, from);
   }
   size_t rank = indices.shape.size();
-  for (size_t i = 0; i < x.shape.size(); ++i) from.push_back(at[i < axis ? i : i == axis ? 0 : i - 1 + rank]);
   Exprs entry(at.begin() + static_cast<int64_t>(axis), at.begin() + static_cast<int64_t>(axis + rank));
-  from[axis] = picked(indices, entry, x.shape[axis]);
+  for (size_t i = 0; i < x.shape.size(); ++i)
+    from.push_back(i == axis ? picked(indices, entry, x.shape[axis]) : at[i < axis ? i : i - 1 + rank]);
   return read(x, from);
 }
 

@@ -93,6 +93,7 @@ TEST_CASE("Slice and Split in the forms of their opsets") {
 TEST_CASE("gathers, tiles and pads that copy") {
   CHECK(result_of({"Gather", {2, 3}, {{{2}, Ints{-1, 0}}}, {{"axis", int64_t{1}}}}) == Doubles{2, 0, 5, 3});
   CHECK(!import_text(model_of({"Gather", {2, 3}, {{{1}, Ints{2}}}, {}})).has_value());
+  CHECK(result_of({"Gather", {3}, {{{}, Ints{-1}}}, {}}) == Doubles{2});
   CHECK(result_of({"Tile", {2}, {{{1}, Ints{2}}}, {}}) == Doubles{0, 1, 0, 1});
   CHECK(result_of({"Pad", {3}, {{{2}, Ints{2, 1}}}, {{"mode", std::string("reflect")}}}) == Doubles{2, 1, 0, 1, 2, 1});
   CHECK(result_of({"Pad", {3}, {{{2}, Ints{1, 2}}}, {{"mode", std::string("edge")}}}) == Doubles{0, 0, 1, 2, 2, 2});
@@ -100,6 +101,34 @@ TEST_CASE("gathers, tiles and pads that copy") {
   CHECK(result_of({"Trilu", {2, 2}, {}, {{"upper", int64_t{0}}}, 14}) == Doubles{0, 0, 2, 3});
   CHECK(result_of({"CumSum", {4}, {{{}, Ints{0}}}, {{"exclusive", int64_t{1}}}}) == Doubles{0, 0, 1, 3});
   CHECK(result_of({"ArgMax", {2, 3}, {}, {{"axis", int64_t{1}}, {"keepdims", int64_t{0}}}}) == Doubles{2, 2});
+}
+
+TEST_CASE("an element of a shape: of a matrix a constant, of a scalar an error", "[errors]") {
+  for (Shape shape : {Shape{2, 3}, Shape{}}) {
+    ModelWriter w("shape", 13);
+    w.input("x", shape);
+    w.node("Shape", {"x"}, {"s"});
+    w.node("Gather", {"s", w.initializer("i", {{}, Ints{-1}})}, {"y"});
+    w.output("y");
+    auto g = import_text(w.finish());
+    INFO(graph::shape_text(shape));
+    REQUIRE(g.has_value() == !shape.empty());
+    if (!g) {
+      CHECK_THAT(g.error().message, Catch::Contains("0 elements"));
+      continue;
+    }
+    const graph::Value& y = g->value(g->outputs[0]);
+    REQUIRE(y.is_constant());
+    CHECK(graph::constant_integers(*y.constant, y.dtype, 1) == Ints{3});
+  }
+}
+
+TEST_CASE("constant indices of a float type are refused at import", "[errors]") {
+  for (const char* op : {"Gather", "GatherElements"}) {
+    auto g = import_text(model_of({op, {3}, {{{2}, Floats{0, 1}}}, {}}));
+    REQUIRE(!g.has_value());
+    CHECK_THAT(g.error().message, Catch::Contains("indices") && Catch::Contains("f32"));
+  }
 }
 
 TEST_CASE("broadcasting as it was asked for before opset 7") {

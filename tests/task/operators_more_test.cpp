@@ -238,6 +238,11 @@ TEST_CASE("gathers: negative indices count from the end, wrong ones stay inside"
     x = d.input(DType::kF32, {2, 2, 2}, {0, 1, 2, 3, 4, 5, 6, 7});
     i = d.input(index, {2, 1}, {1, 0});
     CHECK(d.check(d.node(Op::kGatherNd, graph::GatherNdAttrs{1}, {x, i}), 0) == std::vector<double>{2, 3, 4, 5});
+    // The result has no axis at all.
+    Model v;
+    x = v.input(DType::kF32, {3}, {0, 10, 20});
+    i = v.input(index, {}, {-1});
+    CHECK(v.check(v.node(Op::kGather, graph::AxisAttrs{0}, {x, i}), 0) == std::vector<double>{20});
   }
 }
 
