@@ -20,6 +20,99 @@ namespace {
 // Of an attention whose products share tiles of keys; a single query, as in decoding, reads each key once anyway.
 constexpr int64_t kFewestQueries = 4;
 
+// Elementwise members are computed inside the expression that reads them, once for each time they are read. A chain
+// whose members read a value twice doubles with each of them: a group ends before its last value reads its operands
+// more often than this.
+constexpr double kMostReads = 256;
+
+int unary_reads(UnaryFn fn) {
+  switch (fn) {
+    case UnaryFn::kAbs:
+    case UnaryFn::kNeg:
+    case UnaryFn::kNot:
+    case UnaryFn::kExp:
+    case UnaryFn::kLog:
+    case UnaryFn::kSqrt:
+    case UnaryFn::kReciprocal:
+    case UnaryFn::kErf:
+    case UnaryFn::kFloor:
+    case UnaryFn::kCeil:
+    case UnaryFn::kRound:
+    case UnaryFn::kSin:
+    case UnaryFn::kCos:
+      return 1;
+    case UnaryFn::kTan:
+    case UnaryFn::kSinh:
+    case UnaryFn::kCosh:
+    case UnaryFn::kAtanh:
+    case UnaryFn::kIsNan:
+    case UnaryFn::kIsInf:
+    case UnaryFn::kGelu:
+    case UnaryFn::kSoftsign:
+    case UnaryFn::kSwish:
+    case UnaryFn::kThresholdedRelu:
+      return 2;
+    case UnaryFn::kAcosh:
+    case UnaryFn::kElu:
+    case UnaryFn::kSelu:
+    case UnaryFn::kCelu:
+    case UnaryFn::kSoftplus:
+    case UnaryFn::kHardSigmoid:
+      return 3;
+    case UnaryFn::kSign:
+    case UnaryFn::kHardSwish:
+    case UnaryFn::kMish:
+      return 4;
+    case UnaryFn::kGeluTanh:
+      return 5;
+    case UnaryFn::kAsinh:
+    case UnaryFn::kShrink:
+      return 7;
+  }
+  TCC_UNREACHABLE();
+}
+
+int binary_reads(BinaryFn fn) {
+  switch (fn) {
+    case BinaryFn::kMod:
+      return 8;
+    case BinaryFn::kFMod:
+      return 4;
+    case BinaryFn::kMax:
+    case BinaryFn::kMin:
+      return 3;
+    case BinaryFn::kPRelu:
+      return 3;
+    default:
+      return 1;
+  }
+}
+
+// How often the formula of one element reads the operand.
+double reads_in_formula(const Node& node) {
+  switch (node.op) {
+    case Op::kRelu:
+      return 2;
+    case Op::kLeakyRelu:
+      return 3;
+    case Op::kClip:
+      return 4;
+    case Op::kUnary:
+      return unary_reads(node.as<UnaryAttrs>().fn);
+    case Op::kBinary:
+      return binary_reads(node.as<BinaryAttrs>().fn);
+    default:
+      return 1;
+  }
+}
+
+// How often the node's result reads what was there before its group, where it reads `value` that does so `reads` times.
+double reads_behind(const Node& node, ValueId value, double reads) {
+  double sum = 0;
+  for (ValueId input : node.inputs) sum += input == value ? reads : 1;
+  return sum * reads_in_formula(node);
+}
+
 class Fuser {
  public:
   Fuser(const Graph& graph, const FuseOptions& options)
@@ -46,16 +139,25 @@ class Fuser {
     group.id = static_cast<int64_t>(groups_.size());
     group.anchor = id;
     append(group, id);
-    if (takes_consumers(graph_.node(id).op)) {
-      while (const Node* next = next_member(group.output)) append(group, next->id);
+    const Node& anchor = graph_.node(id);
+    if (takes_consumers(anchor.op)) {
+      take_members(group, op_class(anchor.op) == OpClass::kElementwise ? reads_behind(anchor, kNone, 1) : 1);
       if (const Node* softmax = softmax_of_scores(group)) {
         append(group, softmax->id);
         append(group, only_consumer(softmax->output)->id);
-        while (const Node* next = next_member(group.output)) append(group, next->id);
+        take_members(group, 1);
       }
     }
     collect_operands(group);
     groups_.push_back(std::move(group));
+  }
+
+  void take_members(FusionGroup& group, double reads) {
+    while (const Node* next = next_member(group.output)) {
+      reads = reads_behind(*next, group.output, reads);
+      if (reads > kMostReads) return;
+      append(group, next->id);
+    }
   }
 
   // The contraction that keeps this one from taking the elementwise operator where their results meet, if it can run

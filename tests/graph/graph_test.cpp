@@ -334,6 +334,19 @@ TEST_CASE("fusion takes elementwise consumers whose other operands are ready") {
   CHECK(groups[2].inputs == std::vector<ValueId>{relu});
 }
 
+TEST_CASE("a group ends before values that are read twice make its expression large") {
+  Graph g;
+  ValueId v = g.add_input("x", DType::kF32, {16});
+  for (int i = 0; i < 40; ++i) v = add(g, Op::kAdd, NoAttrs{}, {v, v});
+  for (int i = 0; i < 12; ++i) v = add(g, Op::kUnary, UnaryAttrs{UnaryFn::kGelu}, {v});
+  for (int i = 0; i < 40; ++i) v = add(g, Op::kTanh, NoAttrs{}, {v});
+  g.add_output(v, "y");
+  auto groups = fuse(g);
+  CHECK(groups.size() == 7);
+  CHECK(groups.front().nodes.size() == 8);
+  CHECK(groups.back().nodes.size() > 40);  // what is read once may go on for ever
+}
+
 TEST_CASE("an attention is one group where nothing else reads its scores") {
   for (bool shared : {false, true})
     for (int64_t queries : {1, 8}) {
