@@ -3,6 +3,7 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <sys/types.h>
 
 #include "tcc/rt/rt.h"
 
@@ -13,7 +14,8 @@ struct tcc_context {
   void** buffers;   // scratch of run(): the resolved buffers of one step
   void** inputs;    // scratch of run(): data + byte_offset
   void** outputs;
-  void* device;  // of plan->gpu->ops; NULL on a CPU
+  void* device;   // of plan->gpu->ops; NULL on a CPU
+  pid_t process;  // that made it; a forked child has neither the pool's threads nor the driver's state
   atomic_bool busy;
 };
 
@@ -49,6 +51,8 @@ tcc_status tcc_rt_check_tensor(const char* role, uint32_t index, const tcc_tenso
 
 // The workspace that a run uses: the caller's `given`, checked, or the context's `own`.
 tcc_status tcc_rt_choose_workspace(const tcc_context* context, void* own, const tcc_rt_call* call, void** workspace);
+// The calling process made the context; `what` begins the message otherwise.
+tcc_status tcc_rt_check_process(const tcc_context* context, const char* what);
 // No output shares memory with another tensor or the workspace: kernels read inputs after writing outputs.
 tcc_status tcc_rt_check_overlap(const tcc_context* context, const void* workspace);
 

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "rt/context.h"
 
@@ -77,6 +78,7 @@ tcc_status tcc_rt_context_create(const tcc_rt_plan* plan, const tcc_create_optio
   tcc_context* context = calloc(1, sizeof *context);
   if (!context) return tcc_rt_fail(TCC_ERROR_RESOURCES, "no memory for a context");
   context->plan = plan;
+  context->process = getpid();
   status = fill_context(context, &options);
   if (status != TCC_OK) {
     tcc_rt_context_destroy(context);
@@ -88,11 +90,23 @@ tcc_status tcc_rt_context_create(const tcc_rt_plan* plan, const tcc_create_optio
 
 void tcc_rt_context_destroy(tcc_context* context) {
   if (!context) return;
-  if (context->device) context->plan->gpu->ops->destroy(context);
-  tcc_rt_pool_destroy(context->pool);
+  // In a forked child there are no threads to end, and the driver must not be called: both stay with the parent.
+  if (context->process == getpid()) {
+    if (context->device) context->plan->gpu->ops->destroy(context);
+    tcc_rt_pool_destroy(context->pool);
+  }
   free(context->workspace);
   free(context->buffers);
   free(context);
+}
+
+tcc_status tcc_rt_check_process(const tcc_context* context, const char* what) {
+  const pid_t here = getpid();
+  if (context->process == here) return TCC_OK;
+  return tcc_rt_fail(TCC_ERROR_INVALID_ARGUMENT,
+                     "%s: process %ld made the context, and this is process %ld; contexts do not survive fork(): call "
+                     "create() in this process",
+                     what, (long)context->process, (long)here);
 }
 
 tcc_status tcc_rt_context_info(const tcc_context* context, tcc_context_info* info) {
@@ -254,13 +268,14 @@ static tcc_status run_on_cpu(tcc_context* context, const tcc_rt_call* call) {
 static tcc_status run_checked(tcc_context* context, uint32_t num_inputs, uint32_t num_outputs,
                               const tcc_rt_call* call) {
   if (!context) return tcc_rt_fail(TCC_ERROR_INVALID_ARGUMENT, "run: the context is NULL");
+  tcc_status status = tcc_rt_check_process(context, "run");
+  if (status != TCC_OK) return status;
   if (atomic_exchange_explicit(&context->busy, true, memory_order_acquire)) {
     return tcc_rt_fail(TCC_ERROR_BUSY, "run: the context is inside another call; make one context per thread");
   }
   const tcc_model_info* info = &context->plan->info;
   const bool on_cpu = !context->device;
-  tcc_status status =
-      take_tensors("input", info->inputs, info->num_inputs, call->inputs, num_inputs, context->inputs, on_cpu);
+  status = take_tensors("input", info->inputs, info->num_inputs, call->inputs, num_inputs, context->inputs, on_cpu);
   if (status == TCC_OK) {
     status =
         take_tensors("output", info->outputs, info->num_outputs, call->outputs, num_outputs, context->outputs, on_cpu);

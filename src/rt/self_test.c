@@ -166,10 +166,11 @@ static tcc_status run_twice(tcc_context* context, test_memory* memory) {
 
 tcc_status tcc_rt_self_test(tcc_context* context) {
   if (!context) return tcc_rt_fail(TCC_ERROR_INVALID_ARGUMENT, "self test: the context is NULL");
+  tcc_status status = tcc_rt_check_process(context, "self test");
+  if (status != TCC_OK) return status;
   const tcc_model_info* info = &context->plan->info;
   test_memory memory = {NULL, NULL, NULL, NULL};
   uint32_t made = 0;
-  tcc_status status = TCC_OK;
   if (context->device) status = context->plan->gpu->ops->begin_self_test(context, &made);
   if (status == TCC_OK) status = run_twice(context, &memory);
   if (context->device) context->plan->gpu->ops->end_self_test(context, made);

@@ -1,4 +1,7 @@
 // The executor for GPUs over a driver that is not one.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
 #include <thread>
@@ -434,6 +437,28 @@ TEST_CASE("the driver's table matches the driver's functions", "[unit]") {
   TCC_CUDA_DRIVER_FUNCTIONS(TCC_PRESENT)
   TCC_CUDA_GRAPH_FUNCTIONS(TCC_PRESENT)
 #undef TCC_PRESENT
+}
+
+TEST_CASE("a forked child makes no call of the driver", "[errors]") {
+  FakeCuda& fake = start_with_kernels();
+  const Model model;
+  OnDevice memory;
+  Context c(model);
+  fake.clear();
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    alarm(10);
+    bool right = memory.run(c.context) == TCC_ERROR_INVALID_ARGUMENT;
+    right = right && tcc_rt_self_test(c.context) == TCC_ERROR_INVALID_ARGUMENT;
+    tcc_rt_context_destroy(c.context);
+    _exit(right && std::string(fake.log()).empty() ? 0 : 1);
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
+  REQUIRE(memory.run(c.context) == TCC_OK);
 }
 
 TEST_CASE("two threads make contexts of one model at once") {

@@ -1,4 +1,6 @@
 #include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -112,6 +114,20 @@ void require_error(tcc_status status, tcc_status wanted, const std::string& text
   INFO(tcc_rt_last_error());
   REQUIRE(status == wanted);
   REQUIRE(std::string(tcc_rt_last_error()).find(text) != std::string::npos);
+}
+
+// What `body` returns in a forked child; -1 where the child hangs or dies.
+template <class F>
+int in_child(F&& body) {
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    alarm(10);
+    _exit(body());
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
 }  // namespace
@@ -299,6 +315,27 @@ TEST_CASE("two contexts run one model in two threads", "[unit]") {
   second.join();
   REQUIRE(good[0]);
   REQUIRE(good[1]);
+}
+
+TEST_CASE("a forked child is told that its parent made the context", "[unit][errors]") {
+  Model model;
+  Context context(model, 2);
+  Tensor in, out;
+  REQUIRE(run(context, in, out) == TCC_OK);
+  CHECK(in_child([&] {
+          if (run(context, in, out) != TCC_ERROR_INVALID_ARGUMENT) return 1;
+          if (std::string(tcc_rt_last_error()).find("fork") == std::string::npos) return 2;
+          if (tcc_rt_self_test(context.context) != TCC_ERROR_INVALID_ARGUMENT) return 3;
+          tcc_rt_context_destroy(context.context);
+          context.context = nullptr;
+          // One of its own works.
+          const tcc_create_options options{sizeof options, 2, 0, 0};
+          if (tcc_rt_context_create(&model.plan, &options, &context.context) != TCC_OK) return 4;
+          if (run(context, in, out) != TCC_OK || out.values != expected(in)) return 5;
+          tcc_rt_context_destroy(context.context);
+          return 0;
+        }) == 0);
+  REQUIRE(run(context, in, out) == TCC_OK);
 }
 
 TEST_CASE("with bound threads a run binds its caller as long as it lasts", "[unit]") {

@@ -6,7 +6,8 @@
 // struct_size covers it.
 //
 // Threads: the model itself (code, weights, info, metadata) is immutable and shared. A context belongs to one call at
-// a time; make one per thread. Contexts do not survive fork().
+// a time; make one per thread. Contexts do not survive fork(): in the child run() and self_test() return
+// TCC_ERROR_INVALID_ARGUMENT, and destroy() frees memory only.
 //
 // CUDA models (info()->device_type is TCC_DEVICE_CUDA): the library loads, and info() and metadata_json() work, where
 // there is no GPU and no driver; create() opens the driver. run() only enqueues work on the caller's stream: it
