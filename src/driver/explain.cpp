@@ -273,12 +273,16 @@ Result<Json> load_proposals(const std::string& key, const record::Database& stor
 Result<void> read_recorded(const std::string& key, const std::string& trace, const record::Database& store,
                            Explanation& out) {
   TCC_TRY(Json row, load_proposals(key, store));
-  out.recorded.proposed = row.value("proposed", int64_t{0});
-  out.recorded.duplicate = row.value("duplicate", int64_t{0});
-  out.recorded.rejected = row.value("rejected", int64_t{0});
-  if (row.contains("reasons") && row["reasons"].is_object())
-    for (const auto& [reason, reject] : row["reasons"].items())
-      out.recorded.rejects.push_back({reason, reject.value("count", int64_t{0}), reject.value("example", ""), ""});
+  try {
+    out.recorded.proposed = row.value("proposed", int64_t{0});
+    out.recorded.duplicate = row.value("duplicate", int64_t{0});
+    out.recorded.rejected = row.value("rejected", int64_t{0});
+    if (row.contains("reasons") && row["reasons"].is_object())
+      for (const auto& [reason, reject] : row["reasons"].items())
+        out.recorded.rejects.push_back({reason, reject.value("count", int64_t{0}), reject.value("example", ""), ""});
+  } catch (const Json::exception&) {  // a value of another type: the row counts nothing
+    out.recorded = {};
+  }
   std::stable_sort(out.recorded.rejects.begin(), out.recorded.rejects.end(),
                    [](const RejectExample& a, const RejectExample& b) { return a.count > b.count; });
   TCC_TRY(std::vector<record::Record> records, store.all(task_key_hash(key)));
@@ -304,7 +308,11 @@ Result<void> read_recorded(const std::string& key, const std::string& trace, con
 Result<void> record_proposals(const std::string& key, const search::Counts& counts, record::Store& store) {
   if (counts.proposed == 0) return {};
   TCC_TRY(Json row, load_proposals(key, store));
-  auto add = [](Json& to, const char* name, int64_t n) { to[name] = to.value(name, int64_t{0}) + n; };
+  auto add = [](Json& to, const char* name, int64_t n) {
+    Json& value = to[name];
+    value = (value.is_number_integer() ? value.get<int64_t>() : 0) + n;
+  };
+  if (row.contains("reasons") && !row["reasons"].is_object()) row.erase("reasons");
   add(row, "proposed", counts.proposed);
   add(row, "duplicate", counts.duplicate);
   add(row, "rejected", counts.rejected);

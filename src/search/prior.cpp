@@ -40,8 +40,10 @@ std::vector<PriorTask> parse(const std::optional<std::string>& text, const featu
   if (!text) return out;
   json all = json::parse(*text, nullptr, false);
   if (all.is_discarded() || !all.is_object() || !all.contains("tasks") || !all["tasks"].is_array()) return out;
-  const std::string name = all.value("schema", std::string("unknown"));
-  if (const int version = all.value("version", 0); name != schema.name || version != schema.version) {
+  const json &schema_name = all["schema"], &schema_version = all["version"];  // null where there is none
+  const std::string name = schema_name.is_string() ? schema_name.get<std::string>() : "unknown";
+  const int version = schema_version.is_number() ? schema_version.get<int>() : 0;
+  if (name != schema.name || version != schema.version) {
     if (notes != nullptr)
       notes->push_back(
           fmt::format("the records' feature rows have schema '{}' version {}, expected '{}' version {}: they "

@@ -49,12 +49,49 @@ std::string session_key(std::span<const task::Task> tasks, const target::Target&
   return "tune " + record::hash_text(h);
 }
 
-Result<std::optional<json>> load(const std::string& key, const record::Store& store) {
+// The values of a session row and of one of its tasks, each where the row has it. They throw json::exception where a
+// value has another type.
+void read_session(const json& row, Session& session) {
+  session.round = row.value("round", int64_t{0});
+  session.trials = row.value("trials", int64_t{0});
+  session.last_record = row.value("last_record", int64_t{-1});
+}
+void read_task(const json& t, TaskState& s) {
+  s.history = t.value("history", std::vector<double>{});
+  s.trials = t.value("trials", int64_t{0});
+  s.empty_rounds = t.value("empty_rounds", int64_t{0});
+  s.last_round = t.value("last_round", int64_t{-1});
+  s.first_seconds = t.value("first_seconds", 0.0);
+  s.exhausted = t.value("exhausted", false);
+  s.best_seconds = t.value("best_seconds", s.best_seconds);
+  s.best_trace = t.value("best_trace", s.best_trace);
+  s.best_nest = t.value("best_nest", s.best_nest);
+  for (const json& r : t.value("relatives", json::array()))
+    if (r.is_array() && r.size() == 2) s.relatives.push_back({r[0].get<uint64_t>(), r[1].get<int64_t>()});
+}
+
+struct Row {
+  std::optional<json> checkpoint;  // whole: every value has its type
+  bool damaged = false;            // there is a row, and it is none
+};
+
+// A row that another version wrote, or that somebody changed, is no checkpoint: the run starts anew.
+Result<Row> load(const std::string& key, const record::Store& store) {
   TCC_TRY(std::optional<std::string> text, store.load_session(key));
-  if (!text) return std::optional<json>{};
+  if (!text) return Row{};
   json row = json::parse(*text, nullptr, false);
-  if (row.is_discarded() || !row.is_object() || row.value("version", 0) != kVersion) return std::optional<json>{};
-  return std::optional(row);
+  try {
+    if (!row.is_object() || row.value("version", 0) != kVersion) return Row{{}, true};
+    Session session;
+    read_session(row, session);
+    for (const json& t : row.value("tasks", json::array())) {
+      TaskState task;
+      read_task(t, task);
+    }
+  } catch (const json::exception&) {
+    return Row{{}, true};
+  }
+  return Row{std::move(row), false};
 }
 
 // The first row that nobody works on, one of an interrupted run before an empty one.
@@ -67,8 +104,9 @@ Result<void> claim_row(Session& session, const std::string& key, bool resume, re
       session.other_process = other;
       continue;
     }
-    TCC_TRY(std::optional<json> row, load(candidate, store));
-    const bool interrupted = resume && row.has_value();
+    TCC_TRY(Row row, load(candidate, store));
+    session.damaged = session.damaged || (resume && row.damaged);
+    const bool interrupted = resume && row.checkpoint.has_value();
     if (!session.key.empty() && !interrupted) {
       TCC_TRY_VOID(store.release_session(candidate));
       continue;
@@ -91,11 +129,9 @@ Result<Session> open_session(std::span<const task::Task> tasks, const target::Ta
   session.prior = prior != nullptr ? prior->hash : 0;
   TCC_TRY_VOID(claim_row(session, session_key(tasks, target, options, kind, session.prior), options.resume, store));
   if (!options.resume) return session;
-  TCC_TRY(std::optional<json> row, load(session.key, store));
-  if (!row) return session;
-  session.round = row->value("round", int64_t{0});
-  session.trials = row->value("trials", int64_t{0});
-  session.last_record = row->value("last_record", int64_t{-1});
+  TCC_TRY(Row row, load(session.key, store));
+  if (!row.checkpoint) return session;
+  read_session(*row.checkpoint, session);
   session.resumed = true;
   return session;
 }
@@ -110,24 +146,10 @@ int64_t last_record(const std::vector<TaskState>& states) {
 
 Result<void> restore_session(const Session& session, std::vector<TaskState>& states, const record::Store& store) {
   if (!session.resumed) return {};
-  TCC_TRY(std::optional<json> row, load(session.key, store));
-  if (!row || !row->contains("tasks") || !(*row)["tasks"].is_array() || (*row)["tasks"].size() != states.size())
-    return {};
-  for (size_t i = 0; i < states.size(); ++i) {
-    const json& t = (*row)["tasks"][i];
-    TaskState& s = states[i];
-    s.history = t.value("history", std::vector<double>{});
-    s.trials = t.value("trials", int64_t{0});
-    s.empty_rounds = t.value("empty_rounds", int64_t{0});
-    s.last_round = t.value("last_round", int64_t{-1});
-    s.first_seconds = t.value("first_seconds", 0.0);
-    s.exhausted = t.value("exhausted", false);
-    s.best_seconds = t.value("best_seconds", s.best_seconds);
-    s.best_trace = t.value("best_trace", s.best_trace);
-    s.best_nest = t.value("best_nest", s.best_nest);
-    for (const json& r : t.value("relatives", json::array()))
-      if (r.is_array() && r.size() == 2) s.relatives.push_back({r[0].get<uint64_t>(), r[1].get<int64_t>()});
-  }
+  TCC_TRY(Row row, load(session.key, store));
+  const json tasks = row.checkpoint ? row.checkpoint->value("tasks", json::array()) : json::array();
+  if (tasks.size() != states.size()) return {};
+  for (size_t i = 0; i < states.size(); ++i) read_task(tasks[i], states[i]);
   return {};
 }
 

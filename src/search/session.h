@@ -14,6 +14,7 @@ struct Session {
   int64_t trials = 0;        // used up to it
   int64_t last_record = -1;  // id of the last record that its proposals may depend on
   bool resumed = false;
+  bool damaged = false;       // there was a checkpoint that could not be used
   int64_t other_process = 0;  // that is on the same search right now, with a row of its own; 0: none
 };
 

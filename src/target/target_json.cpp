@@ -295,6 +295,9 @@ Result<Target> target_from_json(std::string_view text) {
     json = Json::parse(text);
   } catch (const Json::parse_error& error) {  // the library's only way to tell the position
     return file_error(fmt::format("not JSON at byte {}: {}", error.byte, sanitize(error.what())));
+  } catch (const Json::exception& error) {  // a number that a double cannot hold, as 1e999
+    return file_error(fmt::format("a value is out of range: {}", sanitize(error.what())),
+                      "give numbers that a double holds, below 1.8e308");
   }
   if (!json.is_object()) return file_error("the file must hold one JSON object");
   TCC_TRY(Target t, starting_point(json));

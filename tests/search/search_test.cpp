@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "search/scheduler.h"
+#include "search/session.h"
 #include "search/task_state.h"
 #include "tcc/features/features.h"
 #include "tcc/lower/lower.h"
@@ -146,6 +147,45 @@ TEST_CASE("an interrupted run goes on as if it had not been interrupted") {
     CHECK(cut_off.inner.measured() + rest.inner.measured() == o.trials);
     CHECK(log_of(*store) == log_of(*whole));
     for (size_t t = 0; t < work.size(); ++t) CHECK(finish->tasks[t].best_nest == uninterrupted->tasks[t].best_nest);
+  }
+}
+
+TEST_CASE("a checkpoint with a value of another type is not used, and the run starts anew", "[errors]") {
+  target::Target target = avx512();
+  std::vector<task::Task> work = tasks();
+  search::TuneOptions o = small_options(search::Strategy::kRandom);
+  auto store = memory_store();
+  {
+    Fake cut_off(5, 0.1, 20);
+    search::Environment env = environment(*store, cut_off);
+    env.stop = [&] { return cut_off.left <= 0; };
+    REQUIRE(search::tune(work, target, o, env)->stopped);
+  }
+  auto session = search::open_session(work, target, o, nullptr, *store);
+  REQUIRE(session.has_value());
+  REQUIRE(session->resumed);
+  const std::string text = store->load_session(session->key)->value();
+  for (auto [from, to] : {std::pair{"\"round\":", "\"round\":\"a\",\"was\":"},
+                          std::pair{"\"history\":", "\"history\":{\"a\":1},\"was\":"},
+                          std::pair{"\"best_nest\":", "\"best_nest\":[],\"was\":"},
+                          std::pair{"\"version\":", "\"version\":null,\"was\":"}}) {
+    INFO(to);
+    std::string damaged = text;
+    REQUIRE(damaged.find(from) != std::string::npos);
+    damaged.replace(damaged.find(from), std::string(from).size(), to);
+    REQUIRE(store->save_session(session->key, damaged).has_value());
+    Fake machine(5, 0.1, 1);
+    search::Environment env = environment(*store, machine);
+    std::vector<std::string> notes;
+    env.progress = [&](const search::Progress& p) {
+      if (p.kind == search::Progress::Kind::kNote) notes.push_back(p.note);
+    };
+    env.stop = [&] { return machine.left <= 0; };
+    auto result = search::tune(work, target, o, env);
+    REQUIRE(result.has_value());
+    CHECK_FALSE(result->resumed);
+    REQUIRE(!notes.empty());
+    CHECK_THAT(notes.front(), Catch::Contains("starting anew"));
   }
 }
 
