@@ -24,6 +24,9 @@ if(TARGET test_codegen AND TARGET tcc_lower)
 endif()
 if(TARGET test_package AND TARGET tcc_lower)
   target_link_libraries(test_package PRIVATE tcc_lower nlohmann_json::nlohmann_json)
+  add_library(constructor MODULE package/constructor.c)
+  add_dependencies(test_package constructor)
+  target_compile_definitions(test_package PRIVATE TCC_CONSTRUCTOR_LIBRARY="$<TARGET_FILE:constructor>")
 endif()
 
 # Design spaces of real tasks, run under the interpreter.

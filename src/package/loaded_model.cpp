@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <filesystem>
 
+#include "library_file.h"
 #include "tcc/support/check.h"
 #include "tcc/support/files.h"
 #include "tcc/support/text.h"
@@ -57,6 +58,12 @@ Result<std::vector<TensorSpec>> read_specs(const tcc_tensor_info* infos, uint32_
   return specs;
 }
 
+std::string metadata_of(const tcc_model_api& api) {
+  uint64_t length = 0;
+  const char* text = api.metadata_json(&length);
+  return {text, length};
+}
+
 std::vector<tcc_dltensor> make_tensors(const tcc_tensor_info* infos, uint32_t count) {
   std::vector<tcc_dltensor> tensors(count);
   for (uint32_t i = 0; i < count; ++i) {
@@ -70,6 +77,15 @@ std::vector<tcc_dltensor> make_tensors(const tcc_tensor_info* infos, uint32_t co
 
 }  // namespace
 
+Result<std::string> read_metadata(const std::string& path) {
+  TCC_TRY(std::optional<std::string> metadata, check_library(path));
+  if (metadata) return std::move(*metadata);
+  return make_error(
+      ErrorClass::kInput,
+      fmt::format("'{}' has no section {}: another program or an older tcc made it", sanitize(path), kMetadataSection),
+      "build it again with this tcc");
+}
+
 Result<std::shared_ptr<LoadedModel>> LoadedModel::open(const std::string& path) {
   std::string id = id_of_path(path);
   if (id.empty()) {
@@ -79,9 +95,9 @@ Result<std::shared_ptr<LoadedModel>> LoadedModel::open(const std::string& path) 
   std::error_code code;
   std::string absolute = std::filesystem::absolute(path, code).string();
   if (code) return environment_error("'{}': {}", sanitize(path), code.message());
-  // The loader would wait for a pipe's writer for ever.
-  if (auto file = MappedFile::open(path); !file)
-    return tl::make_unexpected(std::move(file).error().with_context("model library"));
+  // The loader waits for a pipe's writer for ever, and a file that ends early kills the process.
+  auto metadata = check_library(path);
+  if (!metadata) return tl::make_unexpected(std::move(metadata).error().with_context("model library"));
   auto library = DynamicLibrary::open({absolute});
   if (!library) return tl::make_unexpected(std::move(library).error().with_context("model library"));
   std::shared_ptr<LoadedModel> model(new LoadedModel);
@@ -99,6 +115,10 @@ Result<std::shared_ptr<LoadedModel>> LoadedModel::open(const std::string& path) 
                       fmt::format("'{}' has a newer interface than version {}", sanitize(path), TCC_MODEL_ABI_VERSION),
                       "use the tcc that built it, or build it again");
   }
+  model->metadata_ = *metadata ? std::move(**metadata) : metadata_of(*model->api_);
+  if (std::string problem = metadata_problem(model->metadata_); !problem.empty())
+    return make_error(ErrorClass::kInput, fmt::format("'{}': its metadata are damaged: {}", sanitize(path), problem),
+                      "build it again");
   const tcc_model_info* info = model->api_->info();
   TCC_TRY(model->inputs_, read_specs(info->inputs, info->num_inputs, path));
   TCC_TRY(model->outputs_, read_specs(info->outputs, info->num_outputs, path));
@@ -116,12 +136,6 @@ bool LoadedModel::on_gpu() const {
   const tcc_model_info* info = api_->info();
   const bool says = info->struct_size >= offsetof(tcc_model_info, device_type) + sizeof info->device_type;
   return says && info->device_type == TCC_DEVICE_CUDA;
-}
-
-std::string LoadedModel::metadata_json() const {
-  uint64_t length = 0;
-  const char* text = api_->metadata_json(&length);
-  return {text, length};
 }
 
 Result<std::unique_ptr<ModelContext>> LoadedModel::create_context(const ContextOptions& options) {

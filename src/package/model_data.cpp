@@ -4,6 +4,7 @@
 #include <cstring>
 #include <map>
 
+#include "library_file.h"
 #include "tcc/ir/permute.h"
 #include "tcc/support/check.h"
 
@@ -153,6 +154,8 @@ class ModelWriter {
     ElfObject object;
     auto data = object.add_section(".data.rel.ro", ElfObject::Kind::kRelocatedData, 64, image_.bytes());
     auto strings = object.add_section(".rodata", ElfObject::Kind::kReadOnly, 1, strings_.bytes());
+    auto metadata =
+        object.add_section(std::string(kMetadataSection), ElfObject::Kind::kReadOnly, 16, metadata_section(metadata_));
     auto weights = object.add_streamed_section(
         ".lrodata", ElfObject::Kind::kReadOnlyLarge, 64, static_cast<uint64_t>(layout_.weights_bytes),
         [&](const ByteSink& sink) { return stream_weights(*plan_.graph, layout_, sink); });
@@ -173,6 +176,9 @@ class ModelWriter {
           break;
         case PlanImage::To::kStrings:
           object.point_at(data, p.at, object.section_symbol(strings), p.addend);
+          break;
+        case PlanImage::To::kMetadata:
+          object.point_at(data, p.at, object.section_symbol(metadata), p.addend);
           break;
         case PlanImage::To::kWeights:
           object.point_at(data, p.at, object.section_symbol(weights), p.addend);
@@ -280,7 +286,7 @@ class ModelWriter {
     };
     point(gpu ? offsetof(tcc_rt_plan, gpu) : offsetof(tcc_rt_plan, steps), To::kData, steps);
     if (layout_.weights_bytes > 0) point(offsetof(tcc_rt_plan, weights), To::kWeights, 0);
-    point(offsetof(tcc_rt_plan, metadata_json), To::kStrings, strings_.add(metadata_));
+    point(offsetof(tcc_rt_plan, metadata_json), To::kMetadata, kMetadataHeaderBytes);
     size_t info = offsetof(tcc_rt_plan, info);
     point(info + offsetof(tcc_model_info, id), To::kStrings, strings_.add(id_));
     point(info + offsetof(tcc_model_info, inputs), To::kData, inputs);

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <set>
 
+#include "library_file.h"
 #include "linker.h"
 #include "model_data.h"
 #include "tcc/rt/blob.h"
@@ -91,7 +92,9 @@ Result<std::string> link_objects(const PackagePlan& plan, const ModelLayout& lay
     request.objects.push_back(fmt::format("{}/kernel_{}.o", scratch, i));
     TCC_TRY_VOID(write_file(request.objects.back(), plan.codes[i].artifact.code));
   }
-  return link_library(request, options.linker);
+  TCC_TRY(std::string linker, link_library(request, options.linker));
+  TCC_TRY_VOID(seal_library(request.output));
+  return linker;
 }
 
 class FileWriter {

@@ -26,7 +26,7 @@ class StringPool {
 
 class PlanImage {
  public:
-  enum class To : uint8_t { kData, kStrings, kWeights, kSymbol, kDeviceCode };
+  enum class To : uint8_t { kData, kStrings, kMetadata, kWeights, kSymbol, kDeviceCode };
   struct Pointer {
     uint64_t at;
     To to;

@@ -134,9 +134,8 @@ struct ScheduleTime {
 Result<ScheduleTime> bench_schedule(const task::Task& task, const std::string& trace, const target::Target& target,
                                     int threads, const std::string& cuda_driver = "");
 
-// The metadata of a library as it stands in it.
+// The metadata of a library, and whether it runs on a GPU. The file is read and checked; nothing of it is executed.
 Result<std::string> library_metadata(const std::string& library);
-// Does the library run on a GPU?
 Result<bool> library_on_gpu(const std::string& library);
 // Does the name mean a library rather than a model?
 bool is_library(const std::string& name);

@@ -21,12 +21,17 @@ struct TensorSpec {
   int64_t bytes = 0;
 };
 
+// The metadata of a built library, read from the file: nothing of it is executed. Errors: the file is no library, ends
+// early, is damaged, or has no metadata of this form.
+Result<std::string> read_metadata(const std::string& path);
+
 class ModelContext;
 
 // Immutable and shared between threads.
 class LoadedModel : public std::enable_shared_from_this<LoadedModel> {
  public:
-  // `path` ends in lib<ID>.so. Errors (environment): the file does not load, exports no tcc_<ID>_query, or has an ABI
+  // `path` ends in lib<ID>.so. Its length and checksum are checked before the file is loaded. Errors (environment): the
+  // file does not load, exports no tcc_<ID>_query, or has an ABI
   // that this tool does not know. A path that was opened before and is still loaded gives the old library.
   static Result<std::shared_ptr<LoadedModel>> open(const std::string& path);
 
@@ -35,7 +40,7 @@ class LoadedModel : public std::enable_shared_from_this<LoadedModel> {
   const std::vector<TensorSpec>& outputs() const { return outputs_; }
   int64_t workspace_bytes() const;
   int64_t weights_bytes() const;
-  std::string metadata_json() const;
+  const std::string& metadata_json() const { return metadata_; }
   bool on_gpu() const;  // runs on a CUDA device
   const tcc_model_api& api() const { return *api_; }
 
@@ -57,7 +62,7 @@ class LoadedModel : public std::enable_shared_from_this<LoadedModel> {
   LoadedModel() = default;
   std::shared_ptr<DynamicLibrary> library_;
   const tcc_model_api* api_ = nullptr;
-  std::string id_;
+  std::string id_, metadata_;
   std::vector<TensorSpec> inputs_, outputs_;
 };
 
