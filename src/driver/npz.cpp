@@ -85,21 +85,15 @@ Result<std::map<std::string, TensorFile>> read_npz(const std::string& path) {
 }
 
 Result<void> write_npz(const std::string& path, std::span<const NamedTensor> tensors) {
-  const std::string temporary = fmt::format("{}.tmp.{}", path, getpid());
-  if (auto made = write_file(temporary, ""); !made) {  // says why where the place cannot be written
-    Error error = std::move(made).error();
-    if (const size_t at = error.message.find(temporary); at != std::string::npos)
-      error.message.replace(at, temporary.size(), path);
-    return tl::make_unexpected(std::move(error));
-  }
-  zipFile archive = zipOpen64(temporary.c_str(), APPEND_STATUS_CREATE);
+  TCC_TRY(auto file, NewFile::create(path));
+  // minizip opens its file by name: this one is ours.
+  zipFile archive = zipOpen64(file->temporary().c_str(), APPEND_STATUS_CREATE);
   Result<void> done;
   if (archive == nullptr) done = environment_error("cannot write '{}'", sanitize(path));
   for (const NamedTensor& tensor : tensors)
     if (done) done = write_member(archive, tensor);
   const bool closed = archive == nullptr || zipClose(archive, nullptr) == ZIP_OK;
-  if (done && closed && std::rename(temporary.c_str(), path.c_str()) == 0) return {};
-  ::unlink(temporary.c_str());
+  if (done && closed && file->commit()) return {};
   return make_error(ErrorClass::kEnvironment, fmt::format("cannot write '{}'", sanitize(path)),
                     "is the disk full, or a limit on file sizes reached? Free some space, or name another file");
 }

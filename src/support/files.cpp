@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -182,27 +183,46 @@ Result<std::string> read_file(const std::string& path, uint64_t max_bytes) {
   return read_all(fd, info, path);
 }
 
-Result<void> write_file(const std::string& path, std::string_view bytes, bool executable) {
-  std::string temporary = fmt::format("{}.tmp.{}", path, getpid());
-  Descriptor fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, executable ? 0755 : 0644));
-  if (fd.get() < 0) return system_error("write", path);
-  size_t done = 0;
-  while (done < bytes.size()) {
-    ssize_t n = ::write(fd.get(), bytes.data() + done, bytes.size() - done);
+Result<std::unique_ptr<NewFile>> NewFile::create(const std::string& path, bool executable) {
+  constexpr int kTries = 16;
+  for (int i = 0; i < kTries; ++i) {
+    uint64_t number = 0;
+    if (getrandom(&number, sizeof number, 0) != static_cast<ssize_t>(sizeof number)) return system_error("write", path);
+    std::unique_ptr<NewFile> file(new NewFile(path, fmt::format("{}.{:016x}.tmp", path, number)));
+    file->fd_ = ::open(file->temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+                       executable ? 0755 : 0644);
+    if (file->fd_ >= 0) return file;
+    if (errno != EEXIST) return system_error("write", path);
+  }
+  return environment_error("cannot write '{}': every temporary name beside it exists", path);
+}
+
+NewFile::~NewFile() {
+  if (fd_ < 0) return;
+  ::close(fd_);
+  ::unlink(temporary_.c_str());
+}
+
+Result<void> NewFile::write(std::string_view bytes) {
+  for (size_t done = 0; done < bytes.size();) {
+    ssize_t n = ::write(fd_, bytes.data() + done, bytes.size() - done);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) {
-      auto error = system_error("write", path);
-      ::unlink(temporary.c_str());
-      return error;
-    }
+    if (n < 0) return system_error("write", path_);
     done += static_cast<size_t>(n);
   }
-  if (::rename(temporary.c_str(), path.c_str()) != 0) {
-    auto error = system_error("write", path);
-    ::unlink(temporary.c_str());
-    return error;
-  }
   return {};
+}
+
+Result<void> NewFile::commit() {
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) return system_error("write", path_);
+  ::close(std::exchange(fd_, -1));
+  return {};
+}
+
+Result<void> write_file(const std::string& path, std::string_view bytes, bool executable) {
+  TCC_TRY(auto file, NewFile::create(path, executable));
+  TCC_TRY_VOID(file->write(bytes));
+  return file->commit();
 }
 
 Result<void> make_directories(const std::string& path) {

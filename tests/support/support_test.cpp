@@ -1,7 +1,9 @@
-#include <catch2/catch.hpp>
+#include <unistd.h>
 
 #include <atomic>
+#include <catch2/catch.hpp>
 #include <new>
+#include <set>
 
 #include "tcc/support/arena.h"
 #include "tcc/support/dynlib.h"
@@ -74,12 +76,36 @@ TEST_CASE("files: whole write, clear errors") {
   CHECK(MappedFile::open(path).value()->bytes().size() == 5);
 }
 
+TEST_CASE("a file in the making has a name of its own and follows no link", "[errors]") {
+  auto dir = TemporaryDirectory::create("tcc-test-");
+  REQUIRE(dir);
+  const std::string path = (*dir)->path() + "/o.npy", victim = (*dir)->path() + "/victim";
+  REQUIRE(write_file(victim, "mine"));
+  std::set<std::string> names;
+  for (int i = 0; i < 3; ++i) {
+    auto file = NewFile::create(path);
+    REQUIRE(file);
+    CHECK(names.insert((*file)->temporary()).second);
+    CHECK((*file)->write("half"));
+  }
+  for (const std::string& name : names) CHECK_FALSE(file_exists(name));  // deleted: they were not committed
+  CHECK_FALSE(file_exists(path));
+  // Nobody can put a link where the bytes go; one in the place of the result is replaced.
+  REQUIRE(symlink("victim", (path + fmt::format(".tmp.{}", getpid())).c_str()) == 0);
+  REQUIRE(symlink("victim", path.c_str()) == 0);
+  REQUIRE(write_file(path, "new"));
+  CHECK(read_file(victim).value() == "mine");
+  CHECK(read_file(path).value() == "new");
+}
+
 TEST_CASE("suggestions and sanitising") {
   std::vector<std::string> known = {"tune", "build", "bench"};
   CHECK(suggest("tnue", known) == "did you mean 'tune'?");
   CHECK(suggest("zzzzzzz", known).empty());
   CHECK(sanitize("a\x1b[31mb") == "a\\x1b[31mb");
   CHECK(sanitize("\xff") == "\\xff");
+  CHECK(sanitize("a\xc2\x9b"
+                 "31mb \xc2\xb5s") == "a\\xc2\\x9b31mb \xc2\xb5s");
   CHECK(format_duration(0.00123) == "1.23 ms");
 }
 

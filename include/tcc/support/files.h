@@ -14,7 +14,23 @@ namespace tcc {
 
 // Whole-file helpers. Errors name the path and the system's reason.
 Result<std::string> read_file(const std::string& path, uint64_t max_bytes = uint64_t{64} << 30);
-// Writes to a temporary name in the same folder, then renames: a reader never sees half a file.
+// A file that gets its name when it is whole: until commit() it has a random name in the same folder, which nothing
+// else had before and which no link leads elsewhere. What is not committed is deleted.
+class NewFile {
+ public:
+  static Result<std::unique_ptr<NewFile>> create(const std::string& path, bool executable = false);
+  ~NewFile();
+  NewFile(const NewFile&) = delete;
+  const std::string& temporary() const { return temporary_; }
+  Result<void> write(std::string_view bytes);
+  Result<void> commit();
+
+ private:
+  NewFile(std::string path, std::string temporary) : path_(std::move(path)), temporary_(std::move(temporary)) {}
+  std::string path_, temporary_;
+  int fd_ = -1;
+};
+// The whole of a NewFile at once: a reader never sees half a file.
 Result<void> write_file(const std::string& path, std::string_view bytes, bool executable = false);
 Result<void> make_directories(const std::string& path);
 bool file_exists(const std::string& path);
