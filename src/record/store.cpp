@@ -10,6 +10,7 @@
 #include "tcc/support/check.h"
 #include "tcc/support/files.h"
 #include "tcc/support/hash.h"
+#include "tcc/support/text.h"
 
 namespace tcc::record {
 namespace {
@@ -173,6 +174,20 @@ Result<void> migrate(sqlite3* db, const std::string& path) {
   return execute(db, path, "COMMIT");
 }
 
+// A store has tables and their indexes. Views and triggers are queries that the file itself brings: one of them without
+// an end would stop whoever reads the file.
+Result<void> check_schema(sqlite3* db, const std::string& path) {
+  TCC_TRY(Statement s, Statement::prepare(db, path,
+                                          "SELECT type, name FROM sqlite_master WHERE type NOT IN ('table','index') OR "
+                                          "sql LIKE 'CREATE VIRTUAL%' ORDER BY name LIMIT 1"));
+  TCC_TRY(bool found, s.step());
+  if (!found) return {};
+  return make_error(ErrorClass::kEnvironment,
+                    fmt::format("records '{}': expected tables and indexes only, found the {} '{}'", path,
+                                s.text(0) == "table" ? "virtual table" : sanitize(s.text(0)), sanitize(s.text(1))),
+                    "tcc made no such thing: another program changed the file; name another store");
+}
+
 // Returns the version of the file's tables.
 Result<int64_t> check_identity(sqlite3* db, const std::string& path, bool read_only) {
   // One transaction: another process may be making the tables right now.
@@ -180,11 +195,13 @@ Result<int64_t> check_identity(sqlite3* db, const std::string& path, bool read_o
   TCC_TRY(int64_t version, read_pragma(db, path, "PRAGMA user_version"));
   TCC_TRY(int64_t application, read_pragma(db, path, "PRAGMA application_id"));
   TCC_TRY(int64_t tables, read_pragma(db, path, "SELECT count(*) FROM sqlite_master"));
+  Result<void> schema = check_schema(db, path);
   TCC_TRY_VOID(execute(db, path, "COMMIT"));
   bool fresh = version == 0 && application == 0 && tables == 0;
   if (!fresh && application != kApplicationId)
     return make_error(ErrorClass::kEnvironment, fmt::format("'{}' is an SQLite file, but not a store of records", path),
                       "name another file");
+  if (!schema) return tl::make_unexpected(std::move(schema).error());
   if (version > kSchemaVersion)
     return make_error(ErrorClass::kEnvironment,
                       fmt::format("records '{}' were written by a newer version of tcc (format {}, this one knows {})",
@@ -279,6 +296,11 @@ Result<void> open_connection(sqlite3*& db, const std::string& path, const std::s
   int code = sqlite3_open_v2(name.c_str(), &db, flags | SQLITE_OPEN_FULLMUTEX, nullptr);
   if (code != SQLITE_OK) return database_error(db, code, path, "open it");
   sqlite3_busy_timeout(db, kBusyMilliseconds);
+  // The file may come from anybody: its schema runs nothing.
+  sqlite3_db_config(db, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
+  sqlite3_db_config(db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
+  sqlite3_db_config(db, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, nullptr);
+  sqlite3_db_config(db, SQLITE_DBCONFIG_ENABLE_VIEW, 0, nullptr);
   return {};
 }
 

@@ -117,6 +117,27 @@ void run_sql(const std::string& path, const char* sql) {
 
 }  // namespace
 
+TEST_CASE("a file with a view, a trigger or a virtual table is refused", "[errors]") {
+  auto dir = TemporaryDirectory::create("tcc-test-");
+  REQUIRE(dir);
+  const std::string endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i FROM n) SELECT * FROM n";
+  for (const auto& [what, sql] : std::vector<std::pair<std::string, std::string>>{
+           {"view", "DROP TABLE records; CREATE VIEW records AS " + endless},
+           {"trigger", "CREATE TRIGGER t AFTER INSERT ON records BEGIN DELETE FROM records; END"}}) {
+    const std::string path = fmt::format("{}/{}.db", (*dir)->path(), what);
+    REQUIRE(open_ok(path)->add(sample(1, 1, 1)));
+    sqlite3* db = nullptr;
+    REQUIRE(sqlite3_open(path.c_str(), &db) == SQLITE_OK);
+    REQUIRE(sqlite3_exec(db, sql.c_str(), nullptr, nullptr, nullptr) == SQLITE_OK);
+    sqlite3_close(db);
+    for (Store::Mode mode : {Store::Mode::kReadOnly, Store::Mode::kReadWrite}) {
+      auto store = Store::open(path, mode);
+      REQUIRE(!store);
+      CHECK_THAT(store.error().message, Catch::Contains("found the " + what));
+    }
+  }
+}
+
 TEST_CASE("a record comes back as it went in", "[unit]") {
   auto dir = TemporaryDirectory::create("tcc-record").value();
   std::string path = dir->path() + "/deep/records.db";
