@@ -159,7 +159,7 @@ Result<int> print_store(const Common& common, const std::string& path) {
     print_json(json);
     return kOk;
   }
-  std::string text = fmt::format("{}: {}", s.path, plural(s.records, "record"));
+  std::string text = fmt::format("{}: {}", sanitize(s.path), plural(s.records, "record"));
   if (s.records > 0) text += fmt::format(" from {} to {}", day(s.oldest), day(s.newest));
   text += "\n";
   for (const auto& [status, count] : s.by_status) text += fmt::format("  {} {}\n", count, status);

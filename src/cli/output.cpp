@@ -11,22 +11,36 @@
 namespace tcc::cli {
 
 namespace {
+constexpr size_t kMostPrinted = 20000;  // characters of a line
+
 std::string failure_of_output;
+
+// Names and texts of files are part of what is printed: what a terminal would obey is escaped, line breaks stay.
+std::string printable(std::string_view text) {
+  std::string out;
+  for (size_t at = 0; at <= text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    if (at > 0) out += '\n';
+    out += sanitize(text.substr(at, end - at), kMostPrinted);
+    at = end + 1;
+  }
+  return out;
+}
 }  // namespace
 
 void print_error(const Error& error) {
   std::string text = fmt::format("tcc: error: {}\n", error.message);
   for (const std::string& note : error.notes) text += fmt::format("  {}\n", note);
   if (!error.hint.empty()) text += fmt::format("  hint: {}\n", error.hint);
-  std::fputs(text.c_str(), stderr);
+  std::fputs(printable(text).c_str(), stderr);
 }
 
 void print_warning(const std::string& text) {
-  std::fputs(fmt::format("tcc: warning: {}\n", text).c_str(), stderr);
+  std::fputs(printable(fmt::format("tcc: warning: {}\n", text)).c_str(), stderr);
 }
 
 void remark(bool quiet, const std::string& text) {
-  if (!quiet) std::fputs((text + "\n").c_str(), stderr);
+  if (!quiet) std::fputs(printable(text + "\n").c_str(), stderr);
 }
 
 void print(const std::string& text) {
@@ -45,9 +59,10 @@ const std::string& output_failure() {
   return failure_of_output;
 }
 
-std::string format_table(const std::vector<std::vector<std::string>>& rows, size_t left) {
+std::string format_table(std::vector<std::vector<std::string>> rows, size_t left) {
   std::vector<size_t> widths;
-  for (const auto& row : rows) {
+  for (auto& row : rows) {
+    for (std::string& cell : row) cell = sanitize(cell, kMostPrinted);
     widths.resize(std::max(widths.size(), row.size()));
     for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
   }

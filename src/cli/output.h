@@ -9,7 +9,8 @@
 
 namespace tcc::cli {
 
-// "tcc: error: ..." with hint and notes, to stderr.
+// "tcc: error: ..." with hint and notes, to stderr. What goes to stderr is escaped: control characters in names and
+// texts of files do not reach the terminal.
 void print_error(const Error& error);
 void print_warning(const std::string& text);
 // To stderr, unless quiet.
@@ -23,8 +24,9 @@ void print_json_line(const nlohmann::ordered_json& json);
 // Why results could not be written to stdout; "" when they could.
 const std::string& output_failure();
 
-// Columns aligned; the first row is the header. `left` counts the leading columns that are flushed left.
-std::string format_table(const std::vector<std::vector<std::string>>& rows, size_t left = 1);
+// Columns aligned; the first row is the header. `left` counts the leading columns that are flushed left. Cells are
+// sanitised.
+std::string format_table(std::vector<std::vector<std::string>> rows, size_t left = 1);
 
 std::string format_seconds(double seconds);                  // "-" for 0
 std::string format_gflops(double flops, double seconds);     // "-" when unknown

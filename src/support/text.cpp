@@ -58,6 +58,8 @@ std::string sanitize(std::string_view text, size_t max) {
     bool valid = extra >= 0 && i + static_cast<size_t>(extra) < text.size() && c >= 0x20 && c != 0x7f;
     for (int k = 1; valid && k <= extra; ++k)
       valid = (static_cast<unsigned char>(text[i + static_cast<size_t>(k)]) & 0xc0) == 0x80;
+    // U+0080 to U+009F are control characters as well: terminals take U+009B for ESC [.
+    valid = valid && !(c == 0xc2 && static_cast<unsigned char>(text[i + 1]) < 0xa0);
     if (!valid) {
       out += fmt::format("\\x{:02x}", c);
       continue;
