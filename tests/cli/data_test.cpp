@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "model_bytes.h"
+#include "skip.h"
 #include "tcc/driver/tensor_file.h"
 
 using namespace cli_test;
@@ -232,7 +233,7 @@ TEST_CASE("completions and manual pages name every option", "[cli]") {
     if (box.run({"sh", "-c", "command -v " + shell}).exit_code == 0)
       CHECK(box.run({shell, "-n", "completion"}).exit_code == 0);
     else
-      WARN("SKIPPED: no " + shell + " to read its completion");
+      tcc::testing::report_skip("no " + shell + " to read its completion");
   }
   spill(box.path("ask.sh"),
         "source ./completion.bash; COMP_WORDS=(tcc tune --tri); COMP_CWORD=2; _tcc; "

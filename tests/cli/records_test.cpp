@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "model_bytes.h"
+#include "skip.h"
 
 using namespace cli_test;
 using Catch::Matchers::Contains;
@@ -148,5 +149,5 @@ TEST_CASE("the Python example gives what run gives", "[cli]") {
     CHECK_THAT(few.err, Contains("1 input tensors given, the model has 2"));
     return;
   }
-  WARN("SKIPPED: no Python with NumPy");
+  SKIP("no Python with NumPy");
 }

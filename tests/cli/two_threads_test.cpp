@@ -3,6 +3,7 @@
 // weights, and the kernels: LLVM's own pass instruments their IR, after vector accesses, which it would leave alone,
 // were made scalar. Not covered: the C library, of which the tool knows the functions that it intercepts.
 #include "runner.h"
+#include "skip.h"
 
 using namespace cli_test;
 using Catch::Matchers::Contains;
@@ -55,19 +56,11 @@ void instrument_kernels(const Sandbox& box) {
 
 TEST_CASE("threads with contexts of their own: right, and no data race", "[cli]") {
   Sandbox box;
-  if (!has_thread_sanitizer(box)) {
-    WARN("SKIPPED: the C compiler has no -fsanitize=thread");
-    return;
-  }
-  if (!fs::exists(TCC_LLVM_TOOLS "/opt") || !fs::exists(TCC_LLVM_TOOLS "/llc")) {
-    WARN("SKIPPED: LLVM's opt and llc are not installed");
-    return;
-  }
+  if (!has_thread_sanitizer(box)) SKIP("the C compiler has no -fsanitize=thread");
+  if (!fs::exists(TCC_LLVM_TOOLS "/opt") || !fs::exists(TCC_LLVM_TOOLS "/llc"))
+    SKIP("LLVM's opt and llc are not installed");
   const std::string prefix = launcher(box);
-  if (prefix == "no") {
-    WARN("SKIPPED: ThreadSanitizer does not start here");
-    return;
-  }
+  if (prefix == "no") SKIP("ThreadSanitizer does not start here");
   REQUIRE(box.tcc({"build", "zoo:mlp", "-q", "--batch", "4", "-o", "out", "--emit", "obj,llvm", "--target", "x86-64-v2",
                    "--id", "net"})
               .exit_code == 0);

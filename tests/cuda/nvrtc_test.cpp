@@ -1,5 +1,6 @@
 // The kernels of gpu_check through NVRTC, where there is one.
 #include "cuda/support.h"
+#include "skip.h"
 #include "tcc/ir/text.h"
 #include "tcc/support/files.h"
 
@@ -11,7 +12,7 @@ namespace {
 
 bool have_nvrtc() {
   auto version = nvrtc_version();
-  if (!version) WARN("skipped: " + version.error().message);
+  if (!version) tcc::testing::report_skip(version.error().message);
   return version.has_value();
 }
 

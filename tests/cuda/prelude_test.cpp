@@ -4,6 +4,7 @@
 #include <map>
 
 #include "cuda/support.h"
+#include "skip.h"
 #include "tcc/ir/instr.h"
 
 using namespace tcc;
@@ -180,10 +181,7 @@ TEST_CASE("asm stands in the prelude only, a function for every row with a PTX t
 }
 
 TEST_CASE("every function of the prelude compiles where its feature first is") {
-  if (!nvrtc_available()) {
-    WARN("skipped: " + nvrtc_version().error().message);
-    return;
-  }
+  if (!nvrtc_available()) SKIP(nvrtc_version().error().message);
   const std::vector<target::Target> targets = architectures();
   const std::span<const Instruction> table = instruction_table();
   for (size_t i = 0; i < table.size(); ++i) {

@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "cuda/support.h"
+#include "skip.h"
 #include "tcc/runtime/cuda_blas.h"
 #include "tcc/runtime/cuda_device.h"
 
@@ -28,10 +29,7 @@ TEST_CASE("a cuBLAS that is not there is an error") {
 
 TEST_CASE("a kernel on the device equals the reference", "[gpu]") {
   auto device = runtime::CudaDevice::open();
-  if (!device) {
-    WARN("skipped: " + device.error().message);
-    return;
-  }
+  if (!device) SKIP(device.error().message);
   constexpr int64_t kN = 100003;
   auto artifact = codegen::compile_cuda(gpu_check::make_add_relu(kN), (*device)->target());
   REQUIRE(artifact);

@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "cuda/support.h"
+#include "skip.h"
 #include "tcc/ir/text.h"
 #include "tcc/search/search.h"
 #include "traces/task_shapes.h"
@@ -35,10 +36,7 @@ std::vector<task::Task> tasks_of_use() {
 }  // namespace
 
 TEST_CASE("default kernels neither spill nor use a stack", "[traces]") {
-  if (!codegen::nvrtc_available()) {
-    WARN("skipped: " + codegen::nvrtc_version().error().message);
-    return;
-  }
+  if (!codegen::nvrtc_available()) SKIP(codegen::nvrtc_version().error().message);
   const bool soak = std::getenv("TCC_SOAK") != nullptr;
   const std::vector<task::Task> tasks = tasks_of_use();
   size_t n = 0, compiled = 0;

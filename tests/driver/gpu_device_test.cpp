@@ -1,7 +1,7 @@
 // Tuning on a real device; skipped where there is none.
 #include <catch2/catch.hpp>
-#include <cstdio>
 
+#include "skip.h"
 #include "tcc/driver/compile.h"
 #include "tcc/driver/gpu_target.h"
 #include "tcc/driver/model.h"
@@ -12,10 +12,7 @@ using namespace tcc::driver;
 
 TEST_CASE("a model is tuned on the device, and nothing that is measured is wrong", "[gpu]") {
   auto target = driver::find_target("cuda");
-  if (!target) {
-    std::printf("SKIPPED: no CUDA device: %s\n", target.error().message.c_str());
-    return;
-  }
+  if (!target) SKIP("no CUDA device: " + target.error().message);
   ModelSource source;
   source.model = "zoo:mlp";
   auto model = load_model(source);

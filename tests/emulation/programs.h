@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "emulation/support.h"
+#include "skip.h"
 #include "tcc/codegen/cuda.h"
 #include "tcc/lower/lower.h"
 #include "tcc/space/sketch.h"
@@ -83,7 +84,7 @@ inline int64_t check_task(const task::Task& task, const target::Target& target, 
 
 inline bool skipped() {
   if (codegen::nvrtc_available()) return false;
-  WARN("SKIPPED: no NVRTC");
+  tcc::testing::report_skip("no NVRTC");
   return true;
 }
 

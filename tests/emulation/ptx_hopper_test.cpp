@@ -4,6 +4,7 @@
 
 #include "emulation/hopper_kernel.h"
 #include "emulation/support.h"
+#include "skip.h"
 #include "tcc/codegen/cuda.h"
 #include "tcc/ir/text.h"
 #include "traces/reference.h"
@@ -35,7 +36,7 @@ PtxReport emulate(const codegen::Artifact& artifact, std::vector<interp::TensorD
 
 bool skipped() {
   if (codegen::nvrtc_available()) return false;
-  WARN("SKIPPED: no NVRTC");
+  tcc::testing::report_skip("no NVRTC");
   return true;
 }
 

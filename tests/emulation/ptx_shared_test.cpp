@@ -1,6 +1,7 @@
 // Shared buffers that follow each other in one place: the addresses of the compiled code meet, so a missing barrier
 // between them shows here as a race, and nowhere else.
 #include "emulation/support.h"
+#include "skip.h"
 #include "tcc/analysis/shared_plan.h"
 #include "tcc/codegen/cuda.h"
 #include "tcc/ir/text.h"
@@ -13,10 +14,7 @@ using namespace tcc;
 using namespace tcc::emulation;
 
 TEST_CASE("PTX of programs whose shared buffers have one place in turn equals the reference", "[emulation]") {
-  if (!codegen::nvrtc_available()) {
-    WARN("SKIPPED: no NVRTC");
-    return;
-  }
+  if (!codegen::nvrtc_available()) SKIP("no NVRTC");
   target::Target target = *target::find_target("a100");
   target.cuda.shared_per_block = 0;  // no array of its own for any buffer
   int in_turn = 0;

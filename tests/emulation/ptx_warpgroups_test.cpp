@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "emulation/support.h"
+#include "skip.h"
 #include "tcc/codegen/cuda.h"
 #include "tcc/ir/instr.h"
 #include "tcc/ir/text.h"
@@ -100,10 +101,7 @@ void run_task(const task::Task& task, const target::Target& target, int wanted, 
 }  // namespace
 
 TEST_CASE("PTX of products by warpgroups out of the GPU space equals the reference", "[emulation]") {
-  if (!codegen::nvrtc_available()) {
-    WARN("SKIPPED: no NVRTC");
-    return;
-  }
+  if (!codegen::nvrtc_available()) SKIP("no NVRTC");
   const bool soak = std::getenv("TCC_SOAK") != nullptr;
   const auto half = graph::DType::kF16, brain = graph::DType::kBF16;
   Seen seen;

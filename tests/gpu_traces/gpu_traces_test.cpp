@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "skip.h"
 #include "tcc/codegen/cuda.h"
 #include "tcc/ir/instr.h"
 #include "tcc/ir/text.h"
@@ -309,10 +310,7 @@ TEST_CASE("warpgroups multiply parts of long sums of few results", "[traces]") {
 }
 
 TEST_CASE("products by warpgroups keep their sums in registers", "[traces]") {
-  if (!codegen::nvrtc_available()) {
-    WARN("SKIPPED: no NVRTC");
-    return;
-  }
+  if (!codegen::nvrtc_available()) SKIP("no NVRTC");
   const target::Target target = gpu("h200");
   const task::Task gemm = task::make_gemm({.m = 1024, .n = 1024, .k = 1024, .bias = true, .dtype = graph::DType::kF16});
   int compiled = 0;

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "onnx/writer.h"
+#include "skip.h"
 #include "tcc/graph/passes.h"
 #include "tcc/graph/reference.h"
 #include "tcc/onnx/load.h"
@@ -78,7 +79,7 @@ std::vector<std::filesystem::path> stored_models() {
     if (entry.path().extension() == ".onnx") paths.push_back(entry.path());
   }
   std::sort(paths.begin(), paths.end());
-  if (paths.empty()) WARN("skipped: no .onnx files in " << models_folder() << " (set TCC_MODELS)");
+  if (paths.empty()) tcc::testing::report_skip("no .onnx files in " + models_folder().string() + " (set TCC_MODELS)");
   return paths;
 }
 

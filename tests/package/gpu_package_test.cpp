@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "rt/fake_cuda_driver.h"
+#include "skip.h"
 #include "tcc/codegen/cuda.h"
 #include "tcc/codegen/llvm.h"
 #include "tcc/graph/reference.h"
@@ -165,7 +166,7 @@ std::string output_of(const std::string& command, int wanted = 0) {
 
 bool no_compiler() {
   if (codegen::nvrtc_available()) return false;
-  WARN("skipped: no NVRTC here");
+  tcc::testing::report_skip("no NVRTC");
   return true;
 }
 

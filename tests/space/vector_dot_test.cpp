@@ -11,6 +11,7 @@
 
 #include "int_product.h"
 #include "run_kernel.h"
+#include "skip.h"
 #include "tcc/codegen/llvm.h"
 #include "tcc/ir/text.h"
 #include "tcc/ir/walk.h"
@@ -185,10 +186,8 @@ TEST_CASE("products on tiles run where the processor has them") {
   target::Target host = target::host_target();
   constexpr int kRequestPermission = 0x1023, kTileData = 18;
   if (!host.cpu.features.amx_bf16 || !host.cpu.features.amx_int8 ||
-      syscall(SYS_arch_prctl, kRequestPermission, kTileData) != 0) {
-    WARN("SKIPPED: no AMX on this processor");
-    return;
-  }
+      syscall(SYS_arch_prctl, kRequestPermission, kTileData) != 0)
+    SKIP("no AMX on this processor");
   for (const auto& [name, kernel] : products()) {
     INFO(name);
     Params want(kernel), got(kernel);
