@@ -184,7 +184,8 @@ Result<std::vector<double>> read_samples(const std::string& path) {
     for (const Json& value : json["samples"])
       if (value.is_number() && value.get<double>() > 0) samples.push_back(value.get<double>());
   if (!samples.empty()) return samples;
-  return make_error(ErrorClass::kInput, fmt::format("'{}' holds no times", sanitize(path)),
+  return make_error(ErrorClass::kInput,
+                    fmt::format("expected the times of a library, but '{}' has no \"samples\"", sanitize(path)),
                     "write it with `tcc bench LIB --json > FILE`");
 }
 
@@ -218,7 +219,7 @@ Result<int> compare(const Arguments& a) {
 
 Result<int> bench_schedule(const Arguments& a) {
   if (a.task.empty())
-    return make_error(ErrorClass::kUsage, "--schedule is for one task, and none was named",
+    return make_error(ErrorClass::kUsage, "--schedule times one task, and --task is missing",
                       "add --task K; `tcc show MODEL` lists the tasks");
   TCC_TRY(std::string trace, read_file(a.schedule, uint64_t{16} << 20));
   TCC_TRY(target::Target target, open_target(a.library.target));
@@ -251,7 +252,8 @@ Result<int> bench_schedule(const Arguments& a) {
 Result<int> bench(const Arguments& a) {
   if (!a.compare.empty()) return compare(a);
   if (a.library.model.model.empty())
-    return make_error(ErrorClass::kUsage, "no library or model was named", "`tcc bench --help` shows examples");
+    return make_error(ErrorClass::kUsage, "tcc bench needs MODEL: a library built by tcc, or a model",
+                      "`tcc bench --help` shows examples");
   if (!a.schedule.empty()) return bench_schedule(a);
   driver::BenchOptions options;
   options.threads = static_cast<int>(a.library.threads);

@@ -1,4 +1,7 @@
+#include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
+
+#include <algorithm>
 
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -48,34 +51,40 @@ void declare(Options& options, Arguments& a) {
 
 using Json = nlohmann::ordered_json;
 
+// What --emit names, and the kind of target that has it.
+enum class Of { kBoth, kCpu, kGpu };
+struct EmitWord {
+  const char* word;
+  bool package::Emit::* flag;
+  Of of;
+};
+constexpr EmitWord kEmitWords[] = {
+    {"obj", &package::Emit::objects, Of::kCpu}, {"llvm", &package::Emit::llvm, Of::kCpu},
+    {"ir", &package::Emit::ir, Of::kBoth},      {"trace", &package::Emit::traces, Of::kBoth},
+    {"cu", &package::Emit::cuda, Of::kGpu},     {"cubin", &package::Emit::cubin, Of::kGpu},
+    {"ptx", &package::Emit::ptx, Of::kGpu}};
+
 Result<package::Emit> parse_emit(const std::string& list, bool gpu) {
+  std::vector<std::string> known = {"lib"}, here = {"lib"};
+  for (const EmitWord& w : kEmitWords) {
+    known.push_back(w.word);
+    if (w.of != (gpu ? Of::kCpu : Of::kGpu)) here.push_back(w.word);
+  }
   package::Emit emit;
   std::istringstream words(list);
   for (std::string word; std::getline(words, word, ',');) {
-    if (word == "obj")
-      emit.objects = true;
-    else if (word == "llvm")
-      emit.llvm = true;
-    else if (word == "ir")
-      emit.ir = true;
-    else if (word == "trace")
-      emit.traces = true;
-    else if (word == "cu")
-      emit.cuda = true;
-    else if (word == "cubin")
-      emit.cubin = true;
-    else if (word == "ptx")
-      emit.ptx = true;
-    else if (word != "lib")
+    if (std::find(known.begin(), known.end(), word) == known.end())
       return make_error(ErrorClass::kUsage,
-                        fmt::format("--emit: '{}' is none of obj, llvm, cu, ptx, cubin, ir, trace", sanitize(word)));
+                        fmt::format("--emit: expected {}, not '{}'", fmt::join(known, ", "), sanitize(word)),
+                        suggest(word, known));
+    if (std::find(here.begin(), here.end(), word) == here.end())
+      return make_error(
+          ErrorClass::kUsage,
+          fmt::format("--emit {}: expected a {} as target, found a {}", word, gpu ? "CPU" : "GPU", gpu ? "GPU" : "CPU"),
+          fmt::format("{}use {}", gpu ? "" : "add --target a100, or ", fmt::join(here, ", ")));
+    for (const EmitWord& w : kEmitWords)
+      if (word == w.word) emit.*w.flag = true;
   }
-  if (gpu && (emit.objects || emit.llvm))
-    return make_error(ErrorClass::kUsage, "--emit: obj and llvm are of kernels for a CPU, and the target is a GPU",
-                      "for GPUs there are cu, ptx, cubin, ir and trace");
-  if (!gpu && (emit.cuda || emit.cubin || emit.ptx))
-    return make_error(ErrorClass::kUsage, "--emit: cu, ptx and cubin are of kernels for GPUs, and the target is a CPU",
-                      "add --target a100, or use obj, llvm, ir and trace");
   return emit;
 }
 
@@ -116,7 +125,7 @@ void print_report(const Arguments& a, const driver::BuildReport& report) {
   print(text);
 }
 
-// What no device has confirmed.
+// Says how many schedules no device has confirmed.
 void remark_on_predictions(const Arguments& a, const driver::BuildReport& report) {
   int64_t predicted = 0;
   for (const driver::KernelChoice& k : report.kernels) predicted += k.origin == package::Origin::kPredicted ? 1 : 0;
@@ -127,6 +136,11 @@ void remark_on_predictions(const Arguments& a, const driver::BuildReport& report
                        predicted, plural(static_cast<int64_t>(report.kernels.size()), "kernel")));
 }
 
+// Of several GPUs the one that the kernel is for.
+std::string target_of(const driver::KernelChoice& kernel, const driver::BuildOptions& options) {
+  return kernel.target.empty() ? options.target.name : kernel.target;
+}
+
 Result<int> build(const Arguments& a) {
   driver::BuildOptions options;
   TCC_TRY(std::vector<target::Target> targets, open_targets(a.target));
@@ -134,7 +148,7 @@ Result<int> build(const Arguments& a) {
   if (options.target.is_cuda()) options.gpus = targets;
   TCC_TRY(options.emit, parse_emit(a.emit, options.target.is_cuda()));
   if (a.allow_jit && options.target.is_cpu())
-    return make_error(ErrorClass::kUsage, "--allow-jit is for GPUs, and the target is a CPU", "add --target a100");
+    return make_error(ErrorClass::kUsage, "--allow-jit: expected a GPU as target, found a CPU", "add --target a100");
   options.allow_jit = a.allow_jit;
   TCC_TRY(driver::Model model, open_model(a.model));
   TCC_TRY(const Records records, open_records(a.records));
@@ -152,14 +166,15 @@ Result<int> build(const Arguments& a) {
   for (const driver::KernelChoice& kernel : report.kernels)
     if (!kernel.tuned) untuned.push_back(&kernel);
   if (!untuned.empty())
-    print_warning(fmt::format("{} of {} are not tuned; run `tcc tune{}` on this model{}:", untuned.size(),
-                              plural(static_cast<int64_t>(report.kernels.size()), "kernel"),
-                              options.target.is_cpu() ? "" : " --target " + untuned[0]->target,
-                              options.target.is_cpu() ? " to measure them" : ""));
+    print_warning(fmt::format("{} of {} are not tuned; run: tcc tune {}{}", untuned.size(),
+                              plural(static_cast<int64_t>(report.kernels.size()), "kernel"), sanitize(a.model.model),
+                              a.target.name == "host" ? "" : " --target " + target_of(*untuned[0], options)));
   for (const driver::KernelChoice* kernel : untuned)
-    print_warning(
-        fmt::format("  {} {}{}", kernel->key, kernel->note,
-                    kernel->loss > 0 ? fmt::format("; expected {:.1f}x slower than tuned", kernel->loss) : ""));
+    print_warning(fmt::format("  {} {}{}", kernel->key, kernel->note,
+                              kernel->loss <= 0 ? ""
+                              : kernel->loss < 1.05
+                                  ? "; about as fast as tuned"
+                                  : fmt::format("; expected {:.1f}x slower than tuned", kernel->loss)));
   for (const driver::KernelChoice& kernel : report.kernels)
     if (kernel.tuned && !kernel.note.empty()) print_warning(fmt::format("{} {}", kernel.key, kernel.note));
   if (options.target.is_cuda()) remark_on_predictions(a, report);

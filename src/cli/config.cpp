@@ -41,7 +41,8 @@ Result<bool> is_for(const Table& table, const CLI::App& command, const CLI::Conf
   if (!item.parents.empty()) {
     const std::string& section = item.parents[0];
     if (std::find(commands.begin(), commands.end(), section) == commands.end())
-      return make_error(ErrorClass::kUsage, fmt::format("'{}': there is no command '{}'", file, sanitize(section)),
+      return make_error(ErrorClass::kUsage,
+                        fmt::format("'{}': expected a command as section, not '{}'", file, sanitize(section)),
                         suggest(section, commands));
     if (section != command.get_name()) return false;
     options = option_names(table, command);
@@ -50,7 +51,8 @@ Result<bool> is_for(const Table& table, const CLI::App& command, const CLI::Conf
       for (const std::string& name : option_names(table, *sub)) options.push_back(name);
   }
   if (std::find(options.begin(), options.end(), item.name) == options.end())
-    return make_error(ErrorClass::kUsage, fmt::format("'{}': there is no option '{}'", file, sanitize(item.name)),
+    return make_error(ErrorClass::kUsage,
+                      fmt::format("'{}': expected the name of an option, not '{}'", file, sanitize(item.name)),
                       suggest(item.name, options));
   const std::vector<std::string> own = option_names(table, command);
   return std::find(own.begin(), own.end(), item.name) != own.end();
@@ -87,7 +89,8 @@ Result<std::vector<std::string>> with_config(const Table& table, const std::vect
     const bool flag = option->get_items_expected_max() == 0;
     if (flag && item.inputs.size() == 1 && item.inputs[0] == "true") all.push_back("--" + item.name);
     if (flag && (item.inputs.size() != 1 || (item.inputs[0] != "true" && item.inputs[0] != "false")))
-      return make_error(ErrorClass::kUsage, fmt::format("'{}': '{}' is true or false", file, sanitize(item.name)));
+      return make_error(ErrorClass::kUsage, fmt::format("'{}': '{}' expects true or false", file, sanitize(item.name)),
+                        fmt::format("write {} = true, or leave the line out", sanitize(item.name)));
     if (flag) continue;
     if (option->get_items_expected_max() > 1 && option->get_allow_extra_args()) {
       all.push_back("--" + item.name);

@@ -54,17 +54,20 @@ Result<std::vector<std::string>> sources(const Arguments& a) {
   }
   for (const std::string& file : files)
     if (!file_exists(file))
-      return make_error(ErrorClass::kInput, fmt::format("there is no file of tuning records '{}'", sanitize(file)),
+      return make_error(ErrorClass::kInput,
+                        fmt::format("expected a file of tuning records, but '{}' does not exist", sanitize(file)),
                         "`tcc tune` makes one; name it, or give --db FILE");
   return files;
 }
 
 Result<void> need_output(const Arguments& a, bool fresh) {
   if (a.output.empty())
-    return make_error(ErrorClass::kUsage, fmt::format("db {}: no file to write was named", a.action), "add -o FILE");
+    return make_error(ErrorClass::kUsage, fmt::format("tcc db {} needs -o FILE: the file to write", a.action),
+                      fmt::format("tcc db {} -o all.db", a.action));
   if (fresh && file_exists(a.output))
-    return make_error(ErrorClass::kInput, fmt::format("'{}' exists", sanitize(a.output)),
-                      "name a new file: nothing is pruned in place");
+    return make_error(ErrorClass::kInput,
+                      fmt::format("expected a new file for -o, but '{}' exists", sanitize(a.output)),
+                      "name another file: db prune keeps its input as it is");
   return {};
 }
 
@@ -86,7 +89,9 @@ Result<int> merge(const Arguments& a) {
 Result<int> prune(const Arguments& a) {
   TCC_TRY_VOID(need_output(a, true));
   TCC_TRY(std::vector<std::string> files, sources(a));
-  if (files.size() != 1) return make_error(ErrorClass::kUsage, "db prune takes one file", "`tcc db merge` joins files");
+  if (files.size() != 1)
+    return make_error(ErrorClass::kUsage, fmt::format("tcc db prune takes one file, not {}", files.size()),
+                      "`tcc db merge` joins files");
   TCC_TRY(auto from, Store::open(files[0], Store::Mode::kReadOnly));
   TCC_TRY(auto to, Store::open(a.output));
   TCC_TRY(int64_t kept, driver::prune_records(*from, a.keep, *to));
@@ -112,7 +117,8 @@ Result<int> export_text(const Arguments& a) {
 
 Result<int> import_text(const Arguments& a) {
   if (a.files.empty())
-    return make_error(ErrorClass::kUsage, "db import: no file to read was named", "tcc db import records.jsonl");
+    return make_error(ErrorClass::kUsage, "tcc db import needs FILES: the text of records",
+                      "`tcc db export -o records.jsonl` writes it");
   TCC_TRY(std::string path, store_path(a.records.db));
   int64_t added = 0;
   for (const std::string& file : a.files) {
@@ -137,8 +143,9 @@ Result<int> db(const Arguments& a) {
   if (a.action == "export") return export_text(a);
   if (a.action == "import") return import_text(a);
   const std::string near = suggest(a.action, kActions);
-  return make_error(ErrorClass::kUsage, fmt::format("db has no action '{}'", sanitize(a.action)),
-                    near.empty() ? "actions are stats, merge, prune, export and import" : near);
+  return make_error(ErrorClass::kUsage,
+                    fmt::format("tcc db: expected stats, merge, prune, export or import, not '{}'", sanitize(a.action)),
+                    near.empty() ? "`tcc db --help` shows examples" : near);
 }
 
 }  // namespace

@@ -85,13 +85,15 @@ void print_emulation(const VerifyArguments& a, const driver::EmulateReport& repo
 
 Result<int> verify_by_emulation(const VerifyArguments& a) {
   if (driver::is_library(a.library.model.model))
-    return make_error(ErrorClass::kUsage, "--emulate compiles a model's kernels: a library has no PTX to emulate",
+    return make_error(ErrorClass::kUsage,
+                      fmt::format("--emulate: expected a model, found the library '{}', whose PTX is not kept",
+                                  sanitize(a.library.model.model)),
                       "name the model instead of the library");
   driver::EmulateOptions options;
   TCC_TRY(options.target, open_target(a.library.target));
   if (options.target.is_cpu())
     return make_error(ErrorClass::kUsage,
-                      fmt::format("--emulate proves kernels for a GPU, and {} is none", options.target.name),
+                      fmt::format("--emulate: expected a GPU as target, not {}", options.target.name),
                       "add --target a100 or another GPU; `tcc targets` lists them");
   TCC_TRY(driver::Model model, open_model(a.library.model));
   TCC_TRY(const Records records, open_records(a.library.records));

@@ -39,7 +39,7 @@ std::string dimensions_text(const Json& launch, const char* name) {
   return n.size() == 3 ? fmt::format("{}x{}x{}", n[0], n[1], n[2]) : "?";
 }
 
-// What a library for GPUs has beside what every library has.
+// The part of a description that only libraries for GPUs have.
 std::string gpu_text(const Json& m) {
   auto text_of = [](const Json& json, const char* name) { return sanitize(json.value(name, "")); };
   std::string text = fmt::format("code     made by CUDA {}:", text_of(m, "cuda_toolkit"));

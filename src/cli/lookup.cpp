@@ -19,8 +19,22 @@ bool parse_int(std::string_view text, int64_t& value) {
   return code == std::errc() && end == text.data() + text.size();
 }
 
-tl::unexpected<Error> bad_word(const char* flag, const std::string& word, const char* form) {
-  return make_error(ErrorClass::kUsage, fmt::format("{} {}: expected {}", flag, sanitize(word), form));
+tl::unexpected<Error> bad_word(const char* flag, const std::string& word, const char* expected, const char* hint) {
+  return make_error(ErrorClass::kUsage, fmt::format("{}: expected {}, not '{}'", flag, expected, sanitize(word)), hint);
+}
+
+// Sizes of zoo models would change nothing about a file.
+Result<void> check_zoo_sizes(const ModelArguments& a) {
+  const ModelArguments zoo;
+  if (a.model.empty() || a.model.starts_with("zoo:")) return {};
+  for (const auto& [flag, given, usual] :
+       {std::tuple("--batch", a.zoo_batch, zoo.zoo_batch), std::tuple("--image", a.zoo_image, zoo.zoo_image),
+        std::tuple("--sequence", a.zoo_sequence, zoo.zoo_sequence)})
+    if (given != usual)
+      return make_error(ErrorClass::kUsage,
+                        fmt::format("{} {}: expected a model of the zoo, not '{}'", flag, given, sanitize(a.model)),
+                        "sizes of a file's inputs are set by --shape NAME=DIMS and --dim NAME=N");
+  return {};
 }
 
 }  // namespace
@@ -39,7 +53,7 @@ Result<double> parse_duration(const std::string& text) {
     if (!rest.empty()) rest.remove_prefix(1);
     seconds += number * (unit == 'h' ? 3600 : unit == 'm' ? 60 : 1);
   }
-  if (!valid || !(seconds > 0)) return bad_word("--time", text, "a time such as 90s, 10m or 1h30m");
+  if (!valid || !(seconds > 0)) return bad_word("--time", text, "a time above 0", "write it as 90s, 10m or 1h30m");
   return seconds;
 }
 
@@ -48,9 +62,9 @@ Result<std::map<std::string, std::string>> parse_files(const char* flag, const s
   for (const std::string& word : words) {
     const size_t equals = word.find('=');
     if (equals == std::string::npos || equals == 0 || equals + 1 == word.size())
-      return bad_word(flag, word, "NAME=FILE");
+      return bad_word(flag, word, "NAME=FILE", "`tcc inspect` lists the names");
     if (!files.emplace(word.substr(0, equals), word.substr(equals + 1)).second)
-      return bad_word(flag, word, "each name once");
+      return bad_word(flag, word, "each name once", "leave one of the two out");
   }
   return files;
 }
@@ -58,13 +72,15 @@ Result<std::map<std::string, std::string>> parse_files(const char* flag, const s
 Result<std::map<std::string, std::string>> parse_frozen(const ModelArguments& arguments) {
   TCC_TRY(auto files, parse_files("--freeze", arguments.frozen));
   for (auto& [name, file] : files) {
-    if (!file.starts_with("@")) return bad_word("--freeze", name + "=" + file, "NAME=@FILE.npy or NAME=@FILE.pb");
+    if (!file.starts_with("@"))
+      return bad_word("--freeze", name + "=" + file, "NAME=@FILE.npy or NAME=@FILE.pb", "put an @ before the file");
     file.erase(0, 1);
   }
   return files;
 }
 
 Result<driver::ModelSource> parse_model(const ModelArguments& arguments) {
+  TCC_TRY_VOID(check_zoo_sizes(arguments));
   driver::ModelSource source;
   source.model = arguments.model;
   source.reseed = arguments.reseed;
@@ -86,7 +102,7 @@ Result<driver::ModelSource> parse_model(const ModelArguments& arguments) {
       shape.push_back(extent);
       rest.remove_prefix(std::min(x + 1, rest.size()));
     }
-    if (!valid) return bad_word("--shape", word, "NAME=1x3x224x224");
+    if (!valid) return bad_word("--shape", word, "NAME=1x3x224x224", "`tcc inspect` lists the inputs");
     source.import_options.input_shapes[word.substr(0, equals)] = shape;
   }
   for (const std::string& word : arguments.dims) {
@@ -94,7 +110,7 @@ Result<driver::ModelSource> parse_model(const ModelArguments& arguments) {
     int64_t extent = 0;
     if (equals == std::string::npos || equals == 0 || !parse_int(std::string_view(word).substr(equals + 1), extent) ||
         extent < 0)
-      return bad_word("--dim", word, "NAME=8");
+      return bad_word("--dim", word, "NAME=8", "give a number from 0 on");
     source.import_options.dims[word.substr(0, equals)] = extent;
   }
   TCC_TRY(source.frozen, parse_frozen(arguments));
@@ -138,7 +154,8 @@ namespace {
 
 Result<void> add_file(const std::string& path, const char* hint, Records& records) {
   if (!file_exists(path))
-    return make_error(ErrorClass::kInput, fmt::format("there is no file of tuning records '{}'", sanitize(path)), hint);
+    return make_error(ErrorClass::kInput,
+                      fmt::format("expected a file of tuning records, but '{}' does not exist", sanitize(path)), hint);
   spdlog::info("records: {}", path);
   TCC_TRY(std::unique_ptr<record::Store> store, record::Store::open(path, record::Store::Mode::kReadOnly));
   records.parts.push_back(std::move(store));
@@ -202,7 +219,9 @@ int64_t threads_or_all(int64_t threads) {
 Result<LibraryOnDisk> find_library(const LibraryArguments& arguments, bool quiet) {
   if (driver::is_library(arguments.model.model)) {
     if (!file_exists(arguments.model.model))
-      return input_error("cannot open '{}': there is no such file", sanitize(arguments.model.model));
+      return make_error(ErrorClass::kInput,
+                        fmt::format("expected a library, but '{}' does not exist", sanitize(arguments.model.model)),
+                        "check the name; `tcc build` makes libraries");
     return LibraryOnDisk{arguments.model.model, nullptr};
   }
   TCC_TRY(driver::Model model, open_model(arguments.model));

@@ -11,7 +11,7 @@
 namespace tcc::cli {
 namespace {
 
-// A check of a number whose message says what was expected and what was found.
+// A check of a number. Its message names the numbers that are allowed and the text that was given.
 CLI::Validator number_check(const std::string& expected, bool (*valid)(double, double, double), double low, double high,
                             std::string in_help) {
   return CLI::Validator(

@@ -215,8 +215,9 @@ Result<int> completion(const CompletionArguments& a) {
   else if (a.shell == "fish")
     print(fish_completion(table));
   else
-    return make_error(ErrorClass::kUsage, fmt::format("there is no completion for the shell '{}'", sanitize(a.shell)),
-                      "name bash, zsh or fish");
+    return make_error(ErrorClass::kUsage,
+                      fmt::format("tcc completion: expected bash, zsh or fish, not '{}'", sanitize(a.shell)),
+                      "tcc completion bash");
   return kOk;
 }
 

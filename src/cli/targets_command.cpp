@@ -80,7 +80,8 @@ Result<int> targets(const Arguments& a) {
   if (!a.name.empty()) {
     TCC_TRY(target::Target target, driver::find_target(a.name));
     if (a.probe && target.name != "host")
-      return make_error(ErrorClass::kUsage, fmt::format("--probe measures this machine, not {}", target.name));
+      return make_error(ErrorClass::kUsage, fmt::format("--probe measures this machine, not {}", target.name),
+                        "tcc targets host --probe");
     if (a.probe) return print_probe(a);
     if (a.common.json) {
       print(target::target_to_json(target) + "\n");

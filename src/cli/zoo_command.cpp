@@ -42,7 +42,7 @@ Result<int> zoo(const Arguments& a) {
     return kOk;
   }
   if (a.output.empty())
-    return make_error(ErrorClass::kUsage, "no file to write the model to was named",
+    return make_error(ErrorClass::kUsage, fmt::format("tcc zoo {} needs -o FILE: the file to write", sanitize(a.name)),
                       fmt::format("tcc zoo {0} -o {0}.onnx", sanitize(a.name)));
   TCC_TRY(driver::ModelSource source, parse_model(a.model));
   TCC_TRY_VOID(driver::write_model(a.name, source, a.output));

@@ -67,7 +67,7 @@ Result<std::map<std::string, TensorFile>> read_npz(const std::string& path) {
   // minizip opens whatever it is given; the system's reason for a missing file, a folder or a pipe is told here.
   if (auto file = MappedFile::open(path); !file) return tl::make_unexpected(std::move(file).error());
   std::unique_ptr<void, CloseUnzip> archive(unzOpen64(path.c_str()));
-  if (!archive) return bad_archive(path, "it is no zip file");
+  if (!archive) return bad_archive(path, "expected a zip file");
   std::map<std::string, TensorFile> tensors;
   for (int code = unzGoToFirstFile(archive.get()); code == UNZ_OK; code = unzGoToNextFile(archive.get())) {
     char text[kMaxName + 1] = {};

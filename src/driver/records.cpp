@@ -70,7 +70,7 @@ constexpr std::pair<std::string_view, record::Kind> kKinds[] = {
 
 // "" or what is wrong. Fields that are not there keep their defaults: older versions did not write all of them.
 std::string from_json(const Json& json, Record& r) {
-  if (!json.is_object()) return "it is no JSON object";
+  if (!json.is_object()) return "expected a JSON object";
   std::string wrong;
   for (const char* needed : {"task", "target_features", "nest", "status", "median", "threads"})
     if (!json.contains(needed)) return fmt::format("'{}' is missing", needed);

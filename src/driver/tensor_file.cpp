@@ -13,7 +13,7 @@ constexpr const char* kEndings = "name a .npy file (numpy.save) or a .pb file (a
 Result<TensorFile> read_tensor(const std::string& path, bool bfloat16_as_uint16) {
   if (path.ends_with(".pb")) return onnx::read_tensor_file(path, bfloat16_as_uint16);
   if (!path.ends_with(".npy"))
-    return make_error(ErrorClass::kUsage, fmt::format("'{}' is no kind of tensor file that tcc reads", sanitize(path)),
+    return make_error(ErrorClass::kUsage, fmt::format("'{}': expected a .npy or .pb file to read", sanitize(path)),
                       kEndings);
   TCC_TRY(std::string bytes, read_file(path));
   return parse_npy(bytes, sanitize(path), bfloat16_as_uint16);
@@ -23,7 +23,7 @@ Result<void> write_tensor(const std::string& path, const NamedTensor& tensor) {
   if (path.ends_with(".npy")) return write_file(path, npy_bytes(tensor));
   if (path.ends_with(".pb"))
     return write_file(path, onnx::tensor_file_bytes(tensor.name, tensor.dtype, tensor.shape, tensor.bytes));
-  return make_error(ErrorClass::kUsage, fmt::format("'{}' is no kind of tensor file that tcc writes", sanitize(path)),
+  return make_error(ErrorClass::kUsage, fmt::format("'{}': expected a .npy or .pb file to write", sanitize(path)),
                     kEndings);
 }
 

@@ -147,7 +147,8 @@ Result<std::vector<size_t>> parse_tasks(const Program& program, const std::strin
     for (size_t i = first; i <= last; ++i) chosen.insert(i);
   }
   if (chosen.empty())
-    return make_error(ErrorClass::kUsage, "no task was named", "write numbers as 0-3,7; `tcc show MODEL` lists them");
+    return make_error(ErrorClass::kUsage, "--tasks: expected numbers or keys of tasks, found nothing",
+                      "write numbers as 0-3,7; `tcc show MODEL` lists them");
   return std::vector<size_t>(chosen.begin(), chosen.end());
 }
 

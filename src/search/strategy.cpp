@@ -15,7 +15,7 @@ Result<T> parse_word(std::string_view name, const std::pair<T, std::string_view>
   }
   std::string near = suggest(name, words), all;
   for (const std::string& word : words) all += (all.empty() ? "" : ", ") + word;
-  return make_error(ErrorClass::kUsage, fmt::format("unknown {} '{}'", what, sanitize(name)),
+  return make_error(ErrorClass::kUsage, fmt::format("expected a {}, not '{}'", what, sanitize(name)),
                     near.empty() ? "known are " + all : near);
 }
 

@@ -26,7 +26,7 @@ Result<Target> find_target(std::string_view name) {
     if (t.name == name) return t;
   const std::vector<std::string> names = target_names();
   const std::string near = suggest(name, names);
-  return make_error(ErrorClass::kUsage, fmt::format("unknown target '{}'", sanitize(name)),
+  return make_error(ErrorClass::kUsage, fmt::format("expected the name of a target, not '{}'", sanitize(name)),
                     fmt::format("{}{}run 'tcc targets' to list them, or describe another machine with --target-file",
                                 near, near.empty() ? "" : " "));
 }

@@ -200,7 +200,7 @@ TEST_CASE("build --emit writes what it says", "[cli]") {
   must_link(box);
 }
 
-TEST_CASE("an option file stands behind the command line, and its mistakes are told", "[cli]") {
+TEST_CASE("an option file comes after the command line, and its mistakes are told", "[cli]") {
   Sandbox box;
   spill(box.path("good.toml"), "seed = 3\ntrials = 5\n[run]\nrandom = true\nseed = 4\n");
   auto out = [&](std::vector<std::string> more) {

@@ -184,8 +184,8 @@ TEST_CASE("targets and options that do not go together are refused", "[cli][erro
   refuse({"--target", "a100,host"}, "a CPU is a target by itself");
   refuse({"--target", "h100,h200"}, "h100 and h200 are both sm_90a");
   refuse({"--target", "a100,h1000"}, "h100");
-  refuse({"--target", "a100", "--emit", "obj"}, "the target is a GPU");
-  refuse({"--emit", "cubin"}, "the target is a CPU");
+  refuse({"--target", "a100", "--emit", "obj"}, "expected a CPU as target, found a GPU");
+  refuse({"--emit", "cubin"}, "expected a GPU as target, found a CPU");
   refuse({"--allow-jit"}, "--allow-jit is for GPUs");
 }
 

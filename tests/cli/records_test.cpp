@@ -78,7 +78,7 @@ TEST_CASE("tuning chosen tasks, and what can be done with their records", "[cli]
   CAPTURE(timed.err);
   REQUIRE(timed.exit_code == 0);
   CHECK(json::parse(timed.out).at("status") == "ok");
-  // A CPU's schedule is none of a GPU's, whether one is here or not.
+  // A schedule for a CPU is refused for a GPU, whether a GPU is here or not.
   check_error(box.tcc({"bench", "zoo:mlp", "--task", "0", "--schedule", "mine.trace", "--target", "h100"}), 1,
               "mine.trace");
   // A trace of another kernel, by the file's own number.

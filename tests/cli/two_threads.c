@@ -87,7 +87,7 @@ static void* use_own_context(void* argument) {
   return NULL;
 }
 
-// One context for all: whoever comes second is told so, and nothing is touched.
+// One context for all threads: run() tells the second thread so and touches nothing.
 static void* use_one_context(void* argument) {
   (void)argument;
   const tcc_model_info* info = api->info();

@@ -64,7 +64,7 @@ TEST_CASE("a misspelt command, target, strategy or option is a usage error that 
   }
 }
 
-TEST_CASE("files that are no models", "[cli]") {
+TEST_CASE("files that are not models", "[cli]") {
   Sandbox box;
   REQUIRE(box.tcc({"zoo", "mlp", "-o", "good.onnx"}).exit_code == 0);
   const std::string good = slurp(box.path("good.onnx"));
@@ -111,7 +111,7 @@ TEST_CASE("unsupported operators are reported all at once, with counts", "[cli]"
   }
 }
 
-TEST_CASE("files that are no libraries and no record stores", "[cli]") {
+TEST_CASE("files that are neither libraries nor record stores", "[cli]") {
   Sandbox box;
   spill(box.path("libempty.so"), "");
   spill(box.path("libtext.so"), "not ELF");

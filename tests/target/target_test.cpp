@@ -203,7 +203,7 @@ TEST_CASE("bad target files say what is wrong and where", "[target][errors]") {
       {"[1]", "one JSON object"},
       {R"({"name": "x"})", "exactly one of 'cpu' and 'cuda'"},
       {R"({"base": "a100"})", "'name' is missing"},
-      {R"({"name": "x", "base": "a101"})", "unknown target 'a101'"},
+      {R"({"name": "x", "base": "a101"})", "expected the name of a target, not 'a101'"},
       {R"({"name": "x", "base": 5})", "'base' must be"},
       {R"({"name": "x", "base": "a100", "cuda": {"sm_cuont": 3}})",
        "unknown key 'cuda.sm_cuont'; did you mean 'sm_count'"},
