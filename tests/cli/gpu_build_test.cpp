@@ -186,7 +186,7 @@ TEST_CASE("targets and options that do not go together are refused", "[cli][erro
   refuse({"--target", "a100,h1000"}, "h100");
   refuse({"--target", "a100", "--emit", "obj"}, "expected a CPU as target, found a GPU");
   refuse({"--emit", "cubin"}, "expected a GPU as target, found a CPU");
-  refuse({"--allow-jit"}, "--allow-jit is for GPUs");
+  refuse({"--allow-jit"}, "--allow-jit: expected a GPU as target");
 }
 
 TEST_CASE("--require-tuned names kernels without a record for any of the targets", "[cli][errors]") {
