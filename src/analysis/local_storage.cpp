@@ -1,5 +1,6 @@
 #include "tcc/analysis/local_storage.h"
 
+#include <algorithm>
 #include <bit>
 
 namespace tcc::analysis {
@@ -8,15 +9,20 @@ namespace {
 constexpr int64_t kPaddedBelow = 64;        // longer rows lose less to their last vector than to padding
 constexpr int64_t kPaddedBytes = 64 << 10;  // what is larger is a copy of part of a tensor, and no register tile
 
-LocalStorage lay_out(const ir::Buffer& buffer, bool padded) {
+// The extent of an innermost dimension with its padding.
+int64_t padded(int64_t extent) {
+  if (extent <= 2 || extent >= kPaddedBelow) return extent;
+  return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(extent)));
+}
+
+LocalStorage lay_out(const ir::Buffer& buffer, bool pads) {
   LocalStorage storage{std::vector<int64_t>(buffer.shape.size(), 1), 1};
   size_t last = buffer.shape.size();
   while (last > 0 && ir::is_int(buffer.shape[last - 1], 1)) --last;
   for (size_t i = buffer.shape.size(); i-- > 0;) {
     int64_t extent = ir::int_value(buffer.shape[i]);
     storage.strides[i] = storage.elements;
-    if (padded && i + 1 == last && extent > 2 && extent < kPaddedBelow)
-      extent = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(extent)));
+    if (pads && i + 1 == last) extent = padded(extent);
     storage.elements *= extent;
   }
   return storage;
@@ -27,6 +33,16 @@ LocalStorage lay_out(const ir::Buffer& buffer, bool padded) {
 LocalStorage local_storage(const ir::Buffer& buffer) {
   LocalStorage storage = lay_out(buffer, true);
   return storage.elements * ir::type_bytes(buffer.type) <= kPaddedBytes ? storage : lay_out(buffer, false);
+}
+
+int64_t local_elements_at_most(const ir::Buffer& buffer) {
+  int64_t whole = 1, most = 0;
+  for (ir::Expr e : buffer.shape) whole *= ir::int_value(e);
+  for (ir::Expr e : buffer.shape) {
+    const int64_t extent = ir::int_value(e), elements = extent > 0 ? whole / extent * padded(extent) : 0;
+    if (elements * ir::type_bytes(buffer.type) <= kPaddedBytes) most = std::max(most, elements);
+  }
+  return std::max(whole, most);
 }
 
 }  // namespace tcc::analysis

@@ -1,4 +1,5 @@
-// "Too many threads", "too much shared memory": all in one place, read off the Nest.
+#include "lower/check_limits.h"
+
 #include <algorithm>
 #include <map>
 #include <set>
@@ -7,10 +8,10 @@
 #include "lower/gpu/edit.h"
 #include "lower/gpu/expand_roles.h"
 #include "lower/gpu/place_gpu_storage.h"
+#include "lower/split_launches.h"
 #include "tcc/analysis/roles.h"
 #include "tcc/analysis/shared_plan.h"
 #include "tcc/ir/walk.h"
-#include "tcc/lower/lower.h"
 
 namespace tcc::lower {
 
@@ -18,9 +19,8 @@ using namespace ir;
 
 namespace {
 
-constexpr int64_t kMaxVector = 64;                               // elements; wider ones only lengthen the code
-constexpr int64_t kMaxHostLocalBytes = 256 << 10;                // a worker's stack
-constexpr int64_t kSafeHostLocalBytes = kMaxHostLocalBytes / 4;  // at Nest: twice as much with tails, and with padding
+constexpr int64_t kMaxVector = 64;                           // elements; wider ones only lengthen the code
+constexpr int64_t kSafeHostLocalBytes = kMaxStackBytes / 4;  // whatever the padding
 constexpr int64_t kMaxHostTempBytes = int64_t{1} << 32;
 // MetaSchedule's limits of GPU programs (verify_gpu_code).
 constexpr int64_t kMaxVthreads = 8;
@@ -93,7 +93,7 @@ std::set<Id> inner_buffers(Stmt root) {
   return inner;
 }
 
-Legal<void> check_host(const Kernel& nest, const std::map<Axis, int64_t>& extents, const target::Target& target) {
+Legal<void> check_host(const Kernel& nest, const std::map<Axis, int64_t>& extents) {
   if (!extents.empty()) return reject(RejectReason::kUnsupported, "loops bound to GPU axes on a CPU");
   const std::set<Id> inner = inner_buffers(nest.root);
   int64_t local = 0, temp = 0;
@@ -104,15 +104,13 @@ Legal<void> check_host(const Kernel& nest, const std::map<Axis, int64_t>& extent
     const bool on_stack = b->scope == Scope::kLocal || b->scope == Scope::kDistributed || inner.count(b->id) != 0;
     (on_stack ? local : temp) += *bytes;
   }
-  if (local > kMaxHostLocalBytes) return reject(RejectReason::kTooMuchLocal, fmt::format("{} bytes", local));
+  if (local > kMaxStackBytes) return reject(RejectReason::kTooMuchLocal, fmt::format("{} bytes", local));
   if (temp > kMaxHostTempBytes) return reject(RejectReason::kTooLarge, fmt::format("{} bytes of temporaries", temp));
   if (local <= kSafeHostLocalBytes) return {};
-  // Lowering makes local buffers larger: tails get copies of theirs, rows are padded to whole vectors. It knows by how
-  // much.
-  Kernel k = nest;
-  k.stage = Stage::kNest;
-  Legal<Kernel> lowered = lower(k, target, Stage::kLowered, std::make_shared<Arena>());
-  if (!lowered && lowered.error().reason == RejectReason::kTooMuchLocal) return tl::make_unexpected(lowered.error());
+  // Rows may be padded to whole vectors. Copies of tails are made as far as the stack goes (split_tails).
+  TCC_TRY(const int64_t stack, largest_stack(nest));
+  if (stack > kMaxStackBytes)
+    return reject(RejectReason::kTooMuchLocal, fmt::format("{} bytes on the stack, at most {}", stack, kMaxStackBytes));
   return {};
 }
 
@@ -231,10 +229,16 @@ Legal<void> check_gpu(const Kernel& nest, const std::map<Axis, int64_t>& extents
 
 }  // namespace
 
-Legal<void> check_limits(const Kernel& nest, const target::Target& target) {
+Legal<void> check_cpu_limits(const Kernel& nest, const target::Target&) {
   std::map<Axis, int64_t> extents;
-  if (Legal<void> ok = check_loops(nest, nest.root, extents); !ok) return ok;
-  return target.is_cpu() ? check_host(nest, extents, target) : check_gpu(nest, extents, target.cuda);
+  TCC_TRY_VOID(check_loops(nest, nest.root, extents));
+  return check_host(nest, extents);
+}
+
+Legal<void> check_cuda_limits(const Kernel& nest, const target::Target& target) {
+  std::map<Axis, int64_t> extents;
+  TCC_TRY_VOID(check_loops(nest, nest.root, extents));
+  return check_gpu(nest, extents, target.cuda);
 }
 
 }  // namespace tcc::lower

@@ -1,4 +1,4 @@
-#include "compact_buffers.h"
+#include "lower/compact_buffers.h"
 
 #include <algorithm>
 
@@ -76,9 +76,9 @@ class Rewriter {
 
 }  // namespace
 
-Kernel compact_buffers(const Kernel& kernel) {
+Kernel compact_buffers(const Kernel& kernel, const ArenaPtr& arena) {
   Kernel k = kernel;
-  Builder b(*k.arena);
+  Builder b(*arena);
   std::vector<Live> lives;
   for (const Buffer* buffer : k.buffers)
     if (buffer->role == BufferRole::kTemp) lives.push_back({buffer, {}, false, {}, {}});

@@ -4,5 +4,5 @@
 #pragma once
 #include "tcc/ir/kernel.h"
 namespace tcc::lower {
-ir::Kernel compact_buffers(const ir::Kernel& kernel);
+ir::Kernel compact_buffers(const ir::Kernel& kernel, const ArenaPtr& arena);
 }

@@ -1,4 +1,4 @@
-#include "inline_blocks.h"
+#include "lower/inline_blocks.h"
 
 #include "tcc/ir/walk.h"
 
@@ -21,9 +21,9 @@ Stmt inline_in(Builder& b, Stmt s, const Substitution& outer) {
 
 }  // namespace
 
-Kernel inline_blocks(const Kernel& kernel) {
+Kernel inline_blocks(const Kernel& kernel, const ArenaPtr& arena) {
   Kernel k = kernel;
-  Builder b(*k.arena);
+  Builder b(*arena);
   k.root = inline_in(b, kernel.root, {});
   return k;
 }

@@ -3,5 +3,5 @@
 #pragma once
 #include "tcc/ir/kernel.h"
 namespace tcc::lower {
-ir::Kernel inline_blocks(const ir::Kernel& kernel);
+ir::Kernel inline_blocks(const ir::Kernel& kernel, const ArenaPtr& arena);
 }

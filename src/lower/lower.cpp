@@ -1,6 +1,12 @@
-// The one list of passes. Every pass says in its header what must hold before and after, and why it stands here.
+// The passes of each target, in order, and the loop that runs them. Every pass says in its header what goes in, what
+// comes out, and why it has this place.
 #include "tcc/lower/lower.h"
 
+#include <algorithm>
+#include <array>
+
+#include "lower/check_limits.h"
+#include "lower/compact_buffers.h"
 #include "lower/gpu/align_vectors.h"
 #include "lower/gpu/distribute_fragments.h"
 #include "lower/gpu/expand_pipeline.h"
@@ -8,18 +14,22 @@
 #include "lower/gpu/insert_barriers.h"
 #include "lower/gpu/place_gpu_storage.h"
 #include "lower/gpu/sink_vthreads.h"
+#include "lower/gpu/split_last_wave.h"
 #include "lower/gpu/spread_banks.h"
 #include "lower/gpu/spread_threads.h"
 #include "lower/gpu/unroll_loops.h"
 #include "lower/hoist_accumulators.h"
+#include "lower/inline_blocks.h"
 #include "lower/order_local_dims.h"
 #include "lower/pad_tails.h"
+#include "lower/pipelines.h"
+#include "lower/place_inits.h"
 #include "lower/promote_registers.h"
 #include "lower/share_output.h"
 #include "lower/split_launches.h"
 #include "lower/split_tails.h"
-#include "tcc/ir/verify.h"
 #include "tcc/lower/nest.h"
+#include "tcc/support/result.h"
 
 namespace tcc::lower {
 
@@ -27,90 +37,142 @@ using namespace ir;
 
 namespace {
 
-void check(const Kernel& k, const char* after) {
-#ifdef TCC_CHECK_PASSES
-  check_verified(k, after);
-#else
-  (void)k;
-  (void)after;
-#endif
+// A row's function, of a pass that asks for less than the row has to give.
+template <auto kPass>
+Legal<Kernel> as_row(const Kernel& k, const target::Target& target, const ArenaPtr& arena) {
+  using F = decltype(kPass);
+  if constexpr (std::is_invocable_v<F, const Kernel&, const target::Target&, const ArenaPtr&>)
+    return kPass(k, target, arena);
+  else if constexpr (std::is_invocable_v<F, const Kernel&, const ArenaPtr&, RegisterFile>)
+    return kPass(k, arena, register_file(target));
+  else
+    return kPass(k, arena);
+}
+template <auto kCheck>
+Legal<Kernel> checked(const Kernel& k, const target::Target& target, const ArenaPtr&) {
+  TCC_TRY_VOID(kCheck(k, target));
+  return k;
+}
+Legal<Kernel> fold_all(const Kernel& k, const target::Target&, const ArenaPtr& arena) {
+  return fold(k, {}, arena);
 }
 
-// The passes for GPUs: sequential code with bound loops in it becomes the code of one thread.
-Legal<Kernel> lower_threads(const Kernel& nest, const target::Target& target, const ArenaPtr& arena) {
-  Kernel k = place_gpu_storage(nest, arena);
-  check(k, "place_gpu_storage");
-  Legal<Kernel> warps = distribute_fragments(k, target, arena);
-  if (!warps) return warps;
-  check(*warps, "distribute_fragments");
-  Legal<Kernel> roles = expand_roles(*warps, target, arena);
-  if (!roles) return roles;
-  check(*roles, "expand_roles");
-  Legal<Kernel> sunk = sink_vthreads(*roles, arena);
-  if (!sunk) return sunk;
-  check(*sunk, "sink_vthreads");
-  Legal<Kernel> spread = spread_threads(*sunk, arena);
-  if (!spread) return spread;
-  // Coordinates in place of loops, and rounds in place of copies, leave terms to fold.
-  k = finish_nest(*spread, {}, arena);
-  k = align_vectors(k, arena);
-  Legal<Kernel> stages = expand_pipeline(k, target, arena);
-  if (!stages) return stages;
-  k = *stages;
-  check(k, "expand_pipeline");
-  k = hoist_accumulators(k, arena);
-  k = spread_banks(k, target, arena);
-  check(k, "spread_banks");
-  k = insert_barriers(k, target, arena);
-  check(k, "insert_barriers");
-  k = unroll_loops(k, arena);
-  k = promote_registers(k, arena, register_file(target));
-  check(k, "promote_registers");
+using enum Form;
+
+template <size_t A, size_t B>
+constexpr std::array<Pass, A + B> join(const std::array<Pass, A>& first, const std::array<Pass, B>& second) {
+  std::array<Pass, A + B> all{};
+  std::copy(first.begin(), first.end(), all.begin());
+  std::copy(second.begin(), second.end(), all.begin() + A);
+  return all;
+}
+
+// clang-format off
+
+// Blocks become plain loops. All passes up to Nest run for every candidate of a search, the others for finalists.
+constexpr std::array kCommon = {
+    Pass{"place_inits", kBlocks, kNoInits, as_row<place_inits>},
+    Pass{"inline_blocks", kNoInits, kLoops, as_row<inline_blocks>},
+    Pass{"compact_buffers", kLoops, kAllocated, as_row<compact_buffers>},
+    Pass{"fold", kAllocated, kFolded, fold_all, true},
+};
+
+constexpr std::array kCpu = join(kCommon, std::array{
+    Pass{"check_limits", kFolded, kNest, checked<check_cpu_limits>},
+    // --- Nest ---
+    Pass{"share_output", kNest, kNest, as_row<share_output>},
+    Pass{"pad_tails", kNest, kNest, as_row<pad_tails>},
+    Pass{"split_tails", kNest, kNest, as_row<split_tails>},
+    Pass{"order_local_dims", kNest, kNest, as_row<order_local_dims>},
+    Pass{"promote_registers", kNest, kNest, as_row<promote_registers>},
+    Pass{"hoist_local_tiles", kNest, kNest, as_row<hoist_local_tiles>},
+    Pass{"split_launches", kNest, kLowered, as_row<split_launches>},
+});
+
+// Sequential code with bound loops in it becomes the code of one thread.
+constexpr std::array kCuda = join(kCommon, std::array{
+    Pass{"split_last_wave", kFolded, kFolded, as_row<split_last_wave>},
+    Pass{"fold", kFolded, kFolded, fold_all, true},
+    Pass{"check_limits", kFolded, kNest, checked<check_cuda_limits>},
+    // --- Nest ---
+    Pass{"place_gpu_storage", kNest, kNest, as_row<place_gpu_storage>},
+    Pass{"distribute_fragments", kNest, kNest, as_row<distribute_fragments>},
+    Pass{"expand_roles", kNest, kNest, as_row<expand_roles>},
+    Pass{"sink_vthreads", kNest, kNest, as_row<sink_vthreads>},
+    Pass{"spread_threads", kNest, kNest, as_row<spread_threads>},
+    Pass{"fold", kNest, kNest, fold_all, true},  // coordinates took the place of loops, rounds that of copies
+    Pass{"align_vectors", kNest, kNest, as_row<align_vectors>},
+    Pass{"expand_pipeline", kNest, kNest, as_row<expand_pipeline>},
+    Pass{"hoist_accumulators", kNest, kNest, as_row<hoist_accumulators>},
+    Pass{"spread_banks", kNest, kNest, as_row<spread_banks>},
+    Pass{"insert_barriers", kNest, kNest, as_row<insert_barriers>},
+    Pass{"unroll_loops", kNest, kNest, as_row<unroll_loops>},
+    Pass{"promote_registers", kNest, kLowered, as_row<promote_registers>},
+});
+
+// clang-format on
+
+constexpr Pipeline kCpuPipeline = {"cpu", kCpu, check_cpu_limits};
+constexpr Pipeline kCudaPipeline = {"cuda", kCuda, check_cuda_limits};
+
+// Runs `passes` one after the other. `tidy`: a kernel that a pass which tidies has just left.
+Legal<Kernel> run_passes(std::span<const Pass> passes, Kernel k, const target::Target& target, const ArenaPtr& arena,
+                         const PassObserver& observer, const Kernel* tidy = nullptr) {
+  Stmt root = tidy == nullptr ? nullptr : tidy->root;
+  const Buffer* const* buffers = tidy == nullptr ? nullptr : tidy->buffers.data();
+  for (const Pass& pass : passes) {
+    if (pass.tidies && k.root == root && k.buffers.data() == buffers) continue;
+    TCC_TRY(k, run_pass(pass, k, target, arena));
+    if (pass.tidies) root = k.root, buffers = k.buffers.data();
+    if (observer) observer(pass, k);
+  }
   return k;
+}
+
+// The first pass that gives `form`.
+std::span<const Pass>::iterator first_giving(std::span<const Pass> passes, Form form) {
+  return std::find_if(passes.begin(), passes.end(), [&](const Pass& p) { return p.gives == form; });
 }
 
 }  // namespace
 
-Legal<Kernel> lower(const Kernel& kernel, const target::Target& target, Stage stop, const ArenaPtr& arena) {
+std::span<const Pass> common_passes() {
+  return kCommon;
+}
+const Pipeline& cpu_pipeline() {
+  return kCpuPipeline;
+}
+const Pipeline& cuda_pipeline() {
+  return kCudaPipeline;
+}
+
+Legal<Kernel> lower(const Kernel& kernel, const target::Target& target, Stage stop, const ArenaPtr& arena,
+                    const PassObserver& observer) {
+  const std::span<const Pass> passes = pipeline_of(target).passes;
+  const auto nest = first_giving(passes, kNest) + 1;
+  const auto begin = kernel.stage < Stage::kNest ? passes.begin() : nest;
+  const auto end = stop == Stage::kNest ? nest : passes.end();
   arena->keep_alive(kernel.arena);
   Kernel k = kernel;
   k.arena = arena;
+  return run_passes({begin, end}, k, target, arena, observer);
+}
 
-  // --- to Nest: blocks become plain loops; what search reads --------------------------------------------------------
-  if (k.stage < Stage::kNest) {
-    Legal<Kernel> nest = build_nest(k, arena);
-    if (!nest) return nest;
-    k = finish_nest(*nest, {}, arena);
-    check(k, "finish_nest");
-    if (Legal<void> ok = check_limits(k, target); !ok) return tl::make_unexpected(ok.error());
-  }
-  if (stop == Stage::kNest) return k;
+Legal<Kernel> build_nest(const Kernel& kernel, const target::Target& target, const ArenaPtr& arena) {
+  const std::span<const Pass> passes = pipeline_of(target).passes;
+  return run_passes({passes.begin(), first_giving(passes, kFolded)}, kernel, target, arena, nullptr);
+}
 
-  // --- to Lowered: finalists only; what code is printed from ---------------------------------------------------------
-  if (target.is_cpu()) {
-    k = share_output(k, target, arena);
-    check(k, "share_output");
-    k = pad_tails(k, arena);
-    check(k, "pad_tails");
-    k = split_tails(k, arena);
-    check(k, "split_tails");
-    k = order_local_dims(k, arena);
-    check(k, "order_local_dims");
-    k = promote_registers(k, arena, register_file(target));
-    check(k, "promote_registers");
-    k = hoist_local_tiles(k, arena, register_file(target));
-    check(k, "hoist_local_tiles");
-    Legal<Kernel> launches = split_launches(k, arena);
-    if (!launches) return launches;
-    k = *launches;
-  } else {
-    Legal<Kernel> threads = lower_threads(k, target, arena);
-    if (!threads) return threads;
-    k = *threads;
-  }
-  k.stage = Stage::kLowered;
-  check(k, "lower");
-  return k;
+Legal<Kernel> finish_nest(const Kernel& kernel, const Substitution& decisions, const target::Target& target,
+                          const ArenaPtr& arena) {
+  const std::span<const Pass> passes = pipeline_of(target).passes;
+  const Kernel folded = fold(kernel, decisions, arena);
+  return run_passes({first_giving(passes, kFolded) + 1, first_giving(passes, kNest) + 1}, folded, target, arena,
+                    nullptr, &folded);
+}
+
+Legal<void> check_limits(const Kernel& nest, const target::Target& target) {
+  return pipeline_of(target).check_limits(nest, target);
 }
 
 }  // namespace tcc::lower

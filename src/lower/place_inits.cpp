@@ -1,4 +1,4 @@
-#include "place_inits.h"
+#include "lower/place_inits.h"
 
 #include "tcc/analysis/init_nest.h"
 #include "tcc/ir/walk.h"
@@ -7,9 +7,9 @@ namespace tcc::lower {
 
 using namespace ir;
 
-Kernel place_inits(const Kernel& kernel) {
+Kernel place_inits(const Kernel& kernel, const ArenaPtr& arena) {
   Kernel k = kernel;
-  Builder b(*k.arena);
+  Builder b(*arena);
   for (const Block* found : collect_blocks(kernel.root)) {
     if (found->init == nullptr) continue;
     Path path = find_path(k.root, found->id);

@@ -3,5 +3,5 @@
 #pragma once
 #include "tcc/ir/kernel.h"
 namespace tcc::lower {
-ir::Kernel place_inits(const ir::Kernel& kernel);
+ir::Kernel place_inits(const ir::Kernel& kernel, const ArenaPtr& arena);
 }

@@ -44,26 +44,13 @@ class Splitter {
   Splitter(const Kernel& kernel, Arena& arena) : kernel_(kernel), b_(arena) {}
 
   Legal<Kernel> run(const ArenaPtr& arena) {
-    collect(kernel_.root);
-    for (Stmt& launch : launches_)
-      if (Legal<void> ok = check_loops(launch); !ok) return tl::unexpected<Reject>(ok.error());
-    std::map<Id, std::vector<size_t>> users;
-    for (size_t i = 0; i < launches_.size(); ++i)
-      for (Id id : buffers_of(launches_[i])) users[id].push_back(i);
     std::vector<Id> workspace;
-    std::vector<std::vector<Id>> own(launches_.size());
-    for (Id id : root_allocated_) {
-      const std::vector<size_t>& at = users[id];
-      if (at.size() == 1)
-        own[at[0]].push_back(id);
-      else if (!at.empty())
-        workspace.push_back(id);
-    }
+    const std::vector<std::vector<Id>> own = collect_launches(workspace);
+    for (Stmt launch : launches_) TCC_TRY_VOID(check_loops(launch));
     std::vector<Stmt> stmts;
     for (size_t i = 0; i < launches_.size(); ++i) {
-      Legal<Stmt> s = place_storage(launches_[i], own[i], workspace);
-      if (!s) return tl::unexpected<Reject>(s.error());
-      stmts.push_back(*s);
+      TCC_TRY(Stmt s, place_storage(launches_[i], own[i], workspace));
+      stmts.push_back(s);
     }
     Kernel result = kernel_;
     result.arena = arena;
@@ -81,7 +68,61 @@ class Splitter {
     return result;
   }
 
+  // largest_stack() of the kernel.
+  Legal<int64_t> largest_stack() {
+    std::vector<Id> workspace;
+    const std::vector<std::vector<Id>> own = collect_launches(workspace);
+    int64_t largest = 0;
+    for (size_t i = 0; i < launches_.size(); ++i) {
+      std::vector<Id> ids = own[i];
+      visit_allocs(launches_[i], ids);
+      TCC_TRY(int64_t bytes, stack_at_most(ids, is_parallel(launches_[i])));
+      largest = std::max(largest, bytes);
+    }
+    return largest;
+  }
+  Legal<int64_t> stack_of(Stmt s) {
+    std::vector<Id> ids;
+    visit_allocs(s, ids);
+    return stack_at_most(ids, true);
+  }
+
  private:
+  static void visit_allocs(Stmt launch, std::vector<Id>& ids) {
+    visit(launch, [&](Stmt s) {
+      if (const Alloc* a = as<Alloc>(s)) ids.insert(ids.end(), a->buffers.begin(), a->buffers.end());
+      return true;
+    });
+  }
+  Legal<int64_t> stack_at_most(const std::vector<Id>& ids, bool parallel) {
+    int64_t stack = 0;
+    for (Id id : ids) {
+      const Buffer* buffer = kernel_.buffer(id);
+      if (buffer->scope == Scope::kAmxTile) continue;
+      TCC_TRY(int64_t bytes, bytes_of(id));
+      if (!parallel && bytes > kSmallBytes) continue;
+      stack += buffer->layout != nullptr ? bytes : analysis::local_elements_at_most(*buffer) * type_bytes(buffer->type);
+    }
+    return stack;
+  }
+
+  // Fills launches_. The result: for each, the buffers of the root's Allocs that it alone uses; those that several
+  // launches use go to `workspace`.
+  std::vector<std::vector<Id>> collect_launches(std::vector<Id>& workspace) {
+    collect(kernel_.root);
+    std::map<Id, std::vector<size_t>> users;
+    for (size_t i = 0; i < launches_.size(); ++i)
+      for (Id id : buffers_of(launches_[i])) users[id].push_back(i);
+    std::vector<std::vector<Id>> own(launches_.size());
+    for (Id id : root_allocated_) {
+      const std::vector<size_t>& at = users[id];
+      if (at.size() == 1)
+        own[at[0]].push_back(id);
+      else if (!at.empty())
+        workspace.push_back(id);
+    }
+    return own;
+  }
   void collect(Stmt s) {
     if (const Seq* q = as<Seq>(s)) {
       for (Stmt c : q->stmts) collect(c);
@@ -126,7 +167,7 @@ class Splitter {
   }
 
   // Gives the launch its own buffers: on the stack, or in the workspace when it is serial and they are large.
-  Legal<Stmt> place_storage(Stmt launch, std::vector<Id> own, std::vector<Id>& workspace) {
+  Legal<Stmt> place_storage(Stmt launch, const std::vector<Id>& own, std::vector<Id>& workspace) {
     bool parallel = is_parallel(launch);
     int64_t stack = 0;
     std::optional<Reject> problem;
@@ -190,6 +231,15 @@ class Splitter {
 Legal<Kernel> split_launches(const Kernel& kernel, const ArenaPtr& arena) {
   if (arena != kernel.arena) arena->keep_alive(kernel.arena);
   return Splitter(kernel, *arena).run(arena);
+}
+
+Legal<int64_t> largest_stack(const Kernel& kernel) {
+  Arena scratch;
+  return Splitter(kernel, scratch).largest_stack();
+}
+Legal<int64_t> stack_of(const Kernel& kernel, Stmt s) {
+  Arena scratch;
+  return Splitter(kernel, scratch).stack_of(s);
 }
 
 }  // namespace tcc::lower

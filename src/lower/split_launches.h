@@ -16,4 +16,10 @@ inline constexpr int64_t kMaxStackBytes = 256 << 10;
 // stack than kMaxStackBytes (kTooMuchLocal), local buffers of symbolic shape (kNotConstant).
 ir::Legal<ir::Kernel> split_launches(const ir::Kernel& kernel, const ArenaPtr& arena);
 
+// Bytes of stack that the largest launch of a CPU's kernel at Nest may need, however its buffers' dimensions are
+// ordered. Rejects: local buffers of symbolic shape (kNotConstant).
+ir::Legal<int64_t> largest_stack(const ir::Kernel& kernel);
+// The part of it that the Allocs of a statement need.
+ir::Legal<int64_t> stack_of(const ir::Kernel& kernel, ir::Stmt s);
+
 }  // namespace tcc::lower

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lower/rename.h"
+#include "lower/split_launches.h"
 #include "tcc/analysis/ranges.h"
 #include "tcc/ir/build.h"
 #include "tcc/ir/evaluate.h"
@@ -51,6 +52,7 @@ class TailSplitter {
       return true;
     });
     buffers_.assign(kernel.buffers.begin(), kernel.buffers.end());
+    if (const Legal<int64_t> stack = largest_stack(kernel)) stack_left_ = kMaxStackBytes - *stack;
   }
 
   Kernel run(const ArenaPtr& arena) {
@@ -180,8 +182,9 @@ class TailSplitter {
   // The predicates of the body that a test at its start can do away with.
   std::vector<Choice> choose(Stmt body) {
     std::vector<Choice> out;
+    const bool may_copy = copies_ < kMaxCopies && copy_fits(body);
     for (Expr t : collect_terms(body)) {
-      Expr test = copies_ < kMaxCopies && !is_masked(t) ? test_at(body, t) : nullptr;
+      Expr test = may_copy && !is_masked(t) ? test_at(body, t) : nullptr;
       if (test == nullptr || is_int(test, 0)) continue;
       double here = frequency(test);
       if (here < kUsual || here < kAsGood * best_below(body, t)) continue;
@@ -203,8 +206,9 @@ class TailSplitter {
     if (l.loop_kind != LoopKind::kSerial || !is_int(l.extent) || int_value(l.extent) < 2) return &l;
     Terms whole;
     std::vector<Expr> last;
+    const bool may_copy = copies_ < kMaxCopies && copy_fits(l.body);
     for (Expr t : collect_terms(l.body)) {
-      Expr test = copies_ < kMaxCopies && !is_masked(t) ? test_at(l.body, t) : nullptr;
+      Expr test = may_copy && !is_masked(t) ? test_at(l.body, t) : nullptr;
       if (test == nullptr || is_int(test)) continue;
       std::vector<Expr> atoms = last_atoms(test);
       const Var* only = atoms.size() == 1 ? as<Var>(atoms[0]) : nullptr;
@@ -337,9 +341,18 @@ class TailSplitter {
     return b_.loop(l->id, b_.integer(*limit), body, l->loop_kind, l->axis, l->annotations);
   }
 
+  // The stack has room for another instance of the statement's buffers.
+  bool copy_fits(Stmt s) {
+    k_.buffers = buffers_;
+    const Legal<int64_t> bytes = stack_of(k_, s);
+    return !bytes || *bytes <= stack_left_;
+  }
+
   // A copy with loops and local buffers of its own.
   Stmt copy(Stmt s) {
     Renaming own;
+    k_.buffers = buffers_;
+    stack_left_ -= stack_of(k_, s).value_or(0);
     visit(s, [&](Stmt c) {
       if (const Loop* l = as<Loop>(c)) {
         own.ids[l->id] = fresh(l->id);
@@ -373,6 +386,7 @@ class TailSplitter {
   std::vector<const Buffer*> buffers_;
   std::vector<Id> masked_;  // loops whose predicates stay
   int copies_ = 0;
+  int64_t stack_left_ = kMaxStackBytes;  // bytes
 };
 
 }  // namespace

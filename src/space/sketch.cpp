@@ -36,7 +36,7 @@ bool reductions_depend_on_decisions(const Kernel& k) {
 }
 
 // Runs the skeleton with symbols; the start of the nest stays as it is when a step needs numbers.
-bool make_symbolic(Sketch& sketch) {
+bool make_symbolic(Sketch& sketch, const target::Target& target) {
   auto arena = std::make_shared<Arena>();
   schedule::Executor executor(sketch.start, arena, schedule::Mode::kSymbolic, nullptr);
   std::vector<int64_t> decisions = sketch.trace.decisions;
@@ -54,9 +54,9 @@ bool make_symbolic(Sketch& sketch) {
   sketch.symbols = executor.symbols();
   if (sketch.symbols.size() != decisions.size()) return false;
   if (reductions_depend_on_decisions(executor.kernel())) return false;
-  Legal<Kernel> nest = lower::build_nest(executor.kernel(), arena);
+  Legal<Kernel> nest = lower::build_nest(executor.kernel(), target, arena);
   if (!nest) return false;
-  sketch.nest = compact(lower::finish_nest(*nest, {}, arena));
+  sketch.nest = compact(lower::fold(*nest, {}, arena));
   for (Expr extent : places) sketch.places.push_back(copy_expr(*sketch.nest.arena, extent));
   return true;
 }
@@ -143,7 +143,7 @@ Legal<Sketch> make_sketch(const schedule::Trace& trace, const Kernel& start, con
   auto arena = std::make_shared<Arena>();
   if (Legal<Kernel> k = schedule::replay(trace, trace.decisions, start, arena, &sketch.trace.decisions); !k)
     return tl::make_unexpected(k.error());
-  sketch.symbolic = make_symbolic(sketch);
+  sketch.symbolic = make_symbolic(sketch, target);
   if (sketch.symbolic) sketch.symbolic = agrees_with_replay(sketch, target);
   return sketch;
 }
@@ -172,9 +172,7 @@ Legal<Kernel> instantiate(const Sketch& sketch, std::span<const int64_t> decisio
   }
   for (Expr extent : sketch.places)
     if (is_int(substitute(b, extent, values), 1)) return replay_and_lower(sketch, decisions, target, arena);
-  Kernel k = lower::finish_nest(sketch.nest, values, arena);
-  if (Legal<void> ok = lower::check_limits(k, target); !ok) return tl::make_unexpected(ok.error());
-  return k;
+  return lower::finish_nest(sketch.nest, values, target, arena);
 }
 
 void draw_decisions(const Sketch& sketch, std::span<int64_t> decisions, Rng& rng) {

@@ -237,7 +237,7 @@ TEST_CASE("tiles that do not fill the last wave are summed up in parts") {
   };
   for (const Wanted& w : cases) {
     const ir::Kernel before = parsed(product(w.form));
-    const ir::Kernel nest = lower::finish_nest(before, {}, std::make_shared<Arena>());
+    const ir::Kernel nest = *lower::finish_nest(before, {}, h200(), std::make_shared<Arena>());
     INFO(product(w.form) << ir::print(nest));
     const std::string text = ir::print(nest);
     CHECK(count_of(text, "tree") == 0);
@@ -257,7 +257,7 @@ TEST_CASE("tiles that do not fill the last wave are summed up in parts") {
 TEST_CASE("sums stay whole where tiles fill their waves, or nothing says how many run at a time") {
   for (const Form& f : {Form{.tiles = 4, .at_a_time = 2, .parts = 2}, Form{.tiles = 5, .parts = 2},
                         Form{.tiles = 5, .at_a_time = 2, .parts = 1}}) {
-    const ir::Kernel nest = lower::finish_nest(parsed(product(f)), {}, std::make_shared<Arena>());
+    const ir::Kernel nest = *lower::finish_nest(parsed(product(f)), {}, h200(), std::make_shared<Arena>());
     INFO(ir::print(nest));
     CHECK(count_of(ir::print(nest), "bound(grid.x)") == 1);
     CHECK(count_of(ir::print(nest), "tree") == 0);

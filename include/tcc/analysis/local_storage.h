@@ -16,5 +16,7 @@ struct LocalStorage {
 // register tiles whose vectors are partly masked still fall apart into whole vectors; large buffers are not padded. For
 // buffers of constant shape without a layout.
 LocalStorage local_storage(const ir::Buffer& buffer);
+// Elements of the buffer's storage at most, whichever of its dimensions becomes the innermost.
+int64_t local_elements_at_most(const ir::Buffer& buffer);
 
 }  // namespace tcc::analysis

@@ -251,6 +251,9 @@ class Splitter {
 }  // namespace
 
 Kernel split_last_wave(const Kernel& nest, const ArenaPtr& arena) {
+  const std::vector<Stmt> launches = launches_of(nest);
+  if (std::none_of(launches.begin(), launches.end(), [](Stmt s) { return analysis::role_loop(s) != nullptr; }))
+    return nest;
   Edit edit(nest, arena);
   Splitter splitter(edit);
   Stmt root = map_launches(edit, nest.root, [&](Stmt launch) { return splitter.run(launch); });

@@ -1,30 +1,15 @@
-#include "tcc/lower/nest.h"
-#include "tcc/ir/query.h"
-
-#include "compact_buffers.h"
-#include "inline_blocks.h"
-#include "lower/gpu/split_last_wave.h"
-#include "place_inits.h"
 #include "tcc/analysis/simplify.h"
+#include "tcc/lower/nest.h"
 
 namespace tcc::lower {
 
 using namespace ir;
 
-Legal<Kernel> build_nest(const Kernel& kernel, const ArenaPtr& arena) {
-  arena->keep_alive(kernel.arena);
-  Kernel k = kernel;
-  k.arena = arena;
-  k = place_inits(k);
-  k = inline_blocks(k);
-  return compact_buffers(k);
-}
-
 namespace {
 
-class Finisher {
+class Folder {
  public:
-  Finisher(const Kernel& kernel, const Substitution& decisions, Arena& arena)
+  Folder(const Kernel& kernel, const Substitution& decisions, Arena& arena)
       : b_(arena), ranges_(kernel), subst_(decisions) {}
 
   Stmt stmt(Stmt s) {
@@ -39,8 +24,6 @@ class Finisher {
     ranges_.set(l->id, extent);
     std::vector<Annotation> annotations;
     for (const Annotation& a : l->annotations) annotations.push_back({a.key, expr(a.value)});
-    const Expr parts = find_annotation(annotations, AnnotationKey::kTree);
-    splits_ |= has_annotation(*l, AnnotationKey::kPipelineRole) && is_int(extent) && parts != nullptr && is_int(parts);
     Stmt body = stmt(l->body);
     if (body == nullptr) return nullptr;
     if (extent == l->extent && body == l->body && annotations.empty()) return s;
@@ -48,19 +31,16 @@ class Finisher {
   }
   Expr expr(Expr e) { return analysis::simplify(b_, substitute(b_, e, subst_), ranges_); }
   Builder& builder() { return b_; }
-  // Some loop with a role may be split for the last wave of its launch.
-  bool splits() const { return splits_; }
 
  private:
   Builder b_;
   analysis::Ranges ranges_;
   Substitution subst_;
-  bool splits_ = false;
 };
 
 }  // namespace
 
-Kernel finish_nest(const Kernel& kernel, const Substitution& decisions, const ArenaPtr& arena) {
+Kernel fold(const Kernel& kernel, const Substitution& decisions, const ArenaPtr& arena) {
   arena->keep_alive(kernel.arena);
   Kernel k = kernel;
   k.arena = arena;
@@ -72,10 +52,10 @@ Kernel finish_nest(const Kernel& kernel, const Substitution& decisions, const Ar
     k.scalars = arena->copy(rest);
     k.products = {};
   }
-  Finisher finisher(k, decisions, *arena);
-  k.root = finisher.stmt(kernel.root);
+  Folder folder(k, decisions, *arena);
+  k.root = folder.stmt(kernel.root);
   // Every loop is empty: the nest that does nothing stays as it is.
-  if (k.root == nullptr) k.root = substitute(finisher.builder(), kernel.root, decisions);
+  if (k.root == nullptr) k.root = substitute(folder.builder(), kernel.root, decisions);
   std::vector<const Buffer*> buffers;
   bool changed = false;
   for (const Buffer* buffer : kernel.buffers) {
@@ -83,7 +63,7 @@ Kernel finish_nest(const Kernel& kernel, const Substitution& decisions, const Ar
     std::vector<Expr> shape;
     bool moved = false;
     for (Expr e : buffer->shape) {
-      shape.push_back(finisher.expr(e));
+      shape.push_back(folder.expr(e));
       moved |= shape.back() != e;
     }
     copy.shape = shape;
@@ -95,14 +75,12 @@ Kernel finish_nest(const Kernel& kernel, const Substitution& decisions, const Ar
       copy.padding = {};
       moved = true;
     }
-    buffers.push_back(moved ? finisher.builder().buffer(copy) : buffer);
+    buffers.push_back(moved ? folder.builder().buffer(copy) : buffer);
     changed |= moved;
   }
   if (changed) k.buffers = arena->copy(buffers);
   k.stage = Stage::kNest;
-  if (!finisher.splits()) return k;
-  const Kernel split = split_last_wave(k, arena);
-  return equal(split.root, k.root) ? k : finish_nest(split, {}, arena);
+  return k;
 }
 
 }  // namespace tcc::lower
