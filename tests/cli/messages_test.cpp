@@ -1,4 +1,4 @@
-// Messages of tcc, one row each: the object at fault, what tcc expected, what it found, and what the user can do.
+// Messages of tcc, one row each: the object at fault, the expectation, the finding, and the action for the user.
 #include "model_bytes.h"
 #include "runner.h"
 
@@ -153,7 +153,7 @@ const std::vector<Message> kMessages = {
 
 }  // namespace
 
-TEST_CASE("messages name the object, what was expected, what was found and what to do", "[cli][errors]") {
+TEST_CASE("messages name the object, the expectation, the finding and the action", "[cli][errors]") {
   Sandbox box;
   fill(box);
   CHECK(kMessages.size() >= 40);
