@@ -35,7 +35,7 @@ std::vector<Step> steps() {
   space.modules.push_back("parallel_vectorize_unroll");
   space.max_unroll = space::SpaceOptions{}.max_unroll;
   out.push_back({"unroll", space});
-  for (const char* module : {"vector_dot", "matmul_tiling"}) space.modules.push_back(module);
+  for (const char* module : {"amx_tiling", "matmul_tiling"}) space.modules.push_back(module);
   out.push_back({"vector", space});
   return out;
 }

@@ -30,6 +30,13 @@ void declare(Options& options, Arguments& a) {
 
 using Json = nlohmann::ordered_json;
 
+Json tally_json(const space::RejectTally& tally) {
+  Json list = Json::array();
+  for (const auto& [reason, entry] : tally.by_reason)
+    list.push_back({{"reason", reason}, {"count", entry.count}, {"example", entry.example}});
+  return list;
+}
+
 Json explanation_json(const driver::Explanation& e) {
   Json json = {{"key", e.key},
                {"workload", e.workload},
@@ -48,6 +55,13 @@ Json explanation_json(const driver::Explanation& e) {
   for (const driver::RejectExample& r : e.rejects)
     json["rejects"].push_back(
         {{"reason", r.reason}, {"count", r.count}, {"example", r.example}, {"decisions", r.decisions}});
+  json["module_rejects"] = Json::array();
+  for (const auto& [module, rejects] : e.space.modules)
+    json["module_rejects"].push_back({{"module", module}, {"rejects", tally_json(rejects)}});
+  json["dropped_spaces"] = Json::array();
+  for (const auto& [modules, draws, rejects] : e.space.dropped)
+    json["dropped_spaces"].push_back({{"modules", modules}, {"draws", draws}, {"rejects", tally_json(rejects)}});
+  json["replayed_spaces"] = tally_json(e.replayed);
   json["recorded"] = {{"proposed", e.recorded.proposed},
                       {"duplicate", e.recorded.duplicate},
                       {"rejected", e.recorded.rejected},
@@ -99,6 +113,26 @@ std::string rejects_text(const driver::Explanation& e) {
   return text;
 }
 
+std::string tally_text(const space::RejectTally& tally) {
+  std::string text;
+  for (const auto& [reason, entry] : tally.by_reason) text += reject_line({reason, entry.count, entry.example, ""});
+  return text;
+}
+
+// What the modules tried in vain, design spaces that were left out, and those that take longer to search.
+std::string left_out_text(const driver::Explanation& e) {
+  std::string text;
+  for (const auto& [module, rejects] : e.space.modules)
+    text += fmt::format("\n-- {} gave up {}\n", module, plural(rejects.total(), "way")) + tally_text(rejects);
+  for (const auto& [modules, draws, rejects] : e.space.dropped)
+    text += fmt::format("\n-- left out: the design space of {}; none of {} draws is legal\n", modules, draws) +
+            tally_text(rejects);
+  if (e.replayed.total() > 0)
+    text += "\n-- design spaces whose programs are replayed step by step, which makes proposing them slower\n" +
+            tally_text(e.replayed);
+  return text;
+}
+
 std::string records_text(const driver::Explanation& e) {
   std::string text = e.failures.empty() ? "" : "\n-- records\n";
   for (const driver::RecordedFailure& f : e.failures) {
@@ -132,7 +166,7 @@ Result<int> explain(const Arguments& a) {
   for (const driver::ExplainedStep& s : e.steps) rows.push_back({s.module.empty() ? "-" : s.module, s.text});
   text += rows.empty() ? "none: the plain loops\n" : format_table(rows, 2);
   text += "\n-- loops\n" + e.loops;
-  text += matrix_text(e) + rejects_text(e) + records_text(e);
+  text += matrix_text(e) + rejects_text(e) + left_out_text(e) + records_text(e);
   print(text);
   return kOk;
 }

@@ -35,7 +35,7 @@ std::vector<std::string> makers(const Trace& trace, const task::Task& task, cons
   Rng rng(space::SpaceOptions{}.seed);
   std::vector<Way> ways;
   ways.push_back({schedule::Schedule(task.kernel, std::make_shared<Arena>(), &rng), {}});
-  const auto modules = space::modules_for(target);
+  const auto modules = space::modules_for(target).make();
   auto leads_there = [&](const schedule::Schedule& state) {
     const auto& made = state.trace().instructions;
     return made.size() <= trace.instructions.size() && std::equal(made.begin(), made.end(), trace.instructions.begin());
@@ -43,7 +43,7 @@ std::vector<std::string> makers(const Trace& trace, const task::Task& task, cons
   for (const auto& module : modules) {
     std::map<size_t, Way> next;  // by their length: what leads to one trace and is as long is the same
     for (const Way& way : ways) {
-      std::vector<schedule::Schedule> states = module->apply(way.state, target, {});
+      std::vector<schedule::Schedule> states = module->apply(way.state, target, {}).states;
       states.push_back(way.state);  // the space may have been made without this module
       for (schedule::Schedule& state : states) {
         if (!state.ok() || !leads_there(state)) continue;
@@ -229,11 +229,12 @@ class LoopTree {
 void count_rejects(const task::Task& task, const target::Target& target, Explanation& out) {
   std::map<std::string, RejectExample> by_reason;
   Rng rng(1);
-  const std::vector<Trace> traces = space::generate_space(task.kernel, target);
-  out.design_spaces = static_cast<int64_t>(traces.size());
-  for (const Trace& trace : traces) {
+  out.space = space::explore_space(task.kernel, target, space::modules_for(target));
+  out.design_spaces = std::ssize(out.space.traces);
+  for (const Trace& trace : out.space.traces) {
     ir::Legal<space::Sketch> sketch = space::make_sketch(trace, task.kernel, target);
     if (!sketch) continue;
+    if (!sketch->symbolic) out.replayed.add(sketch->concrete, "");
     std::vector<int64_t> decisions = trace.decisions;
     for (int i = 0; i < kDrawsOfSpace; ++i) {
       space::draw_decisions(*sketch, decisions, rng);
@@ -330,7 +331,7 @@ namespace {
 
 // Why the schedule's matrix instruction is none of a warpgroup, on a target that has such.
 std::vector<std::string> unmet_of_warpgroups(const task::Task& task, const target::Target& target) {
-  if (!target.is_cuda() || !target.cuda.features.wgmma) return {};
+  if (!target.cuda.features.wgmma) return {};
   std::vector<std::string> unmet = space::unmet_conditions_of_warpgroup_instruction(task.kernel, target);
   if (unmet.empty()) unmet.push_back("the schedule above was taken; the design space has others with one");
   return unmet;

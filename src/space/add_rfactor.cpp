@@ -29,13 +29,12 @@ class AddRfactor : public Module {
  public:
   const char* name() const override { return "add_rfactor"; }
 
-  std::vector<Schedule> apply(const Schedule& state, const target::Target& target, const SpaceOptions&) const override {
-    std::vector<Schedule> out = {state};
+  Ways apply(const Schedule& state, const target::Target& target, const SpaceOptions&) const override {
     std::optional<NaiveNest> nest = find_long_sum(state.kernel(), target);
-    if (!nest) return out;
-    Schedule s = state;
-    if (cut(s, *nest, target)) out.insert(out.begin(), std::move(s));
-    return out;
+    if (!nest) return {state};
+    Ways ways;
+    ways.attempt(state, [&](Schedule& s) { return cut(s, *nest, target); });
+    return ways.or_also(state);
   }
 
  private:

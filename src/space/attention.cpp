@@ -195,22 +195,19 @@ class AttentionModule : public Module {
  public:
   const char* name() const override { return "attention"; }
 
-  std::vector<Schedule> apply(const Schedule& state, const target::Target& target, const SpaceOptions&) const override {
+  Ways apply(const Schedule& state, const target::Target& target, const SpaceOptions&) const override {
     Schedule plain = state;
     std::optional<Attention> a = find_attention(plain);
     if (!a || a->rows < 2) return {state};
     const int64_t lanes = vector_lanes(target);
-    std::vector<Schedule> out;
+    Ways ways;
     for (int64_t vectors : kVectors) {
       const int64_t rows = std::min(vectors * lanes, a->rows);
       if (vectors > 1 && (vectors - 1) * lanes >= a->rows) continue;
-      for (int64_t keys : key_tiles(a->keys, {std::begin(kKeyTiles), std::end(kKeyTiles)})) {
-        Schedule s = plain;
-        if (one_pass(s, *a, rows, keys, target, vectors)) out.push_back(std::move(s));
-      }
+      for (int64_t keys : key_tiles(a->keys, {std::begin(kKeyTiles), std::end(kKeyTiles)}))
+        ways.attempt(plain, [&](Schedule& s) { return one_pass(s, *a, rows, keys, target, vectors); });
     }
-    if (out.empty()) out.push_back(state);
-    return out;
+    return ways.or_else(state);
   }
 
  private:

@@ -49,18 +49,17 @@ class AutoInline : public Module {
  public:
   const char* name() const override { return "auto_inline"; }
 
-  std::vector<schedule::Schedule> apply(const schedule::Schedule& state, const target::Target& target,
-                                        const SpaceOptions&) const override {
+  Ways apply(const schedule::Schedule& state, const target::Target&, const SpaceOptions&) const override {
     // Where each value is read by one window only, a copy costs as much as it saves.
-    if (target.is_cpu() && find_window(state.kernel())) return {inline_all(state, false)};
+    if (find_window(state.kernel())) return {inline_all(state, false)};
     // A padded copy costs a pass over the input and frees the inner loops of predicates.
     Id pad = schedule::find_block_by_name(state.kernel(), kPadBlock);
     if (pad != kNoId && reads_of(state.kernel(), pad) >= kManyReads) return {inline_all(state, true)};
     // Vectors of positions need them side by side.
-    if (target.is_cpu() && gathered_row(state.kernel()) > 0) return {inline_all(state, true)};
-    std::vector<schedule::Schedule> out = {inline_all(state, false)};
-    if (pad != kNoId) out.push_back(inline_all(state, true));
-    return out;
+    if (gathered_row(state.kernel()) > 0) return {inline_all(state, true)};
+    Ways ways(inline_all(state, false));
+    if (pad != kNoId) ways.states.push_back(inline_all(state, true));
+    return ways;
   }
 
  private:

@@ -122,21 +122,18 @@ class BlockedConvTiling : public Module {
  public:
   const char* name() const override { return "blocked_conv_tiling"; }
 
-  std::vector<Schedule> apply(const Schedule& state, const target::Target& target,
-                              const SpaceOptions& options) const override {
+  Ways apply(const Schedule& state, const target::Target& target, const SpaceOptions& options) const override {
     std::optional<BlockedConvolution> c = find_blocked(state.kernel(), options);
     if (!c) return {state};
     int64_t lanes = vector_lanes(target, state.kernel().buffer(c->nest.store->buffer)->type);
     bool padded = has_padding(state);
-    std::vector<Schedule> out;
+    Ways ways;
     for (const BlockTile& t : best_tiles(*c, target, lanes))
       for (bool staged : {false, true}) {
         if (staged && (!padded || !c->has_row)) continue;
-        Schedule s = state;
-        if (tile(s, *c, t, staged)) out.push_back(std::move(s));
+        ways.attempt(state, [&](Schedule& s) { return tile(s, *c, t, staged); });
       }
-    if (out.empty()) out.push_back(state);
-    return out;
+    return ways.or_else(state);
   }
 
  private:

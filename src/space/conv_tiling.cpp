@@ -179,8 +179,7 @@ class ConvTiling : public Module {
  public:
   const char* name() const override { return "conv_tiling"; }
 
-  std::vector<Schedule> apply(const Schedule& state, const target::Target& target,
-                              const SpaceOptions& options) const override {
+  Ways apply(const Schedule& state, const target::Target& target, const SpaceOptions& options) const override {
     std::optional<Convolution> c = find_convolution(state.kernel(), options);
     if (!c) return {state};
     const Type type = state.kernel().buffer(c->nest.store->buffer)->type;
@@ -190,19 +189,17 @@ class ConvTiling : public Module {
     std::stable_sort(tiles.begin(), tiles.end(), [](const Tile& a, const Tile& b) { return a.cycles < b.cycles; });
     std::erase_if(tiles, [&](const Tile& t) { return t.cycles > kWorthTrying * tiles[0].cycles; });
     bool padded = has_padding(state);
-    std::vector<Schedule> out;
+    Ways ways;
     for (const Tile& t : tiles)
       for (bool staged : {false, true}) {
         bool phases = padded && !t.filter_lanes && c->stride > 1;
         if (staged && (!padded || phases || (!c->has_row && !c->has_filter))) continue;
-        Schedule s = state;
         int64_t block = staged ? 0 : block_channels(*c, t, target, type_bytes(type));
-        if (tile(s, *c, t, {staged, phases, block})) out.push_back(std::move(s));
+        ways.attempt(state, [&](Schedule& s) { return tile(s, *c, t, {staged, phases, block}); });
       }
     // Without reuse between channels the memory decides, and other shapes of tiles may be as good. Without rows the
     // columns are what threads can share beside the filters, which no tile here does.
-    if (out.empty() || !c->has_filter || !c->has_row) out.push_back(state);
-    return out;
+    return c->has_filter && c->has_row ? ways.or_else(state) : ways.or_also(state);
   }
 
  private:

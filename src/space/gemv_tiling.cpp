@@ -67,19 +67,16 @@ class GemvTiling : public Module {
  public:
   const char* name() const override { return "gemv_tiling"; }
 
-  std::vector<Schedule> apply(const Schedule& state, const target::Target& target,
-                              const SpaceOptions& options) const override {
+  Ways apply(const Schedule& state, const target::Target& target, const SpaceOptions& options) const override {
     std::optional<Gemv> g = find_gemv(state.kernel(), options);
     if (!g) return {state};
     int64_t lanes = vector_lanes(target, state.kernel().buffer(g->nest.store->buffer)->type);
-    std::vector<Schedule> out;
-    for (auto [vectors, panel] : kShapes) {
+    Ways ways;
+    for (const auto [vectors, panel] : kShapes) {
       if (2 * vectors > std::max<int64_t>(target.cpu.num_vector_registers, 16)) continue;
-      Schedule s = state;
-      if (tile(s, *g, vectors * lanes, panel * lanes)) out.push_back(std::move(s));
+      ways.attempt(state, [&](Schedule& s) { return tile(s, *g, vectors * lanes, panel * lanes); });
     }
-    if (out.empty()) return {state};
-    return out;
+    return ways.or_else(state);
   }
 
  private:

@@ -32,23 +32,20 @@ class GpuAttention : public Module {
  public:
   const char* name() const override { return "gpu_attention"; }
 
-  std::vector<Schedule> apply(const Schedule& state, const target::Target& target,
-                              const SpaceOptions& options) const override {
+  Ways apply(const Schedule& state, const target::Target& target, const SpaceOptions& options) const override {
     Schedule plain = state;
-    std::vector<Schedule> out;
+    Ways ways;
     if (std::optional<Attention> a = find_attention(plain)) {
-      for (const MatrixTiles& tiles : matrix_tiles(*a)) {
-        Schedule s = plain;
-        if (matrix_attention(s, *a, tiles, target, options.gpu)) out.push_back(std::move(s));
-      }
-      for (auto [rows, keys] : kTiles) {
+      for (const MatrixTiles& tiles : matrix_tiles(*a))
+        ways.attempt(plain, [&](Schedule& s) { return matrix_attention(s, *a, tiles, target, options.gpu); });
+      for (const auto& [rows, keys] : kTiles) {
         if (rows > 16 && rows / 2 >= a->rows) continue;
-        Schedule s = plain;
-        if (one_pass(s, *a, std::min(rows, a->rows), std::min(keys, a->keys), options.gpu)) out.push_back(std::move(s));
+        ways.attempt(plain, [&](Schedule& s) {
+          return one_pass(s, *a, std::min(rows, a->rows), std::min(keys, a->keys), options.gpu);
+        });
       }
     }
-    out.push_back(state);
-    return out;
+    return ways.or_also(state);
   }
 
  private:

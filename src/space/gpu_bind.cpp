@@ -23,9 +23,9 @@ class GpuBind : public Module {
  public:
   const char* name() const override { return "gpu_bind"; }
 
-  std::vector<Schedule> apply(const Schedule& state, const target::Target& target,
-                              const SpaceOptions& options) const override {
-    std::vector<Schedule> out = {state};
+  Ways apply(const Schedule& state, const target::Target& target, const SpaceOptions& options) const override {
+    Ways ways(state);
+    std::vector<Schedule>& out = ways.states;
     for (const std::string& name : unscheduled_blocks(state.kernel())) {
       for (Sum sum : {Sum::kWithReader, Sum::kAlone}) {
         Schedule tiled = out[0];
@@ -38,7 +38,7 @@ class GpuBind : public Module {
           if (is_open(s, name) && bind_block(trial, name, sum, target, options.gpu)) s = std::move(trial);
         }
     }
-    return out;
+    return ways;
   }
 
  private:

@@ -14,7 +14,7 @@ class GpuInline : public Module {
  public:
   const char* name() const override { return "gpu_inline"; }
 
-  std::vector<Schedule> apply(const Schedule& state, const target::Target&, const SpaceOptions&) const override {
+  Ways apply(const Schedule& state, const target::Target&, const SpaceOptions&) const override {
     Schedule s = state;
     std::vector<std::string> names = unscheduled_blocks(s.kernel());
     // Consumers before producers, so that a chain collapses into its end.

@@ -7,9 +7,9 @@
 #include <numeric>
 
 #include "space/contraction.h"
+#include "space/modules.h"
 #include "tcc/ir/instr.h"
 #include "tcc/ir/walk.h"
-#include "tcc/space/matrix_instruction.h"
 
 namespace tcc::space {
 
@@ -121,7 +121,7 @@ std::vector<MatrixRow> matrix_rows(Type type, const target::Target& target, bool
   return out;
 }
 
-std::optional<ProductForm> find_product(const Kernel& k) {
+std::optional<ProductForm> match_gpu_product(const Kernel& k) {
   std::optional<NaiveNest> nest = find_reuse(k);
   if (!nest || nest->loads.size() != 2 || nest->loads[0]->type != nest->loads[1]->type) return std::nullopt;
   ProductForm p{*nest, nest->loads[0]->type, {}, {}, {}, {}, false};
@@ -147,8 +147,8 @@ std::optional<ProductForm> find_product(const Kernel& k) {
   return p;
 }
 
-std::optional<ProductForm> find_product(Schedule& s) {
-  if (std::optional<ProductForm> form = find_product(s.kernel())) return form;
+std::optional<ProductForm> match_gpu_product(Schedule& s) {
+  if (std::optional<ProductForm> form = match_gpu_product(s.kernel())) return form;
   std::optional<NaiveNest> nest = find_reuse(s.kernel());
   if (!nest) return std::nullopt;
   Schedule trial = s;
@@ -158,7 +158,7 @@ std::optional<ProductForm> find_product(Schedule& s) {
     trial.compute_inline(trial.get_block(name));
     trial.clear_reject();
   }
-  std::optional<ProductForm> form = find_product(trial.kernel());
+  std::optional<ProductForm> form = match_gpu_product(trial.kernel());
   if (form) s = std::move(trial);
   return form;
 }
@@ -203,10 +203,10 @@ std::optional<GpuProductNest> make_product(Schedule& s, const ProductForm& form,
   return s.ok() ? std::optional(p) : std::nullopt;
 }
 
-std::vector<std::string> unmet_conditions_on_gpu(const Kernel& kernel, const target::Target& target) {
+std::vector<std::string> unmet_conditions_of_tensor_cores(const Kernel& kernel, const target::Target& target) {
   Rng rng(1);
   Schedule s(kernel, std::make_shared<Arena>(), &rng);
-  const bool product = find_product(s).has_value();
+  const bool product = match_gpu_product(s).has_value();
   std::optional<NaiveNest> nest = find_reuse(s.kernel());
   if (!nest || nest->loads.size() != 2)
     return {"the task holds no sum of products of two tensors whose elements are used several times"};

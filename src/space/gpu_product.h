@@ -32,10 +32,10 @@ struct ProductForm {
   bool boxes = false;  // such iterators, beside which others may move the last two dimensions (parts of sums)
   int turned = -1;     // see GpuProductNest
 };
-std::optional<ProductForm> find_product(const ir::Kernel& k);
+std::optional<ProductForm> match_gpu_product(const ir::Kernel& k);
 // Operands that are converted or padded ahead (a convolution's input) are read where they are used instead, if that
 // makes a product of it.
-std::optional<ProductForm> find_product(schedule::Schedule& s);
+std::optional<ProductForm> match_gpu_product(schedule::Schedule& s);
 
 // Instructions of warpgroups multiply what tensor copies fetch, terms of an iteration of kWarpgroupTerms at a time.
 bool has_warpgroups(const target::Target& target);

@@ -51,18 +51,14 @@ class GpuReduction : public Module {
  public:
   const char* name() const override { return "gpu_reduction"; }
 
-  std::vector<Schedule> apply(const Schedule& state, const target::Target& target,
-                              const SpaceOptions& options) const override {
-    std::vector<Schedule> out;
+  Ways apply(const Schedule& state, const target::Target& target, const SpaceOptions& options) const override {
+    Ways ways;
     if (std::optional<Rows> rows = find_rows(state.kernel())) {
       // Some draws leave threads without elements, which lowering refuses.
-      for (int attempt = 0; attempt < kAttempts && out.empty(); ++attempt) {
-        Schedule s = state;
-        if (together(s, *rows, target, options.gpu)) out.push_back(std::move(s));
-      }
+      for (int attempt = 0; attempt < kAttempts && ways.states.empty(); ++attempt)
+        ways.attempt(state, [&](Schedule& s) { return together(s, *rows, target, options.gpu); });
     }
-    out.push_back(state);
-    return out;
+    return ways.or_also(state);
   }
 
  private:

@@ -27,10 +27,9 @@ class GpuSplitK : public Module {
  public:
   const char* name() const override { return "gpu_split_k"; }
 
-  std::vector<Schedule> apply(const Schedule& state, const target::Target& target,
-                              const SpaceOptions& options) const override {
+  Ways apply(const Schedule& state, const target::Target& target, const SpaceOptions& options) const override {
     Schedule s = state;
-    const std::optional<ProductForm> form = find_product(s);
+    const std::optional<ProductForm> form = match_gpu_product(s);
     if (!form || form->sums.size() != 1) return {state};
     int64_t results = 1;
     for (const std::vector<size_t>* group : {&form->batch, &form->rows, &form->columns})
@@ -47,8 +46,9 @@ class GpuSplitK : public Module {
       tile = 2 * kTile;
     }
     if (results / (tile * tile) >= target.cuda.sm_count || parts.empty()) return {state};
-    if (!split(s, *form, parts, target, options.gpu)) return {state};
-    return {state, std::move(s)};
+    Ways ways(state);
+    ways.attempt(std::move(s), [&](Schedule& t) { return split(t, *form, parts, target, options.gpu); });
+    return ways;
   }
 
  private:

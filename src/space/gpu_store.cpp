@@ -23,12 +23,12 @@ class GpuStore : public Module {
  public:
   const char* name() const override { return "gpu_store"; }
 
-  std::vector<Schedule> apply(const Schedule& state, const target::Target&, const SpaceOptions&) const override {
+  Ways apply(const Schedule& state, const target::Target&, const SpaceOptions&) const override {
     const std::string name = copied_out(state.kernel());
     if (name.empty()) return {state};
-    Schedule s = state;
-    if (!widen(s, name)) return {state};
-    return {std::move(s), state};
+    Ways ways;
+    ways.attempt(state, [&](Schedule& s) { return widen(s, name); });
+    return ways.or_also(state);
   }
 
  private:

@@ -29,17 +29,19 @@ class GpuTensorCore : public Module {
  public:
   const char* name() const override { return "gpu_tensor_core"; }
 
-  std::vector<Schedule> apply(const Schedule& state, const target::Target& target,
-                              const SpaceOptions& options) const override {
+  Ways apply(const Schedule& state, const target::Target& target, const SpaceOptions& options) const override {
     Schedule found = state;
-    if (const std::optional<ProductForm> form = find_product(found))
+    Ways ways;
+    if (const std::optional<ProductForm> form = match_gpu_product(found))
       for (const MatrixRow& row : matrix_rows(form->type, target, options.gpu.allow_tf32)) {
-        Schedule s = found;
-        const std::optional<GpuProductNest> product = make_product(s, *form, row);
         // The first one that tensorize accepts is taken.
-        if (product && tile(s, *product, row, options.gpu)) return {std::move(s), state};
+        const bool made = ways.attempt(found, [&](Schedule& s) {
+          const std::optional<GpuProductNest> product = make_product(s, *form, row);
+          return product && tile(s, *product, row, options.gpu);
+        });
+        if (made) break;
       }
-    return {state};
+    return ways.or_also(state);
   }
 
  private:

@@ -36,13 +36,12 @@ class GpuTiling : public Module {
  public:
   const char* name() const override { return "gpu_tiling"; }
 
-  std::vector<Schedule> apply(const Schedule& state, const target::Target& target,
-                              const SpaceOptions& options) const override {
+  Ways apply(const Schedule& state, const target::Target& target, const SpaceOptions& options) const override {
     std::optional<NaiveNest> nest = find_reuse(state.kernel());
     if (!nest) return {state};
-    Schedule s = state;
-    if (!tile(s, *nest, target, options.gpu)) return {state};
-    return {std::move(s)};
+    Ways ways;
+    ways.attempt(state, [&](Schedule& s) { return tile(s, *nest, target, options.gpu); });
+    return ways.or_else(state);
   }
 
  private:

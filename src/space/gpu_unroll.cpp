@@ -15,8 +15,7 @@ class GpuUnroll : public Module {
  public:
   const char* name() const override { return "gpu_unroll"; }
 
-  std::vector<Schedule> apply(const Schedule& state, const target::Target&,
-                              const SpaceOptions& options) const override {
+  Ways apply(const Schedule& state, const target::Target&, const SpaceOptions& options) const override {
     Schedule s = state;
     for (const std::string& name : reductions(s.kernel())) {
       Schedule trial = s;

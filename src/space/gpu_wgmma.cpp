@@ -50,21 +50,18 @@ class GpuWgmma : public Module {
  public:
   const char* name() const override { return "gpu_wgmma"; }
 
-  std::vector<Schedule> apply(const Schedule& state, const target::Target& target,
-                              const SpaceOptions& options) const override {
+  Ways apply(const Schedule& state, const target::Target& target, const SpaceOptions& options) const override {
     if (!has_warpgroups(target)) return {state};
-    const std::optional<ProductForm> form = find_product(state.kernel());
+    const std::optional<ProductForm> form = match_gpu_product(state.kernel());
     if (!unmet_conditions_of_warpgroups(state.kernel(), form).empty()) return {state};
-    std::vector<Schedule> out;
+    Ways ways;
     const int64_t m = form->nest.extents[form->rows[0]], n = form->nest.extents[form->columns[0]];
     for (const auto& [rows, columns] : kTiles) {
       // Half of a tile at least has to be there.
       if ((rows > kRows && m <= rows / 2) || (columns > kRows && n <= columns / 2)) continue;
-      Schedule s = state;
-      if (tile(s, *form, rows, columns, target, options.gpu)) out.push_back(std::move(s));
+      ways.attempt(state, [&](Schedule& s) { return tile(s, *form, rows, columns, target, options.gpu); });
     }
-    out.push_back(state);
-    return out;
+    return ways.or_also(state);
   }
 
  private:
@@ -145,7 +142,7 @@ class GpuWgmma : public Module {
 }  // namespace
 
 bool has_warpgroups(const target::Target& target) {
-  return target.is_cuda() && target.cuda.features.wgmma && target.cuda.features.tma;
+  return target.cuda.features.wgmma && target.cuda.features.tma;
 }
 
 std::vector<std::string> unmet_conditions_of_warpgroups(const Kernel& k, const std::optional<ProductForm>& form) {
@@ -177,7 +174,7 @@ std::vector<std::string> unmet_conditions_of_warpgroups(const Kernel& k, const s
 
 std::vector<std::string> unmet_conditions_of_warpgroup_instruction(const Kernel& kernel, const target::Target& target) {
   if (!has_warpgroups(target)) return {};
-  return unmet_conditions_of_warpgroups(kernel, find_product(kernel));
+  return unmet_conditions_of_warpgroups(kernel, match_gpu_product(kernel));
 }
 
 std::unique_ptr<Module> make_gpu_wgmma() {

@@ -14,7 +14,7 @@ class InlineConstants : public Module {
  public:
   const char* name() const override { return "inline_constants"; }
 
-  std::vector<Schedule> apply(const Schedule& state, const target::Target&, const SpaceOptions&) const override {
+  Ways apply(const Schedule& state, const target::Target&, const SpaceOptions&) const override {
     Schedule s = state;
     std::vector<std::string> names;
     for (const Block* block : collect_blocks(s.kernel().root))

@@ -168,8 +168,7 @@ class MatmulTiling : public Module {
  public:
   const char* name() const override { return "matmul_tiling"; }
 
-  std::vector<Schedule> apply(const Schedule& state, const target::Target& target,
-                              const SpaceOptions& options) const override {
+  Ways apply(const Schedule& state, const target::Target& target, const SpaceOptions& options) const override {
     std::optional<Matmul> m = find_matmul(state.kernel(), options);
     if (!m) return {state};
     int64_t lanes = vector_lanes(target, state.kernel().buffer(m->nest.store->buffer)->type);
@@ -180,18 +179,17 @@ class MatmulTiling : public Module {
         if (stays_near(*turned, t.vectors * lanes, target)) tiles.push_back(t);
       keep_best(tiles);
     }
-    std::vector<Schedule> out;
+    Ways ways;
     for (const RegisterTile& t : tiles) {
-      Schedule s = state;
       const Matmul& form = t.turned ? *turned : *m;
       int64_t block = t.turned ? sum_block(form, t.vectors * lanes, target) : 0;
-      if (tile(s, form, t.rows, t.vectors * lanes, block, lanes, false, options)) out.push_back(std::move(s));
-      if (form.copied == nullptr || !copies_where_used(state.kernel(), form)) continue;
-      s = state;
-      if (tile(s, form, t.rows, t.vectors * lanes, block, lanes, true, options)) out.push_back(std::move(s));
+      for (bool where_used : {false, true})
+        if (!where_used || (form.copied != nullptr && copies_where_used(state.kernel(), form)))
+          ways.attempt(state, [&](Schedule& s) {
+            return tile(s, form, t.rows, t.vectors * lanes, block, lanes, where_used, options);
+          });
     }
-    if (out.empty()) return {state};
-    return out;
+    return ways.or_else(state);
   }
 
  private:

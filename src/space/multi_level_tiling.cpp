@@ -79,17 +79,13 @@ class MultiLevelTiling : public Module {
  public:
   const char* name() const override { return "multi_level_tiling"; }
 
-  std::vector<Schedule> apply(const Schedule& state, const target::Target& target,
-                              const SpaceOptions& options) const override {
+  Ways apply(const Schedule& state, const target::Target& target, const SpaceOptions& options) const override {
     std::optional<NaiveNest> nest = find_contraction(state.kernel());
     if (!nest) return {state};
-    std::vector<Schedule> out;
-    for (const Plan& plan : make_plans(state.kernel(), *nest, target, options)) {
-      Schedule s = state;
-      if (tile(s, *nest, plan, target, options)) out.push_back(std::move(s));
-    }
-    if (out.empty()) return {state};
-    return out;
+    Ways ways;
+    for (const Plan& plan : make_plans(state.kernel(), *nest, target, options))
+      ways.attempt(state, [&](Schedule& s) { return tile(s, *nest, plan, target, options); });
+    return ways.or_else(state);
   }
 
  private:

@@ -38,8 +38,7 @@ class ParallelVectorizeUnroll : public Module {
  public:
   const char* name() const override { return "parallel_vectorize_unroll"; }
 
-  std::vector<Schedule> apply(const Schedule& state, const target::Target& target,
-                              const SpaceOptions& options) const override {
+  Ways apply(const Schedule& state, const target::Target& target, const SpaceOptions& options) const override {
     std::vector<std::string> open;
     bool fusible = false;
     for (const Block* block : collect_blocks(state.kernel().root)) {
@@ -53,7 +52,7 @@ class ParallelVectorizeUnroll : public Module {
     if (open.empty()) return {state};
     // Beside a tiled anchor what is left over is a small part of the work: one form is enough.
     bool beside_anchor = open.size() < collect_blocks(state.kernel().root).size();
-    std::vector<Schedule> out;
+    Ways ways;
     for (Form form : {Form::kLastAxis, Form::kFused, Form::kParallelOnly}) {
       if ((form == Form::kFused && !fusible) || (form != Form::kLastAxis && beside_anchor)) continue;
       Schedule s = state;
@@ -61,9 +60,9 @@ class ParallelVectorizeUnroll : public Module {
         Schedule trial = s;
         if (mark(trial, name, form, target, options) && trial.ok()) s = std::move(trial);
       }
-      out.push_back(std::move(s));
+      ways.states.push_back(std::move(s));
     }
-    return out;
+    return ways;
   }
 
  private:

@@ -18,8 +18,8 @@ class RandomComputeLocation : public Module {
  public:
   const char* name() const override { return "random_compute_location"; }
 
-  std::vector<Schedule> apply(const Schedule& state, const target::Target&, const SpaceOptions&) const override {
-    std::vector<Schedule> out = {state};
+  Ways apply(const Schedule& state, const target::Target&, const SpaceOptions&) const override {
+    Ways ways(state);
     Schedule s = state;
     bool moved = false;
     // Readers first: where they go decides where their producers may.
@@ -34,8 +34,8 @@ class RandomComputeLocation : public Module {
       s = std::move(trial);
       moved = true;
     }
-    if (moved) out.push_back(std::move(s));
-    return out;
+    if (moved) ways.states.push_back(std::move(s));
+    return ways;
   }
 
  private:

@@ -82,17 +82,15 @@ class RowTiling : public Module {
  public:
   const char* name() const override { return "row_tiling"; }
 
-  std::vector<Schedule> apply(const Schedule& state, const target::Target& target, const SpaceOptions&) const override {
+  Ways apply(const Schedule& state, const target::Target& target, const SpaceOptions&) const override {
     std::optional<Rows> rows = find_rows(state.kernel(), vector_lanes(target));
     if (!rows) return {state};
-    std::vector<Schedule> out;
+    Ways ways;
     for (bool across : {false, true}) {
       if (rows->tiles_too ? across : !is_sensible(state.kernel(), *rows, across)) continue;
-      Schedule s = state;
-      if (tile(s, *rows, across, target)) out.push_back(std::move(s));
+      ways.attempt(state, [&](Schedule& s) { return tile(s, *rows, across, target); });
     }
-    if (out.empty() || rows->tiles_too) out.push_back(state);
-    return out;
+    return rows->tiles_too ? ways.or_also(state) : ways.or_else(state);
   }
 
  private:

@@ -6,7 +6,9 @@
 #include "tcc/ir/copy.h"
 #include "tcc/lower/lower.h"
 #include "tcc/lower/nest.h"
+#include "tcc/support/check.h"
 #include "tcc/support/hash.h"
+#include "tcc/support/result.h"
 
 namespace tcc::space {
 
@@ -35,8 +37,8 @@ bool reductions_depend_on_decisions(const Kernel& k) {
   return found;
 }
 
-// Runs the skeleton with symbols; the start of the nest stays as it is when a step needs numbers.
-bool make_symbolic(Sketch& sketch, const target::Target& target) {
+// Runs the skeleton with symbols. Returns why that cannot be done, or "".
+std::string make_symbolic(Sketch& sketch, const target::Target& target) {
   auto arena = std::make_shared<Arena>();
   schedule::Executor executor(sketch.start, arena, schedule::Mode::kSymbolic, nullptr);
   std::vector<int64_t> decisions = sketch.trace.decisions;
@@ -45,27 +47,26 @@ bool make_symbolic(Sketch& sketch, const target::Target& target) {
     std::span<int64_t> d;
     if (in.decision >= 0)
       d = std::span(decisions).subspan(static_cast<size_t>(in.decision), static_cast<size_t>(in.decision_length));
-    if (!executor.run(in, d)) return false;
+    if (!executor.run(in, d)) return fmt::format("{} needs numbers", schedule::op_name(in.op));
     if (in.op != Op::kSampleComputeLocation || d[0] < 0) continue;
     const Loop* at = find_loop(executor.kernel().root, executor.value(in.first_output).id);
     if (at != nullptr && !is_int(at->extent)) places.push_back(at->extent);
   }
-  if (decisions != sketch.trace.decisions) return false;  // with symbols a place is not certain to be legal
+  if (decisions != sketch.trace.decisions) return "with symbols a place is not certain to be legal";
   sketch.symbols = executor.symbols();
-  if (sketch.symbols.size() != decisions.size()) return false;
-  if (reductions_depend_on_decisions(executor.kernel())) return false;
+  if (sketch.symbols.size() != decisions.size()) return "some decisions have no symbol";
+  if (reductions_depend_on_decisions(executor.kernel())) return "the loops of a reduction depend on the decisions";
   Legal<Kernel> nest = lower::build_nest(executor.kernel(), target, arena);
-  if (!nest) return false;
+  if (!nest) return fmt::format("lowering needs numbers: {}", nest.error().text);
   sketch.nest = compact(lower::fold(*nest, {}, arena));
   for (Expr extent : places) sketch.places.push_back(copy_expr(*sketch.nest.arena, extent));
-  return true;
+  return "";
 }
 
 Legal<Kernel> replay_and_lower(const Sketch& sketch, std::span<const int64_t> decisions, const target::Target& target,
                                const ArenaPtr& arena) {
-  Legal<Kernel> k = schedule::replay(sketch.trace, decisions, sketch.start, arena);
-  if (!k) return k;
-  return lower::lower(*k, target, Stage::kNest, arena);
+  TCC_TRY(const Kernel k, schedule::replay(sketch.trace, decisions, sketch.start, arena));
+  return lower::lower(k, target, Stage::kNest, arena);
 }
 
 // The symbolic kernel must say what replay says. A handful of draws finds every structural difference we know of.
@@ -141,10 +142,16 @@ Legal<Sketch> make_sketch(const schedule::Trace& trace, const Kernel& start, con
   sketch.start = start;
   sketch.key = structural_key(trace, trace.decisions);
   auto arena = std::make_shared<Arena>();
-  if (Legal<Kernel> k = schedule::replay(trace, trace.decisions, start, arena, &sketch.trace.decisions); !k)
-    return tl::make_unexpected(k.error());
-  sketch.symbolic = make_symbolic(sketch, target);
-  if (sketch.symbolic) sketch.symbolic = agrees_with_replay(sketch, target);
+  TCC_TRY_VOID(schedule::replay(trace, trace.decisions, start, arena, &sketch.trace.decisions));
+  sketch.concrete = make_symbolic(sketch, target);
+  sketch.symbolic = sketch.concrete.empty();
+  if (sketch.symbolic && !agrees_with_replay(sketch, target)) {
+#ifdef TCC_CHECK_PASSES
+    TCC_UNREACHABLE("the symbolic kernel of a sketch disagrees with replay:\n{}", schedule::print_trace(trace));
+#endif
+    sketch.symbolic = false, sketch.disagrees = true;
+    sketch.concrete = "the symbolic kernel disagrees with replay: a defect of tcc, please report it";
+  }
   return sketch;
 }
 

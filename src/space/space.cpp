@@ -3,95 +3,133 @@
 #include <algorithm>
 #include <set>
 
+#include "space/modules.h"
 #include "tcc/lower/lower.h"
+#include "tcc/space/matrix_instruction.h"
 
 namespace tcc::space {
 
 using schedule::Schedule;
 using schedule::Trace;
 
-std::vector<std::unique_ptr<Module>> modules_for(const target::Target& target) {
+namespace {
+
+#define TCC_X(name) make_##name,
+constexpr std::unique_ptr<Module> (*kCpuFactories[])() = {TCC_CPU_MODULES(TCC_X)};
+constexpr std::unique_ptr<Module> (*kCudaFactories[])() = {TCC_CUDA_MODULES(TCC_X)};
+#undef TCC_X
+
+}  // namespace
+
+const ModuleList kCpuModules = {kCpuFactories, 24, unmet_conditions_of_amx};
+// Few of a GPU's tilings fit its blocks' threads and registers.
+const ModuleList kCudaModules = {kCudaFactories, 1024, unmet_conditions_of_tensor_cores};
+
+const ModuleList& modules_for(const target::Target& target) {
+  return target.is_cuda() ? kCudaModules : kCpuModules;
+}
+
+std::vector<std::unique_ptr<Module>> ModuleList::make() const {
   std::vector<std::unique_ptr<Module>> modules;
-  modules.push_back(make_inline_constants());
-  if (target.is_cuda()) {
-    modules.push_back(make_gpu_attention());
-    modules.push_back(make_gpu_split_k());
-    modules.push_back(make_gpu_wgmma());
-    modules.push_back(make_gpu_tensor_core());
-    modules.push_back(make_gpu_tiling());
-    modules.push_back(make_gpu_inline());
-    modules.push_back(make_gpu_store());
-    modules.push_back(make_gpu_reduction());
-    modules.push_back(make_gpu_unroll());
-    modules.push_back(make_gpu_bind());
-  } else {
-    modules.push_back(make_attention());
-    modules.push_back(make_auto_inline());
-    modules.push_back(make_vector_dot());
-    modules.push_back(make_lane_dot());
-    modules.push_back(make_matmul_tiling());
-    modules.push_back(make_window_tiling());
-    modules.push_back(make_blocked_conv_tiling());
-    modules.push_back(make_conv_tiling());
-    modules.push_back(make_gemv_tiling());
-    modules.push_back(make_row_tiling());
-    modules.push_back(make_add_rfactor());
-    modules.push_back(make_multi_level_tiling());
-    modules.push_back(make_random_compute_location());
-    modules.push_back(make_parallel_vectorize_unroll());
-  }
+  for (auto* factory : factories) modules.push_back(factory());
   return modules;
 }
 
 std::vector<std::string> module_names(const target::Target& target) {
   std::vector<std::string> names;
-  for (const std::unique_ptr<Module>& module : modules_for(target)) names.emplace_back(module->name());
+  for (const std::unique_ptr<Module>& module : modules_for(target).make()) names.emplace_back(module->name());
   names.emplace_back("none");
   return names;
 }
 
+std::vector<std::string> unmet_conditions_of_matrix_instruction(const ir::Kernel& kernel,
+                                                                const target::Target& target) {
+  return modules_for(target).unmet_matrix_conditions(kernel, target);
+}
+
+void RejectTally::add(const std::string& reason, const std::string& example) {
+  Entry& entry = by_reason[reason];
+  if (entry.count++ == 0) entry.example = example;
+}
+void RejectTally::add(const ir::Reject& reject) {
+  add(std::string(ir::reject_reason_name(reject.reason)), reject.text);
+}
+int64_t RejectTally::total() const {
+  int64_t n = 0;
+  for (const auto& [reason, entry] : by_reason) n += entry.count;
+  return n;
+}
+
 namespace {
 
-// Few of a GPU's tilings fit its blocks' threads and registers.
-constexpr int kDraws = 24, kGpuDraws = 1024;
-
 // Some draws of the decisions must give a program within the target's limits; the trace keeps the first that does.
-bool has_legal_draw(Trace& trace, const ir::Kernel& start, const target::Target& target, Rng& rng) {
-  for (int attempt = 0; attempt < (target.is_cuda() ? kGpuDraws : kDraws); ++attempt) {
+bool has_legal_draw(Trace& trace, const ir::Kernel& start, const target::Target& target, int draws, Rng& rng,
+                    RejectTally& rejects) {
+  for (int attempt = 0; attempt < draws; ++attempt) {
     auto arena = std::make_shared<Arena>();
     std::vector<int64_t> decisions = trace.decisions;
     ir::Legal<ir::Kernel> kernel = attempt == 0 ? schedule::replay(trace, decisions, start, arena, &decisions)
                                                 : schedule::sample(trace, decisions, start, arena, rng);
-    if (!kernel || !lower::lower(*kernel, target, ir::Stage::kNest, arena)) continue;
+    if (kernel) kernel = lower::lower(*kernel, target, ir::Stage::kNest, arena);
+    if (!kernel) {
+      rejects.add(kernel.error());
+      continue;
+    }
     trace.decisions = std::move(decisions);
     return true;
   }
   return false;
 }
 
+// A schedule so far, and the modules that made its steps.
+struct State {
+  Schedule schedule;
+  std::string modules;
+};
+
 }  // namespace
 
-std::vector<Trace> generate_space(const ir::Kernel& start, const target::Target& target, const SpaceOptions& options) {
+SpaceReport explore_space(const ir::Kernel& start, const target::Target& target, const ModuleList& modules,
+                          const SpaceOptions& options) {
   Rng rng(options.seed);
-  std::vector<Schedule> states = {Schedule(start, std::make_shared<Arena>(), &rng)};
-  for (const std::unique_ptr<Module>& module : modules_for(target)) {
+  SpaceReport report;
+  std::vector<State> states = {{Schedule(start, std::make_shared<Arena>(), &rng), ""}};
+  for (const std::unique_ptr<Module>& module : modules.make()) {
     const std::vector<std::string>& wanted = options.modules;
     if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), module->name()) == wanted.end()) continue;
-    std::vector<Schedule> next;
-    for (const Schedule& state : states)
-      for (Schedule& s : module->apply(state, target, options)) next.push_back(std::move(s));
+    std::vector<State> next;
+    RejectTally rejects;
+    for (const State& state : states) {
+      Ways ways = module->apply(state.schedule, target, options);
+      for (Schedule& s : ways.states) {
+        std::string names = state.modules;
+        if (s.trace().instructions.size() > state.schedule.trace().instructions.size())
+          names += fmt::format("{}{}", names.empty() ? "" : ", ", module->name());
+        next.push_back({std::move(s), std::move(names)});
+      }
+      for (const auto& [reason, entry] : ways.rejects.by_reason)
+        for (int64_t i = 0; i < entry.count; ++i) rejects.add(reason, entry.example);
+    }
+    if (rejects.total() > 0) report.modules.push_back({module->name(), std::move(rejects)});
     states = std::move(next);
   }
-  std::vector<Trace> traces;
   std::set<uint64_t> seen;
-  auto keep = [&](Trace trace) {
-    if (seen.insert(schedule::skeleton_hash(trace)).second && has_legal_draw(trace, start, target, rng))
-      traces.push_back(std::move(trace));
-  };
-  for (const Schedule& s : states)
-    if (s.ok()) keep(s.trace());
-  if (traces.empty()) traces.push_back(Trace{});
-  return traces;
+  for (const State& state : states) {
+    if (!state.schedule.ok()) continue;
+    Trace trace = state.schedule.trace();
+    if (!seen.insert(schedule::skeleton_hash(trace)).second) continue;
+    RejectTally rejects;
+    if (has_legal_draw(trace, start, target, modules.draws, rng, rejects))
+      report.traces.push_back(std::move(trace));
+    else
+      report.dropped.push_back({state.modules, modules.draws, std::move(rejects)});
+  }
+  if (report.traces.empty()) report.traces.push_back(Trace{});
+  return report;
+}
+
+std::vector<Trace> generate_space(const ir::Kernel& start, const target::Target& target, const SpaceOptions& options) {
+  return explore_space(start, target, modules_for(target), options).traces;
 }
 
 }  // namespace tcc::space

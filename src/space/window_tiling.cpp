@@ -104,17 +104,14 @@ class WindowTiling : public Module {
  public:
   const char* name() const override { return "window_tiling"; }
 
-  std::vector<Schedule> apply(const Schedule& state, const target::Target& target, const SpaceOptions&) const override {
+  Ways apply(const Schedule& state, const target::Target& target, const SpaceOptions&) const override {
     std::optional<Window> w = find_window(state.kernel());
     if (!w) return {state};
     int64_t lanes = vector_lanes(target, state.kernel().buffer(w->nest.store->buffer)->type);
-    std::vector<Schedule> out;
-    for (const Tile& t : best_tiles(*w, target, lanes)) {
-      Schedule s = state;
-      if (tile(s, *w, t, lanes)) out.push_back(std::move(s));
-    }
-    if (out.empty()) return {state};
-    return out;
+    Ways ways;
+    for (const Tile& t : best_tiles(*w, target, lanes))
+      ways.attempt(state, [&](Schedule& s) { return tile(s, *w, t, lanes); });
+    return ways.or_else(state);
   }
 
  private:

@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "run_kernel.h"
+#include "space/modules.h"
 #include "tcc/ir/walk.h"
 
 using namespace tcc;
@@ -11,7 +12,7 @@ namespace {
 std::vector<schedule::Schedule> apply(const space::Module& module, const ir::Kernel& kernel,
                                       const target::Target& target) {
   static Rng rng(3);
-  return module.apply(schedule::Schedule(kernel, std::make_shared<Arena>(), &rng), target, {});
+  return module.apply(schedule::Schedule(kernel, std::make_shared<Arena>(), &rng), target, {}).states;
 }
 
 bool has(const schedule::Schedule& s, schedule::Op op) {

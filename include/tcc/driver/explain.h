@@ -41,6 +41,8 @@ struct Explanation {
   std::string loops;  // the loop tree, one loop or statement a line
   int64_t design_spaces = 0, draws = 0, legal = 0;
   std::vector<RejectExample> rejects;              // of `draws` seeded draws from the design spaces
+  space::SpaceReport space;                        // rejects of modules, and the design spaces that were left out
+  space::RejectTally replayed;                     // design spaces whose programs are replayed step by step, by reason
   RecordedProposals recorded;                      // from the store
   std::vector<RecordedFailure> failures;           // of measured candidates, by status; from the store
   std::string matrix_instruction;                  // the one that is used; "" = none

@@ -15,7 +15,9 @@ struct Sketch {
   ir::Kernel start;             // Stage::Built
   ir::Kernel nest;              // Stage::Nest, decisions as scalars; valid when `symbolic`
   std::vector<ir::Id> symbols;  // scalar of each decision slot; kNoId: structural, fixed in this sketch
-  bool symbolic = false;        // false: some step needs concrete numbers, instantiate() replays instead
+  bool symbolic = false;        // false: instantiate() replays, which takes longer
+  std::string concrete;         // why it is not symbolic
+  bool disagrees = false;       // the symbolic kernel is not the one that replay gives: a defect of the compiler
   uint64_t key = 0;             // hash of skeleton and structural decisions
   // Extents of the loops at which blocks are computed by a decision, where they are symbols. Decisions that make one of
   // them 1 take the place away (docs/primitives.md, sample_compute_location): instantiate() replays those.

@@ -3,8 +3,11 @@
 // (MetaSchedule, section 4.2: post-order application of schedule rules).
 #pragma once
 
+#include <map>
 #include <memory>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tcc/schedule/schedule.h"
@@ -52,48 +55,94 @@ struct SpaceOptions {
   std::vector<std::string> modules;
 };
 
+// Rejects by reason: how many, and the text of the first one.
+struct RejectTally {
+  struct Entry {
+    int64_t count = 0;
+    std::string example;
+  };
+  std::map<std::string, Entry> by_reason;
+
+  void add(const std::string& reason, const std::string& example);
+  void add(const ir::Reject& reject);
+  int64_t total() const;
+};
+
+// What a module returns: its ways to go on, and what became of those that it tried in vain.
+struct Ways {
+  std::vector<schedule::Schedule> states;
+  RejectTally rejects;
+
+  Ways() = default;
+  Ways(schedule::Schedule only) { states.push_back(std::move(only)); }
+  // Adds `from` as `make` leaves it. Counts it as a reject instead where `make` returns false. Whether it was added.
+  template <class Make>
+  bool attempt(schedule::Schedule from, Make&& make) {
+    if (std::forward<Make>(make)(from)) {
+      states.push_back(std::move(from));
+      return true;
+    }
+    from.ok() ? rejects.add("a condition of the module", "") : rejects.add(from.reject());
+    return false;
+  }
+  // Adds the state itself.
+  Ways& or_also(const schedule::Schedule& state) {
+    states.push_back(state);
+    return *this;
+  }
+  // Adds the state itself where there is no other way.
+  Ways& or_else(const schedule::Schedule& state) { return states.empty() ? or_also(state) : *this; }
+};
+
 class Module {
  public:
   virtual ~Module() = default;
   virtual const char* name() const = 0;
   // The ways to go on from `state`, at least one: a module that does not apply, or whose steps are all rejected,
   // returns the state itself. Copies of a schedule are independent of each other.
-  virtual std::vector<schedule::Schedule> apply(const schedule::Schedule& state, const target::Target& target,
-                                                const SpaceOptions& options) const = 0;
+  virtual Ways apply(const schedule::Schedule& state, const target::Target& target,
+                     const SpaceOptions& options) const = 0;
 };
 
-std::unique_ptr<Module> make_inline_constants();
-std::unique_ptr<Module> make_attention();
-std::unique_ptr<Module> make_auto_inline();
-std::unique_ptr<Module> make_vector_dot();
-std::unique_ptr<Module> make_lane_dot();
-std::unique_ptr<Module> make_matmul_tiling();
-std::unique_ptr<Module> make_conv_tiling();
-std::unique_ptr<Module> make_blocked_conv_tiling();
-std::unique_ptr<Module> make_gemv_tiling();
-std::unique_ptr<Module> make_window_tiling();
-std::unique_ptr<Module> make_multi_level_tiling();
-std::unique_ptr<Module> make_row_tiling();
-std::unique_ptr<Module> make_add_rfactor();
-std::unique_ptr<Module> make_random_compute_location();
-std::unique_ptr<Module> make_parallel_vectorize_unroll();
-std::unique_ptr<Module> make_gpu_attention();
-std::unique_ptr<Module> make_gpu_split_k();
-std::unique_ptr<Module> make_gpu_wgmma();
-std::unique_ptr<Module> make_gpu_tensor_core();
-std::unique_ptr<Module> make_gpu_tiling();
-std::unique_ptr<Module> make_gpu_inline();
-std::unique_ptr<Module> make_gpu_store();
-std::unique_ptr<Module> make_gpu_reduction();
-std::unique_ptr<Module> make_gpu_unroll();
-std::unique_ptr<Module> make_gpu_bind();
-// The modules of a target in the order of their application.
-std::vector<std::unique_ptr<Module>> modules_for(const target::Target& target);
+// The modules for one kind of target, as data. A backend of its own brings a list of its own.
+struct ModuleList {
+  // In the order of their application.
+  std::span<std::unique_ptr<Module> (*const)()> factories;
+  // Draws of a design space's decisions, of which one must give a program within the target's limits.
+  int draws = 24;
+  // Why a kernel's design spaces hold no matrix instruction: a sentence for each condition that does not hold.
+  std::vector<std::string> (*unmet_matrix_conditions)(const ir::Kernel& kernel, const target::Target& target) = nullptr;
+
+  std::vector<std::unique_ptr<Module>> make() const;
+};
+extern const ModuleList kCpuModules, kCudaModules;
+// The list for the target's kind.
+const ModuleList& modules_for(const target::Target& target);
 // What SpaceOptions::modules may hold for it, in that order, "none" last.
 std::vector<std::string> module_names(const target::Target& target);
 
-// Traces that replay on `start` (Stage::Built) and differ in their skeletons; never empty: the trace without
-// instructions is the last resort. The first ones are those most likely to be good.
+// What became of all ways that the modules tried.
+struct SpaceReport {
+  // Traces that replay on the start and differ in their skeletons; never empty: the trace without instructions is the
+  // last resort. The first ones are those most likely to be good.
+  std::vector<schedule::Trace> traces;
+  struct ModuleRejects {
+    std::string module;
+    RejectTally rejects;
+  };
+  std::vector<ModuleRejects> modules;  // those that rejected something, in the order of their application
+  // Skeletons that were left out, because no draw of their decisions is within the target's limits.
+  struct Dropped {
+    std::string modules;  // that made its steps, "a, b"
+    int64_t draws = 0;
+    RejectTally rejects;
+  };
+  std::vector<Dropped> dropped;
+};
+// `start`: Stage::Built.
+SpaceReport explore_space(const ir::Kernel& start, const target::Target& target, const ModuleList& modules,
+                          const SpaceOptions& options = {});
+// The traces of explore_space with the modules for the target's kind.
 std::vector<schedule::Trace> generate_space(const ir::Kernel& start, const target::Target& target,
                                             const SpaceOptions& options = {});
 

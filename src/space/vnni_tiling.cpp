@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <array>
 
-#include "space/vector_dot.h"
+#include "space/cpu_product.h"
 #include "tcc/ir/walk.h"
 #include "tcc/space/space.h"
 
@@ -25,19 +25,19 @@ using schedule::Schedule;
 constexpr int64_t kLanes = 16;
 constexpr int64_t kMaxRows = 12;
 
-struct LaneDot {
+struct VnniDot {
   Type a, b, result;
   int64_t group;
   std::string_view instruction;
 };
-constexpr LaneDot kPairs = {Type::kBF16, Type::kBF16, Type::kF32, 2, "zmm.dpbf16ps"};
-constexpr LaneDot kQuads = {Type::kU8, Type::kI8, Type::kI32, 4, "zmm.vpdpbusd"};
+constexpr VnniDot kPairs = {Type::kBF16, Type::kBF16, Type::kF32, 2, "zmm.dpbf16ps"};
+constexpr VnniDot kQuads = {Type::kU8, Type::kI8, Type::kI32, 4, "zmm.vpdpbusd"};
 
-struct LaneProduct : CpuProductNest {
-  LaneDot dot;
+struct VnniProduct : CpuProductNest {
+  VnniDot dot;
 };
 
-std::optional<LaneProduct> find_product(const Kernel& k, const target::Target& target) {
+std::optional<VnniProduct> match_vnni_product(const Kernel& k, const target::Target& target) {
   const target::CpuFeatures& have = target.cpu.features;
   for (const Block* block : collect_blocks(k.root)) {
     std::optional<NaiveNest> nest = sum_of_products(k, *block);
@@ -45,40 +45,38 @@ std::optional<LaneProduct> find_product(const Kernel& k, const target::Target& t
     if (!p) continue;
     const std::vector<Id> reads = schedule::read_buffers(k, block->id);
     auto type = [&](int read) { return k.buffer(reads[static_cast<size_t>(read)])->type; };
-    for (const LaneDot& dot : {kPairs, kQuads}) {
-      // Tiles of AMX do the same work in an eighth of the time (vector_dot.cpp).
+    for (const VnniDot& dot : {kPairs, kQuads}) {
+      // Tiles of AMX do the same work in an eighth of the time (amx_tiling.cpp).
       const bool unit = dot.a == Type::kBF16 ? have.avx512_bf16 && !(have.amx_tile && have.amx_bf16) : have.avx512_vnni;
       if (unit && type(p->a) == dot.a && type(p->b) == dot.b && k.buffer(nest->store->buffer)->type == dot.result)
-        return LaneProduct{*p, dot};
+        return VnniProduct{*p, dot};
     }
   }
   return std::nullopt;
 }
 
-class LaneDots : public Module {
+class VnniTiling : public Module {
  public:
-  const char* name() const override { return "lane_dot"; }
+  const char* name() const override { return "vnni_tiling"; }
 
-  std::vector<Schedule> apply(const Schedule& state, const target::Target& target,
-                              const SpaceOptions& options) const override {
-    if (!target.is_cpu()) return {state};
-    std::optional<LaneProduct> p = find_product(state.kernel(), target);
+  Ways apply(const Schedule& state, const target::Target& target, const SpaceOptions& options) const override {
+    std::optional<VnniProduct> p = match_vnni_product(state.kernel(), target);
     if (!p) return {state};
-    std::vector<Schedule> out;
+    Ways ways;
     for (int64_t vectors : {2, 1, 4}) {
       if (vectors > 1 && (vectors - 1) * kLanes >= p->nest.extents[p->n]) continue;
       // The sums, a vector of B for each of their columns, and one of A.
       const int64_t most = std::min<int64_t>((target.cpu.num_vector_registers - vectors - 1) / vectors, kMaxRows);
-      Schedule s = state;
-      if (schedule_rows(s, *p, std::min(most, p->nest.extents[p->m]), vectors, options)) out.push_back(std::move(s));
+      ways.attempt(state, [&](Schedule& s) {
+        return schedule_rows(s, *p, std::min(most, p->nest.extents[p->m]), vectors, options);
+      });
     }
-    out.push_back(state);
-    return out;
+    return ways.or_also(state);
   }
 
  private:
   // Whole tiles, and B in groups of k.
-  static bool prepare(Schedule& s, const LaneProduct& p, int64_t rows, int64_t columns, BlockRv block) {
+  static bool prepare(Schedule& s, const VnniProduct& p, int64_t rows, int64_t columns, BlockRv block) {
     std::vector<int64_t> multiples(p.nest.extents.size(), 1);
     multiples[p.m] = rows, multiples[p.n] = columns, multiples[p.k] = p.dot.group;
     bool grows = false;
@@ -99,7 +97,7 @@ class LaneDots : public Module {
     return s.ok();
   }
 
-  static bool schedule_rows(Schedule& s, const LaneProduct& p, int64_t most, int64_t vectors,
+  static bool schedule_rows(Schedule& s, const VnniProduct& p, int64_t most, int64_t vectors,
                             const SpaceOptions& options) {
     BlockRv block = s.get_block(p.nest.name);
     // Rows that divide, or a tile that fits with zeros around.
@@ -148,8 +146,8 @@ class LaneDots : public Module {
 
 }  // namespace
 
-std::unique_ptr<Module> make_lane_dot() {
-  return std::make_unique<LaneDots>();
+std::unique_ptr<Module> make_vnni_tiling() {
+  return std::make_unique<VnniTiling>();
 }
 
 }  // namespace tcc::space

@@ -6,14 +6,12 @@
 // unit busy (Intel 64 optimisation manual, 20.5.2: 4 accumulators, 2 + 2 operand tiles, all eight registers). B is
 // packed with groups of k side by side, ahead where it is a constant. Extents that are not whole tiles are padded with
 // zeros.
-#include "space/vector_dot.h"
-
 #include <algorithm>
 #include <array>
 
+#include "space/cpu_product.h"
+#include "space/modules.h"
 #include "tcc/ir/walk.h"
-#include "tcc/space/matrix_instruction.h"
-#include "tcc/space/space.h"
 
 namespace tcc::space {
 namespace {
@@ -28,21 +26,21 @@ using schedule::Schedule;
 constexpr int64_t kTileRows = 16;  // of an accumulator, and its columns
 
 // What one target instruction multiplies.
-struct Dot {
+struct AmxDot {
   Type operand, result;
   int64_t depth;  // of k in one tile
   int64_t group;  // values of k side by side in B
   std::string_view zero, load_a, load_b, product, store;
 };
-constexpr Dot kBF16 = {
+constexpr AmxDot kBF16 = {
     Type::kBF16,        Type::kF32,     32, 2, "amx.zero.f32", "amx.load.bf16", "amx.load.bf16.pairs",
     "amx.tdpbf16ps.kn", "amx.store.f32"};
-constexpr Dot kI8 = {Type::kI8,        Type::kI32,     64, 4, "amx.zero.i32", "amx.load.i8", "amx.load.i8.quads",
-                     "amx.tdpbssd.kn", "amx.store.i32"};
+constexpr AmxDot kI8 = {Type::kI8,        Type::kI32,     64, 4, "amx.zero.i32", "amx.load.i8", "amx.load.i8.quads",
+                        "amx.tdpbssd.kn", "amx.store.i32"};
 
 // What one of the instructions may multiply.
-struct TileProduct : CpuProductNest {
-  Dot dot;
+struct AmxProduct : CpuProductNest {
+  AmxDot dot;
 };
 
 bool ends_with(std::span<const Expr> indices, Id row, Id column) {
@@ -53,13 +51,13 @@ bool ends_with(std::span<const Expr> indices, Id row, Id column) {
                       [&](Expr e) { return mentions(e, row) || mentions(e, column); });
 }
 
-bool has_unit(const target::Target& target, const Dot& dot) {
+bool has_unit(const target::Target& target, const AmxDot& dot) {
   const target::CpuFeatures& have = target.cpu.features;
   return have.amx_tile && (dot.operand == Type::kBF16 ? have.amx_bf16 : have.amx_int8);
 }
 
-std::optional<Dot> dot_of(const Kernel& k, const NaiveNest& nest) {
-  for (const Dot& dot : {kBF16, kI8}) {
+std::optional<AmxDot> dot_of(const Kernel& k, const NaiveNest& nest) {
+  for (const AmxDot& dot : {kBF16, kI8}) {
     bool fits = k.buffer(nest.store->buffer)->type == dot.result && nest.loads.size() == 2;
     for (const Load* l : nest.loads) fits &= k.buffer(l->buffer)->type == dot.operand;
     if (fits) return dot;
@@ -96,37 +94,35 @@ std::optional<CpuProductNest> as_product(const Kernel& k, const NaiveNest& nest)
 
 namespace {
 
-std::optional<TileProduct> find_product(const Kernel& k, const target::Target& target) {
+std::optional<AmxProduct> match_amx_product(const Kernel& k, const target::Target& target) {
   for (const Block* block : collect_blocks(k.root)) {
     std::optional<NaiveNest> nest = sum_of_products(k, *block);
     if (!nest) continue;
-    std::optional<Dot> dot = dot_of(k, *nest);
+    std::optional<AmxDot> dot = dot_of(k, *nest);
     if (!dot || !has_unit(target, *dot)) continue;
-    if (std::optional<CpuProductNest> p = as_product(k, *nest)) return TileProduct{*p, *dot};
+    if (std::optional<CpuProductNest> p = as_product(k, *nest)) return AmxProduct{*p, *dot};
   }
   return std::nullopt;
 }
 
-class VectorDot : public Module {
+class AmxTiling : public Module {
  public:
-  const char* name() const override { return "vector_dot"; }
+  const char* name() const override { return "amx_tiling"; }
 
-  std::vector<Schedule> apply(const Schedule& state, const target::Target& target,
-                              const SpaceOptions& options) const override {
-    if (!target.is_cpu()) return {state};
-    std::optional<TileProduct> product = find_product(state.kernel(), target);
+  Ways apply(const Schedule& state, const target::Target& target, const SpaceOptions& options) const override {
+    std::optional<AmxProduct> product = match_amx_product(state.kernel(), target);
     if (!product) return {state};
-    Schedule s = state;
-    if (!schedule_tiles(s, *product, options) || !s.ok()) return {state};
-    return {std::move(s), state};
+    Ways ways;
+    ways.attempt(state, [&](Schedule& s) { return schedule_tiles(s, *product, options) && s.ok(); });
+    return ways.or_also(state);
   }
 
  private:
   static int64_t tiles(int64_t extent) { return extent > kTileRows ? 2 : 1; }
 
   // Whole tiles, B in groups of k, and nothing but a temporary between the product and what reads it.
-  static bool prepare(Schedule& s, const TileProduct& p, BlockRv block) {
-    const Dot& dot = p.dot;
+  static bool prepare(Schedule& s, const AmxProduct& p, BlockRv block) {
+    const AmxDot& dot = p.dot;
     std::vector<int64_t> multiples(p.nest.extents.size(), 1);
     multiples[p.m] = kTileRows * tiles(p.nest.extents[p.m]);
     multiples[p.n] = kTileRows * tiles(p.nest.extents[p.n]);
@@ -177,8 +173,8 @@ class VectorDot : public Module {
     return s.ok();
   }
 
-  static bool schedule_tiles(Schedule& s, const TileProduct& p, const SpaceOptions& options) {
-    const Dot& dot = p.dot;
+  static bool schedule_tiles(Schedule& s, const AmxProduct& p, const SpaceOptions& options) {
+    const AmxDot& dot = p.dot;
     BlockRv block = s.get_block(p.nest.name);
     if (!prepare(s, p, block)) return false;
     std::vector<BlockRv> epilogues = s.get_consumers(block);
@@ -236,8 +232,7 @@ class VectorDot : public Module {
 
 }  // namespace
 
-std::vector<std::string> unmet_conditions_of_matrix_instruction(const Kernel& kernel, const target::Target& target) {
-  if (!target.is_cpu()) return unmet_conditions_on_gpu(kernel, target);
+std::vector<std::string> unmet_conditions_of_amx(const Kernel& kernel, const target::Target& target) {
   std::vector<std::string> unmet;
   if (!target.cpu.features.amx_tile)
     unmet.push_back(fmt::format("{} has no matrix unit (AMX)", target.name));
@@ -250,7 +245,7 @@ std::vector<std::string> unmet_conditions_of_matrix_instruction(const Kernel& ke
     unmet.push_back("the task holds no sum of products of two tensors");
     return unmet;
   }
-  const std::optional<Dot> dot = dot_of(kernel, *nest);
+  const std::optional<AmxDot> dot = dot_of(kernel, *nest);
   if (!dot) {
     const auto type = [&](Id buffer) { return type_name(kernel.buffer(buffer)->type); };
     unmet.push_back(fmt::format("it multiplies {} by {} into {}; AMX multiplies bf16 into f32 and i8 into i32",
@@ -266,8 +261,8 @@ std::vector<std::string> unmet_conditions_of_matrix_instruction(const Kernel& ke
   return unmet;
 }
 
-std::unique_ptr<Module> make_vector_dot() {
-  return std::make_unique<VectorDot>();
+std::unique_ptr<Module> make_amx_tiling() {
+  return std::make_unique<AmxTiling>();
 }
 
 }  // namespace tcc::space
