@@ -30,7 +30,7 @@ struct Options {
   std::vector<std::string> only;  // run what contains one of these in its name; empty = everything
 };
 const Options& options();
-// Whether --only asks for it: it has one of the words in its name, or there are none.
+// Whether --only asks for it: its name has one of the words, or --only has no words.
 bool wanted(const std::string& name);
 
 struct Suite {

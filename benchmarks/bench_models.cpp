@@ -1,5 +1,5 @@
 // Whole networks on the CPU beside ONNX Runtime. `models`: each is tuned and built by `tcc` as a user would, then
-// library and peer are timed in turns, slice by slice, on the same cores; whoever does not run is stopped. Their
+// library and peer are timed in turns, slice by slice, on the same cores; the one that does not run is stopped. Their
 // outputs have to agree before anything is timed. `end-to-end` times nothing and takes more networks: tuned, built,
 // linked, compared with the reference in double precision and with ONNX Runtime.
 #include <cmath>

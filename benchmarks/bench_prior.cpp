@@ -1,4 +1,4 @@
-// Makes models/cpu.prior, what the cost model knows before a task's own first trial, and says what it is worth.
+// Makes models/cpu.prior, which the cost model knows before a task's own first trial, and measures its worth.
 //
 // --db: the tasks below are tuned into it, half at random and half by the model, on this machine's instruction set with
 // one and two threads and on AVX2 with one; what it has already is not tuned again, so the suite can be run piece by
@@ -9,7 +9,7 @@
 // task's best), beside the expectation in random order. "<family>.own": trained on other tasks of the same family;
 // "<family>.others": on all families but this one.
 //
-// The sizes are no benchmark's: what the other suites measure has to be new to the model.
+// The sizes differ from those of the other suites, so that these measure tasks that are new to the model.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -236,7 +236,7 @@ void judge(const std::vector<search::PriorTask>& all, std::vector<Row>& rows) {
     std::vector<std::vector<double>> means(4, std::vector<double>(std::size(kFirst), 0));
     for (const search::PriorTask* left_out : tasks) {
       Flat own, others;
-      // A task's other number of threads, or vectors, is no other task.
+      // The same task on another number of threads, or of vectors, counts as the same task.
       for (const search::PriorTask& t : all) {
         const bool same = t.anchor == left_out->anchor;
         if (same && t.rows[0][0] != left_out->rows[0][0]) own.add(t);

@@ -80,7 +80,7 @@ Contender own_contender(const std::string& name, const OpCase& c, OpBench& bench
 struct PeerProgram {
   std::string name;
   std::vector<std::string> command;
-  std::string absent;  // why there is none
+  std::string absent;  // why the peer has no time
   bool ranked = true, plain = true;
   int64_t trials = 0;  // of a peer that tunes each operator by itself
 };

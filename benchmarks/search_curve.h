@@ -16,7 +16,7 @@ namespace tcc::benchmarks {
 inline constexpr std::array<size_t, 7> kAfter = {1, 2, 4, 8, 16, 32, 64};
 
 // Best speed among the first n trials, as a share of that of `best` seconds; a twentieth where none of them ran. What
-// lowering turned down was no trial, nor was code that had been measured before.
+// lowering turned down was not a trial, nor was code that had been measured before.
 double best_after(std::span<const record::Record> records, size_t n, double best);
 
 // Logarithms of such shares at kAfter, of evolutionary and of random search; sums and means of several are curves, too.

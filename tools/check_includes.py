@@ -64,16 +64,16 @@ class Room:
 class Include:
     file: str  # path relative to the root
     line: int
-    text: str  # what stands between the quotes
+    text: str  # the text between the quotes
 
 
 def parse_table(text):
-    """The tcc_room() calls of modules.cmake, by name; raises ValueError when there are none or one is listed twice."""
+    """The tcc_room() calls of modules.cmake, by name; raises ValueError for an empty table or a room listed twice."""
     rooms = {}
     text = re.sub(r"#[^\n]*", "", text)
     for name, level, allowed, libs in TABLE_CALL.findall(text):
         if name in rooms:
-            raise ValueError(f"room '{name}' stands twice in the table")
+            raise ValueError(f"room '{name}' is listed twice in the table")
         rooms[name] = Room(name, int(level), allowed.split(), " ".join(libs.split()))
     if not rooms:
         raise ValueError("no tcc_room(<name> LEVEL <n> ROOMS ...) call found")
@@ -134,7 +134,7 @@ class Checker:
         for room in self.rooms.values():
             for other in room.allowed:
                 if other not in self.rooms:
-                    self.error(f"cmake/modules.cmake: {room.name} lists '{other}', which is no room of the table")
+                    self.error(f"cmake/modules.cmake: {room.name} lists '{other}', which is not a room of the table")
                 elif self.rooms[other].level >= room.level:
                     self.error(
                         f"cmake/modules.cmake: {room.name} (level {room.level}) lists {other} (level "
@@ -147,7 +147,7 @@ class Checker:
                 parts = path.relative_to(self.root / base).parts
                 file = path.relative_to(self.root).as_posix()
                 if len(parts) < 2 or parts[0] not in self.rooms:
-                    self.error(f"{file}: stands in no room; move it, or add tcc_room({parts[0]} LEVEL n ROOMS ...)")
+                    self.error(f"{file}: belongs to no room; move it, or add tcc_room({parts[0]} LEVEL n ROOMS ...)")
                     continue
                 self.with_sources.add(parts[0])
                 for include in read_includes(self.root, path):
@@ -161,7 +161,7 @@ class Checker:
             return
         other, is_private = target
         if other not in self.rooms:
-            self.error(f"{where}: '{other}' is no room of cmake/modules.cmake")
+            self.error(f"{where}: '{other}' is not a room of cmake/modules.cmake")
             return
         if is_private and other != room:
             self.error(f"{where}: private header of {other}; include tcc/{other}/..., or make that header public")

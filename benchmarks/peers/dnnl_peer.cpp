@@ -185,7 +185,7 @@ class DnnlOperation : public Operation {
                   {DNNL_ARG_DST, memory(pd.dst_desc(), engine_)}};
   }
 
-  // Both operands are read where they lie: the transposes are strides.
+  // Both operands are read in place: the transposes are strides.
   void make_attention(const Request& r) {
     auto f32 = memory::data_type::f32;
     const int64_t tokens = r["tokens"], heads = r["heads"], depth = r["depth"], row = heads * depth;

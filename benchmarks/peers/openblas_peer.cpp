@@ -40,7 +40,7 @@ class Gemm : public Operation {
   std::vector<float> a_, b_, c_;
 };
 
-// Q K^T of each head, read where they lie.
+// Q K^T of each head, read in place.
 class Attention : public Operation {
  public:
   explicit Attention(const Request& r)

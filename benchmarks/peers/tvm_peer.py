@@ -1,5 +1,5 @@
 """TVM's MetaSchedule as a peer; see peer.h for the protocol. prepare also takes model=FILE, a model of that one operator
-with output y, and trials=N: the operator is tuned with so many measured candidates, as TVM does it by itself (its
+with output y, and trials=N: the operator is tuned with this many measured candidates, as TVM does it by itself (its
 spaces, cost model and search), which takes `tuning_seconds`. Candidates are built in this process, by threads, and
 timed in it: TVM's own builder starts processes that load its tensor intrinsics for many seconds each, so this is in the
 peer's favour. Weights are constants, so that TVM may lay them out ahead. What a call through Python costs (a ReLU of 16

@@ -20,8 +20,8 @@ inline int64_t floor_quotient(int64_t a, int64_t b) {
   return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
 }
 
-// The value of an index expression or of a comparison of such; booleans are 0 and 1. Written from ir/expr.h, not from
-// the builder's folding.
+// The value of an index expression or of a comparison of two of them; booleans are 0 and 1. Written from ir/expr.h, not
+// from the builder's folding.
 inline int64_t evaluate(ir::Expr e, const Point& at) {
   using ir::ExprKind;
   auto a = [&] { return evaluate(ir::as<ir::Binary>(e)->a, at); };

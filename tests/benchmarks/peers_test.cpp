@@ -1,5 +1,5 @@
-// The peers answer the protocol, and what they compute is what a plain loop computes: a ratio against a peer that does
-// something else would mean nothing.
+// The peers answer the protocol and compute the same as a plain loop: a ratio against a peer that does something else
+// would mean nothing.
 #include <signal.h>
 
 #include <catch2/catch.hpp>

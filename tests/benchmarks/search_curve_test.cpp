@@ -16,7 +16,8 @@ record::Record trial(double seconds, record::Status status = record::Status::kOk
 }
 }  // namespace
 
-TEST_CASE("the best after n trials is a share of the best; failures are trials, what lowering turned down is none") {
+TEST_CASE(
+    "the best after n trials is a share of the best; failures are trials, programs that lowering turned down are not") {
   const std::vector<record::Record> records = {trial(0, record::Status::kWrong), trial(0, record::Status::kRejected),
                                                trial(4), trial(8), trial(2)};
   CHECK(best_after(records, 0, 2) == 0.05);

@@ -247,7 +247,7 @@ TEST_CASE("launches that a CPU cannot run are rejected", "[codegen][lower]") {
 
 TEST_CASE("limits know how local rows are padded", "[codegen][lower]") {
   const target::Target target = *target::find_target("x86-64-v3");
-  // Six buffers; rows of 33 elements lie 64 apart: 158,400 bytes as declared, 307,200 on the stack.
+  // Six buffers; rows of 33 elements start 64 apart: 158,400 bytes as declared, 307,200 on the stack.
   auto nest_of = [](int64_t row) {
     Nest t;
     const ir::Buffer *x = t.input("x", Type::kF32, {4, 200, row}), *y = t.output("y", Type::kF32, {4, 200, row});

@@ -144,8 +144,8 @@ TEST_CASE("strided, piecewise, broadcast and scattered lanes of odd extents", "[
 }
 
 TEST_CASE("masked accesses of several registers touch only lanes that are on", "[codegen]") {
-  // Rows under more lanes than they have elements: registers that are off lie behind the data. Lanes are off by a
-  // constant, by a constant in rows that the data leave on, or by a number that depends on the row.
+  // Rows under more lanes than they have elements: registers that are off belong to positions behind the data. Lanes
+  // are off by a constant, by a constant in rows that the data leave on, or by a number that depends on the row.
   constexpr int64_t kRows = 4;
   enum class Off { kConstant, kRowToo, kByRow };
   for (int64_t width : {1, 4, 7, 8, 9, 12, 16, 17, 24})
@@ -187,7 +187,7 @@ TEST_CASE("masked accesses of several registers touch only lanes that are on", "
 }
 
 TEST_CASE("loops and conditions that differ by lane", "[codegen]") {
-  // y[v] = sum of x[v, 0..v], and only where v is no multiple of 3; a row loop inside the vector loop.
+  // y[v] = sum of x[v, 0..v], and only where 3 does not divide v; a row loop inside the vector loop.
   int64_t n = 13;
   Nest t;
   ir::Builder& b = t.b();

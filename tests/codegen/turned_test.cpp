@@ -1,4 +1,4 @@
-// Vectors whose lanes lie apart: squares are turned in registers, and what depends on an order keeps it.
+// Vectors whose lanes are apart in memory: squares are transposed in registers, and ordered accesses keep their order.
 #include "nest.h"
 
 using namespace tcc;

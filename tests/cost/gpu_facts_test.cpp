@@ -209,7 +209,7 @@ TEST_CASE("blocks of a cluster are sent once what they share, and walkers fill t
   CHECK(rows.global_bytes == tiles * tile * (4 + 2 + 1));
   CHECK(facts(1, 2, 0).global_bytes == 2 * tiles * tile * (2 + 4 + 1));
   CHECK(facts(2, 2, 0).global_bytes == 2 * tiles * tile * (2 + 2 + 1));
-  // Boxes arrive in shared memory whoever sent them; products read both operands there, and results pass through it.
+  // Boxes arrive in shared memory from any sender; products read both operands there, and results pass through it.
   CHECK(plain.shared_accesses == tiles * tile / 128 * (4 + 4 + 2 + 2 * 4));
   CHECK(rows.shared_accesses == plain.shared_accesses);
   CHECK(plain.shared_bytes == 3 * 2 * tile + 2 * 64 * 128);

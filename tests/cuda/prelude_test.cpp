@@ -152,7 +152,7 @@ TEST_CASE("NVRTC reads those functions of the prelude that are called, and no ot
   }
 }
 
-TEST_CASE("asm stands in the prelude only, a function for every row with a PTX text") {
+TEST_CASE("asm is in the prelude only, a function for every row with a PTX text") {
   const std::string& prelude = cuda_prelude();
   CHECK(count_of(prelude, "asm") > 40);
   size_t last = 0;

@@ -1,4 +1,4 @@
-// Tuning on a real device; skipped where there is none.
+// Tuning on a real device; skipped without one.
 #include <catch2/catch.hpp>
 
 #include "skip.h"

@@ -55,7 +55,7 @@ TEST_CASE("machine facts are measured once, and again when asked") {
   CHECK(first.unix_seconds > 1'600'000'000);
   REQUIRE(file_exists(first.file));
 
-  // What comes from the file is what the file says: a mark in it shows.
+  // The second call reads the file: a mark in it shows.
   replace_in(first.file, "\"unix_seconds\": " + std::to_string(first.unix_seconds), "\"unix_seconds\": 1700000000");
   const MachineFacts second = cache.facts();
   CHECK(second.cached);

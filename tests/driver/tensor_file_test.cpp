@@ -52,7 +52,7 @@ TEST_CASE("Fortran order is rearranged") {
   CHECK(graph::constant_doubles(tensor->constant, DType::kU8, 6) == std::vector<double>{0, 2, 4, 1, 3, 5});
 }
 
-TEST_CASE("what is no array is refused, never read past its end", "[errors]") {
+TEST_CASE("a file that is not an array is refused, never read past its end", "[errors]") {
   const std::string good = npy("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }", 24);
   REQUIRE(parse_npy(good, "x").has_value());
   for (size_t n = 0; n < good.size(); ++n) CHECK_FALSE(parse_npy(good.substr(0, n), "x").has_value());

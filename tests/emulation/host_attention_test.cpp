@@ -1,5 +1,5 @@
-// Attention by matrix instructions as printed, on the host: what its lanes hold of each other's rows is what the
-// interpreter says.
+// Attention by matrix instructions as printed, on the host: its lanes hold the same parts of each other's rows as in
+// the interpreter.
 #include <catch2/catch.hpp>
 
 #include "emulation/host_program.h"

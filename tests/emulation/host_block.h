@@ -24,7 +24,7 @@ namespace tcc::testing {
 namespace device = tcc_host_device;
 
 // Where the elements of an operand's tile are, in row-major order: the lane and the element after the lane's first. Of
-// a matrix in memory that all lanes name, the first lane and the rows that the operand's pitch lies between.
+// a matrix in memory that all lanes name, the first lane and the two rows that the operand's pitch separates.
 struct Spot {
   size_t lane;
   long long element;
@@ -46,11 +46,11 @@ class HostBlock {
   void start(const device::Index& at, std::span<const std::unique_ptr<HostBlock>> cluster);
   // Lets every thread go on until it waits; false: nothing could be done.
   bool step(Rng& rng);
-  // Bulk copies arrive whose barriers wait for nothing else; false: there was none.
+  // Bulk copies arrive whose barriers wait for nothing else; false: no copy arrived.
   bool land_copies();
   bool failed() const { return failed_; }
   bool ended() const;
-  bool at_cluster_barrier() const;  // whoever has not ended is
+  bool at_cluster_barrier() const;  // all threads that have not ended are
   void pass_cluster_barrier();
   // What is left over when all threads have ended.
   void check_end();
@@ -75,7 +75,7 @@ class HostBlock {
     long long shared = 0, bytes = 0, group = 0;
     const Fiber* issuer = nullptr;
   };
-  // Of a product, in one thread: what it will be, while what the thread sees is poison.
+  // Of a product, in one thread: its later value, while the thread sees poison.
   struct Accumulator {
     std::vector<float> value, at_fence;
     int in_flight = 0;

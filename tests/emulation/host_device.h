@@ -8,7 +8,7 @@
 namespace tcc_host_device {
 
 // What is known of a byte. From kDefined on it is the number of the region that wrote it last: buffers in shared memory
-// may lie over each other, and what another one wrote is not theirs. Pending: a copy not yet waited for.
+// may share memory, and values that another one wrote are not theirs. Pending: a copy not yet waited for.
 enum Contents : unsigned char { kUndefined, kPending, kDefined };
 
 struct Region {
@@ -87,7 +87,7 @@ using tcc_matrix = tcc_host_device::Matrix;
 struct tcc_tensor_map {
   int number;
 };
-// Where a call stands; no int, so that it is none of the coordinates that tell overloads apart.
+// The line of a call; not an int, because coordinates are ints and tell overloads apart.
 struct TccLine {
   int number;
   TccLine(int line) : number(line) {}

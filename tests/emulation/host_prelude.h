@@ -9,7 +9,7 @@
 
 namespace tcc::testing {
 
-// Stands in front of the kernels in place of codegen::cuda_prelude().
+// Comes before the kernels in place of codegen::cuda_prelude().
 const std::string& host_prelude();
 
 }  // namespace tcc::testing

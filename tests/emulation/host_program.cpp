@@ -56,7 +56,7 @@ void for_elements(const codegen::BufferInfo& info, const F& f) {
 }
 
 // What the compiler leaves a thread of a launch, of the 64 Ki registers of a multiprocessor:
-// "__launch_bounds__(threads, blocks)" stands in front of its name.
+// "__launch_bounds__(threads, blocks)" comes before its name.
 int64_t registers_at_entry(const std::string& source, const codegen::Launch& l) {
   const size_t end = source.find(l.symbol + "(");
   const size_t bounds = source.rfind("__launch_bounds__(", end);

@@ -45,7 +45,8 @@ TEST_CASE("PTX defects: shared memory without a barrier", "[emulation]") {
   CHECK(defect(kShared, kStoreOwn + neighbour + kUse).has(Find::kRace));
 }
 
-TEST_CASE("PTX defects: sub-word stores of two threads to one word are no race, to one half they are", "[emulation]") {
+TEST_CASE("PTX defects: sub-word stores of two threads race in one half of a word, not in two halves of it",
+          "[emulation]") {
   const std::string half = ".reg .b16 %h1;\n" + kShared;
   CHECK(defect(half,
                "mov.u32 %r1, s;\nmad.lo.u32 %r2, %tid, 2, %r1;\ncvt.u16.u32 %h1, %tid;\nst.shared.u16 [%r2], %h1;\n")

@@ -16,7 +16,7 @@ namespace {
 constexpr double kSecondsOfInstruction = 1e-9;  // of a thread
 constexpr int kLaunchFailed = 719, kInvalidProgram = 218;
 
-// The module of a text; nullptr where it is none.
+// The module of a text; nullptr for text that is not PTX.
 const emulation::PtxModule* module_of(const std::string& text) {
   static std::map<std::string, Result<emulation::PtxModule>> modules;
   auto found = modules.find(text);

@@ -1,4 +1,4 @@
-// Lowered kernels: real threads, what orders them, and what is said when nothing does.
+// Lowered kernels: real threads, their orders, and the findings where no order is given.
 #include <catch2/catch.hpp>
 
 #include "tcc/interp/interp.h"

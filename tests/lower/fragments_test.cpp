@@ -152,7 +152,7 @@ TEST_CASE("rows of a fragment are combined by the lanes that share them, and sum
     INFO(text);
     CHECK(has(text, "temp m: f32[2] local"));
     CHECK(has(text, "temp p: f16[8] local"));
-    // Quarters of a row lie in lanes next to each other.
+    // Neighboring lanes hold the quarters of a row.
     CHECK(has(text, "; 3, 1, 32)"));
     CHECK(has(text, "; 3, 2, 32)"));
     CHECK_FALSE(has(text, "; 3, 4, 32)"));

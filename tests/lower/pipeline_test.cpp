@@ -96,8 +96,8 @@ TEST_CASE("without asynchronous copies values wait in registers") {
   }
 }
 
-TEST_CASE("what lies beyond a tensor is filled with zeros by the copy") {
-  // 118 is no multiple of the width: the last piece is partly there.
+TEST_CASE("the copy fills positions beyond a tensor with zeros") {
+  // The width does not divide 118: the last piece is partly there.
   const std::string part = lowered_text(sums(6, 2, 4, 120), "a100");
   CHECK(has(part, "cp.async.16.f32"));
   const std::string odd = lowered_text(sums(6, 3, 1, 117), "a100");
@@ -144,7 +144,7 @@ TEST_CASE("a copy behind work that it has nothing to do with runs ahead, too") {
   CHECK(has(lowered_text(*nest, "t4"), "temp u: f32[3, 64] shared"));
 }
 
-TEST_CASE("a loop whose work writes the copied buffer is no pipeline") {
+TEST_CASE("a loop whose work writes the copied buffer is not pipelined") {
   const ir::Kernel nest = sums(6, 2, 4, 128, "{e}", "", "t[g*64 + x] = 0.0");
   auto lowered = lower::lower(nest, named("a100"), ir::Stage::kLowered, std::make_shared<Arena>());
   REQUIRE_FALSE(lowered.has_value());

@@ -1,4 +1,4 @@
-// Producers and consumers: what the code becomes, that it means the same, and what is refused.
+// Producers and consumers: the code, its meaning beside the sequential one, and the refusals.
 #include <catch2/catch.hpp>
 
 #include "tcc/analysis/roles.h"
@@ -117,7 +117,7 @@ TEST_CASE("a ring is not deeper than its loop is long") {
   CHECK(has(ir::print(*k), "f16[4, 64, 64] shared"));
 }
 
-TEST_CASE("copies that are no boxes of parameters are refused") {
+TEST_CASE("copies that are not boxes of parameters are refused") {
   using Catch::Contains;
   CHECK_THAT(refusal({.a = "A: f16[200, 128]", .copy = "(A[k*64 + y, g*64 + x] where k*64 + y < 200 else 0.0f16)"}),
              Contains("no box of a parameter"));

@@ -134,7 +134,7 @@ TEST_CASE("results leave by tensor copies, a piece of 128 bytes of each row at a
   }
 }
 
-TEST_CASE("what lies outside of the output is left to the tensor copy, and not read from other inputs") {
+TEST_CASE("the tensor copy handles positions outside of the output; other inputs are not read there") {
   const std::string text = lowered({.overhang = 24, .value = "acc[p, q] + D[g*64 + x*64 + p]"});
   INFO(text);
   CHECK(count_of(text, "instr tma.store.f32(C[") == 2);
@@ -167,7 +167,7 @@ TEST_CASE("blocks that walk over tiles keep the ring turning from one to the nex
   for (const auto& [tiles, at_a_time] : {std::pair<int64_t, int64_t>{3, 1}, {4, 2}, {5, 2}, {5, 3}}) {
     const std::string text = lowered({.tiles = tiles, .at_a_time = at_a_time});
     INFO(text);
-    // A grid of one block is none.
+    // A grid of one block has no loop.
     if (at_a_time > 1) CHECK(count_of(text, fmt::format("in {} bound(grid.x)", at_a_time)) == 1);
     CHECK(count_of(text, "instr tma.wait_read(; 1)") == 2);
     // The last version of a tile is given back too.

@@ -67,7 +67,7 @@ std::shared_ptr<const MeasureTask> make_task(GpuMeasurer& measurer) {
   return *task;
 }
 
-// A program whose kernel is `name`, of so many blocks: the fake device takes longer for more of them.
+// A program whose kernel is `name`, of this many blocks: the fake device takes longer for more of them.
 Candidate program(const MeasureTask& task, const std::string& name, uint64_t id = 1, int64_t blocks = 4) {
   auto artifact = std::make_shared<codegen::Artifact>();
   const std::string symbol = "tcc_" + name + "_0";
@@ -374,7 +374,7 @@ TEST_CASE("gpu: no room for the task's tensors is an error, not the program's fa
   CHECK_THAT(refused.error().message, Catch::Contains("its tensors take"));
 }
 
-TEST_CASE("gpu: what cannot begin says what to do", "[unit]") {
+TEST_CASE("gpu: a measurer that cannot begin says what to do", "[unit]") {
   const auto error = [](const std::string& fake_text, GpuMeasureOptions options = test_options()) {
     Fake fake(fake_text);
     auto created = GpuMeasurer::create(references(), options);

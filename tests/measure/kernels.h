@@ -33,7 +33,7 @@ struct GemmOptions {
 class GemmMaker {
  public:
   explicit GemmMaker(const GemmOptions& o) : o_(o), b_(maker_.b()) {
-    // Stores to what is declared an input are no part of the code; the test renames the role in the artifact.
+    // Printed code never stores to an input; the test renames the role in the artifact.
     ir::BufferRole a_role = o.defect == Defect::kWritesInput ? ir::BufferRole::kOutput : ir::BufferRole::kInput;
     a_ = maker_.add_buffer("A", o.in, std::array{o.m, o.k}, a_role);
     w_ = maker_.add_buffer("W", o.in, std::array{o.k, o.n}, ir::BufferRole::kWeight);

@@ -299,7 +299,7 @@ TEST_CASE("disturbed samples decide nothing but what is sure all the same", "[un
     CHECK(result->disturbed == 0);
     CHECK(result->num_samples == 1);
   }
-  SECTION("a preempted sample is no bound") {
+  SECTION("a preempted sample does not bound the time") {
     Samples samples;
     for (int i = 0; i < 50; ++i) samples.add(4e-3, 1, true);
     CHECK(samples.may_win(33e-6));

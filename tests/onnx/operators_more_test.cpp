@@ -221,7 +221,7 @@ TEST_CASE("refusals name their reason") {
                    {{{1}, Floats{1}}, {{1}, Floats{1}}, {{1}, Floats{1}}, {{1}, Floats{1}}},
                    {},
                    6}) == graph::Refusal::kTraining);
-  // A mistake of the model is no refusal.
+  // A mistake of the model does not count as a refusal.
   CHECK(!reason_of({"Transpose", {2, 2}, {}, {{"perm", Ints{0, 0}}}}));
 }
 

@@ -15,7 +15,7 @@ using Floats = std::vector<float>;
 
 namespace {
 
-// The outputs of the imported file are what reseeding the original after its import computes, and not what it computed.
+// The imported file computes the same as the original reseeded after its import, and not the same as the original.
 void check_same_function(const graph::Graph& original, const std::string& written, uint64_t seed) {
   graph::Graph reseeded = original;
   graph::reseed_weights(reseeded, seed);

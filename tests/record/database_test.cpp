@@ -1,4 +1,4 @@
-// Databases behind their interface: what SQLite answers is what memory answers, and unions are made of their members.
+// Databases behind their interface: SQLite and memory answer alike, and unions are made of their members.
 #include "tcc/record/database.h"
 
 #include <catch2/catch.hpp>
@@ -88,7 +88,7 @@ TEST_CASE("relatives share the anchor and are other tasks") {
     CHECK(answer(database->fastest_relatives(50, 1, 7, 1, 9)) == Answer{{21, 2}});
     CHECK(answer(database->fastest_relatives(50, 9, 7, 1, 9)) == Answer{{21, 2}, {11, 3}});
     CHECK(answer(database->fastest_relatives(50, 1, 8, 1, 9)).empty());
-    CHECK(answer(database->fastest_relatives(0, 4, 7, 1, 9)).empty());  // not known is no relation
+    CHECK(answer(database->fastest_relatives(0, 4, 7, 1, 9)).empty());  // unknown tasks are not related
   }
 }
 

@@ -206,7 +206,7 @@ TEST_CASE("best is the fastest that was measured and is ok", "[unit]") {
   auto fastest = store->fastest(1, kTarget, 1, 5).value();
   REQUIRE(fastest.size() == 2);
   CHECK(fastest[1].nest == 14);
-  // Measured again, and slower this time: the newer figure stands.
+  // Measured again, and slower this time: the newer figure counts.
   REQUIRE(store->add(sample(1, 15, 9e-6)));
   CHECK(store->best(1, kTarget, 1).value()->nest == 14);
 }

@@ -1,4 +1,4 @@
-// Files that are no models: every command answers with one message and exit code 1, and none waits for ever.
+// Files that are not models: every command answers with one message and exit code 1, and none waits for ever.
 #include <signal.h>
 #include <sys/stat.h>
 
@@ -69,7 +69,7 @@ std::string bytes_of(const std::vector<int64_t>& values) {
 
 }  // namespace
 
-TEST_CASE("what is no regular file is refused by every command, without waiting", "[errors]") {
+TEST_CASE("every command refuses files that are not regular, without waiting", "[errors]") {
   Sandbox box;
   fs::create_directory(box.path("folder.onnx"));
   fs::create_directory(box.path("libfolder.so"));
@@ -95,7 +95,7 @@ TEST_CASE("files with the wrong bytes are refused by every command", "[errors]")
   REQUIRE(run(box, {"zoo", "mlp", "-o", "good.onnx"}).exit_code == 0);
   const std::string good = slurp(box.path("good.onnx"));
   spill(box.path("empty.onnx"), "");
-  spill(box.path("text.onnx"), "once upon a time there was a file that was no model\n");
+  spill(box.path("text.onnx"), "once upon a time there was a file about a shoemaker\n");
   spill(box.path("half.onnx"), good.substr(0, good.size() / 2));
   tcc::Rng rng(99);
   std::string noise;

@@ -16,7 +16,7 @@ TEST_CASE("a missing CUDA driver is named with what to do", "[unit][errors]") {
   REQUIRE(driver.cuInit == nullptr);
 }
 
-TEST_CASE("a library that is no CUDA driver is named", "[unit][errors]") {
+TEST_CASE("a library that is not a CUDA driver is named", "[unit][errors]") {
   tcc_cuda_driver driver;
   REQUIRE(tcc_cuda_driver_load("libm.so.6", &driver) == TCC_ERROR_DEVICE);
   REQUIRE(std::string(tcc_rt_last_error()).find("libm.so.6 has no function cuInit") != std::string::npos);

@@ -335,7 +335,7 @@ TEST_CASE("the context is made on the device that is asked for") {
   REQUIRE(fake.live() == 0);
 }
 
-TEST_CASE("what goes wrong with a driver or device is said with what to do", "[errors]") {
+TEST_CASE("failures of a driver or device come with advice", "[errors]") {
   const Model model;
   tcc_context* context = nullptr;
   auto refuse = [&](const char* settings, tcc_status status, const std::string& text) {

@@ -1,4 +1,4 @@
-// Tensor maps: what the executor asks the driver for, when, and what the fake driver refuses.
+// Tensor maps: the executor's requests to the driver, their moments, and the fake driver's refusals.
 #include <cstring>
 #include <vector>
 
@@ -147,7 +147,7 @@ TEST_CASE("the fake driver keeps the manual's rules of tensor maps") {
   refused("", [](auto&, auto&) {});
   refused("begins at a multiple of 16", [](auto&, auto& address) { address += 8; });
   refused("a stride is a multiple of 16", [](auto& map, auto&) { map.strides[0] = 40; });
-  refused("rows lie over each other", [](auto& map, auto&) { map.strides[0] = 16; });
+  refused("rows overlap", [](auto& map, auto&) { map.strides[0] = 16; });
   refused("1 to 256 elements", [](auto& map, auto&) { map.box[1] = 257; });
   refused("multiples of 16 bytes", [](auto& map, auto&) { map.box[0] = 6; });
   refused("longer than the swizzle", [](auto& map, auto&) { map.box[0] = 16; });

@@ -1,5 +1,5 @@
 // Code of the fake CUDA driver: cubins and PTX are read for what they say of their kernels, launches are checked
-// against that, and executed by whoever has code for them.
+// against that, and executed by the functions that were given for them.
 #include <dirent.h>
 #include <dlfcn.h>
 #include <elf.h>

@@ -113,7 +113,7 @@ void forget_streams(void);
 void push(queue* q, const work* w);
 void enqueue(void* handle, const work* w);
 void drain_all(void);
-// Executes a launch, by whoever has code for it.
+// Executes a launch by the function that was given for it.
 void run_launch(const work* w);
 
 #pragma GCC visibility pop

@@ -32,7 +32,7 @@ static unsigned element_bytes(int type) {
 static const char* refusal(const void* map, unsigned bytes, uint32_t rank, const void* at, const uint64_t* dims,
                            const uint64_t* strides, const uint32_t* box, const uint32_t* element_strides,
                            unsigned swizzle) {
-  if ((uintptr_t)map % 64 != 0) return "a tensor map lies at a multiple of 64";
+  if ((uintptr_t)map % 64 != 0) return "the address of a tensor map is a multiple of 64";
   if (bytes == 0) return "a type that tensors do not have";
   if (rank < 1 || rank > 5) return "a tensor has 1 to 5 dimensions";
   if ((uintptr_t)at % 16 != 0) return "a tensor begins at a multiple of 16";
@@ -44,7 +44,7 @@ static const char* refusal(const void* map, unsigned bytes, uint32_t rank, const
     if (strides[d - 1] % 16 != 0 || strides[d - 1] >= (uint64_t)1 << 40)
       return "a stride is a multiple of 16 below 2^40";
     const uint64_t below = d == 1 ? dims[0] * bytes : dims[d - 1] * strides[d - 2];
-    if (strides[d - 1] < below) return "rows lie over each other";
+    if (strides[d - 1] < below) return "rows overlap";
   }
   if (box[0] * bytes % 16 != 0) return "the rows of a box are multiples of 16 bytes";
   if (swizzle > 0 && box[0] * bytes > swizzle) return "the rows of a box are longer than the swizzle";
@@ -82,7 +82,7 @@ API int cuTensorMapEncodeTiled(void* out, int type, uint32_t rank, void* at, con
 
 int is_tensor_map(const fake_cuda_tensor_map* map, const char* name) {
   if (memcmp(map->mark, "FAKEMAP", 8) != 0) {
-    violate("a parameter of 128 bytes is no tensor map", name);
+    violate("a parameter of 128 bytes is not a tensor map", name);
     return 0;
   }
   size_t bytes = map->rank > 1 ? (size_t)(map->dims[map->rank - 1] * map->strides[map->rank - 2])

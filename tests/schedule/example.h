@@ -27,7 +27,7 @@ struct Example {
 // Errors: a trace without a kernel before it or without an outcome after it, an open fence.
 Result<std::vector<Example>> read_examples(const std::string& text, const std::string& file);
 
-// Replays the example and compares. Failures are reported through Catch. Returns what stands in the file after an
+// Replays the example and compares. Failures are reported through Catch. Returns the text of the file after an
 // update: the printed kernel, or the reject's reason and text. Accepted results are also verified and, where `before`
 // has no scalars, run by the interpreter beside `before` with equal outputs. exact: the printed text must agree, not
 // the structure alone.

@@ -1,5 +1,5 @@
-// The examples of tests/schedule/golden and docs/primitives.md. TCC_UPDATE_GOLDEN=1 writes what is instead of comparing
-// with what should be: read the difference before it is committed.
+// The examples of tests/schedule/golden and docs/primitives.md. TCC_UPDATE_GOLDEN=1 writes the files instead of
+// comparing with them: read the difference before you commit it.
 #include <catch2/catch.hpp>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Index maps in TVM's JSON: what digits they are, and what is refused.
+// Index maps in TVM's JSON: their digits, and the refusals.
 #include "schedule/metaschedule/index_map.h"
 
 #include <catch2/catch.hpp>
@@ -93,7 +93,7 @@ TEST_CASE("an index map is read as digits") {
   CHECK(digits_of(m.text({m.mul(m[0], 0), m[1]})) == " | 1/1%0");
 }
 
-TEST_CASE("a map that is no digits says where and why", "[errors]") {
+TEST_CASE("a map that is not made of digits says where and why", "[errors]") {
   MapWriter m(2);
   auto refused = [&](int64_t output) { return digits_of(m.text({m[0], output})); };
   CHECK(refused(m.add(m[1], m.number(1))) == "output 1 of the index map: 1 is added to it");

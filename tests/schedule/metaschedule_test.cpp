@@ -1,4 +1,4 @@
-// Traces in MetaSchedule's published form, written by hand: what becomes of them, and what is refused.
+// Traces in MetaSchedule's published form, written by hand: their imports and refusals.
 #include "tcc/schedule/metaschedule.h"
 
 #include <catch2/catch.hpp>

@@ -68,7 +68,7 @@ ir::Kernel small_gemm() {
 
 }  // namespace
 
-// On a GPU TVM binds the loops of a copy within bound ones, where an annotation stands here.
+// On a GPU TVM binds the loops of a copy within bound ones, where our traces have an annotation.
 TEST_CASE("traces that TVM wrote do the same to our kernels") {
   struct Row {
     const char* file;
@@ -120,7 +120,7 @@ TEST_CASE("a weight that TVM lays out in a copy takes the layout itself") {
             "weight w: f32[8, 4, 3, 3] layout[8,4,3,3]{0/4%0@addr*144, 3/1%0@addr*48, 0/1%4@addr*12, "
             "1/1%0@addr*3, 2/1%0@addr*1}"));
   CHECK_FALSE(has(notes, "left out"));
-  // An operand that is no weight keeps the caller's layout: TVM's postprocessing does not fit.
+  // An operand that is not a weight keeps the caller's layout: TVM's postprocessing does not fit.
   notes.clear();
   scheduled("gemm_layout_cpu", task::make_gemm({.m = 32, .n = 16, .k = 24}).kernel, notes);
   CHECK(has(notes, "the caller's: its layout is fixed"));
@@ -200,7 +200,7 @@ TEST_CASE("a file of another kernel's loops says which they are", "[errors]") {
   CHECK(refused.error().text ==
         "instruction 0 (here get_block): no block, or not just one, is named 'data_dilate'; the kernel has 'pad', "
         "'conv'");
-  // A layout of four dimensions is none of a weight that has five.
+  // A layout of four dimensions does not fit a weight of five.
   ImportedTrace layout = imported("conv_layout_cpu");
   std::vector<std::string> notes;
   ImportedTrace moved = layout;

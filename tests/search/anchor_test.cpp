@@ -25,7 +25,7 @@ task::Task conv(bool epilogue) {
                           .relu = epilogue});
 }
 
-// `stop_after`: the run is cut off when so many have been measured.
+// `stop_after`: the run is cut off after this many measurements.
 void tune(const task::Task& task, record::Store& store, int64_t trials = 40, int64_t stop_after = 1000) {
   measure::FakeMeasurer machine(4, 0);
   search::TuneOptions o;

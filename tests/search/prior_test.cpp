@@ -196,7 +196,7 @@ TEST_CASE("a model that was trained on the prior ranks a task's programs before 
   CHECK(test::pair_accuracy(scores, held_out.throughputs, tasks) > 0.8);
 }
 
-TEST_CASE("what the store knows of a family takes the place of what ships") {
+TEST_CASE("records of a family replace the shipped ones") {
   const search::ShippedPrior shipped = small_prior();
   const std::vector<task::Task> first = {task::make_gemm({.m = 64, .n = 64, .k = 64, .constant_weights = true})};
   auto store = memory_store();

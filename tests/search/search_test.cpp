@@ -52,7 +52,7 @@ std::string log_of(const record::Store& store) {
   return log;
 }
 
-// A machine that stops the run after so many measurements.
+// A machine that stops the run after a number of measurements.
 struct Fake : measure::Measurer {
   measure::FakeMeasurer inner;
   int64_t left;
@@ -505,8 +505,8 @@ TEST_CASE("the fastest are timed again in turns, and these times decide") {
   contenders.erase(machine.wrong);
   uint64_t best = *std::min_element(contenders.begin(), contenders.end(),
                                     [&](uint64_t x, uint64_t y) { return honest(x) < honest(y); });
-  // Whoever is too far behind for the pairs, by the interval's lower end, plays one turn; the turns end where one
-  // player is left.
+  // A finalist that is too far behind for the pairs, by the interval's lower end, gets one turn; the turns end where
+  // one finalist is left.
   auto near = [&](uint64_t nest) { return 0.997 * honest(nest) * 0.94 <= honest(best); };
   const int64_t left = std::count_if(contenders.begin(), contenders.end(), near);
   CHECK(std::count(turns.begin(), turns.end(), machine.wrong) == 1);
@@ -549,7 +549,7 @@ TEST_CASE("programs for building") {
   }
 }
 
-TEST_CASE("where nothing was measured on so many threads, the nearest number of threads serves, and it is said") {
+TEST_CASE("without measurements on a number of threads the nearest number serves, with a note") {
   target::Target target = avx512();
   std::vector<task::Task> work = {tasks()[0]};
   auto store = memory_store();
@@ -575,7 +575,7 @@ TEST_CASE("where nothing was measured on so many threads, the nearest number of 
   CHECK(choose(8).nest == records[0].nest);
   CHECK(choose(8).threads == 1);
   CHECK_THAT(choose(8).note, Catch::Contains("not tuned on 8 threads; the schedule measured on 1 thread is used"));
-  // What failed on so many threads is not used there.
+  // A program that failed on this number of threads is not used there.
   add(records[0], 8, record::Status::kCrashed);
   CHECK(choose(8).nest == records[1].nest);
   CHECK(choose(1).nest == records[0].nest);

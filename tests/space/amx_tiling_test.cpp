@@ -157,7 +157,7 @@ TEST_CASE("no tiles where the target has none or the types are others") {
   CHECK(tile_traces(f32, with_tiles()).empty());
 }
 
-TEST_CASE("what stands in the way of tiles is named, and nothing does where there are some") {
+TEST_CASE("obstacles to tiles are named, and none where tiles are used") {
   const target::Target tiles = with_tiles(), plain = *target::find_target("x86-64-v3");
   auto unmet = [](const ir::Kernel& k, const target::Target& t) {
     return fmt::format("{}", fmt::join(space::unmet_conditions_of_matrix_instruction(k, t), "; "));

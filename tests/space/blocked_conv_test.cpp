@@ -108,6 +108,6 @@ TEST_CASE("the rows of a wide plain image are copied in vectors that can be writ
                                   .pads = {3, 3},
                                   .bias = true,
                                   .block_out = 8});
-  // Programs that cannot be lowered are no part of the space.
+  // The space leaves out programs that cannot be lowered.
   CHECK(space::generate_space(t.kernel, named_target("x86-64-v3")).size() >= 4);
 }

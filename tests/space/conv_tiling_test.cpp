@@ -1,4 +1,4 @@
-// Tiles of convolutions: what they compute, what they keep in registers, and where the padded input goes.
+// Tiles of convolutions: their results, their registers, and the place of the padded input.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>

@@ -94,7 +94,7 @@ TEST_CASE("each reduced axis has two parts, one before and one behind the third 
   }
 }
 
-// MetaSchedule's reuse_write "may", levels 1 and 2: what reads the accumulators stands below S0 or below S1.
+// MetaSchedule's reuse_write "may", levels 1 and 2: the reader of the accumulators is below S0 or below S1.
 TEST_CASE("the write cache is complete after the first or after the second spatial tile", "[fidelity]") {
   const task::Task task = task::make_gemm({.m = 64, .n = 96, .k = 48});
   const std::vector<schedule::Trace> traces = traces_of(task, find("x86-64-v3"), {"multi_level_tiling"});

@@ -1,4 +1,4 @@
-// The spaces of GPUs: what they contain, and what the limits reject before anything is compiled.
+// The spaces of GPUs: their programs, and the ones that the limits reject before anything is compiled.
 #include "space/run_kernel.h"
 #include "tcc/ir/instr.h"
 #include "tcc/ir/walk.h"

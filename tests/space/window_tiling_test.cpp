@@ -105,7 +105,7 @@ TEST_CASE("tiled pools compute what the naive nest computes") {
       }
 }
 
-TEST_CASE("a pool over the whole image is no window") {
+TEST_CASE("a pool over the whole image does not count as a window") {
   task::Task t = task::make_pool({.average = true, .channels = 8, .size = {7, 7}, .kernel = {7, 7}});
   // Its rows are summed in lanes of partial sums.
   int64_t in_lanes = 0;

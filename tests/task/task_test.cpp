@@ -271,7 +271,7 @@ TEST_CASE("gemm and matmul") {
   }
 }
 
-TEST_CASE("matrix products read and write tensors whose axes lie in another order") {
+TEST_CASE("matrix products read and write tensors whose axes have another order") {
   // Attention's two products: the heads are an inner axis of operands and result.
   Net scores;
   scores.check(scores.node(Op::kMatMul, graph::MatMulAttrs{{0, 2, 1, 3}, {0, 2, 3, 1}, {}},

@@ -89,11 +89,11 @@ class CheckIncludesTest(unittest.TestCase):
 
     def test_unknown_room_and_file_outside_a_room(self):
         source = CLEAN["src/ir/node.cpp"] + '#include "tcc/nowhere/x.h"\n'
-        self.expect_one_error({"src/ir/node.cpp": source}, "'nowhere' is no room")
-        self.expect_one_error({"src/stray/a.cpp": "int a;\n"}, "src/stray/a.cpp: stands in no room")
+        self.expect_one_error({"src/ir/node.cpp": source}, "'nowhere' is not a room")
+        self.expect_one_error({"src/stray/a.cpp": "int a;\n"}, "src/stray/a.cpp: belongs to no room")
         table = TABLE.replace("graph LEVEL 2 ROOMS support", "graph LEVEL 2 ROOMS support ghost")
         _, output, _ = self.check({"cmake/modules.cmake": table})
-        self.assertIn("graph lists 'ghost', which is no room", output)
+        self.assertIn("graph lists 'ghost', which is not a room", output)
 
     def test_private_header_of_another_room(self):
         for text in ("ir/detail.h", "../ir/detail.h"):
@@ -157,7 +157,7 @@ class CheckIncludesTest(unittest.TestCase):
         self.assertEqual(status, 1)
         self.assertIn("no tcc_room(", output)
         status, output, _ = self.check({"cmake/modules.cmake": TABLE + "tcc_room(ir LEVEL 2 ROOMS support)\n"})
-        self.assertIn("room 'ir' stands twice", output)
+        self.assertIn("room 'ir' is listed twice", output)
 
 
 if __name__ == "__main__":

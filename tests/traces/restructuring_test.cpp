@@ -323,7 +323,7 @@ TEST_CASE("attention in one pass keeps the meaning", "[traces]") {
     INFO(print_trace(s.trace()));
     if (!s.ok()) FAIL(s.reject().text);
     check(reference, k, s);
-    // One kernel: nothing stands outside of the loops over heads and rows, whose iterations are independent.
+    // One kernel: nothing is outside of the loops over heads and rows, whose iterations are independent.
     if (divide_first) CHECK(s.kernel().root->kind == ir::StmtKind::kLoop);
     s.parallel(s.get_loops(mix)[0]);
     REQUIRE(s.ok());

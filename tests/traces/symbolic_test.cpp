@@ -1,5 +1,5 @@
-// Each primitive on loops whose extents are decision symbols: the sketch stays symbolic, and what it gives for drawn
-// decisions is what replay and lowering give, and right.
+// Each primitive on loops whose extents are decision symbols: the sketch stays symbolic, and for drawn decisions it
+// gives the same as replay and lowering, and the right numbers.
 #include <catch2/catch.hpp>
 
 #include <functional>
@@ -326,7 +326,7 @@ v20, v21 = split(v19, _, 2)
   check_draws(max, text, {7, 1, 1, 1, 2, 3, 1});
 }
 
-// A loop of one iteration is no place: replay leaves the block where it is.
+// A block cannot move to a loop of one iteration: replay leaves it in place.
 TEST_CASE("a sketch's place for a block is one for the decisions that leave it iterations", "[traces]") {
   const task::Task softmax = task::make_softmax({6, 17}, 1);
   check_draws(softmax, R"(v0 = get_block("row_max")

@@ -32,7 +32,7 @@ class Session {
   virtual Result<Floats> run(const std::vector<Floats>& inputs) = 0;
   // Seconds per run over `count` runs in a row.
   virtual Result<double> time(int count) = 0;
-  // The same of a library's GEMM on the same inputs; nullopt where there is none.
+  // The same of a library's GEMM on the same inputs; nullopt without a peer.
   virtual Result<std::optional<double>> time_peer(const GemmSize& size, int count) = 0;
 };
 

@@ -40,8 +40,8 @@ Result<ChildOutcome> run_child(const std::vector<std::string>& words, const std:
     close(to[1]), close(from[0]);
     return environment_error("'{}' cannot be started: {}", words[0], std::strerror(code));
   }
-  signal(SIGPIPE, SIG_IGN);  // a child need not read what it is told
-  // What is told is shorter than a pipe holds.
+  signal(SIGPIPE, SIG_IGN);  // a child need not read its input
+  // The input is shorter than a pipe holds.
   if (write(to[1], input.data(), input.size()) < 0 && errno != EPIPE) kill(pid, SIGKILL);
   close(to[1]);
   ChildOutcome outcome;

@@ -1,6 +1,6 @@
 // Each instruction of the table in a kernel of its own: operands are filled from parameters, the instruction is
-// executed by a warp (or what it needs), operands that it writes go to outputs. What must come out is what the
-// interpreter makes of the same kernel, bit for bit: the data are small integers, whose sums are exact.
+// executed by a warp (or what it needs), operands that it writes go to outputs. The result must equal that of the
+// interpreter for the same kernel, bit for bit: the data are small integers, whose sums are exact.
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -142,7 +142,7 @@ class Trial {
   }
   Stmt barrier() { return call(find_instruction("bar.sync"), {}, {0, threads_}); }
 
-  // The operand's buffer, what fills it and what writes it out.
+  // The operand's buffer, and the statements that fill it and write it out.
   bool place(const OperandSpec& o, std::vector<Operand>& operands, std::vector<Stmt>& before,
              std::vector<Stmt>& after) {
     if (o.type == Type::kBarrier || o.type == Type::kTensorMap) return false;
@@ -248,7 +248,7 @@ bool has_opaque(const Instruction& row) {
 }
 
 // A product of fragments that nobody can look into: both operands from shared memory, the sums on top of a constant and
-// back. Tiles lie in matrices that are wider than they are.
+// back. Tiles are parts of matrices that are wider than they are.
 Kernel opaque_trial(const Instruction& row) {
   const OperandSpec &d = row.operands[0], &a = row.operands[1], &b = row.operands[2];
   const auto name = [](const OperandSpec& o, bool load) { return instruction(lower::find_tile_move(o, load)).name; };
