@@ -1,6 +1,6 @@
 #include <nlohmann/json.hpp>
 
-#include "cli/bench_gpu.h"
+#include "cli/bench_report.h"
 #include "cli/command.h"
 #include "cli/lookup.h"
 #include "cli/output.h"
@@ -39,142 +39,6 @@ void declare(Options& options, Arguments& a) {
 }
 
 using Json = nlohmann::ordered_json;
-
-constexpr double kSteadyVariation = 0.05;
-constexpr size_t kMaxSavedSamples = 2000;  // in JSON; evenly spread over the run
-
-Json statistics_json(const driver::Statistics& s) {
-  return {{"runs", s.runs}, {"min", s.min}, {"mean", s.mean}, {"median", s.median},
-          {"p90", s.p90},   {"p95", s.p95}, {"p99", s.p99},   {"variation", s.variation}};
-}
-
-std::string share_text(double part, double whole) {
-  return part > 0 && whole > 0 ? fmt::format("{:.0f}%", 100 * part / whole) : "-";
-}
-std::string rate_text(double bytes, double seconds) {
-  return bytes > 0 && seconds > 0 ? fmt::format("{:.1f}", bytes / seconds / 1e9) : "-";
-}
-
-// What the kernels of one run read and write, by the library's metadata; 0 = unknown.
-double bytes_of(const std::string& library) {
-  const auto metadata = driver::library_metadata(library);
-  const Json json = metadata ? Json::parse(*metadata, nullptr, false) : Json();
-  double bytes = 0;
-  if (json.is_object() && json.contains("tasks"))
-    for (const Json& task : json["tasks"]) bytes += task.value("bytes", 0.0) * task.value("count", 1.0);
-  return bytes;
-}
-
-// What the threads in use can reach: the probe's figures are for all cores.
-double peak_of(const target::Target& host, int64_t threads) {
-  const auto cores = static_cast<double>(std::max<int64_t>(host.cpu.cores, 1));
-  return host.peak.fp32 * std::min(static_cast<double>(threads), cores) / cores;
-}
-
-// What the fastest kernel in fp32 would reach on all cores.
-double best_rate(const driver::BenchReport& report, const target::Target& host) {
-  double best = 0;
-  for (const driver::KernelTime& k : report.kernels)
-    if (k.time.median > 0) best = std::max(best, k.flops * static_cast<double>(k.weight) / k.time.median);
-  return host.peak.fp32 > 0 ? best * host.peak.fp32 / peak_of(host, report.threads) : 0;
-}
-
-std::string kernel_table(const driver::BenchReport& report, const target::Target& host) {
-  double total = 0;
-  for (const driver::KernelTime& k : report.kernels) total += k.time.median;
-  const double peak = peak_of(host, report.threads);
-  std::vector<std::vector<std::string>> rows = {{"workload", "weight", "in model", "alone", "p95", "variation",
-                                                 "GFLOP/s", "of peak", "GB/s", "of memory", "share", "tuned"}};
-  for (const driver::KernelTime& k : report.kernels) {
-    const auto weight = static_cast<double>(k.weight);
-    const double each = k.time.median / weight;
-    rows.push_back({k.workload, std::to_string(k.weight), format_seconds(each), format_seconds(k.alone),
-                    format_seconds(k.time.p95 / weight), fmt::format("{:.1f}%", 100 * k.time.variation),
-                    format_gflops(k.flops, each), share_text(k.flops / each, peak), rate_text(k.bytes, each),
-                    share_text(k.bytes / each, host.memory_bandwidth), share_text(k.time.median, total),
-                    k.tuned ? "yes" : "no"});
-  }
-  return format_table(rows);
-}
-
-// What to do about the figures, one sentence each.
-std::vector<std::string> advice(const driver::BenchReport& report) {
-  std::vector<std::string> lines;
-  const driver::Statistics& s = report.time;
-  if (s.variation > kSteadyVariation)
-    lines.push_back(
-        fmt::format("the times vary by {:.0f}%: stop other programs, fix the clock (cpupower frequency-set -g "
-                    "performance), or compare minima instead of means",
-                    100 * s.variation));
-  if (s.median > 0 && s.p99 > 2 * s.median)
-    lines.push_back("one run in a hundred takes more than twice the median: other programs take the cores at times");
-  double in_model = 0, alone = 0, untuned = 0, least = 0;
-  for (const driver::KernelTime& k : report.kernels) {
-    in_model += k.time.median;
-    least += k.time.min;
-    if (!k.tuned) untuned += k.time.median;
-    alone += k.alone > 0 ? k.alone * static_cast<double>(k.weight) : k.time.median;
-  }
-  if (alone > 0 && in_model > 1.05 * alone)
-    lines.push_back(
-        fmt::format("the kernels take {:.0f}% longer inside the model than alone: there weights and "
-                    "activations come from memory, when tuned they were in the caches",
-                    100 * (in_model / alone - 1)));
-  // By the minima: the two were timed one after the other, and a disturbance of one of them tells nothing.
-  if (least > 0 && s.min > 1.1 * least)
-    lines.push_back(fmt::format("{} of a run are outside of the kernels", format_seconds(s.min - least)));
-  if (untuned > 0)
-    lines.push_back(fmt::format("{:.0f}% of the time is in kernels that are not tuned; `tcc tune` makes them faster",
-                                100 * untuned / in_model));
-  return lines;
-}
-
-Json report_json(const driver::BenchReport& report, const target::Target& host, double bytes) {
-  const driver::Statistics& s = report.time;
-  std::vector<double> samples;
-  const size_t step = (report.samples.size() + kMaxSavedSamples - 1) / kMaxSavedSamples;
-  for (size_t i = 0; i < report.samples.size(); i += std::max<size_t>(step, 1)) samples.push_back(report.samples[i]);
-  Json json = {{"library", report.id},
-               {"threads", report.threads},
-               {"flops", report.flops},
-               {"gflops", report.flops / s.median / 1e9},
-               {"bytes", bytes},
-               {"gbytes_per_second", bytes / s.median / 1e9},
-               {"peak_share", report.flops / s.median / peak_of(host, report.threads)},
-               {"peak_measured", host.measured},
-               {"seconds", statistics_json(s)},
-               {"samples", samples},
-               {"advice", advice(report)}};
-  for (const driver::KernelTime& k : report.kernels)
-    json["kernels"].push_back({{"key", k.key},
-                               {"workload", k.workload},
-                               {"weight", k.weight},
-                               {"tuned", k.tuned},
-                               {"flops", k.flops},
-                               {"bytes", k.bytes},
-                               {"alone_seconds", k.alone},
-                               {"seconds", statistics_json(k.time)}});
-  return json;
-}
-
-void print_times(const Arguments& a, const driver::BenchReport& report, const target::Target& host, double bytes) {
-  if (a.common.json) {
-    print_json(report_json(report, host, bytes));
-    return;
-  }
-  const driver::Statistics& s = report.time;
-  std::string text = fmt::format("{}, {}, {}\n", report.id, plural(report.threads, "thread"), plural(s.runs, "run"));
-  text +=
-      format_table({{"min", "mean", "median", "p90", "p95", "p99", "variation", "GFLOP/s", "of peak", "GB/s"},
-                    {format_seconds(s.min), format_seconds(s.mean), format_seconds(s.median), format_seconds(s.p90),
-                     format_seconds(s.p95), format_seconds(s.p99), fmt::format("{:.1f}%", 100 * s.variation),
-                     format_gflops(report.flops, s.median),
-                     share_text(report.flops / s.median, peak_of(host, report.threads)), rate_text(bytes, s.median)}},
-                   0);
-  if (!report.kernels.empty() && a.per_kernel) text += "\n" + kernel_table(report, host);
-  print(text);
-  for (const std::string& line : advice(report)) remark(a.common.quiet, "note: " + line);
-}
 
 Result<std::vector<double>> read_samples(const std::string& path) {
   TCC_TRY(std::string text, read_file(path, uint64_t{256} << 20));
@@ -263,21 +127,18 @@ Result<int> bench(const Arguments& a) {
   options.cuda_driver = a.library.target.cuda_driver;
   options.cupti = a.cupti;
   TCC_TRY(LibraryOnDisk library, find_library(a.library, a.common.quiet));
-  TCC_TRY(const bool on_gpu, driver::library_on_gpu(library.path));
-  if (on_gpu) {
-    TCC_TRY(driver::BenchReport report, driver::bench_library(library.path, options));
-    print_gpu_times(a.common, a.per_kernel, report);
-    return kOk;
+  TCC_TRY(const driver::BenchReport report, driver::bench_library(library.path, options));
+  driver::MachineFacts facts;
+  if (!report.gpu) {
+    const driver::MachineFactsOptions probing{cache_folder(), false, driver::kBriefProbe};
+    TCC_TRY(facts, driver::machine_facts(probing));
+    std::vector<std::string> notes = std::exchange(facts.notes, {});
+    const double rate = best_rate(report, facts.target);
+    TCC_TRY(facts, driver::remeasure_if_beaten(std::move(facts), rate, probing));
+    notes.insert(notes.end(), facts.notes.begin(), facts.notes.end());
+    for (const std::string& note : notes) remark(a.common.quiet, "note: " + note);
   }
-  const driver::MachineFactsOptions probing{cache_folder(), false, driver::kBriefProbe};
-  TCC_TRY(driver::MachineFacts facts, driver::machine_facts(probing));
-  for (const std::string& note : facts.notes) remark(a.common.quiet, "note: " + note);
-  TCC_TRY(driver::BenchReport report, driver::bench_library(library.path, options));
-  const double rate = best_rate(report, facts.target);
-  facts.notes.clear();
-  TCC_TRY(facts, driver::remeasure_if_beaten(std::move(facts), rate, probing));
-  for (const std::string& note : facts.notes) remark(a.common.quiet, "note: " + note);
-  print_times(a, report, facts.target, bytes_of(library.path));
+  print_times(a.common, report, facts.target);
   return kOk;
 }
 

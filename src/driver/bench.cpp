@@ -1,12 +1,10 @@
+#include "driver/bench.h"
+
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <nlohmann/json.hpp>
 
-#include "driver/bench_gpu.h"
-#include "tcc/driver/library.h"
 #include "tcc/graph/reference.h"
-#include "tcc/package/loaded_model.h"
 #include "tcc/support/files.h"
 
 namespace tcc::driver {
@@ -14,80 +12,105 @@ namespace {
 
 constexpr size_t kMaxSamples = 1'000'000;
 
-// Time of each call until `options` has enough, after a warm-up.
-Result<std::vector<double>> time_calls(const BenchOptions& options, const std::function<Result<void>()>& call) {
-  Clock& clock = Clock::system();
-  const double warm_until = clock.seconds() + options.seconds * 0.1;
+std::optional<ir::Type> type_of(const std::string& name) {
+  for (int t = 0; t <= static_cast<int>(ir::Type::kF64); ++t)
+    if (ir::type_name(static_cast<ir::Type>(t)) == name) return static_cast<ir::Type>(t);
+  return std::nullopt;
+}
+
+KernelTime read_task(const nlohmann::json& t) {
+  KernelTime k;
+  k.key = t.value("key", "");
+  k.workload = t.value("workload", "");
+  k.type = type_of(t.value("type", ""));
+  k.weight = std::max<int64_t>(t.value("count", int64_t{1}), 1);
+  k.tuned = t.value("tuned", false);
+  k.flops = t.value("flops", 0.0);
+  k.bytes = t.value("bytes", 0.0);
+  k.alone = t.value("seconds", 0.0);
+  return k;
+}
+
+// Memory of the host for all tensors of a model, inputs filled.
+struct HostTensors {
+  HostTensors(const package::LoadedModel& model, uint64_t seed) {
+    for (const package::TensorSpec& spec : model.inputs()) {
+      graph::Value value;
+      value.dtype = spec.dtype;
+      value.shape = spec.shape;
+      inputs.push_back(
+          graph::make_constant_from_doubles(spec.dtype, graph::random_tensor(value, seed + inputs.size()).data));
+    }
+    for (const package::TensorSpec& spec : model.outputs()) outputs.emplace_back(static_cast<size_t>(spec.bytes));
+    for (const graph::Constant& bytes : inputs) input_pointers.push_back(bytes.bytes.data());
+    for (auto& bytes : outputs) output_pointers.push_back(bytes.data());
+  }
+  std::vector<graph::Constant> inputs;
+  std::vector<std::vector<std::byte>> outputs;
+  std::vector<const void*> input_pointers;
+  std::vector<void*> output_pointers;
+};
+
+// The steps inside runs of the model, summed by task.
+Result<void> time_kernels(package::ModelContext& context, const LibraryFacts& facts, const HostTensors& tensors,
+                          const BenchOptions& options, std::vector<KernelTime>& kernels) {
+  std::vector<uint64_t> ns(facts.steps.size());
+  std::vector<std::vector<double>> samples(kernels.size());
+  auto once = [&]() -> Result<double> {
+    TCC_TRY_VOID(context.run_timed(tensors.input_pointers, tensors.output_pointers, ns));
+    for (std::vector<double>& s : samples) s.push_back(0);
+    for (size_t i = 0; i < ns.size(); ++i) samples[facts.steps[i]].back() += static_cast<double>(ns[i]) * 1e-9;
+    return 0.0;
+  };
+  TCC_TRY(const std::vector<double> runs, collect(options.seconds, options.min_runs, once));
+  for (size_t t = 0; t < kernels.size(); ++t)  // without the warm-up
+    kernels[t].time = summarise({samples[t].end() - std::ssize(runs), samples[t].end()});
+  return {};
+}
+
+}  // namespace
+
+Result<LibraryFacts> library_facts(const package::LoadedModel& model) {
+  using Json = nlohmann::json;
+  const Json metadata = Json::parse(model.metadata_json(), nullptr, false);
+  auto list = [&](const char* name) {
+    return metadata.is_object() && metadata.contains(name) && metadata[name].is_array() ? metadata[name]
+                                                                                        : Json::array();
+  };
+  LibraryFacts facts;
+  for (const Json& t : list("tasks")) {
+    if (!t.is_object()) continue;
+    for (const Json& code : t.value("code", Json::array()))
+      for (const Json& launch : code.value("launches", Json::array()))
+        if (launch.contains("symbol")) facts.symbols[launch["symbol"].get<std::string>()] = facts.tasks.size();
+    facts.tasks.push_back(read_task(t));
+  }
+  if (facts.tasks.empty())
+    return make_error(ErrorClass::kInput, fmt::format("{}: the metadata lists no kernels", model.id()),
+                      "build the library again with this tcc");
+  for (const Json& step : list("steps")) facts.steps.push_back(step.is_number_unsigned() ? step.get<size_t>() : ~0ull);
+  for (size_t task : facts.steps)
+    if (task >= facts.tasks.size())
+      return input_error("{}: the metadata is damaged: a step names kernel {} of {}", model.id(), task,
+                         facts.tasks.size());
+  for (const Json& a : list("architectures"))
+    if (a.is_object()) facts.targets[a.value("architecture", "")] = a.value("target", "");
+  return facts;
+}
+
+Result<std::vector<double>> collect(double seconds, int64_t min_runs, const std::function<Result<double>()>& call) {
+  Stopwatch watch;
   do {
     TCC_TRY_VOID(call());
-  } while (clock.seconds() < warm_until);
+  } while (watch.seconds() < 0.1 * seconds);
   std::vector<double> samples;
-  const double start = clock.seconds();
-  double now = start;
-  while (samples.size() < kMaxSamples &&
-         (now - start < options.seconds || samples.size() < static_cast<size_t>(options.min_runs))) {
-    TCC_TRY_VOID(call());
-    const double end = clock.seconds();
-    samples.push_back(end - now);
-    now = end;
+  watch.restart();
+  while (samples.size() < kMaxSamples && (watch.seconds() < seconds || std::ssize(samples) < min_runs)) {
+    TCC_TRY(const double sample, call());
+    samples.push_back(sample);
   }
   return samples;
 }
-
-// The samples of each task's steps within a run, in seconds.
-using TaskSamples = std::vector<std::vector<double>>;
-
-}  // namespace
-
-Result<std::vector<KernelTime>> read_tasks(const nlohmann::json& metadata, const std::string& library) {
-  std::vector<KernelTime> tasks;
-  if (metadata.is_object() && metadata.contains("tasks") && metadata["tasks"].is_array()) {
-    for (const auto& t : metadata["tasks"]) {
-      if (!t.is_object()) continue;
-      KernelTime k;
-      k.key = t.value("key", "");
-      k.workload = t.value("workload", "");
-      k.weight = t.value("count", int64_t{1});
-      k.tuned = t.value("tuned", false);
-      k.flops = t.value("flops", 0.0);
-      k.bytes = t.value("bytes", 0.0);
-      k.alone = t.value("seconds", 0.0);
-      tasks.push_back(std::move(k));
-    }
-  }
-  if (!tasks.empty()) return tasks;
-  return make_error(ErrorClass::kInput, fmt::format("'{}' does not say which kernels it has", library),
-                    "build it again with this tcc");
-}
-
-namespace {
-
-Result<std::vector<KernelTime>> time_kernels(package::ModelContext& context, const std::string& library,
-                                             std::span<const void* const> inputs, std::span<void* const> outputs,
-                                             const BenchOptions& options) {
-  const nlohmann::json metadata = nlohmann::json::parse(context.model().metadata_json(), nullptr, false);
-  TCC_TRY(std::vector<KernelTime> tasks, read_tasks(metadata, library));
-  const auto steps = metadata.value("steps", std::vector<size_t>{});
-  for (size_t task : steps)
-    if (task >= tasks.size()) return input_error("'{}': its metadata is damaged", library);
-  std::vector<uint64_t> ns(steps.size());
-  TaskSamples samples(tasks.size());
-  auto once = [&]() -> Result<void> {
-    TCC_TRY_VOID(context.run_timed(inputs, outputs, ns));
-    for (std::vector<double>& s : samples) s.push_back(0);
-    for (size_t i = 0; i < steps.size(); ++i) samples[steps[i]].back() += static_cast<double>(ns[i]) * 1e-9;
-    return {};
-  };
-  TCC_TRY(std::vector<double> runs, time_calls(options, once));
-  for (size_t t = 0; t < tasks.size(); ++t) {  // without the warm-up
-    std::vector<double>& s = samples[t];
-    s.erase(s.begin(), s.end() - static_cast<std::ptrdiff_t>(runs.size()));
-    tasks[t].time = summarise(s);
-  }
-  return tasks;
-}
-
-}  // namespace
 
 Statistics summarise(std::vector<double> samples) {
   std::sort(samples.begin(), samples.end());
@@ -111,40 +134,29 @@ Statistics summarise(std::vector<double> samples) {
 
 Result<BenchReport> bench_library(const std::string& library, const BenchOptions& options) {
   TCC_TRY(auto loaded, package::LoadedModel::open(library));
+  TCC_TRY(const LibraryFacts facts, library_facts(*loaded));
   BenchReport report;
   report.id = loaded->id();
+  report.kernels = facts.tasks;
+  for (const KernelTime& k : report.kernels) report.bytes += k.bytes * static_cast<double>(k.weight);
   if (auto recorded = source_from_metadata(loaded->metadata_json(), library)) report.flops = recorded->flops;
 
-  std::vector<graph::Constant> inputs;
-  std::vector<std::vector<std::byte>> outputs;
-  std::vector<const void*> input_pointers;
-  std::vector<void*> output_pointers;
-  for (const package::TensorSpec& spec : loaded->inputs()) {
-    graph::Value value;
-    value.dtype = spec.dtype;
-    value.shape = spec.shape;
-    inputs.push_back(
-        graph::make_constant_from_doubles(spec.dtype, graph::random_tensor(value, options.seed + inputs.size()).data));
-  }
-  for (const graph::Constant& bytes : inputs) input_pointers.push_back(bytes.bytes.data());
-  for (const package::TensorSpec& spec : loaded->outputs()) outputs.emplace_back(static_cast<size_t>(spec.bytes));
-  for (auto& bytes : outputs) output_pointers.push_back(bytes.data());
-
-  if (loaded->on_gpu()) {
-    TCC_TRY(GpuBenchRun run, bench_on_gpu(*loaded, library, inputs, options));
-    report.gpu = std::move(run.gpu);
-    report.samples = std::move(run.wall_samples);
-    report.time = report.gpu->wall;
-    report.kernels = std::move(run.kernels);
-    return report;
-  }
+  HostTensors tensors(*loaded, options.seed);
+  if (loaded->on_gpu()) TCC_TRY_VOID(bench_on_device(*loaded, facts, tensors.inputs, options, report));
+  if (report.gpu && !options.per_kernel) return report;
   TCC_TRY(auto context, loaded->create_context({.threads = options.threads, .cuda_driver = options.cuda_driver}));
   report.threads = context->threads();
-  TCC_TRY(report.samples, time_calls(options, [&] { return context->run(input_pointers, output_pointers); }));
-  report.time = summarise(report.samples);
-  if (options.per_kernel) {
-    TCC_TRY(report.kernels, time_kernels(*context, library, input_pointers, output_pointers, options));
+  if (!report.gpu) {
+    Stopwatch watch;
+    auto run = [&]() -> Result<double> {
+      watch.restart();
+      TCC_TRY_VOID(context->run(tensors.input_pointers, tensors.output_pointers));
+      return watch.seconds();
+    };
+    TCC_TRY(report.samples, collect(options.seconds, options.min_runs, run));
+    report.time = summarise(report.samples);
   }
+  if (options.per_kernel) TCC_TRY_VOID(time_kernels(*context, facts, tensors, options, report.kernels));
   return report;
 }
 

@@ -2,7 +2,6 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "tcc/driver/library.h"
 #include "tcc/driver/run.h"
@@ -136,12 +135,6 @@ Result<VerifyReport> verify_library(const std::string& library, const VerifyOpti
 
 Result<std::string> library_metadata(const std::string& library) {
   return package::read_metadata(library);
-}
-
-Result<bool> library_on_gpu(const std::string& library) {
-  TCC_TRY(std::string metadata, package::read_metadata(library));
-  const nlohmann::json json = nlohmann::json::parse(metadata, nullptr, false);
-  return json.contains("target") && json["target"].value("kind", "") == "cuda";
 }
 
 bool is_library(const std::string& name) {

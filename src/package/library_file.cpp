@@ -156,11 +156,11 @@ constexpr const char* kExample = R"json({
   "inputs": [{"name": "", "type": "", "shape": [0], "bytes": 0}],
   "outputs": [{"name": "", "type": "", "shape": [0], "bytes": 0}],
   "workspace_bytes": 0, "weights_bytes": 0, "steps": [0],
-  "tasks": [{"key": "", "workload": "", "count": 0, "flops": 0, "bytes": 0, "tuned": true, "launches": 0,
+  "tasks": [{"key": "", "workload": "", "type": "", "count": 0, "flops": 0, "bytes": 0, "tuned": true, "launches": 0,
              "code_bytes": 0, "seconds": 0,
              "code": [{"architecture": "", "format": "", "record": "", "code_bytes": 0, "seconds": 0,
                        "predicted_seconds": 0, "registers": 0, "spill_bytes": 0, "stack_bytes": 0, "shared_bytes": 0,
-                       "launches": [{"grid": [0], "block": [0], "dynamic_shared_bytes": 0}]}]}],
+                       "launches": [{"symbol": "", "grid": [0], "block": [0], "dynamic_shared_bytes": 0}]}]}],
   "source": {"model": "", "hash": ""},
   "architectures": [{"architecture": "", "target": "", "format": ""}],
   "cuda_toolkit": "", "conformance": {"checked_on_device": true, "note": ""}

@@ -35,9 +35,17 @@ double parameter_bytes(const codegen::Artifact& artifact) {
   return bytes;
 }
 
+// The type of a task's arithmetic: that of its output.
+std::string type_of(const task::Task& task) {
+  for (const ir::Buffer* buffer : task.kernel.buffers)
+    if (buffer->role == ir::BufferRole::kOutput) return std::string(ir::type_name(buffer->type));
+  return "";
+}
+
 Json task_json(const task::Task& task, const TaskCode& code) {
   Json json = {{"key", task.key},
                {"workload", task.workload},
+               {"type", type_of(task)},
                {"count", task.weight},
                {"flops", task.flops},
                {"bytes", parameter_bytes(code.artifact)},
@@ -61,7 +69,8 @@ Json code_json(const ArchitectureCode& architecture, const TaskCode& code) {
       json[fact] = static_cast<int64_t>(found->second);
   json["launches"] = Json::array();
   for (const codegen::Launch& l : code.artifact.launches)
-    json["launches"].push_back({{"grid", l.grid}, {"block", l.block}, {"dynamic_shared_bytes", l.shared_bytes}});
+    json["launches"].push_back(
+        {{"symbol", l.symbol}, {"grid", l.grid}, {"block", l.block}, {"dynamic_shared_bytes", l.shared_bytes}});
   if (!code.trace.empty() && !architecture.ptx) json["trace"] = trace_json(code.trace);
   return json;
 }
@@ -77,13 +86,10 @@ Json gpu_task_json(const PackagePlan& plan, size_t index) {
     code_bytes += static_cast<int64_t>(code.artifact.code.size());
     codes.push_back(code_json(architecture, code));
   }
-  return {{"key", task.key},
-          {"workload", task.workload},
-          {"count", task.weight},
-          {"flops", task.flops},
-          {"bytes", parameter_bytes(plan.architectures[0].codes[index].artifact)},
-          {"tuned", tuned},
-          {"code_bytes", code_bytes},
+  return {{"key", task.key},       {"workload", task.workload},
+          {"type", type_of(task)}, {"count", task.weight},
+          {"flops", task.flops},   {"bytes", parameter_bytes(plan.architectures[0].codes[index].artifact)},
+          {"tuned", tuned},        {"code_bytes", code_bytes},
           {"code", codes}};
 }
 

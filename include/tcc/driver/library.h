@@ -71,11 +71,15 @@ struct BenchOptions {
 // left it, which for weights is memory.
 struct KernelTime {
   std::string key, workload;
+  std::optional<ir::Type> type;  // of its arithmetic; nothing: an older library, which does not say
   int64_t weight = 1;
   bool tuned = false;
   double flops = 0, bytes = 0;  // of one step; bytes: of its parameters, each once
-  double alone = 0;             // seconds of one step when it was tuned, its data warm; 0 = not known
-  Statistics time;              // of all `weight` steps of one run
+  // Seconds of one step by itself; 0 = not known. On a CPU when it was tuned, its data warm; on a device with CUPTI by
+  // the device's own stamps.
+  double alone = 0;
+  double roofline = 0;  // seconds: no program of one step can be faster on the device; 0 = not known
+  Statistics time;      // of all `weight` steps of one run; 0 runs unless per_kernel was asked for
 };
 
 // A library for GPUs on a device. Times of the device are between two events on its stream; wall times are from calling
@@ -86,27 +90,26 @@ struct GpuBench {
   std::string target;     // whose nominal rates the roofline is of
   bool graph = false;     // the driver has CUDA graphs; the device's times are of a graph then
   Statistics warm, cold;  // of the device: runs back to back; after the second-level cache was overwritten
-  Statistics wall, wall_graph;
+  Statistics wall_graph;  // run and wait, by a graph
   // Where CUPTI is: what the kernels of a run took by the device's own stamps, without the gaps between them (0 runs:
   // not known), and what the device's counters say of a run. `notes`: why they are not there, a sentence each.
   Statistics kernels;
-  std::vector<double> kernel_seconds;  // of one step of each of BenchReport::kernels
   record::Counts counts;
   std::vector<std::string> notes;
-  double roofline = 0;  // seconds: no kernel can be faster by arithmetic or by memory, summed; 0 = not known
-  std::vector<double> kernel_roofline;  // of one step of each of BenchReport::kernels
+  double roofline = 0;  // seconds: that of the kernels, summed; 0 = not known
 };
 
 struct BenchReport {
   std::string id;
   int threads = 1;
   double flops = 0;  // of one run; 0 = the library does not say
+  double bytes = 0;  // of one run: what its kernels read and write, each once
   Statistics time;
   std::vector<double> samples;  // seconds, in the order of the runs
   std::vector<KernelTime> kernels;
-  std::optional<GpuBench> gpu;  // `time` and `samples` are its wall times then
+  std::optional<GpuBench> gpu;  // `time` and `samples` are wall times of runs without a graph then
 };
-// Errors besides those of loading and running: per_kernel asked of a library that is too old to tell.
+// Errors besides those of loading and running: the library is too old to name its kernels.
 Result<BenchReport> bench_library(const std::string& library, const BenchOptions& options);
 
 // Are the times of `b` others than those of `a`? Mann and Whitney's U test (Annals of Mathematical Statistics 18,
@@ -134,9 +137,8 @@ struct ScheduleTime {
 Result<ScheduleTime> bench_schedule(const task::Task& task, const std::string& trace, const target::Target& target,
                                     int threads, const std::string& cuda_driver = "");
 
-// The metadata of a library, and whether it runs on a GPU. The file is read and checked; nothing of it is executed.
+// The metadata of a library. The file is read and checked; nothing of it is executed.
 Result<std::string> library_metadata(const std::string& library);
-Result<bool> library_on_gpu(const std::string& library);
 // Does the name mean a library rather than a model?
 bool is_library(const std::string& name);
 
