@@ -28,7 +28,7 @@ THIRD_PARTY = {
     "llvm/ADT/": {"codegen", "package"},
     "llvm/Support/raw_ostream.h": {"codegen", "package"},
     "lld/": {"package"},
-    "Eigen/": {"nn", "cost"},
+    "Eigen/": {"cost"},
     "sqlite3.h": {"record"},
     "google/protobuf/": {"onnx"},
     "CLI/": {"cli"},
