@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <limits>
 #include <map>
-#include <mutex>
 #include <set>
 #include <tuple>
 
@@ -17,88 +16,6 @@ void keep_fastest(std::vector<Record>& records, int64_t count) {
                    [](const Record& x, const Record& y) { return x.median < y.median; });
   if (std::ssize(records) > count) records.resize(static_cast<size_t>(count));
 }
-
-class MemoryDatabase : public Database {
- public:
-  Result<std::vector<Record>> fastest(uint64_t task, uint64_t target_features, int64_t threads,
-                                      int64_t count) const override {
-    return valid_of([&](const Record& r) { return r.task == task; }, target_features, threads, count);
-  }
-  Result<std::vector<Record>> fastest_relatives(uint64_t anchor, uint64_t task, uint64_t target_features,
-                                                int64_t threads, int64_t count) const override {
-    return valid_of([&](const Record& r) { return anchor != 0 && r.anchor == anchor && r.task != task; },
-                    target_features, threads, count);
-  }
-  Result<std::vector<int64_t>> measured_threads(uint64_t task, uint64_t target_features) const override {
-    TCC_TRY(std::vector<Record> found, fastest(task, target_features, 0, std::numeric_limits<int64_t>::max()));
-    std::set<int64_t> threads;
-    for (const Record& r : found) threads.insert(r.threads);
-    return std::vector<int64_t>(threads.begin(), threads.end());
-  }
-  Result<bool> contains(uint64_t task, uint64_t target_features, uint64_t nest, int64_t threads) const override {
-    std::lock_guard lock(mutex_);
-    return std::any_of(records_.begin(), records_.end(), [&](const Record& r) {
-      return r.kind == Kind::kMeasured && r.task == task && r.target_features == target_features && r.nest == nest &&
-             (threads == 0 || r.threads == threads);
-    });
-  }
-  Result<bool> is_wrong(uint64_t task, uint64_t target_features, uint64_t nest) const override {
-    std::lock_guard lock(mutex_);
-    for (const auto& [key, r] :
-         verdicts_of([&](const Record& one) { return one.task == task && one.nest == nest; }, target_features))
-      if (r->status == Status::kWrong) return true;
-    return false;
-  }
-  Result<std::vector<Record>> all(std::optional<uint64_t> task) const override {
-    std::lock_guard lock(mutex_);
-    std::vector<Record> out;
-    for (const Record& r : records_)
-      if (!task || r.task == *task) out.push_back(r);
-    return out;
-  }
-  Result<std::optional<std::string>> load_session(const std::string&) const override {
-    return std::optional<std::string>();
-  }
-  Result<int64_t> add(const Record& record) override {
-    std::lock_guard lock(mutex_);
-    records_.push_back(record);
-    records_.back().id = std::ssize(records_);
-    return records_.back().id;
-  }
-
- private:
-  using Verdicts = std::map<std::tuple<uint64_t, uint64_t, int64_t>, const Record*>;  // of task, nest, threads
-
-  template <class Wanted>
-  Verdicts verdicts_of(const Wanted& wanted, uint64_t target_features) const {
-    Verdicts verdicts;
-    for (const Record& r : records_)
-      if (r.kind == Kind::kMeasured && r.target_features == target_features && wanted(r))
-        verdicts[{r.task, r.nest, r.threads}] = &r;
-    return verdicts;
-  }
-
-  template <class Wanted>
-  std::vector<Record> valid_of(const Wanted& wanted, uint64_t target_features, int64_t threads, int64_t count) const {
-    std::lock_guard lock(mutex_);
-    const Verdicts verdicts = verdicts_of(wanted, target_features);
-    std::set<std::pair<uint64_t, uint64_t>> wrong;
-    for (const auto& [key, r] : verdicts)
-      if (r->status == Status::kWrong) wrong.insert({r->task, r->nest});
-    std::vector<const Record*> found;
-    for (const auto& [key, r] : verdicts)
-      if (r->status == Status::kOk && (threads == 0 || r->threads == threads) && !wrong.contains({r->task, r->nest}))
-        found.push_back(r);
-    std::sort(found.begin(), found.end(), [](const Record* x, const Record* y) { return x->id < y->id; });
-    std::vector<Record> out;
-    for (const Record* r : found) out.push_back(*r);
-    keep_fastest(out, count);
-    return out;
-  }
-
-  mutable std::mutex mutex_;
-  std::vector<Record> records_;
-};
 
 class Union : public Database {
  public:
@@ -122,9 +39,10 @@ class Union : public Database {
             }));
     return best_of(std::move(found), count);
   }
-  Result<std::optional<Record>> champion(uint64_t task, uint64_t target_features, int64_t threads) const override {
+  Result<std::optional<Record>> confirmed_best(uint64_t task, uint64_t target_features,
+                                               int64_t threads) const override {
     TCC_TRY(std::vector<Record> found, ask([&](const Database& d) -> Result<std::vector<Record>> {
-              TCC_TRY(std::optional<Record> own, d.champion(task, target_features, threads));
+              TCC_TRY(std::optional<Record> own, d.confirmed_best(task, target_features, threads));
               if (!own) return std::vector<Record>();
               TCC_TRY(const bool wrong, is_wrong(task, target_features, own->nest));
               if (!wrong) return std::vector<Record>{std::move(*own)};
@@ -218,8 +136,10 @@ class Union : public Database {
   bool ordered_;
 };
 
-constexpr double kTitleHolds = 1.25;  // a title is worth nothing beside a record that is so many times faster
-constexpr int64_t kForTitle = 16;     // of the fastest: among them the title holder is looked for
+// A confirmation does not count against a record that is faster by this factor, and it is looked for among the fastest
+// records only.
+constexpr double kMaxBehind = 1.25;
+constexpr int64_t kCandidates = 16;
 
 }  // namespace
 
@@ -227,7 +147,7 @@ Identity identity(const Record& r) {
   return {r.task, r.target_features, r.nest, r.threads, r.unix_time, status_name(r.status), r.median};
 }
 
-std::string title_key(uint64_t task, uint64_t target_features, int64_t threads) {
+std::string confirmed_best_key(uint64_t task, uint64_t target_features, int64_t threads) {
   return fmt::format("best {} {} {}", hash_text(task), hash_text(target_features), threads);
 }
 
@@ -236,19 +156,16 @@ Result<std::optional<Record>> Database::best(uint64_t task, uint64_t target_feat
   return records.empty() ? std::optional<Record>() : std::optional(std::move(records[0]));
 }
 
-Result<std::optional<Record>> Database::champion(uint64_t task, uint64_t target_features, int64_t threads) const {
-  TCC_TRY(std::vector<Record> records, fastest(task, target_features, threads, kForTitle));
+Result<std::optional<Record>> Database::confirmed_best(uint64_t task, uint64_t target_features, int64_t threads) const {
+  TCC_TRY(std::vector<Record> records, fastest(task, target_features, threads, kCandidates));
   if (records.empty()) return std::optional<Record>();
-  TCC_TRY(std::optional<std::string> title, load_session(title_key(task, target_features, threads)));
-  if (title)
+  TCC_TRY(std::optional<std::string> confirmed, load_session(confirmed_best_key(task, target_features, threads)));
+  if (confirmed)
     for (const Record& r : records)
-      if (hash_text(r.nest) == *title && r.median <= kTitleHolds * records[0].median) return std::optional(r);
+      if (hash_text(r.nest) == *confirmed && r.median <= kMaxBehind * records[0].median) return std::optional(r);
   return std::optional(records[0]);
 }
 
-std::unique_ptr<Database> make_memory_database() {
-  return std::make_unique<MemoryDatabase>();
-}
 std::unique_ptr<Database> make_union(std::vector<Database*> members) {
   return std::make_unique<Union>(std::move(members), false);
 }

@@ -11,7 +11,7 @@
 namespace tcc::record {
 namespace {
 
-// Files of the system state no size, so they are read to their end. Empty when there is none.
+// Files of the system state no size, so they are read to their end. Empty when the file does not exist.
 std::string read_system_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};

@@ -174,8 +174,8 @@ Result<void> migrate(sqlite3* db, const std::string& path) {
   return execute(db, path, "COMMIT");
 }
 
-// A store has tables and their indexes. Views and triggers are queries that the file itself brings: one of them without
-// an end would stop whoever reads the file.
+// A store has tables and their indexes. Views and triggers are queries that the file itself brings: one
+// without an end would hang every command that reads the file.
 Result<void> check_schema(sqlite3* db, const std::string& path) {
   TCC_TRY(Statement s, Statement::prepare(db, path,
                                           "SELECT type, name FROM sqlite_master WHERE type NOT IN ('table','index') OR "

@@ -146,7 +146,7 @@ Result<const Known*> compare_in_pairs(const std::vector<const Known*>& finalists
 Result<void> save_best(const TaskState& state, const target::Target& target, const TuneOptions& options,
                        record::Store& store) {
   if (state.best_seconds <= 0) return {};
-  return store.save_session(record::title_key(state.hash, target::feature_hash(target), options.threads),
+  return store.save_session(record::confirmed_best_key(state.hash, target::feature_hash(target), options.threads),
                             record::hash_text(state.best_nest));
 }
 
@@ -186,7 +186,7 @@ namespace {
 Result<std::optional<record::Record>> best_elsewhere(const record::Database& database, uint64_t task,
                                                      const target::Target& target, int64_t threads, int64_t other) {
   const uint64_t features = target::feature_hash(target);
-  TCC_TRY(std::optional<record::Record> best, database.champion(task, features, other));
+  TCC_TRY(std::optional<record::Record> best, database.confirmed_best(task, features, other));
   TCC_TRY(std::vector<record::Record> fastest, database.fastest(task, features, other, 16));
   if (best) fastest.insert(fastest.begin(), std::move(*best));
   for (record::Record& r : fastest) {
@@ -200,7 +200,7 @@ Result<std::optional<record::Record>> best_elsewhere(const record::Database& dat
 
 Result<std::optional<record::Record>> find_best(const record::Database& database, uint64_t task,
                                                 const target::Target& target, int64_t threads) {
-  TCC_TRY(std::optional<record::Record> exact, database.champion(task, target::feature_hash(target), threads));
+  TCC_TRY(std::optional<record::Record> exact, database.confirmed_best(task, target::feature_hash(target), threads));
   if (exact || threads <= 0) return exact;
   TCC_TRY(std::vector<int64_t> others, database.measured_threads(task, target::feature_hash(target)));
   auto distance = [&](int64_t n) {
@@ -223,14 +223,14 @@ Result<void> copy_records(const task::Task& task, const target::Target& target, 
   std::erase_if(records, [&](const record::Record& r) {
     return r.target_features != target::feature_hash(target) || r.threads != threads;
   });
-  const std::string key = record::title_key(hash, target::feature_hash(target), threads);
+  const std::string key = record::confirmed_best_key(hash, target::feature_hash(target), threads);
   TCC_TRY(std::optional<std::string> best, from.load_session(key));
   return best ? to.add_with_session(records, key, *best) : to.add_all(records);
 }
 
 Result<std::optional<record::Record>> best_record(const task::Task& task, const target::Target& target,
                                                   const record::Database& database, int64_t threads) {
-  return database.champion(task_hash(task), target::feature_hash(target), threads);
+  return database.confirmed_best(task_hash(task), target::feature_hash(target), threads);
 }
 
 }  // namespace tcc::search

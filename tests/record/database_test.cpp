@@ -3,6 +3,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "record/memory_database.h"
 #include "tcc/record/store.h"
 #include "tcc/support/rng.h"
 
@@ -129,7 +130,7 @@ TEST_CASE("a program that one member knows to be wrong counts nowhere") {
     CHECK(answer(both->fastest(1, 7, 1, 1)) == Answer{{12, 2}});
     CHECK(answer(both->fastest(1, 7, 1, 9)) == Answer{{12, 2}, {13, 3}});
     CHECK(answer(both->fastest_relatives(50, 9, 7, 1, 1)) == Answer{{12, 2}});
-    auto champion = both->champion(1, 7, 1);
+    auto champion = both->confirmed_best(1, 7, 1);
     REQUIRE((champion.has_value() && champion->has_value()));
     CHECK((*champion)->nest == 12);
     CHECK(both->is_wrong(1, 7, 11).value());
@@ -162,9 +163,9 @@ TEST_CASE("a title counts among the records of its own database") {
   auto theirs = sqlite();
   add(*mine, record_of(1, 50, 11, 1.0));
   add(*mine, record_of(1, 50, 12, 1.1));
-  auto holder = [](const Database& d) { return d.champion(1, 7, 1).value().value().nest; };
+  auto holder = [](const Database& d) { return d.confirmed_best(1, 7, 1).value().value().nest; };
   CHECK(holder(*mine) == 11);
-  REQUIRE(mine->save_session(title_key(1, 7, 1), hash_text(12)).has_value());
+  REQUIRE(mine->save_session(confirmed_best_key(1, 7, 1), hash_text(12)).has_value());
   CHECK(holder(*mine) == 12);
   auto all = make_union({mine.get(), theirs.get()});
   auto ordered = make_ordered_union({theirs.get(), mine.get()});
@@ -176,7 +177,7 @@ TEST_CASE("a title counts among the records of its own database") {
   add(*mine, record_of(1, 50, 13, 0.5));  // a title is worth nothing beside what is twice as fast
   CHECK(holder(*mine) == 13);
   CHECK(holder(*all) == 13);
-  CHECK_FALSE(all->champion(2, 7, 1).value().has_value());
+  CHECK_FALSE(all->confirmed_best(2, 7, 1).value().has_value());
 }
 
 TEST_CASE("every kind of database knows on which numbers of threads it has something") {

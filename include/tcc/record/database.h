@@ -28,13 +28,13 @@ class Database {
                                                         int64_t threads, int64_t count) const = 0;
   // The fastest alone.
   Result<std::optional<Record>> best(uint64_t task, uint64_t target_features, int64_t threads = 0) const;
-  // The program that is built from: the fastest, or the one that holds the title, if it is not far behind. A title is
-  // the session text under title_key(): the nest of the program that won the last paired comparison, in hash_text().
-  // A title says nothing about the programs of other databases.
-  virtual Result<std::optional<Record>> champion(uint64_t task, uint64_t target_features, int64_t threads) const;
+  // The program to build: the winner of the last paired comparison where it is not far behind the fastest record, else
+  // the fastest record. The session text under confirmed_best_key() is the winner's nest, in hash_text(). It does not
+  // count for programs of other databases.
+  virtual Result<std::optional<Record>> confirmed_best(uint64_t task, uint64_t target_features, int64_t threads) const;
   // Numbers of threads on which fastest() finds something, ascending.
   virtual Result<std::vector<int64_t>> measured_threads(uint64_t task, uint64_t target_features) const = 0;
-  // Has this very program been measured on this target and so many threads (0 = whatever number), whatever came of it?
+  // Has this very program been measured on this target with `threads` threads (0 = any number), with any result?
   virtual Result<bool> contains(uint64_t task, uint64_t target_features, uint64_t nest, int64_t threads) const = 0;
   // Is one of the program's verdicts "wrong"?
   virtual Result<bool> is_wrong(uint64_t task, uint64_t target_features, uint64_t nest) const = 0;
@@ -46,15 +46,13 @@ class Database {
   virtual Result<int64_t> add(const Record& record) = 0;
 };
 
-std::string title_key(uint64_t task, uint64_t target_features, int64_t threads);
+std::string confirmed_best_key(uint64_t task, uint64_t target_features, int64_t threads);
 
 // What makes two records the same event, wherever they are kept: the program, the kind of machine, the number of
 // threads, and when it was measured with which result.
 using Identity = std::tuple<uint64_t, uint64_t, uint64_t, int64_t, int64_t, std::string_view, double>;
 Identity identity(const Record& record);
 
-// Forgotten with the object.
-std::unique_ptr<Database> make_memory_database();
 // Members must outlive the union; what is added goes to the first. Ids are those of the members: they may repeat.
 // Every member is asked, and the answers are one: the best of all, or everything, members in order. An event that
 // several members know counts once; a program that one member knows to be wrong counts nowhere.

@@ -1,4 +1,4 @@
-// One result of one candidate program: what was tried, on what, and what came of it. Plain data.
+// One result of one candidate program: the program, the machine and the result. Plain data.
 #pragma once
 
 #include <cstdint>
@@ -9,17 +9,20 @@
 namespace tcc::record {
 
 // X(Name, text). The text is what the store holds: never change one.
-#define TCC_RECORD_STATUSES(X)                                                                                 \
-  X(Ok, "ok")                        /* ran, was checked, was timed */                                         \
+// clang-format off
+#define TCC_RECORD_STATUSES(X) \
+  X(Ok, "ok")                        /* ran, was checked, was timed */ \
   X(Wrong, "wrong")                  /* its results differ from the reference, or it wrote what it must not */ \
-  X(CompileFailed, "compile_failed") /* no code could be made */                                               \
-  X(Crashed, "crashed")              /* a signal ended it */                                                   \
-  X(Hung, "hung")                    /* its first run did not end in time */                                   \
-  X(TimedOut, "timed_out")           /* it runs, but too slowly to be checked and timed within its limit */    \
+  X(CompileFailed, "compile_failed") /* no code could be made */ \
+  X(Crashed, "crashed")              /* a signal ended it */ \
+  X(Hung, "hung")                    /* its first run did not end in time */ \
+  X(TimedOut, "timed_out")           /* it runs, but too slowly to be checked and timed within its limit */ \
   X(Rejected, "rejected")            /* lowering or a limit of the target refused it */
 
 #define TCC_RECORD_KINDS(X) \
-  X(Measured, "measured") X(Predicted, "predicted") X(Constructed, "constructed") X(Imported, "imported")
+  X(Measured, "measured") \
+  X(Predicted, "predicted")
+// clang-format on
 
 enum class Status : uint8_t {
 #define TCC_X(name, text) k##name,
@@ -86,7 +89,7 @@ struct Record {
   std::string failure;          // for people, empty when ok
   std::vector<double> samples;  // each the mean time of one run within one sample
   // What `median` is of the samples: "median"; "fastest tenth", the end of it, where too few were undisturbed; "" =
-  // there are none.
+  // no samples.
   std::string statistic;
   double median = 0;         // the statistic that ranks; for predictions, the predicted time
   double low = 0, high = 0;  // 95 % interval of the median
