@@ -11,7 +11,7 @@
 namespace tcc::cli {
 
 namespace {
-constexpr size_t kMostPrinted = 20000;  // characters of a line
+constexpr size_t kMaxPrinted = 20000;  // characters of a line
 
 std::string failure_of_output;
 
@@ -21,7 +21,7 @@ std::string printable(std::string_view text) {
   for (size_t at = 0; at <= text.size();) {
     const size_t end = std::min(text.find('\n', at), text.size());
     if (at > 0) out += '\n';
-    out += sanitize(text.substr(at, end - at), kMostPrinted);
+    out += sanitize(text.substr(at, end - at), kMaxPrinted);
     at = end + 1;
   }
   return out;
@@ -62,7 +62,7 @@ const std::string& output_failure() {
 std::string format_table(std::vector<std::vector<std::string>> rows, size_t left) {
   std::vector<size_t> widths;
   for (auto& row : rows) {
-    for (std::string& cell : row) cell = sanitize(cell, kMostPrinted);
+    for (std::string& cell : row) cell = sanitize(cell, kMaxPrinted);
     widths.resize(std::max(widths.size(), row.size()));
     for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
   }

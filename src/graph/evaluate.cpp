@@ -134,7 +134,7 @@ Result<Constant> move_bytes(const Graph& graph, const Node& node) {
     inputs.push_back(&indices);
   }
   HostTensor from{out.shape, std::vector<double>(static_cast<size_t>(out.elements()))};
-  run_more(graph, node, inputs, from);
+  run_element_operator(graph, node, inputs, from);
   auto size = static_cast<size_t>(dtype_size(out.dtype));
   std::vector<std::byte> bytes(static_cast<size_t>(out.bytes()));
   for (size_t i = 0; i < from.data.size(); ++i)

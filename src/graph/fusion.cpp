@@ -18,75 +18,12 @@ ValueId storage_root(const Graph& graph, ValueId id) {
 namespace {
 
 // Of an attention whose products share tiles of keys; a single query, as in decoding, reads each key once anyway.
-constexpr int64_t kFewestQueries = 4;
+constexpr int64_t kMinQueries = 4;
 
 // Elementwise members are computed inside the expression that reads them, once for each time they are read. A chain
 // whose members read a value twice doubles with each of them: a group ends before its last value reads its operands
 // more often than this.
-constexpr double kMostReads = 256;
-
-int unary_reads(UnaryFn fn) {
-  switch (fn) {
-    case UnaryFn::kAbs:
-    case UnaryFn::kNeg:
-    case UnaryFn::kNot:
-    case UnaryFn::kExp:
-    case UnaryFn::kLog:
-    case UnaryFn::kSqrt:
-    case UnaryFn::kReciprocal:
-    case UnaryFn::kErf:
-    case UnaryFn::kFloor:
-    case UnaryFn::kCeil:
-    case UnaryFn::kRound:
-    case UnaryFn::kSin:
-    case UnaryFn::kCos:
-      return 1;
-    case UnaryFn::kTan:
-    case UnaryFn::kSinh:
-    case UnaryFn::kCosh:
-    case UnaryFn::kAtanh:
-    case UnaryFn::kIsNan:
-    case UnaryFn::kIsInf:
-    case UnaryFn::kGelu:
-    case UnaryFn::kSoftsign:
-    case UnaryFn::kSwish:
-    case UnaryFn::kThresholdedRelu:
-      return 2;
-    case UnaryFn::kAcosh:
-    case UnaryFn::kElu:
-    case UnaryFn::kSelu:
-    case UnaryFn::kCelu:
-    case UnaryFn::kSoftplus:
-    case UnaryFn::kHardSigmoid:
-      return 3;
-    case UnaryFn::kSign:
-    case UnaryFn::kHardSwish:
-    case UnaryFn::kMish:
-      return 4;
-    case UnaryFn::kGeluTanh:
-      return 5;
-    case UnaryFn::kAsinh:
-    case UnaryFn::kShrink:
-      return 7;
-  }
-  TCC_UNREACHABLE();
-}
-
-int binary_reads(BinaryFn fn) {
-  switch (fn) {
-    case BinaryFn::kMod:
-      return 8;
-    case BinaryFn::kFMod:
-      return 4;
-    case BinaryFn::kMax:
-    case BinaryFn::kMin:
-      return 3;
-    case BinaryFn::kPRelu:
-      return 3;
-    default:
-      return 1;
-  }
-}
+constexpr double kMaxReads = 256;
 
 // How often the formula of one element reads the operand.
 double reads_in_formula(const Node& node) {
@@ -155,7 +92,7 @@ class Fuser {
   void take_members(FusionGroup& group, double reads) {
     while (const Node* next = next_member(group.output)) {
       reads = reads_behind(*next, group.output, reads);
-      if (reads > kMostReads) return;
+      if (reads > kMaxReads) return;
       append(group, next->id);
     }
   }
@@ -222,7 +159,7 @@ class Fuser {
     if (softmax == nullptr || softmax->op != Op::kSoftmax) return nullptr;
     const Shape& shape = graph_.value(softmax->output).shape;
     if (softmax->as<AxisAttrs>().axis + 1 != std::ssize(shape) || shape.size() < 2) return nullptr;
-    if (shape[shape.size() - 2] < kFewestQueries) return nullptr;
+    if (shape[shape.size() - 2] < kMinQueries) return nullptr;
     const Node* product = only_consumer(softmax->output);
     if (product == nullptr || product->op != Op::kMatMul || product->inputs[0] != softmax->output) return nullptr;
     const ValueId right = product->inputs[1];

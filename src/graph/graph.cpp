@@ -34,7 +34,7 @@ OpClass op_class(Op op) {
 }
 
 std::string_view node_name(const Node& node) {
-  if (node.op == Op::kUnary) return unary_name(node.as<UnaryAttrs>().fn);
+  if (node.op == Op::kUnary) return unary_row(node.as<UnaryAttrs>().fn).name;
   if (node.op == Op::kBinary) return binary_name(node.as<BinaryAttrs>().fn);
   return op_name(node.op);
 }
@@ -194,7 +194,7 @@ struct AttributePrinter {
   }
   std::string operator()(const ReshapeAttrs& a) const { return fmt::format("shape={}", list_text(a.shape)); }
   std::string operator()(const UnaryAttrs& a) const {
-    std::string text(unary_name(a.fn));
+    std::string text(unary_row(a.fn).name);
     if (a.alpha != 0 || a.beta != 0) text += fmt::format(" alpha={}", a.alpha);
     if (a.beta != 0) text += fmt::format(" beta={}", a.beta);
     return text;

@@ -1,5 +1,5 @@
-// What each operator accepts and what type it gives. Every attribute domain is checked here, once, so that later
-// stages never meet a stride of zero or a group that does not divide.
+// The types that each operator accepts and gives. Every attribute domain is checked here, once: later stages never
+// meet a stride of zero or a group that does not divide.
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -152,7 +152,7 @@ class Inference {
       case Op::kGatherElements:
       case Op::kGatherNd:
       case Op::kLayerNorm:
-        return infer_more(graph_, node_);
+        return infer_element_operator(graph_, node_);
     }
     TCC_UNREACHABLE();
   }
@@ -325,7 +325,7 @@ class Inference {
     Window window{a.kernel, a.strides, a.dilations, a.pads_begin, a.pads_end, a.ceil_mode};
     TCC_TRY_VOID(check_window(window, input.size() - 2));
     for (size_t i = 0; i < a.kernel.size(); ++i) {
-      // A window that lies in the padding alone would have no maximum and an average of 0 / 0.
+      // A window of padding alone would have no maximum and an average of 0 / 0.
       int64_t reach = (a.kernel[i] - 1) * a.dilations[i] + 1;
       if (a.pads_begin[i] >= reach || a.pads_end[i] >= reach) {
         return refuse(Refusal::kAttribute, "pads ({}, {}) along spatial axis {} must be smaller than the window of {}",

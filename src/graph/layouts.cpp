@@ -16,12 +16,12 @@ namespace {
 
 constexpr double kNever = 1e18;
 
-// Shares of the peak that depthwise convolutions reach, measured with AVX2, blocks of 8 and 7 to 112 columns: blocked
-// ones stay about the same. Plain ones want rows of several vectors, which start and end in the middle of one, and
-// lanes that lie side by side.
+// Shares of the peak that depthwise convolutions reach, measured with AVX2, blocks of 8 and 7 to 112 columns. Blocked
+// ones reach the same share at every width. Plain ones need rows of several vectors and unit stride, and lose the
+// partial vectors at both ends.
 constexpr double kBlockedDepthwise = 0.55;
 constexpr double kShortRows = 4;  // vectors of columns at which plain rows reach half of what long ones do
-constexpr double kLongRows = 2, kMostOfLongRows = 1.4, kStrided = 0.4;  // of kBlockedDepthwise
+constexpr double kLongRows = 2, kMaxLongRows = 1.4, kStrided = 0.4;  // of kBlockedDepthwise
 
 // Minimum cut by augmenting shortest paths (Edmonds and Karp 1972); graphs have a few hundred vertices.
 class Cut {
@@ -119,7 +119,7 @@ class LayoutPass {
   double plain_depthwise(const ConvAttrs& a, const Shape& out) const {
     const auto columns = static_cast<double>(out.back());
     const double rows = columns / (columns + kShortRows * static_cast<double>(model_.block));
-    return std::min(kLongRows * rows, kMostOfLongRows) * (a.strides.back() > 1 ? kStrided : 1);
+    return std::min(kLongRows * rows, kMaxLongRows) * (a.strides.back() > 1 ? kStrided : 1);
   }
 
   size_t add_question(const Shape& tensor) {
@@ -307,7 +307,7 @@ class LayoutPass {
     }
     ValueId made = emit_node(graph_, node.op, node.attrs, node.inputs, node.name);
     if (op_class(node.op) == OpClass::kReduction) {
-      // One position is left: the blocks lie in the order of the channels.
+      // One position is left: the blocks have the order of the channels.
       plain_[node.output] = emit_reshape(graph_, made, Shape(shape(node.output)));
     } else if (out) {
       blocks_[node.output] = made;

@@ -12,9 +12,10 @@ namespace tcc::graph {
 // Strides (in elements) that read a dense tensor of `shape` at the indices of `onto`; broadcast axes have 0.
 std::vector<int64_t> broadcast_strides(const Shape& shape, const Shape& onto);
 
-// The operators of infer_more.cpp and reference_more.cpp. `out` has its shape and size.
-Result<TensorType> infer_more(const Graph& graph, const Node& node);
-void run_more(const Graph& graph, const Node& node, const std::vector<const HostTensor*>& inputs, HostTensor& out);
+// The operators of infer_elements.cpp and reference_elements.cpp. `out` has its shape and size.
+Result<TensorType> infer_element_operator(const Graph& graph, const Node& node);
+void run_element_operator(const Graph& graph, const Node& node, const std::vector<const HostTensor*>& inputs,
+                          HostTensor& out);
 // A number as an integer type keeps it: truncated, wrapped to its width.
 double wrap_integer(double v, DType dtype);
 

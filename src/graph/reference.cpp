@@ -195,7 +195,7 @@ class NodeRunner {
       case Op::kGatherElements:
       case Op::kGatherNd:
       case Op::kLayerNorm:
-        run_more(graph_, node_, inputs_, out_);
+        run_element_operator(graph_, node_, inputs_, out_);
         break;
     }
     return std::move(out_);

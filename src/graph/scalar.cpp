@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "tcc/graph/refusal.h"
+#include "tcc/graph/scalar_formulas.h"
 #include "tcc/support/check.h"
 
 namespace tcc::graph {
@@ -27,21 +28,31 @@ bool accepts(Domain domain, DType dtype) {
   TCC_UNREACHABLE();
 }
 
-std::string_view unary_name(UnaryFn fn) {
-  switch (fn) {
-#define X(enumerator, text, domain) \
-  case UnaryFn::enumerator:         \
-    return text;
+namespace {
+
+enum class Digits : bool { kSame, kDouble };
+constexpr ScalarAttributes kNone = {};
+
+constexpr UnaryRow kUnaryRows[] = {
+#define X(enumerator, name, domain, since, attributes, digits, formula) \
+  {UnaryFn::enumerator, name, Domain::domain, since, attributes, Digits::digits == Digits::kDouble},
     TCC_GRAPH_UNARY_FNS(X)
 #undef X
-  }
-  TCC_UNREACHABLE();
+};
+
+}  // namespace
+
+std::span<const UnaryRow> unary_rows() {
+  return kUnaryRows;
+}
+const UnaryRow& unary_row(UnaryFn fn) {
+  return kUnaryRows[static_cast<size_t>(fn)];
 }
 
 std::string_view binary_name(BinaryFn fn) {
   switch (fn) {
-#define X(enumerator, text, domain) \
-  case BinaryFn::enumerator:        \
+#define X(enumerator, text, domain, formula) \
+  case BinaryFn::enumerator:                 \
     return text;
     TCC_GRAPH_BINARY_FNS(X)
 #undef X
@@ -49,21 +60,10 @@ std::string_view binary_name(BinaryFn fn) {
   TCC_UNREACHABLE();
 }
 
-Domain unary_domain(UnaryFn fn) {
-  switch (fn) {
-#define X(enumerator, text, domain) \
-  case UnaryFn::enumerator:         \
-    return Domain::domain;
-    TCC_GRAPH_UNARY_FNS(X)
-#undef X
-  }
-  TCC_UNREACHABLE();
-}
-
 Domain binary_domain(BinaryFn fn) {
   switch (fn) {
-#define X(enumerator, text, domain) \
-  case BinaryFn::enumerator:        \
+#define X(enumerator, text, domain, formula) \
+  case BinaryFn::enumerator:                 \
     return Domain::domain;
     TCC_GRAPH_BINARY_FNS(X)
 #undef X
@@ -72,117 +72,17 @@ Domain binary_domain(BinaryFn fn) {
 }
 
 double apply_unary(UnaryFn fn, double alpha, double beta, double x) {
-  auto sigmoid = [](double v) { return 1 / (1 + std::exp(-v)); };
-  auto softplus = [](double v) { return v > 30 ? v : std::log1p(std::exp(v)); };
-  switch (fn) {
-    case UnaryFn::kAbs:
-      return std::fabs(x);
-    case UnaryFn::kNeg:
-      return -x;
-    case UnaryFn::kSign:
-      return std::isnan(x) ? x : static_cast<double>((x > 0) - (x < 0));
-    case UnaryFn::kNot:
-      return x == 0;
-    case UnaryFn::kExp:
-      return std::exp(x);
-    case UnaryFn::kLog:
-      return std::log(x);
-    case UnaryFn::kSqrt:
-      return std::sqrt(x);
-    case UnaryFn::kReciprocal:
-      return 1 / x;
-    case UnaryFn::kErf:
-      return std::erf(x);
-    case UnaryFn::kFloor:
-      return std::floor(x);
-    case UnaryFn::kCeil:
-      return std::ceil(x);
-    case UnaryFn::kRound:
-      return std::nearbyint(x);
-    case UnaryFn::kSin:
-      return std::sin(x);
-    case UnaryFn::kCos:
-      return std::cos(x);
-    case UnaryFn::kTan:
-      return std::tan(x);
-    case UnaryFn::kSinh:
-      return std::sinh(x);
-    case UnaryFn::kCosh:
-      return std::cosh(x);
-    case UnaryFn::kAsinh:
-      return std::asinh(x);
-    case UnaryFn::kAcosh:
-      return std::acosh(x);
-    case UnaryFn::kAtanh:
-      return std::atanh(x);
-    case UnaryFn::kIsNan:
-      return std::isnan(x);
-    case UnaryFn::kIsInf:
-      return std::isinf(x) && (x > 0 ? alpha : beta) != 0;
-    case UnaryFn::kGelu:
-      return 0.5 * x * (1 + std::erf(x * M_SQRT1_2));
-    case UnaryFn::kGeluTanh:
-      return 0.5 * x * (1 + std::tanh(M_2_SQRTPI * M_SQRT1_2 * (x + 0.044715 * x * x * x)));
-    case UnaryFn::kElu:
-      return x < 0 ? alpha * std::expm1(x) : x;
-    case UnaryFn::kSelu:
-      return beta * (x < 0 ? alpha * std::expm1(x) : x);
-    case UnaryFn::kCelu:
-      return x < 0 ? alpha * std::expm1(x / alpha) : x;
-    case UnaryFn::kSoftplus:
-      return softplus(x);
-    case UnaryFn::kSoftsign:
-      return x / (1 + std::fabs(x));
-    case UnaryFn::kHardSigmoid:
-      return std::isnan(x) ? x : std::clamp(alpha * x + beta, 0.0, 1.0);
-    case UnaryFn::kHardSwish:
-      return std::isnan(x) ? x : x * std::clamp(x / 6 + 0.5, 0.0, 1.0);
-    case UnaryFn::kMish:
-      return x * std::tanh(softplus(x));
-    case UnaryFn::kSwish:
-      return x * sigmoid(alpha * x);
-    case UnaryFn::kThresholdedRelu:
-      return x <= alpha ? 0 : x;
-    case UnaryFn::kShrink:
-      return x < -alpha ? x + beta : x > alpha ? x - beta : std::isnan(x) ? x : 0;
-  }
-  TCC_UNREACHABLE();
+  return formulas::unary(fn, alpha, beta, x);
 }
-
 double apply_binary(BinaryFn fn, double x, double y) {
-  switch (fn) {
-    case BinaryFn::kMax:
-      return std::isnan(y) || x < y ? y : x;
-    case BinaryFn::kMin:
-      return std::isnan(y) || y < x ? y : x;
-    case BinaryFn::kPow:
-      return std::pow(x, y);
-    case BinaryFn::kMod: {
-      double r = std::fmod(x, y);
-      return r != 0 && (r < 0) != (y < 0) ? r + y : r;
-    }
-    case BinaryFn::kFMod:
-      return std::fmod(x, y);
-    case BinaryFn::kPRelu:
-      return x < 0 ? x * y : x;
-    case BinaryFn::kAnd:
-      return x != 0 && y != 0;
-    case BinaryFn::kOr:
-      return x != 0 || y != 0;
-    case BinaryFn::kXor:
-      return (x != 0) != (y != 0);
-    case BinaryFn::kEqual:
-      return x == y;
-    case BinaryFn::kLess:
-      return x < y;
-    case BinaryFn::kLessOrEqual:
-      return x <= y;
-    case BinaryFn::kGreater:
-      return x > y;
-    case BinaryFn::kGreaterOrEqual:
-      return x >= y;
-  }
-  TCC_UNREACHABLE();
+  return formulas::binary(fn, x, y);
+}
+int unary_reads(UnaryFn fn) {
+  return formulas::unary(fn, 1, 1, formulas::Reads(1)).count;
+}
+int binary_reads(BinaryFn fn) {
+  return std::max(formulas::binary(fn, formulas::Reads(1), formulas::Reads(0)).count,
+                  formulas::binary(fn, formulas::Reads(0), formulas::Reads(1)).count);
 }
 
 // --- refusals ------------------------------------------------------------------------------------------------------

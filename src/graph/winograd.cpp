@@ -145,14 +145,14 @@ namespace {
 // written once, and its accesses have strides.
 constexpr double kTransformCost = 4;
 // Two vectors of tiles: fewer leave the products of matrices without columns.
-constexpr int64_t kFewestTiles = 16;
+constexpr int64_t kMinTiles = 16;
 
 // Estimated times in multiply-adds.
 bool gains(const Graph& graph, const Node& node, int64_t m) {
   const WinogradMatrices& w = winograd_matrices(m);
   const Shape &in = graph.value(node.inputs[0]).shape, &out = graph.value(node.output).shape;
   const int64_t count = out[0] * winograd_tiles(out[2], m) * winograd_tiles(out[3], m);
-  if (count < kFewestTiles) return false;
+  if (count < kMinTiles) return false;
   const auto channels = static_cast<double>(in[1]), filters = static_cast<double>(out[1]);
   const auto tiles = static_cast<double>(count), a = static_cast<double>(w.a);
   const double direct = 9 * channels * static_cast<double>(element_count(out));

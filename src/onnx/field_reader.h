@@ -21,7 +21,7 @@ struct Field {
 class FieldReader {
  public:
   explicit FieldReader(Bytes bytes) : bytes_(bytes) {}
-  // The next field; nothing at the end, or where the bytes are no fields (broken() then).
+  // The next field; nothing at the end, or where the bytes are not a field (broken() then).
   std::optional<Field> next() {
     if (at_ == bytes_.size() || broken_) return std::nullopt;
     size_t start = at_;

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "handlers.h"
+#include "tcc/support/check.h"
 #include "tcc/support/text.h"
 
 namespace tcc::onnx {
@@ -17,81 +18,37 @@ using graph::ValueId;
 
 namespace {
 
-// An ONNX operator that is one function; the attributes that become alpha and beta, with their defaults.
-struct FunctionRow {
-  UnaryFn fn;
-  const char* alpha_name = nullptr;
-  double alpha = 0;
-  const char* beta_name = nullptr;
-  double beta = 0;
-};
-
-const std::map<std::string, FunctionRow>& functions() {
-  static const std::map<std::string, FunctionRow> kRows = {
-      {"Abs", {UnaryFn::kAbs}},
-      {"Neg", {UnaryFn::kNeg}},
-      {"Sign", {UnaryFn::kSign}},
-      {"Not", {UnaryFn::kNot}},
-      {"Exp", {UnaryFn::kExp}},
-      {"Log", {UnaryFn::kLog}},
-      {"Sqrt", {UnaryFn::kSqrt}},
-      {"Reciprocal", {UnaryFn::kReciprocal}},
-      {"Erf", {UnaryFn::kErf}},
-      {"Floor", {UnaryFn::kFloor}},
-      {"Ceil", {UnaryFn::kCeil}},
-      {"Round", {UnaryFn::kRound}},
-      {"Sin", {UnaryFn::kSin}},
-      {"Cos", {UnaryFn::kCos}},
-      {"Tan", {UnaryFn::kTan}},
-      {"Sinh", {UnaryFn::kSinh}},
-      {"Cosh", {UnaryFn::kCosh}},
-      {"Asinh", {UnaryFn::kAsinh}},
-      {"Acosh", {UnaryFn::kAcosh}},
-      {"Atanh", {UnaryFn::kAtanh}},
-      {"IsNaN", {UnaryFn::kIsNan}},
-      {"Elu", {UnaryFn::kElu, "alpha", 1}},
-      {"Celu", {UnaryFn::kCelu, "alpha", 1}},
-      {"Softplus", {UnaryFn::kSoftplus}},
-      {"Softsign", {UnaryFn::kSoftsign}},
-      {"HardSigmoid", {UnaryFn::kHardSigmoid, "alpha", 0.2, "beta", 0.5}},
-      {"HardSwish", {UnaryFn::kHardSwish}},
-      {"Mish", {UnaryFn::kMish}},
-      {"Swish", {UnaryFn::kSwish, "alpha", 1}},
-      {"ThresholdedRelu", {UnaryFn::kThresholdedRelu, "alpha", 1}},
-      {"Shrink", {UnaryFn::kShrink, "lambd", 0.5, "bias", 0}},
-  };
-  return kRows;
+const graph::UnaryRow& function_row(const std::string& op) {
+  for (const graph::UnaryRow& row : graph::unary_rows())
+    if (row.since > 0 && row.name == op) return row;
+  TCC_UNREACHABLE("{}", op);
 }
 
 }  // namespace
 
 Result<void> import_function(NodeContext& c) {
   if (c.opset() < 6) c.ignore_attribute("consumed_inputs");
-  graph::UnaryAttrs attrs;
-  if (c.op() == "Selu") {
-    // The defaults changed at opset 6.
-    attrs.fn = UnaryFn::kSelu;
-    TCC_TRY(attrs.alpha, c.get_float("alpha", c.opset() < 6 ? 1.6732 : 1.67326319217681884765625));
-    TCC_TRY(attrs.beta, c.get_float("gamma", c.opset() < 6 ? 1.0507 : 1.05070102214813232421875));
-  } else if (c.op() == "IsInf") {
-    attrs.fn = UnaryFn::kIsInf;
+  const graph::UnaryRow& row = function_row(c.op());
+  graph::ScalarAttributes named = row.attributes;
+  // The defaults changed at opset 6.
+  if (c.op() == "Selu" && c.opset() < 6) named.alpha = 1.6732, named.beta = 1.0507;
+  graph::UnaryAttrs attrs{row.fn, named.alpha, named.beta};
+  if (named.alpha_name != nullptr) {
+    TCC_TRY(attrs.alpha, c.get_float(named.alpha_name, named.alpha));
+  }
+  if (named.beta_name != nullptr) {
+    TCC_TRY(attrs.beta, c.get_float(named.beta_name, named.beta));
+  }
+  if (c.op() == "IsInf") {
     TCC_TRY(int64_t positive, c.get_int("detect_positive", 1));
     TCC_TRY(int64_t negative, c.get_int("detect_negative", 1));
     attrs.alpha = positive != 0;
     attrs.beta = negative != 0;
   } else if (c.op() == "Gelu") {
     TCC_TRY(std::string form, c.get_string("approximate", "none"));
-    if (form != "none" && form != "tanh") return input_error("approximate '{}' is not none or tanh", sanitize(form));
-    attrs.fn = form == "none" ? UnaryFn::kGelu : UnaryFn::kGeluTanh;
-  } else {
-    const FunctionRow& row = functions().at(c.op());
-    attrs = {row.fn, row.alpha, row.beta};
-    if (row.alpha_name) {
-      TCC_TRY(attrs.alpha, c.get_float(row.alpha_name, row.alpha));
-    }
-    if (row.beta_name) {
-      TCC_TRY(attrs.beta, c.get_float(row.beta_name, row.beta));
-    }
+    if (form != "none" && form != "tanh")
+      return input_error("approximate is '{}', expected none or tanh", sanitize(form));
+    if (form == "tanh") attrs.fn = UnaryFn::kGeluTanh;
   }
   return c.finish(Op::kUnary, attrs, {c.input(0)});
 }

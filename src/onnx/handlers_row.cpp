@@ -291,7 +291,7 @@ Result<void> import_lp_norm(NodeContext& c) {
 namespace {
 
 // The loss of log-probabilities `x` (N, C, ...) for the classes `target` (N, ...): -x at the class, times its weight.
-// Classes that equal ignore_index, or are none of 0 .. C - 1, count nothing.
+// Classes that equal ignore_index, or are outside of 0 .. C - 1, count nothing.
 Result<void> class_loss(NodeContext& c, ValueId x, ValueId target, std::optional<ValueId> weight) {
   TCC_TRY(std::string reduction, c.get_string("reduction", "mean"));
   std::optional<int64_t> ignored;

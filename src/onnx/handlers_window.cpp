@@ -292,7 +292,7 @@ Result<graph::ValueId> stretch(NodeContext& c, const std::vector<TransposedAxis>
 bool has_phases(const std::vector<TransposedAxis>& axes) {
   bool strided = false;
   for (const TransposedAxis& a : axes) {
-    // The cuts at both ends must lie within what the phases make.
+    // The cuts at both ends must be inside the elements that the phases make.
     const int64_t taps = (a.kernel + a.stride - 1) / a.stride, made = a.stride * (a.in + taps - 1);
     const int64_t first = a.kernel - 1 - a.before,
                   extent = (a.in - 1) * a.stride + 1 + a.before + a.after - a.kernel + 1;

@@ -382,7 +382,7 @@ class Importer {
     return {};
   }
 
-  // Declared shapes must agree with what the operators compute: a model that lies is refused, not half believed.
+  // Declared shapes must agree with what the operators compute: a model with a wrong declaration is refused.
   template <class Infos>
   Result<void> check_declared(const Infos& infos) const {
     if (reshaped_) return {};

@@ -98,7 +98,7 @@ class Counter {
  public:
   explicit Counter(const std::string& name) : name_(name) {}
 
-  // False at the first thing that is too much; `error` says what. Bytes that are no fields make the model `broken`.
+  // False at the first field above a limit; `error` names it. Bytes that are not fields make the model `broken`.
   bool walk(Bytes message, Kind kind, int depth) {
     if (depth > kMaxNesting) return refuse(fmt::format("is nested more than {} messages deep", kMaxNesting));
     if (kind == Kind::kNode && ++nodes_ > kMaxNodes) return refuse(fmt::format("has more than {} nodes", kMaxNodes));

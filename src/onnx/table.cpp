@@ -1,5 +1,8 @@
 // The operator table: dispatch is on (domain, operator, opset), never on the name alone.
+#include <algorithm>
 #include <limits>
+#include <string_view>
+#include <utility>
 
 #include "handlers.h"
 #include "tcc/onnx/importer.h"
@@ -9,21 +12,15 @@ namespace tcc::onnx {
 const std::vector<OperatorRow>& operator_table() {
   constexpr int64_t kMany = std::numeric_limits<int32_t>::max();
   constexpr int64_t kNow = kNewestOpset;
-  static const std::vector<OperatorRow> kTable = {
-      {"", "Abs", 1, kNow, 1, 1, import_function},
-      {"", "Acosh", 9, kNow, 1, 1, import_function},
+  static constexpr OperatorRow kRows[] = {
       {"", "Add", 1, kNow, 2, 2, import_binary},
       {"", "And", 1, kNow, 2, 2, import_comparison},
       {"", "ArgMax", 1, kNow, 1, 1, import_arg},
       {"", "ArgMin", 1, kNow, 1, 1, import_arg},
-      {"", "Asinh", 9, kNow, 1, 1, import_function},
-      {"", "Atanh", 9, kNow, 1, 1, import_function},
       {"", "AveragePool", 1, kNow, 1, 1, import_average_pool},
       {"", "BatchNormalization", 1, kNow, 5, 5, import_batch_norm},
       {"", "Cast", 1, kNow, 1, 1, import_cast},
       {"", "CastLike", 15, kNow, 2, 2, import_cast_like},
-      {"", "Ceil", 1, kNow, 1, 1, import_function},
-      {"", "Celu", 12, kNow, 1, 1, import_function},
       {"", "Clip", 1, 10, 1, 1, import_clip},
       {"", "Clip", 11, kNow, 1, 3, import_clip},
       {"", "Concat", 1, kNow, 1, kMany, import_concat},
@@ -31,44 +28,32 @@ const std::vector<OperatorRow>& operator_table() {
       {"", "ConstantOfShape", 9, kNow, 1, 1, import_constant_of_shape},
       {"", "Conv", 1, kNow, 2, 3, import_conv},
       {"", "ConvTranspose", 1, kNow, 2, 3, import_conv_transpose},
-      {"", "Cos", 7, kNow, 1, 1, import_function},
-      {"", "Cosh", 9, kNow, 1, 1, import_function},
       {"", "CumSum", 11, kNow, 2, 2, import_cumsum},
       {"", "DepthToSpace", 1, kNow, 1, 1, import_depth_to_space},
       {"", "Div", 1, kNow, 2, 2, import_binary},
       {"", "Dropout", 1, 11, 1, 1, import_dropout},
       {"", "Dropout", 12, kNow, 1, 3, import_dropout},
-      {"", "Elu", 1, kNow, 1, 1, import_function},
       {"", "Equal", 1, kNow, 2, 2, import_comparison},
-      {"", "Erf", 9, kNow, 1, 1, import_function},
-      {"", "Exp", 1, kNow, 1, 1, import_function},
       {"", "Expand", 8, kNow, 2, 2, import_expand},
       {"", "EyeLike", 9, kNow, 1, 1, import_eye_like},
       {"", "Flatten", 1, kNow, 1, 1, import_flatten},
-      {"", "Floor", 1, kNow, 1, 1, import_function},
       {"", "Gather", 1, kNow, 2, 2, import_gather},
       {"", "GatherElements", 11, kNow, 2, 2, import_gather},
       {"", "GatherND", 11, kNow, 2, 2, import_gather_nd},
-      {"", "Gelu", 20, kNow, 1, 1, import_function},
       {"", "Gemm", 1, 10, 3, 3, import_gemm},
       {"", "Gemm", 11, kNow, 2, 3, import_gemm},
       {"", "GlobalAveragePool", 1, kNow, 1, 1, import_global_average_pool},
       {"", "GlobalMaxPool", 1, kNow, 1, 1, import_global_max_pool},
       {"", "Greater", 1, kNow, 2, 2, import_comparison},
       {"", "GreaterOrEqual", 12, kNow, 2, 2, import_comparison},
-      {"", "HardSigmoid", 1, kNow, 1, 1, import_function},
-      {"", "HardSwish", 14, kNow, 1, 1, import_function},
       {"", "Hardmax", 1, kNow, 1, 1, import_softmax},
       {"", "Identity", 1, kNow, 1, 1, import_identity},
       {"", "InstanceNormalization", 1, kNow, 3, 3, import_instance_norm},
-      {"", "IsInf", 10, kNow, 1, 1, import_function},
-      {"", "IsNaN", 9, kNow, 1, 1, import_function},
       {"", "LRN", 1, kNow, 1, 1, import_lrn},
       {"", "LayerNormalization", 17, kNow, 2, 3, import_layer_norm},
       {"", "LeakyRelu", 1, kNow, 1, 1, import_leaky_relu},
       {"", "Less", 1, kNow, 2, 2, import_comparison},
       {"", "LessOrEqual", 12, kNow, 2, 2, import_comparison},
-      {"", "Log", 1, kNow, 1, 1, import_function},
       {"", "LogSoftmax", 1, kNow, 1, 1, import_softmax},
       {"", "LpNormalization", 1, kNow, 1, 1, import_lp_norm},
       {"", "MatMul", 1, kNow, 2, 2, import_matmul},
@@ -77,12 +62,9 @@ const std::vector<OperatorRow>& operator_table() {
       {"", "Mean", 1, kNow, 1, kMany, import_mean},
       {"", "MeanVarianceNormalization", 9, kNow, 1, 1, import_mean_variance},
       {"", "Min", 1, kNow, 1, kMany, import_extremum},
-      {"", "Mish", 18, kNow, 1, 1, import_function},
       {"", "Mod", 10, kNow, 2, 2, import_mod},
       {"", "Mul", 1, kNow, 2, 2, import_binary},
-      {"", "Neg", 1, kNow, 1, 1, import_function},
       {"", "NegativeLogLikelihoodLoss", 12, kNow, 2, 3, import_nll_loss},
-      {"", "Not", 1, kNow, 1, 1, import_function},
       {"", "OneHot", 9, kNow, 3, 3, import_one_hot},
       {"", "Or", 1, kNow, 2, 2, import_comparison},
       {"", "PRelu", 1, kNow, 2, 2, import_prelu},
@@ -92,7 +74,6 @@ const std::vector<OperatorRow>& operator_table() {
       {"", "Pow", 1, kNow, 2, 2, import_pow},
       {"", "RMSNormalization", 23, kNow, 2, 2, import_rms_norm},
       {"", "Range", 11, kNow, 3, 3, import_range},
-      {"", "Reciprocal", 1, kNow, 1, 1, import_function},
       {"", "ReduceL1", 1, kNow, 1, 2, import_reduce},
       {"", "ReduceL2", 1, kNow, 1, 2, import_reduce},
       {"", "ReduceLogSum", 1, kNow, 1, 2, import_reduce},
@@ -106,31 +87,19 @@ const std::vector<OperatorRow>& operator_table() {
       {"", "Relu", 1, kNow, 1, 1, import_unary},
       {"", "Reshape", 1, 4, 1, 1, import_reshape},
       {"", "Reshape", 5, kNow, 2, 2, import_reshape},
-      {"", "Round", 11, kNow, 1, 1, import_function},
-      {"", "Selu", 1, kNow, 1, 1, import_function},
       {"", "Shape", 1, kNow, 1, 1, import_shape},
-      {"", "Shrink", 9, kNow, 1, 1, import_function},
       {"", "Sigmoid", 1, kNow, 1, 1, import_unary},
-      {"", "Sign", 9, kNow, 1, 1, import_function},
-      {"", "Sin", 7, kNow, 1, 1, import_function},
-      {"", "Sinh", 9, kNow, 1, 1, import_function},
       {"", "Size", 1, kNow, 1, 1, import_size},
       {"", "Slice", 1, 9, 1, 1, import_slice},
       {"", "Slice", 10, kNow, 3, 5, import_slice},
       {"", "Softmax", 1, kNow, 1, 1, import_softmax},
       {"", "SoftmaxCrossEntropyLoss", 12, kNow, 2, 3, import_cross_entropy},
-      {"", "Softplus", 1, kNow, 1, 1, import_function},
-      {"", "Softsign", 1, kNow, 1, 1, import_function},
       {"", "SpaceToDepth", 1, kNow, 1, 1, import_space_to_depth},
       {"", "Split", 1, kNow, 1, 2, import_split},
-      {"", "Sqrt", 1, kNow, 1, 1, import_function},
       {"", "Squeeze", 1, kNow, 1, 2, import_squeeze},
       {"", "Sub", 1, kNow, 2, 2, import_binary},
       {"", "Sum", 1, kNow, 1, kMany, import_sum},
-      {"", "Swish", 24, kNow, 1, 1, import_function},
-      {"", "Tan", 7, kNow, 1, 1, import_function},
       {"", "Tanh", 1, kNow, 1, 1, import_unary},
-      {"", "ThresholdedRelu", 10, kNow, 1, 1, import_function},
       {"", "Tile", 1, 5, 3, 3, import_tile},
       {"", "Tile", 6, kNow, 2, 2, import_tile},
       {"", "Transpose", 1, kNow, 1, 1, import_transpose},
@@ -139,6 +108,17 @@ const std::vector<OperatorRow>& operator_table() {
       {"", "Where", 9, kNow, 3, 3, import_where},
       {"", "Xor", 1, kNow, 2, 2, import_comparison},
   };
+  // Functions of one element are rows of graph/scalar.h.
+  static const std::vector<OperatorRow> kTable = [] {
+    std::vector<OperatorRow> rows(std::begin(kRows), std::end(kRows));
+    for (const graph::UnaryRow& row : graph::unary_rows())
+      if (row.since > 0) rows.push_back({"", row.name.data(), row.since, kNow, 1, 1, import_function});
+    std::stable_sort(rows.begin(), rows.end(), [](const OperatorRow& a, const OperatorRow& b) {
+      return std::pair(std::string_view(a.domain), std::string_view(a.op)) <
+             std::pair(std::string_view(b.domain), std::string_view(b.op));
+    });
+    return rows;
+  }();
   return kTable;
 }
 

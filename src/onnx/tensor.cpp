@@ -46,7 +46,7 @@ Result<std::vector<std::string>> path_components(const std::string& location) {
   auto refuse = [&](const char* why) {
     return make_error(ErrorClass::kInput,
                       fmt::format("external data location '{}' is refused: {}", sanitize(location), why),
-                      "external data must lie in the model's own folder");
+                      "put external data into the model's own folder");
   };
   if (location.empty()) return refuse("it is empty");
   if (location.find('\0') != std::string::npos) return refuse("it contains a zero byte");
@@ -89,7 +89,8 @@ Result<TensorConstant> read_external(const tcc_onnx::Tensor& tensor, TensorConst
   if (!opened) return tl::make_unexpected(std::move(opened.error()).with_context(what));
   const std::shared_ptr<MappedFile>& file = (*opened)->file;
   auto size = static_cast<int64_t>(file->bytes().size());
-  if (offset > size) return input_error("{}: offset {} lies beyond the external file of {} bytes", what, offset, size);
+  if (offset > size)
+    return input_error("{}: offset {} is beyond the end of the external file of {} bytes", what, offset, size);
   if (length < 0) length = size - offset;
   if (length != bytes || length > size - offset) {
     return input_error("{}: external data of {} bytes at offset {} in a file of {} bytes; shape and type need {}", what,

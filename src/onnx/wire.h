@@ -18,8 +18,8 @@ struct SplitModel {
   std::vector<std::optional<std::span<const std::byte>>> raw;  // of each initializer, in order, where it was cut out
 };
 
-// Nothing when the bytes are no model with one graph in the plain form that every exporter writes: then they are for
-// the parser as they are.
+// Nothing when the bytes are not a model with one graph in the plain form that every exporter writes: the parser reads
+// those whole.
 std::optional<SplitModel> split_weights(std::span<const std::byte> file);
 
 }  // namespace tcc::onnx

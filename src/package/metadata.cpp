@@ -163,7 +163,7 @@ std::string make_metadata(const PackagePlan& plan, const ModelLayout& layout, co
                {"steps", Json::array()}};
   if (!options.source_json.empty()) {
     Json source = Json::parse(options.source_json, nullptr, false);
-    TCC_CHECK(source.is_object(), "source_json is no JSON object");
+    TCC_CHECK(source.is_object(), "source_json must be a JSON object");
     json["source"] = std::move(source);
   }
   if (!plan.architectures.empty()) {

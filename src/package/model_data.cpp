@@ -164,7 +164,7 @@ class ModelWriter {
     object.define(fmt::format("tcc_{}_query", id_), code, 0, 5, true, false);
     object.define("tcc_rt_the_plan", data, plan_at, sizeof(tcc_rt_plan), false, true);
     object.call_at(code, 1, object.refer("tcc_rt_query"), -4);
-    auto device_code = strings;  // stands for no section where there is none
+    auto device_code = strings;  // not used without device code
     if (!image_.device_code().empty())
       device_code = object.add_section(".lrodata.device", ElfObject::Kind::kReadOnlyLarge, 64, image_.device_code());
     std::vector<ElfObject::SymbolId> symbols;

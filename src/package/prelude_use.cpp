@@ -11,7 +11,7 @@ bool is_word(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-// The words of a text that begin with tcc_ and stand before a parenthesis or, called as templates, an angle.
+// The words of a text that begin with tcc_ and come before a parenthesis or, called as templates, an angle bracket.
 std::set<std::string> own_functions(std::string_view text) {
   std::set<std::string> names;
   for (size_t at = text.find("tcc_"); at != std::string_view::npos; at = text.find("tcc_", at + 1)) {

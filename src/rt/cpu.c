@@ -1,4 +1,5 @@
-// Which instruction sets may be used here: CPUID says what the CPU has, XCR0 what state the operating system saves.
+// The instruction sets that may be used here: the CPU has them by CPUID, and the operating system saves their state by
+// XCR0.
 #define _GNU_SOURCE
 #include <string.h>
 #include <sys/syscall.h>

@@ -31,8 +31,7 @@ static tcc_status check(const cuda_context* c, tcc_cu_result result, const char*
   return result == 0 ? TCC_OK : tcc_cuda_check(c->model->driver, result, what);
 }
 
-// --- entering the CUDA context
-// ----------------------------------------------------------------------------------------
+// --- entering the CUDA context --------------------------------------------------------------------------------------
 
 static tcc_status enter(const cuda_context* c, tcc_cu_context* before) {
   *before = c->model->cuda;
@@ -47,8 +46,7 @@ static void leave(const tcc_cuda_driver* driver, tcc_cu_context cuda, tcc_cu_con
   if (before != cuda) driver->cuCtxSetCurrent(before);
 }
 
-// --- memory
-// -----------------------------------------------------------------------------------------------------------
+// --- memory ---------------------------------------------------------------------------------------------------------
 
 static tcc_status allocate(const cuda_context* c, uint64_t bytes, const char* what, tcc_cu_ptr* memory) {
   char text[96];
@@ -128,8 +126,7 @@ static tcc_status allocate_scratch(const tcc_context* context) {
   return TCC_OK;
 }
 
-// --- create, destroy
-// --------------------------------------------------------------------------------------------------
+// --- create, destroy ------------------------------------------------------------------------------------------------
 
 static void free_context(cuda_context* c) {
   if (c->workspace) c->model->driver->cuMemFree(c->workspace);
@@ -196,8 +193,7 @@ static void info(const tcc_context* context, tcc_context_info* info) {
   info->device_context_bytes = (c->workspace ? context->plan->info.workspace_bytes : 0) + c->staging_bytes;
 }
 
-// --- run
-// --------------------------------------------------------------------------------------------------------------
+// --- run ------------------------------------------------------------------------------------------------------------
 
 static bool is_host(const tcc_dltensor* t) {
   return t->device.device_type == TCC_DEVICE_CPU || t->device.device_type == TCC_DEVICE_CUDA_HOST;
@@ -347,8 +343,7 @@ static tcc_status run_step(const tcc_context* context, uint32_t s, tcc_cu_ptr wo
   return status;
 }
 
-// --- timed
-// ------------------------------------------------------------------------------------------------------------
+// --- timed ----------------------------------------------------------------------------------------------------------
 
 static tcc_status read_times(const cuda_context* c, const tcc_cu_event* events, uint32_t steps, uint64_t* step_ns) {
   tcc_status status = check(c, c->model->driver->cuEventSynchronize(events[steps]), "waiting for the device");
@@ -423,8 +418,7 @@ static tcc_status run(tcc_context* context, const tcc_rt_call* call) {
   return status;
 }
 
-// --- the self test's memory
-// -------------------------------------------------------------------------------------------
+// --- the self test's memory -----------------------------------------------------------------------------------------
 
 enum { kMadeStaging = 1, kMadeWorkspace = 2 };
 

@@ -22,7 +22,7 @@ static tcc_status check_tensors(const char* role, const tcc_tensor_info* tensors
     }
     uint64_t bytes = t->dtype.bits / 8;
     if ((t->alignment & (t->alignment - 1)) != 0) {
-      return tcc_rt_fail(TCC_ERROR_INTERNAL, "plan: %s %u has an alignment that is no power of two", role, i);
+      return tcc_rt_fail(TCC_ERROR_INTERNAL, "plan: %s %u: expected an alignment that is a power of two", role, i);
     }
     for (int32_t d = 0; d < t->ndim; ++d) {
       if (t->dims[d] < 0 || __builtin_mul_overflow(bytes, (uint64_t)t->dims[d], &bytes)) {

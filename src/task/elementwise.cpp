@@ -1,9 +1,11 @@
-// What the operators of one element mean that graphs fuse behind others.
+// Loops of the operators of one element.
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include "nest.h"
+#include "scalar_functions.h"
 #include "tcc/support/check.h"
 
 namespace tcc::task {
@@ -36,36 +38,15 @@ std::string GroupNest::elementwise_name(const graph::Node& node) const {
       return "mul";
     case Op::kDiv:
       return "div";
-    case Op::kConv:
-    case Op::kGemm:
-    case Op::kMatMul:
-    case Op::kMaxPool:
-    case Op::kAveragePool:
-    case Op::kLrn:
-    case Op::kReduceMean:
-    case Op::kReduceMax:
-    case Op::kReduceSum:
-    case Op::kSoftmax:
-    case Op::kReshape:
-    case Op::kIdentity:
-    case Op::kTranspose:
-    case Op::kConcat:
-    case Op::kPad:
-    case Op::kReduceMin:
-    case Op::kReduceProd:
-    case Op::kUnary:
-    case Op::kBinary:
-    case Op::kWhere:
-    case Op::kCast:
-    case Op::kSlice:
-    case Op::kExpand:
-    case Op::kGather:
-    case Op::kGatherElements:
-    case Op::kGatherNd:
-    case Op::kLayerNorm:
-      break;
+    default:
+      return lower_name(node);
   }
-  TCC_UNREACHABLE("{} is not elementwise", graph::op_name(node.op));
+}
+
+std::string GroupNest::lower_name(const graph::Node& node) {
+  std::string name(graph::node_name(node));
+  for (char& ch : name) ch = ch >= 'A' && ch <= 'Z' ? static_cast<char>(ch + 32) : ch;
+  return name;
 }
 
 void GroupNest::plan_elementwise(const graph::Node& node) {
@@ -83,7 +64,7 @@ void GroupNest::plan_elementwise(const graph::Node& node) {
 }
 
 Expr GroupNest::elementwise_value(const graph::Node& node, const Exprs& at, const graph::Shape& shape) {
-  auto in = [&](size_t i) { return read_broadcast(operand(node.inputs[i]), at, shape); };
+  auto in = [&](size_t i) { return read_own(node.inputs[i], at, shape); };
   auto channel = [&](size_t i) { return read(operand(node.inputs[i]), {at[1]}); };
   Expr x = in(0);
   switch (node.op) {
@@ -121,36 +102,46 @@ Expr GroupNest::elementwise_value(const graph::Node& node, const Exprs& at, cons
       Expr normal = b().div(b().sub(x, channel(3)), deviation);
       return b().add(b().mul(normal, channel(1)), channel(2));
     }
-    case Op::kConv:
-    case Op::kGemm:
-    case Op::kMatMul:
-    case Op::kMaxPool:
-    case Op::kAveragePool:
-    case Op::kLrn:
-    case Op::kReduceMean:
-    case Op::kReduceMax:
-    case Op::kReduceSum:
-    case Op::kSoftmax:
-    case Op::kReshape:
-    case Op::kIdentity:
-    case Op::kTranspose:
-    case Op::kConcat:
-    case Op::kPad:
-    case Op::kReduceMin:
-    case Op::kReduceProd:
     case Op::kUnary:
-    case Op::kBinary:
+      return unary_value(b(), node.as<graph::UnaryAttrs>(), x);
+    case Op::kBinary: {
+      const bool is_unsigned = graph::is_wide_unsigned(value(node.inputs[0]).dtype);
+      return binary_value(b(), node.as<graph::BinaryAttrs>().fn, is_unsigned, x, in(1));
+    }
     case Op::kWhere:
+      return b().select(x, in(1), in(2));
     case Op::kCast:
-    case Op::kSlice:
-    case Op::kExpand:
-    case Op::kGather:
-    case Op::kGatherElements:
-    case Op::kGatherNd:
-    case Op::kLayerNorm:
+      return cast_value(value(node.inputs[0]).dtype, value(node.output).dtype, x);
+    default:
       break;
   }
   TCC_UNREACHABLE("{} is not elementwise", graph::op_name(node.op));
+}
+
+Type GroupNest::widened(graph::DType dtype) const {
+  Type type = ir_type(dtype);
+  return !moves_ && (type == Type::kF16 || type == Type::kBF16) ? Type::kF32 : type;
+}
+
+Expr GroupNest::read_own(graph::ValueId id, const Exprs& at, const graph::Shape& shape) {
+  Type saved = std::exchange(compute_, widened(value(id).dtype));
+  Expr x = read_broadcast(operand(id), at, shape);
+  compute_ = saved;
+  return x;
+}
+
+Expr GroupNest::cast_value(graph::DType from, graph::DType to, Expr x) {
+  Type target = ir_type(to);
+  if (from == graph::DType::kU32) {
+    // Through i64, where the value fits.
+    Expr wide = b().cast(x, Type::kI64);
+    x = b().select(b().lt(wide, b().integer(0)), b().offset(wide, int64_t{1} << 32), wide);
+  } else if (from == graph::DType::kU64 && is_float(target)) {
+    Expr wide = b().cast(x, Type::kF64);
+    Expr lifted = b().add(wide, b().real(0x1p64, Type::kF64));
+    x = b().select(b().lt(wide, b().real(0, Type::kF64)), lifted, wide);
+  }
+  return b().cast(x, target);
 }
 
 }  // namespace tcc::task

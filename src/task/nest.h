@@ -88,12 +88,9 @@ class GroupNest {
   void plan_softmax(const graph::Node& node);
   void plan_elementwise(const graph::Node& node);
   void plan_move(const graph::Node& node);
-  // operators_more.cpp
-  static bool is_more(graph::Op op);
-  void plan_more(const graph::Node& node);
   void plan_layer_norm(const graph::Node& node);
-  ir::Expr element_value(const graph::Node& node, const Exprs& at, const graph::Shape& shape);
   ir::Expr cast_value(graph::DType from, graph::DType to, ir::Expr x);
+  // Of a slice, an expansion or a gather.
   ir::Expr moved_value(const graph::Node& node, const Exprs& at);
   ir::Expr picked(const Tensor& indices, const Exprs& at, int64_t extent);
   // The type that values of `dtype` have inside the kernel: half types widen unless they are only moved.
@@ -105,6 +102,7 @@ class GroupNest {
   // elementwise.cpp
   ir::Expr elementwise_value(const graph::Node& node, const Exprs& at, const graph::Shape& shape);
   std::string elementwise_name(const graph::Node& node) const;
+  static std::string lower_name(const graph::Node& node);
   // Makes the name unique; `emit` gets it back.
   void add_stage(std::string name, const graph::Node& node, bool combines,
                  std::function<ir::Stmt(const std::string& name, const Tensor& out)> emit);

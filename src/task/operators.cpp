@@ -1,5 +1,5 @@
-// What operators mean in loops: products, reductions, softmax and what moves elements. Windows are in windows.cpp, the
-// operators of one element in elementwise.cpp and operators_more.cpp.
+// What operators mean in loops: products and reductions. The others are in elementwise.cpp, moves.cpp, rows.cpp,
+// windows.cpp and winograd.cpp.
 #include <algorithm>
 #include <array>
 
@@ -12,7 +12,6 @@ using namespace ir;
 using graph::Op;
 
 void GroupNest::plan(const graph::Node& node) {
-  if (is_more(node.op)) return plan_more(node);
   switch (graph::op_class(node.op)) {
     case graph::OpClass::kContraction:
       if (node.op == Op::kConv) return node.as<graph::ConvAttrs>().winograd > 0 ? plan_winograd(node) : plan_conv(node);
@@ -22,7 +21,7 @@ void GroupNest::plan(const graph::Node& node) {
     case graph::OpClass::kReduction:
       return plan_reduce(node);
     case graph::OpClass::kRowwise:
-      return plan_softmax(node);
+      return node.op == Op::kSoftmax ? plan_softmax(node) : plan_layer_norm(node);
     case graph::OpClass::kElementwise:
       return plan_elementwise(node);
     case graph::OpClass::kMove:
@@ -62,7 +61,7 @@ void GroupNest::plan_gemm(const graph::Node& node) {
 }
 
 void GroupNest::plan_matmul(const graph::Node& node) {
-  // Operands and result may lie in memory with their axes in another order: stored axis i is logical axis order[i].
+  // Operands and result may have their axes in another order in memory: stored axis i is logical axis order[i].
   const auto& a = node.as<graph::MatMulAttrs>();
   auto order_of = [](const std::vector<int64_t>& perm, size_t rank) {
     std::vector<int64_t> order(rank);
@@ -166,94 +165,6 @@ void GroupNest::plan_reduce(const graph::Node& node) {
     return map_nest(name, axes_of(out.shape), out,
                     [&](const Exprs& at) { return b().div(read(operand(node.output), at), real(terms)); });
   });
-}
-
-void GroupNest::plan_softmax(const graph::Node& node) {
-  add_stage("softmax", node, false,
-            [this, &node](const std::string&, const Tensor& out) { return emit_softmax(node, out); });
-}
-
-Stmt GroupNest::emit_softmax(const graph::Node& node, const Tensor& out) {
-  auto axis = static_cast<size_t>(node.as<graph::AxisAttrs>().axis);
-  Tensor x = operand(node.inputs[0]);
-  graph::Shape rows = out.shape;
-  rows.erase(rows.begin() + static_cast<int64_t>(axis));
-  std::vector<NestAxis> row_axes = axes_of(out.shape);
-  NestAxis along = {"k", out.shape[axis]};
-  row_axes.erase(row_axes.begin() + static_cast<int64_t>(axis));
-  auto row_of = [&](Exprs at) {
-    at.erase(at.begin() + static_cast<int64_t>(axis));
-    return at;
-  };
-  auto with = [&](Exprs row, Expr k) {
-    row.insert(row.begin() + static_cast<int64_t>(axis), k);
-    return row;
-  };
-  Tensor max = make_temp("row_max", rows), exp = make_temp("row_exp", out.shape), sum = make_temp("row_sum", rows);
-  std::vector<Stmt> nests;
-  nests.push_back(reduce_nest("row_max", row_axes, {along}, ReducerKind::kMax, max, nullptr,
-                              [&](const Exprs& at, const Exprs& over) { return read(x, with(at, over[0])); }));
-  nests.push_back(map_nest("row_exp", axes_of(out.shape), exp, [&](const Exprs& at) {
-    return call(Intrinsic::kExp, b().sub(read(x, at), read(max, row_of(at))));
-  }));
-  nests.push_back(reduce_nest("row_sum", row_axes, {along}, ReducerKind::kSum, sum, nullptr,
-                              [&](const Exprs& at, const Exprs& over) { return read(exp, with(at, over[0])); }));
-  // One division a row.
-  Tensor scale = make_temp("row_scale", rows);
-  nests.push_back(
-      map_nest("row_scale", row_axes, scale, [&](const Exprs& at) { return b().div(real(1), read(sum, at)); }));
-  nests.push_back(map_nest("softmax", axes_of(out.shape), out,
-                           [&](const Exprs& at) { return b().mul(read(exp, at), read(scale, row_of(at))); }));
-  return b().seq(nests);
-}
-
-void GroupNest::plan_move(const graph::Node& node) {
-  if (node.op == Op::kConcat) {
-    add_stage("concat", node, false,
-              [this, &node](const std::string&, const Tensor& out) { return emit_concat(node, out); });
-    return;
-  }
-  const char* kind = node.op == Op::kTranspose ? "transpose" : node.op == Op::kPad ? "pad" : "copy";
-  add_stage(kind, node, false, [this, &node](const std::string& name, const Tensor& out) {
-    return map_nest(name, axes_of(out.shape), out, [&](const Exprs& at) {
-      Tensor x = operand(node.inputs[0]);
-      if (node.op == Op::kTranspose) {
-        const auto& perm = node.as<graph::TransposeAttrs>().perm;
-        Exprs from(at.size());
-        for (size_t i = 0; i < perm.size(); ++i) from[static_cast<size_t>(perm[i])] = at[i];
-        return read(x, from);
-      }
-      if (node.op != Op::kPad) return read(x, at);
-      const auto& a = node.as<graph::PadAttrs>();
-      Exprs from;
-      Expr predicate = nullptr;
-      for (size_t i = 0; i < at.size(); ++i) {
-        from.push_back(b().offset(at[i], -a.begin[i]));
-        predicate = b().logical_and(predicate, inside(from[i], -a.begin[i], out.shape[i] - 1 - a.begin[i], x.shape[i]));
-      }
-      return read(x, from, predicate, a.value);
-    });
-  });
-}
-
-Stmt GroupNest::emit_concat(const graph::Node& node, const Tensor& out) {
-  auto axis = static_cast<size_t>(node.as<graph::AxisAttrs>().axis);
-  std::vector<Stmt> nests;
-  int64_t offset = 0;
-  for (size_t i = 0; i < node.inputs.size(); ++i) {
-    Tensor x = operand(node.inputs[i]);
-    if (x.shape[axis] == 0) continue;
-    nests.push_back(map_nest_at(
-        "concat" + std::to_string(i), axes_of(x.shape), out,
-        [&](const Exprs& at) {
-          Exprs to = at;
-          to[axis] = b().offset(to[axis], offset);
-          return to;
-        },
-        [&](const Exprs& at) { return read(x, at); }));
-    offset += x.shape[axis];
-  }
-  return b().seq(nests);
 }
 
 }  // namespace tcc::task

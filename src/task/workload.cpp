@@ -126,8 +126,8 @@ std::string member_text(const graph::Graph& graph, const graph::Node& node) {
   return name;
 }
 
-// "attention 1x12x128x128 depth 64 + mul + residual f32": the scores, what is summed for each, and what is done to
-// them.
+// "attention 1x12x128x128 depth 64 + mul + residual f32": the shape of the scores, the terms of each, and the operators
+// between the products.
 std::string attention_text(const graph::Graph& graph, const graph::FusionGroup& group) {
   const graph::Node& scores = graph.node(group.anchor);
   const auto& a = scores.as<graph::MatMulAttrs>();

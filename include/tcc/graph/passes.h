@@ -94,10 +94,11 @@ struct FusionGroup {
 // Groups in execution order. Every live node is in exactly one group, except views and nodes whose results, and all
 // that is made of them, have no elements. A consumer joins when it is
 // elementwise, the group's output has no other reader and is not a graph output, it keeps the shape (the fused value is
-// not broadcast up), and its other operands are constants or are computed before the group runs.
+// not broadcast up), its other operands are constants or are computed before the group runs, and the group's expression
+// stays small: one whose members read a value twice doubles with each of them.
 struct FuseOptions {
   // A product whose result goes, through elementwise nodes, into a Softmax over its last axis and from there into the
-  // left side of a second product is one group, where nothing else reads what lies between, the second product's right
+  // left side of a second product is one group, where nothing else reads the values between, the second product's right
   // side is there before, and there are a few rows at least.
   bool attention = false;
 };

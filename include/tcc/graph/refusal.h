@@ -36,7 +36,7 @@ template <class... Args>
 tl::unexpected<Error> refuse(Refusal reason, fmt::format_string<Args...> format, Args&&... args) {
   return refusal(reason, fmt::format(format, std::forward<Args>(args)...));
 }
-// The reason that an error carries; nothing when it is no refusal.
+// The reason that an error carries; nothing for other errors.
 std::optional<Refusal> refusal_of(const Error& error);
 
 }  // namespace tcc::graph

@@ -1,7 +1,9 @@
-// The functions of one element that Unary and Binary nodes apply, and what they mean in double.
+// The functions of one element that Unary and Binary nodes apply: one row each, and what they mean in double.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "tcc/graph/types.h"
@@ -25,82 +27,110 @@ constexpr bool gives_bool(Domain d) {
 // Is `dtype` in the domain?
 bool accepts(Domain domain, DType dtype);
 
-// X(enumerator, text, domain). alpha and beta as in ONNX: Elu, Celu, Swish, ThresholdedRelu: alpha; HardSigmoid:
-// max(0, min(1, alpha x + beta)); Selu: alpha, beta = gamma; Shrink: alpha = lambd, beta = bias; IsInf: alpha and beta
-// tell whether +inf and -inf count.
-#define TCC_GRAPH_UNARY_FNS(X)                   \
-  X(kAbs, "Abs", kNumber)                        \
-  X(kNeg, "Neg", kNumber)                        \
-  X(kSign, "Sign", kNumber)                      \
-  X(kNot, "Not", kBool)                          \
-  X(kExp, "Exp", kFloat)                         \
-  X(kLog, "Log", kFloat)                         \
-  X(kSqrt, "Sqrt", kFloat)                       \
-  X(kReciprocal, "Reciprocal", kFloat)           \
-  X(kErf, "Erf", kFloat)                         \
-  X(kFloor, "Floor", kFloat)                     \
-  X(kCeil, "Ceil", kFloat)                       \
-  X(kRound, "Round", kFloat)                     \
-  X(kSin, "Sin", kFloat)                         \
-  X(kCos, "Cos", kFloat)                         \
-  X(kTan, "Tan", kFloat)                         \
-  X(kSinh, "Sinh", kFloat)                       \
-  X(kCosh, "Cosh", kFloat)                       \
-  X(kAsinh, "Asinh", kFloat)                     \
-  X(kAcosh, "Acosh", kFloat)                     \
-  X(kAtanh, "Atanh", kFloat)                     \
-  X(kIsNan, "IsNaN", kFloatTest)                 \
-  X(kIsInf, "IsInf", kFloatTest)                 \
-  X(kGelu, "Gelu", kFloat)                       \
-  X(kGeluTanh, "GeluTanh", kFloat)               \
-  X(kElu, "Elu", kFloat)                         \
-  X(kSelu, "Selu", kFloat)                       \
-  X(kCelu, "Celu", kFloat)                       \
-  X(kSoftplus, "Softplus", kFloat)               \
-  X(kSoftsign, "Softsign", kFloat)               \
-  X(kHardSigmoid, "HardSigmoid", kFloat)         \
-  X(kHardSwish, "HardSwish", kFloat)             \
-  X(kMish, "Mish", kFloat)                       \
-  X(kSwish, "Swish", kFloat)                     \
-  X(kThresholdedRelu, "ThresholdedRelu", kFloat) \
-  X(kShrink, "Shrink", kNumber)
+// Names and defaults of the ONNX attributes that become alpha and beta; nullptr: not an attribute.
+struct ScalarAttributes {
+  const char* alpha_name = nullptr;
+  double alpha = 0;
+  const char* beta_name = nullptr;
+  double beta = 0;
+};
 
-// Both operands have one type. Mod takes the divisor's sign (integers only), FMod the dividend's. PRelu: x < 0 ? x * y
-// : x. Max and Min are NaN when an operand is.
-#define TCC_GRAPH_BINARY_FNS(X)          \
-  X(kMax, "Max", kExtremum)              \
-  X(kMin, "Min", kExtremum)              \
-  X(kPow, "Pow", kNumber)                \
-  X(kMod, "Mod", kNumber)                \
-  X(kFMod, "FMod", kNumber)              \
-  X(kPRelu, "PRelu", kNumber)            \
-  X(kAnd, "And", kBool)                  \
-  X(kOr, "Or", kBool)                    \
-  X(kXor, "Xor", kBool)                  \
-  X(kEqual, "Equal", kEquality)          \
-  X(kLess, "Less", kOrder)               \
-  X(kLessOrEqual, "LessOrEqual", kOrder) \
-  X(kGreater, "Greater", kOrder)         \
-  X(kGreaterOrEqual, "GreaterOrEqual", kOrder)
+// X(enumerator, ONNX operator, domain, opset that has it first (0: not one by itself), attributes, digits, formula).
+// One row is all that a function of x needs: the importer, the reference, the kernels and the interpreter of tests read
+// it. `digits`: kSame, or kDouble where the usual formula cancels and kernels compute it in double. The formula is over
+// any of the number types of scalar_formulas.h, which lists the functions that it may use. Shrink: alpha = lambd, beta
+// = bias; Selu: beta = gamma; IsInf: alpha and beta tell whether +inf and -inf count.
+// clang-format off
+#define TCC_GRAPH_UNARY_FNS(X) \
+  X(kAbs, "Abs", kNumber, 1, kNone, kSame, abs(x)) \
+  X(kNeg, "Neg", kNumber, 1, kNone, kSame, -x) \
+  X(kSign, "Sign", kNumber, 9, kNone, kSame, sign(x)) \
+  X(kNot, "Not", kBool, 1, kNone, kSame, !x) \
+  X(kExp, "Exp", kFloat, 1, kNone, kSame, exp(x)) \
+  X(kLog, "Log", kFloat, 1, kNone, kSame, log(x)) \
+  X(kSqrt, "Sqrt", kFloat, 1, kNone, kSame, sqrt(x)) \
+  X(kReciprocal, "Reciprocal", kFloat, 1, kNone, kSame, 1.0 / x) \
+  X(kErf, "Erf", kFloat, 9, kNone, kSame, erf(x)) \
+  X(kFloor, "Floor", kFloat, 1, kNone, kSame, floor(x)) \
+  X(kCeil, "Ceil", kFloat, 1, kNone, kSame, ceil(x)) \
+  X(kRound, "Round", kFloat, 11, kNone, kSame, round_to_even(x)) \
+  X(kSin, "Sin", kFloat, 7, kNone, kSame, sin(x)) \
+  X(kCos, "Cos", kFloat, 7, kNone, kSame, cos(x)) \
+  X(kTan, "Tan", kFloat, 7, kNone, kSame, tan(x)) \
+  X(kSinh, "Sinh", kFloat, 9, kNone, kDouble, sinh(x)) \
+  X(kCosh, "Cosh", kFloat, 9, kNone, kSame, cosh(x)) \
+  X(kAsinh, "Asinh", kFloat, 9, kNone, kDouble, asinh(x)) \
+  X(kAcosh, "Acosh", kFloat, 9, kNone, kDouble, acosh(x)) \
+  X(kAtanh, "Atanh", kFloat, 9, kNone, kDouble, atanh(x)) \
+  X(kIsNan, "IsNaN", kFloatTest, 9, kNone, kSame, x != x) \
+  X(kIsInf, "IsInf", kFloatTest, 10, kNone, kSame, is_infinite(x, alpha != 0, beta != 0)) \
+  X(kGelu, "Gelu", kFloat, 20, kNone, kSame, 0.5 * x * (1.0 + erf(x * M_SQRT1_2))) \
+  X(kGeluTanh, "GeluTanh", kFloat, 0, kNone, kSame, \
+    0.5 * x * (1.0 + tanh((x + x * x * x * 0.044715) * (M_2_SQRTPI * M_SQRT1_2)))) \
+  X(kElu, "Elu", kFloat, 1, (ScalarAttributes{"alpha", 1}), kDouble, select(x < 0.0, alpha * expm1(x), x)) \
+  X(kSelu, "Selu", kFloat, 1, (ScalarAttributes{"alpha", 1.67326319217681884765625, "gamma", 1.05070102214813232421875}), kDouble, \
+    beta * select(x < 0.0, alpha * expm1(x), x)) \
+  X(kCelu, "Celu", kFloat, 12, (ScalarAttributes{"alpha", 1}), kDouble, select(x < 0.0, alpha * expm1(x * (1 / alpha)), x)) \
+  X(kSoftplus, "Softplus", kFloat, 1, kNone, kDouble, softplus(x)) \
+  X(kSoftsign, "Softsign", kFloat, 1, kNone, kSame, x / (1.0 + abs(x))) \
+  X(kHardSigmoid, "HardSigmoid", kFloat, 1, (ScalarAttributes{"alpha", 0.2, "beta", 0.5}), kSame, clamp01(x * alpha + beta)) \
+  X(kHardSwish, "HardSwish", kFloat, 14, kNone, kSame, x * clamp01(x * (1.0 / 6) + 0.5)) \
+  X(kMish, "Mish", kFloat, 18, kNone, kDouble, x * tanh(softplus(x))) \
+  X(kSwish, "Swish", kFloat, 24, (ScalarAttributes{"alpha", 1}), kSame, x * sigmoid(x * alpha)) \
+  X(kThresholdedRelu, "ThresholdedRelu", kFloat, 10, (ScalarAttributes{"alpha", 1}), kSame, select(x <= alpha, 0.0, x)) \
+  X(kShrink, "Shrink", kNumber, 9, (ScalarAttributes{"lambd", 0.5, "bias", 0}), kSame, \
+    select(x < -alpha, x + beta, select(alpha < x, x - beta, select(x != x, x, 0.0))))
+
+// X(enumerator, text, domain, formula). Both operands have one type. Mod takes the divisor's sign (integers only), FMod
+// the dividend's. Max and Min are NaN when an operand is.
+#define TCC_GRAPH_BINARY_FNS(X) \
+  X(kMax, "Max", kExtremum, max(x, y)) \
+  X(kMin, "Min", kExtremum, min(x, y)) \
+  X(kPow, "Pow", kNumber, pow(x, y)) \
+  X(kMod, "Mod", kNumber, floor_mod(x, y)) \
+  X(kFMod, "FMod", kNumber, fmod(x, y)) \
+  X(kPRelu, "PRelu", kNumber, select(x < 0.0, x * y, x)) \
+  X(kAnd, "And", kBool, x && y) \
+  X(kOr, "Or", kBool, x || y) \
+  X(kXor, "Xor", kBool, x != y) \
+  X(kEqual, "Equal", kEquality, x == y) \
+  X(kLess, "Less", kOrder, x < y) \
+  X(kLessOrEqual, "LessOrEqual", kOrder, x <= y) \
+  X(kGreater, "Greater", kOrder, y < x) \
+  X(kGreaterOrEqual, "GreaterOrEqual", kOrder, y <= x)
+// clang-format on
 
 enum class UnaryFn : uint8_t {
-#define X(enumerator, text, domain) enumerator,
+#define X(enumerator, ...) enumerator,
   TCC_GRAPH_UNARY_FNS(X)
 #undef X
 };
 enum class BinaryFn : uint8_t {
-#define X(enumerator, text, domain) enumerator,
+#define X(enumerator, ...) enumerator,
   TCC_GRAPH_BINARY_FNS(X)
 #undef X
 };
 
-std::string_view unary_name(UnaryFn fn);
+struct UnaryRow {
+  UnaryFn fn;
+  std::string_view name;  // of the ONNX operator
+  Domain domain;
+  int64_t since;  // opset; 0: not an ONNX operator by itself
+  ScalarAttributes attributes;
+  bool in_double;  // kernels compute it in double
+};
+std::span<const UnaryRow> unary_rows();  // by UnaryFn
+const UnaryRow& unary_row(UnaryFn fn);
+
 std::string_view binary_name(BinaryFn fn);
-Domain unary_domain(UnaryFn fn);
 Domain binary_domain(BinaryFn fn);
 
 // Booleans are 0 and 1.
 double apply_unary(UnaryFn fn, double alpha, double beta, double x);
 double apply_binary(BinaryFn fn, double x, double y);
+
+// How often the formula reads its operands, each at most; what kernels compute for one element grows with it.
+int unary_reads(UnaryFn fn);
+int binary_reads(BinaryFn fn);
 
 }  // namespace tcc::graph

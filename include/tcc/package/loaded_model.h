@@ -21,8 +21,8 @@ struct TensorSpec {
   int64_t bytes = 0;
 };
 
-// The metadata of a built library, read from the file: nothing of it is executed. Errors: the file is no library, ends
-// early, is damaged, or has no metadata of this form.
+// The metadata of a built library, read from the file: nothing of it is executed. Errors: the file is not a library,
+// ends early, is damaged, or has no metadata of this form.
 Result<std::string> read_metadata(const std::string& path);
 
 class ModelContext;

@@ -17,13 +17,18 @@
 namespace tcc::task {
 
 // X(enumerator, text): what the first operator of the group is.
-#define TCC_TASK_ANCHORS(X)          \
-  X(Gemm, "gemm")                    \
-  X(Conv, "conv")                    \
+// clang-format off
+#define TCC_TASK_ANCHORS(X) \
+  X(Gemm, "gemm") \
+  X(Conv, "conv") \
   X(DepthwiseConv, "depthwise_conv") \
-  X(Pool, "pool")                    \
-  X(Reduction, "reduction")          \
-  X(Softmax, "softmax") X(Elementwise, "elementwise") X(Move, "move") X(Attention, "attention")
+  X(Pool, "pool") \
+  X(Reduction, "reduction") \
+  X(Softmax, "softmax") \
+  X(Elementwise, "elementwise") \
+  X(Move, "move") \
+  X(Attention, "attention")
+// clang-format on
 
 enum class AnchorKind : uint8_t {
 #define TCC_X(name, text) k##name,
@@ -67,9 +72,8 @@ struct TaskList {
 // Equal kernels become one task. Tensors without elements are errors that name the group.
 Result<TaskList> extract_tasks(const graph::Graph& graph, const std::vector<graph::FusionGroup>& groups);
 
-// --- tasks without a model, for benchmarks and tests
-// ------------------------------------------------------------------- Extents must be positive and fit together
-// (TCC_CHECK).
+// --- tasks without a model, for benchmarks and tests ---------------------------------------------------------------
+// Extents must be positive and fit together (TCC_CHECK).
 
 struct GemmParams {
   int64_t m = 1, n = 1, k = 1;

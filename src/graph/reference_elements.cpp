@@ -149,7 +149,7 @@ double wrap_integer(double v, DType dtype) {
   return v - range * std::floor((v - low) / range);
 }
 
-void run_more(const Graph& graph, const Node& node, const Inputs& inputs, HostTensor& out) {
+void run_element_operator(const Graph& graph, const Node& node, const Inputs& inputs, HostTensor& out) {
   DType dtype = graph.value(node.output).dtype;
   bool wraps = !is_float(dtype) && dtype != DType::kBool;
   auto settle = [&](double y) { return wraps ? wrap_integer(y, dtype) : y; };

@@ -24,14 +24,14 @@ namespace {
 
 std::vector<graph::UnaryFn> all_unary() {
   return {
-#define X(enumerator, text, domain) UnaryFn::enumerator,
+#define X(enumerator, ...) UnaryFn::enumerator,
       TCC_GRAPH_UNARY_FNS(X)
 #undef X
   };
 }
 std::vector<graph::BinaryFn> all_binary() {
   return {
-#define X(enumerator, text, domain) BinaryFn::enumerator,
+#define X(enumerator, ...) BinaryFn::enumerator,
       TCC_GRAPH_BINARY_FNS(X)
 #undef X
   };
@@ -113,8 +113,8 @@ TEST_CASE("functions of one element, all types that they take") {
   int made = 0;
   for (UnaryFn fn : all_unary()) {
     for (DType dtype : kTypes) {
-      if (!graph::accepts(graph::unary_domain(fn), dtype)) continue;
-      INFO(graph::unary_name(fn) << " " << graph::dtype_name(dtype));
+      if (!graph::accepts(graph::unary_row(fn).domain, dtype)) continue;
+      INFO(graph::unary_row(fn).name << " " << graph::dtype_name(dtype));
       Model m;
       ValueId x = m.input(dtype, {2, 3}, samples(dtype));
       m.check(m.node(Op::kUnary, graph::UnaryAttrs{fn, 1, 1}, {x}), tolerance_of(dtype));

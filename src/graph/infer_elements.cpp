@@ -33,10 +33,10 @@ Result<void> need_axis(int64_t axis, const Shape& shape) {
 Result<TensorType> infer_unary(const Graph& graph, const Node& node) {
   const auto& a = node.as<UnaryAttrs>();
   const Value& x = in(graph, node, 0);
-  TCC_TRY_VOID(need_domain(node, unary_domain(a.fn), x.dtype));
+  TCC_TRY_VOID(need_domain(node, unary_row(a.fn).domain, x.dtype));
   if (!std::isfinite(a.alpha) || !std::isfinite(a.beta)) return input_error("alpha and beta must be finite");
   if (a.fn == UnaryFn::kCelu && a.alpha == 0) return input_error("alpha must not be 0");
-  return TensorType{gives_bool(unary_domain(a.fn)) ? DType::kBool : x.dtype, x.shape};
+  return TensorType{gives_bool(unary_row(a.fn).domain) ? DType::kBool : x.dtype, x.shape};
 }
 
 Result<TensorType> infer_binary(const Graph& graph, const Node& node) {
@@ -168,7 +168,7 @@ Result<TensorType> infer_layer_norm(const Graph& graph, const Node& node) {
 
 }  // namespace
 
-Result<TensorType> infer_more(const Graph& graph, const Node& node) {
+Result<TensorType> infer_element_operator(const Graph& graph, const Node& node) {
   switch (node.op) {
     case Op::kUnary:
       return infer_unary(graph, node);
