@@ -57,6 +57,9 @@ struct ScalarAttributes {
   X(kSin, "Sin", kFloat, 7, kNone, kSame, sin(x)) \
   X(kCos, "Cos", kFloat, 7, kNone, kSame, cos(x)) \
   X(kTan, "Tan", kFloat, 7, kNone, kSame, tan(x)) \
+  X(kAsin, "Asin", kFloat, 7, kNone, kDouble, asin(x)) \
+  X(kAcos, "Acos", kFloat, 7, kNone, kDouble, acos(x)) \
+  X(kAtan, "Atan", kFloat, 7, kNone, kDouble, atan(x)) \
   X(kSinh, "Sinh", kFloat, 9, kNone, kDouble, sinh(x)) \
   X(kCosh, "Cosh", kFloat, 9, kNone, kSame, cosh(x)) \
   X(kAsinh, "Asinh", kFloat, 9, kNone, kDouble, asinh(x)) \

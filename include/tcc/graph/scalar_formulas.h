@@ -2,7 +2,7 @@
 // and graph counts reads with a third. A type N of numbers has the operators + - * / unary - < <= == != && || ! with
 // itself and with double, select(condition, N, N), and these functions, found beside N:
 //   abs sign exp log sqrt erf floor ceil round_to_even sin cos tan tanh sigmoid expm1 log1p sinh cosh asinh acosh atanh
-//   is_infinite(x, plus, minus) max min pow fmod floor_mod
+//   asin acos atan is_infinite(x, plus, minus) max min pow fmod floor_mod
 // Those of double are the C library's: they check the formulas that kernels use where the hardware has no such
 // function.
 #pragma once
@@ -16,8 +16,9 @@ namespace tcc::graph {
 
 namespace formulas {
 
-using std::acosh, std::asinh, std::atanh, std::ceil, std::cos, std::cosh, std::erf, std::exp, std::expm1, std::floor,
-    std::fmod, std::log, std::log1p, std::pow, std::sin, std::sinh, std::sqrt, std::tan, std::tanh;
+using std::acos, std::acosh, std::asin, std::atan, std::asinh, std::atanh, std::ceil, std::cos, std::cosh, std::erf,
+    std::exp, std::expm1, std::floor, std::fmod, std::log, std::log1p, std::pow, std::sin, std::sinh, std::sqrt,
+    std::tan, std::tanh;
 inline double abs(double x) {
   return std::fabs(x);
 }
@@ -95,7 +96,7 @@ X(+) X(-) X(*) X(/) X(<) X(<=) X(==) X(!=) X(&&) X(||)
 #define X(function, reads) inline Reads function(Reads x) { return Reads(reads * x.count); }
 X(operator-, 1) X(operator!, 1) X(abs, 2) X(sign, 4) X(exp, 1) X(log, 1) X(sqrt, 1) X(erf, 1) X(floor, 1) X(ceil, 1)
 X(round_to_even, 1) X(sin, 1) X(cos, 1) X(tan, 2) X(tanh, 1) X(sigmoid, 1) X(expm1, 1) X(log1p, 1) X(sinh, 2) X(cosh, 2)
-X(asinh, 7) X(acosh, 3) X(atanh, 2)
+X(asinh, 7) X(acosh, 3) X(atanh, 2) X(atan, 144) X(asin, 432) X(acos, 288)
 #undef X
 #define X(function, first, second) inline Reads function(Reads x, Reads y) { return Reads(first * x.count + second * y.count); }
 X(max, 2, 4) X(min, 2, 4) X(pow, 1, 1) X(fmod, 3, 2) X(floor_mod, 12, 10)
