@@ -150,7 +150,12 @@ Result<void> write_kernels(const PackagePlan& plan, const PackageOptions& option
   const Emit& emit = options.emit;
   const bool on_gpu = emit.cuda || emit.cubin || emit.ptx;
   if (!emit.objects && !emit.llvm && !emit.ir && !emit.traces && !on_gpu) return {};
-  TCC_TRY_VOID(make_directories(options.folder + "/kernels"));
+  const std::string folder = options.folder + "/kernels";
+  std::error_code none;
+  if (std::filesystem::is_symlink(folder, none))
+    return make_error(ErrorClass::kInput, fmt::format("'{}': expected a folder, found a link", folder),
+                      "remove the link, or name another folder with -o");
+  TCC_TRY_VOID(make_directories(folder));
   for (const ArchitectureCode& architecture : plan.architectures)
     TCC_TRY_VOID(write_architecture(plan, architecture, emit, writer));
   for (size_t i = 0; i < plan.codes.size(); ++i) {

@@ -330,6 +330,13 @@ TEST_CASE("the emitted files work from C, pkg-config and CMake, and name nothing
   std::string out = (*folder)->path() + "/out";
   package::PackageOptions options = options_for(out);
   options.emit = {true, true, true, true};
+  fs::create_directories(options.folder + "/elsewhere");
+  fs::create_symlink("elsewhere", options.folder + "/kernels");
+  auto linked = package::build_library(m.plan, options);
+  REQUIRE_FALSE(linked.has_value());
+  CHECK_THAT(linked.error().message, Catch::Contains("found a link"));
+  CHECK(fs::is_empty(options.folder + "/elsewhere"));
+  fs::remove(options.folder + "/kernels");
   auto report = package::build_library(m.plan, options);
   REQUIRE(report.has_value());
 
