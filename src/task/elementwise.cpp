@@ -43,12 +43,6 @@ std::string GroupNest::elementwise_name(const graph::Node& node) const {
   }
 }
 
-std::string GroupNest::lower_name(const graph::Node& node) {
-  std::string name(graph::node_name(node));
-  for (char& ch : name) ch = ch >= 'A' && ch <= 'Z' ? static_cast<char>(ch + 32) : ch;
-  return name;
-}
-
 void GroupNest::plan_elementwise(const graph::Node& node) {
   add_stage(elementwise_name(node), node, false, [this, &node](const std::string& name, const Tensor& out) {
     // The value made in this group comes first where the order does not matter: one task for x + y and y + x.

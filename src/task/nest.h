@@ -102,7 +102,6 @@ class GroupNest {
   // elementwise.cpp
   ir::Expr elementwise_value(const graph::Node& node, const Exprs& at, const graph::Shape& shape);
   std::string elementwise_name(const graph::Node& node) const;
-  static std::string lower_name(const graph::Node& node);
   // Makes the name unique; `emit` gets it back.
   void add_stage(std::string name, const graph::Node& node, bool combines,
                  std::function<ir::Stmt(const std::string& name, const Tensor& out)> emit);
@@ -152,6 +151,8 @@ class GroupNest {
 
 // "conv2d 1x64x56x56 -> 64 k3 s1 p1 + bias + relu f32"
 std::string workload_text(const graph::Graph& graph, const graph::FusionGroup& group);
+// The operator's or the function's name in lower case: "reducesum", "gelu".
+std::string lower_name(const graph::Node& node);
 AnchorKind anchor_kind(const graph::Graph& graph, const graph::Node& node);
 // Two products with a softmax between them.
 bool is_attention(const graph::Graph& graph, const graph::FusionGroup& group);

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "nest.h"
-#include "tcc/support/check.h"
 
 namespace tcc::task {
 
@@ -32,6 +31,16 @@ std::string window_text(const Attrs& a) {
   }
   return text;
 }
+
+}  // namespace
+
+std::string lower_name(const graph::Node& node) {
+  std::string name(graph::node_name(node));
+  std::transform(name.begin(), name.end(), name.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? c + 32 : c; });
+  return name;
+}
+
+namespace {
 
 std::string anchor_text(const graph::Graph& graph, const graph::Node& node) {
   auto shape = [&](size_t i) { return graph::shape_text(graph.value(node.inputs[i]).shape); };
@@ -82,38 +91,14 @@ std::string anchor_text(const graph::Graph& graph, const graph::Node& node) {
                          node.as<graph::AxisAttrs>().axis);
     case Op::kPad:
       return fmt::format("pad {} -> {}", shape(0), graph::shape_text(out));
-    case Op::kBatchNorm:
-    case Op::kRelu:
-    case Op::kLeakyRelu:
-    case Op::kClip:
-    case Op::kSigmoid:
-    case Op::kTanh:
-    case Op::kAdd:
-    case Op::kSub:
-    case Op::kMul:
-    case Op::kDiv:
-    case Op::kIdentity:
-    case Op::kUnary:
-    case Op::kBinary:
-    case Op::kWhere:
-    case Op::kCast:
-    case Op::kSlice:
-    case Op::kExpand:
-    case Op::kGather:
-    case Op::kGatherElements:
-    case Op::kGatherNd:
-    case Op::kLayerNorm: {
-      std::string name(graph::node_name(node));
-      std::transform(name.begin(), name.end(), name.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? c + 32 : c; });
+    default: {
+      std::string name = lower_name(node);
       if (node.op == Op::kCast) name += fmt::format(" {}", graph::dtype_name(graph.value(node.inputs[0]).dtype));
       if (graph::op_class(node.op) == graph::OpClass::kMove && node.op != Op::kIdentity)
         return fmt::format("{} {} -> {}", name, shape(0), graph::shape_text(out));
       return fmt::format("{} {}", name, graph::shape_text(out));
     }
-    case Op::kReshape:
-      break;
   }
-  TCC_UNREACHABLE("{} makes no code", graph::op_name(node.op));
 }
 
 std::string member_text(const graph::Graph& graph, const graph::Node& node) {
@@ -121,9 +106,7 @@ std::string member_text(const graph::Graph& graph, const graph::Node& node) {
     bool constant = graph.value(node.inputs[0]).is_constant() || graph.value(node.inputs[1]).is_constant();
     return constant ? "bias" : "residual";
   }
-  std::string name(graph::node_name(node));
-  std::transform(name.begin(), name.end(), name.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? c + 32 : c; });
-  return name;
+  return lower_name(node);
 }
 
 // "attention 1x12x128x128 depth 64 + mul + residual f32": the shape of the scores, the terms of each, and the operators
