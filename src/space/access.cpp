@@ -9,48 +9,12 @@ namespace tcc::space {
 
 using namespace ir;
 
-bool NaiveNest::is_reduction() const {
-  return std::find(reduce.begin(), reduce.end(), true) != reduce.end();
-}
-double NaiveNest::domain() const {
-  double n = 1;
-  for (int64_t e : extents) n *= static_cast<double>(e);
-  return n;
-}
-
-namespace {
-
-// K of v // K or v % K; 0: no such atom.
-int64_t group_of(Expr atom, Id v) {
-  if (atom->kind != ExprKind::kFloorDiv && atom->kind != ExprKind::kFloorMod) return 0;
-  const Binary* b = as<Binary>(atom);
-  const Var* var = as<Var>(b->a);
-  return var != nullptr && var->id == v && is_int(b->b) ? int_value(b->b) : 0;
-}
-
-// The one group size by which the loads use the iterator; 0: none, or several.
-int64_t find_group(const NaiveNest& nest, Id iter, int64_t extent) {
-  int64_t found = 0;
-  bool one = true;
-  for (const Load* l : nest.loads)
-    for (Expr index : l->indices)
-      visit(index, [&](Expr e) {
-        int64_t group = group_of(e, iter);
-        if (group > 0) one &= found == 0 || found == group, found = group;
-        return true;
-      });
-  return one && found > 0 && found < extent && extent % found == 0 ? found : 0;
-}
-
-}  // namespace
-
 std::optional<NaiveNest> naive_nest(const Kernel& kernel, const Block& block) {
-  NaiveNest nest;
-  nest.block = &block;
-  nest.name = name_hint(kernel, block.id);
-  if (schedule::find_block_by_name(kernel, nest.name) != block.id || block.predicate != nullptr) return std::nullopt;
+  const std::string name = name_hint(kernel, block.id);
+  if (schedule::find_block_by_name(kernel, name) != block.id) return std::nullopt;
   std::vector<Id> loops = schedule::loops_of(kernel, block.id);
   if (loops.size() != block.iters.size()) return std::nullopt;
+  std::vector<int64_t> extents;
   for (size_t i = 0; i < loops.size(); ++i) {
     const Iter& it = block.iters[i];
     const Loop* l = find_loop(kernel.root, loops[i]);
@@ -59,62 +23,10 @@ std::optional<NaiveNest> naive_nest(const Kernel& kernel, const Block& block) {
       return std::nullopt;
     if (!l->annotations.empty() || l->body->kind == StmtKind::kSeq) return std::nullopt;
     if (it.kind != IterKind::kSpatial && it.kind != IterKind::kReduce) return std::nullopt;
-    nest.extents.push_back(int_value(l->extent));
-    nest.reduce.push_back(it.kind == IterKind::kReduce);
+    extents.push_back(int_value(l->extent));
   }
-  nest.store = as<Store>(block.body);
-  if (nest.store == nullptr || nest.store->predicate != nullptr) return std::nullopt;
-  visit_roots(block.body, [&](Expr root) {
-    visit(root, [&](Expr e) {
-      if (const Load* l = as<Load>(e); l != nullptr && l->buffer != nest.store->buffer) nest.loads.push_back(l);
-      return true;
-    });
-  });
-  for (size_t i = 0; i < loops.size(); ++i)
-    nest.group.push_back(nest.reduce[i] ? 0 : find_group(nest, block.iters[i].id, nest.extents[i]));
-  return nest;
-}
-
-namespace {
-
-std::optional<int64_t> coefficient(Expr e, Id v, int64_t group) {
-  if (!mentions(e, v)) return 0;
-  if (group > 0 && group_of(e, v) == group) return e->kind == ExprKind::kFloorMod ? 1 : 0;
-  if (const Var* var = as<Var>(e); var != nullptr && var->id == v) return 1;
-  const Sum* sum = as<Sum>(e);
-  if (sum == nullptr) return std::nullopt;
-  int64_t out = 0;
-  for (const Term& t : sum->terms) {
-    if (!mentions(t.atom, v)) continue;
-    if (group > 0 && group_of(t.atom, v) == group) {
-      out += t.atom->kind == ExprKind::kFloorMod ? t.coefficient : 0;
-      continue;
-    }
-    if (const Var* var = as<Var>(t.atom); var == nullptr || var->id != v) return std::nullopt;
-    out += t.coefficient;
-  }
-  return out;
-}
-
-}  // namespace
-
-std::optional<int64_t> flat_stride(const Kernel& kernel, Id buffer, std::span<const Expr> indices, Id iter,
-                                   int64_t group) {
-  const Buffer* info = kernel.buffer(buffer);
-  int64_t stride = 1, out = 0;
-  for (size_t d = indices.size(); d-- > 0;) {
-    std::optional<int64_t> c = coefficient(indices[d], iter, group);
-    if (!c || !is_int(info->shape[d])) return std::nullopt;
-    out += *c * stride;
-    stride *= int_value(info->shape[d]);
-  }
-  return out;
-}
-
-int dim_of_iter(std::span<const Expr> indices, Id iter) {
-  for (size_t d = 0; d < indices.size(); ++d)
-    if (const Var* v = as<Var>(indices[d]); v != nullptr && v->id == iter) return static_cast<int>(d);
-  return -1;
+  std::optional<analysis::Contraction> found = analysis::classify(kernel, block, std::move(extents));
+  return found ? std::optional(NaiveNest{std::move(*found), name}) : std::nullopt;
 }
 
 bool has_scheduled_loop(const Kernel& kernel, Id block) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "tcc/analysis/contraction.h"
 #include "tcc/ir/kernel.h"
 #include "tcc/ir/query.h"
 #include "tcc/schedule/schedule.h"
@@ -13,29 +14,14 @@
 namespace tcc::space {
 
 // A block under one loop per iterator, bound one to one, all extents constant, nothing scheduled yet.
-struct NaiveNest {
-  const ir::Block* block = nullptr;
+struct NaiveNest : analysis::Contraction {
   std::string name;
-  std::vector<int64_t> extents;  // per iterator; loops of the block are in the same order
-  std::vector<bool> reduce;      // per iterator
-  // Per iterator: K where indices use it as iter // K and iter % K (grouped convolutions) with K dividing the extent,
-  // else 0. Tiles stay inside groups, so that iter // K is the same all over a tile.
-  std::vector<int64_t> group;
-  int64_t tiled_extent(size_t i) const { return group[i] > 0 ? group[i] : extents[i]; }
-  const ir::Store* store = nullptr;
-  std::vector<const ir::Load*> loads;  // of the body, own output excluded
-  bool is_reduction() const;
-  double domain() const;
 };
 // nullopt: a block of another form, with several stores, or with an ambiguous name.
 std::optional<NaiveNest> naive_nest(const ir::Kernel& kernel, const ir::Block& block);
 
-// How the row-major address of the access moves with the iterator; nullopt where it is not linear in it.
-// `group`: as in NaiveNest, movement within one group.
-std::optional<int64_t> flat_stride(const ir::Kernel& kernel, ir::Id buffer, std::span<const ir::Expr> indices,
-                                   ir::Id iter, int64_t group = 0);
-// Dimension of the access whose index is the plain iterator; -1: none.
-int dim_of_iter(std::span<const ir::Expr> indices, ir::Id iter);
+using analysis::dim_of_iter;
+using analysis::flat_stride;
 
 // Some loop around the block has a kind: a module has scheduled it.
 bool has_scheduled_loop(const ir::Kernel& kernel, ir::Id block);

@@ -44,37 +44,33 @@ struct BlockedConvolution {
 
 std::optional<BlockedConvolution> find_blocked(const Kernel& k, const SpaceOptions& options) {
   std::optional<NaiveNest> nest = find_contraction(k);
-  if (!nest || nest->loads.size() != 2 || !options.pack_weights) return std::nullopt;
+  if (!nest || nest->operands.size() != 2 || !options.pack_weights) return std::nullopt;
+  if (nest->operands[0].constant == nest->operands[1].constant) return std::nullopt;
+  const size_t input = nest->operands[0].constant ? 1 : 0;
+  const std::optional<analysis::ProductRoles> roles = analysis::product_roles(*nest, input);
+  if (!roles) return std::nullopt;
+  const analysis::Operand &x = nest->operands[input], &w = nest->operands[1 - input];
   BlockedConvolution c;
-  auto is_weight = [&](const Load* l) { return k.buffer(l->buffer)->role == BufferRole::kWeight; };
-  if (is_weight(nest->loads[0]) == is_weight(nest->loads[1])) return std::nullopt;
-  c.weights = nest->loads[is_weight(nest->loads[0]) ? 0 : 1];
-  const Load* x = nest->loads[is_weight(nest->loads[0]) ? 1 : 0];
-  std::vector<size_t> positions;
+  c.weights = w.load;
+  c.reduce = analysis::merged(roles->sums, roles->unit_sums);
+  c.outer = roles->unit;
   bool has_lanes = false;
+  std::vector<size_t> positions;
   for (size_t i = 0; i < nest->extents.size(); ++i) {
-    Id iter = nest->block->iters[i].id;
-    std::optional<int64_t> of_x = flat_stride(k, x->buffer, x->indices, iter),
-                           of_w = flat_stride(k, c.weights->buffer, c.weights->indices, iter),
-                           of_out = flat_stride(k, nest->store->buffer, nest->store->indices, iter);
-    if (nest->group[i] > 0 || !of_x || !of_w || !of_out) return std::nullopt;
-    bool of_filters = dim_of_iter(c.weights->indices, iter) >= 0;
-    if (nest->reduce[i]) {
-      c.reduce.push_back(i);
-    } else if (*of_out == 1 && nest->extents[i] > 1 && of_filters && (*of_x == 0 || *of_x == 1)) {
-      c.lanes = i, has_lanes = true, c.broadcasts = *of_x == 0;
-    } else if (*of_x == 0 && of_filters && nest->extents[i] > 1 && !c.has_filter) {
+    if (!nest->result.stride[i]) return std::nullopt;
+    if (nest->reduce[i] || nest->extents[i] == 1) continue;
+    if (nest->result.stride[i] == 1 && w.dim[i] >= 0 && (x.stride[i] == 0 || x.stride[i] == 1))
+      c.lanes = i, has_lanes = true, c.broadcasts = !x.moves[i];
+    else if (!x.moves[i] && w.dim[i] >= 0 && !c.has_filter)
       c.filter = i, c.has_filter = true;
-    } else {
-      (*of_w == 0 && *of_x != 0 && nest->extents[i] > 1 ? positions : c.outer).push_back(i);
-    }
+    else
+      (x.moves[i] && !w.moves[i] ? positions : c.outer).push_back(i);
   }
   if (!has_lanes || positions.empty() || c.reduce.size() < 2) return std::nullopt;
   c.column = positions.back();
   positions.pop_back();
   if (!positions.empty()) c.row = positions.back(), c.has_row = true, positions.pop_back();
-  c.outer.insert(c.outer.end(), positions.begin(), positions.end());
-  std::sort(c.outer.begin(), c.outer.end());
+  c.outer = analysis::merged(c.outer, positions);
   c.nest = std::move(*nest);
   return c;
 }

@@ -14,25 +14,18 @@ using schedule::lit;
 using schedule::LoopRv;
 using schedule::Schedule;
 
-namespace {
-
-int read_index_of(const Kernel& k, const NaiveNest& nest, Id buffer) {
-  std::vector<Id> reads = schedule::read_buffers(k, nest.block->id);
-  return static_cast<int>(std::find(reads.begin(), reads.end(), buffer) - reads.begin());
-}
-
-}  // namespace
-
-std::vector<Packing> packings_for(const Kernel& k, const NaiveNest& nest, Id iter, int64_t tile) {
+std::vector<Packing> packings_for(const Kernel& k, const NaiveNest& nest, size_t i, int64_t tile) {
   std::vector<Packing> out;
   std::vector<Id> seen;
-  for (const Load* l : nest.loads) {
-    const Buffer* buffer = k.buffer(l->buffer);
-    int dim = dim_of_iter(l->indices, iter);
-    if (buffer->role != BufferRole::kWeight || dim < 0 || buffer->shape.size() < 2) continue;
-    if (std::find(seen.begin(), seen.end(), l->buffer) != seen.end()) continue;
-    seen.push_back(l->buffer);
-    out.push_back({read_index_of(k, nest, l->buffer), dim, static_cast<int>(buffer->shape.size()), tile});
+  const std::vector<Id> reads = schedule::read_buffers(k, nest.block->id);
+  for (const analysis::Operand& o : nest.operands) {
+    const Id id = o.load->buffer;
+    const Buffer* buffer = k.buffer(id);
+    if (!o.constant || o.dim[i] < 0 || buffer->shape.size() < 2) continue;
+    if (std::find(seen.begin(), seen.end(), id) != seen.end()) continue;
+    seen.push_back(id);
+    const auto read = std::find(reads.begin(), reads.end(), id) - reads.begin();
+    out.push_back({static_cast<int>(read), o.dim[i], static_cast<int>(buffer->shape.size()), tile});
   }
   return out;
 }
@@ -67,16 +60,10 @@ int64_t cache_block(int64_t extent, int64_t bytes, int64_t least, const target::
   return size >= least && size < extent ? size : 0;
 }
 
-void fetch_ahead(Schedule& s, LoopRv loop, int64_t size) {
+void prefetch_block(Schedule& s, LoopRv loop, int64_t size) {
   const std::array<int64_t, 3> choices = {0, size, 2 * size};
   static constexpr std::array<double, 3> kWeights = {0.2, 0.4, 0.4};
   s.annotate(loop, AnnotationKey::kPrefetch, s.sample_categorical(choices, kWeights));
-}
-
-bool has_reuse(const Kernel& k, const NaiveNest& nest, size_t i) {
-  for (const Load* l : nest.loads)
-    if (flat_stride(k, l->buffer, l->indices, nest.block->iters[i].id, nest.group[i]) == 0) return true;
-  return false;
 }
 
 std::optional<BlockRv> localise(Schedule& s, const NaiveNest& nest, BlockRv block) {
@@ -124,7 +111,7 @@ std::vector<int> iterators_read(const Schedule& s, const NaiveNest& nest, const 
       const Load* l = as<Load>(e);
       if (l == nullptr || l->buffer != accumulator) return true;
       for (size_t i = 0; i < nest.extents.size(); ++i) {
-        const int dim = dim_of_iter(nest.store->indices, nest.block->iters[i].id);
+        const int dim = nest.result.dim[i];
         const Var* var = dim < 0 ? nullptr : as<Var>(l->indices[static_cast<size_t>(dim)]);
         for (size_t j = 0; j < out.size() && var != nullptr; ++j)
           if (var->id == epilogue.iters[j].id) out[j] = static_cast<int>(i);

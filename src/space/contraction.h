@@ -15,23 +15,20 @@ struct Packing {
   int dim = 0, rank = 0;
   int64_t tile = 0;
 };
-// Layouts that make `iter` the innermost dimension of the constants that it indexes.
-std::vector<Packing> packings_for(const ir::Kernel& k, const NaiveNest& nest, ir::Id iter, int64_t tile);
+// Layouts that make iterator `i` the innermost dimension of the constants that it indexes.
+std::vector<Packing> packings_for(const ir::Kernel& k, const NaiveNest& nest, size_t i, int64_t tile);
 void pack(schedule::Schedule& s, schedule::BlockRv block, const Packing& packing);
 
 // The only reduction of the kernel, if its accumulator is indexed by plain spatial iterators.
 std::optional<NaiveNest> find_contraction(const ir::Kernel& k);
 
-// Some read does not move with the iterator: what is read once serves several of its values.
-bool has_reuse(const ir::Kernel& k, const NaiveNest& nest, size_t i);
-
 // Terms of a sum of `extent` whose constants, of `bytes` for each term, fill a quarter of the first-level cache: a
 // power of two that divides the extent; 0: none from `least` to below the extent.
 int64_t cache_block(int64_t extent, int64_t bytes, int64_t least, const target::Target& target);
 // Fewer steps of a sum than this do not pay for reading and writing its tile.
-inline constexpr int64_t kFewestSteps = 32;
+inline constexpr int64_t kMinSteps = 32;
 // Leaves to the tuner how far ahead an iteration of the loop over a block of `size` terms asks for what it reads.
-void fetch_ahead(schedule::Schedule& s, schedule::LoopRv loop, int64_t size);
+void prefetch_block(schedule::Schedule& s, schedule::LoopRv loop, int64_t size);
 
 // Gives the block a local accumulator. The result is the block that reads it: the only consumer of the contraction, or
 // a copy where nobody reads it. nullopt: several consumers, or a rejected step.

@@ -57,52 +57,30 @@ struct Convolution {
   const Load* input = nullptr;
 };
 
-const Load* weights_of(const Kernel& k, const NaiveNest& nest) {
-  for (const Load* l : nest.loads)
-    if (k.buffer(l->buffer)->role == BufferRole::kWeight) return l;
-  return nullptr;
-}
-
 // Several loops reduce and the weights are constant. Either all filters read the same input, or each its own channel.
 std::optional<Convolution> find_convolution(const Kernel& k, const SpaceOptions& options) {
   std::optional<NaiveNest> nest = find_contraction(k);
-  if (!nest || nest->loads.size() != 2 || !options.pack_weights) return std::nullopt;
-  const Load* w = weights_of(k, *nest);
-  if (w == nullptr) return std::nullopt;
-  const Load* x = nest->loads[nest->loads[0] == w ? 1 : 0];
-  if (k.buffer(x->buffer)->role == BufferRole::kWeight) return std::nullopt;
+  if (!nest || nest->operands.size() != 2 || !options.pack_weights) return std::nullopt;
+  if (nest->operands[0].constant == nest->operands[1].constant) return std::nullopt;
+  const size_t x = nest->operands[0].constant ? 1 : 0;
+  const std::optional<analysis::ProductRoles> roles = analysis::product_roles(*nest, x);
+  if (!roles || roles->sums.size() < 2) return std::nullopt;
   Convolution c;
-  std::vector<size_t> filters, positions;
-  for (size_t i = 0; i < nest->extents.size(); ++i) {
-    if (nest->group[i] > 0) return std::nullopt;
-    Id iter = nest->block->iters[i].id;
-    std::optional<int64_t> of_x = flat_stride(k, x->buffer, x->indices, iter),
-                           of_w = flat_stride(k, w->buffer, w->indices, iter);
-    if (!of_x || !of_w) return std::nullopt;
-    if (nest->reduce[i]) {
-      c.terms *= static_cast<double>(nest->extents[i]);
-      (nest->extents[i] == 1 ? c.unit : c.reduce).push_back(i);
-    } else if (nest->extents[i] == 1) {
-      c.unit.push_back(i);
-    } else if (*of_x == 0 && dim_of_iter(w->indices, iter) >= 0) {
-      filters.push_back(i);
-    } else if (*of_w == 0) {
-      positions.push_back(i);
-    } else {
-      c.outer.push_back(i);
-    }
-  }
-  if (filters.size() > 1 || positions.empty() || c.reduce.size() < 2) return std::nullopt;
+  c.unit = analysis::merged(roles->unit, roles->unit_sums);
+  c.reduce = roles->sums;
+  c.outer = roles->batch;
+  std::vector<size_t> filters, positions = analysis::merged(roles->left, roles->neither);
+  for (size_t i : roles->right) (nest->operands[1 - x].dim[i] >= 0 ? filters : c.outer).push_back(i);
+  if (filters.size() > 1 || positions.empty()) return std::nullopt;
+  for (size_t i : c.reduce) c.terms *= static_cast<double>(nest->extents[i]);
   if (!filters.empty()) c.filter = filters[0], c.has_filter = true;
   c.column = positions.back();
-  if (flat_stride(k, nest->store->buffer, nest->store->indices, nest->block->iters[c.column].id) != 1)
-    return std::nullopt;
-  c.stride = flat_stride(k, x->buffer, x->indices, nest->block->iters[c.column].id).value_or(1);
-  c.input = x;
+  if (nest->result.stride[c.column] != 1) return std::nullopt;
+  c.stride = nest->operands[x].stride[c.column].value_or(1);
+  c.input = nest->loads[x];
   positions.pop_back();
   if (!positions.empty()) c.row = positions.back(), c.has_row = true, positions.pop_back();
-  c.outer.insert(c.outer.end(), positions.begin(), positions.end());
-  std::sort(c.outer.begin(), c.outer.end());
+  c.outer = analysis::merged(c.outer, positions);
   c.nest = std::move(*nest);
   return c;
 }
@@ -172,7 +150,7 @@ int64_t block_channels(const Convolution& c, const Tile& t, const target::Target
   if (positions > kMaxBlockedPositions || 2 * panel <= static_cast<double>(target.cpu.l2_bytes)) return 0;
   int64_t channels = c.nest.extents[c.reduce[0]];
   const int64_t steps = static_cast<int64_t>(c.terms) / channels;
-  return cache_block(channels, static_cast<int64_t>(panel) / channels, (kFewestSteps + steps - 1) / steps, target);
+  return cache_block(channels, static_cast<int64_t>(panel) / channels, (kMinSteps + steps - 1) / steps, target);
 }
 
 class ConvTiling : public Module {
@@ -217,8 +195,7 @@ class ConvTiling : public Module {
   static bool tile(Schedule& s, const Convolution& c, const Tile& t, Form form) {
     BlockRv block = s.get_block(c.nest.name);
     if (c.has_filter)
-      for (const Packing& p : packings_for(s.kernel(), c.nest, c.nest.block->iters[c.filter].id, t.filters))
-        pack(s, block, p);
+      for (const Packing& p : packings_for(s.kernel(), c.nest, c.filter, t.filters)) pack(s, block, p);
     std::optional<BlockRv> epilogue = localise(s, c.nest, block);
     if (!epilogue) return false;
     std::vector<LoopRv> loops = s.get_loops(block);
@@ -234,7 +211,7 @@ class ConvTiling : public Module {
     s.vectorize(nest.lanes);
     // Written out kernel columns would keep the sums of a block from staying in registers.
     if (form.blocked()) {
-      fetch_ahead(s, nest.sums[0], form.block);
+      prefetch_block(s, nest.sums[0], form.block);
     } else {
       static constexpr std::array<int64_t, 3> kUnroll = {1, 64, 256};
       static constexpr std::array<double, 3> kWeights = {0.3, 0.4, 0.3};

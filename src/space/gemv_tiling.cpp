@@ -40,26 +40,15 @@ struct Gemv {
 
 std::optional<Gemv> find_gemv(const Kernel& k, const SpaceOptions& options) {
   std::optional<NaiveNest> nest = find_contraction(k);
-  if (!nest || nest->loads.size() != 2 || !options.pack_weights) return std::nullopt;
-  Gemv g;
-  size_t columns = 0, sums = 0;
-  for (size_t i = 0; i < nest->extents.size(); ++i) {
-    if (nest->group[i] > 0) return std::nullopt;
-    for (const Load* l : nest->loads)
-      if (!flat_stride(k, l->buffer, l->indices, nest->block->iters[i].id)) return std::nullopt;
-    if (nest->extents[i] == 1)
-      (nest->reduce[i] ? g.unit_sum : g.unit).push_back(i);
-    else if (nest->reduce[i])
-      g.sum = i, ++sums;
-    else
-      g.column = i, ++columns;
-  }
-  if (columns != 1 || sums != 1) return std::nullopt;
-  Id column = nest->block->iters[g.column].id;
-  if (flat_stride(k, nest->store->buffer, nest->store->indices, column) != 1) return std::nullopt;
+  const auto roles = nest ? analysis::product_roles(*nest) : std::nullopt;
+  if (!roles || !options.pack_weights || roles->sums.size() != 1) return std::nullopt;
+  const auto columns =
+      analysis::merged(analysis::merged(roles->left, roles->right), analysis::merged(roles->batch, roles->neither));
+  if (columns.size() != 1) return std::nullopt;
+  Gemv g{*nest, columns[0], roles->sums[0], roles->unit, roles->unit_sums};
+  if (nest->result.stride[g.column] != 1) return std::nullopt;
   // The vector is the same for all columns, the matrix can be packed.
-  if (!has_reuse(k, *nest, g.column) || packings_for(k, *nest, column, 1).size() != 1) return std::nullopt;
-  g.nest = std::move(*nest);
+  if (!nest->has_reuse(g.column) || packings_for(k, *nest, g.column, 1).size() != 1) return std::nullopt;
   return g;
 }
 
@@ -82,8 +71,7 @@ class GemvTiling : public Module {
  private:
   static bool tile(Schedule& s, const Gemv& g, int64_t columns, int64_t panel) {
     BlockRv block = s.get_block(g.nest.name);
-    for (const Packing& p : packings_for(s.kernel(), g.nest, g.nest.block->iters[g.column].id, panel))
-      pack(s, block, p);
+    for (const Packing& p : packings_for(s.kernel(), g.nest, g.column, panel)) pack(s, block, p);
     std::optional<BlockRv> epilogue = localise(s, g.nest, block);
     if (!epilogue) return false;
     std::vector<LoopRv> loops = s.get_loops(block), outer;
@@ -104,7 +92,7 @@ class GemvTiling : public Module {
     s.reverse_compute_at(*epilogue, j[0]);
     if (!s.ok() || !finish_tile(s, g, *epilogue, outer.size(), columns, panel)) return false;
     s.unroll(k[1]);
-    fetch_ahead(s, k[0], kAhead);
+    prefetch_block(s, k[0], kAhead);
     if (lanes.size() > 1) s.unroll(lanes[0]);
     s.vectorize(lanes.back());
     fuse_parallel(s, outer);

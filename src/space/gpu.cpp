@@ -58,7 +58,7 @@ std::optional<NaiveNest> find_reuse(const Kernel& k) {
     bool plain = true, reuse = false;
     for (Expr i : nest->store->indices) plain &= as<Var>(i) != nullptr || is_int(i);
     for (size_t i = 0; i < nest->extents.size(); ++i)
-      reuse |= !nest->reduce[i] && nest->extents[i] > 1 && has_reuse(k, *nest, i);
+      reuse |= !nest->reduce[i] && nest->extents[i] > 1 && nest->has_reuse(i);
     if (plain && reuse) return nest;
   }
   return std::nullopt;

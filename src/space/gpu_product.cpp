@@ -39,10 +39,6 @@ bool has_feature(const target::CudaFeatures& f, std::string_view name) {
   return false;
 }
 
-bool moves(const Load& load, Id iter) {
-  return std::any_of(load.indices.begin(), load.indices.end(), [&](Expr e) { return mentions(e, iter); });
-}
-
 // The last two indices are the two iterators, in one order or the other, and the others are iterators or constants.
 bool is_matrix(const Load& load, Id x, Id y) {
   const size_t n = load.indices.size();
@@ -103,8 +99,8 @@ bool has_boxes(const ProductForm& p) {
 bool ends_in_terms(const ProductForm& p) {
   if (!p.boxes) return false;
   const auto& iters = p.nest.block->iters;
-  for (const Load* l : p.nest.loads)
-    if (moves(*l, iters[p.columns[0]].id)) return mentions(l->indices.back(), iters[p.sums[0]].id);
+  for (const analysis::Operand& o : p.nest.operands)
+    if (o.moves[p.columns[0]]) return mentions(o.load->indices.back(), iters[p.sums[0]].id);
   return false;
 }
 
@@ -128,11 +124,10 @@ std::optional<ProductForm> match_gpu_product(const Kernel& k) {
   std::vector<size_t> first, second;
   size_t last = 0;  // the iterator that is contiguous in the result
   for (size_t i = 0; i < nest->extents.size(); ++i) {
-    const Id id = nest->block->iters[i].id;
-    const bool a = moves(*nest->loads[0], id), b = moves(*nest->loads[1], id);
+    const bool a = nest->operands[0].moves[i], b = nest->operands[1].moves[i];
     if (nest->reduce[i] ? !(a && b) : !(a || b)) return std::nullopt;
     (nest->reduce[i] ? p.sums : a && b ? p.batch : a ? first : second).push_back(i);
-    if (dim_of_iter(nest->store->indices, id) + 1 == static_cast<int>(nest->store->indices.size())) last = i;
+    if (nest->result.dim[i] + 1 == static_cast<int>(nest->store->indices.size())) last = i;
   }
   if (first.empty() || second.empty() || p.sums.empty()) return std::nullopt;
   const bool swap = std::find(first.begin(), first.end(), last) != first.end();
@@ -235,9 +230,8 @@ std::vector<std::string> unmet_conditions_of_tensor_cores(const Kernel& kernel, 
   if (!product) {
     std::string shared;
     for (size_t i = 0; i < nest->extents.size(); ++i) {
-      const Id id = nest->block->iters[i].id;
-      if (!nest->reduce[i] && moves(*nest->loads[0], id) && moves(*nest->loads[1], id))
-        shared += fmt::format("{}{}", shared.empty() ? "" : ", ", name_hint(s.kernel(), id));
+      if (!nest->reduce[i] && nest->operands[0].moves[i] && nest->operands[1].moves[i])
+        shared += fmt::format("{}{}", shared.empty() ? "" : ", ", name_hint(s.kernel(), nest->iter(i)));
     }
     unmet.push_back(
         shared.empty()

@@ -46,13 +46,11 @@ class GpuTiling : public Module {
 
  private:
   // Iterators that are spread over threads, x first: the one contiguous in the result, then the largest.
-  static std::vector<size_t> thread_iters(const Kernel& k, const NaiveNest& nest) {
+  static std::vector<size_t> thread_iters(const NaiveNest& nest) {
     std::vector<size_t> order;
     for (size_t i = 0; i < nest.extents.size(); ++i)
       if (!nest.reduce[i] && nest.tiled_extent(i) > 1) order.push_back(i);
-    auto contiguous = [&](size_t i) {
-      return flat_stride(k, nest.store->buffer, nest.store->indices, nest.block->iters[i].id) == 1;
-    };
+    auto contiguous = [&](size_t i) { return nest.result.stride[i] == 1; };
     std::stable_sort(order.begin(), order.end(), [&](size_t x, size_t y) {
       if (contiguous(x) != contiguous(y)) return contiguous(x);
       return nest.tiled_extent(x) > nest.tiled_extent(y);
@@ -112,7 +110,7 @@ class GpuTiling : public Module {
     if (!s.ok() || loops.size() != nest.extents.size()) return false;
 
     // Step 2. Tiles, and what runs them.
-    const std::vector<size_t> threads = thread_iters(s.kernel(), nest);
+    const std::vector<size_t> threads = thread_iters(nest);
     Tiles t = split_all(s, nest, loops, threads, options);
     if (!s.ok() || t.s[2].empty()) return false;
     std::vector<LoopRv> order;

@@ -10,14 +10,14 @@
 // first level; all of them: a row of the left operand does), and how far the reduction is written out.
 //
 // Rows of the result that are not much longer than a tile waste vectors at their ends. Where the constant can be packed
-// along its other dimension, tiles turned by a quarter compete, whose lanes run over what are rows otherwise, and which
-// leave transposed. There every tile of a panel reads all of the constant's panel again, which the first-level cache
-// does not hold: the sum is blocked around the tiles, j1, k0, i1, k1, and the sums of all rows wait in a local buffer
-// (conv_tiling.cpp has the same).
+// along its other dimension, tiles transposed by a quarter compete, whose lanes run over what are rows otherwise, and
+// which leave transposed. There every tile of a panel reads all of the constant's panel again, which the first-level
+// cache does not hold: the sum is blocked around the tiles, j1, k0, i1, k1, and the sums of all rows wait in a local
+// buffer (conv_tiling.cpp has the same).
 //
 // An operand that the caller brings and that lies the other way round, the keys of an attention, is copied with its
 // columns side by side: panels of all of it in front of the nest, or the part that one product of a batch needs, right
-// where it is used. The copy turns squares in registers (codegen/llvm/turned_accesses.cpp).
+// where it is used. The copy turns squares in registers (codegen/llvm/transposed_accesses.cpp).
 //
 // Otherwise a tile takes the whole sum: with the constant packed into panels that are read in order, blocks of the sum
 // have nothing to win that pays for writing tiles and reading them again.
@@ -41,7 +41,7 @@ using schedule::Schedule;
 constexpr size_t kTiles = 4;
 constexpr int64_t kMaxVectors = 4, kMaxUnroll = 8;
 constexpr int64_t kShortRow = 16;       // vectors
-constexpr int64_t kFewestRows = 8;      // of the result, for which a copied operand pays
+constexpr int64_t kMinCopiedRows = 8;   // of the result, for which a copied operand pays
 constexpr int64_t kMaxCopy = 64 << 10;  // bytes of a copy for one product
 
 // Iterators of the contraction: row and column of the result, and what is summed over.
@@ -49,70 +49,51 @@ struct Matmul {
   NaiveNest nest;
   size_t row = 0, column = 0, sum = 0;
   std::vector<size_t> batch, unit, unit_sum;
-  bool turned = false;           // the result is contiguous along the row
+  bool transposed = false;       // the result is contiguous along the row
   const Load* copied = nullptr;  // not contiguous along the column, and no constant
 };
 
-bool is_contiguous(const Kernel& k, const NaiveNest& nest, size_t i) {
-  return flat_stride(k, nest.store->buffer, nest.store->indices, nest.block->iters[i].id) == 1;
-}
-
 // Vectors can run along the column: contiguous in the operand or a constant that can be packed. One operand may be
 // neither where `copied` is given.
-bool suits_column(const Kernel& k, const NaiveNest& nest, size_t i, const SpaceOptions& options,
-                  const Load** copied = nullptr) {
-  Id iter = nest.block->iters[i].id;
-  return std::all_of(nest.loads.begin(), nest.loads.end(), [&](const Load* l) {
-    std::optional<int64_t> stride = flat_stride(k, l->buffer, l->indices, iter);
-    if (stride == 0 || stride == 1) return true;
-    if (dim_of_iter(l->indices, iter) < 0) return false;
-    if (options.pack_weights && k.buffer(l->buffer)->role == BufferRole::kWeight) return true;
-    if (copied == nullptr || *copied != nullptr || l->predicate != nullptr) return false;
-    *copied = l;
+bool suits_column(const NaiveNest& nest, size_t i, const SpaceOptions& options, const Load** copied = nullptr) {
+  return std::all_of(nest.operands.begin(), nest.operands.end(), [&](const analysis::Operand& o) {
+    if (o.stride[i] == 0 || o.stride[i] == 1) return true;
+    if (o.dim[i] < 0) return false;
+    if (options.pack_weights && o.constant) return true;
+    if (copied == nullptr || *copied != nullptr || o.load->predicate != nullptr) return false;
+    *copied = o.load;
     return true;
   });
 }
 
 std::optional<Matmul> find_matmul(const Kernel& k, const SpaceOptions& options) {
   std::optional<NaiveNest> nest = find_contraction(k);
-  if (!nest || nest->loads.size() != 2) return std::nullopt;
-  Matmul m;
-  std::vector<size_t> sums, reused;
-  for (size_t i = 0; i < nest->extents.size(); ++i) {
-    if (nest->group[i] > 0) return std::nullopt;
-    for (const Load* l : nest->loads)
-      if (!flat_stride(k, l->buffer, l->indices, nest->block->iters[i].id)) return std::nullopt;
-    if (nest->extents[i] == 1)
-      (nest->reduce[i] ? m.unit_sum : m.unit).push_back(i);
-    else if (nest->reduce[i])
-      sums.push_back(i);
-    else
-      (has_reuse(k, *nest, i) ? reused : m.batch).push_back(i);
-  }
-  if (sums.size() != 1 || reused.size() != 2) return std::nullopt;
-  m.sum = sums[0];
-  m.row = reused[0], m.column = reused[1];
+  const auto roles = nest ? analysis::product_roles(*nest) : std::nullopt;
+  if (!roles || roles->sums.size() != 1) return std::nullopt;
+  const std::vector<size_t> reused = analysis::merged(analysis::merged(roles->left, roles->right), roles->neither);
+  if (reused.size() != 2) return std::nullopt;
+  Matmul m{*nest, reused[0], reused[1], roles->sums[0], roles->batch, roles->unit, roles->unit_sums};
+  auto is_contiguous = [&](size_t i) { return nest->result.stride[i] == 1; };
   auto suits = [&](size_t i, const Load** copied) {
-    return is_contiguous(k, *nest, i) && suits_column(k, *nest, i, options, copied);
+    return is_contiguous(i) && suits_column(*nest, i, options, copied);
   };
   if (!suits(m.column, nullptr)) std::swap(m.row, m.column);
   if (!suits(m.column, nullptr)) {
     // Both with a copy now; each element of it serves all rows.
-    if (!is_contiguous(k, *nest, m.column)) std::swap(m.row, m.column);
-    if (!suits(m.column, &m.copied) || nest->extents[m.row] < kFewestRows) return std::nullopt;
+    if (!is_contiguous(m.column)) std::swap(m.row, m.column);
+    if (!suits(m.column, &m.copied) || nest->extents[m.row] < kMinCopiedRows) return std::nullopt;
   }
-  m.nest = std::move(*nest);
   return m;
 }
 
 // The product with the lanes along its rows; nothing where rows of the result are long, or the operands do not allow
 // it.
-std::optional<Matmul> turn(const Kernel& k, const Matmul& m, int64_t lanes, const SpaceOptions& options) {
+std::optional<Matmul> transpose(const Matmul& m, int64_t lanes, const SpaceOptions& options) {
   if (m.nest.extents[m.column] > kShortRow * lanes || m.nest.extents[m.row] < lanes) return std::nullopt;
-  if (!suits_column(k, m.nest, m.row, options)) return std::nullopt;
+  if (!suits_column(m.nest, m.row, options)) return std::nullopt;
   Matmul out = m;
   std::swap(out.row, out.column);
-  out.turned = true;
+  out.transposed = true;
   out.copied = nullptr;
   return out;
 }
@@ -120,7 +101,7 @@ std::optional<Matmul> turn(const Kernel& k, const Matmul& m, int64_t lanes, cons
 struct RegisterTile {
   int64_t rows = 0, vectors = 0;
   double score = 0;
-  bool turned = false;
+  bool transposed = false;
 };
 
 // Cycles of one step of the sum: two fmas and two loads a cycle, four cycles until an fma's result can be added to.
@@ -141,7 +122,7 @@ double rate_tile(const Matmul& m, int64_t rows, int64_t vectors, int64_t lanes) 
     }
   double fmas = static_cast<double>(row_extent * column_extent) / static_cast<double>(lanes);
   // A vector that leaves transposed is written element by element.
-  if (m.turned) cycles += fmas * 0.75 * static_cast<double>(lanes) / static_cast<double>(m.nest.extents[m.sum]);
+  if (m.transposed) cycles += fmas * 0.75 * static_cast<double>(lanes) / static_cast<double>(m.nest.extents[m.sum]);
   double loads = static_cast<double>(rows + vectors) / static_cast<double>(rows * vectors);
   return fmas / 2 / cycles * (1 - 0.05 * loads - 0.2 / static_cast<double>(rows));
 }
@@ -159,7 +140,7 @@ std::vector<RegisterTile> best_tiles(const Matmul& m, const target::Target& targ
     // The tile, a row of the right operand, and one element of the left.
     for (int64_t rows = 1; rows * vectors + vectors + 1 <= registers; ++rows)
       if (rows <= m.nest.extents[m.row] && (vectors - 1) * lanes < m.nest.extents[m.column])
-        tiles.push_back({rows, vectors, rate_tile(m, rows, vectors, lanes), m.turned});
+        tiles.push_back({rows, vectors, rate_tile(m, rows, vectors, lanes), m.transposed});
   keep_best(tiles);
   return tiles;
 }
@@ -173,16 +154,16 @@ class MatmulTiling : public Module {
     if (!m) return {state};
     int64_t lanes = vector_lanes(target, state.kernel().buffer(m->nest.store->buffer)->type);
     std::vector<RegisterTile> tiles = best_tiles(*m, target, lanes);
-    std::optional<Matmul> turned = turn(state.kernel(), *m, lanes, options);
-    if (turned) {
-      for (const RegisterTile& t : best_tiles(*turned, target, lanes))
-        if (stays_near(*turned, t.vectors * lanes, target)) tiles.push_back(t);
+    std::optional<Matmul> transposed = transpose(*m, lanes, options);
+    if (transposed) {
+      for (const RegisterTile& t : best_tiles(*transposed, target, lanes))
+        if (stays_near(*transposed, t.vectors * lanes, target)) tiles.push_back(t);
       keep_best(tiles);
     }
     Ways ways;
     for (const RegisterTile& t : tiles) {
-      const Matmul& form = t.turned ? *turned : *m;
-      int64_t block = t.turned ? sum_block(form, t.vectors * lanes, target) : 0;
+      const Matmul& form = t.transposed ? *transposed : *m;
+      int64_t block = t.transposed ? sum_block(form, t.vectors * lanes, target) : 0;
       for (bool where_used : {false, true})
         if (!where_used || (form.copied != nullptr && copies_where_used(state.kernel(), form)))
           ways.attempt(state, [&](Schedule& s) {
@@ -196,12 +177,12 @@ class MatmulTiling : public Module {
   static void pack_operands(Schedule& s, const Matmul& m, BlockRv block, int64_t rows, int64_t columns) {
     const Kernel k = s.kernel();
     for (auto [i, size] : {std::pair{m.row, rows}, std::pair{m.column, columns}})
-      for (const Packing& p : packings_for(k, m.nest, m.nest.block->iters[i].id, size)) pack(s, block, p);
+      for (const Packing& p : packings_for(k, m.nest, i, size)) pack(s, block, p);
   }
 
   static int64_t column_bytes(const Matmul& m, int64_t columns) { return columns * type_bytes(m.nest.loads[0]->type); }
   static int64_t sum_block(const Matmul& m, int64_t columns, const target::Target& target) {
-    return cache_block(m.nest.extents[m.sum], column_bytes(m, columns), kFewestSteps, target);
+    return cache_block(m.nest.extents[m.sum], column_bytes(m, columns), kMinSteps, target);
   }
   // A panel of the constant, or a block of it, stays in the first-level cache.
   static bool stays_near(const Matmul& m, int64_t columns, const target::Target& target) {
@@ -229,7 +210,7 @@ class MatmulTiling : public Module {
   }
 
   // Squares of the copy: lanes along its columns, below `depth` loops.
-  static bool turn_copy(Schedule& s, const Matmul& m, BlockRv copy, size_t depth, int64_t lanes) {
+  static bool transpose_copy(Schedule& s, const Matmul& m, BlockRv copy, size_t depth, int64_t lanes) {
     std::vector<LoopRv> loops = s.get_loops(copy);
     const Block* block = s.ok() ? find_block(s.kernel().root, s.id(copy)) : nullptr;
     if (block == nullptr || loops.size() <= depth) return false;
@@ -299,14 +280,14 @@ class MatmulTiling : public Module {
 
     // Step 3. Kinds of loops.
     if (block > 0)
-      fetch_ahead(s, k[1], block);
+      prefetch_block(s, k[1], block);
     else
       s.unroll(k[1]);
     s.unroll(i[1]);
     s.vectorize(j[1]);
     if (where_used) outer.resize(m.unit.size() + m.batch.size());
     if (where_used) s.compute_at(copy, outer.back());
-    if (m.copied != nullptr && !turn_copy(s, m, copy, where_used ? outer.size() : 0, lanes)) return false;
+    if (m.copied != nullptr && !transpose_copy(s, m, copy, where_used ? outer.size() : 0, lanes)) return false;
     fuse_parallel(s, outer);
     copy_padding(s, 1);
     return s.ok();

@@ -43,21 +43,17 @@ bool packs_evenly(const NaiveNest& nest, size_t i, int64_t tile) {
 }
 
 // What vectorising iterator i costs: 0 contiguous, 1 packed or small strides, 2 scattered stores, 10 and more gathers.
-int vector_cost(const Kernel& k, const NaiveNest& nest, size_t i, int64_t lanes, const SpaceOptions& options) {
-  Id iter = nest.block->iters[i].id;
+int vector_cost(const NaiveNest& nest, size_t i, int64_t lanes, const SpaceOptions& options) {
   int cost = 0;
-  for (const Load* l : nest.loads) {
-    std::optional<int64_t> stride = flat_stride(k, l->buffer, l->indices, iter, nest.group[i]);
-    if (!stride) {
+  for (const analysis::Operand& o : nest.operands) {
+    if (!o.stride[i]) {
       cost += 20;
-    } else if (*stride > 1) {
-      bool packable = options.pack_weights && k.buffer(l->buffer)->role == BufferRole::kWeight &&
-                      dim_of_iter(l->indices, iter) >= 0 && packs_evenly(nest, i, lanes);
-      cost += packable ? 0 : *stride <= 4 ? 1 : 10;
+    } else if (*o.stride[i] > 1) {
+      const bool packable = options.pack_weights && o.constant && o.dim[i] >= 0 && packs_evenly(nest, i, lanes);
+      cost += packable ? 0 : *o.stride[i] <= 4 ? 1 : 10;
     }
   }
-  std::optional<int64_t> out = flat_stride(k, nest.store->buffer, nest.store->indices, iter);
-  if (!out || *out != 1) cost += 2;
+  if (nest.result.stride[i] != 1) cost += 2;
   if (nest.tiled_extent(i) < 8) cost += 2;
   return cost;
 }
@@ -95,7 +91,7 @@ class MultiLevelTiling : public Module {
     std::vector<Plan> axes;
     for (size_t i = 0; i < nest.extents.size(); ++i)
       if (!nest.reduce[i] && nest.extents[i] > 1)
-        axes.push_back({static_cast<int>(i), vector_cost(k, nest, i, lanes, options), false, {}, 2});
+        axes.push_back({static_cast<int>(i), vector_cost(nest, i, lanes, options), false, {}, 2});
     std::stable_sort(axes.begin(), axes.end(), [](const Plan& x, const Plan& y) { return x.cost < y.cost; });
     // Two vector axes at most; one that gathers only where there is nothing better, and then beside a scalar variant.
     if (axes.size() > 2) axes.resize(2);
@@ -106,24 +102,19 @@ class MultiLevelTiling : public Module {
       auto v = static_cast<size_t>(axis.v);
       std::vector<std::vector<Packing>> layouts = {{}};
       if (options.pack_weights) {
-        Id iter = nest.block->iters[v].id;
         std::vector<std::vector<Packing>> packed;
         for (int64_t tile : {lanes, 2 * lanes, 4 * lanes})
-          if (std::vector<Packing> p = packings_for(k, nest, iter, tile);
+          if (std::vector<Packing> p = packings_for(k, nest, v, tile);
               !p.empty() && packs_evenly(nest, v, tile) && (tile == lanes || tile <= nest.tiled_extent(v)))
             packed.push_back(p);
         if (packed.empty()) {
           // The weights are broadcast: blocks of the unrolled iterator put a tile's values side by side.
           for (size_t i = 0; i < nest.extents.size() && packed.empty(); ++i)
-            if (!nest.reduce[i] && i != v && nest.tiled_extent(i) >= 8 && packs_evenly(nest, i, 8) &&
-                has_reuse(k, nest, i))
-              if (std::vector<Packing> p = packings_for(k, nest, nest.block->iters[i].id, 8); !p.empty())
-                packed.push_back(p);
+            if (!nest.reduce[i] && i != v && nest.tiled_extent(i) >= 8 && packs_evenly(nest, i, 8) && nest.has_reuse(i))
+              if (std::vector<Packing> p = packings_for(k, nest, i, 8); !p.empty()) packed.push_back(p);
         }
         bool must = false;  // without packing the weights would be gathered
-        for (const Load* l : nest.loads)
-          must |= k.buffer(l->buffer)->role == BufferRole::kWeight &&
-                  flat_stride(k, l->buffer, l->indices, iter, nest.group[v]).value_or(2) > 1;
+        for (const analysis::Operand& o : nest.operands) must |= o.constant && o.stride[v].value_or(2) > 1;
         if (must && !packed.empty()) layouts.clear();
         layouts.insert(layouts.begin(), packed.begin(), packed.end());
       }
@@ -213,8 +204,7 @@ class MultiLevelTiling : public Module {
     size_t reduce_axes = 0, reusing = 0;
     for (size_t i = 0; i < loops.size(); ++i) {
       if (nest.reduce[i] && nest.extents[i] > 1) ++reduce_axes;
-      if (!nest.reduce[i] && nest.extents[i] > 1 && static_cast<int>(i) != plan.v && has_reuse(s.kernel(), nest, i))
-        ++reusing;
+      if (!nest.reduce[i] && nest.extents[i] > 1 && static_cast<int>(i) != plan.v && nest.has_reuse(i)) ++reusing;
     }
     Tiles tiles;
     tiles.inner.resize(loops.size());
@@ -228,7 +218,7 @@ class MultiLevelTiling : public Module {
         split_reduce(s, nest, i, loops[i], options, reduce_axes, tiles);
       } else {
         // Iterators without reuse are unrolled only where no other gives independent accumulators.
-        bool rows = has_reuse(s.kernel(), nest, i) || (reusing == 0 && i == last_spatial);
+        bool rows = nest.has_reuse(i) || (reusing == 0 && i == last_spatial);
         split_spatial(s, nest, i, loops[i], plan, target, options, rows, tiles);
       }
     }

@@ -32,13 +32,12 @@ struct Rows {
 
 // Every operand runs along the reduction in steps of one and none is used for two results: a sum of each row's own
 // elements. Several reduction iterators count as the one that they make together.
-bool reduces_rows(const Kernel& k, const NaiveNest& nest, int64_t lanes) {
+bool reduces_rows(const NaiveNest& nest, int64_t lanes) {
   int64_t length = 1;
   for (size_t i = nest.extents.size(); i-- > 0;) {
-    for (const Load* l : nest.loads) {
-      std::optional<int64_t> stride = flat_stride(k, l->buffer, l->indices, nest.block->iters[i].id);
-      if (l->predicate != nullptr || !stride) return false;
-      if (nest.reduce[i] ? *stride != length : *stride == 0 && nest.extents[i] > 1) return false;
+    for (const analysis::Operand& o : nest.operands) {
+      if (o.load->predicate != nullptr || nest.group[i] > 0 || !o.stride[i]) return false;
+      if (nest.reduce[i] ? *o.stride[i] != length : !o.moves[i] && nest.extents[i] > 1) return false;
     }
     if (nest.reduce[i]) length *= nest.extents[i];
   }
@@ -54,7 +53,7 @@ std::optional<Rows> find_rows(const Kernel& k, int64_t lanes) {
   bool single = reductions.size() == 1;
   if (single) {
     std::optional<NaiveNest> nest = naive_nest(k, *reductions[0]);
-    if (!nest || !nest->is_reduction() || !reduces_rows(k, *nest, lanes)) return std::nullopt;
+    if (!nest || !nest->is_reduction() || !reduces_rows(*nest, lanes)) return std::nullopt;
   }
   std::optional<NaiveNest> last = naive_nest(k, *blocks.back());
   if (!last || (last->is_reduction() && blocks.size() > 1)) return std::nullopt;
@@ -87,7 +86,7 @@ class RowTiling : public Module {
     if (!rows) return {state};
     Ways ways;
     for (bool across : {false, true}) {
-      if (rows->tiles_too ? across : !is_sensible(state.kernel(), *rows, across)) continue;
+      if (rows->tiles_too ? across : !is_sensible(*rows, across)) continue;
       ways.attempt(state, [&](Schedule& s) { return tile(s, *rows, across, target); });
     }
     return rows->tiles_too ? ways.or_also(state) : ways.or_else(state);
@@ -95,11 +94,9 @@ class RowTiling : public Module {
 
  private:
   // Lanes want neighbouring elements: along the rows where these are contiguous, across them where the rows are.
-  static bool is_sensible(const Kernel& k, const Rows& rows, bool across) {
+  static bool is_sensible(const Rows& rows, bool across) {
     std::optional<int64_t> along, over;
-    for (size_t i = 0; i < rows.is_row.size(); ++i)
-      (rows.is_row[i] ? over : along) =
-          flat_stride(k, rows.last.store->buffer, rows.last.store->indices, rows.last.block->iters[i].id);
+    for (size_t i = 0; i < rows.is_row.size(); ++i) (rows.is_row[i] ? over : along) = rows.last.result.stride[i];
     if (!along || !over || (*along != 1 && *over != 1)) return true;
     return across ? *over == 1 : *along == 1;
   }

@@ -32,33 +32,6 @@ constexpr size_t kTiles = 3;
 constexpr double kWorthTrying = 1.25;
 constexpr int64_t kMaxRows = 6, kMaxVectors = 4, kMaxWritten = 512;
 
-int64_t coefficient_of(Expr e, Id id) {
-  if (const Var* v = as<Var>(e); v != nullptr && v->id == id) return 1;
-  const Sum* sum = as<Sum>(e);
-  if (sum == nullptr) return 0;
-  for (const Term& t : sum->terms)
-    if (const Var* v = as<Var>(t.atom); v != nullptr && v->id == id) return t.coefficient;
-  return 0;
-}
-
-// The spatial iterator that moves the window of reduce iterator `tap`, and its steps by tap.
-struct Motion {
-  size_t iter = 0;
-  int64_t stride = 1;
-};
-std::optional<Motion> motion_of(const NaiveNest& nest, size_t tap) {
-  for (const Load* l : nest.loads)
-    for (Expr index : l->indices) {
-      int64_t step = coefficient_of(index, nest.block->iters[tap].id);
-      if (step <= 0) continue;
-      for (size_t i = 0; i < nest.extents.size(); ++i)
-        if (int64_t by = coefficient_of(index, nest.block->iters[i].id);
-            !nest.reduce[i] && nest.extents[i] > 1 && by > 0)
-          return Motion{i, by % step == 0 ? by / step : by};
-    }
-  return std::nullopt;
-}
-
 struct Tile {
   int64_t rows = 1, vectors = 1;
   double cycles = 0;
@@ -169,50 +142,48 @@ class WindowTiling : public Module {
 
 std::optional<Window> find_window(const Kernel& k) {
   std::optional<NaiveNest> nest = find_contraction(k);
-  if (!nest || nest->loads.empty() || nest->loads.size() > 2) return std::nullopt;
+  if (!nest || nest->operands.empty() || nest->operands.size() > 2) return std::nullopt;
   Window w;
   bool has_lane = false;
-  std::vector<std::pair<size_t, Motion>> windows;
+  std::vector<std::pair<size_t, analysis::Window>> windows;
   for (size_t i = 0; i < nest->extents.size(); ++i) {
-    Id iter = nest->block->iters[i].id;
     if (nest->reduce[i]) {
       if (nest->extents[i] == 1) {
         w.unit_taps.push_back(i);
         continue;
       }
-      std::optional<Motion> motion = motion_of(*nest, i);
-      if (!motion) return std::nullopt;
-      windows.emplace_back(i, *motion);
+      const std::optional<analysis::Window> window = nest->window(i);
+      if (!window) return std::nullopt;
+      windows.emplace_back(i, *window);
       w.terms *= nest->extents[i];
-    } else if (nest->extents[i] > 1 && flat_stride(k, nest->store->buffer, nest->store->indices, iter) == 1) {
+    } else if (nest->extents[i] > 1 && nest->result.stride[i] == 1) {
       w.lane = i, has_lane = true;
     }
   }
-  if (!has_lane || windows.empty()) return std::nullopt;
-  for (const Load* l : nest->loads) {
-    Id lane = nest->block->iters[w.lane].id;
-    std::optional<int64_t> stride = flat_stride(k, l->buffer, l->indices, lane);
-    bool constant = k.buffer(l->buffer)->role == BufferRole::kWeight;
+  if (!has_lane || windows.empty() || nest->group[w.lane] > 0) return std::nullopt;
+  for (const analysis::Operand& o : nest->operands) {
     // What several filters read is worth more than a window.
-    for (size_t i = 0; !constant && i < nest->extents.size(); ++i)
-      if (!nest->reduce[i] && nest->extents[i] > 1 &&
-          flat_stride(k, l->buffer, l->indices, nest->block->iters[i].id) == 0)
-        return std::nullopt;
-    if (!stride || (constant && *stride > 1)) return std::nullopt;
-    w.has_weights |= constant;
-    if (!constant) w.stride = *stride;
+    for (size_t i = 0; !o.constant && i < nest->extents.size(); ++i)
+      if (!nest->reduce[i] && nest->extents[i] > 1 && !o.moves[i]) return std::nullopt;
+    const std::optional<int64_t> stride = o.stride[w.lane];
+    if (!stride || (o.constant && *stride > 1)) return std::nullopt;
+    w.has_weights |= o.constant;
+    if (!o.constant) w.stride = *stride;
   }
-  for (const auto& [tap, motion] : windows)
-    if (motion.iter != w.lane && (!w.has_row || motion.iter >= w.row)) w.row = motion.iter, w.has_row = true;
+  for (const auto& [tap, window] : windows)
+    if (window.iterator != w.lane && (!w.has_row || window.iterator >= w.row))
+      w.row = window.iterator, w.has_row = true;
   for (size_t i = 0; i < nest->extents.size(); ++i) {
     if (nest->reduce[i] || i == w.lane || (w.has_row && i == w.row)) continue;
     (nest->extents[i] == 1 ? w.unit : w.outer).push_back(i);
   }
-  for (const auto& [tap, motion] : windows)
-    if (!w.has_row || motion.iter != w.row) w.taps.push_back(tap);
-  for (const auto& [tap, motion] : windows)
-    if (w.has_row && motion.iter == w.row)
-      w.taps.push_back(tap), w.row_taps = nest->extents[tap], w.row_stride = motion.stride;
+  for (const auto& [tap, window] : windows)
+    if (!w.has_row || window.iterator != w.row) w.taps.push_back(tap);
+  for (const auto& [tap, window] : windows) {
+    if (!w.has_row || window.iterator != w.row) continue;
+    w.taps.push_back(tap), w.row_taps = nest->extents[tap];
+    w.row_stride = window.step % window.dilation == 0 ? window.step / window.dilation : window.step;
+  }
   w.nest = std::move(*nest);
   return w;
 }
