@@ -85,6 +85,9 @@ endif()
 # The command line's tests run the binary.
 if(TARGET test_cli AND TARGET tcc)
   add_dependencies(test_cli tcc)
+  if(TARGET tcc-opt)
+    add_dependencies(test_cli tcc-opt)  # of the tutorial
+  endif()
   target_link_libraries(test_cli PRIVATE nlohmann_json::nlohmann_json)
   target_compile_definitions(test_cli PRIVATE TCC_C_COMPILER="${CMAKE_C_COMPILER}" TCC_LLVM_TOOLS="${LLVM_TOOLS_BINARY_DIR}")
 endif()
@@ -123,7 +126,7 @@ if(TARGET tcc-onnx-backend)
   endforeach()
 endif()
 
-# A CUDA driver that is none, for tests of what runs on GPUs.
+# A fake CUDA driver, for tests of code that runs on GPUs.
 file(GLOB tcc_fake_cuda_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/rt/fake_cuda*.c)
 add_library(tcc_fake_cuda SHARED ${tcc_fake_cuda_sources})
 foreach(name test_rt test_package test_cli)

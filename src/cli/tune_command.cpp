@@ -174,7 +174,18 @@ int64_t not_chosen(const search::Counts& c) {
   return c.proposed - c.duplicate - c.rejected - tried(c);
 }
 
-std::string proposals_text(const search::Counts& c) {
+// One line for everybody, the whole account for those who ask with -v.
+std::string proposals_text(const search::Counts& c, bool whole) {
+  if (!whole) {
+    std::string text = fmt::format("{} of {} candidates measured", c.measured, c.proposed);
+    for (const auto& [count, what] : {std::pair(c.compile_failed, "did not compile"), std::pair(c.wrong, "were wrong"),
+                                      std::pair(c.crashed, "crashed"), std::pair(c.hung + c.timed_out, "timed out")})
+      if (count > 0) text += fmt::format("; {} {}", count, what);
+    std::string reasons;
+    for (const auto& [reason, count] : c.rejected_by_reason)
+      reasons += fmt::format("{}{} {}", reasons.empty() ? "" : ", ", count, reason);
+    return text + (reasons.empty() ? "" : "; rejected: " + reasons) + "\n";
+  }
   std::string text = fmt::format("proposed {} = duplicate {} + rejected {} + ranked too low {} + tried {}\n",
                                  c.proposed, c.duplicate, c.rejected, not_chosen(c), tried(c));
   text +=
@@ -245,7 +256,7 @@ void print_report(const Arguments& a, const driver::TuneReport& report, const Va
     return;
   }
   if (report.predicted) return print(prediction_text(report, target.name));
-  std::string text = task_table(report) + "\n" + proposals_text(report.counts);
+  std::string text = task_table(report) + "\n" + proposals_text(report.counts, a.common.verbose > 0);
   text += fmt::format("{} in {}", plural(report.trials, "trial"), format_elapsed(report.seconds));
   if (report.best_seconds > 0)
     text += fmt::format("; the model's kernels take {}", format_seconds(report.best_seconds));

@@ -277,10 +277,10 @@ class Importer {
         return input_error("input '{}' appears twice", sanitize(info.name()));
     }
     if (!unbound.empty()) {
-      return make_error(ErrorClass::kUsage, fmt::format("'{}' has inputs without a fixed shape", sanitize(name_)),
-                        fmt::format("bind them, with numbers for N and shapes such as 1x3x224x224 for ...: {}",
-                                    fmt::join(flags_, " ")),
-                        std::move(unbound));
+      return make_error(
+          ErrorClass::kUsage, fmt::format("'{}' has inputs without a fixed shape", sanitize(name_)),
+          fmt::format("give each a size, N a number and ... a shape such as 1x3x224x224: {}", fmt::join(flags_, " ")),
+          std::move(unbound));
     }
     for (const auto& [input, shape] : options_.input_shapes) TCC_TRY_VOID(check_given(input, "shape", known));
     for (const auto& [input, tensor] : options_.frozen) TCC_TRY_VOID(check_given(input, "value", known));

@@ -11,11 +11,13 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <mutex>
 #include <system_error>
 
+#include "tcc/support/text.h"
 #include "tcc/support/truncated_files.h"
 
 namespace tcc {
@@ -258,7 +260,13 @@ Result<std::shared_ptr<MappedFile>> MappedFile::open(const std::string& path) {
 Result<std::unique_ptr<TemporaryDirectory>> TemporaryDirectory::create(const std::string& prefix) {
   std::error_code code;
   std::string pattern = (std::filesystem::temp_directory_path(code) / (prefix + "XXXXXX")).string();
-  if (code) return environment_error("no temporary folder: {}", code.message());
+  if (code) {
+    const char* named = std::getenv("TMPDIR");
+    return make_error(ErrorClass::kEnvironment,
+                      fmt::format("expected a folder for temporary files at '{}', found: {}",
+                                  named != nullptr ? sanitize(named) : "/tmp", code.message()),
+                      "set TMPDIR to a folder that exists");
+  }
   if (mkdtemp(pattern.data()) == nullptr) return system_error("create temporary folder", pattern);
   return std::unique_ptr<TemporaryDirectory>(new TemporaryDirectory(pattern));
 }

@@ -186,7 +186,7 @@ struct Checker {
     if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, double>) {
       const double v = static_cast<double>(value);
       if (problem.empty() && !(v >= least && v <= 1e18))
-        problem = fmt::format("'{}{}' is {} but must be at least {:g}", prefix, name, value, least);
+        problem = fmt::format("'{}{}' is {} but must be at least {:g} and at most 1e18", prefix, name, value, least);
     }
   }
 };
