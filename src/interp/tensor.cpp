@@ -17,23 +17,33 @@ TensorData fill(ir::Type type, std::span<const int64_t> shape, Draw draw) {
 
 }  // namespace
 
-int64_t TensorData::size() const {
-  int64_t n = 1;
-  for (int64_t d : shape) n *= d;
-  return n;
-}
-double TensorData::at(int64_t i) const {
-  const Reg r = load_element(type, bytes.data(), i);
+double load_number(ir::Type type, const void* data, int64_t index) {
+  const Reg r = load_element(type, static_cast<const std::byte*>(data), index);
   return ir::is_float(type) ? r.f : static_cast<double>(r.i);
 }
-void TensorData::set(int64_t i, double value) {
+void store_number(ir::Type type, void* data, int64_t index, double value) {
   Reg r;
   if (ir::is_float(type)) {
     r.f = round_to(type, value);
   } else {
     r.i = saturate_to(type, value);
   }
-  store_element(type, bytes.data(), i, r);
+  store_element(type, static_cast<std::byte*>(data), index, r);
+}
+double round_to_type(double value, ir::Type type) {
+  return ir::is_float(type) ? round_to(type, value) : static_cast<double>(saturate_to(type, value));
+}
+
+int64_t TensorData::size() const {
+  int64_t n = 1;
+  for (int64_t d : shape) n *= d;
+  return n;
+}
+double TensorData::at(int64_t i) const {
+  return load_number(type, bytes.data(), i);
+}
+void TensorData::set(int64_t i, double value) {
+  store_number(type, bytes.data(), i, value);
 }
 
 TensorData TensorData::zeros(ir::Type type, std::span<const int64_t> shape) {

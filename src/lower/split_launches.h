@@ -6,11 +6,11 @@
 
 #include "tcc/ir/kernel.h"
 #include "tcc/ir/reject.h"
+#include "tcc/target/limits.h"
 
 namespace tcc::lower {
 
-// Local buffers that one launch may keep on a worker's stack.
-inline constexpr int64_t kMaxStackBytes = 256 << 10;
+using target::kMaxStackBytes;
 
 // Rejects: parallel loops below the root of a launch and vector loops without a constant extent (kUnsupported), more
 // stack than kMaxStackBytes (kTooMuchLocal), local buffers of symbolic shape (kNotConstant).

@@ -17,7 +17,7 @@ inline uint8_t poison_of(int64_t set) {
 // An output's elements, row-major; `scratch` may hold them.
 using LogicalOutput = std::function<const std::byte*(size_t param, std::vector<std::byte>& scratch)>;
 
-// Compares all outputs with the references of the set, which lie in the task's memory `data`. False: the result says
+// Compares all outputs with the references of the set, which are in the task's memory `data`. False: the result says
 // what is wrong; in any case it says how large the largest error is, and where.
 bool outputs_are_right(const TaskDescription& task, const std::byte* data, int64_t set, const LogicalOutput& output,
                        WorkerResult& result);

@@ -63,7 +63,7 @@ class Executor {
   virtual const Facts& facts() const = 0;
   // Error: the device cannot hold the task's tensors.
   virtual Result<void> check_task(const ir::Kernel& /*naive*/) const { return {}; }
-  // Errors of class kEnvironment are no candidate's fault.
+  // No candidate is to blame for an error of class kEnvironment.
   virtual Result<codegen::Artifact> compile(const ir::Kernel& lowered, const target::Target& target) = 0;
   // Why the candidate is not run at all; "": it is.
   virtual std::string refusal(const Candidate& /*candidate*/) const { return ""; }

@@ -9,7 +9,7 @@
 #include <limits>
 #include <vector>
 
-#include "measure/number.h"
+#include "tcc/interp/tensor.h"
 
 namespace tcc::measure {
 namespace {
@@ -17,7 +17,7 @@ namespace {
 // The error of one element as a share of what is allowed; infinity when it cannot be right.
 double error_share(const OutputRule& rule, double actual, double reference, double scale) {
   constexpr double kWrong = std::numeric_limits<double>::infinity();
-  double expected = round_to_type(reference, rule.type);
+  double expected = interp::round_to_type(reference, rule.type);
   if (!ir::is_float(rule.type)) {
     double difference = std::fabs(actual - expected);
     return difference == 0 ? 0 : difference <= rule.integer_slack ? 1 : kWrong;
@@ -30,7 +30,7 @@ double error_share(const OutputRule& rule, double actual, double reference, doub
 }
 
 std::string describe(const OutputRule& rule, double actual, double reference, double scale) {
-  std::string text = fmt::format("is {:.9g}, not {:.9g}", actual, round_to_type(reference, rule.type));
+  std::string text = fmt::format("is {:.9g}, not {:.9g}", actual, interp::round_to_type(reference, rule.type));
   if (actual != actual) return text + " (NaN: not written, or made from what was not written)";
   if (rule.equal || !ir::is_float(rule.type)) return text + " (must be equal)";
   double allowed = rule.relative * std::fabs(reference) + rule.scaled * scale + rule.floor;
@@ -68,7 +68,7 @@ GateResult compare_output(const OutputRule& rule, const void* actual, std::span<
   GateResult result;
   auto compare = [&](int64_t i) {
     int64_t element = positions.empty() ? i : positions[static_cast<size_t>(i)];
-    double x = load_number(rule.type, actual, element);
+    double x = interp::load_number(rule.type, actual, element);
     double ref = reference[static_cast<size_t>(i)];
     double scale = rule.scale_each ? rule.scale_each[i] : rule.scale_all;
     double share = error_share(rule, x, ref, scale);

@@ -311,7 +311,7 @@ Kernel interchange_reductions(const Kernel& kernel) {
     if (spatial.empty() || order.empty()) continue;
     order.insert(order.begin(), spatial.begin(), spatial.end() - 1);
     order.push_back(spatial.back());
-    // A nest that is no plain chain keeps its order.
+    // Only a plain chain of loops can be reordered.
     if (Legal<Kernel> next = schedule::reorder(result, order)) result = std::move(*next);
   }
   return result;

@@ -25,7 +25,7 @@ struct SampledKernel {
   std::vector<Output> outputs;
 };
 
-// `samples[i]`: how many elements of parameter i are wanted; 0 for what is no output, and for outputs that are wanted
+// `samples[i]`: how many elements of parameter i are wanted; 0 for inputs and weights, and for outputs that are wanted
 // whole. A block is cut down when its buffer is such an output, or a temporary that only such blocks read, at the very
 // element that they compute. Everything else is computed whole, as what a chain of producers or a reduction over
 // several outputs needs. Nothing: no block can be cut down.

@@ -12,8 +12,8 @@ namespace tcc::measure {
 // A sample between two looks at the machine counts where neither found it more than this much slower than at best.
 inline constexpr double kQuietSlack = 1.05;
 
-// A program is clearly slower than the best when so many samples are all so many times the best's time: the further
-// behind, the fewer say enough.
+// A program is clearly slower than the best when `samples` samples all take `times` times the best's time. The further
+// behind the program is, the fewer samples suffice.
 struct ClearlySlower {
   int64_t samples;
   double times;
@@ -25,7 +25,7 @@ inline constexpr int64_t kMinimalSamples = 9;  // fewer give no 95 % interval th
 class Samples {
  public:
   // `slowdown`: of the machine around the sample, 1 or above. `interrupted`: a thread was preempted, or the hypervisor
-  // took time; how long the program would have taken is anyone's guess.
+  // took time, so the sample says nothing certain.
   void add(double seconds, double slowdown, bool interrupted);
 
   int64_t count() const { return static_cast<int64_t>(kept_.size()) + disturbed_count_; }
@@ -35,7 +35,7 @@ class Samples {
   bool converged() const;
   // On a machine that was s times slower than at best no program was more than s times slower: a sample by its slowdown
   // is a bound from below, and that bound counts, not the sample. Where enough samples are undisturbed these alone
-  // count: not every program feels the whole slowdown, and its bounds then lie far below its time.
+  // count: not every program feels the whole slowdown, and its bounds are then far below its time.
   bool clearly_slower(double best) const;
   // May the program be faster than `best` for all that is known? Nothing to be faster than: yes.
   bool may_win(double best) const;

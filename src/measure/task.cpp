@@ -1,4 +1,5 @@
 #include "tcc/measure/task.h"
+#include "tcc/interp/tensor.h"
 
 #include <signal.h>
 
@@ -9,7 +10,6 @@
 #include <map>
 
 #include "measure/host/executor.h"
-#include "measure/number.h"
 #include "measure/reference_kernels.h"
 #include "measure/sampled_kernel.h"
 #include "measure/task_segment.h"
@@ -120,7 +120,7 @@ class DataMaker {
       const bool factor = param.elements() == 1 && plan.weight_scale != 1;
       real = factor ? 1 + 0.5 * real : plan.weight_scale * real;
     }
-    return round_to_type(real, param.type);
+    return interp::round_to_type(real, param.type);
   }
 
   std::vector<TaskParam> params_;
@@ -182,7 +182,7 @@ Result<MeasureTask::Segment> build_segment(TaskDescription description, const st
       }
       std::byte* to = segment.memory.data() + param.sets[s].data;
       for (int64_t e = 0; e < param.elements(); ++e)
-        store_number(param.type, to, e, inputs[s][i][static_cast<size_t>(e)]);
+        interp::store_number(param.type, to, e, inputs[s][i][static_cast<size_t>(e)]);
     }
   }
   segment.description = std::move(description);
@@ -295,7 +295,7 @@ class ReferenceRunner {
         if (!param.is_output()) continue;
         set[i].resize(static_cast<size_t>(param.elements()));
         for (int64_t e = 0; e < param.elements(); ++e)
-          set[i][static_cast<size_t>(e)] = load_number(param.type, from, e);
+          set[i][static_cast<size_t>(e)] = interp::load_number(param.type, from, e);
         from += param.elements() * ir::type_bytes(param.type);
       }
     }

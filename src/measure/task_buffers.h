@@ -1,4 +1,4 @@
-// A program's parameters in memory, the host's or a device's: how each lies, and who shares it.
+// A program's parameters in memory, the host's or a device's: the layout of each, and which programs share it.
 #pragma once
 
 #include <memory>

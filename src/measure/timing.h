@@ -1,9 +1,9 @@
 // Timing inside a worker, wherever the program runs.
 //
-// Samples are means over enough back to back runs to stand clear of the clock. They come in groups, each between two
-// looks at the machine. A group is doubtful when either look found the machine slower than it can be, or when something
-// took time away meanwhile; so is a sample that was interrupted. Doubtful samples count only where there are no others,
-// and then by their fastest tenth: disturbances add time and never take any away.
+// Samples are means over enough back to back runs for the resolution of the clock. They come in groups, each between
+// two looks at the machine. A group is doubtful when either look found the machine slower than it can be, or when
+// something took time away meanwhile; so is a sample that was interrupted. Doubtful samples count only where there are
+// no others, and then by their fastest tenth: disturbances add time and never take any away.
 //
 // A program whose samples are all behind the best known one is not timed further, the sooner the further behind: that
 // it loses is certain, and by how much is of no interest.
@@ -82,7 +82,7 @@ Result<void> time_program(TimedProgram& program, MachineWatch& machine, const Ti
 
 // Fewer pairs cannot give an interval of 99 %.
 inline constexpr int64_t kMinimalPairs = 8;
-// Slow programs get up to so many budgets for the pairs that a verdict needs.
+// Slow programs get up to this many budgets for the pairs that a verdict needs.
 inline constexpr double kMaxPairBudgets = 10;
 
 // Times two programs in turns, A B B A, into samples and samples_b. Drops pairs that something disturbed while there

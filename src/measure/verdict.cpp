@@ -1,6 +1,6 @@
 #include "measure/verdict.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -12,6 +12,10 @@ namespace tcc::measure {
 namespace {
 
 constexpr double kPairedConfidence = 0.99;
+
+std::string parameter_text(ir::BufferRole role, ir::Type type, const std::vector<int64_t>& shape) {
+  return fmt::format("{} {}[{}]", ir::buffer_role_name(role), ir::type_name(type), fmt::join(shape, ","));
+}
 
 }  // namespace
 
@@ -76,7 +80,9 @@ std::string parameter_mismatch(const codegen::Artifact& artifact, const TaskDesc
     if (params >= task.params.size()) return "more parameters than the task has";
     const TaskParam& param = task.params[params];
     if (info.role != param.role || info.type != param.type || info.shape != param.shape)
-      return fmt::format("parameter {} is another than the task's", params);
+      return fmt::format("parameter {}: the task has {}, the program {}", params,
+                         parameter_text(param.role, param.type, param.shape),
+                         parameter_text(info.role, info.type, info.shape));
     ++params;
   }
   return params == task.params.size() ? "" : "fewer parameters than the task has";

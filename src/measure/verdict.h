@@ -24,8 +24,8 @@ std::string parameter_mismatch(const codegen::Artifact& artifact, const TaskDesc
 // "parameter 2", "workspace 0": the artifact's buffer of this number.
 std::string buffer_text(int64_t index, const codegen::Artifact& artifact);
 
-// Collects the processes of a paired comparison. Where code and data come to lie differs by process and can favour one
-// side for as long as the process lives, so one process proves nothing.
+// Collects the processes of a paired comparison. The addresses of code and data differ by process and can favor one
+// side throughout a process, so one process proves nothing.
 class PairTally {
  public:
   explicit PairTally(PairAim aim) : b_wins_(aim == PairAim::kWhoWins) {}

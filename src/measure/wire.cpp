@@ -1,20 +1,122 @@
 #include "measure/wire.h"
 
 #include <cstring>
+#include <type_traits>
 
 namespace tcc::measure {
+namespace {
+
+// The fields of each struct that are sent, in order: `a` writes or reads them.
+void fields(auto& a, GpuHello& x) {
+  a(x.ok, x.message, x.hint, x.name, x.uuid, x.target, x.driver_version, x.memory_bytes, x.takes_ptx_only);
+}
+void fields(auto& a, codegen::TensorMap& x) {
+  a(x.buffer, x.type, x.dims, x.strides, x.box, x.swizzle);
+}
+void fields(auto& a, codegen::Launch& x) {
+  a(x.symbol, x.extent, x.grid, x.block, x.cluster, x.shared_bytes, x.cooperative, x.tensor_maps);
+}
+void fields(auto& a, codegen::BufferInfo& x) {
+  a(x.role, x.type, x.shape, x.layout, x.bytes, x.alignment);
+}
+void fields(auto& a, codegen::Artifact& x) {
+  a(x.format, x.code, x.launches, x.buffers);
+}
+void fields(auto& a, TaskParam::Set& x) {
+  a(x.data, x.reference, x.scale, x.scale_all);
+}
+void fields(auto& a, TaskParam& x) {
+  a(x.role, x.type, x.shape, x.num_samples, x.samples, x.sets);
+}
+void fields(auto& a, TaskDescription& x) {
+  a(x.num_sets, x.exact, x.scaled, x.has_float, x.params);
+}
 
 template <class T>
-T Reader::raw() {
-  T value{};
-  if (bytes_.size() < sizeof(T)) {
-    ok_ = false;
-    return value;
+constexpr bool is_number = std::is_arithmetic_v<T> || std::is_enum_v<T>;
+template <class T>
+using Wide = std::conditional_t<std::is_floating_point_v<T>, double, int64_t>;
+
+struct Put {
+  Writer& to;
+  template <class... T>
+  void operator()(T&... values) {
+    (one(values), ...);
   }
-  std::memcpy(&value, bytes_.data(), sizeof(T));
-  bytes_.remove_prefix(sizeof(T));
+  template <class T>
+  void one(T& value) {
+    if constexpr (is_number<T>) {
+      const auto wide = static_cast<Wide<T>>(value);
+      to.raw(&wide, sizeof wide);
+    } else if constexpr (std::is_same_v<T, std::string>) {
+      length(value.size());
+      to.raw(value.data(), value.size());
+    } else {
+      fields(*this, value);
+    }
+  }
+  template <class T>
+  void one(std::vector<T>& list) {
+    length(list.size());
+    for (T& value : list) one(value);
+  }
+  template <class T, size_t N>
+  void one(std::array<T, N>& list) {
+    for (T& value : list) one(value);
+  }
+  void length(size_t size) {
+    auto number = static_cast<int64_t>(size);
+    one(number);
+  }
+};
+
+struct Get {
+  Reader& from;
+  template <class... T>
+  void operator()(T&... values) {
+    (one(values), ...);
+  }
+  template <class T>
+  void one(T& value) {
+    if constexpr (is_number<T>) {
+      Wide<T> wide{};
+      if (const std::string_view bytes = from.raw(sizeof wide); from.ok())
+        std::memcpy(&wide, bytes.data(), sizeof wide);
+      value = static_cast<T>(wide);
+    } else if constexpr (std::is_same_v<T, std::string>) {
+      value = from.raw(length());
+    } else {
+      fields(*this, value);
+    }
+  }
+  template <class T>
+  void one(std::vector<T>& list) {
+    const size_t size = length();
+    for (size_t i = 0; i < size && from.ok(); ++i) one(list.emplace_back());
+  }
+  template <class T, size_t N>
+  void one(std::array<T, N>& list) {
+    for (T& value : list) one(value);
+  }
+  size_t length() {  // a negative one is longer than any message
+    int64_t number = 0;
+    one(number);
+    return static_cast<size_t>(number);
+  }
+};
+
+template <class T>
+void put(Writer& writer, const T& value) {
+  Put{writer}.one(const_cast<T&>(value));  // writing changes nothing
+}
+template <class T>
+T get(Reader& reader) {
+  T value{};
+  Get{reader}.one(value);
   return value;
 }
+
+}  // namespace
 
 int64_t TaskParam::elements() const {
   int64_t count = 1;
@@ -22,156 +124,23 @@ int64_t TaskParam::elements() const {
   return count;
 }
 
-std::string Reader::text() {
-  int64_t size = integer();
-  if (size < 0 || static_cast<uint64_t>(size) > bytes_.size()) {
-    ok_ = false;
-    return {};
-  }
-  std::string value(bytes_.substr(0, static_cast<size_t>(size)));
-  bytes_.remove_prefix(static_cast<size_t>(size));
-  return value;
-}
-
-std::vector<int64_t> Reader::list() {
-  int64_t size = integer();
-  std::vector<int64_t> values;
-  for (int64_t i = 0; i < size && ok_; ++i) values.push_back(integer());
-  return values;
-}
-
 void put_gpu_hello(Writer& writer, const GpuHello& hello) {
-  writer.integer(hello.ok);
-  for (const std::string* text : {&hello.message, &hello.hint, &hello.name, &hello.uuid, &hello.target})
-    writer.text(*text);
-  writer.integer(hello.driver_version);
-  writer.integer(hello.memory_bytes);
-  writer.integer(hello.takes_ptx_only);
+  put(writer, hello);
 }
-
 GpuHello get_gpu_hello(Reader& reader) {
-  GpuHello hello;
-  hello.ok = reader.integer() != 0;
-  for (std::string* text : {&hello.message, &hello.hint, &hello.name, &hello.uuid, &hello.target})
-    *text = reader.text();
-  hello.driver_version = reader.integer();
-  hello.memory_bytes = reader.integer();
-  hello.takes_ptx_only = reader.integer() != 0;
-  return hello;
+  return get<GpuHello>(reader);
 }
-
 void put_artifact(Writer& writer, const codegen::Artifact& artifact) {
-  writer.integer(static_cast<int64_t>(artifact.format));
-  writer.text(artifact.code);
-  writer.integer(static_cast<int64_t>(artifact.launches.size()));
-  for (const codegen::Launch& launch : artifact.launches) {
-    writer.text(launch.symbol);
-    writer.integer(launch.extent);
-    for (const auto& axes : {launch.grid, launch.block, launch.cluster})
-      for (int64_t extent : axes) writer.integer(extent);
-    writer.integer(launch.shared_bytes);
-    writer.integer(launch.cooperative);
-    writer.integer(static_cast<int64_t>(launch.tensor_maps.size()));
-    for (const codegen::TensorMap& map : launch.tensor_maps) {
-      writer.integer(map.buffer);
-      writer.integer(static_cast<int64_t>(map.type));
-      for (const auto* list : {&map.dims, &map.strides, &map.box}) writer.list(*list);
-      writer.integer(map.swizzle);
-    }
-  }
-  writer.integer(static_cast<int64_t>(artifact.buffers.size()));
-  for (const codegen::BufferInfo& info : artifact.buffers) {
-    writer.integer(static_cast<int64_t>(info.role));
-    writer.integer(static_cast<int64_t>(info.type));
-    writer.list(info.shape);
-    writer.text(info.layout);
-    writer.integer(info.bytes);
-    writer.integer(info.alignment);
-  }
+  put(writer, artifact);
 }
-
 codegen::Artifact get_artifact(Reader& reader) {
-  codegen::Artifact artifact;
-  artifact.format = static_cast<codegen::CodeFormat>(reader.integer());
-  artifact.code = reader.text();
-  int64_t launches = reader.integer();
-  for (int64_t i = 0; i < launches && reader.ok(); ++i) {
-    codegen::Launch launch;
-    launch.symbol = reader.text();
-    launch.extent = reader.integer();
-    for (auto* axes : {&launch.grid, &launch.block, &launch.cluster})
-      for (int64_t& extent : *axes) extent = reader.integer();
-    launch.shared_bytes = reader.integer();
-    launch.cooperative = reader.integer() != 0;
-    const int64_t maps = reader.integer();
-    for (int64_t m = 0; m < maps && reader.ok(); ++m) {
-      codegen::TensorMap map;
-      map.buffer = static_cast<int>(reader.integer());
-      map.type = static_cast<ir::Type>(reader.integer());
-      for (auto* list : {&map.dims, &map.strides, &map.box}) *list = reader.list();
-      map.swizzle = reader.integer();
-      launch.tensor_maps.push_back(std::move(map));
-    }
-    artifact.launches.push_back(std::move(launch));
-  }
-  int64_t buffers = reader.integer();
-  for (int64_t i = 0; i < buffers && reader.ok(); ++i) {
-    codegen::BufferInfo info;
-    info.role = static_cast<ir::BufferRole>(reader.integer());
-    info.type = static_cast<ir::Type>(reader.integer());
-    info.shape = reader.list();
-    info.layout = reader.text();
-    info.bytes = reader.integer();
-    info.alignment = reader.integer();
-    artifact.buffers.push_back(std::move(info));
-  }
-  return artifact;
+  return get<codegen::Artifact>(reader);
 }
-
 void put_task(Writer& writer, const TaskDescription& task) {
-  writer.integer(task.num_sets);
-  writer.integer(task.exact);
-  writer.real(task.scaled);
-  writer.integer(task.has_float);
-  writer.integer(static_cast<int64_t>(task.params.size()));
-  for (const TaskParam& param : task.params) {
-    writer.integer(static_cast<int64_t>(param.role));
-    writer.integer(static_cast<int64_t>(param.type));
-    writer.list(param.shape);
-    writer.integer(param.num_samples);
-    writer.integer(param.samples);
-    for (const TaskParam::Set& set : param.sets) {
-      writer.integer(set.data);
-      writer.integer(set.reference);
-      writer.integer(set.scale);
-      writer.real(set.scale_all);
-    }
-  }
+  put(writer, task);
 }
-
 TaskDescription get_task(Reader& reader) {
-  TaskDescription task;
-  task.num_sets = reader.integer();
-  task.exact = reader.integer() != 0;
-  task.scaled = reader.real();
-  task.has_float = reader.integer() != 0;
-  int64_t params = reader.integer();
-  for (int64_t i = 0; i < params && reader.ok(); ++i) {
-    TaskParam param;
-    param.role = static_cast<ir::BufferRole>(reader.integer());
-    param.type = static_cast<ir::Type>(reader.integer());
-    param.shape = reader.list();
-    param.num_samples = reader.integer();
-    param.samples = reader.integer();
-    for (TaskParam::Set& set : param.sets) {
-      set.data = reader.integer();
-      set.reference = reader.integer();
-      set.scale = reader.integer();
-      set.scale_all = reader.real();
-    }
-    task.params.push_back(std::move(param));
-  }
-  return task;
+  return get<TaskDescription>(reader);
 }
 
 }  // namespace tcc::measure

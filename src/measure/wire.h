@@ -39,7 +39,7 @@ struct Fault {
   int32_t signal = 0;  // 0: none seen by the handler
   int32_t code = 0;
   uint64_t address = 0;
-  int32_t buffer = -1;  // whose data, margin or guard the address lies in; -1: none
+  int32_t buffer = -1;  // whose data, margin or guard holds the address; -1: of no buffer
   int32_t artifact = 0;
   int64_t offset = 0;  // from the start of that buffer's data
 };
@@ -128,37 +128,30 @@ void set_text(std::array<char, N>& to, std::string_view text) {
 }
 
 // --- descriptions of variable length -------------------------------------------------------------------------------
+// Numbers and enumerators take eight bytes each; texts and lists begin with their length.
 class Writer {
  public:
-  void integer(int64_t value) { raw(&value, sizeof value); }
-  void real(double value) { raw(&value, sizeof value); }
-  void text(std::string_view value) {
-    integer(static_cast<int64_t>(value.size()));
-    raw(value.data(), value.size());
-  }
-  void list(const std::vector<int64_t>& values) {
-    integer(static_cast<int64_t>(values.size()));
-    for (int64_t v : values) integer(v);
-  }
   const std::string& bytes() const { return bytes_; }
+  void raw(const void* data, size_t size) { bytes_.append(static_cast<const char*>(data), size); }
 
  private:
-  void raw(const void* data, size_t size) { bytes_.append(static_cast<const char*>(data), size); }
   std::string bytes_;
 };
 // Reading past the end gives zeros and clears ok().
 class Reader {
  public:
   explicit Reader(std::string_view bytes) : bytes_(bytes) {}
-  int64_t integer() { return raw<int64_t>(); }
-  double real() { return raw<double>(); }
-  std::string text();
-  std::vector<int64_t> list();
   bool ok() const { return ok_; }
+  // The next `size` bytes; nothing where there are fewer.
+  std::string_view raw(size_t size) {
+    ok_ = ok_ && size <= bytes_.size();
+    if (!ok_) return {};
+    const std::string_view taken = bytes_.substr(0, size);
+    bytes_.remove_prefix(size);
+    return taken;
+  }
 
  private:
-  template <class T>
-  T raw();
   std::string_view bytes_;
   bool ok_ = true;
 };
@@ -169,7 +162,7 @@ GpuHello get_gpu_hello(Reader& reader);
 void put_artifact(Writer& writer, const codegen::Artifact& artifact);
 codegen::Artifact get_artifact(Reader& reader);
 
-// One parameter of a task and where its data lie in the task's memory.
+// One parameter of a task and the offsets of its data in the task's memory.
 struct TaskParam {
   ir::BufferRole role = ir::BufferRole::kInput;
   ir::Type type = ir::Type::kF32;
@@ -181,7 +174,7 @@ struct TaskParam {
     double scale_all = 0;
   };
   std::array<Set, 2> sets;
-  // Outputs of which only some elements have a reference: how many, and where their numbers lie (int64, ascending).
+  // Outputs of which only some elements have a reference: how many, and the offset of their numbers (int64, ascending).
   // 0: all elements, in their order.
   int64_t num_samples = 0, samples = -1;
 

@@ -357,7 +357,7 @@ class DriverDevice final : public CudaDevice {
     if (c.sm_arch == 90 || c.sm_arch == 100 || c.sm_arch == 103) {
       for (const std::string& name : target::target_names()) {
         auto known = target::find_target(name);
-        if (known && known->is_cuda() && known->cuda.sm_arch == c.sm_arch && !known->cuda.sm_suffix.empty()) {
+        if (known && known->cuda.sm_arch == c.sm_arch && !known->cuda.sm_suffix.empty()) {
           c.sm_suffix = known->cuda.sm_suffix;
           c.features = known->cuda.features;
         }

@@ -2,8 +2,8 @@
 #include <cstring>
 
 #include "cuda/support.h"
+#include "gpu/cuda_blas.h"
 #include "skip.h"
-#include "tcc/runtime/cuda_blas.h"
 #include "tcc/runtime/cuda_device.h"
 
 using namespace tcc;
@@ -22,7 +22,7 @@ TEST_CASE("without a driver opening a device is an error that says what to do") 
 }
 
 TEST_CASE("a cuBLAS that is not there is an error") {
-  auto blas = runtime::CudaBlas::open(nullptr, "/nonexistent/libcublas.so");
+  auto blas = gpu_check::CudaBlas::open(nullptr, "/nonexistent/libcublas.so");
   REQUIRE_FALSE(blas);
   CHECK_THAT(blas.error().message, Catch::Contains("/nonexistent/libcublas.so"));
 }

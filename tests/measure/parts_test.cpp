@@ -13,13 +13,13 @@
 #include "measure/host/cpu_share.h"
 #include "measure/host/host_timing.h"
 #include "measure/host/quiet.h"
-#include "measure/number.h"
 #include "measure/reference_kernels.h"
 #include "measure/samples.h"
 #include "measure/timing.h"
 #include "measure/verdict.h"
 #include "measure/wire.h"
 #include "skip.h"
+#include "tcc/interp/tensor.h"
 #include "tcc/ir/text.h"
 #include "tcc/ir/verify.h"
 #include "tcc/measure/fake.h"
@@ -49,19 +49,19 @@ TEST_CASE("numbers of every float type go and come", "[unit]") {
   for (ir::Type type : {ir::Type::kF16, ir::Type::kBF16}) {
     for (uint32_t bits = 0; bits < 65536; ++bits) {
       auto h = static_cast<uint16_t>(bits), back = uint16_t{0};
-      double value = load_number(type, &h, 0);
+      double value = interp::load_number(type, &h, 0);
       if (value != value) continue;
-      store_number(type, &back, 0, value);
+      interp::store_number(type, &back, 0, value);
       if (back != h) FAIL(fmt::format("{} {:#x} comes back as {:#x}", ir::type_name(type), h, back));
     }
   }
-  CHECK(round_to_type(1 + 0x1p-8, ir::Type::kBF16) == 1);  // ties go to even
-  CHECK(round_to_type(1 + 0x1.8p-8, ir::Type::kBF16) == 1 + 0x1p-7);
-  CHECK(round_to_type(1 + 0x1p-11, ir::Type::kF16) == 1);
-  CHECK(round_to_type(65519, ir::Type::kF16) == 65504);
-  CHECK(std::isinf(round_to_type(65520, ir::Type::kF16)));
-  CHECK(round_to_type(0x1p-25, ir::Type::kF16) == 0);
-  CHECK(round_to_type(300, ir::Type::kI8) == 127);
+  CHECK(interp::round_to_type(1 + 0x1p-8, ir::Type::kBF16) == 1);  // ties go to even
+  CHECK(interp::round_to_type(1 + 0x1.8p-8, ir::Type::kBF16) == 1 + 0x1p-7);
+  CHECK(interp::round_to_type(1 + 0x1p-11, ir::Type::kF16) == 1);
+  CHECK(interp::round_to_type(65519, ir::Type::kF16) == 65504);
+  CHECK(std::isinf(interp::round_to_type(65520, ir::Type::kF16)));
+  CHECK(interp::round_to_type(0x1p-25, ir::Type::kF16) == 0);
+  CHECK(interp::round_to_type(300, ir::Type::kI8) == 127);
 }
 
 TEST_CASE("the gate", "[unit]") {

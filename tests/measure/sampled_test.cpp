@@ -5,12 +5,12 @@
 #include <set>
 
 #include "kernels.h"
-#include "measure/number.h"
 #include "measure/reference_kernels.h"
 #include "measure/sampled_kernel.h"
 #include "measure/task_segment.h"
 #include "tasks.h"
 #include "tcc/interp/interp.h"
+#include "tcc/interp/tensor.h"
 #include "tcc/ir/verify.h"
 #include "tcc/lower/lower.h"
 #include "tcc/measure/host.h"
@@ -151,7 +151,7 @@ TEST_CASE("the naive path as machine code agrees with the interpreter on small s
         }
         std::vector<double> values(static_cast<size_t>(param.elements()));
         for (size_t e = 0; e < values.size(); ++e)
-          values[e] = load_number(param.type, memory + param.sets[s].data, static_cast<int64_t>(e));
+          values[e] = interp::load_number(param.type, memory + param.sets[s].data, static_cast<int64_t>(e));
         tensors.push_back(interp::TensorData::from_doubles(type, param.shape, values));
       }
       std::vector<interp::TensorData*> pointers;

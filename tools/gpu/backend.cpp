@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <cstring>
 
+#include "gpu/cuda_blas.h"
 #include "tcc/codegen/cuda.h"
 #include "tcc/emulation/ptx.h"
 #include "tcc/interp/interp.h"
 #include "tcc/ir/layout.h"
 #include "tcc/ir/permute.h"
-#include "tcc/runtime/cuda_blas.h"
 #include "tcc/runtime/cuda_device.h"
 #include "tcc/support/files.h"
 
@@ -34,7 +34,7 @@ std::vector<Row> target_facts(const target::Target& t) {
 
 class DeviceSession final : public Session {
  public:
-  DeviceSession(runtime::CudaDevice& device, runtime::CudaBlas* blas) : device_(device), blas_(blas) {}
+  DeviceSession(runtime::CudaDevice& device, CudaBlas* blas) : device_(device), blas_(blas) {}
 
   Result<void> start(const codegen::Artifact& artifact) {
     TCC_TRY(kernel_, device_.load(artifact));
@@ -69,7 +69,7 @@ class DeviceSession final : public Session {
 
  private:
   runtime::CudaDevice& device_;
-  runtime::CudaBlas* blas_;
+  CudaBlas* blas_;
   std::unique_ptr<runtime::CudaKernel> kernel_;
   std::vector<runtime::CudaBuffer> buffers_;
   std::vector<uint64_t> addresses_;
@@ -150,7 +150,7 @@ class DeviceBackend final : public Backend {
  public:
   Result<void> start(int ordinal, const std::string& cublas, const std::string& driver) {
     TCC_TRY(device_, runtime::CudaDevice::open(ordinal, driver));
-    auto blas = runtime::CudaBlas::open(device_->stream(), cublas);
+    auto blas = CudaBlas::open(device_->stream(), cublas);
     if (blas)
       blas_ = std::move(*blas);
     else if (!cublas.empty())
@@ -202,7 +202,7 @@ class DeviceBackend final : public Backend {
 
  private:
   std::unique_ptr<runtime::CudaDevice> device_;
-  std::unique_ptr<runtime::CudaBlas> blas_;  // uses the device's stream: goes first
+  std::unique_ptr<CudaBlas> blas_;  // uses the device's stream: goes first
 };
 
 // --- dry run ---------------------------------------------------------------------------------------------------------
@@ -323,7 +323,7 @@ Result<std::unique_ptr<Backend>> Backend::device(int ordinal, const std::string&
 
 Result<std::unique_ptr<Backend>> Backend::dry_run(const std::string& target_name) {
   TCC_TRY(target::Target target, target::find_target(target_name));
-  if (!target.is_cuda())
+  if (target.cuda.sm_arch == 0)
     return make_error(ErrorClass::kUsage, fmt::format("target '{}' is not a CUDA device", target_name),
                       "name one such as h200, a100 or t4");
   return std::unique_ptr<Backend>(std::make_unique<DryBackend>(std::move(target)));

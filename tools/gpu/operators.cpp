@@ -6,12 +6,12 @@
 #include <cstring>
 #include <set>
 
+#include "gpu/cuda_blas.h"
+#include "gpu/cuda_dnn.h"
 #include "gpu/programs.h"
 #include "gpu/run.h"
 #include "tcc/interp/interp.h"
-#include "tcc/runtime/cuda_blas.h"
 #include "tcc/runtime/cuda_device.h"
-#include "tcc/runtime/cuda_dnn.h"
 
 namespace tcc::gpu_check {
 namespace {
@@ -282,9 +282,9 @@ Result<void> product_table(Run& run) {
     cases.push_back(std::move(c));
   }
   runtime::CudaDevice* device = run.backend.device();
-  std::unique_ptr<runtime::CudaBlas> blas;
+  std::unique_ptr<CudaBlas> blas;
   if (device != nullptr) {
-    auto opened = runtime::CudaBlas::open(device->stream(), run.options.cublas);
+    auto opened = CudaBlas::open(device->stream(), run.options.cublas);
     if (opened) blas = std::move(*opened);
     if (!opened) run.absent("cuBLAS: " + opened.error().message);
   }
@@ -294,7 +294,7 @@ Result<void> product_table(Run& run) {
       PeerMemory memory;
       const int64_t size = p.type == DType::kF32 ? 4 : 2;
       for (int64_t elements : {p.m * p.k, p.k * p.n, p.m * p.n}) TCC_TRY_VOID(memory.add(*device, elements * size));
-      const auto half = p.type == DType::kF16 ? runtime::CudaBlas::Half::kF16 : runtime::CudaBlas::Half::kBF16;
+      const auto half = p.type == DType::kF16 ? CudaBlas::Half::kF16 : CudaBlas::Half::kBF16;
       return time_library(run, [&] {
         return p.type == DType::kF32 ? blas->gemm(p.m, p.n, p.k, memory.at(0), memory.at(1), memory.at(2))
                                      : blas->gemm_half(half, p.m, p.n, p.k, memory.at(0), memory.at(1), memory.at(2));
@@ -341,11 +341,11 @@ Result<void> attention(Run& run) {
 }
 
 Result<void> convolution(Run& run) {
-  const runtime::DnnConv convs[] = {{1, 64, 56, 56, 64, 1, 3, 3, 1, 1},  {1, 256, 14, 14, 256, 1, 3, 3, 1, 1},
-                                    {1, 3, 224, 224, 64, 1, 7, 7, 2, 3}, {1, 256, 56, 56, 64, 1, 1, 1, 1, 0},
-                                    {1, 512, 7, 7, 512, 1, 3, 3, 1, 1},  {1, 128, 56, 56, 128, 128, 3, 3, 1, 1},
-                                    {32, 64, 56, 56, 64, 1, 3, 3, 1, 1}, {32, 256, 14, 14, 256, 1, 3, 3, 1, 1}};
-  auto make = [](const runtime::DnnConv& c) {
+  const DnnConv convs[] = {{1, 64, 56, 56, 64, 1, 3, 3, 1, 1},  {1, 256, 14, 14, 256, 1, 3, 3, 1, 1},
+                           {1, 3, 224, 224, 64, 1, 7, 7, 2, 3}, {1, 256, 56, 56, 64, 1, 1, 1, 1, 0},
+                           {1, 512, 7, 7, 512, 1, 3, 3, 1, 1},  {1, 128, 56, 56, 128, 128, 3, 3, 1, 1},
+                           {32, 64, 56, 56, 64, 1, 3, 3, 1, 1}, {32, 256, 14, 14, 256, 1, 3, 3, 1, 1}};
+  auto make = [](const DnnConv& c) {
     return task::make_conv({.batch = c.batch,
                             .channels = c.channels,
                             .filters = c.filters,
@@ -356,8 +356,8 @@ Result<void> convolution(Run& run) {
                             .pads = {c.pad, c.pad}});
   };
   std::vector<Case> cases;
-  for (const runtime::DnnConv& c : convs) {
-    runtime::DnnConv small = c;
+  for (const DnnConv& c : convs) {
+    DnnConv small = c;
     small.batch = 1;
     small.height = small.width = 8;
     small.channels = std::min<int64_t>(c.channels, 4);
@@ -372,9 +372,9 @@ Result<void> convolution(Run& run) {
     cases.push_back(std::move(one));
   }
   runtime::CudaDevice* device = run.backend.device();
-  std::unique_ptr<runtime::CudaDnn> dnn;
+  std::unique_ptr<CudaDnn> dnn;
   if (device != nullptr) {
-    auto opened = runtime::CudaDnn::open(device->stream(), run.options.cudnn);
+    auto opened = CudaDnn::open(device->stream(), run.options.cudnn);
     if (opened) dnn = std::move(*opened);
     if (!opened) run.absent("cuDNN: " + opened.error().message);
   }

@@ -10,6 +10,13 @@
 
 namespace tcc::interp {
 
+// Element `index` of an array of the type as a double (i64 beyond 2^53 is rounded), and its inverse.
+double load_number(ir::Type type, const void* data, int64_t index);
+void store_number(ir::Type type, void* data, int64_t index, double value);
+// The nearest value of the type, as a double: floats round to nearest even and overflow to infinity, integers are
+// truncated and saturate.
+double round_to_type(double value, ir::Type type);
+
 struct TensorData {
   ir::Type type = ir::Type::kF32;
   std::vector<int64_t> shape;    // logical; empty: one element

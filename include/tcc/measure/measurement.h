@@ -1,4 +1,4 @@
-// What goes into measuring and what comes out.
+// Measurers: candidates go in, measurements come out.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// How fast a device runs right now: times taken while it was throttled are no times of a program.
+// How fast a device runs right now: a throttled device falsifies times.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@ class CudaClock {
  public:
   struct Look {
     double slowdown = 1;     // against the fastest look so far, 1 or above
-    double calibration = 0;  // seconds of the calibration kernel; 0: there is none
+    double calibration = 0;  // seconds of the calibration kernel; 0: the driver compiles none
     bool throttled = false;  // the device says that heat or its power supply slows it down
   };
   // By NVML where its library is there and knows the device, and by the time of a fixed chain of arithmetic on the

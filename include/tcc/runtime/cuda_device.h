@@ -80,7 +80,7 @@ class CudaGraph {
   virtual Result<void> launch() = 0;
 };
 
-// A loaded artifact: its launches over its buffers, workspace included, which lies between guards.
+// A loaded artifact: its launches over its buffers, workspace included, which is between guards.
 class CudaKernel {
  public:
   virtual ~CudaKernel() = default;

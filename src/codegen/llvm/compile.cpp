@@ -23,11 +23,10 @@
 #include "tcc/ir/walk.h"
 #include "tcc/support/check.h"
 #include "tcc/support/files.h"
+#include "tcc/target/limits.h"
 
 namespace tcc::codegen {
 namespace {
-
-constexpr int64_t kMaxLocalBytes = 256 << 10;
 
 // One machine for each feature set and thread: making one costs more than compiling a small kernel.
 Result<llvm::TargetMachine*> machine_for(const std::string& features) {
@@ -217,9 +216,9 @@ Result<int64_t> emit_launch(llvm::Module& module, const LaunchParts& launch, con
   set_attributes(*entry, features, target.cpu.vector_bits);
   Emitter emitter(module, target, kernel, index_builder);
   TCC_TRY_VOID(emitter.emit(body, buffers, launch.body, launch.range));
-  if (emitter.local_bytes() > kMaxLocalBytes)
+  if (emitter.local_bytes() > target::kMaxStackBytes)
     return input_error("{} keeps {} bytes of local buffers, more than the {} that worker stacks allow", symbol,
-                       emitter.local_bytes(), kMaxLocalBytes);
+                       emitter.local_bytes(), target::kMaxStackBytes);
   return emitter.local_bytes();
 }
 

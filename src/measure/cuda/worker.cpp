@@ -29,7 +29,7 @@ constexpr int kOutOfMemory = 2;        // the driver's number
 constexpr int64_t kAlignment = 512;    // of a copy of a parameter
 constexpr double kLongSeconds = 1e-3;  // a run that takes longer makes a sample by itself
 constexpr int kDeviceGaveUp = 3;       // exit code
-constexpr int64_t kReserveShare = 4;   // copies of parameters take at most one part in so many of the free memory
+constexpr int64_t kReserveShare = 4;   // copies of parameters take at most a quarter of the free memory
 
 class GpuProgram : public LoadedProgram {
  public:

@@ -78,8 +78,8 @@ void on_hopeless(int) {
   _exit(0);
 }
 
-// Ends the process when what runs while this lives takes longer than any program of interest. CPU time counts: a
-// machine that stands still for a moment makes no program hopeless.
+// Ends the process when a run takes longer than any program of interest. CPU time counts, so a machine that pauses for
+// a moment makes no program hopeless.
 class HopelessWatch {
  public:
   HopelessWatch(double best_seconds, int threads) {
@@ -112,7 +112,7 @@ void limit_resources(const JobHeader& job) {
     rlimit now{};
     if (getrlimit(resource, &now) != 0) return;
     now.rlim_cur = std::min(value, now.rlim_max);
-    setrlimit(resource, &now);  // a refusal leaves the old limit: the watchdog still stands
+    setrlimit(resource, &now);  // a refusal leaves the old limit: the watchdog remains
   };
   limit(RLIMIT_CORE, 0);
 #ifndef __SANITIZE_ADDRESS__  // whose shadow is larger than any limit

@@ -67,7 +67,7 @@ void CpuShare::divide(std::span<const int> cpus, int threads, bool may_bind) {
   compile_ = set_of(compile_cpus_);
 }
 
-// A running thread is off its CPU when the call returns. One that has ended meanwhile is no error.
+// A running thread is off its CPU when the call returns. A thread that has ended meanwhile is skipped.
 void CpuShare::move_compilers() {
   for (pid_t thread : compilers_) sched_setaffinity(thread, sizeof(cpu_set_t), measuring_ ? &compile_ : &all_);
 }

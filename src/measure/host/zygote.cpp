@@ -1,5 +1,5 @@
 // The zygote: single-threaded, holds LLVM and one warm-up link, forks a child for each job and watches it. It reads
-// what the coordinator says, never what a child wrote, except for the phase.
+// the coordinator's messages. Of the child's memory it reads the phase alone.
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>

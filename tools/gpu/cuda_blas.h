@@ -7,7 +7,7 @@
 
 #include "tcc/support/result.h"
 
-namespace tcc::runtime {
+namespace tcc::gpu_check {
 
 class CudaBlas {
  public:
@@ -23,4 +23,4 @@ class CudaBlas {
   virtual Result<void> gemm_half(Half type, int64_t m, int64_t n, int64_t k, uint64_t a, uint64_t b, uint64_t c) = 0;
 };
 
-}  // namespace tcc::runtime
+}  // namespace tcc::gpu_check

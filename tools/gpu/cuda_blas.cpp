@@ -1,8 +1,8 @@
-#include "tcc/runtime/cuda_blas.h"
+#include "gpu/cuda_blas.h"
 
 #include "tcc/support/dynlib.h"
 
-namespace tcc::runtime {
+namespace tcc::gpu_check {
 namespace {
 
 // Own declarations of the few functions used, as in cublas_api.h: status and enumerations are ints.
@@ -91,4 +91,4 @@ Result<std::unique_ptr<CudaBlas>> CudaBlas::open(void* stream, const std::string
   return std::unique_ptr<CudaBlas>(std::move(blas));
 }
 
-}  // namespace tcc::runtime
+}  // namespace tcc::gpu_check

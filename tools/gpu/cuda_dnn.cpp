@@ -1,8 +1,8 @@
-#include "tcc/runtime/cuda_dnn.h"
+#include "gpu/cuda_dnn.h"
 
 #include "tcc/support/dynlib.h"
 
-namespace tcc::runtime {
+namespace tcc::gpu_check {
 namespace {
 
 // Own declarations of the few functions used, as in cudnn_cnn.h and cudnn_ops.h: status and enumerations are ints.
@@ -137,4 +137,4 @@ Result<std::unique_ptr<CudaDnn>> CudaDnn::open(void* stream, const std::string& 
   return std::unique_ptr<CudaDnn>(std::move(dnn));
 }
 
-}  // namespace tcc::runtime
+}  // namespace tcc::gpu_check
