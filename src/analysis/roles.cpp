@@ -63,7 +63,7 @@ TileWalk tile_walk(Stmt launch) {
     const Loop* l = as<Loop>(s);
     if (l == nullptr || !is_grid(l->axis)) return true;
     out.tiles *= extent_of(*l);
-    at_a_time = annotation_or(*l, AnnotationKey::kMaxParallel, at_a_time);
+    at_a_time = annotation_or(*l, AnnotationKey::kPersistentBlocks, at_a_time);
     return true;
   });
   out.clusters = out.tiles;

@@ -71,8 +71,7 @@ std::vector<std::string> makers(const Trace& trace, const task::Task& task, cons
 
 // Instructions that only name things or draw numbers show in those that use them.
 bool is_shown(Op op) {
-  return !schedule::is_sampling(op) && op != Op::kGetBlock && op != Op::kGetLoops && op != Op::kGetProducers &&
-         op != Op::kGetConsumers;
+  return schedule::op_row(op).flag == schedule::Flag::kNone;
 }
 
 std::string input_text(const schedule::Input& input, const schedule::Executor& executor) {
@@ -89,53 +88,13 @@ std::string input_text(const schedule::Input& input, const schedule::Executor& e
   return ir::name_hint(executor.kernel(), value.id);
 }
 
-// Scopes, axes, numbers: what stands in the instruction itself.
-std::string attributes_text(const Instruction& in) {
-  const std::vector<int64_t>& a = in.attrs;
-  auto scope = [&](size_t i) { return ir::scope_name(static_cast<ir::Scope>(a[i])); };
-  auto list = [&](size_t from, size_t to) {
-    return fmt::format("{}", fmt::join(a.begin() + static_cast<std::ptrdiff_t>(from),
-                                       a.begin() + static_cast<std::ptrdiff_t>(to), " "));
-  };
-  switch (in.op) {
-    case Op::kBind:
-      return fmt::format(" to {}", ir::axis_name(static_cast<ir::Axis>(a[0])));
-    case Op::kAnnotate:
-    case Op::kUnannotate:
-      return fmt::format(" ({})", ir::annotation_name(static_cast<ir::AnnotationKey>(a[0])));
-    case Op::kCacheRead:
-    case Op::kReadAt:
-      return fmt::format(" (its read {}, in {})", a[0], scope(1));
-    case Op::kCacheWrite:
-    case Op::kWriteAt:
-      return fmt::format(" (in {})", scope(0));
-    case Op::kSetScope:
-      return fmt::format(" to {}", scope(0));
-    case Op::kReindex:
-      return a[0] < 0 ? " (its result)" : fmt::format(" (its read {})", a[0]);
-    case Op::kStorageAlign:
-      return fmt::format(" (stride of dimension {} is {} modulo {})", a[0], a[2], a[1]);
-    case Op::kPadEinsum:
-      return fmt::format(" to multiples of {}", list(0, a.size()));
-    case Op::kTransformLayout: {
-      const size_t tiles = 2 + static_cast<size_t>(a[1]);
-      std::string text = fmt::format(" (its read {}, order {}", a[0], list(2, tiles));
-      for (size_t i = tiles; i + 1 < a.size(); i += 2) text += fmt::format(", dimension {} by {}", a[i], a[i + 1]);
-      return text + ")";
-    }
-    case Op::kTensorize:
-      return " by " + in.text;
-    default:
-      return "";
-  }
-}
-
 std::string step_text(const Instruction& instruction, const std::vector<std::string>& inputs,
                       const schedule::Executor& executor) {
   std::string text(schedule::op_name(instruction.op));
   std::replace(text.begin(), text.end(), '_', ' ');
   for (size_t i = 0; i < inputs.size(); ++i) text += (i == 0 ? " " : ", ") + inputs[i];
-  text += attributes_text(instruction);
+  const std::string attributes = instruction.text + schedule::print_attributes(instruction);
+  if (!attributes.empty()) text += " (" + attributes + ")";
   std::string made;
   for (int i = 0; i < instruction.outputs; ++i) {
     const schedule::Value& value = executor.value(instruction.first_output + i);

@@ -33,7 +33,7 @@ Op store_op(ir::Type type) {
 }
 
 bool is_private(ir::Scope scope) {
-  return scope == ir::Scope::kLocal || scope == ir::Scope::kDistributed || scope == ir::Scope::kAmxTile;
+  return scope == ir::Scope::kLocal || scope == ir::Scope::kAmxTile;
 }
 
 }  // namespace

@@ -16,10 +16,10 @@ using State = Thread::State;
 constexpr int64_t kMaxThreadsAlive = int64_t{1} << 20;
 
 bool is_private(ir::Scope scope) {
-  return scope == ir::Scope::kLocal || scope == ir::Scope::kDistributed || scope == ir::Scope::kAmxTile;
+  return scope == ir::Scope::kLocal || scope == ir::Scope::kAmxTile;
 }
 bool is_per_block(ir::Scope scope) {
-  return scope == ir::Scope::kShared || scope == ir::Scope::kClusterShared || scope == ir::Scope::kTensor;
+  return scope == ir::Scope::kShared || scope == ir::Scope::kClusterShared;
 }
 
 }  // namespace

@@ -3,10 +3,12 @@
 
 #include <fmt/format.h>
 
+#include <bit>
 #include <unordered_map>
 
 #include "tcc/ir/build.h"
 #include "tcc/ir/copy.h"
+#include "tcc/ir/names.h"
 #include "tcc/support/check.h"
 #include "tcc/support/hash.h"
 
@@ -14,17 +16,18 @@ namespace tcc::ir {
 namespace {
 
 // Hashes the tree with ids replaced by the order of their first appearance. Commutative nodes combine their children
-// commutatively, because canonical operand order follows ids.
+// commutatively, because canonical operand order follows ids. Enumerators count by name (stored_code): record files
+// hold these hashes.
 class KernelHasher {
  public:
   explicit KernelHasher(const Kernel& kernel) : kernel_(kernel), numbers_(static_cast<size_t>(kernel.next_id), 0) {}
 
   uint64_t run() {
-    uint64_t hash = mix_hash(0x7463636bu + static_cast<uint64_t>(kernel_.stage));
+    uint64_t hash = mix_hash(0x7463636bu + stored_code(kernel_.stage));
     for (const Scalar& s : kernel_.scalars) {
       hash = combine_hash(hash, number(s.id));
-      hash = combine_hash(
-          hash, static_cast<uint64_t>(s.role) + 7 * static_cast<uint64_t>(s.low) + 31 * static_cast<uint64_t>(s.high));
+      hash = combine_hash(hash,
+                          stored_code(s.role) + 7 * static_cast<uint64_t>(s.low) + 31 * static_cast<uint64_t>(s.high));
     }
     for (const Buffer* b : kernel_.buffers)
       if (b->role != BufferRole::kTemp) hash = combine_hash(hash, buffer(b->id));
@@ -44,8 +47,7 @@ class KernelHasher {
     if (seen) return mix_hash(n);
     const Buffer* b = kernel_.buffer(id);
     TCC_CHECK(b != nullptr, "unknown buffer {}", id);
-    uint64_t hash = combine_hash(n, (static_cast<uint64_t>(b->type) << 16) | (static_cast<uint64_t>(b->scope) << 8) |
-                                        static_cast<uint64_t>(b->role));
+    uint64_t hash = combine_hash(n, (stored_code(b->type) << 16) + (stored_code(b->scope) << 8) + stored_code(b->role));
     for (Expr e : b->shape) hash = combine_hash(hash, expr(e));
     if (b->layout != nullptr) hash = combine_hash(hash, hash_layout(*b->layout));
     if (b->padding.dim >= 0)
@@ -57,11 +59,12 @@ class KernelHasher {
   }
 
   uint64_t expr(Expr e) {
-    uint64_t hash = mix_hash(static_cast<uint64_t>(e->kind) * 64 + static_cast<uint64_t>(e->type));
+    uint64_t hash = mix_hash(stored_code(e->kind) * 64 + stored_code(e->type));
     switch (e->kind) {
       case ExprKind::kIntConst:
+        return combine_hash(hash, static_cast<uint64_t>(int_value(e)));
       case ExprKind::kFloatConst:
-        return e->hash;
+        return combine_hash(hash, std::bit_cast<uint64_t>(static_cast<const FloatConst*>(e)->value));
       case ExprKind::kVar:
         return combine_hash(hash, number(static_cast<const Var*>(e)->id));
       case ExprKind::kSum: {
@@ -112,7 +115,7 @@ class KernelHasher {
         return hash;
       }
       case ExprKind::kCall: {
-        hash = combine_hash(hash, static_cast<uint64_t>(static_cast<const Call*>(e)->fn));
+        hash = combine_hash(hash, stored_code(static_cast<const Call*>(e)->fn));
         for (Expr a : static_cast<const Call*>(e)->args) hash = combine_hash(hash, expr(a));
         return hash;
       }
@@ -146,10 +149,10 @@ class KernelHasher {
 
   uint64_t stmt(Stmt s) {
     if (s == nullptr) return 0x6e756c6cu;
-    uint64_t hash = mix_hash(0x5354u + static_cast<uint64_t>(s->kind));
+    uint64_t hash = mix_hash(0x5354u + stored_code(s->kind));
     auto add = [&](uint64_t v) { hash = combine_hash(hash, v); };
     auto add_annotations = [&](std::span<const Annotation> list) {
-      for (const Annotation& a : list) add(static_cast<uint64_t>(a.key)), add(expr(a.value));
+      for (const Annotation& a : list) add(stored_code(a.key)), add(expr(a.value));
     };
     switch (s->kind) {
       case StmtKind::kSeq:
@@ -157,7 +160,7 @@ class KernelHasher {
         break;
       case StmtKind::kLoop: {
         const Loop* l = static_cast<const Loop*>(s);
-        add(static_cast<uint64_t>(l->loop_kind) * 32 + static_cast<uint64_t>(l->axis));
+        add(stored_code(l->loop_kind) * 32 + stored_code(l->axis));
         add(expr(l->extent));
         add(number(l->id));
         add_annotations(l->annotations);
@@ -166,9 +169,9 @@ class KernelHasher {
       }
       case StmtKind::kBlock: {
         const Block* b = static_cast<const Block*>(s);
-        add(static_cast<uint64_t>(b->reducer));
+        add(stored_code(b->reducer));
         for (const Iter& it : b->iters) {
-          add(static_cast<uint64_t>(it.kind));
+          add(stored_code(it.kind));
           add(expr(it.extent));
           add(expr(it.binding));
           add(number(it.id));
@@ -198,7 +201,7 @@ class KernelHasher {
         break;
       case StmtKind::kInstrCall: {
         const InstrCall* x = static_cast<const InstrCall*>(s);
-        add(static_cast<uint64_t>(x->instr));
+        add(stored_code_of_instruction(x->instr));
         for (const Operand& o : x->operands) {
           add(buffer(o.buffer));
           for (Expr i : o.indices) add(expr(i));

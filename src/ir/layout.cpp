@@ -1,6 +1,8 @@
 // The layout algebra.
 #include "tcc/ir/layout.h"
 
+#include "tcc/ir/names.h"
+
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -418,7 +420,7 @@ uint64_t hash_layout(const Layout& layout) {
     add(d.dim);
     add(d.divisor);
     add(d.extent);
-    add(static_cast<int64_t>(d.place));
+    add(static_cast<int64_t>(stored_code(d.place)));
     add(d.stride);
   }
   for (const XorField& x : layout.xors) {

@@ -92,8 +92,6 @@ std::string_view iter_kind_name(IterKind kind) {
       return "reduce";
     case IterKind::kCarried:
       return "carried";
-    case IterKind::kOpaque:
-      return "opaque";
   }
   return "";
 }
@@ -110,14 +108,6 @@ std::string_view reducer_name(ReducerKind kind) {
       return "max";
     case ReducerKind::kMin:
       return "min";
-    case ReducerKind::kArgMax:
-      return "argmax";
-    case ReducerKind::kArgMin:
-      return "argmin";
-    case ReducerKind::kWelford:
-      return "welford";
-    case ReducerKind::kOnlineSoftmax:
-      return "online_softmax";
   }
   return "";
 }
@@ -148,10 +138,6 @@ std::string_view scope_name(Scope scope) {
       return "shared";
     case Scope::kClusterShared:
       return "cluster_shared";
-    case Scope::kTensor:
-      return "tensor";
-    case Scope::kDistributed:
-      return "distributed";
     case Scope::kLocal:
       return "local";
     case Scope::kAmxTile:

@@ -1,7 +1,7 @@
 // The text form of kernels. Grammar ('#' starts a comment, ';' between statements is optional):
 //
 //   kernel      = "kernel" STAGE "{" declaration* statement* "}"          STAGE: built scheduled nest lowered
-//   declaration = ("param" | "launch" | "decision") NAME "in" INT ".." INT ["div" INT]    both ends included
+//   declaration = ("param" | "decision") NAME "in" INT ".." INT ["div" INT]    both ends included
 //               | "product" NAME ("*" NAME)* "=" INT
 //               | ROLE NAME ":" TYPE "[" expr, ... "]" [SCOPE] ["align" INT] ["stride" "(" INT "," INT "," INT ")"]
 //               [layout]   ROLE: input weight output temp
@@ -24,6 +24,7 @@
 #include "ir/parser.h"
 #include "ir/text_words.h"
 #include "tcc/ir/instr.h"
+#include "tcc/ir/names.h"
 #include "tcc/support/text.h"
 
 namespace tcc::ir {
@@ -179,7 +180,6 @@ bool Parser::declaration(bool& found) {
   found = true;
   if (!is_word() || !is_word(1)) return found = false, true;
   if (is("param")) return declare_scalar(ScalarRole::kParameter);
-  if (is("launch")) return declare_scalar(ScalarRole::kLaunchConstant);
   if (is("decision")) return declare_scalar(ScalarRole::kDecision);
   if (is("product")) return declare_product();
   auto role = enum_from(peek().text, BufferRole::kInput, BufferRole::kTemp, buffer_role_name);
@@ -212,23 +212,16 @@ bool Parser::statement(Stmt& out) {
   if (is("instr")) return instruction_call(out);
   if (is("roles")) return roles(out);
   if (is_word() && is("[", 1)) return store(out);
-  static const std::vector<std::string> kKnown = {"for",    "block",  "if",   "alloc", "instr",  "roles",    "input",
-                                                  "weight", "output", "temp", "param", "launch", "decision", "product"};
+  static const std::vector<std::string> kKnown = {"for",    "block",  "if",   "alloc", "instr",    "roles",  "input",
+                                                  "weight", "output", "temp", "param", "decision", "product"};
   return fail_word("a statement or '}'", kKnown);
 }
 
 bool Parser::annotations(std::vector<Annotation>& out) {
-#define TCC_X(name, text) AnnotationKey::k##name,
-  static constexpr AnnotationKey kKeys[] = {TCC_IR_ANNOTATIONS(TCC_X)};
-#undef TCC_X
   while (accept("@")) {
-    const AnnotationKey* key = nullptr;
-    std::vector<std::string> known;
-    for (const AnnotationKey& k : kKeys) {
-      known.emplace_back(annotation_name(k));
-      if (is_word() && peek().text == annotation_name(k)) key = &k;
-    }
-    if (key == nullptr) return fail_word("an annotation (" + join(known) + ")", known);
+    const std::optional<AnnotationKey> key = is_word() ? from_name<AnnotationKey>(peek().text) : std::nullopt;
+    const std::vector<std::string> known(names<AnnotationKey>().begin(), names<AnnotationKey>().end());
+    if (!key) return fail_word("an annotation (" + join(known) + ")", known);
     ++at_;
     if (!expect("(")) return false;
     Expr value = index_expression("the annotation's value");
@@ -291,8 +284,8 @@ bool Parser::iterators(std::vector<Iter>& iters, std::vector<std::string_view>& 
     ++at_;
     if (!expect(":")) return false;
     auto kind =
-        is_word() ? enum_from(peek().text, IterKind::kSpatial, IterKind::kOpaque, iter_kind_name) : std::nullopt;
-    std::vector<std::string> kinds = enum_names(IterKind::kSpatial, IterKind::kOpaque, iter_kind_name);
+        is_word() ? enum_from(peek().text, IterKind::kSpatial, IterKind::kCarried, iter_kind_name) : std::nullopt;
+    std::vector<std::string> kinds = enum_names(IterKind::kSpatial, IterKind::kCarried, iter_kind_name);
     if (!kind) return fail_word("an iterator kind (" + join(kinds) + ")", kinds);
     it.kind = *kind;
     ++at_;
@@ -323,9 +316,8 @@ bool Parser::block(Stmt& out) {
   ReducerKind reducer = ReducerKind::kNone;
   if (accept("reduce")) {
     if (!expect("(")) return false;
-    auto found = is_word() ? enum_from(peek().text, ReducerKind::kNone, ReducerKind::kOnlineSoftmax, reducer_name)
-                           : std::nullopt;
-    std::vector<std::string> known = enum_names(ReducerKind::kSum, ReducerKind::kOnlineSoftmax, reducer_name);
+    auto found = is_word() ? enum_from(peek().text, ReducerKind::kNone, ReducerKind::kMin, reducer_name) : std::nullopt;
+    std::vector<std::string> known = enum_names(ReducerKind::kSum, ReducerKind::kMin, reducer_name);
     if (!found) return fail_word("a reducer (" + join(known) + ")", known);
     reducer = *found;
     ++at_;

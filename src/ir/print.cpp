@@ -427,9 +427,7 @@ void Printer::stmt(Stmt s, int depth) {
 }
 
 void Printer::declare(const Scalar& s) {
-  std::string_view word = s.role == ScalarRole::kParameter        ? "param"
-                          : s.role == ScalarRole::kLaunchConstant ? "launch"
-                                                                  : "decision";
+  std::string_view word = s.role == ScalarRole::kParameter ? "param" : "decision";
   std::string divisor = s.divisor == 1 ? "" : fmt::format(" div {}", s.divisor);
   line(1, fmt::format("{} {} in {}..{}{}", word, name(s.id), s.low, s.high, divisor));
 }

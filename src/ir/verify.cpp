@@ -30,8 +30,7 @@ bool needs_alloc(const Buffer& b) {
 bool scope_fits(Scope have, Scope want) {
   if (have == want) return true;
   if (want == Scope::kGlobal) return have == Scope::kWorkspace || have == Scope::kConst;
-  if (want == Scope::kShared) return have == Scope::kClusterShared;
-  return want == Scope::kLocal && have == Scope::kDistributed;
+  return want == Scope::kShared && have == Scope::kClusterShared;
 }
 
 class Verifier {

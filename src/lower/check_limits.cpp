@@ -101,7 +101,7 @@ Legal<void> check_host(const Kernel& nest, const std::map<Axis, int64_t>& extent
     if (b->role != BufferRole::kTemp) continue;
     Legal<int64_t> bytes = bytes_of(nest, *b);
     if (!bytes) return tl::make_unexpected(bytes.error());
-    const bool on_stack = b->scope == Scope::kLocal || b->scope == Scope::kDistributed || inner.count(b->id) != 0;
+    const bool on_stack = b->scope == Scope::kLocal || inner.count(b->id) != 0;
     (on_stack ? local : temp) += *bytes;
   }
   if (local > kMaxStackBytes) return reject(RejectReason::kTooMuchLocal, fmt::format("{} bytes", local));
@@ -115,7 +115,7 @@ Legal<void> check_host(const Kernel& nest, const std::map<Axis, int64_t>& extent
 }
 
 // The checks of MetaSchedule's VerifyGPUCode: virtual threads, the window of thread counts that the tiling asked for
-// (annotation `tiled`, the smallest count, on a grid loop), vectors of copies.
+// (annotation `min_threads`, the smallest count, on a grid loop), vectors of copies.
 Legal<void> check_gpu_loops(const Kernel& nest, int64_t threads) {
   Legal<void> verdict = {};
   auto walk = [&](auto&& self, Stmt s, int64_t vthreads) -> void {
@@ -126,7 +126,7 @@ Legal<void> check_gpu_loops(const Kernel& nest, int64_t threads) {
         verdict = reject(RejectReason::kTooManyThreads, fmt::format("{} virtual threads", vthreads));
       for (const Annotation& a : l->annotations) {
         if (!is_int(a.value)) continue;
-        if (a.key == AnnotationKey::kTiled && is_grid(l->axis) && threads < int_value(a.value))
+        if (a.key == AnnotationKey::kMinThreads && is_grid(l->axis) && threads < int_value(a.value))
           verdict = reject(RejectReason::kBadFactor,
                            fmt::format("{} threads a block, at least {} are wanted", threads, int_value(a.value)));
         if (a.key != AnnotationKey::kCooperativeFetch) continue;
@@ -202,7 +202,7 @@ Legal<void> check_gpu(const Kernel& nest, const std::map<Axis, int64_t>& extents
     auto fragment = fragments.find(b->id);
     if (fragment != fragments.end() && scope != Scope::kLocal)
       return reject(RejectReason::kBadInstruction, "'" + name_hint(nest, b->id) + "' is not within a launch");
-    if (scope == Scope::kLocal || scope == Scope::kDistributed) {
+    if (scope == Scope::kLocal) {
       auto n = instances.find(b->id);
       const int64_t lanes = fragment == fragments.end() ? 1 : fragment->second.lanes;
       (lanes > cuda.warp_size ? consumer : local) += *bytes * (n == instances.end() ? 1 : n->second) / lanes;

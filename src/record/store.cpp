@@ -7,6 +7,7 @@
 
 #include "record/database.h"
 #include "record/process_mark.h"
+#include "tcc/schedule/trace.h"
 #include "tcc/support/check.h"
 #include "tcc/support/files.h"
 #include "tcc/support/hash.h"
@@ -63,8 +64,11 @@ ALTER TABLE records ADD COLUMN device_seconds REAL NOT NULL DEFAULT 0;
 ALTER TABLE records ADD COLUMN dram_bytes REAL NOT NULL DEFAULT -1;
 ALTER TABLE records ADD COLUMN tensor_share REAL NOT NULL DEFAULT -1;
 ALTER TABLE records ADD COLUMN occupancy REAL NOT NULL DEFAULT -1;
-)sql"};
+)sql",
+    // Traces hold names instead of numbers: name_traces() rewrites them.
+    ""};
 constexpr int64_t kSchemaVersion = std::size(kMigrations);
+constexpr int64_t kNamedTraces = 5;  // from this version on
 
 constexpr const char* kFirstColumns =
     "id,task,workload,target,target_features,skeleton,decisions,trace,nest,code,kind,status,failure,samples,"
@@ -161,6 +165,21 @@ Result<int64_t> read_pragma(sqlite3* db, const std::string& path, const char* sq
   return s.integer(0);
 }
 
+// Rewrites traces of the first format. What they hash to stays: hashes of programs and traces follow names (see
+// ir::stored_code). A trace that cannot be read stays as it is.
+Result<void> name_traces(sqlite3* db, const std::string& path) {
+  TCC_TRY(Statement rows, Statement::prepare(db, path, "SELECT id, trace FROM records"));
+  while (true) {
+    TCC_TRY(const bool row, rows.step());
+    if (!row) return {};
+    const std::string text = rows.text(1);
+    Result<schedule::Trace> trace = schedule::trace_from_json(text);
+    if (!trace) continue;
+    TCC_TRY(Statement update, Statement::prepare(db, path, "UPDATE records SET trace=? WHERE id=?"));
+    TCC_TRY_VOID(update.bind(schedule::trace_to_json(*trace)).bind(rows.integer(0)).run());
+  }
+}
+
 // Makes the tables of a new file, or brings an older file up to kSchemaVersion, in one exclusive transaction.
 Result<void> migrate(sqlite3* db, const std::string& path) {
   TCC_TRY_VOID(execute(db, path, "BEGIN IMMEDIATE"));
@@ -169,6 +188,7 @@ Result<void> migrate(sqlite3* db, const std::string& path) {
   if (version < 0 || version >= kSchemaVersion) return execute(db, path, "COMMIT");
   for (int64_t step = version; step < kSchemaVersion; ++step)
     TCC_TRY_VOID(execute(db, path, kMigrations[static_cast<size_t>(step)]));
+  if (version < kNamedTraces) TCC_TRY_VOID(name_traces(db, path));
   TCC_TRY_VOID(execute(db, path, fmt::format("PRAGMA application_id={}", kApplicationId).c_str()));
   TCC_TRY_VOID(execute(db, path, fmt::format("PRAGMA user_version={}", kSchemaVersion).c_str()));
   return execute(db, path, "COMMIT");

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "sampling.h"
+#include "schedule/attributes.h"
 #include "tcc/ir/stmt.h"
 #include "tcc/ir/walk.h"
 #include "tcc/schedule/mutation.h"
@@ -13,10 +14,10 @@ namespace tcc::schedule {
 uint64_t skeleton_hash(const Trace& trace) {
   uint64_t hash = 0x74726163u;
   for (const Instruction& in : trace.instructions) {
-    hash = combine_hash(hash, static_cast<uint64_t>(in.op));
+    hash = combine_hash(hash, stored_code(in.op));
     for (const Input& i : in.inputs)
       hash = combine_hash(hash, static_cast<uint64_t>(i.kind) * 0x10001 + static_cast<uint64_t>(i.value));
-    for (int64_t a : in.attrs) hash = combine_hash(hash, static_cast<uint64_t>(a));
+    for (uint64_t a : stored_codes(in)) hash = combine_hash(hash, a);
     hash = combine_hash(hash, hash_bytes(in.text));
     hash = combine_hash(hash, static_cast<uint64_t>(in.outputs));
   }
@@ -124,19 +125,23 @@ void draw_decisions(const Trace& trace, std::span<int64_t> decisions, Rng& rng) 
     if (in.op == Op::kSamplePerfectTile) {
       int64_t extent = 1;
       for (int64_t f : d) extent *= f;
-      draw_perfect_tile(extent, in.attrs[1], rng, d);
+      draw_perfect_tile(extent, integer(in, "max_innermost"), rng, d);
     } else if (in.op == Op::kSampleTile) {
-      draw_tile(in.attrs[3], in.attrs[1], in.attrs[2], rng, d.first(d.size() - 1));
-      d.back() = draw_tail(in.attrs[4], rng);
+      draw_tile(integer(in, "extent"), integer(in, "max_innermost"), integer(in, "multiple"), rng,
+                d.first(d.size() - 1));
+      d.back() = draw_tail(integer(in, "tails"), rng);
     } else if (in.op == Op::kSampleCategorical) {
-      size_t n = in.attrs.size() / 2;
-      std::vector<double> weights(in.attrs.begin() + static_cast<std::ptrdiff_t>(n), in.attrs.end());
-      d[0] = rng.weighted(weights);
+      const std::span<const int64_t> weights = attribute(in, "weights");
+      d[0] = rng.weighted(std::vector<double>(weights.begin(), weights.end()));
     }
   }
 }
 
 namespace {
+
+bool is_choice(const Instruction& in) {
+  return in.op == Op::kSampleCategorical && attribute(in, "candidates").size() >= 2;
+}
 
 // What may be mutated, by mutator.
 using Mutable = std::array<std::vector<const Instruction*>, kMutators>;
@@ -155,15 +160,17 @@ bool mutate_one_of(const std::vector<const Instruction*>& pool, std::span<int64_
     std::span<int64_t> d = decision_of(in, decisions);
     if (d.empty()) return false;
     if (in.op == Op::kSamplePerfectTile) {
-      if (mutate_perfect_tile(d, in.attrs[1], rng)) return true;
+      if (mutate_perfect_tile(d, integer(in, "max_innermost"), rng)) return true;
     } else if (in.op == Op::kSampleTile) {
-      if (in.attrs[4] != 1 && rng.below(8) == 0) {
-        d.back() = draw_tail(in.attrs[4], rng);
+      if (const int64_t tails = integer(in, "tails"); tails != 1 && rng.below(8) == 0) {
+        d.back() = draw_tail(tails, rng);
         return true;
       }
-      if (mutate_tile(d.first(d.size() - 1), in.attrs[3], in.attrs[1], in.attrs[2], rng)) return true;
+      if (mutate_tile(d.first(d.size() - 1), integer(in, "extent"), integer(in, "max_innermost"),
+                      integer(in, "multiple"), rng))
+        return true;
     } else {
-      auto n = static_cast<int64_t>(in.attrs.size() / 2);
+      const auto n = std::ssize(attribute(in, "candidates"));
       int64_t other = rng.below(n - 1);
       if (other >= d[0]) ++other;
       d[0] = other;
@@ -184,14 +191,15 @@ std::optional<Mutator> mutator_of(const Trace& trace, const Instruction& instruc
   if (instruction.op == Op::kSamplePerfectTile || instruction.op == Op::kSampleTile)
     return instruction.outputs >= 2 ? std::optional(Mutator::kTile) : std::nullopt;
   if (instruction.op == Op::kSampleComputeLocation) return Mutator::kComputeLocation;
-  if (instruction.op != Op::kSampleCategorical || instruction.attrs.size() < 4) return std::nullopt;
+  if (!is_choice(instruction)) return std::nullopt;
   const Input value = variable(instruction.first_output);
   for (const Instruction& user : trace.instructions) {
     if (std::find(user.inputs.begin(), user.inputs.end(), value) == user.inputs.end()) continue;
     if (user.op == Op::kSplit) return Mutator::kThreadBinding;
     if (user.op != Op::kAnnotate) continue;
-    if (user.attrs[0] == static_cast<int64_t>(ir::AnnotationKey::kUnrollMax)) return Mutator::kUnroll;
-    if (user.attrs[0] == static_cast<int64_t>(ir::AnnotationKey::kMaxParallel)) return Mutator::kParallel;
+    const auto key = enumerator<ir::AnnotationKey>(user, "key");
+    if (key == ir::AnnotationKey::kUnrollMax) return Mutator::kUnroll;
+    if (key == ir::AnnotationKey::kPersistentBlocks) return Mutator::kParallel;
   }
   return Mutator::kTile;
 }
@@ -214,7 +222,7 @@ bool mutate(const Trace& trace, std::span<int64_t> decisions, Rng& rng) {
   for (const Instruction& in : trace.instructions) {
     if (in.op == Op::kSamplePerfectTile || in.op == Op::kSampleTile) {
       if (in.outputs >= 2) tiles.push_back(&in);
-    } else if (in.op == Op::kSampleCategorical && in.attrs.size() >= 4) {
+    } else if (is_choice(in)) {
       others.push_back(&in);
     }
   }

@@ -1,20 +1,21 @@
 // The two text forms of traces. Lines for people:
-//   v3, v4 = split(v1, v7, _) [attrs] <decision>
-// and JSON for records: {"version", "instructions": [[op, inputs, attrs, text, outputs]...], "decisions": [...]}.
+//   v3 = cache_read(v1) read=0 scope=local
+//   v4, v5 = sample_perfect_tile(v2) max_innermost=16 <8, 4>
+// and JSON for records: {"version": 2, "instructions": [[op, inputs, {attribute: value}, outputs]...], "decisions"}.
+// Version 1 had numbers for names: `cache_read(v1) [0, 7]` and [op, inputs, [numbers], text, outputs]. Both are read.
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
-#include <nlohmann/json.hpp>
 
-#include "tcc/schedule/trace.h"
+#include "schedule/attributes.h"
 #include "tcc/support/text.h"
 
 namespace tcc::schedule {
 
 namespace {
 
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
 constexpr size_t kMaxInstructions = 4096;
 
 std::string print_input(const Input& i) {
@@ -27,25 +28,6 @@ std::string print_input(const Input& i) {
       return "_";
   }
   return "";
-}
-
-std::optional<Op> op_from_name(std::string_view name) {
-  constexpr Op kAll[] = {
-#define TCC_X(kind, text) Op::k##kind,
-      TCC_SCHEDULE_OPS(TCC_X)
-#undef TCC_X
-  };
-  for (Op op : kAll)
-    if (op_name(op) == name) return op;
-  return std::nullopt;
-}
-
-std::vector<std::string> all_op_names() {
-  return {
-#define TCC_X(kind, text) text,
-      TCC_SCHEDULE_OPS(TCC_X)
-#undef TCC_X
-  };
 }
 
 // How many decision slots an instruction has.
@@ -101,14 +83,12 @@ class LineParser {
       skip();
     }
     size_t begin = at_;
-    while (at_ < line_.size() && (std::isalnum(static_cast<unsigned char>(line_[at_])) != 0 || line_[at_] == '_'))
-      ++at_;
-    std::string_view word = line_.substr(begin, at_ - begin);
-    std::optional<Op> op = op_from_name(word);
+    const std::string_view name = word();
+    std::optional<Op> op = op_from_name(name);
     if (!op) {
       at_ = begin;
       std::vector<std::string> known = all_op_names();
-      std::string hint = suggest(word, known);
+      std::string hint = suggest(name, known);
       return fail("an instruction" + (hint.empty() ? "" : ", " + hint));
     }
     in.op = *op;
@@ -136,8 +116,7 @@ class LineParser {
       skip();
     }
     skip();
-    if (eat('[')) TCC_TRY_VOID(list(']', in.attrs));
-    skip();
+    TCC_TRY_VOID(attributes(in));
     if (eat('<')) {
       std::vector<int64_t> d;
       TCC_TRY_VOID(list('>', d));
@@ -167,6 +146,72 @@ class LineParser {
     if (code != std::errc{}) return fail("an integer");
     at_ = static_cast<size_t>(end - line_.data());
     return v;
+  }
+  std::string_view word() {
+    const size_t begin = at_;
+    while (at_ < line_.size() &&
+           (std::isalnum(static_cast<unsigned char>(line_[at_])) != 0 || line_[at_] == '_' || line_[at_] == '.'))
+      ++at_;
+    return line_.substr(begin, at_ - begin);
+  }
+  // `name=value` for each attribute, `value` for a nameless one, or the numbers of version 1 in brackets.
+  Result<void> attributes(Instruction& in) {
+    const size_t begin = at_;
+    Legal<void> done = {};
+    if (eat('[')) {
+      std::vector<int64_t> numbers;
+      TCC_TRY_VOID(list(']', numbers));
+      done = set_first_attributes(in, std::move(numbers));
+    } else {
+      Json values = Json::object();
+      for (const Attribute& a : op_row(in.op).attributes)
+        if (a.kind == Attribute::Kind::kName) values[std::string(a.name)] = in.text;
+      const bool none = op_row(in.op).attributes.empty();
+      for (skip(); !none && at_ < line_.size() && line_[at_] != '<'; skip()) {
+        const size_t start = at_;
+        std::string name(word());
+        if (name.empty()) return fail("an attribute, '<' or the end of the line");
+        Json value;
+        if (eat('=')) {
+          TCC_TRY(value, json_value(0));
+        } else if (const Attribute* a = nameless_attribute(in.op)) {
+          value = std::exchange(name, std::string(a->name));
+        } else {
+          return fail("'=' and the attribute's value");
+        }
+        if (values.contains(name)) {
+          at_ = start;
+          return fail(fmt::format("attribute {} once", name));
+        }
+        values[name] = std::move(value);
+      }
+      done = set_attributes(in, values);
+    }
+    skip();
+    if (!done) return input_error("{}:{}:{}: {}: {}", file_, number_, begin + 1, op_name(in.op), done.error().text);
+    return {};
+  }
+  Result<Json> json_value(int depth) {
+    if (eat('[')) {
+      if (depth > 3) return fail("a value that is not nested so deeply");
+      Json out = Json::array();
+      for (skip(); !eat(']'); skip()) {
+        if (!out.empty()) {
+          if (!eat(',')) return fail("',' or ']'");
+          skip();
+        }
+        TCC_TRY(Json item, json_value(depth + 1));
+        out.push_back(std::move(item));
+      }
+      return out;
+    }
+    if (at_ < line_.size() && (std::isdigit(static_cast<unsigned char>(line_[at_])) != 0 || line_[at_] == '-')) {
+      TCC_TRY(const int64_t v, integer());
+      return Json(v);
+    }
+    const std::string_view text = word();
+    if (text.empty()) return fail("a value");
+    return Json(std::string(text));
   }
   Result<void> list(char close, std::vector<int64_t>& out) {
     skip();
@@ -202,7 +247,7 @@ std::string print_trace(const Trace& trace) {
     for (size_t i = 0; i < in.inputs.size(); ++i)
       out += (i > 0 || !in.text.empty() ? ", " : "") + print_input(in.inputs[i]);
     out += ")";
-    if (!in.attrs.empty()) out += fmt::format(" [{}]", fmt::join(in.attrs, ", "));
+    if (const std::string text = print_attributes(in); !text.empty()) out += " " + text;
     if (in.decision >= 0) {
       auto first = trace.decisions.begin() + in.decision;
       out += fmt::format(" <{}>", fmt::join(first, first + in.decision_length, ", "));
@@ -233,62 +278,95 @@ Result<Trace> parse_trace(std::string_view text, std::string_view file) {
 }
 
 std::string trace_to_json(const Trace& trace) {
-  nlohmann::json instructions = nlohmann::json::array();
+  Json instructions = Json::array();
   for (const Instruction& in : trace.instructions) {
-    nlohmann::json inputs = nlohmann::json::array();
+    Json inputs = Json::array(), attributes = Json::object();
     for (const Input& i : in.inputs) inputs.push_back(print_input(i));
-    instructions.push_back({op_name(in.op), inputs, in.attrs, in.text, in.outputs});
+    for (const Attribute& a : op_row(in.op).attributes)
+      if (std::optional<Json> value = attribute_value(in, a)) attributes[std::string(a.name)] = std::move(*value);
+    instructions.push_back(Json::array({op_name(in.op), inputs, attributes, in.outputs}));
   }
-  return nlohmann::json{{"version", kVersion}, {"instructions", instructions}, {"decisions", trace.decisions}}.dump();
+  return Json{{"version", kVersion}, {"instructions", instructions}, {"decisions", trace.decisions}}.dump();
 }
 
+namespace {
+
+bool append_integers(const Json& list, std::vector<int64_t>& out) {
+  if (!list.is_array()) return false;
+  for (const Json& v : list) {
+    if (!v.is_number_integer()) return false;
+    out.push_back(v.get<int64_t>());
+  }
+  return true;
+}
+
+std::optional<Input> input_from(const Json& json) {
+  const std::string s = json.is_string() ? json.get<std::string>() : "";
+  if (s == "_") return kInferred;
+  const char* begin = s.data() + (!s.empty() && s[0] == 'v' ? 1 : 0);
+  int64_t v = 0;
+  const auto [end, code] = std::from_chars(begin, s.data() + s.size(), v);
+  if (code != std::errc{} || end != s.data() + s.size()) return std::nullopt;
+  return Input{begin == s.data() ? Input::Kind::kLiteral : Input::Kind::kVariable, v};
+}
+
+// A row of `version`. The reject's text says what was expected.
+Legal<Instruction> instruction_from(const Json& row, int64_t version) {
+  auto bad = [](const std::string& what) { return ir::reject(ir::RejectReason::kBadDecision, what); };
+  const size_t outputs = version == 1 ? 4 : 3;
+  if (!row.is_array() || row.size() != outputs + 1 || !row[0].is_string() || !row[1].is_array() ||
+      !row[outputs].is_number_integer())
+    return bad(version == 1 ? "an instruction is [op, inputs, attributes, text, outputs]"
+                            : "an instruction is [op, inputs, attributes, outputs]");
+  Instruction in{};
+  const std::string name = row[0].get<std::string>();
+  const std::optional<Op> op = op_from_name(name);
+  if (!op) {
+    const std::string hint = suggest(name, all_op_names());
+    return bad(fmt::format("unknown instruction '{}'{}", sanitize(name, 40), hint.empty() ? "" : ", " + hint));
+  }
+  in.op = *op;
+  for (const Json& i : row[1]) {
+    const std::optional<Input> input = input_from(i);
+    if (!input)
+      return bad(
+          fmt::format("{}: expected 'v<number>', a number or '_' as input, found {}", name, sanitize(i.dump(), 40)));
+    in.inputs.push_back(*input);
+  }
+  in.outputs = static_cast<int>(std::clamp<int64_t>(row[outputs].get<int64_t>(), -1, 1 << 20));
+  Legal<void> done = {};
+  if (version == 1) {
+    std::vector<int64_t> numbers;
+    if (!append_integers(row[2], numbers) || !row[3].is_string()) return bad(name + ": attributes are integers");
+    in.text = row[3].get<std::string>();
+    done = set_first_attributes(in, std::move(numbers));
+  } else if (!row[2].is_object()) {
+    return bad(name + ": attributes are an object");
+  } else {
+    done = set_attributes(in, row[2]);
+  }
+  if (!done) return bad(fmt::format("{}: {}", name, done.error().text));
+  return in;
+}
+
+}  // namespace
+
 Result<Trace> trace_from_json(std::string_view text, std::string_view file) {
-  nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
+  const Json json = Json::parse(text, nullptr, false);
   auto bad = [&](const std::string& what) { return input_error("{}: not a trace: {}", file, what); };
   if (json.is_discarded() || !json.is_object()) return bad("no JSON object");
-  if (!json.contains("version") || !json["version"].is_number_integer() || json["version"] != kVersion)
-    return bad(fmt::format("version {} is expected", kVersion));
-  if (!json.contains("instructions") || !json["instructions"].is_array() || !json.contains("decisions") ||
-      !json["decisions"].is_array())
+  const Json version = json.value("version", Json());
+  if (!version.is_number_integer() || version < 1 || version > kVersion)
+    return bad(fmt::format("version 1 to {} is expected", kVersion));
+  if (!json.contains("instructions") || !json["instructions"].is_array() || !json.contains("decisions"))
     return bad("'instructions' and 'decisions' are expected");
   if (json["instructions"].size() > kMaxInstructions) return bad("too many instructions");
-  auto integers = [](const nlohmann::json& list, std::vector<int64_t>& out) {
-    if (!list.is_array()) return false;
-    for (const auto& v : list) {
-      if (!v.is_number_integer()) return false;
-      out.push_back(v.get<int64_t>());
-    }
-    return true;
-  };
   Trace trace;
-  if (!integers(json["decisions"], trace.decisions)) return bad("decisions are integers");
-  for (const auto& row : json["instructions"]) {
-    if (!row.is_array() || row.size() != 5 || !row[0].is_string() || !row[1].is_array() || !row[3].is_string() ||
-        !row[4].is_number_integer())
-      return bad("an instruction is [op, inputs, attrs, text, outputs]");
-    Instruction in{};
-    std::string name = row[0].get<std::string>();
-    std::optional<Op> op = op_from_name(name);
-    if (!op) return bad("unknown instruction '" + sanitize(name, 40) + "'");
-    in.op = *op;
-    for (const auto& i : row[1]) {
-      if (!i.is_string()) return bad("inputs are strings");
-      std::string s = i.get<std::string>();
-      int64_t v = 0;
-      const char* begin = s.data() + (!s.empty() && s[0] == 'v' ? 1 : 0);
-      if (s == "_") {
-        in.inputs.push_back(kInferred);
-      } else if (auto [end, code] = std::from_chars(begin, s.data() + s.size(), v);
-                 code != std::errc{} || end != s.data() + s.size()) {
-        return bad("input '" + sanitize(s, 40) + "'");
-      } else {
-        in.inputs.push_back({begin == s.data() ? Input::Kind::kLiteral : Input::Kind::kVariable, v});
-      }
-    }
-    if (!integers(row[2], in.attrs)) return bad("attributes are integers");
-    in.text = row[3].get<std::string>();
-    in.outputs = static_cast<int>(std::clamp<int64_t>(row[4].get<int64_t>(), -1, 1 << 20));
-    trace.instructions.push_back(std::move(in));
+  if (!append_integers(json["decisions"], trace.decisions)) return bad("decisions are integers");
+  for (const Json& row : json["instructions"]) {
+    Legal<Instruction> in = instruction_from(row, version.get<int64_t>());
+    if (!in) return bad(fmt::format("instruction {}: {}", trace.instructions.size(), in.error().text));
+    trace.instructions.push_back(std::move(*in));
   }
   TCC_TRY_VOID(number(trace, std::string(file)));
   return trace;

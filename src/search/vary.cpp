@@ -55,11 +55,12 @@ void transfer_perfect_tile(std::span<const int64_t> wanted, int64_t max_innermos
 }
 
 void transfer_tile(std::span<const int64_t> wanted, const Instruction& to, std::span<int64_t> out) {
-  int64_t extent = to.attrs[3], rest = extent;
+  const int64_t extent = schedule::integer(to, "extent");
+  int64_t rest = extent;
   for (size_t i = out.size(); i-- > 1;) {
     bool last = i + 1 == out.size();
-    int64_t step = last ? std::max<int64_t>(to.attrs[2], 1) : 1;
-    int64_t limit = last ? std::min(to.attrs[1], extent) : rest;
+    int64_t step = last ? std::max<int64_t>(schedule::integer(to, "multiple"), 1) : 1;
+    int64_t limit = last ? std::min(schedule::integer(to, "max_innermost"), extent) : rest;
     int64_t factor = step > 1 ? wanted[i] / step * step : wanted[i];
     out[i] = std::clamp<int64_t>(factor, std::min(step, limit), limit);
     rest = (rest + out[i] - 1) / out[i];
@@ -68,13 +69,14 @@ void transfer_tile(std::span<const int64_t> wanted, const Instruction& to, std::
 }
 
 void transfer_choice(int64_t index, const Instruction& from, const Instruction& to, int64_t& out) {
-  size_t from_n = from.attrs.size() / 2, to_n = to.attrs.size() / 2;
-  if (index < 0 || static_cast<size_t>(index) >= from_n) return;
-  int64_t wanted = from.attrs[static_cast<size_t>(index)];
+  const std::span<const int64_t> known = schedule::attribute(from, "candidates");
+  const std::span<const int64_t> candidates = schedule::attribute(to, "candidates");
+  if (index < 0 || index >= std::ssize(known)) return;
+  const int64_t wanted = known[static_cast<size_t>(index)];
   size_t best = 0;
-  for (size_t i = 1; i < to_n; ++i)
-    if (distance(to.attrs[i], wanted) < distance(to.attrs[best], wanted)) best = i;
-  if (to_n > 0) out = static_cast<int64_t>(best);
+  for (size_t i = 1; i < candidates.size(); ++i)
+    if (distance(candidates[i], wanted) < distance(candidates[best], wanted)) best = i;
+  out = static_cast<int64_t>(best);
 }
 
 }  // namespace
@@ -122,10 +124,11 @@ std::vector<int64_t> transfer_decisions(const schedule::Trace& from, std::span<c
     std::span<const int64_t> wanted = of(source, decisions);
     std::span<int64_t> d = of(in, std::span<int64_t>(out));
     if (in.op == Op::kSamplePerfectTile) {
-      transfer_perfect_tile(wanted.first(factors_of(source)), in.attrs[1], d);
+      transfer_perfect_tile(wanted.first(factors_of(source)), schedule::integer(in, "max_innermost"), d);
     } else if (in.op == Op::kSampleTile) {
       transfer_tile(wanted.first(factors_of(source)), in, d.first(factors_of(in)));
-      if (source.op == Op::kSampleTile && (in.attrs[4] >> wanted.back() & 1) != 0) d.back() = wanted.back();
+      if (source.op == Op::kSampleTile && (schedule::integer(in, "tails") >> wanted.back() & 1) != 0)
+        d.back() = wanted.back();
     } else {
       transfer_choice(wanted[0], source, in, d[0]);
     }

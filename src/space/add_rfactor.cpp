@@ -83,7 +83,7 @@ class AddRfactor : public Module {
     std::vector<LoopRv> made = s.get_loops(vectorised), outer = s.get_loops(partial);
     if (!s.ok() || made.empty() || outer.size() < 2) return false;
     s.vectorize(made.back());
-    s.annotate(outer.back(), AnnotationKey::kTree, lit(1));
+    s.annotate(outer.back(), AnnotationKey::kTreeReduce, lit(1));
     outer.pop_back();
     fuse_parallel(s, outer);
     return s.ok();

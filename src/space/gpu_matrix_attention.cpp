@@ -158,7 +158,7 @@ class MatrixAttention {
       if (!s_.ok() || !loops.row) return false;
       // Lanes share the rows of what maxima and sums are taken of.
       if (!loops.reduced.empty() && name != a_.scores && name != a_.product)
-        s_.annotate(loops.reduced.back(), AnnotationKey::kTree, lit(1));
+        s_.annotate(loops.reduced.back(), AnnotationKey::kTreeReduce, lit(1));
     }
     return s_.ok();
   }

@@ -2,7 +2,7 @@
 //
 //   grid (row) {
 //     threads t { part[t] = 0; r { i { part[t] += x[row, (r*T + t)*I + i] } } }   shared, in a register while summed
-//     u @tree { sum += part[u] }                                                  shared
+//     u @tree_reduce { sum += part[u] }                                                  shared
 //     threads t { r { i { y[row, (r*T + t)*J + i] = f(x[row, (r*T + t)*J + i], sum) } } } }
 //
 // I and J are drawn for each step: neighbouring elements of a thread, for loads that lie side by side.
@@ -156,7 +156,7 @@ class GpuReduction : public Module {
     s.annotate(last[0], AnnotationKey::kUnrollMax, drawn.unroll);
     s.unroll(last[2]);
     std::vector<LoopRv> combining = s.get_loops(block);
-    if (s.ok()) s.annotate(combining.back(), AnnotationKey::kTree, lit(1));
+    if (s.ok()) s.annotate(combining.back(), AnnotationKey::kTreeReduce, lit(1));
     return s.ok();
   }
 };

@@ -126,7 +126,7 @@ class GpuTiling : public Module {
     for (size_t i = 0; i < nest.extents.size(); ++i)
       domain *= nest.reduce[i] ? 1 : static_cast<double>(nest.extents[i]);
     if (domain > static_cast<double>(2 * target.cuda.warp_size))
-      s.annotate(grid, AnnotationKey::kTiled, lit(target.cuda.warp_size));
+      s.annotate(grid, AnnotationKey::kMinThreads, lit(target.cuda.warp_size));
 
     // Step 3. The result leaves its thread; what is read comes through shared memory.
     s.reverse_compute_at(result, t.s[2].back());

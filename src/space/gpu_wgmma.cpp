@@ -2,7 +2,7 @@
 // Operands go to shared memory by tensor copies that warps of their own start, several iterations ahead, and the
 // instructions read them there; sums stay in the registers of one or two warpgroups (lower/gpu/expand_roles.h).
 //
-//   grid (batch, I0, J, I1) { cluster (I2, J1) { warpgroups W {          max_parallel
+//   grid (batch, I0, J, I1) { cluster (I2, J1) { warpgroups W {          persistent_blocks
 //     K0 { As = A; Bs = B                           pipeline_depth, pipeline_role
 //          K1 { M { wgmma 64 x n x 16 } } }
 //     C = acc } } }
@@ -116,7 +116,7 @@ class GpuWgmma : public Module {
     LoopRv tiles = fuse_all(s, grid);
     s.bind(tiles, Axis::kGridX);
     const std::vector<int64_t> at_a_time = walkers(form, rows * columns, target, options);
-    if (!at_a_time.empty()) s.annotate(tiles, AnnotationKey::kMaxParallel, sample_uniform(s, at_a_time));
+    if (!at_a_time.empty()) s.annotate(tiles, AnnotationKey::kPersistentBlocks, sample_uniform(s, at_a_time));
     s.bind(across[1], Axis::kClusterX);
     s.bind(along[1], Axis::kClusterY);
     s.bind(groups[0], Axis::kWarpgroup);
@@ -132,7 +132,7 @@ class GpuWgmma : public Module {
     s.annotate(k[0], AnnotationKey::kPipelineDepth, sample_uniform(s, depths));
     s.annotate(k[0], AnnotationKey::kPipelineRole, lit(1));
     if (!at_a_time.empty() && !options.wgmma_parts.empty())
-      s.annotate(k[0], AnnotationKey::kTree, sample_uniform(s, options.wgmma_parts));
+      s.annotate(k[0], AnnotationKey::kTreeReduce, sample_uniform(s, options.wgmma_parts));
     s.unroll(k[1]);
     s.tensorize(i[2], instruction);
     return s.ok();

@@ -164,7 +164,7 @@ class RowTiling : public Module {
       if (compute_within(trial, partial, pass)) ask_ahead(trial, pass, target);
       trial.vectorize(lanes.back());
       annotate_tail(trial, pass, tile);
-      trial.annotate(rest.back(), AnnotationKey::kTree, schedule::lit(1));
+      trial.annotate(rest.back(), AnnotationKey::kTreeReduce, schedule::lit(1));
     }
     if (trial.ok()) s = std::move(trial);
   }

@@ -168,9 +168,10 @@ Legal<Kernel> instantiate(const Sketch& sketch, std::span<const int64_t> decisio
       if (sketch.symbols[slot] == kNoId) continue;
       int64_t value = decisions[slot];
       if (in.op == Op::kSampleCategorical) {
-        if (value < 0 || static_cast<size_t>(value) >= in.attrs.size() / 2)
-          return reject(RejectReason::kBadDecision, fmt::format("choice {} of {}", value, in.attrs.size() / 2));
-        value = in.attrs[static_cast<size_t>(value)];
+        const std::span<const int64_t> candidates = schedule::attribute(in, "candidates");
+        if (value < 0 || value >= std::ssize(candidates))
+          return reject(RejectReason::kBadDecision, fmt::format("choice {} of {}", value, candidates.size()));
+        value = candidates[static_cast<size_t>(value)];
       }
       bool factor = in.op == Op::kSamplePerfectTile || (in.op == Op::kSampleTile && i + 1 < in.decision_length);
       if (value < 1 && factor) return reject(RejectReason::kBadDecision, "a factor below one");

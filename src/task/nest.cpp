@@ -327,10 +327,6 @@ Expr identity_of(Builder& b, ReducerKind reducer, Type type) {
     case ReducerKind::kMin:
       return is_float(type) ? b.real(HUGE_VAL, type) : b.integer(highest_of(type), type);
     case ReducerKind::kNone:
-    case ReducerKind::kArgMax:
-    case ReducerKind::kArgMin:
-    case ReducerKind::kWelford:
-    case ReducerKind::kOnlineSoftmax:
       break;
   }
   TCC_UNREACHABLE("no scalar identity of {}", reducer_name(reducer));
@@ -347,10 +343,6 @@ Expr combine(Builder& b, ReducerKind reducer, Expr x, Expr y) {
     case ReducerKind::kMin:
       return b.min(x, y);
     case ReducerKind::kNone:
-    case ReducerKind::kArgMax:
-    case ReducerKind::kArgMin:
-    case ReducerKind::kWelford:
-    case ReducerKind::kOnlineSoftmax:
       break;
   }
   TCC_UNREACHABLE("no scalar combiner of {}", reducer_name(reducer));

@@ -18,7 +18,7 @@ float reduce(const target::Target& target, ExprKind kind, const std::vector<floa
   Nest t;
   auto n = static_cast<int64_t>(x.size());
   const ir::Buffer *in = t.input("x", Type::kF32, {n}), *out = t.output("y", Type::kF32, {1});
-  std::array<ir::Annotation, 1> tree = {ir::Annotation{ir::AnnotationKey::kTree, t.i(1)}};
+  std::array<ir::Annotation, 1> tree = {ir::Annotation{ir::AnnotationKey::kTreeReduce, t.i(1)}};
   ir::Stmt combine = t.loop(n, LoopKind::kSerial, [&](ir::Expr i) {
     return t.store(out, {t.i(0)}, t.b().binary(kind, t.load(out, {t.i(0)}), t.load(in, {i})));
   });

@@ -162,7 +162,7 @@ TEST_CASE("blocks of a cluster are sent once what they share, and walkers fill t
   temp acc: f32[64, 64] local
   temp As: f16[64, 64] shared
   temp Bs: f16[64, 64] shared
-  for g in {tiles} bound(grid.x) @max_parallel({limit}) {{
+  for g in {tiles} bound(grid.x) @persistent_blocks({limit}) {{
     for x in {cx} bound(cluster.x) {{
       for y in {cy} bound(cluster.y) {{
         alloc acc {{

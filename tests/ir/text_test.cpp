@@ -50,7 +50,7 @@ const char* const kGemm = R"(kernel scheduled {
   for i in m parallel @unroll_max(16) {
     for j in s0 {
       for k in s1*2 bound(thread.x) {
-        block gemm(vi: spatial m = i, vj: spatial 512 = j*32 + k, vk: reduce 512 = min(i, j)) reduce(sum) where j*32 + k < 500 @tiled(1) {
+        block gemm(vi: spatial m = i, vj: spatial 512 = j*32 + k, vk: reduce 512 = min(i, j)) reduce(sum) where j*32 + k < 500 @min_threads(1) {
           init {
             C[vi, vj] = 0.0
           }

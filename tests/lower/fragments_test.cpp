@@ -143,7 +143,7 @@ TEST_CASE("rows of a fragment are combined by the lanes that share them, and sum
   for (const auto& [combined, first] :
        {std::pair{"max(m[ri], s[ri, rj])", "-inf"}, std::pair{"m[ri] + s[ri, rj]", "0.0"},
         std::pair{"max(s[ri, rj] * 0.5, m[ri])", "3.0"}}) {
-    const ir::Kernel nest = chained(" @tree(1)", combined, first);
+    const ir::Kernel nest = chained(" @tree_reduce(1)", combined, first);
     auto code = lowered(nest);
     if (!code) FAIL(code.error().text);
     const testing::Reference reference(nest, 1e-3);
@@ -164,7 +164,7 @@ TEST_CASE("rows of a fragment are combined in another order only where the sched
   auto code = lowered(chained("", "m[ri] + s[ri, rj]", "0.0"));
   REQUIRE_FALSE(code.has_value());
   CHECK(has(code.error().text, "annotation (tree)"));
-  code = lowered(chained(" @tree(1)", "m[ri] - s[ri, rj]", "0.0"));
+  code = lowered(chained(" @tree_reduce(1)", "m[ri] - s[ri, rj]", "0.0"));
   REQUIRE_FALSE(code.has_value());
   CHECK(has(code.error().text, "unknown way"));
 }

@@ -39,7 +39,7 @@ std::string product(const Form& f) {
   temp acc: f32[64, 64] local
   temp As: f16[64, 64] shared
   temp Bs: f16[64, 64] shared
-  for g in {tiles} bound(grid.x) @max_parallel({limit}) {{
+  for g in {tiles} bound(grid.x) @persistent_blocks({limit}) {{
     for x in {x} bound(cluster.x) {{
       for y in {y} bound(cluster.y) {{
         for w in 1 bound(warpgroup) {{
@@ -81,7 +81,8 @@ std::string product(const Form& f) {
                      fmt::arg("rows", rows), fmt::arg("columns", columns), fmt::arg("out", f.out),
                      fmt::arg("tiles", f.tiles), fmt::arg("limit", f.at_a_time), fmt::arg("x", f.x), fmt::arg("y", f.y),
                      fmt::arg("depth", f.depth), fmt::arg("a", a), fmt::arg("row", row), fmt::arg("value", f.value),
-                     fmt::arg("where", where), fmt::arg("tree", f.parts > 0 ? fmt::format(" @tree({})", f.parts) : ""));
+                     fmt::arg("where", where),
+                     fmt::arg("tree", f.parts > 0 ? fmt::format(" @tree_reduce({})", f.parts) : ""));
 }
 
 target::Target h200() {

@@ -9,6 +9,7 @@
 #include <catch2/catch.hpp>
 #include <cstdlib>
 
+#include "tcc/schedule/trace.h"
 #include "tcc/support/files.h"
 
 using namespace tcc;
@@ -136,6 +137,34 @@ TEST_CASE("a file with a view, a trigger or a virtual table is refused", "[error
       CHECK_THAT(store.error().message, Catch::Contains("found the " + what));
     }
   }
+}
+
+TEST_CASE("traces of an older file get names when it is opened for writing", "[unit]") {
+  auto dir = TemporaryDirectory::create("tcc-record").value();
+  std::string path = dir->path() + "/records.db";
+  const std::string first =
+      R"({"version":1,"instructions":[["get_block",[],[],"C",1],["get_loops",["v0"],[],"",1],)"
+      R"(["sample_perfect_tile",["v1"],[2,16],"",2],["split",["v1","v2","v3"],[],"",2],["bind",["v4"],[9],"",0],)"
+      R"(["annotate",["v5","16"],[14],"",0]],"decisions":[4,8]})";
+  Record in = sample(1, 2, 3e-6);
+  in.trace = first;
+  in.skeleton = 0x8fdd51bbfe7d09e8ull;
+  Record unreadable = sample(1, 3, 4e-6);
+  unreadable.trace = "{}";
+  REQUIRE(open_ok(path)->add_all(std::vector<Record>{in, unreadable}));
+  run_sql(path, "PRAGMA user_version=4");
+
+  CHECK(open_ok(path, Store::Mode::kReadOnly)->best(1, kTarget).value()->trace == first);
+  const Record now = *open_ok(path)->best(1, kTarget).value();
+  const auto old_trace = schedule::trace_from_json(first), trace = schedule::trace_from_json(now.trace);
+  REQUIRE((old_trace.has_value() && trace.has_value()));
+  CHECK(now.trace == schedule::trace_to_json(*old_trace));
+  CHECK_THAT(now.trace, Catch::Contains(R"({"key":"tree_reduce"})") && Catch::Contains(R"({"axis":"thread.x"})"));
+  CHECK(*trace == *old_trace);
+  CHECK(now.nest == in.nest);
+  // As the version that wrote the file hashed it.
+  CHECK(schedule::skeleton_hash(*trace) == now.skeleton);
+  CHECK(open_ok(path)->all(1).value()[1].trace == "{}");
 }
 
 TEST_CASE("a record comes back as it went in", "[unit]") {

@@ -200,6 +200,7 @@ void draw_candidates(const Subject& subject, const std::string& target_text, std
                   kernel_text,
                   schedule::trace_to_json(trace),
                   fmt::format("{:016x}", hash_bytes(code->text)),
+                  hashes_of(trace, *kernel, code->nest),
                   {}};
       c.length = code->text.size();
       out.push_back(std::move(c));

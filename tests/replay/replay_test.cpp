@@ -57,11 +57,18 @@ void check_file(const std::string& path) {
   if (!code) FAIL(name << ": " << code.error().message);
   if (const std::string dump = setting("TCC_REPLAY_DUMP"); !dump.empty()) write_text(dump, name, code->text);
   const std::string text = fmt::format("{:016x}", hash_bytes(code->text));
+  const std::string hashes = hashes_of(*trace, *kernel, code->nest);
   if (setting("TCC_UPDATE_REPLAY") == "1") {
     stored->code = text;
+    stored->hashes = hashes;
     REQUIRE(write_file(path, print_stored(*stored)).has_value());
     return;
   }
+  // Record files hold these: the first two may never change, the last only where lowering to Nest does.
+  CHECK(stored->hashes == hashes);
+  auto again = schedule::trace_from_json(schedule::trace_to_json(*trace), path);
+  if (!again) FAIL(again.error().message);
+  CHECK(*again == *trace);
   if (stored->code == text) return;
   const std::string folder = std::string(TCC_BINARY_DIR) + "/replay";
   write_text(folder, name, code->text);

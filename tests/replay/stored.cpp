@@ -26,6 +26,7 @@ std::string print_stored(const StoredTrace& stored) {
   field("workload", Json(stored.workload).dump());
   field("target", Json(stored.target).dump());
   field("code", Json(stored.code).dump());
+  field("hashes", Json(stored.hashes).dump());
   field("covers", Json(stored.covers).dump());
   field("trace", Json::parse(stored.trace).dump());
   text += "  \"kernel\": [\n";
@@ -43,6 +44,7 @@ Result<StoredTrace> read_stored(const std::string& path) {
     out.workload = json.at("workload");
     out.target = json.at("target");
     out.code = json.at("code");
+    out.hashes = json.at("hashes");
     out.covers = json.at("covers").get<std::vector<std::string>>();
     out.trace = json.at("trace").dump();
     for (const Json& line : json.at("kernel")) out.kernel += line.get<std::string>() + "\n";
@@ -95,6 +97,11 @@ Result<Generated> generate_code(const ir::Kernel& start, const schedule::Trace& 
     out.text = codegen::cuda::without_unused(source.text);
   }
   return out;
+}
+
+std::string hashes_of(const schedule::Trace& trace, const ir::Kernel& start, const ir::Kernel& nest) {
+  return fmt::format("{:016x} {:016x} {:016x}", schedule::skeleton_hash(trace), ir::hash_kernel(start),
+                     ir::hash_kernel(nest));
 }
 
 bool can_generate(const target::Target& target) {

@@ -5,6 +5,7 @@
 //   trace     as schedule::trace_to_json() printed it when the file was made
 //   code      hash of the generated text: optimised LLVM IR, or the CUDA source with those functions of the prelude
 //             that it calls
+//   hashes    by which record files know the trace's skeleton, the plain kernel and its Nest kernel
 //   covers    what the trace was chosen for
 #pragma once
 
@@ -18,7 +19,7 @@
 namespace tcc::testing {
 
 struct StoredTrace {
-  std::string workload, target, kernel, trace, code;
+  std::string workload, target, kernel, trace, code, hashes;
   std::vector<std::string> covers;
 };
 
@@ -34,6 +35,9 @@ struct Generated {
 };
 // Replays, lowers and prints code. Errors name the step.
 Result<Generated> generate_code(const ir::Kernel& start, const schedule::Trace& trace, const target::Target& target);
+
+// Hashes of the skeleton, the plain kernel and its Nest kernel.
+std::string hashes_of(const schedule::Trace& trace, const ir::Kernel& start, const ir::Kernel& nest);
 
 // True where LLVM is part of the build, and for every GPU: CUDA source is printed without a device and without NVRTC.
 bool can_generate(const target::Target& target);

@@ -92,37 +92,34 @@ Result<std::vector<Example>> read_examples(const std::string& text, const std::s
   return out;
 }
 
-std::string check_example(const Example& example, const std::string& file, bool exact) {
+void check_example(const Example& example, const std::string& file, bool exact) {
   std::string where = fmt::format("{}:{} ({})", file, example.first_line, example.section);
   INFO(where << "\n" << example.trace);
   ir::Kernel before = parse_kernel(example.before, where);
-  auto trace = schedule::parse_trace(example.trace, where);
-  if (!trace) FAIL(trace.error().message);
-  auto result = schedule::replay(*trace, trace->decisions, before, std::make_shared<Arena>());
-  if (!result) {
-    const ir::Reject& r = result.error();
-    std::string outcome = fmt::format("{}\n{}\n", ir::reject_reason_name(r.reason), r.text);
-    INFO(outcome);
+  auto rejected = [&](const std::string& reason, const std::string& text) {
+    INFO(reason << "\n" << text);
     CHECK(example.rejected);
     std::vector<std::string> wanted = split_lines(example.expected);
     CHECK(wanted.size() == 2);
     if (wanted.size() == 2) {
-      CHECK(wanted[0] == ir::reject_reason_name(r.reason));
-      CHECK(r.text.find(wanted[1]) != std::string::npos);
+      CHECK(wanted[0] == reason);
+      CHECK(text.find(wanted[1]) != std::string::npos);
     }
-    return outcome;
-  }
+  };
+  auto trace = schedule::parse_trace(example.trace);
+  if (!trace) return rejected(kUnreadable, trace.error().message);
+  auto result = schedule::replay(*trace, trace->decisions, before, std::make_shared<Arena>());
+  if (!result) return rejected(std::string(ir::reject_reason_name(result.error().reason)), result.error().text);
   std::string outcome = ir::print(*result);
   INFO(outcome);
   CHECK_FALSE(example.rejected);
-  if (example.rejected) return outcome;
+  if (example.rejected) return;
   for (const std::string& finding : ir::verify(*result)) FAIL_CHECK(finding);
   check_same_outputs(before, *result);
   if (exact) CHECK(example.expected == outcome);
   CHECK_FALSE(example.expected.empty());
   if (!example.expected.empty())
     CHECK(ir::hash_kernel(parse_kernel(example.expected, where)) == ir::hash_kernel(*result));
-  return outcome;
 }
 
 std::string with_outcomes(const std::string& text, const std::vector<Example>& examples,

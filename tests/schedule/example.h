@@ -27,11 +27,12 @@ struct Example {
 // Errors: a trace without a kernel before it or without an outcome after it, an open fence.
 Result<std::vector<Example>> read_examples(const std::string& text, const std::string& file);
 
-// Replays the example and compares. Failures are reported through Catch. Returns the text of the file after an
-// update: the printed kernel, or the reject's reason and text. Accepted results are also verified and, where `before`
+// Replays the example and compares. Failures are reported through Catch. A rejected example names the reject's reason
+// and text, or kUnreadable and the message of parse_trace. Accepted results are also verified and, where `before`
 // has no scalars, run by the interpreter beside `before` with equal outputs. exact: the printed text must agree, not
 // the structure alone.
-std::string check_example(const Example& example, const std::string& file, bool exact);
+inline const std::string kUnreadable = "unreadable trace";
+void check_example(const Example& example, const std::string& file, bool exact);
 // The file's text with the outcomes replaced.
 std::string with_outcomes(const std::string& text, const std::vector<Example>& examples,
                           const std::vector<std::string>& outcomes);

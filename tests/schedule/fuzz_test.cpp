@@ -242,19 +242,69 @@ TEST_CASE("trace texts and JSON say what is wrong and where", "[errors]") {
   CHECK(text_error("v1 = get_block(\"x\")").find("t.trace:1:") == 0);
   CHECK(text_error("v0 = get_block(\"x)").find("a closing '\"'") != std::string::npos);
   CHECK(text_error("parallel(v3)").find("v3, which is not defined before it") != std::string::npos);
-  CHECK(text_error("v0 = get_block(\"x\")\nv1, v2 = sample_perfect_tile(v0) [2, 16]").find("expected a decision") !=
-        std::string::npos);
-  CHECK(text_error("v0 = get_block(\"x\")\nv1, v2 = sample_perfect_tile(v0) [2, 16] <1>").find("2 decisions") !=
-        std::string::npos);
+  CHECK(text_error("v0 = get_block(\"x\")\nv1, v2 = sample_perfect_tile(v0) max_innermost=16")
+            .find("expected a decision") != std::string::npos);
+  CHECK(
+      text_error("v0 = get_block(\"x\")\nv1, v2 = sample_perfect_tile(v0) max_innermost=16 <1>").find("2 decisions") !=
+      std::string::npos);
   CHECK(text_error("parallel() x").find("the end of the line") != std::string::npos);
+  // Attributes: where, what was expected, what was found, the nearest name.
+  const std::string block = "v0 = get_block(\"x\")\n";
+  CHECK(text_error(block + "annotate(v0, 16) unrol_max") ==
+        "t.trace:2:18: annotate: attribute key: expected an annotation (pipeline_async, pipeline_role, pipeline_depth, "
+        "unroll_max, persistent_blocks, cooperative_fetch, min_threads, prefetch, nontemporal, launch_bounds, tail, "
+        "tree_reduce), found unrol_max, did you mean 'unroll_max'?");
+  CHECK(text_error(block + "v1 = cache_read(v0) read=0 scop=local") ==
+        "t.trace:2:21: cache_read: expected read, scope, found attribute 'scop', did you mean 'scope'?");
+  CHECK(text_error(block + "v1 = cache_read(v0) read=0") ==
+        "t.trace:2:21: cache_read: attribute scope is missing: expected a scope (global, workspace, const, shared, "
+        "cluster_shared, local, amx_tile)");
+  CHECK(text_error(block + "v1 = cache_read(v0) read=first scope=local") ==
+        "t.trace:2:21: cache_read: attribute read: expected the number of a read, found first");
+  CHECK(text_error(block + "v1 = cache_read(v0) read=0 scope=local read=1").find("expected attribute read once") !=
+        std::string::npos);
+  CHECK(text_error("v0 = sample_categorical() candidates=[1, 2] weights=[1] <0>")
+            .find("attribute weights: expected as many items as candidates has, found 1") != std::string::npos);
+  CHECK(text_error("v0 = sample_categorical() candidates=[[[[[1]]]]] weights=[1] <0>").find("nested") !=
+        std::string::npos);
+  CHECK(text_error(block + "annotate(v0, 16) [0]").find("expected an annotation") != std::string::npos);
   auto json_error = [](const std::string& text) {
     auto trace = schedule::trace_from_json(text, "t.json");
     return trace ? std::string("accepted") : trace.error().message;
   };
   CHECK(json_error("").find("no JSON object") != std::string::npos);
-  CHECK(json_error("{}").find("version 1 is expected") != std::string::npos);
+  CHECK(json_error("{}").find("version 1 to 2 is expected") != std::string::npos);
   CHECK(json_error(R"({"version":1,"instructions":[["flip",[],[],"",0]],"decisions":[]})")
             .find("unknown instruction 'flip'") != std::string::npos);
+  CHECK(json_error(R"({"version":2,"instructions":[["cache_write",[],{"scope":"shard"},1]],"decisions":[]})") ==
+        "t.json: not a trace: instruction 0: cache_write: attribute scope: expected a scope (global, workspace, const, "
+        "shared, cluster_shared, local, amx_tile), found shard, did you mean 'shared'?");
   CHECK(json_error(R"({"version":1,"instructions":[],"decisions":[1]})").find("need 0 decisions, 1 are given") !=
         std::string::npos);
+}
+
+TEST_CASE("traces of the first version, with numbers for names, are read") {
+  const std::string first =
+      "v0 = get_block(\"x\")\nv1 = cache_read(v0) read=1 scope=local\nannotate(v0, 4) [6]\nannotate(v0, 16) [14]\n"
+      "v2 = sample_categorical() candidates=[0, 16] weights=[200000, 800000] <1>\ntransform_layout(v0) [-1, 2, 1, 0, 1, 8]\n"
+      "transform_block_layout(v0) map=[[[0, 4, 0], [1, 1, 0]], [[0, 1, 4]]]\n";
+  const std::string now =
+      "v0 = get_block(\"x\")\nv1 = cache_read(v0) read=1 scope=local\nannotate(v0, 4) persistent_blocks\n"
+      "annotate(v0, 16) tree_reduce\nv2 = sample_categorical() candidates=[0, 16] weights=[200000, 800000] <1>\n"
+      "transform_layout(v0) read=result order=[1, 0] tiles=[[1, 8]]\n"
+      "transform_block_layout(v0) map=[[[0, 4, 0], [1, 1, 0]], [[0, 1, 4]]]\n";
+  auto old = schedule::parse_trace(first), named = schedule::parse_trace(now);
+  if (!old) FAIL(old.error().message);
+  if (!named) FAIL(named.error().message);
+  CHECK(*old == *named);
+  CHECK(schedule::print_trace(*old) == now);
+  auto json = schedule::trace_from_json(
+      R"({"version":1,"instructions":[["get_block",[],[],"x",1],["cache_read",["v0"],[1,7],"",1],)"
+      R"(["bind",["v0"],[12],"",0]],"decisions":[]})");
+  if (!json) FAIL(json.error().message);
+  CHECK(schedule::print_trace(*json) ==
+        "v0 = get_block(\"x\")\nv1 = cache_read(v0) read=1 scope=local\nbind(v0) vthread\n");
+  CHECK(schedule::trace_to_json(*json) ==
+        R"({"version":2,"instructions":[["get_block",[],{"name":"x"},1],["cache_read",["v0"],)"
+        R"({"read":1,"scope":"local"},1],["bind",["v0"],{"axis":"vthread"},0]],"decisions":[]})");
 }

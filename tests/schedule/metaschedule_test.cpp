@@ -136,25 +136,25 @@ TEST_CASE("each instruction with a counterpart is read") {
                     : imported.error().message;
   };
   CHECK(only(R"(["GetSBlock", [], ["y", "main"], ["b9"]])") == "v3 = get_block(\"y\")\n");
-  CHECK(only(R"(["CacheRead", ["b0", ["b0"]], [0, "shared"], ["b9"]])") == "v3 = cache_read(v0) [0, 3]\n");
+  CHECK(only(R"(["CacheRead", ["b0", ["b0"]], [0, "shared"], ["b9"]])") == "v3 = cache_read(v0) read=0 scope=shared\n");
   CHECK(only(R"(["Split", ["l0", "None", 4], [true, false], ["l8", "l9"]])") == "v3, v4 = split(v1, _, 4)\n");
   CHECK(only(R"(["Split", ["l0", null, 4], [true, false], ["l8", "l9"]])") == "v3, v4 = split(v1, _, 4)\n");
   CHECK(only(R"(["RFactor", ["l1"], [2], ["b9"]])") == "v3 = rfactor(v0, v2)\n");
-  CHECK(only(R"(["ReIndex", ["b0"], [1, 0], ["b9"]])") == "v3 = reindex(v0) [1]\n");
-  CHECK(only(R"(["ReIndex", ["b0"], [0, 1], ["b9"]])") == "v3 = reindex(v0) [-1]\n");
-  CHECK(only(R"(["ReadAt", ["l0", "b0"], [1, "local"], ["b9"]])") == "v3 = read_at(v0, v1) [1, 7]\n");
-  CHECK(only(R"(["WriteAt", ["l0", "b0"], [0, "local"], ["b9"]])") == "v3 = write_at(v0, v1) [7]\n");
+  CHECK(only(R"(["ReIndex", ["b0"], [1, 0], ["b9"]])") == "v3 = reindex(v0) read=1\n");
+  CHECK(only(R"(["ReIndex", ["b0"], [0, 1], ["b9"]])") == "v3 = reindex(v0) read=result\n");
+  CHECK(only(R"(["ReadAt", ["l0", "b0"], [1, "local"], ["b9"]])") == "v3 = read_at(v0, v1) read=1 scope=local\n");
+  CHECK(only(R"(["WriteAt", ["l0", "b0"], [0, "local"], ["b9"]])") == "v3 = write_at(v0, v1) local\n");
   CHECK(only(R"(["DecomposePadding", ["b0", "l0"], [], ["b9"]])") == "v3 = decompose_padding(v0, v1)\n");
   CHECK(only(R"(["SampleComputeLocation", ["b0"], [], ["l9"]])") == "v3 = sample_compute_location(v0) <-1>\n");
   CHECK(only(R"(["Blockize", ["l0"], [1], ["b9"]])") == "v3 = blockize(v1)\n");
   CHECK(only(R"(["Tensorize", ["b0"], ["amx.zero.f32", 1], []])") == "tensorize(\"amx.zero.f32\", v0)\n");
-  CHECK(only(R"(["PadEinsum", ["b0"], [[16, 16, 4]], []])") == "pad_einsum(v0) [16, 16, 4]\n");
+  CHECK(only(R"(["PadEinsum", ["b0"], [[16, 16, 4]], []])") == "pad_einsum(v0) multiples=[16, 16, 4]\n");
   CHECK(only(R"(["GetChildBlocks", ["b0"], [], ["b8", "b9"]])") == "v3, v4 = get_child_blocks(v0)\n");
   CHECK(only(R"(["GetOutputBlocks", [], [], ["b9"]])") == "v3 = get_output_blocks()\n");
   CHECK(only(R"(["GetConsumers", ["b0"], [], ["b9"]])") == "v3 = get_consumers(v0)\n");
   CHECK(only(R"(["ReverseComputeInline", ["b0"], [], []])") == "reverse_compute_inline(v0)\n");
-  CHECK(only(R"(["Annotate", ["l0", 64], ["pragma_auto_unroll_max_step"], []])") == "annotate(v1, 64) [5]\n");
-  CHECK(only(R"(["Unannotate", ["l0"], ["pragma_auto_unroll_max_step"], []])") == "unannotate(v1) [5]\n");
+  CHECK(only(R"(["Annotate", ["l0", 64], ["pragma_auto_unroll_max_step"], []])") == "annotate(v1, 64) unroll_max\n");
+  CHECK(only(R"(["Unannotate", ["l0"], ["pragma_auto_unroll_max_step"], []])") == "unannotate(v1) unroll_max\n");
 }
 
 TEST_CASE("a partitioned tile keeps its decision") {

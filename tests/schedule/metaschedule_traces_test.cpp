@@ -176,7 +176,7 @@ TEST_CASE("threads that share a sum get an accumulator each") {
   const ir::Kernel norm = scheduled("norm_cuda", stored_kernel("norm.tir"), notes);
   CHECK(has(notes, "threads share the sums of reduce_sum: rfactor gives each an accumulator first"));
   CHECK(has(norm, "in 8 bound(thread.x)"));
-  CHECK(has(norm, "in 8 @tree(1)"));
+  CHECK(has(norm, "in 8 @tree_reduce(1)"));
   CHECK(has(norm, "bound(grid.x)"));
 }
 

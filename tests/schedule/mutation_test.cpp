@@ -28,7 +28,7 @@ struct Scheduled {
     schedule.split(loops[0], schedule.sample_perfect_tile(loops[0], 3, 8));
     std::vector<LoopRv> reduce = schedule.split(loops[2], schedule.sample_perfect_tile(loops[2], 2, 16));
     schedule.annotate(block, ir::AnnotationKey::kUnrollMax, schedule.sample_categorical(kCandidates, kEven));
-    schedule.annotate(block, ir::AnnotationKey::kMaxParallel, schedule.sample_categorical(kCandidates, kEven));
+    schedule.annotate(block, ir::AnnotationKey::kPersistentBlocks, schedule.sample_categorical(kCandidates, kEven));
     const std::array<int64_t, 3> threads = {8, 16, 32};
     const std::array<double, 3> thirds = {1, 1, 1};
     ExprRv extent = schedule.sample_categorical(threads, thirds);

@@ -56,7 +56,8 @@ TEST_CASE("limits of a GPU reject a nest with a reason", "[gpu_space]") {
   CHECK(reason_of(launch(grid + ";z in 65 bound(thread.z)", ""), a100) == Reason::kTooManyThreads);
   CHECK(reason_of(launch(grid + ";v in 3 bound(vthread);w in 3 bound(vthread);" + tx, ""), a100) ==
         Reason::kTooManyThreads);
-  CHECK(reason_of(launch("g in 64 bound(grid.x) @tiled(32);x in 16 bound(thread.x)", ""), a100) == Reason::kBadFactor);
+  CHECK(reason_of(launch("g in 64 bound(grid.x) @min_threads(32);x in 16 bound(thread.x)", ""), a100) ==
+        Reason::kBadFactor);
   CHECK(reason_of(launch(grid + ";" + tx, "f32[64] shared", " @cooperative_fetch(8)"), a100) == Reason::kVectorTooWide);
   // 80 KiB fit an A100's block and not a T4's.
   CHECK(lower::check_limits(nest_of(launch(grid + ";" + tx, "f32[20480] shared")), a100).has_value());

@@ -88,7 +88,7 @@ std::set<std::pair<ir::Id, int>> loops_that_store(const ir::Kernel& k, const std
 int64_t annotated(const schedule::Trace& trace, ir::AnnotationKey key) {
   int64_t n = 0;
   for (const schedule::Instruction& in : trace.instructions)
-    n += in.op == schedule::Op::kAnnotate && in.attrs.at(0) == static_cast<int64_t>(key) ? 1 : 0;
+    n += in.op == schedule::Op::kAnnotate && schedule::enumerator<ir::AnnotationKey>(in, "key") == key ? 1 : 0;
   return n;
 }
 
@@ -155,10 +155,10 @@ TEST_CASE("lanes run across rows only where rows are neighbours in memory") {
   target::Target target = named_target("x86-64-v3");
   CHECK(space::generate_space(task::make_softmax({64, 64}, 1).kernel, target).size() == 1);
   CHECK(space::generate_space(task::make_softmax({4, 16, 64}, 1).kernel, target).size() == 1);
-  CHECK(annotated(space::generate_space(task::make_softmax({64, 64}, 1).kernel, target)[0], ir::AnnotationKey::kTree) ==
-        2);
+  CHECK(annotated(space::generate_space(task::make_softmax({64, 64}, 1).kernel, target)[0],
+                  ir::AnnotationKey::kTreeReduce) == 2);
   CHECK(annotated(space::generate_space(task::make_softmax({4, 16, 64}, 1).kernel, target)[0],
-                  ir::AnnotationKey::kTree) == 0);
+                  ir::AnnotationKey::kTreeReduce) == 0);
 }
 
 TEST_CASE("a row of an output beyond the second-level cache is made in place") {

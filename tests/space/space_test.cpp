@@ -181,7 +181,7 @@ TEST_CASE("a kernel that no module understands still has a space") {
   const ir::Buffer* y = kb.add_buffer("y", ir::Type::kF32, std::array<int64_t, 1>{8}, ir::BufferRole::kOutput);
   ir::Id loop = kb.new_id("i"), iter = kb.new_id("vi"), block = kb.new_id("scan");
   std::array<ir::Expr, 1> at = {kb.b().var(iter)};
-  std::array<ir::Iter, 1> iters = {ir::Iter{iter, ir::IterKind::kOpaque, kb.b().integer(8), kb.b().var(loop)}};
+  std::array<ir::Iter, 1> iters = {ir::Iter{iter, ir::IterKind::kCarried, kb.b().integer(8), kb.b().var(loop)}};
   ir::Kernel k = kb.finish(
       kb.b().loop(loop, kb.b().integer(8), kb.b().block(block, iters, kb.b().store(y->id, at, kb.b().load(*x, at)))));
   std::vector<schedule::Trace> traces = space::generate_space(k, named_target("x86-64-v4"));

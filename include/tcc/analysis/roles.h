@@ -17,8 +17,8 @@ struct ClusterShape {
 };
 ClusterShape cluster_shape(ir::Stmt launch);
 
-// How clusters walk over the tiles of a launch with such a loop. The annotation max_parallel of its grid loop says how
-// many blocks run at a time: each cluster makes tile number c, c + clusters, ... 0, or enough for all tiles: each
+// How clusters walk over the tiles of a launch with such a loop. The annotation persistent_blocks of its grid loop says
+// how many blocks run at a time: each cluster makes tile number c, c + clusters, ... 0, or enough for all tiles: each
 // cluster makes one.
 struct TileWalk {
   int64_t tiles = 1;     // of the grid

@@ -18,6 +18,7 @@
 namespace tcc::ir {
 
 // The expression kinds. X(Kind, struct)
+// clang-format off
 #define TCC_IR_EXPR_KINDS(X) \
   X(IntConst, IntConst)      \
   X(FloatConst, FloatConst)  \
@@ -35,7 +36,15 @@ namespace tcc::ir {
   X(Lt, Binary)              \
   X(Le, Binary)              \
   X(Eq, Binary)              \
-  X(Ne, Binary) X(And, Binary) X(Or, Binary) X(Not, Unary) X(Cast, Unary) X(Select, Select) X(Load, Load) X(Call, Call)
+  X(Ne, Binary)              \
+  X(And, Binary)             \
+  X(Or, Binary)              \
+  X(Not, Unary)              \
+  X(Cast, Unary)             \
+  X(Select, Select)          \
+  X(Load, Load)              \
+  X(Call, Call)
+// clang-format on
 
 enum class ExprKind : uint8_t {
 #define TCC_X(kind, type) k##kind,
@@ -45,6 +54,7 @@ enum class ExprKind : uint8_t {
 
 // Math calls: (name, arguments). Each has a stated maximal error where lower/legalize_math expands it; the interpreter
 // uses double libm. `Fma(a,b,c)` rounds once. `BlockIdx`-like values are loop variables, not calls.
+// clang-format off
 #define TCC_IR_INTRINSICS(X) \
   X(Exp, "exp", 1)           \
   X(Log, "log", 1)           \
@@ -55,7 +65,13 @@ enum class ExprKind : uint8_t {
   X(Sigmoid, "sigmoid", 1)   \
   X(Abs, "abs", 1)           \
   X(Floor, "floor", 1)       \
-  X(Ceil, "ceil", 1) X(Round, "round", 1) X(Sin, "sin", 1) X(Cos, "cos", 1) X(Pow, "pow", 2) X(Fma, "fma", 3)
+  X(Ceil, "ceil", 1)         \
+  X(Round, "round", 1)       \
+  X(Sin, "sin", 1)           \
+  X(Cos, "cos", 1)           \
+  X(Pow, "pow", 2)           \
+  X(Fma, "fma", 3)
+// clang-format on
 
 enum class Intrinsic : uint8_t {
 #define TCC_X(name, text, arity) k##name,

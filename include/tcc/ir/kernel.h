@@ -15,17 +15,7 @@ namespace tcc::ir {
 enum class Stage : uint8_t { kBuilt, kScheduled, kNest, kLowered };
 std::string_view stage_name(Stage stage);
 
-enum class Scope : uint8_t {
-  kGlobal,
-  kWorkspace,
-  kConst,
-  kShared,
-  kClusterShared,
-  kTensor,
-  kDistributed,
-  kLocal,
-  kAmxTile
-};
+enum class Scope : uint8_t { kGlobal, kWorkspace, kConst, kShared, kClusterShared, kLocal, kAmxTile };
 std::string_view scope_name(Scope scope);
 
 enum class BufferRole : uint8_t {
@@ -37,8 +27,8 @@ enum class BufferRole : uint8_t {
 std::string_view buffer_role_name(BufferRole role);
 
 // The element stride of dimension `dim` is the smallest that is `offset` modulo `factor` and leaves room for the inner
-// dimensions: against conflicts of banks and cache sets. A wish while the shape may still shrink; a layout from Nest
-// on.
+// dimensions: against conflicts of banks and cache sets. Before Nest this is only a request, because `compact_buffers`
+// may still shrink the buffer; Nest turns it into strides.
 struct StridePadding {
   int32_t dim = -1;  // none
   int32_t factor = 1, offset = 0;
@@ -58,7 +48,7 @@ struct Buffer {
 
 // Scalars known only at run time or at decision time, with what may be assumed of them: the value is in [low, high] and
 // a multiple of `divisor`. These facts are all that `prove` may use.
-enum class ScalarRole : uint8_t { kParameter, kLaunchConstant, kDecision };
+enum class ScalarRole : uint8_t { kParameter, kDecision };
 struct Scalar {
   Id id;
   ScalarRole role;

@@ -7,6 +7,7 @@
 
 namespace tcc::ir {
 
+// clang-format off
 #define TCC_REJECT_REASONS(X)                     \
   X(UnknownHandle, "unknown handle")              \
   X(NotALoopChain, "not a loop chain")            \
@@ -29,7 +30,9 @@ namespace tcc::ir {
   X(TooMuchShared, "too much shared memory")      \
   X(TooMuchLocal, "too much local memory")        \
   X(TooLarge, "too large")                        \
-  X(VectorTooWide, "vector too wide") X(Unsupported, "unsupported by the target") X(Duplicate, "duplicate")
+  X(VectorTooWide, "vector too wide")             \
+  X(Unsupported, "unsupported by the target")
+// clang-format on
 
 enum class RejectReason {
 #define TCC_X(name, text) k##name,

@@ -55,29 +55,31 @@ inline bool is_thread(Axis a) {
 }
 
 // Annotation keys are fixed: what a pass does not know cannot be attached. Values are index expressions.
-//   pipeline_*: the concurrency annotation of architecture section 3; its meaning is the sequential loop.
+//   pipeline_*: stages, roles and asynchronous copies of a pipelined loop; its meaning is the sequential loop.
 //   unroll_max: expand inner loops while at most this many statements result.
+//   persistent_blocks: at most this many blocks of a grid run; each computes several tiles.
+//   cooperative_fetch: the threads of a block share the loop's copies, this many elements a thread and round.
+//   min_threads: a grid loop whose blocks have fewer threads is rejected.
 //   prefetch, nontemporal: hints to the CPU emitter.
-//   tree: the iterations of a loop that combines values into one place may be combined in any order.
+//   launch_bounds: this many blocks are resident on a multiprocessor.
 //   tail: what becomes of the predicates that a non-dividing tile puts on the loop (TailMode).
+//   tree_reduce: the iterations of a loop that combines values into one place may be combined in any order; on a loop
+//     with roles, in at most this many parts that different blocks sum.
+// clang-format off
 #define TCC_IR_ANNOTATIONS(X)              \
-  X(PipelineStage, "pipeline_stage")       \
-  X(PipelineOrder, "pipeline_order")       \
   X(PipelineAsync, "pipeline_async")       \
   X(PipelineRole, "pipeline_role")         \
   X(PipelineDepth, "pipeline_depth")       \
   X(UnrollMax, "unroll_max")               \
-  X(MaxParallel, "max_parallel")           \
-  X(MaxVector, "max_vector")               \
+  X(PersistentBlocks, "persistent_blocks") \
   X(CooperativeFetch, "cooperative_fetch") \
-  X(Tiled, "tiled")                        \
+  X(MinThreads, "min_threads")             \
   X(Prefetch, "prefetch")                  \
   X(NonTemporal, "nontemporal")            \
   X(LaunchBounds, "launch_bounds")         \
   X(Tail, "tail")                          \
-  X(Tree,                                  \
-    "tre"                                  \
-    "e")
+  X(TreeReduce, "tree_reduce")
+// clang-format on
 enum class AnnotationKey : uint8_t {
 #define TCC_X(name, text) k##name,
   TCC_IR_ANNOTATIONS(TCC_X)
@@ -111,7 +113,6 @@ enum class IterKind : uint8_t {
   kSpatial,  // instances are independent
   kReduce,   // instances are combined by the block's reducer, in any order
   kCarried,  // ordered state (scan, online softmax): never reordered past another carried or reduce loop
-  kOpaque,   // nothing is known
 };
 std::string_view iter_kind_name(IterKind kind);
 struct Iter {
@@ -128,10 +129,6 @@ enum class ReducerKind : uint8_t {
   kProd,
   kMax,
   kMin,
-  kArgMax,  // (value, index): larger value, then smaller index
-  kArgMin,
-  kWelford,        // (mean, m2, n)
-  kOnlineSoftmax,  // (max, sum of exp(x - max))
 };
 std::string_view reducer_name(ReducerKind kind);
 

@@ -11,14 +11,20 @@ namespace tcc::ir {
 using Id = int32_t;
 inline constexpr Id kNoId = -1;
 
-#define TCC_IR_TYPES(X) \
-  X(Bool, "bool", 1)    \
-  X(I8, "i8", 1)        \
-  X(U8, "u8", 1)        \
-  X(I32, "i32", 4)      \
-  X(I64, "i64", 8)      \
-  X(F16, "f16", 2)      \
-  X(BF16, "bf16", 2) X(F32, "f32", 4) X(F64, "f64", 8) X(Barrier, "barrier", 8) X(TensorMap, "tensor_map", 128)
+// clang-format off
+#define TCC_IR_TYPES(X)           \
+  X(Bool, "bool", 1)              \
+  X(I8, "i8", 1)                  \
+  X(U8, "u8", 1)                  \
+  X(I32, "i32", 4)                \
+  X(I64, "i64", 8)                \
+  X(F16, "f16", 2)                \
+  X(BF16, "bf16", 2)              \
+  X(F32, "f32", 4)                \
+  X(F64, "f64", 8)                \
+  X(Barrier, "barrier", 8)        \
+  X(TensorMap, "tensor_map", 128)
+// clang-format on
 
 enum class Type : uint8_t {
 #define TCC_X(name, text, bytes) k##name,

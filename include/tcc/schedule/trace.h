@@ -6,65 +6,16 @@
 #include <string_view>
 #include <vector>
 
+#include "tcc/schedule/ops.h"
 #include "tcc/schedule/primitives.h"
 #include "tcc/support/result.h"
 #include "tcc/support/rng.h"
 
 namespace tcc::schedule {
 
-// X(Kind, "text"). One row and one .cpp a primitive.
-#define TCC_SCHEDULE_OPS(X)                           \
-  X(GetBlock, "get_block")                            \
-  X(GetLoops, "get_loops")                            \
-  X(GetProducers, "get_producers")                    \
-  X(GetConsumers, "get_consumers")                    \
-  X(SamplePerfectTile, "sample_perfect_tile")         \
-  X(SampleTile, "sample_tile")                        \
-  X(SampleCategorical, "sample_categorical")          \
-  X(SampleComputeLocation, "sample_compute_location") \
-  X(Split, "split")                                   \
-  X(Fuse, "fuse")                                     \
-  X(Reorder, "reorder")                               \
-  X(ComputeAt, "compute_at")                          \
-  X(ReverseComputeAt, "reverse_compute_at")           \
-  X(ComputeInline, "compute_inline")                  \
-  X(ReverseComputeInline, "reverse_compute_inline")   \
-  X(CacheRead, "cache_read")                          \
-  X(CacheWrite, "cache_write")                        \
-  X(DecomposeReduction, "decompose_reduction")        \
-  X(Parallel, "parallel")                             \
-  X(Vectorize, "vectorize")                           \
-  X(Unroll, "unroll")                                 \
-  X(Bind, "bind")                                     \
-  X(Annotate, "annotate")                             \
-  X(TransformLayout, "transform_layout")              \
-  X(Rfactor, "rfactor")                               \
-  X(PadEinsum, "pad_einsum")                          \
-  X(Tensorize, "tensorize")                           \
-  X(SetScope, "set_scope")                            \
-  X(StorageAlign, "storage_align")                    \
-  X(Unannotate, "unannotate")                         \
-  X(AddUnitLoop, "add_unit_loop")                     \
-  X(Blockize, "blockize")                             \
-  X(GetChildBlocks, "get_child_blocks")               \
-  X(GetOutputBlocks, "get_output_blocks")             \
-  X(ReadAt, "read_at")                                \
-  X(WriteAt, "write_at")                              \
-  X(Reindex, "reindex")                               \
-  X(DecomposePadding, "decompose_padding")            \
-  X(TransformBlockLayout, "transform_block_layout") X(StreamReduction, "stream_reduction")
-
-enum class Op : uint8_t {
-#define TCC_X(kind, text) k##kind,
-  TCC_SCHEDULE_OPS(TCC_X)
-#undef TCC_X
-};
-std::string_view op_name(Op op);
-bool is_sampling(Op op);
-
 // An input: a random variable of the trace, an integer literal, or "inferred" (split factors only).
 struct Input {
-  enum class Kind : uint8_t { kVariable, kLiteral, kInferred } kind;
+  enum class Kind : uint8_t { kVariable = 0, kLiteral = 1, kInferred = 2 } kind;  // stored hashes hold the numbers
   int64_t value;
   bool operator==(const Input&) const = default;
 };
@@ -79,14 +30,29 @@ inline constexpr Input kInferred{Input::Kind::kInferred, 0};
 struct Instruction {
   Op op;
   std::vector<Input> inputs;
-  std::vector<int64_t> attrs;  // per op, see schedule/ops.cpp
-  std::string text;            // get_block: the name; tensorize: the instruction
+  std::vector<int64_t> attrs;  // the values of the row's attributes, one after the other: see attribute()
+  std::string text;            // the attribute of kind kName
   int first_output = 0;        // outputs are variables first_output .. first_output + outputs - 1
   int outputs = 0;
   int decision = -1;  // sampling: offset into the decisions
   int decision_length = 0;
   bool operator==(const Instruction&) const = default;
 };
+
+// The numbers of one attribute of a well-formed instruction (check_form), by its name in the table.
+std::span<const int64_t> attribute(const Instruction& in, std::string_view name);
+inline int64_t integer(const Instruction& in, std::string_view name) {
+  return attribute(in, name)[0];
+}
+template <class E>
+E enumerator(const Instruction& in, std::string_view name) {
+  return static_cast<E>(integer(in, name));
+}
+// "read=0 scope=local"; a primitive's only attribute is written without its name where it is a word: "unroll_max".
+std::string print_attributes(const Instruction& in);
+// Is the instruction as its row of the table says, with a decision of this many numbers and inputs among the `values`
+// variables defined so far? Rejects name the attribute, what was expected and what was found.
+Legal<void> check_form(const Instruction& in, size_t decision, size_t values);
 
 struct Trace {
   std::vector<Instruction> instructions;
@@ -95,7 +61,7 @@ struct Trace {
 
   bool operator==(const Trace&) const = default;
 };
-// Hash of the instructions alone.
+// Hash of the instructions alone. Names count, not the order of enumerators: record files hold this hash.
 uint64_t skeleton_hash(const Trace& trace);
 
 // What a variable holds during execution: a loop, a block or an integer expression.
@@ -127,7 +93,7 @@ class Executor {
   int last_outputs() const { return last_outputs_; }
 
  private:
-  friend struct Ops;
+  friend struct Step;
   Kernel kernel_;
   Mode mode_;
   Rng* rng_;
@@ -151,7 +117,8 @@ void draw_decisions(const Trace& trace, std::span<int64_t> decisions, Rng& rng);
 // Weights by kind as in MetaSchedule's mutators (tile 0.9, rest shared).
 bool mutate(const Trace& trace, std::span<int64_t> decisions, Rng& rng);
 
-// Text (for people) and JSON (for records); both round-trip.
+// Text (for people) and JSON (for records); both round-trip. The first version's form, which holds numbers instead of
+// names, is read too. Errors: line or instruction, what was expected, what was found, the nearest name.
 std::string print_trace(const Trace& trace);
 Result<Trace> parse_trace(std::string_view text, std::string_view file = "<trace>");
 std::string trace_to_json(const Trace& trace);

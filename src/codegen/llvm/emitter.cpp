@@ -192,8 +192,6 @@ void Emitter::alloc(const ir::Alloc& s) {
       case ir::Scope::kConst:
       case ir::Scope::kShared:
       case ir::Scope::kClusterShared:
-      case ir::Scope::kTensor:
-      case ir::Scope::kDistributed:
         fail(fmt::format("buffer {} has scope {}, which host code does not have", ir::name_hint(kernel_, id),
                          ir::scope_name(buffer->scope)));
         return;
@@ -268,7 +266,7 @@ void Emitter::loop_by_kind(const ir::Loop& l) {
       unrolled_loop(l, n);
     } else if (vectorized && can_vectorize(l, n)) {
       vector_loop(l, n);
-    } else if (ir::has_annotation(l, ir::AnnotationKey::kTree) && tree_loop(l, n)) {
+    } else if (ir::has_annotation(l, ir::AnnotationKey::kTreeReduce) && tree_loop(l, n)) {
       // Lanes have been combined pairwise.
     } else {
       bool expand = l.loop_kind == ir::LoopKind::kUnrolled || vectorized;

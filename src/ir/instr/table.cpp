@@ -16,7 +16,6 @@ struct Table {
   std::unordered_map<std::string_view, int32_t> by_name;
 
   Table() {
-    // Records hold hashes of programs, and those hold rows' numbers: new families stand last.
     for (auto family : {x86_vector_rows(), amx_rows(), mma_rows(), matrix_move_rows(), async_copy_rows(), warp_rows(),
                         barrier_rows(), wgmma_rows(), tensor_copy_rows(), wmma_rows()})
       rows.insert(rows.end(), family.begin(), family.end());

@@ -285,8 +285,8 @@ class Distributor {
     const Fragment& f = fragments_[w.buffer];
     const Fragment& vector = fragments_[store.buffer];
     const Loop* reduced = w.inner[1 - vector.along];
-    const bool tree = has_annotation(*reduced, AnnotationKey::kTree);
-    if (!tree) return fail(nest, "lanes share a row, and no annotation (tree) allows to combine their parts");
+    const bool tree = has_annotation(*reduced, AnnotationKey::kTreeReduce);
+    if (!tree) return fail(nest, "lanes share a row, and no annotation (tree_reduce) allows to combine their parts");
     const Binary* op = combiner(store);
     const int32_t shuffle = find_instruction(fmt::format("shfl.{}", type_name(store.value->type)));
     if (op == nullptr || shuffle < 0) return fail(nest, "rows of a fragment are combined in an unknown way");

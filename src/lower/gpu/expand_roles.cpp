@@ -88,7 +88,7 @@ class Expander {
       const Loop& l = *role_.grid[i];
       // Unrolling is decided here: a step of the pipeline is a few instructions.
       std::vector<Annotation> annotations =
-          without(l.annotations, {AnnotationKey::kUnrollMax, AnnotationKey::kMaxParallel});
+          without(l.annotations, {AnnotationKey::kUnrollMax, AnnotationKey::kPersistentBlocks});
       if (i == 0) annotations.push_back({AnnotationKey::kLaunchBounds, b_.integer(blocks)});
       const bool walks = role_.walk.persistent();
       body = b_.loop(walks ? walker_ : l.id, walks ? b_.integer(role_.walk.clusters) : l.extent, body, LoopKind::kBound,

@@ -24,7 +24,7 @@ constexpr int64_t kMostThreads = 1024;  // of a block
 
 // The parts that the annotation allows; 0: it is not there.
 int64_t wanted_parts(const Loop& l) {
-  return annotation_or(l, AnnotationKey::kTree, 0);
+  return annotation_or(l, AnnotationKey::kTreeReduce, 0);
 }
 // The largest divisor of n up to `most` that leaves loops of two steps at least: a loop of one has no pipeline.
 int64_t largest_divisor(int64_t n, int64_t most) {
@@ -66,7 +66,8 @@ class Splitter {
       const Loop* l = as<Loop>(s);
       if (l == nullptr || l->loop_kind != LoopKind::kBound) return true;
       numbers &= is_int(l->extent);
-      for (const Annotation& a : l->annotations) numbers &= a.key != AnnotationKey::kMaxParallel || is_int(a.value);
+      for (const Annotation& a : l->annotations)
+        numbers &= a.key != AnnotationKey::kPersistentBlocks || is_int(a.value);
       return numbers;
     });
     return numbers;
@@ -136,7 +137,8 @@ class Splitter {
   Stmt plain(Stmt s, const Loop& role) {
     const Loop* l = as<Loop>(s);
     if (l != nullptr && l->id == role.id)
-      return b_.loop(l->id, l->extent, l->body, l->loop_kind, l->axis, without(l->annotations, {AnnotationKey::kTree}));
+      return b_.loop(l->id, l->extent, l->body, l->loop_kind, l->axis,
+                     without(l->annotations, {AnnotationKey::kTreeReduce}));
     return rewrite_children(b_, s, [&](Stmt c) { return plain(c, role); });
   }
 
@@ -185,7 +187,7 @@ class Splitter {
         Substitution later;
         later.set(l->id, b_.add(b_.var(l->id), b_.scale(part, w_.steps)));
         return b_.loop(l->id, b_.integer(w_.steps), substitute(b_, l->body, later), l->loop_kind, l->axis,
-                       without(l->annotations, {AnnotationKey::kTree}));
+                       without(l->annotations, {AnnotationKey::kTreeReduce}));
       }
       if (s == w_.store) return b_.store(partial_, place(tile, part, around, w_.sum->indices), w_.sum);
       return rewrite_children(b_, s, [&](Stmt c) { return self(self, c); });
@@ -204,7 +206,7 @@ class Splitter {
       return true;
     });
     return b_.loop(block, b_.integer(w_.rest * w_.parts), rename(b_, body, own), LoopKind::kBound, w_.grid->axis,
-                   without(w_.grid->annotations, {AnnotationKey::kMaxParallel}));
+                   without(w_.grid->annotations, {AnnotationKey::kPersistentBlocks}));
   }
 
   // One thread for each iteration of the innermost loop of the nest, one block for each of all others.

@@ -121,7 +121,7 @@ class Spreader {
       const Loop* l = as<Loop>(x);
       found |=
           l != nullptr && (l->loop_kind == LoopKind::kBound || has_annotation(*l, AnnotationKey::kCooperativeFetch) ||
-                           has_annotation(*l, AnnotationKey::kTree));
+                           has_annotation(*l, AnnotationKey::kTreeReduce));
       return !found;
     });
     return found;
@@ -196,13 +196,13 @@ class Spreader {
         inside.guard = b_.logical_and(inside.guard, b_.lt(b_.var(thread_[a]), l.extent));
       return pieces(l.body, inside);
     }
-    if (has_annotation(l, AnnotationKey::kTree))
+    if (has_annotation(l, AnnotationKey::kTreeReduce))
       if (Stmt done = tree(l, at)) return done;
     if (varies(l.extent)) {
       fail(RejectReason::kUnsupported, "'" + name(l.id) + "' has another extent for each thread");
       return &l;
     }
-    if (has_annotation(l, AnnotationKey::kTree)) return piece(&l, at);
+    if (has_annotation(l, AnnotationKey::kTreeReduce)) return piece(&l, at);
     return b_.with_body(l, pieces(l.body, at));
   }
 

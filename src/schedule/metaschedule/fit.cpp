@@ -48,7 +48,7 @@ class Fitter {
     if (Legal<void> ok = check_rank(number, mine); !ok) return ok;
     if (in.op == Op::kGetLoops)
       if (Legal<void> ok = match(number, mine); !ok) return ok;
-    if (in.op == Op::kBind && ir::is_thread(static_cast<ir::Axis>(in.attrs[0])))
+    if (in.op == Op::kBind && ir::is_thread(enumerator<ir::Axis>(in, "axis")))
       if (const std::optional<Input> block = reduced_by(mine.inputs[0])) return bind_reduction(mine, *block);
     std::vector<int64_t> decision;
     if (in.decision >= 0)
@@ -109,7 +109,7 @@ class Fitter {
     std::string what = "the block " + ir::name_hint(kernel(), block->id);
     if (in.op == Op::kTransformLayout) {
       const std::vector<ir::Id> reads = read_buffers(kernel(), block->id);
-      const int64_t read = in.attrs[0];
+      const int64_t read = integer(in, "read");
       if (read >= std::ssize(reads)) return {};
       const ir::Id id = read < 0 ? written_buffer(kernel(), block->id) : reads[static_cast<size_t>(read)];
       if (kernel().buffer(id) == nullptr) return {};
@@ -218,7 +218,7 @@ class Fitter {
     Legal<int64_t> rest = added(Op::kGetLoops, {block}, combining);
     if (!rest) return tl::make_unexpected(std::move(rest).error());
     Legal<int64_t> tree = added(Op::kAnnotate, {variable(static_cast<int>(*rest) + combining - 1), literal(1)}, 0,
-                                {static_cast<int64_t>(ir::AnnotationKey::kTree)});
+                                {static_cast<int64_t>(ir::AnnotationKey::kTreeReduce)});
     if (!tree) return tl::make_unexpected(std::move(tree).error());
     notes_.push_back(fmt::format("threads share the sums of {}: rfactor gives each an accumulator first",
                                  ir::name_hint(kernel(), id_of(block))));

@@ -39,7 +39,7 @@ const Buffer* add_copy(Editor& edit, const Buffer& of, Scope scope) {
 }  // namespace
 
 Legal<void> check_scope(Scope scope) {
-  if (scope == Scope::kConst || scope == Scope::kTensor)
+  if (scope == Scope::kConst)
     return reject(RejectReason::kBadFactor, fmt::format("no copy can be written in scope {}", scope_name(scope)));
   return {};
 }

@@ -1,5 +1,6 @@
 // parallel, vectorize, unroll, bind, annotate.
 #include "common.h"
+#include "tcc/ir/names.h"
 
 namespace tcc::schedule {
 namespace {
@@ -115,7 +116,8 @@ Legal<Kernel> bind(const Kernel& k, Id loop, Axis axis) {
 Legal<Kernel> annotate(const Kernel& k, Id id, AnnotationKey key, Expr value) {
   Path path = find_path(k.root, id);
   if (!path.found()) return unknown(k, "loop or block", id);
-  bool pipeline = key <= AnnotationKey::kPipelineDepth;
+  const bool pipeline = key == AnnotationKey::kPipelineAsync || key == AnnotationKey::kPipelineRole ||
+                        key == AnnotationKey::kPipelineDepth;
   if (int64_t least = key == AnnotationKey::kPipelineDepth ? 1 : 0;
       pipeline && is_int(value) && int_value(value) < least)
     return reject(RejectReason::kBadAnnotation, fmt::format("{} of {} is {}, which is below {}", annotation_name(key),
@@ -128,7 +130,8 @@ Legal<Kernel> annotate(const Kernel& k, Id id, AnnotationKey key, Expr value) {
     old = block->annotations;
   std::vector<Annotation> all = without(old, {key});
   all.push_back({key, value});
-  std::sort(all.begin(), all.end(), [](const Annotation& x, const Annotation& y) { return x.key < y.key; });
+  std::sort(all.begin(), all.end(),
+            [](const Annotation& x, const Annotation& y) { return stored_code(x.key) < stored_code(y.key); });
   Editor edit(k);
   Stmt changed;
   if (const Loop* l = as<Loop>(node)) {

@@ -32,7 +32,7 @@ Legal<Kernel> reorder(const Kernel& k, std::span<const Id> loops) {
   visit(deepest.nodes[first], [&](Stmt s) {
     if (const Block* block = as<Block>(s))
       for (const Iter& it : block->iters)
-        if ((it.kind == IterKind::kCarried || it.kind == IterKind::kOpaque) && mentions_any(it.binding, loops))
+        if (it.kind == IterKind::kCarried && mentions_any(it.binding, loops))
           order = reject(RejectReason::kReductionOrder, "block " + describe(k, block->id) + " runs in order");
     return order.has_value();
   });

@@ -23,10 +23,6 @@ Expr update_term(const Block& block, const Store& store) {
       fits = kind == ExprKind::kMin;
       break;
     case ReducerKind::kNone:
-    case ReducerKind::kArgMax:
-    case ReducerKind::kArgMin:
-    case ReducerKind::kWelford:
-    case ReducerKind::kOnlineSoftmax:
       break;
   }
   if (!fits) return nullptr;

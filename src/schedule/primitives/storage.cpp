@@ -23,8 +23,7 @@ Legal<const Buffer*> own_temporary(const Kernel& k, Id block_id) {
 bool scope_fits(Scope have, Scope want) {
   if (have == want) return true;
   if (want == Scope::kGlobal) return have == Scope::kWorkspace || have == Scope::kConst;
-  if (want == Scope::kShared) return have == Scope::kClusterShared;
-  return want == Scope::kLocal && have == Scope::kDistributed;
+  return want == Scope::kShared && have == Scope::kClusterShared;
 }
 
 }  // namespace
@@ -32,7 +31,7 @@ bool scope_fits(Scope have, Scope want) {
 Legal<Kernel> set_scope(const Kernel& k, Id block_id, Scope scope) {
   Legal<const Buffer*> buffer = own_temporary(k, block_id);
   if (!buffer) return tl::make_unexpected(buffer.error());
-  if (scope == Scope::kConst || scope == Scope::kTensor)
+  if (scope == Scope::kConst)
     return reject(RejectReason::kBadFactor,
                   fmt::format("{} cannot be written in scope {}", describe(k, (*buffer)->id), scope_name(scope)));
   Legal<void> verdict = {};

@@ -1,0 +1,238 @@
+// Names of enumerators, and the numbers under which the first record files hashed them.
+#include "tcc/ir/instr.h"
+#include "tcc/ir/names.h"
+#include "tcc/support/hash.h"
+
+namespace tcc::ir {
+namespace {
+
+// Names in the order of the first files, with spaces between; "-" where a name has been removed. A renamed enumerator
+// takes the place of its former name. New names are not added: they count with the hash of their text.
+template <class E>
+constexpr std::string_view kFirst = "";
+template <>
+constexpr std::string_view kFirst<Stage> = "built scheduled nest lowered";
+template <>
+constexpr std::string_view kFirst<Scope> = "global workspace const shared cluster_shared - - local amx_tile";
+template <>
+constexpr std::string_view kFirst<BufferRole> = "input weight output temp";
+template <>
+constexpr std::string_view kFirst<ScalarRole> = "parameter - decision";
+template <>
+constexpr std::string_view kFirst<Type> = "bool i8 u8 i32 i64 f16 bf16 f32 f64 barrier tensor_map";
+template <>
+constexpr std::string_view kFirst<ExprKind> =
+    "IntConst FloatConst Var Sum Prod FloorDiv FloorMod Min Max Add Sub Mul Div Lt Le Eq Ne And Or Not Cast Select "
+    "Load "
+    "Call";
+template <>
+constexpr std::string_view kFirst<Intrinsic> =
+    "exp log tanh erf sqrt rsqrt sigmoid abs floor ceil round sin cos pow fma";
+template <>
+constexpr std::string_view kFirst<StmtKind> = "Seq Loop Block Store If Alloc InstrCall Roles";
+template <>
+constexpr std::string_view kFirst<LoopKind> = "serial unrolled vectorized parallel bound";
+template <>
+constexpr std::string_view kFirst<Axis> =
+    "none grid.x grid.y grid.z cluster.x cluster.y warpgroup warp lane thread.x thread.y thread.z vthread";
+template <>
+constexpr std::string_view kFirst<IterKind> = "spatial reduce carried";
+template <>
+constexpr std::string_view kFirst<ReducerKind> = "none sum prod max min";
+template <>
+constexpr std::string_view kFirst<AnnotationKey> =
+    "- - pipeline_async pipeline_role pipeline_depth unroll_max persistent_blocks - cooperative_fetch min_threads "
+    "prefetch nontemporal launch_bounds tail tree_reduce";
+template <>
+constexpr std::string_view kFirst<Place> = "address warp lane register";
+
+constexpr std::string_view kFirstInstructions =
+    "zmm.load.f32 zmm.store.f32 zmm.fma.f32 zmm.fma.broadcast.f32 zmm.dpbf16ps zmm.vpdpbusd amx.config "
+    "amx.zero.f32 amx.zero.i32 amx.load.bf16 amx.load.i8 amx.load.f32 amx.load.i32 amx.store.f32 amx.store.i32 "
+    "amx.tdpbf16ps amx.tdpbssd amx.load.bf16.pairs amx.load.i8.quads amx.tdpbf16ps.kn amx.tdpbssd.kn "
+    "mma.m16n8k16.f32.f16 mma.m16n8k8.f32.f16 mma.m16n8k8.f32.f16.bt mma.m16n8k16.f32.bf16 mma.m16n8k16.f16.f16 "
+    "mma.m16n8k8.f32.tf32 mma.m16n8k32.i32.i8 mma.m16n8k16.f32.f16.bt mma.m16n8k16.f32.bf16.bt "
+    "mma.m16n8k8.f32.tf32.bt mma.m16n8k32.i32.i8.bt ldmatrix.x4.f16 ldmatrix.x4.trans.f16 ldmatrix.x2.f16 "
+    "ldmatrix.x2.trans.f16 ldmatrix.x4.bf16 ldmatrix.x4.trans.bf16 ldmatrix.x2.bf16 ldmatrix.x2.trans.bf16 "
+    "ldmatrix.x4.f32 ldmatrix.x2.f32 ldmatrix.x4.i8 ldmatrix.x2.i8 cp.async.16.f32 cp.async.8.f32 cp.async.4.f32 "
+    "cp.async.16.f16 cp.async.8.f16 cp.async.4.f16 cp.async.16.bf16 cp.async.8.bf16 cp.async.4.bf16 "
+    "cp.async.16.i8 cp.async.8.i8 cp.async.4.i8 cp.async.commit cp.async.wait shfl.f32 shfl.i32 warp.sync "
+    "fence.device atomic.add.f32 atomic.add.i32 bar.sync mbarrier.init mbarrier.arrive mbarrier.arrive.cluster "
+    "mbarrier.expect_tx mbarrier.wait flag.init flag.arrive flag.wait fence.mbarrier_init fence.proxy.async "
+    "cluster.sync setmaxnreg.inc setmaxnreg.dec wgmma.m64n8k16.f32.f16 wgmma.m64n64k16.f32.f16 "
+    "wgmma.m64n128k16.f32.f16 wgmma.m64n256k16.f32.f16 wgmma.m64n8k16.f32.bf16 wgmma.m64n64k16.f32.bf16 "
+    "wgmma.m64n128k16.f32.bf16 wgmma.m64n256k16.f32.bf16 wgmma.m64n64k16.f32.f16.trans_b "
+    "wgmma.m64n128k16.f32.f16.trans_b wgmma.m64n256k16.f32.f16.trans_b wgmma.m64n64k16.f32.bf16.trans_b "
+    "wgmma.m64n128k16.f32.bf16.trans_b wgmma.m64n256k16.f32.bf16.trans_b wgmma.fence wgmma.commit wgmma.wait "
+    "tma.load.f16 tma.load.bf16 tma.load.f32 tma.load.multicast.f16 tma.load.multicast.bf16 tma.store.f16 "
+    "tma.store.bf16 tma.store.f32 tma.commit tma.wait tma.wait_read wmma.load.a.f16 wmma.load.a.col.f16 "
+    "wmma.load.b.f16 wmma.load.b.col.f16 wmma.m16n16k16.f32.f16 wmma.m16n16k16.f32.f16.bt "
+    "wmma.m16n16k16.f32.f16.at wmma.m16n16k16.f32.f16.at.bt wmma.store.d.f32 ";
+
+constexpr std::pair<std::string_view, std::string_view> kRenamed[] = {
+    {"tiled", "min_threads"},
+    {"max_parallel", "persistent_blocks"},
+    {"tree", "tree_reduce"},
+};
+
+std::vector<std::string_view> words_of(std::string_view list) {
+  std::vector<std::string_view> out;
+  for (size_t at = 0; at < list.size();) {
+    const size_t end = std::min(list.find(' ', at), list.size());
+    if (end > at) out.push_back(list.substr(at, end - at));
+    at = end + 1;
+  }
+  return out;
+}
+
+template <class E>
+std::vector<std::string_view> list_names(E last, std::string_view (*name)(E)) {
+  std::vector<std::string_view> out;
+  for (size_t i = 0; i <= static_cast<size_t>(last); ++i) out.push_back(name(static_cast<E>(i)));
+  return out;
+}
+template <class E>
+std::vector<std::string_view> all_names() = delete;
+template <>
+std::vector<std::string_view> all_names<Stage>() {
+  return list_names(Stage::kLowered, stage_name);
+}
+template <>
+std::vector<std::string_view> all_names<Scope>() {
+  return list_names(Scope::kAmxTile, scope_name);
+}
+template <>
+std::vector<std::string_view> all_names<BufferRole>() {
+  return list_names(BufferRole::kTemp, buffer_role_name);
+}
+template <>
+std::vector<std::string_view> all_names<ScalarRole>() {
+  return {"parameter", "decision"};
+}
+template <>
+std::vector<std::string_view> all_names<Type>() {
+  return list_names(Type::kTensorMap, type_name);
+}
+template <>
+std::vector<std::string_view> all_names<ExprKind>() {
+#define TCC_X(kind, type) #kind,
+  return {TCC_IR_EXPR_KINDS(TCC_X)};
+#undef TCC_X
+}
+template <>
+std::vector<std::string_view> all_names<Intrinsic>() {
+#define TCC_X(name, text, arity) text,
+  return {TCC_IR_INTRINSICS(TCC_X)};
+#undef TCC_X
+}
+template <>
+std::vector<std::string_view> all_names<StmtKind>() {
+#define TCC_X(kind) #kind,
+  return {TCC_IR_STMT_KINDS(TCC_X)};
+#undef TCC_X
+}
+template <>
+std::vector<std::string_view> all_names<LoopKind>() {
+  return list_names(LoopKind::kBound, loop_kind_name);
+}
+template <>
+std::vector<std::string_view> all_names<Axis>() {
+  std::vector<std::string_view> out = list_names(Axis::kVthread, axis_name);
+  out[0] = "none";
+  return out;
+}
+template <>
+std::vector<std::string_view> all_names<IterKind>() {
+  return list_names(IterKind::kCarried, iter_kind_name);
+}
+template <>
+std::vector<std::string_view> all_names<ReducerKind>() {
+  return list_names(ReducerKind::kMin, reducer_name);
+}
+template <>
+std::vector<std::string_view> all_names<AnnotationKey>() {
+#define TCC_X(name, text) text,
+  return {TCC_IR_ANNOTATIONS(TCC_X)};
+#undef TCC_X
+}
+template <>
+std::vector<std::string_view> all_names<Place>() {
+  return {"address", "warp", "lane", "register"};
+}
+
+}  // namespace
+
+uint64_t stored_code(std::string_view first, std::string_view name) {
+  const std::vector<std::string_view> words = words_of(first);
+  for (size_t i = 0; i < words.size(); ++i)
+    if (words[i] == name) return i;
+  return hash_bytes(name);
+}
+
+template <class E>
+const std::vector<std::string_view>& names() {
+  static const std::vector<std::string_view> all = all_names<E>();
+  return all;
+}
+
+template <class E>
+std::optional<E> from_name(std::string_view name) {
+  for (const auto& [former, now] : kRenamed)
+    if (name == former) name = now;
+  for (size_t i = 0; i < names<E>().size(); ++i)
+    if (names<E>()[i] == name) return static_cast<E>(i);
+  return std::nullopt;
+}
+
+template <class E>
+uint64_t stored_code(E e) {
+  static const std::vector<uint64_t> codes = [] {
+    std::vector<uint64_t> out;
+    for (std::string_view name : names<E>()) out.push_back(stored_code(kFirst<E>, name));
+    return out;
+  }();
+  return codes[static_cast<size_t>(e)];
+}
+
+template <class E>
+std::optional<E> from_stored_code(int64_t code) {
+  const std::vector<std::string_view> words = words_of(kFirst<E>);
+  if (code < 0 || static_cast<size_t>(code) >= words.size()) return std::nullopt;
+  return from_name<E>(words[static_cast<size_t>(code)]);
+}
+
+uint64_t stored_code_of_instruction(int32_t row) {
+  static const std::vector<uint64_t> codes = [] {
+    std::vector<uint64_t> out;
+    for (const Instruction& in : instruction_table()) out.push_back(stored_code(kFirstInstructions, in.name));
+    return out;
+  }();
+  return codes[static_cast<size_t>(row)];
+}
+
+#define TCC_X(E) template uint64_t stored_code(E);
+TCC_X(Stage)
+TCC_X(Scope)
+TCC_X(BufferRole)
+TCC_X(ScalarRole)
+TCC_X(Type)
+TCC_X(ExprKind)
+TCC_X(Intrinsic)
+TCC_X(StmtKind)
+TCC_X(LoopKind)
+TCC_X(Axis)
+TCC_X(IterKind)
+TCC_X(ReducerKind)
+TCC_X(AnnotationKey)
+TCC_X(Place)
+#undef TCC_X
+#define TCC_X(E)                                            \
+  template const std::vector<std::string_view>& names<E>(); \
+  template std::optional<E> from_name(std::string_view);    \
+  template std::optional<E> from_stored_code(int64_t);
+TCC_X(Scope)
+TCC_X(Axis)
+TCC_X(AnnotationKey)
+#undef TCC_X
+
+}  // namespace tcc::ir
