@@ -234,7 +234,7 @@ class Inference {
 
   Result<TensorType> winograd_conv(const ConvAttrs& a) const {
     const Shape &input = shape(0), &weight = shape(1);
-    if (!is_winograd_tile(a.winograd)) return input_error("winograd tiles of {} are not 2 or 4", a.winograd);
+    if (!is_winograd_tile(a.winograd)) return input_error("winograd is {}, expected tiles of 2 or 4", a.winograd);
     auto all = [](const std::vector<int64_t>& v, int64_t x) { return v == std::vector<int64_t>{x, x}; };
     if (input.size() != 4 || !all(a.kernel, 3) || !all(a.strides, 1) || !all(a.dilations, 1) || a.group != 1 ||
         a.block_in != 1 || a.block_out != 1) {

@@ -82,7 +82,7 @@ Result<void> import_slice(NodeContext& c) {
     TCC_TRY(int64_t axis, c.normalize_axis(axes[i], c.rank(0)));
     auto k = static_cast<size_t>(axis);
     int64_t extent = shape[k], step = steps[i];
-    if (step == 0) return input_error("step 0 on axis {}", axis);
+    if (step == 0) return input_error("the step on axis {} is 0, expected another number", axis);
     // No step goes further than the whole axis.
     step = std::clamp(step, -extent - 1, extent + 1);
     auto place = [&](int64_t v, int64_t low, int64_t high) {
@@ -134,7 +134,7 @@ Result<void> import_split(NodeContext& c) {
     c.set_output(static_cast<size_t>(i), part);
     at += size;
   }
-  if (at != extent) return input_error("the sizes add up to {}, not to the {} elements", at, extent);
+  if (at != extent) return input_error("the sizes add up to {}, expected the {} elements of the axis", at, extent);
   return {};
 }
 
@@ -215,7 +215,7 @@ Result<void> pad_by_copies(NodeContext& c, const std::string& mode, const std::v
 Result<void> import_pad(NodeContext& c) {
   TCC_TRY(std::string mode, c.get_string("mode", "constant"));
   if (mode != "constant" && mode != "reflect" && mode != "edge" && mode != "wrap")
-    return input_error("mode '{}' is not constant, reflect, edge or wrap", sanitize(mode));
+    return input_error("mode is '{}', expected constant, reflect, edge or wrap", sanitize(mode));
   double value = 0;
   std::vector<int64_t> pads, axes;
   for (int64_t i = 0; i < c.rank(0); ++i) axes.push_back(i);
@@ -273,7 +273,8 @@ Result<void> import_one_hot(NodeContext& c) {
     return input_error("depth {} is out of range", depth_value);
   const auto depth = static_cast<int64_t>(depth_value);
   if (indices.size() + 1 > static_cast<size_t>(graph::kMaxRank))
-    return refuse(Refusal::kTooLarge, "the result has {} axes", indices.size() + 1);
+    return refuse(Refusal::kTooLarge, "the result has {} axes; at most {} are supported", indices.size() + 1,
+                  graph::kMaxRank);
   if (c.input_value(2).shape != Shape{2}) return input_error("values must be two: off and on");
   Shape shape = indices;
   shape.insert(shape.begin() + axis, 1);
@@ -342,7 +343,8 @@ Result<void> import_range(NodeContext& c) {
   if (delta == 0 || !std::isfinite(start) || !std::isfinite(limit) || !std::isfinite(delta))
     return input_error("cannot count from {} to {} by {}", start, limit, delta);
   double count = std::max(0.0, std::ceil((limit - start) / delta));
-  if (count > static_cast<double>(kMaxTable)) return refuse(Refusal::kTooLarge, "a range of {} elements", count);
+  if (count > static_cast<double>(kMaxTable))
+    return refuse(Refusal::kTooLarge, "the range has {} elements; at most {} are supported", count, kMaxTable);
   std::vector<double> values(static_cast<size_t>(count));
   for (size_t i = 0; i < values.size(); ++i) values[i] = start + static_cast<double>(i) * delta;
   DType dtype = c.input_value(0).dtype;
@@ -382,7 +384,7 @@ Result<void> import_depth_to_space(NodeContext& c) {
   if (c.opset() >= 11) {
     TCC_TRY(mode, c.get_string("mode", "DCR"));
   }
-  if (mode != "DCR" && mode != "CRD") return input_error("mode '{}' is not DCR or CRD", sanitize(mode));
+  if (mode != "DCR" && mode != "CRD") return input_error("mode is '{}', expected DCR or CRD", sanitize(mode));
   const Shape s = c.input_value(0).shape;
   if (b > s[1] || s[1] % (b * b) != 0) return input_error("{} channels do not divide by {} squared", s[1], b);
   Shape out{s[0], s[1] / b / b, s[2] * b, s[3] * b};

@@ -274,7 +274,7 @@ Result<void> import_lp_norm(NodeContext& c) {
   TCC_TRY(int64_t axis, c.get_int("axis", -1));
   TCC_TRY(axis, c.normalize_axis(axis, c.rank(0)));
   TCC_TRY(int64_t p, c.get_int("p", 2));
-  if (p != 1 && p != 2) return input_error("p = {} is not 1 or 2", p);
+  if (p != 1 && p != 2) return input_error("p is {}, expected 1 or 2", p);
   ValueId x = c.input(0), norm = graph::kNone;
   if (p == 1) {
     TCC_TRY(norm, c.unary(UnaryFn::kAbs, x));
@@ -299,7 +299,7 @@ Result<void> class_loss(NodeContext& c, ValueId x, ValueId target, std::optional
     TCC_TRY(ignored, c.get_int("ignore_index", 0));
   }
   if (reduction != "mean" && reduction != "sum" && reduction != "none")
-    return input_error("reduction '{}' is not none, sum or mean", sanitize(reduction));
+    return input_error("reduction is '{}', expected none, sum or mean", sanitize(reduction));
   const Shape shape = c.value(x).shape;
   Shape classes = c.value(target).shape;
   DType dtype = c.value(x).dtype, index = c.value(target).dtype;

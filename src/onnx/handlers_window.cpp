@@ -51,7 +51,7 @@ Result<WindowAttributes> read_window(NodeContext& c, const Shape& input, std::ve
   w.pads_end.assign(pads.begin() + static_cast<int64_t>(spatial), pads.end());
   if (mode == "NOTSET" || mode.empty()) return w;
   if (mode != "VALID" && mode != "SAME_UPPER" && mode != "SAME_LOWER") {
-    return input_error("auto_pad '{}' is not one of NOTSET, VALID, SAME_UPPER, SAME_LOWER", sanitize(mode));
+    return input_error("auto_pad is '{}', expected NOTSET, VALID, SAME_UPPER or SAME_LOWER", sanitize(mode));
   }
   if (std::any_of(pads.begin(), pads.end(), [](int64_t p) { return p != 0; })) {
     return input_error("auto_pad {} and explicit pads exclude each other", mode);
@@ -233,7 +233,7 @@ Result<std::vector<TransposedAxis>> read_transposed(NodeContext& c, const std::v
   TCC_TRY(auto shape, c.get_ints("output_shape"));
   TCC_TRY(std::string mode, c.get_string("auto_pad", "NOTSET"));
   if (mode != "NOTSET" && mode != "VALID" && mode != "SAME_UPPER" && mode != "SAME_LOWER" && !mode.empty())
-    return input_error("auto_pad '{}' is not one of NOTSET, VALID, SAME_UPPER, SAME_LOWER", sanitize(mode));
+    return input_error("auto_pad is '{}', expected NOTSET, VALID, SAME_UPPER or SAME_LOWER", sanitize(mode));
   bool same = mode == "SAME_UPPER" || mode == "SAME_LOWER";
   // Some exporters give the shape with batch and channels.
   if (shape && shape->size() == spatial + 2) shape->erase(shape->begin(), shape->begin() + 2);

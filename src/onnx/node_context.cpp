@@ -202,7 +202,8 @@ Result<ValueId> NodeContext::slice(ValueId x, int64_t axis, int64_t start, int64
 }
 
 Result<ValueId> NodeContext::iota(graph::DType dtype, int64_t extent, size_t axis, size_t rank) {
-  if (extent > kMaxTable) return refuse(Refusal::kTooLarge, "axis {} has {} positions", axis, extent);
+  if (extent > kMaxTable)
+    return refuse(Refusal::kTooLarge, "axis {} has {} positions; at most {} are supported", axis, extent, kMaxTable);
   std::vector<double> values(static_cast<size_t>(extent));
   std::iota(values.begin(), values.end(), 0.0);
   graph::Shape shape(rank, 1);

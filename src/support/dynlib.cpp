@@ -28,8 +28,7 @@ Result<std::shared_ptr<DynamicLibrary>> DynamicLibrary::open(const std::vector<s
     const char* why = dlerror();
     reasons.push_back(why ? why : name);
   }
-  return make_error(ErrorClass::kEnvironment, fmt::format("cannot open any of: {}", fmt::join(names, ", ")), "",
-                    reasons);
+  return make_error(ErrorClass::kEnvironment, fmt::format("cannot load {}", fmt::join(names, " or ")), "", reasons);
 }
 
 }  // namespace tcc
