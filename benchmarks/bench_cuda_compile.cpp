@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "bench.h"
+#include "sample_tasks.h"
 #include "tcc/codegen/cuda.h"
 #include "tcc/search/search.h"
 #include "tcc/support/files.h"

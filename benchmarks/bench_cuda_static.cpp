@@ -7,6 +7,7 @@
 
 #include "bench.h"
 #include "driver/gpu_search.h"
+#include "sample_tasks.h"
 #include "tcc/analysis/shared_traffic.h"
 #include "tcc/codegen/cuda.h"
 #include "tcc/ir/instr.h"

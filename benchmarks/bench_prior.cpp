@@ -17,6 +17,7 @@
 
 #include "bench.h"
 #include "op_bench.h"
+#include "sample_tasks.h"
 #include "tcc/cost/cost_model.h"
 #include "tcc/search/shipped_prior.h"
 #include "tcc/target/probe.h"

@@ -5,6 +5,7 @@
 
 #include "bench.h"
 #include "gemm_schedule.h"
+#include "sample_tasks.h"
 #include "tcc/lower/lower.h"
 #include "tcc/space/sketch.h"
 #include "tcc/space/space.h"

@@ -20,6 +20,7 @@
 
 #include "bench.h"
 #include "peers/op_case.h"
+#include "sample_tasks.h"
 #include "search_curve.h"
 #include "tcc/cost/cost_model.h"
 #include "tcc/features/features.h"

@@ -4,6 +4,7 @@
 
 #include "bench.h"
 #include "gemm_packed.h"
+#include "sample_tasks.h"
 #include "tcc/codegen/llvm.h"
 #include "tcc/lower/lower.h"
 #include "tcc/measure/host.h"

@@ -9,6 +9,7 @@
 #include <cstdlib>
 
 #include "bench.h"
+#include "sample_tasks.h"
 #include "tcc/graph/passes.h"
 #include "tcc/onnx/importer.h"
 

@@ -235,3 +235,10 @@ endif()
 add_test(NAME gpu_bundle_says_what_is_missing COMMAND ${CMAKE_SOURCE_DIR}/tools/gpu_bundle --build ${CMAKE_CURRENT_BINARY_DIR}/nowhere
                                                       -o ${CMAKE_CURRENT_BINARY_DIR}/no_bundle)
 set_tests_properties(gpu_bundle_says_what_is_missing PROPERTIES PASS_REGULAR_EXPRESSION "nowhere/tools/tcc is not built" LABELS cli)
+
+# Tasks without a model.
+foreach(room cpu_traces cuda driver emulation features gpu_traces measure replay robustness schedule search space task traces)
+  if(TARGET test_${room} AND TARGET tcc_sample_tasks)
+    target_link_libraries(test_${room} PRIVATE tcc_sample_tasks)
+  endif()
+endforeach()

@@ -33,12 +33,6 @@ bool is_winograd_tile(int64_t m) {
 
 namespace {
 
-double row_norm(const std::vector<double>& matrix, int64_t row, int64_t columns) {
-  double sum = 0;
-  for (int64_t j = 0; j < columns; ++j) sum += std::fabs(matrix[static_cast<size_t>(row * columns + j)]);
-  return sum;
-}
-
 int64_t nonzeros(const std::vector<double>& matrix) {
   return std::count_if(matrix.begin(), matrix.end(), [](double v) { return v != 0; });
 }
@@ -68,18 +62,6 @@ std::vector<double> sandwich(const std::vector<double>& matrix, int64_t rows, in
 }
 
 }  // namespace
-
-double winograd_amplification(int64_t m) {
-  const WinogradMatrices& w = winograd_matrices(m);
-  double most = 0;
-  for (int64_t i = 0; i < w.m; ++i) {
-    double sum = 0;
-    for (int64_t k = 0; k < w.a; ++k)
-      sum += std::fabs(w.at[static_cast<size_t>(i * w.a + k)]) * row_norm(w.g, k, 3) * row_norm(w.bt, k, w.a);
-    most = std::max(most, sum / 3);
-  }
-  return most * most;
-}
 
 std::vector<double> winograd_weight(const std::vector<double>& weight, int64_t filters, int64_t channels, int64_t m) {
   const WinogradMatrices& w = winograd_matrices(m);

@@ -336,32 +336,6 @@ std::optional<std::vector<int64_t>> invert(const Layout& layout, const PhysicalI
   return Inverter(layout, at).run();
 }
 
-int64_t contiguous_width(const Layout& layout, int32_t dim) {
-  int64_t width = 1;
-  for (bool grown = true; grown;) {
-    grown = false;
-    for (const Digit& d : layout.digits) {
-      if (d.dim != dim || d.divisor != width || digit_count(layout, d) == 1) continue;
-      if (d.place != Place::kAddress || d.stride != width) return width;
-      int64_t next = d.extent == 0 ? layout.shape[static_cast<size_t>(dim)] : width * d.extent;
-      grown = next > width;
-      width = next;
-      break;
-    }
-  }
-  width = std::min(width, layout.shape[static_cast<size_t>(dim)]);
-  for (const XorField& x : layout.xors) {
-    int lowest = std::countr_zero(static_cast<uint64_t>(x.mask)) + std::min(x.from_shift, x.to_shift);
-    int64_t group = std::gcd(width, int64_t{1} << lowest);
-    // Groups must also start at aligned addresses, or the xor would cut them.
-    for (const Digit& d : layout.digits)
-      if (d.place == Place::kAddress && digit_count(layout, d) > 1 && !(d.dim == dim && d.divisor < width))
-        group = std::gcd(group, d.stride);
-    width = group == 0 ? 1 : int64_t{1} << std::countr_zero(static_cast<uint64_t>(group));
-  }
-  return width;
-}
-
 int64_t alignment(const Layout& layout, int32_t dim, int64_t step) {
   TCC_CHECK(step > 0);
   int64_t divisor = 0;

@@ -4,6 +4,7 @@
 #include <regex>
 
 #include "codegen/nest.h"
+#include "sample_tasks.h"
 #include "tcc/ir/text.h"
 #include "tcc/lower/lower.h"
 #include "tcc/schedule/schedule.h"

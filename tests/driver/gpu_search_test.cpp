@@ -6,6 +6,7 @@
 #include <map>
 
 #include "driver/bench.h"
+#include "sample_tasks.h"
 #include "tcc/driver/compile.h"
 
 using namespace tcc;

@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "emulation/host_program.h"
+#include "sample_tasks.h"
 #include "tcc/ir/text.h"
 #include "tcc/search/search.h"
 #include "traces/reference.h"

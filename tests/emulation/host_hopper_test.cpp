@@ -6,6 +6,7 @@
 
 #include "emulation/hopper_kernel.h"
 #include "emulation/host_program.h"
+#include "sample_tasks.h"
 #include "tcc/lower/lower.h"
 #include "tcc/search/search.h"
 #include "tcc/space/space.h"

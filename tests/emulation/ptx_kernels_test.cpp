@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "emulation/programs.h"
+#include "sample_tasks.h"
 #include "tcc/ir/text.h"
 #include "tcc/support/files.h"
 #include "traces/byte_product.h"

@@ -4,6 +4,7 @@
 
 #include "emulation/host_program.h"
 #include "emulation/programs.h"
+#include "sample_tasks.h"
 #include "tcc/ir/instr.h"
 #include "tcc/ir/text.h"
 #include "tcc/ir/walk.h"

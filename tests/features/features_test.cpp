@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "sample_tasks.h"
 #include "tcc/ir/text.h"
 #include "tcc/lower/lower.h"
 #include "tcc/schedule/schedule.h"

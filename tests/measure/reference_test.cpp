@@ -8,6 +8,7 @@
 #include "kernels.h"
 #include "measure/reference_kernels.h"
 #include "measure/task_segment.h"
+#include "sample_tasks.h"
 #include "tasks.h"
 #include "tcc/codegen/llvm.h"
 #include "tcc/interp/interp.h"

@@ -8,6 +8,7 @@
 #include "measure/reference_kernels.h"
 #include "measure/sampled_kernel.h"
 #include "measure/task_segment.h"
+#include "sample_tasks.h"
 #include "tasks.h"
 #include "tcc/interp/interp.h"
 #include "tcc/interp/tensor.h"

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "measure/task_segment.h"
+#include "sample_tasks.h"
 #include "tcc/measure/host.h"
 #include "tcc/task/task.h"
 

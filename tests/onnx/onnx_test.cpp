@@ -5,6 +5,7 @@
 #include <fstream>
 #include <map>
 
+#include "graph/print_graph.h"
 #include "onnx/writer.h"
 #include "skip.h"
 #include "tcc/graph/passes.h"

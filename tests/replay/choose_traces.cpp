@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "sample_tasks.h"
 #include "space/int_product.h"
 #include "stored.h"
 #include "tcc/ir/instr.h"

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "measure/kernels.h"
+#include "sample_tasks.h"
 #include "tcc/lower/lower.h"
 #include "tcc/measure/host.h"
 #include "tcc/search/search.h"

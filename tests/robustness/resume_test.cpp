@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "cli/runner.h"
+#include "sample_tasks.h"
 #include "tcc/measure/fake.h"
 #include "tcc/schedule/trace.h"
 #include "tcc/search/search.h"

@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "../traces/random_trace.h"
+#include "sample_tasks.h"
 #include "tcc/interp/interp.h"
 #include "tcc/ir/text.h"
 #include "tcc/ir/verify.h"

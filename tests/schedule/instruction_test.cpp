@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "sample_tasks.h"
 #include "tcc/interp/interp.h"
 #include "tcc/ir/instr.h"
 #include "tcc/ir/text.h"

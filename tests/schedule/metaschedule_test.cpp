@@ -5,6 +5,7 @@
 
 #include <array>
 
+#include "sample_tasks.h"
 #include "tcc/interp/interp.h"
 #include "tcc/ir/text.h"
 #include "tcc/ir/verify.h"

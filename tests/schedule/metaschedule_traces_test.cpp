@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "sample_tasks.h"
 #include "tcc/ir/text.h"
 #include "tcc/schedule/metaschedule.h"
 #include "tcc/support/files.h"

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "sample_tasks.h"
 #include "tcc/schedule/schedule.h"
 #include "tcc/task/task.h"
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "sample_tasks.h"
 #include "schedule/sampling.h"
 #include "tcc/ir/text.h"
 #include "tcc/schedule/schedule.h"

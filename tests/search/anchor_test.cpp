@@ -3,6 +3,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "sample_tasks.h"
 #include "search/fixtures.h"
 #include "tcc/lower/lower.h"
 #include "tcc/measure/fake.h"

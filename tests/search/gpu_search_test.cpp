@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "sample_tasks.h"
 #include "search/task_state.h"
 #include "tcc/cost/cost_model.h"
 #include "tcc/cost/gpu_facts.h"

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "cost/pair_accuracy.h"
+#include "sample_tasks.h"
 #include "search/fixtures.h"
 #include "search/learn.h"
 #include "search/prior.h"

@@ -9,6 +9,7 @@
 #include <set>
 #include <thread>
 
+#include "sample_tasks.h"
 #include "search/scheduler.h"
 #include "search/session.h"
 #include "search/task_state.h"

@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "sample_tasks.h"
 #include "search/fixtures.h"
 #include "search/metropolis.h"
 #include "search/scheduler.h"

@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <set>
 
+#include "sample_tasks.h"
 #include "search/fixtures.h"
 #include "search/learn.h"
 #include "search/pick.h"

@@ -11,6 +11,7 @@
 
 #include "int_product.h"
 #include "run_kernel.h"
+#include "sample_tasks.h"
 #include "skip.h"
 #include "tcc/codegen/llvm.h"
 #include "tcc/ir/text.h"

@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "run_kernel.h"
+#include "sample_tasks.h"
 #include "tcc/ir/walk.h"
 
 using namespace tcc;

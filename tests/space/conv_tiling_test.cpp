@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "run_kernel.h"
+#include "sample_tasks.h"
 #include "tcc/ir/text.h"
 #include "tcc/ir/walk.h"
 #include "tcc/lower/lower.h"

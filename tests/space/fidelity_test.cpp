@@ -4,6 +4,7 @@
 #include <regex>
 #include <set>
 
+#include "sample_tasks.h"
 #include "tcc/ir/walk.h"
 #include "tcc/lower/lower.h"
 #include "tcc/schedule/schedule.h"

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "run_kernel.h"
+#include "sample_tasks.h"
 #include "tcc/ir/walk.h"
 #include "tcc/support/rng.h"
 

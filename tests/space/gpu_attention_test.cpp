@@ -1,4 +1,5 @@
 // The GPU's forms of attention: which shapes and types go through matrix instructions.
+#include "sample_tasks.h"
 #include "space/run_kernel.h"
 #include "tcc/ir/walk.h"
 

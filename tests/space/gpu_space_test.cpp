@@ -1,4 +1,5 @@
 // The spaces of GPUs: their programs, and the ones that the limits reject before anything is compiled.
+#include "sample_tasks.h"
 #include "space/run_kernel.h"
 #include "tcc/ir/instr.h"
 #include "tcc/ir/walk.h"

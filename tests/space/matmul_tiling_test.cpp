@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "run_kernel.h"
+#include "sample_tasks.h"
 #include "tcc/ir/text.h"
 #include "tcc/ir/walk.h"
 #include "tcc/lower/lower.h"

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "run_kernel.h"
+#include "sample_tasks.h"
 #include "tcc/graph/passes.h"
 #include "tcc/ir/text.h"
 #include "tcc/ir/walk.h"

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <set>
 
+#include "sample_tasks.h"
 #include "tcc/ir/text.h"
 #include "tcc/ir/walk.h"
 #include "tcc/lower/lower.h"

@@ -5,6 +5,7 @@
 #include "codegen/nest.h"
 #include "int_product.h"
 #include "run_kernel.h"
+#include "sample_tasks.h"
 #include "tcc/ir/instr.h"
 #include "tcc/ir/walk.h"
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 
+#include "sample_tasks.h"
 #include "tcc/graph/reference.h"
 #include "tcc/interp/interp.h"
 #include "tcc/ir/text.h"

@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "graph/winograd_amplification.h"
 #include "tcc/graph/reference.h"
 #include "tcc/graph/winograd.h"
 #include "tcc/interp/interp.h"

@@ -1,6 +1,7 @@
 #include <catch2/catch.hpp>
 
 #include "../../benchmarks/gemm_schedule.h"
+#include "sample_tasks.h"
 #include "tcc/interp/interp.h"
 #include "tcc/ir/text.h"
 #include "tcc/ir/verify.h"

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "reference.h"
+#include "sample_tasks.h"
 #include "tcc/ir/text.h"
 #include "tcc/ir/walk.h"
 #include "tcc/lower/lower.h"

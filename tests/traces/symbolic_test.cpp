@@ -6,6 +6,7 @@
 #include <set>
 
 #include "reference.h"
+#include "sample_tasks.h"
 #include "task_shapes.h"
 #include "tcc/ir/text.h"
 #include "tcc/lower/lower.h"

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "sample_tasks.h"
 #include "tcc/graph/passes.h"
 #include "tcc/ir/text.h"
 #include "tcc/support/check.h"

@@ -10,6 +10,7 @@
 #include "gpu/cuda_dnn.h"
 #include "gpu/programs.h"
 #include "gpu/run.h"
+#include "sample_tasks.h"
 #include "tcc/interp/interp.h"
 #include "tcc/runtime/cuda_device.h"
 

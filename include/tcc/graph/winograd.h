@@ -8,7 +8,7 @@
 //
 // F(2x2, 3x3) needs 16 products for 4 outputs (2.25 times fewer than 36), F(4x4, 3x3) 36 for 16 (4 times fewer). The
 // price is accuracy: sums and differences of the transforms make intermediate values larger than those of the direct
-// form, see winograd_amplification.
+// form, up to 7.1 (m = 2) and 256 (m = 4) times in the worst case.
 #pragma once
 
 #include <cstdint>
@@ -31,13 +31,6 @@ bool is_winograd_tile(int64_t m);
 inline int64_t winograd_tiles(int64_t extent, int64_t m) {
   return (extent + m - 1) / m;
 }
-
-// How much larger than in the direct form the bound on partial sums can be, so how much larger the bound on the
-// rounding error: the square (two axes) of
-//   max over i of sum over k of |A^T_ik| (sum over j of |G_kj|) (sum over l of |B^T_kl|) / 3,
-// 7.1 for m = 2 and 256 for m = 4. That is the worst case; the tests allow 4 u sqrt(9 C) amplification max|x| with
-// normal weights, u the unit roundoff of f32.
-double winograd_amplification(int64_t m);
 
 // U = G g G^T of a weight M,C,3,3, computed in double: (m+2)^2,M,C.
 std::vector<double> winograd_weight(const std::vector<double>& weight, int64_t filters, int64_t channels, int64_t m);

@@ -66,8 +66,6 @@ std::optional<const Layout*> compose(Arena& arena, const Layout& first, const La
 bool is_injective(const Layout& layout);
 // Logical index of an address for injective address layouts without padding holes; nullopt for holes.
 std::optional<std::vector<int64_t>> invert(const Layout& layout, const PhysicalIndex& at);
-// Elements contiguous in the address along `dim` starting at a multiple of that count.
-int64_t contiguous_width(const Layout& layout, int32_t dim);
 // Largest power of two dividing every address reached by multiples of `step` in `dim`.
 int64_t alignment(const Layout& layout, int32_t dim, int64_t step);
 // Ways of bank conflict when 32 lanes read the given logical indices, each `bytes` wide, elements of elem_bytes.

@@ -1,6 +1,6 @@
-// Tasks without a model: one-operator graphs, fused.
+#include "sample_tasks.h"
+
 #include "tcc/support/check.h"
-#include "tcc/task/task.h"
 
 namespace tcc::task {
 namespace {
