@@ -258,9 +258,7 @@ void select_convert(Selector& x) {
   const uint64_t window = space == 1 || space == 2 ? kSharedWindow : space == 3 ? kLocalWindow : 0;
   x.ins.imm = static_cast<int64_t>(from_generic ? 0 - window : window);
   x.ins.run = &run_shift_window;
-  x.need(2, 2);
-  x.ins.d = x.result(0, 8);
-  x.ins.a = x.value(1, 8);
+  x.take_operands(8, {8});
 }
 
 }  // namespace tcc::emulation

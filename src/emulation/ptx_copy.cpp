@@ -104,18 +104,18 @@ void select_copy(Selector& x) {
   if (!x.op.take("async")) return;
   if (x.op.take("bulk")) return select_tensor(x);
   if (x.op.take("commit_group")) {
-    x.need(0, 0);
+    x.need(0);
     if (x.op.done()) x.ins.run = &run_commit;
     return;
   }
   if (x.op.take("wait_all")) {
-    x.need(0, 0);
+    x.need(0);
     x.ins.imm = -1;
     if (x.op.done()) x.ins.run = &run_wait;
     return;
   }
   if (x.op.take("wait_group")) {
-    x.need(1, 1);
+    x.need(1);
     x.ins.imm = std::clamp<int64_t>(x.literal(0).value_or(0), 0, 1 << 20);
     if (x.op.done()) x.ins.run = &run_wait;
     return;
@@ -138,7 +138,7 @@ void select_copy(Selector& x) {
   if (x.operands() == 4) x.ins.c = x.value(3, 4);
   x.code.shared_granule = std::min(x.code.shared_granule, static_cast<int>(std::max<int64_t>(bytes, 1)));
   x.code.global_granule = std::min(x.code.global_granule, 4);
-  x.ins.extra = static_cast<int32_t>(x.code.extra.size());
+  x.begin_extra();
   push_wide(x, x.ins.imm);
   push_wide(x, from);
 }

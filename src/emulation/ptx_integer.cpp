@@ -8,154 +8,84 @@
 namespace tcc::emulation {
 namespace {
 
-struct Add {
-  template <class T>
-  static T run(T a, T b) {
-    return static_cast<T>(static_cast<Modular<T>>(a) + static_cast<Modular<T>>(b));
-  }
+constexpr auto kAdd = []<class T>(T a, T b) -> T {
+  return static_cast<T>(static_cast<Modular<T>>(a) + static_cast<Modular<T>>(b));
 };
-struct Sub {
-  template <class T>
-  static T run(T a, T b) {
-    return static_cast<T>(static_cast<Modular<T>>(a) - static_cast<Modular<T>>(b));
-  }
+constexpr auto kSub = []<class T>(T a, T b) -> T {
+  return static_cast<T>(static_cast<Modular<T>>(a) - static_cast<Modular<T>>(b));
 };
-struct MulLow {
-  template <class T>
-  static T run(T a, T b) {
-    return static_cast<T>(static_cast<Modular<T>>(a) * static_cast<Modular<T>>(b));
-  }
+constexpr auto kMulLow = []<class T>(T a, T b) -> T {
+  return static_cast<T>(static_cast<Modular<T>>(a) * static_cast<Modular<T>>(b));
 };
-struct MulHigh {
-  template <class T>
-  static T run(T a, T b) {
-    if constexpr (sizeof(T) == 8) {
-      using W = std::conditional_t<std::is_signed_v<T>, __int128, unsigned __int128>;
-      return static_cast<T>((static_cast<W>(a) * static_cast<W>(b)) >> 64);
-    } else {
-      using W = std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>;
-      return static_cast<T>((static_cast<W>(a) * static_cast<W>(b)) >> (8 * sizeof(T)));
-    }
+constexpr auto kMulHigh = []<class T>(T a, T b) -> T {
+  if constexpr (sizeof(T) == 8) {
+    using W = std::conditional_t<std::is_signed_v<T>, __int128, unsigned __int128>;
+    return static_cast<T>((static_cast<W>(a) * static_cast<W>(b)) >> 64);
+  } else {
+    using W = std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>;
+    return static_cast<T>((static_cast<W>(a) * static_cast<W>(b)) >> (8 * sizeof(T)));
   }
 };
 // The result of a division by zero is all ones on today's machines (undefined by the manual).
-struct Div {
-  template <class T>
-  static T run(T a, T b) {
-    if (b == 0) return static_cast<T>(-1);
-    if constexpr (std::is_signed_v<T>) {
-      if (b == -1) return static_cast<T>(Modular<T>{0} - static_cast<Modular<T>>(a));
-    }
-    return static_cast<T>(a / b);
+constexpr auto kDiv = []<class T>(T a, T b) -> T {
+  if (b == 0) return static_cast<T>(-1);
+  if constexpr (std::is_signed_v<T>) {
+    if (b == -1) return static_cast<T>(Modular<T>{0} - static_cast<Modular<T>>(a));
   }
+  return static_cast<T>(a / b);
 };
-struct Rem {
-  template <class T>
-  static T run(T a, T b) {
-    if (b == 0) return a;
-    if constexpr (std::is_signed_v<T>) {
-      if (b == -1) return 0;
-    }
-    return static_cast<T>(a % b);
+constexpr auto kRem = []<class T>(T a, T b) -> T {
+  if (b == 0) return a;
+  if constexpr (std::is_signed_v<T>) {
+    if (b == -1) return 0;
   }
+  return static_cast<T>(a % b);
 };
-struct Min {
-  template <class T>
-  static T run(T a, T b) {
-    return b < a ? b : a;
-  }
+constexpr auto kMin = []<class T>(T a, T b) -> T { return b < a ? b : a; };
+constexpr auto kMax = []<class T>(T a, T b) -> T { return a < b ? b : a; };
+constexpr auto kAbs = []<class T>(T a) -> T {
+  return static_cast<T>(a < 0 ? Modular<T>{0} - static_cast<Modular<T>>(a) : static_cast<Modular<T>>(a));
 };
-struct Max {
-  template <class T>
-  static T run(T a, T b) {
-    return a < b ? b : a;
-  }
+constexpr auto kNeg = []<class T>(T a) -> T { return static_cast<T>(Modular<T>{0} - static_cast<Modular<T>>(a)); };
+constexpr auto kCnot = []<class T>(T a) -> T { return a == 0; };
+constexpr auto kSaturatedAdd = [](int32_t a, int32_t b) -> int32_t {
+  return static_cast<int32_t>(std::clamp<int64_t>(int64_t{a} + b, INT32_MIN, INT32_MAX));
 };
-struct Abs {
-  template <class T>
-  static T run(T a) {
-    return static_cast<T>(a < 0 ? Modular<T>{0} - static_cast<Modular<T>>(a) : static_cast<Modular<T>>(a));
-  }
-};
-struct Neg {
-  template <class T>
-  static T run(T a) {
-    return static_cast<T>(Modular<T>{0} - static_cast<Modular<T>>(a));
-  }
-};
-struct Cnot {
-  template <class T>
-  static T run(T a) {
-    return a == 0;
-  }
-};
-struct SaturatedAdd {
-  static int32_t run(int32_t a, int32_t b) {
-    return static_cast<int32_t>(std::clamp<int64_t>(int64_t{a} + b, INT32_MIN, INT32_MAX));
-  }
-};
-struct SaturatedSub {
-  static int32_t run(int32_t a, int32_t b) {
-    return static_cast<int32_t>(std::clamp<int64_t>(int64_t{a} - b, INT32_MIN, INT32_MAX));
-  }
+constexpr auto kSaturatedSub = [](int32_t a, int32_t b) -> int32_t {
+  return static_cast<int32_t>(std::clamp<int64_t>(int64_t{a} - b, INT32_MIN, INT32_MAX));
 };
 // The amount is a 32-bit register; more than the width shifts everything out.
-struct ShiftLeft {
-  template <class T>
-  static T run(T a, uint32_t b) {
-    return b >= 8 * sizeof(T) ? T{0} : static_cast<T>(static_cast<Modular<T>>(a) << b);
-  }
+constexpr auto kShiftLeft = []<class T>(T a, uint32_t b) -> T {
+  return b >= 8 * sizeof(T) ? T{0} : static_cast<T>(static_cast<Modular<T>>(a) << b);
 };
-struct ShiftRight {
-  template <class T>
-  static T run(T a, uint32_t b) {
-    const uint32_t most = 8 * sizeof(T) - 1;
-    if (b > most) return std::is_signed_v<T> ? static_cast<T>(a >> most) : T{0};
-    return static_cast<T>(a >> b);
-  }
+constexpr auto kShiftRight = []<class T>(T a, uint32_t b) -> T {
+  const uint32_t most = 8 * sizeof(T) - 1;
+  if (b > most) return std::is_signed_v<T> ? static_cast<T>(a >> most) : T{0};
+  return static_cast<T>(a >> b);
 };
-struct Popc {
-  template <class T>
-  static uint32_t run(T a) {
-    return static_cast<uint32_t>(std::popcount(a));
-  }
+constexpr auto kPopc = []<class T>(T a) -> uint32_t { return static_cast<uint32_t>(std::popcount(a)); };
+constexpr auto kClz = []<class T>(T a) -> uint32_t { return static_cast<uint32_t>(std::countl_zero(a)); };
+constexpr auto kBrev = []<class T>(T a) -> T {
+  T r = 0;
+  for (size_t i = 0; i < 8 * sizeof(T); ++i) r = static_cast<T>((r << 1) | ((a >> i) & 1));
+  return r;
 };
-struct Clz {
-  template <class T>
-  static uint32_t run(T a) {
-    return static_cast<uint32_t>(std::countl_zero(a));
-  }
+constexpr auto kBfind = []<class T>(T a) -> uint32_t {
+  using U = UnsignedOf<T>;
+  const U bits = static_cast<U>(std::is_signed_v<T> && a < 0 ? ~a : a);
+  return bits == 0 ? ~0u : static_cast<uint32_t>(std::bit_width(bits) - 1);
 };
-struct Brev {
-  template <class T>
-  static T run(T a) {
-    T r = 0;
-    for (size_t i = 0; i < 8 * sizeof(T); ++i) r = static_cast<T>((r << 1) | ((a >> i) & 1));
-    return r;
+constexpr auto kBfe = []<class T>(T a, uint32_t position, uint32_t length) -> T {
+  constexpr uint32_t kMost = 8 * sizeof(T) - 1;
+  const uint32_t pos = position & 0xff, len = length & 0xff;
+  const bool sign =
+      std::is_signed_v<T> && len != 0 && ((static_cast<UnsignedOf<T>>(a) >> std::min(pos + len - 1, kMost)) & 1) != 0;
+  UnsignedOf<T> r = 0;
+  for (uint32_t i = 0; i <= kMost; ++i) {
+    const bool bit = i < len && pos + i <= kMost ? ((static_cast<UnsignedOf<T>>(a) >> (pos + i)) & 1) != 0 : sign;
+    if (bit) r |= UnsignedOf<T>{1} << i;
   }
-};
-struct Bfind {
-  template <class T>
-  static uint32_t run(T a) {
-    using U = UnsignedOf<T>;
-    const U bits = static_cast<U>(std::is_signed_v<T> && a < 0 ? ~a : a);
-    return bits == 0 ? ~0u : static_cast<uint32_t>(std::bit_width(bits) - 1);
-  }
-};
-struct Bfe {
-  template <class T>
-  static T run(T a, uint32_t position, uint32_t length) {
-    constexpr uint32_t kMost = 8 * sizeof(T) - 1;
-    const uint32_t pos = position & 0xff, len = length & 0xff;
-    const bool sign =
-        std::is_signed_v<T> && len != 0 && ((static_cast<UnsignedOf<T>>(a) >> std::min(pos + len - 1, kMost)) & 1) != 0;
-    UnsignedOf<T> r = 0;
-    for (uint32_t i = 0; i <= kMost; ++i) {
-      const bool bit = i < len && pos + i <= kMost ? ((static_cast<UnsignedOf<T>>(a) >> (pos + i)) & 1) != 0 : sign;
-      if (bit) r |= UnsignedOf<T>{1} << i;
-    }
-    return static_cast<T>(r);
-  }
+  return static_cast<T>(r);
 };
 // d = b with the low bits of a put in at a position: operands a, b, position, length; the last is in `extra`.
 template <class T>
@@ -176,94 +106,54 @@ void run_bfi(Warp& w, const Ins& i, uint32_t lanes) {
     d[l] = static_cast<T>((b[l] & ~mask) | (static_cast<T>(a[l] << pos) & mask));
   });
 }
-struct MulWide {
-  template <class T>
-  static auto run(T a, T b) {
-    using W = std::conditional_t<sizeof(T) == 2, std::conditional_t<std::is_signed_v<T>, int32_t, uint32_t>,
-                                 std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>>;
-    return static_cast<W>(static_cast<W>(a) * static_cast<W>(b));
-  }
+constexpr auto kMulWide = []<class T>(T a, T b) {
+  using W = std::conditional_t<sizeof(T) == 2, std::conditional_t<std::is_signed_v<T>, int32_t, uint32_t>,
+                               std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>>;
+  return static_cast<W>(static_cast<W>(a) * static_cast<W>(b));
 };
-struct MadLow {
-  template <class T>
-  static T run(T a, T b, T c) {
-    return Add::run(MulLow::run(a, b), c);
-  }
-};
-struct MadHigh {
-  template <class T>
-  static T run(T a, T b, T c) {
-    return Add::run(MulHigh::run(a, b), c);
-  }
-};
-struct MadWide {
-  template <class T, class W>
-  static W run(T a, T b, W c) {
-    return Add::run(static_cast<W>(MulWide::run(a, b)), c);
-  }
-};
+constexpr auto kMadLow = []<class T>(T a, T b, T c) -> T { return kAdd(kMulLow(a, b), c); };
+constexpr auto kMadHigh = []<class T>(T a, T b, T c) -> T { return kAdd(kMulHigh(a, b), c); };
+constexpr auto kMadWide = []<class T, class W>(T a, T b, W c) -> W { return kAdd(static_cast<W>(kMulWide(a, b)), c); };
 template <class T>
 T low24(T a) {
   return std::is_signed_v<T> ? static_cast<T>(static_cast<int32_t>(static_cast<uint32_t>(a) << 8) >> 8)
                              : static_cast<T>(a & 0xffffff);
 }
-struct Mul24 {
-  template <class T>
-  static T run(T a, T b) {
-    return static_cast<T>(static_cast<int64_t>(low24(a)) * static_cast<int64_t>(low24(b)));
-  }
+constexpr auto kMul24 = []<class T>(T a, T b) -> T {
+  return static_cast<T>(static_cast<int64_t>(low24(a)) * static_cast<int64_t>(low24(b)));
 };
-struct Mad24 {
-  template <class T>
-  static T run(T a, T b, T c) {
-    return Add::run(Mul24::run(a, b), c);
+constexpr auto kMad24 = []<class T>(T a, T b, T c) -> T { return kAdd(kMul24(a, b), c); };
+constexpr auto kSad = []<class T>(T a, T b, T c) -> T { return kAdd(a < b ? kSub(b, a) : kSub(a, b), c); };
+constexpr auto kPrmt = [](uint32_t a, uint32_t b, uint32_t selector) -> uint32_t {
+  const uint64_t bytes = (static_cast<uint64_t>(b) << 32) | a;
+  uint32_t d = 0;
+  for (int i = 0; i < 4; ++i) {
+    const uint32_t pick = (selector >> (4 * i)) & 0xf;
+    uint32_t byte = static_cast<uint32_t>(bytes >> (8 * (pick & 7))) & 0xff;
+    if ((pick & 8) != 0) byte = (byte & 0x80) != 0 ? 0xff : 0;
+    d |= byte << (8 * i);
   }
-};
-struct Sad {
-  template <class T>
-  static T run(T a, T b, T c) {
-    return Add::run(a < b ? Sub::run(b, a) : Sub::run(a, b), c);
-  }
-};
-struct Prmt {
-  static uint32_t run(uint32_t a, uint32_t b, uint32_t selector) {
-    const uint64_t bytes = (static_cast<uint64_t>(b) << 32) | a;
-    uint32_t d = 0;
-    for (int i = 0; i < 4; ++i) {
-      const uint32_t pick = (selector >> (4 * i)) & 0xf;
-      uint32_t byte = static_cast<uint32_t>(bytes >> (8 * (pick & 7))) & 0xff;
-      if ((pick & 8) != 0) byte = (byte & 0x80) != 0 ? 0xff : 0;
-      d |= byte << (8 * i);
-    }
-    return d;
-  }
+  return d;
 };
 template <bool kLeft, bool kWrap>
-struct FunnelShift {
-  static uint32_t run(uint32_t a, uint32_t b, uint32_t amount) {
-    const uint32_t n = kWrap ? amount & 31 : std::min(amount, 32u);
-    const uint64_t both = (static_cast<uint64_t>(b) << 32) | a;
-    return kLeft ? static_cast<uint32_t>((both << n) >> 32) : static_cast<uint32_t>(both >> n);
-  }
+constexpr auto kFunnelShift = [](uint32_t a, uint32_t b, uint32_t amount) -> uint32_t {
+  const uint32_t n = kWrap ? amount & 31 : std::min(amount, 32u);
+  const uint64_t both = (static_cast<uint64_t>(b) << 32) | a;
+  return kLeft ? static_cast<uint32_t>((both << n) >> 32) : static_cast<uint32_t>(both >> n);
 };
 // Sums of products of bytes (4) or of two 16-bit halves of a with two bytes of b.
 template <class A, class B>
-struct Dot4 {
-  static uint32_t run(uint32_t a, uint32_t b, uint32_t c) {
-    int64_t sum = static_cast<int32_t>(c);
-    for (int i = 0; i < 4; ++i)
-      sum += static_cast<int64_t>(static_cast<A>(a >> (8 * i))) * static_cast<B>(b >> (8 * i));
-    return static_cast<uint32_t>(sum);
-  }
+constexpr auto kDot4 = [](uint32_t a, uint32_t b, uint32_t c) -> uint32_t {
+  int64_t sum = static_cast<int32_t>(c);
+  for (int i = 0; i < 4; ++i) sum += static_cast<int64_t>(static_cast<A>(a >> (8 * i))) * static_cast<B>(b >> (8 * i));
+  return static_cast<uint32_t>(sum);
 };
 template <class A, class B, int kShift>
-struct Dot2 {
-  static uint32_t run(uint32_t a, uint32_t b, uint32_t c) {
-    int64_t sum = static_cast<int32_t>(c);
-    for (int i = 0; i < 2; ++i)
-      sum += static_cast<int64_t>(static_cast<A>(a >> (16 * i))) * static_cast<B>(b >> (8 * i + kShift));
-    return static_cast<uint32_t>(sum);
-  }
+constexpr auto kDot2 = [](uint32_t a, uint32_t b, uint32_t c) -> uint32_t {
+  int64_t sum = static_cast<int32_t>(c);
+  for (int i = 0; i < 2; ++i)
+    sum += static_cast<int64_t>(static_cast<A>(a >> (16 * i))) * static_cast<B>(b >> (8 * i + kShift));
+  return static_cast<uint32_t>(sum);
 };
 void run_lop3(Warp& w, const Ins& i, uint32_t lanes) {
   uint32_t* d = w.row<uint32_t>(i.d);
@@ -278,42 +168,20 @@ void run_lop3(Warp& w, const Ins& i, uint32_t lanes) {
   });
 }
 
-void operands2(Selector& x, int bytes, int result_bytes = 0) {
-  x.need(3, 3);
-  x.ins.d = x.result(0, result_bytes != 0 ? result_bytes : bytes);
-  x.ins.a = x.value(1, bytes);
-  x.ins.b = x.value(2, bytes);
-}
-void operands1(Selector& x, int result_bytes, int bytes) {
-  x.need(2, 2);
-  x.ins.d = x.result(0, result_bytes);
-  x.ins.a = x.value(1, bytes);
-}
-void operands3(Selector& x, int bytes, int third_bytes, int result_bytes) {
-  x.need(4, 4);
-  x.ins.d = x.result(0, result_bytes);
-  x.ins.a = x.value(1, bytes);
-  x.ins.b = x.value(2, bytes);
-  x.ins.c = x.value(3, third_bytes);
-}
-
-template <class Wide>
+template <bool kSum>
 Handler wide_handler(Type type) {
   return with_integer(type, [](auto tag) -> Handler {
     using T = typename decltype(tag)::type;
     if constexpr (sizeof(T) > 4) {
       return nullptr;
     } else {
-      using W = decltype(MulWide::run(T{}, T{}));
-      if constexpr (std::is_same_v<Wide, MadWide>) {
-        return &run_ternary<W, T, T, W, MadWide>;
-      } else {
-        return &run_binary<W, T, T, MulWide>;
-      }
+      using W = decltype(kMulWide(T{}, T{}));
+      if constexpr (kSum) return &run_ternary<W, T, T, W, kMadWide>;
+      return &run_binary<W, T, T, kMulWide>;
     }
   });
 }
-template <class Op>
+template <auto Op>
 Handler integer_ternary(Type type) {
   return with_integer(type, [](auto tag) -> Handler {
     using T = typename decltype(tag)::type;
@@ -327,18 +195,14 @@ void select_product(Selector& x, Type type, bool sum) {
   if (part < 0 || !x.op.done()) return;
   if (part == 2) {
     if (bytes > 4) return;
-    x.ins.run = sum ? wide_handler<MadWide>(type) : wide_handler<MulWide>(type);
+    x.ins.run = sum ? wide_handler<true>(type) : wide_handler<false>(type);
   } else if (sum) {
-    x.ins.run = part == 0 ? integer_ternary<MadLow>(type) : integer_ternary<MadHigh>(type);
+    x.ins.run = part == 0 ? integer_ternary<kMadLow>(type) : integer_ternary<kMadHigh>(type);
   } else {
-    x.ins.run = part == 0 ? integer_binary<MulLow>(type) : integer_binary<MulHigh>(type);
+    x.ins.run = part == 0 ? integer_binary<kMulLow>(type) : integer_binary<kMulHigh>(type);
   }
   const int result = part == 2 ? 2 * bytes : bytes;
-  if (!sum) {
-    operands2(x, bytes, result);
-  } else {
-    operands3(x, bytes, result, result);
-  }
+  sum ? x.take_operands(result, {bytes, bytes, result}) : x.take_operands(result, {bytes, bytes});
 }
 
 void select_shift(Selector& x, Type type, bool left) {
@@ -346,12 +210,9 @@ void select_shift(Selector& x, Type type, bool left) {
   const int bytes = type_bytes(type);
   x.ins.run = with_integer(type, [&](auto tag) -> Handler {
     using T = typename decltype(tag)::type;
-    return left ? &run_binary<T, T, uint32_t, ShiftLeft> : &run_binary<T, T, uint32_t, ShiftRight>;
+    return left ? &run_binary<T, T, uint32_t, kShiftLeft> : &run_binary<T, T, uint32_t, kShiftRight>;
   });
-  x.need(3, 3);
-  x.ins.d = x.result(0, bytes);
-  x.ins.a = x.value(1, bytes);
-  x.ins.b = x.value(2, 4);
+  x.take_operands(bytes, {bytes, 4});
 }
 
 // popc, clz, brev, bfind, bfe, bfi
@@ -360,67 +221,55 @@ void select_bits(Selector& x, Type type, std::string_view base) {
   const int bytes = type_bytes(type);
   if (bytes != 4 && bytes != 8) return;
   const bool wide = bytes == 8;
-  if (base == "popc") x.ins.run = wide ? &run_unary<uint32_t, uint64_t, Popc> : &run_unary<uint32_t, uint32_t, Popc>;
-  if (base == "clz") x.ins.run = wide ? &run_unary<uint32_t, uint64_t, Clz> : &run_unary<uint32_t, uint32_t, Clz>;
-  if (base == "brev") x.ins.run = wide ? &run_unary<uint64_t, uint64_t, Brev> : &run_unary<uint32_t, uint32_t, Brev>;
+  if (base == "popc") x.ins.run = wide ? &run_unary<uint32_t, uint64_t, kPopc> : &run_unary<uint32_t, uint32_t, kPopc>;
+  if (base == "clz") x.ins.run = wide ? &run_unary<uint32_t, uint64_t, kClz> : &run_unary<uint32_t, uint32_t, kClz>;
+  if (base == "brev") x.ins.run = wide ? &run_unary<uint64_t, uint64_t, kBrev> : &run_unary<uint32_t, uint32_t, kBrev>;
   if (base == "bfind") {
     x.ins.run = with_integer(type, [](auto tag) -> Handler {
       using T = typename decltype(tag)::type;
-      return &run_unary<uint32_t, T, Bfind>;
+      return &run_unary<uint32_t, T, kBfind>;
     });
   }
-  if (x.ins.run != nullptr) return operands1(x, base == "brev" ? bytes : 4, bytes);
+  if (x.ins.run != nullptr) return x.take_operands(base == "brev" ? bytes : 4, {bytes});
   if (base == "bfe") {
     x.ins.run = with_integer(type, [](auto tag) -> Handler {
       using T = typename decltype(tag)::type;
-      return &run_ternary<T, T, uint32_t, uint32_t, Bfe>;
+      return &run_ternary<T, T, uint32_t, uint32_t, kBfe>;
     });
-    x.need(4, 4);
-    x.ins.d = x.result(0, bytes);
-    x.ins.a = x.value(1, bytes);
-    x.ins.b = x.value(2, 4);
-    x.ins.c = x.value(3, 4);
+    x.take_operands(bytes, {bytes, 4, 4});
   } else if (base == "bfi") {
     x.ins.run = wide ? &run_bfi<uint64_t> : &run_bfi<uint32_t>;
-    x.need(5, 5);
-    x.ins.d = x.result(0, bytes);
-    x.ins.a = x.value(1, bytes);
-    x.ins.b = x.value(2, bytes);
-    x.ins.c = x.value(3, 4);
-    x.ins.extra = static_cast<int32_t>(x.code.extra.size());
+    x.need(5);
+    x.set_operands(bytes, {bytes, bytes, 4});
+    x.begin_extra();
     x.code.extra.push_back(x.value(4, 4));
   }
 }
 
+template <auto Op>
+constexpr Handler kWordsTernary = &run_ternary<uint32_t, uint32_t, uint32_t, uint32_t, Op>;
+
 // prmt, shf, lop3: 32-bit words
 void select_words(Selector& x, std::string_view base) {
-  if (base == "prmt") x.ins.run = &run_ternary<uint32_t, uint32_t, uint32_t, uint32_t, Prmt>;
+  if (base == "prmt") x.ins.run = kWordsTernary<kPrmt>;
   if (base == "lop3") {
     x.ins.run = &run_lop3;
-    x.need(5, 5);
+    x.need(5);
     x.ins.mode = static_cast<uint8_t>(x.literal(4).value_or(0));
   }
   if (base == "shf") {
     const int side = x.op.take_one({"l", "r"}), edge = x.op.take_one({"clamp", "wrap"});
     if (side < 0 || edge < 0) return;
     constexpr Handler kHandlers[2][2] = {
-        {&run_ternary<uint32_t, uint32_t, uint32_t, uint32_t, FunnelShift<true, false>>,
-         &run_ternary<uint32_t, uint32_t, uint32_t, uint32_t, FunnelShift<true, true>>},
-        {&run_ternary<uint32_t, uint32_t, uint32_t, uint32_t, FunnelShift<false, false>>,
-         &run_ternary<uint32_t, uint32_t, uint32_t, uint32_t, FunnelShift<false, true>>}};
+        {kWordsTernary<kFunnelShift<true, false>>, kWordsTernary<kFunnelShift<true, true>>},
+        {kWordsTernary<kFunnelShift<false, false>>, kWordsTernary<kFunnelShift<false, true>>}};
     x.ins.run = kHandlers[side][edge];
   }
   if (!x.op.done()) x.ins.run = nullptr;
   if (x.ins.run == nullptr) return;
-  if (base != "lop3") x.need(4, 4);
-  x.ins.d = x.result(0, 4);
-  x.ins.a = x.value(1, 4);
-  x.ins.b = x.value(2, 4);
-  x.ins.c = x.value(3, 4);
+  if (base != "lop3") x.need(4);
+  x.set_operands(4, {4, 4, 4});
 }
-
-template <class Op>
-constexpr Handler kWordsTernary = &run_ternary<uint32_t, uint32_t, uint32_t, uint32_t, Op>;
 
 void select_dot(Selector& x, Type a, std::string_view base) {
   const auto b = x.op.take_type();
@@ -429,16 +278,16 @@ void select_dot(Selector& x, Type a, std::string_view base) {
   if ((base == "dp2a" && part == 0) || !x.op.done()) return;
   // By a signed, b signed; then dp4a, dp2a.lo, dp2a.hi.
   constexpr Handler kHandlers[2][2][3] = {
-      {{kWordsTernary<Dot4<uint8_t, uint8_t>>, kWordsTernary<Dot2<uint16_t, uint8_t, 0>>,
-        kWordsTernary<Dot2<uint16_t, uint8_t, 16>>},
-       {kWordsTernary<Dot4<uint8_t, int8_t>>, kWordsTernary<Dot2<uint16_t, int8_t, 0>>,
-        kWordsTernary<Dot2<uint16_t, int8_t, 16>>}},
-      {{kWordsTernary<Dot4<int8_t, uint8_t>>, kWordsTernary<Dot2<int16_t, uint8_t, 0>>,
-        kWordsTernary<Dot2<int16_t, uint8_t, 16>>},
-       {kWordsTernary<Dot4<int8_t, int8_t>>, kWordsTernary<Dot2<int16_t, int8_t, 0>>,
-        kWordsTernary<Dot2<int16_t, int8_t, 16>>}}};
+      {{kWordsTernary<kDot4<uint8_t, uint8_t>>, kWordsTernary<kDot2<uint16_t, uint8_t, 0>>,
+        kWordsTernary<kDot2<uint16_t, uint8_t, 16>>},
+       {kWordsTernary<kDot4<uint8_t, int8_t>>, kWordsTernary<kDot2<uint16_t, int8_t, 0>>,
+        kWordsTernary<kDot2<uint16_t, int8_t, 16>>}},
+      {{kWordsTernary<kDot4<int8_t, uint8_t>>, kWordsTernary<kDot2<int16_t, uint8_t, 0>>,
+        kWordsTernary<kDot2<int16_t, uint8_t, 16>>},
+       {kWordsTernary<kDot4<int8_t, int8_t>>, kWordsTernary<kDot2<int16_t, int8_t, 0>>,
+        kWordsTernary<kDot2<int16_t, int8_t, 16>>}}};
   x.ins.run = kHandlers[is_signed(a)][is_signed(*b)][part];
-  operands3(x, 4, 4, 4);
+  x.take_operands(4, {4, 4, 4});
 }
 
 }  // namespace
@@ -456,30 +305,30 @@ void select_integer(Selector& x) {
   if (base == "prmt" || base == "shf" || base == "lop3") return bytes == 4 ? select_words(x, base) : void();
   if (base == "mul24" || base == "mad24") {
     if (!x.op.take("lo") || !x.op.done() || bytes != 4) return;
-    x.ins.run = base == "mul24" ? integer_binary<Mul24>(*type) : integer_ternary<Mad24>(*type);
-    return base == "mul24" ? operands2(x, 4) : operands3(x, 4, 4, 4);
+    x.ins.run = base == "mul24" ? integer_binary<kMul24>(*type) : integer_ternary<kMad24>(*type);
+    return base == "mul24" ? x.take_operands(4, {4, 4}) : x.take_operands(4, {4, 4, 4});
   }
   if (*type == Type::kS32 && x.op.take("sat")) {
-    if (base == "add") x.ins.run = &run_binary<int32_t, int32_t, int32_t, SaturatedAdd>;
-    if (base == "sub") x.ins.run = &run_binary<int32_t, int32_t, int32_t, SaturatedSub>;
-    return x.ins.run != nullptr && x.op.done() ? operands2(x, 4) : void(x.ins.run = nullptr);
+    if (base == "add") x.ins.run = &run_binary<int32_t, int32_t, int32_t, kSaturatedAdd>;
+    if (base == "sub") x.ins.run = &run_binary<int32_t, int32_t, int32_t, kSaturatedSub>;
+    return x.ins.run != nullptr && x.op.done() ? x.take_operands(4, {4, 4}) : void(x.ins.run = nullptr);
   }
   if (!x.op.done()) return;
   if (base == "sad") {
-    x.ins.run = integer_ternary<Sad>(*type);
-    return operands3(x, bytes, bytes, bytes);
+    x.ins.run = integer_ternary<kSad>(*type);
+    return x.take_operands(bytes, {bytes, bytes, bytes});
   }
-  if (base == "abs") x.ins.run = integer_unary<Abs>(*type);
-  if (base == "neg") x.ins.run = integer_unary<Neg>(*type);
-  if (base == "cnot") x.ins.run = integer_unary<Cnot>(*type);
-  if (x.ins.run != nullptr) return operands1(x, bytes, bytes);
-  if (base == "add") x.ins.run = integer_binary<Add>(*type);
-  if (base == "sub") x.ins.run = integer_binary<Sub>(*type);
-  if (base == "div") x.ins.run = integer_binary<Div>(*type);
-  if (base == "rem") x.ins.run = integer_binary<Rem>(*type);
-  if (base == "min") x.ins.run = integer_binary<Min>(*type);
-  if (base == "max") x.ins.run = integer_binary<Max>(*type);
-  if (x.ins.run != nullptr) operands2(x, bytes);
+  if (base == "abs") x.ins.run = integer_unary<kAbs>(*type);
+  if (base == "neg") x.ins.run = integer_unary<kNeg>(*type);
+  if (base == "cnot") x.ins.run = integer_unary<kCnot>(*type);
+  if (x.ins.run != nullptr) return x.take_operands(bytes, {bytes});
+  if (base == "add") x.ins.run = integer_binary<kAdd>(*type);
+  if (base == "sub") x.ins.run = integer_binary<kSub>(*type);
+  if (base == "div") x.ins.run = integer_binary<kDiv>(*type);
+  if (base == "rem") x.ins.run = integer_binary<kRem>(*type);
+  if (base == "min") x.ins.run = integer_binary<kMin>(*type);
+  if (base == "max") x.ins.run = integer_binary<kMax>(*type);
+  if (x.ins.run != nullptr) x.take_operands(bytes, {bytes, bytes});
 }
 
 }  // namespace tcc::emulation

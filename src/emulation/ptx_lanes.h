@@ -7,27 +7,27 @@
 
 namespace tcc::emulation {
 
-// Op::run(a) -> D, and so on.
-template <class D, class A, class Op>
+// Op(a) -> D, and so on.
+template <class D, class A, auto Op>
 void run_unary(Warp& w, const Ins& i, uint32_t lanes) {
   D* d = w.row<D>(i.d);
   const A* a = w.source<A>(i.a);
-  for_lanes(lanes, [&](int l) { d[l] = Op::run(a[l]); });
+  for_lanes(lanes, [&](int l) { d[l] = Op(a[l]); });
 }
-template <class D, class A, class B, class Op>
+template <class D, class A, class B, auto Op>
 void run_binary(Warp& w, const Ins& i, uint32_t lanes) {
   D* d = w.row<D>(i.d);
   const A* a = w.source<A>(i.a);
   const B* b = w.source<B>(i.b);
-  for_lanes(lanes, [&](int l) { d[l] = Op::run(a[l], b[l]); });
+  for_lanes(lanes, [&](int l) { d[l] = Op(a[l], b[l]); });
 }
-template <class D, class A, class B, class C, class Op>
+template <class D, class A, class B, class C, auto Op>
 void run_ternary(Warp& w, const Ins& i, uint32_t lanes) {
   D* d = w.row<D>(i.d);
   const A* a = w.source<A>(i.a);
   const B* b = w.source<B>(i.b);
   const C* c = w.source<C>(i.c);
-  for_lanes(lanes, [&](int l) { d[l] = Op::run(a[l], b[l], c[l]); });
+  for_lanes(lanes, [&](int l) { d[l] = Op(a[l], b[l], c[l]); });
 }
 
 template <class T>
@@ -76,14 +76,14 @@ Handler with_integer(Type type, F f) {
   return nullptr;
 }
 
-template <class Op>
+template <auto Op>
 Handler integer_unary(Type type) {
   return with_integer(type, [](auto tag) -> Handler {
     using T = typename decltype(tag)::type;
     return &run_unary<T, T, Op>;
   });
 }
-template <class Op>
+template <auto Op>
 Handler integer_binary(Type type) {
   return with_integer(type, [](auto tag) -> Handler {
     using T = typename decltype(tag)::type;

@@ -11,55 +11,15 @@ namespace {
 // --- comparisons -----------------------------------------------------------------------------------------------------
 
 // Ordered comparisons are false when an operand is NaN, the unordered ones (equ, ...) true.
-struct Eq {
-  template <class T>
-  static bool run(T a, T b) {
-    return a == b;
-  }
-};
-struct Ne {
-  template <class T>
-  static bool run(T a, T b) {
-    return a < b || b < a;
-  }
-};
-struct Lt {
-  template <class T>
-  static bool run(T a, T b) {
-    return a < b;
-  }
-};
-struct Le {
-  template <class T>
-  static bool run(T a, T b) {
-    return a <= b;
-  }
-};
-struct Gt {
-  template <class T>
-  static bool run(T a, T b) {
-    return a > b;
-  }
-};
-struct Ge {
-  template <class T>
-  static bool run(T a, T b) {
-    return a >= b;
-  }
-};
-template <class Opposite>
-struct Unless {
-  template <class T>
-  static bool run(T a, T b) {
-    return !Opposite::run(a, b);
-  }
-};
-struct Numbers {
-  template <class T>
-  static bool run(T a, T b) {
-    return a == a && b == b;
-  }
-};
+constexpr auto kEq = []<class T>(T a, T b) { return a == b; };
+constexpr auto kNe = []<class T>(T a, T b) { return a < b || b < a; };
+constexpr auto kLt = []<class T>(T a, T b) { return a < b; };
+constexpr auto kLe = []<class T>(T a, T b) { return a <= b; };
+constexpr auto kGt = []<class T>(T a, T b) { return a > b; };
+constexpr auto kGe = []<class T>(T a, T b) { return a >= b; };
+template <auto Opposite>
+constexpr auto kUnless = []<class T>(T a, T b) { return !Opposite(a, b); };
+constexpr auto kNumbers = []<class T>(T a, T b) { return a == a && b == b; };
 
 // How a 16-bit pattern is compared.
 template <class T>
@@ -79,13 +39,13 @@ struct Narrow {
 
 // mode: what the result is combined with, 0 nothing, 1 and, 2 or, 3 xor; bit 2: that predicate is negated.
 // extra: [0] the predicate of the opposite or -1, [1] the combined predicate.
-template <class View, class Compare>
+template <class View, auto Compare>
 void run_setp(Warp& w, const Ins& i, uint32_t lanes) {
   using T = typename View::Stored;
   const T* a = w.source<T>(i.a);
   const T* b = w.source<T>(i.b);
   uint32_t r = 0;
-  for_lanes(lanes, [&](int l) { r |= static_cast<uint32_t>(Compare::run(View::value(a[l]), View::value(b[l]))) << l; });
+  for_lanes(lanes, [&](int l) { r |= static_cast<uint32_t>(Compare(View::value(a[l]), View::value(b[l]))) << l; });
   const int32_t opposite = w.extra[i.extra], with = w.extra[i.extra + 1];
   uint32_t not_r = ~r;
   if ((i.mode & 3) != 0) {
@@ -98,7 +58,8 @@ void run_setp(Warp& w, const Ins& i, uint32_t lanes) {
   if (opposite >= 0) w.preds[opposite] = (w.preds[opposite] & ~lanes) | (not_r & lanes);
 }
 
-// The number of a comparison among these.
+// The number of a comparison among these: on all types, on integers, on reals.
+constexpr int kOnIntegers = 6, kOnReals = 10;
 int take_comparison(Opcode& op) {
   return op.take_one({"eq", "ne", "lt", "le", "gt", "ge", "lo", "ls", "hi", "hs", "equ", "neu", "ltu", "leu", "gtu",
                       "geu", "num", "nan"});
@@ -106,44 +67,15 @@ int take_comparison(Opcode& op) {
 
 template <class View>
 Handler setp_handler(int comparison, bool real) {
-  if (!real && comparison >= 10) return nullptr;
-  if (real && comparison >= 6 && comparison < 10) return nullptr;
-  switch (comparison) {
-    case 0:
-      return &run_setp<View, Eq>;
-    case 1:
-      return &run_setp<View, Ne>;
-    case 2:
-    case 6:
-      return &run_setp<View, Lt>;
-    case 3:
-    case 7:
-      return &run_setp<View, Le>;
-    case 4:
-    case 8:
-      return &run_setp<View, Gt>;
-    case 5:
-    case 9:
-      return &run_setp<View, Ge>;
-    case 10:
-      return &run_setp<View, Unless<Ne>>;
-    case 11:
-      return &run_setp<View, Unless<Eq>>;
-    case 12:
-      return &run_setp<View, Unless<Ge>>;
-    case 13:
-      return &run_setp<View, Unless<Gt>>;
-    case 14:
-      return &run_setp<View, Unless<Le>>;
-    case 15:
-      return &run_setp<View, Unless<Lt>>;
-    case 16:
-      return &run_setp<View, Numbers>;
-    case 17:
-      return &run_setp<View, Unless<Numbers>>;
-    default:
-      return nullptr;
-  }
+  constexpr Handler kHandlers[] = {
+      &run_setp<View, kEq>,          &run_setp<View, kNe>,          &run_setp<View, kLt>,
+      &run_setp<View, kLe>,          &run_setp<View, kGt>,          &run_setp<View, kGe>,
+      &run_setp<View, kLt>,          &run_setp<View, kLe>,          &run_setp<View, kGt>,
+      &run_setp<View, kGe>,          &run_setp<View, kUnless<kNe>>, &run_setp<View, kUnless<kEq>>,
+      &run_setp<View, kUnless<kGe>>, &run_setp<View, kUnless<kGt>>, &run_setp<View, kUnless<kLe>>,
+      &run_setp<View, kUnless<kLt>>, &run_setp<View, kNumbers>,     &run_setp<View, kUnless<kNumbers>>};
+  if (real ? comparison >= kOnIntegers && comparison < kOnReals : comparison >= kOnReals) return nullptr;
+  return kHandlers[comparison];
 }
 
 Handler typed_setp(int comparison, Type type, bool flushes) {
@@ -182,7 +114,7 @@ void select_setp(Selector& x) {
     with = x.predicate(3, negated);
     x.ins.mode = static_cast<uint8_t>((combined + 1) | (negated ? 4 : 0));
   }
-  x.ins.extra = static_cast<int32_t>(x.code.extra.size());
+  x.begin_extra();
   x.code.extra.push_back(opposite);
   x.code.extra.push_back(with);
 }
@@ -204,10 +136,8 @@ void select_selp(Selector& x) {
   if (bytes == 2) x.ins.run = &run_selp<uint16_t>;
   if (bytes == 4) x.ins.run = &run_selp<uint32_t>;
   if (bytes == 8) x.ins.run = &run_selp<uint64_t>;
-  x.need(4, 4);
-  x.ins.d = x.result(0, bytes);
-  x.ins.a = x.value(1, bytes);
-  x.ins.b = x.value(2, bytes);
+  x.need(4);
+  x.set_operands(bytes, {bytes, bytes});
   bool negated = false;
   x.ins.c = x.predicate(3, negated);
   x.ins.mode = negated;
@@ -215,47 +145,22 @@ void select_selp(Selector& x) {
 
 // --- logic -----------------------------------------------------------------------------------------------------------
 
-struct And {
-  template <class T>
-  static T run(T a, T b) {
-    return static_cast<T>(a & b);
-  }
-};
-struct Or {
-  template <class T>
-  static T run(T a, T b) {
-    return static_cast<T>(a | b);
-  }
-};
-struct Xor {
-  template <class T>
-  static T run(T a, T b) {
-    return static_cast<T>(a ^ b);
-  }
-};
-struct Not {
-  template <class T>
-  static T run(T a) {
-    return static_cast<T>(~a);
-  }
-};
-struct Same {
-  template <class T>
-  static T run(T a) {
-    return a;
-  }
-};
+constexpr auto kAnd = []<class T>(T a, T b) -> T { return static_cast<T>(a & b); };
+constexpr auto kOr = []<class T>(T a, T b) -> T { return static_cast<T>(a | b); };
+constexpr auto kXor = []<class T>(T a, T b) -> T { return static_cast<T>(a ^ b); };
+constexpr auto kNot = []<class T>(T a) -> T { return static_cast<T>(~a); };
+constexpr auto kSame = []<class T>(T a) -> T { return a; };
 
 // Predicates: bit 0 and 1 of mode negate the operands; a literal stands in imm when the operand is -1.
-template <class Op>
+template <auto Op>
 void run_predicates(Warp& w, const Ins& i, uint32_t lanes) {
   const uint32_t a = (i.mode & 1) != 0 ? ~w.preds[i.a] : w.preds[i.a];
   const uint32_t b = i.b < 0 ? 0 : (i.mode & 2) != 0 ? ~w.preds[i.b] : w.preds[i.b];
   uint32_t r = 0;
-  if constexpr (std::is_same_v<Op, Not> || std::is_same_v<Op, Same>) {
-    r = Op::run(a);
+  if constexpr (requires { Op(a); }) {
+    r = Op(a);
   } else {
-    r = Op::run(a, b);
+    r = Op(a, b);
   }
   w.preds[i.d] = (w.preds[i.d] & ~lanes) | (r & lanes);
 }
@@ -265,11 +170,11 @@ void run_literal_predicate(Warp& w, const Ins& i, uint32_t lanes) {
 
 void select_predicates(Selector& x, std::string_view base) {
   const bool two = base == "and" || base == "or" || base == "xor";
-  if (base == "and") x.ins.run = &run_predicates<And>;
-  if (base == "or") x.ins.run = &run_predicates<Or>;
-  if (base == "xor") x.ins.run = &run_predicates<Xor>;
-  if (base == "not") x.ins.run = &run_predicates<Not>;
-  if (base == "mov") x.ins.run = &run_predicates<Same>;
+  if (base == "and") x.ins.run = &run_predicates<kAnd>;
+  if (base == "or") x.ins.run = &run_predicates<kOr>;
+  if (base == "xor") x.ins.run = &run_predicates<kXor>;
+  if (base == "not") x.ins.run = &run_predicates<kNot>;
+  if (base == "mov") x.ins.run = &run_predicates<kSame>;
   x.need(two ? 3 : 2, two ? 3 : 2);
   x.ins.d = x.predicate_result(0);
   if (base == "mov" && x.at(1).kind == Operand::Kind::kInteger) {
@@ -284,14 +189,14 @@ void select_predicates(Selector& x, std::string_view base) {
   x.ins.mode = static_cast<uint8_t>((first ? 1 : 0) | (second ? 2 : 0));
 }
 
-template <class Op>
+template <auto Op>
 Handler bits_binary(int bytes) {
   return bytes == 2   ? &run_binary<uint16_t, uint16_t, uint16_t, Op>
          : bytes == 4 ? &run_binary<uint32_t, uint32_t, uint32_t, Op>
          : bytes == 8 ? &run_binary<uint64_t, uint64_t, uint64_t, Op>
                       : nullptr;
 }
-template <class Op>
+template <auto Op>
 Handler bits_unary(int bytes) {
   return bytes == 2   ? &run_unary<uint16_t, uint16_t, Op>
          : bytes == 4 ? &run_unary<uint32_t, uint32_t, Op>
@@ -338,19 +243,18 @@ void select_pack(Selector& x, int bytes, bool pack) {
     x.ins.a = x.value(1, bytes);
     if (std::find(places.begin(), places.end(), x.ins.a) != places.end()) x.fail("mov unpacks a register into itself");
   }
-  x.ins.extra = static_cast<int32_t>(x.code.extra.size());
+  x.begin_extra();
   x.code.extra.insert(x.code.extra.end(), places.begin(), places.end());
 }
 
 void select_move(Selector& x, Type type) {
   const int bytes = type_bytes(type);
-  x.ins.run = bits_unary<Same>(bytes);
+  x.ins.run = bits_unary<kSame>(bytes);
   if (x.ins.run == nullptr) return;
-  x.need(2, 2);
+  x.need(2);
   const bool pack = x.at(1).kind == Operand::Kind::kVector, unpack = x.at(0).kind == Operand::Kind::kVector;
   if (pack || unpack) return select_pack(x, bytes, pack);
-  x.ins.d = x.result(0, bytes);
-  x.ins.a = x.value(1, bytes);
+  x.set_operands(bytes, {bytes});
 }
 
 }  // namespace
@@ -366,16 +270,12 @@ void select_logic(Selector& x) {
   if (base == "mov") return select_move(x, *type);
   if (!logic) return;
   const int bytes = type_bytes(*type);
-  if (base == "and") x.ins.run = bits_binary<And>(bytes);
-  if (base == "or") x.ins.run = bits_binary<Or>(bytes);
-  if (base == "xor") x.ins.run = bits_binary<Xor>(bytes);
-  if (base == "not") x.ins.run = bits_unary<Not>(bytes);
+  if (base == "and") x.ins.run = bits_binary<kAnd>(bytes);
+  if (base == "or") x.ins.run = bits_binary<kOr>(bytes);
+  if (base == "xor") x.ins.run = bits_binary<kXor>(bytes);
+  if (base == "not") x.ins.run = bits_unary<kNot>(bytes);
   if (x.ins.run == nullptr) return;
-  const size_t count = base == "not" ? 2 : 3;
-  x.need(count, count);
-  x.ins.d = x.result(0, bytes);
-  x.ins.a = x.value(1, bytes);
-  if (count == 3) x.ins.b = x.value(2, bytes);
+  base == "not" ? x.take_operands(bytes, {bytes}) : x.take_operands(bytes, {bytes, bytes});
 }
 
 }  // namespace tcc::emulation

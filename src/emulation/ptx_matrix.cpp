@@ -171,14 +171,14 @@ void select_ldmatrix(Selector& x) {
   x.ins.mode = x.op.take("trans");
   const bool known = x.op.take("sync") && x.op.take("aligned") && x.op.take("m8n8") && x.op.take("b16");
   if (!known || count < 0 || x.op.take_one({"shared", "shared::cta"}) < 0 || !x.op.done()) return;
-  x.need(2, 2);
+  x.need(2);
   x.ins.kind = Kind::kCollective;
   x.ins.run = &run_ldmatrix;
   x.ins.count = static_cast<uint8_t>(1 << count);
   x.ins.bytes = 16;
   x.ins.aligned = true;
-  x.code.shared_granule = std::min(x.code.shared_granule, 16);
-  x.ins.extra = static_cast<int32_t>(x.code.extra.size());
+  x.note_shared(16);
+  x.begin_extra();
   take_registers(x, 0, 1 << count, true);
   x.address(1);
 }
@@ -190,12 +190,12 @@ void select_matrix(Selector& x) {
   for (size_t row = 0; row < std::size(kMma); ++row) {
     if (kMma[row].opcode != x.s.opcode) continue;
     const Product& p = product(row);
-    x.need(4, 4);
+    x.need(4);
     x.ins.kind = Kind::kCollective;
     x.ins.run = &run_mma;
     x.ins.aligned = true;
     x.ins.mode = static_cast<uint8_t>(row);
-    x.ins.extra = static_cast<int32_t>(x.code.extra.size());
+    x.begin_extra();
     take_registers(x, 0, p.d.registers, true);
     take_registers(x, 1, p.a.registers, false);
     take_registers(x, 2, p.b.registers, false);

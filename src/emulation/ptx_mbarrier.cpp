@@ -190,11 +190,11 @@ void select_barrier_object(Selector& x) {
   x.op.take_one({"release", "acquire", "relaxed"});
   x.op.take_one({"cta", "cluster"});
   if (!x.op.take("b64")) return;
-  x.code.shared_granule = std::min(x.code.shared_granule, 8);
+  x.note_shared(8);
   x.ins.space = Space::kShared;
   x.ins.bytes = 8;
   if (x.op.take("init") && x.op.done()) {
-    x.need(2, 2);
+    x.need(2);
     x.ins.run = &run_init;
     x.address(0);
     x.ins.b = x.value(1, 4);
@@ -230,7 +230,7 @@ void select_cluster_barrier(Selector& x) {
   const bool arrive = x.op.take("arrive");
   x.op.take_one({"release", "relaxed", "acquire"});
   if ((!arrive && !x.op.take("wait")) || !x.op.done()) return;
-  x.need(0, 0);
+  x.need(0);
   if (arrive) {
     x.ins.run = &run_cluster_arrive;
     if (x.ins.aligned) x.ins.kind = Kind::kCollective;  // all lanes of the warp meet here
@@ -243,7 +243,7 @@ void select_cluster_barrier(Selector& x) {
 void select_registers(Selector& x) {
   const int direction = x.op.take_one({"dec", "inc"});
   if (direction < 0 || !x.op.take("sync") || !x.op.take("aligned") || !x.op.take("u32") || !x.op.done()) return;
-  x.need(1, 1);
+  x.need(1);
   x.ins.kind = Kind::kWait;
   x.ins.poll = &poll_registers;
   x.ins.aligned = true;
@@ -260,7 +260,7 @@ void select_proxy_fence(Selector& x) {
   } else if (x.op.take("release") && x.op.take("cluster")) {
     x.ins.run = x.op.done() ? &run_publish : nullptr;
   }
-  x.need(0, 0);
+  x.need(0);
 }
 
 }  // namespace
@@ -345,14 +345,14 @@ void select_mbarrier(Selector& x) {
   if (base == "setmaxnreg") return select_registers(x);
   if (base == "fence") return select_proxy_fence(x);
   if (base == "mapa" && x.op.take("shared::cluster") && x.op.take("u32") && x.op.done()) {
-    x.need(3, 3);
+    x.need(3);
     x.ins.run = &run_map_rank;
     x.ins.d = x.result(0, 4);
     x.ins.a = x.value(1, 4);
     x.ins.b = x.value(2, 4);
   }
   if (base == "elect" && x.op.take("sync") && x.op.done()) {
-    x.need(2, 2);
+    x.need(2);
     x.ins.kind = Kind::kCollective;
     x.ins.run = &run_elect;
     x.ins.members = x.value(1, 4);
@@ -360,7 +360,7 @@ void select_mbarrier(Selector& x) {
     const auto& second = x.at(0).second;
     if (second.empty() || second[0].kind != Operand::Kind::kRegister || second[0].reg.type != Type::kPred)
       return x.fail("elect.sync needs a predicate");
-    x.ins.extra = static_cast<int32_t>(x.code.extra.size());
+    x.begin_extra();
     x.code.extra.push_back(second[0].reg.place);
   }
 }

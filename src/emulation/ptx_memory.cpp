@@ -300,7 +300,7 @@ void select_transfer(Selector& x, bool load) {
   const auto type = x.op.take_type();
   if (!type || *type == Type::kPred || type_bytes(*type) > 8 || !x.op.done() || (scope >= 0) != (strength >= 2)) return;
   const size_t value_at = load ? 0 : 1, address_at = load ? 1 : 0;
-  x.need(2, 2);
+  x.need(2);
   x.ins.space = space;
   if (space == Space::kParam) {
     const Operand& from = x.at(1);
@@ -327,7 +327,7 @@ void select_transfer(Selector& x, bool load) {
   int width = std::max(bytes, 2);
   for (const Operand& p : parts)
     if (p.kind == Operand::Kind::kRegister) x.any_register(p, width);
-  x.ins.extra = static_cast<int32_t>(x.code.extra.size());
+  x.begin_extra();
   for (const Operand& p : parts) x.code.extra.push_back(load ? x.result_of(p, width) : x.value(p, width));
   if (strength >= 1) {
     if (count != 1 || width != bytes) return;
@@ -500,7 +500,7 @@ void select_memory(Selector& x) {
   if (base == "prefetch") {
     x.op.take_one({"global"});
     x.op.take_one({"L1", "L2"});
-    x.need(1, 1);
+    x.need(1);
     if (x.op.done()) x.ins.run = &run_nothing;
     return;
   }
@@ -508,7 +508,7 @@ void select_memory(Selector& x) {
   if (x.op.take("proxy") || x.op.take("mbarrier_init")) return select_mbarrier(x);
   x.op.take_one({"acq_rel", "sc"});
   if (x.op.take_one({"cta", "gpu", "sys", "gl", "cluster"}) < 0 || !x.op.done()) return;
-  x.need(0, 0);
+  x.need(0);
   x.ins.run = &run_fence;
 }
 

@@ -49,6 +49,11 @@ void Selector::fail(std::string text) {
 void Selector::need(size_t least, size_t most) {
   if (operands() < least || operands() > most) fail(fmt::format("{} has {} operands", s.opcode, operands()));
 }
+void Selector::set_operands(int result_bytes, std::initializer_list<int> bytes) {
+  ins.d = result(0, result_bytes);
+  int32_t* const places[] = {&ins.a, &ins.b, &ins.c};
+  for (size_t n = 0; n < bytes.size(); ++n) *places[n] = value(n + 1, bytes.begin()[n]);
+}
 const Operand& Selector::at(size_t n) {
   if (n < operands()) return s.operands[n];
   fail(fmt::format("operand {} of {} is missing", n + 1, s.opcode));

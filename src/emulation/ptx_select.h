@@ -1,6 +1,7 @@
 // From a statement to an instruction: its opcode taken apart, its operands as places.
 #pragma once
 
+#include <algorithm>
 #include "emulation/ptx_text.h"
 
 namespace tcc::emulation {
@@ -51,6 +52,16 @@ class Selector {
   using Field = decltype(&Ins::a);
   void address(size_t n, Field base = &Ins::a);
   void need(size_t least, size_t most);  // number of operands
+  void need(size_t count) { need(count, count); }
+  // A result into ins.d, then as many values as `bytes` has widths into ins.a, b and c. take_: these are all operands.
+  void set_operands(int result_bytes, std::initializer_list<int> bytes);
+  void take_operands(int result_bytes, std::initializer_list<int> bytes) {
+    need(bytes.size() + 1);
+    set_operands(result_bytes, bytes);
+  }
+  void begin_extra() { ins.extra = static_cast<int32_t>(code.extra.size()); }  // what follows is the instruction's own
+  // The smallest access to shared memory, which its granules follow.
+  void note_shared(int granule) { code.shared_granule = std::min(code.shared_granule, granule); }
   void fail(std::string text);
   bool failed() const { return !error_.empty(); }
   const std::string& error() const { return error_; }

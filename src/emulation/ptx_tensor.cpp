@@ -211,13 +211,13 @@ void land_copy(const BoxCopy& c) {
 // cp.async.bulk.tensor.Nd.{shared::cluster.global...,global.shared::cta...}; commit_group; wait_group{.read} n.
 void select_tensor(Selector& x) {
   if (x.op.take("commit_group")) {
-    x.need(0, 0);
+    x.need(0);
     if (x.op.done()) x.ins.run = &run_commit;
     return;
   }
   if (x.op.take("wait_group")) {
     x.op.take("read");
-    x.need(1, 1);
+    x.need(1);
     x.ins.imm = std::clamp<int64_t>(x.literal(0).value_or(0), 0, 1 << 20);
     if (x.op.done()) x.ins.run = &run_wait;
     return;
@@ -242,7 +242,7 @@ void select_tensor(Selector& x) {
   code.shared = take_address(x, stores ? 1 : 0);
   if (!stores) code.barrier = take_address(x, 2);
   if (multicast) code.mask = x.value(3, 2);
-  x.code.shared_granule = std::min(x.code.shared_granule, 16);
+  x.note_shared(16);
   x.code.global_granule = std::min(x.code.global_granule, 2);
   x.code.async_proxy = true;
   x.ins.space = Space::kShared;

@@ -99,7 +99,7 @@ void collective(Selector& x, size_t mask_at, Handler handler) {
 void select_shuffle(Selector& x) {
   const int mode = x.op.take_one({"up", "down", "bfly", "idx"});
   if (!x.op.take("sync") || !x.op.take("b32") || mode < 0 || !x.op.done()) return;
-  x.need(5, 5);
+  x.need(5);
   collective(x, 4, &run_shuffle);
   x.ins.mode = static_cast<uint8_t>(mode);
   x.ins.d = x.result(0, 4);
@@ -110,7 +110,7 @@ void select_shuffle(Selector& x) {
     predicate = second[0].reg.place;
     if (second[0].reg.type != Type::kPred) x.fail("the second result of shfl is no predicate");
   }
-  x.ins.extra = static_cast<int32_t>(x.code.extra.size());
+  x.begin_extra();
   x.code.extra.push_back(x.value(3, 4));
   x.code.extra.push_back(predicate);
 }
@@ -118,7 +118,7 @@ void select_shuffle(Selector& x) {
 void select_vote(Selector& x) {
   const int mode = x.op.take_one({"all", "any", "uni", "ballot"});
   if (!x.op.take("sync") || mode < 0 || !x.op.take(mode == 3 ? "b32" : "pred") || !x.op.done()) return;
-  x.need(3, 3);
+  x.need(3);
   collective(x, 2, &run_vote);
   bool negated = false;
   x.ins.d = mode == 3 ? x.result(0, 4) : x.predicate_result(0);
@@ -130,7 +130,7 @@ void select_match(Selector& x) {
   const int mode = x.op.take_one({"any", "all"});
   const auto type = x.op.take_type();
   if (!x.op.take("sync") || mode < 0 || !type || (*type != Type::kB32 && *type != Type::kB64) || !x.op.done()) return;
-  x.need(3, 3);
+  x.need(3);
   const bool wide = *type == Type::kB64;
   collective(x, 2,
              mode == 0 ? (wide ? &run_match<uint64_t, false> : &run_match<uint32_t, false>)
@@ -144,7 +144,7 @@ void select_redux(Selector& x) {
   const int mode = x.op.take_one({"add", "min", "max", "and", "or", "xor"});
   const auto type = x.op.take_type();
   if (!x.op.take("sync") || mode < 0 || !type || is_real(*type) || type_bytes(*type) != 4 || !x.op.done()) return;
-  x.need(3, 3);
+  x.need(3);
   collective(x, 2, is_signed(*type) ? &run_redux<int32_t> : &run_redux<uint32_t>);
   x.ins.mode = static_cast<uint8_t>(mode);
   x.ins.d = x.result(0, 4);
@@ -158,7 +158,7 @@ void select_barrier(Selector& x) {
   x.op.take("cta");
   if (x.op.take("warp")) {
     if (!x.op.take("sync") || !x.op.done()) return;
-    x.need(1, 1);
+    x.need(1);
     x.ins.kind = Kind::kWarpBarrier;
     x.ins.members = x.value(0, 4);
     return;
@@ -181,12 +181,12 @@ void select_warp(Selector& x) {
   if (base == "redux") return select_redux(x);
   if (base == "bar" || base == "barrier") return select_barrier(x);
   if (base == "activemask" && x.op.take("b32") && x.op.done()) {
-    x.need(1, 1);
+    x.need(1);
     x.ins.run = &run_active;
     x.ins.d = x.result(0, 4);
   }
   if (base == "nanosleep" && x.op.take("u32") && x.op.done()) {
-    x.need(1, 1);
+    x.need(1);
     x.ins.run = &run_nothing;
   }
 }

@@ -190,7 +190,7 @@ void select_product(Selector& x) {
   code.negate_b = sign(x, 5).value_or(false);
   if (!code.a_in_registers) code.transpose_a = flag(x, 6);
   code.transpose_b = flag(x, code.a_in_registers ? 6 : 7);
-  x.code.shared_granule = std::min(x.code.shared_granule, 16);
+  x.note_shared(16);
   x.code.async_proxy = true;
   x.ins.imm = static_cast<int64_t>(x.code.products.size());
   x.code.products.push_back(std::move(code));

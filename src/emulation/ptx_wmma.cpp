@@ -128,14 +128,14 @@ void select_memory_part(Selector& x, bool load) {
   // The sum leaves by rows only.
   if (!known || operand < 0 || order < 0 || (operand == 2 && order == 1)) return;
   if (x.op.take_one({"shared", "shared::cta"}) < 0 || !x.op.done()) return;
-  x.need(3, 3);
+  x.need(3);
   x.ins.run = load ? &run_load : &run_store;
   x.ins.mode = static_cast<uint8_t>(2 * operand + order);
   x.ins.bytes = kPiece;
-  x.code.shared_granule = std::min(x.code.shared_granule, kPiece);
+  x.note_shared(kPiece);
   x.address(load ? 1 : 0);
   x.ins.b = x.value(2, 4);
-  x.ins.extra = static_cast<int32_t>(x.code.extra.size());
+  x.begin_extra();
   take_registers(x, load ? 0 : 1, kRegisters, load);
 }
 
@@ -144,10 +144,10 @@ void select_product(Selector& x) {
   for (int mode = 0; mode < 4; ++mode) {
     const char *a = (mode & 1) != 0 ? "col" : "row", *b = (mode & 2) != 0 ? "col" : "row";
     if (fmt::format(fmt::runtime(kOpcode), a, b) != x.s.opcode) continue;
-    x.need(4, 4);
+    x.need(4);
     x.ins.run = &run_product;
     x.ins.mode = static_cast<uint8_t>(mode);
-    x.ins.extra = static_cast<int32_t>(x.code.extra.size());
+    x.begin_extra();
     take_registers(x, 0, kRegisters, true);
     for (size_t n = 1; n < 4; ++n) take_registers(x, n, kRegisters, false);
   }
