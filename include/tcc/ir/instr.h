@@ -65,20 +65,21 @@ struct OperandSpec {
   bool opaque = false;
 };
 
+// Rows name what differs from an instruction of one thread that computes and is done when it returns.
 struct Instruction {
-  std::string_view name;     // "mma.m16n8k16.f32.f16"
-  std::string_view feature;  // target feature name, "" = always ("avx512f", "amx_bf16", "sm_80", ...)
-  Participants participants;
-  std::span<const OperandSpec> operands;
-  int32_t num_args;
-  Completion completion;
-  Proxy proxy;
-  Behaviour behaviour;
+  std::string_view name;          // "mma.m16n8k16.f32.f16"
+  std::string_view feature = {};  // target feature name, "" = always ("avx512f", "amx_bf16", "sm_80", ...)
+  Participants participants = Participants::kThread;
+  std::span<const OperandSpec> operands = {};
+  int32_t num_args = 0;
+  Completion completion = Completion::kImmediate;
+  Proxy proxy = Proxy::kGeneric;
+  Behaviour behaviour = Behaviour::kCompute;
   // For kCompute: statements over operand names and tile indices in the text form of ir/text.h, for example
   //   "for i in 16 { for j in 8 { for k in 16 { C[i, j] = C[i, j] + f32(A[i, k]) * f32(B[k, j]) } } }".
   // Integer arguments appear as $0, $1, ... What tensorize matches and the interpreter runs.
-  std::string_view semantics;
-  int64_t flops, bytes;
+  std::string_view semantics = {};
+  int64_t flops = 0, bytes = 0;
   // Backend text: the asm body, "" where the backend has none. %name is an operand: its registers (braced where there
   // are several) or its address; $0, $1, ... are the arguments.
   std::string_view ptx = {};

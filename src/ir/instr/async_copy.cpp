@@ -13,29 +13,11 @@ constexpr Instruction copy(std::string_view name, std::span<const OperandSpec> o
                            int64_t bytes = 16, std::string_view ptx = "cp.async.cg.shared.global [%D], [%S], 16, $0;") {
   return {.name = name,
           .feature = "cp_async",
-          .participants = Participants::kThread,
           .operands = operands,
           .num_args = 1,
           .completion = Completion::kCopyGroup,
-          .proxy = Proxy::kGeneric,
-          .behaviour = Behaviour::kCompute,
           .semantics = semantics,
-          .flops = 0,
           .bytes = bytes,
-          .ptx = ptx};
-}
-constexpr Instruction group(std::string_view name, int32_t args, Behaviour behaviour, std::string_view ptx) {
-  return {.name = name,
-          .feature = "cp_async",
-          .participants = Participants::kThread,
-          .operands = {},
-          .num_args = args,
-          .completion = Completion::kImmediate,
-          .proxy = Proxy::kGeneric,
-          .behaviour = behaviour,
-          .semantics = "",
-          .flops = 0,
-          .bytes = 0,
           .ptx = ptx};
 }
 
@@ -59,8 +41,8 @@ constexpr Instruction kRows[] = {
     copy("cp.async.16.i8", kOperands<Type::kI8, 16>, "for i in 16 { D[i] = (S[i] where i < $0 else 0i8) }"),
     copy("cp.async.8.i8", kOperands<Type::kI8, 8>, "for i in 8 { D[i] = (S[i] where i < $0 else 0i8) }", 8, kEight),
     copy("cp.async.4.i8", kOperands<Type::kI8, 4>, "for i in 4 { D[i] = (S[i] where i < $0 else 0i8) }", 4, kFour),
-    group("cp.async.commit", 0, Behaviour::kCopyCommit, "cp.async.commit_group;"),
-    group("cp.async.wait", 1, Behaviour::kCopyWait, "cp.async.wait_group $0;"),
+    act("cp.async.commit", "cp_async", Participants::kThread, {}, 0, Behaviour::kCopyCommit, "cp.async.commit_group;"),
+    act("cp.async.wait", "cp_async", Participants::kThread, {}, 1, Behaviour::kCopyWait, "cp.async.wait_group $0;"),
 };
 
 }  // namespace

@@ -8,55 +8,38 @@ namespace {
 constexpr OperandSpec kShared[] = {{"bar", Type::kBarrier, Scope::kShared, Access::kReadWrite, 0, {}, {}, 8}};
 constexpr OperandSpec kGlobal[] = {{"bar", Type::kBarrier, Scope::kGlobal, Access::kReadWrite, 0, {}, {}, 8}};
 
-constexpr Instruction row(std::string_view name, std::string_view feature, Participants participants,
-                          std::span<const OperandSpec> operands, int32_t args, Behaviour behaviour,
-                          std::string_view ptx) {
-  return {.name = name,
-          .feature = feature,
-          .participants = participants,
-          .operands = operands,
-          .num_args = args,
-          .completion = Completion::kImmediate,
-          .proxy = Proxy::kGeneric,
-          .behaviour = behaviour,
-          .semantics = "",
-          .flops = 0,
-          .bytes = 0,
-          .ptx = ptx};
-}
-
 constexpr Instruction kRows[] = {
-    row("bar.sync", "", Participants::kBlock, {}, 2, Behaviour::kBarSync, "bar.sync $0, $1;"),
-    row("mbarrier.init", "mbarrier", Participants::kThread, kShared, 1, Behaviour::kMbarrierInit,
+    act("bar.sync", "", Participants::kBlock, {}, 2, Behaviour::kBarSync, "bar.sync $0, $1;"),
+    act("mbarrier.init", "mbarrier", Participants::kThread, kShared, 1, Behaviour::kMbarrierInit,
         "mbarrier.init.shared.b64 [%bar], $0;"),
-    row("mbarrier.arrive", "mbarrier", Participants::kThread, kShared, 0, Behaviour::kMbarrierArrive,
+    act("mbarrier.arrive", "mbarrier", Participants::kThread, kShared, 0, Behaviour::kMbarrierArrive,
         "mbarrier.arrive.shared.b64 _, [%bar];"),
-    row("mbarrier.arrive.cluster", "clusters", Participants::kThread, kShared, 1, Behaviour::kMbarrierArrive,
+    act("mbarrier.arrive.cluster", "clusters", Participants::kThread, kShared, 1, Behaviour::kMbarrierArrive,
         "{ .reg .b32 remote; mapa.shared::cluster.u32 remote, %bar, $0; "
         "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote]; }"),
-    row("mbarrier.expect_tx", "tma", Participants::kThread, kShared, 1, Behaviour::kMbarrierExpectTx,
+    act("mbarrier.expect_tx", "tma", Participants::kThread, kShared, 1, Behaviour::kMbarrierExpectTx,
         "mbarrier.arrive.expect_tx.shared.b64 _, [%bar], $0;"),
-    row("mbarrier.wait", "mbarrier", Participants::kThread, kShared, 1, Behaviour::kMbarrierWait,
+    act("mbarrier.wait", "mbarrier", Participants::kThread, kShared, 1, Behaviour::kMbarrierWait,
         "{ .reg .pred done; again: mbarrier.test_wait.parity.shared.b64 done, [%bar], $0; @!done bra again; }"),
     // Flags between blocks of a launch, initialised by an earlier launch. Of the barrier's eight bytes the upper four
     // are the arrivals of a phase and the lower four count arrivals: their quotient is the number of complete phases.
     // An arrival is a releasing increment, a wait an acquiring spin.
-    row("flag.init", "", Participants::kThread, kGlobal, 1, Behaviour::kMbarrierInit,
+    act("flag.init", "", Participants::kThread, kGlobal, 1, Behaviour::kMbarrierInit,
         "st.global.u32 [%bar], 0; st.global.u32 [%bar + 4], $0;"),
-    row("flag.arrive", "", Participants::kThread, kGlobal, 0, Behaviour::kMbarrierArrive,
+    act("flag.arrive", "", Participants::kThread, kGlobal, 0, Behaviour::kMbarrierArrive,
         "red.release.gpu.global.add.u32 [%bar], 1;"),
-    row("flag.wait", "", Participants::kThread, kGlobal, 1, Behaviour::kMbarrierWait,
+    act("flag.wait", "", Participants::kThread, kGlobal, 1, Behaviour::kMbarrierWait,
         "{ .reg .pred done; .reg .b32 count, phase; ld.global.u32 count, [%bar + 4]; "
         "again: ld.acquire.gpu.global.u32 phase, [%bar]; div.u32 phase, phase, count; and.b32 phase, phase, 1; "
         "setp.ne.u32 done, phase, $0; @!done bra again; }"),
-    row("fence.mbarrier_init", "clusters", Participants::kThread, {}, 0, Behaviour::kFenceMbarrierInit,
+    act("fence.mbarrier_init", "clusters", Participants::kThread, {}, 0, Behaviour::kFenceMbarrierInit,
         "fence.mbarrier_init.release.cluster;"),
-    row("fence.proxy.async", "tma", Participants::kThread, {}, 0, Behaviour::kFenceProxyAsync, "fence.proxy.async;"),
-    row("cluster.sync", "clusters", Participants::kBlock, {}, 0, Behaviour::kClusterSync,
+    act("fence.proxy.async", "tma", Participants::kThread, {}, 0, Behaviour::kFenceProxyAsync, "fence.proxy.async;"),
+    act("cluster.sync", "clusters", Participants::kBlock, {}, 0, Behaviour::kClusterSync,
         "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"),
-    row("setmaxnreg.inc", "setmaxnreg", Participants::kWarpgroup, {}, 1, Behaviour::kSetMaxRegisters,
+    act("setmaxnreg.inc", "setmaxnreg", Participants::kWarpgroup, {}, 1, Behaviour::kSetMaxRegisters,
         "setmaxnreg.inc.sync.aligned.u32 $0;"),
-    row("setmaxnreg.dec", "setmaxnreg", Participants::kWarpgroup, {}, 1, Behaviour::kSetMaxRegisters,
+    act("setmaxnreg.dec", "setmaxnreg", Participants::kWarpgroup, {}, 1, Behaviour::kSetMaxRegisters,
         "setmaxnreg.dec.sync.aligned.u32 $0;"),
 };
 

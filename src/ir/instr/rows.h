@@ -13,13 +13,22 @@ constexpr Instruction warp_compute(std::string_view name, std::string_view featu
           .feature = feature,
           .participants = Participants::kWarp,
           .operands = operands,
-          .num_args = 0,
-          .completion = Completion::kImmediate,
-          .proxy = Proxy::kGeneric,
-          .behaviour = Behaviour::kCompute,
           .semantics = semantics,
           .flops = flops,
           .bytes = bytes,
+          .ptx = ptx};
+}
+
+// What synchronises or exchanges as its behaviour says, done when it returns.
+constexpr Instruction act(std::string_view name, std::string_view feature, Participants participants,
+                          std::span<const OperandSpec> operands, int32_t args, Behaviour behaviour,
+                          std::string_view ptx) {
+  return {.name = name,
+          .feature = feature,
+          .participants = participants,
+          .operands = operands,
+          .num_args = args,
+          .behaviour = behaviour,
           .ptx = ptx};
 }
 

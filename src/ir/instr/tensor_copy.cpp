@@ -23,47 +23,28 @@ constexpr Instruction load(std::string_view name, std::span<const OperandSpec> o
   return {
       .name = name,
       .feature = "tma",
-      .participants = Participants::kThread,
       .operands = operands,
       .num_args = multicast ? 3 : 2,
       .completion = Completion::kMbarrierBytes,
       .proxy = Proxy::kAsync,
-      .behaviour = Behaviour::kCompute,
       .semantics = kCopy,
-      .flops = 0,
-      .bytes = 0,
       .ptx = multicast ? TCC_TMA_LOAD ".multicast::cluster [%D], %S, [%bar], $2;" : TCC_TMA_LOAD " [%D], %S, [%bar];",
       .multicast_arg = multicast ? 2 : -1};
 }
 constexpr Instruction store(std::string_view name, std::span<const OperandSpec> operands) {
   return {.name = name,
           .feature = "tma",
-          .participants = Participants::kThread,
           .operands = operands,
           .num_args = 2,
           .completion = Completion::kCopyGroup,
           .proxy = Proxy::kAsync,
-          .behaviour = Behaviour::kCompute,
           .semantics = kCopy,
-          .flops = 0,
-          .bytes = 0,
           .ptx = "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group %D, [%S];"};
 }
 
 // Closes a group of stores, or waits until no more than $0 groups are under way.
 constexpr Instruction group(std::string_view name, int args, Behaviour behaviour, std::string_view ptx) {
-  return {.name = name,
-          .feature = "tma",
-          .participants = Participants::kThread,
-          .operands = {},
-          .num_args = args,
-          .completion = Completion::kImmediate,
-          .proxy = Proxy::kAsync,
-          .behaviour = behaviour,
-          .semantics = "",
-          .flops = 0,
-          .bytes = 0,
-          .ptx = ptx};
+  return {.name = name, .feature = "tma", .num_args = args, .proxy = Proxy::kAsync, .behaviour = behaviour, .ptx = ptx};
 }
 
 constexpr Instruction kRows[] = {

@@ -11,32 +11,16 @@ template <Type T>
 constexpr OperandSpec kAtomic[] = {{"D", T, Scope::kGlobal, Access::kReadWrite, 0, {}},
                                    {"S", T, Scope::kLocal, Access::kRead, 0, {}}};
 
-constexpr Instruction row(std::string_view name, Participants participants, std::span<const OperandSpec> operands,
-                          int32_t args, Behaviour behaviour, std::string_view ptx) {
-  return {.name = name,
-          .feature = "",
-          .participants = participants,
-          .operands = operands,
-          .num_args = args,
-          .completion = Completion::kImmediate,
-          .proxy = Proxy::kGeneric,
-          .behaviour = behaviour,
-          .semantics = "",
-          .flops = 0,
-          .bytes = 0,
-          .ptx = ptx};
-}
-
 constexpr Instruction kRows[] = {
-    row("shfl.f32", Participants::kWarp, kShuffle<Type::kF32>, 3, Behaviour::kShuffle,
+    act("shfl.f32", "", Participants::kWarp, kShuffle<Type::kF32>, 3, Behaviour::kShuffle,
         "shfl.sync.$0.b32 %D, %S, $1, $2, -1;"),
-    row("shfl.i32", Participants::kWarp, kShuffle<Type::kI32>, 3, Behaviour::kShuffle,
+    act("shfl.i32", "", Participants::kWarp, kShuffle<Type::kI32>, 3, Behaviour::kShuffle,
         "shfl.sync.$0.b32 %D, %S, $1, $2, -1;"),
-    row("warp.sync", Participants::kWarp, {}, 1, Behaviour::kWarpSync, "bar.warp.sync $0;"),
-    row("fence.device", Participants::kThread, {}, 0, Behaviour::kThreadFence, "fence.acq_rel.gpu;"),
-    row("atomic.add.f32", Participants::kThread, kAtomic<Type::kF32>, 0, Behaviour::kAtomicAdd,
+    act("warp.sync", "", Participants::kWarp, {}, 1, Behaviour::kWarpSync, "bar.warp.sync $0;"),
+    act("fence.device", "", Participants::kThread, {}, 0, Behaviour::kThreadFence, "fence.acq_rel.gpu;"),
+    act("atomic.add.f32", "", Participants::kThread, kAtomic<Type::kF32>, 0, Behaviour::kAtomicAdd,
         "red.global.add.f32 [%D], %S;"),
-    row("atomic.add.i32", Participants::kThread, kAtomic<Type::kI32>, 0, Behaviour::kAtomicAdd,
+    act("atomic.add.i32", "", Participants::kThread, kAtomic<Type::kI32>, 0, Behaviour::kAtomicAdd,
         "red.global.add.s32 [%D], %S;"),
 };
 

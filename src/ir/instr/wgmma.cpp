@@ -47,10 +47,8 @@ constexpr Instruction product(std::string_view name) {
           .feature = "wgmma",
           .participants = Participants::kWarpgroup,
           .operands = kOperands<T, N, Trans>,
-          .num_args = 0,
           .completion = Completion::kWgmmaGroup,
           .proxy = Proxy::kAsync,
-          .behaviour = Behaviour::kCompute,
           .semantics = Trans      ? (N == 64    ? TCC_WGMMA_SEMANTICS("64", "k, j")
                                      : N == 128 ? TCC_WGMMA_SEMANTICS("128", "k, j")
                                                 : TCC_WGMMA_SEMANTICS("256", "k, j"))
@@ -59,22 +57,7 @@ constexpr Instruction product(std::string_view name) {
                        : N == 128 ? TCC_WGMMA_SEMANTICS("128", "j, k")
                                   : TCC_WGMMA_SEMANTICS("256", "j, k"),
           .flops = 2 * 64 * N * 16,
-          .bytes = 0,
           .ptx = ptx_of<T, N, Trans>()};
-}
-constexpr Instruction order(std::string_view name, int32_t args, Behaviour behaviour, std::string_view ptx) {
-  return {.name = name,
-          .feature = "wgmma",
-          .participants = Participants::kWarpgroup,
-          .operands = {},
-          .num_args = args,
-          .completion = Completion::kImmediate,
-          .proxy = Proxy::kGeneric,
-          .behaviour = behaviour,
-          .semantics = "",
-          .flops = 0,
-          .bytes = 0,
-          .ptx = ptx};
 }
 
 constexpr Instruction kRows[] = {
@@ -92,9 +75,11 @@ constexpr Instruction kRows[] = {
     product<Type::kBF16, 64, true>("wgmma.m64n64k16.f32.bf16.trans_b"),
     product<Type::kBF16, 128, true>("wgmma.m64n128k16.f32.bf16.trans_b"),
     product<Type::kBF16, 256, true>("wgmma.m64n256k16.f32.bf16.trans_b"),
-    order("wgmma.fence", 0, Behaviour::kWgmmaFence, "wgmma.fence.sync.aligned;"),
-    order("wgmma.commit", 0, Behaviour::kWgmmaCommit, "wgmma.commit_group.sync.aligned;"),
-    order("wgmma.wait", 1, Behaviour::kWgmmaWait, "wgmma.wait_group.sync.aligned $0;"),
+    act("wgmma.fence", "wgmma", Participants::kWarpgroup, {}, 0, Behaviour::kWgmmaFence, "wgmma.fence.sync.aligned;"),
+    act("wgmma.commit", "wgmma", Participants::kWarpgroup, {}, 0, Behaviour::kWgmmaCommit,
+        "wgmma.commit_group.sync.aligned;"),
+    act("wgmma.wait", "wgmma", Participants::kWarpgroup, {}, 1, Behaviour::kWgmmaWait,
+        "wgmma.wait_group.sync.aligned $0;"),
 };
 
 }  // namespace
