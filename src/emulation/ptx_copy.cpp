@@ -67,17 +67,15 @@ void issue(Warp& w, const Ins& i, int l) {
   w.copies[static_cast<size_t>(l)].issued.push_back(copy);
 }
 void run_copy(Warp& w, const Ins& i, uint32_t lanes) {
-  for (uint32_t rest = lanes; rest != 0; rest &= rest - 1) issue(w, i, std::countr_zero(rest));
+  for (const int l : LanesOf(lanes)) issue(w, i, l);
 }
 void run_commit(Warp& w, const Ins&, uint32_t lanes) {
-  for (uint32_t rest = lanes; rest != 0; rest &= rest - 1)
-    ++w.copies[static_cast<size_t>(std::countr_zero(rest))].group;
+  for (const int l : LanesOf(lanes)) ++w.copies[static_cast<size_t>(l)].group;
 }
 // imm: groups that may stay; -1: everything arrives, committed or not.
 void run_wait(Warp& w, const Ins& i, uint32_t lanes) {
   Region& shared = w.block->shared;
-  for (uint32_t rest = lanes; rest != 0; rest &= rest - 1) {
-    const int l = std::countr_zero(rest);
+  for (const int l : LanesOf(lanes)) {
     LaneCopies& copies = w.copies[static_cast<size_t>(l)];
     size_t done = 0;
     for (; done < copies.issued.size(); ++done) {

@@ -146,7 +146,7 @@ void Machine::run_lanes(Warp& w, uint32_t lanes, int32_t pc, int64_t& budget) {
   const Ins* code = kernel->code.data();
   int64_t count = 0;
   const auto leave = [&](int32_t at) {
-    for (uint32_t rest = lanes; rest != 0; rest &= rest - 1) w.pc[static_cast<size_t>(std::countr_zero(rest))] = at;
+    for (const int l : LanesOf(lanes)) w.pc[static_cast<size_t>(l)] = at;
     report_to->steps += count;
     instructions += count * std::popcount(lanes);
   };
@@ -170,8 +170,7 @@ void Machine::run_lanes(Warp& w, uint32_t lanes, int32_t pc, int64_t& budget) {
           pc = i.target - 1;
         } else if (active != 0) {
           leave(pc + 1);
-          for (uint32_t rest = active; rest != 0; rest &= rest - 1)
-            w.pc[static_cast<size_t>(std::countr_zero(rest))] = i.target;
+          for (const int l : LanesOf(active)) w.pc[static_cast<size_t>(l)] = i.target;
           return;
         }
         continue;
@@ -189,8 +188,7 @@ void Machine::run_lanes(Warp& w, uint32_t lanes, int32_t pc, int64_t& budget) {
       case Kind::kWait: {
         if (active == 0) continue;
         leave(pc + 1);
-        for (uint32_t rest = active; rest != 0; rest &= rest - 1)
-          w.pc[static_cast<size_t>(std::countr_zero(rest))] = pc;
+        for (const int l : LanesOf(active)) w.pc[static_cast<size_t>(l)] = pc;
         poll_lanes(w, i, active);
         return;
       }
@@ -204,8 +202,7 @@ void Machine::run_lanes(Warp& w, uint32_t lanes, int32_t pc, int64_t& budget) {
           continue;
         }
         leave(pc + 1);
-        for (uint32_t rest = active; rest != 0; rest &= rest - 1) {
-          const int l = std::countr_zero(rest);
+        for (const int l : LanesOf(active)) {
           w.pc[static_cast<size_t>(l)] = pc;
           w.members[static_cast<size_t>(l)] = member_mask(w, i, l);
         }
@@ -232,8 +229,7 @@ bool Machine::run_warp(Warp& w, int64_t budget) {
       const int32_t at = w.pc[static_cast<size_t>(std::countr_zero(rest))];
       if (any ? pick == 0 : at < pc) pc = at;
     }
-    for (uint32_t rest = candidates; rest != 0; rest &= rest - 1) {
-      const int l = std::countr_zero(rest);
+    for (const int l : LanesOf(candidates)) {
       if (w.pc[static_cast<size_t>(l)] == pc) lanes |= uint32_t{1} << l;
     }
     --budget;

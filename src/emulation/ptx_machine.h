@@ -260,6 +260,20 @@ struct Machine {
 // Bulk copies (ptx_tensor.cpp).
 void land_copy(const BoxCopy& copy);
 
+// The lanes of a mask, lowest first: for (const int l : LanesOf(mask)).
+struct LanesOf {
+  explicit LanesOf(uint32_t lanes) : mask(lanes) {}
+  struct Iterator {
+    uint32_t rest;
+    int operator*() const { return std::countr_zero(rest); }
+    void operator++() { rest &= rest - 1; }
+    bool operator!=(const Iterator& other) const { return rest != other.rest; }
+  };
+  Iterator begin() const { return {mask}; }
+  Iterator end() const { return {0}; }
+  uint32_t mask;
+};
+
 // Calls f(lane) for the lanes of a mask; the loop over all lanes vectorises.
 template <class F>
 inline void for_lanes(uint32_t lanes, F f) {
@@ -268,7 +282,7 @@ inline void for_lanes(uint32_t lanes, F f) {
     for (int l = 0; l < kLanes; ++l) f(l);
     return;
   }
-  for (uint32_t rest = lanes; rest != 0; rest &= rest - 1) f(std::countr_zero(rest));
+  for (const int l : LanesOf(lanes)) f(l);
 }
 
 // One launch whose counts and findings are added to a report. `written`, by buffer and byte: what earlier launches

@@ -44,8 +44,7 @@ void complete_phase(Mbarrier& b) {
 }
 
 void run_init(Warp& w, const Ins& i, uint32_t lanes) {
-  for (uint32_t rest = lanes; rest != 0; rest &= rest - 1) {
-    const int l = std::countr_zero(rest);
+  for (const int l : LanesOf(lanes)) {
     if (write_place(w, i, l, Space::kShared, lane_address(w, i, l), 8) == nullptr) continue;
     const auto count = static_cast<int64_t>(w.source<uint32_t>(i.b)[l]);
     if (count < 1 || count >= 1 << 20) {
@@ -63,8 +62,7 @@ void run_init(Warp& w, const Ins& i, uint32_t lanes) {
 
 // mode bit 0: arrives, bit 1: expects b bytes, bit 2: b arrivals.
 void run_arrive(Warp& w, const Ins& i, uint32_t lanes) {
-  for (uint32_t rest = lanes; rest != 0; rest &= rest - 1) {
-    const int l = std::countr_zero(rest);
+  for (const int l : LanesOf(lanes)) {
     Mbarrier* b = find_barrier(w, i, l);
     if (b == nullptr) continue;
     const int64_t operand = i.b == kNone ? 1 : static_cast<int64_t>(w.source<uint32_t>(i.b)[l]);
@@ -100,8 +98,7 @@ bool poll_test(Warp& w, const Ins& i, int l) {
 }
 
 void run_map_rank(Warp& w, const Ins& i, uint32_t lanes) {
-  for (uint32_t rest = lanes; rest != 0; rest &= rest - 1) {
-    const int l = std::countr_zero(rest);
+  for (const int l : LanesOf(lanes)) {
     const uint32_t rank = w.source<uint32_t>(i.b)[l];
     if (w.machine->peer(*w.block, rank) == nullptr)
       w.machine->report(Find::kWrongParticipants, w, l, i, fmt::format("the cluster has no block {}", rank));
@@ -143,8 +140,7 @@ void settle_cluster(Machine& m) {
 }
 void run_cluster_arrive(Warp& w, const Ins& i, uint32_t lanes) {
   Machine& m = *w.machine;
-  for (uint32_t rest = lanes; rest != 0; rest &= rest - 1) {
-    const int l = std::countr_zero(rest);
+  for (const int l : LanesOf(lanes)) {
     if (((w.cluster_arrived >> l) & 1) != 0)
       m.report(Find::kWrongParticipants, w, l, i, "a second arrival at the cluster's barrier without a wait");
     w.cluster_arrived |= uint32_t{1} << l;
@@ -266,8 +262,7 @@ void select_proxy_fence(Selector& x) {
 }  // namespace
 
 void Machine::poll_lanes(Warp& w, const Ins& ins, uint32_t lanes) {
-  for (uint32_t rest = lanes; rest != 0; rest &= rest - 1) {
-    const int l = std::countr_zero(rest);
+  for (const int l : LanesOf(lanes)) {
     const uint32_t bit = uint32_t{1} << l;
     if (ins.poll(w, ins, l)) {
       ++w.pc[static_cast<size_t>(l)];
@@ -282,8 +277,7 @@ void Machine::poll_lanes(Warp& w, const Ins& ins, uint32_t lanes) {
 
 bool Machine::resolve_waits(Warp& w) {
   const uint32_t before = w.at_wait;
-  for (uint32_t rest = before; rest != 0; rest &= rest - 1) {
-    const int l = std::countr_zero(rest);
+  for (const int l : LanesOf(before)) {
     poll_lanes(w, kernel->code[static_cast<size_t>(w.pc[static_cast<size_t>(l)])], uint32_t{1} << l);
   }
   return w.at_wait != before;

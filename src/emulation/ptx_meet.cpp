@@ -14,8 +14,7 @@ uint32_t Machine::member_mask(const Warp& w, const Ins& ins, int lane) const {
 
 void Machine::arrive_barrier(Warp& w, const Ins& ins, uint32_t lanes) {
   const int32_t pc = static_cast<int32_t>(&ins - kernel->code.data());
-  for (uint32_t rest = lanes; rest != 0; rest &= rest - 1) {
-    const int l = std::countr_zero(rest);
+  for (const int l : LanesOf(lanes)) {
     const auto i = static_cast<size_t>(l);
     w.pc[i] = pc;
     w.barrier[i] = static_cast<int64_t>(w.source<uint32_t>(ins.a)[l]);
@@ -39,8 +38,8 @@ void Machine::check_barrier(const Warp& w) {
   const auto f = static_cast<size_t>(first);
   const Ins& ins = kernel->code[static_cast<size_t>(w.pc[f])];
   if (!ins.aligned) return;
-  for (uint32_t rest = w.exists; rest != 0; rest &= rest - 1) {
-    const auto l = static_cast<size_t>(std::countr_zero(rest));
+  for (const int lane : LanesOf(w.exists)) {
+    const auto l = static_cast<size_t>(lane);
     if (((w.at_barrier >> l) & 1) != 0 && w.pc[l] == w.pc[f]) continue;
     report(Find::kDivergentBarrier, w, first, ins, fmt::format("lane {} of the warp is not at this barrier", l));
     return;
@@ -78,7 +77,7 @@ bool Machine::resolve_barriers(Block& block) {
     std::vector<Lane> lanes;
     for (Warp* w : here) {
       check_barrier(*w);
-      for (uint32_t rest = w->at_barrier; rest != 0; rest &= rest - 1) lanes.push_back({w, std::countr_zero(rest)});
+      for (const int l : LanesOf(w->at_barrier)) lanes.push_back({w, l});
     }
     if (here.size() == block.warps.size()) {
       join_block(block);
@@ -105,8 +104,8 @@ bool Machine::resolve_collectives(Warp& w) {
     const Ins& ins = kernel->code[static_cast<size_t>(w.pc[f])];
     const bool barrier = ins.kind == Kind::kWarpBarrier;
     uint32_t here = 0;
-    for (uint32_t rest = waiting; rest != 0; rest &= rest - 1) {
-      const auto l = static_cast<size_t>(std::countr_zero(rest));
+    for (const int lane : LanesOf(waiting)) {
+      const auto l = static_cast<size_t>(lane);
       const bool together =
           barrier ? kernel->code[static_cast<size_t>(w.pc[l])].kind == Kind::kWarpBarrier : w.pc[l] == w.pc[f];
       if (together && w.members[l] == w.members[f]) here |= 1u << l;
@@ -125,7 +124,7 @@ bool Machine::resolve_collectives(Warp& w) {
     if (here != wanted || here == 0) continue;
     if (barrier) {
       std::vector<Lane> lanes;
-      for (uint32_t rest = here; rest != 0; rest &= rest - 1) lanes.push_back({&w, std::countr_zero(rest)});
+      for (const int l : LanesOf(here)) lanes.push_back({&w, l});
       join(lanes);
     } else if (ins.aligned && here != kAllLanes) {
       report(Find::kWrongParticipants, w, first, ins,
@@ -133,7 +132,7 @@ bool Machine::resolve_collectives(Warp& w) {
     } else {
       ins.run(w, ins, here);
     }
-    for (uint32_t rest = here; rest != 0; rest &= rest - 1) ++w.pc[static_cast<size_t>(std::countr_zero(rest))];
+    for (const int l : LanesOf(here)) ++w.pc[static_cast<size_t>(l)];
     w.at_collective &= ~here;
     w.ready |= here;
     progress = true;
@@ -150,8 +149,7 @@ void Machine::explain_deadlock() {
         const auto f = static_cast<size_t>(first);
         int64_t here = 0;
         for (auto& o : b->warps)
-          for (uint32_t rest = o->at_barrier; rest != 0; rest &= rest - 1)
-            here += o->barrier[static_cast<size_t>(std::countr_zero(rest))] == w->barrier[f];
+          for (const int l : LanesOf(o->at_barrier)) here += o->barrier[static_cast<size_t>(l)] == w->barrier[f];
         report(w->at_barrier != w->exists ? Find::kDivergentBarrier : Find::kDeadlock, *w, first,
                kernel->code[static_cast<size_t>(w->pc[f])],
                fmt::format("{} of {} threads wait at barrier {} for ever", here, w->barrier_threads[f], w->barrier[f]));

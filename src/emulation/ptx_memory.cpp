@@ -147,8 +147,7 @@ bool define(Warp& w, const Ins& ins, int lane, Region& region, int64_t offset, i
 template <class M, class R, Space S>
 void run_load(Warp& w, const Ins& i, uint32_t lanes) {
   const int32_t* places = w.extra + i.extra;
-  for (uint32_t rest = lanes; rest != 0; rest &= rest - 1) {
-    const int l = std::countr_zero(rest);
+  for (const int l : LanesOf(lanes)) {
     const std::byte* p = read_place(w, i, l, S == Space::kGeneric ? i.space : S, lane_address(w, i, l), i.bytes);
     for (int n = 0; n < i.count; ++n) {
       M v{};
@@ -161,8 +160,7 @@ void run_load(Warp& w, const Ins& i, uint32_t lanes) {
 template <class M, class R, Space>
 void run_load_some(Warp& w, const Ins& i, uint32_t lanes) {
   const int32_t* places = w.extra + i.extra;
-  for (uint32_t rest = lanes; rest != 0; rest &= rest - 1) {
-    const int l = std::countr_zero(rest);
+  for (const int l : LanesOf(lanes)) {
     const uint64_t address = lane_address(w, i, l);
     int64_t offset = 0;
     std::byte* local = nullptr;
@@ -180,8 +178,7 @@ void run_load_some(Warp& w, const Ins& i, uint32_t lanes) {
 template <class M, class R, Space S>
 void run_store(Warp& w, const Ins& i, uint32_t lanes) {
   const int32_t* places = w.extra + i.extra;
-  for (uint32_t rest = lanes; rest != 0; rest &= rest - 1) {
-    const int l = std::countr_zero(rest);
+  for (const int l : LanesOf(lanes)) {
     std::byte* p = write_place(w, i, l, S == Space::kGeneric ? i.space : S, lane_address(w, i, l), i.bytes);
     if (p == nullptr) continue;
     for (int n = 0; n < i.count; ++n) {
@@ -198,8 +195,7 @@ void run_load_param(Warp& w, const Ins& i, uint32_t lanes) {
 
 // mode 1: strong (volatile, relaxed), 2: acquire or release.
 void run_load_strong(Warp& w, const Ins& i, uint32_t lanes) {
-  for (uint32_t rest = lanes; rest != 0; rest &= rest - 1) {
-    const int l = std::countr_zero(rest);
+  for (const int l : LanesOf(lanes)) {
     int64_t offset = 0;
     std::byte* local = nullptr;
     Region* region = check_place(w, i, l, i.space, lane_address(w, i, l), i.bytes, offset, local);
@@ -218,8 +214,7 @@ void run_load_strong(Warp& w, const Ins& i, uint32_t lanes) {
   }
 }
 void run_store_strong(Warp& w, const Ins& i, uint32_t lanes) {
-  for (uint32_t rest = lanes; rest != 0; rest &= rest - 1) {
-    const int l = std::countr_zero(rest);
+  for (const int l : LanesOf(lanes)) {
     int64_t offset = 0;
     std::byte* local = nullptr;
     Region* region = check_place(w, i, l, i.space, lane_address(w, i, l), i.bytes, offset, local);
@@ -382,8 +377,7 @@ T atomic_result(Atomic op, T old, T b, T c) {
 // mode: the operation; count bit 0: acquires, bit 1: releases; imm as for loads.
 template <class T>
 void run_atomic(Warp& w, const Ins& i, uint32_t lanes) {
-  for (uint32_t rest = lanes; rest != 0; rest &= rest - 1) {
-    const int l = std::countr_zero(rest);
+  for (const int l : LanesOf(lanes)) {
     int64_t offset = 0;
     std::byte* local = nullptr;
     Region* region = check_place(w, i, l, i.space, lane_address(w, i, l), sizeof(T), offset, local);

@@ -110,8 +110,8 @@ void Machine::note_write(Warp& w, int lane, const Ins& ins, Region& region, int6
                          thread_text(w, c.writer)));
     }
     const auto check_reader = [&](const Reader& r) {
-      for (uint32_t rest = r.lanes; rest != 0; rest &= rest - 1) {
-        const uint32_t thread = r.warp * kLanes + static_cast<uint32_t>(std::countr_zero(rest));
+      for (const int l : LanesOf(r.lanes)) {
+        const uint32_t thread = r.warp * kLanes + static_cast<uint32_t>(l);
         if (thread == self || ordered(w, lane, region, thread, r.tick)) continue;
         report(Find::kRace, w, lane, ins,
                fmt::format("{}: the read by {} is not ordered before this write", place_text(region, offset),
@@ -165,7 +165,7 @@ void Machine::join(std::span<const Lane> lanes) {
 void Machine::join_block(Block& block) {
   std::vector<Lane> lanes;
   for (auto& w : block.warps)
-    for (uint32_t rest = w->exists; rest != 0; rest &= rest - 1) lanes.push_back({w.get(), std::countr_zero(rest)});
+    for (const int l : LanesOf(w->exists)) lanes.push_back({w.get(), l});
   block.floor = tick;
   join(lanes);
 }
@@ -174,8 +174,8 @@ void Machine::join_block(Block& block) {
 // thread has done so far.
 void Machine::fence(Warp& w, uint32_t lanes) {
   if (!races) return;
-  for (uint32_t rest = lanes; rest != 0; rest &= rest - 1) {
-    const auto l = static_cast<size_t>(std::countr_zero(rest));
+  for (const int lane : LanesOf(lanes)) {
+    const auto l = static_cast<size_t>(lane);
     auto clock = std::make_shared<interp::Clock>();
     clock->start(w.block->first_thread, w.block->slots);
     if (w.known[l] != nullptr) clock->join(*w.known[l]);

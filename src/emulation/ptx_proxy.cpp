@@ -65,8 +65,7 @@ void Machine::tell(Warp& w, int lane, interp::Clock& known, interp::Clock& fence
 
 void Machine::fence_proxy(Warp& w, uint32_t lanes) {
   if (races) {
-    for (uint32_t rest = lanes; rest != 0; rest &= rest - 1) {
-      const int lane = std::countr_zero(rest);
+    for (const int lane : LanesOf(lanes)) {
       const auto l = static_cast<size_t>(lane);
       auto clock = std::make_shared<interp::Clock>(copy_of(*w.block, w.known[l]));
       if (w.fenced[l] != nullptr) clock->join(*w.fenced[l]);
@@ -142,8 +141,8 @@ void Machine::note_agent_read(Region& region, int64_t offset, int bytes, const B
 
 void Machine::know_agent(Warp& w, uint32_t lanes) {
   if (races) {
-    for (uint32_t rest = lanes; rest != 0; rest &= rest - 1) {
-      const auto l = static_cast<size_t>(std::countr_zero(rest));
+    for (const int lane : LanesOf(lanes)) {
+      const auto l = static_cast<size_t>(lane);
       auto clock = std::make_shared<interp::Clock>(copy_of(*w.block, w.known[l]));
       clock->set(w.block->agent(w), tick);
       w.known[l] = clock;

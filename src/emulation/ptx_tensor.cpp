@@ -108,8 +108,7 @@ void start_load(Warp& w, const Ins& i, int l, BoxCopy c, Block& block, int64_t b
 void run_load(Warp& w, const Ins& i, uint32_t lanes) {
   Machine& m = *w.machine;
   const BoxCode& code = m.kernel->boxes[static_cast<size_t>(i.imm)];
-  for (uint32_t rest = lanes; rest != 0; rest &= rest - 1) {
-    const int l = std::countr_zero(rest);
+  for (const int l : LanesOf(lanes)) {
     const auto c = read_copy(w, i, l);
     int64_t barrier = 0;
     Block* block = nullptr;
@@ -136,8 +135,7 @@ void run_load(Warp& w, const Ins& i, uint32_t lanes) {
 
 void run_store(Warp& w, const Ins& i, uint32_t lanes) {
   Machine& m = *w.machine;
-  for (uint32_t rest = lanes; rest != 0; rest &= rest - 1) {
-    const int l = std::countr_zero(rest);
+  for (const int l : LanesOf(lanes)) {
     auto c = read_copy(w, i, l);
     if (!c) continue;
     if (c->block != w.block) {
@@ -171,12 +169,10 @@ void finish_store(const BoxCopy& c) {
 }
 
 void run_commit(Warp& w, const Ins&, uint32_t lanes) {
-  for (uint32_t rest = lanes; rest != 0; rest &= rest - 1)
-    ++w.copies[static_cast<size_t>(std::countr_zero(rest))].box_group;
+  for (const int l : LanesOf(lanes)) ++w.copies[static_cast<size_t>(l)].box_group;
 }
 void run_wait(Warp& w, const Ins& i, uint32_t lanes) {
-  for (uint32_t rest = lanes; rest != 0; rest &= rest - 1) {
-    const int l = std::countr_zero(rest);
+  for (const int l : LanesOf(lanes)) {
     LaneCopies& mine = w.copies[static_cast<size_t>(l)];
     size_t done = 0;
     while (done < mine.boxes.size() && mine.boxes[done].group < mine.box_group - i.imm)

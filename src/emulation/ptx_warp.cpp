@@ -17,8 +17,7 @@ void run_shuffle(Warp& w, const Ins& i, uint32_t lanes) {
   const uint32_t* c = w.source<uint32_t>(w.extra[i.extra]);
   std::array<uint32_t, kLanes> result;
   uint32_t in_range = 0;
-  for (uint32_t rest = lanes; rest != 0; rest &= rest - 1) {
-    const int lane = std::countr_zero(rest);
+  for (const int lane : LanesOf(lanes)) {
     const int by = static_cast<int>(b[lane] & 31), clamp = static_cast<int>(c[lane] & 31),
               segment = static_cast<int>((c[lane] >> 8) & 31);
     const int last = (lane & segment) | (clamp & ~segment & 31), first = lane & segment;
@@ -56,10 +55,8 @@ template <class T, bool kAll>
 void run_match(Warp& w, const Ins& i, uint32_t lanes) {
   const T* a = w.source<T>(i.a);
   std::array<uint32_t, kLanes> result{};
-  for (uint32_t rest = lanes; rest != 0; rest &= rest - 1) {
-    const int l = std::countr_zero(rest);
-    for (uint32_t others = lanes; others != 0; others &= others - 1) {
-      const int o = std::countr_zero(others);
+  for (const int l : LanesOf(lanes)) {
+    for (const int o : LanesOf(lanes)) {
       result[static_cast<size_t>(l)] |= static_cast<uint32_t>(a[o] == a[l]) << o;
     }
     if (kAll && result[static_cast<size_t>(l)] != lanes) result[static_cast<size_t>(l)] = 0;
@@ -72,8 +69,8 @@ template <class T>
 void run_redux(Warp& w, const Ins& i, uint32_t lanes) {
   const T* a = w.source<T>(i.a);
   T r = a[std::countr_zero(lanes)];
-  for (uint32_t rest = lanes & (lanes - 1); rest != 0; rest &= rest - 1) {
-    const T v = a[std::countr_zero(rest)];
+  for (const int l : LanesOf(lanes & (lanes - 1))) {
+    const T v = a[l];
     r = i.mode == 0   ? static_cast<T>(static_cast<uint32_t>(r) + static_cast<uint32_t>(v))
         : i.mode == 1 ? std::min(r, v)
         : i.mode == 2 ? std::max(r, v)

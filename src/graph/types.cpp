@@ -122,6 +122,34 @@ uint16_t narrow_bfloat(double v) {
   return sign | static_cast<uint16_t>(((exponent + 126) << 7) + steps);
 }
 
+// Calls f with a value of the C++ type that holds an element; of the half types, its bits.
+template <class F>
+auto with_stored_type(DType dtype, F f) {
+  switch (dtype) {
+    case DType::kF32:
+      return f(float{});
+    case DType::kF64:
+      return f(double{});
+    case DType::kF16:
+    case DType::kBF16:
+      return f(uint16_t{});
+    case DType::kI8:
+      return f(int8_t{});
+    case DType::kU8:
+    case DType::kBool:
+      return f(uint8_t{});
+    case DType::kI32:
+      return f(int32_t{});
+    case DType::kI64:
+      return f(int64_t{});
+    case DType::kU32:
+      return f(uint32_t{});
+    case DType::kU64:
+      return f(uint64_t{});
+  }
+  TCC_UNREACHABLE();
+}
+
 template <class T>
 T load(const std::byte* at) {
   T value;
@@ -144,83 +172,29 @@ T saturate(double v) {
 }
 
 void store_double(std::byte* at, DType dtype, double v) {
-  switch (dtype) {
-    case DType::kF32:
-      return store(at, static_cast<float>(v));
-    case DType::kF64:
-      return store(at, v);
-    case DType::kF16:
-      return store(at, narrow_half(v));
-    case DType::kBF16:
-      return store(at, narrow_bfloat(v));
-    case DType::kI8:
-      return store(at, saturate<int8_t>(v));
-    case DType::kU8:
-      return store(at, saturate<uint8_t>(v));
-    case DType::kI32:
-      return store(at, saturate<int32_t>(v));
-    case DType::kI64:
-      return store(at, saturate<int64_t>(v));
-    case DType::kU32:
-      return store(at, saturate<uint32_t>(v));
-    case DType::kU64:
-      return store(at, saturate<uint64_t>(v));
-    case DType::kBool:
-      return store(at, static_cast<uint8_t>(v != 0));
-  }
+  if (dtype == DType::kF16) return store(at, narrow_half(v));
+  if (dtype == DType::kBF16) return store(at, narrow_bfloat(v));
+  if (dtype == DType::kBool) return store(at, static_cast<uint8_t>(v != 0));
+  with_stored_type(dtype, [&]<class T>(T) {
+    if constexpr (std::is_floating_point_v<T>) {
+      store(at, static_cast<T>(v));
+    } else {
+      store(at, saturate<T>(v));
+    }
+  });
 }
 
 double load_double(const std::byte* at, DType dtype) {
-  switch (dtype) {
-    case DType::kF32:
-      return load<float>(at);
-    case DType::kF64:
-      return load<double>(at);
-    case DType::kF16:
-      return widen_half(load<uint16_t>(at));
-    case DType::kBF16:
-      return std::bit_cast<float>(static_cast<uint32_t>(load<uint16_t>(at)) << 16);
-    case DType::kI8:
-      return load<int8_t>(at);
-    case DType::kU8:
-      return load<uint8_t>(at);
-    case DType::kI32:
-      return load<int32_t>(at);
-    case DType::kI64:
-      return static_cast<double>(load<int64_t>(at));
-    case DType::kU32:
-      return load<uint32_t>(at);
-    case DType::kU64:
-      return static_cast<double>(load<uint64_t>(at));
-    case DType::kBool:
-      return load<uint8_t>(at) != 0;
-  }
-  TCC_UNREACHABLE();
+  if (dtype == DType::kF16) return widen_half(load<uint16_t>(at));
+  if (dtype == DType::kBF16) return std::bit_cast<float>(static_cast<uint32_t>(load<uint16_t>(at)) << 16);
+  if (dtype == DType::kBool) return load<uint8_t>(at) != 0;
+  return with_stored_type(dtype, [&]<class T>(T) { return static_cast<double>(load<T>(at)); });
 }
 
 int64_t load_integer(const std::byte* at, DType dtype) {
-  switch (dtype) {
-    case DType::kI8:
-      return load<int8_t>(at);
-    case DType::kU8:
-      return load<uint8_t>(at);
-    case DType::kI32:
-      return load<int32_t>(at);
-    case DType::kI64:
-      return load<int64_t>(at);
-    case DType::kU32:
-      return load<uint32_t>(at);
-    case DType::kU64:
-      return static_cast<int64_t>(load<uint64_t>(at));
-    case DType::kBool:
-      return load<uint8_t>(at) != 0;
-    case DType::kF32:
-    case DType::kF64:
-    case DType::kF16:
-    case DType::kBF16:
-      break;
-  }
-  TCC_UNREACHABLE("integer read of {}", dtype_name(dtype));
+  TCC_CHECK(!is_float(dtype), "integer read of {}", dtype_name(dtype));
+  if (dtype == DType::kBool) return load<uint8_t>(at) != 0;
+  return with_stored_type(dtype, [&]<class T>(T) { return static_cast<int64_t>(load<T>(at)); });
 }
 
 }  // namespace

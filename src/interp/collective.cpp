@@ -3,6 +3,7 @@
 
 #include "interp/launch.h"
 #include "interp/rows.h"
+#include "interp/sync.h"
 #include "tcc/support/check.h"
 
 namespace tcc::interp {
@@ -30,6 +31,13 @@ int64_t span_of(ir::Participants p, int64_t block) {
       return block;
   }
   return block;
+}
+
+void go_on(std::span<Thread* const> threads) {
+  for (Thread* t : threads) {
+    t->state = State::kReady;
+    ++t->pc;
+  }
 }
 
 void mark_pending(Deferred& d) {
@@ -79,10 +87,7 @@ bool Launch::resolve_group(BlockState& block, Thread& first) {
   } else {
     collective(site, group, at);
   }
-  for (Thread* t : group) {
-    t->state = State::kReady;
-    ++t->pc;
-  }
+  go_on(group);
   return true;
 }
 
@@ -102,25 +107,12 @@ void Launch::join_all(std::span<Thread* const> threads) {
 
 void Launch::shuffle(const CallSite& site, std::span<Thread* const> lanes, const Ins* at) {
   std::vector<Reg> values;
-  const auto place = [&](Thread& t, size_t operand) {
-    std::vector<int64_t> index;
-    for (int32_t reg : site.operands[operand].indices) index.push_back(t.regs[reg].i);
-    const BufferShape& shape = m_.shapes[static_cast<size_t>(site.operands[operand].slot)];
-    for (size_t i = 0; i < index.size(); ++i) {
-      if (index[i] >= 0 && index[i] < shape.shape[i]) continue;
-      m_.report(Kind::kOutOfBounds, t, at, site.operands[operand].slot, -1,
-                fmt::format("index {} of dimension {}", index[i], i));
-      return int64_t{-1};
-    }
-    return shape.address(index);
-  };
   for (Thread* t : lanes) {
-    Memory& from = *t->mems[site.operands[1].slot];
-    const int64_t address = place(*t, 1);
+    const Place from = operand_place(m_, *t, site.operands[1]);
     Reg value{0};
-    if (address >= 0) {
-      m_.check_read(from, address, *t, at);
-      value = load_element(from.type, from.data, address);
+    if (from.at >= 0) {
+      m_.check_read(*from.memory, from.at, *t, at);
+      value = load_element(from.memory->type, from.memory->data, from.at);
     }
     values.push_back(value);
   }
@@ -139,11 +131,10 @@ void Launch::shuffle(const CallSite& site, std::span<Thread* const> lanes, const
     if (mode == 2) source = lane + by;
     if (mode == 3) source = lane ^ by;
     if (source < base || source >= base + width || source >= count) source = lane;
-    Memory& to = *t.mems[site.operands[0].slot];
-    const int64_t address = place(t, 0);
-    if (address < 0) continue;
-    m_.check_write(to, address, t, at);
-    store_element(to.type, to.data, address, values[static_cast<size_t>(source)]);
+    const Place to = operand_place(m_, t, site.operands[0]);
+    if (to.at < 0) continue;
+    m_.check_write(*to.memory, to.at, t, at);
+    store_element(to.memory->type, to.memory->data, to.at, values[static_cast<size_t>(source)]);
   }
 }
 
@@ -151,17 +142,9 @@ void Launch::collective(const CallSite& site, std::span<Thread* const> lanes, co
   const ir::Instruction& row = ir::instruction(site.stmt->instr);
   Thread& leader = *lanes[0];
   switch (row.behaviour) {
-    case Behaviour::kCompute: {
-      Deferred d = gather_call(m_, lanes, at);
-      if (row.completion == ir::Completion::kImmediate) {
-        run_call(m_, d, {});
-      } else {
-        issue_call(m_, d, {});
-        auto& queue = row.completion == ir::Completion::kCopyGroup ? leader.copies : leader.multiplies;
-        queue.push_back(std::move(d));
-      }
+    case Behaviour::kCompute:
+      start_call(m_, lanes, row);
       return;
-    }
     case Behaviour::kShuffle:
       shuffle(site, lanes, at);
       return;
@@ -184,16 +167,8 @@ void Launch::collective(const CallSite& site, std::span<Thread* const> lanes, co
       return;
     case Behaviour::kFenceProxyAsync:
     case Behaviour::kFenceMbarrierInit:
-      if (!m_.races) return;
-      for (Thread* t : lanes) t->fenced.join(t->clock);
-      return;
     case Behaviour::kThreadFence:
-      if (!m_.races) return;
-      for (Thread* t : lanes) {
-        t->clock.join(t->acquired);
-        t->released = t->clock;
-        tick(*t);
-      }
+      for (Thread* t : lanes) fence(m_, *t, row.behaviour);
       return;
     case Behaviour::kWgmmaFence:
     case Behaviour::kSetMaxRegisters:
@@ -252,10 +227,7 @@ bool Launch::resolve_barriers(BlockState& block) {
     if (static_cast<int64_t>(threads.size()) < count) continue;
     check_barrier(block, threads);
     join_all(threads);
-    for (Thread* t : threads) {
-      t->state = State::kReady;
-      ++t->pc;
-    }
+    go_on(threads);
     progress = true;
   }
   return progress;
@@ -280,10 +252,7 @@ bool Launch::resolve_clusters() {
   for (auto& [cluster, threads] : members) {
     if (!all[cluster]) continue;
     join_all(threads);
-    for (Thread* t : threads) {
-      t->state = State::kReady;
-      ++t->pc;
-    }
+    go_on(threads);
     progress = true;
   }
   return progress;

@@ -11,23 +11,6 @@ namespace {
 using ir::Behaviour;
 using Kind = Finding::Kind;
 
-struct Place {
-  Memory* memory;
-  int64_t at;  // -1: outside of the buffer
-};
-Place operand_place(Machine& m, Thread& t, const CallOperand& o) {
-  std::vector<int64_t> index;
-  for (int32_t reg : o.indices) index.push_back(t.regs[reg].i);
-  const BufferShape& shape = m.shapes[static_cast<size_t>(o.slot)];
-  for (size_t i = 0; i < index.size(); ++i) {
-    if (index[i] >= 0 && index[i] < shape.shape[i]) continue;
-    m.report(Kind::kOutOfBounds, t, t.pc, o.slot, -1,
-             fmt::format("index {} of dimension {} is not in [0, {})", index[i], i, shape.shape[i]));
-    return {t.mems[o.slot], -1};
-  }
-  return {t.mems[o.slot], shape.address(index)};
-}
-
 void atomic_add(Machine& m, Thread& t, const CallSite& site) {
   const Place to = operand_place(m, t, site.operands[0]);
   const Place from = operand_place(m, t, site.operands[1]);
@@ -56,17 +39,6 @@ void atomic_add(Machine& m, Thread& t, const CallSite& site) {
   }
   store_element(mem.type, mem.data, to.at, sum);
   ++m.operations;
-}
-
-void fence(Machine& m, Thread& t, Behaviour behaviour) {
-  if (!m.races) return;
-  if (behaviour == Behaviour::kThreadFence) {
-    t.clock.join(t.acquired);
-    t.released = t.clock;
-    m.launch->tick(t);
-  } else {
-    t.fenced.join(t.clock);
-  }
 }
 
 // The barrier an operand names, or nullptr with a finding.
@@ -162,11 +134,7 @@ void start_tensor_copy(Machine& m, Thread& t, const ir::Instruction& row, const 
 void compute(Machine& m, Thread& t, const ir::Instruction& row, const CallSite& site) {
   if (row.completion == ir::Completion::kMbarrierBytes && m.region->simt) return start_tensor_copy(m, t, row, site);
   Thread* lane = &t;
-  Deferred d = gather_call(m, std::span(&lane, 1), t.pc);
-  if (row.completion == ir::Completion::kImmediate || !m.region->simt) return run_call(m, d, {});
-  issue_call(m, d, {});
-  auto& queue = row.completion == ir::Completion::kCopyGroup ? t.copies : t.multiplies;
-  queue.push_back(std::move(d));
+  start_call(m, std::span(&lane, 1), row);
 }
 
 void copy_wait(Machine& m, Thread& t, int64_t may_stay) {
@@ -176,38 +144,13 @@ void copy_wait(Machine& m, Thread& t, int64_t may_stay) {
   }
 }
 
-// Before Stage::Lowered and in launches without threads everything happens in order: only data moves.
-bool perform_alone(Machine& m, Thread& t, const ir::Instruction& row, const CallSite& site) {
-  switch (row.behaviour) {
-    case Behaviour::kCompute:
-      compute(m, t, row, site);
-      return true;
-    case Behaviour::kAtomicAdd:
-      atomic_add(m, t, site);
-      return true;
-    case Behaviour::kShuffle:
-      m.report(Kind::kWrongParticipants, t, t.pc, -1, -1, "a shuffle outside of a launch with threads");
-      return true;
-    case Behaviour::kBarSync:
-    case Behaviour::kWarpSync:
-    case Behaviour::kCopyCommit:
-    case Behaviour::kCopyWait:
-    case Behaviour::kMbarrierInit:
-    case Behaviour::kMbarrierArrive:
-    case Behaviour::kMbarrierExpectTx:
-    case Behaviour::kMbarrierWait:
-    case Behaviour::kFenceProxyAsync:
-    case Behaviour::kFenceMbarrierInit:
-    case Behaviour::kWgmmaFence:
-    case Behaviour::kWgmmaCommit:
-    case Behaviour::kWgmmaWait:
-    case Behaviour::kClusterSync:
-    case Behaviour::kSetMaxRegisters:
-    case Behaviour::kThreadFence:
-    case Behaviour::kTileConfig:
-      return true;
-  }
-  return true;
+// Before Stage::Lowered and in launches without threads everything happens in order: only data moves, and there is
+// nobody to wait for.
+void perform_alone(Machine& m, Thread& t, const ir::Instruction& row, const CallSite& site) {
+  if (row.behaviour == Behaviour::kCompute) return compute(m, t, row, site);
+  if (row.behaviour == Behaviour::kAtomicAdd) return atomic_add(m, t, site);
+  if (row.behaviour == Behaviour::kShuffle)
+    m.report(Kind::kWrongParticipants, t, t.pc, -1, -1, "a shuffle outside of a launch with threads");
 }
 
 bool perform_one(Machine& m, Thread& t, const ir::Instruction& row, const CallSite& site) {
@@ -264,10 +207,43 @@ bool perform_one(Machine& m, Thread& t, const ir::Instruction& row, const CallSi
 
 }  // namespace
 
+Place operand_place(Machine& m, Thread& t, const CallOperand& o) {
+  std::vector<int64_t> index;
+  for (int32_t reg : o.indices) index.push_back(t.regs[reg].i);
+  const BufferShape& shape = m.shapes[static_cast<size_t>(o.slot)];
+  for (size_t i = 0; i < index.size(); ++i) {
+    if (index[i] >= 0 && index[i] < shape.shape[i]) continue;
+    m.report(Kind::kOutOfBounds, t, t.pc, o.slot, -1,
+             fmt::format("index {} of dimension {} is not in [0, {})", index[i], i, shape.shape[i]));
+    return {t.mems[o.slot], -1};
+  }
+  return {t.mems[o.slot], shape.address(index)};
+}
+
+void start_call(Machine& m, std::span<Thread* const> lanes, const ir::Instruction& row) {
+  Thread& leader = *lanes[0];
+  Deferred d = gather_call(m, lanes, leader.pc);
+  if (row.completion == ir::Completion::kImmediate || !m.region->simt) return run_call(m, d, {});
+  issue_call(m, d, {});
+  auto& queue = row.completion == ir::Completion::kCopyGroup ? leader.copies : leader.multiplies;
+  queue.push_back(std::move(d));
+}
+
+void fence(Machine& m, Thread& t, Behaviour behaviour) {
+  if (!m.races) return;
+  if (behaviour == Behaviour::kThreadFence) {
+    t.clock.join(t.acquired);
+    t.released = t.clock;
+    m.launch->tick(t);
+  } else {
+    t.fenced.join(t.clock);
+  }
+}
+
 bool perform(Machine& m, Thread& t) {
   const CallSite& site = m.region->calls[static_cast<size_t>(t.pc->e)];
   const ir::Instruction& row = ir::instruction(site.stmt->instr);
-  if (!m.region->simt) return perform_alone(m, t, row, site);
+  if (!m.region->simt) return perform_alone(m, t, row, site), true;
   const bool own_wait = row.behaviour == Behaviour::kBarSync || row.behaviour == Behaviour::kMbarrierWait;
   if (row.participants != ir::Participants::kThread && !own_wait) {
     t.state = Thread::State::kCollective;

@@ -72,40 +72,30 @@ union Reg {
 };
 
 inline Reg load_element(ir::Type type, const std::byte* data, int64_t index) {
-  Reg r;
+  const auto element = [&]<class T>(T) { return reinterpret_cast<const T*>(data)[index]; };
   switch (type) {
     case ir::Type::kBool:
     case ir::Type::kU8:
-      r.i = reinterpret_cast<const uint8_t*>(data)[index];
-      return r;
+      return {.i = element(uint8_t{})};
     case ir::Type::kI8:
-      r.i = reinterpret_cast<const int8_t*>(data)[index];
-      return r;
+      return {.i = element(int8_t{})};
     case ir::Type::kI32:
-      r.i = reinterpret_cast<const int32_t*>(data)[index];
-      return r;
+      return {.i = element(int32_t{})};
     case ir::Type::kI64:
     case ir::Type::kBarrier:
-      r.i = reinterpret_cast<const int64_t*>(data)[index];
-      return r;
+      return {.i = element(int64_t{})};
     case ir::Type::kF16:
-      r.f = f16_value(reinterpret_cast<const uint16_t*>(data)[index]);
-      return r;
+      return {.f = f16_value(element(uint16_t{}))};
     case ir::Type::kBF16:
-      r.f = bf16_value(reinterpret_cast<const uint16_t*>(data)[index]);
-      return r;
+      return {.f = bf16_value(element(uint16_t{}))};
     case ir::Type::kF32:
-      r.f = static_cast<double>(reinterpret_cast<const float*>(data)[index]);
-      return r;
+      return {.f = static_cast<double>(element(float{}))};
     case ir::Type::kF64:
-      r.f = reinterpret_cast<const double*>(data)[index];
-      return r;
+      return {.f = element(double{})};
     case ir::Type::kTensorMap:
-      r.i = 0;
-      return r;
+      break;
   }
-  r.i = 0;
-  return r;
+  return {.i = 0};
 }
 inline void store_element(ir::Type type, std::byte* data, int64_t index, Reg r) {
   switch (type) {
