@@ -67,25 +67,11 @@ const Product& product(size_t row) {
 }
 
 double element_value(ir::Type type, uint32_t word, int part) {
-  switch (type) {
-    case ir::Type::kF16:
-      return interp::f16_value(static_cast<uint16_t>(word >> (16 * part)));
-    case ir::Type::kBF16:
-      return interp::bf16_value(static_cast<uint16_t>(word >> (16 * part)));
-    case ir::Type::kI8:
-      return static_cast<int8_t>(word >> (8 * part));
-    case ir::Type::kI32:
-      return static_cast<int32_t>(word);
-    case ir::Type::kF32:
-    case ir::Type::kF64:
-    case ir::Type::kU8:
-    case ir::Type::kBool:
-    case ir::Type::kI64:
-    case ir::Type::kBarrier:
-    case ir::Type::kTensorMap:
-      return static_cast<double>(std::bit_cast<float>(word));
-  }
-  return 0;
+  if (type == ir::Type::kF16) return interp::f16_value(static_cast<uint16_t>(word >> (16 * part)));
+  if (type == ir::Type::kBF16) return interp::bf16_value(static_cast<uint16_t>(word >> (16 * part)));
+  if (type == ir::Type::kI8) return static_cast<int8_t>(word >> (8 * part));
+  if (type == ir::Type::kI32) return static_cast<int32_t>(word);
+  return static_cast<double>(std::bit_cast<float>(word));
 }
 
 }  // namespace

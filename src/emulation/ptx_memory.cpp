@@ -157,7 +157,7 @@ void run_load(Warp& w, const Ins& i, uint32_t lanes) {
   }
 }
 // The compiler widens loads over elements that nobody uses (mode: which). Those must exist, and that is all.
-template <class M, class R, Space>
+template <class M, class R>
 void run_load_some(Warp& w, const Ins& i, uint32_t lanes) {
   const int32_t* places = w.extra + i.extra;
   for (const int l : LanesOf(lanes)) {
@@ -230,45 +230,47 @@ void run_store_strong(Warp& w, const Ins& i, uint32_t lanes) {
   }
 }
 
-template <template <class, class, Space> class Row, class M, class R>
-Handler in_space(Space space) {
-  if (space == Space::kShared) return Row<M, R, Space::kShared>::handler;
-  if (space == Space::kGlobal) return Row<M, R, Space::kGlobal>::handler;
-  return Row<M, R, Space::kGeneric>::handler;
+enum class Transfer { kLoad, kLoadSome, kStore };
+
+template <Transfer kWhat, class M, class R, Space kSpace>
+constexpr Handler transfer() {
+  if constexpr (kWhat == Transfer::kLoad) {
+    return &run_load<M, R, kSpace>;
+  } else if constexpr (kWhat == Transfer::kLoadSome) {
+    return &run_load_some<M, R>;
+  } else {
+    return &run_store<M, R, kSpace>;
+  }
 }
-template <class M, class R, Space S>
-struct LoadRow {
-  static constexpr Handler handler = &run_load<M, R, S>;
-};
-template <class M, class R, Space S>
-struct LoadSomeRow {
-  static constexpr Handler handler = &run_load_some<M, R, Space::kGeneric>;
-};
-template <class M, class R, Space S>
-struct StoreRow {
-  static constexpr Handler handler = &run_store<M, R, S>;
-};
-template <template <class, class, Space> class Row>
+template <Transfer kWhat, class M, class R>
+Handler in_space(Space space) {
+  if (space == Space::kShared) return transfer<kWhat, M, R, Space::kShared>();
+  if (space == Space::kGlobal) return transfer<kWhat, M, R, Space::kGlobal>();
+  return transfer<kWhat, M, R, Space::kGeneric>();
+}
+template <Transfer kWhat>
 Handler transfer_handler(Type type, int register_bytes, Space space) {
-  const bool sign = is_signed(type);
-  const int bytes = type_bytes(type);
-  if (register_bytes < bytes) return nullptr;
-  if (bytes == 1 && register_bytes == 2)
-    return sign ? in_space<Row, int8_t, uint16_t>(space) : in_space<Row, uint8_t, uint16_t>(space);
-  if (bytes == 1 && register_bytes == 4)
-    return sign ? in_space<Row, int8_t, uint32_t>(space) : in_space<Row, uint8_t, uint32_t>(space);
-  if (bytes == 1 && register_bytes == 8)
-    return sign ? in_space<Row, int8_t, uint64_t>(space) : in_space<Row, uint8_t, uint64_t>(space);
-  if (bytes == 2 && register_bytes == 2) return in_space<Row, uint16_t, uint16_t>(space);
-  if (bytes == 2 && register_bytes == 4)
-    return sign ? in_space<Row, int16_t, uint32_t>(space) : in_space<Row, uint16_t, uint32_t>(space);
-  if (bytes == 2 && register_bytes == 8)
-    return sign ? in_space<Row, int16_t, uint64_t>(space) : in_space<Row, uint16_t, uint64_t>(space);
-  if (bytes == 4 && register_bytes == 4) return in_space<Row, uint32_t, uint32_t>(space);
-  if (bytes == 4 && register_bytes == 8)
-    return sign ? in_space<Row, int32_t, uint64_t>(space) : in_space<Row, uint32_t, uint64_t>(space);
-  if (bytes == 8 && register_bytes == 8) return in_space<Row, uint64_t, uint64_t>(space);
-  return nullptr;
+  const auto into = [&]<class M>(M) -> Handler {
+    if constexpr (sizeof(M) <= 2) {
+      if (register_bytes == 2) return in_space<kWhat, M, uint16_t>(space);
+    }
+    if constexpr (sizeof(M) <= 4) {
+      if (register_bytes == 4) return in_space<kWhat, M, uint32_t>(space);
+    }
+    return register_bytes == 8 ? in_space<kWhat, M, uint64_t>(space) : nullptr;
+  };
+  switch (type_bytes(type)) {
+    case 1:
+      return is_signed(type) ? into(int8_t{}) : into(uint8_t{});
+    case 2:
+      return is_signed(type) ? into(int16_t{}) : into(uint16_t{});
+    case 4:
+      return is_signed(type) ? into(int32_t{}) : into(uint32_t{});
+    case 8:
+      return into(uint64_t{});
+    default:
+      return nullptr;
+  }
 }
 
 void note_granule(Selector& x, Space space, int bytes) {
@@ -334,9 +336,9 @@ void select_transfer(Selector& x, bool load) {
   for (int n = 0; load && count > 1 && n < count; ++n)
     if (x.is_unused(parts[static_cast<size_t>(n)])) x.ins.mode |= static_cast<uint8_t>(1 << n);
   if (x.ins.mode != 0) note_granule(x, space, bytes);
-  x.ins.run = !load             ? transfer_handler<StoreRow>(*type, width, space)
-              : x.ins.mode != 0 ? transfer_handler<LoadSomeRow>(*type, width, space)
-                                : transfer_handler<LoadRow>(*type, width, space);
+  x.ins.run = !load             ? transfer_handler<Transfer::kStore>(*type, width, space)
+              : x.ins.mode != 0 ? transfer_handler<Transfer::kLoadSome>(*type, width, space)
+                                : transfer_handler<Transfer::kLoad>(*type, width, space);
 }
 
 // --- atomics ---------------------------------------------------------------------------------------------------------

@@ -204,60 +204,23 @@ struct FamilyRow {
   void (*select)(Selector&);
 };
 constexpr FamilyRow kFamilies[] = {
-    {"add", nullptr},
-    {"sub", nullptr},
-    {"mul", nullptr},
-    {"mad", nullptr},
-    {"fma", nullptr},
-    {"div", nullptr},
-    {"min", nullptr},
-    {"max", nullptr},
-    {"abs", nullptr},
-    {"neg", nullptr},
-    {"and", select_logic},
-    {"or", select_logic},
-    {"xor", select_logic},
-    {"not", select_logic},
-    {"mov", select_logic},
-    {"setp", select_logic},
-    {"selp", select_logic},
-    {"rcp", select_real},
-    {"sqrt", select_real},
-    {"rsqrt", select_real},
-    {"ex2", select_real},
-    {"lg2", select_real},
-    {"sin", select_real},
-    {"cos", select_real},
-    {"tanh", select_real},
-    {"copysign", select_real},
-    {"cvt", select_convert},
-    {"cvta", select_convert},
-    {"ld", select_memory},
-    {"st", select_memory},
-    {"atom", select_memory},
-    {"red", select_memory},
-    {"fence", select_memory},
-    {"membar", select_memory},
-    {"prefetch", select_memory},
-    {"cp", select_copy},
-    {"mbarrier", select_mbarrier},
-    {"mapa", select_mbarrier},
-    {"elect", select_mbarrier},
-    {"setmaxnreg", select_mbarrier},
-    {"wgmma", select_wgmma},
-    {"shfl", select_warp},
-    {"vote", select_warp},
-    {"match", select_warp},
-    {"activemask", select_warp},
-    {"redux", select_warp},
-    {"bar", select_warp},
-    {"barrier", select_warp},
-    {"mma", select_matrix},
-    {"ldmatrix", select_matrix},
-    {"wmma", select_wmma},
+    {"and", select_logic},       {"or", select_logic},        {"xor", select_logic},
+    {"not", select_logic},       {"mov", select_logic},       {"setp", select_logic},
+    {"selp", select_logic},      {"rcp", select_real},        {"sqrt", select_real},
+    {"rsqrt", select_real},      {"ex2", select_real},        {"lg2", select_real},
+    {"sin", select_real},        {"cos", select_real},        {"tanh", select_real},
+    {"copysign", select_real},   {"cvt", select_convert},     {"cvta", select_convert},
+    {"ld", select_memory},       {"st", select_memory},       {"atom", select_memory},
+    {"red", select_memory},      {"fence", select_memory},    {"membar", select_memory},
+    {"prefetch", select_memory}, {"cp", select_copy},         {"mbarrier", select_mbarrier},
+    {"mapa", select_mbarrier},   {"elect", select_mbarrier},  {"setmaxnreg", select_mbarrier},
+    {"wgmma", select_wgmma},     {"shfl", select_warp},       {"vote", select_warp},
+    {"match", select_warp},      {"activemask", select_warp}, {"redux", select_warp},
+    {"bar", select_warp},        {"barrier", select_warp},    {"mma", select_matrix},
+    {"ldmatrix", select_matrix}, {"wmma", select_wmma},
 };
 
-// The type an opcode ends with decides between integers and reals.
+// Of other families the type that an opcode ends with decides between integers and reals.
 bool ends_in_real(std::string_view opcode) {
   for (std::string_view type : {".f16", ".bf16", ".f16x2", ".bf16x2", ".f32", ".f64"})
     if (opcode.ends_with(type)) return true;
@@ -291,11 +254,7 @@ Result<Ins> select_one(const Statement& s, const Body& body, const PtxModule::Im
   const std::string_view base = x.op.base();
   const auto row =
       std::find_if(std::begin(kFamilies), std::end(kFamilies), [&](const FamilyRow& r) { return r.base == base; });
-  if (row != std::end(kFamilies)) {
-    (row->select != nullptr ? row->select : ends_in_real(s.opcode) ? select_real : select_integer)(x);
-  } else {
-    select_integer(x);
-  }
+  (row != std::end(kFamilies) ? row->select : ends_in_real(s.opcode) ? select_real : select_integer)(x);
   if (x.ins.run == nullptr && x.ins.poll == nullptr && x.ins.kind == Kind::kPlain)
     return ptx_error(s.line, fmt::format("unknown instruction '{}'", s.opcode));
   if (x.failed()) return ptx_error(s.line, x.error());

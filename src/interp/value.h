@@ -13,44 +13,16 @@
 namespace tcc::interp {
 
 inline double round_to(ir::Type type, double x) {
-  switch (type) {
-    case ir::Type::kF32:
-      return round_f32(x);
-    case ir::Type::kF16:
-      return round_f16(x);
-    case ir::Type::kBF16:
-      return round_bf16(x);
-    case ir::Type::kF64:
-    case ir::Type::kBool:
-    case ir::Type::kI8:
-    case ir::Type::kU8:
-    case ir::Type::kI32:
-    case ir::Type::kI64:
-    case ir::Type::kBarrier:
-    case ir::Type::kTensorMap:
-      return x;
-  }
+  if (type == ir::Type::kF32) return round_f32(x);
+  if (type == ir::Type::kF16) return round_f16(x);
+  if (type == ir::Type::kBF16) return round_bf16(x);
   return x;
 }
 inline int64_t wrap_to(ir::Type type, int64_t v) {
-  switch (type) {
-    case ir::Type::kI8:
-      return static_cast<int8_t>(v);
-    case ir::Type::kU8:
-      return static_cast<uint8_t>(v);
-    case ir::Type::kI32:
-      return static_cast<int32_t>(v);
-    case ir::Type::kBool:
-      return v != 0;
-    case ir::Type::kI64:
-    case ir::Type::kF16:
-    case ir::Type::kBF16:
-    case ir::Type::kF32:
-    case ir::Type::kF64:
-    case ir::Type::kBarrier:
-    case ir::Type::kTensorMap:
-      return v;
-  }
+  if (type == ir::Type::kI8) return static_cast<int8_t>(v);
+  if (type == ir::Type::kU8) return static_cast<uint8_t>(v);
+  if (type == ir::Type::kI32) return static_cast<int32_t>(v);
+  if (type == ir::Type::kBool) return v != 0;
   return v;
 }
 // Towards zero, saturating; NaN gives 0.

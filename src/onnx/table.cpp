@@ -9,108 +9,121 @@
 
 namespace tcc::onnx {
 
+constexpr int64_t kMany = std::numeric_limits<int32_t>::max();
+constexpr int64_t kNow = kNewestOpset;
+
+// X(operator, first and last opset, fewest and most inputs, handler). A row declares its handler, which one of
+// handlers_*.cpp defines.
+// clang-format off
+#define TCC_ONNX_OPERATORS(X) \
+  X("Add", 1, kNow, 2, 2, import_binary) \
+  X("And", 1, kNow, 2, 2, import_comparison) \
+  X("ArgMax", 1, kNow, 1, 1, import_arg) \
+  X("ArgMin", 1, kNow, 1, 1, import_arg) \
+  X("AveragePool", 1, kNow, 1, 1, import_average_pool) \
+  X("BatchNormalization", 1, kNow, 5, 5, import_batch_norm) \
+  X("Cast", 1, kNow, 1, 1, import_cast) \
+  X("CastLike", 15, kNow, 2, 2, import_cast_like) \
+  X("Clip", 1, 10, 1, 1, import_clip) \
+  X("Clip", 11, kNow, 1, 3, import_clip) \
+  X("Concat", 1, kNow, 1, kMany, import_concat) \
+  X("Constant", 1, kNow, 0, 0, import_constant) \
+  X("ConstantOfShape", 9, kNow, 1, 1, import_constant_of_shape) \
+  X("Conv", 1, kNow, 2, 3, import_conv) \
+  X("ConvTranspose", 1, kNow, 2, 3, import_conv_transpose) \
+  X("CumSum", 11, kNow, 2, 2, import_cumsum) \
+  X("DepthToSpace", 1, kNow, 1, 1, import_depth_to_space) \
+  X("Div", 1, kNow, 2, 2, import_binary) \
+  X("Dropout", 1, 11, 1, 1, import_dropout) \
+  X("Dropout", 12, kNow, 1, 3, import_dropout) \
+  X("Equal", 1, kNow, 2, 2, import_comparison) \
+  X("Expand", 8, kNow, 2, 2, import_expand) \
+  X("EyeLike", 9, kNow, 1, 1, import_eye_like) \
+  X("Flatten", 1, kNow, 1, 1, import_flatten) \
+  X("Gather", 1, kNow, 2, 2, import_gather) \
+  X("GatherElements", 11, kNow, 2, 2, import_gather) \
+  X("GatherND", 11, kNow, 2, 2, import_gather_nd) \
+  X("Gemm", 1, 10, 3, 3, import_gemm) \
+  X("Gemm", 11, kNow, 2, 3, import_gemm) \
+  X("GlobalAveragePool", 1, kNow, 1, 1, import_global_average_pool) \
+  X("GlobalMaxPool", 1, kNow, 1, 1, import_global_max_pool) \
+  X("Greater", 1, kNow, 2, 2, import_comparison) \
+  X("GreaterOrEqual", 12, kNow, 2, 2, import_comparison) \
+  X("Hardmax", 1, kNow, 1, 1, import_softmax) \
+  X("Identity", 1, kNow, 1, 1, import_identity) \
+  X("InstanceNormalization", 1, kNow, 3, 3, import_instance_norm) \
+  X("LRN", 1, kNow, 1, 1, import_lrn) \
+  X("LayerNormalization", 17, kNow, 2, 3, import_layer_norm) \
+  X("LeakyRelu", 1, kNow, 1, 1, import_leaky_relu) \
+  X("Less", 1, kNow, 2, 2, import_comparison) \
+  X("LessOrEqual", 12, kNow, 2, 2, import_comparison) \
+  X("LogSoftmax", 1, kNow, 1, 1, import_softmax) \
+  X("LpNormalization", 1, kNow, 1, 1, import_lp_norm) \
+  X("MatMul", 1, kNow, 2, 2, import_matmul) \
+  X("Max", 1, kNow, 1, kMany, import_extremum) \
+  X("MaxPool", 1, kNow, 1, 1, import_max_pool) \
+  X("Mean", 1, kNow, 1, kMany, import_mean) \
+  X("MeanVarianceNormalization", 9, kNow, 1, 1, import_mean_variance) \
+  X("Min", 1, kNow, 1, kMany, import_extremum) \
+  X("Mod", 10, kNow, 2, 2, import_mod) \
+  X("Mul", 1, kNow, 2, 2, import_binary) \
+  X("NegativeLogLikelihoodLoss", 12, kNow, 2, 3, import_nll_loss) \
+  X("OneHot", 9, kNow, 3, 3, import_one_hot) \
+  X("Or", 1, kNow, 2, 2, import_comparison) \
+  X("PRelu", 1, kNow, 2, 2, import_prelu) \
+  X("Pad", 1, 10, 1, 1, import_pad) \
+  X("Pad", 11, 17, 2, 3, import_pad) \
+  X("Pad", 18, kNow, 2, 4, import_pad) \
+  X("Pow", 1, kNow, 2, 2, import_pow) \
+  X("RMSNormalization", 23, kNow, 2, 2, import_rms_norm) \
+  X("Range", 11, kNow, 3, 3, import_range) \
+  X("ReduceL1", 1, kNow, 1, 2, import_reduce) \
+  X("ReduceL2", 1, kNow, 1, 2, import_reduce) \
+  X("ReduceLogSum", 1, kNow, 1, 2, import_reduce) \
+  X("ReduceLogSumExp", 1, kNow, 1, 2, import_reduce) \
+  X("ReduceMax", 1, kNow, 1, 2, import_reduce) \
+  X("ReduceMean", 1, kNow, 1, 2, import_reduce) \
+  X("ReduceMin", 1, kNow, 1, 2, import_reduce) \
+  X("ReduceProd", 1, kNow, 1, 2, import_reduce) \
+  X("ReduceSum", 1, kNow, 1, 2, import_reduce) \
+  X("ReduceSumSquare", 1, kNow, 1, 2, import_reduce) \
+  X("Relu", 1, kNow, 1, 1, import_unary) \
+  X("Reshape", 1, 4, 1, 1, import_reshape) \
+  X("Reshape", 5, kNow, 2, 2, import_reshape) \
+  X("Shape", 1, kNow, 1, 1, import_shape) \
+  X("Sigmoid", 1, kNow, 1, 1, import_unary) \
+  X("Size", 1, kNow, 1, 1, import_size) \
+  X("Slice", 1, 9, 1, 1, import_slice) \
+  X("Slice", 10, kNow, 3, 5, import_slice) \
+  X("Softmax", 1, kNow, 1, 1, import_softmax) \
+  X("SoftmaxCrossEntropyLoss", 12, kNow, 2, 3, import_cross_entropy) \
+  X("SpaceToDepth", 1, kNow, 1, 1, import_space_to_depth) \
+  X("Split", 1, kNow, 1, 2, import_split) \
+  X("Squeeze", 1, kNow, 1, 2, import_squeeze) \
+  X("Sub", 1, kNow, 2, 2, import_binary) \
+  X("Sum", 1, kNow, 1, kMany, import_sum) \
+  X("Tanh", 1, kNow, 1, 1, import_unary) \
+  X("Tile", 1, 5, 3, 3, import_tile) \
+  X("Tile", 6, kNow, 2, 2, import_tile) \
+  X("Transpose", 1, kNow, 1, 1, import_transpose) \
+  X("Trilu", 14, kNow, 1, 2, import_trilu) \
+  X("Unsqueeze", 1, kNow, 1, 2, import_unsqueeze) \
+  X("Where", 9, kNow, 3, 3, import_where) \
+  X("Xor", 1, kNow, 2, 2, import_comparison)
+// clang-format on
+
+#define TCC_X(op, since, until, fewest, most, handler) Result<void> handler(NodeContext&);
+TCC_ONNX_OPERATORS(TCC_X)
+#undef TCC_X
+Result<void> import_function(NodeContext&);  // of one element: the rows of graph/scalar.h
+
 const std::vector<OperatorRow>& operator_table() {
-  constexpr int64_t kMany = std::numeric_limits<int32_t>::max();
-  constexpr int64_t kNow = kNewestOpset;
-  static constexpr OperatorRow kRows[] = {
-      {"", "Add", 1, kNow, 2, 2, import_binary},
-      {"", "And", 1, kNow, 2, 2, import_comparison},
-      {"", "ArgMax", 1, kNow, 1, 1, import_arg},
-      {"", "ArgMin", 1, kNow, 1, 1, import_arg},
-      {"", "AveragePool", 1, kNow, 1, 1, import_average_pool},
-      {"", "BatchNormalization", 1, kNow, 5, 5, import_batch_norm},
-      {"", "Cast", 1, kNow, 1, 1, import_cast},
-      {"", "CastLike", 15, kNow, 2, 2, import_cast_like},
-      {"", "Clip", 1, 10, 1, 1, import_clip},
-      {"", "Clip", 11, kNow, 1, 3, import_clip},
-      {"", "Concat", 1, kNow, 1, kMany, import_concat},
-      {"", "Constant", 1, kNow, 0, 0, import_constant},
-      {"", "ConstantOfShape", 9, kNow, 1, 1, import_constant_of_shape},
-      {"", "Conv", 1, kNow, 2, 3, import_conv},
-      {"", "ConvTranspose", 1, kNow, 2, 3, import_conv_transpose},
-      {"", "CumSum", 11, kNow, 2, 2, import_cumsum},
-      {"", "DepthToSpace", 1, kNow, 1, 1, import_depth_to_space},
-      {"", "Div", 1, kNow, 2, 2, import_binary},
-      {"", "Dropout", 1, 11, 1, 1, import_dropout},
-      {"", "Dropout", 12, kNow, 1, 3, import_dropout},
-      {"", "Equal", 1, kNow, 2, 2, import_comparison},
-      {"", "Expand", 8, kNow, 2, 2, import_expand},
-      {"", "EyeLike", 9, kNow, 1, 1, import_eye_like},
-      {"", "Flatten", 1, kNow, 1, 1, import_flatten},
-      {"", "Gather", 1, kNow, 2, 2, import_gather},
-      {"", "GatherElements", 11, kNow, 2, 2, import_gather},
-      {"", "GatherND", 11, kNow, 2, 2, import_gather_nd},
-      {"", "Gemm", 1, 10, 3, 3, import_gemm},
-      {"", "Gemm", 11, kNow, 2, 3, import_gemm},
-      {"", "GlobalAveragePool", 1, kNow, 1, 1, import_global_average_pool},
-      {"", "GlobalMaxPool", 1, kNow, 1, 1, import_global_max_pool},
-      {"", "Greater", 1, kNow, 2, 2, import_comparison},
-      {"", "GreaterOrEqual", 12, kNow, 2, 2, import_comparison},
-      {"", "Hardmax", 1, kNow, 1, 1, import_softmax},
-      {"", "Identity", 1, kNow, 1, 1, import_identity},
-      {"", "InstanceNormalization", 1, kNow, 3, 3, import_instance_norm},
-      {"", "LRN", 1, kNow, 1, 1, import_lrn},
-      {"", "LayerNormalization", 17, kNow, 2, 3, import_layer_norm},
-      {"", "LeakyRelu", 1, kNow, 1, 1, import_leaky_relu},
-      {"", "Less", 1, kNow, 2, 2, import_comparison},
-      {"", "LessOrEqual", 12, kNow, 2, 2, import_comparison},
-      {"", "LogSoftmax", 1, kNow, 1, 1, import_softmax},
-      {"", "LpNormalization", 1, kNow, 1, 1, import_lp_norm},
-      {"", "MatMul", 1, kNow, 2, 2, import_matmul},
-      {"", "Max", 1, kNow, 1, kMany, import_extremum},
-      {"", "MaxPool", 1, kNow, 1, 1, import_max_pool},
-      {"", "Mean", 1, kNow, 1, kMany, import_mean},
-      {"", "MeanVarianceNormalization", 9, kNow, 1, 1, import_mean_variance},
-      {"", "Min", 1, kNow, 1, kMany, import_extremum},
-      {"", "Mod", 10, kNow, 2, 2, import_mod},
-      {"", "Mul", 1, kNow, 2, 2, import_binary},
-      {"", "NegativeLogLikelihoodLoss", 12, kNow, 2, 3, import_nll_loss},
-      {"", "OneHot", 9, kNow, 3, 3, import_one_hot},
-      {"", "Or", 1, kNow, 2, 2, import_comparison},
-      {"", "PRelu", 1, kNow, 2, 2, import_prelu},
-      {"", "Pad", 1, 10, 1, 1, import_pad},
-      {"", "Pad", 11, 17, 2, 3, import_pad},
-      {"", "Pad", 18, kNow, 2, 4, import_pad},
-      {"", "Pow", 1, kNow, 2, 2, import_pow},
-      {"", "RMSNormalization", 23, kNow, 2, 2, import_rms_norm},
-      {"", "Range", 11, kNow, 3, 3, import_range},
-      {"", "ReduceL1", 1, kNow, 1, 2, import_reduce},
-      {"", "ReduceL2", 1, kNow, 1, 2, import_reduce},
-      {"", "ReduceLogSum", 1, kNow, 1, 2, import_reduce},
-      {"", "ReduceLogSumExp", 1, kNow, 1, 2, import_reduce},
-      {"", "ReduceMax", 1, kNow, 1, 2, import_reduce},
-      {"", "ReduceMean", 1, kNow, 1, 2, import_reduce},
-      {"", "ReduceMin", 1, kNow, 1, 2, import_reduce},
-      {"", "ReduceProd", 1, kNow, 1, 2, import_reduce},
-      {"", "ReduceSum", 1, kNow, 1, 2, import_reduce},
-      {"", "ReduceSumSquare", 1, kNow, 1, 2, import_reduce},
-      {"", "Relu", 1, kNow, 1, 1, import_unary},
-      {"", "Reshape", 1, 4, 1, 1, import_reshape},
-      {"", "Reshape", 5, kNow, 2, 2, import_reshape},
-      {"", "Shape", 1, kNow, 1, 1, import_shape},
-      {"", "Sigmoid", 1, kNow, 1, 1, import_unary},
-      {"", "Size", 1, kNow, 1, 1, import_size},
-      {"", "Slice", 1, 9, 1, 1, import_slice},
-      {"", "Slice", 10, kNow, 3, 5, import_slice},
-      {"", "Softmax", 1, kNow, 1, 1, import_softmax},
-      {"", "SoftmaxCrossEntropyLoss", 12, kNow, 2, 3, import_cross_entropy},
-      {"", "SpaceToDepth", 1, kNow, 1, 1, import_space_to_depth},
-      {"", "Split", 1, kNow, 1, 2, import_split},
-      {"", "Squeeze", 1, kNow, 1, 2, import_squeeze},
-      {"", "Sub", 1, kNow, 2, 2, import_binary},
-      {"", "Sum", 1, kNow, 1, kMany, import_sum},
-      {"", "Tanh", 1, kNow, 1, 1, import_unary},
-      {"", "Tile", 1, 5, 3, 3, import_tile},
-      {"", "Tile", 6, kNow, 2, 2, import_tile},
-      {"", "Transpose", 1, kNow, 1, 1, import_transpose},
-      {"", "Trilu", 14, kNow, 1, 2, import_trilu},
-      {"", "Unsqueeze", 1, kNow, 1, 2, import_unsqueeze},
-      {"", "Where", 9, kNow, 3, 3, import_where},
-      {"", "Xor", 1, kNow, 2, 2, import_comparison},
-  };
-  // Functions of one element are rows of graph/scalar.h.
   static const std::vector<OperatorRow> kTable = [] {
-    std::vector<OperatorRow> rows(std::begin(kRows), std::end(kRows));
+    std::vector<OperatorRow> rows = {
+#define TCC_X(op, since, until, fewest, most, handler) {"", op, since, until, fewest, most, handler},
+        TCC_ONNX_OPERATORS(TCC_X)
+#undef TCC_X
+    };
     for (const graph::UnaryRow& row : graph::unary_rows())
       if (row.since > 0) rows.push_back({"", row.name.data(), row.since, kNow, 1, 1, import_function});
     std::stable_sort(rows.begin(), rows.end(), [](const OperatorRow& a, const OperatorRow& b) {

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "tcc/graph/refusal.h"
+#include "tcc/onnx/importer.h"
 #include "tcc/support/hash.h"
 #include "tcc/support/text.h"
 
@@ -23,6 +24,11 @@ constexpr size_t kMaxExternalBytes = size_t{64} << 30;
 constexpr const char* kTypeNames[] = {"undefined", "float",  "uint8",     "int8",       "uint16",  "int16",
                                       "int32",     "int64",  "string",    "bool",       "float16", "double",
                                       "uint32",    "uint64", "complex64", "complex128", "bfloat16"};
+
+// TensorProto.DataType and the element types that tcc has.
+constexpr std::pair<int32_t, DType> kDataTypes[] = {
+    {1, DType::kF32},  {2, DType::kU8},   {3, DType::kI8},   {6, DType::kI32},  {7, DType::kI64},  {9, DType::kBool},
+    {10, DType::kF16}, {11, DType::kF64}, {12, DType::kU32}, {13, DType::kU64}, {16, DType::kBF16}};
 
 class Descriptor {
  public:
@@ -145,35 +151,22 @@ Result<graph::Constant> read_typed_fields(const tcc_onnx::Tensor& tensor, DType 
 }  // namespace
 
 Result<DType> dtype_of(int32_t onnx_type) {
-  switch (onnx_type) {
-    case 1:
-      return DType::kF32;
-    case 2:
-      return DType::kU8;
-    case 3:
-      return DType::kI8;
-    case 6:
-      return DType::kI32;
-    case 7:
-      return DType::kI64;
-    case 9:
-      return DType::kBool;
-    case 10:
-      return DType::kF16;
-    case 11:
-      return DType::kF64;
-    case 12:
-      return DType::kU32;
-    case 13:
-      return DType::kU64;
-    case 16:
-      return DType::kBF16;
-    default:
-      break;
-  }
+  for (const auto& [number, dtype] : kDataTypes)
+    if (number == onnx_type) return dtype;
   bool named = onnx_type >= 0 && onnx_type < static_cast<int32_t>(std::size(kTypeNames));
   return graph::refuse(graph::Refusal::kElementType, "element type {} ({}) is not supported",
                        named ? kTypeNames[onnx_type] : "unknown", onnx_type);
+}
+
+std::string tensor_file_bytes(const std::string& name, DType dtype, const graph::Shape& shape,
+                              std::span<const std::byte> bytes) {
+  tcc_onnx::Tensor tensor;
+  tensor.set_name(name);
+  for (const auto& [number, known] : kDataTypes)
+    if (known == dtype) tensor.set_data_type(number);
+  for (int64_t extent : shape) tensor.add_dims(extent);
+  tensor.set_raw_data(bytes.data(), bytes.size());
+  return tensor.SerializeAsString();
 }
 
 Result<ExternalFiles::OpenFile*> ExternalFiles::open(const std::string& location) {

@@ -38,23 +38,9 @@ std::string memory_type(Type type) {
 }
 
 std::string value_type(Type type) {
-  switch (type) {
-    case Type::kBool:
-      return "bool";
-    case Type::kF16:
-    case Type::kBF16:
-      return "float";
-    case Type::kI8:
-    case Type::kU8:
-    case Type::kI32:
-    case Type::kI64:
-    case Type::kF32:
-    case Type::kF64:
-    case Type::kBarrier:
-    case Type::kTensorMap:
-      return memory_type(type);
-  }
-  return "";
+  if (type == Type::kBool) return "bool";
+  if (type == Type::kF16 || type == Type::kBF16) return "float";
+  return memory_type(type);
 }
 
 std::string Emitter::from_memory(Type type, std::string value) const {
@@ -308,60 +294,12 @@ std::string Emitter::load(const Load& e) {
 std::string Emitter::call(const Call& e) {
   std::string args;
   for (Expr a : e.args) args += (args.empty() ? "" : ", ") + expr(a);
-  std::string function;
-  switch (e.fn) {
-    case Intrinsic::kExp:
-      function = "exp";
-      break;
-    case Intrinsic::kLog:
-      function = "log";
-      break;
-    case Intrinsic::kTanh:
-      function = "tanh";
-      break;
-    case Intrinsic::kErf:
-      function = "erf";
-      break;
-    case Intrinsic::kSqrt:
-      function = "sqrt";
-      break;
-    case Intrinsic::kRsqrt:
-      function = "rsqrt";
-      break;
-    case Intrinsic::kSigmoid:
-      function = "sigmoid";
-      break;
-    case Intrinsic::kAbs:
-      function = "abs";
-      break;
-    case Intrinsic::kFloor:
-      function = "floor";
-      break;
-    case Intrinsic::kCeil:
-      function = "ceil";
-      break;
-    case Intrinsic::kRound:
-      function = "round";
-      break;  // halves to even
-    case Intrinsic::kSin:
-      function = "sin";
-      break;
-    case Intrinsic::kCos:
-      function = "cos";
-      break;
-    case Intrinsic::kPow:
-      function = "pow";
-      break;
-    case Intrinsic::kFma:
-      function = "fma";
-      break;
-  }
   if (!is_float(e.type)) {
     if (e.fn != Intrinsic::kAbs)
       fail(fmt::format("{} of {} has no CUDA form", intrinsic_name(e.fn), type_name(e.type)));
     return rounded(e.type, fmt::format("({0} < 0 ? -{0} : {0})", args));
   }
-  return rounded(e.type, fmt::format("tcc_{}({})", function, args));
+  return rounded(e.type, fmt::format("tcc_{}({})", intrinsic_name(e.fn), args));
 }
 
 std::string Emitter::address(const Buffer& source, std::span<const Expr> indices) {
