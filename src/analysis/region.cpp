@@ -69,7 +69,7 @@ class AccessVisitor {
   }
 
  private:
-  // The first and the last element of the operand's tile: what lies between them is touched too.
+  // The first and the last element of the operand's tile: the elements between them are touched too.
   void operand(const InstrCall& call, const Operand& o, const OperandSpec& spec) {
     std::vector<Expr> last(o.indices.begin(), o.indices.end());
     bool corner = static_cast<size_t>(spec.rank) <= last.size();

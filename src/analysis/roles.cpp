@@ -13,10 +13,10 @@ namespace {
 constexpr int64_t kGroupThreads = 128;
 // Registers of a thread that setmaxnreg gives at most, the step of their number (PTX manual), and what a producer
 // needs.
-constexpr int64_t kMostRegisters = 240, kRegisterStep = 8, kProducerRegisters = 40;
+constexpr int64_t kMaxRegisters = 240, kRegisterStep = 8, kProducerRegisters = 40;
 // CUDA driver API, "cuTensorMapEncodeTiled": what strides divide by, and dimensions of a map.
-constexpr int64_t kPitchBytes = 16;
-constexpr size_t kMostRank = 5;
+constexpr int64_t kTmaStrideAlign = 16;
+constexpr size_t kMaxTensorRank = 5;
 
 int64_t extent_of(const Loop& l) {
   return is_int(l.extent) ? std::max<int64_t>(int_value(l.extent), 1) : 1;
@@ -74,9 +74,9 @@ TileWalk tile_walk(Stmt launch) {
 
 bool takes_tensor_stores(const Buffer& b) {
   if (b.role != BufferRole::kOutput || b.layout != nullptr || !is_int(b.shape.back())) return false;
-  if (b.shape.size() < 2 || b.shape.size() > kMostRank) return false;
+  if (b.shape.size() < 2 || b.shape.size() > kMaxTensorRank) return false;
   const bool known = b.type == Type::kF16 || b.type == Type::kBF16 || b.type == Type::kF32;
-  return known && int_value(b.shape.back()) * type_bytes(b.type) % kPitchBytes == 0;
+  return known && int_value(b.shape.back()) * type_bytes(b.type) % kTmaStrideAlign == 0;
 }
 
 int64_t staged_bytes(const Kernel& k, Stmt launch) {
@@ -94,10 +94,10 @@ RoleShape role_shape(int64_t consumers, int64_t registers_per_sm) {
   // One consumer leaves room for a second block, whose products run while this one stores its results.
   out.blocks = consumers == 1 ? 2 : 1;
   auto down = [](int64_t n) { return n / kRegisterStep * kRegisterStep; };
-  out.launch_registers = std::min(down(registers_per_sm / (out.threads * out.blocks)), kMostRegisters);
+  out.launch_registers = std::min(down(registers_per_sm / (out.threads * out.blocks)), kMaxRegisters);
   out.producer_registers = std::min(kProducerRegisters, out.launch_registers);
   out.consumer_registers =
-      std::min(kMostRegisters, down((out.launch_registers * (consumers + 1) - out.producer_registers) / consumers));
+      std::min(kMaxRegisters, down((out.launch_registers * (consumers + 1) - out.producer_registers) / consumers));
   return out;
 }
 

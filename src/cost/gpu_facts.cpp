@@ -285,8 +285,8 @@ class Counter {
   }
 
   // The bytes at which the first warp's elements begin in the first iteration of all other loops, for addresses that
-  // are no linear function of the thread: rows that wrap around within a warp lie side by side all the same. Empty
-  // where nothing is known of them.
+  // are not linear in the thread: rows that wrap around within a warp are neighbors in memory all the same. Empty where
+  // an address is unknown.
   std::vector<int64_t> first_warp(const Buffer& b, std::span<const Expr> indices) const {
     Assignment at;
     size_t thread = 0;
@@ -308,7 +308,8 @@ class Counter {
     }
     return out;
   }
-  // Pieces of memory of so many bytes that a whole warp of such lanes touches; all apart where nothing is known.
+  // Pieces of memory, of `bytes` each, that a whole warp of such lanes touches; one for each lane where nothing is
+  // known.
   double pieces_of_warp(const std::vector<int64_t>& lanes, int64_t bytes) const {
     const auto warp = static_cast<double>(target_.cuda.warp_size);
     if (lanes.empty()) return warp;
@@ -332,7 +333,7 @@ class Counter {
     const bool shared = b.scope == Scope::kShared || (b.role == BufferRole::kTemp && b.scope == Scope::kGlobal);
     const double warps = times / static_cast<double>(target_.cuda.warp_size);
     if (shared) {
-      // What a producer's boxes take is counted with what they read.
+      // The stores of a producer's boxes are counted with their reads.
       if (copying_ && role_ != nullptr) return;
       // Threads that hit one bank wait for each other.
       const double conflicts = along <= 1 ? 1 : std::min<double>(32, static_cast<double>(along & -along));

@@ -273,7 +273,7 @@ class TreeModel : public CostModel {
     for (uint32_t i = 0; i < n; ++i) (samples.task == samples.tasks[i] ? own : others).push_back(i);
     members_.clear();
     if (n < kMinSamples) return;
-    if (others.size() < kMinSamples) {  // too few to stand by themselves
+    if (others.size() < kMinSamples) {  // too few for a step of their own
       others.insert(others.end(), own.begin(), own.end());
       own.clear();
     }

@@ -18,6 +18,7 @@
 #include "driver/gpu_build.h"
 #include "tcc/graph/reference.h"
 #include "tcc/search/search.h"
+#include "tcc/target/core_model.h"
 
 namespace tcc::driver {
 namespace {
@@ -36,7 +37,10 @@ std::optional<graph::LayoutModel> layout_model(Layouts layouts, const target::Ta
   if (layouts == Layouts::kPlain || !target.is_cpu()) return std::nullopt;
   graph::LayoutModel model;
   model.block = std::max<int64_t>(target.cpu.vector_bits / 32, 4);
-  model.plain_efficiency = 1.0;        // measured on ResNet-50's convolutions, AVX2: half of them favour either layout
+  const target::CoreModel& core = target::core_model(target);
+  model.plain_efficiency = core.plain_convolution_share;
+  model.depthwise = {core.depthwise_share, core.depthwise_long_rows, core.depthwise_half_row, core.depthwise_cap,
+                     core.depthwise_strided};
   if (layouts == Layouts::kBlocked) {  // whatever it costs
     model.plain_efficiency = 1e-6;
     model.bytes_per_second = 1e15;

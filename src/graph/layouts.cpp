@@ -16,13 +16,6 @@ namespace {
 
 constexpr double kNever = 1e18;
 
-// Shares of the peak that depthwise convolutions reach, measured with AVX2, blocks of 8 and 7 to 112 columns. Blocked
-// ones reach the same share at every width. Plain ones need rows of several vectors and unit stride, and lose the
-// partial vectors at both ends.
-constexpr double kBlockedDepthwise = 0.55;
-constexpr double kShortRows = 4;  // vectors of columns at which plain rows reach half of what long ones do
-constexpr double kLongRows = 2, kMaxLongRows = 1.4, kStrided = 0.4;  // of kBlockedDepthwise
-
 // Minimum cut by augmenting shortest paths (Edmonds and Karp 1972); graphs have a few hundred vertices.
 class Cut {
  public:
@@ -117,9 +110,10 @@ class LayoutPass {
 
   // How much faster than a blocked one a plain depthwise convolution runs.
   double plain_depthwise(const ConvAttrs& a, const Shape& out) const {
+    const LayoutModel::Depthwise& d = model_.depthwise;
     const auto columns = static_cast<double>(out.back());
-    const double rows = columns / (columns + kShortRows * static_cast<double>(model_.block));
-    return std::min(kLongRows * rows, kMaxLongRows) * (a.strides.back() > 1 ? kStrided : 1);
+    const double rows = columns / (columns + d.half_row * static_cast<double>(model_.block));
+    return std::min(d.long_rows * rows, d.cap) * (a.strides.back() > 1 ? d.strided : 1);
   }
 
   size_t add_question(const Shape& tensor) {
@@ -169,8 +163,8 @@ class LayoutPass {
       double plain_work = node_flops(graph_, node) / model_.flops_per_second / model_.plain_efficiency,
              blocked_work = node_flops(graph_, node) / model_.flops_per_second / model_.blocked_efficiency;
       if (depthwise) {
-        plain_work /= kBlockedDepthwise * plain_depthwise(a, shape(node.output));
-        blocked_work /= kBlockedDepthwise;
+        plain_work /= model_.depthwise.share * plain_depthwise(a, shape(node.output));
+        blocked_work /= model_.depthwise.share;
       }
       answers.in = add_question(shape(node.inputs[0]));
       answers.out = depthwise ? answers.in : add_question(shape(node.output));

@@ -7,8 +7,6 @@
 
 namespace tcc::space {
 
-using namespace ir;
-
 std::optional<NaiveNest> naive_nest(const Kernel& kernel, const Block& block) {
   const std::string name = name_hint(kernel, block.id);
   if (schedule::find_block_by_name(kernel, name) != block.id) return std::nullopt;
@@ -37,6 +35,10 @@ bool has_scheduled_loop(const Kernel& kernel, Id block) {
 
 int64_t vector_lanes(const target::Target& target, Type type) {
   return std::max<int64_t>(target.cpu.vector_bits / 8 / std::max<int64_t>(type_bytes(type), 1), 1);
+}
+
+int64_t vector_registers(const target::Target& target) {
+  return std::max<int64_t>(target.cpu.num_vector_registers, 8);
 }
 
 int64_t best_divisor(int64_t n, int64_t limit) {

@@ -9,9 +9,18 @@
 #include "tcc/ir/kernel.h"
 #include "tcc/ir/query.h"
 #include "tcc/schedule/schedule.h"
+#include "tcc/target/core_model.h"
 #include "tcc/target/target.h"
 
 namespace tcc::space {
+
+// Every file of the room speaks of the IR and of schedules.
+using namespace ir;
+using schedule::BlockRv;
+using schedule::ExprRv;
+using schedule::lit;
+using schedule::LoopRv;
+using schedule::Schedule;
 
 // A block under one loop per iterator, bound one to one, all extents constant, nothing scheduled yet.
 struct NaiveNest : analysis::Contraction {
@@ -26,6 +35,8 @@ using analysis::flat_stride;
 // Some loop around the block has a kind: a module has scheduled it.
 bool has_scheduled_loop(const ir::Kernel& kernel, ir::Id block);
 int64_t vector_lanes(const target::Target& target, ir::Type type = ir::Type::kF32);
+// For the accumulators and operands of a tile.
+int64_t vector_registers(const target::Target& target);
 // Largest divisor of n that is at most `limit`.
 int64_t best_divisor(int64_t n, int64_t limit);
 

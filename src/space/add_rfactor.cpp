@@ -5,7 +5,7 @@
 //   i { y[i] = sum over parts of P[part, i] }
 //
 // (MetaSchedule's rule of this name, there with both factors sampled and the partial results left to other rules.) The
-// schedule as it was stands beside it.
+// module also returns the schedule as it was.
 #include <algorithm>
 #include <array>
 
@@ -15,13 +15,6 @@
 
 namespace tcc::space {
 namespace {
-
-using namespace ir;
-using schedule::BlockRv;
-using schedule::ExprRv;
-using schedule::lit;
-using schedule::LoopRv;
-using schedule::Schedule;
 
 constexpr int64_t kLongSum = 4096;  // terms of one result, below which cutting it costs more than it saves
 

@@ -16,13 +16,6 @@
 namespace tcc::space {
 namespace {
 
-using namespace ir;
-using schedule::BlockRv;
-using schedule::ExprRv;
-using schedule::lit;
-using schedule::LoopRv;
-using schedule::Schedule;
-
 constexpr int64_t kTileRows = 16;  // of an accumulator, and its columns
 
 // What one target instruction multiplies.

@@ -7,7 +7,7 @@
 //
 // The pass is stream_reduction's (FlashAttention, arXiv 2205.14135, algorithm 1). Lanes are rows, all the way: each
 // step of the softmax then works on whole vectors without combining lanes, both products multiply a vector of rows by a
-// broadcast element of K or V, which are read as they lie in memory, and what has to be transposed is the tile's part
+// broadcast element of K or V, which are read in the order of memory, and what has to be transposed is the tile's part
 // of Q and of the result only, each once for all keys. Tiles of S^T and of O^T in registers are rows x keys and rows x
 // columns of V (matmul_tiling.cpp says how large).
 #include "space/attention.h"
@@ -19,13 +19,6 @@
 #include "tcc/space/space.h"
 
 namespace tcc::space {
-
-using namespace ir;
-using schedule::BlockRv;
-using schedule::ExprRv;
-using schedule::lit;
-using schedule::LoopRv;
-using schedule::Schedule;
 
 namespace {
 
@@ -213,7 +206,7 @@ class AttentionModule : public Module {
  private:
   static bool one_pass(Schedule& s, const Attention& a, int64_t rows, int64_t keys, const target::Target& target,
                        int64_t vectors) {
-    // Sums in registers, and the rows of Q turned; before blocks of one nest stand in each other's way.
+    // Sums in registers, and the rows of Q transposed; later the blocks share one nest, which forbids it.
     BlockRv scores = s.get_block(a.scores);
     const int q = read_of_rows(s.kernel(), a);
     if (q < 0) return false;
@@ -242,7 +235,7 @@ class AttentionModule : public Module {
     PassLoops loops = loops_of_pass(s, pass, name);
     if (!s.ok()) return false;
     if (!loops.row) return true;
-    // Elements that lie side by side in memory are turned together.
+    // Elements that are neighbors in memory are transposed together.
     std::vector<LoopRv> order = loops.others;
     LoopRv inner = *loops.row;
     if (!loops.others.empty() && loops.reduced.empty() && touches_caller(s, name)) {

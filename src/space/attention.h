@@ -16,7 +16,7 @@ struct Attention {
   int64_t rows = 1, keys = 1, width = 1;  // queries that share their keys, what is summed over, columns of V
 };
 
-// Finds it and makes the chain plain: what stands between the products goes into its readers, so that stream_reduction
+// Finds it and makes the chain plain: the blocks between the products go into their readers, so that stream_reduction
 // takes the blocks as they are then. nullopt, and nothing done: another kernel.
 std::optional<Attention> find_attention(schedule::Schedule& s);
 

@@ -11,8 +11,6 @@
 namespace tcc::space {
 namespace {
 
-using namespace ir;
-
 // Worth computing again for every reader.
 bool is_cheap(const Block& block) {
   bool cheap = true;

@@ -5,7 +5,7 @@
 //
 // This is the nest of Georganas et al., "Anatomy of High-Performance Deep Learning Convolutions on SIMD Architectures"
 // (2018), section II, algorithm 2: the lanes are the channels of a block, so vectors of weights are multiplied by
-// broadcast inputs, and results leave as whole vectors in the order in which they lie in memory; conv_tiling.cpp, whose
+// broadcast inputs, and results leave as whole vectors in the order of memory; conv_tiling.cpp, whose
 // result is plain, has to transpose them. A tile is positions x blocks of filters, all accumulators in registers. The
 // weights are packed in the order in which the tile reads them, the filters of a tile innermost. A depthwise
 // convolution has the same nest with vectors of the input instead of broadcasts, and one block.
@@ -21,13 +21,6 @@
 
 namespace tcc::space {
 namespace {
-
-using namespace ir;
-using schedule::BlockRv;
-using schedule::ExprRv;
-using schedule::lit;
-using schedule::LoopRv;
-using schedule::Schedule;
 
 constexpr int64_t kMaxBlocks = 4, kMaxPositions = 14;
 constexpr double kWorthTrying = 1.3;
@@ -80,15 +73,16 @@ struct BlockTile {
   double cycles = 0;  // of the whole convolution, estimated
 };
 
-// Two fmas and two loads a cycle, four cycles of latency; a depthwise tile loads a vector of the input for each fma.
-double cycles_of(const BlockedConvolution& c, const BlockTile& t, int64_t vectors_of_a_block) {
+// A depthwise tile loads a vector of the input for each fma.
+double cycles_of(const BlockedConvolution& c, const BlockTile& t, const target::CoreModel& core,
+                 int64_t vectors_of_a_block) {
   auto of = [](int64_t n) { return static_cast<double>(n); };
   auto tiles = [&](int64_t extent, int64_t tile) { return of((extent + tile - 1) / tile); };
   double terms = 1;
   for (size_t i : c.reduce) terms *= of(c.nest.extents[i]);
   double vectors = of(t.blocks * vectors_of_a_block), positions = of(t.rows * t.columns), fmas = vectors * positions;
   double loads = vectors + (c.broadcasts ? positions : fmas);
-  double step = std::max({fmas / 2, loads / 2, 4.0}) + 0.02 * loads;
+  double step = core.step(fmas, loads) + 0.02 * loads;
   double count = c.has_filter ? of(c.nest.extents[c.filter] / t.blocks) : 1;
   count *= tiles(c.nest.extents[c.column], t.columns);
   if (c.has_row) count *= tiles(c.nest.extents[c.row], t.rows);
@@ -96,7 +90,7 @@ double cycles_of(const BlockedConvolution& c, const BlockTile& t, int64_t vector
 }
 
 std::vector<BlockTile> best_tiles(const BlockedConvolution& c, const target::Target& target, int64_t lanes) {
-  const int64_t registers = std::max<int64_t>(target.cpu.num_vector_registers, 8);
+  const int64_t registers = vector_registers(target);
   const int64_t a_block = (c.nest.extents[c.lanes] + lanes - 1) / lanes;
   const int64_t filters = c.has_filter ? c.nest.extents[c.filter] : 1, rows = c.has_row ? c.nest.extents[c.row] : 1;
   std::vector<BlockTile> tiles;
@@ -106,11 +100,9 @@ std::vector<BlockTile> best_tiles(const BlockedConvolution& c, const target::Tar
         const int64_t vectors = f * a_block;
         if (filters % f != 0 || vectors * h * w + std::min(vectors, h * w) + 1 > registers) continue;
         tiles.push_back({f, h, w, 0});
-        tiles.back().cycles = cycles_of(c, tiles.back(), a_block);
+        tiles.back().cycles = cycles_of(c, tiles.back(), target::core_model(target), a_block);
       }
-  std::stable_sort(tiles.begin(), tiles.end(), [](const auto& a, const auto& b) { return a.cycles < b.cycles; });
-  if (tiles.size() > kMaxTiles) tiles.resize(kMaxTiles);
-  std::erase_if(tiles, [&](const BlockTile& t) { return t.cycles > kWorthTrying * tiles[0].cycles; });
+  keep_cheapest(tiles, kMaxTiles, kWorthTrying);
   return tiles;
 }
 

@@ -7,13 +7,6 @@
 
 namespace tcc::space {
 
-using namespace ir;
-using schedule::BlockRv;
-using schedule::ExprRv;
-using schedule::lit;
-using schedule::LoopRv;
-using schedule::Schedule;
-
 std::vector<Packing> packings_for(const Kernel& k, const NaiveNest& nest, size_t i, int64_t tile) {
   std::vector<Packing> out;
   std::vector<Id> seen;

@@ -2,6 +2,8 @@
 // tile. Private to the room.
 #pragma once
 
+#include <algorithm>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -22,6 +24,14 @@ void pack(schedule::Schedule& s, schedule::BlockRv block, const Packing& packing
 // The only reduction of the kernel, if its accumulator is indexed by plain spatial iterators.
 std::optional<NaiveNest> find_contraction(const ir::Kernel& k);
 
+// Tiles by their estimated `cycles`, the cheapest first: at most `count`, none above `worth` times the cheapest.
+template <class Tile>
+void keep_cheapest(std::vector<Tile>& tiles, size_t count, double worth = std::numeric_limits<double>::infinity()) {
+  std::stable_sort(tiles.begin(), tiles.end(), [](const Tile& a, const Tile& b) { return a.cycles < b.cycles; });
+  std::erase_if(tiles, [&](const Tile& t) { return t.cycles > worth * tiles[0].cycles; });
+  if (tiles.size() > count) tiles.resize(count);
+}
+
 // Terms of a sum of `extent` whose constants, of `bytes` for each term, fill a quarter of the first-level cache: a
 // power of two that divides the extent; 0: none from `least` to below the extent.
 int64_t cache_block(int64_t extent, int64_t bytes, int64_t least, const target::Target& target);
@@ -40,9 +50,9 @@ enum class TileShare : uint8_t { kSampled, kParallel, kSerial };
 std::vector<schedule::LoopRv> split_tile(schedule::Schedule& s, schedule::LoopRv loop, int64_t extent, int64_t size,
                                          TileShare share = TileShare::kSampled);
 
-// Vectorises the epilogue, which stands below `depth` loops, along iterator `v` of the contraction (negative: none) and
-// unrolls its other loops. `inner`, one for each iterator of the contraction where given, is the part of the loop along
-// it that is vectorised or unrolled (an invalid handle: none of it); the rest stays a loop around.
+// Vectorises the epilogue, which has `depth` loops around it, along iterator `v` of the contraction (negative: none)
+// and unrolls its other loops. `inner`, one for each iterator of the contraction where given, is the part of the loop
+// along it that is vectorised or unrolled (an invalid handle: none of it); the rest stays a loop around.
 bool mark_epilogue(schedule::Schedule& s, const NaiveNest& nest, int v, schedule::BlockRv epilogue, size_t depth,
                    std::span<const schedule::ExprRv> inner = {});
 

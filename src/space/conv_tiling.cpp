@@ -34,13 +34,6 @@
 namespace tcc::space {
 namespace {
 
-using namespace ir;
-using schedule::BlockRv;
-using schedule::ExprRv;
-using schedule::lit;
-using schedule::LoopRv;
-using schedule::Schedule;
-
 constexpr int64_t kMaxVectors = 4, kMaxRows = 12;
 constexpr double kTailCost = 1.3, kWorthTrying = 1.3;
 constexpr size_t kTilesOfAForm = 4;
@@ -92,13 +85,13 @@ struct Tile {
   double cycles = 0;  // of the whole convolution, estimated
 };
 
-// Two fmas and two loads a cycle, four cycles of latency. A load that may cross cache lines counts one and a half.
-double cycles_of(const Convolution& c, const Tile& t, int64_t lanes) {
+// The rows of a step are broadcast; vectors of positions may cross cache lines.
+double cycles_of(const Convolution& c, const Tile& t, const target::CoreModel& core, int64_t lanes) {
   auto up = [&](int64_t n) { return static_cast<double>((n + lanes - 1) / lanes); };
   auto vectors = t.filter_lanes ? up(t.filters) : up(t.columns) * static_cast<double>(t.rows);
   auto scalars = static_cast<double>(t.filter_lanes ? t.rows * t.columns : t.filters);
-  double fmas = vectors * scalars, loads = scalars + vectors * (t.filter_lanes ? 1 : 1.5);
-  double step = std::max({fmas / 2, loads / 2, 4.0}) + 0.02 * loads;
+  double fmas = vectors * scalars, loads = scalars + vectors * (t.filter_lanes ? 1 : core.unaligned_load);
+  double step = core.step(fmas, loads) + 0.02 * loads;
   // Wide and flat tiles leave few registers for the loads of the next step.
   if (vectors > scalars) step *= 1.2;
   double leave = fmas * (t.filter_lanes ? 1.5 * static_cast<double>(lanes) : 2.0);
@@ -110,16 +103,16 @@ double count_tiles(int64_t extent, int64_t tile, double tail) {
   return static_cast<double>(extent / tile) + (extent % tile == 0 ? 0 : tail);
 }
 
-double total_cycles(const Convolution& c, const Tile& t, int64_t lanes) {
+double total_cycles(const Convolution& c, const Tile& t, const target::CoreModel& core, int64_t lanes) {
   int64_t filters = c.has_filter ? c.nest.extents[c.filter] : 1, rows = c.has_row ? c.nest.extents[c.row] : 1;
   // Where the lanes are positions, each row of a tail tests what it leaves out.
   double tail = t.filter_lanes ? 1 : kTailCost;
   return count_tiles(filters, t.filters, tail) * count_tiles(rows, t.rows, tail) *
-         count_tiles(c.nest.extents[c.column], t.columns, 1) * cycles_of(c, t, lanes);
+         count_tiles(c.nest.extents[c.column], t.columns, 1) * cycles_of(c, t, core, lanes);
 }
 
 std::vector<Tile> best_tiles(const Convolution& c, bool filter_lanes, const target::Target& target, int64_t lanes) {
-  int64_t registers = std::max<int64_t>(target.cpu.num_vector_registers, 8);
+  const int64_t registers = vector_registers(target);
   int64_t filters = c.has_filter ? c.nest.extents[c.filter] : 1, rows = c.has_row ? c.nest.extents[c.row] : 1,
           columns = c.nest.extents[c.column];
   if (filter_lanes && !c.has_filter) return {};
@@ -133,11 +126,10 @@ std::vector<Tile> best_tiles(const Convolution& c, bool filter_lanes, const targ
         if (vectors * scalars + std::min(vectors, scalars) + 1 > registers) continue;
         if (t.filters >= filters + (filter_lanes ? lanes : 1) || t.columns >= columns + (filter_lanes ? 1 : lanes))
           continue;
-        t.cycles = total_cycles(c, t, lanes);
+        t.cycles = total_cycles(c, t, target::core_model(target), lanes);
         tiles.push_back(t);
       }
-  std::stable_sort(tiles.begin(), tiles.end(), [](const Tile& a, const Tile& b) { return a.cycles < b.cycles; });
-  if (tiles.size() > kTilesOfAForm) tiles.resize(kTilesOfAForm);
+  keep_cheapest(tiles, kTilesOfAForm);
   return tiles;
 }
 
@@ -164,8 +156,7 @@ class ConvTiling : public Module {
     int64_t lanes = vector_lanes(target, type);
     std::vector<Tile> tiles = best_tiles(*c, true, target, lanes);
     for (const Tile& t : best_tiles(*c, false, target, lanes)) tiles.push_back(t);
-    std::stable_sort(tiles.begin(), tiles.end(), [](const Tile& a, const Tile& b) { return a.cycles < b.cycles; });
-    std::erase_if(tiles, [&](const Tile& t) { return t.cycles > kWorthTrying * tiles[0].cycles; });
+    keep_cheapest(tiles, tiles.size(), kWorthTrying);
     bool padded = has_padding(state);
     Ways ways;
     for (const Tile& t : tiles)

@@ -16,13 +16,6 @@
 namespace tcc::space {
 namespace {
 
-using namespace ir;
-using schedule::BlockRv;
-using schedule::ExprRv;
-using schedule::lit;
-using schedule::LoopRv;
-using schedule::Schedule;
-
 // Vectors of a tile, and of the panels it consists of.
 struct Shape {
   int64_t tile, panel;

@@ -7,12 +7,6 @@
 
 namespace tcc::space {
 
-using namespace ir;
-using schedule::BlockRv;
-using schedule::ExprRv;
-using schedule::LoopRv;
-using schedule::Schedule;
-
 bool is_unscheduled(const Kernel& k, Id block) {
   for (Id id : schedule::loops_of(k, block)) {
     const Loop* l = find_loop(k.root, id);
@@ -40,7 +34,7 @@ LoopRv fuse_all(Schedule& s, std::span<const LoopRv> loops) {
   return loops.size() > 1 ? s.fuse(loops) : loops[0];
 }
 
-void fetch_together(Schedule& s, BlockRv copy, size_t depth, std::vector<int64_t> vector_lengths) {
+void cooperative_fetch(Schedule& s, BlockRv copy, size_t depth, std::vector<int64_t> vector_lengths) {
   std::vector<LoopRv> loops = s.get_loops(copy);
   if (!s.ok() || loops.size() <= depth) return;
   const Buffer* out = s.kernel().buffer(schedule::written_buffer(s.kernel(), s.id(copy)));

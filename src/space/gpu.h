@@ -21,7 +21,8 @@ std::vector<std::string> unscheduled_blocks(const ir::Kernel& k);
 
 // Fuses the loops below `depth` loops of a copy into shared memory and has all threads of the block do it together,
 // with a sampled vector length.
-void fetch_together(schedule::Schedule& s, schedule::BlockRv copy, size_t depth, std::vector<int64_t> vector_lengths);
+void cooperative_fetch(schedule::Schedule& s, schedule::BlockRv copy, size_t depth,
+                       std::vector<int64_t> vector_lengths);
 
 // A reduction that nothing has scheduled, with an initialisation and iterators bound one to one, in which values read
 // serve several results: what multi-level tiling is for (MetaSchedule, appendix A: "needs multi-level tiling").

@@ -6,9 +6,9 @@
 //                     O = O a + e Vs }
 //     out = O / l }
 //
-// Halves go through matrix instructions (gpu_matrix_attention.cpp). Otherwise scores, weights and state of a tile lie
-// in shared memory; every step deals its elements out to all threads. Beside them stands the schedule as it was, for
-// the other modules.
+// Halves go through matrix instructions (gpu_matrix_attention.cpp). Otherwise scores, weights and state of a tile are
+// in shared memory, and every step distributes its elements over all threads. The module also returns the schedule as
+// it was, for the other modules.
 #include <algorithm>
 #include <array>
 
@@ -18,13 +18,6 @@
 
 namespace tcc::space {
 namespace {
-
-using namespace ir;
-using schedule::BlockRv;
-using schedule::ExprRv;
-using schedule::lit;
-using schedule::LoopRv;
-using schedule::Schedule;
 
 constexpr std::array<std::pair<int64_t, int64_t>, 3> kTiles = {{{32, 32}, {16, 32}, {64, 64}}};  // rows and keys
 
@@ -50,7 +43,7 @@ class GpuAttention : public Module {
 
  private:
   static bool one_pass(Schedule& s, const Attention& a, int64_t rows, int64_t keys, const GpuSpaceOptions& options) {
-    // Copies first, while blocks stand by themselves.
+    // Copies first, while each block has a nest of its own.
     BlockRv scores = s.get_block(a.scores), product = s.get_block(a.product);
     const int q = read_of_rows(s.kernel(), a), v = read_of_values(s.kernel(), a);
     if (q < 0 || v < 0) return false;
@@ -65,11 +58,11 @@ class GpuAttention : public Module {
     if (!s.ok()) return false;
     ExprRv threads = sample_uniform(s, options.attention_threads);
     for (BlockRv copy : {queries, key, values})
-      if (!deal_out(s, *pass, name_hint(s.kernel(), s.id(copy)), threads)) return false;
+      if (!distribute(s, *pass, name_hint(s.kernel(), s.id(copy)), threads)) return false;
     for (const std::string& name : pass->blocks) {
       if (stays_inside(s, *pass, name)) s.set_scope(s.get_block(name), Scope::kShared);
       const bool is_product = name == a.scores || name == a.product;
-      if (!(is_product ? tile_product(s, *pass, name, threads) : deal_out(s, *pass, name, threads))) return false;
+      if (!(is_product ? tile_product(s, *pass, name, threads) : distribute(s, *pass, name, threads))) return false;
     }
     s.bind(fuse_all(s, pass->rows), Axis::kGridX);
     return s.ok();
@@ -87,7 +80,7 @@ class GpuAttention : public Module {
     return out;
   }
 
-  static bool deal_out(Schedule& s, const StreamedAttention& pass, const std::string& name, ExprRv threads) {
+  static bool distribute(Schedule& s, const StreamedAttention& pass, const std::string& name, ExprRv threads) {
     PassLoops loops = loops_of_pass(s, pass, name);
     std::vector<LoopRv> own = elements(s, name, loops);
     if (!s.ok() || own.empty()) return false;

@@ -12,13 +12,6 @@
 namespace tcc::space {
 namespace {
 
-using namespace ir;
-using schedule::BlockRv;
-using schedule::ExprRv;
-using schedule::lit;
-using schedule::LoopRv;
-using schedule::Schedule;
-
 class GpuBind : public Module {
  public:
   const char* name() const override { return "gpu_bind"; }

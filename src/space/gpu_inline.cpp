@@ -7,9 +7,6 @@
 namespace tcc::space {
 namespace {
 
-using namespace ir;
-using schedule::Schedule;
-
 class GpuInline : public Module {
  public:
   const char* name() const override { return "gpu_inline"; }

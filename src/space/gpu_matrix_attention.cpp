@@ -22,17 +22,10 @@
 namespace tcc::space {
 namespace {
 
-using namespace ir;
-using schedule::BlockRv;
-using schedule::ExprRv;
-using schedule::lit;
-using schedule::LoopRv;
-using schedule::Schedule;
-
 constexpr std::array<MatrixTiles, 5> kTiles = {{{4, 16, 64}, {8, 16, 64}, {4, 16, 32}, {4, 32, 32}, {2, 16, 64}}};
-constexpr int64_t kFewestWarps = 2, kFewestKeys = 32;
+constexpr int64_t kMinWarps = 2, kMinKeys = 32;
 
-// The instructions of both products: S = Q K^T with K as it lies, and e V.
+// The instructions of both products: S = Q K^T with K as it is stored, and e V.
 struct Rows {
   MatrixRow scores, values;
 };
@@ -94,7 +87,7 @@ class MatrixAttention {
     return s_.ok();
   }
 
-  // Before the blocks stand in one nest: whole tiles of scores, and operands whose last two dimensions are a matrix.
+  // Before the blocks share one nest: whole tiles of scores, and operands whose last two dimensions are a matrix.
   bool prepare(const NaiveNest& scores, const Rows& rows) {
     BlockRv block = s_.get_block(a_.scores);
     std::vector<int64_t> multiples(scores.extents.size(), 1);
@@ -211,9 +204,9 @@ class MatrixAttention {
     std::vector<int64_t> lengths;
     for (int64_t bytes : options_.tensor_vector_bytes)
       lengths.push_back(std::max<int64_t>(bytes / type_bytes(type_), 1));
-    fetch_together(s_, queries_, 2, lengths);
-    fetch_together(s_, keys_, 3, lengths);
-    fetch_together(s_, values_, 3, lengths);
+    cooperative_fetch(s_, queries_, 2, lengths);
+    cooperative_fetch(s_, keys_, 3, lengths);
+    cooperative_fetch(s_, values_, 3, lengths);
     if (s_.ok()) s_.annotate(pass_.tiles, AnnotationKey::kPipelineDepth, sample_uniform(s_, options_.tensor_stages));
     return s_.ok();
   }
@@ -233,8 +226,8 @@ std::vector<MatrixTiles> matrix_tiles(const Attention& a) {
   std::vector<MatrixTiles> out;
   for (const MatrixTiles& t : kTiles) {
     // Half of the warps, or of the keys, would do: other tiles have them.
-    if (t.warps > kFewestWarps && t.warps / 2 * t.rows >= a.rows) continue;
-    if (t.keys > kFewestKeys && t.keys / 2 >= a.keys) continue;
+    if (t.warps > kMinWarps && t.warps / 2 * t.rows >= a.rows) continue;
+    if (t.keys > kMinKeys && t.keys / 2 >= a.keys) continue;
     out.push_back(t);
   }
   return out;

@@ -13,10 +13,7 @@
 
 namespace tcc::space {
 
-using namespace ir;
-using schedule::BlockRv;
 using schedule::IterDigit;
-using schedule::Schedule;
 
 namespace {
 
@@ -95,7 +92,7 @@ bool has_boxes(const ProductForm& p) {
                      [&](const Load* l) { return is_box(*l, i, k) || is_box(*l, k, j); });
 }
 
-// The terms of the second operand's rows lie side by side.
+// The terms of the second operand's rows are neighbors in memory.
 bool ends_in_terms(const ProductForm& p) {
   if (!p.boxes) return false;
   const auto& iters = p.nest.block->iters;
@@ -137,7 +134,7 @@ std::optional<ProductForm> match_gpu_product(const Kernel& k) {
   p.boxes = p.plain || has_boxes(p);
   for (int l = 0; p.plain && l < 2; ++l) {
     const Load& load = *nest->loads[static_cast<size_t>(l)];
-    if (as<Var>(load.indices.back())->id == nest->block->iters[p.rows[0]].id) p.turned = l;
+    if (as<Var>(load.indices.back())->id == nest->block->iters[p.rows[0]].id) p.transposed = l;
   }
   return p;
 }
@@ -164,9 +161,9 @@ std::optional<GpuProductNest> make_product(Schedule& s, const ProductForm& form,
   std::vector<int64_t> extents = form.nest.extents;
   if (form.plain) {
     p.i = form.rows[0], p.j = form.columns[0], p.k = form.sums[0];
-    p.turned = form.turned;
+    p.transposed = form.transposed;
   } else {
-    // Operands [.., i, k] and [.., k, j], or [.., j, k] where boxes of it are wanted that lie so.
+    // Operands [.., i, k] and [.., k, j], or [.., j, k] where boxes of it are wanted in that order.
     const bool terms_last = boxes && ends_in_terms(form);
     std::vector<std::vector<IterDigit>> map;
     std::vector<int64_t> fused;

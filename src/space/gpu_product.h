@@ -28,9 +28,9 @@ struct ProductForm {
   NaiveNest nest;
   ir::Type type;
   std::vector<size_t> batch, rows, columns, sums;
-  bool plain = false;  // one row, column and sum iterator, in operands whose last two dimensions they are
-  bool boxes = false;  // such iterators, beside which others may move the last two dimensions (parts of sums)
-  int turned = -1;     // see GpuProductNest
+  bool plain = false;   // one row, column and sum iterator, in operands whose last two dimensions they are
+  bool boxes = false;   // such iterators, beside which others may move the last two dimensions (parts of sums)
+  int transposed = -1;  // see GpuProductNest
 };
 std::optional<ProductForm> match_gpu_product(const ir::Kernel& k);
 // Operands that are converted or padded ahead (a convolution's input) are read where they are used instead, if that
@@ -49,7 +49,7 @@ struct GpuProductNest {
   std::string name;  // of the block
   ir::Type type;
   size_t iterators = 0, i = 0, j = 0, k = 0;
-  int turned = -1;  // read whose last two dimensions are k, i: its fragments have them the other way
+  int transposed = -1;  // read whose last two dimensions are k, i: its fragments have them the other way
 };
 // Where the product is another (a convolution), its iterators are fused and operands and result read and written
 // through copies that have them as dimensions, for gpu_inline to make them disappear; overhang is padded with zeros.

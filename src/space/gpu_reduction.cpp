@@ -5,7 +5,7 @@
 //     u @tree_reduce { sum += part[u] }                                                  shared
 //     threads t { r { i { y[row, (r*T + t)*J + i] = f(x[row, (r*T + t)*J + i], sum) } } } }
 //
-// I and J are drawn for each step: neighbouring elements of a thread, for loads that lie side by side.
+// I and J are drawn for each step: neighbouring elements of a thread, for loads of neighbors in memory.
 // Steps of a row (the maximum and the sum of a softmax, the moments of a normalisation) and what reads them stay in one
 // launch. Beside it the schedule as it was: many short rows do better with a thread each.
 #include <algorithm>
@@ -16,13 +16,6 @@
 
 namespace tcc::space {
 namespace {
-
-using namespace ir;
-using schedule::BlockRv;
-using schedule::ExprRv;
-using schedule::lit;
-using schedule::LoopRv;
-using schedule::Schedule;
 
 constexpr int kAttempts = 16;
 
@@ -129,7 +122,7 @@ class GpuReduction : public Module {
     return s.ok();
   }
 
-  // Partial results of the threads, and the loop that combines them. The block stands below `depth` loops.
+  // Partial results of the threads, and the loop that combines them. The block has `depth` loops around it.
   static bool reduce(Schedule& s, BlockRv block, size_t depth, const Choices& drawn, const GpuSpaceOptions& options) {
     std::vector<LoopRv> loops = s.get_loops(block), spatial, terms;
     const Block* found = s.ok() ? find_block(s.kernel().root, s.id(block)) : nullptr;

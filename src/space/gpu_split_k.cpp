@@ -15,12 +15,6 @@
 namespace tcc::space {
 namespace {
 
-using namespace ir;
-using schedule::BlockRv;
-using schedule::ExprRv;
-using schedule::LoopRv;
-using schedule::Schedule;
-
 constexpr int64_t kTile = 64;  // rows and columns of a block that is worth its loads; terms of a part, as many at least
 
 class GpuSplitK : public Module {
@@ -52,7 +46,7 @@ class GpuSplitK : public Module {
   }
 
  private:
-  // The last of the blocks that work on the block's result one after the other; a copy of it, where there is none.
+  // The last of the blocks that work on the block's result one after the other; a copy of it, where no block reads it.
   static std::optional<BlockRv> epilogue(Schedule& s, BlockRv block) {
     while (s.ok()) {
       const std::vector<Id> readers = schedule::consumers_of(s.kernel(), s.id(block));

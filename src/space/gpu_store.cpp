@@ -12,11 +12,6 @@
 namespace tcc::space {
 namespace {
 
-using namespace ir;
-using schedule::BlockRv;
-using schedule::LoopRv;
-using schedule::Schedule;
-
 constexpr int64_t kNarrow = 2;  // bytes
 
 class GpuStore : public Module {
@@ -59,7 +54,7 @@ class GpuStore : public Module {
     s.reverse_compute_at(out, loops[grid - 1]);
     const Buffer* result = s.ok() ? s.kernel().buffer(schedule::written_buffer(s.kernel(), s.id(out))) : nullptr;
     if (result == nullptr) return false;
-    fetch_together(s, out, grid, {16 / type_bytes(result->type)});
+    cooperative_fetch(s, out, grid, {16 / type_bytes(result->type)});
     return s.ok();
   }
 };

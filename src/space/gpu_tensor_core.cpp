@@ -18,13 +18,6 @@
 namespace tcc::space {
 namespace {
 
-using namespace ir;
-using schedule::BlockRv;
-using schedule::ExprRv;
-using schedule::lit;
-using schedule::LoopRv;
-using schedule::Schedule;
-
 class GpuTensorCore : public Module {
  public:
   const char* name() const override { return "gpu_tensor_core"; }
@@ -87,13 +80,13 @@ class GpuTensorCore : public Module {
     s.reverse_compute_at(result, s2[1]);
     if (opaque) {
       s.reverse_compute_at(out, grid);
-      fetch_together(s, out, 1, {16 / type_bytes(Type::kF32)});
+      cooperative_fetch(s, out, 1, {16 / type_bytes(Type::kF32)});
     }
     // Step 2. Operands: shared memory at R0, fragments at R1.
     for (int operand = 0; operand < 2 && s.ok(); ++operand) {
       BlockRv shared = s.cache_read(block, operand, Scope::kShared);
       BlockRv fragment;
-      if (operand == p.turned && !opaque)
+      if (operand == p.transposed && !opaque)
         s.set_scope(fragment = s.reindex(block, operand), Scope::kLocal);
       else
         fragment = s.cache_read(block, operand, Scope::kLocal);
@@ -102,7 +95,7 @@ class GpuTensorCore : public Module {
       const int64_t bytes = type_bytes(p.type);
       std::vector<int64_t> lengths;
       for (int64_t b : options.tensor_vector_bytes) lengths.push_back(std::max<int64_t>(b / bytes, 1));
-      fetch_together(s, shared, 4, lengths);
+      cooperative_fetch(s, shared, 4, lengths);
     }
     s.decompose_reduction(block, r[0]);
     s.annotate(r[0], AnnotationKey::kPipelineDepth, sample_uniform(s, options.tensor_stages));

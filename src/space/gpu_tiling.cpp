@@ -19,13 +19,6 @@
 namespace tcc::space {
 namespace {
 
-using namespace ir;
-using schedule::BlockRv;
-using schedule::ExprRv;
-using schedule::lit;
-using schedule::LoopRv;
-using schedule::Schedule;
-
 constexpr int64_t kFewDivisors = 8;  // an extent whose largest divisor below the limit is smaller is tiled freely
 
 struct Tiles {
@@ -135,7 +128,7 @@ class GpuTiling : public Module {
     for (size_t r = 0; r < reads && s.ok(); ++r) {
       BlockRv copy = s.cache_read(block, static_cast<int>(r), Scope::kShared);
       s.compute_at(copy, t.r[0].back());
-      fetch_together(s, copy, depth, options.vector_lengths);
+      cooperative_fetch(s, copy, depth, options.vector_lengths);
     }
     if (s.ok() && reads > 0)
       s.annotate(t.r[0].back(), AnnotationKey::kPipelineDepth, sample_uniform(s, options.stages));

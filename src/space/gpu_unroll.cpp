@@ -8,9 +8,6 @@
 namespace tcc::space {
 namespace {
 
-using namespace ir;
-using schedule::Schedule;
-
 class GpuUnroll : public Module {
  public:
   const char* name() const override { return "gpu_unroll"; }

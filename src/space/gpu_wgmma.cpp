@@ -24,18 +24,11 @@
 namespace tcc::space {
 namespace {
 
-using namespace ir;
-using schedule::BlockRv;
-using schedule::ExprRv;
-using schedule::lit;
-using schedule::LoopRv;
-using schedule::Schedule;
-
 constexpr int64_t kRows = 64, kTerms = 16;  // of the instruction
 constexpr int64_t kStep = kWarpgroupTerms;  // of an iteration: 128 bytes of a row
-constexpr int64_t kLeast = 32;              // rows and columns that are worth a tile
-constexpr int64_t kPitch = 16;              // bytes that rows of a tensor copy's source divide by
-constexpr int64_t kSlack = 2048;            // bytes of shared memory for barriers and alignment
+constexpr int64_t kMinExtent = 32;          // rows and columns that are worth a tile
+constexpr int64_t kTmaStrideAlign = 16;     // bytes that rows of a tensor copy's source divide by
+constexpr int64_t kSharedReserve = 2048;    // bytes of shared memory for barriers and alignment
 constexpr int64_t kCopyBytes = 16;          // moved together by the swizzle
 constexpr std::array<std::pair<int64_t, int64_t>, 4> kTiles = {{{128, 256}, {128, 128}, {64, 128}, {64, 64}}};
 
@@ -88,7 +81,7 @@ class GpuWgmma : public Module {
     const int64_t results = rows / kRows * analysis::kStagedPieces * analysis::kStagedRows * analysis::kStagedBytes;
     std::vector<int64_t> depths;
     for (int64_t d : options.wgmma_stages)
-      if (d * stage + results + kSlack <= target.cuda.shared_per_block_optin) depths.push_back(d);
+      if (d * stage + results + kSharedReserve <= target.cuda.shared_per_block_optin) depths.push_back(d);
     if (depths.empty() || find_instruction(instruction) < 0) return false;
     const std::optional<GpuProductNest> p = make_product(s, form, {instruction, form.type, rows, columns, kStep}, true);
     if (!p) return false;
@@ -146,28 +139,29 @@ bool has_warpgroups(const target::Target& target) {
 }
 
 std::vector<std::string> unmet_conditions_of_warpgroups(const Kernel& k, const std::optional<ProductForm>& form) {
-  if (!form || !form->boxes) return {"it is no product of two matrices, or of batches of them, as the task reads them"};
+  if (!form || !form->boxes) return {"the task does not read its operands as two matrices, or as batches of them"};
   if (form->type != Type::kF16 && form->type != Type::kBF16)
     return {fmt::format("instructions of warpgroups multiply f16 and bf16 here, not {}", type_name(form->type))};
   std::vector<std::string> unmet;
   const NaiveNest& nest = form->nest;
   const int64_t rows = nest.extents[form->rows[0]], columns = nest.extents[form->columns[0]],
                 terms = nest.extents[form->sums[0]];
-  if (rows < kLeast || columns < kLeast)
+  if (rows < kMinExtent || columns < kMinExtent)
     unmet.push_back(
         fmt::format("{} x {} results are less than half of a tile of {} x {}", rows, columns, kRows, kRows));
   if (terms <= kStep) unmet.push_back(fmt::format("sums of {} terms are one step: nothing runs ahead", terms));
   if (!form->plain && terms % kStep != 0)
-    unmet.push_back(fmt::format("sums of {} terms are no multiple of {}, and others follow them", terms, kStep));
+    unmet.push_back(
+        fmt::format("sums have {} terms, expected a multiple of {}: other terms follow them", terms, kStep));
   if (mentions(operand(*form, true).indices.back(), nest.block->iters[form->rows[0]].id))
     unmet.push_back("the first operand is stored transposed: a warpgroup reads it with its terms side by side");
   for (const Load* load : nest.loads) {
     const Buffer& b = *k.buffer(load->buffer);
     if (b.role == BufferRole::kTemp || b.layout != nullptr)
       unmet.push_back(fmt::format("tensor copies read parameters, and '{}' is computed first", name_hint(k, b.id)));
-    else if (!is_int(b.shape.back()) || int_value(b.shape.back()) * type_bytes(b.type) % kPitch != 0)
-      unmet.push_back(fmt::format("the rows of '{}' are no multiple of {} bytes, which tensor copies need",
-                                  name_hint(k, b.id), kPitch));
+    else if (!is_int(b.shape.back()) || int_value(b.shape.back()) * type_bytes(b.type) % kTmaStrideAlign != 0)
+      unmet.push_back(fmt::format("the rows of '{}' are not multiples of {} bytes, which tensor copies need",
+                                  name_hint(k, b.id), kTmaStrideAlign));
   }
   return unmet;
 }

@@ -7,9 +7,6 @@
 namespace tcc::space {
 namespace {
 
-using namespace ir;
-using schedule::Schedule;
-
 class InlineConstants : public Module {
  public:
   const char* name() const override { return "inline_constants"; }

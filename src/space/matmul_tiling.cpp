@@ -15,9 +15,9 @@
 // cache does not hold: the sum is blocked around the tiles, j1, k0, i1, k1, and the sums of all rows wait in a local
 // buffer (conv_tiling.cpp has the same).
 //
-// An operand that the caller brings and that lies the other way round, the keys of an attention, is copied with its
+// An operand that the caller brings and that is stored transposed, the keys of an attention, is copied with its
 // columns side by side: panels of all of it in front of the nest, or the part that one product of a batch needs, right
-// where it is used. The copy turns squares in registers (codegen/llvm/transposed_accesses.cpp).
+// where it is used. The copy transposes squares in registers (codegen/llvm/transposed_accesses.cpp).
 //
 // Otherwise a tile takes the whole sum: with the constant packed into panels that are read in order, blocks of the sum
 // have nothing to win that pays for writing tiles and reading them again.
@@ -31,18 +31,11 @@
 namespace tcc::space {
 namespace {
 
-using namespace ir;
-using schedule::BlockRv;
-using schedule::ExprRv;
-using schedule::lit;
-using schedule::LoopRv;
-using schedule::Schedule;
-
 constexpr size_t kTiles = 4;
 constexpr int64_t kMaxVectors = 4, kMaxUnroll = 8;
-constexpr int64_t kShortRow = 16;       // vectors
-constexpr int64_t kMinCopiedRows = 8;   // of the result, for which a copied operand pays
-constexpr int64_t kMaxCopy = 64 << 10;  // bytes of a copy for one product
+constexpr int64_t kShortRowVectors = 16;  // vectors
+constexpr int64_t kMinCopiedRows = 8;     // of the result, for which a copied operand pays
+constexpr int64_t kMaxCopy = 64 << 10;    // bytes of a copy for one product
 
 // Iterators of the contraction: row and column of the result, and what is summed over.
 struct Matmul {
@@ -89,7 +82,7 @@ std::optional<Matmul> find_matmul(const Kernel& k, const SpaceOptions& options) 
 // The product with the lanes along its rows; nothing where rows of the result are long, or the operands do not allow
 // it.
 std::optional<Matmul> transpose(const Matmul& m, int64_t lanes, const SpaceOptions& options) {
-  if (m.nest.extents[m.column] > kShortRow * lanes || m.nest.extents[m.row] < lanes) return std::nullopt;
+  if (m.nest.extents[m.column] > kShortRowVectors * lanes || m.nest.extents[m.row] < lanes) return std::nullopt;
   if (!suits_column(m.nest, m.row, options)) return std::nullopt;
   Matmul out = m;
   std::swap(out.row, out.column);
@@ -104,27 +97,24 @@ struct RegisterTile {
   bool transposed = false;
 };
 
-// Cycles of one step of the sum: two fmas and two loads a cycle, four cycles until an fma's result can be added to.
-double step_cycles(int64_t rows, int64_t vectors) {
-  return std::max({static_cast<double>(rows * vectors) / 2, static_cast<double>(rows + vectors) / 2, 4.0});
-}
-
 // The share of its peak that a core can reach with the tile. What is left at the edges runs in smaller tiles. The right
 // operand comes from the second level, once for all rows of a tile.
-double rate_tile(const Matmul& m, int64_t rows, int64_t vectors, int64_t lanes) {
+double rate_tile(const Matmul& m, const target::CoreModel& core, int64_t rows, int64_t vectors, int64_t lanes) {
   int64_t row_extent = m.nest.extents[m.row], column_extent = m.nest.extents[m.column], columns = vectors * lanes;
   double cycles = 0;
   for (bool row_edge : {false, true})
     for (bool column_edge : {false, true}) {
       int64_t r = row_edge ? row_extent % rows : rows, c = column_edge ? column_extent % columns : columns;
       int64_t count = (row_edge ? 1 : row_extent / rows) * (column_edge ? 1 : column_extent / columns);
-      if (r > 0 && c > 0) cycles += static_cast<double>(count) * step_cycles(r, (c + lanes - 1) / lanes);
+      const int64_t v = (c + lanes - 1) / lanes;
+      if (r > 0 && c > 0)
+        cycles += static_cast<double>(count) * core.step(static_cast<double>(r * v), static_cast<double>(r + v));
     }
   double fmas = static_cast<double>(row_extent * column_extent) / static_cast<double>(lanes);
   // A vector that leaves transposed is written element by element.
   if (m.transposed) cycles += fmas * 0.75 * static_cast<double>(lanes) / static_cast<double>(m.nest.extents[m.sum]);
   double loads = static_cast<double>(rows + vectors) / static_cast<double>(rows * vectors);
-  return fmas / 2 / cycles * (1 - 0.05 * loads - 0.2 / static_cast<double>(rows));
+  return fmas / core.fmas_per_cycle / cycles * (1 - 0.05 * loads - 0.2 / static_cast<double>(rows));
 }
 
 void keep_best(std::vector<RegisterTile>& tiles) {
@@ -134,13 +124,13 @@ void keep_best(std::vector<RegisterTile>& tiles) {
 }
 
 std::vector<RegisterTile> best_tiles(const Matmul& m, const target::Target& target, int64_t lanes) {
-  int64_t registers = std::max<int64_t>(target.cpu.num_vector_registers, 8);
+  const int64_t registers = vector_registers(target);
   std::vector<RegisterTile> tiles;
   for (int64_t vectors = 1; vectors <= kMaxVectors; ++vectors)
     // The tile, a row of the right operand, and one element of the left.
     for (int64_t rows = 1; rows * vectors + vectors + 1 <= registers; ++rows)
       if (rows <= m.nest.extents[m.row] && (vectors - 1) * lanes < m.nest.extents[m.column])
-        tiles.push_back({rows, vectors, rate_tile(m, rows, vectors, lanes), m.transposed});
+        tiles.push_back({rows, vectors, rate_tile(m, target::core_model(target), rows, vectors, lanes), m.transposed});
   keep_best(tiles);
   return tiles;
 }
@@ -167,7 +157,7 @@ class MatmulTiling : public Module {
       for (bool where_used : {false, true})
         if (!where_used || (form.copied != nullptr && copies_where_used(state.kernel(), form)))
           ways.attempt(state, [&](Schedule& s) {
-            return tile(s, form, t.rows, t.vectors * lanes, block, lanes, where_used, options);
+            return tile(s, form, {t.rows, t.vectors * lanes, lanes, block, where_used}, options);
           });
     }
     return ways.or_else(state);
@@ -197,7 +187,7 @@ class MatmulTiling : public Module {
     return batch > 1 && bytes * m.nest.extents[m.column] * m.nest.extents[m.sum] <= kMaxCopy;
   }
 
-  // The copy of the operand that lies the other way round; in panels of `columns` unless it is made where it is used.
+  // The copy of the operand that is stored transposed; in panels of `columns` unless it is made where it is used.
   static BlockRv copy_operand(Schedule& s, const Matmul& m, BlockRv product, int64_t columns, bool where_used) {
     const std::vector<Id> reads = schedule::read_buffers(s.kernel(), m.nest.block->id);
     const auto index = static_cast<int>(std::find(reads.begin(), reads.end(), m.copied->buffer) - reads.begin());
@@ -239,9 +229,13 @@ class MatmulTiling : public Module {
     return s.ok();
   }
 
-  // `block`: terms of a block of the sum around the tiles of a panel; 0: a tile takes the whole sum.
-  static bool tile(Schedule& s, const Matmul& m, int64_t rows, int64_t columns, int64_t block, int64_t lanes,
-                   bool where_used, const SpaceOptions& options) {
+  struct Form {
+    int64_t rows = 0, columns = 0, lanes = 0;
+    int64_t block = 0;        // terms of a block of the sum around the tiles of a panel; 0: a tile takes the whole sum
+    bool where_used = false;  // the copied operand is made where it is used
+  };
+  static bool tile(Schedule& s, const Matmul& m, const Form& form, const SpaceOptions& options) {
+    const auto [rows, columns, lanes, block, where_used] = form;
     BlockRv product = s.get_block(m.nest.name), copy;
     if (options.pack_weights) pack_operands(s, m, product, rows, columns);
     if (m.copied != nullptr) copy = copy_operand(s, m, product, columns, where_used);

@@ -3,7 +3,7 @@
 //   parallel (S0...) { S1... { acc = 0; R0 { S2 { R1 { unrolled S3 { vectorised v3 { acc += ... } } } } }; out = f(acc)
 //   } }
 //
-// Each spatial iterator has four parts, each reduced one two. The register tile S3 x v3 stands directly inside R1, so
+// Each spatial iterator has four parts, each reduced one two. The register tile S3 x v3 is directly inside R1, so
 // that the emitter keeps it in vector registers over R1; the accumulators are S2 x S3, in registers over R0 too where
 // they fit (lower/promote_registers.h). The epilogue (bias, activation, residual) runs when the tile of the cache is
 // complete. Variants: the level of the write cache, after S1 as above or after S0, whose tile is S1 x S2 x S3; which
@@ -18,12 +18,6 @@
 
 namespace tcc::space {
 namespace {
-
-using namespace ir;
-using schedule::BlockRv;
-using schedule::ExprRv;
-using schedule::LoopRv;
-using schedule::Schedule;
 
 constexpr int kNoVector = -1;
 constexpr int kSpatialParts = 4, kReduceParts = 2;
@@ -71,6 +65,136 @@ bool wants_free_rows(int64_t extent, int64_t limit) {
   return extent > limit && best_divisor(extent, limit) < std::min<int64_t>(4, limit);
 }
 
+// Applies one plan.
+struct Tiler {
+  const NaiveNest& nest;
+  const Plan& plan;
+  const SpaceOptions& options;
+  int64_t lanes;
+
+  struct Tiles {
+    std::vector<LoopRv> unit, unit_reduce, s0, s1, s2, s3, r0, r1;
+    std::vector<ExprRv> inner;  // per iterator: its part in S3, invalid for those without
+    LoopRv v3;
+    bool has_v3 = false;
+  };
+
+  void split_spatial(Schedule& s, size_t i, LoopRv loop, bool rows, Tiles& tiles) const {
+    bool is_v = static_cast<int>(i) == plan.v;
+    int64_t extent = nest.tiled_extent(i);
+    if (nest.group[i] > 0) {
+      std::vector<LoopRv> groups =
+          s.split(loop, std::vector<ExprRv>{schedule::lit(nest.extents[i] / extent), schedule::lit(extent)});
+      tiles.s0.push_back(groups[0]);
+      loop = groups[1];
+    }
+    std::vector<ExprRv> factors;
+    if (is_v) {
+      factors = nest.group[i] == 0 && wants_free_vector(extent, lanes, options.max_innermost)
+                    ? s.sample_tile(loop, kSpatialParts, options.max_innermost, lanes)
+                    : s.sample_perfect_tile(loop, kSpatialParts, options.max_innermost);
+    } else if (rows) {
+      // A free tile would reach into the next group; a larger unroll limit helps odd group sizes instead.
+      bool free = nest.group[i] == 0 && wants_free_rows(extent, options.max_unroll);
+      bool odd_group = nest.group[i] > 0 && wants_free_rows(extent, options.max_unroll);
+      int64_t limit = odd_group ? 2 * options.max_unroll : options.max_unroll;
+      factors = free ? s.sample_tile(loop, kSpatialParts, limit, 1) : s.sample_perfect_tile(loop, kSpatialParts, limit);
+    } else {
+      // Nothing that is read serves several values of it: no place in the register tile.
+      factors = s.sample_perfect_tile(loop, kSpatialParts, 1);
+    }
+    std::vector<LoopRv> parts = s.split(loop, factors);
+    if (!s.ok()) return;
+    for (auto [group, part] : {std::pair(&tiles.s0, 0), std::pair(&tiles.s1, 1), std::pair(&tiles.s2, 2)}) {
+      group->push_back(parts[static_cast<size_t>(part)]);
+      if (is_v && plan.v_outermost) std::rotate(group->begin(), group->end() - 1, group->end());
+    }
+    if (is_v)
+      tiles.v3 = parts[3], tiles.has_v3 = true;
+    else
+      tiles.s3.push_back(parts[3]);
+    if (is_v || rows) tiles.inner[i] = factors[3];
+  }
+
+  void split_reduce(Schedule& s, size_t i, LoopRv loop, size_t reduce_axes, Tiles& tiles) const {
+    // The only axis of a sum may have a prime extent that is too long to be written out.
+    bool free = reduce_axes == 1 && best_divisor(nest.extents[i], kFewDivisors) == 1;
+    std::vector<ExprRv> factors = free ? s.sample_tile(loop, kReduceParts, kFewDivisors, 1)
+                                       : s.sample_perfect_tile(loop, kReduceParts, options.max_innermost);
+    std::vector<LoopRv> parts = s.split(loop, factors);
+    if (!s.ok()) return;
+    tiles.r0.push_back(parts[0]);
+    tiles.r1.push_back(parts[1]);
+  }
+
+  // Whether the schedule allows it.
+  bool apply(Schedule& s) const {
+    BlockRv block = s.get_block(nest.name);
+    for (const Packing& p : plan.packings) pack(s, block, p);
+
+    // Step 1. The accumulator, and the epilogue that reads it.
+    std::optional<BlockRv> reader = localise(s, nest, block);
+    if (!reader) return false;
+    BlockRv epilogue = *reader;
+
+    // Step 2. Tiles.
+    std::vector<LoopRv> loops = s.get_loops(block);
+    if (!s.ok() || loops.size() != nest.extents.size()) return false;
+    size_t reduce_axes = 0, reusing = 0;
+    for (size_t i = 0; i < loops.size(); ++i) {
+      if (nest.reduce[i] && nest.extents[i] > 1) ++reduce_axes;
+      if (!nest.reduce[i] && nest.extents[i] > 1 && static_cast<int>(i) != plan.v && nest.has_reuse(i)) ++reusing;
+    }
+    Tiles tiles;
+    tiles.inner.resize(loops.size());
+    size_t last_spatial = loops.size();
+    for (size_t i = 0; i < loops.size(); ++i)
+      if (!nest.reduce[i] && nest.extents[i] > 1 && static_cast<int>(i) != plan.v) last_spatial = i;
+    for (size_t i = 0; i < loops.size(); ++i) {
+      if (nest.extents[i] == 1) {
+        (nest.reduce[i] ? tiles.unit_reduce : tiles.unit).push_back(loops[i]);
+      } else if (nest.reduce[i]) {
+        split_reduce(s, i, loops[i], reduce_axes, tiles);
+      } else {
+        // Iterators without reuse are unrolled only where no other gives independent accumulators.
+        bool rows = nest.has_reuse(i) || (reusing == 0 && i == last_spatial);
+        split_spatial(s, i, loops[i], rows, tiles);
+      }
+    }
+    if (!s.ok()) return false;
+    std::vector<LoopRv> order = tiles.unit;
+    for (const std::vector<LoopRv>* group :
+         {&tiles.s0, &tiles.s1, &tiles.r0, &tiles.s2, &tiles.r1, &tiles.unit_reduce, &tiles.s3})
+      order.insert(order.end(), group->begin(), group->end());
+    if (tiles.has_v3) order.push_back(tiles.v3);
+    s.reorder(order);
+    if (!s.ok()) return false;
+
+    // Step 3. The epilogue goes where a tile of the cache is complete.
+    std::vector<LoopRv> around = tiles.unit;
+    around.insert(around.end(), tiles.s0.begin(), tiles.s0.end());
+    if (plan.cache_level == 2) around.insert(around.end(), tiles.s1.begin(), tiles.s1.end());
+    if (!around.empty()) s.reverse_compute_at(epilogue, around.back());
+    if (!s.ok() || !mark_epilogue(s, nest, plan.v, epilogue, around.size(), tiles.inner)) return false;
+
+    // Step 4. Kinds of loops.
+    for (LoopRv l : tiles.s3) s.unroll(l);
+    if (tiles.has_v3) s.vectorize(tiles.v3);
+    if (!tiles.r1.empty()) {
+      static constexpr std::array<int64_t, 4> kUnroll = {1, 64, 256, 512};
+      static constexpr std::array<double, 4> kWeights = {0.25, 0.25, 0.25, 0.25};
+      ExprRv steps = s.sample_categorical(kUnroll, kWeights);
+      // Any of them may have one iteration, and be left out.
+      for (LoopRv l : tiles.r1) s.annotate(l, AnnotationKey::kUnrollMax, steps);
+    }
+    if (!s.ok()) return false;
+    std::vector<LoopRv> outer = tiles.unit;
+    outer.insert(outer.end(), tiles.s0.begin(), tiles.s0.end());
+    fuse_parallel(s, outer);
+    return s.ok();
+  }
+};
+
 class MultiLevelTiling : public Module {
  public:
   const char* name() const override { return "multi_level_tiling"; }
@@ -80,7 +204,7 @@ class MultiLevelTiling : public Module {
     if (!nest) return {state};
     Ways ways;
     for (const Plan& plan : make_plans(state.kernel(), *nest, target, options))
-      ways.attempt(state, [&](Schedule& s) { return tile(s, *nest, plan, target, options); });
+      ways.attempt(state, [&](Schedule& s) { return Tiler{*nest, plan, options, vector_lanes(target)}.apply(s); });
     return ways.or_else(state);
   }
 
@@ -129,130 +253,6 @@ class MultiLevelTiling : public Module {
     for (int level : {2, 1})
       if (scalar) plans.push_back({kNoVector, 0, false, {}, level});
     return plans;
-  }
-
-  struct Tiles {
-    std::vector<LoopRv> unit, unit_reduce, s0, s1, s2, s3, r0, r1;
-    std::vector<ExprRv> inner;  // per iterator: its part in S3, invalid for those without
-    LoopRv v3;
-    bool has_v3 = false;
-  };
-
-  static void split_spatial(Schedule& s, const NaiveNest& nest, size_t i, LoopRv loop, const Plan& plan,
-                            const target::Target& target, const SpaceOptions& options, bool rows, Tiles& tiles) {
-    bool is_v = static_cast<int>(i) == plan.v;
-    int64_t extent = nest.tiled_extent(i), lanes = vector_lanes(target);
-    if (nest.group[i] > 0) {
-      std::vector<LoopRv> groups =
-          s.split(loop, std::vector<ExprRv>{schedule::lit(nest.extents[i] / extent), schedule::lit(extent)});
-      tiles.s0.push_back(groups[0]);
-      loop = groups[1];
-    }
-    std::vector<ExprRv> factors;
-    if (is_v) {
-      factors = nest.group[i] == 0 && wants_free_vector(extent, lanes, options.max_innermost)
-                    ? s.sample_tile(loop, kSpatialParts, options.max_innermost, lanes)
-                    : s.sample_perfect_tile(loop, kSpatialParts, options.max_innermost);
-    } else if (rows) {
-      // A free tile would reach into the next group; a larger unroll limit helps odd group sizes instead.
-      bool free = nest.group[i] == 0 && wants_free_rows(extent, options.max_unroll);
-      bool odd_group = nest.group[i] > 0 && wants_free_rows(extent, options.max_unroll);
-      int64_t limit = odd_group ? 2 * options.max_unroll : options.max_unroll;
-      factors = free ? s.sample_tile(loop, kSpatialParts, limit, 1) : s.sample_perfect_tile(loop, kSpatialParts, limit);
-    } else {
-      // Nothing that is read serves several values of it: no place in the register tile.
-      factors = s.sample_perfect_tile(loop, kSpatialParts, 1);
-    }
-    std::vector<LoopRv> parts = s.split(loop, factors);
-    if (!s.ok()) return;
-    for (auto [group, part] : {std::pair(&tiles.s0, 0), std::pair(&tiles.s1, 1), std::pair(&tiles.s2, 2)}) {
-      group->push_back(parts[static_cast<size_t>(part)]);
-      if (is_v && plan.v_outermost) std::rotate(group->begin(), group->end() - 1, group->end());
-    }
-    if (is_v)
-      tiles.v3 = parts[3], tiles.has_v3 = true;
-    else
-      tiles.s3.push_back(parts[3]);
-    if (is_v || rows) tiles.inner[i] = factors[3];
-  }
-
-  static void split_reduce(Schedule& s, const NaiveNest& nest, size_t i, LoopRv loop, const SpaceOptions& options,
-                           size_t reduce_axes, Tiles& tiles) {
-    // The only axis of a sum may have a prime extent that is too long to be written out.
-    bool free = reduce_axes == 1 && best_divisor(nest.extents[i], kFewDivisors) == 1;
-    std::vector<ExprRv> factors = free ? s.sample_tile(loop, kReduceParts, kFewDivisors, 1)
-                                       : s.sample_perfect_tile(loop, kReduceParts, options.max_innermost);
-    std::vector<LoopRv> parts = s.split(loop, factors);
-    if (!s.ok()) return;
-    tiles.r0.push_back(parts[0]);
-    tiles.r1.push_back(parts[1]);
-  }
-
-  static bool tile(Schedule& s, const NaiveNest& nest, const Plan& plan, const target::Target& target,
-                   const SpaceOptions& options) {
-    BlockRv block = s.get_block(nest.name);
-    for (const Packing& p : plan.packings) pack(s, block, p);
-
-    // Step 1. The accumulator, and the epilogue that reads it.
-    std::optional<BlockRv> reader = localise(s, nest, block);
-    if (!reader) return false;
-    BlockRv epilogue = *reader;
-
-    // Step 2. Tiles.
-    std::vector<LoopRv> loops = s.get_loops(block);
-    if (!s.ok() || loops.size() != nest.extents.size()) return false;
-    size_t reduce_axes = 0, reusing = 0;
-    for (size_t i = 0; i < loops.size(); ++i) {
-      if (nest.reduce[i] && nest.extents[i] > 1) ++reduce_axes;
-      if (!nest.reduce[i] && nest.extents[i] > 1 && static_cast<int>(i) != plan.v && nest.has_reuse(i)) ++reusing;
-    }
-    Tiles tiles;
-    tiles.inner.resize(loops.size());
-    size_t last_spatial = loops.size();
-    for (size_t i = 0; i < loops.size(); ++i)
-      if (!nest.reduce[i] && nest.extents[i] > 1 && static_cast<int>(i) != plan.v) last_spatial = i;
-    for (size_t i = 0; i < loops.size(); ++i) {
-      if (nest.extents[i] == 1) {
-        (nest.reduce[i] ? tiles.unit_reduce : tiles.unit).push_back(loops[i]);
-      } else if (nest.reduce[i]) {
-        split_reduce(s, nest, i, loops[i], options, reduce_axes, tiles);
-      } else {
-        // Iterators without reuse are unrolled only where no other gives independent accumulators.
-        bool rows = nest.has_reuse(i) || (reusing == 0 && i == last_spatial);
-        split_spatial(s, nest, i, loops[i], plan, target, options, rows, tiles);
-      }
-    }
-    if (!s.ok()) return false;
-    std::vector<LoopRv> order = tiles.unit;
-    for (const std::vector<LoopRv>* group :
-         {&tiles.s0, &tiles.s1, &tiles.r0, &tiles.s2, &tiles.r1, &tiles.unit_reduce, &tiles.s3})
-      order.insert(order.end(), group->begin(), group->end());
-    if (tiles.has_v3) order.push_back(tiles.v3);
-    s.reorder(order);
-    if (!s.ok()) return false;
-
-    // Step 3. The epilogue goes where a tile of the cache is complete.
-    std::vector<LoopRv> around = tiles.unit;
-    around.insert(around.end(), tiles.s0.begin(), tiles.s0.end());
-    if (plan.cache_level == 2) around.insert(around.end(), tiles.s1.begin(), tiles.s1.end());
-    if (!around.empty()) s.reverse_compute_at(epilogue, around.back());
-    if (!s.ok() || !mark_epilogue(s, nest, plan.v, epilogue, around.size(), tiles.inner)) return false;
-
-    // Step 4. Kinds of loops.
-    for (LoopRv l : tiles.s3) s.unroll(l);
-    if (tiles.has_v3) s.vectorize(tiles.v3);
-    if (!tiles.r1.empty()) {
-      static constexpr std::array<int64_t, 4> kUnroll = {1, 64, 256, 512};
-      static constexpr std::array<double, 4> kWeights = {0.25, 0.25, 0.25, 0.25};
-      ExprRv steps = s.sample_categorical(kUnroll, kWeights);
-      // Any of them may have one iteration, and be left out.
-      for (LoopRv l : tiles.r1) s.annotate(l, AnnotationKey::kUnrollMax, steps);
-    }
-    if (!s.ok()) return false;
-    std::vector<LoopRv> outer = tiles.unit;
-    outer.insert(outer.end(), tiles.s0.begin(), tiles.s0.end());
-    fuse_parallel(s, outer);
-    return s.ok();
   }
 };
 

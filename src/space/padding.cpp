@@ -5,12 +5,6 @@
 
 namespace tcc::space {
 
-using namespace ir;
-using schedule::ExprRv;
-using schedule::lit;
-using schedule::LoopRv;
-using schedule::Schedule;
-
 namespace {
 
 constexpr int64_t kMaxCopy = 64;

@@ -10,12 +10,6 @@
 namespace tcc::space {
 namespace {
 
-using namespace ir;
-using schedule::BlockRv;
-using schedule::ExprRv;
-using schedule::LoopRv;
-using schedule::Schedule;
-
 // A plain nest around spatial iterators whose block makes several stores, as transforms of tiles do.
 bool is_map_of_many(const Kernel& k, const Block& block) {
   const std::vector<Id> loops = schedule::loops_of(k, block.id);

@@ -11,9 +11,6 @@
 namespace tcc::space {
 namespace {
 
-using namespace ir;
-using schedule::Schedule;
-
 class RandomComputeLocation : public Module {
  public:
   const char* name() const override { return "random_compute_location"; }
@@ -39,7 +36,7 @@ class RandomComputeLocation : public Module {
   }
 
  private:
-  // Nothing has scheduled it, it has readers, and it does not stand among others already. Where the padded input of a
+  // Nothing has scheduled it, it has readers, and it does not share a nest already. Where the padded input of a
   // window is made the tilings of windows decide.
   static bool may_move(const Kernel& k, const std::string& name) {
     if (name == kPadBlock) return false;

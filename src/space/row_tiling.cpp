@@ -17,12 +17,6 @@
 namespace tcc::space {
 namespace {
 
-using namespace ir;
-using schedule::BlockRv;
-using schedule::ExprRv;
-using schedule::LoopRv;
-using schedule::Schedule;
-
 struct Rows {
   NaiveNest last;                   // writes the output
   std::vector<std::string> others;  // in program order
@@ -190,7 +184,7 @@ class RowTiling : public Module {
   }
 
   // While a row is in work that takes its time, the rows behind it are fetched: the first pass over them would wait for
-  // memory with nothing else to do. Rows lie one behind the other, so any distance reaches each line once.
+  // memory with nothing else to do. Rows follow each other in memory, so any distance reaches each line once.
   static void ask_ahead(Schedule& s, LoopRv pass, const target::Target& target) {
     if (output_bytes(s.kernel()) < static_cast<double>(target.cpu.l2_bytes)) return;
     static constexpr std::array<int64_t, 4> kIterations = {0, 64, 128, 256};
@@ -202,7 +196,7 @@ class RowTiling : public Module {
     LoopRv outer, vector;
     std::optional<ExprRv> tail;  // how the outer loop is to treat what overhangs
   };
-  // Whole vectors that divide the extent where there are such, else any number of whole vectors.
+  // Whole vectors that divide the extent where one exists, else any number of whole vectors.
   static VectorTile tile_vector(Schedule& s, LoopRv loop, const target::Target& target, int64_t vectors) {
     const Loop* l = find_loop(s.kernel().root, s.id(loop));
     int64_t lanes = vector_lanes(target), limit = vectors * lanes;

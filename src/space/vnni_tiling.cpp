@@ -15,13 +15,6 @@
 namespace tcc::space {
 namespace {
 
-using namespace ir;
-using schedule::BlockRv;
-using schedule::ExprRv;
-using schedule::lit;
-using schedule::LoopRv;
-using schedule::Schedule;
-
 constexpr int64_t kLanes = 16;
 constexpr int64_t kMaxRows = 12;
 

@@ -17,7 +17,7 @@ struct Window {
   int64_t terms = 1;                                 // of one result
 };
 
-// Each term of the only reduction lies at another place of a window that moves with the result. nullopt: another
+// Each term of the only reduction is at another place of a window that moves with the result. nullopt: another
 // kernel, also one whose window covers the whole input.
 std::optional<Window> find_window(const ir::Kernel& k);
 

@@ -3,7 +3,7 @@
 //   parallel (n, c, h0) { h1, w0 { acc = 0; unrolled kw, kh { unrolled h2 { vectorised w1 { acc += ... } } };
 //                                  out = f(acc) } }
 //
-// There is little to reuse, so loads decide: a row of the input serves all rows of the window that lie on it. With the
+// There is little to reuse, so loads decide: a row of the input serves all rows of the window that touch it. With the
 // taps written out and those of a row innermost, neighbouring results read the same vectors, which stay in registers as
 // long as the tile, the rows that it reads and a column of weights fit there (Zhang et al., "High Performance
 // Zero-Memory Overhead Direct Convolutions", section 3, has the count for dense ones). The few best tiles by an
@@ -19,13 +19,6 @@
 
 namespace tcc::space {
 
-using namespace ir;
-using schedule::BlockRv;
-using schedule::ExprRv;
-using schedule::lit;
-using schedule::LoopRv;
-using schedule::Schedule;
-
 namespace {
 
 constexpr size_t kTiles = 3;
@@ -37,23 +30,25 @@ struct Tile {
   double cycles = 0;
 };
 
-// Of the whole nest, without memory: two multiply-adds and two loads a cycle, four cycles of latency of which the next
-// tile's work hides half. An unaligned load crosses a line every other time; stride two costs two loads and two
-// shuffles.
-double cycles_of(const Window& w, const Tile& t, int64_t lanes) {
+// Of the whole nest, without memory. The next tile's work hides half of the latency of a sum.
+double cycles_of(const Window& w, const Tile& t, const target::CoreModel& core, int64_t lanes) {
   int64_t rows = w.has_row ? w.nest.extents[w.row] : 1, columns = w.nest.extents[w.lane];
   auto tiles = static_cast<double>((rows + t.rows - 1) / t.rows) *
                (static_cast<double>(columns / (t.vectors * lanes)) + (columns % (t.vectors * lanes) == 0 ? 0 : 1.2));
   auto results = static_cast<double>(t.rows * t.vectors), terms = static_cast<double>(w.terms);
   double read_rows = static_cast<double>((t.rows - 1) * std::min(w.row_stride, w.row_taps) + w.row_taps);
   double columns_of_taps = terms / static_cast<double>(w.row_taps);
-  double load = w.stride == 0 ? 0.5 : w.stride == 1 ? 1.5 : w.stride == 2 ? 4 : static_cast<double>(lanes);
+  double load = w.stride == 0   ? core.broadcast_load
+                : w.stride == 1 ? core.unaligned_load
+                : w.stride == 2 ? core.stride_two_load
+                                : static_cast<double>(lanes);
   double loads = columns_of_taps * read_rows * static_cast<double>(t.vectors) * load + (w.has_weights ? terms : 0);
-  return tiles * (std::max({terms * results / 2, loads / 2, 2 * terms}) + 0.1 * loads + 2 * results + 6);
+  const double busy = std::max(core.throughput(terms * results, loads), core.fma_latency / 2 * terms);
+  return tiles * (busy + 0.1 * loads + 2 * results + 6);
 }
 
 std::vector<Tile> best_tiles(const Window& w, const target::Target& target, int64_t lanes) {
-  int64_t registers = std::max<int64_t>(target.cpu.num_vector_registers, 8);
+  const int64_t registers = vector_registers(target);
   int64_t rows = w.has_row ? w.nest.extents[w.row] : 1, columns = w.nest.extents[w.lane];
   std::vector<Tile> tiles;
   for (int64_t v = 1; v <= kMaxVectors && (v == 1 || (v - 1) * lanes < columns); ++v)
@@ -64,12 +59,10 @@ std::vector<Tile> best_tiles(const Window& w, const target::Target& target, int6
       // Large windows do not fit anyway.
       if (h * v > 1 && (3 * h * v >= registers || held > std::max(registers, w.row_taps + registers / 2))) continue;
       Tile t{h, v, 0};
-      t.cycles = cycles_of(w, t, lanes);
+      t.cycles = cycles_of(w, t, target::core_model(target), lanes);
       tiles.push_back(t);
     }
-  std::stable_sort(tiles.begin(), tiles.end(), [](const Tile& a, const Tile& b) { return a.cycles < b.cycles; });
-  std::erase_if(tiles, [&](const Tile& t) { return t.cycles > kWorthTrying * tiles[0].cycles; });
-  if (tiles.size() > kTiles) tiles.resize(kTiles);
+  keep_cheapest(tiles, kTiles, kWorthTrying);
   return tiles;
 }
 

@@ -62,7 +62,7 @@ struct GpuRow {
   const char* source;
 };
 
-// The sources in full stand in the strings, so that `show` can print them.
+// The strings hold the sources in full, so that `show` can print them.
 constexpr GpuRow kGpuRows[] = {
     {"k80", 37, "", 13, 875, 3 * kMiB / 2, 240, 12 * kGiB, 4.37, 0, 0, 0, 0,
      "NVIDIA Tesla K80 Board Specification BD-07317-001; one of the board's two GK210, fp32 = boost"},

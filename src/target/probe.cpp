@@ -24,7 +24,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int64_t kPiece = int64_t{1} << 20;  // the clock is read once per piece of at most this size
+constexpr int64_t kChunkBytes = int64_t{1} << 20;  // the clock is read once per piece of at most this size
 
 // Pages of this process, touched before use: an untouched page reads from the one zero page.
 class Pages {
@@ -53,7 +53,7 @@ class Pages {
   int64_t bytes_;
 };
 
-// One core's part of the measurement: its processor, its memory, and where its pass through the memory stands.
+// One core's part of the measurement: its processor, its memory, and the position of its pass through the memory.
 struct Worker {
   int cpu = -1;  // -1: not pinned
   std::unique_ptr<Pages> pages;
@@ -136,7 +136,7 @@ std::function<double(Worker&)> fma_step(const ProbeKernels& kernels) {
 
 // Repeated passes over a set that stays in one cache level.
 std::function<double(Worker&)> cached_read_step(const ProbeKernels& kernels, int64_t bytes) {
-  const int64_t passes = std::max<int64_t>(1, kPiece / bytes);
+  const int64_t passes = std::max<int64_t>(1, kChunkBytes / bytes);
   return [&kernels, bytes, passes](Worker& worker) {
     for (int64_t i = 0; i < passes; ++i) {
       worker.sink += kernels.read(worker.pages->data(), bytes);
@@ -149,7 +149,7 @@ std::function<double(Worker&)> cached_read_step(const ProbeKernels& kernels, int
 // The next piece of the set, round and round: no piece is read again before the whole set went by.
 std::function<double(Worker&)> streaming_read_step(const ProbeKernels& kernels, int64_t bytes) {
   return [&kernels, bytes](Worker& worker) {
-    const int64_t piece = std::min(kPiece, bytes);
+    const int64_t piece = std::min(kChunkBytes, bytes);
     if (worker.position + piece > bytes) worker.position = 0;
     worker.sink += kernels.read(worker.pages->data() + worker.position, piece);
     worker.position += piece;
@@ -160,7 +160,7 @@ std::function<double(Worker&)> streaming_read_step(const ProbeKernels& kernels, 
 std::function<double(Worker&)> copy_step(const ProbeKernels& kernels, int64_t bytes) {
   const int64_t half = bytes / 2;
   return [&kernels, half](Worker& worker) {
-    const int64_t piece = std::min(kPiece, half);
+    const int64_t piece = std::min(kChunkBytes, half);
     if (worker.position + piece > half) worker.position = 0;
     kernels.copy(worker.pages->data() + half + worker.position, worker.pages->data() + worker.position, piece);
     worker.position += piece;
@@ -184,11 +184,11 @@ void choose_sets(const Target& host, ProbeResult& result) {
     result.notes.push_back("no L3 cache: l3_read is the rate of the memory behind L2");
   else if (l3_share < 2 * cpu.l2_bytes)
     result.notes.push_back("each core's share of L3 is below twice its L2: l3_read mixes levels");
-  constexpr int64_t kMost = int64_t{1} << 30, kLeast = int64_t{64} << 20;
-  const int64_t wanted = std::max(kLeast * threads, 2 * cpu.l3_bytes);
-  const int64_t affordable = std::max(kLeast, std::min(kMost, host.memory_bytes / 8));
+  constexpr int64_t kMaxBytes = int64_t{1} << 30, kMinBytes = int64_t{64} << 20;
+  const int64_t wanted = std::max(kMinBytes * threads, 2 * cpu.l3_bytes);
+  const int64_t affordable = std::max(kMinBytes, std::min(kMaxBytes, host.memory_bytes / 8));
   const int64_t total = std::min(wanted, affordable);
-  result.dram_set_bytes = round_down(std::max(total / threads, 2 * result.l3_set_bytes), 2 * kPiece);
+  result.dram_set_bytes = round_down(std::max(total / threads, 2 * result.l3_set_bytes), 2 * kChunkBytes);
   if (result.dram_set_bytes * threads < 2 * cpu.l3_bytes)
     result.notes.push_back(fmt::format("{} of memory were streamed against an L3 of {}: memory rates include L3 hits",
                                        format_bytes(static_cast<double>(result.dram_set_bytes * threads)),

@@ -8,6 +8,7 @@
 #include "tcc/support/check.h"
 #include "tcc/support/hash.h"
 #include "tcc/support/text.h"
+#include "tcc/target/core_model.h"
 
 namespace tcc::target {
 
@@ -53,12 +54,12 @@ Result<Target> cuda_target_for(int64_t sm_arch) {
 }
 
 std::string sm_name(const Target& target) {
-  TCC_CHECK(target.is_cuda(), "{} is not a CUDA target", target.name);
+  TCC_CHECK(target.cuda.sm_arch > 0, "{} is not a CUDA target", target.name);
   return fmt::format("sm_{}{}", target.cuda.sm_arch, target.cuda.sm_suffix);
 }
 
 std::string llvm_feature_string(const Target& target) {
-  TCC_CHECK(target.is_cpu(), "{} is not a CPU target", target.name);
+  TCC_CHECK(target.cuda.sm_arch == 0, "{} is not a CPU target", target.name);
   std::string text;
   const CpuFeatures& f = target.cpu.features;
 #define TCC_APPEND_FEATURE(field, llvm) \
@@ -66,6 +67,11 @@ std::string llvm_feature_string(const Target& target) {
   TCC_CPU_FEATURES(TCC_APPEND_FEATURE)
 #undef TCC_APPEND_FEATURE
   return text;
+}
+
+const CoreModel& core_model(const Target&) {
+  static const CoreModel core;
+  return core;
 }
 
 int64_t isa_level(const Target& target) {

@@ -56,6 +56,10 @@ TEST_CASE("tuning chosen tasks, and what can be done with their records", "[cli]
   int64_t rejects = 0;
   for (const json& reject : why.at("rejects")) rejects += reject.at("count").get<int64_t>();
   CHECK(why.at("draws").get<int64_t>() == why.at("legal").get<int64_t>() + rejects);
+  // Ways that modules gave up, spaces that were left out, and spaces whose programs are replayed step by step.
+  for (const char* name : {"module_rejects", "dropped_spaces", "replayed_spaces"}) CHECK(why.at(name).is_array());
+  for (const json& module : why.at("module_rejects"))
+    for (const json& reject : module.at("rejects")) CHECK(reject.at("count").get<int64_t>() > 0);
   // What the run itself proposed and rejected, and why there is no matrix instruction in a product of f32.
   const json& counts = summary.at("tasks").at(0).at("counts");
   for (const char* name : {"proposed", "duplicate", "rejected"}) CHECK(why.at("recorded").at(name) == counts.at(name));

@@ -161,6 +161,7 @@ LayoutModel layout_model(double bytes_per_second, double plain_efficiency) {
   model.block = 8;
   model.bytes_per_second = bytes_per_second;
   model.plain_efficiency = plain_efficiency;
+  model.depthwise = {.share = 0.55, .long_rows = 2, .half_row = 4, .cap = 1.4, .strided = 0.4};
   return model;
 }
 

@@ -265,11 +265,11 @@ TEST_CASE("what keeps a GPU's warpgroups from a product is said", "[gpu_space]")
   CHECK_THAT(why(task::make_gemm({.m = 256, .n = 256, .k = 64, .dtype = half}), "h200"),
              Contains("nothing runs ahead"));
   CHECK_THAT(why(task::make_gemm({.m = 256, .n = 250, .k = 256, .dtype = half}), "h200"),
-             Contains("no multiple of 16 bytes"));
+             Contains("not multiples of 16 bytes"));
   CHECK_THAT(why(task::make_gemm({.m = 256, .n = 256, .k = 256, .trans_a = true, .dtype = half}), "h200"),
              Contains("the first operand is stored transposed"));
   CHECK_THAT(
       why(task::make_conv({.batch = 1, .channels = 64, .filters = 64, .size = {8, 8}, .kernel = {3, 3}, .dtype = half}),
           "h200"),
-      Contains("no product of two matrices"));
+      Contains("does not read its operands as two matrices"));
 }

@@ -236,3 +236,74 @@ TEST_CASE("register tiles that are vectorised over channels have the channels la
   }
   CHECK(tiles > 20);
 }
+
+TEST_CASE("no sketch disagrees with replay, and those without symbols say why") {
+  for (const char* name : {"x86-64-v3", "x86-64-v4", "a100"}) {
+    const target::Target target = *target::find_target(name);
+    for (const task::Task& t : small_tasks()) {
+      INFO(t.workload << " on " << name);
+      for (const schedule::Trace& trace : space::generate_space(t.kernel, target)) {
+        auto sketch = space::make_sketch(trace, t.kernel, target);
+        REQUIRE(sketch.has_value());
+        INFO(sketch->concrete);
+        CHECK_FALSE(sketch->disagrees);
+        CHECK(sketch->symbolic == sketch->concrete.empty());
+      }
+    }
+  }
+}
+
+namespace {
+
+// Splits the block's first loop by nothing, which the primitive refuses.
+class Refused : public space::Module {
+ public:
+  const char* name() const override { return "refused"; }
+  space::Ways apply(const schedule::Schedule& state, const target::Target&, const space::SpaceOptions&) const override {
+    space::Ways ways;
+    const std::string block = ir::name_hint(state.kernel(), ir::collect_blocks(state.kernel().root)[0]->id);
+    ways.attempt(state, [&](schedule::Schedule& s) {
+      s.split(s.get_loops(s.get_block(block))[0], std::vector<schedule::ExprRv>{schedule::lit(0), schedule::ExprRv{}});
+      return s.ok();
+    });
+    ways.attempt(state, [](schedule::Schedule&) { return false; });
+    return ways.or_else(state);
+  }
+};
+std::unique_ptr<space::Module> make_refused() {
+  return std::make_unique<Refused>();
+}
+
+}  // namespace
+
+TEST_CASE("a report of a design space counts what modules reject") {
+  static constexpr std::unique_ptr<space::Module> (*kFactories[])() = {make_refused};
+  const task::Task t = task::make_elementwise({4, 8});
+  const space::SpaceReport report = space::explore_space(t.kernel, *target::find_target("x86-64-v3"), {kFactories});
+  REQUIRE(report.traces.size() == 1);
+  CHECK(report.traces[0].instructions.empty());
+  REQUIRE(report.modules.size() == 1);
+  CHECK(report.modules[0].module == "refused");
+  CHECK(report.modules[0].rejects.total() == 2);
+  CHECK(report.modules[0].rejects.by_reason.at("bad factor").count == 1);
+  CHECK_FALSE(report.modules[0].rejects.by_reason.at("bad factor").example.empty());
+  CHECK(report.modules[0].rejects.by_reason.at("a condition of the module").count == 1);
+  CHECK(report.dropped.empty());
+}
+
+TEST_CASE("design spaces without a legal draw are left out, and the report says which and why") {
+  target::Target target = *target::find_target("a100");
+  target.cuda.max_threads_per_block = 1;
+  space::ModuleList modules = space::kCudaModules;
+  modules.draws = 6;
+  const task::Task t = task::make_gemm({.m = 64, .n = 64, .k = 64});
+  const space::SpaceReport report = space::explore_space(t.kernel, target, modules);
+  CHECK_FALSE(report.traces.empty());
+  REQUIRE_FALSE(report.dropped.empty());
+  for (const space::SpaceReport::Dropped& dropped : report.dropped) {
+    CHECK_THAT(dropped.modules, Catch::Contains("gpu_"));
+    CHECK(dropped.draws == 6);
+    CHECK(dropped.rejects.total() == 6);
+    CHECK(dropped.rejects.by_reason.contains("too many threads"));
+  }
+}

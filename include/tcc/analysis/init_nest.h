@@ -12,7 +12,7 @@ namespace tcc::analysis {
 ir::Stmt make_init_nest(ir::Builder& b, const ir::Path& path, size_t first, ir::Id* next_id, const ir::NameHint** names,
                         ir::Id* block);
 // Path position of the outermost loop that any reduce iterator's binding mentions; path.nodes.size() - 1 (the block)
-// when there is none.
+// when there are no reduce loops.
 size_t first_reduce_loop(const ir::Path& path);
 
 }  // namespace tcc::analysis

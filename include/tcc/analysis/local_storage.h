@@ -1,4 +1,4 @@
-// Where the elements of scratch on a CPU's stack lie: what the code generator allocates, and what limits count.
+// The storage of scratch on a CPU's stack: code generators allocate it, and checks of limits count it.
 #pragma once
 
 #include <cstdint>

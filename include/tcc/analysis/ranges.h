@@ -1,4 +1,4 @@
-// Bounds of index expressions: every loop variable and block iterator v lies in [0, extent(v)), every scalar in its
+// Bounds of index expressions: every loop variable and block iterator v is in [0, extent(v)), every scalar in its
 // declared range. Constant bounds are found without allocating; symbolic bounds are polynomials in decision symbols.
 #pragma once
 
@@ -22,7 +22,7 @@ class Ranges {
     return static_cast<size_t>(v) < extents_.size() ? extents_[static_cast<size_t>(v)] : nullptr;
   }
 
-  // Inclusive constant bounds; false when there are none (loads, unknown variables).
+  // Inclusive constant bounds; false for loads and unknown variables.
   bool bounds(ir::Expr e, ConstBounds& out) const;
   // Inclusive bounds with the variables for which inner(v) holds eliminated; other variables stay. nullptr: none.
   // Assumes what is true of all index variables here: they are not negative.

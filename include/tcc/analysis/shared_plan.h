@@ -1,5 +1,5 @@
-// Where a launch's shared buffers lie. Buffers whose lives do not meet may have the same place; a barrier stands
-// between their uses (lower/gpu/insert_barriers.h).
+// The places of a launch's shared buffers. Buffers whose lives do not meet may have the same place. A barrier then
+// separates their uses (lower/gpu/insert_barriers.h).
 #pragma once
 
 #include <map>
@@ -18,7 +18,7 @@ struct SharedPlan {
   // What a block takes: up to `apart` bytes buffers have places of their own.
   int64_t bytes(int64_t apart) const { return separate > apart ? total : separate; }
 };
-// What is not in the kernel yet: where buffers will live, and versions of them that will lie one behind the other.
+// Decisions that the kernel does not hold yet: the scopes of buffers, and how many versions of each will be stored.
 struct SharedWishes {
   std::map<ir::Id, ir::Scope> scopes;
   std::map<ir::Id, int64_t> versions;

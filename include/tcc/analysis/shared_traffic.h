@@ -38,7 +38,7 @@ struct SharedTraffic {
 };
 SharedTraffic shared_traffic(const ir::Kernel& lowered);
 
-// Bytes that a thread moves at once in the access to global memory where that is least; 0: there is none.
+// Bytes that a thread moves at once in the access to global memory where that is least; 0: it has no such access.
 int64_t narrowest_global_access(const ir::Kernel& lowered);
 
 }  // namespace tcc::analysis

@@ -10,6 +10,7 @@
 
 #include "tcc/features/schema.h"
 #include "tcc/support/result.h"
+#include "tcc/target/core_model.h"
 
 namespace tcc::cost {
 
@@ -42,7 +43,7 @@ class CostModel {
 
 // A fixed ranking of programs for CPUs from what is known about cores: vector use, register tile against registers,
 // cache traffic, balance of the parallel loop. Reads features::kHotStatement. The prior of CPU targets.
-std::unique_ptr<CostModel> make_rule_model();
+std::unique_ptr<CostModel> make_rule_model(const target::CoreModel& core = {});
 // The analytical model's ranking of programs for GPUs (gpu_model.h). Reads kLongestLaunch. The prior of CUDA targets.
 std::unique_ptr<CostModel> make_gpu_model();
 

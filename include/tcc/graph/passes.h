@@ -56,11 +56,16 @@ void fold_transposes(Graph& graph);
 
 // What the choice of layouts knows of a CPU. Times are estimates before anything is measured: only their order counts.
 struct LayoutModel {
+  // Of depthwise convolutions. The meaning of each, and the numbers of a target, are in target/core_model.h.
+  struct Depthwise {
+    double share = 1, long_rows = 1, half_row = 0, cap = 1, strided = 1;
+  };
   int64_t block = 16;               // channels side by side: one vector, or two
   double flops_per_second = 1e11;   // of a well-shaped convolution
   double bytes_per_second = 1e10;   // of copying between layouts
   double plain_efficiency = 0.8;    // share of the peak that a convolution of plain operands reaches, by estimate,
   double blocked_efficiency = 1.0;  // and one of blocked operands
+  Depthwise depthwise;
 };
 
 // Decides for every convolution, pool and elementwise operator between them whether its channels are plain (NCHW) or
