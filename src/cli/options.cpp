@@ -90,38 +90,22 @@ Option Options::finish(CLI::Option* option) {
   if (!heading_.empty() && option->nonpositional()) option->group(heading_);
   return Option(option, words_);
 }
-template <typename Field>
-Option Options::add(const std::string& names, Field& field, const std::string& what) {
-  CLI::Option* option = app_.add_option(names, field, what);
-  if constexpr (std::is_same_v<Field, int64_t>) check_whole<int64_t>(option);
-  if constexpr (std::is_same_v<Field, uint64_t> || std::is_same_v<Field, std::optional<uint64_t>>)
-    check_whole<uint64_t>(option);
-  return finish(option);
+Option Options::add(const std::string& names, Field field, const std::string& what) {
+  return std::visit(
+      [&]<typename T>(T* value) {
+        CLI::Option* option = app_.add_option(names, *value, what);
+        if constexpr (std::is_same_v<T, int64_t>) check_whole<int64_t>(option);
+        if constexpr (std::is_same_v<T, uint64_t> || std::is_same_v<T, std::optional<uint64_t>>)
+          check_whole<uint64_t>(option);
+        return finish(option);
+      },
+      field);
 }
-
 Option Options::flag(const std::string& names, bool& field, const std::string& what) {
   return finish(app_.add_flag(names, field, what));
 }
 Option Options::count(const std::string& names, int& field, const std::string& what) {
   return finish(app_.add_flag(names, field, what));
-}
-Option Options::option(const std::string& names, std::string& field, const std::string& what) {
-  return add(names, field, what);
-}
-Option Options::option(const std::string& names, std::optional<std::string>& field, const std::string& what) {
-  return add(names, field, what);
-}
-Option Options::option(const std::string& names, int64_t& field, const std::string& what) {
-  return add(names, field, what);
-}
-Option Options::option(const std::string& names, uint64_t& field, const std::string& what) {
-  return add(names, field, what);
-}
-Option Options::option(const std::string& names, std::optional<uint64_t>& field, const std::string& what) {
-  return add(names, field, what);
-}
-Option Options::option(const std::string& names, double& field, const std::string& what) {
-  return add(names, field, what);
 }
 Option Options::list(const std::string& names, std::vector<std::string>& field, const std::string& what) {
   CLI::Option* option = app_.add_option(names, field, what);

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 namespace CLI {
@@ -28,11 +29,11 @@ class Option {
   Option& one_of(const std::vector<std::string>& words);  // the only words allowed
   Option& positive();                                     // a number above 0
   Option& range(double low, double high);                 // a number from low to high
-  Option& required();                                     //
-  Option& show_default();                                 // help prints the field's first value
-  Option& needs(const Option& other);                     // is an error without the other option
-  Option& separated_by_commas();                          // of a list
-  Option& expects(int count);                             // of a list: this many values
+  Option& required();
+  Option& show_default();              // help prints the field's first value
+  Option& needs(const Option& other);  // is an error without the other option
+  Option& separated_by_commas();       // of a list
+  Option& expects(int count);          // of a list: this many values
 
  private:
   CLI::Option* option_;
@@ -49,18 +50,17 @@ class Options {
 
   Option flag(const std::string& names, bool& field, const std::string& what);
   Option count(const std::string& names, int& field, const std::string& what);  // -vv: 2
-  Option option(const std::string& names, std::string& field, const std::string& what);
-  Option option(const std::string& names, std::optional<std::string>& field, const std::string& what);
-  Option option(const std::string& names, int64_t& field, const std::string& what);
-  Option option(const std::string& names, uint64_t& field, const std::string& what);
-  Option option(const std::string& names, std::optional<uint64_t>& field, const std::string& what);
-  Option option(const std::string& names, double& field, const std::string& what);
+  template <typename T>
+  Option option(const std::string& names, T& field, const std::string& what) {
+    return add(names, &field, what);
+  }
   // Values add up: a named option takes one at a time and may be repeated, a positional one takes all that are left.
   Option list(const std::string& names, std::vector<std::string>& field, const std::string& what);
 
  private:
-  template <typename Field>
-  Option add(const std::string& names, Field& field, const std::string& what);
+  using Field =
+      std::variant<std::string*, std::optional<std::string>*, int64_t*, uint64_t*, std::optional<uint64_t>*, double*>;
+  Option add(const std::string& names, Field field, const std::string& what);
   Option finish(CLI::Option* option);
 
   CLI::App& app_;
