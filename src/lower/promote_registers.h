@@ -1,7 +1,7 @@
 // Before: loops of any kind around accesses to local buffers.
 // After: serial loops whose variable chooses an element of a register-sized local buffer are Unrolled, so that the
 // emitter sees constant indices and keeps the buffer in registers.
-// Stands after split_tails: a predicated copy of a tile unrolls by itself.
+// Comes after split_tails: a predicated copy of a tile unrolls by itself.
 #pragma once
 
 #include "lower/register_file.h"

@@ -1,9 +1,9 @@
-// Which temporaries may lie in the output. Let T be allocated for one iteration of the loops around it, and let the
-// last statement of that scope write O[r + t] = f(T[t]), element by element, where r depends on the loops around the
-// scope only, and let T have as many elements as O has for each iteration. Then T[t] may be O[r + t]:
+// Which temporaries may use the output's memory. Let T be allocated for one iteration of the loops around it, and let
+// the last statement of that scope write O[r + t] = f(T[t]), element by element, where r depends on the loops around
+// the scope only, and let T have as many elements as O has for each iteration. Then T[t] may be O[r + t]:
 //  - an iteration writes at most as many elements of O as T has, all of them in the box r + T. A kernel writes all of
 //    its output and nothing else writes this one, so by the numbers each iteration writes all of its box, and the boxes
-//    do not overlap: no other iteration sees what lies in the box meanwhile;
+//    do not overlap: no other iteration sees the contents of the box meanwhile;
 //  - nothing reads T behind the statement, which itself reads just the element that it writes.
 #include "lower/share_output.h"
 

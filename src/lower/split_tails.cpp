@@ -287,7 +287,7 @@ class TailSplitter {
     return rewrite_children(b_, e, [&](Expr c) { return pin(c, atoms); });
   }
 
-  // The c of a condition v < c that everything below stands under.
+  // The c of a condition v < c around everything below.
   static std::optional<int64_t> limit_of(Expr condition, Id v) {
     std::vector<Expr> conjuncts;
     split_conjunction(condition, conjuncts);

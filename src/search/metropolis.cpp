@@ -4,7 +4,7 @@
 // and says that proposals come from mutating a trace's decisions, that a validator turns down what is not legal, and
 // that a proxy of the cost accepts at a falling temperature. It gives neither formula nor temperatures, and its
 // released code has no acceptance step at all (it resamples in proportion to the score, as `evolutionary` does). What
-// stands here fills that in:
+// follows fills that in:
 //
 //   accept with min(1, exp((s' - s) / T_k)),   T_k = T_0 g^k,   T_0 = 0.5 of the first scores' standard deviation, g =
 //   0.9,

@@ -25,7 +25,7 @@ std::vector<Individual> pick_programs(const TaskState& state, std::vector<Indivi
                                       const PickOptions& options);
 
 // A round's programs, of all that was seen and never measured: what was best elsewhere (`seeded`, by nest) comes first
-// while nothing is known of the task, then what pick_programs chooses; a share of `random_part`, the fresh draws, is
+// while nothing is known of the task, then the choice of pick_programs; a share of `random_part`, the fresh draws, is
 // drawn against an overconfident model, more at first where there is no model yet, evenly spread over the round. Half
 // of a round after one that brought next to nothing are those of them that promise most.
 std::vector<Individual> pick_round(const Round& round, std::vector<Individual> unmeasured,

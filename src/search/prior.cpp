@@ -40,7 +40,7 @@ std::vector<PriorTask> parse(const std::optional<std::string>& text, const featu
   if (!text) return out;
   json all = json::parse(*text, nullptr, false);
   if (all.is_discarded() || !all.is_object() || !all.contains("tasks") || !all["tasks"].is_array()) return out;
-  const json &schema_name = all["schema"], &schema_version = all["version"];  // null where there is none
+  const json &schema_name = all["schema"], &schema_version = all["version"];  // null where it is missing
   const std::string name = schema_name.is_string() ? schema_name.get<std::string>() : "unknown";
   const int version = schema_version.is_number() ? schema_version.get<int>() : 0;
   if (name != schema.name || version != schema.version) {

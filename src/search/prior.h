@@ -22,9 +22,9 @@ struct Prior {
   std::vector<std::string> notes;      // for the user: rows of another schema that were ignored
 };
 
-// For the families of these tasks: rows of `schema`. In the default space, and where what ships has this schema, with
-// what ships of families that the store has nothing of. A resumed session gets what it began with, whatever other runs
-// have left since.
+// For the families of these tasks: rows of `schema`. In the default space, and where the shipped rows have this schema,
+// with the shipped rows of families that the store lacks. A resumed session gets what it began with, whatever other
+// runs have left since.
 Result<Prior> load_prior(std::span<const task::Task> tasks, const target::Target& target, const TuneOptions& options,
                          const features::Schema& schema, const Session& session, const ShippedPrior* shipped,
                          record::Store& store);

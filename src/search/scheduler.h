@@ -6,7 +6,7 @@
 namespace tcc::search {
 
 // weight * (alpha * (best[n-1-window] - best[n-1]) / window + (1 - alpha) * best[n-1] / n) after n rounds, the first
-// term 0 until there are so many (MetaSchedule's gradient scheduler). 0 while nothing valid is known.
+// term 0 until there are enough (MetaSchedule's gradient scheduler). 0 while nothing valid is known.
 double scheduler_gain(const TaskState& state, const Settings& settings);
 
 // Tasks without a round come first, the most arithmetic first. Then, by gradient, the one with the greatest gain,

@@ -72,10 +72,10 @@ void read_task(const json& t, TaskState& s) {
 
 struct Row {
   std::optional<json> checkpoint;  // whole: every value has its type
-  bool damaged = false;            // there is a row, and it is none
+  bool damaged = false;            // the row does not hold a checkpoint
 };
 
-// A row that another version wrote, or that somebody changed, is no checkpoint: the run starts anew.
+// A row that another version wrote, or that somebody changed, is not a checkpoint: the run starts anew.
 Result<Row> load(const std::string& key, const record::Store& store) {
   TCC_TRY(std::optional<std::string> text, store.load_session(key));
   if (!text) return Row{};

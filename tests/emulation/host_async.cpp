@@ -160,7 +160,7 @@ std::optional<HostBlock::BoxCopy> HostBlock::read_box(Fiber& f, const device::Op
   c.issuer = &f;
   std::copy_n(b.at, b.rank, c.at.begin());
   if (b.rank != std::ssize(map.box)) fail(f, fmt::format("the tensor has {} dimensions", map.box.size()));
-  if (c.shared % 128 != 0) fail(f, fmt::format("byte {} of shared memory is no multiple of 128", c.shared));
+  if (c.shared % 128 != 0) fail(f, fmt::format("byte {} of shared memory is not a multiple of 128", c.shared));
   if (failed_) return std::nullopt;
   return c;
 }

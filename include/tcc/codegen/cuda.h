@@ -17,7 +17,7 @@ struct CudaOptions {
   std::string nvrtc_library;      // path of libnvrtc; "" = the system's, see nvrtc_version()
   int64_t max_registers = 0;      // per thread; 0 = what the launch's thread count leaves
   bool want_ptx = false;          // Artifact::format is kPtx, for people and for tests
-  // Waits for barriers trap after so many nanoseconds, for code that is tried out; 0 = they wait for ever.
+  // Waits for barriers trap after this many nanoseconds, for code that is tried out; 0 = they wait for ever.
   int64_t wait_limit = 0;
 };
 
@@ -47,7 +47,7 @@ Result<CudaSource> emit_cuda_source(const ir::Kernel& lowered, const target::Tar
 // compiler's log. Safe to call from several threads at once.
 Result<Artifact> compile_cuda(const ir::Kernel& lowered, const target::Target& target, const CudaOptions& options = {});
 
-// "13.0", or why there is none: tcc was built without nvrtc.h, or the library does not load. library "":
+// "13.0", or why it is missing: tcc was built without nvrtc.h, or the library does not load. library "":
 // libnvrtc.so.13, .12 and plain, by the loader's rules and then in /usr/local/cuda.
 Result<std::string> nvrtc_version(const std::string& library = {});
 inline bool nvrtc_available() {

@@ -14,8 +14,8 @@ struct EmulateOptions {
   const record::Database* store = nullptr;  // of measurements and predictions; nullptr: default schedules
   uint64_t seed = 1;                        // of the data and of the order of warps
   double tolerance = 1e-3;  // of an output's scale; outputs of 16-bit types get 8 units of theirs at least
-  // Instructions of threads that a task may take. Of larger ones with one launch so many blocks run as fit, the first
-  // and the last among them, and what they wrote is compared.
+  // Instructions of threads that a task may take. Of larger ones with one launch, as many blocks run
+  // as fit, the first and the last among them, and their results are compared.
   int64_t max_instructions = int64_t{4'000'000'000};
   double max_flops = 2e10;  // of larger tasks the reference takes too long; a twentieth of it where it is interpreted
   measure::ReferenceEngine engine = measure::ReferenceEngine::kBest;
@@ -46,7 +46,7 @@ struct EmulateReport {
 };
 
 // Every task's kernel as `build` would make it, on random data against the naive kernel in double precision.
-// Errors: those of build for a GPU (no NVRTC, an architecture it does not compile, ...); a target that is no GPU.
+// Errors: those of build for a GPU (no NVRTC, an architecture it does not compile, ...); a target that is not a GPU.
 Result<EmulateReport> emulate_model(const Model& model, const EmulateOptions& options);
 
 }  // namespace tcc::driver

@@ -52,7 +52,7 @@ struct Explanation {
 Result<Explanation> explain_task(const Program& program, const std::string& name, const record::Database* store,
                                  const target::Target& target, int64_t threads);
 
-// Adds what became of a run's proposals for a task to what the store knows, for explain_task.
+// Adds the fates of a run's proposals for a task to the store, for explain_task.
 Result<void> record_proposals(const std::string& key, const search::Counts& counts, record::Store& store);
 
 }  // namespace tcc::driver

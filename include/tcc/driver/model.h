@@ -12,7 +12,7 @@
 
 namespace tcc::driver {
 
-// How the tensors between tasks lie in memory: as in the model, with channels in blocks wherever an operator can, or
+// Layouts of the tensors between tasks: as in the model, with channels in blocks wherever an operator can, or
 // whichever the estimate prefers (graph::assign_layouts).
 enum class Layouts { kPlain, kBlocked, kAuto };
 

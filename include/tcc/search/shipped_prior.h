@@ -2,7 +2,7 @@
 // many tasks, so that the cost model ranks programs before a task's own first trial.
 //
 // The file (models/cpu.prior, format in src/search/shipped_prior.cpp) is written by `tcc-bench prior` from a database
-// of records, and is part of the binary. Whoever is handed such a file from elsewhere reads it as hostile: parse_prior
+// of records, and is part of the binary. A file from elsewhere is hostile: parse_prior
 // trusts no number in it.
 #pragma once
 

@@ -1,8 +1,8 @@
-// How matrices lie in shared memory, as wgmma and bulk tensor copies see them.
+// Matrices in shared memory, as wgmma and bulk tensor copies see them.
 //
 // Both know rows of 32, 64 or 128 bytes whose 16-byte pieces are permuted: with a swizzle of S bytes, bits 4 up to
 // log2(S / 16) of a byte's address are xored with the bits from 7 on (PTX manual, "Swizzling Modes"). A buffer says so
-// by the xor of its layout; one that nothing but these instructions touches may lie as it likes, and gets the swizzle
+// by the xor of its layout; one that nothing but these instructions touches is free in its layout, and gets the swizzle
 // that its rows allow. Without the xor, an element must be where a matrix descriptor can find it (PTX manual,
 // "Asynchronous Warpgroup Level Matrix Shared Memory Layout"):
 //   rows of k, n:            S bytes a row, groups of 8 rows `stride` bytes apart;
@@ -93,7 +93,7 @@ std::optional<Descriptor> describe(const Buffer& b, const OperandSpec& spec, int
   return all;
 }
 
-// The swizzle that the layout's xor is; 0: there is none, -1: another one.
+// The swizzle that the layout's xor is; 0: it has no xor, -1: another one.
 int64_t explicit_swizzle(const Buffer& b) {
   if (b.layout == nullptr || b.layout->xors.empty()) return 0;
   const int32_t element = std::countr_zero(static_cast<uint64_t>(type_bytes(b.type)));
@@ -167,7 +167,7 @@ void Emitter::plan_tiles(Stmt body) {
     if ((b.scope != Scope::kShared && b.scope != Scope::kClusterShared) || (!u.boxes && u.matrices.empty())) continue;
     const int64_t said = explicit_swizzle(b);
     if (said < 0)
-      return fail(fmt::format("the layout of shared buffer '{}' is none that bulk copies and wgmma know",
+      return fail(fmt::format("expected a layout that bulk copies and wgmma know for shared buffer '{}'",
                               name_hint(kernel_, id)));
     swizzles_[id] = said;
     if (said > 0 || u.matrices.empty()) continue;

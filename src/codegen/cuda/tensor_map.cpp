@@ -1,5 +1,5 @@
-// Bulk tensor copies: which tensor map an instruction needs, and the coordinates of its box. What a map may be stands
-// in the CUDA driver API, cuTensorMapEncodeTiled.
+// Bulk tensor copies: which tensor map an instruction needs, and the coordinates of its box. The CUDA driver
+// API, cuTensorMapEncodeTiled, says what a map may be.
 #include <algorithm>
 
 #include "codegen/cuda/address.h"
@@ -40,14 +40,14 @@ std::string refusal(const Buffer& b, const TensorMap& map, int64_t swizzle) {
 // "map_N, column, row, ...": the map is found among those of the launch, or made.
 std::string Emitter::tensor_map(const InstrCall& s, const Instruction& row, size_t n) {
   const Buffer& b = buffer(s.operands[n].buffer);
-  // The box as it lies in shared memory, one row after the other.
+  // The box in shared memory, one row after the other.
   const Buffer* shared = nullptr;
   for (size_t i = 0; i < row.operands.size(); ++i)
     if (row.operands[i].type != Type::kBarrier && i != n) shared = &buffer(s.operands[i].buffer);
   TCC_CHECK(shared != nullptr, "{} copies nothing", row.name);
   TensorMap map;
   const auto param = std::find_if(params_.begin(), params_.end(), [&](const Buffer* p) { return p->id == b.id; });
-  TCC_CHECK(param != params_.end(), "buffer {} is no parameter", name(b.id));
+  TCC_CHECK(param != params_.end(), "buffer {} is not a parameter", name(b.id));
   map.buffer = static_cast<int>(param - params_.begin());
   map.type = b.type;
   map.swizzle = swizzle_of(shared->id);
@@ -62,7 +62,7 @@ std::string Emitter::tensor_map(const InstrCall& s, const Instruction& row, size
   for (size_t d = 0; d < rank && d < map.box.size(); ++d) {
     const int64_t tile = row.operands[n].tile[rank - 1 - d];
     Expr extent = tile > 0 ? b_.integer(tile) : s.args[rank - 1 - d];
-    if (!is_int(extent)) return fail(fmt::format("the box of {} is no constant", row.name)), "";
+    if (!is_int(extent)) return fail(fmt::format("expected a constant box of {}", row.name)), "";
     map.box[d] = int_value(extent);
   }
   std::string no = refusal(b, map, map.swizzle);

@@ -28,7 +28,7 @@ struct LaneSplit {
 
 // k*(x mod c) + k*c*(x div c) becomes k*x, also below a common division: undoes split-then-flatten.
 ir::Expr recombine(ir::Builder& b, ir::Expr e, const analysis::Ranges* ranges = nullptr);
-// nullopt when the lanes differ by something that is no constant.
+// nullopt when the lanes differ by something that is not constant.
 std::optional<LaneSplit> split_lanes(ir::Builder& b, ir::Expr e, const LaneRange& range);
 // Element address of logical `indices`: row-major over `strides`, or by the layout's digits (its xors are not applied).
 // `ranges` knows the loops; it removes the divisions of digits that the index cannot reach.

@@ -68,7 +68,7 @@ void Emitter::make_tiles(const ir::Buffer& buffer) {
 std::optional<int64_t> Emitter::tile_number(const ir::Operand& operand, const ir::OperandSpec& spec) {
   auto found = slots_.find(operand.buffer);
   if (found == slots_.end() || found->second.tile < 0) {
-    fail(fmt::format("{} is no AMX tile", ir::name_hint(kernel_, operand.buffer)));
+    fail(fmt::format("expected an AMX tile, found {}", ir::name_hint(kernel_, operand.buffer)));
     return std::nullopt;
   }
   int64_t number = 0;
@@ -201,7 +201,7 @@ void Emitter::dot_instruction(const ir::InstrCall& call, const ir::Instruction& 
     const BufferSlot& slot = slots_.at(call.operands[i].buffer);
     return flatten(ib_, *slot.buffer, slot.strides, call.operands[i].indices, ranges_);
   };
-  // Whether the element `k`, `j` behind the operand's first one lies `want` elements behind it.
+  // Whether the element `k`, `j` behind the operand's first one is `want` elements behind it in memory.
   auto lies = [&](size_t i, int64_t k, int64_t j, int64_t want) {
     const BufferSlot& slot = slots_.at(call.operands[i].buffer);
     std::vector<ir::Expr> at(call.operands[i].indices.begin(), call.operands[i].indices.end());

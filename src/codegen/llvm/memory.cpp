@@ -298,7 +298,7 @@ Val Emitter::spread_mask(Val mask, const LaneSplit& split, int64_t start, int64_
   return {b_.CreateShuffleVector(mask.v, llvm::Constant::getNullValue(mask.v->getType()), pick), true};
 }
 
-// Small constant strides: the covering vectors are loaded and shuffled. Everything read lies between two elements that
+// Small constant strides: the covering vectors are loaded and shuffled. Everything read is between two elements that
 // are read anyway. Lanes that are off read nothing and are zero.
 Value* Emitter::load_strided(const BufferSlot& slot, const LaneSplit& split, Val mask) {
   auto [low, high] = std::minmax_element(split.offsets.begin(), split.offsets.end());

@@ -1,7 +1,7 @@
-// Transposes in registers. The lanes of a vector lie apart in memory where a schedule turns a matrix: it reads a column
-// or leaves one. Where an unrolled loop does so for neighbouring columns, a square of elements is read as rows of the
-// other direction, turned by shuffles, and used as columns, or the other way round for stores: log2(n) shuffles for
-// each vector of n, instead of n loads or stores (Eklundh, A Fast Computer Method for Matrix Transposing, 1972:
+// Transposes in registers. The lanes of a vector are apart in memory where a schedule transposes a matrix: it reads a
+// column or leaves one. Where an unrolled loop does so for neighbouring columns, a square of elements is read as rows
+// of the other direction, turned by shuffles, and used as columns, or the other way round for stores: log2(n) shuffles
+// for each vector of n, instead of n loads or stores (Eklundh, A Fast Computer Method for Matrix Transposing, 1972:
 // exchange of blocks of 1, 2, 4, ... elements).
 //
 // While code is emitted such accesses are noted. Those of one buffer that follow each other in a basic block, with no

@@ -1,9 +1,9 @@
 // Matrix instructions of a warp or a warpgroup. Until here a fragment is a tile of a local buffer that the schedule
 // indexes by row and column; what the hardware has is registers in 32 lanes. Before: place_gpu_storage. After: below
-// the thread loops of y and z stands a loop over the lanes of a warp, bound to thread.x, or below that of the
+// the thread loops of y and z comes a loop over the lanes of a warp, bound to thread.x, or below that of the
 // warpgroups loops over the warps and lanes of one; a fragment buffer's last dimension is the registers of one lane,
 // tile after tile; loops over the rows and columns of a tile are loops over a lane's registers, whose layout the
-// instruction table knows. Tiles that lie in shared memory in rows of 16 bytes are loaded by ldmatrix, where the target
+// instruction table knows. ldmatrix loads tiles whose rows of 16 bytes are in shared memory, where the target
 // has it.
 //
 // What is computed from fragments element by element stays in registers: matrices of the same layout, or of one in

@@ -17,7 +17,7 @@
 
 namespace tcc::lower {
 
-// Rejects: annotations and extents that are no constants (kNotConstant), shared buffers that the loop's body does not
+// Rejects: annotations and extents that are not constants (kNotConstant), shared buffers that the loop's body does not
 // have to itself (kUnsupported).
 ir::Legal<ir::Kernel> expand_pipeline(const ir::Kernel& kernel, const target::Target& target, const ArenaPtr& arena);
 

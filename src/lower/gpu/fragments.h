@@ -2,7 +2,7 @@
 //
 // The operands of matrix instructions have layouts in the instruction table. What is computed from them element by
 // element follows: a matrix that is made of one has its layout, and a value for each of its rows (the maximum of a row
-// of scores, say) lies in all lanes that hold a part of the row.
+// of scores, say) is in all lanes that hold a part of the row.
 #pragma once
 
 #include <map>
@@ -18,7 +18,7 @@ struct FragmentOperand {
   const ir::OperandSpec* spec;  // whose layout it is
   int64_t lanes;   // that share it: a warp's, or a warpgroup's; of a vector, those that hold different parts
   int along = -1;  // -1: a matrix in the last two dimensions; 0 or 1: a value for each of its rows, columns
-  size_t dim = 0;  // of the buffer, along which the values of a vector lie
+  size_t dim = 0;  // of the buffer, along which a vector's values follow each other
 };
 std::map<ir::Id, FragmentOperand> fragment_buffers(const ir::Kernel& nest);
 

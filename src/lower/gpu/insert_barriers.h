@@ -1,7 +1,7 @@
-// Before: code of a thread, as spread_threads leaves it. After: a barrier stands between two accesses of one block's
+// Before: code of a thread, as spread_threads leaves it. After: a barrier separates two accesses of one block's
 // threads to a shared (or global) element when one of them writes and nothing else orders them; also between the end of
 // a loop's body and its next iteration; what a pipeline orders itself is left alone. As TVM's ThreadSync, by buffers
-// instead of elements. A barrier stands also between the uses of two shared buffers that may have one place
+// instead of elements. A barrier also separates the uses of two shared buffers that may have one place
 // (analysis/shared_plan.h); their sizes decide that, so spread_banks comes before.
 #pragma once
 

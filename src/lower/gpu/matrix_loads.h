@@ -19,11 +19,11 @@ struct MatrixLoad {
 };
 
 // `contiguous`: the tile's dimension along memory. `next`: the dimension along which `count` tiles follow each other in
-// the registers. nullopt: the lanes' registers are no rows of matrices, or too few of them.
+// the registers. nullopt: the lanes' registers are not rows of matrices, or too few of them.
 std::optional<MatrixLoad> plan_matrix_load(const ir::Layout& layout, ir::Type type, int contiguous, int next,
                                            int64_t count);
 
-// The row that moves an opaque fragment's tile: out of shared memory (`load`), or into it. -1: there is none.
+// The row that moves an opaque fragment's tile: out of shared memory (`load`), or into it. -1: no row does.
 int32_t find_tile_move(const ir::OperandSpec& fragment, bool load);
 
 }  // namespace tcc::lower

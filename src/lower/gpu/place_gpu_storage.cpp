@@ -84,7 +84,7 @@ Kernel place_gpu_storage(const Kernel& nest, const ArenaPtr& arena) {
     auto scope = scopes.find(fields.id);
     if (scope != scopes.end()) fields.scope = scope->second;
     // Accesses of up to 16 bytes: device memory is given out at multiples of 256 (CUDA C++ Programming Guide, "Device
-    // Memory Accesses"), and what is made of this kernel says what it wants of its parameters.
+    // Memory Accesses"), and the kernel declares the alignment that it needs of its parameters.
     if (fields.scope != Scope::kLocal) fields.alignment = std::max(fields.alignment, kWidestAccess);
     return fields.scope != before.scope || fields.alignment != before.alignment;
   });

@@ -1,5 +1,5 @@
-// Where temporaries of a GPU kernel live when the schedule did not say: what lives within one thread's iteration is
-// local, what lives within a launch is shared by the block, what lives between launches is workspace.
+// Scopes of a GPU kernel's temporaries when the schedule did not say. A buffer that lives within one thread's iteration
+// is local. One that lives within a launch is shared by the block. One that lives between launches is workspace.
 // Before: Nest. After: the same nest; scopes are those of the hardware.
 #pragma once
 

@@ -1,8 +1,8 @@
 // Before: Nest in which each launch is sequential code with loops bound to thread axes in it, nested or one after the
 // other.
 // After: one loop for each thread axis right below the grid, and below them the code of a thread: a bound loop is the
-// thread's coordinate; copies marked cooperative_fetch are dealt out to all threads; what stands outside of every
-// thread loop is done by thread 0; a sum over one element a thread (annotation `tree`) is a tree, whose last steps are
+// thread's coordinate; copies marked cooperative_fetch are dealt out to all threads; thread 0 executes statements
+// outside of every thread loop; a sum over one element a thread (annotation `tree`) is a tree, whose last steps are
 // shuffles of one warp. Shared buffers are allocated once. There are no barriers yet: insert_barriers follows.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace tcc::lower {
 
-// Rejects: extents that are no constants (kNotConstant); conditions on threads around work of all threads, local
+// Rejects: extents that are not constants (kNotConstant); conditions on threads around work of all threads, local
 // buffers that outlive their thread loop, grid loops that are not outermost (kUnsupported).
 ir::Legal<ir::Kernel> spread_threads(const ir::Kernel& kernel, const ArenaPtr& arena);
 
