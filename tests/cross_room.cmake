@@ -242,3 +242,8 @@ foreach(room cpu_traces cuda driver emulation features gpu_traces measure replay
     target_link_libraries(test_${room} PRIVATE tcc_sample_tasks)
   endif()
 endforeach()
+
+# A backend of the test's own, through the whole way.
+if(TARGET test_backend AND TARGET tcc_driver)
+  target_link_libraries(test_backend PRIVATE tcc_driver tcc_interp)
+endif()

@@ -115,7 +115,7 @@ Result<std::string> build_case(graph::Graph graph, const std::string& folder, bo
   model.graph = std::move(graph);
   model.hash = "0000000000000000";
   driver::BuildOptions options;
-  options.target = target::host_target();
+  options.targets = {target::host_target()};
   options.folder = folder;
   options.id = "model";
   if (scheduled) {
@@ -129,9 +129,9 @@ Result<std::string> build_case(graph::Graph graph, const std::string& folder, bo
   plan.groups = &program.groups;
   plan.memory = &memory;
   plan.tasks = &program.tasks;
-  plan.target = options.target;
+  plan.target = options.targets[0];
   for (size_t i = 0; i < program.tasks.tasks.size(); ++i) {
-    TCC_TRY(auto kernel, search::unscheduled_artifact(program.tasks.tasks[i], options.target, fmt::format("k{}", i)));
+    TCC_TRY(auto kernel, search::unscheduled_artifact(program.tasks.tasks[i], plan.target, fmt::format("k{}", i)));
     plan.codes.push_back({std::move(kernel.artifact), 0, "", ""});
   }
   package::PackageOptions package_options;

@@ -9,6 +9,7 @@
 #include "cli/command.h"
 #include "cli/lookup.h"
 #include "cli/output.h"
+#include "tcc/backend/backend.h"
 #include "tcc/driver/compile.h"
 #include "tcc/support/text.h"
 
@@ -51,25 +52,20 @@ void declare(Options& options, Arguments& a) {
 
 using Json = nlohmann::ordered_json;
 
-// What --emit names, and the kind of target that has it.
-enum class Of { kBoth, kCpu, kGpu };
 struct EmitWord {
-  const char* word;
+  std::string_view word;
   bool package::Emit::* flag;
-  Of of;
 };
-constexpr EmitWord kEmitWords[] = {
-    {"obj", &package::Emit::objects, Of::kCpu}, {"llvm", &package::Emit::llvm, Of::kCpu},
-    {"ir", &package::Emit::ir, Of::kBoth},      {"trace", &package::Emit::traces, Of::kBoth},
-    {"cu", &package::Emit::cuda, Of::kGpu},     {"cubin", &package::Emit::cubin, Of::kGpu},
-    {"ptx", &package::Emit::ptx, Of::kGpu}};
+constexpr EmitWord kEmitWords[] = {{"obj", &package::Emit::objects}, {"llvm", &package::Emit::llvm},
+                                   {"ir", &package::Emit::ir},       {"trace", &package::Emit::traces},
+                                   {"cu", &package::Emit::cuda},     {"cubin", &package::Emit::cubin},
+                                   {"ptx", &package::Emit::ptx}};
 
-Result<package::Emit> parse_emit(const std::string& list, bool gpu) {
+Result<package::Emit> parse_emit(const std::string& list, const backend::Payload& payload) {
   std::vector<std::string> known = {"lib"}, here = {"lib"};
-  for (const EmitWord& w : kEmitWords) {
-    known.push_back(w.word);
-    if (w.of != (gpu ? Of::kCpu : Of::kGpu)) here.push_back(w.word);
-  }
+  for (const EmitWord& w : kEmitWords) known.emplace_back(w.word);
+  here.insert(here.end(), payload.texts.begin(), payload.texts.end());
+  const bool gpu = payload.compile_portable != nullptr;
   package::Emit emit;
   std::istringstream words(list);
   for (std::string word; std::getline(words, word, ',');) {
@@ -83,7 +79,7 @@ Result<package::Emit> parse_emit(const std::string& list, bool gpu) {
           fmt::format("--emit {}: expected a {} as target, found a {}", word, gpu ? "CPU" : "GPU", gpu ? "GPU" : "CPU"),
           fmt::format("{}use {}", gpu ? "" : "add --target a100, or ", fmt::join(here, ", ")));
     for (const EmitWord& w : kEmitWords)
-      if (word == w.word) emit.*w.flag = true;
+      if (word == w.word) emit.*(w.flag) = true;
   }
   return emit;
 }
@@ -106,7 +102,7 @@ Json report_json(const driver::BuildReport& report) {
                                {"record", package::origin_name(k.origin)},
                                {"seconds", k.seconds},
                                {"note", k.note},
-                               {"expected_loss", k.loss}});
+                               {"expected_loss", k.slowdown}});
   return json;
 }
 
@@ -136,18 +132,12 @@ void remark_on_predictions(const Arguments& a, const driver::BuildReport& report
                        predicted, plural(static_cast<int64_t>(report.kernels.size()), "kernel")));
 }
 
-// Of several GPUs the one that the kernel is for.
-std::string target_of(const driver::KernelChoice& kernel, const driver::BuildOptions& options) {
-  return kernel.target.empty() ? options.target.name : kernel.target;
-}
-
 Result<int> build(const Arguments& a) {
   driver::BuildOptions options;
-  TCC_TRY(std::vector<target::Target> targets, open_targets(a.target));
-  options.target = targets[0];
-  if (options.target.is_cuda()) options.gpus = targets;
-  TCC_TRY(options.emit, parse_emit(a.emit, options.target.is_cuda()));
-  if (a.allow_jit && options.target.is_cpu())
+  TCC_TRY(options.targets, open_targets(a.target));
+  const backend::Backend& backend = backend::backend_of(options.targets[0]);
+  TCC_TRY(options.emit, parse_emit(a.emit, *backend.payload));
+  if (a.allow_jit && backend.payload->compile_portable == nullptr)
     return make_error(ErrorClass::kUsage, "--allow-jit: expected a GPU as target, found a CPU", "add --target a100");
   options.allow_jit = a.allow_jit;
   TCC_TRY(driver::Model model, open_model(a.model));
@@ -158,7 +148,7 @@ Result<int> build(const Arguments& a) {
   options.threads = threads_or_all(a.threads);
   options.require_tuned = a.require_tuned;
   options.linker = a.linker;
-  options.estimate_losses = !a.common.quiet || a.common.json;
+  options.estimate_slowdowns = !a.common.quiet || a.common.json;
   TCC_TRY(driver::BuildReport report, driver::build_model(model, options));
   spdlog::info("linked by {}", report.package.linker);
 
@@ -168,16 +158,16 @@ Result<int> build(const Arguments& a) {
   if (!untuned.empty())
     print_warning(fmt::format("{} of {} are not tuned; run: tcc tune {}{}", untuned.size(),
                               plural(static_cast<int64_t>(report.kernels.size()), "kernel"), sanitize(a.model.model),
-                              a.target.name == "host" ? "" : " --target " + target_of(*untuned[0], options)));
+                              a.target.name == "host" ? "" : " --target " + untuned[0]->target));
   for (const driver::KernelChoice* kernel : untuned)
     print_warning(fmt::format("  {} {}{}", kernel->key, kernel->note,
-                              kernel->loss <= 0 ? ""
-                              : kernel->loss < 1.05
+                              kernel->slowdown <= 0 ? ""
+                              : kernel->slowdown < 1.05
                                   ? "; about as fast as tuned"
-                                  : fmt::format("; expected {:.1f}x slower than tuned", kernel->loss)));
+                                  : fmt::format("; expected {:.1f}x slower than tuned", kernel->slowdown)));
   for (const driver::KernelChoice& kernel : report.kernels)
     if (kernel.tuned && !kernel.note.empty()) print_warning(fmt::format("{} {}", kernel.key, kernel.note));
-  if (options.target.is_cuda()) remark_on_predictions(a, report);
+  remark_on_predictions(a, report);
   print_report(a, report);
   return kOk;
 }

@@ -60,7 +60,7 @@ Check check_compiler() {
     TCC_TRY(driver::Model model, driver::load_model(source));
     driver::BuildOptions options;
     options.folder = folder->path();
-    options.target = target::host_target();
+    options.targets = {target::host_target()};
     Stopwatch watch;
     TCC_TRY(driver::BuildReport built, driver::build_model(model, options));
     TCC_TRY(driver::VerifyReport verified, driver::verify_library(built.package.library, {}));

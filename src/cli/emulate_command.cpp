@@ -91,10 +91,6 @@ Result<int> verify_by_emulation(const VerifyArguments& a) {
                       "name the model instead of the library");
   driver::EmulateOptions options;
   TCC_TRY(options.target, open_target(a.library.target));
-  if (options.target.is_cpu())
-    return make_error(ErrorClass::kUsage,
-                      fmt::format("--emulate: expected a GPU as target, not {}", options.target.name),
-                      "add --target a100 or another GPU; `tcc targets` lists them");
   TCC_TRY(driver::Model model, open_model(a.library.model));
   TCC_TRY(const Records records, open_records(a.library.records));
   options.store = records.all;

@@ -232,7 +232,8 @@ Result<LibraryOnDisk> find_library(const LibraryArguments& arguments, bool quiet
   options.folder = folder->path();
   options.store = records.all;
   options.threads = threads_or_all(arguments.threads);
-  TCC_TRY(options.target, open_target(arguments.target));
+  TCC_TRY(target::Target target, open_target(arguments.target));
+  options.targets = {std::move(target)};
   Stopwatch watch;
   TCC_TRY(driver::BuildReport report, driver::build_model(model, options));
   spdlog::info("built {} in {}", report.package.library, format_duration(watch.seconds()));

@@ -27,7 +27,7 @@ void declare(Options& options, Arguments& a) {
 }
 
 std::string describe_target(const target::Target& t) {
-  if (t.is_cpu())
+  if (target::isa_level(t) > 0)
     return fmt::format("{}, {} vectors of {} bits, {} of {}", target::isa_level_name(target::isa_level(t)),
                        t.cpu.num_vector_registers, t.cpu.vector_bits, plural(t.cpu.threads, "thread"),
                        plural(t.cpu.cores, "core"));
@@ -100,7 +100,7 @@ Result<int> targets(const Arguments& a) {
   for (const std::string& name : target::target_names()) {
     TCC_TRY(target::Target target, target::find_target(name));
     rows.push_back({name, describe_target(target)});
-    json.push_back({{"name", name}, {"kind", target.is_cpu() ? "cpu" : "cuda"}, {"description", rows.back()[1]}});
+    json.push_back({{"name", name}, {"kind", target::isa_level(target) > 0 ? "cpu" : "cuda"}, {"description", rows.back()[1]}});
   }
   if (a.common.json)
     print_json(json);

@@ -10,6 +10,7 @@
 #include "cli/progress.h"
 #include "cli/show_command.h"
 #include "cli/value_curve.h"
+#include "tcc/backend/backend.h"
 #include "tcc/driver/machine_facts.h"
 #include "tcc/driver/tune.h"
 #include "tcc/support/text.h"
@@ -109,13 +110,14 @@ void print_plan(const Arguments& a, const driver::Program& program, const driver
     limit = fmt::format("at most {}", format_elapsed(options.seconds));
   }
   remark(a.common.quiet,
-         fmt::format("{}: {} in {}, {:.3g} GFLOP a run\n"
-                     "plan: {} in total, {}, on {}; about {}\n"
-                     "records: {}",
-                     sanitize(a.model.model), plural(static_cast<int64_t>(program.groups.size()), "kernel"), tasks,
-                     program.flops / 1e9, plural(options.trials, "trial"), limit,
-                     request.target.is_cpu() ? plural(options.threads, "thread") : request.target.name,
-                     format_elapsed(estimate), db));
+         fmt::format(
+             "{}: {} in {}, {:.3g} GFLOP a run\n"
+             "plan: {} in total, {}, on {}; about {}\n"
+             "records: {}",
+             sanitize(a.model.model), plural(static_cast<int64_t>(program.groups.size()), "kernel"), tasks,
+             program.flops / 1e9, plural(options.trials, "trial"), limit,
+             backend::backend_of(request.target).by_threads ? plural(options.threads, "thread") : request.target.name,
+             format_elapsed(estimate), db));
 }
 
 // The rates that records name, where there is a place to keep them: measured on the first run, once.
@@ -266,12 +268,12 @@ void print_report(const Arguments& a, const driver::TuneReport& report, const Va
   print(text + "\n" + curve.text());
 }
 
-void print_remarks(const Arguments& a, const driver::TuneReport& report, bool on_cpu) {
+void print_remarks(const Arguments& a, const driver::TuneReport& report, bool runs_unscheduled) {
   for (const std::string& note : report.notes) remark(a.common.quiet, "note: " + note);
   for (const driver::TunedTask& t : report.tasks) {
     if (!t.result.failure.empty())
       print_warning(fmt::format("{}: {}", t.result.workload, t.result.failure));
-    else if (t.baseline_seconds == 0 && t.result.counts.measured > 0 && on_cpu)
+    else if (t.baseline_seconds == 0 && t.result.counts.measured > 0 && runs_unscheduled)
       print_warning(fmt::format("{}: the unscheduled program has no time: {}", t.result.workload, t.baseline_failure));
   }
   const auto missed = std::count_if(report.tasks.begin(), report.tasks.end(), [](const driver::TunedTask& t) {
@@ -302,7 +304,7 @@ Result<int> tune(const Arguments& a) {
   request.others = others.all;
   TCC_TRY(auto store, record::Store::open(db));
   print_plan(a, program, request, db);
-  if (target.is_cpu()) request.device = measured_device(a);
+  if (backend::backend_of(target).runs_on_host(target)) request.device = measured_device(a);
   request.cuda_driver = a.target.cuda_driver;
   request.cupti = a.cupti;
   request.prior = !a.no_prior;
@@ -318,7 +320,7 @@ Result<int> tune(const Arguments& a) {
   }
   if (!report) return tl::make_unexpected(std::move(report).error());
   print_report(a, *report, curve, target);
-  print_remarks(a, *report, target.is_cpu());
+  print_remarks(a, *report, backend::backend_of(target).runs_unscheduled);
   if (report->stopped) return kStopped;
   bool any_valid = report->tasks.empty();
   for (const driver::TunedTask& t : report->tasks) any_valid = any_valid || t.result.best_seconds > 0;

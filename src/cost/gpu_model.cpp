@@ -101,6 +101,9 @@ class GpuModel : public CostModel {
     TCC_CHECK(rows.size() == scores.size());
     for (size_t i = 0; i < scores.size(); ++i) scores[i] = -rows[i][static_cast<size_t>(GpuColumn::expected)];
   }
+  double expected_seconds(const features::Row& row) const override {
+    return 1e-9 * std::exp2(static_cast<double>(row[static_cast<size_t>(GpuColumn::expected)]));
+  }
 };
 
 }  // namespace

@@ -1,7 +1,6 @@
 // One schedule of the user's: read, replayed, run through the tuner's own checks and timed.
-#include "tcc/driver/gpu_target.h"
+#include "tcc/backend/backend.h"
 #include "tcc/driver/library.h"
-#include "tcc/measure/gpu.h"
 #include "tcc/schedule/metaschedule.h"
 #include "tcc/search/search.h"
 
@@ -20,41 +19,7 @@ Result<schedule::Trace> read_trace(const std::string& text, const task::Task& ta
   return std::move(*fitted);
 }
 
-Result<measure::Measurement> measure_on_gpu(const task::Task& task, const target::Target& target,
-                                            const measure::Candidate& program, const std::string& cuda_driver) {
-  measure::HostMeasureOptions reference_options;
-  reference_options.threads = 0;
-  TCC_TRY(auto references, measure::IsolatedHostMeasurer::create(reference_options));
-  measure::GpuMeasureOptions options;
-  options.driver_library = cuda_driver;
-  options.device = installed_gpu_number(target.name).value_or(0);
-  options.budget_seconds = 0.5;
-  TCC_TRY(auto measurer, measure::GpuMeasurer::create(*references, options));
-  const measure::GpuDevice& device = measurer->device();
-  if (target::sm_name(device.target) != target::sm_name(target))
-    return make_error(ErrorClass::kEnvironment,
-                      fmt::format("the schedule fits, but cannot be timed: the GPU here, {}, is {} and '{}' is {}",
-                                  device.name, target::sm_name(device.target), target.name, target::sm_name(target)),
-                      "--target cuda times on the GPU that is here");
-  TCC_TRY(auto prepared, measurer->prepare(task.kernel, target));
-  measure::Candidate candidate = program;
-  candidate.task = prepared.get();
-  TCC_TRY(std::vector<measure::Measurement> measured, measurer->measure({&candidate, 1}));
-  return std::move(measured.at(0));
-}
-
-Result<measure::Measurement> measure_on_cpu(const task::Task& task, const target::Target& target,
-                                            const measure::Candidate& program, int threads) {
-  measure::HostMeasureOptions options;
-  options.threads = threads;
-  options.budget_seconds = 0.5;
-  TCC_TRY(auto measurer, measure::IsolatedHostMeasurer::create(options));
-  TCC_TRY(auto prepared, measure::MeasureTask::create(*measurer, task.kernel, target, {}));
-  measure::Candidate candidate = program;
-  candidate.task = prepared.get();
-  TCC_TRY(std::vector<measure::Measurement> measured, measurer->measure({&candidate, 1}));
-  return std::move(measured.at(0));
-}
+constexpr double kBudgetSeconds = 0.5;
 
 }  // namespace
 
@@ -66,8 +31,15 @@ Result<ScheduleTime> bench_schedule(const task::Task& task, const std::string& t
   measure::Candidate candidate;
   candidate.nest = program.nest;
   candidate.kernel = program.lowered;
-  TCC_TRY(const measure::Measurement m, target.is_cuda() ? measure_on_gpu(task, target, candidate, cuda_driver)
-                                                         : measure_on_cpu(task, target, candidate, threads));
+  auto machine = backend::backend_of(target).open(
+      target, {.threads = threads, .cuda_driver = cuda_driver, .budget_seconds = kBudgetSeconds});
+  if (!machine)
+    return tl::make_unexpected(std::move(machine).error().with_context("the schedule fits, but cannot be timed"));
+  measure::Measurer& measurer = *(*machine)->measurer;
+  TCC_TRY(auto prepared, measurer.prepare(task.kernel, target));
+  candidate.task = prepared.get();
+  TCC_TRY(const std::vector<measure::Measurement> measured, measurer.measure({&candidate, 1}));
+  const measure::Measurement& m = measured.at(0);
   out.workload = task.workload;
   out.status = record::status_name(m.status);
   out.failure = m.failure;

@@ -1,7 +1,7 @@
 // The way from an ONNX model to a library, in order:
 //
 //   load       bytes -> graph, weights replaced where asked          (driver/model, onnx)
-//   optimise   constants folded, BatchNorm folded, dead nodes gone   (graph)
+//   optimize   constants folded, BatchNorm folded, dead nodes gone   (graph)
 //   fuse       nodes -> groups                                       (graph)
 //   tasks      groups -> plain loop nests, equal ones once           (task)
 //   [tune      loop nests -> records in the store                    (driver/tune, search)]
@@ -11,11 +11,10 @@
 #include "tcc/driver/compile.h"
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 
-#include "driver/cpu_build.h"
-#include "driver/gpu_build.h"
+#include "driver/build.h"
+#include "tcc/backend/backend.h"
 #include "tcc/graph/reference.h"
 #include "tcc/search/search.h"
 #include "tcc/target/core_model.h"
@@ -34,9 +33,10 @@ Result<void> refuse_untuned(const std::vector<KernelChoice>& kernels) {
 }
 
 std::optional<graph::LayoutModel> layout_model(Layouts layouts, const target::Target& target) {
-  if (layouts == Layouts::kPlain || !target.is_cpu()) return std::nullopt;
+  const backend::Backend& backend = backend::backend_of(target);
+  if (layouts == Layouts::kPlain || backend.channel_block == nullptr) return std::nullopt;
   graph::LayoutModel model;
-  model.block = std::max<int64_t>(target.cpu.vector_bits / 32, 4);
+  model.block = backend.channel_block(target);
   const target::CoreModel& core = target::core_model(target);
   model.plain_efficiency = core.plain_convolution_share;
   model.depthwise = {core.depthwise_share, core.depthwise_long_rows, core.depthwise_half_row, core.depthwise_cap,
@@ -54,12 +54,6 @@ std::string tool_version() {
   return TCC_VERSION;
 }
 
-uint64_t task_key_hash(const std::string& key) {
-  uint64_t hash = 0;
-  std::from_chars(key.data(), key.data() + key.size(), hash, 16);
-  return hash;
-}
-
 Result<Program> make_program(const Model& model, const target::Target& target) {
   Program program;
   program.graph = model.graph;
@@ -74,31 +68,26 @@ Result<Program> make_program(const Model& model, const target::Target& target) {
   return program;
 }
 
-Result<BuildReport> build_model(const Model& model, const BuildOptions& given) {
-  BuildOptions options = given;
-  if (options.target.is_cuda() && options.gpus.empty()) options.gpus = {options.target};
-  TCC_TRY(Program program, make_program(model, options.target));
-  const graph::MemoryPlan memory = graph::plan_memory(program.graph, program.groups);
+Result<BuildReport> build_model(const Model& model, const BuildOptions& options) {
+  TCC_TRY(Program program, make_program(model, options.targets.at(0)));
   BuildReport report;
+  TCC_TRY(std::vector<search::ChosenArtifact> kernels, choose_kernels(program, options));
+  TCC_TRY(report.kernels, describe_kernels(program, options, kernels));
+  if (options.require_tuned) TCC_TRY_VOID(refuse_untuned(report.kernels));
+
+  const graph::MemoryPlan memory = graph::plan_memory(program.graph, program.groups);
   package::PackagePlan plan;
   plan.graph = &program.graph;
   plan.groups = &program.groups;
   plan.memory = &memory;
   plan.tasks = &program.tasks;
-  plan.target = options.target;
-  if (options.target.is_cpu()) {
-    TCC_TRY(std::vector<search::ChosenArtifact> chosen, choose_for_cpu(program, options, report.kernels));
-    if (options.require_tuned) TCC_TRY_VOID(refuse_untuned(report.kernels));
-    TCC_TRY(plan.codes, finish_for_cpu(program, options, std::move(chosen), report.kernels));
-  } else {
-    TCC_TRY(plan.architectures, compile_for_gpus(program, options, report.kernels));
-    plan.cuda_toolkit = toolkit_of(plan.architectures);
-    if (options.require_tuned) TCC_TRY_VOID(refuse_untuned(report.kernels));
-  }
+  plan.target = options.targets[0];
+  TCC_TRY(std::vector<package::ArchitectureCode> code, package_kernels(program, options, std::move(kernels)));
   report.id = options.id.empty() ? package::make_id(model_stem(model.source.model)) : options.id;
   const package::PackageOptions package_options{
       options.folder, report.id, tool_version(), source_to_json(model, program.flops), options.linker, options.emit};
-  TCC_TRY(report.package, package::build_library(plan, package_options));
+  TCC_TRY(report.package,
+          backend::backend_of(plan.target).payload->write(std::move(plan), std::move(code), package_options));
   return report;
 }
 

@@ -4,7 +4,8 @@
 #include <cmath>
 #include <limits>
 
-#include "driver/gpu_build.h"
+#include "driver/build.h"
+#include "tcc/backend/backend.h"
 #include "tcc/codegen/cuda.h"
 #include "tcc/emulation/ptx.h"
 #include "tcc/interp/tensor.h"
@@ -177,17 +178,17 @@ int64_t EmulateReport::count(EmulatedTask::Status status) const {
 }
 
 Result<EmulateReport> emulate_model(const Model& model, const EmulateOptions& options) {
-  if (options.target.is_cpu())
-    return make_error(ErrorClass::kUsage, fmt::format("{} is no GPU: there is no PTX to emulate", options.target.name),
-                      "name a GPU, such as --target a100");
+  if (backend::backend_of(options.target).payload->compile_portable == nullptr)
+    return make_error(ErrorClass::kUsage,
+                      fmt::format("--emulate: expected a GPU as target, not {}", options.target.name),
+                      "add --target a100 or another GPU; `tcc targets` lists them");
   TCC_TRY(Program program, make_program(model, options.target));
   BuildOptions build;
-  build.target = options.target;
-  build.gpus = {options.target};
+  build.targets = {options.target};
   build.store = options.store;
   build.emit.ptx = true;
-  std::vector<KernelChoice> choices;
-  TCC_TRY(std::vector<package::ArchitectureCode> codes, compile_for_gpus(program, build, choices));
+  TCC_TRY(std::vector<search::ChosenArtifact> kernels, choose_kernels(program, build));
+  TCC_TRY(const std::vector<package::ArchitectureCode> codes, package_kernels(program, build, std::move(kernels)));
   const std::vector<task::Task>& tasks = program.tasks.tasks;
   EmulateReport report;
   report.model = model.source.model;
@@ -202,7 +203,7 @@ Result<EmulateReport> emulate_model(const Model& model, const EmulateOptions& op
     result.key = tasks[n].key;
     result.workload = tasks[n].workload;
     result.weight = tasks[n].weight;
-    result.origin = choices[n].origin;
+    result.origin = codes[0].codes[n].origin;
     codegen::Artifact ptx = codes[0].codes[n].artifact;
     ptx.format = codegen::CodeFormat::kPtx;
     ptx.code = codes[0].codes[n].ptx_text;

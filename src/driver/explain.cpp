@@ -4,7 +4,6 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "driver/gpu_choice.h"
 #include "tcc/driver/show.h"
 #include "tcc/ir/text.h"
 #include "tcc/lower/lower.h"
@@ -245,7 +244,7 @@ Result<void> read_recorded(const std::string& key, const std::string& trace, con
   }
   std::stable_sort(out.recorded.rejects.begin(), out.recorded.rejects.end(),
                    [](const RejectExample& a, const RejectExample& b) { return a.count > b.count; });
-  TCC_TRY(std::vector<record::Record> records, store.all(task_key_hash(key)));
+  TCC_TRY(std::vector<record::Record> records, store.all(search::task_hash(key)));
   std::map<record::Status, RecordedFailure> by_status;
   for (const record::Record& r : records) {
     if (r.status == record::Status::kOk && r.trace == trace) {
@@ -288,7 +287,7 @@ Result<void> record_proposals(const std::string& key, const search::Counts& coun
 
 namespace {
 
-// Why the schedule's matrix instruction is none of a warpgroup, on a target that has such.
+// Explains why the schedule does not use wgmma on a target that supports it.
 std::vector<std::string> unmet_of_warpgroups(const task::Task& task, const target::Target& target) {
   if (!target.cuda.features.wgmma) return {};
   std::vector<std::string> unmet = space::unmet_conditions_of_warpgroup_instruction(task.kernel, target);
@@ -302,13 +301,12 @@ Result<Explanation> explain_task(const Program& program, const std::string& name
                                  const target::Target& target, int64_t threads) {
   TCC_TRY(size_t index, find_task(program, name));
   const task::Task& task = program.tasks.tasks[index];
-  TCC_TRY(const TaskProgram taken, program_of_task(task, target, store, threads));
-  const search::Chosen& chosen = taken.program;
+  TCC_TRY(const search::Chosen chosen, search::built_program(task, target, store, threads));
   Explanation out;
   out.key = task.key;
   out.workload = task.workload;
   out.tuned = chosen.tuned;
-  out.predicted = taken.predicted;
+  out.predicted = chosen.predicted;
   out.note = chosen.note;
   out.seconds = chosen.seconds;
   out.flops = task.flops;

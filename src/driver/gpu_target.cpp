@@ -1,23 +1,12 @@
 #include "tcc/driver/gpu_target.h"
 
-#include <charconv>
-
+#include "tcc/backend/backend.h"
 #include "tcc/measure/gpu.h"
 
 namespace tcc::driver {
 
-std::optional<int> installed_gpu_number(std::string_view name) {
-  if (name == "cuda") return 0;
-  if (!name.starts_with("cuda:")) return std::nullopt;
-  name.remove_prefix(5);
-  int number = -1;
-  auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
-  const bool whole = error == std::errc() && end == name.data() + name.size() && number >= 0;
-  return whole ? std::optional(number) : std::nullopt;
-}
-
 Result<target::Target> find_target(const std::string& name, const std::string& cuda_driver) {
-  const std::optional<int> number = installed_gpu_number(name);
+  const std::optional<int> number = backend::installed_gpu_number(name);
   if (!number) return target::find_target(name);
   measure::GpuMeasureOptions options;
   options.device = *number;

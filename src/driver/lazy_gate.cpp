@@ -3,15 +3,14 @@
 namespace tcc::driver {
 
 search::Gate LazyGate::gate() {
-  if (!target_.is_cpu() || target::isa_level(target_) > target::isa_level(target::host_target())) return {};
-  return [this](const task::Task& task, const search::Chosen& chosen) -> Result<void> {
+  const backend::Backend& backend = backend::backend_of(target_);
+  if (!backend.runs_on_host(target_)) return {};
+  return [this, &backend](const task::Task& task, const search::Chosen& chosen) -> Result<void> {
     std::lock_guard lock(mutex_);
-    if (measurer_ == nullptr) {
-      measure::HostMeasureOptions options;
-      options.threads = static_cast<int>(threads_);
-      TCC_TRY(measurer_, measure::IsolatedHostMeasurer::create(options));
+    if (machine_ == nullptr) {
+      TCC_TRY(machine_, backend.open(target_, {.threads = threads_}));
     }
-    return search::make_gate(*measurer_, target_)(task, chosen);
+    return search::make_gate(*machine_->measurer, target_)(task, chosen);
   };
 }
 

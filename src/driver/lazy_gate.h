@@ -4,12 +4,12 @@
 #include <memory>
 #include <mutex>
 
-#include "tcc/measure/host.h"
+#include "tcc/backend/backend.h"
 #include "tcc/search/search.h"
 
 namespace tcc::driver {
 
-// The measurer is made when it is first needed: most builds do without.
+// The machine is opened when it is first needed: most builds do without.
 class LazyGate {
  public:
   LazyGate(const target::Target& target, int64_t threads) : target_(target), threads_(threads) {}
@@ -20,7 +20,7 @@ class LazyGate {
   const target::Target target_;
   const int64_t threads_;
   std::mutex mutex_;
-  std::unique_ptr<measure::IsolatedHostMeasurer> measurer_;
+  std::unique_ptr<backend::Machine> machine_;
 };
 
 }  // namespace tcc::driver

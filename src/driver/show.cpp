@@ -2,7 +2,6 @@
 
 #include <charconv>
 
-#include "driver/gpu_choice.h"
 #include "tcc/ir/text.h"
 #include "tcc/schedule/trace.h"
 #include "tcc/search/search.h"
@@ -67,9 +66,9 @@ Result<std::vector<TaskSummary>> summarise_tasks(const Program& program, const r
     TaskSummary summary{static_cast<int64_t>(summaries.size()), task.key, task.workload, task.weight, task.flops};
     if (store != nullptr) {
       const uint64_t features = target::feature_hash(target);
-      TCC_TRY(auto best, store->best(task_key_hash(task.key), features));
+      TCC_TRY(auto best, store->best(search::task_hash(task.key), features));
       if (best) summary.best_seconds = best->median;
-      TCC_TRY(auto records, store->all(task_key_hash(task.key)));
+      TCC_TRY(auto records, store->all(search::task_hash(task.key)));
       for (const record::Record& record : records) summary.records += record.target_features == features ? 1 : 0;
     }
     summaries.push_back(std::move(summary));
@@ -85,10 +84,9 @@ Result<TaskDetails> show_task(const Program& program, const std::string& name, c
   TaskDetails details;
   details.summary = summaries[index];
   details.nest = ir::print(task.kernel);
-  TCC_TRY(const TaskProgram taken, program_of_task(task, target, store, threads));
-  const search::Chosen& chosen = taken.program;
+  TCC_TRY(const search::Chosen chosen, search::built_program(task, target, store, threads));
   details.tuned = chosen.tuned;
-  details.predicted = taken.predicted;
+  details.predicted = chosen.predicted;
   details.note = chosen.note;
   details.program = ir::print(chosen.lowered);
   if (!chosen.trace.empty()) {

@@ -3,109 +3,19 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <map>
 #include <optional>
 #include <set>
 #include <sstream>
 
-#include "driver/predict.h"
-#include "tcc/codegen/llvm.h"
+#include "driver/baselines.h"
+#include "tcc/backend/backend.h"
 #include "tcc/driver/explain.h"
-#include "tcc/driver/gpu_target.h"
 #include "tcc/driver/show.h"
-#include "tcc/measure/gpu.h"
-#include "tcc/measure/host.h"
-#include "tcc/schedule/trace.h"
+#include "tcc/search/model_measurer.h"
 #include "tcc/space/space.h"
-#include "tcc/support/files.h"
-#include "tcc/support/parallel.h"
 #include "tcc/support/text.h"
 
 namespace tcc::driver {
-namespace {
-
-constexpr int64_t kRankedFirst = 8;     // programs of a task, by the analytical model
-constexpr double kRankingShare = 0.25;  // of a limit of time, at most
-
-// The unscheduled program of each task, timed once on a machine: what speed-ups are measured against. Its record is one
-// like any other, so a task whose plain loops are fastest gets them.
-class Baselines {
- public:
-  Baselines(measure::Measurer& measurer, record::Store& store, const TuneRequest& request)
-      : measurer_(measurer), store_(store), request_(request), features_(target::feature_hash(request.target)) {}
-
-  struct Baseline {
-    double seconds = 0;
-    std::string failure;
-  };
-
-  Result<void> measure(const task::Task& task, const measure::MeasureTask* prepared) {
-    auto program = search::unscheduled_program(task, request_.target);
-    if (!program) {
-      known_[task.key] = {0, program.error().message};
-      return {};
-    }
-    TCC_TRY(std::optional<record::Record> record, find(task, program->nest));
-    if (!record) {
-      TCC_TRY(record, run(task, prepared, *program));
-    }
-    const bool ok = record->status == record::Status::kOk;
-    known_[task.key] = {ok ? record->median : 0,
-                        ok ? "" : fmt::format("{}: {}", record::status_name(record->status), record->failure)};
-    return {};
-  }
-
-  // Of a task that this run did not reach: what an earlier run measured.
-  Result<Baseline> of(const task::Task& task) const {
-    if (auto it = known_.find(task.key); it != known_.end()) return it->second;
-    if (auto program = search::unscheduled_program(task, request_.target)) {
-      TCC_TRY(std::optional<record::Record> record, find(task, program->nest));
-      if (record && record->status == record::Status::kOk) return Baseline{record->median, ""};
-    }
-    return Baseline{0, "not reached"};
-  }
-
- private:
-  Result<std::optional<record::Record>> find(const task::Task& task, uint64_t nest) const {
-    TCC_TRY(std::vector<record::Record> records, store_.all(task_key_hash(task.key)));
-    for (record::Record& r : records)
-      if (r.kind == record::Kind::kMeasured && r.nest == nest && r.target_features == features_ &&
-          r.threads == request_.options.threads)
-        return std::move(r);
-    return std::nullopt;
-  }
-
-  Result<std::optional<record::Record>> run(const task::Task& task, const measure::MeasureTask* prepared,
-                                            const search::Chosen& program) {
-    measure::Candidate candidate;
-    candidate.nest = program.nest;
-    candidate.task = prepared;
-    candidate.kernel = program.lowered;
-    TCC_TRY(std::vector<measure::Measurement> measured, measurer_.measure({&candidate, 1}));
-    record::Record record;
-    record.task = task_key_hash(task.key);
-    record.workload = task.workload;
-    record.target = request_.target.name;
-    record.target_features = features_;
-    record.skeleton = schedule::skeleton_hash(schedule::Trace{});
-    record.trace = program.trace;
-    record.nest = program.nest;
-    record.tool_version = tool_version();
-    record.unix_time = Clock::system().unix_seconds();
-    measure::fill_record(measured.at(0), record);
-    record.threads = request_.options.threads;
-    TCC_TRY(record.id, store_.add(record));
-    return record;
-  }
-
-  measure::Measurer& measurer_;
-  record::Store& store_;
-  const TuneRequest& request_;
-  uint64_t features_;
-  std::map<std::string, Baseline> known_;
-};
-
-}  // namespace
 
 Result<std::vector<std::string>> check_modules(std::vector<std::string> names, const target::Target& target) {
   const std::vector<std::string> known = space::module_names(target);
@@ -119,16 +29,7 @@ Result<std::vector<std::string>> check_modules(std::vector<std::string> names, c
 }
 
 Result<void> check_tunable(const target::Target& target) {
-  if (!target.is_cpu()) return {};
-  if (!codegen::has_llvm())
-    return make_error(ErrorClass::kEnvironment, "nothing can be tuned for a CPU: this tcc was built without LLVM",
-                      "name a GPU, for example --target a100, or use a tcc that was built with LLVM");
-  const target::Target host = target::host_target();
-  if (target::isa_level(target) <= target::isa_level(host)) return {};
-  return make_error(ErrorClass::kInput,
-                    fmt::format("'{}' cannot be tuned here: this machine is {} and runs {}", target.name, host.source,
-                                target::isa_level_name(target::isa_level(host))),
-                    "tune on a machine of that kind, or use --target host");
+  return backend::backend_of(target).check_tunable(target);
 }
 
 Result<std::vector<size_t>> parse_tasks(const Program& program, const std::string& spec) {
@@ -154,6 +55,12 @@ Result<std::vector<size_t>> parse_tasks(const Program& program, const std::strin
 
 namespace {
 
+constexpr int64_t kMaxFinalists = 12;  // predicted programs of a task that are compiled and stored
+// About 2,400 programs of a task are ranked.
+constexpr int64_t kRankedPopulation = 384, kRankedGenerations = 8;
+constexpr int64_t kPredictedFirst = 8;     // programs of a task that measuring begins with
+constexpr double kPredictingShare = 0.25;  // of a limit of time, at most, before measuring begins
+
 std::vector<task::Task> chosen_tasks(const Program& program, const TuneRequest& request) {
   std::vector<task::Task> tasks;
   for (size_t i = 0; i < program.tasks.tasks.size(); ++i)
@@ -162,9 +69,28 @@ std::vector<task::Task> chosen_tasks(const Program& program, const TuneRequest& 
   return tasks;
 }
 
+// The part of the report that is about one task.
+Result<TunedTask> sum_up(search::TaskResult result, const task::Task& task, const record::Store& store,
+                         const TuneRequest& request, bool stopped, const Baselines* baselines) {
+  TunedTask out{std::move(result), task.flops, 0, "unscheduled loops do not run there"};
+  double& best = out.result.best_seconds;
+  if (stopped) {  // the round that was cut off counts in no summary, but its records are in the store
+    TCC_TRY(std::optional<record::Record> record,
+            store.best(search::task_hash(task), target::feature_hash(request.target), request.options.threads));
+    if (record && (best == 0 || record->median < best)) best = record->median;
+  }
+  if (baselines == nullptr) return out;
+  TCC_TRY(const Baselines::Baseline baseline, baselines->of(task));
+  out.baseline_seconds = baseline.seconds;
+  out.baseline_failure = baseline.failure;
+  if (baseline.seconds > 0 && (best == 0 || baseline.seconds < best)) best = baseline.seconds;
+  return out;
+}
+
 // Searches and sums up. Without `baselines` there is nothing that speed-ups could be measured against.
 Result<TuneReport> search_tasks(const Program& program, record::Store& store, const TuneRequest& request,
                                 search::Environment environment, Baselines* baselines) {
+  environment.store = &store;
   environment.others = request.others;
   environment.stop = request.stop;
   environment.progress = request.progress;
@@ -183,21 +109,7 @@ Result<TuneReport> search_tasks(const Program& program, record::Store& store, co
   report.resumed = tuned.resumed;
   bool baseline_known = baselines != nullptr, best_known = true;
   for (size_t i = 0; i < tuned.tasks.size(); ++i) {
-    TunedTask task{std::move(tuned.tasks[i]), tasks[i].flops, 0, "a GPU does not run unscheduled loops"};
-    if (tuned.stopped) {  // the round that was cut off counts in no summary, but its records are in the store
-      TCC_TRY(
-          std::optional<record::Record> best,
-          store.best(task_key_hash(task.result.key), target::feature_hash(request.target), request.options.threads));
-      if (best && (task.result.best_seconds == 0 || best->median < task.result.best_seconds))
-        task.result.best_seconds = best->median;
-    }
-    if (baselines != nullptr) {
-      TCC_TRY(const Baselines::Baseline baseline, baselines->of(tasks[i]));
-      task.baseline_seconds = baseline.seconds;
-      task.baseline_failure = baseline.failure;
-      if (baseline.seconds > 0 && (task.result.best_seconds == 0 || baseline.seconds < task.result.best_seconds))
-        task.result.best_seconds = baseline.seconds;
-    }
+    TCC_TRY(TunedTask task, sum_up(std::move(tuned.tasks[i]), tasks[i], store, request, tuned.stopped, baselines));
     report.counts.add(task.result.counts);
     TCC_TRY_VOID(record_proposals(task.result.key, task.result.counts, store));
     const auto weight = static_cast<double>(task.result.weight);
@@ -216,90 +128,90 @@ Result<TuneReport> search_tasks(const Program& program, record::Store& store, co
   return report;
 }
 
-Result<TuneReport> tune_cpu(const Program& program, record::Store& store, const TuneRequest& request) {
-  TCC_TRY_VOID(check_tunable(request.target));
-  measure::HostMeasureOptions measure_options;
-  measure_options.threads = static_cast<int>(request.options.threads);
-  measure_options.device = request.device;
+// The same search where nothing runs: one round of each task, ranked by the backend's prior, whose best few are
+// compiled and stored as predictions. `finalists`: of a task, at most.
+Result<TuneReport> predict(const Program& program, record::Store& store, const TuneRequest& given, int64_t finalists) {
+  const backend::Backend& backend = backend::backend_of(given.target);
+  TCC_TRY_VOID(backend.check_tunable(given.target));
+  TuneRequest request = given;
+  search::TuneOptions& o = request.options;
+  const auto tasks = static_cast<int64_t>(std::max<size_t>(chosen_tasks(program, given).size(), 1));
+  if (o.trials > 0) finalists = std::clamp<int64_t>(o.trials / tasks, 1, finalists);
+  if (o.trials_per_task > 0) finalists = std::min(finalists, o.trials_per_task);
+  o.trials_per_task = o.round_size = finalists;
+  o.trials = 0;
+  o.cost_model = "prior";
+  o.settings = search::ranking_settings_for(request.target);
+  o.population = kRankedPopulation;
+  o.generations = kRankedGenerations;
   ThreadPool pool(static_cast<int>(target::host_target().cpu.threads));
-  measure_options.compile_pool = &pool;
-  TCC_TRY(auto measurer, measure::IsolatedHostMeasurer::create(measure_options));
-  Baselines baselines(*measurer, store, request);
-  search::Environment environment{.store = &store, .measurer = measurer.get(), .pool = &pool};
-  if (request.prior) environment.prior = &search::shipped_prior();
-  TCC_TRY(TuneReport report, search_tasks(program, store, request, environment, &baselines));
-  report.notes = measurer->notes();
+  search::ModelMeasurer model([&](const ir::Kernel& lowered) { return backend.compile(lowered, request.target, {}); },
+                              backend.isa(request.target), &pool);
+  TCC_TRY(TuneReport report, search_tasks(program, store, request, {.measurer = &model, .pool = &pool}, nullptr));
+  report.predicted = true;
+  report.notes.push_back(fmt::format(
+      "times for '{}' are predicted by an analytical model; programs were compiled, none was run or checked",
+      request.target.name));
   return report;
 }
 
-// What the search begins with on a GPU: the analytical model's best of every task that it has not ranked yet. Measuring
-// goes on from there. Returns how many tasks these were.
-Result<int64_t> rank_first(const Program& program, record::Store& store, const TuneRequest& request) {
-  TuneRequest rank = request;
-  rank.progress = nullptr;
-  rank.tasks.clear();
-  rank.options.trials_per_task = kRankedFirst;
+// What measuring begins with where the prior predicts: its best of every task that has no record yet. Returns how many
+// tasks these were.
+Result<int64_t> predict_first(const Program& program, record::Store& store, const TuneRequest& request) {
+  const std::string isa = backend::backend_of(request.target).isa(request.target);
+  TuneRequest first = request;
+  first.progress = nullptr;
+  first.tasks.clear();
   for (size_t i = 0; i < program.tasks.tasks.size(); ++i) {
     if (!request.tasks.empty() && std::count(request.tasks.begin(), request.tasks.end(), i) == 0) continue;
-    TCC_TRY(const std::vector<record::Record> records, store.all(task_key_hash(program.tasks.tasks[i].key)));
+    TCC_TRY(const std::vector<record::Record> records, store.all(search::task_hash(program.tasks.tasks[i])));
     const bool known = std::any_of(records.begin(), records.end(), [&](const record::Record& r) {
-      return r.isa == target::sm_name(request.target) && r.status == record::Status::kOk;
+      return r.isa == isa && r.status == record::Status::kOk;
     });
-    if (!known) rank.tasks.push_back(i);
+    if (!known) first.tasks.push_back(i);
   }
-  if (rank.tasks.empty()) return 0;
-  const auto count = static_cast<int64_t>(rank.tasks.size());
-  rank.options.trials = kRankedFirst * count;
-  if (rank.options.seconds > 0) rank.options.seconds *= kRankingShare;
-  TCC_TRY_VOID(predict_program(program, store, rank));
-  return count;
-}
-
-// Measures where the device is of the target's architecture; predicts elsewhere, and says why.
-Result<TuneReport> tune_gpu(const Program& program, record::Store& store, const TuneRequest& given) {
-  TuneRequest request = given;
-  request.options.threads = 1;  // of the host: one launches
-  auto predict = [&](const std::string& why) -> Result<TuneReport> {
-    TCC_TRY(TuneReport report, predict_program(program, store, request));
-    report.notes.insert(report.notes.begin(), why);
-    if (request.others != nullptr) report.notes.push_back("a prediction makes no use of other records");
-    return report;
-  };
-  measure::HostMeasureOptions reference_options;
-  reference_options.threads = 0;
-  TCC_TRY(auto references, measure::IsolatedHostMeasurer::create(reference_options));
-  // One core is left to the worker, which keeps the device busy.
-  ThreadPool pool(std::max(1, static_cast<int>(target::host_target().cpu.threads) - 1));
-  measure::GpuMeasureOptions options;
-  options.driver_library = request.cuda_driver;
-  options.cupti_library = request.cupti;
-  options.device = installed_gpu_number(request.target.name).value_or(0);
-  options.compile_pool = &pool;
-  auto measurer = measure::GpuMeasurer::create(*references, options);
-  const bool installed = installed_gpu_number(request.target.name).has_value();
-  if (!measurer && installed) return tl::make_unexpected(std::move(measurer).error());
-  if (!measurer) return predict(fmt::format("nothing is measured: {}", measurer.error().message));
-  const measure::GpuDevice& device = (*measurer)->device();
-  if (target::sm_name(device.target) != target::sm_name(request.target))
-    return predict(
-        fmt::format("nothing is measured: the GPU here, {}, is {} and '{}' is {}; --target cuda tunes for it",
-                    device.name, target::sm_name(device.target), request.target.name, target::sm_name(request.target)));
-  std::vector<std::string> notes = {fmt::format("measured on {}", device.name)};
-  TCC_TRY(const int64_t ranked, rank_first(program, store, request));
-  if (ranked > 0)
-    notes.push_back(fmt::format("the search began with the analytical model's best for {} tasks", ranked));
-  const search::Environment environment{.store = &store, .measurer = measurer->get(), .pool = &pool};
-  TCC_TRY(TuneReport report, search_tasks(program, store, request, environment, nullptr));
-  for (const std::vector<std::string>& more : {(*measurer)->notes(), references->notes()})
-    notes.insert(notes.end(), more.begin(), more.end());
-  report.notes = std::move(notes);
-  return report;
+  if (first.tasks.empty()) return 0;
+  first.options.trials = 0;
+  if (first.options.seconds > 0) first.options.seconds *= kPredictingShare;
+  TCC_TRY_VOID(predict(program, store, first, kPredictedFirst));
+  return std::ssize(first.tasks);
 }
 
 }  // namespace
 
-Result<TuneReport> tune_program(const Program& program, record::Store& store, const TuneRequest& request) {
-  return request.target.is_cuda() ? tune_gpu(program, store, request) : tune_cpu(program, store, request);
+Result<TuneReport> tune_program(const Program& program, record::Store& store, const TuneRequest& given) {
+  const backend::Backend& backend = backend::backend_of(given.target);
+  TuneRequest request = given;
+  if (!backend.by_threads) request.options.threads = 1;
+  const auto cores = target::host_target().cpu.threads - backend.measuring_cores;
+  ThreadPool pool(static_cast<int>(std::max<int64_t>(cores, 1)));
+  auto machine = backend.open(request.target, {.threads = request.options.threads,
+                                               .device = request.device,
+                                               .cuda_driver = request.cuda_driver,
+                                               .cupti = request.cupti,
+                                               .compile_pool = &pool});
+  if (!machine) {
+    if (!backend.predicts || backend.is_this_machine(request.target))
+      return tl::make_unexpected(std::move(machine).error());
+    TCC_TRY(TuneReport report, predict(program, store, request, kMaxFinalists));
+    report.notes.insert(report.notes.begin(), fmt::format("nothing is measured: {}", machine.error().message));
+    if (!machine.error().hint.empty()) report.notes.front() += "; " + machine.error().hint;
+    return report;
+  }
+  std::string first;
+  if (backend.predicts) {
+    TCC_TRY(const int64_t tasks, predict_first(program, store, request));
+    if (tasks > 0) first = fmt::format("the search began with the analytical model's best for {} tasks", tasks);
+  }
+  measure::Measurer& measurer = *(*machine)->measurer;
+  std::optional<Baselines> baselines;
+  if (backend.runs_unscheduled) baselines.emplace(measurer, store, request);
+  search::Environment environment{.measurer = &measurer, .pool = &pool};
+  if (request.prior) environment.prior = &search::shipped_prior();
+  TCC_TRY(TuneReport report, search_tasks(program, store, request, environment, baselines ? &*baselines : nullptr));
+  report.notes = (*machine)->notes();
+  if (!first.empty()) report.notes.push_back(first);
+  return report;
 }
 
 }  // namespace tcc::driver

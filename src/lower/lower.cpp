@@ -22,7 +22,6 @@
 #include "lower/inline_blocks.h"
 #include "lower/order_local_dims.h"
 #include "lower/pad_tails.h"
-#include "lower/pipelines.h"
 #include "lower/place_inits.h"
 #include "lower/promote_registers.h"
 #include "lower/share_output.h"

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <map>
 
-#include "lower/pipelines.h"
 #include "tcc/ir/verify.h"
 #include "tcc/ir/walk.h"
 #include "tcc/support/check.h"

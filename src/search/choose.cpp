@@ -1,18 +1,23 @@
-// Which program is built for a task: the best record's, else the default schedule.
+// Which program is built for a task: its best measured one, else its best predicted one, else that of a relative, else
+// the default schedule.
 #include <algorithm>
+#include <map>
 
 #include "search/anchor.h"
 #include "search/best.h"
-#include "tcc/codegen/llvm.h"
-#include "tcc/cost/cost_model.h"
+#include "search/strategy.h"
+#include "search/trial.h"
+#include "tcc/backend/backend.h"
 #include "tcc/ir/walk.h"
 #include "tcc/lower/lower.h"
+#include "tcc/search/model_measurer.h"
 #include "tcc/space/space.h"
 
 namespace tcc::search {
 namespace {
 
-constexpr int kDefaultDraws = 64;  // of each design space
+constexpr size_t kMaxPredictions = 4;     // records that are tried until one replays
+constexpr int64_t kDefaultFinalists = 8;  // of the default schedule, tried until one compiles and spills nothing
 
 Result<Chosen> build(const schedule::Trace& trace, std::span<const int64_t> decisions, const task::Task& task,
                      const target::Target& target) {
@@ -32,38 +37,6 @@ Result<Chosen> build(const schedule::Trace& trace, std::span<const int64_t> deci
   return chosen;
 }
 
-// The best by rule among seeded draws; the first that lowers, tried in the order of the scores.
-Result<Chosen> default_program(const task::Task& task, const target::Target& target, int64_t threads) {
-  struct Draw {
-    size_t sketch;
-    std::vector<int64_t> decisions;
-    float score;
-  };
-  std::vector<schedule::Trace> traces = space::generate_space(task.kernel, target);
-  const std::unique_ptr<cost::CostModel> prior = prior_model(target);
-  std::vector<Draw> draws;
-  Rng rng(1);
-  for (size_t t = 0; t < traces.size(); ++t) {
-    ir::Legal<space::Sketch> sketch = space::make_sketch(traces[t], task.kernel, target);
-    if (!sketch) continue;
-    std::vector<int64_t> decisions = traces[t].decisions;
-    for (int i = 0; i < kDefaultDraws; ++i) {
-      if (i > 0) space::draw_decisions(*sketch, decisions, rng);
-      auto arena = std::make_shared<Arena>();
-      ir::Legal<ir::Kernel> nest = space::instantiate(*sketch, decisions, target, arena);
-      if (!nest) continue;
-      draws.push_back({t, decisions, prior->score(features::extract(prior->schema(), *nest, target, threads))});
-      if (decisions.empty()) break;
-    }
-  }
-  std::stable_sort(draws.begin(), draws.end(), [](const Draw& x, const Draw& y) { return x.score > y.score; });
-  for (size_t i = 0; i < std::min<size_t>(draws.size(), 8); ++i) {
-    Result<Chosen> chosen = build(traces[draws[i].sketch], draws[i].decisions, task, target);
-    if (chosen) return chosen;
-  }
-  return unscheduled_program(task, target);
-}
-
 std::string threads_text(int64_t n) {
   return n == 1 ? "1 thread" : fmt::format("{} threads", n);
 }
@@ -80,15 +53,168 @@ std::string of_other_threads(const task::Task& task, const Chosen& chosen, int64
                      parallel || threads == 1 ? "" : ", which has no parallel loop and runs on 1 thread");
 }
 
-Result<ChosenArtifact> compile(Result<Chosen> program, const target::Target& target, const std::string& prefix) {
-  TCC_TRY(Chosen chosen, std::move(program));
-  codegen::HostOptions options;
-  options.prefix = prefix;
-  TCC_TRY(codegen::Artifact artifact, codegen::compile_host(chosen.lowered, target, options));
-  return ChosenArtifact{std::move(chosen), std::move(artifact)};
+// Predictions that are ok, by predicted time: the newest of each program.
+Result<std::vector<record::Record>> predictions(const task::Task& task, const target::Target& target,
+                                                const record::Database& store) {
+  TCC_TRY(std::vector<record::Record> all, store.all(task_hash(task)));
+  std::map<uint64_t, record::Record> newest;
+  for (record::Record& r : all)
+    if (r.kind == record::Kind::kPredicted && r.target_features == target::feature_hash(target))
+      newest.insert_or_assign(r.nest, std::move(r));
+  std::vector<record::Record> chosen;
+  for (auto& [nest, r] : newest)
+    if (r.status == record::Status::kOk) chosen.push_back(std::move(r));
+  std::sort(chosen.begin(), chosen.end(), [](const record::Record& x, const record::Record& y) {
+    return x.median != y.median ? x.median < y.median : x.nest < y.nest;
+  });
+  if (chosen.size() > kMaxPredictions) chosen.resize(kMaxPredictions);
+  return chosen;
+}
+
+// What becomes of a program that was chosen: compiled, or left as it is. An environment error means that nothing can be
+// compiled here; other errors speak of this program.
+using Finish = std::function<Result<ChosenArtifact>(Chosen)>;
+
+class Chooser {
+ public:
+  Chooser(const task::Task& task, const target::Target& target, const record::Database* store, int64_t threads,
+          const Gate& gate, Finish finish)
+      : task_(task),
+        target_(target),
+        backend_(backend::backend_of(target)),
+        store_(store),
+        threads_(backend_.by_threads ? threads : 1),
+        gate_(gate),
+        finish_(std::move(finish)) {}
+
+  Result<ChosenArtifact> choose() {
+    if (store_ != nullptr) {
+      TCC_TRY(std::optional<ChosenArtifact> found, from_records());
+      if (!found) {
+        TCC_TRY(found, from_relative());
+      }
+      if (found) return std::move(*found);
+    }
+    TCC_TRY(ChosenArtifact found, by_default());
+    found.program.note = untuned("the default schedule is used");
+    return found;
+  }
+
+ private:
+  std::string untuned(const std::string& instead) const {
+    return fmt::format("{}: not tuned for {} ({}); {}", task_.workload, target_.name, why_, instead);
+  }
+
+  // Of the best measurement, else of the best predictions.
+  Result<std::optional<ChosenArtifact>> from_records() {
+    TCC_TRY(std::optional<record::Record> best, find_best(*store_, task_hash(task_), target_, threads_));
+    TCC_TRY(std::vector<record::Record> records, predictions(task_, target_, *store_));
+    if (best) records.insert(records.begin(), std::move(*best));
+    for (const record::Record& r : records) {
+      Result<ChosenArtifact> found = of_record(r);
+      if (found) return std::optional(std::move(*found));
+      if (found.error().cls == ErrorClass::kEnvironment) return tl::make_unexpected(std::move(found).error());
+      why_ = found.error().message;
+    }
+    return std::optional<ChosenArtifact>();
+  }
+
+  Result<ChosenArtifact> of_record(const record::Record& r) const {
+    TCC_TRY(schedule::Trace trace, schedule::trace_from_json(r.trace));
+    Result<Chosen> chosen = build(trace, trace.decisions, task_, target_);
+    if (!chosen) return input_error("its best record does not replay: {}", chosen.error().message);
+    if (chosen->nest != r.nest) return input_error("its best record gives another program with this version");
+    chosen->tuned = true;
+    chosen->predicted = r.kind == record::Kind::kPredicted;
+    chosen->seconds = r.median;
+    chosen->threads = r.threads;
+    if (backend_.by_threads && r.threads != threads_) chosen->note = of_other_threads(task_, *chosen, threads_);
+    return finish_(std::move(*chosen));
+  }
+
+  Result<std::optional<ChosenArtifact>> from_relative() {
+    std::string relatives;
+    TCC_TRY(std::optional<Chosen> taken, relative_program(task_, target_, *store_, threads_, gate_, relatives));
+    if (!taken) {
+      why_ += relatives;
+      return std::optional<ChosenArtifact>();
+    }
+    taken->note = untuned(fmt::format(
+        "the schedule of '{}' is used, which has the same anchor: replayed and checked here", taken->relative));
+    TCC_TRY(ChosenArtifact found, finish_(std::move(*taken)));
+    return std::optional(std::move(found));
+  }
+
+  // The prior's best that compiles and keeps all its values in registers; else its best that compiles; else the plain
+  // loops.
+  Result<ChosenArtifact> by_default() const {
+    std::optional<ChosenArtifact> spilling;
+    for (const schedule::Trace& trace : rank_programs(task_, target_, threads_, kDefaultFinalists)) {
+      Result<Chosen> chosen = build(trace, trace.decisions, task_, target_);
+      if (!chosen) continue;
+      Result<ChosenArtifact> found = finish_(std::move(*chosen));
+      if (!found && found.error().cls != ErrorClass::kEnvironment) continue;
+      if (!found || spill_factor(found->artifact) == 1) return found;
+      if (!spilling) spilling = std::move(*found);
+    }
+    if (spilling) return std::move(*spilling);
+    TCC_TRY(Chosen plain, unscheduled_program(task_, target_));
+    return finish_(std::move(plain));
+  }
+
+  const task::Task& task_;
+  const target::Target& target_;
+  const backend::Backend& backend_;
+  const record::Database* store_;
+  const int64_t threads_;
+  const Gate& gate_;
+  const Finish finish_;
+  std::string why_ = "the store has no valid measurement or prediction of it";
+};
+
+Finish compile_for(const target::Target& target, const std::string& prefix) {
+  return [&target, prefix](Chosen chosen) -> Result<ChosenArtifact> {
+    TCC_TRY(codegen::Artifact artifact,
+            backend::backend_of(target).compile(chosen.lowered, target, {.prefix = prefix}));
+    return ChosenArtifact{std::move(chosen), std::move(artifact)};
+  };
+}
+
+Result<ChosenArtifact> leave(Chosen chosen) {
+  return ChosenArtifact{std::move(chosen), {}};
 }
 
 }  // namespace
+
+std::vector<schedule::Trace> rank_programs(const task::Task& task, const target::Target& target, int64_t threads,
+                                           int64_t count) {
+  const backend::Backend& backend = backend::backend_of(target);
+  TaskState state;
+  state.task = &task;
+  state.hash = task_hash(task);
+  TuneOptions options;
+  options.threads = threads;
+  options.explore = 0;
+  options.population = backend.default_draws;
+  options.generations = backend.default_generations;
+  Settings settings = ranking_settings_for(target);
+  settings.evolution.first_draws = backend.default_draws;
+  RoundPlan plan{.count = count};
+  for (const schedule::Trace& trace : space::generate_space(task.kernel, target, options.space))
+    if (ir::Legal<space::Sketch> sketch = space::make_sketch(trace, task.kernel, target)) {
+      plan.seeds.push_back({static_cast<int32_t>(state.sketches.size()), sketch->trace.decisions});
+      state.sketches.push_back(std::move(*sketch));
+    }
+  std::vector<schedule::Trace> out;
+  if (state.sketches.empty()) return out;
+  const std::unique_ptr<cost::CostModel> prior = backend.prior(target);
+  const Rng rng = Rng(options.seed).fork(state.hash);
+  Counts counts;
+  for (const Individual& i : make_strategy(Strategy::kEvolutionary)
+                                 ->propose({state, *prior, plan, target, options, settings, rng, nullptr}, counts))
+    out.push_back(trace_of(state, i.sketch, i.decisions));
+  return out;
+}
 
 Result<Chosen> program_of_trace(const schedule::Trace& trace, const task::Task& task, const target::Target& target) {
   return build(trace, trace.decisions, task, target);
@@ -102,49 +228,28 @@ Result<Chosen> unscheduled_program(const task::Task& task, const target::Target&
 
 Result<Chosen> choose_program(const task::Task& task, const target::Target& target, const record::Database* store,
                               int64_t threads, const Gate& gate) {
-  std::string why = "no valid measurement of it is in the store";
-  if (store != nullptr) {
-    TCC_TRY(std::optional<record::Record> best, find_best(*store, task_hash(task), target, threads));
-    if (best) {
-      Result<schedule::Trace> trace = schedule::trace_from_json(best->trace);
-      Result<Chosen> chosen =
-          trace ? build(*trace, trace->decisions, task, target) : Result<Chosen>(tl::make_unexpected(trace.error()));
-      if (chosen && chosen->nest == best->nest) {
-        chosen->tuned = true;
-        chosen->seconds = best->median;
-        chosen->threads = best->threads;
-        if (best->threads != threads) chosen->note = of_other_threads(task, *chosen, threads);
-        return chosen;
-      }
-      why = chosen ? "its best record gives another program with this version"
-                   : "its best record does not replay: " + chosen.error().message;
-    }
-  }
-  if (store != nullptr) {
-    std::string relatives;
-    TCC_TRY(std::optional<Chosen> taken, relative_program(task, target, *store, threads, gate, relatives));
-    if (taken) {
-      taken->note = fmt::format(
-          "{}: not tuned ({}); the schedule of '{}' is used, which has the same anchor: replayed "
-          "and checked here",
-          task.workload, why, taken->relative);
-      return std::move(*taken);
-    }
-    why += relatives;
-  }
-  TCC_TRY(Chosen chosen, default_program(task, target, threads));
-  chosen.note = fmt::format("{}: not tuned ({}); the default schedule is used", task.workload, why);
-  return chosen;
+  TCC_TRY(ChosenArtifact chosen, Chooser(task, target, store, threads, gate, leave).choose());
+  return std::move(chosen.program);
 }
 
 Result<ChosenArtifact> best_artifact(const task::Task& task, const target::Target& target,
                                      const record::Database* store, int64_t threads, const std::string& prefix,
                                      const Gate& gate) {
-  return compile(choose_program(task, target, store, threads, gate), target, prefix);
+  return Chooser(task, target, store, threads, gate, compile_for(target, prefix)).choose();
 }
+
+Result<Chosen> built_program(const task::Task& task, const target::Target& target, const record::Database* store,
+                             int64_t threads) {
+  Result<ChosenArtifact> chosen = best_artifact(task, target, store, threads, "kernel");
+  if (chosen) return std::move(chosen->program);
+  if (chosen.error().cls == ErrorClass::kEnvironment) return choose_program(task, target, store, threads);
+  return tl::make_unexpected(std::move(chosen).error());
+}
+
 Result<ChosenArtifact> unscheduled_artifact(const task::Task& task, const target::Target& target,
                                             const std::string& prefix) {
-  return compile(unscheduled_program(task, target), target, prefix);
+  TCC_TRY(Chosen plain, unscheduled_program(task, target));
+  return compile_for(target, prefix)(std::move(plain));
 }
 
 }  // namespace tcc::search

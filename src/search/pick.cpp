@@ -160,8 +160,9 @@ std::vector<Individual> pick_round(const Round& round, std::vector<Individual> u
   auto take = [&](const Individual& i) {
     if (std::ssize(out) < count && taken.insert(i.nest).second) out.push_back(i);
   };
+  const auto seeded_count = static_cast<int64_t>(std::ceil(settings.seeded_share * static_cast<double>(count)));
   // What was best elsewhere is measured first and in the order of the seeds, before this task's own trials say more.
-  for (size_t k = 0; k < seeded.size() && state.known.empty() && std::ssize(out) < (count + 3) / 4; ++k)
+  for (size_t k = 0; k < seeded.size() && state.known.empty() && std::ssize(out) < seeded_count; ++k)
     if (auto it = std::find_if(unmeasured.begin(), unmeasured.end(),
                                [&](const Individual& i) { return i.nest == seeded[k]; });
         it != unmeasured.end())

@@ -1,5 +1,7 @@
 #include "search/report.h"
 
+#include <algorithm>
+
 namespace tcc::search {
 
 void Counts::add(const Counts& other) {
@@ -39,6 +41,16 @@ Progress make_note(const std::string& text, const std::vector<TaskState>& states
                    const TuneOptions& options, double elapsed) {
   Progress p = make_progress(Progress::Kind::kNote, states, -1, session, options, elapsed, false);
   p.note = text;
+  return p;
+}
+
+Progress make_ranking_note(const std::vector<TaskState>& states, int64_t at, const Session& session,
+                           const TuneOptions& options, double elapsed) {
+  Progress p = make_progress(Progress::Kind::kNote, states, at, session, options, elapsed, false);
+  const Counts& c = p.task_counts;
+  const auto done = std::count_if(states.begin(), states.end(), [](const TaskState& s) { return !s.history.empty(); });
+  p.note = fmt::format("{} of {} tasks: {}: {} programs ranked, {} compiled", done, states.size(), p.workload,
+                       c.proposed - c.duplicate - c.rejected, c.compiled);
   return p;
 }
 

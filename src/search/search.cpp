@@ -17,6 +17,7 @@
 #include "search/session.h"
 #include "search/strategy.h"
 #include "search/trial.h"
+#include "tcc/backend/backend.h"
 #include "tcc/support/files.h"
 
 namespace tcc::search {
@@ -30,6 +31,7 @@ class Tuner {
         options_(options),
         settings_(options.settings.value_or(settings_for(target))),
         env_(env),
+        kind_(env.measurer->traits().kind),
         strategy_(make_strategy(options.strategy)),
         model_(std::move(model)) {}
 
@@ -48,10 +50,12 @@ class Tuner {
   }
 
  private:
+  bool measures() const { return kind_ == record::Kind::kMeasured; }
+
   Result<void> load(std::span<const task::Task> tasks) {
-    TCC_TRY(session_, open_session(tasks, target_, options_, record::Kind::kMeasured, env_.prior, *env_.store));
-    TCC_TRY(states_, load_tasks(tasks, target_, options_, model_->schema(), *env_.store, session_.last_record,
-                                record::Kind::kMeasured, env_.pool));
+    TCC_TRY(session_, open_session(tasks, target_, options_, kind_, env_.prior, *env_.store));
+    TCC_TRY(states_, load_tasks(tasks, target_, options_, model_->schema(), *env_.store, session_.last_record, kind_,
+                                env_.pool));
     TCC_TRY_VOID(restore_session(session_, states_, *env_.store));
     TCC_TRY_VOID(seed_from_relatives(states_, target_, options_, env_, session_.resumed));
     TCC_TRY(prior_, load_prior(tasks, target_, options_, model_->schema(), session_, env_.prior, *env_.store));
@@ -67,14 +71,18 @@ class Tuner {
     if (!state.prepared)
       if (Result<void> ready = prepare(state); !ready) return give_up(state, ready.error());
     int64_t before = state.trials;
-    TCC_TRY(TrialOutcome outcome, run_trials(state, choose_programs(static_cast<size_t>(at)), target_, options_, env_,
-                                             [this] { return out_of_time(); }));
+    const RoundPlan plan = plan_round(static_cast<size_t>(at));
+    TCC_TRY(TrialOutcome outcome, run_trials(state, choose_programs(static_cast<size_t>(at), plan), plan.count, *model_,
+                                             target_, options_, env_, [this] { return out_of_time(); }));
     seconds_.add(outcome.seconds);
     if (stopped_ = stopped_ || outcome.stopped; stopped_) return {};  // the row still says how this round began
     close_round(session_, state, settings_, state.trials - before, outcome.last_record);
-    if (outcome.improved) TCC_TRY_VOID(save_best(state, target_, options_, *env_.store));
+    if (outcome.improved && measures()) TCC_TRY_VOID(save_best(state, target_, options_, *env_.store));
     TCC_TRY_VOID(save_session(session_, states_, *env_.store));
-    report_progress(Progress::Kind::kRound, at, outcome.improved);
+    if (measures())
+      report_progress(Progress::Kind::kRound, at, outcome.improved);
+    else if (env_.progress)
+      env_.progress(make_ranking_note(states_, at, session_, options_, watch_.seconds()));
     return {};
   }
 
@@ -85,27 +93,36 @@ class Tuner {
     return {};
   }
 
-  std::vector<Individual> choose_programs(size_t at) {
+  RoundPlan plan_round(size_t at) const {
+    const TaskState& state = states_[at];
+    return {trials_of_round(state, states_.size(), options_, settings_, session_.trials,
+                            knows_family(prior_, state.task->anchor)),
+            progress_of(state, options_, session_.trials), related_seeds(states_, prior_, at)};
+  }
+
+  std::vector<Individual> choose_programs(size_t at, RoundPlan plan) {
     TaskState& state = states_[at];
     Stopwatch watch;
-    if (strategy_->learns()) learn(*model_, states_, prior_, at);
+    if (strategy_->learns() && measures()) learn(*model_, states_, prior_, at);
     seconds_.learn += watch.seconds(), watch.restart();
-    const RoundPlan plan{trials_of_round(state, states_.size(), options_, settings_, session_.trials,
-                                         knows_family(prior_, state.task->anchor)),
-                         progress_of(state, options_, session_.trials), related_seeds(states_, prior_, at)};
+    if (plan.count > 0) plan.count += settings_.picking.spare;
     Rng rng = Rng(options_.seed).fork(state.hash).fork(state.history.size());
     std::vector<Individual> picks;
     if (!state.sketches.empty() && plan.count > 0)
-      picks = strategy_->propose({state, *model_, plan, target_, options_, settings_, rng, env_.pool}, state.counts);
+      picks = strategy_->propose({state, *model_, plan, target_, options_, settings_, rng, env_.pool,
+                                  [this] { return (env_.stop && env_.stop()) || out_of_time(); }},
+                                 state.counts);
     seconds_.propose += watch.seconds();
     return picks;
   }
 
   Result<void> finish() {
-    Stopwatch watch;
-    TCC_TRY_VOID(rerank_finalists(states_, target_, options_, env_, watch_));
-    seconds_.finals += watch.seconds();
-    TCC_TRY_VOID(leave_prior(states_, target_, options_, model_->schema(), session_, *env_.store));
+    if (measures()) {
+      Stopwatch watch;
+      TCC_TRY_VOID(rerank_finalists(states_, target_, options_, env_, watch_));
+      seconds_.finals += watch.seconds();
+      TCC_TRY_VOID(leave_prior(states_, target_, options_, model_->schema(), session_, *env_.store));
+    }
     return env_.store->erase_session(session_.key);
   }
 
@@ -134,6 +151,7 @@ class Tuner {
   const TuneOptions& options_;
   const Settings settings_;
   const Environment& env_;
+  const record::Kind kind_;  // of the records that the measurer makes: kPredicted where nothing runs
   std::unique_ptr<SearchStrategy> strategy_;
   std::unique_ptr<cost::CostModel> model_;
   std::vector<TaskState> states_;
@@ -150,7 +168,8 @@ Result<TuneResult> tune(std::span<const task::Task> tasks, const target::Target&
                         const Environment& env) {
   if (options.trials <= 0 && options.trials_per_task <= 0 && options.seconds <= 0)
     return make_error(ErrorClass::kUsage, "tuning has no limit", "give a number of trials or of seconds");
-  TCC_TRY(std::unique_ptr<cost::CostModel> model, cost::make_model(options.cost_model, prior_model(target)));
+  TCC_TRY(std::unique_ptr<cost::CostModel> model,
+          cost::make_model(options.cost_model, backend::backend_of(target).prior(target)));
   return Tuner(target, options, env, std::move(model)).run(tasks);
 }
 

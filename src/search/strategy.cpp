@@ -1,5 +1,6 @@
 #include "search/strategy.h"
 
+#include "tcc/backend/backend.h"
 #include "tcc/support/text.h"
 
 namespace tcc::search {
@@ -60,7 +61,7 @@ Result<TaskScheduler> parse_task_scheduler(std::string_view name) {
 
 Settings settings_for(const target::Target& target) {
   Settings settings;
-  settings.mutators = schedule::mutator_weights(!target.is_cpu());
+  settings.mutators = backend::backend_of(target).mutators;
   return settings;
 }
 Settings ranking_settings_for(const target::Target& target) {
@@ -68,6 +69,7 @@ Settings ranking_settings_for(const target::Target& target) {
   settings.picking.first_share = settings.picking.informed_share = 0;
   settings.picking.alike_first = settings.picking.alike = settings.picking.alike_last = 0;
   settings.picking.max_sketch_share = 0.5;
+  settings.picking.seeded_share = 0;  // seeds are ranked like any other program
   settings.picking.spare = 4;
   settings.scheduling.rounds = settings.scheduling.min_rounds = settings.scheduling.max_rounds = 1;
   settings.scheduling.trials_per_second = 1e6;  // compiling a handful is all that a task costs

@@ -6,16 +6,17 @@
 #include <map>
 
 #include "search/anchor.h"
+#include "tcc/backend/backend.h"
 #include "tcc/lower/lower.h"
 #include "tcc/space/space.h"
 #include "tcc/support/check.h"
 
 namespace tcc::search {
 
-uint64_t task_hash(const task::Task& task) {
+uint64_t task_hash(const std::string& key) {
   uint64_t hash = 0;
-  auto [end, error] = std::from_chars(task.key.data(), task.key.data() + task.key.size(), hash, 16);
-  TCC_CHECK(error == std::errc() && end == task.key.data() + task.key.size(), "task key '{}'", task.key);
+  auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), hash, 16);
+  TCC_CHECK(error == std::errc() && end == key.data() + key.size(), "task key '{}'", key);
   return hash;
 }
 
@@ -44,8 +45,9 @@ void restore_program(Known& known, const record::Record& record, const TaskState
 // Programs that an analytical model expects to be the fastest on this architecture.
 void seed_from_predictions(TaskState& state, std::vector<record::Record> records, const target::Target& target,
                            const std::unordered_map<uint64_t, int32_t>& sketches) {
+  const std::string isa = backend::backend_of(target).isa(target);
   std::erase_if(records, [&](const record::Record& r) {
-    return r.kind != record::Kind::kPredicted || r.status != record::Status::kOk || r.isa != target::sm_name(target);
+    return r.kind != record::Kind::kPredicted || r.status != record::Status::kOk || r.isa != isa;
   });
   std::stable_sort(records.begin(), records.end(), [](const auto& x, const auto& y) { return x.median < y.median; });
   for (const record::Record& r : records) {
@@ -58,10 +60,6 @@ void seed_from_predictions(TaskState& state, std::vector<record::Record> records
 }
 
 }  // namespace
-
-std::unique_ptr<cost::CostModel> prior_model(const target::Target& target) {
-  return target.is_cpu() ? cost::make_rule_model() : cost::make_gpu_model();
-}
 
 bool take_best(TaskState& state, const record::Record& record) {
   if (record.status != record::Status::kOk || record.median <= 0) return false;
@@ -116,8 +114,7 @@ Result<TaskState> load_task(const task::Task& task, const target::Target& target
     state.known.push_back(std::move(known));
   }
   for (const Known* k : fastest_known(state.elsewhere, kSeeds)) state.seeds.push_back({k->sketch, k->decisions});
-  if (kind == record::Kind::kMeasured && target.is_cuda())
-    seed_from_predictions(state, std::move(records), target, sketches);
+  if (kind == record::Kind::kMeasured) seed_from_predictions(state, std::move(records), target, sketches);
   if (state.elsewhere.size() > kElsewhere)
     state.elsewhere.erase(state.elsewhere.begin(), state.elsewhere.end() - kElsewhere);
   return state;
@@ -148,7 +145,8 @@ void learn_record(TaskState& state, const record::Record& record, Individual ind
   }
   switch (record.status) {
     case record::Status::kOk:
-      ++c.compiled, ++c.measured;
+      ++c.compiled;
+      c.measured += record.kind == record::Kind::kMeasured ? 1 : 0;
       break;
     case record::Status::kWrong:
       ++c.compiled, ++c.wrong;

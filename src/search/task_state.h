@@ -72,12 +72,6 @@ struct TaskState {
   double gflops() const { return best_seconds > 0 ? task->flops / best_seconds / 1e9 : 0; }
 };
 
-// The cost model of a target's programs that nobody has measured.
-std::unique_ptr<cost::CostModel> prior_model(const target::Target& target);
-
-// The task's number in records: its key.
-uint64_t task_hash(const task::Task& task);
-
 // The measured programs without failures, fastest first, at most `count`.
 std::vector<const Known*> fastest_known(const std::vector<Known>& known, size_t count);
 

@@ -20,8 +20,8 @@ struct Prepared {
   bool twin = false;  // see measure::Measurement: no trial
 };
 
-Prepared prepare(const TaskState& state, Individual individual, const target::Target& target,
-                 const TuneOptions& options, const Environment& env) {
+Prepared prepare(const TaskState& state, Individual individual, const cost::CostModel& model,
+                 const target::Target& target, const TuneOptions& options, const Environment& env) {
   Prepared p;
   if (auto it = state.interrupted.find(individual.nest); it != state.interrupted.end()) {
     p.record = it->second;
@@ -53,6 +53,7 @@ Prepared prepare(const TaskState& state, Individual individual, const target::Ta
     p.candidate.task = state.measure_task.get();
     p.candidate.kernel = std::move(*kernel);
     p.candidate.run = state.run;
+    p.candidate.expected_seconds = model.expected_seconds(individual.row);
     p.lowered = true;
   } else {
     r.status = record::Status::kRejected;
@@ -104,22 +105,23 @@ schedule::Trace trace_of(const TaskState& state, int32_t sketch, std::span<const
   return trace;
 }
 
-Result<TrialOutcome> run_trials(TaskState& state, std::vector<Individual> picks, const target::Target& target,
-                                const TuneOptions& options, const Environment& env,
-                                const std::function<bool()>& out_of_time) {
+Result<TrialOutcome> run_trials(TaskState& state, std::vector<Individual> picks, int64_t count,
+                                const cost::CostModel& model, const target::Target& target, const TuneOptions& options,
+                                const Environment& env, const std::function<bool()>& out_of_time) {
   TrialOutcome outcome;
   const auto at_once = static_cast<size_t>(std::max<int64_t>(env.measurer->traits().at_once, 1));
-  for (size_t begin = 0; begin < picks.size(); begin += at_once) {
+  int64_t tried = 0;
+  for (size_t begin = 0, n = 0; begin == 0 || begin < picks.size(); begin += n) {
     if (env.stop && env.stop()) {
       outcome.stopped = true;
       return outcome;
     }
-    if (begin > 0 && out_of_time()) return outcome;
-    size_t n = std::min(at_once, picks.size() - begin);
+    n = std::min({at_once, picks.size() - begin, static_cast<size_t>(count - tried)});
+    if (n == 0 || (begin > 0 && out_of_time())) return outcome;
     std::vector<Prepared> chunk(n);
     parallel_for(env.pool, static_cast<int64_t>(n), [&](int64_t i) {
       auto at = static_cast<size_t>(i);
-      chunk[at] = prepare(state, std::move(picks[begin + at]), target, options, env);
+      chunk[at] = prepare(state, std::move(picks[begin + at]), model, target, options, env);
     });
     TCC_TRY_VOID(measure_chunk(chunk, state.known.size(), options, env, outcome.seconds));
     for (Prepared& p : chunk) {
@@ -127,6 +129,7 @@ Result<TrialOutcome> run_trials(TaskState& state, std::vector<Individual> picks,
       outcome.last_record = std::max(outcome.last_record, p.record.id);
       ++outcome.done;
       if (p.record.status == record::Status::kRejected) continue;
+      ++tried;
       if (!p.twin) ++state.trials;
       outcome.improved |= take_best(state, p.record);
     }

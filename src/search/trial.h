@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "search/task_state.h"
+#include "tcc/cost/cost_model.h"
 
 namespace tcc::search {
 
@@ -15,12 +16,13 @@ struct TrialOutcome {
   PhaseSeconds seconds;      // its measure and compile
 };
 
-// Measures the programs in their order, a handful at a time, and stores each result as it comes. What an interrupted
+// Measures the programs in their order, a handful at a time, until `count` of them were not rejected, and stores each
+// result as it comes. What an interrupted
 // round has measured already is taken from its records. Ends early, keeping what it has, when env.stop says so or
-// `out_of_time` does.
-Result<TrialOutcome> run_trials(TaskState& state, std::vector<Individual> picks, const target::Target& target,
-                                const TuneOptions& options, const Environment& env,
-                                const std::function<bool()>& out_of_time);
+// `out_of_time` does. `model`: ranked them.
+Result<TrialOutcome> run_trials(TaskState& state, std::vector<Individual> picks, int64_t count,
+                                const cost::CostModel& model, const target::Target& target, const TuneOptions& options,
+                                const Environment& env, const std::function<bool()>& out_of_time);
 
 // Unix time for a record.
 int64_t unix_now(const Environment& env);

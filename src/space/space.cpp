@@ -6,6 +6,7 @@
 #include "space/modules.h"
 #include "tcc/lower/lower.h"
 #include "tcc/space/matrix_instruction.h"
+#include "tcc/support/check.h"
 
 namespace tcc::space {
 
@@ -25,8 +26,21 @@ const ModuleList kCpuModules = {kCpuFactories, 24, unmet_conditions_of_amx};
 // Few of a GPU's tilings fit its blocks' threads and registers.
 const ModuleList kCudaModules = {kCudaFactories, 1024, unmet_conditions_of_tensor_cores};
 
+namespace {
+std::map<target::TargetKind, const ModuleList*>& lists() {
+  static std::map<target::TargetKind, const ModuleList*> instance = {{target::TargetKind::kCpu, &kCpuModules},
+                                                                     {target::TargetKind::kCuda, &kCudaModules}};
+  return instance;
+}
+}  // namespace
+
 const ModuleList& modules_for(const target::Target& target) {
-  return target.is_cuda() ? kCudaModules : kCpuModules;
+  const auto found = lists().find(target.kind);
+  TCC_CHECK(found != lists().end(), "no modules for target '{}'", target.name);
+  return *found->second;
+}
+void add_modules(target::TargetKind kind, const ModuleList& modules) {
+  lists()[kind] = &modules;
 }
 
 std::vector<std::unique_ptr<Module>> ModuleList::make() const {
@@ -44,7 +58,8 @@ std::vector<std::string> module_names(const target::Target& target) {
 
 std::vector<std::string> unmet_conditions_of_matrix_instruction(const ir::Kernel& kernel,
                                                                 const target::Target& target) {
-  return modules_for(target).unmet_matrix_conditions(kernel, target);
+  const auto unmet = modules_for(target).unmet_matrix_conditions;
+  return unmet == nullptr ? std::vector<std::string>() : unmet(kernel, target);
 }
 
 void RejectTally::add(const std::string& reason, const std::string& example) {

@@ -202,7 +202,7 @@ Result<ProbeResult> probe_host(const ProbeOptions& options) {
 }
 
 Result<ProbeResult> probe_host(const Target& host, const ProbeOptions& options) {
-  if (!host.is_cpu())
+  if (isa_level(host) == 0)
     return make_error(ErrorClass::kUsage, fmt::format("'{}' is not the host", host.name), "probe the target 'host'");
   if (!(options.seconds > 0) || options.repeats < 1 || options.threads < 0)
     return make_error(ErrorClass::kUsage, "a probe needs positive seconds and repeats, and threads of at least 0",

@@ -107,6 +107,7 @@ uint64_t feature_hash(const Target& target) {
 #undef TCC_HASH_FEATURE
     return combine_hash(hash, features);
   }
+  if (!target.is_cuda()) return hash_bytes(target.name, hash_bytes("other"));
   const CudaInfo& cuda = target.cuda;
   uint64_t hash = hash_bytes(sm_name(target), hash_bytes("cuda"));
   for (int64_t value :

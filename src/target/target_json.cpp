@@ -216,6 +216,11 @@ std::string check_cuda(const CudaInfo& cuda) {
   return "";
 }
 
+std::string_view kind_name(TargetKind kind) {
+  constexpr std::string_view kNames[] = {"cpu", "cuda"};
+  return static_cast<size_t>(kind) < std::size(kNames) ? kNames[static_cast<size_t>(kind)] : "other";
+}
+
 std::string check_target(const Target& t) {
   Checker check;
   visit_top(t, check);
@@ -311,7 +316,7 @@ Result<Target> target_from_json(std::string_view text) {
         for (const char* name : {"base", "kind", "notes", "peak", "cpu", "cuda"}) known.push_back(name);
         if (key == "base") return true;
         if (key == "kind") {
-          if (value != (t.is_cpu() ? "cpu" : "cuda")) reader.fail("'kind' does not agree with the base");
+          if (value != kind_name(t.kind)) reader.fail("'kind' does not agree with the base");
         } else if (key == "notes") {
           reader.read(where, value, t.notes);
         } else if (key == "peak") {
@@ -319,9 +324,9 @@ Result<Target> target_from_json(std::string_view text) {
           reader.read_object(
               "peak", value, [&](auto&& fn) { visit_peaks(t.peak, fn); }, [](auto&&...) { return false; });
         } else if (key == "cpu" || key == "cuda") {
-          if ((key == "cpu") != t.is_cpu()) {
-            reader.fail(fmt::format("'{}' does not belong to a {} target", key, t.is_cpu() ? "cpu" : "cuda"));
-          } else if (t.is_cpu()) {
+          if (key != kind_name(t.kind)) {
+            reader.fail(fmt::format("'{}' does not belong to a {} target", key, kind_name(t.kind)));
+          } else if (key == "cpu") {
             read_cpu(reader, value, t);
           } else {
             read_cuda(reader, value, t);
@@ -355,7 +360,7 @@ Result<Target> target_from_json(std::string_view text) {
 std::string target_to_json(const Target& target) {
   Json json;
   json["name"] = target.name;
-  json["kind"] = target.is_cpu() ? "cpu" : "cuda";
+  json["kind"] = kind_name(target.kind);
   visit_top(target, [&](const char* name, const auto& member, double) { json[name] = member; });
   json["notes"] = target.notes;
   visit_peaks(target.peak, [&](const char* name, double member, double) { json["peak"][name] = member; });

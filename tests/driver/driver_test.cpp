@@ -134,7 +134,7 @@ TEST_CASE("a wrong library does not pass", "[errors]") {
     REQUIRE(model.has_value());
     BuildOptions options;
     options.folder = (*folder)->path() + "/" + name;
-    options.target = target::host_target();
+    options.targets = {target::host_target()};
     auto report = build_model(*model, options);
     REQUIRE(report.has_value());
     CHECK(report->kernels.size() == 3);

@@ -33,7 +33,7 @@ TEST_CASE("a model is tuned on the device, and nothing that is measured is wrong
   CHECK(report->counts.hung == 0);
   CHECK(report->best_seconds > 0);
   for (const TunedTask& task : report->tasks) {
-    auto records = (*store)->all(task_key_hash(task.result.key));
+    auto records = (*store)->all(search::task_hash(task.result.key));
     REQUIRE(records);
     for (const record::Record& r : *records)
       if (r.kind == record::Kind::kMeasured && r.status == record::Status::kOk) CHECK(r.cache == "cold");

@@ -30,7 +30,7 @@ TEST_CASE("a model with convolutions by tiles verifies against its direct convol
   REQUIRE(folder.has_value());
   BuildOptions options;
   options.folder = (*folder)->path();
-  options.target = target::host_target();
+  options.targets = {target::host_target()};
   auto report = build_model(resnet(4), options);
   if (!report) FAIL(report.error().message);
   auto verified = verify_library(report->package.library, {});

@@ -5,6 +5,7 @@
 
 #include "sample_tasks.h"
 #include "search/task_state.h"
+#include "tcc/backend/backend.h"
 #include "tcc/cost/cost_model.h"
 #include "tcc/cost/gpu_facts.h"
 #include "tcc/cost/gpu_model.h"
@@ -114,7 +115,7 @@ TEST_CASE("a search for a GPU begins with what a model predicted for its archite
 TEST_CASE("rows of GPU programs have a schema of their own and rank by the analytical model") {
   const task::Task task = product();
   const target::Target target = ampere();
-  const auto model = cost::make_model("trees", search::prior_model(target));
+  const auto model = cost::make_model("trees", backend::backend_of(target).prior(target));
   REQUIRE(model.has_value());
   CHECK(&(*model)->schema() == &cost::kLongestLaunch);
   std::vector<float> scores;
@@ -129,5 +130,5 @@ TEST_CASE("rows of GPU programs have a schema of their own and rank by the analy
   for (size_t i = 1; i < scores.size(); ++i)
     if (seconds[i] < 0.99 * seconds[0]) CHECK(scores[i] > scores[0]);
   const target::Target host = target::find_target("x86-64-v3").value();
-  CHECK(&search::prior_model(host)->schema() == &features::kHotStatement);
+  CHECK(&backend::backend_of(host).prior(host)->schema() == &features::kHotStatement);
 }

@@ -38,6 +38,9 @@ class CostModel {
   // False until there are enough samples (16) to say more than the prior knowledge.
   virtual bool trained() const { return false; }
 
+  // The seconds that a program is expected to take; 0: this model's scores only rank.
+  virtual double expected_seconds(const features::Row&) const { return 0; }
+
   float score(const features::Row& row) const;  // of one program
 };
 

@@ -14,8 +14,6 @@
 namespace tcc::driver {
 
 std::string tool_version();
-// The number under which the store keeps a task's records.
-uint64_t task_key_hash(const std::string& key);
 
 // A model cut into tasks.
 struct Program {
@@ -29,15 +27,13 @@ Result<Program> make_program(const Model& model, const target::Target& target = 
 
 struct BuildOptions {
   std::string folder;
-  std::string id;  // "" = from the model's name
-  target::Target target;
-  // One library for these: all of them GPUs of different architectures, `target` the first. Empty: for `target` alone.
-  std::vector<target::Target> gpus;
-  bool allow_jit = false;  // for GPUs: also PTX of the oldest one, which drivers compile for newer ones
+  std::string id;                       // "" = from the model's name
+  std::vector<target::Target> targets;  // one, or several GPUs of different architectures
+  bool allow_jit = false;               // for GPUs: also PTX of the oldest one, which drivers compile for newer ones
   const record::Database* store = nullptr;  // nullptr: nothing is tuned
   int64_t threads = 1;                      // records measured with that many are preferred
   bool require_tuned = false;
-  bool estimate_losses = false;  // of kernels that are not tuned: they are run for some milliseconds each
+  bool estimate_slowdowns = false;  // of kernels that are not tuned: they are run for some milliseconds each
   package::Emit emit;
   std::string linker;
 };
@@ -46,10 +42,10 @@ struct KernelChoice {
   std::string key, workload;
   int64_t weight = 1;
   bool tuned = false;
-  double seconds = 0;  // measured time of one run, or predicted (see origin); 0 when untuned
-  std::string note;    // why it is not tuned, or that it was on another number of threads
-  double loss = 0;     // expected time over that of a tuned kernel; 0 = tuned, or not estimated
-  std::string target;  // of GPUs: which
+  double seconds = 0;   // measured time of one run, or predicted (see origin); 0 when untuned
+  std::string note;     // why it is not tuned, or that it was on another number of threads
+  double slowdown = 0;  // expected time over that of a tuned kernel; 0 = tuned, or not estimated
+  std::string target;
   package::Origin origin = package::Origin::kDefault;
 };
 

@@ -54,6 +54,8 @@ struct Pipeline {
 
 // The pipeline of the target's kind. TCC_CHECK: there is one.
 const Pipeline& pipeline_of(const target::Target& target);
+const Pipeline& cpu_pipeline();
+const Pipeline& cuda_pipeline();
 // Every pipeline, CPU and CUDA first.
 std::vector<const Pipeline*> pipelines();
 // Adds the pipeline of a further kind of target, or replaces that of a known one; `pipeline` must outlive all lowering.

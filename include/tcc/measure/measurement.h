@@ -32,6 +32,7 @@ struct Candidate {
   // What was measured of the same code for the same run may stand for it, see Measurement::twin; 0: nothing may. A new
   // run's number makes a measurer forget those of others.
   uint64_t run = 0;
+  double expected_seconds = 0;  // by the backend's prior; 0 = it only ranks. For measurers that run nothing.
 };
 
 // The machine as records describe it.

@@ -166,15 +166,22 @@ Result<std::optional<record::Record>> best_record(const task::Task& task, const 
 Result<void> copy_records(const task::Task& task, const target::Target& target, int64_t threads,
                           const record::Store& from, record::Store& to);
 
+// The number of a task in records: its key, 16 hexadecimal digits.
+uint64_t task_hash(const std::string& key);
+inline uint64_t task_hash(const task::Task& task) {
+  return task_hash(task.key);
+}
+
 // --- programs for building ----------------------------------------------------------------------------------------
 
 struct Chosen {
-  ir::Kernel lowered;   // Stage::Lowered; weights' layouts are in its buffers
-  uint64_t nest = 0;    // hash at Stage::Nest
-  std::string trace;    // JSON
-  bool tuned = false;   // from a measured record; else the default schedule
-  double seconds = 0;   // measured time; 0 when untuned
-  int64_t threads = 0;  // that the record was measured on; 0 when untuned
+  ir::Kernel lowered;      // Stage::Lowered; weights' layouts are in its buffers
+  uint64_t nest = 0;       // hash at Stage::Nest
+  std::string trace;       // JSON
+  bool tuned = false;      // from a record; else the default schedule
+  bool predicted = false;  // that record is a prediction: nothing was run
+  double seconds = 0;      // measured or predicted time; 0 when untuned
+  int64_t threads = 0;     // that the record was measured on; 0 when untuned
   // Not tuned itself: the workload with the same anchor whose schedule this is, replayed here and checked; "" = none.
   std::string relative;
   // For the user: why it is not tuned, or that its record is of another number of threads; "" when neither.
@@ -185,11 +192,10 @@ using Gate = std::function<Result<void>(const task::Task&, const Chosen&)>;
 // The measurer's numeric gate. The measurer must outlive it; one call at a time.
 Gate make_gate(measure::Measurer& measurer, const target::Target& target);
 
-// The program of the task's best record, replayed: on so many threads, else on the nearest number of threads, which
-// `note` says. Where there is none (or it no longer replays, which `note` says), the schedule of a task with the
-// same anchor that `gate` lets through, which `note` says, too; else the default schedule: the best by rule of a few
-// hundred seeded draws from the design spaces. store may be nullptr. Errors: not even the unscheduled kernel
-// can be lowered.
+// The program of the task's best measurement, replayed: on `threads` threads, else on the nearest number of threads.
+// Without one, the best prediction; else the schedule of a task with the same anchor that `gate` lets through; else the
+// default schedule, the best by the backend's prior of a few hundred draws from the design spaces. `note` says which
+// and why. store may be nullptr. Errors: not even the unscheduled kernel can be lowered.
 Result<Chosen> choose_program(const task::Task& task, const target::Target& target, const record::Database* store,
                               int64_t threads, const Gate& gate = {});
 // The program of a trace, whoever wrote it. Errors: it does not replay or lower, and why.
@@ -201,10 +207,15 @@ struct ChosenArtifact {
   Chosen program;
   codegen::Artifact artifact;
 };
-// The same, compiled for the host under tcc_<prefix>_<n>.
+// The same, compiled under tcc_<prefix>_<n>. A program that does not compile is passed over, and a default schedule
+// that spills registers is taken only where every other spills too. Errors: the target's compiler is missing
+// (environment).
 Result<ChosenArtifact> best_artifact(const task::Task& task, const target::Target& target,
                                      const record::Database* store, int64_t threads, const std::string& prefix,
                                      const Gate& gate = {});
+// The program of best_artifact, or of choose_program where the target's compiler is missing.
+Result<Chosen> built_program(const task::Task& task, const target::Target& target, const record::Database* store,
+                             int64_t threads);
 Result<ChosenArtifact> unscheduled_artifact(const task::Task& task, const target::Target& target,
                                             const std::string& prefix);
 

@@ -54,8 +54,9 @@ struct Settings {
     double alike = 0.3;            // in later rounds
     double alike_last = 0.05;      // when only the score counts
     int64_t looked_at = 24;        // candidates that are compared for each pick
-    double max_sketch_share = 1;   // of a round, while other sketches have candidates left
-    int64_t spare = 0;             // further picks, for those that the last passes of lowering refuse
+    double seeded_share = 0.25;   // of a task's first round for programs that were good elsewhere, whatever their score
+    double max_sketch_share = 1;  // of a round, while other sketches have candidates left
+    int64_t spare = 0;            // further picks, for those that the last passes of lowering refuse
   } picking;
 
   struct Scheduling {

@@ -118,6 +118,8 @@ struct ModuleList {
 extern const ModuleList kCpuModules, kCudaModules;
 // The list for the target's kind.
 const ModuleList& modules_for(const target::Target& target);
+// Sets the list for a kind of target. Call it before the first kernel of that kind is scheduled, from one thread.
+void add_modules(target::TargetKind kind, const ModuleList& modules);
 // What SpaceOptions::modules may hold for it, in that order, "none" last.
 std::vector<std::string> module_names(const target::Target& target);
 

@@ -67,7 +67,7 @@ const std::string& cuda_prelude() {
 Result<CudaSource> emit_cuda_source(const Kernel& lowered, const target::Target& target, const CudaOptions& options) {
   TCC_CHECK(lowered.stage == Stage::kLowered, "code is printed from Stage::Lowered, not {}", stage_name(lowered.stage));
   TCC_CHECK(is_identifier(options.prefix), "prefix '{}'", options.prefix);
-  if (!target.is_cuda())
+  if (target.cuda.sm_arch == 0)
     return input_error("target '{}' is not a CUDA device; CUDA code needs one such as a100 or h200", target.name);
   TCC_TRY(std::vector<const Buffer*> params, launch_parameters(lowered));
   CudaSource source;

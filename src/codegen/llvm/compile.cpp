@@ -231,7 +231,7 @@ bool has_llvm() {
 Result<Artifact> compile_host(const ir::Kernel& lowered, const target::Target& target, const HostOptions& options) {
   TCC_CHECK(lowered.stage == ir::Stage::kLowered, "compile_host wants a lowered kernel, not {}",
             ir::stage_name(lowered.stage));
-  TCC_CHECK(target.is_cpu(), "{} is not a CPU target", target.name);
+  TCC_CHECK(target::isa_level(target) > 0, "{} is not a CPU target", target.name);
   Stopwatch watch;
   TCC_TRY(Program program, split_program(lowered));
   std::string features = target::llvm_feature_string(target);

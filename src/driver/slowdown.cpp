@@ -1,7 +1,8 @@
-#include "driver/loss.h"
+#include "driver/slowdown.h"
 
 #include <algorithm>
 
+#include "tcc/backend/backend.h"
 #include "tcc/runtime/host_kernel.h"
 #include "tcc/support/files.h"
 
@@ -55,9 +56,9 @@ Result<double> time_once(const codegen::Artifact& artifact, const std::shared_pt
 Result<std::vector<double>> estimate_slowdowns(const std::vector<task::Task>& tasks,
                                                const std::vector<search::ChosenArtifact>& chosen,
                                                const target::Target& target, int64_t threads) {
-  std::vector<double> losses(tasks.size(), 0.0), shares;
+  std::vector<double> slowdowns(tasks.size(), 0.0), shares;
+  if (!backend::backend_of(target).runs_on_host(target)) return slowdowns;
   const target::Target host = target::host_target();
-  if (!target.is_cpu() || target::isa_level(target) > target::isa_level(host)) return losses;
   for (size_t i = 0; i < tasks.size(); ++i)
     if (chosen[i].program.tuned && chosen[i].program.seconds > 0)
       shares.push_back(least_seconds(tasks[i], chosen[i].artifact, host, threads) / chosen[i].program.seconds);
@@ -68,9 +69,9 @@ Result<std::vector<double>> estimate_slowdowns(const std::vector<task::Task>& ta
     const double least = least_seconds(tasks[i], chosen[i].artifact, host, threads);
     if (chosen[i].program.tuned || !(least > 0)) continue;
     TCC_TRY(double seconds, time_once(chosen[i].artifact, pool));
-    losses[i] = std::max(1.0, seconds * share / least);
+    slowdowns[i] = std::max(1.0, seconds * share / least);
   }
-  return losses;
+  return slowdowns;
 }
 
 }  // namespace tcc::driver

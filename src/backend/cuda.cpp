@@ -1,0 +1,142 @@
+// NVIDIA's GPUs: cubins by NVRTC, run by a worker process.
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "tcc/backend/backend.h"
+#include "tcc/codegen/cuda.h"
+#include "tcc/measure/gpu.h"
+
+namespace tcc::backend {
+namespace {
+
+Result<void> check_tunable(const target::Target&) {
+  TCC_TRY_VOID(codegen::nvrtc_version());
+  return {};
+}
+
+bool is_this_machine(const target::Target& target) {
+  return installed_gpu_number(target.name).has_value();
+}
+
+Result<codegen::Artifact> compile(const ir::Kernel& lowered, const target::Target& target,
+                                  const CompileOptions& options) {
+  return codegen::compile_cuda(lowered, target, {.prefix = options.prefix});
+}
+
+Result<std::unique_ptr<Machine>> open(const target::Target& target, const OpenOptions& options) {
+  measure::HostMeasureOptions reference_options;
+  reference_options.threads = 0;
+  TCC_TRY(auto references, measure::IsolatedHostMeasurer::create(reference_options));
+  measure::GpuMeasureOptions gpu;
+  gpu.driver_library = options.cuda_driver;
+  gpu.cupti_library = options.cupti;
+  gpu.device = installed_gpu_number(target.name).value_or(0);
+  gpu.budget_seconds = options.budget_seconds;
+  gpu.compile_pool = options.compile_pool;
+  TCC_TRY(auto measurer, measure::GpuMeasurer::create(*references, gpu));
+  const measure::GpuDevice device = measurer->device();
+  if (target::sm_name(device.target) != target::sm_name(target))
+    return make_error(ErrorClass::kEnvironment,
+                      fmt::format("the GPU here, {}, is {} and '{}' is {}", device.name, target::sm_name(device.target),
+                                  target.name, target::sm_name(target)),
+                      "name the GPU that is here: --target cuda");
+  auto machine = std::make_unique<Machine>();
+  machine->name = device.name;
+  machine->references = std::move(references);
+  machine->measurer = std::move(measurer);
+  return machine;
+}
+
+Result<codegen::Artifact> compile_ptx(const ir::Kernel& lowered, const target::Target& target,
+                                      const CompileOptions& options) {
+  return codegen::compile_cuda(lowered, target, {.prefix = options.prefix, .want_ptx = true});
+}
+
+size_t oldest(std::span<const target::Target> targets) {
+  auto found = std::min_element(targets.begin(), targets.end(),
+                                [](const auto& x, const auto& y) { return x.cuda.sm_arch < y.cuda.sm_arch; });
+  return static_cast<size_t>(found - targets.begin());
+}
+
+target::Target without_suffix(const target::Target& target) {
+  target::Target portable = target;
+  portable.cuda.sm_suffix.clear();
+  return portable;
+}
+
+// What only one architecture has (sm_90a) may not be in it: newer devices compile it.
+Result<codegen::Artifact> compile_portable(const ir::Kernel& lowered, const target::Target& target,
+                                           const CompileOptions& options) {
+  TCC_TRY(codegen::Artifact artifact, compile_ptx(lowered, without_suffix(target), options));
+  // NVRTC looks into asm statements only when it makes a cubin.
+  if (!target.cuda.sm_suffix.empty()) TCC_TRY_VOID(compile(lowered, without_suffix(target), options));
+  return artifact;
+}
+
+Result<void> add_texts(const ir::Kernel& lowered, const target::Target& target, const CompileOptions& options,
+                       const package::Emit& emit, package::TaskCode& code) {
+  if (!emit.ptx) return {};
+  TCC_TRY(codegen::Artifact ptx, compile_ptx(lowered, target, options));
+  code.ptx_text = std::move(ptx.code);
+  return {};
+}
+
+// The oldest CUDA version that surely loads the code is that of the compiler: 13000 for 13.0.
+int64_t toolkit_of(const std::vector<package::ArchitectureCode>& architectures) {
+  for (const package::ArchitectureCode& a : architectures)
+    for (const package::TaskCode& code : a.codes)
+      if (auto found = code.artifact.facts.find("nvrtc_version"); found != code.artifact.facts.end()) {
+        const auto major = static_cast<int64_t>(std::floor(found->second + 1e-9));
+        return major * 1000 + std::llround((found->second - static_cast<double>(major)) * 10) * 10;
+      }
+  return 0;
+}
+
+Result<package::PackageReport> write(package::PackagePlan plan, std::vector<package::ArchitectureCode> code,
+                                     const package::PackageOptions& options) {
+  plan.architectures = std::move(code);
+  plan.cuda_toolkit = toolkit_of(plan.architectures);
+  return package::build_library(plan, options);
+}
+
+constexpr std::string_view kTexts[] = {"cu", "ptx", "cubin", "ir", "trace"};
+constexpr Payload kCubins = {.texts = kTexts,
+                             .several_targets = true,
+                             .add_texts = add_texts,
+                             .write = write,
+                             .most_portable = oldest,
+                             .portable_target = without_suffix,
+                             .compile_portable = compile_portable};
+
+}  // namespace
+
+const Backend kCuda = {
+    .kind = target::TargetKind::kCuda,
+    .modules = &space::kCudaModules,
+    .pipeline = lower::cuda_pipeline,
+    .mutators = schedule::mutator_weights(true),
+    .prior = [](const target::Target&) { return cost::make_gpu_model(); },
+    .predicts = true,
+    .measuring_cores = 1,
+    .default_draws = 32,
+    .default_generations = 4,
+    .compile = compile,
+    .payload = &kCubins,
+    .isa = target::sm_name,
+    .check_tunable = check_tunable,
+    .is_this_machine = is_this_machine,
+    .open = open,
+};
+
+std::optional<int> installed_gpu_number(std::string_view name) {
+  if (name == "cuda") return 0;
+  if (!name.starts_with("cuda:")) return std::nullopt;
+  name.remove_prefix(5);
+  int number = -1;
+  auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+  const bool whole = error == std::errc() && end == name.data() + name.size() && number >= 0;
+  return whole ? std::optional(number) : std::nullopt;
+}
+
+}  // namespace tcc::backend

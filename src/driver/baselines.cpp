@@ -1,0 +1,64 @@
+#include "driver/baselines.h"
+
+#include "tcc/support/files.h"
+
+namespace tcc::driver {
+
+Result<void> Baselines::measure(const task::Task& task, const measure::MeasureTask* prepared) {
+  auto program = search::unscheduled_program(task, request_.target);
+  if (!program) {
+    known_[task.key] = {0, program.error().message};
+    return {};
+  }
+  TCC_TRY(std::optional<record::Record> record, find(task, program->nest));
+  if (!record) {
+    TCC_TRY(record, run(task, prepared, *program));
+  }
+  const bool ok = record->status == record::Status::kOk;
+  known_[task.key] = {ok ? record->median : 0,
+                      ok ? "" : fmt::format("{}: {}", record::status_name(record->status), record->failure)};
+  return {};
+}
+
+Result<Baselines::Baseline> Baselines::of(const task::Task& task) const {
+  if (auto it = known_.find(task.key); it != known_.end()) return it->second;
+  if (auto program = search::unscheduled_program(task, request_.target)) {
+    TCC_TRY(std::optional<record::Record> record, find(task, program->nest));
+    if (record && record->status == record::Status::kOk) return Baseline{record->median, ""};
+  }
+  return Baseline{0, "not reached"};
+}
+
+Result<std::optional<record::Record>> Baselines::find(const task::Task& task, uint64_t nest) const {
+  TCC_TRY(std::vector<record::Record> records, store_.all(search::task_hash(task.key)));
+  for (record::Record& r : records)
+    if (r.kind == record::Kind::kMeasured && r.nest == nest && r.target_features == features_ &&
+        r.threads == request_.options.threads)
+      return std::move(r);
+  return std::nullopt;
+}
+
+Result<std::optional<record::Record>> Baselines::run(const task::Task& task, const measure::MeasureTask* prepared,
+                                                     const search::Chosen& program) {
+  measure::Candidate candidate;
+  candidate.nest = program.nest;
+  candidate.task = prepared;
+  candidate.kernel = program.lowered;
+  TCC_TRY(std::vector<measure::Measurement> measured, measurer_.measure({&candidate, 1}));
+  record::Record record;
+  record.task = search::task_hash(task.key);
+  record.workload = task.workload;
+  record.target = request_.target.name;
+  record.target_features = features_;
+  record.skeleton = schedule::skeleton_hash(schedule::Trace{});
+  record.trace = program.trace;
+  record.nest = program.nest;
+  record.tool_version = tool_version();
+  record.unix_time = Clock::system().unix_seconds();
+  measure::fill_record(measured.at(0), record);
+  record.threads = request_.options.threads;
+  TCC_TRY(record.id, store_.add(record));
+  return record;
+}
+
+}  // namespace tcc::driver

@@ -1,0 +1,144 @@
+#include "driver/build.h"
+
+#include <sstream>
+
+#include "driver/lazy_gate.h"
+#include "driver/slowdown.h"
+#include "tcc/backend/backend.h"
+#include "tcc/driver/gpu_target.h"
+#include "tcc/ir/text.h"
+#include "tcc/support/parallel.h"
+#include "tcc/support/text.h"
+
+namespace tcc::driver {
+namespace {
+
+using package::ArchitectureCode;
+using package::Origin;
+using package::TaskCode;
+
+std::string prefix_of(size_t task) {
+  return fmt::format("k{}", task);
+}
+
+Origin origin_of(const search::Chosen& program) {
+  return !program.tuned ? Origin::kDefault : program.predicted ? Origin::kPredicted : Origin::kMeasured;
+}
+
+// Code of the most portable target's kernels that newer devices compile for themselves.
+Result<ArchitectureCode> portable_code(const Program& program, const BuildOptions& options,
+                                       const std::vector<search::ChosenArtifact>& kernels) {
+  const backend::Payload& payload = *backend::backend_of(options.targets[0]).payload;
+  const size_t at = payload.most_portable(options.targets), tasks = program.tasks.tasks.size();
+  ArchitectureCode code{payload.portable_target(options.targets[at]), true, {}};
+  for (size_t t = 0; t < tasks; ++t) {
+    const search::Chosen& chosen = kernels[at * tasks + t].program;
+    auto artifact = payload.compile_portable(chosen.lowered, options.targets[at], {.prefix = prefix_of(t)});
+    if (!artifact) {
+      Error error = std::move(artifact).error();
+      error.message = fmt::format("{}: no PTX for --allow-jit: {}", program.tasks.tasks[t].workload, error.message);
+      error.hint = "add an older target for the PTX, such as a100, or build without --allow-jit";
+      return tl::make_unexpected(std::move(error));
+    }
+    code.codes.push_back({std::move(*artifact), 0, "", "", "", origin_of(chosen)});
+  }
+  return code;
+}
+
+Result<TaskCode> task_code(search::ChosenArtifact kernel, const target::Target& target, const BuildOptions& options,
+                           size_t task) {
+  TaskCode code;
+  if (options.emit.ir) code.ir = ir::print(kernel.program.lowered);
+  code.trace = kernel.program.tuned ? kernel.program.trace : "";
+  code.seconds = kernel.program.seconds;
+  code.origin = origin_of(kernel.program);
+  code.artifact = std::move(kernel.artifact);
+  if (auto add_texts = backend::backend_of(target).payload->add_texts)
+    TCC_TRY_VOID(add_texts(kernel.program.lowered, target, {.prefix = prefix_of(task)}, options.emit, code));
+  return code;
+}
+
+}  // namespace
+
+Result<std::vector<search::ChosenArtifact>> choose_kernels(const Program& program, const BuildOptions& options) {
+  const std::vector<task::Task>& tasks = program.tasks.tasks;
+  std::vector<Result<search::ChosenArtifact>> results(tasks.size() * options.targets.size());
+  LazyGate lazy(options.targets[0], options.threads);
+  const search::Gate gate = options.store != nullptr ? lazy.gate() : search::Gate();
+  ThreadPool pool(static_cast<int>(target::host_target().cpu.threads));
+  parallel_for(&pool, std::ssize(results), [&](int64_t i) {
+    const auto n = static_cast<size_t>(i), task = n % tasks.size();
+    results[n] = search::best_artifact(tasks[task], options.targets[n / tasks.size()], options.store, options.threads,
+                                       prefix_of(task), gate);
+  });
+  std::vector<search::ChosenArtifact> kernels;
+  for (size_t n = 0; n < results.size(); ++n) {
+    if (!results[n])
+      return tl::make_unexpected(std::move(results[n])
+                                     .error()
+                                     .with_context(fmt::format("{}, for {}", tasks[n % tasks.size()].workload,
+                                                               options.targets[n / tasks.size()].name)));
+    kernels.push_back(std::move(*results[n]));
+  }
+  return kernels;
+}
+
+Result<std::vector<KernelChoice>> describe_kernels(const Program& program, const BuildOptions& options,
+                                                   const std::vector<search::ChosenArtifact>& kernels) {
+  const std::vector<task::Task>& tasks = program.tasks.tasks;
+  std::vector<KernelChoice> choices;
+  for (size_t n = 0; n < kernels.size(); ++n) {
+    const task::Task& task = tasks[n % tasks.size()];
+    const search::Chosen& c = kernels[n].program;
+    choices.push_back({task.key, task.workload, task.weight, c.tuned, c.seconds, c.note, 0,
+                       options.targets[n / tasks.size()].name, origin_of(c)});
+  }
+  if (!options.estimate_slowdowns) return choices;
+  TCC_TRY(std::vector<double> slowdowns, estimate_slowdowns(tasks, kernels, options.targets[0], options.threads));
+  for (size_t i = 0; i < slowdowns.size(); ++i) choices[i].slowdown = slowdowns[i];
+  return choices;
+}
+
+Result<std::vector<ArchitectureCode>> package_kernels(const Program& program, const BuildOptions& options,
+                                                      std::vector<search::ChosenArtifact> kernels) {
+  const size_t tasks = program.tasks.tasks.size();
+  std::vector<ArchitectureCode> all;
+  std::optional<ArchitectureCode> portable;
+  if (options.allow_jit) {
+    TCC_TRY(portable, portable_code(program, options, kernels));
+  }
+  for (size_t g = 0; g < options.targets.size(); ++g) {
+    ArchitectureCode architecture{options.targets[g], false, {}};
+    for (size_t t = 0; t < tasks; ++t) {
+      TCC_TRY(TaskCode code, task_code(std::move(kernels[g * tasks + t]), options.targets[g], options, t));
+      architecture.codes.push_back(std::move(code));
+    }
+    all.push_back(std::move(architecture));
+  }
+  if (portable) all.push_back(std::move(*portable));
+  return all;
+}
+
+Result<std::vector<target::Target>> find_targets(const std::string& names, const std::string& cuda_driver) {
+  std::vector<target::Target> targets;
+  std::istringstream words(names);
+  for (std::string word; std::getline(words, word, ',');) {
+    TCC_TRY(target::Target target, find_target(word, cuda_driver));
+    const backend::Backend& backend = backend::backend_of(target);
+    for (const target::Target& other : targets) {
+      if (other.kind != target.kind || !backend.payload->several_targets)
+        return make_error(ErrorClass::kUsage, fmt::format("--target {}: a CPU is a target by itself", sanitize(names)),
+                          "name one target, or several GPUs as a100,h100");
+      if (backend.isa(target) == backend.isa(other))
+        return make_error(ErrorClass::kUsage,
+                          fmt::format("--target: {} and {} are both {}; a library holds one code for each architecture",
+                                      other.name, target.name, backend.isa(target)),
+                          fmt::format("name one of them, or build a library for each"));
+    }
+    targets.push_back(std::move(target));
+  }
+  if (targets.empty()) return make_error(ErrorClass::kUsage, "--target names nothing", "`tcc targets` lists them");
+  return targets;
+}
+
+}  // namespace tcc::driver

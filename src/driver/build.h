@@ -1,0 +1,24 @@
+// From the tasks of a model to the code that its library holds, for one target or several. Private to the room.
+#pragma once
+
+#include <vector>
+
+#include "tcc/driver/compile.h"
+#include "tcc/search/search.h"
+
+namespace tcc::driver {
+
+// The program of every task for every target, compiled: target by target, tasks in order. Errors: a task that has no
+// program for a target, which is named; no compiler for a target.
+Result<std::vector<search::ChosenArtifact>> choose_kernels(const Program& program, const BuildOptions& options);
+
+// What to report of them; seconds lost without tuning are estimated where options ask for it.
+Result<std::vector<KernelChoice>> describe_kernels(const Program& program, const BuildOptions& options,
+                                                   const std::vector<search::ChosenArtifact>& kernels);
+
+// The same as what a library is made of, with the texts that options.emit names: one entry for each target, then, with
+// options.allow_jit, the portable code of one of them.
+Result<std::vector<package::ArchitectureCode>> package_kernels(const Program& program, const BuildOptions& options,
+                                                               std::vector<search::ChosenArtifact> kernels);
+
+}  // namespace tcc::driver

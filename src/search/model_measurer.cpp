@@ -1,0 +1,56 @@
+#include "tcc/search/model_measurer.h"
+
+#include <algorithm>
+
+#include "tcc/support/hash.h"
+
+namespace tcc::search {
+namespace {
+
+constexpr int64_t kAtOnce = 16;  // more than a task's finalists
+
+double fact(const codegen::Artifact& artifact, const char* name) {
+  auto found = artifact.facts.find(name);
+  return found == artifact.facts.end() ? 0.0 : found->second;
+}
+
+}  // namespace
+
+ModelMeasurer::ModelMeasurer(Compile compile, std::string isa, ThreadPool* pool)
+    : compile_(std::move(compile)),
+      device_(std::make_shared<measure::DeviceFacts>(measure::DeviceFacts{std::move(isa), ""})),
+      pool_(pool) {}
+
+measure::MeasurerTraits ModelMeasurer::traits() const {
+  return {.kind = record::Kind::kPredicted, .at_once = kAtOnce, .compares = false};
+}
+
+Result<std::vector<measure::Measurement>> ModelMeasurer::measure(std::span<const measure::Candidate> candidates) {
+  std::vector<Result<codegen::Artifact>> artifacts(candidates.size());
+  parallel_for(pool_, std::ssize(candidates), [&](int64_t i) {
+    artifacts[static_cast<size_t>(i)] = compile_(candidates[static_cast<size_t>(i)].kernel);
+  });
+  std::vector<measure::Measurement> out(candidates.size());
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    measure::Measurement& m = out[i];
+    m.id = candidates[i].id;
+    m.device = device_;
+    if (artifacts[i]) {
+      m.code = hash_bytes(artifacts[i]->code);
+      m.compile_seconds = fact(*artifacts[i], "compile_seconds");
+      m.median = candidates[i].expected_seconds * spill_factor(*artifacts[i]);
+    } else if (artifacts[i].error().cls == ErrorClass::kEnvironment) {
+      return tl::make_unexpected(artifacts[i].error());  // without a compiler there is nothing to store
+    } else {
+      m.status = record::Status::kCompileFailed;
+      m.failure = artifacts[i].error().message;
+    }
+  }
+  return out;
+}
+
+double spill_factor(const codegen::Artifact& artifact) {
+  return 1 + fact(artifact, "spill_bytes") / (4 * std::max(fact(artifact, "registers"), 1.0));
+}
+
+}  // namespace tcc::search

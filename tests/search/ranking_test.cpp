@@ -1,0 +1,159 @@
+// Searching where nothing runs: programs are ranked by the backend's prior, compiled and stored as predictions.
+#include <algorithm>
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <map>
+
+#include "sample_tasks.h"
+#include "search/fixtures.h"
+#include "search/strategy.h"
+#include "search/task_state.h"
+#include "tcc/backend/backend.h"
+#include "tcc/search/model_measurer.h"
+
+using namespace tcc;
+using search::test::memory_store;
+
+namespace {
+
+task::Task dense() {
+  return task::make_gemm({.m = 64, .n = 96, .k = 128});
+}
+target::Target ampere() {
+  return target::find_target("a100").value();
+}
+
+search::TuneOptions ranking_options(uint64_t seed = 3) {
+  search::TuneOptions o;
+  o.trials = 0;
+  o.trials_per_task = o.round_size = 10;
+  o.seed = seed;
+  o.cost_model = "prior";
+  o.settings = search::ranking_settings_for(ampere());
+  o.population = 48;
+  o.generations = 4;
+  return o;
+}
+
+// Compiles nothing: `spill_bytes` of every third program, and every tenth does not compile.
+search::ModelMeasurer pretender(ThreadPool* pool = nullptr) {
+  return {[](const ir::Kernel& lowered) -> Result<codegen::Artifact> {
+            const uint64_t n = ir::hash_kernel(lowered);
+            if (n % 10 == 0) return input_error("does not compile");
+            codegen::Artifact artifact;
+            artifact.code = std::to_string(n);
+            artifact.facts = {{"registers", 100}, {"spill_bytes", n % 3 == 0 ? 400 : 0}};
+            return artifact;
+          },
+          "sm_80", pool};
+}
+
+std::vector<record::Record> predict(const task::Task& task, const search::TuneOptions& options, ThreadPool* pool,
+                                    search::Counts* counts = nullptr) {
+  auto store = memory_store();
+  search::ModelMeasurer model = pretender(pool);
+  search::Environment env{.store = store.get(), .measurer = &model, .pool = pool, .now = [] { return int64_t{1}; }};
+  auto result = search::tune({&task, 1}, ampere(), options, env);
+  if (!result) FAIL(result.error().message);
+  if (counts != nullptr) *counts = result->tasks[0].counts;
+  return store->all().value();
+}
+
+}  // namespace
+
+TEST_CASE("programs are ranked the same way for the same seed, and no design space takes all places") {
+  const task::Task task = dense();
+  search::Counts counts;
+  const auto first = predict(task, ranking_options(), nullptr, &counts);
+  ThreadPool pool(3);
+  const auto again = predict(task, ranking_options(), &pool);
+  REQUIRE(first.size() >= 10);
+  REQUIRE(first.size() == again.size());
+  CHECK(counts.measured == 0);
+  CHECK(counts.compiled + counts.compile_failed == 10);
+  CHECK(counts.proposed - counts.duplicate - counts.rejected >= 240);
+  std::map<uint64_t, int> of_space;
+  for (size_t i = 0; i < first.size(); ++i) {
+    CHECK(first[i].nest == again[i].nest);
+    CHECK(first[i].median == again[i].median);
+    CHECK(first[i].kind == record::Kind::kPredicted);
+    CHECK(first[i].isa == "sm_80");
+    if (first[i].status == record::Status::kOk) CHECK(first[i].median > 0);
+    ++of_space[first[i].skeleton];
+  }
+  CHECK(of_space.size() > 1);
+  // Half of the picks, spare ones included.
+  for (const auto& [skeleton, count] : of_space) CHECK(count <= 7);
+}
+
+TEST_CASE("predictions are compiled in the order of their predicted times, and spilling makes them longer") {
+  const task::Task task = dense();
+  const target::Target target = ampere();
+  const auto prior = backend::backend_of(target).prior(target);
+  double previous = 0;
+  size_t spilling = 0, in_order = 0, all = 0;
+  for (const record::Record& r : predict(task, ranking_options(5), nullptr)) {
+    auto program = search::program_of_trace(*schedule::trace_from_json(r.trace), task, target);
+    if (!program) FAIL(program.error().message);
+    CHECK(program->nest == r.nest);
+    if (r.status != record::Status::kOk) continue;
+    auto arena = std::make_shared<Arena>();
+    auto scheduled = schedule::replay(*schedule::trace_from_json(r.trace), r.decisions, task.kernel, arena);
+    REQUIRE(scheduled);
+    auto nest = lower::lower(*scheduled, target, ir::Stage::kNest, arena);
+    REQUIRE(nest);
+    const double expected = prior->expected_seconds(features::extract(prior->schema(), *nest, target));
+    CHECK((r.median == Approx(expected) || r.median == Approx(2 * expected)));
+    spilling += r.median > 1.5 * expected ? 1 : 0;
+    in_order += expected >= previous * (1 - 1e-6) ? 1 : 0;
+    previous = expected;
+    ++all;
+  }
+  CHECK(all >= 5);
+  CHECK(spilling < all);
+  // Those of the design space that has had its half of the places come last.
+  CHECK(in_order + 1 >= all);
+}
+
+TEST_CASE("a ranking that is told to stop does") {
+  const task::Task task = dense();
+  std::atomic<int> asked = 0;
+  auto store = memory_store();
+  search::ModelMeasurer model = pretender();
+  search::Environment env{.store = store.get(), .measurer = &model, .stop = [&] { return ++asked > 20; }};
+  search::TuneOptions options = ranking_options();
+  options.population = 100000;
+  auto result = search::tune({&task, 1}, ampere(), options, env);
+  if (!result) FAIL(result.error().message);
+  CHECK(result->stopped);
+  CHECK(result->tasks[0].counts.proposed < 60);
+  CHECK(store->all()->empty());
+}
+
+TEST_CASE("a run that predicts and one that measures are different sessions, and neither learns from the other") {
+  const task::Task task = dense();
+  auto store = memory_store();
+  search::ModelMeasurer model = pretender();
+  search::Environment env{.store = store.get(), .measurer = &model};
+  REQUIRE(search::tune({&task, 1}, ampere(), ranking_options(), env).has_value());
+  const auto schema = &backend::backend_of(ampere()).prior(ampere())->schema();
+  auto measured = search::load_task(task, ampere(), {}, *schema, *store, -1);
+  REQUIRE(measured);
+  CHECK(measured->known.empty());
+  CHECK_FALSE(measured->seeds.empty());  // the predicted best are where measuring begins
+  auto predicted = search::load_task(task, ampere(), {}, *schema, *store, -1, record::Kind::kPredicted);
+  REQUIRE(predicted);
+  CHECK(predicted->known.size() >= 10);
+  auto best = store->best(search::task_hash(task), target::feature_hash(ampere()));
+  REQUIRE(best);
+  CHECK_FALSE(best->has_value());
+}
+
+TEST_CASE("spilled registers cost time") {
+  codegen::Artifact artifact;
+  CHECK(search::spill_factor(artifact) == 1);
+  artifact.facts = {{"registers", 100}, {"spill_bytes", 0}};
+  CHECK(search::spill_factor(artifact) == 1);
+  artifact.facts["spill_bytes"] = 400;
+  CHECK(search::spill_factor(artifact) == 2);
+}
