@@ -6,41 +6,28 @@
 #include <set>
 
 #include "bench.h"
-#include "driver/gpu_search.h"
 #include "sample_tasks.h"
 #include "tcc/analysis/shared_traffic.h"
 #include "tcc/codegen/cuda.h"
 #include "tcc/ir/instr.h"
 #include "tcc/ir/walk.h"
+#include "tcc/search/model_measurer.h"
 #include "tcc/task/task.h"
 
 namespace tcc::benchmarks {
 namespace {
 
-constexpr size_t kCompiled = 8;  // programs of the ranking
+constexpr int64_t kCompiled = 12;  // programs of the ranking
 
-struct Chosen {
-  schedule::Trace trace;
-  ir::Kernel lowered;
-  codegen::Artifact artifact;
-  double seconds = 0;
-};
+using Chosen = search::ChosenArtifact;
 
 Result<Chosen> choose(const task::Task& task, const target::Target& device) {
-  driver::GpuSearch search(task, device, {});
-  search::Counts counts;
-  search.explore(counts);
-  std::optional<Chosen> best;
-  for (const driver::GpuCandidate& candidate : search.finalists(kCompiled)) {
-    ir::Legal<ir::Kernel> lowered = search.lower(candidate);
-    if (!lowered) continue;
-    TCC_TRY(codegen::Artifact artifact, codegen::compile_cuda(*lowered, device));
-    const double seconds = driver::with_spills(candidate.seconds, artifact);
-    if (best && best->seconds <= seconds) continue;
-    best = Chosen{search.trace_of(candidate), *lowered, std::move(artifact), seconds};
-  }
-  if (!best) return input_error("no program of '{}' for {} can be lowered", task.workload, device.name);
-  return std::move(*best);
+  TCC_TRY(auto store, record::Store::open(":memory:"));
+  search::ModelMeasurer model([&](const ir::Kernel& lowered) { return codegen::compile_cuda(lowered, device); },
+                              target::sm_name(device), nullptr);
+  TCC_TRY_VOID(search::tune({&task, 1}, device, search::ranking_options({}, device, kCompiled),
+                            {.store = store.get(), .measurer = &model}));
+  return search::best_artifact(task, device, store.get(), 1, "bench");
 }
 
 struct Facts {
@@ -73,7 +60,7 @@ bool calls(ir::Stmt body, bool (*what)(const ir::Instruction&)) {
 Facts facts_of(const Chosen& chosen, const target::Target& device) {
   Facts f;
   std::set<ir::Id> filled;
-  ir::visit(chosen.lowered.root, [&](ir::Stmt s) {
+  ir::visit(chosen.program.lowered.root, [&](ir::Stmt s) {
     if (const ir::Roles* roles = ir::as<ir::Roles>(s))
       for (const ir::Role& role : roles->roles) {
         const bool copies = calls(role.body, is_tensor_copy), multiplies = calls(role.body, is_product);
@@ -90,7 +77,7 @@ Facts facts_of(const Chosen& chosen, const target::Target& device) {
     return true;
   });
   for (ir::Id id : filled) {
-    const ir::Buffer& b = *chosen.lowered.buffer(id);
+    const ir::Buffer& b = *chosen.program.lowered.buffer(id);
     const int64_t versions = ir::int_value(b.shape[0]);
     f.stages = f.stages == 1 ? versions : std::min(f.stages, versions);
   }
@@ -114,8 +101,8 @@ Result<std::vector<Row>> judge(const std::string& name, const task::Task& task, 
   TCC_TRY(target::Target device, target::find_target(target));
   TCC_TRY(Chosen chosen, choose(task, device));
   const Facts f = facts_of(chosen, device);
-  const analysis::SharedTraffic banks = analysis::shared_traffic(chosen.lowered);
-  const int64_t narrowest = analysis::narrowest_global_access(chosen.lowered);
+  const analysis::SharedTraffic banks = analysis::shared_traffic(chosen.program.lowered);
+  const int64_t narrowest = analysis::narrowest_global_access(chosen.program.lowered);
   const double spills = chosen.artifact.facts.at("spill_bytes");
   std::vector<Row> rows;
   auto number = [&](const char* what, double value, const char* unit) {
@@ -124,7 +111,7 @@ Result<std::vector<Row>> judge(const std::string& name, const task::Task& task, 
   auto demand = [&](const char* what, bool holds) {
     rows.push_back({name + "." + what, holds ? 1.0 : 0.0, "bool", "", 0, 0});
   };
-  number("predicted", task.flops / chosen.seconds * 1e-12, "TFLOP/s");
+  number("predicted", task.flops / chosen.program.seconds * 1e-12, "TFLOP/s");
   number("threads", static_cast<double>(f.threads), "a block");
   number("blocks", static_cast<double>(f.blocks), "");
   number("registers", chosen.artifact.facts.at("registers"), "a thread");

@@ -5,7 +5,8 @@ Rules, each an error:
   - a room includes only rooms of the table, of a lower level, listed in its ROOMS; every listed room is really included;
   - src/<room>/ is private: only the room itself and its tests include it, and a public header never does;
   - third-party headers stay in the one room that wraps them (THIRD_PARTY) and, unless allowed, out of public headers;
-  - no file is longer than 1,000 lines (tables exempt). Warnings: 600 lines, 300 for a public header, 150 for the three
+  - only the places of KIND_QUESTIONS ask a target of which kind it is: the others ask its backend (backend_of);
+  - no file is longer than 1,000 lines (tables exempt). Warnings: 600 lines, 300 for a public header and for the three
     files that tell the whole story.
 
 Usage: tools/check_includes.py [--root DIR] [--prune]
@@ -40,8 +41,18 @@ THIRD_PARTY = {
 # Third-party headers that public headers may not show even where the room may use them.
 NEVER_PUBLIC = tuple(THIRD_PARTY) + ("nlohmann/json.hpp", "spdlog/")
 SOURCE_SUFFIXES = {".h", ".hpp", ".cpp", ".cc", ".c", ".cu", ".inc", ".def"}
-LINES_HARD, LINES_SOFT, LINES_PUBLIC_HEADER, LINES_STORY = 1000, 600, 300, 150
+LINES_HARD, LINES_SOFT, LINES_PUBLIC_HEADER, LINES_STORY = 1000, 600, 300, 300
 STORY_FILES = ("src/driver/compile.cpp", "src/lower/lower.cpp", "src/search/search.cpp")
+
+# How often each file may call is_cpu() or is_cuda(), or define it: 10 times in all at most. What differs between kinds of
+# targets belongs into include/tcc/backend/backend.h.
+KIND_QUESTIONS = {
+    "include/tcc/target/target.h": 2,
+    "src/target/target.cpp": 3,
+    "src/target/target_json.cpp": 3,
+    "src/lower/register_file.h": 1,
+}
+KIND_QUESTION = re.compile(r"\bis_(?:cpu|cuda)\(\)")
 
 TABLE_CALL = re.compile(r"^tcc_room\(\s*(\w+)\s+LEVEL\s+(\d+)\s+ROOMS\b([^)]*?)(\bLIBS\b[^)]*)?\)", re.MULTILINE)
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^">\n]+)[">]', re.MULTILINE)
@@ -209,6 +220,18 @@ class Checker:
         words = [f"tcc_room({name} LEVEL {room.level} ROOMS", *kept, *legal, room.libs]
         return " ".join(word for word in words if word) + ")"
 
+    def check_kind_questions(self):
+        for path in source_files(self.root, "include", "src", "tools"):
+            file = path.relative_to(self.root).as_posix()
+            text = SKIPPED_TEXT.sub(blank, path.read_text(encoding="utf-8", errors="replace"))
+            found = [text.count("\n", 0, m.start()) + 1 for m in KIND_QUESTION.finditer(text)]
+            allowed = KIND_QUESTIONS.get(file, 0)
+            if len(found) > allowed:
+                self.error(
+                    f"{file}:{found[allowed]}: asks a target of which kind it is; expected a field of backend::Backend "
+                    f"({allowed} such questions are allowed here, {len(found)} found)"
+                )
+
     def check_sizes(self):
         for path in source_files(self.root, "include", "src", "tests", "tools", "benchmarks"):
             file = path.relative_to(self.root).as_posix()
@@ -228,6 +251,7 @@ class Checker:
         self.check_levels()
         self.check_sources()
         self.check_table_is_exact()
+        self.check_kind_questions()
         self.check_sizes()
 
     def prune(self):

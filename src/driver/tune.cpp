@@ -56,8 +56,6 @@ Result<std::vector<size_t>> parse_tasks(const Program& program, const std::strin
 namespace {
 
 constexpr int64_t kMaxFinalists = 12;  // predicted programs of a task that are compiled and stored
-// About 2,400 programs of a task are ranked.
-constexpr int64_t kRankedPopulation = 384, kRankedGenerations = 8;
 constexpr int64_t kPredictedFirst = 8;     // programs of a task that measuring begins with
 constexpr double kPredictingShare = 0.25;  // of a limit of time, at most, before measuring begins
 
@@ -134,16 +132,11 @@ Result<TuneReport> predict(const Program& program, record::Store& store, const T
   const backend::Backend& backend = backend::backend_of(given.target);
   TCC_TRY_VOID(backend.check_tunable(given.target));
   TuneRequest request = given;
-  search::TuneOptions& o = request.options;
+  const search::TuneOptions& o = given.options;
   const auto tasks = static_cast<int64_t>(std::max<size_t>(chosen_tasks(program, given).size(), 1));
   if (o.trials > 0) finalists = std::clamp<int64_t>(o.trials / tasks, 1, finalists);
   if (o.trials_per_task > 0) finalists = std::min(finalists, o.trials_per_task);
-  o.trials_per_task = o.round_size = finalists;
-  o.trials = 0;
-  o.cost_model = "prior";
-  o.settings = search::ranking_settings_for(request.target);
-  o.population = kRankedPopulation;
-  o.generations = kRankedGenerations;
+  request.options = search::ranking_options(request.options, request.target, finalists);
   ThreadPool pool(static_cast<int>(target::host_target().cpu.threads));
   search::ModelMeasurer model([&](const ir::Kernel& lowered) { return backend.compile(lowered, request.target, {}); },
                               backend.isa(request.target), &pool);

@@ -8,6 +8,7 @@ namespace tcc::search {
 namespace {
 
 constexpr int64_t kAtOnce = 16;  // more than a task's finalists
+constexpr int64_t kRankedPopulation = 384, kRankedGenerations = 8;
 
 double fact(const codegen::Artifact& artifact, const char* name) {
   auto found = artifact.facts.find(name);
@@ -47,6 +48,18 @@ Result<std::vector<measure::Measurement>> ModelMeasurer::measure(std::span<const
     }
   }
   return out;
+}
+
+TuneOptions ranking_options(const TuneOptions& given, const target::Target& target, int64_t finalists) {
+  TuneOptions o = given;
+  o.trials = 0;
+  o.trials_per_task = o.round_size = finalists;
+  o.cost_model = "prior";
+  o.explore = 0;
+  o.settings = ranking_settings_for(target);
+  o.population = kRankedPopulation;
+  o.generations = kRankedGenerations;
+  return o;
 }
 
 double spill_factor(const codegen::Artifact& artifact) {

@@ -9,6 +9,7 @@
 #include "search/strategy.h"
 #include "search/task_state.h"
 #include "tcc/backend/backend.h"
+#include "tcc/lower/lower.h"
 #include "tcc/search/model_measurer.h"
 
 using namespace tcc;

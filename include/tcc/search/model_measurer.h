@@ -6,6 +6,7 @@
 
 #include "tcc/codegen/artifact.h"
 #include "tcc/measure/measurement.h"
+#include "tcc/search/search.h"
 #include "tcc/support/parallel.h"
 
 namespace tcc::search {
@@ -25,6 +26,10 @@ class ModelMeasurer : public measure::Measurer {
   const std::shared_ptr<const measure::DeviceFacts> device_;
   ThreadPool* const pool_;
 };
+
+// `given` as a search with a ModelMeasurer runs it: one round of each task ranks about 2,400 programs by the backend's
+// prior, and its `finalists` best are compiled.
+TuneOptions ranking_options(const TuneOptions& given, const target::Target& target, int64_t finalists);
 
 // How much longer a program takes once the compiler has said how many registers it could not keep: stores and loads of
 // spilled values come on top, in proportion to the registers that it has. 1: nothing is spilled, or nobody knows.
