@@ -1,4 +1,5 @@
 #include "tcc/driver/explain.h"
+#include "tcc/ir/instr.h"
 
 #include <algorithm>
 #include <map>
@@ -318,7 +319,7 @@ Result<Explanation> explain_task(const Program& program, const std::string& name
   }
   if (out.matrix_instruction.empty())
     out.no_matrix_instruction = space::unmet_conditions_of_matrix_instruction(task.kernel, target);
-  else if (!out.matrix_instruction.starts_with("wgmma"))
+  else if (ir::instruction(ir::find_instruction(out.matrix_instruction)).family != ir::Family::kWgmma)
     out.no_matrix_instruction = unmet_of_warpgroups(task, target);
   out.loops = LoopTree(chosen.lowered).text();
   count_rejects(task, target, out);

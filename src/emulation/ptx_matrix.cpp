@@ -16,19 +16,8 @@ namespace {
 
 using Find = interp::Finding::Kind;
 
-struct MmaRow {
-  std::string_view opcode, instruction;  // of PTX and of the instruction table
-};
-constexpr MmaRow kMma[] = {
-    {"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "mma.m16n8k16.f32.f16"},
-    {"mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", "mma.m16n8k16.f32.bf16"},
-    {"mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16", "mma.m16n8k16.f16.f16"},
-    {"mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32", "mma.m16n8k8.f32.f16"},
-    {"mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", "mma.m16n8k8.f32.tf32"},
-    {"mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32", "mma.m16n8k32.i32.i8"},
-};
-
 struct Product {
+  std::string_view opcode;  // of PTX
   Fragment d, a, b;
 };
 
@@ -52,18 +41,19 @@ Fragment read_fragment(const ir::OperandSpec& spec) {
   }
   return f;
 }
-const Product& product(size_t row) {
-  static const std::vector<Product> products = [] {
-    std::vector<Product> all;
-    for (const MmaRow& r : kMma) {
-      const int32_t n = ir::find_instruction(r.instruction);
-      TCC_CHECK(n >= 0, "the instruction table has no {}", r.instruction);
-      const auto& operands = ir::instruction(n).operands;
-      all.push_back({read_fragment(operands[0]), read_fragment(operands[1]), read_fragment(operands[2])});
+// One for each mma instruction of the table; rows that differ in how B lies in memory only are the same instruction.
+const std::vector<Product>& products() {
+  static const std::vector<Product> all = [] {
+    std::vector<Product> out;
+    for (const ir::Instruction& row : ir::instruction_table()) {
+      if (row.family != ir::Family::kMma || ir::reads_transposed(row, 2)) continue;
+      const auto& o = row.operands;
+      out.push_back(
+          {row.ptx.substr(0, row.ptx.find(' ')), read_fragment(o[0]), read_fragment(o[1]), read_fragment(o[2])});
     }
-    return all;
+    return out;
   }();
-  return products[row];
+  return all;
 }
 
 double element_value(ir::Type type, uint32_t word, int part) {
@@ -120,9 +110,9 @@ void take_registers(Selector& x, size_t n, int count, bool result) {
 
 namespace {
 
-// mode: the row of kMma; extra: registers of D, A, B, C.
+// mode: the number of the product; extra: registers of D, A, B, C.
 void run_mma(Warp& w, const Ins& i, uint32_t) {
-  const Product& p = product(i.mode);
+  const Product& p = products()[i.mode];
   const int32_t* places = w.extra + i.extra;
   thread_local std::vector<double> a, b, c;
   const bool tf32 = p.a.type == ir::Type::kF32;
@@ -173,9 +163,9 @@ void select_ldmatrix(Selector& x) {
 
 void select_matrix(Selector& x) {
   if (x.op.base() == "ldmatrix") return select_ldmatrix(x);
-  for (size_t row = 0; row < std::size(kMma); ++row) {
-    if (kMma[row].opcode != x.s.opcode) continue;
-    const Product& p = product(row);
+  for (size_t row = 0; row < products().size(); ++row) {
+    const Product& p = products()[row];
+    if (p.opcode != x.s.opcode) continue;
     x.need(4);
     x.ins.kind = Kind::kCollective;
     x.ins.run = &run_mma;

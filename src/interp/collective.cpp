@@ -177,6 +177,7 @@ void Launch::collective(const CallSite& site, std::span<Thread* const> lanes, co
     case Behaviour::kBarSync:
     case Behaviour::kCopyCommit:
     case Behaviour::kCopyWait:
+    case Behaviour::kCopyWaitRead:
     case Behaviour::kMbarrierInit:
     case Behaviour::kMbarrierArrive:
     case Behaviour::kMbarrierExpectTx:

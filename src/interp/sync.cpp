@@ -164,6 +164,7 @@ bool perform_one(Machine& m, Thread& t, const ir::Instruction& row, const CallSi
       t.copies.clear();
       return true;
     case Behaviour::kCopyWait:
+    case Behaviour::kCopyWaitRead:
       copy_wait(m, t, arg(0));
       return true;
     case Behaviour::kMbarrierInit:

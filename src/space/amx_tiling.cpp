@@ -11,11 +11,12 @@
 
 #include "space/cpu_product.h"
 #include "space/modules.h"
-#include "tcc/ir/walk.h"
+#include "tcc/ir/instr.h"
 
 namespace tcc::space {
 namespace {
 
+constexpr Type kOperands[] = {Type::kBF16, Type::kI8};
 constexpr int64_t kTileRows = 16;  // of an accumulator, and its columns
 
 // What one target instruction multiplies.
@@ -25,11 +26,26 @@ struct AmxDot {
   int64_t group;  // values of k side by side in B
   std::string_view zero, load_a, load_b, product, store;
 };
-constexpr AmxDot kBF16 = {
-    Type::kBF16,        Type::kF32,     32, 2, "amx.zero.f32", "amx.load.bf16", "amx.load.bf16.pairs",
-    "amx.tdpbf16ps.kn", "amx.store.f32"};
-constexpr AmxDot kI8 = {Type::kI8,        Type::kI32,     64, 4, "amx.zero.i32", "amx.load.i8", "amx.load.i8.quads",
-                        "amx.tdpbssd.kn", "amx.store.i32"};
+// Of the target's tiles, for operands of a type: the row that reads B as [k, j], and those that fill and empty its
+// tiles.
+std::optional<AmxDot> amx_dot(Type operand) {
+  for (int32_t number : find_products(operand, Participants::kThread)) {
+    const Instruction& row = instruction(number);
+    const OperandSpec &d = row.operands[0], &a = row.operands[1], &b = row.operands[2];
+    if (row.family != Family::kAmx || b.tile[0] != a.tile[1]) continue;
+    auto name = [](int32_t other) { return instruction(other).name; };
+    return AmxDot{operand,
+                  d.type,
+                  a.tile[1],
+                  4 / type_bytes(operand),
+                  name(find_tile_zero(Family::kAmx, d)),
+                  name(find_tile_load(Family::kAmx, a)),
+                  name(find_tile_load(Family::kAmx, b)),
+                  row.name,
+                  name(find_tile_store(Family::kAmx, d))};
+  }
+  return std::nullopt;
+}
 
 // What one of the instructions may multiply.
 struct AmxProduct : CpuProductNest {
@@ -44,13 +60,14 @@ bool ends_with(std::span<const Expr> indices, Id row, Id column) {
                       [&](Expr e) { return mentions(e, row) || mentions(e, column); });
 }
 
-bool has_unit(const target::Target& target, const AmxDot& dot) {
+bool has_unit(const target::Target& target, Type operand) {
   const target::CpuFeatures& have = target.cpu.features;
-  return have.amx_tile && (dot.operand == Type::kBF16 ? have.amx_bf16 : have.amx_int8);
+  return have.amx_tile && (operand == Type::kBF16 ? have.amx_bf16 : have.amx_int8);
 }
 
 std::optional<AmxDot> dot_of(const Kernel& k, const NaiveNest& nest) {
-  for (const AmxDot& dot : {kBF16, kI8}) {
+  for (Type operand : kOperands) {
+    const AmxDot dot = *amx_dot(operand);
     bool fits = k.buffer(nest.store->buffer)->type == dot.result && nest.loads.size() == 2;
     for (const Load* l : nest.loads) fits &= k.buffer(l->buffer)->type == dot.operand;
     if (fits) return dot;
@@ -92,7 +109,7 @@ std::optional<AmxProduct> match_amx_product(const Kernel& k, const target::Targe
     std::optional<NaiveNest> nest = sum_of_products(k, *block);
     if (!nest) continue;
     std::optional<AmxDot> dot = dot_of(k, *nest);
-    if (!dot || !has_unit(target, *dot)) continue;
+    if (!dot || !has_unit(target, dot->operand)) continue;
     if (std::optional<CpuProductNest> p = as_product(k, *nest)) return AmxProduct{*p, *dot};
   }
   return std::nullopt;
@@ -229,7 +246,7 @@ std::vector<std::string> unmet_conditions_of_amx(const Kernel& kernel, const tar
   std::vector<std::string> unmet;
   if (!target.cpu.features.amx_tile)
     unmet.push_back(fmt::format("{} has no matrix unit (AMX)", target.name));
-  else if (!has_unit(target, kBF16) && !has_unit(target, kI8))
+  else if (std::none_of(std::begin(kOperands), std::end(kOperands), [&](Type t) { return has_unit(target, t); }))
     unmet.push_back(fmt::format("the matrix unit of {} multiplies neither bf16 nor i8", target.name));
   std::optional<NaiveNest> nest;
   for (const Block* block : collect_blocks(kernel.root))
@@ -243,7 +260,7 @@ std::vector<std::string> unmet_conditions_of_amx(const Kernel& kernel, const tar
     const auto type = [&](Id buffer) { return type_name(kernel.buffer(buffer)->type); };
     unmet.push_back(fmt::format("it multiplies {} by {} into {}; AMX multiplies bf16 into f32 and i8 into i32",
                                 type(nest->loads[0]->buffer), type(nest->loads[1]->buffer), type(nest->store->buffer)));
-  } else if (!has_unit(target, *dot) && target.cpu.features.amx_tile) {
+  } else if (!has_unit(target, dot->operand) && target.cpu.features.amx_tile) {
     unmet.push_back(fmt::format("the matrix unit of {} does not multiply {}", target.name, type_name(dot->operand)));
   }
   const auto sums = std::count(nest->reduce.begin(), nest->reduce.end(), true);

@@ -33,8 +33,8 @@ std::optional<Rows> choose_rows(Type type, const target::Target& target) {
   std::optional<MatrixRow> transposed, plain;
   for (const MatrixRow& row : matrix_rows(type, target, false)) {
     // Scores stay in the registers of lanes that are known.
-    if (row.opaque()) continue;
-    std::optional<MatrixRow>& to = row.name.ends_with(".bt") ? transposed : plain;
+    if (row.opaque) continue;
+    std::optional<MatrixRow>& to = row.transposed ? transposed : plain;
     if (!to) to = row;
   }
   if (!transposed || !plain) return std::nullopt;

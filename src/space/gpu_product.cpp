@@ -17,16 +17,6 @@ using schedule::IterDigit;
 
 namespace {
 
-constexpr MatrixRow kRows[] = {
-    {"mma.m16n8k16.f32.f16", Type::kF16, 16, 8, 16},       {"mma.m16n8k16.f32.f16.bt", Type::kF16, 16, 8, 16},
-    {"mma.m16n8k8.f32.f16", Type::kF16, 16, 8, 8},         {"mma.m16n8k8.f32.f16.bt", Type::kF16, 16, 8, 8},
-    {"mma.m16n8k16.f32.bf16", Type::kBF16, 16, 8, 16},     {"mma.m16n8k16.f32.bf16.bt", Type::kBF16, 16, 8, 16},
-    {"mma.m16n8k8.f32.tf32", Type::kF32, 16, 8, 8},        {"mma.m16n8k8.f32.tf32.bt", Type::kF32, 16, 8, 8},
-    {"mma.m16n8k32.i32.i8", Type::kI8, 16, 8, 32},         {"mma.m16n8k32.i32.i8.bt", Type::kI8, 16, 8, 32},
-    {"wmma.m16n16k16.f32.f16", Type::kF16, 16, 16, 16},    {"wmma.m16n16k16.f32.f16.bt", Type::kF16, 16, 16, 16},
-    {"wmma.m16n16k16.f32.f16.at", Type::kF16, 16, 16, 16}, {"wmma.m16n16k16.f32.f16.at.bt", Type::kF16, 16, 16, 16},
-};
-
 bool has_feature(const target::CudaFeatures& f, std::string_view name) {
   if (name.empty()) return true;
 #define TCC_FEATURE(field) \
@@ -103,14 +93,26 @@ bool ends_in_terms(const ProductForm& p) {
 
 }  // namespace
 
+MatrixRow matrix_row(const Instruction& row) {
+  const OperandSpec &d = row.operands[0], &a = row.operands[1];
+  return {row.name,
+          a.type,
+          d.tile[0],
+          d.tile[1],
+          reads_transposed(row, 1) ? a.tile[0] : a.tile[1],
+          a.opaque,
+          reads_transposed(row, 2)};
+}
+
 std::vector<MatrixRow> matrix_rows(Type type, const target::Target& target, bool allow_tf32) {
   std::vector<MatrixRow> out;
-  for (const MatrixRow& row : kRows)
-    if (row.type == type && (type != Type::kF32 || allow_tf32) &&
-        has_feature(target.cuda.features, instruction(find_instruction(row.name)).feature))
-      out.push_back(row);
-  const bool plain = std::any_of(out.begin(), out.end(), [](const MatrixRow& r) { return !r.opaque(); });
-  if (plain) std::erase_if(out, [](const MatrixRow& r) { return r.opaque(); });
+  for (int32_t number : find_products(type, Participants::kWarp)) {
+    const Instruction& row = instruction(number);
+    if ((type != Type::kF32 || allow_tf32) && has_feature(target.cuda.features, row.feature))
+      out.push_back(matrix_row(row));
+  }
+  const bool plain = std::any_of(out.begin(), out.end(), [](const MatrixRow& r) { return !r.opaque; });
+  if (plain) std::erase_if(out, [](const MatrixRow& r) { return r.opaque; });
   return out;
 }
 

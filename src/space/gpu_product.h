@@ -15,9 +15,10 @@ struct MatrixRow {
   std::string_view name;
   ir::Type type;
   int64_t i, j, k;
-
-  bool opaque() const { return ir::instruction(ir::find_instruction(name)).operands[0].opaque; }
+  bool opaque = false;      // which lane holds which element is unspecified
+  bool transposed = false;  // reads the second operand as [j, k]
 };
+MatrixRow matrix_row(const ir::Instruction& row);
 // The rows for operands of a type that the target has, in the order in which to try them; single precision, which is
 // rounded to 10 bits of mantissa there, only where the user allows it. Rows with opaque fragments, whose results reach
 // other statements by way of shared memory only, where there is nothing else.

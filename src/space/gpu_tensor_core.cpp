@@ -40,7 +40,7 @@ class GpuTensorCore : public Module {
  private:
   static bool tile(Schedule& s, const GpuProductNest& p, const MatrixRow& row, const GpuSpaceOptions& options) {
     BlockRv block = s.get_block(p.name);
-    const bool opaque = row.opaque();
+    const bool opaque = row.opaque;
     BlockRv out;
     if (opaque) out = s.cache_write(block, Scope::kShared);
     BlockRv result = s.cache_write(block, Scope::kLocal);

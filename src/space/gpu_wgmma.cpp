@@ -75,15 +75,20 @@ class GpuWgmma : public Module {
                    const GpuSpaceOptions& options) {
     const Id last = form.nest.block->iters[form.columns[0]].id;
     const bool trans_b = mentions(operand(form, false).indices.back(), last);
-    const std::string instruction =
-        fmt::format("wgmma.m64n{}k16.f32.{}{}", columns, type_name(form.type), trans_b ? ".trans_b" : "");
+    const std::vector<int32_t> products = find_products(form.type, Participants::kWarpgroup);
+    const auto product = std::find_if(products.begin(), products.end(), [&](int32_t number) {
+      const OperandSpec& b = instruction(number).operands[2];
+      return b.tile[0] == (trans_b ? kTerms : columns) && b.tile[1] == (trans_b ? columns : kTerms);
+    });
+    if (product == products.end()) return false;
+    const std::string_view name = instruction(*product).name;
     const int64_t stage = (rows + columns) * kStep * type_bytes(form.type);
     const int64_t results = rows / kRows * analysis::kStagedPieces * analysis::kStagedRows * analysis::kStagedBytes;
     std::vector<int64_t> depths;
     for (int64_t d : options.wgmma_stages)
       if (d * stage + results + kSharedReserve <= target.cuda.shared_per_block_optin) depths.push_back(d);
-    if (depths.empty() || find_instruction(instruction) < 0) return false;
-    const std::optional<GpuProductNest> p = make_product(s, form, {instruction, form.type, rows, columns, kStep}, true);
+    if (depths.empty()) return false;
+    const std::optional<GpuProductNest> p = make_product(s, form, {name, form.type, rows, columns, kStep}, true);
     if (!p) return false;
     BlockRv block = s.get_block(p->name);
     BlockRv result = s.cache_write(block, Scope::kLocal);
@@ -127,7 +132,7 @@ class GpuWgmma : public Module {
     if (!at_a_time.empty() && !options.wgmma_parts.empty())
       s.annotate(k[0], AnnotationKey::kTreeReduce, sample_uniform(s, options.wgmma_parts));
     s.unroll(k[1]);
-    s.tensorize(i[2], instruction);
+    s.tensorize(i[2], name);
     return s.ok();
   }
 };

@@ -9,7 +9,7 @@
 #include <array>
 
 #include "space/cpu_product.h"
-#include "tcc/ir/walk.h"
+#include "tcc/ir/instr.h"
 #include "tcc/space/space.h"
 
 namespace tcc::space {
@@ -23,8 +23,15 @@ struct VnniDot {
   int64_t group;
   std::string_view instruction;
 };
-constexpr VnniDot kPairs = {Type::kBF16, Type::kBF16, Type::kF32, 2, "zmm.dpbf16ps"};
-constexpr VnniDot kQuads = {Type::kU8, Type::kI8, Type::kI32, 4, "zmm.vpdpbusd"};
+// Multiplies groups of values of `a` for each lane.
+VnniDot vnni_dot(Type a) {
+  for (int32_t number : find_products(a, Participants::kThread)) {
+    const Instruction& row = instruction(number);
+    if (row.family == Family::kVector)
+      return {a, row.operands[2].type, row.operands[0].type, row.operands[1].tile[0], row.name};
+  }
+  TCC_UNREACHABLE("no dot products of {}", type_name(a));
+}
 
 struct VnniProduct : CpuProductNest {
   VnniDot dot;
@@ -38,7 +45,7 @@ std::optional<VnniProduct> match_vnni_product(const Kernel& k, const target::Tar
     if (!p) continue;
     const std::vector<Id> reads = schedule::read_buffers(k, block->id);
     auto type = [&](int read) { return k.buffer(reads[static_cast<size_t>(read)])->type; };
-    for (const VnniDot& dot : {kPairs, kQuads}) {
+    for (const VnniDot& dot : {vnni_dot(Type::kBF16), vnni_dot(Type::kU8)}) {
       // Tiles of AMX do the same work in an eighth of the time (amx_tiling.cpp).
       const bool unit = dot.a == Type::kBF16 ? have.avx512_bf16 && !(have.amx_tile && have.amx_bf16) : have.avx512_vnni;
       if (unit && type(p->a) == dot.a && type(p->b) == dot.b && k.buffer(nest->store->buffer)->type == dot.result)

@@ -119,6 +119,7 @@ std::vector<int64_t> example_arguments(const Instruction& row) {
       return std::vector<int64_t>(static_cast<size_t>(row.num_args), 1);
     case Behaviour::kCopyCommit:
     case Behaviour::kCopyWait:
+    case Behaviour::kCopyWaitRead:
     case Behaviour::kMbarrierInit:
     case Behaviour::kMbarrierArrive:
     case Behaviour::kMbarrierExpectTx:

@@ -259,6 +259,7 @@ bool HostBlock::act_alone(const ir::Instruction& row) {
       f.copies.clear();
       return true;
     case Behaviour::kCopyWait:
+    case Behaviour::kCopyWaitRead:
       if (row.proxy == ir::Proxy::kAsync)
         finish_stores(f, f.arguments[0]);
       else

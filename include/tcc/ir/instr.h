@@ -1,16 +1,32 @@
 // The instruction table: what each hardware instruction needs, does and costs, as constexpr rows in src/ir/instr/*.cpp
-// (one file a family). No other file names an instruction: passes, tensorize, the interpreter and the backends go
-// through the fields below.
+// (one file a family). No other room names an instruction: spaces and passes find rows by family, behaviour, types and
+// shapes, so a new row needs no other edit. tools/check_includes.py refuses quoted names.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "tcc/ir/kernel.h"
 
 namespace tcc::ir {
 
+// Rows that are made to work together.
+enum class Family : uint8_t {
+  kVector,      // x86: vectors of 16 lanes
+  kAmx,         // x86: tiles
+  kMma,         // mma.sync
+  kLdmatrix,    // moves matrices from shared memory to the registers of mma
+  kWmma,        // fragments whose registers are the hardware's own affair, with their loads and stores
+  kWgmma,       // products of warpgroups, with their fences and groups
+  kCopyAsync,   // cp.async, with its groups
+  kTensorCopy,  // TMA, with its groups
+  kWarp,        // exchange inside a warp, atomics
+  kMbarrier,    // barriers in shared memory
+  kFlag,        // barriers in global memory
+  kSync,        // barriers of threads, fences, register counts
+};
 enum class Participants : uint8_t { kThread, kWarp, kWarpgroup, kBlock };
 enum class Access : uint8_t { kRead, kWrite, kReadWrite };
 // When the effect on the operands is complete.
@@ -29,6 +45,7 @@ enum class Behaviour : uint8_t {
   kShuffle,     // operands: dst, src (one register each); args: mode (0 idx, 1 up, 2 down, 3 xor), lane or delta, width
   kCopyCommit,  // cp.async.commit_group
   kCopyWait,    // args: groups that may stay pending
+  kCopyWaitRead,      // the same, until the groups have read their sources
   kMbarrierInit,      // operand: barrier; args: expected arrivals
   kMbarrierArrive,    // operand: barrier; args: none, or the rank of the block in the cluster whose barrier is meant
   kMbarrierExpectTx,  // operand: barrier; args: bytes; also arrives
@@ -67,7 +84,8 @@ struct OperandSpec {
 
 // Rows name what differs from an instruction of one thread that computes and is done when it returns.
 struct Instruction {
-  std::string_view name;          // "mma.m16n8k16.f32.f16"
+  std::string_view name;  // "mma.m16n8k16.f32.f16"
+  Family family = Family::kSync;
   std::string_view feature = {};  // target feature name, "" = always ("avx512f", "amx_bf16", "sm_80", ...)
   Participants participants = Participants::kThread;
   std::span<const OperandSpec> operands = {};
@@ -89,8 +107,32 @@ struct Instruction {
 };
 
 std::span<const Instruction> instruction_table();
-// Row number by name; -1 when unknown.
+// Row number by name, as traces and kernels in files give it; -1 when unknown.
 int32_t find_instruction(std::string_view name);
+// Row number of a family's first row that `fits`; -1: none does.
+template <class F>
+int32_t find_instruction(Family family, F fits) {
+  const std::span<const Instruction> table = instruction_table();
+  for (size_t i = 0; i < table.size(); ++i)
+    if (table[i].family == family && fits(table[i])) return static_cast<int32_t>(i);
+  return -1;
+}
+// The family's row with this behaviour and, where it is not -1, this number of arguments; the table must have one.
+int32_t instruction_row(Family family, Behaviour behaviour, int32_t num_args = -1);
+// Rows that add a product of tiles of `type` to a tile of 32-bit elements: D[i, j] += A[i, k] * B[k, j]. Operands are
+// D, A, B. The most terms come first.
+std::vector<int32_t> find_products(Type type, Participants participants);
+// Does the row read the operand with its last two dimensions exchanged: B as [j, k], A as [k, i]?
+bool reads_transposed(const Instruction& row, size_t operand);
+// Rows that fill `tile`, the operand of a product of the family, from memory or with zeros, and that write it to
+// memory.
+int32_t find_tile_load(Family family, const OperandSpec& tile);
+int32_t find_tile_zero(Family family, const OperandSpec& tile);
+int32_t find_tile_store(Family family, const OperandSpec& tile);
+// Exchange of registers of `type` between lanes.
+int32_t find_shuffle(Type type);
+// Bulk copies of boxes of `type` into `to`; multicast: to several blocks of a cluster.
+int32_t find_tensor_copy(Type type, Scope to, bool multicast = false);
 const Instruction& instruction(int32_t row);
 // `semantics` of a kCompute row as a kernel at Stage::kBuilt: the buffers are the operands in order (global, inputs
 // when only read, else outputs), the scalars are the arguments in order. Made once; safe from several threads.

@@ -354,6 +354,7 @@ bool is_immediate(const Instruction& row, size_t argument) {
     case Behaviour::kShuffle:
       return argument != 1;
     case Behaviour::kCopyWait:
+    case Behaviour::kCopyWaitRead:
     case Behaviour::kWgmmaWait:
     case Behaviour::kSetMaxRegisters:
       return true;

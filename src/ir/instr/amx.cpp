@@ -16,6 +16,7 @@ constexpr OperandSpec memory(std::string_view name, Type type, Access access, in
 constexpr Instruction row(std::string_view name, std::string_view feature, std::span<const OperandSpec> operands,
                           std::string_view semantics, int64_t flops, int64_t bytes, std::string_view llvm) {
   return {.name = name,
+          .family = Family::kAmx,
           .feature = feature,
           .operands = operands,
           .semantics = semantics,
@@ -60,6 +61,7 @@ constexpr std::string_view kCopy64 = "for i in 16 { for j in 64 { D[i, j] = S[i,
 
 constexpr Instruction kRows[] = {
     {.name = "amx.config",
+     .family = Family::kAmx,
      .feature = "amx_tile",
      .num_args = 2,
      .behaviour = Behaviour::kTileConfig,

@@ -12,6 +12,7 @@ constexpr OperandSpec kOperands[] = {{"D", T, Scope::kShared, Access::kWrite, 1,
 constexpr Instruction copy(std::string_view name, std::span<const OperandSpec> operands, std::string_view semantics,
                            int64_t bytes = 16, std::string_view ptx = "cp.async.cg.shared.global [%D], [%S], 16, $0;") {
   return {.name = name,
+          .family = Family::kCopyAsync,
           .feature = "cp_async",
           .operands = operands,
           .num_args = 1,
@@ -41,8 +42,10 @@ constexpr Instruction kRows[] = {
     copy("cp.async.16.i8", kOperands<Type::kI8, 16>, "for i in 16 { D[i] = (S[i] where i < $0 else 0i8) }"),
     copy("cp.async.8.i8", kOperands<Type::kI8, 8>, "for i in 8 { D[i] = (S[i] where i < $0 else 0i8) }", 8, kEight),
     copy("cp.async.4.i8", kOperands<Type::kI8, 4>, "for i in 4 { D[i] = (S[i] where i < $0 else 0i8) }", 4, kFour),
-    act("cp.async.commit", "cp_async", Participants::kThread, {}, 0, Behaviour::kCopyCommit, "cp.async.commit_group;"),
-    act("cp.async.wait", "cp_async", Participants::kThread, {}, 1, Behaviour::kCopyWait, "cp.async.wait_group $0;"),
+    act(Family::kCopyAsync, "cp.async.commit", "cp_async", Participants::kThread, {}, 0, Behaviour::kCopyCommit,
+        "cp.async.commit_group;"),
+    act(Family::kCopyAsync, "cp.async.wait", "cp_async", Participants::kThread, {}, 1, Behaviour::kCopyWait,
+        "cp.async.wait_group $0;"),
 };
 
 }  // namespace

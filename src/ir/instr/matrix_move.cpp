@@ -39,7 +39,7 @@ constexpr OperandSpec kOperands[] = {
 
 constexpr Instruction row(std::string_view name, std::span<const OperandSpec> operands, std::string_view semantics,
                           int64_t bytes, std::string_view ptx) {
-  return warp_compute(name, "ldmatrix", operands, semantics, 0, bytes, ptx);
+  return warp_compute(Family::kLdmatrix, name, "ldmatrix", operands, semantics, 0, bytes, ptx);
 }
 
 constexpr std::string_view kPlain4 = "for m in 4 { for r in 8 { for c in 8 { D[m, r, c] = S[m, r, c] } } }";

@@ -31,7 +31,7 @@ constexpr OperandSpec fragment(std::string_view name, Type type, Access access, 
 }
 constexpr Instruction row(std::string_view name, std::string_view feature, std::span<const OperandSpec> operands,
                           std::string_view semantics, int64_t flops, std::string_view ptx) {
-  return warp_compute(name, feature, operands, semantics, flops, 0, ptx);
+  return warp_compute(Family::kMma, name, feature, operands, semantics, flops, 0, ptx);
 }
 
 constexpr OperandSpec kF16[] = {fragment("D", Type::kF32, Access::kReadWrite, 16, 8, kD16x8),

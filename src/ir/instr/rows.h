@@ -6,10 +6,11 @@
 namespace tcc::ir {
 
 // What the lanes of a warp do together, done when it returns.
-constexpr Instruction warp_compute(std::string_view name, std::string_view feature,
+constexpr Instruction warp_compute(Family family, std::string_view name, std::string_view feature,
                                    std::span<const OperandSpec> operands, std::string_view semantics, int64_t flops,
                                    int64_t bytes, std::string_view ptx) {
   return {.name = name,
+          .family = family,
           .feature = feature,
           .participants = Participants::kWarp,
           .operands = operands,
@@ -20,10 +21,11 @@ constexpr Instruction warp_compute(std::string_view name, std::string_view featu
 }
 
 // What synchronises or exchanges as its behaviour says, done when it returns.
-constexpr Instruction act(std::string_view name, std::string_view feature, Participants participants,
+constexpr Instruction act(Family family, std::string_view name, std::string_view feature, Participants participants,
                           std::span<const OperandSpec> operands, int32_t args, Behaviour behaviour,
                           std::string_view ptx) {
   return {.name = name,
+          .family = family,
           .feature = feature,
           .participants = participants,
           .operands = operands,

@@ -22,6 +22,7 @@ constexpr std::string_view kCopy = "for i in $0 { for j in $1 { D[i, j] = S[i, j
 constexpr Instruction load(std::string_view name, std::span<const OperandSpec> operands, bool multicast) {
   return {
       .name = name,
+      .family = Family::kTensorCopy,
       .feature = "tma",
       .operands = operands,
       .num_args = multicast ? 3 : 2,
@@ -33,6 +34,7 @@ constexpr Instruction load(std::string_view name, std::span<const OperandSpec> o
 }
 constexpr Instruction store(std::string_view name, std::span<const OperandSpec> operands) {
   return {.name = name,
+          .family = Family::kTensorCopy,
           .feature = "tma",
           .operands = operands,
           .num_args = 2,
@@ -44,7 +46,13 @@ constexpr Instruction store(std::string_view name, std::span<const OperandSpec> 
 
 // Closes a group of stores, or waits until no more than $0 groups are under way.
 constexpr Instruction group(std::string_view name, int args, Behaviour behaviour, std::string_view ptx) {
-  return {.name = name, .feature = "tma", .num_args = args, .proxy = Proxy::kAsync, .behaviour = behaviour, .ptx = ptx};
+  return {.name = name,
+          .family = Family::kTensorCopy,
+          .feature = "tma",
+          .num_args = args,
+          .proxy = Proxy::kAsync,
+          .behaviour = behaviour,
+          .ptx = ptx};
 }
 
 constexpr Instruction kRows[] = {
@@ -59,7 +67,7 @@ constexpr Instruction kRows[] = {
     group("tma.commit", 0, Behaviour::kCopyCommit, "cp.async.bulk.commit_group;"),
     group("tma.wait", 1, Behaviour::kCopyWait, "cp.async.bulk.wait_group $0;"),
     // Until the stores have read shared memory: what they write is visible when the kernel ends.
-    group("tma.wait_read", 1, Behaviour::kCopyWait, "cp.async.bulk.wait_group.read $0;"),
+    group("tma.wait_read", 1, Behaviour::kCopyWaitRead, "cp.async.bulk.wait_group.read $0;"),
 };
 
 }  // namespace

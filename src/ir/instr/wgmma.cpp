@@ -44,6 +44,7 @@ constexpr std::string_view ptx_of() {
 template <Type T, int64_t N, bool Trans = false>
 constexpr Instruction product(std::string_view name) {
   return {.name = name,
+          .family = Family::kWgmma,
           .feature = "wgmma",
           .participants = Participants::kWarpgroup,
           .operands = kOperands<T, N, Trans>,
@@ -75,10 +76,11 @@ constexpr Instruction kRows[] = {
     product<Type::kBF16, 64, true>("wgmma.m64n64k16.f32.bf16.trans_b"),
     product<Type::kBF16, 128, true>("wgmma.m64n128k16.f32.bf16.trans_b"),
     product<Type::kBF16, 256, true>("wgmma.m64n256k16.f32.bf16.trans_b"),
-    act("wgmma.fence", "wgmma", Participants::kWarpgroup, {}, 0, Behaviour::kWgmmaFence, "wgmma.fence.sync.aligned;"),
-    act("wgmma.commit", "wgmma", Participants::kWarpgroup, {}, 0, Behaviour::kWgmmaCommit,
+    act(Family::kWgmma, "wgmma.fence", "wgmma", Participants::kWarpgroup, {}, 0, Behaviour::kWgmmaFence,
+        "wgmma.fence.sync.aligned;"),
+    act(Family::kWgmma, "wgmma.commit", "wgmma", Participants::kWarpgroup, {}, 0, Behaviour::kWgmmaCommit,
         "wgmma.commit_group.sync.aligned;"),
-    act("wgmma.wait", "wgmma", Participants::kWarpgroup, {}, 1, Behaviour::kWgmmaWait,
+    act(Family::kWgmma, "wgmma.wait", "wgmma", Participants::kWarpgroup, {}, 1, Behaviour::kWgmmaWait,
         "wgmma.wait_group.sync.aligned $0;"),
 };
 

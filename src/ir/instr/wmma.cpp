@@ -43,7 +43,7 @@ constexpr OperandSpec memory(std::string_view name, Type type, Access access) {
 }
 constexpr Instruction row(std::string_view name, std::span<const OperandSpec> operands, std::string_view semantics,
                           int64_t flops, int64_t bytes, std::string_view ptx) {
-  return warp_compute(name, "mma_sync", operands, semantics, flops, bytes, ptx);
+  return warp_compute(Family::kWmma, name, "mma_sync", operands, semantics, flops, bytes, ptx);
 }
 
 constexpr OperandSpec kSource = memory("S", Type::kF16, Access::kRead);

@@ -118,7 +118,8 @@ class Starter {
     const bool memory = from.scope == Scope::kGlobal || from.scope == Scope::kWorkspace || from.scope == Scope::kConst;
     const int64_t count = lanes == nullptr ? 1 : int_value(lanes->extent), bytes = count * type_bytes(to.type);
     if (!memory || from.type != to.type || (bytes != 4 && bytes != 8 && bytes != 16)) return nullptr;
-    const int32_t row = find_instruction(fmt::format("cp.async.{}.{}", bytes, type_name(to.type)));
+    const int32_t row = find_instruction(
+        Family::kCopyAsync, [&](const Instruction& in) { return in.bytes == bytes && in.operands[0].type == to.type; });
     if (row < 0 || !whole(store->buffer, store->indices, lanes, count, bytes) ||
         !whole(load->buffer, load->indices, lanes, count, bytes))
       return nullptr;

@@ -288,7 +288,7 @@ class Distributor {
     const bool tree = has_annotation(*reduced, AnnotationKey::kTreeReduce);
     if (!tree) return fail(nest, "lanes share a row, and no annotation (tree_reduce) allows to combine their parts");
     const Binary* op = combiner(store);
-    const int32_t shuffle = find_instruction(fmt::format("shfl.{}", type_name(store.value->type)));
+    const int32_t shuffle = find_shuffle(store.value->type);
     if (op == nullptr || shuffle < 0) return fail(nest, "rows of a fragment are combined in an unknown way");
     const Load* old = as<Load>(op->a);
     const bool first = old != nullptr && old->buffer == store.buffer;

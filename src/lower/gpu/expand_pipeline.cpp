@@ -266,10 +266,10 @@ class Expander {
     return kRegisterBytes * std::min(kMostStaged, registers / kStagedShare);
   }
 
-  Stmt call(const char* row, std::initializer_list<int64_t> values) {
+  Stmt call(Family family, Behaviour behaviour, std::initializer_list<int64_t> values) {
     std::vector<Expr> args;
     for (int64_t v : values) args.push_back(b_.integer(v));
-    return b_.instr(find_instruction(row), {}, args);
+    return b_.instr(instruction_row(family, behaviour), {}, args);
   }
 
   Stmt expand(const Loop& l, int64_t threads) {
@@ -318,13 +318,13 @@ class Expander {
       writes.push_back(one.write);
     }
     if (groups) {
-      first.push_back(call("cp.async.commit", {}));
-      body.push_back(call("cp.async.wait", {depth - 2}));
+      first.push_back(call(Family::kCopyAsync, Behaviour::kCopyCommit, {}));
+      body.push_back(call(Family::kCopyAsync, Behaviour::kCopyWait, {depth - 2}));
     }
     Expr more = b_.lt(ahead, l.extent);
-    body.push_back(call("bar.sync", {0, threads}));
+    body.push_back(call(Family::kSync, Behaviour::kBarSync, {0, threads}));
     body.push_back(b_.if_then(more, b_.seq(reads)));
-    if (groups) body.push_back(call("cp.async.commit", {}));
+    if (groups) body.push_back(call(Family::kCopyAsync, Behaviour::kCopyCommit, {}));
     for (Stmt s : p.work) body.push_back(at(s, l, p, k, b_.floor_mod(k, turns)));
     if (!writes.empty()) body.push_back(b_.if_then(more, b_.seq(writes)));
     rest.push_back({AnnotationKey::kPipelineDepth, turns});

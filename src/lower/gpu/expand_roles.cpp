@@ -77,8 +77,9 @@ class Expander {
  private:
   bool clustered() const { return blocks_along(role_.cluster_x) * blocks_along(role_.cluster_y) > 1; }
   Expr turn(Expr k) { return b_.floor_mod(k, b_.integer(role_.depth)); }
-  Stmt call(const char* row, std::initializer_list<Operand> operands, std::initializer_list<Expr> args) {
-    return b_.instr(find_instruction(row), operands, args);
+  Stmt call(Family family, Behaviour behaviour, std::initializer_list<Operand> operands,
+            std::initializer_list<Expr> args) {
+    return b_.instr(instruction_row(family, behaviour, static_cast<int32_t>(args.size())), operands, args);
   }
   Operand barrier(Id id, Expr version) { return {id, b_.arena().copy(std::vector{version})}; }
 
@@ -153,20 +154,22 @@ class Expander {
   Stmt initialisation(int64_t count) {
     const Id s = edit_.fresh_named("s");
     const auto arrivals = kGroupWarps * consumers_ * static_cast<int64_t>(peers().size());
-    Stmt each[2] = {call("mbarrier.init", {barrier(full_, b_.var(s))}, {b_.integer(1)}),
-                    call("mbarrier.init", {barrier(empty_, b_.var(s))}, {b_.integer(arrivals)})};
+    Stmt each[2] = {
+        call(Family::kMbarrier, Behaviour::kMbarrierInit, {barrier(full_, b_.var(s))}, {b_.integer(1)}),
+        call(Family::kMbarrier, Behaviour::kMbarrierInit, {barrier(empty_, b_.var(s))}, {b_.integer(arrivals)})};
     Stmt made[2] = {b_.loop(s, b_.integer(role_.depth), b_.seq(each), LoopKind::kUnrolled),
-                    call("fence.mbarrier_init", {}, {})};
+                    call(Family::kSync, Behaviour::kFenceMbarrierInit, {}, {})};
     return threads(consumers_ + 1, [&](Expr group, Expr warp, Expr lane) {
-      Stmt both[2] = {
-          b_.if_then(first(group, warp, lane), b_.seq(made)),
-          clustered() ? call("cluster.sync", {}, {}) : call("bar.sync", {}, {b_.integer(0), b_.integer(count)})};
+      Stmt both[2] = {b_.if_then(first(group, warp, lane), b_.seq(made)),
+                      clustered() ? call(Family::kSync, Behaviour::kClusterSync, {}, {})
+                                  : call(Family::kSync, Behaviour::kBarSync, {}, {b_.integer(0), b_.integer(count)})};
       return b_.seq(both);
     });
   }
   // Nobody ends while others write to its memory or arrive at its barriers.
   Stmt meeting() {
-    return threads(consumers_ + 1, [&](Expr, Expr, Expr) { return call("cluster.sync", {}, {}); });
+    return threads(consumers_ + 1,
+                   [&](Expr, Expr, Expr) { return call(Family::kSync, Behaviour::kClusterSync, {}, {}); });
   }
 
   // --- clusters ------------------------------------------------------------------------------------------------------
@@ -215,8 +218,7 @@ class Expander {
   void copy_box(const BoxCopy& c, Expr it, const Substitution& rename, std::vector<Stmt>& stmts) {
     const int64_t wide = kBoxBytes / type_bytes(c.shared->type), rows = c.rows / c.sharers();
     const bool multicast = c.sharers() > 1;
-    const int32_t row =
-        find_instruction(fmt::format("tma.load.{}{}", multicast ? "multicast." : "", type_name(c.shared->type)));
+    const int32_t row = find_tensor_copy(c.shared->type, Scope::kShared, multicast);
     for (int64_t at = 0; at < c.columns; at += wide) {
       std::vector<Expr> to(c.shared->shape.size() + 1, b_.integer(0)), from;
       to.front() = turn(it);
@@ -242,8 +244,9 @@ class Expander {
       int64_t bytes = 0;
       for (const BoxCopy& c : role_.copies) bytes += c.bytes();
       Expr before = b_.floor_mod(b_.offset(b_.floor_div(it, b_.integer(role_.depth)), 1), b_.integer(2));
-      std::vector<Stmt> stmts = {call("mbarrier.wait", {barrier(empty_, turn(it))}, {before}),
-                                 call("mbarrier.expect_tx", {barrier(full_, turn(it))}, {b_.integer(bytes)})};
+      std::vector<Stmt> stmts = {
+          call(Family::kMbarrier, Behaviour::kMbarrierWait, {barrier(empty_, turn(it))}, {before}),
+          call(Family::kMbarrier, Behaviour::kMbarrierExpectTx, {barrier(full_, turn(it))}, {b_.integer(bytes)})};
       for (const BoxCopy& c : role_.copies) copy_box(c, it, rename, stmts);
       return b_.loop(step, b_.integer(role_.steps), b_.seq(stmts));
     });
@@ -275,8 +278,9 @@ class Expander {
   Stmt release(Expr it) {
     std::vector<Stmt> arrivals;
     for (const auto& offset : peers())
-      arrivals.push_back(clustered() ? call("mbarrier.arrive.cluster", {barrier(empty_, turn(it))}, {peer(offset)})
-                                     : call("mbarrier.arrive", {barrier(empty_, turn(it))}, {}));
+      arrivals.push_back(
+          clustered() ? call(Family::kMbarrier, Behaviour::kMbarrierArrive, {barrier(empty_, turn(it))}, {peer(offset)})
+                      : call(Family::kMbarrier, Behaviour::kMbarrierArrive, {barrier(empty_, turn(it))}, {}));
     return b_.seq(arrivals);
   }
 
@@ -286,22 +290,23 @@ class Expander {
     std::set<Id> own;
     for (const BoxCopy& c : role_.copies) own.insert(c.shared->id);
     Expr phase = b_.floor_mod(b_.floor_div(it, turns), b_.integer(2));
-    std::vector<Stmt> body = {call("mbarrier.wait", {barrier(full_, turn(it))}, {phase}), call("wgmma.fence", {}, {})};
+    std::vector<Stmt> body = {call(Family::kMbarrier, Behaviour::kMbarrierWait, {barrier(full_, turn(it))}, {phase}),
+                              call(Family::kWgmma, Behaviour::kWgmmaFence, {}, {})};
     for (Stmt s : role_.work)
       body.push_back(reindex(b_, s, [&](Id id, std::vector<Expr>& indices) {
         if (!own.contains(id)) return false;
         indices.insert(indices.begin(), turn(it));
         return true;
       }));
-    body.push_back(call("wgmma.commit", {}, {}));
-    body.push_back(call("wgmma.wait", {}, {b_.integer(1)}));
+    body.push_back(call(Family::kWgmma, Behaviour::kWgmmaCommit, {}, {}));
+    body.push_back(call(Family::kWgmma, Behaviour::kWgmmaWait, {}, {b_.integer(1)}));
     Expr one_of_warp = b_.eq(b_.var(thread_.lane), b_.integer(0));
     Expr later = b_.logical_and(b_.lt(b_.integer(0), k), one_of_warp);
     body.push_back(b_.if_then(later, release(b_.offset(it, -1))));
     const std::vector<Annotation> rest =
         without(l.annotations, {AnnotationKey::kPipelineDepth, AnnotationKey::kPipelineRole});
     std::vector<Stmt> all = {b_.loop(l.id, l.extent, b_.seq(body), l.loop_kind, l.axis, rest),
-                             call("wgmma.wait", {}, {b_.integer(0)})};
+                             call(Family::kWgmma, Behaviour::kWgmmaWait, {}, {b_.integer(0)})};
     // The next tile begins in the version that the last iteration leaves.
     if (role_.walk.persistent())
       all.push_back(b_.if_then(one_of_warp, release(iteration(tile, b_.integer(role_.steps - 1)))));

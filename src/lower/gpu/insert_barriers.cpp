@@ -126,7 +126,7 @@ class Inserter {
 
   Stmt barrier() {
     const Expr args[2] = {edit_.b.integer(0), edit_.b.integer(threads_)};
-    return edit_.b.instr(find_instruction("bar.sync"), {}, args);
+    return edit_.b.instr(instruction_row(Family::kSync, Behaviour::kBarSync), {}, args);
   }
 
   Edit& edit_;

@@ -66,8 +66,10 @@ std::optional<MatrixLoad> plan_matrix_load(const Layout& layout, Type type, int 
     out.tiles *= 2;
   }
   if (own * out.tiles < 2) return std::nullopt;
-  out.row =
-      find_instruction(fmt::format("ldmatrix.x{}{}.{}", own * out.tiles, transposed ? ".trans" : "", type_name(type)));
+  out.row = find_instruction(Family::kLdmatrix, [&](const Instruction& in) {
+    return in.operands[0].type == type && in.operands[0].tile[0] == own * out.tiles &&
+           reads_transposed(in, 1) == transposed;
+  });
   return out.row < 0 ? std::nullopt : std::optional(out);
 }
 

@@ -165,11 +165,11 @@ class Reader {
     };
     if (c.source->role == BufferRole::kTemp || c.source->layout != nullptr || c.source->type != c.shared->type)
       return bad("it is no plain parameter of the kernel");
-    if (find_instruction(fmt::format("tma.load.{}", type_name(c.shared->type))) < 0 || bytes != 2)
+    if (find_tensor_copy(c.shared->type, Scope::kShared) < 0 || bytes != 2)
       return bad("no such instruction for its type");
     if (!is_int(c.source->shape.back()) || int_value(c.source->shape.back()) * bytes % kPitchBytes != 0)
       return bad(fmt::format("its rows are no multiple of {} bytes", kPitchBytes));
-    if (c.sharers() > 1 && find_instruction(fmt::format("tma.load.multicast.{}", type_name(c.shared->type))) < 0)
+    if (c.sharers() > 1 && find_tensor_copy(c.shared->type, Scope::kShared, true) < 0)
       return bad("no such instruction for its type to several blocks");
     if (c.rows % (c.sharers() * kSwizzleRows) != 0)
       return bad(fmt::format("{} blocks share its {} rows, and a part is no multiple of {}", c.sharers(), c.rows,

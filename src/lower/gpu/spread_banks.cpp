@@ -104,7 +104,7 @@ class Spreader {
     for (const analysis::WarpAccess& a : accesses_) {
       if (a.buffer != buffer.id) continue;
       widest = std::max(widest, a.bytes);
-      matrices |= a.instruction.starts_with("ldmatrix");
+      matrices |= !a.instruction.empty() && instruction(find_instruction(a.instruction)).family == Family::kLdmatrix;
       step = std::max(step, row_alignment(a));
     }
     std::vector<const Layout*> out;

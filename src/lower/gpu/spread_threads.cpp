@@ -319,15 +319,15 @@ class Spreader {
     auto load = [&](Expr u) { return b_.load(part->buffer, part->type, element(u), nullptr, nullptr); };
     std::vector<Stmt> steps;
     // The first warp does the last steps among its own registers, without a barrier for each.
-    const std::string row = fmt::format("shfl.{}", type_name(part->type));
-    const bool by_warp = n >= kWarp && threads() >= kWarp && find_instruction(row) >= 0;
+    const int32_t shuffle = find_shuffle(part->type);
+    const bool by_warp = n >= kWarp && threads() >= kWarp && shuffle >= 0;
     for (int64_t half = n / 2; half >= (by_warp ? kWarp : 1); half /= 2) {
       Expr t = thread_number();
       Stmt step = b_.store(part->buffer, element(t), b_.binary(combine->kind, load(t), load(b_.offset(t, half))));
       steps.push_back(half < threads() ? b_.if_then(b_.lt(t, b_.integer(half)), step) : step);
     }
     if (by_warp) {
-      steps.push_back(in_warp(*store, *combine, load(thread_number()), find_instruction(row)));
+      steps.push_back(in_warp(*store, *combine, load(thread_number()), shuffle));
       return b_.seq(steps);
     }
     steps.push_back(

@@ -154,8 +154,8 @@ void ResultStage::make_buffer(const Nest& n) {
   edit_.k.buffers = b_.arena().copy(all);
 }
 
-Stmt ResultStage::call(const char* row, std::initializer_list<Expr> args) {
-  return b_.instr(find_instruction(row), {}, args);
+Stmt ResultStage::call(Family family, Behaviour behaviour, std::initializer_list<Expr> args) {
+  return b_.instr(instruction_row(family, behaviour), {}, args);
 }
 
 Stmt ResultStage::by_one(const Thread& t, Stmt s) {
@@ -169,9 +169,11 @@ Stmt ResultStage::stage(Stmt nest, const Thread& t) {
   if (!n) return nullptr;
   buffer_ = edit_.fresh_named("results");
   const int64_t pieces = n->pieces(), slots = pieces % kStagedPieces == 0 ? kStagedPieces : 1;
-  const std::string row = fmt::format("tma.store.{}", type_name(n->out->type));
+  const int32_t row = find_tensor_copy(n->out->type, Scope::kGlobal);
   // Barrier 0 is that of the whole block.
-  auto meet = [&] { return call("bar.sync", {b_.offset(t.group, 1), b_.integer(kGroupThreads)}); };
+  auto meet = [&] {
+    return call(Family::kSync, Behaviour::kBarSync, {b_.offset(t.group, 1), b_.integer(kGroupThreads)});
+  };
   std::vector<Stmt> stmts;
   for (int64_t p = 0; p < pieces; ++p) {
     const int64_t parts = int_value(n->runs->extent) / n->runs_of_piece, slot = p % slots;
@@ -188,19 +190,21 @@ Stmt ResultStage::stage(Stmt nest, const Thread& t) {
       return nullptr;
     }
     if (again_ || p >= slots)
-      stmts.insert(stmts.end(), {by_one(t, call("tma.wait_read", {b_.integer(slots - 1)})), meet()});
+      stmts.insert(stmts.end(),
+                   {by_one(t, call(Family::kTensorCopy, Behaviour::kCopyWaitRead, {b_.integer(slots - 1)})), meet()});
     const std::vector<Expr> from = {b_.integer(slot), t.group, b_.integer(0), b_.integer(0)};
     const Operand operands[2] = {{n->out->id, b_.arena().copy(one->at)}, {buffer_, b_.arena().copy(from)}};
     const Expr box[2] = {b_.integer(kStagedRows), b_.integer(n->columns)};
-    Stmt send[2] = {b_.instr(find_instruction(row), operands, box), call("tma.commit", {})};
-    stmts.insert(stmts.end(), {one->fill, call("fence.proxy.async", {}), meet(), by_one(t, b_.seq(send))});
+    Stmt send[2] = {b_.instr(row, operands, box), call(Family::kTensorCopy, Behaviour::kCopyCommit, {})};
+    stmts.insert(stmts.end(),
+                 {one->fill, call(Family::kSync, Behaviour::kFenceProxyAsync, {}), meet(), by_one(t, b_.seq(send))});
   }
   make_buffer(*n);
   return b_.seq(stmts);
 }
 
 Stmt ResultStage::finish(const Thread& t) {
-  return buffer_ == kNoId ? nullptr : by_one(t, call("tma.wait_read", {b_.integer(0)}));
+  return buffer_ == kNoId ? nullptr : by_one(t, call(Family::kTensorCopy, Behaviour::kCopyWaitRead, {b_.integer(0)}));
 }
 
 }  // namespace tcc::lower

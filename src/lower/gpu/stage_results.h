@@ -8,6 +8,7 @@
 
 #include "lower/gpu/edit.h"
 #include "tcc/analysis/roles.h"
+#include "tcc/ir/instr.h"
 
 namespace tcc::lower {
 
@@ -50,7 +51,7 @@ class ResultStage {
                              const Thread& t);
   ir::Expr guarded(ir::Expr value, ir::Expr condition);
   void make_buffer(const Nest& n);
-  ir::Stmt call(const char* row, std::initializer_list<ir::Expr> args);
+  ir::Stmt call(ir::Family family, ir::Behaviour behaviour, std::initializer_list<ir::Expr> args);
   ir::Stmt by_one(const Thread& t, ir::Stmt s);
 
   Edit& edit_;

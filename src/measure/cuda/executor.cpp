@@ -38,9 +38,9 @@ Result<GpuDevice> device_of(const GpuHello& hello) {
 bool is_asynchronous(const ir::Instruction& in) {
   using ir::Behaviour;
   if (in.completion != ir::Completion::kImmediate) return true;
-  constexpr Behaviour kOfCopies[] = {Behaviour::kCopyCommit,     Behaviour::kCopyWait,         Behaviour::kMbarrierInit,
-                                     Behaviour::kMbarrierArrive, Behaviour::kMbarrierExpectTx, Behaviour::kMbarrierWait,
-                                     Behaviour::kWgmmaCommit,    Behaviour::kWgmmaWait};
+  constexpr Behaviour kOfCopies[] = {Behaviour::kCopyCommit,   Behaviour::kCopyWait,       Behaviour::kCopyWaitRead,
+                                     Behaviour::kMbarrierInit, Behaviour::kMbarrierArrive, Behaviour::kMbarrierExpectTx,
+                                     Behaviour::kMbarrierWait, Behaviour::kWgmmaCommit,    Behaviour::kWgmmaWait};
   return std::find(std::begin(kOfCopies), std::end(kOfCopies), in.behaviour) != std::end(kOfCopies);
 }
 bool copies_asynchronously(const ir::Kernel& kernel) {
