@@ -45,9 +45,8 @@ class Fitter {
     for (Input& i : mine.inputs)
       if (i.kind == Input::Kind::kVariable) i.value = ours_[static_cast<size_t>(i.value)];
     if (changes_nothing(mine)) return {};
-    if (Legal<void> ok = check_rank(number, mine); !ok) return ok;
-    if (in.op == Op::kGetLoops)
-      if (Legal<void> ok = match(number, mine); !ok) return ok;
+    TCC_TRY_VOID(check_rank(number, mine));
+    if (in.op == Op::kGetLoops) TCC_TRY_VOID(match(number, mine));
     if (in.op == Op::kBind && ir::is_thread(enumerator<ir::Axis>(in, "axis")))
       if (const std::optional<Input> block = reduced_by(mine.inputs[0])) return bind_reduction(mine, *block);
     std::vector<int64_t> decision;
@@ -57,7 +56,7 @@ class Fitter {
     for (int i = 0; i < in.outputs; ++i) ours_[static_cast<size_t>(in.first_output + i)] = fitted_.variables + i;
     const std::vector<int64_t> before = decision;
     const size_t at = fitted_.decisions.size();
-    if (Legal<void> done = append(std::move(mine), std::move(decision)); !done) return done;
+    TCC_TRY_VOID(append(std::move(mine), std::move(decision)));
     const std::vector<int64_t> after(fitted_.decisions.begin() + static_cast<std::ptrdiff_t>(at),
                                      fitted_.decisions.end());
     if (before != after)
@@ -70,7 +69,7 @@ class Fitter {
   Legal<void> append(Instruction in, std::vector<int64_t> decision = {}) {
     in.first_output = fitted_.variables;
     if (in.decision >= 0) in.decision = static_cast<int>(fitted_.decisions.size());
-    if (Legal<void> done = executor_.run(in, decision); !done) return done;
+    TCC_TRY_VOID(executor_.run(in, decision));
     fitted_.variables += in.outputs;
     fitted_.decisions.insert(fitted_.decisions.end(), decision.begin(), decision.end());
     fitted_.instructions.push_back(std::move(in));
@@ -79,8 +78,7 @@ class Fitter {
   // The first of its outputs.
   Legal<int64_t> added(Op op, std::vector<Input> inputs, int outputs, std::vector<int64_t> attrs = {}) {
     const int64_t first = fitted_.variables;
-    if (Legal<void> done = append({op, std::move(inputs), std::move(attrs), {}, 0, outputs}); !done)
-      return tl::make_unexpected(std::move(done).error());
+    TCC_TRY_VOID(append({op, std::move(inputs), std::move(attrs), {}, 0, outputs}));
     return first;
   }
 
@@ -147,20 +145,18 @@ class Fitter {
 
   Legal<void> make(const Input& block, const std::vector<LoopFacts>& facts,
                    const std::vector<std::vector<size_t>>& groups, const std::string& name) {
-    Legal<int64_t> first = added(Op::kGetLoops, {block}, static_cast<int>(facts.size()));
-    if (!first) return tl::make_unexpected(std::move(first).error());
+    TCC_TRY(int64_t first, added(Op::kGetLoops, {block}, static_cast<int>(facts.size())));
     Input inside = block;  // what a unit loop goes around: the file's next loop, from the innermost outwards
     for (size_t g = groups.size(); g-- > 0;) {
       const std::vector<size_t>& own = groups[g];
       std::vector<Input> loops;
-      for (size_t i : own) loops.push_back(variable(static_cast<int>(*first + static_cast<int64_t>(i))));
+      for (size_t i : own) loops.push_back(variable(static_cast<int>(first + static_cast<int64_t>(i))));
       if (loops.size() == 1) {
         inside = loops[0];
         continue;
       }
-      Legal<int64_t> made = loops.empty() ? added(Op::kAddUnitLoop, {inside}, 1) : added(Op::kFuse, loops, 1);
-      if (!made) return tl::make_unexpected(std::move(made).error());
-      inside = variable(static_cast<int>(*made));
+      TCC_TRY(int64_t made, loops.empty() ? added(Op::kAddUnitLoop, {inside}, 1) : added(Op::kFuse, loops, 1));
+      inside = variable(static_cast<int>(made));
       if (loops.empty()) {
         notes_.push_back(fmt::format("{} has no loop {} of the file's, of one iteration: it is added", name, g));
         continue;
@@ -194,9 +190,8 @@ class Fitter {
   // halves.
   Legal<void> bind_reduction(const Instruction& in, const Input& block) {
     const ir::Id loop = id_of(in.inputs[0]);
-    Legal<int64_t> partial = added(Op::kRfactor, {block, in.inputs[0]}, 1);
-    if (!partial) return tl::make_unexpected(std::move(partial).error());
-    const Input made = variable(static_cast<int>(*partial));
+    TCC_TRY(int64_t partial, added(Op::kRfactor, {block, in.inputs[0]}, 1));
+    const Input made = variable(static_cast<int>(partial));
     const std::vector<ir::Id> loops = loops_of(kernel(), id_of(made));
     const std::vector<LoopFacts> facts = loop_facts(kernel(), id_of(made), loops);
     Legal<int64_t> first = added(Op::kGetLoops, {made}, static_cast<int>(loops.size()));
@@ -209,17 +204,12 @@ class Fitter {
     if (thread == order.end()) return reject(RejectReason::kUnknownHandle, "rfactor made the loop anew");
     std::rotate(order.begin(), thread, thread + 1);
     const Input bound = order[0];
-    if (order.size() > 1)
-      if (Legal<int64_t> done = added(Op::kReorder, order, 0); !done)
-        return tl::make_unexpected(std::move(done).error());
-    if (Legal<int64_t> done = added(Op::kBind, {bound}, 0, in.attrs); !done)
-      return tl::make_unexpected(std::move(done).error());
+    if (order.size() > 1) TCC_TRY_VOID(added(Op::kReorder, order, 0));
+    TCC_TRY_VOID(added(Op::kBind, {bound}, 0, in.attrs));
     const auto combining = static_cast<int>(loops_of(kernel(), id_of(block)).size());
-    Legal<int64_t> rest = added(Op::kGetLoops, {block}, combining);
-    if (!rest) return tl::make_unexpected(std::move(rest).error());
-    Legal<int64_t> tree = added(Op::kAnnotate, {variable(static_cast<int>(*rest) + combining - 1), literal(1)}, 0,
-                                {static_cast<int64_t>(ir::AnnotationKey::kTreeReduce)});
-    if (!tree) return tl::make_unexpected(std::move(tree).error());
+    TCC_TRY(int64_t rest, added(Op::kGetLoops, {block}, combining));
+    TCC_TRY_VOID(added(Op::kAnnotate, {variable(static_cast<int>(rest) + combining - 1), literal(1)}, 0,
+                       {static_cast<int64_t>(ir::AnnotationKey::kTreeReduce)}));
     notes_.push_back(fmt::format("threads share the sums of {}: rfactor gives each an accumulator first",
                                  ir::name_hint(kernel(), id_of(block))));
     return {};

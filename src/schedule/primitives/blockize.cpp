@@ -67,9 +67,9 @@ class Blockizer {
   Blockizer(const Kernel& k, Path path) : edit_(k), path_(std::move(path)), ranges_(all_ranges(k)) {}
 
   Legal<Kernel> run(Id& out) {
-    if (Legal<void> ok = find_chain(); !ok) return tl::make_unexpected(ok.error());
-    if (Legal<void> ok = divide(); !ok) return tl::make_unexpected(ok.error());
-    if (Legal<void> ok = divide_predicate(); !ok) return tl::make_unexpected(ok.error());
+    TCC_TRY_VOID(find_chain());
+    TCC_TRY_VOID(divide());
+    TCC_TRY_VOID(divide_predicate());
     out = edit_.fresh_named(name_hint(edit_.kernel, block_->id) + "_o");
     return edit_.finish(replace_at(b(), path_, outer_block(out)));
   }

@@ -69,7 +69,7 @@ Legal<Kernel> cache_read(const Kernel& k, Id block_id, int read_index, Scope sco
   Path path = find_path(k.root, block_id);
   const Block* block = path.found() ? as<Block>(path.nodes.back()) : nullptr;
   if (block == nullptr) return unknown(k, "block", block_id);
-  if (Legal<void> ok = check_scope(scope); !ok) return tl::make_unexpected(ok.error());
+  TCC_TRY_VOID(check_scope(scope));
   std::vector<Id> reads = read_buffers(k, block_id);
   if (read_index < 0 || static_cast<size_t>(read_index) >= reads.size())
     return reject(RejectReason::kBadFactor,
@@ -79,7 +79,7 @@ Legal<Kernel> cache_read(const Kernel& k, Id block_id, int read_index, Scope sco
   std::vector<Id> writers;
   for (const Block* other : collect_blocks(k.root))
     if (writes_buffer(other->body, source->id)) writers.push_back(other->id);
-  if (Legal<void> ok = check_apart(k, path, writers); !ok) return tl::make_unexpected(ok.error());
+  TCC_TRY_VOID(check_apart(k, path, writers));
   Editor edit(k);
   const Buffer* copy = add_copy(edit, *source, scope);
   Stmt nest = copy_nest(edit, *copy, *source, name_hint(edit.kernel, copy->id), out);
@@ -93,12 +93,12 @@ Legal<Kernel> cache_write(const Kernel& k, Id block_id, Scope scope, Id& out) {
   Path path = find_path(k.root, block_id);
   const Block* block = path.found() ? as<Block>(path.nodes.back()) : nullptr;
   if (block == nullptr) return unknown(k, "block", block_id);
-  if (Legal<void> ok = check_scope(scope); !ok) return tl::make_unexpected(ok.error());
+  TCC_TRY_VOID(check_scope(scope));
   const Buffer* target = k.buffer(written_buffer(k, block_id));
   if (target == nullptr)
     return reject(RejectReason::kManyWriters, describe(k, block_id) + " does not write exactly one buffer");
   if (count_writers(k, target->id) > 1) return reject(RejectReason::kManyWriters, describe(k, target->id));
-  if (Legal<void> ok = check_apart(k, path, consumers_of(k, block_id)); !ok) return tl::make_unexpected(ok.error());
+  TCC_TRY_VOID(check_apart(k, path, consumers_of(k, block_id)));
   Editor edit(k);
   const Buffer* copy = add_copy(edit, *target, scope);
   Stmt nest = copy_nest(edit, *target, *copy, name_hint(edit.kernel, copy->id), out);

@@ -141,7 +141,7 @@ Kernel move_block(Editor& edit, const Kernel& k, Id block, Id loop, Stmt nest, b
 
 // Moving a block away must not leave behind blocks that were only computed for it: some block that stays owns the loops
 // it shares with them.
-Legal<void> check_guests(Editor& edit, const Kernel& k, const Path& path, const analysis::Ranges& ranges) {
+Legal<void> check_remaining_blocks(Editor& edit, const Kernel& k, const Path& path, const analysis::Ranges& ranges) {
   Id leaving = as<Block>(path.nodes.back())->id;
   std::vector<const Loop*> shared;
   std::vector<const Block*> stay;
@@ -245,8 +245,7 @@ Legal<Kernel> compute_at(const Kernel& k, Id block_id, Id loop_id) {
   Path path = find_path(k.root, block_id);
   const Block* block = path.found() ? as<Block>(path.nodes.back()) : nullptr;
   if (block == nullptr) return unknown(k, "block", block_id);
-  Legal<Place> place = find_place(k, block_id, loop_id);
-  if (!place) return tl::make_unexpected(place.error());
+  TCC_TRY(Place place, find_place(k, block_id, loop_id));
   if (has_predicate_or_bound_loop(path))
     return reject(RejectReason::kLoopKindTaken, describe(k, block_id) + " has scheduled loops");
 
@@ -260,7 +259,7 @@ Legal<Kernel> compute_at(const Kernel& k, Id block_id, Id loop_id) {
   if (consumers.empty()) return reject(RejectReason::kNotInScope, describe(k, block_id) + " has no consumer");
   std::vector<Id> later;
   for (Id c : consumers)
-    if (!is_under(*place->loop, c)) later.push_back(c);
+    if (!is_under(*place.loop, c)) later.push_back(c);
   if (later.size() == consumers.size())
     return reject(RejectReason::kNotInScope, describe(k, later[0]) + " is not under " + describe(k, loop_id));
   for (const Block* other : collect_blocks(k.root))
@@ -276,19 +275,21 @@ Legal<Kernel> compute_at(const Kernel& k, Id block_id, Id loop_id) {
   // Step 2. Spatial iterators run over what is read under the loop; reduce iterators run in full.
   Editor edit(k);
   analysis::Ranges ranges = all_ranges(k);
-  if (Legal<void> ok = check_guests(edit, k, path, ranges); !ok) return tl::make_unexpected(ok.error());
-  if (info->scope == Scope::kShared || info->scope == Scope::kClusterShared) place = among_threads(*place);
-  std::vector<DimRange> region = touched_region(edit.b, k, *place, buffer, false, ranges);
+  TCC_TRY_VOID(check_remaining_blocks(edit, k, path, ranges));
+  if (info->scope == Scope::kShared || info->scope == Scope::kClusterShared) place = among_threads(place);
+  std::vector<DimRange> region = touched_region(edit.b, k, place, buffer, false, ranges);
   std::vector<std::optional<DimRange>> per_iter(block->iters.size());
   for (size_t d = 0; d < plain->size(); ++d)
     if ((*plain)[d] >= 0) per_iter[static_cast<size_t>((*plain)[d])] = region[d];
   for (Id c : later)
-    if (!leaves_behind(edit.b, k, *place, buffer, region, c, ranges))
+    if (!leaves_behind(edit.b, k, place, buffer, region, c, ranges))
       return reject(RejectReason::kNotInScope,
                     describe(k, c) + " is not under " + describe(k, loop_id) + ", which may not leave it all it reads");
   Stmt nest = regenerate(edit, *block, per_iter, ranges);
   return move_block(edit, k, block_id, loop_id, nest, true, [&](Stmt s) { return reads_buffer(s, buffer); });
 }
+
+namespace {
 
 // Whether one iteration of the loop fills the whole box of what the producer writes in it. It does not where a fused
 // loop was split across rows: the box then has elements that another iteration writes.
@@ -314,25 +315,11 @@ bool fills_region(Editor& edit, const Kernel& k, const Place& place, Id producer
   return is_int(missing) && int_value(missing) <= 0;
 }
 
-Legal<Kernel> reverse_compute_at(const Kernel& k, Id block_id, Id loop_id) {
-  Path path = find_path(k.root, block_id);
-  const Block* block = path.found() ? as<Block>(path.nodes.back()) : nullptr;
-  if (block == nullptr) return unknown(k, "block", block_id);
-  Legal<Place> place = find_place(k, block_id, loop_id);
-  if (!place) return tl::make_unexpected(place.error());
-  if (has_predicate_or_bound_loop(path))
-    return reject(RejectReason::kLoopKindTaken, describe(k, block_id) + " has scheduled loops");
-
-  Id own = written_buffer(k, block_id);
-  for (const Block* other : collect_blocks(k.root))
-    if (other->id != block_id && (own == kNoId || writes_buffer(other->body, own)))
-      return reject(RejectReason::kManyWriters,
-                    describe(k, block_id) + " shares its output with " + describe(k, other->id));
-
-  // Step 1. Its producers that are under the loop are complete at the end of an iteration; others come before.
+// The producers of the block under the loop. They are complete at the end of an iteration, all others before the loop.
+Legal<std::vector<Id>> producers_under(const Kernel& k, Id block_id, Id loop_id, const Place& place) {
   std::vector<Id> producers;
   for (Id p : producers_of(k, block_id))
-    if (is_under(*place->loop, p)) producers.push_back(p);
+    if (is_under(*place.loop, p)) producers.push_back(p);
   if (producers.empty())
     return reject(RejectReason::kNotInScope,
                   "no producer of " + describe(k, block_id) + " is under " + describe(k, loop_id));
@@ -342,27 +329,25 @@ Legal<Kernel> reverse_compute_at(const Kernel& k, Id block_id, Id loop_id) {
     // initialisation of the same buffer, in front of the loop, is understood.
     Path other = find_path(k.root, p);
     size_t top = top_level_position(other);
-    bool same_nest = other.nodes[top] == place->loop_path.nodes[top];
+    bool same_nest = other.nodes[top] == place.loop_path.nodes[top];
     bool same_buffer = std::any_of(producers.begin(), producers.end(),
                                    [&](Id q) { return written_buffer(k, q) == written_buffer(k, p); });
     if (!runs_before(k.root, p, loop_id) || (same_nest && !same_buffer))
       return reject(RejectReason::kNotInScope, describe(k, p) + " is not complete before " + describe(k, loop_id));
   }
-  for (Id p : producers) {
-    const Block* producer = find_block(k.root, p);
-    for (const Iter& it : producer->iters)
-      if (it.kind != IterKind::kSpatial && mentions_any(it.binding, place->outer))
+  for (Id p : producers)
+    for (const Iter& it : find_block(k.root, p)->iters)
+      if (it.kind != IterKind::kSpatial && mentions_any(it.binding, place.outer))
         return reject(RejectReason::kReductionOrder,
                       describe(k, p) + " is not complete within an iteration of " + describe(k, loop_id));
-  }
-  for (Id c : consumers_of(k, block_id))
-    if (is_under(*place->loop, c))
-      return reject(RejectReason::kRegionCover, describe(k, c) + " under the loop reads its result");
+  return producers;
+}
 
-  // Step 2. Where a producer is predicated for the sake of a tile inside a tile, the consumer must skip the same
-  // instances: conditions on the loops around are inherited, conditions on the loops below would make the box too big.
-  Editor edit(k);
-  Builder& b = edit.b;
+// Where a producer is predicated for the sake of a tile inside a tile, the consumer must skip the same instances:
+// conditions on the loops around are inherited, conditions on the loops below would make the box too big. nullptr:
+// none.
+Legal<Expr> inherited_condition(Builder& b, const Kernel& k, std::span<const Id> producers, Id loop_id,
+                                const Place& place) {
   Expr inherited = nullptr;
   for (Id p : producers) {
     const Block* producer = find_block(k.root, p);
@@ -373,42 +358,43 @@ Legal<Kernel> reverse_compute_at(const Kernel& k, Id block_id, Id loop_id) {
         return equal(c, b.lt(it.binding, it.extent)) || (it.kind != IterKind::kSpatial && mentions_only(c, it.binding));
       });
       if (whole) continue;
-      bool outer_only = true;
-      visit(c, [&](Expr e) {
-        if (const Var* v = as<Var>(e))
-          if (find_loop(k.root, v->id) != nullptr &&
-              std::find(place->outer.begin(), place->outer.end(), v->id) == place->outer.end())
-            outer_only = false;
-        return outer_only;
+      const bool below = mentions_any(c, [&](Id id) {
+        return find_loop(k.root, id) != nullptr &&
+               std::find(place.outer.begin(), place.outer.end(), id) == place.outer.end();
       });
-      if (!outer_only)
+      if (below)
         return reject(RejectReason::kRegionCover,
                       describe(k, p) + " is predicated on loops below " + describe(k, loop_id));
       inherited = b.logical_and(inherited, c);
     }
   }
+  return inherited;
+}
 
-  // Step 3. Iterators follow the region written under the loop.
-  analysis::Ranges ranges = all_ranges(k);
-  if (Legal<void> ok = check_guests(edit, k, path, ranges); !ok) return tl::make_unexpected(ok.error());
-  std::vector<std::optional<DimRange>> per_iter(block->iters.size());
-  Legal<void> verdict = {};
+// Does one iteration of the loop write the whole box of what it writes of the producer's buffer? Together with another
+// producer, which initialises the rest, or with one around or within it, it does.
+bool writes_box(Editor& edit, const Kernel& k, const Place& place, std::span<const Id> producers, Id p,
+                const analysis::Ranges& ranges) {
+  // Of blocks within blocks the innermost says what is written.
+  auto within = [&](Id outer, Id inner) { return find_path(find_block(k.root, outer)->body, inner).found(); };
+  for (Id q : producers)
+    if (q != p && written_buffer(k, q) == written_buffer(k, p) && (within(p, q) || !within(q, p))) return true;
+  return fills_region(edit, k, place, p, ranges);
+}
+
+// For each iterator of the block the range of what the producers write under the loop.
+Legal<std::vector<std::optional<DimRange>>> follow_producers(Editor& edit, const Kernel& k, const Block& block,
+                                                             std::span<const Id> producers, Id loop_id,
+                                                             const Place& place, const analysis::Ranges& ranges) {
+  std::vector<std::optional<DimRange>> per_iter(block.iters.size());
   for (Id p : producers) {
-    Id buffer = written_buffer(k, p);
-    // Of blocks within blocks the innermost says what is written.
-    auto within = [&](Id outer, Id inner) { return find_path(find_block(k.root, outer)->body, inner).found(); };
-    bool init_too = false, holds_another = false;
-    for (Id q : producers) {
-      if (q == p || written_buffer(k, q) != buffer) continue;
-      holds_another |= within(p, q);
-      init_too |= !within(p, q) && !within(q, p);
-    }
-    if (!init_too && !holds_another && !fills_region(edit, k, *place, p, ranges))
-      return reject(RejectReason::kRegionCover,
-                    "an iteration of " + describe(k, loop_id) + " writes no whole box of " + describe(k, buffer));
-    std::vector<DimRange> region = touched_region(b, k, *place, buffer, true, ranges);
+    const Id buffer = written_buffer(k, p);
+    if (!writes_box(edit, k, place, producers, p, ranges))
+      return reject(RejectReason::kRegionCover, "an iteration of " + describe(k, loop_id) +
+                                                    " does not write a whole box of " + describe(k, buffer));
+    std::vector<DimRange> region = touched_region(edit.b, k, place, buffer, true, ranges);
     std::vector<std::vector<Expr>> reads;
-    visit_roots(block->body, [&](Expr root) {
+    visit_roots(block.body, [&](Expr root) {
       visit(root, [&](Expr e) {
         if (const Load* l = as<Load>(e); l != nullptr && l->buffer == buffer)
           reads.emplace_back(l->indices.begin(), l->indices.end());
@@ -416,31 +402,59 @@ Legal<Kernel> reverse_compute_at(const Kernel& k, Id block_id, Id loop_id) {
       });
     });
     for (const auto& indices : reads) {
-      std::optional<std::vector<int>> plain = plain_indices(*block, indices);
+      std::optional<std::vector<int>> plain = plain_indices(block, indices);
       if (!plain)
         return reject(RejectReason::kNotAffine,
-                      describe(k, block_id) + " reads " + describe(k, buffer) + " at computed indices");
+                      describe(k, block.id) + " reads " + describe(k, buffer) + " at computed indices");
       for (size_t d = 0; d < plain->size(); ++d) {
         int i = (*plain)[d];
         if (i < 0) continue;
         std::optional<DimRange>& mine = per_iter[static_cast<size_t>(i)];
         if (mine && (!equal(mine->base, region[d].base) || !equal(mine->extent, region[d].extent)))
           return reject(RejectReason::kRegionCover,
-                        "producers of " + describe(k, block_id) + " make different regions");
+                        "producers of " + describe(k, block.id) + " make different regions");
         mine = region[d];
       }
     }
   }
-  for (size_t i = 0; i < block->iters.size(); ++i) {
-    const Iter& it = block->iters[i];
-    bool whole = per_iter[i] && is_int(per_iter[i]->base, 0) && ranges.prove_equal(b, per_iter[i]->extent, it.extent);
+  for (size_t i = 0; i < block.iters.size(); ++i) {
+    const Iter& it = block.iters[i];
+    bool whole =
+        per_iter[i] && is_int(per_iter[i]->base, 0) && ranges.prove_equal(edit.b, per_iter[i]->extent, it.extent);
     if (it.kind != IterKind::kSpatial && per_iter[i] && !whole)
       return reject(RejectReason::kReductionOrder, "iterator " + describe(k, it.id) + " reduces over a part only");
     if (it.kind == IterKind::kSpatial && !per_iter[i] && !is_int(it.extent, 1))
       return reject(RejectReason::kRegionCover, "iterator " + describe(k, it.id) + " does not follow the producer");
   }
+  return per_iter;
+}
+
+}  // namespace
+
+Legal<Kernel> reverse_compute_at(const Kernel& k, Id block_id, Id loop_id) {
+  Path path = find_path(k.root, block_id);
+  const Block* block = path.found() ? as<Block>(path.nodes.back()) : nullptr;
+  if (block == nullptr) return unknown(k, "block", block_id);
+  TCC_TRY(const Place place, find_place(k, block_id, loop_id));
+  if (has_predicate_or_bound_loop(path))
+    return reject(RejectReason::kLoopKindTaken, describe(k, block_id) + " has scheduled loops");
+  Id own = written_buffer(k, block_id);
+  for (const Block* other : collect_blocks(k.root))
+    if (other->id != block_id && (own == kNoId || writes_buffer(other->body, own)))
+      return reject(RejectReason::kManyWriters,
+                    describe(k, block_id) + " shares its output with " + describe(k, other->id));
+
+  TCC_TRY(const std::vector<Id> producers, producers_under(k, block_id, loop_id, place));
+  for (Id c : consumers_of(k, block_id))
+    if (is_under(*place.loop, c))
+      return reject(RejectReason::kRegionCover, describe(k, c) + " under the loop reads its result");
+  Editor edit(k);
+  TCC_TRY(const Expr inherited, inherited_condition(edit.b, k, producers, loop_id, place));
+  analysis::Ranges ranges = all_ranges(k);
+  TCC_TRY_VOID(check_remaining_blocks(edit, k, path, ranges));
+  TCC_TRY(const auto per_iter, follow_producers(edit, k, *block, producers, loop_id, place, ranges));
   Stmt nest = regenerate(edit, *block, per_iter, ranges);
-  if (inherited != nullptr) nest = add_predicate(b, nest, inherited);
+  if (inherited != nullptr) nest = add_predicate(edit.b, nest, inherited);
   return move_block(edit, k, block_id, loop_id, nest, false, [&](Stmt s) {
     return std::any_of(producers.begin(), producers.end(), [&](Id p) { return find_path(s, p).found(); });
   });

@@ -51,8 +51,8 @@ class Decomposer {
       return true;
     });
     if (reads_itself) return refuse("reads what it writes");
-    if (Legal<void> ok = check_loops(); !ok) return tl::make_unexpected(ok.error());
-    if (Legal<void> ok = find_bounds(); !ok) return tl::make_unexpected(ok.error());
+    TCC_TRY_VOID(check_loops());
+    TCC_TRY_VOID(find_bounds());
     Stmt fill = fill_nest(*store, out);
     Stmt copy = copy_block(*store);
     Stmt root = replace_at(b(), path_, copy);

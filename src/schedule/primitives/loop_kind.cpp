@@ -85,12 +85,9 @@ Legal<Kernel> set_kind(const Kernel& k, Id id, LoopKind kind, Axis axis, const c
   if (loop->loop_kind != LoopKind::kSerial)
     return reject(RejectReason::kLoopKindTaken,
                   fmt::format("{} of {}, which is {}", what, describe(k, id), loop_kind_name(loop->loop_kind)));
-  if (spatial_only)
-    if (Legal<void> ok = check_spatial(k, *loop, what); !ok) return tl::make_unexpected(ok.error());
-  if (kind == LoopKind::kVectorized)
-    if (Legal<void> ok = check_no_private_storage(k, *loop); !ok) return tl::make_unexpected(ok.error());
-  if (kind == LoopKind::kBound)
-    if (Legal<void> ok = check_axis(k, path, axis); !ok) return tl::make_unexpected(ok.error());
+  if (spatial_only) TCC_TRY_VOID(check_spatial(k, *loop, what));
+  if (kind == LoopKind::kVectorized) TCC_TRY_VOID(check_no_private_storage(k, *loop));
+  if (kind == LoopKind::kBound) TCC_TRY_VOID(check_axis(k, path, axis));
   Editor edit(k);
   Stmt changed = edit.b.loop(loop->id, loop->extent, loop->body, kind, axis, loop->annotations);
   return edit.finish(replace_at(edit.b, path, changed));

@@ -40,7 +40,7 @@ class Padder {
       : edit_(k), path_(path), block_(*as<Block>(path.nodes.back())), multiples_(multiples) {}
 
   Legal<Kernel> run() {
-    if (Legal<void> ok = check_nest(); !ok) return tl::make_unexpected(ok.error());
+    TCC_TRY_VOID(check_nest());
     const Store* store = as<Store>(block_.body);
     if (store == nullptr || store->predicate != nullptr || block_.predicate != nullptr)
       return refuse("is more than one unconditional store");
@@ -58,17 +58,15 @@ class Padder {
     std::vector<Stmt> before, after;
     for (const Load* l : factors) {
       if (renamed.count(l->buffer) != 0) return refuse("reads one buffer twice");
-      Legal<const Buffer*> padded = padded_buffer(l->buffer, l->indices);
-      if (!padded) return tl::make_unexpected(padded.error());
-      if (*padded == nullptr) continue;
-      renamed[l->buffer] = (*padded)->id;
-      before.push_back(copy_in(**padded, *edit_.kernel.buffer(l->buffer)));
+      TCC_TRY(const Buffer* padded, padded_buffer(l->buffer, l->indices));
+      if (padded == nullptr) continue;
+      renamed[l->buffer] = padded->id;
+      before.push_back(copy_in(*padded, *edit_.kernel.buffer(l->buffer)));
     }
-    Legal<const Buffer*> result = padded_buffer(store->buffer, store->indices);
-    if (!result) return tl::make_unexpected(result.error());
-    if (*result != nullptr) {
-      renamed[store->buffer] = (*result)->id;
-      after.push_back(copy_out(*edit_.kernel.buffer(store->buffer), **result));
+    TCC_TRY(const Buffer* result, padded_buffer(store->buffer, store->indices));
+    if (result != nullptr) {
+      renamed[store->buffer] = result->id;
+      after.push_back(copy_out(*edit_.kernel.buffer(store->buffer), *result));
     }
     if (renamed.empty())
       return reject(RejectReason::kBadFactor, describe(edit_.kernel, block_.id) + " has whole tiles already");

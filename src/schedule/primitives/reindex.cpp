@@ -224,7 +224,7 @@ Legal<Kernel> reindex(const Kernel& k, Id block_id, int read_index, Id& out) {
       return reject(RejectReason::kManyWriters, describe(k, block_id) + " does not write exactly one buffer");
     if (count_writers(k, buffer) > 1)
       return reject(RejectReason::kManyWriters, describe(k, buffer) + " is written by other blocks too");
-    if (Legal<void> ok = check_apart(k, path, consumers_of(k, block_id)); !ok) return tl::make_unexpected(ok.error());
+    TCC_TRY_VOID(check_apart(k, path, consumers_of(k, block_id)));
     return reindexer.write(buffer, out);
   }
   std::vector<Id> reads = read_buffers(k, block_id);
@@ -237,7 +237,7 @@ Legal<Kernel> reindex(const Kernel& k, Id block_id, int read_index, Id& out) {
   std::vector<Id> writers;
   for (const Block* other : collect_blocks(k.root))
     if (writes_buffer(other->body, buffer)) writers.push_back(other->id);
-  if (Legal<void> ok = check_apart(k, path, writers); !ok) return tl::make_unexpected(ok.error());
+  TCC_TRY_VOID(check_apart(k, path, writers));
   return reindexer.read(buffer, out);
 }
 

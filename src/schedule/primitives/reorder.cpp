@@ -36,7 +36,7 @@ Legal<Kernel> reorder(const Kernel& k, std::span<const Id> loops) {
           order = reject(RejectReason::kReductionOrder, "block " + describe(k, block->id) + " runs in order");
     return order.has_value();
   });
-  if (!order) return tl::make_unexpected(order.error());
+  TCC_TRY_VOID(order);
 
   // A reduction that is computed again in each iteration of some loop must finish before it starts again.
   Editor edit(k);

@@ -181,9 +181,8 @@ Stmt final_nest(Editor& edit, const Request& r, const Buffer& copy, Expr predica
 }  // namespace
 
 Legal<Kernel> rfactor(const Kernel& k, Id block_id, Id loop_id, Id& out) {
-  Legal<Request> request = check(k, block_id, loop_id);
-  if (!request) return tl::make_unexpected(request.error());
-  const Request& r = *request;
+  TCC_TRY(Request request, check(k, block_id, loop_id));
+  const Request& r = request;
   Editor edit(k);
   std::optional<Expr> predicate = result_predicate(edit, r);
   if (!predicate)

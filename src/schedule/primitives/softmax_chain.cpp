@@ -37,7 +37,7 @@ class ChainMatcher {
   ChainMatcher(Builder& b, const Kernel& k) : b_(b), k_(k) {}
 
   Legal<SoftmaxChain> run(Id product) {
-    if (Legal<void> ok = match(product); !ok) return tl::make_unexpected(ok.error());
+    TCC_TRY_VOID(match(product));
     return std::move(c_);
   }
 
@@ -134,12 +134,11 @@ class ChainMatcher {
 };
 
 Legal<void> ChainMatcher::match(Id block) {
-  Legal<ChainLink> product = link(block, "weighted sum");
-  if (!product) return tl::make_unexpected(product.error());
-  c_.product = std::move(*product);
-  if (Legal<void> ok = match_product(); !ok) return ok;
-  if (Legal<void> ok = match_weights(); !ok) return ok;
-  if (Legal<void> ok = match_rows(); !ok) return ok;
+  TCC_TRY(ChainLink product, link(block, "weighted sum"));
+  c_.product = std::move(product);
+  TCC_TRY_VOID(match_product());
+  TCC_TRY_VOID(match_weights());
+  TCC_TRY_VOID(match_rows());
   return match_uses();
 }
 
@@ -197,16 +196,14 @@ Legal<void> ChainMatcher::match_weights() {
     const auto [e, total] = *quotient_of(c_.divide.store->value);
     std::optional<std::vector<int>> plain = plain_indices(*c_.divide.block, e->indices);
     if (!plain || *plain != c_.divide.at) return refuse(name(c_.divide.block->id) + " is not elementwise");
-    Legal<ChainLink> writer = writer_of(e->buffer, "exponential");
-    if (!writer) return tl::make_unexpected(writer.error());
-    c_.exp = std::move(*writer);
+    TCC_TRY(ChainLink writer, writer_of(e->buffer, "exponential"));
+    c_.exp = std::move(writer);
     std::optional<std::vector<int>> rows =
         row_indices(*c_.divide.block, dims_of(*c_.divide.block, c_.divide.at), total->indices);
     if (!rows) return refuse(name(c_.divide.block->id) + " does not divide by one number a row");
     c_.total_at = *rows;
-    Legal<ChainLink> sum = writer_of(total->buffer, "sum of the exponentials");
-    if (!sum) return tl::make_unexpected(sum.error());
-    c_.sum = std::move(*sum);
+    TCC_TRY(ChainLink sum, writer_of(total->buffer, "sum of the exponentials"));
+    c_.sum = std::move(sum);
   }
   c_.weights = c_.exp.store->buffer;
   c_.exp_dims = dims_of(*c_.exp.block, c_.exp.at);
@@ -220,9 +217,8 @@ Legal<void> ChainMatcher::match_weights() {
   if (top != nullptr && top->predicate == nullptr) rows = row_indices(*c_.exp.block, c_.exp_dims, top->indices);
   if (!rows) return refuse(name(c_.exp.block->id) + " does not subtract one number a row");
   c_.top_at = *rows;
-  Legal<ChainLink> max = writer_of(top->buffer, "maximum");
-  if (!max) return tl::make_unexpected(max.error());
-  c_.max = std::move(*max);
+  TCC_TRY(ChainLink max, writer_of(top->buffer, "maximum"));
+  c_.max = std::move(max);
   if (loads_from(c_.score, top->buffer)) return refuse("the scores depend on their maximum");
   if (c_.divided) return {};
   // Without a division before the product, some block sums the exponentials.
@@ -230,9 +226,8 @@ Legal<void> ChainMatcher::match_weights() {
     if (block->id == c_.product.block->id || block->reducer != ReducerKind::kSum ||
         !reads_buffer(block->body, c_.weights))
       continue;
-    Legal<ChainLink> sum = link(block->id, "sum of the exponentials");
-    if (!sum) return tl::make_unexpected(sum.error());
-    c_.sum = std::move(*sum);
+    TCC_TRY(ChainLink sum, link(block->id, "sum of the exponentials"));
+    c_.sum = std::move(sum);
     return {};
   }
   return refuse("nothing sums " + name(c_.weights));

@@ -29,26 +29,25 @@ bool scope_fits(Scope have, Scope want) {
 }  // namespace
 
 Legal<Kernel> set_scope(const Kernel& k, Id block_id, Scope scope) {
-  Legal<const Buffer*> buffer = own_temporary(k, block_id);
-  if (!buffer) return tl::make_unexpected(buffer.error());
+  TCC_TRY(const Buffer* buffer, own_temporary(k, block_id));
   if (scope == Scope::kConst)
     return reject(RejectReason::kBadFactor,
-                  fmt::format("{} cannot be written in scope {}", describe(k, (*buffer)->id), scope_name(scope)));
+                  fmt::format("{} cannot be written in scope {}", describe(k, buffer->id), scope_name(scope)));
   Legal<void> verdict = {};
   visit(k.root, [&](Stmt s) {
     const InstrCall* call = as<InstrCall>(s);
     if (call == nullptr) return verdict.has_value();
     const tcc::ir::Instruction& spec = instruction(call->instr);
     for (size_t i = 0; i < call->operands.size(); ++i)
-      if (call->operands[i].buffer == (*buffer)->id && !scope_fits(scope, spec.operands[i].scope))
+      if (call->operands[i].buffer == buffer->id && !scope_fits(scope, spec.operands[i].scope))
         verdict = reject(RejectReason::kBadInstruction,
-                         fmt::format("{} wants its operand {} in scope {}", spec.name, describe(k, (*buffer)->id),
+                         fmt::format("{} wants its operand {} in scope {}", spec.name, describe(k, buffer->id),
                                      scope_name(spec.operands[i].scope)));
     return verdict.has_value();
   });
-  if (!verdict) return tl::make_unexpected(verdict.error());
+  TCC_TRY_VOID(verdict);
   Editor edit(k);
-  Buffer changed = **buffer;
+  Buffer changed = *buffer;
   changed.scope = scope;
   edit.replace_buffer(edit.b.buffer(changed));
   return edit.finish(k.root);
@@ -56,18 +55,17 @@ Legal<Kernel> set_scope(const Kernel& k, Id block_id, Scope scope) {
 
 Legal<Kernel> storage_align(const Kernel& k, Id block_id, int64_t dim, int64_t factor, int64_t offset) {
   constexpr int64_t kLargest = 1 << 20;
-  Legal<const Buffer*> buffer = own_temporary(k, block_id);
-  if (!buffer) return tl::make_unexpected(buffer.error());
-  std::string name = describe(k, (*buffer)->id);
-  if (dim < 0 || static_cast<size_t>(dim) >= (*buffer)->shape.size())
+  TCC_TRY(const Buffer* buffer, own_temporary(k, block_id));
+  std::string name = describe(k, buffer->id);
+  if (dim < 0 || static_cast<size_t>(dim) >= buffer->shape.size())
     return reject(RejectReason::kBadFactor,
-                  fmt::format("{} has {} dimensions, there is no dimension {}", name, (*buffer)->shape.size(), dim));
+                  fmt::format("{} has {} dimensions, there is no dimension {}", name, buffer->shape.size(), dim));
   if (factor < 1 || factor > kLargest || offset < 0 || offset > kLargest)
     return reject(RejectReason::kBadFactor,
                   fmt::format("stride {} * k + {}: the factor is 1 to 2^20, the offset 0 to 2^20", factor, offset));
-  if ((*buffer)->layout != nullptr)
+  if (buffer->layout != nullptr)
     return reject(RejectReason::kBadFactor, name + " has a layout already, which says where its elements are");
-  for (Expr e : (*buffer)->shape) {
+  for (Expr e : buffer->shape) {
     bool fixed = true;
     visit(e, [&](Expr x) {
       if (const Var* v = as<Var>(x))
@@ -77,7 +75,7 @@ Legal<Kernel> storage_align(const Kernel& k, Id block_id, int64_t dim, int64_t f
     if (!fixed) return reject(RejectReason::kNotConstant, "the shape of " + name + " is known at run time only");
   }
   Editor edit(k);
-  Buffer changed = **buffer;
+  Buffer changed = *buffer;
   changed.padding = {static_cast<int32_t>(dim), static_cast<int32_t>(factor), static_cast<int32_t>(offset)};
   edit.replace_buffer(edit.b.buffer(changed));
   return edit.finish(k.root);

@@ -33,10 +33,9 @@ class Streamer {
     for (Expr tile : {tile_keys_, tile_rows_})
       if (tile == nullptr || (is_int(tile) && (int_value(tile) < 1 || int_value(tile) > 1 << 20)))
         return reject(RejectReason::kBadFactor, "the tiles of keys and rows have 1 to 2^20 elements");
-    Legal<SoftmaxChain> chain = find_softmax_chain(b(), k_, block);
-    if (!chain) return tl::make_unexpected(chain.error());
-    c_ = std::move(*chain);
-    if (Legal<void> ok = choose_buffers(); !ok) return tl::make_unexpected(ok.error());
+    TCC_TRY(SoftmaxChain chain, find_softmax_chain(b(), k_, block));
+    c_ = std::movechain;
+    TCC_TRY_VOID(choose_buffers());
     return edit_.finish(build(out));
   }
 

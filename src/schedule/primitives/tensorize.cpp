@@ -236,21 +236,20 @@ Legal<Kernel> tensorize(const Kernel& k, Id id, std::string_view instruction_nam
                   describe(k, id) + " holds no loops: blockize the loops around it first");
   if (outer != nullptr && outer->init != nullptr)
     return reject(RejectReason::kReductionOrder, describe(k, id) + " still has its initialisation");
-  Legal<Chain> chain = chain_below(k, outer != nullptr ? outer->body : path.nodes.back(), id);
-  if (!chain) return tl::make_unexpected(chain.error());
-  if (chain->loops.size() != pattern->loops.size())
-    return refuse(fmt::format("has {} loops instead of {}", pattern->loops.size(), chain->loops.size()));
-  const Store* body = as<Store>(chain->block->body);
+  TCC_TRY(Chain chain, chain_below(k, outer != nullptr ? outer->body : path.nodes.back(), id));
+  if (chain.loops.size() != pattern->loops.size())
+    return refuse(fmt::format("has {} loops instead of {}", pattern->loops.size(), chain.loops.size()));
+  const Store* body = as<Store>(chain.block->body);
   if (body == nullptr || body->predicate != nullptr) return refuse("the block is more than one store");
 
   Editor edit(k);
   Substitution bindings;
-  for (const Iter& it : chain->block->iters) bindings.set(it.id, it.binding);
+  for (const Iter& it : chain.block->iters) bindings.set(it.id, it.binding);
   const Store* actual = as<Store>(substitute(edit.b, body, bindings));
   analysis::Ranges ranges = all_ranges(k);
-  Matcher matcher(k, edit.b, row, *chain, ranges);
-  if (!match_any(edit.b, matcher, *pattern, *chain, *actual))
-    return refuse("does not do what " + describe(k, chain->block->id) + " does");
+  Matcher matcher(k, edit.b, row, chain, ranges);
+  if (!match_any(edit.b, matcher, *pattern, chain, *actual))
+    return refuse("does not do what " + describe(k, chain.block->id) + " does");
   if (outer != nullptr) {
     Stmt call = edit.b.block(outer->id, outer->iters, edit.b.instr(row, matcher.operands(), {}), nullptr,
                              outer->predicate, outer->reducer, outer->annotations);
@@ -258,9 +257,8 @@ Legal<Kernel> tensorize(const Kernel& k, Id id, std::string_view instruction_nam
   }
   path.nodes.pop_back();
   std::vector<const Loop*> around = loops_on(path);
-  Legal<Stmt> call = call_block(edit, *chain, around, row, matcher.operands());
-  if (!call) return tl::make_unexpected(call.error());
-  return edit.finish(replace_at(edit.b, find_path(k.root, id), *call));
+  TCC_TRY(Stmt call, call_block(edit, chain, around, row, matcher.operands()));
+  return edit.finish(replace_at(edit.b, find_path(k.root, id), call));
 }
 
 }  // namespace tcc::schedule

@@ -17,8 +17,8 @@ class BlockTransformer {
   }
 
   Legal<Kernel> run() {
-    if (Legal<void> ok = check_loops(); !ok) return tl::make_unexpected(ok.error());
-    if (Legal<void> ok = check_map(); !ok) return tl::make_unexpected(ok.error());
+    TCC_TRY_VOID(check_loops());
+    TCC_TRY_VOID(check_map());
     return edit_.finish(replace_at(b(), prefix(path_, first_ + 1), new_nest()));
   }
 
