@@ -61,6 +61,7 @@ class TraceWriter {
         {Op::kSplit, [](TraceWriter& w,
                         const At& at) { w.out_.schedule.split(at.loop, std::array{ExprRv{}, lit(1 + w.below(7))}); }},
         {Op::kFuse, [](TraceWriter& w, const At& at) { w.fuse(at.loops); }},
+        {Op::kMerge, [](TraceWriter& w, const At& at) { w.merge(at); }},
         {Op::kReorder, [](TraceWriter& w, const At& at) { w.reorder(at.loops); }},
         {Op::kComputeAt, [](TraceWriter& w, const At& at) { w.move(at.block, true); }},
         {Op::kReverseComputeAt, [](TraceWriter& w, const At& at) { w.move(at.block, false); }},
@@ -163,6 +164,14 @@ class TraceWriter {
     size_t i = static_cast<size_t>(rng_.below(static_cast<int64_t>(loops.size())));
     size_t n = 1 + static_cast<size_t>(rng_.below(static_cast<int64_t>(loops.size() - i)));
     out_.schedule.fuse(std::span(loops).subspan(i, std::min<size_t>(n, 3)));
+  }
+  // With the loop of another block at the same depth.
+  void merge(const At& at) {
+    schedule::Schedule& s = out_.schedule;
+    std::vector<schedule::LoopRv> others = s.get_loops(any(blocks_));
+    if (!s.ok() || others.empty()) return;
+    const size_t depth = static_cast<size_t>(rng_.below(std::ssize(at.loops)));
+    s.merge(at.loops[depth], others[std::min(depth, others.size() - 1)]);
   }
   void reorder(std::vector<schedule::LoopRv> order) {
     for (size_t i = order.size(); i > 1; --i)

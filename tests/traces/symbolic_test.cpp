@@ -181,6 +181,29 @@ task::Task product_of_tiles() {
   return t;
 }
 
+task::Task siblings() {
+  auto k = ir::parse(R"(kernel built {
+  input A: f32[12]
+  output B: f32[12]
+  output C: f32[12]
+  for i in 12 {
+    block twice(vi: spatial 12 = i) {
+      B[vi] = A[vi] * 2.0
+    }
+  }
+  for j in 12 {
+    block plus(vj: spatial 12 = j) {
+      C[vj] = A[vj] + 1.0
+    }
+  }
+})");
+  if (!k) FAIL(k.error().message);
+  task::Task t;
+  t.workload = "siblings";
+  t.kernel = *k;
+  return t;
+}
+
 // Those that begin with plain loops, which are tiled afterwards or beside them, and those of one family alone.
 std::vector<Row> other_rows() {
   return {
@@ -214,6 +237,11 @@ std::vector<Row> other_rows() {
          s.split(depth[0], s.sample_perfect_tile(depth[0], 2, 4));
          s.tensorize(s.get_loops(s.decompose_reduction(gemm, s.get_loops(gemm)[2]))[2], "amx.zero.f32");
          s.tensorize(rows[1], "amx.tdpbf16ps.kn");
+       }},
+      {Op::kMerge, siblings(),
+       [](Schedule& s) {
+         LoopRv merged = s.merge(s.get_loops(s.get_block("twice"))[0], s.get_loops(s.get_block("plus"))[0]);
+         s.split(merged, s.sample_perfect_tile(merged, 2, 4));
        }},
       {Op::kStreamReduction, task::make_attention({.heads = 2, .queries = 6, .keys = 8, .depth = 4, .mask = true}),
        [](Schedule& s) {

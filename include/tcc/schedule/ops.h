@@ -85,7 +85,8 @@ enum class Flag : uint8_t { kNone, kSampling, kQuery };
   X(Reindex, reindex, 1, 1, kNone, {"read", kRead, -1, kMostReads}) \
   X(DecomposePadding, decompose_padding, 2, 2, kNone) \
   X(TransformBlockLayout, transform_block_layout, 1, 1, kNone, {"map", kDigits}) \
-  X(StreamReduction, stream_reduction, 3, 4, kNone)
+  X(StreamReduction, stream_reduction, 3, 4, kNone) \
+  X(Merge, merge, 2, 2, kNone)
 // clang-format on
 
 enum class Op : uint8_t {

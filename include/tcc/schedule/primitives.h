@@ -25,6 +25,8 @@ using ir::RejectReason;
 Legal<Kernel> split(const Kernel& k, Id loop, std::span<const Expr> factors, std::vector<Id>& out);
 // Consecutive loops -> one.
 Legal<Kernel> fuse(const Kernel& k, std::span<const Id> loops, Id& out);
+// Two neighbours with equal extents -> one loop around both bodies, which must be independent.
+Legal<Kernel> merge(const Kernel& k, Id first, Id second, Id& out);
 // Permutes loops of one chain; loops of the chain that are not named keep their place.
 Legal<Kernel> reorder(const Kernel& k, std::span<const Id> loops);
 

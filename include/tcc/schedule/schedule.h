@@ -54,6 +54,9 @@ class Schedule {
 
   std::vector<LoopRv> split(LoopRv loop, std::span<const ExprRv> factors);
   LoopRv fuse(std::span<const LoopRv> loops);
+  LoopRv merge(LoopRv first, LoopRv second) {
+    return {step(Op::kMerge, {variable(first.rv), variable(second.rv)}, {}, 1)};
+  }
   void reorder(std::span<const LoopRv> loops);
   void compute_at(BlockRv block, LoopRv loop);
   void reverse_compute_at(BlockRv block, LoopRv loop);
