@@ -94,6 +94,52 @@ TEST_CASE("fragments of mma.m16n8k16 follow the manual", "[instr]") {
   }
 }
 
+TEST_CASE("fragments of mma.m16n8k8 bf16 follow the manual", "[instr]") {
+  Arena arena;
+  const Instruction& row = instruction(find_instruction("mma.m16n8k8.f32.bf16"));
+  auto place = [&](size_t operand, int64_t i, int64_t j) {
+    auto l = parse_layout(arena, row.operands[operand].layout);
+    return ir::apply(**l, std::vector<int64_t>{i, j});
+  };
+  for (int64_t lane = 0; lane < 32; ++lane) {
+    const int64_t group = lane / 4, t = lane % 4;
+    for (int64_t i = 0; i < 4; ++i) {
+      CHECK(place(1, group + (i / 2) * 8, t * 2 + i % 2) == PhysicalIndex{0, 0, lane, i});
+      CHECK(place(0, group + (i / 2) * 8, t * 2 + i % 2) == PhysicalIndex{0, 0, lane, i});
+    }
+    for (int64_t i = 0; i < 2; ++i) CHECK(place(2, t * 2 + i, group) == PhysicalIndex{0, 0, lane, i});
+  }
+}
+
+TEST_CASE("rows are found by types, participants and shapes", "[instr]") {
+  auto names_of = [](const std::vector<int32_t>& rows) {
+    std::vector<std::string> out;
+    for (int32_t row : rows) out.emplace_back(instruction(row).name);
+    return out;
+  };
+  // The most terms first: a space tries them in this order.
+  CHECK(names_of(find_products(Type::kBF16, Participants::kWarp)) ==
+        std::vector<std::string>{"mma.m16n8k16.f32.bf16", "mma.m16n8k16.f32.bf16.bt", "mma.m16n8k8.f32.bf16",
+                                 "mma.m16n8k8.f32.bf16.bt"});
+  CHECK(names_of(find_products(Type::kI8, Participants::kWarp)) ==
+        std::vector<std::string>{"mma.m16n8k32.i32.i8", "mma.m16n8k32.i32.i8.bt"});
+  CHECK(names_of(find_products(Type::kU8, Participants::kThread)) == std::vector<std::string>{"zmm.vpdpbusd"});
+  CHECK(find_products(Type::kF64, Participants::kWarp).empty());
+  const Instruction& tile = instruction(find_instruction("amx.tdpbf16ps.kn"));
+  CHECK(instruction(find_tile_load(Family::kAmx, tile.operands[1])).name == "amx.load.bf16");
+  CHECK(instruction(find_tile_load(Family::kAmx, tile.operands[2])).name == "amx.load.bf16.pairs");
+  CHECK(instruction(find_tile_zero(Family::kAmx, tile.operands[0])).name == "amx.zero.f32");
+  CHECK(instruction(find_tile_store(Family::kAmx, tile.operands[0])).name == "amx.store.f32");
+  CHECK(instruction(find_tensor_copy(Type::kF16, Scope::kShared, true)).name == "tma.load.multicast.f16");
+  CHECK(instruction(find_tensor_copy(Type::kF16, Scope::kGlobal)).name == "tma.store.f16");
+  CHECK(find_tensor_copy(Type::kI8, Scope::kShared) == -1);
+  CHECK(instruction(instruction_row(Family::kMbarrier, Behaviour::kMbarrierArrive, 1)).name ==
+        "mbarrier.arrive.cluster");
+  CHECK(instruction(instruction_row(Family::kTensorCopy, Behaviour::kCopyWaitRead)).name == "tma.wait_read");
+  CHECK(reads_transposed(instruction(find_instruction("ldmatrix.x2.trans.f16")), 1));
+  CHECK_FALSE(reads_transposed(instruction(find_instruction("ldmatrix.x2.f16")), 1));
+}
+
 TEST_CASE("fragments of mma.m16n8k8 tf32 and m16n8k32 i8 follow the manual", "[instr]") {
   Arena arena;
   auto place = [&](const char* name, int operand, int64_t i, int64_t j) {

@@ -53,7 +53,11 @@ constexpr OperandSpec kInt8[] = {fragment("D", Type::kI32, Access::kReadWrite, 1
 constexpr OperandSpec kF16K8[] = {kF16[0], fragment("A", Type::kF16, Access::kRead, 16, 8, kD16x8),
                                   fragment("B", Type::kF16, Access::kRead, 8, 8, kB8x8Half)};
 
+constexpr OperandSpec kBF16K8[] = {kF16[0], fragment("A", Type::kBF16, Access::kRead, 16, 8, kD16x8),
+                                   fragment("B", Type::kBF16, Access::kRead, 8, 8, kB8x8Half)};
+
 // B transposed.
+constexpr OperandSpec kBF16K8Bt[] = {kF16[0], kBF16K8[1], fragment("B", Type::kBF16, Access::kRead, 8, 8, kBt8x8Half)};
 constexpr OperandSpec kF16K8Bt[] = {kF16[0], kF16K8[1], fragment("B", Type::kF16, Access::kRead, 8, 8, kBt8x8Half)};
 constexpr OperandSpec kF16Bt[] = {kF16[0], kF16[1], fragment("B", Type::kF16, Access::kRead, 8, 16, kBt8x16)};
 constexpr OperandSpec kBF16Bt[] = {kBF16[0], kBF16[1], fragment("B", Type::kBF16, Access::kRead, 8, 16, kBt8x16)};
@@ -66,15 +70,22 @@ constexpr std::string_view kFloat16 =
 constexpr std::string_view kFloat16Bt =
     "for i in 16 { for j in 8 { for k in 16 { D[i, j] = D[i, j] + f32(A[i, k]) * f32(B[j, k]) } } }";
 
+constexpr std::string_view kFloat8 =
+    "for i in 16 { for j in 8 { for k in 8 { D[i, j] = D[i, j] + f32(A[i, k]) * f32(B[k, j]) } } }";
+constexpr std::string_view kFloat8Bt =
+    "for i in 16 { for j in 8 { for k in 8 { D[i, j] = D[i, j] + f32(A[i, k]) * f32(B[j, k]) } } }";
+
 constexpr Instruction kRows[] = {
     row("mma.m16n8k16.f32.f16", "mma_m16n8k16", kF16, kFloat16, 4096,
         "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 %D, %A, %B, %D;"),
-    row("mma.m16n8k8.f32.f16", "mma_m16n8", kF16K8,
-        "for i in 16 { for j in 8 { for k in 8 { D[i, j] = D[i, j] + f32(A[i, k]) * f32(B[k, j]) } } }", 2048,
+    row("mma.m16n8k8.f32.f16", "mma_m16n8", kF16K8, kFloat8, 2048,
         "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 %D, %A, %B, %D;"),
-    row("mma.m16n8k8.f32.f16.bt", "mma_m16n8", kF16K8Bt,
-        "for i in 16 { for j in 8 { for k in 8 { D[i, j] = D[i, j] + f32(A[i, k]) * f32(B[j, k]) } } }", 2048,
+    row("mma.m16n8k8.f32.f16.bt", "mma_m16n8", kF16K8Bt, kFloat8Bt, 2048,
         "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 %D, %A, %B, %D;"),
+    row("mma.m16n8k8.f32.bf16", "bf16", kBF16K8, kFloat8, 2048,
+        "mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 %D, %A, %B, %D;"),
+    row("mma.m16n8k8.f32.bf16.bt", "bf16", kBF16K8Bt, kFloat8Bt, 2048,
+        "mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 %D, %A, %B, %D;"),
     row("mma.m16n8k16.f32.bf16", "bf16", kBF16, kFloat16, 4096,
         "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 %D, %A, %B, %D;"),
     row("mma.m16n8k16.f16.f16", "mma_m16n8k16", kHalf,
