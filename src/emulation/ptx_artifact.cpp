@@ -56,7 +56,7 @@ Result<Param> make_param(interp::TensorData& tensor, size_t buffer, const codege
 
 Result<PtxReport> run_artifact(const codegen::Artifact& artifact, std::span<interp::TensorData* const> params,
                                const PtxOptions& options) {
-  if (artifact.format != codegen::CodeFormat::kPtx) return input_error("the artifact is no PTX");
+  if (artifact.format != codegen::CodeFormat::kPtx) return input_error("expected an artifact in PTX");
   TCC_TRY(const PtxModule module, parse_ptx(artifact.code));
   std::vector<PtxBuffer> buffers;
   std::vector<Param> made;

@@ -63,7 +63,7 @@ struct Ins {
   Kind kind = Kind::kPlain;
   Space space = Space::kGeneric;
   bool guard_negated = false;
-  bool aligned = false;  // barriers and collectives: all threads of a warp stand at this instruction
+  bool aligned = false;  // barriers and collectives: all threads of a warp are at this instruction
   bool wide = true;      // addresses are 64 bits
   uint8_t bytes = 0;     // memory: of the whole access
   uint8_t count = 1;     // memory: elements of a vector

@@ -30,7 +30,7 @@ void issue(Warp& w, const Ins& i, int l) {
   }
   if (((to | (wanted > 0 ? from : 0)) & static_cast<uint64_t>(i.bytes - 1)) != 0) {
     m.report(Find::kMisaligned, w, l, i,
-             fmt::format("addresses {:#x} and {:#x} are no multiples of {}", to, from, i.bytes));
+             fmt::format("addresses {:#x} and {:#x} must be multiples of {}", to, from, i.bytes));
     return;
   }
   if (to > static_cast<uint64_t>(shared.size) || static_cast<int64_t>(to) > shared.size - i.bytes) {
@@ -59,7 +59,7 @@ void issue(Warp& w, const Ins& i, int l) {
   }
   uint8_t* contents = shared.contents + copy.to;
   if (*std::max_element(contents, contents + i.bytes) == kOutside) {
-    m.report(Find::kOutOfBounds, w, l, i, m.place_text(shared, copy.to) + " lies between arrays");
+    m.report(Find::kOutOfBounds, w, l, i, m.place_text(shared, copy.to) + " is between arrays");
     return;
   }
   if (shared.cells != nullptr) m.note_write(w, l, i, shared, copy.to, i.bytes, false);

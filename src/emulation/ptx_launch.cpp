@@ -1,4 +1,4 @@
-// Making blocks and running their warps: lanes that stand at the same instruction go on together until they part, meet
+// Making blocks and running their warps: lanes that are at the same instruction go on together until they part, meet
 // others at a label, wait, or have used up their slice.
 #include <algorithm>
 

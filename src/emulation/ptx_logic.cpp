@@ -106,7 +106,7 @@ void select_setp(Selector& x) {
     if (second[0].kind == Operand::Kind::kRegister && second[0].reg.type == Type::kPred) {
       opposite = second[0].reg.place;
     } else if (second[0].kind != Operand::Kind::kSink) {
-      x.fail("the second result of setp is no predicate");
+      x.fail("expected a predicate as second result of setp");
     }
   }
   if (combined >= 0) {
@@ -151,7 +151,7 @@ constexpr auto kXor = []<class T>(T a, T b) -> T { return static_cast<T>(a ^ b);
 constexpr auto kNot = []<class T>(T a) -> T { return static_cast<T>(~a); };
 constexpr auto kSame = []<class T>(T a) -> T { return a; };
 
-// Predicates: bit 0 and 1 of mode negate the operands; a literal stands in imm when the operand is -1.
+// Predicates: bit 0 and 1 of mode negate the operands; a literal is in imm when the operand is -1.
 template <auto Op>
 void run_predicates(Warp& w, const Ins& i, uint32_t lanes) {
   const uint32_t a = (i.mode & 1) != 0 ? ~w.preds[i.a] : w.preds[i.a];

@@ -41,7 +41,8 @@ Fragment read_fragment(const ir::OperandSpec& spec) {
   }
   return f;
 }
-// One for each mma instruction of the table; rows that differ in how B lies in memory only are the same instruction.
+// One for each mma instruction of the table; rows that differ in the order of B in memory only are the same
+// instruction.
 const std::vector<Product>& products() {
   static const std::vector<Product> all = [] {
     std::vector<Product> out;

@@ -1,5 +1,5 @@
-// Barriers in shared memory, barriers of a cluster, and the registers that warpgroups give each other. Whoever waits is
-// not run until what it waits for is there, but for some early answers of "not yet". A phase that lacks nothing but
+// Barriers in shared memory, barriers of a cluster, and the registers that warpgroups give each other. A thread that
+// waits is not run until the phase is complete, but for some early answers of "not yet". A phase that lacks nothing but
 // bytes is completed, and its copies land, only when no thread can go on without them.
 #include <algorithm>
 
@@ -18,7 +18,7 @@ Mbarrier* find_barrier(Warp& w, const Ins& i, int l, Block** owner = nullptr) {
   Block* block = nullptr;
   const uint64_t address = lane_address(w, i, l);
   if (address % 8 != 0) {
-    m.report(Find::kMisaligned, w, l, i, fmt::format("address {:#x} is no multiple of 8", address));
+    m.report(Find::kMisaligned, w, l, i, fmt::format("address {:#x} must be a multiple of 8", address));
     return nullptr;
   }
   Region* region = shared_region(w, i, l, address, 8, offset, &block);

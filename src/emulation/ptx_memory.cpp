@@ -51,7 +51,7 @@ Region* check_place(Warp& w, const Ins& ins, int lane, Space space, uint64_t add
   offset = place.offset;
   Machine& m = *w.machine;
   if ((address & static_cast<uint64_t>(bytes - 1)) != 0) [[unlikely]] {
-    m.report(Find::kMisaligned, w, lane, ins, fmt::format("address {:#x} is no multiple of {}", address, bytes));
+    m.report(Find::kMisaligned, w, lane, ins, fmt::format("address {:#x} must be a multiple of {}", address, bytes));
     return nullptr;
   }
   if (is_local) {
@@ -100,7 +100,7 @@ void report_contents(Warp& w, const Ins& ins, int lane, const Region& region, in
   const auto has = [&](Contents state) { return std::find(c.begin(), c.end(), state) != c.end(); };
   const std::string place = w.machine->place_text(region, offset);
   if (has(kOutside)) {
-    w.machine->report(Find::kOutOfBounds, w, lane, ins, place + " lies between arrays");
+    w.machine->report(Find::kOutOfBounds, w, lane, ins, place + " is between arrays");
   } else if (has(kPending)) {
     w.machine->report(Find::kUninitialised, w, lane, ins,
                       place + ": an asynchronous copy to it has not been waited for");
@@ -121,7 +121,7 @@ bool define(Warp& w, const Ins& ins, int lane, Region& region, int64_t offset, i
   uint8_t* c = region.contents + offset;
   const uint8_t worst = *std::max_element(c, c + bytes);
   if (worst == kOutside) {
-    w.machine->report(Find::kOutOfBounds, w, lane, ins, w.machine->place_text(region, offset) + " lies between arrays");
+    w.machine->report(Find::kOutOfBounds, w, lane, ins, w.machine->place_text(region, offset) + " is between arrays");
     return false;
   }
   if (!region.reading.empty()) {

@@ -170,8 +170,8 @@ void Machine::join_block(Block& block) {
   join(lanes);
 }
 
-// A fence takes in what atomics of this thread have read since the last one, and lets later atomics pass on what the
-// thread has done so far.
+// A fence orders the thread after the writes that its atomics have read since the last fence. Later atomics pass the
+// thread's own writes on.
 void Machine::fence(Warp& w, uint32_t lanes) {
   if (!races) return;
   for (const int lane : LanesOf(lanes)) {

@@ -193,10 +193,10 @@ class Parser {
     if (take("[")) {
       TCC_TRY(const int64_t bytes, integer(1 << 16));
       if (type != Type::kB8 || bytes != kMapBytes)
-        return ptx_error(line, fmt::format("parameter {} is no tensor map of {} bytes", name, kMapBytes));
+        return ptx_error(line, fmt::format("parameter {}: expected a tensor map of {} bytes", name, kMapBytes));
       return expect("]");
     }
-    if (type_bytes(type) != 8) return ptx_error(line, fmt::format("parameter {} is no pointer", name));
+    if (type_bytes(type) != 8) return ptx_error(line, fmt::format("parameter {}: expected a pointer", name));
     if (code.pointers + 1 != code.params.size())
       return ptx_error(line, fmt::format("parameter {} is a pointer behind a tensor map", name));
     ++code.pointers;
@@ -302,7 +302,7 @@ class Parser {
       s.guard_negated = take("!");
       TCC_TRY(const Operand guard, operand());
       if (guard.kind != Operand::Kind::kRegister || guard.reg.type != Type::kPred)
-        return ptx_error(s.line, "the guard is no predicate");
+        return ptx_error(s.line, "expected a predicate as guard");
       s.guard = guard.reg.place;
     }
     TCC_TRY(s.opcode, word("an instruction"));

@@ -1,6 +1,6 @@
 // The asynchronous proxy's share of the order: bulk copies and products of warpgroups read and write shared memory
 // beside the threads. What a thread wrote the ordinary way they see only behind fence.proxy.async: every thread
-// carries, beside the clock of what it knows, one of what is fenced, and both travel over barriers (as in the
+// carries, beside its own clock, a clock of the fenced writes, and both travel over barriers (as in the
 // interpreter).
 //
 // A read under way is counted at its 16-byte pieces, and a store to such a piece is a race. When the program has
@@ -76,7 +76,7 @@ void Machine::fence_proxy(Warp& w, uint32_t lanes) {
   }
 }
 
-// Before an asynchronous access: what threads wrote there is fenced, and what is read is ordered before.
+// Before an asynchronous access: the threads' writes there are fenced, and the reads come after them.
 void Machine::check_proxy(Warp& w, int lane, const Ins& ins, Region& region, int64_t offset, int bytes, bool reads) {
   for_cells(region, offset, bytes, [&](Cell& c) {
     if (c.write_tick == 0) return;

@@ -61,7 +61,7 @@ const Operand& Selector::at(size_t n) {
 }
 int32_t Selector::any_register(const Operand& o, int& bytes) {
   if (o.kind != Operand::Kind::kRegister || o.reg.type == Type::kPred || o.negated) {
-    fail(fmt::format("an operand of {} is no register", s.opcode));
+    fail(fmt::format("expected a register as operand of {}", s.opcode));
     bytes = 4;
     return scratch(4);
   }
@@ -129,26 +129,27 @@ int32_t Selector::predicate_result(size_t n) {
   const Operand& o = at(n);
   if (o.kind == Operand::Kind::kSink) return code.predicates++;
   if (o.kind == Operand::Kind::kRegister && o.reg.type == Type::kPred && !o.negated) return o.reg.place;
-  fail(fmt::format("operand {} of {} is no predicate", n + 1, s.opcode));
+  fail(fmt::format("operand {} of {}: expected a predicate", n + 1, s.opcode));
   return 0;
 }
 int32_t Selector::predicate(size_t n, bool& negated) {
   const Operand& o = at(n);
   negated = o.negated;
   if (o.kind == Operand::Kind::kRegister && o.reg.type == Type::kPred) return o.reg.place;
-  fail(fmt::format("operand {} of {} is no predicate", n + 1, s.opcode));
+  fail(fmt::format("operand {} of {}: expected a predicate", n + 1, s.opcode));
   return 0;
 }
 std::optional<int64_t> Selector::literal(size_t n) {
   const Operand& o = at(n);
   if (o.kind == Operand::Kind::kInteger) return static_cast<int64_t>(o.value);
-  fail(fmt::format("operand {} of {} is no number", n + 1, s.opcode));
+  fail(fmt::format("operand {} of {}: expected a number", n + 1, s.opcode));
   return std::nullopt;
 }
 void Selector::address(size_t n, Field base) {
   const Operand& o = at(n);
   ins.*base = constant(0, 8);
-  if (o.kind != Operand::Kind::kAddress) return fail(fmt::format("operand {} of {} is no address", n + 1, s.opcode));
+  if (o.kind != Operand::Kind::kAddress)
+    return fail(fmt::format("operand {} of {}: expected an address", n + 1, s.opcode));
   ins.imm = static_cast<int64_t>(o.value);
   if (o.based) {
     int bytes = 8;
@@ -268,7 +269,7 @@ Result<void> select_code(const Body& body, const PtxModule::Impl& module, Places
   for (size_t i = 0; i < body.statements.size(); ++i) {
     const Statement& s = body.statements[i];
     if (s.opcode.empty() && !labels.emplace(std::pair(s.scope, s.name), static_cast<int32_t>(i)).second)
-      return ptx_error(s.line, fmt::format("the label '{}' stands twice", s.name));
+      return ptx_error(s.line, fmt::format("the label '{}' is defined twice", s.name));
   }
   for (const Statement& s : body.statements) {
     Ins ins;

@@ -40,8 +40,8 @@ class Splitter {
       } else if (std::string_view("{}[]()<>,;:+-!|@=").find(c) != std::string_view::npos) {
         add(Token::Kind::kPunctuation, at_ + 1);
       } else {
-        return ptx_error(line_, fmt::format("a character of value {} is no part of PTX",
-                                            static_cast<int>(static_cast<unsigned char>(c))));
+        return ptx_error(
+            line_, fmt::format("unexpected character of value {}", static_cast<int>(static_cast<unsigned char>(c))));
       }
     }
     tokens_.push_back({Token::Kind::kEnd, {}, 0, line_});
@@ -110,14 +110,14 @@ class Splitter {
     const auto read = std::from_chars(text_.data() + begin, text_.data() + end, value, begin == at_ ? 10 : 16);
     const size_t digits = end - begin;
     if (read.ec != std::errc() || (single && digits != 8) || (real && digits != 16))
-      return ptx_error(line_, fmt::format("'{}' is no number", text_.substr(at_, end - at_)));
+      return ptx_error(line_, fmt::format("expected a number, found '{}'", text_.substr(at_, end - at_)));
     if (begin == at_ && end < text_.size() && text_[end] == '.') {
       ++end;
       while (end < text_.size() && is_digit(text_[end])) ++end;
     }
     if (!single && !real && end < text_.size() && text_[end] == 'U') ++end;
     if (end < text_.size() && continues_word(text_[end]))
-      return ptx_error(line_, fmt::format("'{}' is no number", text_.substr(at_, end + 1 - at_)));
+      return ptx_error(line_, fmt::format("expected a number, found '{}'", text_.substr(at_, end + 1 - at_)));
     add(single ? Token::Kind::kFloat : real ? Token::Kind::kDouble : Token::Kind::kInteger, end, value);
     return {};
   }

@@ -3,8 +3,8 @@
 //
 // A load is issued, and its destination is poison, until the barrier's phase completes (ptx_mbarrier.cpp); a store
 // reads shared memory when its thread waits for it, the last moment allowed. Elements outside of the tensor read as
-// zeros and are not written; all bytes of the box count at the barrier. In shared memory the box lies row after row,
-// its 16-byte pieces permuted by the map's swizzle: bits of the address from 4 on are xored with those from 7 on.
+// zeros and are not written; all bytes of the box count at the barrier. In shared memory the box is stored row after
+// row, its 16-byte pieces permuted by the map's swizzle: bits of the address from 4 on are xored with those from 7 on.
 #include <algorithm>
 
 #include "emulation/ptx_lanes.h"
@@ -44,7 +44,7 @@ std::optional<BoxCopy> read_copy(Warp& w, const Ins& i, int l) {
   const uint64_t map = address_of(w, code.map, l);
   const uint64_t number = (map - kMapWindow) / kMapBytes;
   if (map < kMapWindow || map % kMapBytes != 0 || number >= m.maps.size()) {
-    m.report(Find::kOutOfBounds, w, l, i, fmt::format("address {:#x} is no tensor map", map));
+    m.report(Find::kOutOfBounds, w, l, i, fmt::format("address {:#x}: expected a tensor map", map));
     return std::nullopt;
   }
   BoxCopy c;
@@ -61,7 +61,7 @@ std::optional<BoxCopy> read_copy(Warp& w, const Ins& i, int l) {
   c.ins = &i;
   const uint64_t shared = address_of(w, code.shared, l);
   if (shared % 128 != 0) {
-    m.report(Find::kMisaligned, w, l, i, fmt::format("address {:#x} is no multiple of 128", shared));
+    m.report(Find::kMisaligned, w, l, i, fmt::format("address {:#x} must be a multiple of 128", shared));
     return std::nullopt;
   }
   if (shared_region(w, i, l, shared, static_cast<int>(c.bytes), c.shared, &c.block) == nullptr) return std::nullopt;
@@ -87,7 +87,7 @@ void start_load(Warp& w, const Ins& i, int l, BoxCopy c, Block& block, int64_t b
     if (!fine) return;
     uint8_t* contents = shared.contents + to;
     if (*std::max_element(contents, contents + kPiece) == kOutside) {
-      m.report(Find::kOutOfBounds, w, l, i, m.place_text(shared, to) + " lies between arrays");
+      m.report(Find::kOutOfBounds, w, l, i, m.place_text(shared, to) + " is between arrays");
       fine = false;
       return;
     }

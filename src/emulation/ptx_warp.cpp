@@ -105,7 +105,7 @@ void select_shuffle(Selector& x) {
   int32_t predicate = -1;
   if (const auto& second = x.at(0).second; !second.empty() && second[0].kind == Operand::Kind::kRegister) {
     predicate = second[0].reg.place;
-    if (second[0].reg.type != Type::kPred) x.fail("the second result of shfl is no predicate");
+    if (second[0].reg.type != Type::kPred) x.fail("expected a predicate as second result of shfl");
   }
   x.begin_extra();
   x.code.extra.push_back(x.value(3, 4));

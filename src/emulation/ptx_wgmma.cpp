@@ -198,7 +198,7 @@ void select_product(Selector& x) {
 
 }  // namespace
 
-// An instruction that is none of a product names accumulators.
+// An instruction outside of a product names accumulators.
 void Machine::note_uses(Warp& w, const Ins& ins) {
   for (int32_t n : kernel->uses[static_cast<size_t>(ins.uses)]) {
     if (w.in_flight[static_cast<size_t>(n)] > 0)

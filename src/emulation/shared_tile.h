@@ -1,5 +1,5 @@
-// How tiles lie in shared memory: boxes of bulk tensor copies and matrices of warpgroups' products. For whatever runs
-// such code without a device.
+// The place of tiles in shared memory: boxes of bulk tensor copies and matrices of warpgroups' products. For whatever
+// runs such code without a device.
 //
 // With a swizzle of S bytes, the 16-byte pieces of rows of S bytes are permuted: bits of the address from 4 on are
 // xored with those from 7 on (PTX manual, "Swizzling Modes").
@@ -42,7 +42,7 @@ inline int64_t box_bytes(const codegen::TensorMap& map) {
   return std::accumulate(map.box.begin(), map.box.end(), ir::type_bytes(map.type), std::multiplies<>());
 }
 
-// The pieces of a box whose first element has the coordinates `at` (innermost first) and whose first byte lies at
+// The pieces of a box whose first element has the coordinates `at` (innermost first) and whose first byte is at
 // `shared`, row after row. Calls f(the piece's place in shared memory, bytes from the tensor's beginning to its first
 // element, first and last of its elements that are inside of the tensor).
 template <class F>

@@ -41,7 +41,7 @@ class Launch {
   void complete(MbarrierState& b);
   void flush(MbarrierState& b);
   void tick(Thread& t);
-  // The block of that rank in the cluster of `of`; nullptr when there is none.
+  // The block of that rank in the cluster of `of`; nullptr: the cluster is smaller.
   BlockState* peer(const BlockState& of, int64_t rank) const;
   void collective(const CallSite& site, std::span<Thread* const> lanes, const Ins* at);
 

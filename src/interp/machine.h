@@ -18,7 +18,7 @@
 namespace tcc::interp {
 
 // State of an element's contents. kPending: an asynchronous copy was issued that the program has not waited for.
-// kOutside appears in operand tiles only: the element lies outside its buffer.
+// kOutside appears in operand tiles only: the element is outside its buffer.
 enum Contents : uint8_t { kUndefined = 0, kDefined = 1, kPending = 2, kOutside = 3 };
 
 struct Memory {

@@ -155,7 +155,7 @@ class Inverter {
   std::vector<int64_t> values_;
 };
 
-// The part of a digit whose weight in the address is in [begin, end); end 0 is no upper cut. Place and stride are
+// The part of a digit whose weight in the address is in [begin, end); end 0 cuts nothing off. Place and stride are
 // unset.
 std::optional<Digit> slice_digit(const Layout& layout, const Digit& d, int64_t begin, int64_t end) {
   bool unlimited = d.extent == 0 || d.divisor * d.extent >= layout.shape[static_cast<size_t>(d.dim)];

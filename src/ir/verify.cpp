@@ -110,7 +110,7 @@ void Verifier::declaration(const Buffer& b) {
   if (b.padding.dim >= 0 &&
       (b.role != BufferRole::kTemp || b.layout != nullptr || static_cast<size_t>(b.padding.dim) >= b.shape.size() ||
        b.padding.factor < 1 || b.padding.offset < 0))
-    add(fmt::format("buffer '{}' has a padded stride that is no wish about a temporary's dimension", name(b.id)));
+    add(fmt::format("buffer '{}': storage_align is only allowed on temporaries, with 0 <= dim < rank", name(b.id)));
   if (b.layout == nullptr) return;
   if (!constant) return add(fmt::format("buffer '{}' has a layout but no constant shape", name(b.id)));
   bool same = b.layout->shape.size() == b.shape.size();

@@ -26,7 +26,7 @@ Legal<void> set_attributes(Instruction& in, const Json& values);
 Legal<void> set_first_attributes(Instruction& in, std::vector<int64_t> numbers);
 // A value without quotation marks: [mask, peel].
 std::string print_value(const Json& value);
-// The attribute that may be written without its name; nullptr: there is none.
+// The attribute that may be written without its name; nullptr: the row has no such attribute.
 const Attribute* nameless_attribute(Op op);
 
 }  // namespace tcc::schedule

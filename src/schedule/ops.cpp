@@ -116,7 +116,8 @@ Legal<void> get_block(Step& s) {
 Legal<void> get_loops(Step& s) {
   std::vector<Id> loops = loops_of(s.kernel, s.id(0));
   if (loops.empty() && find_block(s.kernel.root, s.id(0)) == nullptr)
-    return reject(RejectReason::kUnknownHandle, "the handle is no block, or the block has been inlined");
+    return reject(RejectReason::kUnknownHandle,
+                  "expected the handle of a block, found another handle or an inlined block");
   return s.put_ids(loops);
 }
 Legal<void> get_producers(Step& s) {

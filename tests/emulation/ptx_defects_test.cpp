@@ -79,7 +79,7 @@ TEST_CASE("PTX defects: out of bounds, misaligned, read-only", "[emulation]") {
          Find::kMisaligned, "no multiple of 8");
   expect(defect("", "st.global.u32 [%p0], 1;\n", 1, 1, false), Find::kOutOfBounds, "is read-only");
   expect(defect(kShared, "mov.u32 %r1, s;\nst.shared.u32 [%r1+256], 1;\n", 1), Find::kOutOfBounds,
-         "byte 256 of shared s lies between arrays");
+         "byte 256 of shared s is between arrays");
   expect(defect(kShared, "mov.u32 %r1, s;\nst.shared.u32 [%r1+65536], 1;\n", 1), Find::kOutOfBounds,
          "of shared memory has");
   expect(defect(".local .align 4 .b8 d[16];", "mov.u64 %l1, d;\nst.local.u32 [%l1+16], 1;\n", 1), Find::kOutOfBounds,
@@ -124,7 +124,7 @@ TEST_CASE("PTX defects: asynchronous copies that were not waited for", "[emulati
   expect(defect(kShared, "mov.u32 %r1, s;\ncp.async.cg.shared.global [%r1], [%p0+4], 16;\n", 1), Find::kMisaligned,
          "no multiples of 16");
   expect(defect(kShared, "mov.u32 %r1, s;\ncp.async.cg.shared.global [%r1+256], [%p0], 16;\n", 1), Find::kOutOfBounds,
-         "lies between arrays");
+         "is between arrays");
   expect(defect(kShared, "mov.u32 %r1, s;\ncp.async.cg.shared.global [%r1], [%p0+4096], 16;\n", 1), Find::kOutOfBounds,
          "byte 4096 of data");
   CHECK(defect(kShared,

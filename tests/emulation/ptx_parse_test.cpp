@@ -75,12 +75,12 @@ TEST_CASE("the PTX parser says what is wrong and where", "[emulation]") {
   CHECK_THAT(error_of("add.s64 %r1, %r2, 3;"), Catch::Contains("its register 32"));
   CHECK_THAT(error_of("add.s32 %r1, %r2;"), Catch::Contains("3"));
   CHECK_THAT(error_of("bra NOWHERE;"), Catch::Contains("unknown label 'NOWHERE'"));
-  CHECK_THAT(error_of("A:\nA:\n"), Catch::Contains("the label 'A' stands twice"));
+  CHECK_THAT(error_of("A:\nA:\n"), Catch::Contains("the label 'A' is defined twice"));
   CHECK_THAT(error_of("mov.u64 %l1, nothing;"), Catch::Contains("unknown name 'nothing'"));
-  CHECK_THAT(error_of("@%r1 add.s32 %r1, %r2, 3;"), Catch::Contains("the guard is no predicate"));
+  CHECK_THAT(error_of("@%r1 add.s32 %r1, %r2, 3;"), Catch::Contains("expected a predicate as guard"));
   CHECK_THAT(error_of("add.s32 %r1, %r2, 3"), Catch::Contains("expected ';'"));
   CHECK_THAT(error_of("mov.u32 %tid.x, 3;"), Catch::Contains("special register"));
-  CHECK_THAT(error_of("mov.f32 %f1, 0f123;"), Catch::Contains("is no number"));
+  CHECK_THAT(error_of("mov.f32 %f1, 0f123;"), Catch::Contains("expected a number, found"));
   CHECK_THAT(error_of("", ".shared .b8 s[99999999999];"), Catch::Contains("a number up to"));
   CHECK_THAT(error_of("", ".shared .b8 s[16777216][16777216];"), Catch::Contains("is larger than"));
   CHECK_THAT(error_of("call.uni f;"), Catch::Contains("unknown instruction 'call.uni'"));

@@ -101,7 +101,7 @@ TEST_CASE("a map that is not made of digits says where and why", "[errors]") {
   CHECK(refused(m.add(m[0], m[1])) == "output 1 of the index map: its parts overlap or leave gaps: factors 1 and 1");
   CHECK(refused(m.add(m.mul(m[0], 6), m.mod(m[1], 4))) ==
         "output 1 of the index map: its parts overlap or leave gaps: factors 6 and 1");
-  CHECK(refused(m.op("prim.Mul", m[0], m[1])) == "output 1 of the index map: Mul by something that is no constant");
+  CHECK(refused(m.op("prim.Mul", m[0], m[1])) == "output 1 of the index map: Mul: expected a constant on the right");
   CHECK(refused(m.div(m[1], 0)) == "output 1 of the index map: FloorDiv by zero");
   CHECK(refused(m.op("prim.Sub", m[0], m[1])) ==
         "output 1 of the index map: 'Sub' is neither a sum, a product, a floor quotient nor a remainder");
@@ -116,7 +116,7 @@ TEST_CASE("a map that is not made of digits says where and why", "[errors]") {
   CHECK(refused(self) == "output 1 of the index map: a node refers to itself");
   m.nodes()[static_cast<size_t>(self)]["data"]["a"] = 100000;
   CHECK(refused(self) == "output 1 of the index map: the index map refers to a node that is not there");
-  CHECK(digits_of("[") == "the index map is no JSON");
+  CHECK(digits_of("[") == "the index map: expected JSON");
   CHECK(digits_of("[]").starts_with("no index map: "));
 }
 

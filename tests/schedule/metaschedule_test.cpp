@@ -213,7 +213,7 @@ TEST_CASE("what cannot be imported is named with its instruction", "[errors]") {
   CHECK(with(R"(["TransformLayout", ["b0"], [0, 0, "m"], []])") ==
         "t.json: instruction 2 (TransformLayout): a block and an index map are expected");
   CHECK(with(R"(["TransformLayout", ["b0", "m"], [0, 0, null, 0], []])") ==
-        "t.json: instruction 2 (TransformLayout): the index map is no JSON");
+        "t.json: instruction 2 (TransformLayout): the index map: expected JSON");
   CHECK(with(R"(["TransformBlockLayout", ["b0"], [7], []])") ==
         "t.json: instruction 2 (TransformBlockLayout): an index map is a text of JSON");
   CHECK(with(R"(["GetBlock", [], ["root", "main"], ["b1"]], ["ComputeInline", ["b1"], [], []])")

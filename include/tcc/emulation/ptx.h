@@ -1,7 +1,7 @@
 // A machine for PTX text: what NVRTC makes of the shipped source runs without a GPU, instruction strings, constraints
 // and predicates included.
 //
-// Threads have their own program counters; those of a warp that stand at the same instruction execute it together.
+// Threads have their own program counters; those of a warp that are at the same instruction execute it together.
 // Warps run in an order drawn from the seed. Blocks run one after another, or all at once when the launch is
 // cooperative. Every access is checked: bounds, alignment, reads of shared memory (and of buffers not marked defined)
 // that nothing has written, data races by vector clocks over barriers, warp barriers, fences and atomics. Asynchronous
@@ -10,7 +10,7 @@
 // warpgroups (wgmma), their proxy's fences, clusters and setmaxnreg are those of compute capability 9.0.
 //
 // Stricter than the hardware: an exited thread counts as missing at a barrier, and threads of one warp race unless a
-// barrier or bar.warp.sync lies between them. Approximations (ex2.approx, ...) are computed precisely and rounded.
+// barrier or bar.warp.sync separates them. Approximations (ex2.approx, ...) are computed precisely and rounded.
 #pragma once
 
 #include <cstddef>

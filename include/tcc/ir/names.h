@@ -20,7 +20,7 @@ std::optional<E> from_name(std::string_view name);
 // positions, so names of that time keep their position; every other name counts with the hash of its text.
 template <class E>
 uint64_t stored_code(E e);
-// The enumerator whose position in the first files was `code`; nullopt: there was none, or it has been removed.
+// The enumerator whose position in the first files was `code`; nullopt: no name had it, or the name has been removed.
 template <class E>
 std::optional<E> from_stored_code(int64_t code);
 // stored_code() for lists that are kept elsewhere: `first` holds the names of the first files in their order.

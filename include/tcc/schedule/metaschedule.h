@@ -9,9 +9,9 @@ namespace tcc::schedule {
 
 struct ImportedTrace {
   Trace trace;
-  size_t scheduled = 0;            // how many of the trace's instructions stand in front of EnterPostproc
+  size_t scheduled = 0;            // how many of the trace's instructions come before EnterPostproc
   std::vector<int64_t> numbers;    // of the file's instruction that each of the trace comes from
-  std::vector<std::string> notes;  // what was left out because it does not change what is computed, one line each
+  std::vector<std::string> notes;  // a line for each part that was left out because it does not change the result
   std::map<int, int64_t> extents;  // of the file's loops, where its decisions tell them, by variable of the trace
   std::map<size_t, size_t> ranks;  // of what an index map is from, by number of the trace's instruction
 };

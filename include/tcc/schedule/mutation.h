@@ -16,7 +16,7 @@ using MutatorWeights = std::array<double, kMutators>;  // by Mutator
 
 // CPU: tile 0.90, compute location 0.05, unroll 0.03, parallel 0.02. GPU: tile 0.90, unroll 0.08, thread binding 0.02;
 // and parallel as on CPUs, which MetaSchedule has no use for there: how many blocks run at a time is drawn for walkers
-// over a grid (space::make_gpu_wgmma). Weights are relative: without such a draw the released proportions stand.
+// over a grid (space::make_gpu_wgmma). Weights are relative: without such a draw the released proportions hold.
 MutatorWeights mutator_weights(bool gpu);
 
 // Tiles, and choices of vector widths and the like, belong to the tile mutator; a choice that an unroll or parallel

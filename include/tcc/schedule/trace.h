@@ -51,7 +51,7 @@ E enumerator(const Instruction& in, std::string_view name) {
 // "read=0 scope=local"; a primitive's only attribute is written without its name where it is a word: "unroll_max".
 std::string print_attributes(const Instruction& in);
 // Is the instruction as its row of the table says, with a decision of this many numbers and inputs among the `values`
-// variables defined so far? Rejects name the attribute, what was expected and what was found.
+// variables defined so far? Rejects name the attribute, the expected value and the found one.
 Legal<void> check_form(const Instruction& in, size_t decision, size_t values);
 
 struct Trace {
@@ -118,7 +118,7 @@ void draw_decisions(const Trace& trace, std::span<int64_t> decisions, Rng& rng);
 bool mutate(const Trace& trace, std::span<int64_t> decisions, Rng& rng);
 
 // Text (for people) and JSON (for records); both round-trip. The first version's form, which holds numbers instead of
-// names, is read too. Errors: line or instruction, what was expected, what was found, the nearest name.
+// names, is read too. Errors give line or instruction, the expected and the found value, the nearest name.
 std::string print_trace(const Trace& trace);
 Result<Trace> parse_trace(std::string_view text, std::string_view file = "<trace>");
 std::string trace_to_json(const Trace& trace);

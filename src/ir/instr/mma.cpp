@@ -20,7 +20,7 @@ constexpr std::string_view kB32x8 = "layout[32,8]{0/16%2@reg*4, 1/1%8@lane*4, 0/
 constexpr std::string_view kB8x8Half = "layout[8,8]{1/1%8@lane*4, 0/2%4@lane*1, 0/1%2@reg*1} size 64";
 constexpr std::string_view kBt8x8Half = "layout[8,8]{0/1%8@lane*4, 1/2%4@lane*1, 1/1%2@reg*1} size 64";
 
-// The same registers of B where its tile lies transposed, [n, k].
+// The same registers of B where its tile is transposed, [n, k].
 constexpr std::string_view kBt8x16 = "layout[8,16]{1/8%2@reg*2, 0/1%8@lane*4, 1/2%4@lane*1, 1/1%2@reg*1} size 128";
 constexpr std::string_view kBt8x8 = "layout[8,8]{1/4%2@reg*1, 0/1%8@lane*4, 1/1%4@lane*1} size 64";
 constexpr std::string_view kBt8x32 = "layout[8,32]{1/16%2@reg*4, 0/1%8@lane*4, 1/4%4@lane*1, 1/1%4@reg*1} size 256";

@@ -1,4 +1,4 @@
-// Bulk tensor copies (TMA). The box is [$0, $1]; what lies outside of the tensor reads as zero and is not written. A
+// Bulk tensor copies (TMA). The box is [$0, $1]; elements outside of the tensor read as zero and is not written. A
 // load is complete when its bytes have arrived at the barrier; a store with its bulk group, as cp.async does. In the
 // PTX text the operand in global memory is a tensor map with the coordinates of the box, and 2d stands for the tensor's
 // rank.

@@ -3,7 +3,7 @@
 // and leave by wmma.store. A lane has 16 halves of A and of B, twice the elements: some devices hold each in two lanes.
 //
 // The layouts here stand in for the real ones. They differ from each other, so that a fragment that is loaded as one
-// operand and multiplied as another gives wrong results. ".col": the matrix lies with its columns contiguous, so that
+// operand and multiplied as another gives wrong results. ".col": the matrix has contiguous columns, so that
 // the tile in memory is [k, i] of A and [j, k] of B; ".at", ".bt": products of such fragments.
 #include "ir/instr/rows.h"
 

@@ -32,7 +32,7 @@ Result<int64_t> MetaImporter::only_result(size_t attr) {
   return index;
 }
 
-// The number of a read. TVM counts an update's own result as its read 0; here a block's own result is no read.
+// The number of a read. TVM counts an update's own result as its read 0; here a block's own result is not a read.
 Result<int64_t> MetaImporter::read_number(size_t attr, const Input& block) {
   TCC_TRY(int64_t index, integer_attr(attr));
   auto name = names_.find(block.value);

@@ -5,9 +5,10 @@
 // Inputs are names of random variables (b# blocks, l# loops, v# integers), numbers, null or "None" ("inferred"), quoted
 // strings, or lists of these. Each instruction becomes one of ours. Hints to TVM's postprocessors on the root block,
 // and flags about unit loops, have no counterpart and do not change what is computed: they are left out and noted.
-// Anything else that cannot be said is an error, so that an imported schedule is the one that was written. What stands
-// behind EnterPostproc was written by TVM's postprocessors, which may be left out by MetaSchedule's own rules of replay
-// (section 4): it is read as well, and left out as a whole, with a note that says why, where one of it cannot be said.
+// Anything else that cannot be said is an error, so that an imported schedule is the one that was written. What
+// comes after EnterPostproc was written by TVM's postprocessors, which may be left out by MetaSchedule's own rules of
+// replay (section 4): it is read as well, and left out as a whole, with a note that says why, where one of it cannot be
+// said.
 #include "schedule/metaschedule/importer.h"
 
 #include <array>
@@ -103,7 +104,8 @@ Result<Input> MetaImporter::variable_at(size_t i, const char* what) {
   std::string v = (*inputs_)[i].get<std::string>();
   if (roots_.contains(v)) return fail("the root block has no counterpart here", "name the block that is meant");
   if (made_ahead_.contains(v))
-    return fail(fmt::format("'{}', a copy of a weight in a layout of its own, is no block here", sanitize(v, 40)));
+    return fail(
+        fmt::format("'{}', a copy of a weight in a layout of its own, is not a block of the kernel", sanitize(v, 40)));
   auto it = variables_.find(v);
   if (it == variables_.end()) return fail(fmt::format("'{}' is not defined before it", sanitize(v, 40)));
   return variable(it->second);

@@ -69,7 +69,7 @@ class MapReader {
     TCC_TRY(size_t at, child(node, name));
     const Json& array = (*nodes_)[at];
     if (kind(at) != "Array" || !array.contains("data") || !array["data"].is_array())
-      return input_error("the index map's {} are no list", name);
+      return input_error("the index map's {}: expected a list", name);
     std::vector<size_t> out;
     for (const Json& entry : array["data"]) {
       TCC_TRY(size_t n, number_of(entry));
@@ -81,7 +81,8 @@ class MapReader {
   Result<int64_t> integer(size_t node) const {
     TCC_TRY(size_t at, child(node, "value"));
     const Json& n = (*nodes_)[at];
-    if (!n.contains("data") || !n["data"].is_number_integer()) return input_error("a constant is no integer");
+    if (!n.contains("data") || !n["data"].is_number_integer())
+      return input_error("the index map's constant: expected an integer");
     const int64_t value = n["data"].get<int64_t>();
     if (value < 0 || value > kMaxNumber) return input_error("the constant {} is negative or too large", value);
     return value;
@@ -105,7 +106,7 @@ class MapReader {
       TCC_TRY(size_t value, child(node, "value"));
       return form(value);
     }
-    if (type == "Var") return input_error("a variable is none of the map's inputs");
+    if (type == "Var") return input_error("the index map uses a variable that is not one of its inputs");
     if (type != "Add" && type != "Mul" && type != "FloorDiv" && type != "FloorMod")
       return input_error("'{}' is neither a sum, a product, a floor quotient nor a remainder", type);
     TCC_TRY(size_t left, child(node, "a"));
@@ -114,7 +115,7 @@ class MapReader {
     TCC_TRY(Form b, form(right));
     if (type == "Add") return sum(std::move(a), b);
     if (type == "Mul" && a.terms.empty()) std::swap(a, b);
-    if (!b.terms.empty()) return input_error("{} by something that is no constant", type);
+    if (!b.terms.empty()) return input_error("{}: expected a constant on the right", type);
     if (type == "Mul") return scaled(std::move(a), b.constant);
     if (b.constant == 0) return input_error("{} by zero", type);
     return divided(a, b.constant, type == "FloorMod");
@@ -196,7 +197,7 @@ class MapReader {
 
 Result<IndexMap> parse_index_map(std::string_view text) {
   Json json = Json::parse(text, nullptr, false);
-  if (json.is_discarded()) return input_error("the index map is no JSON");
+  if (json.is_discarded()) return input_error("the index map: expected JSON");
   return MapReader().read(json);
 }
 

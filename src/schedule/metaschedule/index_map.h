@@ -17,8 +17,8 @@ struct IndexMap {
   std::vector<std::vector<IterDigit>> outputs;
 };
 
-// Of sums of inputs times constants, and quotients and remainders of these by constants. An error says which output is
-// no such number and why.
+// Of sums of inputs times constants, and quotients and remainders of these by constants. An error says which output has
+// another form and why.
 Result<IndexMap> parse_index_map(std::string_view json);
 
 // The physical layout in which an index goes where the map says, as transform_layout takes it: a tile is (dimension,

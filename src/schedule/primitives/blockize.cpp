@@ -1,13 +1,14 @@
 // blockize: the loops from one loop down and the block below them become the body of a new block around which the outer
 // loops stay (TensorIR, Feng et al., ASPLOS 2023, section 3.2 and 4.2).
 //
-// Each iterator's binding is divided into what the outer loops choose and what the inner loops choose (subspace
+// Each iterator's binding is divided into a part of the outer loops and a part of the inner loops (subspace
 // division): binding = q * n + r, where r runs over [0, n) below and q moves with the loops above only. The new block
 // gets an iterator for each q; the old block keeps its iterators, bound to q * n + r, and so keeps its body. A
 // reduction some of whose iterations are chosen above is initialised by the new block, over the inner loops of the
 // result.
 #include "common.h"
 #include "tcc/analysis/injective.h"
+#include "tcc/ir/text.h"
 
 namespace tcc::schedule {
 namespace {
@@ -139,8 +140,8 @@ class Blockizer {
       d.q = exact_quotient(b(), d.outer, d.n);
       if (d.q == nullptr)
         return reject(RejectReason::kNotAffine,
-                      fmt::format("the binding of {} is no multiple of what the loops below cover, plus their part",
-                                  name(it.id)));
+                      fmt::format("cannot blockize: expected the binding of {} in the form outer * {} + inner",
+                                  name(it.id), ir::print(edit_.kernel, d.n)));
       d.extent = b().ceil_div(it.extent, d.n);
       if (!is_int(d.q, 0)) d.id = edit_.fresh(it.id, 0);
       // Loops that overhang by more than a tile: the new iterator stays in its range.

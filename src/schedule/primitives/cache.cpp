@@ -54,7 +54,7 @@ int count_writers(const Kernel& k, Id buffer) {
   return writers;
 }
 
-// The copy stands beside the whole nest of the block: a block of the same nest on the other side of the buffer would
+// The copy is beside the whole nest of the block: a block of the same nest on the other side of the buffer would
 // miss it.
 Legal<void> check_apart(const Kernel& k, const Path& path, std::span<const Id> others) {
   Stmt nest = path.nodes[top_level_position(path)];

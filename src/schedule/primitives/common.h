@@ -59,8 +59,8 @@ inline std::string describe(const Kernel& k, Id id) {
   return "'" + name_hint(k, id) + "'";
 }
 inline tl::unexpected<Reject> unknown(const Kernel& k, const char* what, Id id) {
-  if (id < 0) return reject(RejectReason::kUnknownHandle, fmt::format("the handle is no {}", what));
-  return reject(RejectReason::kUnknownHandle, fmt::format("{} is no {} of the kernel", describe(k, id), what));
+  if (id < 0) return reject(RejectReason::kUnknownHandle, fmt::format("expected the handle of a {}", what));
+  return reject(RejectReason::kUnknownHandle, fmt::format("{} is not a {} of the kernel", describe(k, id), what));
 }
 
 // Loads or stores of a buffer anywhere below s.
@@ -92,7 +92,7 @@ analysis::Ranges all_ranges(const Kernel& k);
 // nullopt when any index is something else or an iterator comes twice.
 std::optional<std::vector<int>> plain_indices(const Block& block, std::span<const Expr> indices);
 
-// The statement that holds the block among the children of the root (the root itself when it is no Seq).
+// The statement that holds the block among the children of the root (the root itself when it is not a Seq).
 size_t top_level_position(const Path& path);
 
 // Adds `condition` (over loop variables) to the predicate of every block below s.

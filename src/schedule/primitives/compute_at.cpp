@@ -232,7 +232,7 @@ bool leaves_behind(Builder& b, const Kernel& k, const Place& place, Id buffer, s
       return ranges.prove_equal(b, made, wish) || ranges.prove_non_negative(b, b.sub(made, wish)) ||
              (step != nullptr && ranges.prove_equal(b, moving->extent, b.ceil_div(wish, step)));
     };
-    // What is read lies within the buffer, whatever is known of the box.
+    // Reads stay within the buffer, even where the box is unknown.
     bool all = is_int(first, 0) && reaches(k.buffer(buffer)->shape[d]);
     if (!all && (!ranges.prove_equal(b, first, wanted[d].base) || !reaches(wanted[d].extent))) return false;
   }

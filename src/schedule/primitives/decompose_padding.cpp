@@ -40,7 +40,7 @@ class Decomposer {
       return refuse("is more than one unconditional store");
     padding_ = padding_of(b(), *store);
     if (padding_.condition == nullptr) return refuse("stores no value that is chosen by a condition");
-    if (!is_constant(padding_.constant)) return refuse("pads with a value that is no constant");
+    if (!is_constant(padding_.constant)) return refuse("pads with a value that is not constant");
     for (const Iter& it : block_.iters)
       if (it.kind != IterKind::kSpatial) return refuse("has an iterator that is not spatial");
     if (count_writers(edit_.kernel, store->buffer) > 1)
@@ -90,7 +90,7 @@ class Decomposer {
     for (Expr c : conjuncts) {
       if (c->kind != ExprKind::kLt || as<Binary>(c)->a->type != Type::kI64)
         return reject(RejectReason::kNotAffine,
-                      "the condition of " + name(block_.id) + " is no bound of its iterators");
+                      "the condition of " + name(block_.id) + " does not bound its iterators");
       Expr d = b().sub(as<Binary>(c)->a, as<Binary>(c)->b);  // d < 0
       int found = -1;
       for (size_t i = 0; i < block_.iters.size(); ++i)

@@ -58,9 +58,9 @@ Legal<void> check_axis(const Kernel& k, const Path& path, Axis axis) {
     const Loop* outer = as<Loop>(path.nodes[i]);
     if (outer == nullptr) continue;
     if (is_grid(axis) && !is_grid(outer->axis))
-      return refuse(fmt::format("a grid is outermost, and it lies within {}", describe(k, outer->id)));
+      return refuse(fmt::format("a grid loop must be outermost, found it within {}", describe(k, outer->id)));
     if (outer->axis == axis && axis != Axis::kVthread)
-      return refuse(fmt::format("it lies within {}, which is bound to the same axis", describe(k, outer->id)));
+      return refuse(fmt::format("it is within {}, which is bound to the same axis", describe(k, outer->id)));
   }
   Legal<void> verdict = {};
   visit(launch, [&](Stmt s) {

@@ -45,7 +45,7 @@ class Padder {
     if (store == nullptr || store->predicate != nullptr || block_.predicate != nullptr)
       return refuse("is more than one unconditional store");
     std::vector<const Load*> factors = einsum_factors(block_, *store);
-    if (factors.empty()) return refuse("is no sum of products of loads");
+    if (factors.empty()) return refuse("does not compute a sum of products of loads");
     for (const Load* l : factors)
       for (size_t i = 0; i < block_.iters.size(); ++i) {
         bool there =

@@ -24,8 +24,7 @@ Legal<Kernel> reorder(const Kernel& k, std::span<const Id> loops) {
     return reject(RejectReason::kNotALoopChain, "the loops are not on one chain, or one is named twice");
   for (size_t i = first; i < deepest.nodes.size(); ++i)
     if (as<Loop>(deepest.nodes[i]) == nullptr)
-      return reject(RejectReason::kNotALoopChain,
-                    "another statement stands between the loops of " + describe(k, loops[0]));
+      return reject(RejectReason::kNotALoopChain, "another statement is between the loops of " + describe(k, loops[0]));
 
   // Step 2. Carried iterators fix the order of the loops that feed them.
   Legal<void> order = {};

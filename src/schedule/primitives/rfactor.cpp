@@ -62,7 +62,7 @@ Legal<Request> check(const Kernel& k, Id block_id, Id loop_id) {
   std::string name = describe(k, block_id);
   r.store = as<Store>(r.block->body);
   if (r.block->init == nullptr || r.store == nullptr || r.store->predicate != nullptr)
-    return reject(RejectReason::kReductionOrder, name + " is no reduction with an initialisation and one store");
+    return reject(RejectReason::kReductionOrder, name + ": expected a reduction with an initialisation and one store");
   r.term = update_term(*r.block, *r.store);
   if (r.term == nullptr)
     return reject(RejectReason::kReductionOrder, name + " does not update its result by sum, product, max or min");
@@ -81,7 +81,7 @@ Legal<Request> check(const Kernel& k, Id block_id, Id loop_id) {
       return reject(RejectReason::kLoopKindTaken, describe(k, l->id));
   }
   if (r.loop == nullptr)
-    return reject(RejectReason::kNotInScope, describe(k, loop_id) + " is no reduction loop of " + name);
+    return reject(RejectReason::kNotInScope, describe(k, loop_id) + " is not a reduction loop of " + name);
   if (!feeds(*r.block, *r.loop, true))
     return reject(RejectReason::kReductionOrder, describe(k, loop_id) + " feeds no reduce iterator");
   for (const Loop* l : r.below)

@@ -146,7 +146,7 @@ Legal<void> ChainMatcher::match(Id block) {
 Legal<void> ChainMatcher::match_product() {
   Expr value = term(c_.product, ReducerKind::kSum, ExprKind::kAdd);
   if (value == nullptr || value->kind != ExprKind::kMul)
-    return refuse(name(c_.product.block->id) + " is no sum of products");
+    return refuse(name(c_.product.block->id) + " does not compute a sum of products");
   int reduce = -1;
   for (size_t i = 0; i < c_.product.block->iters.size(); ++i)
     if (c_.product.block->iters[i].kind == IterKind::kReduce) {
@@ -210,7 +210,7 @@ Legal<void> ChainMatcher::match_weights() {
   const Call* call = as<Call>(c_.exp.store->value);
   Expr difference = call != nullptr && call->fn == Intrinsic::kExp ? call->args[0] : nullptr;
   if (difference == nullptr || difference->kind != ExprKind::kSub)
-    return refuse(name(c_.exp.block->id) + " is no exponential of a difference");
+    return refuse(name(c_.exp.block->id) + " does not compute the exponential of a difference");
   c_.score = as<Binary>(difference)->a;
   const Load* top = as<Load>(as<Binary>(difference)->b);
   std::optional<std::vector<int>> rows;
@@ -239,7 +239,7 @@ Legal<void> ChainMatcher::match_rows() {
   c_.max_term = term(c_.max, ReducerKind::kMax, ExprKind::kMax);
   const Load* e = c_.sum_term == nullptr ? nullptr : load_of(c_.sum_term, c_.weights);
   if (e == nullptr || c_.max_term == nullptr)
-    return refuse(fmt::format("{} is no sum of {}, or {} is no maximum", name(c_.sum.block->id), name(c_.weights),
+    return refuse(fmt::format("expected {} to sum {} and {} to be a maximum", name(c_.sum.block->id), name(c_.weights),
                               name(c_.max.block->id)));
   std::optional<std::vector<int>> plain = plain_indices(*c_.sum.block, e->indices);
   if (!plain) return refuse(name(c_.sum.block->id) + " reads at computed indices");
@@ -281,7 +281,7 @@ Legal<void> ChainMatcher::match_rows() {
   return {};
 }
 
-// Nothing else reads what has room for one tile only, or stands between the blocks.
+// Nothing else reads what has room for one tile only, or is between the blocks.
 Legal<void> ChainMatcher::match_uses() {
   std::vector<Id> own = {c_.product.block->id, c_.exp.block->id, c_.sum.block->id, c_.max.block->id};
   if (c_.divided) own.push_back(c_.divide.block->id);

@@ -38,7 +38,7 @@ Legal<Chain> chain_below(const Kernel& k, Stmt top, Id name) {
     return reject(RejectReason::kReductionOrder, describe(k, block.id) + " still has its initialisation");
   if (block.predicate != nullptr)
     return reject(RejectReason::kBadInstruction, describe(k, block.id) + " has a predicate: pad it to whole tiles");
-  // Ordered iterations may stand around the instruction, not in it.
+  // Ordered iterations may be around the instruction, not in it.
   for (const Iter& it : block.iters) {
     bool inside = it.kind != IterKind::kCarried;
     for (const Loop* l : chain.loops) inside |= mentions(it.binding, l->id);
