@@ -6,45 +6,45 @@
 namespace tcc::ir {
 namespace {
 
-// Names in the order of the first files, with spaces between; "-" where a name has been removed. A renamed enumerator
-// takes the place of its former name. New names are not added: they count with the hash of their text.
-template <class E>
-constexpr std::string_view kFirst = "";
-template <>
-constexpr std::string_view kFirst<Stage> = "built scheduled nest lowered";
-template <>
-constexpr std::string_view kFirst<Scope> = "global workspace const shared cluster_shared - - local amx_tile";
-template <>
-constexpr std::string_view kFirst<BufferRole> = "input weight output temp";
-template <>
-constexpr std::string_view kFirst<ScalarRole> = "parameter - decision";
-template <>
-constexpr std::string_view kFirst<Type> = "bool i8 u8 i32 i64 f16 bf16 f32 f64 barrier tensor_map";
-template <>
-constexpr std::string_view kFirst<ExprKind> =
-    "IntConst FloatConst Var Sum Prod FloorDiv FloorMod Min Max Add Sub Mul Div Lt Le Eq Ne And Or Not Cast Select "
-    "Load "
-    "Call";
-template <>
-constexpr std::string_view kFirst<Intrinsic> =
-    "exp log tanh erf sqrt rsqrt sigmoid abs floor ceil round sin cos pow fma";
-template <>
-constexpr std::string_view kFirst<StmtKind> = "Seq Loop Block Store If Alloc InstrCall Roles";
-template <>
-constexpr std::string_view kFirst<LoopKind> = "serial unrolled vectorized parallel bound";
-template <>
-constexpr std::string_view kFirst<Axis> =
-    "none grid.x grid.y grid.z cluster.x cluster.y warpgroup warp lane thread.x thread.y thread.z vthread";
-template <>
-constexpr std::string_view kFirst<IterKind> = "spatial reduce carried";
-template <>
-constexpr std::string_view kFirst<ReducerKind> = "none sum prod max min";
-template <>
-constexpr std::string_view kFirst<AnnotationKey> =
-    "- - pipeline_async pipeline_role pipeline_depth unroll_max persistent_blocks - cooperative_fetch min_threads "
-    "prefetch nontemporal launch_bounds tail tree_reduce";
-template <>
-constexpr std::string_view kFirst<Place> = "address warp lane register";
+constexpr std::string_view kExprKinds[] = {
+#define TCC_X(kind, type) #kind,
+    TCC_IR_EXPR_KINDS(TCC_X)
+#undef TCC_X
+};
+constexpr std::string_view kStmtKinds[] = {
+#define TCC_X(kind) #kind,
+    TCC_IR_STMT_KINDS(TCC_X)
+#undef TCC_X
+};
+constexpr std::string_view kScalarRoles[] = {"parameter", "decision"};
+constexpr std::string_view kPlaces[] = {"address", "warp", "lane", "register"};
+
+// X(enumeration, last enumerator, name of e, names of the first files). The names of the first files are in their order
+// of that time, with "-" where one has been removed. A renamed enumerator takes the place of its former name. New names
+// are not added: they count with the hash of their text.
+// clang-format off
+#define TCC_ENUMERATIONS(X) \
+  X(Stage, kLowered, stage_name(e), "built scheduled nest lowered") \
+  X(Scope, kAmxTile, scope_name(e), "global workspace const shared cluster_shared - - local amx_tile") \
+  X(BufferRole, kTemp, buffer_role_name(e), "input weight output temp") \
+  X(ScalarRole, kDecision, kScalarRoles[static_cast<size_t>(e)], "parameter - decision") \
+  X(Type, kTensorMap, type_name(e), "bool i8 u8 i32 i64 f16 bf16 f32 f64 barrier tensor_map") \
+  X(ExprKind, kCall, kExprKinds[static_cast<size_t>(e)], \
+    "IntConst FloatConst Var Sum Prod FloorDiv FloorMod Min Max Add Sub Mul Div Lt Le Eq Ne And Or Not Cast Select " \
+    "Load Call") \
+  X(Intrinsic, kFma, intrinsic_name(e), \
+    "exp log tanh erf sqrt rsqrt sigmoid abs floor ceil round sin cos pow fma") \
+  X(StmtKind, kRoles, kStmtKinds[static_cast<size_t>(e)], "Seq Loop Block Store If Alloc InstrCall Roles") \
+  X(LoopKind, kBound, loop_kind_name(e), "serial unrolled vectorized parallel bound") \
+  X(Axis, kVthread, e == Axis::kNone ? "none" : axis_name(e), \
+    "none grid.x grid.y grid.z cluster.x cluster.y warpgroup warp lane thread.x thread.y thread.z vthread") \
+  X(IterKind, kCarried, iter_kind_name(e), "spatial reduce carried") \
+  X(ReducerKind, kMin, reducer_name(e), "none sum prod max min") \
+  X(AnnotationKey, kTreeReduce, annotation_name(e), \
+    "- - pipeline_async pipeline_role pipeline_depth unroll_max persistent_blocks - cooperative_fetch min_threads " \
+    "prefetch nontemporal launch_bounds tail tree_reduce") \
+  X(Place, kRegister, kPlaces[static_cast<size_t>(e)], "address warp lane register")
+// clang-format on
 
 constexpr std::string_view kFirstInstructions =
     "zmm.load.f32 zmm.store.f32 zmm.fma.f32 zmm.fma.broadcast.f32 zmm.dpbf16ps zmm.vpdpbusd amx.config "
@@ -86,79 +86,22 @@ std::vector<std::string_view> words_of(std::string_view list) {
 }
 
 template <class E>
-std::vector<std::string_view> list_names(E last, std::string_view (*name)(E)) {
-  std::vector<std::string_view> out;
-  for (size_t i = 0; i <= static_cast<size_t>(last); ++i) out.push_back(name(static_cast<E>(i)));
-  return out;
-}
+constexpr E kLast{};
 template <class E>
-std::vector<std::string_view> all_names() = delete;
-template <>
-std::vector<std::string_view> all_names<Stage>() {
-  return list_names(Stage::kLowered, stage_name);
-}
-template <>
-std::vector<std::string_view> all_names<Scope>() {
-  return list_names(Scope::kAmxTile, scope_name);
-}
-template <>
-std::vector<std::string_view> all_names<BufferRole>() {
-  return list_names(BufferRole::kTemp, buffer_role_name);
-}
-template <>
-std::vector<std::string_view> all_names<ScalarRole>() {
-  return {"parameter", "decision"};
-}
-template <>
-std::vector<std::string_view> all_names<Type>() {
-  return list_names(Type::kTensorMap, type_name);
-}
-template <>
-std::vector<std::string_view> all_names<ExprKind>() {
-#define TCC_X(kind, type) #kind,
-  return {TCC_IR_EXPR_KINDS(TCC_X)};
+constexpr std::string_view kFirst{};
+template <class E>
+std::string_view name_of(E e);
+#define TCC_X(E, last, name, first)             \
+  template <>                                   \
+  constexpr E kLast<E> = E::last;               \
+  template <>                                   \
+  constexpr std::string_view kFirst<E> = first; \
+  template <>                                   \
+  std::string_view name_of<E>(E e) {            \
+    return name;                                \
+  }
+TCC_ENUMERATIONS(TCC_X)
 #undef TCC_X
-}
-template <>
-std::vector<std::string_view> all_names<Intrinsic>() {
-#define TCC_X(name, text, arity) text,
-  return {TCC_IR_INTRINSICS(TCC_X)};
-#undef TCC_X
-}
-template <>
-std::vector<std::string_view> all_names<StmtKind>() {
-#define TCC_X(kind) #kind,
-  return {TCC_IR_STMT_KINDS(TCC_X)};
-#undef TCC_X
-}
-template <>
-std::vector<std::string_view> all_names<LoopKind>() {
-  return list_names(LoopKind::kBound, loop_kind_name);
-}
-template <>
-std::vector<std::string_view> all_names<Axis>() {
-  std::vector<std::string_view> out = list_names(Axis::kVthread, axis_name);
-  out[0] = "none";
-  return out;
-}
-template <>
-std::vector<std::string_view> all_names<IterKind>() {
-  return list_names(IterKind::kCarried, iter_kind_name);
-}
-template <>
-std::vector<std::string_view> all_names<ReducerKind>() {
-  return list_names(ReducerKind::kMin, reducer_name);
-}
-template <>
-std::vector<std::string_view> all_names<AnnotationKey>() {
-#define TCC_X(name, text) text,
-  return {TCC_IR_ANNOTATIONS(TCC_X)};
-#undef TCC_X
-}
-template <>
-std::vector<std::string_view> all_names<Place>() {
-  return {"address", "warp", "lane", "register"};
-}
 
 }  // namespace
 
@@ -171,7 +114,11 @@ uint64_t stored_code(std::string_view first, std::string_view name) {
 
 template <class E>
 const std::vector<std::string_view>& names() {
-  static const std::vector<std::string_view> all = all_names<E>();
+  static const std::vector<std::string_view> all = [] {
+    std::vector<std::string_view> out;
+    for (size_t i = 0; i <= static_cast<size_t>(kLast<E>); ++i) out.push_back(name_of(static_cast<E>(i)));
+    return out;
+  }();
   return all;
 }
 
@@ -210,29 +157,12 @@ uint64_t stored_code_of_instruction(int32_t row) {
   return codes[static_cast<size_t>(row)];
 }
 
-#define TCC_X(E) template uint64_t stored_code(E);
-TCC_X(Stage)
-TCC_X(Scope)
-TCC_X(BufferRole)
-TCC_X(ScalarRole)
-TCC_X(Type)
-TCC_X(ExprKind)
-TCC_X(Intrinsic)
-TCC_X(StmtKind)
-TCC_X(LoopKind)
-TCC_X(Axis)
-TCC_X(IterKind)
-TCC_X(ReducerKind)
-TCC_X(AnnotationKey)
-TCC_X(Place)
-#undef TCC_X
-#define TCC_X(E)                                            \
+#define TCC_X(E, last, name, first)                         \
   template const std::vector<std::string_view>& names<E>(); \
   template std::optional<E> from_name(std::string_view);    \
+  template uint64_t stored_code(E);                         \
   template std::optional<E> from_stored_code(int64_t);
-TCC_X(Scope)
-TCC_X(Axis)
-TCC_X(AnnotationKey)
+TCC_ENUMERATIONS(TCC_X)
 #undef TCC_X
 
 }  // namespace tcc::ir

@@ -9,7 +9,7 @@
 
 namespace tcc::ir {
 
-// Names by enumerator. Known for Scope, Axis and AnnotationKey.
+// Names by enumerator.
 template <class E>
 const std::vector<std::string_view>& names();
 // The enumerator of a name; former names are known too.
