@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tcc/ir/build.h"
+#include "tcc/ir/query.h"
 #include "tcc/ir/walk.h"
 #include "tcc/measure/task.h"
 #include "tcc/schedule/primitives.h"
@@ -158,14 +159,9 @@ bool runs_spatially(Stmt body, Id loop) {
     if (!block) return true;
     bool binds = false;
     for (const Iter& iter : block->iters) {
-      bool mentions = false;
-      visit(iter.binding, [&](Expr e) {
-        const auto* v = as<Var>(e);
-        mentions = mentions || (v && v->id == loop);
-        return true;
-      });
-      if (mentions && iter.kind != IterKind::kSpatial) spatial = false;
-      binds = binds || mentions;
+      const bool bound = mentions(iter.binding, loop);
+      if (bound && iter.kind != IterKind::kSpatial) spatial = false;
+      binds = binds || bound;
     }
     spatial = spatial && binds;
     return false;

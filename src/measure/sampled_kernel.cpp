@@ -298,10 +298,10 @@ std::vector<int64_t> sample_positions(std::span<const int64_t> shape, int64_t ra
   };
   auto anywhere = [&](size_t d) { return rng.below(shape[d]); };
   std::vector<int64_t> at(shape.size());
-  constexpr size_t kMostCornerDims = 8;
-  for (uint64_t corner = 0; corner < uint64_t{1} << std::min(shape.size(), kMostCornerDims); ++corner) {
+  constexpr size_t kMaxCornerDims = 8;
+  for (uint64_t corner = 0; corner < uint64_t{1} << std::min(shape.size(), kMaxCornerDims); ++corner) {
     for (size_t d = 0; d < shape.size(); ++d)
-      at[d] = d < kMostCornerDims ? (corner >> d & 1 ? shape[d] - 1 : 0) : anywhere(d);
+      at[d] = d < kMaxCornerDims ? (corner >> d & 1 ? shape[d] - 1 : 0) : anywhere(d);
     found.insert(number(at));
   }
   // Each edge of each dimension, with the others anywhere and on edges of their own.

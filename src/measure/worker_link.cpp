@@ -13,6 +13,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "measure/shared_memory.h"
 #include "tcc/support/files.h"
 
 extern char** environ;
@@ -153,6 +154,9 @@ int64_t WorkerLink::receive(void* data, size_t size) const {
   return got;
 }
 
+namespace {
+
+// False: the coordinator is gone.
 bool receive_job(int socket, JobMessage& message, int fds[2]) {
   iovec data{&message, sizeof message};
   alignas(cmsghdr) char control[CMSG_SPACE(2 * sizeof(int))];
@@ -169,6 +173,25 @@ bool receive_job(int socket, JobMessage& message, int fds[2]) {
     return false;
   std::memcpy(fds, CMSG_DATA(rights), 2 * sizeof(int));
   return true;
+}
+
+}  // namespace
+
+void serve_jobs(int socket, const std::function<bool(const JobMessage& message, JobHeader& job, const std::byte* task,
+                                                     ReplyMessage& reply)>& run) {
+  JobMessage message;
+  int fds[2];
+  while (receive_job(socket, message, fds)) {
+    ReplyMessage reply;
+    reply.job = message.job;
+    auto job = SharedMemory::adopt(fds[0], message.job_bytes, true);
+    auto task = SharedMemory::adopt(fds[1], message.task_bytes, false);
+    if (!job || !task)
+      reply.error = ENOMEM;
+    else if (!run(message, *reinterpret_cast<JobHeader*>(job->data()), task->data(), reply))
+      return;
+    if (send(socket, &reply, sizeof reply, MSG_NOSIGNAL) != sizeof reply) return;
+  }
 }
 
 }  // namespace tcc::measure

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -49,7 +50,9 @@ class WorkerLink {
   std::string ending_;
 };
 
-// The worker's side. False: the coordinator is gone.
-bool receive_job(int socket, JobMessage& message, int fds[2]);
+// The worker's side. Runs each job that comes over the socket and answers, until the coordinator is gone or `run`
+// returns false, which answers nothing. `run` fills the reply.
+void serve_jobs(int socket, const std::function<bool(const JobMessage& message, JobHeader& job, const std::byte* task,
+                                                     ReplyMessage& reply)>& run);
 
 }  // namespace tcc::measure

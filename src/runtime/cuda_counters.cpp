@@ -31,7 +31,7 @@ namespace {
   X(cuptiRangeProfilerCounterDataImageInitialize, tcc_cupti_counter_image, counters) \
   X(cuptiRangeProfilerSetConfig, tcc_cupti_set_config, target_nesting)
 
-constexpr int kMostPasses = 64;
+constexpr int kMaxPasses = 64;
 constexpr const char* kMayRead =
     "counters of the device are for administrators: run as root, or have the driver's module option "
     "NVreg_RestrictProfilingToAdminUsers=0 set; times do not need them";
@@ -189,7 +189,7 @@ class Counters final : public CudaCounters {
     config.max_ranges = 1;
     config.nesting_levels = config.least_nesting = config.target_nesting = 1;
     TCC_TRY_VOID(cuptiRangeProfilerSetConfig(config));
-    for (int pass = 0; pass < kMostPasses; ++pass) {
+    for (int pass = 0; pass < kMaxPasses; ++pass) {
       TCC_TRY(const bool last, run_pass(ranges, run));
       if (!last) continue;
       tcc_cupti_decode decode{};
@@ -198,7 +198,7 @@ class Counters final : public CudaCounters {
       if (decode.dropped > 0) return environment_error("CUPTI dropped {} ranges", decode.dropped);
       return counters;
     }
-    return environment_error("the counters take more than {} passes", kMostPasses);
+    return environment_error("the counters take more than {} passes", kMaxPasses);
   }
 
   // True: no pass is left.

@@ -12,7 +12,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double kLeastSeconds = 20;  // of a child: less says nothing
+constexpr double kMinSeconds = 20;  // of a child: a shorter one shows nothing
 
 std::vector<std::string> split_lines(const std::string& text) {
   std::vector<std::string> lines;
@@ -141,7 +141,7 @@ Result<void> tune_all(Run& run, const std::vector<Tuning>& tunings) {
     return {};
   }
   for (const Tuning& t : tunings) {
-    if (run.seconds_left() < kLeastSeconds) return {};
+    if (run.seconds_left() < kMinSeconds) return {};
     Tuning one = t;
     one.seconds = std::min(t.seconds, run.seconds_left());
     TCC_TRY_VOID(tune_model(run, tcc, one));
@@ -161,7 +161,7 @@ Result<void> torch_peers(Run& run) {
   }
   std::string input;
   for (const json& c : torch_cases()) input += c.dump() + "\n";
-  auto outcome = run_child({run.options.python, path}, input, std::max(run.seconds_left(), kLeastSeconds));
+  auto outcome = run_child({run.options.python, path}, input, std::max(run.seconds_left(), kMinSeconds));
   if (!outcome) {
     run.absent(fmt::format("Python: {}", outcome.error().message));
     return {};

@@ -71,9 +71,9 @@ class DeviceWatch : public MachineWatch {
 }  // namespace
 
 Result<CacheFlush> CacheFlush::make(runtime::CudaDevice& device) {
-  constexpr int64_t kLeast = 1 << 20;
+  constexpr int64_t kMinFlushBytes = 1 << 20;
   CacheFlush flush;
-  TCC_TRY(flush.memory_, device.allocate(std::max(2 * device.facts().l2_bytes, kLeast)));
+  TCC_TRY(flush.memory_, device.allocate(std::max(2 * device.facts().l2_bytes, kMinFlushBytes)));
   return flush;
 }
 Result<void> CacheFlush::enqueue(runtime::CudaDevice& device) const {

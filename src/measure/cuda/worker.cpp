@@ -227,53 +227,23 @@ class GpuRunner : public Runner {
   std::vector<std::unique_ptr<GpuProgram>> programs_;
 };
 
-class GpuServer {
- public:
-  GpuServer(int socket, Device& device) : socket_(socket), device_(device) {}
-
-  int serve() {
-    JobMessage message;
-    int fds[2];
-    while (receive_job(socket_, message, fds)) {
-      ReplyMessage reply;
-      reply.job = message.job;
-      auto job = SharedMemory::adopt(fds[0], message.job_bytes, true);
-      auto task = SharedMemory::adopt(fds[1], message.task_bytes, false);
-      if (!job || !task) {
-        reply.error = ENOMEM;
-      } else {
-        run(reinterpret_cast<JobHeader*>(job->data()), task->data());
-        // Nothing may be freed in a context that is lost; the system does it.
-        if (device_.device.lost()) _exit(kDeviceGaveUp);
-        reply.started = 1;
-      }
-      if (send(socket_, &reply, sizeof reply, MSG_NOSIGNAL) != sizeof reply) return 0;
-    }
-    return 0;
+void run_on_device(JobHeader& job, const std::byte* data, Device& device) {
+  WorkerResult& result = job.result;
+  result.phase = Phase::kLoading;
+  GpuRunner runner(device);
+  Result<void> done = run_job(job, data, runner);
+  if (device.device.lost()) {
+    result.status = ChildStatus::kCrashed;
+    result.driver_error = device.device.last_error();
+    set_text(result.text, done ? "the device gave up" : done.error().message);
+    return;
   }
-
- private:
-  void run(JobHeader* job, const std::byte* data) {
-    WorkerResult& result = job->result;
-    result.phase = Phase::kLoading;
-    GpuRunner runner(device_);
-    Result<void> done = run_job(*job, data, runner);
-    if (device_.device.lost()) {
-      result.status = ChildStatus::kCrashed;
-      result.driver_error = device_.device.last_error();
-      set_text(result.text, done ? "the device gave up" : done.error().message);
-      return;
-    }
-    if (!done) {
-      result.status = ChildStatus::kFailed;
-      set_text(result.text, done.error().message);
-    }
-    result.phase = Phase::kDone;
+  if (!done) {
+    result.status = ChildStatus::kFailed;
+    set_text(result.text, done.error().message);
   }
-
-  int socket_;
-  Device& device_;
-};
+  result.phase = Phase::kDone;
+}
 
 }  // namespace
 
@@ -307,7 +277,14 @@ int serve_gpu(int socket, int ordinal, const std::string& driver_library, const 
   const bool system = driver_library.empty() && !(*device)->facts().takes_ptx_only;
   DeviceProfiler profiler(**device, ordinal, cupti_library, !cupti_library.empty() || system);
   Device open{**device, profiler, std::move(*flush), runtime::CudaClock::open(**device)};
-  return GpuServer(socket, open).serve();
+  serve_jobs(socket, [&](const JobMessage&, JobHeader& job, const std::byte* task, ReplyMessage& reply) {
+    run_on_device(job, task, open);
+    // Nothing may be freed in a context that is lost; the system does it.
+    if (open.device.lost()) _exit(kDeviceGaveUp);
+    reply.started = 1;
+    return true;
+  });
+  return 0;
 }
 
 }  // namespace tcc::measure

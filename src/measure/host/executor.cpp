@@ -101,10 +101,10 @@ Result<void> HostExecutor::choose_cpus() {
     return make_error(ErrorClass::kEnvironment, "none of the CPUs asked for measuring may be used by this process",
                       "name CPUs of the process's affinity mask");
   if (options_.cpus.empty()) cpus_ = all;
-  constexpr size_t kMost = std::tuple_size_v<decltype(JobHeader::cpus)>;
-  if (cpus_.size() > kMost) {
-    notes_.push_back(fmt::format("measuring uses the first {} CPUs only", kMost));
-    cpus_.resize(kMost);
+  constexpr size_t kMaxCpus = std::tuple_size_v<decltype(JobHeader::cpus)>;
+  if (cpus_.size() > kMaxCpus) {
+    notes_.push_back(fmt::format("measuring uses the first {} CPUs only", kMaxCpus));
+    cpus_.resize(kMaxCpus);
   }
   if (options_.threads > static_cast<int>(cpus_.size()))
     notes_.push_back(fmt::format("{} threads are measured on {} CPUs: times will be those of a crowded machine",

@@ -66,11 +66,11 @@ class StealClock {
   int64_t last_ = 0;
 };
 
-class HostProgram : public TimedProgram {
+class TimedFunction : public TimedProgram {
  public:
   // Brings caches, branch predictors and the clock up, unless a long run has just done so: another one would cost as
   // much as a sample.
-  HostProgram(const std::function<void()>& run, double last_run_seconds) : run_(run) {
+  TimedFunction(const std::function<void()>& run, double last_run_seconds) : run_(run) {
     const double start = now();
     run_seconds_ = last_run_seconds;
     if (last_run_seconds <= kLongRunSeconds) {
@@ -140,7 +140,7 @@ int64_t stolen_ticks(std::string_view stat, std::span<const int32_t> cpus) {
 void time_on_host(const std::function<void()>& run, const HostTiming& timing, WorkerResult& result) {
   TimingPlan plan = timing.plan;
   plan.trial = kTrials;
-  HostProgram program(run, plan.last_run_seconds);
+  TimedFunction program(run, plan.last_run_seconds);
   HostWatch machine(timing, timing.cpus);
   TCC_CHECK(time_program(program, machine, plan, result).has_value(), "timing on the host cannot fail");
   result.quiet = machine.best();
@@ -149,7 +149,7 @@ void time_on_host(const std::function<void()>& run, const HostTiming& timing, Wo
 // Both programs lose what is stolen, and reading it between all pairs would cost more than it tells.
 void time_pair_on_host(const std::function<void()>& run_a, const std::function<void()>& run_b, const HostTiming& timing,
                        WorkerResult& result) {
-  HostProgram a(run_a, 0), b(run_b, 0);
+  TimedFunction a(run_a, 0), b(run_b, 0);
   HostWatch machine(timing, {});
   TCC_CHECK(time_pair(a, b, machine, timing.plan, result).has_value(), "timing on the host cannot fail");
   result.quiet = machine.best();

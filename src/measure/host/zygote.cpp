@@ -6,7 +6,6 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -24,15 +23,10 @@
 #include "measure/worker_link.h"
 #include "tcc/codegen/llvm.h"
 #include "tcc/measure/host.h"
+#include "tcc/support/files.h"
 
 namespace tcc::measure {
 namespace {
-
-double now() {
-  timespec t{};
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
-}
 
 class Zygote {
  public:
@@ -41,39 +35,28 @@ class Zygote {
   int serve() {
     Hello hello;
     if (send(socket_, &hello, sizeof hello, MSG_NOSIGNAL) != sizeof hello) return 1;
-    JobMessage message;
-    int fds[2];
-    while (receive_job(socket_, message, fds)) {
-      if (!handle(message, fds[0], fds[1])) return 0;
-    }
+    serve_jobs(socket_, [this](const JobMessage& message, JobHeader& job, const std::byte* task, ReplyMessage& reply) {
+      return handle(message, job, task, reply);
+    });
     return 0;
   }
 
  private:
-  bool handle(const JobMessage& message, int job_fd, int task_fd) {
-    ReplyMessage reply;
-    reply.job = message.job;
-    auto job = SharedMemory::adopt(job_fd, message.job_bytes, true);
-    auto task = SharedMemory::adopt(task_fd, message.task_bytes, false);
-    if (!job || !task) {
-      reply.error = ENOMEM;
-      return answer(reply);
-    }
-    auto* header = reinterpret_cast<JobHeader*>(job->data());
-    warm_up(*header);
+  // False: the coordinator is gone.
+  bool handle(const JobMessage& message, JobHeader& job, const std::byte* task, ReplyMessage& reply) {
+    warm_up(job);
     pid_t child = fork();
     if (child == 0) {
       close(socket_);
-      run_child(header, task->data());
+      run_child(&job, task);
       _exit(0);
     }
     if (child < 0) {
       reply.error = errno;
-      return answer(reply);
+      return true;
     }
     reply.started = 1;
-    bool go_on = watch(child, *header, message.timeout_seconds, reply);
-    return go_on && answer(reply);
+    return watch(child, job, message.timeout_seconds, reply);
   }
 
   // Linking one object resolves and touches what every child needs; children inherit it. Linking runs no code of it.
@@ -94,18 +77,18 @@ class Zygote {
       reply.error = errno;
       kill(child, SIGKILL);
     }
-    double deadline = now() + timeout;
+    double deadline = Clock::system().seconds() + timeout;
     bool extended = false, go_on = true;
     while (pidfd >= 0) {
       pollfd wait[2] = {{pidfd, POLLIN, 0}, {socket_, POLLRDHUP, 0}};
-      double left = deadline - now();
+      double left = deadline - Clock::system().seconds();
       int ready = left > 0 ? poll(wait, 2, static_cast<int>(std::ceil(left * 1e3))) : 0;
       if (ready < 0 && errno == EINTR) continue;
       if (ready > 0 && (wait[0].revents & POLLIN)) break;
       if (ready > 0) go_on = false;
       if (ready == 0 && !extended && header.result.phase == Phase::kTiming) {
         extended = true;
-        deadline = now() + timeout;
+        deadline = Clock::system().seconds() + timeout;
         continue;
       }
       if (ready == 0) reply.timed_out = 1;
@@ -120,8 +103,6 @@ class Zygote {
     reply.wait_status = info.si_status;
     return go_on;
   }
-
-  bool answer(const ReplyMessage& reply) { return send(socket_, &reply, sizeof reply, MSG_NOSIGNAL) == sizeof reply; }
 
   int socket_;
   bool warm_ = false;
