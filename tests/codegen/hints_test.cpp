@@ -55,6 +55,21 @@ std::string assembly(const ir::Kernel& kernel, const target::Target& target) {
 
 }  // namespace
 
+TEST_CASE("vectorised loops that stay scalar code are counted", "[codegen]") {
+  for (const bool one_place : {false, true}) {
+    Nest t;
+    const ir::Buffer *x = t.input("x", Type::kF32, {4, 16}), *y = t.output("y", Type::kF32, {4, 16});
+    ir::Kernel kernel = t.lowered(t.loop(4, LoopKind::kSerial, [&](ir::Expr i) {
+      return t.loop(16, LoopKind::kVectorized,
+                    [&](ir::Expr j) { return t.store(y, {i, one_place ? t.b().integer(0) : j}, t.load(x, {i, j})); });
+    }));
+    auto artifact = compile_host(kernel, *target::find_target("x86-64-v3"));
+    REQUIRE(artifact);
+    CHECK(artifact->facts.at("scalar_vector_loops") == (one_place ? 1 : 0));
+    CHECK(artifact->facts.contains("local_bytes"));
+  }
+}
+
 TEST_CASE("non-temporal stores, whatever the caller's alignment", "[codegen]") {
   Doubling d(6, 96, AnnotationKey::kNonTemporal, 1);
   for (const target::Target& target : runnable_targets()) {

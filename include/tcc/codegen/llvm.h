@@ -27,7 +27,8 @@ bool has_llvm();
 // Compiles every launch of a kernel at Stage::Lowered (see lower/lower.h: one launch or a Seq of them, possibly inside
 // one root Alloc of workspace buffers). A root-level Parallel loop of a launch is the launch's range; any other launch
 // has extent 1. Facts: compile_seconds, emit_seconds, optimise_seconds, code_bytes, local_bytes (largest stack frame of
-// local buffers), instructions (LLVM instructions before code generation).
+// local buffers), instructions (LLVM instructions before code generation), scalar_vector_loops (loops that the schedule
+// vectorises, and that are emitted as scalar code because all of their iterations store to one place).
 // Errors (input): kernels with run-time scalars, distributed or shared scopes, instructions without an LLVM form or
 // that the target lacks, and buffers of symbolic shape. Safe to call from several threads at once.
 Result<Artifact> compile_host(const ir::Kernel& lowered, const target::Target& target, const HostOptions& options = {});

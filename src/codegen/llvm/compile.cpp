@@ -199,9 +199,9 @@ std::vector<BufferInfo> describe_buffers(const Program& program) {
   return infos;
 }
 
-Result<int64_t> emit_launch(llvm::Module& module, const LaunchParts& launch, const std::string& symbol,
-                            const Program& program, const target::Target& target, const ir::Kernel& kernel,
-                            ir::Builder& index_builder, const std::string& features) {
+Result<void> emit_launch(llvm::Module& module, const LaunchParts& launch, const std::string& symbol,
+                         const Program& program, const target::Target& target, const ir::Kernel& kernel,
+                         ir::Builder& index_builder, const std::string& features, Artifact& artifact) {
   std::set<ir::Id> used = used_buffers(launch.body);
   std::vector<const ir::Buffer*> buffers;
   std::vector<unsigned> positions;
@@ -219,7 +219,10 @@ Result<int64_t> emit_launch(llvm::Module& module, const LaunchParts& launch, con
   if (emitter.local_bytes() > target::kMaxStackBytes)
     return input_error("{} keeps {} bytes of local buffers, more than the {} that worker stacks allow", symbol,
                        emitter.local_bytes(), target::kMaxStackBytes);
-  return emitter.local_bytes();
+  double& bytes = artifact.facts["local_bytes"];
+  bytes = std::max(bytes, static_cast<double>(emitter.local_bytes()));
+  artifact.facts["scalar_vector_loops"] += static_cast<double>(emitter.scalar_vector_loops());
+  return {};
 }
 
 }  // namespace
@@ -256,15 +259,13 @@ Result<Artifact> compile_host(const ir::Kernel& lowered, const target::Target& t
   ir::Builder index_builder(scratch);
   Artifact artifact;
   artifact.buffers = describe_buffers(program);
-  int64_t local_bytes = 0;
   for (size_t i = 0; i < program.launches.size(); ++i) {
     Launch launch;
     launch.symbol = fmt::format("tcc_{}_{}", options.prefix, i);
     const LaunchParts& parts = program.launches[i];
     if (parts.range != nullptr) launch.extent = ir::int_value(parts.range->extent);
-    TCC_TRY(int64_t local,
-            emit_launch(module, parts, launch.symbol, program, target, lowered, index_builder, features));
-    local_bytes = std::max(local_bytes, local);
+    TCC_TRY_VOID(
+        emit_launch(module, parts, launch.symbol, program, target, lowered, index_builder, features, artifact));
     artifact.launches.push_back(std::move(launch));
   }
   std::string problems;
@@ -284,7 +285,6 @@ Result<Artifact> compile_host(const ir::Kernel& lowered, const target::Target& t
   artifact.code = emit_file(module, *machine, llvm::CodeGenFileType::ObjectFile);
   if (!problem.empty()) return input_error("LLVM cannot compile this kernel: {}", problem);
   artifact.facts["code_bytes"] = static_cast<double>(artifact.code.size());
-  artifact.facts["local_bytes"] = static_cast<double>(local_bytes);
   artifact.facts["compile_seconds"] = watch.seconds();
   return artifact;
 }

@@ -399,7 +399,9 @@ bool Emitter::can_vectorize(const ir::Loop& l, int64_t extent) {
     if (s->kind == ir::StmtKind::kInstrCall) plain = false;
     return plain;
   });
-  return plain && stores_differ_by_lane(l, extent);
+  const bool differ = plain && stores_differ_by_lane(l, extent);
+  if (plain && !differ) scalar_vector_loops_.insert(l.id);
+  return differ;
 }
 
 bool Emitter::stores_differ_by_lane(const ir::Loop& l, int64_t extent) {

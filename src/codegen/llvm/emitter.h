@@ -78,6 +78,8 @@ class Emitter {
   Result<void> emit(llvm::Function* function, std::span<const ir::Buffer* const> buffers, ir::Stmt body,
                     const ir::Loop* range);
   int64_t local_bytes() const { return local_bytes_; }
+  // Vectorised loops that are emitted as scalar code: all of their iterations store to one place.
+  int64_t scalar_vector_loops() const { return std::ssize(scalar_vector_loops_); }
 
  private:
   struct Binding {
@@ -233,6 +235,7 @@ class Emitter {
   int64_t unroll_max_ = 0;
   int depth_ = 0;
   int64_t local_bytes_ = 0;
+  std::set<ir::Id> scalar_vector_loops_;
   int64_t next_tile_ = 0;
   bool tiles_configured_ = false, tiles_hoisted_ = false;
   std::set<ir::Id> numbers_;             // buffers that never hold NaN
