@@ -51,9 +51,7 @@ void declare(Options& options, Arguments& a) {
   options.option("--task-scheduler", a.task_scheduler, "Which task is next: gradient (the most to gain) or round-robin")
       .words(search::task_scheduler_names())
       .show_default();
-  options
-      .option("--cost-model", a.cost_model,
-              "Which model ranks programs: trees (learned from measurements); prior (the target's estimate); random")
+  options.option("--cost-model", a.cost_model, "Which model ranks programs before they are measured")
       .words(search::cost_model_names())
       .show_default();
   options

@@ -8,6 +8,7 @@ namespace tcc::cost {
 // clang-format off
 #define TCC_COST_MODELS(X) \
   X("trees", make_tree_model, "gradient-boosted regression trees on top of the target's prior") \
+  X("linear", make_linear_model, "ridge regression on top of the target's prior") \
   X("prior", make_prior_only, "the target's prior, which learns nothing") \
   X("random", make_random_model, "scores without meaning: the yardstick for the others")
 // clang-format on

@@ -161,5 +161,29 @@ TEST_CASE("cost models are selected by name") {
   auto unknown = cost::make_model("forest", cost::make_rule_model());
   REQUIRE_FALSE(unknown.has_value());
   CHECK_THAT(unknown.error().message, Catch::Contains("unknown cost model 'forest'"));
-  CHECK_THAT(unknown.error().hint, Catch::Contains("trees, prior, random"));
+  CHECK_THAT(unknown.error().hint, Catch::Contains("trees, linear, prior, random"));
+}
+
+TEST_CASE("the linear model learns sums of columns, and few samples give the prior") {
+  // Twice as slow for each unit of two columns; tasks differ in scale.
+  auto linear = [](size_t n, uint64_t seed) {
+    Data d = make(n, seed);
+    for (size_t i = 0; i < n; ++i) {
+      const std::span<const float> row = d.rows[i];
+      const float slow = 2 * row[size_t(Feature::touched_middle)] + 3 * row[size_t(Feature::level_l2)];
+      d.throughputs[i] = std::exp2(-slow - static_cast<float>(d.tasks[i]) / 4);
+    }
+    return d;
+  };
+  const Data train = linear(200, 1), test = linear(200, 2), few = linear(15, 3);
+  auto model = model_named("linear");
+  model->update(few);
+  CHECK(!model->trained());
+  CHECK(scores_of(*model, test) == scores_of(*cost::make_rule_model(), test));
+  model->update(train);
+  CHECK(model->trained());
+  CHECK(test::pair_accuracy(scores_of(*model, test), test.throughputs, test.tasks) > 0.85);
+  auto again = model_named("linear");
+  again->update(train);
+  CHECK(scores_of(*again, test) == scores_of(*model, test));
 }
