@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "interp/compile.h"
+#include "tcc/ir/query.h"
 #include "tcc/support/check.h"
 
 namespace tcc::interp {
@@ -401,7 +402,8 @@ int32_t Compiler::load(const ir::Load& e) {
   for (Expr index : e.indices) indices.push_back(settle(index));
   std::vector<int32_t> to_end = bounds(slot, indices, d);
   const int32_t at = address(slot, indices);
-  alignment(slot, indices, at);
+  // A load whose predicate differs between the lanes is read element by element where it is not aligned.
+  if (vectors_.empty() || !ir::mentions(e.predicate, vectors_.back().id)) alignment(slot, indices, at);
   emit(*code_, {.op = load_op(info_.slots[static_cast<size_t>(slot)]->type), .d = d, .a = at, .e = slot});
   if (e.predicate != nullptr && !moved) {
     to_end.push_back(emit(*code_, {.op = Op::kJump}));

@@ -7,17 +7,20 @@
 
 #include "lower/check_limits.h"
 #include "lower/compact_buffers.h"
+#include "lower/cpu/plan_unrolling.h"
 #include "lower/gpu/align_vectors.h"
 #include "lower/gpu/distribute_fragments.h"
 #include "lower/gpu/expand_pipeline.h"
 #include "lower/gpu/expand_roles.h"
 #include "lower/gpu/insert_barriers.h"
 #include "lower/gpu/place_gpu_storage.h"
+#include "lower/gpu/plan_unrolling.h"
 #include "lower/gpu/sink_vthreads.h"
 #include "lower/gpu/split_last_wave.h"
 #include "lower/gpu/spread_banks.h"
 #include "lower/gpu/spread_threads.h"
 #include "lower/gpu/unroll_loops.h"
+#include "lower/gpu/vectorize_stores.h"
 #include "lower/hoist_accumulators.h"
 #include "lower/inline_blocks.h"
 #include "lower/order_local_dims.h"
@@ -85,7 +88,8 @@ constexpr std::array kCpu = join(kCommon, std::array{
     Pass{"order_local_dims", kNest, kNest, as_row<order_local_dims>},
     Pass{"promote_registers", kNest, kNest, as_row<promote_registers>},
     Pass{"hoist_local_tiles", kNest, kNest, as_row<hoist_local_tiles>},
-    Pass{"split_launches", kNest, kLowered, as_row<split_launches>},
+    Pass{"split_launches", kNest, kNest, as_row<split_launches>},
+    Pass{"plan_unrolling", kNest, kLowered, as_row<plan_cpu_unrolling>},
 });
 
 // Sequential code with bound loops in it becomes the code of one thread.
@@ -106,7 +110,9 @@ constexpr std::array kCuda = join(kCommon, std::array{
     Pass{"spread_banks", kNest, kNest, as_row<spread_banks>},
     Pass{"insert_barriers", kNest, kNest, as_row<insert_barriers>},
     Pass{"unroll_loops", kNest, kNest, as_row<unroll_loops>},
-    Pass{"promote_registers", kNest, kLowered, as_row<promote_registers>},
+    Pass{"promote_registers", kNest, kNest, as_row<promote_registers>},
+    Pass{"vectorize_stores", kNest, kNest, as_row<vectorize_stores>},
+    Pass{"plan_unrolling", kNest, kLowered, as_row<plan_unrolling>},
 });
 
 // clang-format on

@@ -1,7 +1,7 @@
 // Before: Nest for a CPU: Allocs anywhere, statements at root level run one after the other.
 // After: the root is one launch or a Seq of launches, inside one Alloc of workspace buffers when there are any; every
 // other Alloc holds stack storage (scope local) of one launch. A launch that is a Parallel loop runs over its extent.
-// Stands last: it fixes which storage is shared, so nothing may move statements between launches afterwards.
+// It fixes which storage is shared, so nothing may move statements between launches afterwards.
 #pragma once
 
 #include "tcc/ir/kernel.h"

@@ -5,8 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "tcc/analysis/address.h"
-#include "tcc/analysis/ranges.h"
+#include "tcc/analysis/vector_access.h"
 #include "tcc/ir/build.h"
 
 namespace tcc::codegen::cuda {
@@ -14,16 +13,10 @@ namespace tcc::codegen::cuda {
 // Elements the buffer occupies, padding included; nullopt when its shape is symbolic.
 std::optional<int64_t> physical_elements(const ir::Buffer& buffer);
 
+using analysis::at_lane;
 using analysis::flat_address;
 using analysis::known_divisor;
-
-// e with Var(id) replaced by a constant and simplified.
-ir::Expr at_lane(ir::Builder& b, const analysis::Ranges& ranges, ir::Expr e, ir::Id id, int64_t lane);
-
-// Elements per access (a power of two, at least 2, that divides `extent`) with which the iterations of the vectorised
-// loop `id` can read or write `buffer` from the flat address on: contiguous, aligned, at most 16 bytes. 1: none.
-int64_t vector_width(ir::Builder& b, const ir::Kernel& kernel, const analysis::Ranges& ranges, const ir::Buffer& buffer,
-                     ir::Expr flat, ir::Id id, int64_t extent);
+using analysis::vector_width;
 
 // A predicate that does not change over blocks of `lanes` iterations of `id` that start at a multiple of `lanes`, with
 // the variable replaced by the block's first iteration; nullptr when it may change inside a block.

@@ -90,14 +90,6 @@ class Emitter {
   std::string axis_coordinate(ir::Axis axis) const;
   int64_t axis_extent(ir::Axis axis) const;
 
-  // unroll.cpp
-  void plan_unrolling(ir::Stmt body);
-  double cost_of(ir::Stmt s);
-  bool is_unrolled(const ir::Loop& l);
-  bool picks_registers(const ir::Loop& l);
-  ir::Stmt vectorized_nest(const ir::Loop& l);
-  std::string unroll_pragma(const ir::Loop& l);
-
   // expr.cpp
   std::string expr(ir::Expr e);
   std::string sum(const ir::Sum& e);
@@ -138,13 +130,11 @@ class Emitter {
   std::unordered_map<ir::Id, int64_t> swizzles_;  // of shared buffers that are copied by boxes or multiplied: bytes
   std::unordered_set<ir::Id> accumulators_;       // of products that complete later
   std::vector<ir::Id> alive_accumulators_;
-  std::vector<ir::Id> copied_;  // variables of the unrolled loops around what is counted
-  bool budgets_ = false;        // some role has its own number of registers
+  bool budgets_ = false;  // some role has its own number of registers
   bool warpgroups_ = false;
   int64_t role_first_warp_ = 0, role_warps_ = 0;  // 0 warps: outside Roles
   int64_t min_blocks_ = 0;
   int64_t static_shared_bytes_ = 0;
-  double unroll_share_ = 1;  // of what is marked unrolled
   std::unordered_map<ir::Id, std::string> variables_;
   std::unordered_map<const ir::ExprNode*, VectorLoad> vector_loads_;
   ir::Id lane_id_ = ir::kNoId;

@@ -218,7 +218,6 @@ Result<std::string> Emitter::emit(Stmt body, const std::string& symbol, Launch& 
   if (!error_) check_limits(shared);
   if (error_) return tl::unexpected<Error>(*error_);
   const std::string declarations = declare_shared(shared, launch.shared_bytes);
-  plan_unrolling(body);
   depth_ = 1;
   stmt(body);
   if (error_) return tl::unexpected<Error>(*error_);

@@ -4,7 +4,7 @@
 #include "codegen/cuda/address.h"
 #include "codegen/cuda/emitter.h"
 #include "tcc/analysis/simplify.h"
-#include "tcc/ir/walk.h"
+#include "tcc/ir/query.h"
 #include "tcc/support/check.h"
 
 namespace tcc::codegen::cuda {
@@ -16,6 +16,15 @@ namespace {
 bool in_memory(const Buffer& b) {
   return b.scope == Scope::kGlobal || b.scope == Scope::kWorkspace || b.scope == Scope::kConst ||
          b.scope == Scope::kShared;
+}
+
+// Loops are unrolled as plan_unrolling left them: by their annotation, else as their kind says.
+std::string unroll_pragma(const Loop& l) {
+  const bool serial = l.loop_kind == LoopKind::kSerial;
+  if (!is_int(l.extent)) return serial ? "#pragma unroll 1" : "#pragma unroll";
+  const int64_t extent = int_value(l.extent);
+  const int64_t times = annotation_or(l, AnnotationKey::kUnrollMax, serial ? 1 : extent);
+  return times < extent ? fmt::format("#pragma unroll {}", times) : "#pragma unroll";
 }
 
 }  // namespace
@@ -77,19 +86,16 @@ void Emitter::body_with(const Loop& l, std::string variable) {
 }
 
 void Emitter::loop(const Loop& l) {
-  if (Stmt nest = vectorized_nest(l)) return stmt(nest);
   if (l.loop_kind == LoopKind::kBound) return bound_loop(l);
   if (l.loop_kind == LoopKind::kParallel)
     return fail(fmt::format("the parallel loop '{}' is not bound to a grid or thread axis", name_hint(kernel_, l.id)));
   if (is_int(l.extent, 1)) return body_with(l, "0");
   if (l.loop_kind == LoopKind::kVectorized && is_int(l.extent)) return vector_loop(l);
-  const double share = unroll_share_;
   line(unroll_pragma(l));
   const std::string v = name(l.id);
   open(fmt::format("for ({0} {1} = 0; {1} < {2}; ++{1})", index_type(), v, expr(l.extent)));
   body_with(l, v);
   close();
-  unroll_share_ = share;
 }
 
 int64_t Emitter::axis_extent(Axis axis) const {

@@ -12,45 +12,7 @@ namespace {
 
 using llvm::Value;
 
-// Statements that an unrolled loop may expand to; beyond it the loop stays a loop.
-constexpr int64_t kMaxUnrolledStatements = 4096;
 constexpr int64_t kStackAlignment = 64;
-
-const ir::IntConst* constant_extent(const ir::Loop& l) {
-  return ir::as<ir::IntConst>(l.extent);
-}
-
-// Stores that the statement becomes when constant loops of the expanded kinds are written out.
-int64_t count_statements(ir::Stmt s, bool expand_serial) {
-  auto clamp = [](int64_t n) { return std::min<int64_t>(n, int64_t{1} << 30); };
-  switch (s->kind) {
-    case ir::StmtKind::kSeq: {
-      int64_t n = 0;
-      for (ir::Stmt c : ir::as<ir::Seq>(s)->stmts) n = clamp(n + count_statements(c, expand_serial));
-      return n;
-    }
-    case ir::StmtKind::kLoop: {
-      const ir::Loop* l = ir::as<ir::Loop>(s);
-      int64_t n = count_statements(l->body, expand_serial);
-      bool expands = l->loop_kind == ir::LoopKind::kUnrolled || expand_serial;
-      if (l->loop_kind == ir::LoopKind::kVectorized || !expands || constant_extent(*l) == nullptr) return n;
-      return clamp(n * std::max<int64_t>(1, constant_extent(*l)->value));
-    }
-    case ir::StmtKind::kIf: {
-      const ir::If* i = ir::as<ir::If>(s);
-      return clamp(count_statements(i->then_case, expand_serial) +
-                   (i->else_case != nullptr ? count_statements(i->else_case, expand_serial) : 0));
-    }
-    case ir::StmtKind::kAlloc:
-      return count_statements(ir::as<ir::Alloc>(s)->body, expand_serial);
-    case ir::StmtKind::kStore:
-    case ir::StmtKind::kInstrCall:
-    case ir::StmtKind::kBlock:
-    case ir::StmtKind::kRoles:
-      return 1;
-  }
-  return 1;
-}
 
 }  // namespace
 
@@ -255,8 +217,6 @@ void Emitter::loop(const ir::Loop& l) {
 void Emitter::loop_by_kind(const ir::Loop& l) {
   Val extent = eval(l.extent);
   if (extent.vec) return lane_bounded_loop(l, extent);
-  int64_t outer_unroll = unroll_max_;
-  unroll_max_ = ir::annotation_or(l, ir::AnnotationKey::kUnrollMax, unroll_max_);
   if (auto* constant = llvm::dyn_cast<llvm::ConstantInt>(extent.v)) {
     int64_t n = constant->getSExtValue();
     bool vectorized = l.loop_kind == ir::LoopKind::kVectorized;
@@ -269,11 +229,9 @@ void Emitter::loop_by_kind(const ir::Loop& l) {
     } else if (ir::has_annotation(l, ir::AnnotationKey::kTreeReduce) && tree_loop(l, n)) {
       // Lanes have been combined pairwise.
     } else {
-      bool expand = l.loop_kind == ir::LoopKind::kUnrolled || vectorized;
-      if (expand && count_statements(l.body, false) * n > kMaxUnrolledStatements) expand = false;
-      if (!expand && l.loop_kind == ir::LoopKind::kSerial && unroll_max_ > 0)
-        expand = count_statements(l.body, true) * n <= std::min(unroll_max_, kMaxUnrolledStatements);
-      if (expand)
+      // As plan_unrolling left it.
+      const bool whole = l.loop_kind == ir::LoopKind::kUnrolled || vectorized;
+      if (n <= ir::annotation_or(l, ir::AnnotationKey::kUnrollMax, whole ? n : 1))
         unrolled_loop(l, n, fills_registers(l));
       else
         rolled_loop(l, b_.getInt64(0), b_.getInt64(static_cast<uint64_t>(n)), false, {0, n - 1});
@@ -282,7 +240,6 @@ void Emitter::loop_by_kind(const ir::Loop& l) {
     Range r = range_of(l.extent);
     rolled_loop(l, b_.getInt64(0), extent.v, r.low < 1, {0, r.high - 1});
   }
-  unroll_max_ = outer_unroll;
 }
 
 void Emitter::unrolled_loop(const ir::Loop& l, int64_t extent, bool reload) {

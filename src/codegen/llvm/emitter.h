@@ -232,7 +232,6 @@ class Emitter {
   std::unordered_map<const void*, FlatAddress> addresses_;
   LaneRange lane_range_;
   Val mask_;  // lanes (or, in scalar code of a Select arm, executions) that are on; .v == nullptr: all
-  int64_t unroll_max_ = 0;
   int depth_ = 0;
   int64_t local_bytes_ = 0;
   std::set<ir::Id> scalar_vector_loops_;

@@ -1,0 +1,158 @@
+// The cost of a statement is 1, and more where it becomes more: a condition makes blocks, a math function is what it is
+// inlined to, and a division of a variable that is unrolled becomes a multiplication and shifts.
+#include "lower/gpu/plan_unrolling.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "lower/gpu/edit.h"
+#include "tcc/ir/query.h"
+
+namespace tcc::lower {
+namespace {
+
+using namespace ir;
+
+constexpr double kMaxStatements = 1000;
+constexpr double kMaxOfLoop = 192;
+constexpr double kCondition = 4, kFunction = 10;
+constexpr int64_t kShort = 64;  // iterations
+
+double cost_of_value(Expr e, std::span<const Id> copied) {
+  double cost = 0;
+  visit(e, [&](Expr part) {
+    if (part->kind == ExprKind::kFloorDiv || part->kind == ExprKind::kFloorMod)
+      cost += std::any_of(copied.begin(), copied.end(), [&](Id id) { return mentions(part, id); }) ? 1 : 0;
+    if (const Call* call = as<Call>(part))
+      cost += call->fn == Intrinsic::kAbs || call->fn == Intrinsic::kFma ? 0 : kFunction;
+    if (const Load* load = as<Load>(part)) cost += load->predicate != nullptr ? kCondition : 0;
+    return true;
+  });
+  return cost;
+}
+
+class Planner {
+ public:
+  explicit Planner(Edit& edit) : edit_(edit), b_(edit.b) {}
+
+  Stmt launch(Stmt body) {
+    share_ = std::min(1.0, kMaxStatements / std::max(cost_of(body), 1.0));
+    return rewrite(body);
+  }
+
+ private:
+  Stmt rewrite(Stmt s) {
+    const Loop* l = as<Loop>(s);
+    if (l == nullptr) return rewrite_children(b_, s, [&](Stmt c) { return rewrite(c); });
+    const double outer = share_;
+    const bool counted = l->loop_kind == LoopKind::kSerial || l->loop_kind == LoopKind::kUnrolled;
+    const int64_t times = counted && !is_int(l->extent, 1) ? copies_of(*l) : 0;
+    Stmt body = rewrite(l->body);
+    share_ = outer;
+    std::vector<Annotation> annotations;
+    for (const Annotation& a : l->annotations)
+      if (a.key != AnnotationKey::kUnrollMax) annotations.push_back(a);
+    if (times > 0) annotations.push_back({AnnotationKey::kUnrollMax, b_.integer(times)});
+    return b_.loop(l->id, l->extent, body, l->loop_kind, l->axis, annotations);
+  }
+
+  bool is_unrolled(const Loop& l) {
+    if (!is_int(l.extent)) return false;
+    if (l.loop_kind == LoopKind::kUnrolled) return true;
+    return l.loop_kind == LoopKind::kSerial && int_value(l.extent) <= kShort && picks_registers(l);
+  }
+
+  // Copies of the body, 0: what the loop's kind says. Everything below a loop that has got its share is unrolled whole.
+  int64_t copies_of(const Loop& l) {
+    if (!is_unrolled(l)) return 0;
+    const int64_t extent = int_value(l.extent);
+    const double share = std::min(share_, kMaxOfLoop / std::max(cost_of(&l), 1.0));
+    if (share >= 1 || picks_registers(l)) return l.loop_kind == LoopKind::kUnrolled ? 0 : extent;
+    const auto most = static_cast<int64_t>(static_cast<double>(extent) * share);
+    // A divisor leaves no rest behind; else a power of two.
+    int64_t times = 1;
+    for (int64_t n = 2; n <= most; ++n)
+      if (extent % n == 0) times = n;
+    if (times < most / 4) times = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(most)));
+    share_ = 1;
+    return times;
+  }
+
+  // Statements once all is unrolled.
+  double cost_of(Stmt s) {
+    double cost = 0;
+    switch (s->kind) {
+      case StmtKind::kSeq:
+        for (Stmt child : as<Seq>(s)->stmts) cost += cost_of(child);
+        return cost;
+      case StmtKind::kLoop: {
+        const Loop& l = *as<Loop>(s);
+        const bool copies =
+            is_int(l.extent) && (l.loop_kind == LoopKind::kVectorized || l.axis == Axis::kVthread || is_unrolled(l));
+        if (!copies) return cost_of(l.body);
+        copied_.push_back(l.id);
+        cost = cost_of(l.body) * static_cast<double>(int_value(l.extent));
+        copied_.pop_back();
+        return cost;
+      }
+      case StmtKind::kStore:
+        cost = 1 + cost_of_value(as<Store>(s)->value, copied_) + (as<Store>(s)->predicate != nullptr ? kCondition : 0);
+        for (Expr e : as<Store>(s)->indices) cost += cost_of_value(e, copied_);
+        return cost;
+      case StmtKind::kIf:
+        cost = kCondition + cost_of(as<If>(s)->then_case);
+        return cost + (as<If>(s)->else_case != nullptr ? cost_of(as<If>(s)->else_case) : 0);
+      case StmtKind::kAlloc:
+        return cost_of(as<Alloc>(s)->body);
+      case StmtKind::kInstrCall:
+        return 1;
+      case StmtKind::kRoles:
+        for (const Role& r : as<Roles>(s)->roles) cost += cost_of(r.body);
+        return cost;
+      case StmtKind::kBlock:
+        break;
+    }
+    return cost;
+  }
+
+  // The loop's variable chooses elements of a local array.
+  bool picks_registers(const Loop& l) {
+    bool picks = false;
+    auto look = [&](Id id, std::span<const Expr> indices) {
+      if (edit_.k.buffer(id)->scope == Scope::kLocal)
+        for (Expr e : indices) picks = picks || mentions(e, l.id);
+    };
+    auto look_into = [&](Expr e) {
+      visit(e, [&](Expr part) {
+        if (const Load* load = as<Load>(part)) look(load->buffer, load->indices);
+        return !picks;
+      });
+    };
+    visit(l.body, [&](Stmt s) {
+      if (const Store* store = as<Store>(s)) {
+        look(store->buffer, store->indices);
+        look_into(store->value);
+      }
+      if (const InstrCall* call = as<InstrCall>(s))
+        for (const Operand& o : call->operands) look(o.buffer, o.indices);
+      return !picks;
+    });
+    return picks;
+  }
+
+  Edit& edit_;
+  Builder& b_;
+  double share_ = 1;        // of what is marked unrolled
+  std::vector<Id> copied_;  // variables of the unrolled loops around what is counted
+};
+
+}  // namespace
+
+Kernel plan_unrolling(const Kernel& kernel, const ArenaPtr& arena) {
+  Edit edit(kernel, arena);
+  Planner planner(edit);
+  edit.k.root = map_launches(edit, kernel.root, [&](Stmt launch) { return planner.launch(launch); });
+  return edit.k;
+}
+
+}  // namespace tcc::lower

@@ -1,0 +1,123 @@
+// Kernels before and after one pass: tests/lower/golden/<pass>.txt, or <pass>.<kind>.txt. The first line names the
+// target, each section has a fence `before` and a fence `after`. TCC_UPDATE_GOLDEN=1 writes what the pass gives now:
+// read the difference. What a pass gives must compute what it was given: the interpreter runs both.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <sstream>
+
+#include "tcc/interp/interp.h"
+#include "tcc/ir/text.h"
+#include "tcc/ir/verify.h"
+#include "tcc/lower/pass.h"
+#include "tcc/support/files.h"
+
+using namespace tcc;
+
+namespace {
+
+struct Example {
+  std::string title, before, after;
+};
+struct Golden {
+  std::string target;
+  std::vector<Example> examples;
+};
+
+Golden read_golden(const std::string& path) {
+  auto text = read_file(path);
+  if (!text) FAIL(text.error().message);
+  Golden out;
+  std::string* fence = nullptr;
+  std::istringstream lines(*text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line == "```") {
+      fence = nullptr;
+    } else if (fence != nullptr) {
+      *fence += line + "\n";
+    } else if (line.starts_with("target ")) {
+      out.target = line.substr(7);
+    } else if (line.starts_with("## ")) {
+      out.examples.push_back({line.substr(3), "", ""});
+    } else if (line == "```before" || line == "```after") {
+      REQUIRE_FALSE(out.examples.empty());
+      fence = line == "```before" ? &out.examples.back().before : &out.examples.back().after;
+    }
+  }
+  CHECK(fence == nullptr);
+  return out;
+}
+
+std::string print_golden(const Golden& golden) {
+  std::string text = "target " + golden.target + "\n";
+  for (const Example& e : golden.examples)
+    text += fmt::format("\n## {}\n```before\n{}```\n```after\n{}```\n", e.title, e.before, e.after);
+  return text;
+}
+
+void check_same_results(const ir::Kernel& before, const ir::Kernel& after) {
+  std::vector<interp::TensorData> x;
+  for (const ir::Buffer* b : before.buffers) {
+    if (b->role == ir::BufferRole::kTemp) continue;
+    std::vector<int64_t> shape;
+    for (ir::Expr e : b->shape) shape.push_back(ir::int_value(e));
+    x.push_back(interp::TensorData::make_random_integers(b->type, shape, 5 + x.size()));
+  }
+  std::vector<interp::TensorData> y = x;
+  for (auto [k, data] : {std::pair(&before, &x), std::pair(&after, &y)}) {
+    std::vector<interp::TensorData*> params;
+    for (interp::TensorData& d : *data) params.push_back(&d);
+    const interp::Report report = interp::run(*k, params, {});
+    if (!report.ok()) FAIL_CHECK(report.text() << "\n" << ir::print(*k));
+  }
+  for (size_t i = 0; i < x.size(); ++i) CHECK(x[i].to_doubles() == y[i].to_doubles());
+}
+
+// What the pass gives. Kernels are small enough for the interpreter unless their title says otherwise.
+std::string run_example(const lower::Pass& pass, const Example& e, const target::Target& target) {
+  auto before = ir::parse(e.before, e.title);
+  if (!before) FAIL(before.error().message);
+  for (const std::string& finding : ir::verify(*before)) FAIL_CHECK(finding);
+  CHECK(lower::missing_for(*before, pass.needs) == "");
+  auto after = lower::run_pass(pass, *before, target, std::make_shared<Arena>());
+  if (!after) FAIL(after.error().text);
+  ir::Kernel checked = *after;
+  if (pass.gives == lower::Form::kAllocated) checked.stage = ir::Stage::kNest;
+  for (const std::string& finding : ir::verify(checked)) FAIL_CHECK(finding << "\n" << ir::print(*after));
+  if (e.before.find("in 1024") == std::string::npos) check_same_results(*before, checked);
+  return ir::print(*after);
+}
+
+}  // namespace
+
+TEST_CASE("golden kernels before and after each pass", "[golden]") {
+  const char* flag = std::getenv("TCC_UPDATE_GOLDEN");
+  const bool update = flag != nullptr && std::string(flag) == "1";
+  std::vector<std::string> seen;
+  for (const auto& entry : std::filesystem::directory_iterator(std::string(TCC_SOURCE_DIR) + "/tests/lower/golden")) {
+    const std::string path = entry.path().string(), file = entry.path().filename().string();
+    const std::string name = file.substr(0, file.find('.'));
+    INFO(name);
+    seen.push_back(name);
+    Golden golden = read_golden(path);
+    const target::Target target = *target::find_target(golden.target);
+    const lower::Pass* pass = lower::find_pass(lower::pipeline_of(target), name);
+    REQUIRE(pass != nullptr);
+    bool changed = false;
+    for (Example& e : golden.examples) {
+      INFO(e.title);
+      const std::string now = run_example(*pass, e, target);
+      changed |= now != e.before;
+      if (!update) CHECK(now == e.after);
+      e.after = now;
+    }
+    CHECK(changed);
+    if (update) REQUIRE(write_file(path, print_golden(golden)).has_value());
+  }
+  // Every pass of the CPU's lowering but the check has its examples.
+  for (const lower::Pass& pass : lower::pipeline_of(*target::find_target("x86-64-v3")).passes) {
+    INFO(pass.name);
+    CHECK((pass.name == "check_limits" || std::find(seen.begin(), seen.end(), pass.name) != seen.end()));
+  }
+}
