@@ -34,7 +34,7 @@ class Streamer {
       if (tile == nullptr || (is_int(tile) && (int_value(tile) < 1 || int_value(tile) > 1 << 20)))
         return reject(RejectReason::kBadFactor, "the tiles of keys and rows have 1 to 2^20 elements");
     TCC_TRY(SoftmaxChain chain, find_softmax_chain(b(), k_, block));
-    c_ = std::movechain;
+    c_ = std::move(chain);
     TCC_TRY_VOID(choose_buffers());
     return edit_.finish(build(out));
   }
