@@ -335,6 +335,7 @@ std::vector<Kernel> trials_of(int32_t number) {
       break;
     case Behaviour::kCopyCommit:
     case Behaviour::kCopyWait:
+    case Behaviour::kCopyWaitRead:
     case Behaviour::kMbarrierInit:
     case Behaviour::kMbarrierArrive:
     case Behaviour::kMbarrierExpectTx:

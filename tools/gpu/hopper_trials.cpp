@@ -238,6 +238,7 @@ bool is_part_of_hopper_trial(const Instruction& row) {
     case Behaviour::kShuffle:
     case Behaviour::kCopyCommit:
     case Behaviour::kCopyWait:
+    case Behaviour::kCopyWaitRead:
     case Behaviour::kMbarrierInit:
     case Behaviour::kMbarrierWait:
     case Behaviour::kSetMaxRegisters:
