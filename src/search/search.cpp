@@ -1,9 +1,21 @@
 // The whole story of tuning:
 //
-//   load the tasks (design spaces, former records) -> until a limit is reached: choose a task, learn, propose programs
-//   for it, measure them and store the results -> let the fastest few meet in pairs -> report.
+//   load      tasks -> design spaces as sketches, former records, seeds     (task_state, anchor, prior)
+//   until a limit is reached:
+//     task      which task gets the round                                   (scheduler)
+//     learn     the cost model is trained on the records                    (learn)
+//     propose   thousands of programs, scored by the model                  (evolutionary, metropolis, draws)
+//     pick      the few that are measured                                   (pick)
+//     measure   lower, compile, run, check, time; store the records         (trial, measure)
+//   finals    the fastest few are timed again in turns, then in pairs       (best)
+//   report    what became of the proposals                                  (report)
 //
-// Everything a round depends on is in the store when it begins: a run that is cut off goes on as if it had not been.
+// Without a device the same rounds run on a ModelMeasurer: the backend's prior ranks instead of a learned model, the
+// picks are compiled, and their records are predictions. There are no finals, and later runs learn nothing from them.
+// search/choose decides which of the records is built.
+//
+// Everything that a round depends on is in the store when it begins, so an interrupted run continues with the same
+// proposals.
 #include "tcc/search/search.h"
 
 #include <algorithm>
