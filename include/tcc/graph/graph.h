@@ -24,8 +24,8 @@ struct NoAttrs {};
 // Input N,C,spatial... with one to three spatial axes; weight M,C/group,kernel...; optional bias M. All vectors have
 // one entry per spatial axis.
 //
-// Blocked channels: with block_in = b > 1 the input is N,C/b,spatial...,b, so that b channels of one position lie side
-// by side; with block_out the output is. Weight and bias keep their plain shape whatever the blocks are. A depthwise
+// Blocked channels: with block_in = b > 1 the input is N,C/b,spatial...,b, so that b channels of one position are
+// adjacent; with block_out the output is. Weight and bias keep their plain shape whatever the blocks are. A depthwise
 // convolution (group = C = M) has equal blocks, any other blocked one has one group.
 //
 // winograd = m (2 or 4): the same convolution by tiles of m x m outputs, F(m x m, 3 x 3) of tcc/graph/winograd.h. Two

@@ -103,7 +103,7 @@ enum {
   // A run() with any such tensor copies, and returns when the outputs are written: it waits, and cannot be captured.
   TCC_CREATE_HOST_TENSORS = 4,
   // CUDA: on the device number `device`, in its primary context. Without it: in the CUDA context that is current in the
-  // calling thread; where there is none, in the primary context of device 0.
+  // calling thread; where none is current, in the primary context of device 0.
   TCC_CREATE_ON_DEVICE = 8
 };
 
@@ -147,7 +147,7 @@ typedef struct tcc_model_api {
   // models take no threads. Not while a stream of the process is captured.
   tcc_status (*create)(const tcc_create_options* options, tcc_context** context);
 
-  // Runs the model once and returns when the outputs are written. Tensors stand in info() order, row-major, data
+  // Runs the model once and returns when the outputs are written. Tensors have info() order, row-major, data
   // aligned as info() says; outputs overlap no other tensor and not the workspace. workspace: NULL for the
   // context's own, else workspace_bytes of memory. stream: ignored by CPU models.
   // Allocates nothing. Flushes denormals inside; the caller's floating-point mode is put back.

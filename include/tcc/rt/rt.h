@@ -157,8 +157,8 @@ tcc_status tcc_rt_require_cpu(uint64_t needed);
 typedef struct tcc_rt_pool tcc_rt_pool;
 
 // threads: 0 for all CPUs of the process's affinity mask; at most TCC_RT_MAX_THREADS. spin_us as in
-// tcc_create_options. pin: bind worker i to the i-th CPU of the mask; a refused binding is no error, see
-// tcc_rt_pool_pinned(). On failure *pool is NULL and no thread is left.
+// tcc_create_options. pin: bind worker i to the i-th CPU of the mask; a refused binding is not an error,
+// see tcc_rt_pool_pinned(). On failure *pool is NULL and no thread is left.
 tcc_status tcc_rt_pool_create(int32_t threads, int32_t spin_us, int32_t pin, tcc_rt_pool** pool);
 void tcc_rt_pool_destroy(tcc_rt_pool* pool);
 int32_t tcc_rt_pool_threads(const tcc_rt_pool* pool);

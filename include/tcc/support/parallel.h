@@ -8,8 +8,8 @@
 namespace tcc {
 
 // A fixed set of workers. parallel_for calls body(i, worker) for i in [0, n), worker in [0, size()), and returns
-// when all are done. Calls from inside a body run serially on that worker. What a body throws is thrown again here
-// (the first of several), once the other workers have ended what they were at.
+// when all are done. Calls from inside a body run serially on that worker. The first exception of a body is thrown
+// again here, after the other workers have ended their bodies.
 class ThreadPool {
  public:
   explicit ThreadPool(int threads);

@@ -1,4 +1,4 @@
-// The user's failures: a value or an Error that says what, where and what to do next.
+// The user's failures: a value or an Error with the fault, its place and the next step.
 // Three failures take three paths through tcc: an Error (the user's input or environment), a schedule::Reject
 // (an illegal candidate) and TCC_CHECK (a bug in tcc).
 #pragma once
