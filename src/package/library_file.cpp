@@ -65,13 +65,21 @@ class ElfFile {
     return std::nullopt;
   }
 
-  // Of the loaded segments; the eight bytes at `hole` count as zeros.
+  // Of the segments and their headers; the eight bytes at `hole` count as zeros. Left out is what strip changes: the
+  // ELF header, which points at the sections, and the offsets of segments without bytes in the file.
   uint64_t checksum(uint64_t hole) const {
     uint64_t hash = 0x7463632d6c696221u;
+    for (Elf64_Phdr p : segments_) {
+      if (p.p_filesz == 0) p.p_offset = 0;
+      for (const uint64_t word : {uint64_t{p.p_type} << 32 | p.p_flags, p.p_offset, p.p_vaddr, p.p_filesz, p.p_memsz})
+        hash = step(hash, word);
+    }
+    const uint64_t headers = header_.e_phoff == sizeof(Elf64_Ehdr) ? segments_.size() * sizeof(Elf64_Phdr) : 0;
+    const uint64_t headers_end = sizeof(Elf64_Ehdr) + headers;
     for (const Elf64_Phdr& p : segments_) {
       if (p.p_type != PT_LOAD) continue;
       const uint64_t end = p.p_offset + p.p_filesz;
-      uint64_t at = std::max<uint64_t>(p.p_offset, sizeof(Elf64_Ehdr));
+      uint64_t at = std::max(p.p_offset, headers_end);
       while (at < end) {
         // Up to the hole, the hole itself, behind it.
         const bool inside = at >= hole && at < hole + 8;
@@ -111,14 +119,15 @@ class ElfFile {
     return {};
   }
 
+  static constexpr uint64_t kPrime = 0x9e3779b185ebca87u;
+  static uint64_t step(uint64_t state, uint64_t word) {
+    state = (state ^ word) * kPrime;
+    return state ^ (state >> 29);
+  }
+
   // Four words at a time, each with a state of its own: as fast as memory is read.
   uint64_t add(uint64_t hash, uint64_t at, uint64_t end, bool zeros) const {
-    constexpr uint64_t kPrime = 0x9e3779b185ebca87u;
     std::array<uint64_t, 4> state = {hash, hash + kPrime, hash ^ kPrime, ~hash};
-    auto step = [](uint64_t s, uint64_t word) {
-      s = (s ^ word) * kPrime;
-      return s ^ (s >> 29);
-    };
     for (; end - at >= 32; at += 32)
       for (size_t i = 0; i < 4; ++i) state[i] = step(state[i], zeros ? 0 : read_at<uint64_t>(bytes_, at + 8 * i));
     for (; at < end; ++at) state[at % 4] = step(state[at % 4], zeros ? 0 : static_cast<uint64_t>(bytes_[at]) + 1);

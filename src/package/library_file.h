@@ -1,8 +1,8 @@
 // A built library as a file: its metadata and its checksum, read without loading it. Nothing of the file is executed.
 //
-// The section .tcc.metadata holds kMagic (8 bytes), the checksum (8 bytes, little-endian) and the metadata as JSON. The
-// checksum is that of the loaded segments' bytes, without the ELF header and with its own eight bytes as zeros; `strip`
-// leaves it valid.
+// The section .tcc.metadata holds kMetadataMagic (8 bytes), the checksum (8 bytes, little-endian) and the metadata as
+// JSON. The checksum is that of the segments and their headers, without the ELF header and with its own eight bytes as
+// zeros; `strip` leaves it valid.
 #pragma once
 
 #include <cstdint>

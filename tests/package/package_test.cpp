@@ -267,6 +267,16 @@ TEST_CASE("a library that ends early, is damaged or was changed is refused befor
   std::string flipped = whole;
   flipped[whole.find("\"workload\"")] ^= 1;
   CHECK_THAT(error_of(flipped), Catch::Contains("is damaged"));
+  // The address of the first segment.
+  flipped = whole;
+  flipped[64 + 56 + 16] ^= 1;
+  CHECK_THAT(error_of(flipped), Catch::Contains("is damaged"));
+  if (have("strip")) {
+    output_of("strip " + report->library + " -o " + bad);
+    auto stripped = package::read_metadata(bad);
+    if (!stripped) FAIL(stripped.error().message);
+    CHECK(*stripped == *metadata);
+  }
   // A value of another type, with the right checksum.
   std::string typed = whole;
   const std::string from = "\"count\": 1,", to = "\"count\":\"\",";
