@@ -2,6 +2,7 @@
 #include "cuda/support.h"
 #include "tcc/ir/instr.h"
 #include "tcc/ir/layout.h"
+#include "tcc/lower/pass.h"
 
 using namespace tcc;
 using namespace tcc::codegen;
@@ -19,6 +20,14 @@ Kernel copy_kernel(Type type, int64_t threads, int64_t lanes, int32_t alignment 
   Expr at = d.b.add(d.b.scale(d.b.var(t), lanes), d.b.var(v));
   Stmt body = d.b.loop(v, d.num(lanes), d.store(out, {at}, d.load(in, {at})), LoopKind::kVectorized);
   return d.finish(d.b.loop(t, d.num(threads), body, LoopKind::kBound, Axis::kThreadX), alignment);
+}
+
+// The kernel as the last passes of the lowering leave it.
+Kernel last_passes(Kernel k) {
+  for (const char* name : {"vectorize_stores", "plan_unrolling"})
+    k = *lower::run_pass(*lower::find_pass(lower::pipeline_of(gpu("h200")), name), k, gpu("h200"),
+                         std::make_shared<Arena>());
+  return k;
 }
 
 }  // namespace
@@ -172,7 +181,7 @@ TEST_CASE("what is unrolled beyond a limit is unrolled in part, loops over regis
     const Stmt body[] = {d.store(x, {slot}, value), d.store(out, {at}, d.load(x, {slot}))};
     const Id locals[] = {x->id};
     Stmt root = d.b.alloc(locals, d.b.loop(r, d.num(rounds), d.b.seq(body), kind));
-    return kernel_text(d.finish(d.b.loop(t, d.num(32), root, LoopKind::kBound, Axis::kThreadX)));
+    return kernel_text(last_passes(d.finish(d.b.loop(t, d.num(32), root, LoopKind::kBound, Axis::kThreadX))));
   };
   // 12 statements a round: the store, a math function that counts as ten, and the store of its value.
   CHECK(count_of(kernel(16, LoopKind::kUnrolled, false), "#pragma unroll\n") == 1);
@@ -195,7 +204,7 @@ TEST_CASE("a nest of unrolled loops around one store ends in vectors where the o
     const Expr value = d.load(reads_itself ? out : in, {d.b.var(t), at});
     Stmt body = d.store(out, {d.b.var(t), at}, d.b.binary(ExprKind::kMul, value, d.b.real(2)));
     body = d.b.loop(b, d.num(4), d.b.loop(a, d.num(4), body, LoopKind::kUnrolled), LoopKind::kUnrolled);
-    return kernel_text(d.finish(d.b.loop(t, d.num(32), body, LoopKind::kBound, Axis::kThreadX)));
+    return kernel_text(last_passes(d.finish(d.b.loop(t, d.num(32), body, LoopKind::kBound, Axis::kThreadX))));
   };
   CHECK(count_of(kernel(8, false), "tcc_store<4>(out_1") == 1);
   CHECK(count_of(kernel(8, false), "tcc_load<4>(in_0") == 1);

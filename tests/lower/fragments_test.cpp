@@ -163,7 +163,7 @@ TEST_CASE("rows of a fragment are combined by the lanes that share them, and sum
 TEST_CASE("rows of a fragment are combined in another order only where the schedule allows it") {
   auto code = lowered(chained("", "m[ri] + s[ri, rj]", "0.0"));
   REQUIRE_FALSE(code.has_value());
-  CHECK(has(code.error().text, "annotation (tree)"));
+  CHECK(has(code.error().text, "annotation (tree_reduce)"));
   code = lowered(chained(" @tree_reduce(1)", "m[ri] - s[ri, rj]", "0.0"));
   REQUIRE_FALSE(code.has_value());
   CHECK(has(code.error().text, "unknown way"));
