@@ -100,7 +100,8 @@ Result<int> targets(const Arguments& a) {
   for (const std::string& name : target::target_names()) {
     TCC_TRY(target::Target target, target::find_target(name));
     rows.push_back({name, describe_target(target)});
-    json.push_back({{"name", name}, {"kind", target::isa_level(target) > 0 ? "cpu" : "cuda"}, {"description", rows.back()[1]}});
+    json.push_back(
+        {{"name", name}, {"kind", target::isa_level(target) > 0 ? "cpu" : "cuda"}, {"description", rows.back()[1]}});
   }
   if (a.common.json)
     print_json(json);

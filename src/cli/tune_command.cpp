@@ -137,12 +137,18 @@ std::optional<target::Target> measured_device(const Arguments& a) {
   return facts->target;
 }
 
-// Of a device that is not here: nothing was run, and no number says otherwise.
-std::string prediction_text(const driver::TuneReport& report, const std::string& target) {
+// The number that `tcc show` gives the i-th tuned task. `chosen`: the numbers of --tasks; empty: all tasks.
+std::string number_of(size_t i, const std::vector<size_t>& chosen) {
+  return std::to_string(chosen.empty() ? i : chosen[i]);
+}
+
+// The report for a device that is not here: predictions only.
+std::string prediction_text(const driver::TuneReport& report, const std::vector<size_t>& chosen,
+                            const std::string& target) {
   std::vector<std::vector<std::string>> rows = {{"task", "workload", "weight", "predicted", "compiled"}};
   for (size_t i = 0; i < report.tasks.size(); ++i) {
     const search::TaskResult& t = report.tasks[i].result;
-    rows.push_back({std::to_string(i), t.workload, std::to_string(t.weight), format_seconds(t.best_seconds),
+    rows.push_back({number_of(i, chosen), t.workload, std::to_string(t.weight), format_seconds(t.best_seconds),
                     std::to_string(t.counts.compiled)});
   }
   std::string text =
@@ -152,12 +158,12 @@ std::string prediction_text(const driver::TuneReport& report, const std::string&
   return text + "\n";
 }
 
-std::string task_table(const driver::TuneReport& report) {
+std::string task_table(const driver::TuneReport& report, const std::vector<size_t>& chosen) {
   std::vector<std::vector<std::string>> rows = {
       {"task", "workload", "weight", "best", "GFLOP/s", "unscheduled", "speed-up", "trials"}};
   for (size_t i = 0; i < report.tasks.size(); ++i) {
     const driver::TunedTask& t = report.tasks[i];
-    rows.push_back({std::to_string(i), t.result.workload, std::to_string(t.result.weight),
+    rows.push_back({number_of(i, chosen), t.result.workload, std::to_string(t.result.weight),
                     format_seconds(t.result.best_seconds), format_gflops(t.flops, t.result.best_seconds),
                     format_seconds(t.baseline_seconds), format_ratio(t.baseline_seconds, t.result.best_seconds),
                     std::to_string(t.result.trials)});
@@ -245,7 +251,7 @@ std::vector<int64_t> weights_of(const driver::Program& program, const std::vecto
 }
 
 void print_report(const Arguments& a, const driver::TuneReport& report, const ValueCurve& curve,
-                  const target::Target& target) {
+                  const target::Target& target, const std::vector<size_t>& chosen) {
   if (a.common.json) {
     Json json = report_json(report);
     json["predicted"] = report.predicted;
@@ -255,8 +261,8 @@ void print_report(const Arguments& a, const driver::TuneReport& report, const Va
     print_json_line(json);
     return;
   }
-  if (report.predicted) return print(prediction_text(report, target.name));
-  std::string text = task_table(report) + "\n" + proposals_text(report.counts, a.common.verbose > 0);
+  if (report.predicted) return print(prediction_text(report, chosen, target.name));
+  std::string text = task_table(report, chosen) + "\n" + proposals_text(report.counts, a.common.verbose > 0);
   text += fmt::format("{} in {}", plural(report.trials, "trial"), format_elapsed(report.seconds));
   if (report.best_seconds > 0)
     text += fmt::format("; the model's kernels take {}", format_seconds(report.best_seconds));
@@ -317,7 +323,7 @@ Result<int> tune(const Arguments& a) {
     report = driver::tune_program(program, *store, request);
   }
   if (!report) return tl::make_unexpected(std::move(report).error());
-  print_report(a, *report, curve, target);
+  print_report(a, *report, curve, target, request.tasks);
   print_remarks(a, *report, backend::backend_of(target).runs_unscheduled);
   if (report->stopped) return kStopped;
   bool any_valid = report->tasks.empty();
