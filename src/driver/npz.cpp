@@ -26,7 +26,7 @@ tl::unexpected<Error> bad_archive(const std::string& path, const std::string& wh
                     "write it with numpy.savez(file, name=array)");
 }
 
-// The file that minizip stands at. Grows as it is read: what the archive claims is not believed.
+// The current file of minizip. The buffer grows as it is read: the size that the archive claims is not trusted.
 Result<std::string> read_member(unzFile archive, const std::string& path, const std::string& name) {
   if (unzOpenCurrentFile(archive) != UNZ_OK)
     return bad_archive(path, fmt::format("'{}' cannot be opened (encrypted, or damaged)", sanitize(name)));

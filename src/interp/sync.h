@@ -11,7 +11,7 @@ struct Place {
 };
 Place operand_place(Machine& m, Thread& t, const CallOperand& operand);
 
-// Computes now, or issues what completes later. The lanes stand at the instruction; the first one waits for it.
+// Computes now, or issues what completes later. The lanes are at the instruction; the first one waits for it.
 void start_call(Machine& m, std::span<Thread* const> lanes, const ir::Instruction& row);
 void fence(Machine& m, Thread& t, ir::Behaviour behaviour);
 

@@ -1,5 +1,5 @@
-// The passes of each target, in order, and the loop that runs them. Every pass says in its header what goes in, what
-// comes out, and why it has this place.
+// The passes of each target, in order, and the loop that runs them. The header of each pass describes its input,
+// its output, and the reason for its place.
 #include "tcc/lower/lower.h"
 
 #include <algorithm>

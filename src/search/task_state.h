@@ -26,7 +26,7 @@ struct Individual {
 // A program that has been measured; in the order of its record.
 struct Known {
   int64_t record = 0;   // id in the store
-  int32_t sketch = -1;  // -1: of a skeleton that is no design space of today
+  int32_t sketch = -1;  // -1: of a skeleton outside of today's design spaces
   std::vector<int64_t> decisions;
   uint64_t nest = 0;
   features::Row row = {};  // empty: the program no longer replays

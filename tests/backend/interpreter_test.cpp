@@ -152,7 +152,7 @@ TEST_CASE("a backend from outside tunes a model and builds it") {
   if (!built) FAIL(built.error().message);
   CHECK(built->kernels.size() == 3);
   for (const driver::KernelChoice& k : built->kernels) CHECK(k.origin == package::Origin::kMeasured);
-  // What was built is the first task's kernel and computes what its plain loops do.
+  // The library holds the first task's kernel, which computes the same as its plain loops.
   const std::string text = *read_file(built->package.library);
   auto first = interpret(text.substr(0, text.find("---\n")));
   REQUIRE(first.has_value());

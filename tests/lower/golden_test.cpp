@@ -1,6 +1,6 @@
 // Kernels before and after one pass: tests/lower/golden/<pass>.txt, or <pass>.<kind>.txt. The first line names the
 // target, each section has a fence `before` and a fence `after`. TCC_UPDATE_GOLDEN=1 writes what the pass gives now:
-// read the difference. What a pass gives must compute what it was given: the interpreter runs both.
+// read the difference. Both kernels must compute the same: the interpreter runs them.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdlib>

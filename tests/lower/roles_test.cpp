@@ -126,7 +126,7 @@ TEST_CASE("copies that are not boxes of parameters are refused") {
   CHECK_THAT(refusal({.copy = "(A[g*64 + x, k*64 + y] where k*64 + y < 200 else 1.0f16)"}),
              Contains("no box of a parameter"));
   CHECK_THAT(refusal({.a = "A: f16[128, 202]", .copy = "(A[g*64 + x, k*64 + y] where k*64 + y < 202 else 0.0f16)"}),
-             Contains("its rows are no multiple of 16 bytes"));
+             Contains("its rows are not a multiple of 16 bytes"));
   CHECK_THAT(refusal({.groups = "w in 2", .copy = "(A[w*64 + x, k*64 + y] where k*64 + y < 200 else 0.0f16)"}),
              Contains("depends on the thread"));
   CHECK_THAT(refusal({.more = "C[g*64, 0] = 1.0"}), Contains("more than copies and products"));

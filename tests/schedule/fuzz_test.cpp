@@ -249,7 +249,7 @@ TEST_CASE("trace texts and JSON say what is wrong and where", "[errors]") {
       text_error("v0 = get_block(\"x\")\nv1, v2 = sample_perfect_tile(v0) max_innermost=16 <1>").find("2 decisions") !=
       std::string::npos);
   CHECK(text_error("parallel() x").find("the end of the line") != std::string::npos);
-  // Attributes: where, what was expected, what was found, the nearest name.
+  // Attributes: the place, the expectation, the finding, the nearest name.
   const std::string block = "v0 = get_block(\"x\")\n";
   CHECK(text_error(block + "annotate(v0, 16) unrol_max") ==
         "t.trace:2:18: annotate: attribute key: expected an annotation (pipeline_async, pipeline_role, pipeline_depth, "
@@ -287,7 +287,8 @@ TEST_CASE("trace texts and JSON say what is wrong and where", "[errors]") {
 TEST_CASE("traces of the first version, with numbers for names, are read") {
   const std::string first =
       "v0 = get_block(\"x\")\nv1 = cache_read(v0) read=1 scope=local\nannotate(v0, 4) [6]\nannotate(v0, 16) [14]\n"
-      "v2 = sample_categorical() candidates=[0, 16] weights=[200000, 800000] <1>\ntransform_layout(v0) [-1, 2, 1, 0, 1, 8]\n"
+      "v2 = sample_categorical() candidates=[0, 16] weights=[200000, 800000] <1>\ntransform_layout(v0) [-1, 2, 1, 0, "
+      "1, 8]\n"
       "transform_block_layout(v0) map=[[[0, 4, 0], [1, 1, 0]], [[0, 1, 4]]]\n";
   const std::string now =
       "v0 = get_block(\"x\")\nv1 = cache_read(v0) read=1 scope=local\nannotate(v0, 4) persistent_blocks\n"

@@ -70,7 +70,7 @@ struct Payload {
 struct Backend {
   target::TargetKind kind = target::TargetKind::kCpu;
 
-  // --- what can be tried, and what lowering makes of it
+  // --- design spaces and lowering
   const space::ModuleList* modules = nullptr;
   const lower::Pipeline& (*pipeline)() = nullptr;  // passes and limits
 
@@ -81,7 +81,7 @@ struct Backend {
   bool predicts = false;          // the prior's scores mean seconds: programs are predicted where nothing can run
   bool by_threads = false;        // programs run on a number of the host's threads, which records name
   bool runs_unscheduled = false;  // plain loops run on it: speed-ups are measured against them
-  // Channels that lie side by side in a blocked layout; nullptr: tensors keep the model's layout.
+  // Adjacent channels of a blocked layout; nullptr: tensors keep the model's layout.
   int64_t (*channel_block)(const target::Target&) = nullptr;
   int64_t measuring_cores = 0;  // of the host that are busy while a program is timed
   // The default schedule of a task is the prior's best of a population of draws and of further generations.

@@ -95,7 +95,7 @@ struct Kernel {
 Kernel compact(const Kernel& kernel);
 // Structural hash that does not depend on ids, names or the arena: equal for kernels that differ in numbering only.
 uint64_t hash_kernel(const Kernel& kernel);
-// The name hint of an id, made from the chain; "v<id>" when there is none. Not unique: the printer makes names unique.
+// The name hint of an id, made from the chain; "v<id>" without a hint. Not unique: the printer makes names unique.
 std::string name_hint(const Kernel& kernel, Id id);
 
 }  // namespace tcc::ir

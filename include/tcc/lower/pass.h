@@ -65,7 +65,7 @@ void add_pipeline(target::TargetKind kind, const Pipeline* pipeline);
 // The passes up to Nest that every target shares: place_inits, inline_blocks, compact_buffers, fold.
 std::span<const Pass> common_passes();
 
-// The pass of this name in the pipeline; nullptr: there is none.
+// The pass of this name in the pipeline; nullptr: it has no such pass.
 const Pass* find_pass(const Pipeline& pipeline, std::string_view name);
 // The usage error for a name that find_pass() does not know, with the nearest one that it does.
 tl::unexpected<Error> unknown_pass(const Pipeline& pipeline, std::string_view name);

@@ -153,7 +153,7 @@ struct TuneResult {
 };
 
 // Errors: no limit of trials or time, the store cannot be written, measuring is impossible. Whatever a candidate does
-// is no error.
+// is not an error.
 Result<TuneResult> tune(std::span<const task::Task> tasks, const target::Target& target, const TuneOptions& options,
                         const Environment& env);
 
@@ -162,7 +162,7 @@ Result<TuneResult> tune(std::span<const task::Task> tasks, const target::Target&
 Result<std::optional<record::Record>> best_record(const task::Task& task, const target::Target& target,
                                                   const record::Database& database, int64_t threads);
 
-// Copies what `from` knows of a task on so many threads, with who holds the title, behind what is in `to`.
+// Appends the records that `from` has of a task on this number of threads, with the title holder, to `to`.
 Result<void> copy_records(const task::Task& task, const target::Target& target, int64_t threads,
                           const record::Store& from, record::Store& to);
 
@@ -198,7 +198,7 @@ Gate make_gate(measure::Measurer& measurer, const target::Target& target);
 // and why. store may be nullptr. Errors: not even the unscheduled kernel can be lowered.
 Result<Chosen> choose_program(const task::Task& task, const target::Target& target, const record::Database* store,
                               int64_t threads, const Gate& gate = {});
-// The program of a trace, whoever wrote it. Errors: it does not replay or lower, and why.
+// The program of a trace from any source. Errors: it does not replay or lower, and why.
 Result<Chosen> program_of_trace(const schedule::Trace& trace, const task::Task& task, const target::Target& target);
 // The naive kernel as it is.
 Result<Chosen> unscheduled_program(const task::Task& task, const target::Target& target);

@@ -23,7 +23,7 @@ using analysis::vector_width;
 ir::Expr uniform_predicate(ir::Builder& b, const ir::Kernel& kernel, const analysis::Ranges& ranges, ir::Expr predicate,
                            ir::Id id, int64_t extent);
 
-// Boxes of `rows` x `columns` of a buffer's last two dimensions lie in memory row after row, but for its layout's xor.
+// Boxes of `rows` x `columns` of a buffer's last two dimensions are in memory row after row, but for its layout's xor.
 bool holds_boxes(const ir::Buffer& buffer, int64_t rows, int64_t columns);
 
 }  // namespace tcc::codegen::cuda

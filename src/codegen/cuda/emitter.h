@@ -40,7 +40,7 @@ class Emitter {
   int64_t static_shared_bytes() const { return static_shared_bytes_; }
 
  private:
-  // A load of the statement being printed that stands in vector registers: <name>_<lane / width>.v[lane % width].
+  // A load of the statement being printed that is in vector registers: <name>_<lane / width>.v[lane % width].
   struct VectorLoad {
     std::string name;
     int64_t width;

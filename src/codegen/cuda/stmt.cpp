@@ -285,7 +285,7 @@ void Emitter::vector_loop(const Loop& l) {
   ranges_.set(l.id, outer);
 }
 
-// The predicate of every lane as one condition; "" when there is none.
+// The predicate of every lane as one condition; "" without a predicate.
 std::string Emitter::all_lanes(Expr predicate, Id id, int64_t lanes) {
   if (predicate == nullptr) return "";
   if (Expr same = uniform_predicate(b_, kernel_, ranges_, predicate, id, lanes)) {

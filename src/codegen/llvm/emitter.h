@@ -48,7 +48,7 @@ struct BufferSlot {
   int64_t lanes = 1;  // > 1: made inside a vectorised loop, element i of lane l is at i * lanes + l
 };
 
-// A load or store whose lanes lie apart: lane l at element `at + offsets[l]` from a common place.
+// A load or store whose lanes are apart: lane l at element `at + offsets[l]` from a common place.
 struct LaneAccess {
   llvm::Instruction* made = nullptr;
   int64_t at = 0;

@@ -17,7 +17,7 @@ class Starter {
   Starter(Edit& edit, const analysis::Ranges& ranges, const std::map<Id, int64_t>& versions)
       : edit_(edit), b_(edit.b), ranges_(ranges), versions_(versions) {}
 
-  // nullptr: something in it is no such copy.
+  // nullptr: it contains something else than such copies.
   Stmt rewrite(Stmt s, Expr guard) {
     if (const Seq* seq = as<Seq>(s)) {
       std::vector<Stmt> stmts;

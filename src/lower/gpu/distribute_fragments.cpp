@@ -107,7 +107,8 @@ class Distributor {
     return place;
   }
 
-  // The lanes stand where the grid and the warps end, and what the block shares: copies of all threads have theirs.
+  // The loop over lanes goes below the grid and the warps, around the work of one warp; copies of all threads have
+  // lanes already.
   Stmt below_threads(Stmt s) {
     if (const Loop* l = as<Loop>(s); l != nullptr && l->loop_kind == LoopKind::kBound && l->axis != Axis::kVthread)
       return b_.with_body(*l, below_threads(l->body));
@@ -205,7 +206,8 @@ class Distributor {
     const Load* value = as<Load>(store.value);
     const int32_t row = find_tile_move(*f.spec, load);
     if (!plain || row < 0 || value == nullptr || value->predicate != nullptr)
-      return fail(nest, "'" + name_hint(edit_.k, w.buffer) + "' is no tile in shared memory as it is, and no constant");
+      return fail(nest, "cannot load a fragment from '" + name_hint(edit_.k, w.buffer) +
+                            "': expected a constant or a whole tile in shared memory");
     const Id memory = load ? value->buffer : store.buffer;
     const std::span<const Expr> at = load ? value->indices : store.indices;
     const Buffer& shared = *edit_.k.buffer(memory);
@@ -264,8 +266,8 @@ class Distributor {
     return one;
   }
 
-  // Several fragments: what a lane needs of the others lies in its own registers, or the nest combines the elements of
-  // rows, or columns, into a vector.
+  // Several fragments: the elements that a lane needs of the others are in its own registers, or the nest combines the
+  // elements of rows, or columns, into a vector.
   Stmt together(Stmt nest, const Walk& w) {
     const Fragment& f = fragments_[w.buffer];
     if (f.lanes != kLanes) return fail(nest, "several fragments of a warpgroup in a nest");

@@ -24,7 +24,7 @@ namespace {
 using namespace ir;
 
 constexpr int64_t kMostStaged = 64;  // registers of a thread for copies on their way
-constexpr int64_t kStagedShare = 4;  // and at most one in so many of those that it has
+constexpr int64_t kStagedShare = 4;  // and at most this part of those that it has
 constexpr int64_t kRegisterBytes = 4;
 
 class Expander {
@@ -176,7 +176,7 @@ class Expander {
     });
   }
 
-  // Bytes of registers that hold what one thread copies; nothing where that is no constant. Elements narrower than a
+  // Bytes of registers that hold what one thread copies; nothing where that is not constant. Elements narrower than a
   // register share one only where they are moved as a vector.
   std::optional<int64_t> copied_bytes(Stmt s, bool vector = false) const {
     if (const Store* store = as<Store>(s)) {
@@ -197,7 +197,7 @@ class Expander {
     return bytes;
   }
 
-  // A copy as what reads into registers and what writes them to memory.
+  // A copy in two parts: one reads into registers, the other writes them to memory.
   struct Staged {
     Stmt read = nullptr, write = nullptr;
   };

@@ -5,9 +5,10 @@
 // After: the launch's threads are Roles. A producer warpgroup, of which one thread works, starts the copies by TMA, up
 // to D iterations ahead; W consumer warpgroups do all the rest. Two barriers in shared memory for each of D versions
 // of the buffers say that a version is full, and that it is empty again. Copies are in the layout that TMA calls
-// "128B swizzle". Results leave by tensor copies as well, between barriers of their warpgroup (stage_results.h). A loop
-// of the grid with the annotation persistent_blocks is walked over by so many blocks, and blocks of a cluster multicast
-// what they share. There are no other barriers: spread_threads and insert_barriers leave such launches alone.
+// "128B swizzle". Results leave by tensor copies as well, between barriers of their warpgroup (stage_results.h). A grid
+// with the annotation persistent_blocks has this many blocks at most, each for several tiles. Blocks of a cluster
+// multicast their shared operands. There are no other barriers: spread_threads and insert_barriers leave such launches
+// alone.
 #pragma once
 
 #include "tcc/ir/kernel.h"

@@ -83,7 +83,7 @@ class Inserter {
     return out;
   }
 
-  // A buffer that may lie where one lay that has been used since the last barrier.
+  // A buffer that may have the place of one that has been used since the last barrier.
   bool takes_place(const Touched& t, const State& state) const {
     for (const std::set<Id>* now : {&t.reads, &t.writes})
       for (Id id : *now)

@@ -48,7 +48,7 @@ std::optional<MatrixLoad> plan_matrix_load(const Layout& layout, Type type, int 
     if (all) along = dim;
   }
   if (along < 0) return std::nullopt;
-  // A matrix whose rows lie across memory is transposed on the way, which works for halves only.
+  // A matrix whose rows are not contiguous is transposed on the way, which works for halves only.
   const bool transposed = contiguous == along;
   if (transposed && type_bytes(type) != 2) return std::nullopt;
   out.rows = 1 - contiguous;

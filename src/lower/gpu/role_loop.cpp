@@ -55,7 +55,7 @@ class Reader {
     }
     if (out.copies.size() != own->buffers.size() || out.work.empty())
       return reject(RejectReason::kBadInstruction,
-                    "what '" + name(l.id) + "' copies is no box of a parameter that a tensor copy can make");
+                    "loop '" + name(l.id) + "' must copy a box of a parameter, as a tensor copy can");
     for (Stmt s : out.work)
       if (!only_products(s)) return refuse("'" + name(l.id) + "' does more than copies and products");
     return out;
@@ -65,7 +65,7 @@ class Reader {
   tl::unexpected<Reject> refuse(const std::string& why) const { return reject(RejectReason::kUnsupported, why); }
   std::string name(Id id) const { return name_hint(k_, id); }
 
-  // Only bound loops, allocations and sequences stand around the loop.
+  // Only bound loops, allocations and sequences are around the loop.
   static bool reaches(Stmt s, Id id) {
     if (const Loop* l = as<Loop>(s))
       return l->id == id || (l->loop_kind == LoopKind::kBound && l->axis != Axis::kVthread && reaches(l->body, id));
@@ -164,15 +164,15 @@ class Reader {
       return reject(RejectReason::kBadInstruction, "a tensor copy of '" + name(c.source->id) + "': " + why);
     };
     if (c.source->role == BufferRole::kTemp || c.source->layout != nullptr || c.source->type != c.shared->type)
-      return bad("it is no plain parameter of the kernel");
+      return bad("it is not a plain parameter of the kernel");
     if (find_tensor_copy(c.shared->type, Scope::kShared) < 0 || bytes != 2)
       return bad("no such instruction for its type");
     if (!is_int(c.source->shape.back()) || int_value(c.source->shape.back()) * bytes % kPitchBytes != 0)
-      return bad(fmt::format("its rows are no multiple of {} bytes", kPitchBytes));
+      return bad(fmt::format("its rows are not a multiple of {} bytes", kPitchBytes));
     if (c.sharers() > 1 && find_tensor_copy(c.shared->type, Scope::kShared, true) < 0)
       return bad("no such instruction for its type to several blocks");
     if (c.rows % (c.sharers() * kSwizzleRows) != 0)
-      return bad(fmt::format("{} blocks share its {} rows, and a part is no multiple of {}", c.sharers(), c.rows,
+      return bad(fmt::format("{} blocks share its {} rows, and a part is not a multiple of {}", c.sharers(), c.rows,
                              kSwizzleRows));
     if (c.rows > kBoxRows || c.columns * bytes % kBoxBytes != 0) return bad("the box is too large or too narrow");
     std::set<Id> threads;

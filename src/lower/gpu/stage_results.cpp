@@ -7,7 +7,7 @@
 //   each thread: fence between its stores and the copy; barrier of the warpgroup
 //   one thread: output = slot, by a tensor copy
 //
-// A slot lies in the layout that TMA calls "128B swizzle": the eight rows that a warp writes at a time differ in the
+// A slot has the layout that TMA calls "128B swizzle": the eight rows that a warp writes at a time differ in the
 // bits that choose the 16-byte piece, so stores of 4 bytes meet no bank twice, and those of 8 bytes each bank twice.
 #include "lower/gpu/stage_results.h"
 
@@ -79,7 +79,7 @@ Expr ResultStage::guarded(Expr value, Expr condition) {
   return b_.load(l->buffer, l->type, l->indices, b_.logical_and(l->predicate, condition), other);
 }
 
-// nullopt: rows and columns are not those of a box, or the store leaves out more than what lies outside of the output.
+// nullopt: rows and columns are not those of a box, or the store leaves out positions inside of the output.
 std::optional<ResultStage::Piece> ResultStage::piece(const Nest& n, const Substitution& tile, int64_t number,
                                                      int64_t slot, const Thread& t) {
   const Id runs = edit_.fresh(n.runs->id), run = edit_.fresh(n.run->id);

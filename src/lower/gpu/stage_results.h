@@ -14,7 +14,7 @@ namespace tcc::lower {
 
 class ResultStage {
  public:
-  // Where the code stands: `group` is the number of the warpgroup, warp and lane are loops around.
+  // The place of the code: `group` is the number of the warpgroup, warp and lane are loops around.
   struct Thread {
     ir::Expr group;
     ir::Id warp = ir::kNoId, lane = ir::kNoId;
