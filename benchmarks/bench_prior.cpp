@@ -16,10 +16,12 @@
 #include <map>
 
 #include "bench.h"
+#include "bench_measurer.h"
 #include "op_bench.h"
 #include "sample_tasks.h"
 #include "tcc/cost/cost_model.h"
 #include "tcc/search/shipped_prior.h"
+#include "tcc/support/check.h"
 #include "tcc/target/probe.h"
 
 namespace tcc::benchmarks {
@@ -136,14 +138,15 @@ Result<std::vector<Setup>> setups() {
   return out;
 }
 
-Result<void> tune_one(const Named& n, const Setup& setup, measure::IsolatedHostMeasurer& measurer, ThreadPool& pool,
+Result<void> tune_one(const Named& n, const Setup& setup, measure::Measurer& measurer, ThreadPool& pool,
                       record::Store& store) {
   const std::string mark =
       fmt::format("prior/{}/{}/{}", n.task.key, record::hash_text(target::feature_hash(setup.target)), setup.threads);
   TCC_TRY(std::optional<std::string> done, store.load_session(mark));
   if (done) return {};
-  search::Environment environment = search::host_environment(measurer, store, &pool, setup.target);
-  environment.compare = {};  // who wins does not matter here
+  BenchMeasurer unpaired(measurer, {}, false);  // which finalist wins does not matter here
+  const search::Environment environment{
+      .store = &store, .measurer = &unpaired, .pool = &pool, .prior = &search::shipped_prior()};
   search::TuneOptions tune;
   tune.threads = setup.threads;
   Stopwatch watch;
@@ -183,21 +186,17 @@ Result<void> collect(const std::vector<Named>& tasks, const std::vector<Setup>& 
 // --- what it is worth ------------------------------------------------------------------------------------------------
 
 struct Flat {
-  std::vector<float> rows, throughputs;
-  std::vector<uint64_t> tasks;
+  cost::Samples samples{.rows = features::Rows(features::kHotStatement)};
   void add(const search::PriorTask& task) {
-    for (const features::Row& row : task.rows) rows.insert(rows.end(), row.begin(), row.end());
-    throughputs.insert(throughputs.end(), task.throughputs.begin(), task.throughputs.end());
-    tasks.insert(tasks.end(), task.rows.size(), task.hash);
+    for (size_t i = 0; i < task.rows.size(); ++i) samples.rows.add(task.rows[i]);
+    samples.throughputs.insert(samples.throughputs.end(), task.throughputs.begin(), task.throughputs.end());
+    samples.tasks.insert(samples.tasks.end(), task.rows.size(), task.hash);
   }
-  cost::Samples view() const { return {{rows.data(), throughputs.size(), features::kCount}, throughputs, tasks, {}}; }
 };
 
 std::vector<double> best_so_far(const search::PriorTask& task, const cost::CostModel& model) {
-  Flat flat;
-  flat.add(task);
   std::vector<float> scores(task.rows.size());
-  model.predict(flat.view().features, scores);
+  model.predict(task.rows, scores);
   std::vector<size_t> order(scores.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
   std::stable_sort(order.begin(), order.end(), [&](size_t x, size_t y) { return scores[x] > scores[y]; });
@@ -243,10 +242,12 @@ void judge(const std::vector<search::PriorTask>& all, std::vector<Row>& rows) {
         if (same && t.rows[0][0] != left_out->rows[0][0]) own.add(t);
         if (!same) others.add(t);
       }
-      std::unique_ptr<cost::CostModel> by_own = cost::make_tree_model(), by_others = cost::make_tree_model();
-      by_own->update(own.view()), by_others->update(others.view());
+      auto by_own = cost::make_model("trees", cost::make_rule_model()),
+           by_others = cost::make_model("trees", cost::make_rule_model());
+      TCC_CHECK(by_own && by_others);
+      (*by_own)->update(own.samples), (*by_others)->update(others.samples);
       const std::vector<double> found[] = {best_at_random(*left_out), best_so_far(*left_out, *rules),
-                                           best_so_far(*left_out, *by_own), best_so_far(*left_out, *by_others)};
+                                           best_so_far(*left_out, **by_own), best_so_far(*left_out, **by_others)};
       for (size_t k = 0; k < 4; ++k)
         for (size_t n = 0; n < std::size(kFirst); ++n) means[k][n] += found[k][n] / static_cast<double>(tasks.size());
     }

@@ -19,6 +19,7 @@
 #include <set>
 
 #include "bench.h"
+#include "bench_measurer.h"
 #include "peers/op_case.h"
 #include "sample_tasks.h"
 #include "search_curve.h"
@@ -26,9 +27,11 @@
 #include "tcc/features/features.h"
 #include "tcc/graph/passes.h"
 #include "tcc/lower/lower.h"
+#include "tcc/measure/host.h"
 #include "tcc/onnx/importer.h"
 #include "tcc/schedule/trace.h"
 #include "tcc/search/search.h"
+#include "tcc/support/check.h"
 #include "tcc/support/files.h"
 #include "tcc/target/probe.h"
 
@@ -90,11 +93,11 @@ Result<Run> tune_once(const QualityTask& task, search::Strategy strategy, uint64
   tune.trials = options().trials;
   tune.strategy = strategy;
   tune.seed = seed;
-  search::Environment environment = search::host_environment(*bench.measurer, *run.store, &bench.pool, bench.host);
-  environment.prepare = [&bench](const task::Task&) {
-    return Result<std::shared_ptr<const measure::MeasureTask>>(bench.prepared);
-  };
-  if (options().no_prior) environment.prior = nullptr;
+  BenchMeasurer measurer(*bench.measurer, [&bench](const ir::Kernel&) { return bench.prepared; });
+  const search::Environment environment{.store = run.store.get(),
+                                        .measurer = &measurer,
+                                        .pool = &bench.pool,
+                                        .prior = options().no_prior ? nullptr : &search::shipped_prior()};
   TCC_TRY(run.result, search::tune({&task.task, 1}, bench.host, tune, environment));
   const search::TaskResult& r = run.result.tasks.at(0);
   if (!r.failure.empty()) return environment_error("{}", r.failure);
@@ -121,19 +124,11 @@ Result<void> time_in_turns(std::vector<Run>& runs, Bench& bench) {
   return {};
 }
 
-// --- the model on what it never saw
-// -----------------------------------------------------------------------------------
-
-struct Samples {
-  std::vector<float> rows, throughputs;
-  std::vector<uint64_t> tasks;
-  cost::Samples view() const { return {{rows.data(), throughputs.size(), features::kCount}, throughputs, tasks}; }
-};
+// --- the model on records that it never saw --------------------------------------------------------------------------
 
 // Of each program its newest record. Programs in `seen` are left out, and those that were taken are added to it.
-Samples samples_of(std::span<const record::Record> records, const task::Task& task, const target::Target& host,
-                   std::set<uint64_t>& seen) {
-  Samples out;
+void add_samples(std::span<const record::Record> records, const task::Task& task, const target::Target& host,
+                 std::set<uint64_t>& seen, cost::Samples& out) {
   double best = 0;
   for (const record::Record& r : records)
     if (r.status == record::Status::kOk && (best == 0 || r.median < best)) best = r.median;
@@ -148,13 +143,11 @@ Samples samples_of(std::span<const record::Record> records, const task::Task& ta
     ir::Legal<ir::Kernel> kernel = schedule::replay(*trace, trace->decisions, task.kernel, arena);
     if (kernel) kernel = lower::lower(*kernel, host, ir::Stage::kNest, arena);
     if (!kernel) continue;
-    features::Row row = features::extract(*kernel, host, r.threads);
-    out.rows.insert(out.rows.end(), row.begin(), row.end());
+    out.rows.add(features::extract(features::kHotStatement, *kernel, host, r.threads));
     out.throughputs.push_back(static_cast<float>(best / r.median));
     out.tasks.push_back(r.task);
   }
   seen.insert(taken.begin(), taken.end());
-  return out;
 }
 
 std::vector<double> ranks(const std::vector<float>& values) {
@@ -183,16 +176,19 @@ double rank_correlation(const std::vector<float>& x, const std::vector<float>& y
   return aa > 0 && bb > 0 ? ab / std::sqrt(aa * bb) : 0;
 }
 
-void add_model_rows(const std::string& name, const Samples& train, const Samples& held_out, std::vector<Row>& rows) {
+void add_model_rows(const std::string& name, const cost::Samples& train, const cost::Samples& held_out,
+                    std::vector<Row>& rows) {
   if (held_out.throughputs.size() < 8) return;
   auto correlation = [&](const cost::CostModel& model) {
     std::vector<float> scores(held_out.throughputs.size());
-    model.predict(held_out.view().features, scores);
+    model.predict(held_out.rows, scores);
     return rank_correlation(scores, held_out.throughputs);
   };
-  std::unique_ptr<cost::CostModel> model = cost::make_tree_model(), rules = cost::make_rule_model();
-  model->update(train.view());
-  rows.push_back({name + ".rank", correlation(*model), "Spearman",
+  auto model = cost::make_model("trees", cost::make_rule_model());
+  TCC_CHECK(model);
+  const std::unique_ptr<cost::CostModel> rules = cost::make_rule_model();
+  (*model)->update(train);
+  rows.push_back({name + ".rank", correlation(**model), "Spearman",
                   fmt::format("{} seen, {} held out", train.throughputs.size(), held_out.throughputs.size()), 0, 0});
   rows.push_back({name + ".rank.rules", correlation(*rules), "Spearman", "without learning", 0, 0});
 }
@@ -227,7 +223,7 @@ void add_curves(const QualityTask& task, const std::vector<std::vector<record::R
 }
 
 Result<void> compare_searches(const QualityTask& task, Bench& bench, Totals& totals, std::vector<Row>& rows) {
-  TCC_TRY(bench.prepared, measure::MeasureTask::create(*bench.measurer, task.task.kernel, bench.host, {}));
+  TCC_TRY(bench.prepared, bench.measurer->prepare(task.task.kernel, bench.host));
   std::vector<Run> runs;
   for (search::Strategy strategy : {search::Strategy::kEvolutionary, search::Strategy::kRandom})
     for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
@@ -275,16 +271,10 @@ Result<void> compare_searches(const QualityTask& task, Bench& bench, Totals& tot
                   std::exp(needed[1] - needed[0])});
   totals.log_trials += needed[1] - needed[0];
   add_curves(task, logs, best, totals, rows);
-  Samples train, held_out;
+  cost::Samples train, held_out;
   std::set<uint64_t> seen;
-  for (size_t i = 0; i < runs.size(); ++i) {
-    const std::vector<record::Record>& records = logs[i];
-    Samples s = samples_of(records, task.task, bench.host, seen);
-    Samples& into = i < kSeeds ? train : held_out;
-    into.rows.insert(into.rows.end(), s.rows.begin(), s.rows.end());
-    into.throughputs.insert(into.throughputs.end(), s.throughputs.begin(), s.throughputs.end());
-    into.tasks.insert(into.tasks.end(), s.tasks.begin(), s.tasks.end());
-  }
+  for (size_t i = 0; i < runs.size(); ++i)
+    add_samples(logs[i], task.task, bench.host, seen, i < kSeeds ? train : held_out);
   add_model_rows(task.name, train, held_out, rows);
   ++totals.tasks;
   totals.close += model_spread <= 1.05 ? 1 : 0;
@@ -319,25 +309,26 @@ Result<void> repeat_best(const QualityTask& task, const record::Store& store, Be
   std::erase_if(records, [&](const record::Record& r) { return r.target_features != features || r.threads != 1; });
   auto half = records.begin() + static_cast<std::ptrdiff_t>(records.size() / 2);
   std::set<uint64_t> seen;
-  const Samples older = samples_of({records.begin(), half}, task.task, bench.host, seen);
-  add_model_rows(task.name, older, samples_of({half, records.end()}, task.task, bench.host, seen), rows);
+  cost::Samples older, newer;
+  add_samples({records.begin(), half}, task.task, bench.host, seen, older);
+  add_samples({half, records.end()}, task.task, bench.host, seen, newer);
+  add_model_rows(task.name, older, newer, rows);
   if (fastest.size() < 2) return {};
   const record::Record& second = fastest[fastest[0].nest == best->nest ? 1 : 0];
-  TCC_TRY(bench.prepared, measure::MeasureTask::create(*bench.measurer, task.task.kernel, bench.host, {}));
+  TCC_TRY(bench.prepared, bench.measurer->prepare(task.task.kernel, bench.host));
   TCC_TRY(measure::Candidate a, rebuild(*best, task.task, bench));
   TCC_TRY(measure::Candidate b, rebuild(second, task.task, bench));
-  TCC_TRY(measure::PairedComparison pair, bench.measurer->compare_paired(a, b));
+  TCC_TRY(measure::PairedComparison pair, bench.measurer->compare(a, b, measure::PairAim::kWhoWins));
   if (!pair.failure.empty()) return environment_error("{}", pair.failure);
-  bool stands = pair.winner != measure::PairedComparison::Winner::kB;
-  ++known, confirmed += stands ? 1 : 0;
+  bool confirms = pair.winner != measure::PairedComparison::Winner::kB;
+  ++known, confirmed += confirms ? 1 : 0;
   rows.push_back({task.name + ".best", 1 / pair.ratio, "x of second",
-                  fmt::format("{}, [{:.3f}, {:.3f}]", stands ? "wins or ties" : "LOSES", 1 / pair.high, 1 / pair.low),
+                  fmt::format("{}, [{:.3f}, {:.3f}]", confirms ? "wins or ties" : "LOSES", 1 / pair.high, 1 / pair.low),
                   0, 0});
   return {};
 }
 
-// --- both
-// -----------------------------------------------------------------------------------------------------------------
+// --- both ------------------------------------------------------------------------------------------------------------
 
 Result<std::vector<Row>> run_suite() {
   std::vector<Row> rows;

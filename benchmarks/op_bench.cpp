@@ -9,6 +9,7 @@
 #include <cstdlib>
 
 #include "bench.h"
+#include "bench_measurer.h"
 #include "sample_tasks.h"
 #include "tcc/graph/passes.h"
 #include "tcc/onnx/importer.h"
@@ -31,12 +32,12 @@ Result<std::vector<task::Task>> case_tasks(const OpCase& c) {
   return std::move(list.tasks);
 }
 
-Result<std::shared_ptr<const measure::MeasureTask>> References::get(const task::Task& task) {
-  auto it = known_.find(task.key);
-  if (it != known_.end()) return it->second;
-  TCC_TRY(auto made, measure::MeasureTask::create(measurer_, task.kernel, host_, {}));
-  known_[task.key] = made;
-  return made;
+Result<std::shared_ptr<const measure::MeasureTask>> References::get(const ir::Kernel& naive) {
+  std::shared_ptr<const measure::MeasureTask>& known = known_[ir::hash_kernel(naive)];
+  if (known == nullptr) {
+    TCC_TRY(known, measurer_.prepare(naive, host_));
+  }
+  return known;
 }
 
 namespace {
@@ -57,9 +58,11 @@ Result<double> tune_tasks(std::span<const task::Task> tasks, OpBench& bench) {
   tune.trials = bench.trials;
   tune.threads = bench.threads;
   Stopwatch watch;
-  search::Environment environment = search::host_environment(bench.measurer, bench.store, &bench.pool, bench.host);
-  if (options().no_prior) environment.prior = nullptr;
-  environment.prepare = [&bench](const task::Task& t) { return bench.references.get(t); };
+  BenchMeasurer measurer(bench.measurer, [&bench](const ir::Kernel& naive) { return bench.references.get(naive); });
+  const search::Environment environment{.store = &bench.store,
+                                        .measurer = &measurer,
+                                        .pool = &bench.pool,
+                                        .prior = options().no_prior ? nullptr : &search::shipped_prior()};
   TCC_TRY(search::TuneResult result, search::tune(tasks, bench.host, tune, environment));
   const double seconds = watch.seconds();
   for (size_t i = 0; i < tasks.size(); ++i) {
@@ -86,7 +89,7 @@ Result<OwnOperator> own_operator(const OpCase& c, OpBench& bench) {
   for (const task::Task& task : tasks) {
     TCC_TRY(search::ChosenArtifact best, search::best_artifact(task, bench.host, &bench.store, bench.threads, "bench"));
     if (!best.program.tuned) return environment_error("{}", best.program.note);
-    TCC_TRY(auto prepared, bench.references.get(task));
+    TCC_TRY(auto prepared, bench.references.get(task.kernel));
     out.kernels.push_back({std::move(prepared), std::make_shared<const codegen::Artifact>(std::move(best.artifact)),
                            task.weight, task.workload});
   }

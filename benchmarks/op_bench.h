@@ -14,6 +14,7 @@
 #include "bench.h"
 #include "peers/op_case.h"
 #include "peers/peer_process.h"
+#include "tcc/measure/host.h"
 #include "tcc/search/search.h"
 #include "tcc/support/files.h"
 
@@ -24,17 +25,17 @@ constexpr double kSlice = 0.06;  // seconds
 // The tasks of an operator, as tcc makes them of its model.
 Result<std::vector<task::Task>> case_tasks(const OpCase& c);
 
-// Inputs and reference outputs by task. Making them runs the unscheduled kernel in f64, which takes minutes for the
-// large GEMMs, and one serves every number of threads.
+// Inputs and reference outputs by naive kernel. Making them runs the unscheduled kernel in f64, which takes minutes for
+// the large GEMMs, and one serves every number of threads.
 class References {
  public:
   References(measure::IsolatedHostMeasurer& measurer, const target::Target& host) : measurer_(measurer), host_(host) {}
-  Result<std::shared_ptr<const measure::MeasureTask>> get(const task::Task& task);
+  Result<std::shared_ptr<const measure::MeasureTask>> get(const ir::Kernel& naive);
 
  private:
   measure::IsolatedHostMeasurer& measurer_;
   const target::Target& host_;
-  std::map<std::string, std::shared_ptr<const measure::MeasureTask>> known_;
+  std::map<uint64_t, std::shared_ptr<const measure::MeasureTask>> known_;  // by the hash of the naive kernel
 };
 
 // What one number of threads needs: the worker and the cores.
