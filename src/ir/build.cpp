@@ -9,6 +9,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "ir/kinds.h"
 #include "tcc/ir/evaluate.h"
 #include "tcc/support/check.h"
 #include "tcc/support/hash.h"
@@ -519,16 +520,7 @@ Expr Builder::binary(ExprKind kind, Expr a, Expr b) {
       return logical_and(a, b);
     case ExprKind::kOr:
       return logical_or(a, b);
-    case ExprKind::kIntConst:
-    case ExprKind::kFloatConst:
-    case ExprKind::kVar:
-    case ExprKind::kSum:
-    case ExprKind::kProd:
-    case ExprKind::kNot:
-    case ExprKind::kCast:
-    case ExprKind::kSelect:
-    case ExprKind::kLoad:
-    case ExprKind::kCall:
+    case TCC_OTHER_KINDS:
       break;
   }
   TCC_UNREACHABLE("not a binary kind");

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "ir/kinds.h"
 #include "tcc/ir/stmt.h"
 
 namespace tcc::ir {
@@ -55,20 +56,7 @@ bool equal(Expr a, Expr b) {
     }
     case ExprKind::kProd:
       return equal_spans(as<Prod>(a)->factors, as<Prod>(b)->factors);
-    case ExprKind::kFloorDiv:
-    case ExprKind::kFloorMod:
-    case ExprKind::kMin:
-    case ExprKind::kMax:
-    case ExprKind::kAdd:
-    case ExprKind::kSub:
-    case ExprKind::kMul:
-    case ExprKind::kDiv:
-    case ExprKind::kLt:
-    case ExprKind::kLe:
-    case ExprKind::kEq:
-    case ExprKind::kNe:
-    case ExprKind::kAnd:
-    case ExprKind::kOr:
+    case TCC_BINARY_KINDS:
       return equal(as<Binary>(a)->a, as<Binary>(b)->a) && equal(as<Binary>(a)->b, as<Binary>(b)->b);
     case ExprKind::kNot:
     case ExprKind::kCast:

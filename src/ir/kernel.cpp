@@ -6,6 +6,7 @@
 #include <bit>
 #include <unordered_map>
 
+#include "ir/kinds.h"
 #include "tcc/ir/build.h"
 #include "tcc/ir/copy.h"
 #include "tcc/ir/names.h"
@@ -318,20 +319,7 @@ class Compactor {
         p.factors = exprs(p.factors);
         return arena_.make<Prod>(p);
       }
-      case ExprKind::kFloorDiv:
-      case ExprKind::kFloorMod:
-      case ExprKind::kMin:
-      case ExprKind::kMax:
-      case ExprKind::kAdd:
-      case ExprKind::kSub:
-      case ExprKind::kMul:
-      case ExprKind::kDiv:
-      case ExprKind::kLt:
-      case ExprKind::kLe:
-      case ExprKind::kEq:
-      case ExprKind::kNe:
-      case ExprKind::kAnd:
-      case ExprKind::kOr: {
+      case TCC_BINARY_KINDS: {
         Binary x = *static_cast<const Binary*>(e);
         x.a = expr(x.a);
         x.b = expr(x.b);

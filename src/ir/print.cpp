@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "ir/kinds.h"
 #include "ir/text_words.h"
 #include "tcc/ir/instr.h"
 #include "tcc/ir/text.h"
@@ -64,16 +65,7 @@ std::string_view operator_text(ExprKind kind) {
       return "min";
     case ExprKind::kMax:
       return "max";
-    case ExprKind::kIntConst:
-    case ExprKind::kFloatConst:
-    case ExprKind::kVar:
-    case ExprKind::kSum:
-    case ExprKind::kProd:
-    case ExprKind::kNot:
-    case ExprKind::kCast:
-    case ExprKind::kSelect:
-    case ExprKind::kLoad:
-    case ExprKind::kCall:
+    case TCC_OTHER_KINDS:
       break;
   }
   return "";
@@ -263,16 +255,7 @@ std::string Printer::binary(const Binary* e, int& precedence) {
     case ExprKind::kFloorMod:
       precedence = kMultiplicative;
       break;
-    case ExprKind::kIntConst:
-    case ExprKind::kFloatConst:
-    case ExprKind::kVar:
-    case ExprKind::kSum:
-    case ExprKind::kProd:
-    case ExprKind::kNot:
-    case ExprKind::kCast:
-    case ExprKind::kSelect:
-    case ExprKind::kLoad:
-    case ExprKind::kCall:
+    case TCC_OTHER_KINDS:
       break;
   }
   int left = precedence == kCompare ? kAdditive : precedence;
@@ -321,20 +304,7 @@ std::string Printer::bare(Expr e, int& precedence) {
       return load(as<Load>(e));
     case ExprKind::kCall:
       return fmt::format("{}({})", intrinsic_name(as<Call>(e)->fn), list(as<Call>(e)->args));
-    case ExprKind::kFloorDiv:
-    case ExprKind::kFloorMod:
-    case ExprKind::kMin:
-    case ExprKind::kMax:
-    case ExprKind::kAdd:
-    case ExprKind::kSub:
-    case ExprKind::kMul:
-    case ExprKind::kDiv:
-    case ExprKind::kLt:
-    case ExprKind::kLe:
-    case ExprKind::kEq:
-    case ExprKind::kNe:
-    case ExprKind::kAnd:
-    case ExprKind::kOr:
+    case TCC_BINARY_KINDS:
       return binary(as<Binary>(e), precedence);
   }
   return "";

@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "ir/kinds.h"
 #include "ir/text_words.h"
 #include "tcc/ir/instr.h"
 #include "tcc/ir/text.h"
@@ -196,20 +197,7 @@ void Verifier::node(Expr e) {
       typed(l->other, l->type, "the other value of a load");
       return;
     }
-    case ExprKind::kFloorDiv:
-    case ExprKind::kFloorMod:
-    case ExprKind::kMin:
-    case ExprKind::kMax:
-    case ExprKind::kAdd:
-    case ExprKind::kSub:
-    case ExprKind::kMul:
-    case ExprKind::kDiv:
-    case ExprKind::kLt:
-    case ExprKind::kLe:
-    case ExprKind::kEq:
-    case ExprKind::kNe:
-    case ExprKind::kAnd:
-    case ExprKind::kOr:
+    case TCC_BINARY_KINDS:
       if (as<Binary>(e)->a->type != as<Binary>(e)->b->type) add("operands differ in type", e);
       return;
     case ExprKind::kSelect:

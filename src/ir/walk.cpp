@@ -1,5 +1,7 @@
 #include "tcc/ir/walk.h"
 
+#include "ir/kinds.h"
+
 #include <array>
 
 namespace tcc::ir {
@@ -59,20 +61,7 @@ void visit(Expr e, FunctionRef<bool(Expr)> f) {
     case ExprKind::kProd:
       for (Expr x : as<Prod>(e)->factors) visit(x, f);
       return;
-    case ExprKind::kFloorDiv:
-    case ExprKind::kFloorMod:
-    case ExprKind::kMin:
-    case ExprKind::kMax:
-    case ExprKind::kAdd:
-    case ExprKind::kSub:
-    case ExprKind::kMul:
-    case ExprKind::kDiv:
-    case ExprKind::kLt:
-    case ExprKind::kLe:
-    case ExprKind::kEq:
-    case ExprKind::kNe:
-    case ExprKind::kAnd:
-    case ExprKind::kOr:
+    case TCC_BINARY_KINDS:
       visit(as<Binary>(e)->a, f);
       visit(as<Binary>(e)->b, f);
       return;
@@ -186,20 +175,7 @@ Expr rewrite_children(Builder& b, Expr e, FunctionRef<Expr(Expr)> f) {
       ExprList list;
       return list.map(static_cast<const Prod*>(e)->factors, f) ? b.product(list.view()) : e;
     }
-    case ExprKind::kFloorDiv:
-    case ExprKind::kFloorMod:
-    case ExprKind::kMin:
-    case ExprKind::kMax:
-    case ExprKind::kAdd:
-    case ExprKind::kSub:
-    case ExprKind::kMul:
-    case ExprKind::kDiv:
-    case ExprKind::kLt:
-    case ExprKind::kLe:
-    case ExprKind::kEq:
-    case ExprKind::kNe:
-    case ExprKind::kAnd:
-    case ExprKind::kOr: {
+    case TCC_BINARY_KINDS: {
       const Binary* x = static_cast<const Binary*>(e);
       Expr a = f(x->a), c = f(x->b);
       return a == x->a && c == x->b ? e : b.binary(e->kind, a, c);
