@@ -8,8 +8,6 @@
 namespace tcc::emulation {
 namespace {
 
-using Find = interp::Finding::Kind;
-
 // a: destination, b: source, c: number of source bytes (or kNone); imm and `imm_b` (extra, two words): what is added.
 int64_t added(const Warp& w, const Ins& i, int which) {
   return static_cast<int64_t>(static_cast<uint32_t>(w.extra[i.extra + 2 * which])) |
@@ -25,16 +23,16 @@ void issue(Warp& w, const Ins& i, int l) {
   const uint64_t from = w.source<uint64_t>(i.b)[l] + static_cast<uint64_t>(added(w, i, 1));
   const int64_t wanted = i.c == kNone ? i.bytes : static_cast<int64_t>(w.source<uint32_t>(i.c)[l]);
   if (wanted > i.bytes) {
-    m.report(Find::kOutOfBounds, w, l, i, fmt::format("{} source bytes of a copy of {}", wanted, i.bytes));
+    m.report(FindingKind::kOutOfBounds, w, l, i, fmt::format("{} source bytes of a copy of {}", wanted, i.bytes));
     return;
   }
   if (((to | (wanted > 0 ? from : 0)) & static_cast<uint64_t>(i.bytes - 1)) != 0) {
-    m.report(Find::kMisaligned, w, l, i,
+    m.report(FindingKind::kMisaligned, w, l, i,
              fmt::format("addresses {:#x} and {:#x} must be multiples of {}", to, from, i.bytes));
     return;
   }
   if (to > static_cast<uint64_t>(shared.size) || static_cast<int64_t>(to) > shared.size - i.bytes) {
-    m.report(Find::kOutOfBounds, w, l, i,
+    m.report(FindingKind::kOutOfBounds, w, l, i,
              fmt::format("{} has {} bytes", m.place_text(shared, static_cast<int64_t>(to)), shared.size));
     return;
   }
@@ -59,7 +57,7 @@ void issue(Warp& w, const Ins& i, int l) {
   }
   uint8_t* contents = shared.contents + copy.to;
   if (*std::max_element(contents, contents + i.bytes) == kOutside) {
-    m.report(Find::kOutOfBounds, w, l, i, m.place_text(shared, copy.to) + " is between arrays");
+    m.report(FindingKind::kOutOfBounds, w, l, i, m.place_text(shared, copy.to) + " is between arrays");
     return;
   }
   if (shared.cells != nullptr) m.note_write(w, l, i, shared, copy.to, i.bytes, false);

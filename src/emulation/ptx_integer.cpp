@@ -76,13 +76,13 @@ constexpr auto kBfind = []<class T>(T a) -> uint32_t {
   return bits == 0 ? ~0u : static_cast<uint32_t>(std::bit_width(bits) - 1);
 };
 constexpr auto kBfe = []<class T>(T a, uint32_t position, uint32_t length) -> T {
-  constexpr uint32_t kMost = 8 * sizeof(T) - 1;
+  constexpr uint32_t kMax = 8 * sizeof(T) - 1;
   const uint32_t pos = position & 0xff, len = length & 0xff;
   const bool sign =
-      std::is_signed_v<T> && len != 0 && ((static_cast<UnsignedOf<T>>(a) >> std::min(pos + len - 1, kMost)) & 1) != 0;
+      std::is_signed_v<T> && len != 0 && ((static_cast<UnsignedOf<T>>(a) >> std::min(pos + len - 1, kMax)) & 1) != 0;
   UnsignedOf<T> r = 0;
-  for (uint32_t i = 0; i <= kMost; ++i) {
-    const bool bit = i < len && pos + i <= kMost ? ((static_cast<UnsignedOf<T>>(a) >> (pos + i)) & 1) != 0 : sign;
+  for (uint32_t i = 0; i <= kMax; ++i) {
+    const bool bit = i < len && pos + i <= kMax ? ((static_cast<UnsignedOf<T>>(a) >> (pos + i)) & 1) != 0 : sign;
     if (bit) r |= UnsignedOf<T>{1} << i;
   }
   return static_cast<T>(r);

@@ -7,8 +7,6 @@
 namespace tcc::emulation {
 namespace {
 
-using Find = interp::Finding::Kind;
-
 uint32_t special_value(const Machine& m, const Block& b, const Warp& w, Special which, int lane) {
   const auto& l = *m.launch;
   const int64_t thread = w.index * kLanes + lane;
@@ -253,7 +251,7 @@ void Machine::run_alive() {
       if (w->ready != 0 || w->at_collective != 0) progress |= run_warp(*w, 16 + rng.below(128));
       if (stopped) return;
       if (instructions > limit) {
-        report(Find::kStepLimit, *w, 0, kernel->code[0],
+        report(FindingKind::kStepLimit, *w, 0, kernel->code[0],
                fmt::format("stopped after {} instructions of threads", instructions));
         stopped = true;
         return;

@@ -12,6 +12,8 @@
 
 namespace tcc::emulation {
 
+using FindingKind = interp::Finding::Kind;
+
 using Kind_ = interp::Finding::Kind;
 
 // Generic addresses: windows for shared and local memory, then a stretch for each buffer with the buffer in the middle,

@@ -14,8 +14,6 @@
 namespace tcc::emulation {
 namespace {
 
-using Find = interp::Finding::Kind;
-
 struct Product {
   std::string_view opcode;  // of PTX
   Fragment d, a, b;

@@ -9,8 +9,6 @@
 namespace tcc::emulation {
 namespace {
 
-using Find = interp::Finding::Kind;
-
 // The barrier that a lane names, ordered behind its initialisation; nullptr after a finding.
 Mbarrier* find_barrier(Warp& w, const Ins& i, int l, Block** owner = nullptr) {
   Machine& m = *w.machine;
@@ -18,19 +16,20 @@ Mbarrier* find_barrier(Warp& w, const Ins& i, int l, Block** owner = nullptr) {
   Block* block = nullptr;
   const uint64_t address = lane_address(w, i, l);
   if (address % 8 != 0) {
-    m.report(Find::kMisaligned, w, l, i, fmt::format("address {:#x} must be a multiple of 8", address));
+    m.report(FindingKind::kMisaligned, w, l, i, fmt::format("address {:#x} must be a multiple of 8", address));
     return nullptr;
   }
   Region* region = shared_region(w, i, l, address, 8, offset, &block);
   if (region == nullptr) return nullptr;
   const auto found = block->mbarriers.find(offset);
   if (found == block->mbarriers.end()) {
-    m.report(Find::kUninitialised, w, l, i, m.place_text(*region, offset) + ": the barrier has not been initialised");
+    m.report(FindingKind::kUninitialised, w, l, i,
+             m.place_text(*region, offset) + ": the barrier has not been initialised");
     return nullptr;
   }
   m.note_atomic_read(w, l, i, *region, offset, 8);
   if (block != w.block && !found->second.published)
-    m.report(Find::kRace, w, l, i,
+    m.report(FindingKind::kRace, w, l, i,
              m.place_text(*region, offset) + ": no fence.mbarrier_init behind the barrier's initialisation");
   if (owner != nullptr) *owner = block;
   return &found->second;
@@ -48,7 +47,7 @@ void run_init(Warp& w, const Ins& i, uint32_t lanes) {
     if (write_place(w, i, l, Space::kShared, lane_address(w, i, l), 8) == nullptr) continue;
     const auto count = static_cast<int64_t>(w.source<uint32_t>(i.b)[l]);
     if (count < 1 || count >= 1 << 20) {
-      w.machine->report(Find::kWrongParticipants, w, l, i, fmt::format("a barrier for {} arrivals", count));
+      w.machine->report(FindingKind::kWrongParticipants, w, l, i, fmt::format("a barrier for {} arrivals", count));
       continue;
     }
     Mbarrier b;
@@ -70,7 +69,7 @@ void run_arrive(Warp& w, const Ins& i, uint32_t lanes) {
     if ((i.mode & 1) == 0) continue;
     const int64_t count = (i.mode & 4) != 0 ? operand : 1;
     if (count > b->pending) {
-      w.machine->report(Find::kWrongParticipants, w, l, i,
+      w.machine->report(FindingKind::kWrongParticipants, w, l, i,
                         fmt::format("more than {} arrivals in one phase of the barrier", b->expected));
       continue;
     }
@@ -101,7 +100,7 @@ void run_map_rank(Warp& w, const Ins& i, uint32_t lanes) {
   for (const int l : LanesOf(lanes)) {
     const uint32_t rank = w.source<uint32_t>(i.b)[l];
     if (w.machine->peer(*w.block, rank) == nullptr)
-      w.machine->report(Find::kWrongParticipants, w, l, i, fmt::format("the cluster has no block {}", rank));
+      w.machine->report(FindingKind::kWrongParticipants, w, l, i, fmt::format("the cluster has no block {}", rank));
     w.row<uint32_t>(i.d)[l] = (w.source<uint32_t>(i.a)[l] & ((uint32_t{1} << kRankShift) - 1)) | (rank + 1)
                                                                                                      << kRankShift;
   }
@@ -142,7 +141,7 @@ void run_cluster_arrive(Warp& w, const Ins& i, uint32_t lanes) {
   Machine& m = *w.machine;
   for (const int l : LanesOf(lanes)) {
     if (((w.cluster_arrived >> l) & 1) != 0)
-      m.report(Find::kWrongParticipants, w, l, i, "a second arrival at the cluster's barrier without a wait");
+      m.report(FindingKind::kWrongParticipants, w, l, i, "a second arrival at the cluster's barrier without a wait");
     w.cluster_arrived |= uint32_t{1} << l;
     w.cluster_phase[static_cast<size_t>(l)] = m.cluster_barrier.phase;
     m.tell(w, l, m.cluster_barrier.gathering, m.cluster_barrier.fenced_gathering);
@@ -152,7 +151,7 @@ bool poll_cluster(Warp& w, const Ins& i, int l) {
   Machine& m = *w.machine;
   const int64_t arrived = w.cluster_phase[static_cast<size_t>(l)];
   if (arrived < 0) {
-    m.report(Find::kWrongParticipants, w, l, i, "a wait at the cluster's barrier without an arrival");
+    m.report(FindingKind::kWrongParticipants, w, l, i, "a wait at the cluster's barrier without an arrival");
     return true;
   }
   if (arrived == m.cluster_barrier.phase) settle_cluster(m);
@@ -168,7 +167,7 @@ bool poll_registers(Warp& w, const Ins& i, int l) {
   if (w.registers == i.imm) return true;
   const bool more = i.imm > w.registers;
   if (more != (i.mode == 1)) {
-    w.machine->report(Find::kWrongParticipants, w, l, i,
+    w.machine->report(FindingKind::kWrongParticipants, w, l, i,
                       fmt::format("the warp has {} registers a thread", w.registers));
     return true;
   }
@@ -292,7 +291,7 @@ void Machine::complete_mbarriers() {
       for (const BoxCopy& c : b.copies) under_way += c.bytes;
       if (under_way > b.bytes) {
         const BoxCopy& last = b.copies.back();
-        report(Find::kWrongParticipants, *last.warp, last.lane, *last.ins,
+        report(FindingKind::kWrongParticipants, *last.warp, last.lane, *last.ins,
                fmt::format("{}: the barrier expects {} bytes and {} are under way", place_text(block->shared, offset),
                            b.bytes, under_way));
         stopped = true;
@@ -316,9 +315,10 @@ void Machine::explain_wait(const Warp& w) {
   const int l = std::countr_zero(w.at_wait);
   const Ins& ins = kernel->code[static_cast<size_t>(w.pc[static_cast<size_t>(l)])];
   if (ins.poll == &poll_cluster)
-    return report(Find::kDeadlock, w, l, ins, "the cluster's barrier waits for ever for threads that do not come");
+    return report(FindingKind::kDeadlock, w, l, ins,
+                  "the cluster's barrier waits for ever for threads that do not come");
   if (ins.poll == &poll_registers)
-    return report(Find::kDeadlock, w, l, ins,
+    return report(FindingKind::kDeadlock, w, l, ins,
                   fmt::format("waits for ever for {} registers a thread; {} of the block are free", ins.imm,
                               w.block->free_registers));
   const auto offset = static_cast<int64_t>(lane_address(w, ins, l));
@@ -327,7 +327,7 @@ void Machine::explain_wait(const Warp& w) {
   const Mbarrier& b = found->second;
   int64_t under_way = 0;
   for (const BoxCopy& c : b.copies) under_way += c.bytes;
-  report(Find::kDeadlock, w, l, ins,
+  report(FindingKind::kDeadlock, w, l, ins,
          fmt::format("{}: waits for ever for phase {} of the barrier: {} of {} arrivals and {} bytes are missing",
                      place_text(w.block->shared, offset), b.phase, b.pending, b.expected, b.bytes - under_way));
 }

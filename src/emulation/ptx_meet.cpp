@@ -6,8 +6,6 @@
 
 namespace tcc::emulation {
 
-using Find = interp::Finding::Kind;
-
 uint32_t Machine::member_mask(const Warp& w, const Ins& ins, int lane) const {
   return ins.members == kNone ? kAllLanes : w.source<uint32_t>(ins.members)[lane];
 }
@@ -21,9 +19,9 @@ void Machine::arrive_barrier(Warp& w, const Ins& ins, uint32_t lanes) {
     const int64_t whole = (threads + kLanes - 1) / kLanes * kLanes;
     w.barrier_threads[i] = ins.b == kNone ? whole : static_cast<int64_t>(w.source<uint32_t>(ins.b)[l]);
     if (w.barrier[i] > 15)
-      report(Find::kWrongParticipants, w, l, ins, fmt::format("there is no barrier {}", w.barrier[i]));
+      report(FindingKind::kWrongParticipants, w, l, ins, fmt::format("there is no barrier {}", w.barrier[i]));
     if (w.barrier_threads[i] % kLanes != 0 || w.barrier_threads[i] == 0 || w.barrier_threads[i] > whole) {
-      report(Find::kWrongParticipants, w, l, ins,
+      report(FindingKind::kWrongParticipants, w, l, ins,
              fmt::format("a barrier for {} threads in a block of {}", w.barrier_threads[i], threads));
       stopped = true;
     }
@@ -41,7 +39,7 @@ void Machine::check_barrier(const Warp& w) {
   for (const int lane : LanesOf(w.exists)) {
     const auto l = static_cast<size_t>(lane);
     if (((w.at_barrier >> l) & 1) != 0 && w.pc[l] == w.pc[f]) continue;
-    report(Find::kDivergentBarrier, w, first, ins, fmt::format("lane {} of the warp is not at this barrier", l));
+    report(FindingKind::kDivergentBarrier, w, first, ins, fmt::format("lane {} of the warp is not at this barrier", l));
     return;
   }
 }
@@ -57,7 +55,7 @@ bool Machine::resolve_barriers(Block& block) {
       const auto f = static_cast<size_t>(std::countr_zero(w->at_barrier));
       if (w->barrier[f] != number) continue;
       if (wanted >= 0 && w->barrier_threads[f] != wanted) {
-        report(Find::kWrongParticipants, *w, static_cast<int>(f), kernel->code[static_cast<size_t>(w->pc[f])],
+        report(FindingKind::kWrongParticipants, *w, static_cast<int>(f), kernel->code[static_cast<size_t>(w->pc[f])],
                fmt::format("barrier {} is awaited for {} and for {} threads", number, wanted, w->barrier_threads[f]));
         stopped = true;
         return true;
@@ -68,7 +66,7 @@ bool Machine::resolve_barriers(Block& block) {
     if (here.empty() || static_cast<int64_t>(here.size()) * kLanes < wanted) continue;
     if (static_cast<int64_t>(here.size()) * kLanes > wanted) {
       const int first = std::countr_zero(here[0]->at_barrier);
-      report(Find::kWrongParticipants, *here[0], first,
+      report(FindingKind::kWrongParticipants, *here[0], first,
              kernel->code[static_cast<size_t>(here[0]->pc[static_cast<size_t>(first)])],
              fmt::format("barrier {} is for {} threads and {} wait at it", number, wanted, here.size() * kLanes));
       stopped = true;
@@ -114,7 +112,7 @@ bool Machine::resolve_collectives(Warp& w) {
     const uint32_t wanted = w.members[f] & w.exists;
     if ((here & ~wanted) != 0) {
       const int outside = std::countr_zero(here & ~wanted);
-      report(Find::kWrongParticipants, w, outside, ins, "the mask does not name the lane itself");
+      report(FindingKind::kWrongParticipants, w, outside, ins, "the mask does not name the lane itself");
       here &= wanted;
       w.at_collective &= ~(1u << outside);
       w.ready |= 1u << outside;
@@ -127,7 +125,7 @@ bool Machine::resolve_collectives(Warp& w) {
       for (const int l : LanesOf(here)) lanes.push_back({&w, l});
       join(lanes);
     } else if (ins.aligned && here != kAllLanes) {
-      report(Find::kWrongParticipants, w, first, ins,
+      report(FindingKind::kWrongParticipants, w, first, ins,
              fmt::format("the instruction needs 32 threads and {} exist", std::popcount(here)));
     } else {
       ins.run(w, ins, here);
@@ -150,14 +148,14 @@ void Machine::explain_deadlock() {
         int64_t here = 0;
         for (auto& o : b->warps)
           for (const int l : LanesOf(o->at_barrier)) here += o->barrier[static_cast<size_t>(l)] == w->barrier[f];
-        report(w->at_barrier != w->exists ? Find::kDivergentBarrier : Find::kDeadlock, *w, first,
+        report(w->at_barrier != w->exists ? FindingKind::kDivergentBarrier : FindingKind::kDeadlock, *w, first,
                kernel->code[static_cast<size_t>(w->pc[f])],
                fmt::format("{} of {} threads wait at barrier {} for ever", here, w->barrier_threads[f], w->barrier[f]));
       }
       if (w->at_wait != 0) explain_wait(*w);
       if (w->at_collective != 0) {
         const int first = std::countr_zero(w->at_collective);
-        report(Find::kWrongParticipants, *w, first,
+        report(FindingKind::kWrongParticipants, *w, first,
                kernel->code[static_cast<size_t>(w->pc[static_cast<size_t>(first)])],
                fmt::format("of the lanes {:#010x} only {:#010x} come to it",
                            w->members[static_cast<size_t>(first)] & w->exists, w->at_collective));

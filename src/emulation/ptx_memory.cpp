@@ -8,8 +8,6 @@
 namespace tcc::emulation {
 namespace {
 
-using Find = interp::Finding::Kind;
-
 struct Place {
   Region* region = nullptr;
   int64_t offset = 0;
@@ -51,7 +49,8 @@ Region* check_place(Warp& w, const Ins& ins, int lane, Space space, uint64_t add
   offset = place.offset;
   Machine& m = *w.machine;
   if ((address & static_cast<uint64_t>(bytes - 1)) != 0) [[unlikely]] {
-    m.report(Find::kMisaligned, w, lane, ins, fmt::format("address {:#x} must be a multiple of {}", address, bytes));
+    m.report(FindingKind::kMisaligned, w, lane, ins,
+             fmt::format("address {:#x} must be a multiple of {}", address, bytes));
     return nullptr;
   }
   if (is_local) {
@@ -59,16 +58,16 @@ Region* check_place(Warp& w, const Ins& ins, int lane, Space space, uint64_t add
     if (is_inside(offset, bytes, size)) {
       local = w.local + lane * size + offset;
     } else {
-      m.report(Find::kOutOfBounds, w, lane, ins, fmt::format("local byte {} of {}", offset, size));
+      m.report(FindingKind::kOutOfBounds, w, lane, ins, fmt::format("local byte {} of {}", offset, size));
     }
     return nullptr;
   }
   if (place.region == nullptr) [[unlikely]] {
-    m.report(Find::kOutOfBounds, w, lane, ins, fmt::format("address {:#x} belongs to no buffer", address));
+    m.report(FindingKind::kOutOfBounds, w, lane, ins, fmt::format("address {:#x} belongs to no buffer", address));
     return nullptr;
   }
   if (!is_inside(offset, bytes, place.region->size)) [[unlikely]] {
-    m.report(Find::kOutOfBounds, w, lane, ins,
+    m.report(FindingKind::kOutOfBounds, w, lane, ins,
              fmt::format("{} has {} bytes", m.place_text(*place.region, offset), place.region->size));
     return nullptr;
   }
@@ -100,19 +99,19 @@ void report_contents(Warp& w, const Ins& ins, int lane, const Region& region, in
   const auto has = [&](Contents state) { return std::find(c.begin(), c.end(), state) != c.end(); };
   const std::string place = w.machine->place_text(region, offset);
   if (has(kOutside)) {
-    w.machine->report(Find::kOutOfBounds, w, lane, ins, place + " is between arrays");
+    w.machine->report(FindingKind::kOutOfBounds, w, lane, ins, place + " is between arrays");
   } else if (has(kPending)) {
-    w.machine->report(Find::kUninitialised, w, lane, ins,
+    w.machine->report(FindingKind::kUninitialised, w, lane, ins,
                       place + ": an asynchronous copy to it has not been waited for");
   } else {
-    w.machine->report(Find::kUninitialised, w, lane, ins, place + ": nothing has written it");
+    w.machine->report(FindingKind::kUninitialised, w, lane, ins, place + ": nothing has written it");
   }
 }
 
 // Marks bytes written; false after a finding that forbids the store.
 bool define(Warp& w, const Ins& ins, int lane, Region& region, int64_t offset, int bytes) {
   if (!region.writable) {
-    w.machine->report(Find::kOutOfBounds, w, lane, ins, w.machine->place_text(region, offset) + " is read-only");
+    w.machine->report(FindingKind::kOutOfBounds, w, lane, ins, w.machine->place_text(region, offset) + " is read-only");
     return false;
   }
   if (region.written != nullptr)
@@ -121,20 +120,21 @@ bool define(Warp& w, const Ins& ins, int lane, Region& region, int64_t offset, i
   uint8_t* c = region.contents + offset;
   const uint8_t worst = *std::max_element(c, c + bytes);
   if (worst == kOutside) {
-    w.machine->report(Find::kOutOfBounds, w, lane, ins, w.machine->place_text(region, offset) + " is between arrays");
+    w.machine->report(FindingKind::kOutOfBounds, w, lane, ins,
+                      w.machine->place_text(region, offset) + " is between arrays");
     return false;
   }
   if (!region.reading.empty()) {
     for (int64_t at = offset / 16; at <= (offset + bytes - 1) / 16; ++at) {
       if (region.reading[static_cast<size_t>(at)] == 0) continue;
-      w.machine->report(Find::kRace, w, lane, ins,
+      w.machine->report(FindingKind::kRace, w, lane, ins,
                         w.machine->place_text(region, offset) +
                             ": it is read by a product or bulk copy that has not been waited for");
       break;
     }
   }
   if (worst == kPending) {
-    w.machine->report(Find::kRace, w, lane, ins,
+    w.machine->report(FindingKind::kRace, w, lane, ins,
                       w.machine->place_text(region, offset) + ": an asynchronous copy to it has not been waited for");
   }
   std::memset(c, kDefined, static_cast<size_t>(bytes));
@@ -471,13 +471,14 @@ Region* shared_region(Warp& w, const Ins& ins, int lane, uint64_t address, int b
   if (const uint64_t rank = address >> kRankShift; rank != 0) {
     block = m.peer(*w.block, static_cast<int64_t>(rank) - 1);
     if (block == nullptr) {
-      m.report(Find::kOutOfBounds, w, lane, ins, fmt::format("address {:#x} is in no block of the cluster", address));
+      m.report(FindingKind::kOutOfBounds, w, lane, ins,
+               fmt::format("address {:#x} is in no block of the cluster", address));
       return nullptr;
     }
   }
   offset = static_cast<int64_t>(address & ((uint64_t{1} << kRankShift) - 1));
   if (!is_inside(offset, bytes, block->shared.size)) {
-    m.report(Find::kOutOfBounds, w, lane, ins,
+    m.report(FindingKind::kOutOfBounds, w, lane, ins,
              fmt::format("{} has {} bytes", m.place_text(block->shared, offset), block->shared.size));
     return nullptr;
   }

@@ -12,8 +12,6 @@
 
 namespace tcc::emulation {
 
-using Find = interp::Finding::Kind;
-
 void Region::track_contents(bool defined) {
   contents_storage.assign(static_cast<size_t>(size), defined ? kDefined : kUndefined);
   contents = contents_storage.data();
@@ -54,7 +52,7 @@ void Machine::note_read(Warp& w, int lane, const Ins& ins, Region& region, int64
   const uint32_t bit = 1u << lane;
   for_cells(region, offset, bytes, [&](Cell& c) {
     if (c.write_tick != 0 && !ordered(w, lane, region, c.writer, c.write_tick)) [[unlikely]] {
-      report(Find::kRace, w, lane, ins,
+      report(FindingKind::kRace, w, lane, ins,
              fmt::format("{}: the write by {} is not ordered before this read", place_text(region, offset),
                          thread_text(w, c.writer)));
     }
@@ -93,7 +91,7 @@ void Machine::note_atomic_read(Warp& w, int lane, const Ins& ins, Region& region
   if (region.cells == nullptr) return;
   for_cells(region, offset, bytes, [&](Cell& c) {
     if (c.write_tick == 0 || c.atomic != 0 || ordered(w, lane, region, c.writer, c.write_tick)) return;
-    report(Find::kRace, w, lane, ins,
+    report(FindingKind::kRace, w, lane, ins,
            fmt::format("{}: the write by {} is not ordered before this read", place_text(region, offset),
                        thread_text(w, c.writer)));
   });
@@ -105,7 +103,7 @@ void Machine::note_write(Warp& w, int lane, const Ins& ins, Region& region, int6
   for_cells(region, offset, bytes, [&](Cell& c) {
     if (c.write_tick != 0 && !(atomic && c.atomic != 0) && !ordered(w, lane, region, c.writer, c.write_tick))
         [[unlikely]] {
-      report(Find::kRace, w, lane, ins,
+      report(FindingKind::kRace, w, lane, ins,
              fmt::format("{}: the write by {} is not ordered before this write", place_text(region, offset),
                          thread_text(w, c.writer)));
     }
@@ -113,7 +111,7 @@ void Machine::note_write(Warp& w, int lane, const Ins& ins, Region& region, int6
       for (const int l : LanesOf(r.lanes)) {
         const uint32_t thread = r.warp * kLanes + static_cast<uint32_t>(l);
         if (thread == self || ordered(w, lane, region, thread, r.tick)) continue;
-        report(Find::kRace, w, lane, ins,
+        report(FindingKind::kRace, w, lane, ins,
                fmt::format("{}: the read by {} is not ordered before this write", place_text(region, offset),
                            thread_text(w, thread)));
         return;

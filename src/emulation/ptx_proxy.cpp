@@ -12,8 +12,6 @@
 
 namespace tcc::emulation {
 
-using Find = interp::Finding::Kind;
-
 namespace {
 
 interp::Clock copy_of(const Block& b, const SharedClock& clock) {
@@ -83,12 +81,12 @@ void Machine::check_proxy(Warp& w, int lane, const Ins& ins, Region& region, int
     const uint32_t slots = w.block->slots;
     if (c.writer % slots >= slots - kLanes) {
       if (reads && !ordered(w, lane, region, c.writer, c.write_tick))
-        report(Find::kRace, w, lane, ins,
+        report(FindingKind::kRace, w, lane, ins,
                place_text(region, offset) + ": the copy that brings it is not ordered before this read");
       return;
     }
     if (reads && !ordered(w, lane, region, c.writer, c.write_tick)) {
-      report(Find::kRace, w, lane, ins,
+      report(FindingKind::kRace, w, lane, ins,
              fmt::format("{}: the write by thread {} is not ordered before this read", place_text(region, offset),
                          c.writer % slots));
       return;
@@ -97,7 +95,7 @@ void Machine::check_proxy(Warp& w, int lane, const Ins& ins, Region& region, int
     if (c.write_tick <= start_tick) return;
     const SharedClock& fenced = w.fenced[static_cast<size_t>(lane)];
     if (fenced != nullptr && fenced->at(c.writer) >= c.write_tick) return;
-    report(Find::kRace, w, lane, ins,
+    report(FindingKind::kRace, w, lane, ins,
            fmt::format("{}: no fence.proxy.async between the write by thread {} and this asynchronous {}",
                        place_text(region, offset), c.writer % slots, reads ? "read" : "write"));
   });
@@ -157,20 +155,20 @@ void Machine::check_end(Block& b) {
     for (int l = 0; l < kLanes; ++l) {
       const auto& boxes = w->copies[static_cast<size_t>(l)].boxes;
       if (!boxes.empty())
-        report(Find::kRace, *w, l, *boxes[0].ins,
+        report(FindingKind::kRace, *w, l, *boxes[0].ins,
                "the thread ends while its bulk copy reads the block's shared memory");
     }
     if (!w->products.empty())
-      report(Find::kRace, *w, 0, *w->products[0].ins, "the warp ends while its product is not waited for");
+      report(FindingKind::kRace, *w, 0, *w->products[0].ins, "the warp ends while its product is not waited for");
     const Warp& first = *b.warps[static_cast<size_t>(w->index / 4 * 4)];
     if (w->product_count != first.product_count)
-      report(Find::kWrongParticipants, *w, 0, kernel->code[0],
+      report(FindingKind::kWrongParticipants, *w, 0, kernel->code[0],
              fmt::format("of a warpgroup, warp {} takes part in {} products and warp {} in {}", w->index,
                          w->product_count, first.index, first.product_count));
   }
   for (auto& [offset, barrier] : b.mbarriers)
     if (!barrier.copies.empty())
-      report(Find::kRace, *barrier.copies[0].warp, barrier.copies[0].lane, *barrier.copies[0].ins,
+      report(FindingKind::kRace, *barrier.copies[0].warp, barrier.copies[0].lane, *barrier.copies[0].ins,
              fmt::format("the block ends while {} bytes are under way to {}", barrier.copies[0].bytes,
                          place_text(b.shared, barrier.copies[0].shared)));
 }

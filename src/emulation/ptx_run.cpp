@@ -10,8 +10,6 @@
 namespace tcc::emulation {
 namespace {
 
-using Find = interp::Finding::Kind;
-
 constexpr int64_t kMaxThreadsAlive = int64_t{1} << 17;
 constexpr int64_t kMaxShared = int64_t{1} << 24;
 constexpr int64_t kMaxState = int64_t{1} << 31;  // bytes of registers and local memory
@@ -167,7 +165,7 @@ void run_grid(Machine& m, const std::vector<int64_t>& chosen, int64_t all) {
     const double needed =
         static_cast<double>(m.instructions) / static_cast<double>(ran) * static_cast<double>(left + ran);
     if (ran == 1 && needed > static_cast<double>(m.limit)) {
-      m.report(Find::kStepLimit, *m.blocks[0]->warps[0], 0, m.kernel->code[0],
+      m.report(FindingKind::kStepLimit, *m.blocks[0]->warps[0], 0, m.kernel->code[0],
                fmt::format("{} blocks need about {:.3g} instructions of threads, more than the limit of {}",
                            static_cast<int64_t>(chosen.size()) * together, needed, m.limit));
       m.stopped = true;

@@ -14,8 +14,6 @@
 namespace tcc::emulation {
 namespace {
 
-using Find = interp::Finding::Kind;
-
 uint64_t address_of(const Warp& w, const BoxCode::Address& a, int l) {
   if (a.wide) return w.source<uint64_t>(a.place)[l] + static_cast<uint64_t>(a.added);
   return static_cast<uint32_t>(w.source<uint32_t>(a.place)[l] + static_cast<uint32_t>(a.added));
@@ -44,13 +42,13 @@ std::optional<BoxCopy> read_copy(Warp& w, const Ins& i, int l) {
   const uint64_t map = address_of(w, code.map, l);
   const uint64_t number = (map - kMapWindow) / kMapBytes;
   if (map < kMapWindow || map % kMapBytes != 0 || number >= m.maps.size()) {
-    m.report(Find::kOutOfBounds, w, l, i, fmt::format("address {:#x}: expected a tensor map", map));
+    m.report(FindingKind::kOutOfBounds, w, l, i, fmt::format("address {:#x}: expected a tensor map", map));
     return std::nullopt;
   }
   BoxCopy c;
   c.map = &m.maps[number];
   if (c.map->map->box.size() != code.coordinates.size()) {
-    m.report(Find::kOutOfBounds, w, l, i, fmt::format("the tensor has {} dimensions", c.map->map->box.size()));
+    m.report(FindingKind::kOutOfBounds, w, l, i, fmt::format("the tensor has {} dimensions", c.map->map->box.size()));
     return std::nullopt;
   }
   for (size_t d = 0; d < code.coordinates.size(); ++d)
@@ -61,7 +59,7 @@ std::optional<BoxCopy> read_copy(Warp& w, const Ins& i, int l) {
   c.ins = &i;
   const uint64_t shared = address_of(w, code.shared, l);
   if (shared % 128 != 0) {
-    m.report(Find::kMisaligned, w, l, i, fmt::format("address {:#x} must be a multiple of 128", shared));
+    m.report(FindingKind::kMisaligned, w, l, i, fmt::format("address {:#x} must be a multiple of 128", shared));
     return std::nullopt;
   }
   if (shared_region(w, i, l, shared, static_cast<int>(c.bytes), c.shared, &c.block) == nullptr) return std::nullopt;
@@ -75,11 +73,12 @@ void start_load(Warp& w, const Ins& i, int l, BoxCopy c, Block& block, int64_t b
   Region& shared = block.shared;
   const auto found = block.mbarriers.find(barrier);
   if (found == block.mbarriers.end()) {
-    m.report(Find::kUninitialised, w, l, i, m.place_text(shared, barrier) + ": the barrier has not been initialised");
+    m.report(FindingKind::kUninitialised, w, l, i,
+             m.place_text(shared, barrier) + ": the barrier has not been initialised");
     return;
   }
   if (!found->second.published)
-    m.report(Find::kRace, w, l, i,
+    m.report(FindingKind::kRace, w, l, i,
              m.place_text(shared, barrier) + ": no fence.mbarrier_init behind the barrier's initialisation");
   m.note_atomic_read(w, l, i, shared, barrier, 8);
   bool fine = true;
@@ -87,14 +86,14 @@ void start_load(Warp& w, const Ins& i, int l, BoxCopy c, Block& block, int64_t b
     if (!fine) return;
     uint8_t* contents = shared.contents + to;
     if (*std::max_element(contents, contents + kPiece) == kOutside) {
-      m.report(Find::kOutOfBounds, w, l, i, m.place_text(shared, to) + " is between arrays");
+      m.report(FindingKind::kOutOfBounds, w, l, i, m.place_text(shared, to) + " is between arrays");
       fine = false;
       return;
     }
     if (*std::max_element(contents, contents + kPiece) == kPending)
-      m.report(Find::kRace, w, l, i, m.place_text(shared, to) + ": another copy to it has not been waited for");
+      m.report(FindingKind::kRace, w, l, i, m.place_text(shared, to) + ": another copy to it has not been waited for");
     if (shared.reading[static_cast<size_t>(to / kPiece)] != 0)
-      m.report(Find::kRace, w, l, i,
+      m.report(FindingKind::kRace, w, l, i,
                m.place_text(shared, to) + ": it is read by a product or bulk copy that has not been waited for");
     if (shared.cells != nullptr) {
       m.check_proxy(w, l, i, shared, to, kPiece, false);
@@ -115,7 +114,7 @@ void run_load(Warp& w, const Ins& i, uint32_t lanes) {
     if (!c || shared_region(w, i, l, address_of(w, code.barrier, l), 8, barrier, &block) == nullptr) continue;
     if (code.mask == kNone) {
       if (block != c->block) {
-        m.report(Find::kWrongParticipants, w, l, i, "destination and barrier are in different blocks");
+        m.report(FindingKind::kWrongParticipants, w, l, i, "destination and barrier are in different blocks");
         continue;
       }
       start_load(w, i, l, *c, *block, barrier);
@@ -126,7 +125,7 @@ void run_load(Warp& w, const Ins& i, uint32_t lanes) {
       if (((mask >> rank) & 1) == 0) continue;
       Block* target = m.peer(*w.block, rank);
       if (target == nullptr)
-        m.report(Find::kWrongParticipants, w, l, i, fmt::format("the cluster has no block {}", rank));
+        m.report(FindingKind::kWrongParticipants, w, l, i, fmt::format("the cluster has no block {}", rank));
       else
         start_load(w, i, l, *c, *target, barrier);
     }
@@ -139,7 +138,7 @@ void run_store(Warp& w, const Ins& i, uint32_t lanes) {
     auto c = read_copy(w, i, l);
     if (!c) continue;
     if (c->block != w.block) {
-      m.report(Find::kOutOfBounds, w, l, i, "a bulk store reads the shared memory of its own block");
+      m.report(FindingKind::kOutOfBounds, w, l, i, "a bulk store reads the shared memory of its own block");
       continue;
     }
     Region& shared = w.block->shared;

@@ -7,8 +7,6 @@
 namespace tcc::emulation {
 namespace {
 
-using Find = interp::Finding::Kind;
-
 // The manual's pseudo-code of shfl.sync. mode: 0 up, 1 down, 2 bfly, 3 idx; extra: place of c, predicate or -1.
 void run_shuffle(Warp& w, const Ins& i, uint32_t lanes) {
   uint32_t* d = w.row<uint32_t>(i.d);
@@ -29,7 +27,7 @@ void run_shuffle(Warp& w, const Ins& i, uint32_t lanes) {
     if (!inside) source = lane;
     in_range |= static_cast<uint32_t>(inside) << lane;
     if (((lanes >> source) & 1) == 0) {
-      w.machine->report(Find::kWrongParticipants, w, lane, i,
+      w.machine->report(FindingKind::kWrongParticipants, w, lane, i,
                         fmt::format("the shuffle reads lane {}, which takes no part", source));
       source = lane;
     }

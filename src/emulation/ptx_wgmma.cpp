@@ -15,8 +15,6 @@
 namespace tcc::emulation {
 namespace {
 
-using Find = interp::Finding::Kind;
-
 constexpr int kDepth = 16;  // k
 
 MatrixTile tile_of(uint64_t descriptor) {
@@ -35,13 +33,13 @@ bool look_at(Warp& w, const Ins& i, uint64_t bits, int first, int rows, bool tra
   const MatrixTile d = tile_of(bits);
   Region& shared = w.block->shared;
   if (!d.begins_well()) {
-    m.report(Find::kMisaligned, w, 0, i,
+    m.report(FindingKind::kMisaligned, w, 0, i,
              fmt::format("{}: the matrix does not begin in the first row of a swizzle of {} bytes",
                          m.place_text(shared, d.start), d.swizzle));
     return false;
   }
   if (d.swizzle == 0 && transposed) {
-    m.report(Find::kWrongParticipants, w, 0, i, "a transposed matrix without a swizzle is not supported");
+    m.report(FindingKind::kWrongParticipants, w, 0, i, "a transposed matrix without a swizzle is not supported");
     return false;
   }
   std::vector<int64_t> mine;
@@ -73,7 +71,7 @@ void run_issue(Warp& w, const Ins& i, uint32_t) {
   for (int32_t n : code.accumulators) {
     const auto at = static_cast<size_t>(n);
     if (w.in_flight[at] == 0 && w.touched_at[at] == w.fences)
-      m.report(Find::kRace, w, 0, i, "no wgmma.fence between another use of the accumulators and this product");
+      m.report(FindingKind::kRace, w, 0, i, "no wgmma.fence between another use of the accumulators and this product");
     ++w.in_flight[at];
   }
   const int first = w.index % 4 * 16;
@@ -202,7 +200,7 @@ void select_product(Selector& x) {
 void Machine::note_uses(Warp& w, const Ins& ins) {
   for (int32_t n : kernel->uses[static_cast<size_t>(ins.uses)]) {
     if (w.in_flight[static_cast<size_t>(n)] > 0)
-      report(Find::kRace, w, 0, ins, "it names an accumulator of a product that has not been waited for");
+      report(FindingKind::kRace, w, 0, ins, "it names an accumulator of a product that has not been waited for");
     w.touched_at[static_cast<size_t>(n)] = w.fences;
   }
 }

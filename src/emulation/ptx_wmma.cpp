@@ -11,8 +11,6 @@
 namespace tcc::emulation {
 namespace {
 
-using Find = interp::Finding::Kind;
-
 constexpr int kSide = 16, kElements = kSide * kSide;
 constexpr int kRegisters = 8;  // 32 bits each, of every fragment
 constexpr int kPiece = 16;     // bytes that a lane moves at a time
@@ -60,12 +58,13 @@ int64_t row_bytes(Warp& w, const Ins& i, int element) {
   const uint32_t* pitch = w.source<uint32_t>(i.b);
   for (int lane = 0; lane < kLanes; ++lane) {
     if (pitch[lane] == pitch[0] && lane_address(w, i, lane) == lane_address(w, i, 0)) continue;
-    w.machine->report(Find::kWrongParticipants, w, lane, i, "passes another address or distance of rows than lane 0");
+    w.machine->report(FindingKind::kWrongParticipants, w, lane, i,
+                      "passes another address or distance of rows than lane 0");
     return -1;
   }
   const int64_t bytes = int64_t{pitch[0]} * element;
   if (lane_address(w, i, 0) % 32 == 0 && bytes % 32 == 0) return bytes;
-  w.machine->report(Find::kMisaligned, w, 0, i,
+  w.machine->report(FindingKind::kMisaligned, w, 0, i,
                     fmt::format("rows at {:#x} and every {} bytes from there; both must be multiples of 32",
                                 lane_address(w, i, 0), bytes));
   return -1;

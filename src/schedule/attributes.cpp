@@ -21,8 +21,8 @@ namespace {
 using Kind = Attribute::Kind;
 
 constexpr int64_t kLowest = std::numeric_limits<int64_t>::min(), kHighest = std::numeric_limits<int64_t>::max();
-constexpr int64_t kMostReads = 1 << 16;
-constexpr int64_t kMostFactors = 16;
+constexpr int64_t kMaxReads = 1 << 16;
+constexpr int64_t kMaxFactors = 16;
 constexpr std::string_view kTailNames[] = {"mask", "peel", "pad"};  // by bit: ir::TailMode
 constexpr size_t kDigitNumbers = 3;
 
@@ -97,7 +97,7 @@ std::string expectation(const Attribute& a) {
     case Kind::kDigits:
       return "for each iterator a list of [iterator, divisor, extent]";
     case Kind::kFactors:
-      return fmt::format("1 to {} factors, each of them a result", kMostFactors);
+      return fmt::format("1 to {} factors, each of them a result", kMaxFactors);
     case Kind::kName:
       return "a name";
   }
@@ -183,7 +183,7 @@ bool is_legal(const Attribute& a, std::span<const int64_t> numbers, int outputs)
     case Kind::kKey:
       return numbers[0] >= 0 && numbers[0] < std::ssize(words(a.kind));
     case Kind::kFactors:
-      return numbers[0] >= 1 && numbers[0] <= kMostFactors && numbers[0] + a.low == outputs;
+      return numbers[0] >= 1 && numbers[0] <= kMaxFactors && numbers[0] + a.low == outputs;
     case Kind::kCounted:
       return std::all_of(numbers.begin(), numbers.end(), in_range);
     case Kind::kHalf:

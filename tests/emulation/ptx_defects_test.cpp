@@ -17,7 +17,7 @@ PtxReport defect(const std::string& declarations, const std::string& body, int64
              launch_of(threads, blocks), {buffer_of(data, writable)});
 }
 // One of the findings is of that kind and says both.
-void expect(const PtxReport& report, Find kind, const std::string& part, const std::string& place = "") {
+void expect(const PtxReport& report, FindingKind kind, const std::string& part, const std::string& place = "") {
   INFO(report.text() << "expected: " << interp::finding_name(kind) << ", " << part << ", " << place);
   CHECK(std::any_of(report.findings.begin(), report.findings.end(), [&](const interp::Finding& f) {
     return f.kind == kind && f.text.find(part) != std::string::npos && f.text.find(place) != std::string::npos;
@@ -34,15 +34,15 @@ TEST_CASE("PTX defects: shared memory without a barrier", "[emulation]") {
   CHECK(defect(kShared, kStoreOwn + "bar.sync 0, 64;\n" + kLoadOther + kUse).ok());
   const PtxReport missing = defect(kShared, kStoreOwn + kLoadOther + kUse);
   INFO(missing.text());
-  CHECK((missing.has(Find::kRace) || missing.has(Find::kUninitialised)));
+  CHECK((missing.has(FindingKind::kRace) || missing.has(FindingKind::kUninitialised)));
   // The second round overwrites what others may still read.
-  expect(defect(kShared, kStoreOwn + "bar.sync 0;\n" + kLoadOther + kUse + kStoreOwn), Find::kRace,
+  expect(defect(kShared, kStoreOwn + "bar.sync 0;\n" + kLoadOther + kUse + kStoreOwn), FindingKind::kRace,
          "is not ordered before this", "st.shared.u32");
   // A barrier of each warp orders no other warp.
-  CHECK(defect(kShared, kStoreOwn + "bar.warp.sync -1;\n" + kLoadOther + kUse).has(Find::kRace));
+  CHECK(defect(kShared, kStoreOwn + "bar.warp.sync -1;\n" + kLoadOther + kUse).has(FindingKind::kRace));
   const std::string neighbour = "xor.b32 %r3, %tid, 1;\nmad.lo.u32 %r3, %r3, 4, %r1;\nld.shared.u32 %r4, [%r3];\n";
   CHECK(defect(kShared, kStoreOwn + "bar.warp.sync -1;\n" + neighbour + kUse).ok());
-  CHECK(defect(kShared, kStoreOwn + neighbour + kUse).has(Find::kRace));
+  CHECK(defect(kShared, kStoreOwn + neighbour + kUse).has(FindingKind::kRace));
 }
 
 TEST_CASE("PTX defects: sub-word stores of two threads race in one half of a word, not in two halves of it",
@@ -54,54 +54,56 @@ TEST_CASE("PTX defects: sub-word stores of two threads race in one half of a wor
   CHECK(defect(half,
                "mov.u32 %r1, s;\nand.b32 %r3, %tid, -2;\nadd.u32 %r2, %r3, %r1;\ncvt.u16.u32 %h1, %tid;\nst.shared.u16 "
                "[%r2], %h1;\n")
-            .has(Find::kRace));
+            .has(FindingKind::kRace));
 }
 
 TEST_CASE("PTX defects: blocks that touch the same element", "[emulation]") {
   const std::string own = "mad.wide.u32 %l1, %tid, 4, %p0;\n";
-  expect(defect("", own + "st.global.u32 [%l1], %tid;\n", 32, 2), Find::kRace, "of block 0", "st.global.u32");
+  expect(defect("", own + "st.global.u32 [%l1], %tid;\n", 32, 2), FindingKind::kRace, "of block 0", "st.global.u32");
   const std::string apart =
       "mov.u32 %r1, %ctaid.x;\nmad.lo.u32 %r2, %r1, 32, %tid;\nmad.wide.u32 %l1, %r2, 4, %p0;\nst.global.u32 [%l1], "
       "%tid;\n";
   CHECK(defect("", apart, 32, 2).ok());
-  CHECK(defect("", apart + "ld.global.u32 %r3, [%p0];\n", 32, 2).has(Find::kRace));
+  CHECK(defect("", apart + "ld.global.u32 %r3, [%p0];\n", 32, 2).has(FindingKind::kRace));
 }
 
 TEST_CASE("PTX defects: out of bounds, misaligned, read-only", "[emulation]") {
   const std::string one_past =
       "mov.u32 %r1, %ctaid.x;\nmad.lo.u32 %r2, %r1, 512, %tid;\nadd.u32 %r2, %r2, 1;\nmad.wide.u32 %l1, %r2, 4, "
       "%p0;\nst.global.u32 [%l1], 0;\n";
-  expect(defect("", one_past, 512, 2), Find::kOutOfBounds, "byte 4096 of data has 4096 bytes",
+  expect(defect("", one_past, 512, 2), FindingKind::kOutOfBounds, "byte 4096 of data has 4096 bytes",
          "block (1, 0, 0) thread (511, 0, 0)");
-  expect(defect("", "ld.global.u32 %r1, [%p0+-4];\n", 1), Find::kOutOfBounds, "byte -4 of data");
-  expect(defect("", "mov.u64 %l1, 64;\nld.global.u32 %r1, [%l1];\n", 1), Find::kOutOfBounds, "belongs to no buffer");
+  expect(defect("", "ld.global.u32 %r1, [%p0+-4];\n", 1), FindingKind::kOutOfBounds, "byte -4 of data");
+  expect(defect("", "mov.u64 %l1, 64;\nld.global.u32 %r1, [%l1];\n", 1), FindingKind::kOutOfBounds,
+         "belongs to no buffer");
   expect(defect("", "ld.global.v2.u32 {%r1, %r2}, [%p0+4];\nst.global.u32 [%p0], %r1;\nst.global.u32 [%p0], %r2;", 1),
-         Find::kMisaligned, "no multiple of 8");
-  expect(defect("", "st.global.u32 [%p0], 1;\n", 1, 1, false), Find::kOutOfBounds, "is read-only");
-  expect(defect(kShared, "mov.u32 %r1, s;\nst.shared.u32 [%r1+256], 1;\n", 1), Find::kOutOfBounds,
+         FindingKind::kMisaligned, "no multiple of 8");
+  expect(defect("", "st.global.u32 [%p0], 1;\n", 1, 1, false), FindingKind::kOutOfBounds, "is read-only");
+  expect(defect(kShared, "mov.u32 %r1, s;\nst.shared.u32 [%r1+256], 1;\n", 1), FindingKind::kOutOfBounds,
          "byte 256 of shared s is between arrays");
-  expect(defect(kShared, "mov.u32 %r1, s;\nst.shared.u32 [%r1+65536], 1;\n", 1), Find::kOutOfBounds,
+  expect(defect(kShared, "mov.u32 %r1, s;\nst.shared.u32 [%r1+65536], 1;\n", 1), FindingKind::kOutOfBounds,
          "of shared memory has");
-  expect(defect(".local .align 4 .b8 d[16];", "mov.u64 %l1, d;\nst.local.u32 [%l1+16], 1;\n", 1), Find::kOutOfBounds,
-         "local byte 16 of 16");
+  expect(defect(".local .align 4 .b8 d[16];", "mov.u64 %l1, d;\nst.local.u32 [%l1+16], 1;\n", 1),
+         FindingKind::kOutOfBounds, "local byte 16 of 16");
   expect(defect(kShared, "mov.u32 %r1, s;\nld.shared.u32 %r2, [%r1];\nst.global.u32 [%p0], %r2;", 1),
-         Find::kUninitialised, "byte 0 of shared s: nothing has written it");
+         FindingKind::kUninitialised, "byte 0 of shared s: nothing has written it");
 }
 
 TEST_CASE("PTX defects: barriers that not everybody comes to", "[emulation]") {
-  expect(defect("", "setp.lt.u32 %q1, %tid, 16;\n@%q1 bar.sync 0;\n", 32), Find::kDivergentBarrier,
+  expect(defect("", "setp.lt.u32 %q1, %tid, 16;\n@%q1 bar.sync 0;\n", 32), FindingKind::kDivergentBarrier,
          "lane 16 of the warp is not at this barrier", "@%q1 bar.sync 0");
   expect(defect("", "setp.lt.u32 %q1, %tid, 16;\n@%q1 bra A;\nbar.sync 0;\nbra B;\nA:\nbar.sync 0;\nB:\n", 32),
-         Find::kDivergentBarrier, "of the warp is not at this barrier");
-  expect(defect("", "setp.lt.u32 %q1, %tid, 32;\n@%q1 bar.sync 0;\n", 64), Find::kDeadlock, "32 of 64 threads wait");
+         FindingKind::kDivergentBarrier, "of the warp is not at this barrier");
+  expect(defect("", "setp.lt.u32 %q1, %tid, 32;\n@%q1 bar.sync 0;\n", 64), FindingKind::kDeadlock,
+         "32 of 64 threads wait");
   expect(defect("", "setp.lt.u32 %q1, %tid, 32;\n@%q1 bar.sync 0, 32;\n@!%q1 bar.sync 0, 64;\n", 64),
-         Find::kWrongParticipants, "");
-  expect(defect("", "bar.sync 0, 33;\n", 64), Find::kWrongParticipants, "a barrier for 33 threads");
+         FindingKind::kWrongParticipants, "");
+  expect(defect("", "bar.sync 0, 33;\n", 64), FindingKind::kWrongParticipants, "a barrier for 33 threads");
   expect(defect("", "setp.lt.u32 %q1, %lane, 8;\n@%q1 shfl.sync.idx.b32 %r1, %lane, 0, 31, -1;\n", 32),
-         Find::kWrongParticipants, "only 0x000000ff come to it", "shfl.sync");
-  expect(defect("", "shfl.sync.bfly.b32 %r1, %lane, 1, 31, 0x7fffffff;\n", 32), Find::kWrongParticipants, "");
+         FindingKind::kWrongParticipants, "only 0x000000ff come to it", "shfl.sync");
+  expect(defect("", "shfl.sync.bfly.b32 %r1, %lane, 1, 31, 0x7fffffff;\n", 32), FindingKind::kWrongParticipants, "");
   expect(defect(kShared, "mov.u32 %r1, s;\nldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r2}, [%r1];\n", 16),
-         Find::kWrongParticipants, "needs 32 threads and 16 exist");
+         FindingKind::kWrongParticipants, "needs 32 threads and 16 exist");
 }
 
 TEST_CASE("PTX defects: asynchronous copies that were not waited for", "[emulation]") {
@@ -111,22 +113,23 @@ TEST_CASE("PTX defects: asynchronous copies that were not waited for", "[emulati
   const std::string use = "ld.shared.u32 %r4, [%r2];\nbar.sync 0;\n";
   CHECK(defect(kShared, copy + "cp.async.commit_group;\ncp.async.wait_group 0;\n" + use, 16).ok());
   CHECK(defect(kShared, copy + "cp.async.wait_all;\n" + use, 16).ok());
-  expect(defect(kShared, copy + "cp.async.commit_group;\n" + use, 16), Find::kUninitialised, "has not been waited for",
-         "ld.shared.u32");
-  expect(defect(kShared, copy + "cp.async.commit_group;\ncp.async.wait_group 1;\n" + use, 16), Find::kUninitialised,
+  expect(defect(kShared, copy + "cp.async.commit_group;\n" + use, 16), FindingKind::kUninitialised,
+         "has not been waited for", "ld.shared.u32");
+  expect(defect(kShared, copy + "cp.async.commit_group;\ncp.async.wait_group 1;\n" + use, 16),
+         FindingKind::kUninitialised, "has not been waited for");
+  expect(defect(kShared, copy + "cp.async.wait_group 0;\n" + use, 16), FindingKind::kUninitialised,
          "has not been waited for");
-  expect(defect(kShared, copy + "cp.async.wait_group 0;\n" + use, 16), Find::kUninitialised, "has not been waited for");
   // Own copies are waited for, those of the others are not behind a barrier.
   expect(defect(kShared, copy + "cp.async.wait_all;\nxor.b32 %r3, %r2, 16;\nld.shared.u32 %r4, [%r3];\n", 16),
-         Find::kRace, "is not ordered before this read");
-  expect(defect(kShared, copy + "st.shared.u32 [%r2], 1;\ncp.async.wait_all;\n", 16), Find::kRace,
+         FindingKind::kRace, "is not ordered before this read");
+  expect(defect(kShared, copy + "st.shared.u32 [%r2], 1;\ncp.async.wait_all;\n", 16), FindingKind::kRace,
          "has not been waited for", "st.shared.u32");
-  expect(defect(kShared, "mov.u32 %r1, s;\ncp.async.cg.shared.global [%r1], [%p0+4], 16;\n", 1), Find::kMisaligned,
-         "no multiples of 16");
-  expect(defect(kShared, "mov.u32 %r1, s;\ncp.async.cg.shared.global [%r1+256], [%p0], 16;\n", 1), Find::kOutOfBounds,
-         "is between arrays");
-  expect(defect(kShared, "mov.u32 %r1, s;\ncp.async.cg.shared.global [%r1], [%p0+4096], 16;\n", 1), Find::kOutOfBounds,
-         "byte 4096 of data");
+  expect(defect(kShared, "mov.u32 %r1, s;\ncp.async.cg.shared.global [%r1], [%p0+4], 16;\n", 1),
+         FindingKind::kMisaligned, "no multiples of 16");
+  expect(defect(kShared, "mov.u32 %r1, s;\ncp.async.cg.shared.global [%r1+256], [%p0], 16;\n", 1),
+         FindingKind::kOutOfBounds, "is between arrays");
+  expect(defect(kShared, "mov.u32 %r1, s;\ncp.async.cg.shared.global [%r1], [%p0+4096], 16;\n", 1),
+         FindingKind::kOutOfBounds, "byte 4096 of data");
   CHECK(defect(kShared,
                "mov.u32 %r1, s;\nmov.u32 %r2, 0;\ncp.async.cg.shared.global [%r1], [%p0+4096], 16, "
                "%r2;\ncp.async.wait_all;\n",
@@ -138,7 +141,7 @@ TEST_CASE("PTX: limits of work, and parts of a grid", "[emulation]") {
   std::vector<uint32_t> data(1024, 1);
   const std::string loop = ptx_kernel(1, ".reg .b32 %r<4>;", "L:\nadd.u32 %r1, %r1, 1;\nbra L;");
   const PtxReport endless = ran(loop, launch_of(32), {buffer_of(data)}, {.max_instructions = 100000});
-  CHECK(endless.has(Find::kStepLimit));
+  CHECK(endless.has(FindingKind::kStepLimit));
   const std::string own = ptx_kernel(1, ".reg .b32 %r<4>;\n.reg .b64 %l<4>;",
                                      "mov.u32 %r1, %ctaid.x;\nmad.lo.u32 %r2, %r1, 32, %tid;\nmad.wide.u32 %l1, %r2, "
                                      "4, %p0;\nst.global.u32 [%l1], 5;");
@@ -153,6 +156,6 @@ TEST_CASE("PTX: limits of work, and parts of a grid", "[emulation]") {
   CHECK(std::count(data.begin(), data.end(), 5u) == 128);
   CHECK((data[0] == 5 && data[1023] == 5));
   const PtxReport large = ran(own, launch_of(32, 32), {buffer_of(data)}, {.max_instructions = 1000});
-  CHECK(large.has(Find::kStepLimit));
+  CHECK(large.has(FindingKind::kStepLimit));
   CHECK(large.blocks == 1);
 }

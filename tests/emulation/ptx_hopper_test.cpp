@@ -40,7 +40,7 @@ bool skipped() {
   return true;
 }
 
-void expect(const PtxReport& report, Find kind, const std::string& part) {
+void expect(const PtxReport& report, FindingKind kind, const std::string& part) {
   INFO(report.text() << "expected: " << interp::finding_name(kind) << ", " << part);
   CHECK(std::any_of(report.findings.begin(), report.findings.end(), [&](const interp::Finding& f) {
     return f.kind == kind && f.text.find(part) != std::string::npos;
@@ -77,29 +77,29 @@ TEST_CASE("PTX of a product by bulk copies and wgmma equals the interpreter", "[
 
 TEST_CASE("PTX of a product by bulk copies and wgmma with one mistake is reported", "[emulation]") {
   if (skipped()) return;
-  expect(damaged({{"instr mbarrier.arrive.cluster(empty[(p*3 + kt) % 2]; peer)", ""}}), Find::kDeadlock,
+  expect(damaged({{"instr mbarrier.arrive.cluster(empty[(p*3 + kt) % 2]; peer)", ""}}), FindingKind::kDeadlock,
          "8 of 8 arrivals and 0 bytes are missing");
   // One block's consumers free a stage of their own block only.
-  expect(damaged({{"for peer in 2 unrolled", "for peer in 1 unrolled"}}), Find::kDeadlock, "arrivals");
-  expect(damaged({{"((p*3 + kt) // 2 + 1) % 2", "(p*3 + kt) // 2 % 2"}}), Find::kDeadlock,
+  expect(damaged({{"for peer in 2 unrolled", "for peer in 1 unrolled"}}), FindingKind::kDeadlock, "arrivals");
+  expect(damaged({{"((p*3 + kt) // 2 + 1) % 2", "(p*3 + kt) // 2 % 2"}}), FindingKind::kDeadlock,
          "waits for ever for phase 0");
   const PtxReport early =
       damaged({{"full[(p*3 + kt) % 2]; (p*3 + kt) // 2 % 2)", "full[(p*3 + kt) % 2]; ((p*3 + kt) // 2 + 1) % 2)"}});
   INFO(early.text());
-  CHECK(early.has(Find::kUninitialised));
-  expect(damaged({{"4608", "4096"}}), Find::kWrongParticipants, "expects 4096 bytes and 4608 are under way");
-  expect(damaged({{"4608", "4864"}}), Find::kDeadlock, "0 of 1 arrivals and 256 bytes are missing");
-  expect(damaged({{"instr fence.proxy.async()", ""}}), Find::kRace, "no fence.proxy.async between the write");
-  expect(damaged({{"instr fence.mbarrier_init()", ""}}), Find::kRace, "no fence.mbarrier_init");
-  expect(damaged({{"instr wgmma.fence()", ""}}), Find::kRace, "no wgmma.fence between");
+  CHECK(early.has(FindingKind::kUninitialised));
+  expect(damaged({{"4608", "4096"}}), FindingKind::kWrongParticipants, "expects 4096 bytes and 4608 are under way");
+  expect(damaged({{"4608", "4864"}}), FindingKind::kDeadlock, "0 of 1 arrivals and 256 bytes are missing");
+  expect(damaged({{"instr fence.proxy.async()", ""}}), FindingKind::kRace, "no fence.proxy.async between the write");
+  expect(damaged({{"instr fence.mbarrier_init()", ""}}), FindingKind::kRace, "no fence.mbarrier_init");
+  expect(damaged({{"instr wgmma.fence()", ""}}), FindingKind::kRace, "no wgmma.fence between");
   const PtxReport unfinished = damaged({{"instr wgmma.wait(; 0)", ""}});
   INFO(unfinished.text());
-  CHECK(unfinished.has(Find::kRace));
-  expect(damaged({{"instr tma.wait(; 0)", ""}}), Find::kRace, "it is read by a product or bulk copy");
+  CHECK(unfinished.has(FindingKind::kRace));
+  expect(damaged({{"instr tma.wait(; 0)", ""}}), FindingKind::kRace, "it is read by a product or bulk copy");
   // The copy reads what other warps have not written yet.
   const PtxReport unordered = damaged({{"instr bar.sync(; 1, 128)\n                    if w == 0", "if w == 0"}});
   INFO(unordered.text());
-  CHECK((unordered.has(Find::kRace) || unordered.has(Find::kUninitialised)));
+  CHECK((unordered.has(FindingKind::kRace) || unordered.has(FindingKind::kUninitialised)));
 }
 
 TEST_CASE("PTX: warpgroups give each other registers", "[emulation]") {
@@ -114,9 +114,9 @@ TEST_CASE("PTX: warpgroups give each other registers", "[emulation]") {
   };
   // 128 registers at entry: one warpgroup leaves 88 to the three others.
   CHECK(run("setmaxnreg.dec.sync.aligned.u32 40;", "setmaxnreg.inc.sync.aligned.u32 152;").ok());
-  expect(run("setmaxnreg.dec.sync.aligned.u32 40;", "setmaxnreg.inc.sync.aligned.u32 160;"), Find::kDeadlock,
+  expect(run("setmaxnreg.dec.sync.aligned.u32 40;", "setmaxnreg.inc.sync.aligned.u32 160;"), FindingKind::kDeadlock,
          "waits for ever for 160 registers");
-  expect(run("setmaxnreg.inc.sync.aligned.u32 40;", ""), Find::kWrongParticipants, "the warp has 128 registers");
+  expect(run("setmaxnreg.inc.sync.aligned.u32 40;", ""), FindingKind::kWrongParticipants, "the warp has 128 registers");
   for (const char* count : {"16", "44", "264"}) {
     const auto module = parse_ptx(ptx_kernel(0, "", std::string("setmaxnreg.dec.sync.aligned.u32 ") + count + ";"));
     REQUIRE_FALSE(module.has_value());
@@ -157,5 +157,5 @@ barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;)";
   text.erase(first, text.find('\n', first) - first);
   const PtxReport early = ran(text, launch_of(32, 4), {buffer_of(out)});
   INFO(early.text());
-  CHECK((early.has(Find::kRace) || early.has(Find::kUninitialised)));
+  CHECK((early.has(FindingKind::kRace) || early.has(FindingKind::kUninitialised)));
 }

@@ -119,7 +119,7 @@ TEST_CASE("PTX: a launch whose blocks wait for each other is cooperative, and a 
   auto report = run_artifact(artifact, pointers, options);
   REQUIRE(report);
   INFO(report->text());
-  CHECK(report->has(Find::kStepLimit));
+  CHECK(report->has(FindingKind::kStepLimit));
 }
 
 TEST_CASE("PTX of damaged kernels is reported", "[emulation]") {
@@ -135,14 +135,14 @@ TEST_CASE("PTX of damaged kernels is reported", "[emulation]") {
   };
   const PtxReport no_barrier = damaged("bar.sync", "//");
   INFO(no_barrier.text());
-  CHECK((no_barrier.has(Find::kRace) || no_barrier.has(Find::kUninitialised)));
-  CHECK(damaged("cp.async.wait_group", "//").has(Find::kUninitialised));
-  CHECK(damaged("cp.async.wait_group 1", "cp.async.wait_group 2").has(Find::kUninitialised));
+  CHECK((no_barrier.has(FindingKind::kRace) || no_barrier.has(FindingKind::kUninitialised)));
+  CHECK(damaged("cp.async.wait_group", "//").has(FindingKind::kUninitialised));
+  CHECK(damaged("cp.async.wait_group 1", "cp.async.wait_group 2").has(FindingKind::kUninitialised));
   // One row more than the matrix of 50 has.
   const bool below = whole.code.find(", 50;") != std::string::npos;
   const PtxReport outside = damaged(below ? ", 50;" : ", 49;", below ? ", 51;" : ", 50;");
   INFO(outside.text());
-  CHECK(outside.has(Find::kOutOfBounds));
+  CHECK(outside.has(FindingKind::kOutOfBounds));
   // A fragment's registers in another order compute something else.
   codegen::Artifact swapped = whole;
   const size_t at = swapped.code.find("mma.sync"), open = swapped.code.find("}, {", at),

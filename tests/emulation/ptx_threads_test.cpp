@@ -193,7 +193,7 @@ END:)");
     const PtxReport report = ran(text, together, {buffer_of(data), buffer_of(flag)});
     INFO(report.text());
     CHECK(data[1] == 42);
-    CHECK(report.has(Find::kRace) == !fenced);
+    CHECK(report.has(FindingKind::kRace) == !fenced);
   }
 }
 

@@ -11,7 +11,7 @@
 
 namespace tcc::emulation::testing {
 
-using Find = interp::Finding::Kind;
+using FindingKind = interp::Finding::Kind;
 
 // A kernel `k` with pointers %p0, %p1, ... to its buffers, %tid and %lane (32 bits), and the given body; shared and
 // other variables go into `declarations`.

@@ -171,16 +171,16 @@ TEST_CASE("PTX defects: tiles of WMMA that are misaligned, outside or named diff
                                           address, pitch)),
                launch_of(32), {buffer_of(memory)});
   };
-  const auto found = [](const PtxReport& report, Find kind) {
+  const auto found = [](const PtxReport& report, FindingKind kind) {
     INFO(report.text());
     return report.has(kind);
   };
-  CHECK_FALSE(found(run("%x1", "16"), Find::kMisaligned));
-  CHECK_FALSE(found(run("%x1", "16"), Find::kOutOfBounds));
-  CHECK(found(run("%x1+16", "16"), Find::kMisaligned));
-  CHECK(found(run("%x1", "8"), Find::kMisaligned));
-  CHECK(found(run("%x1", "32"), Find::kOutOfBounds));
-  CHECK(found(run("%x2", "16"), Find::kWrongParticipants));
+  CHECK_FALSE(found(run("%x1", "16"), FindingKind::kMisaligned));
+  CHECK_FALSE(found(run("%x1", "16"), FindingKind::kOutOfBounds));
+  CHECK(found(run("%x1+16", "16"), FindingKind::kMisaligned));
+  CHECK(found(run("%x1", "8"), FindingKind::kMisaligned));
+  CHECK(found(run("%x1", "32"), FindingKind::kOutOfBounds));
+  CHECK(found(run("%x2", "16"), FindingKind::kWrongParticipants));
   auto module =
       parse_ptx(ptx_kernel(1, declarations, "wmma.load.a.sync.aligned.row.m32n8k16.shared.f16 {%r1}, [%x1];"));
   REQUIRE_FALSE(module.has_value());

@@ -59,7 +59,7 @@ enum class Flag : uint8_t { kNone, kSampling, kQuery };
   X(ReverseComputeAt, reverse_compute_at, 2, 2, kNone) \
   X(ComputeInline, compute_inline, 1, 1, kNone) \
   X(ReverseComputeInline, reverse_compute_inline, 1, 1, kNone) \
-  X(CacheRead, cache_read, 1, 1, kNone, {"read", kRead, 0, kMostReads}, {"scope", kScope}) \
+  X(CacheRead, cache_read, 1, 1, kNone, {"read", kRead, 0, kMaxReads}, {"scope", kScope}) \
   X(CacheWrite, cache_write, 1, 1, kNone, {"scope", kScope}) \
   X(DecomposeReduction, decompose_reduction, 2, 2, kNone) \
   X(Parallel, parallel, 1, 1, kNone) \
@@ -67,7 +67,7 @@ enum class Flag : uint8_t { kNone, kSampling, kQuery };
   X(Unroll, unroll, 1, 1, kNone) \
   X(Bind, bind, 1, 1, kNone, {"axis", kAxis}) \
   X(Annotate, annotate, 2, 2, kNone, {"key", kKey}) \
-  X(TransformLayout, transform_layout, 1, 1, kNone, {"read", kRead, -1, kMostReads}, {"order", kCounted, kLowest}, \
+  X(TransformLayout, transform_layout, 1, 1, kNone, {"read", kRead, -1, kMaxReads}, {"order", kCounted, kLowest}, \
     {"tiles", kPairs}) \
   X(Rfactor, rfactor, 2, 2, kNone) \
   X(PadEinsum, pad_einsum, 1, 1, kNone, {"multiples", kList, kLowest}) \
@@ -80,9 +80,9 @@ enum class Flag : uint8_t { kNone, kSampling, kQuery };
   X(Blockize, blockize, 1, 1, kNone) \
   X(GetChildBlocks, get_child_blocks, 0, 1, kQuery) \
   X(GetOutputBlocks, get_output_blocks, 0, 0, kQuery) \
-  X(ReadAt, read_at, 2, 2, kNone, {"read", kRead, 0, kMostReads}, {"scope", kScope}) \
+  X(ReadAt, read_at, 2, 2, kNone, {"read", kRead, 0, kMaxReads}, {"scope", kScope}) \
   X(WriteAt, write_at, 2, 2, kNone, {"scope", kScope}) \
-  X(Reindex, reindex, 1, 1, kNone, {"read", kRead, -1, kMostReads}) \
+  X(Reindex, reindex, 1, 1, kNone, {"read", kRead, -1, kMaxReads}) \
   X(DecomposePadding, decompose_padding, 2, 2, kNone) \
   X(TransformBlockLayout, transform_block_layout, 1, 1, kNone, {"map", kDigits}) \
   X(StreamReduction, stream_reduction, 3, 4, kNone) \

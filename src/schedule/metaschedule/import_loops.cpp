@@ -68,10 +68,10 @@ Result<void> MetaImporter::get_child_blocks() {
 
 // The factors of a perfect tile tell the extent of the loop.
 void MetaImporter::tiles_whole(const Input& loop, const std::vector<int64_t>& factors) {
-  constexpr int64_t kMost = int64_t{1} << 48;
+  constexpr int64_t kMax = int64_t{1} << 48;
   int64_t extent = 1;
   for (int64_t f : factors) {
-    if (f < 1 || f > kMost / extent) return;
+    if (f < 1 || f > kMax / extent) return;
     extent *= f;
   }
   out_.extents[static_cast<int>(loop.value)] = extent;
