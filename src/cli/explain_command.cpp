@@ -62,6 +62,7 @@ Json explanation_json(const driver::Explanation& e) {
   for (const auto& [modules, draws, rejects] : e.space.dropped)
     json["dropped_spaces"].push_back({{"modules", modules}, {"draws", draws}, {"rejects", tally_json(rejects)}});
   json["replayed_spaces"] = tally_json(e.replayed);
+  if (e.scalar_vector_loops >= 0) json["scalar_vector_loops"] = e.scalar_vector_loops;
   json["recorded"] = {{"proposed", e.recorded.proposed},
                       {"duplicate", e.recorded.duplicate},
                       {"rejected", e.recorded.rejected},
@@ -130,6 +131,9 @@ std::string left_out_text(const driver::Explanation& e) {
   if (e.replayed.total() > 0)
     text += "\n-- design spaces whose programs are replayed step by step, which makes proposing them slower\n" +
             tally_text(e.replayed);
+  if (e.scalar_vector_loops > 0)
+    text += fmt::format("\n-- {} of the schedule stay scalar code: all of their iterations store to one place\n",
+                        plural(e.scalar_vector_loops, "vectorised loop"));
   return text;
 }
 

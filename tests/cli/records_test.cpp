@@ -58,6 +58,7 @@ TEST_CASE("tuning chosen tasks, and what can be done with their records", "[cli]
   CHECK(why.at("draws").get<int64_t>() == why.at("legal").get<int64_t>() + rejects);
   // Ways that modules gave up, spaces that were left out, and spaces whose programs are replayed step by step.
   for (const char* name : {"module_rejects", "dropped_spaces", "replayed_spaces"}) CHECK(why.at(name).is_array());
+  CHECK(why.at("scalar_vector_loops") == 0);
   for (const json& module : why.at("module_rejects"))
     for (const json& reject : module.at("rejects")) CHECK(reject.at("count").get<int64_t>() > 0);
   // What the run itself proposed and rejected, and why there is no matrix instruction in a product of f32.

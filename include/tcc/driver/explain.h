@@ -43,6 +43,7 @@ struct Explanation {
   std::vector<RejectExample> rejects;              // of `draws` seeded draws from the design spaces
   space::SpaceReport space;                        // rejects of modules, and the design spaces that were left out
   space::RejectTally replayed;                     // design spaces whose programs are replayed step by step, by reason
+  int64_t scalar_vector_loops = -1;                // of the schedule's code, see codegen/llvm.h; -1: it counts none
   RecordedProposals recorded;                      // from the store
   std::vector<RecordedFailure> failures;           // of measured candidates, by status; from the store
   std::string matrix_instruction;                  // the one that is used; "" = none
