@@ -69,9 +69,8 @@ std::string llvm_feature_string(const Target& target) {
   return text;
 }
 
-const CoreModel& core_model(const Target&) {
-  static const CoreModel core;
-  return core;
+const CoreModel& core_model(const Target& target) {
+  return target.cpu.core;
 }
 
 int64_t isa_level(const Target& target) {

@@ -30,6 +30,13 @@ void visit_cpu(Info& cpu, Fn&& fn) {
   fn("cache_line_bytes", cpu.cache_line_bytes, 16);
 }
 
+template <class Core, class Fn>
+void visit_core(Core& core, Fn&& fn) {
+#define TCC_VISIT(field, value, least) fn(#field, core.field, least);
+  TCC_CORE_MODEL(TCC_VISIT)
+#undef TCC_VISIT
+}
+
 template <class Info, class Fn>
 void visit_cuda(Info& cuda, Fn&& fn) {
   fn("sm_arch", cuda.sm_arch, 37);
@@ -194,6 +201,8 @@ struct Checker {
 std::string check_cpu(const CpuInfo& cpu) {
   Checker check{{}, "cpu."};
   visit_cpu(cpu, check);
+  check.prefix = "cpu.core.";
+  visit_core(cpu.core, check);
   if (!check.problem.empty()) return check.problem;
   if (cpu.vector_bits != 128 && cpu.vector_bits != 256 && cpu.vector_bits != 512)
     return fmt::format("'cpu.vector_bits' is {} but must be 128, 256 or 512", cpu.vector_bits);
@@ -227,7 +236,7 @@ std::string check_target(const Target& t) {
   check.prefix = "peak.";
   visit_peaks(t.peak, check);
   if (!check.problem.empty()) return check.problem;
-  return t.is_cpu() ? check_cpu(t.cpu) : check_cuda(t.cuda);
+  return kind_name(t.kind) == "cpu" ? check_cpu(t.cpu) : check_cuda(t.cuda);
 }
 
 tl::unexpected<Error> file_error(const std::string& problem, std::string hint = {}) {
@@ -267,9 +276,15 @@ void read_cpu(Reader& reader, const Json& object, Target& t) {
   reader.read_object(
       "cpu", object, [&](auto&& fn) { visit_cpu(t.cpu, fn); },
       [&](const std::string& where, const std::string& key, const Json& value, std::vector<std::string>& known) {
-        known.push_back("features");
-        if (key != "features") return false;
-        reader.read_features(where, value, [&](auto&& fn) { visit_cpu_features(t.cpu.features, fn); });
+        for (const char* name : {"features", "core"}) known.push_back(name);
+        if (key == "features") {
+          reader.read_features(where, value, [&](auto&& fn) { visit_cpu_features(t.cpu.features, fn); });
+        } else if (key == "core") {
+          reader.read_object(
+              where, value, [&](auto&& fn) { visit_core(t.cpu.core, fn); }, [](auto&&...) { return false; });
+        } else {
+          return false;
+        }
         return true;
       });
   if (!object.is_object() || !object.contains("features")) return;
@@ -340,7 +355,7 @@ Result<Target> target_from_json(std::string_view text) {
   if (t.name.empty() || t.name.size() > 64) return file_error("'name' must have 1 to 64 characters");
 
   // Rates of a CPU that the file leaves out follow from its cores and width; a GPU has to state them.
-  if (t.is_cpu() && !json.contains("base")) {
+  if (kind_name(t.kind) == "cpu" && !json.contains("base")) {
     Target nominal = t;
     set_nominal_rates(nominal);
     if (!peak_given) t.peak = nominal.peak;
@@ -368,8 +383,9 @@ std::string target_to_json(const Target& target) {
   const auto append = [&](const char* name, bool set) {
     if (set) features.push_back(name);
   };
-  if (target.is_cpu()) {
+  if (kind_name(target.kind) == "cpu") {
     visit_cpu(target.cpu, [&](const char* name, const auto& member, double) { json["cpu"][name] = member; });
+    visit_core(target.cpu.core, [&](const char* name, double member, double) { json["cpu"]["core"][name] = member; });
     visit_cpu_features(target.cpu.features, append);
     json["cpu"]["features"] = features;
   } else {

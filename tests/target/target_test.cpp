@@ -197,6 +197,28 @@ TEST_CASE("a target file may build on a base", "[target]") {
   CHECK(gpu->cuda.features.cp_async);
 }
 
+TEST_CASE("a target file may describe the core", "[target]") {
+  auto t = target_from_json(
+      R"({"base": "x86-64-v3", "name": "wide", "cpu": {"core": {"fmas_per_cycle": 4, "fma_latency": 5}}})");
+  REQUIRE(t.has_value());
+  CHECK(t->cpu.core.sums_in_flight() == 20);
+  CHECK(t->cpu.core.loads_per_cycle == CoreModel{}.loads_per_cycle);
+  CHECK(t->cpu.core.step(8, 2) == 5);    // one sum waits for itself
+  CHECK(t->cpu.core.step(40, 2) == 10);  // the multiply-add ports are busy
+  CHECK(t->cpu.core.step(8, 24) == 12);  // the load ports are
+  auto back = target_from_json(target_to_json(*t));
+  REQUIRE(back.has_value());
+  CHECK(back->cpu.core == t->cpu.core);
+  CHECK(feature_hash(*t) == feature_hash(*find_target("x86-64-v3")));
+  auto misspelt = target_from_json(R"({"base": "x86-64-v3", "name": "x", "cpu": {"core": {"fma_latencies": 5}}})");
+  REQUIRE_FALSE(misspelt.has_value());
+  CHECK_THAT(misspelt.error().message,
+             Catch::Contains("unknown key 'cpu.core.fma_latencies'") && Catch::Contains("fma_latency"));
+  auto zero = target_from_json(R"({"base": "x86-64-v3", "name": "x", "cpu": {"core": {"loads_per_cycle": 0}}})");
+  REQUIRE_FALSE(zero.has_value());
+  CHECK_THAT(zero.error().message, Catch::Contains("'cpu.core.loads_per_cycle' is 0 but must be at least 0.1"));
+}
+
 TEST_CASE("bad target files say what is wrong and where", "[target][errors]") {
   const std::pair<const char*, const char*> cases[] = {
       {"", "not JSON at byte"},

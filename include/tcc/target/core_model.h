@@ -1,5 +1,5 @@
 // One cycle model of a CPU core, for everything that estimates loops before they run: the tilings of space, the rule
-// model of cost and the layouts of graph.
+// model of cost and the layouts of graph. A target description holds these numbers under "cpu": {"core": ...}.
 #pragma once
 
 #include <algorithm>

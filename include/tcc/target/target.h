@@ -8,43 +8,49 @@
 #include <vector>
 
 #include "tcc/support/result.h"
+#include "tcc/target/core_model.h"
 
 namespace tcc::target {
 
 enum class TargetKind { kCpu, kCuda };
 
 // X(field, LLVM feature name). The field name is also the JSON name. Order is part of no stored format.
-#define TCC_CPU_FEATURES(X)              \
-  X(sse3, "sse3")                        \
-  X(ssse3, "ssse3")                      \
-  X(sse4_1, "sse4.1")                    \
-  X(sse4_2, "sse4.2")                    \
-  X(popcnt, "popcnt")                    \
-  X(cx16, "cx16")                        \
-  X(sahf, "sahf")                        \
-  X(movbe, "movbe")                      \
-  X(bmi, "bmi")                          \
-  X(bmi2, "bmi2")                        \
-  X(lzcnt, "lzcnt")                      \
-  X(avx, "avx")                          \
-  X(f16c, "f16c")                        \
-  X(fma, "fma")                          \
-  X(avx2, "avx2")                        \
-  X(avx_vnni, "avxvnni")                 \
-  X(avx512f, "avx512f")                  \
-  X(avx512cd, "avx512cd")                \
-  X(avx512bw, "avx512bw")                \
-  X(avx512dq, "avx512dq")                \
-  X(avx512vl, "avx512vl")                \
-  X(avx512_ifma, "avx512ifma")           \
-  X(avx512_vbmi, "avx512vbmi")           \
-  X(avx512_vbmi2, "avx512vbmi2")         \
-  X(avx512_vnni, "avx512vnni")           \
-  X(avx512_bitalg, "avx512bitalg")       \
+// clang-format off
+#define TCC_CPU_FEATURES(X) \
+  X(sse3, "sse3") \
+  X(ssse3, "ssse3") \
+  X(sse4_1, "sse4.1") \
+  X(sse4_2, "sse4.2") \
+  X(popcnt, "popcnt") \
+  X(cx16, "cx16") \
+  X(sahf, "sahf") \
+  X(movbe, "movbe") \
+  X(bmi, "bmi") \
+  X(bmi2, "bmi2") \
+  X(lzcnt, "lzcnt") \
+  X(avx, "avx") \
+  X(f16c, "f16c") \
+  X(fma, "fma") \
+  X(avx2, "avx2") \
+  X(avx_vnni, "avxvnni") \
+  X(avx512f, "avx512f") \
+  X(avx512cd, "avx512cd") \
+  X(avx512bw, "avx512bw") \
+  X(avx512dq, "avx512dq") \
+  X(avx512vl, "avx512vl") \
+  X(avx512_ifma, "avx512ifma") \
+  X(avx512_vbmi, "avx512vbmi") \
+  X(avx512_vbmi2, "avx512vbmi2") \
+  X(avx512_vnni, "avx512vnni") \
+  X(avx512_bitalg, "avx512bitalg") \
   X(avx512_vpopcntdq, "avx512vpopcntdq") \
-  X(avx512_bf16, "avx512bf16")           \
-  X(avx512_fp16, "avx512fp16")           \
-  X(amx_tile, "amx-tile") X(amx_bf16, "amx-bf16") X(amx_int8, "amx-int8") X(amx_fp16, "amx-fp16")
+  X(avx512_bf16, "avx512bf16") \
+  X(avx512_fp16, "avx512fp16") \
+  X(amx_tile, "amx-tile") \
+  X(amx_bf16, "amx-bf16") \
+  X(amx_int8, "amx-int8") \
+  X(amx_fp16, "amx-fp16")
+// clang-format on
 
 // A bit is set only where the processor has the instructions and the system saves their registers (XCR0).
 // AMX tiles further need the kernel's permission, which the process that runs the code asks for.
@@ -65,26 +71,29 @@ struct CpuInfo {
   int64_t l2_bytes = 512 << 10;  // of one core
   int64_t l3_bytes = 0;          // one instance, shared; 0 = none
   int64_t cache_line_bytes = 64;
+  CoreModel core;
   bool operator==(const CpuInfo&) const = default;
 };
 
 // X(field): what the instruction set of a compute capability offers.
-#define TCC_CUDA_FEATURES(X)                                  \
-  X(dp4a)         /* 4-way int8 dot product, sm_61 */         \
-  X(mma_sync)     /* any mma.sync, sm_70 (m8n8k4 f16 only) */ \
-  X(ldmatrix)     /* sm_75 */                                 \
-  X(mma_m16n8)    /* m16n8k8 f16, sm_75 */                    \
-  X(mma_int8)     /* mma.sync s8/u8, sm_75 */                 \
-  X(mma_m16n8k16) /* m16n8k16 f16 and m16n8k32 s8, sm_80 */   \
-  X(bf16)         /* bf16 arithmetic and mma, sm_80 */        \
-  X(tf32)         /* tf32 mma, sm_80 */                       \
-  X(cp_async)     /* sm_80 */                                 \
-  X(mbarrier)     /* sm_80 */                                 \
-  X(tma)          /* cp.async.bulk.tensor, sm_90 */           \
-  X(clusters)     /* thread block clusters, sm_90 */          \
-  X(wgmma)        /* sm_90a only */                           \
-  X(setmaxnreg)   /* sm_90a, sm_100a */                       \
-  X(tcgen05)      /* sm_100a only */
+// clang-format off
+#define TCC_CUDA_FEATURES(X) \
+  X(dp4a) /* 4-way int8 dot product, sm_61 */ \
+  X(mma_sync) /* any mma.sync, sm_70 (m8n8k4 f16 only) */ \
+  X(ldmatrix) /* sm_75 */ \
+  X(mma_m16n8) /* m16n8k8 f16, sm_75 */ \
+  X(mma_int8) /* mma.sync s8/u8, sm_75 */ \
+  X(mma_m16n8k16) /* m16n8k16 f16 and m16n8k32 s8, sm_80 */ \
+  X(bf16) /* bf16 arithmetic and mma, sm_80 */ \
+  X(tf32) /* tf32 mma, sm_80 */ \
+  X(cp_async) /* sm_80 */ \
+  X(mbarrier) /* sm_80 */ \
+  X(tma) /* cp.async.bulk.tensor, sm_90 */ \
+  X(clusters) /* thread block clusters, sm_90 */ \
+  X(wgmma) /* sm_90a only */ \
+  X(setmaxnreg) /* sm_90a, sm_100a */ \
+  X(tcgen05) /* sm_100a only */
+// clang-format on
 
 struct CudaFeatures {
 #define TCC_DECLARE_FEATURE(field) bool field = false;
