@@ -175,7 +175,7 @@ TEST_CASE("the linear model learns sums of columns, and few samples give the pri
     }
     return d;
   };
-  const Data train = linear(200, 1), test = linear(200, 2), few = linear(15, 3);
+  const Data train = linear(800, 1), test = linear(200, 2), few = linear(15, 3);
   auto model = model_named("linear");
   model->update(few);
   CHECK(!model->trained());
