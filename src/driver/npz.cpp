@@ -3,7 +3,6 @@
 #include <minizip/zip.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <memory>
 
 #include "tcc/driver/tensor_file.h"

@@ -1,5 +1,4 @@
 // All launches of an artifact on tensors in logical order.
-#include <algorithm>
 #include <numeric>
 
 #include "emulation/ptx_machine.h"

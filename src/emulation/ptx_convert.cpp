@@ -1,6 +1,5 @@
 // cvt between all types with roundings and saturation, and cvta between address spaces.
 #include <algorithm>
-#include <limits>
 
 #include "emulation/ptx_lanes.h"
 #include "emulation/ptx_numbers.h"

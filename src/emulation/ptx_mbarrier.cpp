@@ -1,7 +1,6 @@
 // Barriers in shared memory, barriers of a cluster, and the registers that warpgroups give each other. A thread that
 // waits is not run until the phase is complete, but for some early answers of "not yet". A phase that lacks nothing but
 // bytes is completed, and its copies land, only when no thread can go on without them.
-#include <algorithm>
 
 #include "emulation/ptx_lanes.h"
 #include "emulation/ptx_select.h"

@@ -1,6 +1,5 @@
 // Where threads wait for each other: barriers of the block, instructions of a warp; and what is said when some never
 // come.
-#include <algorithm>
 
 #include "emulation/ptx_machine.h"
 

@@ -6,7 +6,6 @@
 // A read under way is counted at its 16-byte pieces, and a store to such a piece is a race. When the program has
 // waited, the access is noted as one by the asynchronous agent of the warp that issued it, and the lanes that waited
 // know of it.
-#include <algorithm>
 
 #include "emulation/ptx_machine.h"
 

@@ -1,7 +1,6 @@
 // wmma of halves, 16 x 16 x 16. The manual leaves open which lane holds what, so this machine has fragments that
 // nothing else has: a permutation of the tile over the lanes' registers for each operand and for each order in memory,
 // and every half twice, of which a product takes the one or the other.
-#include <algorithm>
 #include <array>
 #include <cstring>
 

@@ -2,8 +2,6 @@
 
 #include <fmt/ranges.h>
 
-#include <algorithm>
-
 #include "tcc/graph/passes.h"
 #include "tcc/graph/winograd.h"
 #include "tcc/support/check.h"

@@ -1,7 +1,6 @@
 // Types of the operators of one element, the gathers, and the operators that cut or repeat.
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <cmath>
 
 #include "passes_internal.h"

@@ -1,6 +1,5 @@
 // LayerNorm, Gelu and gated activations as exporters write them in small operators, recognised by what they compute,
 // never by names.
-#include <algorithm>
 #include <cmath>
 
 #include "passes_internal.h"

@@ -1,7 +1,6 @@
 #include "tcc/graph/scalar.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "tcc/graph/refusal.h"
 #include "tcc/graph/scalar_formulas.h"

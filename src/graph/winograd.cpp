@@ -2,7 +2,6 @@
 #include "tcc/graph/winograd.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 
 #include "rewrite.h"

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "interp/bytecode.h"
 #include "tcc/ir/build.h"
@@ -78,6 +79,22 @@ class Compiler {
   std::vector<int32_t> bounds(int32_t slot, std::span<const ir::Expr> indices, int32_t zeroed);
   void patch(std::span<const int32_t> jumps);
   void alignment(int32_t slot, std::span<const ir::Expr> indices, int32_t address);
+
+  // Code that runs where the condition holds (nullptr: always).
+  template <class F>
+  void when(ir::Expr condition, F body) {
+    const int32_t skip = condition == nullptr ? -1 : emit(*code_, {.op = Op::kJumpIfFalse, .a = expr(condition)});
+    body();
+    if (skip >= 0) patch(std::span(&skip, 1));
+  }
+  // Code whose operations count only where it runs.
+  template <class F>
+  void counted(F body) {
+    const int32_t outer = std::exchange(operations_, 0);
+    body();
+    if (operations_ > 0) emit(*code_, {.op = Op::kCount, .b = operations_});
+    operations_ = outer;
+  }
 
   int32_t emit(Code& code, Ins ins);
   int32_t emit_value(Code& code, Ins ins);  // with a new destination register

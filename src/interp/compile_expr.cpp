@@ -79,8 +79,7 @@ int32_t Compiler::scalar(ir::Id id) {
 }
 
 Compiler::Place Compiler::place(Expr e) {
-  auto both = [&](Expr a, Expr b) {
-    const Place x = place(a), y = place(b);
+  const auto meet = [](const Place& x, const Place& y) {
     return Place{x.hoistable && y.hoistable, std::max(x.depth, y.depth)};
   };
   switch (e->kind) {
@@ -93,18 +92,12 @@ Compiler::Place Compiler::place(Expr e) {
     }
     case ExprKind::kSum: {
       Place p;
-      for (const ir::Term& t : static_cast<const ir::Sum*>(e)->terms) {
-        const Place q = place(t.atom);
-        p = {p.hoistable && q.hoistable, std::max(p.depth, q.depth)};
-      }
+      for (const ir::Term& t : static_cast<const ir::Sum*>(e)->terms) p = meet(p, place(t.atom));
       return p;
     }
     case ExprKind::kProd: {
       Place p;
-      for (Expr f : static_cast<const ir::Prod*>(e)->factors) {
-        const Place q = place(f);
-        p = {p.hoistable && q.hoistable, std::max(p.depth, q.depth)};
-      }
+      for (Expr f : static_cast<const ir::Prod*>(e)->factors) p = meet(p, place(f));
       return p;
     }
     case ExprKind::kFloorDiv:
@@ -121,11 +114,11 @@ Compiler::Place Compiler::place(Expr e) {
     case ExprKind::kNe: {
       const auto* b = static_cast<const ir::Binary*>(e);
       if (b->a->type != Type::kI64) return {false, 0};
-      return both(b->a, b->b);
+      return meet(place(b->a), place(b->b));
     }
     case ExprKind::kAnd:
     case ExprKind::kOr:
-      return both(static_cast<const ir::Binary*>(e)->a, static_cast<const ir::Binary*>(e)->b);
+      return meet(place(static_cast<const ir::Binary*>(e)->a), place(static_cast<const ir::Binary*>(e)->b));
     case ExprKind::kNot:
       return place(static_cast<const ir::Unary*>(e)->a);
     case ExprKind::kAdd:

@@ -68,15 +68,18 @@ Region Compiler::compile(ir::Stmt root) {
 
 // Which axes the launch has, and whether its blocks talk to each other.
 void Compiler::note_bound_loops(ir::Stmt root) {
+  const auto note_blocks_that_talk = [&](ir::Stmt s) {
+    const auto* call = ir::as<ir::InstrCall>(s);
+    if (call == nullptr) return;
+    const ir::Behaviour b = ir::instruction(call->instr).behaviour;
+    region_.concurrent_blocks |= b == ir::Behaviour::kAtomicAdd || b == ir::Behaviour::kClusterSync;
+  };
   ir::visit(root, [&](ir::Stmt s) {
     if (const auto* roles = ir::as<ir::Roles>(s)) {
       for (const ir::Role& r : roles->roles) region_.role_warps = std::max(region_.role_warps, r.first_warp + r.warps);
       for (const ir::Role& r : roles->roles) {
         ir::visit(r.body, [&](ir::Stmt inner) {
-          if (const auto* call = ir::as<ir::InstrCall>(inner)) {
-            const ir::Behaviour b = ir::instruction(call->instr).behaviour;
-            region_.concurrent_blocks |= b == ir::Behaviour::kAtomicAdd || b == ir::Behaviour::kClusterSync;
-          }
+          note_blocks_that_talk(inner);
           if (const auto* l = ir::as<ir::Loop>(inner)) region_.grouped_warps |= l->axis == ir::Axis::kWarpgroup;
           return true;
         });
@@ -90,10 +93,7 @@ void Compiler::note_bound_loops(ir::Stmt root) {
         region_.concurrent_blocks |= l->axis == ir::Axis::kClusterX || l->axis == ir::Axis::kClusterY;
       }
     }
-    if (const auto* call = ir::as<ir::InstrCall>(s)) {
-      const ir::Behaviour b = ir::instruction(call->instr).behaviour;
-      region_.concurrent_blocks |= b == ir::Behaviour::kAtomicAdd || b == ir::Behaviour::kClusterSync;
-    }
+    note_blocks_that_talk(s);
     return true;
   });
   for (const ir::Buffer* b : info_.slots) {
@@ -257,28 +257,11 @@ void Compiler::block(const ir::Block& b) {
   }
   const ir::Block* outer = reduction_;
   if (b.reducer != ir::ReducerKind::kNone || b.init != nullptr) reduction_ = &b;
-  if (b.init != nullptr) {
-    const int32_t outer_operations = operations_;
-    operations_ = 0;
-    int32_t skip = -1;
-    if (first != nullptr && !ir::is_int(first)) {
-      const int32_t condition = expr(first);
-      skip = emit(*code_, {.op = Op::kJumpIfFalse, .a = condition});
-    }
-    stmt(b.init);
-    if (operations_ > 0) emit(*code_, {.op = Op::kCount, .b = operations_});
-    if (skip >= 0) patch(std::span(&skip, 1));
-    operations_ = outer_operations;
-  }
+  if (first != nullptr && ir::is_int(first)) first = nullptr;
+  if (b.init != nullptr) when(first, [&] { counted([&] { stmt(b.init); }); });
   // After a predicate the operations of the body count only where it holds.
-  const int32_t outer_operations = operations_;
-  if (!leave.empty()) operations_ = 0;
-  stmt(b.body);
-  if (!leave.empty()) {
-    if (operations_ > 0) emit(*code_, {.op = Op::kCount, .b = operations_});
-    operations_ = outer_operations;
-    patch(leave);
-  }
+  leave.empty() ? stmt(b.body) : counted([&] { stmt(b.body); });
+  patch(leave);
   reduction_ = outer;
 }
 
@@ -302,23 +285,13 @@ void Compiler::store(const ir::Store& s) {
 }
 
 void Compiler::if_then(const ir::If& s) {
-  const int32_t condition = expr(s.condition);
-  const int32_t outer_operations = operations_;
-  operations_ = 0;
-  const int32_t to_else = emit(*code_, {.op = Op::kJumpIfFalse, .a = condition});
-  stmt(s.then_case);
-  if (operations_ > 0) emit(*code_, {.op = Op::kCount, .b = operations_});
-  if (s.else_case == nullptr) {
-    patch(std::span(&to_else, 1));
-  } else {
-    const int32_t to_end = emit(*code_, {.op = Op::kJump});
-    patch(std::span(&to_else, 1));
-    operations_ = 0;
-    stmt(s.else_case);
-    if (operations_ > 0) emit(*code_, {.op = Op::kCount, .b = operations_});
-    patch(std::span(&to_end, 1));
-  }
-  operations_ = outer_operations;
+  if (s.else_case == nullptr) return when(s.condition, [&] { counted([&] { stmt(s.then_case); }); });
+  const int32_t to_else = emit(*code_, {.op = Op::kJumpIfFalse, .a = expr(s.condition)});
+  counted([&] { stmt(s.then_case); });
+  const int32_t to_end = emit(*code_, {.op = Op::kJump});
+  patch(std::span(&to_else, 1));
+  counted([&] { stmt(s.else_case); });
+  patch(std::span(&to_end, 1));
 }
 
 void Compiler::alloc(const ir::Alloc& s) {
@@ -332,25 +305,20 @@ void Compiler::alloc(const ir::Alloc& s) {
 }
 
 void Compiler::instr(const ir::InstrCall& s) {
-  CallSite site{&s, {}, {}};
-  int32_t skip = -1;
-  if (s.predicate != nullptr) {
-    const int32_t p = expr(s.predicate);
-    skip = emit(*code_, {.op = Op::kJumpIfFalse, .a = p});
-  }
-  for (const ir::Operand& o : s.operands) {
-    CallOperand operand{info_.slot_of[static_cast<size_t>(o.buffer)], {}};
-    for (ir::Expr index : o.indices) operand.indices.push_back(expr(index));
-    site.operands.push_back(std::move(operand));
-  }
-  for (ir::Expr arg : s.args) site.args.push_back(expr(arg));
-  region_.calls.push_back(std::move(site));
-  emit(*code_, {.op = Op::kInstr, .e = static_cast<int32_t>(region_.calls.size()) - 1});
-  if (skip >= 0) patch(std::span(&skip, 1));
+  when(s.predicate, [&] {
+    CallSite site{&s, {}, {}};
+    for (const ir::Operand& o : s.operands) {
+      CallOperand operand{info_.slot_of[static_cast<size_t>(o.buffer)], {}};
+      for (ir::Expr index : o.indices) operand.indices.push_back(expr(index));
+      site.operands.push_back(std::move(operand));
+    }
+    for (ir::Expr arg : s.args) site.args.push_back(expr(arg));
+    region_.calls.push_back(std::move(site));
+    emit(*code_, {.op = Op::kInstr, .e = static_cast<int32_t>(region_.calls.size()) - 1});
+  });
 }
 
 void Compiler::roles(const ir::Roles& s) {
-  const int32_t outer_operations = operations_;
   for (const ir::Role& r : s.roles) {
     const int32_t low = constant(32 * int64_t{r.first_warp});
     const int32_t high = constant(32 * int64_t{r.first_warp + r.warps});
@@ -360,13 +328,10 @@ void Compiler::roles(const ir::Roles& s) {
     const int32_t skip = emit(*code_, {.op = Op::kJumpIfFalse, .a = member});
     const ir::Role* outer = role_;
     role_ = &r;
-    operations_ = 0;
-    stmt(r.body);
-    if (operations_ > 0) emit(*code_, {.op = Op::kCount, .b = operations_});
+    counted([&] { stmt(r.body); });
     role_ = outer;
     patch(std::span(&skip, 1));
   }
-  operations_ = outer_operations;
 }
 
 }  // namespace tcc::interp

@@ -1,7 +1,6 @@
 #include "lower/promote_registers.h"
 
 #include <algorithm>
-#include <map>
 #include <set>
 
 #include "tcc/ir/build.h"

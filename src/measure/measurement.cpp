@@ -1,6 +1,5 @@
 #include "tcc/measure/measurement.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "tcc/support/check.h"

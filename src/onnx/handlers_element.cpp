@@ -1,6 +1,4 @@
 // Operators of one element: functions, comparisons, powers, conversions.
-#include <algorithm>
-#include <cmath>
 #include <map>
 
 #include "handlers.h"

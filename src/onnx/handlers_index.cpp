@@ -1,7 +1,6 @@
 // Operators that pick, cut, repeat and rearrange elements.
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "handlers.h"
 #include "tcc/support/text.h"

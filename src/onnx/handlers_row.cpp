@@ -1,7 +1,5 @@
 // Operators that look at whole rows: reductions, softmax, normalisations, positions of extrema, sums so far.
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <map>
 
 #include "handlers.h"

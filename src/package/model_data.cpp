@@ -1,7 +1,6 @@
 #include "model_data.h"
 
 #include <cstddef>
-#include <cstring>
 #include <map>
 
 #include "library_file.h"

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <limits>
-#include <map>
 #include <set>
 #include <tuple>
 

@@ -61,24 +61,15 @@ static tcc_status choose_cuda_context(tcc_rt_cuda_model* model, const tcc_create
 
 // A target of tcc for a compute capability, for messages.
 static const char* target_name(uint32_t capability) {
-  switch (capability) {
-    case 70:
-      return "v100";
-    case 75:
-      return "t4";
-    case 80:
-      return "a100";
-    case 86:
-      return "rtx-3090";
-    case 89:
-      return "rtx-4090";
-    case 90:
-      return "h100";
-    case 100:
-      return "b200";
-    default:
-      return NULL;
+  static const struct {
+    uint32_t capability;
+    const char* name;
+  } targets[] = {{70, "v100"},     {75, "t4"},   {80, "a100"}, {86, "rtx-3090"},
+                 {89, "rtx-4090"}, {90, "h100"}, {100, "b200"}};
+  for (size_t i = 0; i < sizeof targets / sizeof targets[0]; ++i) {
+    if (targets[i].capability == capability) return targets[i].name;
   }
+  return NULL;
 }
 
 static tcc_status refuse_device(const tcc_rt_cuda_model* model) {

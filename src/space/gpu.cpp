@@ -1,7 +1,5 @@
 #include "space/gpu.h"
 
-#include <algorithm>
-
 #include "space/contraction.h"
 #include "tcc/ir/walk.h"
 

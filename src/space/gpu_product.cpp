@@ -4,7 +4,6 @@
 #include "space/gpu_product.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "space/contraction.h"
 #include "space/modules.h"

@@ -1,7 +1,6 @@
 // Random-compute-location: what tiling and inlining have left in a nest of its own may as well be computed below a loop
 // of its reader. Which loop is sampled (MetaSchedule's rule of this name); a search sees each place as a sketch of its
 // own (structural_variants). The schedule as it was comes first: in front of its readers is where modules left a block.
-#include <algorithm>
 
 #include "space/access.h"
 #include "space/padding.h"

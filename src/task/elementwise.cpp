@@ -1,6 +1,5 @@
 // Loops of the operators of one element.
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <utility>
 

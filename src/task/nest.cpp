@@ -2,7 +2,6 @@
 #include "nest.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <optional>
 

@@ -1,7 +1,5 @@
 // What operators mean in loops: products and reductions. The others are in elementwise.cpp, moves.cpp, rows.cpp,
 // windows.cpp and winograd.cpp.
-#include <algorithm>
-#include <array>
 
 #include "nest.h"
 #include "tcc/support/check.h"

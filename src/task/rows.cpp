@@ -1,5 +1,4 @@
 // Loops of the operators that need whole rows: Softmax and LayerNorm.
-#include <cmath>
 
 #include "nest.h"
 

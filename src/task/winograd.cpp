@@ -7,8 +7,6 @@
 // The transforms are written out as sums of their nonzero terms, along the columns first and then along the rows; the
 // expressions of one tile share the first half. A block with several stores is never inlined, so that each tile is
 // transformed once. Tiles that reach over the edge write to a copy that is cut afterwards.
-#include <algorithm>
-#include <array>
 
 #include "nest.h"
 #include "tcc/graph/winograd.h"

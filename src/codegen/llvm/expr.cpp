@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cmath>
 
 #include "codegen/llvm/emitter.h"
 #include "codegen/llvm/math.h"

@@ -1,6 +1,5 @@
 // The table: the families one after the other, found by name; semantics parsed once.
 #include <algorithm>
-#include <array>
 #include <mutex>
 #include <unordered_map>
 #include <vector>

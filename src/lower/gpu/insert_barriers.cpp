@@ -1,7 +1,5 @@
 #include "lower/gpu/insert_barriers.h"
 
-#include <algorithm>
-
 #include "lower/gpu/edit.h"
 #include "lower/gpu/expand_pipeline.h"
 #include "lower/gpu/expand_roles.h"

@@ -1,7 +1,5 @@
 #include "lower/gpu/sink_vthreads.h"
 
-#include <algorithm>
-
 #include "lower/gpu/edit.h"
 
 namespace tcc::lower {

@@ -11,7 +11,6 @@
 // bits that choose the 16-byte piece, so stores of 4 bytes meet no bank twice, and those of 8 bytes each bank twice.
 #include "lower/gpu/stage_results.h"
 
-#include <algorithm>
 #include <bit>
 
 #include "lower/gpu/role_loop.h"

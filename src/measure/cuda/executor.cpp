@@ -1,7 +1,6 @@
 #include "measure/cuda/executor.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <sstream>
 

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <tuple>
 
 #include "measure/verdict.h"
 #include "tcc/codegen/llvm.h"

@@ -1,6 +1,5 @@
 #include "schedule/metaschedule/match_loops.h"
 
-#include <algorithm>
 #include <limits>
 
 namespace tcc::schedule {

@@ -4,7 +4,6 @@
 // assignment of the block's loops to the instruction's loops of equal extents (TensorIR, Feng et al., ASPLOS 2023,
 // section 4.1, has the same comparison). Operand X of the instruction matches accesses Y[.., b + e] for one base b that
 // does not move inside, where e are the instruction's own indices; the call then gets Y at b.
-#include <map>
 
 #include "common.h"
 #include "tcc/ir/instr.h"
