@@ -1,7 +1,5 @@
 #include "tcc/graph/graph.h"
 
-#include <fmt/ranges.h>
-
 #include "tcc/graph/passes.h"
 #include "tcc/graph/winograd.h"
 #include "tcc/support/check.h"
@@ -136,80 +134,6 @@ Result<void> infer_shapes(const Graph& graph) {
     TCC_CHECK(type->dtype == output.dtype && type->shape == output.shape, "node {}: stored type is stale", id);
   }
   return {};
-}
-
-// --- print ---------------------------------------------------------------------------------------------------------
-
-namespace {
-
-std::string list_text(const std::vector<int64_t>& v) {
-  return fmt::format("[{}]", fmt::join(v, ","));
-}
-
-struct AttributePrinter {
-  std::string operator()(const NoAttrs&) const { return ""; }
-  std::string operator()(const ConvAttrs& a) const {
-    std::string text =
-        fmt::format("kernel={} strides={} dilations={} pads={}{} group={}", list_text(a.kernel), list_text(a.strides),
-                    list_text(a.dilations), list_text(a.pads_begin), list_text(a.pads_end), a.group);
-    if (a.block_in > 1 || a.block_out > 1) text += fmt::format(" blocks={}->{}", a.block_in, a.block_out);
-    if (a.winograd > 0) text += fmt::format(" winograd={}", a.winograd);
-    return text;
-  }
-  std::string operator()(const PoolAttrs& a) const {
-    return fmt::format("kernel={} strides={} dilations={} pads={}{}{}{}{}", list_text(a.kernel), list_text(a.strides),
-                       list_text(a.dilations), list_text(a.pads_begin), list_text(a.pads_end),
-                       a.ceil_mode ? " ceil" : "", a.count_include_pad ? " count_include_pad" : "",
-                       a.block > 1 ? fmt::format(" block={}", a.block) : "");
-  }
-  std::string operator()(const MatMulAttrs& a) const {
-    std::string text;
-    auto add = [&](const char* name, const std::vector<int64_t>& perm) {
-      if (!perm.empty()) text += fmt::format("{}{}={}", text.empty() ? "" : " ", name, list_text(perm));
-    };
-    add("perm_a", a.perm_a);
-    add("perm_b", a.perm_b);
-    add("perm_out", a.perm_out);
-    return text;
-  }
-  std::string operator()(const GemmAttrs& a) const {
-    return fmt::format("alpha={} beta={}{}{}", a.alpha, a.beta, a.trans_a ? " trans_a" : "",
-                       a.trans_b ? " trans_b" : "");
-  }
-  std::string operator()(const BatchNormAttrs& a) const { return fmt::format("epsilon={}", a.epsilon); }
-  std::string operator()(const AxisAttrs& a) const { return fmt::format("axis={}", a.axis); }
-  std::string operator()(const LrnAttrs& a) const {
-    return fmt::format("alpha={} beta={} bias={} size={}", a.alpha, a.beta, a.bias, a.size);
-  }
-  std::string operator()(const ClipAttrs& a) const { return fmt::format("min={} max={}", a.min, a.max); }
-  std::string operator()(const LeakyAttrs& a) const { return fmt::format("alpha={}", a.alpha); }
-  std::string operator()(const TransposeAttrs& a) const { return fmt::format("perm={}", list_text(a.perm)); }
-  std::string operator()(const PadAttrs& a) const {
-    return fmt::format("pads={}{} value={}", list_text(a.begin), list_text(a.end), a.value);
-  }
-  std::string operator()(const ReduceAttrs& a) const {
-    return fmt::format("axes={}{}", list_text(a.axes), a.keep_dims ? " keep_dims" : "");
-  }
-  std::string operator()(const ReshapeAttrs& a) const { return fmt::format("shape={}", list_text(a.shape)); }
-  std::string operator()(const UnaryAttrs& a) const {
-    std::string text(unary_row(a.fn).name);
-    if (a.alpha != 0 || a.beta != 0) text += fmt::format(" alpha={}", a.alpha);
-    if (a.beta != 0) text += fmt::format(" beta={}", a.beta);
-    return text;
-  }
-  std::string operator()(const BinaryAttrs& a) const { return std::string(binary_name(a.fn)); }
-  std::string operator()(const CastAttrs& a) const { return fmt::format("to={}", dtype_name(a.to)); }
-  std::string operator()(const SliceAttrs& a) const {
-    return fmt::format("starts={} steps={} extents={}", list_text(a.starts), list_text(a.steps), list_text(a.extents));
-  }
-  std::string operator()(const GatherNdAttrs& a) const { return fmt::format("batch_dims={}", a.batch_dims); }
-  std::string operator()(const LayerNormAttrs& a) const { return fmt::format("axis={} epsilon={}", a.axis, a.epsilon); }
-};
-
-}  // namespace
-
-std::string attributes_text(const Node& node) {
-  return std::visit(AttributePrinter{}, node.attrs);
 }
 
 // --- work ----------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "graph/print_graph.h"
 #include "graph/winograd_amplification.h"
 #include "tcc/graph/passes.h"
 #include "tcc/graph/reference.h"

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <memory>
 
+#include "fake_measurer.h"
 #include "kernels.h"
 #include "measure/gate.h"
 #include "measure/host/cpu_share.h"
@@ -22,7 +23,6 @@
 #include "tcc/interp/tensor.h"
 #include "tcc/ir/text.h"
 #include "tcc/ir/verify.h"
-#include "tcc/measure/fake.h"
 #include "tcc/measure/task.h"
 #include "tcc/support/rng.h"
 

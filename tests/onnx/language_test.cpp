@@ -3,6 +3,7 @@
 #include <cmath>
 #include <map>
 
+#include "graph/print_graph.h"
 #include "onnx/wire.h"
 #include "onnx/writer.h"
 #include "tcc/graph/passes.h"

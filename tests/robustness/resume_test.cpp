@@ -8,8 +8,8 @@
 #include <thread>
 
 #include "cli/runner.h"
+#include "fake_measurer.h"
 #include "sample_tasks.h"
-#include "tcc/measure/fake.h"
 #include "tcc/schedule/trace.h"
 #include "tcc/search/search.h"
 #include "tcc/support/rng.h"

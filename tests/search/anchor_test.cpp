@@ -3,10 +3,10 @@
 
 #include <catch2/catch.hpp>
 
+#include "fake_measurer.h"
 #include "sample_tasks.h"
 #include "search/fixtures.h"
 #include "tcc/lower/lower.h"
-#include "tcc/measure/fake.h"
 
 using namespace tcc;
 using namespace tcc::search::test;

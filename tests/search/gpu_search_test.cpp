@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "fake_measurer.h"
 #include "sample_tasks.h"
 #include "search/task_state.h"
 #include "tcc/backend/backend.h"
@@ -10,7 +11,6 @@
 #include "tcc/cost/gpu_facts.h"
 #include "tcc/cost/gpu_model.h"
 #include "tcc/lower/lower.h"
-#include "tcc/measure/fake.h"
 #include "tcc/search/search.h"
 #include "tcc/space/sketch.h"
 

@@ -4,12 +4,12 @@
 #include <set>
 
 #include "cost/pair_accuracy.h"
+#include "fake_measurer.h"
 #include "sample_tasks.h"
 #include "search/fixtures.h"
 #include "search/learn.h"
 #include "search/prior.h"
 #include "tcc/cost/gpu_model.h"
-#include "tcc/measure/fake.h"
 #include "tcc/support/rng.h"
 
 using namespace tcc;

@@ -9,13 +9,13 @@
 #include <set>
 #include <thread>
 
+#include "fake_measurer.h"
 #include "sample_tasks.h"
 #include "search/scheduler.h"
 #include "search/session.h"
 #include "search/task_state.h"
 #include "tcc/features/features.h"
 #include "tcc/lower/lower.h"
-#include "tcc/measure/fake.h"
 
 using namespace tcc;
 

@@ -6,12 +6,12 @@
 #include <map>
 #include <set>
 
+#include "fake_measurer.h"
 #include "sample_tasks.h"
 #include "search/fixtures.h"
 #include "search/metropolis.h"
 #include "search/scheduler.h"
 #include "tcc/lower/lower.h"
-#include "tcc/measure/fake.h"
 
 using namespace tcc;
 using namespace tcc::search::test;

@@ -255,7 +255,6 @@ std::vector<std::vector<NodeId>> find_consumers(const Graph& graph);
 // TCC_CHECKs ids, order, producers and inferred types.
 void verify_graph(const Graph& graph);
 
-std::string attributes_text(const Node& node);
 // The operator's name, with the function for Unary and Binary: "Conv", "Gelu", "Pow".
 std::string_view node_name(const Node& node);
 
