@@ -24,13 +24,9 @@ target::Target ampere() {
   return target::find_target("a100").value();
 }
 
+// As `tcc tune` ranks, with fewer programs.
 search::TuneOptions ranking_options(uint64_t seed = 3) {
-  search::TuneOptions o;
-  o.trials = 0;
-  o.trials_per_task = o.round_size = 10;
-  o.seed = seed;
-  o.cost_model = "prior";
-  o.settings = search::ranking_settings_for(ampere());
+  search::TuneOptions o = search::ranking_options({.seed = seed}, ampere(), 10);
   o.population = 64;
   o.generations = 4;
   return o;

@@ -319,8 +319,8 @@ TEST_CASE("evolution finds faster programs than random draws on a machine that f
     auto store = memory_store();
     measure::FakeMeasurer machine = rule_machine(target);
     search::TuneOptions o;
-    o.trials = 64;
-    o.round_size = 16;
+    o.trials = 24;  // random draws come close to the best with many more
+    o.round_size = 8;
     o.population = 128;
     o.strategy = strategy;
     o.seed = seed;
