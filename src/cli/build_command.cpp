@@ -11,6 +11,8 @@
 #include "cli/output.h"
 #include "tcc/backend/backend.h"
 #include "tcc/driver/compile.h"
+#include "tcc/driver/show.h"
+#include "tcc/support/files.h"
 #include "tcc/support/text.h"
 
 namespace tcc::cli {
@@ -22,7 +24,7 @@ struct Arguments {
   TargetArguments target;
   RecordArguments records;
   int64_t threads = 0;  // 0 = all
-  std::string output, id, emit, linker;
+  std::string output, id, emit, dump_after, linker;
   bool require_tuned = false, allow_jit = false;
 };
 
@@ -38,6 +40,10 @@ void declare(Options& options, Arguments& a) {
               "written)")
       .words({"lib", "obj", "llvm", "ir", "trace", "cu", "ptx", "cubin"})
       .value("LIST");
+  options
+      .option("--dump-after", a.dump_after,
+              "Also write each kernel as it is after this pass of its lowering; docs/passes.md")
+      .value("PASS");
   options.flag(
       "--allow-jit", a.allow_jit,
       "For GPUs: also PTX of the oldest target, which the driver compiles on devices without code of their own");
@@ -132,6 +138,20 @@ void remark_on_predictions(const Arguments& a, const driver::BuildReport& report
                        predicted, plural(static_cast<int64_t>(report.kernels.size()), "kernel")));
 }
 
+// Writes each kernel, as it is after one pass of its lowering, beside the library.
+Result<void> dump_kernels(const Arguments& a, const driver::Model& model, const driver::BuildOptions& options) {
+  for (const target::Target& target : options.targets) {
+    TCC_TRY(const driver::Program program, driver::make_program(model, target));
+    for (size_t i = 0; i < program.tasks.tasks.size(); ++i) {
+      TCC_TRY(const std::string text,
+              driver::show_after(a.dump_after, program, std::to_string(i), options.store, target, options.threads));
+      const std::string of = options.targets.size() == 1 ? "" : "." + target.name;
+      TCC_TRY_VOID(write_file(fmt::format("{}/k{}{}.{}.tir", a.output, i, of, a.dump_after), text));
+    }
+  }
+  return {};
+}
+
 Result<int> build(const Arguments& a) {
   driver::BuildOptions options;
   TCC_TRY(options.targets, open_targets(a.target));
@@ -149,7 +169,10 @@ Result<int> build(const Arguments& a) {
   options.require_tuned = a.require_tuned;
   options.linker = a.linker;
   options.estimate_slowdowns = !a.common.quiet || a.common.json;
+  if (!a.dump_after.empty())
+    for (const target::Target& target : options.targets) TCC_TRY_VOID(driver::check_pass_name(a.dump_after, target));
   TCC_TRY(driver::BuildReport report, driver::build_model(model, options));
+  if (!a.dump_after.empty()) TCC_TRY_VOID(dump_kernels(a, model, options));
   spdlog::info("linked by {}", report.package.linker);
 
   std::vector<const driver::KernelChoice*> untuned;

@@ -18,13 +18,15 @@ struct Arguments {
   TargetArguments target;
   RecordArguments records;
   int64_t threads = 0;  // 0 = all
-  std::string task;
+  std::string task, dump_after;
   bool trace_only = false;
 };
 
 void declare(Options& options, Arguments& a) {
   options.option("--task", a.task, "One task by number or key: loop nest, best schedule, its program").value("K");
   options.flag("--trace", a.trace_only, "Only the schedule of --task, as text that `tcc bench --schedule` takes");
+  options.option("--dump-after", a.dump_after, "Only the program of --task after this pass of its lowering")
+      .value("PASS");
   add_target(options, a.target);
   add_threads(options, a.threads, "Prefer schedules that were measured on this many threads [all]");
   add_model(options, a.model);
@@ -56,6 +58,12 @@ Result<int> show_one(const Arguments& a) {
   TCC_TRY(driver::Model model, open_model(a.model));
   TCC_TRY(driver::Program program, driver::make_program(model, target));
   TCC_TRY(const Records records, open_records(a.records));
+  if (!a.dump_after.empty()) {
+    TCC_TRY(const std::string text,
+            driver::show_after(a.dump_after, program, a.task, records.all, target, threads_or_all(a.threads)));
+    print(text);
+    return kOk;
+  }
   TCC_TRY(driver::TaskDetails details,
           driver::show_task(program, a.task, records.all, target, threads_or_all(a.threads)));
   if (a.trace_only) {
@@ -89,6 +97,9 @@ Result<int> show(const Arguments& a) {
   if (a.trace_only)
     return make_error(ErrorClass::kUsage, "--trace prints the schedule of one task, and --task is missing",
                       "add --task K; `tcc show MODEL` lists the tasks");
+  if (!a.dump_after.empty())
+    return make_error(ErrorClass::kUsage, "--dump-after prints the program of one task, and --task is missing",
+                      "add --task K; `tcc show MODEL` lists the tasks");
   return show_tasks(a.common, a.model, a.target, a.records);
 }
 
@@ -115,7 +126,8 @@ Command show_command() {
   return make_command("show", "The tasks of a model and what is known of them",
                       "  tcc show zoo:resnet18\n"
                       "  tcc show zoo:resnet18 --task 3\n"
-                      "  tcc show zoo:resnet18 --task 3 --trace > mine.trace",
+                      "  tcc show zoo:resnet18 --task 3 --trace > mine.trace\n"
+                      "  tcc show zoo:resnet18 --task 3 --dump-after split_tails",
                       declare, show);
 }
 

@@ -3,6 +3,7 @@
 #include <charconv>
 
 #include "tcc/ir/text.h"
+#include "tcc/lower/lower.h"
 #include "tcc/schedule/trace.h"
 #include "tcc/search/search.h"
 #include "tcc/support/text.h"
@@ -94,6 +95,38 @@ Result<TaskDetails> show_task(const Program& program, const std::string& name, c
     details.trace = schedule::print_trace(trace);
   }
   return details;
+}
+
+Result<void> check_pass_name(const std::string& pass, const target::Target& target) {
+  const lower::Pipeline& pipeline = lower::pipeline_of(target);
+  if (lower::find_pass(pipeline, pass) == nullptr) return lower::unknown_pass(pipeline, pass);
+  return {};
+}
+
+Result<std::string> show_after(const std::string& pass, const Program& program, const std::string& name,
+                               const record::Database* store, const target::Target& target, int64_t threads) {
+  TCC_TRY_VOID(check_pass_name(pass, target));
+  TCC_TRY(const size_t index, find_task(program, name));
+  const task::Task& task = program.tasks.tasks[index];
+  TCC_TRY(const search::Chosen chosen, search::built_program(task, target, store, threads));
+  auto rejected = [&](const ir::Reject& r) {
+    return input_error("{}: {}: {}", task.workload, ir::reject_reason_name(r.reason), r.text);
+  };
+  auto arena = std::make_shared<Arena>();
+  ir::Kernel kernel = task.kernel;
+  if (!chosen.trace.empty()) {
+    TCC_TRY(const schedule::Trace trace, schedule::trace_from_json(chosen.trace));
+    auto scheduled = schedule::replay(trace, trace.decisions, task.kernel, arena);
+    if (!scheduled) return rejected(scheduled.error());
+    kernel = *scheduled;
+  }
+  std::string text;
+  auto note = [&](const lower::Pass& ran, const ir::Kernel& k) {
+    if (ran.name == pass) text += fmt::format("# after {}\n{}", pass, ir::print(k));
+  };
+  if (auto lowered = lower::lower(kernel, target, ir::Stage::kLowered, arena, note); !lowered)
+    return rejected(lowered.error());
+  return text;
 }
 
 }  // namespace tcc::driver

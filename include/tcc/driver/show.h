@@ -49,5 +49,12 @@ Result<size_t> find_task(const Program& program, const std::string& name);
 // `name` as for find_task.
 Result<TaskDetails> show_task(const Program& program, const std::string& name, const record::Database* store,
                               const target::Target& target, int64_t threads);
+// Errors (usage): the target's lowering has no pass of this name; the message names the nearest one.
+Result<void> check_pass_name(const std::string& pass, const target::Target& target);
+// The program that build would take, as text after one pass of its lowering. A pass that runs several times gives
+// several kernels, each behind a comment that names the pass.
+// Errors besides those of show_task(): as check_pass_name().
+Result<std::string> show_after(const std::string& pass, const Program& program, const std::string& name,
+                               const record::Database* store, const target::Target& target, int64_t threads);
 
 }  // namespace tcc::driver
