@@ -125,7 +125,7 @@ TEST_CASE("bench times the kernels inside the model and compares two runs", "[cl
   spill(box.path("none.json"), "{}");
   check_error(box.tcc({"bench", "--compare", "a.json", "none.json"}), 1, "none.json");
   check_error(box.tcc({"bench", "--compare", "a.json"}), 2, "--compare");
-  check_error(box.tcc({"bench"}), 2, "no library");
+  check_error(box.tcc({"bench"}), 2, "tcc bench needs MODEL: a library built by tcc, or a model");
 }
 
 TEST_CASE("the Python example gives what run gives", "[cli]") {

@@ -1,6 +1,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "package/library_file.h"
 #include "tcc/driver/library.h"
 #include "tcc/driver/model.h"
 #include "tcc/driver/show.h"
@@ -162,6 +163,8 @@ TEST_CASE("a wrong library does not pass", "[errors]") {
   const std::string wrong_library = (*folder)->path() + "/wrong/libmlp.so";
   REQUIRE(make_directories((*folder)->path() + "/wrong").has_value());
   REQUIRE(write_file(wrong_library, *bytes).has_value());
+  CHECK_FALSE(verify_library(wrong_library, {}).has_value());  // its checksum says that it was changed
+  REQUIRE(package::seal_library(wrong_library).has_value());
   auto wrong = verify_library(wrong_library, {});
   REQUIRE(wrong.has_value());
   CHECK_FALSE(wrong->passed);

@@ -77,7 +77,7 @@ TEST_CASE("PTX defects: out of bounds, misaligned, read-only", "[emulation]") {
   expect(defect("", "mov.u64 %l1, 64;\nld.global.u32 %r1, [%l1];\n", 1), FindingKind::kOutOfBounds,
          "belongs to no buffer");
   expect(defect("", "ld.global.v2.u32 {%r1, %r2}, [%p0+4];\nst.global.u32 [%p0], %r1;\nst.global.u32 [%p0], %r2;", 1),
-         FindingKind::kMisaligned, "no multiple of 8");
+         FindingKind::kMisaligned, "must be a multiple of 8");
   expect(defect("", "st.global.u32 [%p0], 1;\n", 1, 1, false), FindingKind::kOutOfBounds, "is read-only");
   expect(defect(kShared, "mov.u32 %r1, s;\nst.shared.u32 [%r1+256], 1;\n", 1), FindingKind::kOutOfBounds,
          "byte 256 of shared s is between arrays");
@@ -125,7 +125,7 @@ TEST_CASE("PTX defects: asynchronous copies that were not waited for", "[emulati
   expect(defect(kShared, copy + "st.shared.u32 [%r2], 1;\ncp.async.wait_all;\n", 16), FindingKind::kRace,
          "has not been waited for", "st.shared.u32");
   expect(defect(kShared, "mov.u32 %r1, s;\ncp.async.cg.shared.global [%r1], [%p0+4], 16;\n", 1),
-         FindingKind::kMisaligned, "no multiples of 16");
+         FindingKind::kMisaligned, "must be multiples of 16");
   expect(defect(kShared, "mov.u32 %r1, s;\ncp.async.cg.shared.global [%r1+256], [%p0], 16;\n", 1),
          FindingKind::kOutOfBounds, "is between arrays");
   expect(defect(kShared, "mov.u32 %r1, s;\ncp.async.cg.shared.global [%r1], [%p0+4096], 16;\n", 1),

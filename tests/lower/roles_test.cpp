@@ -120,11 +120,11 @@ TEST_CASE("a ring is not deeper than its loop is long") {
 TEST_CASE("copies that are not boxes of parameters are refused") {
   using Catch::Contains;
   CHECK_THAT(refusal({.a = "A: f16[200, 128]", .copy = "(A[k*64 + y, g*64 + x] where k*64 + y < 200 else 0.0f16)"}),
-             Contains("no box of a parameter"));
+             Contains("must copy a box of a parameter"));
   CHECK_THAT(refusal({.copy = "(A[g*64 + x, k*64 + y] where k*64 + y < 199 else 0.0f16)"}),
-             Contains("no box of a parameter"));
+             Contains("must copy a box of a parameter"));
   CHECK_THAT(refusal({.copy = "(A[g*64 + x, k*64 + y] where k*64 + y < 200 else 1.0f16)"}),
-             Contains("no box of a parameter"));
+             Contains("must copy a box of a parameter"));
   CHECK_THAT(refusal({.a = "A: f16[128, 202]", .copy = "(A[g*64 + x, k*64 + y] where k*64 + y < 202 else 0.0f16)"}),
              Contains("its rows are not a multiple of 16 bytes"));
   CHECK_THAT(refusal({.groups = "w in 2", .copy = "(A[w*64 + x, k*64 + y] where k*64 + y < 200 else 0.0f16)"}),

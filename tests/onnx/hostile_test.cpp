@@ -190,7 +190,7 @@ TEST_CASE("shapes that overflow or exhaust memory", "[errors]") {
                           w.initializer("d", {{}, Ints{1}});
                           w.node("Range", {"a", "b", "d"}, {"r"}), w.node("Add", {"x", "r"}, {"y"});
                         }),
-             Contains("range of"));
+             Contains("the range has 1.152921504606847e+18 elements; at most 16777216 are supported"));
   for (const char* op : {"ArgMax", "Hardmax"}) {  // these count along the axis
     CAPTURE(op);
     CHECK_THAT(error_with({int64_t{1} << 36}, [&](auto& w) { w.node(op, {"x"}, {"y"}, {{"axis", int64_t{0}}}); }),

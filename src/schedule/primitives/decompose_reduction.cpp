@@ -1,8 +1,19 @@
+#include <algorithm>
+
 #include "common.h"
 #include "tcc/analysis/init_nest.h"
 #include "tcc/analysis/injective.h"
 
 namespace tcc::schedule {
+namespace {
+
+bool feeds(const Block& block, const Loop& loop, bool spatial) {
+  return std::any_of(block.iters.begin(), block.iters.end(), [&](const Iter& it) {
+    return (it.kind == IterKind::kSpatial) == spatial && mentions(it.binding, loop.id);
+  });
+}
+
+}  // namespace
 
 Legal<Kernel> decompose_reduction(const Kernel& k, Id block_id, Id loop_id, Id& out) {
   Path path = find_path(k.root, block_id);
@@ -31,6 +42,13 @@ Legal<Kernel> decompose_reduction(const Kernel& k, Id block_id, Id loop_id, Id& 
   if (!analysis::is_injective(b, *block, below, all_ranges(k)))
     return reject(RejectReason::kReductionOrder,
                   describe(k, block_id) + " runs several times below " + describe(k, loop_id));
+  // Each iteration of such a loop would initialize its element again: a race as soon as the loop is no longer serial.
+  for (const Loop* l : below)
+    if (feeds(*block, *l, true) && feeds(*block, *l, false))
+      return reject(RejectReason::kReductionOrder,
+                    fmt::format("{} feeds spatial and reduce iterators of {}: initialize it outside of the loop, or do "
+                                "not fuse them",
+                                describe(k, l->id), describe(k, block_id)));
   Stmt init = analysis::make_init_nest(b, path, at, &edit.kernel.next_id, &edit.kernel.names, &out);
   Stmt update =
       b.block(block->id, block->iters, block->body, nullptr, block->predicate, block->reducer, block->annotations);
