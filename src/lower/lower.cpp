@@ -9,6 +9,7 @@
 #include "lower/compact_buffers.h"
 #include "lower/cpu/plan_unrolling.h"
 #include "lower/gpu/align_vectors.h"
+#include "lower/gpu/bind_threads.h"
 #include "lower/gpu/distribute_fragments.h"
 #include "lower/gpu/expand_pipeline.h"
 #include "lower/gpu/expand_roles.h"
@@ -17,8 +18,7 @@
 #include "lower/gpu/plan_unrolling.h"
 #include "lower/gpu/sink_vthreads.h"
 #include "lower/gpu/split_last_wave.h"
-#include "lower/gpu/spread_banks.h"
-#include "lower/gpu/spread_threads.h"
+#include "lower/gpu/swizzle_shared.h"
 #include "lower/gpu/unroll_loops.h"
 #include "lower/gpu/vectorize_stores.h"
 #include "lower/hoist_accumulators.h"
@@ -102,12 +102,12 @@ constexpr std::array kCuda = join(kCommon, std::array{
     Pass{"distribute_fragments", kNest, kNest, as_row<distribute_fragments>},
     Pass{"expand_roles", kNest, kNest, as_row<expand_roles>},
     Pass{"sink_vthreads", kNest, kNest, as_row<sink_vthreads>},
-    Pass{"spread_threads", kNest, kNest, as_row<spread_threads>},
+    Pass{"bind_threads", kNest, kNest, as_row<bind_threads>},
     Pass{"fold", kNest, kNest, fold_all, true},  // coordinates took the place of loops, rounds that of copies
     Pass{"align_vectors", kNest, kNest, as_row<align_vectors>},
     Pass{"expand_pipeline", kNest, kNest, as_row<expand_pipeline>},
     Pass{"hoist_accumulators", kNest, kNest, as_row<hoist_accumulators>},
-    Pass{"spread_banks", kNest, kNest, as_row<spread_banks>},
+    Pass{"swizzle_shared", kNest, kNest, as_row<swizzle_shared>},
     Pass{"insert_barriers", kNest, kNest, as_row<insert_barriers>},
     Pass{"unroll_loops", kNest, kNest, as_row<unroll_loops>},
     Pass{"promote_registers", kNest, kNest, as_row<promote_registers>},

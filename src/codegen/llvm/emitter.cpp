@@ -83,7 +83,7 @@ Result<void> Emitter::emit(llvm::Function* function, std::span<const ir::Buffer*
     stmt(body);
   }
   if (tiles_configured_) release_tiles();
-  turn_runs();
+  transpose_runs();
   if (streams_) fence_streams();
   b_.CreateRetVoid();
   if (error_) return tl::unexpected<Error>(*error_);

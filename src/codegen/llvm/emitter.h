@@ -177,12 +177,12 @@ class Emitter {
   llvm::Type* memory_type(ir::Type type);
   llvm::Constant* zero_page();
 
-  // --- transposes (turned_accesses.cpp) ---
-  static constexpr int64_t kFewestTurned = 4;  // neighbours below which single elements are as fast
+  // --- transposes (transpose_accesses.cpp) ---
+  static constexpr int64_t kMinTransposed = 4;  // neighbours below which single elements are as fast
   void note_lanes(const BufferSlot& slot, const FlatAddress& at, llvm::Instruction* made, bool store);
   void close_run(ir::Id buffer);
   void close_runs();
-  void turn_runs();
+  void transpose_runs();
 
   // --- expressions (expr.cpp) ---
   Val eval(ir::Expr e);

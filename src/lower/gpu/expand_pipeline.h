@@ -1,5 +1,5 @@
 // Overlap of copies into shared memory with the work on what was copied before.
-// Before: code of a thread, as spread_threads leaves it, and loops with the annotation pipeline_depth D (D > 1) whose
+// Before: code of a thread, as bind_threads leaves it, and loops with the annotation pipeline_depth D (D > 1) whose
 // body begins with copies into shared buffers that only the rest of the body reads.
 // After: each such buffer has D versions. D - 1 iterations' copies run ahead: in front of the loop, then one
 // iteration's in each iteration, while the body works on a version that has arrived. Where the target has asynchronous

@@ -7,7 +7,7 @@
 // of the buffers say that a version is full, and that it is empty again. Copies are in the layout that TMA calls
 // "128B swizzle". Results leave by tensor copies as well, between barriers of their warpgroup (stage_results.h). A grid
 // with the annotation persistent_blocks has this many blocks at most, each for several tiles. Blocks of a cluster
-// multicast their shared operands. There are no other barriers: spread_threads and insert_barriers leave such launches
+// multicast their shared operands. There are no other barriers: bind_threads and insert_barriers leave such launches
 // alone.
 #pragma once
 

@@ -1,7 +1,7 @@
 // Before: loops of virtual threads around the work of a thread, each repeating all of it.
 // After: such loops are, unrolled, around the single statements that differ between virtual threads; local buffers
 // have a leading dimension for each, and what the block shares is filled once. As TVM's "inject virtual thread".
-// After place_gpu_storage, which says what is local; before spread_threads, because virtual threads hide the copies.
+// After place_gpu_storage, which says what is local; before bind_threads, because virtual threads hide the copies.
 #pragma once
 
 #include "tcc/ir/kernel.h"

@@ -1,6 +1,6 @@
 // A launch's code falls apart into pieces that need no barrier inside, and the sequences, serial loops and allocations
 // around them, which all threads run through together. A piece is guarded where fewer threads than the block has do it.
-#include "lower/gpu/spread_threads.h"
+#include "lower/gpu/bind_threads.h"
 
 #include <algorithm>
 #include <array>
@@ -23,9 +23,9 @@ constexpr int64_t kUnrolledCopies = 16;  // rounds of a copy that are written ou
 size_t axis_index(Axis a) {
   return static_cast<size_t>(std::find(kAxes.begin(), kAxes.end(), a) - kAxes.begin());
 }
-class Spreader {
+class Binder {
  public:
-  explicit Spreader(Edit& edit) : edit_(edit), b_(edit.b) {}
+  explicit Binder(Edit& edit) : edit_(edit), b_(edit.b) {}
 
   Legal<Stmt> run(Stmt launch) {
     if (!measure(launch)) return tl::make_unexpected(verdict_.error());
@@ -391,10 +391,10 @@ class Spreader {
 
 }  // namespace
 
-Legal<Kernel> spread_threads(const Kernel& kernel, const ArenaPtr& arena) {
+Legal<Kernel> bind_threads(const Kernel& kernel, const ArenaPtr& arena) {
   Edit edit(kernel, arena);
   Legal<Stmt> root = map_legal_launches(edit, kernel.root, [&](Stmt launch) -> Legal<Stmt> {
-    return has_roles(launch) ? launch : Spreader(edit).run(launch);
+    return has_roles(launch) ? launch : Binder(edit).run(launch);
   });
   if (!root) return tl::make_unexpected(root.error());
   edit.k.root = *root;

@@ -13,6 +13,6 @@ namespace tcc::lower {
 
 // Rejects: extents that are not constants (kNotConstant); conditions on threads around work of all threads, local
 // buffers that outlive their thread loop, grid loops that are not outermost (kUnsupported).
-ir::Legal<ir::Kernel> spread_threads(const ir::Kernel& kernel, const ArenaPtr& arena);
+ir::Legal<ir::Kernel> bind_threads(const ir::Kernel& kernel, const ArenaPtr& arena);
 
 }  // namespace tcc::lower

@@ -1,8 +1,8 @@
 // Transposes in registers. The lanes of a vector are apart in memory where a schedule transposes a matrix: it reads a
 // column or leaves one. Where an unrolled loop does so for neighbouring columns, a square of elements is read as rows
-// of the other direction, turned by shuffles, and used as columns, or the other way round for stores: log2(n) shuffles
-// for each vector of n, instead of n loads or stores (Eklundh, A Fast Computer Method for Matrix Transposing, 1972:
-// exchange of blocks of 1, 2, 4, ... elements).
+// of the other direction, transposed by shuffles, and used as columns, or the other way round for stores: log2(n)
+// shuffles for each vector of n, instead of n loads or stores (Eklundh, A Fast Computer Method for Matrix Transposing,
+// 1972: exchange of blocks of 1, 2, 4, ... elements).
 //
 // While code is emitted such accesses are noted. Those of one buffer that follow each other in a basic block, with no
 // other access between that could touch the same elements, are one run. At the end of a function runs are replaced.
@@ -25,9 +25,9 @@ Value* scalar_pointer(const llvm::Instruction* access) {
   return llvm::cast<llvm::GEPOperator>(call->getArgOperand(store ? 1 : 0))->getPointerOperand();
 }
 
-class Turner {
+class Transposer {
  public:
-  Turner(llvm::IRBuilder<>& b, llvm::Type* element, int64_t bytes) : b_(b), element_(element), bytes_(bytes) {}
+  Transposer(llvm::IRBuilder<>& b, llvm::Type* element, int64_t bytes) : b_(b), element_(element), bytes_(bytes) {}
 
   // `list`: w accesses to neighbouring columns, in the order of the columns.
   void loads(const std::vector<const LaneAccess*>& list) {
@@ -39,7 +39,7 @@ class Turner {
       std::vector<Value*> rows;
       for (int64_t r = 0; r < w; ++r)
         rows.push_back(b_.CreateAlignedLoad(row_type(w), row(first, *list[0], lane + static_cast<size_t>(r)), align()));
-      turn(rows);
+      transpose(rows);
       for (size_t c = 0; c < list.size(); ++c) parts[c].push_back(rows[c]);
     }
     for (size_t c = 0; c < list.size(); ++c) {
@@ -60,7 +60,7 @@ class Turner {
         for (int64_t i = 0; i < w; ++i) pick.push_back(static_cast<int>(lane) + static_cast<int>(i));
         rows.push_back(access->offsets.size() == list.size() ? whole : b_.CreateShuffleVector(whole, pick));
       }
-      turn(rows);
+      transpose(rows);
       for (size_t r = 0; r < rows.size(); ++r) b_.CreateAlignedStore(rows[r], row(last, *list[0], lane + r), align());
     }
     erase(list);
@@ -79,7 +79,7 @@ class Turner {
   }
 
   // Rows become columns.
-  void turn(std::vector<Value*>& rows) {
+  void transpose(std::vector<Value*>& rows) {
     const auto w = static_cast<int>(rows.size());
     for (int block = 1; block < w; block *= 2)
       for (int i = 0; i < w; ++i) {
@@ -171,12 +171,12 @@ void Emitter::close_runs() {
   while (!open_runs_.empty()) close_run(open_runs_.begin()->first);
 }
 
-void Emitter::turn_runs() {
+void Emitter::transpose_runs() {
   close_runs();
   llvm::IRBuilder<>::InsertPointGuard guard(b_);
   for (LaneRun& run : runs_) {
     const int64_t bytes = ir::type_bytes(run.type), widest = target_.cpu.vector_bits / 8 / bytes;
-    Turner turner(b_, memory_type(run.type), bytes);
+    Transposer transposer(b_, memory_type(run.type), bytes);
     std::set<int64_t> places;
     size_t elements = 0;
     for (const LaneAccess& access : run.list)
@@ -192,13 +192,13 @@ void Emitter::turn_runs() {
         for (auto c = next; c != columns.end() && c->first == next->first + std::ssize(list); ++c)
           list.push_back(c->second);
         int64_t w = std::min<int64_t>(widest, std::bit_floor(list.size()));
-        while (w >= kFewestTurned && lanes % w != 0) w /= 2;
-        if (w < kFewestTurned) {
+        while (w >= kMinTransposed && lanes % w != 0) w /= 2;
+        if (w < kMinTransposed) {
           ++next;
           continue;
         }
         list.resize(static_cast<size_t>(w));
-        run.stores ? turner.stores(list) : turner.loads(list);
+        run.stores ? transposer.stores(list) : transposer.loads(list);
         std::advance(next, w);
       }
     }

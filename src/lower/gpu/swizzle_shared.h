@@ -10,6 +10,6 @@
 
 namespace tcc::lower {
 
-ir::Kernel spread_banks(const ir::Kernel& kernel, const target::Target& target, const ArenaPtr& arena);
+ir::Kernel swizzle_shared(const ir::Kernel& kernel, const target::Target& target, const ArenaPtr& arena);
 
 }  // namespace tcc::lower

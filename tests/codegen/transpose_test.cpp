@@ -30,7 +30,7 @@ ir::Kernel kernel_of(Nest& t, int64_t lanes, int64_t written_out, const Body& bo
 
 }  // namespace
 
-TEST_CASE("a matrix is turned while it is read or written", "[codegen]") {
+TEST_CASE("a matrix is transposed while it is read or written", "[codegen]") {
   const std::vector<float> x = numbers(kRows * kColumns);
   for (const target::Target& target : runnable_targets())
     for (bool reads : {true, false})

@@ -1,7 +1,7 @@
 // The xor of a piece's number with a line's is the permuted layout of CUTLASS ("Implicit GEMM and shared memory
 // layouts"; ir/layout.h): eight rows that one matrix of an ldmatrix reads, or eight lanes of a copy write, meet eight
 // groups of banks. What is best is counted, not derived (analysis/shared_traffic.h).
-#include "lower/gpu/spread_banks.h"
+#include "lower/gpu/swizzle_shared.h"
 
 #include <algorithm>
 #include <bit>
@@ -34,9 +34,9 @@ const Layout* padded(Arena& arena, const std::vector<int64_t>& shape, int64_t pa
   return copy_layout(arena, layout);
 }
 
-class Spreader {
+class Swizzler {
  public:
-  Spreader(Edit& edit, const target::Target& target)
+  Swizzler(Edit& edit, const target::Target& target)
       : edit_(edit), accesses_(analysis::shared_accesses(edit.k)), limit_(target.cuda.shared_per_block_optin) {
     limit_ = std::max(limit_, target.cuda.shared_per_block);
     for (const Buffer* b : edit.k.buffers)
@@ -132,9 +132,9 @@ class Spreader {
 
 }  // namespace
 
-Kernel spread_banks(const Kernel& kernel, const target::Target& target, const ArenaPtr& arena) {
+Kernel swizzle_shared(const Kernel& kernel, const target::Target& target, const ArenaPtr& arena) {
   Edit edit(kernel, arena);
-  Spreader(edit, target).run();
+  Swizzler(edit, target).run();
   return edit.k;
 }
 
