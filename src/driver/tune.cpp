@@ -55,7 +55,7 @@ Result<std::vector<size_t>> parse_tasks(const Program& program, const std::strin
 
 namespace {
 
-constexpr int64_t kMaxFinalists = 12;  // predicted programs of a task that are compiled and stored
+constexpr int64_t kMaxFinalists = 12;      // predicted programs of a task that are compiled and stored
 constexpr int64_t kPredictedFirst = 8;     // programs of a task that measuring begins with
 constexpr double kPredictingShare = 0.25;  // of a limit of time, at most, before measuring begins
 

@@ -8,8 +8,8 @@
 // expressions of one tile share the first half. A block with several stores is never inlined, so that each tile is
 // transformed once. Tiles that reach over the edge write to a copy that is cut afterwards.
 
-#include "nest.h"
 #include "tcc/graph/winograd.h"
+#include "nest.h"
 #include "tcc/support/check.h"
 
 namespace tcc::task {

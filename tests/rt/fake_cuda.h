@@ -14,8 +14,8 @@
 //   gone=FILE         a call that `fail` makes fail leaves FILE, and where FILE is, a driver that starts has no device
 //
 // Linked with a function fake_cuda_run, it executes PTX by that, and says so: attribute 0x7463 of a device is 0x7463.
-// That returns the error that loses the context, or 0, and the time that this launch takes beyond every launch's. Without
-// a symbol it only says whether the text can be run at all.
+// That returns the error that loses the context, or 0, and the time that this launch takes beyond every launch's.
+// Without a symbol it only says whether the text can be run at all.
 #pragma once
 
 #ifdef __cplusplus
