@@ -60,7 +60,7 @@ class KernelHasher {
   }
 
   uint64_t expr(Expr e) {
-    uint64_t hash = mix_hash(stored_code(e->kind) * 64 + stored_code(e->type));
+    uint64_t hash = mix_hash(kinds_[static_cast<size_t>(e->kind)] * 64 + types_[static_cast<size_t>(e->type)]);
     switch (e->kind) {
       case ExprKind::kIntConst:
         return combine_hash(hash, static_cast<uint64_t>(int_value(e)));
@@ -223,6 +223,8 @@ class KernelHasher {
     return hash;
   }
 
+  const uint64_t* const kinds_ = stored_codes<ExprKind>();
+  const uint64_t* const types_ = stored_codes<Type>();
   const Kernel& kernel_;
   std::vector<int32_t> numbers_;
   int32_t count_ = 0;

@@ -132,13 +132,17 @@ std::optional<E> from_name(std::string_view name) {
 }
 
 template <class E>
-uint64_t stored_code(E e) {
+const uint64_t* stored_codes() {
   static const std::vector<uint64_t> codes = [] {
     std::vector<uint64_t> out;
     for (std::string_view name : names<E>()) out.push_back(stored_code(kFirst<E>, name));
     return out;
   }();
-  return codes[static_cast<size_t>(e)];
+  return codes.data();
+}
+template <class E>
+uint64_t stored_code(E e) {
+  return stored_codes<E>()[static_cast<size_t>(e)];
 }
 
 template <class E>
@@ -160,6 +164,7 @@ uint64_t stored_code_of_instruction(int32_t row) {
 #define TCC_X(E, last, name, first)                         \
   template const std::vector<std::string_view>& names<E>(); \
   template std::optional<E> from_name(std::string_view);    \
+  template const uint64_t* stored_codes<E>();               \
   template uint64_t stored_code(E);                         \
   template std::optional<E> from_stored_code(int64_t);
 TCC_ENUMERATIONS(TCC_X)

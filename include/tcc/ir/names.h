@@ -20,6 +20,9 @@ std::optional<E> from_name(std::string_view name);
 // positions, so names of that time keep their position; every other name counts with the hash of its text.
 template <class E>
 uint64_t stored_code(E e);
+// The same for all enumerators, by their position: for loops that ask for many.
+template <class E>
+const uint64_t* stored_codes();
 // The enumerator whose position in the first files was `code`; nullopt: no name had it, or the name has been removed.
 template <class E>
 std::optional<E> from_stored_code(int64_t code);
