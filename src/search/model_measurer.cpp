@@ -8,7 +8,7 @@ namespace tcc::search {
 namespace {
 
 constexpr int64_t kAtOnce = 16;  // more than a task's finalists
-constexpr int64_t kRankedPopulation = 384, kRankedGenerations = 8;
+constexpr int64_t kRankedPopulation = 384, kRankedGenerations = 12;
 
 double fact(const codegen::Artifact& artifact, const char* name) {
   auto found = artifact.facts.find(name);

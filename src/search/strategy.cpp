@@ -66,6 +66,9 @@ Settings settings_for(const target::Target& target) {
 }
 Settings ranking_settings_for(const target::Target& target) {
   Settings settings = settings_for(target);
+  // The scores are the predictions themselves, so that it pays to descend from the best.
+  settings.evolution.sharpness = 8;
+  settings.evolution.within_sketch = 0.1;
   settings.picking.first_share = settings.picking.informed_share = 0;
   settings.picking.alike_first = settings.picking.alike = settings.picking.alike_last = 0;
   settings.picking.max_sketch_share = 0.5;
