@@ -58,7 +58,7 @@ struct Payload {
   Result<package::PackageReport> (*write)(package::PackagePlan plan, std::vector<package::ArchitectureCode> code,
                                           const package::PackageOptions&) = nullptr;
 
-  // Code that devices newer than the target compile for themselves. nullptr: there is no such code.
+  // The next three make code that devices newer than the target compile for themselves; nullptr: the kind has none.
   // Of several targets, the one whose kernels most devices can run.
   size_t (*most_portable)(std::span<const target::Target>) = nullptr;
   target::Target (*portable_target)(const target::Target&) = nullptr;
