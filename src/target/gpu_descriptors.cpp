@@ -100,6 +100,15 @@ constexpr GpuRow kGpuRows[] = {
      "fp32 = boost"},
 };
 
+// What the model's numbers are where they differ from those of 8.0 (sm_model.h has the sources).
+SmModel sm_model(int64_t sm_arch) {
+  SmModel m;
+  if (sm_arch == 90) m.warp_matrix_share = 0.63;
+  if (sm_arch >= 100 && sm_arch < 120) m.warp_matrix_share = 0.28;  // tcgen05 has the rest
+  if (sm_arch >= 90 && sm_arch < 120) m.sms_per_gpc = 18;
+  return m;
+}
+
 Target make_target(const GpuRow& row) {
   Target t;
   t.name = row.name;
@@ -151,6 +160,7 @@ CudaInfo cuda_limits(int64_t sm_arch) {
   info.shared_per_block_optin = best->shared_optin;
   info.shared_reserved_per_block = best->shared_reserved;
   info.shared_allocation_unit = best->shared_unit;
+  info.model = sm_model(best->sm_arch);
   return info;
 }
 

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "target/cpu_targets.h"
 #include "target/gpu_descriptors.h"
 #include "tcc/support/check.h"
@@ -91,6 +93,15 @@ int64_t isa_level(const Target& target) {
 std::string isa_level_name(int64_t level) {
   TCC_CHECK(level >= 1 && level <= 4, "no x86-64 level {}", level);
   return level == 1 ? "x86-64" : fmt::format("x86-64-v{}", level);
+}
+
+int64_t resident_clusters(const Target& target, int64_t blocks, int64_t per_sm) {
+  const CudaInfo& c = target.cuda;
+  const int64_t sms = std::max<int64_t>(c.sm_count, 1), group = static_cast<int64_t>(c.model.sms_per_gpc);
+  int64_t clusters = blocks == 2 ? c.clusters_of_2 : blocks == 4 ? c.clusters_of_4 : blocks == 8 ? c.clusters_of_8 : 0;
+  if (clusters == 0 && (blocks <= 1 || group == 0)) clusters = sms / std::max<int64_t>(blocks, 1);
+  if (clusters == 0) clusters = sms / group * (group / blocks) + sms % group / blocks;
+  return std::max<int64_t>(clusters * per_sm, 1);
 }
 
 uint64_t feature_hash(const Target& target) {

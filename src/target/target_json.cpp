@@ -61,6 +61,16 @@ void visit_cuda(Info& cuda, Fn&& fn) {
   fn("l2_bytes", cuda.l2_bytes, 1024);
   fn("memory_transaction_bytes", cuda.memory_transaction_bytes, 1);
   fn("launch_seconds", cuda.launch_seconds, 0);
+  fn("clusters_of_2", cuda.clusters_of_2, 0);
+  fn("clusters_of_4", cuda.clusters_of_4, 0);
+  fn("clusters_of_8", cuda.clusters_of_8, 0);
+}
+
+template <class Model, class Fn>
+void visit_sm_model(Model& model, Fn&& fn) {
+#define TCC_VISIT(field, value, least, meaning, source) fn(#field, model.field, least);
+  TCC_SM_MODEL(TCC_VISIT)
+#undef TCC_VISIT
 }
 
 template <class P, class Fn>
@@ -215,7 +225,14 @@ std::string check_cpu(const CpuInfo& cpu) {
 std::string check_cuda(const CudaInfo& cuda) {
   Checker check{{}, "cuda."};
   visit_cuda(cuda, check);
+  check.prefix = "cuda.model.";
+  visit_sm_model(cuda.model, check);
   if (!check.problem.empty()) return check.problem;
+  for (const auto& [name, share] : {std::pair{"copy_share", cuda.model.copy_share},
+                                    {"cache_share", cuda.model.cache_share},
+                                    {"small_cache_share", cuda.model.small_cache_share},
+                                    {"warp_matrix_share", cuda.model.warp_matrix_share}})
+    if (share > 1) return fmt::format("'cuda.model.{}' is {} but a share is at most 1", name, share);
   if (cuda.warp_size != 32) return "'cuda.warp_size' must be 32";
   if (!cuda.sm_suffix.empty() && cuda.sm_suffix != "a") return "'cuda.sm_suffix' must be \"\" or \"a\"";
   if (cuda.shared_per_block > cuda.shared_per_block_optin)
@@ -298,9 +315,15 @@ void read_cuda(Reader& reader, const Json& object, Target& t) {
   reader.read_object(
       "cuda", object, [&](auto&& fn) { visit_cuda(t.cuda, fn); },
       [&](const std::string& where, const std::string& key, const Json& value, std::vector<std::string>& known) {
-        known.push_back("features");
-        if (key != "features") return false;
-        reader.read_features(where, value, [&](auto&& fn) { visit_cuda_features(t.cuda.features, fn); });
+        for (const char* name : {"features", "model"}) known.push_back(name);
+        if (key == "features") {
+          reader.read_features(where, value, [&](auto&& fn) { visit_cuda_features(t.cuda.features, fn); });
+        } else if (key == "model") {
+          reader.read_object(
+              where, value, [&](auto&& fn) { visit_sm_model(t.cuda.model, fn); }, [](auto&&...) { return false; });
+        } else {
+          return false;
+        }
         return true;
       });
   const bool arch_given = object.is_object() && (object.contains("sm_arch") || object.contains("sm_suffix"));
@@ -390,6 +413,8 @@ std::string target_to_json(const Target& target) {
     json["cpu"]["features"] = features;
   } else {
     visit_cuda(target.cuda, [&](const char* name, const auto& member, double) { json["cuda"][name] = member; });
+    visit_sm_model(target.cuda.model,
+                   [&](const char* name, double member, double) { json["cuda"]["model"][name] = member; });
     visit_cuda_features(target.cuda.features, append);
     json["cuda"]["features"] = features;
   }

@@ -219,6 +219,51 @@ TEST_CASE("a target file may describe the core", "[target]") {
   CHECK_THAT(zero.error().message, Catch::Contains("'cpu.core.loads_per_cycle' is 0 but must be at least 0.1"));
 }
 
+TEST_CASE("a target file may describe how the analytical model counts", "[target]") {
+  auto t = target_from_json(
+      R"({"base": "h200", "name": "tuned", "cuda": {"clusters_of_4": 31, "model": {"memory_latency_ns": 620}}})");
+  if (!t) FAIL(t.error().message);
+  CHECK(t->cuda.model.memory_latency_ns == 620);
+  CHECK(t->cuda.model.warp_matrix_share == 0.63);  // that of the base
+  auto back = target_from_json(target_to_json(*t));
+  REQUIRE(back.has_value());
+  CHECK(*back == *t);
+  // A file from before there was a model has that of its architecture.
+  auto old = target_from_json(R"({"name": "old", "clock_hz": 2e9, "memory_bandwidth": 3e12, "memory_bytes": 48e9,
+      "cuda": {"sm_arch": 90, "sm_count": 132, "l2_bytes": 50000000}, "peak": {"fp32": 6e13}})");
+  if (!old) FAIL(old.error().message);
+  CHECK(old->cuda.model == find_target("h100")->cuda.model);
+  CHECK(find_target("a100")->cuda.model == SmModel{});
+  auto misspelt = target_from_json(R"({"base": "a100", "name": "x", "cuda": {"model": {"memory_latency": 5}}})");
+  REQUIRE_FALSE(misspelt.has_value());
+  CHECK_THAT(misspelt.error().message, Catch::Contains("unknown key 'cuda.model.memory_latency'; did you mean"));
+  auto share = target_from_json(R"({"base": "a100", "name": "x", "cuda": {"model": {"copy_share": 2}}})");
+  REQUIRE_FALSE(share.has_value());
+  CHECK_THAT(share.error().message, Catch::Contains("'cuda.model.copy_share' is 2 but a share is at most 1"));
+  for (const SmModelField& field : kSmModelFields) {
+    CAPTURE(field.name);
+    CHECK(SmModel{}.*field.value >= field.least);
+    CHECK_FALSE(field.meaning.empty());
+    CHECK_FALSE(field.source.empty());
+  }
+}
+
+TEST_CASE("clusters that run at a time follow the driver, else the formula", "[target]") {
+  Target t = *find_target("h200");
+  REQUIRE(t.cuda.sm_count == 132);
+  // Seven groups of 18 multiprocessors and one of 6: CUTLASS's get_max_cta_occupancy gives 116 blocks for clusters
+  // of 4.
+  CHECK(resident_clusters(t, 1) == 132);
+  CHECK(resident_clusters(t, 2) == 66);
+  CHECK(resident_clusters(t, 4) == 29);
+  CHECK(resident_clusters(t, 8) == 14);
+  CHECK(resident_clusters(t, 4, 2) == 58);
+  t.cuda.clusters_of_4 = 31;
+  CHECK(resident_clusters(t, 4) == 31);
+  CHECK(resident_clusters(t, 2) == 66);
+  CHECK(resident_clusters(*find_target("a100"), 1) == 108);
+}
+
 TEST_CASE("bad target files say what is wrong and where", "[target][errors]") {
   const std::pair<const char*, const char*> cases[] = {
       {"", "not JSON at byte"},

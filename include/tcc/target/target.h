@@ -9,6 +9,7 @@
 
 #include "tcc/support/result.h"
 #include "tcc/target/core_model.h"
+#include "tcc/target/sm_model.h"
 
 namespace tcc::target {
 
@@ -126,6 +127,10 @@ struct CudaInfo {
   int64_t l2_bytes = 0;
   int64_t memory_transaction_bytes = 32;  // one L2 sector
   double launch_seconds = 3e-6;           // cost of one kernel launch back to back (a nominal figure)
+  // Clusters of 2, 4 and 8 blocks that run at a time where each block takes a whole multiprocessor, as the driver says;
+  // 0: unknown, and resident_clusters() uses a formula.
+  int64_t clusters_of_2 = 0, clusters_of_4 = 0, clusters_of_8 = 0;
+  SmModel model;
   bool operator==(const CudaInfo&) const = default;
 };
 
@@ -168,6 +173,11 @@ Target host_target();
 // Limits and features of a compute capability (86 = 8.6); device sizes and rates are zero, for the caller to fill
 // from the device. An unknown capability takes the nearest older row and says so in `notes`; older than 3.7: error.
 Result<Target> cuda_target_for(int64_t sm_arch);
+
+// Clusters of `blocks` blocks that run at a time, `per_sm` blocks on a multiprocessor: what the driver said of this
+// device, else CUTLASS's formula (tile_scheduler_params.h, get_max_cta_occupancy): clusters do not span the groups of
+// model.sms_per_gpc multiprocessors, of which the last one may be smaller. At least 1. Only for kCuda.
+int64_t resident_clusters(const Target& target, int64_t blocks, int64_t per_sm = 1);
 
 // "sm_90a". Only for kCuda.
 std::string sm_name(const Target& target);
