@@ -54,7 +54,7 @@ endif()
 if(TARGET tcc-gpu-check AND TCC_NVRTC_INCLUDE)
   # Every step, in two parts.
   add_test(NAME gpu_check_dry_run COMMAND tcc-gpu-check --dry-run --to gemm --out ${CMAKE_CURRENT_BINARY_DIR}/gpu_check_dry_run.json)
-  add_test(NAME gpu_check_dry_run_operators COMMAND tcc-gpu-check --dry-run --from products --collect
+  add_test(NAME gpu_check_dry_run_operators COMMAND tcc-gpu-check --dry-run --from products
                                                     --out ${CMAKE_CURRENT_BINARY_DIR}/gpu_check_dry_run_operators.json)
   add_test(NAME gpu_check_needs_a_gpu COMMAND ${CMAKE_COMMAND} -E env CUDA_VISIBLE_DEVICES= $<TARGET_FILE:tcc-gpu-check>
                                               --out ${CMAKE_CURRENT_BINARY_DIR}/gpu_check_none.json)
@@ -145,14 +145,18 @@ if(TARGET tcc_emulation)
   target_link_libraries(tcc_fake_gpu PRIVATE tcc_emulation ${CMAKE_DL_LIBS})
   set_target_properties(tcc_fake_gpu PROPERTIES PREFIX "" OUTPUT_NAME libcuda SUFFIX .so.1 NO_SONAME ON
                                                 LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/fake_gpu)
-  # What gpu_check does on a device: only its sizes, from elementwise on, are too large for this one.
+  # What gpu_check does on a device, at small sizes.
   if(TARGET tcc-gpu-check AND TCC_NVRTC_INCLUDE)
     add_test(NAME gpu_check_on_the_fake_gpu COMMAND tcc-gpu-check --driver $<TARGET_FILE:tcc_fake_gpu> --to conformance
                                                     --out ${CMAKE_CURRENT_BINARY_DIR}/gpu_check_fake.json)
     set_tests_properties(gpu_check_on_the_fake_gpu PROPERTIES LABELS cli)
-    add_test(NAME gpu_check_on_the_fake_hopper COMMAND tcc-gpu-check --driver $<TARGET_FILE:tcc_fake_gpu> --to conformance
+    add_test(NAME gpu_check_on_the_fake_hopper COMMAND tcc-gpu-check --driver $<TARGET_FILE:tcc_fake_gpu>
                                                        --out ${CMAKE_CURRENT_BINARY_DIR}/gpu_check_hopper.json)
     set_tests_properties(gpu_check_on_the_fake_hopper PROPERTIES LABELS cli ENVIRONMENT FAKE_CUDA=arch=90)
+    add_test(NAME gpu_check_survives_faults
+             COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_SOURCE_DIR}/tools/gpu_check_test.py $<TARGET_FILE:tcc-gpu-check>
+                     $<TARGET_FILE:tcc_fake_gpu> ${CMAKE_CURRENT_BINARY_DIR})
+    set_tests_properties(gpu_check_survives_faults PROPERTIES LABELS cli)
   endif()
   foreach(name test_measure test_cli)
     if(TARGET ${name})

@@ -74,6 +74,7 @@ API void fake_cuda_configure(const char* text) {
     sscanf(word, "memory=%zu", &set.memory_bytes);
     sscanf(word, "gone=%255s", set.gone);
     sscanf(word, "ptx=%255s", set.ptx_folder);
+    sscanf(word, "hang=%63s", set.hang_name);
     sscanf(word, "crash=%63[^:]:%d", set.crash_name, &set.crash_code);
     if (strncmp(word, "kernels=", 8) == 0) set.code = dlopen(word + 8, RTLD_NOW | RTLD_LOCAL);
     if (sscanf(word, "fail=%63[^:]:%d:%d", set.fail_name, &set.fail_code, &set.fail_from) == 2) set.fail_from = 1;

@@ -10,6 +10,7 @@
 //                     (700, 702, 709 to 719) are returned by every later call, too.
 //   kernels=LIBRARY   code of kernels, functions of type void(void** parameters) by the kernels' symbols
 //   crash=PART:CODE   a kernel with PART in its symbol loses the CUDA context when it is executed
+//   hang=PART         a kernel with PART in its symbol never ends when it is executed
 //   ptx=FOLDER        a cubin for sm_90 whose kernels are those of a file *.sm_90*.ptx there is executed by that text
 //   gone=FILE         a call that `fail` makes fail leaves FILE, and where FILE is, a driver that starts has no device
 //

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "fake_cuda_state.h"
 
@@ -248,6 +249,7 @@ void run_launch(const work* w) {
     state.kernels[k].kernel(parameters);
   }
   if (set.crash_name[0] && strstr(w->f->name, set.crash_name)) return lose_context(set.crash_code);
+  while (set.hang_name[0] && strstr(w->f->name, set.hang_name)) sleep(1);
   void (*kernel)(void**) = NULL;
   if (set.code) *(void**)&kernel = dlsym(set.code, w->f->name);
   if (kernel) return kernel(parameters);

@@ -69,7 +69,7 @@ extern struct fake_settings {
   size_t memory_bytes;
   char fail_name[64];
   int fail_code, fail_from;
-  char crash_name[64], gone[256], ptx_folder[256];
+  char crash_name[64], hang_name[64], gone[256], ptx_folder[256];
   int crash_code;
   void* code;  // a library with kernels by their symbols
 } set;

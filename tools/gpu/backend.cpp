@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "gpu/cuda_blas.h"
 #include "tcc/codegen/cuda.h"
@@ -14,6 +15,9 @@
 
 namespace tcc::gpu_check {
 namespace {
+
+constexpr int64_t kWaitLimit = 2'000'000'000;  // ns: a wait for a barrier that lasts longer will not end
+constexpr int64_t kSmallCopyBytes = 1 << 20;
 
 std::vector<Row> target_facts(const target::Target& t) {
   const auto number = [](int64_t v) { return static_cast<double>(v); };
@@ -150,16 +154,11 @@ class DeviceBackend final : public Backend {
  public:
   Result<void> start(int ordinal, const std::string& cublas, const std::string& driver) {
     TCC_TRY(device_, runtime::CudaDevice::open(ordinal, driver));
-    auto blas = CudaBlas::open(device_->stream(), cublas);
-    if (blas)
-      blas_ = std::move(*blas);
-    else if (!cublas.empty())
-      return tl::unexpected<Error>(std::move(blas).error());
-    else
-      fmt::print(stderr, "gpu_check: no cuBLAS to measure beside: {}\n", blas.error().message);
+    cublas_ = cublas;
     return {};
   }
   bool is_device() const override { return true; }
+  bool is_small() const override { return device_->facts().takes_ptx_only; }
   std::string machine() const override { return device_->facts().name; }
   const target::Target& target() const override { return device_->target(); }
   std::vector<Row> facts() const override {
@@ -172,7 +171,8 @@ class DeviceBackend final : public Backend {
   }
   std::string peer_name() const override { return blas_ != nullptr ? fmt::format("cuBLAS {}", blas_->version()) : ""; }
   Result<double> copy_rate() override {
-    const int64_t bytes = std::min<int64_t>(int64_t{1} << 30, device_->facts().free_bytes / 4);
+    const int64_t bytes =
+        is_small() ? kSmallCopyBytes : std::min<int64_t>(int64_t{1} << 30, device_->facts().free_bytes / 4);
     TCC_TRY(runtime::CudaBuffer from, device_->allocate(bytes));
     TCC_TRY(runtime::CudaBuffer to, device_->allocate(bytes));
     TCC_TRY_VOID(device_->fill(from, 0x5a));
@@ -185,15 +185,20 @@ class DeviceBackend final : public Backend {
     return rates[rates.size() / 2];
   }
   Result<std::unique_ptr<Session>> open(const ir::Kernel&, const codegen::Artifact& artifact) override {
+    TCC_TRY_VOID(find_blas());
     auto session = std::make_unique<DeviceSession>(*device_, blas_.get());
     TCC_TRY_VOID(session->start(artifact));
     return std::unique_ptr<Session>(std::move(session));
   }
-  Result<std::unique_ptr<Program>> load(const ir::Kernel& lowered, const std::string& nvrtc) override {
+  Result<codegen::Artifact> compile(const ir::Kernel& lowered, const CodeRequest& request) const override {
     codegen::CudaOptions options;
-    options.nvrtc_library = nvrtc;
-    options.want_ptx = device_->facts().takes_ptx_only;
-    TCC_TRY(codegen::Artifact artifact, codegen::compile_cuda(lowered, device_->target(), options));
+    options.prefix = request.prefix;
+    options.nvrtc_library = request.nvrtc;
+    options.want_ptx = is_small();
+    if (!is_small()) options.wait_limit = kWaitLimit;  // an emulated device finds out by itself
+    return codegen::compile_cuda(lowered, device_->target(), options);
+  }
+  Result<std::unique_ptr<Program>> load(codegen::Artifact artifact) override {
     auto program = std::make_unique<DeviceProgram>(*device_, std::move(artifact));
     TCC_TRY_VOID(program->start());
     return std::unique_ptr<Program>(std::move(program));
@@ -201,7 +206,22 @@ class DeviceBackend final : public Backend {
   runtime::CudaDevice* device() override { return device_.get(); }
 
  private:
+  // Opens cuBLAS once. Error: it was named, and does not load.
+  Result<void> find_blas() {
+    if (std::exchange(looked_for_blas_, true)) return {};
+    auto blas = CudaBlas::open(device_->stream(), cublas_);
+    if (blas)
+      blas_ = std::move(*blas);
+    else if (!cublas_.empty())
+      return tl::unexpected<Error>(std::move(blas).error());
+    else
+      fmt::print("absent: cuBLAS: {}\n", blas.error().message);
+    return {};
+  }
+
   std::unique_ptr<runtime::CudaDevice> device_;
+  std::string cublas_;
+  bool looked_for_blas_ = false;
   std::unique_ptr<CudaBlas> blas_;  // uses the device's stream: goes first
 };
 
@@ -286,6 +306,7 @@ class DryBackend final : public Backend {
  public:
   explicit DryBackend(target::Target target) : target_(std::move(target)) {}
   bool is_device() const override { return false; }
+  bool is_small() const override { return true; }
   std::string machine() const override { return fmt::format("no device: {} by interpreter", target_.name); }
   const target::Target& target() const override { return target_; }
   std::vector<Row> facts() const override { return target_facts(target_); }
@@ -301,11 +322,14 @@ class DryBackend final : public Backend {
   Result<std::unique_ptr<Session>> open(const ir::Kernel& kernel, const codegen::Artifact&) override {
     return std::unique_ptr<Session>(std::make_unique<InterpSession>(kernel));
   }
-  Result<std::unique_ptr<Program>> load(const ir::Kernel& lowered, const std::string& nvrtc) override {
-    codegen::CudaOptions options;
-    options.nvrtc_library = nvrtc;
-    options.want_ptx = true;
-    TCC_TRY(codegen::Artifact artifact, codegen::compile_cuda(lowered, target_, options));
+  Result<codegen::Artifact> compile(const ir::Kernel& lowered, const CodeRequest& request) const override {
+    return codegen::compile_cuda(lowered, target_, {.prefix = request.prefix, .nvrtc_library = request.nvrtc});
+  }
+  Result<codegen::Artifact> loadable(const ir::Kernel& lowered, const CodeRequest& request) const override {
+    return codegen::compile_cuda(lowered, target_,
+                                 {.prefix = request.prefix, .nvrtc_library = request.nvrtc, .want_ptx = true});
+  }
+  Result<std::unique_ptr<Program>> load(codegen::Artifact artifact) override {
     return std::unique_ptr<Program>(std::make_unique<MachineProgram>(std::move(artifact)));
   }
 

@@ -47,10 +47,18 @@ class Program {
   virtual const codegen::Artifact& artifact() const = 0;
 };
 
+// How a kernel is compiled.
+struct CodeRequest {
+  std::string prefix;  // of the kernels' names
+  std::string nvrtc;   // "" = the system's
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
   virtual bool is_device() const = 0;
+  // Kernels run in software: sizes are small, times say nothing.
+  virtual bool is_small() const = 0;
   virtual std::string machine() const = 0;
   virtual const target::Target& target() const = 0;
   virtual std::vector<Row> facts() const = 0;
@@ -60,9 +68,16 @@ class Backend {
   // All parameters are f32; the last one is the output.
   virtual Result<std::unique_ptr<Session>> open(const ir::Kernel& kernel, const codegen::Artifact& artifact) = 0;
 
-  // Of any parameters, at Stage::kLowered. On a device as machine code; in a dry run as PTX, by a machine for it, whose
-  // findings (races, accesses beyond a buffer) are errors.
-  virtual Result<std::unique_ptr<Program>> load(const ir::Kernel& lowered, const std::string& nvrtc) = 0;
+  // Code that this backend runs, of a kernel at Stage::kLowered. On a device a wait for a barrier traps after two
+  // seconds. Safe to call from several threads at once.
+  virtual Result<codegen::Artifact> compile(const ir::Kernel& lowered, const CodeRequest& request) const = 0;
+  // Code made by loadable(), of any parameters. On a device it is machine code; in a dry run PTX, run by a machine for
+  // it, whose findings (races, accesses beyond a buffer) are errors.
+  virtual Result<std::unique_ptr<Program>> load(codegen::Artifact artifact) = 0;
+  // The code that load() takes: compile()'s on a device, PTX in a dry run. Safe to call from several threads at once.
+  virtual Result<codegen::Artifact> loadable(const ir::Kernel& lowered, const CodeRequest& request) const {
+    return compile(lowered, request);
+  }
   // A stream for libraries to measure beside, and the time of what they enqueue on it; nullptr: none.
   virtual runtime::CudaDevice* device() { return nullptr; }
 

@@ -1,15 +1,12 @@
 #include "gpu/child.h"
 
-#include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <cmath>
 #include <cstring>
 
 #include "tcc/support/files.h"
@@ -17,56 +14,57 @@
 extern char** environ;
 
 namespace tcc::gpu_check {
+namespace {
 
-Result<ChildOutcome> run_child(const std::vector<std::string>& words, const std::string& input, double seconds) {
-  int to[2], from[2];
-  if (pipe2(to, O_CLOEXEC) != 0) return environment_error("pipe: {}", std::strerror(errno));
-  if (pipe2(from, O_CLOEXEC) != 0) {
-    close(to[0]), close(to[1]);
-    return environment_error("pipe: {}", std::strerror(errno));
-  }
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, to[0], 0);
-  posix_spawn_file_actions_adddup2(&actions, from[1], 1);
+constexpr useconds_t kPollMicroseconds = 5000;
+volatile sig_atomic_t group = 0;  // of the child that runs
+
+void end_group(int signal_number) {
+  if (group > 0) kill(-static_cast<pid_t>(group), SIGKILL);
+  signal(signal_number, SIG_DFL);
+  raise(signal_number);
+}
+
+}  // namespace
+
+Result<ChildEnd> run_child(const std::vector<std::string>& words, double seconds) {
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+  posix_spawnattr_setpgroup(&attributes, 0);
   std::vector<char*> argv;
   for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
+  // The child's group does not get the terminal's Ctrl-C: this process passes it on.
+  signal(SIGINT, end_group);
+  signal(SIGTERM, end_group);
   pid_t pid = -1;
-  const int code = posix_spawnp(&pid, argv[0], &actions, nullptr, argv.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  close(to[0]), close(from[1]);
-  if (code != 0) {
-    close(to[1]), close(from[0]);
-    return environment_error("'{}' cannot be started: {}", words[0], std::strerror(code));
-  }
-  signal(SIGPIPE, SIG_IGN);  // a child need not read its input
-  // The input is shorter than a pipe holds.
-  if (write(to[1], input.data(), input.size()) < 0 && errno != EPIPE) kill(pid, SIGKILL);
-  close(to[1]);
-  ChildOutcome outcome;
-  Stopwatch watch;
-  while (true) {
-    pollfd wait{from[0], POLLIN, 0};
-    const double left = seconds - watch.seconds();
-    const int ready = left > 0 ? poll(&wait, 1, static_cast<int>(std::min(std::ceil(left * 1e3), 1e9))) : 0;
-    if (ready < 0 && errno == EINTR) continue;
-    if (ready == 0) {
-      outcome.timed_out = true;
-      kill(pid, SIGKILL);
-      break;
-    }
-    char buffer[4096];
-    const ssize_t got = read(from[0], buffer, sizeof buffer);
-    if (got <= 0) break;
-    outcome.out.append(buffer, static_cast<size_t>(got));
-  }
-  close(from[0]);
+  const int code = posix_spawn(&pid, argv[0], nullptr, &attributes, argv.data(), environ);
+  posix_spawnattr_destroy(&attributes);
+  if (code != 0) return environment_error("'{}' cannot be started: {}", words[0], std::strerror(code));
+  group = pid;
+  ChildEnd end;
+  const Stopwatch watch;
   int status = 0;
-  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  while (true) {
+    const pid_t got = waitpid(pid, &status, WNOHANG);
+    if (got == pid || (got < 0 && errno != EINTR)) break;
+    if (!end.timed_out && watch.seconds() > seconds) {
+      end.timed_out = true;
+      kill(-pid, SIGKILL);
+    }
+    usleep(kPollMicroseconds);
   }
-  outcome.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
-  return outcome;
+  group = 0;
+  kill(-pid, SIGKILL);  // what it has left behind
+  end.seconds = watch.seconds();
+  end.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+  end.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+  return end;
+}
+
+void end_with_parent() {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
 }
 
 }  // namespace tcc::gpu_check

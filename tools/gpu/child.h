@@ -1,4 +1,4 @@
-// Other programs, run by gpu_check: tcc itself, Python.
+// Steps of gpu_check as processes of their own: a fault of a device loses the context of one process only.
 #pragma once
 
 #include <string>
@@ -8,13 +8,17 @@
 
 namespace tcc::gpu_check {
 
-struct ChildOutcome {
-  int exit_code = -1;  // -signal when a signal ended it
-  bool timed_out = false;
-  std::string out;
+struct ChildEnd {
+  int exit_code = 0;
+  int signal = 0;          // that ended it, 0: none
+  bool timed_out = false;  // it was ended after its time
+  double seconds = 0;
 };
-// Runs words[0] (a path, or a name found by PATH) with `input` on its standard input; its standard error is this
-// program's. Ended after `seconds`. Error: it cannot be started.
-Result<ChildOutcome> run_child(const std::vector<std::string>& words, const std::string& input, double seconds);
+// Runs words[0] (a path) with this program's standard streams, in a process group of its own. After `seconds` the whole
+// group is killed. Error: it cannot be started.
+Result<ChildEnd> run_child(const std::vector<std::string>& words, double seconds);
+
+// For the child: it ends when its parent does.
+void end_with_parent();
 
 }  // namespace tcc::gpu_check

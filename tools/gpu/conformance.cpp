@@ -15,6 +15,7 @@
 #include "tcc/ir/text.h"
 #include "tcc/runtime/cuda_device.h"
 #include "tcc/support/check.h"
+#include "tcc/support/parallel.h"
 
 namespace tcc::gpu_check {
 
@@ -375,8 +376,14 @@ std::vector<interp::TensorData> make_params(const Kernel& kernel, uint64_t seed)
   return params;
 }
 
+struct PreparedTrial {
+  Kernel kernel;
+  Result<codegen::Artifact> code;
+};
+
 // "" when the backend and the interpreter agree.
-Result<std::string> try_kernel(Run& run, const Kernel& kernel) {
+Result<std::string> try_kernel(Run& run, PreparedTrial& trial) {
+  const Kernel& kernel = trial.kernel;
   std::vector<interp::TensorData> expected = make_params(kernel, 1);
   std::vector<interp::TensorData> actual = expected;
   std::vector<interp::TensorData*> pointers;
@@ -385,7 +392,8 @@ Result<std::string> try_kernel(Run& run, const Kernel& kernel) {
   races.check_races = true;
   const interp::Report report = interp::run(kernel, pointers, races);
   if (!report.ok()) return environment_error("the interpreter reports:\n{}", report.text());
-  TCC_TRY(auto program, run.backend.load(kernel, run.options.nvrtc));
+  TCC_TRY(codegen::Artifact artifact, std::move(trial.code));
+  TCC_TRY(auto program, run.backend.load(std::move(artifact)));
   TCC_TRY_VOID(program->run(actual));
   ++run.tests;
   for (size_t p = 0; p < actual.size(); ++p)
@@ -403,20 +411,43 @@ bool is_unknown(Run& run, const Error& error) {
   return device->facts().takes_ptx_only && !device->lost() && device->last_error() == kInvalidPtx;
 }
 
+bool is_tried(Run& run, const Instruction& row) {
+  return !row.ptx.empty() && has_feature(run.backend.target().cuda.features, row.feature);
+}
+
+// The trials of every row of the table, compiled on all cores.
+std::vector<std::vector<PreparedTrial>> prepare_trials(Run& run) {
+  const std::span<const Instruction> table = instruction_table();
+  std::vector<std::vector<PreparedTrial>> trials(table.size());
+  std::vector<PreparedTrial*> all;
+  for (size_t i = 0; i < table.size(); ++i) {
+    if (!is_tried(run, table[i])) continue;
+    for (Kernel& kernel : trials_of(static_cast<int32_t>(i)))
+      trials[i].push_back({std::move(kernel), environment_error("not compiled")});
+    for (PreparedTrial& trial : trials[i]) all.push_back(&trial);
+  }
+  ThreadPool pool(static_cast<int>(target::host_target().cpu.threads));
+  parallel_for(&pool, std::ssize(all), [&](int64_t n) {
+    PreparedTrial& trial = *all[static_cast<size_t>(n)];
+    trial.code = run.backend.loadable(trial.kernel, run.code());
+  });
+  return trials;
+}
+
 }  // namespace
 
 Result<void> conformance(Run& run) {
   const std::span<const Instruction> table = instruction_table();
   int right = 0, wrong = 0;
   std::vector<std::string> untried, unknown;  // unknown: to the machine for PTX of a dry run
+  std::vector<std::vector<PreparedTrial>> trials = prepare_trials(run);
   for (size_t i = 0; i < table.size(); ++i) {
     const Instruction& row = table[i];
-    if (row.ptx.empty() || !has_feature(run.backend.target().cuda.features, row.feature)) continue;
-    const std::vector<Kernel> kernels = trials_of(static_cast<int32_t>(i));
-    if (kernels.empty() && !is_part_of_another(row)) untried.emplace_back(row.name);
-    bool good = !kernels.empty();
-    for (const Kernel& kernel : kernels) {
-      auto text = try_kernel(run, kernel);
+    if (!is_tried(run, row)) continue;
+    if (trials[i].empty() && !is_part_of_another(row)) untried.emplace_back(row.name);
+    bool good = !trials[i].empty();
+    for (PreparedTrial& trial : trials[i]) {
+      auto text = try_kernel(run, trial);
       if (text && text->empty()) continue;
       good = false;
       if (!text && is_unknown(run, text.error())) {

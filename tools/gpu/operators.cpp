@@ -2,12 +2,14 @@
 // timed, and the fastest is the row. On a device the sizes are real ones, and programs of one task are checked against
 // each other; small tasks of every kind are checked against the naive kernel (correctness).
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <set>
 
 #include "gpu/cuda_blas.h"
 #include "gpu/cuda_dnn.h"
+#include "gpu/preparation.h"
 #include "gpu/programs.h"
 #include "gpu/run.h"
 #include "sample_tasks.h"
@@ -26,7 +28,6 @@ struct Case {
   double work = 0;  // of the real task: operations, or bytes that have to move
   std::string unit = "GFLOP/s";
   double tolerance = 1e-3;  // of the largest output
-  bool tf32 = false;
 };
 
 Tensors make_params(const ir::Kernel& kernel, bool integers) {
@@ -44,19 +45,48 @@ Tensors make_params(const ir::Kernel& kernel, bool integers) {
   return params;
 }
 
-// "" when all outputs agree within `tolerance` of the largest one.
+// The elements as floats. Outputs of tens of millions of elements are compared, so the loops are over whole arrays.
+std::vector<float> floats_of(const interp::TensorData& tensor) {
+  const auto n = static_cast<size_t>(tensor.size());
+  std::vector<float> values(n);
+  if (tensor.type == ir::Type::kF32) {
+    std::memcpy(values.data(), tensor.bytes.data(), n * sizeof(float));
+  } else if (tensor.type == ir::Type::kBF16) {
+    const auto* from = reinterpret_cast<const uint16_t*>(tensor.bytes.data());
+    for (size_t i = 0; i < n; ++i) values[i] = std::bit_cast<float>(static_cast<uint32_t>(from[i]) << 16);
+  } else if (tensor.type == ir::Type::kF16) {
+    const auto* from = reinterpret_cast<const _Float16*>(tensor.bytes.data());
+    for (size_t i = 0; i < n; ++i) values[i] = static_cast<float>(from[i]);
+  } else {
+    for (size_t i = 0; i < n; ++i) values[i] = static_cast<float>(tensor.at(static_cast<int64_t>(i)));
+  }
+  return values;
+}
+
+// "" when x and y agree within `tolerance` of the largest element of y.
+std::string difference(const interp::TensorData& got, const interp::TensorData& expected, double tolerance) {
+  const std::vector<float> x = floats_of(got), y = floats_of(expected);
+  float largest = 0;
+  for (float v : y) largest = std::max(largest, std::fabs(v));
+  const float bound = static_cast<float>(tolerance) * largest;
+  size_t wrong = 0;
+  for (size_t i = 0; i < y.size(); ++i) wrong += !(std::fabs(x[i] - y[i]) <= bound);
+  if (wrong == 0) return "";
+  size_t first = 0;
+  while (std::fabs(x[first] - y[first]) <= bound) ++first;
+  return fmt::format("{} of {} elements are wrong, the first is [{}]: {}, not {}", wrong, y.size(), first, x[first],
+                     y[first]);
+}
+
+// "" when all outputs agree.
 std::string difference(const ir::Kernel& kernel, const Tensors& got, const Tensors& expected, double tolerance) {
   size_t p = 0;
   for (const ir::Buffer* buffer : kernel.buffers) {
     if (buffer->role == ir::BufferRole::kTemp) continue;
-    const interp::TensorData &x = got[p], &y = expected[p];
+    const std::string text =
+        buffer->role == ir::BufferRole::kOutput ? difference(got[p], expected[p], tolerance) : std::string();
+    if (!text.empty()) return fmt::format("parameter {}: {}", p, text);
     ++p;
-    if (buffer->role != ir::BufferRole::kOutput) continue;
-    double largest = 0;
-    for (int64_t i = 0; i < y.size(); ++i) largest = std::max(largest, std::fabs(y.at(i)));
-    for (int64_t i = 0; i < y.size(); ++i)
-      if (!(std::fabs(x.at(i) - y.at(i)) <= tolerance * largest))
-        return fmt::format("parameter {} [{}] is {}, not {}", p - 1, i, x.at(i), y.at(i));
   }
   return "";
 }
@@ -77,37 +107,76 @@ tl::unexpected<Error> lost(const std::string& name) {
                     "look at the program above; go on with --from the next step");
 }
 
-// Median over rounds of about 20 ms each.
-Result<double> time_program(Run& run, const std::function<Result<double>(int)>& time) {
+// Launches of a round of about 20 ms.
+Result<int> launches_of(Run& run, const std::function<Result<double>(int)>& time) {
   TCC_TRY(double once, time(1));
-  if (!run.backend.is_device()) return once;
+  if (run.backend.is_small()) return 1;
   TCC_TRY(once, time(3));
-  const int count = static_cast<int>(std::clamp(0.02 / std::max(once, 1e-7), 1.0, 2000.0));
+  return static_cast<int>(std::clamp(0.02 / std::max(once, 1e-7), 1.0, 2000.0));
+}
+
+constexpr int kRounds = 7;
+
+Result<double> time_program(Run& run, Program& program) {
+  const auto time = [&](int count) { return program.time(count); };
+  TCC_TRY(const int count, launches_of(run, time));
   std::vector<double> rounds;
-  for (int round = 0; round < 7; ++round) {
+  for (int round = 0; round < (run.backend.is_small() ? 1 : kRounds); ++round) {
     TCC_TRY(const double seconds, time(count));
     rounds.push_back(seconds);
   }
   return median(rounds);
 }
 
+// A library's work on a case, over buffers of its own with the same data.
+struct Peer {
+  std::string name;
+  std::function<Result<void>(runtime::CudaDevice&, const Tensors& params)> prepare;
+  std::function<Result<void>()> enqueue;
+  std::function<Result<void>(runtime::CudaDevice&, Tensors& params)> fetch;  // the output
+};
+
+struct InTurns {
+  double own = 0, peer = 0;
+};
+// Medians over rounds in which the program and the library take turns: the device is as hot for the one as for the
+// other.
+Result<InTurns> time_in_turns(Run& run, Program& program, const Peer& peer) {
+  runtime::CudaDevice& device = *run.backend.device();
+  const auto own = [&](int count) { return program.time(count); };
+  const auto other = [&](int count) -> Result<double> {
+    TCC_TRY(const double seconds, device.time(count, peer.enqueue));
+    return seconds / count;
+  };
+  TCC_TRY(const int own_count, launches_of(run, own));
+  TCC_TRY(const int other_count, launches_of(run, other));
+  std::vector<double> own_rounds, other_rounds;
+  for (int round = 0; round < kRounds; ++round) {
+    TCC_TRY(const double mine, own(own_count));
+    TCC_TRY(const double theirs, other(other_count));
+    own_rounds.push_back(mine);
+    other_rounds.push_back(theirs);
+  }
+  return InTurns{median(own_rounds), median(other_rounds)};
+}
+
 struct Best {
   double seconds = 0;
   size_t rank = 0, programs = 0;
+  std::unique_ptr<Program> program;
+  Tensors params;  // with its outputs
 };
 
-// Compiles, checks and times the task's programs. The first that works is what the others must agree with, unless there
-// is a reference. Wrong ones are failures; seconds is 0 when none works.
-Result<Best> try_programs(Run& run, const std::string& name, const task::Task& task, const Tensors& inputs,
-                          const Tensors* reference, double tolerance, bool tf32) {
-  const bool device = run.backend.is_device();
-  const std::vector<RankedProgram> programs =
-      rank_programs(task, run.backend.target(), device ? 2000 : 48, device ? 8 : 2, tf32);
+// Loads, checks and times the item's programs. The first that works is what the others must agree with, unless there is
+// a reference. Wrong ones are failures; seconds is 0 when none works.
+Result<Best> try_programs(Run& run, const std::string& name, Preparation& ahead, size_t item, const Tensors& inputs,
+                          const Tensors* reference, double tolerance) {
+  const std::vector<RankedProgram>& programs = ahead.programs(item);
   if (programs.empty()) run.fail(fmt::format("{}: no program of its design spaces is legal", name));
   Best best;
-  Tensors first;
   for (size_t i = 0; i < programs.size() && (i == 0 || !run.out_of_time()); ++i) {
-    auto program = run.backend.load(programs[i].lowered, run.options.nvrtc);
+    Result<codegen::Artifact> code = ahead.code(item, i);
+    auto program = code ? run.backend.load(std::move(*code)) : tl::make_unexpected(code.error());
     Tensors params = inputs;
     Result<void> ran = program ? (*program)->run(params) : Result<void>(tl::make_unexpected(program.error()));
     if (!ran) {
@@ -116,56 +185,83 @@ Result<Best> try_programs(Run& run, const std::string& name, const task::Task& t
       continue;
     }
     ++run.tests;
-    const Tensors* expected = reference != nullptr ? reference : first.empty() ? nullptr : &first;
+    const Tensors* expected = reference != nullptr ? reference : best.params.empty() ? nullptr : &best.params;
     const std::string wrong = expected == nullptr ? "" : difference(programs[i].lowered, params, *expected, tolerance);
     if (!wrong.empty()) {
       run.fail(fmt::format("{} program {}: {}", name, i, wrong));
       continue;
     }
-    if (first.empty()) first = params;
-    TCC_TRY(const double seconds, time_program(run, [&](int count) { return (*program)->time(count); }));
+    if (best.params.empty()) best.params = std::move(params);
+    TCC_TRY(const double seconds, time_program(run, **program));
     ++best.programs;
-    if (best.seconds == 0 || seconds < best.seconds) best.seconds = seconds, best.rank = i;
+    if (best.seconds == 0 || seconds < best.seconds)
+      best.seconds = seconds, best.rank = i, best.program = std::move(*program);
   }
   return best;
 }
 
-using Peer = std::function<Result<std::optional<double>>()>;  // seconds, where there is a library
+// Times of the best program beside the library's, whose output must be the same.
+Result<InTurns> beside_library(Run& run, const Case& c, Best& best, const Peer& peer) {
+  runtime::CudaDevice& device = *run.backend.device();
+  TCC_TRY_VOID(peer.prepare(device, best.params));
+  TCC_TRY(const InTurns times, time_in_turns(run, *best.program, peer));
+  Tensors theirs = best.params;
+  TCC_TRY_VOID(peer.fetch(device, theirs));
+  const std::string wrong = difference(c.real.kernel, best.params, theirs, c.tolerance);
+  if (!wrong.empty()) run.fail(fmt::format("{} beside {}: {}", c.name, peer.name, wrong));
+  return times;
+}
 
-Result<void> table_case(Run& run, const Case& c, const std::string& peer_name = {}, const Peer& peer = {}) {
-  const bool device = run.backend.is_device();
-  const task::Task& task = device ? c.real : c.dry;
+Result<void> table_case(Run& run, const Case& c, Preparation& ahead, size_t item, const Peer* peer) {
+  const bool small = run.backend.is_small();
+  const task::Task& task = small ? c.dry : c.real;
   const Tensors inputs = make_params(task.kernel, false);
   std::optional<Tensors> reference;
-  if (!device) {
+  if (small) {
     TCC_TRY(reference, naive_result(task.kernel, inputs));
   }
-  TCC_TRY(const Best best,
-          try_programs(run, c.name, task, inputs, reference ? &*reference : nullptr, c.tolerance, c.tf32));
+  TCC_TRY(Best best, try_programs(run, c.name, ahead, item, inputs, reference ? &*reference : nullptr, c.tolerance));
   if (best.seconds == 0) return {};
   // In a dry run the work is that of the small task, in proportion to its arithmetic.
-  const double work = device ? c.work : c.work * std::max(c.dry.flops, 1.0) / std::max(c.real.flops, 1.0);
+  const double work = small ? c.work * std::max(c.dry.flops, 1.0) / std::max(c.real.flops, 1.0) : c.work;
   Row row{c.name, work * 1e-9 / best.seconds, c.unit, "", 0};
-  if (peer && device) {
-    auto seconds = peer();
-    if (!seconds) run.fail(fmt::format("{} by {}: {}", c.name, peer_name, text_of(seconds.error())));
-    if (seconds && *seconds) row.peer = peer_name, row.peer_value = work * 1e-9 / **seconds;
+  if (peer != nullptr) {
+    auto times = beside_library(run, c, best, *peer);
+    if (!times) run.fail(fmt::format("{} by {}: {}", c.name, peer->name, text_of(times.error())));
+    if (times) row = {c.name, work * 1e-9 / times->own, c.unit, peer->name, work * 1e-9 / times->peer};
   } else if (c.unit == "GB/s" && run.copy_rate > 0) {
     row.peer = "copy", row.peer_value = run.copy_rate * 1e-9;
   }
   TCC_TRY_VOID(run.row(row));
+  TCC_TRY_VOID(run.row({c.name + ".predicted", ahead.programs(item)[best.rank].seconds * 1e6, "us", "", 0}));
   return run.row(
       {c.name + ".rank", static_cast<double>(best.rank + 1), fmt::format("of {} by model", best.programs), "", 0});
 }
 
+// Ranks and compiles the cases' programs, of their small tasks where kernels run in software.
+std::unique_ptr<Preparation> prepare(Run& run, const std::vector<const task::Task*>& tasks, size_t count, bool tf32) {
+  const bool small = run.backend.is_small();
+  return std::make_unique<Preparation>(
+      tasks.size(),
+      [&run, tasks, small, count, tf32](size_t i) {
+        return rank_programs(*tasks[i], run.backend.target(), small ? 48 : 2000, count, tf32);
+      },
+      [&run](const ir::Kernel& lowered) { return run.backend.loadable(lowered, run.code()); },
+      static_cast<int>(target::host_target().cpu.threads) - 1);
+}
+
 // Runs the cases while there is time; one that cannot run is a failure, a lost device the end.
-Result<void> all_cases(Run& run, const std::vector<Case>& cases, const std::string& peer_name = {},
-                       const std::function<Peer(size_t)>& peer = {}) {
-  std::set<std::string> seen;
+Result<void> all_cases(Run& run, std::vector<Case> cases, const std::vector<Peer>& peers = {}) {
+  const bool small = run.backend.is_small();
+  if (small) {  // where cases differ in their real sizes only, one of them says all that a small task can
+    std::set<std::string> seen;
+    std::erase_if(cases, [&](const Case& c) { return !seen.insert(c.dry.key).second; });
+  }
+  std::vector<const task::Task*> tasks;
+  for (const Case& c : cases) tasks.push_back(small ? &c.dry : &c.real);
+  const auto ahead = prepare(run, tasks, small ? 2 : 8, false);
   for (size_t i = 0; i < cases.size() && !run.out_of_time(); ++i) {
-    // Where cases differ in their real sizes only, one of them says all that a dry run can.
-    if (!run.backend.is_device() && !seen.insert(cases[i].dry.key).second) continue;
-    auto done = table_case(run, cases[i], peer_name, peer ? peer(i) : Peer());
+    auto done = table_case(run, cases[i], *ahead, i, small || peers.empty() ? nullptr : &peers[i]);
     if (!done && device_is_lost(run)) return done;
     if (!done) run.fail(fmt::format("{}: {}", cases[i].name, text_of(done.error())));
   }
@@ -183,25 +279,39 @@ double bytes_of(const task::Task& task) {
   return bytes;
 }
 
-// Device memory for a library's matrices or tensors; contents do not matter to its time beyond being finite.
+// Device memory for a library's matrices or tensors, with the case's own data: constant data would draw less power and
+// clock higher.
 struct PeerMemory {
   std::vector<runtime::CudaBuffer> buffers;
+  Result<void> add(runtime::CudaDevice& device, const interp::TensorData& tensor) {
+    TCC_TRY(runtime::CudaBuffer buffer, device.allocate(static_cast<int64_t>(tensor.bytes.size())));
+    TCC_TRY_VOID(device.upload(buffer, tensor.bytes));
+    buffers.push_back(std::move(buffer));
+    return {};
+  }
   Result<void> add(runtime::CudaDevice& device, int64_t bytes) {
     TCC_TRY(runtime::CudaBuffer buffer, device.allocate(bytes));
-    TCC_TRY_VOID(device.fill(buffer, 0x3c));
     buffers.push_back(std::move(buffer));
     return {};
   }
   uint64_t at(size_t i) const { return buffers[i].address(); }
 };
 
-Result<std::optional<double>> time_library(Run& run, const std::function<Result<void>()>& enqueue) {
-  runtime::CudaDevice& device = *run.backend.device();
-  TCC_TRY(const double seconds, time_program(run, [&](int count) -> Result<double> {
-            TCC_TRY(const double all, device.time(count, enqueue));
-            return all / count;
-          }));
-  return std::optional(seconds);
+// A peer over the case's parameters, two inputs and the output.
+Peer make_peer(const std::string& name, const std::shared_ptr<PeerMemory>& memory,
+               std::function<Result<void>()> enqueue) {
+  Peer peer;
+  peer.name = name;
+  peer.prepare = [memory](runtime::CudaDevice& device, const Tensors& params) -> Result<void> {
+    memory->buffers.clear();
+    for (const interp::TensorData& tensor : params) TCC_TRY_VOID(memory->add(device, tensor));
+    return {};
+  };
+  peer.enqueue = std::move(enqueue);
+  peer.fetch = [memory](runtime::CudaDevice& device, Tensors& params) {
+    return device.download(params.back().bytes, memory->buffers.at(params.size() - 1));
+  };
+  return peer;
 }
 
 struct Product {
@@ -225,9 +335,12 @@ task::Task norm_task(int64_t rows, int64_t columns) {
 
 }  // namespace
 
-Result<void> correctness(Run& run) {
+namespace {
+
+// Small tasks of every kind.
+std::vector<task::Task> small_tasks() {
   const auto half = DType::kF16, brain = DType::kBF16;
-  std::vector<task::Task> tasks = {
+  return {
       task::make_gemm({.m = 64, .n = 48, .k = 40}),
       task::make_gemm({.m = 33, .n = 67, .k = 41, .bias = true, .relu = true, .trans_b = true}),
       task::make_gemm({.m = 1, .n = 48, .k = 40, .constant_weights = true}),
@@ -252,18 +365,41 @@ Result<void> correctness(Run& run) {
       task::make_reduction({7, 6}, {0}, graph::Op::kReduceMax),
       norm_task(6, 20),
       task::make_attention({.heads = 2, .queries = 7, .keys = 11, .depth = 5, .mask = true})};
+}
+
+std::vector<const task::Task*> pointers_to(const std::vector<task::Task>& tasks) {
+  std::vector<const task::Task*> pointers;
+  for (const task::Task& task : tasks) pointers.push_back(&task);
+  return pointers;
+}
+
+// Tries up to `count` programs of each task against the naive kernel.
+Result<void> check_tasks(Run& run, const std::vector<task::Task>& tasks, size_t count, const std::string& row) {
+  const auto ahead = prepare(run, pointers_to(tasks), count, false);
   size_t right = 0;
-  for (const task::Task& task : tasks) {
-    if (run.out_of_time()) return {};
-    const Tensors inputs = make_params(task.kernel, true);
-    TCC_TRY(const Tensors reference, naive_result(task.kernel, inputs));
+  for (size_t i = 0; i < tasks.size() && !run.out_of_time(); ++i) {
+    const Tensors inputs = make_params(tasks[i].kernel, true);
+    TCC_TRY(const Tensors reference, naive_result(tasks[i].kernel, inputs));
     const size_t failures = run.failures.size();
-    auto tried = try_programs(run, task.workload, task, inputs, &reference, 2e-3, false);
+    auto tried = try_programs(run, tasks[i].workload, *ahead, i, inputs, &reference, 2e-3);
     if (!tried && device_is_lost(run)) return tl::make_unexpected(tried.error());
-    if (!tried) run.fail(fmt::format("{}: {}", task.workload, text_of(tried.error())));
+    if (!tried) run.fail(fmt::format("{}: {}", tasks[i].workload, text_of(tried.error())));
     right += tried && tried->seconds > 0 && run.failures.size() == failures;
   }
-  return run.row({"correctness.right", static_cast<double>(right), fmt::format("of {} tasks", tasks.size()), "", 0});
+  return run.row({row, static_cast<double>(right), fmt::format("of {} tasks", tasks.size()), "", 0});
+}
+
+}  // namespace
+
+Result<void> correctness(Run& run) {
+  return check_tasks(run, small_tasks(), run.backend.is_small() ? 2 : 8, "correctness.right");
+}
+
+Result<void> sanitizer(Run& run) {
+  constexpr size_t kKernels = 10;
+  std::vector<task::Task> tasks = small_tasks();
+  tasks.resize(std::min(tasks.size(), kKernels));
+  return check_tasks(run, tasks, 1, "sanitizer.right");
 }
 
 Result<void> product_table(Run& run) {
@@ -282,37 +418,31 @@ Result<void> product_table(Run& run) {
     c.tolerance = p.type == DType::kF32 ? 1e-3 : 2e-2;
     cases.push_back(std::move(c));
   }
-  runtime::CudaDevice* device = run.backend.device();
-  std::unique_ptr<CudaBlas> blas;
-  if (device != nullptr) {
-    auto opened = CudaBlas::open(device->stream(), run.options.cublas);
-    if (opened) blas = std::move(*opened);
-    if (!opened) run.absent("cuBLAS: " + opened.error().message);
+  if (run.backend.is_small()) return all_cases(run, cases);
+  auto opened = CudaBlas::open(run.backend.device()->stream(), run.options.cublas);
+  if (!opened) {
+    run.absent("cuBLAS: " + opened.error().message);
+    return all_cases(run, cases);
   }
-  if (!blas) return all_cases(run, cases);
-  const std::function<Peer(size_t)> peer = [&](size_t i) -> Peer {
-    return [&run, &blas, device, p = products[i]]() -> Result<std::optional<double>> {
-      PeerMemory memory;
-      const int64_t size = p.type == DType::kF32 ? 4 : 2;
-      for (int64_t elements : {p.m * p.k, p.k * p.n, p.m * p.n}) TCC_TRY_VOID(memory.add(*device, elements * size));
+  const std::unique_ptr<CudaBlas> blas = std::move(*opened);
+  std::vector<Peer> peers;
+  for (const Product& p : products) {
+    auto memory = std::make_shared<PeerMemory>();
+    peers.push_back(make_peer(fmt::format("cuBLAS {}", blas->version()), memory, [&blas, memory, p] {
       const auto half = p.type == DType::kF16 ? CudaBlas::Half::kF16 : CudaBlas::Half::kBF16;
-      return time_library(run, [&] {
-        return p.type == DType::kF32 ? blas->gemm(p.m, p.n, p.k, memory.at(0), memory.at(1), memory.at(2))
-                                     : blas->gemm_half(half, p.m, p.n, p.k, memory.at(0), memory.at(1), memory.at(2));
-      });
-    };
-  };
-  return all_cases(run, cases, fmt::format("cuBLAS {}", blas->version()), peer);
+      return p.type == DType::kF32 ? blas->gemm(p.m, p.n, p.k, memory->at(0), memory->at(1), memory->at(2))
+                                   : blas->gemm_half(half, p.m, p.n, p.k, memory->at(0), memory->at(1), memory->at(2));
+    }));
+  }
+  return all_cases(run, cases, peers);
 }
 
 Result<void> memory_bound(Run& run) {
-  if (run.copy_rate == 0) {
-    TCC_TRY(run.copy_rate, run.backend.copy_rate());
-  }
+  TCC_TRY_VOID(know_copy_rate(run));
   std::vector<Case> cases;
   auto add = [&](const std::string& name, task::Task real, task::Task dry) {
     const double bytes = bytes_of(real);
-    cases.push_back({name, std::move(real), std::move(dry), bytes, "GB/s", 1e-3, false});
+    cases.push_back({name, std::move(real), std::move(dry), bytes, "GB/s", 1e-3});
   };
   add("softmax.8192x4096", task::make_softmax({8192, 4096}, 1), task::make_softmax({4, 96}, 1));
   add("softmax.65536x128", task::make_softmax({65536, 128}, 1), task::make_softmax({6, 32}, 1));
@@ -372,28 +502,29 @@ Result<void> convolution(Run& run) {
     one.work = one.real.flops;
     cases.push_back(std::move(one));
   }
-  runtime::CudaDevice* device = run.backend.device();
-  std::unique_ptr<CudaDnn> dnn;
-  if (device != nullptr) {
-    auto opened = CudaDnn::open(device->stream(), run.options.cudnn);
-    if (opened) dnn = std::move(*opened);
-    if (!opened) run.absent("cuDNN: " + opened.error().message);
+  if (run.backend.is_small()) return all_cases(run, cases);
+  runtime::CudaDevice& device = *run.backend.device();
+  auto opened = CudaDnn::open(device.stream(), run.options.cudnn);
+  if (!opened) {
+    run.absent("cuDNN: " + opened.error().message);
+    return all_cases(run, cases);
   }
-  if (!dnn) return all_cases(run, cases);
-  const std::function<Peer(size_t)> peer = [&](size_t i) -> Peer {
-    return [&run, &dnn, device, c = convs[i]]() -> Result<std::optional<double>> {
+  const std::unique_ptr<CudaDnn> dnn = std::move(*opened);
+  std::vector<Peer> peers;
+  for (const DnnConv& c : convs) {
+    auto memory = std::make_shared<PeerMemory>();
+    Peer peer = make_peer(fmt::format("cuDNN {}", dnn->version()), memory, [&dnn, memory] {
+      return dnn->run(memory->at(0), memory->at(1), memory->at(2), memory->at(3));
+    });
+    const auto place = peer.prepare;
+    peer.prepare = [&dnn, memory, place, c](runtime::CudaDevice& d, const Tensors& params) -> Result<void> {
+      TCC_TRY_VOID(place(d, params));
       TCC_TRY(const int64_t workspace, dnn->prepare(c));
-      const int64_t out_h = (c.height + 2 * c.pad - c.kernel_height) / c.stride + 1;
-      const int64_t out_w = (c.width + 2 * c.pad - c.kernel_width) / c.stride + 1;
-      PeerMemory memory;
-      TCC_TRY_VOID(memory.add(*device, 4 * c.batch * c.channels * c.height * c.width));
-      TCC_TRY_VOID(memory.add(*device, 4 * c.filters * (c.channels / c.group) * c.kernel_height * c.kernel_width));
-      TCC_TRY_VOID(memory.add(*device, 4 * c.batch * c.filters * out_h * out_w));
-      TCC_TRY_VOID(memory.add(*device, workspace));
-      return time_library(run, [&] { return dnn->run(memory.at(0), memory.at(1), memory.at(2), memory.at(3)); });
+      return memory->add(d, workspace);
     };
-  };
-  return all_cases(run, cases, fmt::format("cuDNN {}", dnn->version()), peer);
+    peers.push_back(std::move(peer));
+  }
+  return all_cases(run, cases, peers);
 }
 
 }  // namespace tcc::gpu_check

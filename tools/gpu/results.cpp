@@ -11,17 +11,31 @@
 
 namespace tcc::gpu_check {
 
-void Results::resume() {
-  auto text = read_file(path_);
-  if (!text) return;
-  const nlohmann::json old = nlohmann::json::parse(*text, nullptr, false);
-  if (!old.is_object() || old.value("suite", "") != suite_ || old.value("machine", "") != machine_) return;
-  for (const auto& r : old.value("rows", nlohmann::json::array())) {
+void Results::take_rows(const nlohmann::json& document) {
+  for (const auto& r : document.value("rows", nlohmann::json::array())) {
     Row row{r.value("name", ""), r.value("value", 0.0), r.value("unit", ""), "", 0};
     if (r.contains("peer") && r["peer"].is_string())
       row.peer = r["peer"].get<std::string>(), row.peer_value = r.value("peer_value", 0.0);
     rows_.push_back(row);
   }
+}
+
+Result<Results> Results::read(const std::string& path) {
+  TCC_TRY(const std::string text, read_file(path));
+  const nlohmann::json document = nlohmann::json::parse(text, nullptr, false);
+  if (!document.is_object()) return environment_error("'{}' holds no results of gpu_check", path);
+  Results results(path, document.value("suite", ""), document.value("machine", ""));
+  results.take_rows(document);
+  return results;
+}
+
+void Results::resume() {
+  auto old = read(path_);
+  if (old && old->suite_ == suite_ && old->machine_ == machine_) rows_ = std::move(old->rows_);
+}
+
+void Results::forget(const std::string& name) {
+  std::erase_if(rows_, [&](const Row& r) { return r.name == name; });
 }
 
 std::string Results::text() const {

@@ -2,6 +2,7 @@
 // that a machine that goes away leaves what was measured until then.
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -21,10 +22,14 @@ class Results {
  public:
   Results(std::string path, std::string suite, std::string machine)
       : path_(std::move(path)), suite_(std::move(suite)), machine_(std::move(machine)) {}
+  // A results file as it is. Error: there is no such file, or it is not one.
+  static Result<Results> read(const std::string& path);
   // Takes over the rows of an earlier run of the same suite on the same machine, if the file holds one.
   void resume();
   // Writes the document as it is. Error: the file cannot be written.
   Result<void> start() const { return write(); }
+  // Removes a row, where there is one; the next write tells.
+  void forget(const std::string& name);
   // Replaces a row of the same name. Errors: the file cannot be written.
   Result<void> add(const Row& row);
   const std::vector<Row>& rows() const { return rows_; }
@@ -33,6 +38,7 @@ class Results {
 
  private:
   Result<void> write() const;
+  void take_rows(const nlohmann::json& document);
   std::string path_, suite_, machine_;
   std::vector<Row> rows_;
 };

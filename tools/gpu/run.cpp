@@ -5,6 +5,12 @@
 
 namespace tcc::gpu_check {
 
+CodeRequest Run::code() const {
+  std::string prefix = step;
+  std::replace(prefix.begin(), prefix.end(), '-', '_');
+  return {prefix, options.nvrtc};
+}
+
 Result<void> Run::row(const Row& r) {
   std::printf("%-44s %12.6g %s", r.name.c_str(), r.value, r.unit.c_str());
   if (!r.peer.empty())
@@ -25,6 +31,14 @@ std::string text_of(const Error& error) {
   std::string text = error.message;
   for (const std::string& note : error.notes) text += "\n  " + note;
   return error.hint.empty() ? text : text + "\n  " + error.hint;
+}
+
+Result<void> know_copy_rate(Run& run) {
+  for (const Row& row : run.results.rows())
+    if (row.name == "copy" && run.copy_rate == 0) run.copy_rate = row.value * 1e9;
+  if (run.copy_rate > 0) return {};
+  TCC_TRY(run.copy_rate, run.backend.copy_rate());
+  return {};
 }
 
 double median(std::vector<double> values) {
