@@ -53,6 +53,7 @@ std::vector<Row> run_prior_suite(double seconds);
 std::vector<Row> run_space_suite(double seconds);
 std::vector<Row> run_cuda_compile_suite(double seconds);
 std::vector<Row> run_cuda_static_suite(double seconds);
+std::vector<Row> run_cuda_sass_suite(double seconds);
 std::vector<Row> run_metaschedule_ops_suite(double seconds);
 
 // Runs `body(worker)` again and again on `threads` threads at once for about `seconds` and returns the rate a thread:

@@ -6,29 +6,17 @@
 #include <set>
 
 #include "bench.h"
+#include "cuda_choice.h"
 #include "sample_tasks.h"
 #include "tcc/analysis/shared_traffic.h"
-#include "tcc/codegen/cuda.h"
 #include "tcc/ir/instr.h"
 #include "tcc/ir/walk.h"
-#include "tcc/search/model_measurer.h"
 #include "tcc/task/task.h"
 
 namespace tcc::benchmarks {
 namespace {
 
-constexpr int64_t kCompiled = 12;  // programs of the ranking
-
 using Chosen = search::ChosenArtifact;
-
-Result<Chosen> choose(const task::Task& task, const target::Target& device) {
-  TCC_TRY(auto store, record::Store::open(":memory:"));
-  search::ModelMeasurer model([&](const ir::Kernel& lowered) { return codegen::compile_cuda(lowered, device); },
-                              target::sm_name(device), nullptr);
-  TCC_TRY_VOID(search::tune({&task, 1}, device, search::ranking_options({}, device, kCompiled),
-                            {.store = store.get(), .measurer = &model}));
-  return search::best_artifact(task, device, store.get(), 1, "bench");
-}
 
 struct Facts {
   bool matrix = false;      // some instruction of a warp multiplies
@@ -84,22 +72,15 @@ Facts facts_of(const Chosen& chosen, const target::Target& device) {
   const codegen::Launch& launch = chosen.artifact.launches.at(0);
   f.threads = launch.block[0] * launch.block[1] * launch.block[2];
   f.blocks = launch.grid[0] * launch.grid[1] * launch.grid[2];
-  // Resident blocks of a multiprocessor, by what ptxas says the block takes.
   const target::CudaInfo& c = device.cuda;
-  const int64_t warps = (f.threads + c.warp_size - 1) / c.warp_size;
-  const auto fact = [&](const char* name) { return static_cast<int64_t>(chosen.artifact.facts.at(name)); };
-  const int64_t unit = std::max<int64_t>(c.register_allocation_unit, 1);
-  const int64_t registers = (fact("registers") * c.warp_size + unit - 1) / unit * unit * warps;
-  int64_t resident = std::min({c.max_blocks_per_sm, c.max_threads_per_sm / (warps * c.warp_size),
-                               c.registers_per_sm / std::max<int64_t>(registers, 1)});
-  resident = std::min(resident, c.shared_per_sm / (fact("shared_bytes") + c.shared_reserved_per_block));
-  f.scheduler_warps = static_cast<double>(resident * warps) / static_cast<double>(c.schedulers_per_sm);
+  const int64_t warps = resident_blocks(chosen, device) * ((f.threads + c.warp_size - 1) / c.warp_size);
+  f.scheduler_warps = static_cast<double>(warps) / static_cast<double>(c.schedulers_per_sm);
   return f;
 }
 
 Result<std::vector<Row>> judge(const std::string& name, const task::Task& task, const std::string& target) {
   TCC_TRY(target::Target device, target::find_target(target));
-  TCC_TRY(Chosen chosen, choose(task, device));
+  TCC_TRY(Chosen chosen, choose_without_device(task, device));
   const Facts f = facts_of(chosen, device);
   const analysis::SharedTraffic banks = analysis::shared_traffic(chosen.program.lowered);
   const int64_t narrowest = analysis::narrowest_global_access(chosen.program.lowered);
