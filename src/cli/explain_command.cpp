@@ -6,6 +6,7 @@
 #include "cli/counts.h"
 #include "cli/lookup.h"
 #include "cli/output.h"
+#include "tcc/driver/show.h"
 #include "tcc/support/text.h"
 
 namespace tcc::cli {
@@ -62,6 +63,7 @@ Json explanation_json(const driver::Explanation& e) {
   for (const auto& [modules, draws, rejects] : e.space.dropped)
     json["dropped_spaces"].push_back({{"modules", modules}, {"draws", draws}, {"rejects", tally_json(rejects)}});
   json["replayed_spaces"] = tally_json(e.replayed);
+  json["facts"] = e.facts;
   if (e.scalar_vector_loops >= 0) json["scalar_vector_loops"] = e.scalar_vector_loops;
   json["recorded"] = {{"proposed", e.recorded.proposed},
                       {"duplicate", e.recorded.duplicate},
@@ -170,6 +172,8 @@ Result<int> explain(const Arguments& a) {
   for (const driver::ExplainedStep& s : e.steps) rows.push_back({s.module.empty() ? "-" : s.module, s.text});
   text += rows.empty() ? "none: the plain loops\n" : format_table(rows, 2);
   text += "\n-- loops\n" + e.loops;
+  if (const std::string facts = driver::facts_text(e.facts); !facts.empty())
+    text += "\n-- the compiler about its code\n" + facts + "\n";
   text += matrix_text(e) + rejects_text(e) + left_out_text(e) + records_text(e);
   print(text);
   return kOk;

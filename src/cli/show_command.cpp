@@ -78,6 +78,7 @@ Result<int> show_one(const Arguments& a) {
                  {"predicted", details.predicted},
                  {"note", details.note},
                  {"trace", details.trace},
+                 {"facts", details.facts},
                  {"program", details.program}});
     print_json(json);
     return kOk;
@@ -88,6 +89,8 @@ Result<int> show_one(const Arguments& a) {
   if (details.tuned && !details.note.empty()) text += details.note + "\n";
   text += details.trace.empty() ? "none: the loop nest as it is\n" : details.trace;
   text += "\n-- the program that `tcc build` takes\n" + details.program;
+  if (const std::string facts = driver::facts_text(details.facts); !facts.empty())
+    text += "\n-- the compiler about it\n" + facts + "\n";
   print(text);
   return kOk;
 }

@@ -5,7 +5,6 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "tcc/backend/backend.h"
 #include "tcc/driver/show.h"
 #include "tcc/ir/text.h"
 #include "tcc/lower/lower.h"
@@ -325,9 +324,9 @@ Result<Explanation> explain_task(const Program& program, const std::string& name
   out.loops = LoopTree(chosen.lowered).text();
   count_rejects(task, target, out);
   // Where the program cannot be compiled here, nothing is counted.
-  if (auto artifact = backend::backend_of(target).compile(chosen.lowered, target, {}))
-    if (auto found = artifact->facts.find("scalar_vector_loops"); found != artifact->facts.end())
-      out.scalar_vector_loops = static_cast<int64_t>(found->second);
+  out.facts = compiler_facts(chosen.facts);
+  if (const auto found = chosen.facts.find("scalar_vector_loops"); found != chosen.facts.end())
+    out.scalar_vector_loops = static_cast<int64_t>(found->second);
   if (store != nullptr) TCC_TRY_VOID(read_recorded(task.key, chosen.trace, *store, out));
   return out;
 }

@@ -60,6 +60,30 @@ Result<ModelSummary> summarise_model(const Model& model) {
   return summary;
 }
 
+std::map<std::string, double> compiler_facts(const std::map<std::string, double>& facts) {
+  std::map<std::string, double> out;
+  for (const char* name : {"registers", "spill_bytes", "stack_bytes", "shared_bytes", "serialized_products",
+                           "injected_waits", "ignored_register_budgets"})
+    if (const auto found = facts.find(name); found != facts.end()) out.insert(*found);
+  return out;
+}
+
+std::string facts_text(const std::map<std::string, double>& facts) {
+  const auto value = [&](const char* name) {
+    const auto found = facts.find(name);
+    return found == facts.end() ? 0.0 : found->second;
+  };
+  if (!facts.contains("registers")) return "";
+  std::string text = fmt::format("{} registers, {} bytes spilled", value("registers"), value("spill_bytes"));
+  const std::pair<const char*, const char*> losses[] = {
+      {"serialized_products", "the compiler waits for each product of a warpgroup"},
+      {"injected_waits", "the compiler waits for products of warpgroups where the schedule does not"},
+      {"ignored_register_budgets", "the compiler ignores the roles' numbers of registers"}};
+  for (const auto& [name, words] : losses)
+    if (value(name) > 0) text += fmt::format("; {} ({} {})", words, value(name), value(name) == 1 ? "time" : "times");
+  return text;
+}
+
 Result<std::vector<TaskSummary>> summarise_tasks(const Program& program, const record::Database* store,
                                                  const target::Target& target) {
   std::vector<TaskSummary> summaries;
@@ -90,6 +114,7 @@ Result<TaskDetails> show_task(const Program& program, const std::string& name, c
   details.predicted = chosen.predicted;
   details.note = chosen.note;
   details.program = ir::print(chosen.lowered);
+  details.facts = compiler_facts(chosen.facts);
   if (!chosen.trace.empty()) {
     TCC_TRY(schedule::Trace trace, schedule::trace_from_json(chosen.trace));
     details.trace = schedule::print_trace(trace);

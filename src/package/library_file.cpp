@@ -169,6 +169,7 @@ constexpr const char* kExample = R"json({
              "code_bytes": 0, "seconds": 0,
              "code": [{"architecture": "", "format": "", "record": "", "code_bytes": 0, "seconds": 0,
                        "predicted_seconds": 0, "registers": 0, "spill_bytes": 0, "stack_bytes": 0, "shared_bytes": 0,
+                       "serialized_products": 0, "injected_waits": 0, "ignored_register_budgets": 0,
                        "launches": [{"symbol": "", "grid": [0], "block": [0], "dynamic_shared_bytes": 0}]}]}],
   "source": {"model": "", "hash": ""},
   "architectures": [{"architecture": "", "target": "", "format": ""}],

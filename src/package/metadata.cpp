@@ -64,7 +64,8 @@ Json code_json(const ArchitectureCode& architecture, const TaskCode& code) {
                {"record", origin_name(code.origin)},
                {"code_bytes", code.artifact.code.size()}};
   if (code.seconds > 0) json[code.origin == Origin::kMeasured ? "seconds" : "predicted_seconds"] = code.seconds;
-  for (const char* fact : {"registers", "spill_bytes", "stack_bytes", "shared_bytes"})
+  for (const char* fact : {"registers", "spill_bytes", "stack_bytes", "shared_bytes", "serialized_products",
+                           "injected_waits", "ignored_register_budgets"})
     if (auto found = code.artifact.facts.find(fact); found != code.artifact.facts.end())
       json[fact] = static_cast<int64_t>(found->second);
   json["launches"] = Json::array();

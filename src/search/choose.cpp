@@ -145,19 +145,19 @@ class Chooser {
     return std::optional(std::move(found));
   }
 
-  // The prior's best that compiles and keeps all its values in registers; else its best that compiles; else the plain
-  // loops.
+  // The prior's best that compiles without spills and losses (compiler_factor); else its best that compiles; else the
+  // plain loops.
   Result<ChosenArtifact> by_default() const {
-    std::optional<ChosenArtifact> spilling;
+    std::optional<ChosenArtifact> lossy;
     for (const schedule::Trace& trace : rank_programs(task_, target_, threads_, kDefaultFinalists)) {
       Result<Chosen> chosen = build(trace, trace.decisions, task_, target_);
       if (!chosen) continue;
       Result<ChosenArtifact> found = finish_(std::move(*chosen));
       if (!found && found.error().cls != ErrorClass::kEnvironment) continue;
-      if (!found || spill_factor(found->artifact) == 1) return found;
-      if (!spilling) spilling = std::move(*found);
+      if (!found || compiler_factor(found->artifact) == 1) return found;
+      if (!lossy) lossy = std::move(*found);
     }
-    if (spilling) return std::move(*spilling);
+    if (lossy) return std::move(*lossy);
     TCC_TRY(Chosen plain, unscheduled_program(task_, target_));
     return finish_(std::move(plain));
   }
@@ -199,7 +199,6 @@ std::vector<schedule::Trace> rank_programs(const task::Task& task, const target:
   options.generations = backend.default_generations;
   Settings settings = ranking_settings_for(target);
   settings.evolution.first_draws = backend.default_draws;
-  settings.evolution.polishings = 1;
   RoundPlan plan{.count = count};
   for (const schedule::Trace& trace : space::generate_space(task.kernel, target, options.space))
     if (ir::Legal<space::Sketch> sketch = space::make_sketch(trace, task.kernel, target)) {
@@ -242,7 +241,10 @@ Result<ChosenArtifact> best_artifact(const task::Task& task, const target::Targe
 Result<Chosen> built_program(const task::Task& task, const target::Target& target, const record::Database* store,
                              int64_t threads) {
   Result<ChosenArtifact> chosen = best_artifact(task, target, store, threads, "kernel");
-  if (chosen) return std::move(chosen->program);
+  if (chosen) {
+    chosen->program.facts = std::move(chosen->artifact.facts);
+    return std::move(chosen->program);
+  }
   if (chosen.error().cls == ErrorClass::kEnvironment) return choose_program(task, target, store, threads);
   return tl::make_unexpected(std::move(chosen).error());
 }

@@ -39,7 +39,7 @@ Result<std::vector<measure::Measurement>> ModelMeasurer::measure(std::span<const
     if (artifacts[i]) {
       m.code = hash_bytes(artifacts[i]->code);
       m.compile_seconds = fact(*artifacts[i], "compile_seconds");
-      m.median = candidates[i].expected_seconds * spill_factor(*artifacts[i]);
+      m.median = candidates[i].expected_seconds * compiler_factor(*artifacts[i]);
     } else if (artifacts[i].error().cls == ErrorClass::kEnvironment) {
       return tl::make_unexpected(artifacts[i].error());  // without a compiler there is nothing to store
     } else {
@@ -62,8 +62,12 @@ TuneOptions ranking_options(const TuneOptions& given, const target::Target& targ
   return o;
 }
 
-double spill_factor(const codegen::Artifact& artifact) {
-  return 1 + fact(artifact, "spill_bytes") / (4 * std::max(fact(artifact, "registers"), 1.0));
+double compiler_factor(const codegen::Artifact& artifact) {
+  constexpr double kWaits = 2, kNoBudgets = 1.25;
+  double factor = 1 + fact(artifact, "spill_bytes") / (4 * std::max(fact(artifact, "registers"), 1.0));
+  if (fact(artifact, "serialized_products") + fact(artifact, "injected_waits") > 0) factor *= kWaits;
+  if (fact(artifact, "ignored_register_budgets") > 0) factor *= kNoBudgets;
+  return factor;
 }
 
 }  // namespace tcc::search

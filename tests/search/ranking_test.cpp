@@ -146,11 +146,17 @@ TEST_CASE("a run that predicts and one that measures are different sessions, and
   CHECK_FALSE(best->has_value());
 }
 
-TEST_CASE("spilled registers cost time") {
+TEST_CASE("spilled registers, products that are waited for and ignored budgets of registers cost time") {
   codegen::Artifact artifact;
-  CHECK(search::spill_factor(artifact) == 1);
-  artifact.facts = {{"registers", 100}, {"spill_bytes", 0}};
-  CHECK(search::spill_factor(artifact) == 1);
+  CHECK(search::compiler_factor(artifact) == 1);
+  artifact.facts = {{"registers", 100}, {"spill_bytes", 0}, {"serialized_products", 0}, {"injected_waits", 0}};
+  CHECK(search::compiler_factor(artifact) == 1);
   artifact.facts["spill_bytes"] = 400;
-  CHECK(search::spill_factor(artifact) == 2);
+  CHECK(search::compiler_factor(artifact) == 2);
+  artifact.facts["injected_waits"] = 3;
+  CHECK(search::compiler_factor(artifact) == 4);
+  artifact.facts = {{"registers", 100}, {"serialized_products", 1}};
+  CHECK(search::compiler_factor(artifact) == 2);
+  artifact.facts = {{"registers", 100}, {"ignored_register_budgets", 1}};
+  CHECK(search::compiler_factor(artifact) > 1.1);
 }

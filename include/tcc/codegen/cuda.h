@@ -41,10 +41,11 @@ Result<CudaSource> emit_cuda_source(const ir::Kernel& lowered, const target::Tar
                                     const CudaOptions& options = {});
 
 // emit_cuda_source, then NVRTC for the target's own architecture. Artifact::source is the CUDA text. Facts, the largest
-// of all launches: registers, spill_bytes (stores and loads together), stack_bytes, shared_bytes (static and dynamic);
-// further emit_seconds, compile_seconds, code_bytes, nvrtc_version (13.0).
-// Errors: as emit_cuda_source; no NVRTC; an architecture that this toolkit does not compile, naming one that does; the
-// compiler's log. Safe to call from several threads at once.
+// of all launches: registers, spill_bytes (stores and loads together), stack_bytes, shared_bytes (static and dynamic).
+// How often ptxas notes a loss, over all launches: serialized_products (each wgmma is waited for), injected_waits (of
+// wgmma), ignored_register_budgets (setmaxnreg). Further emit_seconds, compile_seconds, code_bytes, nvrtc_version
+// (13.0). Errors: as emit_cuda_source; no NVRTC; an architecture that this toolkit does not compile, naming one that
+// does; the compiler's log. Safe to call from several threads at once.
 Result<Artifact> compile_cuda(const ir::Kernel& lowered, const target::Target& target, const CudaOptions& options = {});
 
 // "13.0", or why it is missing: tcc was built without nvrtc.h, or the library does not load. library "":

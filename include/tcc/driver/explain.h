@@ -1,6 +1,7 @@
 // Why a task's schedule is what it is.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,7 @@ struct Explanation {
   std::vector<RejectExample> rejects;              // of `draws` seeded draws from the design spaces
   space::SpaceReport space;                        // rejects of modules, and the design spaces that were left out
   space::RejectTally replayed;                     // design spaces whose programs are replayed step by step, by reason
+  std::map<std::string, double> facts;             // what the compiler said of its code, see compiler_facts()
   int64_t scalar_vector_loops = -1;                // of the schedule's code, see codegen/llvm.h; -1: it counts none
   RecordedProposals recorded;                      // from the store
   std::vector<RecordedFailure> failures;           // of measured candidates, by status; from the store

@@ -43,7 +43,12 @@ struct TaskDetails {
   std::string program;                    // the program that build would take, at Stage::Lowered
   bool tuned = false, predicted = false;  // predicted: chosen by an analytical model
   std::string note;                       // why it is not tuned, or that it was on another number of threads
+  std::map<std::string, double> facts;    // what the compiler said of its code, see compiler_facts()
 };
+// Of an artifact's facts those that the machine code decides: registers, spills and losses, without times.
+std::map<std::string, double> compiler_facts(const std::map<std::string, double>& facts);
+// In words, "168 registers, 0 bytes spilled"; "" without facts about registers.
+std::string facts_text(const std::map<std::string, double>& facts);
 // The index of the task with this number or key (or the start of one, at least four digits).
 Result<size_t> find_task(const Program& program, const std::string& name);
 // `name` as for find_task.

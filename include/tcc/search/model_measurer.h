@@ -31,8 +31,10 @@ class ModelMeasurer : public measure::Measurer {
 // prior, and its `finalists` best are compiled.
 TuneOptions ranking_options(const TuneOptions& given, const target::Target& target, int64_t finalists);
 
-// How much longer a program takes once the compiler has said how many registers it could not keep: stores and loads of
-// spilled values come on top, in proportion to the registers that it has. 1: nothing is spilled, or nobody knows.
-double spill_factor(const codegen::Artifact& artifact);
+// How much longer a program takes once the compiler has seen it. Stores and loads of spilled values come on top, in
+// proportion to the registers that it has. Products of warpgroups that the compiler waits for one by one take twice the
+// time: the tensor cores idle while operands and results move. Budgets of registers that it ignores leave the
+// consumers what all threads have. 1: nothing of this, or nobody knows.
+double compiler_factor(const codegen::Artifact& artifact);
 
 }  // namespace tcc::search

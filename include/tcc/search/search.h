@@ -186,6 +186,7 @@ struct Chosen {
   std::string relative;
   // For the user: why it is not tuned, or that its record is of another number of threads; "" when neither.
   std::string note;
+  std::map<std::string, double> facts;  // of the code, by built_program(); empty: the compiler is missing
 };
 // Whether a program of this task gives right results: makes it, runs it, and says what is wrong.
 using Gate = std::function<Result<void>(const task::Task&, const Chosen&)>;
@@ -208,7 +209,7 @@ struct ChosenArtifact {
   codegen::Artifact artifact;
 };
 // The same, compiled under tcc_<prefix>_<n>. A program that does not compile is passed over, and a default schedule
-// that spills registers is taken only where every other spills too. Errors: the target's compiler is missing
+// with a compiler_factor() above 1 is taken only where every other has one. Errors: the target's compiler is missing
 // (environment).
 Result<ChosenArtifact> best_artifact(const task::Task& task, const target::Target& target,
                                      const record::Database* store, int64_t threads, const std::string& prefix,

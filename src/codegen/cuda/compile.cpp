@@ -47,6 +47,21 @@ double largest_before(const std::string& log, const std::string& unit) {
   return most;
 }
 
+double count_of(const std::string& log, std::string_view part) {
+  double count = 0;
+  for (size_t at = log.find(part); at != std::string::npos; at = log.find(part, at + part.size())) ++count;
+  return count;
+}
+
+// Notes of ptxas about code that is right and slow. NVRTC's log has them for programs that compile, too. They are told
+// by their text: the numbers of messages change between releases.
+void read_notes(const std::string& log, std::map<std::string, double>& facts) {
+  facts["serialized_products"] = count_of(log, "wgmma.mma_async instructions are serialized");  // C7510 to C7516
+  facts["injected_waits"] =
+      count_of(log, "warpgroup.wait is injected") + count_of(log, "warpgroup.arrive is injected");  // C7517, C7519
+  facts["ignored_register_budgets"] = count_of(log, "'setmaxnreg' ignored");                        // C7508
+}
+
 }  // namespace
 
 Result<std::string> nvrtc_version(const std::string& library) {
@@ -61,11 +76,15 @@ Result<Artifact> compile_cuda(const ir::Kernel& lowered, const target::Target& t
   artifact.facts["emit_seconds"] = watch.seconds();
   TCC_TRY(auto nvrtc, cuda::Nvrtc::open(options.nvrtc_library));
   TCC_TRY_VOID(check_architecture(*nvrtc, target));
-  std::vector<std::string> words = {"--gpu-architecture=" + target::sm_name(target), "--std=c++17", "--ftz=true",
-                                    "--ptxas-options=-v", "--disable-warnings"};
+  std::vector<std::string> words = {"--gpu-architecture=" + target::sm_name(target),
+                                    "--std=c++17",
+                                    "--ftz=true",
+                                    "--prec-div=false",
+                                    "--ptxas-options=-v",
+                                    "--disable-warnings"};
   if (options.want_ptx) {
     words[0] = "--gpu-architecture=compute_" + target::sm_name(target).substr(3);
-    words.erase(words.begin() + 3);
+    std::erase(words, "--ptxas-options=-v");
   }
   // Leaves out what no kernel of ours uses of the built-in declarations, a third of the time of an empty kernel.
   if (nvrtc->major() >= 13) words.push_back("--minimal");
@@ -88,6 +107,7 @@ Result<Artifact> compile_cuda(const ir::Kernel& lowered, const target::Target& t
     artifact.facts["stack_bytes"] = largest_before(log, " bytes stack frame");
     artifact.facts["spill_bytes"] =
         largest_before(log, " bytes spill stores") + largest_before(log, " bytes spill loads");
+    read_notes(log, artifact.facts);
     artifact.facts["shared_bytes"] = std::max(dynamic, largest_before(log, " bytes smem"));
   }
   artifact.launches = std::move(source.launches);
