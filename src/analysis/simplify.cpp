@@ -11,6 +11,8 @@ using namespace ir;
 
 namespace {
 
+constexpr int64_t kMaxFactor = int64_t{1} << 31;  // products of two of them are numbers
+
 struct Context {
   Builder& b;
   const Ranges& ranges;
@@ -49,6 +51,21 @@ Expr constant_quotient(Context& c, Expr e) {
   return c.ranges.bounds(e, bounds) && bounds.low == bounds.high ? c.b.integer(bounds.low) : nullptr;
 }
 
+// (r + y div c) div d = (c r + y) div (c d); nullptr: the numerator has no such part.
+Expr joined_quotient(Context& c, const Binary* x) {
+  const Sum* s = as<Sum>(x->a);
+  if (s == nullptr || !is_int(x->b)) return nullptr;
+  for (const Term& t : s->terms) {
+    const Binary* inner = t.coefficient == 1 && t.atom->kind == ExprKind::kFloorDiv ? as<Binary>(t.atom) : nullptr;
+    if (inner == nullptr || !is_int(inner->b) || int_value(inner->b) <= 0 || int_value(inner->b) > kMaxFactor ||
+        int_value(x->b) <= 0 || int_value(x->b) > kMaxFactor)
+      continue;
+    Expr rest = c.b.scale(c.b.sub(x->a, t.atom), int_value(inner->b));
+    return c.b.floor_div(c.b.add(rest, inner->a), c.b.integer(int_value(inner->b) * int_value(x->b)));
+  }
+  return nullptr;
+}
+
 // k d (x div d) + k (x mod d) = k x.
 Expr recombine(Context& c, Expr e) {
   const Sum* s = as<Sum>(e);
@@ -56,19 +73,23 @@ Expr recombine(Context& c, Expr e) {
   for (const Term& mod : s->terms) {
     if (mod.atom->kind != ExprKind::kFloorMod) continue;
     const Binary* m = as<Binary>(mod.atom);
-    Expr scaled = c.b.scale(c.b.mul(c.b.floor_div(m->a, m->b), m->b), mod.coefficient);
-    // The quotient part may have been pulled apart by the canonical form: subtract it and see whether the sum shrinks.
-    Expr candidate =
-        c.b.add(c.b.sub(e, c.b.add(scaled, c.b.scale(mod.atom, mod.coefficient))), c.b.scale(m->a, mod.coefficient));
-    size_t before = s->terms.size();
-    size_t after = candidate->kind == ExprKind::kSum ? as<Sum>(candidate)->terms.size() : 1;
-    bool quotient_gone = true;
-    Expr quotient = c.b.floor_div(m->a, m->b);
-    visit(candidate, [&](Expr x) {
-      if (equal(x, quotient) || equal(x, mod.atom)) quotient_gone = false;
-      return quotient_gone;
-    });
-    if (after < before && quotient_gone) return candidate;
+    const Expr quotients[] = {c.b.floor_div(m->a, m->b), joined_quotient(c, m)};
+    for (const Expr quotient : quotients) {
+      if (quotient == nullptr) continue;
+      Expr scaled = c.b.scale(c.b.mul(quotient, m->b), mod.coefficient);
+      // The quotient part may have been pulled apart by the canonical form: subtract it and see whether the sum
+      // shrinks.
+      Expr candidate =
+          c.b.add(c.b.sub(e, c.b.add(scaled, c.b.scale(mod.atom, mod.coefficient))), c.b.scale(m->a, mod.coefficient));
+      size_t before = s->terms.size();
+      size_t after = candidate->kind == ExprKind::kSum ? as<Sum>(candidate)->terms.size() : 1;
+      bool quotient_gone = true;
+      visit(candidate, [&](Expr x) {
+        if (equal(x, quotient) || equal(x, mod.atom)) quotient_gone = false;
+        return quotient_gone;
+      });
+      if ((after < before || (after == before && size(candidate) < size(e))) && quotient_gone) return candidate;
+    }
   }
   return nullptr;
 }
@@ -134,8 +155,6 @@ int64_t factor_of(Expr atom, Expr e) {
   }
   return equal(e, atom) ? 1 : 0;
 }
-
-constexpr int64_t kMaxFactor = int64_t{1} << 31;  // products of two of them are numbers
 
 // Is x < y certain where fact < n? x - y is k fact and a rest.
 bool follows(Context& c, Expr fact, int64_t n, Expr x, Expr y) {

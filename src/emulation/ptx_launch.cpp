@@ -121,6 +121,7 @@ void Machine::start_block(Block& b, int64_t index) {
     w->ready = w->exists;
     w->done = w->at_barrier = w->at_collective = w->at_wait = 0;
     w->fenced.fill(nullptr);
+    w->finished.fill(nullptr);
     w->products.clear();
     w->product_group = w->product_count = 0;
     w->fences = 1;

@@ -99,7 +99,9 @@ struct Mbarrier {
   uint32_t owner = 0;      // thread that made it
   bool published = false;  // to the asynchronous proxy and the cluster
   interp::Clock gathering, fenced_gathering;
-  SharedClock released, fenced;
+  // Told by threads of other blocks: with a release at the scope of the cluster, and what has ended (Warp::finished).
+  interp::Clock cluster_gathering, finished_gathering;
+  SharedClock released, fenced, cluster_released, finished;
   std::vector<BoxCopy> copies;
 };
 
@@ -144,6 +146,7 @@ struct Warp {
   std::array<int64_t, kLanes> barrier{}, barrier_threads{};   // at_barrier
   std::array<SharedClock, kLanes> known, released, acquired;  // released, acquired: by fences; null: nothing
   std::array<SharedClock, kLanes> fenced;                     // generic writes that the asynchronous proxy sees
+  std::array<SharedClock, kLanes> finished;                   // reads, and writes by copies, in other blocks
   std::array<LaneCopies, kLanes> copies;
   std::vector<PendingProduct> products;
   int64_t product_group = 0, product_count = 0, fences = 0;
@@ -252,6 +255,10 @@ struct Machine {
   // The asynchronous proxy.
   void learn(Warp& w, int lane, const SharedClock& known, const SharedClock& fenced);
   void tell(Warp& w, int lane, interp::Clock& known, interp::Clock& fenced);
+  // Arrivals at barriers in shared memory, and waits for them. wide: at the scope of the cluster.
+  void tell_barrier(Warp& w, int lane, Mbarrier& b, const Block& owner, bool wide);
+  void learn_barrier(Warp& w, int lane, const Mbarrier& b, bool wide);
+  bool has_ended(const Warp& w, int lane, uint32_t thread, uint32_t when) const;
   void fence_proxy(Warp& w, uint32_t lanes);
   void check_proxy(Warp& w, int lane, const Ins& ins, Region& region, int64_t offset, int bytes, bool reads);
   void note_agent_write(Region& region, int64_t offset, int bytes, uint32_t agent);

@@ -8,6 +8,8 @@
 namespace tcc::emulation {
 namespace {
 
+constexpr uint8_t kWide = 8;
+
 // The barrier that a lane names, ordered behind its initialisation; nullptr after a finding.
 Mbarrier* find_barrier(Warp& w, const Ins& i, int l, Block** owner = nullptr) {
   Machine& m = *w.machine;
@@ -39,6 +41,8 @@ void complete_phase(Mbarrier& b) {
   b.pending = b.expected;
   b.released = std::make_shared<interp::Clock>(b.gathering);
   b.fenced = std::make_shared<interp::Clock>(b.fenced_gathering);
+  b.cluster_released = std::make_shared<interp::Clock>(b.cluster_gathering);
+  b.finished = std::make_shared<interp::Clock>(b.finished_gathering);
 }
 
 void run_init(Warp& w, const Ins& i, uint32_t lanes) {
@@ -52,16 +56,17 @@ void run_init(Warp& w, const Ins& i, uint32_t lanes) {
     Mbarrier b;
     b.expected = b.pending = count;
     b.owner = w.thread(l);
-    b.gathering.start(w.block->first_thread, w.block->slots);
-    b.fenced_gathering.start(w.block->first_thread, w.block->slots);
+    for (interp::Clock* c : {&b.gathering, &b.fenced_gathering, &b.cluster_gathering, &b.finished_gathering})
+      c->start(w.block->first_thread, w.block->slots);
     w.block->mbarriers[static_cast<int64_t>(lane_address(w, i, l))] = std::move(b);
   }
 }
 
-// mode bit 0: arrives, bit 1: expects b bytes, bit 2: b arrivals.
+// mode bit 0: arrives, bit 1: expects b bytes, bit 2: b arrivals, bit 3: at the scope of the cluster.
 void run_arrive(Warp& w, const Ins& i, uint32_t lanes) {
   for (const int l : LanesOf(lanes)) {
-    Mbarrier* b = find_barrier(w, i, l);
+    Block* owner = nullptr;
+    Mbarrier* b = find_barrier(w, i, l, &owner);
     if (b == nullptr) continue;
     const int64_t operand = i.b == kNone ? 1 : static_cast<int64_t>(w.source<uint32_t>(i.b)[l]);
     if ((i.mode & 2) != 0) b->bytes += operand;
@@ -72,13 +77,13 @@ void run_arrive(Warp& w, const Ins& i, uint32_t lanes) {
                         fmt::format("more than {} arrivals in one phase of the barrier", b->expected));
       continue;
     }
-    w.machine->tell(w, l, b->gathering, b->fenced_gathering);
+    w.machine->tell_barrier(w, l, *b, *owner, (i.mode & kWide) != 0);
     b->pending -= count;
     if (b->pending == 0 && b->bytes == 0 && b->copies.empty()) complete_phase(*b);
   }
 }
 
-// d: predicate; b: parity. True when the lane need not stay.
+// d: predicate; b: parity; mode kWide: at the scope of the cluster. True when the lane need not stay.
 bool poll_test(Warp& w, const Ins& i, int l) {
   Mbarrier* b = find_barrier(w, i, l);
   const uint32_t bit = uint32_t{1} << l;
@@ -87,7 +92,7 @@ bool poll_test(Warp& w, const Ins& i, int l) {
     return true;
   }
   if ((b->phase & 1) != static_cast<int64_t>(w.source<uint32_t>(i.b)[l] & 1)) {
-    w.machine->learn(w, l, b->released, b->fenced);
+    w.machine->learn_barrier(w, l, *b, (i.mode & kWide) != 0);
     w.preds[i.d] |= bit;
     return true;
   }
@@ -113,8 +118,9 @@ void run_elect(Warp& w, const Ins& i, uint32_t lanes) {
   w.preds[p] = (w.preds[p] & ~lanes) | uint32_t{1} << leader;
 }
 
-void run_fence_proxy(Warp& w, const Ins&, uint32_t lanes) {
-  w.machine->fence_proxy(w, lanes);
+// mode 1: of global memory alone, of which no asynchronous access is checked.
+void run_fence_proxy(Warp& w, const Ins& i, uint32_t lanes) {
+  if (i.mode == 0) w.machine->fence_proxy(w, lanes);
   for (auto& [offset, b] : w.block->mbarriers)
     b.published |= b.owner / kLanes == w.number && ((lanes >> (b.owner % kLanes)) & 1) != 0;
 }
@@ -181,8 +187,9 @@ bool poll_registers(Warp& w, const Ins& i, int l) {
 void select_barrier_object(Selector& x) {
   const bool remote = x.op.take("shared::cluster");
   if (!remote && x.op.take_one({"shared", "shared::cta"}) < 0) return;
-  x.op.take_one({"release", "acquire", "relaxed"});
-  x.op.take_one({"cta", "cluster"});
+  const bool relaxed = x.op.take_one({"release", "acquire", "relaxed"}) == 2;
+  const bool wide = x.op.take_one({"cta", "cluster"}) == 1;
+  if (relaxed) return;
   if (!x.op.take("b64")) return;
   x.note_shared(8);
   x.ins.space = Space::kShared;
@@ -200,6 +207,7 @@ void select_barrier_object(Selector& x) {
     x.need(3, wait == 1 ? 4 : 3);
     x.ins.kind = Kind::kWait;
     x.ins.poll = &poll_test;
+    x.ins.mode = wide ? kWide : 0;
     x.ins.d = x.predicate_result(0);
     x.address(1);
     x.ins.b = x.value(2, 4);
@@ -208,7 +216,7 @@ void select_barrier_object(Selector& x) {
   const bool arrives = x.op.take("arrive"), expects = x.op.take("expect_tx");
   if ((!arrives && !expects) || !x.op.done()) return;
   x.ins.run = &run_arrive;
-  x.ins.mode = static_cast<uint8_t>((arrives ? 1 : 0) | (expects ? 2 : 0));
+  x.ins.mode = static_cast<uint8_t>((arrives ? 1 : 0) | (expects ? 2 : 0) | (wide ? kWide : 0));
   const size_t first = arrives ? 1 : 0;
   x.need(first + (expects ? 2 : 1), first + 2);
   if (arrives && x.at(0).kind != Operand::Kind::kSink) x.fail("the state of an arrival is not supported");
@@ -249,7 +257,7 @@ void select_registers(Selector& x) {
 
 void select_proxy_fence(Selector& x) {
   if (x.op.take("async")) {
-    x.op.take_one({"shared", "shared::cta", "shared::cluster", "global"});
+    x.ins.mode = x.op.take_one({"shared", "shared::cta", "shared::cluster", "global"}) == 3 ? 1 : 0;
     x.ins.run = x.op.done() ? &run_fence_proxy : nullptr;
   } else if (x.op.take("release") && x.op.take("cluster")) {
     x.ins.run = x.op.done() ? &run_publish : nullptr;

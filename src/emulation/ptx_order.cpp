@@ -101,8 +101,10 @@ void Machine::note_write(Warp& w, int lane, const Ins& ins, Region& region, int6
   if (region.cells == nullptr) return;
   const uint32_t self = w.thread(lane);
   for_cells(region, offset, bytes, [&](Cell& c) {
-    if (c.write_tick != 0 && !(atomic && c.atomic != 0) && !ordered(w, lane, region, c.writer, c.write_tick))
-        [[unlikely]] {
+    const uint32_t slots = w.block->slots;
+    const bool by_copy = region.shared && kernel->async_proxy && c.writer % slots >= slots - kLanes;
+    if (c.write_tick != 0 && !(atomic && c.atomic != 0) && !ordered(w, lane, region, c.writer, c.write_tick) &&
+        !(by_copy && has_ended(w, lane, c.writer, c.write_tick))) [[unlikely]] {
       report(FindingKind::kRace, w, lane, ins,
              fmt::format("{}: the write by {} is not ordered before this write", place_text(region, offset),
                          thread_text(w, c.writer)));
@@ -110,7 +112,7 @@ void Machine::note_write(Warp& w, int lane, const Ins& ins, Region& region, int6
     const auto check_reader = [&](const Reader& r) {
       for (const int l : LanesOf(r.lanes)) {
         const uint32_t thread = r.warp * kLanes + static_cast<uint32_t>(l);
-        if (thread == self || ordered(w, lane, region, thread, r.tick)) continue;
+        if (thread == self || ordered(w, lane, region, thread, r.tick) || has_ended(w, lane, thread, r.tick)) continue;
         report(FindingKind::kRace, w, lane, ins,
                fmt::format("{}: the read by {} is not ordered before this write", place_text(region, offset),
                            thread_text(w, thread)));
@@ -156,6 +158,17 @@ void Machine::join(std::span<const Lane> lanes) {
       last = known;
     }
     for (const Lane& l : lanes) l.warp->fenced[static_cast<size_t>(l.lane)] = fenced;
+  }
+  if (clustered) {
+    auto finished = std::make_shared<interp::Clock>();
+    finished->start(b.first_thread, b.slots);
+    last = nullptr;
+    for (const Lane& l : lanes) {
+      const interp::Clock* known = l.warp->finished[static_cast<size_t>(l.lane)].get();
+      if (known != nullptr && known != last) finished->join(*known);
+      last = known;
+    }
+    for (const Lane& l : lanes) l.warp->finished[static_cast<size_t>(l.lane)] = finished;
   }
   ++tick;
 }

@@ -60,6 +60,37 @@ void Machine::tell(Warp& w, int lane, interp::Clock& known, interp::Clock& fence
   ++tick;
 }
 
+// An arrival at another block's barrier. A release at the scope of the thread's own block orders none of its writes
+// before a wait in another block (PTX manual, "Memory Consistency Model": both must name a scope that has the other).
+// But reads that have given their values have ended, and so have the writes by copies that a thread waited for; the
+// other block may write there again. This is what a consumer of a cluster tells the producers.
+void Machine::tell_barrier(Warp& w, int lane, Mbarrier& b, const Block& owner, bool wide) {
+  if (!races) return;
+  const auto l = static_cast<size_t>(lane);
+  if (w.finished[l] != nullptr) b.finished_gathering.join(*w.finished[l]);
+  if (&owner == w.block) return tell(w, lane, b.gathering, b.fenced_gathering);
+  interp::Clock mine = copy_of(*w.block, w.known[l]);
+  mine.set(w.thread(lane), tick);
+  b.finished_gathering.join(mine);
+  if (wide) b.cluster_gathering.join(mine);
+  ++tick;
+}
+
+void Machine::learn_barrier(Warp& w, int lane, const Mbarrier& b, bool wide) {
+  learn(w, lane, b.released, b.fenced);
+  if (wide) learn(w, lane, b.cluster_released, nullptr);
+  if (!races || b.finished == nullptr) return;
+  SharedClock& mine = w.finished[static_cast<size_t>(lane)];
+  auto clock = std::make_shared<interp::Clock>(copy_of(*w.block, mine));
+  clock->join(*b.finished);
+  mine = clock;
+}
+
+bool Machine::has_ended(const Warp& w, int lane, uint32_t thread, uint32_t when) const {
+  const SharedClock& finished = w.finished[static_cast<size_t>(lane)];
+  return finished != nullptr && finished->at(thread) >= when;
+}
+
 void Machine::fence_proxy(Warp& w, uint32_t lanes) {
   if (races) {
     for (const int lane : LanesOf(lanes)) {

@@ -93,14 +93,16 @@ bool Launch::resolve_group(BlockState& block, Thread& first) {
 
 void Launch::join_all(std::span<Thread* const> threads) {
   if (!m_.races || threads.empty()) return;
-  Clock clock = threads[0]->clock, fenced = threads[0]->fenced;
+  Clock clock = threads[0]->clock, fenced = threads[0]->fenced, finished = threads[0]->finished;
   for (const Thread* t : threads.subspan(1)) {
     clock.join(t->clock);
     fenced.join(t->fenced);
+    finished.join(t->finished);
   }
   for (Thread* t : threads) {
     t->clock = clock;
     t->fenced = fenced;
+    t->finished = finished;
     tick(*t);
   }
 }

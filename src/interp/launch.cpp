@@ -148,7 +148,7 @@ void Launch::make_thread(BlockState& block, int32_t in_block) {
   t->mems = t->mem_storage.data();
   if (m_.races) {
     const uint32_t first = block.agent - static_cast<uint32_t>(threads_);
-    for (Clock* c : {&t->clock, &t->fenced, &t->released, &t->acquired})
+    for (Clock* c : {&t->clock, &t->fenced, &t->finished, &t->released, &t->acquired})
       c->start(first, static_cast<uint32_t>(threads_) + 1);
     t->clock.set(t->id, 1);
   }

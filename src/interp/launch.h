@@ -36,7 +36,9 @@ class Launch {
   MbarrierState& mbarrier(Memory* memory, int64_t at) { return mbarriers_[{memory, at}]; }
   bool has_mbarrier(Memory* memory, int64_t at) const { return mbarriers_.contains({memory, at}); }
   AtomicState& atomic(Memory* memory, int64_t at) { return atomics_[{memory, at}]; }
-  void arrive(MbarrierState& b, Thread& t, int64_t bytes, const Ins* at);
+  // remote: the barrier is another block's. Such an arrival has the scope of its own block: it says that reads have
+  // ended, and orders no write of a thread.
+  void arrive(MbarrierState& b, Thread& t, int64_t bytes, bool remote, const Ins* at);
   bool try_wait(Thread& t);
   void complete(MbarrierState& b);
   void flush(MbarrierState& b);

@@ -81,6 +81,7 @@ struct Thread {
   Memory* mbarrier = nullptr;              // kMbarrier
   int64_t mbarrier_at = 0, parity = 0;
   Clock clock, fenced;       // what happened before; generic writes made visible to the asynchronous proxy
+  Clock finished;            // reads, and writes by copies, that an arrival in another block said have ended
   Clock released, acquired;  // device-wide fences: released by the last, to be acquired by the next
   std::vector<Deferred> copies, multiplies;  // not yet committed
   std::deque<std::vector<Deferred>> copy_groups, multiply_groups;
@@ -93,6 +94,7 @@ struct MbarrierState {
   int64_t expected = 0, pending = 0, bytes = 0;
   int64_t phase = 0;
   Clock gathering, complete[2], fenced_gathering, fenced_complete[2];
+  Clock finished_gathering, finished_complete[2];  // told by threads of other blocks
   std::vector<Deferred> copies;
 };
 

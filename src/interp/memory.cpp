@@ -141,11 +141,13 @@ void Machine::check_order_read(Memory& mem, int64_t at, Thread& t, const Ins* in
 void Machine::check_order_write(Memory& mem, int64_t at, Thread& t, const Ins* ins, bool async, bool atomic,
                                 const Epoch& as) {
   ElementHistory& h = mem.history[at];
-  const auto unordered = [&](const Epoch& e) {
+  // ended: a read, or the write by a copy, ends by itself: word of it from another block is enough.
+  const auto unordered = [&](const Epoch& e, bool ended) {
     if (e.tick == 0 || (e.thread == as.thread && e.tick == as.tick)) return false;
+    if (ended && e.tick <= t.finished.at(e.thread)) return false;
     return e.tick > t.clock.at(e.thread) && !(atomic && e.atomic);
   };
-  if (unordered(h.writer)) [[unlikely]] {
+  if (unordered(h.writer, h.writer.async)) [[unlikely]] {
     report(Finding::Kind::kRace, t, ins, mem.slot, at,
            fmt::format("the write by thread {} is not ordered before this write", h.writer.thread));
   } else if (async && h.writer.tick != 0 && !h.writer.async && h.writer.tick > t.fenced.at(h.writer.thread))
@@ -154,7 +156,7 @@ void Machine::check_order_write(Memory& mem, int64_t at, Thread& t, const Ins* i
            fmt::format("no proxy fence between the write by thread {} and this asynchronous write", h.writer.thread));
   }
   const auto check_reader = [&](const Epoch& e) {
-    if (!unordered(e)) return;
+    if (!unordered(e, true)) return;
     report(Finding::Kind::kRace, t, ins, mem.slot, at,
            fmt::format("the read by thread {} is not ordered before this write", e.thread));
   };

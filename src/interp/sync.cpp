@@ -65,6 +65,7 @@ void barrier_init(Machine& m, Thread& t, const CallSite& site) {
 
 void barrier_arrive(Machine& m, Thread& t, const CallSite& site, bool expects) {
   Place place = operand_place(m, t, site.operands[0]);
+  bool remote = false;
   if (!expects && !site.args.empty() && place.at >= 0) {
     BlockState* peer = m.launch->peer(*t.block, t.regs[site.args[0]].i);
     if (peer == nullptr) {
@@ -73,9 +74,10 @@ void barrier_arrive(Machine& m, Thread& t, const CallSite& site, bool expects) {
       return;
     }
     place.memory = peer->by_slot[static_cast<size_t>(site.operands[0].slot)];
+    remote = peer != t.block;
   }
   MbarrierState* b = find_barrier(m, t, place);
-  if (b != nullptr) m.launch->arrive(*b, t, expects ? t.regs[site.args[0]].i : 0, t.pc);
+  if (b != nullptr) m.launch->arrive(*b, t, expects ? t.regs[site.args[0]].i : 0, remote, t.pc);
 }
 
 bool barrier_wait(Machine& m, Thread& t, const CallSite& site) {
@@ -259,7 +261,7 @@ void Launch::tick(Thread& t) {
   if (m_.races) t.clock.set(t.id, t.clock.at(t.id) + 1);
 }
 
-void Launch::arrive(MbarrierState& b, Thread& t, int64_t bytes, const Ins* at) {
+void Launch::arrive(MbarrierState& b, Thread& t, int64_t bytes, bool remote, const Ins* at) {
   b.bytes += bytes;
   if (b.pending == 0) {
     m_.report(Kind::kWrongParticipants, t, at, -1, -1,
@@ -267,8 +269,13 @@ void Launch::arrive(MbarrierState& b, Thread& t, int64_t bytes, const Ins* at) {
   }
   --b.pending;
   if (m_.races) {
-    b.gathering.join(t.clock);
-    b.fenced_gathering.join(t.fenced);
+    b.finished_gathering.join(t.finished);
+    if (remote) {
+      b.finished_gathering.join(t.clock);
+    } else {
+      b.gathering.join(t.clock);
+      b.fenced_gathering.join(t.fenced);
+    }
     tick(t);
   }
   complete(b);
@@ -279,8 +286,10 @@ void Launch::complete(MbarrierState& b) {
   const auto side = static_cast<size_t>(b.phase & 1);
   b.complete[side] = b.gathering;
   b.fenced_complete[side] = b.fenced_gathering;
+  b.finished_complete[side] = b.finished_gathering;
   b.gathering.clear();
   b.fenced_gathering.clear();
+  b.finished_gathering.clear();
   ++b.phase;
   b.pending = b.expected;
 }
@@ -304,6 +313,7 @@ bool Launch::try_wait(Thread& t) {
   if (m_.races) {
     t.clock.join(b.complete[static_cast<size_t>(t.parity & 1)]);
     t.fenced.join(b.fenced_complete[static_cast<size_t>(t.parity & 1)]);
+    t.finished.join(b.finished_complete[static_cast<size_t>(t.parity & 1)]);
   }
   return true;
 }

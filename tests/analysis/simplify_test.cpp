@@ -69,6 +69,12 @@ TEST_CASE("simplify knows what ranges tell") {
   CHECK(simplified(b.floor_div(fused, eight)) == "v0");
   CHECK(simplified(b.floor_mod(fused, eight)) == "v1");
   CHECK(simplified(b.add(b.scale(b.floor_div(k, b.integer(3)), 3), b.floor_mod(k, b.integer(3)))) == "v2");
+  // The positions of a 3 x 3 window, whose index is split by tiles of 32.
+  ir::Expr tiled = b.add(b.scale(i, 32), j), three = b.integer(3), nine = b.integer(9);
+  ir::Expr position =
+      b.add(b.scale(b.floor_div(tiled, nine), 9),
+            b.add(b.scale(b.floor_mod(b.floor_div(tiled, three), three), 3), b.floor_mod(tiled, three)));
+  CHECK(simplified(position) == simplified(tiled));
   CHECK(simplified(b.lt(fused, b.integer(32))) == "true");
   CHECK(simplified(b.lt(b.integer(31), fused)) == "false");
   CHECK(simplified(b.eq(i, b.integer(4))) == "false");

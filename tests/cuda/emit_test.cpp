@@ -73,7 +73,7 @@ TEST_CASE("warp and lane loops are coordinates of the linear thread id") {
   auto source = emit_cuda_source(d.finish(d.b.loop(w, d.num(4), body, LoopKind::kBound, Axis::kWarp)), gpu("a100"));
   REQUIRE(source);
   CHECK(source->launches[0].block == std::array<int64_t, 3>{128, 1, 1});
-  CHECK(source->text.find("= (int)(threadIdx.x / 32);") != std::string::npos);
+  CHECK(source->text.find("= (int)(tcc_w);") != std::string::npos);
   CHECK(source->text.find("= (int)(threadIdx.x % 32);") != std::string::npos);
   CHECK(source->text.find("= (-3);") != std::string::npos);
 }
@@ -101,7 +101,7 @@ TEST_CASE("each statement of the root is a launch, workspace follows the paramet
         2);
 }
 
-TEST_CASE("indices that do not fit 32 bits are 64-bit") {
+TEST_CASE("indices that do not fit 32 bits are 64-bit, and no others of the launch") {
   auto big = [](int64_t n) {
     Draft d;
     const Buffer* out = d.buffer("out", Type::kI8, {n, 1024}, BufferRole::kOutput);
@@ -111,7 +111,59 @@ TEST_CASE("indices that do not fit 32 bits are 64-bit") {
     return kernel_text(d.finish(d.b.loop(g, d.num(n), body, LoopKind::kBound, Axis::kGridX)));
   };
   CHECK(count_of(big(2097152 / 2), "long long") == 0);
-  CHECK(count_of(big(2097152 * 2), "const long long g_1") == 1);
+  CHECK(count_of(big(2097152 * 2), "const int g_1") == 1);
+  CHECK(count_of(big(2097152 * 2), "1024 * (long long)g_1 + t_2") == 1);
+  CHECK(count_of(big(2097152 * 2), "long long") == 1);
+  // A row of a table: the table's index is an int64 value, the other tensor's place is not.
+  Draft d;
+  const Buffer* rows = d.buffer("rows", Type::kI64, {64}, BufferRole::kInput);
+  const Buffer* table = d.buffer("table", Type::kF32, {1000, 96}, BufferRole::kInput);
+  const Buffer* out = d.buffer("out", Type::kF32, {64, 96}, BufferRole::kOutput);
+  const Id g = d.kb.new_id("g"), t = d.kb.new_id("t");
+  const Expr row = d.b.floor_div(d.b.var(t), d.num(96)), column = d.b.floor_mod(d.b.var(t), d.num(96));
+  const Expr at = d.b.add(d.b.scale(d.b.var(g), 8), row);
+  Stmt body = d.store(out, {at, column}, d.load(table, {d.load(rows, {at}), column}));
+  body = d.b.loop(t, d.num(768), body, LoopKind::kBound, Axis::kThreadX);
+  const std::string text = kernel_text(d.finish(d.b.loop(g, d.num(8), body, LoopKind::kBound, Axis::kGridX)));
+  INFO(text);
+  CHECK(count_of(text, "unsigned long long") == 0);
+  CHECK(count_of(text, "(long long)") <= 1);
+  CHECK(count_of(text, "96 * rows_0[") == 1);
+}
+
+TEST_CASE("values of 16 bits that are only moved keep their bits") {
+  Draft d;
+  const Buffer* in = d.buffer("in", Type::kF16, {30}, BufferRole::kInput);
+  const Buffer* out = d.buffer("out", Type::kF16, {32}, BufferRole::kOutput);
+  const Id t = d.kb.new_id("t");
+  const Expr inside = d.b.lt(d.b.var(t), d.num(30)), at[] = {d.b.var(t)};
+  const Expr moved = d.b.load(*in, at, inside, d.b.real(0, Type::kF16));
+  const auto text_of = [&](Expr value) {
+    return kernel_text(
+        d.finish(d.b.loop(t, d.num(32), d.store(out, {d.b.var(t)}, value), LoopKind::kBound, Axis::kThreadX)));
+  };
+  CHECK(count_of(text_of(moved), "tcc_") == count_of(text_of(d.b.real(0, Type::kF16)), "tcc_"));
+  CHECK(count_of(text_of(moved), "? in_0[t_2] : 0)") == 1);
+  CHECK(count_of(text_of(d.b.cast(d.b.cast(moved, Type::kF32), Type::kF16)), "? in_0[t_2] : 0)") == 1);
+  // What is computed is converted.
+  CHECK(count_of(text_of(d.b.binary(ExprKind::kAdd, moved, moved)), "tcc_to_f16(") == 1);
+}
+
+TEST_CASE("inputs of one element are read once, before the loops") {
+  Draft d;
+  const Buffer* scale = d.buffer("scale", Type::kF16, {1}, BufferRole::kWeight);
+  const Buffer* in = d.buffer("in", Type::kF32, {32, 8}, BufferRole::kInput);
+  const Buffer* out = d.buffer("out", Type::kF32, {32, 8}, BufferRole::kOutput);
+  const Id t = d.kb.new_id("t"), i = d.kb.new_id("i");
+  const Expr factor = d.b.cast(d.load(scale, {d.num(0)}), Type::kF32);
+  Stmt body =
+      d.store(out, {d.b.var(t), d.b.var(i)}, d.b.binary(ExprKind::kMul, d.load(in, {d.b.var(t), d.b.var(i)}), factor));
+  body = d.b.loop(t, d.num(32), d.b.loop(i, d.num(8), body), LoopKind::kBound, Axis::kThreadX);
+  const std::string text = kernel_text(d.finish(body));
+  INFO(text);
+  CHECK(count_of(text, "const unsigned short scale_0_value = scale_0[0];") == 1);
+  CHECK(count_of(text, "scale_0[") == 1);
+  CHECK(text.find("scale_0_value = ") < text.find("for ("));
 }
 
 TEST_CASE("xor layouts appear in addresses and keep wide accesses where they move whole runs") {
@@ -188,9 +240,38 @@ TEST_CASE("what is unrolled beyond a limit is unrolled in part, loops over regis
   CHECK(count_of(kernel(400, LoopKind::kUnrolled, false), "#pragma unroll 16\n") == 1);
   CHECK(count_of(kernel(400, LoopKind::kUnrolled, true), "#pragma unroll\n") == 1);
   CHECK(count_of(kernel(401, LoopKind::kUnrolled, false), "#pragma unroll 16\n") == 1);  // prime
-  CHECK(count_of(kernel(16, LoopKind::kSerial, false), "#pragma unroll 1\n") == 1);
+  // Loads of a serial loop are issued together, as many as 64 statements have.
+  CHECK(count_of(kernel(16, LoopKind::kSerial, false), "#pragma unroll 4\n") == 1);
+  CHECK(count_of(kernel(35, LoopKind::kSerial, false), "#pragma unroll 5\n") == 1);
+  CHECK(count_of(kernel(41, LoopKind::kSerial, false), "#pragma unroll 4\n") == 1);  // prime
   CHECK(count_of(kernel(16, LoopKind::kSerial, true), "#pragma unroll\n") == 1);
   CHECK(count_of(kernel(400, LoopKind::kSerial, true), "#pragma unroll 1\n") == 1);
+}
+
+TEST_CASE("a loop of matrix products is unrolled whole, whatever else the launch unrolls") {
+  auto kernel = [](bool product) {
+    Draft d;
+    const Buffer* in = d.buffer("in", Type::kF32, {32, 512}, BufferRole::kInput);
+    const Buffer* out = d.buffer("out", Type::kF32, {32, 512}, BufferRole::kOutput);
+    const Buffer* x = d.buffer("x", Type::kF32, {4}, BufferRole::kTemp, Scope::kLocal);
+    const Buffer* a = d.buffer("a", Type::kF16, {8}, BufferRole::kTemp, Scope::kLocal);
+    const Buffer* b = d.buffer("b", Type::kF16, {4}, BufferRole::kTemp, Scope::kLocal);
+    const Id l = d.kb.new_id("l"), k = d.kb.new_id("k"), i = d.kb.new_id("i");
+    const Expr zero[] = {d.num(0)}, argument[] = {d.load(in, {d.b.var(l), d.b.var(i)})};
+    const Operand operands[] = {{x->id, zero}, {a->id, zero}, {b->id, zero}};
+    Stmt step = product ? d.b.instr(find_instruction("mma.m16n8k16.f32.f16"), operands, {})
+                        : d.store(x, {d.num(0)}, d.b.real(1));
+    const Stmt body[] = {
+        d.b.loop(k, d.num(4), step, LoopKind::kUnrolled),
+        d.b.loop(i, d.num(512), d.store(out, {d.b.var(l), d.b.var(i)}, d.b.call(Intrinsic::kExp, argument)),
+                 LoopKind::kUnrolled)};
+    const Id locals[] = {x->id, a->id, b->id};
+    Stmt root = d.b.loop(l, d.num(32), d.b.alloc(locals, d.b.seq(body)), LoopKind::kBound, Axis::kLane);
+    return kernel_text(last_passes(d.finish(root)));
+  };
+  CHECK(count_of(kernel(true), "#pragma unroll\n  ") == 1);
+  CHECK(count_of(kernel(true), "#pragma unroll 16\n") == 1);
+  CHECK(count_of(kernel(false), "#pragma unroll\n  ") == 0);
 }
 
 TEST_CASE("a nest of unrolled loops around one store ends in vectors where the order of its iterations is free") {

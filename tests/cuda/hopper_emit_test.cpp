@@ -59,6 +59,10 @@ TEST_CASE("a launch tells its tensor maps and its clusters") {
     CHECK(count_of(text, "tcc_setmaxnreg_dec<40>();") == 1);
     CHECK(count_of(text, "tcc_setmaxnreg_dec<232>();") == 1);
     CHECK(count_of(text, "tcc_pin(acc") == 2);
+    // One thread, which the compiler knows to be alone, copies; lane 0 tells the other blocks.
+    CHECK(count_of(text, "tcc_elect()") == 2);
+    CHECK(count_of(text, "if (tcc_w >= 0 && tcc_w < 4)") == 1);
+    CHECK(count_of(text, "threadIdx.x / 32") == 0);
     CHECK(count_of(text, "(int)(blockIdx.x / 2)") == 1);
     CHECK(count_of(text, "(int)(blockIdx.x % 2)") == 1);
   }

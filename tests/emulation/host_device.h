@@ -195,8 +195,8 @@ inline TccOperand tcc_operand(const tcc_matrix& matrix) {
   return {matrix.region, matrix.offset, (void*)&matrix};
 }
 template <int Swizzle, int Leading, int Stride, class T>
-tcc_matrix tcc_tile(tcc_pointer<T> p) {
-  return {p.region, p.offset, Swizzle, Leading, Stride};
+tcc_matrix tcc_tile(tcc_pointer<T> p, int pieces) {
+  return {p.region, p.offset + pieces * (16 / (int)sizeof(T)), Swizzle, Leading, Stride};
 }
 template <int N>
 void tcc_pin(float (&)[N]) {}
@@ -306,10 +306,17 @@ TCC_DEVICE long long tcc_to_i64(double x) {
   TCC_DEVICE double name(double x, double y) { \
     return function(x, y);                     \
   }
+TCC_DEVICE int tcc_warp() {
+  return (int)threadIdx.x / 32;
+}
+TCC_DEVICE bool tcc_elect() {
+  return threadIdx.x % 32 == 0;
+}
 TCC_MATH1(tcc_exp, std::exp(x))
 TCC_MATH1(tcc_log, std::log(x))
 TCC_MATH1(tcc_tanh, std::tanh(x))
 TCC_MATH1(tcc_erf, std::erf(x))
+TCC_MATH1(tcc_erf_near, std::erf(x))
 TCC_MATH1(tcc_sqrt, std::sqrt(x))
 TCC_MATH1(tcc_rsqrt, 1 / std::sqrt(x))
 TCC_MATH1(tcc_abs, std::fabs(x))

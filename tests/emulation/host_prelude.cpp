@@ -24,7 +24,7 @@ std::string compute_functions(const Instruction& row, int32_t number) {
   std::unordered_map<Id, std::string> scalars;
   for (size_t n = 0; n < kernel.scalars.size(); ++n) scalars[kernel.scalars[n].id] = fmt::format("a[{}]", n);
   static const target::Target target = target::find_target("h200").value();
-  Emitter emitter(kernel, target, {}, true);
+  Emitter emitter(kernel, target, {});
   auto body = emitter.statement(kernel.root, scalars);
   TCC_CHECK(body.has_value(), "{}: {}", row.name, body ? "" : body.error().message);
   std::vector<std::string> kinds, parameters, tiles;

@@ -124,6 +124,54 @@ TEST_CASE("PTX: warpgroups give each other registers", "[emulation]") {
   }
 }
 
+TEST_CASE("PTX: an arrival at another block's barrier at the scope of a block passes on no writes", "[emulation]") {
+  // Block 1 writes to global memory and arrives at block 0's barrier; block 0 waits and reads.
+  const std::string body = R"(
+mov.u32 %r1, bar;
+mov.u32 %r2, %cluster_ctarank;
+setp.eq.u32 %q1, %r2, 0;
+setp.eq.u32 %q2, %tid, 0;
+@%q2 mbarrier.init.shared::cta.b64 [%r1], 32;
+fence.mbarrier_init.release.cluster;
+barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
+mad.wide.u32 %p1, %tid, 4, %p0;
+@%q1 bra A;
+FIRST
+mapa.shared::cluster.u32 %r3, %r1, 0;
+mbarrier.arriveSCOPE.shared::cluster.b64 _, [%r3];
+THIRD
+bra B;
+A:
+mbarrier.try_wait.parityWAIT.shared::cta.b64 %q3, [%r1], 0;
+@!%q3 bra A;
+SECOND
+B:
+barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;)";
+  const auto run = [&](const std::string& scope, const std::string& wait, const std::string& first,
+                       const std::string& second, const std::string& third = "") {
+    std::string text = ptx_kernel(1, ".reg .b32 %r<12>;\n.reg .pred %q<4>;\n.shared .align 8 .b8 bar[8];", body);
+    text = replace_all(text, ".param .u64 k_param_0)", ".param .u64 k_param_0)\n.reqnctapercluster 2, 1, 1");
+    text = replace_all(replace_all(text, "SCOPE", scope), "parityWAIT", "parity" + wait);
+    text = replace_all(replace_all(text, "FIRST", first), "SECOND", second);
+    text = replace_all(text, "THIRD", third);
+    std::vector<uint32_t> data(64, 0);
+    return ran(text, launch_of(32, 2), {buffer_of(data)});
+  };
+  const std::string store = "st.global.u32 [%p1], %r2;", load = "ld.global.u32 %r4, [%p1];";
+  const std::string wide = ".release.cluster", acquires = ".acquire.cluster";
+  const PtxReport whole = run(wide, acquires, store, load);
+  INFO(whole.text());
+  CHECK(whole.ok());
+  for (const auto& [scope, wait] : std::vector<std::pair<std::string, std::string>>{
+           {"", acquires}, {".release.cta", acquires}, {wide, ""}, {wide, ".acquire.cta"}, {"", ""}}) {
+    expect(run(scope, wait, store, load), FindingKind::kRace, "is not ordered before this read");
+    expect(run(scope, wait, store, store), FindingKind::kRace, "is not ordered before this write");
+  }
+  // A read that has given its value has ended: the other block may write there.
+  CHECK(run("", "", load, store).ok());
+  expect(run("", "", "", store, load), FindingKind::kRace, "is not ordered before this");
+}
+
 TEST_CASE("PTX: blocks of a cluster read each other's shared memory", "[emulation]") {
   const std::string body = R"(
 mov.u32 %r1, s;

@@ -412,6 +412,39 @@ TEST_CASE("multicast and remote arrival in a cluster", "[unit][interp]") {
   expect(replaced(text, "instr mbarrier.wait(full[0]; 0)", ""), Kind::kUninitialised);
 }
 
+TEST_CASE("an arrival in another block says that reads have ended and passes on no writes", "[unit][interp]") {
+  const std::string text = R"(kernel lowered {
+    output z: f32[32]
+    temp d: f32[1] local
+    temp done: barrier[1] cluster_shared
+    alloc done { for c in 2 bound(cluster.x) { for l in 32 bound(lane) { alloc d {
+      if l == 0 {
+        if c == 0 { z[0] = 1.0 }
+        instr mbarrier.init(done[0]; 1)
+        instr fence.mbarrier_init()
+      }
+      instr cluster.sync()
+      if l == 0 {
+        if c == 1 {
+          d[0] = z[0]
+          instr mbarrier.arrive.cluster(done[0]; 0)
+        }
+        if c == 0 {
+          instr mbarrier.wait(done[0]; 0)
+          z[0] = 2.0
+        }
+      }
+      instr cluster.sync()
+    } } } }
+  })";
+  expect_clean(text);
+  expect(replaced(text, "d[0] = z[0]", "z[0] = 3.0"), Kind::kRace);
+  expect(replaced(replaced(text, "d[0] = z[0]", "z[0] = 3.0"), "z[0] = 2.0", "d[0] = z[0]"), Kind::kRace);
+  expect(replaced(text, "d[0] = z[0]\n          instr mbarrier.arrive.cluster(done[0]; 0)",
+                  "instr mbarrier.arrive.cluster(done[0]; 0)\n          d[0] = z[0]"),
+         Kind::kRace);
+}
+
 TEST_CASE("boxes that reach outside of the tensor are filled with zeros", "[unit][interp]") {
   Case c(R"(kernel lowered {
     input x: f32[3, 8]

@@ -135,6 +135,11 @@ TEST_CASE("rows are found by types, participants and shapes", "[instr]") {
   CHECK(find_tensor_copy(Type::kI8, Scope::kShared) == -1);
   CHECK(instruction(instruction_row(Family::kMbarrier, Behaviour::kMbarrierArrive, 1)).name ==
         "mbarrier.arrive.cluster");
+  // Neither waits for the block's writes to global memory.
+  const Instruction& arrival = instruction(instruction_row(Family::kMbarrier, Behaviour::kMbarrierArrive, 1));
+  CHECK(arrival.ptx.find("mbarrier.arrive.shared::cluster.b64") != std::string_view::npos);
+  CHECK(instruction(instruction_row(Family::kSync, Behaviour::kFenceProxyAsync)).ptx ==
+        "fence.proxy.async.shared::cta;");
   CHECK(instruction(instruction_row(Family::kTensorCopy, Behaviour::kCopyWaitRead)).name == "tma.wait_read");
   CHECK(reads_transposed(instruction(find_instruction("ldmatrix.x2.trans.f16")), 1));
   CHECK_FALSE(reads_transposed(instruction(find_instruction("ldmatrix.x2.f16")), 1));

@@ -77,12 +77,8 @@ Result<CudaSource> emit_cuda_source(const Kernel& lowered, const target::Target&
   for (Stmt body : split_launches(lowered)) {
     const std::string symbol = fmt::format("tcc_{}_{}", options.prefix, number++);
     Launch launch;
-    cuda::Emitter narrow(lowered, target, params, false);
-    TCC_TRY(std::string text, narrow.emit(body, symbol, launch));
-    if (narrow.needs_wide()) {
-      cuda::Emitter wide(lowered, target, params, true);
-      TCC_TRY(text, wide.emit(body, symbol, launch));
-    }
+    cuda::Emitter emitter(lowered, target, params);
+    TCC_TRY(std::string text, emitter.emit(body, symbol, launch));
     source.text += text;
     source.launches.push_back(launch);
   }

@@ -1,7 +1,7 @@
 // Prints one launch of a Lowered kernel as a CUDA kernel. Private to codegen/cuda.
 //
-// Index arithmetic is `int` while every value and partial sum provably fits; the first one that does not sets
-// needs_wide(), and the launch is printed again with `long long`.
+// Index arithmetic is `int` where a value and its partial sums provably fit, else `long long`: each expression by
+// itself.
 //
 // Inside a vectorised loop the loop's variable is bound to a lane number and a statement is printed once per lane.
 // Loads that are contiguous over the lanes are read into tcc_vec values beforehand, contiguous stores are gathered into
@@ -28,7 +28,7 @@ std::string value_type(ir::Type type);   // as computed with
 
 class Emitter {
  public:
-  Emitter(const ir::Kernel& kernel, const target::Target& target, std::span<const ir::Buffer* const> params, bool wide);
+  Emitter(const ir::Kernel& kernel, const target::Target& target, std::span<const ir::Buffer* const> params);
 
   // The text of `extern "C" __global__ void <symbol>(...) {...}`; fills grid, block and shared bytes of `launch`.
   Result<std::string> emit(ir::Stmt body, const std::string& symbol, Launch& launch);
@@ -36,7 +36,6 @@ class Emitter {
   // scalars, name_of() those of the buffers.
   Result<std::string> statement(ir::Stmt s, std::unordered_map<ir::Id, std::string> scalars);
   std::string name_of(ir::Id id) const { return name(id); }
-  bool needs_wide() const { return needs_wide_; }
   int64_t static_shared_bytes() const { return static_shared_bytes_; }
 
  private:
@@ -58,8 +57,13 @@ class Emitter {
   std::string parameters() const;
   int64_t registers_at_entry() const;
 
+  std::string read_scalars(ir::Stmt body);
+
   // stmt.cpp
   void stmt(ir::Stmt s);
+  void branch(const ir::If& s);
+  bool is_warp_uniform(ir::Expr e) const;
+  std::string elected(ir::Expr condition, ir::Stmt body);
   void loop(const ir::Loop& l);
   void bound_loop(const ir::Loop& l);
   void body_with(const ir::Loop& l, std::string variable);
@@ -84,7 +88,7 @@ class Emitter {
   // matrix_tile.cpp, tensor_map.cpp
   void plan_tiles(ir::Stmt body);
   std::string tensor_map(const ir::InstrCall& s, const ir::Instruction& row, size_t n);
-  std::string matrix_tile(const ir::Buffer& b, const ir::OperandSpec& spec, const std::string& pointer);
+  std::string matrix_tile(const ir::Buffer& b, const ir::OperandSpec& spec, ir::Expr flat);
   int64_t row_pitch(const ir::Buffer& b, const ir::Instruction& row, const ir::OperandSpec& spec);
   int64_t swizzle_of(ir::Id id) const;
   std::string axis_coordinate(ir::Axis axis) const;
@@ -107,8 +111,12 @@ class Emitter {
   std::string address(const ir::Buffer& buffer, std::span<const ir::Expr> indices);
   std::string from_memory(ir::Type type, std::string value) const;
   std::string to_memory(ir::Type type, std::string value) const;
-  void check_width(ir::Expr e);
-  std::string index_type() const { return wide_ ? "long long" : "int"; }
+  std::string stored(ir::Type type, ir::Expr value);
+  std::string moved_bits(ir::Expr e);
+  bool is_wide(ir::Expr e);
+  std::string index_type(ir::Expr a, ir::Expr b);  // of what is computed of both
+  // Of a loop's variable.
+  std::string index_type(const ir::Loop& l);
 
   const ir::Buffer& buffer(ir::Id id);
   std::string name(ir::Id id) const;
@@ -120,8 +128,6 @@ class Emitter {
   const ir::Kernel& kernel_;
   const target::Target& target_;
   std::span<const ir::Buffer* const> params_;
-  bool wide_;
-  bool needs_wide_ = false;
   ArenaPtr arena_;
   ir::Builder b_;
   analysis::Ranges ranges_;
@@ -130,7 +136,12 @@ class Emitter {
   std::unordered_map<ir::Id, int64_t> swizzles_;  // of shared buffers that are copied by boxes or multiplied: bytes
   std::unordered_set<ir::Id> accumulators_;       // of products that complete later
   std::vector<ir::Id> alive_accumulators_;
-  bool budgets_ = false;  // some role has its own number of registers
+  std::unordered_set<ir::Id> scalars_;  // read-only buffers of one element, which are read at the beginning
+  bool coarse_ = false;                 // what is printed will be rounded to 16 bits
+  std::unordered_set<ir::Id> lanes_;    // variables of the loops over lanes around a statement
+  bool converged_ = true;               // the threads of a warp come to the statement together
+  bool linear_ = false;                 // threads are numbered by warps and lanes
+  bool budgets_ = false;                // some role has its own number of registers
   bool warpgroups_ = false;
   int64_t role_first_warp_ = 0, role_warps_ = 0;  // 0 warps: outside Roles
   int64_t min_blocks_ = 0;

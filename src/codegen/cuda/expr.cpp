@@ -52,6 +52,10 @@ std::string Emitter::from_memory(Type type, std::string value) const {
 
 namespace {
 
+const char* from_function(Type type) {
+  return type == Type::kF16 ? "tcc_from_f16" : "tcc_from_bf16";
+}
+
 // x of "<function>(x)"; "" for another text.
 std::string argument_of(const std::string& text, const std::string& function) {
   if (text.size() < function.size() + 2 || text.compare(0, function.size() + 1, function + "(") != 0) return "";
@@ -78,6 +82,36 @@ std::string Emitter::to_memory(Type type, std::string value) const {
   return value;
 }
 
+// The bits of a value of 16 bits that is only moved: loads and constants, and choices between them; "": it is computed.
+std::string Emitter::moved_bits(Expr e) {
+  if (e->type != Type::kF16 && e->type != Type::kBF16) return "";
+  if (const FloatConst* c = as<FloatConst>(e)) return c->value == 0 && !std::signbit(c->value) ? "0" : "";
+  if (const Unary* widened = e->kind == ExprKind::kCast ? as<Unary>(as<Unary>(e)->a) : nullptr)
+    return widened->kind == ExprKind::kCast && widened->type == Type::kF32 && widened->a->type == e->type
+               ? moved_bits(widened->a)
+               : "";
+  if (const Select* s = as<Select>(e)) {
+    const std::string a = moved_bits(s->a), b = moved_bits(s->b);
+    return a.empty() || b.empty() ? "" : fmt::format("({} ? {} : {})", expr(s->condition), a, b);
+  }
+  const Load* l = as<Load>(e);
+  if (l == nullptr) return "";
+  if (vector_loads_.contains(l) || scalars_.contains(l->buffer) || l->predicate == nullptr)
+    return argument_of(load(*l), from_function(e->type));
+  const std::string bits = fmt::format("{}[{}]", name(l->buffer), address(buffer(l->buffer), l->indices));
+  Expr predicate = analysis::simplify(b_, l->predicate, ranges_);
+  if (is_int(predicate, 1)) return bits;
+  const std::string other = moved_bits(l->other);
+  return other.empty() ? "" : fmt::format("({} ? {} : {})", expr(predicate), bits, other);
+}
+
+// A value as a buffer of the type holds it.
+std::string Emitter::stored(Type type, Expr value) {
+  if (value->type == type)
+    if (std::string bits = moved_bits(value); !bits.empty()) return bits;
+  return to_memory(type, expr(value));
+}
+
 std::string Emitter::rounded(Type type, std::string value) const {
   if (type == Type::kF16) return "tcc_round_f16(" + value + ")";
   if (type == Type::kBF16) return "tcc_round_bf16(" + value + ")";
@@ -90,13 +124,14 @@ std::string Emitter::integer(int64_t value, Type type) const {
   if (value == INT64_MIN) return "(-9223372036854775807LL - 1)";
   if (type == Type::kI32 && value == INT32_MIN) return "(-2147483647 - 1)";
   std::string text = std::to_string(value);
-  if (type == Type::kI64 && (wide_ || value > INT32_MAX || value < -INT32_MAX)) text += "LL";
+  if (type == Type::kI64 && (value > INT32_MAX || value < -INT32_MAX)) text += "LL";
   return value < 0 ? "(" + text + ")" : text;
 }
 
-// Every index value is looked at when it is printed: the sum of the magnitudes of its parts must fit.
-void Emitter::check_width(Expr e) {
-  if (wide_ || e->type != Type::kI64) return;
+// An index value is an int where the sum of the magnitudes of its parts provably fits, else a long long; so each of its
+// parts is an int as far as that fits.
+bool Emitter::is_wide(Expr e) {
+  if (e->type != Type::kI64) return false;
   auto magnitude = [&](Expr x) -> double {
     analysis::ConstBounds r;
     if (!ranges_.bounds(x, r)) return HUGE_VAL;
@@ -112,11 +147,14 @@ void Emitter::check_width(Expr e) {
   } else {
     total = magnitude(e);
   }
-  if (!(total <= INT32_MAX)) needs_wide_ = true;
+  return !(total <= INT32_MAX);
+}
+
+std::string Emitter::index_type(Expr a, Expr b) {
+  return is_wide(a) || is_wide(b) ? "long long" : "int";
 }
 
 std::string Emitter::expr(Expr e) {
-  check_width(e);
   switch (e->kind) {
     case ExprKind::kIntConst:
       return integer(int_value(e), e->type);
@@ -173,13 +211,16 @@ std::string Emitter::expr(Expr e) {
 }
 
 std::string Emitter::sum(const Sum& e) {
+  const bool wide = is_wide(&e);
   std::string text;
   for (const Term& t : e.terms) {
     const bool minus = t.coefficient < 0;
     const int64_t magnitude = std::abs(t.coefficient);
+    // The first term makes the additions wide, and each product by itself.
+    const char* widened = wide && (text.empty() || magnitude != 1) && !is_wide(t.atom) ? "(long long)" : "";
     text += text.empty() ? (minus ? "-" : "") : (minus ? " - " : " + ");
     if (magnitude != 1) text += integer(magnitude, Type::kI64) + " * ";
-    text += expr(t.atom);
+    text += widened + expr(t.atom);
   }
   if (e.constant > 0) text += (text.empty() ? "" : " + ") + integer(e.constant, Type::kI64);
   if (e.constant < 0) text += (text.empty() ? "-" : " - ") + integer(-e.constant, Type::kI64);
@@ -188,25 +229,28 @@ std::string Emitter::sum(const Sum& e) {
 
 std::string Emitter::product(const Prod& e) {
   std::string text;
-  for (Expr f : e.factors) text += (text.empty() ? "" : " * ") + expr(f);
+  for (Expr f : e.factors) text += (!text.empty() ? " * " : is_wide(&e) && !is_wide(f) ? "(long long)" : "") + expr(f);
   return "(" + text + ")";
 }
 
 std::string Emitter::quotient(const Binary& e) {
   analysis::ConstBounds a, b;
   const bool plain = ranges_.bounds(e.a, a) && a.low >= 0 && ranges_.bounds(e.b, b) && b.low > 0;
-  const std::string x = expr(e.a), y = expr(e.b);
+  const std::string x = expr(e.a), y = expr(e.b), computed = index_type(e.a, e.b);
+  // A quotient or rest that fits in an int goes on as one.
+  const std::string type = is_wide(&e) ? "long long" : "int";
   if (!plain) {
     const char* function = e.kind == ExprKind::kFloorDiv ? "tcc_floor_div" : "tcc_floor_mod";
-    return fmt::format("{}<{}>({}, {})", function, index_type(), x, y);
+    return fmt::format("{}{}<{}>({}, {})", type == computed ? "" : "(" + type + ")", function, computed, x, y);
   }
   const char op = e.kind == ExprKind::kFloorDiv ? '/' : '%';
-  const char* as_unsigned = wide_ ? "(unsigned long long)" : "(unsigned)";
-  return fmt::format("({})({}{} {} {}{})", index_type(), as_unsigned, x, op, as_unsigned, y);
+  const char* as_unsigned = computed == "int" ? "(unsigned)" : "(unsigned long long)";
+  return fmt::format("({})({}{} {} {}{})", type, as_unsigned, x, op, as_unsigned, y);
 }
 
 std::string Emitter::arithmetic(const Binary& e, char op) {
   const std::string x = expr(e.a), y = expr(e.b);
+  if (e.type == Type::kI64) return fmt::format("((long long){} {} {})", x, op, y);
   if (e.type == Type::kI32 && op != '/') return fmt::format("((int)((unsigned){} {} (unsigned){}))", x, op, y);
   return rounded(e.type, fmt::format("({} {} {})", x, op, y));
 }
@@ -256,13 +300,16 @@ std::string Emitter::min_max(const Binary& e) {
   const bool smaller = e.kind == ExprKind::kMin;
   const std::string x = expr(e.a), y = expr(e.b);
   if (is_float(e.type)) return fmt::format("{}({}, {})", smaller ? "tcc_fmin" : "tcc_fmax", x, y);
-  const std::string type = e.type == Type::kI64 ? index_type() : value_type(e.type);
+  const std::string type = e.type == Type::kI64 ? index_type(e.a, e.b) : value_type(e.type);
   return fmt::format("{}<{}>({}, {})", smaller ? "tcc_min" : "tcc_max", type, x, y);
 }
 
 std::string Emitter::cast(const Unary& e) {
   const Type from = e.a->type, to = e.type;
+  const bool coarse = coarse_;
+  coarse_ = coarse || (from == Type::kF32 && (to == Type::kF16 || to == Type::kBF16));
   const std::string x = expr(e.a);
+  coarse_ = coarse;
   if (to == Type::kBool) return fmt::format("({} != 0)", x);
   if (is_float(to)) return rounded(to, fmt::format("(({}){})", value_type(to), x));
   if (!is_float(from)) return fmt::format("(({}){})", value_type(to), x);
@@ -284,7 +331,9 @@ std::string Emitter::load(const Load& e) {
     return from_memory(e.type, fmt::format("{}_{}.v[{}]", v.name, lane_ / v.width, lane_ % v.width));
   }
   const Buffer& source = buffer(e.buffer);
-  std::string value = from_memory(e.type, fmt::format("{}[{}]", name(e.buffer), address(source, e.indices)));
+  std::string value = from_memory(e.type, scalars_.contains(e.buffer)
+                                              ? name(e.buffer) + "_value"
+                                              : fmt::format("{}[{}]", name(e.buffer), address(source, e.indices)));
   if (e.predicate == nullptr) return value;
   Expr predicate = analysis::simplify(b_, e.predicate, ranges_);
   if (is_int(predicate, 1)) return value;
@@ -299,7 +348,8 @@ std::string Emitter::call(const Call& e) {
       fail(fmt::format("{} of {} has no CUDA form", intrinsic_name(e.fn), type_name(e.type)));
     return rounded(e.type, fmt::format("({0} < 0 ? -{0} : {0})", args));
   }
-  return rounded(e.type, fmt::format("tcc_{}({})", intrinsic_name(e.fn), args));
+  const char* near = e.fn == Intrinsic::kErf && e.type == Type::kF32 && coarse_ ? "_near" : "";
+  return rounded(e.type, fmt::format("tcc_{}{}({})", intrinsic_name(e.fn), near, args));
 }
 
 std::string Emitter::address(const Buffer& source, std::span<const Expr> indices) {
@@ -307,7 +357,8 @@ std::string Emitter::address(const Buffer& source, std::span<const Expr> indices
   std::string text = expr(flat);
   if (source.layout != nullptr)
     for (const XorField& x : source.layout->xors)
-      text = fmt::format("tcc_xor<{}>({}, {}, {}, {})", index_type(), text, x.from_shift, x.mask, x.to_shift);
+      text = fmt::format("tcc_xor<{}>({}, {}, {}, {})", is_wide(flat) ? "long long" : "int", text, x.from_shift, x.mask,
+                         x.to_shift);
   return text;
 }
 

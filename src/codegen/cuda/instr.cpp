@@ -57,8 +57,8 @@ std::string Emitter::operand(const InstrCall& s, const Instruction& row, size_t 
   if (row.proxy != Proxy::kAsync || spec.scope == Scope::kLocal)
     return fmt::format("{} + {}", name(b.id), address(b, s.operands[n].indices));
   // The hardware permutes by itself: it is told where a row begins.
-  const std::string pointer = fmt::format("{} + {}", name(b.id), expr(flat_address(b_, b, s.operands[n].indices)));
-  return is_matrix(row, spec) ? matrix_tile(b, spec, pointer) : pointer;
+  Expr flat = flat_address(b_, b, s.operands[n].indices);
+  return is_matrix(row, spec) ? matrix_tile(b, spec, flat) : fmt::format("{} + {}", name(b.id), expr(flat));
 }
 
 // Accumulators that are written asynchronously must not be moved by the compiler between a product and the wait for it.

@@ -29,11 +29,10 @@ bool waits_for_blocks(Stmt body) {
 
 }  // namespace
 
-Emitter::Emitter(const Kernel& kernel, const target::Target& target, std::span<const Buffer* const> params, bool wide)
+Emitter::Emitter(const Kernel& kernel, const target::Target& target, std::span<const Buffer* const> params)
     : kernel_(kernel),
       target_(target),
       params_(params),
-      wide_(wide),
       arena_(std::make_shared<Arena>()),
       b_(*arena_),
       ranges_(kernel) {
@@ -121,6 +120,7 @@ void Emitter::find_dimensions(Stmt body) {
   });
   if (linear && xyz) return fail("it mixes thread.x, y, z with warp and lane axes");
   for (size_t d = 0; d < 3; ++d) grid_[d] *= cluster_[d];
+  linear_ = linear;
   if (linear) block_ = {32 * std::max(warps, warpgroups_ ? 4 * groups : warps), 1, 1};
 }
 
@@ -203,6 +203,39 @@ std::string Emitter::parameters() const {
   return text;
 }
 
+// Inputs and weights of one element are read once, into a register: the compiler leaves such a load in its loop where
+// asm statements between may write memory.
+std::string Emitter::read_scalars(Stmt body) {
+  std::vector<const Buffer*> found;
+  auto look = [&](Expr root) {
+    if (root == nullptr) return;
+    visit(root, [&](Expr e) {
+      const Load* l = as<Load>(e);
+      if (l == nullptr) return true;
+      const Buffer& b = buffer(l->buffer);
+      const bool read_only = b.role == BufferRole::kInput || b.role == BufferRole::kWeight;
+      if (read_only && physical_elements(b) == 1 && scalars_.insert(b.id).second) found.push_back(&b);
+      return true;
+    });
+  };
+  visit(body, [&](Stmt s) {
+    if (const Store* store = as<Store>(s)) {
+      look(store->value), look(store->predicate);
+      for (Expr e : store->indices) look(e);
+    } else if (const If* branch = as<If>(s)) {
+      look(branch->condition);
+    } else if (const InstrCall* call = as<InstrCall>(s)) {
+      look(call->predicate);
+      for (Expr e : call->args) look(e);
+    }
+    return true;
+  });
+  std::string text;
+  for (const Buffer* b : found)
+    text += fmt::format("  const {} {}_value = {}[0];\n", memory_type(b->type), name(b->id), name(b->id));
+  return text;
+}
+
 Result<std::string> Emitter::statement(Stmt s, std::unordered_map<Id, std::string> scalars) {
   variables_ = std::move(scalars);
   depth_ = 1;
@@ -219,6 +252,8 @@ Result<std::string> Emitter::emit(Stmt body, const std::string& symbol, Launch& 
   if (error_) return tl::unexpected<Error>(*error_);
   const std::string declarations = declare_shared(shared, launch.shared_bytes);
   depth_ = 1;
+  const std::string scalars = read_scalars(body);
+  if (linear_) line("const int tcc_w = tcc_warp();");
   stmt(body);
   if (error_) return tl::unexpected<Error>(*error_);
   launch.symbol = symbol;
@@ -235,7 +270,7 @@ Result<std::string> Emitter::emit(Stmt body, const std::string& symbol, Launch& 
                                   ? fmt::format("TCC_CLUSTER({}, {}, {}) ", cluster_[0], cluster_[1], cluster_[2])
                                   : "";
   return fmt::format("extern \"C\" __global__ void {}__launch_bounds__({})\n{}({}) {{\n{}{}}}\n", cluster, bounds,
-                     symbol, parameters(), declarations, text_);
+                     symbol, parameters(), declarations + scalars, text_);
 }
 
 }  // namespace tcc::codegen::cuda

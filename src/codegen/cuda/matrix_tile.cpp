@@ -15,6 +15,7 @@
 #include "codegen/cuda/address.h"
 #include "codegen/cuda/emitter.h"
 #include "codegen/cuda/prelude.h"
+#include "tcc/analysis/simplify.h"
 #include "tcc/ir/walk.h"
 
 namespace tcc::codegen::cuda {
@@ -201,7 +202,7 @@ int64_t Emitter::row_pitch(const Buffer& b, const Instruction& row, const Operan
   return pitch;
 }
 
-std::string Emitter::matrix_tile(const Buffer& b, const OperandSpec& spec, const std::string& pointer) {
+std::string Emitter::matrix_tile(const Buffer& b, const OperandSpec& spec, Expr flat) {
   const int64_t swizzle = swizzle_of(b.id);
   const auto d = swizzle > 0 ? describe(b, spec, swizzle) : std::nullopt;
   if (!d) {
@@ -211,7 +212,9 @@ std::string Emitter::matrix_tile(const Buffer& b, const OperandSpec& spec, const
         spec.tile[0], spec.tile[1], name_hint(kernel_, b.id)));
     return "";
   }
-  return fmt::format("tcc_tile<{}, {}, {}>({})", swizzle, d->leading, d->stride, pointer);
+  // Tiles begin at multiples of 16 bytes.
+  Expr pieces = analysis::simplify(b_, b_.floor_div(flat, b_.integer(16 / type_bytes(b.type))), ranges_);
+  return fmt::format("tcc_tile<{}, {}, {}>({}, {})", swizzle, d->leading, d->stride, name(b.id), expr(pieces));
 }
 
 }  // namespace tcc::codegen::cuda

@@ -4,7 +4,9 @@
 #include "codegen/cuda/address.h"
 #include "codegen/cuda/emitter.h"
 #include "tcc/analysis/simplify.h"
+#include "tcc/ir/instr.h"
 #include "tcc/ir/query.h"
+#include "tcc/ir/walk.h"
 #include "tcc/support/check.h"
 
 namespace tcc::codegen::cuda {
@@ -53,17 +55,8 @@ void Emitter::stmt(Stmt s) {
       return loop(*as<Loop>(s));
     case StmtKind::kStore:
       return store(*as<Store>(s));
-    case StmtKind::kIf: {
-      const If& branch = *as<If>(s);
-      open("if (" + expr(analysis::simplify(b_, branch.condition, ranges_)) + ")");
-      stmt(branch.then_case);
-      if (branch.else_case != nullptr) {
-        close();
-        open("else");
-        stmt(branch.else_case);
-      }
-      return close();
-    }
+    case StmtKind::kIf:
+      return branch(*as<If>(s));
     case StmtKind::kAlloc:
       return alloc(*as<Alloc>(s));
     case StmtKind::kInstrCall:
@@ -74,6 +67,70 @@ void Emitter::stmt(Stmt s) {
       break;
   }
   TCC_UNREACHABLE("a block in a kernel at Stage::Lowered");
+}
+
+void Emitter::branch(const If& s) {
+  Expr condition = analysis::simplify(b_, s.condition, ranges_);
+  const std::string chosen = s.else_case == nullptr ? elected(condition, s.then_case) : "";
+  const bool together = converged_;
+  open("if (" + (chosen.empty() ? expr(condition) : chosen) + ")");
+  converged_ = together && is_warp_uniform(condition);
+  stmt(s.then_case);
+  if (s.else_case != nullptr) {
+    close();
+    open("else");
+    stmt(s.else_case);
+  }
+  converged_ = together;
+  close();
+}
+
+// Has the expression one value for all lanes of a warp? For the kernels whose threads are warps and lanes.
+bool Emitter::is_warp_uniform(Expr e) const {
+  bool same = linear_;
+  visit(e, [&](Expr part) {
+    const Var* v = as<Var>(part);
+    same = same && part->kind != ExprKind::kLoad && (v == nullptr || !lanes_.contains(v->id));
+    return same;
+  });
+  return same;
+}
+
+// The condition "lane 0 of this warp" by elect.sync, where the body copies boxes: the compiler knows of the elected
+// thread, and of no other, that it is alone, and needs no loop over the lanes around each copy. "": another condition,
+// or a body that asks for its lane.
+std::string Emitter::elected(Expr condition, Stmt body) {
+  if (!linear_ || !converged_ || target_.cuda.sm_arch < 90) return "";
+  bool copies = false;
+  visit(body, [&](Stmt s) {
+    const InstrCall* call = as<InstrCall>(s);
+    copies = copies || (call != nullptr && instruction(call->instr).family == Family::kTensorCopy);
+    return !copies;
+  });
+  std::vector<Expr> conjuncts;
+  split_conjunction(condition, conjuncts);
+  const auto first_lane = std::find_if(conjuncts.begin(), conjuncts.end(), [&](Expr e) {
+    const Binary* x = e->kind == ExprKind::kEq ? as<Binary>(e) : nullptr;
+    if (x == nullptr) return false;
+    const Var* v = as<Var>(is_int(x->a, 0) ? x->b : x->a);
+    return v != nullptr && lanes_.contains(v->id) && (is_int(x->a, 0) || is_int(x->b, 0));
+  });
+  if (!copies || first_lane == conjuncts.end()) return "";
+  const Expr lane = *first_lane;
+  conjuncts.erase(first_lane);
+  Substitution zero;
+  for (Id id : lanes_)
+    if (mentions(lane, id)) zero.set(id, b_.integer(0));
+  if (substitute(b_, body, zero) != body ||
+      !std::all_of(conjuncts.begin(), conjuncts.end(), [&](Expr e) { return is_warp_uniform(e); }))
+    return "";
+  std::string text;
+  for (Expr e : conjuncts) text += expr(e) + " && ";
+  return text + "tcc_elect()";
+}
+
+std::string Emitter::index_type(const Loop& l) {
+  return is_wide(l.extent) ? "long long" : "int";
 }
 
 // The body with the loop's variable printed as `variable`.
@@ -93,8 +150,11 @@ void Emitter::loop(const Loop& l) {
   if (l.loop_kind == LoopKind::kVectorized && is_int(l.extent)) return vector_loop(l);
   line(unroll_pragma(l));
   const std::string v = name(l.id);
-  open(fmt::format("for ({0} {1} = 0; {1} < {2}; ++{1})", index_type(), v, expr(l.extent)));
+  open(fmt::format("for ({0} {1} = 0; {1} < {2}; ++{1})", index_type(l), v, expr(l.extent)));
+  const bool together = converged_;
+  converged_ = together && is_warp_uniform(l.extent);
   body_with(l, v);
+  converged_ = together;
   close();
 }
 
@@ -131,9 +191,8 @@ int64_t Emitter::axis_extent(Axis axis) const {
 }
 
 std::string Emitter::axis_coordinate(Axis axis) const {
-  const std::string to_index = "(" + index_type() + ")";
-  const std::string warp =
-      role_first_warp_ > 0 ? fmt::format("(threadIdx.x / 32 - {})", role_first_warp_) : "threadIdx.x / 32";
+  const std::string to_index = "(int)";
+  const std::string warp = role_first_warp_ > 0 ? fmt::format("(tcc_w - {})", role_first_warp_) : "tcc_w";
   // The blocks of a cluster are neighbours in the grid.
   auto block = [&](char d, int64_t cluster, bool inside) {
     const std::string index = fmt::format("blockIdx.{}", d);
@@ -173,24 +232,29 @@ void Emitter::bound_loop(const Loop& l) {
   if (l.axis == Axis::kVthread) {
     line("#pragma unroll");
     const std::string v = name(l.id);
-    open(fmt::format("for ({0} {1} = 0; {1} < {2}; ++{1})", index_type(), v, expr(l.extent)));
+    open(fmt::format("for ({0} {1} = 0; {1} < {2}; ++{1})", index_type(l), v, expr(l.extent)));
     body_with(l, v);
     return close();
   }
   const int64_t extent = int_value(l.extent), dimension = axis_extent(l.axis);
   if (dimension == 1 && extent == 1) return body_with(l, "0");
   open("");
-  line(fmt::format("const {} {} = {};", index_type(), name(l.id), axis_coordinate(l.axis)));
+  line(fmt::format("const int {} = {};", name(l.id), axis_coordinate(l.axis)));
+  const bool together = converged_;
+  if (l.axis == Axis::kLane) lanes_.insert(l.id);
+  converged_ = together && (extent == dimension || l.axis != Axis::kLane);
   if (extent < dimension) open(fmt::format("if ({} < {})", name(l.id), extent));
   body_with(l, name(l.id));
   if (extent < dimension) close();
+  converged_ = together;
+  lanes_.erase(l.id);
   close();
 }
 
 void Emitter::store(const Store& s) {
   const Buffer& target = buffer(s.buffer);
   const std::string text =
-      fmt::format("{}[{}] = {};", name(s.buffer), address(target, s.indices), to_memory(target.type, expr(s.value)));
+      fmt::format("{}[{}] = {};", name(s.buffer), address(target, s.indices), stored(target.type, s.value));
   Expr predicate = s.predicate != nullptr ? analysis::simplify(b_, s.predicate, ranges_) : nullptr;
   line(predicate != nullptr && !is_int(predicate, 1) ? "if (" + expr(predicate) + ") " + text : text);
 }
@@ -230,8 +294,8 @@ void Emitter::roles(const Roles& s) {
     return fail(
         fmt::format("the roles want {} registers of a block, {} threads have {} each", wanted, block_[0], entry));
   for (const Role& r : s.roles) {
-    open(fmt::format("{}if (threadIdx.x / 32 >= {} && threadIdx.x / 32 < {})", &r == s.roles.data() ? "" : "else ",
-                     r.first_warp, r.first_warp + r.warps));
+    open(fmt::format("{}if (tcc_w >= {} && tcc_w < {})", &r == s.roles.data() ? "" : "else ", r.first_warp,
+                     r.first_warp + r.warps));
     role_first_warp_ = r.first_warp;
     role_warps_ = r.warps;
     if (r.registers != 0 && r.registers != entry)
@@ -273,7 +337,7 @@ void Emitter::vector_loop(const Loop& l) {
   if (lane_id_ != kNoId || lanes > 64 || !lane_stores(l.body, nullptr, stores)) {
     line("#pragma unroll");
     const std::string v = name(l.id);
-    open(fmt::format("for ({0} {1} = 0; {1} < {2}; ++{1})", index_type(), v, lanes));
+    open(fmt::format("for (int {0} = 0; {0} < {1}; ++{0})", v, lanes));
     body_with(l, v);
     return close();
   }
@@ -350,7 +414,7 @@ void Emitter::vector_assign(const Store& s, Id id, int64_t lanes, int64_t width)
     }
     for (lane_ = base; lane_ < base + width; ++lane_) {
       variables_[id] = integer(lane_, Type::kI64);
-      const std::string value = to_memory(target.type, expr(s.value));
+      const std::string value = stored(target.type, s.value);
       if (width == 1)
         line(fmt::format("{}[{}] = {};", name(s.buffer), address(target, s.indices), value));
       else
@@ -368,7 +432,7 @@ void Emitter::scalar_lanes(const LaneStore& s, Id id, int64_t lanes) {
   for (lane_ = 0; lane_ < lanes; ++lane_) {
     variables_[id] = integer(lane_, Type::kI64);
     const std::string text = fmt::format("{}[{}] = {};", name(s.store->buffer), address(target, s.store->indices),
-                                         to_memory(target.type, expr(s.store->value)));
+                                         stored(target.type, s.store->value));
     Expr predicate = at_lane(b_, ranges_, s.predicate, id, lane_);
     if (!is_int(predicate, 0)) line("if (" + expr(predicate) + ") " + text);
   }
@@ -396,7 +460,7 @@ void Emitter::vector_load(const Load& l, Id id, int64_t lanes, int64_t width) {
     for (lane_ = 0; lane_ < lanes; ++lane_) {
       variables_[id] = integer(lane_, Type::kI64);
       Expr predicate = at_lane(b_, ranges_, l.predicate, id, lane_);
-      std::string value = to_memory(source.type, expr(l.other));
+      std::string value = stored(source.type, l.other);
       // With a predicate that all lanes share, this branch runs only where it is false.
       if (uniform_predicate(b_, kernel_, ranges_, l.predicate, id, lanes) == nullptr)
         value = fmt::format("{} ? {}[{}] : ({}){}", expr(predicate), name(l.buffer), address(source, l.indices),

@@ -14,10 +14,13 @@ constexpr Instruction kRows[] = {
         "mbarrier.init.shared.b64 [%bar], $0;"),
     act(Family::kMbarrier, "mbarrier.arrive", "mbarrier", Participants::kThread, kShared, 0, Behaviour::kMbarrierArrive,
         "mbarrier.arrive.shared.b64 _, [%bar];"),
+    // Tells another block of the cluster that the warp has finished its reads. The scope is the thread's own block (the
+    // default): a release at the scope of the cluster would first wait for the block's writes to memory, of which this
+    // arrival has none to pass on. So it orders no write of a thread before the wait in the other block.
     act(Family::kMbarrier, "mbarrier.arrive.cluster", "clusters", Participants::kThread, kShared, 1,
         Behaviour::kMbarrierArrive,
         "{ .reg .b32 remote; mapa.shared::cluster.u32 remote, %bar, $0; "
-        "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote]; }"),
+        "mbarrier.arrive.shared::cluster.b64 _, [remote]; }"),
     act(Family::kMbarrier, "mbarrier.expect_tx", "tma", Participants::kThread, kShared, 1, Behaviour::kMbarrierExpectTx,
         "mbarrier.arrive.expect_tx.shared.b64 _, [%bar], $0;"),
     act(Family::kMbarrier, "mbarrier.wait", "mbarrier", Participants::kThread, kShared, 1, Behaviour::kMbarrierWait,
@@ -35,8 +38,9 @@ constexpr Instruction kRows[] = {
         "setp.ne.u32 done, phase, $0; @!done bra again; }"),
     act(Family::kSync, "fence.mbarrier_init", "clusters", Participants::kThread, {}, 0, Behaviour::kFenceMbarrierInit,
         "fence.mbarrier_init.release.cluster;"),
+    // Of the block's own shared memory only. A fence of all state spaces also waits for writes to global memory.
     act(Family::kSync, "fence.proxy.async", "tma", Participants::kThread, {}, 0, Behaviour::kFenceProxyAsync,
-        "fence.proxy.async;"),
+        "fence.proxy.async.shared::cta;"),
     act(Family::kSync, "cluster.sync", "clusters", Participants::kBlock, {}, 0, Behaviour::kClusterSync,
         "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"),
     act(Family::kSync, "setmaxnreg.inc", "setmaxnreg", Participants::kWarpgroup, {}, 1, Behaviour::kSetMaxRegisters,

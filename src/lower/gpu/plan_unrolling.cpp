@@ -6,6 +6,7 @@
 #include <bit>
 
 #include "lower/gpu/edit.h"
+#include "tcc/ir/instr.h"
 #include "tcc/ir/query.h"
 
 namespace tcc::lower {
@@ -17,6 +18,19 @@ constexpr double kMaxStatements = 1000;
 constexpr double kMaxOfLoop = 192;
 constexpr double kCondition = 4, kFunction = 10;
 constexpr int64_t kShort = 64;  // iterations
+constexpr int64_t kBatch = 8;   // of serial loops that read memory: iterations whose loads are under way together
+constexpr double kBatchStatements = 64;
+
+// Products of matrices, and what loads their operands: one instruction each.
+bool has_products(Stmt s) {
+  bool found = false;
+  visit(s, [&](Stmt part) {
+    const InstrCall* call = as<InstrCall>(part);
+    found = found || (call != nullptr && instruction(call->instr).flops > 0);
+    return !found;
+  });
+  return found;
+}
 
 double cost_of_value(Expr e, std::span<const Id> copied) {
   double cost = 0;
@@ -64,10 +78,10 @@ class Planner {
 
   // Copies of the body, 0: what the loop's kind says. Everything below a loop that has got its share is unrolled whole.
   int64_t copies_of(const Loop& l) {
-    if (!is_unrolled(l)) return 0;
+    if (!is_unrolled(l)) return batch_of(l);
     const int64_t extent = int_value(l.extent);
     const double share = std::min(share_, kMaxOfLoop / std::max(cost_of(&l), 1.0));
-    if (share >= 1 || picks_registers(l)) return l.loop_kind == LoopKind::kUnrolled ? 0 : extent;
+    if (share >= 1 || picks_registers(l) || has_products(&l)) return l.loop_kind == LoopKind::kUnrolled ? 0 : extent;
     const auto most = static_cast<int64_t>(static_cast<double>(extent) * share);
     // A divisor leaves no rest behind; else a power of two.
     int64_t times = 1;
@@ -76,6 +90,39 @@ class Planner {
     if (times < most / 4) times = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(most)));
     share_ = 1;
     return times;
+  }
+
+  // Iterations of an innermost serial loop whose loads from memory the compiler issues together, before it uses the
+  // first: a thread alone has one load under way, and memory answers after hundreds of cycles. 0: not such a loop.
+  int64_t batch_of(const Loop& l) {
+    if (l.loop_kind != LoopKind::kSerial || !is_int(l.extent) || picks_registers(l) || !is_batchable(l.body)) return 0;
+    const int64_t extent = int_value(l.extent);
+    const double cost = std::max(cost_of(l.body), 1.0);
+    int64_t times = 0;
+    for (int64_t n = 2; n <= std::min(kBatch, extent) && static_cast<double>(n) * cost <= kBatchStatements; ++n)
+      if (extent % n == 0 || (times == 0 && n == 4 && extent > 4 * kBatch)) times = n;
+    return times;
+  }
+
+  // Stores of values, some of which are loaded from memory: no instructions, which order memory, and no serial loops.
+  bool is_batchable(Stmt body) {
+    bool plain = true, reads = false;
+    auto look = [&](Expr e) {
+      visit(e, [&](Expr part) {
+        const Load* load = as<Load>(part);
+        reads = reads || (load != nullptr && edit_.k.buffer(load->buffer)->scope != Scope::kLocal);
+        return !reads;
+      });
+    };
+    visit(body, [&](Stmt s) {
+      if (const Loop* l = as<Loop>(s))
+        plain = plain && is_int(l->extent) &&
+                (l->loop_kind == LoopKind::kVectorized || l->axis == Axis::kVthread || is_unrolled(*l));
+      plain = plain && s->kind != StmtKind::kInstrCall && s->kind != StmtKind::kRoles && s->kind != StmtKind::kAlloc;
+      if (const Store* store = as<Store>(s)) look(store->value);
+      return plain;
+    });
+    return plain && reads;
   }
 
   // Statements once all is unrolled.
