@@ -19,7 +19,7 @@ static const struct {
     TCC_CUDA_DRIVER_FUNCTIONS(TCC_ROW)
 #undef TCC_ROW
 #define TCC_ROW(member, symbol, parameters) {symbol, offsetof(tcc_cuda_driver, member), 0},
-        TCC_CUDA_GRAPH_FUNCTIONS(TCC_ROW) TCC_CUDA_TENSOR_MAP_FUNCTIONS(TCC_ROW)
+        TCC_CUDA_GRAPH_FUNCTIONS(TCC_ROW) TCC_CUDA_TENSOR_MAP_FUNCTIONS(TCC_ROW) TCC_CUDA_CLUSTER_FUNCTIONS(TCC_ROW)
 #undef TCC_ROW
 };
 

@@ -5,11 +5,14 @@
 #include "tcc/codegen/tensor_map.h"
 #include "tcc/rt/cuda_driver.h"
 #include "tcc/rt/rt.h"
+#include "tcc/target/device.h"
 
 namespace tcc::runtime {
 
 namespace {
 
+constexpr char kEmptyKernel[] =
+    ".version 7.8\n.target sm_90\n.address_size 64\n.visible .entry tcc_clusters()\n{\n  ret;\n}\n";
 constexpr int kTakesPtxOnly = 0x7463;  // attribute of an emulated device, and its value
 
 tl::unexpected<Error> device_error(const std::string& hint = {}) {
@@ -348,21 +351,36 @@ class DriverDevice final : public CudaDevice {
     return {};
   }
 
+  // Clusters of 2, 4 and 8 blocks that each take the shared memory of a multiprocessor. Whether the driver told.
+  bool count_clusters() {
+    if (cuda_.cuOccupancyMaxActiveClusters == nullptr) return false;
+    tcc_cu_module module = nullptr;
+    tcc_cu_function function = nullptr;
+    if (cuda_.cuModuleLoadData(&module, kEmptyKernel) != 0) return false;
+    const auto shared = static_cast<int>(target_.cuda.shared_per_block_optin);
+    bool told = cuda_.cuModuleGetFunction(&function, module, "tcc_clusters") == 0 &&
+                cuda_.cuFuncSetAttribute(function, TCC_CU_FUNC_MAX_DYNAMIC_SHARED_BYTES, shared) == 0;
+    for (const auto& [size, clusters] : {std::pair{2u, &target_.cuda.clusters_of_2},
+                                         {4u, &target_.cuda.clusters_of_4},
+                                         {8u, &target_.cuda.clusters_of_8}}) {
+      tcc_cu_launch_attribute attribute = {};
+      attribute.id = TCC_CU_LAUNCH_CLUSTER;
+      attribute.value[0] = size, attribute.value[1] = attribute.value[2] = 1;
+      const tcc_cu_launch_config config = {{size, 1, 1}, {128, 1, 1}, static_cast<unsigned>(shared),
+                                           nullptr,      &attribute,  1};
+      int count = 0;
+      told = told && cuda_.cuOccupancyMaxActiveClusters(&count, function, &config) == 0;
+      if (told) *clusters = count;
+    }
+    cuda_.cuModuleUnload(module);
+    return told;
+  }
+
   Result<void> describe() {
     TCC_TRY(target_, target::cuda_target_for(facts_.sm_arch));
     target_.name = "cuda";
     target_.source = fmt::format("attributes of {}", facts_.name);
     target::CudaInfo& c = target_.cuda;
-    // 9.0 and the data-centre Blackwells have instructions that only architecture-specific code may use.
-    if (c.sm_arch == 90 || c.sm_arch == 100 || c.sm_arch == 103) {
-      for (const std::string& name : target::target_names()) {
-        auto known = target::find_target(name);
-        if (known && known->cuda.sm_arch == c.sm_arch && !known->cuda.sm_suffix.empty()) {
-          c.sm_suffix = known->cuda.sm_suffix;
-          c.features = known->cuda.features;
-        }
-      }
-    }
     c.sm_count = facts_.sm_count;
     c.l2_bytes = facts_.l2_bytes;
     c.shared_per_block_optin = facts_.shared_per_block_optin;
@@ -374,6 +392,9 @@ class DriverDevice final : public CudaDevice {
         2.0 * static_cast<double>(facts_.memory_clock_khz) * 1e3 * static_cast<double>(facts_.memory_bus_bits) / 8;
     target_.memory_bytes = facts_.memory_bytes;
     target_.peak.fp32 = 2.0 * static_cast<double>(c.fp32_lanes_per_sm * c.sm_count) * target_.clock_hz;
+    target::complete_device(target_);
+    if (c.features.clusters && !count_clusters())
+      target_.notes.push_back("the driver does not tell how many clusters the device holds: a formula does");
     return {};
   }
 

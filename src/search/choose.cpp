@@ -199,6 +199,7 @@ std::vector<schedule::Trace> rank_programs(const task::Task& task, const target:
   options.generations = backend.default_generations;
   Settings settings = ranking_settings_for(target);
   settings.evolution.first_draws = backend.default_draws;
+  settings.evolution.polishings = 1;
   RoundPlan plan{.count = count};
   for (const schedule::Trace& trace : space::generate_space(task.kernel, target, options.space))
     if (ir::Legal<space::Sketch> sketch = space::make_sketch(trace, task.kernel, target)) {

@@ -12,10 +12,13 @@
 // at random against an overconfident model.
 #include <algorithm>
 #include <cmath>
+#include <set>
+#include <tuple>
 
 #include "search/candidates.h"
 #include "search/pick.h"
 #include "search/vary.h"
+#include "tcc/support/hash.h"
 
 namespace tcc::search {
 namespace {
@@ -49,6 +52,8 @@ class Breeder {
       score(children);
       candidates_.collect(children);
       std::move(children.begin(), children.end(), std::back_inserter(population));
+    }
+    for (int64_t p = 0; p < settings_.polishings && polish(population, static_cast<uint64_t>(p)); ++p) {
     }
     return pick_round(round_, std::move(candidates_.kept()), random_part, seeded_, exploit_);
   }
@@ -177,6 +182,33 @@ class Breeder {
     });
   }
 
+  // Scores all neighbors of the best programs of different families that have not been looked at: a generation of
+  // random changes misses some. Whether there was anything to look at.
+  bool polish(std::vector<Individual>& population, uint64_t round) {
+    std::vector<const Individual*> order;
+    for (const Individual& i : population) order.push_back(&i);
+    std::stable_sort(order.begin(), order.end(), [](const auto* x, const auto* y) { return x->score > y->score; });
+    std::set<uint64_t> families;
+    std::vector<std::pair<int32_t, std::vector<int64_t>>> wanted;
+    for (size_t k = 0; k < order.size() && std::ssize(families) < settings_.polished; ++k) {
+      const Individual& i = *order[k];
+      if (!families.insert(combine_hash(model_.family(i.row), static_cast<uint64_t>(i.sketch))).second) continue;
+      if (!polished_.insert(i.nest).second) continue;
+      for (std::vector<int64_t>& d : neighbours(candidates_.sketch_of(i), i.decisions))
+        wanted.emplace_back(i.sketch, std::move(d));
+    }
+    if (wanted.empty()) return false;
+    std::vector<Individual> found =
+        candidates_.proposals(std::ssize(wanted), 0x706f6c00 + round, [&](Individual& out, int64_t at, Rng&) {
+          std::tie(out.sketch, out.decisions) = wanted[static_cast<size_t>(at)];
+        });
+    std::erase_if(found, [](const Individual& i) { return i.sketch < 0; });
+    score(found);
+    candidates_.collect(found);
+    std::move(found.begin(), found.end(), std::back_inserter(population));
+    return true;
+  }
+
   void breed(Individual& out, const Individual& parent, const Individual& mate, Rng& rng) const {
     out.sketch = parent.sketch;
     double u = rng.uniform();
@@ -222,6 +254,7 @@ class Breeder {
   std::vector<const Known*> elites_;
   std::vector<float> offsets_;
   std::vector<uint64_t> seeded_;
+  std::set<uint64_t> polished_;  // programs whose neighbors were scored
 };
 
 class Evolutionary : public SearchStrategy {

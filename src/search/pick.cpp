@@ -30,8 +30,10 @@ class Picker {
     } else if (!options_.exploit && best.size() > 1) {
       take_by_confidence(best, static_cast<size_t>(std::max(1.0, std::floor(settings_.bandit_share * n))));
     }
+    if (options_.model != nullptr && settings_.families > 0) take_families();
     while (!full() && (take_next(true) || take_next(false))) {
     }
+    if (options_.model != nullptr && settings_.families > 0) sort_picks();
     return std::move(out_);
   }
 
@@ -68,6 +70,26 @@ class Picker {
     // The leader by score needs no help.
     std::erase(order, best[0]);
     for (size_t i = 0; i < order.size() && i < turns; ++i) take(order[i]);
+  }
+
+  // The best of each family, best first: those within reach of the best, and others as far as half of the places go.
+  void take_families() {
+    const auto places = static_cast<int64_t>(settings_.families * static_cast<double>(main_picks()));
+    std::set<uint64_t> seen;
+    for (size_t i = 0; i < all_.size() && std::ssize(out_) < places; ++i) {
+      const bool near = all_[i].score >= all_[0].score - static_cast<float>(settings_.family_reach);
+      if (!near && std::ssize(out_) >= (places + 1) / 2) break;
+      if (!taken_[i] && !is_full(all_[i].sketch) && seen.insert(options_.model->family(all_[i].row)).second) take(i);
+    }
+  }
+
+  int64_t main_picks() const { return std::max<int64_t>(options_.count - settings_.spare, 1); }
+
+  void sort_picks() {
+    auto better = [](const Individual& x, const Individual& y) { return x.score > y.score; };
+    const auto main = out_.begin() + std::min<int64_t>(main_picks(), std::ssize(out_));
+    std::stable_sort(out_.begin(), main, better);
+    std::stable_sort(main, out_.end(), better);
   }
 
   // `within_share`: of a sketch that has not had its share of the places.
@@ -189,7 +211,8 @@ std::vector<Individual> pick_round(const Round& round, std::vector<Individual> u
                       .first_round = first_round,
                       .exploit = exploit,
                       .informed = informed,
-                      .settings = settings};
+                      .settings = settings,
+                      .model = &round.model};
   std::vector<Individual> picked = pick_programs(state, std::move(unmeasured), options);
   // What promises most goes first, because a run may end within the round; the random ones are spread evenly.
   std::vector<Individual> drawn(std::make_move_iterator(out.begin() + static_cast<std::ptrdiff_t>(sown_first)),

@@ -11,6 +11,7 @@ struct PickOptions {
   bool exploit = false;      // near the end: the best by score, whatever their sketches
   bool informed = false;     // the scores are a trained model's
   Settings::Picking settings = {};
+  const cost::CostModel* model = nullptr;  // that tells families; nullptr: none does
 };
 
 // At most `count` of the candidates, which are all new and differ from each other; the order is that of measuring.
@@ -20,7 +21,8 @@ struct PickOptions {
 // sketches that have been measured little for what they promise (an upper confidence bound over sketches, Auer et al.
 // 2002), so that many sketches neither eat the trials nor are forgotten. Everything else goes by score, less a penalty
 // for resembling what has been picked already, or for being like a measured one in every feature: eight programs that
-// differ in nothing that matters teach as much as one.
+// differ in nothing that matters teach as much as one. Where settings say so, the best of each family of the model come
+// before others of the same family, and all picks are in the order of their scores, spare ones last.
 std::vector<Individual> pick_programs(const TaskState& state, std::vector<Individual> candidates,
                                       const PickOptions& options);
 

@@ -69,8 +69,11 @@ Settings ranking_settings_for(const target::Target& target) {
   // The scores are the predictions themselves, so that it pays to descend from the best.
   settings.evolution.sharpness = 8;
   settings.evolution.within_sketch = 0.1;
+  settings.evolution.polished = 4;
+  settings.evolution.polishings = 3;
   settings.picking.first_share = settings.picking.informed_share = 0;
   settings.picking.alike_first = settings.picking.alike = settings.picking.alike_last = 0;
+  settings.picking.families = 1;
   settings.picking.max_sketch_share = 0.5;
   settings.picking.seeded_share = 0;  // seeds are ranked like any other program
   settings.picking.spare = 4;

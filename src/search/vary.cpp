@@ -91,6 +91,31 @@ bool mutate_some(const space::Sketch& sketch, std::span<int64_t> decisions, cons
   return changed;
 }
 
+std::vector<std::vector<int64_t>> neighbours(const space::Sketch& sketch, std::span<const int64_t> decisions) {
+  std::vector<std::vector<int64_t>> out;
+  auto add = [&](const Instruction& in, auto&& change) {
+    std::vector<int64_t> other(decisions.begin(), decisions.end());
+    change(of(in, std::span<int64_t>(other)));
+    out.push_back(std::move(other));
+  };
+  for (const Instruction& in : sketch.trace.instructions) {
+    if (in.decision < 0) continue;
+    const std::span<const int64_t> now = of(in, decisions);
+    if (in.op == Op::kSampleCategorical) {
+      for (int64_t i = 0; i < std::ssize(schedule::attribute(in, "candidates")); ++i)
+        if (i != now[0]) add(in, [&](std::span<int64_t> d) { d[0] = i; });
+    } else if (in.op == Op::kSamplePerfectTile) {
+      const int64_t limit = schedule::integer(in, "max_innermost");
+      for (size_t from = 0; from < now.size(); ++from)
+        for (int64_t prime : {2, 3, 5, 7})
+          for (size_t to = 0; to < now.size() && now[from] % prime == 0; ++to)
+            if (to != from && (to + 1 < now.size() || now[to] * prime <= limit))
+              add(in, [&](std::span<int64_t> d) { d[from] /= prime, d[to] *= prime; });
+    }
+  }
+  return out;
+}
+
 std::vector<int64_t> cross(const space::Sketch& sketch, std::span<const int64_t> a, std::span<const int64_t> b,
                            Rng& rng) {
   std::vector<int64_t> out(a.begin(), a.end());

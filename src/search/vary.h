@@ -14,6 +14,10 @@ namespace tcc::search {
 bool mutate_some(const space::Sketch& sketch, std::span<int64_t> decisions, const schedule::MutatorWeights& weights,
                  Rng& rng);
 
+// All decisions that differ from these in one sampling instruction: another choice, or one prime factor of a tile moved
+// from one part to another.
+std::vector<std::vector<int64_t>> neighbours(const space::Sketch& sketch, std::span<const int64_t> decisions);
+
 // Every sampling instruction's decision from one of the two parents, as a whole. Both belong to `sketch`.
 std::vector<int64_t> cross(const space::Sketch& sketch, std::span<const int64_t> a, std::span<const int64_t> b,
                            Rng& rng);

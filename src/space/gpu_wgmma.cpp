@@ -14,6 +14,7 @@
 //
 // A block makes 64 or 128 rows, by one warpgroup or two, and the n columns of one instruction: each pair that the
 // results are large enough for is a design space of its own.
+#include <algorithm>
 #include <array>
 
 #include "space/gpu_product.h"
@@ -59,15 +60,22 @@ class GpuWgmma : public Module {
 
  private:
   // How many of a grid of tiles of `size` results run at a time: numbers that leave some block several tiles, and 0,
-  // which is all. Empty: the grid is too small for a choice.
+  // which is all; for each number of blocks that a cluster may have, what the device holds of it. Empty: the grid is
+  // too small for a choice.
   static std::vector<int64_t> walkers(const ProductForm& form, int64_t size, const target::Target& target,
                                       const GpuSpaceOptions& options) {
     int64_t results = 1;
     for (const std::vector<size_t>* group : {&form.batch, &form.rows, &form.columns})
       for (size_t i : *group) results *= form.nest.extents[i];
     std::vector<int64_t> out;
-    for (int64_t n : options.wgmma_walkers)
-      if (n == 0 || results / size > n * target.cuda.sm_count) out.push_back(n * target.cuda.sm_count);
+    for (int64_t n : options.wgmma_walkers) {
+      if (n == 0) out.push_back(0);
+      // Clusters do not fill every group of multiprocessors: those that find no place would begin when others end.
+      for (int64_t cluster = 1; n > 0 && cluster <= options.wgmma_cluster * options.wgmma_cluster; cluster *= 2) {
+        const int64_t blocks = cluster * target::resident_clusters(target, cluster, n);
+        if (results / size > blocks && std::find(out.begin(), out.end(), blocks) == out.end()) out.push_back(blocks);
+      }
+    }
     return out == std::vector<int64_t>{0} ? std::vector<int64_t>{} : out;
   }
 

@@ -9,6 +9,12 @@
 // accumulation. "boost" means computed as SMs x lanes x 2 x boost clock where the source gives no figure.
 #include "target/gpu_descriptors.h"
 
+#include <fmt/format.h>
+
+#include <cstdlib>
+
+#include "tcc/target/device.h"
+
 namespace tcc::target {
 namespace {
 
@@ -171,6 +177,33 @@ const std::vector<Target>& gpu_descriptors() {
     return all;
   }();
   return descriptors;
+}
+
+void complete_device(Target& device) {
+  CudaInfo& c = device.cuda;
+  const Target* like = nullptr;
+  for (const Target& known : gpu_descriptors()) {
+    if (known.cuda.sm_arch > c.sm_arch) continue;
+    auto distance = [&](const Target& t) {
+      return std::pair(c.sm_arch - t.cuda.sm_arch, std::abs(c.sm_count - t.cuda.sm_count));
+    };
+    if (like == nullptr || distance(known) < distance(*like)) like = &known;
+  }
+  if (like == nullptr) return;
+  if (like->cuda.sm_arch == c.sm_arch) {
+    // 9.0 and the data-centre Blackwells have instructions that only architecture-specific code may use.
+    c.sm_suffix = like->cuda.sm_suffix;
+    c.features = like->cuda.features;
+  } else {
+    device.notes.push_back(
+        fmt::format("peaks of tensor cores are those of {}, scaled: no target is {}", like->name, sm_name(device)));
+  }
+  const double scale =
+      static_cast<double>(c.sm_count) * device.clock_hz / (static_cast<double>(like->cuda.sm_count) * like->clock_hz);
+  device.peak.tf32 = like->peak.tf32 * scale;
+  device.peak.fp16 = like->peak.fp16 * scale;
+  device.peak.bf16 = like->peak.bf16 * scale;
+  device.peak.int8 = like->peak.int8 * scale;
 }
 
 }  // namespace tcc::target

@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "tcc/cost/gpu_model.h"
 #include "tcc/ir/text.h"
 
 using namespace tcc;
@@ -11,11 +12,11 @@ using namespace tcc;
 namespace {
 
 // `stride`: distance of neighbouring threads in memory.
-ir::Kernel copy_kernel(int64_t stride, const std::string& temp = "") {
+ir::Kernel copy_kernel(int64_t stride, const std::string& temp = "", int64_t blocks = 128) {
   const std::string text = fmt::format(
-      "kernel nest {{\n  input A: f32[1048576]\n  output B: f32[1048576]\n{}  for g in 128 bound(grid.x) {{\n"
+      "kernel nest {{\n  input A: f32[8388608]\n  output B: f32[8388608]\n{}  for g in {} bound(grid.x) {{\n"
       "for x in 256 bound(thread.x) {{\n{}B[g*256 + x] = A[g*256 + x*{}] * 2.0\n{}}}\n}}\n}}\n",
-      temp.empty() ? "" : "  temp t: " + temp + "\n", temp.empty() ? "" : "alloc t {\n t[0] = 0.0\n", stride,
+      temp.empty() ? "" : "  temp t: " + temp + "\n", blocks, temp.empty() ? "" : "alloc t {\n t[0] = 0.0\n", stride,
       temp.empty() ? "" : "}\n");
   auto k = ir::parse(text);
   if (!k) FAIL(k.error().message << text);
@@ -58,14 +59,29 @@ TEST_CASE("rows that wrap around within a warp are as near to each other as they
 }
 
 TEST_CASE("occupancy falls with storage and is zero for a block that does not fit") {
-  CHECK(facts_of(copy_kernel(1)).occupancy == 1.0);
+  const int64_t many = 8192;
+  CHECK(facts_of(copy_kernel(1, "", many)).occupancy == 1.0);
   // 40,960 bytes a block: four fit the 164 KiB of an A100's multiprocessor beside what the system takes.
-  const cost::LaunchFacts some = facts_of(copy_kernel(1, "f32[10240] shared"));
+  const cost::LaunchFacts some = facts_of(copy_kernel(1, "f32[10240] shared", many));
   CHECK(some.blocks_per_sm == 4);
   CHECK(some.occupancy == 0.5);
-  CHECK(facts_of(copy_kernel(1, "f32[65536] shared")).blocks_per_sm == 0);
+  CHECK(facts_of(copy_kernel(1, "f32[65536] shared", many)).blocks_per_sm == 0);
   // 128 registers beside those of addresses: a block of 256 threads takes more than half of a multiprocessor's.
-  CHECK(facts_of(copy_kernel(1, "f32[128] local")).blocks_per_sm == 1);
+  CHECK(facts_of(copy_kernel(1, "f32[128] local", many)).blocks_per_sm == 1);
+}
+
+TEST_CASE("a grid that is smaller than the machine leaves multiprocessors with fewer blocks than they could hold") {
+  const int64_t sms = target::find_target("a100")->cuda.sm_count;
+  auto of = [&](int64_t blocks) { return facts_of(copy_kernel(1, "", blocks)); };
+  CHECK(of(sms / 2).blocks_per_sm == 1);
+  CHECK(of(sms / 2).wave_share == Approx(0.5));
+  CHECK(of(2 * sms).blocks_per_sm == 2);
+  CHECK(of(2 * sms).occupancy == 0.25);
+  CHECK(of(2 * sms).wave_share == Approx(1));
+  // The multiprocessors with two blocks end last.
+  CHECK(of(sms + 1).wave_share == Approx((sms + 1.0) / (2 * sms)));
+  CHECK(of(8 * sms).rounds == 1);
+  CHECK(of(8 * sms + 1).rounds == 2);
 }
 
 TEST_CASE("a pipeline holds its stages in shared memory, and its steps are counted") {
@@ -217,7 +233,11 @@ TEST_CASE("blocks of a cluster are sent once what they share, and walkers fill t
   const cost::LaunchFacts walk = facts(1, 1, 2 * sms), narrow = facts(1, 1, sms);
   CHECK(plain.fill_cycles == Approx(std::ceil(tiles / static_cast<double>(2 * sms)) * walk.fill_cycles));
   CHECK(walk.wave_share == Approx(plain.wave_share));
-  CHECK(narrow.wave_share < walk.wave_share);
+  // As many walkers as multiprocessors leave each with one block where two fit.
+  CHECK(narrow.blocks_per_sm == 1);
+  CHECK(walk.blocks_per_sm == 2);
+  CHECK(narrow.rounds == 2 * walk.rounds);
+  CHECK(cost::predict_gpu_seconds({{narrow}}, 0) > cost::predict_gpu_seconds({{walk}}, 0));
 }
 
 TEST_CASE("a tile of sums in shared memory counts as a thread's registers and independent sums", "[gpu_facts]") {

@@ -232,6 +232,31 @@ API int cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, void* f, int th
   *blocks = resident_blocks((unsigned)threads);
   return 0;
 }
+// CUlaunchAttribute and CUlaunchConfig of cuda.h.
+typedef struct {
+  int id;
+  char pad[4];
+  unsigned value[16];
+} launch_attribute;
+typedef struct {
+  unsigned grid[3], block[3];
+  unsigned shared;
+  void* stream;
+  const launch_attribute* attributes;
+  unsigned attribute_count;
+} launch_config;
+
+// One cluster fewer than the multiprocessors have room for, as on a device whose groups have lost some of them.
+API int cuOccupancyMaxActiveClusters(int* clusters, void* f, const launch_config* config) {
+  ENTER();
+  NEEDS_CONTEXT();
+  const function* kernel = f;
+  if (set.arch < 90 || config->attribute_count != 1 || config->attributes[0].id != 4) return 1;
+  if (config->shared > 48 << 10 && (int)config->shared > kernel->dynamic_limit) return 1;
+  const unsigned* size = config->attributes[0].value;
+  *clusters = (int)(108 / (size[0] * size[1] * size[2])) - 1;
+  return 0;
+}
 
 // --- execution -------------------------------------------------------------------------------------------------------
 

@@ -1,6 +1,8 @@
 // A device, by a driver that only pretends: memory between guards, graphs, what its errors mean, the watch on its
 // clock.
+#include <dlfcn.h>
 #include <catch2/catch.hpp>
+
 #include <cstdlib>
 
 #include "tcc/runtime/cuda_clock.h"
@@ -26,6 +28,35 @@ codegen::Artifact program(const std::string& symbol, int64_t threads = 32) {
 }
 
 }  // namespace
+
+TEST_CASE("cuda: a device has the peaks of its architecture's tensor cores", "[unit]") {
+  const target::Target device = open()->target(), a100 = *target::find_target("a100");
+  REQUIRE(device.cuda.sm_arch == 80);
+  const double scale = static_cast<double>(device.cuda.sm_count) * device.clock_hz /
+                       (static_cast<double>(a100.cuda.sm_count) * a100.clock_hz);
+  CHECK(device.peak.fp16 == Approx(a100.peak.fp16 * scale));
+  CHECK(device.peak.tf32 == Approx(a100.peak.tf32 * scale));
+  CHECK(device.peak.int8 > device.peak.fp16);
+}
+
+TEST_CASE("cuda: the driver says how many clusters a device holds", "[unit]") {
+  CHECK(open()->target().cuda.clusters_of_2 == 0);  // an architecture without clusters
+  void* library = dlopen(TCC_FAKE_CUDA, RTLD_NOW);
+  REQUIRE(library != nullptr);
+  const auto configure = reinterpret_cast<void (*)(const char*)>(dlsym(library, "fake_cuda_configure"));
+  REQUIRE(configure != nullptr);
+  configure("arch=90");
+  auto device = runtime::CudaDevice::open(0, TCC_FAKE_CUDA);
+  if (!device) FAIL(device.error().message);
+  const target::Target& t = (*device)->target();
+  REQUIRE(t.cuda.features.clusters);
+  CHECK(t.cuda.clusters_of_2 == 108 / 2 - 1);
+  CHECK(t.cuda.clusters_of_4 == 108 / 4 - 1);
+  CHECK(target::resident_clusters(t, 4) == 108 / 4 - 1);
+  CHECK(t.notes.empty());
+  device->reset();
+  configure(nullptr);
+}
 
 TEST_CASE("cuda: what is written beside a guarded buffer shows", "[unit]") {
   auto device = open();

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <set>
 
 #include "fake_measurer.h"
 #include "sample_tasks.h"
@@ -10,7 +11,9 @@
 #include "tcc/cost/cost_model.h"
 #include "tcc/cost/gpu_facts.h"
 #include "tcc/cost/gpu_model.h"
+#include "tcc/ir/walk.h"
 #include "tcc/lower/lower.h"
+#include "tcc/search/model_measurer.h"
 #include "tcc/search/search.h"
 #include "tcc/space/sketch.h"
 
@@ -131,4 +134,71 @@ TEST_CASE("rows of GPU programs have a schema of their own and rank by the analy
     if (seconds[i] < 0.99 * seconds[0]) CHECK(scores[i] > scores[0]);
   const target::Target host = target::find_target("x86-64-v3").value();
   CHECK(&backend::backend_of(host).prior(host)->schema() == &features::kHotStatement);
+}
+
+namespace {
+
+// What tells tiles of a product apart: results of a block, blocks of a cluster, and stages.
+std::string tile_class(const ir::Kernel& nest, const target::Target& target) {
+  const cost::LaunchFacts f = cost::gpu_facts(nest, target).launches.at(0);
+  std::string text = fmt::format("{} blocks, cluster {}, {} stages:", f.blocks, f.cluster, f.stages);
+  ir::visit(nest.root, [&](ir::Stmt s) {
+    const ir::Alloc* a = ir::as<ir::Alloc>(s);
+    for (size_t i = 0; a != nullptr && i < a->buffers.size(); ++i) {
+      const ir::Buffer& b = *nest.buffer(a->buffers[i]);
+      if (b.scope != ir::Scope::kShared) continue;
+      for (ir::Expr e : b.shape) text += fmt::format(" {}", ir::int_value(e));
+    }
+    return true;
+  });
+  return text;
+}
+
+// The twelve programs of a large product that a machine without the GPU compiles.
+std::vector<ir::Kernel> finalists(const target::Target& target, std::vector<double>& seconds) {
+  const task::Task task = task::make_gemm({.m = 4096, .n = 4096, .k = 4096, .dtype = graph::DType::kF16});
+  auto store = memory_store();
+  search::ModelMeasurer model(
+      [](const ir::Kernel& lowered) -> Result<codegen::Artifact> {
+        codegen::Artifact artifact;
+        artifact.code = std::to_string(ir::hash_kernel(lowered));
+        return artifact;
+      },
+      target::sm_name(target), nullptr);
+  search::Environment env{.store = store.get(), .measurer = &model, .now = [] { return int64_t{1}; }};
+  auto result = search::tune({&task, 1}, target, search::ranking_options({}, target, 12), env);
+  if (!result) FAIL(result.error().message);
+  std::vector<ir::Kernel> out;
+  auto arena = std::make_shared<Arena>();
+  const std::vector<record::Record> records = store->all().value();
+  for (const record::Record& r : records) {
+    auto scheduled =
+        schedule::replay(*schedule::trace_from_json(r.trace), r.decisions, task.kernel, std::make_shared<Arena>());
+    REQUIRE(scheduled);
+    auto nest = lower::lower(*scheduled, target, ir::Stage::kNest, std::make_shared<Arena>());
+    REQUIRE(nest);
+    out.push_back(std::move(*nest));
+    seconds.push_back(r.median);
+  }
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("the finalists of a product have different tiles, clusters and stages") {
+  for (const char* name : {"a100", "h200"}) {
+    const target::Target target = target::find_target(name).value();
+    std::vector<double> seconds;
+    const std::vector<ir::Kernel> nests = finalists(target, seconds);
+    CHECK(nests.size() == 12);
+    std::set<std::string> classes;
+    for (const ir::Kernel& nest : nests) classes.insert(tile_class(nest, target));
+    CAPTURE(name, classes);
+    CHECK(classes.size() >= 6);
+    CHECK(std::is_sorted(seconds.begin(), seconds.end()));
+    // The chosen one has all of its blocks on the device at a time, or walks over what does not fit.
+    const auto best = static_cast<size_t>(std::min_element(seconds.begin(), seconds.end()) - seconds.begin());
+    const cost::LaunchFacts f = cost::gpu_facts(nests[best], target).launches.at(0);
+    CHECK(f.wave_share > 0.75);
+  }
 }

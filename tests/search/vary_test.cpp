@@ -51,6 +51,36 @@ search::Individual candidate(int32_t sketch, float score, uint64_t nest) {
 
 }  // namespace
 
+TEST_CASE("neighbors of a program differ in one decision, and each is legal") {
+  const task::Task task = task::make_gemm({.m = 24, .n = 36, .k = 32});
+  size_t all = 0;
+  const target::Target target = target::find_target("a100").value();
+  for (const schedule::Trace& trace : space::generate_space(task.kernel, target)) {
+    const space::Sketch sketch = space::make_sketch(trace, task.kernel, target).value();
+    std::vector<int64_t> decisions = sketch.trace.decisions;
+    Rng rng(7);
+    space::draw_decisions(sketch, decisions, rng);
+    std::set<std::vector<int64_t>> seen;
+    for (const std::vector<int64_t>& other : search::neighbours(sketch, decisions)) {
+      CHECK(seen.insert(other).second);
+      size_t changed = 0;
+      for (const schedule::Instruction& in : sketch.trace.instructions) {
+        if (in.decision < 0) continue;
+        const auto begin = static_cast<std::ptrdiff_t>(in.decision), end = begin + in.decision_length;
+        changed += std::equal(decisions.begin() + begin, decisions.begin() + end, other.begin() + begin) ? 0 : 1;
+        if (in.op != schedule::Op::kSamplePerfectTile) continue;
+        int64_t before = 1, after = 1;
+        for (std::ptrdiff_t i = begin; i < end; ++i)
+          before *= decisions[static_cast<size_t>(i)], after *= other[static_cast<size_t>(i)];
+        CHECK(before == after);
+      }
+      CHECK(changed == 1);
+    }
+    all += seen.size();
+  }
+  CHECK(all > 20);
+}
+
 TEST_CASE("crossing and repeated mutation stay within a sketch's decisions") {
   task::Task task =
       task::make_conv({.channels = 12, .filters = 20, .size = {14, 18}, .kernel = {3, 3}, .pads = {1, 1}});

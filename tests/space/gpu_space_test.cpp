@@ -1,4 +1,6 @@
 // The spaces of GPUs: their programs, and the ones that the limits reject before anything is compiled.
+#include <set>
+
 #include "sample_tasks.h"
 #include "space/run_kernel.h"
 #include "tcc/ir/instr.h"
@@ -255,6 +257,31 @@ TEST_CASE("warpgroups multiply halves where the GPU has them, in tiles that the 
   CHECK(instructions(task::make_gemm({.m = 256, .n = 256, .k = 129, .dtype = half}), "h200").empty());
   CHECK(instructions(task::make_gemm({.m = 256, .n = 256, .k = 64, .dtype = half}), "h200").empty());
   CHECK(instructions(task::make_gemm({.m = 8, .n = 256, .k = 256, .dtype = half}), "h200").empty());
+}
+
+TEST_CASE("as many blocks walk over a grid of products as the device holds, in clusters, too", "[gpu_space]") {
+  const task::Task large = task::make_gemm({.m = 8192, .n = 8192, .k = 512, .dtype = graph::DType::kF16});
+  auto walkers = [&](const target::Target& target) {
+    std::set<int64_t> out;
+    for (const schedule::Trace& trace : space::generate_space(large.kernel, target)) {
+      for (const schedule::Instruction& user : trace.instructions) {
+        if (user.op != schedule::Op::kAnnotate ||
+            schedule::enumerator<ir::AnnotationKey>(user, "key") != ir::AnnotationKey::kPersistentBlocks)
+          continue;
+        for (const schedule::Instruction& in : trace.instructions)
+          if (in.op == schedule::Op::kSampleCategorical &&
+              std::find(user.inputs.begin(), user.inputs.end(), schedule::variable(in.first_output)) !=
+                  user.inputs.end())
+            for (int64_t n : schedule::attribute(in, "candidates")) out.insert(n);
+      }
+    }
+    return out;
+  };
+  // 132 multiprocessors hold 29 clusters of four.
+  target::Target h200 = named_target("h200");
+  CHECK(walkers(h200) == std::set<int64_t>{0, 116, 132, 232, 264});
+  h200.cuda.clusters_of_4 = 31;
+  CHECK(walkers(h200) == std::set<int64_t>{0, 124, 132, 248, 264});
 }
 
 TEST_CASE("what keeps a GPU's warpgroups from a product is said", "[gpu_space]") {

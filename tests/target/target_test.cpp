@@ -1,4 +1,5 @@
 #include "tcc/target/target.h"
+#include "tcc/target/device.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -246,6 +247,36 @@ TEST_CASE("a target file may describe how the analytical model counts", "[target
     CHECK_FALSE(field.meaning.empty());
     CHECK_FALSE(field.source.empty());
   }
+}
+
+TEST_CASE("a device has the tensor cores of its architecture, by multiprocessors and clock", "[target]") {
+  for (const char* name : {"t4", "a100", "h100", "h200", "b200", "rtx-4090"}) {
+    const Target known = *find_target(name);
+    Target device = *cuda_target_for(known.cuda.sm_arch);
+    device.cuda.sm_count = known.cuda.sm_count;
+    device.clock_hz = known.clock_hz;
+    complete_device(device);
+    CAPTURE(name);
+    CHECK(device.peak.fp16 == Approx(known.peak.fp16));
+    CHECK(device.peak.bf16 == Approx(known.peak.bf16));
+    CHECK(device.peak.tf32 == Approx(known.peak.tf32));
+    CHECK(device.peak.int8 == Approx(known.peak.int8));
+    CHECK(device.cuda.features == known.cuda.features);
+    CHECK(sm_name(device) == sm_name(known));
+    CHECK(device.notes.empty());
+  }
+  Target slice = *cuda_target_for(80);
+  slice.cuda.sm_count = 54;
+  slice.clock_hz = 0.9 * find_target("a100")->clock_hz;
+  complete_device(slice);
+  CHECK(slice.peak.fp16 == Approx(0.45 * find_target("a100")->peak.fp16));
+  Target newer = *cuda_target_for(120);
+  newer.cuda.sm_count = 170;
+  newer.clock_hz = 2.4e9;
+  complete_device(newer);
+  CHECK(newer.peak.fp16 > 0);
+  REQUIRE(newer.notes.size() == 1);
+  CHECK_THAT(newer.notes[0], Catch::Contains("scaled") && Catch::Contains("sm_120"));
 }
 
 TEST_CASE("clusters that run at a time follow the driver, else the formula", "[target]") {

@@ -41,6 +41,9 @@ class CostModel {
   // The seconds that a program is expected to take; 0: this model's scores only rank.
   virtual double expected_seconds(const features::Row&) const { return 0; }
 
+  // Equal for programs that differ in little that this model knows: the same tiles, cluster and stages. 0: unknown.
+  virtual uint64_t family(const features::Row&) const { return 0; }
+
   float score(const features::Row& row) const;  // of one program
 };
 

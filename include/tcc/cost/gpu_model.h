@@ -7,9 +7,8 @@
 namespace tcc::cost {
 
 // Seconds of the launches one after the other; infinite for a block that does not fit a multiprocessor.
-// `launch_seconds` is the cost of a launch, `cache_share` the share of accesses beyond the least traffic that the
-// second-level cache serves. An order of programs rather than a promise: nothing is fitted to a device.
-double predict_gpu_seconds(const GpuFacts& facts, double launch_seconds, double cache_share = 0.75);
+// `launch_seconds` is the cost of a launch. An order of programs first: on most devices nothing is fitted.
+double predict_gpu_seconds(const GpuFacts& facts, double launch_seconds);
 
 // X(name). Of the launch that takes longest by the analytical model, log2(1 + x) unless said otherwise.
 //  expected       log2 of the nanoseconds that the model expects of the whole program
@@ -27,6 +26,8 @@ double predict_gpu_seconds(const GpuFacts& facts, double launch_seconds, double 
   X(flops) \
   X(matrix_flops) \
   X(global_bytes) \
+  X(bytes_in_flight) \
+  X(cluster) \
   X(shared_accesses) \
   X(blocks_per_sm) \
   X(share_occupancy) \
@@ -38,6 +39,9 @@ double predict_gpu_seconds(const GpuFacts& facts, double launch_seconds, double 
   X(compute_time) \
   X(memory_time) \
   X(shared_time) \
+  X(cache_time) \
+  X(issue_time) \
+  X(latency_time) \
   X(matrix_time) \
   X(bytes_per_least) \
   X(flops_per_byte)

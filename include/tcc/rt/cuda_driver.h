@@ -135,11 +135,31 @@ typedef struct tcc_cu_tensor_map {
     (tcc_cu_tensor_map * map, int type, uint32_t rank, void* address, const uint64_t* dims, const uint64_t* strides, \
      const uint32_t* box, const uint32_t* element_strides, int interleave, int swizzle, int promotion, int fill))
 
+// How many clusters of blocks a device holds, which drivers before 11.8 do not tell: NULL there. The configuration of a
+// launch is cuda.h's CUlaunchConfig, with cluster dimensions (CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) as only attribute.
+enum { TCC_CU_LAUNCH_CLUSTER = 4 };
+typedef struct tcc_cu_launch_attribute {
+  int id;
+  char pad[4];
+  unsigned value[16];
+} tcc_cu_launch_attribute;
+typedef struct tcc_cu_launch_config {
+  unsigned grid[3], block[3];
+  unsigned dynamic_shared_bytes;
+  tcc_cu_stream stream;
+  tcc_cu_launch_attribute* attributes;
+  unsigned attribute_count;
+} tcc_cu_launch_config;
+#define TCC_CUDA_CLUSTER_FUNCTIONS(X)                             \
+  X(cuOccupancyMaxActiveClusters, "cuOccupancyMaxActiveClusters", \
+    (int* clusters, tcc_cu_function function, const tcc_cu_launch_config* config))
+
 typedef struct tcc_cuda_driver {
 #define TCC_DECLARE(member, symbol, parameters) tcc_cu_result(*member) parameters;
   TCC_CUDA_DRIVER_FUNCTIONS(TCC_DECLARE)
   TCC_CUDA_GRAPH_FUNCTIONS(TCC_DECLARE)
   TCC_CUDA_TENSOR_MAP_FUNCTIONS(TCC_DECLARE)
+  TCC_CUDA_CLUSTER_FUNCTIONS(TCC_DECLARE)
 #undef TCC_DECLARE
 } tcc_cuda_driver;
 

@@ -37,6 +37,8 @@ struct Settings {
     double curiosity = 1;        // share of the model's uncertainty that is added to a score, at the first trial
     double exploit_from = 0.75;  // share of the trials after which only the score counts
     double trust = 4;            // trials of a sketch after which half of the model's error on it is believed
+    int64_t polished = 0;        // best programs of different families whose neighbors are all scored at the end
+    int64_t polishings = 0;      // times, while that finds better ones
     double unseen = -0.5;        // log2 of the share of the best speed that a sketch without a valid trial is given
   } evolution;
 
@@ -55,6 +57,8 @@ struct Settings {
     double alike_last = 0.05;      // when only the score counts
     int64_t looked_at = 24;        // candidates that are compared for each pick
     double seeded_share = 0.25;   // of a task's first round for programs that were good elsewhere, whatever their score
+    double families = 0;          // share of the picks for the best of different families, where the model knows any
+    double family_reach = 1;      // doublings of time that such a one may be behind the best
     double max_sketch_share = 1;  // of a round, while other sketches have candidates left
     int64_t spare = 0;            // further picks, for those that the last passes of lowering refuse
   } picking;
