@@ -156,7 +156,10 @@ if(TARGET tcc_emulation)
     add_test(NAME gpu_check_survives_faults
              COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_SOURCE_DIR}/tools/gpu_check_test.py $<TARGET_FILE:tcc-gpu-check>
                      $<TARGET_FILE:tcc_fake_gpu> ${CMAKE_CURRENT_BINARY_DIR})
-    set_tests_properties(gpu_check_survives_faults PROPERTIES LABELS cli)
+    add_test(NAME gpu_check_calls
+             COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_SOURCE_DIR}/tools/gpu_calls_test.py ${CMAKE_BINARY_DIR}/tools
+                     $<TARGET_FILE:tcc_fake_gpu> ${CMAKE_CURRENT_BINARY_DIR})
+    set_tests_properties(gpu_check_survives_faults gpu_check_calls PROPERTIES LABELS cli)
   endif()
   foreach(name test_measure test_cli)
     if(TARGET ${name})

@@ -13,6 +13,7 @@
 #include "gpu/backend.h"
 #include "gpu/child.h"
 #include "gpu/run.h"
+#include "tcc/codegen/cuda.h"
 #include "tcc/runtime/cuda_device.h"
 #include "tcc/support/files.h"
 #include "tcc/support/text.h"
@@ -26,12 +27,12 @@ constexpr char kUsage[] =
     "       gpu_check --only STEP ...      one step, in this process, beside the rows that FILE has\n"
     "steps: device-facts, copy-rate, probes, conformance, correctness, elementwise, gemm, products, memory-bound,\n"
     "       attention, conv; by --only: sanitizer\n"
-    "       --step-seconds S    the longest time of a step, instead of each step's own\n"
+    "       --limit STEP=S    that step may take S seconds, instead of its own limit\n"
     "LIBRARIES, found by themselves where they are installed:\n"
     "       --nvrtc FILE, --cublas FILE, --cudnn FILE, --cupti FILE, --driver FILE (the CUDA driver)\n"
     "example: gpu_check --minutes 9 --out h200.json, and after it gpu_check --from attention --out h200.json\n";
 
-constexpr int kNoDevice = 4;         // exit status of a step
+constexpr int kCannotRun = 4;        // exit status of a step
 constexpr double kStartSeconds = 5;  // a step may take beyond the whole run's limit to end by itself
 
 struct Step {
@@ -70,7 +71,7 @@ tl::unexpected<Error> usage(const std::string& text) {
 Result<void> check_steps(const Options& o) {
   std::vector<std::string> names;
   for (const Step& step : kSteps) names.emplace_back(step.name);
-  for (const std::string& name : {o.from, o.to, o.only})
+  for (const std::string& name : {o.from, o.to, o.only, o.limit_step})
     if (!name.empty() && std::find(names.begin(), names.end(), name) == names.end())
       return usage(fmt::format("no step '{}'; {}", sanitize(name), suggest(name, names)));
   return {};
@@ -79,13 +80,13 @@ Result<void> check_steps(const Options& o) {
 Result<Options> parse(int argc, char** argv) {
   Options o;
   double device = 0;
+  std::string limit;
   const std::map<std::string, bool*> flags = {{"--dry-run", &o.dry_run}, {"--fresh", &o.fresh}};
   const std::map<std::string, std::string*> texts = {
-      {"--target", &o.target}, {"--from", &o.from},    {"--to", &o.to},         {"--only", &o.only},
-      {"--out", &o.out},       {"--nvrtc", &o.nvrtc},  {"--cublas", &o.cublas}, {"--cudnn", &o.cudnn},
-      {"--cupti", &o.cupti},   {"--driver", &o.driver}};
-  const std::map<std::string, double*> numbers = {
-      {"--minutes", &o.minutes}, {"--step-seconds", &o.step_seconds}, {"--device", &device}};
+      {"--target", &o.target}, {"--from", &o.from},   {"--to", &o.to},         {"--only", &o.only},
+      {"--out", &o.out},       {"--nvrtc", &o.nvrtc}, {"--cublas", &o.cublas}, {"--cudnn", &o.cudnn},
+      {"--limit", &limit},     {"--cupti", &o.cupti}, {"--driver", &o.driver}};
+  const std::map<std::string, double*> numbers = {{"--minutes", &o.minutes}, {"--device", &device}};
   std::vector<std::string> known;
   for (const auto& [flag, to] : flags) known.push_back(flag);
   for (const auto& [flag, to] : texts) known.push_back(flag);
@@ -111,6 +112,13 @@ Result<Options> parse(int argc, char** argv) {
     *numbers.at(flag) = *number;
   }
   o.device = static_cast<int>(device);
+  if (!limit.empty()) {
+    const size_t equals = std::min(limit.find('='), limit.size() - 1);
+    const auto seconds = number_of(limit.substr(equals + 1));
+    if (!seconds) return usage(fmt::format("--limit {}: expected STEP=SECONDS", sanitize(limit)));
+    o.limit_step = limit.substr(0, equals);
+    o.limit_seconds = *seconds;
+  }
   if (target_given && !o.dry_run) return usage("--target is for --dry-run; on a device its own architecture is used");
   TCC_TRY_VOID(check_steps(o));
   return o;
@@ -147,7 +155,14 @@ int run_here(const Options& options, const Step& step) {
                                  : Backend::device(options.device, options.cublas, options.driver);
   if (!backend) {
     report(backend.error());
-    return backend.error().cls == ErrorClass::kUsage ? 2 : kNoDevice;
+    if (backend.error().cls == ErrorClass::kUsage) return 2;
+    std::fprintf(stderr, "gpu_check: no gpu test ran. Run it on a machine with an NVIDIA GPU, or use --dry-run.\n");
+    return kCannotRun;
+  }
+  // Before any step: without the compiler all of them would fail, one kernel after the other.
+  if (auto compiler = codegen::check_cuda_architecture((*backend)->target(), options.nvrtc); !compiler) {
+    report(compiler.error());
+    return kCannotRun;
   }
   Results results(options.out, suite_of(options), (*backend)->machine());
   if (!options.fresh) results.resume();
@@ -244,16 +259,14 @@ int run_all(const Options& options, int argc, char** argv) {
     if (totals.late) break;
     std::printf("== %s\n", step.name);
     std::fflush(stdout);
-    const double limit = std::min(options.step_seconds > 0 ? options.step_seconds : step.seconds, left + kStartSeconds);
+    const double limit =
+        std::min(options.limit_step == step.name ? options.limit_seconds : step.seconds, left + kStartSeconds);
     auto end = run_child(words_of(step, argc, argv, left / 60, fresh), limit);
     if (!end) {
       report(end.error());
       return 1;
     }
-    if (end->exit_code == kNoDevice) {
-      std::fprintf(stderr, "gpu_check: no gpu test ran. Run it on a machine with an NVIDIA GPU, or use --dry-run.\n");
-      return 1;
-    }
+    if (end->exit_code == kCannotRun) return 1;
     if (end->exit_code == 2) return 2;
     totals.late = totals.late || end->exit_code == 3;
     if (auto summed = sum_up(step, *end, options, totals); !summed) {

@@ -15,6 +15,20 @@ Result<void> check_tunable(const target::Target&) {
   return {};
 }
 
+Result<void> check_loadable(const target::Target& target) {
+  return codegen::check_cuda_architecture(target);
+}
+
+Result<codegen::Artifact> print(const ir::Kernel& lowered, const target::Target& target,
+                                const CompileOptions& options) {
+  TCC_TRY(codegen::CudaSource source, codegen::emit_cuda_source(lowered, target, {.prefix = options.prefix}));
+  codegen::Artifact artifact;
+  artifact.launches = std::move(source.launches);
+  artifact.buffers = std::move(source.buffers);
+  artifact.source = std::move(source.text);
+  return artifact;
+}
+
 bool is_this_machine(const target::Target& target) {
   return installed_gpu_number(target.name).has_value();
 }
@@ -125,6 +139,8 @@ const Backend kCuda = {
     .payload = &kCubins,
     .isa = target::sm_name,
     .check_tunable = check_tunable,
+    .check_loadable = check_loadable,
+    .print = print,
     .is_this_machine = is_this_machine,
     .open = open,
 };

@@ -19,12 +19,14 @@ struct Arguments {
   RecordArguments records;
   int64_t threads = 0;  // 0 = all
   std::string task, dump_after;
-  bool trace_only = false;
+  bool trace_only = false, source_only = false;
 };
 
 void declare(Options& options, Arguments& a) {
   options.option("--task", a.task, "One task by number or key: loop nest, best schedule, its program").value("K");
   options.flag("--trace", a.trace_only, "Only the schedule of --task, as text that `tcc bench --schedule` takes");
+  options.flag("--source", a.source_only,
+               "For GPUs: only the CUDA source of --task, also where the compiler here does not know the target");
   options.option("--dump-after", a.dump_after, "Only the program of --task after this pass of its lowering")
       .value("PASS");
   add_target(options, a.target);
@@ -64,6 +66,12 @@ Result<int> show_one(const Arguments& a) {
     print(text);
     return kOk;
   }
+  if (a.source_only) {
+    TCC_TRY(const std::string text,
+            driver::show_source(program, a.task, records.all, target, threads_or_all(a.threads)));
+    print(text);
+    return kOk;
+  }
   TCC_TRY(driver::TaskDetails details,
           driver::show_task(program, a.task, records.all, target, threads_or_all(a.threads)));
   if (a.trace_only) {
@@ -100,6 +108,9 @@ Result<int> show(const Arguments& a) {
   if (a.trace_only)
     return make_error(ErrorClass::kUsage, "--trace prints the schedule of one task, and --task is missing",
                       "add --task K; `tcc show MODEL` lists the tasks");
+  if (a.source_only)
+    return make_error(ErrorClass::kUsage, "--source prints the code of one task, and --task is missing",
+                      "add --task K; `tcc show MODEL` lists the tasks");
   if (!a.dump_after.empty())
     return make_error(ErrorClass::kUsage, "--dump-after prints the program of one task, and --task is missing",
                       "add --task K; `tcc show MODEL` lists the tasks");
@@ -130,6 +141,7 @@ Command show_command() {
                       "  tcc show zoo:resnet18\n"
                       "  tcc show zoo:resnet18 --task 3\n"
                       "  tcc show zoo:resnet18 --task 3 --trace > mine.trace\n"
+                      "  tcc show zoo:resnet18 --task 3 --target v100 --source > kernel.cu\n"
                       "  tcc show zoo:resnet18 --task 3 --dump-after split_tails",
                       declare, show);
 }

@@ -145,14 +145,15 @@ std::string number_of(size_t i, const std::vector<size_t>& chosen) {
 // The report for a device that is not here: predictions only.
 std::string prediction_text(const driver::TuneReport& report, const std::vector<size_t>& chosen,
                             const std::string& target) {
-  std::vector<std::vector<std::string>> rows = {{"task", "workload", "weight", "predicted", "compiled"}};
+  std::vector<std::vector<std::string>> rows = {
+      {"task", "workload", "weight", "predicted", report.source_only ? "printed" : "compiled"}};
   for (size_t i = 0; i < report.tasks.size(); ++i) {
     const search::TaskResult& t = report.tasks[i].result;
     rows.push_back({number_of(i, chosen), t.workload, std::to_string(t.weight), format_seconds(t.best_seconds),
                     std::to_string(t.counts.compiled)});
   }
-  std::string text =
-      format_table(rows, 2) + fmt::format("\n{} compiled for {}, none run or checked", report.counts.compiled, target);
+  std::string text = format_table(rows, 2) + fmt::format("\n{} {} for {}, none run or checked", report.counts.compiled,
+                                                         report.source_only ? "printed" : "compiled", target);
   if (report.best_seconds > 0)
     text += fmt::format("; an analytical model expects the kernels to take {}", format_seconds(report.best_seconds));
   return text + "\n";

@@ -48,6 +48,23 @@ std::optional<graph::LayoutModel> layout_model(Layouts layouts, const target::Ta
   return model;
 }
 
+// Before anything is compiled: a target that no library can be built for.
+Result<void> check_buildable(std::span<const target::Target> targets) {
+  for (const target::Target& target : targets) {
+    const backend::Backend& backend = backend::backend_of(target);
+    auto loadable = backend.check_loadable(target);
+    if (loadable) continue;
+    Error error = std::move(loadable).error();
+    if (backend.print != nullptr)
+      error.notes.push_back(fmt::format(
+          "without it `tcc tune --target {0}` predicts, and `tcc show MODEL --target {0} --task K --source` prints the "
+          "source text of a kernel",
+          target.name));
+    return tl::make_unexpected(std::move(error));
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string tool_version() {
@@ -69,6 +86,7 @@ Result<Program> make_program(const Model& model, const target::Target& target) {
 }
 
 Result<BuildReport> build_model(const Model& model, const BuildOptions& options) {
+  TCC_TRY_VOID(check_buildable(options.targets));
   TCC_TRY(Program program, make_program(model, options.targets.at(0)));
   BuildReport report;
   TCC_TRY(std::vector<search::ChosenArtifact> kernels, choose_kernels(program, options));

@@ -2,6 +2,7 @@
 
 #include <charconv>
 
+#include "tcc/backend/backend.h"
 #include "tcc/ir/text.h"
 #include "tcc/lower/lower.h"
 #include "tcc/schedule/trace.h"
@@ -120,6 +121,18 @@ Result<TaskDetails> show_task(const Program& program, const std::string& name, c
     details.trace = schedule::print_trace(trace);
   }
   return details;
+}
+
+Result<std::string> show_source(const Program& program, const std::string& name, const record::Database* store,
+                                const target::Target& target, int64_t threads) {
+  const backend::Backend& backend = backend::backend_of(target);
+  if (backend.print == nullptr)
+    return make_error(ErrorClass::kUsage, fmt::format("expected a GPU, found the target '{}'", target.name),
+                      "the kernels of a CPU have no source text; `tcc build --emit llvm` writes their LLVM IR");
+  TCC_TRY(const size_t index, find_task(program, name));
+  TCC_TRY(const search::Chosen chosen, search::built_program(program.tasks.tasks[index], target, store, threads));
+  TCC_TRY(codegen::Artifact artifact, backend.print(chosen.lowered, target, {.prefix = fmt::format("k{}", index)}));
+  return std::move(artifact.source);
 }
 
 Result<void> check_pass_name(const std::string& pass, const target::Target& target) {

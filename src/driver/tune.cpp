@@ -138,13 +138,19 @@ Result<TuneReport> predict(const Program& program, record::Store& store, const T
   if (o.trials_per_task > 0) finalists = std::min(finalists, o.trials_per_task);
   request.options = search::ranking_options(request.options, request.target, finalists);
   ThreadPool pool(static_cast<int>(target::host_target().cpu.threads));
-  search::ModelMeasurer model([&](const ir::Kernel& lowered) { return backend.compile(lowered, request.target, {}); },
+  const Result<void> loadable = backend.check_loadable(request.target);
+  const auto make_code = loadable || backend.print == nullptr ? backend.compile : backend.print;
+  search::ModelMeasurer model([&](const ir::Kernel& lowered) { return make_code(lowered, request.target, {}); },
                               backend.isa(request.target), &pool);
   TCC_TRY(TuneReport report, search_tasks(program, store, request, {.measurer = &model, .pool = &pool}, nullptr));
   report.predicted = true;
-  report.notes.push_back(fmt::format(
-      "times for '{}' are predicted by an analytical model; programs were compiled, none was run or checked",
-      request.target.name));
+  report.source_only = make_code == backend.print;
+  report.notes.push_back(
+      fmt::format("times for '{}' are predicted by an analytical model; programs were {}, none was run or checked",
+                  request.target.name, report.source_only ? "printed as source text, not compiled" : "compiled"));
+  if (report.source_only)
+    report.notes.push_back(fmt::format("{}; {}. The predictions do not know of registers and spills",
+                                       loadable.error().message, loadable.error().hint));
   return report;
 }
 

@@ -238,7 +238,7 @@ Result<void> Coordinator::State::measure(const Candidate& candidate, Compiled& c
   spec.patience_seconds = spec.budget_seconds * facts().patience * (candidate.finalist ? kFinalistPatience : 1);
   spec.timeout_seconds = executor_->timeout_of(task, std::max(spec.budget_seconds, spec.patience_seconds));
   spec.best_seconds = candidate.finalist ? 0 : best;
-  spec.counts = candidate.finalist;
+  spec.profile = candidate.finalist;  // attaching CUPTI takes longer than timing a program
   Stopwatch watch;
   TCC_TRY(FinishedJob job, run(spec, candidate, task, m));
   if (m.status == Status::kOk) {
@@ -376,7 +376,7 @@ Result<SharedMemory> make_job(const JobSpec& spec) {
   header->budget_seconds = spec.budget_seconds;
   header->patience_seconds = spec.patience_seconds;
   header->best_seconds = spec.best_seconds;
-  header->counts = spec.counts ? 1 : 0;
+  header->profile = spec.profile ? 1 : 0;
   header->payload_offset = payload;
   header->payload_bytes = bytes;
   header->num_artifacts = static_cast<int32_t>(spec.artifacts.size());

@@ -22,7 +22,7 @@ struct JobSpec {
   double budget_seconds = 0, patience_seconds = 0;
   double timeout_seconds = 10;  // until the checks are done, and again for the timing
   double best_seconds = 0;      // of the task's programs so far; 0: none
-  bool counts = false;          // the device's counters too, where there are any
+  bool profile = false;         // the device's own times and counters too, where there are any
   int64_t output_bytes = 0;     // kReference: room for the outputs
 };
 

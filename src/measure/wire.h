@@ -80,7 +80,7 @@ struct JobHeader {
   QuietTimes quiet;     // what all children so far have seen
   double best_seconds;  // of the task's programs so far; 0: none
   int64_t max_copies;   // on a GPU: of the parameters, that launches take in turns
-  int32_t counts;       // on a GPU: 1: the counters of the device are wanted as well
+  int32_t profile;      // on a GPU: 1: CUPTI's times and counters are wanted as well
   int64_t memory_limit_bytes;
   double cpu_limit_seconds;
   int64_t payload_offset, payload_bytes;  // artifacts, see put_artifact

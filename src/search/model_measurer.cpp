@@ -37,7 +37,7 @@ Result<std::vector<measure::Measurement>> ModelMeasurer::measure(std::span<const
     m.id = candidates[i].id;
     m.device = device_;
     if (artifacts[i]) {
-      m.code = hash_bytes(artifacts[i]->code);
+      m.code = hash_bytes(artifacts[i]->code.empty() ? artifacts[i]->source : artifacts[i]->code);
       m.compile_seconds = fact(*artifacts[i], "compile_seconds");
       m.median = candidates[i].expected_seconds * compiler_factor(*artifacts[i]);
     } else if (artifacts[i].error().cls == ErrorClass::kEnvironment) {

@@ -38,10 +38,41 @@ TEST_CASE("a model is tuned for a GPU by predictions", "[cli]") {
   INFO(explained.out << explained.err);
   CHECK_THAT(explained.out, Catch::Contains("counters of a run: 1 MiB of device memory") &&
                                 Catch::Contains("occupancy 50%") && !Catch::Contains("tensor cores busy"));
-  // An architecture that this toolkit does not know any longer says which one does.
-  Outcome old = box.tcc({"tune", "zoo:mlp", "--target", "k80", "--db", "records.db", "--trials", "3"});
-  CHECK(old.exit_code == 1);
-  CHECK_THAT(old.err, Catch::Contains("sm_37") && Catch::Contains("CUDA Toolkit 11.8 or older compiles it"));
+}
+
+TEST_CASE("targets that the compiler here does not know: predictions and source text, but no library", "[cli]") {
+  Sandbox box;
+  struct Old {
+    const char *name, *architecture, *toolkit;
+  };
+  for (const Old& old : {Old{"k80", "sm_37", "CUDA Toolkit 11.8 or older compiles it"},
+                         Old{"v100", "sm_70", "CUDA Toolkit 12.9 or older compiles it"},
+                         Old{"titan-v", "sm_70", "CUDA Toolkit 12.9 or older compiles it"}}) {
+    CAPTURE(old.name);
+    const Outcome built = box.tcc({"build", "zoo:mlp", "-o", "out", "--target", old.name});
+    INFO(built.out << built.err);
+    if (built.exit_code == 0) continue;  // an older toolkit, which knows it
+    CHECK(built.exit_code == 1);
+    CHECK_FALSE(std::filesystem::exists(box.path("out")));
+    if (built.err.find(old.architecture) == std::string::npos) {
+      CHECK_THAT(built.err, Catch::Contains("NVRTC is not available"));
+      return;
+    }
+    CHECK_THAT(built.err, Catch::Contains(old.toolkit) && Catch::Contains("--source"));
+    const Outcome tuned = box.tcc({"tune", "zoo:mlp", "--target", old.name, "--db", "records.db", "--trials", "3"});
+    INFO(tuned.out << tuned.err);
+    CHECK(tuned.exit_code == 0);
+    CHECK_THAT(tuned.out, Catch::Contains("3 printed for ") && Catch::Contains("none run or checked"));
+    CHECK_THAT(tuned.err, Catch::Contains(old.toolkit) && Catch::Contains("not compiled"));
+    const Outcome source =
+        box.tcc({"show", "zoo:mlp", "--target", old.name, "--db", "records.db", "--task", "0", "--source"});
+    INFO(source.err);
+    CHECK(source.exit_code == 0);
+    CHECK_THAT(source.out, Catch::Contains("__global__") && Catch::Contains("tcc_k0_0"));
+  }
+  const Outcome cpu = box.tcc({"show", "zoo:mlp", "--task", "0", "--source"});
+  CHECK(cpu.exit_code == 2);
+  CHECK_THAT(cpu.err, Catch::Contains("expected a GPU"));
 }
 
 #ifdef TCC_FAKE_GPU
@@ -82,6 +113,24 @@ TEST_CASE("a model is tuned on the GPU of this machine, which here is an emulate
   const Outcome described = box.tcc({"targets", "cuda:7"});
   CHECK(described.exit_code == 1);
   CHECK_THAT(described.err, Catch::Contains("--target cuda:7") || Catch::Contains("cuda:7"));
+}
+
+TEST_CASE("a device that the compiler here does not know is refused before anything is measured", "[cli]") {
+  Sandbox box;
+  const std::string tcc = std::string(TCC_BINARY_DIR) + "/tools/tcc";
+  const Outcome refused = box.run({"env", "FAKE_CUDA=arch=70", tcc, "tune", "zoo:mlp", "--db", "records.db", "--target",
+                                   "cuda", "--cuda-driver", TCC_FAKE_GPU, "--trials", "3"});
+  INFO(refused.out << refused.err);
+  CHECK(refused.exit_code == 1);
+  CHECK(refused.out.empty());
+  if (refused.err.find("sm_70") == std::string::npos) {
+    CHECK_THAT(refused.err, Catch::Contains("NVRTC"));
+    return;
+  }
+  CHECK_THAT(refused.err, Catch::Contains("does not compile sm_70") && Catch::Contains("CUDA Toolkit 12.9 or older"));
+  CHECK(refused.err.find("sm_70") == refused.err.rfind("sm_70"));
+  const Outcome records = box.tcc({"db", "export", "--db", "records.db", "-o", "records.txt"});
+  CHECK((records.exit_code != 0 || slurp(box.path("records.txt")).find("sm_70") == std::string::npos));
 }
 
 TEST_CASE("a device that is lost while tuning leaves what was measured, and the same command goes on", "[cli]") {

@@ -130,7 +130,6 @@ TEST_CASE("files that are neither libraries nor record stores", "[cli]") {
   check_error(box.tcc({"build", "zoo:mlp", "-o", "out", "--id", "not an id"}), 1, "not an id");
   check_error(box.tcc({"build", "zoo:mlp", "-o", "libtext.so"}), 1, "libtext.so");
   check_error(box.tcc({"build", "zoo:mlp", "-o", "out", "--target", "k80"}), 1, "NVRTC");
-  check_error(box.tcc({"tune", "zoo:mlp", "--target", "k80"}), 1, "NVRTC");  // no longer compiled for
 }
 
 TEST_CASE("lists: targets, operators, models", "[cli]") {

@@ -24,6 +24,8 @@ void Run::fail(const std::string& text) {
   std::fprintf(stderr, "FAILED %s\n", text.c_str());
 }
 void Run::absent(const std::string& text) {
+  if (std::find(absences.begin(), absences.end(), text) != absences.end()) return;
+  absences.push_back(text);
   std::printf("absent: %s\n", text.c_str());
 }
 

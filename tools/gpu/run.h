@@ -16,7 +16,8 @@ struct Options {
   std::string from, to;         // first and last step
   std::string only;             // one step, in this process
   double minutes = 9;
-  double step_seconds = 0;  // a step may take, 0: each its own limit
+  std::string limit_step;    // a step with another limit than its own
+  double limit_seconds = 0;  // that limit
   std::string out = "gpu_check.json";
   std::string nvrtc, cublas, cudnn, cupti, driver;
   int device = 0;
@@ -30,7 +31,7 @@ struct Run {
   Stopwatch watch;
   double copy_rate = 0;
   int tests = 0;  // kernels run and checked
-  std::vector<std::string> failures;
+  std::vector<std::string> failures, absences;
 
   double seconds_left() const { return options.minutes * 60 - watch.seconds(); }
   bool out_of_time() const { return seconds_left() <= 0; }
@@ -38,7 +39,7 @@ struct Run {
   CodeRequest code() const;
   Result<void> row(const Row& r);
   void fail(const std::string& text);
-  // Something that would be measured beside, or a check, that this machine does not have.
+  // Something that would be measured beside, or a check, that this machine does not have. It is said once.
   void absent(const std::string& text);
 };
 

@@ -55,6 +55,15 @@ class ModelInfo(ctypes.Structure):
                 ("num_inputs", ctypes.c_uint32), ("num_outputs", ctypes.c_uint32)]
 
 
+CREATE_HOST_TENSORS = 4
+
+
+class CreateOptions(ctypes.Structure):
+    _fields_ = [("struct_size", ctypes.c_uint32), ("threads", ctypes.c_int32), ("spin_us", ctypes.c_int32),
+                ("flags", ctypes.c_uint32), ("device", ctypes.c_int32), ("reserved", ctypes.c_uint32),
+                ("cuda_driver", ctypes.c_char_p)]
+
+
 POINTER = ctypes.c_void_p
 RUN = ctypes.CFUNCTYPE(ctypes.c_int, POINTER, ctypes.POINTER(DlTensor), ctypes.c_uint32, ctypes.POINTER(DlTensor),
                        ctypes.c_uint32, POINTER, ctypes.c_uint64, POINTER)
@@ -68,7 +77,7 @@ class ModelApi(ctypes.Structure):
                 ("last_error", ctypes.CFUNCTYPE(ctypes.c_char_p))]
 
 
-OUTPUT_TYPES = {(2, 32): torch.float32, (2, 16): torch.float16, (4, 16): torch.bfloat16, (0, 64): torch.int64}
+ELEMENT_TYPES = {(2, 32): torch.float32, (2, 16): torch.float16, (4, 16): torch.bfloat16, (0, 64): torch.int64}
 
 
 def describe(tensor):
@@ -82,6 +91,8 @@ def describe(tensor):
 
 
 class Library:
+    """inputs None: the library gets tensors of its own, random numbers and ones."""
+
     def __init__(self, path, inputs):
         name = re.fullmatch(r"lib(\w+)\.so", os.path.basename(path)).group(1)
         self.handle = ctypes.CDLL(path)
@@ -89,19 +100,29 @@ class Library:
         query.restype, query.argtypes = ctypes.POINTER(ModelApi), [ctypes.c_uint32]
         self.api = query(1).contents
         info = self.api.info().contents
-        self.outputs = []
-        for i in range(info.num_outputs):
-            o = info.outputs[i]
-            shape = [o.dims[d] for d in range(o.ndim)]
-            self.outputs.append(torch.empty(shape, dtype=OUTPUT_TYPES[o.code, o.bits], device=DEVICE))
+        self.outputs = [self.tensor(info.outputs[i], torch.empty) for i in range(info.num_outputs)]
+        if inputs is None:
+            inputs = [self.tensor(info.inputs[i], self.fill) for i in range(info.num_inputs)]
         torch.zeros(1, device=DEVICE)  # the context that create() takes
         self.context = POINTER()
-        self.check(self.api.create(None, ctypes.byref(self.context)))
+        options = CreateOptions(struct_size=ctypes.sizeof(CreateOptions),
+                                flags=0 if DEVICE == "cuda" else CREATE_HOST_TENSORS)
+        self.check(self.api.create(ctypes.byref(options), ctypes.byref(self.context)))
         self.kept = [describe(t) for t in [*inputs, *self.outputs]]
         count = len(inputs)
         self.ins = (DlTensor * count)(*[d for d, _ in self.kept[:count]])
         self.outs = (DlTensor * len(self.outputs))(*[d for d, _ in self.kept[count:]])
         self.inputs = inputs  # alive as long as the addresses are used
+
+    @staticmethod
+    def tensor(info, make):
+        shape = [info.dims[d] for d in range(info.ndim)]
+        return make(shape, dtype=ELEMENT_TYPES[info.code, info.bits], device=DEVICE)
+
+    @staticmethod
+    def fill(shape, dtype, device):
+        return torch.ones(shape, dtype=dtype, device=device) if dtype == torch.int64 else \
+            (torch.rand(shape, device=device) * 2 - 1).to(dtype)
 
     def check(self, status):
         if status != 0:
@@ -186,7 +207,7 @@ def measure(case, clock):
     calls, library = {}, None
     if case.get("library"):
         try:
-            library = Library(case["library"], inputs)
+            library = Library(case["library"], inputs if case.get("compare", True) else None)
             calls["library"] = library
         except Exception as error:
             answer["failure"] = f"{type(error).__name__}: {error}"
@@ -238,8 +259,9 @@ def main():
             torch.cuda.empty_cache()
             try:
                 torch.cuda.synchronize()
-            except Exception:
-                sys.exit(4)  # the context is lost: the caller starts a new process for the next case
+            except Exception:  # the context is lost: the caller starts a new process for the next case
+                print(json.dumps({"lost": True}), flush=True)
+                sys.exit(4)
 
 
 if __name__ == "__main__":

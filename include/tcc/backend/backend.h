@@ -98,6 +98,10 @@ struct Backend {
   std::string (*isa)(const target::Target&) = nullptr;
   // Whether this program can make code for the target and, unless it `predicts`, this machine can run it.
   Result<void> (*check_tunable)(const target::Target&) = [](const target::Target&) { return Result<void>(); };
+  // Whether this program makes code for the target that loads there.
+  Result<void> (*check_loadable)(const target::Target&) = [](const target::Target&) { return Result<void>(); };
+  // The program as text that another compiler takes, in Artifact::source; nullptr: the kind has no such text.
+  Result<codegen::Artifact> (*print)(const ir::Kernel& lowered, const target::Target&, const CompileOptions&) = nullptr;
   // Whether the target's name means a device of this machine rather than a kind of device.
   bool (*is_this_machine)(const target::Target&) = [](const target::Target&) { return true; };
   // Whether this machine's CPU runs programs of the target.

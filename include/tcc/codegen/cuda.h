@@ -48,6 +48,10 @@ Result<CudaSource> emit_cuda_source(const ir::Kernel& lowered, const target::Tar
 // does; the compiler's log. Safe to call from several threads at once.
 Result<Artifact> compile_cuda(const ir::Kernel& lowered, const target::Target& target, const CudaOptions& options = {});
 
+// Whether NVRTC compiles code for the target. Errors (environment): no NVRTC; an architecture that this one does not
+// compile, naming a toolkit that does.
+Result<void> check_cuda_architecture(const target::Target& target, const std::string& nvrtc_library = {});
+
 // "13.0", or why it is missing: tcc was built without nvrtc.h, or the library does not load. library "":
 // libnvrtc.so.13, .12 and plain, by the loader's rules and then in /usr/local/cuda.
 Result<std::string> nvrtc_version(const std::string& library = {});

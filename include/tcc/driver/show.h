@@ -61,5 +61,9 @@ Result<void> check_pass_name(const std::string& pass, const target::Target& targ
 // Errors besides those of show_task(): as check_pass_name().
 Result<std::string> show_after(const std::string& pass, const Program& program, const std::string& name,
                                const record::Database* store, const target::Target& target, int64_t threads);
+// The source text of the program that build would take, for another compiler; the compiler here need not know the
+// target. Errors besides those of show_task(): the target's kind has no source text.
+Result<std::string> show_source(const Program& program, const std::string& name, const record::Database* store,
+                                const target::Target& target, int64_t threads);
 
 }  // namespace tcc::driver

@@ -38,6 +38,7 @@ struct TuneReport {
   double seconds = 0;
   bool stopped = false, resumed = false;
   bool predicted = false;       // nothing was run: times are an analytical model's
+  bool source_only = false;     // nothing was compiled either: the compiler here does not know the target
   double baseline_seconds = 0;  // one run of the model, sums over tasks by weight; 0 unless every task is known
   double best_seconds = 0;
   std::vector<std::string> notes;  // about the machine, for the user

@@ -64,6 +64,11 @@ void read_notes(const std::string& log, std::map<std::string, double>& facts) {
 
 }  // namespace
 
+Result<void> check_cuda_architecture(const target::Target& target, const std::string& nvrtc_library) {
+  TCC_TRY(auto nvrtc, cuda::Nvrtc::open(nvrtc_library));
+  return check_architecture(*nvrtc, target);
+}
+
 Result<std::string> nvrtc_version(const std::string& library) {
   TCC_TRY(auto nvrtc, cuda::Nvrtc::open(library));
   return fmt::format("{}.{}", nvrtc->major(), nvrtc->minor());

@@ -66,6 +66,7 @@ Result<void> check_versions(const GpuDevice& device) {
       error.hint = "install NVRTC, of the CUDA Toolkit or by itself, in a version that the driver is for or older";
     return tl::make_unexpected(std::move(error));
   }
+  TCC_TRY_VOID(codegen::check_cuda_architecture(device.target));
   const std::string& nvrtc = *version;
   const int major = std::atoi(nvrtc.c_str());
   if (device.takes_ptx_only || device.driver_version == 0 || device.driver_version / 1000 >= major) return {};

@@ -77,10 +77,10 @@ void DeviceProfiler::count(const DeviceProgram& program, WorkerResult& result) {
   }
 }
 
-void DeviceProfiler::profile(const DeviceProgram& program, const CacheFlush& flush, bool counts, WorkerResult& result) {
+void DeviceProfiler::profile(const DeviceProgram& program, const CacheFlush& flush, WorkerResult& result) {
   if (!enabled_) return;
   trace(program, flush, result);
-  if (counts && !device_.lost()) count(program, result);
+  if (!device_.lost()) count(program, result);
 }
 
 }  // namespace tcc::measure

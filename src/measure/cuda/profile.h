@@ -17,8 +17,8 @@ class DeviceProfiler {
   DeviceProfiler(runtime::CudaDevice& device, int ordinal, std::string library, bool enabled)
       : device_(device), ordinal_(ordinal), library_(std::move(library)), enabled_(enabled) {}
 
-  // After a program was timed: WorkerResult::device_seconds, and counts where `counts`. The device may be lost then.
-  void profile(const DeviceProgram& program, const CacheFlush& flush, bool counts, WorkerResult& result);
+  // After a program was timed: WorkerResult::device_seconds and counts. The device may be lost then.
+  void profile(const DeviceProgram& program, const CacheFlush& flush, WorkerResult& result);
 
  private:
   Result<double> device_seconds(const DeviceProgram& program, const CacheFlush& flush, int64_t repeats);

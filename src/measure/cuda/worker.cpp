@@ -203,7 +203,7 @@ class GpuRunner : public Runner {
   Result<void> time(const JobHeader& job, WorkerResult& result) override {
     TCC_TRY(const DeviceProgram program, programs_[0]->with_copies(most_copies(job)));
     TCC_TRY_VOID(time_on_device(program, timing_of(job), result));
-    device_.profiler.profile(program, device_.flush, job.counts != 0, result);
+    if (job.profile != 0) device_.profiler.profile(program, device_.flush, result);
     return {};
   }
   Result<void> time_pair(const JobHeader& job, WorkerResult& result) override {

@@ -1,0 +1,690 @@
+#!/usr/bin/env python3
+"""What gpu_check does with 45 minutes of a GPU: five calls of at most 9.5 minutes, each a list of steps.
+
+Each step is a process of its own with a limit of time. The steps of one device run one after the other; steps that only
+need the host's cores (building libraries) run beside them. The results are written after each step, and a step that is
+done is not repeated by the next call with the same folder.
+
+Exit status: 0 all steps are done, 1 a step failed, 2 usage, 3 out of time with valid results.
+"""
+
+import argparse
+import concurrent.futures
+import contextlib
+import glob
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+import operator_list
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+MOST_MINUTES = 9.5
+END_SECONDS = 5  # kept at the end of a call
+SMALL_SECONDS = 8  # of tuning, in a dry run
+TYPES = ("f16", "bf16", "f32")
+# Whole networks: (zoo's name, its flags, inputs as PyTorch takes them, its call). Precisions besides f32 need a tcc
+# that has --precision.
+NETWORKS = [
+    ("resnet50", ["--batch", "32"], [["x", "{p}", [32, 3, 224, 224], "random"]], "network('resnet50', '{p}')(x[0])"),
+    ("bert-base", ["--batch", "8"], [["ids", "i64", [8, 128], "below:30522"]],
+     "network('bert-base', '{p}')(x[0]).last_hidden_state"),
+    ("mobilenet_v2", [], [["x", "{p}", [1, 3, 224, 224], "random"]], "network('mobilenet_v2', '{p}')(x[0])"),
+]
+PRECISIONS = ("f16", "f32")
+NCU_SECTIONS = ("SpeedOfLight", "MemoryWorkloadAnalysis", "Occupancy", "WarpStateStats", "ComputeWorkloadAnalysis")
+WORST = 15  # operators that ncu looks at
+SANITIZER_TOOLS = ("memcheck", "racecheck")
+# Children that are killed together, but go with this process's session.
+OWN_GROUP = {"process_group": 0} if sys.version_info >= (3, 11) else {"start_new_session": True}
+
+
+class Absent(Exception):
+    """This machine, or this tcc, does not have what a step needs."""
+
+
+class Failed(Exception):
+    """A step did not do what it should."""
+
+
+class Hung(Failed):
+    """A step did not end in its time."""
+
+
+class OutOfTime(Exception):
+    """The call's time is used up."""
+
+
+class Results:
+    """results.json of the output folder: {suite, machine, steps: {name: {state, seconds, reason}}, rows}."""
+
+    def __init__(self, path, suite):
+        self.path, self.lock = path, threading.Lock()
+        self.document = {"suite": suite, "machine": "", "steps": {}, "rows": []}
+        with contextlib.suppress(OSError, ValueError), open(path) as file:
+            old = json.load(file)
+            if isinstance(old, dict) and old.get("suite") == suite:
+                self.document.update(old)
+
+    def row(self, name, value, unit="", peer=None, peer_value=None):
+        ratio = value / peer_value if peer and peer_value else None
+        new = {"name": name, "value": value, "unit": unit, "peer": peer, "peer_value": peer_value, "ratio": ratio}
+        with self.lock:
+            rows = self.document["rows"]
+            at = next((i for i, r in enumerate(rows) if r["name"] == name), len(rows))
+            rows[at:at + 1] = [new]
+
+    def rows(self):
+        with self.lock:
+            return list(self.document["rows"])
+
+    def end_step(self, name, state, seconds, reason=""):
+        with self.lock:
+            self.document["steps"][name] = {"state": state, "seconds": round(seconds, 2), "reason": reason}
+        self.write()
+
+    def state(self, name):
+        return self.document["steps"].get(name, {}).get("state")
+
+    def write(self):
+        with self.lock:
+            text = json.dumps(self.document, indent=1) + "\n"
+            with open(self.path + ".part", "w") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(self.path + ".part", self.path)
+
+
+class Step:
+    def __init__(self, name, run, seconds, after=(), device=True):
+        self.name, self.run, self.seconds, self.after, self.device = name, run, seconds, tuple(after), device
+
+
+def end_group(process):
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def library_folders(python):
+    """Where NVRTC, cuBLAS, cuDNN and CUPTI are besides the loader's own folders."""
+    folders = ["/usr/local/cuda/lib64", "/usr/local/cuda/extras/CUPTI/lib64"]
+    code = "import site, sys; print('\\n'.join(p for p in sys.path if p.endswith('-packages')))"
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        found = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=20).stdout.split("\n")
+        for site in filter(None, found):
+            folders += sorted(glob.glob(os.path.join(site, "nvidia", "*", "lib")))
+    return [f for f in folders if os.path.isdir(f)]
+
+
+def find_tool(name):
+    """A program of the CUDA Toolkit: by PATH, or where its installers put it."""
+    places = [shutil.which(name), f"/usr/local/cuda/bin/{name}",
+              *sorted(glob.glob(f"/opt/nvidia/nsight-compute/*/{name}"), reverse=True)]
+    return next((p for p in places if p and os.access(p, os.X_OK)), None)
+
+
+class Call:
+    def __init__(self, options):
+        self.options, self.start = options, time.monotonic()
+        self.small = options.dry_run
+        os.makedirs(options.out, exist_ok=True)
+        self.results = Results(os.path.join(options.out, "results.json"),
+                               "gpu_check.calls.dry_run" if self.small else "gpu_check.calls")
+        self.log_file = open(os.path.join(options.out, "log.txt"), "a")
+        self.log_lock = threading.Lock()
+        self.processes, self.libraries = set(), {}
+        self.limits = dict(options.limit)
+        self.scratch = tempfile.mkdtemp(prefix="gpu_check.")
+        self.cores = max((os.cpu_count() or 2) - 1, 1)
+        self.environment = dict(os.environ)
+        folders = library_folders(options.python)
+        if self.small:  # the fake driver is found as the system's
+            folders.insert(0, os.path.dirname(os.path.abspath(options.driver)))
+            self.environment.setdefault("FAKE_CUDA", "arch=90")
+        old = self.environment.get("LD_LIBRARY_PATH")
+        self.environment["LD_LIBRARY_PATH"] = ":".join(folders + ([old] if old else []))
+        self.environment["PYTHONDONTWRITEBYTECODE"] = "1"
+
+    def seconds_left(self):
+        return self.options.minutes * 60 - END_SECONDS - (time.monotonic() - self.start)
+
+    def program(self, name):
+        for folder in (self.options.programs, os.path.join(self.options.programs, "..", "tests")):
+            if os.access(os.path.join(folder, name), os.X_OK):
+                return os.path.join(folder, name)
+        raise Absent(f"{name} is not in {self.options.programs}")
+
+    def path(self, *parts):
+        path = os.path.join(self.scratch, *parts)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        return path
+
+    def log(self, text):
+        with self.log_lock:
+            self.log_file.write(text if text.endswith("\n") else text + "\n")
+            self.log_file.flush()
+
+    def child(self, words, seconds, good=(0,), stdin=None, on_line=None):
+        """Runs a program in a process group of its own; its standard output. Its lines go to on_line as they come."""
+        limit = min(seconds, self.seconds_left())
+        if limit <= 1:
+            raise OutOfTime()
+        self.log(f"$ {' '.join(words)}")
+        errors = tempfile.TemporaryFile("w+")
+        process = subprocess.Popen(words, stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=errors, text=True, env=self.environment,
+                                   cwd=self.scratch, **OWN_GROUP)
+        self.processes.add(process)
+        timed_out = threading.Event()
+        timer = threading.Timer(limit, lambda: (timed_out.set(), end_group(process)))
+        timer.start()
+        lines = []
+        try:
+            if stdin is not None:
+                feeder = threading.Thread(target=feed, args=(process.stdin, stdin), daemon=True)
+                feeder.start()
+            for line in process.stdout:
+                lines.append(line)
+                if on_line is not None:
+                    on_line(line)
+            process.wait()
+        finally:
+            timer.cancel()
+            end_group(process)
+            self.processes.discard(process)
+            errors.seek(0)
+            said = errors.read()
+            self.log("".join(lines[-200:]) + said[-20000:] + f"-> {process.returncode}")
+        if timed_out.is_set():
+            if limit < seconds:
+                raise OutOfTime()
+            raise Hung(f"{os.path.basename(words[0])} did not end in {limit:.0f} s")
+        if process.returncode not in good:
+            last = [line.strip() for line in said.strip().split("\n") if line.strip()][-3:]
+            raise Failed(f"{os.path.basename(words[0])} ended with {process.returncode}: {' | '.join(last)[:500]}")
+        return "".join(lines)
+
+    # --- running the steps ---------------------------------------------------------------------------------------------
+
+    def wanted(self, steps):
+        """Those to do. What a host step builds is gone with its call: it is done again for steps that need it."""
+        only, again = self.options.only, self.options.again
+        todo = {s.name for s in steps if (again or self.results.state(s.name) != "done") and
+                (not only or s.name in only)}
+        needed = {a for s in steps if s.name in todo for a in s.after}
+        return [s for s in steps if s.name in todo or (not s.device and s.name in needed)]
+
+    def perform(self, step):
+        begin = time.monotonic()
+        state, reason = "done", ""
+        if self.seconds_left() <= 1:
+            state, reason = "late", "the call's time was used up"
+        else:
+            print(f"== {step.name}", flush=True)
+            step.seconds = self.limits.get(step.name, step.seconds)
+            try:
+                step.run(step)
+            except Absent as error:
+                state, reason = "absent", str(error)
+            except OutOfTime:
+                state, reason = "late", "the call's time was used up"
+            except Hung as error:
+                state, reason = "hung", str(error)
+            except Failed as error:
+                state, reason = "failed", str(error)
+            except Exception as error:  # an error of this script ends its step only
+                state, reason = "failed", f"{type(error).__name__}: {error}"
+        seconds = time.monotonic() - begin
+        self.results.end_step(step.name, state, seconds, reason)
+        print(f"-- {step.name}: {state} after {seconds:.1f} s{': ' + reason if reason else ''}", flush=True)
+
+    def ready(self):
+        """Says once what no step can do without: a device, a driver, a compiler that knows it, the programs."""
+        try:
+            self.program("tcc")
+            self.program("tcc-worker")
+            self.child(self.check_words("device-facts"), 60)
+            return True
+        except (Absent, Failed, OutOfTime) as error:
+            print(f"gpu_check: error: {error}", file=sys.stderr)
+            return False
+
+    def run(self, steps):
+        """Device steps in order, one at a time; host steps beside them. A step whose predecessors ended begins."""
+        todo = self.wanted(steps)
+        names = {s.name for s in todo}
+        pending = {s.name: {a for a in s.after if a in names} for s in todo}
+        waiting = {s.name: s for s in todo}
+        running = {}
+        with concurrent.futures.ThreadPoolExecutor(max_workers=4) as pool:
+            while waiting or running:
+                for step in list(waiting.values()):
+                    device_busy = any(s.device for s in running.values())
+                    if pending[step.name] or (step.device and device_busy):
+                        continue
+                    del waiting[step.name]
+                    running[pool.submit(self.perform, step)] = step
+                finished, _ = concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_COMPLETED)
+                for future in finished:
+                    ended = running.pop(future).name
+                    for names_left in pending.values():
+                        names_left.discard(ended)
+        states = {s.name: self.results.state(s.name) for s in steps}
+        print("gpu_check: " + ", ".join(f"{n} {state}" for n, state in states.items()))
+        print(f"gpu_check: results in {self.results.path}, after {time.monotonic() - self.start:.0f} s")
+        shutil.rmtree(self.scratch, ignore_errors=True)
+        if any(state in ("failed", "hung") for state in states.values()):
+            return 1
+        return 3 if "late" in states.values() else 0
+
+    # --- call 1: the device ----------------------------------------------------------------------------------------------
+
+    def check_words(self, step):
+        return [self.program("tcc-gpu-check"), "--only", step, "--out", self.path("check.json"), "--minutes",
+                str(max(self.seconds_left(), 1) / 60)]
+
+    def take_check_rows(self):
+        with contextlib.suppress(OSError, ValueError), open(self.path("check.json")) as file:
+            document = json.load(file)
+            self.results.document["machine"] = document["machine"]
+            for r in document["rows"]:
+                self.results.row(r["name"], r["value"], r["unit"], r["peer"], r["peer_value"])
+
+    def check(self, name, before=()):
+        def run(step):
+            try:
+                self.child([*before, *self.check_words(name)], step.seconds, good=(0,))
+            finally:
+                self.take_check_rows()
+        return run
+
+    def facts(self, step):
+        query = "name,driver_version,memory.total,clocks.max.sm,clocks.max.memory,power.limit,temperature.gpu"
+        with contextlib.suppress(OSError, Failed):
+            self.child(["nvidia-smi", f"--query-gpu={query}", "--format=csv"], 30)
+        self.results.row("host.cores", os.cpu_count() or 0)
+        for tool in ("ncu", "compute-sanitizer", "nvcc"):
+            self.results.row(f"has.{tool}", int(find_tool(tool) is not None))
+        self.check("device-facts")(step)
+
+    def gpu_tests(self, step):
+        if self.small:
+            raise Absent("its test cases need a device")
+        self.child([self.program("tcc-gpu-tests"), "[gpu]"], step.seconds)
+
+    def sanitizer(self, tool):
+        def run(step):
+            program = find_tool("compute-sanitizer")
+            if program is None or self.small:
+                raise Absent("compute-sanitizer is not installed" if program is None else "it needs a device")
+            self.check("sanitizer", [program, "--tool", tool, "--error-exitcode", "9"])(step)
+        return run
+
+    def call_1(self):
+        checks = [("copy-rate", 30), ("probes", 90), ("conformance", 90), ("products", 180), ("correctness", 60)]
+        return [Step("facts", self.facts, 60), *[Step(n, self.check(n), s) for n, s in checks],
+                Step("gpu-tests", self.gpu_tests, 90),
+                *[Step(f"sanitizer.{t}", self.sanitizer(t), 60) for t in SANITIZER_TOOLS],
+                *[Step(n, self.check(n), 60) for n in ("elementwise", "gemm", "memory-bound")]]
+
+    # --- tuning and building -----------------------------------------------------------------------------------------------
+
+    def target_words(self):
+        """The device as a file: commands that only build need not open it."""
+        path = self.path("cuda.json")
+        if not os.path.exists(path):
+            text = self.child([self.program("tcc"), "targets", "cuda", "--json"], 60)
+            with open(path, "w") as file:
+                file.write(text)
+        return ["--target-file", path]
+
+    def tune(self, name, model, tasks, trials, seconds, database, more=()):
+        words = [self.program("tcc"), "tune", *model, "--target", "cuda", "--trials-per-task", str(trials), "--trials",
+                 str(trials * tasks), "--time", f"{max(int(seconds), 1)}s", "--task-scheduler", "round-robin", "--db",
+                 os.path.join(self.options.out, database), "--json", "-q", *more]
+        # tcc looks at its clock between programs, and comparing the finalists comes behind it.
+        text = self.child(words, seconds * 1.2 + 45, good=(0, 3))
+        report = last_json(text)
+        counts = report.get("counts", {})
+        self.results.row(f"tune.{name}.trials", report.get("trials", 0), "programs")
+        for what in ("measured", "wrong", "crashed", "hung", "compile_failed"):
+            self.results.row(f"tune.{name}.{what}", counts.get(what, 0), "programs")
+        self.results.row(f"tune.{name}.kernels", report.get("best_seconds", 0) * 1e3, "ms")
+        if counts.get("wrong", 0) > 0:
+            raise Failed(f"{counts['wrong']} programs were wrong")
+
+    def build(self, name, model, database, more=()):
+        """The library; its path. Error: Failed."""
+        folder, stem = self.path("lib", name, "."), "lib_" + "".join(c if c.isalnum() else "_" for c in name)
+        words = [self.program("tcc"), "build", *model, "-o", folder, "--id", stem, *self.target_words(), "--json", "-q",
+                 *more]
+        if os.path.exists(os.path.join(self.options.out, database)):
+            words += ["--db", os.path.join(self.options.out, database)]
+        report = last_json(self.child(words, 120))
+        seconds = sum(k["seconds"] * k["weight"] for k in report.get("kernels", []))
+        self.results.row(f"{name}.kernels", seconds * 1e6, "us")
+        return os.path.join(folder, f"lib{stem}.so")
+
+    def peers(self, cases, step):
+        """PyTorch's times beside the libraries'. A case that ends the process is named, and the others go on."""
+        script, rest, failures = os.path.join(HERE, "torch_peer.py"), list(cases), []
+        while rest:
+            answered, lost = [], []
+
+            def take(line):
+                answer = json_or_none(line) or {}
+                if answer.get("lost"):  # by the case before: the next one is not at fault
+                    lost.append(answered[-1])
+                elif "name" in answer:
+                    answered.append(answer["name"])
+                    self.take_peer(answer, {c["name"]: c for c in cases}[answer["name"]], failures)
+
+            text = "".join(json.dumps(c) + "\n" for c in rest)
+            reason = "it ended the process"
+            try:
+                self.child([self.options.python, script], step.seconds, good=(0, 4), stdin=text, on_line=take)
+            except Failed as error:
+                if "ended with 3" in str(error):
+                    raise Absent(f"PyTorch with a device: {str(error).split(': ', 1)[-1]}")
+                reason = str(error)
+            done = set(answered)
+            left = [c for c in rest if c["name"] not in done]
+            if left and not lost:
+                failures.append(f"{left[0]['name']}: {reason}")
+                left = left[1:]
+            rest = left
+        if failures:
+            raise Failed("; ".join(failures)[:2000])
+
+    def take_peer(self, answer, case, failures):
+        name, own = case["name"], answer.get("library")
+        if "failure" in answer:
+            failures.append(f"{name}: {answer['failure']}")
+        if answer.get("error", 0) > case["tolerance"]:
+            failures.append(f"{name}: the library's output differs from PyTorch's by {answer['error']:.3g}")
+        rate = lambda seconds: case["work"] * 1e-9 / seconds
+        for way, seconds in answer.get("ways", {}).items():
+            if isinstance(seconds, str):
+                self.log(f"absent: {name} by torch {way}: {seconds}")
+            elif own:
+                self.results.row(f"{name}.{way}", rate(own), case["unit"], f"torch {way}", rate(seconds))
+            else:
+                self.results.row(f"{name}.{way}", rate(seconds), case["unit"])
+        if own:
+            self.results.row(name, rate(own), case["unit"])
+            self.results.row(f"{name}.seconds", own * 1e6, "us")
+
+    # --- call 2: operators ---------------------------------------------------------------------------------------------------
+
+    def rows_of(self, kind, rows):
+        if not self.small:
+            return [r for r in rows if r[1] == kind]
+        chosen = {}  # one of each function, spread over the types, and a product of each type
+        for i, function in enumerate(dict.fromkeys(r[2] for r in rows)):
+            of = [r for r in rows if r[2] is function]
+            chosen[function] = next((r for r in of if r[1] == TYPES[i % len(TYPES)]), of[0])
+        product = next(r for r in rows if r[1] == kind)
+        return [product, *[r for r in chosen.values() if r[1] == kind and r is not product]]
+
+    def write_model(self, name, operators):
+        path = self.path("models", name + ".onnx")
+        with open(path, "wb") as file:
+            file.write(operator_list.model_of(operators))
+        return path
+
+    def tune_rows(self, name, rows, trials, share, database):
+        def run(step):
+            operators = [operator_list.make(r, self.small, f"o{i}_") for i, r in enumerate(rows)]
+            path = self.write_model("tune." + name, operators)
+            seconds = SMALL_SECONDS if self.small else min(step.seconds, max(share * self.seconds_left(), 5))
+            self.tune(name, [path], 2 * len(rows), 1 if self.small else trials, seconds, database)
+        return run
+
+    def build_row(self, row):
+        operator = operator_list.make(row, self.small)
+        path = self.write_model(operator.name, [operator])
+        return operator, self.build("op." + operator.name, [path], "records.db")
+
+    def build_rows(self, rows):
+        def run(_):
+            self.target_words()
+            with concurrent.futures.ThreadPoolExecutor(max_workers=self.cores) as pool:
+                futures = [pool.submit(self.build_row, r) for r in rows]
+                failures = []
+                for row, future in zip(rows, futures):
+                    try:
+                        operator, library = future.result()
+                        self.libraries[operator.name] = library
+                    except Failed as error:
+                        failures.append(f"{row[0]}.{row[1]}: {error}")
+            if failures:
+                raise Failed("; ".join(failures)[:2000])
+        return run
+
+    def peer_rows(self, rows):
+        def run(step):
+            cases = []
+            for row in rows:
+                operator = operator_list.make(row, self.small)
+                cases.append({"name": "op." + operator.name, "inputs": operator.inputs, "peers": operator.peers,
+                              "library": self.libraries.get(operator.name), "work": operator.work,
+                              "unit": operator.unit, "tolerance": 1e-3 if operator.kind == "f32" else 3e-2})
+            self.peers(cases, step)
+        return run
+
+    def call_2(self):
+        steps = []
+        left = len(TYPES)
+        for kind in TYPES:
+            rows = self.rows_of(kind, operator_list.ROWS)
+            # What is left is for tuning this type, the types behind it, and the peers of all.
+            share = 0.66 / left
+            left -= 1
+            steps += [Step(f"tune.{kind}", self.tune_rows(kind, rows, 60, share, "records.db"), 240),
+                      Step(f"build.{kind}", self.build_rows(rows), 240, [f"tune.{kind}"], device=False)]
+        for kind in TYPES:
+            rows = self.rows_of(kind, operator_list.ROWS)
+            steps.append(Step(f"peers.{kind}", self.peer_rows(rows), 120, [f"tune.{TYPES[-1]}", f"build.{kind}"]))
+        return steps
+
+    # --- call 3: networks ------------------------------------------------------------------------------------------------------
+
+    def precision_words(self, precision):
+        if precision == "f32":
+            return []
+        if "--precision" not in self.child([self.program("tcc"), "tune", "--help"], 30):
+            raise Absent("this tcc has no --precision")
+        return ["--precision", precision]
+
+    def tune_network(self, name, words, precision, share):
+        def run(step):
+            more = self.precision_words(precision)
+            seconds = SMALL_SECONDS if self.small else min(step.seconds, max(share * self.seconds_left(), 5))
+            self.tune(f"{name}.{precision}", words, 40, 1 if self.small else 40, seconds, "records.db", more)
+        return run
+
+    def build_network(self, name, words, precision):
+        def run(_):
+            more = self.precision_words(precision)
+            self.libraries[f"{name}.{precision}"] = self.build(f"model.{name}.{precision}", words, "records.db", more)
+        return run
+
+    def bench_network(self, name, precision):
+        def run(step):
+            library = self.libraries.get(f"{name}.{precision}")
+            if library is None:
+                raise Absent("its library was not built")
+            report = last_json(self.child([self.program("tcc"), "bench", library, "--seconds", "0.2" if self.small else "2",
+                                           "--per-kernel", "--json", "-q"], step.seconds))
+            for what in ("device_warm", "device_cold", "seconds_graph", "kernels_alone"):
+                if isinstance(report.get(what), dict) and report[what].get("median"):
+                    self.results.row(f"model.{name}.{precision}.{what}", report[what]["median"] * 1e3, "ms")
+        return run
+
+    def peer_network(self, name, precision, inputs, call):
+        def run(step):
+            full = f"{name}.{precision}"
+            setup, apply = call.format(p=precision).split(")(", 1)
+            case = {"library": self.libraries.get(full), "compare": False, "work": 1e9, "unit": "runs/s",
+                    "inputs": [[n, k.format(p=precision), s, f] for n, k, s, f in inputs], "tolerance": 1}
+            ways = {"eager": f"[*x, {setup})]", "compiled": f"[*x, torch.compile({setup}))]"}
+            # torch.compile takes its time: what it may cost is not the row of the other way.
+            self.peers([{**case, "name": f"model.{full}" + ("" if way == "eager" else f".{way}"),
+                         "peers": {way: (prepare, f"x[-1]({apply}")}} for way, prepare in ways.items()], step)
+        return run
+
+    def call_3(self):
+        networks = [("mlp", [], [["x", "{p}", [1, 784], "random"]], "network('mlp', '{p}')(x[0])")]
+        if not self.small:
+            networks = NETWORKS
+        steps, left = [], len(networks) * len(PRECISIONS)
+        for name, flags, inputs, call in networks:
+            for precision in PRECISIONS:
+                words, of = [f"zoo:{name}", *flags], f"{name}.{precision}"
+                steps += [
+                    Step(f"tune.{of}", self.tune_network(name, words, precision, 0.65 / left), 150),
+                    Step(f"build.{of}", self.build_network(name, words, precision), 120, [f"tune.{of}"], device=False),
+                    Step(f"bench.{of}", self.bench_network(name, precision), 60, [f"build.{of}"]),
+                    Step(f"peers.{of}", self.peer_network(name, precision, inputs, call), 90, [f"build.{of}"])]
+                left -= 1
+        # Tuning goes first where it can: a library is built while the device tunes the next network.
+        return sorted(steps, key=lambda s: not s.name.startswith("tune"))
+
+    # --- call 4: counters of the worst -----------------------------------------------------------------------------------------
+
+    def worst(self):
+        """Operators by their speed beside PyTorch's best way, slowest first; all of them where there is no peer."""
+        ratios = {}
+        for r in self.results.rows():
+            if r["name"].startswith("op.") and r["ratio"]:
+                name = r["name"][3:].rsplit(".", 1)[0]
+                ratios[name] = min(ratios.get(name, r["ratio"]), r["ratio"])
+        rows = {f"{r[0]}.{r[1]}": r for r in operator_list.ROWS}
+        named = [rows[n] for n in sorted(ratios, key=ratios.get) if n in rows]
+        if not named:
+            named = [r for kind in TYPES for r in self.rows_of(kind, operator_list.ROWS)]
+        return named[:2 if self.small else WORST]
+
+    def counters(self, row):
+        def run(step):
+            ncu = find_tool("ncu")
+            if ncu is None or self.small:
+                raise Absent("ncu (Nsight Compute) is not installed" if ncu is None else "it needs a device")
+            operator, library = f"{row[0]}.{row[1]}", self.libraries.get(f"{row[0]}.{row[1]}")
+            if library is None:
+                raise Absent("its library was not built")
+            sections = [w for s in NCU_SECTIONS for w in ("--section", s)]
+            text = self.child([ncu, "--clock-control", "none", "--csv", "--page", "details", *sections, "--kernel-name",
+                               "regex:tcc_", "--launch-skip", "4", "--launch-count", "3", self.program("tcc"), "bench",
+                               library, "--seconds", "0.05", "-q"], step.seconds)
+            lines = [line for line in text.split("\n") if line.startswith('"')]
+            if len(lines) < 2:
+                raise Absent("ncu counted nothing: " + " ".join(text.split())[-300:])
+            with open(os.path.join(self.options.out, "ncu.csv"), "a") as file:
+                for i, line in enumerate(lines):
+                    file.write((f'"{operator}",' if i else '"Operator",') + line + "\n")
+        return run
+
+    def call_4(self):
+        rows = self.worst()
+        steps = [Step("build.worst", self.build_rows(rows), 240, device=False)]
+        return steps + [Step(f"ncu.{r[0]}.{r[1]}", self.counters(r), 90, ["build.worst"]) for r in rows]
+
+    # --- call 5: records over types --------------------------------------------------------------------------------------------
+
+    def call_5(self):
+        steps, left = [], len(TYPES)
+        for kind in TYPES:
+            rows = self.rows_of(kind, operator_list.collection_rows())
+            steps.append(Step(f"collect.{kind}", self.tune_rows(f"collect.{kind}", rows, 400, 0.95 / left,
+                                                                "collection.db"), 300))
+            left -= 1
+        return steps
+
+    def stop(self, number, _):
+        for process in list(self.processes):
+            end_group(process)
+        shutil.rmtree(self.scratch, ignore_errors=True)
+        os._exit(128 + number)
+
+
+def feed(pipe, text):
+    with contextlib.suppress(BrokenPipeError):
+        pipe.write(text)
+        pipe.close()
+
+
+def json_or_none(line):
+    try:
+        value = json.loads(line)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def last_json(text):
+    """What a command printed with --json: the whole text, or its last line that is an object."""
+    whole = json_or_none(text)
+    if whole is not None:
+        return whole
+    found = [v for v in map(json_or_none, text.split("\n")) if v is not None]
+    return found[-1] if found else {}
+
+
+def step_limit(text):
+    name, seconds = text.split("=")
+    return name, float(seconds)
+
+
+def parse(argv):
+    parser = argparse.ArgumentParser(prog="gpu_check --call", description=__doc__.split("\n")[0])
+    parser.add_argument("--call", type=int, required=True, choices=range(1, 6), help="which of the five")
+    parser.add_argument("--minutes", type=float, default=MOST_MINUTES, help=f"its time, at most {MOST_MINUTES}")
+    parser.add_argument("--out", default="gpu_check_calls", help="folder for results.json, records and logs")
+    parser.add_argument("--again", action="store_true", help="repeat steps that are done")
+    parser.add_argument("--only", action="append", metavar="STEP", help="only this step; may be repeated")
+    parser.add_argument("--limit", action="append", default=[], type=step_limit, metavar="STEP=S",
+                        help="that step may take S seconds, instead of its own limit; may be repeated")
+    parser.add_argument("--list", action="store_true", help="print the names of the steps")
+    parser.add_argument("--dry-run", action="store_true", help="small sizes on the fake driver --driver")
+    parser.add_argument("--driver", default="", help="the fake CUDA driver of a dry run")
+    parser.add_argument("--programs", default=HERE, help="folder of tcc, tcc-worker and tcc-gpu-check")
+    parser.add_argument("--python", default=sys.executable, help="the Python that has PyTorch")
+    options = parser.parse_args(argv)
+    if not 0 < options.minutes <= MOST_MINUTES:
+        parser.error(f"--minutes {options.minutes}: expected at most {MOST_MINUTES}")
+    if options.dry_run and not os.path.exists(options.driver):
+        parser.error("--dry-run needs the fake driver: --driver FILE")
+    options.out = os.path.abspath(options.out)
+    return options
+
+
+def main(argv):
+    options = parse(argv)
+    call = Call(options)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, call.stop)
+    steps = getattr(call, f"call_{options.call}")()
+    for step in steps:
+        step.name = f"{options.call}.{step.name}"
+        step.after = tuple(f"{options.call}.{a}" for a in step.after)
+    if options.list:
+        print("\n".join(s.name for s in steps))
+        return 0
+    unknown = set(options.only or []) - {s.name for s in steps}
+    if unknown:
+        print(f"gpu_check: call {options.call} has no step {', '.join(sorted(unknown))}; --list names them",
+              file=sys.stderr)
+        return 2
+    return call.run(steps) if call.ready() else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
