@@ -35,7 +35,7 @@ std::vector<std::string> makers(const Trace& trace, const task::Task& task, cons
   Rng rng(space::SpaceOptions{}.seed);
   std::vector<Way> ways;
   ways.push_back({schedule::Schedule(task.kernel, std::make_shared<Arena>(), &rng), {}});
-  const auto modules = space::modules_for(target).make();
+  const std::span<const space::Module> modules = space::modules_for(target).modules;
   auto leads_there = [&](const schedule::Schedule& state) {
     const auto& made = state.trace().instructions;
     return made.size() <= trace.instructions.size() && std::equal(made.begin(), made.end(), trace.instructions.begin());
@@ -43,7 +43,7 @@ std::vector<std::string> makers(const Trace& trace, const task::Task& task, cons
   for (const auto& module : modules) {
     std::map<size_t, Way> next;  // by their length: what leads to one trace and is as long is the same
     for (const Way& way : ways) {
-      std::vector<schedule::Schedule> states = module->apply(way.state, target, {}).states;
+      std::vector<schedule::Schedule> states = module.apply(way.state, target, {}).states;
       states.push_back(way.state);  // the space may have been made without this module
       for (schedule::Schedule& state : states) {
         if (!state.ok() || !leads_there(state)) continue;
@@ -61,7 +61,7 @@ std::vector<std::string> makers(const Trace& trace, const task::Task& task, cons
     if (way.ends.back() != trace.instructions.size()) continue;
     size_t at = 0;
     for (size_t m = 0; m < modules.size(); ++m)
-      for (; at < way.ends[m]; ++at) names[at] = modules[m]->name();
+      for (; at < way.ends[m]; ++at) names[at] = modules[m].name;
     break;
   }
   return names;

@@ -47,15 +47,19 @@ int64_t best_divisor(int64_t n, int64_t limit) {
   return 1;
 }
 
+std::vector<LoopRv> pick(std::span<const LoopRv> loops, const std::vector<size_t>& iterators) {
+  std::vector<LoopRv> out;
+  for (size_t i : iterators) out.push_back(loops[i]);
+  return out;
+}
+
 bool fuse_parallel(schedule::Schedule& s, std::span<const schedule::LoopRv> loops, schedule::LoopRv* fused) {
   if (!s.ok() || loops.empty()) return false;
-  schedule::Schedule trial = s;
-  schedule::LoopRv outer = loops.size() > 1 ? trial.fuse(loops) : loops[0];
-  trial.parallel(outer);
-  if (!trial.ok()) return false;
-  s = std::move(trial);
-  if (fused != nullptr) *fused = outer;
-  return true;
+  return keep_if_legal(s, [&](Schedule& trial) {
+    const LoopRv outer = loops.size() > 1 ? trial.fuse(loops) : loops[0];
+    trial.parallel(outer);
+    if (fused != nullptr) *fused = outer;
+  });
 }
 
 double output_bytes(const Kernel& kernel) {
@@ -72,9 +76,7 @@ double output_bytes(const Kernel& kernel) {
 void stream_large_output(schedule::Schedule& s, schedule::LoopRv loop, const target::Target& target) {
   // The operands want their place in the cache too.
   if (2 * output_bytes(s.kernel()) < static_cast<double>(std::max(target.cpu.l3_bytes, target.cpu.l2_bytes))) return;
-  static constexpr std::array<int64_t, 2> kChoices = {0, 1};
-  static constexpr std::array<double, 2> kWeights = {0.4, 0.6};
-  s.annotate(loop, AnnotationKey::kNonTemporal, s.sample_categorical(kChoices, kWeights));
+  s.annotate(loop, AnnotationKey::kNonTemporal, s.sample_categorical({0, 1}, {0.4, 0.6}));
 }
 
 }  // namespace tcc::space

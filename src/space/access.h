@@ -18,6 +18,7 @@ namespace tcc::space {
 using namespace ir;
 using schedule::BlockRv;
 using schedule::ExprRv;
+using schedule::joined;
 using schedule::lit;
 using schedule::LoopRv;
 using schedule::Schedule;
@@ -39,6 +40,19 @@ int64_t vector_lanes(const target::Target& target, ir::Type type = ir::Type::kF3
 int64_t vector_registers(const target::Target& target);
 // Largest divisor of n that is at most `limit`.
 int64_t best_divisor(int64_t n, int64_t limit);
+
+// Runs `steps` on a copy of the schedule and keeps it where no step was rejected; whether it was kept.
+template <class Steps>
+bool keep_if_legal(Schedule& s, Steps&& steps) {
+  Schedule trial = s;
+  std::forward<Steps>(steps)(trial);
+  if (!trial.ok()) return false;
+  s = std::move(trial);
+  return true;
+}
+
+// The loops of these iterators.
+std::vector<LoopRv> pick(std::span<const LoopRv> loops, const std::vector<size_t>& iterators);
 
 // Fuses the loops (consecutive, outermost first) and runs the result, `fused`, in parallel. False and nothing done when
 // rejected.

@@ -18,75 +18,60 @@ namespace {
 
 constexpr int64_t kLongSum = 4096;  // terms of one result, below which cutting it costs more than it saves
 
-class AddRfactor : public Module {
- public:
-  const char* name() const override { return "add_rfactor"; }
-
-  Ways apply(const Schedule& state, const target::Target& target, const SpaceOptions&) const override {
-    std::optional<NaiveNest> nest = find_long_sum(state.kernel(), target);
-    if (!nest) return {state};
-    Ways ways;
-    ways.attempt(state, [&](Schedule& s) { return cut(s, *nest, target); });
-    return ways.or_also(state);
+// The only reduction of the kernel, with fewer results than a few for each thread.
+std::optional<NaiveNest> find_long_sum(const Kernel& k, const target::Target& target) {
+  const Block* found = nullptr;
+  for (const Block* block : collect_blocks(k.root)) {
+    if (block->init == nullptr) continue;
+    if (found != nullptr) return std::nullopt;
+    found = block;
   }
+  if (found == nullptr || has_scheduled_loop(k, found->id)) return std::nullopt;
+  std::optional<NaiveNest> nest = naive_nest(k, *found);
+  if (!nest || !nest->is_reduction() || nest->loads.empty()) return std::nullopt;
+  int64_t results = 1, terms = 1;
+  for (size_t i = 0; i < nest->extents.size(); ++i) (nest->reduce[i] ? terms : results) *= nest->extents[i];
+  return results <= 4 * std::max<int64_t>(target.cpu.threads, 1) && terms >= kLongSum ? nest : std::nullopt;
+}
 
- private:
-  // The only reduction of the kernel, with fewer results than a few for each thread.
-  static std::optional<NaiveNest> find_long_sum(const Kernel& k, const target::Target& target) {
-    const Block* found = nullptr;
-    for (const Block* block : collect_blocks(k.root)) {
-      if (block->init == nullptr) continue;
-      if (found != nullptr) return std::nullopt;
-      found = block;
-    }
-    if (found == nullptr || has_scheduled_loop(k, found->id)) return std::nullopt;
-    std::optional<NaiveNest> nest = naive_nest(k, *found);
-    if (!nest || !nest->is_reduction() || nest->loads.empty()) return std::nullopt;
-    int64_t results = 1, terms = 1;
-    for (size_t i = 0; i < nest->extents.size(); ++i) (nest->reduce[i] ? terms : results) *= nest->extents[i];
-    return results <= 4 * std::max<int64_t>(target.cpu.threads, 1) && terms >= kLongSum ? nest : std::nullopt;
-  }
-
-  static bool cut(Schedule& s, const NaiveNest& nest, const target::Target& target) {
-    BlockRv block = s.get_block(nest.name);
-    std::vector<LoopRv> loops = s.get_loops(block), spatial, reduce;
-    for (size_t i = 0; i < loops.size(); ++i) (nest.reduce[i] ? reduce : spatial).push_back(loops[i]);
-    if (!s.ok() || reduce.empty()) return false;
-    std::vector<LoopRv> order = spatial;
-    order.insert(order.end(), reduce.begin(), reduce.end());
-    s.reorder(order);
-    LoopRv sum = reduce.size() > 1 ? s.fuse(reduce) : reduce[0];
-    // Parts for each thread, and lanes of several vectors: independent sums hide the latency of one.
-    const int64_t threads = std::max<int64_t>(target.cpu.threads, 1), lanes = vector_lanes(target);
-    const std::array<int64_t, 3> parts = {threads, 2 * threads, 4 * threads};
-    const std::array<int64_t, 3> vectors = {lanes, 2 * lanes, 4 * lanes};
-    static constexpr std::array<double, 3> kWeights = {0.4, 0.3, 0.3};
-    ExprRv part = s.sample_categorical(parts, kWeights), vector = s.sample_categorical(vectors, kWeights);
-    std::vector<LoopRv> pieces = s.split(sum, std::array{part, ExprRv{}, vector});
-    if (!s.ok()) return false;
-    // Parts outermost: each is finished where it is made.
-    order = {pieces[0]};
-    order.insert(order.end(), spatial.begin(), spatial.end());
-    order.insert(order.end(), {pieces[1], pieces[2]});
-    s.reorder(order);
-    BlockRv partial = s.rfactor(block, pieces[0]);
-    std::vector<LoopRv> inner = s.get_loops(partial);
-    if (!s.ok() || inner.size() < 2) return false;
-    BlockRv vectorised = s.rfactor(partial, inner.back());
-    std::vector<LoopRv> made = s.get_loops(vectorised), outer = s.get_loops(partial);
-    if (!s.ok() || made.empty() || outer.size() < 2) return false;
-    s.vectorize(made.back());
-    s.annotate(outer.back(), AnnotationKey::kTreeReduce, lit(1));
-    outer.pop_back();
-    fuse_parallel(s, outer);
-    return s.ok();
-  }
-};
+bool cut(Schedule& s, const NaiveNest& nest, const target::Target& target) {
+  BlockRv block = s.get_block(nest.name);
+  std::vector<LoopRv> loops = s.get_loops(block), spatial, reduce;
+  for (size_t i = 0; i < loops.size(); ++i) (nest.reduce[i] ? reduce : spatial).push_back(loops[i]);
+  if (!s.ok() || reduce.empty()) return false;
+  s.reorder(spatial, reduce);
+  LoopRv sum = reduce.size() > 1 ? s.fuse(reduce) : reduce[0];
+  // Parts for each thread, and lanes of several vectors: independent sums hide the latency of one.
+  const int64_t threads = std::max<int64_t>(target.cpu.threads, 1), lanes = vector_lanes(target);
+  const std::array<int64_t, 3> parts = {threads, 2 * threads, 4 * threads};
+  const std::array<int64_t, 3> vectors = {lanes, 2 * lanes, 4 * lanes};
+  static constexpr std::array<double, 3> kWeights = {0.4, 0.3, 0.3};
+  ExprRv part = s.sample_categorical(parts, kWeights), vector = s.sample_categorical(vectors, kWeights);
+  std::vector<LoopRv> pieces = s.split(sum, {part, ExprRv{}, vector});
+  if (!s.ok()) return false;
+  // Parts outermost: each is finished where it is made.
+  s.reorder(pieces[0], spatial, pieces[1], pieces[2]);
+  BlockRv partial = s.rfactor(block, pieces[0]);
+  std::vector<LoopRv> inner = s.get_loops(partial);
+  if (!s.ok() || inner.size() < 2) return false;
+  BlockRv vectorised = s.rfactor(partial, inner.back());
+  std::vector<LoopRv> made = s.get_loops(vectorised), outer = s.get_loops(partial);
+  if (!s.ok() || made.empty() || outer.size() < 2) return false;
+  s.vectorize(made.back());
+  s.annotate(outer.back(), AnnotationKey::kTreeReduce, lit(1));
+  outer.pop_back();
+  fuse_parallel(s, outer);
+  return s.ok();
+}
 
 }  // namespace
 
-std::unique_ptr<Module> make_add_rfactor() {
-  return std::make_unique<AddRfactor>();
+Ways add_rfactor(const Schedule& state, const target::Target& target, const SpaceOptions&) {
+  std::optional<NaiveNest> nest = find_long_sum(state.kernel(), target);
+  if (!nest) return {state};
+  Ways ways;
+  ways.attempt(state, [&](Schedule& s) { return cut(s, *nest, target); });
+  return ways.or_also(state);
 }
 
 }  // namespace tcc::space

@@ -102,6 +102,23 @@ std::optional<CpuProductNest> as_product(const Kernel& k, const NaiveNest& nest)
   return p;
 }
 
+bool pack_operands(Schedule& s, const CpuProductNest& p, BlockRv block, std::span<const int64_t> multiples,
+                   int64_t columns, int64_t group) {
+  bool grows = false;
+  for (size_t i = 0; i < multiples.size(); ++i) grows |= p.nest.extents[i] % multiples[i] != 0;
+  if (grows) s.pad_einsum(block, multiples);
+  if (!s.ok()) return false;
+  const Buffer* b = s.kernel().buffer(schedule::read_buffers(s.kernel(), s.id(block))[static_cast<size_t>(p.b)]);
+  if (b->role == BufferRole::kInput) s.cache_read(block, p.b, Scope::kWorkspace);
+  const auto rank = static_cast<int32_t>(b->shape.size());
+  std::vector<int32_t> order;
+  for (int32_t d = 0; d + 2 < rank; ++d) order.push_back(d);
+  order.insert(order.end(), {rank - 1, rank - 2});
+  s.transform_layout(block, p.b, order,
+                     std::array<std::pair<int32_t, int64_t>, 2>{{{rank - 1, columns}, {rank - 2, group}}});
+  return s.ok();
+}
+
 namespace {
 
 std::optional<AmxProduct> match_amx_product(const Kernel& k, const target::Target& target) {
@@ -115,130 +132,94 @@ std::optional<AmxProduct> match_amx_product(const Kernel& k, const target::Targe
   return std::nullopt;
 }
 
-class AmxTiling : public Module {
- public:
-  const char* name() const override { return "amx_tiling"; }
+int64_t tiles(int64_t extent) {
+  return extent > kTileRows ? 2 : 1;
+}
 
-  Ways apply(const Schedule& state, const target::Target& target, const SpaceOptions& options) const override {
-    std::optional<AmxProduct> product = match_amx_product(state.kernel(), target);
-    if (!product) return {state};
-    Ways ways;
-    ways.attempt(state, [&](Schedule& s) { return schedule_tiles(s, *product, options) && s.ok(); });
-    return ways.or_also(state);
+// Whole tiles, B in groups of k, and nothing but a temporary between the product and what reads it.
+bool prepare(Schedule& s, const AmxProduct& p, BlockRv block) {
+  std::vector<int64_t> multiples(p.nest.extents.size(), 1);
+  multiples[p.m] = kTileRows * tiles(p.nest.extents[p.m]);
+  multiples[p.n] = kTileRows * tiles(p.nest.extents[p.n]);
+  multiples[p.k] = p.dot.depth;
+  if (!pack_operands(s, p, block, multiples, kTileRows, p.dot.group)) return false;
+  auto grows = [&](size_t i) { return i != p.k && p.nest.extents[i] % multiples[i] != 0; };
+  if (grows(p.m) || grows(p.n)) {
+    std::vector<BlockRv> copies = s.get_consumers(block);
+    if (copies.size() != 1) return false;
+    Id written = schedule::written_buffer(s.kernel(), s.id(copies[0]));
+    if (s.kernel().buffer(written)->role == BufferRole::kTemp) s.compute_inline(copies[0]);
   }
+  return s.ok();
+}
 
- private:
-  static int64_t tiles(int64_t extent) { return extent > kTileRows ? 2 : 1; }
+// The two innermost loops of `block`, rows x columns elements, become one instruction for each tile.
+bool tensorize_box(Schedule& s, BlockRv block, int64_t rows, int64_t columns, std::string_view instruction) {
+  std::vector<LoopRv> loops = s.get_loops(block);
+  if (!s.ok() || loops.size() < 2) return false;
+  LoopRv row = loops[loops.size() - 2], column = loops.back();
+  std::vector<LoopRv> r = s.split(row, {ExprRv{}, lit(rows)});
+  std::vector<LoopRv> c = s.split(column, {ExprRv{}, lit(columns)});
+  if (!s.ok()) return false;
+  s.reorder(std::array{r[0], c[0], r[1], c[1]});
+  s.unroll(r[0]);
+  s.unroll(c[0]);
+  s.tensorize(r[1], instruction);
+  return s.ok();
+}
 
-  // Whole tiles, B in groups of k, and nothing but a temporary between the product and what reads it.
-  static bool prepare(Schedule& s, const AmxProduct& p, BlockRv block) {
-    const AmxDot& dot = p.dot;
-    std::vector<int64_t> multiples(p.nest.extents.size(), 1);
-    multiples[p.m] = kTileRows * tiles(p.nest.extents[p.m]);
-    multiples[p.n] = kTileRows * tiles(p.nest.extents[p.n]);
-    multiples[p.k] = dot.depth;
-    bool grows = false, result_grows = false;
-    for (size_t i = 0; i < multiples.size(); ++i) {
-      bool here = p.nest.extents[i] % multiples[i] != 0;
-      grows |= here;
-      result_grows |= here && i != p.k;
-    }
-    if (grows) s.pad_einsum(block, multiples);
-    if (!s.ok()) return false;
-    std::vector<Id> reads = schedule::read_buffers(s.kernel(), s.id(block));
-    const Buffer* b = s.kernel().buffer(reads[static_cast<size_t>(p.b)]);
-    int b_index = p.b;
-    if (b->role == BufferRole::kInput) {
-      s.cache_read(block, b_index, Scope::kWorkspace);
-      reads = schedule::read_buffers(s.kernel(), s.id(block));
-      b = s.kernel().buffer(reads[static_cast<size_t>(b_index)]);
-    }
-    auto rank = static_cast<int32_t>(b->shape.size());
-    std::vector<int32_t> order;
-    for (int32_t d = 0; d + 2 < rank; ++d) order.push_back(d);
-    order.insert(order.end(), {rank - 1, rank - 2});
-    s.transform_layout(block, b_index, order,
-                       std::array<std::pair<int32_t, int64_t>, 2>{{{rank - 1, kTileRows}, {rank - 2, dot.group}}});
-    if (result_grows && s.ok()) {
-      std::vector<BlockRv> copies = s.get_consumers(block);
-      if (copies.size() != 1) return false;
-      Id written = schedule::written_buffer(s.kernel(), s.id(copies[0]));
-      if (s.kernel().buffer(written)->role == BufferRole::kTemp) s.compute_inline(copies[0]);
-    }
-    return s.ok();
-  }
+// What reads the result does so while the block of tiles is in the first cache. Left alone where that is illegal.
+void move_epilogue(Schedule& s, BlockRv epilogue, LoopRv at, size_t epilogues) {
+  if (epilogues != 1) return;
+  Schedule trial = s;
+  trial.reverse_compute_at(epilogue, at);
+  std::vector<LoopRv> loops = trial.get_loops(epilogue);
+  if (!trial.ok() || loops.empty()) return;
+  trial.vectorize(loops.back());
+  if (trial.ok()) s = std::move(trial);
+}
 
-  // The two innermost loops of `block`, rows x columns elements, become one instruction for each tile.
-  static bool tensorize_box(Schedule& s, BlockRv block, int64_t rows, int64_t columns, std::string_view instruction) {
-    std::vector<LoopRv> loops = s.get_loops(block);
-    if (!s.ok() || loops.size() < 2) return false;
-    LoopRv row = loops[loops.size() - 2], column = loops.back();
-    std::vector<LoopRv> r = s.split(row, std::array{ExprRv{}, lit(rows)});
-    std::vector<LoopRv> c = s.split(column, std::array{ExprRv{}, lit(columns)});
-    if (!s.ok()) return false;
-    s.reorder(std::array{r[0], c[0], r[1], c[1]});
-    s.unroll(r[0]);
-    s.unroll(c[0]);
-    s.tensorize(r[1], instruction);
-    return s.ok();
-  }
+bool schedule_tiles(Schedule& s, const AmxProduct& p, const SpaceOptions& options) {
+  const AmxDot& dot = p.dot;
+  BlockRv block = s.get_block(p.nest.name);
+  if (!prepare(s, p, block)) return false;
+  std::vector<BlockRv> epilogues = s.get_consumers(block);
+  BlockRv store = s.cache_write(block, Scope::kAmxTile);
+  BlockRv load_a = s.cache_read(block, p.a, Scope::kAmxTile);
+  BlockRv load_b = s.cache_read(block, p.b, Scope::kAmxTile);
+  std::vector<LoopRv> loops = s.get_loops(block);
+  if (!s.ok() || loops.size() != p.nest.extents.size()) return false;
 
-  static bool schedule_tiles(Schedule& s, const AmxProduct& p, const SpaceOptions& options) {
-    const AmxDot& dot = p.dot;
-    BlockRv block = s.get_block(p.nest.name);
-    if (!prepare(s, p, block)) return false;
-    std::vector<BlockRv> epilogues = s.get_consumers(block);
-    BlockRv store = s.cache_write(block, Scope::kAmxTile);
-    BlockRv load_a = s.cache_read(block, p.a, Scope::kAmxTile);
-    BlockRv load_b = s.cache_read(block, p.b, Scope::kAmxTile);
-    std::vector<LoopRv> loops = s.get_loops(block);
-    if (!s.ok() || loops.size() != p.nest.extents.size()) return false;
-
-    std::vector<LoopRv> i = s.split(loops[p.m], std::array{ExprRv{}, lit(tiles(p.nest.extents[p.m])), lit(kTileRows)});
-    std::vector<LoopRv> j = s.split(loops[p.n], std::array{ExprRv{}, lit(tiles(p.nest.extents[p.n])), lit(kTileRows)});
-    std::vector<LoopRv> k = s.split(loops[p.k], std::array{ExprRv{}, lit(dot.depth)});
-    if (!s.ok()) return false;
-    std::vector<LoopRv> io = s.split(i[0], s.sample_perfect_tile(i[0], 2, options.max_innermost));
-    std::vector<LoopRv> jo = s.split(j[0], s.sample_perfect_tile(j[0], 2, options.max_innermost));
-    if (!s.ok()) return false;
-    std::vector<LoopRv> order(loops.begin(), loops.begin() + static_cast<std::ptrdiff_t>(p.m));
-    std::vector<LoopRv> outer = order;
-    outer.insert(outer.end(), {io[0], jo[0]});
-    order.insert(order.end(), {io[0], jo[0], io[1], jo[1], k[0], i[1], j[1], i[2], j[2], k[1]});
-    s.reorder(order);
-    s.compute_at(load_a, k[0]);
-    s.compute_at(load_b, k[0]);
-    s.reverse_compute_at(store, jo[1]);
-    if (!s.ok()) return false;
-    for (BlockRv e : epilogues) move_epilogue(s, e, jo[1], epilogues.size());
-    BlockRv zero = s.decompose_reduction(block, k[0]);
-    s.unroll(i[1]);
-    s.unroll(j[1]);
-    s.tensorize(i[2], dot.product);
-    if (!s.ok()) return false;
-    std::vector<LoopRv> init = s.get_loops(zero);
-    if (!s.ok() || init.size() < 4) return false;
-    s.unroll(init[init.size() - 4]);
-    s.unroll(init[init.size() - 3]);
-    s.tensorize(init[init.size() - 2], dot.zero);
-    if (!tensorize_box(s, load_a, kTileRows, dot.depth, dot.load_a)) return false;
-    if (!tensorize_box(s, load_b, dot.depth, kTileRows, dot.load_b)) return false;
-    if (!tensorize_box(s, store, kTileRows, kTileRows, dot.store)) return false;
-    fuse_parallel(s, outer);
-    return s.ok();
-  }
-
-  // What reads the result does so while the block of tiles is in the first cache. Left alone where that is illegal.
-  static void move_epilogue(Schedule& s, BlockRv epilogue, LoopRv at, size_t epilogues) {
-    if (epilogues != 1) return;
-    Schedule trial = s;
-    trial.reverse_compute_at(epilogue, at);
-    std::vector<LoopRv> loops = trial.get_loops(epilogue);
-    if (!trial.ok() || loops.empty()) return;
-    trial.vectorize(loops.back());
-    if (trial.ok()) s = std::move(trial);
-  }
-};
+  std::vector<LoopRv> i = s.split(loops[p.m], {ExprRv{}, lit(tiles(p.nest.extents[p.m])), lit(kTileRows)});
+  std::vector<LoopRv> j = s.split(loops[p.n], {ExprRv{}, lit(tiles(p.nest.extents[p.n])), lit(kTileRows)});
+  std::vector<LoopRv> k = s.split(loops[p.k], {ExprRv{}, lit(dot.depth)});
+  if (!s.ok()) return false;
+  std::vector<LoopRv> io = s.split(i[0], s.sample_perfect_tile(i[0], 2, options.max_innermost));
+  std::vector<LoopRv> jo = s.split(j[0], s.sample_perfect_tile(j[0], 2, options.max_innermost));
+  if (!s.ok()) return false;
+  const std::vector<LoopRv> outer = joined(std::span(loops).first(p.m), io[0], jo[0]);
+  s.reorder(outer, io[1], jo[1], k[0], i[1], j[1], i[2], j[2], k[1]);
+  s.compute_at(load_a, k[0]);
+  s.compute_at(load_b, k[0]);
+  s.reverse_compute_at(store, jo[1]);
+  if (!s.ok()) return false;
+  for (BlockRv e : epilogues) move_epilogue(s, e, jo[1], epilogues.size());
+  BlockRv zero = s.decompose_reduction(block, k[0]);
+  s.unroll(i[1]);
+  s.unroll(j[1]);
+  s.tensorize(i[2], dot.product);
+  if (!s.ok()) return false;
+  std::vector<LoopRv> init = s.get_loops(zero);
+  if (!s.ok() || init.size() < 4) return false;
+  s.unroll(init[init.size() - 4]);
+  s.unroll(init[init.size() - 3]);
+  s.tensorize(init[init.size() - 2], dot.zero);
+  if (!tensorize_box(s, load_a, kTileRows, dot.depth, dot.load_a)) return false;
+  if (!tensorize_box(s, load_b, dot.depth, kTileRows, dot.load_b)) return false;
+  if (!tensorize_box(s, store, kTileRows, kTileRows, dot.store)) return false;
+  fuse_parallel(s, outer);
+  return s.ok();
+}
 
 }  // namespace
 
@@ -271,8 +252,12 @@ std::vector<std::string> unmet_conditions_of_amx(const Kernel& kernel, const tar
   return unmet;
 }
 
-std::unique_ptr<Module> make_amx_tiling() {
-  return std::make_unique<AmxTiling>();
+Ways amx_tiling(const Schedule& state, const target::Target& target, const SpaceOptions& options) {
+  std::optional<AmxProduct> product = match_amx_product(state.kernel(), target);
+  if (!product) return {state};
+  Ways ways;
+  ways.attempt(state, [&](Schedule& s) { return schedule_tiles(s, *product, options) && s.ok(); });
+  return ways.or_also(state);
 }
 
 }  // namespace tcc::space

@@ -184,140 +184,119 @@ constexpr int64_t kVectors[] = {2, 1, 3};       // of rows
 constexpr int64_t kKeyTiles[] = {64, 128, 32};  // scores of a tile stay in the first-level cache
 constexpr int64_t kTransposed = 16;             // elements of a row that are turned together
 
-class AttentionModule : public Module {
- public:
-  const char* name() const override { return "attention"; }
+void unroll_sum(Schedule& s, const std::vector<LoopRv>& sum) {
+  if (sum.empty()) return;
+  s.annotate(sum.back(), AnnotationKey::kUnrollMax, s.sample_categorical({1, 64, 256}, {0.4, 0.3, 0.3}));
+}
 
-  Ways apply(const Schedule& state, const target::Target& target, const SpaceOptions&) const override {
-    Schedule plain = state;
-    std::optional<Attention> a = find_attention(plain);
-    if (!a || a->rows < 2) return {state};
-    const int64_t lanes = vector_lanes(target);
-    Ways ways;
-    for (int64_t vectors : kVectors) {
-      const int64_t rows = std::min(vectors * lanes, a->rows);
-      if (vectors > 1 && (vectors - 1) * lanes >= a->rows) continue;
-      for (int64_t keys : key_tiles(a->keys, {std::begin(kKeyTiles), std::end(kKeyTiles)}))
-        ways.attempt(plain, [&](Schedule& s) { return one_pass(s, *a, rows, keys, target, vectors); });
-    }
-    return ways.or_else(state);
-  }
+bool touches_caller(const Schedule& s, const std::string& name) {
+  const Id block = schedule::find_block_by_name(s.kernel(), name);
+  const Buffer* out = s.kernel().buffer(schedule::written_buffer(s.kernel(), block));
+  if (out != nullptr && (out->role == BufferRole::kOutput || out->scope == Scope::kGlobal)) return true;
+  const std::vector<Id> reads = schedule::read_buffers(s.kernel(), block);
+  return std::any_of(reads.begin(), reads.end(),
+                     [&](Id id) { return s.kernel().buffer(id)->role != BufferRole::kTemp; });
+}
 
- private:
-  static bool one_pass(Schedule& s, const Attention& a, int64_t rows, int64_t keys, const target::Target& target,
-                       int64_t vectors) {
-    // Sums in registers, and the rows of Q transposed; later the blocks share one nest, which forbids it.
-    BlockRv scores = s.get_block(a.scores);
-    const int q = read_of_rows(s.kernel(), a);
-    if (q < 0) return false;
-    BlockRv queries = s.cache_read(scores, q, Scope::kLocal), result = s.cache_write(scores, Scope::kLocal);
+// Lanes along the rows inside of all other loops.
+bool mark_step(Schedule& s, const std::string& name, const StreamedAttention& pass) {
+  PassLoops loops = loops_of_pass(s, pass, name);
+  if (!s.ok()) return false;
+  if (!loops.row) return true;
+  // Elements that are neighbors in memory are transposed together.
+  std::vector<LoopRv> order = loops.others;
+  LoopRv inner = *loops.row;
+  if (!loops.others.empty() && loops.reduced.empty() && touches_caller(s, name)) {
+    const Loop* last = find_loop(s.kernel().root, s.id(order.back()));
+    const int64_t extent = is_int(last->extent) ? int_value(last->extent) : 1;
+    std::vector<LoopRv> parts = s.split(order.back(), {ExprRv{}, lit(best_divisor(extent, kTransposed))});
     if (!s.ok()) return false;
-    const std::string turned = name_hint(s.kernel(), s.id(queries)), written = name_hint(s.kernel(), s.id(result));
-    std::optional<StreamedAttention> pass = stream(s, a, written, rows, keys);
-    if (!pass) return false;
-    // Registers: the tile, a vector of rows, and one element.
-    const int64_t registers = std::max<int64_t>(target.cpu.num_vector_registers, 8);
-    const int64_t tall = std::max<int64_t>((registers - vectors - 1) / vectors, 1);
-    if (!mark_scores(s, a, *pass, written, tall)) return false;
-    s.compute_at(queries, pass->rows.back());
-    if (!mark_step(s, turned, *pass)) return false;
-    for (const std::string& name : pass->blocks) {
-      if (stays_inside(s, *pass, name)) s.set_scope(s.get_block(name), Scope::kLocal);
-      if (name == written) continue;
-      if (!(name == a.product ? mark_product(s, name, *pass, tall) : mark_step(s, name, *pass))) return false;
-    }
-    fuse_parallel(s, pass->rows);
-    return s.ok();
+    order.back() = parts[0];
+    order.push_back(parts[1]);
+    s.unroll(parts[1]);
   }
+  s.reorder(order, loops.reduced, inner);
+  s.vectorize(inner);
+  return s.ok();
+}
 
-  // Lanes along the rows inside of all other loops.
-  static bool mark_step(Schedule& s, const std::string& name, const StreamedAttention& pass) {
-    PassLoops loops = loops_of_pass(s, pass, name);
+// A tile of registers: `tall` keys at most and the rows.
+bool mark_scores(Schedule& s, const Attention& a, const StreamedAttention& pass, const std::string& written,
+                 int64_t tall) {
+  PassLoops out = loops_of_pass(s, pass, written);
+  if (!s.ok() || !out.row || out.others.empty()) return false;
+  std::vector<LoopRv> keys = s.split(out.others.back(), s.sample_perfect_tile(out.others.back(), 2, tall));
+  if (!s.ok()) return false;
+  s.reorder(std::span(out.others).first(out.others.size() - 1), keys[0], keys[1], *out.row);
+  s.unroll(keys[1]);
+  s.vectorize(*out.row);
+  s.compute_at(s.get_block(a.scores), keys[0]);
+  PassLoops sum = loops_of_pass(s, pass, a.scores);
+  if (!s.ok() || !sum.row || sum.others.empty()) return false;
+  s.reorder(sum.reduced, sum.others.back(), *sum.row);
+  s.unroll(sum.others.back());
+  s.vectorize(*sum.row);
+  unroll_sum(s, sum.reduced);
+  return s.ok();
+}
+
+bool mark_product(Schedule& s, const std::string& name, const StreamedAttention& pass, int64_t tall) {
+  PassLoops loops = loops_of_pass(s, pass, name);
+  if (!s.ok() || !loops.row || loops.reduced.empty()) return false;
+  std::vector<LoopRv> order = loops.others, columns;
+  if (!order.empty()) {
+    columns = s.split(order.back(), s.sample_perfect_tile(order.back(), 2, tall));
     if (!s.ok()) return false;
-    if (!loops.row) return true;
-    // Elements that are neighbors in memory are transposed together.
-    std::vector<LoopRv> order = loops.others;
-    LoopRv inner = *loops.row;
-    if (!loops.others.empty() && loops.reduced.empty() && touches_caller(s, name)) {
-      const Loop* last = find_loop(s.kernel().root, s.id(order.back()));
-      const int64_t extent = is_int(last->extent) ? int_value(last->extent) : 1;
-      std::vector<LoopRv> parts = s.split(order.back(), std::array{ExprRv{}, lit(best_divisor(extent, kTransposed))});
-      if (!s.ok()) return false;
-      order.back() = parts[0];
-      order.push_back(parts[1]);
-      s.unroll(parts[1]);
-    }
-    order.insert(order.end(), loops.reduced.begin(), loops.reduced.end());
-    order.push_back(inner);
-    s.reorder(order);
-    s.vectorize(inner);
-    return s.ok();
+    order.back() = columns[0];
   }
+  s.reorder(order, loops.reduced, std::span(columns).subspan(columns.empty() ? 0 : 1), *loops.row);
+  if (!columns.empty()) s.unroll(columns[1]);
+  s.vectorize(*loops.row);
+  unroll_sum(s, loops.reduced);
+  return s.ok();
+}
 
-  static bool touches_caller(const Schedule& s, const std::string& name) {
-    const Id block = schedule::find_block_by_name(s.kernel(), name);
-    const Buffer* out = s.kernel().buffer(schedule::written_buffer(s.kernel(), block));
-    if (out != nullptr && (out->role == BufferRole::kOutput || out->scope == Scope::kGlobal)) return true;
-    const std::vector<Id> reads = schedule::read_buffers(s.kernel(), block);
-    return std::any_of(reads.begin(), reads.end(),
-                       [&](Id id) { return s.kernel().buffer(id)->role != BufferRole::kTemp; });
+bool one_pass(Schedule& s, const Attention& a, int64_t rows, int64_t keys, const target::Target& target,
+              int64_t vectors) {
+  // Sums in registers, and the rows of Q transposed; later the blocks share one nest, which forbids it.
+  BlockRv scores = s.get_block(a.scores);
+  const int q = read_of_rows(s.kernel(), a);
+  if (q < 0) return false;
+  BlockRv queries = s.cache_read(scores, q, Scope::kLocal), result = s.cache_write(scores, Scope::kLocal);
+  if (!s.ok()) return false;
+  const std::string turned = name_hint(s.kernel(), s.id(queries)), written = name_hint(s.kernel(), s.id(result));
+  std::optional<StreamedAttention> pass = stream(s, a, written, rows, keys);
+  if (!pass) return false;
+  // Registers: the tile, a vector of rows, and one element.
+  const int64_t registers = std::max<int64_t>(target.cpu.num_vector_registers, 8);
+  const int64_t tall = std::max<int64_t>((registers - vectors - 1) / vectors, 1);
+  if (!mark_scores(s, a, *pass, written, tall)) return false;
+  s.compute_at(queries, pass->rows.back());
+  if (!mark_step(s, turned, *pass)) return false;
+  for (const std::string& name : pass->blocks) {
+    if (stays_inside(s, *pass, name)) s.set_scope(s.get_block(name), Scope::kLocal);
+    if (name == written) continue;
+    if (!(name == a.product ? mark_product(s, name, *pass, tall) : mark_step(s, name, *pass))) return false;
   }
-
-  // A tile of registers: `tall` keys at most and the rows.
-  static bool mark_scores(Schedule& s, const Attention& a, const StreamedAttention& pass, const std::string& written,
-                          int64_t tall) {
-    PassLoops out = loops_of_pass(s, pass, written);
-    if (!s.ok() || !out.row || out.others.empty()) return false;
-    std::vector<LoopRv> keys = s.split(out.others.back(), s.sample_perfect_tile(out.others.back(), 2, tall));
-    if (!s.ok()) return false;
-    std::vector<LoopRv> order(out.others.begin(), out.others.end() - 1);
-    order.insert(order.end(), {keys[0], keys[1], *out.row});
-    s.reorder(order);
-    s.unroll(keys[1]);
-    s.vectorize(*out.row);
-    s.compute_at(s.get_block(a.scores), keys[0]);
-    PassLoops sum = loops_of_pass(s, pass, a.scores);
-    if (!s.ok() || !sum.row || sum.others.empty()) return false;
-    order = sum.reduced;
-    order.insert(order.end(), {sum.others.back(), *sum.row});
-    s.reorder(order);
-    s.unroll(sum.others.back());
-    s.vectorize(*sum.row);
-    unroll_sum(s, sum.reduced);
-    return s.ok();
-  }
-
-  static bool mark_product(Schedule& s, const std::string& name, const StreamedAttention& pass, int64_t tall) {
-    PassLoops loops = loops_of_pass(s, pass, name);
-    if (!s.ok() || !loops.row || loops.reduced.empty()) return false;
-    std::vector<LoopRv> order = loops.others, columns;
-    if (!order.empty()) {
-      columns = s.split(order.back(), s.sample_perfect_tile(order.back(), 2, tall));
-      if (!s.ok()) return false;
-      order.back() = columns[0];
-    }
-    order.insert(order.end(), loops.reduced.begin(), loops.reduced.end());
-    if (!columns.empty()) order.push_back(columns[1]);
-    order.push_back(*loops.row);
-    s.reorder(order);
-    if (!columns.empty()) s.unroll(columns[1]);
-    s.vectorize(*loops.row);
-    unroll_sum(s, loops.reduced);
-    return s.ok();
-  }
-
-  static void unroll_sum(Schedule& s, const std::vector<LoopRv>& sum) {
-    if (sum.empty()) return;
-    static constexpr std::array<int64_t, 3> kUnroll = {1, 64, 256};
-    static constexpr std::array<double, 3> kWeights = {0.4, 0.3, 0.3};
-    s.annotate(sum.back(), AnnotationKey::kUnrollMax, s.sample_categorical(kUnroll, kWeights));
-  }
-};
+  fuse_parallel(s, pass->rows);
+  return s.ok();
+}
 
 }  // namespace
 
-std::unique_ptr<Module> make_attention() {
-  return std::make_unique<AttentionModule>();
+Ways attention(const Schedule& state, const target::Target& target, const SpaceOptions&) {
+  Schedule plain = state;
+  std::optional<Attention> a = find_attention(plain);
+  if (!a || a->rows < 2) return {state};
+  const int64_t lanes = vector_lanes(target);
+  Ways ways;
+  for (int64_t vectors : kVectors) {
+    const int64_t rows = std::min(vectors * lanes, a->rows);
+    if (vectors > 1 && (vectors - 1) * lanes >= a->rows) continue;
+    for (int64_t keys : key_tiles(a->keys, {std::begin(kKeyTiles), std::end(kKeyTiles)}))
+      ways.attempt(plain, [&](Schedule& s) { return one_pass(s, *a, rows, keys, target, vectors); });
+  }
+  return ways.or_else(state);
 }
 
 }  // namespace tcc::space

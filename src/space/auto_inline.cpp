@@ -43,62 +43,50 @@ bool is_shared_work(const Block& producer, const Block& consumer) {
   return costly;
 }
 
-class AutoInline : public Module {
- public:
-  const char* name() const override { return "auto_inline"; }
+constexpr double kManyReads = 128;  // of each value: a copy costs little beside them
 
-  Ways apply(const schedule::Schedule& state, const target::Target&, const SpaceOptions&) const override {
-    // Where each value is read by one window only, a copy costs as much as it saves.
-    if (find_window(state.kernel())) return {inline_all(state, false)};
-    // A padded copy costs a pass over the input and frees the inner loops of predicates.
-    Id pad = schedule::find_block_by_name(state.kernel(), kPadBlock);
-    if (pad != kNoId && reads_of(state.kernel(), pad) >= kManyReads) return {inline_all(state, true)};
-    // Vectors of positions need them side by side.
-    if (gathered_row(state.kernel()) > 0) return {inline_all(state, true)};
-    Ways ways(inline_all(state, false));
-    if (pad != kNoId) ways.states.push_back(inline_all(state, true));
-    return ways;
+// How often a value that the block makes is read, on average.
+double reads_of(const Kernel& k, Id id) {
+  double reads = 0;
+  for (Id consumer : schedule::consumers_of(k, id)) reads += instances(*find_block(k.root, consumer));
+  return reads / instances(*find_block(k.root, id));
+}
+
+schedule::Schedule inline_all(const schedule::Schedule& state, bool keep_pad) {
+  schedule::Schedule s = state;
+  // Consumers before producers, so that a chain collapses into its end.
+  std::vector<std::string> names;
+  for (const Block* block : collect_blocks(s.kernel().root))
+    names.insert(names.begin(), name_hint(s.kernel(), block->id));
+  for (const std::string& block_name : names) {
+    Id id = schedule::find_block_by_name(s.kernel(), block_name);
+    if (id == kNoId || (keep_pad && block_name == kPadBlock) || has_scheduled_loop(s.kernel(), id)) continue;
+    const Block* block = find_block(s.kernel().root, id);
+    std::vector<Id> consumers = schedule::consumers_of(s.kernel(), id);
+    // Into one spatial consumer anything goes; into reductions and several consumers only what costs nothing.
+    bool one_spatial = consumers.size() == 1 && find_block(s.kernel().root, consumers[0])->init == nullptr;
+    bool shared = std::any_of(consumers.begin(), consumers.end(),
+                              [&](Id c) { return is_shared_work(*block, *find_block(s.kernel().root, c)); });
+    if (shared) continue;
+    if (!one_spatial && !is_cheap(*block)) continue;
+    keep_if_legal(s, [&](Schedule& trial) { trial.compute_inline(trial.get_block(block_name)); });
   }
-
- private:
-  static constexpr double kManyReads = 128;  // of each value: a copy costs little beside them
-
-  // How often a value that the block makes is read, on average.
-  static double reads_of(const Kernel& k, Id id) {
-    double reads = 0;
-    for (Id consumer : schedule::consumers_of(k, id)) reads += instances(*find_block(k.root, consumer));
-    return reads / instances(*find_block(k.root, id));
-  }
-
-  static schedule::Schedule inline_all(const schedule::Schedule& state, bool keep_pad) {
-    schedule::Schedule s = state;
-    // Consumers before producers, so that a chain collapses into its end.
-    std::vector<std::string> names;
-    for (const Block* block : collect_blocks(s.kernel().root))
-      names.insert(names.begin(), name_hint(s.kernel(), block->id));
-    for (const std::string& block_name : names) {
-      Id id = schedule::find_block_by_name(s.kernel(), block_name);
-      if (id == kNoId || (keep_pad && block_name == kPadBlock) || has_scheduled_loop(s.kernel(), id)) continue;
-      const Block* block = find_block(s.kernel().root, id);
-      std::vector<Id> consumers = schedule::consumers_of(s.kernel(), id);
-      // Into one spatial consumer anything goes; into reductions and several consumers only what costs nothing.
-      bool one_spatial = consumers.size() == 1 && find_block(s.kernel().root, consumers[0])->init == nullptr;
-      bool shared = std::any_of(consumers.begin(), consumers.end(),
-                                [&](Id c) { return is_shared_work(*block, *find_block(s.kernel().root, c)); });
-      if (shared) continue;
-      if (!one_spatial && !is_cheap(*block)) continue;
-      schedule::Schedule trial = s;
-      trial.compute_inline(trial.get_block(block_name));
-      if (trial.ok()) s = std::move(trial);
-    }
-    return s;
-  }
-};
+  return s;
+}
 
 }  // namespace
 
-std::unique_ptr<Module> make_auto_inline() {
-  return std::make_unique<AutoInline>();
+Ways auto_inline(const Schedule& state, const target::Target&, const SpaceOptions&) {
+  // Where each value is read by one window only, a copy costs as much as it saves.
+  if (find_window(state.kernel())) return {inline_all(state, false)};
+  // A padded copy costs a pass over the input and frees the inner loops of predicates.
+  Id pad = schedule::find_block_by_name(state.kernel(), kPadBlock);
+  if (pad != kNoId && reads_of(state.kernel(), pad) >= kManyReads) return {inline_all(state, true)};
+  // Vectors of positions need them side by side.
+  if (gathered_row(state.kernel()) > 0) return {inline_all(state, true)};
+  Ways ways(inline_all(state, false));
+  if (pad != kNoId) ways.states.push_back(inline_all(state, true));
+  return ways;
 }
 
 }  // namespace tcc::space

@@ -106,101 +106,89 @@ std::vector<BlockTile> best_tiles(const BlockedConvolution& c, const target::Tar
   return tiles;
 }
 
-class BlockedConvTiling : public Module {
- public:
-  const char* name() const override { return "blocked_conv_tiling"; }
-
-  Ways apply(const Schedule& state, const target::Target& target, const SpaceOptions& options) const override {
-    std::optional<BlockedConvolution> c = find_blocked(state.kernel(), options);
-    if (!c) return {state};
-    int64_t lanes = vector_lanes(target, state.kernel().buffer(c->nest.store->buffer)->type);
-    bool padded = has_padding(state);
-    Ways ways;
-    for (const BlockTile& t : best_tiles(*c, target, lanes))
-      for (bool staged : {false, true}) {
-        if (staged && (!padded || !c->has_row)) continue;
-        ways.attempt(state, [&](Schedule& s) { return tile(s, *c, t, staged); });
-      }
-    return ways.or_else(state);
+// Blocks of a tile, then the order of the reduction, then the filters of the tile.
+void pack_weights(Schedule& s, const BlockedConvolution& c, const BlockTile& t, BlockRv block) {
+  auto dim = [&](size_t i) { return dim_of_iter(c.weights->indices, c.nest.block->iters[i].id); };
+  std::vector<int32_t> order;
+  std::vector<std::pair<int32_t, int64_t>> tiles;
+  if (c.has_filter) {
+    order.push_back(dim(c.filter));
+    if (t.blocks > 1) tiles.emplace_back(dim(c.filter), t.blocks);
   }
+  for (size_t i : c.reduce)
+    if (dim(i) >= 0) order.push_back(dim(i));
+  auto rank = static_cast<int32_t>(c.weights->indices.size());
+  std::vector<int32_t> first;
+  for (int32_t d = 0; d < rank; ++d)
+    if (d != dim(c.lanes) && std::find(order.begin(), order.end(), d) == order.end()) first.push_back(d);
+  first.insert(first.end(), order.begin(), order.end());
+  first.push_back(dim(c.lanes));
+  tiles.emplace_back(dim(c.lanes), c.nest.extents[c.lanes]);
+  std::vector<Id> reads = schedule::read_buffers(s.kernel(), c.nest.block->id);
+  auto read = std::find(reads.begin(), reads.end(), c.weights->buffer) - reads.begin();
+  s.transform_layout(block, static_cast<int>(read), first, tiles);
+}
 
- private:
-  // The loops of a tiled nest, outermost first.
-  static bool tile(Schedule& s, const BlockedConvolution& c, const BlockTile& t, bool staged) {
-    BlockRv block = s.get_block(c.nest.name);
-    pack_weights(s, c, t, block);
-    std::optional<BlockRv> epilogue = localise(s, c.nest, block);
-    if (!epilogue) return false;
-    std::vector<LoopRv> loops = s.get_loops(block);
-    if (!s.ok() || loops.size() != c.nest.extents.size()) return false;
-    TileLoops nest;
-    if (!split_loops(s, c, t, loops, staged, nest)) return false;
-    s.reverse_compute_at(*epilogue, nest.inner.back());
-    if (!s.ok() ||
-        !mark_epilogue(s, c.nest, static_cast<int>(c.lanes), *epilogue, nest.outer.size() + nest.inner.size()))
-      return false;
-    for (LoopRv l : nest.rows) s.unroll(l);
-    s.vectorize(loops[c.lanes]);
-    static constexpr std::array<int64_t, 3> kUnroll = {1, 64, 256};
-    static constexpr std::array<double, 3> kWeights = {0.3, 0.4, 0.3};
-    s.annotate(nest.sums[nest.sums.size() - 2], AnnotationKey::kUnrollMax, s.sample_categorical(kUnroll, kWeights));
-    if (staged && !stage_padding(s, nest.outer.back())) return false;
-    fuse_parallel(s, nest.outer);
-    if (!staged) copy_padding(s, 2);
-    return s.ok();
-  }
+bool split_loops(Schedule& s, const BlockedConvolution& c, const BlockTile& t, const std::vector<LoopRv>& loops,
+                 bool staged, TileLoops& nest) {
+  auto split = [&](size_t i, int64_t size) { return split_tile(s, loops[i], c.nest.extents[i], size); };
+  std::vector<LoopRv> f, h;
+  if (c.has_filter) f = split(c.filter, t.blocks);
+  std::vector<LoopRv> w = s.split(loops[c.column], {{}, lit(t.columns)});
+  if (s.ok() && c.has_row) h = split(c.row, t.rows);
+  if (!s.ok()) return false;
+  for (size_t i : c.outer) nest.outer.push_back(loops[i]);
+  // A copied part of the input serves all filters.
+  if (c.has_filter) (staged ? nest.inner : nest.outer).push_back(f[0]);
+  if (c.has_row) nest.outer.push_back(h[0]);
+  if (c.has_filter) nest.inner.push_back(f[1]);
+  if (c.has_row) nest.inner.push_back(h[1]);
+  nest.inner.push_back(w[0]);
+  for (size_t i : c.reduce) nest.sums.push_back(loops[i]);
+  if (c.has_row) nest.rows.push_back(h[2]);
+  nest.rows.push_back(w[1]);
+  if (c.has_filter) nest.rows.push_back(f[2]);
+  nest.lanes = loops[c.lanes];
+  return reorder_tile(s, nest);
+}
 
-  // Blocks of a tile, then the order of the reduction, then the filters of the tile.
-  static void pack_weights(Schedule& s, const BlockedConvolution& c, const BlockTile& t, BlockRv block) {
-    auto dim = [&](size_t i) { return dim_of_iter(c.weights->indices, c.nest.block->iters[i].id); };
-    std::vector<int32_t> order;
-    std::vector<std::pair<int32_t, int64_t>> tiles;
-    if (c.has_filter) {
-      order.push_back(dim(c.filter));
-      if (t.blocks > 1) tiles.emplace_back(dim(c.filter), t.blocks);
-    }
-    for (size_t i : c.reduce)
-      if (dim(i) >= 0) order.push_back(dim(i));
-    auto rank = static_cast<int32_t>(c.weights->indices.size());
-    std::vector<int32_t> first;
-    for (int32_t d = 0; d < rank; ++d)
-      if (d != dim(c.lanes) && std::find(order.begin(), order.end(), d) == order.end()) first.push_back(d);
-    first.insert(first.end(), order.begin(), order.end());
-    first.push_back(dim(c.lanes));
-    tiles.emplace_back(dim(c.lanes), c.nest.extents[c.lanes]);
-    std::vector<Id> reads = schedule::read_buffers(s.kernel(), c.nest.block->id);
-    auto read = std::find(reads.begin(), reads.end(), c.weights->buffer) - reads.begin();
-    s.transform_layout(block, static_cast<int>(read), first, tiles);
-  }
-
-  static bool split_loops(Schedule& s, const BlockedConvolution& c, const BlockTile& t,
-                          const std::vector<LoopRv>& loops, bool staged, TileLoops& nest) {
-    auto split = [&](size_t i, int64_t size) { return split_tile(s, loops[i], c.nest.extents[i], size); };
-    std::vector<LoopRv> f, h;
-    if (c.has_filter) f = split(c.filter, t.blocks);
-    std::vector<LoopRv> w = s.split(loops[c.column], std::vector<ExprRv>{{}, lit(t.columns)});
-    if (s.ok() && c.has_row) h = split(c.row, t.rows);
-    if (!s.ok()) return false;
-    for (size_t i : c.outer) nest.outer.push_back(loops[i]);
-    // A copied part of the input serves all filters.
-    if (c.has_filter) (staged ? nest.inner : nest.outer).push_back(f[0]);
-    if (c.has_row) nest.outer.push_back(h[0]);
-    if (c.has_filter) nest.inner.push_back(f[1]);
-    if (c.has_row) nest.inner.push_back(h[1]);
-    nest.inner.push_back(w[0]);
-    for (size_t i : c.reduce) nest.sums.push_back(loops[i]);
-    if (c.has_row) nest.rows.push_back(h[2]);
-    nest.rows.push_back(w[1]);
-    if (c.has_filter) nest.rows.push_back(f[2]);
-    nest.lanes = loops[c.lanes];
-    return reorder_tile(s, nest);
-  }
-};
+// The loops of a tiled nest, outermost first.
+bool tile(Schedule& s, const BlockedConvolution& c, const BlockTile& t, bool staged) {
+  BlockRv block = s.get_block(c.nest.name);
+  pack_weights(s, c, t, block);
+  std::optional<BlockRv> epilogue = localise(s, c.nest, block);
+  if (!epilogue) return false;
+  std::vector<LoopRv> loops = s.get_loops(block);
+  if (!s.ok() || loops.size() != c.nest.extents.size()) return false;
+  TileLoops nest;
+  if (!split_loops(s, c, t, loops, staged, nest)) return false;
+  s.reverse_compute_at(*epilogue, nest.inner.back());
+  if (!s.ok() || !mark_epilogue(s, c.nest, static_cast<int>(c.lanes), *epilogue, nest.outer.size() + nest.inner.size()))
+    return false;
+  for (LoopRv l : nest.rows) s.unroll(l);
+  s.vectorize(loops[c.lanes]);
+  s.annotate(nest.sums[nest.sums.size() - 2], AnnotationKey::kUnrollMax,
+             s.sample_categorical({1, 64, 256}, {0.3, 0.4, 0.3}));
+  if (staged && !stage_padding(s, nest.outer.back())) return false;
+  fuse_parallel(s, nest.outer);
+  if (!staged) copy_padding(s, 2);
+  return s.ok();
+}
 
 }  // namespace
 
-std::unique_ptr<Module> make_blocked_conv_tiling() {
-  return std::make_unique<BlockedConvTiling>();
+Ways blocked_conv_tiling(const Schedule& state, const target::Target& target, const SpaceOptions& options) {
+  std::optional<BlockedConvolution> c = find_blocked(state.kernel(), options);
+  if (!c) return {state};
+  int64_t lanes = vector_lanes(target, state.kernel().buffer(c->nest.store->buffer)->type);
+  bool padded = has_padding(state);
+  Ways ways;
+  for (const BlockTile& t : best_tiles(*c, target, lanes))
+    for (bool staged : {false, true}) {
+      if (staged && (!padded || !c->has_row)) continue;
+      ways.attempt(state, [&](Schedule& s) { return tile(s, *c, t, staged); });
+    }
+  return ways.or_else(state);
 }
 
 }  // namespace tcc::space

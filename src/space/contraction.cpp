@@ -74,7 +74,7 @@ std::optional<BlockRv> localise(Schedule& s, const NaiveNest& nest, BlockRv bloc
 }
 
 std::vector<LoopRv> split_tile(Schedule& s, LoopRv loop, int64_t extent, int64_t size, TileShare share) {
-  std::vector<LoopRv> whole = s.split(loop, std::vector<ExprRv>{{}, lit(size)});
+  std::vector<LoopRv> whole = s.split(loop, {{}, lit(size)});
   if (!s.ok()) return whole;
   std::vector<ExprRv> factors;
   switch (share) {
@@ -132,7 +132,7 @@ bool mark_epilogue(Schedule& s, const NaiveNest& nest, int v, BlockRv epilogue, 
       const ExprRv part = iterators[j] < 0 ? ExprRv{} : inner[static_cast<size_t>(iterators[j])];
       const bool whole = part.input == ExprRv{}.input;
       std::vector<LoopRv> parts;
-      if (!whole) parts = s.split(loop, std::array{ExprRv{}, part});
+      if (!whole) parts = s.split(loop, {ExprRv{}, part});
       if (!s.ok()) return false;
       outer.push_back(whole ? loop : parts[0]);
       if (whole) continue;
@@ -140,23 +140,14 @@ bool mark_epilogue(Schedule& s, const NaiveNest& nest, int v, BlockRv epilogue, 
     }
     (v >= 0 && iterators[j] == v ? vectorised : unrolled).push_back(loop);
   }
-  if (!vectorised.empty() || !outer.empty()) {
-    std::vector<LoopRv> order = outer;
-    order.insert(order.end(), unrolled.begin(), unrolled.end());
-    order.insert(order.end(), vectorised.begin(), vectorised.end());
-    s.reorder(order);
-  }
+  if (!vectorised.empty() || !outer.empty()) s.reorder(outer, unrolled, vectorised);
   for (LoopRv l : vectorised) s.vectorize(l);
   for (LoopRv l : unrolled) s.unroll(l);
   return s.ok();
 }
 
 bool reorder_tile(schedule::Schedule& s, const TileLoops& loops) {
-  std::vector<schedule::LoopRv> order = loops.outer;
-  for (const std::vector<schedule::LoopRv>* group : {&loops.inner, &loops.sums, &loops.rows})
-    order.insert(order.end(), group->begin(), group->end());
-  order.push_back(loops.lanes);
-  s.reorder(order);
+  s.reorder(loops.outer, loops.inner, loops.sums, loops.rows, loops.lanes);
   return s.ok();
 }
 

@@ -145,134 +145,123 @@ int64_t block_channels(const Convolution& c, const Tile& t, const target::Target
   return cache_block(channels, static_cast<int64_t>(panel) / channels, (kMinSteps + steps - 1) / steps, target);
 }
 
-class ConvTiling : public Module {
- public:
-  const char* name() const override { return "conv_tiling"; }
-
-  Ways apply(const Schedule& state, const target::Target& target, const SpaceOptions& options) const override {
-    std::optional<Convolution> c = find_convolution(state.kernel(), options);
-    if (!c) return {state};
-    const Type type = state.kernel().buffer(c->nest.store->buffer)->type;
-    int64_t lanes = vector_lanes(target, type);
-    std::vector<Tile> tiles = best_tiles(*c, true, target, lanes);
-    for (const Tile& t : best_tiles(*c, false, target, lanes)) tiles.push_back(t);
-    keep_cheapest(tiles, tiles.size(), kWorthTrying);
-    bool padded = has_padding(state);
-    Ways ways;
-    for (const Tile& t : tiles)
-      for (bool staged : {false, true}) {
-        bool phases = padded && !t.filter_lanes && c->stride > 1;
-        if (staged && (!padded || phases || (!c->has_row && !c->has_filter))) continue;
-        int64_t block = staged ? 0 : block_channels(*c, t, target, type_bytes(type));
-        ways.attempt(state, [&](Schedule& s) { return tile(s, *c, t, {staged, phases, block}); });
-      }
-    // Without reuse between channels the memory decides, and other shapes of tiles may be as good. Without rows the
-    // columns are what threads can share beside the filters, which no tile here does.
-    return c->has_filter && c->has_row ? ways.or_else(state) : ways.or_also(state);
-  }
-
- private:
-  struct Form {
-    bool staged = false;  // the padded input is copied part by part
-    bool phases = false;  // its rows are laid out by phases
-    int64_t block = 0;    // channels of a block where the outer part of them is around the positions
-    bool blocked() const { return block > 0; }
-  };
-  // The loops of a tiled nest, outermost first.
-  struct Nest : TileLoops {
-    size_t around = 0;  // loops of `outer` and `inner` around the epilogue
-  };
-
-  static bool tile(Schedule& s, const Convolution& c, const Tile& t, Form form) {
-    BlockRv block = s.get_block(c.nest.name);
-    if (c.has_filter)
-      for (const Packing& p : packings_for(s.kernel(), c.nest, c.filter, t.filters)) pack(s, block, p);
-    std::optional<BlockRv> epilogue = localise(s, c.nest, block);
-    if (!epilogue) return false;
-    std::vector<LoopRv> loops = s.get_loops(block);
-    if (!s.ok() || loops.size() != c.nest.extents.size()) return false;
-    Nest nest;
-    if (!split_loops(s, c, t, loops, form, nest)) return false;
-
-    // The epilogue, where a tile is complete.
-    s.reverse_compute_at(*epilogue, nest.inner[nest.around - nest.outer.size() - 1]);
-    int v = static_cast<int>(t.filter_lanes ? c.filter : c.column);
-    if (!s.ok() || !mark_epilogue(s, c.nest, v, *epilogue, nest.around)) return false;
-    for (LoopRv l : nest.rows) s.unroll(l);
-    s.vectorize(nest.lanes);
-    // Written out kernel columns would keep the sums of a block from staying in registers.
-    if (form.blocked()) {
-      prefetch_block(s, nest.sums[0], form.block);
-    } else {
-      static constexpr std::array<int64_t, 3> kUnroll = {1, 64, 256};
-      static constexpr std::array<double, 3> kWeights = {0.3, 0.4, 0.3};
-      s.annotate(nest.sums[c.reduce.size() - 2], AnnotationKey::kUnrollMax, s.sample_categorical(kUnroll, kWeights));
-    }
-    if (form.staged && !stage_padding(s, nest.outer.back())) return false;
-    fuse_parallel(s, nest.outer);
-    if (form.phases) lay_out_phases(s, c, block);
-    if (!form.staged) copy_padding(s, 1, form.phases ? c.stride : 1);
-    return s.ok();
-  }
-
-  static void lay_out_phases(Schedule& s, const Convolution& c, BlockRv block) {
-    std::vector<Id> reads = schedule::read_buffers(s.kernel(), c.nest.block->id);
-    auto read = std::find(reads.begin(), reads.end(), c.input->buffer) - reads.begin();
-    auto rank = static_cast<int32_t>(c.input->indices.size());
-    std::vector<int32_t> order;
-    for (int32_t d = 0; d + 1 < rank; ++d) order.push_back(d);
-    order.insert(order.end(), {rank, rank - 1});
-    s.transform_layout(block, static_cast<int>(read), order,
-                       std::array<std::pair<int32_t, int64_t>, 1>{{{rank - 1, c.stride}}});
-  }
-
-  static bool split_loops(Schedule& s, const Convolution& c, const Tile& t, const std::vector<LoopRv>& loops, Form form,
-                          Nest& nest) {
-    auto split = [&](size_t i, int64_t size, TileShare share) {
-      return split_tile(s, loops[i], c.nest.extents[i], size, form.blocked() ? share : TileShare::kSampled);
-    };
-    std::vector<LoopRv> f, h;
-    // Blocks of channels serve all rows of an image; divided among threads, each would read the weights again.
-    if (c.has_filter) f = split(c.filter, t.filters, TileShare::kParallel);
-    std::vector<LoopRv> w = s.split(loops[c.column], std::vector<ExprRv>{{}, lit(t.columns)});
-    if (s.ok() && c.has_row) h = split(c.row, t.rows, TileShare::kSerial);
-    if (!s.ok()) return false;
-    for (const std::vector<size_t>* group : {&c.unit, &c.outer})
-      for (size_t i : *group)
-        if (!c.nest.reduce[i]) nest.outer.push_back(loops[i]);
-    // A copied part of the input serves all filters; without rows there is one part, for some of the filters.
-    const bool parts = form.staged && c.has_row;
-    if (!parts && c.has_filter) nest.outer.push_back(f[0]);
-    if (c.has_row) nest.outer.push_back(h[0]);
-    if (parts && c.has_filter) nest.inner.push_back(f[0]);
-    if (c.has_filter) nest.inner.push_back(f[1]);
-    nest.around = nest.outer.size() + nest.inner.size();
-    std::vector<LoopRv> channels = {loops[c.reduce[0]]};
-    if (form.blocked()) {
-      channels = s.split(channels[0], std::vector<ExprRv>{{}, lit(form.block)});
-      if (!s.ok()) return false;
-      nest.inner.push_back(channels[0]);
-    }
-    if (c.has_row) nest.inner.push_back(h[1]);
-    nest.inner.push_back(w[0]);
-    if (!form.blocked()) nest.around = nest.outer.size() + nest.inner.size();
-    for (const std::vector<size_t>* group : {&c.reduce, &c.unit})
-      for (size_t i : *group)
-        if (c.nest.reduce[i]) nest.sums.push_back(i == c.reduce[0] ? channels.back() : loops[i]);
-    if (c.has_row) nest.rows.push_back(h[2]);
-    if (t.filter_lanes)
-      nest.rows.push_back(w[1]);
-    else if (c.has_filter)
-      nest.rows.push_back(f[2]);
-    nest.lanes = t.filter_lanes ? f[2] : w[1];
-    return reorder_tile(s, nest);
-  }
+struct Form {
+  bool staged = false;  // the padded input is copied part by part
+  bool phases = false;  // its rows are laid out by phases
+  int64_t block = 0;    // channels of a block where the outer part of them is around the positions
+  bool blocked() const { return block > 0; }
 };
+// The loops of a tiled nest, outermost first.
+struct Nest : TileLoops {
+  size_t around = 0;  // loops of `outer` and `inner` around the epilogue
+};
+
+void lay_out_phases(Schedule& s, const Convolution& c, BlockRv block) {
+  std::vector<Id> reads = schedule::read_buffers(s.kernel(), c.nest.block->id);
+  auto read = std::find(reads.begin(), reads.end(), c.input->buffer) - reads.begin();
+  auto rank = static_cast<int32_t>(c.input->indices.size());
+  std::vector<int32_t> order;
+  for (int32_t d = 0; d + 1 < rank; ++d) order.push_back(d);
+  order.insert(order.end(), {rank, rank - 1});
+  s.transform_layout(block, static_cast<int>(read), order,
+                     std::array<std::pair<int32_t, int64_t>, 1>{{{rank - 1, c.stride}}});
+}
+
+bool split_loops(Schedule& s, const Convolution& c, const Tile& t, const std::vector<LoopRv>& loops, Form form,
+                 Nest& nest) {
+  auto split = [&](size_t i, int64_t size, TileShare share) {
+    return split_tile(s, loops[i], c.nest.extents[i], size, form.blocked() ? share : TileShare::kSampled);
+  };
+  std::vector<LoopRv> f, h;
+  // Blocks of channels serve all rows of an image; divided among threads, each would read the weights again.
+  if (c.has_filter) f = split(c.filter, t.filters, TileShare::kParallel);
+  std::vector<LoopRv> w = s.split(loops[c.column], {{}, lit(t.columns)});
+  if (s.ok() && c.has_row) h = split(c.row, t.rows, TileShare::kSerial);
+  if (!s.ok()) return false;
+  for (const std::vector<size_t>* group : {&c.unit, &c.outer})
+    for (size_t i : *group)
+      if (!c.nest.reduce[i]) nest.outer.push_back(loops[i]);
+  // A copied part of the input serves all filters; without rows there is one part, for some of the filters.
+  const bool parts = form.staged && c.has_row;
+  if (!parts && c.has_filter) nest.outer.push_back(f[0]);
+  if (c.has_row) nest.outer.push_back(h[0]);
+  if (parts && c.has_filter) nest.inner.push_back(f[0]);
+  if (c.has_filter) nest.inner.push_back(f[1]);
+  nest.around = nest.outer.size() + nest.inner.size();
+  std::vector<LoopRv> channels = {loops[c.reduce[0]]};
+  if (form.blocked()) {
+    channels = s.split(channels[0], {{}, lit(form.block)});
+    if (!s.ok()) return false;
+    nest.inner.push_back(channels[0]);
+  }
+  if (c.has_row) nest.inner.push_back(h[1]);
+  nest.inner.push_back(w[0]);
+  if (!form.blocked()) nest.around = nest.outer.size() + nest.inner.size();
+  for (const std::vector<size_t>* group : {&c.reduce, &c.unit})
+    for (size_t i : *group)
+      if (c.nest.reduce[i]) nest.sums.push_back(i == c.reduce[0] ? channels.back() : loops[i]);
+  if (c.has_row) nest.rows.push_back(h[2]);
+  if (t.filter_lanes)
+    nest.rows.push_back(w[1]);
+  else if (c.has_filter)
+    nest.rows.push_back(f[2]);
+  nest.lanes = t.filter_lanes ? f[2] : w[1];
+  return reorder_tile(s, nest);
+}
+
+bool tile(Schedule& s, const Convolution& c, const Tile& t, Form form) {
+  BlockRv block = s.get_block(c.nest.name);
+  if (c.has_filter)
+    for (const Packing& p : packings_for(s.kernel(), c.nest, c.filter, t.filters)) pack(s, block, p);
+  std::optional<BlockRv> epilogue = localise(s, c.nest, block);
+  if (!epilogue) return false;
+  std::vector<LoopRv> loops = s.get_loops(block);
+  if (!s.ok() || loops.size() != c.nest.extents.size()) return false;
+  Nest nest;
+  if (!split_loops(s, c, t, loops, form, nest)) return false;
+
+  // The epilogue, where a tile is complete.
+  s.reverse_compute_at(*epilogue, nest.inner[nest.around - nest.outer.size() - 1]);
+  int v = static_cast<int>(t.filter_lanes ? c.filter : c.column);
+  if (!s.ok() || !mark_epilogue(s, c.nest, v, *epilogue, nest.around)) return false;
+  for (LoopRv l : nest.rows) s.unroll(l);
+  s.vectorize(nest.lanes);
+  // Written out kernel columns would keep the sums of a block from staying in registers.
+  if (form.blocked()) {
+    prefetch_block(s, nest.sums[0], form.block);
+  } else {
+    s.annotate(nest.sums[c.reduce.size() - 2], AnnotationKey::kUnrollMax,
+               s.sample_categorical({1, 64, 256}, {0.3, 0.4, 0.3}));
+  }
+  if (form.staged && !stage_padding(s, nest.outer.back())) return false;
+  fuse_parallel(s, nest.outer);
+  if (form.phases) lay_out_phases(s, c, block);
+  if (!form.staged) copy_padding(s, 1, form.phases ? c.stride : 1);
+  return s.ok();
+}
 
 }  // namespace
 
-std::unique_ptr<Module> make_conv_tiling() {
-  return std::make_unique<ConvTiling>();
+Ways conv_tiling(const Schedule& state, const target::Target& target, const SpaceOptions& options) {
+  std::optional<Convolution> c = find_convolution(state.kernel(), options);
+  if (!c) return {state};
+  const Type type = state.kernel().buffer(c->nest.store->buffer)->type;
+  int64_t lanes = vector_lanes(target, type);
+  std::vector<Tile> tiles = best_tiles(*c, true, target, lanes);
+  for (const Tile& t : best_tiles(*c, false, target, lanes)) tiles.push_back(t);
+  keep_cheapest(tiles, tiles.size(), kWorthTrying);
+  bool padded = has_padding(state);
+  Ways ways;
+  for (const Tile& t : tiles)
+    for (bool staged : {false, true}) {
+      bool phases = padded && !t.filter_lanes && c->stride > 1;
+      if (staged && (!padded || phases || (!c->has_row && !c->has_filter))) continue;
+      int64_t block = staged ? 0 : block_channels(*c, t, target, type_bytes(type));
+      ways.attempt(state, [&](Schedule& s) { return tile(s, *c, t, {staged, phases, block}); });
+    }
+  // Without reuse between channels the memory decides, and other shapes of tiles may be as good. Without rows the
+  // columns are what threads can share beside the filters, which no tile here does.
+  return c->has_filter && c->has_row ? ways.or_else(state) : ways.or_also(state);
 }
 
 }  // namespace tcc::space

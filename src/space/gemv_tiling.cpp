@@ -45,74 +45,60 @@ std::optional<Gemv> find_gemv(const Kernel& k, const SpaceOptions& options) {
   return g;
 }
 
-class GemvTiling : public Module {
- public:
-  const char* name() const override { return "gemv_tiling"; }
-
-  Ways apply(const Schedule& state, const target::Target& target, const SpaceOptions& options) const override {
-    std::optional<Gemv> g = find_gemv(state.kernel(), options);
-    if (!g) return {state};
-    int64_t lanes = vector_lanes(target, state.kernel().buffer(g->nest.store->buffer)->type);
-    Ways ways;
-    for (const auto [vectors, panel] : kShapes) {
-      if (2 * vectors > std::max<int64_t>(target.cpu.num_vector_registers, 16)) continue;
-      ways.attempt(state, [&](Schedule& s) { return tile(s, *g, vectors * lanes, panel * lanes); });
-    }
-    return ways.or_else(state);
-  }
-
- private:
-  static bool tile(Schedule& s, const Gemv& g, int64_t columns, int64_t panel) {
-    BlockRv block = s.get_block(g.nest.name);
-    for (const Packing& p : packings_for(s.kernel(), g.nest, g.column, panel)) pack(s, block, p);
-    std::optional<BlockRv> epilogue = localise(s, g.nest, block);
-    if (!epilogue) return false;
-    std::vector<LoopRv> loops = s.get_loops(block), outer;
-    if (!s.ok() || loops.size() != g.nest.extents.size()) return false;
-    for (size_t i : g.unit) outer.push_back(loops[i]);
-    std::vector<LoopRv> j = s.split(loops[g.column], std::vector<ExprRv>{{}, lit(columns)});
-    std::vector<LoopRv> k = s.split(loops[g.sum], s.sample_perfect_tile(loops[g.sum], 2, kMaxUnroll));
+// The epilogue in vectors, as wide as those of the sums.
+bool finish_tile(Schedule& s, const Gemv& g, BlockRv epilogue, size_t depth, int64_t columns, int64_t panel) {
+  if (columns <= kMaxLoop) return mark_epilogue(s, g.nest, static_cast<int>(g.column), epilogue, depth);
+  std::vector<LoopRv> loops = s.get_loops(epilogue);
+  if (!s.ok()) return false;
+  for (size_t i = depth; i < loops.size(); ++i) {
+    const Loop* l = find_loop(s.kernel().root, s.id(loops[i]));
+    if (l == nullptr || !is_int(l->extent, columns)) continue;
+    std::vector<LoopRv> parts = s.split(loops[i], {{}, lit(panel)});
     if (!s.ok()) return false;
-    outer.push_back(j[0]);
-    std::vector<LoopRv> order = outer;
-    for (size_t u : g.unit_sum) order.push_back(loops[u]);
-    std::vector<LoopRv> lanes = {j[1]};
-    if (columns > kMaxLoop) lanes = s.split(j[1], std::vector<ExprRv>{{}, lit(panel)});
-    order.insert(order.end(), {k[0], k[1]});
-    order.insert(order.end(), lanes.begin(), lanes.end());
-    s.reorder(order);
-    if (!s.ok()) return false;
-    s.reverse_compute_at(*epilogue, j[0]);
-    if (!s.ok() || !finish_tile(s, g, *epilogue, outer.size(), columns, panel)) return false;
-    s.unroll(k[1]);
-    prefetch_block(s, k[0], kAhead);
-    if (lanes.size() > 1) s.unroll(lanes[0]);
-    s.vectorize(lanes.back());
-    fuse_parallel(s, outer);
-    return s.ok();
+    s.unroll(parts[0]);
+    s.vectorize(parts[1]);
   }
+  return s.ok();
+}
 
-  // The epilogue in vectors, as wide as those of the sums.
-  static bool finish_tile(Schedule& s, const Gemv& g, BlockRv epilogue, size_t depth, int64_t columns, int64_t panel) {
-    if (columns <= kMaxLoop) return mark_epilogue(s, g.nest, static_cast<int>(g.column), epilogue, depth);
-    std::vector<LoopRv> loops = s.get_loops(epilogue);
-    if (!s.ok()) return false;
-    for (size_t i = depth; i < loops.size(); ++i) {
-      const Loop* l = find_loop(s.kernel().root, s.id(loops[i]));
-      if (l == nullptr || !is_int(l->extent, columns)) continue;
-      std::vector<LoopRv> parts = s.split(loops[i], std::vector<ExprRv>{{}, lit(panel)});
-      if (!s.ok()) return false;
-      s.unroll(parts[0]);
-      s.vectorize(parts[1]);
-    }
-    return s.ok();
-  }
-};
+bool tile(Schedule& s, const Gemv& g, int64_t columns, int64_t panel) {
+  BlockRv block = s.get_block(g.nest.name);
+  for (const Packing& p : packings_for(s.kernel(), g.nest, g.column, panel)) pack(s, block, p);
+  std::optional<BlockRv> epilogue = localise(s, g.nest, block);
+  if (!epilogue) return false;
+  std::vector<LoopRv> loops = s.get_loops(block), outer;
+  if (!s.ok() || loops.size() != g.nest.extents.size()) return false;
+  for (size_t i : g.unit) outer.push_back(loops[i]);
+  std::vector<LoopRv> j = s.split(loops[g.column], {{}, lit(columns)});
+  std::vector<LoopRv> k = s.split(loops[g.sum], s.sample_perfect_tile(loops[g.sum], 2, kMaxUnroll));
+  if (!s.ok()) return false;
+  outer.push_back(j[0]);
+  std::vector<LoopRv> lanes = {j[1]};
+  if (columns > kMaxLoop) lanes = s.split(j[1], {{}, lit(panel)});
+  s.reorder(outer, pick(loops, g.unit_sum), k[0], k[1], lanes);
+  if (!s.ok()) return false;
+  s.reverse_compute_at(*epilogue, j[0]);
+  if (!s.ok() || !finish_tile(s, g, *epilogue, outer.size(), columns, panel)) return false;
+  s.unroll(k[1]);
+  prefetch_block(s, k[0], kAhead);
+  if (lanes.size() > 1) s.unroll(lanes[0]);
+  s.vectorize(lanes.back());
+  fuse_parallel(s, outer);
+  return s.ok();
+}
 
 }  // namespace
 
-std::unique_ptr<Module> make_gemv_tiling() {
-  return std::make_unique<GemvTiling>();
+Ways gemv_tiling(const Schedule& state, const target::Target& target, const SpaceOptions& options) {
+  std::optional<Gemv> g = find_gemv(state.kernel(), options);
+  if (!g) return {state};
+  int64_t lanes = vector_lanes(target, state.kernel().buffer(g->nest.store->buffer)->type);
+  Ways ways;
+  for (const auto [vectors, panel] : kShapes) {
+    if (2 * vectors > std::max<int64_t>(target.cpu.num_vector_registers, 16)) continue;
+    ways.attempt(state, [&](Schedule& s) { return tile(s, *g, vectors * lanes, panel * lanes); });
+  }
+  return ways.or_else(state);
 }
 
 }  // namespace tcc::space

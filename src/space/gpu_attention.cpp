@@ -21,11 +21,9 @@ namespace {
 
 constexpr std::array<std::pair<int64_t, int64_t>, 3> kTiles = {{{32, 32}, {16, 32}, {64, 64}}};  // rows and keys
 
-class GpuAttention : public Module {
+class GpuAttention {
  public:
-  const char* name() const override { return "gpu_attention"; }
-
-  Ways apply(const Schedule& state, const target::Target& target, const SpaceOptions& options) const override {
+  static Ways apply(const Schedule& state, const target::Target& target, const SpaceOptions& options) {
     Schedule plain = state;
     Ways ways;
     if (std::optional<Attention> a = find_attention(plain)) {
@@ -120,8 +118,8 @@ class GpuAttention : public Module {
 
 }  // namespace
 
-std::unique_ptr<Module> make_gpu_attention() {
-  return std::make_unique<GpuAttention>();
+Ways gpu_attention(const Schedule& state, const target::Target& target, const SpaceOptions& options) {
+  return GpuAttention::apply(state, target, options);
 }
 
 }  // namespace tcc::space

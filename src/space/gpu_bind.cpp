@@ -12,11 +12,9 @@
 namespace tcc::space {
 namespace {
 
-class GpuBind : public Module {
+class GpuBind {
  public:
-  const char* name() const override { return "gpu_bind"; }
-
-  Ways apply(const Schedule& state, const target::Target& target, const SpaceOptions& options) const override {
+  static Ways apply(const Schedule& state, const target::Target& target, const SpaceOptions& options) {
     Ways ways(state);
     std::vector<Schedule>& out = ways.states;
     for (const std::string& name : unscheduled_blocks(state.kernel())) {
@@ -146,8 +144,8 @@ class GpuBind : public Module {
 
 }  // namespace
 
-std::unique_ptr<Module> make_gpu_bind() {
-  return std::make_unique<GpuBind>();
+Ways gpu_bind(const Schedule& state, const target::Target& target, const SpaceOptions& options) {
+  return GpuBind::apply(state, target, options);
 }
 
 }  // namespace tcc::space

@@ -7,11 +7,9 @@
 namespace tcc::space {
 namespace {
 
-class GpuInline : public Module {
+class GpuInline {
  public:
-  const char* name() const override { return "gpu_inline"; }
-
-  Ways apply(const Schedule& state, const target::Target&, const SpaceOptions&) const override {
+  static Ways apply(const Schedule& state, const target::Target&, const SpaceOptions&) {
     Schedule s = state;
     std::vector<std::string> names = unscheduled_blocks(s.kernel());
     // Consumers before producers, so that a chain collapses into its end.
@@ -40,8 +38,8 @@ class GpuInline : public Module {
 
 }  // namespace
 
-std::unique_ptr<Module> make_gpu_inline() {
-  return std::make_unique<GpuInline>();
+Ways gpu_inline(const Schedule& state, const target::Target& target, const SpaceOptions& options) {
+  return GpuInline::apply(state, target, options);
 }
 
 }  // namespace tcc::space

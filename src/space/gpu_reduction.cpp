@@ -40,11 +40,9 @@ int64_t reduced_extent(const NaiveNest& nest) {
   return n;
 }
 
-class GpuReduction : public Module {
+class GpuReduction {
  public:
-  const char* name() const override { return "gpu_reduction"; }
-
-  Ways apply(const Schedule& state, const target::Target& target, const SpaceOptions& options) const override {
+  static Ways apply(const Schedule& state, const target::Target& target, const SpaceOptions& options) {
     Ways ways;
     if (std::optional<Rows> rows = find_rows(state.kernel())) {
       // Some draws leave threads without elements, which lowering refuses.
@@ -156,8 +154,8 @@ class GpuReduction : public Module {
 
 }  // namespace
 
-std::unique_ptr<Module> make_gpu_reduction() {
-  return std::make_unique<GpuReduction>();
+Ways gpu_reduction(const Schedule& state, const target::Target& target, const SpaceOptions& options) {
+  return GpuReduction::apply(state, target, options);
 }
 
 }  // namespace tcc::space

@@ -17,11 +17,9 @@ namespace {
 
 constexpr int64_t kTile = 64;  // rows and columns of a block that is worth its loads; terms of a part, as many at least
 
-class GpuSplitK : public Module {
+class GpuSplitK {
  public:
-  const char* name() const override { return "gpu_split_k"; }
-
-  Ways apply(const Schedule& state, const target::Target& target, const SpaceOptions& options) const override {
+  static Ways apply(const Schedule& state, const target::Target& target, const SpaceOptions& options) {
     Schedule s = state;
     const std::optional<ProductForm> form = match_gpu_product(s);
     if (!form || form->sums.size() != 1) return {state};
@@ -93,8 +91,8 @@ class GpuSplitK : public Module {
 
 }  // namespace
 
-std::unique_ptr<Module> make_gpu_split_k() {
-  return std::make_unique<GpuSplitK>();
+Ways gpu_split_k(const Schedule& state, const target::Target& target, const SpaceOptions& options) {
+  return GpuSplitK::apply(state, target, options);
 }
 
 }  // namespace tcc::space

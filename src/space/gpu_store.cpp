@@ -14,11 +14,9 @@ namespace {
 
 constexpr int64_t kNarrow = 2;  // bytes
 
-class GpuStore : public Module {
+class GpuStore {
  public:
-  const char* name() const override { return "gpu_store"; }
-
-  Ways apply(const Schedule& state, const target::Target&, const SpaceOptions&) const override {
+  static Ways apply(const Schedule& state, const target::Target&, const SpaceOptions&) {
     const std::string name = copied_out(state.kernel());
     if (name.empty()) return {state};
     Ways ways;
@@ -61,8 +59,8 @@ class GpuStore : public Module {
 
 }  // namespace
 
-std::unique_ptr<Module> make_gpu_store() {
-  return std::make_unique<GpuStore>();
+Ways gpu_store(const Schedule& state, const target::Target& target, const SpaceOptions& options) {
+  return GpuStore::apply(state, target, options);
 }
 
 }  // namespace tcc::space

@@ -18,11 +18,9 @@
 namespace tcc::space {
 namespace {
 
-class GpuTensorCore : public Module {
+class GpuTensorCore {
  public:
-  const char* name() const override { return "gpu_tensor_core"; }
-
-  Ways apply(const Schedule& state, const target::Target& target, const SpaceOptions& options) const override {
+  static Ways apply(const Schedule& state, const target::Target& target, const SpaceOptions& options) {
     Schedule found = state;
     Ways ways;
     if (const std::optional<ProductForm> form = match_gpu_product(found))
@@ -106,8 +104,8 @@ class GpuTensorCore : public Module {
 
 }  // namespace
 
-std::unique_ptr<Module> make_gpu_tensor_core() {
-  return std::make_unique<GpuTensorCore>();
+Ways gpu_tensor_core(const Schedule& state, const target::Target& target, const SpaceOptions& options) {
+  return GpuTensorCore::apply(state, target, options);
 }
 
 }  // namespace tcc::space

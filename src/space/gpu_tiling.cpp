@@ -25,11 +25,9 @@ struct Tiles {
   std::vector<LoopRv> s[5], r[3];
 };
 
-class GpuTiling : public Module {
+class GpuTiling {
  public:
-  const char* name() const override { return "gpu_tiling"; }
-
-  Ways apply(const Schedule& state, const target::Target& target, const SpaceOptions& options) const override {
+  static Ways apply(const Schedule& state, const target::Target& target, const SpaceOptions& options) {
     std::optional<NaiveNest> nest = find_reuse(state.kernel());
     if (!nest) return {state};
     Ways ways;
@@ -138,8 +136,8 @@ class GpuTiling : public Module {
 
 }  // namespace
 
-std::unique_ptr<Module> make_gpu_tiling() {
-  return std::make_unique<GpuTiling>();
+Ways gpu_tiling(const Schedule& state, const target::Target& target, const SpaceOptions& options) {
+  return GpuTiling::apply(state, target, options);
 }
 
 }  // namespace tcc::space

@@ -8,11 +8,9 @@
 namespace tcc::space {
 namespace {
 
-class GpuUnroll : public Module {
+class GpuUnroll {
  public:
-  const char* name() const override { return "gpu_unroll"; }
-
-  Ways apply(const Schedule& state, const target::Target&, const SpaceOptions& options) const override {
+  static Ways apply(const Schedule& state, const target::Target&, const SpaceOptions& options) {
     Schedule s = state;
     for (const std::string& name : reductions(s.kernel())) {
       Schedule trial = s;
@@ -46,8 +44,8 @@ class GpuUnroll : public Module {
 
 }  // namespace
 
-std::unique_ptr<Module> make_gpu_unroll() {
-  return std::make_unique<GpuUnroll>();
+Ways gpu_unroll(const Schedule& state, const target::Target& target, const SpaceOptions& options) {
+  return GpuUnroll::apply(state, target, options);
 }
 
 }  // namespace tcc::space

@@ -40,11 +40,9 @@ const Load& operand(const ProductForm& form, bool first) {
   return moves == first ? load : *form.nest.loads[1];
 }
 
-class GpuWgmma : public Module {
+class GpuWgmma {
  public:
-  const char* name() const override { return "gpu_wgmma"; }
-
-  Ways apply(const Schedule& state, const target::Target& target, const SpaceOptions& options) const override {
+  static Ways apply(const Schedule& state, const target::Target& target, const SpaceOptions& options) {
     if (!has_warpgroups(target)) return {state};
     const std::optional<ProductForm> form = match_gpu_product(state.kernel());
     if (!unmet_conditions_of_warpgroups(state.kernel(), form).empty()) return {state};
@@ -184,8 +182,8 @@ std::vector<std::string> unmet_conditions_of_warpgroup_instruction(const Kernel&
   return unmet_conditions_of_warpgroups(kernel, match_gpu_product(kernel));
 }
 
-std::unique_ptr<Module> make_gpu_wgmma() {
-  return std::make_unique<GpuWgmma>();
+Ways gpu_wgmma(const Schedule& state, const target::Target& target, const SpaceOptions& options) {
+  return GpuWgmma::apply(state, target, options);
 }
 
 }  // namespace tcc::space

@@ -5,31 +5,16 @@
 #include "tcc/space/space.h"
 
 namespace tcc::space {
-namespace {
-
-class InlineConstants : public Module {
- public:
-  const char* name() const override { return "inline_constants"; }
-
-  Ways apply(const Schedule& state, const target::Target&, const SpaceOptions&) const override {
-    Schedule s = state;
-    std::vector<std::string> names;
-    for (const Block* block : collect_blocks(s.kernel().root))
-      if (block->init == nullptr && schedule::read_buffers(s.kernel(), block->id).empty())
-        names.push_back(name_hint(s.kernel(), block->id));
-    for (const std::string& name : names) {
-      Schedule trial = s;
-      trial.compute_inline(trial.get_block(name));
-      if (trial.ok()) s = std::move(trial);
-    }
-    return {std::move(s)};
+Ways inline_constants(const Schedule& state, const target::Target&, const SpaceOptions&) {
+  Schedule s = state;
+  std::vector<std::string> names;
+  for (const Block* block : collect_blocks(s.kernel().root))
+    if (block->init == nullptr && schedule::read_buffers(s.kernel(), block->id).empty())
+      names.push_back(name_hint(s.kernel(), block->id));
+  for (const std::string& name : names) {
+    keep_if_legal(s, [&](Schedule& trial) { trial.compute_inline(trial.get_block(name)); });
   }
-};
-
-}  // namespace
-
-std::unique_ptr<Module> make_inline_constants() {
-  return std::make_unique<InlineConstants>();
+  return {std::move(s)};
 }
 
 }  // namespace tcc::space

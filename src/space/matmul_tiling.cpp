@@ -135,163 +135,149 @@ std::vector<RegisterTile> best_tiles(const Matmul& m, const target::Target& targ
   return tiles;
 }
 
-class MatmulTiling : public Module {
- public:
-  const char* name() const override { return "matmul_tiling"; }
+void pack_operands(Schedule& s, const Matmul& m, BlockRv block, int64_t rows, int64_t columns) {
+  const Kernel k = s.kernel();
+  for (auto [i, size] : {std::pair{m.row, rows}, std::pair{m.column, columns}})
+    for (const Packing& p : packings_for(k, m.nest, i, size)) pack(s, block, p);
+}
 
-  Ways apply(const Schedule& state, const target::Target& target, const SpaceOptions& options) const override {
-    std::optional<Matmul> m = find_matmul(state.kernel(), options);
-    if (!m) return {state};
-    int64_t lanes = vector_lanes(target, state.kernel().buffer(m->nest.store->buffer)->type);
-    std::vector<RegisterTile> tiles = best_tiles(*m, target, lanes);
-    std::optional<Matmul> transposed = transpose(*m, lanes, options);
-    if (transposed) {
-      for (const RegisterTile& t : best_tiles(*transposed, target, lanes))
-        if (stays_near(*transposed, t.vectors * lanes, target)) tiles.push_back(t);
-      keep_best(tiles);
-    }
-    Ways ways;
-    for (const RegisterTile& t : tiles) {
-      const Matmul& form = t.transposed ? *transposed : *m;
-      int64_t block = t.transposed ? sum_block(form, t.vectors * lanes, target) : 0;
-      for (bool where_used : {false, true})
-        if (!where_used || (form.copied != nullptr && copies_where_used(state.kernel(), form)))
-          ways.attempt(state, [&](Schedule& s) {
-            return tile(s, form, {t.rows, t.vectors * lanes, lanes, block, where_used}, options);
-          });
-    }
-    return ways.or_else(state);
-  }
+int64_t column_bytes(const Matmul& m, int64_t columns) {
+  return columns * type_bytes(m.nest.loads[0]->type);
+}
+int64_t sum_block(const Matmul& m, int64_t columns, const target::Target& target) {
+  return cache_block(m.nest.extents[m.sum], column_bytes(m, columns), kMinSteps, target);
+}
+// A panel of the constant, or a block of it, stays in the first-level cache.
+bool stays_near(const Matmul& m, int64_t columns, const target::Target& target) {
+  return sum_block(m, columns, target) > 0 ||
+         2 * m.nest.extents[m.sum] * column_bytes(m, columns) <= target.cpu.l1_bytes;
+}
 
- private:
-  static void pack_operands(Schedule& s, const Matmul& m, BlockRv block, int64_t rows, int64_t columns) {
-    const Kernel k = s.kernel();
-    for (auto [i, size] : {std::pair{m.row, rows}, std::pair{m.column, columns}})
-      for (const Packing& p : packings_for(k, m.nest, i, size)) pack(s, block, p);
-  }
+// Several products, and the copy for one stays in a cache.
+bool copies_where_used(const Kernel& k, const Matmul& m) {
+  int64_t batch = 1, bytes = type_bytes(k.buffer(m.copied->buffer)->type);
+  for (size_t i : m.batch) batch *= m.nest.extents[i];
+  return batch > 1 && bytes * m.nest.extents[m.column] * m.nest.extents[m.sum] <= kMaxCopy;
+}
 
-  static int64_t column_bytes(const Matmul& m, int64_t columns) { return columns * type_bytes(m.nest.loads[0]->type); }
-  static int64_t sum_block(const Matmul& m, int64_t columns, const target::Target& target) {
-    return cache_block(m.nest.extents[m.sum], column_bytes(m, columns), kMinSteps, target);
-  }
-  // A panel of the constant, or a block of it, stays in the first-level cache.
-  static bool stays_near(const Matmul& m, int64_t columns, const target::Target& target) {
-    return sum_block(m, columns, target) > 0 ||
-           2 * m.nest.extents[m.sum] * column_bytes(m, columns) <= target.cpu.l1_bytes;
-  }
+// The copy of the operand that is stored transposed; in panels of `columns` unless it is made where it is used.
+BlockRv copy_operand(Schedule& s, const Matmul& m, BlockRv product, int64_t columns, bool where_used) {
+  const std::vector<Id> reads = schedule::read_buffers(s.kernel(), m.nest.block->id);
+  const auto index = static_cast<int>(std::find(reads.begin(), reads.end(), m.copied->buffer) - reads.begin());
+  BlockRv copy = s.cache_read(product, index, where_used ? Scope::kLocal : Scope::kWorkspace);
+  if (!where_used)
+    pack(s, product,
+         {index, dim_of_iter(m.copied->indices, m.nest.block->iters[m.column].id),
+          static_cast<int>(m.copied->indices.size()), columns});
+  return copy;
+}
 
-  // Several products, and the copy for one stays in a cache.
-  static bool copies_where_used(const Kernel& k, const Matmul& m) {
-    int64_t batch = 1, bytes = type_bytes(k.buffer(m.copied->buffer)->type);
-    for (size_t i : m.batch) batch *= m.nest.extents[i];
-    return batch > 1 && bytes * m.nest.extents[m.column] * m.nest.extents[m.sum] <= kMaxCopy;
-  }
-
-  // The copy of the operand that is stored transposed; in panels of `columns` unless it is made where it is used.
-  static BlockRv copy_operand(Schedule& s, const Matmul& m, BlockRv product, int64_t columns, bool where_used) {
-    const std::vector<Id> reads = schedule::read_buffers(s.kernel(), m.nest.block->id);
-    const auto index = static_cast<int>(std::find(reads.begin(), reads.end(), m.copied->buffer) - reads.begin());
-    BlockRv copy = s.cache_read(product, index, where_used ? Scope::kLocal : Scope::kWorkspace);
-    if (!where_used)
-      pack(s, product,
-           {index, dim_of_iter(m.copied->indices, m.nest.block->iters[m.column].id),
-            static_cast<int>(m.copied->indices.size()), columns});
-    return copy;
-  }
-
-  // Squares of the copy: lanes along its columns, below `depth` loops.
-  static bool transpose_copy(Schedule& s, const Matmul& m, BlockRv copy, size_t depth, int64_t lanes) {
-    std::vector<LoopRv> loops = s.get_loops(copy);
-    const Block* block = s.ok() ? find_block(s.kernel().root, s.id(copy)) : nullptr;
-    if (block == nullptr || loops.size() <= depth) return false;
-    auto loop_of = [&](size_t i) {
-      const int dim = dim_of_iter(m.copied->indices, m.nest.block->iters[i].id);
-      for (size_t l = depth; l < loops.size() && dim >= 0; ++l)
-        if (mentions(block->iters[static_cast<size_t>(dim)].binding, s.id(loops[l]))) return l;
-      return loops.size();
-    };
-    const size_t column = loop_of(m.column), sum = loop_of(m.sum);
-    if (column == loops.size() || sum == loops.size() || column == sum) return false;
-    std::vector<LoopRv> c =
-        s.split(loops[column], std::vector<ExprRv>{{}, lit(std::min(lanes, m.nest.extents[m.column]))});
-    std::vector<LoopRv> k = s.split(loops[sum], std::vector<ExprRv>{{}, lit(best_divisor(m.nest.extents[m.sum], 16))});
-    if (!s.ok()) return false;
-    std::vector<LoopRv> order;
-    for (size_t l = depth; l < loops.size(); ++l)
-      if (l != column && l != sum) order.push_back(loops[l]);
-    order.push_back(c[0]);
-    const std::vector<LoopRv> outer = order;
-    order.insert(order.end(), {k[0], k[1], c[1]});
-    s.reorder(order);
-    s.unroll(k[1]);
-    s.vectorize(c[1]);
-    if (depth == 0) fuse_parallel(s, outer);
-    return s.ok();
-  }
-
-  struct Form {
-    int64_t rows = 0, columns = 0, lanes = 0;
-    int64_t block = 0;        // terms of a block of the sum around the tiles of a panel; 0: a tile takes the whole sum
-    bool where_used = false;  // the copied operand is made where it is used
+// Squares of the copy: lanes along its columns, below `depth` loops.
+bool transpose_copy(Schedule& s, const Matmul& m, BlockRv copy, size_t depth, int64_t lanes) {
+  std::vector<LoopRv> loops = s.get_loops(copy);
+  const Block* block = s.ok() ? find_block(s.kernel().root, s.id(copy)) : nullptr;
+  if (block == nullptr || loops.size() <= depth) return false;
+  auto loop_of = [&](size_t i) {
+    const int dim = dim_of_iter(m.copied->indices, m.nest.block->iters[i].id);
+    for (size_t l = depth; l < loops.size() && dim >= 0; ++l)
+      if (mentions(block->iters[static_cast<size_t>(dim)].binding, s.id(loops[l]))) return l;
+    return loops.size();
   };
-  static bool tile(Schedule& s, const Matmul& m, const Form& form, const SpaceOptions& options) {
-    const auto [rows, columns, lanes, block, where_used] = form;
-    BlockRv product = s.get_block(m.nest.name), copy;
-    if (options.pack_weights) pack_operands(s, m, product, rows, columns);
-    if (m.copied != nullptr) copy = copy_operand(s, m, product, columns, where_used);
-    std::optional<BlockRv> epilogue = localise(s, m.nest, product);
-    if (!epilogue) return false;
-    std::vector<LoopRv> loops = s.get_loops(product), outer;
-    if (!s.ok() || loops.size() != m.nest.extents.size()) return false;
+  const size_t column = loop_of(m.column), sum = loop_of(m.sum);
+  if (column == loops.size() || sum == loops.size() || column == sum) return false;
+  std::vector<LoopRv> c = s.split(loops[column], {{}, lit(std::min(lanes, m.nest.extents[m.column]))});
+  std::vector<LoopRv> k = s.split(loops[sum], {{}, lit(best_divisor(m.nest.extents[m.sum], 16))});
+  if (!s.ok()) return false;
+  std::vector<LoopRv> outer;
+  for (size_t l = depth; l < loops.size(); ++l)
+    if (l != column && l != sum) outer.push_back(loops[l]);
+  outer.push_back(c[0]);
+  s.reorder(outer, k[0], k[1], c[1]);
+  s.unroll(k[1]);
+  s.vectorize(c[1]);
+  if (depth == 0) fuse_parallel(s, outer);
+  return s.ok();
+}
 
-    // Step 1. Tiles.
-    for (const std::vector<size_t>* group : {&m.unit, &m.batch})
-      for (size_t i : *group) outer.push_back(loops[i]);
-    std::vector<LoopRv> i = s.split(loops[m.row], std::vector<ExprRv>{{}, lit(rows)});
-    std::vector<LoopRv> j = s.split(loops[m.column], std::vector<ExprRv>{{}, lit(columns)});
-    if (!s.ok()) return false;
-    int64_t panels = (m.nest.extents[m.column] + columns - 1) / columns;
-    // Where the sum is blocked, panels have nothing in common that a cache would keep.
-    std::vector<LoopRv> panel =
-        s.split(j[0], block > 0 ? std::vector<ExprRv>{{}, lit(1)} : s.sample_perfect_tile(j[0], 2, panels));
-    std::vector<LoopRv> k = block > 0 ? s.split(loops[m.sum], std::vector<ExprRv>{{}, lit(block)})
-                                      : s.split(loops[m.sum], s.sample_perfect_tile(loops[m.sum], 2, kMaxUnroll));
-    if (!s.ok()) return false;
-    outer.push_back(panel[0]);
-    if (block == 0) outer.push_back(i[0]);
-    std::vector<LoopRv> order = outer;
-    order.push_back(panel[1]);
-    if (block > 0) order.insert(order.end(), {k[0], i[0]});
-    for (size_t u : m.unit_sum) order.push_back(loops[u]);
-    if (block == 0) order.push_back(k[0]);
-    order.insert(order.end(), {k[1], i[1], j[1]});
-    s.reorder(order);
-    if (!s.ok()) return false;
-
-    // Step 2. The epilogue, where a tile is complete.
-    s.reverse_compute_at(*epilogue, panel[1]);
-    if (!s.ok() || !mark_epilogue(s, m.nest, static_cast<int>(m.column), *epilogue, outer.size() + 1)) return false;
-
-    // Step 3. Kinds of loops.
-    if (block > 0)
-      prefetch_block(s, k[1], block);
-    else
-      s.unroll(k[1]);
-    s.unroll(i[1]);
-    s.vectorize(j[1]);
-    if (where_used) outer.resize(m.unit.size() + m.batch.size());
-    if (where_used) s.compute_at(copy, outer.back());
-    if (m.copied != nullptr && !transpose_copy(s, m, copy, where_used ? outer.size() : 0, lanes)) return false;
-    fuse_parallel(s, outer);
-    copy_padding(s, 1);
-    return s.ok();
-  }
+struct Form {
+  int64_t rows = 0, columns = 0, lanes = 0;
+  int64_t block = 0;        // terms of a block of the sum around the tiles of a panel; 0: a tile takes the whole sum
+  bool where_used = false;  // the copied operand is made where it is used
 };
+bool tile(Schedule& s, const Matmul& m, const Form& form, const SpaceOptions& options) {
+  const auto [rows, columns, lanes, block, where_used] = form;
+  BlockRv product = s.get_block(m.nest.name), copy;
+  if (options.pack_weights) pack_operands(s, m, product, rows, columns);
+  if (m.copied != nullptr) copy = copy_operand(s, m, product, columns, where_used);
+  std::optional<BlockRv> epilogue = localise(s, m.nest, product);
+  if (!epilogue) return false;
+  std::vector<LoopRv> loops = s.get_loops(product);
+  if (!s.ok() || loops.size() != m.nest.extents.size()) return false;
+
+  // Step 1. Tiles.
+  std::vector<LoopRv> outer = joined(pick(loops, m.unit), pick(loops, m.batch));
+  std::vector<LoopRv> i = s.split(loops[m.row], {{}, lit(rows)});
+  std::vector<LoopRv> j = s.split(loops[m.column], {{}, lit(columns)});
+  if (!s.ok()) return false;
+  int64_t panels = (m.nest.extents[m.column] + columns - 1) / columns;
+  // Where the sum is blocked, panels have nothing in common that a cache would keep.
+  std::vector<LoopRv> panel =
+      s.split(j[0], block > 0 ? std::vector<ExprRv>{{}, lit(1)} : s.sample_perfect_tile(j[0], 2, panels));
+  std::vector<LoopRv> k = block > 0 ? s.split(loops[m.sum], {{}, lit(block)})
+                                    : s.split(loops[m.sum], s.sample_perfect_tile(loops[m.sum], 2, kMaxUnroll));
+  if (!s.ok()) return false;
+  outer.push_back(panel[0]);
+  if (block == 0) outer.push_back(i[0]);
+  const std::vector<LoopRv> sums = pick(loops, m.unit_sum);
+  if (block > 0)
+    s.reorder(outer, panel[1], k[0], i[0], sums, k[1], i[1], j[1]);
+  else
+    s.reorder(outer, panel[1], sums, k[0], k[1], i[1], j[1]);
+  if (!s.ok()) return false;
+
+  // Step 2. The epilogue, where a tile is complete.
+  s.reverse_compute_at(*epilogue, panel[1]);
+  if (!s.ok() || !mark_epilogue(s, m.nest, static_cast<int>(m.column), *epilogue, outer.size() + 1)) return false;
+
+  // Step 3. Kinds of loops.
+  if (block > 0)
+    prefetch_block(s, k[1], block);
+  else
+    s.unroll(k[1]);
+  s.unroll(i[1]);
+  s.vectorize(j[1]);
+  if (where_used) outer.resize(m.unit.size() + m.batch.size());
+  if (where_used) s.compute_at(copy, outer.back());
+  if (m.copied != nullptr && !transpose_copy(s, m, copy, where_used ? outer.size() : 0, lanes)) return false;
+  fuse_parallel(s, outer);
+  copy_padding(s, 1);
+  return s.ok();
+}
 
 }  // namespace
 
-std::unique_ptr<Module> make_matmul_tiling() {
-  return std::make_unique<MatmulTiling>();
+Ways matmul_tiling(const Schedule& state, const target::Target& target, const SpaceOptions& options) {
+  std::optional<Matmul> m = find_matmul(state.kernel(), options);
+  if (!m) return {state};
+  int64_t lanes = vector_lanes(target, state.kernel().buffer(m->nest.store->buffer)->type);
+  std::vector<RegisterTile> tiles = best_tiles(*m, target, lanes);
+  std::optional<Matmul> transposed = transpose(*m, lanes, options);
+  if (transposed) {
+    for (const RegisterTile& t : best_tiles(*transposed, target, lanes))
+      if (stays_near(*transposed, t.vectors * lanes, target)) tiles.push_back(t);
+    keep_best(tiles);
+  }
+  Ways ways;
+  for (const RegisterTile& t : tiles) {
+    const Matmul& form = t.transposed ? *transposed : *m;
+    int64_t block = t.transposed ? sum_block(form, t.vectors * lanes, target) : 0;
+    for (bool where_used : {false, true})
+      if (!where_used || (form.copied != nullptr && copies_where_used(state.kernel(), form)))
+        ways.attempt(state, [&](Schedule& s) {
+          return tile(s, form, {t.rows, t.vectors * lanes, lanes, block, where_used}, options);
+        });
+  }
+  return ways.or_else(state);
 }
 
 }  // namespace tcc::space

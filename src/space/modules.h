@@ -6,7 +6,7 @@
 
 namespace tcc::space {
 
-// X(name): made by make_name().
+// X(name): the module's function and its name.
 // clang-format off
 #define TCC_CPU_MODULES(X) \
   X(inline_constants) \
@@ -38,7 +38,8 @@ namespace tcc::space {
   X(gpu_bind)
 // clang-format on
 
-#define TCC_X(name) std::unique_ptr<Module> make_##name();
+#define TCC_X(name) \
+  Ways name(const schedule::Schedule& state, const target::Target& target, const SpaceOptions& options);
 TCC_CPU_MODULES(TCC_X)
 TCC_CUDA_MODULES(TCC_X)
 #undef TCC_X

@@ -73,18 +73,15 @@ struct Tiler {
   int64_t lanes;
 
   struct Tiles {
-    std::vector<LoopRv> unit, unit_reduce, s0, s1, s2, s3, r0, r1;
+    std::vector<LoopRv> unit, unit_reduce, s0, s1, s2, s3, r0, r1, v3;
     std::vector<ExprRv> inner;  // per iterator: its part in S3, invalid for those without
-    LoopRv v3;
-    bool has_v3 = false;
   };
 
   void split_spatial(Schedule& s, size_t i, LoopRv loop, bool rows, Tiles& tiles) const {
     bool is_v = static_cast<int>(i) == plan.v;
     int64_t extent = nest.tiled_extent(i);
     if (nest.group[i] > 0) {
-      std::vector<LoopRv> groups =
-          s.split(loop, std::vector<ExprRv>{schedule::lit(nest.extents[i] / extent), schedule::lit(extent)});
+      std::vector<LoopRv> groups = s.split(loop, {lit(nest.extents[i] / extent), lit(extent)});
       tiles.s0.push_back(groups[0]);
       loop = groups[1];
     }
@@ -110,7 +107,7 @@ struct Tiler {
       if (is_v && plan.v_outermost) std::rotate(group->begin(), group->end() - 1, group->end());
     }
     if (is_v)
-      tiles.v3 = parts[3], tiles.has_v3 = true;
+      tiles.v3 = {parts[3]};
     else
       tiles.s3.push_back(parts[3]);
     if (is_v || rows) tiles.inner[i] = factors[3];
@@ -162,104 +159,84 @@ struct Tiler {
       }
     }
     if (!s.ok()) return false;
-    std::vector<LoopRv> order = tiles.unit;
-    for (const std::vector<LoopRv>* group :
-         {&tiles.s0, &tiles.s1, &tiles.r0, &tiles.s2, &tiles.r1, &tiles.unit_reduce, &tiles.s3})
-      order.insert(order.end(), group->begin(), group->end());
-    if (tiles.has_v3) order.push_back(tiles.v3);
-    s.reorder(order);
+    s.reorder(tiles.unit, tiles.s0, tiles.s1, tiles.r0, tiles.s2, tiles.r1, tiles.unit_reduce, tiles.s3, tiles.v3);
     if (!s.ok()) return false;
 
     // Step 3. The epilogue goes where a tile of the cache is complete.
-    std::vector<LoopRv> around = tiles.unit;
-    around.insert(around.end(), tiles.s0.begin(), tiles.s0.end());
-    if (plan.cache_level == 2) around.insert(around.end(), tiles.s1.begin(), tiles.s1.end());
+    const std::vector<LoopRv> outer = joined(tiles.unit, tiles.s0);
+    const std::vector<LoopRv> around = plan.cache_level == 2 ? joined(outer, tiles.s1) : outer;
     if (!around.empty()) s.reverse_compute_at(epilogue, around.back());
     if (!s.ok() || !mark_epilogue(s, nest, plan.v, epilogue, around.size(), tiles.inner)) return false;
 
     // Step 4. Kinds of loops.
     for (LoopRv l : tiles.s3) s.unroll(l);
-    if (tiles.has_v3) s.vectorize(tiles.v3);
+    for (LoopRv l : tiles.v3) s.vectorize(l);
     if (!tiles.r1.empty()) {
-      static constexpr std::array<int64_t, 4> kUnroll = {1, 64, 256, 512};
-      static constexpr std::array<double, 4> kWeights = {0.25, 0.25, 0.25, 0.25};
-      ExprRv steps = s.sample_categorical(kUnroll, kWeights);
+      ExprRv steps = s.sample_categorical({1, 64, 256, 512}, {0.25, 0.25, 0.25, 0.25});
       // Any of them may have one iteration, and be left out.
       for (LoopRv l : tiles.r1) s.annotate(l, AnnotationKey::kUnrollMax, steps);
     }
     if (!s.ok()) return false;
-    std::vector<LoopRv> outer = tiles.unit;
-    outer.insert(outer.end(), tiles.s0.begin(), tiles.s0.end());
     fuse_parallel(s, outer);
     return s.ok();
   }
 };
 
-class MultiLevelTiling : public Module {
- public:
-  const char* name() const override { return "multi_level_tiling"; }
-
-  Ways apply(const Schedule& state, const target::Target& target, const SpaceOptions& options) const override {
-    std::optional<NaiveNest> nest = find_contraction(state.kernel());
-    if (!nest) return {state};
-    Ways ways;
-    for (const Plan& plan : make_plans(state.kernel(), *nest, target, options))
-      ways.attempt(state, [&](Schedule& s) { return Tiler{*nest, plan, options, vector_lanes(target)}.apply(s); });
-    return ways.or_else(state);
-  }
-
- private:
-  static std::vector<Plan> make_plans(const Kernel& k, const NaiveNest& nest, const target::Target& target,
-                                      const SpaceOptions& options) {
-    int64_t lanes = vector_lanes(target);
-    std::vector<Plan> axes;
-    for (size_t i = 0; i < nest.extents.size(); ++i)
-      if (!nest.reduce[i] && nest.extents[i] > 1)
-        axes.push_back({static_cast<int>(i), vector_cost(nest, i, lanes, options), false, {}, 2});
-    std::stable_sort(axes.begin(), axes.end(), [](const Plan& x, const Plan& y) { return x.cost < y.cost; });
-    // Two vector axes at most; one that gathers only where there is nothing better, and then beside a scalar variant.
-    if (axes.size() > 2) axes.resize(2);
-    if (axes.size() == 2 && axes[1].cost >= 10) axes.pop_back();
-    bool scalar = axes.empty() || axes[0].cost >= 10;
-    std::vector<Plan> plans;
-    for (const Plan& axis : axes) {
-      auto v = static_cast<size_t>(axis.v);
-      std::vector<std::vector<Packing>> layouts = {{}};
-      if (options.pack_weights) {
-        std::vector<std::vector<Packing>> packed;
-        for (int64_t tile : {lanes, 2 * lanes, 4 * lanes})
-          if (std::vector<Packing> p = packings_for(k, nest, v, tile);
-              !p.empty() && packs_evenly(nest, v, tile) && (tile == lanes || tile <= nest.tiled_extent(v)))
-            packed.push_back(p);
-        if (packed.empty()) {
-          // The weights are broadcast: blocks of the unrolled iterator put a tile's values side by side.
-          for (size_t i = 0; i < nest.extents.size() && packed.empty(); ++i)
-            if (!nest.reduce[i] && i != v && nest.tiled_extent(i) >= 8 && packs_evenly(nest, i, 8) && nest.has_reuse(i))
-              if (std::vector<Packing> p = packings_for(k, nest, i, 8); !p.empty()) packed.push_back(p);
-        }
-        bool must = false;  // without packing the weights would be gathered
-        for (const analysis::Operand& o : nest.operands) must |= o.constant && o.stride[v].value_or(2) > 1;
-        if (must && !packed.empty()) layouts.clear();
-        layouts.insert(layouts.begin(), packed.begin(), packed.end());
+std::vector<Plan> make_plans(const Kernel& k, const NaiveNest& nest, const target::Target& target,
+                             const SpaceOptions& options) {
+  int64_t lanes = vector_lanes(target);
+  std::vector<Plan> axes;
+  for (size_t i = 0; i < nest.extents.size(); ++i)
+    if (!nest.reduce[i] && nest.extents[i] > 1)
+      axes.push_back({static_cast<int>(i), vector_cost(nest, i, lanes, options), false, {}, 2});
+  std::stable_sort(axes.begin(), axes.end(), [](const Plan& x, const Plan& y) { return x.cost < y.cost; });
+  // Two vector axes at most; one that gathers only where there is nothing better, and then beside a scalar variant.
+  if (axes.size() > 2) axes.resize(2);
+  if (axes.size() == 2 && axes[1].cost >= 10) axes.pop_back();
+  bool scalar = axes.empty() || axes[0].cost >= 10;
+  std::vector<Plan> plans;
+  for (const Plan& axis : axes) {
+    auto v = static_cast<size_t>(axis.v);
+    std::vector<std::vector<Packing>> layouts = {{}};
+    if (options.pack_weights) {
+      std::vector<std::vector<Packing>> packed;
+      for (int64_t tile : {lanes, 2 * lanes, 4 * lanes})
+        if (std::vector<Packing> p = packings_for(k, nest, v, tile);
+            !p.empty() && packs_evenly(nest, v, tile) && (tile == lanes || tile <= nest.tiled_extent(v)))
+          packed.push_back(p);
+      if (packed.empty()) {
+        // The weights are broadcast: blocks of the unrolled iterator put a tile's values side by side.
+        for (size_t i = 0; i < nest.extents.size() && packed.empty(); ++i)
+          if (!nest.reduce[i] && i != v && nest.tiled_extent(i) >= 8 && packs_evenly(nest, i, 8) && nest.has_reuse(i))
+            if (std::vector<Packing> p = packings_for(k, nest, i, 8); !p.empty()) packed.push_back(p);
       }
-      bool several = std::count_if(nest.extents.begin(), nest.extents.end(), [](int64_t e) { return e > 1; }) > 2;
-      // After S0 in one order only: the order of S1 is then that of the parts of one tile of the cache.
-      for (const std::vector<Packing>& packings : layouts) {
-        plans.push_back({axis.v, axis.cost, false, packings, 2});
-        if (several) plans.push_back({axis.v, axis.cost, true, packings, 2});
-        plans.push_back({axis.v, axis.cost, false, packings, 1});
-      }
+      bool must = false;  // without packing the weights would be gathered
+      for (const analysis::Operand& o : nest.operands) must |= o.constant && o.stride[v].value_or(2) > 1;
+      if (must && !packed.empty()) layouts.clear();
+      layouts.insert(layouts.begin(), packed.begin(), packed.end());
     }
-    for (int level : {2, 1})
-      if (scalar) plans.push_back({kNoVector, 0, false, {}, level});
-    return plans;
+    bool several = std::count_if(nest.extents.begin(), nest.extents.end(), [](int64_t e) { return e > 1; }) > 2;
+    // After S0 in one order only: the order of S1 is then that of the parts of one tile of the cache.
+    for (const std::vector<Packing>& packings : layouts) {
+      plans.push_back({axis.v, axis.cost, false, packings, 2});
+      if (several) plans.push_back({axis.v, axis.cost, true, packings, 2});
+      plans.push_back({axis.v, axis.cost, false, packings, 1});
+    }
   }
-};
+  for (int level : {2, 1})
+    if (scalar) plans.push_back({kNoVector, 0, false, {}, level});
+  return plans;
+}
 
 }  // namespace
 
-std::unique_ptr<Module> make_multi_level_tiling() {
-  return std::make_unique<MultiLevelTiling>();
+Ways multi_level_tiling(const Schedule& state, const target::Target& target, const SpaceOptions& options) {
+  std::optional<NaiveNest> nest = find_contraction(state.kernel());
+  if (!nest) return {state};
+  Ways ways;
+  for (const Plan& plan : make_plans(state.kernel(), *nest, target, options))
+    ways.attempt(state, [&](Schedule& s) { return Tiler{*nest, plan, options, vector_lanes(target)}.apply(s); });
+  return ways.or_else(state);
 }
 
 }  // namespace tcc::space

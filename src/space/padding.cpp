@@ -15,7 +15,7 @@ LoopRv short_vector(Schedule& s, LoopRv loop) {
   const Loop* l = find_loop(s.kernel().root, s.id(loop));
   if (l == nullptr || !is_int(l->extent) || int_value(l->extent) <= kMaxCopy) return loop;
   int64_t size = best_divisor(int_value(l->extent), kMaxCopy);
-  return s.split(loop, std::vector<ExprRv>{{}, lit(size >= kMaxCopy / 4 ? size : kMaxCopy)}).back();
+  return s.split(loop, {{}, lit(size >= kMaxCopy / 4 ? size : kMaxCopy)}).back();
 }
 
 }  // namespace
@@ -54,14 +54,14 @@ void copy_padding(Schedule& s, size_t row_dims, int64_t phases) {
   std::vector<LoopRv> loops = trial.get_loops(trial.get_block(kPadBlock));
   if (!trial.ok() || loops.size() <= row_dims) return;
   if (int64_t row = gathered_row(s.kernel()); row > 0) {
-    std::vector<LoopRv> rows = trial.split(loops.back(), std::vector<ExprRv>{{}, lit(row)});
+    std::vector<LoopRv> rows = trial.split(loops.back(), {{}, lit(row)});
     if (!trial.ok()) return;
     loops.back() = rows[0];
     loops.push_back(rows[1]);
     ++row_dims;
   }
   if (phases > 1) {
-    std::vector<LoopRv> parts = trial.split(loops.back(), std::vector<ExprRv>{{}, lit(phases)});
+    std::vector<LoopRv> parts = trial.split(loops.back(), {{}, lit(phases)});
     if (!trial.ok()) return;
     trial.reorder(std::vector<LoopRv>{parts[1], parts[0]});
     loops.back() = parts[1];

@@ -71,166 +71,149 @@ std::optional<Rows> find_rows(const Kernel& k, int64_t lanes) {
   return rows;
 }
 
-class RowTiling : public Module {
- public:
-  const char* name() const override { return "row_tiling"; }
+// Lanes want neighbouring elements: along the rows where these are contiguous, across them where the rows are.
+bool is_sensible(const Rows& rows, bool across) {
+  std::optional<int64_t> along, over;
+  for (size_t i = 0; i < rows.is_row.size(); ++i) (rows.is_row[i] ? over : along) = rows.last.result.stride[i];
+  if (!along || !over || (*along != 1 && *over != 1)) return true;
+  return across ? *over == 1 : *along == 1;
+}
 
-  Ways apply(const Schedule& state, const target::Target& target, const SpaceOptions&) const override {
-    std::optional<Rows> rows = find_rows(state.kernel(), vector_lanes(target));
-    if (!rows) return {state};
-    Ways ways;
-    for (bool across : {false, true}) {
-      if (rows->tiles_too ? across : !is_sensible(*rows, across)) continue;
-      ways.attempt(state, [&](Schedule& s) { return tile(s, *rows, across, target); });
-    }
-    return rows->tiles_too ? ways.or_also(state) : ways.or_else(state);
-  }
-
- private:
-  // Lanes want neighbouring elements: along the rows where these are contiguous, across them where the rows are.
-  static bool is_sensible(const Rows& rows, bool across) {
-    std::optional<int64_t> along, over;
-    for (size_t i = 0; i < rows.is_row.size(); ++i) (rows.is_row[i] ? over : along) = rows.last.result.stride[i];
-    if (!along || !over || (*along != 1 && *over != 1)) return true;
-    return across ? *over == 1 : *along == 1;
-  }
-
-  static bool tile(Schedule& s, const Rows& rows, bool across, const target::Target& target) {
-    BlockRv last = s.get_block(rows.last.name);
-    std::vector<LoopRv> loops = s.get_loops(last), row_loops, along;
-    for (size_t i = 0; i < loops.size(); ++i) (rows.is_row[i] ? row_loops : along).push_back(loops[i]);
-    if (!s.ok() || row_loops.empty()) return false;
-    std::vector<ExprRv> factors = s.sample_perfect_tile(row_loops.back(), 2, vector_lanes(target));
-    std::vector<LoopRv> parts = s.split(row_loops.back(), factors);
-    row_loops.back() = parts[0];
-    std::vector<LoopRv> order = row_loops;
-    order.push_back(parts[1]);
-    order.insert(order.end(), along.begin(), along.end());
-    s.reorder(order);
-    for (size_t i = rows.others.size(); i-- > 0;) s.compute_at(s.get_block(rows.others[i]), parts[0]);
-    if (!s.ok()) return false;
-    // Consumers first: a step that a reduction reads goes into the loop of the reduction.
-    mark(s, rows.last.name, row_loops.size(), across, target);
-    for (size_t i = rows.others.size(); i-- > 0;) mark(s, rows.others[i], row_loops.size(), across, target);
-    LoopRv outer;
-    if (fuse_parallel(s, row_loops, &outer)) stream_large_output(s, outer, target);
-    return s.ok();
-  }
-
-  // Each step is a try of its own: what is rejected stays a plain loop.
-  static void mark(Schedule& s, const std::string& name, size_t depth, bool across, const target::Target& target) {
+// One pass instead of two: what the reduction reads is made in the iteration that reads it.
+bool compute_within(Schedule& s, BlockRv reduction, LoopRv loop) {
+  bool any = false;
+  size_t iters = find_block(s.kernel().root, s.id(reduction))->iters.size();
+  for (Id id : schedule::producers_of(s.kernel(), s.id(reduction))) {
+    const Block* block = find_block(s.kernel().root, id);
+    if (block->init != nullptr || block->iters.size() + 1 < iters) continue;
     Schedule trial = s;
-    BlockRv block = trial.get_block(name);
-    std::vector<LoopRv> loops = trial.get_loops(block);
-    if (!trial.ok() || loops.size() <= depth) return;
-    const Block* found = find_block(trial.kernel().root, trial.id(block));
-    std::vector<LoopRv> spatial, reduce;
-    for (size_t i = depth; i < loops.size(); ++i) {
-      if (find_loop(trial.kernel().root, trial.id(loops[i]))->loop_kind != LoopKind::kSerial) return;
-      bool feeds_reduce = false;
-      for (const Iter& it : found->iters)
-        feeds_reduce |= it.kind != IterKind::kSpatial && mentions(it.binding, trial.id(loops[i]));
-      (feeds_reduce ? reduce : spatial).push_back(loops[i]);
-    }
-    if (reduce.empty()) {
-      // One value a row: the tile of rows is small, and its extent may still be a symbol.
-      if (found->iters.size() == depth) {
-        trial.vectorize(spatial.back());
-      } else {
-        VectorTile tile = tile_vector(trial, spatial.back(), target, 4);
-        trial.vectorize(tile.vector);
-        annotate_tail(trial, tile.outer, tile);
-      }
-    } else if (across) {
-      if (spatial.empty()) return;
-      std::vector<LoopRv> order = reduce;
-      order.insert(order.end(), spatial.begin(), spatial.end());
-      trial.reorder(order);
+    BlockRv producer = trial.get_block(name_hint(s.kernel(), id));
+    trial.compute_at(producer, loop);
+    std::vector<LoopRv> loops = trial.get_loops(producer);
+    if (!trial.ok()) continue;
+    trial.vectorize(loops.back());
+    if (!trial.ok()) continue;
+    s = std::move(trial);
+    any = true;
+  }
+  return any;
+}
+
+// While a row is in work that takes its time, the rows behind it are fetched: the first pass over them would wait for
+// memory with nothing else to do. Rows follow each other in memory, so any distance reaches each line once.
+void ask_ahead(Schedule& s, LoopRv pass, const target::Target& target) {
+  if (output_bytes(s.kernel()) < static_cast<double>(target.cpu.l2_bytes)) return;
+  s.annotate(pass, AnnotationKey::kPrefetch, s.sample_categorical({0, 64, 128, 256}, {0.4, 0.2, 0.2, 0.2}));
+}
+
+struct VectorTile {
+  LoopRv outer, vector;
+  std::optional<ExprRv> tail;  // how the outer loop is to treat what overhangs
+};
+// Whole vectors that divide the extent where one exists, else any number of whole vectors.
+VectorTile tile_vector(Schedule& s, LoopRv loop, const target::Target& target, int64_t vectors) {
+  const Loop* l = find_loop(s.kernel().root, s.id(loop));
+  int64_t lanes = vector_lanes(target), limit = vectors * lanes;
+  if (l == nullptr || !is_int(l->extent)) return {loop, loop, {}};
+  int64_t extent = int_value(l->extent);
+  auto split = [&](ExprRv outer, ExprRv vector, std::optional<ExprRv> tail) -> VectorTile {
+    std::vector<LoopRv> parts = s.split(loop, {outer, vector});
+    return {parts[0], parts[1], tail};
+  };
+  if (extent <= lanes) return split(lit(1), lit(extent), {});
+  std::vector<int64_t> widths;
+  for (int64_t w = lanes; w <= std::min(limit, extent); w += lanes)
+    if (extent % w == 0) widths.push_back(w);
+  if (!widths.empty()) {
+    std::vector<double> weights(widths.size(), 1.0 / static_cast<double>(widths.size()));
+    return split({}, s.sample_categorical(widths, weights), {});
+  }
+  ExprRv tail;
+  // Masks in every iteration are worth a try only where the instruction set has them.
+  constexpr int64_t kPeel = 1 << static_cast<int>(TailMode::kPeel), kMask = 1 << static_cast<int>(TailMode::kMask);
+  int64_t modes = target.cpu.vector_bits >= 512 ? kPeel | kMask : kPeel;
+  std::vector<ExprRv> factors = s.sample_tile(loop, 2, limit, lanes, &tail, modes);
+  return split(factors[0], factors[1], tail);
+}
+// Behind the steps that want plain loops.
+void annotate_tail(Schedule& s, LoopRv outer, const VectorTile& tile) {
+  if (tile.tail) s.annotate(outer, AnnotationKey::kTail, *tile.tail);
+}
+
+// Each step is a try of its own: what is rejected stays a plain loop.
+void mark(Schedule& s, const std::string& name, size_t depth, bool across, const target::Target& target) {
+  Schedule trial = s;
+  BlockRv block = trial.get_block(name);
+  std::vector<LoopRv> loops = trial.get_loops(block);
+  if (!trial.ok() || loops.size() <= depth) return;
+  const Block* found = find_block(trial.kernel().root, trial.id(block));
+  std::vector<LoopRv> spatial, reduce;
+  for (size_t i = depth; i < loops.size(); ++i) {
+    if (find_loop(trial.kernel().root, trial.id(loops[i]))->loop_kind != LoopKind::kSerial) return;
+    bool feeds_reduce = false;
+    for (const Iter& it : found->iters)
+      feeds_reduce |= it.kind != IterKind::kSpatial && mentions(it.binding, trial.id(loops[i]));
+    (feeds_reduce ? reduce : spatial).push_back(loops[i]);
+  }
+  if (reduce.empty()) {
+    // One value a row: the tile of rows is small, and its extent may still be a symbol.
+    if (found->iters.size() == depth) {
       trial.vectorize(spatial.back());
     } else {
-      // A vector of partial results for each row, whose lanes are combined at its end.
-      LoopRv along = reduce.size() > 1 ? trial.fuse(reduce) : reduce[0];
-      VectorTile tile = tile_vector(trial, along, target, 8);
-      BlockRv partial = trial.rfactor(block, tile.vector);
-      std::vector<LoopRv> lanes = trial.get_loops(partial), rest = trial.get_loops(block);
-      if (!trial.ok()) return;
-      LoopRv pass = lanes[lanes.size() - 2];
-      if (compute_within(trial, partial, pass)) ask_ahead(trial, pass, target);
-      trial.vectorize(lanes.back());
-      annotate_tail(trial, pass, tile);
-      trial.annotate(rest.back(), AnnotationKey::kTreeReduce, schedule::lit(1));
+      VectorTile tile = tile_vector(trial, spatial.back(), target, 4);
+      trial.vectorize(tile.vector);
+      annotate_tail(trial, tile.outer, tile);
     }
-    if (trial.ok()) s = std::move(trial);
+  } else if (across) {
+    if (spatial.empty()) return;
+    trial.reorder(reduce, spatial);
+    trial.vectorize(spatial.back());
+  } else {
+    // A vector of partial results for each row, whose lanes are combined at its end.
+    LoopRv along = reduce.size() > 1 ? trial.fuse(reduce) : reduce[0];
+    VectorTile tile = tile_vector(trial, along, target, 8);
+    BlockRv partial = trial.rfactor(block, tile.vector);
+    std::vector<LoopRv> lanes = trial.get_loops(partial), rest = trial.get_loops(block);
+    if (!trial.ok()) return;
+    LoopRv pass = lanes[lanes.size() - 2];
+    if (compute_within(trial, partial, pass)) ask_ahead(trial, pass, target);
+    trial.vectorize(lanes.back());
+    annotate_tail(trial, pass, tile);
+    trial.annotate(rest.back(), AnnotationKey::kTreeReduce, lit(1));
   }
+  if (trial.ok()) s = std::move(trial);
+}
 
-  // One pass instead of two: what the reduction reads is made in the iteration that reads it.
-  static bool compute_within(Schedule& s, BlockRv reduction, LoopRv loop) {
-    bool any = false;
-    size_t iters = find_block(s.kernel().root, s.id(reduction))->iters.size();
-    for (Id id : schedule::producers_of(s.kernel(), s.id(reduction))) {
-      const Block* block = find_block(s.kernel().root, id);
-      if (block->init != nullptr || block->iters.size() + 1 < iters) continue;
-      Schedule trial = s;
-      BlockRv producer = trial.get_block(name_hint(s.kernel(), id));
-      trial.compute_at(producer, loop);
-      std::vector<LoopRv> loops = trial.get_loops(producer);
-      if (!trial.ok()) continue;
-      trial.vectorize(loops.back());
-      if (!trial.ok()) continue;
-      s = std::move(trial);
-      any = true;
-    }
-    return any;
-  }
-
-  // While a row is in work that takes its time, the rows behind it are fetched: the first pass over them would wait for
-  // memory with nothing else to do. Rows follow each other in memory, so any distance reaches each line once.
-  static void ask_ahead(Schedule& s, LoopRv pass, const target::Target& target) {
-    if (output_bytes(s.kernel()) < static_cast<double>(target.cpu.l2_bytes)) return;
-    static constexpr std::array<int64_t, 4> kIterations = {0, 64, 128, 256};
-    static constexpr std::array<double, 4> kWeights = {0.4, 0.2, 0.2, 0.2};
-    s.annotate(pass, AnnotationKey::kPrefetch, s.sample_categorical(kIterations, kWeights));
-  }
-
-  struct VectorTile {
-    LoopRv outer, vector;
-    std::optional<ExprRv> tail;  // how the outer loop is to treat what overhangs
-  };
-  // Whole vectors that divide the extent where one exists, else any number of whole vectors.
-  static VectorTile tile_vector(Schedule& s, LoopRv loop, const target::Target& target, int64_t vectors) {
-    const Loop* l = find_loop(s.kernel().root, s.id(loop));
-    int64_t lanes = vector_lanes(target), limit = vectors * lanes;
-    if (l == nullptr || !is_int(l->extent)) return {loop, loop, {}};
-    int64_t extent = int_value(l->extent);
-    auto split = [&](ExprRv outer, ExprRv vector, std::optional<ExprRv> tail) -> VectorTile {
-      std::vector<LoopRv> parts = s.split(loop, std::array{outer, vector});
-      return {parts[0], parts[1], tail};
-    };
-    if (extent <= lanes) return split(schedule::lit(1), schedule::lit(extent), {});
-    std::vector<int64_t> widths;
-    for (int64_t w = lanes; w <= std::min(limit, extent); w += lanes)
-      if (extent % w == 0) widths.push_back(w);
-    if (!widths.empty()) {
-      std::vector<double> weights(widths.size(), 1.0 / static_cast<double>(widths.size()));
-      return split({}, s.sample_categorical(widths, weights), {});
-    }
-    ExprRv tail;
-    // Masks in every iteration are worth a try only where the instruction set has them.
-    constexpr int64_t kPeel = 1 << static_cast<int>(TailMode::kPeel), kMask = 1 << static_cast<int>(TailMode::kMask);
-    int64_t modes = target.cpu.vector_bits >= 512 ? kPeel | kMask : kPeel;
-    std::vector<ExprRv> factors = s.sample_tile(loop, 2, limit, lanes, &tail, modes);
-    return split(factors[0], factors[1], tail);
-  }
-  // Behind the steps that want plain loops.
-  static void annotate_tail(Schedule& s, LoopRv outer, const VectorTile& tile) {
-    if (tile.tail) s.annotate(outer, AnnotationKey::kTail, *tile.tail);
-  }
-};
+bool tile(Schedule& s, const Rows& rows, bool across, const target::Target& target) {
+  BlockRv last = s.get_block(rows.last.name);
+  std::vector<LoopRv> loops = s.get_loops(last), row_loops, along;
+  for (size_t i = 0; i < loops.size(); ++i) (rows.is_row[i] ? row_loops : along).push_back(loops[i]);
+  if (!s.ok() || row_loops.empty()) return false;
+  std::vector<ExprRv> factors = s.sample_perfect_tile(row_loops.back(), 2, vector_lanes(target));
+  std::vector<LoopRv> parts = s.split(row_loops.back(), factors);
+  row_loops.back() = parts[0];
+  s.reorder(row_loops, parts[1], along);
+  for (size_t i = rows.others.size(); i-- > 0;) s.compute_at(s.get_block(rows.others[i]), parts[0]);
+  if (!s.ok()) return false;
+  // Consumers first: a step that a reduction reads goes into the loop of the reduction.
+  mark(s, rows.last.name, row_loops.size(), across, target);
+  for (size_t i = rows.others.size(); i-- > 0;) mark(s, rows.others[i], row_loops.size(), across, target);
+  LoopRv outer;
+  if (fuse_parallel(s, row_loops, &outer)) stream_large_output(s, outer, target);
+  return s.ok();
+}
 
 }  // namespace
 
-std::unique_ptr<Module> make_row_tiling() {
-  return std::make_unique<RowTiling>();
+Ways row_tiling(const Schedule& state, const target::Target& target, const SpaceOptions&) {
+  std::optional<Rows> rows = find_rows(state.kernel(), vector_lanes(target));
+  if (!rows) return {state};
+  Ways ways;
+  for (bool across : {false, true}) {
+    if (rows->tiles_too ? across : !is_sensible(*rows, across)) continue;
+    ways.attempt(state, [&](Schedule& s) { return tile(s, *rows, across, target); });
+  }
+  return rows->tiles_too ? ways.or_also(state) : ways.or_else(state);
 }
 
 }  // namespace tcc::space

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "tcc/ir/copy.h"
+#include "tcc/ir/query.h"
 #include "tcc/lower/lower.h"
 #include "tcc/lower/nest.h"
 #include "tcc/support/check.h"
@@ -27,10 +28,7 @@ bool reductions_depend_on_decisions(const Kernel& k) {
       if (it.kind == IterKind::kSpatial) continue;
       visit(it.binding, [&](Expr e) {
         if (e->kind == ExprKind::kFloorDiv || e->kind == ExprKind::kFloorMod)
-          visit(e, [&](Expr x) {
-            if (const Var* v = as<Var>(x)) found |= k.scalar(v->id) != nullptr;
-            return !found;
-          });
+          found |= mentions_any(e, [&](Id id) { return k.scalar(id) != nullptr; });
         return !found;
       });
     }

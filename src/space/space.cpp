@@ -15,16 +15,16 @@ using schedule::Trace;
 
 namespace {
 
-#define TCC_X(name) make_##name,
-constexpr std::unique_ptr<Module> (*kCpuFactories[])() = {TCC_CPU_MODULES(TCC_X)};
-constexpr std::unique_ptr<Module> (*kCudaFactories[])() = {TCC_CUDA_MODULES(TCC_X)};
+#define TCC_X(name) {#name, name},
+constexpr Module kForCpu[] = {TCC_CPU_MODULES(TCC_X)};
+constexpr Module kForCuda[] = {TCC_CUDA_MODULES(TCC_X)};
 #undef TCC_X
 
 }  // namespace
 
-const ModuleList kCpuModules = {kCpuFactories, 24, unmet_conditions_of_amx};
+const ModuleList kCpuModules = {kForCpu, 24, unmet_conditions_of_amx};
 // Few of a GPU's tilings fit its blocks' threads and registers.
-const ModuleList kCudaModules = {kCudaFactories, 1024, unmet_conditions_of_tensor_cores};
+const ModuleList kCudaModules = {kForCuda, 1024, unmet_conditions_of_tensor_cores};
 
 namespace {
 std::map<target::TargetKind, const ModuleList*>& lists() {
@@ -43,15 +43,9 @@ void add_modules(target::TargetKind kind, const ModuleList& modules) {
   lists()[kind] = &modules;
 }
 
-std::vector<std::unique_ptr<Module>> ModuleList::make() const {
-  std::vector<std::unique_ptr<Module>> modules;
-  for (auto* factory : factories) modules.push_back(factory());
-  return modules;
-}
-
 std::vector<std::string> module_names(const target::Target& target) {
   std::vector<std::string> names;
-  for (const std::unique_ptr<Module>& module : modules_for(target).make()) names.emplace_back(module->name());
+  for (const Module& module : modules_for(target).modules) names.emplace_back(module.name);
   names.emplace_back("none");
   return names;
 }
@@ -109,23 +103,23 @@ SpaceReport explore_space(const ir::Kernel& start, const target::Target& target,
   Rng rng(options.seed);
   SpaceReport report;
   std::vector<State> states = {{Schedule(start, std::make_shared<Arena>(), &rng), ""}};
-  for (const std::unique_ptr<Module>& module : modules.make()) {
+  for (const Module& module : modules.modules) {
     const std::vector<std::string>& wanted = options.modules;
-    if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), module->name()) == wanted.end()) continue;
+    if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), module.name) == wanted.end()) continue;
     std::vector<State> next;
     RejectTally rejects;
     for (const State& state : states) {
-      Ways ways = module->apply(state.schedule, target, options);
+      Ways ways = module.apply(state.schedule, target, options);
       for (Schedule& s : ways.states) {
         std::string names = state.modules;
         if (s.trace().instructions.size() > state.schedule.trace().instructions.size())
-          names += fmt::format("{}{}", names.empty() ? "" : ", ", module->name());
+          names += fmt::format("{}{}", names.empty() ? "" : ", ", module.name);
         next.push_back({std::move(s), std::move(names)});
       }
       for (const auto& [reason, entry] : ways.rejects.by_reason)
         for (int64_t i = 0; i < entry.count; ++i) rejects.add(reason, entry.example);
     }
-    if (rejects.total() > 0) report.modules.push_back({module->name(), std::move(rejects)});
+    if (rejects.total() > 0) report.modules.push_back({module.name, std::move(rejects)});
     states = std::move(next);
   }
   std::set<uint64_t> seen;

@@ -55,99 +55,63 @@ std::optional<VnniProduct> match_vnni_product(const Kernel& k, const target::Tar
   return std::nullopt;
 }
 
-class VnniTiling : public Module {
- public:
-  const char* name() const override { return "vnni_tiling"; }
+// Rows written out, lanes along the columns. `vectors`: 0 where the columns are one loop.
+bool mark_tile(Schedule& s, BlockRv block, int64_t vectors) {
+  std::vector<LoopRv> loops = s.get_loops(block);
+  if (!s.ok() || loops.size() < 3) return false;
+  std::vector<LoopRv> lanes = {loops[loops.size() - 2], loops.back()};
+  size_t row = loops.size() - 3;
+  if (vectors == 0) lanes = s.split(loops.back(), {ExprRv{}, lit(kLanes)}), row = loops.size() - 2;
+  if (!s.ok()) return false;
+  s.unroll(loops[row]);
+  s.unroll(lanes[0]);
+  s.vectorize(lanes[1]);
+  return s.ok();
+}
 
-  Ways apply(const Schedule& state, const target::Target& target, const SpaceOptions& options) const override {
-    std::optional<VnniProduct> p = match_vnni_product(state.kernel(), target);
-    if (!p) return {state};
-    Ways ways;
-    for (int64_t vectors : {2, 1, 4}) {
-      if (vectors > 1 && (vectors - 1) * kLanes >= p->nest.extents[p->n]) continue;
-      // The sums, a vector of B for each of their columns, and one of A.
-      const int64_t most = std::min<int64_t>((target.cpu.num_vector_registers - vectors - 1) / vectors, kMaxRows);
-      ways.attempt(state, [&](Schedule& s) {
-        return schedule_rows(s, *p, std::min(most, p->nest.extents[p->m]), vectors, options);
-      });
-    }
-    return ways.or_also(state);
-  }
-
- private:
-  // Whole tiles, and B in groups of k.
-  static bool prepare(Schedule& s, const VnniProduct& p, int64_t rows, int64_t columns, BlockRv block) {
-    std::vector<int64_t> multiples(p.nest.extents.size(), 1);
-    multiples[p.m] = rows, multiples[p.n] = columns, multiples[p.k] = p.dot.group;
-    bool grows = false;
-    for (size_t i = 0; i < multiples.size(); ++i) grows |= p.nest.extents[i] % multiples[i] != 0;
-    if (grows) s.pad_einsum(block, multiples);
-    if (!s.ok()) return false;
-    auto b_buffer = [&] {
-      return s.kernel().buffer(schedule::read_buffers(s.kernel(), s.id(block))[static_cast<size_t>(p.b)]);
-    };
-    if (b_buffer()->role == BufferRole::kInput) s.cache_read(block, p.b, Scope::kWorkspace);
-    if (!s.ok()) return false;
-    auto rank = static_cast<int32_t>(b_buffer()->shape.size());
-    std::vector<int32_t> order;
-    for (int32_t d = 0; d + 2 < rank; ++d) order.push_back(d);
-    order.insert(order.end(), {rank - 1, rank - 2});
-    s.transform_layout(block, p.b, order,
-                       std::array<std::pair<int32_t, int64_t>, 2>{{{rank - 1, kLanes}, {rank - 2, p.dot.group}}});
-    return s.ok();
-  }
-
-  static bool schedule_rows(Schedule& s, const VnniProduct& p, int64_t most, int64_t vectors,
-                            const SpaceOptions& options) {
-    BlockRv block = s.get_block(p.nest.name);
-    // Rows that divide, or a tile that fits with zeros around.
-    const int64_t divisor = best_divisor(p.nest.extents[p.m], most), rows = 2 * divisor > most ? divisor : most;
-    if (!prepare(s, p, rows, vectors * kLanes, block)) return false;
-    BlockRv store = s.cache_write(block, Scope::kLocal);
-    std::vector<LoopRv> loops = s.get_loops(block);
-    if (!s.ok() || loops.size() != p.nest.extents.size()) return false;
-    std::vector<LoopRv> i = s.split(loops[p.m], std::array{ExprRv{}, lit(rows)});
-    std::vector<LoopRv> j = s.split(loops[p.n], std::array{ExprRv{}, lit(vectors), lit(kLanes)});
-    std::vector<LoopRv> k = s.split(loops[p.k], std::array{ExprRv{}, lit(p.dot.group)});
-    if (!s.ok()) return false;
-    std::vector<LoopRv> io = s.split(i[0], s.sample_perfect_tile(i[0], 2, options.max_innermost));
-    std::vector<LoopRv> jo = s.split(j[0], s.sample_perfect_tile(j[0], 2, options.max_innermost));
-    if (!s.ok()) return false;
-    std::vector<LoopRv> outer(loops.begin(), loops.begin() + static_cast<std::ptrdiff_t>(p.m));
-    outer.insert(outer.end(), {io[0], jo[0]});
-    std::vector<LoopRv> order = outer;
-    order.insert(order.end(), {io[1], jo[1], k[0], i[1], j[1], j[2], k[1]});
-    s.reorder(order);
-    s.reverse_compute_at(store, jo[1]);
-    BlockRv zero = s.decompose_reduction(block, k[0]);
-    static constexpr std::array<int64_t, 3> kUnroll = {1, 64, 256};
-    static constexpr std::array<double, 3> kWeights = {0.4, 0.3, 0.3};
-    s.annotate(k[0], AnnotationKey::kUnrollMax, s.sample_categorical(kUnroll, kWeights));
-    s.unroll(i[1]);
-    s.unroll(j[1]);
-    s.tensorize(j[2], p.dot.instruction);
-    return s.ok() && mark_tile(s, zero, vectors) && mark_tile(s, store, 0) && (fuse_parallel(s, outer), s.ok());
-  }
-
-  // Rows written out, lanes along the columns. `vectors`: 0 where the columns are one loop.
-  static bool mark_tile(Schedule& s, BlockRv block, int64_t vectors) {
-    std::vector<LoopRv> loops = s.get_loops(block);
-    if (!s.ok() || loops.size() < 3) return false;
-    std::vector<LoopRv> lanes = {loops[loops.size() - 2], loops.back()};
-    size_t row = loops.size() - 3;
-    if (vectors == 0) lanes = s.split(loops.back(), std::array{ExprRv{}, lit(kLanes)}), row = loops.size() - 2;
-    if (!s.ok()) return false;
-    s.unroll(loops[row]);
-    s.unroll(lanes[0]);
-    s.vectorize(lanes[1]);
-    return s.ok();
-  }
-};
+bool schedule_rows(Schedule& s, const VnniProduct& p, int64_t most, int64_t vectors, const SpaceOptions& options) {
+  BlockRv block = s.get_block(p.nest.name);
+  // Rows that divide, or a tile that fits with zeros around.
+  const int64_t divisor = best_divisor(p.nest.extents[p.m], most), rows = 2 * divisor > most ? divisor : most;
+  std::vector<int64_t> multiples(p.nest.extents.size(), 1);
+  multiples[p.m] = rows, multiples[p.n] = vectors * kLanes, multiples[p.k] = p.dot.group;
+  if (!pack_operands(s, p, block, multiples, kLanes, p.dot.group)) return false;
+  BlockRv store = s.cache_write(block, Scope::kLocal);
+  std::vector<LoopRv> loops = s.get_loops(block);
+  if (!s.ok() || loops.size() != p.nest.extents.size()) return false;
+  std::vector<LoopRv> i = s.split(loops[p.m], {ExprRv{}, lit(rows)});
+  std::vector<LoopRv> j = s.split(loops[p.n], {ExprRv{}, lit(vectors), lit(kLanes)});
+  std::vector<LoopRv> k = s.split(loops[p.k], {ExprRv{}, lit(p.dot.group)});
+  if (!s.ok()) return false;
+  std::vector<LoopRv> io = s.split(i[0], s.sample_perfect_tile(i[0], 2, options.max_innermost));
+  std::vector<LoopRv> jo = s.split(j[0], s.sample_perfect_tile(j[0], 2, options.max_innermost));
+  if (!s.ok()) return false;
+  const std::vector<LoopRv> outer = joined(std::span(loops).first(p.m), io[0], jo[0]);
+  s.reorder(outer, io[1], jo[1], k[0], i[1], j[1], j[2], k[1]);
+  s.reverse_compute_at(store, jo[1]);
+  BlockRv zero = s.decompose_reduction(block, k[0]);
+  s.annotate(k[0], AnnotationKey::kUnrollMax, s.sample_categorical({1, 64, 256}, {0.4, 0.3, 0.3}));
+  s.unroll(i[1]);
+  s.unroll(j[1]);
+  s.tensorize(j[2], p.dot.instruction);
+  return s.ok() && mark_tile(s, zero, vectors) && mark_tile(s, store, 0) && (fuse_parallel(s, outer), s.ok());
+}
 
 }  // namespace
 
-std::unique_ptr<Module> make_vnni_tiling() {
-  return std::make_unique<VnniTiling>();
+Ways vnni_tiling(const Schedule& state, const target::Target& target, const SpaceOptions& options) {
+  std::optional<VnniProduct> p = match_vnni_product(state.kernel(), target);
+  if (!p) return {state};
+  Ways ways;
+  for (int64_t vectors : {2, 1, 4}) {
+    if (vectors > 1 && (vectors - 1) * kLanes >= p->nest.extents[p->n]) continue;
+    // The sums, a vector of B for each of their columns, and one of A.
+    const int64_t most = std::min<int64_t>((target.cpu.num_vector_registers - vectors - 1) / vectors, kMaxRows);
+    ways.attempt(state, [&](Schedule& s) {
+      return schedule_rows(s, *p, std::min(most, p->nest.extents[p->m]), vectors, options);
+    });
+  }
+  return ways.or_also(state);
 }
 
 }  // namespace tcc::space

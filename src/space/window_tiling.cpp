@@ -66,70 +66,46 @@ std::vector<Tile> best_tiles(const Window& w, const target::Target& target, int6
   return tiles;
 }
 
-class WindowTiling : public Module {
- public:
-  const char* name() const override { return "window_tiling"; }
+bool tile(Schedule& s, const Window& w, const Tile& t, int64_t lanes) {
+  BlockRv block = s.get_block(w.nest.name);
+  std::optional<BlockRv> epilogue = localise(s, w.nest, block);
+  if (!epilogue) return false;
+  std::vector<LoopRv> loops = s.get_loops(block);
+  if (!s.ok() || loops.size() != w.nest.extents.size()) return false;
 
-  Ways apply(const Schedule& state, const target::Target& target, const SpaceOptions&) const override {
-    std::optional<Window> w = find_window(state.kernel());
-    if (!w) return {state};
-    int64_t lanes = vector_lanes(target, state.kernel().buffer(w->nest.store->buffer)->type);
-    Ways ways;
-    for (const Tile& t : best_tiles(*w, target, lanes))
-      ways.attempt(state, [&](Schedule& s) { return tile(s, *w, t, lanes); });
-    return ways.or_else(state);
-  }
-
- private:
-  static bool tile(Schedule& s, const Window& w, const Tile& t, int64_t lanes) {
-    BlockRv block = s.get_block(w.nest.name);
-    std::optional<BlockRv> epilogue = localise(s, w.nest, block);
-    if (!epilogue) return false;
-    std::vector<LoopRv> loops = s.get_loops(block), outer, order;
-    if (!s.ok() || loops.size() != w.nest.extents.size()) return false;
-
-    // Step 1. Tiles.
-    for (const std::vector<size_t>* group : {&w.unit, &w.outer})
-      for (size_t i : *group) outer.push_back(loops[i]);
-    std::vector<LoopRv> rows, part, taps;
-    if (w.has_row) {
-      rows = s.split(loops[w.row], std::vector<ExprRv>{{}, lit(t.rows)});
-      if (!s.ok()) return false;
-      int64_t count = (w.nest.extents[w.row] + t.rows - 1) / t.rows;
-      part = s.split(rows[0], s.sample_perfect_tile(rows[0], 2, count));
-      outer.push_back(part[0]);
-    }
-    int64_t width = std::min(t.vectors * lanes, w.nest.extents[w.lane]);
-    std::vector<LoopRv> columns = s.split(loops[w.lane], std::vector<ExprRv>{{}, lit(width)});
+  // Step 1. Tiles.
+  std::vector<LoopRv> outer = joined(pick(loops, w.unit), pick(loops, w.outer)), part, row;
+  if (w.has_row) {
+    const std::vector<LoopRv> rows = s.split(loops[w.row], {{}, lit(t.rows)});
     if (!s.ok()) return false;
-    order = outer;
-    if (w.has_row) order.push_back(part[1]);
-    order.push_back(columns[0]);
-    size_t depth = order.size();
-    for (const std::vector<size_t>* group : {&w.unit_taps, &w.taps})
-      for (size_t i : *group) taps.push_back(loops[i]);
-    order.insert(order.end(), taps.begin(), taps.end());
-    if (w.has_row) order.push_back(rows[1]);
-    order.push_back(columns[1]);
-    s.reorder(order);
-    if (!s.ok()) return false;
-
-    // Step 2. The epilogue, where a tile is complete.
-    s.reverse_compute_at(*epilogue, columns[0]);
-    if (!s.ok() || !mark_epilogue(s, w.nest, static_cast<int>(w.lane), *epilogue, depth)) return false;
-
-    // Step 3. Kinds of loops.
-    int64_t written = t.rows;
-    for (size_t i = w.taps.size(); i-- > 0;) {
-      written *= w.nest.extents[w.taps[i]];
-      if (written <= kMaxWritten) s.unroll(loops[w.taps[i]]);
-    }
-    if (w.has_row) s.unroll(rows[1]);
-    s.vectorize(columns[1]);
-    fuse_parallel(s, outer);
-    return s.ok();
+    int64_t count = (w.nest.extents[w.row] + t.rows - 1) / t.rows;
+    part = s.split(rows[0], s.sample_perfect_tile(rows[0], 2, count));
+    outer.push_back(part[0]);
+    part.erase(part.begin());
+    row = {rows[1]};
   }
-};
+  int64_t width = std::min(t.vectors * lanes, w.nest.extents[w.lane]);
+  std::vector<LoopRv> columns = s.split(loops[w.lane], {{}, lit(width)});
+  if (!s.ok()) return false;
+  const std::vector<LoopRv> around = joined(outer, part, columns[0]);
+  s.reorder(around, pick(loops, w.unit_taps), pick(loops, w.taps), row, columns[1]);
+  if (!s.ok()) return false;
+
+  // Step 2. The epilogue, where a tile is complete.
+  s.reverse_compute_at(*epilogue, columns[0]);
+  if (!s.ok() || !mark_epilogue(s, w.nest, static_cast<int>(w.lane), *epilogue, around.size())) return false;
+
+  // Step 3. Kinds of loops.
+  int64_t written = t.rows;
+  for (size_t i = w.taps.size(); i-- > 0;) {
+    written *= w.nest.extents[w.taps[i]];
+    if (written <= kMaxWritten) s.unroll(loops[w.taps[i]]);
+  }
+  for (LoopRv l : row) s.unroll(l);
+  s.vectorize(columns[1]);
+  fuse_parallel(s, outer);
+  return s.ok();
+}
 
 }  // namespace
 
@@ -181,8 +157,14 @@ std::optional<Window> find_window(const Kernel& k) {
   return w;
 }
 
-std::unique_ptr<Module> make_window_tiling() {
-  return std::make_unique<WindowTiling>();
+Ways window_tiling(const Schedule& state, const target::Target& target, const SpaceOptions&) {
+  std::optional<Window> w = find_window(state.kernel());
+  if (!w) return {state};
+  int64_t lanes = vector_lanes(target, state.kernel().buffer(w->nest.store->buffer)->type);
+  Ways ways;
+  for (const Tile& t : best_tiles(*w, target, lanes))
+    ways.attempt(state, [&](Schedule& s) { return tile(s, *w, t, lanes); });
+  return ways.or_else(state);
 }
 
 }  // namespace tcc::space

@@ -133,14 +133,14 @@ std::vector<State> design_spaces(const Subject& subject, const target::Target& t
   space::SpaceOptions options;
   options.gpu.allow_tf32 = subject.tf32;
   std::vector<State> states = {{schedule::Schedule(subject.task.kernel, std::make_shared<Arena>(), &rng), {}}};
-  for (const auto& module : space::modules_for(target).make()) {
+  for (const auto& module : space::modules_for(target).modules) {
     std::vector<State> next;
     for (const State& state : states) {
-      space::Ways ways = module->apply(state.schedule, target, options);
+      space::Ways ways = module.apply(state.schedule, target, options);
       for (schedule::Schedule& s : ways.states) {
         std::set<std::string> modules = state.modules;
         if (s.trace().instructions.size() > state.schedule.trace().instructions.size())
-          modules.insert(fmt::format("{} on {}", module->name(), target.name));
+          modules.insert(fmt::format("{} on {}", module.name, target.name));
         next.push_back({std::move(s), std::move(modules)});
       }
     }

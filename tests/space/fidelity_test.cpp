@@ -133,9 +133,9 @@ TEST_CASE("rules that do not branch have one way to go on, those that do not app
     for (const task::Task& task : {gemm, map}) {
       Rng rng(1);
       const schedule::Schedule start(task.kernel, std::make_shared<Arena>(), &rng);
-      for (const auto& module : space::modules_for(target).make()) {
-        INFO(module->name() << " on " << task.workload << ", " << target.name);
-        const std::vector<schedule::Schedule> out = module->apply(start, target, {}).states;
+      for (const auto& module : space::modules_for(target).modules) {
+        INFO(module.name << " on " << task.workload << ", " << target.name);
+        const std::vector<schedule::Schedule> out = module.apply(start, target, {}).states;
         REQUIRE_FALSE(out.empty());
         std::set<uint64_t> skeletons;
         for (const schedule::Schedule& s : out) {
@@ -143,7 +143,7 @@ TEST_CASE("rules that do not branch have one way to go on, those that do not app
           skeletons.insert(schedule::skeleton_hash(s.trace()));
         }
         CHECK(skeletons.size() == out.size());  // no variant twice
-        const std::string name = module->name();
+        const std::string name = module.name;
         if (name == "auto_inline" || name == "gpu_inline") CHECK(out.size() == 1);
         if (name == "parallel_vectorize_unroll") CHECK(out.size() <= 3);  // last axis, all axes, parallel only
         const bool tiles_sums = name.find("tiling") != std::string::npos;

@@ -10,10 +10,10 @@ using namespace tcc;
 
 namespace {
 
-std::vector<schedule::Schedule> apply(const space::Module& module, const ir::Kernel& kernel,
+std::vector<schedule::Schedule> apply(decltype(space::Module::apply) module, const ir::Kernel& kernel,
                                       const target::Target& target) {
   static Rng rng(3);
-  return module.apply(schedule::Schedule(kernel, std::make_shared<Arena>(), &rng), target, {}).states;
+  return module(schedule::Schedule(kernel, std::make_shared<Arena>(), &rng), target, {}).states;
 }
 
 bool has(const schedule::Schedule& s, schedule::Op op) {
@@ -54,12 +54,12 @@ TEST_CASE("a block that reads nothing goes into its readers") {
 )");
   REQUIRE(kernel);
   const target::Target target = named_target("x86-64-v3");
-  const auto out = apply(*space::make_inline_constants(), *kernel, target);
+  const auto out = apply(space::inline_constants, *kernel, target);
   REQUIRE(out.size() == 1);
   CHECK(ir::collect_blocks(out[0].kernel().root).size() == 1);
   check_same(out[0], *kernel, target);
   const task::Task t = task::make_elementwise({4, 5});
-  CHECK(apply(*space::make_inline_constants(), t.kernel, target)[0].trace().instructions.empty());
+  CHECK(apply(space::inline_constants, t.kernel, target)[0].trace().instructions.empty());
 }
 
 TEST_CASE("a long sum with few results is cut into parts") {
@@ -67,7 +67,7 @@ TEST_CASE("a long sum with few results is cut into parts") {
   for (const graph::Shape& shape : {graph::Shape{2, 5000}, graph::Shape{1, 4097}, graph::Shape{8192}}) {
     const task::Task t = task::make_reduction(shape, {std::ssize(shape) - 1}, graph::Op::kReduceSum);
     INFO(t.workload);
-    const auto out = apply(*space::make_add_rfactor(), t.kernel, target);
+    const auto out = apply(space::add_rfactor, t.kernel, target);
     REQUIRE(out.size() == 2);
     CHECK(has(out[0], schedule::Op::kRfactor));
     CHECK(out[1].trace().instructions.empty());
@@ -75,14 +75,14 @@ TEST_CASE("a long sum with few results is cut into parts") {
   }
   // Enough results for all cores, or short sums.
   for (const graph::Shape& shape : {graph::Shape{4000, 5000}, graph::Shape{2, 100}})
-    CHECK(apply(*space::make_add_rfactor(), task::make_reduction(shape, {1}, graph::Op::kReduceMax).kernel, target)
-              .size() == 1);
+    CHECK(apply(space::add_rfactor, task::make_reduction(shape, {1}, graph::Op::kReduceMax).kernel, target).size() ==
+          1);
 }
 
 TEST_CASE("blocks that nothing has placed may be computed below a loop of their readers") {
   const target::Target target = named_target("x86-64-v3");
   const task::Task t = task::make_softmax({6, 17}, 1);
-  const auto out = apply(*space::make_random_compute_location(), t.kernel, target);
+  const auto out = apply(space::random_compute_location, t.kernel, target);
   REQUIRE(out.size() == 2);
   CHECK(has(out[1], schedule::Op::kSampleComputeLocation));
   for (const schedule::Schedule& s : out) check_same(s, t.kernel, target);

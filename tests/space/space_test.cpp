@@ -256,30 +256,23 @@ TEST_CASE("no sketch disagrees with replay, and those without symbols say why") 
 namespace {
 
 // Splits the block's first loop by nothing, which the primitive refuses.
-class Refused : public space::Module {
- public:
-  const char* name() const override { return "refused"; }
-  space::Ways apply(const schedule::Schedule& state, const target::Target&, const space::SpaceOptions&) const override {
-    space::Ways ways;
-    const std::string block = ir::name_hint(state.kernel(), ir::collect_blocks(state.kernel().root)[0]->id);
-    ways.attempt(state, [&](schedule::Schedule& s) {
-      s.split(s.get_loops(s.get_block(block))[0], std::vector<schedule::ExprRv>{schedule::lit(0), schedule::ExprRv{}});
-      return s.ok();
-    });
-    ways.attempt(state, [](schedule::Schedule&) { return false; });
-    return ways.or_else(state);
-  }
-};
-std::unique_ptr<space::Module> make_refused() {
-  return std::make_unique<Refused>();
+space::Ways refused(const schedule::Schedule& state, const target::Target&, const space::SpaceOptions&) {
+  space::Ways ways;
+  const std::string block = ir::name_hint(state.kernel(), ir::collect_blocks(state.kernel().root)[0]->id);
+  ways.attempt(state, [&](schedule::Schedule& s) {
+    s.split(s.get_loops(s.get_block(block))[0], std::vector<schedule::ExprRv>{schedule::lit(0), schedule::ExprRv{}});
+    return s.ok();
+  });
+  ways.attempt(state, [](schedule::Schedule&) { return false; });
+  return ways.or_else(state);
 }
 
 }  // namespace
 
 TEST_CASE("a report of a design space counts what modules reject") {
-  static constexpr std::unique_ptr<space::Module> (*kFactories[])() = {make_refused};
+  static constexpr space::Module kModules[] = {{"refused", refused}};
   const task::Task t = task::make_elementwise({4, 8});
-  const space::SpaceReport report = space::explore_space(t.kernel, *target::find_target("x86-64-v3"), {kFactories});
+  const space::SpaceReport report = space::explore_space(t.kernel, *target::find_target("x86-64-v3"), {kModules});
   REQUIRE(report.traces.size() == 1);
   CHECK(report.traces[0].instructions.empty());
   REQUIRE(report.modules.size() == 1);

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <map>
-#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -94,26 +93,20 @@ struct Ways {
   Ways& or_else(const schedule::Schedule& state) { return states.empty() ? or_also(state) : *this; }
 };
 
-class Module {
- public:
-  virtual ~Module() = default;
-  virtual const char* name() const = 0;
+struct Module {
+  const char* name;
   // The ways to go on from `state`, at least one: a module that does not apply, or whose steps are all rejected,
   // returns the state itself. Copies of a schedule are independent of each other.
-  virtual Ways apply(const schedule::Schedule& state, const target::Target& target,
-                     const SpaceOptions& options) const = 0;
+  Ways (*apply)(const schedule::Schedule& state, const target::Target& target, const SpaceOptions& options);
 };
 
 // The modules for one kind of target, as data. A backend of its own brings a list of its own.
 struct ModuleList {
-  // In the order of their application.
-  std::span<std::unique_ptr<Module> (*const)()> factories;
+  std::span<const Module> modules;  // in the order of their application
   // Draws of a design space's decisions, of which one must give a program within the target's limits.
   int draws = 24;
   // Why a kernel's design spaces hold no matrix instruction: a sentence for each condition that does not hold.
   std::vector<std::string> (*unmet_matrix_conditions)(const ir::Kernel& kernel, const target::Target& target) = nullptr;
-
-  std::vector<std::unique_ptr<Module>> make() const;
 };
 extern const ModuleList kCpuModules, kCudaModules;
 // The list for the target's kind.
