@@ -2,6 +2,7 @@
 
 #include <numeric>
 
+#include "tcc/ir/kinds.h"
 #include "tcc/support/check.h"
 
 namespace tcc::analysis {
@@ -54,20 +55,7 @@ int64_t known_divisor(const Kernel& kernel, Expr e) {
     case ExprKind::kSelect:
       return std::gcd(known_divisor(kernel, as<Select>(e)->a), known_divisor(kernel, as<Select>(e)->b));
     case ExprKind::kFloatConst:
-    case ExprKind::kAdd:
-    case ExprKind::kSub:
-    case ExprKind::kMul:
-    case ExprKind::kDiv:
-    case ExprKind::kLt:
-    case ExprKind::kLe:
-    case ExprKind::kEq:
-    case ExprKind::kNe:
-    case ExprKind::kAnd:
-    case ExprKind::kOr:
-    case ExprKind::kNot:
-    case ExprKind::kCast:
-    case ExprKind::kLoad:
-    case ExprKind::kCall:
+    case TCC_DATA_KINDS:
       return 1;
   }
   return 1;

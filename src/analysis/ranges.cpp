@@ -2,27 +2,11 @@
 
 #include <algorithm>
 
-#include "tcc/support/check.h"
+#include "tcc/ir/kinds.h"
 
 namespace tcc::analysis {
 
 using namespace ir;
-
-namespace {
-
-bool multiply(int64_t a, int64_t b, int64_t& out) {
-  return !__builtin_mul_overflow(a, b, &out);
-}
-bool accumulate(int64_t& total, int64_t value) {
-  return !__builtin_add_overflow(total, value, &total);
-}
-
-int64_t floor_quotient(int64_t a, int64_t b) {
-  int64_t q = a / b;
-  return (a % b != 0 && ((a < 0) != (b < 0))) ? q - 1 : q;
-}
-
-}  // namespace
 
 Ranges::Ranges(const Kernel& kernel) : kernel_(&kernel), extents_(static_cast<size_t>(kernel.next_id) + 16, nullptr) {}
 
@@ -31,100 +15,15 @@ Expr Ranges::set(Id v, Expr extent) {
   return std::exchange(extents_[static_cast<size_t>(v)], extent);
 }
 
-bool Ranges::bounds(Expr e, ConstBounds& out) const {
-  switch (e->kind) {
-    case ExprKind::kIntConst:
-      out = {int_value(e), int_value(e)};
-      return true;
-    case ExprKind::kVar: {
-      Id id = as<Var>(e)->id;
-      if (Expr n = extent(id)) {
-        ConstBounds b;
-        if (is_int(n))
-          b = {int_value(n), int_value(n)};
-        else if (!bounds(n, b))
-          return false;
-        out = {0, std::max<int64_t>(b.high - 1, 0)};
-        return true;
-      }
-      if (const Scalar* s = kernel_->scalar(id)) {
-        out = {s->low, s->high};
-        return true;
-      }
-      return false;
+ir::Interval Ranges::bounds(Expr e) const {
+  return interval_of(e, [&](Id id) -> Interval {
+    if (Expr n = extent(id)) {
+      const int64_t most = is_int(n) ? int_value(n) : bounds(n).high;
+      return {0, most < Interval::kUnbounded ? std::max<int64_t>(most - 1, 0) : most};
     }
-    case ExprKind::kSum: {
-      int64_t low = as<Sum>(e)->constant, high = low;
-      for (const Term& t : as<Sum>(e)->terms) {
-        ConstBounds b;
-        if (!bounds(t.atom, b)) return false;
-        int64_t x, y;
-        if (!multiply(t.coefficient, b.low, x) || !multiply(t.coefficient, b.high, y)) return false;
-        if (!accumulate(low, std::min(x, y)) || !accumulate(high, std::max(x, y))) return false;
-      }
-      out = {low, high};
-      return true;
-    }
-    case ExprKind::kProd: {
-      ConstBounds total{1, 1};
-      for (Expr f : as<Prod>(e)->factors) {
-        ConstBounds b;
-        if (!bounds(f, b)) return false;
-        int64_t p[4];
-        if (!multiply(total.low, b.low, p[0]) || !multiply(total.low, b.high, p[1]) ||
-            !multiply(total.high, b.low, p[2]) || !multiply(total.high, b.high, p[3]))
-          return false;
-        total = {*std::min_element(p, p + 4), *std::max_element(p, p + 4)};
-      }
-      out = total;
-      return true;
-    }
-    case ExprKind::kFloorDiv: {
-      ConstBounds a, d;
-      if (!bounds(as<Binary>(e)->a, a) || !bounds(as<Binary>(e)->b, d) || d.low <= 0) return false;
-      out = {std::min(floor_quotient(a.low, d.low), floor_quotient(a.low, d.high)),
-             std::max(floor_quotient(a.high, d.low), floor_quotient(a.high, d.high))};
-      return true;
-    }
-    case ExprKind::kFloorMod: {
-      ConstBounds a, d;
-      if (!bounds(as<Binary>(e)->b, d) || d.low <= 0) return false;
-      out = {0, d.high - 1};
-      if (bounds(as<Binary>(e)->a, a) && a.low >= 0) out.high = std::min(out.high, a.high);
-      return true;
-    }
-    case ExprKind::kMin:
-    case ExprKind::kMax: {
-      ConstBounds a, c;
-      if (!bounds(as<Binary>(e)->a, a) || !bounds(as<Binary>(e)->b, c)) return false;
-      out = e->kind == ExprKind::kMin ? ConstBounds{std::min(a.low, c.low), std::min(a.high, c.high)}
-                                      : ConstBounds{std::max(a.low, c.low), std::max(a.high, c.high)};
-      return true;
-    }
-    case ExprKind::kSelect: {
-      ConstBounds a, c;
-      if (!bounds(as<Select>(e)->a, a) || !bounds(as<Select>(e)->b, c)) return false;
-      out = {std::min(a.low, c.low), std::max(a.high, c.high)};
-      return true;
-    }
-    case ExprKind::kFloatConst:
-    case ExprKind::kAdd:
-    case ExprKind::kSub:
-    case ExprKind::kMul:
-    case ExprKind::kDiv:
-    case ExprKind::kLt:
-    case ExprKind::kLe:
-    case ExprKind::kEq:
-    case ExprKind::kNe:
-    case ExprKind::kAnd:
-    case ExprKind::kOr:
-    case ExprKind::kNot:
-    case ExprKind::kCast:
-    case ExprKind::kLoad:
-    case ExprKind::kCall:
-      return false;
-  }
-  return false;
+    const Scalar* s = kernel_->scalar(id);
+    return s != nullptr ? Interval{s->low, s->high} : Interval{};
+  });
 }
 
 Expr Ranges::bound(Builder& b, Expr e, bool up, const Predicate& inner) const {
@@ -171,9 +70,7 @@ Expr Ranges::bound(Builder& b, Expr e, bool up, const Predicate& inner) const {
       Expr y = bound(b, as<Binary>(e)->b, true, inner);
       if (y == nullptr) return nullptr;
       // A negative dividend has a remainder above it.
-      ConstBounds a;
-      bool positive = bounds(as<Binary>(e)->a, a) && a.low >= 0;
-      Expr x = positive ? bound(b, as<Binary>(e)->a, true, inner) : nullptr;
+      Expr x = bounds(as<Binary>(e)->a).low >= 0 ? bound(b, as<Binary>(e)->a, true, inner) : nullptr;
       return x == nullptr ? b.offset(y, -1) : b.min(x, b.offset(y, -1));
     }
     case ExprKind::kMin:
@@ -183,20 +80,7 @@ Expr Ranges::bound(Builder& b, Expr e, bool up, const Predicate& inner) const {
     }
     case ExprKind::kSelect:
     case ExprKind::kFloatConst:
-    case ExprKind::kAdd:
-    case ExprKind::kSub:
-    case ExprKind::kMul:
-    case ExprKind::kDiv:
-    case ExprKind::kLt:
-    case ExprKind::kLe:
-    case ExprKind::kEq:
-    case ExprKind::kNe:
-    case ExprKind::kAnd:
-    case ExprKind::kOr:
-    case ExprKind::kNot:
-    case ExprKind::kCast:
-    case ExprKind::kLoad:
-    case ExprKind::kCall:
+    case TCC_DATA_KINDS:
       return nullptr;
   }
   return nullptr;
@@ -234,14 +118,12 @@ Expr Ranges::apply_products(Builder& b, Expr e) const {
 
 bool Ranges::prove_less(Builder& b, Expr x, Expr y) const {
   Expr d = b.sub(x, y);
-  ConstBounds c;
-  if (bounds(d, c) && c.high < 0) return true;
+  if (bounds(d).high < 0) return true;
   if (kernel_->scalars.empty()) return false;
   // Loop variables go to their symbolic limits first; what remains is a polynomial in symbols.
   Expr u = upper(b, d, [&](Id v) { return extent(v) != nullptr; });
   if (u == nullptr) return false;
-  u = apply_products(b, u);
-  return bounds(u, c) && c.high < 0;
+  return bounds(apply_products(b, u)).high < 0;
 }
 
 bool Ranges::prove_equal(Builder& b, Expr x, Expr y) const {

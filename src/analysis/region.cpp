@@ -17,9 +17,6 @@ class AccessVisitor {
   void stmt(Stmt s) {
     if (s == nullptr) return;
     switch (s->kind) {
-      case StmtKind::kSeq:
-        for (Stmt c : as<Seq>(s)->stmts) stmt(c);
-        return;
       case StmtKind::kLoop:
         expr(as<Loop>(s)->extent);
         loops_.push_back(as<Loop>(s));
@@ -51,20 +48,16 @@ class AccessVisitor {
       }
       case StmtKind::kIf:
         expr(as<If>(s)->condition);
-        stmt(as<If>(s)->then_case);
-        stmt(as<If>(s)->else_case);
-        return;
-      case StmtKind::kAlloc:
-        stmt(as<Alloc>(s)->body);
-        return;
+        return visit_children(s, [&](Stmt child) { stmt(child); });
       case StmtKind::kInstrCall:
         for (Expr a : as<InstrCall>(s)->args) expr(a);
         for (size_t i = 0; i < as<InstrCall>(s)->operands.size(); ++i)
           operand(*as<InstrCall>(s), as<InstrCall>(s)->operands[i], instruction(as<InstrCall>(s)->instr).operands[i]);
         return;
+      case StmtKind::kSeq:
+      case StmtKind::kAlloc:
       case StmtKind::kRoles:
-        for (const Role& r : as<Roles>(s)->roles) stmt(r.body);
-        return;
+        return visit_children(s, [&](Stmt child) { stmt(child); });
     }
   }
 
@@ -92,8 +85,7 @@ class AccessVisitor {
   }
   void give(Id buffer, bool write, std::span<const Expr> indices) {
     AccessInfo info{buffer, write, {}};
-    info.indices.reserve(indices.size());
-    for (Expr i : indices) info.indices.push_back(substitute(b_, i, bindings_));
+    info.indices = substitute(b_, indices, bindings_);
     f_(info, loops_, block_);
   }
 
@@ -125,33 +117,20 @@ std::optional<DimRange> dim_range(Builder& b, Expr index, const Ranges& ranges, 
   Expr base = b.sum(constant, outer_terms);
   if (inner_terms.empty()) return DimRange{base, b.integer(1)};
   Expr moving = b.sum(0, inner_terms);
-  ConstBounds c;
-  bool only_inner = true;
-  visit(moving, [&](Expr x) {
-    if (const Var* v = as<Var>(x))
-      if (!inner(v->id)) only_inner = false;
-    return only_inner;
+  bool only_inner = true, all_constant = true;
+  mentions_any(moving, [&](Id v) {
+    only_inner &= inner(v);
+    Expr n = ranges.extent(v);
+    all_constant &= n != nullptr && is_int(n);
+    return !only_inner;
   });
-  if (only_inner) {
-    bool all_constant = true;
-    visit(moving, [&](Expr x) {
-      if (const Var* v = as<Var>(x))
-        if (Expr n = ranges.extent(v->id); n == nullptr || !is_int(n)) all_constant = false;
-      return all_constant;
-    });
-    if (all_constant && ranges.bounds(moving, c)) return DimRange{b.offset(base, c.low), b.integer(c.high - c.low + 1)};
-  }
+  const Interval c = ranges.bounds(moving);
+  if (only_inner && all_constant && c.known()) return DimRange{b.offset(base, c.low), b.integer(c.high - c.low + 1)};
   // Symbolic: the ends are polynomials; fixed variables must cancel in the extent.
   Expr low = ranges.lower(b, moving, inner), high = ranges.upper(b, moving, inner);
   if (low == nullptr || high == nullptr) return std::nullopt;
   Expr extent = ranges.apply_products(b, b.offset(b.sub(high, low), 1));
-  bool free_of_loops = true;
-  visit(extent, [&](Expr x) {
-    if (const Var* v = as<Var>(x))
-      if (ranges.extent(v->id) != nullptr) free_of_loops = false;
-    return free_of_loops;
-  });
-  if (!free_of_loops) return std::nullopt;
+  if (mentions_any(extent, [&](Id v) { return ranges.extent(v) != nullptr; })) return std::nullopt;
   return DimRange{b.add(base, low), extent};
 }
 

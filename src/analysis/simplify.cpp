@@ -47,8 +47,8 @@ Expr quotient_of_small(Context& c, Expr e) {
 // the remaining quotient is constant when both ends of its range agree.
 Expr constant_quotient(Context& c, Expr e) {
   if (e->kind != ExprKind::kFloorDiv) return nullptr;
-  ConstBounds bounds;
-  return c.ranges.bounds(e, bounds) && bounds.low == bounds.high ? c.b.integer(bounds.low) : nullptr;
+  const Interval bounds = c.ranges.bounds(e);
+  return bounds.low == bounds.high ? c.b.integer(bounds.low) : nullptr;
 }
 
 // (r + y div c) div d = (c r + y) div (c d); nullptr: the numerator has no such part.
@@ -134,8 +134,8 @@ Expr split_modulo(Context& c, Expr e) {
     int64_t constant = ((s->constant % g) + g) % g;
     if (small.empty() && constant == 0) continue;
     Expr rest = c.b.sum(constant, small);
-    ConstBounds bounds;
-    if (!c.ranges.bounds(rest, bounds) || bounds.low < 0 || bounds.high >= g) continue;
+    const Interval bounds = c.ranges.bounds(rest);
+    if (bounds.low < 0 || bounds.high >= g) continue;
     Expr whole = c.b.sum(s->constant - constant, big);
     if (e->kind == ExprKind::kFloorDiv) return c.b.floor_div(whole, x->b);
     // A constant with parts in both would be written twice.
@@ -163,10 +163,8 @@ bool follows(Context& c, Expr fact, int64_t n, Expr x, Expr y) {
   const int64_t own = s != nullptr ? s->terms[0].coefficient : 1;
   const Expr difference = c.b.sub(x, y);
   const int64_t k = factor_of(atom, difference) / own;
-  ConstBounds rest;
   if (k <= 0 || k > kMaxFactor || n < 1 || n > kMaxFactor) return false;
-  return c.ranges.bounds(c.b.add(c.b.sub(difference, c.b.scale(fact, k)), c.b.integer(k * (n - 1))), rest) &&
-         rest.high < 0;
+  return c.ranges.bounds(c.b.add(c.b.sub(difference, c.b.scale(fact, k)), c.b.integer(k * (n - 1)))).high < 0;
 }
 
 // What another conjunct makes certain need not be asked: a loop that is split again, with a predicate of its own,
@@ -194,38 +192,16 @@ Expr implied_conjunct(Context& c, Expr e) {
 constexpr std::array<Rule, 7> kRules = {quotient_of_small, constant_quotient, split_modulo,    recombine,
                                         known_comparison,  known_extremum,    implied_conjunct};
 
+bool has_rules(ExprKind kind) {
+  using enum ExprKind;
+  return kind == kFloorDiv || kind == kFloorMod || kind == kLt || kind == kEq || kind == kNe || kind == kMin ||
+         kind == kMax;
+}
+
 bool needs_rules(Expr e) {
   bool found = false;
   visit(e, [&](Expr x) {
-    switch (x->kind) {
-      case ExprKind::kFloorDiv:
-      case ExprKind::kFloorMod:
-      case ExprKind::kLt:
-      case ExprKind::kEq:
-      case ExprKind::kNe:
-      case ExprKind::kMin:
-      case ExprKind::kMax:
-        found = true;
-        break;
-      case ExprKind::kIntConst:
-      case ExprKind::kFloatConst:
-      case ExprKind::kVar:
-      case ExprKind::kSum:
-      case ExprKind::kProd:
-      case ExprKind::kAdd:
-      case ExprKind::kSub:
-      case ExprKind::kMul:
-      case ExprKind::kDiv:
-      case ExprKind::kLe:
-      case ExprKind::kAnd:
-      case ExprKind::kOr:
-      case ExprKind::kNot:
-      case ExprKind::kCast:
-      case ExprKind::kSelect:
-      case ExprKind::kLoad:
-      case ExprKind::kCall:
-        break;
-    }
+    found |= has_rules(x->kind);
     return !found;
   });
   return found;

@@ -20,36 +20,16 @@ class Lister {
   explicit Lister(const Kernel& kernel) : kernel_(kernel) {}
 
   void stmt(Stmt s) {
-    switch (s->kind) {
-      case StmtKind::kSeq:
-        for (Stmt c : as<Seq>(s)->stmts) stmt(c);
-        return;
-      case StmtKind::kLoop: {
-        const Loop* l = as<Loop>(s);
-        loops_.push_back({l->id, l->loop_kind, std::max<int64_t>(constant_or(l->extent, 1), 1),
-                          annotation_or(*l, AnnotationKey::kUnrollMax, 0)});
-        stmt(l->body);
-        loops_.pop_back();
-        return;
-      }
-      case StmtKind::kBlock:
-        return stmt(as<Block>(s)->body);
-      case StmtKind::kAlloc:
-        return stmt(as<Alloc>(s)->body);
-      case StmtKind::kIf: {
-        const If* i = as<If>(s);
-        ++predicates_;
-        stmt(i->then_case);
-        if (i->else_case != nullptr) stmt(i->else_case);
-        --predicates_;
-        return;
-      }
-      case StmtKind::kStore:
-        return store(*as<Store>(s));
-      case StmtKind::kInstrCall:
-      case StmtKind::kRoles:
-        return;
-    }
+    const Loop* l = as<Loop>(s);
+    const bool condition = s->kind == StmtKind::kIf;
+    if (const Store* st = as<Store>(s)) return store(*st);
+    if (l != nullptr)
+      loops_.push_back({l->id, l->loop_kind, std::max<int64_t>(constant_or(l->extent, 1), 1),
+                        annotation_or(*l, AnnotationKey::kUnrollMax, 0)});
+    predicates_ += condition ? 1 : 0;
+    visit_children(s, [&](Stmt child) { stmt(child); });
+    predicates_ -= condition ? 1 : 0;
+    if (l != nullptr) loops_.pop_back();
   }
 
   std::vector<Statement> take() { return std::move(out_); }
@@ -68,44 +48,19 @@ class Lister {
   // Counts the operations of data; indices are looked at for their divisions only.
   void value(Statement& st, Expr e, bool predicated) {
     visit(e, [&](Expr x) {
-      switch (x->kind) {
-        case ExprKind::kLoad: {
-          const Load* l = as<Load>(x);
-          access(st, l->buffer, l->indices, false, predicated || l->predicate != nullptr);
-          return false;
-        }
-        case ExprKind::kCall:
-          ++st.calls;
-          ++st.flops;
-          return true;
-        case ExprKind::kAdd:
-        case ExprKind::kSub:
-        case ExprKind::kMul:
-        case ExprKind::kDiv:
-        case ExprKind::kMin:
-        case ExprKind::kMax:
-        case ExprKind::kLt:
-        case ExprKind::kLe:
-        case ExprKind::kSelect:
-          ++(is_float(x->type) || x->type == Type::kBool ? st.flops : st.int_ops);
-          return true;
-        case ExprKind::kIntConst:
-        case ExprKind::kFloatConst:
-        case ExprKind::kVar:
-        case ExprKind::kSum:
-        case ExprKind::kProd:
-        case ExprKind::kFloorDiv:
-        case ExprKind::kFloorMod:
-        case ExprKind::kEq:
-        case ExprKind::kNe:
-        case ExprKind::kAnd:
-        case ExprKind::kOr:
-        case ExprKind::kNot:
-        case ExprKind::kCast:
-          return true;
+      if (const Load* l = as<Load>(x)) {
+        access(st, l->buffer, l->indices, false, predicated || l->predicate != nullptr);
+        return false;
       }
+      if (x->kind == ExprKind::kCall) ++st.calls, ++st.flops;
+      if (is_operation(x->kind)) ++(is_float(x->type) || x->type == Type::kBool ? st.flops : st.int_ops);
       return true;
     });
+  }
+  static bool is_operation(ExprKind kind) {
+    using enum ExprKind;
+    return kind == kAdd || kind == kSub || kind == kMul || kind == kDiv || kind == kMin || kind == kMax ||
+           kind == kLt || kind == kLe || kind == kSelect;
   }
 
   // Adds the coefficients of the loops in e; loops inside divisions are irregular.

@@ -7,13 +7,9 @@
 
 #include "interp/bytecode.h"
 #include "tcc/ir/build.h"
+#include "tcc/ir/interval.h"
 
 namespace tcc::interp {
-
-struct Interval {
-  int64_t low = INT64_MIN, high = INT64_MAX;
-  bool known() const { return low != INT64_MIN && high != INT64_MAX; }
-};
 
 // Buffers of a kernel in slot order; a temporary without an Alloc lives at a loop.
 struct KernelInfo {
@@ -45,7 +41,7 @@ class Compiler {
     int32_t reg = -1;
     int32_t depth = 0;
     bool hoistable = true;
-    Interval range;
+    ir::Interval range;
   };
   struct Place {
     bool hoistable = true;
@@ -71,7 +67,8 @@ class Compiler {
   int32_t logical(const ir::Binary& e, Code& code);
   void round_result(ir::Type type, int32_t reg, Code& code);
   Place place(ir::Expr e);
-  Interval interval(ir::Expr e);
+  // Intervals of index expressions from loop extents: what needs no bounds check when run.
+  ir::Interval interval(ir::Expr e);
   ir::Expr settle(ir::Expr index);
   int32_t address(int32_t slot, std::span<const ir::Expr> indices);
   int32_t layout_address(const ir::Layout& layout, std::span<const ir::Expr> indices);

@@ -360,6 +360,13 @@ int32_t Compiler::call(const ir::Call& e, Code& code) {
                            .e = args[2]});
 }
 
+ir::Interval Compiler::interval(Expr e) {
+  return ir::interval_of(e, [&](ir::Id id) {
+    if (variables_[static_cast<size_t>(id)].reg < 0) scalar(id);
+    return variables_[static_cast<size_t>(id)].range;
+  });
+}
+
 void Compiler::patch(std::span<const int32_t> jumps) {
   for (int32_t at : jumps) code_->ins[static_cast<size_t>(at)].c = code_->size() - at;
 }
@@ -368,7 +375,7 @@ std::vector<int32_t> Compiler::bounds(int32_t slot, std::span<const Expr> indice
   const ir::Buffer& buffer = *info_.slots[static_cast<size_t>(slot)];
   std::vector<int32_t> jumps;
   for (size_t i = 0; i < indices.size(); ++i) {
-    const Interval range = interval(indices[i]);
+    const ir::Interval range = interval(indices[i]);
     const Expr extent = buffer.shape[i];
     if (ir::is_int(extent) && range.low >= 0 && range.high < ir::int_value(extent)) continue;
     const int32_t a = expr(indices[i]);
@@ -413,7 +420,7 @@ int32_t Compiler::load(const ir::Load& e) {
 // An index that reads memory is computed once, here, and goes by a variable of its own from then on.
 Expr Compiler::settle(Expr index) {
   if (index->kind == ExprKind::kVar || place(index).hoistable) return index;
-  const Interval range = interval(index);
+  const ir::Interval range = interval(index);
   const int32_t reg = expr(index);
   const auto id = static_cast<ir::Id>(variables_.size());
   variables_.push_back({reg, 0, false, range});

@@ -162,11 +162,11 @@ void Compiler::loop(const ir::Loop& l) {
     bind(l.id, {constant(0), 0, true, {0, 0}});
     return loop_body(l, *code_);
   }
-  const Interval extents = interval(l.extent);
+  const ir::Interval extents = interval(l.extent);
   const int32_t extent = expr(l.extent);
   const int32_t reg = new_reg();
-  bind(l.id,
-       {reg, static_cast<int32_t>(scopes_.size()), true, extents.known() ? Interval{0, extents.high - 1} : Interval{}});
+  bind(l.id, {reg, static_cast<int32_t>(scopes_.size()), true,
+              extents.known() ? ir::Interval{0, extents.high - 1} : ir::Interval{}});
   scopes_.emplace_back();
   if (vector) vectors_.push_back({l.id, ir::int_value(l.extent)});
   const int32_t outer_operations = operations_;
@@ -221,9 +221,9 @@ int32_t Compiler::role_axis(ir::Axis axis) {
 
 void Compiler::bound_loop(const ir::Loop& l) {
   const int32_t reg = axis_register(l.axis);
-  const Interval extents = interval(l.extent);
+  const ir::Interval extents = interval(l.extent);
   const int32_t extent = expr(l.extent);
-  bind(l.id, {reg, 0, true, extents.known() ? Interval{0, extents.high - 1} : Interval{}});
+  bind(l.id, {reg, 0, true, extents.known() ? ir::Interval{0, extents.high - 1} : ir::Interval{}});
   const int32_t inside = emit_value(*code_, {.op = Op::kLtI, .a = reg, .b = extent});
   const int32_t skip = emit(*code_, {.op = Op::kJumpIfFalse, .a = inside});
   stmt(l.body);
@@ -234,7 +234,7 @@ void Compiler::block(const ir::Block& b) {
   std::vector<int32_t> leave;
   for (const ir::Iter& it : b.iters) {
     const Place where = place(it.binding);
-    const Interval range = interval(it.binding);
+    const ir::Interval range = interval(it.binding);
     const int32_t reg = expr(it.binding);
     bind(it.id, {reg, where.depth, where.hoistable, range});
   }
@@ -244,7 +244,7 @@ void Compiler::block(const ir::Block& b) {
   }
   ir::Expr first = nullptr;
   for (const ir::Iter& it : b.iters) {
-    const Interval extents = interval(it.extent);
+    const ir::Interval extents = interval(it.extent);
     const int32_t extent = expr(it.extent);
     Variable& v = variables_[static_cast<size_t>(it.id)];
     if (!ir::is_int(it.extent) || v.range.low < 0 || v.range.high >= extents.low) {

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "interp/compile.h"
-#include "tcc/ir/walk.h"
+#include "tcc/ir/query.h"
 
 namespace tcc::interp {
 namespace {
@@ -44,73 +44,40 @@ class AccessWalk {
   }
   void read(ir::Expr e) {
     if (e == nullptr) return;
-    ir::visit(e, [&](ir::Expr x) {
-      if (const auto* load = ir::as<ir::Load>(x)) access(load->buffer, false);
-      return true;
-    });
+    ir::visit_loads(e, [&](const ir::Load& load) { access(load.buffer, false); });
   }
   void read(std::span<const ir::Expr> all) {
     for (ir::Expr e : all) read(e);
   }
   void walk(ir::Stmt s) {
-    if (s == nullptr) return;
-    switch (s->kind) {
-      case ir::StmtKind::kSeq:
-        for (ir::Stmt child : static_cast<const ir::Seq*>(s)->stmts) walk(child);
-        return;
-      case ir::StmtKind::kLoop: {
-        const auto* l = static_cast<const ir::Loop*>(s);
-        read(l->extent);
-        loops_.push_back(l->id);
-        walk(l->body);
-        loops_.pop_back();
-        return;
+    const auto* loop = ir::as<ir::Loop>(s);
+    if (loop != nullptr) {
+      read(loop->extent);
+      loops_.push_back(loop->id);
+    } else if (const auto* block = ir::as<ir::Block>(s)) {
+      for (const ir::Iter& it : block->iters) read(it.binding);
+      read(block->predicate);
+    } else if (const auto* store = ir::as<ir::Store>(s)) {
+      access(store->buffer, true);
+      read(store->indices);
+      read(store->value);
+      read(store->predicate);
+    } else if (const auto* branch = ir::as<ir::If>(s)) {
+      read(branch->condition);
+    } else if (const auto* alloc = ir::as<ir::Alloc>(s)) {
+      for (ir::Id id : alloc->buffers)
+        lives_[static_cast<size_t>(info_.slot_of[static_cast<size_t>(id)])].allocated = true;
+    } else if (const auto* call = ir::as<ir::InstrCall>(s)) {
+      const ir::Instruction& row = ir::instruction(call->instr);
+      for (size_t i = 0; i < call->operands.size(); ++i) {
+        access(call->operands[i].buffer, row.operands[i].access != ir::Access::kRead);
+        read(call->operands[i].indices);
       }
-      case ir::StmtKind::kBlock: {
-        const auto* b = static_cast<const ir::Block*>(s);
-        for (const ir::Iter& it : b->iters) read(it.binding);
-        read(b->predicate);
-        walk(b->init);
-        walk(b->body);
-        return;
-      }
-      case ir::StmtKind::kStore: {
-        const auto* st = static_cast<const ir::Store*>(s);
-        access(st->buffer, true);
-        read(st->indices);
-        read(st->value);
-        read(st->predicate);
-        return;
-      }
-      case ir::StmtKind::kIf: {
-        const auto* i = static_cast<const ir::If*>(s);
-        read(i->condition);
-        walk(i->then_case);
-        walk(i->else_case);
-        return;
-      }
-      case ir::StmtKind::kAlloc: {
-        const auto* a = static_cast<const ir::Alloc*>(s);
-        for (ir::Id id : a->buffers)
-          lives_[static_cast<size_t>(info_.slot_of[static_cast<size_t>(id)])].allocated = true;
-        walk(a->body);
-        return;
-      }
-      case ir::StmtKind::kInstrCall: {
-        const auto* c = static_cast<const ir::InstrCall*>(s);
-        const ir::Instruction& row = ir::instruction(c->instr);
-        for (size_t i = 0; i < c->operands.size(); ++i) {
-          access(c->operands[i].buffer, row.operands[i].access != ir::Access::kRead);
-          read(c->operands[i].indices);
-        }
-        read(c->args);
-        read(c->predicate);
-        return;
-      }
-      case ir::StmtKind::kRoles:
-        for (const ir::Role& r : static_cast<const ir::Roles*>(s)->roles) walk(r.body);
-        return;
+      read(call->args);
+      read(call->predicate);
     }
+    ir::visit_children(s, [&](ir::Stmt child) { walk(child); });
+    if (loop != nullptr) loops_.pop_back();
   }
 
   KernelInfo& info_;

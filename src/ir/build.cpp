@@ -8,8 +8,8 @@
 #include <bit>
 #include <numeric>
 
-#include "ir/kinds.h"
 #include "tcc/ir/evaluate.h"
+#include "tcc/ir/kinds.h"
 #include "tcc/support/check.h"
 #include "tcc/support/hash.h"
 

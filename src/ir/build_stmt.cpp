@@ -104,6 +104,10 @@ Stmt Builder::block(Id id, std::span<const Iter> iters, Stmt body, Stmt init, Ex
                             arena_.copy(annotations));
 }
 
+Stmt Builder::with_body(const Block& x, Stmt body, Stmt init) {
+  return block(x.id, x.iters, body, init, x.predicate, x.reducer, x.annotations);
+}
+
 Stmt Builder::store(Id buffer, std::span<const Expr> indices, Expr value, Expr predicate) {
   if (predicate != nullptr && is_int(predicate)) {
     if (int_value(predicate) == 0) return nullptr;

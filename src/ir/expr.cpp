@@ -1,20 +1,15 @@
 // Equality and order of expressions, and structural equality of statements.
 #include "tcc/ir/expr.h"
 
+#include <algorithm>
 #include <cmath>
 
-#include "ir/kinds.h"
+#include "tcc/ir/kinds.h"
 #include "tcc/ir/stmt.h"
 
 namespace tcc::ir {
 namespace {
 
-bool equal_spans(std::span<const Expr> a, std::span<const Expr> b) {
-  if (a.size() != b.size()) return false;
-  for (size_t i = 0; i < a.size(); ++i)
-    if (!equal(a[i], b[i])) return false;
-  return true;
-}
 bool equal_optional(Expr a, Expr b) {
   return a == b || (a != nullptr && b != nullptr && equal(a, b));
 }
@@ -33,6 +28,10 @@ int sign(int64_t x) {
 }
 
 }  // namespace
+
+bool equal(std::span<const Expr> a, std::span<const Expr> b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](Expr x, Expr y) { return equal(x, y); });
+}
 
 bool equal(Expr a, Expr b) {
   if (a == b) return true;
@@ -55,7 +54,7 @@ bool equal(Expr a, Expr b) {
       return true;
     }
     case ExprKind::kProd:
-      return equal_spans(as<Prod>(a)->factors, as<Prod>(b)->factors);
+      return equal(as<Prod>(a)->factors, as<Prod>(b)->factors);
     case TCC_BINARY_KINDS:
       return equal(as<Binary>(a)->a, as<Binary>(b)->a) && equal(as<Binary>(a)->b, as<Binary>(b)->b);
     case ExprKind::kNot:
@@ -67,11 +66,11 @@ bool equal(Expr a, Expr b) {
     }
     case ExprKind::kLoad: {
       const Load *x = as<Load>(a), *y = as<Load>(b);
-      return x->buffer == y->buffer && equal_spans(x->indices, y->indices) &&
-             equal_optional(x->predicate, y->predicate) && equal_optional(x->other, y->other);
+      return x->buffer == y->buffer && equal(x->indices, y->indices) && equal_optional(x->predicate, y->predicate) &&
+             equal_optional(x->other, y->other);
     }
     case ExprKind::kCall:
-      return as<Call>(a)->fn == as<Call>(b)->fn && equal_spans(as<Call>(a)->args, as<Call>(b)->args);
+      return as<Call>(a)->fn == as<Call>(b)->fn && equal(as<Call>(a)->args, as<Call>(b)->args);
   }
   return false;
 }
@@ -113,7 +112,7 @@ bool equal(Stmt a, Stmt b) {
     }
     case StmtKind::kStore: {
       const Store *x = as<Store>(a), *y = as<Store>(b);
-      return x->buffer == y->buffer && equal_spans(x->indices, y->indices) && equal(x->value, y->value) &&
+      return x->buffer == y->buffer && equal(x->indices, y->indices) && equal(x->value, y->value) &&
              equal_optional(x->predicate, y->predicate);
     }
     case StmtKind::kIf: {
@@ -130,10 +129,9 @@ bool equal(Stmt a, Stmt b) {
       const InstrCall *x = as<InstrCall>(a), *y = as<InstrCall>(b);
       if (x->instr != y->instr || x->operands.size() != y->operands.size()) return false;
       for (size_t i = 0; i < x->operands.size(); ++i)
-        if (x->operands[i].buffer != y->operands[i].buffer ||
-            !equal_spans(x->operands[i].indices, y->operands[i].indices))
+        if (x->operands[i].buffer != y->operands[i].buffer || !equal(x->operands[i].indices, y->operands[i].indices))
           return false;
-      return equal_spans(x->args, y->args) && equal_optional(x->predicate, y->predicate);
+      return equal(x->args, y->args) && equal_optional(x->predicate, y->predicate);
     }
     case StmtKind::kRoles: {
       auto x = as<Roles>(a)->roles, y = as<Roles>(b)->roles;

@@ -6,10 +6,10 @@
 #include <bit>
 #include <unordered_map>
 
-#include "ir/kinds.h"
-#include "tcc/ir/build.h"
 #include "tcc/ir/copy.h"
+#include "tcc/ir/kinds.h"
 #include "tcc/ir/names.h"
+#include "tcc/ir/walk.h"
 #include "tcc/support/check.h"
 #include "tcc/support/hash.h"
 
@@ -245,48 +245,12 @@ class Compactor {
     return copy;
   }
   Stmt stmt(Stmt s) {
-    if (s == nullptr) return nullptr;
-    switch (s->kind) {
-      case StmtKind::kSeq: {
-        std::vector<Stmt> out;
-        for (Stmt c : static_cast<const Seq*>(s)->stmts) out.push_back(stmt(c));
-        return b_.seq(out);
-      }
-      case StmtKind::kLoop: {
-        const Loop* l = static_cast<const Loop*>(s);
-        return b_.loop(l->id, expr(l->extent), stmt(l->body), l->loop_kind, l->axis, annotations(l->annotations));
-      }
-      case StmtKind::kBlock: {
-        const Block* b = static_cast<const Block*>(s);
-        std::vector<Iter> iters;
-        for (const Iter& it : b->iters) iters.push_back({it.id, it.kind, expr(it.extent), expr(it.binding)});
-        return b_.block(b->id, iters, stmt(b->body), stmt(b->init), expr(b->predicate), b->reducer,
-                        annotations(b->annotations));
-      }
-      case StmtKind::kStore: {
-        const Store* x = static_cast<const Store*>(s);
-        return b_.store(x->buffer, exprs(x->indices), expr(x->value), expr(x->predicate));
-      }
-      case StmtKind::kIf: {
-        const If* x = static_cast<const If*>(s);
-        return b_.if_then(expr(x->condition), stmt(x->then_case), stmt(x->else_case));
-      }
-      case StmtKind::kAlloc:
-        return b_.alloc(static_cast<const Alloc*>(s)->buffers, stmt(static_cast<const Alloc*>(s)->body));
-      case StmtKind::kInstrCall: {
-        const InstrCall* x = static_cast<const InstrCall*>(s);
-        std::vector<Operand> operands;
-        for (const Operand& o : x->operands) operands.push_back({o.buffer, exprs(o.indices)});
-        return b_.instr(x->instr, operands, exprs(x->args), expr(x->predicate));
-      }
-      case StmtKind::kRoles: {
-        std::vector<Role> roles;
-        for (const Role& r : static_cast<const Roles*>(s)->roles)
-          roles.push_back({r.first_warp, r.warps, r.registers, stmt(r.body)});
-        return b_.roles(roles);
-      }
+    if (const InstrCall* x = as<InstrCall>(s)) {  // may hold no expression whose copy would make it another node
+      std::vector<Operand> operands;
+      for (const Operand& o : x->operands) operands.push_back({o.buffer, exprs(o.indices)});
+      return b_.instr(x->instr, operands, exprs(x->args), expr(x->predicate));
     }
-    return nullptr;
+    return rewrite_children(b_, s, [&](Stmt child) { return stmt(child); }, [&](Expr e) { return expr(e); });
   }
   std::span<const Expr> exprs(std::span<const Expr> in) {
     std::vector<Expr> out;
@@ -295,12 +259,6 @@ class Compactor {
   }
 
  private:
-  std::span<const Annotation> annotations(std::span<const Annotation> in) {
-    std::vector<Annotation> out;
-    for (const Annotation& a : in) out.push_back({a.key, expr(a.value)});
-    return arena_.copy(out);
-  }
-
   Expr copy_expr(Expr e) {
     switch (e->kind) {
       case ExprKind::kIntConst:

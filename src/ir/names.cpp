@@ -3,161 +3,32 @@
 
 namespace tcc::ir {
 
-std::string_view intrinsic_name(Intrinsic fn) {
-  switch (fn) {
-#define TCC_X(name, text, arity) \
-  case Intrinsic::k##name:       \
-    return text;
-    TCC_IR_INTRINSICS(TCC_X)
-#undef TCC_X
+// The names of an enumeration from its first enumerator to `last`.
+#define TCC_NAMES(E, function, last, ...)                                                \
+  std::string_view function(E e) {                                                       \
+    static constexpr std::string_view kNames[] = {__VA_ARGS__};                          \
+    static_assert(std::size(kNames) == static_cast<size_t>(E::last) + 1, "a name each"); \
+    return kNames[static_cast<size_t>(e)];                                               \
   }
-  return "";
-}
+#define TCC_X(name, text, ...) text,
+TCC_NAMES(Intrinsic, intrinsic_name, kFma, TCC_IR_INTRINSICS(TCC_X))
+TCC_NAMES(AnnotationKey, annotation_name, kTreeReduce, TCC_IR_ANNOTATIONS(TCC_X))
+#undef TCC_X
+TCC_NAMES(LoopKind, loop_kind_name, kBound, "serial", "unrolled", "vectorized", "parallel", "bound")
+TCC_NAMES(Axis, axis_name, kVthread, "", "grid.x", "grid.y", "grid.z", "cluster.x", "cluster.y", "warpgroup", "warp",
+          "lane", "thread.x", "thread.y", "thread.z", "vthread")
+TCC_NAMES(IterKind, iter_kind_name, kCarried, "spatial", "reduce", "carried")
+TCC_NAMES(ReducerKind, reducer_name, kMin, "none", "sum", "prod", "max", "min")
+TCC_NAMES(Stage, stage_name, kLowered, "built", "scheduled", "nest", "lowered")
+TCC_NAMES(Scope, scope_name, kAmxTile, "global", "workspace", "const", "shared", "cluster_shared", "local", "amx_tile")
+TCC_NAMES(BufferRole, buffer_role_name, kTemp, "input", "weight", "output", "temp")
+#undef TCC_NAMES
 
 int intrinsic_arity(Intrinsic fn) {
-  switch (fn) {
-#define TCC_X(name, text, arity) \
-  case Intrinsic::k##name:       \
-    return arity;
-    TCC_IR_INTRINSICS(TCC_X)
+#define TCC_X(name, text, arity) arity,
+  static constexpr int kArities[] = {TCC_IR_INTRINSICS(TCC_X)};
 #undef TCC_X
-  }
-  return 0;
-}
-
-std::string_view annotation_name(AnnotationKey key) {
-  switch (key) {
-#define TCC_X(name, text)      \
-  case AnnotationKey::k##name: \
-    return text;
-    TCC_IR_ANNOTATIONS(TCC_X)
-#undef TCC_X
-  }
-  return "";
-}
-
-std::string_view loop_kind_name(LoopKind kind) {
-  switch (kind) {
-    case LoopKind::kSerial:
-      return "serial";
-    case LoopKind::kUnrolled:
-      return "unrolled";
-    case LoopKind::kVectorized:
-      return "vectorized";
-    case LoopKind::kParallel:
-      return "parallel";
-    case LoopKind::kBound:
-      return "bound";
-  }
-  return "";
-}
-
-std::string_view axis_name(Axis axis) {
-  switch (axis) {
-    case Axis::kNone:
-      return "";
-    case Axis::kGridX:
-      return "grid.x";
-    case Axis::kGridY:
-      return "grid.y";
-    case Axis::kGridZ:
-      return "grid.z";
-    case Axis::kClusterX:
-      return "cluster.x";
-    case Axis::kClusterY:
-      return "cluster.y";
-    case Axis::kWarpgroup:
-      return "warpgroup";
-    case Axis::kWarp:
-      return "warp";
-    case Axis::kLane:
-      return "lane";
-    case Axis::kThreadX:
-      return "thread.x";
-    case Axis::kThreadY:
-      return "thread.y";
-    case Axis::kThreadZ:
-      return "thread.z";
-    case Axis::kVthread:
-      return "vthread";
-  }
-  return "";
-}
-
-std::string_view iter_kind_name(IterKind kind) {
-  switch (kind) {
-    case IterKind::kSpatial:
-      return "spatial";
-    case IterKind::kReduce:
-      return "reduce";
-    case IterKind::kCarried:
-      return "carried";
-  }
-  return "";
-}
-
-std::string_view reducer_name(ReducerKind kind) {
-  switch (kind) {
-    case ReducerKind::kNone:
-      return "none";
-    case ReducerKind::kSum:
-      return "sum";
-    case ReducerKind::kProd:
-      return "prod";
-    case ReducerKind::kMax:
-      return "max";
-    case ReducerKind::kMin:
-      return "min";
-  }
-  return "";
-}
-
-std::string_view stage_name(Stage stage) {
-  switch (stage) {
-    case Stage::kBuilt:
-      return "built";
-    case Stage::kScheduled:
-      return "scheduled";
-    case Stage::kNest:
-      return "nest";
-    case Stage::kLowered:
-      return "lowered";
-  }
-  return "";
-}
-
-std::string_view scope_name(Scope scope) {
-  switch (scope) {
-    case Scope::kGlobal:
-      return "global";
-    case Scope::kWorkspace:
-      return "workspace";
-    case Scope::kConst:
-      return "const";
-    case Scope::kShared:
-      return "shared";
-    case Scope::kClusterShared:
-      return "cluster_shared";
-    case Scope::kLocal:
-      return "local";
-    case Scope::kAmxTile:
-      return "amx_tile";
-  }
-  return "";
-}
-
-std::string_view buffer_role_name(BufferRole role) {
-  switch (role) {
-    case BufferRole::kInput:
-      return "input";
-    case BufferRole::kWeight:
-      return "weight";
-    case BufferRole::kOutput:
-      return "output";
-    case BufferRole::kTemp:
-      return "temp";
-  }
-  return "";
+  return kArities[static_cast<size_t>(fn)];
 }
 
 }  // namespace tcc::ir

@@ -20,6 +20,8 @@
 //
 // A number without a suffix is i64, or f32 when it has a point or an exponent. "//" and "%" round towards minus
 // infinity. A name is visible from its declaration to the end of the enclosing braces and cannot be shadowed.
+#include <fmt/ranges.h>
+
 #include "ir/layout_parser.h"
 #include "ir/parser.h"
 #include "ir/text_words.h"
@@ -33,26 +35,6 @@ namespace {
 constexpr size_t kMaxText = size_t{64} << 20;
 constexpr int64_t kMaxElements = int64_t{1} << 48;
 constexpr int64_t kMaxInt = std::numeric_limits<int64_t>::max();
-
-// The enumerator called `word`, searching by name from first to last.
-template <class E, class NameOf>
-std::optional<E> enum_from(std::string_view word, E first, E last, NameOf name_of) {
-  for (int i = static_cast<int>(first); i <= static_cast<int>(last); ++i)
-    if (name_of(static_cast<E>(i)) == word) return static_cast<E>(i);
-  return std::nullopt;
-}
-template <class E, class NameOf>
-std::vector<std::string> enum_names(E first, E last, NameOf name_of) {
-  std::vector<std::string> names;
-  for (int i = static_cast<int>(first); i <= static_cast<int>(last); ++i)
-    names.emplace_back(name_of(static_cast<E>(i)));
-  return names;
-}
-std::string join(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& n : names) text += (text.empty() ? "" : ", ") + n;
-  return text;
-}
 
 }  // namespace
 
@@ -71,6 +53,19 @@ Id Parser::bind_word(std::string_view word, size_t offset, Type type, const Buff
   hints_ = arena_->make<NameHint>(hints_, id, kNoId, 0, stored.data());
   names_[copy] = {id, type, buffer};
   return id;
+}
+
+// Takes the name of one of the enumerators from `first` on.
+template <class E>
+bool Parser::enumerator(E& out, std::string_view what, E first) {
+  const std::optional<E> found = is_word() ? from_name<E>(peek().text) : std::nullopt;
+  if (!found || *found < first) {
+    const std::vector<std::string> known(names<E>().begin() + static_cast<std::ptrdiff_t>(first), names<E>().end());
+    return fail_word(fmt::format("{} ({})", what, fmt::join(known, ", ")), known);
+  }
+  out = *found;
+  ++at_;
+  return true;
 }
 
 Id Parser::bind(Type type, const Buffer* buffer) {
@@ -142,8 +137,7 @@ bool Parser::declare_buffer(BufferRole role) {
   if (!expect("]")) return false;
   b.shape = shape;
   if (is_word()) {
-    auto scope = enum_from(peek().text, Scope::kGlobal, Scope::kAmxTile, scope_name);
-    if (scope) b.scope = *scope, ++at_;
+    if (const auto scope = from_name<Scope>(peek().text)) b.scope = *scope, ++at_;
   }
   int64_t alignment = default_alignment(role, b.type);
   if (accept("align")) {
@@ -182,7 +176,7 @@ bool Parser::declaration(bool& found) {
   if (is("param")) return declare_scalar(ScalarRole::kParameter);
   if (is("decision")) return declare_scalar(ScalarRole::kDecision);
   if (is("product")) return declare_product();
-  auto role = enum_from(peek().text, BufferRole::kInput, BufferRole::kTemp, buffer_role_name);
+  const auto role = from_name<BufferRole>(peek().text);
   if (role && is(":", 2)) return declare_buffer(*role);
   return found = false, true;
 }
@@ -219,14 +213,12 @@ bool Parser::statement(Stmt& out) {
 
 bool Parser::annotations(std::vector<Annotation>& out) {
   while (accept("@")) {
-    const std::optional<AnnotationKey> key = is_word() ? from_name<AnnotationKey>(peek().text) : std::nullopt;
-    const std::vector<std::string> known(names<AnnotationKey>().begin(), names<AnnotationKey>().end());
-    if (!key) return fail_word("an annotation (" + join(known) + ")", known);
-    ++at_;
+    Annotation note{};
+    if (!enumerator(note.key, "an annotation")) return false;
     if (!expect("(")) return false;
-    Expr value = index_expression("the annotation's value");
-    if (value == nullptr || !expect(")")) return false;
-    out.push_back({*key, value});
+    note.value = index_expression("the annotation's value");
+    if (note.value == nullptr || !expect(")")) return false;
+    out.push_back(note);
   }
   return true;
 }
@@ -247,22 +239,9 @@ bool Parser::loop(Stmt& out) {
   if (extent == nullptr) return false;
   LoopKind kind = LoopKind::kSerial;
   Axis axis = Axis::kNone;
-  if (is_word()) {
-    auto found = enum_from(peek().text, LoopKind::kSerial, LoopKind::kBound, loop_kind_name);
-    std::vector<std::string> kinds = enum_names(LoopKind::kSerial, LoopKind::kBound, loop_kind_name);
-    if (!found) return fail_word("'{' or a loop kind (" + join(kinds) + ")", kinds);
-    kind = *found;
-    ++at_;
-  }
-  if (kind == LoopKind::kBound) {
-    if (!expect("(")) return false;
-    auto found = is_word() ? enum_from(peek().text, Axis::kGridX, Axis::kVthread, axis_name) : std::nullopt;
-    std::vector<std::string> axes = enum_names(Axis::kGridX, Axis::kVthread, axis_name);
-    if (!found) return fail_word("an axis (" + join(axes) + ")", axes);
-    axis = *found;
-    ++at_;
-    if (!expect(")")) return false;
-  }
+  if (is_word() && !enumerator(kind, "'{' or a loop kind")) return false;
+  if (kind == LoopKind::kBound && (!expect("(") || !enumerator(axis, "an axis", Axis::kGridX) || !expect(")")))
+    return false;
   std::vector<Annotation> notes;
   if (!annotations(notes)) return false;
   Id id = bind_word(name.text, name.offset, Type::kI64, nullptr);
@@ -283,12 +262,7 @@ bool Parser::iterators(std::vector<Iter>& iters, std::vector<std::string_view>& 
     offsets.push_back(peek().offset);
     ++at_;
     if (!expect(":")) return false;
-    auto kind =
-        is_word() ? enum_from(peek().text, IterKind::kSpatial, IterKind::kCarried, iter_kind_name) : std::nullopt;
-    std::vector<std::string> kinds = enum_names(IterKind::kSpatial, IterKind::kCarried, iter_kind_name);
-    if (!kind) return fail_word("an iterator kind (" + join(kinds) + ")", kinds);
-    it.kind = *kind;
-    ++at_;
+    if (!enumerator(it.kind, "an iterator kind")) return false;
     it.extent = index_expression("the iterator's extent");
     if (it.extent == nullptr || !expect("=")) return false;
     it.binding = index_expression("the iterator's binding");
@@ -314,15 +288,7 @@ bool Parser::block(Stmt& out) {
   unbind(name.text);  // block names are labels, not variables
   if (!iterators(iters, names)) return false;
   ReducerKind reducer = ReducerKind::kNone;
-  if (accept("reduce")) {
-    if (!expect("(")) return false;
-    auto found = is_word() ? enum_from(peek().text, ReducerKind::kNone, ReducerKind::kMin, reducer_name) : std::nullopt;
-    std::vector<std::string> known = enum_names(ReducerKind::kSum, ReducerKind::kMin, reducer_name);
-    if (!found) return fail_word("a reducer (" + join(known) + ")", known);
-    reducer = *found;
-    ++at_;
-    if (!expect(")")) return false;
-  }
+  if (accept("reduce") && (!expect("(") || !enumerator(reducer, "a reducer") || !expect(")"))) return false;
   Expr predicate = nullptr;
   std::vector<Annotation> notes;
   if (!where(predicate) || !annotations(notes)) return false;
@@ -456,11 +422,7 @@ Result<Kernel> Parser::run() {
   Kernel k;
   auto parse_all = [&] {
     if (!expect("kernel")) return false;
-    auto stage = is_word() ? enum_from(peek().text, Stage::kBuilt, Stage::kLowered, stage_name) : std::nullopt;
-    std::vector<std::string> stages = enum_names(Stage::kBuilt, Stage::kLowered, stage_name);
-    if (!stage) return fail_word("a stage (" + join(stages) + ")", stages);
-    k.stage = *stage;
-    ++at_;
+    if (!enumerator(k.stage, "a stage")) return false;
     if (!expect("{")) return false;
     for (bool found = true; found;) {
       if (accept(";")) continue;

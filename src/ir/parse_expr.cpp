@@ -81,7 +81,7 @@ bool Parser::integer(int64_t& value, int64_t low, int64_t high, const char* what
 Parser::Value Parser::expression() {
   Nesting nesting(*this);
   if (!nesting) return {};
-  return disjunction();
+  return binary(kOr);
 }
 
 Parser::Value Parser::typed_expression(Type type, const char* what) {
@@ -95,65 +95,18 @@ Parser::Value Parser::typed_expression(Type type, const char* what) {
   return v;
 }
 
-Parser::Value Parser::disjunction() {
-  Value a = conjunction();
-  while (a && is("||")) {
-    size_t offset = peek().offset;
-    ++at_;
-    a = combine(ExprKind::kOr, a, conjunction(), offset);
-  }
-  return a;
-}
-
-Parser::Value Parser::conjunction() {
-  Value a = comparison();
-  while (a && is("&&")) {
-    size_t offset = peek().offset;
-    ++at_;
-    a = combine(ExprKind::kAnd, a, comparison(), offset);
-  }
-  return a;
-}
-
-Parser::Value Parser::comparison() {
-  static constexpr std::pair<std::string_view, ExprKind> kOperators[] = {
-      {"<", ExprKind::kLt}, {"<=", ExprKind::kLe}, {"==", ExprKind::kEq}, {"!=", ExprKind::kNe}};
-  Value a = additive();
-  if (!a) return a;
-  size_t offset = peek().offset;
-  for (auto [text, kind] : kOperators)
-    if (accept(text)) return combine(kind, a, additive(), offset);
-  bool greater = is(">"), greater_equal = is(">=");
-  if (!greater && !greater_equal) return a;
-  ++at_;
-  Value b = additive();
-  return b ? combine(greater ? ExprKind::kLt : ExprKind::kLe, b, a, offset) : b;
-}
-
-Parser::Value Parser::additive() {
-  Value a = multiplicative();
-  while (a && (is("+") || is("-"))) {
-    size_t offset = peek().offset;
-    ExprKind kind = is("+") ? ExprKind::kAdd : ExprKind::kSub;
-    ++at_;
-    a = combine(kind, a, multiplicative(), offset);
-  }
-  return a;
-}
-
-Parser::Value Parser::multiplicative() {
-  static constexpr std::pair<std::string_view, ExprKind> kOperators[] = {
-      {"*", ExprKind::kMul}, {"/", ExprKind::kDiv}, {"//", ExprKind::kFloorDiv}, {"%", ExprKind::kFloorMod}};
-  Value a = unary();
+Parser::Value Parser::binary(int precedence) {
+  if (precedence > kMultiplicative) return unary();
+  Value a = binary(precedence + 1);
   while (a) {
+    const auto* op = std::find_if(std::begin(kOperators), std::end(kOperators),
+                                  [&](const Operator& o) { return o.precedence == precedence && is(o.text); });
+    if (op == std::end(kOperators)) break;
     size_t offset = peek().offset;
-    bool found = false;
-    for (auto [text, kind] : kOperators) {
-      if (found || !accept(text)) continue;
-      found = true;
-      a = combine(kind, a, unary(), offset);
-    }
-    if (!found) break;
+    ++at_;
+    Value b = binary(precedence + 1);
+    a = op->swapped && b ? combine(op->kind, b, a, offset) : combine(op->kind, a, b, offset);
+    if (precedence == kCompare) break;  // a < b < c has no meaning
   }
   return a;
 }
@@ -290,7 +243,7 @@ Parser::Value Parser::parenthesised() {
     Value first = nesting ? load(*name, true) : Value{};
     if (!first || accept(")")) return first;
     pending_ = first;
-    Value whole = disjunction();
+    Value whole = binary(kOr);
     if (!whole || !expect(")")) return {};
     return whole;
   }

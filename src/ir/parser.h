@@ -67,11 +67,7 @@ class Parser {
 
   // --- expressions (parse_expr.cpp)
   Value expression();
-  Value disjunction();
-  Value conjunction();
-  Value comparison();
-  Value additive();
-  Value multiplicative();
+  Value binary(int precedence);
   Value unary();
   Value primary();
   Value number(bool negative);
@@ -104,6 +100,8 @@ class Parser {
   bool operand(Operand& out);
   bool roles(Stmt& out);
   bool annotations(std::vector<Annotation>& out);
+  template <class E>
+  bool enumerator(E& out, std::string_view what, E first = E{});
   bool where(Expr& out);
   // Binds a new name, which must not be visible already; kNoId on failure.
   Id bind(Type type, const Buffer* buffer = nullptr);
@@ -120,7 +118,6 @@ class Parser {
   Id next_id_ = 0;
   int nesting_ = 0;
   Value pending_;  // the first operand of the expression that is about to be parsed, already read
-  Stage stage_ = Stage::kBuilt;
   std::vector<Scalar> scalars_;
   std::vector<ProductFact> products_;
   std::vector<const Buffer*> buffers_;

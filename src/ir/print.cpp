@@ -7,18 +7,15 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "ir/kinds.h"
 #include "ir/text_words.h"
 #include "tcc/ir/instr.h"
+#include "tcc/ir/kinds.h"
 #include "tcc/ir/text.h"
 #include "tcc/ir/walk.h"
 #include "tcc/support/check.h"
 
 namespace tcc::ir {
 namespace {
-
-// Binding strength, weakest first.
-enum Precedence { kOr = 1, kAnd, kCompare, kAdditive, kMultiplicative, kUnary, kPrimary };
 
 std::string float_text(double value, Type type) {
   std::string suffix = type == Type::kF32 ? "" : std::string(type_name(type));
@@ -33,42 +30,6 @@ std::string float_text(double value, Type type) {
 std::string int_text(int64_t value, Type type) {
   if (type == Type::kBool) return value != 0 ? "true" : "false";
   return fmt::format("{}{}", value, type == Type::kI64 ? std::string_view() : type_name(type));
-}
-
-std::string_view operator_text(ExprKind kind) {
-  switch (kind) {
-    case ExprKind::kFloorDiv:
-      return "//";
-    case ExprKind::kFloorMod:
-      return "%";
-    case ExprKind::kAdd:
-      return "+";
-    case ExprKind::kSub:
-      return "-";
-    case ExprKind::kMul:
-      return "*";
-    case ExprKind::kDiv:
-      return "/";
-    case ExprKind::kLt:
-      return "<";
-    case ExprKind::kLe:
-      return "<=";
-    case ExprKind::kEq:
-      return "==";
-    case ExprKind::kNe:
-      return "!=";
-    case ExprKind::kAnd:
-      return "&&";
-    case ExprKind::kOr:
-      return "||";
-    case ExprKind::kMin:
-      return "min";
-    case ExprKind::kMax:
-      return "max";
-    case TCC_OTHER_KINDS:
-      break;
-  }
-  return "";
 }
 
 class Printer {
@@ -218,48 +179,21 @@ std::string Printer::symmetric_comparison(const Binary* e) {
   }
   int precedence = 0;
   std::string a = join_terms(left, 0, precedence), b = join_terms(right, flip ? constant : -constant, precedence);
-  return fmt::format("{} {} {}", a, operator_text(e->kind), b);
+  return fmt::format("{} {} {}", a, operator_of(e->kind)->text, b);
 }
 
 std::string Printer::binary(const Binary* e, int& precedence) {
   bool index = e->a->type == Type::kI64;
-  switch (e->kind) {
-    case ExprKind::kMin:
-    case ExprKind::kMax: {
-      std::string a = expr(e->a), b = expr(e->b);
-      if (index && b < a) std::swap(a, b);
-      return fmt::format("{}({}, {})", operator_text(e->kind), a, b);
-    }
-    case ExprKind::kEq:
-    case ExprKind::kNe:
-      precedence = kCompare;
-      if (index) return symmetric_comparison(e);
-      break;
-    case ExprKind::kLt:
-    case ExprKind::kLe:
-      precedence = kCompare;
-      break;
-    case ExprKind::kAdd:
-    case ExprKind::kSub:
-      precedence = kAdditive;
-      break;
-    case ExprKind::kAnd:
-      precedence = kAnd;
-      break;
-    case ExprKind::kOr:
-      precedence = kOr;
-      break;
-    case ExprKind::kMul:
-    case ExprKind::kDiv:
-    case ExprKind::kFloorDiv:
-    case ExprKind::kFloorMod:
-      precedence = kMultiplicative;
-      break;
-    case TCC_OTHER_KINDS:
-      break;
+  const Operator* op = operator_of(e->kind);
+  if (op == nullptr) {
+    std::string a = expr(e->a), b = expr(e->b);
+    if (index && b < a) std::swap(a, b);
+    return fmt::format("{}({}, {})", e->kind == ExprKind::kMin ? "min" : "max", a, b);
   }
+  precedence = op->precedence;
+  if (index && (e->kind == ExprKind::kEq || e->kind == ExprKind::kNe)) return symmetric_comparison(e);
   int left = precedence == kCompare ? kAdditive : precedence;
-  return fmt::format("{} {} {}", expr(e->a, left), operator_text(e->kind), expr(e->b, precedence + 1));
+  return fmt::format("{} {} {}", expr(e->a, left), op->text, expr(e->b, precedence + 1));
 }
 
 std::string Printer::bare(Expr e, int& precedence) {

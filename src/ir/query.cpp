@@ -1,5 +1,7 @@
 #include "tcc/ir/query.h"
 
+#include "tcc/ir/instr.h"
+
 namespace tcc::ir {
 
 bool mentions_any(Expr e, FunctionRef<bool(Id)> wanted) {
@@ -12,13 +14,53 @@ bool mentions_any(Expr e, FunctionRef<bool(Id)> wanted) {
   return found;
 }
 
+void visit_loads(Expr e, FunctionRef<void(const Load&)> f) {
+  visit(e, [&](Expr x) {
+    if (const Load* l = as<Load>(x)) f(*l);
+    return true;
+  });
+}
+void visit_loads(Stmt s, FunctionRef<void(const Load&)> f) {
+  visit_roots(s, [&](Expr root) { visit_loads(root, f); });
+}
+
 bool loads_from(Expr e, Id buffer) {
   bool found = false;
-  visit(e, [&](Expr x) {
-    if (const Load* l = as<Load>(x)) found |= l->buffer == buffer;
-    return !found;
-  });
+  visit_loads(e, [&](const Load& l) { found |= l.buffer == buffer; });
   return found;
+}
+bool loads_from(Stmt s, Id buffer) {
+  bool found = false;
+  visit_loads(s, [&](const Load& l) { found |= l.buffer == buffer; });
+  return found;
+}
+
+Touched touched_buffers(Stmt s) {
+  Touched t;
+  visit(s, [&](Stmt x) {
+    if (const Store* store = as<Store>(x)) t.writes.insert(store->buffer);
+    if (const InstrCall* call = as<InstrCall>(x))
+      for (size_t i = 0; i < call->operands.size(); ++i) {
+        const Access access = instruction(call->instr).operands[i].access;
+        if (access != Access::kWrite) t.reads.insert(call->operands[i].buffer);
+        if (access != Access::kRead) t.writes.insert(call->operands[i].buffer);
+      }
+    return true;
+  });
+  visit_loads(s, [&](const Load& l) { t.reads.insert(l.buffer); });
+  return t;
+}
+
+Expr update_term(const Store& store) {
+  const Binary* op = as<Binary>(store.value);
+  if (op == nullptr) return nullptr;
+  for (auto [mine, other] : {std::pair{op->a, op->b}, std::pair{op->b, op->a}}) {
+    const Load* old = as<Load>(mine);
+    if (old != nullptr && old->buffer == store.buffer && old->predicate == nullptr &&
+        equal(old->indices, store.indices) && !loads_from(other, store.buffer))
+      return other;
+  }
+  return nullptr;
 }
 
 Expr find_annotation(std::span<const Annotation> annotations, AnnotationKey key) {

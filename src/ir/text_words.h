@@ -1,6 +1,7 @@
 // Words of the text form that both the printer and the parser need.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -34,6 +35,37 @@ inline std::optional<Type> type_from(std::string_view word) {
   TCC_IR_TYPES(TCC_X)
 #undef TCC_X
   return std::nullopt;
+}
+
+// Binding strength, weakest first.
+enum Precedence { kOr = 1, kAnd, kCompare, kAdditive, kMultiplicative, kUnary, kPrimary };
+struct Operator {
+  std::string_view text;
+  ExprKind kind;
+  Precedence precedence;
+  bool swapped = false;  // a > b is b < a
+};
+inline constexpr Operator kOperators[] = {
+    {"||", ExprKind::kOr, kOr},
+    {"&&", ExprKind::kAnd, kAnd},
+    {"<", ExprKind::kLt, kCompare},
+    {"<=", ExprKind::kLe, kCompare},
+    {"==", ExprKind::kEq, kCompare},
+    {"!=", ExprKind::kNe, kCompare},
+    {">", ExprKind::kLt, kCompare, true},
+    {">=", ExprKind::kLe, kCompare, true},
+    {"+", ExprKind::kAdd, kAdditive},
+    {"-", ExprKind::kSub, kAdditive},
+    {"*", ExprKind::kMul, kMultiplicative},
+    {"/", ExprKind::kDiv, kMultiplicative},
+    {"//", ExprKind::kFloorDiv, kMultiplicative},
+    {"%", ExprKind::kFloorMod, kMultiplicative},
+};
+// nullptr: the kind is written in another form.
+inline const Operator* operator_of(ExprKind kind) {
+  const auto* found =
+      std::find_if(std::begin(kOperators), std::end(kOperators), [&](const Operator& o) { return o.kind == kind; });
+  return found == std::end(kOperators) ? nullptr : found;
 }
 
 // Bytes a buffer is aligned to when its declaration does not say.

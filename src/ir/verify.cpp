@@ -6,9 +6,9 @@
 #include <set>
 #include <utility>
 
-#include "ir/kinds.h"
 #include "ir/text_words.h"
 #include "tcc/ir/instr.h"
+#include "tcc/ir/kinds.h"
 #include "tcc/ir/text.h"
 #include "tcc/ir/walk.h"
 #include "tcc/support/check.h"

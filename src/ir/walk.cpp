@@ -1,6 +1,6 @@
 #include "tcc/ir/walk.h"
 
-#include "ir/kinds.h"
+#include "tcc/ir/kinds.h"
 
 #include <array>
 
@@ -85,33 +85,35 @@ void visit(Expr e, FunctionRef<bool(Expr)> f) {
   }
 }
 
-void visit(Stmt s, FunctionRef<bool(Stmt)> f) {
-  if (s == nullptr || !f(s)) return;
+void visit_children(Stmt s, FunctionRef<void(Stmt)> f) {
+  auto give = [&](Stmt child) {
+    if (child != nullptr) f(child);
+  };
   switch (s->kind) {
     case StmtKind::kSeq:
-      for (Stmt c : as<Seq>(s)->stmts) visit(c, f);
+      for (Stmt c : as<Seq>(s)->stmts) give(c);
       return;
     case StmtKind::kLoop:
-      visit(as<Loop>(s)->body, f);
-      return;
+      return give(as<Loop>(s)->body);
     case StmtKind::kBlock:
-      visit(as<Block>(s)->init, f);
-      visit(as<Block>(s)->body, f);
-      return;
+      give(as<Block>(s)->init);
+      return give(as<Block>(s)->body);
     case StmtKind::kIf:
-      visit(as<If>(s)->then_case, f);
-      visit(as<If>(s)->else_case, f);
-      return;
+      give(as<If>(s)->then_case);
+      return give(as<If>(s)->else_case);
     case StmtKind::kAlloc:
-      visit(as<Alloc>(s)->body, f);
-      return;
+      return give(as<Alloc>(s)->body);
     case StmtKind::kRoles:
-      for (const Role& r : as<Roles>(s)->roles) visit(r.body, f);
+      for (const Role& r : as<Roles>(s)->roles) give(r.body);
       return;
     case StmtKind::kStore:
     case StmtKind::kInstrCall:
       return;
   }
+}
+
+void visit(Stmt s, FunctionRef<bool(Stmt)> f) {
+  if (s != nullptr && f(s)) visit_children(s, [&](Stmt child) { visit(child, f); });
 }
 
 void visit_roots(Stmt root, FunctionRef<void(Expr)> f) {
@@ -324,6 +326,13 @@ Expr substitute(Builder& b, Expr e, const Substitution& s) {
   return rewrite_children(b, e, [&](Expr child) { return substitute(b, child, s); });
 }
 
+std::vector<Expr> substitute(Builder& b, std::span<const Expr> list, const Substitution& s) {
+  std::vector<Expr> out;
+  out.reserve(list.size());
+  for (Expr e : list) out.push_back(substitute(b, e, s));
+  return out;
+}
+
 Stmt substitute(Builder& b, Stmt s, const Substitution& subst) {
   if ((s->ids & subst.mask) == 0) return s;
   return rewrite_children(
@@ -333,40 +342,14 @@ Stmt substitute(Builder& b, Stmt s, const Substitution& subst) {
 namespace {
 
 bool extend_path(Stmt s, Id id, std::vector<Stmt>& nodes) {
-  if (s == nullptr || !may_mention(s, id)) return false;
+  if (!may_mention(s, id)) return false;
   nodes.push_back(s);
-  switch (s->kind) {
-    case StmtKind::kSeq:
-      for (Stmt c : static_cast<const Seq*>(s)->stmts)
-        if (extend_path(c, id, nodes)) return true;
-      break;
-    case StmtKind::kLoop:
-      if (static_cast<const Loop*>(s)->id == id || extend_path(static_cast<const Loop*>(s)->body, id, nodes))
-        return true;
-      break;
-    case StmtKind::kBlock:
-      if (static_cast<const Block*>(s)->id == id || extend_path(static_cast<const Block*>(s)->init, id, nodes) ||
-          extend_path(static_cast<const Block*>(s)->body, id, nodes))
-        return true;
-      break;
-    case StmtKind::kIf:
-      if (extend_path(static_cast<const If*>(s)->then_case, id, nodes) ||
-          extend_path(static_cast<const If*>(s)->else_case, id, nodes))
-        return true;
-      break;
-    case StmtKind::kAlloc:
-      if (extend_path(static_cast<const Alloc*>(s)->body, id, nodes)) return true;
-      break;
-    case StmtKind::kRoles:
-      for (const Role& r : static_cast<const Roles*>(s)->roles)
-        if (extend_path(r.body, id, nodes)) return true;
-      break;
-    case StmtKind::kStore:
-    case StmtKind::kInstrCall:
-      break;
-  }
-  nodes.pop_back();
-  return false;
+  const Loop* loop = as<Loop>(s);
+  const Block* block = as<Block>(s);
+  bool found = (loop != nullptr && loop->id == id) || (block != nullptr && block->id == id);
+  visit_children(s, [&](Stmt child) { found = found || extend_path(child, id, nodes); });
+  if (!found) nodes.pop_back();
+  return found;
 }
 
 }  // namespace
@@ -374,7 +357,7 @@ bool extend_path(Stmt s, Id id, std::vector<Stmt>& nodes) {
 Path find_path(Stmt root, Id id) {
   Path path;
   path.nodes.reserve(24);
-  if (id >= 0) extend_path(root, id, path.nodes);
+  if (id >= 0 && root != nullptr) extend_path(root, id, path.nodes);
   return path;
 }
 

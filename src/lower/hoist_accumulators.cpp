@@ -32,9 +32,7 @@ class Hoister {
 
   void add_buffers() {
     if (added_.empty()) return;
-    std::vector<const Buffer*> all(edit_.k.buffers.begin(), edit_.k.buffers.end());
-    all.insert(all.end(), added_.begin(), added_.end());
-    edit_.k.buffers = b_.arena().copy(all);
+    edit_.add_buffers(added_);
   }
 
  private:
@@ -97,15 +95,10 @@ class Hoister {
   static bool reads_itself(const Loop& loop, const Store& store) {
     int reads = 0;
     bool same = true;
-    visit_roots(&loop, [&](Expr root) {
-      visit(root, [&](Expr e) {
-        const Load* l = as<Load>(e);
-        if (l == nullptr || l->buffer != store.buffer) return true;
-        ++reads;
-        same &= l->predicate == nullptr && std::equal(l->indices.begin(), l->indices.end(), store.indices.begin(),
-                                                      store.indices.end(), [](Expr x, Expr y) { return equal(x, y); });
-        return true;
-      });
+    visit_loads(&loop, [&](const Load& l) {
+      if (l.buffer != store.buffer) return;
+      ++reads;
+      same &= l.predicate == nullptr && equal(l.indices, store.indices);
     });
     return reads > 0 && same;
   }

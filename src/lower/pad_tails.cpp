@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "tcc/analysis/ranges.h"
-#include "tcc/ir/walk.h"
+#include "tcc/ir/query.h"
 
 namespace tcc::lower {
 
@@ -67,10 +67,8 @@ class Padder {
   bool inside(Id id, std::span<const Expr> indices) const {
     const Buffer* buffer = kernel_.buffer(id);
     for (size_t d = 0; d < indices.size(); ++d) {
-      analysis::ConstBounds b;
-      if (!is_int(buffer->shape[d]) || !ranges_.bounds(indices[d], b) || b.low < 0 ||
-          b.high >= int_value(buffer->shape[d]))
-        return false;
+      const Interval at = ranges_.bounds(indices[d]);
+      if (!is_int(buffer->shape[d]) || at.low < 0 || at.high >= int_value(buffer->shape[d])) return false;
     }
     return true;
   }
@@ -85,14 +83,7 @@ class Padder {
     });
     return fits;
   }
-  bool is_padded(Expr condition) const {
-    bool found = false;
-    visit(condition, [&](Expr e) {
-      if (const Var* v = as<Var>(e)) found |= std::find(padded_.begin(), padded_.end(), v->id) != padded_.end();
-      return !found;
-    });
-    return found;
-  }
+  bool is_padded(Expr condition) const { return mentions_any(condition, padded_); }
   Expr predicate_loads(Expr e, Expr condition) {
     const Load* l = as<Load>(e);
     if (l != nullptr && kernel_.buffer(l->buffer)->scope != Scope::kLocal) {

@@ -8,17 +8,16 @@ namespace tcc::lower {
 using namespace ir;
 
 Kernel place_inits(const Kernel& kernel, const ArenaPtr& arena) {
-  Kernel k = kernel;
-  Builder b(*arena);
+  KernelEditor edit(kernel, arena);
+  Builder& b = edit.b;
   for (const Block* found : collect_blocks(kernel.root)) {
     if (found->init == nullptr) continue;
-    Path path = find_path(k.root, found->id);
+    Path path = find_path(edit.k.root, found->id);
     const Block* block = as<Block>(path.nodes.back());
     size_t at = analysis::first_reduce_loop(path);
     Id init_id = kNoId;
-    Stmt init = analysis::make_init_nest(b, path, at, &k.next_id, &k.names, &init_id);
-    Stmt update =
-        b.block(block->id, block->iters, block->body, nullptr, block->predicate, block->reducer, block->annotations);
+    Stmt init = analysis::make_init_nest(edit, path, at, &init_id);
+    Stmt update = b.with_body(*block, block->body, nullptr);
     // One rewrite: the path below `at` ends in the update, the node at `at` becomes {init; node}.
     Stmt node = update;
     for (size_t i = path.nodes.size() - 1; i-- > at;) {
@@ -28,9 +27,9 @@ Kernel place_inits(const Kernel& kernel, const ArenaPtr& arena) {
     Stmt pair[2] = {init, node};
     Path upper;
     upper.nodes.assign(path.nodes.begin(), path.nodes.begin() + static_cast<std::ptrdiff_t>(at) + 1);
-    k.root = replace_at(b, upper, b.seq(pair));
+    edit.k.root = replace_at(b, upper, b.seq(pair));
   }
-  return k;
+  return edit.k;
 }
 
 }  // namespace tcc::lower

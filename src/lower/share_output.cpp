@@ -33,13 +33,7 @@ bool touches(Stmt s, Id buffer) {
       for (const Operand& o : call->operands) found |= o.buffer == buffer;
     return !found;
   });
-  visit_roots(s, [&](Expr root) {
-    visit(root, [&](Expr e) {
-      if (const Load* l = as<Load>(e)) found |= l->buffer == buffer;
-      return !found;
-    });
-  });
-  return found;
+  return found || loads_from(s, buffer);
 }
 
 int count_stores(Stmt s, Id buffer) {
@@ -129,9 +123,8 @@ class Finder {
   }
 
   static void collect_loads(Expr root, Id buffer, std::vector<const Load*>& out) {
-    visit(root, [&](Expr e) {
-      if (const Load* l = as<Load>(e); l != nullptr && l->buffer == buffer) out.push_back(l);
-      return true;
+    visit_loads(root, [&](const Load& l) {
+      if (l.buffer == buffer) out.push_back(&l);
     });
   }
 
@@ -150,11 +143,8 @@ class Finder {
     std::vector<Expr> origin;
     for (size_t d = 0; d < store.indices.size(); ++d) {
       origin.push_back(b_.sub(store.indices[d], loads[0]->indices[d]));
-      bool outside = true;
-      visit(origin[d], [&](Expr e) {
-        if (const Var* v = as<Var>(e)) outside &= std::count(around_.begin(), around_.end(), v->id) > 0;
-        return true;
-      });
+      bool outside =
+          !mentions_any(origin[d], [&](Id id) { return std::count(around_.begin(), around_.end(), id) == 0; });
       for (const Load* l : loads) outside &= equal(l->indices[d], loads[0]->indices[d]);
       if (!outside) return {};
     }

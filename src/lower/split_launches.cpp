@@ -6,7 +6,7 @@
 
 #include "tcc/analysis/local_storage.h"
 #include "tcc/ir/build.h"
-#include "tcc/ir/walk.h"
+#include "tcc/ir/query.h"
 #include "tcc/support/check.h"
 
 namespace tcc::lower {
@@ -18,20 +18,9 @@ using namespace ir;
 constexpr int64_t kSmallBytes = 64 << 10;
 
 std::set<Id> buffers_of(Stmt s) {
-  std::set<Id> ids;
-  visit(s, [&](Stmt x) {
-    if (const Store* store = as<Store>(x)) ids.insert(store->buffer);
-    if (const InstrCall* call = as<InstrCall>(x))
-      for (const Operand& o : call->operands) ids.insert(o.buffer);
-    return true;
-  });
-  visit_roots(s, [&](Expr root) {
-    visit(root, [&](Expr e) {
-      if (const Load* l = as<Load>(e)) ids.insert(l->buffer);
-      return true;
-    });
-  });
-  return ids;
+  Touched t = touched_buffers(s);
+  t.reads.merge(t.writes);
+  return t.reads;
 }
 
 bool is_parallel(Stmt s) {

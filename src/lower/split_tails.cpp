@@ -11,6 +11,7 @@
 #include "lower/split_launches.h"
 #include "tcc/analysis/ranges.h"
 #include "tcc/ir/build.h"
+#include "tcc/ir/edit.h"
 #include "tcc/ir/evaluate.h"
 #include "tcc/ir/query.h"
 
@@ -46,22 +47,15 @@ int64_t work(Stmt s) {
 
 class TailSplitter {
  public:
-  TailSplitter(const Kernel& kernel, Arena& arena) : k_(kernel), b_(arena), ranges_(kernel) {
+  TailSplitter(const Kernel& kernel, const ArenaPtr& arena) : edit_(kernel, arena), ranges_(kernel) {
     visit(kernel.root, [&](Stmt s) {
       if (const Loop* l = as<Loop>(s)) ranges_.set(l->id, l->extent), extents_[l->id] = l->extent, note_mode(*l);
       return true;
     });
-    buffers_.assign(kernel.buffers.begin(), kernel.buffers.end());
     if (const Legal<int64_t> stack = largest_stack(kernel)) stack_left_ = kMaxStackBytes - *stack;
   }
 
-  Kernel run(const ArenaPtr& arena) {
-    Stmt root = drop_certain(k_.root);
-    k_.root = process(root);
-    k_.arena = arena;
-    k_.buffers = b_.arena().copy(buffers_);
-    return k_;
-  }
+  Kernel run() { return edit_.finish(process(drop_certain(edit_.k.root))); }
 
  private:
   using Terms = std::vector<Expr>;
@@ -70,16 +64,7 @@ class TailSplitter {
     if (annotation_or(l, AnnotationKey::kTail, -1) == static_cast<int64_t>(TailMode::kMask)) masked_.push_back(l.id);
   }
   // A schedule that asks for masks gets them.
-  bool is_masked(Expr term) const {
-    return std::any_of(masked_.begin(), masked_.end(), [&](Id id) {
-      bool found = false;
-      visit(term, [&](Expr e) {
-        if (const Var* v = as<Var>(e)) found |= v->id == id;
-        return !found;
-      });
-      return found;
-    });
-  }
+  bool is_masked(Expr term) const { return mentions_any(term, masked_); }
 
   static Terms collect_terms(Stmt s) {
     Terms terms;
@@ -259,8 +244,8 @@ class TailSplitter {
     int64_t at_last = sum->constant, step = std::numeric_limits<int64_t>::max();
     std::vector<Expr> atoms;
     for (const Term& term : sum->terms) {
-      analysis::ConstBounds bounds;
-      if (term.coefficient >= 0 || !ranges_.bounds(term.atom, bounds)) return {};
+      const Interval bounds = ranges_.bounds(term.atom);
+      if (term.coefficient >= 0 || !bounds.known()) return {};
       at_last += term.coefficient * bounds.high;
       step = std::min(step, -term.coefficient);
       atoms.push_back(term.atom);
@@ -281,8 +266,8 @@ class TailSplitter {
   Expr pin(Expr e, const std::vector<Expr>& atoms) {
     for (Expr a : atoms)
       if (e->hash == a->hash && equal(e, a)) {
-        analysis::ConstBounds bounds;
-        return ranges_.bounds(a, bounds) ? b_.integer(bounds.high) : e;
+        const Interval bounds = ranges_.bounds(a);
+        return bounds.known() ? b_.integer(bounds.high) : e;
       }
     return rewrite_children(b_, e, [&](Expr c) { return pin(c, atoms); });
   }
@@ -299,33 +284,20 @@ class TailSplitter {
     return std::nullopt;
   }
   static std::optional<int64_t> limit_below(Stmt s, Id v) {
-    switch (s->kind) {
-      case StmtKind::kStore:
-        return limit_of(as<Store>(s)->predicate, v);
-      case StmtKind::kIf: {
-        const If* x = as<If>(s);
-        std::optional<int64_t> here = limit_of(x->condition, v);
-        return here || x->else_case != nullptr ? here : limit_below(x->then_case, v);
-      }
-      case StmtKind::kLoop:
-        return limit_below(as<Loop>(s)->body, v);
-      case StmtKind::kAlloc:
-        return limit_below(as<Alloc>(s)->body, v);
-      case StmtKind::kSeq: {
-        std::optional<int64_t> all;
-        for (Stmt c : as<Seq>(s)->stmts) {
-          std::optional<int64_t> one = limit_below(c, v);
-          if (!one || (all && *all != *one)) return std::nullopt;
-          all = one;
-        }
-        return all;
-      }
-      case StmtKind::kInstrCall:
-      case StmtKind::kBlock:
-      case StmtKind::kRoles:
-        return std::nullopt;
+    if (const Store* st = as<Store>(s)) return limit_of(st->predicate, v);
+    if (const If* x = as<If>(s)) {
+      std::optional<int64_t> here = limit_of(x->condition, v);
+      return here || x->else_case != nullptr ? here : limit_below(x->then_case, v);
     }
-    return std::nullopt;
+    if (s->kind != StmtKind::kLoop && s->kind != StmtKind::kAlloc && s->kind != StmtKind::kSeq) return std::nullopt;
+    std::optional<int64_t> all;
+    bool one = true;
+    visit_children(s, [&](Stmt c) {
+      const std::optional<int64_t> limit = limit_below(c, v);
+      one &= limit && (!all || *all == *limit);
+      all = limit;
+    });
+    return one ? all : std::nullopt;
   }
 
   // Loops of which only the first iterations do anything end there.
@@ -343,47 +315,37 @@ class TailSplitter {
 
   // The stack has room for another instance of the statement's buffers.
   bool copy_fits(Stmt s) {
-    k_.buffers = buffers_;
-    const Legal<int64_t> bytes = stack_of(k_, s);
+    const Legal<int64_t> bytes = stack_of(edit_.k, s);
     return !bytes || *bytes <= stack_left_;
   }
 
   // A copy with loops and local buffers of its own.
   Stmt copy(Stmt s) {
     Renaming own;
-    k_.buffers = buffers_;
-    stack_left_ -= stack_of(k_, s).value_or(0);
+    stack_left_ -= stack_of(edit_.k, s).value_or(0);
     visit(s, [&](Stmt c) {
       if (const Loop* l = as<Loop>(c)) {
-        own.ids[l->id] = fresh(l->id);
+        own.ids[l->id] = edit_.fresh(l->id);
         own.vars.set(l->id, b_.var(own.ids[l->id]));
         extents_[own.ids[l->id]] = l->extent;
         ranges_.set(own.ids[l->id], l->extent);
       }
       if (const Alloc* a = as<Alloc>(c))
         for (Id id : a->buffers) {
-          own.ids[id] = fresh(id);
-          // The body may be a copy itself.
-          Buffer fields =
-              **std::find_if(buffers_.begin(), buffers_.end(), [&](const Buffer* b) { return b->id == id; });
+          own.ids[id] = edit_.fresh(id);
+          Buffer fields = *edit_.k.buffer(id);
           fields.id = own.ids[id];
-          buffers_.push_back(b_.buffer(fields));
+          edit_.add_buffer(fields);
         }
       return true;
     });
     return rename(b_, s, own);
   }
-  Id fresh(Id from) {
-    Id id = k_.next_id++;
-    k_.names = b_.arena().make<NameHint>(k_.names, id, from, 1, nullptr);
-    return id;
-  }
 
-  Kernel k_;
-  Builder b_;
+  KernelEditor edit_;
+  Builder& b_ = edit_.b;
   analysis::Ranges ranges_;
   std::map<Id, Expr> extents_;
-  std::vector<const Buffer*> buffers_;
   std::vector<Id> masked_;  // loops whose predicates stay
   int copies_ = 0;
   int64_t stack_left_ = kMaxStackBytes;  // bytes
@@ -393,7 +355,7 @@ class TailSplitter {
 
 Kernel split_tails(const Kernel& kernel, const ArenaPtr& arena) {
   if (arena != kernel.arena) arena->keep_alive(kernel.arena);
-  return TailSplitter(kernel, *arena).run(arena);
+  return TailSplitter(kernel, arena).run();
 }
 
 }  // namespace tcc::lower

@@ -13,7 +13,7 @@
 #include <set>
 
 #include "tcc/ir/build.h"
-#include "tcc/ir/walk.h"
+#include "tcc/ir/query.h"
 #include "tcc/support/check.h"
 #include "tcc/support/rng.h"
 
@@ -64,12 +64,8 @@ void note_accesses(Nest& nest) {
     if (as<InstrCall>(s)) nest.simple = false;
     return true;
   });
-  visit_roots(nest.block, [&](Expr root) {
-    visit(root, [&](Expr e) {
-      if (const auto* load = as<Load>(e))
-        nest.loads[load->buffer].emplace_back(load->indices.begin(), load->indices.end());
-      return true;
-    });
+  visit_loads(nest.block, [&](const Load& load) {
+    nest.loads[load.buffer].emplace_back(load.indices.begin(), load.indices.end());
   });
   nest.simple = nest.simple && stored.size() == 1;
   if (!stored.empty()) nest.buffer = *stored.begin();

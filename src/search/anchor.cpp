@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "search/vary.h"
-#include "tcc/ir/walk.h"
+#include "tcc/ir/query.h"
 #include "tcc/space/space.h"
 #include "tcc/support/hash.h"
 
@@ -38,12 +38,7 @@ uint64_t anchor_hash(const task::Task& task) {
     if (const auto* store = ir::as<ir::Store>(s)) note(written, store->buffer);
     return true;
   });
-  ir::visit_roots(nest, [&](ir::Expr root) {
-    ir::visit(root, [&](ir::Expr e) {
-      if (const auto* load = ir::as<ir::Load>(e)) note(read, load->buffer);
-      return true;
-    });
-  });
+  ir::visit_loads(nest, [&](const ir::Load& load) { note(read, load.buffer); });
   ir::Kernel alone = kernel;
   alone.arena = std::make_shared<Arena>();
   alone.root = nest;

@@ -5,12 +5,9 @@
 #include <vector>
 
 #include "tcc/ir/build.h"
+#include "tcc/ir/interval.h"
 
 namespace tcc::analysis {
-
-struct ConstBounds {
-  int64_t low, high;  // inclusive
-};
 
 class Ranges {
  public:
@@ -22,8 +19,8 @@ class Ranges {
     return static_cast<size_t>(v) < extents_.size() ? extents_[static_cast<size_t>(v)] : nullptr;
   }
 
-  // Inclusive constant bounds; false for loads and unknown variables.
-  bool bounds(ir::Expr e, ConstBounds& out) const;
+  // Constant bounds; unknown for loads and unknown variables.
+  ir::Interval bounds(ir::Expr e) const;
   // Inclusive bounds with the variables for which inner(v) holds eliminated; other variables stay. nullptr: none.
   // Assumes what is true of all index variables here: they are not negative.
   template <class Inner>

@@ -58,6 +58,7 @@ class Builder {
   Stmt loop(Id id, Expr extent, Stmt body, LoopKind kind = LoopKind::kSerial, Axis axis = Axis::kNone,
             std::span<const Annotation> annotations = {});
   Stmt with_body(const Loop& loop, Stmt body);  // same pointer when nothing changes
+  Stmt with_body(const Block& block, Stmt body, Stmt init);
   Stmt block(Id id, std::span<const Iter> iters, Stmt body, Stmt init = nullptr, Expr predicate = nullptr,
              ReducerKind reducer = ReducerKind::kNone, std::span<const Annotation> annotations = {});
   Stmt store(Id buffer, std::span<const Expr> indices, Expr value, Expr predicate = nullptr);
@@ -83,8 +84,6 @@ class KernelBuilder {
   Id new_id(const char* name);
   const Buffer* add_buffer(const char* name, Type type, std::span<const int64_t> shape, BufferRole role,
                            Scope scope = Scope::kGlobal);
-  // A naive nest: one serial loop per iterator, bound one to one, around a block. Returns the nest. The functions get
-  // the iterators' variables. init may be empty.
   Kernel finish(Stmt root);  // Stage::kBuilt; temporaries follow parameters
 
  private:

@@ -151,6 +151,7 @@ inline int64_t int_value(Expr e) {
 
 // Structural equality (ids compared).
 bool equal(Expr a, Expr b);
+bool equal(std::span<const Expr> a, std::span<const Expr> b);
 // A total order on atoms: by kind, then id or structure. Never by address.
 int compare(Expr a, Expr b);
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <set>
 #include <vector>
 
 #include "tcc/ir/walk.h"
@@ -22,7 +23,20 @@ inline bool mentions_any(Expr e, std::initializer_list<Id> ids) {
 inline bool mentions(Expr e, Id id) {
   return e != nullptr && may_mention(e, id) && mentions_any(e, [id](Id other) { return other == id; });
 }
+// Every load, also those in the indices and predicates of others.
+void visit_loads(Expr e, FunctionRef<void(const Load&)> f);
+void visit_loads(Stmt s, FunctionRef<void(const Load&)> f);
 bool loads_from(Expr e, Id buffer);
+bool loads_from(Stmt s, Id buffer);
+
+// Buffers that loads, stores and instructions in the subtree touch.
+struct Touched {
+  std::set<Id> reads, writes;
+};
+Touched touched_buffers(Stmt s);
+
+// x of a store C[at] = C[at] op x or x op C[at], where x does not read C; nullptr: a store of another form.
+Expr update_term(const Store& store);
 
 // The value of an annotation; nullptr where the key is absent.
 Expr find_annotation(std::span<const Annotation> annotations, AnnotationKey key);

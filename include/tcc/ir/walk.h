@@ -32,6 +32,8 @@ class FunctionRef<R(A...)> {
 // Pre-order visits of every expression / statement. The visitor returns false to skip children.
 void visit(Expr e, FunctionRef<bool(Expr)> f);
 void visit(Stmt s, FunctionRef<bool(Stmt)> f);
+// The direct child statements, in program order.
+void visit_children(Stmt s, FunctionRef<void(Stmt)> f);
 // Every expression in the subtree (extents, bindings, predicates, indices, values), as roots: not descending.
 void visit_roots(Stmt s, FunctionRef<void(Expr)> f);
 
@@ -57,6 +59,7 @@ struct Substitution {
   }
 };
 Expr substitute(Builder& b, Expr e, const Substitution& s);
+std::vector<Expr> substitute(Builder& b, std::span<const Expr> list, const Substitution& s);
 Stmt substitute(Builder& b, Stmt s, const Substitution& subst);  // uses only, not binders
 
 // Appends the conjuncts of a predicate (nullptr: none).

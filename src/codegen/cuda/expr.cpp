@@ -5,6 +5,7 @@
 #include "codegen/cuda/address.h"
 #include "codegen/cuda/emitter.h"
 #include "tcc/analysis/simplify.h"
+#include "tcc/ir/kinds.h"
 #include "tcc/support/check.h"
 
 namespace tcc::codegen::cuda {
@@ -133,8 +134,7 @@ std::string Emitter::integer(int64_t value, Type type) const {
 bool Emitter::is_wide(Expr e) {
   if (e->type != Type::kI64) return false;
   auto magnitude = [&](Expr x) -> double {
-    analysis::ConstBounds r;
-    if (!ranges_.bounds(x, r)) return HUGE_VAL;
+    const Interval r = ranges_.bounds(x);
     return std::max(std::fabs(static_cast<double>(r.low)), std::fabs(static_cast<double>(r.high)));
   };
   double total = 0;
@@ -179,22 +179,7 @@ std::string Emitter::expr(Expr e) {
       return sum(*as<Sum>(e));
     case ExprKind::kProd:
       return product(*as<Prod>(e));
-    case ExprKind::kFloorDiv:
-    case ExprKind::kFloorMod:
-      return quotient(*as<Binary>(e));
-    case ExprKind::kMin:
-    case ExprKind::kMax:
-      return min_max(*as<Binary>(e));
-    case ExprKind::kAdd:
-    case ExprKind::kSub:
-    case ExprKind::kMul:
-    case ExprKind::kDiv:
-    case ExprKind::kLt:
-    case ExprKind::kLe:
-    case ExprKind::kEq:
-    case ExprKind::kNe:
-    case ExprKind::kAnd:
-    case ExprKind::kOr:
+    case TCC_BINARY_KINDS:
       return binary(*as<Binary>(e));
     case ExprKind::kNot:
       return "!" + expr(as<Unary>(e)->a);
@@ -234,8 +219,7 @@ std::string Emitter::product(const Prod& e) {
 }
 
 std::string Emitter::quotient(const Binary& e) {
-  analysis::ConstBounds a, b;
-  const bool plain = ranges_.bounds(e.a, a) && a.low >= 0 && ranges_.bounds(e.b, b) && b.low > 0;
+  const bool plain = ranges_.bounds(e.a).low >= 0 && ranges_.bounds(e.b).low > 0;
   const std::string x = expr(e.a), y = expr(e.b), computed = index_type(e.a, e.b);
   // A quotient or rest that fits in an int goes on as one.
   const std::string type = is_wide(&e) ? "long long" : "int";
@@ -257,6 +241,12 @@ std::string Emitter::arithmetic(const Binary& e, char op) {
 
 std::string Emitter::binary(const Binary& e) {
   switch (e.kind) {
+    case ExprKind::kFloorDiv:
+    case ExprKind::kFloorMod:
+      return quotient(e);
+    case ExprKind::kMin:
+    case ExprKind::kMax:
+      return min_max(e);
     case ExprKind::kAdd:
       return arithmetic(e, '+');
     case ExprKind::kSub:
@@ -277,23 +267,10 @@ std::string Emitter::binary(const Binary& e) {
       return fmt::format("({} && {})", expr(e.a), expr(e.b));
     case ExprKind::kOr:
       return fmt::format("({} || {})", expr(e.a), expr(e.b));
-    case ExprKind::kIntConst:
-    case ExprKind::kFloatConst:
-    case ExprKind::kVar:
-    case ExprKind::kSum:
-    case ExprKind::kProd:
-    case ExprKind::kFloorDiv:
-    case ExprKind::kFloorMod:
-    case ExprKind::kMin:
-    case ExprKind::kMax:
-    case ExprKind::kNot:
-    case ExprKind::kCast:
-    case ExprKind::kSelect:
-    case ExprKind::kLoad:
-    case ExprKind::kCall:
+    case TCC_OTHER_KINDS:
       break;
   }
-  TCC_UNREACHABLE("not a plain binary kind");
+  TCC_UNREACHABLE("not a binary kind");
 }
 
 std::string Emitter::min_max(const Binary& e) {

@@ -20,7 +20,7 @@
 #include "codegen/llvm/emitter.h"
 #include "codegen/llvm/optimise.h"
 #include "tcc/codegen/llvm.h"
-#include "tcc/ir/walk.h"
+#include "tcc/ir/query.h"
 #include "tcc/support/check.h"
 #include "tcc/support/files.h"
 #include "tcc/target/limits.h"
@@ -96,20 +96,9 @@ Result<Program> split_program(const ir::Kernel& kernel) {
 }
 
 std::set<ir::Id> used_buffers(ir::Stmt s) {
-  std::set<ir::Id> ids;
-  ir::visit(s, [&](ir::Stmt x) {
-    if (const ir::Store* store = ir::as<ir::Store>(x)) ids.insert(store->buffer);
-    if (const ir::InstrCall* call = ir::as<ir::InstrCall>(x))
-      for (const ir::Operand& o : call->operands) ids.insert(o.buffer);
-    return true;
-  });
-  ir::visit_roots(s, [&](ir::Expr root) {
-    ir::visit(root, [&](ir::Expr e) {
-      if (const ir::Load* l = ir::as<ir::Load>(e)) ids.insert(l->buffer);
-      return true;
-    });
-  });
-  return ids;
+  ir::Touched t = ir::touched_buffers(s);
+  t.reads.merge(t.writes);
+  return t.reads;
 }
 
 void set_attributes(llvm::Function& f, const std::string& features, int64_t vector_bits) {

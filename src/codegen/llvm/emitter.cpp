@@ -76,7 +76,7 @@ Result<void> Emitter::emit(llvm::Function* function, std::span<const ir::Buffer*
   for (const ir::Buffer* buffer : buffers) bind_buffer(*buffer, function->getArg(argument++));
   configure_first(body);
   if (range != nullptr) {
-    Range all{0, ir::is_int(range->extent) ? ir::int_value(range->extent) - 1 : Range::kUnbounded};
+    ir::Interval all{0, ir::is_int(range->extent) ? ir::int_value(range->extent) - 1 : ir::Interval::kUnbounded};
     with_streaming(*range,
                    [&] { rolled_loop(*range, function->getArg(argument), function->getArg(argument + 1), true, all); });
   } else {
@@ -237,7 +237,7 @@ void Emitter::loop_by_kind(const ir::Loop& l) {
         rolled_loop(l, b_.getInt64(0), b_.getInt64(static_cast<uint64_t>(n)), false, {0, n - 1});
     }
   } else {
-    Range r = range_of(l.extent);
+    ir::Interval r = range_of(l.extent);
     rolled_loop(l, b_.getInt64(0), extent.v, r.low < 1, {0, r.high - 1});
   }
 }
@@ -251,7 +251,7 @@ void Emitter::unrolled_loop(const ir::Loop& l, int64_t extent, bool reload) {
   }
 }
 
-void Emitter::rolled_loop(const ir::Loop& l, Value* begin, Value* end, bool may_be_empty, Range range) {
+void Emitter::rolled_loop(const ir::Loop& l, Value* begin, Value* end, bool may_be_empty, ir::Interval range) {
   auto* before = b_.GetInsertBlock();
   auto* body = llvm::BasicBlock::Create(context_, "loop", function_);
   auto* exit = llvm::BasicBlock::Create(context_, "done", function_);
@@ -279,21 +279,11 @@ bool Emitter::tree_loop(const ir::Loop& l, int64_t extent) {
   ir::ExprKind kind = st->value->kind;
   bool low_high = kind == ir::ExprKind::kMin || kind == ir::ExprKind::kMax;
   if (!low_high && kind != ir::ExprKind::kAdd && kind != ir::ExprKind::kMul) return false;
-  auto is_old = [&](ir::Expr e) {
-    const ir::Load* load = ir::as<ir::Load>(e);
-    return load != nullptr && load->buffer == st->buffer && load->predicate == nullptr &&
-           std::equal(load->indices.begin(), load->indices.end(), st->indices.begin(), st->indices.end(),
-                      [](ir::Expr x, ir::Expr y) { return ir::equal(x, y); });
-  };
-  const ir::Binary* op = ir::as<ir::Binary>(st->value);
-  ir::Expr old = is_old(op->a) ? op->a : op->b, term = is_old(op->a) ? op->b : op->a;
+  ir::Expr term = ir::update_term(*st);
   bool moves = std::any_of(st->indices.begin(), st->indices.end(), [&](ir::Expr i) { return mentions(i, l.id); });
-  bool plain = is_old(old) && mentions(term, l.id) && !moves;
-  ir::visit(term, [&](ir::Expr e) {
-    if (const ir::Load* load = ir::as<ir::Load>(e)) plain &= load->buffer != st->buffer;
-    return plain;
-  });
-  if (!plain) return false;
+  if (term == nullptr || !mentions(term, l.id) || moves) return false;
+  const ir::Binary* op = ir::as<ir::Binary>(st->value);
+  ir::Expr old = op->a == term ? op->b : op->a;
   if (slots_.find(st->buffer) == slots_.end()) return false;
   bool number = is_number(old) && is_number(term);
   auto combine = [&](Val a, Val b) {
@@ -326,7 +316,7 @@ bool Emitter::tree_loop(const ir::Loop& l, int64_t extent) {
 void Emitter::lane_bounded_loop(const ir::Loop& l, Val extent) {
   Val outer = mask_;
   Value* longest = b_.CreateIntMaxReduce(extent.v, true);
-  Range r = range_of(l.extent);
+  ir::Interval r = range_of(l.extent);
   auto* before = b_.GetInsertBlock();
   auto* body = llvm::BasicBlock::Create(context_, "lanes.loop", function_);
   auto* exit = llvm::BasicBlock::Create(context_, "lanes.done", function_);

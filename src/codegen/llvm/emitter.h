@@ -18,6 +18,7 @@
 
 #include "codegen/llvm/access.h"
 #include "tcc/ir/instr.h"
+#include "tcc/ir/interval.h"
 #include "tcc/ir/kernel.h"
 #include "tcc/support/result.h"
 #include "tcc/target/target.h"
@@ -27,12 +28,6 @@ namespace tcc::codegen {
 struct Val {
   llvm::Value* v = nullptr;
   bool vec = false;  // one value per lane
-};
-
-// Integer interval, inclusive. Saturates at +-kUnbounded.
-struct Range {
-  static constexpr int64_t kUnbounded = int64_t{1} << 60;
-  int64_t low = -kUnbounded, high = kUnbounded;
 };
 
 // A buffer as the code of one launch sees it.
@@ -84,7 +79,7 @@ class Emitter {
  private:
   struct Binding {
     Val value;
-    Range range;
+    ir::Interval range;
     int depth = 0;
     bool bound = false;
   };
@@ -104,7 +99,7 @@ class Emitter {
   void stmt(ir::Stmt s);
   void loop(const ir::Loop& l);
   void loop_by_kind(const ir::Loop& l);
-  void rolled_loop(const ir::Loop& l, llvm::Value* begin, llvm::Value* end, bool may_be_empty, Range range);
+  void rolled_loop(const ir::Loop& l, llvm::Value* begin, llvm::Value* end, bool may_be_empty, ir::Interval range);
   void unrolled_loop(const ir::Loop& l, int64_t extent, bool reload = false);
   void pin_tiles(ir::Stmt body);
   void pin_values(llvm::ArrayRef<llvm::Value*> places, llvm::ArrayRef<llvm::Type*> types);
@@ -199,7 +194,7 @@ class Emitter {
   std::optional<Val> compare_lanes(const ir::Binary& e);
   Val select(const ir::Select& e);
   Val call(const ir::Call& e);
-  Range range_of(ir::Expr e) const;
+  ir::Interval range_of(ir::Expr e) const;
   llvm::Value* scalar_index(ir::Expr e);  // of an expression that is the same in all lanes
 
   // --- conversions (convert.cpp) ---

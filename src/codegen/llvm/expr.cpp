@@ -2,6 +2,7 @@
 
 #include "codegen/llvm/emitter.h"
 #include "codegen/llvm/math.h"
+#include "tcc/ir/kinds.h"
 #include "tcc/ir/walk.h"
 #include "tcc/support/check.h"
 
@@ -23,10 +24,6 @@ bool has_load(ir::Expr e) {
     return !found;
   });
   return found;
-}
-
-int64_t saturate(__int128 v) {
-  return static_cast<int64_t>(std::clamp<__int128>(v, -Range::kUnbounded, Range::kUnbounded));
 }
 
 }  // namespace
@@ -112,20 +109,7 @@ Val Emitter::eval(ir::Expr e) {
       }
       return product;
     }
-    case ExprKind::kFloorDiv:
-    case ExprKind::kFloorMod:
-    case ExprKind::kMin:
-    case ExprKind::kMax:
-    case ExprKind::kAdd:
-    case ExprKind::kSub:
-    case ExprKind::kMul:
-    case ExprKind::kDiv:
-    case ExprKind::kLt:
-    case ExprKind::kLe:
-    case ExprKind::kEq:
-    case ExprKind::kNe:
-    case ExprKind::kAnd:
-    case ExprKind::kOr:
+    case TCC_BINARY_KINDS:
       return eval_binary(*ir::as<ir::Binary>(e));
     case ExprKind::kNot: {
       Val a = eval(ir::as<ir::Unary>(e)->a);
@@ -182,23 +166,14 @@ Val Emitter::eval_binary(const ir::Binary& e) {
       unify(a, b);
       return {e.kind == ExprKind::kAnd ? b_.CreateAnd(a.v, b.v) : b_.CreateOr(a.v, b.v), a.vec};
     }
-    case ExprKind::kIntConst:
-    case ExprKind::kFloatConst:
-    case ExprKind::kVar:
-    case ExprKind::kSum:
-    case ExprKind::kProd:
-    case ExprKind::kNot:
-    case ExprKind::kCast:
-    case ExprKind::kSelect:
-    case ExprKind::kLoad:
-    case ExprKind::kCall:
+    case TCC_OTHER_KINDS:
       break;
   }
   TCC_UNREACHABLE("not a binary kind");
 }
 
 Val Emitter::floor_division(const ir::Binary& e) {
-  Range numerator = range_of(e.a), divisor = range_of(e.b);
+  ir::Interval numerator = range_of(e.a), divisor = range_of(e.b);
   Val a = eval(e.a), b = eval(e.b);
   unify(a, b);
   bool quotient = e.kind == ExprKind::kFloorDiv;
@@ -333,7 +308,7 @@ std::optional<Val> Emitter::compare_lanes(const ir::Binary& e) {
   if (auto* c = llvm::dyn_cast<llvm::ConstantInt>(u)) {
     u = b_.getInt32(static_cast<uint32_t>(std::clamp(c->getSExtValue(), -kBound, kBound)));
   } else {
-    Range r = range_of(split->uniform);
+    ir::Interval r = range_of(split->uniform);
     if (r.low < -kBound)
       u = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, u, b_.getInt64(static_cast<uint64_t>(-kBound)));
     if (r.high > kBound)
@@ -393,71 +368,8 @@ Val Emitter::call(const ir::Call& e) {
   return {round_to(emit_math(b_, e.fn, values, features), e.type), vec};
 }
 
-Range Emitter::range_of(ir::Expr e) const {
-  Range all;
-  switch (e->kind) {
-    case ExprKind::kIntConst:
-      return {ir::int_value(e), ir::int_value(e)};
-    case ExprKind::kVar:
-      return env_[static_cast<size_t>(ir::as<ir::Var>(e)->id)].range;
-    case ExprKind::kSum: {
-      __int128 low = ir::as<ir::Sum>(e)->constant, high = low;
-      for (const ir::Term& t : ir::as<ir::Sum>(e)->terms) {
-        Range r = range_of(t.atom);
-        __int128 x = static_cast<__int128>(r.low) * t.coefficient, y = static_cast<__int128>(r.high) * t.coefficient;
-        low += std::min(x, y);
-        high += std::max(x, y);
-      }
-      return {saturate(low), saturate(high)};
-    }
-    case ExprKind::kProd: {
-      Range product{1, 1};
-      for (ir::Expr f : ir::as<ir::Prod>(e)->factors) {
-        Range r = range_of(f);
-        __int128 corners[4] = {static_cast<__int128>(product.low) * r.low, static_cast<__int128>(product.low) * r.high,
-                               static_cast<__int128>(product.high) * r.low,
-                               static_cast<__int128>(product.high) * r.high};
-        product = {saturate(*std::min_element(corners, corners + 4)),
-                   saturate(*std::max_element(corners, corners + 4))};
-      }
-      return product;
-    }
-    case ExprKind::kFloorDiv: {
-      Range a = range_of(ir::as<ir::Binary>(e)->a), b = range_of(ir::as<ir::Binary>(e)->b);
-      if (b.low <= 0) return all;
-      if (a.low >= 0) return {a.low / b.high, a.high / b.low};
-      return {a.low, std::max<int64_t>(0, a.high)};
-    }
-    case ExprKind::kFloorMod: {
-      Range a = range_of(ir::as<ir::Binary>(e)->a), b = range_of(ir::as<ir::Binary>(e)->b);
-      if (b.low <= 0) return all;
-      return {0, a.low >= 0 ? std::min(a.high, b.high - 1) : b.high - 1};
-    }
-    case ExprKind::kMin:
-    case ExprKind::kMax: {
-      Range a = range_of(ir::as<ir::Binary>(e)->a), b = range_of(ir::as<ir::Binary>(e)->b);
-      if (e->kind == ExprKind::kMin) return {std::min(a.low, b.low), std::min(a.high, b.high)};
-      return {std::max(a.low, b.low), std::max(a.high, b.high)};
-    }
-    case ExprKind::kFloatConst:
-    case ExprKind::kAdd:
-    case ExprKind::kSub:
-    case ExprKind::kMul:
-    case ExprKind::kDiv:
-    case ExprKind::kLt:
-    case ExprKind::kLe:
-    case ExprKind::kEq:
-    case ExprKind::kNe:
-    case ExprKind::kAnd:
-    case ExprKind::kOr:
-    case ExprKind::kNot:
-    case ExprKind::kCast:
-    case ExprKind::kSelect:
-    case ExprKind::kLoad:
-    case ExprKind::kCall:
-      return all;
-  }
-  return all;
+ir::Interval Emitter::range_of(ir::Expr e) const {
+  return ir::interval_of(e, [&](ir::Id id) { return env_[static_cast<size_t>(id)].range; });
 }
 
 }  // namespace tcc::codegen

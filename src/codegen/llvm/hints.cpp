@@ -36,12 +36,7 @@ std::vector<MemoryAccess> accesses_of(ir::Stmt body) {
     if (const ir::Store* st = ir::as<ir::Store>(s)) found.push_back({st->buffer, st->indices, true});
     return true;
   });
-  ir::visit_roots(body, [&](ir::Expr root) {
-    ir::visit(root, [&](ir::Expr e) {
-      if (const ir::Load* load = ir::as<ir::Load>(e)) found.push_back({load->buffer, load->indices, false});
-      return true;
-    });
-  });
+  ir::visit_loads(body, [&](const ir::Load& load) { found.push_back({load.buffer, load.indices, false}); });
   return found;
 }
 

@@ -159,7 +159,7 @@ llvm::Align Emitter::element_alignment(const BufferSlot& slot, ir::Expr uniform,
 
 // Elements [uniform + first, uniform + last] of the buffer certainly exist.
 bool Emitter::exists(const BufferSlot& slot, ir::Expr uniform, int64_t first, int64_t last) {
-  Range r = range_of(uniform);
+  ir::Interval r = range_of(uniform);
   return r.low + first >= 0 && r.high + last < slot.elements * slot.lanes;
 }
 

@@ -6,7 +6,7 @@
 #include <bit>
 
 #include "codegen/llvm/emitter.h"
-#include "tcc/ir/walk.h"
+#include "tcc/ir/query.h"
 
 namespace tcc::codegen {
 namespace {
@@ -78,12 +78,7 @@ void Emitter::pin_tiles(ir::Stmt body) {
     if (const ir::Store* st = ir::as<ir::Store>(s)) tiles.insert(st->buffer);
     return true;
   });
-  ir::visit_roots(body, [&](ir::Expr root) {
-    ir::visit(root, [&](ir::Expr e) {
-      if (const ir::Load* l = ir::as<ir::Load>(e)) sources.insert(l->buffer);
-      return true;
-    });
-  });
+  ir::visit_loads(body, [&](const ir::Load& l) { sources.insert(l.buffer); });
   llvm::SmallVector<Value*, 32> places;
   llvm::SmallVector<llvm::Type*, 32> types;
   for (ir::Id id : tiles) {

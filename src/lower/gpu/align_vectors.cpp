@@ -35,12 +35,7 @@ class Aligner {
       if (const Store* store = as<Store>(s)) all &= starts_whole(l, store->buffer, store->indices);
       return all;
     });
-    visit_roots(l.body, [&](Expr root) {
-      visit(root, [&](Expr e) {
-        if (const Load* load = as<Load>(e)) all &= starts_whole(l, load->buffer, load->indices);
-        return all;
-      });
-    });
+    visit_loads(l.body, [&](const Load& load) { all &= starts_whole(l, load.buffer, load.indices); });
     return all;
   }
 

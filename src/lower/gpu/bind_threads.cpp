@@ -38,9 +38,7 @@ class Binder {
     body = b_.alloc(shared_, body);
     for (size_t a = 0; a < kAxes.size(); ++a)
       if (extent_[a] > 0) body = b_.loop(thread_[a], b_.integer(extent_[a]), body, LoopKind::kBound, kAxes[a]);
-    std::vector<const Buffer*> all(edit_.k.buffers.begin(), edit_.k.buffers.end());
-    all.insert(all.end(), added_.begin(), added_.end());
-    edit_.k.buffers = b_.arena().copy(all);
+    edit_.add_buffers(added_);
     for (size_t i = grid.size(); i-- > 0;)
       body = b_.loop(grid[i]->id, grid[i]->extent, body, LoopKind::kBound, grid[i]->axis, grid[i]->annotations);
     return body;

@@ -253,16 +253,10 @@ class Distributor {
     auto note = [&](Id id, std::span<const Expr> indices) {
       if (!fragments_.contains(id)) return;
       auto [at, fresh] = found.emplace(id, std::vector<Expr>(indices.begin(), indices.end()));
-      one &= fresh || std::equal(at->second.begin(), at->second.end(), indices.begin(), indices.end(),
-                                 [](Expr x, Expr y) { return equal(x, y); });
+      one &= fresh || equal(at->second, indices);
     };
     note(nest.store->buffer, nest.store->indices);
-    visit_roots(nest.store, [&](Expr root) {
-      visit(root, [&](Expr e) {
-        if (const Load* l = as<Load>(e)) note(l->buffer, l->indices);
-        return true;
-      });
-    });
+    visit_loads(nest.store, [&](const Load& l) { note(l.buffer, l.indices); });
     return one;
   }
 
@@ -368,9 +362,7 @@ class Distributor {
     fields.role = BufferRole::kTemp;
     fields.shape = std::span<const Expr>(&size, 1);
     fields.alignment = static_cast<int32_t>(type_bytes(fields.type));
-    std::vector<const Buffer*> all(edit_.k.buffers.begin(), edit_.k.buffers.end());
-    all.push_back(b_.buffer(fields));
-    edit_.k.buffers = b_.arena().copy(all);
+    edit_.add_buffer(fields);
     return fields.id;
   }
 
@@ -487,12 +479,7 @@ class Distributor {
         for (const Operand& o : call->operands) look(o.buffer, o.indices);
       return true;
     });
-    visit_roots(body, [&](Expr root) {
-      visit(root, [&](Expr e) {
-        if (const Load* load = as<Load>(e)) look(load->buffer, load->indices);
-        return true;
-      });
-    });
+    visit_loads(body, [&](const Load& load) { look(load.buffer, load.indices); });
     if (!chooses || l.loop_kind != LoopKind::kSerial || !is_int(l.extent)) return b_.with_body(l, body);
     return b_.loop(l.id, l.extent, body, LoopKind::kUnrolled, Axis::kNone, l.annotations);
   }

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "tcc/ir/instr.h"
-
 namespace tcc::lower {
 
 using namespace ir;
@@ -35,27 +33,6 @@ Legal<Stmt> map_legal_launches(Edit& edit, Stmt root, FunctionRef<Legal<Stmt>(St
   });
   if (!verdict) return tl::make_unexpected(verdict.error());
   return mapped;
-}
-
-Touched touched_buffers(Stmt s) {
-  Touched t;
-  visit(s, [&](Stmt x) {
-    if (const Store* store = as<Store>(x)) t.writes.insert(store->buffer);
-    if (const InstrCall* call = as<InstrCall>(x))
-      for (size_t i = 0; i < call->operands.size(); ++i) {
-        const Access access = instruction(call->instr).operands[i].access;
-        if (access != Access::kWrite) t.reads.insert(call->operands[i].buffer);
-        if (access != Access::kRead) t.writes.insert(call->operands[i].buffer);
-      }
-    return true;
-  });
-  visit_roots(s, [&](Expr root) {
-    visit(root, [&](Expr e) {
-      if (const Load* l = as<Load>(e)) t.reads.insert(l->buffer);
-      return true;
-    });
-  });
-  return t;
 }
 
 bool meet(const std::set<Id>& x, const std::set<Id>& y) {

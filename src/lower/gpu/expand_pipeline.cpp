@@ -48,9 +48,7 @@ class Expander {
   Legal<Kernel> finish(Stmt root) {
     if (!verdict_) return tl::make_unexpected(verdict_.error());
     edit_.k.root = root;
-    std::vector<const Buffer*> all(edit_.k.buffers.begin(), edit_.k.buffers.end());
-    all.insert(all.end(), staged_.begin(), staged_.end());
-    edit_.k.buffers = b_.arena().copy(all);
+    edit_.add_buffers(staged_);
     edit_.map_buffers([&](Buffer& fields) {
       auto depth = versions_.find(fields.id);
       if (depth == versions_.end()) return false;
@@ -142,12 +140,7 @@ class Expander {
           for (const Operand& o : c->operands) n += p.buffers.contains(o.buffer) ? 1 : 0;
         return true;
       });
-      visit_roots(root, [&](Expr r) {
-        visit(r, [&](Expr e) {
-          if (const Load* load = as<Load>(e)) n += p.buffers.contains(load->buffer) ? 1 : 0;
-          return true;
-        });
-      });
+      visit_loads(root, [&](const Load& load) { n += p.buffers.contains(load.buffer) ? 1 : 0; });
     };
     count(l.body, inside);
     count(edit_.k.root, everywhere);
@@ -374,12 +367,7 @@ std::set<Id> pipelined_buffers(const Kernel& kernel, const Loop& loop) {
       for (const Operand& o : c->operands) look(o.buffer, o.indices);
     return true;
   });
-  visit_roots(loop.body, [&](Expr r) {
-    visit(r, [&](Expr e) {
-      if (const Load* load = as<Load>(e)) look(load->buffer, load->indices);
-      return true;
-    });
-  });
+  visit_loads(loop.body, [&](const Load& load) { look(load.buffer, load.indices); });
   for (Id id : t.writes)
     if (kernel.buffer(id)->scope == Scope::kShared && t.reads.contains(id) && !others.contains(id)) out.insert(id);
   return out;

@@ -121,7 +121,6 @@ class Expander {
   Expr iteration(Expr tile, Expr k) { return b_.add(b_.scale(tile, role_.steps), k); }
 
   void make_barriers() {
-    std::vector<const Buffer*> all(edit_.k.buffers.begin(), edit_.k.buffers.end());
     const Expr shape = b_.integer(role_.depth);
     for (Id* id : {&full_, &empty_}) {
       Buffer fields{};
@@ -131,9 +130,8 @@ class Expander {
       fields.role = BufferRole::kTemp;
       fields.shape = std::span<const Expr>(&shape, 1);
       fields.alignment = static_cast<int32_t>(type_bytes(Type::kBarrier));
-      all.push_back(b_.buffer(fields));
+      edit_.add_buffer(fields);
     }
-    edit_.k.buffers = b_.arena().copy(all);
   }
 
   // The threads of `groups` warpgroups around f(warpgroup, warp, lane).

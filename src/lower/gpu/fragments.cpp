@@ -26,12 +26,7 @@ int64_t value(int64_t coordinate, const Digit& d) {
 std::map<Id, std::span<const Expr>> accesses(const Store& store) {
   std::map<Id, std::span<const Expr>> out;
   out.emplace(store.buffer, store.indices);
-  visit_roots(&store, [&](Expr root) {
-    visit(root, [&](Expr e) {
-      if (const Load* l = as<Load>(e)) out.emplace(l->buffer, l->indices);
-      return true;
-    });
-  });
+  visit_loads(&store, [&](const Load& l) { out.emplace(l.buffer, l.indices); });
   return out;
 }
 

@@ -155,13 +155,8 @@ class Splitter {
     fields.role = BufferRole::kTemp;
     fields.shape = shape;
     fields.alignment = static_cast<int32_t>(type_bytes(fields.type));
-    add_buffer(fields);
+    edit_.add_buffer(fields);
     partials_.push_back(partial_);
-  }
-  void add_buffer(const Buffer& fields) {
-    std::vector<const Buffer*> all(edit_.k.buffers.begin(), edit_.k.buffers.end());
-    all.push_back(b_.buffer(fields));
-    edit_.k.buffers = b_.arena().copy(all);
   }
   std::vector<Expr> place(Expr tile, Expr part, const std::vector<Expr>& around, std::span<const Expr> at) const {
     std::vector<Expr> out = {tile, part};
@@ -201,7 +196,7 @@ class Splitter {
         for (Id id : a->buffers) {
           Buffer fields = *edit_.k.buffer(id);
           fields.id = own.ids[id] = edit_.fresh(id);
-          add_buffer(fields);
+          edit_.add_buffer(fields);
         }
       return true;
     });

@@ -107,9 +107,9 @@ std::optional<ResultStage::Piece> ResultStage::piece(const Nest& n, const Substi
       continue;
     }
     Expr rest = analysis::simplify(b_, b_.sub(index, first), ranges);
-    analysis::ConstBounds bounds{};
+    const Interval bounds = ranges.bounds(rest);
     const int64_t extent = d + 2 == rank ? kStagedRows : n.columns;
-    if (!ranges.bounds(rest, bounds) || bounds.low != 0 || bounds.high != extent - 1) return std::nullopt;
+    if (bounds.low != 0 || bounds.high != extent - 1) return std::nullopt;
     to.push_back(rest);
   }
   Expr condition = nullptr;
@@ -148,9 +148,7 @@ void ResultStage::make_buffer(const Nest& n) {
   fields.shape = extents;
   fields.layout = copy_layout(b_.arena(), layout);
   fields.alignment = kTileAlignment;
-  std::vector<const Buffer*> all(edit_.k.buffers.begin(), edit_.k.buffers.end());
-  all.push_back(b_.buffer(fields));
-  edit_.k.buffers = b_.arena().copy(all);
+  edit_.add_buffer(fields);
 }
 
 Stmt ResultStage::call(Family family, Behaviour behaviour, std::initializer_list<Expr> args) {

@@ -2,6 +2,8 @@
 
 #include <limits>
 
+#include "tcc/ir/query.h"
+
 namespace tcc::schedule {
 
 using namespace ir;
@@ -49,12 +51,7 @@ void each_access(const Kernel& kernel, const F& f) {
     if (const Store* store = as<Store>(s)) f(store->buffer, store->indices);
     return true;
   });
-  visit_roots(kernel.root, [&](Expr root) {
-    visit(root, [&](Expr e) {
-      if (const Load* load = as<Load>(e)) f(load->buffer, load->indices);
-      return true;
-    });
-  });
+  visit_loads(kernel.root, [&](const Load& load) { f(load.buffer, load.indices); });
 }
 
 }  // namespace

@@ -71,22 +71,18 @@ class Blockizer {
     TCC_TRY_VOID(find_chain());
     TCC_TRY_VOID(divide());
     TCC_TRY_VOID(divide_predicate());
-    out = edit_.fresh_named(name_hint(edit_.kernel, block_->id) + "_o");
+    out = edit_.fresh_named(name_hint(edit_.k, block_->id) + "_o");
     return edit_.finish(replace_at(b(), path_, outer_block(out)));
   }
 
  private:
   Builder& b() { return edit_.b; }
-  std::string name(Id id) const { return describe(edit_.kernel, id); }
+  std::string name(Id id) const { return describe(edit_.k, id); }
   bool is_inner(Expr e) const { return mentions_any(e, inner_); }
   bool is_outer(Expr e) const {
-    bool found = false;
-    visit(e, [&](Expr x) {
-      if (const Var* v = as<Var>(x))
-        found |= std::find(inner_.begin(), inner_.end(), v->id) == inner_.end() && ranges_.extent(v->id) != nullptr;
-      return !found;
+    return mentions_any(e, [&](Id id) {
+      return std::find(inner_.begin(), inner_.end(), id) == inner_.end() && ranges_.extent(id) != nullptr;
     });
-    return found;
   }
 
   Legal<void> find_chain() {
@@ -141,7 +137,7 @@ class Blockizer {
       if (d.q == nullptr)
         return reject(RejectReason::kNotAffine,
                       fmt::format("cannot blockize: expected the binding of {} in the form outer * {} + inner",
-                                  name(it.id), ir::print(edit_.kernel, d.n)));
+                                  name(it.id), ir::print(edit_.k, d.n)));
       d.extent = b().ceil_div(it.extent, d.n);
       if (!is_int(d.q, 0)) d.id = edit_.fresh(it.id, 0);
       // Loops that overhang by more than a tile: the new iterator stays in its range.
@@ -253,8 +249,7 @@ class Blockizer {
 }  // namespace
 
 Legal<Kernel> blockize(const Kernel& k, Id loop_id, Id& out) {
-  Path path = find_path(k.root, loop_id);
-  if (!path.found() || as<Loop>(path.nodes.back()) == nullptr) return unknown(k, "loop", loop_id);
+  TCC_TRY(Path path, path_to_loop(k, loop_id));
   return Blockizer(k, std::move(path)).run(out);
 }
 

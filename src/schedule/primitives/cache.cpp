@@ -4,36 +4,16 @@
 
 namespace tcc::schedule {
 
-Stmt copy_nest(Editor& edit, const Buffer& dst, const Buffer& src, const std::string& name, Id& block) {
-  Builder& b = edit.b;
-  block = edit.fresh_named(name);
-  std::vector<Iter> iters;
-  std::vector<Id> loops;
-  std::vector<Expr> indices;
-  for (size_t d = 0; d < dst.shape.size(); ++d) {
-    Id loop = edit.fresh_named(fmt::format("c{}", d)), it = edit.fresh_named(fmt::format("vc{}", d));
-    loops.push_back(loop);
-    iters.push_back({it, IterKind::kSpatial, dst.shape[d], b.var(loop)});
-    indices.push_back(b.var(it));
-  }
-  Stmt nest = b.block(block, iters, b.store(dst.id, indices, b.load(src, indices)));
-  for (size_t d = loops.size(); d-- > 0;) nest = b.loop(loops[d], dst.shape[d], nest);
-  return nest;
-}
-
 namespace {
 
 const Buffer* add_copy(Editor& edit, const Buffer& of, Scope scope) {
-  Buffer copy = of;
-  copy.id = edit.fresh_named(fmt::format("{}_{}", name_hint(edit.kernel, of.id), scope_name(scope)));
-  copy.scope = scope;
-  copy.role = BufferRole::kTemp;
-  copy.layout = nullptr;
-  copy.padding = {};
-  copy.alignment = 64;
-  const Buffer* made = edit.b.buffer(copy);
-  edit.add_buffer(made);
-  return made;
+  return edit.add_temporary(of, fmt::format("{}_{}", name_hint(edit.k, of.id), scope_name(scope)), scope, of.shape);
+}
+
+// dst[v...] = src[v...] for all elements.
+Stmt copy_all(Editor& edit, const Buffer& dst, const Buffer& src, Id copy, Id& block) {
+  return edit.copy_nest(name_hint(edit.k, copy), dst.shape, block,
+                        [&](std::span<const Expr> at) { return edit.b.store(dst.id, at, edit.b.load(src, at)); });
 }
 
 }  // namespace
@@ -66,9 +46,8 @@ Legal<void> check_apart(const Kernel& k, const Path& path, std::span<const Id> o
 }
 
 Legal<Kernel> cache_read(const Kernel& k, Id block_id, int read_index, Scope scope, Id& out) {
-  Path path = find_path(k.root, block_id);
-  const Block* block = path.found() ? as<Block>(path.nodes.back()) : nullptr;
-  if (block == nullptr) return unknown(k, "block", block_id);
+  TCC_TRY(Path path, path_to_block(k, block_id));
+  const Block* block = as<Block>(path.nodes.back());
   TCC_TRY_VOID(check_scope(scope));
   std::vector<Id> reads = read_buffers(k, block_id);
   if (read_index < 0 || static_cast<size_t>(read_index) >= reads.size())
@@ -82,7 +61,7 @@ Legal<Kernel> cache_read(const Kernel& k, Id block_id, int read_index, Scope sco
   TCC_TRY_VOID(check_apart(k, path, writers));
   Editor edit(k);
   const Buffer* copy = add_copy(edit, *source, scope);
-  Stmt nest = copy_nest(edit, *copy, *source, name_hint(edit.kernel, copy->id), out);
+  Stmt nest = copy_all(edit, *copy, *source, copy->id, out);
   Stmt reading = rename_buffer(edit.b, block, source->id, copy->id, true, false);
   Stmt root = replace_at(edit.b, path, reading);
   path = find_path(root, block_id);
@@ -90,9 +69,8 @@ Legal<Kernel> cache_read(const Kernel& k, Id block_id, int read_index, Scope sco
 }
 
 Legal<Kernel> cache_write(const Kernel& k, Id block_id, Scope scope, Id& out) {
-  Path path = find_path(k.root, block_id);
-  const Block* block = path.found() ? as<Block>(path.nodes.back()) : nullptr;
-  if (block == nullptr) return unknown(k, "block", block_id);
+  TCC_TRY(Path path, path_to_block(k, block_id));
+  const Block* block = as<Block>(path.nodes.back());
   TCC_TRY_VOID(check_scope(scope));
   const Buffer* target = k.buffer(written_buffer(k, block_id));
   if (target == nullptr)
@@ -101,29 +79,35 @@ Legal<Kernel> cache_write(const Kernel& k, Id block_id, Scope scope, Id& out) {
   TCC_TRY_VOID(check_apart(k, path, consumers_of(k, block_id)));
   Editor edit(k);
   const Buffer* copy = add_copy(edit, *target, scope);
-  Stmt nest = copy_nest(edit, *target, *copy, name_hint(edit.kernel, copy->id), out);
+  Stmt nest = copy_all(edit, *target, *copy, copy->id, out);
   Stmt writing = rename_buffer(edit.b, block, target->id, copy->id, true, true);
   Stmt root = replace_at(edit.b, path, writing);
   path = find_path(root, block_id);
   return edit.finish(insert_beside(edit.b, path, top_level_position(path), nest, false));
 }
 
-Legal<Kernel> read_at(const Kernel& k, Id block_id, int read_index, Id loop, Scope scope, Id& out) {
-  Path path = find_path(k.root, loop);
-  if (!path.found() || as<Loop>(path.nodes.back()) == nullptr) return unknown(k, "loop", loop);
-  if (find_block(k.root, block_id) != nullptr && !find_path(path.nodes.back(), block_id).found())
-    return reject(RejectReason::kNotInScope, describe(k, loop) + " is not around " + describe(k, block_id));
-  Legal<Kernel> cached = cache_read(k, block_id, read_index, scope, out);
-  return cached ? compute_at(*cached, out, loop) : cached;
+namespace {
+
+// The loop is around the block, which may not exist: caching says so.
+Legal<void> check_around(const Kernel& k, Id block, Id loop) {
+  TCC_TRY(const Path path, path_to_loop(k, loop));
+  if (find_block(k.root, block) != nullptr && !find_path(path.nodes.back(), block).found())
+    return reject(RejectReason::kNotInScope, describe(k, loop) + " is not around " + describe(k, block));
+  return {};
 }
 
-Legal<Kernel> write_at(const Kernel& k, Id block_id, Id loop, Scope scope, Id& out) {
-  Path path = find_path(k.root, loop);
-  if (!path.found() || as<Loop>(path.nodes.back()) == nullptr) return unknown(k, "loop", loop);
-  if (find_block(k.root, block_id) != nullptr && !find_path(path.nodes.back(), block_id).found())
-    return reject(RejectReason::kNotInScope, describe(k, loop) + " is not around " + describe(k, block_id));
-  Legal<Kernel> cached = cache_write(k, block_id, scope, out);
-  return cached ? reverse_compute_at(*cached, out, loop) : cached;
+}  // namespace
+
+Legal<Kernel> read_at(const Kernel& k, Id block, int read_index, Id loop, Scope scope, Id& out) {
+  TCC_TRY_VOID(check_around(k, block, loop));
+  TCC_TRY(const Kernel cached, cache_read(k, block, read_index, scope, out));
+  return compute_at(cached, out, loop);
+}
+
+Legal<Kernel> write_at(const Kernel& k, Id block, Id loop, Scope scope, Id& out) {
+  TCC_TRY_VOID(check_around(k, block, loop));
+  TCC_TRY(const Kernel cached, cache_write(k, block, scope, out));
+  return reverse_compute_at(cached, out, loop);
 }
 
 }  // namespace tcc::schedule

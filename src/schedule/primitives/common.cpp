@@ -25,15 +25,7 @@ bool has_operand(Stmt s, Id buffer) {
 
 bool reads_buffer(Stmt s, Id buffer) {
   if (!may_mention(s, buffer)) return false;
-  bool found = has_operand(s, buffer, Access::kWrite);
-  visit_roots(s, [&](Expr root) {
-    if (found) return;
-    visit(root, [&](Expr e) {
-      if (const Load* l = as<Load>(e)) found |= l->buffer == buffer;
-      return !found;
-    });
-  });
-  return found;
+  return has_operand(s, buffer, Access::kWrite) || loads_from(s, buffer);
 }
 
 bool writes_buffer(Stmt s, Id buffer) {

@@ -5,6 +5,7 @@
 
 #include "tcc/analysis/ranges.h"
 #include "tcc/analysis/simplify.h"
+#include "tcc/ir/edit.h"
 #include "tcc/ir/query.h"
 #include "tcc/schedule/primitives.h"
 
@@ -12,46 +13,9 @@ namespace tcc::schedule {
 
 using namespace ir;
 
-// The kernel under construction: allocates ids, names and buffers in the kernel's arena.
-class Editor {
+class Editor : public ir::KernelEditor {
  public:
-  explicit Editor(const Kernel& k) : kernel(k), b(*k.arena) { kernel.stage = Stage::kScheduled; }
-
-  Id fresh(Id from, int32_t part) {
-    Id id = kernel.next_id++;
-    kernel.names = b.arena().make<NameHint>(kernel.names, id, from, part, nullptr);
-    return id;
-  }
-  Id fresh_named(const std::string& text) {
-    Id id = kernel.next_id++;
-    auto copy = b.arena().copy(std::span<const char>(text.c_str(), text.size() + 1));
-    kernel.names = b.arena().make<NameHint>(kernel.names, id, kNoId, 0, copy.data());
-    return id;
-  }
-  void add_buffer(const Buffer* buffer) {
-    std::vector<const Buffer*> all(kernel.buffers.begin(), kernel.buffers.end());
-    all.push_back(buffer);
-    kernel.buffers = b.arena().copy(all);
-  }
-  void replace_buffer(const Buffer* buffer) {
-    std::vector<const Buffer*> all(kernel.buffers.begin(), kernel.buffers.end());
-    for (const Buffer*& x : all)
-      if (x->id == buffer->id) x = buffer;
-    kernel.buffers = b.arena().copy(all);
-  }
-  void drop_buffer(Id id) {
-    std::vector<const Buffer*> all;
-    for (const Buffer* x : kernel.buffers)
-      if (x->id != id) all.push_back(x);
-    kernel.buffers = b.arena().copy(all);
-  }
-  Kernel finish(Stmt root) {
-    kernel.root = root;
-    return kernel;
-  }
-
-  Kernel kernel;
-  Builder b;
+  explicit Editor(const Kernel& kernel) : KernelEditor(kernel, kernel.arena) { k.stage = Stage::kScheduled; }
 };
 
 // "loop i_0", for messages.
@@ -61,6 +25,18 @@ inline std::string describe(const Kernel& k, Id id) {
 inline tl::unexpected<Reject> unknown(const Kernel& k, const char* what, Id id) {
   if (id < 0) return reject(RejectReason::kUnknownHandle, fmt::format("expected the handle of a {}", what));
   return reject(RejectReason::kUnknownHandle, fmt::format("{} is not a {} of the kernel", describe(k, id), what));
+}
+
+// The way to a loop or a block.
+inline Legal<Path> path_to_block(const Kernel& k, Id id) {
+  Path path = find_path(k.root, id);
+  if (!path.found() || as<Block>(path.nodes.back()) == nullptr) return unknown(k, "block", id);
+  return path;
+}
+inline Legal<Path> path_to_loop(const Kernel& k, Id id) {
+  Path path = find_path(k.root, id);
+  if (!path.found() || as<Loop>(path.nodes.back()) == nullptr) return unknown(k, "loop", id);
+  return path;
 }
 
 // Loads or stores of a buffer anywhere below s.
@@ -77,8 +53,6 @@ inline std::vector<const Loop*> loops_on(const Path& path) {
     if (const Loop* l = as<Loop>(s)) loops.push_back(l);
   return loops;
 }
-// A full-size copy nest dst[v...] = src[v...] around a new block.
-Stmt copy_nest(Editor& edit, const Buffer& dst, const Buffer& src, const std::string& name, Id& block);
 // const and tensor memory cannot be written by copies.
 Legal<void> check_scope(Scope scope);
 // Blocks that write the buffer; blocks within blocks are counted with the outermost.

@@ -162,12 +162,7 @@ Legal<void> check_remaining_blocks(Editor& edit, const Kernel& k, const Path& pa
 
 // Every loop that `e` mentions, `binding` mentions too.
 bool mentions_only(Expr e, Expr binding) {
-  bool only = true;
-  visit(e, [&](Expr x) {
-    if (const Var* v = as<Var>(x)) only &= mentions(binding, v->id);
-    return only;
-  });
-  return only;
+  return !mentions_any(e, [&](Id id) { return !mentions(binding, id); });
 }
 
 // Program order of two nodes, neither of which is inside the other.
@@ -242,9 +237,8 @@ bool leaves_behind(Builder& b, const Kernel& k, const Place& place, Id buffer, s
 }  // namespace
 
 Legal<Kernel> compute_at(const Kernel& k, Id block_id, Id loop_id) {
-  Path path = find_path(k.root, block_id);
-  const Block* block = path.found() ? as<Block>(path.nodes.back()) : nullptr;
-  if (block == nullptr) return unknown(k, "block", block_id);
+  TCC_TRY(Path path, path_to_block(k, block_id));
+  const Block* block = as<Block>(path.nodes.back());
   TCC_TRY(Place place, find_place(k, block_id, loop_id));
   if (has_predicate_or_bound_loop(path))
     return reject(RejectReason::kLoopKindTaken, describe(k, block_id) + " has scheduled loops");
@@ -394,12 +388,8 @@ Legal<std::vector<std::optional<DimRange>>> follow_producers(Editor& edit, const
                                                     " does not write a whole box of " + describe(k, buffer));
     std::vector<DimRange> region = touched_region(edit.b, k, place, buffer, true, ranges);
     std::vector<std::vector<Expr>> reads;
-    visit_roots(block.body, [&](Expr root) {
-      visit(root, [&](Expr e) {
-        if (const Load* l = as<Load>(e); l != nullptr && l->buffer == buffer)
-          reads.emplace_back(l->indices.begin(), l->indices.end());
-        return true;
-      });
+    visit_loads(block.body, [&](const Load& l) {
+      if (l.buffer == buffer) reads.emplace_back(l.indices.begin(), l.indices.end());
     });
     for (const auto& indices : reads) {
       std::optional<std::vector<int>> plain = plain_indices(block, indices);
@@ -432,9 +422,8 @@ Legal<std::vector<std::optional<DimRange>>> follow_producers(Editor& edit, const
 }  // namespace
 
 Legal<Kernel> reverse_compute_at(const Kernel& k, Id block_id, Id loop_id) {
-  Path path = find_path(k.root, block_id);
-  const Block* block = path.found() ? as<Block>(path.nodes.back()) : nullptr;
-  if (block == nullptr) return unknown(k, "block", block_id);
+  TCC_TRY(Path path, path_to_block(k, block_id));
+  const Block* block = as<Block>(path.nodes.back());
   TCC_TRY(const Place place, find_place(k, block_id, loop_id));
   if (has_predicate_or_bound_loop(path))
     return reject(RejectReason::kLoopKindTaken, describe(k, block_id) + " has scheduled loops");

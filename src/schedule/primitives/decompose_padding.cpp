@@ -43,7 +43,7 @@ class Decomposer {
     if (!is_constant(padding_.constant)) return refuse("pads with a value that is not constant");
     for (const Iter& it : block_.iters)
       if (it.kind != IterKind::kSpatial) return refuse("has an iterator that is not spatial");
-    if (count_writers(edit_.kernel, store->buffer) > 1)
+    if (count_writers(edit_.k, store->buffer) > 1)
       return reject(RejectReason::kManyWriters, name(store->buffer) + " is written by other blocks too");
     bool reads_itself = false;
     visit(store->value, [&](Expr e) {
@@ -63,7 +63,7 @@ class Decomposer {
 
  private:
   Builder& b() { return edit_.b; }
-  std::string name(Id id) const { return describe(edit_.kernel, id); }
+  std::string name(Id id) const { return describe(edit_.k, id); }
   tl::unexpected<Reject> refuse(const std::string& why) const {
     return reject(RejectReason::kNotInlinable, name(block_.id) + " " + why);
   }
@@ -140,10 +140,9 @@ class Decomposer {
       iters.push_back({edit_.fresh(it.id, 0), it.kind, it.extent, substitute(b(), it.binding, loops)});
       names.set(it.id, b().var(iters.back().id));
     }
-    std::vector<Expr> indices;
-    for (Expr e : store.indices) indices.push_back(substitute(b(), e, names));
+    const std::vector<Expr> indices = substitute(b(), store.indices, names);
     Expr predicate = block_.predicate == nullptr ? nullptr : substitute(b(), block_.predicate, loops);
-    out = edit_.fresh_named(name_hint(edit_.kernel, block_.id) + "_fill");
+    out = edit_.fresh_named(name_hint(edit_.k, block_.id) + "_fill");
     Stmt nest = b().block(out, iters, b().store(store.buffer, indices, padding_.constant), nullptr, predicate);
     for (size_t i = copies.size(); i-- > 0;) nest = b().loop(copies[i].second, copies[i].first->extent, nest);
     return nest;
@@ -208,8 +207,7 @@ class Decomposer {
 }  // namespace
 
 Legal<Kernel> decompose_padding(const Kernel& k, Id block_id, Id loop_id, Id& out) {
-  Path path = find_path(k.root, block_id);
-  if (!path.found() || as<Block>(path.nodes.back()) == nullptr) return unknown(k, "block", block_id);
+  TCC_TRY(Path path, path_to_block(k, block_id));
   size_t at = path.nodes.size();
   for (size_t i = 0; i < path.nodes.size(); ++i)
     if (const Loop* l = as<Loop>(path.nodes[i]); l != nullptr && l->id == loop_id) at = i;

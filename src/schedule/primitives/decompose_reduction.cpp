@@ -16,9 +16,8 @@ bool feeds(const Block& block, const Loop& loop, bool spatial) {
 }  // namespace
 
 Legal<Kernel> decompose_reduction(const Kernel& k, Id block_id, Id loop_id, Id& out) {
-  Path path = find_path(k.root, block_id);
-  const Block* block = path.found() ? as<Block>(path.nodes.back()) : nullptr;
-  if (block == nullptr) return unknown(k, "block", block_id);
+  TCC_TRY(Path path, path_to_block(k, block_id));
+  const Block* block = as<Block>(path.nodes.back());
   if (block->init == nullptr)
     return reject(RejectReason::kReductionOrder, describe(k, block_id) + " has no initialisation to split off");
   size_t at = path.nodes.size();
@@ -49,10 +48,8 @@ Legal<Kernel> decompose_reduction(const Kernel& k, Id block_id, Id loop_id, Id& 
                     fmt::format("{} feeds spatial and reduce iterators of {}: initialize it outside of the loop, or do "
                                 "not fuse them",
                                 describe(k, l->id), describe(k, block_id)));
-  Stmt init = analysis::make_init_nest(b, path, at, &edit.kernel.next_id, &edit.kernel.names, &out);
-  Stmt update =
-      b.block(block->id, block->iters, block->body, nullptr, block->predicate, block->reducer, block->annotations);
-  Stmt root = replace_at(b, path, update);
+  Stmt init = analysis::make_init_nest(edit, path, at, &out);
+  Stmt root = replace_at(b, path, b.with_body(*block, block->body, nullptr));
   Path again = find_path(root, loop_id);
   return edit.finish(insert_beside(b, again, again.nodes.size() - 1, init, true));
 }

@@ -13,6 +13,35 @@ bool spatial_only(const Block& block) {
                      [](const Iter& it) { return it.kind == IterKind::kSpatial; });
 }
 
+// One unpredicated spatial store, of which a value can be made anywhere.
+Legal<const Store*> inlinable(const Kernel& k, const Block& block) {
+  const Store* store = single_store(block);
+  if (store == nullptr || !spatial_only(block) || block.predicate != nullptr || store->predicate != nullptr)
+    return reject(RejectReason::kNotInlinable, describe(k, block.id) + " is not a single unpredicated spatial store");
+  return store;
+}
+
+// The values of the block's iterators where the accesses at `plain` iterators are at `indices`. An iterator that is not
+// among them has one value; the message says of what it is not one: `whose`.
+Legal<Substitution> values_at(Builder& b, const Kernel& k, const Block& block, std::span<const int> plain,
+                              std::span<const Expr> indices, const char* whose) {
+  Substitution at;
+  std::vector<bool> covered(block.iters.size(), false);
+  for (size_t d = 0; d < plain.size(); ++d) {
+    if (plain[d] < 0) continue;
+    covered[static_cast<size_t>(plain[d])] = true;
+    at.set(block.iters[static_cast<size_t>(plain[d])].id, indices[d]);
+  }
+  for (size_t i = 0; i < covered.size(); ++i) {
+    if (covered[i]) continue;
+    if (!is_int(block.iters[i].extent, 1))
+      return reject(RejectReason::kNotInlinable,
+                    fmt::format("{} has iterators that {} lacks", describe(k, block.id), whose));
+    at.set(block.iters[i].id, b.integer(0));
+  }
+  return at;
+}
+
 // Replaces loads of `buffer` by value(indices).
 struct ReplaceLoads {
   Builder& b;
@@ -36,23 +65,17 @@ Stmt replace_loads(Builder& b, Stmt s, const ReplaceLoads& replace) {
 }  // namespace
 
 Legal<Kernel> compute_inline(const Kernel& k, Id block_id) {
-  Path path = find_path(k.root, block_id);
-  const Block* block = path.found() ? as<Block>(path.nodes.back()) : nullptr;
-  if (block == nullptr) return unknown(k, "block", block_id);
-  const Store* store = single_store(*block);
-  if (store == nullptr || !spatial_only(*block) || block->predicate != nullptr || store->predicate != nullptr)
-    return reject(RejectReason::kNotInlinable, describe(k, block_id) + " is not a single unpredicated spatial store");
+  TCC_TRY(Path path, path_to_block(k, block_id));
+  const Block* block = as<Block>(path.nodes.back());
+  TCC_TRY(const Store* store, inlinable(k, *block));
   const Buffer* buffer = k.buffer(store->buffer);
   if (buffer->role != BufferRole::kTemp)
     return reject(RejectReason::kIsOutput, describe(k, block_id) + " writes an output of the kernel");
   std::optional<std::vector<int>> plain = plain_indices(*block, store->indices);
   if (!plain) return reject(RejectReason::kNotInlinable, describe(k, block_id) + " stores at computed indices");
-  std::vector<bool> covered(block->iters.size(), false);
-  for (int i : *plain)
-    if (i >= 0) covered[static_cast<size_t>(i)] = true;
-  for (size_t i = 0; i < covered.size(); ++i)
-    if (!covered[i] && !is_int(block->iters[i].extent, 1))
-      return reject(RejectReason::kNotInlinable, describe(k, block_id) + " has iterators that its result lacks");
+  Editor edit(k);
+  Builder& b = edit.b;
+  TCC_TRY_VOID(values_at(b, k, *block, *plain, store->indices, "its result"));
   if (reads_buffer(block, store->buffer))
     return reject(RejectReason::kNotInlinable, describe(k, block_id) + " reads its own result");
   if (consumers_of(k, block_id).empty())
@@ -63,15 +86,8 @@ Legal<Kernel> compute_inline(const Kernel& k, Id block_id) {
   if (has_operand(k.root, store->buffer))
     return reject(RejectReason::kNotInlinable, describe(k, store->buffer) + " is an instruction's operand");
 
-  Editor edit(k);
-  Builder& b = edit.b;
   auto value = [&](const Load& l) {
-    Substitution at;
-    for (size_t d = 0; d < plain->size(); ++d)
-      if ((*plain)[d] >= 0) at.set(block->iters[static_cast<size_t>((*plain)[d])].id, l.indices[d]);
-    for (size_t i = 0; i < covered.size(); ++i)
-      if (!covered[i]) at.set(block->iters[i].id, b.integer(0));
-    return substitute(b, store->value, at);
+    return substitute(b, store->value, *values_at(b, k, *block, *plain, l.indices, "its result"));
   };
   Stmt root = replace_at(b, path, nullptr);
   if (root == nullptr) return reject(RejectReason::kNotInlinable, "nothing would remain");
@@ -81,12 +97,9 @@ Legal<Kernel> compute_inline(const Kernel& k, Id block_id) {
 }
 
 Legal<Kernel> reverse_compute_inline(const Kernel& k, Id block_id) {
-  Path path = find_path(k.root, block_id);
-  const Block* block = path.found() ? as<Block>(path.nodes.back()) : nullptr;
-  if (block == nullptr) return unknown(k, "block", block_id);
-  const Store* store = single_store(*block);
-  if (store == nullptr || !spatial_only(*block) || block->predicate != nullptr || store->predicate != nullptr)
-    return reject(RejectReason::kNotInlinable, describe(k, block_id) + " is not a single unpredicated spatial store");
+  TCC_TRY(Path path, path_to_block(k, block_id));
+  const Block* block = as<Block>(path.nodes.back());
+  TCC_TRY(const Store* store, inlinable(k, *block));
   std::vector<Id> producers = producers_of(k, block_id);
   if (producers.size() != 1)
     return reject(RejectReason::kNotInlinable,
@@ -106,32 +119,18 @@ Legal<Kernel> reverse_compute_inline(const Kernel& k, Id block_id) {
   // The consumer's loads of the intermediate: one index list of distinct iterators that covers all of them.
   std::optional<std::vector<int>> plain;
   bool same = true;
-  visit_roots(block->body, [&](Expr root) {
-    visit(root, [&](Expr e) {
-      if (const Load* l = as<Load>(e); l != nullptr && l->buffer == made->buffer) {
-        std::optional<std::vector<int>> here = plain_indices(*block, l->indices);
-        if (!here || l->predicate != nullptr || (plain && *plain != *here)) same = false;
-        plain = here;
-      }
-      return true;
-    });
+  visit_loads(block->body, [&](const Load& l) {
+    if (l.buffer != made->buffer) return;
+    std::optional<std::vector<int>> here = plain_indices(*block, l.indices);
+    if (!here || l.predicate != nullptr || (plain && *plain != *here)) same = false;
+    plain = here;
   });
   if (!same || !plain)
     return reject(RejectReason::kNotInlinable, describe(k, block_id) + " reads its producer at computed indices");
-  std::vector<bool> covered(block->iters.size(), false);
-  for (int i : *plain)
-    if (i >= 0) covered[static_cast<size_t>(i)] = true;
-  for (size_t i = 0; i < covered.size(); ++i)
-    if (!covered[i] && !is_int(block->iters[i].extent, 1))
-      return reject(RejectReason::kNotInlinable, describe(k, block_id) + " has iterators that its producer lacks");
 
   Editor edit(k);
   Builder& b = edit.b;
-  Substitution at;
-  for (size_t d = 0; d < plain->size(); ++d)
-    if ((*plain)[d] >= 0) at.set(block->iters[static_cast<size_t>((*plain)[d])].id, made->indices[d]);
-  for (size_t i = 0; i < covered.size(); ++i)
-    if (!covered[i]) at.set(block->iters[i].id, b.integer(0));
+  TCC_TRY(const Substitution at, values_at(b, k, *block, *plain, made->indices, "its producer"));
   // What the consumer does not read of the intermediate is not stored.
   const analysis::Ranges ranges = all_ranges(k);
   Expr predicate = made->predicate;
@@ -145,12 +144,9 @@ Legal<Kernel> reverse_compute_inline(const Kernel& k, Id block_id) {
   auto value = [&](const Load&) { return made->value; };
   ReplaceLoads replace{b, made->buffer, value};
   // Substituting iterators first: the producer's iterators are other variables.
-  std::vector<Expr> indices;
-  for (Expr i : store->indices) indices.push_back(substitute(b, i, at));
-  Stmt merged = b.store(store->buffer, indices, replace(substitute(b, store->value, at)), predicate);
-  Stmt root = replace_at(b, find_path(k.root, producers[0]),
-                         b.block(producer->id, producer->iters, merged, nullptr, producer->predicate, producer->reducer,
-                                 producer->annotations));
+  Stmt merged =
+      b.store(store->buffer, substitute(b, store->indices, at), replace(substitute(b, store->value, at)), predicate);
+  Stmt root = replace_at(b, find_path(k.root, producers[0]), b.with_body(*producer, merged, nullptr));
   root = replace_at(b, find_path(root, block_id), nullptr);
   edit.drop_buffer(made->buffer);
   return edit.finish(root);

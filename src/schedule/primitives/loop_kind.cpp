@@ -79,9 +79,8 @@ Legal<void> check_axis(const Kernel& k, const Path& path, Axis axis) {
 }
 
 Legal<Kernel> set_kind(const Kernel& k, Id id, LoopKind kind, Axis axis, const char* what, bool spatial_only) {
-  Path path = find_path(k.root, id);
-  const Loop* loop = path.found() ? as<Loop>(path.nodes.back()) : nullptr;
-  if (loop == nullptr) return unknown(k, "loop", id);
+  TCC_TRY(Path path, path_to_loop(k, id));
+  const Loop* loop = as<Loop>(path.nodes.back());
   if (loop->loop_kind != LoopKind::kSerial)
     return reject(RejectReason::kLoopKindTaken,
                   fmt::format("{} of {}, which is {}", what, describe(k, id), loop_kind_name(loop->loop_kind)));

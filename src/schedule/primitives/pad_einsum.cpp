@@ -17,21 +17,13 @@ const Load* factor(Expr e) {
 // The loads of `C[at] = C[at] + x` with x a load or a product of two, each possibly cast; empty for other forms.
 std::vector<const Load*> einsum_factors(const Block& block, const Store& store) {
   if (block.reducer != ReducerKind::kSum || store.value->kind != ExprKind::kAdd) return {};
-  const Binary* sum = as<Binary>(store.value);
-  for (auto [mine, term] : {std::pair{sum->a, sum->b}, std::pair{sum->b, sum->a}}) {
-    const Load* old = as<Load>(mine);
-    if (old == nullptr || old->buffer != store.buffer || old->predicate != nullptr) continue;
-    std::vector<const Load*> out;
-    if (term->kind == ExprKind::kMul)
-      out = {factor(as<Binary>(term)->a), factor(as<Binary>(term)->b)};
-    else
-      out = {factor(term)};
-    bool good = std::all_of(out.begin(), out.end(), [&](const Load* l) {
-      return l != nullptr && l->predicate == nullptr && l->buffer != store.buffer;
-    });
-    if (good) return out;
-  }
-  return {};
+  Expr term = update_term(store);
+  if (term == nullptr) return {};
+  std::vector<const Load*> out = {factor(term)};
+  if (term->kind == ExprKind::kMul) out = {factor(as<Binary>(term)->a), factor(as<Binary>(term)->b)};
+  const bool good =
+      std::all_of(out.begin(), out.end(), [](const Load* l) { return l != nullptr && l->predicate == nullptr; });
+  return good ? out : std::vector<const Load*>{};
 }
 
 class Padder {
@@ -52,7 +44,7 @@ class Padder {
             std::any_of(l->indices.begin(), l->indices.end(), [&](Expr e) { return mentions(e, block_.iters[i].id); });
         if (block_.iters[i].kind == IterKind::kReduce && grown(i) && !there)
           return refuse(fmt::format("reads '{}', which padding would not make zero along {}",
-                                    name_hint(edit_.kernel, l->buffer), describe(edit_.kernel, block_.iters[i].id)));
+                                    name_hint(edit_.k, l->buffer), describe(edit_.k, block_.iters[i].id)));
       }
     std::map<Id, Id> renamed;
     std::vector<Stmt> before, after;
@@ -61,15 +53,15 @@ class Padder {
       TCC_TRY(const Buffer* padded, padded_buffer(l->buffer, l->indices));
       if (padded == nullptr) continue;
       renamed[l->buffer] = padded->id;
-      before.push_back(copy_in(*padded, *edit_.kernel.buffer(l->buffer)));
+      before.push_back(copy_in(*padded, *edit_.k.buffer(l->buffer)));
     }
     TCC_TRY(const Buffer* result, padded_buffer(store->buffer, store->indices));
     if (result != nullptr) {
       renamed[store->buffer] = result->id;
-      after.push_back(copy_out(*edit_.kernel.buffer(store->buffer), *result));
+      after.push_back(copy_out(*edit_.k.buffer(store->buffer), *result));
     }
     if (renamed.empty())
-      return reject(RejectReason::kBadFactor, describe(edit_.kernel, block_.id) + " has whole tiles already");
+      return reject(RejectReason::kBadFactor, describe(edit_.k, block_.id) + " has whole tiles already");
     before.push_back(padded_nest(renamed));
     before.insert(before.end(), after.begin(), after.end());
     return edit_.finish(replace_at(edit_.b, prefix(path_, top_level_position(path_) + 1), edit_.b.seq(before)));
@@ -77,7 +69,7 @@ class Padder {
 
  private:
   tl::unexpected<Reject> refuse(const std::string& why) const {
-    return reject(RejectReason::kReductionOrder, describe(edit_.kernel, block_.id) + " " + why);
+    return reject(RejectReason::kReductionOrder, describe(edit_.k, block_.id) + " " + why);
   }
   int64_t extent(size_t i) const { return int_value(block_.iters[i].extent); }
   int64_t target(size_t i) const { return (extent(i) + multiples_[i] - 1) / multiples_[i] * multiples_[i]; }
@@ -96,13 +88,13 @@ class Padder {
       const Loop* l = as<Loop>(path_.nodes[i]);
       if (l == nullptr) return reject(RejectReason::kNotALoopChain, "other statements share the nest");
       if (l->loop_kind != LoopKind::kSerial || !l->annotations.empty())
-        return reject(RejectReason::kLoopKindTaken, describe(edit_.kernel, l->id));
+        return reject(RejectReason::kLoopKindTaken, describe(edit_.k, l->id));
       loops.push_back(l);
     }
     bool naive = loops.size() == block_.iters.size();
     for (size_t i = 0; i < block_.iters.size() && naive; ++i) {
       const Iter& it = block_.iters[i];
-      if (!is_int(it.extent)) return reject(RejectReason::kNotConstant, "extent of " + describe(edit_.kernel, it.id));
+      if (!is_int(it.extent)) return reject(RejectReason::kNotConstant, "extent of " + describe(edit_.k, it.id));
       const Var* v = as<Var>(it.binding);
       naive = v != nullptr && std::any_of(loops.begin(), loops.end(),
                                           [&](const Loop* l) { return l->id == v->id && equal(l->extent, it.extent); });
@@ -114,55 +106,41 @@ class Padder {
 
   // nullptr: nothing grows.
   Legal<const Buffer*> padded_buffer(Id id, std::span<const Expr> indices) {
-    const Buffer* buffer = edit_.kernel.buffer(id);
+    const Buffer* buffer = edit_.k.buffer(id);
     std::optional<std::vector<int>> plain = plain_indices(block_, indices);
-    if (!plain) return reject(RejectReason::kNotAffine, describe(edit_.kernel, id) + " is read at computed indices");
+    if (!plain) return reject(RejectReason::kNotAffine, describe(edit_.k, id) + " is read at computed indices");
     std::vector<Expr> shape(buffer->shape.begin(), buffer->shape.end());
     bool grows = false;
     for (size_t d = 0; d < shape.size(); ++d) {
       if ((*plain)[d] < 0 || !grown(static_cast<size_t>((*plain)[d]))) continue;
       auto i = static_cast<size_t>((*plain)[d]);
       if (!is_int(shape[d], extent(i)))
-        return reject(RejectReason::kRegionCover, describe(edit_.kernel, id) + " is larger than its iterator");
+        return reject(RejectReason::kRegionCover, describe(edit_.k, id) + " is larger than its iterator");
       shape[d] = edit_.b.integer(target(i));
       grows = true;
     }
     if (!grows) return nullptr;
-    Buffer copy = *buffer;
-    copy.id = edit_.fresh_named(name_hint(edit_.kernel, id) + "_padded");
-    copy.scope = Scope::kWorkspace;
-    copy.role = BufferRole::kTemp;
-    copy.layout = nullptr;
-    copy.padding = {};
-    copy.alignment = 64;
-    copy.shape = shape;
-    const Buffer* made = edit_.b.buffer(copy);
-    edit_.add_buffer(made);
-    return made;
+    return edit_.add_temporary(*buffer, name_hint(edit_.k, id) + "_padded", Scope::kWorkspace, shape);
   }
 
-  Stmt copy_nest(const Buffer& dst, const Buffer& src, std::span<const Expr> shape, bool fill) {
+  Stmt copy_in(const Buffer& padded, const Buffer& from) {
     Builder& b = edit_.b;
-    Id block = edit_.fresh_named((fill ? name_hint(edit_.kernel, dst.id) : name_hint(edit_.kernel, src.id)) + "_copy");
-    std::vector<Iter> iters;
-    std::vector<Id> loops;
-    std::vector<Expr> indices;
-    Expr inside = nullptr;
-    for (size_t d = 0; d < shape.size(); ++d) {
-      Id loop = edit_.fresh_named(fmt::format("c{}", d)), it = edit_.fresh_named(fmt::format("vc{}", d));
-      loops.push_back(loop);
-      iters.push_back({it, IterKind::kSpatial, shape[d], b.var(loop)});
-      indices.push_back(b.var(it));
-      if (fill && !equal(shape[d], src.shape[d])) inside = b.logical_and(inside, b.lt(b.var(it), src.shape[d]));
-    }
-    Expr zero = is_float(src.type) ? b.real(0, src.type) : b.integer(0, src.type);
-    Expr value = fill ? b.load(src, indices, inside, zero) : b.load(src, indices);
-    Stmt nest = b.block(block, iters, b.store(dst.id, indices, value));
-    for (size_t d = loops.size(); d-- > 0;) nest = b.loop(loops[d], shape[d], nest);
-    return nest;
+    return copy_nest(padded, padded, [&](std::span<const Expr> at) {
+      Expr inside = nullptr;
+      for (size_t d = 0; d < at.size(); ++d)
+        if (!equal(padded.shape[d], from.shape[d])) inside = b.logical_and(inside, b.lt(at[d], from.shape[d]));
+      return b.load(from, at, inside, b.constant(0, from.type));
+    });
   }
-  Stmt copy_in(const Buffer& padded, const Buffer& from) { return copy_nest(padded, from, padded.shape, true); }
-  Stmt copy_out(const Buffer& to, const Buffer& padded) { return copy_nest(to, padded, to.shape, false); }
+  Stmt copy_out(const Buffer& to, const Buffer& padded) {
+    return copy_nest(to, padded, [&](std::span<const Expr> at) { return edit_.b.load(padded, at); });
+  }
+  // Fills `dst`, in a block named after `padded`.
+  Stmt copy_nest(const Buffer& dst, const Buffer& padded, FunctionRef<Expr(std::span<const Expr>)> value) {
+    Id block = kNoId;
+    return edit_.copy_nest(name_hint(edit_.k, padded.id) + "_copy", dst.shape, block,
+                           [&](std::span<const Expr> at) { return edit_.b.store(dst.id, at, value(at)); });
+  }
 
   Stmt padded_nest(const std::map<Id, Id>& renamed) {
     Builder& b = edit_.b;
@@ -194,8 +172,7 @@ class Padder {
 }  // namespace
 
 Legal<Kernel> pad_einsum(const Kernel& k, Id block_id, std::span<const int64_t> multiples) {
-  Path path = find_path(k.root, block_id);
-  if (!path.found() || as<Block>(path.nodes.back()) == nullptr) return unknown(k, "block", block_id);
+  TCC_TRY(Path path, path_to_block(k, block_id));
   return Padder(k, path, multiples).run();
 }
 

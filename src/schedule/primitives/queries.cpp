@@ -24,13 +24,8 @@ std::vector<Id> read_buffers(const Kernel& k, Id block_id) {
   const Block* block = find_block(k.root, block_id);
   if (block == nullptr) return out;
   Id own = written_buffer(k, block_id);
-  visit_roots(block->body, [&](Expr root) {
-    visit(root, [&](Expr e) {
-      if (const Load* l = as<Load>(e);
-          l != nullptr && l->buffer != own && std::find(out.begin(), out.end(), l->buffer) == out.end())
-        out.push_back(l->buffer);
-      return true;
-    });
+  visit_loads(block->body, [&](const Load& l) {
+    if (l.buffer != own && std::find(out.begin(), out.end(), l.buffer) == out.end()) out.push_back(l.buffer);
   });
   return out;
 }

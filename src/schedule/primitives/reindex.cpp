@@ -8,8 +8,7 @@ namespace {
 
 bool same_access(const Load& x, std::span<const Expr> indices, Expr predicate, Expr other) {
   auto same = [](Expr a, Expr b) { return a == b || (a != nullptr && b != nullptr && equal(a, b)); };
-  return std::equal(x.indices.begin(), x.indices.end(), indices.begin(), indices.end(), same) &&
-         same(x.predicate, predicate) && same(x.other, other);
+  return equal(x.indices, indices) && same(x.predicate, predicate) && same(x.other, other);
 }
 
 // A predicate says only that the iterators stay in their ranges.
@@ -49,14 +48,10 @@ class Reindexer {
   Legal<Kernel> read(Id buffer, Id& out) {
     std::vector<const Load*> loads;
     bool one = true;
-    visit_roots(block_.body, [&](Expr root) {
-      visit(root, [&](Expr e) {
-        const Load* l = as<Load>(e);
-        if (l == nullptr || l->buffer != buffer) return true;
-        if (!loads.empty()) one &= same_access(*l, loads[0]->indices, loads[0]->predicate, loads[0]->other);
-        loads.push_back(l);
-        return true;
-      });
+    visit_loads(block_.body, [&](const Load& l) {
+      if (l.buffer != buffer) return;
+      if (!loads.empty()) one &= same_access(l, loads[0]->indices, loads[0]->predicate, loads[0]->other);
+      loads.push_back(&l);
     });
     if (!one || loads.empty())
       return reject(RejectReason::kNotAffine,
@@ -67,24 +62,24 @@ class Reindexer {
       for (Expr e : load.indices) used |= mentions(e, it.id);
       return used;
     });
-    const Buffer* copy = new_buffer(*edit_.kernel.buffer(buffer));
+    const Buffer* copy = new_buffer(*edit_.k.buffer(buffer));
     Stmt reading = redirect(b(), block_.body, buffer, *copy, plain_, false);
     Stmt nest = nest_of(*copy, out, [&](std::span<const Expr> vars, const Substitution& rename) {
       std::vector<Expr> indices;
       Expr inside = load.predicate == nullptr ? nullptr : substitute(b(), load.predicate, rename);
       Expr other = load.predicate == nullptr ? nullptr : substitute(b(), load.other, rename);
       for (size_t d = 0; d < load.indices.size(); ++d) {
-        Expr extent = edit_.kernel.buffer(buffer)->shape[d];
+        Expr extent = edit_.k.buffer(buffer)->shape[d];
         indices.push_back(substitute(b(), load.indices[d], rename));
         if (inside != nullptr) continue;
         if (!ranges_.prove_non_negative(b(), load.indices[d]) || !ranges_.prove_less(b(), load.indices[d], extent))
-          other = zero(copy->type);
+          other = b().constant(0, copy->type);
       }
       if (inside == nullptr && other != nullptr)
         for (size_t d = 0; d < indices.size(); ++d)
           inside = b().logical_and(inside, b().logical_and(b().le(b().integer(0), indices[d]),
-                                                           b().lt(indices[d], edit_.kernel.buffer(buffer)->shape[d])));
-      Expr value = b().load(*edit_.kernel.buffer(buffer), indices, inside, inside == nullptr ? nullptr : other);
+                                                           b().lt(indices[d], edit_.k.buffer(buffer)->shape[d])));
+      Expr value = b().load(*edit_.k.buffer(buffer), indices, inside, inside == nullptr ? nullptr : other);
       return b().store(copy->id, vars, value);
     });
     return put_beside(reading, block_.init, nest, true);
@@ -98,9 +93,7 @@ class Reindexer {
       visit(root, [&](Stmt s) {
         const Store* st = as<Store>(s);
         if (st == nullptr) return true;
-        if (!stores.empty())
-          one &= std::equal(st->indices.begin(), st->indices.end(), stores[0]->indices.begin(),
-                            stores[0]->indices.end(), [](Expr x, Expr y) { return equal(x, y); });
+        if (!stores.empty()) one &= equal(st->indices, stores[0]->indices);
         one &= st->predicate == nullptr;
         stores.push_back(st);
         return true;
@@ -110,12 +103,8 @@ class Reindexer {
     if (!one || stores.size() != 1)
       return reject(RejectReason::kNotAffine, name(block_.id) + " has not just one unconditional store");
     collect(block_.init);
-    visit_roots(block_.body, [&](Expr root) {
-      visit(root, [&](Expr e) {
-        if (const Load* l = as<Load>(e); l != nullptr && l->buffer == buffer)
-          one &= same_access(*l, stores[0]->indices, nullptr, nullptr);
-        return true;
-      });
+    visit_loads(block_.body, [&](const Load& l) {
+      if (l.buffer == buffer) one &= same_access(l, stores[0]->indices, nullptr, nullptr);
     });
     if (!one)
       return reject(RejectReason::kNotAffine,
@@ -126,21 +115,18 @@ class Reindexer {
     if (!distinct(stores[0]->indices))
       return reject(RejectReason::kNotAffine, fmt::format("{} may write an element of {} from several iterations",
                                                           name(block_.id), name(buffer)));
-    const Buffer* copy = new_buffer(*edit_.kernel.buffer(buffer));
+    const Buffer* copy = new_buffer(*edit_.k.buffer(buffer));
     Stmt body = redirect(b(), block_.body, buffer, *copy, plain_, true);
     Stmt init = block_.init == nullptr ? nullptr : redirect(b(), block_.init, buffer, *copy, plain_, true);
     Stmt nest = nest_of(*copy, out, [&](std::span<const Expr> vars, const Substitution& rename) {
-      std::vector<Expr> indices;
-      for (Expr e : stores[0]->indices) indices.push_back(substitute(b(), e, rename));
-      return b().store(buffer, indices, b().load(*copy, vars));
+      return b().store(buffer, substitute(b(), stores[0]->indices, rename), b().load(*copy, vars));
     });
     return put_beside(body, init, nest, false);
   }
 
  private:
   Builder& b() { return edit_.b; }
-  std::string name(Id id) const { return describe(edit_.kernel, id); }
-  Expr zero(Type type) { return is_float(type) ? b().real(0, type) : b().integer(0, type); }
+  std::string name(Id id) const { return describe(edit_.k, id); }
 
   template <class F>
   void choose_iterators(const F& used) {
@@ -150,52 +136,31 @@ class Reindexer {
     plain_.push_back(b().integer(0));
   }
   const Buffer* new_buffer(const Buffer& of) {
-    Buffer copy = of;
-    copy.id = edit_.fresh_named(name_hint(edit_.kernel, of.id) + "_reindex");
-    copy.role = BufferRole::kTemp;
-    copy.scope = Scope::kGlobal;
-    copy.layout = nullptr;
-    copy.padding = {};
-    copy.alignment = 64;
     std::vector<Expr> shape;
     for (const Iter* it : chosen_) shape.push_back(it->extent);
     if (shape.empty()) shape.push_back(b().integer(1));
-    copy.shape = shape;
-    const Buffer* made = b().buffer(copy);
-    edit_.add_buffer(made);
-    return made;
+    return edit_.add_temporary(of, name_hint(edit_.k, of.id) + "_reindex", Scope::kGlobal, shape);
   }
   // Distinct values of the spatial iterators have distinct indices.
   bool distinct(std::span<const Expr> indices) {
     std::vector<Iter> as_bindings;
     std::vector<const Loop*> as_loops;
-    for (Expr e : indices) as_bindings.push_back({edit_.kernel.next_id, IterKind::kSpatial, b().integer(1), e});
+    for (Expr e : indices) as_bindings.push_back({edit_.k.next_id, IterKind::kSpatial, b().integer(1), e});
     Stmt nothing = block_.body;
-    const Block* map = as<Block>(b().block(edit_.kernel.next_id, as_bindings, nothing));
+    const Block* map = as<Block>(b().block(edit_.k.next_id, as_bindings, nothing));
     for (const Iter* it : chosen_) as_loops.push_back(as<Loop>(b().loop(it->id, it->extent, nothing)));
     return analysis::is_injective(b(), *map, as_loops, ranges_);
   }
   template <class F>
   Stmt nest_of(const Buffer& copy, Id& out, const F& body) {
-    out = edit_.fresh_named(name_hint(edit_.kernel, copy.id));
-    std::vector<Iter> iters;
-    std::vector<Id> loops;
-    std::vector<Expr> vars;
-    Substitution rename;
-    for (size_t d = 0; d < copy.shape.size(); ++d) {
-      loops.push_back(edit_.fresh_named(fmt::format("c{}", d)));
-      Id it = edit_.fresh_named(fmt::format("vc{}", d));
-      iters.push_back({it, IterKind::kSpatial, copy.shape[d], b().var(loops.back())});
-      vars.push_back(b().var(it));
-      if (d < chosen_.size()) rename.set(chosen_[d]->id, vars.back());
-    }
-    Stmt nest = b().block(out, iters, body(vars, rename));
-    for (size_t d = loops.size(); d-- > 0;) nest = b().loop(loops[d], copy.shape[d], nest);
-    return nest;
+    return edit_.copy_nest(name_hint(edit_.k, copy.id), copy.shape, out, [&](std::span<const Expr> vars) {
+      Substitution rename;
+      for (size_t d = 0; d < chosen_.size(); ++d) rename.set(chosen_[d]->id, vars[d]);
+      return body(vars, rename);
+    });
   }
   Legal<Kernel> put_beside(Stmt body, Stmt init, Stmt nest, bool before) {
-    Stmt changed = b().block(block_.id, block_.iters, body, init, block_.predicate, block_.reducer, block_.annotations);
-    Stmt root = replace_at(b(), path_, changed);
+    Stmt root = replace_at(b(), path_, b().with_body(block_, body, init));
     Path path = find_path(root, block_.id);
     return edit_.finish(insert_beside(b(), path, top_level_position(path), nest, before));
   }
@@ -211,8 +176,7 @@ class Reindexer {
 }  // namespace
 
 Legal<Kernel> reindex(const Kernel& k, Id block_id, int read_index, Id& out) {
-  Path path = find_path(k.root, block_id);
-  if (!path.found() || as<Block>(path.nodes.back()) == nullptr) return unknown(k, "block", block_id);
+  TCC_TRY(Path path, path_to_block(k, block_id));
   bool nested = std::count_if(path.nodes.begin(), path.nodes.end(), [](Stmt s) { return as<Block>(s) != nullptr; }) > 1;
   if (nested || collect_blocks(path.nodes.back()).size() > 1)
     return reject(RejectReason::kNotALoopChain,

@@ -5,37 +5,21 @@
 namespace tcc::schedule {
 namespace {
 
-// x of `C[at] = C[at] op x`; nullptr for an update of another form.
-Expr update_term(const Block& block, const Store& store) {
-  ExprKind kind = store.value->kind;
-  bool fits = false;
-  switch (block.reducer) {
+// The operation by which the block's reducer combines.
+std::optional<ExprKind> combiner(ReducerKind reducer) {
+  switch (reducer) {
     case ReducerKind::kSum:
-      fits = kind == ExprKind::kAdd;
-      break;
+      return ExprKind::kAdd;
     case ReducerKind::kProd:
-      fits = kind == ExprKind::kMul;
-      break;
+      return ExprKind::kMul;
     case ReducerKind::kMax:
-      fits = kind == ExprKind::kMax;
-      break;
+      return ExprKind::kMax;
     case ReducerKind::kMin:
-      fits = kind == ExprKind::kMin;
-      break;
+      return ExprKind::kMin;
     case ReducerKind::kNone:
       break;
   }
-  if (!fits) return nullptr;
-  const Binary* op = as<Binary>(store.value);
-  for (auto [mine, other] : {std::pair{op->a, op->b}, std::pair{op->b, op->a}}) {
-    const Load* l = as<Load>(mine);
-    if (l == nullptr || l->buffer != store.buffer || l->predicate != nullptr || loads_from(other, store.buffer))
-      continue;
-    bool same = std::equal(l->indices.begin(), l->indices.end(), store.indices.begin(), store.indices.end(),
-                           [](Expr x, Expr y) { return equal(x, y); });
-    if (same) return other;
-  }
-  return nullptr;
+  return std::nullopt;
 }
 
 struct Request {
@@ -63,7 +47,7 @@ Legal<Request> check(const Kernel& k, Id block_id, Id loop_id) {
   r.store = as<Store>(r.block->body);
   if (r.block->init == nullptr || r.store == nullptr || r.store->predicate != nullptr)
     return reject(RejectReason::kReductionOrder, name + ": expected a reduction with an initialisation and one store");
-  r.term = update_term(*r.block, *r.store);
+  r.term = r.store->value->kind == combiner(r.block->reducer) ? update_term(*r.store) : nullptr;
   if (r.term == nullptr)
     return reject(RejectReason::kReductionOrder, name + " does not update its result by sum, product, max or min");
   for (const Block* other : collect_blocks(k.root))
@@ -99,7 +83,7 @@ std::optional<Expr> result_predicate(Editor& edit, const Request& r) {
   Substitution first;
   for (const Loop* l : r.below)
     if (l != r.loop && feeds(*r.block, *l, true)) first.set(l->id, b.integer(0));
-  analysis::Ranges ranges = all_ranges(edit.kernel);
+  analysis::Ranges ranges = all_ranges(edit.k);
   Expr out = nullptr;
   for (Expr c : conjuncts) {
     bool over_terms = mentions(c, r.loop->id);
@@ -116,7 +100,7 @@ std::optional<Expr> result_predicate(Editor& edit, const Request& r) {
 // Accumulates into copy[..., v] below the old loops.
 Stmt partial_block(Editor& edit, const Request& r, const Buffer& copy, Id& out) {
   Builder& b = edit.b;
-  out = edit.fresh_named(name_hint(edit.kernel, r.block->id) + "_rf");
+  out = edit.fresh_named(name_hint(edit.k, r.block->id) + "_rf");
   std::vector<Iter> iters;
   Substitution names, loops;
   for (const Iter& it : r.block->iters) {
@@ -136,8 +120,7 @@ Stmt partial_block(Editor& edit, const Request& r, const Buffer& copy, Id& out) 
   }
   for (const Iter& it : r.block->iters)
     if (it.kind == IterKind::kReduce) names.set(it.id, substitute(b, it.binding, loops));
-  std::vector<Expr> at;
-  for (Expr i : r.store->indices) at.push_back(substitute(b, i, names));
+  std::vector<Expr> at = substitute(b, r.store->indices, names);
   at.push_back(b.var(lane));
   Expr value = substitute(b, r.term, names);
   if (!reduces) return b.block(out, iters, b.store(copy.id, at, value), nullptr, r.block->predicate);
@@ -167,7 +150,7 @@ Stmt final_nest(Editor& edit, const Request& r, const Buffer& copy, Expr predica
   std::vector<Expr> at(r.store->indices.begin(), r.store->indices.end());
   at.push_back(b.var(over));
   const Binary* op = as<Binary>(r.store->value);
-  Expr old = b.load(*edit.kernel.buffer(r.store->buffer), r.store->indices);
+  Expr old = b.load(*edit.k.buffer(r.store->buffer), r.store->indices);
   Stmt body = b.store(r.store->buffer, r.store->indices, b.binary(op->kind, old, b.load(copy, at)));
   if (predicate != nullptr) predicate = substitute(b, predicate, renamed);
   Stmt nest = b.block(r.block->id, iters, body, r.block->init, predicate, r.block->reducer, r.block->annotations);
@@ -188,18 +171,10 @@ Legal<Kernel> rfactor(const Kernel& k, Id block_id, Id loop_id, Id& out) {
   if (!predicate)
     return reject(RejectReason::kRegionCover,
                   describe(k, loop_id) + " overhangs: some accumulators would have no terms");
-  Buffer copy = *k.buffer(r.store->buffer);
-  copy.id = edit.fresh_named(name_hint(edit.kernel, r.store->buffer) + "_rf");
-  copy.role = BufferRole::kTemp;
-  copy.scope = Scope::kGlobal;
-  copy.layout = nullptr;
-  copy.padding = {};
-  copy.alignment = 64;
-  std::vector<Expr> shape(copy.shape.begin(), copy.shape.end());
+  const Buffer& result = *k.buffer(r.store->buffer);
+  std::vector<Expr> shape(result.shape.begin(), result.shape.end());
   shape.push_back(r.loop->extent);
-  copy.shape = shape;
-  const Buffer* made = edit.b.buffer(copy);
-  edit.add_buffer(made);
+  const Buffer* made = edit.add_temporary(result, name_hint(edit.k, result.id) + "_rf", Scope::kGlobal, shape);
   Stmt partial = partial_block(edit, r, *made, out);
   Stmt final_stmt = final_nest(edit, r, *made, *predicate);
   Stmt root = replace_at(edit.b, r.path, partial);

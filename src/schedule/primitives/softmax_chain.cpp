@@ -92,15 +92,7 @@ class ChainMatcher {
   // x of "result = result op x", the block being a reduction over one iterator.
   Expr term(const ChainLink& l, ReducerKind reducer, ExprKind op) {
     if (l.block->reducer != reducer || l.block->init == nullptr || l.store->value->kind != op) return nullptr;
-    const Binary* update = as<Binary>(l.store->value);
-    for (auto [mine, other] : {std::pair{update->a, update->b}, std::pair{update->b, update->a}}) {
-      const Load* old = load_of(mine, l.store->buffer);
-      if (old != nullptr && !loads_from(other, l.store->buffer) &&
-          std::equal(old->indices.begin(), old->indices.end(), l.store->indices.begin(), l.store->indices.end(),
-                     [](Expr x, Expr y) { return equal(x, y); }))
-        return other;
-    }
-    return nullptr;
+    return update_term(*l.store);
   }
   // Which dimension of the weights an iterator of the block is, -1 none; the dimensions by the block's own accesses.
   std::vector<int> dims_of(const Block& block, std::span<const int> plain) {

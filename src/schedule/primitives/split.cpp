@@ -6,10 +6,8 @@ namespace tcc::schedule {
 constexpr int64_t kMaxIterations = int64_t{1} << 48;
 
 Legal<Kernel> split(const Kernel& k, Id loop_id, std::span<const Expr> factors, std::vector<Id>& out) {
-  Path path = find_path(k.root, loop_id);
-  if (!path.found()) return unknown(k, "loop", loop_id);
+  TCC_TRY(const Path path, path_to_loop(k, loop_id));
   const Loop* loop = as<Loop>(path.nodes.back());
-  if (loop == nullptr) return unknown(k, "loop", loop_id);
   if (loop->loop_kind != LoopKind::kSerial || !loop->annotations.empty())
     return reject(RejectReason::kLoopKindTaken, "split of " + describe(k, loop_id) + ", which is bound or annotated");
   if (factors.empty()) return reject(RejectReason::kBadFactor, "split needs factors");

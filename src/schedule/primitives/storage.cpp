@@ -49,7 +49,7 @@ Legal<Kernel> set_scope(const Kernel& k, Id block_id, Scope scope) {
   Editor edit(k);
   Buffer changed = *buffer;
   changed.scope = scope;
-  edit.replace_buffer(edit.b.buffer(changed));
+  edit.replace_buffer(changed);
   return edit.finish(k.root);
 }
 
@@ -66,18 +66,16 @@ Legal<Kernel> storage_align(const Kernel& k, Id block_id, int64_t dim, int64_t f
   if (buffer->layout != nullptr)
     return reject(RejectReason::kBadFactor, name + " has a layout already, which says where its elements are");
   for (Expr e : buffer->shape) {
-    bool fixed = true;
-    visit(e, [&](Expr x) {
-      if (const Var* v = as<Var>(x))
-        if (const Scalar* s = k.scalar(v->id); s == nullptr || s->role != ScalarRole::kDecision) fixed = false;
-      return fixed;
+    const bool fixed = !mentions_any(e, [&](Id id) {
+      const Scalar* s = k.scalar(id);
+      return s == nullptr || s->role != ScalarRole::kDecision;
     });
     if (!fixed) return reject(RejectReason::kNotConstant, "the shape of " + name + " is known at run time only");
   }
   Editor edit(k);
   Buffer changed = *buffer;
   changed.padding = {static_cast<int32_t>(dim), static_cast<int32_t>(factor), static_cast<int32_t>(offset)};
-  edit.replace_buffer(edit.b.buffer(changed));
+  edit.replace_buffer(changed);
   return edit.finish(k.root);
 }
 

@@ -91,7 +91,6 @@ class Streamer {
     rename(p, c_.product, c_.product_dims);
     return p;
   }
-  Stmt begin_nest();
   std::vector<Stmt> begin_sums();
   Stmt tile_body();
   Stmt finish_nest();
@@ -113,10 +112,7 @@ const Buffer* Streamer::row_buffer(const char* what, Type type) {
   for (size_t d = 0; d < c_.extents.size(); ++d)
     if (static_cast<int>(d) != c_.key) shape.push_back(shape_[d]);
   if (shape.empty()) shape.push_back(b().integer(1));
-  Buffer fields{part(what), type, Scope::kGlobal, BufferRole::kTemp, shape, nullptr, 64, {}};
-  const Buffer* made = b().buffer(fields);
-  edit_.add_buffer(made);
-  return made;
+  return edit_.add_buffer({part(what), type, Scope::kGlobal, BufferRole::kTemp, shape, nullptr, 64, {}});
 }
 
 Streamer::Piece Streamer::piece(bool carried, bool keys, IterKind key_kind) {
@@ -180,8 +176,7 @@ std::vector<Stmt> Streamer::begin_sums() {
   out.push_back(
       finish(p, part("begin_sum"), b().store(total_->id, per_row(p, c_.total_at), b().real(0, total_->type))));
   p = product_piece(false, false);
-  std::vector<Expr> at;
-  for (Expr e : c_.product.store->indices) at.push_back(substitute(b(), e, p.names));
+  const std::vector<Expr> at = substitute(b(), c_.product.store->indices, p.names);
   out.push_back(finish(p, part("begin_acc"), b().store(acc_->id, at, b().real(0, acc_->type))));
   return out;
 }
@@ -212,8 +207,7 @@ Stmt Streamer::tile_body() {
   p = piece(true, true, IterKind::kSpatial);
   rename(p, c_.exp, c_.exp_dims);
   Expr distance[1] = {b().sub(score(p, c_.score), b().load(*base_, plain_row(p)))};
-  at.clear();
-  for (Expr e : c_.exp.store->indices) at.push_back(substitute(b(), e, p.names));
+  at = substitute(b(), c_.exp.store->indices, p.names);
   out.push_back(finish(p, c_.exp.block->id,
                        b().store(weights_->id, at, b().cast(b().call(Intrinsic::kExp, distance), weights_->type))));
 
@@ -225,25 +219,21 @@ Stmt Streamer::tile_body() {
   p = piece(true, true, IterKind::kReduce);
   rename(p, c_.sum, c_.sum_dims);
   at = per_row(p, c_.total_at);
-  std::vector<Expr> at_weight;
-  for (Expr e : as<Load>(c_.sum_term)->indices) at_weight.push_back(substitute(b(), e, p.names));
+  std::vector<Expr> at_weight = substitute(b(), as<Load>(c_.sum_term)->indices, p.names);
   Expr weight = b().cast(b().load(*weights_, at_weight), total->type);
   out.push_back(
       finish(p, c_.sum.block->id, b().store(total->id, at, b().add(b().load(*total, at), weight)), ReducerKind::kSum));
 
   p = product_piece(true, false);
-  at.clear();
-  for (Expr e : c_.product.store->indices) at.push_back(substitute(b(), e, p.names));
+  at = substitute(b(), c_.product.store->indices, p.names);
   factor = b().cast(b().load(*factor_, plain_row(p)), acc_->type);
   out.push_back(finish(p, part("scale_acc"), b().store(acc_->id, at, b().mul(b().load(*acc_, at), factor))));
 
   p = product_piece(true, true);
-  at.clear();
-  for (Expr e : c_.product.store->indices) at.push_back(substitute(b(), e, p.names));
+  at = substitute(b(), c_.product.store->indices, p.names);
   const Binary* product = as<Binary>(c_.product_term);
   const Load* old_weight = as<Load>(c_.weight->kind == ExprKind::kCast ? as<Unary>(c_.weight)->a : c_.weight);
-  at_weight.clear();
-  for (Expr e : old_weight->indices) at_weight.push_back(substitute(b(), e, p.names));
+  at_weight = substitute(b(), old_weight->indices, p.names);
   Expr value = b().cast(b().load(*weights_, at_weight), product->type);
   Expr other = guarded(substitute(b(), product->a == c_.weight ? product->b : product->a, p.names), inside(p, true));
   Expr both = product->a == c_.weight ? b().mul(value, other) : b().mul(other, value);
@@ -254,8 +244,7 @@ Stmt Streamer::tile_body() {
 
 Stmt Streamer::finish_nest() {
   Piece p = product_piece(false, false);
-  std::vector<Expr> at;
-  for (Expr e : c_.product.store->indices) at.push_back(substitute(b(), e, p.names));
+  const std::vector<Expr> at = substitute(b(), c_.product.store->indices, p.names);
   Expr value = b().load(*acc_, at);
   if (c_.divided) value = b().div(value, b().cast(b().load(*total_, per_row(p, c_.total_at)), acc_->type));
   // Rows beside the result, of the last tile or of tiles that the group was made up with.
@@ -286,8 +275,7 @@ const Buffer* Streamer::larger(Id buffer, std::span<const int> dims, Type type) 
   fields.shape = shape;
   fields.layout = nullptr;
   fields.padding = {};
-  const Buffer* made = b().buffer(fields);
-  edit_.add_buffer(made);
+  const Buffer* made = edit_.add_buffer(fields);
   edit_.drop_buffer(buffer);
   return made;
 }
@@ -357,21 +345,13 @@ Expr Streamer::score(const Piece& p, Expr e) {
 }
 
 Stmt Streamer::build(Id& out) {
-  Buffer acc = *k_.buffer(c_.product.store->buffer);
-  acc.id = edit_.fresh_named(name_hint(k_, acc.id) + "_acc");
-  acc.role = BufferRole::kTemp;
-  acc.scope = Scope::kGlobal;
-  acc.layout = nullptr;
-  acc.padding = {};
-  acc.alignment = 64;
-  std::vector<Expr> shape(acc.shape.begin(), acc.shape.end());
+  const Buffer& result = *k_.buffer(c_.product.store->buffer);
+  std::vector<Expr> shape(result.shape.begin(), result.shape.end());
   for (size_t d = 0; d < shape.size(); ++d) {
     const int it = c_.product.at[d], dim = it < 0 ? -1 : c_.product_dims[static_cast<size_t>(it)];
     if (dim >= 0) shape[d] = shape_[static_cast<size_t>(dim)];
   }
-  acc.shape = shape;
-  acc_ = b().buffer(acc);
-  edit_.add_buffer(acc_);
+  acc_ = edit_.add_temporary(result, name_hint(k_, result.id) + "_acc", Scope::kGlobal, shape);
   Type type = top_->type;
   old_ = row_buffer("old", type);
   base_ = row_buffer("from", type);

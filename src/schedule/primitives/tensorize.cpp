@@ -120,8 +120,7 @@ class Matcher {
       bases_[i] = std::move(base);
       return true;
     }
-    return found_[i] == buffer && std::equal(base.begin(), base.end(), bases_[i].begin(), bases_[i].end(),
-                                             [](Expr x, Expr y) { return equal(x, y); });
+    return found_[i] == buffer && equal(base, bases_[i]);
   }
 
   bool expr(Expr p, Expr a) {
@@ -188,7 +187,7 @@ Legal<Stmt> call_block(Editor& edit, const Chain& chain, std::span<const Loop* c
       if (mentions(it.binding, l->id))
         (it.kind == IterKind::kReduce ? reduce : it.kind == IterKind::kCarried ? carried : spatial) = true;
     if (spatial + reduce + carried > 1)
-      return reject(RejectReason::kNotAffine, describe(edit.kernel, l->id) + " feeds iterators of several kinds");
+      return reject(RejectReason::kNotAffine, describe(edit.k, l->id) + " feeds iterators of several kinds");
     if (!used && !carried) continue;
     Id id = edit.fresh(l->id, 0);
     iters.push_back({id,
@@ -198,11 +197,7 @@ Legal<Stmt> call_block(Editor& edit, const Chain& chain, std::span<const Loop* c
                      l->extent, b.var(l->id)});
     rename.set(l->id, b.var(id));
   }
-  for (Operand& o : operands) {
-    std::vector<Expr> indices;
-    for (Expr e : o.indices) indices.push_back(substitute(b, e, rename));
-    o.indices = b.arena().copy(indices);
-  }
+  for (Operand& o : operands) o.indices = b.arena().copy(substitute(b, o.indices, rename));
   return b.block(chain.block->id, iters, b.instr(row, operands, {}), nullptr, nullptr, chain.block->reducer,
                  chain.block->annotations);
 }

@@ -24,7 +24,7 @@ class BlockTransformer {
 
  private:
   Builder& b() { return edit_.b; }
-  std::string name(Id id) const { return describe(edit_.kernel, id); }
+  std::string name(Id id) const { return describe(edit_.k, id); }
   tl::unexpected<Reject> bad(const std::string& why) const { return reject(RejectReason::kBadFactor, why); }
 
   // Each iterator is one serial loop, and these loops are one chain down to the block.
@@ -135,8 +135,7 @@ class BlockTransformer {
 }  // namespace
 
 Legal<Kernel> transform_block_layout(const Kernel& k, Id block_id, std::span<const std::vector<IterDigit>> map) {
-  Path path = find_path(k.root, block_id);
-  if (!path.found() || as<Block>(path.nodes.back()) == nullptr) return unknown(k, "block", block_id);
+  TCC_TRY(Path path, path_to_block(k, block_id));
   return BlockTransformer(k, path, map).run();
 }
 

@@ -4,8 +4,7 @@ namespace tcc::schedule {
 
 Legal<Kernel> transform_layout(const Kernel& k, Id block, int read_index, std::span<const int32_t> order,
                                std::span<const std::pair<int32_t, int64_t>> tiles) {
-  Path path = find_path(k.root, block);
-  if (!path.found() || as<Block>(path.nodes.back()) == nullptr) return unknown(k, "block", block);
+  TCC_TRY(Path path, path_to_block(k, block));
   std::vector<Id> reads = read_buffers(k, block);
   if (read_index < -1 || (read_index >= 0 && static_cast<size_t>(read_index) >= reads.size()))
     return reject(RejectReason::kBadFactor,
@@ -38,7 +37,7 @@ Legal<Kernel> transform_layout(const Kernel& k, Id block, int read_index, std::s
   Editor edit(k);
   Buffer changed = *buffer;
   changed.layout = make_blocked(edit.b.arena(), shape, order, tiles);
-  edit.replace_buffer(edit.b.buffer(changed));
+  edit.replace_buffer(changed);
   return edit.finish(k.root);
 }
 
