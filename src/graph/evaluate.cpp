@@ -69,10 +69,8 @@ Constant transpose(const Graph& graph, const Node& node) {
   const Value& in = graph.value(node.inputs[0]);
   const Value& out = graph.value(node.output);
   if (in.constant->splat) return *in.constant;
+  const std::vector<int64_t> dense = dense_strides(in.shape);
   std::vector<int64_t> strides;
-  int64_t in_stride = 1;
-  std::vector<int64_t> dense(in.shape.size());
-  for (size_t i = in.shape.size(); i-- > 0; in_stride *= in.shape[i]) dense[i] = in_stride;
   for (int64_t axis : node.as<TransposeAttrs>().perm) strides.push_back(dense[static_cast<size_t>(axis)]);
   auto size = static_cast<size_t>(dtype_size(in.dtype));
   std::vector<std::byte> bytes(static_cast<size_t>(out.bytes()));

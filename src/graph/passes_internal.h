@@ -11,6 +11,8 @@ namespace tcc::graph {
 
 // Strides (in elements) that read a dense tensor of `shape` at the indices of `onto`; broadcast axes have 0.
 std::vector<int64_t> broadcast_strides(const Shape& shape, const Shape& onto);
+// Strides of a dense tensor.
+std::vector<int64_t> dense_strides(const Shape& shape);
 
 // The operators of infer_elements.cpp and reference_elements.cpp. `out` has its shape and size.
 Result<TensorType> infer_element_operator(const Graph& graph, const Node& node);
@@ -57,5 +59,18 @@ class IndexWalk {
   Shape shape_;
   std::vector<int64_t> index_;
 };
+
+// Every element of `out`, in order: the element of `x` at `base` plus its indices by the strides.
+void read_strided(const HostTensor& x, int64_t base, const std::vector<int64_t>& strides, HostTensor& out);
+// Every element of `out`: f of the elements of x and y at its place, both broadcast.
+template <class F>
+void combine(const HostTensor& x, const HostTensor& y, HostTensor& out, F f) {
+  const auto a = broadcast_strides(x.shape, out.shape), b = broadcast_strides(y.shape, out.shape);
+  IndexWalk walk(out.shape);
+  for (double& v : out.data) {
+    v = f(x.data[static_cast<size_t>(walk.offset(a))], y.data[static_cast<size_t>(walk.offset(b))]);
+    walk.next();
+  }
+}
 
 }  // namespace tcc::graph

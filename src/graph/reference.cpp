@@ -65,20 +65,15 @@ class NodeRunner {
   }
   static HostTensor permuted(const HostTensor& x, const std::vector<int64_t>& perm) {
     if (perm.empty()) return x;
-    std::vector<int64_t> dense(x.shape.size()), strides;
-    int64_t stride = 1;
-    for (size_t i = x.shape.size(); i-- > 0; stride *= x.shape[i]) dense[i] = stride;
+    const std::vector<int64_t> dense = dense_strides(x.shape);
+    std::vector<int64_t> strides;
     HostTensor y;
     for (int64_t axis : perm) {
       y.shape.push_back(x.shape[static_cast<size_t>(axis)]);
       strides.push_back(dense[static_cast<size_t>(axis)]);
     }
     y.data.resize(x.data.size());
-    IndexWalk walk(y.shape);
-    for (double& v : y.data) {
-      v = x.data[static_cast<size_t>(walk.offset(strides))];
-      walk.next();
-    }
+    read_strided(x, 0, strides, y);
     return y;
   }
   HostTensor permuted_product() {
@@ -177,7 +172,7 @@ class NodeRunner {
         out_.data = in(0).data;
         break;
       case Op::kTranspose:
-        transpose();
+        out_ = permuted(in(0), node_.as<TransposeAttrs>().perm);
         break;
       case Op::kConcat:
         concat();
@@ -422,26 +417,8 @@ class NodeRunner {
 
   template <class F>
   void binary(F f) {
-    auto a = broadcast_strides(in(0).shape, out_.shape), b = broadcast_strides(in(1).shape, out_.shape);
-    IndexWalk walk(out_.shape);
-    for (double& y : out_.data) {
-      y = f(in(0).data[static_cast<size_t>(walk.offset(a))], in(1).data[static_cast<size_t>(walk.offset(b))]);
-      if (!is_float(dtype_)) y = wrap_integer(y, dtype_);
-      walk.next();
-    }
-  }
-
-  void transpose() {
-    const auto& perm = node_.as<TransposeAttrs>().perm;
-    std::vector<int64_t> dense(perm.size()), strides(perm.size());
-    int64_t stride = 1;
-    for (size_t i = perm.size(); i-- > 0; stride *= in(0).shape[i]) dense[i] = stride;
-    for (size_t i = 0; i < perm.size(); ++i) strides[i] = dense[static_cast<size_t>(perm[i])];
-    IndexWalk walk(out_.shape);
-    for (double& y : out_.data) {
-      y = in(0).data[static_cast<size_t>(walk.offset(strides))];
-      walk.next();
-    }
+    const bool wraps = !is_float(dtype_);
+    combine(in(0), in(1), out_, [&](double x, double y) { return wraps ? wrap_integer(f(x, y), dtype_) : f(x, y); });
   }
 
   void concat() {
@@ -461,12 +438,9 @@ class NodeRunner {
   void pad() {
     const auto& a = node_.as<PadAttrs>();
     std::fill(out_.data.begin(), out_.data.end(), a.value);
-    std::vector<int64_t> strides(out_.shape.size());
-    int64_t stride = 1, base = 0;
-    for (size_t i = out_.shape.size(); i-- > 0; stride *= out_.shape[i]) {
-      strides[i] = stride;
-      base += a.begin[i] * stride;
-    }
+    const std::vector<int64_t> strides = dense_strides(out_.shape);
+    int64_t base = 0;
+    for (size_t i = 0; i < strides.size(); ++i) base += a.begin[i] * strides[i];
     IndexWalk walk(in(0).shape);
     for (double x : in(0).data) {
       out_.data[static_cast<size_t>(base + walk.offset(strides))] = x;

@@ -10,13 +10,6 @@ namespace {
 
 using Inputs = std::vector<const HostTensor*>;
 
-std::vector<int64_t> dense_strides(const Shape& shape) {
-  std::vector<int64_t> strides(shape.size());
-  int64_t stride = 1;
-  for (size_t i = shape.size(); i-- > 0; stride *= shape[i]) strides[i] = stride;
-  return strides;
-}
-
 // The position that an index means: negative ones count from the end, those out of range are moved inside.
 int64_t pick(double index, int64_t extent) {
   auto i = static_cast<int64_t>(index);
@@ -30,16 +23,6 @@ double cast_value(double x, DType from, DType to) {
   if (std::isnan(x)) return 0;
   double top = std::ldexp(1.0, static_cast<int>(8 * dtype_size(to)) - (to == DType::kU8 ? 0 : 1));
   return std::clamp(std::trunc(x), to == DType::kU8 ? 0 : -top, top - 1);
-}
-
-template <class F>
-void combine(const Inputs& inputs, HostTensor& out, F f) {
-  auto a = broadcast_strides(inputs[0]->shape, out.shape), b = broadcast_strides(inputs[1]->shape, out.shape);
-  IndexWalk walk(out.shape);
-  for (double& y : out.data) {
-    y = f(inputs[0]->data[static_cast<size_t>(walk.offset(a))], inputs[1]->data[static_cast<size_t>(walk.offset(b))]);
-    walk.next();
-  }
 }
 
 void where(const Inputs& inputs, HostTensor& out) {
@@ -110,11 +93,7 @@ void slice(const Node& node, const Inputs& inputs, HostTensor& out) {
     base += a.starts[i] * strides[i];
     strides[i] *= a.steps[i];
   }
-  IndexWalk walk(out.shape);
-  for (double& y : out.data) {
-    y = inputs[0]->data[static_cast<size_t>(base + walk.offset(strides))];
-    walk.next();
-  }
+  read_strided(*inputs[0], base, strides, out);
 }
 
 void layer_norm(const Node& node, const Inputs& inputs, HostTensor& out) {
@@ -140,6 +119,21 @@ void layer_norm(const Node& node, const Inputs& inputs, HostTensor& out) {
 
 }  // namespace
 
+std::vector<int64_t> dense_strides(const Shape& shape) {
+  std::vector<int64_t> strides(shape.size());
+  int64_t stride = 1;
+  for (size_t i = shape.size(); i-- > 0; stride *= shape[i]) strides[i] = stride;
+  return strides;
+}
+
+void read_strided(const HostTensor& x, int64_t base, const std::vector<int64_t>& strides, HostTensor& out) {
+  IndexWalk walk(out.shape);
+  for (double& y : out.data) {
+    y = x.data[static_cast<size_t>(base + walk.offset(strides))];
+    walk.next();
+  }
+}
+
 // Integer results truncate and wrap to their width; x / 0, undefined in the model, gives 0.
 double wrap_integer(double v, DType dtype) {
   if (!std::isfinite(v)) return 0;
@@ -161,7 +155,7 @@ void run_element_operator(const Graph& graph, const Node& node, const Inputs& in
       return;
     }
     case Op::kBinary:
-      return combine(inputs, out,
+      return combine(*inputs[0], *inputs[1], out,
                      [&](double x, double y) { return settle(apply_binary(node.as<BinaryAttrs>().fn, x, y)); });
     case Op::kWhere:
       return where(inputs, out);
@@ -171,15 +165,8 @@ void run_element_operator(const Graph& graph, const Node& node, const Inputs& in
       return;
     case Op::kSlice:
       return slice(node, inputs, out);
-    case Op::kExpand: {
-      auto strides = broadcast_strides(inputs[0]->shape, out.shape);
-      IndexWalk walk(out.shape);
-      for (double& y : out.data) {
-        y = inputs[0]->data[static_cast<size_t>(walk.offset(strides))];
-        walk.next();
-      }
-      return;
-    }
+    case Op::kExpand:
+      return read_strided(*inputs[0], 0, broadcast_strides(inputs[0]->shape, out.shape), out);
     case Op::kGather:
       return gather(node, inputs, out);
     case Op::kGatherElements:
