@@ -25,119 +25,108 @@ struct Tiles {
   std::vector<LoopRv> s[5], r[3];
 };
 
-class GpuTiling {
- public:
-  static Ways apply(const Schedule& state, const target::Target& target, const SpaceOptions& options) {
-    std::optional<NaiveNest> nest = find_reuse(state.kernel());
-    if (!nest) return {state};
-    Ways ways;
-    ways.attempt(state, [&](Schedule& s) { return tile(s, *nest, target, options.gpu); });
-    return ways.or_else(state);
-  }
+// Iterators that are spread over threads, x first: the one contiguous in the result, then the largest.
+std::vector<size_t> thread_iters(const NaiveNest& nest) {
+  std::vector<size_t> order;
+  for (size_t i = 0; i < nest.extents.size(); ++i)
+    if (!nest.reduce[i] && nest.tiled_extent(i) > 1) order.push_back(i);
+  auto contiguous = [&](size_t i) { return nest.result.stride[i] == 1; };
+  std::stable_sort(order.begin(), order.end(), [&](size_t x, size_t y) {
+    if (contiguous(x) != contiguous(y)) return contiguous(x);
+    return nest.tiled_extent(x) > nest.tiled_extent(y);
+  });
+  if (order.size() > 3) order.resize(3);
+  return order;
+}
 
- private:
-  // Iterators that are spread over threads, x first: the one contiguous in the result, then the largest.
-  static std::vector<size_t> thread_iters(const NaiveNest& nest) {
-    std::vector<size_t> order;
-    for (size_t i = 0; i < nest.extents.size(); ++i)
-      if (!nest.reduce[i] && nest.tiled_extent(i) > 1) order.push_back(i);
-    auto contiguous = [&](size_t i) { return nest.result.stride[i] == 1; };
-    std::stable_sort(order.begin(), order.end(), [&](size_t x, size_t y) {
-      if (contiguous(x) != contiguous(y)) return contiguous(x);
-      return nest.tiled_extent(x) > nest.tiled_extent(y);
-    });
-    if (order.size() > 3) order.resize(3);
-    return order;
-  }
+std::vector<ExprRv> sample(Schedule& s, LoopRv loop, int64_t extent, int parts, int64_t limit) {
+  const bool free = extent > limit && best_divisor(extent, limit) < kFewDivisors;
+  return free ? s.sample_tile(loop, parts, limit) : s.sample_perfect_tile(loop, parts, limit);
+}
 
-  static std::vector<ExprRv> sample(Schedule& s, LoopRv loop, int64_t extent, int parts, int64_t limit) {
-    const bool free = extent > limit && best_divisor(extent, limit) < kFewDivisors;
-    return free ? s.sample_tile(loop, parts, limit) : s.sample_perfect_tile(loop, parts, limit);
-  }
-
-  static Tiles split_all(Schedule& s, const NaiveNest& nest, const std::vector<LoopRv>& loops,
-                         const std::vector<size_t>& threads, const GpuSpaceOptions& options) {
-    Tiles t;
-    // Along threads.x last, so that the innermost loops of each level are the contiguous ones.
-    std::vector<size_t> order;
-    for (size_t i = 0; i < loops.size(); ++i)
-      if (std::find(threads.begin(), threads.end(), i) == threads.end()) order.push_back(i);
-    order.insert(order.end(), threads.rbegin(), threads.rend());
-    for (size_t i : order) {
-      LoopRv loop = loops[i];
-      if (nest.reduce[i]) {
-        std::vector<LoopRv> parts = s.split(loop, sample(s, loop, nest.extents[i], 3, options.max_innermost));
-        for (size_t p = 0; p < parts.size(); ++p) t.r[p].push_back(parts[p]);
-        continue;
-      }
-      if (nest.group[i] > 0) {
-        std::vector<LoopRv> groups =
-            s.split(loop, std::array{lit(nest.extents[i] / nest.group[i]), lit(nest.group[i])});
-        if (!s.ok()) return t;
-        t.s[0].push_back(groups[0]);
-        loop = groups[1];
-      }
-      const int64_t extent = nest.tiled_extent(i);
-      if (extent == 1) {
-        t.s[0].push_back(loop);
-        continue;
-      }
-      static constexpr std::array<size_t, 5> kAll = {0, 1, 2, 3, 4};
-      static constexpr std::array<size_t, 3> kSerial = {0, 3, 4};
-      const bool spread = std::find(threads.begin(), threads.end(), i) != threads.end();
-      const std::span<const size_t> levels = spread ? std::span<const size_t>(kAll) : std::span<const size_t>(kSerial);
-      std::vector<LoopRv> parts =
-          s.split(loop, sample(s, loop, extent, static_cast<int>(levels.size()), options.max_innermost));
-      for (size_t p = 0; p < parts.size(); ++p) t.s[levels[p]].push_back(parts[p]);
+Tiles split_all(Schedule& s, const NaiveNest& nest, const std::vector<LoopRv>& loops,
+                const std::vector<size_t>& threads, const GpuSpaceOptions& options) {
+  Tiles t;
+  // Along threads.x last, so that the innermost loops of each level are the contiguous ones.
+  std::vector<size_t> order;
+  for (size_t i = 0; i < loops.size(); ++i)
+    if (std::find(threads.begin(), threads.end(), i) == threads.end()) order.push_back(i);
+  order.insert(order.end(), threads.rbegin(), threads.rend());
+  for (size_t i : order) {
+    LoopRv loop = loops[i];
+    if (nest.reduce[i]) {
+      std::vector<LoopRv> parts = s.split(loop, sample(s, loop, nest.extents[i], 3, options.max_innermost));
+      for (size_t p = 0; p < parts.size(); ++p) t.r[p].push_back(parts[p]);
+      continue;
     }
-    return t;
-  }
-
-  static bool tile(Schedule& s, const NaiveNest& nest, const target::Target& target, const GpuSpaceOptions& options) {
-    // Step 1. The accumulator.
-    BlockRv block = s.get_block(nest.name);
-    BlockRv result = s.cache_write(block, Scope::kLocal);
-    std::vector<LoopRv> loops = s.get_loops(block);
-    if (!s.ok() || loops.size() != nest.extents.size()) return false;
-
-    // Step 2. Tiles, and what runs them.
-    const std::vector<size_t> threads = thread_iters(nest);
-    Tiles t = split_all(s, nest, loops, threads, options);
-    if (!s.ok() || t.s[2].empty()) return false;
-    std::vector<LoopRv> order;
-    for (const std::vector<LoopRv>* level : {&t.s[0], &t.s[1], &t.s[2], &t.r[0], &t.r[1], &t.s[3], &t.r[2], &t.s[4]})
-      order.insert(order.end(), level->begin(), level->end());
-    s.reorder(order);
-    LoopRv grid = fuse_all(s, t.s[0]);
-    s.bind(grid, Axis::kGridX);
-    for (LoopRv l : t.s[1]) s.bind(l, Axis::kVthread);
-    static constexpr std::array<Axis, 3> kAxes = {Axis::kThreadX, Axis::kThreadY, Axis::kThreadZ};
-    for (size_t i = 0; i < t.s[2].size(); ++i) s.bind(t.s[2][t.s[2].size() - 1 - i], kAxes[i]);
-    double domain = 1;
-    for (size_t i = 0; i < nest.extents.size(); ++i)
-      domain *= nest.reduce[i] ? 1 : static_cast<double>(nest.extents[i]);
-    if (domain > static_cast<double>(2 * target.cuda.warp_size))
-      s.annotate(grid, AnnotationKey::kMinThreads, lit(target.cuda.warp_size));
-
-    // Step 3. The result leaves its thread; what is read comes through shared memory.
-    s.reverse_compute_at(result, t.s[2].back());
-    const size_t reads = s.ok() ? schedule::read_buffers(s.kernel(), s.id(block)).size() : 0;
-    const size_t depth = 1 + t.s[1].size() + t.s[2].size() + t.r[0].size();
-    for (size_t r = 0; r < reads && s.ok(); ++r) {
-      BlockRv copy = s.cache_read(block, static_cast<int>(r), Scope::kShared);
-      s.compute_at(copy, t.r[0].back());
-      cooperative_fetch(s, copy, depth, options.vector_lengths);
+    if (nest.group[i] > 0) {
+      std::vector<LoopRv> groups = s.split(loop, std::array{lit(nest.extents[i] / nest.group[i]), lit(nest.group[i])});
+      if (!s.ok()) return t;
+      t.s[0].push_back(groups[0]);
+      loop = groups[1];
     }
-    if (s.ok() && reads > 0)
-      s.annotate(t.r[0].back(), AnnotationKey::kPipelineDepth, sample_uniform(s, options.stages));
-    return s.ok();
+    const int64_t extent = nest.tiled_extent(i);
+    if (extent == 1) {
+      t.s[0].push_back(loop);
+      continue;
+    }
+    static constexpr std::array<size_t, 5> kAll = {0, 1, 2, 3, 4};
+    static constexpr std::array<size_t, 3> kSerial = {0, 3, 4};
+    const bool spread = std::find(threads.begin(), threads.end(), i) != threads.end();
+    const std::span<const size_t> levels = spread ? std::span<const size_t>(kAll) : std::span<const size_t>(kSerial);
+    std::vector<LoopRv> parts =
+        s.split(loop, sample(s, loop, extent, static_cast<int>(levels.size()), options.max_innermost));
+    for (size_t p = 0; p < parts.size(); ++p) t.s[levels[p]].push_back(parts[p]);
   }
-};
+  return t;
+}
+
+bool tile(Schedule& s, const NaiveNest& nest, const target::Target& target, const GpuSpaceOptions& options) {
+  // Step 1. The accumulator.
+  BlockRv block = s.get_block(nest.name);
+  BlockRv result = s.cache_write(block, Scope::kLocal);
+  std::vector<LoopRv> loops = s.get_loops(block);
+  if (!s.ok() || loops.size() != nest.extents.size()) return false;
+
+  // Step 2. Tiles, and what runs them.
+  const std::vector<size_t> threads = thread_iters(nest);
+  Tiles t = split_all(s, nest, loops, threads, options);
+  if (!s.ok() || t.s[2].empty()) return false;
+  std::vector<LoopRv> order;
+  for (const std::vector<LoopRv>* level : {&t.s[0], &t.s[1], &t.s[2], &t.r[0], &t.r[1], &t.s[3], &t.r[2], &t.s[4]})
+    order.insert(order.end(), level->begin(), level->end());
+  s.reorder(order);
+  LoopRv grid = fuse_all(s, t.s[0]);
+  s.bind(grid, Axis::kGridX);
+  for (LoopRv l : t.s[1]) s.bind(l, Axis::kVthread);
+  static constexpr std::array<Axis, 3> kAxes = {Axis::kThreadX, Axis::kThreadY, Axis::kThreadZ};
+  for (size_t i = 0; i < t.s[2].size(); ++i) s.bind(t.s[2][t.s[2].size() - 1 - i], kAxes[i]);
+  double domain = 1;
+  for (size_t i = 0; i < nest.extents.size(); ++i) domain *= nest.reduce[i] ? 1 : static_cast<double>(nest.extents[i]);
+  if (domain > static_cast<double>(2 * target.cuda.warp_size))
+    s.annotate(grid, AnnotationKey::kMinThreads, lit(target.cuda.warp_size));
+
+  // Step 3. The result leaves its thread; what is read comes through shared memory.
+  s.reverse_compute_at(result, t.s[2].back());
+  const size_t reads = s.ok() ? schedule::read_buffers(s.kernel(), s.id(block)).size() : 0;
+  const size_t depth = 1 + t.s[1].size() + t.s[2].size() + t.r[0].size();
+  for (size_t r = 0; r < reads && s.ok(); ++r) {
+    BlockRv copy = s.cache_read(block, static_cast<int>(r), Scope::kShared);
+    s.compute_at(copy, t.r[0].back());
+    cooperative_fetch(s, copy, depth, options.vector_lengths);
+  }
+  if (s.ok() && reads > 0) s.annotate(t.r[0].back(), AnnotationKey::kPipelineDepth, sample_uniform(s, options.stages));
+  return s.ok();
+}
 
 }  // namespace
 
 Ways gpu_tiling(const Schedule& state, const target::Target& target, const SpaceOptions& options) {
-  return GpuTiling::apply(state, target, options);
+  std::optional<NaiveNest> nest = find_reuse(state.kernel());
+  if (!nest) return {state};
+  Ways ways;
+  ways.attempt(state, [&](Schedule& s) { return tile(s, *nest, target, options.gpu); });
+  return ways.or_else(state);
 }
 
 }  // namespace tcc::space
