@@ -65,6 +65,7 @@ Json explanation_json(const driver::Explanation& e) {
   json["replayed_spaces"] = tally_json(e.replayed);
   json["facts"] = e.facts;
   if (e.scalar_vector_loops >= 0) json["scalar_vector_loops"] = e.scalar_vector_loops;
+  if (e.unaligned_vector_loops >= 0) json["unaligned_vector_loops"] = e.unaligned_vector_loops;
   json["recorded"] = {{"proposed", e.recorded.proposed},
                       {"duplicate", e.recorded.duplicate},
                       {"rejected", e.recorded.rejected},
@@ -136,6 +137,10 @@ std::string left_out_text(const driver::Explanation& e) {
   if (e.scalar_vector_loops > 0)
     text += fmt::format("\n-- {} of the schedule stay scalar code: all of their iterations store to one place\n",
                         plural(e.scalar_vector_loops, "vectorised loop"));
+  if (e.unaligned_vector_loops > 0)
+    text +=
+        fmt::format("\n-- {} of the schedule {} unrolled: accesses are not certain to be aligned\n",
+                    plural(e.unaligned_vector_loops, "vectorised loop"), e.unaligned_vector_loops == 1 ? "is" : "are");
   return text;
 }
 

@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "tcc/driver/show.h"
 #include "tcc/ir/text.h"
+#include "tcc/ir/walk.h"
 #include "tcc/lower/lower.h"
 #include "tcc/schedule/trace.h"
 #include "tcc/search/search.h"
@@ -296,7 +298,34 @@ std::vector<std::string> unmet_of_warpgroups(const task::Task& task, const targe
   return unmet;
 }
 
+std::set<ir::Id> vectorized_loops(const ir::Kernel& kernel) {
+  std::set<ir::Id> found;
+  ir::visit(kernel.root, [&](ir::Stmt s) {
+    if (const ir::Loop* l = ir::as<ir::Loop>(s); l != nullptr && l->loop_kind == ir::LoopKind::kVectorized)
+      found.insert(l->id);
+    return true;
+  });
+  return found;
+}
+
 }  // namespace
+
+int64_t count_unaligned_vector_loops(const Trace& trace, const task::Task& task, const target::Target& target) {
+  const auto arena = std::make_shared<Arena>();
+  const auto kernel = schedule::replay(trace, trace.decisions, task.kernel, arena);
+  if (!kernel) return -1;
+  int64_t lost = -1;
+  std::set<ir::Id> before;
+  const auto count = [&](const lower::Pass& pass, const ir::Kernel& k) {
+    const std::set<ir::Id> after = vectorized_loops(k);
+    if (pass.name == "align_vectors") {
+      std::erase_if(before, [&](ir::Id id) { return after.contains(id); });
+      lost = std::ssize(before);
+    }
+    before = after;
+  };
+  return lower::lower(*kernel, target, ir::Stage::kLowered, arena, count) ? lost : -1;
+}
 
 Result<Explanation> explain_task(const Program& program, const std::string& name, const record::Database* store,
                                  const target::Target& target, int64_t threads) {
@@ -311,8 +340,9 @@ Result<Explanation> explain_task(const Program& program, const std::string& name
   out.note = chosen.note;
   out.seconds = chosen.seconds;
   out.flops = task.flops;
+  Trace trace;
   if (!chosen.trace.empty()) {
-    TCC_TRY(Trace trace, schedule::trace_from_json(chosen.trace));
+    TCC_TRY(trace, schedule::trace_from_json(chosen.trace));
     TCC_TRY(out.steps, explain_steps(trace, task, target));
     for (const Instruction& i : trace.instructions)
       if (i.op == Op::kTensorize && out.matrix_instruction.empty()) out.matrix_instruction = i.text;
@@ -323,6 +353,7 @@ Result<Explanation> explain_task(const Program& program, const std::string& name
     out.no_matrix_instruction = unmet_of_warpgroups(task, target);
   out.loops = LoopTree(chosen.lowered).text();
   count_rejects(task, target, out);
+  out.unaligned_vector_loops = count_unaligned_vector_loops(trace, task, target);
   // Where the program cannot be compiled here, nothing is counted.
   out.facts = compiler_facts(chosen.facts);
   if (const auto found = chosen.facts.find("scalar_vector_loops"); found != chosen.facts.end())

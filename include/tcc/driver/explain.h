@@ -46,6 +46,7 @@ struct Explanation {
   space::RejectTally replayed;                     // design spaces whose programs are replayed step by step, by reason
   std::map<std::string, double> facts;             // what the compiler said of its code, see compiler_facts()
   int64_t scalar_vector_loops = -1;                // of the schedule's code, see codegen/llvm.h; -1: it counts none
+  int64_t unaligned_vector_loops = -1;             // that the lowering unrolls instead; -1: no pass asks
   RecordedProposals recorded;                      // from the store
   std::vector<RecordedFailure> failures;           // of measured candidates, by status; from the store
   std::string matrix_instruction;                  // the one that is used; "" = none
@@ -54,6 +55,11 @@ struct Explanation {
 // `name` as for show_task.
 Result<Explanation> explain_task(const Program& program, const std::string& name, const record::Database* store,
                                  const target::Target& target, int64_t threads);
+
+// Vectorized loops of a task's schedule that the lowering unrolls instead, because their accesses are not certain to be
+// aligned. -1: no pass of the target asks, or the schedule does not replay.
+int64_t count_unaligned_vector_loops(const schedule::Trace& trace, const task::Task& task,
+                                     const target::Target& target);
 
 // Adds the fates of a run's proposals for a task to the store, for explain_task.
 Result<void> record_proposals(const std::string& key, const search::Counts& counts, record::Store& store);
