@@ -124,8 +124,9 @@ std::optional<DimRange> dim_range(Builder& b, Expr index, const Ranges& ranges, 
     all_constant &= n != nullptr && is_int(n);
     return !only_inner;
   });
-  const Interval c = ranges.bounds(moving);
-  if (only_inner && all_constant && c.known()) return DimRange{b.offset(base, c.low), b.integer(c.high - c.low + 1)};
+  if (only_inner && all_constant)
+    if (const Interval c = ranges.bounds(moving); c.known())
+      return DimRange{b.offset(base, c.low), b.integer(c.high - c.low + 1)};
   // Symbolic: the ends are polynomials; fixed variables must cancel in the extent.
   Expr low = ranges.lower(b, moving, inner), high = ranges.upper(b, moving, inner);
   if (low == nullptr || high == nullptr) return std::nullopt;

@@ -52,12 +52,12 @@ struct AmxProduct : CpuProductNest {
   AmxDot dot;
 };
 
-bool ends_with(std::span<const Expr> indices, Id row, Id column) {
-  if (indices.size() < 2) return false;
-  auto is = [](Expr e, Id id) { return as<Var>(e) != nullptr && as<Var>(e)->id == id; };
-  if (!is(indices[indices.size() - 2], row) || !is(indices.back(), column)) return false;
-  return std::none_of(indices.begin(), indices.end() - 2,
-                      [&](Expr e) { return mentions(e, row) || mentions(e, column); });
+// The access's last two dimensions are these iterators, and no other one moves with them.
+bool ends_with(const Kernel& k, const analysis::Operand& o, Id buffer, size_t row, size_t column) {
+  const std::span<const Expr> shape = k.buffer(buffer)->shape;
+  const int rank = static_cast<int>(shape.size());
+  return rank >= 2 && o.dim[row] == rank - 2 && o.dim[column] == rank - 1 && o.stride[column] == 1 && o.stride[row] &&
+         is_int(shape.back(), *o.stride[row]);
 }
 
 bool has_unit(const target::Target& target, Type operand) {
@@ -90,15 +90,14 @@ std::optional<CpuProductNest> as_product(const Kernel& k, const NaiveNest& nest)
   size_t last = block.iters.size() - 1;
   p.m = last - 2, p.n = last - 1, p.k = last;
   if (std::count(nest.reduce.begin(), nest.reduce.end(), true) != 1 || !nest.reduce[p.k]) return std::nullopt;
-  auto id = [&](size_t i) { return block.iters[i].id; };
-  bool swapped = ends_with(nest.loads[1]->indices, id(p.m), id(p.k));
-  const Load *a = nest.loads[swapped ? 1 : 0], *b = nest.loads[swapped ? 0 : 1];
-  if (!ends_with(a->indices, id(p.m), id(p.k)) || !ends_with(b->indices, id(p.k), id(p.n)) ||
-      !ends_with(nest.store->indices, id(p.m), id(p.n)))
+  const bool swapped = ends_with(k, nest.operands[1], nest.loads[1]->buffer, p.m, p.k);
+  const analysis::Operand &a = nest.operands[swapped ? 1 : 0], &b = nest.operands[swapped ? 0 : 1];
+  if (!ends_with(k, a, a.load->buffer, p.m, p.k) || !ends_with(k, b, b.load->buffer, p.k, p.n) ||
+      !ends_with(k, nest.result, nest.store->buffer, p.m, p.n))
     return std::nullopt;
   std::vector<Id> reads = schedule::read_buffers(k, block.id);
-  p.a = static_cast<int>(std::find(reads.begin(), reads.end(), a->buffer) - reads.begin());
-  p.b = static_cast<int>(std::find(reads.begin(), reads.end(), b->buffer) - reads.begin());
+  p.a = static_cast<int>(std::find(reads.begin(), reads.end(), a.load->buffer) - reads.begin());
+  p.b = static_cast<int>(std::find(reads.begin(), reads.end(), b.load->buffer) - reads.begin());
   return p;
 }
 
