@@ -27,6 +27,14 @@ struct ImportState {
   int64_t folded_bytes = 0;         // of constants that were computed from others
 };
 
+// TCC_TRY for a variable that exists already. One statement, which needs no braces.
+#define TCC_TRY_SET(place, expression)                                                    \
+  do {                                                                                    \
+    auto tcc_try_result = (expression);                                                   \
+    if (!tcc_try_result) return ::tl::make_unexpected(std::move(tcc_try_result).error()); \
+    place = std::move(*tcc_try_result);                                                   \
+  } while (0)
+
 constexpr int64_t kMaxTable = int64_t{1} << 24;  // elements of a constant that a handler writes out
 
 class NodeContext {
@@ -40,17 +48,22 @@ class NodeContext {
   size_t input_count() const { return inputs_.size(); }
   bool has_input(size_t i) const { return i < inputs_.size() && inputs_[i] != graph::kNone; }
   graph::ValueId input(size_t i) const { return inputs_[i]; }  // has_input(i)
+  const std::vector<graph::ValueId>& inputs() const { return inputs_; }
   const graph::Value& value(graph::ValueId id) const { return graph_.value(id); }
   const graph::Value& input_value(size_t i) const { return graph_.value(inputs_[i]); }
   int64_t rank(size_t i) const { return static_cast<int64_t>(input_value(i).shape.size()); }
   // The numbers of an input that must be known when compiling.
   Result<std::vector<int64_t>> constant_integers(size_t i, const char* what) const;
+  Result<std::vector<int64_t>> optional_integers(size_t i, const char* what) const;  // empty where the input is absent
   Result<double> constant_scalar(size_t i, const char* what) const;
+  Result<double> constant_scalar(size_t i, const char* what,
+                                 double otherwise) const;  // `otherwise`: of an absent input
 
-  // --- attributes
-  Result<int64_t> get_int(const char* name, int64_t otherwise);
+  // --- attributes, some of which operators have from an opset on: `since`
+  Result<int64_t> get_int(const char* name, int64_t otherwise, int64_t since = 1);
+  Result<bool> get_flag(const char* name, bool otherwise, int64_t since = 1);
   Result<double> get_float(const char* name, double otherwise);
-  Result<std::string> get_string(const char* name, const std::string& otherwise);
+  Result<std::string> get_string(const char* name, const std::string& otherwise, int64_t since = 1);
   Result<std::optional<std::vector<int64_t>>> get_ints(const char* name);
   Result<std::optional<std::vector<double>>> get_floats(const char* name);
   Result<std::optional<TensorConstant>> get_tensor(const char* name);
@@ -94,15 +107,17 @@ class NodeContext {
   // Outputs beyond the first are made only when the model reads them.
   size_t output_count() const { return static_cast<size_t>(proto_.output_size()); }
   bool wants_output(size_t i) const { return i < output_count() && !proto_.output(static_cast<int>(i)).empty(); }
-  void set_output(graph::ValueId id) { set_output(0, id); }
   void set_output(size_t i, graph::ValueId id) {
     if (outputs_.size() <= i) outputs_.resize(i + 1, graph::kNone);
     outputs_[i] = id;
   }
   // kNone when the handler did not make it.
   graph::ValueId output(size_t i) const { return i < outputs_.size() ? outputs_[i] : graph::kNone; }
-  // emit + set_output
-  Result<void> finish(graph::Op op, graph::Attributes attrs, std::vector<graph::ValueId> inputs);
+  // The handler's end: the first output.
+  Result<void> finish(Result<graph::ValueId> id);
+  Result<void> finish(graph::Op op, graph::Attributes attrs, std::vector<graph::ValueId> inputs) {
+    return finish(emit(op, std::move(attrs), std::move(inputs)));
+  }
 
  private:
   const tcc_onnx::Attribute* find(const char* name) const;
@@ -129,7 +144,7 @@ struct OperatorRow {
   Handler handler;
 };
 
-// The second operand of an operator before opset 7, reshaped so that numpy's rule broadcasts it as the attributes say.
+// The second operand of an operator; before opset 7 reshaped so that numpy's rule broadcasts it as the attributes say.
 Result<graph::ValueId> legacy_broadcast(NodeContext& c, graph::ValueId a, graph::ValueId b);
 
 constexpr int64_t kNewestOpset = 28;

@@ -25,23 +25,16 @@ const graph::UnaryRow& function_row(const std::string& op) {
 }  // namespace
 
 Result<void> import_function(NodeContext& c) {
-  if (c.opset() < 6) c.ignore_attribute("consumed_inputs");
   const graph::UnaryRow& row = function_row(c.op());
   graph::ScalarAttributes named = row.attributes;
   // The defaults changed at opset 6.
   if (c.op() == "Selu" && c.opset() < 6) named.alpha = 1.6732, named.beta = 1.0507;
   graph::UnaryAttrs attrs{row.fn, named.alpha, named.beta};
-  if (named.alpha_name != nullptr) {
-    TCC_TRY(attrs.alpha, c.get_float(named.alpha_name, named.alpha));
-  }
-  if (named.beta_name != nullptr) {
-    TCC_TRY(attrs.beta, c.get_float(named.beta_name, named.beta));
-  }
+  if (named.alpha_name != nullptr) TCC_TRY_SET(attrs.alpha, c.get_float(named.alpha_name, named.alpha));
+  if (named.beta_name != nullptr) TCC_TRY_SET(attrs.beta, c.get_float(named.beta_name, named.beta));
   if (c.op() == "IsInf") {
-    TCC_TRY(int64_t positive, c.get_int("detect_positive", 1));
-    TCC_TRY(int64_t negative, c.get_int("detect_negative", 1));
-    attrs.alpha = positive != 0;
-    attrs.beta = negative != 0;
+    TCC_TRY(attrs.alpha, c.get_flag("detect_positive", true));
+    TCC_TRY(attrs.beta, c.get_flag("detect_negative", true));
   } else if (c.op() == "Gelu") {
     TCC_TRY(std::string form, c.get_string("approximate", "none"));
     if (form != "none" && form != "tanh")
@@ -57,54 +50,38 @@ Result<void> import_comparison(NodeContext& c) {
       {"Xor", BinaryFn::kXor},         {"Equal", BinaryFn::kEqual},
       {"Less", BinaryFn::kLess},       {"LessOrEqual", BinaryFn::kLessOrEqual},
       {"Greater", BinaryFn::kGreater}, {"GreaterOrEqual", BinaryFn::kGreaterOrEqual}};
-  ValueId b = c.input(1);
-  if (c.opset() < 7) {
-    TCC_TRY(b, legacy_broadcast(c, c.input(0), b));
-  }
+  TCC_TRY(ValueId b, legacy_broadcast(c, c.input(0), c.input(1)));
   return c.finish(Op::kBinary, graph::BinaryAttrs{kFns.at(c.op())}, {c.input(0), b});
 }
 
 Result<void> import_extremum(NodeContext& c) {
-  if (c.opset() < 6) c.ignore_attribute("consumed_inputs");
   BinaryFn fn = c.op() == "Max" ? BinaryFn::kMax : BinaryFn::kMin;
   ValueId result = c.input(0);
-  for (size_t i = 1; i < c.input_count(); ++i) {
-    TCC_TRY(result, c.binary(fn, result, c.input(i)));
-  }
-  c.set_output(result);
-  return {};
+  for (size_t i = 1; i < c.input_count(); ++i) TCC_TRY_SET(result, c.binary(fn, result, c.input(i)));
+  return c.finish(result);
 }
 
 Result<void> import_mean(NodeContext& c) {
-  if (c.opset() < 6) c.ignore_attribute("consumed_inputs");
   ValueId sum = c.input(0);
-  for (size_t i = 1; i < c.input_count(); ++i) {
-    TCC_TRY(sum, c.arithmetic(Op::kAdd, sum, c.input(i)));
-  }
+  for (size_t i = 1; i < c.input_count(); ++i) TCC_TRY_SET(sum, c.arithmetic(Op::kAdd, sum, c.input(i)));
   if (c.input_count() > 1) {
     ValueId count = c.scalar(c.value(sum).dtype, static_cast<double>(c.input_count()));
     TCC_TRY(sum, c.arithmetic(Op::kDiv, sum, count));
   }
-  c.set_output(sum);
-  return {};
+  return c.finish(sum);
 }
 
 Result<void> import_pow(NodeContext& c) {
-  ValueId x = c.input(0), y = c.input(1);
-  if (c.opset() < 7) {
-    TCC_TRY(y, legacy_broadcast(c, x, y));
-  }
+  ValueId x = c.input(0);
+  TCC_TRY(ValueId y, legacy_broadcast(c, x, c.input(1)));
   const graph::Value& power = c.value(y);
   DType dtype = c.value(x).dtype;
   bool scalar = power.is_constant() && power.elements() == 1 && power.shape.size() <= c.value(x).shape.size();
   double exponent = scalar ? graph::constant_element(*power.constant, power.dtype, 0) : 0;
   if (exponent == 2 || exponent == 3) {
     TCC_TRY(ValueId square, c.arithmetic(Op::kMul, x, x));
-    if (exponent == 3) {
-      TCC_TRY(square, c.arithmetic(Op::kMul, square, x));
-    }
-    c.set_output(square);
-    return {};
+    if (exponent == 3) TCC_TRY_SET(square, c.arithmetic(Op::kMul, square, x));
+    return c.finish(square);
   }
   if (exponent == 0.5 && graph::is_float(dtype)) return c.finish(Op::kUnary, graph::UnaryAttrs{UnaryFn::kSqrt}, {x});
   // Integers to a fractional power are powers of reals, cut off.
@@ -112,20 +89,16 @@ Result<void> import_pow(NodeContext& c) {
   TCC_TRY(x, c.cast(x, through));
   TCC_TRY(y, c.cast(y, through));
   TCC_TRY(ValueId result, c.binary(BinaryFn::kPow, x, y));
-  TCC_TRY(result, c.cast(result, dtype));
-  c.set_output(result);
-  return {};
+  return c.finish(c.cast(result, dtype));
 }
 
 Result<void> import_mod(NodeContext& c) {
-  TCC_TRY(int64_t fmod, c.get_int("fmod", 0));
-  if (fmod == 0 && graph::is_float(c.input_value(0).dtype)) return input_error("floats need attribute fmod = 1");
-  return c.finish(Op::kBinary, graph::BinaryAttrs{fmod != 0 ? BinaryFn::kFMod : BinaryFn::kMod},
-                  {c.input(0), c.input(1)});
+  TCC_TRY(bool fmod, c.get_flag("fmod", false));
+  if (!fmod && graph::is_float(c.input_value(0).dtype)) return input_error("floats need attribute fmod = 1");
+  return c.finish(Op::kBinary, graph::BinaryAttrs{fmod ? BinaryFn::kFMod : BinaryFn::kMod}, {c.input(0), c.input(1)});
 }
 
 Result<void> import_prelu(NodeContext& c) {
-  if (c.opset() < 6) c.ignore_attribute("consumed_inputs");
   ValueId slope = c.input(1);
   const Shape& from = c.value(slope).shape;
   // Before opset 7 a vector of slopes belonged to the channels.

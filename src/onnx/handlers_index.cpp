@@ -43,9 +43,7 @@ Result<void> import_gather(NodeContext& c) {
 
 Result<void> import_gather_nd(NodeContext& c) {
   graph::GatherNdAttrs attrs;
-  if (c.opset() >= 12) {
-    TCC_TRY(attrs.batch_dims, c.get_int("batch_dims", 0));
-  }
+  TCC_TRY(attrs.batch_dims, c.get_int("batch_dims", 0, 12));
   return c.finish(Op::kGatherNd, attrs, {c.input(0), c.input(1)});
 }
 
@@ -62,12 +60,8 @@ Result<void> import_slice(NodeContext& c) {
   } else {
     TCC_TRY(starts, c.constant_integers(1, "starts"));
     TCC_TRY(ends, c.constant_integers(2, "ends"));
-    if (c.has_input(3)) {
-      TCC_TRY(axes, c.constant_integers(3, "axes"));
-    }
-    if (c.has_input(4)) {
-      TCC_TRY(steps, c.constant_integers(4, "steps"));
-    }
+    TCC_TRY(axes, c.optional_integers(3, "axes"));
+    TCC_TRY(steps, c.optional_integers(4, "steps"));
   }
   if (axes.empty()) {
     for (size_t i = 0; i < starts.size(); ++i) axes.push_back(static_cast<int64_t>(i));
@@ -106,12 +100,8 @@ Result<void> import_split(NodeContext& c) {
   if (c.opset() < 13) {
     TCC_TRY(auto listed, c.get_ints("split"));
     if (listed) sizes = *listed;
-    if (c.has_input(1)) {
-      TCC_TRY(sizes, c.constant_integers(1, "split"));
-    }
-  } else if (c.has_input(1)) {
-    TCC_TRY(sizes, c.constant_integers(1, "split"));
   }
+  if (c.has_input(1)) TCC_TRY_SET(sizes, c.constant_integers(1, "split"));
   if (c.opset() >= 18 && c.has_attribute("num_outputs")) {
     TCC_TRY(int64_t count, c.get_int("num_outputs", parts));
     if (count != parts) return input_error("num_outputs {} differs from the {} outputs", count, parts);
@@ -172,9 +162,7 @@ Result<void> import_tile(NodeContext& c) {
   for (size_t i = 0; i < shape.size(); ++i) out.push_back(shape[i] * repeats[i]);
   TCC_TRY(ValueId x, c.emit_reshape(c.input(0), split));
   TCC_TRY(x, c.emit(Op::kExpand, graph::ReshapeAttrs{wide}, {x}));
-  TCC_TRY(x, c.emit_reshape(x, out));
-  c.set_output(x);
-  return {};
+  return c.finish(c.emit_reshape(x, out));
 }
 
 namespace {
@@ -227,14 +215,10 @@ Result<void> import_pad(NodeContext& c) {
   } else {
     if (!c.has_input(1)) return input_error("pads (input 1) are missing");
     TCC_TRY(pads, c.constant_integers(1, "pads"));
-    if (c.has_input(2)) {
-      TCC_TRY(value, c.constant_scalar(2, "the padding value"));
-    }
+    TCC_TRY(value, c.constant_scalar(2, "the padding value", 0));
     if (c.has_input(3)) {
       TCC_TRY(axes, c.constant_integers(3, "axes"));
-      for (int64_t& axis : axes) {
-        TCC_TRY(axis, c.normalize_axis(axis, c.rank(0)));
-      }
+      for (int64_t& axis : axes) TCC_TRY_SET(axis, c.normalize_axis(axis, c.rank(0)));
     }
   }
   if (pads.size() != 2 * axes.size()) return input_error("pads have {} entries for {} axes", pads.size(), axes.size());
@@ -293,11 +277,8 @@ Result<void> import_one_hot(NodeContext& c) {
 }
 
 Result<void> import_trilu(NodeContext& c) {
-  TCC_TRY(int64_t upper, c.get_int("upper", 1));
-  double k = 0;
-  if (c.has_input(1)) {
-    TCC_TRY(k, c.constant_scalar(1, "k"));
-  }
+  TCC_TRY(bool upper, c.get_flag("upper", true));
+  TCC_TRY(double k, c.constant_scalar(1, "k", 0));
   const Shape& shape = c.input_value(0).shape;
   if (shape.size() < 2) return input_error("needs a matrix, got {}", graph::shape_text(shape));
   int64_t rows = shape[shape.size() - 2], columns = shape.back();
@@ -307,7 +288,7 @@ Result<void> import_trilu(NodeContext& c) {
   for (int64_t i = 0; i < rows; ++i) {
     for (int64_t j = 0; j < columns; ++j) {
       auto distance = static_cast<double>(j - i);
-      keep[static_cast<size_t>(i * columns + j)] = upper != 0 ? distance >= k : distance <= k;
+      keep[static_cast<size_t>(i * columns + j)] = upper ? distance >= k : distance <= k;
     }
   }
   ValueId mask = c.constant(DType::kBool, {rows, columns}, graph::make_constant_from_doubles(DType::kBool, keep));
@@ -331,8 +312,7 @@ Result<void> import_eye_like(NodeContext& c) {
     if (k >= -shape[0] && k <= shape[1] && i + k >= 0 && i + k < shape[1])
       values[static_cast<size_t>(i * shape[1] + i + k)] = 1;
   }
-  c.set_output(c.constant(dtype, shape, graph::make_constant_from_doubles(dtype, values)));
-  return {};
+  return c.finish(c.constant(dtype, shape, graph::make_constant_from_doubles(dtype, values)));
 }
 
 Result<void> import_range(NodeContext& c) {
@@ -347,15 +327,13 @@ Result<void> import_range(NodeContext& c) {
   std::vector<double> values(static_cast<size_t>(count));
   for (size_t i = 0; i < values.size(); ++i) values[i] = start + static_cast<double>(i) * delta;
   DType dtype = c.input_value(0).dtype;
-  c.set_output(
+  return c.finish(
       c.constant(dtype, {static_cast<int64_t>(values.size())}, graph::make_constant_from_doubles(dtype, values)));
-  return {};
 }
 
 Result<void> import_size(NodeContext& c) {
-  c.set_output(
+  return c.finish(
       c.constant(DType::kI64, {}, graph::make_constant_i64(std::vector<int64_t>{c.input_value(0).elements()})));
-  return {};
 }
 
 namespace {
@@ -370,19 +348,14 @@ Result<int64_t> read_block(NodeContext& c) {
 Result<void> permute(NodeContext& c, const Shape& split, const std::vector<int64_t>& perm, const Shape& out) {
   TCC_TRY(ValueId x, c.emit_reshape(c.input(0), split));
   TCC_TRY(x, c.emit(Op::kTranspose, graph::TransposeAttrs{perm}, {x}));
-  TCC_TRY(x, c.emit_reshape(x, out));
-  c.set_output(x);
-  return {};
+  return c.finish(c.emit_reshape(x, out));
 }
 
 }  // namespace
 
 Result<void> import_depth_to_space(NodeContext& c) {
   TCC_TRY(int64_t b, read_block(c));
-  std::string mode = "DCR";
-  if (c.opset() >= 11) {
-    TCC_TRY(mode, c.get_string("mode", "DCR"));
-  }
+  TCC_TRY(std::string mode, c.get_string("mode", "DCR", 11));
   if (mode != "DCR" && mode != "CRD") return input_error("mode is '{}', expected DCR or CRD", sanitize(mode));
   const Shape s = c.input_value(0).shape;
   if (b > s[1] || s[1] % (b * b) != 0) return input_error("{} channels do not divide by {} squared", s[1], b);

@@ -16,6 +16,7 @@ using graph::ValueId;
 
 // Before opset 7 a second operand was broadcast on request only: its axes are those of the first from `axis` on.
 Result<ValueId> legacy_broadcast(NodeContext& c, ValueId a, ValueId b) {
+  if (c.opset() >= 7) return b;
   TCC_TRY(int64_t broadcast, c.get_int("broadcast", 0));
   const Shape to = c.value(a).shape, from = c.value(b).shape;
   TCC_TRY(int64_t axis, c.get_int("axis", static_cast<int64_t>(to.size()) - static_cast<int64_t>(from.size())));
@@ -47,17 +48,11 @@ Result<ValueId> legacy_broadcast(NodeContext& c, ValueId a, ValueId b) {
 namespace {
 
 Result<void> refuse_training(NodeContext& c) {
-  if (c.opset() < 7) {
-    TCC_TRY(int64_t is_test, c.get_int("is_test", 0));
-    if (is_test == 0)
-      return refuse(Refusal::kTraining, "training mode (is_test = 0) is not supported; export the model for inference");
-  }
-  return {};
+  if (c.opset() >= 7) return {};
+  TCC_TRY(bool is_test, c.get_flag("is_test", false));
+  if (is_test) return {};
+  return refuse(Refusal::kTraining, "training mode (is_test = 0) is not supported; export the model for inference");
 }
-
-}  // namespace
-
-namespace {
 
 // Statistics of this batch, and the running ones moved towards them.
 Result<void> batch_norm_training(NodeContext& c, double epsilon, double momentum) {
@@ -81,7 +76,7 @@ Result<void> batch_norm_training(NodeContext& c, double epsilon, double momentum
   TCC_TRY(ValueId y, c.arithmetic(Op::kDiv, d, deviation));
   TCC_TRY(y, c.arithmetic(Op::kMul, y, scale));
   TCC_TRY(y, c.arithmetic(Op::kAdd, y, bias));
-  c.set_output(y);
+  c.set_output(0, y);
   for (size_t i = 1; i < 3; ++i) {
     if (!c.wants_output(i)) continue;
     TCC_TRY(ValueId now, c.emit_reshape(i == 1 ? mean : variance, {shape[1]}));
@@ -99,32 +94,25 @@ Result<void> import_batch_norm(NodeContext& c) {
   graph::BatchNormAttrs attrs;
   TCC_TRY(attrs.epsilon, c.get_float("epsilon", 1e-5));
   TCC_TRY(double momentum, c.get_float("momentum", 0.9));
-  if (c.opset() < 6) c.ignore_attribute("consumed_inputs");
   TCC_TRY_VOID(refuse_training(c));
   if (c.opset() < 9) {
     TCC_TRY(int64_t spatial, c.get_int("spatial", 1));
     if (spatial != 1)
       return refuse(Refusal::kAttribute, "spatial = {} (one statistic per element) is not supported", spatial);
   }
-  if (c.opset() >= 14) {
-    TCC_TRY(int64_t training, c.get_int("training_mode", 0));
-    if (training != 0) return batch_norm_training(c, attrs.epsilon, momentum);
-  }
-  return c.finish(Op::kBatchNorm, attrs, {c.input(0), c.input(1), c.input(2), c.input(3), c.input(4)});
+  TCC_TRY(bool training, c.get_flag("training_mode", false, 14));
+  if (training) return batch_norm_training(c, attrs.epsilon, momentum);
+  return c.finish(Op::kBatchNorm, attrs, c.inputs());
 }
 
 Result<void> import_gemm(NodeContext& c) {
   graph::GemmAttrs attrs;
   TCC_TRY(attrs.alpha, c.get_float("alpha", 1));
   TCC_TRY(attrs.beta, c.get_float("beta", 1));
-  TCC_TRY(int64_t trans_a, c.get_int("transA", 0));
-  TCC_TRY(int64_t trans_b, c.get_int("transB", 0));
-  attrs.trans_a = trans_a != 0;
-  attrs.trans_b = trans_b != 0;
+  TCC_TRY(attrs.trans_a, c.get_flag("transA", false));
+  TCC_TRY(attrs.trans_b, c.get_flag("transB", false));
   if (c.opset() < 7) c.ignore_attribute("broadcast");  // numpy's rule covers what was legal
-  std::vector<ValueId> inputs{c.input(0), c.input(1)};
-  if (c.has_input(2)) inputs.push_back(c.input(2));
-  return c.finish(Op::kGemm, attrs, inputs);
+  return c.finish(Op::kGemm, attrs, c.inputs());
 }
 
 Result<void> import_matmul(NodeContext& c) {
@@ -133,13 +121,11 @@ Result<void> import_matmul(NodeContext& c) {
 
 Result<void> import_unary(NodeContext& c) {
   static const std::map<std::string, Op> kOps = {{"Relu", Op::kRelu}, {"Sigmoid", Op::kSigmoid}, {"Tanh", Op::kTanh}};
-  if (c.opset() < 6) c.ignore_attribute("consumed_inputs");
   return c.finish(kOps.at(c.op()), graph::NoAttrs{}, {c.input(0)});
 }
 
 Result<void> import_leaky_relu(NodeContext& c) {
   graph::LeakyAttrs attrs;
-  if (c.opset() < 6) c.ignore_attribute("consumed_inputs");
   TCC_TRY(attrs.alpha, c.get_float("alpha", 0.01));
   return c.finish(Op::kLeakyRelu, attrs, {c.input(0)});
 }
@@ -148,21 +134,15 @@ namespace {
 
 Result<void> clip_at_run_time(NodeContext& c) {
   ValueId x = c.input(0);
-  if (c.has_input(1)) {
-    TCC_TRY(x, c.binary(graph::BinaryFn::kMax, x, c.input(1)));
-  }
-  if (c.has_input(2)) {
-    TCC_TRY(x, c.binary(graph::BinaryFn::kMin, x, c.input(2)));
-  }
-  c.set_output(x);
-  return {};
+  if (c.has_input(1)) TCC_TRY_SET(x, c.binary(graph::BinaryFn::kMax, x, c.input(1)));
+  if (c.has_input(2)) TCC_TRY_SET(x, c.binary(graph::BinaryFn::kMin, x, c.input(2)));
+  return c.finish(x);
 }
 
 }  // namespace
 
 Result<void> import_clip(NodeContext& c) {
   graph::ClipAttrs attrs{-std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity()};
-  if (c.opset() < 6) c.ignore_attribute("consumed_inputs");
   if (c.opset() < 11) {
     TCC_TRY(attrs.min, c.get_float("min", attrs.min));
     TCC_TRY(attrs.max, c.get_float("max", attrs.max));
@@ -170,12 +150,8 @@ Result<void> import_clip(NodeContext& c) {
     bool known =
         (!c.has_input(1) || c.input_value(1).is_constant()) && (!c.has_input(2) || c.input_value(2).is_constant());
     if (!known) return clip_at_run_time(c);
-    if (c.has_input(1)) {
-      TCC_TRY(attrs.min, c.constant_scalar(1, "min"));
-    }
-    if (c.has_input(2)) {
-      TCC_TRY(attrs.max, c.constant_scalar(2, "max"));
-    }
+    TCC_TRY(attrs.min, c.constant_scalar(1, "min", attrs.min));
+    TCC_TRY(attrs.max, c.constant_scalar(2, "max", attrs.max));
   }
   if (std::isnan(attrs.min) || std::isnan(attrs.max)) return input_error("min or max is not a number");
   // min > max is defined: min(max(x, min), max) is max everywhere.
@@ -186,16 +162,11 @@ Result<void> import_clip(NodeContext& c) {
 Result<void> import_binary(NodeContext& c) {
   static const std::map<std::string, Op> kOps = {
       {"Add", Op::kAdd}, {"Sub", Op::kSub}, {"Mul", Op::kMul}, {"Div", Op::kDiv}};
-  ValueId b = c.input(1);
-  if (c.opset() < 6) c.ignore_attribute("consumed_inputs");
-  if (c.opset() < 7) {
-    TCC_TRY(b, legacy_broadcast(c, c.input(0), b));
-  }
+  TCC_TRY(ValueId b, legacy_broadcast(c, c.input(0), c.input(1)));
   return c.finish(kOps.at(c.op()), graph::NoAttrs{}, {c.input(0), b});
 }
 
 Result<void> import_sum(NodeContext& c) {
-  if (c.opset() < 6) c.ignore_attribute("consumed_inputs");
   ValueId sum = c.input(0);
   for (size_t i = 1; i < c.input_count(); ++i) {
     if (c.opset() < 8 && c.value(sum).shape != c.input_value(i).shape) {
@@ -204,22 +175,18 @@ Result<void> import_sum(NodeContext& c) {
     }
     TCC_TRY(sum, c.emit(Op::kAdd, graph::NoAttrs{}, {sum, c.input(i)}));
   }
-  c.set_output(sum);
-  return {};
+  return c.finish(sum);
 }
 
 Result<void> import_dropout(NodeContext& c) {
-  if (c.opset() < 6) c.ignore_attribute("consumed_inputs");
   TCC_TRY_VOID(refuse_training(c));
   if (c.opset() < 12) {
     c.ignore_attribute("ratio");
   } else {
     c.ignore_attribute("seed");
-    if (c.has_input(2)) {
-      TCC_TRY(double training, c.constant_scalar(2, "training_mode"));
-      if (training != 0)
-        return refuse(Refusal::kTraining, "training mode is not supported; export the model for inference");
-    }
+    TCC_TRY(double training, c.constant_scalar(2, "training_mode", 0));
+    if (training != 0)
+      return refuse(Refusal::kTraining, "training mode is not supported; export the model for inference");
   }
   // The mask of what is kept: everything.
   if (c.wants_output(1)) {

@@ -79,9 +79,7 @@ Result<void> import_softmax(NodeContext& c) {
   if (c.opset() >= 13) {
     TCC_TRY(int64_t axis, c.get_int("axis", -1));
     TCC_TRY(axis, c.normalize_axis(axis, rank));
-    TCC_TRY(ValueId y, softmax_like(c, c.input(0), axis));
-    c.set_output(y);
-    return {};
+    return c.finish(softmax_like(c, c.input(0), axis));
   }
   // Before opset 13 the input was seen as a matrix: axes from `axis` on are one row.
   TCC_TRY(int64_t axis, c.get_int("axis", 1));
@@ -92,9 +90,7 @@ Result<void> import_softmax(NodeContext& c) {
   Shape matrix{graph::element_count(Shape(shape.begin(), split)), graph::element_count(Shape(split, shape.end()))};
   TCC_TRY(ValueId x, c.emit_reshape(c.input(0), matrix));
   TCC_TRY(x, softmax_like(c, x, 1));
-  TCC_TRY(x, c.emit_reshape(x, shape));
-  c.set_output(x);
-  return {};
+  return c.finish(c.emit_reshape(x, shape));
 }
 
 Result<void> import_reduce(NodeContext& c) {
@@ -103,15 +99,12 @@ Result<void> import_reduce(NodeContext& c) {
                                                    {"ReduceSum", Op::kReduceSum},
                                                    {"ReduceMin", Op::kReduceMin},
                                                    {"ReduceProd", Op::kReduceProd}};
-  TCC_TRY(int64_t keep_dims, c.get_int("keepdims", 1));
-  bool keep = keep_dims != 0;
+  TCC_TRY(bool keep, c.get_flag("keepdims", true));
   std::vector<int64_t> axes;
   if (c.opset() >= (c.op() == "ReduceSum" ? 13 : 18)) {
-    if (c.has_input(1)) {
-      TCC_TRY(axes, c.constant_integers(1, "axes"));
-    }
-    TCC_TRY(int64_t no_op, c.get_int("noop_with_empty_axes", 0));
-    if (axes.empty() && no_op != 0) {
+    TCC_TRY(axes, c.optional_integers(1, "axes"));
+    TCC_TRY(bool no_op, c.get_flag("noop_with_empty_axes", false));
+    if (axes.empty() && no_op) {
       if (!kPlain.contains(c.op())) return refuse(Refusal::kAttribute, "noop_with_empty_axes = 1 is not supported");
       return c.finish(Op::kIdentity, graph::NoAttrs{}, {c.input(0)});
     }
@@ -135,9 +128,7 @@ Result<void> import_reduce(NodeContext& c) {
       bool reduced = std::binary_search(axes.begin(), axes.end(), i);
       if (keep || !reduced) shape.push_back(c.value(y).shape[static_cast<size_t>(i)]);
     }
-    TCC_TRY(y, c.emit_reshape(y, shape));
-    c.set_output(y);
-    return {};
+    return c.finish(c.emit_reshape(y, shape));
   }
   if (c.op() == "ReduceL1") {
     TCC_TRY(x, c.unary(UnaryFn::kAbs, x));
@@ -150,30 +141,24 @@ Result<void> import_reduce(NodeContext& c) {
   } else if (c.op() == "ReduceLogSum") {
     TCC_TRY(y, c.unary(UnaryFn::kLog, y));
   }
-  c.set_output(y);
-  return {};
+  return c.finish(y);
 }
 
 Result<void> import_arg(NodeContext& c) {
   TCC_TRY(int64_t axis, c.get_int("axis", 0));
   TCC_TRY(axis, c.normalize_axis(axis, c.rank(0)));
-  TCC_TRY(int64_t keep_dims, c.get_int("keepdims", 1));
-  int64_t last = 0;
-  if (c.opset() >= 12) {
-    TCC_TRY(last, c.get_int("select_last_index", 0));
-  }
-  TCC_TRY(ValueId y, arg_extremum(c, c.input(0), axis, c.op() == "ArgMax", last != 0));
+  TCC_TRY(bool keep, c.get_flag("keepdims", true));
+  TCC_TRY(bool last, c.get_flag("select_last_index", false, 12));
+  TCC_TRY(ValueId y, arg_extremum(c, c.input(0), axis, c.op() == "ArgMax", last));
   Shape shape = c.value(y).shape;
-  if (keep_dims == 0) shape.erase(shape.begin() + axis);
-  TCC_TRY(y, c.emit_reshape(y, shape));
-  c.set_output(y);
-  return {};
+  if (!keep) shape.erase(shape.begin() + axis);
+  return c.finish(c.emit_reshape(y, shape));
 }
 
 // A product with a triangular matrix of ones: y[.., i, ..] = sum over j of T[i, j] x[.., j, ..].
 Result<void> import_cumsum(NodeContext& c) {
-  TCC_TRY(int64_t exclusive, c.get_int("exclusive", 0));
-  TCC_TRY(int64_t reverse, c.get_int("reverse", 0));
+  TCC_TRY(bool exclusive, c.get_flag("exclusive", false));
+  TCC_TRY(bool reverse, c.get_flag("reverse", false));
   TCC_TRY(double axis_value, c.constant_scalar(1, "axis"));
   TCC_TRY(int64_t axis, c.normalize_axis(static_cast<int64_t>(axis_value), c.rank(0)));
   const Shape shape = c.input_value(0).shape;
@@ -185,8 +170,8 @@ Result<void> import_cumsum(NodeContext& c) {
   std::vector<double> ones(static_cast<size_t>(n * n), 0.0);
   for (int64_t i = 0; i < n; ++i) {
     for (int64_t j = 0; j < n; ++j) {
-      bool in = reverse != 0 ? j >= i : j <= i;
-      if (in && !(exclusive != 0 && i == j)) ones[static_cast<size_t>(i * n + j)] = 1;
+      bool in = reverse ? j >= i : j <= i;
+      if (in && !(exclusive && i == j)) ones[static_cast<size_t>(i * n + j)] = 1;
     }
   }
   ValueId matrix = c.constant(through, {n, n}, graph::make_constant_from_doubles(through, ones));
@@ -196,9 +181,7 @@ Result<void> import_cumsum(NodeContext& c) {
   TCC_TRY(x, c.emit_reshape(x, {outer, n, inner}));
   TCC_TRY(x, c.emit(Op::kMatMul, graph::MatMulAttrs{}, {matrix, x}));
   TCC_TRY(x, c.emit_reshape(x, shape));
-  TCC_TRY(x, c.cast(x, dtype));
-  c.set_output(x);
-  return {};
+  return c.finish(c.cast(x, dtype));
 }
 
 Result<void> import_layer_norm(NodeContext& c) {
@@ -207,8 +190,6 @@ Result<void> import_layer_norm(NodeContext& c) {
   TCC_TRY(attrs.axis, c.normalize_axis(attrs.axis, c.rank(0)));
   TCC_TRY(attrs.epsilon, c.get_float("epsilon", 1e-5));
   c.ignore_attribute("stash_type");
-  std::vector<ValueId> inputs{c.input(0), c.input(1)};
-  if (c.has_input(2)) inputs.push_back(c.input(2));
   if (c.wants_output(1) || c.wants_output(2)) {
     std::vector<int64_t> axes = axes_from(attrs.axis, c.rank(0));
     TCC_TRY(ValueId mean, c.reduce(Op::kReduceMean, c.input(0), axes, true));
@@ -221,7 +202,7 @@ Result<void> import_layer_norm(NodeContext& c) {
     TCC_TRY(variance, c.unary(UnaryFn::kReciprocal, variance));
     c.set_output(2, variance);
   }
-  return c.finish(Op::kLayerNorm, attrs, inputs);
+  return c.finish(Op::kLayerNorm, attrs, c.inputs());
 }
 
 Result<void> import_rms_norm(NodeContext& c) {
@@ -238,7 +219,6 @@ Result<void> import_rms_norm(NodeContext& c) {
 }
 
 Result<void> import_instance_norm(NodeContext& c) {
-  if (c.opset() < 6) c.ignore_attribute("consumed_inputs");
   graph::LayerNormAttrs attrs{2, 1e-5};
   TCC_TRY(attrs.epsilon, c.get_float("epsilon", 1e-5));
   const Shape shape = c.input_value(0).shape;
@@ -280,9 +260,7 @@ Result<void> import_lp_norm(NodeContext& c) {
     TCC_TRY(norm, c.arithmetic(Op::kMul, x, x));
   }
   TCC_TRY(norm, c.reduce(Op::kReduceSum, norm, {axis}, true));
-  if (p == 2) {
-    TCC_TRY(norm, c.unary(UnaryFn::kSqrt, norm));
-  }
+  if (p == 2) TCC_TRY_SET(norm, c.unary(UnaryFn::kSqrt, norm));
   return c.finish(Op::kDiv, graph::NoAttrs{}, {x, norm});
 }
 
@@ -293,9 +271,7 @@ namespace {
 Result<void> class_loss(NodeContext& c, ValueId x, ValueId target, std::optional<ValueId> weight) {
   TCC_TRY(std::string reduction, c.get_string("reduction", "mean"));
   std::optional<int64_t> ignored;
-  if (c.has_attribute("ignore_index")) {
-    TCC_TRY(ignored, c.get_int("ignore_index", 0));
-  }
+  if (c.has_attribute("ignore_index")) TCC_TRY_SET(ignored, c.get_int("ignore_index", 0));
   if (reduction != "mean" && reduction != "sum" && reduction != "none")
     return input_error("reduction is '{}', expected none, sum or mean", sanitize(reduction));
   const Shape shape = c.value(x).shape;
@@ -329,8 +305,7 @@ Result<void> class_loss(NodeContext& c, ValueId x, ValueId target, std::optional
     TCC_TRY(weights, c.reduce(Op::kReduceSum, weights, all, false));
     TCC_TRY(loss, c.arithmetic(Op::kDiv, loss, weights));
   }
-  c.set_output(loss);
-  return {};
+  return c.finish(loss);
 }
 
 }  // namespace

@@ -33,9 +33,7 @@ Result<std::optional<std::vector<int64_t>>> read_axes(NodeContext& c) {
 }
 
 Result<void> finish_reshape(NodeContext& c, Shape shape) {
-  TCC_TRY(ValueId id, c.emit(Op::kReshape, graph::ReshapeAttrs{std::move(shape)}, {c.input(0)}));
-  c.set_output(id);
-  return {};
+  return c.finish(Op::kReshape, graph::ReshapeAttrs{std::move(shape)}, {c.input(0)});
 }
 
 }  // namespace
@@ -47,30 +45,25 @@ Result<void> import_identity(NodeContext& c) {
 Result<void> import_constant(NodeContext& c) {
   TCC_TRY(auto tensor, c.get_tensor("value"));
   if (tensor) {
-    c.set_output(c.constant(tensor->dtype, tensor->shape, tensor->constant));
-    return {};
+    return c.finish(c.constant(tensor->dtype, tensor->shape, tensor->constant));
   }
   if (c.opset() >= 12) {
     TCC_TRY(auto ints, c.get_ints("value_ints"));
     TCC_TRY(auto floats, c.get_floats("value_floats"));
     if (ints) {
-      c.set_output(c.constant(DType::kI64, {static_cast<int64_t>(ints->size())}, graph::make_constant_i64(*ints)));
-      return {};
+      return c.finish(c.constant(DType::kI64, {static_cast<int64_t>(ints->size())}, graph::make_constant_i64(*ints)));
     }
     if (floats) {
-      c.set_output(c.constant(DType::kF32, {static_cast<int64_t>(floats->size())},
-                              graph::make_constant_from_doubles(DType::kF32, *floats)));
-      return {};
+      return c.finish(c.constant(DType::kF32, {static_cast<int64_t>(floats->size())},
+                                 graph::make_constant_from_doubles(DType::kF32, *floats)));
     }
     if (c.has_attribute("value_int")) {
       TCC_TRY(int64_t v, c.get_int("value_int", 0));
-      c.set_output(c.constant(DType::kI64, {}, graph::make_constant_i64(std::vector<int64_t>{v})));
-      return {};
+      return c.finish(c.constant(DType::kI64, {}, graph::make_constant_i64(std::vector<int64_t>{v})));
     }
     if (c.has_attribute("value_float")) {
       TCC_TRY(double v, c.get_float("value_float", 0));
-      c.set_output(c.constant(DType::kF32, {}, graph::make_splat(DType::kF32, v)));
-      return {};
+      return c.finish(c.constant(DType::kF32, {}, graph::make_splat(DType::kF32, v)));
     }
   }
   return refuse(Refusal::kAttribute,
@@ -92,8 +85,7 @@ Result<void> import_constant_of_shape(NodeContext& c) {
     return input_error("the result of shape {} is larger than {}", graph::shape_text(shape),
                        format_bytes(static_cast<double>(kMaxSplatBytes)));
   }
-  c.set_output(c.constant(dtype, shape, element));
-  return {};
+  return c.finish(c.constant(dtype, shape, element));
 }
 
 Result<void> import_flatten(NodeContext& c) {
@@ -110,18 +102,13 @@ Result<void> import_flatten(NodeContext& c) {
 
 Result<void> import_reshape(NodeContext& c) {
   Shape target;
-  bool allow_zero = false;
   if (c.opset() < 5) {
-    c.ignore_attribute("consumed_inputs");
     TCC_TRY(target, required_ints(c, "shape"));
   } else {
     if (!c.has_input(1)) return input_error("the new shape (input 1) is missing");
     TCC_TRY(target, c.constant_integers(1, "shape"));
   }
-  if (c.opset() >= 14) {
-    TCC_TRY(int64_t flag, c.get_int("allowzero", 0));
-    allow_zero = flag != 0;
-  }
+  TCC_TRY(bool allow_zero, c.get_flag("allowzero", false, 14));
   const Shape& from = c.input_value(0).shape;
   int64_t unknown = -1;
   for (size_t i = 0; i < target.size(); ++i) {
@@ -195,25 +182,20 @@ Result<void> import_concat(NodeContext& c) {
   if (c.opset() >= 4 && !c.has_attribute("axis")) return input_error("attribute 'axis' is missing");
   TCC_TRY(int64_t axis, c.get_int("axis", 1));
   TCC_TRY(axis, c.normalize_axis(axis, c.rank(0)));
-  std::vector<ValueId> inputs;
-  for (size_t i = 0; i < c.input_count(); ++i) inputs.push_back(c.input(i));
-  return c.finish(Op::kConcat, graph::AxisAttrs{axis}, inputs);
+  return c.finish(Op::kConcat, graph::AxisAttrs{axis}, c.inputs());
 }
 
 Result<void> import_shape(NodeContext& c) {
   Shape shape = c.input_value(0).shape;
-  int64_t rank = c.rank(0), start = 0, end = rank;
-  if (c.opset() >= 15) {
-    TCC_TRY(start, c.get_int("start", 0));
-    TCC_TRY(end, c.get_int("end", rank));
-    if (start < 0) start += rank;
-    if (end < 0) end += rank;
-    start = std::clamp<int64_t>(start, 0, rank);
-    end = std::clamp<int64_t>(end, start, rank);
-  }
+  int64_t rank = c.rank(0);
+  TCC_TRY(int64_t start, c.get_int("start", 0, 15));
+  TCC_TRY(int64_t end, c.get_int("end", rank, 15));
+  if (start < 0) start += rank;
+  if (end < 0) end += rank;
+  start = std::clamp<int64_t>(start, 0, rank);
+  end = std::clamp<int64_t>(end, start, rank);
   std::vector<int64_t> part(shape.begin() + start, shape.begin() + end);
-  c.set_output(c.constant(DType::kI64, {end - start}, graph::make_constant_i64(part)));
-  return {};
+  return c.finish(c.constant(DType::kI64, {end - start}, graph::make_constant_i64(part)));
 }
 
 }  // namespace tcc::onnx

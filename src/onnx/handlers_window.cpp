@@ -42,9 +42,7 @@ Result<WindowAttributes> read_window(NodeContext& c, const Shape& input, std::ve
   }
   TCC_TRY(w.strides, list_of(c, "strides", spatial, 1, 1));
   w.dilations.assign(spatial, 1);
-  if (dilations) {
-    TCC_TRY(w.dilations, list_of(c, "dilations", spatial, 1, 1));
-  }
+  if (dilations) TCC_TRY_SET(w.dilations, list_of(c, "dilations", spatial, 1, 1));
   TCC_TRY(std::string mode, c.get_string("auto_pad", "NOTSET"));
   TCC_TRY(auto pads, list_of(c, "pads", 2 * spatial, 0, 0));
   w.pads_begin.assign(pads.begin(), pads.begin() + static_cast<int64_t>(spatial));
@@ -80,10 +78,7 @@ Result<graph::PoolAttrs> read_pool(NodeContext& c, bool dilations) {
     return input_error("attribute 'kernel_shape' must have {} entries", spatial);
   TCC_TRY(WindowAttributes w, read_window(c, c.input_value(0).shape, *kernel, dilations));
   graph::PoolAttrs attrs{w.kernel, w.strides, w.dilations, w.pads_begin, w.pads_end, false, false};
-  if (c.opset() >= 10) {
-    TCC_TRY(int64_t ceil_mode, c.get_int("ceil_mode", 0));
-    attrs.ceil_mode = ceil_mode != 0;
-  }
+  TCC_TRY(attrs.ceil_mode, c.get_flag("ceil_mode", false, 10));
   return attrs;
 }
 
@@ -112,9 +107,7 @@ Result<void> import_conv(NodeContext& c) {
   TCC_TRY(WindowAttributes w, read_window(c, c.input_value(0).shape, kernel, true));
   TCC_TRY(int64_t group, c.get_int("group", 1));
   graph::ConvAttrs attrs{w.kernel, w.strides, w.dilations, w.pads_begin, w.pads_end, group};
-  std::vector<graph::ValueId> inputs{c.input(0), c.input(1)};
-  if (c.has_input(2)) inputs.push_back(c.input(2));
-  return c.finish(Op::kConv, attrs, inputs);
+  return c.finish(Op::kConv, attrs, c.inputs());
 }
 
 namespace {
@@ -182,19 +175,14 @@ Result<void> max_pool_positions(NodeContext& c, const graph::PoolAttrs& a, bool 
 
 Result<void> import_max_pool(NodeContext& c) {
   TCC_TRY(auto attrs, read_pool(c, c.opset() >= 10));
-  if (c.opset() >= 8) {
-    TCC_TRY(int64_t storage_order, c.get_int("storage_order", 0));
-    if (c.wants_output(1)) return max_pool_positions(c, attrs, storage_order != 0);
-  }
+  TCC_TRY(bool column_major, c.get_flag("storage_order", false, 8));
+  if (c.opset() >= 8 && c.wants_output(1)) return max_pool_positions(c, attrs, column_major);
   return c.finish(Op::kMaxPool, attrs, {c.input(0)});
 }
 
 Result<void> import_average_pool(NodeContext& c) {
   TCC_TRY(auto attrs, read_pool(c, c.opset() >= 19));
-  if (c.opset() >= 7) {
-    TCC_TRY(int64_t include, c.get_int("count_include_pad", 0));
-    attrs.count_include_pad = include != 0;
-  }
+  TCC_TRY(attrs.count_include_pad, c.get_flag("count_include_pad", false, 7));
   return c.finish(Op::kAveragePool, attrs, {c.input(0)});
 }
 

@@ -136,24 +136,9 @@ class Counter {
       case Kind::kPacked:
         numbers_ += static_cast<int64_t>(field.payload.size());
         return numbers_ <= kMaxPacked || refuse("has too many numbers outside of its weights");
-      case Kind::kModel:
-      case Kind::kGraph:
-      case Kind::kNode:
-      case Kind::kAttribute:
-      case Kind::kTensor:
-      case Kind::kSparse:
-      case Kind::kInfo:
-      case Kind::kType:
-      case Kind::kTensorType:
-      case Kind::kListType:
-      case Kind::kMapType:
-      case Kind::kShape:
-      case Kind::kDimension:
-      case Kind::kPair:
-      case Kind::kFunction:
+      default:  // a message
         return walk(field.payload, kind, depth + 1);
     }
-    return true;
   }
 
   const std::string& name_;

@@ -22,6 +22,7 @@ constexpr int64_t kMaxFoldedBytes = int64_t{1} << 28;  // in all; then nodes sta
 NodeContext::NodeContext(ImportState& state, const tcc_onnx::Node& proto, int64_t opset, std::vector<ValueId> inputs)
     : state_(state), graph_(state.graph), proto_(proto), opset_(opset), inputs_(std::move(inputs)) {
   while (!inputs_.empty() && inputs_.back() == graph::kNone) inputs_.pop_back();
+  if (opset < 6) read_.insert("consumed_inputs");  // advice of the first opsets about memory
 }
 
 // Names the model's inputs that the value is computed from: fixing them would make it known.
@@ -50,9 +51,7 @@ tl::unexpected<Error> NodeContext::refuse_run_time(size_t i, const char* what) c
 
 Result<std::vector<int64_t>> NodeContext::constant_integers(size_t i, const char* what) const {
   const graph::Value& v = input_value(i);
-  if (!v.is_constant()) {
-    return refuse_run_time(i, what);
-  }
+  if (!v.is_constant()) return refuse_run_time(i, what);
   if (graph::is_float(v.dtype))
     return input_error("{} (input {}) must be integers, not {}", what, i, graph::dtype_name(v.dtype));
   if (v.shape.size() > 1)
@@ -61,11 +60,17 @@ Result<std::vector<int64_t>> NodeContext::constant_integers(size_t i, const char
   return graph::constant_integers(*v.constant, v.dtype, v.elements());
 }
 
+Result<std::vector<int64_t>> NodeContext::optional_integers(size_t i, const char* what) const {
+  return has_input(i) ? constant_integers(i, what) : std::vector<int64_t>();
+}
+
+Result<double> NodeContext::constant_scalar(size_t i, const char* what, double otherwise) const {
+  return has_input(i) ? constant_scalar(i, what) : otherwise;
+}
+
 Result<double> NodeContext::constant_scalar(size_t i, const char* what) const {
   const graph::Value& v = input_value(i);
-  if (!v.is_constant()) {
-    return refuse_run_time(i, what);
-  }
+  if (!v.is_constant()) return refuse_run_time(i, what);
   if (v.elements() != 1)
     return input_error("{} (input {}) must be a scalar, not shape {}", what, i, graph::shape_text(v.shape));
   return graph::constant_element(*v.constant, v.dtype, 0);
@@ -89,9 +94,15 @@ Result<const tcc_onnx::Attribute*> NodeContext::take(const char* name, tcc_onnx:
   return attribute;
 }
 
-Result<int64_t> NodeContext::get_int(const char* name, int64_t otherwise) {
+Result<int64_t> NodeContext::get_int(const char* name, int64_t otherwise, int64_t since) {
+  if (opset_ < since) return otherwise;
   TCC_TRY(auto* attribute, take(name, tcc_onnx::Attribute::INT));
   return attribute ? attribute->i() : otherwise;
+}
+
+Result<bool> NodeContext::get_flag(const char* name, bool otherwise, int64_t since) {
+  TCC_TRY(const int64_t value, get_int(name, otherwise ? 1 : 0, since));
+  return value != 0;
 }
 
 Result<double> NodeContext::get_float(const char* name, double otherwise) {
@@ -101,7 +112,8 @@ Result<double> NodeContext::get_float(const char* name, double otherwise) {
   return attribute->f();
 }
 
-Result<std::string> NodeContext::get_string(const char* name, const std::string& otherwise) {
+Result<std::string> NodeContext::get_string(const char* name, const std::string& otherwise, int64_t since) {
+  if (opset_ < since) return otherwise;
   TCC_TRY(auto* attribute, take(name, tcc_onnx::Attribute::STRING));
   return attribute ? attribute->s() : otherwise;
 }
@@ -152,9 +164,7 @@ Result<int64_t> NodeContext::normalize_axis(int64_t axis, int64_t rank) const {
 }
 
 Result<std::vector<int64_t>> NodeContext::normalize_axes(std::vector<int64_t> axes, int64_t rank) const {
-  for (int64_t& axis : axes) {
-    TCC_TRY(axis, normalize_axis(axis, rank));
-  }
+  for (int64_t& axis : axes) TCC_TRY_SET(axis, normalize_axis(axis, rank));
   std::sort(axes.begin(), axes.end());
   if (std::adjacent_find(axes.begin(), axes.end()) != axes.end()) {
     return input_error("axes [{}] name one axis twice", fmt::join(axes, ", "));
@@ -211,9 +221,9 @@ Result<ValueId> NodeContext::iota(graph::DType dtype, int64_t extent, size_t axi
   return constant(dtype, shape, graph::make_constant_from_doubles(dtype, values));
 }
 
-Result<void> NodeContext::finish(graph::Op op, graph::Attributes attrs, std::vector<ValueId> inputs) {
-  TCC_TRY(ValueId id, emit(op, std::move(attrs), std::move(inputs)));
-  set_output(id);
+Result<void> NodeContext::finish(Result<ValueId> id) {
+  if (!id) return tl::make_unexpected(std::move(id).error());
+  set_output(0, *id);
   return {};
 }
 

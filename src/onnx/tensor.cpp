@@ -10,6 +10,7 @@
 
 #include "tcc/graph/refusal.h"
 #include "tcc/onnx/importer.h"
+#include "tcc/support/descriptor.h"
 #include "tcc/support/hash.h"
 #include "tcc/support/text.h"
 
@@ -29,24 +30,6 @@ constexpr const char* kTypeNames[] = {"undefined", "float",  "uint8",     "int8"
 constexpr std::pair<int32_t, DType> kDataTypes[] = {
     {1, DType::kF32},  {2, DType::kU8},   {3, DType::kI8},   {6, DType::kI32},  {7, DType::kI64},  {9, DType::kBool},
     {10, DType::kF16}, {11, DType::kF64}, {12, DType::kU32}, {13, DType::kU64}, {16, DType::kBF16}};
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-  void reset(int fd) {
-    if (fd_ >= 0) ::close(fd_);
-    fd_ = fd;
-  }
-
- private:
-  int fd_;
-};
 
 Result<std::vector<std::string>> path_components(const std::string& location) {
   auto refuse = [&](const char* why) {
@@ -185,9 +168,8 @@ Result<ExternalFiles::OpenFile*> ExternalFiles::open(const std::string& location
   for (size_t i = 0; i < parts.size(); ++i) {
     bool last = i + 1 == parts.size();
     int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | (symlinks_ ? 0 : O_NOFOLLOW) | (last ? 0 : O_DIRECTORY);
-    int next = ::openat(at.get(), parts[i].c_str(), flags);
-    if (next < 0) return failed(parts[i]);
-    at.reset(next);
+    at = Descriptor(::openat(at.get(), parts[i].c_str(), flags));
+    if (at.get() < 0) return failed(parts[i]);
   }
   // The descriptor's own name maps exactly the file that was checked.
   auto file = MappedFile::open(fmt::format("/proc/self/fd/{}", at.get()));

@@ -17,6 +17,7 @@
 #include <mutex>
 #include <system_error>
 
+#include "tcc/support/descriptor.h"
 #include "tcc/support/text.h"
 #include "tcc/support/truncated_files.h"
 
@@ -48,19 +49,6 @@ tl::unexpected<Error> system_error(const char* what, const std::string& path) {
   return make_error(ErrorClass::kEnvironment, fmt::format("cannot {} '{}': {}", what, path, std::strerror(code)),
                     hint_for(code));
 }
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  int get() const { return fd_; }
-  int release() { return std::exchange(fd_, -1); }
-
- private:
-  int fd_;
-};
 
 // Smaller files are copied: what happens to the file afterwards is of no concern, and the copy costs little. Larger
 // ones are mapped, so that weights of many gigabytes need no memory of their own.
@@ -143,14 +131,13 @@ class SystemClock final : public Clock {
 };
 
 // Opens a regular file for reading; directories, pipes and devices are refused.
-Result<int> open_regular(const std::string& path, struct stat* info) {
-  int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return system_error("open", path);
-  Descriptor guard(fd);
-  if (fstat(fd, info) != 0) return system_error("stat", path);
+Result<Descriptor> open_regular(const std::string& path, struct stat* info) {
+  Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (file.get() < 0) return system_error("open", path);
+  if (fstat(file.get(), info) != 0) return system_error("stat", path);
   if (S_ISDIR(info->st_mode)) return input_error("'{}' is a directory, a file was expected", path);
   if (!S_ISREG(info->st_mode)) return input_error("'{}' is not a regular file", path);
-  return guard.release();
+  return file;
 }
 
 Result<std::string> read_all(int fd, const struct stat& info, const std::string& path) {
@@ -178,11 +165,10 @@ void report_truncated_files() {
 
 Result<std::string> read_file(const std::string& path, uint64_t max_bytes) {
   struct stat info{};
-  TCC_TRY(int fd, open_regular(path, &info));
-  Descriptor guard(fd);
+  TCC_TRY(const Descriptor file, open_regular(path, &info));
   if (static_cast<uint64_t>(info.st_size) > max_bytes)
     return input_error("'{}' has {} bytes, more than the limit of {}", path, info.st_size, max_bytes);
-  return read_all(fd, info, path);
+  return read_all(file.get(), info, path);
 }
 
 Result<std::unique_ptr<NewFile>> NewFile::create(const std::string& path, bool executable) {
@@ -245,16 +231,15 @@ bool file_exists(const std::string& path) {
 
 Result<std::shared_ptr<MappedFile>> MappedFile::open(const std::string& path) {
   struct stat info{};
-  TCC_TRY(int fd, open_regular(path, &info));
-  Descriptor guard(fd);
+  TCC_TRY(const Descriptor file, open_regular(path, &info));
   auto size = static_cast<size_t>(info.st_size);
   if (size < kCopiedBytes) {
-    TCC_TRY(std::string bytes, read_all(fd, info, path));
+    TCC_TRY(std::string bytes, read_all(file.get(), info, path));
     return std::shared_ptr<MappedFile>(std::make_shared<CopiedFile>(std::move(bytes)));
   }
-  void* data = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
+  void* data = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
   if (data == MAP_FAILED) return system_error("map", path);
-  return std::shared_ptr<MappedFile>(std::make_shared<PosixMap>(data, size, fd));
+  return std::shared_ptr<MappedFile>(std::make_shared<PosixMap>(data, size, file.get()));
 }
 
 Result<std::unique_ptr<TemporaryDirectory>> TemporaryDirectory::create(const std::string& prefix) {
