@@ -11,31 +11,18 @@ namespace {
 // --- the common ones -------------------------------------------------------------------------------------------------
 
 template <class D, class A>
-void run_integers(Warp& w, const Ins& i, uint32_t lanes) {
-  D* d = w.row<D>(i.d);
-  const A* a = w.source<A>(i.a);
-  for_lanes(lanes, [&](int l) { d[l] = static_cast<D>(a[l]); });
-}
-inline float single_of_half(uint16_t h) {
+constexpr Handler kIntegers = &run_each<[](A a) { return static_cast<D>(a); }, D, A>;
+constexpr auto kSingleOfHalf = [](uint16_t h) {
   const uint32_t sign = static_cast<uint32_t>(h & 0x8000) << 16, exponent = (h >> 10) & 0x1f, mantissa = h & 0x3ff;
   const float small = static_cast<float>(static_cast<int32_t>(mantissa)) * 0x1p-24f;
   const uint32_t wide = (exponent == 31 ? 0xff : exponent + 112) << 23 | mantissa << 13;
   return std::bit_cast<float>((exponent == 0 ? std::bit_cast<uint32_t>(small) : wide) | sign);
-}
-void run_half_to_single(Warp& w, const Ins& i, uint32_t lanes) {
-  float* d = w.row<float>(i.d);
-  const uint16_t* a = w.source<uint16_t>(i.a);
-  for_lanes(lanes, [&](int l) { d[l] = single_of_half(a[l]); });
-}
-void run_saturate_single(Warp& w, const Ins& i, uint32_t lanes) {
-  float* d = w.row<float>(i.d);
-  const float* a = w.source<float>(i.a);
-  const bool flushes = i.mode != 0;
-  for_lanes(lanes, [&](int l) {
-    const float x = flushes ? flush(a[l]) : a[l];
-    d[l] = x > 0.0f ? (x < 1.0f ? x : 1.0f) : 0.0f;
-  });
-}
+};
+template <bool kFlush>
+constexpr auto kUnitRange = [](float a) {
+  const float x = kFlush ? flush(a) : a;
+  return x > 0.0f ? (x < 1.0f ? x : 1.0f) : 0.0f;
+};
 
 // --- the general one -------------------------------------------------------------------------------------------------
 
@@ -77,30 +64,17 @@ int64_t integer_of(Type type, uint64_t bits) {
                          : static_cast<int64_t>((bits << shift) >> shift);
 }
 double to_integral(double x, int rounding) {
-  switch (rounding) {
-    case 5:
-      return std::nearbyint(x);
-    case 6:
-      return std::trunc(x);
-    case 7:
-      return std::floor(x);
-    case 8:
-      return std::ceil(x);
-    default:
-      return x;
-  }
+  return rounding == 5   ? std::nearbyint(x)
+         : rounding == 6 ? std::trunc(x)
+         : rounding == 7 ? std::floor(x)
+         : rounding == 8 ? std::ceil(x)
+                         : x;
 }
 float single_rounded(double x, int rounding) {
-  switch (rounding) {
-    case 2:
-      return to_single<Rounding::kZero>(x);
-    case 3:
-      return to_single<Rounding::kDown>(x);
-    case 4:
-      return to_single<Rounding::kUp>(x);
-    default:
-      return to_single<Rounding::kNearest>(x);
-  }
+  return rounding == 2   ? to_single<Rounding::kZero>(x)
+         : rounding == 3 ? to_single<Rounding::kDown>(x)
+         : rounding == 4 ? to_single<Rounding::kUp>(x)
+                         : to_single<Rounding::kNearest>(x);
 }
 uint16_t half_rounded(double x, int rounding, bool brain) {
   const auto bits = [&](double v) { return brain ? interp::bf16_bits(v) : interp::f16_bits(v); };
@@ -192,10 +166,10 @@ void run_convert_pair(Warp& w, const Ins& i, uint32_t lanes) {
 
 // The fast form of a plain conversion whose registers are as wide as its types.
 Handler integers_handler(int to, int from, bool sign) {
-  if (to == 8 && from == 4) return sign ? &run_integers<int64_t, int32_t> : &run_integers<uint64_t, uint32_t>;
-  if (to == 4 && from == 8) return &run_integers<uint32_t, uint64_t>;
-  if (to == 4 && from == 2) return sign ? &run_integers<int32_t, int16_t> : &run_integers<uint32_t, uint16_t>;
-  if (to == 2 && from == 4) return &run_integers<uint16_t, uint32_t>;
+  if (to == 8 && from == 4) return sign ? kIntegers<int64_t, int32_t> : kIntegers<uint64_t, uint32_t>;
+  if (to == 4 && from == 8) return kIntegers<uint32_t, uint64_t>;
+  if (to == 4 && from == 2) return sign ? kIntegers<int32_t, int16_t> : kIntegers<uint32_t, uint16_t>;
+  if (to == 2 && from == 4) return kIntegers<uint16_t, uint32_t>;
   return nullptr;
 }
 
@@ -231,11 +205,10 @@ void select_cvt(Selector& x) {
   x.ins.run = pair ? &run_convert_pair : &run_convert;
   const bool exact = to_bytes == type_bytes(*to) && from_bytes == type_bytes(*from);
   if (pair || !exact || relu) return;
-  if (*from == Type::kF16 && *to == Type::kF32 && !saturates && rounding == 0) x.ins.run = &run_half_to_single;
-  if (*from == Type::kF32 && *to == Type::kF32 && saturates && rounding == 0) {
-    x.ins.run = &run_saturate_single;
-    x.ins.mode = flushes;
-  }
+  if (*from == Type::kF16 && *to == Type::kF32 && !saturates && rounding == 0)
+    x.ins.run = &run_each<kSingleOfHalf, float, uint16_t>;
+  if (*from == Type::kF32 && *to == Type::kF32 && saturates && rounding == 0)
+    x.ins.run = flushes ? elementwise<kUnitRange<true>, 1, float>() : elementwise<kUnitRange<false>, 1, float>();
   if (is_real(*from) || is_real(*to) || *to == Type::kTF32 || saturates) return;
   if (const Handler fast = integers_handler(to_bytes, from_bytes, is_signed(*from))) x.ins.run = fast;
 }

@@ -170,22 +170,14 @@ void run_lop3(Warp& w, const Ins& i, uint32_t lanes) {
 
 template <bool kSum>
 Handler wide_handler(Type type) {
-  return with_integer(type, [](auto tag) -> Handler {
-    using T = typename decltype(tag)::type;
+  return with_integer(type, []<class T>(T) -> Handler {
     if constexpr (sizeof(T) > 4) {
       return nullptr;
     } else {
       using W = decltype(kMulWide(T{}, T{}));
-      if constexpr (kSum) return &run_ternary<W, T, T, W, kMadWide>;
-      return &run_binary<W, T, T, kMulWide>;
+      if constexpr (kSum) return &run_each<kMadWide, W, T, T, W>;
+      return &run_each<kMulWide, W, T, T>;
     }
-  });
-}
-template <auto Op>
-Handler integer_ternary(Type type) {
-  return with_integer(type, [](auto tag) -> Handler {
-    using T = typename decltype(tag)::type;
-    return &run_ternary<T, T, T, T, Op>;
   });
 }
 
@@ -197,9 +189,9 @@ void select_product(Selector& x, Type type, bool sum) {
     if (bytes > 4) return;
     x.ins.run = sum ? wide_handler<true>(type) : wide_handler<false>(type);
   } else if (sum) {
-    x.ins.run = part == 0 ? integer_ternary<kMadLow>(type) : integer_ternary<kMadHigh>(type);
+    x.ins.run = part == 0 ? on_integers<kMadLow, 3>(type) : on_integers<kMadHigh, 3>(type);
   } else {
-    x.ins.run = part == 0 ? integer_binary<kMulLow>(type) : integer_binary<kMulHigh>(type);
+    x.ins.run = part == 0 ? on_integers<kMulLow, 2>(type) : on_integers<kMulHigh, 2>(type);
   }
   const int result = part == 2 ? 2 * bytes : bytes;
   sum ? x.take_operands(result, {bytes, bytes, result}) : x.take_operands(result, {bytes, bytes});
@@ -208,9 +200,8 @@ void select_product(Selector& x, Type type, bool sum) {
 void select_shift(Selector& x, Type type, bool left) {
   if (!x.op.done()) return;
   const int bytes = type_bytes(type);
-  x.ins.run = with_integer(type, [&](auto tag) -> Handler {
-    using T = typename decltype(tag)::type;
-    return left ? &run_binary<T, T, uint32_t, kShiftLeft> : &run_binary<T, T, uint32_t, kShiftRight>;
+  x.ins.run = with_integer(type, [&]<class T>(T) -> Handler {
+    return left ? &run_each<kShiftLeft, T, T, uint32_t> : &run_each<kShiftRight, T, T, uint32_t>;
   });
   x.take_operands(bytes, {bytes, 4});
 }
@@ -221,21 +212,14 @@ void select_bits(Selector& x, Type type, std::string_view base) {
   const int bytes = type_bytes(type);
   if (bytes != 4 && bytes != 8) return;
   const bool wide = bytes == 8;
-  if (base == "popc") x.ins.run = wide ? &run_unary<uint32_t, uint64_t, kPopc> : &run_unary<uint32_t, uint32_t, kPopc>;
-  if (base == "clz") x.ins.run = wide ? &run_unary<uint32_t, uint64_t, kClz> : &run_unary<uint32_t, uint32_t, kClz>;
-  if (base == "brev") x.ins.run = wide ? &run_unary<uint64_t, uint64_t, kBrev> : &run_unary<uint32_t, uint32_t, kBrev>;
-  if (base == "bfind") {
-    x.ins.run = with_integer(type, [](auto tag) -> Handler {
-      using T = typename decltype(tag)::type;
-      return &run_unary<uint32_t, T, kBfind>;
-    });
-  }
+  if (base == "popc") x.ins.run = wide ? &run_each<kPopc, uint32_t, uint64_t> : &run_each<kPopc, uint32_t, uint32_t>;
+  if (base == "clz") x.ins.run = wide ? &run_each<kClz, uint32_t, uint64_t> : &run_each<kClz, uint32_t, uint32_t>;
+  if (base == "brev") x.ins.run = wide ? &run_each<kBrev, uint64_t, uint64_t> : &run_each<kBrev, uint32_t, uint32_t>;
+  if (base == "bfind")
+    x.ins.run = with_integer(type, []<class T>(T) -> Handler { return &run_each<kBfind, uint32_t, T>; });
   if (x.ins.run != nullptr) return x.take_operands(base == "brev" ? bytes : 4, {bytes});
   if (base == "bfe") {
-    x.ins.run = with_integer(type, [](auto tag) -> Handler {
-      using T = typename decltype(tag)::type;
-      return &run_ternary<T, T, uint32_t, uint32_t, kBfe>;
-    });
+    x.ins.run = with_integer(type, []<class T>(T) -> Handler { return &run_each<kBfe, T, T, uint32_t, uint32_t>; });
     x.take_operands(bytes, {bytes, 4, 4});
   } else if (base == "bfi") {
     x.ins.run = wide ? &run_bfi<uint64_t> : &run_bfi<uint32_t>;
@@ -247,7 +231,7 @@ void select_bits(Selector& x, Type type, std::string_view base) {
 }
 
 template <auto Op>
-constexpr Handler kWordsTernary = &run_ternary<uint32_t, uint32_t, uint32_t, uint32_t, Op>;
+constexpr Handler kWordsTernary = &run_each<Op, uint32_t, uint32_t, uint32_t, uint32_t>;
 
 // prmt, shf, lop3: 32-bit words
 void select_words(Selector& x, std::string_view base) {
@@ -290,6 +274,19 @@ void select_dot(Selector& x, Type a, std::string_view base) {
   x.take_operands(4, {4, 4, 4});
 }
 
+// Operations on elements of one type, without modifiers.
+struct PlainRow {
+  std::string_view base;
+  Handler (*handler)(Type);
+  size_t operands;
+};
+constexpr PlainRow kPlain[] = {
+    {"abs", on_integers<kAbs, 1>, 1}, {"neg", on_integers<kNeg, 1>, 1}, {"cnot", on_integers<kCnot, 1>, 1},
+    {"add", on_integers<kAdd, 2>, 2}, {"sub", on_integers<kSub, 2>, 2}, {"div", on_integers<kDiv, 2>, 2},
+    {"rem", on_integers<kRem, 2>, 2}, {"min", on_integers<kMin, 2>, 2}, {"max", on_integers<kMax, 2>, 2},
+    {"sad", on_integers<kSad, 3>, 3},
+};
+
 }  // namespace
 
 void select_integer(Selector& x) {
@@ -305,30 +302,19 @@ void select_integer(Selector& x) {
   if (base == "prmt" || base == "shf" || base == "lop3") return bytes == 4 ? select_words(x, base) : void();
   if (base == "mul24" || base == "mad24") {
     if (!x.op.take("lo") || !x.op.done() || bytes != 4) return;
-    x.ins.run = base == "mul24" ? integer_binary<kMul24>(*type) : integer_ternary<kMad24>(*type);
+    x.ins.run = base == "mul24" ? on_integers<kMul24, 2>(*type) : on_integers<kMad24, 3>(*type);
     return base == "mul24" ? x.take_operands(4, {4, 4}) : x.take_operands(4, {4, 4, 4});
   }
   if (*type == Type::kS32 && x.op.take("sat")) {
-    if (base == "add") x.ins.run = &run_binary<int32_t, int32_t, int32_t, kSaturatedAdd>;
-    if (base == "sub") x.ins.run = &run_binary<int32_t, int32_t, int32_t, kSaturatedSub>;
+    if (base == "add") x.ins.run = elementwise<kSaturatedAdd, 2, int32_t>();
+    if (base == "sub") x.ins.run = elementwise<kSaturatedSub, 2, int32_t>();
     return x.ins.run != nullptr && x.op.done() ? x.take_operands(4, {4, 4}) : void(x.ins.run = nullptr);
   }
-  if (!x.op.done()) return;
-  if (base == "sad") {
-    x.ins.run = integer_ternary<kSad>(*type);
-    return x.take_operands(bytes, {bytes, bytes, bytes});
-  }
-  if (base == "abs") x.ins.run = integer_unary<kAbs>(*type);
-  if (base == "neg") x.ins.run = integer_unary<kNeg>(*type);
-  if (base == "cnot") x.ins.run = integer_unary<kCnot>(*type);
-  if (x.ins.run != nullptr) return x.take_operands(bytes, {bytes});
-  if (base == "add") x.ins.run = integer_binary<kAdd>(*type);
-  if (base == "sub") x.ins.run = integer_binary<kSub>(*type);
-  if (base == "div") x.ins.run = integer_binary<kDiv>(*type);
-  if (base == "rem") x.ins.run = integer_binary<kRem>(*type);
-  if (base == "min") x.ins.run = integer_binary<kMin>(*type);
-  if (base == "max") x.ins.run = integer_binary<kMax>(*type);
-  if (x.ins.run != nullptr) x.take_operands(bytes, {bytes, bytes});
+  const auto row =
+      std::find_if(std::begin(kPlain), std::end(kPlain), [&](const PlainRow& r) { return r.base == base; });
+  if (row == std::end(kPlain) || !x.op.done()) return;
+  x.ins.run = row->handler(*type);
+  if (x.ins.run != nullptr) x.take_same_operands(bytes, row->operands);
 }
 
 }  // namespace tcc::emulation

@@ -2,32 +2,23 @@
 #pragma once
 
 #include <type_traits>
+#include <utility>
 
 #include "emulation/ptx_machine.h"
 
 namespace tcc::emulation {
 
-// Op(a) -> D, and so on.
-template <class D, class A, auto Op>
-void run_unary(Warp& w, const Ins& i, uint32_t lanes) {
-  D* d = w.row<D>(i.d);
-  const A* a = w.source<A>(i.a);
-  for_lanes(lanes, [&](int l) { d[l] = Op(a[l]); });
+template <auto Op, class D, class... S>
+void run_rows(uint32_t lanes, D* d, const S*... s) {
+  for_lanes(lanes, [&](int l) { d[l] = Op(s[l]...); });
 }
-template <class D, class A, class B, auto Op>
-void run_binary(Warp& w, const Ins& i, uint32_t lanes) {
-  D* d = w.row<D>(i.d);
-  const A* a = w.source<A>(i.a);
-  const B* b = w.source<B>(i.b);
-  for_lanes(lanes, [&](int l) { d[l] = Op(a[l], b[l]); });
-}
-template <class D, class A, class B, class C, auto Op>
-void run_ternary(Warp& w, const Ins& i, uint32_t lanes) {
-  D* d = w.row<D>(i.d);
-  const A* a = w.source<A>(i.a);
-  const B* b = w.source<B>(i.b);
-  const C* c = w.source<C>(i.c);
-  for_lanes(lanes, [&](int l) { d[l] = Op(a[l], b[l], c[l]); });
+// d = Op(a, b, ...), of up to three operands.
+template <auto Op, class D, class... S>
+void run_each(Warp& w, const Ins& i, uint32_t lanes) {
+  const int32_t places[] = {i.a, i.b, i.c};
+  [&]<size_t... N>(std::index_sequence<N...>) {
+    run_rows<Op>(lanes, w.row<D>(i.d), w.source<S>(places[N])...);
+  }(std::index_sequence_for<S...>());
 }
 
 template <class T>
@@ -36,59 +27,33 @@ using UnsignedOf = std::make_unsigned_t<T>;
 template <class T>
 using Modular = std::conditional_t<(sizeof(T) < 4), uint32_t, UnsignedOf<T>>;
 
-template <class T>
-struct TypeTag {
-  using type = T;
-};
-// Calls f with a TypeTag of the C++ type that holds an integer (or bits) of 16, 32 or 64 bits; nullptr for others.
+// Calls f with a number of the C++ type that holds an integer (or bits) of 16, 32 or 64 bits; nullptr for others.
 template <class F>
 Handler with_integer(Type type, F f) {
-  switch (type) {
-    case Type::kB16:
-    case Type::kU16:
-      return f(TypeTag<uint16_t>());
-    case Type::kS16:
-      return f(TypeTag<int16_t>());
-    case Type::kB32:
-    case Type::kU32:
-      return f(TypeTag<uint32_t>());
-    case Type::kS32:
-      return f(TypeTag<int32_t>());
-    case Type::kB64:
-    case Type::kU64:
-      return f(TypeTag<uint64_t>());
-    case Type::kS64:
-      return f(TypeTag<int64_t>());
-    case Type::kPred:
-    case Type::kB8:
-    case Type::kB128:
-    case Type::kU8:
-    case Type::kS8:
-    case Type::kF16:
-    case Type::kBF16:
-    case Type::kF16x2:
-    case Type::kBF16x2:
-    case Type::kF32:
-    case Type::kTF32:
-    case Type::kF64:
-      return nullptr;
-  }
+  if (type == Type::kB16 || type == Type::kU16) return f(uint16_t{});
+  if (type == Type::kS16) return f(int16_t{});
+  if (type == Type::kB32 || type == Type::kU32) return f(uint32_t{});
+  if (type == Type::kS32) return f(int32_t{});
+  if (type == Type::kB64 || type == Type::kU64) return f(uint64_t{});
+  if (type == Type::kS64) return f(int64_t{});
   return nullptr;
 }
-
-template <auto Op>
-Handler integer_unary(Type type) {
-  return with_integer(type, [](auto tag) -> Handler {
-    using T = typename decltype(tag)::type;
-    return &run_unary<T, T, Op>;
-  });
+// The same by width alone.
+template <class F>
+Handler with_bits(int bytes, F f) {
+  return bytes == 2 ? f(uint16_t{}) : bytes == 4 ? f(uint32_t{}) : bytes == 8 ? f(uint64_t{}) : nullptr;
 }
-template <auto Op>
-Handler integer_binary(Type type) {
-  return with_integer(type, [](auto tag) -> Handler {
-    using T = typename decltype(tag)::type;
-    return &run_binary<T, T, T, Op>;
-  });
+
+// Op on kOperands elements of one type.
+template <auto Op, int kOperands, class T>
+constexpr Handler elementwise() {
+  if constexpr (kOperands == 1) return &run_each<Op, T, T>;
+  if constexpr (kOperands == 2) return &run_each<Op, T, T, T>;
+  if constexpr (kOperands == 3) return &run_each<Op, T, T, T, T>;
+}
+template <auto Op, int kOperands>
+Handler on_integers(Type type) {
+  return with_integer(type, []<class T>(T) { return elementwise<Op, kOperands, T>(); });
 }
 
 }  // namespace tcc::emulation

@@ -85,8 +85,7 @@ Handler typed_setp(int comparison, Type type, bool flushes) {
   if (type == Type::kF64) return setp_handler<Plain<double>>(comparison, true);
   if (type == Type::kF16) return setp_handler<Narrow<Half>>(comparison, true);
   if (type == Type::kBF16) return setp_handler<Narrow<Brain>>(comparison, true);
-  return with_integer(
-      type, [&](auto tag) -> Handler { return setp_handler<Plain<typename decltype(tag)::type>>(comparison, false); });
+  return with_integer(type, [&]<class T>(T) { return setp_handler<Plain<T>>(comparison, false); });
 }
 
 void select_setp(Selector& x) {
@@ -101,21 +100,14 @@ void select_setp(Selector& x) {
   x.ins.d = x.predicate_result(0);
   x.ins.a = x.value(1, type_bytes(*type));
   x.ins.b = x.value(2, type_bytes(*type));
-  int32_t opposite = -1, with = -1;
-  if (const auto& second = x.at(0).second; !second.empty()) {
-    if (second[0].kind == Operand::Kind::kRegister && second[0].reg.type == Type::kPred) {
-      opposite = second[0].reg.place;
-    } else if (second[0].kind != Operand::Kind::kSink) {
-      x.fail("expected a predicate as second result of setp");
-    }
-  }
+  int32_t with = -1;
   if (combined >= 0) {
     bool negated = false;
     with = x.predicate(3, negated);
     x.ins.mode = static_cast<uint8_t>((combined + 1) | (negated ? 4 : 0));
   }
   x.begin_extra();
-  x.code.extra.push_back(opposite);
+  x.code.extra.push_back(x.second_predicate(0));
   x.code.extra.push_back(with);
 }
 
@@ -133,9 +125,7 @@ void select_selp(Selector& x) {
   const auto type = x.op.take_type();
   if (!type || !x.op.done()) return;
   const int bytes = type_bytes(*type);
-  if (bytes == 2) x.ins.run = &run_selp<uint16_t>;
-  if (bytes == 4) x.ins.run = &run_selp<uint32_t>;
-  if (bytes == 8) x.ins.run = &run_selp<uint64_t>;
+  x.ins.run = with_bits(bytes, []<class T>(T) -> Handler { return &run_selp<T>; });
   x.need(4);
   x.set_operands(bytes, {bytes, bytes});
   bool negated = false;
@@ -189,19 +179,9 @@ void select_predicates(Selector& x, std::string_view base) {
   x.ins.mode = static_cast<uint8_t>((first ? 1 : 0) | (second ? 2 : 0));
 }
 
-template <auto Op>
-Handler bits_binary(int bytes) {
-  return bytes == 2   ? &run_binary<uint16_t, uint16_t, uint16_t, Op>
-         : bytes == 4 ? &run_binary<uint32_t, uint32_t, uint32_t, Op>
-         : bytes == 8 ? &run_binary<uint64_t, uint64_t, uint64_t, Op>
-                      : nullptr;
-}
-template <auto Op>
-Handler bits_unary(int bytes) {
-  return bytes == 2   ? &run_unary<uint16_t, uint16_t, Op>
-         : bytes == 4 ? &run_unary<uint32_t, uint32_t, Op>
-         : bytes == 8 ? &run_unary<uint64_t, uint64_t, Op>
-                      : nullptr;
+template <auto Op, int kOperands>
+Handler on_bits(int bytes) {
+  return with_bits(bytes, []<class T>(T) { return elementwise<Op, kOperands, T>(); });
 }
 
 // --- moves -----------------------------------------------------------------------------------------------------------
@@ -249,7 +229,7 @@ void select_pack(Selector& x, int bytes, bool pack) {
 
 void select_move(Selector& x, Type type) {
   const int bytes = type_bytes(type);
-  x.ins.run = bits_unary<kSame>(bytes);
+  x.ins.run = on_bits<kSame, 1>(bytes);
   if (x.ins.run == nullptr) return;
   x.need(2);
   const bool pack = x.at(1).kind == Operand::Kind::kVector, unpack = x.at(0).kind == Operand::Kind::kVector;
@@ -270,12 +250,12 @@ void select_logic(Selector& x) {
   if (base == "mov") return select_move(x, *type);
   if (!logic) return;
   const int bytes = type_bytes(*type);
-  if (base == "and") x.ins.run = bits_binary<kAnd>(bytes);
-  if (base == "or") x.ins.run = bits_binary<kOr>(bytes);
-  if (base == "xor") x.ins.run = bits_binary<kXor>(bytes);
-  if (base == "not") x.ins.run = bits_unary<kNot>(bytes);
+  if (base == "and") x.ins.run = on_bits<kAnd, 2>(bytes);
+  if (base == "or") x.ins.run = on_bits<kOr, 2>(bytes);
+  if (base == "xor") x.ins.run = on_bits<kXor, 2>(bytes);
+  if (base == "not") x.ins.run = on_bits<kNot, 1>(bytes);
   if (x.ins.run == nullptr) return;
-  base == "not" ? x.take_operands(bytes, {bytes}) : x.take_operands(bytes, {bytes, bytes});
+  x.take_same_operands(bytes, base == "not" ? 1 : 2);
 }
 
 }  // namespace tcc::emulation

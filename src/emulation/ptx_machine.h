@@ -14,8 +14,6 @@ namespace tcc::emulation {
 
 using FindingKind = interp::Finding::Kind;
 
-using Kind_ = interp::Finding::Kind;
-
 // Generic addresses: windows for shared and local memory, then a stretch for each buffer with the buffer in the middle,
 // so that an address a little off still names it.
 inline constexpr uint64_t kSharedWindow = uint64_t{1} << 33, kLocalWindow = uint64_t{1} << 34;
@@ -202,6 +200,7 @@ struct Machine {
   std::vector<std::vector<Reader>> reader_sets;
   std::vector<int32_t> free_reader_sets;
   std::vector<Reader>& more_readers(Cell& c);  // the cell's row of reader_sets, which it is given where it has none
+  void drop_more_readers(Cell& c);
   std::map<std::pair<const Region*, int64_t>, interp::Clock> released;  // by atomics, at their address
   std::map<std::pair<int, int32_t>, size_t> known_findings;
   uint32_t tick = 1;
@@ -239,6 +238,9 @@ struct Machine {
 
   // ptx_order.cpp: who did what before whom.
   bool ordered(const Warp& w, int lane, const Region& region, uint32_t thread, uint32_t when) const;
+  // The `before` of a thread, "read" or "write", is not ordered before this `now`.
+  void report_order(const Warp& w, int lane, const Ins& ins, const Region& region, int64_t offset, uint32_t thread,
+                    const char* before, const char* now);
   void note_read(Warp& w, int lane, const Ins& ins, Region& region, int64_t offset, int bytes);
   void note_write(Warp& w, int lane, const Ins& ins, Region& region, int64_t offset, int bytes, bool atomic);
   void note_atomic_read(Warp& w, int lane, const Ins& ins, Region& region, int64_t offset, int bytes);
@@ -282,6 +284,24 @@ struct LanesOf {
   Iterator end() const { return {0}; }
   uint32_t mask;
 };
+
+// Calls f(cell) for the cells of some bytes; none where the region is not looked after.
+template <class F>
+inline void for_cells(Region& region, int64_t offset, int bytes, F f) {
+  if (region.cells == nullptr) return;
+  Cell* c = region.cells + (offset >> region.granule_bits);
+  Cell* end = region.cells + ((offset + bytes - 1) >> region.granule_bits) + 1;
+  for (; c != end; ++c) f(*c);
+}
+
+// A new clock of all that these know; each may be null.
+inline std::shared_ptr<interp::Clock> joined(const Block& b, std::initializer_list<const interp::Clock*> clocks) {
+  auto clock = std::make_shared<interp::Clock>();
+  clock->start(b.first_thread, b.slots);
+  for (const interp::Clock* c : clocks)
+    if (c != nullptr) clock->join(*c);
+  return clock;
+}
 
 // Calls f(lane) for the lanes of a mask; the loop over all lanes vectorises.
 template <class F>

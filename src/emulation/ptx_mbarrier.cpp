@@ -358,11 +358,9 @@ void select_mbarrier(Selector& x) {
     x.ins.run = &run_elect;
     x.ins.members = x.value(1, 4);
     x.ins.d = x.result(0, 4);
-    const auto& second = x.at(0).second;
-    if (second.empty() || second[0].kind != Operand::Kind::kRegister || second[0].reg.type != Type::kPred)
-      return x.fail("elect.sync needs a predicate");
     x.begin_extra();
-    x.code.extra.push_back(second[0].reg.place);
+    x.code.extra.push_back(x.second_predicate(0));
+    if (x.code.extra.back() < 0) return x.fail("elect.sync needs a predicate");
   }
 }
 

@@ -34,12 +34,6 @@ bool Machine::ordered(const Warp& w, int lane, const Region& region, uint32_t th
 
 namespace {
 
-template <class F>
-void for_cells(Region& region, int64_t offset, int bytes, F f) {
-  Cell* c = region.cells + (offset >> region.granule_bits);
-  Cell* end = region.cells + ((offset + bytes - 1) >> region.granule_bits) + 1;
-  for (; c != end; ++c) f(*c);
-}
 std::string thread_text(const Warp& w, uint32_t thread) {
   const uint32_t slots = w.block->slots, block = thread / slots;
   if (block == static_cast<uint32_t>(w.block->index)) return fmt::format("thread {}", thread % slots);
@@ -48,14 +42,25 @@ std::string thread_text(const Warp& w, uint32_t thread) {
 
 }  // namespace
 
+void Machine::report_order(const Warp& w, int lane, const Ins& ins, const Region& region, int64_t offset,
+                           uint32_t thread, const char* before, const char* now) {
+  report(FindingKind::kRace, w, lane, ins,
+         fmt::format("{}: the {} by {} is not ordered before this {}", place_text(region, offset), before,
+                     thread_text(w, thread), now));
+}
+
+void Machine::drop_more_readers(Cell& c) {
+  if (c.more_readers < 0) return;
+  reader_sets[static_cast<size_t>(c.more_readers)].clear();
+  free_reader_sets.push_back(c.more_readers);
+  c.more_readers = -1;
+}
+
 void Machine::note_read(Warp& w, int lane, const Ins& ins, Region& region, int64_t offset, int bytes) {
   const uint32_t bit = 1u << lane;
   for_cells(region, offset, bytes, [&](Cell& c) {
-    if (c.write_tick != 0 && !ordered(w, lane, region, c.writer, c.write_tick)) [[unlikely]] {
-      report(FindingKind::kRace, w, lane, ins,
-             fmt::format("{}: the write by {} is not ordered before this read", place_text(region, offset),
-                         thread_text(w, c.writer)));
-    }
+    if (c.write_tick != 0 && !ordered(w, lane, region, c.writer, c.write_tick)) [[unlikely]]
+      report_order(w, lane, ins, region, offset, c.writer, "write", "read");
     if (c.reader.tick == tick && c.reader.warp == w.number) {
       c.reader.lanes |= bit;
       return;
@@ -78,55 +83,37 @@ void Machine::note_read(Warp& w, int lane, const Ins& ins, Region& region, int64
       c.reader = now;
       return;
     }
-    if (c.more_readers >= 0) {
-      reader_sets[static_cast<size_t>(c.more_readers)].clear();
-      free_reader_sets.push_back(c.more_readers);
-      c.more_readers = -1;
-    }
+    drop_more_readers(c);
     c.reader = {w.number, bit, tick};
   });
 }
 
 void Machine::note_atomic_read(Warp& w, int lane, const Ins& ins, Region& region, int64_t offset, int bytes) {
-  if (region.cells == nullptr) return;
   for_cells(region, offset, bytes, [&](Cell& c) {
-    if (c.write_tick == 0 || c.atomic != 0 || ordered(w, lane, region, c.writer, c.write_tick)) return;
-    report(FindingKind::kRace, w, lane, ins,
-           fmt::format("{}: the write by {} is not ordered before this read", place_text(region, offset),
-                       thread_text(w, c.writer)));
+    if (c.write_tick != 0 && c.atomic == 0 && !ordered(w, lane, region, c.writer, c.write_tick))
+      report_order(w, lane, ins, region, offset, c.writer, "write", "read");
   });
 }
 
 void Machine::note_write(Warp& w, int lane, const Ins& ins, Region& region, int64_t offset, int bytes, bool atomic) {
-  if (region.cells == nullptr) return;
   const uint32_t self = w.thread(lane);
   for_cells(region, offset, bytes, [&](Cell& c) {
     const uint32_t slots = w.block->slots;
     const bool by_copy = region.shared && kernel->async_proxy && c.writer % slots >= slots - kLanes;
     if (c.write_tick != 0 && !(atomic && c.atomic != 0) && !ordered(w, lane, region, c.writer, c.write_tick) &&
-        !(by_copy && has_ended(w, lane, c.writer, c.write_tick))) [[unlikely]] {
-      report(FindingKind::kRace, w, lane, ins,
-             fmt::format("{}: the write by {} is not ordered before this write", place_text(region, offset),
-                         thread_text(w, c.writer)));
-    }
+        !(by_copy && has_ended(w, lane, c.writer, c.write_tick))) [[unlikely]]
+      report_order(w, lane, ins, region, offset, c.writer, "write", "write");
     const auto check_reader = [&](const Reader& r) {
       for (const int l : LanesOf(r.lanes)) {
         const uint32_t thread = r.warp * kLanes + static_cast<uint32_t>(l);
         if (thread == self || ordered(w, lane, region, thread, r.tick) || has_ended(w, lane, thread, r.tick)) continue;
-        report(FindingKind::kRace, w, lane, ins,
-               fmt::format("{}: the read by {} is not ordered before this write", place_text(region, offset),
-                           thread_text(w, thread)));
-        return;
+        return report_order(w, lane, ins, region, offset, thread, "read", "write");
       }
     };
     if (c.reader.tick != 0) check_reader(c.reader);
-    if (c.more_readers >= 0) {
-      auto& more = reader_sets[static_cast<size_t>(c.more_readers)];
-      for (const Reader& r : more) check_reader(r);
-      more.clear();
-      free_reader_sets.push_back(c.more_readers);
-      c.more_readers = -1;
-    }
+    if (c.more_readers >= 0)
+      for (const Reader& r : more_readers(c)) check_reader(r);
+    drop_more_readers(c);
     c.reader = {};
     c.writer = self;
     c.write_tick = tick & 0x7fffffffu;
@@ -137,39 +124,21 @@ void Machine::note_write(Warp& w, int lane, const Ins& ins, Region& region, int6
 // Everybody knows what everybody did.
 void Machine::join(std::span<const Lane> lanes) {
   if (!races || lanes.empty()) return;
-  const Block& b = *lanes[0].warp->block;
-  auto clock = std::make_shared<interp::Clock>();
-  clock->start(b.first_thread, b.slots);
-  const interp::Clock* last = nullptr;
-  for (const Lane& l : lanes) {
-    const interp::Clock* known = l.warp->known[static_cast<size_t>(l.lane)].get();
-    if (known != nullptr && known != last) clock->join(*known);
-    last = known;
-  }
-  for (const Lane& l : lanes) clock->set(l.warp->thread(l.lane), tick);
-  for (const Lane& l : lanes) l.warp->known[static_cast<size_t>(l.lane)] = clock;
-  if (kernel->async_proxy) {
-    auto fenced = std::make_shared<interp::Clock>();
-    fenced->start(b.first_thread, b.slots);
-    last = nullptr;
+  const auto share = [&](std::array<SharedClock, kLanes> Warp::* clocks, bool own) {
+    auto clock = joined(*lanes[0].warp->block, {});
+    const interp::Clock* last = nullptr;
     for (const Lane& l : lanes) {
-      const interp::Clock* known = l.warp->fenced[static_cast<size_t>(l.lane)].get();
-      if (known != nullptr && known != last) fenced->join(*known);
+      const interp::Clock* known = (l.warp->*clocks)[static_cast<size_t>(l.lane)].get();
+      if (known != nullptr && known != last) clock->join(*known);
       last = known;
     }
-    for (const Lane& l : lanes) l.warp->fenced[static_cast<size_t>(l.lane)] = fenced;
-  }
-  if (clustered) {
-    auto finished = std::make_shared<interp::Clock>();
-    finished->start(b.first_thread, b.slots);
-    last = nullptr;
-    for (const Lane& l : lanes) {
-      const interp::Clock* known = l.warp->finished[static_cast<size_t>(l.lane)].get();
-      if (known != nullptr && known != last) finished->join(*known);
-      last = known;
-    }
-    for (const Lane& l : lanes) l.warp->finished[static_cast<size_t>(l.lane)] = finished;
-  }
+    for (const Lane& l : lanes)
+      if (own) clock->set(l.warp->thread(l.lane), tick);
+    for (const Lane& l : lanes) (l.warp->*clocks)[static_cast<size_t>(l.lane)] = clock;
+  };
+  share(&Warp::known, true);
+  if (kernel->async_proxy) share(&Warp::fenced, false);
+  if (clustered) share(&Warp::finished, false);
   ++tick;
 }
 
@@ -187,13 +156,9 @@ void Machine::fence(Warp& w, uint32_t lanes) {
   if (!races) return;
   for (const int lane : LanesOf(lanes)) {
     const auto l = static_cast<size_t>(lane);
-    auto clock = std::make_shared<interp::Clock>();
-    clock->start(w.block->first_thread, w.block->slots);
-    if (w.known[l] != nullptr) clock->join(*w.known[l]);
-    if (w.acquired[l] != nullptr) clock->join(*w.acquired[l]);
-    w.known[l] = clock;
-    auto released = std::make_shared<interp::Clock>(*clock);
-    released->set(w.thread(static_cast<int>(l)), tick);
+    w.known[l] = joined(*w.block, {w.known[l].get(), w.acquired[l].get()});
+    auto released = std::make_shared<interp::Clock>(*w.known[l]);
+    released->set(w.thread(lane), tick);
     w.released[l] = released;
   }
   ++tick;
@@ -203,30 +168,22 @@ void Machine::pass_on(Warp& w, int lane, const Region& region, int64_t offset) {
   if (!races) return;
   const auto l = static_cast<size_t>(lane);
   const auto found = released.find({&region, offset});
-  if (found != released.end()) {
-    auto clock = std::make_shared<interp::Clock>(found->second);
-    if (w.acquired[l] != nullptr) clock->join(*w.acquired[l]);
-    w.acquired[l] = clock;
-  }
+  if (found != released.end()) w.acquired[l] = joined(*w.block, {&found->second, w.acquired[l].get()});
   if (w.released[l] != nullptr) released[{&region, offset}].join(*w.released[l]);
 }
 
 void Machine::acquire(Warp& w, int lane, const Region& region, int64_t offset) {
   if (!races) return;
   const auto found = released.find({&region, offset});
-  if (found == released.end()) return;
-  auto clock = std::make_shared<interp::Clock>(found->second);
-  if (w.known[static_cast<size_t>(lane)] != nullptr) clock->join(*w.known[static_cast<size_t>(lane)]);
-  w.known[static_cast<size_t>(lane)] = clock;
+  SharedClock& known = w.known[static_cast<size_t>(lane)];
+  if (found != released.end()) known = joined(*w.block, {&found->second, known.get()});
 }
 
 void Machine::release(Warp& w, int lane, const Region& region, int64_t offset) {
   if (!races) return;
-  interp::Clock clock;
-  clock.start(w.block->first_thread, w.block->slots);
-  if (w.known[static_cast<size_t>(lane)] != nullptr) clock.join(*w.known[static_cast<size_t>(lane)]);
-  clock.set(w.thread(lane), tick);
-  released[{&region, offset}].join(clock);
+  const auto clock = joined(*w.block, {w.known[static_cast<size_t>(lane)].get()});
+  clock->set(w.thread(lane), tick);
+  released[{&region, offset}].join(*clock);
   ++tick;
 }
 

@@ -11,25 +11,6 @@
 
 namespace tcc::emulation {
 
-namespace {
-
-interp::Clock copy_of(const Block& b, const SharedClock& clock) {
-  interp::Clock copy;
-  copy.start(b.first_thread, b.slots);
-  if (clock != nullptr) copy.join(*clock);
-  return copy;
-}
-
-template <class F>
-void for_cells(Region& region, int64_t offset, int bytes, F f) {
-  if (region.cells == nullptr) return;
-  Cell* c = region.cells + (offset >> region.granule_bits);
-  Cell* end = region.cells + ((offset + bytes - 1) >> region.granule_bits) + 1;
-  for (; c != end; ++c) f(*c);
-}
-
-}  // namespace
-
 Block* Machine::peer(const Block& b, int64_t rank) {
   for (auto& other : blocks)
     if (other->rank == rank && (clustered || other.get() == &b)) return other.get();
@@ -39,23 +20,17 @@ Block* Machine::peer(const Block& b, int64_t rank) {
 void Machine::learn(Warp& w, int lane, const SharedClock& known, const SharedClock& fenced) {
   if (!races) return;
   const auto l = static_cast<size_t>(lane);
-  const auto take = [&](SharedClock& mine, const SharedClock& more) {
-    if (more == nullptr) return;
-    auto clock = std::make_shared<interp::Clock>(copy_of(*w.block, mine));
-    clock->join(*more);
-    mine = clock;
-  };
-  take(w.known[l], known);
-  take(w.fenced[l], fenced);
+  if (known != nullptr) w.known[l] = joined(*w.block, {w.known[l].get(), known.get()});
+  if (fenced != nullptr) w.fenced[l] = joined(*w.block, {w.fenced[l].get(), fenced.get()});
 }
 
 // What a lane knows, its own past included, for those who wait for it.
 void Machine::tell(Warp& w, int lane, interp::Clock& known, interp::Clock& fenced) {
   if (!races) return;
   const auto l = static_cast<size_t>(lane);
-  interp::Clock mine = copy_of(*w.block, w.known[l]);
-  mine.set(w.thread(lane), tick);
-  known.join(mine);
+  const auto mine = joined(*w.block, {w.known[l].get()});
+  mine->set(w.thread(lane), tick);
+  known.join(*mine);
   if (w.fenced[l] != nullptr) fenced.join(*w.fenced[l]);
   ++tick;
 }
@@ -69,10 +44,10 @@ void Machine::tell_barrier(Warp& w, int lane, Mbarrier& b, const Block& owner, b
   const auto l = static_cast<size_t>(lane);
   if (w.finished[l] != nullptr) b.finished_gathering.join(*w.finished[l]);
   if (&owner == w.block) return tell(w, lane, b.gathering, b.fenced_gathering);
-  interp::Clock mine = copy_of(*w.block, w.known[l]);
-  mine.set(w.thread(lane), tick);
-  b.finished_gathering.join(mine);
-  if (wide) b.cluster_gathering.join(mine);
+  const auto mine = joined(*w.block, {w.known[l].get()});
+  mine->set(w.thread(lane), tick);
+  b.finished_gathering.join(*mine);
+  if (wide) b.cluster_gathering.join(*mine);
   ++tick;
 }
 
@@ -81,9 +56,7 @@ void Machine::learn_barrier(Warp& w, int lane, const Mbarrier& b, bool wide) {
   if (wide) learn(w, lane, b.cluster_released, nullptr);
   if (!races || b.finished == nullptr) return;
   SharedClock& mine = w.finished[static_cast<size_t>(lane)];
-  auto clock = std::make_shared<interp::Clock>(copy_of(*w.block, mine));
-  clock->join(*b.finished);
-  mine = clock;
+  mine = joined(*w.block, {mine.get(), b.finished.get()});
 }
 
 bool Machine::has_ended(const Warp& w, int lane, uint32_t thread, uint32_t when) const {
@@ -92,16 +65,14 @@ bool Machine::has_ended(const Warp& w, int lane, uint32_t thread, uint32_t when)
 }
 
 void Machine::fence_proxy(Warp& w, uint32_t lanes) {
-  if (races) {
-    for (const int lane : LanesOf(lanes)) {
-      const auto l = static_cast<size_t>(lane);
-      auto clock = std::make_shared<interp::Clock>(copy_of(*w.block, w.known[l]));
-      if (w.fenced[l] != nullptr) clock->join(*w.fenced[l]);
-      clock->set(w.thread(lane), tick);
-      w.fenced[l] = clock;
-    }
-    ++tick;
+  if (!races) return;
+  for (const int lane : LanesOf(lanes)) {
+    const auto l = static_cast<size_t>(lane);
+    const auto clock = joined(*w.block, {w.known[l].get(), w.fenced[l].get()});
+    clock->set(w.thread(lane), tick);
+    w.fenced[l] = clock;
   }
+  ++tick;
 }
 
 // Before an asynchronous access: the threads' writes there are fenced, and the reads come after them.
@@ -168,15 +139,14 @@ void Machine::note_agent_read(Region& region, int64_t offset, int bytes, const B
 }
 
 void Machine::know_agent(Warp& w, uint32_t lanes) {
-  if (races) {
-    for (const int lane : LanesOf(lanes)) {
-      const auto l = static_cast<size_t>(lane);
-      auto clock = std::make_shared<interp::Clock>(copy_of(*w.block, w.known[l]));
-      clock->set(w.block->agent(w), tick);
-      w.known[l] = clock;
-    }
-    ++tick;
+  if (!races) return;
+  for (const int lane : LanesOf(lanes)) {
+    const auto l = static_cast<size_t>(lane);
+    const auto clock = joined(*w.block, {w.known[l].get()});
+    clock->set(w.block->agent(w), tick);
+    w.known[l] = clock;
   }
+  ++tick;
 }
 
 // A block has ended: what should not be left over.

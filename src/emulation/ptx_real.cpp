@@ -90,7 +90,7 @@ void run_fma(Warp& w, const Ins& i, uint32_t lanes) {
   static const FmaRows rows = find_fma_rows();
   if (lanes == kAllLanes)
     return rows(w.row<float>(i.d), w.source<float>(i.a), w.source<float>(i.b), w.source<float>(i.c), kFlush);
-  run_ternary<float, float, float, float, kSingle<kFma<Rounding::kNearest>, kFlush, false>>(w, i, lanes);
+  run_each<kSingle<kFma<Rounding::kNearest>, kFlush, false>, float, float, float, float>(w, i, lanes);
 }
 
 // --- f16, bf16 -------------------------------------------------------------------------------------------------------
@@ -130,19 +130,12 @@ struct Modifiers {
   int rounding = -1;  // of rn, rz, rm, rp
 };
 
-// The lanes' function of an operation on elements of one type.
-template <class T, int kOperands, auto Op>
-constexpr Handler elementwise() {
-  if constexpr (kOperands == 1) return &run_unary<T, T, Op>;
-  if constexpr (kOperands == 2) return &run_binary<T, T, T, Op>;
-  if constexpr (kOperands == 3) return &run_ternary<T, T, T, T, Op>;
-}
 template <int kOperands, auto Op>
 Handler single(const Modifiers& m) {
-  constexpr Handler kHandlers[2][2] = {{elementwise<float, kOperands, kSingle<Op, false, false>>(),
-                                        elementwise<float, kOperands, kSingle<Op, false, true>>()},
-                                       {elementwise<float, kOperands, kSingle<Op, true, false>>(),
-                                        elementwise<float, kOperands, kSingle<Op, true, true>>()}};
+  constexpr Handler kHandlers[2][2] = {{elementwise<kSingle<Op, false, false>, kOperands, float>(),
+                                        elementwise<kSingle<Op, false, true>, kOperands, float>()},
+                                       {elementwise<kSingle<Op, true, false>, kOperands, float>(),
+                                        elementwise<kSingle<Op, true, true>, kOperands, float>()}};
   return kHandlers[m.flush][m.saturate];
 }
 // The operation by its rounding: none, which is nearest, rn, rz, rm, rp.
@@ -192,19 +185,19 @@ Handler double_handler(std::string_view base, const Modifiers& m) {
   using T = double;
   constexpr Rounding kNearest = Rounding::kNearest;
   if (m.rounding > 0 || m.saturate || m.nan) return nullptr;
-  if (base == "fma" || base == "mad") return elementwise<T, 3, kFma<kNearest>>();
-  if (base == "add") return elementwise<T, 2, kAdd<kNearest>>();
-  if (base == "sub") return elementwise<T, 2, kSub<kNearest>>();
-  if (base == "mul") return elementwise<T, 2, kMul<kNearest>>();
-  if (base == "div") return elementwise<T, 2, kDiv>();
-  if (base == "max") return elementwise<T, 2, kMax>();
-  if (base == "min") return elementwise<T, 2, kMin>();
-  if (base == "copysign") return elementwise<T, 2, kCopySign>();
-  if (base == "abs") return elementwise<T, 1, kAbs>();
-  if (base == "neg") return elementwise<T, 1, kNeg>();
-  if (base == "rcp") return elementwise<T, 1, kRcp>();
-  if (base == "sqrt") return elementwise<T, 1, kSqrt>();
-  if (base == "rsqrt") return elementwise<T, 1, kRsqrt>();
+  if (base == "fma" || base == "mad") return elementwise<kFma<kNearest>, 3, T>();
+  if (base == "add") return elementwise<kAdd<kNearest>, 2, T>();
+  if (base == "sub") return elementwise<kSub<kNearest>, 2, T>();
+  if (base == "mul") return elementwise<kMul<kNearest>, 2, T>();
+  if (base == "div") return elementwise<kDiv, 2, T>();
+  if (base == "max") return elementwise<kMax, 2, T>();
+  if (base == "min") return elementwise<kMin, 2, T>();
+  if (base == "copysign") return elementwise<kCopySign, 2, T>();
+  if (base == "abs") return elementwise<kAbs, 1, T>();
+  if (base == "neg") return elementwise<kNeg, 1, T>();
+  if (base == "rcp") return elementwise<kRcp, 1, T>();
+  if (base == "sqrt") return elementwise<kSqrt, 1, T>();
+  if (base == "rsqrt") return elementwise<kRsqrt, 1, T>();
   return nullptr;
 }
 
@@ -246,10 +239,10 @@ void select_real(Selector& x) {
   }
   if (x.ins.run == nullptr) return;
   const int bytes = type_bytes(*type);
-  if (base == "fma" || base == "mad") return x.take_operands(bytes, {bytes, bytes, bytes});
+  if (base == "fma" || base == "mad") return x.take_same_operands(bytes, 3);
   constexpr std::string_view kBinary[] = {"add", "sub", "mul", "div", "max", "min", "copysign"};
   const bool binary = std::find(std::begin(kBinary), std::end(kBinary), base) != std::end(kBinary);
-  binary ? x.take_operands(bytes, {bytes, bytes}) : x.take_operands(bytes, {bytes});
+  x.take_same_operands(bytes, binary ? 2 : 1);
 }
 
 }  // namespace tcc::emulation

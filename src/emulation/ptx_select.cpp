@@ -51,8 +51,7 @@ void Selector::need(size_t least, size_t most) {
 }
 void Selector::set_operands(int result_bytes, std::initializer_list<int> bytes) {
   ins.d = result(0, result_bytes);
-  int32_t* const places[] = {&ins.a, &ins.b, &ins.c};
-  for (size_t n = 0; n < bytes.size(); ++n) *places[n] = value(n + 1, bytes.begin()[n]);
+  for (size_t n = 0; n < bytes.size(); ++n) ins.*kPlaces[n] = value(n + 1, bytes.begin()[n]);
 }
 const Operand& Selector::at(size_t n) {
   if (n < operands()) return s.operands[n];
@@ -138,6 +137,13 @@ int32_t Selector::predicate(size_t n, bool& negated) {
   if (o.kind == Operand::Kind::kRegister && o.reg.type == Type::kPred) return o.reg.place;
   fail(fmt::format("operand {} of {}: expected a predicate", n + 1, s.opcode));
   return 0;
+}
+int32_t Selector::second_predicate(size_t n) {
+  const std::vector<Operand>& second = at(n).second;
+  if (second.empty() || second[0].kind == Operand::Kind::kSink) return -1;
+  if (second[0].kind == Operand::Kind::kRegister && second[0].reg.type == Type::kPred) return second[0].reg.place;
+  fail(fmt::format("the second result of {}: expected a predicate", s.opcode));
+  return -1;
 }
 std::optional<int64_t> Selector::literal(size_t n) {
   const Operand& o = at(n);

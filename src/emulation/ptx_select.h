@@ -51,6 +51,7 @@ class Selector {
   // The address operand into ins.a, ins.wide and ins.imm.
   using Field = decltype(&Ins::a);
   void address(size_t n, Field base = &Ins::a);
+  static constexpr Field kPlaces[] = {&Ins::a, &Ins::b, &Ins::c};
   void need(size_t least, size_t most);  // number of operands
   void need(size_t count) { need(count, count); }
   // A result into ins.d, then as many values as `bytes` has widths into ins.a, b and c. take_: these are all operands.
@@ -59,6 +60,14 @@ class Selector {
     need(bytes.size() + 1);
     set_operands(result_bytes, bytes);
   }
+  // All operands and the result have one width.
+  void take_same_operands(int bytes, size_t count) {
+    need(count + 1);
+    ins.d = result(0, bytes);
+    for (size_t n = 0; n < count; ++n) ins.*kPlaces[n] = value(n + 1, bytes);
+  }
+  // The predicate b of a result a|b; -1: it has none, or none that is kept.
+  int32_t second_predicate(size_t n);
   void begin_extra() { ins.extra = static_cast<int32_t>(code.extra.size()); }  // what follows is the instruction's own
   // The smallest access to shared memory, which its granules follow.
   void note_shared(int granule) { code.shared_granule = std::min(code.shared_granule, granule); }

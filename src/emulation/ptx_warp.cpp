@@ -100,14 +100,9 @@ void select_shuffle(Selector& x) {
   x.ins.d = x.result(0, 4);
   x.ins.a = x.value(1, 4);
   x.ins.b = x.value(2, 4);
-  int32_t predicate = -1;
-  if (const auto& second = x.at(0).second; !second.empty() && second[0].kind == Operand::Kind::kRegister) {
-    predicate = second[0].reg.place;
-    if (second[0].reg.type != Type::kPred) x.fail("expected a predicate as second result of shfl");
-  }
   x.begin_extra();
   x.code.extra.push_back(x.value(3, 4));
-  x.code.extra.push_back(predicate);
+  x.code.extra.push_back(x.second_predicate(0));
 }
 
 void select_vote(Selector& x) {
