@@ -4,7 +4,9 @@
 // keys given, derives what follows from them where it was not given, and then checks the whole.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <concepts>
 #include <nlohmann/json.hpp>
 
 #include "target/cpu_targets.h"
@@ -17,9 +19,38 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// One list of fields serves reading, writing and checking. fn(name, member, smallest allowed value).
-template <class Info, class Fn>
-void visit_cpu(Info& cpu, Fn&& fn) {
+// T is a U, or a constant one.
+template <class T, class U>
+concept As = std::same_as<std::remove_const_t<T>, U>;
+
+std::string_view kind_name(TargetKind kind) {
+  constexpr std::string_view kNames[] = {"cpu", "cuda"};
+  return static_cast<size_t>(kind) < std::size(kNames) ? kNames[static_cast<size_t>(kind)] : "other";
+}
+
+// One list of fields of each part serves reading, writing and checking: fn(name, member, smallest allowed value). A
+// member may be a part itself.
+void visit(As<CpuFeatures> auto& f, auto&& fn) {
+#define TCC_VISIT(field, llvm) fn(#field, f.field, 0);
+  TCC_CPU_FEATURES(TCC_VISIT)
+#undef TCC_VISIT
+}
+void visit(As<CudaFeatures> auto& f, auto&& fn) {
+#define TCC_VISIT(field) fn(#field, f.field, 0);
+  TCC_CUDA_FEATURES(TCC_VISIT)
+#undef TCC_VISIT
+}
+void visit(As<CoreModel> auto& core, auto&& fn) {
+#define TCC_VISIT(field, value, least) fn(#field, core.field, least);
+  TCC_CORE_MODEL(TCC_VISIT)
+#undef TCC_VISIT
+}
+void visit(As<SmModel> auto& model, auto&& fn) {
+#define TCC_VISIT(field, value, least, meaning, source) fn(#field, model.field, least);
+  TCC_SM_MODEL(TCC_VISIT)
+#undef TCC_VISIT
+}
+void visit(As<CpuInfo> auto& cpu, auto&& fn) {
   fn("vector_bits", cpu.vector_bits, 128);
   fn("num_vector_registers", cpu.num_vector_registers, 8);
   fn("cores", cpu.cores, 1);
@@ -28,17 +59,10 @@ void visit_cpu(Info& cpu, Fn&& fn) {
   fn("l2_bytes", cpu.l2_bytes, 1024);
   fn("l3_bytes", cpu.l3_bytes, 0);
   fn("cache_line_bytes", cpu.cache_line_bytes, 16);
+  fn("core", cpu.core, 0);
+  fn("features", cpu.features, 0);
 }
-
-template <class Core, class Fn>
-void visit_core(Core& core, Fn&& fn) {
-#define TCC_VISIT(field, value, least) fn(#field, core.field, least);
-  TCC_CORE_MODEL(TCC_VISIT)
-#undef TCC_VISIT
-}
-
-template <class Info, class Fn>
-void visit_cuda(Info& cuda, Fn&& fn) {
+void visit(As<CudaInfo> auto& cuda, auto&& fn) {
   fn("sm_arch", cuda.sm_arch, 37);
   fn("sm_suffix", cuda.sm_suffix, 0);
   fn("sm_count", cuda.sm_count, 1);
@@ -64,47 +88,37 @@ void visit_cuda(Info& cuda, Fn&& fn) {
   fn("clusters_of_2", cuda.clusters_of_2, 0);
   fn("clusters_of_4", cuda.clusters_of_4, 0);
   fn("clusters_of_8", cuda.clusters_of_8, 0);
+  fn("model", cuda.model, 0);
+  fn("features", cuda.features, 0);
 }
-
-template <class Model, class Fn>
-void visit_sm_model(Model& model, Fn&& fn) {
-#define TCC_VISIT(field, value, least, meaning, source) fn(#field, model.field, least);
-  TCC_SM_MODEL(TCC_VISIT)
-#undef TCC_VISIT
-}
-
-template <class P, class Fn>
-void visit_peaks(P& peak, Fn&& fn) {
+void visit(As<Peaks> auto& peak, auto&& fn) {
   fn("fp32", peak.fp32, 1);
   fn("tf32", peak.tf32, 0);
   fn("fp16", peak.fp16, 0);
   fn("bf16", peak.bf16, 0);
   fn("int8", peak.int8, 0);
 }
-
-template <class T, class Fn>
-void visit_top(T& t, Fn&& fn) {
+void visit(As<Target> auto& t, auto&& fn) {
   fn("name", t.name, 0);
   fn("source", t.source, 0);
   fn("clock_hz", t.clock_hz, 1);
   fn("memory_bandwidth", t.memory_bandwidth, 1);
   fn("memory_bytes", t.memory_bytes, 1);
   fn("measured", t.measured, 0);
+  fn("notes", t.notes, 0);
+  fn("peak", t.peak, 0);
+  if (kind_name(t.kind) == "cpu")
+    fn("cpu", t.cpu, 0);
+  else
+    fn("cuda", t.cuda, 0);
 }
 
-template <class Features, class Fn>
-void visit_cpu_features(Features& f, Fn&& fn) {
-#define TCC_VISIT(field, llvm) fn(#field, f.field);
-  TCC_CPU_FEATURES(TCC_VISIT)
-#undef TCC_VISIT
-}
-
-template <class Features, class Fn>
-void visit_cuda_features(Features& f, Fn&& fn) {
-#define TCC_VISIT(field) fn(#field, f.field);
-  TCC_CUDA_FEATURES(TCC_VISIT)
-#undef TCC_VISIT
-}
+// Written as the list of those that are set.
+template <class T>
+concept Features = As<T, CpuFeatures> || As<T, CudaFeatures>;
+// Written as an object.
+template <class T>
+concept Part = As<T, Target> || As<T, CpuInfo> || As<T, CudaInfo> || As<T, CoreModel> || As<T, SmModel> || As<T, Peaks>;
 
 // Collects the first problem and goes on, so that the readers stay plain.
 struct Reader {
@@ -125,95 +139,74 @@ struct Reader {
     }
   }
   void read(const std::string& path, const Json& value, double& out) {
-    if (value.is_number()) {
-      out = value.get<double>();
-    } else {
-      fail(fmt::format("'{}' must be a number", path));
-    }
+    if (!value.is_number()) return fail(fmt::format("'{}' must be a number", path));
+    out = value.get<double>();
   }
   void read(const std::string& path, const Json& value, std::string& out) {
-    if (value.is_string()) {
-      out = sanitize(value.get_ref<const std::string&>(), 2000);
-    } else {
-      fail(fmt::format("'{}' must be a string", path));
-    }
+    if (!value.is_string()) return fail(fmt::format("'{}' must be a string", path));
+    out = sanitize(value.get_ref<const std::string&>(), 2000);
   }
   void read(const std::string& path, const Json& value, bool& out) {
-    if (value.is_boolean()) {
-      out = value.get<bool>();
-    } else {
-      fail(fmt::format("'{}' must be true or false", path));
-    }
+    if (!value.is_boolean()) return fail(fmt::format("'{}' must be true or false", path));
+    out = value.get<bool>();
   }
   void read(const std::string& path, const Json& value, std::vector<std::string>& out) {
     out.clear();
     if (!value.is_array()) return fail(fmt::format("'{}' must be an array of strings", path));
     for (const Json& item : value) read(path, item, out.emplace_back());
   }
-
-  // Reads each member of the object that visit offers; a key that neither visit nor `other` takes is an error.
-  template <class Visit, class Other>
-  void read_object(const std::string& path, const Json& object, Visit&& visit, Other&& other) {
+  void read(const std::string& path, const Json& list, Features auto& out) {
+    std::vector<std::string> names, known;
+    read(path, list, names);
+    visit(out, [&](const char* name, bool& member, double) {
+      known.push_back(name);
+      member = std::erase(names, name) > 0;
+    });
+    for (const std::string& wanted : names)
+      fail(fmt::format("'{}' names an unknown feature '{}'{}", path, wanted, hint(wanted, known)));
+  }
+  // Unknown keys are errors.
+  void read(const std::string& path, const Json& object, Part auto& out) {
     if (!object.is_object()) return fail(fmt::format("'{}' must be an object", path.empty() ? "the file" : path));
     for (const auto& [key, value] : object.items()) {
       const std::string where = path.empty() ? sanitize(key, 60) : path + "." + sanitize(key, 60);
       std::vector<std::string> known;
-      bool found = false;
-      visit([&](const char* name, auto& member, double) {
+      if (path.empty()) known = {"base", "kind"};  // which starting_point() has read
+      bool found = std::find(known.begin(), known.end(), key) != known.end();
+      visit(out, [&](const char* name, auto& member, double) {
         known.push_back(name);
         if (found || key != name) return;
         found = true;
         read(where, value, member);
       });
-      if (!found && !other(where, key, value, known)) {
-        const std::string near = suggest(key, known);
-        fail(fmt::format("unknown key '{}'{}{}", where, near.empty() ? "" : "; ", near));
-      }
+      if (!found) fail(fmt::format("unknown key '{}'{}", where, hint(key, known)));
     }
   }
 
-  template <class Visit>
-  void read_features(const std::string& path, const Json& list, Visit&& visit) {
-    std::vector<std::string> names;
-    read(path, list, names);
-    std::vector<std::string> known;
-    visit([&](const char* name, bool& member) {
-      known.push_back(name);
-      member = false;
-    });
-    for (const std::string& wanted : names) {
-      bool found = false;
-      visit([&](const char* name, bool& member) {
-        if (wanted == name) found = member = true;
-      });
-      const std::string near = suggest(wanted, known);
-      if (!found)
-        fail(fmt::format("'{}' names an unknown feature '{}'{}{}", path, wanted, near.empty() ? "" : "; ", near));
-    }
+ private:
+  static std::string hint(const std::string& word, const std::vector<std::string>& known) {
+    const std::string near = suggest(word, known);
+    return near.empty() ? "" : "; " + near;
   }
 };
 
-// The value checks of one field; sizes are capped so that products of two of them stay in int64.
-struct Checker {
+// What is wrong with the values of a part's fields; sizes are capped so that products of two of them stay in int64.
+std::string check_values(const std::string& prefix, const Part auto& part) {
   std::string problem;
-  std::string prefix;
-
-  template <class T>
-  void operator()(const char* name, const T& value, double least) {
-    if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, double>) {
-      const double v = static_cast<double>(value);
-      if (problem.empty() && !(v >= least && v <= 1e18))
+  visit(part, [&]<class T>(const char* name, const T& value, double least) {
+    if (!problem.empty()) return;
+    if constexpr (Part<T>) {
+      problem = check_values(fmt::format("{}{}.", prefix, name), value);
+    } else if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, double>) {
+      const auto v = static_cast<double>(value);
+      if (!(v >= least && v <= 1e18))
         problem = fmt::format("'{}{}' is {} but must be at least {:g} and at most 1e18", prefix, name, value, least);
     }
-  }
-};
+  });
+  return problem;
+}
 
 std::string check_cpu(const CpuInfo& cpu) {
-  Checker check{{}, "cpu."};
-  visit_cpu(cpu, check);
-  check.prefix = "cpu.core.";
-  visit_core(cpu.core, check);
-  if (!check.problem.empty()) return check.problem;
   if (cpu.vector_bits != 128 && cpu.vector_bits != 256 && cpu.vector_bits != 512)
     return fmt::format("'cpu.vector_bits' is {} but must be 128, 256 or 512", cpu.vector_bits);
   if (cpu.vector_bits == 512 && !cpu.features.avx512f) return "'cpu.vector_bits' is 512 without the feature avx512f";
@@ -223,11 +216,6 @@ std::string check_cpu(const CpuInfo& cpu) {
 }
 
 std::string check_cuda(const CudaInfo& cuda) {
-  Checker check{{}, "cuda."};
-  visit_cuda(cuda, check);
-  check.prefix = "cuda.model.";
-  visit_sm_model(cuda.model, check);
-  if (!check.problem.empty()) return check.problem;
   for (const auto& [name, share] : {std::pair{"copy_share", cuda.model.copy_share},
                                     {"cache_share", cuda.model.cache_share},
                                     {"small_cache_share", cuda.model.small_cache_share},
@@ -242,17 +230,9 @@ std::string check_cuda(const CudaInfo& cuda) {
   return "";
 }
 
-std::string_view kind_name(TargetKind kind) {
-  constexpr std::string_view kNames[] = {"cpu", "cuda"};
-  return static_cast<size_t>(kind) < std::size(kNames) ? kNames[static_cast<size_t>(kind)] : "other";
-}
-
 std::string check_target(const Target& t) {
-  Checker check;
-  visit_top(t, check);
-  check.prefix = "peak.";
-  visit_peaks(t.peak, check);
-  if (!check.problem.empty()) return check.problem;
+  const std::string problem = check_values("", t);
+  if (!problem.empty()) return problem;
   return kind_name(t.kind) == "cpu" ? check_cpu(t.cpu) : check_cuda(t.cuda);
 }
 
@@ -289,45 +269,38 @@ Result<Target> starting_point(const Json& json) {
   return t;
 }
 
-void read_cpu(Reader& reader, const Json& object, Target& t) {
-  reader.read_object(
-      "cpu", object, [&](auto&& fn) { visit_cpu(t.cpu, fn); },
-      [&](const std::string& where, const std::string& key, const Json& value, std::vector<std::string>& known) {
-        for (const char* name : {"features", "core"}) known.push_back(name);
-        if (key == "features") {
-          reader.read_features(where, value, [&](auto&& fn) { visit_cpu_features(t.cpu.features, fn); });
-        } else if (key == "core") {
-          reader.read_object(
-              where, value, [&](auto&& fn) { visit_core(t.cpu.core, fn); }, [](auto&&...) { return false; });
-        } else {
-          return false;
-        }
-        return true;
-      });
-  if (!object.is_object() || !object.contains("features")) return;
-  CpuInfo derived = t.cpu;
-  set_vector_shape(derived);
-  if (!object.contains("vector_bits")) t.cpu.vector_bits = derived.vector_bits;
-  if (!object.contains("num_vector_registers")) t.cpu.num_vector_registers = derived.num_vector_registers;
+// What follows from the keys given, where it is not given itself.
+void derive(const Json& json, Target& t) {
+  const Json none = Json::object();
+  const Json& cpu = json.contains("cpu") ? json["cpu"] : none;
+  const Json& cuda = json.contains("cuda") ? json["cuda"] : none;
+  if (cpu.contains("features")) {
+    CpuInfo derived = t.cpu;
+    set_vector_shape(derived);
+    if (!cpu.contains("vector_bits")) t.cpu.vector_bits = derived.vector_bits;
+    if (!cpu.contains("num_vector_registers")) t.cpu.num_vector_registers = derived.num_vector_registers;
+  }
+  if ((cuda.contains("sm_arch") || cuda.contains("sm_suffix")) && !cuda.contains("features"))
+    t.cuda.features = cuda_features(t.cuda.sm_arch, t.cuda.sm_suffix);
 }
 
-void read_cuda(Reader& reader, const Json& object, Target& t) {
-  reader.read_object(
-      "cuda", object, [&](auto&& fn) { visit_cuda(t.cuda, fn); },
-      [&](const std::string& where, const std::string& key, const Json& value, std::vector<std::string>& known) {
-        for (const char* name : {"features", "model"}) known.push_back(name);
-        if (key == "features") {
-          reader.read_features(where, value, [&](auto&& fn) { visit_cuda_features(t.cuda.features, fn); });
-        } else if (key == "model") {
-          reader.read_object(
-              where, value, [&](auto&& fn) { visit_sm_model(t.cuda.model, fn); }, [](auto&&...) { return false; });
-        } else {
-          return false;
-        }
-        return true;
+Json to_json(const Part auto& part) {
+  Json json;
+  visit(part, [&]<class T>(const char* name, const T& member, double) {
+    if constexpr (Features<T>) {
+      json[name] = Json::array();
+      visit(member, [&](const char* feature, bool set, double) {
+        if (set) json[name].push_back(feature);
       });
-  const bool arch_given = object.is_object() && (object.contains("sm_arch") || object.contains("sm_suffix"));
-  if (arch_given && !object.contains("features")) t.cuda.features = cuda_features(t.cuda.sm_arch, t.cuda.sm_suffix);
+    } else if constexpr (Part<T>) {
+      json[name] = to_json(member);
+    } else {
+      json[name] = member;
+    }
+    if constexpr (std::is_same_v<std::remove_cvref_t<decltype(part)>, Target>)
+      if (json.size() == 1) json["kind"] = kind_name(part.kind);  // right after the name
+  });
+  return json;
 }
 
 }  // namespace
@@ -346,35 +319,17 @@ Result<Target> target_from_json(std::string_view text) {
   TCC_TRY(Target t, starting_point(json));
   if (!json.contains("name")) return file_error("'name' is missing", "give the machine a name of its own");
 
+  if (json.contains("kind") && json["kind"] != kind_name(t.kind))
+    return file_error("'kind' does not agree with the base");
+  for (const char* other : {"cpu", "cuda"})
+    if (json.contains(other) && other != kind_name(t.kind))
+      return file_error(fmt::format("'{}' does not belong to a {} target", other, kind_name(t.kind)));
+
+  const bool peak_given = json.contains("peak");
   Reader reader;
-  bool peak_given = false;
-  reader.read_object(
-      "", json, [&](auto&& fn) { visit_top(t, fn); },
-      [&](const std::string& where, const std::string& key, const Json& value, std::vector<std::string>& known) {
-        for (const char* name : {"base", "kind", "notes", "peak", "cpu", "cuda"}) known.push_back(name);
-        if (key == "base") return true;
-        if (key == "kind") {
-          if (value != kind_name(t.kind)) reader.fail("'kind' does not agree with the base");
-        } else if (key == "notes") {
-          reader.read(where, value, t.notes);
-        } else if (key == "peak") {
-          peak_given = true;
-          reader.read_object(
-              "peak", value, [&](auto&& fn) { visit_peaks(t.peak, fn); }, [](auto&&...) { return false; });
-        } else if (key == "cpu" || key == "cuda") {
-          if (key != kind_name(t.kind)) {
-            reader.fail(fmt::format("'{}' does not belong to a {} target", key, kind_name(t.kind)));
-          } else if (key == "cpu") {
-            read_cpu(reader, value, t);
-          } else {
-            read_cuda(reader, value, t);
-          }
-        } else {
-          return false;
-        }
-        return true;
-      });
+  reader.read("", json, t);
   if (!reader.problem.empty()) return file_error(reader.problem);
+  derive(json, t);
   if (t.name.empty() || t.name.size() > 64) return file_error("'name' must have 1 to 64 characters");
 
   // Rates of a CPU that the file leaves out follow from its cores and width; a GPU has to state them.
@@ -396,29 +351,7 @@ Result<Target> target_from_json(std::string_view text) {
 }
 
 std::string target_to_json(const Target& target) {
-  Json json;
-  json["name"] = target.name;
-  json["kind"] = kind_name(target.kind);
-  visit_top(target, [&](const char* name, const auto& member, double) { json[name] = member; });
-  json["notes"] = target.notes;
-  visit_peaks(target.peak, [&](const char* name, double member, double) { json["peak"][name] = member; });
-  Json features = Json::array();
-  const auto append = [&](const char* name, bool set) {
-    if (set) features.push_back(name);
-  };
-  if (kind_name(target.kind) == "cpu") {
-    visit_cpu(target.cpu, [&](const char* name, const auto& member, double) { json["cpu"][name] = member; });
-    visit_core(target.cpu.core, [&](const char* name, double member, double) { json["cpu"]["core"][name] = member; });
-    visit_cpu_features(target.cpu.features, append);
-    json["cpu"]["features"] = features;
-  } else {
-    visit_cuda(target.cuda, [&](const char* name, const auto& member, double) { json["cuda"][name] = member; });
-    visit_sm_model(target.cuda.model,
-                   [&](const char* name, double member, double) { json["cuda"]["model"][name] = member; });
-    visit_cuda_features(target.cuda.features, append);
-    json["cuda"]["features"] = features;
-  }
-  return json.dump(2, ' ', false, Json::error_handler_t::replace);
+  return to_json(target).dump(2, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace tcc::target
