@@ -11,37 +11,16 @@
 namespace tcc::measure {
 namespace {
 
-double smallest_normal(ir::Type type) {
-  switch (type) {
-    case ir::Type::kF16:
-      return 0x1p-14;
-    case ir::Type::kBF16:
-    case ir::Type::kF32:
-      return 0x1p-126;
-    case ir::Type::kF64:
-      return 0x1p-1022;
-    case ir::Type::kBool:
-    case ir::Type::kI8:
-    case ir::Type::kU8:
-    case ir::Type::kI32:
-    case ir::Type::kI64:
-    case ir::Type::kBarrier:
-    case ir::Type::kTensorMap:
-      break;
-  }
-  return 0;
-}
-
 GateResult compare(const TaskDescription& task, const TaskParam& param, const std::byte* data, int64_t set,
                    const std::byte* actual, bool equal) {
   const TaskParam::Set& from = param.sets[static_cast<size_t>(set)];
   OutputRule rule{param.type};
   rule.equal = equal;
-  rule.relative = 2 * std::ldexp(1.0, -significand_bits(param.type));
+  rule.relative = 2 * std::ldexp(1.0, -float_format(param.type).significand);
   rule.scaled = task.scaled;
   rule.scale_each = from.scale >= 0 ? reinterpret_cast<const double*>(data + from.scale) : nullptr;
   rule.scale_all = from.scale_all;
-  rule.floor = smallest_normal(param.type);
+  rule.floor = float_format(param.type).smallest_normal;
   rule.integer_slack = task.has_float ? 1 : 0;
   auto* reference = reinterpret_cast<const double*>(data + from.reference);
   std::span<const int64_t> positions;

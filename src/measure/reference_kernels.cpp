@@ -195,41 +195,14 @@ Stmt share_of_nest(Builder& b, Stmt nest, int64_t part, int64_t parts) {
 }
 
 double count_operations(Stmt body) {
+  constexpr ExprKind kArithmetic[] = {ExprKind::kAdd, ExprKind::kSub, ExprKind::kMul,
+                                      ExprKind::kDiv, ExprKind::kMin, ExprKind::kMax};
   double count = 0;
   visit_roots(body, [&](Expr root) {
     visit(root, [&](Expr e) {
       if (e->type == Type::kI64 || e->type == Type::kBool) return true;
-      switch (e->kind) {
-        case ExprKind::kAdd:
-        case ExprKind::kSub:
-        case ExprKind::kMul:
-        case ExprKind::kDiv:
-        case ExprKind::kMin:
-        case ExprKind::kMax:
-          count += 1;
-          break;
-        case ExprKind::kCall:
-          count += static_cast<const Call*>(e)->fn == Intrinsic::kFma ? 2 : 1;
-          break;
-        case ExprKind::kIntConst:
-        case ExprKind::kFloatConst:
-        case ExprKind::kVar:
-        case ExprKind::kSum:
-        case ExprKind::kProd:
-        case ExprKind::kFloorDiv:
-        case ExprKind::kFloorMod:
-        case ExprKind::kLt:
-        case ExprKind::kLe:
-        case ExprKind::kEq:
-        case ExprKind::kNe:
-        case ExprKind::kAnd:
-        case ExprKind::kOr:
-        case ExprKind::kNot:
-        case ExprKind::kCast:
-        case ExprKind::kSelect:
-        case ExprKind::kLoad:
-          break;
-      }
+      if (const auto* call = as<Call>(e)) count += call->fn == Intrinsic::kFma ? 2 : 1;
+      count += static_cast<double>(std::count(std::begin(kArithmetic), std::end(kArithmetic), e->kind));
       return true;
     });
   });
@@ -244,31 +217,18 @@ void note_expression(Expr e, NaiveFacts& facts) {
   if (e->kind == ExprKind::kDiv) facts.integer_constants = false;
   bool arithmetic = e->kind != ExprKind::kLoad && e->kind != ExprKind::kFloatConst && e->kind != ExprKind::kCast &&
                     e->kind != ExprKind::kSelect;
-  if (arithmetic && significand_bits(e->type) < significand_bits(facts.narrowest)) facts.narrowest = e->type;
+  if (arithmetic && float_format(e->type).significand < float_format(facts.narrowest).significand)
+    facts.narrowest = e->type;
 }
 
 }  // namespace
 
-int significand_bits(Type type) {
-  switch (type) {
-    case Type::kF16:
-      return 11;
-    case Type::kBF16:
-      return 8;
-    case Type::kF32:
-      return 24;
-    case Type::kF64:
-      return 53;
-    case Type::kBool:
-    case Type::kI8:
-    case Type::kU8:
-    case Type::kI32:
-    case Type::kI64:
-    case Type::kBarrier:
-    case Type::kTensorMap:
-      break;
-  }
-  return 64;
+FloatFormat float_format(Type type) {
+  if (type == Type::kF16) return {11, 0x1p-14};
+  if (type == Type::kBF16) return {8, 0x1p-126};
+  if (type == Type::kF32) return {24, 0x1p-126};
+  if (type == Type::kF64) return {53, 0x1p-1022};
+  return {};
 }
 
 Kernel to_double(const Kernel& kernel) {
@@ -392,7 +352,8 @@ NaiveFacts analyse_naive(const Kernel& naive) {
   });
   for (const Buffer* buffer : naive.buffers) {
     bool kept = loaded.count(buffer->id) && stored.count(buffer->id);
-    if (kept && significand_bits(buffer->type) < significand_bits(facts.narrowest)) facts.narrowest = buffer->type;
+    if (kept && float_format(buffer->type).significand < float_format(facts.narrowest).significand)
+      facts.narrowest = buffer->type;
   }
   facts.reduce_terms = std::max<int64_t>(facts.reduce_terms, 1);
   return facts;

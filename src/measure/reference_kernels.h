@@ -37,7 +37,12 @@ struct NaiveFacts {
 };
 NaiveFacts analyse_naive(const ir::Kernel& naive);
 
-// Bits of the significand: integers up to 2^bits are exact. 64 for integers and bool.
-int significand_bits(ir::Type type);
+// Bits of the significand, integers up to 2^bits are exact; and the smallest normal number. The defaults are those of
+// integers and bool.
+struct FloatFormat {
+  int significand = 64;
+  double smallest_normal = 0;
+};
+FloatFormat float_format(ir::Type type);
 
 }  // namespace tcc::measure

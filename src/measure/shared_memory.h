@@ -3,8 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 
+#include "tcc/support/descriptor.h"
 #include "tcc/support/result.h"
 
 namespace tcc::measure {
@@ -14,20 +16,19 @@ class SharedMemory {
   static Result<SharedMemory> create(const char* name, int64_t bytes);
   // Maps a descriptor that came from another process and owns it from now on. `bytes` must not exceed the file.
   static Result<SharedMemory> adopt(int fd, int64_t bytes, bool writable);
-  SharedMemory() = default;
-  SharedMemory(SharedMemory&& other) noexcept;
-  SharedMemory& operator=(SharedMemory&& other) noexcept;
-  ~SharedMemory();
 
-  int fd() const { return fd_; }
-  std::byte* data() const { return data_; }
-  int64_t bytes() const { return bytes_; }
+  int fd() const { return file_.get(); }
+  std::byte* data() const { return data_.get(); }
+  int64_t bytes() const { return data_.get_deleter().bytes; }
 
  private:
-  void release();
-  int fd_ = -1;
-  std::byte* data_ = nullptr;
-  int64_t bytes_ = 0;
+  struct Unmap {
+    int64_t bytes;  // 0 by default
+    void operator()(std::byte* data) const;
+  };
+  static Result<SharedMemory> map(Descriptor file, int64_t bytes, bool writable);
+  Descriptor file_;
+  std::unique_ptr<std::byte, Unmap> data_;
 };
 
 }  // namespace tcc::measure

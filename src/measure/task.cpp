@@ -335,7 +335,7 @@ struct Prepared {
 // Chooses the data so that the reference is finite and, where the arithmetic allows, exact; runs the references.
 Result<Prepared> prepare(const DataMaker& maker, ReferenceRunner& runner, const NaiveFacts& facts,
                          const ReferenceCode& reference, const ReferenceCode* magnitude) {
-  double exact_below = std::ldexp(1.0, significand_bits(facts.narrowest));
+  double exact_below = std::ldexp(1.0, float_format(facts.narrowest).significand);
   bool want_exact = facts.has_float && magnitude && facts.integer_constants;
   DataPlan plan;
   plan.weight_scale = magnitude ? 1 : 1 / std::sqrt(static_cast<double>(facts.reduce_terms));
@@ -401,7 +401,7 @@ Result<std::shared_ptr<const MeasureTask>> MeasureTask::create(IsolatedHostMeasu
   description.num_sets = kSets;
   description.exact = prepared.exact;
   description.has_float = facts.has_float;
-  double unit = std::ldexp(1.0, -significand_bits(facts.narrowest));
+  double unit = std::ldexp(1.0, -float_format(facts.narrowest).significand);
   description.scaled = (magnitude ? 4 : 16) * unit * std::sqrt(static_cast<double>(facts.reduce_terms));
   if (!magnitude) {
     for (size_t i = 0; i < description.params.size(); ++i)

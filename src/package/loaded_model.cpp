@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "library_file.h"
+#include "model_data.h"
 #include "tcc/support/check.h"
 #include "tcc/support/files.h"
 #include "tcc/support/text.h"
@@ -19,30 +20,10 @@ std::string id_of_path(const std::string& path) {
 }
 
 Result<graph::DType> dtype_of(const tcc_dldtype& t, const std::string& path) {
-  switch (t.code) {
-    case TCC_DTYPE_FLOAT:
-      if (t.bits == 32) return graph::DType::kF32;
-      if (t.bits == 64) return graph::DType::kF64;
-      if (t.bits == 16) return graph::DType::kF16;
-      break;
-    case TCC_DTYPE_BFLOAT:
-      if (t.bits == 16) return graph::DType::kBF16;
-      break;
-    case TCC_DTYPE_INT:
-      if (t.bits == 8) return graph::DType::kI8;
-      if (t.bits == 32) return graph::DType::kI32;
-      if (t.bits == 64) return graph::DType::kI64;
-      break;
-    case TCC_DTYPE_UINT:
-      if (t.bits == 8) return graph::DType::kU8;
-      if (t.bits == 32) return graph::DType::kU32;
-      if (t.bits == 64) return graph::DType::kU64;
-      break;
-    case TCC_DTYPE_BOOL:
-      return graph::DType::kBool;
-    default:
-      break;
-  }
+  using graph::DType;
+  for (DType dtype : {DType::kF32, DType::kF64, DType::kF16, DType::kBF16, DType::kI8, DType::kI32, DType::kI64,
+                      DType::kU8, DType::kU32, DType::kU64, DType::kBool})
+    if (const tcc_dldtype own = dl_type(dtype); own.code == t.code && own.bits == t.bits) return dtype;
   return environment_error("'{}' has a tensor of a type this tool does not know (code {}, {} bits)", path, t.code,
                            t.bits);
 }

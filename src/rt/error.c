@@ -18,27 +18,18 @@ const char* tcc_rt_last_error(void) {
 }
 
 const char* tcc_rt_status_string(tcc_status status) {
-  switch (status) {
-    case TCC_OK:
-      return "ok";
-    case TCC_ERROR_INVALID_ARGUMENT:
-      return "invalid argument";
-    case TCC_ERROR_TENSOR:
-      return "wrong tensor";
-    case TCC_ERROR_WORKSPACE:
-      return "wrong workspace";
-    case TCC_ERROR_RESOURCES:
-      return "out of memory or threads";
-    case TCC_ERROR_UNSUPPORTED_CPU:
-      return "unsupported CPU";
-    case TCC_ERROR_BUSY:
-      return "context is busy";
-    case TCC_ERROR_SELF_TEST:
-      return "self test failed";
-    case TCC_ERROR_DEVICE:
-      return "device or driver error";
-    case TCC_ERROR_INTERNAL:
-      return "library is damaged";
-  }
-  return "unknown status";
+  static const char* const texts[] = {
+      [TCC_OK] = "ok",
+      [TCC_ERROR_INVALID_ARGUMENT] = "invalid argument",
+      [TCC_ERROR_TENSOR] = "wrong tensor",
+      [TCC_ERROR_WORKSPACE] = "wrong workspace",
+      [TCC_ERROR_RESOURCES] = "out of memory or threads",
+      [TCC_ERROR_UNSUPPORTED_CPU] = "unsupported CPU",
+      [TCC_ERROR_BUSY] = "context is busy",
+      [TCC_ERROR_SELF_TEST] = "self test failed",
+      [TCC_ERROR_DEVICE] = "device or driver error",
+      [TCC_ERROR_INTERNAL] = "library is damaged",
+  };
+  const char* text = (unsigned)status < sizeof texts / sizeof texts[0] ? texts[status] : NULL;
+  return text ? text : "unknown status";
 }

@@ -4,27 +4,19 @@
 #include <fmt/ranges.h>
 
 namespace tcc {
-namespace {
 
-class LoadedLibrary final : public DynamicLibrary {
- public:
-  LoadedLibrary(void* handle, std::string path) : handle_(handle), path_(std::move(path)) {}
-  ~LoadedLibrary() override { dlclose(handle_); }
-  void* symbol(const char* name) override { return dlsym(handle_, name); }
-  const std::string& path() const override { return path_; }
-
- private:
-  void* handle_;
-  std::string path_;
-};
-
-}  // namespace
+DynamicLibrary::~DynamicLibrary() {
+  dlclose(handle_);
+}
+void* DynamicLibrary::symbol(const char* name) const {
+  return dlsym(handle_, name);
+}
 
 Result<std::shared_ptr<DynamicLibrary>> DynamicLibrary::open(const std::vector<std::string>& names) {
   std::vector<std::string> reasons;
   for (const std::string& name : names) {
     if (void* handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL))
-      return std::shared_ptr<DynamicLibrary>(std::make_shared<LoadedLibrary>(handle, name));
+      return std::make_shared<DynamicLibrary>(handle, name);
     const char* why = dlerror();
     reasons.push_back(why ? why : name);
   }

@@ -15,6 +15,7 @@
 
 #include "target/cpu_targets.h"
 #include "target/host_features.h"
+#include "tcc/target/probe.h"
 
 namespace tcc::target {
 namespace {
@@ -164,15 +165,19 @@ std::optional<double> parse_cpu_quota(std::string_view text) {
   return static_cast<double>(quota) / static_cast<double>(period);
 }
 
+std::vector<int> core_siblings(int cpu) {
+  const auto text = read_kernel_file(cpu_path(cpu, "topology/thread_siblings_list"));
+  const std::vector<int> siblings = text ? parse_cpu_list(*text) : std::vector<int>();
+  return siblings.empty() ? std::vector<int>{cpu} : siblings;
+}
+
 std::vector<int> usable_core_cpus() {
   std::vector<int> result;
   std::set<int> taken;
   for (int cpu : affinity_cpus()) {
     if (taken.count(cpu)) continue;
     result.push_back(cpu);
-    const auto siblings = read_kernel_file(cpu_path(cpu, "topology/thread_siblings_list"));
-    if (siblings)
-      for (int sibling : parse_cpu_list(*siblings)) taken.insert(sibling);
+    for (int sibling : core_siblings(cpu)) taken.insert(sibling);
   }
   return result;
 }

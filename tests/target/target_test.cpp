@@ -332,6 +332,7 @@ TEST_CASE("bad target files say what is wrong and where", "[target][errors]") {
 
 TEST_CASE("texts of the kernel's files", "[target]") {
   CHECK(parse_cpu_list("0-3,8\n") == std::vector<int>{0, 1, 2, 3, 8});
+  CHECK(parse_cpu_list("0,4\n") == std::vector<int>{0, 4});
   CHECK(parse_cpu_list("5") == std::vector<int>{5});
   CHECK(parse_cpu_list("").empty());
   CHECK(parse_cpu_list("3-1").empty());

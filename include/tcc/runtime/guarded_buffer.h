@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 
 #include "tcc/support/result.h"
@@ -15,10 +16,6 @@ class GuardedBuffer {
   // The data ends at the upper guard as closely as `alignment` (a power of two) lets it. Zero bytes are allowed.
   // Error: no memory.
   static Result<GuardedBuffer> allocate(int64_t bytes, int64_t alignment = 64);
-  GuardedBuffer() = default;
-  GuardedBuffer(GuardedBuffer&& other) noexcept;
-  GuardedBuffer& operator=(GuardedBuffer&& other) noexcept;
-  ~GuardedBuffer();
 
   std::byte* data() const { return data_; }
   int64_t bytes() const { return bytes_; }
@@ -34,11 +31,14 @@ class GuardedBuffer {
   bool owns(const void* address) const;
 
  private:
-  void release();
-  std::byte* map_ = nullptr;
+  struct Unmap {
+    int64_t bytes;  // 0 by default
+    void operator()(std::byte* map) const;
+  };
+  std::span<std::byte> accessible() const;  // between the guards
+  std::unique_ptr<std::byte, Unmap> map_;   // with the guards
   std::byte* data_ = nullptr;
   int64_t bytes_ = 0;
-  int64_t mapped_ = 0;  // with the guards
 };
 
 }  // namespace tcc::runtime

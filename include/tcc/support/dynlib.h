@@ -1,5 +1,5 @@
-// Shared libraries opened at run time (CUDA driver, NVRTC, CUPTI, built models). The seam that lets one binary
-// run with or without them, and lets tests hand in a fake.
+// Shared libraries opened at run time (CUDA driver, NVRTC, CUPTI, built models), so that one binary runs with or
+// without them.
 #pragma once
 
 #include <memory>
@@ -14,14 +14,20 @@ class DynamicLibrary {
  public:
   // Opens the first of `names` that loads. Error: environment, naming all that were tried.
   static Result<std::shared_ptr<DynamicLibrary>> open(const std::vector<std::string>& names);
-  virtual ~DynamicLibrary() = default;
+  DynamicLibrary(void* handle, std::string path) : handle_(handle), path_(std::move(path)) {}
+  ~DynamicLibrary();
+  DynamicLibrary(const DynamicLibrary&) = delete;
   // nullptr when the symbol is absent.
-  virtual void* symbol(const char* name) = 0;
-  virtual const std::string& path() const = 0;
+  void* symbol(const char* name) const;
+  const std::string& path() const { return path_; }
   template <class F>
-  F function(const char* name) {
+  F function(const char* name) const {
     return reinterpret_cast<F>(symbol(name));
   }
+
+ private:
+  void* handle_;
+  std::string path_;
 };
 
 }  // namespace tcc

@@ -12,6 +12,9 @@
 
 namespace tcc::target {
 
+// The logical processors of this one's core, itself among them; itself alone where the system does not say.
+std::vector<int> core_siblings(int cpu);
+
 struct ProbeOptions {
   double seconds = 2.0;  // time spent in measured loops; setting up the memory comes on top
   int64_t repeats = 5;   // rounds over all quantities: of arithmetic the best counts, of memory the median

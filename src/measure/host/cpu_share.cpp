@@ -2,11 +2,9 @@
 
 #include <unistd.h>
 
-#include <fmt/format.h>
 #include <algorithm>
 
-#include <charconv>
-#include <fstream>
+#include "tcc/target/probe.h"
 
 namespace tcc::measure {
 namespace {
@@ -22,36 +20,7 @@ bool contains(std::span<const int> cpus, int cpu) {
   return std::find(cpus.begin(), cpus.end(), cpu) != cpus.end();
 }
 
-// Where the system does not say, a CPU is a core of its own.
-std::vector<int> hyper_threads(int cpu) {
-  std::ifstream file(fmt::format("/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list", cpu));
-  std::string text;
-  return std::getline(file, text) ? parse_cpu_list(text) : std::vector<int>{cpu};
-}
-
 }  // namespace
-
-std::vector<int> parse_cpu_list(const std::string& text) {
-  std::vector<int> cpus;
-  const char *at = text.data(), *end = at + text.size();
-  auto number = [&](int& value) {
-    auto [next, error] = std::from_chars(at, end, value);
-    at = next;
-    return error == std::errc();
-  };
-  int first = 0, last = 0;
-  while (number(first)) {
-    last = first;
-    if (at < end && *at == '-') {
-      ++at;
-      if (!number(last)) break;
-    }
-    for (int cpu = first; cpu <= last; ++cpu) cpus.push_back(cpu);
-    if (at == end || *at != ',') break;
-    ++at;
-  }
-  return cpus;
-}
 
 void CpuShare::divide(std::span<const int> cpus, int threads, bool may_bind) {
   auto count = std::min(static_cast<size_t>(std::max(threads, 1)), cpus.size());
@@ -60,7 +29,7 @@ void CpuShare::divide(std::span<const int> cpus, int threads, bool may_bind) {
   if (!may_bind) return;
   std::vector<int> taken;
   for (int cpu : measure_cpus_)
-    for (int beside : hyper_threads(cpu)) taken.push_back(beside);
+    for (int beside : target::core_siblings(cpu)) taken.push_back(beside);
   for (int cpu : cpus)
     if (!contains(taken, cpu) && !contains(measure_cpus_, cpu)) compile_cpus_.push_back(cpu);
   all_ = set_of(cpus);

@@ -7,13 +7,9 @@
 
 #include <mutex>
 #include <span>
-#include <string>
 #include <vector>
 
 namespace tcc::measure {
-
-// The CPUs that share a core with `cpu`, itself included. `text` is the system's list, "0,4" or "0-1".
-std::vector<int> parse_cpu_list(const std::string& text);
 
 class CpuShare {
  public:

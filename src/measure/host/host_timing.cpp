@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 #include <string>
 
 #include "tcc/support/check.h"
+#include "tcc/support/descriptor.h"
 
 namespace tcc::measure {
 namespace {
@@ -18,12 +18,6 @@ namespace {
 constexpr double kWarmSeconds = 1e-3;
 constexpr double kLongRunSeconds = 10e-3;  // the checks have warmed such a program up
 constexpr TrialRules kTrials{.budget = 0.3, .patience = 0.5, .long_sample_seconds = 5e-3, .pauses = true};
-
-double now() {
-  timespec t{};
-  clock_gettime(CLOCK_MONOTONIC_RAW, &t);
-  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
-}
 
 int64_t preemptions() {
   rusage usage{};
@@ -36,15 +30,10 @@ class StealClock {
  public:
   explicit StealClock(std::span<const int32_t> cpus) : cpus_(cpus) {
     if (cpus.empty()) return;
-    fd_ = open("/proc/stat", O_RDONLY | O_CLOEXEC);
+    stat_ = Descriptor(open("/proc/stat", O_RDONLY | O_CLOEXEC));
     text_.resize(4096 + 160 * (1 + static_cast<size_t>(*std::max_element(cpus.begin(), cpus.end()))));
     last_ = read();
   }
-  ~StealClock() {
-    if (fd_ >= 0) close(fd_);
-  }
-  StealClock(const StealClock&) = delete;
-  StealClock& operator=(const StealClock&) = delete;
 
   // Was any taken since the last call?
   bool advanced() {
@@ -55,14 +44,14 @@ class StealClock {
 
  private:
   int64_t read() {
-    if (fd_ < 0) return 0;
-    ssize_t got = pread(fd_, text_.data(), text_.size(), 0);
+    if (stat_.get() < 0) return 0;
+    ssize_t got = pread(stat_.get(), text_.data(), text_.size(), 0);
     return got > 0 ? stolen_ticks({text_.data(), static_cast<size_t>(got)}, cpus_) : 0;
   }
 
   std::span<const int32_t> cpus_;
   std::string text_;
-  int fd_ = -1;
+  Descriptor stat_;
   int64_t last_ = 0;
 };
 
@@ -71,11 +60,11 @@ class TimedFunction : public TimedProgram {
   // Brings caches, branch predictors and the clock up, unless a long run has just done so: another one would cost as
   // much as a sample.
   TimedFunction(const std::function<void()>& run, double last_run_seconds) : run_(run) {
-    const double start = now();
+    const double start = raw_seconds();
     run_seconds_ = last_run_seconds;
     if (last_run_seconds <= kLongRunSeconds) {
       do run_seconds_ = time(1);
-      while (now() - start < kWarmSeconds);
+      while (raw_seconds() - start < kWarmSeconds);
     }
     repeats_ =
         std::clamp<int64_t>(static_cast<int64_t>(std::ceil(kSampleSeconds / std::max(run_seconds_, 1e-8))), 1, 100000);
@@ -89,9 +78,9 @@ class TimedFunction : public TimedProgram {
 
  private:
   double time(int64_t repeats) const {
-    const double start = now();
+    const double start = raw_seconds();
     for (int64_t i = 0; i < repeats; ++i) run_();
-    return (now() - start) / static_cast<double>(repeats);
+    return (raw_seconds() - start) / static_cast<double>(repeats);
   }
   const std::function<void()>& run_;
 };

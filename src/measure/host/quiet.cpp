@@ -9,20 +9,14 @@ namespace {
 
 constexpr double kFirstLookSeconds = 20e-3;
 
-double now() {
-  timespec t{};
-  clock_gettime(CLOCK_MONOTONIC_RAW, &t);
-  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
-}
-
 double run_chain() {
-  double start = now();
+  double start = raw_seconds();
   uint64_t x = 1;
   for (int i = 0; i < 25000; ++i) {
     x = x * 6364136223846793005ull + 1442695040888963407ull;
     asm volatile("" : "+r"(x));
   }
-  return now() - start;
+  return raw_seconds() - start;
 }
 
 // Six additions, six products and four integer additions that do not wait for each other: what a core of today begins
@@ -49,6 +43,12 @@ void keep_smaller(double& best, double seen) {
 
 }  // namespace
 
+double raw_seconds() {
+  timespec t{};
+  clock_gettime(CLOCK_MONOTONIC_RAW, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
 void QuietTimes::learn(const QuietTimes& seen) {
   keep_smaller(chain, seen.chain);
   keep_smaller(ports, seen.ports);
@@ -57,18 +57,18 @@ void QuietTimes::learn(const QuietTimes& seen) {
 QuietWatch::QuietWatch(const QuietTimes& best, std::function<void(void (*)())> everywhere)
     : best_(best), everywhere_(std::move(everywhere)) {
   if (best_.ports > 0) return;
-  double start = now();
+  double start = raw_seconds();
   do slowdown();
-  while (now() - start < kFirstLookSeconds);
+  while (raw_seconds() - start < kFirstLookSeconds);
 }
 
 double QuietWatch::ports() {
-  double start = now();
+  double start = raw_seconds();
   if (everywhere_)
     everywhere_(fill_ports);
   else
     fill_ports();
-  return now() - start;
+  return raw_seconds() - start;
 }
 
 double QuietWatch::slowdown() {

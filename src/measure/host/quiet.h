@@ -17,6 +17,9 @@ struct QuietTimes {
   void learn(const QuietTimes& seen);
 };
 
+// Of the machine's own clock, which nothing corrects while it runs.
+double raw_seconds();
+
 class QuietWatch {
  public:
   // `everywhere` runs a function on every thread of the program that is timed and waits for all; empty: this thread.
