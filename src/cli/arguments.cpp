@@ -95,6 +95,13 @@ void add_threads(Options& options, int64_t& threads, const char* what) {
   options.option("--threads", threads, what).range(1, 1024).value("N");
 }
 
+void add_tasks(Options& options, TaskArguments& tasks, const char* target) {
+  add_target(options, tasks.target, target);
+  add_threads(options, tasks.threads, "Prefer schedules that were measured on this many threads [all]");
+  add_model(options, tasks.model);
+  add_records(options, tasks.records);
+}
+
 void add_library(Options& options, LibraryArguments& library, bool required) {
   add_target(options, library.target);
   add_cuda_driver(options, library.target);

@@ -40,13 +40,14 @@ struct RecordArguments {
   std::vector<std::string> also, fallback;  // further files, read only
 };
 
-// A library, or a model that is built into one for the occasion.
-struct LibraryArguments {
+// A model's tasks; or a library, or the model that is built into one for the occasion.
+struct TaskArguments {
   ModelArguments model;
   TargetArguments target;
   RecordArguments records;
   int64_t threads = 0;  // 0 = all
 };
+using LibraryArguments = TaskArguments;
 
 // The options of these groups.
 void add_common(Options& options, Common& common);
@@ -61,7 +62,9 @@ void add_cupti(Options& options, std::string& library);
 void add_db(Options& options, RecordArguments& records);
 void add_records(Options& options, RecordArguments& records);
 void add_threads(Options& options, int64_t& threads, const char* what);
-// All of these, for commands that run a library.
+// All of these, for commands that look at tasks.
+void add_tasks(Options& options, TaskArguments& tasks, const char* target = nullptr);
+// And for those that run a library.
 void add_library(Options& options, LibraryArguments& library, bool required = true);
 
 }  // namespace tcc::cli

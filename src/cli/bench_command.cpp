@@ -1,7 +1,6 @@
-#include <nlohmann/json.hpp>
-
 #include "cli/bench_report.h"
 #include "cli/command.h"
+#include "cli/json.h"
 #include "cli/lookup.h"
 #include "cli/output.h"
 #include "tcc/driver/library.h"
@@ -38,8 +37,6 @@ void declare(Options& options, Arguments& a) {
   add_cupti(options, a.cupti);
 }
 
-using Json = nlohmann::ordered_json;
-
 Result<std::vector<double>> read_samples(const std::string& path) {
   TCC_TRY(std::string text, read_file(path, uint64_t{256} << 20));
   const Json json = Json::parse(text, nullptr, false);
@@ -59,16 +56,7 @@ Result<int> compare(const Arguments& a) {
   TCC_TRY(std::vector<double> before, read_samples(a.compare[0]));
   TCC_TRY(std::vector<double> after, read_samples(a.compare[1]));
   const driver::Comparison c = driver::compare_times(before, after);
-  if (a.common.json) {
-    print_json({{"median_a", c.median_a},
-                {"median_b", c.median_b},
-                {"ratio", c.ratio},
-                {"low", c.low},
-                {"high", c.high},
-                {"p", c.p},
-                {"differs", c.differs}});
-    return kOk;
-  }
+  if (a.common.json) return print_json(TCC_JSON(c, median_a, median_b, ratio, low, high, p, differs));
   std::string text = fmt::format("a {}  b {}  b/a {:.3f} (95% interval {:.3f} to {:.3f}), p {:.2g}\n",
                                  format_seconds(c.median_a), format_seconds(c.median_b), c.ratio, c.low, c.high, c.p);
   if (!c.differs)
@@ -96,16 +84,12 @@ Result<int> bench_schedule(const Arguments& a) {
   if (!timed) return tl::make_unexpected(std::move(timed).error().with_context(sanitize(a.schedule)));
   const driver::ScheduleTime& t = *timed;
   for (const std::string& note : t.notes) remark(a.common.quiet, "note: " + note);
-  if (a.common.json)
-    print_json({{"workload", t.workload},
-                {"status", t.status},
-                {"failure", t.failure},
-                {"median", t.median},
-                {"low", t.low},
-                {"high", t.high},
-                {"gflops", t.median > 0 ? t.flops / t.median / 1e9 : 0},
-                {"max_error", t.max_error}});
-  else if (t.status == "ok")
+  if (a.common.json) {
+    Json json = TCC_JSON(t, workload, status, failure, median, low, high);
+    json["gflops"] = t.median > 0 ? t.flops / t.median / 1e9 : 0;
+    json["max_error"] = t.max_error;
+    print_json(json);
+  } else if (t.status == "ok")
     print(fmt::format("{}: {} ({} to {}), {} GFLOP/s; checked, largest error {:.2g} of what is allowed\n", t.workload,
                       format_seconds(t.median), format_seconds(t.low), format_seconds(t.high),
                       format_gflops(t.flops, t.median), t.max_error));

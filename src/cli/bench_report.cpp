@@ -1,15 +1,14 @@
 #include "cli/bench_report.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "cli/counts.h"
+#include "cli/json.h"
 #include "cli/output.h"
 
 namespace tcc::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
 using Row = std::vector<std::string>;
 
 constexpr double kSteadyVariation = 0.05;
@@ -143,8 +142,7 @@ std::vector<std::string> advice(const driver::BenchReport& report) {
 
 Json statistics_json(const driver::Statistics& s) {
   if (s.runs == 0) return {};
-  return {{"runs", s.runs}, {"min", s.min}, {"mean", s.mean}, {"median", s.median},
-          {"p90", s.p90},   {"p95", s.p95}, {"p99", s.p99},   {"variation", s.variation}};
+  return TCC_JSON(s, runs, min, mean, median, p90, p95, p99, variation);
 }
 
 Json report_json(const driver::BenchReport& report, const target::Target& host) {
@@ -152,10 +150,8 @@ Json report_json(const driver::BenchReport& report, const target::Target& host) 
   Json json = {{"library", report.id}, {"flops", report.flops}, {"bytes", report.bytes}};
   if (report.gpu) {
     const driver::GpuBench& g = *report.gpu;
-    json.update({{"device", g.device},
-                 {"code", g.code},
-                 {"target", g.target},
-                 {"device_warm", statistics_json(g.warm)},
+    json.update(TCC_JSON(g, device, code, target));
+    json.update({{"device_warm", statistics_json(g.warm)},
                  {"device_cold", statistics_json(g.cold)},
                  {"seconds_graph", statistics_json(g.wall_graph)},
                  {"kernels_alone", statistics_json(g.kernels)},
@@ -173,17 +169,14 @@ Json report_json(const driver::BenchReport& report, const target::Target& host) 
   const size_t step = std::max<size_t>((report.samples.size() + kMaxSavedSamples - 1) / kMaxSavedSamples, 1);
   for (size_t i = 0; i < report.samples.size(); i += step) samples.push_back(report.samples[i]);
   json.update({{"seconds", statistics_json(s)}, {"samples", samples}, {"advice", advice(report)}});
-  for (const driver::KernelTime& k : report.kernels)
-    if (k.time.runs > 0)
-      json["kernels"].push_back({{"key", k.key},
-                                 {"workload", k.workload},
-                                 {"weight", k.weight},
-                                 {"tuned", k.tuned},
-                                 {"flops", k.flops},
-                                 {"bytes", k.bytes},
-                                 {"seconds_alone", k.alone > 0 ? Json(k.alone) : Json()},
-                                 {"roofline_seconds", k.roofline > 0 ? Json(k.roofline) : Json()},
-                                 {"seconds", statistics_json(k.time)}});
+  for (const driver::KernelTime& k : report.kernels) {
+    if (k.time.runs == 0) continue;
+    Json kernel = TCC_JSON(k, key, workload, weight, tuned, flops, bytes);
+    kernel["seconds_alone"] = k.alone > 0 ? Json(k.alone) : Json();
+    kernel["roofline_seconds"] = k.roofline > 0 ? Json(k.roofline) : Json();
+    kernel["seconds"] = statistics_json(k.time);
+    json["kernels"].push_back(kernel);
+  }
   return json;
 }
 
@@ -197,7 +190,7 @@ double best_rate(const driver::BenchReport& report, const target::Target& host) 
 }
 
 void print_times(const Common& common, const driver::BenchReport& report, const target::Target& host) {
-  if (common.json) return print_json(report_json(report, host));
+  if (common.json) return void(print_json(report_json(report, host)));
   std::string text = report.id;
   if (report.gpu)
     text += fmt::format(" on {}, code {}\n", report.gpu->device, report.gpu->code);

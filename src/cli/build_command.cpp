@@ -3,10 +3,10 @@
 
 #include <algorithm>
 
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "cli/command.h"
+#include "cli/json.h"
 #include "cli/lookup.h"
 #include "cli/output.h"
 #include "tcc/backend/backend.h"
@@ -18,12 +18,8 @@
 namespace tcc::cli {
 namespace {
 
-struct Arguments {
+struct Arguments : TaskArguments {
   Common common;
-  ModelArguments model;
-  TargetArguments target;
-  RecordArguments records;
-  int64_t threads = 0;  // 0 = all
   std::string output, id, emit, dump_after, linker;
   bool require_tuned = false, allow_jit = false;
 };
@@ -49,14 +45,8 @@ void declare(Options& options, Arguments& a) {
       "For GPUs: also PTX of the oldest target, which the driver compiles on devices without code of their own");
   options.option("--linker", a.linker, "lld, ld.lld, ld or cc [the best one here]")
       .words({"lld", "ld.lld", "ld", "cc"});
-  add_target(options, a.target,
-             "Machine to compile for; see `tcc targets`. Several GPUs as a100,h100; cuda is the GPU here");
-  add_threads(options, a.threads, "Prefer schedules that were measured on this many threads [all]");
-  add_model(options, a.model);
-  add_records(options, a.records);
+  add_tasks(options, a, "Machine to compile for; see `tcc targets`. Several GPUs as a100,h100; cuda is the GPU here");
 }
-
-using Json = nlohmann::ordered_json;
 
 struct EmitWord {
   std::string_view word;
@@ -91,32 +81,21 @@ Result<package::Emit> parse_emit(const std::string& list, const backend::Payload
 }
 
 Json report_json(const driver::BuildReport& report) {
-  Json json = {{"id", report.id},
-               {"library", report.package.library},
-               {"files", report.package.files},
-               {"linker", report.package.linker},
-               {"library_bytes", report.package.library_bytes},
-               {"weights_bytes", report.package.weights_bytes},
-               {"workspace_bytes", report.package.workspace_bytes},
-               {"kernels", Json::array()}};
-  for (const driver::KernelChoice& k : report.kernels)
-    json["kernels"].push_back({{"key", k.key},
-                               {"workload", k.workload},
-                               {"weight", k.weight},
-                               {"target", k.target},
-                               {"tuned", k.tuned},
-                               {"record", package::origin_name(k.origin)},
-                               {"seconds", k.seconds},
-                               {"note", k.note},
-                               {"expected_loss", k.slowdown}});
+  Json json = {{"id", report.id}};
+  json.update(TCC_JSON(report.package, library, files, linker, library_bytes, weights_bytes, workspace_bytes));
+  json["kernels"] = Json::array();
+  for (const driver::KernelChoice& k : report.kernels) {
+    Json kernel = TCC_JSON(k, key, workload, weight, target, tuned);
+    kernel["record"] = package::origin_name(k.origin);
+    kernel.update(TCC_JSON(k, seconds, note));
+    kernel["expected_loss"] = k.slowdown;
+    json["kernels"].push_back(kernel);
+  }
   return json;
 }
 
 void print_report(const Arguments& a, const driver::BuildReport& report) {
-  if (a.common.json) {
-    print_json(report_json(report));
-    return;
-  }
+  if (a.common.json) return void(print_json(report_json(report)));
   std::string text = fmt::format("{}  {} ({} of weights), workspace {}\n", report.package.library,
                                  format_bytes(static_cast<double>(report.package.library_bytes)),
                                  format_bytes(static_cast<double>(report.package.weights_bytes)),

@@ -1,6 +1,7 @@
 #include "cli/counts.h"
 
 #include <fmt/format.h>
+#include "cli/json.h"
 
 #include <vector>
 
@@ -9,7 +10,6 @@
 namespace tcc::cli {
 
 nlohmann::ordered_json counts_json(const record::Counts& c) {
-  using Json = nlohmann::ordered_json;
   const auto value = [](double v) { return v >= 0 ? Json(v) : Json(); };
   return {
       {"dram_bytes", value(c.dram_bytes)}, {"tensor_share", value(c.tensor_share)}, {"occupancy", value(c.occupancy)}};

@@ -1,10 +1,10 @@
 #include "tcc/driver/records.h"
 
 #include <ctime>
-#include <nlohmann/json.hpp>
 
 #include "cli/command.h"
 #include "cli/db_command.h"
+#include "cli/json.h"
 #include "cli/lookup.h"
 #include "cli/output.h"
 #include "tcc/support/files.h"
@@ -13,7 +13,6 @@
 namespace tcc::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
 using record::Store;
 
 const std::vector<std::string> kActions = {"stats", "merge", "prune", "export", "import"};
@@ -108,10 +107,8 @@ Result<int> export_text(const Arguments& a) {
     TCC_TRY(std::string part, driver::export_records(*from));
     text += part;
   }
-  if (a.output.empty())
-    print(text);
-  else
-    TCC_TRY_VOID(write_file(a.output, text));
+  if (a.output.empty()) return print(text);
+  TCC_TRY_VOID(write_file(a.output, text));
   return kOk;
 }
 
@@ -157,14 +154,8 @@ Result<int> print_store(const Common& common, const std::string& path) {
     Json json = {{"file", s.path},     {"records", s.records}, {"by_status", s.by_status}, {"by_target", s.by_target},
                  {"oldest", s.oldest}, {"newest", s.newest},   {"tasks", Json::array()}};
     for (const driver::TaskRecords& t : s.tasks)
-      json["tasks"].push_back({{"key", t.key},
-                               {"workload", t.workload},
-                               {"target", t.target},
-                               {"threads", t.threads},
-                               {"records", t.records},
-                               {"best_seconds", t.best_seconds}});
-    print_json(json);
-    return kOk;
+      json["tasks"].push_back(TCC_JSON(t, key, workload, target, threads, records, best_seconds));
+    return print_json(json);
   }
   std::string text = fmt::format("{}: {}", sanitize(s.path), plural(s.records, "record"));
   if (s.records > 0) text += fmt::format(" from {} to {}", day(s.oldest), day(s.newest));
@@ -174,8 +165,7 @@ Result<int> print_store(const Common& common, const std::string& path) {
   for (const driver::TaskRecords& t : s.tasks)
     rows.push_back({t.key, t.workload, t.target, std::to_string(t.threads), std::to_string(t.records),
                     format_seconds(t.best_seconds)});
-  print(text + format_table(rows, 3));
-  return kOk;
+  return print(text + format_table(rows, 3));
 }
 
 Command db_command() {

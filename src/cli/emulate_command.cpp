@@ -1,6 +1,6 @@
 // `tcc verify MODEL --emulate`: runs the kernels of a model for a GPU without one.
-#include <nlohmann/json.hpp>
 
+#include "cli/json.h"
 #include "cli/lookup.h"
 #include "cli/output.h"
 #include "cli/verify_command.h"
@@ -12,7 +12,6 @@
 namespace tcc::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
 using Status = driver::EmulatedTask::Status;
 
 const char* status_name(Status status) {
@@ -39,22 +38,17 @@ void print_emulation(const VerifyArguments& a, const driver::EmulateReport& repo
                  {"too_large", report.count(Status::kTooLarge)},
                  {"failed", report.count(Status::kFailed)},
                  {"tasks", Json::array()}};
-    for (const driver::EmulatedTask& t : report.tasks)
-      json["tasks"].push_back({{"key", t.key},
-                               {"workload", t.workload},
-                               {"weight", t.weight},
-                               {"schedule", package::origin_name(t.origin)},
-                               {"status", t.status == Status::kFailed ? "failed" : status_name(t.status)},
-                               {"max_error", t.max_error},
-                               {"allowed_error", t.allowed},
-                               {"instructions", t.instructions},
-                               {"instructions_needed", t.needed},
-                               {"blocks", t.blocks},
-                               {"all_blocks", t.all_blocks},
-                               {"races", t.races},
-                               {"findings", t.findings},
-                               {"failure", t.failure},
-                               {"seconds", t.seconds}});
+    for (const driver::EmulatedTask& t : report.tasks) {
+      Json task = TCC_JSON(t, key, workload, weight);
+      task.update({{"schedule", package::origin_name(t.origin)},
+                   {"status", t.status == Status::kFailed ? "failed" : status_name(t.status)},
+                   {"max_error", t.max_error},
+                   {"allowed_error", t.allowed},
+                   {"instructions", t.instructions},
+                   {"instructions_needed", t.needed}});
+      task.update(TCC_JSON(t, blocks, all_blocks, races, findings, failure, seconds));
+      json["tasks"].push_back(task);
+    }
     print_json(json);
     return;
   }

@@ -1,9 +1,8 @@
 #include "tcc/driver/explain.h"
 
-#include <nlohmann/json.hpp>
-
 #include "cli/command.h"
 #include "cli/counts.h"
+#include "cli/json.h"
 #include "cli/lookup.h"
 #include "cli/output.h"
 #include "tcc/driver/show.h"
@@ -12,24 +11,15 @@
 namespace tcc::cli {
 namespace {
 
-struct Arguments {
+struct Arguments : TaskArguments {
   Common common;
-  ModelArguments model;
-  TargetArguments target;
-  RecordArguments records;
-  int64_t threads = 0;  // 0 = all
   std::string task;
 };
 
 void declare(Options& options, Arguments& a) {
   options.option("--task", a.task, "Number or key of the task; see `tcc show`").value("K").required();
-  add_target(options, a.target);
-  add_threads(options, a.threads, "Prefer schedules that were measured on this many threads [all]");
-  add_model(options, a.model);
-  add_records(options, a.records);
+  add_tasks(options, a);
 }
-
-using Json = nlohmann::ordered_json;
 
 Json tally_json(const space::RejectTally& tally) {
   Json list = Json::array();
@@ -38,24 +28,17 @@ Json tally_json(const space::RejectTally& tally) {
   return list;
 }
 
+template <class List>
+Json list_json(const List& list, Json (*item)(const typename List::value_type&)) {
+  Json json = Json::array();
+  for (const auto& one : list) json.push_back(item(one));
+  return json;
+}
+
 Json explanation_json(const driver::Explanation& e) {
-  Json json = {{"key", e.key},
-               {"workload", e.workload},
-               {"tuned", e.tuned},
-               {"predicted", e.predicted},
-               {"note", e.note},
-               {"seconds", e.seconds},
-               {"flops", e.flops},
-               {"loops", e.loops},
-               {"design_spaces", e.design_spaces},
-               {"draws", e.draws},
-               {"legal", e.legal}};
-  json["steps"] = Json::array();
-  for (const driver::ExplainedStep& s : e.steps) json["steps"].push_back({{"module", s.module}, {"step", s.text}});
-  json["rejects"] = Json::array();
-  for (const driver::RejectExample& r : e.rejects)
-    json["rejects"].push_back(
-        {{"reason", r.reason}, {"count", r.count}, {"example", r.example}, {"decisions", r.decisions}});
+  Json json = TCC_JSON(e, key, workload, tuned, predicted, note, seconds, flops, loops, design_spaces, draws, legal);
+  json["steps"] = list_json(e.steps, [](const auto& s) -> Json { return {{"module", s.module}, {"step", s.text}}; });
+  json["rejects"] = list_json(e.rejects, [](const auto& r) { return TCC_JSON(r, reason, count, example, decisions); });
   json["module_rejects"] = Json::array();
   for (const auto& [module, rejects] : e.space.modules)
     json["module_rejects"].push_back({{"module", module}, {"rejects", tally_json(rejects)}});
@@ -66,19 +49,13 @@ Json explanation_json(const driver::Explanation& e) {
   json["facts"] = e.facts;
   if (e.scalar_vector_loops >= 0) json["scalar_vector_loops"] = e.scalar_vector_loops;
   if (e.unaligned_vector_loops >= 0) json["unaligned_vector_loops"] = e.unaligned_vector_loops;
-  json["recorded"] = {{"proposed", e.recorded.proposed},
-                      {"duplicate", e.recorded.duplicate},
-                      {"rejected", e.recorded.rejected},
-                      {"rejects", Json::array()}};
-  for (const driver::RejectExample& r : e.recorded.rejects)
-    json["recorded"]["rejects"].push_back({{"reason", r.reason}, {"count", r.count}, {"example", r.example}});
-  json["records"] = Json::array();
-  for (const driver::RecordedFailure& f : e.failures)
-    json["records"].push_back({{"status", f.status}, {"count", f.count}, {"example", f.example}});
+  json["recorded"] = TCC_JSON(e.recorded, proposed, duplicate, rejected);
+  json["recorded"]["rejects"] =
+      list_json(e.recorded.rejects, [](const auto& r) { return TCC_JSON(r, reason, count, example); });
+  json["records"] = list_json(e.failures, [](const auto& f) { return TCC_JSON(f, status, count, example); });
   if (e.device_seconds > 0) json["device_seconds"] = e.device_seconds;
   json["counters"] = counts_json(e.counts);
-  json["matrix_instruction"] = e.matrix_instruction;
-  json["no_matrix_instruction"] = e.no_matrix_instruction;
+  json.update(TCC_JSON(e, matrix_instruction, no_matrix_instruction));
   return json;
 }
 
@@ -155,15 +132,10 @@ std::string records_text(const driver::Explanation& e) {
 }
 
 Result<int> explain(const Arguments& a) {
-  TCC_TRY(target::Target target, open_target(a.target));
-  TCC_TRY(driver::Model model, open_model(a.model));
-  TCC_TRY(driver::Program program, driver::make_program(model, target));
-  TCC_TRY(const Records records, open_records(a.records));
-  TCC_TRY(driver::Explanation e, driver::explain_task(program, a.task, records.all, target, threads_or_all(a.threads)));
-  if (a.common.json) {
-    print_json(explanation_json(e));
-    return kOk;
-  }
+  TCC_TRY(const OpenTasks open, open_tasks(a));
+  TCC_TRY(driver::Explanation e,
+          driver::explain_task(open.program, a.task, open.records.all, open.target, threads_or_all(a.threads)));
+  if (a.common.json) return print_json(explanation_json(e));
   std::string text = fmt::format("{}  {}\n", e.key, e.workload);
   if (e.tuned)
     text +=
@@ -180,8 +152,7 @@ Result<int> explain(const Arguments& a) {
   if (const std::string facts = driver::facts_text(e.facts); !facts.empty())
     text += "\n-- the compiler about its code\n" + facts + "\n";
   text += matrix_text(e) + rejects_text(e) + left_out_text(e) + records_text(e);
-  print(text);
-  return kOk;
+  return print(text);
 }
 
 }  // namespace

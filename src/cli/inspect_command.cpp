@@ -1,7 +1,6 @@
-#include <nlohmann/json.hpp>
-
 #include "cli/command.h"
 #include "cli/db_command.h"
+#include "cli/json.h"
 #include "cli/lookup.h"
 #include "cli/output.h"
 #include "tcc/driver/library.h"
@@ -10,8 +9,6 @@
 
 namespace tcc::cli {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 struct Arguments {
   Common common;
@@ -29,8 +26,7 @@ std::string tensor_lines(const char* what, const std::vector<driver::TensorSumma
 }
 Json tensors_json(const std::vector<driver::TensorSummary>& tensors) {
   Json list = Json::array();
-  for (const driver::TensorSummary& t : tensors)
-    list.push_back({{"name", t.name}, {"type", t.type}, {"shape", t.shape}});
+  for (const driver::TensorSummary& t : tensors) list.push_back(TCC_JSON(t, name, type, shape));
   return list;
 }
 
@@ -97,11 +93,7 @@ std::string library_text(const std::string& path, const Json& m) {
 Result<int> inspect_library(const Arguments& a) {
   TCC_TRY(std::string metadata, driver::library_metadata(a.model.model));
   const Json json = Json::parse(metadata, nullptr, false);
-  if (a.common.json || !json.is_object())
-    print(metadata);
-  else
-    print(library_text(a.model.model, json));
-  return kOk;
+  return print(a.common.json || !json.is_object() ? metadata : library_text(a.model.model, json));
 }
 
 Result<int> inspect(const Arguments& a) {
@@ -110,20 +102,11 @@ Result<int> inspect(const Arguments& a) {
   TCC_TRY(driver::Model model, open_model(a.model));
   TCC_TRY(driver::ModelSummary s, driver::summarise_model(model));
   if (a.common.json) {
-    print_json({{"model", a.model.model},
-                {"name", s.name},
-                {"hash", s.hash},
-                {"inputs", tensors_json(s.inputs)},
-                {"outputs", tensors_json(s.outputs)},
-                {"operators", s.operators},
-                {"nodes", s.nodes},
-                {"constants", s.constants},
-                {"constant_bytes", s.constant_bytes},
-                {"flops", s.flops},
-                {"kernels", s.groups},
-                {"tasks", s.tasks},
-                {"workspace_bytes", s.workspace_bytes}});
-    return kOk;
+    Json json = {{"model", a.model.model}};
+    json.update(TCC_JSON(s, name, hash));
+    json.update({{"inputs", tensors_json(s.inputs)}, {"outputs", tensors_json(s.outputs)}});
+    json.update(TCC_JSON(s, operators, nodes, constants, constant_bytes, flops, kernels, tasks, workspace_bytes));
+    return print_json(json);
   }
   std::string text = fmt::format("model    {} '{}', hash {}\n", sanitize(a.model.model), sanitize(s.name), s.hash);
   text += tensor_lines("input", s.inputs) + tensor_lines("output", s.outputs);
@@ -132,10 +115,9 @@ Result<int> inspect(const Arguments& a) {
   text += fmt::format("\nweights  {}, {}\n", plural(s.constants, "constant"),
                       format_bytes(static_cast<double>(s.constant_bytes)));
   text += fmt::format("work     {:.3f} GFLOP a run in {} ({} to tune), workspace {}\n", s.flops / 1e9,
-                      plural(s.groups, "kernel"), plural(s.tasks, "task"),
+                      plural(s.kernels, "kernel"), plural(s.tasks, "task"),
                       format_bytes(static_cast<double>(s.workspace_bytes)));
-  print(text);
-  return kOk;
+  return print(text);
 }
 
 }  // namespace

@@ -205,6 +205,15 @@ Result<Records> open_other_records(const RecordArguments& arguments) {
   return join({}, arguments);
 }
 
+Result<OpenTasks> open_tasks(const TaskArguments& arguments) {
+  OpenTasks open;
+  TCC_TRY(open.target, open_target(arguments.target));
+  TCC_TRY(open.model, open_model(arguments.model));
+  TCC_TRY(open.program, driver::make_program(open.model, open.target));
+  TCC_TRY(open.records, open_records(arguments.records));
+  return open;
+}
+
 std::string cache_folder() {
   const char* cache = std::getenv("XDG_CACHE_HOME");
   if (cache != nullptr && cache[0] == '/') return std::string(cache) + "/tcc";

@@ -36,6 +36,15 @@ Result<Records> open_records(const RecordArguments& arguments);
 // The same without --db, which is written.
 Result<Records> open_other_records(const RecordArguments& arguments);
 
+// The tasks of a model on its target, and the records of them.
+struct OpenTasks {
+  target::Target target;
+  driver::Model model;
+  driver::Program program;
+  Records records;
+};
+Result<OpenTasks> open_tasks(const TaskArguments& arguments);
+
 // $XDG_CACHE_HOME/tcc, else $HOME/.cache/tcc, else "".
 std::string cache_folder();
 

@@ -1,13 +1,10 @@
-#include <nlohmann/json.hpp>
-
 #include "cli/command.h"
+#include "cli/json.h"
 #include "cli/output.h"
 #include "tcc/driver/catalogue.h"
 
 namespace tcc::cli {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 struct Arguments {
   Common common;
@@ -24,11 +21,7 @@ Result<int> ops(const Arguments& a) {
     json.push_back(
         {{"domain", op.domain}, {"operator", op.op}, {"since", op.since_version}, {"until", op.until_version}});
   }
-  if (a.common.json)
-    print_json(json);
-  else
-    print(format_table(rows, 2));
-  return kOk;
+  return a.common.json ? print_json(json) : print(format_table(rows, 2));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "tcc/cli/cli.h"
 #include "tcc/support/text.h"
 
 namespace tcc::cli {
@@ -43,17 +44,18 @@ void remark(bool quiet, const std::string& text) {
   if (!quiet) std::fputs(printable(text + "\n").c_str(), stderr);
 }
 
-void print(const std::string& text) {
+int print(const std::string& text) {
   errno = 0;
   bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
   written = std::fflush(stdout) == 0 && written;
   if (!written && errno != EPIPE && failure_of_output.empty()) failure_of_output = std::strerror(errno);
+  return kOk;
 }
-void print_json(const nlohmann::ordered_json& json) {
-  print(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+int print_json(const nlohmann::ordered_json& json) {
+  return print(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
 }
-void print_json_line(const nlohmann::ordered_json& json) {
-  print(json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+int print_json_line(const nlohmann::ordered_json& json) {
+  return print(json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
 }
 const std::string& output_failure() {
   return failure_of_output;

@@ -15,12 +15,12 @@ void print_error(const Error& error);
 void print_warning(const std::string& text);
 // To stderr, unless quiet.
 void remark(bool quiet, const std::string& text);
-// To stdout. A reader that has gone away is not an error.
-void print(const std::string& text);
+// To stdout. A reader that has gone away is not an error. Returns kOk, with which most commands end then.
+int print(const std::string& text);
 // The same for a JSON document; bytes that are not UTF-8 are replaced.
-void print_json(const nlohmann::ordered_json& json);
+int print_json(const nlohmann::ordered_json& json);
 // On one line, as an event of a stream.
-void print_json_line(const nlohmann::ordered_json& json);
+int print_json_line(const nlohmann::ordered_json& json);
 // Why results could not be written to stdout; "" when they could.
 const std::string& output_failure();
 

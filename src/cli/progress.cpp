@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 
+#include "cli/json.h"
 #include "cli/output.h"
 #include "tcc/support/text.h"
 
@@ -66,18 +66,9 @@ std::string ProgressView::describe(const search::Progress& p) const {
 }
 
 void ProgressView::show_event(const search::Progress& p) const {
-  nlohmann::ordered_json event = {{"event", event_name(p.kind)},
-                                  {"trials", p.trials},
-                                  {"trials_limit", p.trials_limit},
-                                  {"elapsed_seconds", p.elapsed_seconds}};
-  if (p.task >= 0) {
-    event["task"] = p.task;
-    event["workload"] = p.workload;
-    event["task_trials"] = p.task_trials;
-    event["best_seconds"] = p.best_seconds;
-    event["best_gflops"] = p.best_gflops;
-    event["improved"] = p.improved;
-  }
+  Json event = {{"event", event_name(p.kind)}};
+  event.update(TCC_JSON(p, trials, trials_limit, elapsed_seconds));
+  if (p.task >= 0) event.update(TCC_JSON(p, task, workload, task_trials, best_seconds, best_gflops, improved));
   if (!p.note.empty()) event["note"] = p.note;
   print_json_line(event);
 }

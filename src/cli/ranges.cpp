@@ -1,7 +1,6 @@
 #include "cli/ranges.h"
 
-#include <nlohmann/json.hpp>
-
+#include "cli/json.h"
 #include "tcc/support/text.h"
 
 namespace tcc::cli {
@@ -11,7 +10,7 @@ std::string range_text(const driver::TensorRange& r) {
                      r.mean);
 }
 nlohmann::ordered_json range_json(const driver::TensorRange& r) {
-  return {{"name", r.name}, {"type", r.type}, {"shape", r.shape}, {"low", r.low}, {"high", r.high}, {"mean", r.mean}};
+  return TCC_JSON(r, name, type, shape, low, high, mean);
 }
 
 }  // namespace tcc::cli

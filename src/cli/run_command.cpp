@@ -1,8 +1,7 @@
 #include "tcc/driver/run.h"
 
-#include <nlohmann/json.hpp>
-
 #include "cli/command.h"
+#include "cli/json.h"
 #include "cli/lookup.h"
 #include "cli/output.h"
 #include "cli/ranges.h"
@@ -10,8 +9,6 @@
 
 namespace tcc::cli {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 struct Arguments {
   Common common;
@@ -54,15 +51,13 @@ Result<int> run_library(const Arguments& a) {
     Json json = {{"library", report.id}, {"seconds", report.seconds}, {"files", report.files}};
     for (const driver::TensorRange& input : report.inputs) json["inputs"].push_back(range_json(input));
     for (const driver::TensorRange& output : report.outputs) json["outputs"].push_back(range_json(output));
-    print_json(json);
-    return kOk;
+    return print_json(json);
   }
   std::string text;
   for (const driver::TensorRange& input : report.inputs) text += "input   " + range_text(input) + "\n";
   for (const driver::TensorRange& output : report.outputs) text += "output  " + range_text(output) + "\n";
   for (const std::string& file : report.files) text += "wrote   " + file + "\n";
-  print(text);
-  return kOk;
+  return print(text);
 }
 
 }  // namespace

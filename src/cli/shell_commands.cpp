@@ -232,17 +232,13 @@ Result<int> man(const ManArguments& a) {
           write_file(fmt::format("{}/tcc-{}.1", a.folder, command->get_name()), command_page(table, *command)));
     return kOk;
   }
-  if (a.page.empty()) {
-    print(main_page(table));
-    return kOk;
-  }
+  if (a.page.empty()) return print(main_page(table));
   if (std::find(names.begin(), names.end(), a.page) == names.end()) {
     const std::string near = suggest(a.page, names);
     return make_error(ErrorClass::kUsage, fmt::format("there is no command '{}'", sanitize(a.page)),
                       near.empty() ? "`tcc --help` lists the commands" : near);
   }
-  print(command_page(table, *table.app().get_subcommand(a.page)));
-  return kOk;
+  return print(command_page(table, *table.app().get_subcommand(a.page)));
 }
 
 }  // namespace

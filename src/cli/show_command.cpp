@@ -1,8 +1,7 @@
 #include "cli/show_command.h"
 
-#include <nlohmann/json.hpp>
-
 #include "cli/command.h"
+#include "cli/json.h"
 #include "cli/lookup.h"
 #include "cli/output.h"
 #include "tcc/driver/show.h"
@@ -10,14 +9,8 @@
 namespace tcc::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-struct Arguments {
+struct Arguments : TaskArguments {
   Common common;
-  ModelArguments model;
-  TargetArguments target;
-  RecordArguments records;
-  int64_t threads = 0;  // 0 = all
   std::string task, dump_after;
   bool trace_only = false, source_only = false;
 };
@@ -29,15 +22,13 @@ void declare(Options& options, Arguments& a) {
                "For GPUs: only the CUDA source of --task, also where the compiler here does not know the target");
   options.option("--dump-after", a.dump_after, "Only the program of --task after this pass of its lowering")
       .value("PASS");
-  add_target(options, a.target);
-  add_threads(options, a.threads, "Prefer schedules that were measured on this many threads [all]");
-  add_model(options, a.model);
-  add_records(options, a.records);
+  add_tasks(options, a);
 }
 
 Json task_json(const driver::TaskSummary& t) {
-  return {{"task", t.number}, {"key", t.key},         {"workload", t.workload},        {"weight", t.weight},
-          {"flops", t.flops}, {"records", t.records}, {"best_seconds", t.best_seconds}};
+  Json json = {{"task", t.number}};
+  json.update(TCC_JSON(t, key, workload, weight, flops, records, best_seconds));
+  return json;
 }
 
 std::string task_table(const std::vector<driver::TaskSummary>& tasks) {
@@ -56,40 +47,26 @@ const char* schedule_text(const driver::TaskDetails& details) {
 }
 
 Result<int> show_one(const Arguments& a) {
-  TCC_TRY(target::Target target, open_target(a.target));
-  TCC_TRY(driver::Model model, open_model(a.model));
-  TCC_TRY(driver::Program program, driver::make_program(model, target));
-  TCC_TRY(const Records records, open_records(a.records));
+  TCC_TRY(const OpenTasks open, open_tasks(a));
+  const int64_t threads = threads_or_all(a.threads);
   if (!a.dump_after.empty()) {
     TCC_TRY(const std::string text,
-            driver::show_after(a.dump_after, program, a.task, records.all, target, threads_or_all(a.threads)));
-    print(text);
-    return kOk;
+            driver::show_after(a.dump_after, open.program, a.task, open.records.all, open.target, threads));
+    return print(text);
   }
   if (a.source_only) {
-    TCC_TRY(const std::string text,
-            driver::show_source(program, a.task, records.all, target, threads_or_all(a.threads)));
-    print(text);
-    return kOk;
+    TCC_TRY(const std::string text, driver::show_source(open.program, a.task, open.records.all, open.target, threads));
+    return print(text);
   }
-  TCC_TRY(driver::TaskDetails details,
-          driver::show_task(program, a.task, records.all, target, threads_or_all(a.threads)));
+  TCC_TRY(driver::TaskDetails details, driver::show_task(open.program, a.task, open.records.all, open.target, threads));
   if (a.trace_only) {
     remark(a.common.quiet, schedule_text(details));
-    print(details.trace);
-    return kOk;
+    return print(details.trace);
   }
   if (a.common.json) {
     Json json = task_json(details.summary);
-    json.update({{"nest", details.nest},
-                 {"tuned", details.tuned},
-                 {"predicted", details.predicted},
-                 {"note", details.note},
-                 {"trace", details.trace},
-                 {"facts", details.facts},
-                 {"program", details.program}});
-    print_json(json);
-    return kOk;
+    json.update(TCC_JSON(details, nest, tuned, predicted, note, trace, facts, program));
+    return print_json(json);
   }
   std::string text = task_table({details.summary});
   text += "\n-- the plain loop nest\n" + details.nest;
@@ -99,8 +76,7 @@ Result<int> show_one(const Arguments& a) {
   text += "\n-- the program that `tcc build` takes\n" + details.program;
   if (const std::string facts = driver::facts_text(details.facts); !facts.empty())
     text += "\n-- the compiler about it\n" + facts + "\n";
-  print(text);
-  return kOk;
+  return print(text);
 }
 
 Result<int> show(const Arguments& a) {
@@ -114,26 +90,18 @@ Result<int> show(const Arguments& a) {
   if (!a.dump_after.empty())
     return make_error(ErrorClass::kUsage, "--dump-after prints the program of one task, and --task is missing",
                       "add --task K; `tcc show MODEL` lists the tasks");
-  return show_tasks(a.common, a.model, a.target, a.records);
+  return show_tasks(a.common, a);
 }
 
 }  // namespace
 
-Result<int> show_tasks(const Common& common, const ModelArguments& model_arguments,
-                       const TargetArguments& target_arguments, const RecordArguments& record_arguments) {
-  TCC_TRY(target::Target target, open_target(target_arguments));
-  TCC_TRY(driver::Model model, open_model(model_arguments));
-  TCC_TRY(driver::Program program, driver::make_program(model, target));
-  TCC_TRY(const Records records, open_records(record_arguments));
-  TCC_TRY(std::vector<driver::TaskSummary> tasks, driver::summarise_tasks(program, records.all, target));
-  if (!common.json) {
-    print(task_table(tasks));
-    return kOk;
-  }
-  Json json = {{"model", model_arguments.model}, {"flops", program.flops}, {"tasks", Json::array()}};
+Result<int> show_tasks(const Common& common, const TaskArguments& a) {
+  TCC_TRY(const OpenTasks open, open_tasks(a));
+  TCC_TRY(std::vector<driver::TaskSummary> tasks, driver::summarise_tasks(open.program, open.records.all, open.target));
+  if (!common.json) return print(task_table(tasks));
+  Json json = {{"model", a.model.model}, {"flops", open.program.flops}, {"tasks", Json::array()}};
   for (const driver::TaskSummary& t : tasks) json["tasks"].push_back(task_json(t));
-  print_json(json);
-  return kOk;
+  return print_json(json);
 }
 
 Command show_command() {

@@ -6,7 +6,6 @@
 
 namespace tcc::cli {
 
-Result<int> show_tasks(const Common& common, const ModelArguments& model, const TargetArguments& target,
-                       const RecordArguments& records);
+Result<int> show_tasks(const Common& common, const TaskArguments& arguments);
 
 }  // namespace tcc::cli

@@ -1,7 +1,7 @@
 #include <ctime>
-#include <nlohmann/json.hpp>
 
 #include "cli/command.h"
+#include "cli/json.h"
 #include "cli/lookup.h"
 #include "cli/output.h"
 #include "tcc/driver/catalogue.h"
@@ -11,8 +11,6 @@
 
 namespace tcc::cli {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 struct Arguments {
   Common common;
@@ -55,8 +53,7 @@ Result<int> print_probe(const Arguments& a) {
     Json json = Json::parse(driver::machine_facts_to_json(facts));
     json["cached"] = facts.cached;
     json["file"] = sanitize(facts.file);
-    print_json(json);
-    return kOk;
+    return print_json(json);
   }
   const target::ProbeResult& probe = facts.probe;
   std::string text = fmt::format("{:<22}{:>10} {:>10}\n", "", "one core", "all");
@@ -72,8 +69,7 @@ Result<int> print_probe(const Arguments& a) {
     text += fmt::format("measured now and kept in {}\n", sanitize(facts.file));
   else
     text += "measured now and not kept\n";
-  print(text);
-  return kOk;
+  return print(text);
 }
 
 Result<int> targets(const Arguments& a) {
@@ -83,16 +79,12 @@ Result<int> targets(const Arguments& a) {
       return make_error(ErrorClass::kUsage, fmt::format("--probe measures this machine, not {}", target.name),
                         "tcc targets host --probe");
     if (a.probe) return print_probe(a);
-    if (a.common.json) {
-      print(target::target_to_json(target) + "\n");
-      return kOk;
-    }
+    if (a.common.json) return print(target::target_to_json(target) + "\n");
     std::string text = fmt::format("{}: {}\n{}\n", target.name, describe_target(target), target.source);
     text += fmt::format("f32 {:.0f} GFLOP/s, memory {:.0f} GB/s ({})\n", target.peak.fp32 / 1e9,
                         target.memory_bandwidth / 1e9, target.measured ? "measured" : "nominal");
     for (const std::string& note : target.notes) text += "note: " + note + "\n";
-    print(text);
-    return kOk;
+    return print(text);
   }
   if (a.probe) return print_probe(a);
   std::vector<std::vector<std::string>> rows;
@@ -103,11 +95,7 @@ Result<int> targets(const Arguments& a) {
     json.push_back(
         {{"name", name}, {"kind", target::isa_level(target) > 0 ? "cpu" : "cuda"}, {"description", rows.back()[1]}});
   }
-  if (a.common.json)
-    print_json(json);
-  else
-    print(format_table(rows, 2) + driver::describe_cuda() + "\n");
-  return kOk;
+  return a.common.json ? print_json(json) : print(format_table(rows, 2) + driver::describe_cuda() + "\n");
 }
 
 }  // namespace

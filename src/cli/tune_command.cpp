@@ -1,10 +1,10 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "cli/command.h"
 #include "cli/interrupt.h"
+#include "cli/json.h"
 #include "cli/lookup.h"
 #include "cli/output.h"
 #include "cli/progress.h"
@@ -18,12 +18,9 @@
 namespace tcc::cli {
 namespace {
 
-struct Arguments {
+struct Arguments : TaskArguments {
   Common common;
-  ModelArguments model;
-  TargetArguments target;
-  RecordArguments records;
-  int64_t threads = 0, trials = 0, trials_per_task = 0;  // 0 = all, no limit of the user's
+  int64_t trials = 0, trials_per_task = 0;  // 0 = no limit of the user's
   std::optional<std::string> time;
   uint64_t seed = 1;
   std::string strategy = "evolutionary", task_scheduler = "gradient", cost_model = "trees";
@@ -69,8 +66,6 @@ void declare(Options& options, Arguments& a) {
   add_model(options, a.model);
   add_records(options, a.records);
 }
-
-using Json = nlohmann::ordered_json;
 
 constexpr int64_t kDefaultTrialsPerTask = 64;
 constexpr double kDefaultSeconds = 600;
@@ -205,41 +200,28 @@ std::string proposals_text(const search::Counts& c, bool whole) {
 }
 
 Json proposals_json(const search::Counts& c) {
-  return {{"proposed", c.proposed},
-          {"duplicate", c.duplicate},
-          {"rejected", c.rejected},
-          {"rejected_by_reason", c.rejected_by_reason},
-          {"not_chosen", not_chosen(c)},
-          {"tried", tried(c)},
-          {"compiled", c.compiled},
-          {"measured", c.measured},
-          {"compile_failed", c.compile_failed},
-          {"wrong", c.wrong},
-          {"crashed", c.crashed},
-          {"hung", c.hung},
-          {"timed_out", c.timed_out}};
+  Json json = TCC_JSON(c, proposed, duplicate, rejected, rejected_by_reason);
+  json.update({{"not_chosen", not_chosen(c)}, {"tried", tried(c)}});
+  json.update(TCC_JSON(c, compiled, measured, compile_failed, wrong, crashed, hung, timed_out));
+  return json;
 }
 
 Json report_json(const driver::TuneReport& report) {
-  Json json = {{"event", "summary"},
-               {"trials", report.trials},
-               {"seconds", report.seconds},
-               {"stopped", report.stopped},
-               {"resumed", report.resumed},
-               {"unscheduled_seconds", report.baseline_seconds},
+  Json json = {{"event", "summary"}};
+  json.update(TCC_JSON(report, trials, seconds, stopped, resumed));
+  json.update({{"unscheduled_seconds", report.baseline_seconds},
                {"best_seconds", report.best_seconds},
                {"counts", proposals_json(report.counts)},
-               {"tasks", Json::array()}};
-  for (const driver::TunedTask& t : report.tasks)
-    json["tasks"].push_back({{"key", t.result.key},
-                             {"workload", t.result.workload},
-                             {"weight", t.result.weight},
-                             {"flops", t.flops},
-                             {"best_seconds", t.result.best_seconds},
-                             {"unscheduled_seconds", t.baseline_seconds},
-                             {"trials", t.result.trials},
-                             {"failure", t.result.failure},
-                             {"counts", proposals_json(t.result.counts)}});
+               {"tasks", Json::array()}});
+  for (const driver::TunedTask& t : report.tasks) {
+    Json task = TCC_JSON(t.result, key, workload, weight);
+    task["flops"] = t.flops;
+    task["best_seconds"] = t.result.best_seconds;
+    task["unscheduled_seconds"] = t.baseline_seconds;
+    task.update(TCC_JSON(t.result, trials, failure));
+    task["counts"] = proposals_json(t.result.counts);
+    json["tasks"].push_back(task);
+  }
   return json;
 }
 
@@ -262,7 +244,7 @@ void print_report(const Arguments& a, const driver::TuneReport& report, const Va
     print_json_line(json);
     return;
   }
-  if (report.predicted) return print(prediction_text(report, chosen, target.name));
+  if (report.predicted) return void(print(prediction_text(report, chosen, target.name)));
   std::string text = task_table(report, chosen) + "\n" + proposals_text(report.counts, a.common.verbose > 0);
   text += fmt::format("{} in {}", plural(report.trials, "trial"), format_elapsed(report.seconds));
   if (report.best_seconds > 0)
@@ -292,7 +274,7 @@ void print_remarks(const Arguments& a, const driver::TuneReport& report, bool ru
 }
 
 Result<int> tune(const Arguments& a) {
-  if (a.tasks == "list") return show_tasks(a.common, a.model, a.target, a.records);
+  if (a.tasks == "list") return show_tasks(a.common, a);
   TCC_TRY(target::Target target, open_target(a.target));
   TCC_TRY_VOID(driver::check_tunable(target));  // before this machine is probed and a store is made
   TCC_TRY(std::string db, store_path(a.records.db));

@@ -1,8 +1,7 @@
 #include "cli/verify_command.h"
 
-#include <nlohmann/json.hpp>
-
 #include "cli/command.h"
+#include "cli/json.h"
 #include "cli/lookup.h"
 #include "cli/output.h"
 #include "cli/ranges.h"
@@ -11,8 +10,6 @@
 
 namespace tcc::cli {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 void declare(Options& options, VerifyArguments& a) {
   options.option("--model", a.original, "Where the library's model is now").value("FILE");

@@ -1,6 +1,5 @@
-#include <nlohmann/json.hpp>
-
 #include "cli/command.h"
+#include "cli/json.h"
 #include "cli/lookup.h"
 #include "cli/output.h"
 #include "tcc/driver/catalogue.h"
@@ -8,8 +7,6 @@
 
 namespace tcc::cli {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 struct Arguments {
   Common common;
@@ -35,11 +32,7 @@ Result<int> zoo(const Arguments& a) {
       rows.push_back({entry.name, entry.description});
       json.push_back({{"name", entry.name}, {"description", entry.description}});
     }
-    if (a.common.json)
-      print_json(json);
-    else
-      print(format_table(rows, 2));
-    return kOk;
+    return a.common.json ? print_json(json) : print(format_table(rows, 2));
   }
   if (a.output.empty())
     return make_error(ErrorClass::kUsage, fmt::format("tcc zoo {} needs -o FILE: the file to write", sanitize(a.name)),

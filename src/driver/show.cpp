@@ -55,7 +55,7 @@ Result<ModelSummary> summarise_model(const Model& model) {
   }
   TCC_TRY(Program program, make_program(model));
   summary.flops = program.flops;
-  summary.groups = static_cast<int64_t>(program.groups.size());
+  summary.kernels = static_cast<int64_t>(program.groups.size());
   summary.tasks = static_cast<int64_t>(program.tasks.tasks.size());
   summary.workspace_bytes = graph::plan_memory(program.graph, program.groups).workspace_bytes;
   return summary;

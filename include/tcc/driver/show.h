@@ -19,7 +19,7 @@ struct ModelSummary {
   int64_t nodes = 0;
   int64_t constants = 0, constant_bytes = 0;
   double flops = 0;  // of one run, after optimisation
-  int64_t groups = 0, tasks = 0;
+  int64_t kernels = 0, tasks = 0;
   int64_t workspace_bytes = 0;  // values between tasks
 };
 Result<ModelSummary> summarise_model(const Model& model);
