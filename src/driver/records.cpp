@@ -17,31 +17,20 @@ namespace {
 using Json = nlohmann::ordered_json;
 using record::Record;
 
-// The one list of what is carried as text. Hashes are text of their own: JSON's numbers do not hold 64 bits.
-template <class R, class F>
-void for_each_field(R& r, F&& field) {
-  field("workload", r.workload), field("target", r.target), field("decisions", r.decisions), field("trace", r.trace);
-  field("layouts", r.layouts), field("failure", r.failure), field("samples", r.samples);
-  field("statistic", r.statistic), field("median", r.median), field("low", r.low), field("high", r.high);
-  field("converged", r.converged), field("cut_short", r.cut_short), field("repeats", r.repeats);
-  field("dropped", r.dropped), field("calibration", r.calibration), field("cache", r.cache);
-  field("threads", r.threads), field("overlap", r.overlap), field("gate", r.gate), field("max_error", r.max_error);
-  field("compile_seconds", r.compile_seconds), field("isa", r.isa), field("device", r.device);
-  field("device_seconds", r.device_seconds), field("dram_bytes", r.counts.dram_bytes);
-  field("tensor_share", r.counts.tensor_share), field("occupancy", r.counts.occupancy);
-  field("tool_version", r.tool_version), field("unix_time", r.unix_time);
-}
-template <class R, class F>
-void for_each_hash(R& r, F&& field) {
-  field("task", r.task), field("anchor", r.anchor), field("target_features", r.target_features);
-  field("skeleton", r.skeleton);
-  field("nest", r.nest), field("code", r.code);
-}
-
+// Hashes are text of their own: JSON's numbers do not hold 64 bits.
 Json to_json(const Record& r) {
-  Json json = {{"kind", record::kind_name(r.kind)}, {"status", record::status_name(r.status)}};
-  for_each_hash(r, [&](const char* name, const uint64_t& value) { json[name] = record::hash_text(value); });
-  for_each_field(r, [&](const char* name, const auto& value) { json[name] = value; });
+  Json json;
+  for_each_field(r, [&]<class T>(const char* name, const T& value, int64_t) {
+    if constexpr (std::is_same_v<T, uint64_t>) {
+      json[name] = record::hash_text(value);
+    } else if constexpr (std::is_same_v<T, record::Status>) {
+      json[name] = record::status_name(value);
+    } else if constexpr (std::is_same_v<T, record::Kind>) {
+      json[name] = record::kind_name(value);
+    } else {
+      json[name] = value;
+    }
+  });
   return json;
 }
 
@@ -50,45 +39,28 @@ bool parse_hash(const std::string& text, uint64_t& value) {
   return code == std::errc() && end == text.data() + text.size() && text.size() == 16;
 }
 
-template <class T, size_t N>
-bool find_name(const std::string& text, const std::pair<std::string_view, T> (&names)[N], T& value) {
-  for (const auto& [name, one] : names)
-    if (name == text) return value = one, true;
-  return false;
-}
-
-constexpr std::pair<std::string_view, record::Status> kStatuses[] = {
-#define TCC_X(name, text) {text, record::Status::k##name},
-    TCC_RECORD_STATUSES(TCC_X)
-#undef TCC_X
-};
-constexpr std::pair<std::string_view, record::Kind> kKinds[] = {
-#define TCC_X(name, text) {text, record::Kind::k##name},
-    TCC_RECORD_KINDS(TCC_X)
-#undef TCC_X
-};
-
 // "" or what is wrong. Fields that are not there keep their defaults: older versions did not write all of them.
 std::string from_json(const Json& json, Record& r) {
   if (!json.is_object()) return "expected a JSON object";
   std::string wrong;
   for (const char* needed : {"task", "target_features", "nest", "status", "median", "threads"})
     if (!json.contains(needed)) return fmt::format("'{}' is missing", needed);
-  for_each_hash(r, [&](const char* name, uint64_t& value) {
-    if (!json.contains(name)) return;
-    if (!json[name].is_string() || !parse_hash(json[name].template get<std::string>(), value)) wrong = name;
-  });
-  for_each_field(r, [&](const char* name, auto& value) {
+  for_each_field(r, [&]<class T>(const char* name, T& value, int64_t) {
     if (!json.contains(name)) return;
     try {
-      json[name].get_to(value);
+      bool usable = true;
+      if constexpr (std::is_same_v<T, uint64_t>) {
+        usable = parse_hash(json[name].template get<std::string>(), value);
+      } else if constexpr (std::is_enum_v<T>) {
+        usable = record::find_name(json[name].template get<std::string>(), value);
+      } else {
+        json[name].get_to(value);
+      }
+      if (!usable) wrong = name;
     } catch (const nlohmann::json::exception&) {
       wrong = name;
     }
   });
-  auto text = [&](const char* name) { return json[name].is_string() ? json[name].get<std::string>() : std::string(); };
-  if (!find_name(text("status"), kStatuses, r.status)) wrong = "status";
-  if (json.contains("kind") && !find_name(text("kind"), kKinds, r.kind)) wrong = "kind";
   return wrong.empty() ? "" : fmt::format("'{}' has no usable value", wrong);
 }
 

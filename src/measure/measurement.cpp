@@ -15,33 +15,14 @@ Result<PairedComparison> Measurer::compare(const Candidate&, const Candidate&, P
 }
 
 void fill_record(const Measurement& measurement, record::Record& record) {
-  record.status = measurement.status;
-  record.failure = measurement.failure;
-  record.samples = measurement.samples;
-  record.median = measurement.median;
-  record.low = measurement.low;
-  record.high = measurement.high;
+  static_cast<record::Outcome&>(record) = measurement;
   const bool timed = !measurement.samples.empty();
   record.statistic = !timed ? "" : measurement.disturbed ? "fastest tenth" : "median";
   record.cache = !timed ? "" : measurement.cold ? "cold" : "warm";
-  record.converged = measurement.converged;
-  record.cut_short = measurement.cut_short;
-  record.repeats = measurement.repeats;
-  record.dropped = measurement.dropped;
-  record.overlap = measurement.overlap;
-  record.compile_seconds = measurement.compile_seconds;
-  record.layouts = measurement.layouts;
   if (measurement.device) {
     record.isa = measurement.device->isa;
     record.device = measurement.device->text;
   }
-  record.device_seconds = measurement.device_seconds;
-  record.counts = measurement.counts;
-  record.calibration = measurement.calibration;
-  record.threads = measurement.threads;
-  record.gate = measurement.gate;
-  record.max_error = measurement.max_error;
-  record.code = measurement.code;
 }
 
 Interval median_interval(std::span<const double> sorted, double confidence) {

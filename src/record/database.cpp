@@ -66,21 +66,22 @@ Statement::~Statement() {
   sqlite3_finalize(handle_);
 }
 
-Statement& Statement::bind(int64_t value) {
+Statement& Statement::bind_integer(int64_t value) {
   TCC_CHECK(sqlite3_bind_int64(handle_, next_++, value) == SQLITE_OK);
   return *this;
 }
-Statement& Statement::bind(double value) {
+Statement& Statement::bind_real(double value) {
   TCC_CHECK(sqlite3_bind_double(handle_, next_++, value) == SQLITE_OK);
   return *this;
 }
-Statement& Statement::bind(std::string_view text) {
+Statement& Statement::bind_text(std::string_view text) {
   TCC_CHECK(sqlite3_bind_text64(handle_, next_++, text.data() ? text.data() : "", text.size(), SQLITE_TRANSIENT,
                                 SQLITE_UTF8) == SQLITE_OK);
   return *this;
 }
-Statement& Statement::bind_blob(const void* data, size_t bytes) {
-  TCC_CHECK(sqlite3_bind_blob64(handle_, next_++, bytes ? data : "", bytes, SQLITE_TRANSIENT) == SQLITE_OK);
+Statement& Statement::bind_blob(std::span<const std::byte> bytes) {
+  const void* data = bytes.empty() ? static_cast<const void*>("") : bytes.data();
+  TCC_CHECK(sqlite3_bind_blob64(handle_, next_++, data, bytes.size(), SQLITE_TRANSIENT) == SQLITE_OK);
   return *this;
 }
 

@@ -1,6 +1,5 @@
 #include "tcc/record/store.h"
 
-#include <cstring>
 #include <filesystem>
 #include <mutex>
 #include <thread>
@@ -70,18 +69,6 @@ ALTER TABLE records ADD COLUMN occupancy REAL NOT NULL DEFAULT -1;
 constexpr int64_t kSchemaVersion = std::size(kMigrations);
 constexpr int64_t kNamedTraces = 5;  // from this version on
 
-constexpr const char* kFirstColumns =
-    "id,task,workload,target,target_features,skeleton,decisions,trace,nest,code,kind,status,failure,samples,"
-    "median,low,high,calibration,threads,gate,max_error,tool_version,unix_time";
-constexpr const char* kLaterColumns =
-    "layouts,statistic,converged,cut_short,repeats,dropped,cache,overlap,compile_seconds,isa,"
-    "(SELECT devices.text FROM devices WHERE devices.hash=records.device)";
-constexpr const char* kAnchorColumn = "anchor";
-constexpr const char* kCountColumns = "device_seconds,dram_bytes,tensor_share,occupancy";
-// What stands for them in a file of version 1 that may not be written.
-constexpr const char* kDefaultColumns =
-    "'',iif(length(samples)>0,'median',''),0,0,0,0,iif(length(samples)>0,'warm',''),0,0,'',''";
-
 // The verdicts on a task's programs, and those that are ok. A bare column beside max() is of the row that has the
 // maximum: so SQLite promises.
 constexpr const char* kValidPrograms =
@@ -90,71 +77,35 @@ constexpr const char* kValidPrograms =
     "NOT "
     "IN (SELECT nest FROM verdicts WHERE status='wrong'))";
 
-template <class T>
-std::vector<T> vector_of(std::string_view bytes) {
-  std::vector<T> values(bytes.size() / sizeof(T));
-  if (!values.empty()) std::memcpy(values.data(), bytes.data(), values.size() * sizeof(T));
-  return values;
+// The columns of a file of this version, in the order of read_row.
+std::string columns_of(int64_t version) {
+  std::string columns = "id";
+  const Record any;
+  for_each_field(any, [&](std::string_view name, const auto&, int64_t since) {
+    if (since > version) return;
+    if (name == "device") name = "(SELECT devices.text FROM devices WHERE devices.hash=records.device)";
+    columns.append(",").append(name);
+  });
+  return columns;
 }
 
-Result<Status> status_of(const std::string& text, const std::string& path) {
-#define TCC_X(name, word) \
-  if (text == word) return Status::k##name;
-  TCC_RECORD_STATUSES(TCC_X)
-#undef TCC_X
-  return environment_error("records '{}': unknown status '{}'; the file is damaged", path, text);
-}
-Result<Kind> kind_of(const std::string& text, const std::string& path) {
-#define TCC_X(name, word) \
-  if (text == word) return Kind::k##name;
-  TCC_RECORD_KINDS(TCC_X)
-#undef TCC_X
-  return environment_error("records '{}': unknown kind '{}'; the file is damaged", path, text);
-}
-
-Result<Record> read_row(const Statement& row, const std::string& path) {
+Result<Record> read_row(const Statement& row, int64_t version, const std::string& path) {
   Record r;
-  int c = 0;
-  auto hash = [&] { return static_cast<uint64_t>(row.integer(c++)); };
-  r.id = row.integer(c++);
-  r.task = hash();
-  r.workload = row.text(c++);
-  r.target = row.text(c++);
-  r.target_features = hash();
-  r.skeleton = hash();
-  r.decisions = vector_of<int64_t>(row.blob(c++));
-  r.trace = row.text(c++);
-  r.nest = hash();
-  r.code = hash();
-  TCC_TRY(r.kind, kind_of(row.text(c++), path));
-  TCC_TRY(r.status, status_of(row.text(c++), path));
-  r.failure = row.text(c++);
-  r.samples = vector_of<double>(row.blob(c++));
-  r.median = row.real(c++);
-  r.low = row.real(c++);
-  r.high = row.real(c++);
-  r.calibration = row.real(c++);
-  r.threads = row.integer(c++);
-  r.gate = row.text(c++);
-  r.max_error = row.real(c++);
-  r.tool_version = row.text(c++);
-  r.unix_time = row.integer(c++);
-  r.layouts = row.text(c++);
-  r.statistic = row.text(c++);
-  r.converged = row.integer(c++) != 0;
-  r.cut_short = row.integer(c++) != 0;
-  r.repeats = row.integer(c++);
-  r.dropped = row.integer(c++);
-  r.cache = row.text(c++);
-  r.overlap = row.integer(c++) != 0;
-  r.compile_seconds = row.real(c++);
-  r.isa = row.text(c++);
-  r.device = row.text(c++);
-  r.anchor = hash();
-  r.device_seconds = row.real(c++);
-  r.counts.dram_bytes = row.real(c++);
-  r.counts.tensor_share = row.real(c++);
-  r.counts.occupancy = row.real(c++);
+  int column = 0;
+  Result<void> names;
+  row.get(column++, r.id);
+  for_each_field(r, [&]<class T>(const char* name, T& field, int64_t since) {
+    if (since > version) return;
+    if constexpr (std::is_enum_v<T>) {
+      const std::string text = row.text(column++);
+      if (!find_name(text, field))
+        names = environment_error("records '{}': unknown {} '{}'; the file is damaged", path, name, text);
+    } else {
+      row.get(column++, field);
+    }
+  });
+  TCC_TRY_VOID(std::move(names));
+  if (version < 2 && !r.samples.empty()) r.statistic = "median", r.cache = "warm";
   return r;
 }
 
@@ -241,10 +192,7 @@ struct Store::State {
   mutable std::mutex mutex;
   ~State() { sqlite3_close_v2(db); }
 
-  std::string columns() const {
-    return fmt::format("{},{},{},{}", kFirstColumns, version >= 2 ? kLaterColumns : kDefaultColumns,
-                       version >= 3 ? kAnchorColumn : "0", version >= 4 ? kCountColumns : "0,-1,-1,-1");
-  }
+  std::string columns() const { return columns_of(version); }
   Result<Statement> prepare(std::string_view sql) const { return Statement::prepare(db, path, sql); }
 
   Result<std::vector<Record>> read_all(Statement& statement) const {
@@ -252,7 +200,7 @@ struct Store::State {
     while (true) {
       TCC_TRY(bool row, statement.step());
       if (!row) return records;
-      TCC_TRY(Record record, read_row(statement, path));
+      TCC_TRY(Record record, read_row(statement, version, path));
       records.push_back(std::move(record));
     }
   }
@@ -262,24 +210,29 @@ struct Store::State {
     if (text.empty()) return uint64_t{0};
     const uint64_t hash = hash_bytes(text);
     TCC_TRY(Statement s, prepare("INSERT OR IGNORE INTO devices VALUES(?,?)"));
-    TCC_TRY_VOID(s.bind_hash(hash).bind(text).run());
+    TCC_TRY_VOID(s.bind(hash).bind(text).run());
     return hash;
   }
 
   Result<void> insert(const Record& r) {
     TCC_TRY(uint64_t device, put_device(r.device));
-    TCC_TRY(Statement s, prepare("INSERT INTO records VALUES(NULL,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,"
-                                 "?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"));
-    s.bind_hash(r.task).bind(r.workload).bind(r.target).bind_hash(r.target_features).bind_hash(r.skeleton);
-    s.bind_blob(r.decisions.data(), r.decisions.size() * sizeof(int64_t)).bind(r.trace);
-    s.bind_hash(r.nest).bind_hash(r.code).bind(kind_name(r.kind)).bind(status_name(r.status)).bind(r.failure);
-    s.bind_blob(r.samples.data(), r.samples.size() * sizeof(double));
-    s.bind(r.median).bind(r.low).bind(r.high).bind(r.calibration).bind(r.threads).bind(r.gate).bind(r.max_error);
-    s.bind(r.tool_version).bind(r.unix_time);
-    s.bind(r.layouts).bind(r.statistic).bind(int64_t{r.converged}).bind(int64_t{r.cut_short}).bind(r.repeats);
-    s.bind(r.dropped).bind(r.cache).bind(int64_t{r.overlap}).bind(r.compile_seconds).bind(r.isa).bind_hash(device);
-    s.bind_hash(r.anchor).bind(r.device_seconds).bind(r.counts.dram_bytes).bind(r.counts.tensor_share);
-    s.bind(r.counts.occupancy);
+    std::string names, places;
+    for_each_field(r, [&](const char* name, const auto&, int64_t) {
+      names.append(names.empty() ? "" : ",").append(name);
+      places += places.empty() ? "?" : ",?";
+    });
+    TCC_TRY(Statement s, prepare(fmt::format("INSERT INTO records({}) VALUES({})", names, places)));
+    for_each_field(r, [&]<class T>(std::string_view name, const T& field, int64_t) {
+      if constexpr (std::is_same_v<T, Status>) {
+        s.bind(status_name(field));
+      } else if constexpr (std::is_same_v<T, Kind>) {
+        s.bind(kind_name(field));
+      } else if (name == "device") {
+        s.bind(device);
+      } else {
+        s.bind(field);
+      }
+    });
     return s.run();
   }
 
@@ -435,7 +388,7 @@ Result<std::vector<Record>> Store::fastest(uint64_t task, uint64_t target_featur
   TCC_TRY(Statement s, state_->prepare(fmt::format("{} SELECT {} FROM records WHERE id IN (SELECT id FROM valid WHERE "
                                                    "?=0 OR threads=?) ORDER BY median, id LIMIT ?",
                                                    kValidPrograms, state_->columns())));
-  s.bind_hash(task).bind_hash(target_features).bind(threads).bind(threads).bind(count);
+  s.bind(task).bind(target_features).bind(threads).bind(threads).bind(count);
   return state_->read_all(s);
 }
 
@@ -443,7 +396,7 @@ Result<std::vector<int64_t>> Store::measured_threads(uint64_t task, uint64_t tar
   std::lock_guard lock(state_->mutex);
   TCC_TRY(Statement s,
           state_->prepare(fmt::format("{} SELECT DISTINCT threads FROM valid ORDER BY threads", kValidPrograms)));
-  s.bind_hash(task).bind_hash(target_features);
+  s.bind(task).bind(target_features);
   std::vector<int64_t> threads;
   while (true) {
     TCC_TRY(bool row, s.step());
@@ -465,7 +418,7 @@ Result<std::vector<Record>> Store::fastest_relatives(uint64_t anchor, uint64_t t
           "FROM verdicts AS w WHERE w.task=v.task AND w.nest=v.nest AND w.status='wrong')) ORDER BY median, id "
           "LIMIT ?",
           state_->columns())));
-  s.bind_hash(anchor).bind_hash(task).bind_hash(target_features).bind(threads).bind(threads).bind(count);
+  s.bind(anchor).bind(task).bind(target_features).bind(threads).bind(threads).bind(count);
   return state_->read_all(s);
 }
 
@@ -473,7 +426,7 @@ Result<std::vector<Record>> Store::all(std::optional<uint64_t> task) const {
   std::lock_guard lock(state_->mutex);
   TCC_TRY(Statement s, state_->prepare(fmt::format("SELECT {} FROM records{} ORDER BY id", state_->columns(),
                                                    task ? " WHERE task=?" : "")));
-  if (task) s.bind_hash(*task);
+  if (task) s.bind(*task);
   return state_->read_all(s);
 }
 
@@ -481,7 +434,7 @@ Result<bool> Store::contains(uint64_t task, uint64_t target_features, uint64_t n
   std::lock_guard lock(state_->mutex);
   TCC_TRY(Statement s, state_->prepare("SELECT 1 FROM records WHERE task=? AND target_features=? AND nest=? AND "
                                        "kind='measured' AND (?=0 OR threads=?) LIMIT 1"));
-  return s.bind_hash(task).bind_hash(target_features).bind_hash(nest).bind(threads).bind(threads).step();
+  return s.bind(task).bind(target_features).bind(nest).bind(threads).bind(threads).step();
 }
 
 Result<bool> Store::is_wrong(uint64_t task, uint64_t target_features, uint64_t nest) const {
@@ -489,21 +442,7 @@ Result<bool> Store::is_wrong(uint64_t task, uint64_t target_features, uint64_t n
   TCC_TRY(Statement s, state_->prepare("SELECT 1 FROM records WHERE status='wrong' AND id IN (SELECT max(id) FROM "
                                        "records WHERE task=? AND target_features=? AND nest=? AND kind='measured' "
                                        "GROUP BY threads) LIMIT 1"));
-  return s.bind_hash(task).bind_hash(target_features).bind_hash(nest).step();
-}
-
-Result<std::map<Status, int64_t>> Store::count_by_status(std::optional<uint64_t> task) const {
-  std::lock_guard lock(state_->mutex);
-  TCC_TRY(Statement s, state_->prepare(fmt::format("SELECT status, count(*) FROM records{} GROUP BY status",
-                                                   task ? " WHERE task=?" : "")));
-  if (task) s.bind_hash(*task);
-  std::map<Status, int64_t> counts;
-  while (true) {
-    TCC_TRY(bool row, s.step());
-    if (!row) return counts;
-    TCC_TRY(Status status, status_of(s.text(0), state_->path));
-    counts[status] = s.integer(1);
-  }
+  return s.bind(task).bind(target_features).bind(nest).step();
 }
 
 Result<void> Store::save_session(const std::string& key, const std::string& text) {

@@ -41,39 +41,14 @@ struct DeviceFacts {
   std::string text;  // target_to_json() of it
 };
 
-struct Measurement {
+struct Measurement : record::Outcome {
   uint64_t id = 0;
-  record::Status status = record::Status::kOk;
-  std::string failure;  // for people; empty when ok
-  // Seconds for one run. Each sample is the mean over `repeats` runs back to back.
-  std::vector<double> samples;
-  int64_t repeats = 0;
-  // Undisturbed samples: their median and its 95 % order-statistic interval. Where there were too few of them,
-  // `samples` are all and the fastest tenth counts: `median` is its end, and the interval goes from the least to the
-  // middle.
+  // Too few samples were undisturbed: the fastest tenth counts, and `median` is its end.
   bool disturbed = false;
-  double median = 0;
-  double low = 0, high = 0;
-  int64_t dropped = 0;        // samples thrown away: preempted, time stolen by the hypervisor, machine not quiet
-  bool converged = false;     // the interval is within 2 % of the median
-  bool cut_short = false;     // clearly slower than the task's best: a few samples only
-  bool overlap = false;       // other cores compiled meanwhile
-  bool twin = false;          // of the same code as a program measured before: its measurement, nothing was run
-  bool cold = false;          // runs found nothing of their inputs in the caches
-  double device_seconds = 0;  // on a GPU with CUPTI, see record::Record; 0 = not known
-  record::Counts counts;      // of finalists
-  double calibration = 0;     // seconds of the fixed calibration loop, median over the samples
-  int64_t threads = 1;
-  // Numeric gate. The largest error as a share of what is allowed (above 1 is wrong), and where it was.
-  // "exact": equal on the integer data as well; "tolerance"; either with " at samples" where the reference was computed
-  // at samples only; "" when not reached.
-  std::string gate;
-  double max_error = 0;
-  std::string where;  // "parameter 2 [0, 17]"
-  double compile_seconds = 0;
-  double run_seconds = 0;                     // wall time of checking and timing, from handing it over to the answer
-  uint64_t code = 0;                          // hash of the object code
-  std::string layouts;                        // of the constants that are not row-major, see record::Record
+  bool twin = false;       // of the same code as a program measured before: its measurement, nothing was run
+  bool cold = false;       // runs found nothing of their inputs in the caches
+  std::string where;       // of the largest error: "parameter 2 [0, 17]"
+  double run_seconds = 0;  // wall time of checking and timing, from handing it over to the answer
   std::shared_ptr<const DeviceFacts> device;  // that measured; may be null
 };
 

@@ -35,26 +35,11 @@ enum class Kind : uint8_t {
 #undef TCC_X
 };
 
-constexpr std::string_view status_name(Status s) {
-  switch (s) {
-#define TCC_X(name, text) \
-  case Status::k##name:   \
-    return text;
-    TCC_RECORD_STATUSES(TCC_X)
-#undef TCC_X
-  }
-  return "";
-}
-constexpr std::string_view kind_name(Kind k) {
-  switch (k) {
-#define TCC_X(name, text) \
-  case Kind::k##name:     \
-    return text;
-    TCC_RECORD_KINDS(TCC_X)
-#undef TCC_X
-  }
-  return "";
-}
+std::string_view status_name(Status s);
+std::string_view kind_name(Kind k);
+// False: no status or kind has this name.
+bool find_name(std::string_view name, Status& status);
+bool find_name(std::string_view name, Kind& kind);
 
 // What a GPU's counters say of one run. Negative: not counted.
 struct Counts {
@@ -66,10 +51,40 @@ struct Counts {
   bool operator==(const Counts&) const = default;
 };
 
-struct Record {
-  int64_t id = 0;  // given by the store; rises in the order of adding
+// What came of measuring a program. Seconds.
+struct Outcome {
+  Status status = Status::kOk;
+  std::string failure;  // for people, empty when ok
+  // Each the mean time of one run within one sample. Where too few samples were undisturbed, these are all.
+  std::vector<double> samples;
+  double median = 0;         // the statistic that ranks; for predictions, the predicted time
+  double low = 0, high = 0;  // its 95 % order-statistic interval; disturbed: from the least to the middle
+  bool converged = false;    // the interval is within 2 %
+  bool cut_short = false;    // timing ended after a few samples: clearly slower than the best of its task
+  int64_t repeats = 0;       // runs back to back that one sample is the mean of
+  int64_t dropped = 0;       // samples thrown away: preempted, time stolen by the hypervisor, machine not quiet
+  double calibration = 0;    // time of a fixed loop beside the samples: tells throttling and noise apart
+  int64_t threads = 1;
+  bool overlap = false;  // other cores of the machine compiled meanwhile
+  // What the numeric gate established: "exact" or "tolerance", with " at samples" where only some elements of the
+  // outputs were compared; "" = not checked.
+  std::string gate;
+  double max_error = 0;  // largest error as a share of what was allowed; above 1 is wrong
+  double compile_seconds = 0;
+  // On a GPU, where CUPTI was: seconds of a run by the device's own stamps of its kernels, without the gaps between
+  // launches that `samples` hold, 0 = not known; and its counters, of the best few programs of a task.
+  double device_seconds = 0;
+  Counts counts;
+  uint64_t code = 0;  // hash of the object code; 0 when none was made
+  // How the trace laid the constants out: one line "<parameter> <layout>" each, those that stay row-major left out.
+  std::string layouts;
+};
 
-  // What: the task and the program.
+struct Record : Outcome {
+  int64_t id = 0;  // given by the store; rises in the order of adding
+  Kind kind = Kind::kMeasured;
+
+  // The task and the program.
   uint64_t task = 0;             // structural hash of the task
   uint64_t anchor = 0;           // structural hash of its anchor block alone; 0 = not known (older records)
   std::string workload;          // the task for people, "conv2d 1x64x56x56 64x64x3x3 ..."
@@ -79,41 +94,13 @@ struct Record {
   std::vector<int64_t> decisions;
   std::string trace;  // the whole trace as JSON text
   uint64_t nest = 0;  // hash of the program at Stage::Nest: equal means the same program
-  uint64_t code = 0;  // hash of the object code; 0 when none was made
-  // How the trace laid the constants out: one line "<parameter> <layout>" each, those that stay row-major left out.
-  std::string layouts;
 
-  // What came of it. Seconds.
-  Kind kind = Kind::kMeasured;
-  Status status = Status::kOk;
-  std::string failure;          // for people, empty when ok
-  std::vector<double> samples;  // each the mean time of one run within one sample
   // What `median` is of the samples: "median"; "fastest tenth", the end of it, where too few were undisturbed; "" =
   // no samples.
   std::string statistic;
-  double median = 0;         // the statistic that ranks; for predictions, the predicted time
-  double low = 0, high = 0;  // 95 % interval of the median
-  bool converged = false;    // that interval is within 2 %
-  bool cut_short = false;    // timing ended after a few samples: clearly slower than the best of its task
-  int64_t repeats = 0;       // runs that one sample is the mean of
-  int64_t dropped = 0;       // disturbed samples that are not among `samples`
-  double calibration = 0;    // time of a fixed loop beside the samples: tells throttling and noise apart
   // State of the caches: "warm" = runs back to back on the same data; "cold" = nothing of the inputs was in them; "" =
   // no samples.
   std::string cache;
-  int64_t threads = 1;
-  bool overlap = false;  // other cores of the machine compiled meanwhile
-  // What the numeric gate established: "exact" or "tolerance", with " at samples" where only some elements of the
-  // outputs were compared; "" = not checked.
-  std::string gate;
-  double max_error = 0;  // largest error as a share of what was allowed; above 1 is wrong
-
-  double compile_seconds = 0;
-
-  // On a GPU, where CUPTI was: seconds of a run by the device's own stamps of its kernels, without the gaps between
-  // launches that `samples` hold, 0 = not known; and its counters, of the best few programs of a task.
-  double device_seconds = 0;
-  Counts counts;
 
   // Where. `device` is target_to_json() of the machine that measured: its features, and its rates where it was probed.
   std::string isa;  // "x86-64-v3"
@@ -122,6 +109,26 @@ struct Record {
   std::string tool_version;
   int64_t unix_time = 0;
 };
+
+// The one list of what stores and texts hold of a record, in the order of the store's columns: fn(name, field, since).
+// `since` is the first version of the store's tables that has the column. Numbers without a sign are hashes.
+template <class R, class Fn>
+void for_each_field(R& r, Fn&& fn) {
+  fn("task", r.task, 1), fn("workload", r.workload, 1), fn("target", r.target, 1);
+  fn("target_features", r.target_features, 1), fn("skeleton", r.skeleton, 1), fn("decisions", r.decisions, 1);
+  fn("trace", r.trace, 1), fn("nest", r.nest, 1), fn("code", r.code, 1), fn("kind", r.kind, 1);
+  fn("status", r.status, 1), fn("failure", r.failure, 1), fn("samples", r.samples, 1), fn("median", r.median, 1);
+  fn("low", r.low, 1), fn("high", r.high, 1), fn("calibration", r.calibration, 1), fn("threads", r.threads, 1);
+  fn("gate", r.gate, 1), fn("max_error", r.max_error, 1), fn("tool_version", r.tool_version, 1);
+  fn("unix_time", r.unix_time, 1);
+  fn("layouts", r.layouts, 2), fn("statistic", r.statistic, 2), fn("converged", r.converged, 2);
+  fn("cut_short", r.cut_short, 2), fn("repeats", r.repeats, 2), fn("dropped", r.dropped, 2), fn("cache", r.cache, 2);
+  fn("overlap", r.overlap, 2), fn("compile_seconds", r.compile_seconds, 2), fn("isa", r.isa, 2);
+  fn("device", r.device, 2);
+  fn("anchor", r.anchor, 3);
+  fn("device_seconds", r.device_seconds, 4), fn("dram_bytes", r.counts.dram_bytes, 4);
+  fn("tensor_share", r.counts.tensor_share, 4), fn("occupancy", r.counts.occupancy, 4);
+}
 
 // 16 lower-case hexadecimal digits: how hashes are written in the store and shown to people.
 std::string hash_text(uint64_t hash);

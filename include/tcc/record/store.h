@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -44,8 +43,6 @@ class Store : public Database {
   Result<bool> is_wrong(uint64_t task, uint64_t target_features, uint64_t nest) const override;
   // Every record of a task, oldest first; all tasks when `task` is empty.
   Result<std::vector<Record>> all(std::optional<uint64_t> task = {}) const override;
-  // How many records have each status; of all tasks when `task` is empty.
-  Result<std::map<Status, int64_t>> count_by_status(std::optional<uint64_t> task = {}) const;
 
   // Session rows: what an interrupted run needs to go on exactly. `text` is the caller's JSON.
   Result<void> save_session(const std::string& key, const std::string& text);
