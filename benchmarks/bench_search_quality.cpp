@@ -222,6 +222,19 @@ void add_curves(const QualityTask& task, const std::vector<std::vector<record::R
   totals.curves.add(curves);
 }
 
+// Appends the records that `from` has of a task on this number of threads, with the best one, to `to`.
+Result<void> copy_records(const task::Task& task, const target::Target& target, int64_t threads,
+                          const record::Store& from, record::Store& to) {
+  const uint64_t hash = search::task_hash(task);
+  TCC_TRY(std::vector<record::Record> records, from.all(hash));
+  std::erase_if(records, [&](const record::Record& r) {
+    return r.target_features != target::feature_hash(target) || r.threads != threads;
+  });
+  const std::string key = record::confirmed_best_key(hash, target::feature_hash(target), threads);
+  TCC_TRY(std::optional<std::string> best, from.load_session(key));
+  return best ? to.add_with_session(records, key, *best) : to.add_all(records);
+}
+
 Result<void> compare_searches(const QualityTask& task, Bench& bench, Totals& totals, std::vector<Row>& rows) {
   TCC_TRY(bench.prepared, bench.measurer->prepare(task.task.kernel, bench.host));
   std::vector<Run> runs;
@@ -232,7 +245,7 @@ Result<void> compare_searches(const QualityTask& task, Bench& bench, Totals& tot
     }
   if (!options().keep.empty()) {
     TCC_TRY(std::unique_ptr<record::Store> kept, record::Store::open(options().keep));
-    TCC_TRY_VOID(search::copy_records(task.task, bench.host, 1, *runs[0].store, *kept));
+    TCC_TRY_VOID(copy_records(task.task, bench.host, 1, *runs[0].store, *kept));
   }
   Run untuned;
   TCC_TRY(search::ChosenArtifact by_rule, search::best_artifact(task.task, bench.host, nullptr, 1, "bench"));

@@ -22,6 +22,7 @@
 #include <sstream>
 #include <thread>
 
+#include "tcc/backend/backend.h"
 #include "tcc/driver/compile.h"
 #include "tcc/graph/refusal.h"
 #include "tcc/onnx/importer.h"
@@ -131,8 +132,10 @@ Result<std::string> build_case(graph::Graph graph, const std::string& folder, bo
   plan.tasks = &program.tasks;
   plan.target = options.targets[0];
   for (size_t i = 0; i < program.tasks.tasks.size(); ++i) {
-    TCC_TRY(auto kernel, search::unscheduled_artifact(program.tasks.tasks[i], plan.target, fmt::format("k{}", i)));
-    plan.codes.push_back({std::move(kernel.artifact), 0, "", ""});
+    TCC_TRY(const search::Chosen plain, search::unscheduled_program(program.tasks.tasks[i], plan.target));
+    TCC_TRY(codegen::Artifact artifact,
+            backend::backend_of(plan.target).compile(plain.lowered, plan.target, {.prefix = fmt::format("k{}", i)}));
+    plan.codes.push_back({std::move(artifact), 0, "", ""});
   }
   package::PackageOptions package_options;
   package_options.folder = folder;

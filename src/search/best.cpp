@@ -216,21 +216,4 @@ Result<std::optional<record::Record>> find_best(const record::Database& database
   return std::optional<record::Record>{};
 }
 
-Result<void> copy_records(const task::Task& task, const target::Target& target, int64_t threads,
-                          const record::Store& from, record::Store& to) {
-  const uint64_t hash = task_hash(task);
-  TCC_TRY(std::vector<record::Record> records, from.all(hash));
-  std::erase_if(records, [&](const record::Record& r) {
-    return r.target_features != target::feature_hash(target) || r.threads != threads;
-  });
-  const std::string key = record::confirmed_best_key(hash, target::feature_hash(target), threads);
-  TCC_TRY(std::optional<std::string> best, from.load_session(key));
-  return best ? to.add_with_session(records, key, *best) : to.add_all(records);
-}
-
-Result<std::optional<record::Record>> best_record(const task::Task& task, const target::Target& target,
-                                                  const record::Database& database, int64_t threads) {
-  return database.confirmed_best(task_hash(task), target::feature_hash(target), threads);
-}
-
 }  // namespace tcc::search

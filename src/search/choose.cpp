@@ -250,10 +250,4 @@ Result<Chosen> built_program(const task::Task& task, const target::Target& targe
   return tl::make_unexpected(std::move(chosen).error());
 }
 
-Result<ChosenArtifact> unscheduled_artifact(const task::Task& task, const target::Target& target,
-                                            const std::string& prefix) {
-  TCC_TRY(Chosen plain, unscheduled_program(task, target));
-  return compile_for(target, prefix)(std::move(plain));
-}
-
 }  // namespace tcc::search

@@ -79,20 +79,12 @@ TuneResult summarise(const std::vector<TaskState>& states, const Session& sessio
   result.stopped = stopped;
   result.resumed = session.resumed;
   for (const TaskState& s : states) {
-    TaskResult t;
+    TaskResult t = s;
     t.key = s.task->key;
     t.workload = s.task->workload;
     t.weight = s.task->weight;
-    t.trials = s.trials;
-    t.best_seconds = s.best_seconds;
     t.best_gflops = s.gflops();
-    t.first_seconds = s.first_seconds;
-    t.best_nest = s.best_nest;
-    t.best_trace = s.best_trace;
-    t.design_spaces = static_cast<int64_t>(s.sketches.size());
-    t.exhausted = s.exhausted;
-    t.failure = s.failure;
-    t.counts = s.counts;
+    t.design_spaces = std::ssize(s.sketches);
     result.tasks.push_back(std::move(t));
   }
   return result;

@@ -49,23 +49,26 @@ std::string session_key(std::span<const task::Task> tasks, const target::Target&
   return "tune " + record::hash_text(h);
 }
 
-// The values of a session row and of one of its tasks, each where the row has it. They throw json::exception where a
-// value has another type.
-void read_session(const json& row, Session& session) {
-  session.round = row.value("round", int64_t{0});
-  session.trials = row.value("trials", int64_t{0});
-  session.last_record = row.value("last_record", int64_t{-1});
+// The values of a session row and of one of its tasks: the one list for writing and reading. fn(name, value)
+void session_fields(auto& session, auto&& fn) {
+  fn("round", session.round), fn("trials", session.trials), fn("last_record", session.last_record);
+}
+void task_fields(auto& s, auto&& fn) {
+  fn("history", s.history), fn("trials", s.trials), fn("empty_rounds", s.empty_rounds), fn("last_round", s.last_round);
+  fn("first_seconds", s.first_seconds), fn("exhausted", s.exhausted), fn("best_seconds", s.best_seconds);
+  fn("best_trace", s.best_trace), fn("best_nest", s.best_nest);
+}
+auto writer(json& row) {
+  return [&row](const char* name, const auto& value) { row[name] = value; };
+}
+// Each value where the row has it. Throws json::exception where a value has another type.
+auto reader(const json& row) {
+  return [&row](const char* name, auto& value) {
+    if (row.contains(name)) row[name].get_to(value);
+  };
 }
 void read_task(const json& t, TaskState& s) {
-  s.history = t.value("history", std::vector<double>{});
-  s.trials = t.value("trials", int64_t{0});
-  s.empty_rounds = t.value("empty_rounds", int64_t{0});
-  s.last_round = t.value("last_round", int64_t{-1});
-  s.first_seconds = t.value("first_seconds", 0.0);
-  s.exhausted = t.value("exhausted", false);
-  s.best_seconds = t.value("best_seconds", s.best_seconds);
-  s.best_trace = t.value("best_trace", s.best_trace);
-  s.best_nest = t.value("best_nest", s.best_nest);
+  task_fields(s, reader(t));
   for (const json& r : t.value("relatives", json::array()))
     if (r.is_array() && r.size() == 2) s.relatives.push_back({r[0].get<uint64_t>(), r[1].get<int64_t>()});
 }
@@ -83,7 +86,7 @@ Result<Row> load(const std::string& key, const record::Store& store) {
   try {
     if (!row.is_object() || row.value("version", 0) != kVersion) return Row{{}, true};
     Session session;
-    read_session(row, session);
+    session_fields(session, reader(row));
     for (const json& t : row.value("tasks", json::array())) {
       TaskState task;
       read_task(t, task);
@@ -131,7 +134,7 @@ Result<Session> open_session(std::span<const task::Task> tasks, const target::Ta
   if (!options.resume) return session;
   TCC_TRY(Row row, load(session.key, store));
   if (!row.checkpoint) return session;
-  read_session(*row.checkpoint, session);
+  session_fields(session, reader(*row.checkpoint));
   session.resumed = true;
   return session;
 }
@@ -164,26 +167,13 @@ void close_round(Session& session, TaskState& state, const Settings& settings, i
 }
 
 Result<void> save_session(const Session& session, const std::vector<TaskState>& states, record::Store& store) {
-  json row = {{"version", kVersion},
-              {"prior", record::hash_text(session.prior)},
-              {"round", session.round},
-              {"trials", session.trials},
-              {"last_record", session.last_record}};
-  row["tasks"] = json::array();
+  json row = {{"version", kVersion}, {"prior", record::hash_text(session.prior)}, {"tasks", json::array()}};
+  session_fields(session, writer(row));
   for (const TaskState& s : states) {
     json relatives = json::array();
     for (const RecordName& r : s.relatives) relatives.push_back({r.task, r.record});
-    row["tasks"].push_back({{"key", s.task->key},
-                            {"history", s.history},
-                            {"trials", s.trials},
-                            {"empty_rounds", s.empty_rounds},
-                            {"last_round", s.last_round},
-                            {"first_seconds", s.first_seconds},
-                            {"exhausted", s.exhausted},
-                            {"best_seconds", s.best_seconds},
-                            {"best_trace", s.best_trace},
-                            {"best_nest", s.best_nest},
-                            {"relatives", relatives}});
+    json& task = row["tasks"].emplace_back(json{{"key", s.task->key}, {"relatives", relatives}});
+    task_fields(s, writer(task));
   }
   return store.save_session(session.key, row.dump());
 }

@@ -1,5 +1,7 @@
 #include "search/strategy.h"
 
+#include <fmt/ranges.h>
+
 #include "tcc/backend/backend.h"
 #include "tcc/support/text.h"
 
@@ -8,16 +10,20 @@ namespace tcc::search {
 namespace {
 
 template <class T, size_t N>
-Result<T> parse_word(std::string_view name, const std::pair<T, std::string_view> (&known)[N], const char* what) {
+std::vector<std::string> words_of(const std::pair<T, std::string_view> (&known)[N]) {
   std::vector<std::string> words;
-  for (const auto& [value, word] : known) {
+  for (const auto& [value, word] : known) words.emplace_back(word);
+  return words;
+}
+
+template <class T, size_t N>
+Result<T> parse_word(std::string_view name, const std::pair<T, std::string_view> (&known)[N], const char* what) {
+  for (const auto& [value, word] : known)
     if (word == name) return value;
-    words.emplace_back(word);
-  }
-  std::string near = suggest(name, words), all;
-  for (const std::string& word : words) all += (all.empty() ? "" : ", ") + word;
+  const std::vector<std::string> words = words_of(known);
+  const std::string near = suggest(name, words);
   return make_error(ErrorClass::kUsage, fmt::format("expected a {}, not '{}'", what, sanitize(name)),
-                    near.empty() ? "known are " + all : near);
+                    near.empty() ? fmt::format("known are {}", fmt::join(words, ", ")) : near);
 }
 
 constexpr std::pair<Strategy, std::string_view> kStrategies[] = {
@@ -37,18 +43,14 @@ std::string_view strategy_name(Strategy strategy) {
   return kStrategies[static_cast<size_t>(strategy)].second;
 }
 std::vector<std::string> strategy_names() {
-  std::vector<std::string> out;
-  for (const auto& [value, word] : kStrategies) out.emplace_back(word);
-  return out;
+  return words_of(kStrategies);
 }
 Result<Strategy> parse_strategy(std::string_view name) {
   return parse_word(name, kStrategies, "search strategy");
 }
 
 std::vector<std::string> task_scheduler_names() {
-  std::vector<std::string> out;
-  for (const auto& [value, word] : kSchedulers) out.emplace_back(word);
-  return out;
+  return words_of(kSchedulers);
 }
 std::vector<std::string> cost_model_names() {
   std::vector<std::string> out;

@@ -45,7 +45,8 @@ struct RecordName {
   int64_t record = 0;
 };
 
-struct TaskState {
+// What the report says of the task comes about here; see summarise().
+struct TaskState : TaskResult {
   const task::Task* task = nullptr;
   uint64_t hash = 0, anchor = 0;
   std::vector<space::Sketch> sketches;
@@ -59,15 +60,9 @@ struct TaskState {
   std::shared_ptr<const measure::MeasureTask> measure_task;
   uint64_t run = 0;  // see measure::Candidate
 
-  double best_seconds = 0;
-  uint64_t best_nest = 0;
-  std::string best_trace;
   std::vector<double> history;  // best seconds after each round; 0 = none yet
-  int64_t trials = 0, empty_rounds = 0, last_round = -1;
-  double first_seconds = 0;
-  bool prepared = false, exhausted = false;
-  std::string failure;
-  Counts counts;
+  int64_t empty_rounds = 0, last_round = -1;
+  bool prepared = false;
 
   double gflops() const { return best_seconds > 0 ? task->flops / best_seconds / 1e9 : 0; }
 };

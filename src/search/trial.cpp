@@ -1,7 +1,6 @@
 #include "search/trial.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "search/anchor.h"
 #include "tcc/lower/lower.h"
@@ -95,8 +94,7 @@ Result<void> measure_chunk(std::span<Prepared> chunk, uint64_t first_id, const T
 }  // namespace
 
 int64_t unix_now(const Environment& env) {
-  if (env.now) return env.now();
-  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  return env.now ? env.now() : Clock::system().unix_seconds();
 }
 
 schedule::Trace trace_of(const TaskState& state, int32_t sketch, std::span<const int64_t> decisions) {

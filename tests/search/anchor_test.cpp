@@ -59,7 +59,7 @@ TEST_CASE("a task that is not tuned takes the schedule of its relative, checked 
     const task::Task tuned = is_conv ? conv(false) : gemm(false), other = is_conv ? conv(true) : gemm(true);
     auto store = memory_store();
     tune(tuned, *store);
-    auto best = search::best_record(tuned, target, *store, 1);
+    auto best = store->confirmed_best(search::task_hash(tuned), target::feature_hash(target), 1);
     REQUIRE(best.has_value());
     REQUIRE(best->has_value());
     CHECK((*best)->anchor == search::anchor_hash(other));

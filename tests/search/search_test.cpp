@@ -463,7 +463,7 @@ TEST_CASE("the fastest few meet in pairs at the end, and the winner takes the ti
   CHECK(met[1] == std::pair(records[2].nest, records[0].nest));
   CHECK(met[2] == std::pair(records[3].nest, records[2].nest));
   CHECK(result->tasks[0].best_nest == records[2].nest);
-  auto best = search::best_record(work[0], target, *store, 1);
+  auto best = store->confirmed_best(search::task_hash(work[0]), target::feature_hash(target), 1);
   REQUIRE(best.has_value());
   REQUIRE(best->has_value());
   CHECK((*best)->nest == records[2].nest);
@@ -515,7 +515,7 @@ TEST_CASE("the fastest are timed again in turns, and these times decide") {
     CHECK(std::count(turns.begin(), turns.end(), nest) == (near(nest) && left > 1 ? 3 : 1));
   CHECK(result->tasks[0].best_nest == best);
   CHECK(result->tasks[0].best_seconds == honest(best));
-  auto stored = search::best_record(work[0], target, *store, 1);
+  auto stored = store->confirmed_best(search::task_hash(work[0]), target::feature_hash(target), 1);
   REQUIRE(stored.has_value());
   REQUIRE(stored->has_value());
   CHECK((*stored)->nest != machine.wrong);
@@ -619,7 +619,7 @@ TEST_CASE("a program that was found wrong since does not lead a later run") {
   CHECK(state->best_seconds > first->tasks[0].best_seconds);
   CHECK(state->known.size() == records.size());
   CHECK(state->measured.contains(first->tasks[0].best_nest));
-  auto best = search::best_record(work[0], target, *store, 1);
+  auto best = store->confirmed_best(search::task_hash(work[0]), target::feature_hash(target), 1);
   REQUIRE(best.has_value());
   REQUIRE(best->has_value());
   CHECK((*best)->nest == state->best_nest);

@@ -157,15 +157,6 @@ struct TuneResult {
 Result<TuneResult> tune(std::span<const task::Task> tasks, const target::Target& target, const TuneOptions& options,
                         const Environment& env);
 
-// The record that is built from: the fastest, or the one that won the last paired comparison if it is not far
-// behind. Nothing: no valid measurement is in the database.
-Result<std::optional<record::Record>> best_record(const task::Task& task, const target::Target& target,
-                                                  const record::Database& database, int64_t threads);
-
-// Appends the records that `from` has of a task on this number of threads, with the title holder, to `to`.
-Result<void> copy_records(const task::Task& task, const target::Target& target, int64_t threads,
-                          const record::Store& from, record::Store& to);
-
 // The number of a task in records: its key, 16 hexadecimal digits.
 uint64_t task_hash(const std::string& key);
 inline uint64_t task_hash(const task::Task& task) {
@@ -217,7 +208,5 @@ Result<ChosenArtifact> best_artifact(const task::Task& task, const target::Targe
 // The program of best_artifact, or of choose_program where the target's compiler is missing.
 Result<Chosen> built_program(const task::Task& task, const target::Target& target, const record::Database* store,
                              int64_t threads);
-Result<ChosenArtifact> unscheduled_artifact(const task::Task& task, const target::Target& target,
-                                            const std::string& prefix);
 
 }  // namespace tcc::search
