@@ -22,7 +22,7 @@ endfunction()
 tcc_room(support LEVEL 0 ROOMS LIBS Threads::Threads ${CMAKE_DL_LIBS} ${TCC_SPDLOG})
 tcc_room(rt LEVEL 0 ROOMS LIBS Threads::Threads ${CMAKE_DL_LIBS} m)
 
-tcc_room(target LEVEL 1 ROOMS support LIBS nlohmann_json::nlohmann_json)
+tcc_room(target LEVEL 1 ROOMS support rt LIBS nlohmann_json::nlohmann_json)
 
 tcc_room(ir LEVEL 2 ROOMS support)
 tcc_room(graph LEVEL 2 ROOMS support)

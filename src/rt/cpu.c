@@ -41,7 +41,9 @@ static const cpu_feature features[] = {
     {"movbe", 1, 0, kEcx, 22, kStateNone},        {"avx512vbmi2", 7, 0, kEcx, 6, kStateAvx512},
     {"avx512ifma", 7, 0, kEbx, 21, kStateAvx512}, {"avx512bitalg", 7, 0, kEcx, 12, kStateAvx512},
     {"amx-fp16", 7, 1, kEax, 21, kStateAmx},      {"avx512vpopcntdq", 7, 0, kEcx, 14, kStateAvx512},
-};
+    {"sse3", 1, 0, kEcx, 0, kStateNone},          {"ssse3", 1, 0, kEcx, 9, kStateNone},
+    {"sse4.1", 1, 0, kEcx, 19, kStateNone},       {"cx16", 1, 0, kEcx, 13, kStateNone},
+    {"sahf", 0x80000001u, 0, kEcx, 0, kStateNone}};
 enum { kNumFeatures = sizeof features / sizeof features[0] };
 
 static uint64_t saved_state(void) {

@@ -14,7 +14,7 @@
 #include <set>
 
 #include "target/cpu_targets.h"
-#include "target/host_features.h"
+#include "tcc/rt/rt.h"
 #include "tcc/target/probe.h"
 
 namespace tcc::target {
@@ -54,6 +54,17 @@ std::vector<int> affinity_cpus() {
 
 std::string cpu_path(int cpu, const std::string& file) {
   return fmt::format("/sys/devices/system/cpu/cpu{}/{}", cpu, file);
+}
+
+// What rt finds by CPUID and XGETBV. Model and family numbers are never read: virtual machines mask them, and code
+// chosen by model number then falls back to older instructions.
+CpuFeatures host_features() {
+  const uint64_t found = tcc_rt_cpu_features();
+  CpuFeatures features;
+#define TCC_X(field, name) features.field = (found & tcc_rt_cpu_feature(name)) != 0;
+  TCC_CPU_FEATURES(TCC_X)
+#undef TCC_X
+  return features;
 }
 
 void fill_cores(CpuInfo& info, std::vector<std::string>& notes) {
