@@ -4,8 +4,10 @@
 #include <memory>
 #include <vector>
 
+#include "measure/wire.h"
 #include "tcc/codegen/artifact.h"
 #include "tcc/ir/layout.h"
+#include "tcc/ir/permute.h"
 #include "tcc/support/arena.h"
 #include "tcc/support/result.h"
 
@@ -39,6 +41,17 @@ class TaskBuffers {
   size_t size() const { return buffers_.size(); }
   const Buffer& operator[](size_t i) const { return *buffers_[i]; }
   const ir::Layout* layout(size_t i) const { return layouts_[i]; }  // nullptr: row-major
+
+  // The elements of a parameter, row-major, from its bytes as the artifact has them. `scratch` holds them where that is
+  // another order.
+  const std::byte* logical(size_t i, const TaskParam& param, std::span<const std::byte> physical,
+                           std::vector<std::byte>& scratch) const {
+    if (layouts_[i] == nullptr) return physical.data();
+    const int64_t size = ir::type_bytes(param.type);
+    scratch.resize(static_cast<size_t>(param.elements() * size));
+    ir::to_logical(*layouts_[i], physical, scratch, size);
+    return scratch.data();
+  }
 
  private:
   struct Form {

@@ -80,13 +80,8 @@ class GpuProgram : public LoadedProgram {
       outputs[i].resize(static_cast<size_t>(buffers_[i].bytes()));
       TCC_TRY_VOID(device_.download_at(outputs[i], buffers_[i].address()));
     }
-    auto logical = [&](size_t i, std::vector<std::byte>& scratch) -> const std::byte* {
-      const ir::Layout* layout = buffers_.layout(i);
-      if (layout == nullptr) return outputs[i].data();
-      const int64_t size = ir::type_bytes(task_.params[i].type);
-      scratch.resize(static_cast<size_t>(task_.params[i].elements() * size));
-      ir::to_logical(*layout, outputs[i], scratch, size);
-      return scratch.data();
+    auto logical = [&](size_t i, std::vector<std::byte>& scratch) {
+      return buffers_.logical(i, task_.params[i], outputs[i], scratch);
     };
     if (!outputs_are_right(task_, data_, set, logical, result)) return false;
     TCC_TRY(const int64_t damaged, damaged_margin());

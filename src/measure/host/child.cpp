@@ -189,13 +189,7 @@ class HostProgram : public LoadedProgram {
 
   // The output's elements, row-major; `scratch` holds them where the layout is another.
   const std::byte* logical_output(size_t param, std::vector<std::byte>& scratch) const {
-    const runtime::GuardedBuffer& buffer = buffers_[param];
-    const ir::Layout* layout = buffers_.layout(param);
-    if (layout == nullptr) return buffer.data();
-    int64_t elem = ir::type_bytes(task_.params[param].type);
-    scratch.resize(static_cast<size_t>(task_.params[param].elements() * elem));
-    ir::to_logical(*layout, buffer.span(), scratch, elem);
-    return scratch.data();
+    return buffers_.logical(param, task_.params[param], buffers_[param].span(), scratch);
   }
 
   // The first buffer with something written beside it; -1: none.
