@@ -15,17 +15,8 @@ namespace {
 using Status = driver::EmulatedTask::Status;
 
 const char* status_name(Status status) {
-  switch (status) {
-    case Status::kOk:
-      return "ok";
-    case Status::kPart:
-      return "part";
-    case Status::kTooLarge:
-      return "too large";
-    case Status::kFailed:
-      return "FAILED";
-  }
-  return "";
+  constexpr const char* kNames[] = {"ok", "part", "too large", "FAILED"};
+  return kNames[static_cast<size_t>(status)];
 }
 
 void print_emulation(const VerifyArguments& a, const driver::EmulateReport& report) {

@@ -15,19 +15,8 @@ namespace {
 using Kind = search::Progress::Kind;
 
 const char* event_name(Kind kind) {
-  switch (kind) {
-    case Kind::kStarted:
-      return "started";
-    case Kind::kRound:
-      return "round";
-    case Kind::kTaskFinished:
-      return "task_finished";
-    case Kind::kFinished:
-      return "finished";
-    case Kind::kNote:
-      return "note";
-  }
-  return "";
+  constexpr const char* kNames[] = {"started", "round", "task_finished", "finished", "note"};
+  return kNames[static_cast<size_t>(kind)];
 }
 
 }  // namespace

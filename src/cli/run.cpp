@@ -21,14 +21,7 @@ void set_up_logging(int verbose) {
 }
 
 int exit_code(ErrorClass cls) {
-  switch (cls) {
-    case ErrorClass::kInput:
-    case ErrorClass::kEnvironment:
-      return kFailed;
-    case ErrorClass::kUsage:
-      return kUsage;
-  }
-  return kBug;
+  return cls == ErrorClass::kUsage ? kUsage : kFailed;
 }
 
 }  // namespace

@@ -304,26 +304,13 @@ class ModelWriter {
 }  // namespace
 
 tcc_dldtype dl_type(graph::DType dtype) {
-  auto bits = static_cast<uint8_t>(graph::dtype_size(dtype) * 8);
-  switch (dtype) {
-    case graph::DType::kF32:
-    case graph::DType::kF64:
-    case graph::DType::kF16:
-      return {TCC_DTYPE_FLOAT, bits, 1};
-    case graph::DType::kBF16:
-      return {TCC_DTYPE_BFLOAT, bits, 1};
-    case graph::DType::kI8:
-    case graph::DType::kI32:
-    case graph::DType::kI64:
-      return {TCC_DTYPE_INT, bits, 1};
-    case graph::DType::kU8:
-    case graph::DType::kU32:
-    case graph::DType::kU64:
-      return {TCC_DTYPE_UINT, bits, 1};
-    case graph::DType::kBool:
-      return {TCC_DTYPE_BOOL, bits, 1};
-  }
-  TCC_UNREACHABLE();
+  using graph::DType;
+  const auto bits = static_cast<uint8_t>(graph::dtype_size(dtype) * 8);
+  if (dtype == DType::kBool) return {TCC_DTYPE_BOOL, bits, 1};
+  if (dtype == DType::kBF16) return {TCC_DTYPE_BFLOAT, bits, 1};
+  if (graph::is_float(dtype)) return {TCC_DTYPE_FLOAT, bits, 1};
+  const bool sign = dtype == DType::kI8 || dtype == DType::kI32 || dtype == DType::kI64;
+  return {static_cast<uint8_t>(sign ? TCC_DTYPE_INT : TCC_DTYPE_UINT), bits, 1};
 }
 
 Result<ModelLayout> place_model(const PackagePlan& plan) {

@@ -177,15 +177,8 @@ std::string lower_case(std::string text) {
 }  // namespace
 
 const char* origin_name(Origin origin) {
-  switch (origin) {
-    case Origin::kDefault:
-      return "default";
-    case Origin::kMeasured:
-      return "measured";
-    case Origin::kPredicted:
-      return "predicted";
-  }
-  return "";
+  constexpr const char* kNames[] = {"default", "measured", "predicted"};
+  return kNames[static_cast<size_t>(origin)];
 }
 
 std::string make_id(const std::string& text) {

@@ -143,35 +143,21 @@ void learn_record(TaskState& state, const record::Record& record, Individual ind
     ++c.duplicate;
     return;
   }
-  switch (record.status) {
-    case record::Status::kOk:
-      ++c.compiled;
-      c.measured += record.kind == record::Kind::kMeasured ? 1 : 0;
-      break;
-    case record::Status::kWrong:
-      ++c.compiled, ++c.wrong;
-      break;
-    case record::Status::kCompileFailed:
-      ++c.compile_failed;
-      break;
-    case record::Status::kCrashed:
-      ++c.compiled, ++c.crashed;
-      break;
-    case record::Status::kHung:
-      ++c.compiled, ++c.hung;
-      break;
-    case record::Status::kTimedOut:
-      ++c.compiled, ++c.timed_out;
-      break;
-    case record::Status::kRejected: {  // by the last passes of lowering: "reason: text"
-      const size_t colon = record.failure.find(": ");
-      const std::string reason = record.failure.substr(0, colon);
-      ++c.rejected;
-      ++c.rejected_by_reason[reason];
-      if (colon != std::string::npos) c.reject_examples.emplace(reason, record.failure.substr(colon + 2));
-      break;
-    }
-  }
+  using record::Status;
+  const Status status = record.status;
+  constexpr std::pair<Status, int64_t Counts::*> kFailures[] = {
+      {Status::kWrong, &Counts::wrong},        {Status::kCompileFailed, &Counts::compile_failed},
+      {Status::kCrashed, &Counts::crashed},    {Status::kHung, &Counts::hung},
+      {Status::kTimedOut, &Counts::timed_out}, {Status::kRejected, &Counts::rejected}};
+  for (const auto& [failure, count] : kFailures) c.*count += status == failure ? 1 : 0;
+  if (status != Status::kCompileFailed && status != Status::kRejected) ++c.compiled;
+  if (status == Status::kOk && record.kind == record::Kind::kMeasured) ++c.measured;
+  if (status != Status::kRejected) return;
+  // By the last passes of lowering: "reason: text".
+  const size_t colon = record.failure.find(": ");
+  const std::string reason = record.failure.substr(0, colon);
+  ++c.rejected_by_reason[reason];
+  if (colon != std::string::npos) c.reject_examples.emplace(reason, record.failure.substr(colon + 2));
 }
 
 Result<std::vector<TaskState>> load_tasks(std::span<const task::Task> tasks, const target::Target& target,
