@@ -78,11 +78,9 @@ Result<int> bench_schedule(const Arguments& a) {
   TCC_TRY(driver::Model model, open_model(a.library.model));
   TCC_TRY(driver::Program program, driver::make_program(model, target));
   TCC_TRY(size_t index, driver::find_task(program, a.task));
-  auto timed =
-      driver::bench_schedule(program.tasks.tasks[index], trace, target,
-                             static_cast<int>(threads_or_all(a.library.threads)), a.library.target.cuda_driver);
-  if (!timed) return tl::make_unexpected(std::move(timed).error().with_context(sanitize(a.schedule)));
-  const driver::ScheduleTime& t = *timed;
+  TCC_TRY(const driver::ScheduleTime t,
+          driver::bench_schedule(program.tasks.tasks[index], trace, sanitize(a.schedule), target,
+                                 static_cast<int>(threads_or_all(a.library.threads)), a.library.target.cuda_driver));
   for (const std::string& note : t.notes) remark(a.common.quiet, "note: " + note);
   if (a.common.json) {
     Json json = TCC_JSON(t, workload, status, failure, median, low, high);

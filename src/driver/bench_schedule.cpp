@@ -7,27 +7,26 @@
 namespace tcc::driver {
 namespace {
 
-Result<schedule::Trace> read_trace(const std::string& text, const task::Task& task, std::vector<std::string>& notes) {
+Result<schedule::Trace> read_trace(const std::string& text, const std::string& file, const task::Task& task,
+                                   std::vector<std::string>& notes) {
   const size_t first = text.find_first_not_of(" \t\r\n");
-  if (first != std::string::npos && text[first] == '{') return schedule::trace_from_json(text);
-  if (!schedule::looks_like_metaschedule(text)) return schedule::parse_trace(text);
-  TCC_TRY(schedule::ImportedTrace imported, schedule::trace_from_metaschedule(text));
+  if (first != std::string::npos && text[first] == '{') return schedule::trace_from_json(text, file);
+  if (!schedule::looks_like_metaschedule(text)) return schedule::parse_trace(text, file);
+  TCC_TRY(schedule::ImportedTrace imported, schedule::trace_from_metaschedule(text, file));
   auto fitted = schedule::fit_to(imported, task.kernel, std::make_shared<Arena>());
   if (!fitted)
-    return input_error("{}: {}: {}", task.workload, ir::reject_reason_name(fitted.error().reason), fitted.error().text);
+    return input_error("{}: {}: {}: {}", file, task.workload, ir::reject_reason_name(fitted.error().reason),
+                       fitted.error().text);
   notes = std::move(imported.notes);
   return std::move(*fitted);
 }
 
 constexpr double kBudgetSeconds = 0.5;
 
-}  // namespace
-
-Result<ScheduleTime> bench_schedule(const task::Task& task, const std::string& trace, const target::Target& target,
-                                    int threads, const std::string& cuda_driver) {
+Result<ScheduleTime> time_trace(const schedule::Trace& trace, const task::Task& task, const target::Target& target,
+                                int threads, const std::string& cuda_driver) {
   ScheduleTime out;
-  TCC_TRY(schedule::Trace parsed, read_trace(trace, task, out.notes));
-  TCC_TRY(search::Chosen program, search::program_of_trace(parsed, task, target));
+  TCC_TRY(search::Chosen program, search::program_of_trace(trace, task, target));
   measure::Candidate candidate;
   candidate.nest = program.nest;
   candidate.kernel = program.lowered;
@@ -47,6 +46,18 @@ Result<ScheduleTime> bench_schedule(const task::Task& task, const std::string& t
   out.median = m.median, out.low = m.low, out.high = m.high;
   out.max_error = m.max_error;
   return out;
+}
+
+}  // namespace
+
+Result<ScheduleTime> bench_schedule(const task::Task& task, const std::string& trace, const std::string& file,
+                                    const target::Target& target, int threads, const std::string& cuda_driver) {
+  std::vector<std::string> notes;
+  TCC_TRY(const schedule::Trace parsed, read_trace(trace, file, task, notes));
+  Result<ScheduleTime> timed = time_trace(parsed, task, target, threads, cuda_driver);
+  if (!timed) return tl::make_unexpected(std::move(timed).error().with_context(file));
+  timed->notes = std::move(notes);
+  return timed;
 }
 
 }  // namespace tcc::driver

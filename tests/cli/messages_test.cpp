@@ -145,7 +145,7 @@ const std::vector<Message> kMessages = {
     {"show zoo:mlp --target-file cut.json", 1, "cut.json", "not JSON", "at byte", "tcc targets"},
     {"show zoo:mlp --target-file no_name.json", 1, "no_name.json", "'name'", "is missing", "give the machine a name"},
     // Traces.
-    {"bench zoo:mlp --task 2 --schedule typo.trace", 1, "typo.trace", "expected an instruction", "1:6", "did you mean 'get_block'"},
+    {"bench zoo:mlp --task 2 --schedule typo.trace", 1, "typo.trace:1:6:", "expected an instruction", "1:6", "did you mean 'get_block'"},
     {"bench zoo:mlp --task 2 --schedule block.trace", 1, "block.trace", "the kernel has 'gemm', 'bias'", "'gemn'", "instruction 0 (get_block)"},
     {"bench zoo:mlp --task 2 --schedule chain.trace", 1, "chain.trace", "the only child", "'m_1'", "instruction 3 (fuse)"},
 };

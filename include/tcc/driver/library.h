@@ -132,10 +132,10 @@ struct ScheduleTime {
   double max_error = 0;                  // share of what is allowed
   std::vector<std::string> notes;        // what an imported trace said that has no effect here
 };
-// `trace` is the text or JSON of a trace, or one of MetaSchedule. For a GPU it is timed on the one that is here.
-// Errors: the trace does not replay or lower, and which of its instructions says so; no such GPU.
-Result<ScheduleTime> bench_schedule(const task::Task& task, const std::string& trace, const target::Target& target,
-                                    int threads, const std::string& cuda_driver = "");
+// `trace` is the text or JSON of a trace, or one of MetaSchedule; `file` names it in errors. For a GPU it is timed on
+// the one that is here. Errors: the trace does not replay or lower, and which of its instructions says so; no such GPU.
+Result<ScheduleTime> bench_schedule(const task::Task& task, const std::string& trace, const std::string& file,
+                                    const target::Target& target, int threads, const std::string& cuda_driver = "");
 
 // The metadata of a library. The file is read and checked; nothing of it is executed.
 Result<std::string> library_metadata(const std::string& library);
