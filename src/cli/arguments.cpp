@@ -16,7 +16,9 @@ void add_common(Options& options, Common& common) {
 
 void add_model(Options& options, ModelArguments& model, const char* what, bool required) {
   options.section("Model");
-  Option name = options.option("MODEL", model.model, what);
+  std::vector<std::string> zoo;
+  for (const onnx::ZooEntry& entry : onnx::zoo_models()) zoo.push_back("zoo:" + entry.name);
+  Option name = options.option("MODEL", model.model, what).words(std::move(zoo));
   if (required) name.required();
   add_shapes(options, model);
   options.list("--freeze", model.frozen, "Fix the value of an input, as NAME=@FILE.npy or .pb; may be repeated")

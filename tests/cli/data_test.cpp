@@ -240,6 +240,10 @@ TEST_CASE("completions and manual pages name every option", "[cli]") {
         "echo ${COMPREPLY[*]}\n");
   spill(box.path("completion.bash"), box.tcc({"completion", "bash"}).out);
   CHECK(box.run({"bash", "ask.sh"}).out == "--trials --trials-per-task\n");
+  spill(box.path("ask.sh"),
+        "source ./completion.bash; COMP_WORDS=(tcc tune zoo : resn); COMP_CWORD=4; _tcc; "
+        "echo ${COMPREPLY[*]}\n");
+  CHECK(box.run({"bash", "ask.sh"}).out == "resnet18 resnet50\n");
   check_error(box.tcc({"completion", "tcsh"}), 2, "tcsh");
   REQUIRE(box.tcc({"man", "--all", "man1"}).exit_code == 0);
   CHECK(fs::exists(box.path("man1/tcc.1")));
