@@ -69,14 +69,11 @@ class Counters final : public CudaCounters {
     return environment_error("{} has no {}: its CUPTI is older than CUDA 12.6", library_->path(), #name);
     TCC_CUPTI_FUNCTIONS(TCC_MISSING)
 #undef TCC_MISSING
-    tcc_cupti_initialize begin{};
-    TCC_TRY_VOID(cuptiProfilerInitialize(begin));
-    tcc_cupti_chip chip{};
-    chip.device = static_cast<size_t>(ordinal);
+    TCC_TRY_VOID(cuptiProfilerInitialize({}));
+    tcc_cupti_chip chip{.device = static_cast<size_t>(ordinal)};
     TCC_TRY_VOID(cuptiDeviceGetChipName(chip));
     chip_ = chip.chip == nullptr ? "" : chip.chip;
-    tcc_cupti_availability availability{};
-    availability.context = device_.context();
+    tcc_cupti_availability availability{.context = device_.context()};
     TCC_TRY_VOID(cuptiProfilerGetCounterAvailability(availability));
     availability_.resize(availability.image_bytes);
     availability.image = availability_.data();
@@ -86,15 +83,12 @@ class Counters final : public CudaCounters {
 
   Result<CudaCounts> count(const std::function<Result<void>()>& run) override {
     TCC_TRY_VOID(device_.synchronise());
-    tcc_cupti_enable enable{};
-    enable.context = device_.context();
+    tcc_cupti_enable enable{.context = device_.context()};
     TCC_TRY_VOID(cuptiRangeProfilerEnable(enable));
     Result<std::vector<uint8_t>> image = collect(enable.ranges, run);
-    tcc_cupti_ranges ranges{};
-    ranges.ranges = enable.ranges;
-    const Result<void> ended = cuptiRangeProfilerDisable(ranges);
+    Result<void> ended = cuptiRangeProfilerDisable({.ranges = enable.ranges});
     if (!image) return tl::make_unexpected(image.error());
-    TCC_TRY_VOID(Result<void>(ended));
+    TCC_TRY_VOID(std::move(ended));
     return evaluate(*image);
   }
 
@@ -106,6 +100,7 @@ class Counters final : public CudaCounters {
     const int status = name##_(&p);                              \
     return status == 0 ? Result<void>() : failed(#name, status); \
   }                                                              \
+  Result<void> name(type&& p) const { return name(p); }          \
   int (*name##_)(type*) = nullptr;
   TCC_CUPTI_FUNCTIONS(TCC_CALL)
 #undef TCC_CALL
@@ -117,25 +112,15 @@ class Counters final : public CudaCounters {
   }
 
   Result<void*> make_host() const {
-    tcc_cupti_host p{};
-    p.profiler = TCC_CUPTI_RANGE_PROFILER;
-    p.chip = chip_.c_str();
-    p.availability = availability_.data();
+    tcc_cupti_host p{.profiler = TCC_CUPTI_RANGE_PROFILER, .chip = chip_.c_str(), .availability = availability_.data()};
     TCC_TRY_VOID(cuptiProfilerHostInitialize(p));
     return p.host;
   }
   void end_host(void* host) const {
-    if (host == nullptr) return;
-    tcc_cupti_host_end p{};
-    p.host = host;
-    (void)cuptiProfilerHostDeinitialize(p);
+    if (host != nullptr) (void)cuptiProfilerHostDeinitialize({.host = host});
   }
   Result<void> add(void* host, std::vector<const char*> names) const {
-    tcc_cupti_add_metrics p{};
-    p.host = host;
-    p.metrics = names.data();
-    p.num_metrics = names.size();
-    return cuptiProfilerHostConfigAddMetrics(p);
+    return cuptiProfilerHostConfigAddMetrics({.host = host, .metrics = names.data(), .num_metrics = names.size()});
   }
 
   // Which metrics the chip has, each asked for alone; then the configuration for all of them.
@@ -154,46 +139,34 @@ class Counters final : public CudaCounters {
     if (metrics_.empty()) return environment_error("{} counts nothing that is asked for", chip_);
     TCC_TRY(host_, make_host());
     TCC_TRY_VOID(add(host_, metrics_));
-    tcc_cupti_config_size size{};
-    size.host = host_;
+    tcc_cupti_config_size size{.host = host_};
     TCC_TRY_VOID(cuptiProfilerHostGetConfigImageSize(size));
     config_.resize(size.bytes);
-    tcc_cupti_config image{};
-    image.host = host_;
-    image.bytes = config_.size();
-    image.image = config_.data();
-    return cuptiProfilerHostGetConfigImage(image);
+    return cuptiProfilerHostGetConfigImage({.host = host_, .bytes = config_.size(), .image = config_.data()});
   }
 
   Result<std::vector<uint8_t>> collect(void* ranges, const std::function<Result<void>()>& run) {
-    tcc_cupti_counter_size size{};
-    size.ranges = ranges;
-    size.metrics = metrics_.data();
-    size.num_metrics = metrics_.size();
-    size.max_ranges = size.max_nodes = 1;
+    tcc_cupti_counter_size size{
+        .ranges = ranges, .metrics = metrics_.data(), .num_metrics = metrics_.size(), .max_ranges = 1, .max_nodes = 1};
     TCC_TRY_VOID(cuptiRangeProfilerGetCounterDataSize(size));
     std::vector<uint8_t> counters(size.bytes);
-    tcc_cupti_counter_image image{};
-    image.ranges = ranges;
-    image.bytes = counters.size();
-    image.counters = counters.data();
-    TCC_TRY_VOID(cuptiRangeProfilerCounterDataImageInitialize(image));
-    tcc_cupti_set_config config{};
-    config.ranges = ranges;
-    config.config = config_.data();
-    config.config_bytes = config_.size();
-    config.counters = counters.data();
-    config.counter_bytes = counters.size();
-    config.range = TCC_CUPTI_USER_RANGE;
-    config.replay = TCC_CUPTI_USER_REPLAY;
-    config.max_ranges = 1;
-    config.nesting_levels = config.least_nesting = config.target_nesting = 1;
-    TCC_TRY_VOID(cuptiRangeProfilerSetConfig(config));
+    TCC_TRY_VOID(cuptiRangeProfilerCounterDataImageInitialize(
+        {.ranges = ranges, .bytes = counters.size(), .counters = counters.data()}));
+    TCC_TRY_VOID(cuptiRangeProfilerSetConfig({.ranges = ranges,
+                                              .config_bytes = config_.size(),
+                                              .config = config_.data(),
+                                              .counter_bytes = counters.size(),
+                                              .counters = counters.data(),
+                                              .range = TCC_CUPTI_USER_RANGE,
+                                              .replay = TCC_CUPTI_USER_REPLAY,
+                                              .max_ranges = 1,
+                                              .nesting_levels = 1,
+                                              .least_nesting = 1,
+                                              .target_nesting = 1}));
     for (int pass = 0; pass < kMaxPasses; ++pass) {
       TCC_TRY(const bool last, run_pass(ranges, run));
       if (!last) continue;
-      tcc_cupti_decode decode{};
-      decode.ranges = ranges;
+      tcc_cupti_decode decode{.ranges = ranges};
       TCC_TRY_VOID(cuptiRangeProfilerDecodeData(decode));
       if (decode.dropped > 0) return environment_error("CUPTI dropped {} ranges", decode.dropped);
       return counters;
@@ -203,35 +176,27 @@ class Counters final : public CudaCounters {
 
   // True: no pass is left.
   Result<bool> run_pass(void* ranges, const std::function<Result<void>()>& run) {
-    tcc_cupti_ranges plain{};
-    plain.ranges = ranges;
-    TCC_TRY_VOID(cuptiRangeProfilerStart(plain));
-    tcc_cupti_push push{};
-    push.ranges = ranges;
-    push.name = "run";
-    TCC_TRY_VOID(cuptiRangeProfilerPushRange(push));
+    TCC_TRY_VOID(cuptiRangeProfilerStart({.ranges = ranges}));
+    TCC_TRY_VOID(cuptiRangeProfilerPushRange({.ranges = ranges, .name = "run"}));
     Result<void> done = run();
     if (done) done = device_.synchronise();
-    const Result<void> popped = cuptiRangeProfilerPopRange(plain);
-    tcc_cupti_stop stop{};
-    stop.ranges = ranges;
-    const Result<void> stopped = cuptiRangeProfilerStop(stop);
+    Result<void> popped = cuptiRangeProfilerPopRange({.ranges = ranges});
+    tcc_cupti_stop stop{.ranges = ranges};
+    Result<void> stopped = cuptiRangeProfilerStop(stop);
     TCC_TRY_VOID(std::move(done));
-    TCC_TRY_VOID(Result<void>(popped));
-    TCC_TRY_VOID(Result<void>(stopped));
+    TCC_TRY_VOID(std::move(popped));
+    TCC_TRY_VOID(std::move(stopped));
     return stop.all_passes != 0;
   }
 
   Result<CudaCounts> evaluate(const std::vector<uint8_t>& counters) {
     std::vector<double> values(metrics_.size(), NAN);
-    tcc_cupti_evaluate p{};
-    p.host = host_;
-    p.counters = counters.data();
-    p.counter_bytes = counters.size();
-    p.metrics = metrics_.data();
-    p.num_metrics = metrics_.size();
-    p.values = values.data();
-    TCC_TRY_VOID(cuptiProfilerHostEvaluateToGpuValues(p));
+    TCC_TRY_VOID(cuptiProfilerHostEvaluateToGpuValues({.host = host_,
+                                                       .counters = counters.data(),
+                                                       .counter_bytes = counters.size(),
+                                                       .metrics = metrics_.data(),
+                                                       .num_metrics = metrics_.size(),
+                                                       .values = values.data()}));
     CudaCounts counts;
     for (size_t i = 0; i < values.size(); ++i) {
       if (!std::isfinite(values[i]) || values[i] < 0) continue;
