@@ -275,21 +275,10 @@ static void resolve_buffers(const tcc_context* context, const tcc_rt_gpu_kernel*
   const cuda_context* c = state_of(context);
   for (uint32_t i = 0; i < kernel->num_buffers; ++i) {
     const tcc_rt_arg* arg = &step->args[i];
-    tcc_cu_ptr base = 0;
-    switch ((tcc_rt_arg_kind)arg->kind) {
-      case TCC_RT_ARG_INPUT:
-        base = c->tensors[arg->index];
-        break;
-      case TCC_RT_ARG_OUTPUT:
-        base = c->tensors[context->plan->info.num_inputs + arg->index];
-        break;
-      case TCC_RT_ARG_WEIGHT:
-        base = c->model->weights;
-        break;
-      case TCC_RT_ARG_WORKSPACE:
-        base = workspace;
-        break;
-    }
+    const tcc_cu_ptr base = arg->kind == TCC_RT_ARG_INPUT    ? c->tensors[arg->index]
+                            : arg->kind == TCC_RT_ARG_OUTPUT ? c->tensors[context->plan->info.num_inputs + arg->index]
+                            : arg->kind == TCC_RT_ARG_WEIGHT ? c->model->weights
+                                                             : workspace;
     c->addresses[i] = base ? base + arg->offset : 0;
   }
 }

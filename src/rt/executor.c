@@ -213,21 +213,10 @@ tcc_status tcc_rt_choose_workspace(const tcc_context* context, void* own, const 
 static void resolve_buffers(const tcc_context* context, const tcc_rt_step* step, void* workspace) {
   for (uint32_t i = 0; i < step->kernel->num_buffers; ++i) {
     const tcc_rt_arg* arg = &step->args[i];
-    char* base = NULL;
-    switch ((tcc_rt_arg_kind)arg->kind) {
-      case TCC_RT_ARG_INPUT:
-        base = context->inputs[arg->index];
-        break;
-      case TCC_RT_ARG_OUTPUT:
-        base = context->outputs[arg->index];
-        break;
-      case TCC_RT_ARG_WEIGHT:
-        base = (char*)(uintptr_t)context->plan->weights;
-        break;
-      case TCC_RT_ARG_WORKSPACE:
-        base = workspace;
-        break;
-    }
+    char* base = arg->kind == TCC_RT_ARG_INPUT    ? context->inputs[arg->index]
+                 : arg->kind == TCC_RT_ARG_OUTPUT ? context->outputs[arg->index]
+                 : arg->kind == TCC_RT_ARG_WEIGHT ? (char*)(uintptr_t)context->plan->weights
+                                                  : workspace;
     // An empty buffer has no base; kernels have no iterations that touch it.
     context->buffers[i] = base ? base + arg->offset : NULL;
   }

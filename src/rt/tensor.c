@@ -7,28 +7,15 @@
 enum { kTextBytes = 160 };
 
 static const char* type_text(tcc_dldtype type, char* text) {
-  const char* name = "type code ";
-  switch (type.code) {
-    case TCC_DTYPE_INT:
-      name = "int";
-      break;
-    case TCC_DTYPE_UINT:
-      name = "uint";
-      break;
-    case TCC_DTYPE_FLOAT:
-      name = "float";
-      break;
-    case TCC_DTYPE_BFLOAT:
-      name = "bfloat";
-      break;
-    case TCC_DTYPE_BOOL:
-      name = "bool";
-      break;
-    default:
-      snprintf(text, kTextBytes, "type code %u with %u bits", type.code, type.bits);
-      return text;
-  }
-  if (type.lanes != 1) {
+  static const char* const names[] = {[TCC_DTYPE_INT] = "int",
+                                      [TCC_DTYPE_UINT] = "uint",
+                                      [TCC_DTYPE_FLOAT] = "float",
+                                      [TCC_DTYPE_BFLOAT] = "bfloat",
+                                      [TCC_DTYPE_BOOL] = "bool"};
+  const char* name = type.code < sizeof names / sizeof names[0] ? names[type.code] : NULL;
+  if (!name) {
+    snprintf(text, kTextBytes, "type code %u with %u bits", type.code, type.bits);
+  } else if (type.lanes != 1) {
     snprintf(text, kTextBytes, "%s%u in vectors of %u", name, type.bits, type.lanes);
   } else if (type.code == TCC_DTYPE_BOOL && type.bits == 8) {
     snprintf(text, kTextBytes, "bool");
