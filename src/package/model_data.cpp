@@ -168,27 +168,16 @@ class ModelWriter {
       device_code = object.add_section(".lrodata.device", ElfObject::Kind::kReadOnlyLarge, 64, image_.device_code());
     std::vector<ElfObject::SymbolId> symbols;
     for (const std::string& symbol : image_.symbols()) symbols.push_back(object.refer(symbol));
+    const std::map<To, ElfObject::SectionId> sections = {{To::kData, data},
+                                                         {To::kStrings, strings},
+                                                         {To::kMetadata, metadata},
+                                                         {To::kWeights, weights},
+                                                         {To::kDeviceCode, device_code}};
     for (const PlanImage::Pointer& p : image_.pointers()) {
-      switch (p.to) {
-        case PlanImage::To::kData:
-          object.point_at(data, p.at, object.section_symbol(data), p.addend);
-          break;
-        case PlanImage::To::kStrings:
-          object.point_at(data, p.at, object.section_symbol(strings), p.addend);
-          break;
-        case PlanImage::To::kMetadata:
-          object.point_at(data, p.at, object.section_symbol(metadata), p.addend);
-          break;
-        case PlanImage::To::kWeights:
-          object.point_at(data, p.at, object.section_symbol(weights), p.addend);
-          break;
-        case PlanImage::To::kSymbol:
-          object.point_at(data, p.at, symbols[static_cast<size_t>(p.addend)], 0);
-          break;
-        case PlanImage::To::kDeviceCode:
-          object.point_at(data, p.at, object.section_symbol(device_code), p.addend);
-          break;
-      }
+      if (p.to == To::kSymbol)
+        object.point_at(data, p.at, symbols[static_cast<size_t>(p.addend)], 0);
+      else
+        object.point_at(data, p.at, object.section_symbol(sections.at(p.to)), p.addend);
     }
     return object.write(path);
   }
