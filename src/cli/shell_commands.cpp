@@ -1,4 +1,6 @@
 // Completion of shells and manual pages, made from the table of commands.
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "cli/output.h"
@@ -31,20 +33,12 @@ std::string single_quoted(const std::string& text) {
   return out + "'";
 }
 
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
-  return text;
-}
-
 std::string bash_completion(const Table& table) {
-  std::string names, cases;
+  std::string cases;
   for (const CLI::App* command : table.commands()) {
-    names += (names.empty() ? "" : " ") + command->get_name();
-    std::string options, values;
-    std::string words;
+    std::string options, values, words;
     for (const OptionText& option : table.options_of(*command)) {
-      const std::string list = joined(option.words);
+      const std::string list = fmt::format("{}", fmt::join(option.words, " "));
       if (option.positional) {
         words += (words.empty() || list.empty() ? "" : " ") + list;
         continue;
@@ -79,7 +73,7 @@ std::string bash_completion(const Table& table) {
       "  else COMPREPLY=($(compgen -W \"$words\" -- \"$cur\") $(compgen -f -- \"$cur\")); fi\n"
       "}}\n"
       "complete -o filenames -F _tcc tcc\n",
-      names, cases);
+      fmt::join(table.command_names(), " "), cases);
 }
 
 std::string zsh_completion(const Table& table) {
@@ -89,7 +83,7 @@ std::string zsh_completion(const Table& table) {
         fmt::format("    {}\n", single_quoted(command->get_name() + ":" + escape(command->get_description(), ":\\")));
     cases += fmt::format("    {})\n      _arguments \\\n", command->get_name());
     for (const OptionText& option : table.options_of(*command)) {
-      const std::string words = joined(option.words);
+      const std::string words = fmt::format("{}", fmt::join(option.words, " "));
       const std::string action = !words.empty() ? "(" + words + ")" : takes_file(option) ? "_files" : " ";
       if (option.positional) {
         cases += fmt::format("        {} \\\n", single_quoted("*:" + escape(option.name, ":") + ":" + action));
@@ -120,7 +114,7 @@ std::string fish_completion(const Table& table) {
                         single_quoted(command->get_description()));
     const std::string when = fmt::format("-n '__fish_seen_subcommand_from {}'", name);
     for (const OptionText& option : table.options_of(*command)) {
-      const std::string words = joined(option.words);
+      const std::string words = fmt::format("{}", fmt::join(option.words, " "));
       if (option.positional) {
         text += words.empty() ? fmt::format("complete -c tcc {} -F\n", when)
                               : fmt::format("complete -c tcc {} -a {}\n", when, single_quoted(words));
@@ -212,17 +206,12 @@ void declare_man(Options& options, ManArguments& a) {
 
 Result<int> completion(const CompletionArguments& a) {
   const Table table;
-  if (a.shell == "bash")
-    print(bash_completion(table));
-  else if (a.shell == "zsh")
-    print(zsh_completion(table));
-  else if (a.shell == "fish")
-    print(fish_completion(table));
-  else
-    return make_error(ErrorClass::kUsage,
-                      fmt::format("tcc completion: expected bash, zsh or fish, not '{}'", sanitize(a.shell)),
-                      "tcc completion bash");
-  return kOk;
+  if (a.shell == "bash") return print(bash_completion(table));
+  if (a.shell == "zsh") return print(zsh_completion(table));
+  if (a.shell == "fish") return print(fish_completion(table));
+  return make_error(ErrorClass::kUsage,
+                    fmt::format("tcc completion: expected bash, zsh or fish, not '{}'", sanitize(a.shell)),
+                    "tcc completion bash");
 }
 
 Result<int> man(const ManArguments& a) {

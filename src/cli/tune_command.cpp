@@ -178,24 +178,21 @@ int64_t not_chosen(const search::Counts& c) {
 
 // One line for everybody, the whole account for those who ask with -v.
 std::string proposals_text(const search::Counts& c, bool whole) {
+  std::string reasons;
+  for (const auto& [reason, count] : c.rejected_by_reason)
+    reasons += fmt::format("{}{} {}", reasons.empty() ? "rejected: " : ", ", count, reason);
   if (!whole) {
     std::string text = fmt::format("{} of {} candidates measured", c.measured, c.proposed);
     for (const auto& [count, what] : {std::pair(c.compile_failed, "did not compile"), std::pair(c.wrong, "were wrong"),
                                       std::pair(c.crashed, "crashed"), std::pair(c.hung + c.timed_out, "timed out")})
       if (count > 0) text += fmt::format("; {} {}", count, what);
-    std::string reasons;
-    for (const auto& [reason, count] : c.rejected_by_reason)
-      reasons += fmt::format("{}{} {}", reasons.empty() ? "" : ", ", count, reason);
-    return text + (reasons.empty() ? "" : "; rejected: " + reasons) + "\n";
+    return text + (reasons.empty() ? "" : "; " + reasons) + "\n";
   }
   std::string text = fmt::format("proposed {} = duplicate {} + rejected {} + ranked too low {} + tried {}\n",
                                  c.proposed, c.duplicate, c.rejected, not_chosen(c), tried(c));
   text +=
       fmt::format("tried {} = measured {} + failed to compile {} + wrong {} + crashed {} + hung {} + timed out {}\n",
                   tried(c), c.measured, c.compile_failed, c.wrong, c.crashed, c.hung, c.timed_out);
-  std::string reasons;
-  for (const auto& [reason, count] : c.rejected_by_reason)
-    reasons += fmt::format("{}{} {}", reasons.empty() ? "rejected: " : ", ", count, reason);
   return reasons.empty() ? text : text + reasons + "\n";
 }
 
