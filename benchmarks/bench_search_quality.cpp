@@ -314,7 +314,8 @@ Result<measure::Candidate> rebuild(const record::Record& record, const task::Tas
 
 Result<void> repeat_best(const QualityTask& task, const record::Store& store, Bench& bench, int& known, int& confirmed,
                          std::vector<Row>& rows) {
-  TCC_TRY(std::optional<record::Record> best, search::best_record(task.task, bench.host, store, 1));
+  TCC_TRY(std::optional<record::Record> best,
+          store.confirmed_best(search::task_hash(task.task), target::feature_hash(bench.host), 1));
   if (!best) return {};
   uint64_t features = target::feature_hash(bench.host);
   TCC_TRY(std::vector<record::Record> fastest, store.fastest(best->task, features, 1, 2));
