@@ -16,6 +16,12 @@ bool runs_on_host(const target::Target& target) {
   return target::isa_level(target) <= target::isa_level(target::host_target());
 }
 
+bool multiplies(const target::Target& target, target::Precision precision) {
+  const target::CpuFeatures& features = target.cpu.features;
+  return precision == target::Precision::kF32 ||
+         (precision == target::Precision::kBF16 && (features.avx512_bf16 || features.amx_bf16));
+}
+
 Result<void> check_tunable(const target::Target& target) {
   if (!codegen::has_llvm())
     return make_error(ErrorClass::kEnvironment,
@@ -71,6 +77,7 @@ const Backend kCpu = {
     .kind = target::TargetKind::kCpu,
     .modules = &space::kCpuModules,
     .pipeline = lower::cpu_pipeline,
+    .multiplies = multiplies,
     .mutators = schedule::mutator_weights(false),
     .prior = [](const target::Target& t) { return cost::make_rule_model(target::core_model(t)); },
     .by_threads = true,

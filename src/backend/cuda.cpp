@@ -10,6 +10,19 @@
 namespace tcc::backend {
 namespace {
 
+bool multiplies(const target::Target& target, target::Precision precision) {
+  const target::CudaFeatures& features = target.cuda.features;
+  switch (precision) {
+    case target::Precision::kF32:
+      return true;
+    case target::Precision::kF16:
+      return features.mma_sync;
+    case target::Precision::kBF16:
+      return features.bf16;
+  }
+  return false;
+}
+
 Result<void> check_tunable(const target::Target&) {
   TCC_TRY_VOID(codegen::nvrtc_version());
   return {};
@@ -129,6 +142,7 @@ const Backend kCuda = {
     .kind = target::TargetKind::kCuda,
     .modules = &space::kCudaModules,
     .pipeline = lower::cuda_pipeline,
+    .multiplies = multiplies,
     .mutators = schedule::mutator_weights(true),
     .prior = [](const target::Target&) { return cost::make_gpu_model(); },
     .predicts = true,

@@ -27,6 +27,7 @@ struct ModelArguments {
   uint64_t zoo_seed = 1;
   std::string layouts = "plain";
   int64_t winograd = 0;
+  std::string precision = "f32";
 };
 
 struct TargetArguments {

@@ -158,9 +158,10 @@ Result<int> build(const Arguments& a) {
   for (const driver::KernelChoice& kernel : report.kernels)
     if (!kernel.tuned) untuned.push_back(&kernel);
   if (!untuned.empty())
-    print_warning(fmt::format("{} of {} are not tuned; run: tcc tune {}{}", untuned.size(),
+    print_warning(fmt::format("{} of {} are not tuned; run: tcc tune {}{}{}", untuned.size(),
                               plural(static_cast<int64_t>(report.kernels.size()), "kernel"), sanitize(a.model.model),
-                              a.target.name == "host" ? "" : " --target " + untuned[0]->target));
+                              a.target.name == "host" ? "" : " --target " + untuned[0]->target,
+                              a.model.precision == "f32" ? "" : " --precision " + a.model.precision));
   for (const driver::KernelChoice* kernel : untuned)
     print_warning(fmt::format("  {} {}{}", kernel->key, kernel->note,
                               kernel->slowdown <= 0 ? ""

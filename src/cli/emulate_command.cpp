@@ -80,7 +80,7 @@ Result<int> verify_by_emulation(const VerifyArguments& a) {
   TCC_TRY(const Records records, open_records(a.library.records));
   options.store = records.all;
   options.seed = a.seed;
-  options.tolerance = a.tolerance;
+  if (a.tolerance > 0) options.tolerance = a.tolerance;
   TCC_TRY(driver::EmulateReport report, driver::emulate_model(model, options));
   print_emulation(a, report);
   if (report.count(Status::kFailed) == 0) return report.count(Status::kTooLarge) > 0 ? kStopped : kOk;

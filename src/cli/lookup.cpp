@@ -85,6 +85,7 @@ Result<driver::ModelSource> parse_model(const ModelArguments& arguments) {
   source.model = arguments.model;
   source.reseed = arguments.reseed;
   source.winograd = arguments.winograd;
+  source.precision = target::find_precision(arguments.precision).value();
   source.import_options.external_symlinks = arguments.external_symlinks;
   source.layouts = arguments.layouts == "blocked" ? driver::Layouts::kBlocked
                    : arguments.layouts == "auto"  ? driver::Layouts::kAuto

@@ -13,9 +13,12 @@ namespace {
 
 void declare(Options& options, VerifyArguments& a) {
   options.option("--model", a.original, "Where the library's model is now").value("FILE");
-  options.option("--tolerance", a.tolerance, "Largest error allowed, as a share of the output's largest value")
-      .positive()
-      .show_default();
+  options
+      .option("--tolerance", a.tolerance,
+              "Largest error allowed, as a share of the output's largest value [by the library's --precision: 1e-3 for "
+              "f32, "
+              "1e-2 for f16, 5e-2 for bf16]")
+      .positive();
   options.option("--seed", a.seed, "Of the random inputs").show_default();
   options.flag("--emulate", a.emulate,
                "Without a GPU: run the PTX of the kernels for --target instruction by instruction, task by task, with "
@@ -26,11 +29,10 @@ void declare(Options& options, VerifyArguments& a) {
 
 void print_verification(const VerifyArguments& a, const driver::VerifyReport& report) {
   if (a.common.json) {
-    Json json = {{"library", report.id},
-                 {"model", report.model},
-                 {"passed", report.passed},
-                 {"tolerance", report.tolerance},
-                 {"self_test", report.self_test.empty() ? "passed" : report.self_test}};
+    Json json = {
+        {"library", report.id},          {"model", report.model},
+        {"passed", report.passed},       {"precision", target::precision_name(report.precision)},
+        {"tolerance", report.tolerance}, {"self_test", report.self_test.empty() ? "passed" : report.self_test}};
     for (const driver::TensorRange& input : report.inputs) json["inputs"].push_back(range_json(input));
     for (const driver::OutputCheck& output : report.outputs) {
       Json check = range_json(output.actual);
@@ -47,6 +49,9 @@ void print_verification(const VerifyArguments& a, const driver::VerifyReport& re
   }
   std::string text =
       fmt::format("{} against the reference of {} in double precision\n", report.id, sanitize(report.model));
+  if (report.precision != target::Precision::kF32)
+    text += fmt::format("built with --precision {}: errors up to {:g} of the scale are allowed\n",
+                        target::precision_name(report.precision), report.tolerance);
   for (const driver::TensorRange& input : report.inputs) text += "input   " + range_text(input) + "\n";
   for (const driver::OutputCheck& output : report.outputs) {
     text += "output  " + range_text(output.actual) + "\n";
@@ -65,7 +70,7 @@ Result<int> verify(const VerifyArguments& a) {
   options.model = a.original;
   TCC_TRY(options.frozen, parse_frozen(a.library.model));
   options.seed = a.seed;
-  options.tolerance = a.tolerance;
+  if (a.tolerance > 0) options.tolerance = a.tolerance;
   options.threads = static_cast<int>(a.library.threads);
   options.cuda_driver = a.library.target.cuda_driver;
   TCC_TRY(driver::VerifyReport report, driver::verify_library(library.path, options));

@@ -10,7 +10,7 @@ struct VerifyArguments {
   Common common;
   LibraryArguments library;
   std::string original;  // --model
-  double tolerance = 1e-3;
+  double tolerance = 0;  // 0 = by the precision
   uint64_t seed = 1;
   bool emulate = false;
 };

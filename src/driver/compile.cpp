@@ -71,13 +71,30 @@ std::string tool_version() {
   return TCC_VERSION;
 }
 
-Result<Program> make_program(const Model& model, const target::Target& target) {
+Result<void> check_precision(target::Precision precision, const target::Target& target) {
+  const auto multiplies = backend::backend_of(target).multiplies;
+  if (multiplies(target, precision)) return {};
+  target::Precision nearest = target::Precision::kF32;
+  for (target::Precision other : {target::Precision::kBF16, target::Precision::kF16})
+    if (multiplies(target, other)) nearest = other;
+  return make_error(
+      ErrorClass::kUsage,
+      fmt::format("--precision {0}: expected a target that multiplies {0}, found {1}, which has no instruction for it",
+                  target::precision_name(precision), target.name),
+      fmt::format("use --precision {}, or another --target; `tcc targets {}` lists what it has",
+                  target::precision_name(nearest), target.name));
+}
+
+Result<Program> cut_into_tasks(const Model& model, const target::Target& target) {
   Program program;
   program.graph = model.graph;
   auto evaluator = graph::reference_evaluator();
   graph::OptimizeOptions options;
   options.layouts = layout_model(model.source.layouts, target);
   options.winograd = model.source.winograd;
+  const target::Precision precision = model.source.precision;
+  if (precision == target::Precision::kF16) options.precision = graph::DType::kF16;
+  if (precision == target::Precision::kBF16) options.precision = graph::DType::kBF16;
   TCC_TRY_VOID(graph::optimize(program.graph, evaluator.get(), options));
   program.groups = graph::fuse(program.graph, {.attention = true});
   TCC_TRY(program.tasks, task::extract_tasks(program.graph, program.groups));
@@ -85,8 +102,14 @@ Result<Program> make_program(const Model& model, const target::Target& target) {
   return program;
 }
 
+Result<Program> make_program(const Model& model, const target::Target& target) {
+  TCC_TRY_VOID(check_precision(model.source.precision, target));
+  return cut_into_tasks(model, target);
+}
+
 Result<BuildReport> build_model(const Model& model, const BuildOptions& options) {
   TCC_TRY_VOID(check_buildable(options.targets));
+  for (const target::Target& target : options.targets) TCC_TRY_VOID(check_precision(model.source.precision, target));
   TCC_TRY(Program program, make_program(model, options.targets.at(0)));
   BuildReport report;
   TCC_TRY(std::vector<search::ChosenArtifact> kernels, choose_kernels(program, options));

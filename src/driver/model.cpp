@@ -118,6 +118,7 @@ std::string source_to_json(const Model& model, double flops) {
   const ModelSource& source = model.source;
   Json json = {{"model", source.model}, {"hash", model.hash}, {"flops", flops}};
   if (source.reseed) json["reseed_weights"] = *source.reseed;
+  if (source.precision != target::Precision::kF32) json["precision"] = target::precision_name(source.precision);
   if (source.import_options.external_symlinks) json["external_symlinks"] = true;
   for (const graph::DataFile& file : model.graph.data_files)
     json["external_data"][file.location] = record::hash_text(file.hash);
@@ -147,6 +148,14 @@ Result<RecordedSource> source_from_metadata(const std::string& metadata, const s
   recorded.flops = member_or(*it, "flops", 0.0);
   ModelSource& source = recorded.source;
   source.model = member_or<std::string>(*it, "model", "");
+  const std::string precision = member_or<std::string>(*it, "precision", "f32");
+  if (auto known = target::find_precision(precision))
+    source.precision = *known;
+  else
+    return make_error(ErrorClass::kInput,
+                      fmt::format("'{}' was built with the precision '{}', which this tcc does not know", library,
+                                  sanitize(precision)),
+                      "build it again with this tcc");
   if (it->contains("reseed_weights")) source.reseed = member_or<uint64_t>(*it, "reseed_weights", 0);
   source.import_options.external_symlinks = it->value("external_symlinks", Json(false)) == Json(true);
   if (it->contains("shapes") && it->at("shapes").is_object()) {

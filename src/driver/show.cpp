@@ -2,6 +2,7 @@
 
 #include <charconv>
 
+#include "driver/build.h"
 #include "tcc/backend/backend.h"
 #include "tcc/ir/text.h"
 #include "tcc/lower/lower.h"
@@ -53,7 +54,7 @@ Result<ModelSummary> summarise_model(const Model& model) {
     ++summary.constants;
     summary.constant_bytes += value.bytes();
   }
-  TCC_TRY(Program program, make_program(model));
+  TCC_TRY(Program program, cut_into_tasks(model, target::host_target()));
   summary.flops = program.flops;
   summary.kernels = static_cast<int64_t>(program.groups.size());
   summary.tasks = static_cast<int64_t>(program.tasks.tasks.size());

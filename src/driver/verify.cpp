@@ -90,7 +90,8 @@ Result<VerifyReport> verify_library(const std::string& library, const VerifyOpti
   VerifyReport report;
   report.id = loaded->id();
   report.model = model.source.model;
-  report.tolerance = options.tolerance;
+  report.precision = model.source.precision;
+  report.tolerance = options.tolerance.value_or(target::precision_tolerance(report.precision));
 
   // The same numbers for both: rounded to the input's type first.
   std::vector<graph::Constant> input_bytes;
@@ -126,7 +127,7 @@ Result<VerifyReport> verify_library(const std::string& library, const VerifyOpti
     const package::TensorSpec& spec = loaded->outputs()[i];
     const std::vector<double> actual = graph::constant_doubles(graph::make_constant(std::move(outputs[i])), spec.dtype,
                                                                graph::element_count(spec.shape));
-    report.outputs.push_back(check_output(spec, actual, expected[i].data, options.tolerance));
+    report.outputs.push_back(check_output(spec, actual, expected[i].data, report.tolerance));
     report.passed = report.passed && report.outputs.back().failure.empty();
   }
   return report;

@@ -81,7 +81,8 @@ class Fuser {
       take_members(group, op_class(anchor.op) == OpClass::kElementwise ? reads_behind(anchor, kNone, 1) : 1);
       if (const Node* softmax = softmax_of_scores(group)) {
         append(group, softmax->id);
-        append(group, only_consumer(softmax->output)->id);
+        if (const Node* rounding = rounding_of(*softmax)) append(group, rounding->id);
+        append(group, only_consumer(group.output)->id);
         take_members(group, 1);
       }
     }
@@ -160,11 +161,21 @@ class Fuser {
     const Shape& shape = graph_.value(softmax->output).shape;
     if (softmax->as<AxisAttrs>().axis + 1 != std::ssize(shape) || shape.size() < 2) return nullptr;
     if (shape[shape.size() - 2] < kMinQueries) return nullptr;
-    const Node* product = only_consumer(softmax->output);
-    if (product == nullptr || product->op != Op::kMatMul || product->inputs[0] != softmax->output) return nullptr;
+    const Node* rounding = rounding_of(*softmax);
+    const ValueId weights = rounding != nullptr ? rounding->output : softmax->output;
+    const Node* product = only_consumer(weights);
+    if (product == nullptr || product->op != Op::kMatMul || product->inputs[0] != weights) return nullptr;
     const ValueId right = product->inputs[1];
-    const bool plain = product->as<MatMulAttrs>().perm_a.empty() && right != softmax->output;
+    const bool plain = product->as<MatMulAttrs>().perm_a.empty() && right != weights;
     return plain && is_ready(right) ? softmax : nullptr;
+  }
+
+  // The Cast to 16 bits between a softmax in f32 and a product in less.
+  const Node* rounding_of(const Node& softmax) const {
+    const Node* cast = only_consumer(softmax.output);
+    if (cast == nullptr || cast->op != Op::kCast) return nullptr;
+    const DType to = cast->as<CastAttrs>().to;
+    return to == DType::kF16 || to == DType::kBF16 ? cast : nullptr;
   }
 
   // The only consumer of a value that no group has taken, when it is elementwise and of the same shape. It may have

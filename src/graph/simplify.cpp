@@ -300,6 +300,11 @@ Result<void> optimize(Graph& graph, Evaluator* evaluator, const OptimizeOptions&
   TCC_TRY_VOID(fold_constants(graph, nullptr));
   eliminate(graph);
   TCC_TRY_VOID(fold_batch_norm(graph));
+  if (options.precision) {
+    eliminate(graph);
+    lower_precision(graph, *options.precision);
+    eliminate(graph);
+  }
   if (options.winograd != 0) {
     if (!is_winograd_tile(options.winograd))
       return make_error(ErrorClass::kUsage, fmt::format("there is no winograd form of tiles of {}", options.winograd),

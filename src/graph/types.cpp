@@ -100,14 +100,24 @@ double widen_half(uint16_t bits) {
   return sign * std::ldexp(mantissa + 1024, exponent - 25);
 }
 
+// Models have 10^8 weights, so these two call no function of libm.
+int floor_exponent(double magnitude) {
+  return static_cast<int>(std::bit_cast<uint64_t>(magnitude) >> 52) - 1023;
+}
+// magnitude * 2^exponent to the nearest integer, below 2^51.
+uint32_t nearest_steps(double magnitude, int exponent) {
+  const double steps = magnitude * std::bit_cast<double>(static_cast<uint64_t>(exponent + 1023) << 52);
+  return static_cast<uint32_t>((steps + 0x1p52) - 0x1p52);
+}
+
 // Nearest even on the half grid: the spacing at |v| is 2^(exponent - 10), subnormals share 2^-24.
 uint16_t narrow_half(double v) {
   if (std::isnan(v)) return 0x7e00;
   uint16_t sign = std::signbit(v) ? 0x8000 : 0;
   double magnitude = std::fabs(v);
   if (magnitude >= 65520) return sign | 0x7c00;
-  int exponent = magnitude < 0x1p-14 ? -14 : std::ilogb(magnitude);
-  auto steps = static_cast<uint32_t>(std::nearbyint(std::ldexp(magnitude, 10 - exponent)));
+  int exponent = magnitude < 0x1p-14 ? -14 : floor_exponent(magnitude);
+  const uint32_t steps = nearest_steps(magnitude, 10 - exponent);
   // `steps` may carry into the next exponent; the encoding's carry is the same addition.
   return sign | static_cast<uint16_t>(((exponent + 14) << 10) + steps);
 }
@@ -117,8 +127,8 @@ uint16_t narrow_bfloat(double v) {
   uint16_t sign = std::signbit(v) ? 0x8000 : 0;
   double magnitude = std::fabs(v);
   if (magnitude >= 0x1.ffp127) return sign | 0x7f80;
-  int exponent = magnitude < 0x1p-126 ? -126 : std::ilogb(magnitude);
-  auto steps = static_cast<uint32_t>(std::nearbyint(std::ldexp(magnitude, 7 - exponent)));
+  int exponent = magnitude < 0x1p-126 ? -126 : floor_exponent(magnitude);
+  const uint32_t steps = nearest_steps(magnitude, 7 - exponent);
   return sign | static_cast<uint16_t>(((exponent + 126) << 7) + steps);
 }
 

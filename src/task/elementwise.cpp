@@ -43,6 +43,11 @@ std::string GroupNest::elementwise_name(const graph::Node& node) const {
 }
 
 void GroupNest::plan_elementwise(const graph::Node& node) {
+  if (rounds_weights(node)) {
+    // They are an operand of the product, whose schedule rounds them where its instructions want that.
+    stages_.back().result = node.output;
+    return;
+  }
   add_stage(elementwise_name(node), node, false, [this, &node](const std::string& name, const Tensor& out) {
     // The value made in this group comes first where the order does not matter: one task for x + y and y + x.
     graph::Node own = node;
@@ -109,6 +114,12 @@ Expr GroupNest::elementwise_value(const graph::Node& node, const Exprs& at, cons
       break;
   }
   TCC_UNREACHABLE("{} is not elementwise", graph::op_name(node.op));
+}
+
+bool GroupNest::rounds_weights(const graph::Node& cast) const {
+  const graph::NodeId producer = value(cast.inputs[0]).producer;
+  return producer != graph::kNone && graph_.node(producer).op == Op::kSoftmax && cast.output != group_.output &&
+         is_attention(graph_, group_);
 }
 
 Type GroupNest::widened(graph::DType dtype) const {

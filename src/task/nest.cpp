@@ -221,7 +221,7 @@ void GroupNest::build(Task& task) {
   if (stages_.back().combines && output->type != compute_) {
     Stage& last = stages_.back();
     graph::ValueId id = last.result;
-    stages_.push_back({"cast", shape, false,
+    stages_.push_back({unique_name("cast"), shape, false,
                        [this, id](const std::string& name, const Tensor& out) {
                          return map_nest(name, axes_of(out.shape), out,
                                          [&](const Exprs& at) { return read(operand(id), at); });
@@ -249,8 +249,12 @@ void GroupNest::build(Task& task) {
 
 void GroupNest::add_stage(std::string name, const graph::Node& node, bool combines,
                           std::function<Stmt(const std::string&, const Tensor&)> emit) {
+  stages_.push_back({unique_name(std::move(name)), shape_of(node.output), combines, std::move(emit), node.output});
+}
+
+std::string GroupNest::unique_name(std::string name) {
   if (int n = used_names_[name]++; n > 0) name += std::to_string(n);
-  stages_.push_back({std::move(name), shape_of(node.output), combines, std::move(emit), node.output});
+  return name;
 }
 
 Tensor GroupNest::make_temp(const std::string& name, const graph::Shape& shape) {

@@ -101,7 +101,11 @@ class GroupNest {
   ir::Stmt emit_concat(const graph::Node& node, const Tensor& out);
   // elementwise.cpp
   ir::Expr elementwise_value(const graph::Node& node, const Exprs& at, const graph::Shape& shape);
+  // Is it the Cast between the softmax and the second product of an attention?
+  bool rounds_weights(const graph::Node& cast) const;
   std::string elementwise_name(const graph::Node& node) const;
+  // Names of stages differ: schedules find blocks by them.
+  std::string unique_name(std::string name);
   // Makes the name unique; `emit` gets it back.
   void add_stage(std::string name, const graph::Node& node, bool combines,
                  std::function<ir::Stmt(const std::string& name, const Tensor& out)> emit);

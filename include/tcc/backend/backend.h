@@ -20,6 +20,7 @@
 #include "tcc/schedule/mutation.h"
 #include "tcc/space/space.h"
 #include "tcc/support/parallel.h"
+#include "tcc/target/precision.h"
 #include "tcc/target/target.h"
 
 namespace tcc::backend {
@@ -73,6 +74,11 @@ struct Backend {
   // --- design spaces and lowering
   const space::ModuleList* modules = nullptr;
   const lower::Pipeline& (*pipeline)() = nullptr;  // passes and limits
+
+  // Has the target instructions that multiply in this precision? Every target has f32.
+  bool (*multiplies)(const target::Target&, target::Precision) = [](const target::Target&, target::Precision p) {
+    return p == target::Precision::kF32;
+  };
 
   // --- search
   schedule::MutatorWeights mutators = {};

@@ -22,7 +22,10 @@ struct Program {
   task::TaskList tasks;
   double flops = 0;  // of one run
 };
-// The target gives the width of channel blocks where model.source asks for them.
+// Errors: the target has no instructions that multiply in the precision. The nearest precision that it has is in the
+// hint.
+Result<void> check_precision(target::Precision precision, const target::Target& target);
+// The target gives the width of channel blocks where model.source asks for them. Errors: those of check_precision, too.
 Result<Program> make_program(const Model& model, const target::Target& target = target::host_target());
 
 struct BuildOptions {

@@ -13,7 +13,8 @@ struct EmulateOptions {
   target::Target target;                    // a GPU
   const record::Database* store = nullptr;  // of measurements and predictions; nullptr: default schedules
   uint64_t seed = 1;                        // of the data and of the order of warps
-  double tolerance = 1e-3;  // of an output's scale; outputs of 16-bit types get 8 units of theirs at least
+  // Of an output's scale. 16-bit outputs, and outputs of attentions of 16-bit tensors, get 8 units of the type.
+  double tolerance = 1e-3;
   // Instructions of threads that a task may take. Of larger ones with one launch, as many blocks run
   // as fit, the first and the last among them, and their results are compared.
   int64_t max_instructions = int64_t{4'000'000'000};

@@ -29,22 +29,24 @@ struct VerifyOptions {
   std::string model;                          // where the model is now; "" = where the library says
   std::map<std::string, std::string> frozen;  // where the values of frozen inputs are now, likewise
   uint64_t seed = 1;
-  double tolerance = 1e-3;  // of the output's scale
-  int threads = 0;          // 0 = all CPUs
-  std::string cuda_driver;  // of libraries for GPUs; "" = the system's
+  std::optional<double> tolerance;  // of the output's scale; nullopt: that of the library's precision
+  int threads = 0;                  // 0 = all CPUs
+  std::string cuda_driver;          // of libraries for GPUs; "" = the system's
 };
 
 struct VerifyReport {
   std::string id, model;
   std::vector<TensorRange> inputs;
   std::vector<OutputCheck> outputs;
+  target::Precision precision = target::Precision::kF32;  // that the library was built with
   double tolerance = 0;
   double reference_seconds = 0;
   std::string self_test;  // what the library's own test says; "" when it passes
   bool passed = false;
 };
 
-// Runs the library on seeded random inputs and compares with the graph's reference in double precision. An output whose
+// Runs the library on seeded random inputs and compares with the graph's reference in double precision, whatever the
+// library's precision is. An output whose
 // values are all equal, or not all finite, fails whatever the reference says.
 // Errors: the library does not load or run, its model cannot be found (`--model`).
 Result<VerifyReport> verify_library(const std::string& library, const VerifyOptions& options);

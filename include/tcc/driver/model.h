@@ -9,6 +9,7 @@
 #include "tcc/graph/graph.h"
 #include "tcc/onnx/importer.h"
 #include "tcc/onnx/zoo.h"
+#include "tcc/target/precision.h"
 
 namespace tcc::driver {
 
@@ -25,6 +26,7 @@ struct ModelSource {
   std::map<std::string, std::string> frozen;  // --freeze: input's name -> .npy or .pb that fixes its value
   Layouts layouts = Layouts::kPlain;          // --layouts
   int64_t winograd = 0;                       // --winograd: 2 or 4; 0: every convolution keeps its direct form
+  target::Precision precision = target::Precision::kF32;  // --precision
 };
 
 struct Model {

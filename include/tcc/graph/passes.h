@@ -52,6 +52,15 @@ void flatten_products(Graph& graph);
 // and become Reshapes where they only move axes of extent 1.
 void fold_transposes(Graph& graph);
 
+// --- precision -----------------------------------------------------------------------------------------------------
+
+// Single precision to f16 or bf16, where a table allows it (src/graph/precision.cpp): contractions take and give `low`
+// (kernels sum in f32); norms, pools, moves and most elementwise operators have the type of their inputs; operators
+// whose results may leave the range of `low` keep f32. Constants are rounded once; those that do not fit keep their
+// readers in f32. Inputs and outputs of the graph keep their types. Values of other types are left as they are. Returns
+// how many contractions are lowered. Run `eliminate` afterwards.
+int64_t lower_precision(Graph& graph, DType low);
+
 // --- layouts -------------------------------------------------------------------------------------------------------
 
 // What the choice of layouts knows of a CPU. Times are estimates before anything is measured: only their order counts.
@@ -76,10 +85,11 @@ int64_t assign_layouts(Graph& graph, const LayoutModel& model);
 struct OptimizeOptions {
   std::optional<LayoutModel> layouts;  // nothing: every tensor keeps the model's layout
   int64_t winograd = 0;                // 2 or 4: convolutions that gain become F(2x2,3x3) or F(4x4,3x3); 0: none
+  std::optional<DType> precision;      // f16 or bf16: see lower_precision; nothing: as the model says
 };
 
-// infer_shapes, eliminate, fold_constants, LayerNorm and Gelu patterns, fold_batch_norm, products and transposes,
-// Winograd forms and layouts where asked, eliminate.
+// infer_shapes, eliminate, fold_constants, LayerNorm and Gelu patterns, fold_batch_norm, products and transposes, lower
+// precision, Winograd forms and layouts where asked, eliminate.
 Result<void> optimize(Graph& graph, Evaluator* evaluator, const OptimizeOptions& options = {});
 
 // --- fusion --------------------------------------------------------------------------------------------------------
@@ -104,7 +114,7 @@ struct FusionGroup {
 struct FuseOptions {
   // A product whose result goes, through elementwise nodes, into a Softmax over its last axis and from there into the
   // left side of a second product is one group, where nothing else reads the values between, the second product's right
-  // side is there before, and there are a few rows at least.
+  // side is there before, and there are a few rows at least. Its weights may be rounded by a Cast on the way.
   bool attention = false;
 };
 std::vector<FusionGroup> fuse(const Graph& graph, const FuseOptions& options = {});
