@@ -6,9 +6,7 @@
 
 #include "codegen/cuda/nvrtc.h"
 #include "gpu/run.h"
-#include "tcc/rt/cuda_driver.h"
 #include "tcc/runtime/cuda_device.h"
-#include "tcc/support/dynlib.h"
 
 namespace tcc::gpu_check {
 namespace {
@@ -87,58 +85,13 @@ std::optional<double> try_probe(Run& run, const std::string& name, const Probe& 
 // --- clusters
 // ----------------------------------------------------------------------------------------------------------
 
-// cuda.h's CUlaunchConfig with one CUlaunchAttribute.
-struct LaunchAttribute {
-  int id;
-  char pad[4];
-  unsigned value[16];
-};
-struct LaunchConfig {
-  unsigned grid[3], block[3], shared_bytes;
-  tcc_cu_stream stream;
-  LaunchAttribute* attributes;
-  unsigned attribute_count;
-};
-using MaxActiveClusters = tcc_cu_result (*)(int* clusters, tcc_cu_function function, const LaunchConfig* config);
-
-// Clusters that are resident at once, of blocks that fill a multiprocessor each.
-Result<int> resident_clusters(Run& run, MaxActiveClusters query, unsigned blocks) {
-  constexpr int kClusterDimension = 4;  // CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
-  const tcc_cuda_driver* driver = nullptr;
-  const char* library = run.options.driver.empty() ? nullptr : run.options.driver.c_str();
-  if (tcc_cuda_driver_open(library, &driver) != TCC_OK) return environment_error("the driver does not open");
-  TCC_TRY(const codegen::Artifact artifact, compile_probe(run, {"out[0] = in[0];", 1, 384}, 16));
-  tcc_cu_module module = nullptr;
-  tcc_cu_function function = nullptr;
-  const auto shared = static_cast<int>(run.backend.target().cuda.shared_per_block_optin);
-  if (driver->cuModuleLoadData(&module, artifact.code.data()) != 0 ||
-      driver->cuModuleGetFunction(&function, module, "tcc_probes_0") != 0 ||
-      driver->cuFuncSetAttribute(function, TCC_CU_FUNC_MAX_DYNAMIC_SHARED_BYTES, shared) != 0)
-    return environment_error("the driver does not take the kernel");
-  LaunchAttribute attribute{kClusterDimension, {}, {blocks, 1, 1}};
-  const LaunchConfig config{{blocks * 1024, 1, 1}, {384, 1, 1}, static_cast<unsigned>(shared), nullptr, &attribute, 1};
-  int clusters = 0;
-  const tcc_cu_result failed = query(&clusters, function, &config);
-  driver->cuModuleUnload(module);
-  if (failed != 0) return environment_error("cuOccupancyMaxActiveClusters returned {}", failed);
-  return clusters;
-}
-
+// What the driver says of clusters whose blocks fill a multiprocessor each (runtime::CudaDevice asks it).
 Result<void> clusters(Run& run) {
-  if (run.backend.device() == nullptr || !run.backend.target().cuda.features.clusters) return {};
-  auto library = DynamicLibrary::open({run.options.driver.empty() ? "libcuda.so.1" : run.options.driver});
-  const auto query =
-      library ? (*library)->function<MaxActiveClusters>("cuOccupancyMaxActiveClusters") : MaxActiveClusters(nullptr);
-  if (query == nullptr) {
-    run.absent("resident clusters: the driver has no cuOccupancyMaxActiveClusters");
-    return {};
-  }
-  for (const unsigned blocks : {1u, 2u, 4u, 8u}) {
-    auto resident = resident_clusters(run, query, blocks);
-    if (!resident)
-      run.absent(fmt::format("resident clusters of {}: {}", blocks, resident.error().message));
-    else
-      TCC_TRY_VOID(run.row({fmt::format("probe.clusters.{}", blocks), static_cast<double>(*resident), "", "", 0}));
+  const target::CudaInfo& cuda = run.backend.target().cuda;
+  for (const auto& [blocks, resident] :
+       {std::pair{2, cuda.clusters_of_2}, {4, cuda.clusters_of_4}, {8, cuda.clusters_of_8}}) {
+    if (run.backend.device() == nullptr || resident == 0) continue;
+    TCC_TRY_VOID(run.row({fmt::format("probe.clusters.{}", blocks), static_cast<double>(resident), "", "", 0}));
   }
   return {};
 }
