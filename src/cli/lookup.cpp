@@ -128,7 +128,7 @@ Result<driver::Model> open_model(const ModelArguments& arguments) {
 }
 
 Result<target::Target> open_target(const TargetArguments& arguments) {
-  if (arguments.file.empty()) return driver::find_target(arguments.name, arguments.cuda_driver);
+  if (arguments.file.empty()) return driver::find_target(arguments.name, arguments.cuda_driver, cache_folder());
   TCC_TRY(std::string text, read_file(arguments.file, 1 << 20));
   auto target = target::target_from_json(text);
   if (!target) return tl::make_unexpected(std::move(target).error().with_context(sanitize(arguments.file)));

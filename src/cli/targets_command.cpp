@@ -4,6 +4,7 @@
 #include "cli/json.h"
 #include "cli/lookup.h"
 #include "cli/output.h"
+#include "tcc/driver/calibrate.h"
 #include "tcc/driver/catalogue.h"
 #include "tcc/driver/gpu_target.h"
 #include "tcc/driver/machine_facts.h"
@@ -15,13 +16,17 @@ namespace {
 struct Arguments {
   Common common;
   std::string name;
-  bool probe = false, refresh = false;
+  bool probe = false, refresh = false, calibrate = false;
+  TargetArguments device;
 };
 
 void declare(Options& options, Arguments& a) {
   options.option("NAME", a.name, "One target in full").words(target::target_names());
   Option probe = options.flag("--probe", a.probe, "What this machine reaches: measured once and kept for later calls");
   options.flag("--refresh", a.refresh, "With --probe: measure again").needs(probe);
+  options.flag("--calibrate", a.calibrate,
+               "Fit the analytical model's numbers to a GPU of this machine and keep them for later calls");
+  add_cuda_driver(options, a.device);
 }
 
 std::string describe_target(const target::Target& t) {
@@ -72,9 +77,28 @@ Result<int> print_probe(const Arguments& a) {
   return print(text);
 }
 
+Result<int> print_calibration(const Arguments& a) {
+  TCC_TRY(driver::Calibration found,
+          driver::calibrate_gpu(a.name.empty() ? "cuda" : a.name, {cache_folder(), a.device.cuda_driver, {}}));
+  if (a.common.json) {
+    Json json = Json::parse(driver::calibration_to_json(found));
+    json["file"] = sanitize(found.file);
+    print_json(json);
+    return kOk;
+  }
+  std::string text = fmt::format("{}\n{:<22}{:>14} {:>14}\n", sanitize(found.device), "", "assumed", "measured");
+  for (const driver::Calibration::Fitted& f : found.fitted)
+    text += fmt::format("{:<22}{:>14.4g} {:>14.4g}\n", f.name, f.before, f.after);
+  for (const std::string& note : found.notes) text += "note: " + note + "\n";
+  text += found.file.empty() ? "measured now and not kept\n" : fmt::format("kept in {}\n", sanitize(found.file));
+  print(text);
+  return kOk;
+}
+
 Result<int> targets(const Arguments& a) {
+  if (a.calibrate) return print_calibration(a);
   if (!a.name.empty()) {
-    TCC_TRY(target::Target target, driver::find_target(a.name));
+    TCC_TRY(target::Target target, driver::find_target(a.name, a.device.cuda_driver, cache_folder()));
     if (a.probe && target.name != "host")
       return make_error(ErrorClass::kUsage, fmt::format("--probe measures this machine, not {}", target.name),
                         "tcc targets host --probe");
@@ -104,7 +128,8 @@ Command targets_command() {
   return make_command("targets", "The machines that tcc knows",
                       "  tcc targets\n"
                       "  tcc targets a100 --json\n"
-                      "  tcc targets host --probe --refresh",
+                      "  tcc targets host --probe --refresh\n"
+                      "  tcc targets cuda --calibrate",
                       declare, targets);
 }
 

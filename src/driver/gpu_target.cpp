@@ -1,11 +1,13 @@
 #include "tcc/driver/gpu_target.h"
 
 #include "tcc/backend/backend.h"
+#include "tcc/driver/calibrate.h"
 #include "tcc/measure/gpu.h"
 
 namespace tcc::driver {
 
-Result<target::Target> find_target(const std::string& name, const std::string& cuda_driver) {
+Result<target::Target> find_target(const std::string& name, const std::string& cuda_driver,
+                                   const std::string& calibrations) {
   const std::optional<int> number = backend::installed_gpu_number(name);
   if (!number) return target::find_target(name);
   measure::GpuMeasureOptions options;
@@ -18,7 +20,7 @@ Result<target::Target> find_target(const std::string& name, const std::string& c
     return tl::make_unexpected(std::move(error));
   }
   device->target.name = name;
-  return std::move(device->target);
+  return apply_calibration(std::move(device->target), device->name, calibrations);
 }
 
 }  // namespace tcc::driver

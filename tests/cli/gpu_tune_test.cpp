@@ -133,6 +133,50 @@ TEST_CASE("a device that the compiler here does not know is refused before anyth
   CHECK((records.exit_code != 0 || slurp(box.path("records.txt")).find("sm_70") == std::string::npos));
 }
 
+TEST_CASE("the analytical model's numbers are fitted to the GPU of this machine, and kept", "[cli]") {
+  Sandbox box;
+  auto run = [&](std::vector<std::string> words) {
+    words.insert(words.begin(),
+                 {"env", "XDG_CACHE_HOME=" + box.str("cache"), std::string(TCC_BINARY_DIR) + "/tools/tcc"});
+    return box.run(words);
+  };
+  const Outcome found = run({"targets", "cuda", "--calibrate", "--cuda-driver", TCC_FAKE_GPU, "--json"});
+  INFO(found.out << found.err);
+  if (found.exit_code != 0) {
+    CHECK_THAT(found.err, Catch::Contains("NVRTC"));
+    return;
+  }
+  CHECK_THAT(found.out, Catch::Contains("Fake GPU") && Catch::Contains("copy_share") &&
+                            Catch::Contains("memory_latency_ns") && Catch::Contains("l1_bytes_per_cycle") &&
+                            Catch::Contains("barrier_cycles") && Catch::Contains("launch_seconds") &&
+                            Catch::Contains("cache/tcc/gpu-"));
+  auto number = [](const std::string& text, const std::string& name) {
+    const size_t at = text.find('"' + name + "\":");
+    REQUIRE(at != std::string::npos);
+    return std::stod(text.substr(at + name.size() + 3));
+  };
+  // Later calls take them.
+  const Outcome later = run({"targets", "cuda", "--cuda-driver", TCC_FAKE_GPU, "--json"});
+  INFO(later.out << later.err);
+  REQUIRE(later.exit_code == 0);
+  for (const char* name : {"copy_share", "memory_latency_ns", "launch_seconds"})
+    CHECK(number(later.out, name) == Approx(number(found.out, name)));
+  CHECK(number(later.out, "memory_latency_ns") != Approx(500));
+}
+#endif
+
+TEST_CASE("calibration says once what it needs", "[cli]") {
+  Sandbox box;
+  const Outcome absent = box.tcc({"targets", "--calibrate", "--cuda-driver", "/nonexistent/libcuda.so"});
+  CHECK(absent.exit_code == 1);
+  CHECK_THAT(absent.err, Catch::Contains("install the NVIDIA driver") || Catch::Contains("NVRTC") ||
+                             Catch::Contains("with an NVIDIA GPU"));
+  const Outcome named = box.tcc({"targets", "a100", "--calibrate"});
+  CHECK(named.exit_code == 2);
+  CHECK_THAT(named.err, Catch::Contains("not a100") && Catch::Contains("tcc targets cuda --calibrate"));
+}
+
+#ifdef TCC_FAKE_GPU
 TEST_CASE("a device that is lost while tuning leaves what was measured, and the same command goes on", "[cli]") {
   Sandbox box;
   const std::string tcc = std::string(TCC_BINARY_DIR) + "/tools/tcc", gone = box.str("gone");
