@@ -20,7 +20,9 @@ constexpr double kExpectedAddressRegisters = 24;
 constexpr int64_t kGroupWarps = 4;      // of a warpgroup
 constexpr int64_t kShortLoop = 64;      // iterations of loops that promote_registers expands
 constexpr double kMaxStatements = 192;  // of a loop that plan_unrolling expands
-constexpr double kFunctionFlops = 8;    // of a mathematical function, in LaunchFacts::flops
+constexpr int64_t kBatch = 8;           // iterations of plain serial loops that it expands
+constexpr double kBatchStatements = 64;
+constexpr double kFunctionFlops = 8;  // of a mathematical function, in LaunchFacts::flops
 constexpr int64_t kWideIndex = int64_t{1} << 31;
 
 bool is_copy(const Loop& l) {
@@ -54,6 +56,14 @@ double matrix_peak(const target::Peaks& peak, Type t) {
       break;
   }
   return 0;
+}
+
+// Iterations of a serial loop that loads from memory and are under way together (lower/gpu/plan_unrolling.cpp).
+double batch(int64_t extent, double statements) {
+  int64_t times = 1;
+  for (int64_t n = 2; n <= std::min(kBatch, extent) && static_cast<double>(n) * statements <= kBatchStatements; ++n)
+    if (extent % n == 0 || (times == 1 && n == 4 && extent > 4 * kBatch)) times = n;
+  return static_cast<double>(times);
 }
 
 double function_instructions(const target::SmModel& m, Intrinsic fn) {
@@ -170,11 +180,14 @@ int64_t GpuCounter::scan(Stmt s, bool threads, int64_t limit) {
         n = std::max(n, loop_extent(l));
       }
       limit = annotation_or(l, AnnotationKey::kUnrollMax, limit);
+      const bool plain = std::exchange(plain_, true), reads = std::exchange(reads_, false);
       const int64_t n = scan(l.body, threads || is_thread(l.axis), limit);
       scan_loop(l, n, limit);
+      plain_ = plain_ && plain && copies_[static_cast<size_t>(l.id)] >= loop_extent(l), reads_ = reads_ || reads;
       return n * static_cast<int64_t>(copies_[static_cast<size_t>(l.id)]);
     }
     case StmtKind::kAlloc:
+      plain_ = false;
       for (Id id : as<Alloc>(s)->buffers) {
         Place& place = places_[static_cast<size_t>(id)];
         if (place == Place::kMemory) place = threads ? Place::kRegisters : Place::kShared;
@@ -186,7 +199,10 @@ int64_t GpuCounter::scan(Stmt s, bool threads, int64_t limit) {
       const Store& store = *as<Store>(s);
       scan_registers(store.buffer, store.indices);
       visit(store.value, [&](Expr e) {
-        if (const Load* load = as<Load>(e)) scan_registers(load->buffer, load->indices);
+        if (const Load* load = as<Load>(e)) {
+          scan_registers(load->buffer, load->indices);
+          reads_ = reads_ || places_[static_cast<size_t>(load->buffer)] != Place::kRegisters;
+        }
         return true;
       });
       return 1;
@@ -195,6 +211,7 @@ int64_t GpuCounter::scan(Stmt s, bool threads, int64_t limit) {
       const Instruction& row = instruction(as<InstrCall>(s)->instr);
       matrix_ |= row.participants == Participants::kWarp;
       groups_ |= row.participants == Participants::kWarpgroup;
+      plain_ = false;
       for (const Operand& o : as<InstrCall>(s)->operands) scan_registers(o.buffer, o.indices);
       return 1;
     }
@@ -227,6 +244,8 @@ void GpuCounter::scan_loop(const Loop& l, int64_t statements, int64_t limit) {
     copies = extent;
   else if (asked)
     copies = picks || all <= kMaxStatements ? extent : std::max(1.0, std::floor(kMaxStatements * extent / all));
+  else if (l.loop_kind == LoopKind::kSerial && !picks && plain_ && reads_)
+    copies = batch(static_cast<int64_t>(extent), static_cast<double>(std::max<int64_t>(statements, 1)));
 }
 
 GpuCounter::Wait GpuCounter::stmt(Stmt s, double times) {

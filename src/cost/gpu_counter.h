@@ -102,7 +102,8 @@ class GpuCounter {
   std::vector<uint64_t> loaded_;   // hashes of the loads of the statement
   std::vector<Traffic> traffic_;
   Movement movement_;
-  size_t straight_ = 0;                                     // loops from here on hold nothing but the statement
+  bool plain_ = true, reads_ = false;  // of the loop that is scanned: no allocations, calls or loops; loads of memory
+  size_t straight_ = 0;                // loops from here on hold nothing but the statement
   bool copying_ = false, matrix_ = false, groups_ = false;  // groups: matrix instructions are those of warpgroups
   bool waits_ = false;                                      // some threads wait for others
   const ir::Loop* role_ = nullptr;

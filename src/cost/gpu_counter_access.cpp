@@ -213,7 +213,8 @@ double GpuCounter::latency(double missing, double bytes) {
     // first-level cache.
     if (movement_.steps[i] == 0) return 0;
     if (movement_.steps[i] == kUnknown) return far;
-    const double step = std::abs(static_cast<double>(movement_.steps[i])) * bytes;
+    const double copies = copies_[static_cast<size_t>(loops_[i].loop->id)];
+    const double step = std::abs(static_cast<double>(movement_.steps[i])) * bytes * copies;
     const double share = std::min(1.0, step / static_cast<double>(target_.cuda.memory_transaction_bytes));
     return share * far + (1 - share) * model_.l1_latency_cycles;
   }
