@@ -298,7 +298,7 @@ GpuCounter::Wait GpuCounter::loop(const Loop& l, double times) {
   const bool outer_copying = std::exchange(copying_, copying_ || is_copy(l));
   const double outer_vector = std::exchange(vector_, is_copy(l) ? whole_vector(l) : vector_);
   const double outer_pieces = pieces_;
-  if (is_copy(l)) pieces_ = 1 / (threads_around() * vector_);
+  if (is_copy(l)) pieces_ = 1 / (std::max(threads_around(), facts_.threads) * vector_);
   if (copying_) pieces_ *= extent;
   const auto depth = static_cast<double>(annotation_or(l, AnnotationKey::kPipelineDepth, 1));
   const double outer_ahead = std::exchange(ahead_, depth > 1 ? std::min(depth, extent) : ahead_);

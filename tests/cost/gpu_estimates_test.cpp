@@ -307,3 +307,81 @@ TEST_CASE("rows that threads keep in registers, and gathered rows, are counted a
   CHECK(gather.facts.memory_bytes < 1.1 * moved);
   CHECK(gather.seconds < 2 * moved / (h200.memory_bandwidth * h200.cuda.model.copy_share));
 }
+
+TEST_CASE("transposes by tiles and sums of columns by vectors reach the rate of a copy, about", "[gpu_estimates]") {
+  struct Row {
+    const char* what;
+    const char* text;
+    double bytes;
+  };
+  const Row rows[] = {{"transpose", R"(kernel nest {
+  input A: f16[8192, 8192]
+  output C: f16[8192, 8192]
+  temp s: f16[64, 64] shared
+  for g in 16384 bound(grid.x) {
+    alloc s {
+      for f in 4096 @cooperative_fetch(8) {
+        s[f // 64, f % 64] = A[g // 128 * 64 + f // 64, g % 128 * 64 + f % 64]
+      }
+      for y in 32 bound(thread.y) {
+        for x in 8 bound(thread.x) {
+          for u in 2 unrolled {
+            for v in 8 vectorized {
+              C[g % 128 * 64 + u*32 + y, g // 128 * 64 + x*8 + v] = s[x*8 + v, u*32 + y]
+            }
+          }
+        }
+      }
+    }
+  }
+}
+)",
+                       2.0 * 2 * 8192 * 8192},
+                      {"columns", R"(kernel nest {
+  input A: f16[8192, 8192]
+  output P: f32[32, 8192]
+  temp a: f32[8] local
+  temp b: f32[8, 256] shared
+  for g in 1024 bound(grid.x) {
+    alloc b {
+      for y in 8 bound(thread.y) {
+        for x in 32 bound(thread.x) {
+          alloc a {
+            for z in 8 vectorized {
+              a[z] = 0.0
+            }
+            for r in 8 {
+              for u in 4 unrolled {
+                for v in 8 vectorized {
+                  a[v] = a[v] + f32(A[g // 32 * 256 + r*32 + u*8 + y, g % 32 * 256 + x*8 + v])
+                }
+              }
+            }
+            for w in 8 vectorized {
+              b[y, x*8 + w] = a[w]
+            }
+          }
+        }
+      }
+      for y2 in 8 bound(thread.y) {
+        for x2 in 32 bound(thread.x) {
+          P[g // 32, g % 32 * 256 + y2*32 + x2] = b[0, y2*32 + x2] + b[1, y2*32 + x2] + b[2, y2*32 + x2]
+        }
+      }
+    }
+  }
+}
+)",
+                       2.0 * 8192 * 8192 + 4.0 * 32 * 8192}};
+  for (const char* name : {"a100", "h200"})
+    for (const Row& row : rows) {
+      const target::Target target = *target::find_target(name);
+      const double ideal = row.bytes / (target.memory_bandwidth * target.cuda.model.copy_share);
+      const Predicted p = predict(row.text, name);
+      CAPTURE(name, row.what, p.seconds / ideal, p.facts.bytes_in_flight, p.facts.memory_bytes / row.bytes);
+      CHECK(p.facts.memory_bytes == Approx(row.bytes));
+      CHECK(p.facts.bytes_in_flight >= 30 << 10);
+      CHECK(p.seconds >= ideal);
+      CHECK(p.seconds <= 1.4 * ideal);
+    }
+}
