@@ -180,7 +180,7 @@ class Parser {
       name_ = std::string(text.substr(begin, text.find_first_of(", \t", begin) - begin));
       return;
     }
-    if (has(text, ".section")) return finish();
+    if (has(text, ".section\t")) return finish();
     if (name_.empty()) return;
     const size_t comment = text.find("/*");
     if (const size_t colon = text.find(':'); starts(text, ".L_") && colon != std::string_view::npos) {
