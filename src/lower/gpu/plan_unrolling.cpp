@@ -58,6 +58,7 @@ class Planner {
   Stmt rewrite(Stmt s) {
     const Loop* l = as<Loop>(s);
     if (l == nullptr) return rewrite_children(b_, s, [&](Stmt c) { return rewrite(c); });
+    if (Stmt sums = reduction_outside(*l)) return rewrite(sums);
     const double outer = share_;
     const bool counted = l->loop_kind == LoopKind::kSerial || l->loop_kind == LoopKind::kUnrolled;
     const int64_t times = counted && !is_int(l->extent, 1) ? copies_of(*l) : 0;
@@ -90,6 +91,82 @@ class Planner {
     if (times < most / 4) times = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(most)));
     share_ = 1;
     return times;
+  }
+
+  // A serial loop of sums below loops over the sums in registers goes outside of them: what one of its iterations loads
+  // serves all of them.
+  //
+  //   for n unrolled { for k { for m unrolled {          for k { for n unrolled { for m unrolled {
+  //     acc[n, m] = acc[n, m] + A[k, m] * B[k, n]   ->      acc[n, m] = acc[n, m] + A[k, m] * B[k, n]
+  //
+  // Each sum has its terms in the order that it had. nullptr: another nest.
+  Stmt reduction_outside(const Loop& l) {
+    std::vector<const Loop*> nest, registers;
+    Stmt s = &l;
+    for (const Loop* at = &l; at != nullptr; at = as<Loop>(s)) {
+      const bool plain = at->loop_kind == LoopKind::kSerial || at->loop_kind == LoopKind::kUnrolled;
+      if (!is_int(at->extent) || (!plain && at->axis != Axis::kVthread)) return nullptr;
+      nest.push_back(at);
+      s = at->body;
+    }
+    const Store* store = as<Store>(s);
+    if (store == nullptr || store->predicate != nullptr || edit_.k.buffer(store->buffer)->scope != Scope::kLocal ||
+        !only_reads_own(*store))
+      return nullptr;
+    const Loop* sums = nullptr;
+    std::vector<const Loop*> outer;  // of `sums`
+    for (const Loop* at : nest) {
+      const bool picks =
+          std::any_of(store->indices.begin(), store->indices.end(), [&](Expr e) { return mentions(e, at->id); });
+      if (!picks && (sums != nullptr || at->axis == Axis::kVthread)) return nullptr;
+      if (!picks) sums = at;
+      if (picks) registers.push_back(at);
+      if (picks && sums == nullptr) outer.push_back(at);
+    }
+    if (sums == nullptr || outer.empty() || !are_distinct(*store, registers)) return nullptr;
+    Stmt out = sums->body;
+    for (auto at = outer.rbegin(); at != outer.rend(); ++at) out = b_.with_body(**at, out);
+    return b_.with_body(*sums, out);
+  }
+
+  // Of the buffer that it writes, the store reads the element that it writes and no other.
+  static bool only_reads_own(const Store& store) {
+    bool own = true;
+    visit(store.value, [&](Expr e) {
+      const Load* load = as<Load>(e);
+      if (load == nullptr || load->buffer != store.buffer) return own;
+      own = own && std::equal(load->indices.begin(), load->indices.end(), store.indices.begin(), store.indices.end(),
+                              [](Expr a, Expr b) { return equal(a, b); });
+      return own;
+    });
+    return own;
+  }
+
+  // No two iterations of the loops write one element.
+  static bool are_distinct(const Store& store, const std::vector<const Loop*>& loops) {
+    std::vector<Id> seen;
+    for (Expr index : store.indices) {
+      const Sum* sum = as<Sum>(index);
+      const Term alone{1, index};
+      std::vector<std::pair<int64_t, int64_t>> steps;
+      for (const Term& t : sum != nullptr ? sum->terms : std::span<const Term>(&alone, 1)) {
+        const Var* v = as<Var>(t.atom);
+        for (const Loop* l : loops) {
+          if (!mentions(t.atom, l->id)) continue;
+          if (v == nullptr) return false;
+          steps.emplace_back(std::abs(t.coefficient), int_value(l->extent));
+          seen.push_back(l->id);
+        }
+      }
+      std::sort(steps.begin(), steps.end());
+      int64_t reach = 0;
+      for (const auto& [step, extent] : steps) {
+        if (step <= reach) return false;
+        reach += step * (extent - 1);
+      }
+    }
+    return std::all_of(loops.begin(), loops.end(),
+                       [&](const Loop* l) { return std::find(seen.begin(), seen.end(), l->id) != seen.end(); });
   }
 
   // Iterations of an innermost serial loop whose loads from memory the compiler issues together, before it uses the
