@@ -11,7 +11,6 @@ Exit status: 0 all steps are done, 1 a step failed, 2 usage, 3 out of time with 
 import argparse
 import concurrent.futures
 import contextlib
-import glob
 import json
 import os
 import shutil
@@ -23,6 +22,7 @@ import threading
 import time
 
 import operator_list
+from call_parts import Results, end_group, feed, find_tool, json_or_none, last_json, library_folders
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 MOST_MINUTES = 9.5
@@ -61,73 +61,9 @@ class OutOfTime(Exception):
     """The call's time is used up."""
 
 
-class Results:
-    """results.json of the output folder: {suite, machine, steps: {name: {state, seconds, reason}}, rows}."""
-
-    def __init__(self, path, suite):
-        self.path, self.lock = path, threading.Lock()
-        self.document = {"suite": suite, "machine": "", "steps": {}, "rows": []}
-        with contextlib.suppress(OSError, ValueError), open(path) as file:
-            old = json.load(file)
-            if isinstance(old, dict) and old.get("suite") == suite:
-                self.document.update(old)
-
-    def row(self, name, value, unit="", peer=None, peer_value=None):
-        ratio = value / peer_value if peer and peer_value else None
-        new = {"name": name, "value": value, "unit": unit, "peer": peer, "peer_value": peer_value, "ratio": ratio}
-        with self.lock:
-            rows = self.document["rows"]
-            at = next((i for i, r in enumerate(rows) if r["name"] == name), len(rows))
-            rows[at:at + 1] = [new]
-
-    def rows(self):
-        with self.lock:
-            return list(self.document["rows"])
-
-    def end_step(self, name, state, seconds, reason=""):
-        with self.lock:
-            self.document["steps"][name] = {"state": state, "seconds": round(seconds, 2), "reason": reason}
-        self.write()
-
-    def state(self, name):
-        return self.document["steps"].get(name, {}).get("state")
-
-    def write(self):
-        with self.lock:
-            text = json.dumps(self.document, indent=1) + "\n"
-            with open(self.path + ".part", "w") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(self.path + ".part", self.path)
-
-
 class Step:
     def __init__(self, name, run, seconds, after=(), device=True):
         self.name, self.run, self.seconds, self.after, self.device = name, run, seconds, tuple(after), device
-
-
-def end_group(process):
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-
-
-def library_folders(python):
-    """Where NVRTC, cuBLAS, cuDNN and CUPTI are besides the loader's own folders."""
-    folders = ["/usr/local/cuda/lib64", "/usr/local/cuda/extras/CUPTI/lib64"]
-    code = "import site, sys; print('\\n'.join(p for p in sys.path if p.endswith('-packages')))"
-    with contextlib.suppress(OSError, subprocess.SubprocessError):
-        found = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=20).stdout.split("\n")
-        for site in filter(None, found):
-            folders += sorted(glob.glob(os.path.join(site, "nvidia", "*", "lib")))
-    return [f for f in folders if os.path.isdir(f)]
-
-
-def find_tool(name):
-    """A program of the CUDA Toolkit: by PATH, or where its installers put it."""
-    places = [shutil.which(name), f"/usr/local/cuda/bin/{name}",
-              *sorted(glob.glob(f"/opt/nvidia/nsight-compute/*/{name}"), reverse=True)]
-    return next((p for p in places if p and os.access(p, os.X_OK)), None)
 
 
 class Call:
@@ -223,9 +159,9 @@ class Call:
 
     def perform(self, step):
         begin = time.monotonic()
-        state, reason = "done", ""
+        state, reason, late = "done", "", ("late", "the call's time was used up")
         if self.seconds_left() <= 1:
-            state, reason = "late", "the call's time was used up"
+            state, reason = late
         else:
             print(f"== {step.name}", flush=True)
             step.seconds = self.limits.get(step.name, step.seconds)
@@ -234,7 +170,7 @@ class Call:
             except Absent as error:
                 state, reason = "absent", str(error)
             except OutOfTime:
-                state, reason = "late", "the call's time was used up"
+                state, reason = late
             except Hung as error:
                 state, reason = "hung", str(error)
             except Failed as error:
@@ -248,8 +184,7 @@ class Call:
     def ready(self):
         """Says once what no step can do without: a device, a driver, a compiler that knows it, the programs."""
         try:
-            self.program("tcc")
-            self.program("tcc-worker")
+            _ = self.program("tcc"), self.program("tcc-worker")
             self.child(self.check_words("device-facts"), 60)
             return True
         except (Absent, Failed, OutOfTime) as error:
@@ -261,8 +196,7 @@ class Call:
         todo = self.wanted(steps)
         names = {s.name for s in todo}
         pending = {s.name: {a for a in s.after if a in names} for s in todo}
-        waiting = {s.name: s for s in todo}
-        running = {}
+        waiting, running = {s.name: s for s in todo}, {}
         with concurrent.futures.ThreadPoolExecutor(max_workers=4) as pool:
             while waiting or running:
                 for step in list(waiting.values()):
@@ -480,8 +414,7 @@ class Call:
         return run
 
     def call_2(self):
-        steps = []
-        left = len(TYPES)
+        steps, left = [], len(TYPES)
         for kind in TYPES:
             rows = self.rows_of(kind, operator_list.ROWS)
             # What is left is for tuning this type, the types behind it, and the peers of all.
@@ -615,29 +548,6 @@ class Call:
         os._exit(128 + number)
 
 
-def feed(pipe, text):
-    with contextlib.suppress(BrokenPipeError):
-        pipe.write(text)
-        pipe.close()
-
-
-def json_or_none(line):
-    try:
-        value = json.loads(line)
-    except ValueError:
-        return None
-    return value if isinstance(value, dict) else None
-
-
-def last_json(text):
-    """What a command printed with --json: the whole text, or its last line that is an object."""
-    whole = json_or_none(text)
-    if whole is not None:
-        return whole
-    found = [v for v in map(json_or_none, text.split("\n")) if v is not None]
-    return found[-1] if found else {}
-
-
 def step_limit(text):
     name, seconds = text.split("=")
     return name, float(seconds)
@@ -662,7 +572,7 @@ def parse(argv):
         parser.error(f"--minutes {options.minutes}: expected at most {MOST_MINUTES}")
     if options.dry_run and not os.path.exists(options.driver):
         parser.error("--dry-run needs the fake driver: --driver FILE")
-    options.out = os.path.abspath(options.out)
+    options.out, options.programs = os.path.abspath(options.out), os.path.abspath(options.programs)
     return options
 
 
