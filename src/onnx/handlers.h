@@ -37,6 +37,9 @@ struct ImportState {
 
 constexpr int64_t kMaxTable = int64_t{1} << 24;  // elements of a constant that a handler writes out
 
+// A value, or why it could not be made. What makes values from others takes it and passes the error on: calls nest.
+using Made = Result<graph::ValueId>;
+
 class NodeContext {
  public:
   NodeContext(ImportState& state, const tcc_onnx::Node& proto, int64_t opset, std::vector<graph::ValueId> inputs);
@@ -48,7 +51,7 @@ class NodeContext {
   size_t input_count() const { return inputs_.size(); }
   bool has_input(size_t i) const { return i < inputs_.size() && inputs_[i] != graph::kNone; }
   graph::ValueId input(size_t i) const { return inputs_[i]; }  // has_input(i)
-  const std::vector<graph::ValueId>& inputs() const { return inputs_; }
+  std::vector<Made> inputs() const { return {inputs_.begin(), inputs_.end()}; }
   const graph::Value& value(graph::ValueId id) const { return graph_.value(id); }
   const graph::Value& input_value(size_t i) const { return graph_.value(inputs_[i]); }
   int64_t rank(size_t i) const { return static_cast<int64_t>(input_value(i).shape.size()); }
@@ -71,38 +74,39 @@ class NodeContext {
   void ignore_attribute(const char* name) { read_.insert(name); }
   Result<void> check_all_attributes_read() const;
 
-  // Negative axes count from the back.
+  // Negative axes count from the back; get_axis reads attribute "axis".
+  Result<int64_t> get_axis(int64_t otherwise, int64_t rank);
   Result<int64_t> normalize_axis(int64_t axis, int64_t rank) const;
   Result<std::vector<int64_t>> normalize_axes(std::vector<int64_t> axes, int64_t rank) const;  // sorted, distinct
 
   // --- results
-  Result<graph::ValueId> emit(graph::Op op, graph::Attributes attrs, std::vector<graph::ValueId> inputs);
-  Result<graph::ValueId> emit_reshape(graph::ValueId x, graph::Shape shape);
+  Made emit(graph::Op op, graph::Attributes attrs, const std::vector<Made>& inputs);
+  Made emit_reshape(const Made& x, graph::Shape shape);
+  // The axes of `split` in the order of `perm`, then as `joined`.
+  Made rearrange(const Made& x, graph::Shape split, std::vector<int64_t> perm, graph::Shape joined);
   graph::ValueId constant(graph::DType dtype, graph::Shape shape, graph::Constant constant);
   graph::ValueId scalar(graph::DType dtype, double value) {
     return constant(dtype, {}, graph::make_splat(dtype, value));
   }
-  Result<graph::ValueId> unary(graph::UnaryFn fn, graph::ValueId x, double alpha = 0, double beta = 0) {
+  Made unary(graph::UnaryFn fn, const Made& x, double alpha = 0, double beta = 0) {
     return emit(graph::Op::kUnary, graph::UnaryAttrs{fn, alpha, beta}, {x});
   }
-  Result<graph::ValueId> binary(graph::BinaryFn fn, graph::ValueId x, graph::ValueId y) {
+  Made binary(graph::BinaryFn fn, const Made& x, const Made& y) {
     return emit(graph::Op::kBinary, graph::BinaryAttrs{fn}, {x, y});
   }
   // Add, Sub, Mul, Div
-  Result<graph::ValueId> arithmetic(graph::Op op, graph::ValueId x, graph::ValueId y) {
-    return emit(op, graph::NoAttrs{}, {x, y});
-  }
-  Result<graph::ValueId> where(graph::ValueId condition, graph::ValueId x, graph::ValueId y) {
+  Made arithmetic(graph::Op op, const Made& x, const Made& y) { return emit(op, graph::NoAttrs{}, {x, y}); }
+  Made where(const Made& condition, const Made& x, const Made& y) {
     return emit(graph::Op::kWhere, graph::NoAttrs{}, {condition, x, y});
   }
-  Result<graph::ValueId> reduce(graph::Op op, graph::ValueId x, std::vector<int64_t> axes, bool keep_dims) {
+  Made reduce(graph::Op op, const Made& x, std::vector<int64_t> axes, bool keep_dims) {
     return emit(op, graph::ReduceAttrs{std::move(axes), keep_dims}, {x});
   }
-  Result<graph::ValueId> cast(graph::ValueId x, graph::DType to);
+  Made cast(const Made& x, graph::DType to);
   // Elements [start, start + extent) along one axis.
-  Result<graph::ValueId> slice(graph::ValueId x, int64_t axis, int64_t start, int64_t extent);
+  Made slice(const Made& x, int64_t axis, int64_t start, int64_t extent);
   // 0, 1, 2, ... along `axis` of a tensor of `rank` axes.
-  Result<graph::ValueId> iota(graph::DType dtype, int64_t extent, size_t axis, size_t rank);
+  Made iota(graph::DType dtype, int64_t extent, size_t axis, size_t rank);
 
   // Outputs beyond the first are made only when the model reads them.
   size_t output_count() const { return static_cast<size_t>(proto_.output_size()); }
@@ -114,9 +118,9 @@ class NodeContext {
   // kNone when the handler did not make it.
   graph::ValueId output(size_t i) const { return i < outputs_.size() ? outputs_[i] : graph::kNone; }
   // The handler's end: the first output.
-  Result<void> finish(Result<graph::ValueId> id);
-  Result<void> finish(graph::Op op, graph::Attributes attrs, std::vector<graph::ValueId> inputs) {
-    return finish(emit(op, std::move(attrs), std::move(inputs)));
+  Result<void> finish(Made id);
+  Result<void> finish(graph::Op op, graph::Attributes attrs, const std::vector<Made>& inputs) {
+    return finish(emit(op, std::move(attrs), inputs));
   }
 
  private:
@@ -144,6 +148,8 @@ struct OperatorRow {
   Handler handler;
 };
 
+// first, first + 1, ... rank - 1
+std::vector<int64_t> axes_from(int64_t first, int64_t rank);
 // The second operand of an operator; before opset 7 reshaped so that numpy's rule broadcasts it as the attributes say.
 Result<graph::ValueId> legacy_broadcast(NodeContext& c, graph::ValueId a, graph::ValueId b);
 

@@ -79,17 +79,14 @@ Result<void> import_pow(NodeContext& c) {
   bool scalar = power.is_constant() && power.elements() == 1 && power.shape.size() <= c.value(x).shape.size();
   double exponent = scalar ? graph::constant_element(*power.constant, power.dtype, 0) : 0;
   if (exponent == 2 || exponent == 3) {
-    TCC_TRY(ValueId square, c.arithmetic(Op::kMul, x, x));
-    if (exponent == 3) TCC_TRY_SET(square, c.arithmetic(Op::kMul, square, x));
-    return c.finish(square);
+    Made square = c.arithmetic(Op::kMul, x, x);
+    return c.finish(exponent == 3 ? c.arithmetic(Op::kMul, square, x) : square);
   }
   if (exponent == 0.5 && graph::is_float(dtype)) return c.finish(Op::kUnary, graph::UnaryAttrs{UnaryFn::kSqrt}, {x});
   // Integers to a fractional power are powers of reals, cut off.
   DType through = graph::is_float(dtype) || !graph::is_float(power.dtype) ? dtype : DType::kF64;
-  TCC_TRY(x, c.cast(x, through));
-  TCC_TRY(y, c.cast(y, through));
-  TCC_TRY(ValueId result, c.binary(BinaryFn::kPow, x, y));
-  return c.finish(c.cast(result, dtype));
+  Made base = c.cast(x, through);
+  return c.finish(c.cast(c.binary(BinaryFn::kPow, base, c.cast(y, through)), dtype));
 }
 
 Result<void> import_mod(NodeContext& c) {

@@ -34,8 +34,7 @@ Result<void> check_indices(const graph::Value& indices, int64_t extent) {
 }  // namespace
 
 Result<void> import_gather(NodeContext& c) {
-  TCC_TRY(int64_t axis, c.get_int("axis", 0));
-  TCC_TRY(axis, c.normalize_axis(axis, c.rank(0)));
+  TCC_TRY(int64_t axis, c.get_axis(0, c.rank(0)));
   TCC_TRY_VOID(check_indices(c.input_value(1), c.input_value(0).shape[static_cast<size_t>(axis)]));
   bool elements = c.op() == "GatherElements";
   return c.finish(elements ? Op::kGatherElements : Op::kGather, graph::AxisAttrs{axis}, {c.input(0), c.input(1)});
@@ -63,9 +62,7 @@ Result<void> import_slice(NodeContext& c) {
     TCC_TRY(axes, c.optional_integers(3, "axes"));
     TCC_TRY(steps, c.optional_integers(4, "steps"));
   }
-  if (axes.empty()) {
-    for (size_t i = 0; i < starts.size(); ++i) axes.push_back(static_cast<int64_t>(i));
-  }
+  if (axes.empty()) axes = axes_from(0, static_cast<int64_t>(starts.size()));
   if (steps.empty()) steps.assign(starts.size(), 1);
   if (starts.size() != ends.size() || starts.size() != axes.size() || starts.size() != steps.size())
     return input_error("starts, ends, axes and steps differ in length");
@@ -92,8 +89,7 @@ Result<void> import_slice(NodeContext& c) {
 }
 
 Result<void> import_split(NodeContext& c) {
-  TCC_TRY(int64_t axis, c.get_int("axis", 0));
-  TCC_TRY(axis, c.normalize_axis(axis, c.rank(0)));
+  TCC_TRY(int64_t axis, c.get_axis(0, c.rank(0)));
   int64_t extent = c.input_value(0).shape[static_cast<size_t>(axis)];
   auto parts = static_cast<int64_t>(c.output_count());
   std::vector<int64_t> sizes;
@@ -160,15 +156,14 @@ Result<void> import_tile(NodeContext& c) {
   }
   TCC_TRY_VOID(graph::check_shape(wide, "the result"));
   for (size_t i = 0; i < shape.size(); ++i) out.push_back(shape[i] * repeats[i]);
-  TCC_TRY(ValueId x, c.emit_reshape(c.input(0), split));
-  TCC_TRY(x, c.emit(Op::kExpand, graph::ReshapeAttrs{wide}, {x}));
+  Made x = c.emit(Op::kExpand, graph::ReshapeAttrs{wide}, {c.emit_reshape(c.input(0), split)});
   return c.finish(c.emit_reshape(x, out));
 }
 
 namespace {
 
 // Where the element at position i (negative: in front) of an axis comes from in the modes that copy elements.
-Result<int64_t> padded_source(const std::string& mode, int64_t i, int64_t extent) {
+int64_t padded_source(const std::string& mode, int64_t i, int64_t extent) {
   if (mode == "edge") return std::clamp<int64_t>(i, 0, extent - 1);
   if (mode == "wrap") return ((i % extent) + extent) % extent;
   if (extent == 1) return 0;
@@ -188,10 +183,7 @@ Result<void> pad_by_copies(NodeContext& c, const std::string& mode, const std::v
     if (extent == 0 || out < 0) return input_error("cannot pad axis {} of {} elements", axis, extent);
     if (out > kMaxTable) return refuse(Refusal::kTooLarge, "axis {} would have {} elements", axis, out);
     std::vector<int64_t> from;
-    for (int64_t i = 0; i < out; ++i) {
-      TCC_TRY(int64_t source, padded_source(mode, i - begin[k], extent));
-      from.push_back(source);
-    }
+    for (int64_t i = 0; i < out; ++i) from.push_back(padded_source(mode, i - begin[k], extent));
     TCC_TRY(x, gather_constant(c, x, axis, from));
   }
   return c.finish(Op::kIdentity, graph::NoAttrs{}, {x});
@@ -204,8 +196,7 @@ Result<void> import_pad(NodeContext& c) {
   if (mode != "constant" && mode != "reflect" && mode != "edge" && mode != "wrap")
     return input_error("mode is '{}', expected constant, reflect, edge or wrap", sanitize(mode));
   double value = 0;
-  std::vector<int64_t> pads, axes;
-  for (int64_t i = 0; i < c.rank(0); ++i) axes.push_back(i);
+  std::vector<int64_t> pads, axes = axes_from(0, c.rank(0));
   if (c.opset() < 11) {
     const char* name = c.opset() < 2 ? "paddings" : "pads";
     TCC_TRY(auto listed, c.get_ints(name));
@@ -249,8 +240,7 @@ Result<void> import_pad(NodeContext& c) {
 
 Result<void> import_one_hot(NodeContext& c) {
   const Shape indices = c.input_value(0).shape;
-  TCC_TRY(int64_t axis, c.get_int("axis", -1));
-  TCC_TRY(axis, c.normalize_axis(axis, c.rank(0) + 1));
+  TCC_TRY(int64_t axis, c.get_axis(-1, c.rank(0) + 1));
   TCC_TRY(double depth_value, c.constant_scalar(1, "depth"));
   if (!(depth_value >= 1 && depth_value <= static_cast<double>(kMaxTable)))
     return input_error("depth {} is out of range", depth_value);
@@ -261,19 +251,15 @@ Result<void> import_one_hot(NodeContext& c) {
   if (c.input_value(2).shape != Shape{2}) return input_error("values must be two: off and on");
   Shape shape = indices;
   shape.insert(shape.begin() + axis, 1);
-  TCC_TRY(ValueId at, c.cast(c.input(0), DType::kI64));
-  TCC_TRY(at, c.emit_reshape(at, shape));
+  Made at = c.emit_reshape(c.cast(c.input(0), DType::kI64), shape);
   // Negative indices count from the end; what is out of range is off everywhere.
-  TCC_TRY(ValueId negative, c.binary(BinaryFn::kLess, at, c.scalar(DType::kI64, 0)));
-  TCC_TRY(ValueId shifted, c.arithmetic(Op::kAdd, at, c.scalar(DType::kI64, static_cast<double>(depth))));
-  TCC_TRY(at, c.where(negative, shifted, at));
-  TCC_TRY(ValueId position, c.iota(DType::kI64, depth, static_cast<size_t>(axis), shape.size()));
-  TCC_TRY(ValueId hit, c.binary(BinaryFn::kEqual, at, position));
-  TCC_TRY(ValueId off, c.slice(c.input(2), 0, 0, 1));
-  TCC_TRY(ValueId on, c.slice(c.input(2), 0, 1, 1));
-  TCC_TRY(off, c.emit_reshape(off, {}));
-  TCC_TRY(on, c.emit_reshape(on, {}));
-  return c.finish(Op::kWhere, graph::NoAttrs{}, {hit, on, off});
+  Made negative = c.binary(BinaryFn::kLess, at, c.scalar(DType::kI64, 0));
+  Made shifted = c.arithmetic(Op::kAdd, at, c.scalar(DType::kI64, static_cast<double>(depth)));
+  at = c.where(negative, shifted, at);
+  Made hit = c.binary(BinaryFn::kEqual, at, c.iota(DType::kI64, depth, static_cast<size_t>(axis), shape.size()));
+  Made off = c.emit_reshape(c.slice(c.input(2), 0, 0, 1), {});
+  Made on = c.emit_reshape(c.slice(c.input(2), 0, 1, 1), {});
+  return c.finish(c.where(hit, on, off));
 }
 
 Result<void> import_trilu(NodeContext& c) {
@@ -345,12 +331,6 @@ Result<int64_t> read_block(NodeContext& c) {
   return block;
 }
 
-Result<void> permute(NodeContext& c, const Shape& split, const std::vector<int64_t>& perm, const Shape& out) {
-  TCC_TRY(ValueId x, c.emit_reshape(c.input(0), split));
-  TCC_TRY(x, c.emit(Op::kTranspose, graph::TransposeAttrs{perm}, {x}));
-  return c.finish(c.emit_reshape(x, out));
-}
-
 }  // namespace
 
 Result<void> import_depth_to_space(NodeContext& c) {
@@ -360,8 +340,9 @@ Result<void> import_depth_to_space(NodeContext& c) {
   const Shape s = c.input_value(0).shape;
   if (b > s[1] || s[1] % (b * b) != 0) return input_error("{} channels do not divide by {} squared", s[1], b);
   Shape out{s[0], s[1] / b / b, s[2] * b, s[3] * b};
-  if (mode == "DCR") return permute(c, {s[0], b, b, s[1] / b / b, s[2], s[3]}, {0, 3, 4, 1, 5, 2}, out);
-  return permute(c, {s[0], s[1] / b / b, b, b, s[2], s[3]}, {0, 1, 4, 2, 5, 3}, out);
+  Shape split{s[0], b, b, s[1] / b / b, s[2], s[3]};
+  if (mode == "DCR") return c.finish(c.rearrange(c.input(0), split, {0, 3, 4, 1, 5, 2}, out));
+  return c.finish(c.rearrange(c.input(0), {s[0], s[1] / b / b, b, b, s[2], s[3]}, {0, 1, 4, 2, 5, 3}, out));
 }
 
 Result<void> import_space_to_depth(NodeContext& c) {
@@ -369,8 +350,8 @@ Result<void> import_space_to_depth(NodeContext& c) {
   const Shape s = c.input_value(0).shape;
   if (s[2] % b != 0 || s[3] % b != 0)
     return input_error("{} does not divide into blocks of {}", graph::shape_text(s), b);
-  return permute(c, {s[0], s[1], s[2] / b, b, s[3] / b, b}, {0, 3, 5, 1, 2, 4},
-                 {s[0], s[1] * b * b, s[2] / b, s[3] / b});
+  return c.finish(c.rearrange(c.input(0), {s[0], s[1], s[2] / b, b, s[3] / b, b}, {0, 3, 5, 1, 2, 4},
+                              {s[0], s[1] * b * b, s[2] / b, s[3] / b}));
 }
 
 }  // namespace tcc::onnx

@@ -67,15 +67,12 @@ Result<void> batch_norm_training(NodeContext& c, double epsilon, double momentum
   channel[1] = shape[1];
   TCC_TRY(ValueId mean, c.reduce(Op::kReduceMean, c.input(0), axes, true));
   TCC_TRY(ValueId d, c.arithmetic(Op::kSub, c.input(0), mean));
-  TCC_TRY(ValueId square, c.arithmetic(Op::kMul, d, d));
-  TCC_TRY(ValueId variance, c.reduce(Op::kReduceMean, square, axes, true));
-  TCC_TRY(ValueId deviation, c.arithmetic(Op::kAdd, variance, c.scalar(dtype, epsilon)));
-  TCC_TRY(deviation, c.unary(graph::UnaryFn::kSqrt, deviation));
-  TCC_TRY(ValueId scale, c.emit_reshape(c.input(1), channel));
-  TCC_TRY(ValueId bias, c.emit_reshape(c.input(2), channel));
-  TCC_TRY(ValueId y, c.arithmetic(Op::kDiv, d, deviation));
-  TCC_TRY(y, c.arithmetic(Op::kMul, y, scale));
-  TCC_TRY(y, c.arithmetic(Op::kAdd, y, bias));
+  TCC_TRY(ValueId variance, c.reduce(Op::kReduceMean, c.arithmetic(Op::kMul, d, d), axes, true));
+  Made deviation = c.unary(graph::UnaryFn::kSqrt, c.arithmetic(Op::kAdd, variance, c.scalar(dtype, epsilon)));
+  Made scale = c.emit_reshape(c.input(1), channel);
+  Made bias = c.emit_reshape(c.input(2), channel);
+  Made scaled = c.arithmetic(Op::kMul, c.arithmetic(Op::kDiv, d, deviation), scale);
+  TCC_TRY(ValueId y, c.arithmetic(Op::kAdd, scaled, bias));
   c.set_output(0, y);
   for (size_t i = 1; i < 3; ++i) {
     if (!c.wants_output(i)) continue;

@@ -18,21 +18,13 @@ namespace {
 
 constexpr int64_t kMaxScan = 4096;  // CumSum multiplies with a triangular matrix of that many rows
 
-std::vector<int64_t> axes_from(int64_t first, int64_t rank) {
-  std::vector<int64_t> axes;
-  for (int64_t i = first; i < rank; ++i) axes.push_back(i);
-  return axes;
-}
-
 // x - max, and log(sum(exp(x - max))) beside it, along one axis.
 struct Shifted {
   ValueId x, log_sum;
 };
 Result<Shifted> log_sum_of(NodeContext& c, ValueId x, std::vector<int64_t> axes) {
-  TCC_TRY(ValueId max, c.reduce(Op::kReduceMax, x, axes, true));
-  TCC_TRY(ValueId shifted, c.arithmetic(Op::kSub, x, max));
-  TCC_TRY(ValueId exp, c.unary(UnaryFn::kExp, shifted));
-  TCC_TRY(ValueId sum, c.reduce(Op::kReduceSum, exp, axes, true));
+  TCC_TRY(ValueId shifted, c.arithmetic(Op::kSub, x, c.reduce(Op::kReduceMax, x, axes, true)));
+  Made sum = c.reduce(Op::kReduceSum, c.unary(UnaryFn::kExp, shifted), axes, true);
   TCC_TRY(ValueId log, c.unary(UnaryFn::kLog, sum));
   return Shifted{shifted, log};
 }
@@ -46,23 +38,18 @@ Result<ValueId> log_softmax(NodeContext& c, ValueId x, int64_t axis) {
 Result<ValueId> arg_extremum(NodeContext& c, ValueId x, int64_t axis, bool max, bool last) {
   const Shape shape = c.value(x).shape;
   int64_t extent = shape[static_cast<size_t>(axis)];
-  TCC_TRY(ValueId best, c.reduce(max ? Op::kReduceMax : Op::kReduceMin, x, {axis}, true));
-  TCC_TRY(ValueId hit, c.binary(BinaryFn::kEqual, x, best));
-  TCC_TRY(ValueId position, c.iota(DType::kI64, extent, static_cast<size_t>(axis), shape.size()));
+  Made hit = c.binary(BinaryFn::kEqual, x, c.reduce(max ? Op::kReduceMax : Op::kReduceMin, x, {axis}, true));
+  Made position = c.iota(DType::kI64, extent, static_cast<size_t>(axis), shape.size());
   // Where nothing is equal (NaN) the result still is a position.
   ValueId none = c.scalar(DType::kI64, last ? 0 : static_cast<double>(extent - 1));
-  TCC_TRY(ValueId candidates, c.where(hit, position, none));
-  return c.reduce(last ? Op::kReduceMax : Op::kReduceMin, candidates, {axis}, true);
+  return c.reduce(last ? Op::kReduceMax : Op::kReduceMin, c.where(hit, position, none), {axis}, true);
 }
 
 Result<ValueId> hardmax(NodeContext& c, ValueId x, int64_t axis) {
   const Shape shape = c.value(x).shape;
-  DType dtype = c.value(x).dtype;
-  TCC_TRY(ValueId where, arg_extremum(c, x, axis, true, false));
-  TCC_TRY(ValueId position,
-          c.iota(DType::kI64, shape[static_cast<size_t>(axis)], static_cast<size_t>(axis), shape.size()));
-  TCC_TRY(ValueId hit, c.binary(BinaryFn::kEqual, position, where));
-  return c.cast(hit, dtype);
+  Made where = arg_extremum(c, x, axis, true, false);
+  Made position = c.iota(DType::kI64, shape[static_cast<size_t>(axis)], static_cast<size_t>(axis), shape.size());
+  return c.cast(c.binary(BinaryFn::kEqual, position, where), c.value(x).dtype);
 }
 
 Result<ValueId> softmax_like(NodeContext& c, ValueId x, int64_t axis) {
@@ -77,8 +64,7 @@ Result<void> import_softmax(NodeContext& c) {
   const Shape shape = c.input_value(0).shape;
   auto rank = static_cast<int64_t>(shape.size());
   if (c.opset() >= 13) {
-    TCC_TRY(int64_t axis, c.get_int("axis", -1));
-    TCC_TRY(axis, c.normalize_axis(axis, rank));
+    TCC_TRY(int64_t axis, c.get_axis(-1, rank));
     return c.finish(softmax_like(c, c.input(0), axis));
   }
   // Before opset 13 the input was seen as a matrix: axes from `axis` on are one row.
@@ -89,8 +75,7 @@ Result<void> import_softmax(NodeContext& c) {
   auto split = shape.begin() + axis;
   Shape matrix{graph::element_count(Shape(shape.begin(), split)), graph::element_count(Shape(split, shape.end()))};
   TCC_TRY(ValueId x, c.emit_reshape(c.input(0), matrix));
-  TCC_TRY(x, softmax_like(c, x, 1));
-  return c.finish(c.emit_reshape(x, shape));
+  return c.finish(c.emit_reshape(softmax_like(c, x, 1), shape));
 }
 
 Result<void> import_reduce(NodeContext& c) {
@@ -121,8 +106,7 @@ Result<void> import_reduce(NodeContext& c) {
 
   if (c.op() == "ReduceLogSumExp") {
     TCC_TRY(Shifted s, log_sum_of(c, x, axes));
-    TCC_TRY(ValueId max, c.reduce(Op::kReduceMax, x, axes, true));
-    TCC_TRY(ValueId y, c.arithmetic(Op::kAdd, s.log_sum, max));
+    TCC_TRY(ValueId y, c.arithmetic(Op::kAdd, s.log_sum, c.reduce(Op::kReduceMax, x, axes, true)));
     Shape shape;
     for (int64_t i = 0; i < c.rank(0); ++i) {
       bool reduced = std::binary_search(axes.begin(), axes.end(), i);
@@ -130,23 +114,17 @@ Result<void> import_reduce(NodeContext& c) {
     }
     return c.finish(c.emit_reshape(y, shape));
   }
-  if (c.op() == "ReduceL1") {
-    TCC_TRY(x, c.unary(UnaryFn::kAbs, x));
-  } else if (c.op() != "ReduceLogSum") {
-    TCC_TRY(x, c.arithmetic(Op::kMul, x, x));
-  }
-  TCC_TRY(ValueId y, c.reduce(Op::kReduceSum, x, axes, keep));
-  if (c.op() == "ReduceL2") {
-    TCC_TRY(y, c.unary(UnaryFn::kSqrt, y));
-  } else if (c.op() == "ReduceLogSum") {
-    TCC_TRY(y, c.unary(UnaryFn::kLog, y));
-  }
+  Made y = x;
+  if (c.op() == "ReduceL1") y = c.unary(UnaryFn::kAbs, x);
+  if (c.op() == "ReduceL2" || c.op() == "ReduceSumSquare") y = c.arithmetic(Op::kMul, x, x);
+  y = c.reduce(Op::kReduceSum, y, axes, keep);
+  if (c.op() == "ReduceL2") y = c.unary(UnaryFn::kSqrt, y);
+  if (c.op() == "ReduceLogSum") y = c.unary(UnaryFn::kLog, y);
   return c.finish(y);
 }
 
 Result<void> import_arg(NodeContext& c) {
-  TCC_TRY(int64_t axis, c.get_int("axis", 0));
-  TCC_TRY(axis, c.normalize_axis(axis, c.rank(0)));
+  TCC_TRY(int64_t axis, c.get_axis(0, c.rank(0)));
   TCC_TRY(bool keep, c.get_flag("keepdims", true));
   TCC_TRY(bool last, c.get_flag("select_last_index", false, 12));
   TCC_TRY(ValueId y, arg_extremum(c, c.input(0), axis, c.op() == "ArgMax", last));
@@ -177,17 +155,14 @@ Result<void> import_cumsum(NodeContext& c) {
   ValueId matrix = c.constant(through, {n, n}, graph::make_constant_from_doubles(through, ones));
   int64_t outer = graph::element_count(Shape(shape.begin(), shape.begin() + axis));
   int64_t inner = graph::element_count(Shape(shape.begin() + axis + 1, shape.end()));
-  TCC_TRY(ValueId x, c.cast(c.input(0), through));
-  TCC_TRY(x, c.emit_reshape(x, {outer, n, inner}));
-  TCC_TRY(x, c.emit(Op::kMatMul, graph::MatMulAttrs{}, {matrix, x}));
-  TCC_TRY(x, c.emit_reshape(x, shape));
-  return c.finish(c.cast(x, dtype));
+  Made x = c.emit_reshape(c.cast(c.input(0), through), {outer, n, inner});
+  Made sums = c.emit(Op::kMatMul, graph::MatMulAttrs{}, {matrix, x});
+  return c.finish(c.cast(c.emit_reshape(sums, shape), dtype));
 }
 
 Result<void> import_layer_norm(NodeContext& c) {
   graph::LayerNormAttrs attrs;
-  TCC_TRY(attrs.axis, c.get_int("axis", -1));
-  TCC_TRY(attrs.axis, c.normalize_axis(attrs.axis, c.rank(0)));
+  TCC_TRY(attrs.axis, c.get_axis(-1, c.rank(0)));
   TCC_TRY(attrs.epsilon, c.get_float("epsilon", 1e-5));
   c.ignore_attribute("stash_type");
   if (c.wants_output(1) || c.wants_output(2)) {
@@ -195,27 +170,22 @@ Result<void> import_layer_norm(NodeContext& c) {
     TCC_TRY(ValueId mean, c.reduce(Op::kReduceMean, c.input(0), axes, true));
     c.set_output(1, mean);
     TCC_TRY(ValueId d, c.arithmetic(Op::kSub, c.input(0), mean));
-    TCC_TRY(d, c.arithmetic(Op::kMul, d, d));
-    TCC_TRY(ValueId variance, c.reduce(Op::kReduceMean, d, axes, true));
-    TCC_TRY(variance, c.arithmetic(Op::kAdd, variance, c.scalar(c.value(d).dtype, attrs.epsilon)));
-    TCC_TRY(variance, c.unary(UnaryFn::kSqrt, variance));
-    TCC_TRY(variance, c.unary(UnaryFn::kReciprocal, variance));
-    c.set_output(2, variance);
+    Made variance = c.reduce(Op::kReduceMean, c.arithmetic(Op::kMul, d, d), axes, true);
+    variance = c.arithmetic(Op::kAdd, variance, c.scalar(c.value(d).dtype, attrs.epsilon));
+    TCC_TRY(ValueId scale, c.unary(UnaryFn::kReciprocal, c.unary(UnaryFn::kSqrt, variance)));
+    c.set_output(2, scale);
   }
   return c.finish(Op::kLayerNorm, attrs, c.inputs());
 }
 
 Result<void> import_rms_norm(NodeContext& c) {
-  TCC_TRY(int64_t axis, c.get_int("axis", -1));
-  TCC_TRY(axis, c.normalize_axis(axis, c.rank(0)));
+  TCC_TRY(int64_t axis, c.get_axis(-1, c.rank(0)));
   TCC_TRY(double epsilon, c.get_float("epsilon", 1e-5));
   c.ignore_attribute("stash_type");
-  TCC_TRY(ValueId square, c.arithmetic(Op::kMul, c.input(0), c.input(0)));
-  TCC_TRY(square, c.reduce(Op::kReduceMean, square, axes_from(axis, c.rank(0)), true));
-  TCC_TRY(square, c.arithmetic(Op::kAdd, square, c.scalar(c.value(square).dtype, epsilon)));
-  TCC_TRY(square, c.unary(UnaryFn::kSqrt, square));
-  TCC_TRY(ValueId y, c.arithmetic(Op::kDiv, c.input(0), square));
-  return c.finish(Op::kMul, graph::NoAttrs{}, {y, c.input(1)});
+  ValueId x = c.input(0);
+  Made square = c.reduce(Op::kReduceMean, c.arithmetic(Op::kMul, x, x), axes_from(axis, c.rank(0)), true);
+  square = c.arithmetic(Op::kAdd, square, c.scalar(c.value(x).dtype, epsilon));
+  return c.finish(c.arithmetic(Op::kMul, c.arithmetic(Op::kDiv, x, c.unary(UnaryFn::kSqrt, square)), c.input(1)));
 }
 
 Result<void> import_instance_norm(NodeContext& c) {
@@ -227,41 +197,31 @@ Result<void> import_instance_norm(NodeContext& c) {
   channel[1] = shape[1];
   int64_t pixels = graph::element_count(Shape(shape.begin() + 2, shape.end()));
   ValueId one = c.constant(c.input_value(0).dtype, {1}, graph::make_splat(c.input_value(0).dtype, 1));
-  TCC_TRY(ValueId x, c.emit_reshape(c.input(0), {shape[0], shape[1], pixels}));
-  TCC_TRY(x, c.emit(Op::kLayerNorm, attrs, {x, one}));
-  TCC_TRY(x, c.emit_reshape(x, shape));
-  TCC_TRY(ValueId scale, c.emit_reshape(c.input(1), channel));
-  TCC_TRY(ValueId bias, c.emit_reshape(c.input(2), channel));
-  TCC_TRY(x, c.arithmetic(Op::kMul, x, scale));
-  return c.finish(Op::kAdd, graph::NoAttrs{}, {x, bias});
+  Made x = c.emit_reshape(c.input(0), {shape[0], shape[1], pixels});
+  x = c.emit_reshape(c.emit(Op::kLayerNorm, attrs, {x, one}), shape);
+  Made scale = c.emit_reshape(c.input(1), channel);
+  Made bias = c.emit_reshape(c.input(2), channel);
+  return c.finish(c.arithmetic(Op::kAdd, c.arithmetic(Op::kMul, x, scale), bias));
 }
 
 Result<void> import_mean_variance(NodeContext& c) {
   TCC_TRY(auto listed, c.get_ints("axes"));
   TCC_TRY(auto axes, c.normalize_axes(listed ? *listed : std::vector<int64_t>{0, 2, 3}, c.rank(0)));
-  TCC_TRY(ValueId mean, c.reduce(Op::kReduceMean, c.input(0), axes, true));
-  TCC_TRY(ValueId d, c.arithmetic(Op::kSub, c.input(0), mean));
-  TCC_TRY(ValueId square, c.arithmetic(Op::kMul, d, d));
-  TCC_TRY(ValueId deviation, c.reduce(Op::kReduceMean, square, axes, true));
-  TCC_TRY(deviation, c.unary(UnaryFn::kSqrt, deviation));
-  TCC_TRY(deviation, c.arithmetic(Op::kAdd, deviation, c.scalar(c.value(d).dtype, 1e-9)));
-  return c.finish(Op::kDiv, graph::NoAttrs{}, {d, deviation});
+  TCC_TRY(ValueId d, c.arithmetic(Op::kSub, c.input(0), c.reduce(Op::kReduceMean, c.input(0), axes, true)));
+  Made deviation = c.unary(UnaryFn::kSqrt, c.reduce(Op::kReduceMean, c.arithmetic(Op::kMul, d, d), axes, true));
+  deviation = c.arithmetic(Op::kAdd, deviation, c.scalar(c.value(d).dtype, 1e-9));
+  return c.finish(c.arithmetic(Op::kDiv, d, deviation));
 }
 
 Result<void> import_lp_norm(NodeContext& c) {
-  TCC_TRY(int64_t axis, c.get_int("axis", -1));
-  TCC_TRY(axis, c.normalize_axis(axis, c.rank(0)));
+  TCC_TRY(int64_t axis, c.get_axis(-1, c.rank(0)));
   TCC_TRY(int64_t p, c.get_int("p", 2));
   if (p != 1 && p != 2) return input_error("p is {}, expected 1 or 2", p);
-  ValueId x = c.input(0), norm = graph::kNone;
-  if (p == 1) {
-    TCC_TRY(norm, c.unary(UnaryFn::kAbs, x));
-  } else {
-    TCC_TRY(norm, c.arithmetic(Op::kMul, x, x));
-  }
-  TCC_TRY(norm, c.reduce(Op::kReduceSum, norm, {axis}, true));
-  if (p == 2) TCC_TRY_SET(norm, c.unary(UnaryFn::kSqrt, norm));
-  return c.finish(Op::kDiv, graph::NoAttrs{}, {x, norm});
+  ValueId x = c.input(0);
+  Made norm = p == 1 ? c.unary(UnaryFn::kAbs, x) : c.arithmetic(Op::kMul, x, x);
+  norm = c.reduce(Op::kReduceSum, norm, {axis}, true);
+  if (p == 2) norm = c.unary(UnaryFn::kSqrt, norm);
+  return c.finish(c.arithmetic(Op::kDiv, x, norm));
 }
 
 namespace {
@@ -281,30 +241,24 @@ Result<void> class_loss(NodeContext& c, ValueId x, ValueId target, std::optional
     return input_error("scores {} and classes {} do not fit", graph::shape_text(shape), graph::shape_text(classes));
   classes.insert(classes.begin() + 1, 1);
   TCC_TRY(ValueId wanted, c.emit_reshape(target, classes));
-  TCC_TRY(ValueId position, c.iota(index, shape[1], 1, shape.size()));
-  TCC_TRY(ValueId hit, c.binary(BinaryFn::kEqual, wanted, position));
+  Made hit = c.binary(BinaryFn::kEqual, wanted, c.iota(index, shape[1], 1, shape.size()));
   if (ignored) {
-    TCC_TRY(ValueId skip, c.binary(BinaryFn::kEqual, wanted, c.scalar(index, static_cast<double>(*ignored))));
-    TCC_TRY(skip, c.unary(UnaryFn::kNot, skip));
-    TCC_TRY(hit, c.binary(BinaryFn::kAnd, hit, skip));
+    Made skip = c.binary(BinaryFn::kEqual, wanted, c.scalar(index, static_cast<double>(*ignored)));
+    hit = c.binary(BinaryFn::kAnd, hit, c.unary(UnaryFn::kNot, skip));
   }
-  ValueId one_weight = c.scalar(dtype, 1);
+  Made one_weight = c.scalar(dtype, 1);
   if (weight) {
     Shape channel(shape.size(), 1);
     channel[1] = shape[1];
-    TCC_TRY(one_weight, c.emit_reshape(*weight, channel));
+    one_weight = c.emit_reshape(*weight, channel);
   }
-  TCC_TRY(ValueId weights, c.where(hit, one_weight, c.scalar(dtype, 0)));
-  TCC_TRY(ValueId loss, c.where(hit, x, c.scalar(dtype, 0)));
-  TCC_TRY(loss, c.arithmetic(Op::kMul, loss, weights));
-  TCC_TRY(loss, c.unary(UnaryFn::kNeg, loss));
-  if (reduction == "none") return c.finish(Op::kReduceSum, graph::ReduceAttrs{{1}, false}, {loss});
+  Made weights = c.where(hit, one_weight, c.scalar(dtype, 0));
+  Made loss = c.where(hit, x, c.scalar(dtype, 0));
+  loss = c.unary(UnaryFn::kNeg, c.arithmetic(Op::kMul, loss, weights));
+  if (reduction == "none") return c.finish(c.reduce(Op::kReduceSum, loss, {1}, false));
   std::vector<int64_t> all = axes_from(0, static_cast<int64_t>(shape.size()));
-  TCC_TRY(loss, c.reduce(Op::kReduceSum, loss, all, false));
-  if (reduction == "mean") {
-    TCC_TRY(weights, c.reduce(Op::kReduceSum, weights, all, false));
-    TCC_TRY(loss, c.arithmetic(Op::kDiv, loss, weights));
-  }
+  loss = c.reduce(Op::kReduceSum, loss, all, false);
+  if (reduction == "mean") loss = c.arithmetic(Op::kDiv, loss, c.reduce(Op::kReduceSum, weights, all, false));
   return c.finish(loss);
 }
 

@@ -180,8 +180,7 @@ Result<void> import_transpose(NodeContext& c) {
 
 Result<void> import_concat(NodeContext& c) {
   if (c.opset() >= 4 && !c.has_attribute("axis")) return input_error("attribute 'axis' is missing");
-  TCC_TRY(int64_t axis, c.get_int("axis", 1));
-  TCC_TRY(axis, c.normalize_axis(axis, c.rank(0)));
+  TCC_TRY(int64_t axis, c.get_axis(1, c.rank(0)));
   return c.finish(Op::kConcat, graph::AxisAttrs{axis}, c.inputs());
 }
 

@@ -82,13 +82,6 @@ Result<graph::PoolAttrs> read_pool(NodeContext& c, bool dilations) {
   return attrs;
 }
 
-Result<void> global_pool(NodeContext& c, Op op) {
-  TCC_TRY(size_t spatial, spatial_axes(c));
-  graph::ReduceAttrs attrs;
-  for (size_t i = 0; i < spatial; ++i) attrs.axes.push_back(static_cast<int64_t>(i) + 2);
-  return c.finish(op, attrs, {c.input(0)});
-}
-
 }  // namespace
 
 Result<void> import_conv(NodeContext& c) {
@@ -186,11 +179,10 @@ Result<void> import_average_pool(NodeContext& c) {
   return c.finish(Op::kAveragePool, attrs, {c.input(0)});
 }
 
-Result<void> import_global_average_pool(NodeContext& c) {
-  return global_pool(c, Op::kReduceMean);
-}
-Result<void> import_global_max_pool(NodeContext& c) {
-  return global_pool(c, Op::kReduceMax);
+Result<void> import_global_pool(NodeContext& c) {
+  TCC_TRY_VOID(spatial_axes(c));
+  Op op = c.op() == "GlobalMaxPool" ? Op::kReduceMax : Op::kReduceMean;
+  return c.finish(c.reduce(op, c.input(0), axes_from(2, c.rank(0)), true));
 }
 
 Result<void> import_lrn(NodeContext& c) {
@@ -208,7 +200,11 @@ namespace {
 constexpr double kWorthSplitting = 1.25;  // times the work of what is used
 
 struct TransposedAxis {
-  int64_t in, kernel, stride, dilation, before, after;  // pads of the stretched input; negative: cut
+  int64_t in, kernel, stride, dilation, before, after;             // pads of the stretched input; negative: cut
+  int64_t taps() const { return (kernel + stride - 1) / stride; }  // of one phase
+  // The outputs without dilation: the first, counted from before the cut, and their number.
+  int64_t first() const { return kernel - 1 - before; }
+  int64_t extent() const { return (in - 1) * stride + 2 + before + after - kernel; }
 };
 
 // Strides, pads and output shape of a transposed convolution, as a plain convolution over the stretched input.
@@ -260,14 +256,12 @@ Result<graph::ValueId> stretch(NodeContext& c, const std::vector<TransposedAxis>
     // The zeros behind the last element are cut, with what negative pads cut.
     pads.end.push_back(std::max<int64_t>(0, a.after));
   }
-  TCC_TRY(graph::ValueId x, c.emit_reshape(c.input(0), split));
-  TCC_TRY(x, c.emit(Op::kPad, zeros, {x}));
-  TCC_TRY(x, c.emit_reshape(x, joined));
+  Made x = c.emit_reshape(c.emit(Op::kPad, zeros, {c.emit_reshape(c.input(0), split)}), joined);
   for (size_t i = 0; i < axes.size(); ++i) {
     int64_t first = std::max<int64_t>(0, -axes[i].before), last = std::max<int64_t>(0, -axes[i].after);
     int64_t extent = (axes[i].in - 1) * axes[i].stride + 1 - first - last;
     if (extent < 1) return refuse(Refusal::kAttribute, "pads cut away the whole spatial axis {}", i);
-    TCC_TRY(x, c.slice(x, static_cast<int64_t>(i) + 2, first, extent));
+    x = c.slice(x, static_cast<int64_t>(i) + 2, first, extent);
   }
   return c.emit(Op::kPad, pads, {x});
 }
@@ -281,10 +275,8 @@ bool has_phases(const std::vector<TransposedAxis>& axes) {
   bool strided = false;
   for (const TransposedAxis& a : axes) {
     // The cuts at both ends must be inside the elements that the phases make.
-    const int64_t taps = (a.kernel + a.stride - 1) / a.stride, made = a.stride * (a.in + taps - 1);
-    const int64_t first = a.kernel - 1 - a.before,
-                  extent = (a.in - 1) * a.stride + 1 + a.before + a.after - a.kernel + 1;
-    if (a.dilation != 1 || first < 0 || extent < 1 || first + extent > made) return false;
+    const int64_t made = a.stride * (a.in + a.taps() - 1);
+    if (a.dilation != 1 || a.first() < 0 || a.extent() < 1 || a.first() + a.extent() > made) return false;
     strided |= a.stride > 1;
   }
   return strided;
@@ -299,7 +291,7 @@ Result<graph::ValueId> phase_weights(NodeContext& c, const std::vector<Transpose
   Shape split{group, weight[0] / group, filters}, joined{group * filters, weight[0] / group};
   std::vector<int64_t> perm{0, 2};
   for (size_t i = 0; i < spatial; ++i) {
-    const int64_t taps = (axes[i].kernel + axes[i].stride - 1) / axes[i].stride;
+    const int64_t taps = axes[i].taps();
     pad.end[i + 2] = taps * axes[i].stride - axes[i].kernel;
     split.insert(split.end(), {taps, axes[i].stride});
     joined[0] *= axes[i].stride;
@@ -313,11 +305,8 @@ Result<graph::ValueId> phase_weights(NodeContext& c, const std::vector<Transpose
     mirror.starts[3 + 2 * i] = split[3 + 2 * i] - 1;
     mirror.steps[3 + 2 * i] = -1;
   }
-  TCC_TRY(graph::ValueId w, c.emit(Op::kPad, pad, {c.input(1)}));
-  TCC_TRY(w, c.emit_reshape(w, split));
-  TCC_TRY(w, c.emit(Op::kSlice, mirror, {w}));
-  TCC_TRY(w, c.emit(Op::kTranspose, graph::TransposeAttrs{perm}, {w}));
-  return c.emit_reshape(w, joined);
+  Made padded = c.emit_reshape(c.emit(Op::kPad, pad, {c.input(1)}), split);
+  return c.rearrange(c.emit(Op::kSlice, mirror, {padded}), split, perm, joined);
 }
 
 Result<void> import_phases(NodeContext& c, const std::vector<TransposedAxis>& axes, int64_t group) {
@@ -332,31 +321,26 @@ Result<void> import_phases(NodeContext& c, const std::vector<TransposedAxis>& ax
   std::vector<int64_t> perm{0, 1};
   graph::SliceAttrs cut{{0, 0}, {1, 1}, phases};
   for (const TransposedAxis& a : axes) {
-    const int64_t taps = (a.kernel + a.stride - 1) / a.stride;
-    conv.kernel.push_back(taps);
-    conv.pads_begin.push_back(taps - 1);
-    conv.pads_end.push_back(taps - 1);
+    conv.kernel.push_back(a.taps());
+    conv.pads_begin.push_back(a.taps() - 1);
+    conv.pads_end.push_back(a.taps() - 1);
     phases.push_back(a.stride);
-    woven.push_back(a.stride * (a.in + taps - 1));
-    cut.starts.push_back(a.kernel - 1 - a.before);
+    woven.push_back(a.stride * (a.in + a.taps() - 1));
+    cut.starts.push_back(a.first());
     cut.steps.push_back(1);
-    cut.extents.push_back((a.in - 1) * a.stride + 1 + a.before + a.after - a.kernel + 1);
+    cut.extents.push_back(a.extent());
   }
   for (size_t i = 0; i < spatial; ++i) {
     phases.push_back(axes[i].in + conv.kernel[i] - 1);
     perm.push_back(static_cast<int64_t>(2 + spatial + i));
     perm.push_back(static_cast<int64_t>(2 + i));
   }
-  TCC_TRY(graph::ValueId y, c.emit(Op::kConv, conv, {c.input(0), w}));
-  TCC_TRY(y, c.emit_reshape(y, phases));
-  TCC_TRY(y, c.emit(Op::kTranspose, graph::TransposeAttrs{perm}, {y}));
-  TCC_TRY(y, c.emit_reshape(y, woven));
-  if (!c.has_input(2)) return c.finish(Op::kSlice, cut, {y});
-  TCC_TRY(y, c.emit(Op::kSlice, cut, {y}));
+  Made all = c.rearrange(c.emit(Op::kConv, conv, {c.input(0), w}), phases, perm, woven);
+  Made y = c.emit(Op::kSlice, cut, {all});
+  if (!c.has_input(2)) return c.finish(y);
   Shape channels(spatial + 1, 1);
   channels[0] = filters;
-  TCC_TRY(graph::ValueId bias, c.emit_reshape(c.input(2), channels));
-  return c.finish(Op::kAdd, {}, {y, bias});
+  return c.finish(c.arithmetic(Op::kAdd, y, c.emit_reshape(c.input(2), channels)));
 }
 
 // A convolution of all phases makes taps - 1 outputs more of each phase than are used: of small images that is much.
@@ -364,10 +348,8 @@ Result<void> import_phases(NodeContext& c, const std::vector<TransposedAxis>& ax
 bool phases_apart(const std::vector<TransposedAxis>& axes) {
   double waste = 1;
   for (const TransposedAxis& a : axes) {
-    const int64_t taps = (a.kernel + a.stride - 1) / a.stride,
-                  out = (a.in - 1) * a.stride + 2 + a.before + a.after - a.kernel;
-    if (out % a.stride != 0) return false;
-    waste *= static_cast<double>(a.in + taps - 1) / static_cast<double>(out / a.stride);
+    if (a.extent() % a.stride != 0) return false;
+    waste *= static_cast<double>(a.in + a.taps() - 1) / static_cast<double>(a.extent() / a.stride);
   }
   return waste > kWorthSplitting;
 }
@@ -391,8 +373,8 @@ Result<void> import_phases_apart(NodeContext& c, const std::vector<TransposedAxi
   for (size_t i = 0; i < spatial; ++i) {
     const TransposedAxis& a = axes[i];
     const int64_t taps = kernel[i + 2];
-    first.push_back(a.kernel - 1 - a.before);
-    made.push_back(((a.in - 1) * a.stride + 2 + a.before + a.after - a.kernel) / a.stride);
+    first.push_back(a.first());
+    made.push_back(a.extent() / a.stride);
     const int64_t last = (first[i] + a.stride - 1) / a.stride + made[i] + taps - 1;
     pad.begin.push_back(taps - 1);
     pad.end.push_back(std::max<int64_t>(0, last - a.in - (taps - 1)));
@@ -406,7 +388,7 @@ Result<void> import_phases_apart(NodeContext& c, const std::vector<TransposedAxi
   TCC_TRY(weights, c.emit_reshape(weights, by_phase));
   Shape plane{batch, filters, 1};
   plane.insert(plane.end(), made.begin(), made.end());
-  std::vector<graph::ValueId> parts;
+  std::vector<Made> parts;
   for (int64_t p = 0; p < phases; ++p) {
     int64_t phase = 0, rest = p;
     std::vector<int64_t> digits(spatial);
@@ -419,14 +401,10 @@ Result<void> import_phases_apart(NodeContext& c, const std::vector<TransposedAxi
       window.steps.push_back(1);
       window.extents.push_back(made[i] + conv.kernel[i] - 1);
     }
-    TCC_TRY(graph::ValueId x, c.emit(Op::kSlice, window, {padded}));
-    TCC_TRY(graph::ValueId w, c.slice(weights, 1, phase, 1));
-    TCC_TRY(w, c.emit_reshape(w, kernel));
-    std::vector<graph::ValueId> inputs{x, w};
+    Made x = c.emit(Op::kSlice, window, {padded});
+    std::vector<Made> inputs{x, c.emit_reshape(c.slice(weights, 1, phase, 1), kernel)};
     if (c.has_input(2)) inputs.push_back(c.input(2));
-    TCC_TRY(graph::ValueId y, c.emit(Op::kConv, conv, inputs));
-    TCC_TRY(y, c.emit_reshape(y, plane));
-    parts.push_back(y);
+    parts.push_back(c.emit_reshape(c.emit(Op::kConv, conv, inputs), plane));
   }
   Shape split{batch, filters}, woven = split;
   std::vector<int64_t> perm{0, 1};
@@ -437,10 +415,7 @@ Result<void> import_phases_apart(NodeContext& c, const std::vector<TransposedAxi
     perm.push_back(static_cast<int64_t>(2 + i));
     woven.push_back(made[i] * axes[i].stride);
   }
-  TCC_TRY(graph::ValueId y, c.emit(Op::kConcat, graph::AxisAttrs{2}, parts));
-  TCC_TRY(y, c.emit_reshape(y, split));
-  TCC_TRY(y, c.emit(Op::kTranspose, graph::TransposeAttrs{perm}, {y}));
-  return c.finish(Op::kReshape, graph::ReshapeAttrs{woven}, {y});
+  return c.finish(c.rearrange(c.emit(Op::kConcat, graph::AxisAttrs{2}, parts), split, perm, woven));
 }
 
 }  // namespace
@@ -475,10 +450,7 @@ Result<void> import_conv_transpose(NodeContext& c) {
     joined.push_back(kernel[i]);
     perm.push_back(static_cast<int64_t>(i) + 3);
   }
-  TCC_TRY(graph::ValueId w, c.emit(Op::kSlice, mirror, {c.input(1)}));
-  TCC_TRY(w, c.emit_reshape(w, split));
-  TCC_TRY(w, c.emit(Op::kTranspose, graph::TransposeAttrs{perm}, {w}));
-  TCC_TRY(w, c.emit_reshape(w, joined));
+  Made w = c.rearrange(c.emit(Op::kSlice, mirror, {c.input(1)}), split, perm, joined);
   graph::ConvAttrs attrs;
   attrs.kernel = kernel;
   attrs.strides.assign(spatial, 1);
@@ -486,7 +458,7 @@ Result<void> import_conv_transpose(NodeContext& c) {
   attrs.pads_end.assign(spatial, 0);
   for (const TransposedAxis& a : axes) attrs.dilations.push_back(a.dilation);
   attrs.group = group;
-  std::vector<graph::ValueId> inputs{x, w};
+  std::vector<Made> inputs{x, w};
   if (c.has_input(2)) inputs.push_back(c.input(2));
   return c.finish(Op::kConv, attrs, inputs);
 }

@@ -163,6 +163,17 @@ Result<int64_t> NodeContext::normalize_axis(int64_t axis, int64_t rank) const {
   return axis < 0 ? axis + rank : axis;
 }
 
+Result<int64_t> NodeContext::get_axis(int64_t otherwise, int64_t rank) {
+  TCC_TRY(int64_t axis, get_int("axis", otherwise));
+  return normalize_axis(axis, rank);
+}
+
+std::vector<int64_t> axes_from(int64_t first, int64_t rank) {
+  std::vector<int64_t> axes(static_cast<size_t>(rank - first));
+  std::iota(axes.begin(), axes.end(), first);
+  return axes;
+}
+
 Result<std::vector<int64_t>> NodeContext::normalize_axes(std::vector<int64_t> axes, int64_t rank) const {
   for (int64_t& axis : axes) TCC_TRY_SET(axis, normalize_axis(axis, rank));
   std::sort(axes.begin(), axes.end());
@@ -172,8 +183,13 @@ Result<std::vector<int64_t>> NodeContext::normalize_axes(std::vector<int64_t> ax
   return axes;
 }
 
-Result<ValueId> NodeContext::emit(graph::Op op, graph::Attributes attrs, std::vector<ValueId> inputs) {
-  TCC_TRY(ValueId id, graph_.add_node(op, std::move(attrs), std::move(inputs), proto_.name()));
+Made NodeContext::emit(graph::Op op, graph::Attributes attrs, const std::vector<Made>& inputs) {
+  std::vector<ValueId> ids;
+  for (const Made& input : inputs) {
+    if (!input) return input;
+    ids.push_back(*input);
+  }
+  TCC_TRY(ValueId id, graph_.add_node(op, std::move(attrs), std::move(ids), proto_.name()));
   // Shapes are often computed in the graph: what is known now must be a constant now. Large float results wait for
   // `optimize`.
   const graph::Node& node = graph_.node(graph_.value(id).producer);
@@ -189,29 +205,35 @@ Result<ValueId> NodeContext::emit(graph::Op op, graph::Attributes attrs, std::ve
   return id;
 }
 
-Result<ValueId> NodeContext::emit_reshape(ValueId x, graph::Shape shape) {
-  if (value(x).shape == shape) return x;
+Made NodeContext::emit_reshape(const Made& x, graph::Shape shape) {
+  if (!x || value(*x).shape == shape) return x;
   return emit(graph::Op::kReshape, graph::ReshapeAttrs{std::move(shape)}, {x});
+}
+
+Made NodeContext::rearrange(const Made& x, graph::Shape split, std::vector<int64_t> perm, graph::Shape joined) {
+  Made parts = emit_reshape(x, std::move(split));
+  return emit_reshape(emit(graph::Op::kTranspose, graph::TransposeAttrs{std::move(perm)}, {parts}), std::move(joined));
 }
 
 ValueId NodeContext::constant(graph::DType dtype, graph::Shape shape, graph::Constant constant) {
   return graph_.add_constant(proto_.name(), dtype, std::move(shape), std::move(constant));
 }
 
-Result<ValueId> NodeContext::cast(ValueId x, graph::DType to) {
-  if (value(x).dtype == to) return x;
+Made NodeContext::cast(const Made& x, graph::DType to) {
+  if (!x || value(*x).dtype == to) return x;
   return emit(graph::Op::kCast, graph::CastAttrs{to}, {x});
 }
 
-Result<ValueId> NodeContext::slice(ValueId x, int64_t axis, int64_t start, int64_t extent) {
-  graph::SliceAttrs attrs{std::vector<int64_t>(value(x).shape.size(), 0),
-                          std::vector<int64_t>(value(x).shape.size(), 1), value(x).shape};
+Made NodeContext::slice(const Made& x, int64_t axis, int64_t start, int64_t extent) {
+  if (!x) return x;
+  const graph::Shape& shape = value(*x).shape;
+  graph::SliceAttrs attrs{std::vector<int64_t>(shape.size(), 0), std::vector<int64_t>(shape.size(), 1), shape};
   attrs.starts[static_cast<size_t>(axis)] = start;
   attrs.extents[static_cast<size_t>(axis)] = extent;
   return emit(graph::Op::kSlice, attrs, {x});
 }
 
-Result<ValueId> NodeContext::iota(graph::DType dtype, int64_t extent, size_t axis, size_t rank) {
+Made NodeContext::iota(graph::DType dtype, int64_t extent, size_t axis, size_t rank) {
   if (extent > kMaxTable)
     return refuse(Refusal::kTooLarge, "axis {} has {} positions; at most {} are supported", axis, extent, kMaxTable);
   std::vector<double> values(static_cast<size_t>(extent));
@@ -221,7 +243,7 @@ Result<ValueId> NodeContext::iota(graph::DType dtype, int64_t extent, size_t axi
   return constant(dtype, shape, graph::make_constant_from_doubles(dtype, values));
 }
 
-Result<void> NodeContext::finish(Result<ValueId> id) {
+Result<void> NodeContext::finish(Made id) {
   if (!id) return tl::make_unexpected(std::move(id).error());
   set_output(0, *id);
   return {};

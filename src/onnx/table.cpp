@@ -45,8 +45,8 @@ constexpr int64_t kNow = kNewestOpset;
   X("GatherND", 11, kNow, 2, 2, import_gather_nd) \
   X("Gemm", 1, 10, 3, 3, import_gemm) \
   X("Gemm", 11, kNow, 2, 3, import_gemm) \
-  X("GlobalAveragePool", 1, kNow, 1, 1, import_global_average_pool) \
-  X("GlobalMaxPool", 1, kNow, 1, 1, import_global_max_pool) \
+  X("GlobalAveragePool", 1, kNow, 1, 1, import_global_pool) \
+  X("GlobalMaxPool", 1, kNow, 1, 1, import_global_pool) \
   X("Greater", 1, kNow, 2, 2, import_comparison) \
   X("GreaterOrEqual", 12, kNow, 2, 2, import_comparison) \
   X("Hardmax", 1, kNow, 1, 1, import_softmax) \
