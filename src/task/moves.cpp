@@ -66,37 +66,23 @@ Expr GroupNest::moved_value(const graph::Node& node, const Exprs& at) {
 }
 
 void GroupNest::plan_move(const graph::Node& node) {
-  if (node.op == Op::kConcat) {
-    add_stage("concat", node, false,
-              [this, &node](const std::string&, const Tensor& out) { return emit_concat(node, out); });
-    return;
-  }
-  if (node.op == Op::kSlice || node.op == Op::kExpand || is_gather(node.op)) {
-    add_stage(lower_name(node), node, false, [this, &node](const std::string& name, const Tensor& out) {
-      return map_nest(name, axes_of(out.shape), out, [&](const Exprs& at) { return moved_value(node, at); });
-    });
-    return;
-  }
+  if (node.op == Op::kConcat)
+    return add_stage("concat", node, false,
+                     [this, &node](const std::string&, const Tensor& out) { return emit_concat(node, out); });
+  if (node.op == Op::kSlice || node.op == Op::kExpand || is_gather(node.op))
+    return add_map(lower_name(node), node, [this, &node](const Exprs& at) { return moved_value(node, at); });
   const char* kind = node.op == Op::kTranspose ? "transpose" : node.op == Op::kPad ? "pad" : "copy";
-  add_stage(kind, node, false, [this, &node](const std::string& name, const Tensor& out) {
-    return map_nest(name, axes_of(out.shape), out, [&](const Exprs& at) {
-      Tensor x = operand(node.inputs[0]);
-      if (node.op == Op::kTranspose) {
-        const auto& perm = node.as<graph::TransposeAttrs>().perm;
-        Exprs from(at.size());
-        for (size_t i = 0; i < perm.size(); ++i) from[static_cast<size_t>(perm[i])] = at[i];
-        return read(x, from);
-      }
-      if (node.op != Op::kPad) return read(x, at);
-      const auto& a = node.as<graph::PadAttrs>();
-      Exprs from;
-      Expr predicate = nullptr;
-      for (size_t i = 0; i < at.size(); ++i) {
-        from.push_back(b().offset(at[i], -a.begin[i]));
-        predicate = b().logical_and(predicate, inside(from[i], -a.begin[i], out.shape[i] - 1 - a.begin[i], x.shape[i]));
-      }
-      return read(x, from, predicate, a.value);
-    });
+  add_map(kind, node, [this, &node](const Exprs& at) {
+    Tensor x = operand(node.inputs[0]);
+    if (node.op == Op::kTranspose) {
+      const auto& perm = node.as<graph::TransposeAttrs>().perm;
+      Exprs from(at.size());
+      for (size_t i = 0; i < perm.size(); ++i) from[static_cast<size_t>(perm[i])] = at[i];
+      return read(x, from);
+    }
+    if (node.op != Op::kPad) return read(x, at);
+    const auto& a = node.as<graph::PadAttrs>();
+    return read_padded(x, at, shape_of(node.output), a.begin, a.value);
   });
 }
 

@@ -252,6 +252,12 @@ void GroupNest::add_stage(std::string name, const graph::Node& node, bool combin
   stages_.push_back({unique_name(std::move(name)), shape_of(node.output), combines, std::move(emit), node.output});
 }
 
+void GroupNest::add_map(std::string name, const graph::Node& node, std::function<Expr(const Exprs&)> value) {
+  add_stage(std::move(name), node, false, [this, value](const std::string& unique, const Tensor& out) {
+    return map_nest(unique, axes_of(out.shape), out, value);
+  });
+}
+
 std::string GroupNest::unique_name(std::string name) {
   if (int n = used_names_[name]++; n > 0) name += std::to_string(n);
   return name;
@@ -319,44 +325,31 @@ int64_t lowest_of(Type type) {
 
 namespace {
 
-Expr identity_of(Builder& b, ReducerKind reducer, Type type) {
+struct Combination {
+  Expr identity;
+  ExprKind operation;
+};
+Combination combination(Builder& b, ReducerKind reducer, Type type) {
   switch (reducer) {
     case ReducerKind::kSum:
-      return b.constant(0, type);
+      return {b.constant(0, type), ExprKind::kAdd};
     case ReducerKind::kProd:
-      return b.constant(1, type);
+      return {b.constant(1, type), ExprKind::kMul};
     case ReducerKind::kMax:
-      return is_float(type) ? b.real(-HUGE_VAL, type) : b.integer(lowest_of(type), type);
+      return {is_float(type) ? b.real(-HUGE_VAL, type) : b.integer(lowest_of(type), type), ExprKind::kMax};
     case ReducerKind::kMin:
-      return is_float(type) ? b.real(HUGE_VAL, type) : b.integer(highest_of(type), type);
+      return {is_float(type) ? b.real(HUGE_VAL, type) : b.integer(highest_of(type), type), ExprKind::kMin};
     case ReducerKind::kNone:
       break;
   }
-  TCC_UNREACHABLE("no scalar identity of {}", reducer_name(reducer));
-}
-
-Expr combine(Builder& b, ReducerKind reducer, Expr x, Expr y) {
-  switch (reducer) {
-    case ReducerKind::kSum:
-      return b.add(x, y);
-    case ReducerKind::kProd:
-      return b.mul(x, y);
-    case ReducerKind::kMax:
-      return b.max(x, y);
-    case ReducerKind::kMin:
-      return b.min(x, y);
-    case ReducerKind::kNone:
-      break;
-  }
-  TCC_UNREACHABLE("no scalar combiner of {}", reducer_name(reducer));
+  TCC_UNREACHABLE("no scalar combination of {}", reducer_name(reducer));
 }
 
 }  // namespace
 
-Stmt GroupNest::reduce_nest(const std::string& name, const std::vector<NestAxis>& spatial,
-                            const std::vector<NestAxis>& reduce, ReducerKind reducer, const Tensor& out,
-                            const std::function<Exprs(const Exprs&)>& index,
-                            const std::function<Expr(const Exprs&, const Exprs&)>& value) {
+Stmt GroupNest::block_nest(const std::string& name, const std::vector<NestAxis>& spatial,
+                           const std::vector<NestAxis>& reduce, ReducerKind reducer,
+                           const std::function<std::pair<Stmt, Stmt>(const Exprs&, const Exprs&)>& parts) {
   std::vector<Iter> iters;
   std::vector<std::pair<Id, int64_t>> loops;
   Exprs at, over;
@@ -369,19 +362,35 @@ Stmt GroupNest::reduce_nest(const std::string& name, const std::vector<NestAxis>
   };
   for (const NestAxis& axis : spatial) add(axis, IterKind::kSpatial);
   for (const NestAxis& axis : reduce) add(axis, IterKind::kReduce);
-  Exprs where = index ? index(at) : at;
-  Expr term = value(at, over);
-  Stmt init = nullptr;
-  if (!reduce.empty()) {
-    TCC_CHECK(out.buffer->type == compute_, "{} accumulates in another type", name);
-    init = b().store(out.buffer->id, where, identity_of(b(), reducer, compute_));
-    term = combine(b(), reducer, b().load(*out.buffer, where), term);
-  }
-  Stmt body = b().store(out.buffer->id, where, term);
+  const auto [init, body] = parts(at, over);
   Stmt nest = b().block(kernel_.new_id(name.c_str()), iters, body, init, nullptr,
                         reduce.empty() ? ReducerKind::kNone : reducer);
   for (size_t i = loops.size(); i-- > 0;) nest = b().loop(loops[i].first, b().integer(loops[i].second), nest);
   return nest;
+}
+
+Stmt GroupNest::tile_nest(const std::string& name, const std::vector<NestAxis>& axes,
+                          const std::function<std::vector<Stmt>(const Exprs&)>& stores) {
+  return block_nest(name, axes, {}, ReducerKind::kNone,
+                    [&](const Exprs& at, const Exprs&) { return std::pair<Stmt, Stmt>(nullptr, b().seq(stores(at))); });
+}
+
+Stmt GroupNest::reduce_nest(const std::string& name, const std::vector<NestAxis>& spatial,
+                            const std::vector<NestAxis>& reduce, ReducerKind reducer, const Tensor& out,
+                            const std::function<Exprs(const Exprs&)>& index,
+                            const std::function<Expr(const Exprs&, const Exprs&)>& value) {
+  return block_nest(name, spatial, reduce, reducer, [&](const Exprs& at, const Exprs& over) {
+    Exprs where = index ? index(at) : at;
+    Expr term = value(at, over);
+    Stmt init = nullptr;
+    if (!reduce.empty()) {
+      TCC_CHECK(out.buffer->type == compute_, "{} accumulates in another type", name);
+      const Combination c = combination(b(), reducer, compute_);
+      init = b().store(out.buffer->id, where, c.identity);
+      term = b().binary(c.operation, b().load(*out.buffer, where), term);
+    }
+    return std::pair(init, b().store(out.buffer->id, where, term));
+  });
 }
 
 Expr GroupNest::read(const Tensor& t, const Exprs& at, Expr predicate, double other) {
@@ -397,6 +406,17 @@ Expr GroupNest::read_broadcast(const Tensor& t, const Exprs& at, const graph::Sh
     index.push_back(repeated ? b().integer(0) : at[skip + i]);
   }
   return read(t, index);
+}
+
+Expr GroupNest::read_padded(const Tensor& t, const Exprs& at, const graph::Shape& shape,
+                            const std::vector<int64_t>& begin, double value) {
+  Exprs from;
+  Expr predicate = nullptr;
+  for (size_t i = 0; i < at.size(); ++i) {
+    from.push_back(b().offset(at[i], -begin[i]));
+    predicate = b().logical_and(predicate, inside(from[i], -begin[i], shape[i] - 1 - begin[i], t.shape[i]));
+  }
+  return read(t, from, predicate, value);
 }
 
 Expr GroupNest::inside(Expr position, int64_t low, int64_t high, int64_t extent) {

@@ -109,6 +109,8 @@ class GroupNest {
   // Makes the name unique; `emit` gets it back.
   void add_stage(std::string name, const graph::Node& node, bool combines,
                  std::function<ir::Stmt(const std::string& name, const Tensor& out)> emit);
+  // The same for a result whose elements are value(indices), each by itself.
+  void add_map(std::string name, const graph::Node& node, std::function<ir::Expr(const Exprs&)> value);
 
   // --- pieces of nests ---
   Tensor make_temp(const std::string& name, const graph::Shape& shape);
@@ -119,6 +121,10 @@ class GroupNest {
   ir::Stmt map_nest_at(const std::string& name, const std::vector<NestAxis>& axes, const Tensor& out,
                        const std::function<Exprs(const Exprs&)>& index,
                        const std::function<ir::Expr(const Exprs&)>& value);
+  // Serial loops around a block of spatial and reduce iterators; parts(spatial, reduce) gives its init and its body.
+  ir::Stmt block_nest(const std::string& name, const std::vector<NestAxis>& spatial,
+                      const std::vector<NestAxis>& reduce, ir::ReducerKind reducer,
+                      const std::function<std::pair<ir::Stmt, ir::Stmt>(const Exprs&, const Exprs&)>& parts);
   // Serial loops around a block of spatial iterators with several stores.
   ir::Stmt tile_nest(const std::string& name, const std::vector<NestAxis>& axes,
                      const std::function<std::vector<ir::Stmt>(const Exprs&)>& stores);
@@ -133,6 +139,9 @@ class GroupNest {
   ir::Expr read(const Tensor& t, const Exprs& at, ir::Expr predicate = nullptr, double other = 0);
   // The same at the (numpy-broadcast) indices of a result of `shape`.
   ir::Expr read_broadcast(const Tensor& t, const Exprs& at, const graph::Shape& shape);
+  // Element `at` of the tensor padded to `shape` with `value`, begin[i] elements of it in front of axis i.
+  ir::Expr read_padded(const Tensor& t, const Exprs& at, const graph::Shape& shape, const std::vector<int64_t>& begin,
+                       double value = 0);
   // 0 <= position < extent, as a predicate; nullptr when it always holds. low and high are the least and greatest
   // values of `position`.
   ir::Expr inside(ir::Expr position, int64_t low, int64_t high, int64_t extent);

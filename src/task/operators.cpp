@@ -46,14 +46,12 @@ void GroupNest::plan_gemm(const graph::Node& node) {
   });
   bool adds = node.inputs.size() == 3 && a.beta != 0;
   if (a.alpha != 1 || adds) {
-    add_stage(adds ? "bias" : "scale", node, false, [=, this, &node](const std::string& name, const Tensor& out) {
-      return map_nest(name, axes_of(shape), out, [&](const Exprs& at) {
-        Expr y = read(operand(node.output), at);
-        if (a.alpha != 1) y = b().mul(y, real(a.alpha));
-        if (!adds) return y;
-        Expr c = read_broadcast(operand(node.inputs[2]), at, shape);
-        return b().add(y, a.beta == 1 ? c : b().mul(c, real(a.beta)));
-      });
+    add_map(adds ? "bias" : "scale", node, [=, this, &node](const Exprs& at) {
+      Expr y = read(operand(node.output), at);
+      if (a.alpha != 1) y = b().mul(y, real(a.alpha));
+      if (!adds) return y;
+      Expr c = read_broadcast(operand(node.inputs[2]), at, shape);
+      return b().add(y, a.beta == 1 ? c : b().mul(c, real(a.beta)));
     });
   }
 }
@@ -123,13 +121,8 @@ void GroupNest::plan_reduce(const graph::Node& node) {
   bool max = node.op == Op::kReduceMax, mean = node.op == Op::kReduceMean;
   std::vector<bool> reduced(in_shape.size(), false);
   for (int64_t axis : a.axes) reduced[static_cast<size_t>(axis)] = true;
-  if (a.axes.empty()) {
-    add_stage("copy", node, false, [this, &node](const std::string& name, const Tensor& out) {
-      return map_nest(name, axes_of(out.shape), out,
-                      [&](const Exprs& at) { return read(operand(node.inputs[0]), at); });
-    });
-    return;
-  }
+  if (a.axes.empty())
+    return add_map("copy", node, [this, &node](const Exprs& at) { return read(operand(node.inputs[0]), at); });
   bool min = node.op == Op::kReduceMin, product = node.op == Op::kReduceProd;
   ReducerKind reducer = max       ? ReducerKind::kMax
                         : min     ? ReducerKind::kMin
@@ -159,10 +152,8 @@ void GroupNest::plan_reduce(const graph::Node& node) {
   if (!mean) return;
   double terms =
       static_cast<double>(value(node.inputs[0]).elements()) / static_cast<double>(value(node.output).elements());
-  add_stage("mean", node, false, [=, this, &node](const std::string& name, const Tensor& out) {
-    return map_nest(name, axes_of(out.shape), out,
-                    [&](const Exprs& at) { return b().div(read(operand(node.output), at), real(terms)); });
-  });
+  add_map("mean", node,
+          [=, this, &node](const Exprs& at) { return b().div(read(operand(node.output), at), real(terms)); });
 }
 
 }  // namespace tcc::task

@@ -93,33 +93,26 @@ void GroupNest::plan_conv(const graph::Node& node) {
     return b().seq(std::array<Stmt, 2>{copy, emit_conv(c, name, out, source)});
   });
   if (node.inputs.size() != 3) return;
-  add_stage("bias", node, false, [this, &node, &a, head = c.head](const std::string& name, const Tensor& out) {
-    return map_nest(name, axes_of(out.shape), out, [&](const Exprs& at) {
-      Exprs c(at.begin() + 1, at.begin() + static_cast<std::ptrdiff_t>(head));
-      if (a.block_out > 1) c.push_back(at.back());
-      return b().add(read(operand(node.output), at), read(operand(node.inputs[2]), c));
-    });
+  add_map("bias", node, [this, &node, &a, head = c.head](const Exprs& at) {
+    Exprs c(at.begin() + 1, at.begin() + static_cast<std::ptrdiff_t>(head));
+    if (a.block_out > 1) c.push_back(at.back());
+    return b().add(read(operand(node.output), at), read(operand(node.inputs[2]), c));
   });
 }
 
 // Padding is a block of its own: schedules inline it as a predicate or stage a padded copy.
 Stmt GroupNest::emit_padded(const ConvNest& c, Tensor& source) {
-  const auto head = static_cast<std::ptrdiff_t>(c.head);
-  graph::Shape shape(c.in_shape.begin(), c.in_shape.begin() + head);
-  for (const WindowAxis& w : c.windows) shape.push_back(w.high() + w.pad + 1);
+  graph::Shape shape(c.in_shape.begin(), c.in_shape.begin() + static_cast<std::ptrdiff_t>(c.head));
+  std::vector<int64_t> begin(c.head, 0);
+  for (const WindowAxis& w : c.windows) {
+    shape.push_back(w.high() + w.pad + 1);
+    begin.push_back(w.pad);
+  }
   if (c.attrs.block_in > 1) shape.push_back(c.attrs.block_in);
+  begin.resize(shape.size(), 0);
   source = make_temp(kPadBlock, shape);
-  return map_nest(kPadBlock, axes_of(shape), source, [&](const Exprs& at) {
-    Exprs x(at.begin(), at.begin() + head);
-    Expr predicate = nullptr;
-    for (size_t i = 0; i < c.windows.size(); ++i) {
-      const WindowAxis& w = c.windows[i];
-      x.push_back(b().offset(at[i + c.head], -w.pad));
-      predicate = b().logical_and(predicate, inside(x.back(), w.low(), w.high(), w.in));
-    }
-    if (c.attrs.block_in > 1) x.push_back(at.back());
-    return read(operand(c.node.inputs[0]), x, predicate);
-  });
+  return map_nest(kPadBlock, axes_of(shape), source,
+                  [&](const Exprs& at) { return read_padded(operand(c.node.inputs[0]), at, shape, begin); });
 }
 
 Stmt GroupNest::emit_gathered(const ConvNest& c, Tensor& source) {
@@ -185,24 +178,22 @@ void GroupNest::plan_pool(const graph::Node& node) {
       });
   if (!average) return;
   bool with_pad = a.count_include_pad;
-  add_stage("average", node, false, [=, this, &node](const std::string& name, const Tensor& out) {
-    return map_nest(name, axes_of(out.shape), out, [&](const Exprs& at) {
-      // Window positions k of [0, kernel) with low <= o * stride + k * dilation - pad < high, axis by axis.
-      Expr count = b().integer(1);
-      for (size_t i = 0; i < windows.size(); ++i) {
-        const WindowAxis& w = windows[i];
-        int64_t limit = with_pad ? w.in + w.pad_end : w.in;
-        bool cut_low = !with_pad && w.low() < 0, cut_high = w.high() >= limit;
-        Expr start = b().offset(b().scale(at[i + 2], w.stride), -w.pad);
-        Expr first = b().integer(0), last = b().integer(w.kernel - 1);
-        Expr step = b().integer(w.dilation);
-        if (cut_low) first = b().max(first, b().ceil_div(b().scale(start, -1), step));
-        if (cut_high) last = b().min(last, b().floor_div(b().sub(b().integer(limit - 1), start), step));
-        count = b().mul(count, b().offset(b().sub(last, first), 1));
-      }
-      Expr divisor = is_int(count) ? real(static_cast<double>(int_value(count))) : b().cast(count, compute_);
-      return b().div(read(operand(node.output), at), divisor);
-    });
+  add_map("average", node, [=, this, &node](const Exprs& at) {
+    // Window positions k of [0, kernel) with low <= o * stride + k * dilation - pad < high, axis by axis.
+    Expr count = b().integer(1);
+    for (size_t i = 0; i < windows.size(); ++i) {
+      const WindowAxis& w = windows[i];
+      int64_t limit = with_pad ? w.in + w.pad_end : w.in;
+      bool cut_low = !with_pad && w.low() < 0, cut_high = w.high() >= limit;
+      Expr start = b().offset(b().scale(at[i + 2], w.stride), -w.pad);
+      Expr first = b().integer(0), last = b().integer(w.kernel - 1);
+      Expr step = b().integer(w.dilation);
+      if (cut_low) first = b().max(first, b().ceil_div(b().scale(start, -1), step));
+      if (cut_high) last = b().min(last, b().floor_div(b().sub(b().integer(limit - 1), start), step));
+      count = b().mul(count, b().offset(b().sub(last, first), 1));
+    }
+    Expr divisor = is_int(count) ? real(static_cast<double>(int_value(count))) : b().cast(count, compute_);
+    return b().div(read(operand(node.output), at), divisor);
   });
 }
 
@@ -219,12 +210,10 @@ void GroupNest::plan_lrn(const graph::Node& node) {
                          return b().mul(v, v);
                        });
   });
-  add_stage("lrn", node, false, [this, &node, &a](const std::string& name, const Tensor& out) {
-    return map_nest(name, axes_of(out.shape), out, [&](const Exprs& at) {
-      Expr squares = b().mul(read(operand(node.output), at), real(a.alpha / static_cast<double>(a.size)));
-      Expr power = b().call(Intrinsic::kPow, std::array<Expr, 2>{b().add(squares, real(a.bias)), real(a.beta)});
-      return b().div(read(operand(node.inputs[0]), at), power);
-    });
+  add_map("lrn", node, [this, &node, &a](const Exprs& at) {
+    Expr squares = b().mul(read(operand(node.output), at), real(a.alpha / static_cast<double>(a.size)));
+    Expr power = b().call(Intrinsic::kPow, std::array<Expr, 2>{b().add(squares, real(a.bias)), real(a.beta)});
+    return b().div(read(operand(node.inputs[0]), at), power);
   });
 }
 

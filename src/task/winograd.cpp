@@ -54,22 +54,6 @@ Exprs sandwich(Builder& b, Type type, const std::vector<double>& matrix, size_t 
 
 }  // namespace
 
-Stmt GroupNest::tile_nest(const std::string& name, const std::vector<NestAxis>& axes,
-                          const std::function<std::vector<Stmt>(const Exprs&)>& stores) {
-  std::vector<Iter> iters;
-  std::vector<Id> loops;
-  Exprs at;
-  for (const NestAxis& axis : axes) {
-    loops.push_back(kernel_.new_id(axis.name));
-    const Id iter = kernel_.new_id((std::string("v") + axis.name).c_str());
-    iters.push_back({iter, IterKind::kSpatial, b().integer(axis.extent), b().var(loops.back())});
-    at.push_back(b().var(iter));
-  }
-  Stmt nest = b().block(kernel_.new_id(name.c_str()), iters, b().seq(stores(at)));
-  for (size_t i = loops.size(); i-- > 0;) nest = b().loop(loops[i], b().integer(axes[i].extent), nest);
-  return nest;
-}
-
 void GroupNest::plan_winograd(const graph::Node& node) {
   add_stage("conv", node, false, [this, &node](const std::string& name, const Tensor& out) {
     const auto& a = node.as<graph::ConvAttrs>();
@@ -93,14 +77,7 @@ void GroupNest::plan_winograd(const graph::Node& node) {
     if (in != whole || a.pads_begin[0] != 0 || a.pads_begin[1] != 0) {
       source = make_temp(kPadBlock, whole);
       nests.push_back(map_nest(kPadBlock, axes_of(whole), source, [&](const Exprs& at) {
-        Exprs x{at[0], at[1]};
-        Expr predicate = nullptr;
-        for (size_t i = 0; i < 2; ++i) {
-          const int64_t pad = a.pads_begin[i];
-          x.push_back(b().offset(at[i + 2], -pad));
-          predicate = b().logical_and(predicate, inside(x.back(), -pad, whole[i + 2] - 1 - pad, in[i + 2]));
-        }
-        return read(operand(node.inputs[0]), x, predicate);
+        return read_padded(operand(node.inputs[0]), at, whole, {0, 0, a.pads_begin[0], a.pads_begin[1]});
       }));
     }
 
