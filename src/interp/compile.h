@@ -25,6 +25,12 @@ KernelInfo inspect_kernel(const ir::Kernel& kernel);
 // keeps by logical index.
 const ir::Layout* address_layout(const ir::Buffer& buffer);
 
+// How an element of a type is read and written.
+struct AccessOps {
+  Op load, store;
+};
+AccessOps access_ops(ir::Type type);
+
 // The launches of a Lowered kernel, or the root alone.
 std::vector<ir::Stmt> split_regions(const ir::Kernel& kernel);
 bool is_simt(ir::Stmt root);

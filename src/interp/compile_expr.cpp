@@ -16,32 +16,32 @@ bool is_power_of_two(int64_t v) {
   return v > 0 && (v & (v - 1)) == 0;
 }
 
-Op load_op(Type type) {
+}  // namespace
+
+AccessOps access_ops(Type type) {
   switch (type) {
     case Type::kI8:
-      return Op::kLoadI8;
+      return {Op::kLoadI8, Op::kStoreI8};
     case Type::kBool:
     case Type::kU8:
-      return Op::kLoadU8;
+      return {Op::kLoadU8, Op::kStoreI8};
     case Type::kI32:
-      return Op::kLoadI32;
+      return {Op::kLoadI32, Op::kStoreI32};
     case Type::kI64:
     case Type::kBarrier:
     case Type::kTensorMap:
-      return Op::kLoadI64;
+      break;
     case Type::kF16:
-      return Op::kLoadF16;
+      return {Op::kLoadF16, Op::kStoreF16};
     case Type::kBF16:
-      return Op::kLoadBF16;
+      return {Op::kLoadBF16, Op::kStoreBF16};
     case Type::kF32:
-      return Op::kLoadF32;
+      return {Op::kLoadF32, Op::kStoreF32};
     case Type::kF64:
-      return Op::kLoadF64;
+      return {Op::kLoadF64, Op::kStoreF64};
   }
-  return Op::kLoadI64;
+  return {Op::kLoadI64, Op::kStoreI64};
 }
-
-}  // namespace
 
 int32_t Compiler::emit(Code& code, Ins ins) {
   code.ins.push_back(ins);
@@ -404,7 +404,7 @@ int32_t Compiler::load(const ir::Load& e) {
   const int32_t at = address(slot, indices);
   // A load whose predicate differs between the lanes is read element by element where it is not aligned.
   if (vectors_.empty() || !ir::mentions(e.predicate, vectors_.back().id)) alignment(slot, indices, at);
-  emit(*code_, {.op = load_op(info_.slots[static_cast<size_t>(slot)]->type), .d = d, .a = at, .e = slot});
+  emit(*code_, {.op = access_ops(info_.slots[static_cast<size_t>(slot)]->type).load, .d = d, .a = at, .e = slot});
   if (e.predicate != nullptr && !moved) {
     to_end.push_back(emit(*code_, {.op = Op::kJump}));
     patch(std::span(&to_other, 1));

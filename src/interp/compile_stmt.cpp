@@ -8,30 +8,6 @@
 namespace tcc::interp {
 namespace {
 
-Op store_op(ir::Type type) {
-  switch (type) {
-    case ir::Type::kBool:
-    case ir::Type::kU8:
-    case ir::Type::kI8:
-      return Op::kStoreI8;
-    case ir::Type::kI32:
-      return Op::kStoreI32;
-    case ir::Type::kI64:
-    case ir::Type::kBarrier:
-    case ir::Type::kTensorMap:
-      return Op::kStoreI64;
-    case ir::Type::kF16:
-      return Op::kStoreF16;
-    case ir::Type::kBF16:
-      return Op::kStoreBF16;
-    case ir::Type::kF32:
-      return Op::kStoreF32;
-    case ir::Type::kF64:
-      return Op::kStoreF64;
-  }
-  return Op::kStoreI64;
-}
-
 bool is_private(ir::Scope scope) {
   return scope == ir::Scope::kLocal || scope == ir::Scope::kAmxTile;
 }
@@ -280,7 +256,7 @@ void Compiler::store(const ir::Store& s) {
   leave.insert(leave.end(), outside.begin(), outside.end());
   const int32_t at = address(slot, indices);
   alignment(slot, indices, at);
-  emit(*code_, {.op = store_op(info_.slots[static_cast<size_t>(slot)]->type), .a = at, .b = value, .e = slot});
+  emit(*code_, {.op = access_ops(info_.slots[static_cast<size_t>(slot)]->type).store, .a = at, .b = value, .e = slot});
   patch(leave);
 }
 
