@@ -7,26 +7,23 @@
 
 namespace tcc::graph {
 
-std::string_view op_name(Op op) {
-  switch (op) {
-#define X(enumerator, text, attributes, cls, fewest, most) \
-  case Op::enumerator:                                     \
-    return text;
+namespace {
+struct OpRow {
+  std::string_view name;
+  OpClass cls;
+};
+constexpr OpRow kOps[] = {
+#define X(enumerator, text, attributes, cls, fewest, most) {text, OpClass::cls},
     TCC_GRAPH_OPS(X)
 #undef X
-  }
-  TCC_UNREACHABLE();
-}
+};
+}  // namespace
 
+std::string_view op_name(Op op) {
+  return kOps[static_cast<size_t>(op)].name;
+}
 OpClass op_class(Op op) {
-  switch (op) {
-#define X(enumerator, text, attributes, cls, fewest, most) \
-  case Op::enumerator:                                     \
-    return OpClass::cls;
-    TCC_GRAPH_OPS(X)
-#undef X
-  }
-  TCC_UNREACHABLE();
+  return kOps[static_cast<size_t>(op)].cls;
 }
 
 std::string_view node_name(const Node& node) {

@@ -142,19 +142,9 @@ class Inference {
         return concat();
       case Op::kPad:
         return pad();
-      case Op::kUnary:
-      case Op::kBinary:
-      case Op::kWhere:
-      case Op::kCast:
-      case Op::kSlice:
-      case Op::kExpand:
-      case Op::kGather:
-      case Op::kGatherElements:
-      case Op::kGatherNd:
-      case Op::kLayerNorm:
+      default:
         return infer_element_operator(graph_, node_);
     }
-    TCC_UNREACHABLE();
   }
 
  private:
@@ -370,13 +360,8 @@ class Inference {
 
   Result<TensorType> softmax() const {
     TCC_TRY_VOID(need_float());
-    TCC_TRY_VOID(check_axis(node_.as<AxisAttrs>().axis));
+    TCC_TRY_VOID(need_axis(node_.as<AxisAttrs>().axis, shape(0)));
     return same();
-  }
-
-  Result<void> check_axis(int64_t axis) const {
-    if (axis >= 0 && axis < static_cast<int64_t>(shape(0).size())) return {};
-    return input_error("axis {} is out of range for shape {}", axis, shape_text(shape(0)));
   }
 
   Result<TensorType> batch_norm() const {
@@ -419,7 +404,7 @@ class Inference {
   Result<TensorType> concat() const {
     TCC_TRY_VOID(need_one_type());
     int64_t axis = node_.as<AxisAttrs>().axis;
-    TCC_TRY_VOID(check_axis(axis));
+    TCC_TRY_VOID(need_axis(axis, shape(0)));
     Shape out = shape(0);
     for (size_t i = 1; i < node_.inputs.size(); ++i) {
       Shape other = shape(i);

@@ -24,11 +24,6 @@ Result<void> need_indices(const Value& indices) {
   return input_error("indices must be i32 or i64, not {}", dtype_name(indices.dtype));
 }
 
-Result<void> need_axis(int64_t axis, const Shape& shape) {
-  if (axis >= 0 && axis < static_cast<int64_t>(shape.size())) return {};
-  return input_error("axis {} is out of range for shape {}", axis, shape_text(shape));
-}
-
 Result<TensorType> infer_unary(const Graph& graph, const Node& node) {
   const auto& a = node.as<UnaryAttrs>();
   const Value& x = in(graph, node, 0);
@@ -166,6 +161,11 @@ Result<TensorType> infer_layer_norm(const Graph& graph, const Node& node) {
 }
 
 }  // namespace
+
+Result<void> need_axis(int64_t axis, const Shape& shape) {
+  if (axis >= 0 && axis < static_cast<int64_t>(shape.size())) return {};
+  return input_error("axis {} is out of range for shape {}", axis, shape_text(shape));
+}
 
 Result<TensorType> infer_element_operator(const Graph& graph, const Node& node) {
   switch (node.op) {

@@ -15,6 +15,7 @@ std::vector<int64_t> broadcast_strides(const Shape& shape, const Shape& onto);
 std::vector<int64_t> dense_strides(const Shape& shape);
 
 // The operators of infer_elements.cpp and reference_elements.cpp. `out` has its shape and size.
+Result<void> need_axis(int64_t axis, const Shape& shape);
 Result<TensorType> infer_element_operator(const Graph& graph, const Node& node);
 void run_element_operator(const Graph& graph, const Node& node, const std::vector<const HostTensor*>& inputs,
                           HostTensor& out);

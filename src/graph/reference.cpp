@@ -180,16 +180,7 @@ class NodeRunner {
       case Op::kPad:
         pad();
         break;
-      case Op::kUnary:
-      case Op::kBinary:
-      case Op::kWhere:
-      case Op::kCast:
-      case Op::kSlice:
-      case Op::kExpand:
-      case Op::kGather:
-      case Op::kGatherElements:
-      case Op::kGatherNd:
-      case Op::kLayerNorm:
+      default:
         run_element_operator(graph_, node_, inputs_, out_);
         break;
     }

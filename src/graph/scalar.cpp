@@ -39,6 +39,16 @@ constexpr UnaryRow kUnaryRows[] = {
 #undef X
 };
 
+struct BinaryRow {
+  std::string_view name;
+  Domain domain;
+};
+constexpr BinaryRow kBinaryRows[] = {
+#define X(enumerator, text, domain, formula) {text, Domain::domain},
+    TCC_GRAPH_BINARY_FNS(X)
+#undef X
+};
+
 }  // namespace
 
 std::span<const UnaryRow> unary_rows() {
@@ -49,25 +59,10 @@ const UnaryRow& unary_row(UnaryFn fn) {
 }
 
 std::string_view binary_name(BinaryFn fn) {
-  switch (fn) {
-#define X(enumerator, text, domain, formula) \
-  case BinaryFn::enumerator:                 \
-    return text;
-    TCC_GRAPH_BINARY_FNS(X)
-#undef X
-  }
-  TCC_UNREACHABLE();
+  return kBinaryRows[static_cast<size_t>(fn)].name;
 }
-
 Domain binary_domain(BinaryFn fn) {
-  switch (fn) {
-#define X(enumerator, text, domain, formula) \
-  case BinaryFn::enumerator:                 \
-    return Domain::domain;
-    TCC_GRAPH_BINARY_FNS(X)
-#undef X
-  }
-  TCC_UNREACHABLE();
+  return kBinaryRows[static_cast<size_t>(fn)].domain;
 }
 
 double apply_unary(UnaryFn fn, double alpha, double beta, double x) {
@@ -88,28 +83,23 @@ int binary_reads(BinaryFn fn) {
 
 namespace {
 constexpr std::string_view kNotePrefix = "limitation: ";
-}
+
+struct RefusalRow {
+  Refusal reason;
+  std::string_view code, meaning;
+};
+constexpr RefusalRow kRefusals[] = {
+#define X(enumerator, code, meaning) {Refusal::enumerator, code, meaning},
+    TCC_GRAPH_REFUSALS(X)
+#undef X
+};
+}  // namespace
 
 std::string_view refusal_code(Refusal reason) {
-  switch (reason) {
-#define X(enumerator, code, meaning) \
-  case Refusal::enumerator:          \
-    return code;
-    TCC_GRAPH_REFUSALS(X)
-#undef X
-  }
-  TCC_UNREACHABLE();
+  return kRefusals[static_cast<size_t>(reason)].code;
 }
-
 std::string_view refusal_meaning(Refusal reason) {
-  switch (reason) {
-#define X(enumerator, code, meaning) \
-  case Refusal::enumerator:          \
-    return meaning;
-    TCC_GRAPH_REFUSALS(X)
-#undef X
-  }
-  TCC_UNREACHABLE();
+  return kRefusals[static_cast<size_t>(reason)].meaning;
 }
 
 tl::unexpected<Error> refusal(Refusal reason, std::string message, std::string hint, std::vector<std::string> notes) {
@@ -121,10 +111,8 @@ std::optional<Refusal> refusal_of(const Error& error) {
   if (error.notes.empty() || !error.notes.back().starts_with(kNotePrefix)) return std::nullopt;
   std::string_view code = std::string_view(error.notes.back()).substr(kNotePrefix.size());
   code = code.substr(0, code.find(' '));
-#define X(enumerator, text, meaning) \
-  if (code == text) return Refusal::enumerator;
-  TCC_GRAPH_REFUSALS(X)
-#undef X
+  for (const RefusalRow& row : kRefusals)
+    if (code == row.code) return row.reason;
   return std::nullopt;
 }
 

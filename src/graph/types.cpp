@@ -10,26 +10,23 @@
 
 namespace tcc::graph {
 
-int64_t dtype_size(DType dtype) {
-  switch (dtype) {
-#define X(enumerator, text, bytes) \
-  case DType::enumerator:          \
-    return bytes;
+namespace {
+struct DTypeRow {
+  std::string_view name;
+  int64_t bytes;
+};
+constexpr DTypeRow kDTypes[] = {
+#define X(enumerator, text, bytes) {text, bytes},
     TCC_GRAPH_DTYPES(X)
 #undef X
-  }
-  TCC_UNREACHABLE();
-}
+};
+}  // namespace
 
+int64_t dtype_size(DType dtype) {
+  return kDTypes[static_cast<size_t>(dtype)].bytes;
+}
 std::string_view dtype_name(DType dtype) {
-  switch (dtype) {
-#define X(enumerator, text, bytes) \
-  case DType::enumerator:          \
-    return text;
-    TCC_GRAPH_DTYPES(X)
-#undef X
-  }
-  TCC_UNREACHABLE();
+  return kDTypes[static_cast<size_t>(dtype)].name;
 }
 
 bool is_float(DType dtype) {

@@ -38,14 +38,10 @@ void check_result(const Pass& pass, Kernel k) {
 }  // namespace
 
 std::string_view form_name(Form form) {
-  switch (form) {
-#define TCC_X(name, text) \
-  case Form::k##name:     \
-    return text;
-    TCC_LOWER_FORMS(TCC_X)
+#define TCC_X(name, text) text,
+  static constexpr std::string_view kNames[] = {TCC_LOWER_FORMS(TCC_X)};
 #undef TCC_X
-  }
-  return "";
+  return kNames[static_cast<size_t>(form)];
 }
 
 std::string missing_for(const Kernel& k, Form form) {

@@ -1,37 +1,34 @@
 #include "tcc/target/precision.h"
 
-#include "tcc/support/check.h"
-
 namespace tcc::target {
 
-std::string_view precision_name(Precision precision) {
-  switch (precision) {
-#define TCC_X(enumerator, name, tolerance) \
-  case Precision::enumerator:              \
-    return name;
+namespace {
+
+struct Row {
+  Precision precision;
+  std::string_view name;
+  double tolerance;
+};
+constexpr Row kRows[] = {
+#define TCC_X(enumerator, name, tolerance) {Precision::enumerator, name, tolerance},
     TCC_PRECISIONS(TCC_X)
 #undef TCC_X
-  }
-  TCC_UNREACHABLE();
+};
+
+}  // namespace
+
+std::string_view precision_name(Precision precision) {
+  return kRows[static_cast<size_t>(precision)].name;
 }
 
 double precision_tolerance(Precision precision) {
-  switch (precision) {
-#define TCC_X(enumerator, name, tolerance) \
-  case Precision::enumerator:              \
-    return tolerance;
-    TCC_PRECISIONS(TCC_X)
-#undef TCC_X
-  }
-  TCC_UNREACHABLE();
+  return kRows[static_cast<size_t>(precision)].tolerance;
 }
 
 std::vector<Precision> all_precisions() {
-  return {
-#define TCC_X(enumerator, name, tolerance) Precision::enumerator,
-      TCC_PRECISIONS(TCC_X)
-#undef TCC_X
-  };
+  std::vector<Precision> all;
+  for (const Row& row : kRows) all.push_back(row.precision);
+  return all;
 }
 
 std::optional<Precision> find_precision(std::string_view name) {

@@ -14,14 +14,10 @@ namespace tcc::task {
 using graph::Op;
 
 std::string_view anchor_name(AnchorKind kind) {
-  switch (kind) {
-#define TCC_X(name, text)   \
-  case AnchorKind::k##name: \
-    return text;
-    TCC_TASK_ANCHORS(TCC_X)
+#define TCC_X(name, text) text,
+  static constexpr std::string_view kNames[] = {TCC_TASK_ANCHORS(TCC_X)};
 #undef TCC_X
-  }
-  TCC_UNREACHABLE();
+  return kNames[static_cast<size_t>(kind)];
 }
 
 AnchorKind anchor_kind(const graph::Graph& graph, const graph::Node& node) {

@@ -20,6 +20,21 @@ constexpr Instruction warp_compute(Family family, std::string_view name, std::st
           .ptx = ptx};
 }
 
+// What one thread of a CPU computes.
+constexpr Instruction cpu_compute(Family family, std::string_view name, std::string_view feature,
+                                  std::span<const OperandSpec> operands, int32_t args, std::string_view semantics,
+                                  int64_t flops, int64_t bytes, std::string_view llvm) {
+  return {.name = name,
+          .family = family,
+          .feature = feature,
+          .operands = operands,
+          .num_args = args,
+          .semantics = semantics,
+          .flops = flops,
+          .bytes = bytes,
+          .llvm = llvm};
+}
+
 // What synchronises or exchanges as its behaviour says, done when it returns.
 constexpr Instruction act(Family family, std::string_view name, std::string_view feature, Participants participants,
                           std::span<const OperandSpec> operands, int32_t args, Behaviour behaviour,
