@@ -47,13 +47,11 @@ TEST_CASE("default kernels neither spill nor use a stack", "[traces]") {
   for (const char* name : {"t4", "a100", "rtx-3090", "l4", "h200"})
     for (const task::Task& t : tasks) {
       if (!soak && n++ % 11 != 0) continue;
-      auto chosen = search::choose_program(t, gpu(name), nullptr, 1);
+      const auto chosen = search::best_artifact(t, gpu(name), nullptr, 1, "kernel");
       if (!chosen) FAIL(t.workload << " on " << name << ": " << chosen.error().message);
-      auto artifact = codegen::compile_cuda(chosen->lowered, gpu(name));
-      if (!artifact) FAIL(t.workload << " on " << name << ": " << artifact.error().message);
-      INFO(t.workload << " on " << name << "\n" << ir::print(chosen->lowered));
-      CHECK(artifact->facts.at("spill_bytes") == 0);
-      CHECK(artifact->facts.at("stack_bytes") == 0);
+      INFO(t.workload << " on " << name << "\n" << ir::print(chosen->program.lowered));
+      CHECK(chosen->artifact.facts.at("spill_bytes") == 0);
+      CHECK(chosen->artifact.facts.at("stack_bytes") == 0);
       ++compiled;
     }
   CHECK(compiled >= 20);
