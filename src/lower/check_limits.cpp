@@ -11,6 +11,7 @@
 #include "lower/split_launches.h"
 #include "tcc/analysis/roles.h"
 #include "tcc/analysis/shared_plan.h"
+#include "tcc/analysis/spread_storage.h"
 #include "tcc/ir/walk.h"
 
 namespace tcc::lower {
@@ -190,7 +191,7 @@ Legal<void> check_gpu(const Kernel& nest, const std::map<Axis, int64_t>& extents
     return reject(RejectReason::kTooManyThreads, fmt::format("{} threads along z", z->second));
   if (Legal<void> ok = check_gpu_loops(nest, threads); !ok) return ok;
   const std::map<Id, Scope> scopes = gpu_scopes(nest);
-  const std::map<Id, int64_t> instances = gpu_instances(nest);
+  const std::map<Id, int64_t> instances = gpu_instances(nest), spread = analysis::spread_threads(nest);
   Legal<std::map<Id, int64_t>> versions = pipeline_versions(nest);
   if (!versions) return tl::make_unexpected(versions.error());
   int64_t local = 0, consumer = 0;
@@ -205,6 +206,10 @@ Legal<void> check_gpu(const Kernel& nest, const std::map<Axis, int64_t>& extents
     if (scope == Scope::kLocal) {
       auto n = instances.find(b->id);
       const int64_t lanes = fragment == fragments.end() ? 1 : fragment->second.lanes;
+      if (auto parts = spread.find(b->id); parts != spread.end() && lanes == 1) {
+        local += std::max<int64_t>(*bytes / parts->second, type_bytes(b->type));
+        continue;
+      }
       (lanes > cuda.warp_size ? consumer : local) += *bytes * (n == instances.end() ? 1 : n->second) / lanes;
     }
   }

@@ -266,6 +266,12 @@ Legal<void> cache_read(Step& s) {
                                 out);
   });
 }
+Legal<void> cache_reads(Step& s) {
+  return s.make_one([&](Id& out) {
+    return schedule::cache_reads(s.kernel, s.id(0), static_cast<int>(s.integer("read")), s.enumerator<Scope>("scope"),
+                                 out);
+  });
+}
 Legal<void> cache_write(Step& s) {
   return s.make_one(
       [&](Id& out) { return schedule::cache_write(s.kernel, s.id(0), s.enumerator<Scope>("scope"), out); });

@@ -28,6 +28,16 @@ ExprRv sample_uniform(Schedule& s, const std::vector<int64_t>& candidates) {
   return s.sample_categorical(candidates, weights);
 }
 
+ExprRv sample_widths(Schedule& s, int64_t widest) {
+  std::vector<int64_t> widths;
+  std::vector<double> weights;
+  for (int64_t n = 1; n <= widest; n *= 2) {
+    widths.push_back(n);
+    weights.push_back(static_cast<double>(n) / static_cast<double>(2 * widest - 1));
+  }
+  return widths.size() == 1 ? schedule::lit(1) : s.sample_categorical(widths, weights);
+}
+
 LoopRv fuse_all(Schedule& s, std::span<const LoopRv> loops) {
   return loops.size() > 1 ? s.fuse(loops) : loops[0];
 }

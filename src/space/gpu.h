@@ -14,6 +14,8 @@ namespace tcc::space {
 bool is_unscheduled(const ir::Kernel& k, ir::Id block);
 // One of the candidates, each with the same probability. Not empty.
 schedule::ExprRv sample_uniform(schedule::Schedule& s, const std::vector<int64_t>& candidates);
+// Elements of a vector: a power of two up to `widest`, each twice as probable as the one before.
+schedule::ExprRv sample_widths(schedule::Schedule& s, int64_t widest);
 // One loop out of consecutive ones, outermost first. Not empty.
 schedule::LoopRv fuse_all(schedule::Schedule& s, std::span<const schedule::LoopRv> loops);
 // Names of the blocks that nothing has scheduled yet, in program order.

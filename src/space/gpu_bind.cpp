@@ -50,9 +50,16 @@ std::optional<BlockRv> keep_sum(Schedule& s, BlockRv block, Sum sum) {
   return nest && !schedule::consumers_of(s.kernel(), found->id).empty() ? localise(s, *nest, block) : std::nullopt;
 }
 
+// There are results for blocks of many threads on all multiprocessors. Small blocks would leave most threads of a
+// multiprocessor unused: it holds few blocks.
+bool fills_device(int64_t results, const target::Target& target, const GpuSpaceOptions& options) {
+  return results >= options.stream_threads.front() * std::max<int64_t>(target.cuda.sm_count, 1);
+}
+
 // A reduction over a window, or over all of an image: every spatial loop in tiles, those of one loop alone in one
 // part more, by which a thread's results are far apart.
-bool bind_tiles(Schedule& s, const std::string& name, Sum sum, const GpuSpaceOptions& options) {
+bool bind_tiles(Schedule& s, const std::string& name, Sum sum, const target::Target& target,
+                const GpuSpaceOptions& options) {
   BlockRv block = s.get_block(name);
   std::optional<BlockRv> result = keep_sum(s, block, sum);
   std::optional<Loops> loops = result && s.ok() ? sort_loops(s, block) : std::nullopt;
@@ -75,7 +82,10 @@ bool bind_tiles(Schedule& s, const std::string& name, Sum sum, const GpuSpaceOpt
   for (const std::vector<LoopRv>* group : {&grid, &thread, &serial, &inner, &loops->rest})
     order.insert(order.end(), group->begin(), group->end());
   s.reorder(order);
-  s.bind(fuse_all(s, grid), Axis::kGridX);
+  LoopRv blocks = fuse_all(s, grid);
+  s.bind(blocks, Axis::kGridX);
+  if (fills_device(loops->extent, target, options))
+    s.annotate(blocks, AnnotationKey::kMinThreads, lit(options.stream_threads.front()));
   s.bind(fuse_all(s, thread), Axis::kThreadX);
   s.reverse_compute_at(*result, inner.back());
   s.annotate(loops->rest.front(), AnnotationKey::kUnrollMax, sample_uniform(s, options.row_unroll));
@@ -98,6 +108,8 @@ bool bind_block(Schedule& s, const std::string& name, Sum sum, const target::Tar
   std::vector<int64_t> threads;
   for (int64_t n : options.bind_threads)
     if (n <= std::min(loops->extent, target.cuda.max_threads_per_block)) threads.push_back(n);
+  if (fills_device(loops->extent, target, options))
+    std::erase_if(threads, [&](int64_t n) { return n < options.stream_threads.front(); });
   if (threads.empty()) threads.push_back(loops->extent);
   ExprRv factor = sample_uniform(s, threads);
   LoopRv grid, thread, inner;
@@ -128,7 +140,7 @@ Ways gpu_bind(const Schedule& state, const target::Target& target, const SpaceOp
   for (const std::string& name : unscheduled_blocks(state.kernel())) {
     for (Sum sum : {Sum::kWithReader, Sum::kAlone}) {
       Schedule tiled = out[0];
-      if (out.size() == 1 && is_open(tiled, name) && bind_tiles(tiled, name, sum, options.gpu))
+      if (out.size() == 1 && is_open(tiled, name) && bind_tiles(tiled, name, sum, target, options.gpu))
         out.push_back(std::move(tiled));
     }
     for (Schedule& s : out)

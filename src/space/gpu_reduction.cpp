@@ -12,33 +12,17 @@
 #include <array>
 
 #include "space/gpu.h"
-#include "tcc/ir/walk.h"
+#include "space/gpu_row_blocks.h"
 
 namespace tcc::space {
 namespace {
 
 constexpr int kAttempts = 16;
 
-// Blocks that end in `last`: reductions whose rows `last` reads, or `last` itself.
-struct Rows {
-  std::string last;
-  std::vector<std::string> reductions;  // in program order, `last` not among them
-  std::vector<bool> is_row;             // of last's iterators
-  bool last_reduces = false;
-  int64_t shortest = 0;  // of the rows that are reduced
-  double rows = 1;
-};
-
 // What all steps of a row share.
 struct Choices {
   ExprRv threads, unroll;  // of a row; statements that a thread's loops are written out to
 };
-
-int64_t reduced_extent(const NaiveNest& nest) {
-  int64_t n = 1;
-  for (size_t i = 0; i < nest.extents.size(); ++i) n *= nest.reduce[i] ? nest.extents[i] : 1;
-  return n;
-}
 
 class GpuReduction {
  public:
@@ -53,33 +37,6 @@ class GpuReduction {
   }
 
  private:
-  // The last block of the kernel, when it reads rows that reductions make, or is one.
-  static std::optional<Rows> find_rows(const Kernel& k) {
-    std::vector<const Block*> blocks = collect_blocks(k.root);
-    if (blocks.empty()) return std::nullopt;
-    std::optional<NaiveNest> last = naive_nest(k, *blocks.back());
-    if (!last) return std::nullopt;
-    Rows rows;
-    rows.last = last->name;
-    rows.last_reduces = last->is_reduction();
-    for (size_t i = 0; i < last->extents.size(); ++i) rows.is_row.push_back(!last->reduce[i]);
-    rows.shortest = rows.last_reduces ? reduced_extent(*last) : 0;
-    for (size_t b = 0; b + 1 < blocks.size(); ++b) {
-      std::optional<NaiveNest> nest = naive_nest(k, *blocks[b]);
-      if (!nest || !nest->is_reduction() || blocks[b]->init == nullptr) return std::nullopt;
-      rows.reductions.push_back(nest->name);
-      const int64_t n = reduced_extent(*nest);
-      rows.shortest = rows.shortest == 0 ? n : std::min(rows.shortest, n);
-      for (const Load* l : last->loads)
-        for (size_t i = 0; i < rows.is_row.size() && l->buffer == nest->store->buffer; ++i)
-          if (dim_of_iter(l->indices, last->block->iters[i].id) < 0) rows.is_row[i] = false;
-    }
-    if (!rows.last_reduces && rows.reductions.empty()) return std::nullopt;
-    for (size_t i = 0; i < rows.is_row.size(); ++i)
-      rows.rows *= rows.is_row[i] ? static_cast<double>(last->extents[i]) : 1;
-    return rows;
-  }
-
   static bool together(Schedule& s, const Rows& rows, const target::Target& target, const GpuSpaceOptions& options) {
     std::vector<int64_t> candidates;
     for (int64_t n : options.reduction_threads)
@@ -122,14 +79,8 @@ class GpuReduction {
 
   // Partial results of the threads, and the loop that combines them. The block has `depth` loops around it.
   static bool reduce(Schedule& s, BlockRv block, size_t depth, const Choices& drawn, const GpuSpaceOptions& options) {
-    std::vector<LoopRv> loops = s.get_loops(block), spatial, terms;
-    const Block* found = s.ok() ? find_block(s.kernel().root, s.id(block)) : nullptr;
-    if (found == nullptr) return false;
-    for (size_t i = depth; i < loops.size(); ++i) {
-      bool feeds = false;
-      for (const Iter& it : found->iters) feeds |= it.kind == IterKind::kReduce && mentions(it.binding, s.id(loops[i]));
-      (feeds ? terms : spatial).push_back(loops[i]);
-    }
+    const auto [spatial, terms] = loops_below(s, block, depth);
+    if (!s.ok()) return false;
     if (terms.empty()) return false;
     std::vector<LoopRv> order = spatial;
     order.insert(order.end(), terms.begin(), terms.end());

@@ -33,8 +33,12 @@ namespace tcc::space {
   X(gpu_tiling) \
   X(gpu_inline) \
   X(gpu_store) \
+  X(gpu_rows) \
+  X(gpu_columns) \
   X(gpu_reduction) \
   X(gpu_unroll) \
+  X(gpu_transpose) \
+  X(gpu_elementwise) \
   X(gpu_bind)
 // clang-format on
 

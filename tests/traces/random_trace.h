@@ -73,6 +73,11 @@ class TraceWriter {
            const int read = w.below(3);
            w.keep(w.out_.schedule.cache_read(at.block, read, local_or_global(w.rng_)));
          }},
+        {Op::kCacheReads,
+         [](TraceWriter& w, const At& at) {
+           const int read = w.below(3);
+           w.keep(w.out_.schedule.cache_reads(at.block, read, local_or_global(w.rng_)));
+         }},
         {Op::kCacheWrite,
          [](TraceWriter& w, const At& at) { w.keep(w.out_.schedule.cache_write(at.block, local_or_global(w.rng_))); }},
         {Op::kDecomposeReduction,

@@ -86,7 +86,8 @@ enum class Flag : uint8_t { kNone, kSampling, kQuery };
   X(DecomposePadding, decompose_padding, 2, 2, kNone) \
   X(TransformBlockLayout, transform_block_layout, 1, 1, kNone, {"map", kDigits}) \
   X(StreamReduction, stream_reduction, 3, 4, kNone) \
-  X(Merge, merge, 2, 2, kNone)
+  X(Merge, merge, 2, 2, kNone) \
+  X(CacheReads, cache_reads, 1, 1, kNone, {"read", kRead, 0, kMaxReads}, {"scope", kScope})
 // clang-format on
 
 enum class Op : uint8_t {

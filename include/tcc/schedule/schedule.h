@@ -94,6 +94,9 @@ class Schedule {
   BlockRv cache_read(BlockRv block, int read_index, ir::Scope scope) {
     return {step(Op::kCacheRead, {block}, {read_index, code(scope)}, 1)};
   }
+  BlockRv cache_reads(BlockRv block, int read_index, ir::Scope scope) {
+    return {step(Op::kCacheReads, {block}, {read_index, code(scope)}, 1)};
+  }
   BlockRv cache_write(BlockRv block, ir::Scope scope) { return {step(Op::kCacheWrite, {block}, {code(scope)}, 1)}; }
   BlockRv decompose_reduction(BlockRv block, LoopRv loop) {
     return {step(Op::kDecomposeReduction, {block, loop}, {}, 1)};

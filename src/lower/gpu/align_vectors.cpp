@@ -21,6 +21,10 @@ class Aligner {
     const Loop* l = as<Loop>(s);
     if (l == nullptr) return rewrite_children(b_, s, [&](Stmt c) { return rewrite(c); });
     Expr outer = ranges_.set(l->id, l->extent);
+    Stmt whole = s;
+    if (l->loop_kind == LoopKind::kVectorized && is_int(l->extent))
+      whole = b_.with_body(*l, keep_vectors_whole(edit_, l->body, l->id, int_value(l->extent)));
+    l = as<Loop>(whole);
     const bool plain = l->loop_kind == LoopKind::kVectorized && (!is_int(l->extent) || !aligned(*l));
     Stmt body = rewrite(l->body);
     ranges_.set(l->id, outer);

@@ -7,7 +7,7 @@
 
 #include "lower/gpu/edit.h"
 #include "lower/gpu/expand_roles.h"
-#include "tcc/analysis/address.h"
+#include "lower/gpu/spread_local.h"
 #include "tcc/ir/instr.h"
 
 namespace tcc::lower {
@@ -30,6 +30,10 @@ class Binder {
   Legal<Stmt> run(Stmt launch) {
     if (!measure(launch)) return tl::make_unexpected(verdict_.error());
     if (!threaded_) return launch;
+    if (Legal<SpreadLocals> spread = spread_local(edit_, launch))
+      spread_ = std::move(*spread);
+    else
+      return tl::make_unexpected(spread.error());
     std::vector<const Loop*> grid;
     Stmt body = strip_grid(launch, grid);
     body = pieces(body, {});
@@ -200,7 +204,11 @@ class Binder {
       fail(RejectReason::kUnsupported, "'" + name(l.id) + "' has another extent for each thread");
       return &l;
     }
-    if (has_annotation(l, AnnotationKey::kTreeReduce)) return piece(&l, at);
+    if (has_annotation(l, AnnotationKey::kTreeReduce)) {
+      if (meet(touched_buffers(&l).reads, spread_.parts))
+        fail(RejectReason::kUnsupported, "'" + name(l.id) + "' does not combine the terms of its threads in pairs");
+      return piece(&l, at);
+    }
     return b_.with_body(l, pieces(l.body, at));
   }
 
@@ -211,17 +219,34 @@ class Binder {
     for (const std::set<Id>* set : {&touched.reads, &touched.writes})
       for (Id id : *set) {
         const Buffer* buffer = edit_.k.buffer(id);
+        if (buffer == nullptr) continue;  // a register that by_lanes made
         leaves |= set == &touched.writes && buffer->scope != Scope::kLocal;
         auto home = homes_.find(id);
-        if (buffer->scope == Scope::kLocal && home != homes_.end() && home->second != at.covered)
+        if (buffer->scope == Scope::kLocal && home != homes_.end() && !is_at_home(id, home->second, at.covered))
           fail(RejectReason::kUnsupported, "'" + name(id) + "' is local and outlives its thread loop");
       }
+    // Code that one thread runs alone must not write buffers that all threads hold.
+    if (leaves && meet(touched.writes, spread_.copies) && at.covered != std::array<bool, 3>{true, true, true}) {
+      if (const Seq* seq = as<Seq>(s)) {
+        std::vector<Stmt> stmts;
+        for (Stmt c : seq->stmts) stmts.push_back(piece(c, at));
+        return b_.seq(stmts);
+      }
+      fail(RejectReason::kUnsupported,
+           "a statement writes a buffer that all threads hold and one that a single thread writes");
+    }
     Expr guard = at.guard;
     if (is_shared_once(s, touched)) return b_.if_then(b_.eq(thread_number(), b_.integer(0)), s);
     if (leaves)
       for (size_t a = 0; a < kAxes.size(); ++a)
         if (!at.covered[a] && extent_[a] > 1) guard = b_.logical_and(guard, b_.eq(b_.var(thread_[a]), b_.integer(0)));
     return guard == nullptr ? s : b_.if_then(guard, s);
+  }
+
+  // Loops along x do not count for buffers that are spread over them.
+  bool is_at_home(Id id, std::array<bool, 3> home, std::array<bool, 3> covered) const {
+    if (spread_.parts.contains(id) || spread_.copies.contains(id)) home[0] = covered[0] = false;
+    return home == covered;
   }
 
   // What the block shares and no thread's number changes, a copy of a single element say, is done once.
@@ -234,25 +259,6 @@ class Binder {
     bool same = true;
     visit_roots(s, [&](Expr e) { same &= !varies(e); });
     return same;
-  }
-
-  // (m + lane) div n and mod n as (m div n) and (m mod n) + lane, where m and n are multiples of the lanes' number:
-  // rows that vectors do not cross. That is longer for most, and so no rule of the simplifier, but says what is
-  // contiguous.
-  Stmt taken_out(Stmt s, Id lane, int64_t lanes) {
-    return rewrite_children(
-        b_, s, [&](Stmt c) { return taken_out(c, lane, lanes); }, [&](Expr e) { return taken_out(e, lane, lanes); });
-  }
-  Expr taken_out(Expr e, Id lane, int64_t lanes) {
-    if (!mentions_any(e, {lane})) return e;
-    Expr out = rewrite_children(b_, e, [&](Expr c) { return taken_out(c, lane, lanes); });
-    if (out->kind != ExprKind::kFloorDiv && out->kind != ExprKind::kFloorMod) return out;
-    const Binary& op = *as<Binary>(out);
-    Expr rest = b_.sub(op.a, b_.var(lane));
-    const bool whole = is_int(op.b) && int_value(op.b) % lanes == 0 && !mentions_any(rest, {lane}) &&
-                       analysis::known_divisor(edit_.k, rest) % lanes == 0;
-    if (!whole) return out;
-    return out->kind == ExprKind::kFloorDiv ? b_.floor_div(rest, op.b) : b_.add(b_.floor_mod(rest, op.b), b_.var(lane));
   }
 
   // for f in extent: all threads take `vector` elements each, round by round.
@@ -277,7 +283,7 @@ class Binder {
     Expr first = b_.add(b_.scale(b_.var(outer), round), b_.scale(thread_number(), vector));
     Substitution element;
     element.set(l.id, b_.add(first, b_.var(lane)));
-    Stmt body = taken_out(substitute(b_, l.body, element), lane, vector);
+    Stmt body = keep_vectors_whole(edit_, substitute(b_, l.body, element), lane, vector);
     body = b_.loop(lane, b_.integer(vector), body, LoopKind::kVectorized);
     if (rounds * round != extent) body = b_.if_then(b_.lt(first, l.extent), body);
     return b_.loop(outer, b_.integer(rounds), body,
@@ -287,8 +293,7 @@ class Binder {
   // for u in 2^n: M = combine(M, R[.., u]) by halving R in place; nullptr where the loop is another.
   Stmt tree(const Loop& l, const Context& at) {
     const Store* store = as<Store>(l.body);
-    if (store == nullptr || store->predicate != nullptr || !is_int(l.extent) || at.covered != std::array<bool, 3>{})
-      return nullptr;
+    if (store == nullptr || store->predicate != nullptr || !is_int(l.extent)) return nullptr;
     const int64_t n = int_value(l.extent);
     const Binary* combine = nullptr;
     const Load* part = nullptr;
@@ -299,9 +304,12 @@ class Binder {
     const Load* old = as<Load>(combine->a);
     part = as<Load>(combine->b);
     if (old == nullptr || part == nullptr || old->buffer != store->buffer || part->predicate != nullptr ||
-        part->indices.empty() || n < 2 || (n & (n - 1)) != 0 || n / 2 > threads())
+        part->indices.empty() || n < 2 || (n & (n - 1)) != 0)
       return nullptr;
     const Var* last = as<Var>(part->indices.back());
+    if (spread_.parts.contains(part->buffer))
+      return last != nullptr && last->id == l.id ? by_lanes(*store, *combine, *part, n, at) : nullptr;
+    if (n / 2 > threads() || at.covered != std::array<bool, 3>{}) return nullptr;
     if (last == nullptr || last->id != l.id || edit_.k.buffer(part->buffer)->scope != Scope::kShared ||
         readers(part->buffer) != 1)
       return nullptr;
@@ -333,21 +341,62 @@ class Binder {
     return b_.seq(steps);
   }
 
+  // A local buffer of one element.
+  Id register_of(Id like, Type type, Scope scope = Scope::kLocal, int64_t elements = 1) {
+    Buffer fields{};
+    const Expr extent = b_.integer(elements);
+    fields.id = edit_.fresh(like);
+    fields.type = type;
+    fields.scope = scope;
+    fields.role = BufferRole::kTemp;
+    fields.shape = std::span<const Expr>(&extent, 1);
+    fields.alignment = static_cast<int32_t>(type_bytes(type));
+    added_.push_back(b_.buffer(fields));
+    return fields.id;
+  }
+
+  // Each of the n threads along x holds one term: butterflies of shuffles leave the combination in all of them, by way
+  // of shared memory where they are several warps.
+  Stmt by_lanes(const Store& store, const Binary& combine, const Load& part, int64_t n, const Context& at) {
+    const int32_t shuffle = find_shuffle(part.type);
+    const bool in_warp = n <= kWarp;
+    if (shuffle < 0 || n != extent_[0] || at.covered[0] || at.guard != nullptr || threads() % kWarp != 0 ||
+        (!in_warp && threads() != n)) {
+      fail(RejectReason::kUnsupported,
+           fmt::format("shuffles do not combine '{}' over {} threads", name(part.buffer), n));
+      return &store;
+    }
+    const std::vector<Expr> zero = {b_.integer(0)};
+    const Id mine = register_of(store.buffer, part.type), other = register_of(store.buffer, part.type);
+    auto held = [&](Id id) { return b_.load(id, part.type, zero, nullptr, nullptr); };
+    std::vector<Stmt> steps = {b_.store(mine, zero, b_.load(part.buffer, part.type, zero, nullptr, nullptr))};
+    auto exchange = [&](int64_t lanes) {
+      for (int64_t distance = lanes / 2; distance >= 1; distance /= 2) {
+        const Operand operands[2] = {{other, b_.arena().copy(zero)}, {mine, b_.arena().copy(zero)}};
+        const Expr args[3] = {b_.integer(kButterfly), b_.integer(distance), b_.integer(kWarp)};
+        steps.push_back(b_.instr(shuffle, operands, args));
+        steps.push_back(b_.store(mine, zero, b_.binary(combine.kind, held(mine), held(other))));
+      }
+    };
+    exchange(std::min(n, kWarp));
+    if (!in_warp) {
+      const int64_t warps = n / kWarp;
+      const Id stage = register_of(store.buffer, part.type, Scope::kShared, warps);
+      shared_.push_back(stage);
+      const Expr thread = b_.var(thread_[0]), warp = b_.integer(kWarp);
+      const std::vector<Expr> to = {b_.floor_div(thread, warp)}, from = {b_.floor_mod(thread, b_.integer(warps))};
+      steps.push_back(b_.if_then(b_.eq(b_.floor_mod(thread, warp), b_.integer(0)), b_.store(stage, to, held(mine))));
+      steps.push_back(b_.store(mine, zero, b_.load(stage, part.type, from, nullptr, nullptr)));
+      exchange(warps);
+    }
+    steps.push_back(piece(b_.store(store.buffer, store.indices, b_.binary(combine.kind, combine.a, held(mine))), at));
+    return b_.alloc(std::vector{mine, other}, b_.seq(steps));
+  }
+
   // Lane l of the first warp holds `mine`; butterflies of shuffles leave all of them combined in every lane.
   Stmt in_warp(const Store& store, const Binary& combine, Expr mine, int32_t shuffle) {
     const std::vector<Expr> zero = {b_.integer(0)};
-    Id ids[2];
-    for (Id& id : ids) {
-      Buffer fields{};
-      const Expr one = b_.integer(1);
-      fields.id = id = edit_.fresh(store.buffer);
-      fields.type = mine->type;
-      fields.scope = Scope::kLocal;
-      fields.role = BufferRole::kTemp;
-      fields.shape = std::span<const Expr>(&one, 1);
-      fields.alignment = static_cast<int32_t>(type_bytes(mine->type));
-      added_.push_back(b_.buffer(fields));
-    }
+    const Id ids[2] = {register_of(store.buffer, mine->type), register_of(store.buffer, mine->type)};
     auto held = [&](Id id) { return b_.load(id, mine->type, zero, nullptr, nullptr); };
     std::vector<Stmt> steps = {b_.store(ids[0], zero, mine)};
     for (int64_t distance = kWarp / 2; distance >= 1; distance /= 2) {
@@ -382,6 +431,7 @@ class Binder {
   std::array<Id, 3> thread_ = {};
   bool threaded_ = false;
   std::vector<Id> shared_;
+  SpreadLocals spread_;
   std::map<Id, std::array<bool, 3>> homes_;  // of local buffers: the thread loops around their Alloc
   Substitution subst_;
   Legal<void> verdict_ = {};

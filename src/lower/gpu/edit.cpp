@@ -1,5 +1,7 @@
 #include "lower/gpu/edit.h"
 
+#include "tcc/analysis/address.h"
+
 #include <algorithm>
 
 namespace tcc::lower {
@@ -72,6 +74,29 @@ Stmt reindex(Builder& b, Stmt s, Change change) {
     if (any) return b.instr(call->instr, operands, call->args, call->predicate);
   }
   return out;
+}
+
+namespace {
+
+Expr keep_vectors_whole(Edit& edit, Expr e, Id lane, int64_t lanes) {
+  if (!mentions(e, lane)) return e;
+  Builder& b = edit.b;
+  Expr out = rewrite_children(b, e, [&](Expr c) { return keep_vectors_whole(edit, c, lane, lanes); });
+  if (out->kind != ExprKind::kFloorDiv && out->kind != ExprKind::kFloorMod) return out;
+  const Binary& op = *as<Binary>(out);
+  Expr rest = b.sub(op.a, b.var(lane));
+  const bool whole = is_int(op.b) && int_value(op.b) % lanes == 0 && !mentions(rest, lane) &&
+                     analysis::known_divisor(edit.k, rest) % lanes == 0;
+  if (!whole) return out;
+  return out->kind == ExprKind::kFloorDiv ? b.floor_div(rest, op.b) : b.add(b.floor_mod(rest, op.b), b.var(lane));
+}
+
+}  // namespace
+
+Stmt keep_vectors_whole(Edit& edit, Stmt s, Id lane, int64_t lanes) {
+  return rewrite_children(
+      edit.b, s, [&](Stmt c) { return keep_vectors_whole(edit, c, lane, lanes); },
+      [&](Expr e) { return keep_vectors_whole(edit, e, lane, lanes); });
 }
 
 }  // namespace tcc::lower

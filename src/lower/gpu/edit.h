@@ -27,4 +27,8 @@ bool meet(const std::set<ir::Id>& x, const std::set<ir::Id>& y);
 ir::Stmt reindex(ir::Builder& b, ir::Stmt s,
                  ir::FunctionRef<bool(ir::Id buffer, std::vector<ir::Expr>& indices)> change);
 
+// (m + lane) div n and mod n as (m div n) and (m mod n) + lane, where m and n are multiples of the lanes' number: rows
+// that vectors do not cross. That is longer for most, and so no rule of the simplifier, but says what is contiguous.
+ir::Stmt keep_vectors_whole(Edit& edit, ir::Stmt s, ir::Id lane, int64_t lanes);
+
 }  // namespace tcc::lower

@@ -17,6 +17,8 @@ using namespace ir;
 
 constexpr int64_t kLine = 128, kPiece = 16;  // bytes
 constexpr double kWorth = 0.99;              // a layout has to do better than the one before by so much
+constexpr double kWorthAcross = 0.75;        // one whose addresses take more instructions
+constexpr int64_t kMostRows = 16;            // between lanes of a column that is read
 
 // Row-major with rows that are `padding` elements longer.
 const Layout* padded(Arena& arena, const std::vector<int64_t>& shape, int64_t padding) {
@@ -53,14 +55,18 @@ class Swizzler {
       }
       const Layout* best = nullptr;
       double least = cycles(fields, nullptr);
-      for (const Layout* layout : candidates(fields, shape)) {
-        const int64_t more = bytes(fields, layout->size) - bytes(fields, elements(fields));
-        if (more > 0 && used_ + more > limit_) continue;
-        const double mine = cycles(fields, layout);
-        if (mine >= least * kWorth) continue;
-        least = mine;
-        best = layout;
-      }
+      auto try_all = [&](const std::vector<const Layout*>& layouts, double worth) {
+        for (const Layout* layout : layouts) {
+          const int64_t more = bytes(fields, layout->size) - bytes(fields, elements(fields));
+          if (more > 0 && used_ + more > limit_) continue;
+          const double mine = cycles(fields, layout);
+          if (mine >= least * worth) continue;
+          least = mine;
+          best = layout;
+        }
+      };
+      try_all(candidates(fields, shape), kWorth);
+      try_all(across_rows(fields, shape), kWorthAcross);
       if (best == nullptr) return false;
       used_ += bytes(fields, best->size) - bytes(fields, elements(fields));
       fields.layout = best;
@@ -122,6 +128,30 @@ class Swizzler {
     }
     for (int64_t padding : {int64_t{4}, int64_t{8}, kPiece, 2 * kPiece})
       if (padding >= widest && padding % step == 0) out.push_back(padded(arena, shape, padding / size));
+    return out;
+  }
+
+  // Columns of a tile whose rows are written in whole pieces: lanes read every 1st, 2nd, 4th, ... row, where no padding
+  // that keeps pieces aligned separates their banks. The number of the row permutes the pieces.
+  std::vector<const Layout*> across_rows(const Buffer& buffer, const std::vector<int64_t>& shape) {
+    std::vector<const Layout*> out;
+    const int64_t size = type_bytes(buffer.type), row_bytes = shape.back() * size;
+    if (row_bytes < 2 * kPiece || !std::has_single_bit(static_cast<uint64_t>(row_bytes))) return out;
+    bool pieces = false, elements = false;
+    for (const analysis::WarpAccess& a : accesses_) {
+      if (a.buffer != buffer.id) continue;
+      if (!a.instruction.empty()) return out;
+      (a.bytes == kPiece ? pieces : elements) = true;
+    }
+    if (!pieces || !elements) return out;
+    Arena& arena = edit_.b.arena();
+    auto log = [](int64_t n) { return static_cast<int32_t>(std::countr_zero(static_cast<uint64_t>(n))); };
+    const int64_t mask = std::min<int64_t>(row_bytes, kLine) / kPiece - 1;
+    for (int64_t rows = 1; rows <= kMostRows; rows *= 2) {
+      Layout plain = *padded(arena, shape, 0);
+      plain.size = bytes(buffer, plain.size) / size;
+      out.push_back(with_xor(arena, plain, {log(shape.back() * rows), log(kPiece / size), mask}));
+    }
     return out;
   }
 

@@ -45,9 +45,11 @@ Legal<void> check_apart(const Kernel& k, const Path& path, std::span<const Id> o
   return {};
 }
 
-Legal<Kernel> cache_read(const Kernel& k, Id block_id, int read_index, Scope scope, Id& out) {
+namespace {
+
+// A copy of the block's read, which the block alone reads, or everybody.
+Legal<Kernel> cache(const Kernel& k, Id block_id, int read_index, Scope scope, bool all, Id& out) {
   TCC_TRY(Path path, path_to_block(k, block_id));
-  const Block* block = as<Block>(path.nodes.back());
   TCC_TRY_VOID(check_scope(scope));
   std::vector<Id> reads = read_buffers(k, block_id);
   if (read_index < 0 || static_cast<size_t>(read_index) >= reads.size())
@@ -55,17 +57,31 @@ Legal<Kernel> cache_read(const Kernel& k, Id block_id, int read_index, Scope sco
                   fmt::format("block {} has {} read buffers", describe(k, block_id), reads.size()));
   const Buffer* source = k.buffer(reads[static_cast<size_t>(read_index)]);
   if (count_writers(k, source->id) > 1) return reject(RejectReason::kManyWriters, describe(k, source->id));
-  std::vector<Id> writers;
-  for (const Block* other : collect_blocks(k.root))
+  std::vector<Id> writers, readers;
+  for (const Block* other : collect_blocks(k.root)) {
     if (writes_buffer(other->body, source->id)) writers.push_back(other->id);
-  TCC_TRY_VOID(check_apart(k, path, writers));
+    if (other->id == block_id || (all && reads_buffer(other, source->id))) readers.push_back(other->id);
+  }
+  for (Id reader : readers) TCC_TRY_VOID(check_apart(k, find_path(k.root, reader), writers));
   Editor edit(k);
   const Buffer* copy = add_copy(edit, *source, scope);
   Stmt nest = copy_all(edit, *copy, *source, copy->id, out);
-  Stmt reading = rename_buffer(edit.b, block, source->id, copy->id, true, false);
-  Stmt root = replace_at(edit.b, path, reading);
-  path = find_path(root, block_id);
+  Stmt root = k.root;
+  for (Id reader : readers) {
+    Path at = find_path(root, reader);
+    root = replace_at(edit.b, at, rename_buffer(edit.b, at.nodes.back(), source->id, copy->id, true, false));
+  }
+  path = find_path(root, readers.front());
   return edit.finish(insert_beside(edit.b, path, top_level_position(path), nest, true));
+}
+
+}  // namespace
+
+Legal<Kernel> cache_read(const Kernel& k, Id block, int read_index, Scope scope, Id& out) {
+  return cache(k, block, read_index, scope, false, out);
+}
+Legal<Kernel> cache_reads(const Kernel& k, Id block, int read_index, Scope scope, Id& out) {
+  return cache(k, block, read_index, scope, true, out);
 }
 
 Legal<Kernel> cache_write(const Kernel& k, Id block_id, Scope scope, Id& out) {

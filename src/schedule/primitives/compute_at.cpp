@@ -84,6 +84,27 @@ std::vector<DimRange> touched_region(Builder& b, const Kernel& k, const Place& p
   return out;
 }
 
+// What the block's predicate says beyond the extents of its iterators, over their new bindings: rfactor leaves
+// conditions on iterators that are loops as they are. Other conditions say that a binding is less than an extent.
+Expr kept_predicate(Builder& b, const Block& block, std::span<const Iter> iters) {
+  std::vector<Expr> conjuncts;
+  split_conjunction(block.predicate, conjuncts);
+  Substitution renamed;
+  for (size_t i = 0; i < iters.size(); ++i)
+    if (const Var* loop = as<Var>(block.iters[i].binding)) renamed.set(loop->id, iters[i].binding);
+  Expr out = nullptr;
+  for (Expr c : conjuncts) {
+    bool all = true;
+    visit(c, [&](Expr e) {
+      if (const Var* v = as<Var>(e))
+        all &= std::any_of(renamed.map.begin(), renamed.map.end(), [&](const auto& r) { return r.first == v->id; });
+      return all;
+    });
+    if (all) out = b.logical_and(out, substitute(b, c, renamed));
+  }
+  return out;
+}
+
 // Rebuilds the block with iterator `i` running over ranges[i] (nullopt: its full extent), around fresh loops.
 Stmt regenerate(Editor& edit, const Block& block, std::span<const std::optional<DimRange>> ranges,
                 const analysis::Ranges& known) {
@@ -106,6 +127,7 @@ Stmt regenerate(Editor& edit, const Block& block, std::span<const std::optional<
     if (!known.prove_non_negative(b, ranges[i]->base))
       predicate = b.logical_and(predicate, b.le(b.integer(0), iters[i].binding));
   }
+  predicate = b.logical_and(predicate, kept_predicate(b, block, iters));
   Stmt nest = b.block(block.id, iters, block.body, block.init, predicate, block.reducer, block.annotations);
   for (size_t i = loops.size(); i-- > 0;) nest = b.loop(loops[i].first, loops[i].second, nest);
   return nest;

@@ -1,0 +1,156 @@
+// Programs for GPUs whose time is that of memory: those of the modules for elementwise blocks, transposes, rows and
+// columns equal the reference, on the PTX machine, for odd sizes and several types.
+#include "emulation/programs.h"
+#include "sample_tasks.h"
+#include "tcc/analysis/shared_traffic.h"
+#include "tcc/ir/text.h"
+#include "traces/task_shapes.h"
+
+using namespace tcc;
+using namespace tcc::emulation;
+using namespace tcc::emulation::testing;
+using tcc::testing::make_operator;
+
+namespace {
+
+task::Task sum_of(const graph::Shape& shape, graph::DType type) {
+  return make_operator(graph::Op::kAdd, graph::NoAttrs{}, {shape, shape}, type);
+}
+
+// Runs draws of each trace of the space of one module, and of all traces where it applies; the number that ran.
+int64_t check_module(const task::Task& task, const std::string& module, int draws, double tolerance) {
+  const target::Target target = gpu("a100");
+  const tcc::testing::Reference reference(task.kernel, tolerance);
+  space::SpaceOptions options;
+  options.modules = {"gpu_inline", module};
+  Rng rng(7);
+  int64_t ran = 0;
+  const space::SpaceReport report = space::explore_space(task.kernel, target, space::modules_for(target), options);
+  std::string rejects;
+  for (const auto& m : report.modules)
+    for (const auto& [reason, entry] : m.rejects.by_reason)
+      rejects += fmt::format("\n{} {}: {} ({})", m.module, entry.count, reason, entry.example);
+  for (const auto& d : report.dropped)
+    for (const auto& [reason, entry] : d.rejects.by_reason)
+      rejects += fmt::format("\ndropped, {}: {} {} ({})", d.modules, entry.count, reason, entry.example);
+  for (const schedule::Trace& trace : report.traces) {
+    if (trace.instructions.empty() || schedule::print_trace(trace).find("bind") == std::string::npos) continue;
+    std::vector<int64_t> decisions = trace.decisions;
+    int done = 0;
+    for (int draw = 0; draw < 20 * draws && done < draws; ++draw) {
+      auto arena = std::make_shared<Arena>();
+      auto scheduled = draw == 0 ? schedule::replay(trace, decisions, task.kernel, arena)
+                                 : schedule::sample(trace, decisions, task.kernel, arena, rng);
+      if (!scheduled) continue;
+      auto nest = lower::lower(*scheduled, target, ir::Stage::kNest, arena);
+      if (!nest) continue;
+      schedule::Trace shown = trace;
+      shown.decisions = decisions;
+      const std::string what = fmt::format("{} by {}\n{}", task.workload, module, schedule::print_trace(shown));
+      auto lowered = lower::lower(*scheduled, target, ir::Stage::kLowered, arena);
+      if (!lowered) FAIL(what << lowered.error().text << "\n" << ir::print(*nest));
+      reference.check(*lowered, what, static_cast<uint64_t>(draw) + 1);
+      if (codegen::nvrtc_available()) check(reference, *lowered, target, what, static_cast<uint64_t>(draw) + 1);
+      ++done, ++ran;
+    }
+  }
+  if (!rejects.empty()) WARN(task.workload << ": " << ran << " ran;" << rejects);
+  return ran;
+}
+
+}  // namespace
+
+TEST_CASE("elementwise kernels move vectors", "[emulation][memory_bound]") {
+  for (const graph::DType type : {graph::DType::kF32, graph::DType::kF16, graph::DType::kBF16}) {
+    const double tolerance = type == graph::DType::kF32 ? 1e-5 : 2e-2;
+    CHECK(check_module(sum_of({3, 5, 70}, type), "gpu_elementwise", 3, tolerance) >= 3);
+    CHECK(check_module(sum_of({4, 512}, type), "gpu_elementwise", 3, tolerance) >= 3);
+  }
+}
+
+TEST_CASE("transposes go through tiles", "[emulation][memory_bound]") {
+  for (const graph::DType type : {graph::DType::kF32, graph::DType::kF16})
+    for (const graph::Shape& shape : {graph::Shape{64, 96}, graph::Shape{37, 45}, graph::Shape{2, 40, 128}}) {
+      std::vector<int64_t> order = {1, 0};
+      if (shape.size() == 3) order = {0, 2, 1};
+      const task::Task t = make_operator(graph::Op::kTranspose, graph::TransposeAttrs{order}, {shape}, type);
+      CHECK(check_module(t, "gpu_transpose", 3, 0) >= 3);
+    }
+}
+
+TEST_CASE("rows stay in registers, stream, or are cut into parts", "[emulation][memory_bound]") {
+  CHECK(check_module(task::make_softmax({32, 100}, 1), "gpu_rows", 3, 1e-5) >= 3);
+  CHECK(check_module(task::make_softmax({6, 520}, 1), "gpu_rows", 3, 1e-5) >= 6);
+  CHECK(check_module(make_operator(graph::Op::kLayerNorm, graph::LayerNormAttrs{1, 1e-5}, {{16, 96}, {96}, {96}}),
+                     "gpu_rows", 3, 1e-4) >= 3);
+  CHECK(check_module(task::make_reduction({5, 240}, {1}, graph::Op::kReduceSum), "gpu_rows", 3, 1e-5) >= 3);
+  CHECK(check_module(task::make_reduction({64, 96}, {1}, graph::Op::kReduceMean), "gpu_rows", 3, 1e-5) >= 3);
+  CHECK(check_module(make_operator(graph::Op::kReduceSum, graph::ReduceAttrs{{0, 1}}, {{190, 101}}, graph::DType::kF16),
+                     "gpu_rows", 3, 2e-2) >= 3);
+  CHECK(check_module(task::make_reduction({20001}, {0}, graph::Op::kReduceSum), "gpu_rows", 3, 1e-4) >= 3);
+  CHECK(check_module(task::make_reduction({2, 32768}, {1}, graph::Op::kReduceMax), "gpu_rows", 3, 1e-5) >= 3);
+}
+
+TEST_CASE("the spaces hold 16-byte accesses, and tiles of transposes without bank conflicts",
+          "[emulation][memory_bound]") {
+  if (skipped()) return;
+  struct Case {
+    task::Task task;
+    const char* module;
+    std::vector<const char*> parts;  // of the source of one program
+  };
+  const graph::DType half = graph::DType::kF16;
+  const std::vector<Case> cases = {
+      {sum_of({4096, 512}, half), "gpu_elementwise", {"tcc_load<8>", "tcc_store<8>"}},
+      {sum_of({4096, 512}, graph::DType::kF32), "gpu_elementwise", {"tcc_load<4>", "tcc_store<4>"}},
+      {make_operator(graph::Op::kAdd, graph::NoAttrs{}, {{4096, 512}, {512}}, half),
+       "gpu_elementwise",
+       {"tcc_load<8>", "tcc_store<8>"}},
+      {make_operator(graph::Op::kTranspose, graph::TransposeAttrs{{1, 0}}, {{1024, 2048}}, half),
+       "gpu_transpose",
+       {"tcc_load<8>(x", "tcc_store<8>(out"}},
+      {make_operator(graph::Op::kSoftmax, graph::AxisAttrs{1}, {{512, 1024}}, half),
+       "gpu_rows",
+       {"tcc_load<8>", "tcc_store<8>", "shfl"}},
+      {make_operator(graph::Op::kLayerNorm, graph::LayerNormAttrs{1, 1e-5}, {{512, 1024}, {1024}, {1024}}, half),
+       "gpu_rows",
+       {"tcc_load<8>", "tcc_store<8>", "shfl"}},
+      {task::make_reduction({2048, 4096}, {0, 1}, graph::Op::kReduceSum), "gpu_rows", {"tcc_load<4>", "shfl"}},
+      {task::make_reduction({4096, 2048}, {0}, graph::Op::kReduceSum), "gpu_columns", {"tcc_load<4>"}},
+  };
+  const target::Target target = gpu("a100");
+  for (const Case& c : cases) {
+    INFO(c.task.workload);
+    space::SpaceOptions options;
+    options.modules = {"gpu_inline", c.module};
+    Rng rng(3);
+    bool found = false;
+    std::string last;
+    for (const schedule::Trace& trace : space::generate_space(c.task.kernel, target, options))
+      for (int draw = 0; draw < 200 && !found; ++draw) {
+        std::vector<int64_t> decisions = trace.decisions;
+        auto arena = std::make_shared<Arena>();
+        auto scheduled = schedule::sample(trace, decisions, c.task.kernel, arena, rng);
+        if (!scheduled) continue;
+        auto lowered = lower::lower(*scheduled, target, ir::Stage::kLowered, arena);
+        if (!lowered) continue;
+        auto source = codegen::emit_cuda_source(*lowered, target);
+        REQUIRE(source.has_value());
+        last = source->text.substr(codegen::cuda_prelude().size());
+        found = std::all_of(c.parts.begin(), c.parts.end(),
+                            [&](const char* part) { return last.find(part) != std::string::npos; });
+        if (found && std::string_view(c.module) == "gpu_transpose") {
+          const analysis::SharedTraffic traffic = analysis::shared_traffic(*lowered);
+          found = traffic.cycles > 0 && traffic.conflicts <= 0.05 * traffic.cycles;
+        }
+      }
+    INFO(last);
+    CHECK(found);
+  }
+}
+
+TEST_CASE("columns are added up side by side", "[emulation][memory_bound]") {
+  CHECK(check_module(task::make_reduction({64, 48}, {0}, graph::Op::kReduceMax), "gpu_columns", 3, 1e-5) >= 3);
+  CHECK(check_module(task::make_reduction({333, 77}, {0}, graph::Op::kReduceSum), "gpu_columns", 3, 1e-4) >= 3);
+  CHECK(check_module(task::make_reduction({2, 200, 40}, {1}, graph::Op::kReduceSum), "gpu_columns", 3, 1e-4) >= 3);
+}
