@@ -51,12 +51,12 @@ struct Shape {
 
 bool moves_along(const NaiveNest& nest, const analysis::Operand& o, const std::vector<bool>& is_row) {
   std::optional<size_t> last;
-  bool by_rows = false;
+  bool by_rows = false, has_rows = false;
   for (size_t i = 0; i < nest.extents.size(); ++i) {
     if (!is_row[i] && nest.extents[i] > 1) last = i;
+    has_rows |= is_row[i] && nest.extents[i] > 1;
     by_rows |= is_row[i] && nest.extents[i] > 1 && o.moves[i];
   }
-  const bool has_rows = std::any_of(is_row.begin(), is_row.end(), [](bool row) { return row; });
   return last && o.stride[*last] == 1 && (by_rows || !has_rows) && o.load->predicate == nullptr;
 }
 
@@ -334,21 +334,27 @@ class GpuRows {
     return s.ok();
   }
 
-  // The operands of a block that streams come in vectors.
+  // The operands of a block that streams come in vectors. Vectors that cross from one row of a tensor to the next are
+  // no box of it: such an operand stays as it is.
   static bool load_vectors(Schedule& s, BlockRv block, LoopRv at, const Shape& shape) {
     for (const RowOperand& o : shape.operands) {
       const std::vector<Id> reads = schedule::read_buffers(s.kernel(), s.id(block));
       const auto found = std::find(reads.begin(), reads.end(), o.buffer);
       if (found == reads.end()) continue;
-      BlockRv copy = s.cache_read(block, static_cast<int>(found - reads.begin()), Scope::kLocal);
-      s.compute_at(copy, at);
-      std::vector<LoopRv> loops = s.get_loops(copy), around = s.get_loops(block);
-      if (!s.ok()) return false;
+      Schedule trial = s;
+      BlockRv copy = trial.cache_read(block, static_cast<int>(found - reads.begin()), Scope::kLocal);
+      trial.compute_at(copy, at);
+      std::vector<LoopRv> loops = trial.get_loops(copy), around = trial.get_loops(block);
+      if (!trial.ok()) continue;
       size_t depth = 0;
-      while (depth < loops.size() && depth < around.size() && s.id(loops[depth]) == s.id(around[depth])) ++depth;
-      const std::optional<LoopRv> vector = fuse_moving(s, copy, depth);
-      if (!vector) return false;
-      s.vectorize(*vector);
+      while (depth < loops.size() && depth < around.size() && trial.id(loops[depth]) == trial.id(around[depth]))
+        ++depth;
+      const std::optional<LoopRv> vector = fuse_moving(trial, copy, depth);
+      if (!vector) continue;
+      const Expr extent = find_loop(trial.kernel().root, trial.id(*vector))->extent;
+      if (!is_int(extent) || int_value(extent) > shape.widest) continue;
+      trial.vectorize(*vector);
+      if (trial.ok()) s = std::move(trial);
     }
     return s.ok();
   }
