@@ -334,8 +334,8 @@ class GpuRows {
     return s.ok();
   }
 
-  // The operands of a block that streams come in vectors. Vectors that cross from one row of a tensor to the next are
-  // no box of it: such an operand stays as it is.
+  // The operands of a block that streams come in vectors. A vector that crosses from one row of a tensor to the next
+  // is not a box of it: such an operand stays as it is.
   static bool load_vectors(Schedule& s, BlockRv block, LoopRv at, const Shape& shape) {
     for (const RowOperand& o : shape.operands) {
       const std::vector<Id> reads = schedule::read_buffers(s.kernel(), s.id(block));
