@@ -41,8 +41,8 @@ Legal<Kernel> reverse_compute_inline(const Kernel& k, Id block);
 
 // The block reads the buffer of its `read_index`-th distinct read through a copy; out is the copying block.
 Legal<Kernel> cache_read(const Kernel& k, Id block, int read_index, ir::Scope scope, Id& out);
-// All blocks that read the buffer of the block's `read_index`-th distinct read do so through one copy; out is the copying
-// block, in front of the first of them.
+// All blocks that read the buffer of the block's `read_index`-th distinct read do so through one copy; out is the
+// copying block, in front of the first of them.
 Legal<Kernel> cache_reads(const Kernel& k, Id block, int read_index, ir::Scope scope, Id& out);
 // The block writes a new buffer; out is the block that copies it out.
 Legal<Kernel> cache_write(const Kernel& k, Id block, ir::Scope scope, Id& out);
