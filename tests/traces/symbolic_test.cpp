@@ -94,6 +94,7 @@ std::vector<Row> rows_of_loops() {
 std::vector<Row> rows_of_blocks() {
   return {
       on_tiles(Op::kCacheRead, [](Tiled& t) { t.s.cache_read(t.gemm, 0, ir::Scope::kLocal); }),
+      on_tiles(Op::kCacheReads, [](Tiled& t) { t.s.cache_reads(t.gemm, 0, ir::Scope::kLocal); }),
       on_tiles(Op::kCacheWrite, [](Tiled& t) { t.s.cache_write(t.gemm, ir::Scope::kLocal); }),
       on_tiles(Op::kReadAt, [](Tiled& t) { t.s.read_at(t.gemm, t.loops[2], 0, ir::Scope::kLocal); }),
       on_tiles(Op::kWriteAt, [](Tiled& t) { t.s.write_at(t.gemm, t.loops[1], ir::Scope::kLocal); }),
