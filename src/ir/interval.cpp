@@ -17,6 +17,9 @@ Interval make(Wide low, Wide high) {
   return {inside(low) ? static_cast<int64_t>(low) : -kUnbounded,
           inside(high) ? static_cast<int64_t>(high) : kUnbounded};
 }
+bool is_known(int64_t end) {
+  return -kUnbounded < end && end < kUnbounded;
+}
 Interval multiply(Interval a, Interval b) {
   const Wide p[] = {Wide{a.low} * b.low, Wide{a.low} * b.high, Wide{a.high} * b.low, Wide{a.high} * b.high};
   return make(*std::min_element(p, p + 4), *std::max_element(p, p + 4));
@@ -36,9 +39,10 @@ Interval interval_of(Expr e, FunctionRef<Interval(Id)> variable) {
       const Sum* s = static_cast<const Sum*>(e);
       Wide low = s->constant, high = s->constant;
       for (const Term& t : s->terms) {
-        const Interval part = multiply(of(t.atom), {t.coefficient, t.coefficient});
-        low += part.low > -kUnbounded ? part.low : -kInfinite;
-        high += part.high < kUnbounded ? part.high : kInfinite;
+        const Interval x = of(t.atom);
+        const int64_t first = t.coefficient > 0 ? x.low : x.high, last = t.coefficient > 0 ? x.high : x.low;
+        low += is_known(first) ? Wide{t.coefficient} * first : -kInfinite;
+        high += is_known(last) ? Wide{t.coefficient} * last : kInfinite;
       }
       return make(low, high);
     }

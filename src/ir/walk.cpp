@@ -85,35 +85,44 @@ void visit(Expr e, FunctionRef<bool(Expr)> f) {
   }
 }
 
-void visit_children(Stmt s, FunctionRef<void(Stmt)> f) {
-  auto give = [&](Stmt child) {
-    if (child != nullptr) f(child);
-  };
+namespace {
+
+// Whether f holds for a child, asked in order. A template: every step of a search walks over statements many times.
+template <class F>
+[[gnu::always_inline]] inline bool any_child(Stmt s, const F& f) {
+  auto holds = [&](Stmt child) { return child != nullptr && f(child); };
   switch (s->kind) {
     case StmtKind::kSeq:
-      for (Stmt c : as<Seq>(s)->stmts) give(c);
-      return;
+      for (Stmt c : static_cast<const Seq*>(s)->stmts)
+        if (holds(c)) return true;
+      return false;
     case StmtKind::kLoop:
-      return give(as<Loop>(s)->body);
+      return holds(static_cast<const Loop*>(s)->body);
     case StmtKind::kBlock:
-      give(as<Block>(s)->init);
-      return give(as<Block>(s)->body);
+      return holds(static_cast<const Block*>(s)->init) || holds(static_cast<const Block*>(s)->body);
     case StmtKind::kIf:
-      give(as<If>(s)->then_case);
-      return give(as<If>(s)->else_case);
+      return holds(static_cast<const If*>(s)->then_case) || holds(static_cast<const If*>(s)->else_case);
     case StmtKind::kAlloc:
-      return give(as<Alloc>(s)->body);
+      return holds(static_cast<const Alloc*>(s)->body);
     case StmtKind::kRoles:
-      for (const Role& r : as<Roles>(s)->roles) give(r.body);
-      return;
+      for (const Role& r : static_cast<const Roles*>(s)->roles)
+        if (holds(r.body)) return true;
+      return false;
     case StmtKind::kStore:
     case StmtKind::kInstrCall:
-      return;
+      return false;
   }
+  return false;
+}
+
+}  // namespace
+
+void visit_children(Stmt s, FunctionRef<void(Stmt)> f) {
+  any_child(s, [&](Stmt child) { return f(child), false; });
 }
 
 void visit(Stmt s, FunctionRef<bool(Stmt)> f) {
-  if (s != nullptr && f(s)) visit_children(s, [&](Stmt child) { visit(child, f); });
+  if (s != nullptr && f(s)) any_child(s, [&](Stmt child) { return visit(child, f), false; });
 }
 
 void visit_roots(Stmt root, FunctionRef<void(Expr)> f) {
@@ -346,10 +355,11 @@ bool extend_path(Stmt s, Id id, std::vector<Stmt>& nodes) {
   nodes.push_back(s);
   const Loop* loop = as<Loop>(s);
   const Block* block = as<Block>(s);
-  bool found = (loop != nullptr && loop->id == id) || (block != nullptr && block->id == id);
-  visit_children(s, [&](Stmt child) { found = found || extend_path(child, id, nodes); });
-  if (!found) nodes.pop_back();
-  return found;
+  if ((loop != nullptr && loop->id == id) || (block != nullptr && block->id == id) ||
+      any_child(s, [&](Stmt child) { return extend_path(child, id, nodes); }))
+    return true;
+  nodes.pop_back();
+  return false;
 }
 
 }  // namespace
