@@ -30,7 +30,9 @@ int64_t resident_blocks(const search::ChosenArtifact& chosen, const target::Targ
   const int64_t registers = (fact("registers") * c.warp_size + unit - 1) / unit * unit * warps;
   const int64_t resident = std::min({c.max_blocks_per_sm, c.max_threads_per_sm / (warps * c.warp_size),
                                      c.registers_per_sm / std::max<int64_t>(registers, 1)});
-  return std::min(resident, c.shared_per_sm / (fact("shared_bytes") + c.shared_reserved_per_block));
+  // Before sm_80 a block without shared memory takes none.
+  const int64_t shared = std::max<int64_t>(fact("shared_bytes") + c.shared_reserved_per_block, 1);
+  return std::min(resident, c.shared_per_sm / shared);
 }
 
 }  // namespace tcc::benchmarks
