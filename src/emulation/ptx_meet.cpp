@@ -18,7 +18,8 @@ void Machine::arrive_barrier(Warp& w, const Ins& ins, uint32_t lanes) {
     const int64_t whole = (threads + kLanes - 1) / kLanes * kLanes;
     w.barrier_threads[i] = ins.b == kNone ? whole : static_cast<int64_t>(w.source<uint32_t>(ins.b)[l]);
     if (w.barrier[i] > 15)
-      report(FindingKind::kWrongParticipants, w, l, ins, fmt::format("there is no barrier {}", w.barrier[i]));
+      report(FindingKind::kWrongParticipants, w, l, ins,
+             fmt::format("expected a barrier of 0 to 15, found {}", w.barrier[i]));
     if (w.barrier_threads[i] % kLanes != 0 || w.barrier_threads[i] == 0 || w.barrier_threads[i] > whole) {
       report(FindingKind::kWrongParticipants, w, l, ins,
              fmt::format("a barrier for {} threads in a block of {}", w.barrier_threads[i], threads));

@@ -123,7 +123,7 @@ Result<codegen::Artifact> compile(Run& run, const std::string& name, const ir::K
   return artifact;
 }
 
-// One error for the whole step where there is no compiler for this target.
+// One error for the whole step where no compiler for this target is found.
 Result<void> try_compiler(Run& run) {
   TCC_TRY(const codegen::Artifact artifact, run.backend.compile(make_add_relu(1), run.code()));
   return artifact.launches.empty() ? environment_error("the compiler made no launch") : Result<void>();

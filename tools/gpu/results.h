@@ -22,7 +22,7 @@ class Results {
  public:
   Results(std::string path, std::string suite, std::string machine)
       : path_(std::move(path)), suite_(std::move(suite)), machine_(std::move(machine)) {}
-  // A results file as it is. Error: there is no such file, or it is not one.
+  // A results file as it is. Errors: the file does not exist; it does not hold results.
   static Result<Results> read(const std::string& path);
   // Takes over the rows of an earlier run of the same suite on the same machine, if the file holds one.
   void resume();

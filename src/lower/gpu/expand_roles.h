@@ -7,8 +7,8 @@
 // of the buffers say that a version is full, and that it is empty again. Copies are in the layout that TMA calls
 // "128B swizzle". Results leave by tensor copies as well, between barriers of their warpgroup (stage_results.h). A grid
 // with the annotation persistent_blocks has this many blocks at most, each for several tiles. Blocks of a cluster
-// multicast their shared operands. There are no other barriers: bind_threads and insert_barriers leave such launches
-// alone.
+// multicast their shared operands. bind_threads and insert_barriers do not change these launches, so these barriers are
+// all that they have.
 #pragma once
 
 #include "tcc/ir/kernel.h"

@@ -41,7 +41,7 @@ Legal<Kernel> decompose_reduction(const Kernel& k, Id block_id, Id loop_id, Id& 
   if (!analysis::is_injective(b, *block, below, all_ranges(k)))
     return reject(RejectReason::kReductionOrder,
                   describe(k, block_id) + " runs several times below " + describe(k, loop_id));
-  // Each iteration of such a loop would initialize its element again: a race as soon as the loop is no longer serial.
+  // Each iteration of such a loop would initialize its element again. Parallel iterations would race.
   for (const Loop* l : below)
     if (feeds(*block, *l, true) && feeds(*block, *l, false))
       return reject(RejectReason::kReductionOrder,
