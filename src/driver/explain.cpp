@@ -26,44 +26,44 @@ using schedule::Trace;
 
 constexpr int kDrawsOfSpace = 32;  // of each design space, for the reasons of rejects
 
-// --- which module made which instruction: the modules are applied again, and the way to the same trace is looked for
+// --- which module made which instruction: the modules run again, and the paths that lead to the same trace are kept
 
-struct Way {
+struct ModulePath {
   schedule::Schedule state;
   std::vector<size_t> ends;  // number of instructions after each module
 };
 
-std::vector<std::string> makers(const Trace& trace, const task::Task& task, const target::Target& target) {
+std::vector<std::string> modules_that_made(const Trace& trace, const task::Task& task, const target::Target& target) {
   Rng rng(space::SpaceOptions{}.seed);
-  std::vector<Way> ways;
-  ways.push_back({schedule::Schedule(task.kernel, std::make_shared<Arena>(), &rng), {}});
+  std::vector<ModulePath> paths;
+  paths.push_back({schedule::Schedule(task.kernel, std::make_shared<Arena>(), &rng), {}});
   const std::span<const space::Module> modules = space::modules_for(target).modules;
   auto leads_there = [&](const schedule::Schedule& state) {
     const auto& made = state.trace().instructions;
     return made.size() <= trace.instructions.size() && std::equal(made.begin(), made.end(), trace.instructions.begin());
   };
   for (const auto& module : modules) {
-    std::map<size_t, Way> next;  // by their length: what leads to one trace and is as long is the same
-    for (const Way& way : ways) {
-      std::vector<schedule::Schedule> states = module.apply(way.state, target, {}).states;
-      states.push_back(way.state);  // the space may have been made without this module
+    std::map<size_t, ModulePath> next;  // by their length: what leads to one trace and is as long is the same
+    for (const ModulePath& path : paths) {
+      std::vector<schedule::Schedule> states = module.apply(path.state, target, {}).states;
+      states.push_back(path.state);  // the space may have been made without this module
       for (schedule::Schedule& state : states) {
         if (!state.ok() || !leads_there(state)) continue;
-        std::vector<size_t> ends = way.ends;
+        std::vector<size_t> ends = path.ends;
         ends.push_back(state.trace().instructions.size());
         const size_t length = ends.back();
-        next.try_emplace(length, Way{std::move(state), std::move(ends)});
+        next.try_emplace(length, ModulePath{std::move(state), std::move(ends)});
       }
     }
-    ways.clear();
-    for (auto& [length, way] : next) ways.push_back(std::move(way));
+    paths.clear();
+    for (auto& [length, path] : next) paths.push_back(std::move(path));
   }
   std::vector<std::string> names(trace.instructions.size());
-  for (const Way& way : ways) {
-    if (way.ends.back() != trace.instructions.size()) continue;
+  for (const ModulePath& path : paths) {
+    if (path.ends.back() != trace.instructions.size()) continue;
     size_t at = 0;
     for (size_t m = 0; m < modules.size(); ++m)
-      for (; at < way.ends[m]; ++at) names[at] = modules[m].name;
+      for (; at < path.ends[m]; ++at) names[at] = modules[m].name;
     break;
   }
   return names;
@@ -107,7 +107,7 @@ std::string step_text(const Instruction& instruction, const std::vector<std::str
 
 Result<std::vector<ExplainedStep>> explain_steps(const Trace& trace, const task::Task& task,
                                                  const target::Target& target) {
-  const std::vector<std::string> modules = makers(trace, task, target);
+  const std::vector<std::string> modules = modules_that_made(trace, task, target);
   schedule::Executor executor(task.kernel, std::make_shared<Arena>(), schedule::Mode::kReplay, nullptr);
   std::vector<int64_t> decisions = trace.decisions;
   std::vector<ExplainedStep> steps;

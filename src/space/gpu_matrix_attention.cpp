@@ -10,7 +10,7 @@
 //       out = O / l } }
 //
 // e is rounded to the type of V and becomes an operand without leaving its lanes: the registers of sums are those of a
-// first operand (lower/gpu/distribute_fragments.h). Queries and keys are made up to whole tiles.
+// first operand (lower/gpu/distribute_fragments.h). Queries and keys are padded to whole tiles.
 #include <algorithm>
 #include <array>
 

@@ -101,7 +101,7 @@ bool compute_within(Schedule& s, BlockRv reduction, LoopRv loop) {
 
 // While a row is in work that takes its time, the rows behind it are fetched: the first pass over them would wait for
 // memory with nothing else to do. Rows follow each other in memory, so any distance reaches each line once.
-void ask_ahead(Schedule& s, LoopRv pass, const target::Target& target) {
+void prefetch_rows(Schedule& s, LoopRv pass, const target::Target& target) {
   if (output_bytes(s.kernel()) < static_cast<double>(target.cpu.l2_bytes)) return;
   s.annotate(pass, AnnotationKey::kPrefetch, s.sample_categorical({0, 64, 128, 256}, {0.4, 0.2, 0.2, 0.2}));
 }
@@ -176,7 +176,7 @@ void mark(Schedule& s, const std::string& name, size_t depth, bool across, const
     std::vector<LoopRv> lanes = trial.get_loops(partial), rest = trial.get_loops(block);
     if (!trial.ok()) return;
     LoopRv pass = lanes[lanes.size() - 2];
-    if (compute_within(trial, partial, pass)) ask_ahead(trial, pass, target);
+    if (compute_within(trial, partial, pass)) prefetch_rows(trial, pass, target);
     trial.vectorize(lanes.back());
     annotate_tail(trial, pass, tile);
     trial.annotate(rest.back(), AnnotationKey::kTreeReduce, lit(1));

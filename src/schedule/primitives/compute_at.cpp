@@ -40,7 +40,7 @@ bool is_under(const Loop& loop, Id block) {
 
 // The place for a buffer that the threads of a block share: it holds what all of them read, so their loops, and those
 // of virtual threads, run over their ranges.
-Place among_threads(Place place) {
+Place for_all_threads(Place place) {
   for (const Loop* l : loops_on(place.loop_path))
     if (is_thread(l->axis) || l->axis == Axis::kVthread) std::erase(place.outer, l->id);
   return place;
@@ -292,7 +292,7 @@ Legal<Kernel> compute_at(const Kernel& k, Id block_id, Id loop_id) {
   Editor edit(k);
   analysis::Ranges ranges = all_ranges(k);
   TCC_TRY_VOID(check_remaining_blocks(edit, k, path, ranges));
-  if (info->scope == Scope::kShared || info->scope == Scope::kClusterShared) place = among_threads(place);
+  if (info->scope == Scope::kShared || info->scope == Scope::kClusterShared) place = for_all_threads(place);
   std::vector<DimRange> region = touched_region(edit.b, k, place, buffer, false, ranges);
   std::vector<std::optional<DimRange>> per_iter(block->iters.size());
   for (size_t d = 0; d < plain->size(); ++d)

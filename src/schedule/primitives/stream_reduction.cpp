@@ -10,7 +10,7 @@
 // state that one loop over tiles of keys carries; E needs room for one tile. Rows are tiled too, so that both products
 // of a tile are products of matrices. S is not touched: compute_at moves its block under the new loop.
 //
-// Instructions want whole tiles. With `group` rows and keys are made up to tiles: scores beside the keys are -inf,
+// Instructions want whole tiles. With `group` rows and keys are padded to tiles: scores beside the keys are -inf,
 // which leaves them weights of zero, what the weights multiply is zero there, and rows beside the result are not
 // written. The weights then have the type of what they multiply, as such instructions want both (FlashAttention-2,
 // arXiv 2307.08691, keeps its P in the type of V).
@@ -99,7 +99,7 @@ class Streamer {
   Editor edit_;
   Expr tile_keys_, tile_rows_, group_;
   SoftmaxChain c_;
-  std::vector<Expr> shape_;  // of the weights, made up to whole tiles
+  std::vector<Expr> shape_;  // of the weights, padded to whole tiles
   const Buffer *top_ = nullptr, *total_ = nullptr, *weights_ = nullptr, *acc_ = nullptr;
   const Buffer *old_ = nullptr, *base_ = nullptr, *factor_ = nullptr;
   std::vector<Id> row_loops_;  // by dimension; the last row dimension's runs over tiles
@@ -247,7 +247,7 @@ Stmt Streamer::finish_nest() {
   const std::vector<Expr> at = substitute(b(), c_.product.store->indices, p.names);
   Expr value = b().load(*acc_, at);
   if (c_.divided) value = b().div(value, b().cast(b().load(*total_, per_row(p, c_.total_at)), acc_->type));
-  // Rows beside the result, of the last tile or of tiles that the group was made up with.
+  // Rows beside the result, of the last tile or of tiles that the group was padded with.
   if (group_ != nullptr && last_row_ >= 0) {
     const auto d = static_cast<size_t>(last_row_);
     const Id row = as<Var>(p.row[d])->id;
@@ -303,7 +303,7 @@ Legal<void> Streamer::choose_buffers() {
       const bool own = block == c_.max.block || block == c_.exp.block || block == c_.sum.block ||
                        block == c_.divide.block || block == c_.product.block;
       if (!own && reads_buffer(block, buffer->id))
-        return reject(RejectReason::kNotInScope, fmt::format("{} reads {}, which is made up to whole tiles",
+        return reject(RejectReason::kNotInScope, fmt::format("{} reads {}, which is padded to whole tiles",
                                                              describe(k_, block->id), describe(k_, buffer->id)));
     }
   }
