@@ -17,7 +17,7 @@ float rule_score(const target::CoreModel& core, std::span<const float> row) {
   auto raw = [&](Feature f) { return static_cast<double>(row[static_cast<size_t>(f)]); };
   auto count = [&](Feature f) { return std::exp2(raw(f)) - 1; };  // undoes log2(1 + x)
   double lanes = std::max(count(Feature::vector_lanes), 1.0), threads = std::max(count(Feature::threads), 1.0);
-  double flops = count(Feature::flops), hot = flops * raw(Feature::hot_share);
+  double flops = count(Feature::flops) + count(Feature::int_ops), hot = flops * raw(Feature::hot_share);
   double width = std::max(count(Feature::hot_vector), 1.0),
          registers = std::max(count(Feature::hot_vector_registers), 1.0);
   double tile = std::max(count(Feature::hot_register_tile), 1.0);

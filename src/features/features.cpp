@@ -18,6 +18,8 @@ constexpr std::string_view kColumns[] = {
 #undef TCC_X
 };
 
+constexpr int64_t kTileRegisters = 8;  // of AMX: Intel 64 manual, volume 1, 18.1
+
 float slog(double x) {
   return static_cast<float>(std::log2(1 + std::max(x, 0.0)));
 }
@@ -35,8 +37,19 @@ int vector_loop(const Statement& s) {
   return -1;
 }
 
+bool in_registers(const Buffer& b) {
+  return b.scope == Scope::kLocal || b.scope == Scope::kAmxTile;
+}
+
+bool in_vectors(const Statement& s) {
+  return s.instr != nullptr || vector_loop(s) >= 0;
+}
+
 enum class Pattern { kVector, kBroadcast, kStrided, kGather };
-Pattern pattern_of(const Access& a, int vector) {
+Pattern pattern_of(const Statement& s, const Access& a) {
+  // An instruction's operand that is smaller than the result is used by several lanes.
+  if (s.instr != nullptr) return a.bytes() < s.accesses.back().bytes() ? Pattern::kBroadcast : Pattern::kVector;
+  const int vector = vector_loop(s);
   if (vector < 0) return Pattern::kBroadcast;
   auto v = static_cast<size_t>(vector);
   if (!a.moves[v]) return Pattern::kBroadcast;
@@ -80,31 +93,33 @@ class Extractor {
     const Statement* best = nullptr;
     double most = -1;
     for (const Statement& s : statements_) {
-      double work = s.executions * (s.flops + s.int_ops + 0.01);
+      double work = s.executions * (s.operations() + 0.01);
       if (work > most) most = work, best = &s;
     }
     return best;
   }
 
   void whole_program() {
-    double flops = 0, ints = 0, stores = 0, loads = 0, in_vectors = 0, calls = 0, gathers = 0, masked = 0, strided = 0;
+    double flops = 0, ints = 0, operations = 0, stores = 0, loads = 0, vector_work = 0, calls = 0, gathers = 0,
+           masked = 0, strided = 0;
     double copied = 0, copied_in_vectors = 0, stored_out = 0;
     size_t loops = 0;
     for (const Statement& s : statements_) {
-      int v = vector_loop(s);
-      double n = s.executions, work = n * s.flops;
-      flops += work, ints += n * s.int_ops, stores += n, calls += n * s.calls;
+      double n = s.executions, work = n * s.operations();
+      flops += n * s.flops, ints += n * s.int_ops, operations += work, stores += n, calls += n * s.calls;
       loads += n * static_cast<double>(s.accesses.size() - 1);
-      if (v >= 0) in_vectors += work;
+      if (in_vectors(s)) vector_work += work;
       for (const Access& a : s.accesses) {
-        Pattern p = pattern_of(a, v);
+        Pattern p = pattern_of(s, a);
         gathers += p == Pattern::kGather ? n : 0;
         masked += a.predicated ? n : 0;
         strided += a.write && (p == Pattern::kStrided || p == Pattern::kGather) ? n : 0;
       }
       const Access& store = s.accesses.back();
-      double bytes = n * static_cast<double>(type_bytes(store.buffer->type));
-      if (s.flops == 0) copied += bytes, copied_in_vectors += v >= 0 ? bytes : 0;
+      double bytes = n * static_cast<double>(store.bytes());
+      // An instruction that fills a tile register is a load.
+      if (s.operations() == 0 && store.buffer->scope != Scope::kAmxTile)
+        copied += bytes, copied_in_vectors += in_vectors(s) ? bytes : 0;
       if (store.buffer->role == BufferRole::kOutput && s.accesses.size() > 1) stored_out += bytes;
       loops = std::max(loops, s.loops.size());
     }
@@ -113,16 +128,16 @@ class Extractor {
       double bytes = buffer_bytes(*b);
       if (b->role != BufferRole::kTemp) params += bytes;
       if (b->role == BufferRole::kOutput) out += bytes;
-      if (b->role == BufferRole::kTemp) (b->scope == Scope::kLocal ? local : workspace) += bytes;
+      if (b->role == BufferRole::kTemp) (in_registers(*b) ? local : workspace) += bytes;
     }
     const Seq* top = as<Seq>(kernel_.root);
     put_log(Feature::flops, flops), put_log(Feature::int_ops, ints), put_log(Feature::stores, stores),
         put_log(Feature::loads, loads);
-    put_log(Feature::param_bytes, params), put_log(Feature::intensity, flops / std::max(params, 1.0));
+    put_log(Feature::param_bytes, params), put_log(Feature::intensity, operations / std::max(params, 1.0));
     put_log(Feature::statements, static_cast<double>(statements_.size())),
         put_log(Feature::loops, static_cast<double>(loops));
-    put(Feature::vector_share, flops > 0 ? static_cast<float>(in_vectors / flops) : 0.f);
-    put_log(Feature::scalar_flops, flops - in_vectors);
+    put(Feature::vector_share, operations > 0 ? static_cast<float>(vector_work / operations) : 0.f);
+    put_log(Feature::scalar_flops, operations - vector_work);
     put_log(Feature::math_calls, calls), put_log(Feature::gather_accesses, gathers),
         put_log(Feature::masked_accesses, masked);
     put_log(Feature::strided_stores, strided);
@@ -132,7 +147,7 @@ class Extractor {
         put(Feature::copy_vector_share, copied > 0 ? static_cast<float>(copied_in_vectors / copied) : 1.f);
     put(Feature::launches, static_cast<float>(top != nullptr ? top->stmts.size() : 1));
     put_log(Feature::threads, static_cast<double>(threads_)), put_log(Feature::vector_lanes, lanes());
-    total_flops_ = flops;
+    operations_ = operations;
   }
 
   void loops_around(const Statement& s) {
@@ -150,21 +165,25 @@ class Extractor {
     auto threads = static_cast<double>(threads_);
     put_log(Feature::parallel_extent, parallel);
     put(Feature::parallel_balance, static_cast<float>(parallel / (std::ceil(parallel / threads) * threads)));
-    put_log(Feature::parallel_grain_flops, total_flops_ / parallel);
-    put(Feature::hot_share, total_flops_ > 0 ? static_cast<float>(s.executions * s.flops / total_flops_) : 0.f);
+    put_log(Feature::parallel_grain_flops, operations_ / parallel);
+    put(Feature::hot_share, operations_ > 0 ? static_cast<float>(s.executions * s.operations() / operations_) : 0.f);
     put(Feature::hot_depth, static_cast<float>(s.loops.size()));
     put_log(Feature::hot_inner_serial, innermost), put_log(Feature::hot_inner_trip, inner_trip);
     put(Feature::hot_reduce_inside, reduce_inside ? 1.f : 0.f);
-    put(Feature::hot_accumulator_local, store.buffer->scope == Scope::kLocal ? 1.f : 0.f);
+    put(Feature::hot_accumulator_local, in_registers(*store.buffer) ? 1.f : 0.f);
     put(Feature::hot_predicate, s.predicated ? 1.f : 0.f);
     put_log(Feature::div_mod, s.divisions);
   }
 
   void register_tile(const Statement& s) {
-    int v = vector_loop(s);
-    double width = v >= 0 ? static_cast<double>(s.loops[static_cast<size_t>(v)].extent) : 1;
-    double registers = std::ceil(width / lanes()), unroll = 1, tile = registers, loops = 0, code = registers;
+    const int v = vector_loop(s);
     const Access& store = s.accesses.back();
+    const bool matrix = store.buffer->scope == Scope::kAmxTile;  // one register holds a whole tile
+    double width = s.instr != nullptr ? static_cast<double>(store.elements())
+                   : v >= 0           ? static_cast<double>(s.loops[static_cast<size_t>(v)].extent)
+                                      : 1;
+    double registers = matrix ? 1 : std::ceil(width / lanes()), unroll = 1, tile = registers, loops = 0,
+           code = registers;
     int64_t unroll_max = 0;
     for (size_t i = s.loops.size(); i-- > 0;) {
       const LoopInfo& l = s.loops[i];
@@ -185,11 +204,13 @@ class Extractor {
       if (l.unroll_max > 0) break;
     }
     code *= expanded / unroll;
-    double available = static_cast<double>(std::max<int64_t>(target_.cpu.num_vector_registers, 16));
+    const int64_t available_registers =
+        matrix ? kTileRegisters : std::max<int64_t>(target_.cpu.num_vector_registers, 16);
+    const auto available = static_cast<double>(available_registers);
     // Operands take registers of their own: the vectors of one row, and one broadcast.
     double pressure = (tile + registers + 1) / available;
     put_log(Feature::hot_vector, width), put_log(Feature::hot_vector_registers, registers);
-    put(Feature::hot_vector_fill, static_cast<float>(width / (registers * lanes())));
+    put(Feature::hot_vector_fill, matrix ? 1.f : static_cast<float>(width / (registers * lanes())));
     put_log(Feature::hot_unroll, unroll), put(Feature::hot_unroll_loops, static_cast<float>(loops));
     put_log(Feature::hot_register_tile, tile),
         put(Feature::hot_register_pressure, static_cast<float>(std::min(pressure, 64.0)));
@@ -199,11 +220,10 @@ class Extractor {
   }
 
   void accesses_of(const Statement& s) {
-    int v = vector_loop(s);
     double counts[4] = {0, 0, 0, 0}, per_tile = 0, masked = 0;
     for (size_t k = 0; k + 1 < s.accesses.size(); ++k) {
       const Access& a = s.accesses[k];
-      Pattern p = pattern_of(a, v);
+      Pattern p = pattern_of(s, a);
       counts[static_cast<size_t>(p)] += 1;
       masked += a.predicated ? 1 : 0;
       if (a.buffer == s.accesses.back().buffer) continue;  // the accumulator
@@ -219,11 +239,11 @@ class Extractor {
     put(Feature::hot_masked, static_cast<float>(masked));
     put_log(Feature::hot_loads_per_flop, per_tile / std::max(tile_, 1.0));
     const Access& store = s.accesses.back();
-    bool in_order = v >= 0 && pattern_of(store, v) == Pattern::kVector;
-    put_log(Feature::hot_store_stride, v < 0 ? 0
-                                       : in_order
-                                           ? 1
-                                           : static_cast<double>(std::abs(store.stride[static_cast<size_t>(v)])));
+    const int v = vector_loop(s);
+    const bool in_order = in_vectors(s) && pattern_of(s, store) == Pattern::kVector;
+    put_log(Feature::hot_store_stride, in_order ? 1
+                                       : v < 0  ? 0
+                                                : static_cast<double>(std::abs(store.stride[static_cast<size_t>(v)])));
   }
 
   // Bytes that move into a cache: what the largest loop nest that fits it touches, times how often that nest runs.
@@ -238,7 +258,7 @@ class Extractor {
       for (size_t i = 0; i < fits; ++i) runs *= static_cast<double>(s.loops[i].extent);
       double bytes = touched[fits] * runs;
       put(level, n == 0 ? 0.f : static_cast<float>(n - fits) / static_cast<float>(n));
-      put_log(total, bytes), put_log(per_flop, 16 * bytes / std::max(total_flops_, 1.0));
+      put_log(total, bytes), put_log(per_flop, 16 * bytes / std::max(operations_, 1.0));
     };
     traffic(static_cast<double>(target_.cpu.l1_bytes) * 0.8, Feature::level_l1, Feature::traffic_l1,
             Feature::traffic_per_flop_l1);
@@ -258,7 +278,7 @@ class Extractor {
   int64_t threads_;
   std::vector<Statement> statements_;
   std::span<float> row_;
-  double total_flops_ = 0, tile_ = 1, registers_ = 1;
+  double operations_ = 0, tile_ = 1, registers_ = 1;
 };
 
 void extract_hot_statement(const Kernel& nest, const target::Target& target, int64_t threads, std::span<float> row) {
@@ -267,6 +287,6 @@ void extract_hot_statement(const Kernel& nest, const target::Target& target, int
 
 }  // namespace
 
-constinit const Schema kHotStatement = {"cpu-hot-statement", 1, kColumns, extract_hot_statement};
+constinit const Schema kHotStatement = {"cpu-hot-statement", 2, kColumns, extract_hot_statement};
 
 }  // namespace tcc::features

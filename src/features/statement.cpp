@@ -23,6 +23,7 @@ class Lister {
     const Loop* l = as<Loop>(s);
     const bool condition = s->kind == StmtKind::kIf;
     if (const Store* st = as<Store>(s)) return store(*st);
+    if (const InstrCall* c = as<InstrCall>(s)) return call(*c);
     if (l != nullptr)
       loops_.push_back({l->id, l->loop_kind, std::max<int64_t>(constant_or(l->extent, 1), 1),
                         annotation_or(*l, AnnotationKey::kUnrollMax, 0)});
@@ -35,14 +36,50 @@ class Lister {
   std::vector<Statement> take() { return std::move(out_); }
 
  private:
-  void store(const Store& s) {
+  Statement start(Expr predicate) const {
     Statement st;
     st.loops = loops_;
     for (const LoopInfo& l : loops_) st.executions *= static_cast<double>(l.extent);
-    st.predicated = predicates_ > 0 || s.predicate != nullptr;
+    st.predicated = predicates_ > 0 || predicate != nullptr;
+    return st;
+  }
+
+  void store(const Store& s) {
+    Statement st = start(s.predicate);
     value(st, s.value, false);
     access(st, s.buffer, s.indices, true, s.predicate != nullptr);
     out_.push_back(std::move(st));
+  }
+
+  void call(const InstrCall& c) {
+    const Instruction& row = instruction(c.instr);
+    const auto written = std::find_if(row.operands.begin(), row.operands.end(),
+                                      [](const OperandSpec& o) { return o.access != ir::Access::kRead; });
+    if (written == row.operands.end()) return;
+    Statement st = start(c.predicate);
+    st.instr = &row;
+    (is_float(written->type) ? st.flops : st.int_ops) = static_cast<double>(row.flops);
+    // Reads in the order of the operands, then the other results, then the first one.
+    for (bool write : {false, true})
+      for (size_t i = 0; i < row.operands.size(); ++i)
+        if (row.operands[i].access != (write ? ir::Access::kRead : ir::Access::kWrite) &&
+            !(write && &row.operands[i] == &*written))
+          operand(st, c, i, write);
+    operand(st, c, static_cast<size_t>(written - row.operands.begin()), true);
+    out_.push_back(std::move(st));
+  }
+
+  // The tile covers the last dimensions of the buffer.
+  void operand(Statement& st, const InstrCall& c, size_t i, bool write) {
+    const OperandSpec& spec = instruction(c.instr).operands[i];
+    access(st, c.operands[i].buffer, c.operands[i].indices, write, c.predicate != nullptr);
+    std::vector<int64_t>& tile = st.accesses.back().tile;
+    const size_t rank = std::min(static_cast<size_t>(spec.rank), tile.size());
+    for (size_t d = 0; d < rank; ++d) {
+      const size_t of_spec = static_cast<size_t>(spec.rank) - rank + d;
+      const int64_t fixed = spec.tile[of_spec];
+      tile[tile.size() - rank + d] = fixed > 0 ? fixed : std::max<int64_t>(constant_or(c.args[of_spec], 1), 1);
+    }
   }
 
   // Counts the operations of data; indices are looked at for their divisions only.
@@ -101,6 +138,7 @@ class Lister {
     a.moves.assign(loops_.size(), false);
     a.irregular.assign(loops_.size(), false);
     a.dims.resize(indices.size());
+    a.tile.assign(indices.size(), 1);
     int64_t size = 1;
     for (size_t d = indices.size(); d-- > 0;) {
       a.dims[d].assign(loops_.size(), 0);
@@ -128,6 +166,16 @@ class Lister {
 
 }  // namespace
 
+int64_t Access::elements() const {
+  int64_t n = 1;
+  for (int64_t extent : tile) n *= extent;
+  return n;
+}
+
+int64_t Access::bytes() const {
+  return elements() * type_bytes(buffer->type);
+}
+
 std::vector<Statement> list_statements(const Kernel& nest) {
   Lister lister(nest);
   lister.stmt(nest.root);
@@ -139,7 +187,7 @@ double touched_bytes(const Statement& s, size_t depth) {
   for (const Access& a : s.accesses) {
     double elements = 1;
     for (size_t d = 0; d < a.dims.size(); ++d) {
-      double extent = 1;
+      auto extent = static_cast<double>(a.tile[d]);
       for (size_t i = depth; i < s.loops.size(); ++i)
         extent += static_cast<double>(std::abs(a.dims[d][i])) * static_cast<double>(s.loops[i].extent - 1);
       elements *= std::min(extent, static_cast<double>(std::max<int64_t>(constant_or(a.buffer->shape[d], 1), 1)));

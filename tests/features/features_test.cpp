@@ -4,8 +4,11 @@
 #include <cmath>
 #include <set>
 
+#include "features/statement.h"
 #include "sample_tasks.h"
+#include "space/int_product.h"
 #include "tcc/ir/text.h"
+#include "tcc/ir/walk.h"
 #include "tcc/lower/lower.h"
 #include "tcc/schedule/schedule.h"
 #include "tcc/space/sketch.h"
@@ -109,4 +112,119 @@ TEST_CASE("features are finite and tell programs apart") {
     }
     CHECK(rows.size() > 4);
   }
+}
+
+namespace {
+
+// A processor with AMX, AVX-512 BF16 and VNNI.
+target::Target with_dots(bool tiles) {
+  target::Target t = avx512();
+  t.cpu.features.amx_tile = t.cpu.features.amx_bf16 = t.cpu.features.amx_int8 = tiles;
+  t.cpu.features.avx512_bf16 = t.cpu.features.avx512_vnni = true;
+  return t;
+}
+
+bool calls_instructions(const ir::Kernel& k) {
+  bool found = false;
+  ir::visit(k.root, [&](ir::Stmt s) {
+    found |= s->kind == ir::StmtKind::kInstrCall;
+    return !found;
+  });
+  return found;
+}
+
+// Rows of drawn programs of the space, apart for those that call instructions and those that do not.
+struct DrawnRows {
+  std::set<features::Row> with, without;
+  std::set<uint64_t> programs;  // hashes of those with instructions
+};
+DrawnRows draw_rows(const ir::Kernel& kernel, const target::Target& target) {
+  DrawnRows out;
+  Rng rng(3);
+  for (const schedule::Trace& trace : space::generate_space(kernel, target)) {
+    auto sketch = space::make_sketch(trace, kernel, target);
+    REQUIRE(sketch.has_value());
+    std::vector<int64_t> decisions = trace.decisions;
+    for (int d = 0; d < 12; ++d) {
+      space::draw_decisions(*sketch, decisions, rng);
+      auto nest = space::instantiate(*sketch, decisions, target, std::make_shared<Arena>());
+      if (!nest) continue;
+      const bool calls = calls_instructions(*nest);
+      (calls ? out.with : out.without).insert(features::extract(features::kHotStatement, *nest, target, 1));
+      if (calls) out.programs.insert(ir::hash_kernel(*nest));
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("calls of instructions are statements: their work, and what tells them apart") {
+  const ir::Kernel bf16 =
+      task::make_gemm({.m = 256, .n = 192, .k = 96, .constant_weights = true, .dtype = graph::DType::kBF16}).kernel;
+  const double work = 2.0 * 256 * 192 * 96;
+  for (bool tiles : {true, false}) {
+    INFO((tiles ? "AMX" : "AVX-512 BF16 and VNNI"));
+    const DrawnRows rows = draw_rows(bf16, with_dots(tiles));
+    CHECK(rows.programs.size() >= 8);
+    CHECK(10 * rows.with.size() >= 7 * rows.programs.size());
+    for (const features::Row& row : rows.with) {
+      CHECK(count_of(row, Feature::flops) >= 0.99 * work);
+      CHECK(count_of(row, Feature::flops) < 2 * work);
+      CHECK(at(row, Feature::vector_share) > 0.98);
+      CHECK(at(row, Feature::hot_share) > 0.98);
+      CHECK(at(row, Feature::hot_accumulator_local) == 1);
+      CHECK(count_of(row, Feature::hot_vector) == Approx(tiles ? 256 : 16));
+      CHECK(count_of(row, Feature::touched_outer) >= 2 * 96 * 16);
+    }
+    const DrawnRows ints = draw_rows(testing::int_product(tiles ? "i8" : "u8", 64, 128, 128), with_dots(tiles));
+    CHECK(10 * ints.with.size() >= 7 * ints.programs.size());
+    for (const std::set<features::Row>* each : {&ints.with, &ints.without})
+      for (const features::Row& row : *each) {
+        CHECK(count_of(row, Feature::int_ops) >= 0.99 * 2 * 64 * 128 * 128);
+        CHECK(at(row, Feature::hot_share) > 0.9);
+      }
+  }
+}
+
+TEST_CASE("regions of operands, and bodies of roles") {
+  auto kernel = ir::parse(R"(kernel nest {
+  input S: bf16[64, 96]
+  output D: f32[16, 16]
+  temp a: bf16[16, 32] amx_tile
+  temp d: f32[16, 16] amx_tile
+  alloc a, d {
+    instr amx.config(; 16, 64)
+    roles {
+      role warps 1 from 0 {
+        for i in 4 {
+          for k in 3 {
+            instr amx.load.bf16(a[0, 0], S[i*16, k*32])
+          }
+        }
+      }
+      role warps 1 from 1 {
+        instr amx.store.f32(D[0, 0], d[0, 0])
+      }
+    }
+  }
+})");
+  INFO((kernel ? "" : kernel.error().message));
+  REQUIRE(kernel.has_value());
+  const std::vector<features::Statement> statements = features::list_statements(*kernel);
+  REQUIRE(statements.size() == 2);
+  const features::Statement& load = statements[0];
+  REQUIRE(load.instr != nullptr);
+  CHECK(load.instr->name == "amx.load.bf16");
+  CHECK(load.executions == 12);
+  REQUIRE(load.accesses.size() == 2);
+  CHECK_FALSE(load.accesses[0].write);
+  CHECK(load.accesses[0].tile == std::vector<int64_t>{16, 32});
+  CHECK(load.accesses[0].bytes() == 1024);
+  CHECK(load.accesses[0].stride == std::vector<int64_t>{16 * 96, 32});
+  CHECK(load.accesses[1].write);
+  // All of S and the tile; three tiles of S; one.
+  CHECK(features::touched_bytes(load, 0) == 64 * 96 * 2 + 1024);
+  CHECK(features::touched_bytes(load, 1) == 16 * 96 * 2 + 1024);
+  CHECK(features::touched_bytes(load, 2) == 2 * 1024);
 }

@@ -129,8 +129,11 @@ TEST_CASE("a damaged prior is an error that says what to do", "[errors]") {
   newer[12] = static_cast<char>(newer[12] + 1);  // version of the schema
   auto refused = search::parse_prior(newer);
   REQUIRE_FALSE(refused.has_value());
-  CHECK_THAT(refused.error().message,
-             Catch::Contains("have schema 'cpu-hot-statement' version 2, expected 'cpu-hot-statement' version 1"));
+  const int version = features::kHotStatement.version;
+  CHECK_THAT(
+      refused.error().message,
+      Catch::Contains(fmt::format("have schema 'cpu-hot-statement' version {}, expected 'cpu-hot-statement' version {}",
+                                  version + 1, version)));
   CHECK_THAT(refused.error().hint, Catch::Contains("tools/bench prior"));
 }
 
@@ -237,12 +240,13 @@ TEST_CASE("rows that the store has of another schema are ignored, and the user i
   CHECK(load(features::kHotStatement).notes.empty());
   CHECK(load(features::kHotStatement).tasks.size() == 1);
   features::Schema newer = features::kHotStatement;
-  newer.version = 2;
+  ++newer.version;
   const search::Prior ignored = load(newer);
   CHECK(ignored.tasks.empty());
   REQUIRE(ignored.notes.size() == 1);
-  CHECK_THAT(ignored.notes[0],
-             Catch::Contains("schema 'cpu-hot-statement' version 1, expected 'cpu-hot-statement' version 2"));
+  CHECK_THAT(ignored.notes[0], Catch::Contains(fmt::format(
+                                   "schema 'cpu-hot-statement' version {}, expected 'cpu-hot-statement' version {}",
+                                   features::kHotStatement.version, newer.version)));
 }
 
 TEST_CASE("a search with a prior is deterministic, goes on exactly, and is another one than without") {

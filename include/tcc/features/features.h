@@ -9,11 +9,14 @@ namespace tcc::features {
 extern const Schema kHotStatement;
 
 // X(name). log2(1 + x) unless said otherwise; "share" values are in [0, 1].
-//  flops, int_ops            arithmetic of the whole program
+//  flops, int_ops            arithmetic of the whole program, on floats and on integers; calls of instructions count
+//                            with the operations that the instruction table has for them
 //  stores, loads             executed accesses
 //  param_bytes               what has to move at least once
-//  intensity                 flops per parameter byte
-//  The hot statement is the one that does most arithmetic (flops times executions):
+//  intensity                 operations (flops and int_ops) per parameter byte; the columns named flops below, and the
+//                            shares, count operations too
+//  The hot statement is the one that does most operations in all of its executions. A call of an instruction is a
+//  statement: its vector is the tile of its result.
 //  hot_*                     loops around it, by kind; register tile; accesses per flop; strides of its innermost loop
 //  touched_*                 bytes of all buffers that one iteration of a loop level touches
 //  level_l1, level_l2        outermost depth share at which the touched bytes still fit the cache
