@@ -37,7 +37,7 @@ tcc_room(lower LEVEL 4 ROOMS support ir analysis target)
 
 tcc_room(codegen LEVEL 5 ROOMS support ir analysis target)
 tcc_room(record LEVEL 5 ROOMS support schedule LIBS SQLite::SQLite3 nlohmann_json::nlohmann_json ${TCC_STATIC_LIBS})
-tcc_room(features LEVEL 5 ROOMS support ir target)
+tcc_room(features LEVEL 5 ROOMS support ir task schedule target)
 tcc_room(space LEVEL 5 ROOMS support ir analysis schedule lower target)
 
 tcc_room(runtime LEVEL 6 ROOMS support target codegen rt)
