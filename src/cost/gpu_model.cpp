@@ -100,7 +100,7 @@ void extract_longest_launch(const ir::Kernel& nest, const target::Target& target
 class GpuModel : public CostModel {
  public:
   const features::Schema& schema() const override { return kLongestLaunch; }
-  void predict(const features::Rows& rows, std::span<float> scores) const override {
+  void predict(const features::Batch& rows, std::span<float> scores) const override {
     TCC_CHECK(rows.size() == scores.size());
     for (size_t i = 0; i < scores.size(); ++i) scores[i] = -rows[i][static_cast<size_t>(GpuColumn::expected)];
   }

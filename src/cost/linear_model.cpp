@@ -22,7 +22,7 @@ class LinearModel : public CostModel {
   const features::Schema& schema() const override { return prior_->schema(); }
   bool trained() const override { return slopes_.size() > 0; }
 
-  void predict(const features::Rows& rows, std::span<float> scores) const override {
+  void predict(const features::Batch& rows, std::span<float> scores) const override {
     prior_->predict(rows, scores);
     for (size_t i = 0; trained() && i < scores.size(); ++i)
       scores[i] += static_cast<float>(row_of(rows, i).cwiseProduct(scale_).dot(slopes_));
@@ -61,7 +61,7 @@ class LinearModel : public CostModel {
   }
 
  private:
-  static Eigen::VectorXd row_of(const features::Rows& rows, size_t i) {
+  static Eigen::VectorXd row_of(const features::Batch& rows, size_t i) {
     const std::span<const float> row = rows[i];
     return Eigen::Map<const Eigen::VectorXf>(row.data(), static_cast<Eigen::Index>(row.size())).cast<double>();
   }

@@ -41,7 +41,7 @@ Result<std::unique_ptr<CostModel>> make_model(std::string_view name, std::unique
   return make_error(ErrorClass::kUsage, fmt::format("unknown cost model '{}'", name), "expected one of: " + names);
 }
 
-void CostModel::predict_spread(const features::Rows& rows, std::span<float> scores, std::span<float> spreads) const {
+void CostModel::predict_spread(const features::Batch& rows, std::span<float> scores, std::span<float> spreads) const {
   predict(rows, scores);
   std::fill(spreads.begin(), spreads.end(), 0.f);
 }
@@ -49,8 +49,8 @@ void CostModel::predict_spread(const features::Rows& rows, std::span<float> scor
 void CostModel::update(const Samples&) {}
 
 float CostModel::score(const features::Row& row) const {
-  features::Rows rows(schema());
-  rows.add(row);
+  features::Batch rows;
+  rows.add(*row.schema, row.values);
   float score = 0;
   predict(rows, {&score, 1});
   return score;

@@ -11,7 +11,7 @@ class RandomModel : public CostModel {
  public:
   explicit RandomModel(const features::Schema& schema) : schema_(schema) {}
   const features::Schema& schema() const override { return schema_; }
-  void predict(const features::Rows& rows, std::span<float> scores) const override {
+  void predict(const features::Batch& rows, std::span<float> scores) const override {
     TCC_CHECK(rows.size() == scores.size());
     for (size_t i = 0; i < scores.size(); ++i) {
       const std::span<const float> row = rows[i];

@@ -57,7 +57,7 @@ class RuleModel : public CostModel {
  public:
   explicit RuleModel(const target::CoreModel& core) : core_(core) {}
   const features::Schema& schema() const override { return features::kHotStatement; }
-  void predict(const features::Rows& rows, std::span<float> scores) const override {
+  void predict(const features::Batch& rows, std::span<float> scores) const override {
     TCC_CHECK(rows.size() == scores.size() && (rows.empty() || rows.schema() == &schema()));
     for (size_t i = 0; i < scores.size(); ++i) scores[i] = rule_score(core_, rows[i]);
   }

@@ -260,8 +260,8 @@ class TreeModel : public CostModel {
   explicit TreeModel(std::unique_ptr<CostModel> prior) : prior_(std::move(prior)) {}
 
   const features::Schema& schema() const override { return prior_->schema(); }
-  void predict(const features::Rows& rows, std::span<float> scores) const override { run(rows, scores, {}); }
-  void predict_spread(const features::Rows& rows, std::span<float> scores, std::span<float> spreads) const override {
+  void predict(const features::Batch& rows, std::span<float> scores) const override { run(rows, scores, {}); }
+  void predict_spread(const features::Batch& rows, std::span<float> scores, std::span<float> spreads) const override {
     run(rows, scores, spreads);
   }
 
@@ -297,7 +297,7 @@ class TreeModel : public CostModel {
     for (size_t m = 0; m < kForests; ++m) training.add_step(first_[m], Rng(m));
   }
 
-  void run(const features::Rows& rows, std::span<float> scores, std::span<float> spreads) const {
+  void run(const features::Batch& rows, std::span<float> scores, std::span<float> spreads) const {
     TCC_CHECK(rows.size() == scores.size() && (spreads.empty() || spreads.size() == scores.size()));
     prior_->predict(rows, scores);
     std::fill(spreads.begin(), spreads.end(), 0.f);

@@ -15,16 +15,18 @@ void Candidates::fresh_draw(Individual& out, int64_t sketch, Rng& rng) const {
   space::draw_decisions(sketch_of(out), out.decisions, rng);
 }
 
-bool Candidates::evaluate(Slot& slot, const ArenaPtr& arena) const {
+bool Candidates::evaluate(Slot& slot, Worker& worker) const {
   Individual& i = slot.individual;
-  arena->reset();
-  ir::Legal<ir::Kernel> nest = space::instantiate(sketch_of(i), i.decisions, round_.target, arena);
+  worker.arena->reset();
+  ir::Legal<ir::Kernel> nest = space::instantiate(sketch_of(i), i.decisions, round_.target, worker.arena);
   if (!nest) {
     slot.rejects.push_back(std::move(nest).error());
     return false;
   }
   i.nest = ir::hash_kernel(*nest);
-  i.row = features::extract(round_.model.schema(), *nest, round_.target, round_.options.threads);
+  const features::Program program = {*round_.state.task, sketch_of(i).trace,    i.decisions, *nest,
+                                     round_.target,      round_.options.threads};
+  features::extract(round_.model.needs(), program, worker.features, i.sample);
   return true;
 }
 
@@ -36,11 +38,10 @@ std::vector<Candidates::Slot> Candidates::fill(int64_t count, uint64_t salt, int
     while (!slot.legal && slot.attempts < attempts && !(round_.stop && round_.stop())) {
       ++slot.attempts;
       make(slot.individual, i, rng);
-      slot.legal = evaluate(slot, arenas_[static_cast<size_t>(worker)]);
+      slot.legal = evaluate(slot, workers_[static_cast<size_t>(worker)]);
     }
   };
-  while (std::ssize(arenas_) < (round_.pool != nullptr ? round_.pool->size() : 1))
-    arenas_.push_back(std::make_shared<Arena>());
+  while (std::ssize(workers_) < (round_.pool != nullptr ? round_.pool->size() : 1)) workers_.emplace_back();
   if (round_.pool != nullptr)
     round_.pool->parallel_for(count, body);
   else

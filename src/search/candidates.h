@@ -36,12 +36,16 @@ class Candidates {
 
  private:
   struct Slot;
-  bool evaluate(Slot& slot, const ArenaPtr& arena) const;
+  struct Worker {
+    ArenaPtr arena = std::make_shared<Arena>();
+    features::Workspace features = {};
+  };
+  bool evaluate(Slot& slot, Worker& worker) const;
   std::vector<Slot> fill(int64_t count, uint64_t salt, int64_t attempts, const Make& make);
 
   const Round& round_;
   Counts& counts_;
-  std::vector<ArenaPtr> arenas_;  // one for each worker
+  std::vector<Worker> workers_;
   std::vector<Individual> kept_;
   std::set<uint64_t> seen_;
 };

@@ -63,17 +63,17 @@ class Breeder {
   void find_offsets() {
     offsets_.assign(state_.sketches.size(), 0.f);
     if (!model_.trained() || elites_.empty()) return;
-    features::Rows rows;
+    features::Batch programs;
     std::vector<float> measured;
     std::vector<int32_t> sketches;
     for (const Known& k : state_.known) {
-      if (k.seconds <= 0 || k.sketch < 0 || k.row.empty()) continue;
-      rows.add(k.row);
+      if (k.seconds <= 0 || k.sketch < 0 || k.sample.empty()) continue;
+      programs.add(k.sample);
       measured.push_back(static_cast<float>(std::log2(elites_[0]->seconds / k.seconds)));
       sketches.push_back(k.sketch);
     }
     std::vector<float> scores(measured.size());
-    model_.predict(rows, scores);
+    model_.predict(programs, scores);
     double mean = 0;
     for (size_t i = 0; i < scores.size(); ++i) mean += static_cast<double>(measured[i] - scores[i]);
     mean /= static_cast<double>(scores.size());
@@ -113,7 +113,7 @@ class Breeder {
   std::vector<Individual> first_generation() {
     std::vector<Individual> out;
     counts_.proposed += static_cast<int64_t>(elites_.size());  // and found to be duplicates, like any other
-    for (const Known* k : elites_) out.push_back({k->sketch, k->decisions, k->nest, k->row, 0});
+    for (const Known* k : elites_) out.push_back({k->sketch, k->decisions, k->nest, k->sample, 0});
     std::vector<const Seed*> seeds;
     for (const std::vector<Seed>* list : {&state_.seeds, &plan_.seeds})
       for (const Seed& s : *list) seeds.push_back(&s);
@@ -192,7 +192,7 @@ class Breeder {
     std::vector<std::pair<int32_t, std::vector<int64_t>>> wanted;
     for (size_t k = 0; k < order.size() && std::ssize(families) < settings_.polished; ++k) {
       const Individual& i = *order[k];
-      if (!families.insert(combine_hash(model_.family(i.row), static_cast<uint64_t>(i.sketch))).second) continue;
+      if (!families.insert(combine_hash(model_.family(i.sample.row), static_cast<uint64_t>(i.sketch))).second) continue;
       if (!polished_.insert(i.nest).second) continue;
       for (std::vector<int64_t>& d : neighbours(candidates_.sketch_of(i), i.decisions))
         wanted.emplace_back(i.sketch, std::move(d));
@@ -231,10 +231,10 @@ class Breeder {
   }
 
   void score(std::vector<Individual>& population) const {
-    features::Rows rows;
+    features::Batch programs;
     std::vector<float> scores(population.size()), spreads(population.size());
-    for (const Individual& i : population) rows.add(i.row);
-    model_.predict_spread(rows, scores, spreads);
+    for (const Individual& i : population) programs.add(i.sample);
+    model_.predict_spread(programs, scores, spreads);
     auto curious = static_cast<float>(exploit_ ? 0 : settings_.curiosity * (1 - plan_.progress));
     for (size_t i = 0; i < scores.size(); ++i)
       population[i].score = scores[i] + curious * spreads[i] + offsets_[static_cast<size_t>(population[i].sketch)];

@@ -19,11 +19,13 @@ double best_of(const std::vector<Known>& known) {
   return best;
 }
 
-void add(cost::Samples& samples, std::span<const float> row, double throughput, uint64_t task, float weight) {
+void add(cost::Samples& samples, std::span<const float> row, double throughput, uint64_t task, float weight,
+         const features::Sample* program = nullptr) {
   samples.rows.add(row);
   samples.throughputs.push_back(static_cast<float>(throughput));
   samples.tasks.push_back(task);
   samples.weights.push_back(weight);
+  samples.programs.push_back(program);
 }
 
 // The rows of the family, and some of the others, evenly: what makes a program slow is much the same everywhere.
@@ -55,9 +57,9 @@ void learn(cost::CostModel& model, const std::vector<TaskState>& states, const P
   for (size_t i = 0; i < states.size(); ++i) {
     double best = best_of(states[i].known), best_elsewhere = best_of(states[i].elsewhere);
     for (const Known& k : states[i].known)
-      if (!k.row.empty()) (i == at ? own : others).push_back({&k, best, states[i].hash});
+      if (!k.sample.empty()) (i == at ? own : others).push_back({&k, best, states[i].hash});
     for (const Known& k : states[i].elsewhere)
-      if (!k.row.empty()) others.push_back({&k, best_elsewhere, combine_hash(states[i].hash, 0x656c7365)});
+      if (!k.sample.empty()) others.push_back({&k, best_elsewhere, combine_hash(states[i].hash, 0x656c7365)});
   }
   std::stable_sort(others.begin(), others.end(),
                    [](const Entry& x, const Entry& y) { return x.known->record < y.known->record; });
@@ -73,8 +75,8 @@ void learn(cost::CostModel& model, const std::vector<TaskState>& states, const P
   if (prior.unknown.contains(states[at].task->anchor)) add_shipped(prior.shipped->tasks, states[at].task->anchor, all);
   for (const std::vector<Entry>* list : {&others, &own})
     for (const Entry& e : *list)
-      add(all, e.known->row.values, e.known->seconds > 0 ? e.best / e.known->seconds : 0, e.task,
-          list == &own ? 1.f : kOtherWeight);
+      add(all, e.known->sample.row.values, e.known->seconds > 0 ? e.best / e.known->seconds : 0, e.task,
+          list == &own ? 1.f : kOtherWeight, &e.known->sample);
   model.update(all);
 }
 

@@ -51,7 +51,7 @@ class Chains {
     auto measured = static_cast<size_t>(settings_.measured_share * static_cast<double>(settings_.count));
     std::vector<Individual> chains;
     for (const Known* k : fastest_known(round_.state.known, measured))
-      chains.push_back({k->sketch, k->decisions, k->nest, k->row, 0});
+      chains.push_back({k->sketch, k->decisions, k->nest, k->sample, 0});
     std::vector<const Seed*> seeds;
     for (const std::vector<Seed>* list : {&round_.state.seeds, &round_.plan.seeds})
       for (const Seed& s : *list) seeds.push_back(&s);
@@ -121,10 +121,10 @@ class Chains {
   }
 
   void score(std::vector<Individual>& population) const {
-    features::Rows rows;
+    features::Batch programs;
     std::vector<float> scores(population.size());
-    for (const Individual& i : population) rows.add(i.row);
-    round_.model.predict(rows, scores);
+    for (const Individual& i : population) programs.add(i.sample);
+    round_.model.predict(programs, scores);
     for (size_t i = 0; i < scores.size(); ++i) population[i].score = scores[i];
   }
 

@@ -79,7 +79,8 @@ class Picker {
     for (size_t i = 0; i < all_.size() && std::ssize(out_) < places; ++i) {
       const bool near = all_[i].score >= all_[0].score - static_cast<float>(settings_.family_reach);
       if (!near && std::ssize(out_) >= (places + 1) / 2) break;
-      if (!taken_[i] && !is_full(all_[i].sketch) && seen.insert(options_.model->family(all_[i].row)).second) take(i);
+      if (!taken_[i] && !is_full(all_[i].sketch) && seen.insert(options_.model->family(all_[i].sample.row)).second)
+        take(i);
     }
   }
 
@@ -123,26 +124,27 @@ class Picker {
   void find_twins() {
     std::set<features::Row> measured;
     for (const Known& k : state_.known)
-      if (!k.row.empty()) measured.insert(k.row);
+      if (!k.sample.empty()) measured.insert(k.sample.row);
     for (size_t i = 0; i < all_.size(); ++i)
-      if (measured.contains(all_[i].row)) alike_[i] = 1;
+      if (measured.contains(all_[i].sample.row)) alike_[i] = 1;
   }
 
   void scale_features() {
     auto n = static_cast<float>(std::max<size_t>(all_.size(), 1));
-    const size_t width = all_.empty() ? 0 : all_[0].row.values.size();
+    const size_t width = all_.empty() ? 0 : all_[0].sample.row.values.size();
     std::vector<float> sum(width), squares(width);
     for (const Individual& i : all_)
-      for (size_t f = 0; f < width; ++f) sum[f] += i.row[f] / n;
+      for (size_t f = 0; f < width; ++f) sum[f] += i.sample.row[f] / n;
     for (const Individual& i : all_)
-      for (size_t f = 0; f < width; ++f) squares[f] += (i.row[f] - sum[f]) * (i.row[f] - sum[f]) / n;
+      for (size_t f = 0; f < width; ++f) squares[f] += (i.sample.row[f] - sum[f]) * (i.sample.row[f] - sum[f]) / n;
     for (float s : squares) scale_.push_back(s > 1e-12f ? 1 / s : 0);
   }
 
   // 1: no feature differs; towards 0 where they differ as candidates do on average.
   float likeness(const Individual& x, const Individual& y) const {
+    const features::Row &a = x.sample.row, &b = y.sample.row;
     float sum = 0;
-    for (size_t f = 0; f < scale_.size(); ++f) sum += (x.row[f] - y.row[f]) * (x.row[f] - y.row[f]) * scale_[f];
+    for (size_t f = 0; f < scale_.size(); ++f) sum += (a[f] - b[f]) * (a[f] - b[f]) * scale_[f];
     return std::exp(-4 * sum / static_cast<float>(std::max<size_t>(scale_.size(), 1)));
   }
 

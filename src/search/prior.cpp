@@ -91,7 +91,7 @@ PriorTask summary(const TaskState& state) {
   for (size_t i = 0; i < std::min(order.size(), kFast); ++i) take.insert(i);
   for (size_t i = 0; i < kSpread; ++i) take.insert(i * order.size() / kSpread);
   for (size_t i : take) {
-    out.rows.add(order[i]->row);
+    out.rows.add(order[i]->sample.row);
     out.throughputs.push_back(static_cast<float>(order[0]->seconds / order[i]->seconds));
   }
   return out;

@@ -65,9 +65,9 @@ class Tuner {
   bool measures() const { return kind_ == record::Kind::kMeasured; }
 
   Result<void> load(std::span<const task::Task> tasks) {
-    TCC_TRY(session_, open_session(tasks, target_, options_, kind_, env_.prior, *env_.store));
-    TCC_TRY(states_, load_tasks(tasks, target_, options_, model_->schema(), *env_.store, session_.last_record, kind_,
-                                env_.pool));
+    TCC_TRY(session_, open_session(tasks, target_, options_, kind_, env_.prior, model_->checkpoint(), *env_.store));
+    TCC_TRY(states_,
+            load_tasks(tasks, target_, options_, model_->needs(), *env_.store, session_.last_record, kind_, env_.pool));
     TCC_TRY_VOID(restore_session(session_, states_, *env_.store));
     TCC_TRY_VOID(seed_from_relatives(states_, target_, options_, env_, session_.resumed));
     TCC_TRY(prior_, load_prior(tasks, target_, options_, model_->schema(), session_, env_.prior, *env_.store));
@@ -180,8 +180,12 @@ Result<TuneResult> tune(std::span<const task::Task> tasks, const target::Target&
                         const Environment& env) {
   if (options.trials <= 0 && options.trials_per_task <= 0 && options.seconds <= 0)
     return make_error(ErrorClass::kUsage, "tuning has no limit", "give a number of trials or of seconds");
-  TCC_TRY(std::unique_ptr<cost::CostModel> model,
-          cost::make_model(options.cost_model, backend::backend_of(target).prior(target)));
+  std::unique_ptr<cost::CostModel> prior = backend::backend_of(target).prior(target), model;
+  if (env.make_model) {
+    TCC_TRY(model, env.make_model(std::move(prior)));
+  } else {
+    TCC_TRY(model, cost::make_model(options.cost_model, std::move(prior)));
+  }
   return Tuner(target, options, env, std::move(model)).run(tasks);
 }
 

@@ -35,7 +35,7 @@ uint64_t settings_hash(const Settings& s) {
 }
 
 std::string session_key(std::span<const task::Task> tasks, const target::Target& target, const TuneOptions& o,
-                        record::Kind kind, uint64_t prior) {
+                        record::Kind kind, uint64_t prior, uint64_t checkpoint) {
   uint64_t h = combine_hash(kVersion + static_cast<uint64_t>(kind) * 256, target::feature_hash(target));
   for (const task::Task& t : tasks) h = combine_hash(h, combine_hash(task_hash(t), static_cast<uint64_t>(t.weight)));
   for (int64_t v : {o.trials, o.trials_per_task, o.threads, o.round_size, o.population, o.generations,
@@ -46,6 +46,7 @@ std::string session_key(std::span<const task::Task> tasks, const target::Target&
   h = combine_hash(combine_hash(h, o.seed), std::bit_cast<uint64_t>(o.explore));
   if (o.cost_model != cost::kDefaultModel) h = combine_hash(h, hash_bytes(o.cost_model));
   if (prior != 0) h = combine_hash(h, prior);
+  if (checkpoint != 0) h = combine_hash(h, checkpoint);
   return "tune " + record::hash_text(h);
 }
 
@@ -127,10 +128,11 @@ Result<void> claim_row(Session& session, const std::string& key, bool resume, re
 
 Result<Session> open_session(std::span<const task::Task> tasks, const target::Target& target,
                              const TuneOptions& options, record::Kind kind, const ShippedPrior* prior,
-                             record::Store& store) {
+                             uint64_t checkpoint, record::Store& store) {
   Session session;
   session.prior = prior != nullptr ? prior->hash : 0;
-  TCC_TRY_VOID(claim_row(session, session_key(tasks, target, options, kind, session.prior), options.resume, store));
+  TCC_TRY_VOID(
+      claim_row(session, session_key(tasks, target, options, kind, session.prior, checkpoint), options.resume, store));
   if (!options.resume) return session;
   TCC_TRY(Row row, load(session.key, store));
   if (!row.checkpoint) return session;

@@ -22,10 +22,11 @@ struct Session {
 // Rows belong to the process that works on them: a second run of the same search, at the same time, gets one of its
 // own.
 // `kind`: of the records that it makes. `prior`: what the model begins with; nullptr: nothing. Proposals depend on it,
-// so it is part of what makes two searches the same, and the row names it.
+// so it is part of what makes two searches the same, and the row names it. `checkpoint`: of the model, and part of that
+// as well.
 Result<Session> open_session(std::span<const task::Task> tasks, const target::Target& target,
                              const TuneOptions& options, record::Kind kind, const ShippedPrior* prior,
-                             record::Store& store);
+                             uint64_t checkpoint, record::Store& store);
 // Id of the last record that the states were made from; -1: none.
 int64_t last_record(const std::vector<TaskState>& states);
 // What the row says of each task, put into the states.

@@ -29,7 +29,7 @@ constexpr size_t kMaxPredicted = 16;  // seeds that nobody has run
 // The features of a stored program; what no longer replays has none. Its sketch, where it is one of today's.
 void restore_program(Known& known, const record::Record& record, const TaskState& state,
                      const std::unordered_map<uint64_t, int32_t>& sketches, const target::Target& target,
-                     const features::Schema& schema) {
+                     const features::Needs& needs) {
   Result<schedule::Trace> trace = schedule::trace_from_json(record.trace);
   if (!trace) return;
   if (auto it = sketches.find(space::structural_key(*trace, trace->decisions)); it != sketches.end())
@@ -39,7 +39,9 @@ void restore_program(Known& known, const record::Record& record, const TaskState
   if (!kernel) return;
   ir::Legal<ir::Kernel> nest = lower::lower(*kernel, target, ir::Stage::kNest, arena);
   if (!nest) return;
-  known.row = features::extract(schema, *nest, target, record.threads);
+  features::Workspace workspace;
+  features::extract(needs, {*state.task, *trace, trace->decisions, *nest, target, record.threads}, workspace,
+                    known.sample);
 }
 
 // Programs that an analytical model expects to be the fastest on this architecture.
@@ -71,7 +73,7 @@ bool take_best(TaskState& state, const record::Record& record) {
 }
 
 Result<TaskState> load_task(const task::Task& task, const target::Target& target, const TuneOptions& options,
-                            const features::Schema& schema, const record::Store& store, int64_t last_record,
+                            const features::Needs& needs, const record::Store& store, int64_t last_record,
                             record::Kind kind) {
   TaskState state;
   state.task = &task;
@@ -104,7 +106,7 @@ Result<TaskState> load_task(const task::Task& task, const target::Target& target
     if (newest[{record.nest, record.threads}] != record.id) continue;
     Known known{.record = record.id, .decisions = record.decisions, .nest = record.nest};
     if (record.status == record::Status::kOk) known.seconds = record.median;
-    restore_program(known, record, state, sketches, target, schema);
+    restore_program(known, record, state, sketches, target, needs);
     if (!here) {
       state.elsewhere.push_back(std::move(known));
       continue;
@@ -123,7 +125,7 @@ Result<TaskState> load_task(const task::Task& task, const target::Target& target
 std::vector<const Known*> fastest_known(const std::vector<Known>& known, size_t count) {
   std::vector<const Known*> out;
   for (const Known& k : known)
-    if (k.seconds > 0 && k.sketch >= 0 && !k.row.empty()) out.push_back(&k);
+    if (k.seconds > 0 && k.sketch >= 0 && !k.sample.empty()) out.push_back(&k);
   std::stable_sort(out.begin(), out.end(), [](const Known* x, const Known* y) { return x->seconds < y->seconds; });
   out.resize(std::min(out.size(), count));
   return out;
@@ -134,7 +136,7 @@ void learn_record(TaskState& state, const record::Record& record, Individual ind
               .sketch = individual.sketch,
               .decisions = std::move(individual.decisions),
               .nest = record.nest};
-  known.row = std::move(individual.row);
+  known.sample = std::move(individual.sample);
   if (record.status == record::Status::kOk) known.seconds = record.median;
   state.measured.insert(record.nest);
   state.known.push_back(std::move(known));
@@ -161,13 +163,13 @@ void learn_record(TaskState& state, const record::Record& record, Individual ind
 }
 
 Result<std::vector<TaskState>> load_tasks(std::span<const task::Task> tasks, const target::Target& target,
-                                          const TuneOptions& options, const features::Schema& schema,
+                                          const TuneOptions& options, const features::Needs& needs,
                                           const record::Store& store, int64_t last_record, record::Kind kind,
                                           ThreadPool* pool) {
   std::vector<Result<TaskState>> loaded(tasks.size(), Result<TaskState>(TaskState{}));
   parallel_for(pool, std::ssize(tasks), [&](int64_t i) {
     auto at = static_cast<size_t>(i);
-    loaded[at] = load_task(tasks[at], target, options, schema, store, last_record, kind);
+    loaded[at] = load_task(tasks[at], target, options, needs, store, last_record, kind);
   });
   static std::atomic<uint64_t> runs{0};
   const uint64_t run = ++runs;

@@ -19,7 +19,7 @@ struct Individual {
   int32_t sketch = -1;
   std::vector<int64_t> decisions;
   uint64_t nest = 0;
-  features::Row row = {};
+  features::Sample sample = {};
   float score = 0;
 };
 
@@ -29,8 +29,8 @@ struct Known {
   int32_t sketch = -1;  // -1: of a skeleton outside of today's design spaces
   std::vector<int64_t> decisions;
   uint64_t nest = 0;
-  features::Row row = {};  // empty: the program no longer replays
-  double seconds = 0;      // 0: it failed
+  features::Sample sample = {};  // empty: the program no longer replays
+  double seconds = 0;            // 0: it failed
 };
 
 // A program that was good elsewhere and may be good here.
@@ -71,14 +71,14 @@ struct TaskState : TaskResult {
 std::vector<const Known*> fastest_known(const std::vector<Known>& known, size_t count);
 
 // Design spaces and former records of a kind up to `last_record` (later ones are those of an interrupted round;
-// negative: all). Rows are those of `schema`.
+// negative: all). Samples are as `needs` say.
 Result<TaskState> load_task(const task::Task& task, const target::Target& target, const TuneOptions& options,
-                            const features::Schema& schema, const record::Store& store, int64_t last_record,
+                            const features::Needs& needs, const record::Store& store, int64_t last_record,
                             record::Kind kind = record::Kind::kMeasured);
 
 // All tasks, on all threads of the pool.
 Result<std::vector<TaskState>> load_tasks(std::span<const task::Task> tasks, const target::Target& target,
-                                          const TuneOptions& options, const features::Schema& schema,
+                                          const TuneOptions& options, const features::Needs& needs,
                                           const record::Store& store, int64_t last_record, record::Kind kind,
                                           ThreadPool* pool);
 

@@ -52,7 +52,7 @@ Prepared prepare(const TaskState& state, Individual individual, const cost::Cost
     p.candidate.task = state.measure_task.get();
     p.candidate.kernel = std::move(*kernel);
     p.candidate.run = state.run;
-    p.candidate.expected_seconds = model.expected_seconds(individual.row);
+    p.candidate.expected_seconds = model.expected_seconds(individual.sample.row);
     p.lowered = true;
   } else {
     r.status = record::Status::kRejected;

@@ -49,7 +49,7 @@ constinit const features::Schema kSchema = {"interpreter", 1, kColumns, count_bu
 class Indifferent : public cost::CostModel {
  public:
   const features::Schema& schema() const override { return kSchema; }
-  void predict(const features::Rows&, std::span<float> scores) const override {
+  void predict(const features::Batch&, std::span<float> scores) const override {
     std::fill(scores.begin(), scores.end(), 0.f);
   }
 };

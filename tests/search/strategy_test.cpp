@@ -133,7 +133,7 @@ TEST_CASE("annealed chains end at better scores than draws, and begin at what wa
   auto mean = [](const std::vector<search::Individual>& all, const cost::CostModel& model) {
     double sum = 0;
     for (const search::Individual& i : all) {
-      sum += static_cast<double>(model.score(i.row)) / static_cast<double>(all.size());
+      sum += static_cast<double>(model.score(i.sample.row)) / static_cast<double>(all.size());
     }
     return sum;
   };
@@ -144,7 +144,7 @@ TEST_CASE("annealed chains end at better scores than draws, and begin at what wa
   // At temperature 0 and with measured programs only, chains hardly leave the measured skeleton.
   std::vector<search::Individual> some = p.propose(search::Strategy::kRandom, state, plan);
   search::Known known{.record = 1, .sketch = some[0].sketch, .decisions = some[0].decisions, .nest = some[0].nest};
-  known.row = some[0].row, known.seconds = 1e-3;
+  known.sample = some[0].sample, known.seconds = 1e-3;
   state.known.push_back(known);
   state.measured.insert(known.nest);
   p.settings.chains.count = 1, p.settings.chains.measured_share = 1, p.settings.chains.temperature = 0;

@@ -43,9 +43,9 @@ search::Individual candidate(int32_t sketch, float score, uint64_t nest) {
   i.sketch = sketch;
   i.score = score;
   i.nest = nest;
-  i.row = row_of_values(0);
-  i.row.values[0] = static_cast<float>(nest % 97);
-  i.row.values[1] = static_cast<float>(nest % 89);
+  i.sample.row = row_of_values(0);
+  i.sample.row.values[0] = static_cast<float>(nest % 97);
+  i.sample.row.values[1] = static_cast<float>(nest % 89);
   return i;
 }
 
@@ -201,11 +201,11 @@ TEST_CASE("picks avoid programs that resemble each other") {
   std::vector<search::Individual> all;
   for (uint64_t i = 0; i < 10; ++i) {
     search::Individual twin = candidate(0, 1.f, i);
-    twin.row = row_of_values(1);
+    twin.sample.row = row_of_values(1);
     all.push_back(twin);
   }
   search::Individual other = candidate(0, 0.95f, 77);
-  other.row = row_of_values(2);
+  other.sample.row = row_of_values(2);
   all.push_back(other);
   std::vector<search::Individual> picks =
       search::pick_programs(state, all, {.count = 2, .first_round = false, .exploit = false});
@@ -215,7 +215,7 @@ TEST_CASE("picks avoid programs that resemble each other") {
 
   // The twins of a measured program wait for what teaches more, and are still there when nothing else is.
   search::Known measured{.record = 1, .sketch = 0};
-  measured.row = row_of_values(1);
+  measured.sample.row = row_of_values(1);
   state.known.push_back(measured);
   picks = search::pick_programs(state, all, {.count = 2, .first_round = false, .exploit = false});
   REQUIRE(picks.size() == 2);
@@ -226,7 +226,7 @@ TEST_CASE("picks avoid programs that resemble each other") {
 TEST_CASE("after a round that brought next to nothing half of the picks are fresh draws that promise most") {
   search::TaskState state;
   state.sketches.resize(1);
-  search::Known measured{.record = 1, .sketch = 0, .row = row_of_values(1), .seconds = 1};
+  search::Known measured{.record = 1, .sketch = 0, .sample = {row_of_values(1)}, .seconds = 1};
   state.known.push_back(measured);
   std::vector<search::Individual> descendants, drawn;
   for (uint64_t i = 0; i < 40; ++i) descendants.push_back(candidate(0, 1.f, i));

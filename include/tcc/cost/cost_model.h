@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tcc/features/schema.h"
+#include "tcc/features/sample.h"
 #include "tcc/support/result.h"
 #include "tcc/target/core_model.h"
 
@@ -20,6 +20,9 @@ struct Samples {
   std::vector<float> throughputs;   // best seconds of the task / seconds of the sample, in (0, 1]; 0 = failed
   std::vector<uint64_t> tasks;      // equal for samples of one task
   std::vector<float> weights = {};  // of the samples, above 0; empty: 1 each
+  // The samples with their tables, for models that read any; nullptr: only the row of a sample is known. Empty: of
+  // none.
+  std::vector<const features::Sample*> programs = {};
   // The task whose programs will be ranked: its samples are fitted again, by what the others leave of them.
   std::optional<uint64_t> task = {};
 };
@@ -27,12 +30,18 @@ struct Samples {
 class CostModel {
  public:
   virtual ~CostModel() = default;
-  // That of the rows that this model reads and learns from.
+  // That of the rows that this model reads and learns from, and by which a search tells programs apart.
   virtual const features::Schema& schema() const = 0;
-  // scores.size() == rows.size(). Thread-safe between updates.
-  virtual void predict(const features::Rows& rows, std::span<float> scores) const = 0;
+  // The tables that it reads beside them. They are extracted for each candidate, in this order.
+  virtual std::span<const features::Table* const> tables() const { return {}; }
+  features::Needs needs() const { return {schema(), tables()}; }
+  // Hash of the parameters that this model begins a search with; 0: it begins with none.
+  virtual uint64_t checkpoint() const { return 0; }
+  // scores.size() == programs.size(). Thread-safe between updates. The score of a program depends neither on the other
+  // programs of the batch nor on the number of threads.
+  virtual void predict(const features::Batch& programs, std::span<float> scores) const = 0;
   // The same with how far the model is from sure, in the scores' unit; 0 where it cannot tell.
-  virtual void predict_spread(const features::Rows& rows, std::span<float> scores, std::span<float> spreads) const;
+  virtual void predict_spread(const features::Batch& programs, std::span<float> scores, std::span<float> spreads) const;
   // Learns from all samples so far; the same samples give the same model, bit for bit. A prior learns nothing.
   virtual void update(const Samples& samples);
   // False until there are enough samples (16) to say more than the prior knowledge.

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "tcc/codegen/artifact.h"
+#include "tcc/cost/cost_model.h"
 #include "tcc/ir/kernel.h"
 #include "tcc/measure/measurement.h"
 #include "tcc/record/store.h"
@@ -120,6 +121,8 @@ struct Environment {
   std::function<void(const Progress&)> progress;  // may be empty
   std::function<int64_t()> now;                   // unix time of records; empty: the system clock
   std::string tool_version;                       // written into records
+  // Makes the model from the target's prior; TuneOptions::cost_model then only names it. Empty: cost::make_model does.
+  std::function<Result<std::unique_ptr<cost::CostModel>>(std::unique_ptr<cost::CostModel> prior)> make_model;
   // What the model knows of families that the store has nothing of; must outlive the run. nullptr: nothing.
   const ShippedPrior* prior = nullptr;
 };
