@@ -1,4 +1,4 @@
-// Walks the statements of a launch. gpu_counter_access.cpp has the accesses.
+// Walks the statements of a launch. gpu_counter_values.cpp has their arithmetic, gpu_counter_access.cpp the accesses.
 #include "cost/gpu_counter.h"
 
 #include <algorithm>
@@ -22,7 +22,6 @@ constexpr int64_t kShortLoop = 64;      // iterations of loops that promote_regi
 constexpr double kMaxStatements = 192;  // of a loop that plan_unrolling expands
 constexpr int64_t kBatch = 8;           // iterations of plain serial loops that it expands
 constexpr double kBatchStatements = 64;
-constexpr double kFunctionFlops = 8;  // of a mathematical function, in LaunchFacts::flops
 constexpr int64_t kWideIndex = int64_t{1} << 31;
 
 bool is_copy(const Loop& l) {
@@ -30,9 +29,6 @@ bool is_copy(const Loop& l) {
 }
 bool is_cluster(Axis a) {
   return a == Axis::kClusterX || a == Axis::kClusterY;
-}
-bool is_half(Type t) {
-  return t == Type::kF16 || t == Type::kBF16;
 }
 
 // Operations a second of the matrix instructions that multiply values of the type.
@@ -66,37 +62,6 @@ double batch(int64_t extent, double statements) {
   return static_cast<double>(times);
 }
 
-double function_instructions(const target::SmModel& m, Intrinsic fn) {
-  switch (fn) {
-    case Intrinsic::kAbs:
-    case Intrinsic::kFma:
-    case Intrinsic::kFloor:
-    case Intrinsic::kCeil:
-    case Intrinsic::kRound:
-      return 1;
-    case Intrinsic::kExp:
-      return m.exp_instructions;
-    case Intrinsic::kErf:
-      return m.erf_instructions;
-    case Intrinsic::kSqrt:
-    case Intrinsic::kRsqrt:
-      return m.divide_instructions;
-    case Intrinsic::kSigmoid:
-      return m.exp_instructions + m.divide_instructions;
-    case Intrinsic::kLog:
-    case Intrinsic::kTanh:
-    case Intrinsic::kSin:
-    case Intrinsic::kCos:
-    case Intrinsic::kPow:
-      return m.function_instructions;
-  }
-  return m.function_instructions;
-}
-bool is_special(Intrinsic fn) {
-  return fn != Intrinsic::kAbs && fn != Intrinsic::kFma && fn != Intrinsic::kFloor && fn != Intrinsic::kCeil &&
-         fn != Intrinsic::kRound && fn != Intrinsic::kErf;
-}
-
 }  // namespace
 
 double loop_extent(const Loop& l) {
@@ -114,6 +79,7 @@ GpuCounter::GpuCounter(const Kernel& nest, const target::Target& target, LaunchF
   depth_.assign(ids, -1);
   copies_.assign(ids, 1);
   picks_.assign(ids, false);
+  stored_.assign(ids, 0);
   places_.assign(ids, Place::kMemory);
   swizzled_.assign(ids, false);
   for (const Buffer* b : nest.buffers) {
@@ -181,7 +147,9 @@ int64_t GpuCounter::scan(Stmt s, bool threads, int64_t limit) {
       }
       limit = annotation_or(l, AnnotationKey::kUnrollMax, limit);
       const bool plain = std::exchange(plain_, true), reads = std::exchange(reads_, false);
+      const uint64_t around = std::exchange(around_, around_ | id_bit(l.id));
       const int64_t n = scan(l.body, threads || is_thread(l.axis), limit);
+      around_ = around;
       scan_loop(l, n, limit);
       plain_ = plain_ && plain && copies_[static_cast<size_t>(l.id)] >= loop_extent(l), reads_ = reads_ || reads;
       return n * static_cast<int64_t>(copies_[static_cast<size_t>(l.id)]);
@@ -197,6 +165,7 @@ int64_t GpuCounter::scan(Stmt s, bool threads, int64_t limit) {
       return scan(as<If>(s)->then_case, threads, limit) + scan(as<If>(s)->else_case, threads, limit);
     case StmtKind::kStore: {
       const Store& store = *as<Store>(s);
+      stored_[static_cast<size_t>(store.buffer)] |= around_;
       scan_registers(store.buffer, store.indices);
       visit(store.value, [&](Expr e) {
         if (const Load* load = as<Load>(e)) {
@@ -212,7 +181,10 @@ int64_t GpuCounter::scan(Stmt s, bool threads, int64_t limit) {
       matrix_ |= row.participants == Participants::kWarp;
       groups_ |= row.participants == Participants::kWarpgroup;
       plain_ = false;
-      for (const Operand& o : as<InstrCall>(s)->operands) scan_registers(o.buffer, o.indices);
+      for (const Operand& o : as<InstrCall>(s)->operands) {
+        stored_[static_cast<size_t>(o.buffer)] |= around_;
+        scan_registers(o.buffer, o.indices);
+      }
       return 1;
     }
     case StmtKind::kBlock:
@@ -308,6 +280,7 @@ GpuCounter::Wait GpuCounter::loop(const Loop& l, double times) {
   if (bound) {
   } else if (has_annotation(l, AnnotationKey::kTreeReduce) && extent > 1 && role_ == nullptr && !matrix_) {
     // Threads combine in pairs.
+    combine(extent, times);
     w = {0, std::ceil(std::log2(extent)) * model_.shared_latency_cycles + model_.barrier_cycles};
   } else if (straight) {
     w.after *= copying_ ? 1 : extent;
@@ -332,7 +305,8 @@ GpuCounter::Wait GpuCounter::loop(const Loop& l, double times) {
 GpuCounter::Wait GpuCounter::store(const Store& store, double times) {
   const Buffer& b = *k_.buffer(store.buffer);
   const bool moves = store.value->kind == ExprKind::kLoad;
-  loaded_.clear();
+  valued_.clear();
+  root_ = store.value, coarse_ = false;
   Wait w = value(store.value, times, !moves && !copying_);
   // A producer's copies are one instruction for a box.
   if (copying_ && role_ == nullptr) {
@@ -463,97 +437,6 @@ void GpuCounter::tile(const Store& store) {
     if (movement_.steps[i] != 0) elements *= loops_[i].extent;
   facts_.parallelism = std::max(facts_.parallelism, elements);
   tile_registers_ = std::max(tile_registers_, elements);
-}
-
-GpuCounter::Wait GpuCounter::value(Expr e, double times, bool converts) {
-  Wait w;
-  auto part = [&](Expr x) {
-    const Wait inner = value(x, times, converts);
-    w.together = std::max(w.together, inner.together);
-    w.after += inner.after;
-  };
-  double instructions = 0, flops = 0;
-  switch (e->kind) {
-    case ExprKind::kIntConst:
-    case ExprKind::kFloatConst:
-    case ExprKind::kVar:
-      return w;
-    case ExprKind::kLoad: {
-      const Load& load = *as<Load>(e);
-      if (std::find(loaded_.begin(), loaded_.end(), e->hash) != loaded_.end()) return w;
-      loaded_.push_back(e->hash);
-      if (load.predicate != nullptr && !copying_) instructions += model_.condition_instructions;
-      if (converts && is_half(load.type) && places_[static_cast<size_t>(load.buffer)] != Place::kRegisters)
-        instructions += 1;
-      // An index that is loaded itself comes first.
-      double before = 0;
-      for (Expr i : load.indices)
-        if (as<Var>(i) == nullptr && !is_int(i))
-          visit(i, [&](Expr x) {
-            const Load* inner = as<Load>(x);
-            if (inner != nullptr) before = std::max(before, value(x, times, false).together);
-            return inner == nullptr;
-          });
-      w.together = before + access(*k_.buffer(load.buffer), load.indices, times, true);
-      break;
-    }
-    case ExprKind::kAdd:
-    case ExprKind::kSub: {
-      part(as<Binary>(e)->a), part(as<Binary>(e)->b);
-      const bool fused = as<Binary>(e)->a->kind == ExprKind::kMul || as<Binary>(e)->b->kind == ExprKind::kMul;
-      instructions = fused ? 0 : 1, flops = 1;
-      break;
-    }
-    case ExprKind::kMul:
-    case ExprKind::kMin:
-    case ExprKind::kMax:
-      part(as<Binary>(e)->a), part(as<Binary>(e)->b);
-      instructions = flops = 1;
-      break;
-    case ExprKind::kDiv:
-      part(as<Binary>(e)->a), part(as<Binary>(e)->b);
-      instructions = model_.divide_instructions, flops = 1;
-      facts_.special_functions += times;
-      break;
-    case ExprKind::kFloorDiv:
-    case ExprKind::kFloorMod:
-    case ExprKind::kLt:
-    case ExprKind::kLe:
-    case ExprKind::kEq:
-    case ExprKind::kNe:
-    case ExprKind::kAnd:
-    case ExprKind::kOr:
-      part(as<Binary>(e)->a), part(as<Binary>(e)->b);
-      instructions = 1;
-      break;
-    case ExprKind::kNot:
-    case ExprKind::kCast:
-      part(as<Unary>(e)->a);
-      instructions = copying_ ? 0 : 1;
-      break;
-    case ExprKind::kSelect:
-      part(as<Select>(e)->condition), part(as<Select>(e)->a), part(as<Select>(e)->b);
-      instructions = 1;
-      break;
-    case ExprKind::kCall: {
-      const Call& call = *as<Call>(e);
-      for (Expr x : call.args) part(x);
-      instructions = function_instructions(model_, call.fn), flops = kFunctionFlops;
-      if (is_special(call.fn)) facts_.special_functions += times;
-      break;
-    }
-    case ExprKind::kSum:
-      for (const Term& t : as<Sum>(e)->terms) part(t.atom);
-      instructions = 1;
-      break;
-    case ExprKind::kProd:
-      for (Expr x : as<Prod>(e)->factors) part(x);
-      instructions = 1;
-      break;
-  }
-  facts_.flops += times * flops;
-  if (instructions > 0) facts_.instructions += warps(times) * instructions;
-  return w;
 }
 
 }  // namespace tcc::cost

@@ -17,6 +17,9 @@ namespace tcc::cost {
 // Iterations; 1 where the extent is not constant.
 double loop_extent(const ir::Loop& l);
 double buffer_bytes(const ir::Buffer& b);
+inline bool is_half(ir::Type t) {
+  return t == ir::Type::kF16 || t == ir::Type::kBF16;
+}
 
 class GpuCounter {
  public:
@@ -64,6 +67,9 @@ class GpuCounter {
   Wait store(const ir::Store& store, double times);
   void instr(const ir::InstrCall& call, double times);
   Wait value(ir::Expr e, double times, bool converts);
+  Wait operation(ir::Expr e, double times, bool converts);
+  double once(double times) const;
+  void combine(double threads, double times);
   void index(ir::Expr e, double times);
   void storage(const ir::Buffer& b);
   void tile(const ir::Store& store);
@@ -99,7 +105,13 @@ class GpuCounter {
   std::vector<Place> places_;      // of buffers, by id
   std::vector<bool> swizzled_;     // shared buffers that copies fill, by id: lowering chooses their layout
   std::vector<uint64_t> counted_;  // hashes of quotients of indices that are counted
-  std::vector<uint64_t> loaded_;   // hashes of the loads of the statement
+  std::vector<uint64_t> stored_;   // bits of the loops around a buffer's stores, by id
+  // Values of the statement that are counted: their hashes, and the bits of loops with which they move.
+  std::vector<std::pair<uint64_t, uint64_t>> valued_;
+  uint64_t around_ = 0;                 // bits of the loops around the statement that is scanned
+  uint64_t moves_ = 0;                  // bits of loops with which the operands of the expression move
+  const ir::ExprNode* root_ = nullptr;  // the value that the statement stores
+  bool coarse_ = false;                 // the value is rounded to 16 bits
   std::vector<Traffic> traffic_;
   Movement movement_;
   bool plain_ = true, reads_ = false;  // of the loop that is scanned: no allocations, calls or loops; loads of memory

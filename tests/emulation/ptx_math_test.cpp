@@ -117,6 +117,59 @@ TEST_CASE("PTX: the error function of a value that is rounded to 16 bits has an 
   CHECK(ends[2] == -1);
 }
 
+TEST_CASE("PTX: GELU of a value that is rounded to 16 bits keeps its relative error on both sides", "[emulation]") {
+  if (skipped()) return;
+  const std::string gelu = "0.5 * x[b*128 + t] * (1.0 + erf(x[b*128 + t] * 0.70710677))";
+  auto exact = [](double x) { return x / 2 * std::erfc(-x * M_SQRT1_2); };
+  for (const char* target : {"a100", "t4"})
+    for (const double range : {0.02, 1.0, 6.5, 60.0}) {
+      const std::vector<double> x = between(-range, range);
+      const std::vector<double> y = computed(fmt::format("f16({} * 16384.0)", gelu), "f32", "f16", x, x, target);
+      for (size_t i = 0; i < x.size(); ++i) {
+        INFO(x[i] << " on " << target);
+        const double least = std::max(std::fabs(exact(x[i])), 0x1p-14);
+        if (std::fabs(y[i]) < 60000)
+          REQUIRE(std::fabs(y[i] / 16384 - exact(x[i])) <=
+                  0x1p-11 * std::fabs(exact(x[i])) + (std::fabs(x[i]) < 5.8 ? 0x1p-17 * least : 0x1p-25));
+      }
+      // The other factors of the product take part.
+      const std::vector<double> scaled =
+          computed(fmt::format("bf16(z[b*128 + t] * ({}) * 3.0)", gelu), "f32", "bf16", x, x, target);
+      for (size_t i = 0; i < x.size(); ++i) {
+        const double result = 3 * x[i] * exact(x[i]);
+        REQUIRE(std::fabs(scaled[i] - result) <= 0x1p-8 * std::fabs(result) + 0x1p-13 * std::fabs(x[i]));
+      }
+    }
+  std::vector<double> odd = between(-1, 1);
+  odd[0] = NAN, odd[1] = INFINITY, odd[2] = -65504, odd[3] = 0;
+  for (const char* target : {"a100", "t4"}) {
+    const std::vector<double> ends = computed(fmt::format("f16({})", gelu), "f32", "f16", odd, odd, target);
+    CHECK(std::isnan(ends[0]));
+    CHECK(ends[1] == INFINITY);
+    CHECK(ends[2] == 0);
+    CHECK(ends[3] == 0);
+  }
+}
+
+TEST_CASE("PTX: square roots and their reciprocals are two units of the last place from the function", "[emulation]") {
+  if (skipped()) return;
+  const std::vector<double> x = between(1e-6, 9e4);
+  const std::vector<double> root = computed("sqrt(x[b*128 + t])", "f32", "f32", x, x);
+  const std::vector<double> inverse = computed("1.0 / sqrt(x[b*128 + t])", "f32", "f32", x, x);
+  for (size_t i = 0; i < x.size(); ++i) {
+    INFO(x[i]);
+    REQUIRE(std::fabs(root[i] / std::sqrt(x[i]) - 1) <= 0x1p-23);
+    REQUIRE(std::fabs(inverse[i] * std::sqrt(x[i]) - 1) <= 0x1p-22);
+  }
+  std::vector<double> odd = x;
+  odd[0] = 0, odd[1] = INFINITY, odd[2] = -1, odd[3] = NAN;
+  const std::vector<double> ends = computed("sqrt(x[b*128 + t])", "f32", "f32", odd, odd);
+  CHECK(ends[0] == 0);
+  CHECK(ends[1] == INFINITY);
+  CHECK(std::isnan(ends[2]));
+  CHECK(std::isnan(ends[3]));
+}
+
 TEST_CASE("PTX: conversions to bf16 round to nearest even, by the instruction and without it", "[emulation]") {
   if (skipped()) return;
   std::vector<double> x = between(-3, 3);

@@ -85,6 +85,7 @@ Result<Artifact> compile_cuda(const ir::Kernel& lowered, const target::Target& t
                                     "--std=c++17",
                                     "--ftz=true",
                                     "--prec-div=false",
+                                    "--prec-sqrt=false",
                                     "--ptxas-options=-v",
                                     "--disable-warnings"};
   if (options.want_ptx) {

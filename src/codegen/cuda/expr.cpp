@@ -4,6 +4,7 @@
 
 #include "codegen/cuda/address.h"
 #include "codegen/cuda/emitter.h"
+#include "tcc/analysis/gelu.h"
 #include "tcc/analysis/simplify.h"
 #include "tcc/ir/kinds.h"
 #include "tcc/support/check.h"
@@ -233,6 +234,12 @@ std::string Emitter::quotient(const Binary& e) {
 }
 
 std::string Emitter::arithmetic(const Binary& e, char op) {
+  if (const std::optional<analysis::Gelu> gelu = coarse_ && op == '*' ? analysis::match_gelu(&e) : std::nullopt) {
+    std::string text = "tcc_gelu_near(" + expr(gelu->x) + ")";
+    if (gelu->scale != 1) text += fmt::format(" * (float){:.17g}", gelu->scale);
+    for (Expr factor : gelu->rest) text += " * " + expr(factor);
+    return "(" + text + ")";
+  }
   const std::string x = expr(e.a), y = expr(e.b);
   if (e.type == Type::kI64) return fmt::format("((long long){} {} {})", x, op, y);
   if (e.type == Type::kI32 && op != '/') return fmt::format("((int)((unsigned){} {} (unsigned){}))", x, op, y);
