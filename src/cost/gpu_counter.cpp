@@ -22,6 +22,7 @@ constexpr int64_t kShortLoop = 64;      // iterations of loops that promote_regi
 constexpr double kMaxStatements = 192;  // of a loop that plan_unrolling expands
 constexpr int64_t kBatch = 8;           // iterations of plain serial loops that it expands
 constexpr double kBatchStatements = 64;
+constexpr double kExchangedShare = 0.25;  // of a launch's traffic, from which on threads wait for each other
 constexpr int64_t kWideIndex = int64_t{1} << 31;
 
 bool is_copy(const Loop& l) {
@@ -120,7 +121,6 @@ void GpuCounter::finish(Stmt launch) {
       static_cast<double>(analysis::plan_shared(k_, launch, wishes_).bytes(target_.cuda.shared_per_block));
   if (role_ != nullptr) facts_.shared_bytes += static_cast<double>(analysis::staged_bytes(k_, launch));
   facts_.registers = std::min(facts_.registers, static_cast<double>(target_.cuda.max_registers_per_thread));
-  facts_.overlap = waits_ ? 1 : std::ceil(facts_.threads / static_cast<double>(target_.cuda.warp_size));
   const auto l2 = static_cast<double>(target_.cuda.l2_bytes);
   for (const Traffic& t : traffic_) {
     const double bytes = buffer_bytes(*t.buffer), least = std::min(t.touched, bytes);
@@ -129,6 +129,9 @@ void GpuCounter::finish(Stmt launch) {
     facts_.least_bytes += least;
     facts_.memory_bytes += least + (1 - share) * std::max(0.0, t.moved - least);
   }
+  // Warps that exchange little, such as the sums of long streams, seldom wait for each other.
+  const bool meets = waits_ && (role_ != nullptr || exchanged_ >= kExchangedShare * facts_.global_bytes);
+  facts_.overlap = meets ? 1 : std::ceil(facts_.threads / static_cast<double>(target_.cuda.warp_size));
 }
 
 int64_t GpuCounter::scan(Stmt s, bool threads, int64_t limit) {

@@ -117,7 +117,8 @@ class GpuCounter {
   bool plain_ = true, reads_ = false;  // of the loop that is scanned: no allocations, calls or loops; loads of memory
   size_t straight_ = 0;                // loops from here on hold nothing but the statement
   bool copying_ = false, matrix_ = false, groups_ = false;  // groups: matrix instructions are those of warpgroups
-  bool waits_ = false;                                      // some threads wait for others
+  bool waits_ = false;                                      // threads exchange data in shared memory
+  double exchanged_ = 0;                                    // bytes that they write there
   const ir::Loop* role_ = nullptr;
   analysis::SharedWishes wishes_;
   double tile_registers_ = 0;  // of a thread, for sums that memory holds

@@ -146,6 +146,20 @@ Legal<void> check_gpu_loops(const Kernel& nest, int64_t threads) {
   return verdict;
 }
 
+// Threads of a block of the launch; lanes of fragments are not among them.
+int64_t launch_threads(Stmt launch) {
+  std::map<Axis, int64_t> extents;
+  visit(launch, [&](Stmt s) {
+    const Loop* l = as<Loop>(s);
+    if (l != nullptr && is_thread(l->axis) && l->axis != Axis::kWarpgroup && is_int(l->extent))
+      extents[l->axis] = std::max({extents[l->axis], int_value(l->extent), int64_t{1}});
+    return true;
+  });
+  int64_t threads = 1;
+  for (const auto& [axis, n] : extents) threads *= n;
+  return threads;
+}
+
 // Versions of the buffers that live inside of loops with the annotation pipeline_depth.
 Legal<std::map<Id, int64_t>> pipeline_versions(const Kernel& nest) {
   std::map<Id, int64_t> versions;
@@ -172,15 +186,14 @@ Legal<std::map<Id, int64_t>> pipeline_versions(const Kernel& nest) {
 }
 
 Legal<void> check_gpu(const Kernel& nest, const std::map<Axis, int64_t>& extents, const target::CudaInfo& cuda) {
-  int64_t threads = 1;
-  for (const auto& [axis, n] : extents)
-    if (is_thread(axis) && axis != Axis::kWarpgroup) threads *= n;
   // A fragment is spread over the lanes of a warp, which the lowering adds.
   const auto fragments = fragment_buffers(nest);
-  if (std::any_of(fragments.begin(), fragments.end(), [&](const auto& f) { return f.second.lanes == cuda.warp_size; }))
-    threads *= cuda.warp_size;
+  const bool adds_lanes =
+      std::any_of(fragments.begin(), fragments.end(), [&](const auto& f) { return f.second.lanes == cuda.warp_size; });
+  int64_t threads = 1;
   analysis::RoleShape roles;
   for (Stmt launch : launches_of(nest)) {
+    threads = std::max(threads, launch_threads(launch) * (adds_lanes ? cuda.warp_size : 1));
     if (analysis::role_loop(launch) == nullptr) continue;
     if (Legal<void> ok = check_roles(nest, launch); !ok) return ok;
     roles = analysis::role_shape(analysis::consumer_groups(launch), cuda.registers_per_sm);

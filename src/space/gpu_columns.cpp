@@ -51,14 +51,22 @@ std::optional<Columns> find_columns(const Kernel& k, const std::string& name) {
   for (size_t i = 0; found && i < nest->extents.size(); ++i)
     (nest->reduce[i] ? found->rows : found->results) *= nest->extents[i];
   if (found && (found->rows < kLeastRows || found->columns < kLeastColumns)) return std::nullopt;
-  // Tiles are not wider than the results.
-  while (found && found->widest * kLeastColumns > found->columns) found->widest /= 2;
+  // Rows begin at multiples of their vectors, and tiles are not wider than the results.
+  while (found && (found->columns % found->widest != 0 || found->widest * kLeastColumns > found->columns))
+    found->widest /= 2;
   return found;
+}
+
+// Elements of a vector: all that an access holds, because narrower ones need several times the loads for the same
+// bytes; or half of them where tiles of whole ones would leave multiprocessors without a block.
+ExprRv sample_wide(Schedule& s, const Columns& c, const target::Target& target) {
+  const bool enough = 4 * c.results / (kLeastColumns * c.widest) >= 3 * target.cuda.sm_count;
+  return enough || c.widest < 4 ? schedule::lit(c.widest) : sample_uniform(s, {c.widest / 2, c.widest});
 }
 
 class GpuColumns {
  public:
-  static Ways apply(const Schedule& state, const target::Target&, const SpaceOptions& options) {
+  static Ways apply(const Schedule& state, const target::Target& target, const SpaceOptions& options) {
     std::optional<Columns> found;
     for (const std::string& name : unscheduled_blocks(state.kernel()))
       if (!found) found = find_columns(state.kernel(), name);
@@ -68,8 +76,8 @@ class GpuColumns {
       for (int attempt = 0, made = 0; attempt < kAttempts && made == 0; ++attempt)
         made = ways.attempt(state,
                             [&](Schedule& s) {
-                              return in_parts ? parts(s, *found, options.gpu)
-                                              : tile(s, found->name, *found, found->rows, options.gpu);
+                              return in_parts ? parts(s, *found, target, options.gpu)
+                                              : tile(s, found->name, true, *found, found->rows, target, options.gpu);
                             })
                    ? 1
                    : 0;
@@ -77,9 +85,10 @@ class GpuColumns {
   }
 
  private:
-  // The block in a launch of its own: the loops of its results and then those of its terms.
-  static bool tile(Schedule& s, const std::string& name, const Columns& c, int64_t rows,
-                   const GpuSpaceOptions& options) {
+  // The block in a launch of its own: the loops of its results and then those of its terms. `ends`: what reads the
+  // result goes along.
+  static bool tile(Schedule& s, const std::string& name, bool ends, const Columns& c, int64_t rows,
+                   const target::Target& target, const GpuSpaceOptions& options) {
     BlockRv block = s.get_block(name);
     BlockLoops loops = loops_below(s, block, 0);
     if (!s.ok() || loops.terms.empty() || loops.spatial.size() <= c.column) return false;
@@ -102,7 +111,7 @@ class GpuColumns {
     BlockRv out = s.cache_write(partial, Scope::kLocal);
     std::vector<LoopRv> combining = s.get_loops(block);
     if (!s.ok() || combining.size() != loops.spatial.size() + 1) return false;
-    const ExprRv lanes = sample_uniform(s, wide), vector = sample_widths(s, c.widest);
+    const ExprRv lanes = sample_uniform(s, wide), vector = sample_wide(s, c, target);
     std::vector<LoopRv> j = s.split(combining[c.column], std::array{ExprRv{}, lanes, vector});
     if (!s.ok()) return false;
     std::vector<LoopRv> around(combining.begin(), combining.end() - 1);
@@ -128,7 +137,19 @@ class GpuColumns {
     s.bind(mine[0], Axis::kThreadX);
     s.vectorize(mine[1]);
     s.compute_at(partial, mine[0]);
-    return s.ok() && add_up(s, partial, c, loops.spatial.size());
+    if (!s.ok() || !add_up(s, partial, c, loops.spatial.size())) return false;
+    if (ends) take_reader(s, block, j[1]);
+    return s.ok();
+  }
+
+  // The only reader of a sum takes it from the registers of the thread that has it, where it reads nothing else of it.
+  static void take_reader(Schedule& s, BlockRv sum, LoopRv thread) {
+    const std::vector<Id> readers = schedule::consumers_of(s.kernel(), s.id(sum));
+    if (readers.size() != 1) return;
+    Schedule trial = s;
+    trial.reverse_compute_at(trial.get_block(name_hint(s.kernel(), readers[0])), thread);
+    trial.set_scope(sum, Scope::kLocal);
+    if (trial.ok()) s = std::move(trial);
   }
 
   // The sums of a thread: rows in turn, those of an unrolled loop together.
@@ -146,7 +167,7 @@ class GpuColumns {
     return s.ok();
   }
 
-  static bool parts(Schedule& s, const Columns& c, const GpuSpaceOptions& options) {
+  static bool parts(Schedule& s, const Columns& c, const target::Target& target, const GpuSpaceOptions& options) {
     BlockRv block = s.get_block(c.name);
     BlockLoops loops = loops_below(s, block, 0);
     std::vector<int64_t> counts;
@@ -169,11 +190,11 @@ class GpuColumns {
     s.transform_layout(block, 0, permutation, {});
     Columns part = c;
     part.rows = c.rows / counts.back();
-    if (!s.ok() || !tile(s, name, part, part.rows, options)) return false;
+    if (!s.ok() || !tile(s, name, false, part, part.rows, target, options)) return false;
     Columns rest = c;
     rest.rows = counts.front();
     rest.widest = 1;
-    return tile(s, c.name, rest, rest.rows, options);
+    return tile(s, c.name, true, rest, rest.rows, target, options);
   }
 };
 

@@ -117,6 +117,9 @@ TEST_CASE("the spaces hold 16-byte accesses, and tiles of transposes without ban
        {"tcc_load<8>", "tcc_store<8>", "shfl"}},
       {task::make_reduction({2048, 4096}, {0, 1}, graph::Op::kReduceSum), "gpu_rows", {"tcc_load<4>", "shfl"}},
       {task::make_reduction({4096, 2048}, {0}, graph::Op::kReduceSum), "gpu_columns", {"tcc_load<4>"}},
+      {make_operator(graph::Op::kReduceSum, graph::ReduceAttrs{{0}}, {{4096, 8192}}, half),
+       "gpu_columns",
+       {"tcc_load<8>"}},
   };
   const target::Target target = gpu("a100");
   for (const Case& c : cases) {
@@ -153,4 +156,7 @@ TEST_CASE("columns are added up side by side", "[emulation][memory_bound]") {
   CHECK(check_module(task::make_reduction({64, 48}, {0}, graph::Op::kReduceMax), "gpu_columns", 3, 1e-5) >= 3);
   CHECK(check_module(task::make_reduction({333, 77}, {0}, graph::Op::kReduceSum), "gpu_columns", 3, 1e-4) >= 3);
   CHECK(check_module(task::make_reduction({2, 200, 40}, {1}, graph::Op::kReduceSum), "gpu_columns", 3, 1e-4) >= 3);
+  // Sums of halves are rounded, and means divided, by the threads that have them.
+  CHECK(check_module(make_operator(graph::Op::kReduceMean, graph::ReduceAttrs{{0}}, {{300, 160}}, graph::DType::kF16),
+                     "gpu_columns", 3, 2e-2) >= 3);
 }
