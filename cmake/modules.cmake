@@ -23,6 +23,7 @@ tcc_room(support LEVEL 0 ROOMS LIBS Threads::Threads ${CMAKE_DL_LIBS} ${TCC_SPDL
 tcc_room(rt LEVEL 0 ROOMS LIBS Threads::Threads ${CMAKE_DL_LIBS} m)
 
 tcc_room(target LEVEL 1 ROOMS support rt LIBS nlohmann_json::nlohmann_json)
+tcc_room(nn LEVEL 1 ROOMS support rt LIBS nlohmann_json::nlohmann_json)
 
 tcc_room(ir LEVEL 2 ROOMS support)
 tcc_room(graph LEVEL 2 ROOMS support)
@@ -59,6 +60,7 @@ tcc_room(cli LEVEL 11 ROOMS support backend driver LIBS CLI11::CLI11 nlohmann_js
 include(rooms/onnx OPTIONAL)
 include(rooms/codegen OPTIONAL)
 include(rooms/rt OPTIONAL)
+include(rooms/nn OPTIONAL)
 include(rooms/package OPTIONAL)
 include(rooms/runtime OPTIONAL)
 include(rooms/codegen_cuda OPTIONAL)

@@ -254,3 +254,9 @@ endforeach()
 if(TARGET test_backend AND TARGET tcc_driver)
   target_link_libraries(test_backend PRIVATE tcc_driver tcc_interp)
 endif()
+
+# The arithmetic of one level of x86-64 must not replace another's.
+if(TARGET tcc_nn)
+  add_test(NAME nn_symbols COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_SOURCE_DIR}/nn/symbols.py $<TARGET_FILE:tcc_nn>)
+  set_tests_properties(nn_symbols PROPERTIES LABELS unit)
+endif()
