@@ -34,6 +34,7 @@ tcc_room(interp LEVEL 3 ROOMS support ir)
 
 tcc_room(task LEVEL 4 ROOMS support graph ir)
 tcc_room(schedule LEVEL 4 ROOMS support ir analysis LIBS nlohmann_json::nlohmann_json)
+tcc_room(simulation LEVEL 4 ROOMS support ir analysis target)
 tcc_room(lower LEVEL 4 ROOMS support ir analysis target)
 
 tcc_room(codegen LEVEL 5 ROOMS support ir analysis target)
@@ -46,7 +47,7 @@ tcc_room(emulation LEVEL 6 ROOMS support ir codegen interp)
 tcc_room(cost LEVEL 6 ROOMS support ir analysis target features LIBS Eigen3::Eigen)
 
 tcc_room(package LEVEL 7 ROOMS support ir graph task codegen target rt LIBS nlohmann_json::nlohmann_json)
-tcc_room(measure LEVEL 7 ROOMS support rt ir target interp schedule lower codegen runtime record)
+tcc_room(measure LEVEL 7 ROOMS support rt ir target interp schedule lower simulation codegen runtime record)
 
 tcc_room(backend LEVEL 8 ROOMS support target schedule lower space codegen cost measure package)
 

@@ -72,6 +72,11 @@ if(TARGET tcc_codegen_cuda AND TARGET tcc_space AND TARGET tcc_interp AND TARGET
   tcc_test(gpu_traces LABEL traces LIBS tcc_space tcc_codegen_cuda tcc_interp tcc_task)
 endif()
 
+# Programs of the GPU spaces on the simulated GPU.
+if(TARGET tcc_simulation AND TARGET tcc_space AND TARGET tcc_cost AND TARGET tcc_task)
+  tcc_test(simulation LIBS tcc_simulation tcc_space tcc_cost tcc_task)
+endif()
+
 # NVRTC's PTX of programs of the GPU spaces, run without a GPU.
 if(TARGET test_emulation AND TARGET tcc_space AND TARGET tcc_task)
   target_link_libraries(test_emulation PRIVATE tcc_space tcc_codegen_cuda tcc_lower tcc_schedule tcc_interp tcc_task)
@@ -244,7 +249,8 @@ add_test(NAME gpu_bundle_says_what_is_missing COMMAND ${CMAKE_SOURCE_DIR}/tools/
 set_tests_properties(gpu_bundle_says_what_is_missing PROPERTIES PASS_REGULAR_EXPRESSION "nowhere/tools/tcc is not built" LABELS cli)
 
 # Tasks without a model.
-foreach(room cpu_traces cuda driver emulation features gpu_traces measure replay robustness schedule search space task traces)
+foreach(room cpu_traces cuda driver emulation features gpu_traces measure replay robustness schedule search simulation space task
+             traces)
   if(TARGET test_${room} AND TARGET tcc_sample_tasks)
     target_link_libraries(test_${room} PRIVATE tcc_sample_tasks)
   endif()

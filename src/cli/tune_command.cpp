@@ -25,6 +25,7 @@ struct Arguments : TaskArguments {
   uint64_t seed = 1;
   std::string strategy = "evolutionary", task_scheduler = "gradient", cost_model = "trees";
   bool fresh = false, no_prior = false;
+  int64_t simulate = 0;
   std::vector<std::string> modules;
   std::string tasks;  // "list", or which
   std::string cupti;
@@ -58,6 +59,12 @@ void declare(Options& options, Arguments& a) {
       .separated_by_commas()
       .value("LIST");
   options.flag("--no-prior", a.no_prior, "Begin without the shipped measurements of operators of the same families");
+  options
+      .option(
+          "--simulate", a.simulate,
+          "Search on a simulated GPU of this seed instead of a device, to study searches; `build` uses nothing of it")
+      .positive()
+      .value("SEED");
   options.flag("--fresh", a.fresh, "Start a new search instead of going on with an interrupted one");
   add_target(options, a.target);
   add_cuda_driver(options, a.target);
@@ -273,6 +280,9 @@ void print_remarks(const Arguments& a, const driver::TuneReport& report, bool ru
 Result<int> tune(const Arguments& a) {
   if (a.tasks == "list") return show_tasks(a.common, a);
   TCC_TRY(target::Target target, open_target(a.target));
+  if (a.simulate > 0) {
+    TCC_TRY(target, driver::simulated_target(target, a.simulate));
+  }
   TCC_TRY_VOID(driver::check_tunable(target));  // before this machine is probed and a store is made
   TCC_TRY(std::string db, store_path(a.records.db));
   TCC_TRY(driver::Model model, open_model(a.model));

@@ -17,6 +17,7 @@
 #include "tcc/backend/backend.h"
 #include "tcc/graph/reference.h"
 #include "tcc/search/search.h"
+#include "tcc/support/text.h"
 #include "tcc/target/core_model.h"
 
 namespace tcc::driver {
@@ -51,6 +52,12 @@ std::optional<graph::LayoutModel> layout_model(Layouts layouts, const target::Ta
 // Before anything is compiled: a target that no library can be built for.
 Result<void> check_buildable(std::span<const target::Target> targets) {
   for (const target::Target& target : targets) {
+    if (target::is_simulated(target))
+      return make_error(ErrorClass::kUsage,
+                        fmt::format("target '{}': expected a device, found a simulated GPU (seed {}), whose times no "
+                                    "device has",
+                                    sanitize(target.name), target.cuda.simulated),
+                        "remove \"simulated\" from the target's \"cuda\" section");
     const backend::Backend& backend = backend::backend_of(target);
     auto loadable = backend.check_loadable(target);
     if (loadable) continue;

@@ -11,6 +11,7 @@
 #include "tcc/backend/backend.h"
 #include "tcc/driver/explain.h"
 #include "tcc/driver/show.h"
+#include "tcc/measure/simulated.h"
 #include "tcc/search/model_measurer.h"
 #include "tcc/space/space.h"
 #include "tcc/support/text.h"
@@ -28,7 +29,17 @@ Result<std::vector<std::string>> check_modules(std::vector<std::string> names, c
   return names;
 }
 
+Result<target::Target> simulated_target(target::Target target, int64_t seed) {
+  if (target.cuda.sm_count == 0)
+    return make_error(ErrorClass::kUsage,
+                      fmt::format("--simulate: expected a GPU as target, found '{}'", sanitize(target.name)),
+                      "name one, as --target a100; `tcc targets` lists them");
+  target.cuda.simulated = seed;
+  return target;
+}
+
 Result<void> check_tunable(const target::Target& target) {
+  if (is_simulated(target)) return {};
   return backend::backend_of(target).check_tunable(target);
 }
 
@@ -176,9 +187,20 @@ Result<int64_t> predict_first(const Program& program, record::Store& store, cons
   return std::ssize(first.tasks);
 }
 
+// The same search on a simulated GPU.
+Result<TuneReport> simulate(const Program& program, record::Store& store, TuneRequest request) {
+  request.options.threads = 1;
+  ThreadPool pool(static_cast<int>(target::host_target().cpu.threads));
+  measure::SimulatedMeasurer measurer(request.target, &pool);
+  TCC_TRY(TuneReport report, search_tasks(program, store, request, {.measurer = &measurer, .pool = &pool}, nullptr));
+  report.notes = measurer.notes();
+  return report;
+}
+
 }  // namespace
 
 Result<TuneReport> tune_program(const Program& program, record::Store& store, const TuneRequest& given) {
+  if (is_simulated(given.target)) return simulate(program, store, given);
   const backend::Backend& backend = backend::backend_of(given.target);
   TuneRequest request = given;
   if (!backend.by_threads) request.options.threads = 1;

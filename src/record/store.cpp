@@ -69,13 +69,16 @@ ALTER TABLE records ADD COLUMN occupancy REAL NOT NULL DEFAULT -1;
 constexpr int64_t kSchemaVersion = std::size(kMigrations);
 constexpr int64_t kNamedTraces = 5;  // from this version on
 
+// Records of programs that ran, on a device or on a simulated one: target_features keeps these apart.
+#define TCC_RAN "kind IN ('measured','simulated')"
+
 // The verdicts on a task's programs, and those that are ok. A bare column beside max() is of the row that has the
 // maximum: so SQLite promises.
 constexpr const char* kValidPrograms =
-    "WITH verdicts AS (SELECT max(id) AS id, nest, threads, status FROM records WHERE task=? AND target_features=? AND "
-    "kind='measured' GROUP BY nest, threads), valid AS (SELECT id, threads FROM verdicts WHERE status='ok' AND nest "
-    "NOT "
-    "IN (SELECT nest FROM verdicts WHERE status='wrong'))";
+    "WITH verdicts AS (SELECT max(id) AS id, nest, threads, status FROM records WHERE task=? AND target_features=? "
+    "AND " TCC_RAN
+    " GROUP BY nest, threads), valid AS (SELECT id, threads FROM verdicts WHERE status='ok' AND nest NOT IN "
+    "(SELECT nest FROM verdicts WHERE status='wrong'))";
 
 // The columns of a file of this version, in the order of read_row.
 std::string columns_of(int64_t version) {
@@ -413,7 +416,7 @@ Result<std::vector<Record>> Store::fastest_relatives(uint64_t anchor, uint64_t t
       Statement s,
       state_->prepare(fmt::format(
           "WITH verdicts AS (SELECT max(id) AS id, task, nest, threads, status FROM records WHERE anchor=? AND "
-          "task!=? AND target_features=? AND kind='measured' GROUP BY task, nest, threads) SELECT {} FROM records "
+          "task!=? AND target_features=? AND " TCC_RAN " GROUP BY task, nest, threads) SELECT {} FROM records "
           "WHERE id IN (SELECT id FROM verdicts AS v WHERE status='ok' AND (?=0 OR threads=?) AND NOT EXISTS (SELECT 1 "
           "FROM verdicts AS w WHERE w.task=v.task AND w.nest=v.nest AND w.status='wrong')) ORDER BY median, id "
           "LIMIT ?",
@@ -432,15 +435,16 @@ Result<std::vector<Record>> Store::all(std::optional<uint64_t> task) const {
 
 Result<bool> Store::contains(uint64_t task, uint64_t target_features, uint64_t nest, int64_t threads) const {
   std::lock_guard lock(state_->mutex);
-  TCC_TRY(Statement s, state_->prepare("SELECT 1 FROM records WHERE task=? AND target_features=? AND nest=? AND "
-                                       "kind='measured' AND (?=0 OR threads=?) LIMIT 1"));
+  TCC_TRY(Statement s,
+          state_->prepare("SELECT 1 FROM records WHERE task=? AND target_features=? AND nest=? AND " TCC_RAN
+                          " AND (?=0 OR threads=?) LIMIT 1"));
   return s.bind(task).bind(target_features).bind(nest).bind(threads).bind(threads).step();
 }
 
 Result<bool> Store::is_wrong(uint64_t task, uint64_t target_features, uint64_t nest) const {
   std::lock_guard lock(state_->mutex);
   TCC_TRY(Statement s, state_->prepare("SELECT 1 FROM records WHERE status='wrong' AND id IN (SELECT max(id) FROM "
-                                       "records WHERE task=? AND target_features=? AND nest=? AND kind='measured' "
+                                       "records WHERE task=? AND target_features=? AND nest=? AND " TCC_RAN " "
                                        "GROUP BY threads) LIMIT 1"));
   return s.bind(task).bind(target_features).bind(nest).step();
 }

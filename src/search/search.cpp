@@ -62,7 +62,7 @@ class Tuner {
   }
 
  private:
-  bool measures() const { return kind_ == record::Kind::kMeasured; }
+  bool measures() const { return kind_ != record::Kind::kPredicted; }
 
   Result<void> load(std::span<const task::Task> tasks) {
     TCC_TRY(session_, open_session(tasks, target_, options_, kind_, env_.prior, model_->checkpoint(), *env_.store));

@@ -153,7 +153,7 @@ void learn_record(TaskState& state, const record::Record& record, Individual ind
       {Status::kTimedOut, &Counts::timed_out}, {Status::kRejected, &Counts::rejected}};
   for (const auto& [failure, count] : kFailures) c.*count += status == failure ? 1 : 0;
   if (status != Status::kCompileFailed && status != Status::kRejected) ++c.compiled;
-  if (status == Status::kOk && record.kind == record::Kind::kMeasured) ++c.measured;
+  if (status == Status::kOk && record.kind != record::Kind::kPredicted) ++c.measured;
   if (status != Status::kRejected) return;
   // By the last passes of lowering: "reason: text".
   const size_t colon = record.failure.find(": ");

@@ -124,6 +124,7 @@ uint64_t feature_hash(const Target& target) {
        {cuda.max_threads_per_block, cuda.max_threads_per_sm, cuda.max_blocks_per_sm, cuda.registers_per_sm,
         cuda.max_registers_per_thread, cuda.shared_per_block, cuda.shared_per_block_optin, cuda.shared_per_sm})
     hash = combine_hash(hash, static_cast<uint64_t>(value));
+  if (cuda.simulated != 0) hash = combine_hash(hash_bytes("simulated", hash), static_cast<uint64_t>(cuda.simulated));
   return hash;
 }
 

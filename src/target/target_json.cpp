@@ -88,6 +88,7 @@ void visit(As<CudaInfo> auto& cuda, auto&& fn) {
   fn("clusters_of_2", cuda.clusters_of_2, 0);
   fn("clusters_of_4", cuda.clusters_of_4, 0);
   fn("clusters_of_8", cuda.clusters_of_8, 0);
+  fn("simulated", cuda.simulated, 0);
   fn("model", cuda.model, 0);
   fn("features", cuda.features, 0);
 }

@@ -1,9 +1,47 @@
 // Tuning for a GPU: one that is not here, and one that a fake driver makes believe is.
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "cli/runner.h"
 
 using namespace cli_test;
+
+TEST_CASE("a search on a simulated GPU is repeated exactly, and nothing is built from it", "[cli]") {
+  Sandbox box;
+  std::string texts[2];
+  for (std::string& text : texts) {
+    const std::string db = &text == texts ? "a.db" : "b.db";
+    Outcome tune = box.tcc({"tune", "zoo:mlp", "--target", "a100", "--simulate", "7", "--db", db, "--trials", "40"});
+    INFO(tune.out << tune.err);
+    REQUIRE(tune.exit_code == 0);
+    CHECK_THAT(tune.err, Catch::Contains("simulated a100 (seed 7)") && Catch::Contains("tcc builds nothing"));
+    Outcome exported = box.tcc({"db", "export", "--db", db, "-o", db + ".txt"});
+    REQUIRE(exported.exit_code == 0);
+    std::istringstream lines(slurp(box.path(db + ".txt")));
+    for (std::string line; std::getline(lines, line);) {
+      const auto json = nlohmann::json::parse(line, nullptr, false);
+      if (!json.is_object() || !json.contains("kind")) continue;
+      CHECK(json["kind"] == "simulated");
+      text += json["trace"].dump() + json["samples"].dump() + "\n";
+    }
+    CHECK(std::count(text.begin(), text.end(), '\n') == 40);
+  }
+  CHECK(texts[0] == texts[1]);
+  // Neither a build for the device nor one for the simulated GPU takes a record of these.
+  Outcome show = box.tcc({"show", "zoo:mlp", "--target", "a100", "--db", "a.db", "--json"});
+  INFO(show.out << show.err);
+  REQUIRE(show.exit_code == 0);
+  for (const auto& task : nlohmann::json::parse(show.out)["tasks"]) CHECK(task["records"] == 0);
+  spill(box.path("simulated.json"), R"({"base": "a100", "name": "mine", "cuda": {"simulated": 7}})");
+  Outcome build = box.tcc({"build", "zoo:mlp", "--target-file", "simulated.json", "--db", "a.db", "-o", "out"});
+  CHECK(build.exit_code == 2);
+  CHECK_THAT(build.err, Catch::Contains("expected a device, found a simulated GPU (seed 7)"));
+  Outcome cpu = box.tcc({"tune", "zoo:mlp", "--target", "x86-64-v3", "--simulate", "1"});
+  CHECK(cpu.exit_code == 2);
+  CHECK_THAT(cpu.err, Catch::Contains("expected a GPU as target, found 'x86-64-v3'"));
+}
 
 TEST_CASE("a model is tuned for a GPU by predictions", "[cli]") {
   Sandbox box;

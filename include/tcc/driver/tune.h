@@ -50,6 +50,9 @@ Result<std::vector<size_t>> parse_tasks(const Program& program, const std::strin
 // The names as they are, for SpaceOptions::modules, where the target has such modules. Error: a name it has not.
 Result<std::vector<std::string>> check_modules(std::vector<std::string> names, const target::Target& target);
 
+// The target with a simulated GPU of this seed in place of a device. Error: the target is not a GPU.
+Result<target::Target> simulated_target(target::Target target, int64_t seed);
+
 // Whether tune_program can begin on a target: of a CPU, code for it can be made and run here. GPUs may be elsewhere.
 Result<void> check_tunable(const target::Target& target);
 

@@ -21,7 +21,8 @@ namespace tcc::record {
 
 #define TCC_RECORD_KINDS(X) \
   X(Measured, "measured") \
-  X(Predicted, "predicted")
+  X(Predicted, "predicted") /* by an analytical model: nothing ran */ \
+  X(Simulated, "simulated") /* on a simulated GPU: to study searches, never to build from */
 // clang-format on
 
 enum class Status : uint8_t {

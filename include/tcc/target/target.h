@@ -130,6 +130,9 @@ struct CudaInfo {
   // Clusters of 2, 4 and 8 blocks that run at a time where each block takes a whole multiprocessor, as the driver says;
   // 0: unknown, and resident_clusters() uses a formula.
   int64_t clusters_of_2 = 0, clusters_of_4 = 0, clusters_of_8 = 0;
+  // Seed of the simulated GPU (tcc/simulation/multiprocessor.h) that stands in for the device; 0: a device. Programs
+  // are never exchanged between the two, nor between seeds.
+  int64_t simulated = 0;
   SmModel model;
   bool operator==(const CudaInfo&) const = default;
 };
@@ -179,6 +182,10 @@ Result<Target> cuda_target_for(int64_t sm_arch);
 // model.sms_per_gpc multiprocessors, of which the last one may be smaller. At least 1. Only for kCuda.
 int64_t resident_clusters(const Target& target, int64_t blocks, int64_t per_sm = 1);
 
+// The target is a simulated GPU's: of CudaInfo::simulated.
+inline bool is_simulated(const Target& target) {
+  return target.cuda.simulated != 0;
+}
 // "sm_90a". Only for kCuda.
 std::string sm_name(const Target& target);
 // "+avx2,+fma,...": for LLVM's subtarget with CPU "x86-64". Only for kCpu.
