@@ -145,6 +145,7 @@ const Backend kCuda = {
     .multiplies = multiplies,
     .mutators = schedule::mutator_weights(true),
     .prior = [](const target::Target&) { return cost::make_gpu_model(); },
+    .trace_table = &features::kTraceGpu,
     .predicts = true,
     .measuring_cores = 1,
     .default_draws = 32,

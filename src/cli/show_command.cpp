@@ -1,5 +1,7 @@
 #include "cli/show_command.h"
 
+#include <algorithm>
+
 #include "cli/command.h"
 #include "cli/json.h"
 #include "cli/lookup.h"
@@ -11,7 +13,7 @@ namespace {
 
 struct Arguments : TaskArguments {
   Common common;
-  std::string task, dump_after;
+  std::string task, dump_after, features;
   bool trace_only = false, source_only = false;
 };
 
@@ -22,6 +24,12 @@ void declare(Options& options, Arguments& a) {
                "For GPUs: only the CUDA source of --task, also where the compiler here does not know the target");
   options.option("--dump-after", a.dump_after, "Only the program of --task after this pass of its lowering")
       .value("PASS");
+  options
+      .option(
+          "--features", a.features,
+          "Only the features of --task that cost models read: row, statements, dataflow, trace, hardware, or a table "
+          "of a paper's form")
+      .value("KIND");
   add_tasks(options, a);
 }
 
@@ -46,9 +54,33 @@ const char* schedule_text(const driver::TaskDetails& details) {
   return details.predicted ? "the best schedule by predictions" : "the best schedule measured";
 }
 
+// One line a column, because tables have more columns than rows; a column of zeros only is left out.
+Result<int> print_features(const Arguments& a, const driver::FeatureTable& table) {
+  if (a.common.json) return print_json(TCC_JSON(table, name, version, columns, rows));
+  std::vector<std::vector<std::string>> lines = {{"column"}};
+  for (size_t r = 0; r < table.rows.size(); ++r) lines[0].push_back(std::to_string(r));
+  size_t zeros = 0;
+  for (size_t c = 0; c < table.columns.size(); ++c) {
+    const bool zero = std::all_of(table.rows.begin(), table.rows.end(), [&](const auto& row) { return row[c] == 0; });
+    zeros += zero ? 1 : 0;
+    if (zero) continue;
+    std::vector<std::string> line = {table.columns[c]};
+    for (const std::vector<float>& row : table.rows) line.push_back(fmt::format("{:.4g}", row[c]));
+    lines.push_back(std::move(line));
+  }
+  remark(a.common.quiet, fmt::format("{}, version {}: {} rows of {} columns, {} of them 0 everywhere", table.name,
+                                     table.version, table.rows.size(), table.columns.size(), zeros));
+  return print(format_table(std::move(lines)));
+}
+
 Result<int> show_one(const Arguments& a) {
   TCC_TRY(const OpenTasks open, open_tasks(a));
   const int64_t threads = threads_or_all(a.threads);
+  if (!a.features.empty()) {
+    TCC_TRY(const driver::FeatureTable table,
+            driver::show_features(a.features, open.program, a.task, open.records.all, open.target, threads));
+    return print_features(a, table);
+  }
   if (!a.dump_after.empty()) {
     TCC_TRY(const std::string text,
             driver::show_after(a.dump_after, open.program, a.task, open.records.all, open.target, threads));
@@ -87,6 +119,9 @@ Result<int> show(const Arguments& a) {
   if (a.source_only)
     return make_error(ErrorClass::kUsage, "--source prints the code of one task, and --task is missing",
                       "add --task K; `tcc show MODEL` lists the tasks");
+  if (!a.features.empty())
+    return make_error(ErrorClass::kUsage, "--features prints numbers of one task's program, and --task is missing",
+                      "add --task K; `tcc show MODEL` lists the tasks");
   if (!a.dump_after.empty())
     return make_error(ErrorClass::kUsage, "--dump-after prints the program of one task, and --task is missing",
                       "add --task K; `tcc show MODEL` lists the tasks");
@@ -110,7 +145,8 @@ Command show_command() {
                       "  tcc show zoo:resnet18 --task 3\n"
                       "  tcc show zoo:resnet18 --task 3 --trace > mine.trace\n"
                       "  tcc show zoo:resnet18 --task 3 --target v100 --source > kernel.cu\n"
-                      "  tcc show zoo:resnet18 --task 3 --dump-after split_tails",
+                      "  tcc show zoo:resnet18 --task 3 --dump-after split_tails\n"
+                      "  tcc show zoo:resnet18 --task 3 --features statements",
                       declare, show);
 }
 

@@ -1,4 +1,4 @@
-// A model that reads tables: what it is given, and what a session knows of it.
+// A model that reads tables of features: candidates and records bring them, and a session knows the model.
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <cmath>

@@ -14,6 +14,7 @@
 
 #include "tcc/codegen/artifact.h"
 #include "tcc/cost/cost_model.h"
+#include "tcc/features/sample.h"
 #include "tcc/lower/pass.h"
 #include "tcc/measure/measurement.h"
 #include "tcc/package/package.h"
@@ -84,6 +85,7 @@ struct Backend {
   schedule::MutatorWeights mutators = {};
   // Ranks programs before anything is measured.
   std::unique_ptr<cost::CostModel> (*prior)(const target::Target&) = nullptr;
+  const features::Table* trace_table = &features::kTraceCpu;  // the steps of its schedules, for learned models
   bool predicts = false;          // the prior's scores mean seconds: programs are predicted where nothing can run
   bool by_threads = false;        // programs run on a number of the host's threads, which records name
   bool runs_unscheduled = false;  // plain loops run on it: speed-ups are measured against them

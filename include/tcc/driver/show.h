@@ -61,6 +61,18 @@ Result<void> check_pass_name(const std::string& pass, const target::Target& targ
 // Errors besides those of show_task(): as check_pass_name().
 Result<std::string> show_after(const std::string& pass, const Program& program, const std::string& name,
                                const record::Database* store, const target::Target& target, int64_t threads);
+// Features of the program that build would take.
+struct FeatureTable {
+  std::string name;
+  int version = 0;
+  std::vector<std::string> columns;
+  std::vector<std::vector<float>> rows;
+};
+// `row` (of the cost model's prior), `trace` (the target's table of schedule steps), and features::tables() by name.
+std::vector<std::string> feature_names();
+// Errors besides those of show_task(): no features have this name (usage).
+Result<FeatureTable> show_features(const std::string& features, const Program& program, const std::string& name,
+                                   const record::Database* store, const target::Target& target, int64_t threads);
 // The source text of the program that build would take, for another compiler; the compiler here need not know the
 // target. Errors besides those of show_task(): the target's kind has no source text.
 Result<std::string> show_source(const Program& program, const std::string& name, const record::Database* store,
