@@ -42,6 +42,7 @@ tcc_room(record LEVEL 5 ROOMS support schedule LIBS SQLite::SQLite3 nlohmann_jso
 tcc_room(features LEVEL 5 ROOMS support ir task schedule target)
 tcc_room(space LEVEL 5 ROOMS support ir analysis schedule lower target)
 
+tcc_room(data LEVEL 6 ROOMS support ir target task schedule record LIBS nlohmann_json::nlohmann_json)
 tcc_room(runtime LEVEL 6 ROOMS support target codegen rt)
 tcc_room(emulation LEVEL 6 ROOMS support ir codegen interp)
 tcc_room(cost LEVEL 6 ROOMS support ir analysis target features LIBS Eigen3::Eigen)

@@ -249,7 +249,7 @@ add_test(NAME gpu_bundle_says_what_is_missing COMMAND ${CMAKE_SOURCE_DIR}/tools/
 set_tests_properties(gpu_bundle_says_what_is_missing PROPERTIES PASS_REGULAR_EXPRESSION "nowhere/tools/tcc is not built" LABELS cli)
 
 # Tasks without a model.
-foreach(room cpu_traces cuda driver emulation features gpu_traces measure replay robustness schedule search simulation space task
+foreach(room cpu_traces cuda data driver emulation features gpu_traces measure replay robustness schedule search simulation space task
              traces)
   if(TARGET test_${room} AND TARGET tcc_sample_tasks)
     target_link_libraries(test_${room} PRIVATE tcc_sample_tasks)
