@@ -310,6 +310,7 @@ GpuCounter::Wait GpuCounter::store(const Store& store, double times) {
   const bool moves = store.value->kind == ExprKind::kLoad;
   valued_.clear();
   root_ = store.value, coarse_ = false;
+  to_registers_ = moves && places_[static_cast<size_t>(b.id)] == Place::kRegisters;
   Wait w = value(store.value, times, !moves && !copying_);
   // A producer's copies are one instruction for a box.
   if (copying_ && role_ == nullptr) {

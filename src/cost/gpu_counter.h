@@ -44,7 +44,8 @@ class GpuCounter {
   // How an access moves with the loops around it; filled by look_at().
   struct Movement {
     std::vector<int64_t> steps;  // elements, one for each loop around; kUnknown: not linear in its variable
-    int64_t divisor = 0;         // of the address's other parts
+    int64_t divisor = 0;         // of the address's other parts, but for the constant
+    int64_t constant = 0;        // elements
     bool gathers = false;        // an index is loaded
   };
   // Traffic of one buffer.
@@ -111,6 +112,7 @@ class GpuCounter {
   uint64_t around_ = 0;                 // bits of the loops around the statement that is scanned
   uint64_t moves_ = 0;                  // bits of loops with which the operands of the expression move
   const ir::ExprNode* root_ = nullptr;  // the value that the statement stores
+  bool to_registers_ = false;           // the statement copies to registers
   bool coarse_ = false;                 // the value is rounded to 16 bits
   std::vector<Traffic> traffic_;
   Movement movement_;

@@ -34,6 +34,7 @@ void GpuCounter::look_at(const Buffer& b, std::span<const Expr> indices) {
   Movement& m = movement_;
   m.steps.assign(loops_.size(), 0);
   m.divisor = 0;
+  m.constant = 0;
   m.gathers = false;
   int64_t size = 1;
   auto add = [&](Expr atom, int64_t c) {
@@ -46,7 +47,7 @@ void GpuCounter::look_at(const Buffer& b, std::span<const Expr> indices) {
       return;
     }
     if (is_int(atom)) {
-      m.divisor = std::gcd(m.divisor, int_value(atom) * step);
+      m.constant += int_value(atom) * step;
       return;
     }
     m.divisor = std::gcd(m.divisor, analysis::known_divisor(k_, atom) * step);
@@ -56,7 +57,7 @@ void GpuCounter::look_at(const Buffer& b, std::span<const Expr> indices) {
   };
   for (size_t d = indices.size(); d-- > 0;) {
     if (const Sum* sum = as<Sum>(indices[d])) {
-      m.divisor = std::gcd(m.divisor, sum->constant * size);
+      m.constant += sum->constant * size;
       for (const Term& t : sum->terms) add(t.atom, t.coefficient);
     } else {
       add(indices[d], 1);
@@ -120,10 +121,17 @@ double GpuCounter::vector_of(int64_t bytes) const {
     int64_t divisor = movement_.divisor;
     for (size_t o = 0; o < loops_.size(); ++o)
       if (o != i && movement_.steps[o] != kUnknown) divisor = std::gcd(divisor, movement_.steps[o]);
-    const auto extent = static_cast<uint64_t>(a.extent);
-    int64_t width = std::min(int64_t{1} << std::countr_zero(extent), std::max<int64_t>(kWidest / bytes, 1));
-    while (width > 1 && divisor % width != 0) width /= 2;
-    return static_cast<double>(width);
+    const auto extent = static_cast<int64_t>(a.extent);
+    const int64_t widest = std::max<int64_t>(kWidest / bytes, 1);
+    int64_t width = std::min(int64_t{1} << std::countr_zero(static_cast<uint64_t>(extent)), widest);
+    while (width > 1 && std::gcd(divisor, movement_.constant) % width != 0) width /= 2;
+    if (!vectorized || !to_registers_) return static_cast<double>(width);
+    // Single elements up to a whole vector, and behind the last one (lower/gpu/align_vectors.h).
+    int64_t whole = widest;
+    while (whole > 1 && divisor % whole != 0) whole /= 2;
+    const int64_t head = std::min(floor_mod(-movement_.constant, whole), extent);
+    const int64_t accesses = head + (extent - head) / whole + (extent - head) % whole;
+    return std::max(static_cast<double>(width), static_cast<double>(extent) / static_cast<double>(accesses));
   }
   return 1;
 }

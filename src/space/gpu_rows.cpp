@@ -12,8 +12,9 @@
 // Lowering spreads X and part over the threads that use their elements, and gives every thread the sum (bind_threads).
 //
 // Longer rows, and those of a single pass, stream: a thread loads V elements at a time into a vector of its own, with U
-// such vectors on their way. Few long rows are cut into parts, which a first launch sums up and a second one combines,
-// so that a sum of all elements keeps the whole device busy (Harris, "Optimizing Parallel Reduction in CUDA", 2007).
+// such vectors on their way, in each pass. Few long rows are cut into parts, which a first launch sums up and a second
+// one combines, so that a sum of all elements keeps the whole device busy (Harris, "Optimizing Parallel Reduction in
+// CUDA", 2007).
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -121,9 +122,11 @@ class GpuRows {
     const bool several = shape->rows.rows > 1 && !shape->rows.reductions.empty();
     if (several && keeps_rows(state.kernel(), *shape)) {
       if (shape->length <= kWarp * kKept) add(state, [&](Schedule& s) { return keep(s, *shape, true, target, gpu); });
-      if (shape->length > kWarp && shape->length <= target.cuda.max_threads_per_block * kKept)
+      if (shape->length >= 2 * kWarp * shape->widest && shape->length <= target.cuda.max_threads_per_block * kKept)
         add(state, [&](Schedule& s) { return keep(s, *shape, false, target, gpu); });
     }
+    if (several && keeps_rows(state.kernel(), *shape) && shape->length >= kLongRow / 2)
+      add(state, [&](Schedule& s) { return stream(s, *shape, target, gpu); });
     // Many short rows of a single sum: a copy of it ends the row.
     if (shape->rows.rows > 1 && shape->rows.reductions.empty() && shape->length <= kWarp * kKept) {
       Schedule copied = state;
@@ -156,8 +159,11 @@ class GpuRows {
   static std::vector<int64_t> thread_counts(const Shape& shape, bool in_warp, const target::Target& target,
                                             const GpuSpaceOptions& options) {
     std::vector<int64_t> out;
+    // Every thread has a vector, or an element of rows that are too short.
+    const int64_t vector = 4 * shape.widest <= shape.length ? shape.widest : 1;
     for (int64_t n = in_warp ? 4 : 2 * kWarp; n <= (in_warp ? kWarp : target.cuda.max_threads_per_block); n *= 2)
-      if (n <= shape.length && shape.length <= n * kKept && (in_warp || n >= options.stream_threads.front() / 2))
+      if (n * vector <= shape.length && shape.length <= n * kKept &&
+          (in_warp || n >= options.stream_threads.front() / 2))
         out.push_back(n);
     return out;
   }
@@ -214,6 +220,45 @@ class GpuRows {
       s.compute_at(copy, at);
       const std::optional<LoopRv> along_row = fuse_moving(s, copy, in_warp ? 2 : 1);
       if (!along_row || !share_row(s, *along_row, drawn)) return false;
+    }
+    return s.ok();
+  }
+
+  // Rows that registers do not hold, one of a block: each pass over the row loads it again, in vectors, several of
+  // which are on their way. Passes after the first one find it in the second-level cache.
+  static bool stream(Schedule& s, const Shape& shape, const target::Target& target, const GpuSpaceOptions& options) {
+    const Rows& rows = shape.rows;
+    std::vector<int64_t> counts;
+    for (int64_t n : options.stream_threads)
+      if (n <= target.cuda.max_threads_per_block && n * shape.widest <= shape.length) counts.push_back(n);
+    BlockRv last = s.get_block(rows.last);
+    std::vector<LoopRv> loops = s.get_loops(last), row, along;
+    if (!s.ok() || counts.empty() || loops.size() != rows.is_row.size()) return false;
+    for (size_t i = 0; i < loops.size(); ++i) (rows.is_row[i] ? row : along).push_back(loops[i]);
+    const Choices drawn = {sample_uniform(s, counts), schedule::lit(shape.widest),
+                           sample_uniform(s, options.stream_unroll)};
+    std::vector<LoopRv> order = row;
+    order.insert(order.end(), along.begin(), along.end());
+    s.reorder(order);
+    LoopRv grid = fuse_all(s, row);
+    s.bind(grid, Axis::kGridX);
+    if (!along.empty()) {
+      std::vector<LoopRv> parts =
+          s.split(fuse_all(s, along), std::array{ExprRv{}, drawn.unroll, drawn.threads, drawn.vector});
+      if (!s.ok()) return false;
+      s.reorder(std::array{parts[2], parts[0], parts[1], parts[3]});
+      s.bind(parts[2], Axis::kThreadX);
+      s.unroll(parts[1]);
+      s.vectorize(parts[3]);
+    }
+    for (size_t i = rows.reductions.size(); i-- > 0 && s.ok();) {
+      BlockRv block = s.get_block(rows.reductions[i]);
+      s.compute_at(block, grid);
+      std::vector<LoopRv> inner;
+      std::optional<BlockRv> partial = s.ok() ? reduce(s, block, 1, drawn, &inner) : std::nullopt;
+      if (!partial || !load_vectors(s, *partial, inner[2], shape)) return false;
+      s.set_scope(*partial, Scope::kLocal);
+      s.set_scope(block, Scope::kLocal);
     }
     return s.ok();
   }

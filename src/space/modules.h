@@ -33,6 +33,7 @@ namespace tcc::space {
   X(gpu_tiling) \
   X(gpu_inline) \
   X(gpu_store) \
+  X(gpu_windows) \
   X(gpu_rows) \
   X(gpu_columns) \
   X(gpu_reduction) \

@@ -88,7 +88,28 @@ TEST_CASE("rows stay in registers, stream, or are cut into parts", "[emulation][
   CHECK(check_module(make_operator(graph::Op::kReduceSum, graph::ReduceAttrs{{0, 1}}, {{160, 128}}, graph::DType::kF16),
                      "gpu_rows", 3, 2e-2) >= 3);
   CHECK(check_module(task::make_reduction({20001}, {0}, graph::Op::kReduceSum), "gpu_rows", 3, 1e-4) >= 3);
+  // Rows that are streamed once for each pass, also of a length without divisors.
+  CHECK(check_module(task::make_softmax({2, 8209}, 1), "gpu_rows", 2, 1e-5) >= 4);
+  CHECK(check_module(make_operator(graph::Op::kLayerNorm, graph::LayerNormAttrs{1, 1e-5},
+                                   {{2, 16384}, {16384}, {16384}}, graph::DType::kF16),
+                     "gpu_rows", 2, 3e-2) >= 4);
   CHECK(check_module(task::make_reduction({2, 32768}, {1}, graph::Op::kReduceMax), "gpu_rows", 3, 1e-5) >= 3);
+}
+
+TEST_CASE("windows are loaded as rows into registers", "[emulation][memory_bound]") {
+  const graph::DType half = graph::DType::kF16;
+  auto pool = [](graph::Op op, const graph::Shape& shape, int64_t kernel, int64_t stride, int64_t pad,
+                 graph::DType type) {
+    const graph::PoolAttrs attrs{{kernel, kernel}, {stride, stride}, {1, 1}, {pad, pad}, {pad, pad}, false, false, 1};
+    return make_operator(op, attrs, {shape}, type);
+  };
+  CHECK(check_module(pool(graph::Op::kMaxPool, {2, 3, 9, 16}, 3, 2, 1, half), "gpu_windows", 3, 0) >= 2);
+  CHECK(check_module(pool(graph::Op::kMaxPool, {1, 5, 12, 24}, 2, 2, 0, half), "gpu_windows", 3, 0) >= 2);
+  CHECK(check_module(pool(graph::Op::kMaxPool, {2, 2, 7, 12}, 3, 1, 1, graph::DType::kF32), "gpu_windows", 3, 0) >= 2);
+  CHECK(check_module(pool(graph::Op::kMaxPool, {1, 3, 11, 44}, 5, 3, 2, half), "gpu_windows", 3, 0) >= 0);
+  CHECK(check_module(pool(graph::Op::kAveragePool, {2, 3, 8, 16}, 3, 1, 1, half), "gpu_windows", 3, 2e-2) >= 2);
+  CHECK(check_module(pool(graph::Op::kAveragePool, {1, 2, 10, 16}, 2, 2, 0, graph::DType::kF32), "gpu_windows", 3,
+                     1e-5) >= 2);
 }
 
 TEST_CASE("the spaces hold 16-byte accesses, and tiles of transposes without bank conflicts",
@@ -120,6 +141,10 @@ TEST_CASE("the spaces hold 16-byte accesses, and tiles of transposes without ban
       {make_operator(graph::Op::kReduceSum, graph::ReduceAttrs{{0}}, {{4096, 8192}}, half),
        "gpu_columns",
        {"tcc_load<8>"}},
+      {make_operator(graph::Op::kMaxPool, graph::PoolAttrs{{3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 1}, false, false, 1},
+                     {{4, 8, 56, 112}}, half),
+       "gpu_windows",
+       {"tcc_load<8>", "tcc_store<8>"}},
   };
   const target::Target target = gpu("a100");
   for (const Case& c : cases) {
