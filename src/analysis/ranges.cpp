@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tcc/ir/kinds.h"
+#include "tcc/ir/walk.h"
 
 namespace tcc::analysis {
 
@@ -84,6 +85,47 @@ Expr Ranges::bound(Builder& b, Expr e, bool up, const Predicate& inner) const {
       return nullptr;
   }
   return nullptr;
+}
+
+int64_t Ranges::most(Expr e) const {
+  using Wide = __int128;
+  constexpr int64_t kUnbounded = ir::Interval::kUnbounded;
+  if (const Sum* s = as<Sum>(e)) {
+    Wide total = s->constant;
+    for (const Term& t : s->terms) {
+      const int64_t end = t.coefficient > 0 ? most(t.atom) : bounds(t.atom).low;
+      if (end >= kUnbounded || end <= -kUnbounded) return kUnbounded;
+      total += Wide{t.coefficient} * end;
+    }
+    return total < kUnbounded ? static_cast<int64_t>(std::max<Wide>(total, -kUnbounded)) : kUnbounded;
+  }
+  int64_t result = bounds(e).high;
+  const Prod* p = as<Prod>(e);
+  if (p == nullptr) return result;
+  // The other factors of a fact are 1 or more.
+  for (const ProductFact& fact : kernel_->products) {
+    const bool all = std::all_of(p->factors.begin(), p->factors.end(), [&](Expr f) {
+      auto same = [&](Expr x) { return equal(x, f); };
+      return std::count_if(p->factors.begin(), p->factors.end(), same) <=
+             std::count_if(fact.factors.begin(), fact.factors.end(), same);
+    });
+    if (all) result = std::min(result, fact.product);
+  }
+  return result;
+}
+
+bool Ranges::depends_on_decisions(Expr e) const {
+  if (kernel_->scalars.empty()) return false;
+  bool found = false;
+  visit(e, [&](Expr x) {
+    const Var* v = as<Var>(x);
+    if (v == nullptr || found) return !found;
+    const Expr n = extent(v->id);
+    const Scalar* s = n == nullptr ? kernel_->scalar(v->id) : nullptr;
+    found = n != nullptr ? depends_on_decisions(n) : s != nullptr && s->role == ScalarRole::kDecision;
+    return !found;
+  });
+  return found;
 }
 
 Expr Ranges::apply_products(Builder& b, Expr e) const {

@@ -148,4 +148,10 @@ std::optional<DimRange> unite(Builder& b, const DimRange& x, const DimRange& y) 
   return DimRange{base, b.max(x_end, y_end)};
 }
 
+DimRange clip(Builder& b, const DimRange& range, Expr dimension, const Ranges& ranges) {
+  if (ranges.bounds(range.base).low < 0) return range;
+  if (is_int(dimension) && ranges.most(range.extent) <= int_value(dimension)) return range;
+  return {range.base, b.min(range.extent, dimension)};
+}
+
 }  // namespace tcc::analysis

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "tcc/analysis/region.h"
 #include "tcc/analysis/simplify.h"
 
@@ -76,7 +78,7 @@ class Rewriter {
 
 }  // namespace
 
-Kernel compact_buffers(const Kernel& kernel, const ArenaPtr& arena) {
+Legal<Kernel> compact_buffers(const Kernel& kernel, const ArenaPtr& arena) {
   Kernel k = kernel;
   Builder b(*arena);
   std::vector<Live> lives;
@@ -119,23 +121,30 @@ Kernel compact_buffers(const Kernel& kernel, const ArenaPtr& arena) {
                return l->id == v && !(shared && (is_thread(l->axis) || l->axis == Axis::kVthread));
              });
     };
+    auto needs_numbers = [&](std::string_view question) {
+      return reject(RejectReason::kDependentExtent, fmt::format("{}: {}", name_hint(k, live.buffer->id), question));
+    };
     for (size_t d = 0; d < live.buffer->shape.size(); ++d) {
       DimRange whole{b.integer(0), live.buffer->shape[d]};
       std::optional<DimRange> box;
       bool affine = live.buffer->layout == nullptr;
       for (size_t a = 0; a < live.accesses.size() && affine; ++a) {
-        std::optional<DimRange> r = analysis::dim_range(b, live.accesses[a][d], ranges, inner);
+        const Expr index = live.accesses[a][d];
+        std::optional<DimRange> r = analysis::dim_range(b, index, ranges, inner);
         if (r && a > 0) r = analysis::unite(b, *box, *r);
         affine = r.has_value();
+        if (!affine && (ranges.depends_on_decisions(index) || (box && ranges.depends_on_decisions(box->base))))
+          return needs_numbers("which part of it is touched");
         box = r;
       }
       if (!affine) box = whole;
       // Predicated accesses may overhang the buffer; its own size is always enough.
-      if (is_int(box->base, 0))
-        box->extent = b.min(box->extent, whole.extent);
-      else if (is_int(box->base) && is_int(box->extent) && is_int(whole.extent) &&
-               (int_value(box->base) < 0 || int_value(box->base) + int_value(box->extent) > int_value(whole.extent)))
+      if (ranges.bounds(box->base).low >= 0)
+        box = analysis::clip(b, *box, whole.extent, ranges);
+      else if (is_int(box->base))
         box = whole;
+      else if (ranges.depends_on_decisions(box->base))
+        return needs_numbers("whether all of it is in front of its first element");
       live.box.push_back(*box);
     }
   }

@@ -36,6 +36,10 @@ class Ranges {
   bool prove_less(ir::Builder& b, ir::Expr x, ir::Expr y) const;   // x < y
   bool prove_equal(ir::Builder& b, ir::Expr x, ir::Expr y) const;  // with the product facts of the kernel
   bool prove_non_negative(ir::Builder& b, ir::Expr x) const;
+  // At most this, constants of the scalars' ranges and of the product facts considered; Interval::kUnbounded: unknown.
+  int64_t most(ir::Expr e) const;
+  // Does the value depend on a decision, through the extents of the loops in it too? Then numbers may show more of it.
+  bool depends_on_decisions(ir::Expr e) const;
   // Replaces whole products of decision symbols by what their facts say.
   ir::Expr apply_products(ir::Builder& b, ir::Expr e) const;
 

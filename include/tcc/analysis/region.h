@@ -33,5 +33,9 @@ std::optional<DimRange> dim_range(ir::Builder& b, ir::Expr index, const Ranges& 
                                   ir::FunctionRef<bool(ir::Id)> inner);
 // The smallest box around both, when their bases differ by a constant; nullopt otherwise.
 std::optional<DimRange> unite(ir::Builder& b, const DimRange& x, const DimRange& y);
+// A range that begins in the dimension and overhangs it is shortened to the dimension's extent. It asks for no more
+// than the sign of the base: whether a base is a number may depend on decisions, and with symbols the range must be the
+// one that numbers give.
+DimRange clip(ir::Builder& b, const DimRange& range, ir::Expr dimension, const Ranges& ranges);
 
 }  // namespace tcc::analysis

@@ -47,39 +47,42 @@ Place for_all_threads(Place place) {
 }
 
 // The box of `buffer` that accesses of the given direction under the loop touch, per dimension over the outer loops.
-// A dimension without an affine box becomes the whole dimension.
-std::vector<DimRange> touched_region(Builder& b, const Kernel& k, const Place& place, Id buffer, bool writes,
-                                     const analysis::Ranges& ranges, bool clip = true) {
+// A dimension without an affine box becomes the whole dimension; where numbers could give it a box, symbols are
+// rejected.
+Legal<std::vector<DimRange>> touched_region(Builder& b, const Kernel& k, const Place& place, Id buffer, bool writes,
+                                            const analysis::Ranges& ranges, bool clip = true) {
   const Buffer* info = k.buffer(buffer);
   std::vector<std::optional<DimRange>> box(info->shape.size());
   std::vector<bool> whole(info->shape.size(), false);
-  bool first = true;
+  bool first = true, needs_numbers = false;
   auto inner = [&](Id v) {
     return ranges.extent(v) != nullptr && std::find(place.outer.begin(), place.outer.end(), v) == place.outer.end();
   };
-  analysis::visit_accesses(b, place.loop->body,
-                           [&](const analysis::AccessInfo& access, const analysis::LoopStack&, const Block*) {
-                             if (access.buffer != buffer || access.write != writes) return;
-                             for (size_t d = 0; d < access.indices.size(); ++d) {
-                               if (whole[d]) continue;
-                               Expr index = analysis::simplify(b, access.indices[d], ranges);
-                               std::optional<DimRange> range = analysis::dim_range(b, index, ranges, inner);
-                               if (range && !first && box[d]) range = analysis::unite(b, *box[d], *range);
-                               if (!range) whole[d] = true;
-                               box[d] = range;
-                             }
-                             first = false;
-                           });
+  analysis::visit_accesses(
+      b, place.loop->body, [&](const analysis::AccessInfo& access, const analysis::LoopStack&, const Block*) {
+        if (access.buffer != buffer || access.write != writes) return;
+        for (size_t d = 0; d < access.indices.size(); ++d) {
+          if (whole[d]) continue;
+          Expr index = analysis::simplify(b, access.indices[d], ranges);
+          std::optional<DimRange> range = analysis::dim_range(b, index, ranges, inner);
+          if (range && !first && box[d]) range = analysis::unite(b, *box[d], *range);
+          if (!range) {
+            whole[d] = true;
+            needs_numbers |=
+                ranges.depends_on_decisions(index) || (box[d] && ranges.depends_on_decisions(box[d]->base));
+          }
+          box[d] = range;
+        }
+        first = false;
+      });
+  if (needs_numbers)
+    return reject(RejectReason::kDependentExtent, "which part of " + describe(k, buffer) + " is touched");
   std::vector<DimRange> out;
   for (size_t d = 0; d < box.size(); ++d) {
-    if (whole[d] || !box[d]) {
+    if (whole[d] || !box[d])
       out.push_back({b.integer(0), info->shape[d]});
-      continue;
-    }
-    // A box from the start that overhangs the dimension is the dimension.
-    DimRange r = *box[d];
-    if (clip && is_int(r.base, 0)) r.extent = b.min(r.extent, info->shape[d]);
-    out.push_back(r);
+    else
+      out.push_back(clip ? analysis::clip(b, *box[d], info->shape[d], ranges) : *box[d]);
   }
   return out;
 }
@@ -208,8 +211,8 @@ bool has_predicate_or_bound_loop(const Path& path) {
 // Whether the loops around the place, when they have run, have made all of the buffer that `later` reads, a consumer
 // behind them. In one iteration of the place `region` is made. A dimension is whole when it does not move, or moves
 // with one loop by steps without gaps.
-bool leaves_behind(Builder& b, const Kernel& k, const Place& place, Id buffer, std::span<const DimRange> region,
-                   Id later, const analysis::Ranges& ranges) {
+Legal<bool> leaves_behind(Builder& b, const Kernel& k, const Place& place, Id buffer, std::span<const DimRange> region,
+                          Id later, const analysis::Ranges& ranges) {
   Place shared;
   std::vector<const Loop*> own;
   for (const Loop* l : loops_on(place.loop_path)) {
@@ -224,10 +227,11 @@ bool leaves_behind(Builder& b, const Kernel& k, const Place& place, Id buffer, s
   }
   if (own.empty() || !runs_before(k.root, own[0]->id, later)) return false;
   std::vector<DimRange> wanted;
-  if (shared.loop != nullptr)
-    wanted = touched_region(b, k, shared, buffer, false, ranges);
-  else
+  if (shared.loop != nullptr) {
+    TCC_TRY(wanted, touched_region(b, k, shared, buffer, false, ranges));
+  } else {
     for (Expr extent : k.buffer(buffer)->shape) wanted.push_back({b.integer(0), extent});
+  }
   for (size_t d = 0; d < region.size(); ++d) {
     const Loop* moving = nullptr;
     for (const Loop* l : own) {
@@ -293,14 +297,16 @@ Legal<Kernel> compute_at(const Kernel& k, Id block_id, Id loop_id) {
   analysis::Ranges ranges = all_ranges(k);
   TCC_TRY_VOID(check_remaining_blocks(edit, k, path, ranges));
   if (info->scope == Scope::kShared || info->scope == Scope::kClusterShared) place = for_all_threads(place);
-  std::vector<DimRange> region = touched_region(edit.b, k, place, buffer, false, ranges);
+  TCC_TRY(const std::vector<DimRange> region, touched_region(edit.b, k, place, buffer, false, ranges));
   std::vector<std::optional<DimRange>> per_iter(block->iters.size());
   for (size_t d = 0; d < plain->size(); ++d)
     if ((*plain)[d] >= 0) per_iter[static_cast<size_t>((*plain)[d])] = region[d];
-  for (Id c : later)
-    if (!leaves_behind(edit.b, k, place, buffer, region, c, ranges))
+  for (Id c : later) {
+    TCC_TRY(const bool complete, leaves_behind(edit.b, k, place, buffer, region, c, ranges));
+    if (!complete)
       return reject(RejectReason::kNotInScope,
                     describe(k, c) + " is not under " + describe(k, loop_id) + ", which may not leave it all it reads");
+  }
   Stmt nest = regenerate(edit, *block, per_iter, ranges);
   return move_block(edit, k, block_id, loop_id, nest, true, [&](Stmt s) { return reads_buffer(s, buffer); });
 }
@@ -309,7 +315,8 @@ namespace {
 
 // Whether one iteration of the loop fills the whole box of what the producer writes in it. It does not where a fused
 // loop was split across rows: the box then has elements that another iteration writes.
-bool fills_region(Editor& edit, const Kernel& k, const Place& place, Id producer, const analysis::Ranges& ranges) {
+Legal<bool> fills_region(Editor& edit, const Kernel& k, const Place& place, Id producer,
+                         const analysis::Ranges& ranges) {
   Builder& b = edit.b;
   const Block* block = find_block(k.root, producer);
   Expr written = b.integer(1), box = b.integer(1);
@@ -325,8 +332,9 @@ bool fills_region(Editor& edit, const Kernel& k, const Place& place, Id producer
     });
     if (spatial) written = b.mul(written, l->extent);
   }
-  for (const DimRange& r : touched_region(b, k, place, written_buffer(k, producer), true, ranges, false))
-    box = b.mul(box, r.extent);
+  TCC_TRY(const std::vector<DimRange> region,
+          touched_region(b, k, place, written_buffer(k, producer), true, ranges, false));
+  for (const DimRange& r : region) box = b.mul(box, r.extent);
   Expr missing = analysis::simplify(b, b.sub(box, written), ranges);
   return is_int(missing) && int_value(missing) <= 0;
 }
@@ -389,8 +397,8 @@ Legal<Expr> inherited_condition(Builder& b, const Kernel& k, std::span<const Id>
 
 // Does one iteration of the loop write the whole box of what it writes of the producer's buffer? Together with another
 // producer, which initialises the rest, or with one around or within it, it does.
-bool writes_box(Editor& edit, const Kernel& k, const Place& place, std::span<const Id> producers, Id p,
-                const analysis::Ranges& ranges) {
+Legal<bool> writes_box(Editor& edit, const Kernel& k, const Place& place, std::span<const Id> producers, Id p,
+                       const analysis::Ranges& ranges) {
   // Of blocks within blocks the innermost says what is written.
   auto within = [&](Id outer, Id inner) { return find_path(find_block(k.root, outer)->body, inner).found(); };
   for (Id q : producers)
@@ -405,10 +413,11 @@ Legal<std::vector<std::optional<DimRange>>> follow_producers(Editor& edit, const
   std::vector<std::optional<DimRange>> per_iter(block.iters.size());
   for (Id p : producers) {
     const Id buffer = written_buffer(k, p);
-    if (!writes_box(edit, k, place, producers, p, ranges))
+    TCC_TRY(const bool writes_all, writes_box(edit, k, place, producers, p, ranges));
+    if (!writes_all)
       return reject(RejectReason::kRegionCover, "an iteration of " + describe(k, loop_id) +
                                                     " does not write a whole box of " + describe(k, buffer));
-    std::vector<DimRange> region = touched_region(edit.b, k, place, buffer, true, ranges);
+    TCC_TRY(const std::vector<DimRange> region, touched_region(edit.b, k, place, buffer, true, ranges));
     std::vector<std::vector<Expr>> reads;
     visit_loads(block.body, [&](const Load& l) {
       if (l.buffer == buffer) reads.emplace_back(l.indices.begin(), l.indices.end());
