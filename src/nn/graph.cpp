@@ -282,7 +282,7 @@ void Weights<T>::initialize(const Graph& graph, uint64_t seed) {
         std::fill_n(params.begin() + n.weight + s * out, out, static_cast<T>(std::log(static_cast<double>(s + 1))));
       std::fill_n(params.begin() + n.bias, out, T(1));
     } else if (n.kind == Kind::kLateral) {
-      std::fill_n(params.begin() + n.weight, out, T(0.1));  // TCL does not say; small, so that KB only helps at first
+      std::fill_n(params.begin() + n.weight, out, T(0));  // as if without KB at first; its gradient is not 0
     } else {
       std::fill_n(params.begin() + n.weight, out, T(1));
       std::fill_n(params.begin() + n.bias, out, T(0));

@@ -182,10 +182,10 @@ Result<void> Model::check(const Batch& batch) const {
                          architecture_name(config_.architecture), names[g], graph_->inputs[g],
                          inputs[g]->offsets == nullptr ? 0 : inputs[g]->width);
   }
-  if (graph_->hardware > 0 && (batch.hardware == nullptr || batch.hardware_width != graph_->hardware))
+  const bool absent = batch.hardware == nullptr && batch.size > 0;
+  if (graph_->hardware > 0 && (absent || batch.hardware_width != graph_->hardware))
     return input_error("the network '{}' reads a hardware row of {} columns, but the data has {}",
-                       architecture_name(config_.architecture), graph_->hardware,
-                       batch.hardware ? batch.hardware_width : 0);
+                       architecture_name(config_.architecture), graph_->hardware, absent ? 0 : batch.hardware_width);
   return {};
 }
 
