@@ -52,7 +52,7 @@ class Expander {
     if (!found) return tl::make_unexpected(found.error());
     role_ = std::move(*found);
     consumers_ = analysis::consumer_groups(launch);
-    results_.emplace(edit_, consumers_, role_.walk.persistent());
+    results_.emplace(edit_, consumers_);
     const analysis::RoleShape shape = analysis::role_shape(consumers_, target_.cuda.registers_per_sm);
     make_barriers();
     make_walk();
@@ -260,16 +260,17 @@ class Expander {
     if (l == nullptr || l->axis != Axis::kLane) return rewrite_children(b_, s, [&](Stmt c) { return consumer(c); });
     thread_.lane = l->id;
     if (thread_.group == nullptr) thread_.group = b_.integer(0);
-    Stmt tiles = each_tile([&](Expr tile) { return of_lane(l->body, tile); });
+    Stmt tiles = each_tile([&](Expr tile) { return of_lane(l->body, tile, role_.walk.persistent()); });
     Stmt both[2] = {tiles, results_->finish(thread_)};
     return b_.with_body(*l, b_.seq(both));
   }
 
-  Stmt of_lane(Stmt s, Expr tile) {
+  // again: the statement is executed several times.
+  Stmt of_lane(Stmt s, Expr tile, bool again) {
     const Loop* l = as<Loop>(s);
     if (l != nullptr && l->id == role_.loop->id) return products(tile);
-    if (Stmt staged = results_->stage(s, thread_)) return staged;
-    return rewrite_children(b_, s, [&](Stmt c) { return of_lane(c, tile); });
+    if (Stmt staged = results_->stage(s, thread_, again)) return staged;
+    return rewrite_children(b_, s, [&](Stmt c) { return of_lane(c, tile, again || l != nullptr); });
   }
 
   // Nobody of the warp reads version `it` % D any more.

@@ -160,7 +160,7 @@ Stmt ResultStage::by_one(const Thread& t, Stmt s) {
   return b_.if_then(b_.logical_and(b_.eq(b_.var(t.warp), zero), b_.eq(b_.var(t.lane), zero)), s);
 }
 
-Stmt ResultStage::stage(Stmt nest, const Thread& t) {
+Stmt ResultStage::stage(Stmt nest, const Thread& t, bool again) {
   if (buffer_ != kNoId || as<Loop>(nest) == nullptr) return nullptr;
   const std::optional<Nest> n = read(nest);
   if (!n) return nullptr;
@@ -186,7 +186,7 @@ Stmt ResultStage::stage(Stmt nest, const Thread& t) {
       buffer_ = kNoId;
       return nullptr;
     }
-    if (again_ || p >= slots)
+    if (again || p >= slots)
       stmts.insert(stmts.end(),
                    {by_one(t, call(Family::kTensorCopy, Behaviour::kCopyWaitRead, {b_.integer(slots - 1)})), meet()});
     const std::vector<Expr> from = {b_.integer(slot), t.group, b_.integer(0), b_.integer(0)};

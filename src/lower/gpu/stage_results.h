@@ -19,12 +19,13 @@ class ResultStage {
     ir::Expr group;
     ir::Id warp = ir::kNoId, lane = ir::kNoId;
   };
-  // `groups` warpgroups have a part of the buffer each; `again`: the code runs several times in a block.
-  ResultStage(Edit& edit, int64_t groups, bool again) : edit_(edit), b_(edit.b), groups_(groups), again_(again) {}
+  // `groups` warpgroups have a part of the buffer each.
+  ResultStage(Edit& edit, int64_t groups) : edit_(edit), b_(edit.b), groups_(groups) {}
 
   // A nest of loops around one store to an output, as distribute_fragments leaves it, by way of the shared buffer.
-  // nullptr: it is of another form, or another nest has taken the buffer.
-  ir::Stmt stage(ir::Stmt nest, const Thread& t);
+  // nullptr: it is of another form, or another nest has taken the buffer. `again`: loops around it execute it several
+  // times, and its first piece waits for the copies of the time before.
+  ir::Stmt stage(ir::Stmt nest, const Thread& t, bool again);
   // Waits until shared memory has been read; nullptr: nothing is staged.
   ir::Stmt finish(const Thread& t);
   // The shared buffer; kNoId: nothing is staged.
@@ -57,7 +58,6 @@ class ResultStage {
   Edit& edit_;
   ir::Builder& b_;
   int64_t groups_;
-  bool again_;
   ir::Id buffer_ = ir::kNoId;
 };
 
