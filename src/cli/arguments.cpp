@@ -72,6 +72,7 @@ void add_target(Options& options, TargetArguments& target, const char* what) {
       .words(std::move(names))
       .show_default();
   options.option("--target-file", target.file, "The machine as JSON; see `tcc targets NAME --json`").value("FILE");
+  add_cuda_driver(options, target);
 }
 void add_cuda_driver(Options& options, TargetArguments& target) {
   options.option("--cuda-driver", target.cuda_driver, "The CUDA driver's library [libcuda.so.1]").value("FILE");
@@ -112,7 +113,6 @@ void add_tasks(Options& options, TaskArguments& tasks, const char* target) {
 
 void add_library(Options& options, LibraryArguments& library, bool required) {
   add_target(options, library.target);
-  add_cuda_driver(options, library.target);
   add_threads(options, library.threads, "Threads to run on [all]");
   add_model(options, library.model, "A library built by tcc, or a model (built into a temporary folder)", required);
   add_records(options, library.records);

@@ -107,6 +107,7 @@ Result<int> bench(const Arguments& a) {
   options.seed = a.seed;
   options.per_kernel = a.per_kernel;
   options.cuda_driver = a.library.target.cuda_driver;
+  options.calibrations = cache_folder();
   options.cupti = a.cupti;
   TCC_TRY(LibraryOnDisk library, find_library(a.library, a.common.quiet));
   TCC_TRY(const driver::BenchReport report, driver::bench_library(library.path, options));

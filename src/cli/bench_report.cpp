@@ -150,7 +150,7 @@ Json report_json(const driver::BenchReport& report, const target::Target& host) 
   Json json = {{"library", report.id}, {"flops", report.flops}, {"bytes", report.bytes}};
   if (report.gpu) {
     const driver::GpuBench& g = *report.gpu;
-    json.update(TCC_JSON(g, device, code, target));
+    json.update(TCC_JSON(g, device, code, target, calibrated));
     json.update({{"device_warm", statistics_json(g.warm)},
                  {"device_cold", statistics_json(g.cold)},
                  {"seconds_graph", statistics_json(g.wall_graph)},

@@ -85,7 +85,7 @@ Json report_json(const driver::BuildReport& report) {
   json.update(TCC_JSON(report.package, library, files, linker, library_bytes, weights_bytes, workspace_bytes));
   json["kernels"] = Json::array();
   for (const driver::KernelChoice& k : report.kernels) {
-    Json kernel = TCC_JSON(k, key, workload, weight, target, tuned);
+    Json kernel = TCC_JSON(k, key, workload, weight, target, calibrated, tuned);
     kernel["record"] = package::origin_name(k.origin);
     kernel.update(TCC_JSON(k, seconds, note));
     kernel["expected_loss"] = k.slowdown;

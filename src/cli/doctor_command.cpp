@@ -100,7 +100,7 @@ Check check_cache() {
 }
 
 Check check_gpu(const TargetArguments& target) {
-  Result<target::Target> gpu = driver::find_target("cuda", target.cuda_driver);
+  Result<target::Target> gpu = driver::find_target("cuda", gpu_sources(target));
   if (gpu) return {"gpu", State::kOk, fmt::format("{} is here", gpu->name), ""};
   return {"gpu", State::kNote, driver::describe_cuda(), sanitize(gpu.error().hint, 300)};
 }

@@ -36,7 +36,8 @@ Json list_json(const List& list, Json (*item)(const typename List::value_type&))
 }
 
 Json explanation_json(const driver::Explanation& e) {
-  Json json = TCC_JSON(e, key, workload, tuned, predicted, note, seconds, flops, loops, design_spaces, draws, legal);
+  Json json = TCC_JSON(e, key, workload, tuned, predicted, calibrated, note, seconds, flops, loops, design_spaces,
+                       draws, legal);
   json["steps"] = list_json(e.steps, [](const auto& s) -> Json { return {{"module", s.module}, {"step", s.text}}; });
   json["rejects"] = list_json(e.rejects, [](const auto& r) { return TCC_JSON(r, reason, count, example, decisions); });
   json["module_rejects"] = Json::array();
@@ -138,9 +139,11 @@ Result<int> explain(const Arguments& a) {
   if (a.common.json) return print_json(explanation_json(e));
   std::string text = fmt::format("{}  {}\n", e.key, e.workload);
   if (e.tuned)
-    text +=
-        fmt::format("tuned: {} {}, {} GFLOP/s\n", format_seconds(e.seconds),
-                    e.predicted ? "predicted by an analytical model" : "measured", format_gflops(e.flops, e.seconds));
+    text += fmt::format("tuned: {} {}, {} GFLOP/s\n", format_seconds(e.seconds),
+                        !e.predicted   ? "measured"
+                        : e.calibrated ? "predicted by an analytical model that is fitted to this device"
+                                       : "predicted by an analytical model",
+                        format_gflops(e.flops, e.seconds));
   if (e.device_seconds > 0) text += fmt::format("by the device's own stamps: {}\n", format_seconds(e.device_seconds));
   if (e.counts.any()) text += "counters of a run: " + counts_text(e.counts, e.seconds) + "\n";
   if (!e.note.empty()) text += e.note + "\n";

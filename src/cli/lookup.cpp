@@ -127,8 +127,12 @@ Result<driver::Model> open_model(const ModelArguments& arguments) {
   return model;
 }
 
+driver::GpuSources gpu_sources(const TargetArguments& arguments) {
+  return {arguments.cuda_driver, cache_folder()};
+}
+
 Result<target::Target> open_target(const TargetArguments& arguments) {
-  if (arguments.file.empty()) return driver::find_target(arguments.name, arguments.cuda_driver, cache_folder());
+  if (arguments.file.empty()) return driver::find_target(arguments.name, gpu_sources(arguments));
   TCC_TRY(std::string text, read_file(arguments.file, 1 << 20));
   auto target = target::target_from_json(text);
   if (!target) return tl::make_unexpected(std::move(target).error().with_context(sanitize(arguments.file)));
@@ -136,7 +140,7 @@ Result<target::Target> open_target(const TargetArguments& arguments) {
 }
 
 Result<std::vector<target::Target>> open_targets(const TargetArguments& arguments) {
-  if (arguments.file.empty()) return driver::find_targets(arguments.name, arguments.cuda_driver);
+  if (arguments.file.empty()) return driver::find_targets(arguments.name, gpu_sources(arguments));
   TCC_TRY(target::Target target, open_target(arguments));
   return std::vector<target::Target>{std::move(target)};
 }

@@ -45,6 +45,9 @@ struct OpenTasks {
 };
 Result<OpenTasks> open_tasks(const TaskArguments& arguments);
 
+// What GPUs of this machine are described from: the driver that was named, and what was calibrated here before.
+driver::GpuSources gpu_sources(const TargetArguments& arguments);
+
 // $XDG_CACHE_HOME/tcc, else $HOME/.cache/tcc, else "".
 std::string cache_folder();
 

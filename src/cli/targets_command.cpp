@@ -98,7 +98,7 @@ Result<int> print_calibration(const Arguments& a) {
 Result<int> targets(const Arguments& a) {
   if (a.calibrate) return print_calibration(a);
   if (!a.name.empty()) {
-    TCC_TRY(target::Target target, driver::find_target(a.name, a.device.cuda_driver, cache_folder()));
+    TCC_TRY(target::Target target, driver::find_target(a.name, gpu_sources(a.device)));
     if (a.probe && target.name != "host")
       return make_error(ErrorClass::kUsage, fmt::format("--probe measures this machine, not {}", target.name),
                         "tcc targets host --probe");
@@ -107,6 +107,7 @@ Result<int> targets(const Arguments& a) {
     std::string text = fmt::format("{}: {}\n{}\n", target.name, describe_target(target), target.source);
     text += fmt::format("f32 {:.0f} GFLOP/s, memory {:.0f} GB/s ({})\n", target.peak.fp32 / 1e9,
                         target.memory_bandwidth / 1e9, target.measured ? "measured" : "nominal");
+    if (target.cuda.calibrated) text += "numbers of the analytical model were fitted to this device (--calibrate)\n";
     for (const std::string& note : target.notes) text += "note: " + note + "\n";
     return print(text);
   }

@@ -67,7 +67,6 @@ void declare(Options& options, Arguments& a) {
       .value("SEED");
   options.flag("--fresh", a.fresh, "Start a new search instead of going on with an interrupted one");
   add_target(options, a.target);
-  add_cuda_driver(options, a.target);
   add_cupti(options, a.cupti);
   add_threads(options, a.threads, "Threads that the measured programs run on [all]");
   add_model(options, a.model);
@@ -242,6 +241,7 @@ void print_report(const Arguments& a, const driver::TuneReport& report, const Va
   if (a.common.json) {
     Json json = report_json(report);
     json["predicted"] = report.predicted;
+    json["calibrated"] = target.cuda.calibrated;
     json["curve"] = Json::array();
     for (const ValueCurve::Point& p : curve.points())
       json["curve"].push_back({{"trials", p.trials}, {"elapsed_seconds", p.elapsed}, {"best_seconds", p.seconds}});

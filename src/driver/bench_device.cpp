@@ -160,7 +160,8 @@ Result<void> bench_on_device(package::LoadedModel& model, const LibraryFacts& fa
   // "sm_90a" is the architecture sm_90 with what only it has.
   for (const auto& [name, target] : facts.targets)
     if (name.starts_with(architecture)) gpu.target = target;
-  if (auto target = find_target(gpu.target, options.cuda_driver)) {
+  if (auto target = find_target(gpu.target, {options.cuda_driver, options.calibrations})) {
+    gpu.calibrated = target->cuda.calibrated;
     for (KernelTime& k : report.kernels) {
       k.roofline = roofline_seconds(k, *target);
       gpu.roofline += k.roofline * static_cast<double>(k.weight);

@@ -91,7 +91,8 @@ Result<std::vector<KernelChoice>> describe_kernels(const Program& program, const
     const task::Task& task = tasks[n % tasks.size()];
     const search::Chosen& c = kernels[n].program;
     choices.push_back({task.key, task.workload, task.weight, c.tuned, c.seconds, c.note, 0,
-                       options.targets[n / tasks.size()].name, origin_of(c)});
+                       options.targets[n / tasks.size()].name, origin_of(c),
+                       options.targets[n / tasks.size()].cuda.calibrated});
   }
   if (!options.estimate_slowdowns) return choices;
   TCC_TRY(std::vector<double> slowdowns, estimate_slowdowns(tasks, kernels, options.targets[0], options.threads));
@@ -119,11 +120,11 @@ Result<std::vector<ArchitectureCode>> package_kernels(const Program& program, co
   return all;
 }
 
-Result<std::vector<target::Target>> find_targets(const std::string& names, const std::string& cuda_driver) {
+Result<std::vector<target::Target>> find_targets(const std::string& names, const GpuSources& sources) {
   std::vector<target::Target> targets;
   std::istringstream words(names);
   for (std::string word; std::getline(words, word, ',');) {
-    TCC_TRY(target::Target target, find_target(word, cuda_driver));
+    TCC_TRY(target::Target target, find_target(word, sources));
     const backend::Backend& backend = backend::backend_of(target);
     for (const target::Target& other : targets) {
       if (other.kind != target.kind || !backend.payload->several_targets)

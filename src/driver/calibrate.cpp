@@ -282,6 +282,7 @@ target::Target apply_calibration(target::Target target, const std::string& devic
     *member = value.get<double>();
   }
   target.cuda = fitted;
+  target.cuda.calibrated = true;
   return target;
 }
 

@@ -337,6 +337,7 @@ Result<Explanation> explain_task(const Program& program, const std::string& name
   out.tuned = chosen.tuned;
   out.predicted = chosen.predicted;
   out.note = chosen.note;
+  out.calibrated = target.cuda.calibrated;
   out.seconds = chosen.seconds;
   out.flops = task.flops;
   Trace trace;

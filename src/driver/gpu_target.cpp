@@ -6,13 +6,12 @@
 
 namespace tcc::driver {
 
-Result<target::Target> find_target(const std::string& name, const std::string& cuda_driver,
-                                   const std::string& calibrations) {
+Result<target::Target> find_target(const std::string& name, const GpuSources& sources) {
   const std::optional<int> number = backend::installed_gpu_number(name);
   if (!number) return target::find_target(name);
   measure::GpuMeasureOptions options;
   options.device = *number;
-  options.driver_library = cuda_driver;
+  options.driver_library = sources.cuda_driver;
   auto device = measure::find_gpu(options);
   if (!device) {
     Error error = std::move(device).error().with_context(fmt::format("--target {}", name));
@@ -20,7 +19,7 @@ Result<target::Target> find_target(const std::string& name, const std::string& c
     return tl::make_unexpected(std::move(error));
   }
   device->target.name = name;
-  return apply_calibration(std::move(device->target), device->name, calibrations);
+  return apply_calibration(std::move(device->target), device->name, sources.calibrations);
 }
 
 }  // namespace tcc::driver

@@ -90,6 +90,7 @@ void visit(As<CudaInfo> auto& cuda, auto&& fn) {
   fn("clusters_of_8", cuda.clusters_of_8, 0);
   fn("simulated", cuda.simulated, 0);
   fn("model", cuda.model, 0);
+  fn("calibrated", cuda.calibrated, 0);
   fn("features", cuda.features, 0);
 }
 void visit(As<Peaks> auto& peak, auto&& fn) {

@@ -200,6 +200,27 @@ TEST_CASE("the analytical model's numbers are fitted to the GPU of this machine,
   for (const char* name : {"copy_share", "memory_latency_ns", "launch_seconds"})
     CHECK(number(later.out, name) == Approx(number(found.out, name)));
   CHECK(number(later.out, "memory_latency_ns") != Approx(500));
+  CHECK_THAT(later.out, Catch::Contains("\"calibrated\": true"));
+  const Outcome shown = run({"targets", "cuda", "--cuda-driver", TCC_FAKE_GPU});
+  CHECK_THAT(shown.out, Catch::Contains("fitted to this device"));
+  // So do the commands that choose programs; without the folder they have the nominal numbers.
+  const std::vector<std::vector<std::string>> commands = {
+      {"explain", "zoo:mlp", "--task", "0", "--target", "cuda", "--cuda-driver", TCC_FAKE_GPU, "--json"},
+      {"build", "zoo:mlp", "-o", box.str("lib"), "--target", "cuda", "--cuda-driver", TCC_FAKE_GPU, "--json", "-q"},
+      {"tune", "zoo:mlp", "--db", box.str("records.db"), "--trials", "1", "--target", "cuda", "--cuda-driver",
+       TCC_FAKE_GPU, "--json", "-q"}};
+  for (const std::vector<std::string>& command : commands) {
+    const Outcome fitted = run(command);
+    INFO(command[0] << fitted.out << fitted.err);
+    CHECK(fitted.exit_code == 0);
+    CHECK_THAT(fitted.out, Catch::Matches("[^]*\"calibrated\": ?true[^]*"));
+  }
+  std::vector<std::string> elsewhere = commands[0];
+  elsewhere.insert(elsewhere.begin(),
+                   {"env", "XDG_CACHE_HOME=" + box.str("other"), std::string(TCC_BINARY_DIR) + "/tools/tcc"});
+  const Outcome nominal = box.run(elsewhere);
+  INFO(nominal.out << nominal.err);
+  CHECK_THAT(nominal.out, Catch::Matches("[^]*\"calibrated\": ?false[^]*"));
 }
 #endif
 

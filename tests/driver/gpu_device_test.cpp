@@ -11,7 +11,7 @@ using namespace tcc;
 using namespace tcc::driver;
 
 TEST_CASE("a model is tuned on the device, and nothing that is measured is wrong", "[gpu]") {
-  auto target = driver::find_target("cuda");
+  auto target = driver::find_target("cuda", {});
   if (!target) SKIP("no CUDA device: " + target.error().message);
   ModelSource source;
   source.model = "zoo:mlp";

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "tcc/driver/gpu_target.h"
 #include "tcc/driver/model.h"
 #include "tcc/graph/passes.h"
 #include "tcc/package/package.h"
@@ -50,6 +51,7 @@ struct KernelChoice {
   double slowdown = 0;  // expected time over that of a tuned kernel; 0 = tuned, or not estimated
   std::string target;
   package::Origin origin = package::Origin::kDefault;
+  bool calibrated = false;  // numbers of the target's analytical model are fitted to the device
 };
 
 struct BuildReport {
@@ -60,7 +62,7 @@ struct BuildReport {
 
 // "a100,h100": different architectures of GPUs, or one target. Errors: an unknown name, a CPU among several, two
 // targets of one architecture.
-Result<std::vector<target::Target>> find_targets(const std::string& names, const std::string& cuda_driver = {});
+Result<std::vector<target::Target>> find_targets(const std::string& names, const GpuSources& sources);
 
 // Errors besides those of the steps: with require_tuned, a kernel without a usable record (all are named).
 Result<BuildReport> build_model(const Model& model, const BuildOptions& options);

@@ -64,9 +64,10 @@ struct BenchOptions {
   double seconds = 2;  // of timing, after a warm-up of a tenth of it
   int64_t min_runs = 10;
   uint64_t seed = 1;
-  bool per_kernel = false;  // also time the steps inside the model, in runs of their own
-  std::string cuda_driver;  // of libraries for GPUs; "" = the system's
-  std::string cupti;        // likewise; none unless named where another driver than the system's is
+  bool per_kernel = false;   // also time the steps inside the model, in runs of their own
+  std::string cuda_driver;   // of libraries for GPUs; "" = the system's
+  std::string calibrations;  // as GpuSources::calibrations
+  std::string cupti;         // as cuda_driver; none unless named where another driver than the system's is
 };
 
 // One task of the model, all its steps together, timed inside runs of the model: its data is where the steps before
@@ -87,12 +88,13 @@ struct KernelTime {
 // A library for GPUs on a device. Times of the device are between two events on its stream; wall times are from calling
 // run() until the stream has done the work. Tensors are on the device throughout.
 struct GpuBench {
-  std::string device;     // "NVIDIA A100-SXM4-40GB"
-  std::string code;       // "sm_80", or "sm_80 (PTX)" compiled by the driver
-  std::string target;     // whose nominal rates the roofline is of
-  bool graph = false;     // the driver has CUDA graphs; the device's times are of a graph then
-  Statistics warm, cold;  // of the device: runs back to back; after the second-level cache was overwritten
-  Statistics wall_graph;  // run and wait, by a graph
+  std::string device;       // "NVIDIA A100-SXM4-40GB"
+  std::string code;         // "sm_80", or "sm_80 (PTX)" compiled by the driver
+  std::string target;       // whose nominal rates the roofline is of
+  bool calibrated = false;  // numbers of its analytical model are fitted to the device
+  bool graph = false;       // the driver has CUDA graphs; the device's times are of a graph then
+  Statistics warm, cold;    // of the device: runs back to back; after the second-level cache was overwritten
+  Statistics wall_graph;    // run and wait, by a graph
   // Where CUPTI is: what the kernels of a run took by the device's own stamps, without the gaps between them (0 runs:
   // not known), and what the device's counters say of a run. `notes`: why they are not there, a sentence each.
   Statistics kernels;

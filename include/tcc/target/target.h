@@ -134,6 +134,7 @@ struct CudaInfo {
   // are never exchanged between the two, nor between seeds.
   int64_t simulated = 0;
   SmModel model;
+  bool calibrated = false;  // `model` and launch_seconds hold numbers fitted to this device (driver/calibrate.h)
   bool operator==(const CudaInfo&) const = default;
 };
 
