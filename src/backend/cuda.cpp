@@ -15,6 +15,8 @@ bool multiplies(const target::Target& target, target::Precision precision) {
   switch (precision) {
     case target::Precision::kF32:
       return true;
+    case target::Precision::kTf32:
+      return features.tf32;
     case target::Precision::kF16:
       return features.mma_sync;
     case target::Precision::kBF16:

@@ -40,7 +40,7 @@ void add_model(Options& options, ModelArguments& model, const char* what, bool r
       .option("--precision", model.precision,
               "Multiply single precision in a shorter type, with sums in f32, where the target can; inputs, outputs, "
               "norms and what needs the range stay f32")
-      .one_of({"f32", "f16", "bf16"})
+      .one_of({"f32", "tf32", "f16", "bf16"})
       .show_default();
   add_zoo(options, model, "--zoo-seed");
 }

@@ -17,7 +17,7 @@ void declare(Options& options, VerifyArguments& a) {
       .option("--tolerance", a.tolerance,
               "Largest error allowed, as a share of the output's largest value [by the library's --precision: 1e-3 for "
               "f32, "
-              "1e-2 for f16, 5e-2 for bf16]")
+              "2e-3 for tf32, 1e-2 for f16, 5e-2 for bf16]")
       .positive();
   options.option("--seed", a.seed, "Of the random inputs").show_default();
   options.flag("--emulate", a.emulate,

@@ -82,7 +82,7 @@ Result<void> check_precision(target::Precision precision, const target::Target& 
   const auto multiplies = backend::backend_of(target).multiplies;
   if (multiplies(target, precision)) return {};
   target::Precision nearest = target::Precision::kF32;
-  for (target::Precision other : {target::Precision::kBF16, target::Precision::kF16})
+  for (target::Precision other : {target::Precision::kTf32, target::Precision::kBF16, target::Precision::kF16})
     if (multiplies(target, other)) nearest = other;
   return make_error(
       ErrorClass::kUsage,
@@ -104,7 +104,8 @@ Result<Program> cut_into_tasks(const Model& model, const target::Target& target)
   if (precision == target::Precision::kBF16) options.precision = graph::DType::kBF16;
   TCC_TRY_VOID(graph::optimize(program.graph, evaluator.get(), options));
   program.groups = graph::fuse(program.graph, {.attention = true});
-  TCC_TRY(program.tasks, task::extract_tasks(program.graph, program.groups));
+  TCC_TRY(program.tasks,
+          task::extract_tasks(program.graph, program.groups, {.tf32 = precision == target::Precision::kTf32}));
   for (const graph::FusionGroup& group : program.groups) program.flops += graph::group_flops(program.graph, group);
   return program;
 }

@@ -70,7 +70,7 @@ bool is_finite(const task::Task& task, const std::vector<TensorData>& tensors) {
 // Eight units in the last place of a 16-bit output: chains of operations round after each. What is multiplied may be
 // rounded on the way, too: the weights of an attention to the type of what they weigh.
 double allowed_error(const task::Task& task, const ir::Buffer& output, double tolerance) {
-  double unit = 0;
+  double unit = task.kernel.tf32 ? 0x1p-11 : 0;
   for (const ir::Buffer* b : task.kernel.buffers) {
     if (b->role == ir::BufferRole::kTemp || (b != &output && task.anchor != task::AnchorKind::kAttention)) continue;
     if (b->type == ir::Type::kF16) unit = std::max(unit, 0x1p-11);

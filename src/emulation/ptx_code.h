@@ -119,8 +119,9 @@ struct BoxCode {
 
 // A product of a warpgroup.
 struct ProductCode {
-  int columns = 0;  // n
-  bool brain = false;
+  int columns = 0;                                             // n
+  ir::Type type = ir::Type::kF16;                              // of A and B; f32 is read as tf32
+  int64_t depth() const { return 32 / ir::type_bytes(type); }  // k
   int32_t d = 0, a = 0;  // first of the places in KernelCode::extra; a: of registers, or the descriptor's place
   bool a_in_registers = false;
   int32_t b = 0;     // the descriptor's place

@@ -3,8 +3,9 @@
 //
 // A load is issued, and its destination is poison, until the barrier's phase completes (ptx_mbarrier.cpp); a store
 // reads shared memory when its thread waits for it, the last moment allowed. Elements outside of the tensor read as
-// zeros and are not written; all bytes of the box count at the barrier. In shared memory the box is stored row after
-// row, its 16-byte pieces permuted by the map's swizzle: bits of the address from 4 on are xored with those from 7 on.
+// zeros and are not written; a map of tf32 rounds what it loads. All bytes of the box count at the barrier. In shared
+// memory the box is stored row after row, its 16-byte pieces permuted by the map's swizzle: bits of the address from 4
+// on are xored with those from 7 on.
 #include <algorithm>
 
 #include "emulation/ptx_lanes.h"
@@ -198,6 +199,7 @@ void land_copy(const BoxCopy& c) {
       const std::byte* p = read_place(w, *c.ins, c.lane, Space::kGlobal, static_cast<uint64_t>(from), bytes);
       if (p != nullptr) std::memcpy(shared.data + to + at, p, static_cast<size_t>(bytes));
     });
+    round_piece(*c.map->map, shared.data + to);
     std::memset(shared.contents + to, kDefined, kPiece);
     if (m.races) m.note_agent_write(shared, to, kPiece, w.block->agent(w));
   });

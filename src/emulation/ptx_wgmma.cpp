@@ -15,22 +15,22 @@
 namespace tcc::emulation {
 namespace {
 
-constexpr int kDepth = 16;  // k
+constexpr int kMostDepth = 16;  // k
 
-MatrixTile tile_of(uint64_t descriptor) {
+MatrixTile tile_of(uint64_t descriptor, const ProductCode& code) {
   constexpr int64_t kSwizzles[] = {0, 128, 64, 32};
   const auto field = [&](int bit) { return static_cast<int64_t>(descriptor >> bit & 0x3fff) << 4; };
-  return {field(0), field(16), field(32), kSwizzles[descriptor >> 62]};
+  return {field(0), field(16), field(32), kSwizzles[descriptor >> 62], ir::type_bytes(code.type)};
 }
 
-double value_of(bool brain, uint16_t bits) {
-  return brain ? interp::bf16_value(bits) : interp::f16_value(bits);
+double half_of(ir::Type type, uint16_t bits) {
+  return type == ir::Type::kBF16 ? interp::bf16_value(bits) : interp::f16_value(bits);
 }
 
 // The pieces of one matrix are there, ordered and fenced.
-bool look_at(Warp& w, const Ins& i, uint64_t bits, int first, int rows, bool transposed, std::vector<int64_t>& pieces) {
+bool look_at(Warp& w, const Ins& i, const ProductCode& code, const MatrixTile& d, int first, int rows, bool transposed,
+             std::vector<int64_t>& pieces) {
   Machine& m = *w.machine;
-  const MatrixTile d = tile_of(bits);
   Region& shared = w.block->shared;
   if (!d.begins_well()) {
     m.report(FindingKind::kMisaligned, w, 0, i,
@@ -44,7 +44,7 @@ bool look_at(Warp& w, const Ins& i, uint64_t bits, int first, int rows, bool tra
   }
   std::vector<int64_t> mine;
   for (int r = first; r < first + rows; ++r)
-    for (int k = 0; k < kDepth; ++k) mine.push_back(d.at(r, k, transposed) / kPiece * kPiece);
+    for (int64_t k = 0; k < code.depth(); ++k) mine.push_back(d.at(r, k, transposed) / kPiece * kPiece);
   std::sort(mine.begin(), mine.end());
   mine.erase(std::unique(mine.begin(), mine.end()), mine.end());
   for (int64_t at : mine) {
@@ -75,32 +75,38 @@ void run_issue(Warp& w, const Ins& i, uint32_t) {
     ++w.in_flight[at];
   }
   const int first = w.index % 4 * 16;
-  bool fine = code.a_in_registers || look_at(w, i, p.a, first, 16, code.transpose_a, p.pieces);
-  fine = look_at(w, i, p.b, 0, code.columns, code.transpose_b, p.pieces) && fine;
+  bool fine = code.a_in_registers || look_at(w, i, code, tile_of(p.a, code), first, 16, code.transpose_a, p.pieces);
+  fine = look_at(w, i, code, tile_of(p.b, code), 0, code.columns, code.transpose_b, p.pieces) && fine;
   if (!fine) m.stopped = true;
   ++w.product_count;
   w.products.push_back(std::move(p));
 }
 
 double element(const Warp& w, const ProductCode& code, const MatrixTile& d, int row, int k, bool transposed) {
+  const std::byte* place = w.block->shared.data + d.at(row, k, transposed);
+  if (code.type == ir::Type::kF32) {
+    float single = 0;
+    std::memcpy(&single, place, sizeof single);
+    return cut_to_tf32(single);
+  }
   uint16_t bits = 0;
-  std::memcpy(&bits, w.block->shared.data + d.at(row, k, transposed), 2);
-  return value_of(code.brain, bits);
+  std::memcpy(&bits, place, sizeof bits);
+  return half_of(code.type, bits);
 }
 
 void finish(Warp& w, const PendingProduct& p) {
   Machine& m = *w.machine;
   const ProductCode& code = *p.code;
-  const MatrixTile da = tile_of(p.a), db = tile_of(p.b);
-  const int n = code.columns, first = w.index % 4 * 16;
-  double a[16][kDepth];
+  const MatrixTile da = tile_of(p.a, code), db = tile_of(p.b, code);
+  const int n = code.columns, first = w.index % 4 * 16, depth = static_cast<int>(code.depth());
+  double a[16][kMostDepth];
   for (int r = 0; r < 16; ++r) {
-    for (int k = 0; k < kDepth; ++k) {
+    for (int k = 0; k < depth; ++k) {
       if (code.a_in_registers) {
         // "Register Fragments for wgmma.mma_async.m64nNk16", matrix A.
         const int reg = r / 8 + k / 8 * 2, lane = r % 8 * 4 + k % 8 / 2;
         const uint32_t word = w.source<uint32_t>(w.extra[code.a + reg])[lane];
-        a[r][k] = value_of(code.brain, static_cast<uint16_t>(word >> (16 * (k % 2))));
+        a[r][k] = half_of(code.type, static_cast<uint16_t>(word >> (16 * (k % 2))));
       } else {
         a[r][k] = element(w, code, da, first + r, k, code.transpose_a);
       }
@@ -108,14 +114,14 @@ void finish(Warp& w, const PendingProduct& p) {
     }
   }
   for (int column = 0; column < n; ++column) {
-    double b[kDepth];
-    for (int k = 0; k < kDepth; ++k) b[k] = element(w, code, db, column, k, code.transpose_b);
+    double b[kMostDepth];
+    for (int k = 0; k < depth; ++k) b[k] = element(w, code, db, column, k, code.transpose_b);
     for (int r = 0; r < 16; ++r) {
       // Matrix D: eight columns have four registers.
       const int reg = column / 8 * 4 + r / 8 * 2 + column % 2, lane = r % 8 * 4 + column % 8 / 2;
       float& d = w.row<float>(w.extra[code.d + reg])[lane];
       double sum = p.add ? static_cast<double>(d) : 0.0;
-      for (int k = 0; k < kDepth; ++k) sum += a[r][k] * b[k];
+      for (int k = 0; k < depth; ++k) sum += a[r][k] * b[k];
       d = static_cast<float>(sum);
     }
   }
@@ -160,22 +166,28 @@ void take_vector(Selector& x, size_t n, size_t count, bool result) {
 }
 
 void select_product(Selector& x) {
-  int columns = 0;
-  for (int n = 8; n <= 256 && columns == 0; n += 8)
-    if (x.op.take(fmt::format("m64n{}k16", n))) columns = n;
-  if (columns == 0 || !x.op.take("sync") || !x.op.take("aligned") || !x.op.take("f32")) return;
-  const int type = x.op.take_one({"f16", "bf16"});
-  if (type < 0 || !x.op.take(type == 0 ? "f16" : "bf16") || !x.op.done()) return;
+  constexpr std::pair<const char*, ir::Type> kTypes[] = {
+      {"f16", ir::Type::kF16}, {"bf16", ir::Type::kBF16}, {"tf32", ir::Type::kF32}};
+  ProductCode code;
+  int64_t depth = 0;
+  for (int n = 8; n <= 256 && code.columns == 0; n += 8)
+    for (int64_t k : {16, 8})
+      if (x.op.take(fmt::format("m64n{}k{}", n, k))) code.columns = n, depth = k;
+  if (code.columns == 0 || !x.op.take("sync") || !x.op.take("aligned") || !x.op.take("f32")) return;
+  const int type = x.op.take_one({kTypes[0].first, kTypes[1].first, kTypes[2].first});
+  if (type < 0 || !x.op.take(kTypes[type].first) || !x.op.done()) return;
+  code.type = kTypes[type].second;
+  if (depth != code.depth()) return x.fail(fmt::format("{} multiplies {} of k", kTypes[type].first, code.depth()));
   x.ins.run = &run_issue;
   x.ins.kind = Kind::kCollective;
   x.ins.aligned = true;
-  ProductCode code;
-  code.columns = columns;
-  code.brain = type == 1;
   code.a_in_registers = x.at(1).kind == Operand::Kind::kVector;
-  x.need(code.a_in_registers ? 7 : 8, code.a_in_registers ? 7 : 8);
+  const bool halves = code.type != ir::Type::kF32;  // others are not transposed
+  if (!halves && code.a_in_registers) return x.fail("floats of A in registers are not supported");
+  const size_t operands = !halves ? 6 : code.a_in_registers ? 7 : 8;
+  x.need(operands, operands);
   code.d = static_cast<int32_t>(x.code.extra.size());
-  take_vector(x, 0, static_cast<size_t>(columns) / 2, true);
+  take_vector(x, 0, static_cast<size_t>(code.columns) / 2, true);
   if (x.failed()) return;
   code.a = static_cast<int32_t>(x.code.extra.size());
   if (code.a_in_registers)
@@ -186,8 +198,8 @@ void select_product(Selector& x) {
   code.add = x.predicate(3, code.add_negated);
   code.negate_a = sign(x, 4).value_or(false);
   code.negate_b = sign(x, 5).value_or(false);
-  if (!code.a_in_registers) code.transpose_a = flag(x, 6);
-  code.transpose_b = flag(x, code.a_in_registers ? 6 : 7);
+  if (halves && !code.a_in_registers) code.transpose_a = flag(x, 6);
+  if (halves) code.transpose_b = flag(x, code.a_in_registers ? 6 : 7);
   x.note_shared(16);
   x.code.async_proxy = true;
   x.ins.imm = static_cast<int64_t>(x.code.products.size());

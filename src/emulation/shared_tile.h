@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <numeric>
 
@@ -21,22 +23,42 @@ inline int64_t swizzled(int64_t address, int64_t swizzle) {
   return swizzle > 0 ? address ^ ((address >> 7) & (swizzle / kPiece - 1)) << 4 : address;
 }
 
-// A matrix of elements of two bytes as a product finds it (PTX manual, "Asynchronous Warpgroup Level Matrix Shared
-// Memory Layout"). All in bytes.
+// A matrix as a product finds it (PTX manual, "Asynchronous Warpgroup Level Matrix Shared Memory Layout"). All in
+// bytes.
 struct MatrixTile {
-  int64_t start = 0, leading = 0, stride = 0, swizzle = 0;
+  int64_t start = 0, leading = 0, stride = 0, swizzle = 0, element = 2;
 
   // Where an element is. row: of A, column of B; transposed: rows are contiguous.
   int64_t at(int64_t row, int64_t k, bool transposed) const {
-    if (swizzle == 0) return start + row / 8 * stride + row % 8 * kPiece + k / 8 * leading + k % 8 * 2;
-    const int64_t piece = swizzle / 2;
-    return swizzled(transposed ? start + row % piece * 2 + row / piece * leading + k % 8 * swizzle + k / 8 * stride
-                               : start + row % 8 * swizzle + row / 8 * stride + k * 2,
+    const int64_t wide = kPiece / element, piece = swizzle / element;
+    if (swizzle == 0) return start + row / 8 * stride + row % 8 * kPiece + k / wide * leading + k % wide * element;
+    return swizzled(transposed
+                        ? start + row % piece * element + row / piece * leading + k % 8 * swizzle + k / 8 * stride
+                        : start + row % 8 * swizzle + row / 8 * stride + k * element,
                     swizzle);
   }
   // It begins in the first row of the pattern, as the hardware takes for granted.
   bool begins_well() const { return swizzle == 0 || start % (8 * swizzle) < swizzle; }
 };
+
+// What a product of tf32 reads of a float: the low 13 bits are ignored.
+inline float cut_to_tf32(float f) {
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(f) & 0xffffe000u);
+}
+// What a tensor map of TFLOAT32 makes of a float: the nearest value with 10 bits of mantissa, ties away from zero.
+inline float rounded_to_tf32(float f) {
+  const uint32_t bits = std::bit_cast<uint32_t>(f);
+  if ((bits & 0x7f800000u) == 0x7f800000u) return f;  // infinities and NaN
+  return cut_to_tf32(std::bit_cast<float>(bits + 0x1000u));
+}
+// The elements of a piece of a box that has been copied into shared memory, as the map wants them.
+inline void round_piece(const codegen::TensorMap& map, void* piece) {
+  if (!map.tf32) return;
+  std::array<float, kPiece / sizeof(float)> values;
+  std::memcpy(values.data(), piece, kPiece);
+  for (float& f : values) f = rounded_to_tf32(f);
+  std::memcpy(piece, values.data(), kPiece);
+}
 
 inline int64_t box_bytes(const codegen::TensorMap& map) {
   return std::accumulate(map.box.begin(), map.box.end(), ir::type_bytes(map.type), std::multiplies<>());

@@ -25,6 +25,7 @@ class KernelHasher {
 
   uint64_t run() {
     uint64_t hash = mix_hash(0x7463636bu + stored_code(kernel_.stage));
+    if (kernel_.tf32) hash = combine_hash(hash, hash_bytes("tf32"));
     for (const Scalar& s : kernel_.scalars) {
       hash = combine_hash(hash, number(s.id));
       hash = combine_hash(hash,

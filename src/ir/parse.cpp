@@ -1,6 +1,6 @@
 // The text form of kernels. Grammar ('#' starts a comment, ';' between statements is optional):
 //
-//   kernel      = "kernel" STAGE "{" declaration* statement* "}"          STAGE: built scheduled nest lowered
+//   kernel      = "kernel" STAGE ["tf32"] "{" declaration* statement* "}"          STAGE: built scheduled nest lowered
 //   declaration = ("param" | "decision") NAME "in" INT ".." INT ["div" INT]    both ends included
 //               | "product" NAME ("*" NAME)* "=" INT
 //               | ROLE NAME ":" TYPE "[" expr, ... "]" [SCOPE] ["align" INT] ["stride" "(" INT "," INT "," INT ")"]
@@ -423,6 +423,7 @@ Result<Kernel> Parser::run() {
   auto parse_all = [&] {
     if (!expect("kernel")) return false;
     if (!enumerator(k.stage, "a stage")) return false;
+    k.tf32 = accept("tf32");
     if (!expect("{")) return false;
     for (bool found = true; found;) {
       if (accept(";")) continue;

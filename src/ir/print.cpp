@@ -348,7 +348,7 @@ void Printer::declare(const Buffer* b) {
 }
 
 void Printer::kernel() {
-  out_ += fmt::format("kernel {} {{\n", stage_name(kernel_.stage));
+  out_ += fmt::format("kernel {}{} {{\n", stage_name(kernel_.stage), kernel_.tf32 ? " tf32" : "");
   for (const Scalar& s : kernel_.scalars) declare(s);
   for (const ProductFact& p : kernel_.products) {
     std::string factors;

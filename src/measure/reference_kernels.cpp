@@ -327,6 +327,7 @@ std::vector<std::vector<Kernel>> split_nests(const Kernel& kernel, int64_t parts
 NaiveFacts analyse_naive(const Kernel& naive) {
   NaiveFacts facts;
   facts.reduce_terms = 0;
+  facts.tf32 = naive.tf32;
   std::set<Id> loaded, stored;
   visit(naive.root, [&](Stmt s) {
     if (const auto* store = as<Store>(s)) stored.insert(store->buffer);

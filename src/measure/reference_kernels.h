@@ -34,6 +34,7 @@ struct NaiveFacts {
   bool integer_constants = true;        // no constant and no division makes fractions of integers
   ir::Type narrowest = ir::Type::kF64;  // of the float types that arithmetic happens in or is kept in between
   bool has_float = false;
+  bool tf32 = false;  // Kernel::tf32
 };
 NaiveFacts analyse_naive(const ir::Kernel& naive);
 

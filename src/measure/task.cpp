@@ -401,7 +401,10 @@ Result<std::shared_ptr<const MeasureTask>> MeasureTask::create(IsolatedHostMeasu
   description.num_sets = kSets;
   description.exact = prepared.exact;
   description.has_float = facts.has_float;
-  double unit = std::ldexp(1.0, -float_format(facts.narrowest).significand);
+  // Operands of products may be rounded to tf32, whose significand is as long as that of f16.
+  int significand = float_format(facts.narrowest).significand;
+  if (facts.tf32) significand = std::min(significand, float_format(ir::Type::kF16).significand);
+  double unit = std::ldexp(1.0, -significand);
   description.scaled = (magnitude ? 4 : 16) * unit * std::sqrt(static_cast<double>(facts.reduce_terms));
   if (!magnitude) {
     for (size_t i = 0; i < description.params.size(); ++i)

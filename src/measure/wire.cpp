@@ -11,7 +11,7 @@ void fields(auto& a, GpuHello& x) {
   a(x.ok, x.message, x.hint, x.name, x.uuid, x.target, x.driver_version, x.memory_bytes, x.takes_ptx_only);
 }
 void fields(auto& a, codegen::TensorMap& x) {
-  a(x.buffer, x.type, x.dims, x.strides, x.box, x.swizzle);
+  a(x.buffer, x.type, x.tf32, x.dims, x.strides, x.box, x.swizzle);
 }
 void fields(auto& a, codegen::Launch& x) {
   a(x.symbol, x.extent, x.grid, x.block, x.cluster, x.shared_bytes, x.cooperative, x.tensor_maps);

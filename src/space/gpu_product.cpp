@@ -140,17 +140,27 @@ std::optional<ProductForm> match_gpu_product(const Kernel& k) {
   return p;
 }
 
-std::optional<ProductForm> match_gpu_product(Schedule& s) {
-  if (std::optional<ProductForm> form = match_gpu_product(s.kernel())) return form;
-  std::optional<NaiveNest> nest = find_reuse(s.kernel());
-  if (!nest) return std::nullopt;
+namespace {
+
+// Operands of the sum are read where they are used, as far as their producers can be inlined.
+Schedule with_inlined_producers(const Schedule& s, const NaiveNest& nest) {
   Schedule trial = s;
-  for (Id producer : schedule::producers_of(s.kernel(), nest->block->id)) {
+  for (Id producer : schedule::producers_of(s.kernel(), nest.block->id)) {
     const std::string name = name_hint(s.kernel(), producer);
     if (schedule::find_block_by_name(trial.kernel(), name) != producer) continue;
     trial.compute_inline(trial.get_block(name));
     trial.clear_reject();
   }
+  return trial;
+}
+
+}  // namespace
+
+std::optional<ProductForm> match_gpu_product(Schedule& s) {
+  if (std::optional<ProductForm> form = match_gpu_product(s.kernel())) return form;
+  std::optional<NaiveNest> nest = find_reuse(s.kernel());
+  if (!nest) return std::nullopt;
+  Schedule trial = with_inlined_producers(s, *nest);
   std::optional<ProductForm> form = match_gpu_product(trial.kernel());
   if (form) s = std::move(trial);
   return form;
@@ -201,18 +211,34 @@ std::vector<std::string> unmet_conditions_of_tensor_cores(const Kernel& kernel, 
   Schedule s(kernel, std::make_shared<Arena>(), &rng);
   const bool product = match_gpu_product(s).has_value();
   std::optional<NaiveNest> nest = find_reuse(s.kernel());
+  // Operands have the types that memory has, not those of their padded or converted copies.
+  if (nest && !product) {
+    Schedule plain = with_inlined_producers(s, *nest);
+    if (const auto found = find_reuse(plain.kernel()); found && found->loads.size() == 2) nest = found, s = plain;
+  }
   if (!nest || nest->loads.size() != 2)
     return {"the task holds no sum of products of two tensors whose elements are used several times"};
   const Type a = nest->loads[0]->type, b = nest->loads[1]->type;
   if (a != b)
     return {fmt::format("it multiplies {} by {}; matrix instructions multiply operands of one type", type_name(a),
                         type_name(b))};
+  if (!product) {
+    std::string shared;
+    for (size_t i = 0; i < nest->extents.size(); ++i) {
+      if (!nest->reduce[i] && nest->operands[0].moves[i] && nest->operands[1].moves[i])
+        shared += fmt::format("{}{}", shared.empty() ? "" : ", ", name_hint(s.kernel(), nest->iter(i)));
+    }
+    return {shared.empty() ? "one operand does not move with any row or column of the result: no matrix product"
+                           : fmt::format("both operands move with {} (a group or a batch), and nothing is left for the "
+                                         "rows or the columns of a matrix product",
+                                         shared)};
+  }
   std::vector<std::string> unmet;
-  if (matrix_rows(a, target, false).empty()) {
+  if (matrix_rows(a, target, kernel.tf32).empty()) {
     if (!matrix_rows(a, target, true).empty()) {
       unmet.push_back(
-          "it multiplies f32, which the tensor cores round to tf32 (10 bits of mantissa): convert the model to f16 or "
-          "bf16");
+          "it multiplies f32, which the tensor cores round to tf32 (10 bits of mantissa): allow it with --precision "
+          "tf32, or convert the model with --precision f16 or bf16");
     } else {
       std::string types;
       for (Type t : {Type::kF16, Type::kBF16, Type::kI8})
@@ -224,19 +250,6 @@ std::vector<std::string> unmet_conditions_of_tensor_cores(const Kernel& kernel, 
                                         "of them",
                                         target.name, types, type_name(a)));
     }
-  }
-  if (!product) {
-    std::string shared;
-    for (size_t i = 0; i < nest->extents.size(); ++i) {
-      if (!nest->reduce[i] && nest->operands[0].moves[i] && nest->operands[1].moves[i])
-        shared += fmt::format("{}{}", shared.empty() ? "" : ", ", name_hint(s.kernel(), nest->iter(i)));
-    }
-    unmet.push_back(
-        shared.empty()
-            ? "one operand does not move with any row or column of the result: no matrix product"
-            : fmt::format("both operands move with {} (a group or a batch), and nothing is left for the rows "
-                          "or the columns of a matrix product",
-                          shared));
   }
   return unmet;
 }

@@ -38,12 +38,15 @@ std::optional<ProductForm> match_gpu_product(const ir::Kernel& k);
 // makes a product of it.
 std::optional<ProductForm> match_gpu_product(schedule::Schedule& s);
 
-// Instructions of warpgroups multiply what tensor copies fetch, terms of an iteration of kWarpgroupTerms at a time.
+// Instructions of warpgroups multiply what tensor copies fetch: terms of an iteration, 128 bytes of a row, at a time.
 bool has_warpgroups(const target::Target& target);
-inline constexpr int64_t kWarpgroupTerms = 64;
+inline int64_t warpgroup_terms(ir::Type type) {
+  return 128 / ir::type_bytes(type);
+}
 // Conditions of gpu_wgmma that do not hold, on a target that has instructions of warpgroups: a sentence each. `form`:
-// the kernel's, nullopt where it has none.
-std::vector<std::string> unmet_conditions_of_warpgroups(const ir::Kernel& k, const std::optional<ProductForm>& form);
+// the kernel's, nullopt where it has none. `allow_tf32`: as in matrix_rows().
+std::vector<std::string> unmet_conditions_of_warpgroups(const ir::Kernel& k, const std::optional<ProductForm>& form,
+                                                        bool allow_tf32);
 
 // The product as one iterator each, all extents multiples of the row's tile.
 struct GpuProductNest {

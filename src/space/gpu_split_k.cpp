@@ -76,8 +76,10 @@ Ways gpu_split_k(const Schedule& state, const target::Target& target, const Spac
     if (terms % n == 0 && terms / n >= kTile) parts.push_back(n);
   // Warpgroups make larger tiles, of whole steps.
   int64_t tile = kTile;
-  if (has_warpgroups(target) && unmet_conditions_of_warpgroups(s.kernel(), form).empty()) {
-    const auto whole = [&](int64_t n) { return terms / n % kWarpgroupTerms == 0 && terms / n > kWarpgroupTerms; };
+  const bool allow_tf32 = options.gpu.allow_tf32 || s.kernel().tf32;
+  if (has_warpgroups(target) && unmet_conditions_of_warpgroups(s.kernel(), form, allow_tf32).empty()) {
+    const int64_t step = warpgroup_terms(form->type);
+    const auto whole = [&](int64_t n) { return terms / n % step == 0 && terms / n > step; };
     if (std::any_of(parts.begin(), parts.end(), whole)) std::erase_if(parts, [&](int64_t n) { return !whole(n); });
     tile = 2 * kTile;
   }

@@ -89,7 +89,7 @@ Ways gpu_tensor_core(const Schedule& state, const target::Target& target, const 
   Schedule found = state;
   Ways ways;
   if (const std::optional<ProductForm> form = match_gpu_product(found))
-    for (const MatrixRow& row : matrix_rows(form->type, target, options.gpu.allow_tf32)) {
+    for (const MatrixRow& row : matrix_rows(form->type, target, options.gpu.allow_tf32 || found.kernel().tf32)) {
       // The first one that tensorize accepts is taken.
       const bool made = ways.attempt(found, [&](Schedule& s) {
         const std::optional<GpuProductNest> product = make_product(s, *form, row);

@@ -1,6 +1,7 @@
 // Products by warpgroups (Hopper: NVIDIA H100 whitepaper, "asynchronous execution"; CUTLASS, warp-specialised GEMM).
 // Operands go to shared memory by tensor copies that warps of their own start, several iterations ahead, and the
-// instructions read them there; sums stay in the registers of one or two warpgroups (lower/gpu/expand_roles.h).
+// instructions read them there; sums stay in the registers of one or two warpgroups (lower/gpu/expand_roles.h). The
+// copies round single precision to tf32, where the kernel allows it.
 //
 //   grid (batch, I0, J, I1) { cluster (I2, J1) { warpgroups W {          persistent_blocks
 //     K0 { As = A; Bs = B                           pipeline_depth, pipeline_role
@@ -25,12 +26,11 @@
 namespace tcc::space {
 namespace {
 
-constexpr int64_t kRows = 64, kTerms = 16;  // of the instruction
-constexpr int64_t kStep = kWarpgroupTerms;  // of an iteration: 128 bytes of a row
-constexpr int64_t kMinExtent = 32;          // rows and columns that are worth a tile
-constexpr int64_t kTmaStrideAlign = 16;     // bytes that rows of a tensor copy's source divide by
-constexpr int64_t kSharedReserve = 2048;    // bytes of shared memory for barriers and alignment
-constexpr int64_t kCopyBytes = 16;          // moved together by the swizzle
+constexpr int64_t kRows = 64, kTermBytes = 32;  // of the instruction
+constexpr int64_t kMinExtent = 32;              // rows and columns that are worth a tile
+constexpr int64_t kTmaStrideAlign = 16;         // bytes that rows of a tensor copy's source divide by
+constexpr int64_t kSharedReserve = 2048;        // bytes of shared memory for barriers and alignment
+constexpr int64_t kCopyBytes = 16;              // moved together by the swizzle
 constexpr std::array<std::pair<int64_t, int64_t>, 4> kTiles = {{{128, 256}, {128, 128}, {64, 128}, {64, 64}}};
 
 const Load& operand(const ProductForm& form, bool first) {
@@ -45,7 +45,8 @@ class GpuWgmma {
   static Ways apply(const Schedule& state, const target::Target& target, const SpaceOptions& options) {
     if (!has_warpgroups(target)) return {state};
     const std::optional<ProductForm> form = match_gpu_product(state.kernel());
-    if (!unmet_conditions_of_warpgroups(state.kernel(), form).empty()) return {state};
+    const bool allow_tf32 = options.gpu.allow_tf32 || state.kernel().tf32;
+    if (!unmet_conditions_of_warpgroups(state.kernel(), form, allow_tf32).empty()) return {state};
     Ways ways;
     const int64_t m = form->nest.extents[form->rows[0]], n = form->nest.extents[form->columns[0]];
     for (const auto& [rows, columns] : kTiles) {
@@ -79,22 +80,23 @@ class GpuWgmma {
 
   static bool tile(Schedule& s, const ProductForm& form, int64_t rows, int64_t columns, const target::Target& target,
                    const GpuSpaceOptions& options) {
+    const int64_t terms = kTermBytes / type_bytes(form.type), step = warpgroup_terms(form.type);
     const Id last = form.nest.block->iters[form.columns[0]].id;
     const bool trans_b = mentions(operand(form, false).indices.back(), last);
     const std::vector<int32_t> products = find_products(form.type, Participants::kWarpgroup);
     const auto product = std::find_if(products.begin(), products.end(), [&](int32_t number) {
       const OperandSpec& b = instruction(number).operands[2];
-      return b.tile[0] == (trans_b ? kTerms : columns) && b.tile[1] == (trans_b ? columns : kTerms);
+      return b.tile[0] == (trans_b ? terms : columns) && b.tile[1] == (trans_b ? columns : terms);
     });
     if (product == products.end()) return false;
     const std::string_view name = instruction(*product).name;
-    const int64_t stage = (rows + columns) * kStep * type_bytes(form.type);
+    const int64_t stage = (rows + columns) * step * type_bytes(form.type);
     const int64_t results = rows / kRows * analysis::kStagedPieces * analysis::kStagedRows * analysis::kStagedBytes;
     std::vector<int64_t> depths;
     for (int64_t d : options.wgmma_stages)
       if (d * stage + results + kSharedReserve <= target.cuda.shared_per_block_optin) depths.push_back(d);
     if (depths.empty()) return false;
-    const std::optional<GpuProductNest> p = make_product(s, form, {name, form.type, rows, columns, kStep}, true);
+    const std::optional<GpuProductNest> p = make_product(s, form, {name, form.type, rows, columns, step}, true);
     if (!p) return false;
     BlockRv block = s.get_block(p->name);
     BlockRv result = s.cache_write(block, Scope::kLocal);
@@ -102,7 +104,7 @@ class GpuWgmma {
     if (!s.ok() || loops.size() != p->iterators) return false;
     std::vector<LoopRv> i = s.split(loops[p->i], std::array{ExprRv{}, lit(rows / kRows), lit(kRows)});
     std::vector<LoopRv> j = s.split(loops[p->j], std::array{ExprRv{}, lit(columns)});
-    std::vector<LoopRv> k = s.split(loops[p->k], std::array{ExprRv{}, lit(kStep / kTerms), lit(kTerms)});
+    std::vector<LoopRv> k = s.split(loops[p->k], std::array{ExprRv{}, lit(step / terms), lit(terms)});
     if (!s.ok()) return false;
     std::vector<LoopRv> across = s.split(i[0], s.sample_perfect_tile(i[0], 2, options.wgmma_cluster));
     std::vector<LoopRv> along = s.split(j[0], s.sample_perfect_tile(j[0], 2, options.wgmma_cluster));
@@ -149,10 +151,14 @@ bool has_warpgroups(const target::Target& target) {
   return target.cuda.features.wgmma && target.cuda.features.tma;
 }
 
-std::vector<std::string> unmet_conditions_of_warpgroups(const Kernel& k, const std::optional<ProductForm>& form) {
+std::vector<std::string> unmet_conditions_of_warpgroups(const Kernel& k, const std::optional<ProductForm>& form,
+                                                        bool allow_tf32) {
   if (!form || !form->boxes) return {"the task does not read its operands as two matrices, or as batches of them"};
-  if (form->type != Type::kF16 && form->type != Type::kBF16)
-    return {fmt::format("instructions of warpgroups multiply f16 and bf16 here, not {}", type_name(form->type))};
+  const bool single = form->type == Type::kF32;
+  if (single && !allow_tf32) return {"instructions of warpgroups round f32 to tf32: allow it with --precision tf32"};
+  if (!single && form->type != Type::kF16 && form->type != Type::kBF16)
+    return {fmt::format("instructions of warpgroups multiply f16, bf16 and tf32 here, not {}", type_name(form->type))};
+  const int64_t step = warpgroup_terms(form->type);
   std::vector<std::string> unmet;
   const NaiveNest& nest = form->nest;
   const int64_t rows = nest.extents[form->rows[0]], columns = nest.extents[form->columns[0]],
@@ -160,12 +166,13 @@ std::vector<std::string> unmet_conditions_of_warpgroups(const Kernel& k, const s
   if (rows < kMinExtent || columns < kMinExtent)
     unmet.push_back(
         fmt::format("{} x {} results are less than half of a tile of {} x {}", rows, columns, kRows, kRows));
-  if (terms <= kStep) unmet.push_back(fmt::format("sums of {} terms are one step: nothing runs ahead", terms));
-  if (!form->plain && terms % kStep != 0)
-    unmet.push_back(
-        fmt::format("sums have {} terms, expected a multiple of {}: other terms follow them", terms, kStep));
+  if (terms <= step) unmet.push_back(fmt::format("sums of {} terms are one step: nothing runs ahead", terms));
+  if (!form->plain && terms % step != 0)
+    unmet.push_back(fmt::format("sums have {} terms, expected a multiple of {}: other terms follow them", terms, step));
   if (mentions(operand(*form, true).indices.back(), nest.block->iters[form->rows[0]].id))
     unmet.push_back("the first operand is stored transposed: a warpgroup reads it with its terms side by side");
+  if (single && !mentions(operand(*form, false).indices.back(), nest.block->iters[form->sums[0]].id))
+    unmet.push_back("the second operand has its columns side by side: a warpgroup reads tf32 with terms side by side");
   for (const Load* load : nest.loads) {
     const Buffer& b = *k.buffer(load->buffer);
     if (b.role == BufferRole::kTemp || b.layout != nullptr)
@@ -179,7 +186,7 @@ std::vector<std::string> unmet_conditions_of_warpgroups(const Kernel& k, const s
 
 std::vector<std::string> unmet_conditions_of_warpgroup_instruction(const Kernel& kernel, const target::Target& target) {
   if (!has_warpgroups(target)) return {};
-  return unmet_conditions_of_warpgroups(kernel, match_gpu_product(kernel));
+  return unmet_conditions_of_warpgroups(kernel, match_gpu_product(kernel), kernel.tf32);
 }
 
 Ways gpu_wgmma(const Schedule& state, const target::Target& target, const SpaceOptions& options) {

@@ -56,7 +56,18 @@ ir::Id Task::anchor_id() const {
   TCC_UNREACHABLE("no block {}", anchor_block);
 }
 
-Result<Task> make_task(const graph::Graph& graph, const graph::FusionGroup& group) {
+namespace {
+
+// Products of f32 that matrix instructions may serve. Each group of a depthwise convolution is a product with a vector.
+bool multiplies_f32(const graph::Graph& graph, const graph::Node& anchor) {
+  return graph::op_class(anchor.op) == graph::OpClass::kContraction &&
+         graph.value(anchor.inputs[0]).dtype == graph::DType::kF32 &&
+         anchor_kind(graph, anchor) != AnchorKind::kDepthwiseConv;
+}
+
+}  // namespace
+
+Result<Task> make_task(const graph::Graph& graph, const graph::FusionGroup& group, const TaskOptions& options) {
   for (graph::NodeId id : group.nodes) {
     const graph::Node& node = graph.node(id);
     if (graph.value(node.output).elements() == 0) {
@@ -69,18 +80,21 @@ Result<Task> make_task(const graph::Graph& graph, const graph::FusionGroup& grou
   }
   Task task;
   GroupNest(graph, group).build(task);
+  task.kernel.tf32 = options.tf32 && multiplies_f32(graph, graph.node(group.anchor));
   task.workload = workload_text(graph, group);
+  if (task.kernel.tf32) task.workload += " by tf32";
   task.anchor = is_attention(graph, group) ? AnchorKind::kAttention : anchor_kind(graph, graph.node(group.anchor));
   task.flops = graph::group_flops(graph, group);
   task.key = fmt::format("{:016x}", ir::hash_kernel(task.kernel));
   return task;
 }
 
-Result<TaskList> extract_tasks(const graph::Graph& graph, const std::vector<graph::FusionGroup>& groups) {
+Result<TaskList> extract_tasks(const graph::Graph& graph, const std::vector<graph::FusionGroup>& groups,
+                               const TaskOptions& options) {
   TaskList list;
   std::unordered_map<std::string, int64_t> known;
   for (const graph::FusionGroup& group : groups) {
-    auto made = make_task(graph, group);
+    auto made = make_task(graph, group, options);
     if (!made) {
       return tl::make_unexpected(std::move(made).error().with_context(
           fmt::format("group {} ({})", group.id, graph::group_text(graph, group))));

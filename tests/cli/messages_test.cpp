@@ -81,7 +81,7 @@ const std::vector<Message> kMessages = {
     {"tune zoo:mlp --modules row_tilin", 2, "host", "module", "'row_tilin'", "did you mean 'row_tiling'"},
     {"tune zoo:mlp --threads 0", 2, "--threads", "a number from 1 to 1024", "not '0'", "tcc tune --help"},
     {"show zoo:mlp --layouts dense", 2, "--layouts", "plain or blocked or auto", "not 'dense'", "tcc show --help"},
-    {"show zoo:mlp --precision half", 2, "--precision", "f32 or f16 or bf16", "not 'half'", "tcc show --help"},
+    {"show zoo:mlp --precision half", 2, "--precision", "f32 or tf32 or f16 or bf16", "not 'half'", "tcc show --help"},
     {"tune zoo:mlp --target t4 --precision bf16", 2, "--precision bf16", "expected a target that multiplies bf16", "found t4", "use --precision f16"},
     {"build zoo:mlp -o o --precision f16 --target x86-64-v3", 2, "--precision f16", "expected a target that multiplies f16", "found x86-64-v3", "use --precision f32"},
     {"show zoo:mlp --trace", 2, "--trace", "one task", "--task is missing", "add --task K"},

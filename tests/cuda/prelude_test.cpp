@@ -41,7 +41,8 @@ const Buffer* plane(Draft& d, const Instruction& row, const OperandSpec& o, Layo
   if (row.completion != Completion::kWgmmaGroup)
     return d.buffer(name, o.type, {kBox[0], kBox[1]}, BufferRole::kTemp, Scope::kShared);
   const bool transposed = o.tile[0] == 16 && o.tile[1] > 16;
-  const Buffer* b = d.buffer(name, o.type, {o.tile[0], transposed ? o.tile[1] : 64}, BufferRole::kTemp, Scope::kShared);
+  const Buffer* b = d.buffer(name, o.type, {o.tile[0], transposed ? o.tile[1] : 128 / type_bytes(o.type)},
+                             BufferRole::kTemp, Scope::kShared);
   const int64_t shape[] = {o.tile[0], o.tile[1]};
   const int32_t order[] = {1, 0};
   const std::pair<int32_t, int64_t> tiles[] = {{1, 64}};
@@ -178,6 +179,20 @@ TEST_CASE("asm is in the prelude only, a function for every row with a PTX text"
       CHECK(count_of(source->text.substr(prelude.size()), "asm") == 0);
       CHECK(count_of(source->text.substr(prelude.size()), cuda::row_function(row)) == 1);
     }
+  }
+}
+
+TEST_CASE("products of single precision round their operands to tf32, each register once, and no other product does") {
+  const std::string& prelude = cuda_prelude();
+  for (const Instruction& row : instruction_table()) {
+    if (row.family != Family::kMma) continue;
+    INFO(row.name);
+    const size_t from = prelude.find("void " + cuda::row_function(row) + "(");
+    const std::string text = prelude.substr(from, prelude.find("\nTCC_DEVICE", from) - from);
+    const bool single = row.operands[1].type == Type::kF32;
+    CHECK(count_of(text, "cvt.rna.tf32.f32") == (single ? 2 : 0));
+    CHECK((text.find("\"r\"(A_tf32[3])") != std::string::npos) == single);
+    CHECK((text.find("\"r\"(B_tf32[1])") != std::string::npos) == single);
   }
 }
 

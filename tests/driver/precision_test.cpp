@@ -5,6 +5,7 @@
 #include "tcc/driver/compile.h"
 #include "tcc/driver/library.h"
 #include "tcc/schedule/trace.h"
+#include "tcc/space/matrix_instruction.h"
 #include "tcc/space/space.h"
 #include "tcc/support/files.h"
 
@@ -89,6 +90,35 @@ TEST_CASE("every product of lowered networks has schedules with matrix instructi
   }
 }
 
+TEST_CASE("what keeps depthwise convolutions from matrix instructions is their groups, in each precision") {
+  for (const Precision precision : {Precision::kF32, Precision::kTf32, Precision::kF16, Precision::kBF16}) {
+    int64_t depthwise = 0;
+    for (const task::Task& task : program_of("zoo:mobilenet_v2", precision).tasks.tasks) {
+      if (task.anchor != task::AnchorKind::kDepthwiseConv) continue;
+      ++depthwise;
+      const std::vector<std::string> unmet = space::unmet_conditions_of_matrix_instruction(task.kernel, find("h200"));
+      INFO(target::precision_name(precision) << " " << task.workload);
+      REQUIRE(unmet.size() == 1);
+      CHECK_THAT(unmet[0], Catch::Contains("both operands move with") && Catch::Contains("a group or a batch"));
+    }
+    CHECK(depthwise > 5);
+  }
+}
+
+TEST_CASE("products by tf32 are tasks of their own, all other tasks are those of f32") {
+  const Program plain = program_of("zoo:mobilenet_v2", Precision::kF32);
+  const Program tf32 = program_of("zoo:mobilenet_v2", Precision::kTf32);
+  REQUIRE(plain.tasks.tasks.size() == tf32.tasks.tasks.size());
+  for (size_t i = 0; i < plain.tasks.tasks.size(); ++i) {
+    const task::Task &a = plain.tasks.tasks[i], &b = tf32.tasks.tasks[i];
+    const bool product = a.anchor == task::AnchorKind::kConv || a.anchor == task::AnchorKind::kGemm;
+    INFO(b.workload);
+    CHECK(b.kernel.tf32 == product);
+    CHECK((a.key != b.key) == product);
+    CHECK((b.workload.find("tf32") != std::string::npos) == product);
+  }
+}
+
 TEST_CASE("a precision that a target cannot do is refused before work begins") {
   target::Target plain = find("x86-64-v3"), dots = find("x86-64-v4");
   dots.cpu.features.avx512_bf16 = true;
@@ -97,12 +127,13 @@ TEST_CASE("a precision that a target cannot do is refused before work begins") {
     Precision precision;
     const char* instead;  // nullptr: the target can do it
   };
-  for (const Case& c :
-       {Case{plain, Precision::kF32, nullptr}, Case{plain, Precision::kBF16, "f32"},
-        Case{plain, Precision::kF16, "f32"}, Case{dots, Precision::kBF16, nullptr}, Case{dots, Precision::kF16, "bf16"},
-        Case{find("t4"), Precision::kF16, nullptr}, Case{find("t4"), Precision::kBF16, "f16"},
-        Case{find("v100"), Precision::kBF16, "f16"}, Case{find("k80"), Precision::kF16, "f32"},
-        Case{find("a100"), Precision::kF16, nullptr}, Case{find("h200"), Precision::kBF16, nullptr}}) {
+  for (const Case& c : {Case{plain, Precision::kF32, nullptr}, Case{plain, Precision::kBF16, "f32"},
+                        Case{plain, Precision::kF16, "f32"}, Case{dots, Precision::kBF16, nullptr},
+                        Case{dots, Precision::kF16, "bf16"}, Case{find("t4"), Precision::kF16, nullptr},
+                        Case{find("t4"), Precision::kTf32, "f16"}, Case{plain, Precision::kTf32, "f32"},
+                        Case{find("a100"), Precision::kTf32, nullptr}, Case{find("t4"), Precision::kBF16, "f16"},
+                        Case{find("v100"), Precision::kBF16, "f16"}, Case{find("k80"), Precision::kF16, "f32"},
+                        Case{find("a100"), Precision::kF16, nullptr}, Case{find("h200"), Precision::kBF16, nullptr}}) {
     INFO(c.target.name << " " << target::precision_name(c.precision));
     auto program = make_program(load("zoo:mlp", c.precision), c.target);
     REQUIRE(program.has_value() == (c.instead == nullptr));

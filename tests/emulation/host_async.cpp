@@ -205,6 +205,7 @@ void HostBlock::land(const BoxCopy& c) {
         return fail(*c.issuer, fmt::format("byte {} of {} is read and nothing has written it", at, c.tensor->name));
       std::memcpy(arena_ + to + e * element, c.tensor->data + at, static_cast<size_t>(element));
     }
+    emulation::round_piece(*c.map, arena_ + to);
     std::fill_n(contents_.begin() + to, kPiece, c.region->defined);
   });
 }

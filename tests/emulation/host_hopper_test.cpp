@@ -68,6 +68,7 @@ class Runs {
 std::vector<task::Task> products() {
   const auto half = graph::DType::kF16, brain = graph::DType::kBF16;
   return {task::make_gemm({.m = 256, .n = 128, .k = 136, .dtype = half}),
+          tcc::testing::allow_tf32(task::make_gemm({.m = 136, .n = 72, .k = 100, .bias = true, .trans_b = true})),
           task::make_gemm({.m = 200, .n = 136, .k = 200, .bias = true, .relu = true, .dtype = half}),
           task::make_gemm({.m = 129, .n = 264, .k = 72, .trans_b = true, .dtype = brain}),
           task::make_gemm({.m = 65, .n = 40, .k = 136, .bias = true, .trans_b = true, .dtype = half}),
@@ -88,21 +89,25 @@ TEST_CASE("source of a product by bulk copies and wgmma equals the interpreter o
 
 TEST_CASE("default schedules of products for Hopper equal the reference as printed") {
   Runs runs;
-  size_t by_warpgroups = 0;
+  size_t by_warpgroups = 0, by_tf32 = 0;
   std::vector<task::Task> tasks = products();
   // Large enough for a warpgroup's product to be the first choice.
   tasks.push_back(task::make_gemm({.m = 512, .n = 512, .k = 128, .dtype = graph::DType::kF16}));
   tasks.push_back(task::make_gemm({.m = 500, .n = 392, .k = 136, .bias = true, .dtype = graph::DType::kBF16}));
+  tasks.push_back(tcc::testing::allow_tf32(task::make_gemm({.m = 512, .n = 392, .k = 132, .trans_b = true})));
   for (const task::Task& t : tasks) {
     for (const target::Target& target : {hopper(), small_hopper()}) {
       auto chosen = search::choose_program(t, target, nullptr, 1);
       if (!chosen) FAIL(t.workload << ": " << chosen.error().message);
-      by_warpgroups += ir::print(chosen->lowered).find("wgmma.m64") != std::string::npos;
+      const std::string text = ir::print(chosen->lowered);
+      by_warpgroups += text.find("wgmma.m64") != std::string::npos;
+      by_tf32 += text.find("k8.f32.tf32(") != std::string::npos && text.find("wgmma.m64") != std::string::npos;
       runs.add(t.workload, chosen->lowered, Reference(t.kernel, 1e-3), target);
     }
   }
   WARN(by_warpgroups << " of " << runs.size() << " by products of warpgroups");
   CHECK(by_warpgroups > 0);
+  CHECK(by_tf32 > 0);
   runs.check(2);
 }
 

@@ -24,6 +24,15 @@ bool is_transposed(const ir::OperandSpec& spec) {
   return spec.tile[0] < spec.tile[1] && spec.tile[0] == 16;
 }
 
+// Products of single precision read tf32.
+void cut_last(std::vector<std::byte>& floats) {
+  float f = 0;
+  std::byte* last = floats.data() + floats.size() - sizeof f;
+  std::memcpy(&f, last, sizeof f);
+  f = emulation::cut_to_tf32(f);
+  std::memcpy(last, &f, sizeof f);
+}
+
 bool is_poison(const float* p, size_t elements) {
   return std::all_of(p, p + elements, [](float f) { return std::memcmp(&f, &kPoison, sizeof f) == 0; });
 }
@@ -95,16 +104,16 @@ void HostBlock::issue_product(std::span<Fiber> group, const ir::Instruction& row
     const device::Operand& operand = group[0].operands[o];
     const auto& m = *static_cast<const device::Matrix*>(operand.registers);
     emulation::MatrixTile& tile = p.tiles[o - 1];
-    tile = {place_of(operand), m.leading, m.stride, m.swizzle};
+    tile = {place_of(operand), m.leading, m.stride, m.swizzle, ir::type_bytes(row.operands[o].type)};
     if (!tile.begins_well())
       return fail(group[0],
                   fmt::format("the matrix does not begin in the first row of a swizzle of {} bytes", tile.swizzle));
     const ir::OperandSpec& spec = row.operands[o];
     const bool transposed = is_transposed(spec);
-    const int64_t rows = transposed ? spec.tile[1] : spec.tile[0];
+    const int64_t rows = transposed ? spec.tile[1] : spec.tile[0], depth = transposed ? spec.tile[0] : spec.tile[1];
     std::vector<long long> pieces;
     for (int64_t r = 0; r < rows; ++r)
-      for (int64_t k = 0; k < 16; ++k) pieces.push_back(tile.at(r, k, transposed) / kPiece * kPiece);
+      for (int64_t k = 0; k < depth; ++k) pieces.push_back(tile.at(r, k, transposed) / kPiece * kPiece);
     std::sort(pieces.begin(), pieces.end());
     pieces.erase(std::unique(pieces.begin(), pieces.end()), pieces.end());
     for (long long at : pieces)
@@ -132,14 +141,16 @@ void HostBlock::finish_product(std::span<Fiber> group, const Product& p) {
   };
   for (size_t i = 0; i < spots.size(); ++i)
     d[i] = accumulator(spots[i].lane).value[static_cast<size_t>(spots[i].element)];
-  std::array<std::vector<uint16_t>, 2> matrices;
+  std::array<std::vector<std::byte>, 2> matrices;
   for (size_t o = 0; o < 2; ++o) {
     const ir::OperandSpec& spec = p.row->operands[o + 1];
     const bool transposed = is_transposed(spec);
     for (int64_t r = 0; r < spec.tile[0]; ++r)
       for (int64_t c = 0; c < spec.tile[1]; ++c) {
         const int64_t at = transposed ? p.tiles[o].at(c, r, true) : p.tiles[o].at(r, c, false);
-        std::memcpy(&matrices[o].emplace_back(), arena_ + at, sizeof(uint16_t));
+        const auto* place = reinterpret_cast<const std::byte*>(arena_ + at);
+        matrices[o].insert(matrices[o].end(), place, place + p.tiles[o].element);
+        if (spec.type == ir::Type::kF32) cut_last(matrices[o]);
       }
   }
   void* const tiles[] = {d.data(), matrices[0].data(), matrices[1].data()};

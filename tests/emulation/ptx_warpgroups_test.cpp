@@ -18,6 +18,7 @@
 using namespace tcc;
 using namespace tcc::emulation;
 using namespace tcc::emulation::testing;
+using tcc::testing::allow_tf32;
 using tcc::testing::Reference;
 
 namespace {
@@ -68,7 +69,7 @@ bool uses(const ir::Kernel& k, std::string_view instruction) {
 }
 
 struct Seen {
-  int64_t ran = 0, clusters = 0, walks = 0, waves = 0, splits = 0, stores = 0;
+  int64_t ran = 0, tf32 = 0, clusters = 0, walks = 0, waves = 0, splits = 0, stores = 0;
 };
 
 // `wanted` programs of each trace with instructions of warpgroups.
@@ -88,6 +89,7 @@ void run_task(const task::Task& task, const target::Target& target, int wanted, 
       shown.decisions = decisions;
       const std::string what = fmt::format("{}\n{}", task.workload, schedule::print_trace(shown));
       check(reference, *lowered, target, what, static_cast<uint64_t>(draw) + 1);
+      seen.tf32 += what.find(".f32.tf32") != std::string::npos;
       seen.clusters += uses(*lowered, "mbarrier.arrive.cluster");
       seen.stores += uses(*lowered, "tma.commit");
       const std::string text = ir::print(*lowered);
@@ -114,14 +116,56 @@ TEST_CASE("PTX of products by warpgroups out of the GPU space equals the referen
         task::make_gemm({.m = 200, .n = 136, .k = 200, .bias = true, .relu = true, .dtype = half}),
         task::make_gemm({.m = 129, .n = 264, .k = 72, .trans_b = true, .dtype = brain}),
         task::make_gemm({.m = 65, .n = 40, .k = 136, .bias = true, .trans_b = true, .dtype = half}),
-        tcc::testing::make_operator(graph::Op::kMatMul, graph::MatMulAttrs{}, {{2, 70, 136}, {2, 136, 72}}, brain)})
+        tcc::testing::make_operator(graph::Op::kMatMul, graph::MatMulAttrs{}, {{2, 70, 136}, {2, 136, 72}}, brain),
+        allow_tf32(task::make_gemm({.m = 192, .n = 128, .k = 100, .trans_b = true})),
+        allow_tf32(task::make_gemm({.m = 129, .n = 72, .k = 256, .bias = true, .relu = true, .trans_b = true}))})
     run_task(t, small_device(), soak ? 20 : 3, ++seed, seen);
   WARN(seen.ran << " ran, " << seen.clusters << " in clusters, " << seen.walks << " over several tiles, " << seen.waves
                 << " with a split last wave, " << seen.splits << " with split sums");
   CHECK(seen.ran >= 20);
+  CHECK(seen.tf32 >= 4);
   CHECK(seen.clusters > 0);
   CHECK(seen.walks > 0);
   CHECK(seen.waves > 0);
   CHECK(seen.splits > 0);
   CHECK(seen.stores > 0);
+}
+
+TEST_CASE("PTX: copies round what a product by tf32 reads to nearest", "[emulation]") {
+  if (!codegen::nvrtc_available()) SKIP("no NVRTC");
+  const task::Task task = allow_tf32(task::make_gemm({.m = 128, .n = 128, .k = 128, .trans_b = true}));
+  const target::Target target = target::find_target("h200").value();
+  // Halfway between two values of tf32, and a little beside it: -1.5 times one of the two neighbors.
+  const float step = 0x1p-10f, values[] = {1 + step / 2, 1 + 0.49f * step, 1 + 0.51f * step, 1 + 0.98f * step};
+  const float rounded[] = {1 + step, 1, 1 + step, 1 + step};
+  Reference reference(task.kernel);
+  for (int64_t i = 0; i < 128; ++i)
+    for (int64_t k = 0; k < 128; ++k) {
+      const size_t n = static_cast<size_t>((i + k) % 4);
+      reference.inputs[0].set(i * 128 + k, k < 2 ? values[n] : 0);
+      reference.inputs[1].set(i * 128 + k, k < 2 ? -1.5 : 0);
+    }
+  for (int64_t i = 0; i < 128; ++i)
+    for (int64_t j = 0; j < 128; ++j)
+      reference.expected[2].set(i * 128 + j, -1.5 * (rounded[i % 4] + rounded[(i + 1) % 4]));
+  reference.expected[0] = reference.inputs[0], reference.expected[1] = reference.inputs[1];
+  reference.tolerance = 0;
+  int64_t by_warps = 0, by_warpgroups = 0;
+  for (const schedule::Trace& trace : space::generate_space(task.kernel, target)) {
+    const std::string text = schedule::print_trace(trace);
+    if (text.find("tf32") == std::string::npos) continue;
+    std::vector<int64_t> decisions = trace.decisions;
+    Rng rng(3);
+    for (int draw = 0, done = 0; draw < 100 && done < 1; ++draw) {
+      auto arena = std::make_shared<Arena>();
+      auto scheduled = schedule::sample(trace, decisions, task.kernel, arena, rng);
+      if (!scheduled) continue;
+      auto lowered = lower::lower(*scheduled, target, ir::Stage::kLowered, arena);
+      if (!lowered) continue;
+      check(reference, *lowered, target, text, 1);
+      ++done, ++(text.find("wgmma") == std::string::npos ? by_warps : by_warpgroups);
+    }
+  }
+  CHECK(by_warps > 0);
+  CHECK(by_warpgroups > 0);
 }

@@ -35,8 +35,9 @@ std::optional<codegen::TensorMap> map_of(const fake_cuda_tensor_map& from,
   map.buffer = -1;
   for (size_t i = 0; i < buffers.size() && map.buffer < 0; ++i)
     if (buffers[i].data == static_cast<std::byte*>(from.address)) map.buffer = static_cast<int>(i);
-  if (map.buffer < 0 || (from.type != 6 && from.type != 7 && from.type != 9)) return std::nullopt;
-  map.type = from.type == 6 ? ir::Type::kF16 : from.type == 7 ? ir::Type::kF32 : ir::Type::kBF16;
+  if (map.buffer < 0 || (from.type != 6 && from.type != 7 && from.type != 9 && from.type != 11)) return std::nullopt;
+  map.tf32 = from.type == 11;
+  map.type = from.type == 6 ? ir::Type::kF16 : from.type == 9 ? ir::Type::kBF16 : ir::Type::kF32;
   map.swizzle = from.swizzle;
   for (size_t d = 0; d < from.rank; ++d) {
     map.dims.push_back(static_cast<int64_t>(from.dims[d]));

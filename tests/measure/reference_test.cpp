@@ -220,3 +220,13 @@ TEST_CASE("the interpreter refuses a reference that is at fault or too long", "[
   CHECK_THAT(ran.error().message, Catch::Contains("too many for the interpreter"));
   CHECK_THAT(ran.error().hint, Catch::Contains("built with LLVM"));
 }
+
+TEST_CASE("the bound of a kernel that allows tf32 knows the rounding of operands, and integers stay exact",
+          "[engines]") {
+  ir::Kernel kernel = make_gemm();
+  const auto plain = prepare(kernel, {});
+  kernel.tf32 = true;
+  const auto rounded = prepare(kernel, {});
+  CHECK(rounded->segment().description.scaled == 8192 * plain->segment().description.scaled);
+  CHECK(rounded->facts().exact);
+}

@@ -6,6 +6,7 @@
 #include "tcc/ir/instr.h"
 #include "tcc/ir/walk.h"
 #include "tcc/space/matrix_instruction.h"
+#include "traces/task_shapes.h"
 
 using namespace tcc;
 
@@ -177,7 +178,11 @@ TEST_CASE("what keeps a GPU's matrix instructions away is said", "[gpu_space]") 
   CHECK_THAT(why(product, "k80"), Catch::Contains("k80 has no matrix instruction that this version knows"));
   CHECK_THAT(why(task::make_gemm({.m = 33, .n = 64, .k = 64, .dtype = graph::DType::kBF16}), "v100"),
              Catch::Contains("the tensor cores of v100 multiply f16, not bf16"));
-  CHECK_THAT(why(task::make_gemm({.m = 33, .n = 64, .k = 64}), "a100"), Catch::Contains("convert the model to f16"));
+  CHECK_THAT(why(task::make_gemm({.m = 33, .n = 64, .k = 64}), "a100"),
+             Catch::Contains("with --precision tf32, or convert the model with --precision f16 or bf16"));
+  CHECK(why(tcc::testing::allow_tf32(task::make_gemm({.m = 33, .n = 64, .k = 64})), "a100").empty());
+  CHECK_THAT(why(tcc::testing::allow_tf32(task::make_gemm({.m = 33, .n = 64, .k = 64})), "t4"),
+             Catch::Contains("multiply f16, not f32: convert"));
   CHECK_THAT(why(task::make_softmax({8, 100}, 1), "a100"), Catch::Contains("no sum of products of two tensors"));
   CHECK_THAT(
       why(task::make_conv(
@@ -294,7 +299,16 @@ TEST_CASE("what keeps a GPU's warpgroups from a product is said", "[gpu_space]")
   CHECK(why(task::make_gemm({.m = 256, .n = 256, .k = 256, .dtype = half}), "h200").empty());
   CHECK(why(task::make_gemm({.m = 8, .n = 256, .k = 256, .dtype = half}), "a100").empty());
   CHECK_THAT(why(task::make_gemm({.m = 256, .n = 256, .k = 256}), "h200"),
-             Contains("multiply f16 and bf16 here, not f32"));
+             Contains("round f32 to tf32: allow it with --precision tf32"));
+  CHECK_THAT(why(task::make_gemm({.m = 256, .n = 256, .k = 256, .dtype = graph::DType::kF64}), "h200"),
+             Contains("multiply f16, bf16 and tf32 here, not f64"));
+  const auto allowed = [](const task::GemmParams& params) { return tcc::testing::allow_tf32(task::make_gemm(params)); };
+  CHECK(why(allowed({.m = 256, .n = 256, .k = 96, .trans_b = true}), "h200").empty());
+  CHECK_THAT(why(allowed({.m = 256, .n = 256, .k = 96}), "h200"),
+             Contains("the second operand has its columns side by side"));
+  CHECK_THAT(why(allowed({.m = 256, .n = 256, .k = 32, .trans_b = true}), "h200"), Contains("nothing runs ahead"));
+  CHECK_THAT(why(allowed({.m = 256, .n = 256, .k = 98, .trans_b = true}), "h200"),
+             Contains("not multiples of 16 bytes"));
   CHECK_THAT(why(task::make_gemm({.m = 8, .n = 256, .k = 256, .dtype = half}), "h200"),
              Contains("8 x 256 results are less than half of a tile"));
   CHECK_THAT(why(task::make_gemm({.m = 256, .n = 256, .k = 64, .dtype = half}), "h200"),

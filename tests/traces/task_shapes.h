@@ -27,6 +27,13 @@ inline task::Task make_operator(graph::Op op, graph::Attributes attrs, const std
   return *made;
 }
 
+// The task whose products may round their operands to tf32.
+inline task::Task allow_tf32(task::Task t) {
+  t.kernel.tf32 = true;
+  t.key = fmt::format("{:016x}", ir::hash_kernel(t.kernel));
+  return t;
+}
+
 // A transposed convolution of stride 2 as what it is: a convolution of an input with zeros between its elements.
 inline task::Task make_transposed_conv() {
   auto k = ir::parse(R"(kernel built {

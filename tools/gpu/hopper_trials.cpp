@@ -24,12 +24,12 @@ Kernel made(const std::string& text) {
   return std::move(*kernel);
 }
 
-// C = A B over 64 of k: both come by bulk copies, columns in boxes of 128 bytes, and are swizzled.
+// C = A B over 128 bytes of k: both come by bulk copies, columns in boxes of 128 bytes, and are swizzled.
 constexpr char kProduct[] = R"(kernel lowered {
-  input A: TYPE[64, 64] align 16
+  input A: TYPE[64, STEP] align 16
   input B: TYPE[B_ROWS, B_COLUMNS] align 16
   output C: f32[64, WIDTH] align 16
-  temp As: TYPE[64, 64] shared align 1024
+  temp As: TYPE[64, STEP] shared align 1024
   temp Bs: TYPE[B_ROWS, B_COLUMNS] shared align 1024B_LAYOUT
   temp full: barrier[1] shared align 8
   temp acc: f32[REGISTERS] local
@@ -43,9 +43,9 @@ constexpr char kProduct[] = R"(kernel lowered {
         instr bar.sync(; 0, 128)
         if w == 0 && l == 0 {
           instr mbarrier.expect_tx(full[0]; BYTES)
-          instr tma.load.TYPE(As[0, 0], full[0], A[0, 0]; 64, 64)
+          instr tma.load.TYPE(As[0, 0], full[0], A[0, 0]; 64, STEP)
           for c in BOXES {
-            instr tma.load.TYPE(Bs[0, c*64], full[0], B[0, c*64]; B_ROWS, 64)
+            instr tma.load.TYPE(Bs[0, c*64], full[0], B[0, c*64]; B_ROWS, STEP)
           }
         }
         alloc acc {
@@ -55,7 +55,7 @@ constexpr char kProduct[] = R"(kernel lowered {
           instr mbarrier.wait(full[0]; 0)
           instr wgmma.fence()
           for kk in 4 unrolled {
-            instr ROW(acc[0], As[0, kk*16], B_TILE)
+            instr ROW(acc[0], As[0, kk*TERMS], B_TILE)
           }
           instr wgmma.commit()
           instr wgmma.wait(; 0)
@@ -71,24 +71,28 @@ constexpr char kProduct[] = R"(kernel lowered {
 
 Kernel product(const Instruction& row) {
   const OperandSpec& b = row.operands[2];
-  const bool transposed = b.tile[0] == 16 && b.tile[1] > 16;
-  const int64_t width = transposed ? b.tile[1] : b.tile[0], rows = transposed ? 64 : width;
-  const int64_t columns = transposed ? width : 64;
-  const std::string layout = columns > 64 ? fmt::format(
-                                                " layout[64,{0}]{{1/64%0@addr*4096, 0/1%0@addr*64, "
-                                                "1/1%64@addr*1}} size {1}",
-                                                columns, 64 * columns)
-                                          : "";
-  return made(filled(kProduct, {{"B_LAYOUT", layout},
-                                {"B_TILE", transposed ? "Bs[kk*16, 0]" : "Bs[0, kk*16]"},
-                                {"B_ROWS", std::to_string(rows)},
-                                {"B_COLUMNS", std::to_string(columns)},
-                                {"BOXES", std::to_string(columns / 64)},
-                                {"BYTES", std::to_string(2 * 64 * 64 + 2 * rows * columns)},
-                                {"WIDTH", std::to_string(width)},
-                                {"REGISTERS", std::to_string(width / 2)},
-                                {"ROW", std::string(row.name)},
-                                {"TYPE", std::string(type_name(b.type))}}));
+  const int64_t bytes = type_bytes(b.type), step = 128 / bytes, terms = step / 4;
+  const bool transposed = b.tile[0] == terms && b.tile[1] > terms;
+  const int64_t width = transposed ? b.tile[1] : b.tile[0], rows = transposed ? step : width;
+  const int64_t columns = transposed ? width : step;
+  const std::string layout = transposed && columns > step ? fmt::format(
+                                                                " layout[64,{0}]{{1/64%0@addr*4096, 0/1%0@addr*64, "
+                                                                "1/1%64@addr*1}} size {1}",
+                                                                columns, 64 * columns)
+                                                          : "";
+  return made(filled(kProduct,
+                     {{"B_LAYOUT", layout},
+                      {"B_TILE", transposed ? fmt::format("Bs[kk*{}, 0]", terms) : fmt::format("Bs[0, kk*{}]", terms)},
+                      {"B_ROWS", std::to_string(rows)},
+                      {"B_COLUMNS", std::to_string(columns)},
+                      {"BOXES", std::to_string(columns / step)},
+                      {"BYTES", std::to_string(bytes * (64 * step + rows * columns))},
+                      {"STEP", std::to_string(step)},
+                      {"TERMS", std::to_string(terms)},
+                      {"WIDTH", std::to_string(width)},
+                      {"REGISTERS", std::to_string(width / 2)},
+                      {"ROW", std::string(row.name)},
+                      {"TYPE", std::string(type_name(b.type))}}));
 }
 
 // A box comes, is negated by the threads, and goes: both reach beyond the tensors.
@@ -159,7 +163,7 @@ constexpr char kCluster[] = R"(kernel lowered {
             for p in 2 {
               if l == 0 {
                 instr mbarrier.wait(empty[0]; (p + 1) % 2)
-                instr mbarrier.expect_tx(full[0]; 512)
+                instr mbarrier.expect_tx(full[0]; BYTES)
                 instr tma.load.multicast.TYPE(Xs[cr*8, 0], full[0], X[p*16 + cr*8, 0]; 8, 16, 3)
               }
               instr mbarrier.wait(full[0]; p % 2)
@@ -212,7 +216,9 @@ std::vector<Kernel> hopper_trials(const Instruction& row) {
   if (row.completion == Completion::kWgmmaGroup) {
     kernels.push_back(product(row));
   } else if (row.behaviour == Behaviour::kCompute && row.multicast_arg >= 0) {
-    kernels.push_back(made(filled(kCluster, {{"TYPE", std::string(type_name(row.operands[0].type))}})));
+    const Type type = row.operands[0].type;
+    kernels.push_back(made(
+        filled(kCluster, {{"TYPE", std::string(type_name(type))}, {"BYTES", std::to_string(256 * type_bytes(type))}})));
   } else if (row.behaviour == Behaviour::kCompute && row.feature == "tma") {
     kernels.push_back(boxes(row.operands[0].type));
   } else if (row.behaviour == Behaviour::kSetMaxRegisters) {

@@ -22,6 +22,7 @@ struct TensorMap {
   std::vector<int64_t> strides;  // bytes, from the second dimension on
   std::vector<int64_t> box;      // elements
   int64_t swizzle = 0;  // bytes of a row of the box in shared memory whose 16-byte pieces are permuted; 0: none
+  bool tf32 = false;    // copies into shared memory round f32 to tf32, to nearest
   bool operator==(const TensorMap&) const = default;
 };
 

@@ -78,6 +78,7 @@ struct Kernel {
   const NameHint* names = nullptr;
   Id next_id = 0;
   Stage stage = Stage::kBuilt;
+  bool tf32 = false;  // sums of products of f32 may round what they multiply to tf32 (10 bits of mantissa)
 
   const Buffer* buffer(Id id) const {
     for (const Buffer* b : buffers)

@@ -3,13 +3,14 @@
 // Two data sets. Set 0: small integers, chosen so that every partial sum is exact in the type it is computed in; where
 // the kernel is made of exact operations only (sums, products, min, max, selects, ...) the outputs must be EQUAL. Set
 // 1: random reals, |x - ref| <= 2 u_out |ref| + 4 u_acc sqrt(K) scale, with u the unit roundoff of the output's and of
-// the narrowest computing type, K the number of terms that meet in one output. The reference is the naive kernel with
-// all floats turned to f64. For kernels made of sums, products, min, max, selects and division by constants, scale is
-// the same kernel's value on absolute values (a bound on every partial sum, per element); for others it is the largest
-// |ref| of the whole output and the factor is 16, because intrinsics have errors of their own.
-// Above 2 GFLOP, 0.1 where references are interpreted (see reference.h), the reference is computed, and outputs are
-// compared, at samples only: corners, both sides of the edges of tiles, 4,096 others. That every element was written is
-// looked at all the same, where its type can tell. NaN and infinities are wrong wherever the reference has none.
+// the narrowest computing type (of tf32 where the kernel allows it), K the number of terms that meet in one output. The
+// reference is the naive kernel with all floats turned to f64. For kernels made of sums, products, min, max, selects
+// and division by constants, scale is the same kernel's value on absolute values (a bound on every partial sum, per
+// element); for others it is the largest |ref| of the whole output and the factor is 16, because intrinsics have errors
+// of their own. Above 2 GFLOP, 0.1 where references are interpreted (see reference.h), the reference is computed, and
+// outputs are compared, at samples only: corners, both sides of the edges of tiles, 4,096 others. That every element
+// was written is looked at all the same, where its type can tell. NaN and infinities are wrong wherever the reference
+// has none.
 #pragma once
 
 #include <cstdint>

@@ -188,7 +188,7 @@ typedef struct tcc_cuda_tensor_map {
   uint32_t buffer;   // number of the launch's buffer that begins where the tensor does
   uint32_t reserved;
 } tcc_cuda_tensor_map;
-enum { TCC_CUDA_TENSOR_F16 = 6, TCC_CUDA_TENSOR_F32 = 7, TCC_CUDA_TENSOR_BF16 = 9 };
+enum { TCC_CUDA_TENSOR_F16 = 6, TCC_CUDA_TENSOR_F32 = 7, TCC_CUDA_TENSOR_BF16 = 9, TCC_CUDA_TENSOR_TF32 = 11 };
 
 // The map of a tensor at `address`. No memory is taken and nothing waits, so it is legal while a stream is captured.
 // TCC_ERROR_DEVICE where the driver has no tensor maps or refuses this one.

@@ -12,6 +12,7 @@ namespace tcc::target {
 // X(enumerator, name, share of an output's scale that results may be off by the rounding of a whole network)
 #define TCC_PRECISIONS(X) \
   X(kF32, "f32", 1e-3)    \
+  X(kTf32, "tf32", 2e-3)  \
   X(kF16, "f16", 1e-2)    \
   X(kBF16, "bf16", 5e-2)
 

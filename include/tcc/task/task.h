@@ -58,8 +58,11 @@ struct Task {
   ir::Id anchor_id() const;
 };
 
+struct TaskOptions {
+  bool tf32 = false;  // contractions of f32 may round what they multiply (ir::Kernel::tf32)
+};
 // Errors (input): a tensor without elements.
-Result<Task> make_task(const graph::Graph& graph, const graph::FusionGroup& group);
+Result<Task> make_task(const graph::Graph& graph, const graph::FusionGroup& group, const TaskOptions& options = {});
 
 struct GroupBinding {
   int64_t task = 0;                 // index into TaskList::tasks
@@ -70,6 +73,7 @@ struct TaskList {
   std::vector<GroupBinding> bindings;  // one per group
 };
 // Equal kernels become one task. Tensors without elements are errors that name the group.
-Result<TaskList> extract_tasks(const graph::Graph& graph, const std::vector<graph::FusionGroup>& groups);
+Result<TaskList> extract_tasks(const graph::Graph& graph, const std::vector<graph::FusionGroup>& groups,
+                               const TaskOptions& options = {});
 
 }  // namespace tcc::task

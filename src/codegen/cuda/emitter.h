@@ -133,6 +133,7 @@ class Emitter {
   analysis::Ranges ranges_;
   std::array<int64_t, 3> grid_ = {1, 1, 1}, block_ = {1, 1, 1}, cluster_ = {1, 1, 1};
   std::vector<TensorMap> tensor_maps_;
+  std::unordered_set<ir::Id> tf32_tiles_;         // shared buffers of f32 that wgmma reads
   std::unordered_map<ir::Id, int64_t> swizzles_;  // of shared buffers that are copied by boxes or multiplied: bytes
   std::unordered_set<ir::Id> accumulators_;       // of products that complete later
   std::vector<ir::Id> alive_accumulators_;

@@ -171,6 +171,7 @@ void Emitter::plan_tiles(Stmt body) {
       return fail(fmt::format("expected a layout that bulk copies and wgmma know for shared buffer '{}'",
                               name_hint(kernel_, id)));
     swizzles_[id] = said;
+    if (b.type == Type::kF32 && !u.matrices.empty()) tf32_tiles_.insert(id);
     if (said > 0 || u.matrices.empty()) continue;
     for (int64_t s : kSwizzles) {
       const bool fits = !u.generic && std::all_of(u.matrices.begin(), u.matrices.end(),

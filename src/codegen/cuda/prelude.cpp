@@ -191,6 +191,22 @@ bool in_shared(Scope scope) {
   return scope == Scope::kShared || scope == Scope::kClusterShared;
 }
 
+// Products of single precision read the upper 19 bits of their operands: without rounding they would be cut off.
+bool rounds_to_tf32(const Instruction& row, const OperandSpec& spec) {
+  return row.family == Family::kMma && spec.type == Type::kF32 && spec.access == Access::kRead;
+}
+std::string rounded_name(const OperandSpec& spec) {
+  return fmt::format("{}_tf32", spec.name);
+}
+// Not volatile: a fragment that several products read is rounded once.
+std::string round_operand(const OperandSpec& spec) {
+  return fmt::format(
+      "  unsigned {0}[{1}];\n"
+      "#pragma unroll\n"
+      "  for (int i = 0; i < {1}; ++i) asm(\"cvt.rna.tf32.f32 %0, %1;\" : \"=r\"({0}[i]) : \"f\"({2}[i]));\n",
+      rounded_name(spec), registers_per_lane(spec), spec.name);
+}
+
 // One asm statement. In a row's text `$n` is the n-th argument and `%NAME` an operand: a 32-bit address for shared
 // memory, a 64-bit one for global memory, the list of its .b32 registers for a `local` operand (elements smaller than
 // 4 bytes share registers in order).
@@ -265,8 +281,9 @@ class AsmStatement {
     const bool as_bits = bytes < 4 || (spec.type == Type::kF32 && !spec.layout.empty() && spec.access == Access::kRead);
     const char constraint = spec.type == Type::kF32 && !as_bits ? 'f' : 'r';
     const std::string pointer =
-        !as_bits ? std::string(spec.name)
-                 : fmt::format("(({}unsigned*){})", spec.access == Access::kRead ? "const " : "", spec.name);
+        rounds_to_tf32(row_, spec) ? rounded_name(spec)
+        : !as_bits                 ? std::string(spec.name)
+                   : fmt::format("(({}unsigned*){})", spec.access == Access::kRead ? "const " : "", spec.name);
     std::string list;
     for (int64_t w = 0; w < words; ++w) {
       const char* kind = spec.access == Access::kRead ? "" : spec.access == Access::kWrite ? "=" : "+";
@@ -332,6 +349,8 @@ std::string function(const Instruction& row, bool run_time, size_t rank) {
   }
   std::string text = immediates.empty() ? "" : fmt::format("template <{}>\n", join(immediates));
   text += fmt::format("TCC_DEVICE void {}({}) {{\n", row_function(row), join(parameters));
+  for (const OperandSpec& o : row.operands)
+    if (rounds_to_tf32(row, o)) text += round_operand(o);
   std::string statement =
       row.behaviour == Behaviour::kShuffle ? "" : "  " + AsmStatement(row, run_time, 0, rank).text() + "\n";
   limit_wait(statement);

@@ -50,6 +50,7 @@ std::string Emitter::tensor_map(const InstrCall& s, const Instruction& row, size
   TCC_CHECK(param != params_.end(), "buffer {} is not a parameter", name(b.id));
   map.buffer = static_cast<int>(param - params_.begin());
   map.type = b.type;
+  map.tf32 = tf32_tiles_.contains(shared->id) && row.operands[n].access == Access::kRead;
   map.swizzle = swizzle_of(shared->id);
   int64_t stride = type_bytes(b.type);
   for (size_t d = b.shape.size(); d-- > 0;) {

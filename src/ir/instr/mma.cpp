@@ -1,6 +1,6 @@
 // mma.sync of one warp, A row-major, B column-major, D = A*B + D. Fragment layouts as in the PTX manual, "Matrix
 // Fragments for mma.m16n8k..": with group = lane / 4 and t = lane % 4; a register here is one element, so a .b32
-// register of halves is two. The tf32 row reads the low 13 mantissa bits as they are; the hardware ignores them.
+// register of halves is two. The hardware ignores the low 13 bits of the tf32 rows' operands; code rounds them first.
 #include "ir/instr/rows.h"
 
 namespace tcc::ir {

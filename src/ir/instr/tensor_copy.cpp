@@ -61,6 +61,7 @@ constexpr Instruction kRows[] = {
     load("tma.load.f32", kLoad<Type::kF32>, false),
     load("tma.load.multicast.f16", kLoad<Type::kF16>, true),
     load("tma.load.multicast.bf16", kLoad<Type::kBF16>, true),
+    load("tma.load.multicast.f32", kLoad<Type::kF32>, true),
     store("tma.store.f16", kStore<Type::kF16>),
     store("tma.store.bf16", kStore<Type::kBF16>),
     store("tma.store.f32", kStore<Type::kF32>),

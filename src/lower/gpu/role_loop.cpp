@@ -165,8 +165,7 @@ class Reader {
     };
     if (c.source->role == BufferRole::kTemp || c.source->layout != nullptr || c.source->type != c.shared->type)
       return bad("it is not a plain parameter of the kernel");
-    if (find_tensor_copy(c.shared->type, Scope::kShared) < 0 || bytes != 2)
-      return bad("no such instruction for its type");
+    if (find_tensor_copy(c.shared->type, Scope::kShared) < 0) return bad("no such instruction for its type");
     if (!is_int(c.source->shape.back()) || int_value(c.source->shape.back()) * bytes % kPitchBytes != 0)
       return bad(fmt::format("its rows are not a multiple of {} bytes", kPitchBytes));
     if (c.sharers() > 1 && find_tensor_copy(c.shared->type, Scope::kShared, true) < 0)
