@@ -187,6 +187,27 @@ MutatorWeights mutator_weights(bool gpu) {
   return {0.90, 0.05, 0.03, 0.02, 0};
 }
 
+namespace {
+
+// Do the iterations of the loop run on threads: is it, or what it is fused into, bound to them?
+bool runs_on_threads(const Trace& trace, int loop) {
+  for (const Instruction& user : trace.instructions) {
+    if (std::find(user.inputs.begin(), user.inputs.end(), variable(loop)) == user.inputs.end()) continue;
+    if (user.op == Op::kBind) return ir::is_thread(enumerator<ir::Axis>(user, "axis"));
+    if (user.op == Op::kFuse) return runs_on_threads(trace, user.first_output);
+  }
+  return false;
+}
+
+// Of the loops that the split makes, those whose extent is `factor`.
+bool binds_factor(const Trace& trace, const Instruction& split, const Input& factor) {
+  for (size_t i = 1; i < split.inputs.size(); ++i)
+    if (split.inputs[i] == factor && runs_on_threads(trace, split.first_output + static_cast<int>(i) - 1)) return true;
+  return false;
+}
+
+}  // namespace
+
 std::optional<Mutator> mutator_of(const Trace& trace, const Instruction& instruction) {
   if (instruction.op == Op::kSamplePerfectTile || instruction.op == Op::kSampleTile)
     return instruction.outputs >= 2 ? std::optional(Mutator::kTile) : std::nullopt;
@@ -195,7 +216,7 @@ std::optional<Mutator> mutator_of(const Trace& trace, const Instruction& instruc
   const Input value = variable(instruction.first_output);
   for (const Instruction& user : trace.instructions) {
     if (std::find(user.inputs.begin(), user.inputs.end(), value) == user.inputs.end()) continue;
-    if (user.op == Op::kSplit) return Mutator::kThreadBinding;
+    if (user.op == Op::kSplit && binds_factor(trace, user, value)) return Mutator::kThreadBinding;
     if (user.op != Op::kAnnotate) continue;
     const auto key = enumerator<ir::AnnotationKey>(user, "key");
     if (key == ir::AnnotationKey::kUnrollMax) return Mutator::kUnroll;

@@ -38,9 +38,9 @@ class Chains {
     if (chains.empty()) return {};
     score(chains);
     candidates_.collect(chains);
-    auto [low, high] = std::minmax_element(chains.begin(), chains.end(),
-                                           [](const Individual& x, const Individual& y) { return x.score < y.score; });
-    const double first = settings_.temperature * static_cast<double>(high->score - low->score);
+    std::vector<float> scores;
+    for (const Individual& i : chains) scores.push_back(i.score);
+    const double first = first_temperature(scores, settings_.temperature);
     for (int64_t k = 0; k < settings_.steps; ++k) step(chains, temperature_at(first, settings_.cooling, k), k);
     return pick_round(round_, std::move(candidates_.kept()), random_part_, seeded_,
                       round_.plan.progress >= settings_.exploit_from);
@@ -74,15 +74,6 @@ class Chains {
       chains.push_back(std::move(i));
     }
     return chains;
-  }
-
-  // Standard deviation of the scores: the distance between the extremes would be that of the worst outlier.
-  static double spread(const std::vector<Individual>& all) {
-    double sum = 0, squares = 0;
-    const auto n = static_cast<double>(all.size());
-    for (const Individual& i : all) sum += static_cast<double>(i.score) / n;
-    for (const Individual& i : all) squares += std::pow(static_cast<double>(i.score) - sum, 2) / n;
-    return std::sqrt(squares);
   }
 
   void step(std::vector<Individual>& chains, double temperature, int64_t k) {

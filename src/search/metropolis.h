@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 namespace tcc::search {
 
@@ -10,6 +11,16 @@ namespace tcc::search {
 inline double acceptance(double current, double proposed, double temperature) {
   if (proposed >= current) return 1;
   return temperature > 0 ? std::exp((proposed - current) / temperature) : 0;
+}
+
+// T_0: a share of the standard deviation of the first scores, at least one. The distance between the extremes would be
+// that of the worst outlier.
+inline double first_temperature(std::span<const float> scores, double share) {
+  double mean = 0, squares = 0;
+  const auto n = static_cast<double>(scores.size());
+  for (float score : scores) mean += static_cast<double>(score) / n;
+  for (float score : scores) squares += std::pow(static_cast<double>(score) - mean, 2) / n;
+  return share * std::sqrt(squares);
 }
 
 // T_k = T_0 g^k.

@@ -18,7 +18,8 @@ namespace {
 const std::array<int64_t, 4> kCandidates = {0, 16, 64, 512};
 const std::array<double, 4> kEven = {0.25, 0.25, 0.25, 0.25};
 
-// Two tiles, an unroll step, a parallel limit, threads of a block, a vector width.
+// Two tiles, an unroll step, a parallel limit, threads of a block, a vector width, a factor of a plain split, threads
+// of a block through a fused loop.
 struct Scheduled {
   task::Task task = task::make_gemm({.m = 48, .n = 64, .k = 30});
   Rng rng{5};
@@ -33,8 +34,14 @@ struct Scheduled {
     const std::array<int64_t, 3> threads = {8, 16, 32};
     const std::array<double, 3> thirds = {1, 1, 1};
     ExprRv extent = schedule.sample_categorical(threads, thirds);
-    schedule.split(loops[1], std::vector<ExprRv>{ExprRv{}, extent});
+    std::vector<LoopRv> parts = schedule.split(loops[1], std::vector<ExprRv>{ExprRv{}, extent});
+    schedule.bind(parts[1], ir::Axis::kThreadX);
     schedule.annotate(reduce[0], ir::AnnotationKey::kCooperativeFetch, schedule.sample_categorical(kCandidates, kEven));
+    const std::array<int64_t, 3> few = {1, 2, 4};
+    schedule.split(reduce[1], std::vector<ExprRv>{ExprRv{}, schedule.sample_categorical(few, thirds)});
+    const std::vector<LoopRv> more =
+        schedule.split(parts[0], std::vector<ExprRv>{ExprRv{}, schedule.sample_categorical(few, thirds)});
+    schedule.bind(schedule.fuse(std::vector<LoopRv>{more[0], more[1]}), ir::Axis::kThreadY);
     REQUIRE(schedule.ok());
   }
 };
@@ -47,7 +54,8 @@ TEST_CASE("a decision belongs to the mutator of what takes its value", "[fidelit
   for (const Instruction& in : s.schedule.trace().instructions)
     if (is_sampling(in.op)) found.push_back(mutator_of(s.schedule.trace(), in).value());
   CHECK(found == std::vector<Mutator>{Mutator::kTile, Mutator::kTile, Mutator::kUnroll, Mutator::kParallel,
-                                      Mutator::kThreadBinding, Mutator::kTile});
+                                      Mutator::kThreadBinding, Mutator::kTile, Mutator::kTile,
+                                      Mutator::kThreadBinding});
   CHECK_FALSE(mutator_of(s.schedule.trace(), s.schedule.trace().instructions[0]).has_value());
 }
 

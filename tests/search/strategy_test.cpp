@@ -1,6 +1,7 @@
 // Strategies and the task scheduler, each by itself, against what MetaSchedule states.
 #include "search/strategy.h"
 
+#include <array>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <map>
@@ -52,6 +53,8 @@ TEST_CASE("acceptance follows the difference and the temperature", "[fidelity]")
   CHECK(search::acceptance(2, 1, 0.5) == Approx(std::exp(-2.0)));
   CHECK(search::acceptance(2, 1, 0) == 0);
   CHECK(search::acceptance(2, 2, 0) == 1);
+  CHECK(search::first_temperature(std::array{1.f, 1.f, 1.f, 9.f}, 0.5) == Approx(0.5 * std::sqrt(12.0)));
+  CHECK(search::first_temperature(std::array{4.f, 4.f}, 0.5) == 0);
   CHECK(search::temperature_at(3, 0.9, 0) == Approx(3));
   CHECK(search::temperature_at(3, 0.9, 2) == Approx(3 * 0.81));
 }

@@ -5,6 +5,7 @@
 #include "sample_tasks.h"
 #include "space/modules.h"
 #include "tcc/ir/walk.h"
+#include "tcc/schedule/mutation.h"
 
 using namespace tcc;
 
@@ -88,4 +89,27 @@ TEST_CASE("blocks that nothing has placed may be computed below a loop of their 
   for (const schedule::Schedule& s : out) check_same(s, t.kernel, target);
   // A search sees the places as sketches of their own.
   CHECK(space::structural_variants(out[1].trace(), t.kernel, target).size() > 1);
+}
+
+TEST_CASE("every choice of a CPU's design spaces is mutated") {
+  const target::Target target = *target::find_target("x86-64-v3");
+  for (const task::Task& task : {task::make_softmax({24, 96}, 1), task::make_gemm({.m = 48, .n = 64, .k = 30}),
+                                 task::make_reduction({30, 64}, {1}, graph::Op::kReduceSum)}) {
+    INFO(task.workload);
+    for (const schedule::Trace& trace : space::generate_space(task.kernel, target)) {
+      INFO(schedule::print_trace(trace));
+      std::vector<int64_t> decisions = trace.decisions;
+      std::vector<bool> changed(decisions.size(), false);
+      Rng rng(3);
+      for (int i = 0; i < 4000; ++i) {
+        const std::vector<int64_t> before = decisions;
+        schedule::mutate(trace, decisions, schedule::mutator_weights(false), rng);
+        for (size_t d = 0; d < before.size(); ++d)
+          if (before[d] != decisions[d]) changed[d] = true;
+      }
+      for (const schedule::Instruction& in : trace.instructions)
+        if (in.op == schedule::Op::kSampleCategorical && schedule::attribute(in, "candidates").size() >= 2)
+          CHECK(changed[static_cast<size_t>(in.decision)]);
+    }
+  }
 }

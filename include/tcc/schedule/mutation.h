@@ -19,9 +19,9 @@ using MutatorWeights = std::array<double, kMutators>;  // by Mutator
 // over a grid (space::make_gpu_wgmma). Weights are relative: without such a draw the released proportions hold.
 MutatorWeights mutator_weights(bool gpu);
 
-// Tiles, and choices of vector widths and the like, belong to the tile mutator; a choice that an unroll or parallel
-// annotation takes, or a split (threads of a block), to theirs. Nothing: no mutator changes it (one candidate, one
-// part).
+// Tiles, and choices of split factors, vector widths and the like, belong to the tile mutator. A choice that an unroll
+// or parallel annotation takes belongs to theirs, and so does a factor of a split whose loop is bound to threads.
+// Nothing: no mutator changes it (one candidate, one part).
 std::optional<Mutator> mutator_of(const Trace& trace, const Instruction& instruction);
 
 // One mutation by one mutator, drawn by weight among those that `trace` has an instruction for. Compute locations
