@@ -4,12 +4,15 @@
 #include <algorithm>
 #include <cstdio>
 #include <functional>
+#include <map>
 
 #include "bench.h"
 #include "cuda_choice.h"
 #include "sass.h"
 #include "tcc/graph/graph.h"
 #include "tcc/graph/passes.h"
+#include "tcc/ir/query.h"
+#include "tcc/ir/walk.h"
 #include "tcc/support/check.h"
 #include "tcc/task/task.h"
 
@@ -154,13 +157,22 @@ std::vector<Case> cases() {
   };
 }
 
+// The least traffic of the operator: each parameter once, and of a table no more than its blocks can gather.
 double parameter_bytes(const task::Task& task) {
+  std::map<ir::Id, double> gathered;
+  for (const ir::Block* block : ir::collect_blocks(task.kernel.root)) {
+    double times = 1;
+    for (const ir::Iter& it : block->iters) times *= static_cast<double>(ir::int_value(it.extent));
+    ir::visit_loads(block->body, [&](const ir::Load& l) {
+      gathered[l.buffer] += times * static_cast<double>(ir::type_bytes(l.type));
+    });
+  }
   double bytes = 0;
   for (const ir::Buffer* b : task.kernel.buffers) {
     if (b->role == ir::BufferRole::kTemp) continue;
     double size = static_cast<double>(ir::type_bytes(b->type));
     for (ir::Expr e : b->shape) size *= static_cast<double>(ir::int_value(e));
-    bytes += size;
+    bytes += gathered.contains(b->id) ? std::min(size, gathered.at(b->id)) : size;
   }
   return bytes;
 }
@@ -196,9 +208,9 @@ Result<std::vector<Row>> judge(const Case& c, const std::string& target) {
     rows.push_back({prefix + what, value, unit, "", 0, 0});
   };
   auto number = [&](const char* what, int64_t value) { row(what, static_cast<double>(value), ""); };
-  const double least = parameter_bytes(task) / device.memory_bandwidth;
-  rows.push_back({prefix + "predicted", chosen.program.seconds * 1e6, "us", "all bytes at full bandwidth", least * 1e6,
-                  chosen.program.seconds > 0 ? least / chosen.program.seconds : 0});
+  const double least = parameter_bytes(task) / (device.memory_bandwidth * device.cuda.model.copy_share);
+  rows.push_back({prefix + "predicted", chosen.program.seconds * 1e6, "us", "all bytes at the rate of a copy",
+                  least * 1e6, chosen.program.seconds > 0 ? least / chosen.program.seconds : 0});
   const codegen::Launch& launch = chosen.artifact.launches.at(0);
   number("launches", std::ssize(chosen.artifact.launches));
   number("threads", launch.block[0] * launch.block[1] * launch.block[2]);

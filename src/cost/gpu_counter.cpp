@@ -134,6 +134,12 @@ void GpuCounter::finish(Stmt launch) {
   facts_.overlap = meets ? 1 : std::ceil(facts_.threads / static_cast<double>(target_.cuda.warp_size));
 }
 
+double GpuCounter::touched(const Buffer& b) const {
+  for (const Traffic& t : traffic_)
+    if (t.buffer == &b) return std::min(t.touched, buffer_bytes(b));
+  return 0;
+}
+
 int64_t GpuCounter::scan(Stmt s, bool threads, int64_t limit) {
   if (s == nullptr) return 0;
   switch (s->kind) {

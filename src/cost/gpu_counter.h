@@ -26,6 +26,8 @@ class GpuCounter {
   // `facts` receives the counts; occupancy and seconds are left to the caller.
   GpuCounter(const ir::Kernel& nest, const target::Target& target, LaunchFacts& facts);
   void run(ir::Stmt launch);
+  // Bytes of the buffer that the launch touches, each counted once, at most; 0: its statements do not say.
+  double touched(const ir::Buffer& b) const;
 
  private:
   // Clock cycles for which one thread waits: for accesses of the same straight code, which overlap, and for those that

@@ -68,8 +68,7 @@ void occupancy(LaunchFacts& f, Stmt launch, const target::Target& target) {
 
 GpuFacts gpu_facts(const Kernel& nest, const target::Target& target) {
   GpuFacts out;
-  for (const Buffer* b : nest.buffers)
-    if (b->role != BufferRole::kTemp) out.least_bytes += buffer_bytes(*b);
+  std::vector<double> touched(nest.buffers.size(), 0);
   Stmt root = nest.root;
   while (const Alloc* a = as<Alloc>(root)) root = a->body;
   std::vector<Stmt> launches = {root};
@@ -78,7 +77,9 @@ GpuFacts gpu_facts(const Kernel& nest, const target::Target& target) {
   const double cycles = std::max(1.0, static_cast<double>(target.cuda.sm_count) * target.clock_hz);
   for (Stmt launch : launches) {
     LaunchFacts f;
-    GpuCounter(nest, target, f).run(launch);
+    GpuCounter counter(nest, target, f);
+    counter.run(launch);
+    for (size_t i = 0; i < touched.size(); ++i) touched[i] += counter.touched(*nest.buffers[i]);
     occupancy(f, launch, target);
     f.clock_hz = target.clock_hz;
     f.compute_seconds = f.flops / std::max(target.peak.fp32, 1.0) + f.matrix_seconds;
@@ -89,6 +90,11 @@ GpuFacts gpu_facts(const Kernel& nest, const target::Target& target) {
     f.issue_seconds =
         std::max(f.instructions / (cycles * schedulers), f.special_functions / (cycles * m.special_per_cycle));
     out.launches.push_back(f);
+  }
+  for (size_t i = 0; i < touched.size(); ++i) {
+    const Buffer& b = *nest.buffers[i];
+    if (b.role == BufferRole::kTemp) continue;
+    out.least_bytes += touched[i] > 0 ? std::min(touched[i], buffer_bytes(b)) : buffer_bytes(b);
   }
   return out;
 }

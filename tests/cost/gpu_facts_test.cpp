@@ -270,3 +270,89 @@ TEST_CASE("a tile of sums in shared memory counts as a thread's registers and in
   CHECK(facts.launches[0].parallelism == 16);
   CHECK(facts.launches[0].registers >= 16 + 16);
 }
+
+namespace {
+
+// C = value for 8 elements of each of 128 * 256 threads.
+cost::LaunchFacts eight(const std::string& value, const std::string& type = "f32") {
+  const std::string text = fmt::format(
+      "kernel nest {{\n  input A: {0}[262144]\n  input B: f32[32768]\n  output C: {0}[262144]\n"
+      "  for g in 128 bound(grid.x) {{ for x in 256 bound(thread.x) {{ for v in 8 vectorized {{\n"
+      "    C[g*2048 + x*8 + v] = {1}\n  }} }} }}\n}}\n",
+      type, value);
+  auto k = ir::parse(text);
+  if (!k) FAIL(k.error().message << text);
+  return facts_of(*k);
+}
+constexpr double kThreads = 128 * 256;
+
+}  // namespace
+
+TEST_CASE("a value that loops do not move is computed once, and equal ones of a statement are", "[gpu_facts]") {
+  const std::string a = "A[g*2048 + x*8 + v]", b = "B[g*256 + x]";
+  CHECK(eight(a + " * exp(" + b + ")").special_functions == kThreads);
+  CHECK(eight(a + " * exp(" + a + ")").special_functions == 8 * kThreads);
+  CHECK(eight("exp(" + a + ") * (exp(" + a + ") + 1.0)").special_functions == 8 * kThreads);
+  // A divisor that stays the same is inverted once, and a constant one ahead.
+  CHECK(eight(a + " / " + b).special_functions == kThreads);
+  CHECK(eight(a + " / 3.0").special_functions == 0);
+  CHECK(eight(a + " / 3.0").instructions == eight(a + " * 3.0").instructions);
+}
+
+TEST_CASE("GELU and the error function cost less where their results have 16 bits", "[gpu_facts]") {
+  const std::string a = "f32(A[g*2048 + x*8 + v])";
+  const auto instructions = [&](const std::string& value) {
+    return eight("f16(" + value + ")", "f16").instructions * 32 / (8 * kThreads);
+  };
+  const double plain = instructions(a + " * 2.0"), erf = instructions("erf(" + a + ")");
+  const double gelu = instructions("0.5 * " + a + " * (1.0 + erf(" + a + " * 0.70710677))");
+  CHECK(gelu < 14);
+  CHECK(gelu > plain + 6);
+  CHECK(erf > plain);
+  CHECK(eight("erf(A[g*2048 + x*8 + v])").instructions * 32 / (8 * kThreads) > 2 * erf - plain);
+}
+
+TEST_CASE("of a table only the rows that are gathered count as the least traffic", "[gpu_facts]") {
+  auto k = ir::parse(R"(kernel nest {
+  input I: i64[64]
+  input T: f16[4096, 256]
+  output C: f16[64, 256]
+  for g in 64 bound(grid.x) {
+    for x in 32 bound(thread.x) {
+      for v in 8 vectorized {
+        C[g, x*8 + v] = T[I[g], x*8 + v]
+      }
+    }
+  }
+}
+)");
+  REQUIRE(k.has_value());
+  CHECK(cost::gpu_facts(*k, *target::find_target("a100")).least_bytes == 64 * 8 + 2 * 2 * 64 * 256);
+}
+
+TEST_CASE("a copy to registers that starts within a vector has single loads at its ends", "[gpu_facts]") {
+  const auto instructions = [](int64_t first, int64_t extent) {
+    auto k = ir::parse(fmt::format(R"(kernel nest {{
+  input A: f16[1024, 64]
+  output C: f16[1024]
+  temp X: f16[{1}] local
+  for g in 32 bound(grid.x) {{
+    for x in 32 bound(thread.x) {{
+      alloc X {{
+        for v in {1} vectorized {{
+          X[v] = A[g*32 + x, v + {0}]
+        }}
+        C[g*32 + x] = X[0]
+      }}
+    }}
+  }}
+}}
+)",
+                                   first, extent));
+    REQUIRE(k.has_value());
+    return facts_of(*k).instructions / 32;
+  };
+  const double rest = instructions(8, 16) - 2;
+  CHECK(instructions(7, 17) == Approx(rest + 3));
+  CHECK(instructions(8, 19) == Approx(rest + 5));
+}

@@ -45,7 +45,7 @@ struct LaunchFacts {
 };
 struct GpuFacts {
   std::vector<LaunchFacts> launches;
-  double least_bytes = 0;  // parameters, each moved once
+  double least_bytes = 0;  // parameters, each byte that is used moved once: of a table at most the rows that are gathered
 };
 // Only for CUDA targets.
 GpuFacts gpu_facts(const ir::Kernel& nest, const target::Target& target);
