@@ -109,7 +109,6 @@ constexpr GpuRow kGpuRows[] = {
 // What the model's numbers are where they differ from those of 8.0 (sm_model.h has the sources).
 SmModel sm_model(int64_t sm_arch) {
   SmModel m;
-  m.exp_instructions = 2, m.erf_instructions = 32, m.divide_instructions = 5;
   if (sm_arch == 90) m.warp_matrix_share = 0.63;
   if (sm_arch >= 100 && sm_arch < 120) m.warp_matrix_share = 0.28;  // tcgen05 has the rest
   if (sm_arch >= 90 && sm_arch < 120) m.sms_per_gpc = 18;
