@@ -38,6 +38,7 @@ const std::vector<Suite>& suites() {
       {"search-quality", "model search beside random search, spread over seeds; --db: the stored bests again",
        run_search_quality_suite},
       {"prior", "makes models/cpu.prior from tuned tasks (--db, --keep) and judges it", run_prior_suite},
+      {"cost-models", "networks: candidates and samples a second, linear layers beside Eigen", run_cost_models_suite},
       {"space", "a dense layer over spaces that grow by a module at a time", run_space_suite},
       {"cuda-compile", "NVRTC on default schedules: ms a kernel on one core, two threads beside one",
        run_cuda_compile_suite},

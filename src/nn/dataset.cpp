@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "tcc/support/check.h"
@@ -29,7 +30,8 @@ Samples::Samples(const Config& config) : heads_(config.heads) {
 }
 
 void Samples::add(const SampleRows& rows, std::span<const float> labels, uint64_t task) {
-  TCC_CHECK(static_cast<int64_t>(labels.size()) == heads_, "{} labels for {} heads", labels.size(), heads_);
+  TCC_CHECK(labels.empty() || static_cast<int64_t>(labels.size()) == heads_, "{} labels for {} heads", labels.size(),
+            heads_);
   TCC_CHECK(hardware_.width == 0 || static_cast<int64_t>(rows.hardware.size()) == hardware_.width,
             "a hardware row of {} columns, not {}", hardware_.width, rows.hardware.size());
   statements_.add(rows.statements);
@@ -37,6 +39,8 @@ void Samples::add(const SampleRows& rows, std::span<const float> labels, uint64_
   dataflow_.add(rows.dataflow);
   hardware_.add(rows.hardware);
   labels_.insert(labels_.end(), labels.begin(), labels.end());
+  if (labels.empty())
+    labels_.insert(labels_.end(), static_cast<size_t>(heads_), std::numeric_limits<float>::quiet_NaN());
   tasks_.push_back(task);
 }
 

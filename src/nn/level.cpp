@@ -9,7 +9,7 @@ namespace tcc::nn {
 namespace {
 
 bool host_has_all(std::initializer_list<const char*> names) {
-  const uint64_t have = tcc_rt_cpu_features();
+  static const uint64_t have = tcc_rt_cpu_features();  // CPUID is slow on virtual machines
   for (const char* name : names) {
     const uint64_t bit = tcc_rt_cpu_feature(name);
     if (bit == 0 || (have & bit) == 0) return false;

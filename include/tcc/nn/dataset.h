@@ -32,7 +32,7 @@ class Samples : public Dataset {
  public:
   // The widths of `config`; rows of an input with width 0 are dropped.
   explicit Samples(const Config& config);
-  // Each span has a multiple of its width, labels one value a head.
+  // Each span has a multiple of its width, labels one value a head; no labels: each is absent, as for prediction.
   void add(const SampleRows& rows, std::span<const float> labels, uint64_t task);
   void clear();
 
