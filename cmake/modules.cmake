@@ -54,7 +54,7 @@ tcc_room(backend LEVEL 8 ROOMS support target schedule features lower space code
 
 tcc_room(search LEVEL 9 ROOMS support ir target task schedule lower codegen space features cost record measure backend LIBS nlohmann_json::nlohmann_json)
 
-tcc_room(driver LEVEL 10 ROOMS support rt target ir interp graph onnx task schedule codegen record features runtime emulation measure search package lower space backend LIBS nlohmann_json::nlohmann_json)
+tcc_room(driver LEVEL 10 ROOMS support rt target ir interp graph onnx task schedule codegen record features data runtime emulation measure search package lower space backend LIBS nlohmann_json::nlohmann_json)
 
 tcc_room(cli LEVEL 11 ROOMS support backend driver LIBS CLI11::CLI11 nlohmann_json::nlohmann_json ${TCC_SPDLOG})
 

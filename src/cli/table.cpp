@@ -19,6 +19,7 @@
   ROW(targets)    \
   ROW(doctor)     \
   ROW(db)         \
+  ROW(dataset)    \
   ROW(ops)        \
   ROW(zoo)        \
   ROW(completion) \

@@ -131,7 +131,7 @@ class Tuner {
   Result<void> finish() {
     if (measures()) {
       Stopwatch watch;
-      TCC_TRY_VOID(rerank_finalists(states_, target_, options_, env_, watch_));
+      if (options_.finals) TCC_TRY_VOID(rerank_finalists(states_, target_, options_, env_, watch_));
       seconds_.finals += watch.seconds();
       TCC_TRY_VOID(leave_prior(states_, target_, options_, model_->schema(), session_, *env_.store));
     }

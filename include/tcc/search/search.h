@@ -77,6 +77,7 @@ struct TuneOptions {
   int64_t population = 512;               // of a generation
   int64_t generations = 4;
   double explore = 0.05;  // least share of a round's picks that are drawn at random, more at first; 0 = none
+  bool finals = true;     // time the fastest programs of each task again at the end
   bool resume = true;     // go on with an interrupted run of the same tasks, target and options
 };
 

@@ -1,0 +1,51 @@
+// Data for cost models: random programs of many tasks, measured as tuning measures them, in a pool.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tcc/data/pool.h"
+#include "tcc/search/search.h"
+
+namespace tcc::driver {
+
+struct CollectProgress {
+  std::string workload;
+  size_t task = 0, tasks = 0;
+  int64_t programs = 0, wanted = 0;  // of the task, former calls' included
+  double elapsed_seconds = 0;
+};
+struct CollectRequest {
+  target::Target target;
+  std::optional<target::Target> device;  // this machine with measured rates; nullopt: nominal ones
+  std::string cuda_driver, cupti;        // libraries; "" = the system's
+  search::Strategy sampler = search::Strategy::kRandom;
+  int64_t per_task = 256;  // programs
+  double seconds = 0;      // of the whole call, shared evenly by the tasks that are left; 0 = no limit
+  uint64_t seed = 1;
+  int64_t threads = 1;  // that the programs run on
+  space::SpaceOptions space = {};
+  std::string space_name = "default";                    // for the pool
+  std::function<bool()> stop;                            // may be empty
+  std::function<void(const CollectProgress&)> progress;  // may be empty
+};
+struct CollectReport {
+  int64_t added = 0;
+  double seconds = 0;
+  bool stopped = false;
+  std::vector<std::string> notes;  // about the machine and tasks, for the user
+};
+
+// Measures programs of each task until the pool has `per_task` of them on this platform, in this space, or the space
+// has no more. The pool grows after every few programs, so an interrupted call goes on where it ended. Programs that
+// fail count and are kept; those that lowering rejects are not. Errors: the target cannot be measured here, the pool
+// cannot be written. A task that cannot be measured is a note, unless none can.
+Result<CollectReport> collect(std::span<const task::Task> tasks, data::PoolWriter& pool, const CollectRequest& request);
+
+// The tasks of several programs, each once, with the sum of its weights.
+std::vector<task::Task> unite_tasks(std::span<const task::TaskList* const> lists);
+
+}  // namespace tcc::driver

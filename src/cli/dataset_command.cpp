@@ -1,0 +1,259 @@
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "cli/command.h"
+#include "cli/interrupt.h"
+#include "cli/json.h"
+#include "cli/lookup.h"
+#include "cli/output.h"
+#include "tcc/backend/backend.h"
+#include "tcc/driver/dataset.h"
+#include "tcc/driver/machine_facts.h"
+#include "tcc/driver/tune.h"
+#include "tcc/support/files.h"
+#include "tcc/support/text.h"
+
+namespace tcc::cli {
+namespace {
+
+const std::vector<std::string> kActions = {"collect", "stats", "split", "export", "import", "merge"};
+
+struct Arguments {
+  Common common;
+  ModelArguments model;
+  TargetArguments target;
+  std::string action, output, held_out, sampler = "random";
+  std::vector<std::string> files, modules;
+  std::optional<std::string> time;
+  int64_t per_task = 256, threads = 1, simulate = 0;
+  double share = 0.1, max_gflop = 0;
+  uint64_t seed = 1;
+};
+
+void declare(Options& options, Arguments& a) {
+  options.option("ACTION", a.action, "collect, stats, split, export, import or merge").words(kActions).required();
+  options.list("FILES", a.files, "Pools; for collect, ONNX files or zoo:NAME; for import, exported text");
+  options.option("-o,--output", a.output, "The file to write; collect and merge add to it").value("FILE");
+  options.section("Collect");
+  options.option("--per-task", a.per_task, "Programs of each task").positive().show_default();
+  options.option("--sampler", a.sampler, "How programs are chosen: as `tcc tune --strategy`")
+      .words(search::strategy_names())
+      .show_default();
+  options.option("--time", a.time, "Stop after this long: 90s, 10m, 1h30m").value("TIME");
+  options.option("--max-gflop", a.max_gflop, "Leave out tasks with more arithmetic; 0: none").show_default();
+  options.list("--modules", a.modules, "Make design spaces from these modules only, as a,b")
+      .separated_by_commas()
+      .value("LIST");
+  options.option("--simulate", a.simulate, "Run programs on a simulated GPU of this seed").positive().value("SEED");
+  options.section("Split");
+  options.option("--held-out", a.held_out, "The file for the tasks that are held out").value("FILE");
+  options.option("--share", a.share, "Share of the tasks that is held out").show_default();
+  options.section("Common");
+  options.option("--seed", a.seed, "Of every random choice").show_default();
+  add_target(options, a.target);
+  add_cuda_driver(options, a.target);
+  add_threads(options, a.threads, "Threads that the measured programs run on [1]");
+  add_zoo(options, a.model, "--zoo-seed");
+}
+
+Result<void> need(const Arguments& a, const std::string& file, const char* flag, const char* what, bool fresh) {
+  if (file.empty())
+    return make_error(ErrorClass::kUsage, fmt::format("tcc dataset {} needs {} FILE: {}", a.action, flag, what),
+                      fmt::format("tcc dataset {} ... {} a.pool", a.action, flag));
+  if (fresh && file_exists(file))
+    return make_error(ErrorClass::kInput,
+                      fmt::format("expected a new file for {}, but '{}' exists", flag, sanitize(file)),
+                      "name another file, or remove this one");
+  return {};
+}
+Result<void> need_files(const Arguments& a, const char* what) {
+  if (!a.files.empty()) return {};
+  return make_error(ErrorClass::kUsage, fmt::format("tcc dataset {} needs FILES: {}", a.action, what),
+                    "`tcc dataset --help` shows examples");
+}
+
+Result<data::Pool> read_all(const Arguments& a) {
+  TCC_TRY_VOID(need_files(a, "pools"));
+  data::Pool all;
+  for (const std::string& file : a.files) {
+    bool cut_off = false;
+    TCC_TRY(const data::Pool pool, data::read_pool(file, &cut_off));
+    if (cut_off) print_warning(fmt::format("{}: its last piece was cut off and is left out", file));
+    for (const data::Group& g : pool.groups) all.add(g);
+  }
+  return all;
+}
+
+Result<std::vector<task::Task>> collected_tasks(const Arguments& a, const target::Target& target) {
+  TCC_TRY_VOID(need_files(a, "the models whose tasks are measured"));
+  std::vector<driver::Program> programs;
+  for (const std::string& name : a.files) {
+    ModelArguments arguments = a.model;
+    arguments.model = name;
+    TCC_TRY(const driver::Model model, open_model(arguments));
+    TCC_TRY(driver::Program program, driver::make_program(model, target));
+    programs.push_back(std::move(program));
+  }
+  std::vector<const task::TaskList*> lists;
+  for (const driver::Program& p : programs) lists.push_back(&p.tasks);
+  std::vector<task::Task> tasks = driver::unite_tasks(lists);
+  if (a.max_gflop > 0) std::erase_if(tasks, [&](const task::Task& t) { return t.flops > a.max_gflop * 1e9; });
+  return tasks;
+}
+
+Result<int> collect(const Arguments& a) {
+  TCC_TRY_VOID(need(a, a.output, "-o", "the pool that grows", false));
+  driver::CollectRequest request;
+  TCC_TRY(request.target, open_target(a.target));
+  if (a.simulate > 0) {
+    TCC_TRY(request.target, driver::simulated_target(request.target, a.simulate));
+  }
+  TCC_TRY(request.sampler, search::parse_strategy(a.sampler));
+  TCC_TRY(request.space.modules, driver::check_modules(a.modules, request.target));
+  if (!a.modules.empty()) request.space_name = fmt::format("{}", fmt::join(a.modules, ","));
+  if (a.time) {
+    TCC_TRY(request.seconds, parse_duration(*a.time));
+  }
+  request.per_task = a.per_task, request.threads = a.threads, request.seed = a.seed;
+  request.cuda_driver = a.target.cuda_driver;
+  TCC_TRY(const std::vector<task::Task> tasks, collected_tasks(a, request.target));
+  TCC_TRY(const auto pool, data::PoolWriter::open(a.output));
+  if (pool->was_cut_off()) print_warning(fmt::format("{}: its last piece was cut off and is removed", a.output));
+  const std::string folder = cache_folder();
+  if (a.simulate == 0 && !folder.empty() && backend::backend_of(request.target).runs_on_host(request.target)) {
+    TCC_TRY(const driver::MachineFacts facts, driver::machine_facts({folder, false, driver::kBriefProbe}));
+    request.device = facts.target;
+  }
+  remark(a.common.quiet, fmt::format("{} of {}, into {}", plural(a.per_task, "program"),
+                                     plural(static_cast<int64_t>(tasks.size()), "task"), a.output));
+  InterruptGuard interrupts;
+  request.stop = &InterruptGuard::requested;
+  request.progress = [&](const driver::CollectProgress& p) {
+    const double share =
+        (static_cast<double>(p.task) + static_cast<double>(p.programs) / static_cast<double>(p.wanted)) /
+        static_cast<double>(p.tasks);
+    remark(a.common.quiet,
+           fmt::format("[{}/{}] {}: {} of {} programs, {} left", p.task + 1, p.tasks, p.workload, p.programs, p.wanted,
+                       format_elapsed(p.elapsed_seconds * (1 - share) / std::max(share, 1e-6))));
+  };
+  TCC_TRY(const driver::CollectReport report, driver::collect(tasks, *pool, request));
+  for (const std::string& note : report.notes) remark(a.common.quiet, "note: " + note);
+  if (a.common.json)
+    print_json(Json{{"added", report.added},
+                    {"programs", pool->pool().entries()},
+                    {"seconds", report.seconds},
+                    {"stopped", report.stopped},
+                    {"file", a.output}});
+  remark(a.common.quiet,
+         fmt::format("{} added in {}", plural(report.added, "program"), format_elapsed(report.seconds)));
+  if (!report.stopped) return kOk;
+  remark(a.common.quiet, "stopped early; what was measured is saved, and the same call goes on from here");
+  return kStopped;
+}
+
+Result<int> stats(const Arguments& a) {
+  TCC_TRY(const data::Pool pool, read_all(a));
+  Json json = {{"programs", pool.entries()}, {"groups", Json::array()}};
+  std::vector<std::vector<std::string>> rows = {
+      {"key", "workload", "target", "machine", "space", "threads", "kind", "sketches", "programs", "failed", "best"}};
+  for (const data::Group& g : pool.groups) {
+    const auto failed = std::count_if(g.entries.begin(), g.entries.end(), [](const auto& e) { return e.seconds == 0; });
+    const std::string kind(record::kind_name(g.platform.kind)), machine = g.platform.name;
+    json["groups"].push_back({{"key", g.task.key},
+                              {"workload", g.task.workload},
+                              {"target", g.platform.target.name},
+                              {"machine", machine},
+                              {"space", g.space},
+                              {"threads", g.platform.threads},
+                              {"kind", kind},
+                              {"sketches", g.sketches.size()},
+                              {"programs", g.entries.size()},
+                              {"failed", failed},
+                              {"best_seconds", g.best_seconds()}});
+    rows.push_back({g.task.key, g.task.workload, g.platform.target.name, machine.substr(0, machine.find(';')), g.space,
+                    std::to_string(g.platform.threads), kind, std::to_string(g.sketches.size()),
+                    std::to_string(g.entries.size()), std::to_string(failed), format_seconds(g.best_seconds())});
+  }
+  if (a.common.json) return print_json(json);
+  return print(fmt::format("{} in {}\n", plural(pool.entries(), "program"),
+                           plural(static_cast<int64_t>(pool.groups.size()), "group")) +
+               format_table(std::move(rows), 5));
+}
+
+Result<int> split(const Arguments& a) {
+  TCC_TRY_VOID(need(a, a.output, "-o", "the pool of the tasks to train on", true));
+  TCC_TRY_VOID(need(a, a.held_out, "--held-out", "the pool of the other tasks", true));
+  if (!(a.share > 0 && a.share < 1))
+    return make_error(ErrorClass::kUsage, fmt::format("--share: expected a number between 0 and 1, not {}", a.share),
+                      "write --share 0.1 for a tenth of the tasks");
+  TCC_TRY(const data::Pool pool, read_all(a));
+  const data::Split parts = data::split_by_task(pool, a.share, a.seed);
+  TCC_TRY_VOID(write_file(a.output, data::print_pool(parts.train)));
+  TCC_TRY_VOID(write_file(a.held_out, data::print_pool(parts.held_out)));
+  if (a.common.json) print_json(Json{{"train", parts.train.entries()}, {"held_out", parts.held_out.entries()}});
+  remark(a.common.quiet, fmt::format("{} in {}, {} in {}", plural(parts.train.entries(), "program"), a.output,
+                                     plural(parts.held_out.entries(), "program"), a.held_out));
+  return kOk;
+}
+
+Result<int> add_to(const Arguments& a, const data::Pool& from) {
+  TCC_TRY(const auto pool, data::PoolWriter::open(a.output));
+  int64_t added = 0;
+  for (const data::Group& g : from.groups) {
+    TCC_TRY(const int64_t n, pool->add(g));
+    added += n;
+  }
+  if (a.common.json) print_json(Json{{"added", added}, {"file", a.output}});
+  remark(a.common.quiet, fmt::format("{} added to {}", plural(added, "program"), a.output));
+  return kOk;
+}
+
+Result<int> dataset(const Arguments& a) {
+  if (a.action == "collect") return collect(a);
+  if (a.action == "stats") return stats(a);
+  if (a.action == "split") return split(a);
+  if (a.action == "export") {
+    TCC_TRY(const data::Pool pool, read_all(a));
+    if (a.output.empty()) return print(data::export_pool(pool));
+    TCC_TRY_VOID(write_file(a.output, data::export_pool(pool)));
+    return kOk;
+  }
+  if (a.action == "merge") {
+    TCC_TRY_VOID(need(a, a.output, "-o", "the pool that grows", false));
+    TCC_TRY(const data::Pool pool, read_all(a));
+    return add_to(a, pool);
+  }
+  if (a.action == "import") {
+    TCC_TRY_VOID(need(a, a.output, "-o", "the pool that grows", false));
+    TCC_TRY_VOID(need_files(a, "the text of pools"));
+    data::Pool all;
+    for (const std::string& file : a.files) {
+      TCC_TRY(const std::string text, read_file(file));
+      TCC_TRY(const data::Pool pool, data::import_pool(text, file));
+      for (const data::Group& g : pool.groups) all.add(g);
+    }
+    return add_to(a, all);
+  }
+  const std::string near = suggest(a.action, kActions);
+  return make_error(
+      ErrorClass::kUsage,
+      fmt::format("tcc dataset: expected collect, stats, split, export, import or merge, not '{}'", sanitize(a.action)),
+      near.empty() ? "`tcc dataset --help` shows examples" : near);
+}
+
+}  // namespace
+
+Command dataset_command() {
+  return make_command("dataset", "Measure random programs for training cost models, and look after them",
+                      "  tcc dataset collect zoo:resnet18 zoo:mlp --per-task 256 --time 30m -o cpu.pool\n"
+                      "  tcc dataset collect zoo:resnet18 --target a100 --simulate 7 --per-task 64 -o gpu.pool\n"
+                      "  tcc dataset stats cpu.pool\n"
+                      "  tcc dataset split cpu.pool --share 0.2 -o train.pool --held-out test.pool\n"
+                      "  tcc dataset merge here.pool there.pool -o all.pool\n"
+                      "  tcc dataset export cpu.pool -o cpu.jsonl\n"
+                      "  tcc dataset import cpu.jsonl -o mine.pool",
+                      declare, dataset);
+}
+
+}  // namespace tcc::cli

@@ -1,0 +1,212 @@
+// Collecting is a search without a model and without finals, in a store of its own that lives in memory: programs that
+// the pool has are records of that store, so that none is measured twice. New records go to the pool after each round.
+#include "tcc/driver/dataset.h"
+
+#include <algorithm>
+
+#include "tcc/backend/backend.h"
+#include "tcc/driver/compile.h"
+#include "tcc/lower/lower.h"
+#include "tcc/measure/simulated.h"
+#include "tcc/support/files.h"
+#include "tcc/support/hash.h"
+#include "tcc/target/probe.h"
+
+namespace tcc::driver {
+namespace {
+
+// The target with the rates and sizes of the machine that runs its programs.
+target::Target with_rates(target::Target target, const std::optional<target::Target>& device) {
+  if (!device) return target;
+  target.peak = device->peak, target.clock_hz = device->clock_hz;
+  target.memory_bandwidth = device->memory_bandwidth, target.memory_bytes = device->memory_bytes;
+  target.measured = device->measured;
+  target.cpu.cores = device->cpu.cores, target.cpu.threads = device->cpu.threads;
+  target.cpu.l1_bytes = device->cpu.l1_bytes, target.cpu.l2_bytes = device->cpu.l2_bytes;
+  target.cpu.l3_bytes = device->cpu.l3_bytes;
+  return target;
+}
+
+class Collector {
+ public:
+  Collector(data::PoolWriter& pool, const CollectRequest& request, measure::Measurer& measurer, ThreadPool& threads,
+            data::Platform platform)
+      : pool_(pool),
+        request_(request),
+        measurer_(measurer),
+        threads_(threads),
+        platform_(std::move(platform)),
+        tool_version_(tool_version()) {}
+
+  Result<CollectReport> run(std::span<const task::Task> tasks) {
+    size_t failed = 0;
+    for (size_t i = 0; i < tasks.size() && !done(); ++i) {
+      const double left = request_.seconds - watch_.seconds();
+      progress_ = {tasks[i].workload, i, tasks.size(), 0, request_.per_task, 0};
+      if (auto ok = collect_task(tasks[i], left / static_cast<double>(tasks.size() - i)); !ok) {
+        if (write_error_ || ++failed == tasks.size()) return tl::make_unexpected(std::move(ok).error());
+        report_.notes.push_back(fmt::format("{}: not measured: {}", tasks[i].workload, ok.error().message));
+      }
+    }
+    report_.seconds = watch_.seconds();
+    report_.stopped = request_.stop && request_.stop();
+    return std::move(report_);
+  }
+
+ private:
+  bool done() const {
+    return (request_.stop && request_.stop()) || (request_.seconds > 0 && watch_.seconds() >= request_.seconds);
+  }
+
+  Result<void> collect_task(const task::Task& task, double seconds) {
+    group_ = {task, platform_, request_.space_name, {}, {}};
+    const data::Group* known = nullptr;
+    for (const data::Group& g : pool_.pool().groups)
+      if (g.key() == group_.key()) known = &g;
+    const int64_t before = known != nullptr ? std::ssize(known->entries) : 0;
+    progress_.programs = before;
+    if (before >= request_.per_task) return {};
+    TCC_TRY(auto store, record::Store::open(":memory:"));
+    if (known != nullptr) TCC_TRY_VOID(restore(*known, task, *store));
+    TCC_TRY(std::vector<record::Record> records, store->all(search::task_hash(task)));
+    last_ = records.empty() ? -1 : records.back().id;
+
+    search::TuneOptions options;
+    options.trials = request_.per_task - before;
+    if (request_.seconds > 0) options.seconds = std::max(seconds, 1e-3);
+    options.strategy = request_.sampler;
+    options.space = request_.space;
+    options.threads = request_.threads;
+    // Draws of their own: those of the call before are known.
+    options.seed = combine_hash(request_.seed, static_cast<uint64_t>(before));
+    options.resume = false;
+    options.finals = false;
+    search::Environment environment;
+    environment.store = store.get(), environment.measurer = &measurer_, environment.pool = &threads_;
+    environment.stop = request_.stop;
+    environment.tool_version = tool_version_;
+    Result<void> written;
+    environment.progress = [&](const search::Progress& p) {
+      if (p.kind == search::Progress::Kind::kRound && written) written = flush(*store);
+    };
+    auto tuned = search::tune(std::span(&task, 1), platform_.target, options, environment);
+    if (written) written = flush(*store);
+    if (!written) {
+      write_error_ = true;
+      return written;
+    }
+    if (!tuned) return tl::make_unexpected(std::move(tuned).error());
+    if (tuned->tasks[0].exhausted && progress_.programs < request_.per_task)
+      report_.notes.push_back(fmt::format("{}: its design spaces gave {} programs, not {}", task.workload,
+                                          progress_.programs, request_.per_task));
+    return {};
+  }
+
+  // The pool's programs as records, with the hash of their nest: they are not drawn again.
+  Result<void> restore(const data::Group& known, const task::Task& task, record::Store& store) const {
+    for (const data::Entry& e : known.entries) {
+      schedule::Trace trace = known.sketches[static_cast<size_t>(e.sketch)];
+      trace.decisions = e.decisions;
+      auto arena = std::make_shared<Arena>();
+      ir::Legal<ir::Kernel> nest = schedule::replay(trace, trace.decisions, task.kernel, arena);
+      if (nest) nest = lower::lower(*nest, platform_.target, ir::Stage::kNest, arena);
+      if (!nest) continue;  // of an older version: it may be drawn again
+      record::Record r;
+      r.kind = platform_.kind;
+      r.task = search::task_hash(task);
+      r.workload = task.workload, r.target = platform_.target.name;
+      r.target_features = target::feature_hash(platform_.target);
+      r.skeleton = schedule::skeleton_hash(trace);
+      r.decisions = e.decisions, r.trace = schedule::trace_to_json(trace);
+      r.nest = ir::hash_kernel(*nest);
+      r.threads = request_.threads;
+      r.status = e.status, r.median = e.seconds;
+      TCC_TRY_VOID(store.add(r));
+    }
+    return {};
+  }
+
+  // Hands the records since the last call to the pool.
+  Result<void> flush(const record::Store& store) {
+    TCC_TRY(const std::vector<record::Record> records, store.all(search::task_hash(group_.task)));
+    group_.sketches.clear(), group_.entries.clear();
+    for (const record::Record& r : records) {
+      if (r.id <= last_) continue;
+      last_ = r.id;
+      if (r.status == record::Status::kRejected || (r.status == record::Status::kOk && !(r.median > 0))) continue;
+      TCC_TRY(schedule::Trace trace, schedule::trace_from_json(r.trace));
+      const auto same = std::find_if(group_.sketches.begin(), group_.sketches.end(),
+                                     [&](const schedule::Trace& t) { return t.instructions == trace.instructions; });
+      const auto sketch = static_cast<int32_t>(same - group_.sketches.begin());
+      if (same == group_.sketches.end()) group_.sketches.push_back(trace);
+      const bool ok = r.status == record::Status::kOk;
+      group_.entries.push_back({sketch, std::move(trace.decisions), r.status, ok ? r.median : 0});
+    }
+    if (group_.entries.empty()) return {};
+    TCC_TRY(const int64_t added, pool_.add(group_));
+    report_.added += added;
+    progress_.programs += added, progress_.elapsed_seconds = watch_.seconds();
+    if (request_.progress) request_.progress(progress_);
+    return {};
+  }
+
+  data::PoolWriter& pool_;
+  const CollectRequest& request_;
+  measure::Measurer& measurer_;
+  ThreadPool& threads_;
+  const data::Platform platform_;
+  const std::string tool_version_;
+  data::Group group_;  // of the task at hand, with the entries that go to the pool next
+  int64_t last_ = -1;  // record
+  bool write_error_ = false;
+  CollectProgress progress_;
+  CollectReport report_;
+  Stopwatch watch_;
+};
+
+}  // namespace
+
+Result<CollectReport> collect(std::span<const task::Task> tasks, data::PoolWriter& pool, const CollectRequest& given) {
+  CollectRequest request = given;
+  const target::Target host = target::host_target();
+  const backend::Backend& backend = backend::backend_of(request.target);
+  data::Platform platform{target::host_identity(host), 1, record::Kind::kMeasured, request.target};
+  if (is_simulated(request.target)) {
+    request.threads = 1;
+    ThreadPool threads(static_cast<int>(host.cpu.threads));
+    measure::SimulatedMeasurer measurer(request.target, &threads);
+    platform.name = fmt::format("simulated {}", request.target.cuda.simulated);
+    platform.kind = record::Kind::kSimulated;
+    return Collector(pool, request, measurer, threads, platform).run(tasks);
+  }
+  TCC_TRY_VOID(backend.check_tunable(request.target));
+  if (!backend.by_threads) request.threads = 1;
+  ThreadPool threads(static_cast<int>(std::max<int64_t>(host.cpu.threads - backend.measuring_cores, 1)));
+  TCC_TRY(auto machine, backend.open(request.target, {.threads = request.threads,
+                                                      .device = request.device,
+                                                      .cuda_driver = request.cuda_driver,
+                                                      .cupti = request.cupti,
+                                                      .compile_pool = &threads}));
+  if (!machine->name.empty()) platform.name = machine->name;
+  platform.threads = request.threads;
+  platform.target = with_rates(request.target, request.device);
+  TCC_TRY(CollectReport report, Collector(pool, request, *machine->measurer, threads, platform).run(tasks));
+  const std::vector<std::string> notes = machine->notes();
+  report.notes.insert(report.notes.end(), notes.begin(), notes.end());
+  return report;
+}
+
+std::vector<task::Task> unite_tasks(std::span<const task::TaskList* const> lists) {
+  std::vector<task::Task> out;
+  for (const task::TaskList* list : lists)
+    for (const task::Task& t : list->tasks) {
+      const auto known = std::find_if(out.begin(), out.end(), [&](const task::Task& o) { return o.key == t.key; });
+      if (known == out.end())
+        out.push_back(t);
+      else
+        known->weight += t.weight;
+    }
+  return out;
+}
+
+}  // namespace tcc::driver

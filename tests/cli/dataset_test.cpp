@@ -1,0 +1,85 @@
+// `tcc dataset`: pools of programs are collected, described, divided and joined.
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "runner.h"
+
+using namespace cli_test;
+using Catch::Matchers::Contains;
+using Json = nlohmann::json;
+
+TEST_CASE("programs are collected on this machine, and a second call goes on where the first ended", "[cli]") {
+  Sandbox box;
+  auto collect = [&](const std::string& per_task) {
+    return box.tcc({"dataset", "collect", "zoo:mlp", "--per-task", per_task, "-o", "a.pool", "--json", "-q"});
+  };
+  const Outcome first = collect("6");
+  CHECK(first.exit_code == 0);
+  CHECK(Json::parse(first.out)["added"] == 18);
+  const Outcome again = collect("6");
+  CHECK(Json::parse(again.out)["added"] == 0);
+  const Outcome more = collect("9");
+  CHECK(more.exit_code == 0);
+  CHECK(Json::parse(more.out)["programs"] == 27);
+  const Json stats = Json::parse(box.tcc({"dataset", "stats", "a.pool", "--json"}).out);
+  CHECK(stats["programs"] == 27);
+  REQUIRE(stats["groups"].size() == 3);
+  for (const Json& g : stats["groups"]) {
+    CHECK(g["programs"] == 9);
+    CHECK(g["kind"] == "measured");
+    CHECK(g["space"] == "default");
+    CHECK(g["threads"] == 1);
+    CHECK(g["best_seconds"] > 0);
+  }
+}
+
+TEST_CASE("pools of a simulated GPU are split by task, joined, exported and imported", "[cli]") {
+  Sandbox box;
+  auto collect = [&](const std::string& seed, const std::string& file) {
+    return box.tcc({"dataset", "collect", "zoo:mlp", "--target", "a100", "--simulate", seed, "--per-task", "12", "-o",
+                    file, "-q"});
+  };
+  CHECK(collect("7", "seven.pool").exit_code == 0);
+  CHECK(collect("8", "eight.pool").exit_code == 0);
+  CHECK(box.tcc({"dataset", "merge", "seven.pool", "eight.pool", "-o", "all.pool", "-q"}).exit_code == 0);
+  auto stats = [&](const std::string& file) { return Json::parse(box.tcc({"dataset", "stats", file, "--json"}).out); };
+  const Json all = stats("all.pool");
+  CHECK(all["programs"] == 72);
+  CHECK(all["groups"].size() == 6);  // three tasks on two machines
+  for (const Json& g : all["groups"]) CHECK(g["kind"] == "simulated");
+  // Once more changes nothing.
+  const Outcome twice = box.tcc({"dataset", "merge", "seven.pool", "-o", "all.pool", "--json", "-q"});
+  CHECK(Json::parse(twice.out)["added"] == 0);
+
+  const Outcome split =
+      box.tcc({"dataset", "split", "all.pool", "--share", "0.3", "-o", "train.pool", "--held-out", "test.pool", "-q"});
+  CHECK(split.exit_code == 0);
+  auto keys = [&](const std::string& file) {
+    const Json json = stats(file);
+    std::set<std::string> out;
+    for (const Json& g : json["groups"]) out.insert(g["key"].get<std::string>());
+    return out;
+  };
+  const std::set<std::string> train = keys("train.pool"), test = keys("test.pool");
+  CHECK(train.size() == 2);
+  CHECK(test.size() == 1);
+  CHECK(!train.contains(*test.begin()));
+  const Outcome exists =
+      box.tcc({"dataset", "split", "all.pool", "-o", "train.pool", "--held-out", "other.pool", "-q"});
+  CHECK(exists.exit_code == 1);
+  CHECK_THAT(exists.err, Contains("'train.pool' exists"));
+
+  CHECK(box.tcc({"dataset", "export", "all.pool", "-o", "all.jsonl"}).exit_code == 0);
+  CHECK(box.tcc({"dataset", "import", "all.jsonl", "-o", "copy.pool", "-q"}).exit_code == 0);
+  CHECK(stats("copy.pool")["groups"] == all["groups"]);
+
+  // A pool that an interruption cut off: what was whole is read, with a warning, and collecting goes on.
+  const std::string bytes = slurp(box.path("seven.pool"));
+  spill(box.path("seven.pool"), bytes.substr(0, bytes.size() - 20));
+  const Outcome cut = box.tcc({"dataset", "stats", "seven.pool", "--json"});
+  CHECK(cut.exit_code == 0);
+  CHECK_THAT(cut.err, Contains("cut off"));
+  CHECK(Json::parse(cut.out)["programs"] < 36);
+  CHECK(collect("7", "seven.pool").exit_code == 0);
+  CHECK(stats("seven.pool")["programs"] == 36);
+}
