@@ -242,8 +242,8 @@ void judge(const std::vector<search::PriorTask>& all, std::vector<Row>& rows) {
         if (same && t.rows[0][0] != left_out->rows[0][0]) own.add(t);
         if (!same) others.add(t);
       }
-      auto by_own = cost::make_model("trees", cost::make_rule_model()),
-           by_others = cost::make_model("trees", cost::make_rule_model());
+      auto by_own = cost::make_model({.name = "trees"}, cost::make_rule_model()),
+           by_others = cost::make_model({.name = "trees"}, cost::make_rule_model());
       TCC_CHECK(by_own && by_others);
       (*by_own)->update(own.samples), (*by_others)->update(others.samples);
       const std::vector<double> found[] = {best_at_random(*left_out), best_so_far(*left_out, *rules),

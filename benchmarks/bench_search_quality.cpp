@@ -184,7 +184,7 @@ void add_model_rows(const std::string& name, const cost::Samples& train, const c
     model.predict(held_out.rows, scores);
     return rank_correlation(scores, held_out.throughputs);
   };
-  auto model = cost::make_model("trees", cost::make_rule_model());
+  auto model = cost::make_model({.name = "trees"}, cost::make_rule_model());
   TCC_CHECK(model);
   const std::unique_ptr<cost::CostModel> rules = cost::make_rule_model();
   (*model)->update(train);

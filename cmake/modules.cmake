@@ -45,7 +45,7 @@ tcc_room(space LEVEL 5 ROOMS support ir analysis schedule lower target)
 tcc_room(data LEVEL 6 ROOMS support ir target task schedule record LIBS nlohmann_json::nlohmann_json)
 tcc_room(runtime LEVEL 6 ROOMS support target codegen rt)
 tcc_room(emulation LEVEL 6 ROOMS support ir codegen interp)
-tcc_room(cost LEVEL 6 ROOMS support ir analysis target features LIBS Eigen3::Eigen)
+tcc_room(cost LEVEL 6 ROOMS support ir analysis target features nn LIBS Eigen3::Eigen)
 
 tcc_room(package LEVEL 7 ROOMS support ir graph task codegen target rt LIBS nlohmann_json::nlohmann_json)
 tcc_room(measure LEVEL 7 ROOMS support rt ir target interp schedule lower simulation codegen runtime record)
@@ -54,7 +54,7 @@ tcc_room(backend LEVEL 8 ROOMS support target schedule features lower space code
 
 tcc_room(search LEVEL 9 ROOMS support ir target task schedule lower codegen space features cost record measure backend LIBS nlohmann_json::nlohmann_json)
 
-tcc_room(driver LEVEL 10 ROOMS support rt target ir interp graph onnx task schedule codegen record features data runtime emulation measure search package lower space backend LIBS nlohmann_json::nlohmann_json)
+tcc_room(driver LEVEL 10 ROOMS support rt target ir interp graph onnx task schedule codegen record data nn features cost runtime emulation measure search package lower space backend LIBS nlohmann_json::nlohmann_json)
 
 tcc_room(cli LEVEL 11 ROOMS support backend driver LIBS CLI11::CLI11 nlohmann_json::nlohmann_json ${TCC_SPDLOG})
 

@@ -52,7 +52,6 @@ void declare(Options& options, Arguments& a) {
   options.section("Common");
   options.option("--seed", a.seed, "Of every random choice").show_default();
   add_target(options, a.target);
-  add_cuda_driver(options, a.target);
   add_threads(options, a.threads, "Threads that the measured programs run on [1]");
   add_zoo(options, a.model, "--zoo-seed");
 }

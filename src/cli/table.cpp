@@ -20,6 +20,7 @@
   ROW(doctor)     \
   ROW(db)         \
   ROW(dataset)    \
+  ROW(model)      \
   ROW(ops)        \
   ROW(zoo)        \
   ROW(completion) \

@@ -1,6 +1,8 @@
 #include <algorithm>
 
 #include "tcc/cost/cost_model.h"
+#include "tcc/cost/network_model.h"
+#include "tcc/support/text.h"
 
 namespace tcc::cost {
 
@@ -10,7 +12,8 @@ namespace tcc::cost {
   X("trees", make_tree_model, "gradient-boosted regression trees on top of the target's prior") \
   X("linear", make_linear_model, "ridge regression on top of the target's prior") \
   X("prior", make_prior_only, "the target's prior, which learns nothing") \
-  X("random", make_random_model, "scores without meaning: the yardstick for the others")
+  X("random", make_random_model, "scores without meaning: the yardstick for the others") \
+  X("none", make_random_model, "the same: programs are measured as they are drawn")
 // clang-format on
 
 #define TCC_X(name, factory, summary) std::unique_ptr<CostModel> factory(std::unique_ptr<CostModel> prior);
@@ -18,27 +21,62 @@ TCC_COST_MODELS(TCC_X)
 #undef TCC_X
 
 namespace {
-constexpr ModelKind kModels[] = {
-#define TCC_X(name, factory, summary) {name, summary, factory},
+
+struct Row {
+  ModelKind kind;
+  std::unique_ptr<CostModel> (*make)(std::unique_ptr<CostModel> prior);
+};
+constexpr Row kModels[] = {
+#define TCC_X(name, factory, summary) {{name, summary}, factory},
     TCC_COST_MODELS(TCC_X)
 #undef TCC_X
 };
+constexpr std::string_view kAdaptations[] = {
+#define TCC_X(name, text) text,
+    TCC_ADAPTATIONS(TCC_X)
+#undef TCC_X
+};
+
 }  // namespace
 
 std::unique_ptr<CostModel> make_prior_only(std::unique_ptr<CostModel> prior) {
   return prior;
 }
 
-std::span<const ModelKind> model_kinds() {
-  return kModels;
+std::span<const std::string_view> adaptation_names() {
+  return kAdaptations;
+}
+Result<Adaptation> find_adaptation(std::string_view name) {
+  for (size_t i = 0; i < std::size(kAdaptations); ++i)
+    if (kAdaptations[i] == name) return static_cast<Adaptation>(i);
+  const std::vector<std::string> known(std::begin(kAdaptations), std::end(kAdaptations));
+  return make_error(ErrorClass::kUsage, fmt::format("unknown adaptation '{}'", sanitize(std::string(name))),
+                    suggest(std::string(name), known));
 }
 
-Result<std::unique_ptr<CostModel>> make_model(std::string_view name, std::unique_ptr<CostModel> prior) {
-  for (const ModelKind& kind : kModels)
-    if (kind.name == name) return kind.make(std::move(prior));
+std::vector<ModelKind> model_kinds() {
+  std::vector<ModelKind> kinds;
+  for (const Row& row : kModels) kinds.push_back(row.kind);
+  for (const NetworkKind& network : network_kinds()) kinds.push_back({network.name, network.summary});
+  return kinds;
+}
+
+Result<std::unique_ptr<CostModel>> make_model(const ModelSetup& setup, std::unique_ptr<CostModel> prior) {
+  if (const NetworkKind* network = find_network(setup.name))
+    return make_network_model(*network, setup, std::move(prior));
+  for (const Row& row : kModels) {
+    if (row.kind.name != setup.name) continue;
+    if (!setup.pretrained.empty())
+      return make_error(
+          ErrorClass::kUsage,
+          fmt::format("cost model '{}' has no checkpoints, found '{}'", setup.name, sanitize(setup.pretrained)),
+          "leave --pretrained out, or name a network with --cost-model");
+    return row.make(std::move(prior));
+  }
   std::string names;
-  for (const ModelKind& kind : kModels) names += fmt::format("{}{}", names.empty() ? "" : ", ", kind.name);
-  return make_error(ErrorClass::kUsage, fmt::format("unknown cost model '{}'", name), "expected one of: " + names);
+  for (const ModelKind& kind : model_kinds()) names += fmt::format("{}{}", names.empty() ? "" : ", ", kind.name);
+  return make_error(ErrorClass::kUsage, fmt::format("unknown cost model '{}'", sanitize(setup.name)),
+                    "expected one of: " + names);
 }
 
 void CostModel::predict_spread(const features::Batch& rows, std::span<float> scores, std::span<float> spreads) const {

@@ -20,12 +20,14 @@ double best_of(const std::vector<Known>& known) {
 }
 
 void add(cost::Samples& samples, std::span<const float> row, double throughput, uint64_t task, float weight,
-         const features::Sample* program = nullptr) {
+         const features::Sample* program = nullptr, int64_t record = 0, double seconds = 0) {
   samples.rows.add(row);
   samples.throughputs.push_back(static_cast<float>(throughput));
   samples.tasks.push_back(task);
   samples.weights.push_back(weight);
   samples.programs.push_back(program);
+  samples.records.push_back(record);
+  samples.seconds.push_back(seconds);
 }
 
 // The rows of the family, and some of the others, evenly: what makes a program slow is much the same everywhere.
@@ -63,8 +65,9 @@ void learn(cost::CostModel& model, const std::vector<TaskState>& states, const P
   }
   std::stable_sort(others.begin(), others.end(),
                    [](const Entry& x, const Entry& y) { return x.known->record < y.known->record; });
-  if (own.size() > kOwn) own.erase(own.begin(), own.end() - kOwn);
-  if (others.size() > kOthers) others.erase(others.begin(), others.end() - kOthers);
+  const bool all_of_them = model.wants_all_samples();
+  if (own.size() > kOwn && !all_of_them) own.erase(own.begin(), own.end() - kOwn);
+  if (others.size() > kOthers && !all_of_them) others.erase(others.begin(), others.end() - kOthers);
   cost::Samples all{.rows = features::Rows(model.schema()), .task = states[at].hash};
   for (const PriorTask& task : prior.tasks) {
     if (task.anchor != states[at].task->anchor || task.hash == states[at].hash) continue;
@@ -76,7 +79,7 @@ void learn(cost::CostModel& model, const std::vector<TaskState>& states, const P
   for (const std::vector<Entry>* list : {&others, &own})
     for (const Entry& e : *list)
       add(all, e.known->sample.row.values, e.known->seconds > 0 ? e.best / e.known->seconds : 0, e.task,
-          list == &own ? 1.f : kOtherWeight, &e.known->sample);
+          list == &own ? 1.f : kOtherWeight, &e.known->sample, e.known->record, e.known->seconds);
   model.update(all);
 }
 

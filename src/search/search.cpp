@@ -184,7 +184,12 @@ Result<TuneResult> tune(std::span<const task::Task> tasks, const target::Target&
   if (env.make_model) {
     TCC_TRY(model, env.make_model(std::move(prior)));
   } else {
-    TCC_TRY(model, cost::make_model(options.cost_model, std::move(prior)));
+    TCC_TRY(model, cost::make_model({.name = options.cost_model,
+                                     .pretrained = options.pretrained,
+                                     .adaptation = options.adaptation,
+                                     .trace = backend::backend_of(target).trace_table,
+                                     .pool = env.pool},
+                                    std::move(prior)));
   }
   return Tuner(target, options, env, std::move(model)).run(tasks);
 }

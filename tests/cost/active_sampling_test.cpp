@@ -106,7 +106,7 @@ TEST_CASE("the terms of RDU may be standardized") {
   CHECK(plain != standard);
 }
 
-TEST_CASE("alt takes what the model is least sure of, balto what is far from the chosen") {
+TEST_CASE("alt takes programs that the model is least sure of, balto those far from the chosen ones") {
   const Programs p = draw(100, 5);
   const auto unsure = cost::choose_programs(p.pool(), {}, 1, {.sampler = Sampler::kAlt});
   CHECK(p.spreads[static_cast<size_t>(unsure.at(0))] == *std::max_element(p.spreads.begin(), p.spreads.end()));

@@ -17,7 +17,7 @@ namespace {
 using Data = cost::Samples;
 
 std::unique_ptr<cost::CostModel> model_named(std::string_view name) {
-  auto model = cost::make_model(name, cost::make_rule_model());
+  auto model = cost::make_model({.name = std::string(name)}, cost::make_rule_model());
   REQUIRE(model.has_value());
   return std::move(*model);
 }
@@ -158,7 +158,7 @@ TEST_CASE("pair accuracy") {
 TEST_CASE("cost models are selected by name") {
   CHECK(scores_of(*model_named("prior"), make(20, 1)) == scores_of(*cost::make_rule_model(), make(20, 1)));
   CHECK(&model_named("random")->schema() == &features::kHotStatement);
-  auto unknown = cost::make_model("forest", cost::make_rule_model());
+  auto unknown = cost::make_model({.name = "forest"}, cost::make_rule_model());
   REQUIRE_FALSE(unknown.has_value());
   CHECK_THAT(unknown.error().message, Catch::Contains("unknown cost model 'forest'"));
   CHECK_THAT(unknown.error().hint, Catch::Contains("trees, linear, prior, random"));

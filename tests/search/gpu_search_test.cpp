@@ -118,7 +118,7 @@ TEST_CASE("a search for a GPU begins with what a model predicted for its archite
 TEST_CASE("rows of GPU programs have a schema of their own and rank by the analytical model") {
   const task::Task task = product();
   const target::Target target = ampere();
-  const auto model = cost::make_model("trees", backend::backend_of(target).prior(target));
+  const auto model = cost::make_model({.name = "trees"}, backend::backend_of(target).prior(target));
   REQUIRE(model.has_value());
   CHECK(&(*model)->schema() == &cost::kLongestLaunch);
   std::vector<float> scores;

@@ -190,7 +190,7 @@ TEST_CASE("a model that was trained on the prior ranks a task's programs before 
   REQUIRE(loaded.has_value());
   CHECK(loaded->tasks.empty());
   CHECK(loaded->unknown == std::set{task.anchor});
-  std::unique_ptr<cost::CostModel> model = *cost::make_model("trees", cost::make_rule_model());
+  std::unique_ptr<cost::CostModel> model = *cost::make_model({.name = "trees"}, cost::make_rule_model());
   search::learn(*model, states, *loaded, 0);
   REQUIRE(model->trained());
   const search::PriorTask held_out = drawn_rows(task, 60, 99);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tcc/features/sample.h"
+#include "tcc/support/parallel.h"
 #include "tcc/support/result.h"
 #include "tcc/target/core_model.h"
 
@@ -23,6 +24,10 @@ struct Samples {
   // The samples with their tables, for models that read any; nullptr: only the row of a sample is known. Empty: of
   // none.
   std::vector<const features::Sample*> programs = {};
+  // The ids of the records, and what was measured: seconds, 0 = failed. 0 as id: of no record of this store. Empty: of
+  // none.
+  std::vector<int64_t> records = {};
+  std::vector<double> seconds = {};
   // The task whose programs will be ranked: its samples are fitted again, by what the others leave of them.
   std::optional<uint64_t> task = {};
 };
@@ -42,6 +47,9 @@ class CostModel {
   virtual void predict(const features::Batch& programs, std::span<float> scores) const = 0;
   // The same with how far the model is from sure, in the scores' unit; 0 where it cannot tell.
   virtual void predict_spread(const features::Batch& programs, std::span<float> scores, std::span<float> spreads) const;
+  // The samples of update() are all that are known: for models whose cost does not grow with each sample. Otherwise
+  // they are the latest few thousand.
+  virtual bool wants_all_samples() const { return false; }
   // Learns from all samples so far; the same samples give the same model, bit for bit. A prior learns nothing.
   virtual void update(const Samples& samples);
   // False until there are enough samples (16) to say more than the prior knowledge.
@@ -62,15 +70,37 @@ std::unique_ptr<CostModel> make_rule_model(const target::CoreModel& core = {});
 // The analytical model's ranking of programs for GPUs (gpu_model.h). Reads kLongestLaunch. The prior of CUDA targets.
 std::unique_ptr<CostModel> make_gpu_model();
 
-// The models that a search may use. A model is made from the target's prior, which it may build upon.
-// A new model: one file in src/cost and one row of the table in src/cost/models.cpp.
+// How a search adapts a checkpoint once programs are measured. X(Name, text)
+//   moa: Pruner's momentum adaptation, where each update begins from slowly moving parameters
+//   finetune: each update goes on from the one before
+//   none: the checkpoint stays as it is
+// clang-format off
+#define TCC_ADAPTATIONS(X) X(Moa, "moa") X(FineTune, "finetune") X(None, "none")
+// clang-format on
+enum class Adaptation : uint8_t {
+#define TCC_X(name, text) k##name,
+  TCC_ADAPTATIONS(TCC_X)
+#undef TCC_X
+};
+std::span<const std::string_view> adaptation_names();
+Result<Adaptation> find_adaptation(std::string_view name);
+
+struct ModelSetup {
+  std::string name;        // of model_kinds()
+  std::string pretrained;  // file of a checkpoint, for networks; "": they begin with none
+  Adaptation adaptation = Adaptation::kMoa;
+  const features::Table* trace = &features::kTraceCpu;  // the steps of the target's schedules
+  ThreadPool* pool = nullptr;                           // trains and predicts; nullptr = this thread
+};
+
+// The models that a search may use: those of the table in src/cost/models.cpp and the networks of network_model.h. A
+// model is made from the target's prior, which it may build upon. A new model: one file in src/cost and one row.
 struct ModelKind {
   std::string_view name, summary;
-  std::unique_ptr<CostModel> (*make)(std::unique_ptr<CostModel> prior);
 };
-std::span<const ModelKind> model_kinds();
-// Errors: no model has this name.
-Result<std::unique_ptr<CostModel>> make_model(std::string_view name, std::unique_ptr<CostModel> prior);
+std::vector<ModelKind> model_kinds();
+// Errors: no model has this name; a checkpoint for a model that has none; those of make_network_model.
+Result<std::unique_ptr<CostModel>> make_model(const ModelSetup& setup, std::unique_ptr<CostModel> prior);
 inline constexpr std::string_view kDefaultModel = "trees";
 
 }  // namespace tcc::cost

@@ -69,12 +69,14 @@ struct TuneOptions {
   uint64_t seed = 1;
   Strategy strategy = Strategy::kEvolutionary;
   TaskScheduler scheduler = TaskScheduler::kGradient;
-  std::string cost_model = "trees";       // by which strategies rank programs, see cost::model_kinds()
-  std::optional<Settings> settings = {};  // nullopt: settings_for(target)
-  space::SpaceOptions space = {};         // what is searched
-  int64_t threads = 1;                    // that the programs run on, as the measurer was told
-  int64_t round_size = 32;                // most measurements a round; fewer where the trials are few
-  int64_t population = 512;               // of a generation
+  std::string cost_model = "trees";  // by which strategies rank programs, see cost::model_kinds()
+  std::string pretrained;            // file of the checkpoint that a network begins with; "" = from scratch
+  cost::Adaptation adaptation = cost::Adaptation::kMoa;  // of the checkpoint to what is measured
+  std::optional<Settings> settings = {};                 // nullopt: settings_for(target)
+  space::SpaceOptions space = {};                        // what is searched
+  int64_t threads = 1;                                   // that the programs run on, as the measurer was told
+  int64_t round_size = 32;                               // most measurements a round; fewer where the trials are few
+  int64_t population = 512;                              // of a generation
   int64_t generations = 4;
   double explore = 0.05;  // least share of a round's picks that are drawn at random, more at first; 0 = none
   bool finals = true;     // time the fastest programs of each task again at the end

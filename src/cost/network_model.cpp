@@ -1,0 +1,279 @@
+#include "tcc/cost/network_model.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+
+#include "tcc/nn/checkpoint.h"
+#include "tcc/nn/continual.h"
+#include "tcc/support/hash.h"
+#include "tcc/support/text.h"
+
+namespace tcc::cost {
+namespace {
+
+constexpr NetworkKind kKinds[] = {
+#define TCC_X(name, architecture, heads, summary) {name, nn::Architecture::architecture, heads, summary},
+    TCC_NETWORKS(TCC_X)
+#undef TCC_X
+};
+
+constexpr uint64_t kSeed = 1;
+constexpr int64_t kFirstTraining = 16;  // records
+constexpr double kGrowth = 1.4;         // of their number from one training to the next
+constexpr int64_t kMostSteps = 200;     // batches of an update
+constexpr int64_t kOnlineBatch = 128;
+// Of a program without tables. Scores of networks are far smaller.
+constexpr float kUnknown = -1e6f;
+
+int64_t next_training(int64_t after) {
+  const auto grown = static_cast<int64_t>(static_cast<double>(after) * kGrowth);
+  return std::max(after + kFirstTraining, (grown + kFirstTraining - 1) / kFirstTraining * kFirstTraining);
+}
+
+// The programs of a batch as the network reads them; `at`: their numbers in the batch.
+struct Assembled {
+  std::vector<float> statements, sequences, dataflow, hardware;
+  std::vector<int64_t> statement_offsets{0}, sequence_offsets{0}, dataflow_offsets{0};
+  std::vector<size_t> at;
+
+  static void append(std::vector<float>& values, std::vector<int64_t>& offsets, std::span<const float> rows,
+                     int64_t width) {
+    values.insert(values.end(), rows.begin(), rows.end());
+    offsets.push_back(offsets.back() + (width > 0 ? std::ssize(rows) / width : 0));
+  }
+  void add(const nn::SampleRows& rows, const nn::Config& c) {
+    append(statements, statement_offsets, rows.statements, c.statement_width);
+    append(sequences, sequence_offsets, rows.sequences, c.sequence_width);
+    append(dataflow, dataflow_offsets, rows.dataflow, c.dataflow_width);
+    hardware.insert(hardware.end(), rows.hardware.begin(), rows.hardware.end());
+  }
+  nn::Batch batch(const nn::Config& c) const {
+    nn::Batch b{.size = std::ssize(at)};
+    b.statements = {statements.data(), statement_offsets.data(), c.statement_width};
+    b.sequences = {sequences.data(), sequence_offsets.data(), c.sequence_width};
+    b.dataflow = {dataflow.data(), dataflow_offsets.data(), c.dataflow_width};
+    b.hardware = hardware.empty() ? nullptr : hardware.data();
+    b.hardware_width = c.hardware_width;
+    return b;
+  }
+};
+
+class NetworkModel : public CostModel {
+ public:
+  NetworkModel(const ModelSetup& setup, NetworkInputs inputs, nn::Model model, uint64_t checkpoint,
+               std::unique_ptr<CostModel> prior)
+      : setup_(setup),
+        inputs_(std::move(inputs)),
+        model_(std::move(model)),
+        checkpoint_(checkpoint),
+        prior_(std::move(prior)),
+        momentum_(model_) {}
+
+  const features::Schema& schema() const override { return prior_->schema(); }
+  std::span<const features::Table* const> tables() const override { return inputs_.tables; }
+  uint64_t checkpoint() const override {
+    if (checkpoint_ == 0) return 0;
+    return combine_hash(checkpoint_, static_cast<uint64_t>(setup_.adaptation));
+  }
+  bool wants_all_samples() const override { return true; }
+  bool trained() const override { return checkpoint_ != 0 || trained_on_ > 0; }
+  double expected_seconds(const features::Row& row) const override { return prior_->expected_seconds(row); }
+  uint64_t family(const features::Row& row) const override { return prior_->family(row); }
+
+  void predict(const features::Batch& programs, std::span<float> scores) const override {
+    if (!trained()) return prior_->predict(programs, scores);
+    Assembled input;
+    for (size_t i = 0; i < programs.size(); ++i) {
+      const nn::SampleRows rows = rows_of(programs, i);
+      scores[i] = kUnknown;
+      if (rows.statements.empty() && rows.sequences.empty()) continue;
+      input.add(rows, model_.config());
+      input.at.push_back(i);
+    }
+    if (input.at.empty()) return;
+    std::vector<float> found(input.at.size());
+    std::unique_ptr<nn::Workspace> workspace = borrow();
+    model_.predict(input.batch(model_.config()), found, *workspace, setup_.pool);
+    give_back(std::move(workspace));
+    for (size_t i = 0; i < found.size(); ++i) scores[input.at[i]] = found[i];
+  }
+
+  void update(const Samples& samples) override {
+    prior_->update(samples);
+    if (setup_.adaptation == Adaptation::kNone && checkpoint_ != 0) return;
+    std::vector<size_t> order;
+    for (size_t i = 0; i < samples.records.size(); ++i)
+      if (samples.records[i] > 0 && samples.programs[i] != nullptr && !samples.programs[i]->tables.empty())
+        order.push_back(i);
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t x, size_t y) { return samples.records[x] < samples.records[y]; });
+    for (int64_t n = next_; n <= std::ssize(order); n = next_) {
+      train(samples, std::span(order).first(static_cast<size_t>(n)));
+      trained_on_ = n;
+      next_ = next_training(n);
+    }
+  }
+
+ private:
+  nn::SampleRows rows_of(const features::Batch& programs, size_t i) const {
+    std::vector<std::span<const float>> tables;
+    for (size_t k = 0; k < inputs_.tables.size(); ++k) tables.push_back(programs.table(i, k));
+    return network_rows(model_.config().architecture, tables);
+  }
+
+  // Labels are relative to the fastest program of the task among these records: what came later is not known yet.
+  nn::Samples gather(const Samples& samples, std::span<const size_t> order) const {
+    std::map<uint64_t, double> best;
+    for (size_t i : order)
+      if (const double s = samples.seconds[i]; s > 0) {
+        double& least = best.try_emplace(samples.tasks[i], s).first->second;
+        least = std::min(least, s);
+      }
+    nn::Samples out(model_.config());
+    std::vector<float> labels(static_cast<size_t>(model_.config().heads), std::numeric_limits<float>::quiet_NaN());
+    for (size_t i : order) {
+      const double s = samples.seconds[i];
+      labels[0] = s > 0 ? static_cast<float>(best.at(samples.tasks[i]) / s) : 0.f;
+      std::vector<std::span<const float>> tables;
+      for (const std::vector<float>& t : samples.programs[i]->tables) tables.push_back(t);
+      out.add(network_rows(model_.config().architecture, tables), labels, samples.tasks[i]);
+    }
+    return out;
+  }
+
+  void train(const Samples& samples, std::span<const size_t> order) {
+    const nn::Samples data = gather(samples, order);
+    if (checkpoint_ == 0) {
+      auto fresh = nn::Model::create(model_.config(), kSeed, model_.level());
+      if (fresh) model_ = std::move(*fresh);
+      fit_input_scale(model_, data);
+    } else if (setup_.adaptation == Adaptation::kMoa) {
+      momentum_.begin(model_);
+    }
+    nn::TrainOptions options = paper_options(model_.config().architecture);
+    options.batch = std::min(options.batch, kOnlineBatch);
+    const int64_t steps = (data.size() + options.batch - 1) / options.batch;
+    options.epochs = std::clamp<int64_t>(kMostSteps / steps, 1, options.epochs);
+    auto trainer = nn::Trainer::create(model_, data, nullptr, options, setup_.pool);
+    if (!trainer) return;  // samples of other widths cannot come from this model's tables
+    trainer->run();
+    if (checkpoint_ != 0 && setup_.adaptation == Adaptation::kMoa) momentum_.finish(model_);
+  }
+
+  std::unique_ptr<nn::Workspace> borrow() const {
+    std::lock_guard lock(mutex_);
+    if (free_.empty()) return std::make_unique<nn::Workspace>();
+    std::unique_ptr<nn::Workspace> last = std::move(free_.back());
+    free_.pop_back();
+    return last;
+  }
+  void give_back(std::unique_ptr<nn::Workspace> workspace) const {
+    std::lock_guard lock(mutex_);
+    free_.push_back(std::move(workspace));
+  }
+
+  const ModelSetup setup_;
+  const NetworkInputs inputs_;
+  nn::Model model_;
+  const uint64_t checkpoint_;
+  const std::unique_ptr<CostModel> prior_;
+  nn::MomentumAdapter momentum_;
+  int64_t trained_on_ = 0, next_ = kFirstTraining;
+  mutable std::mutex mutex_;
+  mutable std::vector<std::unique_ptr<nn::Workspace>> free_;  // of threads that predict; guarded by mutex_
+};
+
+}  // namespace
+
+std::span<const NetworkKind> network_kinds() {
+  return kKinds;
+}
+
+const NetworkKind* find_network(std::string_view name) {
+  for (const NetworkKind& kind : kKinds)
+    if (kind.name == name) return &kind;
+  return nullptr;
+}
+
+NetworkInputs network_inputs(const NetworkKind& kind, const features::Table& trace) {
+  NetworkInputs inputs;
+  nn::Config& c = inputs.config;
+  c.architecture = kind.architecture;
+  c.heads = kind.heads;
+  const auto width = [](const features::Table& t) { return std::ssize(t.columns); };
+  switch (kind.architecture) {
+    case nn::Architecture::kMlp:
+      inputs.tables = {&features::kStatements};
+      break;
+    case nn::Architecture::kPacm:
+      inputs.tables = {&features::kStatements, &features::kDataflow};
+      break;
+    case nn::Architecture::kTlp:
+      inputs.tables = {&trace};
+      break;
+    case nn::Architecture::kMamba:
+    case nn::Architecture::kMambaAdapter:
+      inputs.tables = {&trace, &features::kHardware};
+      c.hardware_width = width(features::kHardware);
+      break;
+  }
+  c.statement_width = width(features::kStatements);
+  c.sequence_width = width(trace);
+  c.dataflow_width = width(features::kDataflow);
+  for (const features::Table* t : inputs.tables)
+    inputs.features += fmt::format("{}{} {:016x}", inputs.features.empty() ? "" : ", ", t->name, table_hash(*t));
+  return inputs;
+}
+
+nn::SampleRows network_rows(nn::Architecture architecture, std::span<const std::span<const float>> tables) {
+  const auto at = [&](size_t k) { return k < tables.size() ? tables[k] : std::span<const float>(); };
+  switch (architecture) {
+    case nn::Architecture::kMlp:
+      return {.statements = at(0)};
+    case nn::Architecture::kPacm:
+      return {.statements = at(0), .dataflow = at(1)};
+    case nn::Architecture::kTlp:
+      return {.sequences = at(0)};
+    case nn::Architecture::kMamba:
+    case nn::Architecture::kMambaAdapter:
+      return {.sequences = at(0), .hardware = at(1)};
+  }
+  return {};
+}
+
+nn::TrainOptions paper_options(nn::Architecture architecture) {
+  nn::TrainOptions options;
+  const bool sequences = architecture != nn::Architecture::kMlp && architecture != nn::Architecture::kPacm;
+  options.batch = sequences ? 1024 : 512;
+  return options;
+}
+
+void fit_input_scale(nn::Model& model, const nn::Dataset& data) {
+  const nn::InputScale scale = nn::input_scale(data);
+  const nn::Architecture a = model.config().architecture;
+  const bool statements = a == nn::Architecture::kMlp || a == nn::Architecture::kPacm;
+  if (statements) model.set_input_scale(scale.statements, {}, scale.dataflow);
+}
+
+Result<std::unique_ptr<CostModel>> make_network_model(const NetworkKind& kind, const ModelSetup& setup,
+                                                      std::unique_ptr<CostModel> prior) {
+  NetworkInputs inputs = network_inputs(kind, *setup.trace);
+  if (setup.pretrained.empty()) {
+    TCC_TRY(nn::Model model, nn::Model::create(inputs.config, kSeed));
+    return std::make_unique<NetworkModel>(setup, std::move(inputs), std::move(model), 0, std::move(prior));
+  }
+  TCC_TRY(nn::Checkpoint stored, nn::load_checkpoint(setup.pretrained));
+  TCC_TRY_VOID(nn::require_features(stored, inputs.features, sanitize(setup.pretrained)));
+  const nn::Architecture found = stored.model.config().architecture;
+  const bool adapter = found == nn::Architecture::kMambaAdapter && kind.architecture == nn::Architecture::kMamba;
+  if (found != kind.architecture && !adapter)
+    return make_error(ErrorClass::kInput,
+                      fmt::format("'{}': expected a checkpoint of --cost-model {}, found one of a network '{}'",
+                                  sanitize(setup.pretrained), kind.name, architecture_name(found)),
+                      "name the model that it was trained as; `tcc model info FILE` says which");
+  const uint64_t hash = std::max<uint64_t>(stored.hash, 1);
+  return std::make_unique<NetworkModel>(setup, std::move(inputs), std::move(stored.model), hash, std::move(prior));
+}
+
+}  // namespace tcc::cost
