@@ -316,6 +316,9 @@ GpuCounter::Wait GpuCounter::store(const Store& store, double times) {
   const bool moves = store.value->kind == ExprKind::kLoad;
   valued_.clear();
   root_ = store.value, coarse_ = false;
+  // Sums in shared memory are in registers while their loops run.
+  if (places_[static_cast<size_t>(b.id)] == Place::kShared && !loads_from(store.value, store.buffer))
+    exchanged_ += times * static_cast<double>(type_bytes(b.type));
   to_registers_ = moves && places_[static_cast<size_t>(b.id)] == Place::kRegisters;
   Wait w = value(store.value, times, !moves && !copying_);
   // A producer's copies are one instruction for a box.

@@ -192,7 +192,6 @@ double GpuCounter::access(const Buffer& b, std::span<const Expr> indices, double
   if (where == Place::kShared) {
     // The stores of a producer's boxes are counted with their reads.
     if (copying_ && role_ != nullptr) return 0;
-    if (!loads) exchanged_ += left * bytes;
     facts_.shared_accesses += count_shared(b, left);
     return loads ? model_.shared_latency_cycles : 0;
   }

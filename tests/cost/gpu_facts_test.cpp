@@ -112,6 +112,8 @@ TEST_CASE("a pipeline holds its stages in shared memory, and its steps are count
   CHECK(f.stages == 3);
   CHECK(f.shared_bytes == 3 * 1024);
   CHECK(f.step_cycles > 0);
+  // All threads wait for each step: only stages and blocks overlap.
+  CHECK(f.overlap == f.stages * f.blocks_per_sm);
   CHECK(f.scheduler_warps >= 1);
   CHECK(f.clock_hz > 0);
 }
@@ -355,4 +357,33 @@ TEST_CASE("a copy to registers that starts within a vector has single loads at i
   const double rest = instructions(8, 16) - 2;
   CHECK(instructions(7, 17) == Approx(rest + 3));
   CHECK(instructions(8, 19) == Approx(rest + 5));
+}
+
+TEST_CASE("warps that exchange one value each at the end do not wait for each other", "[gpu_facts]") {
+  auto k = ir::parse(R"(kernel nest {
+  input A: f32[1024, 4096]
+  output C: f32[16]
+  temp p: f32[256] shared
+  temp s: f32[1] local
+  for g in 16 bound(grid.x) {
+    alloc p {
+      for x in 256 bound(thread.x) {
+        alloc s {
+          s[0] = 0.0
+          for i in 1024 {
+            s[0] = s[0] + A[i, g*256 + x]
+          }
+          p[x] = s[0]
+        }
+      }
+      C[g] = 0.0
+      for u in 256 {
+        C[g] = C[g] + p[u]
+      }
+    }
+  }
+}
+)");
+  if (!k) FAIL(k.error().message);
+  CHECK(facts_of(*k).overlap == 8);
 }
