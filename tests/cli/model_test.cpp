@@ -1,0 +1,156 @@
+// From simulated programs to a network that a search uses: tcc dataset, tcc model and tune --pretrained.
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "cli/runner.h"
+
+using namespace cli_test;
+using Json = nlohmann::json;
+
+namespace {
+
+// Pools of the same tasks on two simulated GPUs, and a network that was trained on the first one.
+struct Trained {
+  Sandbox box;
+  Outcome first, second, train;
+  Trained()
+      : first(collect("1", "a.pool")),
+        second(collect("2", "b.pool")),
+        train(box.tcc({"model", "train", "a.pool", "--network", "mlp", "--epochs", "4", "--held-out", "0.4", "-o",
+                       "mlp.tccnet", "--curve", "loss.svg", "--json"})) {}
+  Outcome collect(const std::string& seed, const std::string& file) {
+    return box.tcc({"dataset", "collect", "zoo:mlp", "--batch", "64", "--target", "a100", "--simulate", seed,
+                    "--per-task", "40", "-o", file});
+  }
+  static Trained& get() {
+    static Trained trained;
+    REQUIRE(trained.first.exit_code == 0);
+    REQUIRE(trained.second.exit_code == 0);
+    INFO(trained.train.err);
+    REQUIRE(trained.train.exit_code == 0);
+    return trained;
+  }
+};
+
+std::vector<Json> lines_of(const std::string& text) {
+  std::vector<Json> out;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) out.push_back(Json::parse(line));
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("a network is trained on a pool, judged on tasks it has not seen, and drawn", "[cli]") {
+  Trained& t = Trained::get();
+  const std::vector<Json> events = lines_of(t.train.out);
+  REQUIRE(events.size() == 5);  // one for each epoch, and the result
+  CHECK(events[0]["event"] == "epoch");
+  CHECK(events[3]["epoch"] == 4);
+  CHECK(events[3]["loss"] < events[0]["loss"]);
+  const Json& result = events.back();
+  CHECK(result["parameters"] == 242433);
+  for (const char* who : {"held_out", "held_out_prior"}) {
+    CHECK(result[who]["top1"] > 0.0);
+    CHECK(result[who]["top5"] >= result[who]["top1"]);
+    CHECK(result[who]["top5"] <= 1.0);
+  }
+  CHECK_THAT(slurp(t.box.path("loss.svg")),
+             Catch::StartsWith("<svg") && Catch::Contains("validation") && Catch::EndsWith("</svg>\n"));
+  // The same call gives the same bytes.
+  Outcome again = t.box.tcc({"model", "train", "a.pool", "--network", "mlp", "--epochs", "4", "--held-out", "0.4", "-o",
+                             "again.tccnet", "-q"});
+  REQUIRE(again.exit_code == 0);
+  CHECK(slurp(t.box.path("again.tccnet")) == slurp(t.box.path("mlp.tccnet")));
+}
+
+TEST_CASE("checkpoints say what they are, and are judged and adapted on another pool", "[cli]") {
+  Trained& t = Trained::get();
+  Outcome info = t.box.tcc({"model", "info", "mlp.tccnet", "--json"});
+  REQUIRE(info.exit_code == 0);
+  const Json card = Json::parse(info.out)[0];
+  CHECK(card["network"] == "mlp");
+  CHECK(card["platform"] == "simulated 1");
+  CHECK_THAT(card["features"].get<std::string>(), Catch::Contains("statements"));
+  CHECK_THAT(card["card"].get<std::string>(), Catch::Contains("seed 1"));
+  Outcome eval = t.box.tcc({"model", "eval", "mlp.tccnet", "b.pool", "--json"});
+  INFO(eval.err);
+  REQUIRE(eval.exit_code == 0);
+  const Json judged = Json::parse(eval.out);
+  CHECK(judged["network"]["tasks"].size() == judged["prior"]["tasks"].size());
+  Outcome adapt = t.box.tcc({"model", "adapt", "mlp.tccnet", "b.pool", "--network", "mlp", "--share", "0.5",
+                             "--sampler", "rdu", "--epochs", "2", "-o", "adapted.tccnet", "--json"});
+  INFO(adapt.err);
+  REQUIRE(adapt.exit_code == 0);
+  CHECK(slurp(t.box.path("adapted.tccnet")) != slurp(t.box.path("mlp.tccnet")));
+}
+
+TEST_CASE("knowledge of one platform is distilled for another", "[cli]") {
+  Trained& t = Trained::get();
+  Outcome distill = t.box.tcc({"model", "distill", "a.pool", "b.pool", "--epochs", "3", "-o", "d.tccnet", "-q"});
+  INFO(distill.err);
+  REQUIRE(distill.exit_code == 0);
+  Outcome info = t.box.tcc({"model", "info", "d.tccnet"});
+  CHECK_THAT(info.out, Catch::Contains("mamba-adapter") && Catch::Contains("simulated 1; simulated 2"));
+  Outcome eval = t.box.tcc({"model", "eval", "d.tccnet", "b.pool"});
+  INFO(eval.err);
+  CHECK(eval.exit_code == 0);
+}
+
+TEST_CASE("a search begins with a checkpoint and adapts it", "[cli]") {
+  Trained& t = Trained::get();
+  const auto tune = [&](const std::string& db, const std::vector<std::string>& more) {
+    std::vector<std::string> words = {"tune", "zoo:mlp",  "--batch", "64",   "--target", "a100", "--simulate",
+                                      "2",    "--trials", "60",      "--db", db,         "-q"};
+    words.insert(words.end(), more.begin(), more.end());
+    return t.box.tcc(words);
+  };
+  for (const char* adapt : {"moa", "finetune", "none"}) {
+    Outcome tuned =
+        tune(std::string(adapt) + ".db", {"--cost-model", "mlp", "--pretrained", "mlp.tccnet", "--adapt", adapt});
+    INFO(tuned.err);
+    CHECK(tuned.exit_code == 0);
+  }
+  Outcome trees = tune("t.db", {"--pretrained", "mlp.tccnet"});
+  CHECK(trees.exit_code == 2);
+  CHECK_THAT(trees.err, Catch::Contains("cost model 'trees' has no checkpoints"));
+  Outcome other = tune("o.db", {"--cost-model", "tlp", "--pretrained", "mlp.tccnet"});
+  CHECK(other.exit_code == 1);
+  CHECK_THAT(other.err, Catch::Contains("trace-gpu") && Catch::Contains("statements"));
+  Outcome adapt = tune("o.db", {"--cost-model", "mlp", "--pretrained", "mlp.tccnet", "--adapt", "mao"});
+  CHECK(adapt.exit_code == 2);
+  CHECK_THAT(adapt.err, Catch::Contains("moa"));
+}
+
+TEST_CASE("tcc model says what is wrong with its files", "[cli][errors]") {
+  Trained& t = Trained::get();
+  const std::string whole = slurp(t.box.path("mlp.tccnet"));
+  spill(t.box.path("short.tccnet"), whole.substr(0, whole.size() / 2));
+  std::string flipped = whole;
+  flipped[whole.size() / 2] = static_cast<char>(flipped[whole.size() / 2] ^ 1);
+  spill(t.box.path("flipped.tccnet"), flipped);
+  spill(t.box.path("empty.pool"), "");
+  struct Case {
+    std::vector<std::string> words;
+    int code;
+    std::string part;
+  };
+  const std::vector<Case> cases = {{{"model", "info", "short.tccnet"}, 1, "short.tccnet"},
+                                   {{"model", "info", "flipped.tccnet"}, 1, "flipped.tccnet"},
+                                   {{"model", "info", "missing.tccnet"}, 1, "missing.tccnet"},
+                                   {{"model", "eval", "mlp.tccnet", "mlp.tccnet"}, 1, "mlp.tccnet"},
+                                   {{"model", "eval", "mlp.tccnet"}, 2, "expected a checkpoint and pools"},
+                                   {{"model", "train", "empty.pool", "-o", "x.tccnet"}, 1, "empty.pool"},
+                                   {{"model", "train", "a.pool"}, 2, "expected a file for the checkpoint"},
+                                   {{"model", "train", "a.pool", "--network", "mambo", "-o", "x.tccnet"}, 2, "mamba"},
+                                   {{"model", "train", "a.pool", "--sampler", "rud", "-o", "x.tccnet"}, 2, "rdu"},
+                                   {{"model", "adapt", "d.none", "b.pool", "-o", "x.tccnet"}, 1, "d.none"},
+                                   {{"model", "trian", "a.pool"}, 2, "train"}};
+  for (const Case& c : cases) {
+    Outcome outcome = t.box.tcc(c.words);
+    INFO(c.words[1] << " " << c.words[2] << ": " << outcome.err);
+    CHECK(outcome.exit_code == c.code);
+    CHECK_THAT(outcome.err, Catch::Contains(c.part));
+  }
+}
