@@ -1,22 +1,15 @@
 // From pools to what cost models read.
 #include <algorithm>
-#include <atomic>
-#include <map>
+#include <limits>
 
 #include "tcc/backend/backend.h"
 #include "tcc/cost/ranking_metrics.h"
 #include "tcc/driver/cost_models.h"
-#include "tcc/space/sketch.h"
+#include "tcc/driver/pool_samples.h"
 #include "tcc/support/text.h"
 
 namespace tcc::driver {
 namespace {
-
-constexpr int64_t kTogether = 64;  // programs of one piece of work
-
-struct Piece {
-  size_t group = 0, first = 0, count = 0;
-};
 
 // "gemm 1x512x784 tb + bias f32" -> "gemm".
 std::string class_of(const std::string& workload) {
@@ -39,7 +32,7 @@ int64_t PoolFeatures::programs() const {
 }
 
 Result<PoolFeatures> extract_pool(const data::Pool& pool, std::span<const features::Table* const> tables,
-                                  ThreadPool* threads, const std::function<void(double)>& progress) {
+                                  ThreadPool* threads) {
   if (pool.entries() == 0) return input_error("the pool holds no program");
   PoolFeatures out;
   out.tables.assign(tables.begin(), tables.end());
@@ -47,64 +40,24 @@ Result<PoolFeatures> extract_pool(const data::Pool& pool, std::span<const featur
   const auto prior = backend::backend_of(pool.groups[0].platform.target).prior(pool.groups[0].platform.target);
   out.schema = &prior->schema();
   const features::Needs needs(*out.schema, out.tables);
-  std::vector<std::vector<ir::Legal<space::Sketch>>> sketches(pool.groups.size());
-  std::vector<Piece> pieces;
-  for (size_t g = 0; g < pool.groups.size(); ++g) {
-    const data::Group& group = pool.groups[g];
+  for (const data::Group& group : pool.groups) {
     if (group.platform.target.kind != kind)
       return input_error(
           "the pool mixes kinds of targets: expected programs for one of CPU and GPU, found '{}' and '{}'",
-          pool.groups[0].platform.target.name, group.platform.target.name);
-    for (const schedule::Trace& trace : group.sketches)
-      sketches[g].push_back(space::make_sketch(trace, group.task.kernel, group.platform.target));
+          sanitize(pool.groups[0].platform.target.name), sanitize(group.platform.target.name));
     PoolFeatures::Group& made = out.groups.emplace_back();
     made.workload = group.task.workload, made.platform = group.platform.name;
     made.operator_class = class_of(group.task.workload);
     made.weight = static_cast<double>(std::max<int64_t>(group.task.weight, 1));
     made.task = ir::hash_kernel(group.task.kernel), made.platform_hash = group.platform.hash();
-    made.samples.resize(group.entries.size());
-    made.seconds.resize(group.entries.size());
-    for (size_t at = 0; at < group.entries.size(); at += kTogether)
-      pieces.push_back({g, at, std::min<size_t>(kTogether, group.entries.size() - at)});
   }
-  std::vector<features::Workspace> workspaces(static_cast<size_t>(threads != nullptr ? threads->size() : 1));
-  std::vector<ArenaPtr> arenas(workspaces.size());
-  for (ArenaPtr& arena : arenas) arena = std::make_shared<Arena>();
-  std::atomic<int64_t> done = 0;
-  const auto work = [&](int64_t p, int worker) {
-    const Piece& piece = pieces[static_cast<size_t>(p)];
-    const data::Group& group = pool.groups[piece.group];
-    for (size_t i = piece.first; i < piece.first + piece.count; ++i) {
-      const data::Entry& e = group.entries[i];
-      const auto& sketch = sketches[piece.group][static_cast<size_t>(e.sketch)];
-      if (!sketch) continue;
-      const ArenaPtr& arena = arenas[static_cast<size_t>(worker)];
-      arena->reset();
-      ir::Legal<ir::Kernel> nest = space::instantiate(*sketch, e.decisions, group.platform.target, arena);
-      if (!nest) continue;
-      features::extract(needs,
-                        {group.task, sketch->trace, e.decisions, *nest, group.platform.target, group.platform.threads},
-                        workspaces[static_cast<size_t>(worker)], out.groups[piece.group].samples[i]);
-      out.groups[piece.group].seconds[i] = e.status == record::Status::kOk ? e.seconds : 0;
-    }
-    const int64_t n = ++done;
-    if (progress && n % 16 == 0) progress(static_cast<double>(n) / static_cast<double>(pieces.size()));
-  };
-  if (threads != nullptr)
-    threads->parallel_for(std::ssize(pieces), work);
-  else
-    for (int64_t p = 0; p < std::ssize(pieces); ++p) work(p, 0);
-  for (PoolFeatures::Group& g : out.groups) {
-    size_t kept = 0;
-    for (size_t i = 0; i < g.samples.size(); ++i) {
-      if (g.samples[i].empty()) {
-        ++out.skipped;
-        continue;
-      }
-      if (kept != i) g.samples[kept] = std::move(g.samples[i]), g.seconds[kept] = g.seconds[i];
-      ++kept;
-    }
-    g.samples.resize(kept), g.seconds.resize(kept);
+  PoolSamples read = pool_samples(pool, needs, threads);
+  out.skipped = read.dropped;
+  for (size_t i = 0; i < read.samples.size(); ++i) {
+    PoolFeatures::Group& group = out.groups[static_cast<size_t>(read.groups[i])];
+    group.samples.push_back(std::move(read.samples[i]));
+    const data::Group& from = pool.groups[static_cast<size_t>(read.groups[i])];
+    group.seconds.push_back(from.entries[static_cast<size_t>(read.entries[i])].seconds);
   }
   if (out.programs() == 0)
     return make_error(ErrorClass::kInput, "this version of tcc makes none of the pool's programs",

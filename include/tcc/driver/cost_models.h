@@ -38,7 +38,7 @@ struct PoolFeatures {
 // Makes each program again from its sketch and decisions, and extracts the row of the target's prior and the tables.
 // Errors: a pool without a program, or with targets of different kinds.
 Result<PoolFeatures> extract_pool(const data::Pool& pool, std::span<const features::Table* const> tables,
-                                  ThreadPool* pool_of_threads, const std::function<void(double share)>& progress = {});
+                                  ThreadPool* threads);
 
 // The groups' programs as a network's samples; `heads`: each platform's labels go to a head of its own, the first
 // platform named in `platforms` to head 0.
