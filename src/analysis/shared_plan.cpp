@@ -103,6 +103,27 @@ std::optional<int64_t> bytes_of(const Buffer& b) {
   return n;
 }
 
+// f(buffer, bytes of all its versions, alignment) for each that is placed, in the order of the Allocs.
+template <class F>
+void for_placed(const Kernel& kernel, Stmt launch, const SharedWishes& wishes, F f) {
+  visit(launch, [&](Stmt s) {
+    const Alloc* a = as<Alloc>(s);
+    if (a == nullptr) return true;
+    for (Id id : a->buffers) {
+      const Buffer& b = *kernel.buffer(id);
+      const std::optional<int64_t> one = scope_of(b, wishes) == Scope::kShared ? bytes_of(b) : std::nullopt;
+      if (!one) continue;
+      auto many = wishes.versions.find(id);
+      f(b, *one * (many == wishes.versions.end() ? 1 : many->second), std::max<int64_t>(b.alignment, 16));
+    }
+    return true;
+  });
+}
+
+int64_t aligned(int64_t n, int64_t to) {
+  return (n + to - 1) / to * to;
+}
+
 }  // namespace
 
 std::map<Id, Life> shared_lives(const Kernel& kernel, Stmt launch, const SharedWishes& wishes) {
@@ -129,39 +150,34 @@ SharedPlan plan_shared(const Kernel& kernel, Stmt launch, const SharedWishes& wi
     int64_t begin, end;
   };
   std::vector<Placed> placed;
-  visit(launch, [&](Stmt s) {
-    const Alloc* a = as<Alloc>(s);
-    if (a == nullptr) return true;
-    for (Id id : a->buffers) {
-      const Buffer& b = *kernel.buffer(id);
-      const std::optional<int64_t> one = scope_of(b, wishes) == Scope::kShared ? bytes_of(b) : std::nullopt;
-      if (!one) continue;
-      auto many = wishes.versions.find(id);
-      const int64_t bytes = *one * (many == wishes.versions.end() ? 1 : many->second);
-      const int64_t align = std::max<int64_t>(b.alignment, 16);
-      auto aligned = [&](int64_t n) { return (n + align - 1) / align * align; };
-      auto life = lives.find(id);
-      const Life mine = life == lives.end() ? Life{0, INT64_MAX} : life->second;
-      // The first gap between those that live at the same time.
-      std::vector<Placed> others;
-      for (const Placed& p : placed)
-        if (p.life.meets(mine)) others.push_back(p);
-      std::sort(others.begin(), others.end(), [](const Placed& x, const Placed& y) { return x.begin < y.begin; });
-      int64_t at = 0;
-      for (const Placed& p : others) {
-        if (at + bytes <= p.begin) break;
-        at = std::max(at, aligned(p.end));
-      }
-      placed.push_back({mine, at, at + bytes});
-      plan.buffers.push_back(&b);
-      plan.offsets.push_back(at);
-      plan.total = std::max(plan.total, at + bytes);
-      plan.separate = aligned(plan.separate) + bytes;
-      plan.alignment = std::max(plan.alignment, align);
+  for_placed(kernel, launch, wishes, [&](const Buffer& b, int64_t bytes, int64_t align) {
+    auto life = lives.find(b.id);
+    const Life mine = life == lives.end() ? Life{0, INT64_MAX} : life->second;
+    // The first gap between those that live at the same time.
+    std::vector<Placed> others;
+    for (const Placed& p : placed)
+      if (p.life.meets(mine)) others.push_back(p);
+    std::sort(others.begin(), others.end(), [](const Placed& x, const Placed& y) { return x.begin < y.begin; });
+    int64_t at = 0;
+    for (const Placed& p : others) {
+      if (at + bytes <= p.begin) break;
+      at = std::max(at, aligned(p.end, align));
     }
-    return true;
+    placed.push_back({mine, at, at + bytes});
+    plan.buffers.push_back(&b);
+    plan.offsets.push_back(at);
+    plan.total = std::max(plan.total, at + bytes);
+    plan.separate = aligned(plan.separate, align) + bytes;
+    plan.alignment = std::max(plan.alignment, align);
   });
   return plan;
+}
+
+int64_t shared_bytes(const Kernel& kernel, Stmt launch, const SharedWishes& wishes, int64_t apart) {
+  int64_t separate = 0;
+  for_placed(kernel, launch, wishes,
+             [&](const Buffer&, int64_t bytes, int64_t align) { separate = aligned(separate, align) + bytes; });
+  return separate > apart ? plan_shared(kernel, launch, wishes).bytes(apart) : separate;
 }
 
 }  // namespace tcc::analysis

@@ -192,9 +192,12 @@ Legal<void> check_gpu(const Kernel& nest, const std::map<Axis, int64_t>& extents
       std::any_of(fragments.begin(), fragments.end(), [&](const auto& f) { return f.second.lanes == cuda.warp_size; });
   int64_t threads = 1;
   analysis::RoleShape roles;
-  for (Stmt launch : launches_of(nest)) {
+  const std::vector<Stmt> launches = launches_of(nest);
+  std::vector<bool> with_roles;
+  for (Stmt launch : launches) {
     threads = std::max(threads, launch_threads(launch) * (adds_lanes ? cuda.warp_size : 1));
-    if (analysis::role_loop(launch) == nullptr) continue;
+    with_roles.push_back(analysis::role_loop(launch) != nullptr);
+    if (!with_roles.back()) continue;
     if (Legal<void> ok = check_roles(nest, launch); !ok) return ok;
     roles = analysis::role_shape(analysis::consumer_groups(launch), cuda.registers_per_sm);
   }
@@ -227,10 +230,10 @@ Legal<void> check_gpu(const Kernel& nest, const std::map<Axis, int64_t>& extents
     }
   }
   int64_t shared = 0;
-  for (Stmt launch : launches_of(nest)) {
-    const int64_t bytes = analysis::plan_shared(nest, launch, {scopes, *versions}).bytes(cuda.shared_per_block);
-    const bool role = analysis::role_loop(launch) != nullptr;
-    shared = std::max(shared, bytes + (role ? kRoleBarriers + analysis::staged_bytes(nest, launch) : 0));
+  const analysis::SharedWishes wishes{scopes, *versions};
+  for (size_t i = 0; i < launches.size(); ++i) {
+    const int64_t bytes = analysis::shared_bytes(nest, launches[i], wishes, cuda.shared_per_block);
+    shared = std::max(shared, bytes + (with_roles[i] ? kRoleBarriers + analysis::staged_bytes(nest, launches[i]) : 0));
   }
   if (shared > std::max(cuda.shared_per_block, cuda.shared_per_block_optin))
     return reject(RejectReason::kTooMuchShared, fmt::format("{} bytes a block", shared));

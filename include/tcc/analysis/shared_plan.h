@@ -25,6 +25,8 @@ struct SharedWishes {
 };
 // Buffers of symbolic shape are not placed.
 SharedPlan plan_shared(const ir::Kernel& kernel, ir::Stmt launch, const SharedWishes& wishes = {});
+// plan_shared(kernel, launch, wishes).bytes(apart). Lives are only looked at where the buffers do not fit `apart`.
+int64_t shared_bytes(const ir::Kernel& kernel, ir::Stmt launch, const SharedWishes& wishes, int64_t apart);
 
 // From the first to the last use of each shared buffer, as numbers of statements in the order of the text; the use in a
 // loop lasts as long as the loop.
