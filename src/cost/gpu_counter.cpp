@@ -82,6 +82,7 @@ GpuCounter::GpuCounter(const Kernel& nest, const target::Target& target, LaunchF
   picks_.assign(ids, false);
   stored_.assign(ids, 0);
   places_.assign(ids, Place::kMemory);
+  made_.assign(ids, 0);
   swizzled_.assign(ids, false);
   for (const Buffer* b : nest.buffers) {
     if (b->scope == Scope::kLocal) places_[static_cast<size_t>(b->id)] = Place::kRegisters;
@@ -117,8 +118,7 @@ void GpuCounter::finish(Stmt launch) {
     facts_.threads = static_cast<double>(shape.threads);
     facts_.registers = static_cast<double>(shape.launch_registers);
   }
-  facts_.shared_bytes =
-      static_cast<double>(analysis::plan_shared(k_, launch, wishes_).bytes(target_.cuda.shared_per_block));
+  facts_.shared_bytes = static_cast<double>(analysis::shared_bytes(k_, launch, wishes_, target_.cuda.shared_per_block));
   if (role_ != nullptr) facts_.shared_bytes += static_cast<double>(analysis::staged_bytes(k_, launch));
   facts_.registers = std::min(facts_.registers, static_cast<double>(target_.cuda.max_registers_per_thread));
   const auto l2 = static_cast<double>(target_.cuda.l2_bytes);
@@ -247,7 +247,10 @@ GpuCounter::Wait GpuCounter::stmt(Stmt s, double times) {
     case StmtKind::kLoop:
       return loop(*as<Loop>(s), times);
     case StmtKind::kAlloc:
-      for (Id id : as<Alloc>(s)->buffers) storage(*k_.buffer(id));
+      for (Id id : as<Alloc>(s)->buffers) {
+        made_[static_cast<size_t>(id)] = loops_.size();
+        storage(*k_.buffer(id));
+      }
       return stmt(as<Alloc>(s)->body, times);
     case StmtKind::kIf: {
       const If& branch = *as<If>(s);

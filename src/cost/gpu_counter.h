@@ -49,6 +49,7 @@ class GpuCounter {
     int64_t divisor = 0;         // of the address's other parts, but for the constant
     int64_t constant = 0;        // elements
     bool gathers = false;        // an index is loaded
+    size_t from = 0;             // loops around the buffer's allocation
   };
   // Traffic of one buffer.
   struct Traffic {
@@ -106,6 +107,7 @@ class GpuCounter {
   std::vector<bool> picks_;        // loops that choose registers, by id
   double axes_[16] = {};           // extents
   std::vector<Place> places_;      // of buffers, by id
+  std::vector<size_t> made_;       // loops around the allocation of a buffer, by id
   std::vector<bool> swizzled_;     // shared buffers that copies fill, by id: lowering chooses their layout
   std::vector<uint64_t> counted_;  // hashes of quotients of indices that are counted
   std::vector<uint64_t> stored_;   // bits of the loops around a buffer's stores, by id

@@ -35,6 +35,7 @@ void GpuCounter::look_at(const Buffer& b, std::span<const Expr> indices) {
   m.steps.assign(loops_.size(), 0);
   m.divisor = 0;
   m.constant = 0;
+  m.from = made_[static_cast<size_t>(b.id)];
   m.gathers = false;
   int64_t size = 1;
   auto add = [&](Expr atom, int64_t c) {
@@ -88,9 +89,9 @@ void GpuCounter::index(Expr e, double times) {
 }
 
 // Executions that remain where registers keep the value: over loops that do not move the address, out to the first
-// loop that moves it step by step.
+// loop that moves it step by step, or to the allocation, whose next iteration holds other values.
 double GpuCounter::reused(double times) const {
-  for (size_t i = loops_.size(); i-- > 0 && !loops_[i].bound;) {
+  for (size_t i = loops_.size(); i-- > movement_.from && !loops_[i].bound;) {
     if (movement_.steps[i] == 0)
       times /= loops_[i].extent;
     else if (!loops_[i].expanded)

@@ -387,3 +387,55 @@ TEST_CASE("warps that exchange one value each at the end do not wait for each ot
   if (!k) FAIL(k.error().message);
   CHECK(facts_of(*k).overlap == 8);
 }
+
+TEST_CASE("values of a tile that each step fetches anew are read again in each step", "[gpu_facts]") {
+  // The loops inside of a step are straight code, so that registers keep what a step has read.
+  const auto reads = [](int64_t steps) {
+    auto nest = ir::parse(fmt::format(R"(kernel nest {{
+  input A: f32[32, {0}]
+  input B: f32[{0}, 32]
+  output C: f32[32, 32]
+  temp c: f32[2, 4] local
+  temp As: f32[32, 32] shared
+  temp Bs: f32[32, 32] shared
+  for g in 1 bound(grid.x) @unroll_max(1024) {{
+    for y in 16 bound(thread.y) {{
+      for x in 8 bound(thread.x) {{
+        alloc c {{
+          for s in {1} {{
+            alloc As, Bs {{
+              for e in 1024 @cooperative_fetch(4) {{
+                As[e // 32, e % 32] = A[e // 32, s*32 + e % 32]
+              }}
+              for e_1 in 1024 @cooperative_fetch(4) {{
+                Bs[e_1 // 32, e_1 % 32] = B[s*32 + e_1 // 32, e_1 % 32]
+              }}
+              for i in 2 {{
+                for k in 32 {{
+                  for j in 4 {{
+                    c[i, j] = c[i, j] + As[y*2 + i, k] * Bs[k, x*4 + j]
+                  }}
+                }}
+              }}
+            }}
+          }}
+          for i_1 in 2 {{
+            for j_1 in 4 {{
+              C[y*2 + i_1, x*4 + j_1] = c[i_1, j_1]
+            }}
+          }}
+        }}
+      }}
+    }}
+  }}
+}}
+)",
+                                      32 * steps, steps));
+    if (!nest) FAIL(nest.error().message);
+    return facts_of(*nest, "h200").shared_accesses;
+  };
+  // A warp reads two elements of A and four of B in each of 32 terms, and the block has four warps.
+  const double step = reads(9) - reads(8);
+  CHECK(step == Approx(reads(5) - reads(4)));
+  CHECK(step >= 4 * 32 * (2 + 4));
+}
