@@ -27,6 +27,13 @@ target::Target with_rates(target::Target target, const std::optional<target::Tar
   return target;
 }
 
+// The machine's name for people: the processor, its cores and caches. Its features are part of the target.
+std::string host_name(const target::Target& host) {
+  const std::string identity = target::host_identity(host);
+  const size_t first = identity.find("; "), last = identity.rfind("; ");
+  return first == last ? identity : identity.substr(0, first) + identity.substr(last);
+}
+
 class Collector {
  public:
   Collector(data::PoolWriter& pool, const CollectRequest& request, measure::Measurer& measurer, ThreadPool& threads,
@@ -170,7 +177,7 @@ Result<CollectReport> collect(std::span<const task::Task> tasks, data::PoolWrite
   CollectRequest request = given;
   const target::Target host = target::host_target();
   const backend::Backend& backend = backend::backend_of(request.target);
-  data::Platform platform{target::host_identity(host), 1, record::Kind::kMeasured, request.target};
+  data::Platform platform{host_name(host), 1, record::Kind::kMeasured, request.target};
   if (is_simulated(request.target)) {
     request.threads = 1;
     ThreadPool threads(static_cast<int>(host.cpu.threads));

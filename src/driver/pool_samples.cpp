@@ -50,7 +50,7 @@ class Sketches {
   // nullptr: the program is not legal.
   const space::Sketch* find(const data::Entry& e) {
     const auto at = static_cast<size_t>(e.sketch);
-    schedule::Trace trace = group_.sketches[at];
+    const schedule::Trace& trace = group_.sketches[at];
     if (!legal_[at]) return nullptr;
     for (const Instruction& in : trace.instructions) {
       if (in.decision < 0) continue;
@@ -61,8 +61,9 @@ class Sketches {
     const uint64_t key = space::structural_key(trace, e.decisions);
     auto [found, fresh] = made_.try_emplace(key);
     if (fresh) {
-      trace.decisions = e.decisions;
-      if (auto sketch = space::make_sketch(trace, group_.task.kernel, group_.platform.target))
+      schedule::Trace exact = trace;
+      exact.decisions = e.decisions;
+      if (auto sketch = space::make_sketch(exact, group_.task.kernel, group_.platform.target))
         found->second = std::move(*sketch);
     }
     return found->second ? &*found->second : nullptr;

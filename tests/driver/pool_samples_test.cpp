@@ -1,6 +1,7 @@
 // Features of a pool's programs, beside those that replay and lowering give.
 #include "tcc/driver/pool_samples.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <limits>
 
@@ -17,18 +18,26 @@ namespace {
 const features::Table* const kTables[] = {&features::kTraceCpu, &features::kStatements};
 
 // Random programs of every design space, with times that their number gives.
-data::Pool random_pool(int draws) {
+data::Pool random_pool(int draws, const std::vector<std::string>& modules = {}) {
   data::Pool pool;
   for (task::Task& t : std::vector<task::Task>{
            task::make_gemm({.m = 48, .n = 96, .k = 60, .bias = true}),
-           task::make_conv({.channels = 8, .filters = 16, .size = {15, 15}, .kernel = {3, 3}, .pads = {1, 1}})}) {
+           task::make_conv({.channels = 8, .filters = 16, .size = {15, 15}, .kernel = {3, 3}, .pads = {1, 1}}),
+           task::make_softmax({6, 17}, 1)}) {
     data::Group g;
     t.params.clear();
     g.task = t;
     g.platform = {"here", 2, record::Kind::kMeasured, *target::find_target("x86-64-v3")};
     g.space = "default";
     Rng rng(5);
-    for (const schedule::Trace& trace : space::generate_space(t.kernel, g.platform.target)) {
+    space::SpaceOptions options;
+    options.modules = modules;
+    std::vector<schedule::Trace> traces;
+    // With their compute locations: sketches of one skeleton, which a pool stores once.
+    for (const schedule::Trace& trace : space::generate_space(t.kernel, g.platform.target, options))
+      for (schedule::Trace& placed : space::structural_variants(trace, t.kernel, g.platform.target))
+        traces.push_back(std::move(placed));
+    for (const schedule::Trace& trace : traces) {
       auto sketch = space::make_sketch(trace, t.kernel, g.platform.target);
       REQUIRE(sketch.has_value());
       g.sketches.push_back(trace);
@@ -48,7 +57,9 @@ data::Pool random_pool(int draws) {
 }  // namespace
 
 TEST_CASE("samples of a pool are those of replay and lowering, on any number of threads") {
-  const data::Pool written = random_pool(4);
+  const std::vector<std::string> placing = {"random_compute_location", "parallel_vectorize_unroll"};
+  const bool places = GENERATE(false, true);
+  const data::Pool written = random_pool(4, places ? placing : std::vector<std::string>());
   const data::Pool pool = *data::parse_pool(data::print_pool(written), "pool");
   const features::Needs needs(features::kHotStatement, kTables);
   ThreadPool threads(3);
@@ -57,6 +68,14 @@ TEST_CASE("samples of a pool are those of replay and lowering, on any number of 
   REQUIRE(samples.samples.size() > 20);
   CHECK(static_cast<int64_t>(samples.samples.size()) + samples.dropped == pool.entries());
   CHECK(samples.throughputs == parallel.throughputs);
+  // Programs that one stored skeleton makes at different places.
+  int64_t placed = 0;
+  for (const data::Group& g : pool.groups)
+    for (const schedule::Trace& t : g.sketches)
+      placed += std::count_if(t.instructions.begin(), t.instructions.end(), [](const schedule::Instruction& in) {
+        return in.op == schedule::Op::kSampleComputeLocation;
+      });
+  CHECK((placed > 0) == places);
   int failed = 0;
   for (size_t i = 0; i < samples.samples.size(); ++i) {
     const data::Group& g = pool.groups[static_cast<size_t>(samples.groups[i])];
