@@ -156,6 +156,13 @@ class GpuRows {
     return !shape.rows.last_reduces;
   }
 
+  // Small blocks leave most threads of a multiprocessor unused, which holds few blocks.
+  static int64_t least_threads(const Shape& shape, const target::Target& target, const GpuSpaceOptions& options) {
+    const int64_t usual = options.stream_threads.front();
+    const bool large = shape.rows.rows >= static_cast<double>(target.cuda.sm_count);
+    return large && shape.length >= usual * shape.widest ? usual : kWarp;
+  }
+
   static std::vector<int64_t> thread_counts(const Shape& shape, bool in_warp, const target::Target& target,
                                             const GpuSpaceOptions& options) {
     std::vector<int64_t> out;
@@ -163,7 +170,7 @@ class GpuRows {
     const int64_t vector = 4 * shape.widest <= shape.length ? shape.widest : 1;
     for (int64_t n = in_warp ? 4 : 2 * kWarp; n <= (in_warp ? kWarp : target.cuda.max_threads_per_block); n *= 2)
       if (n * vector <= shape.length && shape.length <= n * kKept &&
-          (in_warp || n >= options.stream_threads.front() / 2))
+          (in_warp || n >= least_threads(shape, target, options)))
         out.push_back(n);
     return out;
   }
@@ -350,8 +357,9 @@ class GpuRows {
     if (!s.ok() || loops.terms.empty()) return false;
     std::vector<int64_t> counts;
     const int64_t vectors = std::max<int64_t>(shape.length / shape.widest, 1);
+    const int64_t least = least_threads(shape, target, options);
     for (int64_t n = kWarp; n <= target.cuda.max_threads_per_block; n *= 2)
-      if (n <= std::max(vectors, kWarp) && n <= shape.length) counts.push_back(n);
+      if (n >= least && n <= std::max(vectors, kWarp) && n <= shape.length) counts.push_back(n);
     if (counts.empty()) return false;
     const Buffer* sum = s.kernel().buffer(schedule::written_buffer(s.kernel(), s.id(block)));
     if (sum == nullptr || find_shuffle(sum->type) < 0) return false;
