@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -76,6 +77,7 @@ class Reader {
     rest_.remove_prefix(out.size());
     return out;
   }
+  void fail() { failed_ = true; }
   bool failed() const { return failed_; }
   bool ended() const { return rest_.empty(); }
 
@@ -93,6 +95,12 @@ OpNumbers read_names(Reader& in);
 void write_trace(Writer& out, const schedule::Trace& trace);
 // Nothing: not a trace of this version; `why` says in which respect.
 std::optional<schedule::Trace> read_trace(Reader& in, const OpNumbers& ops, std::string& why);
+
+// Decisions of a program of `sketch`. A tile that divides the extent, which the sketch's own decision tells, is one
+// number: the places of its factors, from the innermost outward, among the divisors of what is left. Others are written
+// out. Reading stops at what does not fit, and in.failed() says so.
+void write_decisions(Writer& out, const schedule::Trace& sketch, std::span<const int64_t> decisions);
+void read_decisions(Reader& in, const schedule::Trace& sketch, std::vector<int64_t>& decisions);
 
 // Seconds in three bytes: logarithms in steps of 2^-18, from 2^-40 s to 2^24 s. The last 16 numbers are failures.
 uint32_t pack_seconds(double seconds);

@@ -6,7 +6,8 @@
 //            hash of kind and body    u64
 //   kinds    N  the names of the operations of traces, by number; before the first G
 //            G  a group: task, platform, space, sketches; or sketches that a group of the file has besides
-//            E  entries of a group: for each its sketch, decisions, seconds
+//            D  entries of a group: for each its sketch, decisions, seconds
+//            E  the same with all decisions written out; read, no longer written
 //
 // A group is named by its number in the file. A body is made of numbers of seven bits a byte, texts with their length
 // in front, and of seconds in three bytes. The task's plain kernel is the text of the IR.
@@ -78,11 +79,11 @@ std::string entries_piece(const Group& g, size_t number, size_t first) {
   for (size_t i = first; i < g.entries.size(); ++i) {
     const Entry& e = g.entries[i];
     out.number(static_cast<uint64_t>(e.sketch));
-    for (int64_t d : e.decisions) out.integer(d);
+    write_decisions(out, g.sketches[static_cast<size_t>(e.sketch)], e.decisions);
     const bool ok = e.status == record::Status::kOk;
     out.fixed(ok ? pack_seconds(e.seconds) : kFirstFailure + static_cast<uint32_t>(e.status), 3);
   }
-  return piece('E', out);
+  return piece('D', out);
 }
 
 class Parser {
@@ -131,8 +132,10 @@ class Parser {
         return "";
       case 'G':
         return read_group(in);
+      case 'D':
+        return read_entries(in, true);
       case 'E':
-        return read_entries(in);
+        return read_entries(in, false);
       default:
         return fmt::format("its piece at byte {} is of a kind that this version does not know", at_);
     }
@@ -187,7 +190,7 @@ class Parser {
     return "";
   }
 
-  std::string read_entries(Reader& in) {
+  std::string read_entries(Reader& in, bool dense) {
     const uint64_t number = in.number();
     if (number >= pool_.groups.size()) return "entries are of a group that the file does not have";
     Group& g = pool_.groups[number];
@@ -196,7 +199,10 @@ class Parser {
       const uint64_t sketch = in.number();
       if (sketch >= g.sketches.size()) return "an entry is of a sketch that its group does not have";
       e.sketch = static_cast<int32_t>(sketch);
-      for (size_t d = g.sketches[sketch].decisions.size(); d > 0; --d) e.decisions.push_back(in.integer());
+      if (dense)
+        read_decisions(in, g.sketches[sketch], e.decisions);
+      else
+        for (size_t d = g.sketches[sketch].decisions.size(); d > 0; --d) e.decisions.push_back(in.integer());
       const auto packed = static_cast<uint32_t>(in.fixed(3));
       if (packed >= kFirstFailure) {
         e.status = static_cast<record::Status>(packed - kFirstFailure);

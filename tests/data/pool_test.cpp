@@ -44,7 +44,10 @@ annotate(v3, v15) unroll_max
   Rng rng(seed);
   for (int i = 0; i < programs; ++i) {
     data::Entry e;
-    e.decisions = {1 + rng.below(60), 1 + rng.below(20), i, 1 + rng.below(48), 2, rng.below(3)};
+    // Of 24 and 48 in tiles, by their number; a few as no draw makes them.
+    const int64_t a = int64_t{1} << (i % 4), b = i % 5 == 0 ? 3 : 1, c = int64_t{1} << (i / 4 % 5);
+    e.decisions = {24 / (a * b), a, b, 48 / c, c, rng.below(3)};
+    if (i >= 8) e.decisions[0] = 1000 + i;
     e.seconds = 1e-4 * (1 + rng.uniform());
     if (i % 10 == 9) e.status = record::Status::kWrong, e.seconds = 0;
     g.entries.push_back(std::move(e));
@@ -125,6 +128,44 @@ TEST_CASE("times keep 3 parts in a million, and failures their reason") {
   REQUIRE(read.has_value());
   check_equal(pool, *read);
   CHECK(read->groups[0].best_seconds() == Approx(5e-5));
+}
+
+TEST_CASE("tiles are one number each, whatever the factors") {
+  const schedule::Trace sketch = trace_of(R"(v0 = get_block("gemm")
+v1, v2, v3 = get_loops(v0)
+v4, v5, v6, v7 = sample_perfect_tile(v1) max_innermost=64 <2, 3, 4, 5>
+v8 = sample_categorical() candidates=[1, 64, 256] weights=[300000, 400000, 300000] <2>
+v9, v10 = sample_perfect_tile(v2) max_innermost=64 <1, 1>
+)");
+  auto round_trip = [&](const std::vector<int64_t>& decisions) {
+    data::Writer out;
+    data::write_decisions(out, sketch, decisions);
+    data::Reader in(out.bytes());
+    std::vector<int64_t> read;
+    data::read_decisions(in, sketch, read);
+    CHECK(read == decisions);
+    CHECK((in.ended() && !in.failed()));
+    return out.bytes().size();
+  };
+  // All 120 = 2^3 * 3 * 5 in four parts: 20 * 4 * 4 of them.
+  int tiles = 0;
+  for (int64_t a = 1; a <= 120; ++a)
+    for (int64_t b = 1; a * b <= 120; ++b)
+      for (int64_t c = 1; a * b * c <= 120; ++c) {
+        if (120 % (a * b * c) != 0) continue;
+        CHECK(round_trip({a, b, c, 120 / (a * b * c), 1, 1, 1}) <= 4);
+        ++tiles;
+      }
+  CHECK(tiles == 320);
+  // What no draw makes is kept as it is.
+  round_trip({7, 1, 1, 1, 0, 1, 1});
+  round_trip({0, -5, int64_t{1} << 60, 3, -1, 1, 2});
+  data::Writer out;
+  out.number(uint64_t{1} << 50);
+  data::Reader in(out.bytes());
+  std::vector<int64_t> read;
+  data::read_decisions(in, sketch, read);
+  CHECK(in.failed());
 }
 
 TEST_CASE("adding leaves out what is there, and keeps platforms and spaces apart") {
