@@ -1,4 +1,5 @@
-// Networks as cost models: how fast they predict and learn, on random inputs of the papers' shapes.
+// Networks as cost models: how fast they predict and learn, on random inputs of the papers' shapes. Features:
+// bench_features.cpp.
 //
 // predict.MODEL: candidates a second and core, with every usable core busy. linear.SHAPE: a linear layer beside Eigen's
 // product, both for this CPU's level, in turns. linear.share: the smallest of these ratios. train.MODEL: samples a
@@ -8,6 +9,7 @@
 #include <limits>
 
 #include "bench.h"
+#include "bench_features.h"
 #include "eigen_gemm.h"
 #include "nn/kernels.h"
 #include "tcc/nn/trainer.h"
@@ -143,7 +145,8 @@ Result<Row> train_row(const Shape& shape, nn::Model& model, double seconds) {
 
 Result<std::vector<Row>> run(double seconds) {
   TCC_TRY(const nn::Level level, nn::host_level());
-  std::vector<Row> out = linear_rows(level, seconds);
+  std::vector<Row> out = feature_rows(seconds);
+  for (Row& row : linear_rows(level, seconds)) out.push_back(std::move(row));
   for (const Shape& shape : shapes()) {
     TCC_TRY(nn::Model model, nn::Model::create(shape.config, 1));
     if (wanted("predict." + shape.name)) out.push_back(predict_row(shape, model, seconds));
