@@ -12,9 +12,6 @@ using namespace ir;
 namespace {
 
 // Instructions, counted in SASS of NVRTC 13 for sm_80 and sm_90.
-constexpr double kExp = 2;            // a product and the hardware's power of two
-constexpr double kErf = 32;           // an error function of 32 bits
-constexpr double kDivide = 5;         // a quotient of floats
 constexpr double kRoot = 1;           // square roots and their reciprocals
 constexpr double kSigmoid = 3;        // beside its exponential: a sum and a reciprocal with a scaled operand
 constexpr double kNearErf = 13;       // an error function whose result is rounded to 16 bits (codegen/cuda/prelude.cpp)
@@ -42,14 +39,14 @@ double function_instructions(const target::SmModel& m, Intrinsic fn, bool coarse
     case Intrinsic::kRound:
       return 1;
     case Intrinsic::kExp:
-      return kExp;
+      return m.exp_instructions;
     case Intrinsic::kErf:
-      return coarse ? kNearErf : kErf;
+      return coarse ? kNearErf : m.erf_instructions;
     case Intrinsic::kSqrt:
     case Intrinsic::kRsqrt:
       return kRoot;
     case Intrinsic::kSigmoid:
-      return kExp + kSigmoid;
+      return m.exp_instructions + kSigmoid;
     case Intrinsic::kLog:
     case Intrinsic::kTanh:
     case Intrinsic::kSin:
@@ -156,7 +153,7 @@ GpuCounter::Wait GpuCounter::operation(Expr e, double times, bool converts) {
       part(by);
       if (by->kind != ExprKind::kFloatConst) {
         const double reciprocals = once(times);
-        facts_.instructions += warps(reciprocals) * (kDivide - 1);
+        facts_.instructions += warps(reciprocals) * (model_.divide_instructions - 1);
         facts_.special_functions += reciprocals;
       }
       moves_ |= outer;

@@ -44,9 +44,9 @@ namespace tcc::target {
   X(condition_instructions, 2, 0, "of a predicate", "estimate from SASS") \
   X(division_instructions, 4, 0, "of an index's quotient or remainder by a constant", "estimate from SASS") \
   X(wide_index_factor, 3, 1, "how much longer index arithmetic of 64 bits is", "estimate from SASS") \
-  X(exp_instructions, 8, 1, "of an exponential", "SASS of NVRTC 13") \
-  X(erf_instructions, 27, 1, "of an error function", "SASS of NVRTC 13") \
-  X(divide_instructions, 10, 1, "of a division of floating-point numbers", "SASS of NVRTC 13") \
+  X(exp_instructions, 2, 1, "of an exponential: a product and a power of two", "SASS of NVRTC 13, sm_80 and sm_90") \
+  X(erf_instructions, 32, 1, "of an error function of 32 bits", "SASS of NVRTC 13, sm_80 and sm_90") \
+  X(divide_instructions, 5, 1, "of a quotient of floats, to 2 ulp", "SASS of NVRTC 13, sm_80 and sm_90") \
   X(function_instructions, 20, 1, "of any other function", "estimate from SASS")
 // clang-format on
 
