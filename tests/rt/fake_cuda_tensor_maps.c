@@ -18,6 +18,9 @@ static unsigned element_bytes(int type) {
     case 2:
     case 3:
     case 7:
+    case 10:
+    case 11:
+    case 12:
       return 4;
     case 4:
     case 5:
