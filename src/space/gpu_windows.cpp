@@ -35,7 +35,7 @@ struct Windows {
   int64_t results = 1;
 };
 
-std::optional<Windows> find_windows(const Kernel& k, const NaiveNest& nest) {
+std::optional<Windows> find_windows(const NaiveNest& nest) {
   if (!nest.is_reduction() || nest.block->init == nullptr || nest.operands.size() != 1) return std::nullopt;
   const analysis::Operand& operand = nest.operands[0];
   Windows out;
@@ -126,7 +126,7 @@ Ways gpu_windows(const Schedule& state, const target::Target& target, const Spac
   for (const std::string& name : unscheduled_blocks(state.kernel())) {
     const Block* block = find_block(state.kernel().root, schedule::find_block_by_name(state.kernel(), name));
     const std::optional<NaiveNest> nest = block != nullptr ? naive_nest(state.kernel(), *block) : std::nullopt;
-    const std::optional<Windows> windows = nest ? find_windows(state.kernel(), *nest) : std::nullopt;
+    const std::optional<Windows> windows = nest ? find_windows(*nest) : std::nullopt;
     if (!windows) continue;
     for (int attempt = 0, made = 0; attempt < kAttempts && made == 0; ++attempt)
       made = ways.attempt(state, [&](Schedule& s) { return schedule_windows(s, *nest, *windows, target, options.gpu); })

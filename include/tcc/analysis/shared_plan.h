@@ -25,7 +25,7 @@ struct SharedWishes {
 };
 // Buffers of symbolic shape are not placed.
 SharedPlan plan_shared(const ir::Kernel& kernel, ir::Stmt launch, const SharedWishes& wishes = {});
-// plan_shared(kernel, launch, wishes).bytes(apart). Lives are only looked at where the buffers do not fit `apart`.
+// Bytes of plan_shared() with `apart`. Computes the lives of buffers only where they do not fit `apart` one by one.
 int64_t shared_bytes(const ir::Kernel& kernel, ir::Stmt launch, const SharedWishes& wishes, int64_t apart);
 
 // From the first to the last use of each shared buffer, as numbers of statements in the order of the text; the use in a

@@ -45,7 +45,8 @@ struct LaunchFacts {
 };
 struct GpuFacts {
   std::vector<LaunchFacts> launches;
-  double least_bytes = 0;  // parameters, each byte that is used moved once: of a table at most the rows that are gathered
+  // Parameters, each byte that is used moved once: of a table at most the rows that are gathered.
+  double least_bytes = 0;
 };
 // Only for CUDA targets.
 GpuFacts gpu_facts(const ir::Kernel& nest, const target::Target& target);

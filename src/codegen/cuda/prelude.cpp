@@ -14,16 +14,20 @@ using namespace ir;
 namespace {
 
 // Values of f16 and bf16 are floats in registers, rounded after every operation, and 16-bit words in memory.
+//
 // tcc_exp: 2^(x log2 e) by the hardware's exponential, whose relative error is 2^-22; the product's rounding adds
-// 1.3 |x| 2^-24. Quotients of floats are rounded to 2 ulp (--prec-div=false), square roots to 1 ulp (--prec-sqrt=false).
-// tcc_erf_near: an absolute error of 2^-21, for results that are rounded to 16 bits; 1 - 2^(t P(t)) with P the polynomial
-// of degree 6 whose largest absolute error on [0, 4] is the smallest, by weighted least squares.
-// tcc_gelu_near: x/2 (1 + erf(x / sqrt(2))) = max(x, 0) - t Q(t) with t = |x| and Q(t) = erfc(t / sqrt(2)) / 2 = 2^P(t),
-// for results that are rounded to 16 bits. P is the polynomial of degree 6 on [0, 5.8] whose largest error is the
-// smallest, by weighted least squares: ln(2) |P - log2 Q| <= 2^-17.5, and more where t Q(t) < 2^-14 in the ratio of both,
-// because numbers of f16 are as far apart there. Horner's rule in single precision adds 2^-20. A positive result is at
-// least t Q(t), so the error is at most 2^-17 max(|result|, 2^-14). Beyond 5.8 the result is max(x, 0) - 5.8 Q(5.8),
-// at most 2^-25 from the function, which is half of the least number of f16.
+// 1.3 |x| 2^-24. Quotients of floats are rounded to 2 ulp (--prec-div=false), square roots to 1 ulp
+// (--prec-sqrt=false).
+//
+// tcc_erf_near: an absolute error of 2^-21, for results that are rounded to 16 bits; 1 - 2^(t P(t)) with P the
+// polynomial of degree 6 whose largest absolute error on [0, 4] is the smallest, by weighted least squares.
+//
+// tcc_gelu_near: x/2 (1 + erf(x / sqrt(2))) = max(x, 0) - t Q(t), for results that are rounded to 16 bits, with
+// t = |x| and Q(t) = erfc(t / sqrt(2)) / 2 = 2^P(t). P is the polynomial of degree 6 on [0, 5.8] whose largest error is
+// the smallest, by weighted least squares: ln(2) |P - log2 Q| <= 2^-17.5, and more where t Q(t) < 2^-14 in the ratio of
+// both, because numbers of f16 are as far apart there. Horner's rule in single precision adds 2^-20. A positive result
+// is at least t Q(t), so the error is at most 2^-17 max(|result|, 2^-14). Beyond 5.8 the result is
+// max(x, 0) - 5.8 Q(5.8), at most 2^-25 from the function, which is half of the least number of f16.
 constexpr char kHead[] = R"cuda(#define TCC_DEVICE static __device__ __forceinline__
 #define TCC_GLOBAL(type, name) type* __restrict__ name
 #define TCC_SHARED(type, name, elements, alignment) __shared__ __align__(alignment) type name[elements]
