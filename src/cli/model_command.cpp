@@ -70,7 +70,7 @@ Result<data::Pool> read_pools(std::span<const std::string> files) {
   return all;
 }
 
-// A line that is redrawn, or one line an epoch where there is no terminal; JSON events where asked.
+// Prints one line an epoch to stderr, or with --json an event to stdout.
 class TrainingView {
  public:
   explicit TrainingView(const Common& common) : common_(common) {}
@@ -204,7 +204,7 @@ Result<int> train(const Arguments& a, ThreadPool& pool, const TrainingView& view
   return finish(a, trained, split.held_out, pool);
 }
 
-// Goes on from a checkpoint as the papers fine-tune (PaCM: 10 epochs over all weights at a tenth of the rate).
+// Goes on from a checkpoint: 10 epochs over all weights, as the released PaCM fine-tunes.
 Result<int> adapt(const Arguments& a, ThreadPool& pool, const TrainingView& view) {
   constexpr int64_t kEpochs = 10;
   TCC_TRY_VOID(check_output(a));
@@ -287,7 +287,7 @@ Result<int> run_model(const Arguments& a) {
   if (a.action == "eval") return eval(a, pool);
   if (a.action == "adapt") return adapt(a, pool, view);
   if (a.action == "distill") return distill(a, pool, view);
-  return make_error(ErrorClass::kUsage, fmt::format("there is no action '{}'", sanitize(a.action)),
+  return make_error(ErrorClass::kUsage, fmt::format("expected an action of tcc model, found '{}'", sanitize(a.action)),
                     suggest(a.action, kActions));
 }
 

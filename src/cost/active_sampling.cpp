@@ -176,7 +176,7 @@ Result<Sampler> find_sampler(std::string_view name) {
   for (size_t i = 0; i < std::size(kNames); ++i)
     if (kNames[i] == name) return static_cast<Sampler>(i);
   const std::vector<std::string> known(std::begin(kNames), std::end(kNames));
-  return make_error(ErrorClass::kUsage, fmt::format("there is no sampler '{}'", sanitize(std::string(name))),
+  return make_error(ErrorClass::kUsage, fmt::format("expected a sampler, found '{}'", sanitize(std::string(name))),
                     suggest(std::string(name), known));
 }
 

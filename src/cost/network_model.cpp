@@ -6,6 +6,7 @@
 
 #include "tcc/nn/checkpoint.h"
 #include "tcc/nn/continual.h"
+#include "tcc/support/check.h"
 #include "tcc/support/hash.h"
 #include "tcc/support/text.h"
 
@@ -146,7 +147,8 @@ class NetworkModel : public CostModel {
     const nn::Samples data = gather(samples, order);
     if (checkpoint_ == 0) {
       auto fresh = nn::Model::create(model_.config(), kSeed, model_.level());
-      if (fresh) model_ = std::move(*fresh);
+      TCC_CHECK(fresh.has_value(), "the configuration was accepted before");
+      model_ = std::move(*fresh);
       fit_input_scale(model_, data);
     } else if (setup_.adaptation == Adaptation::kMoa) {
       momentum_.begin(model_);
@@ -156,7 +158,7 @@ class NetworkModel : public CostModel {
     const int64_t steps = (data.size() + options.batch - 1) / options.batch;
     options.epochs = std::clamp<int64_t>(kMostSteps / steps, 1, options.epochs);
     auto trainer = nn::Trainer::create(model_, data, nullptr, options, setup_.pool);
-    if (!trainer) return;  // samples of other widths cannot come from this model's tables
+    TCC_CHECK(trainer.has_value(), "samples come from this model's tables");
     trainer->run();
     if (checkpoint_ != 0 && setup_.adaptation == Adaptation::kMoa) momentum_.finish(model_);
   }

@@ -6,6 +6,7 @@
 #include "tcc/cost/ranking_metrics.h"
 #include "tcc/driver/cost_models.h"
 #include "tcc/driver/pool_samples.h"
+#include "tcc/support/check.h"
 #include "tcc/support/text.h"
 
 namespace tcc::driver {
@@ -65,31 +66,38 @@ Result<PoolFeatures> extract_pool(const data::Pool& pool, std::span<const featur
   return out;
 }
 
+namespace {
+
+// The group's programs, with their labels for one head.
+void add_group(nn::Samples& out, const PoolFeatures::Group& g, const nn::Config& config, size_t head) {
+  std::vector<float> labels(static_cast<size_t>(config.heads), std::numeric_limits<float>::quiet_NaN());
+  const double best = g.best_seconds();
+  for (size_t i = 0; i < g.samples.size(); ++i) {
+    labels[head] = g.seconds[i] > 0 ? static_cast<float>(best / g.seconds[i]) : 0.f;
+    const std::vector<std::span<const float>> tables(g.samples[i].tables.begin(), g.samples[i].tables.end());
+    out.add(cost::network_rows(config.architecture, tables), labels, combine_hash(g.task, g.platform_hash));
+  }
+}
+
+}  // namespace
+
 nn::Samples network_samples(const PoolFeatures& features, const nn::Config& config,
                             std::span<const uint64_t> platforms) {
   nn::Samples out(config);
-  const auto nothing = std::numeric_limits<float>::quiet_NaN();
-  std::vector<float> labels(static_cast<size_t>(config.heads));
   for (const PoolFeatures::Group& g : features.groups) {
     size_t head = 0;
-    while (head < platforms.size() && platforms[head] != g.platform_hash) ++head;
-    if (head >= labels.size()) head = 0;
-    const double best = g.best_seconds();
-    for (size_t i = 0; i < g.samples.size(); ++i) {
-      std::fill(labels.begin(), labels.end(), nothing);
-      labels[head] = g.seconds[i] > 0 ? static_cast<float>(best / g.seconds[i]) : 0.f;
-      const std::vector<std::span<const float>> tables(g.samples[i].tables.begin(), g.samples[i].tables.end());
-      out.add(cost::network_rows(config.architecture, tables), labels, combine_hash(g.task, g.platform_hash));
-    }
+    if (config.heads > 1)
+      head = static_cast<size_t>(std::find(platforms.begin(), platforms.end(), g.platform_hash) - platforms.begin());
+    TCC_CHECK(head < static_cast<size_t>(config.heads), "platform {} for a network of {} heads", head, config.heads);
+    add_group(out, g, config, head);
   }
   return out;
 }
 
 std::vector<float> score_group(const nn::Model& model, const PoolFeatures::Group& group, nn::Workspace& workspace,
                                ThreadPool* pool) {
-  PoolFeatures one;
-  one.groups.push_back(group);
-  const nn::Samples samples = network_samples(one, model.config());
+  nn::Samples samples(model.config());
+  add_group(samples, group, model.config(), 0);
   std::vector<float> scores(group.samples.size());
   model.predict(samples.batch(), scores, workspace, pool);
   return scores;

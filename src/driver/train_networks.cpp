@@ -22,7 +22,8 @@ Result<const cost::NetworkKind*> network_named(const std::string& name) {
   if (const cost::NetworkKind* kind = cost::find_network(name)) return kind;
   std::vector<std::string> known;
   for (const cost::NetworkKind& kind : cost::network_kinds()) known.emplace_back(kind.name);
-  return make_error(ErrorClass::kUsage, fmt::format("there is no network '{}'", sanitize(name)), suggest(name, known));
+  return make_error(ErrorClass::kUsage, fmt::format("expected a network, found '{}'", sanitize(name)),
+                    suggest(name, known));
 }
 
 const features::Table& trace_of(const data::Pool& pool) {
@@ -36,7 +37,7 @@ std::string platforms_text(const data::Pool& pool) {
   return fmt::format("{}", fmt::join(names, "; "));
 }
 
-// The platforms of the pool, those with more programs first: head 0 is the target's.
+// The platforms of the pool in its order: the first one is the target, whose head is 0.
 std::vector<uint64_t> platforms_of(const PoolFeatures& features) {
   std::vector<uint64_t> order;
   for (const PoolFeatures::Group& g : features.groups)
@@ -64,7 +65,9 @@ Result<nn::Model> begin_with(const TrainRequest& request, const cost::NetworkInp
   if (request.start.empty()) return nn::Model::create(inputs.config, request.seed);
   TCC_TRY(nn::Checkpoint stored, nn::load_checkpoint(request.start));
   TCC_TRY_VOID(nn::require_features(stored, inputs.features, sanitize(request.start)));
-  if (!(stored.model.config() == inputs.config))
+  nn::Config expected = inputs.config;
+  if (expected.heads > 1) expected.heads = stored.model.config().heads;
+  if (!(stored.model.config() == expected))
     return make_error(ErrorClass::kInput,
                       fmt::format("'{}': expected a network '{}', found '{}'", sanitize(request.start), request.network,
                                   architecture_name(stored.model.config().architecture)),
@@ -169,10 +172,15 @@ std::string card_text(const TrainRequest& request, const nn::TrainReport& report
 Result<TrainedNetwork> train_network(const data::Pool& pool, const TrainRequest& request) {
   TCC_TRY(const cost::NetworkKind* kind, network_named(request.network));
   if (pool.groups.empty()) return input_error("the pool holds no program");
-  const cost::NetworkInputs inputs = cost::network_inputs(*kind, trace_of(pool));
+  cost::NetworkInputs inputs = cost::network_inputs(*kind, trace_of(pool));
   TCC_TRY(const PoolFeatures features, extract_pool(pool, inputs.tables, request.pool));
-  nn::Samples data = network_samples(features, inputs.config, platforms_of(features));
+  const std::vector<uint64_t> platforms = platforms_of(features);
+  if (kind->heads > 1) inputs.config.heads = std::max<int64_t>(kind->heads, std::ssize(platforms));
   TCC_TRY(nn::Model model, begin_with(request, inputs));
+  if (kind->heads > 1 && std::ssize(platforms) > model.config().heads)
+    return input_error("'{}': expected at most {} platforms, one a head, found {} in the pools",
+                       sanitize(request.start), model.config().heads, platforms.size());
+  nn::Samples data = network_samples(features, model.config(), platforms);
   if (request.start.empty()) cost::fit_input_scale(model, data);
   const nn::TrainOptions options = options_of(request, kind->architecture);
   if (request.share < 1) {
