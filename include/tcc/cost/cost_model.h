@@ -47,8 +47,8 @@ class CostModel {
   virtual void predict(const features::Batch& programs, std::span<float> scores) const = 0;
   // The same with how far the model is from sure, in the scores' unit; 0 where it cannot tell.
   virtual void predict_spread(const features::Batch& programs, std::span<float> scores, std::span<float> spreads) const;
-  // The samples of update() are all that are known: for models whose cost does not grow with each sample. Otherwise
-  // they are the latest few thousand.
+  // True: update() gets all samples that are known, for models that choose which of them to learn from. False: it
+  // gets the latest few thousand.
   virtual bool wants_all_samples() const { return false; }
   // Learns from all samples so far; the same samples give the same model, bit for bit. A prior learns nothing.
   virtual void update(const Samples& samples);

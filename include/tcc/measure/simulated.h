@@ -1,5 +1,5 @@
-// A measurer on a simulated GPU (tcc/simulation/multiprocessor.h): thousands of programs a minute, and a truth that can
-// be known exactly. For studies of searches and cost models where there is no device; nothing is compiled or checked.
+// A measurer on a simulated GPU (tcc/simulation/multiprocessor.h). It times thousands of programs a minute, for studies
+// of searches and cost models on machines without a device. It compiles and checks nothing.
 #pragma once
 
 #include "tcc/measure/measurement.h"

@@ -130,8 +130,8 @@ struct CudaInfo {
   // Clusters of 2, 4 and 8 blocks that run at a time where each block takes a whole multiprocessor, as the driver says;
   // 0: unknown, and resident_clusters() uses a formula.
   int64_t clusters_of_2 = 0, clusters_of_4 = 0, clusters_of_8 = 0;
-  // Seed of the simulated GPU (tcc/simulation/multiprocessor.h) that stands in for the device; 0: a device. Programs
-  // are never exchanged between the two, nor between seeds.
+  // Seed of the simulated GPU (tcc/simulation/multiprocessor.h) that replaces the device; 0: a device. Searches never
+  // exchange programs between a simulated GPU and a device, nor between seeds.
   int64_t simulated = 0;
   SmModel model;
   bool calibrated = false;  // `model` and launch_seconds hold numbers fitted to this device (driver/calibrate.h)
