@@ -135,7 +135,7 @@ void add_samples(std::span<const record::Record> records, const task::Task& task
   std::set<uint64_t> taken;
   for (size_t i = records.size(); i-- > 0;) {
     const record::Record& r = records[i];
-    if (!taken.insert(r.nest).second || seen.contains(r.nest)) continue;
+    if (!taken.insert(r.nest_hash).second || seen.contains(r.nest_hash)) continue;
     if (r.status != record::Status::kOk || r.median <= 0) continue;
     Result<schedule::Trace> trace = schedule::trace_from_json(r.trace);
     if (!trace) continue;
@@ -306,7 +306,7 @@ Result<measure::Candidate> rebuild(const record::Record& record, const task::Tas
   if (kernel) kernel = lower::lower(*kernel, bench.host, ir::Stage::kLowered, arena);
   if (!kernel) return environment_error("a stored trace does not replay: {}", kernel.error().text);
   measure::Candidate c;
-  c.nest = record.nest;
+  c.nest_hash = record.nest_hash;
   c.task = bench.prepared.get();
   c.kernel = std::move(*kernel);
   return c;
@@ -328,7 +328,7 @@ Result<void> repeat_best(const QualityTask& task, const record::Store& store, Be
   add_samples({half, records.end()}, task.task, bench.host, seen, newer);
   add_model_rows(task.name, older, newer, rows);
   if (fastest.size() < 2) return {};
-  const record::Record& second = fastest[fastest[0].nest == best->nest ? 1 : 0];
+  const record::Record& second = fastest[fastest[0].nest_hash == best->nest_hash ? 1 : 0];
   TCC_TRY(bench.prepared, bench.measurer->prepare(task.task.kernel, bench.host));
   TCC_TRY(measure::Candidate a, rebuild(*best, task.task, bench));
   TCC_TRY(measure::Candidate b, rebuild(second, task.task, bench));

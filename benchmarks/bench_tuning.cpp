@@ -39,7 +39,7 @@ std::vector<measure::Candidate> draw_candidates(const task::Task& gemm, const me
     if (!lowered) continue;
     measure::Candidate c;
     c.id = out.size();
-    c.nest = ir::hash_kernel(*nest);
+    c.nest_hash = ir::hash_kernel(*nest);
     c.task = &prepared;
     c.kernel = *lowered;
     out.push_back(std::move(c));

@@ -23,9 +23,9 @@ class FakeMeasurer : public Measurer {
       ++measured_;
       Measurement m;
       m.id = candidate.id;
-      m.code = combine_hash(candidate.nest, 0x636f6465);
+      m.code = combine_hash(candidate.nest_hash, 0x636f6465);
       // Everything follows from (seed, nest), so the order and the number of calls do not matter.
-      Rng rng(combine_hash(seed_, candidate.nest));
+      Rng rng(combine_hash(seed_, candidate.nest_hash));
       if (rng.uniform() < failing_share_) {
         m.status = record::Status::kWrong;
         m.failure = "the fake machine calls this program wrong";

@@ -99,6 +99,16 @@ void add_records(Options& options, RecordArguments& records) {
       .value("FILE");
 }
 
+void add_space(Options& options, std::string& space) {
+  options
+      .option(
+          "--space", space,
+          "The design spaces: default; wide, which adds those that the rules of MetaSchedule make alone; or names "
+          "of modules, as a,b. none: the plain loops. `tcc explain` names the module behind each step of a schedule")
+      .value("NAMES")
+      .show_default();
+}
+
 void add_threads(Options& options, int64_t& threads, const char* what) {
   options.section("Machine");
   options.option("--threads", threads, what).range(1, 1024).value("N");

@@ -62,6 +62,8 @@ void add_cuda_driver(Options& options, TargetArguments& target);
 void add_cupti(Options& options, std::string& library);
 void add_db(Options& options, RecordArguments& records);
 void add_records(Options& options, RecordArguments& records);
+// Of text for driver::set_space.
+void add_space(Options& options, std::string& space);
 void add_threads(Options& options, int64_t& threads, const char* what);
 // All of these, for commands that look at tasks.
 void add_tasks(Options& options, TaskArguments& tasks, const char* target = nullptr);

@@ -1,6 +1,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
 
 #include "cli/command.h"
 #include "cli/interrupt.h"
@@ -24,9 +25,10 @@ struct Arguments {
   ModelArguments model;
   TargetArguments target;
   std::string action, output, held_out, sampler = "random";
-  std::vector<std::string> files, modules;
+  std::string space = std::string(space::kDefaultSpace);
+  std::vector<std::string> files, without;
   std::optional<std::string> time;
-  int64_t per_task = 256, threads = 1, simulate = 0;
+  int64_t per_task = 256, heaviest = 0, threads = 1, simulate = 0;
   double share = 0.1, max_gflop = 0;
   uint64_t seed = 1;
 };
@@ -42,9 +44,11 @@ void declare(Options& options, Arguments& a) {
       .show_default();
   options.option("--time", a.time, "Stop after this long: 90s, 10m, 1h30m").value("TIME");
   options.option("--max-gflop", a.max_gflop, "Leave out tasks with more arithmetic; 0: none").show_default();
-  options.list("--modules", a.modules, "Make design spaces from these modules only, as a,b")
-      .separated_by_commas()
-      .value("LIST");
+  options.option("--heaviest", a.heaviest, "Of each model only this many tasks: those with most arithmetic in the model")
+      .positive()
+      .value("N");
+  options.list("--without", a.without, "Leave out the tasks of this model; may be repeated").value("MODEL");
+  add_space(options, a.space);
   options.option("--simulate", a.simulate, "Run programs on a simulated GPU of this seed").positive().value("SEED");
   options.section("Split");
   options.option("--held-out", a.held_out, "The file for the tasks that are held out").value("FILE");
@@ -84,21 +88,36 @@ Result<data::Pool> read_all(const Arguments& a) {
   return all;
 }
 
+Result<std::vector<task::Task>> tasks_of(const Arguments& a, const std::string& name, const target::Target& target) {
+  ModelArguments arguments = a.model;
+  arguments.model = name;
+  TCC_TRY(const driver::Model model, open_model(arguments));
+  TCC_TRY(driver::Program program, driver::make_program(model, target));
+  return std::move(program.tasks.tasks);
+}
+
 Result<std::vector<task::Task>> collected_tasks(const Arguments& a, const target::Target& target) {
   TCC_TRY_VOID(need_files(a, "the models whose tasks are measured"));
-  std::vector<driver::Program> programs;
-  for (const std::string& name : a.files) {
-    ModelArguments arguments = a.model;
-    arguments.model = name;
-    TCC_TRY(const driver::Model model, open_model(arguments));
-    TCC_TRY(driver::Program program, driver::make_program(model, target));
-    programs.push_back(std::move(program));
+  std::set<std::string> without;
+  for (const std::string& name : a.without) {
+    TCC_TRY(const std::vector<task::Task> tasks, tasks_of(a, name, target));
+    for (const task::Task& t : tasks) without.insert(t.key);
   }
-  std::vector<const task::TaskList*> lists;
-  for (const driver::Program& p : programs) lists.push_back(&p.tasks);
-  std::vector<task::Task> tasks = driver::unite_tasks(lists);
-  if (a.max_gflop > 0) std::erase_if(tasks, [&](const task::Task& t) { return t.flops > a.max_gflop * 1e9; });
-  return tasks;
+  std::vector<std::vector<task::Task>> lists;
+  for (const std::string& name : a.files) {
+    TCC_TRY(std::vector<task::Task> tasks, tasks_of(a, name, target));
+    std::erase_if(tasks, [&](const task::Task& t) {
+      return without.count(t.key) != 0 || (a.max_gflop > 0 && t.flops > a.max_gflop * 1e9);
+    });
+    if (a.heaviest > 0 && std::ssize(tasks) > a.heaviest) {
+      std::stable_sort(tasks.begin(), tasks.end(), [](const task::Task& x, const task::Task& y) {
+        return x.flops * static_cast<double>(x.weight) > y.flops * static_cast<double>(y.weight);
+      });
+      tasks.resize(static_cast<size_t>(a.heaviest));
+    }
+    lists.push_back(std::move(tasks));
+  }
+  return driver::unite_tasks(lists);
 }
 
 Result<int> collect(const Arguments& a) {
@@ -109,8 +128,7 @@ Result<int> collect(const Arguments& a) {
     TCC_TRY(request.target, driver::simulated_target(request.target, a.simulate));
   }
   TCC_TRY(request.sampler, search::parse_strategy(a.sampler));
-  TCC_TRY(request.space.modules, driver::check_modules(a.modules, request.target));
-  if (!a.modules.empty()) request.space_name = fmt::format("{}", fmt::join(a.modules, ","));
+  TCC_TRY_VOID(driver::set_space(a.space, request.target, request.space));
   if (a.time) {
     TCC_TRY(request.seconds, parse_duration(*a.time));
   }

@@ -151,20 +151,27 @@ Result<int> print_store(const Common& common, const std::string& path) {
   TCC_TRY(auto store, Store::open(path, Store::Mode::kReadOnly));
   TCC_TRY(driver::StoreSummary s, driver::summarise_store(*store));
   if (common.json) {
-    Json json = {{"file", s.path},     {"records", s.records}, {"by_status", s.by_status}, {"by_target", s.by_target},
-                 {"oldest", s.oldest}, {"newest", s.newest},   {"tasks", Json::array()}};
+    Json json = {{"file", s.path},           {"records", s.records},         {"by_status", s.by_status},
+                 {"by_target", s.by_target}, {"by_platform", s.by_platform}, {"oldest", s.oldest},
+                 {"newest", s.newest},       {"tasks", Json::array()}};
     for (const driver::TaskRecords& t : s.tasks)
-      json["tasks"].push_back(TCC_JSON(t, key, workload, target, threads, records, best_seconds));
+      json["tasks"].push_back(TCC_JSON(t, key, workload, target, platform, threads, records, best_seconds));
     return print_json(json);
   }
   std::string text = fmt::format("{}: {}", sanitize(s.path), plural(s.records, "record"));
   if (s.records > 0) text += fmt::format(" from {} to {}", day(s.oldest), day(s.newest));
   text += "\n";
   for (const auto& [status, count] : s.by_status) text += fmt::format("  {} {}\n", count, status);
+  for (const auto& [platform, count] : s.by_platform)
+    text += fmt::format("  {} on {}\n", count, platform.empty() ? "a platform that is not known" : sanitize(platform));
   std::vector<std::vector<std::string>> rows = {{"key", "workload", "target", "threads", "records", "best"}};
-  for (const driver::TaskRecords& t : s.tasks)
+  const bool several = s.by_platform.size() > 1;
+  if (several) rows[0].emplace_back("platform");
+  for (const driver::TaskRecords& t : s.tasks) {
     rows.push_back({t.key, t.workload, t.target, std::to_string(t.threads), std::to_string(t.records),
                     format_seconds(t.best_seconds)});
+    if (several) rows.back().push_back(t.platform.empty() ? "not known" : sanitize(t.platform));
+  }
   return print(text + format_table(rows, 3));
 }
 

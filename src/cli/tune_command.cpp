@@ -27,7 +27,7 @@ struct Arguments : TaskArguments {
   std::string pretrained, adapt = "moa";
   bool fresh = false, no_prior = false;
   int64_t simulate = 0;
-  std::vector<std::string> modules;
+  std::string space = std::string(space::kDefaultSpace);
   std::string tasks;  // "list", or which
   std::string cupti;
 };
@@ -57,12 +57,7 @@ void declare(Options& options, Arguments& a) {
   options.option("--adapt", a.adapt, "What becomes of the checkpoint as programs are measured")
       .words({cost::adaptation_names().begin(), cost::adaptation_names().end()})
       .show_default();
-  options
-      .list("--modules", a.modules,
-            "Make design spaces from these modules only, as a,b; none: the plain loops. `tcc explain` names the module "
-            "behind each step of a schedule")
-      .separated_by_commas()
-      .value("LIST");
+  add_space(options, a.space);
   options.flag("--no-prior", a.no_prior, "Begin without the shipped measurements of operators of the same families");
   options
       .option(
@@ -100,7 +95,7 @@ Result<search::TuneOptions> tune_options(const Arguments& a, const target::Targe
   options.cost_model = a.cost_model;
   options.pretrained = a.pretrained;
   TCC_TRY(options.adaptation, cost::find_adaptation(a.adapt));
-  TCC_TRY(options.space.modules, driver::check_modules(a.modules, target));
+  TCC_TRY_VOID(driver::set_space(a.space, target, options.space));
   return options;
 }
 

@@ -1,6 +1,9 @@
 #include "driver/baselines.h"
 
+#include "tcc/search/search.h"
+
 #include "tcc/support/files.h"
+#include "tcc/target/probe.h"
 
 namespace tcc::driver {
 
@@ -10,7 +13,7 @@ Result<void> Baselines::measure(const task::Task& task, const measure::MeasureTa
     known_[task.key] = {0, program.error().message};
     return {};
   }
-  TCC_TRY(std::optional<record::Record> record, find(task, program->nest));
+  TCC_TRY(std::optional<record::Record> record, find(task, program->nest_hash));
   if (!record) {
     TCC_TRY(record, run(task, prepared, *program));
   }
@@ -23,7 +26,7 @@ Result<void> Baselines::measure(const task::Task& task, const measure::MeasureTa
 Result<Baselines::Baseline> Baselines::of(const task::Task& task) const {
   if (auto it = known_.find(task.key); it != known_.end()) return it->second;
   if (auto program = search::unscheduled_program(task, request_.target)) {
-    TCC_TRY(std::optional<record::Record> record, find(task, program->nest));
+    TCC_TRY(std::optional<record::Record> record, find(task, program->nest_hash));
     if (record && record->status == record::Status::kOk) return Baseline{record->median, ""};
   }
   return Baseline{0, "not reached"};
@@ -32,8 +35,8 @@ Result<Baselines::Baseline> Baselines::of(const task::Task& task) const {
 Result<std::optional<record::Record>> Baselines::find(const task::Task& task, uint64_t nest) const {
   TCC_TRY(std::vector<record::Record> records, store_.all(search::task_hash(task.key)));
   for (record::Record& r : records)
-    if (r.kind == record::Kind::kMeasured && r.nest == nest && r.target_features == features_ &&
-        r.threads == request_.options.threads)
+    if (r.kind == record::Kind::kMeasured && r.nest_hash == nest &&
+        record::is_of(r, search::machine_of(request_.target)) && r.threads == request_.options.threads)
       return std::move(r);
   return std::nullopt;
 }
@@ -41,7 +44,7 @@ Result<std::optional<record::Record>> Baselines::find(const task::Task& task, ui
 Result<std::optional<record::Record>> Baselines::run(const task::Task& task, const measure::MeasureTask* prepared,
                                                      const search::Chosen& program) {
   measure::Candidate candidate;
-  candidate.nest = program.nest;
+  candidate.nest_hash = program.nest_hash;
   candidate.task = prepared;
   candidate.kernel = program.lowered;
   TCC_TRY(std::vector<measure::Measurement> measured, measurer_.measure({&candidate, 1}));
@@ -50,9 +53,10 @@ Result<std::optional<record::Record>> Baselines::run(const task::Task& task, con
   record.workload = task.workload;
   record.target = request_.target.name;
   record.target_features = features_;
+  record.platform = target::platform_text(request_.target);
   record.skeleton = schedule::skeleton_hash(schedule::Trace{});
   record.trace = program.trace;
-  record.nest = program.nest;
+  record.nest_hash = program.nest_hash;
   record.tool_version = tool_version();
   record.unix_time = Clock::system().unix_seconds();
   measure::fill_record(measured.at(0), record);

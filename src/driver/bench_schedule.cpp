@@ -28,7 +28,7 @@ Result<ScheduleTime> time_trace(const schedule::Trace& trace, const task::Task& 
   ScheduleTime out;
   TCC_TRY(search::Chosen program, search::program_of_trace(trace, task, target));
   measure::Candidate candidate;
-  candidate.nest = program.nest;
+  candidate.nest_hash = program.nest_hash;
   candidate.kernel = program.lowered;
   auto machine = backend::backend_of(target).open(
       target, {.threads = threads, .cuda_driver = cuda_driver, .budget_seconds = kBudgetSeconds});

@@ -27,13 +27,6 @@ target::Target with_rates(target::Target target, const std::optional<target::Tar
   return target;
 }
 
-// The machine's name for people: the processor, its cores and caches. Its features are part of the target.
-std::string host_name(const target::Target& host) {
-  const std::string identity = target::host_identity(host);
-  const size_t first = identity.find("; "), last = identity.rfind("; ");
-  return first == last ? identity : identity.substr(0, first) + identity.substr(last);
-}
-
 class Collector {
  public:
   Collector(data::PoolWriter& pool, const CollectRequest& request, measure::Measurer& measurer, ThreadPool& threads,
@@ -66,7 +59,7 @@ class Collector {
   }
 
   Result<void> collect_task(const task::Task& task, double seconds) {
-    group_ = {task, platform_, request_.space_name, {}, {}};
+    group_ = {task, platform_, space::space_name(request_.space), {}, {}};
     const data::Group* known = nullptr;
     for (const data::Group& g : pool_.pool().groups)
       if (g.key() == group_.key()) known = &g;
@@ -125,7 +118,8 @@ class Collector {
       r.target_features = target::feature_hash(platform_.target);
       r.skeleton = schedule::skeleton_hash(trace);
       r.decisions = e.decisions, r.trace = schedule::trace_to_json(trace);
-      r.nest = ir::hash_kernel(*nest);
+      r.platform = target::platform_text(platform_.target), r.space = group_.space;
+      r.nest_hash = ir::hash_kernel(*nest);
       r.threads = request_.threads;
       r.status = e.status, r.median = e.seconds;
       TCC_TRY_VOID(store.add(r));
@@ -177,12 +171,11 @@ Result<CollectReport> collect(std::span<const task::Task> tasks, data::PoolWrite
   CollectRequest request = given;
   const target::Target host = target::host_target();
   const backend::Backend& backend = backend::backend_of(request.target);
-  data::Platform platform{host_name(host), 1, record::Kind::kMeasured, request.target};
+  data::Platform platform{target::platform_text(request.target), 1, record::Kind::kMeasured, request.target};
   if (is_simulated(request.target)) {
     request.threads = 1;
     ThreadPool threads(static_cast<int>(host.cpu.threads));
     measure::SimulatedMeasurer measurer(request.target, &threads);
-    platform.name = fmt::format("simulated {}", request.target.cuda.simulated);
     platform.kind = record::Kind::kSimulated;
     return Collector(pool, request, measurer, threads, platform).run(tasks);
   }
@@ -203,10 +196,10 @@ Result<CollectReport> collect(std::span<const task::Task> tasks, data::PoolWrite
   return report;
 }
 
-std::vector<task::Task> unite_tasks(std::span<const task::TaskList* const> lists) {
+std::vector<task::Task> unite_tasks(std::span<const std::vector<task::Task>> lists) {
   std::vector<task::Task> out;
-  for (const task::TaskList* list : lists)
-    for (const task::Task& t : list->tasks) {
+  for (const std::vector<task::Task>& list : lists)
+    for (const task::Task& t : list) {
       const auto known = std::find_if(out.begin(), out.end(), [&](const task::Task& o) { return o.key == t.key; });
       if (known == out.end())
         out.push_back(t);

@@ -249,7 +249,7 @@ Result<void> read_recorded(const std::string& key, uint64_t nest, const record::
   TCC_TRY(std::vector<record::Record> records, store.all(search::task_hash(key)));
   std::map<record::Status, RecordedFailure> by_status;
   for (const record::Record& r : records) {
-    if (r.status == record::Status::kOk && r.nest == nest) {
+    if (r.status == record::Status::kOk && r.nest_hash == nest) {
       if (r.device_seconds > 0) out.device_seconds = r.device_seconds;
       if (r.counts.any()) out.counts = r.counts;
     }
@@ -358,7 +358,7 @@ Result<Explanation> explain_task(const Program& program, const std::string& name
   out.facts = compiler_facts(chosen.facts);
   if (const auto found = chosen.facts.find("scalar_vector_loops"); found != chosen.facts.end())
     out.scalar_vector_loops = static_cast<int64_t>(found->second);
-  if (store != nullptr) TCC_TRY_VOID(read_recorded(task.key, chosen.nest, *store, out));
+  if (store != nullptr) TCC_TRY_VOID(read_recorded(task.key, chosen.nest_hash, *store, out));
   return out;
 }
 

@@ -80,24 +80,26 @@ Result<StoreSummary> summarise_store(const record::Store& store) {
   StoreSummary summary;
   summary.path = store.path();
   summary.records = static_cast<int64_t>(records.size());
-  std::map<std::tuple<std::string, uint64_t, std::string, int64_t>, TaskRecords> tasks;
+  std::map<std::tuple<std::string, uint64_t, std::string, int64_t, std::string>, TaskRecords> tasks;
   std::map<std::string, std::set<uint64_t>> features;  // of each target's name
   for (const Record& r : records) {
     ++summary.by_status[std::string(record::status_name(r.status))];
     ++summary.by_target[r.target];
+    ++summary.by_platform[r.platform];
     summary.oldest = summary.oldest == 0 ? r.unix_time : std::min(summary.oldest, r.unix_time);
     summary.newest = std::max(summary.newest, r.unix_time);
-    TaskRecords& t = tasks[{r.workload, r.task, r.target, r.threads}];
+    TaskRecords& t = tasks[{r.workload, r.task, r.target, r.threads, r.platform}];
     t.key = record::hash_text(r.task);
     t.workload = r.workload;
     t.target = r.target;
     t.threads = r.threads;
+    t.platform = r.platform;
     ++t.records;
     features[r.target].insert(r.target_features);
   }
   for (auto& [key, task] : tasks) {
     for (uint64_t machine : features[task.target]) {
-      TCC_TRY(auto best, store.best(std::get<1>(key), machine, task.threads));
+      TCC_TRY(auto best, store.best(std::get<1>(key), {machine, task.platform}, task.threads));
       if (best && (task.best_seconds == 0 || best->median < task.best_seconds)) task.best_seconds = best->median;
     }
     summary.tasks.push_back(std::move(task));
@@ -112,11 +114,11 @@ Result<int64_t> merge_records(const record::Store& from, record::Store& to) {
 
 Result<int64_t> prune_records(const record::Store& from, int64_t keep, record::Store& to) {
   TCC_TRY(std::vector<Record> records, from.all());
-  std::set<std::tuple<uint64_t, uint64_t, int64_t>> groups;
-  for (const Record& r : records) groups.insert({r.task, r.target_features, r.threads});
+  std::set<std::tuple<uint64_t, uint64_t, int64_t, std::string>> groups;
+  for (const Record& r : records) groups.insert({r.task, r.target_features, r.threads, r.platform});
   std::set<int64_t> kept;
-  for (const auto& [task, features, threads] : groups) {
-    TCC_TRY(std::vector<Record> best, from.fastest(task, features, threads, keep));
+  for (const auto& [task, features, threads, platform] : groups) {
+    TCC_TRY(std::vector<Record> best, from.fastest(task, {features, platform}, threads, keep));
     for (const Record& r : best) kept.insert(r.id);
   }
   std::erase_if(records, [&](const Record& r) { return !kept.contains(r.id); });

@@ -92,11 +92,11 @@ Result<std::vector<TaskSummary>> summarise_tasks(const Program& program, const r
   for (const task::Task& task : program.tasks.tasks) {
     TaskSummary summary{static_cast<int64_t>(summaries.size()), task.key, task.workload, task.weight, task.flops};
     if (store != nullptr) {
-      const uint64_t features = target::feature_hash(target);
-      TCC_TRY(auto best, store->best(search::task_hash(task.key), features));
+      const record::Machine machine = search::machine_of(target);
+      TCC_TRY(auto best, store->best(search::task_hash(task.key), machine));
       if (best) summary.best_seconds = best->median;
       TCC_TRY(auto records, store->all(search::task_hash(task.key)));
-      for (const record::Record& record : records) summary.records += record.target_features == features ? 1 : 0;
+      for (const record::Record& record : records) summary.records += record::is_of(record, machine) ? 1 : 0;
     }
     summaries.push_back(std::move(summary));
   }

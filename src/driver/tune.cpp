@@ -18,15 +18,26 @@
 
 namespace tcc::driver {
 
-Result<std::vector<std::string>> check_modules(std::vector<std::string> names, const target::Target& target) {
-  const std::vector<std::string> known = space::module_names(target);
-  for (const std::string& name : names) {
-    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
-    const std::string near = suggest(name, known);
-    return make_error(ErrorClass::kUsage, fmt::format("{} has no module '{}'", target.name, sanitize(name)),
-                      near.empty() ? fmt::format("there are: {}", fmt::join(known, ", ")) : near);
+Result<void> set_space(const std::string& text, const target::Target& target, space::SpaceOptions& options) {
+  options.metaschedule = text == space::kWideSpace;
+  options.modules.clear();
+  if (options.metaschedule || text == space::kDefaultSpace) return {};
+  for (size_t at = 0; at <= text.size();) {
+    const size_t end = std::min(text.find(',', at), text.size());
+    options.modules.push_back(text.substr(at, end - at));
+    at = end + 1;
   }
-  return names;
+  std::vector<std::string> known = space::module_names(target);
+  for (std::string_view word : {space::kDefaultSpace, space::kWideSpace}) known.emplace_back(word);
+  for (const std::string& name : options.modules)
+    if (std::find(known.begin(), known.end() - 2, name) == known.end() - 2) {
+      const std::string near = suggest(name, known);
+      return make_error(
+          ErrorClass::kUsage,
+          fmt::format("--space: expected default, wide or modules of {}, found '{}'", target.name, sanitize(name)),
+          near.empty() ? fmt::format("there are: {}", fmt::join(known, ", ")) : near);
+    }
+  return {};
 }
 
 Result<target::Target> simulated_target(target::Target target, int64_t seed) {
@@ -85,7 +96,7 @@ Result<TunedTask> sum_up(search::TaskResult result, const task::Task& task, cons
   double& best = out.result.best_seconds;
   if (stopped) {  // the round that was cut off counts in no summary, but its records are in the store
     TCC_TRY(std::optional<record::Record> record,
-            store.best(search::task_hash(task), target::feature_hash(request.target), request.options.threads));
+            store.best(search::task_hash(task), search::machine_of(request.target), request.options.threads));
     if (record && (best == 0 || record->median < best)) best = record->median;
   }
   if (baselines == nullptr) return out;

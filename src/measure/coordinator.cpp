@@ -83,8 +83,8 @@ Compiled Coordinator::State::compile(const Candidate& candidate) {
   Measurement& m = c.measurement;
   m.id = candidate.id;
   c.artifact = candidate.artifact;
-  const Program program{candidate.task->id(), candidate.nest};
-  if (!c.artifact && candidate.nest != 0) {
+  const Program program{candidate.task->id(), candidate.nest_hash};
+  if (!c.artifact && candidate.nest_hash != 0) {
     std::lock_guard lock(mutex_);
     if (auto kept = kept_.find(program); kept != kept_.end()) c.artifact = kept->second;
   }
@@ -102,7 +102,7 @@ Compiled Coordinator::State::compile(const Candidate& candidate) {
     c.artifact = std::make_shared<const codegen::Artifact>(std::move(*artifact));
     std::lock_guard lock(mutex_);
     if (kept_.size() >= kKeptPrograms) kept_.erase(kept_.begin());
-    if (candidate.nest != 0) kept_[program] = c.artifact;
+    if (candidate.nest_hash != 0) kept_[program] = c.artifact;
   }
   Writer whole;
   put_artifact(whole, *c.artifact);

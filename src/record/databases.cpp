@@ -5,6 +5,7 @@
 
 #include "tcc/record/database.h"
 #include "tcc/support/check.h"
+#include "tcc/support/hash.h"
 
 namespace tcc::record {
 namespace {
@@ -22,44 +23,41 @@ class Union : public Database {
     TCC_CHECK(!members_.empty(), "a union of no databases");
   }
 
-  Result<std::vector<Record>> fastest(uint64_t task, uint64_t target_features, int64_t threads,
+  Result<std::vector<Record>> fastest(uint64_t task, const Machine& machine, int64_t threads,
                                       int64_t count) const override {
     TCC_TRY(std::vector<Record> found, ask([&](const Database& d) {
-              return right_of([&](int64_t n) { return d.fastest(task, target_features, threads, n); }, target_features,
-                              count);
+              return right_of([&](int64_t n) { return d.fastest(task, machine, threads, n); }, machine.features, count);
             }));
     return best_of(std::move(found), count);
   }
-  Result<std::vector<Record>> fastest_relatives(uint64_t anchor, uint64_t task, uint64_t target_features,
-                                                int64_t threads, int64_t count) const override {
+  Result<std::vector<Record>> fastest_relatives(uint64_t anchor, uint64_t task, const Machine& machine, int64_t threads,
+                                                int64_t count) const override {
     TCC_TRY(std::vector<Record> found, ask([&](const Database& d) {
-              return right_of([&](int64_t n) { return d.fastest_relatives(anchor, task, target_features, threads, n); },
-                              target_features, count);
+              return right_of([&](int64_t n) { return d.fastest_relatives(anchor, task, machine, threads, n); },
+                              machine.features, count);
             }));
     return best_of(std::move(found), count);
   }
-  Result<std::optional<Record>> confirmed_best(uint64_t task, uint64_t target_features,
-                                               int64_t threads) const override {
+  Result<std::optional<Record>> confirmed_best(uint64_t task, const Machine& machine, int64_t threads) const override {
     TCC_TRY(std::vector<Record> found, ask([&](const Database& d) -> Result<std::vector<Record>> {
-              TCC_TRY(std::optional<Record> own, d.confirmed_best(task, target_features, threads));
+              TCC_TRY(std::optional<Record> own, d.confirmed_best(task, machine, threads));
               if (!own) return std::vector<Record>();
-              TCC_TRY(const bool wrong, is_wrong(task, target_features, own->nest));
+              TCC_TRY(const bool wrong, is_wrong(task, machine.features, own->nest_hash));
               if (!wrong) return std::vector<Record>{std::move(*own)};
-              return right_of([&](int64_t n) { return d.fastest(task, target_features, threads, n); }, target_features,
-                              1);
+              return right_of([&](int64_t n) { return d.fastest(task, machine, threads, n); }, machine.features, 1);
             }));
     keep_fastest(found, 1);
     return found.empty() ? std::optional<Record>() : std::optional(std::move(found[0]));
   }
-  Result<std::vector<int64_t>> measured_threads(uint64_t task, uint64_t target_features) const override {
+  Result<std::vector<int64_t>> measured_threads(uint64_t task, const Machine& machine) const override {
     std::set<int64_t> known;
     for (const Database* member : members_) {
-      TCC_TRY(std::vector<int64_t> threads, member->measured_threads(task, target_features));
+      TCC_TRY(std::vector<int64_t> threads, member->measured_threads(task, machine));
       known.insert(threads.begin(), threads.end());
     }
     std::vector<int64_t> found;
     for (int64_t threads : known) {
-      TCC_TRY(std::vector<Record> one, fastest(task, target_features, threads, 1));
+      TCC_TRY(std::vector<Record> one, fastest(task, machine, threads, 1));
       if (!one.empty()) found.push_back(threads);
     }
     return found;
@@ -113,7 +111,7 @@ class Union : public Database {
       const int64_t given = std::ssize(found);
       std::vector<Record> right;
       for (Record& r : found) {
-        TCC_TRY(const bool wrong, is_wrong(r.task, target_features, r.nest));
+        TCC_TRY(const bool wrong, is_wrong(r.task, target_features, r.nest_hash));
         if (!wrong) right.push_back(std::move(r));
       }
       if (std::ssize(right) < count && given >= asked && asked < std::numeric_limits<int64_t>::max() / 2) continue;
@@ -126,7 +124,7 @@ class Union : public Database {
   static std::vector<Record> best_of(std::vector<Record> found, int64_t count) {
     keep_fastest(found, std::ssize(found));
     std::set<std::tuple<uint64_t, uint64_t, int64_t>> seen;
-    std::erase_if(found, [&](const Record& r) { return !seen.insert({r.task, r.nest, r.threads}).second; });
+    std::erase_if(found, [&](const Record& r) { return !seen.insert({r.task, r.nest_hash, r.threads}).second; });
     keep_fastest(found, count);
     return found;
   }
@@ -143,25 +141,34 @@ constexpr int64_t kCandidates = 16;
 }  // namespace
 
 Identity identity(const Record& r) {
-  return {r.task, r.target_features, r.nest, r.threads, r.unix_time, status_name(r.status), r.median};
+  return {r.task, r.target_features, r.nest_hash, r.threads, r.unix_time, status_name(r.status), r.median};
 }
 
-std::string confirmed_best_key(uint64_t task, uint64_t target_features, int64_t threads) {
-  return fmt::format("best {} {} {}", hash_text(task), hash_text(target_features), threads);
+bool is_of(const Record& record, const Machine& machine) {
+  return record.target_features == machine.features &&
+         (machine.platform.empty() || record.platform.empty() || record.platform == machine.platform);
 }
 
-Result<std::optional<Record>> Database::best(uint64_t task, uint64_t target_features, int64_t threads) const {
-  TCC_TRY(std::vector<Record> records, fastest(task, target_features, threads, 1));
+std::string confirmed_best_key(uint64_t task, const Machine& machine, int64_t threads) {
+  std::string key = fmt::format("best {} {} {}", hash_text(task), hash_text(machine.features), threads);
+  return machine.platform.empty() ? key : fmt::format("{} {}", key, hash_text(hash_bytes(machine.platform)));
+}
+
+Result<std::optional<Record>> Database::best(uint64_t task, const Machine& machine, int64_t threads) const {
+  TCC_TRY(std::vector<Record> records, fastest(task, machine, threads, 1));
   return records.empty() ? std::optional<Record>() : std::optional(std::move(records[0]));
 }
 
-Result<std::optional<Record>> Database::confirmed_best(uint64_t task, uint64_t target_features, int64_t threads) const {
-  TCC_TRY(std::vector<Record> records, fastest(task, target_features, threads, kCandidates));
+Result<std::optional<Record>> Database::confirmed_best(uint64_t task, const Machine& machine, int64_t threads) const {
+  TCC_TRY(std::vector<Record> records, fastest(task, machine, threads, kCandidates));
   if (records.empty()) return std::optional<Record>();
-  TCC_TRY(std::optional<std::string> confirmed, load_session(confirmed_best_key(task, target_features, threads)));
+  TCC_TRY(std::optional<std::string> confirmed, load_session(confirmed_best_key(task, machine, threads)));
+  if (!confirmed && !machine.platform.empty()) {  // of a time when records did not name platforms
+    TCC_TRY(confirmed, load_session(confirmed_best_key(task, machine.features, threads)));
+  }
   if (confirmed)
     for (const Record& r : records)
-      if (hash_text(r.nest) == *confirmed && r.median <= kMaxBehind * records[0].median) return std::optional(r);
+      if (hash_text(r.nest_hash) == *confirmed && r.median <= kMaxBehind * records[0].median) return std::optional(r);
   return std::optional(records[0]);
 }
 

@@ -65,20 +65,34 @@ ALTER TABLE records ADD COLUMN tensor_share REAL NOT NULL DEFAULT -1;
 ALTER TABLE records ADD COLUMN occupancy REAL NOT NULL DEFAULT -1;
 )sql",
     // Traces hold names instead of numbers: name_traces() rewrites them.
-    ""};
+    "",
+    // The machine's platform and the design space; older records do not say.
+    R"sql(
+ALTER TABLE records ADD COLUMN platform TEXT NOT NULL DEFAULT '';
+ALTER TABLE records ADD COLUMN space TEXT NOT NULL DEFAULT '';
+)sql"};
 constexpr int64_t kSchemaVersion = std::size(kMigrations);
 constexpr int64_t kNamedTraces = 5;  // from this version on
+constexpr int64_t kPlatforms = 6;
 
 // Records of programs that ran, on a device or on a simulated one: target_features keeps these apart.
 #define TCC_RAN "kind IN ('measured','simulated')"
 
+// Records of a machine's platform, and those that do not name theirs. Takes the platform twice.
+std::string of_platform(int64_t version) {
+  return version < kPlatforms ? "(?='' OR ?!='')" : "(?='' OR platform IN (?,''))";
+}
+
 // The verdicts on a task's programs, and those that are ok. A bare column beside max() is of the row that has the
 // maximum: so SQLite promises.
-constexpr const char* kValidPrograms =
-    "WITH verdicts AS (SELECT max(id) AS id, nest, threads, status FROM records WHERE task=? AND target_features=? "
-    "AND " TCC_RAN
-    " GROUP BY nest, threads), valid AS (SELECT id, threads FROM verdicts WHERE status='ok' AND nest NOT IN "
-    "(SELECT nest FROM verdicts WHERE status='wrong'))";
+std::string valid_programs(int64_t version) {
+  return fmt::format(
+      "WITH verdicts AS (SELECT max(id) AS id, nest, threads, status FROM records WHERE task=? AND target_features=? "
+      "AND " TCC_RAN
+      " AND {} GROUP BY nest, threads), valid AS (SELECT id, threads FROM verdicts WHERE status='ok' AND nest NOT IN "
+      "(SELECT nest FROM verdicts WHERE status='wrong'))",
+      of_platform(version));
+}
 
 // The columns of a file of this version, in the order of read_row.
 std::string columns_of(int64_t version) {
@@ -385,21 +399,27 @@ Result<void> Store::add_with_session(std::span<const Record> records, const std:
   });
 }
 
-Result<std::vector<Record>> Store::fastest(uint64_t task, uint64_t target_features, int64_t threads,
+Result<std::vector<Record>> Store::fastest(uint64_t task, const Machine& machine, int64_t threads,
                                            int64_t count) const {
   std::lock_guard lock(state_->mutex);
   TCC_TRY(Statement s, state_->prepare(fmt::format("{} SELECT {} FROM records WHERE id IN (SELECT id FROM valid WHERE "
                                                    "?=0 OR threads=?) ORDER BY median, id LIMIT ?",
-                                                   kValidPrograms, state_->columns())));
-  s.bind(task).bind(target_features).bind(threads).bind(threads).bind(count);
+                                                   valid_programs(state_->version), state_->columns())));
+  s.bind(task)
+      .bind(machine.features)
+      .bind(machine.platform)
+      .bind(machine.platform)
+      .bind(threads)
+      .bind(threads)
+      .bind(count);
   return state_->read_all(s);
 }
 
-Result<std::vector<int64_t>> Store::measured_threads(uint64_t task, uint64_t target_features) const {
+Result<std::vector<int64_t>> Store::measured_threads(uint64_t task, const Machine& machine) const {
   std::lock_guard lock(state_->mutex);
-  TCC_TRY(Statement s,
-          state_->prepare(fmt::format("{} SELECT DISTINCT threads FROM valid ORDER BY threads", kValidPrograms)));
-  s.bind(task).bind(target_features);
+  TCC_TRY(Statement s, state_->prepare(fmt::format("{} SELECT DISTINCT threads FROM valid ORDER BY threads",
+                                                   valid_programs(state_->version))));
+  s.bind(task).bind(machine.features).bind(machine.platform).bind(machine.platform);
   std::vector<int64_t> threads;
   while (true) {
     TCC_TRY(bool row, s.step());
@@ -408,7 +428,7 @@ Result<std::vector<int64_t>> Store::measured_threads(uint64_t task, uint64_t tar
   }
 }
 
-Result<std::vector<Record>> Store::fastest_relatives(uint64_t anchor, uint64_t task, uint64_t target_features,
+Result<std::vector<Record>> Store::fastest_relatives(uint64_t anchor, uint64_t task, const Machine& machine,
                                                      int64_t threads, int64_t count) const {
   std::lock_guard lock(state_->mutex);
   if (anchor == 0 || state_->version < 3) return std::vector<Record>();
@@ -416,12 +436,19 @@ Result<std::vector<Record>> Store::fastest_relatives(uint64_t anchor, uint64_t t
       Statement s,
       state_->prepare(fmt::format(
           "WITH verdicts AS (SELECT max(id) AS id, task, nest, threads, status FROM records WHERE anchor=? AND "
-          "task!=? AND target_features=? AND " TCC_RAN " GROUP BY task, nest, threads) SELECT {} FROM records "
+          "task!=? AND target_features=? AND " TCC_RAN " AND {} GROUP BY task, nest, threads) SELECT {} FROM records "
           "WHERE id IN (SELECT id FROM verdicts AS v WHERE status='ok' AND (?=0 OR threads=?) AND NOT EXISTS (SELECT 1 "
           "FROM verdicts AS w WHERE w.task=v.task AND w.nest=v.nest AND w.status='wrong')) ORDER BY median, id "
           "LIMIT ?",
-          state_->columns())));
-  s.bind(anchor).bind(task).bind(target_features).bind(threads).bind(threads).bind(count);
+          of_platform(state_->version), state_->columns())));
+  s.bind(anchor)
+      .bind(task)
+      .bind(machine.features)
+      .bind(machine.platform)
+      .bind(machine.platform)
+      .bind(threads)
+      .bind(threads)
+      .bind(count);
   return state_->read_all(s);
 }
 

@@ -85,7 +85,7 @@ std::vector<Seed> transfer(const schedule::Trace& trace, const std::vector<space
 Result<void> seed_from_relatives(std::vector<TaskState>& states, const target::Target& target,
                                  const TuneOptions& options, const Environment& env, bool resumed) {
   const record::Store& store = *env.store;
-  const uint64_t machine = target::feature_hash(target);
+  const record::Machine machine = machine_of(target);
   for (TaskState& state : states) {
     std::vector<record::Record> records;
     if (!resumed) {
@@ -153,7 +153,7 @@ Gate make_gate(measure::Measurer& measurer, const target::Target& target) {
   return [&measurer, target](const task::Task& task, const Chosen& chosen) -> Result<void> {
     TCC_TRY(auto prepared, measurer.prepare(task.kernel, target));
     measure::Candidate candidate;
-    candidate.nest = chosen.nest;
+    candidate.nest_hash = chosen.nest_hash;
     candidate.task = prepared.get();
     candidate.kernel = chosen.lowered;
     TCC_TRY(std::vector<measure::Measurement> measured, measurer.measure({&candidate, 1}));

@@ -4,6 +4,7 @@
 
 #include "search/trial.h"
 #include "tcc/lower/lower.h"
+#include "tcc/target/probe.h"
 
 namespace tcc::search {
 
@@ -24,7 +25,7 @@ ir::Legal<measure::Candidate> rebuild(const TaskState& state, const Known& known
   TCC_TRY(ir::Kernel nest, space::instantiate(sketch, known.decisions, target, arena));
   measure::Candidate c;
   TCC_TRY(c.kernel, lower::lower(nest, target, ir::Stage::kLowered, arena));
-  c.nest = known.nest;
+  c.nest_hash = known.nest_hash;
   c.task = state.measure_task.get();
   return c;
 }
@@ -49,10 +50,11 @@ Result<std::vector<Contender>> choose_contenders(TaskState& state, const target:
   std::vector<const Known*> chosen = fastest_known(state.known, count);
   std::erase_if(chosen, [&](const Known* k) { return k->seconds * (1 - kInReach) > chosen[0]->seconds; });
   TCC_TRY(std::vector<record::Record> records,
-          env.store->fastest(state.hash, target::feature_hash(target), options.threads, kRecordsLookedAt));
+          env.store->fastest(state.hash, machine_of(target), options.threads, kRecordsLookedAt));
   std::vector<Contender> contenders;
   for (const Known* k : chosen) {
-    auto record = std::find_if(records.begin(), records.end(), [&](const auto& r) { return r.nest == k->nest; });
+    auto record =
+        std::find_if(records.begin(), records.end(), [&](const auto& r) { return r.nest_hash == k->nest_hash; });
     ir::Legal<measure::Candidate> candidate = rebuild(state, *k, target);
     if (!candidate || record == records.end()) continue;
     candidate->finalist = true;
@@ -143,11 +145,15 @@ Result<const Known*> compare_in_pairs(const std::vector<const Known*>& finalists
 
 }  // namespace
 
+record::Machine machine_of(const target::Target& target) {
+  return {target::feature_hash(target), target::platform_text(target)};
+}
+
 Result<void> save_best(const TaskState& state, const target::Target& target, const TuneOptions& options,
                        record::Store& store) {
   if (state.best_seconds <= 0) return {};
-  return store.save_session(record::confirmed_best_key(state.hash, target::feature_hash(target), options.threads),
-                            record::hash_text(state.best_nest));
+  return store.save_session(record::confirmed_best_key(state.hash, machine_of(target), options.threads),
+                            record::hash_text(state.best_nest_hash));
 }
 
 Result<bool> rerank_task(TaskState& state, const target::Target& target, const TuneOptions& options,
@@ -164,9 +170,9 @@ Result<bool> rerank_task(TaskState& state, const target::Target& target, const T
   if (finalists.empty()) return false;
   TCC_TRY(const Known* best, compare_in_pairs(finalists, state, target, env));
   if (best == nullptr) return false;
-  bool changed = best->nest != state.best_nest;
+  bool changed = best->nest_hash != state.best_nest_hash;
   state.best_seconds = best->seconds;
-  state.best_nest = best->nest;
+  state.best_nest_hash = best->nest_hash;
   state.best_trace = schedule::trace_to_json(trace_of(state, best->sketch, best->decisions));
   TCC_TRY_VOID(save_best(state, target, options, *env.store));
   return changed;
@@ -184,14 +190,31 @@ namespace {
 
 // The fastest on another number of threads that did not fail on this one.
 Result<std::optional<record::Record>> best_elsewhere(const record::Database& database, uint64_t task,
-                                                     const target::Target& target, int64_t threads, int64_t other) {
-  const uint64_t features = target::feature_hash(target);
-  TCC_TRY(std::optional<record::Record> best, database.confirmed_best(task, features, other));
-  TCC_TRY(std::vector<record::Record> fastest, database.fastest(task, features, other, 16));
+                                                     const record::Machine& machine, int64_t threads, int64_t other) {
+  TCC_TRY(std::optional<record::Record> best, database.confirmed_best(task, machine, other));
+  TCC_TRY(std::vector<record::Record> fastest, database.fastest(task, machine, other, 16));
   if (best) fastest.insert(fastest.begin(), std::move(*best));
   for (record::Record& r : fastest) {
-    TCC_TRY(bool failed, database.contains(task, features, r.nest, threads));
+    TCC_TRY(bool failed, database.contains(task, machine.features, r.nest_hash, threads));
     if (!failed) return std::optional(std::move(r));
+  }
+  return std::optional<record::Record>{};
+}
+
+Result<std::optional<record::Record>> find_best_of(const record::Database& database, uint64_t task,
+                                                   const record::Machine& machine, int64_t threads) {
+  TCC_TRY(std::optional<record::Record> exact, database.confirmed_best(task, machine, threads));
+  if (exact || threads <= 0) return exact;
+  TCC_TRY(std::vector<int64_t> others, database.measured_threads(task, machine));
+  auto distance = [&](int64_t n) {
+    return static_cast<double>(std::max(n, threads)) / static_cast<double>(std::min(n, threads));
+  };
+  std::erase_if(others, [&](int64_t n) { return n <= 0 || n == threads; });
+  std::sort(others.begin(), others.end(),
+            [&](int64_t x, int64_t y) { return distance(x) != distance(y) ? distance(x) < distance(y) : x > y; });
+  for (int64_t other : others) {
+    TCC_TRY(std::optional<record::Record> best, best_elsewhere(database, task, machine, threads, other));
+    if (best) return best;
   }
   return std::optional<record::Record>{};
 }
@@ -200,20 +223,10 @@ Result<std::optional<record::Record>> best_elsewhere(const record::Database& dat
 
 Result<std::optional<record::Record>> find_best(const record::Database& database, uint64_t task,
                                                 const target::Target& target, int64_t threads) {
-  TCC_TRY(std::optional<record::Record> exact, database.confirmed_best(task, target::feature_hash(target), threads));
-  if (exact || threads <= 0) return exact;
-  TCC_TRY(std::vector<int64_t> others, database.measured_threads(task, target::feature_hash(target)));
-  auto distance = [&](int64_t n) {
-    return static_cast<double>(std::max(n, threads)) / static_cast<double>(std::min(n, threads));
-  };
-  std::erase_if(others, [&](int64_t n) { return n <= 0 || n == threads; });
-  std::sort(others.begin(), others.end(),
-            [&](int64_t x, int64_t y) { return distance(x) != distance(y) ? distance(x) < distance(y) : x > y; });
-  for (int64_t other : others) {
-    TCC_TRY(std::optional<record::Record> best, best_elsewhere(database, task, target, threads, other));
-    if (best) return best;
-  }
-  return std::optional<record::Record>{};
+  const record::Machine here = machine_of(target);
+  TCC_TRY(std::optional<record::Record> best, find_best_of(database, task, here, threads));
+  if (best) return best;
+  return find_best_of(database, task, here.features, threads);
 }
 
 }  // namespace tcc::search

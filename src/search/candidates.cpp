@@ -23,7 +23,7 @@ bool Candidates::evaluate(Slot& slot, Worker& worker) const {
     slot.rejects.push_back(std::move(nest).error());
     return false;
   }
-  i.nest = ir::hash_kernel(*nest);
+  i.nest_hash = ir::hash_kernel(*nest);
   const features::Program program = {*round_.state.task, sketch_of(i).trace,    i.decisions, *nest,
                                      round_.target,      round_.options.threads};
   features::extract(round_.model.needs(), program, worker.features, i.sample);
@@ -75,7 +75,7 @@ std::vector<Individual> Candidates::proposals(int64_t count, uint64_t salt, cons
 }
 
 bool Candidates::keep_if_new(const Individual& i) {
-  if (!fresh(i) || !seen_.insert(i.nest).second) {
+  if (!fresh(i) || !seen_.insert(i.nest_hash).second) {
     ++counts_.duplicate;
     return false;
   }

@@ -26,7 +26,7 @@ class Candidates {
   void fresh_draw(Individual& out, int64_t sketch, Rng& rng) const;
 
   // Has never been measured.
-  bool fresh(const Individual& i) const { return round_.state.measured.count(i.nest) == 0; }
+  bool fresh(const Individual& i) const { return round_.state.measured.count(i.nest_hash) == 0; }
   // Kept: what was never measured, each program once. The rest counts as duplicate.
   bool keep_if_new(const Individual& i);
   void collect(const std::vector<Individual>& population) {

@@ -12,6 +12,7 @@
 #include "tcc/lower/lower.h"
 #include "tcc/search/model_measurer.h"
 #include "tcc/space/space.h"
+#include "tcc/support/text.h"
 
 namespace tcc::search {
 namespace {
@@ -26,7 +27,7 @@ Result<Chosen> build(const schedule::Trace& trace, std::span<const int64_t> deci
   ir::Legal<ir::Kernel> kernel = schedule::replay(trace, decisions, task.kernel, arena, &used);
   if (kernel) kernel = lower::lower(*kernel, target, ir::Stage::kNest, arena);
   Chosen chosen;
-  if (kernel) chosen.nest = ir::hash_kernel(*kernel);
+  if (kernel) chosen.nest_hash = ir::hash_kernel(*kernel);
   if (kernel) kernel = lower::lower(*kernel, target, ir::Stage::kLowered, arena);
   if (!kernel)
     return input_error("{}: {}: {}", task.workload, ir::reject_reason_name(kernel.error().reason), kernel.error().text);
@@ -53,6 +54,12 @@ std::string of_other_threads(const task::Task& task, const Chosen& chosen, int64
                      parallel || threads == 1 ? "" : ", which has no parallel loop and runs on 1 thread");
 }
 
+// Of a program that another kind of machine measured.
+std::string of_other_platform(const task::Task& task, const record::Record& record) {
+  return fmt::format("{}: not tuned on this machine; the schedule measured on another one is used ({})", task.workload,
+                     sanitize(record.platform));
+}
+
 // Predictions that are ok, by predicted time: the newest of each program.
 Result<std::vector<record::Record>> predictions(const task::Task& task, const target::Target& target,
                                                 const record::Database& store) {
@@ -60,12 +67,12 @@ Result<std::vector<record::Record>> predictions(const task::Task& task, const ta
   std::map<uint64_t, record::Record> newest;
   for (record::Record& r : all)
     if (r.kind == record::Kind::kPredicted && r.target_features == target::feature_hash(target))
-      newest.insert_or_assign(r.nest, std::move(r));
+      newest.insert_or_assign(r.nest_hash, std::move(r));
   std::vector<record::Record> chosen;
   for (auto& [nest, r] : newest)
     if (r.status == record::Status::kOk) chosen.push_back(std::move(r));
   std::sort(chosen.begin(), chosen.end(), [](const record::Record& x, const record::Record& y) {
-    return x.median != y.median ? x.median < y.median : x.nest < y.nest;
+    return x.median != y.median ? x.median < y.median : x.nest_hash < y.nest_hash;
   });
   if (chosen.size() > kMaxPredictions) chosen.resize(kMaxPredictions);
   return chosen;
@@ -123,12 +130,15 @@ class Chooser {
     TCC_TRY(schedule::Trace trace, schedule::trace_from_json(r.trace));
     Result<Chosen> chosen = build(trace, trace.decisions, task_, target_);
     if (!chosen) return input_error("its best record does not replay: {}", chosen.error().message);
-    if (chosen->nest != r.nest) return input_error("its best record gives another program with this version");
+    if (chosen->nest_hash != r.nest_hash) return input_error("its best record gives another program with this version");
     chosen->tuned = true;
     chosen->predicted = r.kind == record::Kind::kPredicted;
     chosen->seconds = r.median;
     chosen->threads = r.threads;
-    if (backend_.by_threads && r.threads != threads_) chosen->note = of_other_threads(task_, *chosen, threads_);
+    if (r.kind == record::Kind::kMeasured && !record::is_of(r, machine_of(target_)))
+      chosen->note = of_other_platform(task_, r);
+    else if (backend_.by_threads && r.threads != threads_)
+      chosen->note = of_other_threads(task_, *chosen, threads_);
     return finish_(std::move(*chosen));
   }
 

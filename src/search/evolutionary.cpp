@@ -113,7 +113,7 @@ class Breeder {
   std::vector<Individual> first_generation() {
     std::vector<Individual> out;
     counts_.proposed += static_cast<int64_t>(elites_.size());  // and found to be duplicates, like any other
-    for (const Known* k : elites_) out.push_back({k->sketch, k->decisions, k->nest, k->sample, 0});
+    for (const Known* k : elites_) out.push_back({k->sketch, k->decisions, k->nest_hash, k->sample, 0});
     std::vector<const Seed*> seeds;
     for (const std::vector<Seed>* list : {&state_.seeds, &plan_.seeds})
       for (const Seed& s : *list) seeds.push_back(&s);
@@ -122,7 +122,7 @@ class Breeder {
           i.sketch = seeds[static_cast<size_t>(at)]->sketch;
           i.decisions = seeds[static_cast<size_t>(at)]->decisions;
         });
-    for (const Individual& i : seeded) seeded_.push_back(i.nest);
+    for (const Individual& i : seeded) seeded_.push_back(i.nest_hash);
     std::move(seeded.begin(), seeded.end(), std::back_inserter(out));
     std::vector<int64_t> sketches;
     std::vector<int64_t> share = shares(options_.population);
@@ -193,7 +193,7 @@ class Breeder {
     for (size_t k = 0; k < order.size() && std::ssize(families) < settings_.polished; ++k) {
       const Individual& i = *order[k];
       if (!families.insert(combine_hash(model_.family(i.sample.row), static_cast<uint64_t>(i.sketch))).second) continue;
-      if (!polished_.insert(i.nest).second) continue;
+      if (!polished_.insert(i.nest_hash).second) continue;
       for (std::vector<int64_t>& d : neighbours(candidates_.sketch_of(i), i.decisions))
         wanted.emplace_back(i.sketch, std::move(d));
     }
@@ -220,7 +220,7 @@ class Breeder {
                                          candidates_.sketch_of(base), base.decisions);
       return;
     }
-    if (u < settings_.move + settings_.cross && mate.nest != parent.nest) {
+    if (u < settings_.move + settings_.cross && mate.nest_hash != parent.nest_hash) {
       out.decisions = cross(candidates_.sketch_of(parent), parent.decisions, mate.decisions, rng);
       if (rng.below(2) == 0) return;
     } else {

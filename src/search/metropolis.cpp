@@ -51,7 +51,7 @@ class Chains {
     auto measured = static_cast<size_t>(settings_.measured_share * static_cast<double>(settings_.count));
     std::vector<Individual> chains;
     for (const Known* k : fastest_known(round_.state.known, measured))
-      chains.push_back({k->sketch, k->decisions, k->nest, k->sample, 0});
+      chains.push_back({k->sketch, k->decisions, k->nest_hash, k->sample, 0});
     std::vector<const Seed*> seeds;
     for (const std::vector<Seed>* list : {&round_.state.seeds, &round_.plan.seeds})
       for (const Seed& s : *list) seeds.push_back(&s);
@@ -69,7 +69,7 @@ class Chains {
         });
     for (int64_t at = 0; at < std::ssize(drawn); ++at) {
       Individual& i = drawn[static_cast<size_t>(at)];
-      if (at < std::ssize(seeds)) seeded_.push_back(i.nest);
+      if (at < std::ssize(seeds)) seeded_.push_back(i.nest_hash);
       if (at >= std::ssize(seeds) && candidates_.fresh(i)) random_part_.push_back(i);
       chains.push_back(std::move(i));
     }

@@ -182,13 +182,13 @@ std::vector<Individual> pick_round(const Round& round, std::vector<Individual> u
   std::vector<Individual> out;
   std::set<uint64_t> taken;
   auto take = [&](const Individual& i) {
-    if (std::ssize(out) < count && taken.insert(i.nest).second) out.push_back(i);
+    if (std::ssize(out) < count && taken.insert(i.nest_hash).second) out.push_back(i);
   };
   const auto seeded_count = static_cast<int64_t>(std::ceil(settings.seeded_share * static_cast<double>(count)));
   // What was best elsewhere is measured first and in the order of the seeds, before this task's own trials say more.
   for (size_t k = 0; k < seeded.size() && state.known.empty() && std::ssize(out) < seeded_count; ++k)
     if (auto it = std::find_if(unmeasured.begin(), unmeasured.end(),
-                               [&](const Individual& i) { return i.nest == seeded[k]; });
+                               [&](const Individual& i) { return i.nest_hash == seeded[k]; });
         it != unmeasured.end())
       take(*it);
   // The estimate that the first round goes by is wrong about some family of tasks; random draws show it where.
@@ -208,7 +208,7 @@ std::vector<Individual> pick_round(const Round& round, std::vector<Individual> u
   }
   for (int64_t k = 0; k < random && !exploit && !random_part.empty() && count > 1; ++k)
     take(random_part[static_cast<size_t>(rng.below(std::ssize(random_part)))]);
-  std::erase_if(unmeasured, [&](const Individual& i) { return taken.count(i.nest) != 0; });
+  std::erase_if(unmeasured, [&](const Individual& i) { return taken.count(i.nest_hash) != 0; });
   PickOptions options{.count = count - std::ssize(out),
                       .first_round = first_round,
                       .exploit = exploit,

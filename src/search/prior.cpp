@@ -127,7 +127,8 @@ Result<Prior> load_prior(std::span<const task::Task> tasks, const target::Target
   }
   // What ships was learnt in the default spaces, which hold good programs only: in a space of other modules it takes
   // what is slow there for fast (measured: a batched matrix product ended at 0.75 of what random search found).
-  if (shipped == nullptr || shipped->schema != &schema || !options.space.modules.empty()) return prior;
+  if (shipped == nullptr || shipped->schema != &schema || space::space_name(options.space) != space::kDefaultSpace)
+    return prior;
   for (const PriorTask& t : prior.tasks) families.erase(t.anchor);
   prior.shipped = shipped;
   prior.unknown = std::move(families);

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tcc/support/hash.h"
+#include "tcc/target/probe.h"
 
 namespace tcc::search {
 
@@ -19,6 +20,7 @@ uint64_t options_hash(const space::SpaceOptions& s) {
   for (int64_t v : {s.max_innermost, s.max_unroll, static_cast<int64_t>(s.pack_weights)})
     h = combine_hash(h, static_cast<uint64_t>(v));
   for (const std::string& name : s.modules) h = combine_hash(h, hash_bytes(name));
+  if (s.metaschedule) h = combine_hash(h, hash_bytes("wide"));
   const space::GpuSpaceOptions& g = s.gpu;
   for (int64_t v : {g.max_innermost, g.max_vthreads, g.max_blocks, g.tensor_max_innermost, g.wgmma_group,
                     g.wgmma_cluster, static_cast<int64_t>(g.allow_tf32)})
@@ -37,6 +39,7 @@ uint64_t settings_hash(const Settings& s) {
 std::string session_key(std::span<const task::Task> tasks, const target::Target& target, const TuneOptions& o,
                         record::Kind kind, uint64_t prior, uint64_t checkpoint) {
   uint64_t h = combine_hash(kVersion + static_cast<uint64_t>(kind) * 256, target::feature_hash(target));
+  h = combine_hash(h, hash_bytes(target::platform_text(target)));
   for (const task::Task& t : tasks) h = combine_hash(h, combine_hash(task_hash(t), static_cast<uint64_t>(t.weight)));
   for (int64_t v : {o.trials, o.trials_per_task, o.threads, o.round_size, o.population, o.generations,
                     static_cast<int64_t>(o.strategy), static_cast<int64_t>(o.scheduler)})
@@ -57,7 +60,7 @@ void session_fields(auto& session, auto&& fn) {
 void task_fields(auto& s, auto&& fn) {
   fn("history", s.history), fn("trials", s.trials), fn("empty_rounds", s.empty_rounds), fn("last_round", s.last_round);
   fn("first_seconds", s.first_seconds), fn("exhausted", s.exhausted), fn("best_seconds", s.best_seconds);
-  fn("best_trace", s.best_trace), fn("best_nest", s.best_nest);
+  fn("best_trace", s.best_trace), fn("best_nest_hash", s.best_nest_hash);
 }
 auto writer(json& row) {
   return [&row](const char* name, const auto& value) { row[name] = value; };

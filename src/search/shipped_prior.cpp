@@ -183,11 +183,11 @@ Result<PriorTask> prior_of(const task::Task& task, const target::Target& target,
            r.threads != threads;
   });
   std::map<uint64_t, int64_t> newest;
-  for (const record::Record& r : records) newest[r.nest] = r.id;
+  for (const record::Record& r : records) newest[r.nest_hash] = r.id;
   double best = 0;
   std::vector<double> seconds;
   for (const record::Record& r : records) {
-    if (newest[r.nest] != r.id || r.status != record::Status::kOk || r.median <= 0) continue;
+    if (newest[r.nest_hash] != r.id || r.status != record::Status::kOk || r.median <= 0) continue;
     Result<schedule::Trace> trace = schedule::trace_from_json(r.trace);
     if (!trace || trace->instructions.empty()) continue;
     auto arena = std::make_shared<Arena>();

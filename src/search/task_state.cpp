@@ -67,7 +67,7 @@ bool take_best(TaskState& state, const record::Record& record) {
   if (record.status != record::Status::kOk || record.median <= 0) return false;
   if (state.best_seconds > 0 && record.median >= state.best_seconds) return false;
   state.best_seconds = record.median;
-  state.best_nest = record.nest;
+  state.best_nest_hash = record.nest_hash;
   state.best_trace = record.trace;
   return true;
 }
@@ -87,24 +87,25 @@ Result<TaskState> load_task(const task::Task& task, const target::Target& target
   for (size_t i = 0; i < state.sketches.size(); ++i) sketches.emplace(state.sketches[i].key, static_cast<int32_t>(i));
 
   TCC_TRY(std::vector<record::Record> records, store.all(state.hash));
-  const uint64_t machine = target::feature_hash(target), plain = schedule::skeleton_hash(schedule::Trace{});
+  const record::Machine machine = machine_of(target);
+  const uint64_t plain = schedule::skeleton_hash(schedule::Trace{});
   bool plain_is_sketch = std::any_of(state.sketches.begin(), state.sketches.end(),
                                      [](const space::Sketch& s) { return s.trace.instructions.empty(); });
   std::map<std::pair<uint64_t, int64_t>, int64_t> newest;  // the last record of a program is its verdict
   for (const record::Record& r : records)
-    if (r.kind == kind && r.target_features == machine && (last_record < 0 || r.id <= last_record))
-      newest[{r.nest, r.threads}] = r.id;
+    if (r.kind == kind && record::is_of(r, machine) && (last_record < 0 || r.id <= last_record))
+      newest[{r.nest_hash, r.threads}] = r.id;
   for (const record::Record& record : records) {
-    if (record.kind != kind || record.target_features != machine) continue;
+    if (record.kind != kind || !record::is_of(record, machine)) continue;
     // The plain program is measured beside a search, at a moment of the caller's: proposals must not depend on it.
     if (record.skeleton == plain && !plain_is_sketch) continue;
     bool here = record.threads == options.threads, later = last_record >= 0 && record.id > last_record;
     if (later) {
-      if (here) state.interrupted.emplace(record.nest, record);
+      if (here) state.interrupted.emplace(record.nest_hash, record);
       continue;
     }
-    if (newest[{record.nest, record.threads}] != record.id) continue;
-    Known known{.record = record.id, .decisions = record.decisions, .nest = record.nest};
+    if (newest[{record.nest_hash, record.threads}] != record.id) continue;
+    Known known{.record = record.id, .decisions = record.decisions, .nest_hash = record.nest_hash};
     if (record.status == record::Status::kOk) known.seconds = record.median;
     restore_program(known, record, state, sketches, target, needs);
     if (!here) {
@@ -112,7 +113,7 @@ Result<TaskState> load_task(const task::Task& task, const target::Target& target
       continue;
     }
     take_best(state, record);
-    state.measured.insert(record.nest);
+    state.measured.insert(record.nest_hash);
     state.known.push_back(std::move(known));
   }
   for (const Known* k : fastest_known(state.elsewhere, kSeeds)) state.seeds.push_back({k->sketch, k->decisions});
@@ -135,10 +136,10 @@ void learn_record(TaskState& state, const record::Record& record, Individual ind
   Known known{.record = record.id,
               .sketch = individual.sketch,
               .decisions = std::move(individual.decisions),
-              .nest = record.nest};
+              .nest_hash = record.nest_hash};
   known.sample = std::move(individual.sample);
   if (record.status == record::Status::kOk) known.seconds = record.median;
-  state.measured.insert(record.nest);
+  state.measured.insert(record.nest_hash);
   state.known.push_back(std::move(known));
   Counts& c = state.counts;
   if (twin) {

@@ -18,7 +18,7 @@ namespace tcc::search {
 struct Individual {
   int32_t sketch = -1;
   std::vector<int64_t> decisions;
-  uint64_t nest = 0;
+  uint64_t nest_hash = 0;
   features::Sample sample = {};
   float score = 0;
 };
@@ -28,7 +28,7 @@ struct Known {
   int64_t record = 0;   // id in the store
   int32_t sketch = -1;  // -1: of a skeleton outside of today's design spaces
   std::vector<int64_t> decisions;
-  uint64_t nest = 0;
+  uint64_t nest_hash = 0;
   features::Sample sample = {};  // empty: the program no longer replays
   double seconds = 0;            // 0: it failed
 };

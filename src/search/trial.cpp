@@ -4,7 +4,9 @@
 
 #include "search/anchor.h"
 #include "tcc/lower/lower.h"
+#include "tcc/space/space.h"
 #include "tcc/support/files.h"
+#include "tcc/target/probe.h"
 
 namespace tcc::search {
 
@@ -22,7 +24,7 @@ struct Prepared {
 Prepared prepare(const TaskState& state, Individual individual, const cost::CostModel& model,
                  const target::Target& target, const TuneOptions& options, const Environment& env) {
   Prepared p;
-  if (auto it = state.interrupted.find(individual.nest); it != state.interrupted.end()) {
+  if (auto it = state.interrupted.find(individual.nest_hash); it != state.interrupted.end()) {
     p.record = it->second;
     p.known = true;
     p.individual = std::move(individual);
@@ -36,10 +38,12 @@ Prepared prepare(const TaskState& state, Individual individual, const cost::Cost
   r.workload = state.task->workload;
   r.target = target.name;
   r.target_features = target::feature_hash(target);
+  r.platform = target::platform_text(target);
+  r.space = space::space_name(options.space);
   r.skeleton = schedule::skeleton_hash(trace);
   r.decisions = individual.decisions;
   r.trace = schedule::trace_to_json(trace);
-  r.nest = individual.nest;
+  r.nest_hash = individual.nest_hash;
   r.threads = options.threads;
   r.tool_version = env.tool_version;
 
@@ -48,7 +52,7 @@ Prepared prepare(const TaskState& state, Individual individual, const cost::Cost
   ir::Legal<ir::Kernel> kernel = space::instantiate(sketch, individual.decisions, target, arena);
   if (kernel) kernel = lower::lower(*kernel, target, ir::Stage::kLowered, arena);
   if (kernel) {
-    p.candidate.nest = individual.nest;
+    p.candidate.nest_hash = individual.nest_hash;
     p.candidate.task = state.measure_task.get();
     p.candidate.kernel = std::move(*kernel);
     p.candidate.run = state.run;

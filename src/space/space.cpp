@@ -20,11 +20,17 @@ constexpr Module kForCpu[] = {TCC_CPU_MODULES(TCC_X)};
 constexpr Module kForCuda[] = {TCC_CUDA_MODULES(TCC_X)};
 #undef TCC_X
 
+constexpr std::string_view kCpuRules[] = {
+    "inline_constants",         "auto_inline", "add_rfactor", "multi_level_tiling", "random_compute_location",
+    "parallel_vectorize_unroll"};
+constexpr std::string_view kCudaRules[] = {"inline_constants", "gpu_tensor_core", "gpu_tiling", "gpu_inline",
+                                           "gpu_reduction",    "gpu_unroll",      "gpu_bind"};
+
 }  // namespace
 
-const ModuleList kCpuModules = {kForCpu, 24, unmet_conditions_of_amx};
+const ModuleList kCpuModules = {kForCpu, 24, unmet_conditions_of_amx, kCpuRules};
 // Few of a GPU's tilings fit its blocks' threads and registers.
-const ModuleList kCudaModules = {kForCuda, 1024, unmet_conditions_of_tensor_cores};
+const ModuleList kCudaModules = {kForCuda, 1024, unmet_conditions_of_tensor_cores, kCudaRules};
 
 namespace {
 std::map<target::TargetKind, const ModuleList*>& lists() {
@@ -98,10 +104,12 @@ struct State {
 
 }  // namespace
 
-SpaceReport explore_space(const ir::Kernel& start, const target::Target& target, const ModuleList& modules,
-                          const SpaceOptions& options) {
+namespace {
+
+// Adds to `report` what the wanted modules make, but for the skeletons that were `seen`.
+void explore(const ir::Kernel& start, const target::Target& target, const ModuleList& modules,
+             const SpaceOptions& options, std::set<uint64_t>& seen, SpaceReport& report) {
   Rng rng(options.seed);
-  SpaceReport report;
   std::vector<State> states = {{Schedule(start, std::make_shared<Arena>(), &rng), ""}};
   for (const Module& module : modules.modules) {
     const std::vector<std::string>& wanted = options.modules;
@@ -122,7 +130,6 @@ SpaceReport explore_space(const ir::Kernel& start, const target::Target& target,
     if (rejects.total() > 0) report.modules.push_back({module.name, std::move(rejects)});
     states = std::move(next);
   }
-  std::set<uint64_t> seen;
   for (const State& state : states) {
     if (!state.schedule.ok()) continue;
     Trace trace = state.schedule.trace();
@@ -133,8 +140,27 @@ SpaceReport explore_space(const ir::Kernel& start, const target::Target& target,
     else
       report.dropped.push_back({state.modules, modules.draws, std::move(rejects)});
   }
+}
+
+}  // namespace
+
+SpaceReport explore_space(const ir::Kernel& start, const target::Target& target, const ModuleList& modules,
+                          const SpaceOptions& options) {
+  SpaceReport report;
+  std::set<uint64_t> seen;
+  explore(start, target, modules, options, seen, report);
+  if (options.metaschedule && !modules.metaschedule.empty()) {
+    SpaceOptions rules = options;
+    rules.modules.assign(modules.metaschedule.begin(), modules.metaschedule.end());
+    explore(start, target, modules, rules, seen, report);
+  }
   if (report.traces.empty()) report.traces.push_back(Trace{});
   return report;
+}
+
+std::string space_name(const SpaceOptions& options) {
+  if (options.modules.empty()) return std::string(options.metaschedule ? kWideSpace : kDefaultSpace);
+  return fmt::format("{}", fmt::join(options.modules, ","));
 }
 
 std::vector<Trace> generate_space(const ir::Kernel& start, const target::Target& target, const SpaceOptions& options) {

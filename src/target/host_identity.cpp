@@ -33,4 +33,16 @@ std::string host_identity(const Target& host) {
                      cpu.cores, cpu.threads, cpu.l1_bytes, cpu.l2_bytes, cpu.l3_bytes);
 }
 
+std::string platform_text(const Target& target) {
+  if (target.is_cuda()) {
+    const std::string name = fmt::format("{}, {} multiprocessors", sm_name(target), target.cuda.sm_count);
+    return target.cuda.simulated != 0 ? fmt::format("{}, simulated {}", name, target.cuda.simulated) : name;
+  }
+  static const std::string here = [] {
+    const CpuInfo cpu = host_target().cpu;
+    return fmt::format("{}, caches of {}, {} and {} bytes", brand(), cpu.l1_bytes, cpu.l2_bytes, cpu.l3_bytes);
+  }();
+  return here;
+}
+
 }  // namespace tcc::target

@@ -76,7 +76,7 @@ struct Built : GpuLibrary {
 struct ByWarpgroups : GpuLibrary {
   ByWarpgroups()
       : GpuLibrary([](const Sandbox& box) { spill(box.path("product.onnx"), half_product()); },
-                   {"tune", "product.onnx", "--target", "h200", "--modules", "inline_constants,gpu_wgmma,gpu_inline",
+                   {"tune", "product.onnx", "--target", "h200", "--space", "inline_constants,gpu_wgmma,gpu_inline",
                     "--db", "w.db", "--trials", "2"},
                    {"build", "product.onnx", "--target", "h200", "--db", "w.db", "-o", "out", "--emit", "cu,ptx"}) {}
 };

@@ -78,7 +78,7 @@ const std::vector<Message> kMessages = {
     {"tune zoo:mlp --tasks 99", 2, "task '99'", "a number from 0 to 2", "does not exist", "`tcc show`"},
     {"tune zoo:mlp --strategy evolutionery", 2, "strategy", "expected a search strategy", "'evolutionery'", "'evolutionary'"},
     {"tune zoo:mlp --task-scheduler grad", 2, "scheduler", "expected a task scheduler", "'grad'", "'gradient'"},
-    {"tune zoo:mlp --modules row_tilin", 2, "host", "module", "'row_tilin'", "did you mean 'row_tiling'"},
+    {"tune zoo:mlp --space row_tilin", 2, "--space", "default, wide or modules of host", "'row_tilin'", "did you mean 'row_tiling'"},
     {"tune zoo:mlp --threads 0", 2, "--threads", "a number from 1 to 1024", "not '0'", "tcc tune --help"},
     {"show zoo:mlp --layouts dense", 2, "--layouts", "plain or blocked or auto", "not 'dense'", "tcc show --help"},
     {"show zoo:mlp --precision half", 2, "--precision", "f32 or tf32 or f16 or bf16", "not 'half'", "tcc show --help"},

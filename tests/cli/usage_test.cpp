@@ -39,8 +39,8 @@ TEST_CASE("a misspelt command, target, strategy or option is a usage error that 
   check_error(box.tcc({"tune", "zoo:mlp", "--target", "hsot"}), 2, "did you mean 'host'");
   check_error(box.tcc({"targets", "a10"}), 2, "a100");
   check_error(box.tcc({"tune", "zoo:mlp", "--strategy", "evolutionery"}), 2, "evolutionary");
-  check_error(box.tcc({"tune", "zoo:mlp", "--modules", "auto_inline,row_tilin"}), 2, "row_tiling");
-  check_error(box.tcc({"tune", "zoo:mlp", "--modules", "qqqqqqqq", "--target", "a100"}), 2, "gpu_tensor_core");
+  check_error(box.tcc({"tune", "zoo:mlp", "--space", "auto_inline,row_tilin"}), 2, "row_tiling");
+  check_error(box.tcc({"tune", "zoo:mlp", "--space", "qqqqqqqq", "--target", "a100"}), 2, "gpu_tensor_core");
   check_error(box.tcc({"tune"}), 2, "MODEL");
   const Outcome misspelt = box.tcc({"tune", "zoo:mlp", "--trails=3"});
   check_error(misspelt, 2, "--trails");

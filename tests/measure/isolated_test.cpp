@@ -485,14 +485,14 @@ TEST_CASE("what is compiled once is not compiled again", "[unit]") {
   auto task = make_task();
   std::vector<Candidate> candidates = {candidate_of(*task, make_gemm()),
                                        candidate_of(*task, make_gemm(Defect::kShortSum))};
-  candidates[0].nest = 1, candidates[1].nest = 2;
+  candidates[0].nest_hash = 1, candidates[1].nest_hash = 2;
   measurer().compile(candidates);
   for (const Candidate& c : candidates) REQUIRE(c.artifact != nullptr);
   auto again = measurer().measure(candidates).value();
   CHECK(again[0].status == Status::kOk);
   CHECK(again[1].status == Status::kWrong);
   Candidate named = candidate_of(*task, make_gemm());
-  named.nest = 1;
+  named.nest_hash = 1;
   named.kernel.root = nullptr;  // nothing that could be compiled
   auto kept = measurer().measure({&named, 1}).value();
   CHECK(kept[0].status == Status::kOk);

@@ -16,7 +16,7 @@ Record record_of(uint64_t task, uint64_t anchor, uint64_t nest, double median) {
   Record r;
   r.task = task;
   r.anchor = anchor;
-  r.nest = nest;
+  r.nest_hash = nest;
   r.median = median;
   r.target_features = 7;
   r.workload = "w";
@@ -33,7 +33,7 @@ using Answer = std::vector<std::pair<uint64_t, double>>;
 Answer answer(const Result<std::vector<Record>>& records) {
   REQUIRE(records.has_value());
   Answer out;
-  for (const Record& r : *records) out.emplace_back(r.nest, r.median);
+  for (const Record& r : *records) out.emplace_back(r.nest_hash, r.median);
   return out;
 }
 
@@ -132,7 +132,7 @@ TEST_CASE("a program that one member knows to be wrong counts nowhere") {
     CHECK(answer(both->fastest_relatives(50, 9, 7, 1, 1)) == Answer{{12, 2}});
     auto champion = both->confirmed_best(1, 7, 1);
     REQUIRE((champion.has_value() && champion->has_value()));
-    CHECK((*champion)->nest == 12);
+    CHECK((*champion)->nest_hash == 12);
     CHECK(both->is_wrong(1, 7, 11).value());
     CHECK_FALSE(both->is_wrong(1, 7, 12).value());
     CHECK(both->contains(1, 7, 13, 1).value());
@@ -163,7 +163,7 @@ TEST_CASE("a title counts among the records of its own database") {
   auto theirs = sqlite();
   add(*mine, record_of(1, 50, 11, 1.0));
   add(*mine, record_of(1, 50, 12, 1.1));
-  auto holder = [](const Database& d) { return d.confirmed_best(1, 7, 1).value().value().nest; };
+  auto holder = [](const Database& d) { return d.confirmed_best(1, 7, 1).value().value().nest_hash; };
   CHECK(holder(*mine) == 11);
   REQUIRE(mine->save_session(confirmed_best_key(1, 7, 1), hash_text(12)).has_value());
   CHECK(holder(*mine) == 12);
@@ -199,6 +199,6 @@ TEST_CASE("every kind of database knows on which numbers of threads it has somet
   CHECK(make_union({memory.get(), other.get()})->measured_threads(1, 7).value() == joined);
   CHECK(disk->measured_threads(2, 7).value().empty());
   // The best of all is found on any of them.
-  CHECK(disk->best(1, 7).value().value().nest == 18);  // equally fast: the first
-  CHECK(memory->best(1, 7, 8).value().value().nest == 18);
+  CHECK(disk->best(1, 7).value().value().nest_hash == 18);  // equally fast: the first
+  CHECK(memory->best(1, 7, 8).value().value().nest_hash == 18);
 }

@@ -15,17 +15,17 @@ namespace tcc::record {
 
 class MemoryDatabase : public Database {
  public:
-  Result<std::vector<Record>> fastest(uint64_t task, uint64_t target_features, int64_t threads,
+  Result<std::vector<Record>> fastest(uint64_t task, const Machine& machine, int64_t threads,
                                       int64_t count) const override {
-    return valid_of([&](const Record& r) { return r.task == task; }, target_features, threads, count);
+    return valid_of([&](const Record& r) { return r.task == task; }, machine, threads, count);
   }
-  Result<std::vector<Record>> fastest_relatives(uint64_t anchor, uint64_t task, uint64_t target_features,
-                                                int64_t threads, int64_t count) const override {
-    return valid_of([&](const Record& r) { return anchor != 0 && r.anchor == anchor && r.task != task; },
-                    target_features, threads, count);
+  Result<std::vector<Record>> fastest_relatives(uint64_t anchor, uint64_t task, const Machine& machine, int64_t threads,
+                                                int64_t count) const override {
+    return valid_of([&](const Record& r) { return anchor != 0 && r.anchor == anchor && r.task != task; }, machine,
+                    threads, count);
   }
-  Result<std::vector<int64_t>> measured_threads(uint64_t task, uint64_t target_features) const override {
-    TCC_TRY(std::vector<Record> found, fastest(task, target_features, 0, std::numeric_limits<int64_t>::max()));
+  Result<std::vector<int64_t>> measured_threads(uint64_t task, const Machine& machine) const override {
+    TCC_TRY(std::vector<Record> found, fastest(task, machine, 0, std::numeric_limits<int64_t>::max()));
     std::set<int64_t> threads;
     for (const Record& r : found) threads.insert(r.threads);
     return std::vector<int64_t>(threads.begin(), threads.end());
@@ -33,14 +33,14 @@ class MemoryDatabase : public Database {
   Result<bool> contains(uint64_t task, uint64_t target_features, uint64_t nest, int64_t threads) const override {
     std::lock_guard lock(mutex_);
     return std::any_of(records_.begin(), records_.end(), [&](const Record& r) {
-      return r.kind == Kind::kMeasured && r.task == task && r.target_features == target_features && r.nest == nest &&
-             (threads == 0 || r.threads == threads);
+      return r.kind == Kind::kMeasured && r.task == task && r.target_features == target_features &&
+             r.nest_hash == nest && (threads == 0 || r.threads == threads);
     });
   }
   Result<bool> is_wrong(uint64_t task, uint64_t target_features, uint64_t nest) const override {
     std::lock_guard lock(mutex_);
     for (const auto& [key, r] :
-         verdicts_of([&](const Record& one) { return one.task == task && one.nest == nest; }, target_features))
+         verdicts_of([&](const Record& one) { return one.task == task && one.nest_hash == nest; }, target_features))
       if (r->status == Status::kWrong) return true;
     return false;
   }
@@ -65,24 +65,24 @@ class MemoryDatabase : public Database {
   using Verdicts = std::map<std::tuple<uint64_t, uint64_t, int64_t>, const Record*>;  // of task, nest, threads
 
   template <class Wanted>
-  Verdicts verdicts_of(const Wanted& wanted, uint64_t target_features) const {
+  Verdicts verdicts_of(const Wanted& wanted, const Machine& machine) const {
     Verdicts verdicts;
     for (const Record& r : records_)
-      if (r.kind == Kind::kMeasured && r.target_features == target_features && wanted(r))
-        verdicts[{r.task, r.nest, r.threads}] = &r;
+      if (r.kind == Kind::kMeasured && is_of(r, machine) && wanted(r)) verdicts[{r.task, r.nest_hash, r.threads}] = &r;
     return verdicts;
   }
 
   template <class Wanted>
-  std::vector<Record> valid_of(const Wanted& wanted, uint64_t target_features, int64_t threads, int64_t count) const {
+  std::vector<Record> valid_of(const Wanted& wanted, const Machine& machine, int64_t threads, int64_t count) const {
     std::lock_guard lock(mutex_);
-    const Verdicts verdicts = verdicts_of(wanted, target_features);
+    const Verdicts verdicts = verdicts_of(wanted, machine);
     std::set<std::pair<uint64_t, uint64_t>> wrong;
     for (const auto& [key, r] : verdicts)
-      if (r->status == Status::kWrong) wrong.insert({r->task, r->nest});
+      if (r->status == Status::kWrong) wrong.insert({r->task, r->nest_hash});
     std::vector<const Record*> found;
     for (const auto& [key, r] : verdicts)
-      if (r->status == Status::kOk && (threads == 0 || r->threads == threads) && !wrong.contains({r->task, r->nest}))
+      if (r->status == Status::kOk && (threads == 0 || r->threads == threads) &&
+          !wrong.contains({r->task, r->nest_hash}))
         found.push_back(r);
     std::sort(found.begin(), found.end(), [](const Record* x, const Record* y) { return x->id < y->id; });
     std::vector<Record> out;

@@ -1,4 +1,5 @@
 #include "tcc/record/store.h"
+#include "memory_database.h"
 
 #include <signal.h>
 #include <sqlite3.h>
@@ -26,7 +27,7 @@ Record sample(uint64_t task, uint64_t nest, double median) {
   r.skeleton = ~0ull;
   r.decisions = {4, -1, int64_t{1} << 40};
   r.trace = R"({"skeleton":["split"]})";
-  r.nest = nest;
+  r.nest_hash = nest;
   r.code = 77;
   r.samples = {median, median * 1.5, median * 0.5};
   r.median = median;
@@ -50,6 +51,8 @@ Record sample(uint64_t task, uint64_t nest, double median) {
   r.anchor = 0xfedcba9876543210u;
   r.device_seconds = 0.75e-6;
   r.counts = {1e6, 0.25, 0.5};
+  r.platform = "a processor, caches of 1, 2 and 3 bytes";
+  r.space = "wide";
   r.tool_version = "0.1.0";
   r.unix_time = 1234567890;
   return r;
@@ -105,7 +108,7 @@ void check_version_1_rows(const Store& store) {
   CHECK(rows[1].failure == "signal 11");
   CHECK(rows[1].statistic.empty());
   CHECK(rows[1].threads == 2);
-  CHECK(store.best(1, kTarget).value()->nest == 2);
+  CHECK(store.best(1, kTarget).value()->nest_hash == 2);
   CHECK(store.load_session("tune 1").value() == "{\"round\":3}");
 }
 
@@ -152,7 +155,8 @@ TEST_CASE("traces of an older file get names when it is opened for writing", "[u
   Record unreadable = sample(1, 3, 4e-6);
   unreadable.trace = "{}";
   REQUIRE(open_ok(path)->add_all(std::vector<Record>{in, unreadable}));
-  run_sql(path, "PRAGMA user_version=4");
+  run_sql(path,
+          "ALTER TABLE records DROP COLUMN platform; ALTER TABLE records DROP COLUMN space; PRAGMA user_version=4");
 
   CHECK(open_ok(path, Store::Mode::kReadOnly)->best(1, kTarget).value()->trace == first);
   const Record now = *open_ok(path)->best(1, kTarget).value();
@@ -161,7 +165,7 @@ TEST_CASE("traces of an older file get names when it is opened for writing", "[u
   CHECK(now.trace == schedule::trace_to_json(*old_trace));
   CHECK_THAT(now.trace, Catch::Contains(R"({"key":"tree_reduce"})") && Catch::Contains(R"({"axis":"thread.x"})"));
   CHECK(*trace == *old_trace);
-  CHECK(now.nest == in.nest);
+  CHECK(now.nest_hash == in.nest_hash);
   // As the version that wrote the file hashed it.
   CHECK(schedule::skeleton_hash(*trace) == now.skeleton);
   CHECK(open_ok(path)->all(1).value()[1].trace == "{}");
@@ -185,7 +189,7 @@ TEST_CASE("a record comes back as it went in", "[unit]") {
   CHECK(out.skeleton == in.skeleton);
   CHECK(out.decisions == in.decisions);
   CHECK(out.trace == in.trace);
-  CHECK(out.nest == in.nest);
+  CHECK(out.nest_hash == in.nest_hash);
   CHECK(out.code == in.code);
   CHECK(out.kind == in.kind);
   CHECK(out.status == in.status);
@@ -229,15 +233,15 @@ TEST_CASE("best is the fastest that was measured and is ok", "[unit]") {
   std::vector<Record> records = {
       wrong, predicted, other_target, two_threads, sample(1, 14, 4e-6), sample(1, 15, 3e-6), sample(2, 16, 1e-7)};
   REQUIRE(store->add_all(records));
-  CHECK(store->best(1, kTarget).value()->nest == 13);
-  CHECK(store->best(1, kTarget, 1).value()->nest == 15);
+  CHECK(store->best(1, kTarget).value()->nest_hash == 13);
+  CHECK(store->best(1, kTarget, 1).value()->nest_hash == 15);
   CHECK_FALSE(store->best(3, kTarget).value().has_value());
   auto fastest = store->fastest(1, kTarget, 1, 5).value();
   REQUIRE(fastest.size() == 2);
-  CHECK(fastest[1].nest == 14);
+  CHECK(fastest[1].nest_hash == 14);
   // Measured again, and slower this time: the newer figure counts.
   REQUIRE(store->add(sample(1, 15, 9e-6)));
-  CHECK(store->best(1, kTarget, 1).value()->nest == 14);
+  CHECK(store->best(1, kTarget, 1).value()->nest_hash == 14);
 }
 
 TEST_CASE("the newest verdict on a program counts", "[unit]") {
@@ -251,7 +255,7 @@ TEST_CASE("the newest verdict on a program counts", "[unit]") {
   auto nests = [&](int64_t threads) {
     std::vector<uint64_t> out;
     const std::vector<Record> fastest = store->fastest(1, kTarget, threads, 9).value();
-    for (const Record& r : fastest) out.push_back(r.nest);
+    for (const Record& r : fastest) out.push_back(r.nest_hash);
     return out;
   };
   add(10, 1, Status::kOk, 1e-6);
@@ -326,7 +330,7 @@ TEST_CASE("a store of the version before opens, keeps its rows and takes new one
     CHECK(rows[2].id == 3);
     CHECK(rows[2].device == sample(1, 4, 1).device);
     CHECK(rows[3].isa == "x86-64-v3");
-    CHECK(store->best(1, kTarget).value()->nest == 4);
+    CHECK(store->best(1, kTarget).value()->nest_hash == 4);
   }
 }
 
@@ -426,7 +430,7 @@ TEST_CASE("a writer killed at any moment loses no finished record", "[unit]") {
   auto rows = open_ok(path)->all().value();
   CHECK(reported >= 25);
   CHECK(static_cast<int64_t>(rows.size()) >= reported);
-  for (size_t i = 0; i < rows.size(); ++i) CHECK(rows[i].nest == i);
+  for (size_t i = 0; i < rows.size(); ++i) CHECK(rows[i].nest_hash == i);
 }
 
 TEST_CASE("stores that cannot be used say so", "[errors]") {
@@ -487,4 +491,42 @@ TEST_CASE("stores that cannot be used say so", "[errors]") {
     REQUIRE_FALSE(added.has_value());
     CHECK_THAT(added.error().hint, Catch::Contains("read-only"));
   }
+}
+
+TEST_CASE("records and titles of platforms are apart; those that name none count for each") {
+  auto disk = open_ok(":memory:");
+  auto memory = make_memory_database();
+  auto of = [](const std::string& platform, uint64_t nest, double median) {
+    Record r = sample(1, nest, median);
+    r.platform = platform;
+    return r;
+  };
+  for (Database* store : {static_cast<Database*>(disk.get()), memory.get()}) {
+    for (const Record& r : {of("fast", 10, 1e-6), of("fast", 11, 2e-6), of("slow", 10, 9e-6), of("slow", 11, 5e-6)})
+      REQUIRE(store->add(r).has_value());
+    const Machine fast{kTarget, "fast"}, slow{kTarget, "slow"}, other{kTarget, "other"};
+    CHECK(store->best(1, fast).value()->nest_hash == 10);
+    CHECK(store->best(1, slow).value()->nest_hash == 11);
+    CHECK(store->best(1, slow).value()->median == 5e-6);
+    CHECK_FALSE(store->best(1, other).value().has_value());
+    CHECK(store->best(1, kTarget).value().has_value());
+    CHECK(store->measured_threads(1, other).value().empty());
+    CHECK(store->measured_threads(1, slow).value() == std::vector<int64_t>{1});
+    Record relative = of("slow", 12, 1e-7);
+    relative.task = 2;
+    REQUIRE(store->add(relative).has_value());
+    CHECK(store->fastest_relatives(relative.anchor, 1, fast, 1, 4).value().empty());
+    CHECK(store->fastest_relatives(relative.anchor, 1, slow, 1, 4).value().size() == 1);
+    // Older records do not say where they were measured.
+    REQUIRE(store->add(of("", 13, 3e-6)).has_value());
+    CHECK(store->best(1, slow).value()->nest_hash == 13);
+    CHECK(store->best(1, other).value()->nest_hash == 13);
+    CHECK(store->best(1, fast).value()->nest_hash == 10);
+  }
+  const Machine fast{kTarget, "fast"}, slow{kTarget, "slow"};
+  REQUIRE(disk->save_session(confirmed_best_key(1, fast, 1), hash_text(11)).has_value());
+  CHECK(disk->confirmed_best(1, slow, 1).value()->nest_hash == 13);
+  REQUIRE(disk->add(of("fast", 11, 1.1e-6)).has_value());
+  CHECK(disk->confirmed_best(1, fast, 1).value()->nest_hash == 11);
+  CHECK(disk->best(1, fast).value()->nest_hash == 10);
 }

@@ -163,7 +163,7 @@ TEST_CASE("two runs on one file of records: both finish, all records are there",
   const auto records = records_of(one.path("both.db"));
   CHECK(static_cast<int64_t>(records.size()) >= trials + 3);  // and the plain program of each of three tasks
   std::set<uint64_t> programs;                                // the fastest are recorded again when they have met
-  for (const auto& r : records) programs.insert(r.nest);
+  for (const auto& r : records) programs.insert(r.nest_hash);
   CHECK(static_cast<int64_t>(programs.size()) <= trials + 3);
 }
 
@@ -201,7 +201,8 @@ TEST_CASE("standard output that is closed, full or no longer read", "[errors]") 
   CAPTURE(gone.err);
   CHECK(gone.out == "0\n");
   std::set<std::pair<uint64_t, uint64_t>> programs;  // the fastest are recorded again when they have met
-  for (const tcc::record::Record& r : records_of(box.path("data/tcc/records.db"))) programs.insert({r.task, r.nest});
+  for (const tcc::record::Record& r : records_of(box.path("data/tcc/records.db")))
+    programs.insert({r.task, r.nest_hash});
   CHECK(programs.size() == 9);
   CHECK(shell("{ \"$0\" show zoo:mlp --task 0; echo $? > code; } | true; cat code").out == "0\n");
   CHECK(shell("\"$0\" inspect zoo:mlp >&-").exit_code == 0);

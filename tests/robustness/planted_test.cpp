@@ -43,9 +43,9 @@ class Saboteur : public measure::Measurer {
   Result<std::vector<measure::Measurement>> measure(std::span<const measure::Candidate> candidates) override {
     std::vector<measure::Candidate> handed(candidates.begin(), candidates.end());
     for (measure::Candidate& c : handed) {
-      if (c.nest % 3 != 0) continue;
+      if (c.nest_hash % 3 != 0) continue;
       c.kernel = wrong_;
-      sabotaged.insert(c.nest);
+      sabotaged.insert(c.nest_hash);
     }
     return inner_.measure(handed);
   }
@@ -90,11 +90,11 @@ TEST_CASE("a wrong program is recorded as wrong and never becomes best, however 
 
   auto records = store->all().value();
   std::set<uint64_t> programs;  // the fastest are recorded again when they have met
-  for (const record::Record& r : records) programs.insert(r.nest);
+  for (const record::Record& r : records) programs.insert(r.nest_hash);
   CHECK(programs.size() == 36);
   for (const record::Record& r : records) {
     CAPTURE(r.failure);
-    if (!saboteur.sabotaged.contains(r.nest)) {
+    if (!saboteur.sabotaged.contains(r.nest_hash)) {
       CHECK(r.status == record::Status::kOk);
       continue;
     }
@@ -102,9 +102,9 @@ TEST_CASE("a wrong program is recorded as wrong and never becomes best, however 
     CHECK(r.samples.empty());
     CHECK_THAT(r.failure, Catch::Contains("wrong"));
   }
-  CHECK_FALSE(saboteur.sabotaged.contains(task.best_nest));
+  CHECK_FALSE(saboteur.sabotaged.contains(task.best_nest_hash));
   auto chosen = search::choose_program(tasks[0], target, store.get(), 1);
   REQUIRE(chosen.has_value());
   CHECK(chosen->tuned);
-  CHECK_FALSE(saboteur.sabotaged.contains(chosen->nest));
+  CHECK_FALSE(saboteur.sabotaged.contains(chosen->nest_hash));
 }

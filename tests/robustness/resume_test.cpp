@@ -38,7 +38,7 @@ record::Record baseline(const task::Task& task, const target::Target& target) {
   r.target_features = target::feature_hash(target);
   r.skeleton = schedule::skeleton_hash(schedule::Trace{});
   r.trace = program->trace;
-  r.nest = program->nest;
+  r.nest_hash = program->nest_hash;
   r.median = 1e-3;
   return r;
 }
@@ -71,7 +71,7 @@ void run(const std::string& path) {
   // As the driver does it: the plain program is measured before a task's first round.
   env.before_first_round = [&](const task::Task& task, const measure::MeasureTask*) -> Result<void> {
     const record::Record r = baseline(task, target);
-    if (!(*store)->contains(r.task, r.target_features, r.nest, r.threads).value()) {
+    if (!(*store)->contains(r.task, r.target_features, r.nest_hash, r.threads).value()) {
       ticks.tick();
       REQUIRE((*store)->add(r).has_value());
     }
@@ -101,9 +101,9 @@ std::vector<record::Record> records_of(const std::string& path) {
 std::string log_of(const std::vector<record::Record>& records) {
   std::string log;
   for (const record::Record& r : records)
-    log += fmt::format("{} {} {} {} {} {:.17g} {:.17g} {} {}\n", record::hash_text(r.task), record::hash_text(r.nest),
-                       record::hash_text(r.skeleton), record::status_name(r.status), r.failure, r.median, r.high,
-                       r.unix_time, r.trace);
+    log += fmt::format("{} {} {} {} {} {:.17g} {:.17g} {} {}\n", record::hash_text(r.task),
+                       record::hash_text(r.nest_hash), record::hash_text(r.skeleton), record::status_name(r.status),
+                       r.failure, r.median, r.high, r.unix_time, r.trace);
   return log;
 }
 
@@ -180,7 +180,7 @@ TEST_CASE("a store that several processes make at the same time is made once", "
       if (pid == 0) {
         auto store = record::Store::open(path);
         record::Record r;
-        r.nest = i;
+        r.nest_hash = i;
         _exit(store && (*store)->add(r) ? 0 : 1);
       }
       children.push_back(pid);

@@ -59,7 +59,7 @@ TEST_CASE("a task that is not tuned takes the schedule of its relative, checked 
     const task::Task tuned = is_conv ? conv(false) : gemm(false), other = is_conv ? conv(true) : gemm(true);
     auto store = memory_store();
     tune(tuned, *store);
-    auto best = store->confirmed_best(search::task_hash(tuned), target::feature_hash(target), 1);
+    auto best = store->confirmed_best(search::task_hash(tuned), search::machine_of(target), 1);
     REQUIRE(best.has_value());
     REQUIRE(best->has_value());
     CHECK((*best)->anchor == search::anchor_hash(other));
@@ -94,7 +94,7 @@ TEST_CASE("a task that is not tuned takes the schedule of its relative, checked 
     REQUIRE(refused.has_value());
     CHECK(refused->relative.empty());
     CHECK(refused->note.find("turned down: wrong: off by one") != std::string::npos);
-    CHECK(refused->nest == unchecked->nest);  // the default schedule
+    CHECK(refused->nest_hash == unchecked->nest_hash);  // the default schedule
   }
 }
 
@@ -120,7 +120,7 @@ TEST_CASE("tuning a task begins with the best of its relatives") {
   auto records = store->all(search::task_hash(other));
   REQUIRE(records.has_value());
   REQUIRE(records->size() == 8);
-  CHECK((*records)[0].nest == first);
+  CHECK((*records)[0].nest_hash == first);
 }
 
 TEST_CASE("an interrupted run keeps the relatives that it began with") {
@@ -131,7 +131,7 @@ TEST_CASE("an interrupted run keeps the relatives that it began with") {
     std::string text;
     auto records = store.all(search::task_hash(other));
     REQUIRE(records.has_value());
-    for (const record::Record& r : *records) text += record::hash_text(r.nest) + "\n";
+    for (const record::Record& r : *records) text += record::hash_text(r.nest_hash) + "\n";
     return text;
   };
   auto whole = memory_store(), cut = memory_store();

@@ -65,7 +65,7 @@ record::Record predicted(const task::Task& task, const Drawn& d, const char* isa
   r.skeleton = schedule::skeleton_hash(trace);
   r.decisions = d.decisions;
   r.trace = schedule::trace_to_json(trace);
-  r.nest = ir::hash_kernel(d.nest);
+  r.nest_hash = ir::hash_kernel(d.nest);
   r.isa = isa;
   r.median = 1e-6;
   return r;
@@ -81,7 +81,7 @@ std::unique_ptr<record::Store> memory_store() {
 std::vector<uint64_t> measured_programs(const task::Task& task, record::Store& store) {
   std::vector<uint64_t> nests;
   measure::FakeMeasurer machine([&](const measure::Candidate& c) {
-    nests.push_back(c.nest);
+    nests.push_back(c.nest_hash);
     return 1e-3;
   });
   search::Environment env;

@@ -92,7 +92,7 @@ struct Run {
     std::string log;
     const std::vector<record::Record> records = *store->all();
     for (const record::Record& r : records)
-      log += fmt::format("{} {} {}\n", record::hash_text(r.nest), r.trace, r.median);
+      log += fmt::format("{} {} {}\n", record::hash_text(r.nest_hash), r.trace, r.median);
     return log;
   }
 };

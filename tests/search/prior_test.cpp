@@ -78,7 +78,7 @@ std::string log_of(const record::Store& store) {
   auto records = store.all();
   REQUIRE(records.has_value());
   std::string log;
-  for (const record::Record& r : *records) log += fmt::format("{} {:.9g}\n", record::hash_text(r.nest), r.median);
+  for (const record::Record& r : *records) log += fmt::format("{} {:.9g}\n", record::hash_text(r.nest_hash), r.median);
   return log;
 }
 

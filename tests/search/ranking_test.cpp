@@ -71,7 +71,7 @@ TEST_CASE("programs are ranked the same way for the same seed, and no design spa
   CHECK(counts.proposed - counts.duplicate - counts.rejected >= 240);
   std::map<uint64_t, int> of_space;
   for (size_t i = 0; i < first.size(); ++i) {
-    CHECK(first[i].nest == again[i].nest);
+    CHECK(first[i].nest_hash == again[i].nest_hash);
     CHECK(first[i].median == again[i].median);
     CHECK(first[i].kind == record::Kind::kPredicted);
     CHECK(first[i].isa == "sm_80");
@@ -92,7 +92,7 @@ TEST_CASE("predictions are compiled in the order of their predicted times, and s
   for (const record::Record& r : predict(task, ranking_options(5), nullptr)) {
     auto program = search::program_of_trace(*schedule::trace_from_json(r.trace), task, target);
     if (!program) FAIL(program.error().message);
-    CHECK(program->nest == r.nest);
+    CHECK(program->nest_hash == r.nest_hash);
     if (r.status != record::Status::kOk) continue;
     auto arena = std::make_shared<Arena>();
     auto scheduled = schedule::replay(*schedule::trace_from_json(r.trace), r.decisions, task.kernel, arena);

@@ -48,7 +48,7 @@ std::string log_of(const record::Store& store) {
   REQUIRE(records.has_value());
   std::string log;
   for (const record::Record& r : *records)
-    log += fmt::format("{} {} {} {} {} {:.9g} {}\n", record::hash_text(r.task), record::hash_text(r.nest),
+    log += fmt::format("{} {} {} {} {} {:.9g} {}\n", record::hash_text(r.task), record::hash_text(r.nest_hash),
                        record::hash_text(r.skeleton), record::status_name(r.status), r.trace, r.median, r.unix_time);
   return log;
 }
@@ -147,7 +147,8 @@ TEST_CASE("an interrupted run goes on as if it had not been interrupted") {
     // Nothing is measured twice.
     CHECK(cut_off.inner.measured() + rest.inner.measured() == o.trials);
     CHECK(log_of(*store) == log_of(*whole));
-    for (size_t t = 0; t < work.size(); ++t) CHECK(finish->tasks[t].best_nest == uninterrupted->tasks[t].best_nest);
+    for (size_t t = 0; t < work.size(); ++t)
+      CHECK(finish->tasks[t].best_nest_hash == uninterrupted->tasks[t].best_nest_hash);
   }
 }
 
@@ -168,7 +169,7 @@ TEST_CASE("a checkpoint with a value of another type is not used, and the run st
   const std::string text = store->load_session(session->key)->value();
   for (auto [from, to] : {std::pair{"\"round\":", "\"round\":\"a\",\"was\":"},
                           std::pair{"\"history\":", "\"history\":{\"a\":1},\"was\":"},
-                          std::pair{"\"best_nest\":", "\"best_nest\":[],\"was\":"},
+                          std::pair{"\"best_nest_hash\":", "\"best_nest_hash\":[],\"was\":"},
                           std::pair{"\"version\":", "\"version\":null,\"was\":"}}) {
     INFO(to);
     std::string damaged = text;
@@ -204,7 +205,7 @@ TEST_CASE("no program is measured twice, in one run or in a later one") {
   REQUIRE(records.has_value());
   CHECK(records->size() == 216);
   std::set<std::pair<uint64_t, uint64_t>> programs;
-  for (const record::Record& r : *records) CHECK(programs.insert({r.task, r.nest}).second);
+  for (const record::Record& r : *records) CHECK(programs.insert({r.task, r.nest_hash}).second);
 }
 
 TEST_CASE("every task gets its rounds, and counts add up") {
@@ -298,7 +299,7 @@ namespace {
 measure::FakeMeasurer rule_machine(const target::Target& target) {
   return measure::FakeMeasurer([&target](const measure::Candidate& c) {
     const float score = cost::make_rule_model()->score(features::extract(features::kHotStatement, c.kernel, target));
-    return std::exp2(-score) * 1e-9 * (1 + 0.2 * Rng(c.nest).uniform());
+    return std::exp2(-score) * 1e-9 * (1 + 0.2 * Rng(c.nest_hash).uniform());
   });
 }
 
@@ -396,7 +397,7 @@ TEST_CASE("a run on two threads begins with what was best on one") {
   REQUIRE(search::tune(work, avx512(), o, environment(*store, machine)).has_value());
   std::vector<record::Record> records = records_of(*store, work[0], 2);
   REQUIRE(records.size() == 12);
-  CHECK(records[0].nest == one->tasks[0].best_nest);
+  CHECK(records[0].nest_hash == one->tasks[0].best_nest_hash);
 }
 
 TEST_CASE("an earlier run on a related task leaves programs to begin with, and a resumed run keeps its own") {
@@ -418,7 +419,7 @@ TEST_CASE("an earlier run on a related task leaves programs to begin with, and a
   run(*warm, second, kAll);
   auto skeletons = [&](const record::Store& store) {
     std::string text;
-    for (const record::Record& r : records_of(store, second[0], 1)) text += record::hash_text(r.nest) + "\n";
+    for (const record::Record& r : records_of(store, second[0], 1)) text += record::hash_text(r.nest_hash) + "\n";
     return text;
   };
   CHECK(skeletons(*warm) != skeletons(*cold));
@@ -441,12 +442,12 @@ TEST_CASE("the fastest few meet in pairs at the end, and the winner takes the ti
     Result<measure::PairedComparison> compare(const measure::Candidate& a, const measure::Candidate& b,
                                               measure::PairAim aim) override {
       CHECK(aim == measure::PairAim::kWhetherAWins);
-      met.emplace_back(a.nest, b.nest);
+      met.emplace_back(a.nest_hash, b.nest_hash);
       measure::PairedComparison verdict;
       if (met.size() == 2) verdict.winner = measure::PairedComparison::Winner::kA;
       return verdict;
     }
-  } machine([](const measure::Candidate& c) { return 1e-3 * (1 + 0.01 * Rng(c.nest).uniform()); });
+  } machine([](const measure::Candidate& c) { return 1e-3 * (1 + 0.01 * Rng(c.nest_hash).uniform()); });
   const auto& met = machine.met;
   search::Environment env = environment(*store, machine);
   auto result = search::tune(work, target, small_options(), env);
@@ -455,18 +456,19 @@ TEST_CASE("the fastest few meet in pairs at the end, and the winner takes the ti
   std::stable_sort(records.begin(), records.end(),
                    [](const record::Record& x, const record::Record& y) { return x.median < y.median; });
   // Finalists were measured twice, with the same result.
-  records.erase(std::unique(records.begin(), records.end(),
-                            [](const record::Record& x, const record::Record& y) { return x.nest == y.nest; }),
-                records.end());
+  records.erase(
+      std::unique(records.begin(), records.end(),
+                  [](const record::Record& x, const record::Record& y) { return x.nest_hash == y.nest_hash; }),
+      records.end());
   REQUIRE(met.size() == 3);
-  CHECK(met[0] == std::pair(records[1].nest, records[0].nest));
-  CHECK(met[1] == std::pair(records[2].nest, records[0].nest));
-  CHECK(met[2] == std::pair(records[3].nest, records[2].nest));
-  CHECK(result->tasks[0].best_nest == records[2].nest);
-  auto best = store->confirmed_best(search::task_hash(work[0]), target::feature_hash(target), 1);
+  CHECK(met[0] == std::pair(records[1].nest_hash, records[0].nest_hash));
+  CHECK(met[1] == std::pair(records[2].nest_hash, records[0].nest_hash));
+  CHECK(met[2] == std::pair(records[3].nest_hash, records[2].nest_hash));
+  CHECK(result->tasks[0].best_nest_hash == records[2].nest_hash);
+  auto best = store->confirmed_best(search::task_hash(work[0]), search::machine_of(target), 1);
   REQUIRE(best.has_value());
   REQUIRE(best->has_value());
-  CHECK((*best)->nest == records[2].nest);
+  CHECK((*best)->nest_hash == records[2].nest_hash);
 }
 
 TEST_CASE("the fastest are timed again in turns, and these times decide") {
@@ -487,16 +489,16 @@ TEST_CASE("the fastest are timed again in turns, and these times decide") {
     Result<std::vector<measure::Measurement>> measure(std::span<const measure::Candidate> c) override {
       TCC_TRY(auto out, measure::FakeMeasurer(seconds).measure(c));
       for (size_t i = 0; i < c.size(); ++i)
-        if (c[i].finalist && c[i].nest == wrong) out[i].status = record::Status::kWrong;
+        if (c[i].finalist && c[i].nest_hash == wrong) out[i].status = record::Status::kWrong;
       return out;
     }
   } machine;
   machine.seconds = [&](const measure::Candidate& c) {
-    if (!c.finalist) return lucky(c.nest);
+    if (!c.finalist) return lucky(c.nest_hash);
     CHECK(c.artifact != nullptr);  // compiled once, not in every turn
-    if (turns.empty()) machine.wrong = c.nest;
-    turns.push_back(c.nest);
-    return honest(c.nest);
+    if (turns.empty()) machine.wrong = c.nest_hash;
+    turns.push_back(c.nest_hash);
+    return honest(c.nest_hash);
   };
   search::Environment env = environment(*store, machine);
   auto result = search::tune(work, target, small_options(), env);
@@ -513,12 +515,12 @@ TEST_CASE("the fastest are timed again in turns, and these times decide") {
   CHECK(std::count(turns.begin(), turns.end(), machine.wrong) == 1);
   for (uint64_t nest : contenders)
     CHECK(std::count(turns.begin(), turns.end(), nest) == (near(nest) && left > 1 ? 3 : 1));
-  CHECK(result->tasks[0].best_nest == best);
+  CHECK(result->tasks[0].best_nest_hash == best);
   CHECK(result->tasks[0].best_seconds == honest(best));
-  auto stored = store->confirmed_best(search::task_hash(work[0]), target::feature_hash(target), 1);
+  auto stored = store->confirmed_best(search::task_hash(work[0]), search::machine_of(target), 1);
   REQUIRE(stored.has_value());
   REQUIRE(stored->has_value());
-  CHECK((*stored)->nest != machine.wrong);
+  CHECK((*stored)->nest_hash != machine.wrong);
 }
 
 TEST_CASE("programs for building") {
@@ -533,7 +535,7 @@ TEST_CASE("programs for building") {
     REQUIRE(untuned.has_value());
     CHECK(!untuned->tuned);
     CHECK(untuned->note.find("not tuned") != std::string::npos);
-    CHECK(untuned->nest != naive->nest);
+    CHECK(untuned->nest_hash != naive->nest_hash);
   }
   auto store = memory_store();
   Fake machine(9, 0);
@@ -543,7 +545,7 @@ TEST_CASE("programs for building") {
     auto chosen = search::choose_program(work[i], target, store.get(), 1);
     REQUIRE(chosen.has_value());
     CHECK(chosen->tuned);
-    CHECK(chosen->nest == result->tasks[i].best_nest);
+    CHECK(chosen->nest_hash == result->tasks[i].best_nest_hash);
     CHECK(chosen->seconds == result->tasks[i].best_seconds);
     CHECK(chosen->threads == 1);
     CHECK(chosen->note.empty());
@@ -573,13 +575,13 @@ TEST_CASE("without measurements on a number of threads the nearest number serves
     REQUIRE(store->add(r).has_value());
   };
   CHECK(choose(1).note.empty());
-  CHECK(choose(8).nest == records[0].nest);
+  CHECK(choose(8).nest_hash == records[0].nest_hash);
   CHECK(choose(8).threads == 1);
   CHECK_THAT(choose(8).note, Catch::Contains("not tuned on 8 threads; the schedule measured on 1 thread is used"));
   // A program that failed on this number of threads is not used there.
   add(records[0], 8, record::Status::kCrashed);
-  CHECK(choose(8).nest == records[1].nest);
-  CHECK(choose(1).nest == records[0].nest);
+  CHECK(choose(8).nest_hash == records[1].nest_hash);
+  CHECK(choose(1).nest_hash == records[0].nest_hash);
   // 4 and 16 are equally near to 8, the greater counts; 2 is nearer to 1 than 4 is.
   add(records[2], 4, record::Status::kOk);
   CHECK(choose(8).threads == 4);
@@ -592,7 +594,7 @@ TEST_CASE("without measurements on a number of threads the nearest number serves
   record::Record serial = records[0];
   serial.task = search::task_hash(work[0]);
   serial.trace = schedule::trace_to_json(schedule::Trace{});
-  serial.nest = search::unscheduled_program(work[0], target)->nest;
+  serial.nest_hash = search::unscheduled_program(work[0], target)->nest_hash;
   serial.threads = 64;
   REQUIRE(store->add(serial).has_value());
   CHECK_THAT(choose(100).note, Catch::Contains("has no parallel loop and runs on 1 thread"));
@@ -608,21 +610,21 @@ TEST_CASE("a program that was found wrong since does not lead a later run") {
   REQUIRE(first.has_value());
   std::vector<record::Record> records = records_of(*store, work[0], 1);
   for (const record::Record& r : records)
-    if (r.nest == first->tasks[0].best_nest) {
+    if (r.nest_hash == first->tasks[0].best_nest_hash) {
       record::Record wrong = r;
       wrong.status = record::Status::kWrong;
       REQUIRE(store->add(wrong).has_value());
     }
   auto state = search::load_task(work[0], target, small_options(), features::kHotStatement, *store, -1);
   REQUIRE(state.has_value());
-  CHECK(state->best_nest != first->tasks[0].best_nest);
+  CHECK(state->best_nest_hash != first->tasks[0].best_nest_hash);
   CHECK(state->best_seconds > first->tasks[0].best_seconds);
   CHECK(state->known.size() == records.size());
-  CHECK(state->measured.contains(first->tasks[0].best_nest));
-  auto best = store->confirmed_best(search::task_hash(work[0]), target::feature_hash(target), 1);
+  CHECK(state->measured.contains(first->tasks[0].best_nest_hash));
+  auto best = store->confirmed_best(search::task_hash(work[0]), search::machine_of(target), 1);
   REQUIRE(best.has_value());
   REQUIRE(best->has_value());
-  CHECK((*best)->nest == state->best_nest);
+  CHECK((*best)->nest_hash == state->best_nest_hash);
 }
 
 TEST_CASE("strategies have names") {

@@ -115,15 +115,15 @@ TEST_CASE("every strategy proposes legal programs, each once, and none that was 
     REQUIRE(first.size() == 12);
     std::set<uint64_t> nests;
     for (const search::Individual& i : first) {
-      CHECK(nests.insert(i.nest).second);
+      CHECK(nests.insert(i.nest_hash).second);
       auto nest = space::instantiate(fresh.sketches[static_cast<size_t>(i.sketch)], i.decisions, p.target,
                                      std::make_shared<Arena>());
       REQUIRE(nest.has_value());
-      CHECK(ir::hash_kernel(*nest) == i.nest);
-      fresh.measured.insert(i.nest);
+      CHECK(ir::hash_kernel(*nest) == i.nest_hash);
+      fresh.measured.insert(i.nest_hash);
     }
     for (const search::Individual& i : p.propose(strategy, fresh, {.count = 12, .progress = 0, .seeds = {}}))
-      CHECK(nests.insert(i.nest).second);
+      CHECK(nests.insert(i.nest_hash).second);
   }
 }
 
@@ -146,10 +146,11 @@ TEST_CASE("annealed chains end at better scores than draws, and begin at what wa
 
   // At temperature 0 and with measured programs only, chains hardly leave the measured skeleton.
   std::vector<search::Individual> some = p.propose(search::Strategy::kRandom, state, plan);
-  search::Known known{.record = 1, .sketch = some[0].sketch, .decisions = some[0].decisions, .nest = some[0].nest};
+  search::Known known{
+      .record = 1, .sketch = some[0].sketch, .decisions = some[0].decisions, .nest_hash = some[0].nest_hash};
   known.sample = some[0].sample, known.seconds = 1e-3;
   state.known.push_back(known);
-  state.measured.insert(known.nest);
+  state.measured.insert(known.nest_hash);
   p.settings.chains.count = 1, p.settings.chains.measured_share = 1, p.settings.chains.temperature = 0;
   const uint64_t skeleton = schedule::skeleton_hash(state.sketches[static_cast<size_t>(known.sketch)].trace);
   for (const search::Individual& i : p.propose(search::Strategy::kMetropolis, state, plan))
@@ -168,7 +169,7 @@ TEST_CASE("replay begins with what the store knows of relatives and then takes t
   for (const search::Individual& i : known) plan.seeds.push_back({i.sketch, i.decisions});
   std::vector<search::Individual> picks = p.propose(search::Strategy::kReplay, state, plan);
   REQUIRE(picks.size() >= 6);
-  for (size_t i = 0; i < known.size(); ++i) CHECK(picks[i].nest == known[i].nest);
+  for (size_t i = 0; i < known.size(); ++i) CHECK(picks[i].nest_hash == known[i].nest_hash);
   for (size_t i = 4; i < picks.size(); ++i)
     CHECK((picks[i].sketch - picks[i - 1].sketch + sketches) % sketches <= 1 + sketches / 2);
   CHECK(picks[3].sketch == 0);

@@ -42,7 +42,7 @@ search::Individual candidate(int32_t sketch, float score, uint64_t nest) {
   search::Individual i;
   i.sketch = sketch;
   i.score = score;
-  i.nest = nest;
+  i.nest_hash = nest;
   i.sample.row = row_of_values(0);
   i.sample.row.values[0] = static_cast<float>(nest % 97);
   i.sample.row.values[1] = static_cast<float>(nest % 89);
@@ -175,9 +175,9 @@ TEST_CASE("picks: a turn for each sketch at first, later for those that have bee
       search::pick_programs(state, all, {.count = 10, .first_round = true, .exploit = false});
   REQUIRE(first.size() == 10);
   CHECK(sketches(first).size() == 5);
-  CHECK(first[0].nest == 0);
+  CHECK(first[0].nest_hash == 0);
   std::set<uint64_t> nests;
-  for (const search::Individual& p : first) CHECK(nests.insert(p.nest).second);
+  for (const search::Individual& p : first) CHECK(nests.insert(p.nest_hash).second);
 
   // Many more sketches than trials: the most promising three fifths get a turn.
   std::vector<search::Individual> few =
@@ -188,7 +188,7 @@ TEST_CASE("picks: a turn for each sketch at first, later for those that have bee
   for (int32_t s = 0; s < 4; ++s)
     for (int i = 0; i < 400; ++i) state.known.push_back({.sketch = s});
   for (search::Individual& i : all)
-    if (i.sketch > 0) i.score = -0.4f - 0.01f * static_cast<float>(i.nest % 100);
+    if (i.sketch > 0) i.score = -0.4f - 0.01f * static_cast<float>(i.nest_hash % 100);
   CHECK(sketches(search::pick_programs(state, all, {.count = 8, .first_round = false, .exploit = false}))[4] >= 1);
   std::map<int32_t, int> last =
       sketches(search::pick_programs(state, all, {.count = 8, .first_round = false, .exploit = true}));
@@ -210,8 +210,8 @@ TEST_CASE("picks avoid programs that resemble each other") {
   std::vector<search::Individual> picks =
       search::pick_programs(state, all, {.count = 2, .first_round = false, .exploit = false});
   REQUIRE(picks.size() == 2);
-  CHECK(picks[0].nest == 0);
-  CHECK(picks[1].nest == 77);
+  CHECK(picks[0].nest_hash == 0);
+  CHECK(picks[1].nest_hash == 77);
 
   // The twins of a measured program wait for what teaches more, and are still there when nothing else is.
   search::Known measured{.record = 1, .sketch = 0};
@@ -219,8 +219,8 @@ TEST_CASE("picks avoid programs that resemble each other") {
   state.known.push_back(measured);
   picks = search::pick_programs(state, all, {.count = 2, .first_round = false, .exploit = false});
   REQUIRE(picks.size() == 2);
-  CHECK(picks[0].nest == 77);
-  CHECK(picks[1].nest < 10);
+  CHECK(picks[0].nest_hash == 77);
+  CHECK(picks[1].nest_hash < 10);
 }
 
 TEST_CASE("after a round that brought next to nothing half of the picks are fresh draws that promise most") {
@@ -243,7 +243,7 @@ TEST_CASE("after a round that brought next to nothing half of the picks are fres
     int best = 0, others = 0;
     for (const search::Individual& i :
          search::pick_round({state, *model, plan, avx2(), options, settings, rng, nullptr}, all, drawn, {}, exploit))
-      (i.nest < 100 ? others : i.nest < 104 ? best : others) += 1;
+      (i.nest_hash < 100 ? others : i.nest_hash < 104 ? best : others) += 1;
     return std::pair(best, others);
   };
   const auto explored = static_cast<int>(std::ceil(8 * options.explore));

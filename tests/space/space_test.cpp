@@ -300,3 +300,30 @@ TEST_CASE("design spaces without a legal draw are left out, and the report says 
     CHECK(dropped.rejects.by_reason.contains("too many threads"));
   }
 }
+
+TEST_CASE("the wide space has the default design spaces first, then those of MetaSchedule's rules alone") {
+  const task::Task task = task::make_gemm({.m = 48, .n = 64, .k = 30, .constant_weights = true});
+  for (const char* name : {"x86-64-v3", "a100"}) {
+    INFO(name);
+    const target::Target target = *target::find_target(name);
+    const auto plain = space::generate_space(task.kernel, target);
+    space::SpaceOptions options;
+    options.metaschedule = true;
+    const auto wide = space::generate_space(task.kernel, target, options);
+    REQUIRE(wide.size() >= plain.size());
+    if (target.is_cpu()) CHECK(wide.size() > plain.size());
+    CHECK(std::equal(plain.begin(), plain.end(), wide.begin()));
+    const auto& names = space::modules_for(target).metaschedule;
+    space::SpaceOptions rules;
+    rules.modules.assign(names.begin(), names.end());
+    std::set<uint64_t> skeletons;
+    for (const schedule::Trace& trace : wide) CHECK(skeletons.insert(schedule::skeleton_hash(trace)).second);
+    for (const schedule::Trace& trace : space::generate_space(task.kernel, target, rules))
+      CHECK(skeletons.contains(schedule::skeleton_hash(trace)));
+    const std::vector<std::string> known = space::module_names(target);
+    for (std::string_view module : names) CHECK(std::find(known.begin(), known.end(), module) != known.end());
+    CHECK(space::space_name({}) == "default");
+    CHECK(space::space_name(options) == "wide");
+    CHECK(space::space_name(rules).starts_with("inline_constants,"));
+  }
+}

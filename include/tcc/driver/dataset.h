@@ -28,7 +28,6 @@ struct CollectRequest {
   uint64_t seed = 1;
   int64_t threads = 1;  // that the programs run on
   space::SpaceOptions space = {};
-  std::string space_name = "default";                    // for the pool
   std::function<bool()> stop;                            // may be empty
   std::function<void(const CollectProgress&)> progress;  // may be empty
 };
@@ -46,6 +45,6 @@ struct CollectReport {
 Result<CollectReport> collect(std::span<const task::Task> tasks, data::PoolWriter& pool, const CollectRequest& request);
 
 // The tasks of several programs, each once, with the sum of its weights.
-std::vector<task::Task> unite_tasks(std::span<const task::TaskList* const> lists);
+std::vector<task::Task> unite_tasks(std::span<const std::vector<task::Task>> lists);
 
 }  // namespace tcc::driver

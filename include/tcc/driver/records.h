@@ -12,6 +12,7 @@ namespace tcc::driver {
 
 struct TaskRecords {
   std::string key, workload, target;
+  std::string platform;  // of the machines that measured; "" = not known
   int64_t threads = 0;
   int64_t records = 0;
   double best_seconds = 0;  // 0 = none is valid
@@ -19,7 +20,7 @@ struct TaskRecords {
 struct StoreSummary {
   std::string path;
   int64_t records = 0;
-  std::map<std::string, int64_t> by_status, by_target;
+  std::map<std::string, int64_t> by_status, by_target, by_platform;
   int64_t oldest = 0, newest = 0;  // unix time
   std::vector<TaskRecords> tasks;  // by workload
 };

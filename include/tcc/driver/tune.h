@@ -47,8 +47,9 @@ struct TuneReport {
 // "0-3,7", or keys (see find_task): the indices, each once, in order.
 Result<std::vector<size_t>> parse_tasks(const Program& program, const std::string& spec);
 
-// The names as they are, for SpaceOptions::modules, where the target has such modules. Error: a name it has not.
-Result<std::vector<std::string>> check_modules(std::vector<std::string> names, const target::Target& target);
+// Sets the design spaces by text: "default", "wide", or names of the target's modules with commas between them. Error:
+// neither, with the nearest name.
+Result<void> set_space(const std::string& text, const target::Target& target, space::SpaceOptions& options);
 
 // The target with a simulated GPU of this seed in place of a device. Error: the target is not a GPU.
 Result<target::Target> simulated_target(target::Target target, int64_t seed);

@@ -24,7 +24,7 @@ class MeasureTask;
 // One program to try. Either `kernel` is at Stage::Lowered and the measurer compiles it, or `artifact` is given.
 struct Candidate {
   uint64_t id = 0;                    // the caller's; comes back in the Measurement
-  uint64_t nest = 0;                  // hash of the program at Stage::Nest
+  uint64_t nest_hash = 0;             // hash of the program at Stage::Nest
   const MeasureTask* task = nullptr;  // inputs and reference; may be null for the fake measurer only
   ir::Kernel kernel;
   std::shared_ptr<const codegen::Artifact> artifact;

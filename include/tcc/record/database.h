@@ -6,12 +6,23 @@
 #include <optional>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "tcc/record/record.h"
 #include "tcc/support/result.h"
 
 namespace tcc::record {
+
+// A kind of machine, as questions name it.
+struct Machine {
+  uint64_t features = 0;      // target::feature_hash: its programs are exchangeable
+  std::string platform = {};  // target::platform_text: its times are comparable; "" = whatever the platform
+
+  Machine(uint64_t features_, std::string platform_ = {}) : features(features_), platform(std::move(platform_)) {}
+};
+// Records whose platform is not known count for every platform.
+bool is_of(const Record& record, const Machine& machine);
 
 class Database {
  public:
@@ -20,20 +31,20 @@ class Database {
   // By exact structure: the fastest `count` different programs of a task that were measured and are ok, fastest first.
   // The newest record of a program on a number of threads is its verdict there; where one of its verdicts is "wrong" it
   // counts nowhere. threads 0 = whatever the number of threads.
-  virtual Result<std::vector<Record>> fastest(uint64_t task, uint64_t target_features, int64_t threads,
+  virtual Result<std::vector<Record>> fastest(uint64_t task, const Machine& machine, int64_t threads,
                                               int64_t count) const = 0;
   // By anchor: the same among the other tasks whose anchor block is equal, as the same matrix product with another
   // epilogue. Their programs are of other kernels: who takes one over must replay it and check the result.
-  virtual Result<std::vector<Record>> fastest_relatives(uint64_t anchor, uint64_t task, uint64_t target_features,
+  virtual Result<std::vector<Record>> fastest_relatives(uint64_t anchor, uint64_t task, const Machine& machine,
                                                         int64_t threads, int64_t count) const = 0;
   // The fastest alone.
-  Result<std::optional<Record>> best(uint64_t task, uint64_t target_features, int64_t threads = 0) const;
+  Result<std::optional<Record>> best(uint64_t task, const Machine& machine, int64_t threads = 0) const;
   // The program to build: the winner of the last paired comparison where it is not far behind the fastest record, else
   // the fastest record. The session text under confirmed_best_key() is the winner's nest, in hash_text(). It does not
   // count for programs of other databases.
-  virtual Result<std::optional<Record>> confirmed_best(uint64_t task, uint64_t target_features, int64_t threads) const;
+  virtual Result<std::optional<Record>> confirmed_best(uint64_t task, const Machine& machine, int64_t threads) const;
   // Numbers of threads on which fastest() finds something, ascending.
-  virtual Result<std::vector<int64_t>> measured_threads(uint64_t task, uint64_t target_features) const = 0;
+  virtual Result<std::vector<int64_t>> measured_threads(uint64_t task, const Machine& machine) const = 0;
   // Has this very program been measured on this target with `threads` threads (0 = any number), with any result?
   virtual Result<bool> contains(uint64_t task, uint64_t target_features, uint64_t nest, int64_t threads) const = 0;
   // Is one of the program's verdicts "wrong"?
@@ -46,7 +57,7 @@ class Database {
   virtual Result<int64_t> add(const Record& record) = 0;
 };
 
-std::string confirmed_best_key(uint64_t task, uint64_t target_features, int64_t threads);
+std::string confirmed_best_key(uint64_t task, const Machine& machine, int64_t threads);
 
 // What makes two records the same event, wherever they are kept: the program, the kind of machine, the number of
 // threads, and when it was measured with which result.

@@ -93,8 +93,8 @@ struct Record : Outcome {
   uint64_t target_features = 0;  // target::feature_hash: programs are exchangeable where it is equal
   uint64_t skeleton = 0;         // hash of the trace without its decisions
   std::vector<int64_t> decisions;
-  std::string trace;  // the whole trace as JSON text
-  uint64_t nest = 0;  // hash of the program at Stage::Nest: equal means the same program
+  std::string trace;       // the whole trace as JSON text
+  uint64_t nest_hash = 0;  // hash of the program at Stage::Nest: equal means the same program
 
   // What `median` is of the samples: "median"; "fastest tenth", the end of it, where too few were undisturbed; "" =
   // no samples.
@@ -103,6 +103,10 @@ struct Record : Outcome {
   // no samples.
   std::string cache;
 
+  // target::platform_text() of the machine that measured: times are comparable where it is equal. "" = not known (older
+  // records).
+  std::string platform;
+  std::string space;  // the design spaces that it was drawn from: space::space_name(); "" = not known
   // Where. `device` is target_to_json() of the machine that measured: its features, and its rates where it was probed.
   std::string isa;  // "x86-64-v3"
   std::string device;
@@ -117,7 +121,7 @@ template <class R, class Fn>
 void for_each_field(R& r, Fn&& fn) {
   fn("task", r.task, 1), fn("workload", r.workload, 1), fn("target", r.target, 1);
   fn("target_features", r.target_features, 1), fn("skeleton", r.skeleton, 1), fn("decisions", r.decisions, 1);
-  fn("trace", r.trace, 1), fn("nest", r.nest, 1), fn("code", r.code, 1), fn("kind", r.kind, 1);
+  fn("trace", r.trace, 1), fn("nest", r.nest_hash, 1), fn("code", r.code, 1), fn("kind", r.kind, 1);
   fn("status", r.status, 1), fn("failure", r.failure, 1), fn("samples", r.samples, 1), fn("median", r.median, 1);
   fn("low", r.low, 1), fn("high", r.high, 1), fn("calibration", r.calibration, 1), fn("threads", r.threads, 1);
   fn("gate", r.gate, 1), fn("max_error", r.max_error, 1), fn("tool_version", r.tool_version, 1);
@@ -129,6 +133,7 @@ void for_each_field(R& r, Fn&& fn) {
   fn("anchor", r.anchor, 3);
   fn("device_seconds", r.device_seconds, 4), fn("dram_bytes", r.counts.dram_bytes, 4);
   fn("tensor_share", r.counts.tensor_share, 4), fn("occupancy", r.counts.occupancy, 4);
+  fn("platform", r.platform, 6), fn("space", r.space, 6);
 }
 
 // 16 lower-case hexadecimal digits: how hashes are written in the store and shown to people.

@@ -34,11 +34,11 @@ class Store : public Database {
   Result<int64_t> add(const Record& record) override;
   Result<void> add_all(std::span<const Record> records);
 
-  Result<std::vector<Record>> fastest(uint64_t task, uint64_t target_features, int64_t threads,
+  Result<std::vector<Record>> fastest(uint64_t task, const Machine& machine, int64_t threads,
                                       int64_t count) const override;
-  Result<std::vector<Record>> fastest_relatives(uint64_t anchor, uint64_t task, uint64_t target_features,
-                                                int64_t threads, int64_t count) const override;
-  Result<std::vector<int64_t>> measured_threads(uint64_t task, uint64_t target_features) const override;
+  Result<std::vector<Record>> fastest_relatives(uint64_t anchor, uint64_t task, const Machine& machine, int64_t threads,
+                                                int64_t count) const override;
+  Result<std::vector<int64_t>> measured_threads(uint64_t task, const Machine& machine) const override;
   Result<bool> contains(uint64_t task, uint64_t target_features, uint64_t nest, int64_t threads) const override;
   Result<bool> is_wrong(uint64_t task, uint64_t target_features, uint64_t nest) const override;
   // Every record of a task, oldest first; all tasks when `task` is empty.

@@ -62,6 +62,9 @@ Result<TaskScheduler> parse_task_scheduler(std::string_view name);
 // Those of cost::model_kinds().
 std::vector<std::string> cost_model_names();
 
+// The machine that runs programs for the target, as records are looked up.
+record::Machine machine_of(const target::Target& target);
+
 struct TuneOptions {
   int64_t trials = 1000;        // measurements over all tasks; 0 = as the other limits say
   int64_t trials_per_task = 0;  // 0 = no limit of its own
@@ -137,7 +140,7 @@ struct TaskResult {
   double best_seconds = 0;  // 0 = nothing valid is known
   double best_gflops = 0;
   double first_seconds = 0;  // best at the end of the task's first round
-  uint64_t best_nest = 0;
+  uint64_t best_nest_hash = 0;
   std::string best_trace;  // JSON; "" = none
   int64_t design_spaces = 0;
   bool exhausted = false;  // nothing new was found any more
@@ -173,7 +176,7 @@ inline uint64_t task_hash(const task::Task& task) {
 
 struct Chosen {
   ir::Kernel lowered;      // Stage::Lowered; weights' layouts are in its buffers
-  uint64_t nest = 0;       // hash at Stage::Nest
+  uint64_t nest_hash = 0;  // hash at Stage::Nest
   std::string trace;       // JSON
   bool tuned = false;      // from a record; else the default schedule
   bool predicted = false;  // that record is a prediction: nothing was run

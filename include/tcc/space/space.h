@@ -6,6 +6,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -61,7 +62,12 @@ struct SpaceOptions {
   GpuSpaceOptions gpu;
   // Names of the modules to apply, for comparing spaces; empty = all of the target's. "none": the plain loops only.
   std::vector<std::string> modules;
+  // Also the design spaces that the rules of MetaSchedule make alone: wide spaces, which hold slow programs too.
+  bool metaschedule = false;
 };
+inline constexpr std::string_view kDefaultSpace = "default", kWideSpace = "wide";
+// "default", "wide" (metaschedule), or the names of the modules with commas between them.
+std::string space_name(const SpaceOptions& options);
 
 // Rejects by reason: how many, and the text of the first one.
 struct RejectTally {
@@ -116,6 +122,8 @@ struct ModuleList {
   int draws = 24;
   // Why a kernel's design spaces hold no matrix instruction: a sentence for each condition that does not hold.
   std::vector<std::string> (*unmet_matrix_conditions)(const ir::Kernel& kernel, const target::Target& target) = nullptr;
+  // The modules that are rules of MetaSchedule (Shao et al., NeurIPS 2022, appendix; TVM v0.14).
+  std::span<const std::string_view> metaschedule = {};
 };
 extern const ModuleList kCpuModules, kCudaModules;
 // The list for the target's kind.
@@ -143,7 +151,8 @@ struct SpaceReport {
   };
   std::vector<Dropped> dropped;
 };
-// `start`: Stage::Built.
+// `start`: Stage::Built. With options.metaschedule the design spaces of those rules follow those of all modules, as far
+// as they differ.
 SpaceReport explore_space(const ir::Kernel& start, const target::Target& target, const ModuleList& modules,
                           const SpaceOptions& options = {});
 // The traces of explore_space with the modules for the target's kind.

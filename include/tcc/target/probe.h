@@ -52,6 +52,10 @@ Result<ProbeResult> probe_from_json(std::string_view text);
 // What rates belong to: the processor's model, its features, and the cores and caches that this process may use. Equal
 // where a probe would measure the same; for keeping probes apart.
 std::string host_identity(const Target& host);
+// The kind of machine that runs programs for the target, for people and to tell machines apart whose programs are
+// exchangeable but whose times are not: this machine's processor and caches, or the GPU's architecture and
+// multiprocessors. It does not depend on affinity or on how many cores a process may use.
+std::string platform_text(const Target& target);
 
 // `host` with measured rates; its vector width falls to 256 where 512-bit arithmetic proved slower.
 Target apply_probe(Target host, const ProbeResult& probe);
