@@ -59,11 +59,14 @@ tcc_room(driver LEVEL 10 ROOMS support rt target ir interp graph onnx task sched
 tcc_room(cli LEVEL 11 ROOMS support backend driver LIBS CLI11::CLI11 nlohmann_json::nlohmann_json ${TCC_SPDLOG})
 
 # --- room-specific build details -------------------------------------------------------------------------------
+include(embed)
 include(rooms/onnx OPTIONAL)
 include(rooms/codegen OPTIONAL)
 include(rooms/rt OPTIONAL)
 include(rooms/nn OPTIONAL)
 include(rooms/package OPTIONAL)
+include(rooms/cost OPTIONAL)
+include(rooms/data OPTIONAL)
 include(rooms/runtime OPTIONAL)
 include(rooms/codegen_cuda OPTIONAL)
 include(rooms/measure OPTIONAL)

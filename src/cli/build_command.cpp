@@ -12,6 +12,7 @@
 #include "tcc/backend/backend.h"
 #include "tcc/driver/compile.h"
 #include "tcc/driver/show.h"
+#include "tcc/driver/tune.h"
 #include "tcc/support/files.h"
 #include "tcc/support/text.h"
 
@@ -20,7 +21,8 @@ namespace {
 
 struct Arguments : TaskArguments {
   Common common;
-  std::string output, id, emit, dump_after, linker;
+  std::string output, id, emit, dump_after, linker, cost_model;
+  std::string space = std::string(space::kDefaultSpace);
   bool require_tuned = false, allow_jit = false;
 };
 
@@ -43,6 +45,14 @@ void declare(Options& options, Arguments& a) {
   options.flag(
       "--allow-jit", a.allow_jit,
       "For GPUs: also PTX of the oldest target, which the driver compiles on devices without code of their own");
+  options.section("Kernels without records");
+  add_space(options, a.space);
+  options
+      .option(
+          "--cost-model", a.cost_model,
+          "Which model chooses among draws from the design spaces, with the checkpoint that ships [the best one for "
+          "the target]")
+      .words(search::cost_model_names());
   options.option("--linker", a.linker, "lld, ld.lld, ld or cc [the best one here]")
       .words({"lld", "ld.lld", "ld", "cc"});
   add_tasks(options, a, "Machine to compile for; see `tcc targets`. Several GPUs as a100,h100; cuda is the GPU here");
@@ -143,6 +153,8 @@ Result<int> build(const Arguments& a) {
   TCC_TRY(const Records records, open_records(a.records));
   options.folder = a.output;
   options.id = a.id;
+  TCC_TRY_VOID(driver::set_space(a.space, options.targets[0], options.defaults.space));
+  options.defaults.cost_model = a.cost_model;
   options.store = records.all;
   options.threads = threads_or_all(a.threads);
   options.require_tuned = a.require_tuned;

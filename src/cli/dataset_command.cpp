@@ -18,7 +18,7 @@
 namespace tcc::cli {
 namespace {
 
-const std::vector<std::string> kActions = {"collect", "stats", "split", "export", "import", "merge"};
+const std::vector<std::string> kActions = {"collect", "stats", "split", "export", "import", "merge", "pack"};
 
 struct Arguments {
   Common common;
@@ -26,7 +26,7 @@ struct Arguments {
   TargetArguments target;
   std::string action, output, held_out, sampler = "random";
   std::string space = std::string(space::kDefaultSpace);
-  std::vector<std::string> files, without;
+  std::vector<std::string> files, without, tasks;
   std::optional<std::string> time;
   int64_t per_task = 256, heaviest = 0, threads = 1, simulate = 0;
   double share = 0.1, max_gflop = 0;
@@ -34,9 +34,9 @@ struct Arguments {
 };
 
 void declare(Options& options, Arguments& a) {
-  options.option("ACTION", a.action, "collect, stats, split, export, import or merge").words(kActions).required();
+  options.option("ACTION", a.action, "collect, stats, split, export, import, merge or pack").words(kActions).required();
   options.list("FILES", a.files, "Pools; for collect, ONNX files or zoo:NAME; for import, exported text");
-  options.option("-o,--output", a.output, "The file to write; collect and merge add to it").value("FILE");
+  options.option("-o,--output", a.output, "The file to write; collect, import and merge add to it").value("FILE");
   options.section("Collect");
   options.option("--per-task", a.per_task, "Programs of each task").positive().show_default();
   options.option("--sampler", a.sampler, "How programs are chosen: as `tcc tune --strategy`")
@@ -44,7 +44,11 @@ void declare(Options& options, Arguments& a) {
       .show_default();
   options.option("--time", a.time, "Stop after this long: 90s, 10m, 1h30m").value("TIME");
   options.option("--max-gflop", a.max_gflop, "Leave out tasks with more arithmetic; 0: none").show_default();
-  options.option("--heaviest", a.heaviest, "Of each model only this many tasks: those with most arithmetic in the model")
+  options.list("--tasks", a.tasks, "Only these, by the keys that `tcc show` prints, as a,b")
+      .separated_by_commas()
+      .value("KEYS");
+  options
+      .option("--heaviest", a.heaviest, "Of each model only this many tasks: those with most arithmetic in the model")
       .positive()
       .value("N");
   options.list("--without", a.without, "Leave out the tasks of this model; may be repeated").value("MODEL");
@@ -117,7 +121,20 @@ Result<std::vector<task::Task>> collected_tasks(const Arguments& a, const target
     }
     lists.push_back(std::move(tasks));
   }
-  return driver::unite_tasks(lists);
+  std::vector<task::Task> all = driver::unite_tasks(lists);
+  if (a.tasks.empty()) return all;
+  std::vector<task::Task> named;
+  for (const std::string& key : a.tasks) {
+    const auto is_named = [&](const task::Task& t) { return t.key.starts_with(key); };
+    const auto found = std::find_if(all.begin(), all.end(), is_named);
+    if (found == all.end())
+      return make_error(ErrorClass::kUsage,
+                        fmt::format("--tasks: expected the key of one of {}, found '{}'",
+                                    plural(std::ssize(all), "task"), sanitize(key)),
+                        "`tcc show MODEL` prints the keys of a model's tasks");
+    named.push_back(*found);
+  }
+  return named;
 }
 
 Result<int> collect(const Arguments& a) {
@@ -241,6 +258,15 @@ Result<int> dataset(const Arguments& a) {
     TCC_TRY(const data::Pool pool, read_all(a));
     return add_to(a, pool);
   }
+  if (a.action == "pack") {
+    TCC_TRY_VOID(need(a, a.output, "-o", "the packed pool", true));
+    TCC_TRY(const data::Pool pool, read_all(a));
+    const std::string packed = data::pack_pool(pool);
+    TCC_TRY_VOID(write_file(a.output, packed));
+    remark(a.common.quiet,
+           fmt::format("{} in {} bytes: {}", plural(pool.entries(), "program"), packed.size(), a.output));
+    return kOk;
+  }
   if (a.action == "import") {
     TCC_TRY_VOID(need(a, a.output, "-o", "the pool that grows", false));
     TCC_TRY_VOID(need_files(a, "the text of pools"));
@@ -253,10 +279,10 @@ Result<int> dataset(const Arguments& a) {
     return add_to(a, all);
   }
   const std::string near = suggest(a.action, kActions);
-  return make_error(
-      ErrorClass::kUsage,
-      fmt::format("tcc dataset: expected collect, stats, split, export, import or merge, not '{}'", sanitize(a.action)),
-      near.empty() ? "`tcc dataset --help` shows examples" : near);
+  return make_error(ErrorClass::kUsage,
+                    fmt::format("tcc dataset: expected collect, stats, split, export, import, merge or pack, not '{}'",
+                                sanitize(a.action)),
+                    near.empty() ? "`tcc dataset --help` shows examples" : near);
 }
 
 }  // namespace
@@ -268,6 +294,7 @@ Command dataset_command() {
                       "  tcc dataset stats cpu.pool\n"
                       "  tcc dataset split cpu.pool --share 0.2 -o train.pool --held-out test.pool\n"
                       "  tcc dataset merge here.pool there.pool -o all.pool\n"
+                      "  tcc dataset pack all.pool -o all.pool.gz\n"
                       "  tcc dataset export cpu.pool -o cpu.jsonl\n"
                       "  tcc dataset import cpu.jsonl -o mine.pool",
                       declare, dataset);

@@ -24,7 +24,7 @@ struct Arguments : TaskArguments {
   std::optional<std::string> time;
   uint64_t seed = 1;
   std::string strategy = "evolutionary", task_scheduler = "gradient", cost_model = "trees";
-  std::string pretrained, adapt = "moa";
+  std::string pretrained = std::string(cost::kShipped), adapt = "moa";
   bool fresh = false, no_prior = false;
   int64_t simulate = 0;
   std::string space = std::string(space::kDefaultSpace);
@@ -53,7 +53,12 @@ void declare(Options& options, Arguments& a) {
   options.option("--cost-model", a.cost_model, "Which model ranks programs before they are measured")
       .words(search::cost_model_names())
       .show_default();
-  options.option("--pretrained", a.pretrained, "Checkpoint that the network of --cost-model begins with").value("FILE");
+  options
+      .option("--pretrained", a.pretrained,
+              "Checkpoint that the network of --cost-model begins with; auto: the one that ships for the target, where "
+              "one does; none: it begins with none")
+      .value("FILE")
+      .show_default();
   options.option("--adapt", a.adapt, "What becomes of the checkpoint as programs are measured")
       .words({cost::adaptation_names().begin(), cost::adaptation_names().end()})
       .show_default();
@@ -93,7 +98,7 @@ Result<search::TuneOptions> tune_options(const Arguments& a, const target::Targe
   TCC_TRY(options.strategy, search::parse_strategy(a.strategy));
   TCC_TRY(options.scheduler, search::parse_task_scheduler(a.task_scheduler));
   options.cost_model = a.cost_model;
-  options.pretrained = a.pretrained;
+  options.pretrained = a.pretrained == "none" ? "" : a.pretrained;
   TCC_TRY(options.adaptation, cost::find_adaptation(a.adapt));
   TCC_TRY_VOID(driver::set_space(a.space, target, options.space));
   return options;

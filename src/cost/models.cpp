@@ -66,7 +66,7 @@ Result<std::unique_ptr<CostModel>> make_model(const ModelSetup& setup, std::uniq
     return make_network_model(*network, setup, std::move(prior));
   for (const Row& row : kModels) {
     if (row.kind.name != setup.name) continue;
-    if (!setup.pretrained.empty())
+    if (!setup.pretrained.empty() && setup.pretrained != kShipped)
       return make_error(
           ErrorClass::kUsage,
           fmt::format("cost model '{}' has no checkpoints, found '{}'", setup.name, sanitize(setup.pretrained)),

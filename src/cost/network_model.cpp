@@ -4,6 +4,9 @@
 #include <map>
 #include <mutex>
 
+#include "tcc/cost/gpu_model.h"
+#include "tcc/cost/shipped_checkpoints.h"
+#include "tcc/features/features.h"
 #include "tcc/nn/checkpoint.h"
 #include "tcc/nn/continual.h"
 #include "tcc/support/check.h"
@@ -85,8 +88,9 @@ class NetworkModel : public CostModel {
   void predict(const features::Batch& programs, std::span<float> scores) const override {
     if (!trained()) return prior_->predict(programs, scores);
     Assembled input;
+    std::vector<float> memory;
     for (size_t i = 0; i < programs.size(); ++i) {
-      const nn::SampleRows rows = rows_of(programs, i);
+      const nn::SampleRows rows = rows_of(programs, i, memory);
       scores[i] = kUnknown;
       if (rows.statements.empty() && rows.sequences.empty()) continue;
       input.add(rows, model_.config());
@@ -117,10 +121,10 @@ class NetworkModel : public CostModel {
   }
 
  private:
-  nn::SampleRows rows_of(const features::Batch& programs, size_t i) const {
+  nn::SampleRows rows_of(const features::Batch& programs, size_t i, std::vector<float>& memory) const {
     std::vector<std::span<const float>> tables;
     for (size_t k = 0; k < inputs_.tables.size(); ++k) tables.push_back(programs.table(i, k));
-    return network_rows(model_.config().architecture, tables);
+    return network_rows(model_.config(), programs[i], tables, memory);
   }
 
   // Labels are relative to the fastest program of the task among these records: what came later is not known yet.
@@ -133,12 +137,13 @@ class NetworkModel : public CostModel {
       }
     nn::Samples out(model_.config());
     std::vector<float> labels(static_cast<size_t>(model_.config().heads), std::numeric_limits<float>::quiet_NaN());
+    std::vector<float> memory;
     for (size_t i : order) {
       const double s = samples.seconds[i];
       labels[0] = s > 0 ? static_cast<float>(best.at(samples.tasks[i]) / s) : 0.f;
       std::vector<std::span<const float>> tables;
       for (const std::vector<float>& t : samples.programs[i]->tables) tables.push_back(t);
-      out.add(network_rows(model_.config().architecture, tables), labels, samples.tasks[i]);
+      out.add(network_rows(model_.config(), samples.programs[i]->row.values, tables, memory), labels, samples.tasks[i]);
     }
     return out;
   }
@@ -223,18 +228,37 @@ NetworkInputs network_inputs(const NetworkKind& kind, const features::Table& tra
   c.statement_width = width(features::kStatements);
   c.sequence_width = width(trace);
   c.dataflow_width = width(features::kDataflow);
+  if (inputs.tables[0] == &features::kStatements) {
+    const features::Schema& row = &trace == &features::kTraceGpu ? kLongestLaunch : features::kHotStatement;
+    c.statement_width += std::ssize(row.columns);
+    inputs.features = fmt::format("{} {:016x}", row.name, schema_hash(row));
+  }
   for (const features::Table* t : inputs.tables)
     inputs.features += fmt::format("{}{} {:016x}", inputs.features.empty() ? "" : ", ", t->name, table_hash(*t));
   return inputs;
 }
 
-nn::SampleRows network_rows(nn::Architecture architecture, std::span<const std::span<const float>> tables) {
+nn::SampleRows network_rows(const nn::Config& config, std::span<const float> row,
+                            std::span<const std::span<const float>> tables, std::vector<float>& memory) {
   const auto at = [&](size_t k) { return k < tables.size() ? tables[k] : std::span<const float>(); };
-  switch (architecture) {
+  const auto statements = [&]() -> std::span<const float> {
+    const size_t width = features::kStatements.columns.size();
+    if (config.statement_width == static_cast<int64_t>(width)) return at(0);
+    TCC_CHECK(config.statement_width == static_cast<int64_t>(width + row.size()), "statements with a row of {} columns",
+              row.size());
+    memory.clear();
+    for (size_t from = 0; from < at(0).size(); from += width) {
+      const std::span<const float> one = at(0).subspan(from, width);
+      memory.insert(memory.end(), one.begin(), one.end());
+      memory.insert(memory.end(), row.begin(), row.end());
+    }
+    return memory;
+  };
+  switch (config.architecture) {
     case nn::Architecture::kMlp:
-      return {.statements = at(0)};
+      return {.statements = statements()};
     case nn::Architecture::kPacm:
-      return {.statements = at(0), .dataflow = at(1)};
+      return {.statements = statements(), .dataflow = at(1)};
     case nn::Architecture::kTlp:
       return {.sequences = at(0)};
     case nn::Architecture::kMamba:
@@ -261,11 +285,14 @@ void fit_input_scale(nn::Model& model, const nn::Dataset& data) {
 Result<std::unique_ptr<CostModel>> make_network_model(const NetworkKind& kind, const ModelSetup& setup,
                                                       std::unique_ptr<CostModel> prior) {
   NetworkInputs inputs = network_inputs(kind, *setup.trace);
-  if (setup.pretrained.empty()) {
+  const ShippedCheckpoint* shipped =
+      setup.pretrained == kShipped ? find_shipped_checkpoint(kind.name, *setup.trace) : nullptr;
+  if (setup.pretrained.empty() || (setup.pretrained == kShipped && shipped == nullptr)) {
     TCC_TRY(nn::Model model, nn::Model::create(inputs.config, kSeed));
     return std::make_unique<NetworkModel>(setup, std::move(inputs), std::move(model), 0, std::move(prior));
   }
-  TCC_TRY(nn::Checkpoint stored, nn::load_checkpoint(setup.pretrained));
+  TCC_TRY(nn::Checkpoint stored, shipped != nullptr ? nn::parse_checkpoint(shipped->bytes, "the shipped checkpoint")
+                                                    : nn::load_checkpoint(setup.pretrained));
   TCC_TRY_VOID(nn::require_features(stored, inputs.features, sanitize(setup.pretrained)));
   const nn::Architecture found = stored.model.config().architecture;
   const bool adapter = found == nn::Architecture::kMambaAdapter && kind.architecture == nn::Architecture::kMamba;

@@ -22,6 +22,7 @@
 #include <cstring>
 
 #include "data/codec.h"
+#include "data/packed.h"
 #include "tcc/data/pool.h"
 #include "tcc/ir/text.h"
 #include "tcc/support/files.h"
@@ -245,8 +246,15 @@ Result<Pool> parse_pool(std::string_view bytes, const std::string& name, size_t*
   return Parser(bytes, name).run(end);
 }
 
+std::string pack_pool(const Pool& pool) {
+  return pack(print_pool(pool));
+}
+
 Result<Pool> read_pool(const std::string& path, bool* cut_off) {
-  TCC_TRY(const std::string bytes, read_file(path, kMaxBytes));
+  TCC_TRY(std::string bytes, read_file(path, kMaxBytes));
+  if (is_packed(bytes)) {
+    TCC_TRY(bytes, unpack(bytes, kMaxBytes, path));
+  }
   size_t end = 0;
   TCC_TRY(Pool pool, parse_pool(bytes, path, &end));
   if (cut_off != nullptr) *cut_off = end < bytes.size();
@@ -261,6 +269,10 @@ Result<std::unique_ptr<PoolWriter>> PoolWriter::open(const std::string& path) {
     return make_error(ErrorClass::kEnvironment, fmt::format("another process writes '{}'", sanitize(path)),
                       "wait for it, or name another file");
   TCC_TRY(const std::string bytes, read_file(path, kMaxBytes));
+  if (is_packed(bytes))
+    return make_error(ErrorClass::kInput,
+                      fmt::format("'{}': expected a pool that can grow, found a packed one", sanitize(path)),
+                      "name another file, and join both with `tcc dataset merge`");
   // Less than the first eight bytes: the file is new, or its maker was interrupted at once.
   size_t end = 0;
   if (bytes.size() >= kMagic.size() || !kMagic.starts_with(bytes)) {

@@ -69,7 +69,7 @@ Result<std::vector<search::ChosenArtifact>> choose_kernels(const Program& progra
   parallel_for(&pool, std::ssize(results), [&](int64_t i) {
     const auto n = static_cast<size_t>(i), task = n % tasks.size();
     results[n] = search::best_artifact(tasks[task], options.targets[n / tasks.size()], options.store, options.threads,
-                                       prefix_of(task), gate);
+                                       prefix_of(task), gate, options.defaults);
   });
   std::vector<search::ChosenArtifact> kernels;
   for (size_t n = 0; n < results.size(); ++n) {

@@ -72,10 +72,12 @@ namespace {
 void add_group(nn::Samples& out, const PoolFeatures::Group& g, const nn::Config& config, size_t head) {
   std::vector<float> labels(static_cast<size_t>(config.heads), std::numeric_limits<float>::quiet_NaN());
   const double best = g.best_seconds();
+  std::vector<float> memory;
   for (size_t i = 0; i < g.samples.size(); ++i) {
     labels[head] = g.seconds[i] > 0 ? static_cast<float>(best / g.seconds[i]) : 0.f;
     const std::vector<std::span<const float>> tables(g.samples[i].tables.begin(), g.samples[i].tables.end());
-    out.add(cost::network_rows(config.architecture, tables), labels, combine_hash(g.task, g.platform_hash));
+    out.add(cost::network_rows(config, g.samples[i].row.values, tables, memory), labels,
+            combine_hash(g.task, g.platform_hash));
   }
 }
 

@@ -47,11 +47,16 @@ Id Parser::bind_word(std::string_view word, size_t offset, Type type, const Buff
     problem(offset, fmt::format("expected a new name, found '{}', which is in use here", sanitize(word, 40)));
     return kNoId;
   }
-  Id id = next_id_++;
-  std::string copy(word);
+  const Id id = fresh_id(word);
+  names_[std::string(word)] = {id, type, buffer};
+  return id;
+}
+
+Id Parser::fresh_id(std::string_view hint) {
+  const Id id = next_id_++;
+  const std::string copy(hint);
   auto stored = arena_->copy(std::span<const char>(copy.c_str(), copy.size() + 1));
   hints_ = arena_->make<NameHint>(hints_, id, kNoId, 0, stored.data());
-  names_[copy] = {id, type, buffer};
   return id;
 }
 
@@ -280,12 +285,12 @@ bool Parser::iterators(std::vector<Iter>& iters, std::vector<std::string_view>& 
 
 bool Parser::block(Stmt& out) {
   ++at_;
-  const Token& name = peek();
-  Id id = bind(Type::kI64);
+  // Names of blocks are labels: any word, also one of the language or of a variable. Schedules find blocks by them.
+  if (!is_word() || peek().text.find('.') != std::string_view::npos) return fail("a name");
+  const Id id = fresh_id(peek().text);
+  ++at_;
   std::vector<Iter> iters;
   std::vector<std::string_view> names;
-  if (id == kNoId) return false;
-  unbind(name.text);  // block names are labels, not variables
   if (!iterators(iters, names)) return false;
   ReducerKind reducer = ReducerKind::kNone;
   if (accept("reduce") && (!expect("(") || !enumerator(reducer, "a reducer") || !expect(")"))) return false;

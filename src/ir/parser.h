@@ -104,6 +104,8 @@ class Parser {
   bool enumerator(E& out, std::string_view what, E first = E{});
   bool where(Expr& out);
   // Binds a new name, which must not be visible already; kNoId on failure.
+  // A new id with a name for people.
+  Id fresh_id(std::string_view hint);
   Id bind(Type type, const Buffer* buffer = nullptr);
   Id bind_word(std::string_view word, size_t offset, Type type, const Buffer* buffer);
   void unbind(std::string_view word) { names_.erase(std::string(word)); }

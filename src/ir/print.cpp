@@ -66,21 +66,25 @@ class Printer {
     visit(kernel_.root, [&](Stmt s) {
       if (const Loop* l = as<Loop>(s)) name(l->id);
       if (const Block* b = as<Block>(s)) {
-        name(b->id);
+        name(b->id, labels_);
         for (const Iter& it : b->iters) name(it.id);
       }
       return true;
     });
   }
 
-  const std::string& name(Id id) {
+  const std::string& name(Id id) { return name(id, taken_); }
+  // `taken`: the names that this one must differ from. Labels of blocks differ from each other only.
+  const std::string& name(Id id, std::unordered_set<std::string>& taken) {
     auto found = names_.find(id);
     if (found != names_.end()) return found->second;
     std::string hint;
     for (char c : name_hint(kernel_, id)) hint += std::isalnum(static_cast<unsigned char>(c)) || c == '_' ? c : '_';
     if (hint.empty() || std::isdigit(static_cast<unsigned char>(hint[0]))) hint = "v" + hint;
     std::string unique = hint;
-    for (int n = 1; is_reserved(unique) || !taken_.insert(unique).second; ++n) unique = fmt::format("{}_{}", hint, n);
+    const bool label = &taken == &labels_;
+    for (int n = 1; (!label && is_reserved(unique)) || !taken.insert(unique).second; ++n)
+      unique = fmt::format("{}_{}", hint, n);
     return names_.emplace(id, unique).first->second;
   }
 
@@ -157,7 +161,7 @@ class Printer {
 
   const Kernel& kernel_;
   std::unordered_map<Id, std::string> names_;
-  std::unordered_set<std::string> taken_;
+  std::unordered_set<std::string> taken_, labels_;  // labels_: of blocks
   std::string out_;
 };
 

@@ -85,13 +85,14 @@ using Finish = std::function<Result<ChosenArtifact>(Chosen)>;
 class Chooser {
  public:
   Chooser(const task::Task& task, const target::Target& target, const record::Database* store, int64_t threads,
-          const Gate& gate, Finish finish)
+          const Gate& gate, const Defaults& defaults, Finish finish)
       : task_(task),
         target_(target),
         backend_(backend::backend_of(target)),
         store_(store),
         threads_(backend_.by_threads ? threads : 1),
         gate_(gate),
+        defaults_(defaults),
         finish_(std::move(finish)) {}
 
   Result<ChosenArtifact> choose() {
@@ -155,11 +156,13 @@ class Chooser {
     return std::optional(std::move(found));
   }
 
-  // The prior's best that compiles without spills and losses (compiler_factor); else its best that compiles; else the
+  // The model's best that compiles without spills and losses (compiler_factor); else its best that compiles; else the
   // plain loops.
   Result<ChosenArtifact> by_default() const {
     std::optional<ChosenArtifact> lossy;
-    for (const schedule::Trace& trace : rank_programs(task_, target_, threads_, kDefaultFinalists)) {
+    TCC_TRY(const std::vector<schedule::Trace> best,
+            rank_programs(task_, target_, threads_, kDefaultFinalists, defaults_));
+    for (const schedule::Trace& trace : best) {
       Result<Chosen> chosen = build(trace, trace.decisions, task_, target_);
       if (!chosen) continue;
       Result<ChosenArtifact> found = finish_(std::move(*chosen));
@@ -178,6 +181,7 @@ class Chooser {
   const record::Database* store_;
   const int64_t threads_;
   const Gate& gate_;
+  const Defaults& defaults_;
   const Finish finish_;
   std::string why_ = "the store has no valid measurement or prediction of it";
 };
@@ -196,8 +200,8 @@ Result<ChosenArtifact> leave(Chosen chosen) {
 
 }  // namespace
 
-std::vector<schedule::Trace> rank_programs(const task::Task& task, const target::Target& target, int64_t threads,
-                                           int64_t count) {
+Result<std::vector<schedule::Trace>> rank_programs(const task::Task& task, const target::Target& target,
+                                                   int64_t threads, int64_t count, const Defaults& defaults) {
   const backend::Backend& backend = backend::backend_of(target);
   TaskState state;
   state.task = &task;
@@ -205,6 +209,7 @@ std::vector<schedule::Trace> rank_programs(const task::Task& task, const target:
   TuneOptions options;
   options.threads = threads;
   options.explore = 0;
+  options.space = defaults.space;
   options.population = backend.default_draws;
   options.generations = backend.default_generations;
   Settings settings = ranking_settings_for(target);
@@ -218,11 +223,17 @@ std::vector<schedule::Trace> rank_programs(const task::Task& task, const target:
     }
   std::vector<schedule::Trace> out;
   if (state.sketches.empty()) return out;
-  const std::unique_ptr<cost::CostModel> prior = backend.prior(target);
+  TCC_TRY(
+      const std::unique_ptr<cost::CostModel> model,
+      cost::make_model({.name = defaults.cost_model.empty() ? std::string(backend.default_model) : defaults.cost_model,
+                        .pretrained = std::string(cost::kShipped),
+                        .adaptation = cost::Adaptation::kNone,
+                        .trace = backend.trace_table},
+                       backend.prior(target)));
   const Rng rng = Rng(options.seed).fork(state.hash);
   Counts counts;
   for (const Individual& i : make_strategy(Strategy::kEvolutionary)
-                                 ->propose({state, *prior, plan, target, options, settings, rng, nullptr}, counts))
+                                 ->propose({state, *model, plan, target, options, settings, rng, nullptr}, counts))
     out.push_back(trace_of(state, i.sketch, i.decisions));
   return out;
 }
@@ -238,25 +249,25 @@ Result<Chosen> unscheduled_program(const task::Task& task, const target::Target&
 }
 
 Result<Chosen> choose_program(const task::Task& task, const target::Target& target, const record::Database* store,
-                              int64_t threads, const Gate& gate) {
-  TCC_TRY(ChosenArtifact chosen, Chooser(task, target, store, threads, gate, leave).choose());
+                              int64_t threads, const Gate& gate, const Defaults& defaults) {
+  TCC_TRY(ChosenArtifact chosen, Chooser(task, target, store, threads, gate, defaults, leave).choose());
   return std::move(chosen.program);
 }
 
 Result<ChosenArtifact> best_artifact(const task::Task& task, const target::Target& target,
                                      const record::Database* store, int64_t threads, const std::string& prefix,
-                                     const Gate& gate) {
-  return Chooser(task, target, store, threads, gate, compile_for(target, prefix)).choose();
+                                     const Gate& gate, const Defaults& defaults) {
+  return Chooser(task, target, store, threads, gate, defaults, compile_for(target, prefix)).choose();
 }
 
 Result<Chosen> built_program(const task::Task& task, const target::Target& target, const record::Database* store,
-                             int64_t threads) {
-  Result<ChosenArtifact> chosen = best_artifact(task, target, store, threads, "kernel");
+                             int64_t threads, const Defaults& defaults) {
+  Result<ChosenArtifact> chosen = best_artifact(task, target, store, threads, "kernel", {}, defaults);
   if (chosen) {
     chosen->program.facts = std::move(chosen->artifact.facts);
     return std::move(chosen->program);
   }
-  if (chosen.error().cls == ErrorClass::kEnvironment) return choose_program(task, target, store, threads);
+  if (chosen.error().cls == ErrorClass::kEnvironment) return choose_program(task, target, store, threads, {}, defaults);
   return tl::make_unexpected(std::move(chosen).error());
 }
 

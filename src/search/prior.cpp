@@ -5,6 +5,7 @@
 #include <set>
 
 #include "search/vary.h"
+#include "tcc/support/hash.h"
 #include "tcc/support/text.h"
 
 namespace tcc::search {
@@ -16,8 +17,10 @@ namespace {
 constexpr size_t kTasks = 6, kFast = 16, kSpread = 32, kTraces = 4, kSeeds = 8;
 
 std::string family_key(task::AnchorKind anchor, const target::Target& target, int64_t threads) {
-  return fmt::format("family {} {} {}", task::anchor_name(anchor), record::hash_text(target::feature_hash(target)),
-                     threads);
+  // Times of one platform only are comparable.
+  const record::Machine machine = machine_of(target);
+  return fmt::format("family {} {} {}", task::anchor_name(anchor),
+                     record::hash_text(combine_hash(machine.features, hash_bytes(machine.platform))), threads);
 }
 std::string copy_key(const Session& session) {
   return session.key + " prior";

@@ -1,4 +1,4 @@
-// The bytes of models/cpu.prior inside the binary. Private to the room.
+// The bytes of models/cpu.prior inside the binary (cmake/embed.cmake). Private to the room.
 #pragma once
 
 extern "C" {

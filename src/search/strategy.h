@@ -38,9 +38,10 @@ class SearchStrategy {
   virtual std::vector<Individual> propose(const Round& round, Counts& counts) const = 0;
 };
 
-// The traces of the best `count` programs by the backend's prior, best first: what is built without a record.
-std::vector<schedule::Trace> rank_programs(const task::Task& task, const target::Target& target, int64_t threads,
-                                           int64_t count);
+// The traces of the best `count` programs by the cost model, best first: what is built without a record. Errors: those
+// of cost::make_model.
+Result<std::vector<schedule::Trace>> rank_programs(const task::Task& task, const target::Target& target,
+                                                   int64_t threads, int64_t count, const Defaults& defaults);
 
 std::unique_ptr<SearchStrategy> make_evolutionary();
 std::unique_ptr<SearchStrategy> make_metropolis();

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "data/codec.h"
+#include "data/packed.h"
 #include "sample_tasks.h"
 #include "tcc/ir/text.h"
 #include "tcc/support/files.h"
@@ -236,6 +237,37 @@ TEST_CASE("a file grows by pieces, and goes on after an interruption") {
     data::Pool rest = *data::read_pool(path);
     CHECK(rest.entries() == pool.entries());
   }
+}
+
+TEST_CASE("a packed pool is read like the pool, does not grow, and damage to it is noticed", "[errors]") {
+  auto folder = TemporaryDirectory::create("pool");
+  REQUIRE(folder.has_value());
+  const std::string path = (*folder)->path() + "/a.pool.gz";
+  const data::Pool pool = some_pool();
+  const std::string packed = data::pack_pool(pool);
+  CHECK(packed.size() < data::print_pool(pool).size() / 2);
+  REQUIRE(write_file(path, packed).has_value());
+  bool cut_off = true;
+  auto read = data::read_pool(path, &cut_off);
+  REQUIRE(read.has_value());
+  CHECK_FALSE(cut_off);
+  check_equal(pool, *read);
+  const auto grown = data::PoolWriter::open(path);
+  REQUIRE_FALSE(grown.has_value());
+  CHECK_THAT(grown.error().message, Catch::Contains("a.pool.gz") && Catch::Contains("packed"));
+
+  auto message = [](const std::string& bytes, size_t limit = 1 << 20) {
+    const Result<std::string> out = data::unpack(bytes, limit, "x.gz");
+    REQUIRE_FALSE(out.has_value());
+    return out.error().message;
+  };
+  CHECK_THAT(message(packed.substr(0, packed.size() - 1)), Catch::Contains("x.gz") && Catch::Contains("cut off"));
+  CHECK_THAT(message(packed + "x"), Catch::Contains("damaged"));
+  std::string damaged = packed;
+  damaged[packed.size() / 2] ^= 1;
+  CHECK_THAT(message(damaged), Catch::Contains("damaged"));
+  // A megabyte of zeros in a kilobyte.
+  CHECK_THAT(message(data::pack(std::string(1 << 20, '\0')), 1000), Catch::Contains("at most 1000 bytes"));
 }
 
 TEST_CASE("hostile and damaged pools are refused by their byte", "[errors]") {

@@ -1,4 +1,6 @@
 // The text form: round trips, exact spelling, errors with places, hostile input.
+#include <fmt/format.h>
+
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -10,6 +12,7 @@
 #include "tcc/ir/instr.h"
 #include "tcc/ir/text.h"
 #include "tcc/ir/verify.h"
+#include "tcc/ir/walk.h"
 #include "tcc/support/rng.h"
 
 using namespace tcc;
@@ -151,6 +154,32 @@ TEST_CASE("names become unique and stay so", "[text]") {
   Kernel again = parse_ok(text);
   CHECK(print(again) == text);
   CHECK(hash_kernel(again) == hash_kernel(kernel));
+}
+
+// Schedules find blocks by name: a kernel that went through text must have the names that it had.
+TEST_CASE("blocks keep their names, also words of the language and names of variables", "[text]") {
+  for (const char* label : {"tanh", "where", "for", "f32", "x", "i", "copy"}) {
+    CAPTURE(label);
+    const std::string text = fmt::format(R"(kernel built {{
+  input x: f32[4]
+  output y: f32[4]
+  for i in 4 {{
+    block {}(v: spatial 4 = i) {{
+      y[v] = tanh(x[v])
+    }}
+  }}
+}}
+)",
+                                         label);
+    check_fixpoint(text);
+    const Kernel kernel = parse_ok(text);
+    visit(kernel.root, [&](Stmt s) {
+      if (const Block* b = as<Block>(s)) CHECK(name_hint(kernel, b->id) == std::string_view(label));
+      return true;
+    });
+  }
+  CHECK_THAT(error_of("kernel built {\n  output y: f32[4]\n  block 4(v: spatial 4 = 0) {\n  }\n}\n"),
+             Catch::Contains("a name"));
 }
 
 TEST_CASE("the order of ids does not change the text", "[text]") {

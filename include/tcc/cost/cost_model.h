@@ -85,9 +85,12 @@ enum class Adaptation : uint8_t {
 std::span<const std::string_view> adaptation_names();
 Result<Adaptation> find_adaptation(std::string_view name);
 
+inline constexpr std::string_view kShipped = "auto";
+
 struct ModelSetup {
   std::string name;        // of model_kinds()
-  std::string pretrained;  // file of a checkpoint, for networks; "": they begin with none
+  // Of networks: the file of a checkpoint; kShipped: the one that ships for the target, where one does; "": none.
+  std::string pretrained;
   Adaptation adaptation = Adaptation::kMoa;
   const features::Table* trace = &features::kTraceCpu;  // the steps of the target's schedules
   ThreadPool* pool = nullptr;                           // trains and predicts; nullptr = this thread

@@ -32,18 +32,22 @@ std::span<const NetworkKind> network_kinds();
 // nullptr: no network has this name.
 const NetworkKind* find_network(std::string_view name);
 
-// What a network of an architecture reads of programs: tables, and the configuration that fits them.
+// What a network of an architecture reads of programs: tables, and the configuration that fits them. Networks that read
+// statements get the program's row behind each of them, which the papers' networks do not have: what the row knows of
+// the statement that counts (register tiles, vectors, strides against the machine's) is not in the 164 features.
 struct NetworkInputs {
   std::vector<const features::Table*> tables;
   nn::Config config;
-  // Names and hashes of the tables: what a checkpoint must have been trained on.
+  // Names and hashes of the tables and of the row's schema: what a checkpoint must have been trained on.
   std::string features;
 };
 // `trace`: the table of steps that the target's schedules have (backend::Backend::trace_table).
 NetworkInputs network_inputs(const NetworkKind& kind, const features::Table& trace);
 
-// The tables of a sample in the order of NetworkInputs::tables as the rows that the network reads.
-nn::SampleRows network_rows(nn::Architecture architecture, std::span<const std::span<const float>> tables);
+// The row of a sample and its tables in the order of NetworkInputs::tables as the rows that the network reads. They are
+// in the tables or in `memory`.
+nn::SampleRows network_rows(const nn::Config& config, std::span<const float> row,
+                            std::span<const std::span<const float>> tables, std::vector<float>& memory);
 
 // As the network's paper trains it: LambdaRank, Adam 7e-4, weight decay 1e-6, gradient norm 0.5, 50 epochs, batches of
 // 512 (TenSet-MLP, PaCM) or 1024 (TLP, Mamba).

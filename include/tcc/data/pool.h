@@ -61,10 +61,12 @@ struct Pool {
 };
 
 std::string print_pool(const Pool& pool);
+// The same as a gzip file: about a fifth of the size. It does not grow.
+std::string pack_pool(const Pool& pool);
 // `end`: where the last whole piece ends; a shorter text than the whole was cut off there. `name`: of the file, for
 // messages. Errors (input): not a pool, another version, damaged before its end, and where.
 Result<Pool> parse_pool(std::string_view bytes, const std::string& name, size_t* end = nullptr);
-// At most 64 MiB.
+// A pool, packed or not, of at most 64 MiB.
 Result<Pool> read_pool(const std::string& path, bool* cut_off = nullptr);
 
 // One JSON value a line: the groups with their sketches, each followed by its entries.

@@ -9,6 +9,7 @@
 #include "tcc/graph/passes.h"
 #include "tcc/package/package.h"
 #include "tcc/record/store.h"
+#include "tcc/search/search.h"
 #include "tcc/target/target.h"
 #include "tcc/task/task.h"
 
@@ -36,6 +37,7 @@ struct BuildOptions {
   bool allow_jit = false;               // for GPUs: also PTX of the oldest one, which drivers compile for newer ones
   const record::Database* store = nullptr;  // nullptr: nothing is tuned
   int64_t threads = 1;                      // records measured with that many are preferred
+  search::Defaults defaults = {};           // of tasks without a usable record
   bool require_tuned = false;
   bool estimate_slowdowns = false;  // of kernels that are not tuned: they are run for some milliseconds each
   package::Emit emit;

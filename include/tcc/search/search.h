@@ -72,8 +72,8 @@ struct TuneOptions {
   uint64_t seed = 1;
   Strategy strategy = Strategy::kEvolutionary;
   TaskScheduler scheduler = TaskScheduler::kGradient;
-  std::string cost_model = "trees";  // by which strategies rank programs, see cost::model_kinds()
-  std::string pretrained;            // file of the checkpoint that a network begins with; "" = from scratch
+  std::string cost_model = "trees";                      // by which strategies rank programs, see cost::model_kinds()
+  std::string pretrained;                                // as cost::ModelSetup
   cost::Adaptation adaptation = cost::Adaptation::kMoa;  // of the checkpoint to what is measured
   std::optional<Settings> settings = {};                 // nullopt: settings_for(target)
   space::SpaceOptions space = {};                        // what is searched
@@ -193,12 +193,19 @@ using Gate = std::function<Result<void>(const task::Task&, const Chosen&)>;
 // The measurer's numeric gate. The measurer must outlive it; one call at a time.
 Gate make_gate(measure::Measurer& measurer, const target::Target& target);
 
+// How a task's default schedule is chosen.
+struct Defaults {
+  space::SpaceOptions space = {};
+  // Of cost::model_kinds(), with the checkpoint that ships for the target; "": the backend's default_model.
+  std::string cost_model = {};
+};
+
 // The program of the task's best measurement, replayed: on `threads` threads, else on the nearest number of threads.
 // Without one, the best prediction; else the schedule of a task with the same anchor that `gate` lets through; else the
-// default schedule, the best by the backend's prior of a few hundred draws from the design spaces. `note` says which
-// and why. store may be nullptr. Errors: not even the unscheduled kernel can be lowered.
+// default schedule, the best by a cost model of a few hundred draws from the design spaces. `note` says which
+// and why. store may be nullptr. Errors: not even the unscheduled kernel can be lowered; no model has the name.
 Result<Chosen> choose_program(const task::Task& task, const target::Target& target, const record::Database* store,
-                              int64_t threads, const Gate& gate = {});
+                              int64_t threads, const Gate& gate = {}, const Defaults& defaults = {});
 // The program of a trace from any source. Errors: it does not replay or lower, and why.
 Result<Chosen> program_of_trace(const schedule::Trace& trace, const task::Task& task, const target::Target& target);
 // The naive kernel as it is.
@@ -213,9 +220,9 @@ struct ChosenArtifact {
 // (environment).
 Result<ChosenArtifact> best_artifact(const task::Task& task, const target::Target& target,
                                      const record::Database* store, int64_t threads, const std::string& prefix,
-                                     const Gate& gate = {});
+                                     const Gate& gate = {}, const Defaults& defaults = {});
 // The program of best_artifact, or of choose_program where the target's compiler is missing.
 Result<Chosen> built_program(const task::Task& task, const target::Target& target, const record::Database* store,
-                             int64_t threads);
+                             int64_t threads, const Defaults& defaults = {});
 
 }  // namespace tcc::search
