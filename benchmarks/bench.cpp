@@ -49,6 +49,8 @@ const std::vector<Suite>& suites() {
        run_cuda_sass_suite},
       {"metaschedule-ops", "MetaSchedule's twelve operators beside peers; evolutionary beside random search",
        run_metaschedule_ops_suite},
+      {"model-search", "a network with its checkpoint beside trees and rules, live, in the wide space",
+       run_model_search_suite},
       {"cpu-ops", "tuned operators beside oneDNN, OpenBLAS and ONNX Runtime (see tools/peers)", run_cpu_ops_suite},
       {"models", "tuned networks beside ONNX Runtime (see tools/peers)", run_models_suite},
       {"end-to-end", "networks tuned, built, verified and compared with ONNX Runtime's outputs; nothing is timed",
@@ -152,6 +154,7 @@ int run(int argc, char** argv) {
                  "search-quality: store to keep each task's first run in, for --db later");
   app.add_flag("--no-prior", given_options.no_prior,
                "search-quality, metaschedule-ops: the model begins without what ships about families of operators");
+  app.add_option("--model", given_options.model, "model-search: the network")->capture_default_str();
   app.add_option("--seed", given_options.seed, "cpu-ops: seed of the random shapes");
   app.add_option("--only", given_options.only,
                  "cpu-ops, metaschedule-ops, models, end-to-end: what has this in its name, as gemm512.1t, resnet50");

@@ -26,6 +26,7 @@ struct Options {
   std::string db;                 // record store; "" = forgotten when the suite ends
   std::string keep;               // search-quality: record store that gets the first model run of each task
   bool no_prior = false;          // search-quality, metaschedule-ops: searches begin without the shipped prior
+  std::string model = "mlp";      // model-search: the network
   uint64_t seed = 0;              // of the random shapes; 0 = another one each time
   std::vector<std::string> only;  // run what contains one of these in its name; empty = everything
 };
@@ -56,6 +57,7 @@ std::vector<Row> run_cuda_compile_suite(double seconds);
 std::vector<Row> run_cuda_static_suite(double seconds);
 std::vector<Row> run_cuda_sass_suite(double seconds);
 std::vector<Row> run_metaschedule_ops_suite(double seconds);
+std::vector<Row> run_model_search_suite(double seconds);
 
 // Runs `body(worker)` again and again on `threads` threads at once for about `seconds` and returns the rate a thread:
 // the sum of what body returns, by time and threads.

@@ -35,7 +35,9 @@ constexpr double kPrecision = 0.005;                   // half the width of the 
 constexpr std::string_view kTuning = " [tuning]";
 constexpr double kFlat = 1.02;  // the slowest winner within 2 % of the fastest
 
-std::vector<OpCase> paper_cases() {
+}  // namespace
+
+std::vector<OpCase> metaschedule_cases() {
   const std::vector<int64_t> image = {224, 224};
   return {
       window_case("C1D", {.channels = 64, .filters = 128, .size = {256}, .kernel = 3, .stride = 2, .pad = 1}),
@@ -57,6 +59,8 @@ std::vector<OpCase> paper_cases() {
       softmax_case("SFM", {256, 256}),
   };
 }
+
+namespace {
 
 // --- beside peers ---------------------------------------------------------------------------------------------------
 
@@ -270,7 +274,7 @@ Result<std::vector<Row>> run_suite(double seconds) {
   const target::Target host = target::host_target();
   References references(*measurer, host);
   OpBench bench{host, *store, pool, references, *measurer, "metaschedule-ops"};
-  const std::vector<OpCase> cases = paper_cases();
+  const std::vector<OpCase> cases = metaschedule_cases();
   for (const OpCase& c : cases)
     if (wanted(c.name + ".peers")) compare_with_peers(c, models, bench, seconds, rows);
   add_geomean(cases, rows);

@@ -22,6 +22,9 @@ namespace tcc::benchmarks {
 
 constexpr double kSlice = 0.06;  // seconds
 
+// The twelve operators that MetaSchedule was judged by (its appendix A.2, batch 1).
+std::vector<OpCase> metaschedule_cases();
+
 // The tasks of an operator, as tcc makes them of its model.
 Result<std::vector<task::Task>> case_tasks(const OpCase& c);
 

@@ -29,8 +29,11 @@ bool could_be_drawn(const Instruction& in, std::span<const int64_t> decision, st
     case Op::kSampleTile: {
       const std::span<const int64_t> factors = decision.first(decision.size() - 1);
       const int64_t extent = schedule::integer(in, "extent"), tail = decision.back();
-      const auto inner = product(factors.subspan(1));
-      return inner && *inner <= extent && factors[0] == (extent + *inner - 1) / *inner && tail >= 0 && tail < 3 &&
+      // Each factor takes at most what the inner ones leave, rounded up; the first one takes the rest.
+      int64_t inner = 1;
+      for (size_t i = factors.size(); i-- > 1; inner *= factors[i])
+        if (factors[i] < 1 || factors[i] > (extent + inner - 1) / inner) return false;
+      return factors[0] == (extent + inner - 1) / inner && tail >= 0 && tail < 3 &&
              (schedule::integer(in, "tails") >> tail & 1) != 0;
     }
     case Op::kSampleCategorical:

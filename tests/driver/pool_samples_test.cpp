@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <limits>
+#include <set>
 
 #include "sample_tasks.h"
 #include "tcc/features/features.h"
@@ -97,6 +98,20 @@ TEST_CASE("samples of a pool are those of replay and lowering, on any number of 
     }
   }
   CHECK(failed > 0);
+  // What was dropped is what lowering refuses.
+  std::set<std::pair<int32_t, int32_t>> taken;
+  for (size_t i = 0; i < samples.samples.size(); ++i) taken.insert({samples.groups[i], samples.entries[i]});
+  for (size_t g = 0; g < pool.groups.size(); ++g)
+    for (size_t e = 0; e < pool.groups[g].entries.size(); ++e) {
+      if (taken.contains({static_cast<int32_t>(g), static_cast<int32_t>(e)})) continue;
+      const data::Group& group = pool.groups[g];
+      const data::Entry& entry = group.entries[e];
+      auto arena = std::make_shared<Arena>();
+      auto kernel = schedule::replay(group.sketches[static_cast<size_t>(entry.sketch)], entry.decisions,
+                                     group.task.kernel, arena);
+      if (kernel) kernel = lower::lower(*kernel, group.platform.target, ir::Stage::kNest, arena);
+      CHECK_FALSE(kernel.has_value());
+    }
 }
 
 TEST_CASE("decisions that no draw makes are dropped", "[errors]") {
