@@ -6,7 +6,7 @@
 //               | ROLE NAME ":" TYPE "[" expr, ... "]" [SCOPE] ["align" INT] ["stride" "(" INT "," INT "," INT ")"]
 //               [layout]   ROLE: input weight output temp
 //   statement   = "for" NAME "in" expr [KIND | "bound" "(" AXIS ")"] annotation* "{" statement* "}"
-//               | "block" NAME "(" [NAME ":" ITER expr "=" expr, ...] ")" ["reduce" "(" REDUCER ")"] ["where" expr]
+//               | "block" LABEL "(" [NAME ":" ITER expr "=" expr, ...] ")" ["reduce" "(" REDUCER ")"] ["where" expr]
 //                 annotation* "{" ["init" "{" statement* "}"] statement* "}"
 //               | NAME "[" expr, ... "]" "=" expr ["where" expr]
 //               | "if" expr "{" statement* "}" ["else" (if-statement | "{" statement* "}")]

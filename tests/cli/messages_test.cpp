@@ -99,7 +99,7 @@ const std::vector<Message> kMessages = {
     {"db stat", 2, "tcc db", "stats, merge, prune, export or import", "not 'stat'", "did you mean 'stats'"},
     {"db merge a.db", 2, "tcc db merge", "needs -o FILE", "the file to write", "-o all.db"},
     {"db import", 2, "tcc db import", "needs FILES", "the text of records", "tcc db export"},
-    {"dataset stat", 2, "tcc dataset", "collect, stats, split, export, import or merge", "not 'stat'",
+    {"dataset stat", 2, "tcc dataset", "collect, stats, split, export, import, merge or pack", "not 'stat'",
      "did you mean 'stats'"},
     {"dataset merge a.pool", 2, "tcc dataset merge", "needs -o FILE", "the pool that grows", "-o a.pool"},
     {"dataset stats", 2, "tcc dataset stats", "needs FILES", "pools", "tcc dataset --help"},

@@ -191,7 +191,7 @@ void draw_candidates(const Subject& subject, const std::string& target_text, std
       ++made;
       Candidate c;
       c.properties = state.modules;
-      add_properties(code->nest_hash, false, c.properties);
+      add_properties(code->nest, false, c.properties);
       add_properties(code->lowered, true, c.properties);
       for (const schedule::Instruction& in : trace.instructions)
         c.properties.insert(
@@ -201,7 +201,7 @@ void draw_candidates(const Subject& subject, const std::string& target_text, std
                   kernel_text,
                   schedule::trace_to_json(trace),
                   fmt::format("{:016x}", hash_bytes(code->text)),
-                  hashes_of(trace, *kernel, code->nest_hash),
+                  hashes_of(trace, *kernel, code->nest),
                   {}};
       c.length = code->text.size();
       out.push_back(std::move(c));

@@ -57,7 +57,7 @@ void check_file(const std::string& path) {
   if (!code) FAIL(name << ": " << code.error().message);
   if (const std::string dump = setting("TCC_REPLAY_DUMP"); !dump.empty()) write_text(dump, name, code->text);
   const std::string text = fmt::format("{:016x}", hash_bytes(code->text));
-  const std::string hashes = hashes_of(*trace, *kernel, code->nest_hash);
+  const std::string hashes = hashes_of(*trace, *kernel, code->nest);
   if (setting("TCC_UPDATE_REPLAY") == "1") {
     stored->code = text;
     stored->hashes = hashes;
