@@ -92,7 +92,8 @@ TEST_CASE("knowledge of one platform is distilled for another", "[cli]") {
   INFO(distill.err);
   REQUIRE(distill.exit_code == 0);
   Outcome info = t.box.tcc({"model", "info", "d.tccnet"});
-  CHECK_THAT(info.out, Catch::Contains("mamba-adapter") && Catch::Contains("simulated 1; sm_80, 108 multiprocessors, simulated 2"));
+  CHECK_THAT(info.out, Catch::Contains("mamba-adapter") &&
+                           Catch::Contains("simulated 1; sm_80, 108 multiprocessors, simulated 2"));
   Outcome eval = t.box.tcc({"model", "eval", "d.tccnet", "b.pool"});
   INFO(eval.err);
   CHECK(eval.exit_code == 0);

@@ -98,7 +98,7 @@ TEST_CASE("samples of a pool are those of replay and lowering, on any number of 
     }
   }
   CHECK(failed > 0);
-  // What was dropped is what lowering refuses.
+  // Lowering refuses each program that was dropped.
   std::set<std::pair<int32_t, int32_t>> taken;
   for (size_t i = 0; i < samples.samples.size(); ++i) taken.insert({samples.groups[i], samples.entries[i]});
   for (size_t g = 0; g < pool.groups.size(); ++g)

@@ -88,7 +88,7 @@ Result<Adaptation> find_adaptation(std::string_view name);
 inline constexpr std::string_view kShipped = "auto";
 
 struct ModelSetup {
-  std::string name;        // of model_kinds()
+  std::string name;  // of model_kinds()
   // Of networks: the file of a checkpoint; kShipped: the one that ships for the target, where one does; "": none.
   std::string pretrained;
   Adaptation adaptation = Adaptation::kMoa;
