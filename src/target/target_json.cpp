@@ -109,7 +109,7 @@ void visit(As<Target> auto& t, auto&& fn) {
   fn("measured", t.measured, 0);
   fn("notes", t.notes, 0);
   fn("peak", t.peak, 0);
-  if (kind_name(t.kind) == "cpu")
+  if (t.is_cpu())
     fn("cpu", t.cpu, 0);
   else
     fn("cuda", t.cuda, 0);
@@ -235,7 +235,7 @@ std::string check_cuda(const CudaInfo& cuda) {
 std::string check_target(const Target& t) {
   const std::string problem = check_values("", t);
   if (!problem.empty()) return problem;
-  return kind_name(t.kind) == "cpu" ? check_cpu(t.cpu) : check_cuda(t.cuda);
+  return t.is_cpu() ? check_cpu(t.cpu) : check_cuda(t.cuda);
 }
 
 tl::unexpected<Error> file_error(const std::string& problem, std::string hint = {}) {
@@ -335,7 +335,7 @@ Result<Target> target_from_json(std::string_view text) {
   if (t.name.empty() || t.name.size() > 64) return file_error("'name' must have 1 to 64 characters");
 
   // Rates of a CPU that the file leaves out follow from its cores and width; a GPU has to state them.
-  if (kind_name(t.kind) == "cpu" && !json.contains("base")) {
+  if (t.is_cpu() && !json.contains("base")) {
     Target nominal = t;
     set_nominal_rates(nominal);
     if (!peak_given) t.peak = nominal.peak;
