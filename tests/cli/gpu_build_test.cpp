@@ -30,7 +30,7 @@ std::vector<std::string> with_driver(std::vector<std::string> words) {
 
 TEST_CASE("one library holds code for each GPU that was named, and says where it is from", "[cli]") {
   Built& built = Built::get();
-  if (!built.here) return;
+  if (!built.here) SKIP("no compiler for GPU code");
   // Two kernels are predicted for one of the targets; the others are named.
   CHECK_THAT(built.build.err, Catch::Contains("4 of 6 kernels are not tuned") &&
                                   Catch::Contains("not tuned for h100") &&
@@ -51,7 +51,7 @@ TEST_CASE("one library holds code for each GPU that was named, and says where it
 
 TEST_CASE("without a driver a library for GPUs says what is missing", "[cli][errors]") {
   Built& built = Built::get();
-  if (!built.here) return;
+  if (!built.here) SKIP("no compiler for GPU code");
   for (std::vector<std::string> words : {std::vector<std::string>{"run", "out/libmlp.so", "--random"},
                                          {"verify", "out/libmlp.so"},
                                          {"bench", "out/libmlp.so"}}) {
@@ -66,7 +66,7 @@ TEST_CASE("without a driver a library for GPUs says what is missing", "[cli][err
 
 TEST_CASE("a device that the library is not for, is too small or fails says what to do", "[cli][errors]") {
   Built& built = Built::get();
-  if (!built.here) return;
+  if (!built.here) SKIP("no compiler for GPU code");
   const std::string tcc = std::string(TCC_BINARY_DIR) + "/tools/tcc";
   const std::pair<const char*, std::vector<const char*>> cases[] = {{"arch=75", {"7.5", "sm_80", "build"}},
                                                                     {"memory=20000", {"memory", "smaller batch"}},
@@ -86,7 +86,7 @@ TEST_CASE("a device that the library is not for, is too small or fails says what
 
 TEST_CASE("bench times a library on a device, with and without a graph", "[cli]") {
   Built& built = Built::get();
-  if (!built.here) return;
+  if (!built.here) SKIP("no compiler for GPU code");
   Outcome json = built.box.tcc(with_driver({"bench", "out/libmlp.so", "--seconds", "0.05", "--per-kernel", "--json"}));
   INFO(json.err);
   REQUIRE(json.exit_code == 0);
@@ -118,7 +118,7 @@ TEST_CASE("bench times a library on a device, with and without a graph", "[cli]"
 
 TEST_CASE("bench shows what CUPTI says of the kernels and the device", "[cli]") {
   Built& built = Built::get();
-  if (!built.here) return;
+  if (!built.here) SKIP("no compiler for GPU code");
   const auto bench = [&](std::vector<std::string> more) {
     std::vector<std::string> words = {"bench", "out/libmlp.so", "--seconds", "0.05", "--per-kernel"};
     words.insert(words.end(), more.begin(), more.end());
@@ -147,7 +147,7 @@ TEST_CASE("bench shows what CUPTI says of the kernels and the device", "[cli]") 
 
 TEST_CASE("run and verify take the device's results for what they are", "[cli]") {
   Built& built = Built::get();
-  if (!built.here) return;
+  if (!built.here) SKIP("no compiler for GPU code");
   Outcome run = built.box.tcc(with_driver({"run", "out/libmlp.so", "--random"}));
   INFO(run.err);
   CHECK(run.exit_code == 0);
@@ -160,7 +160,7 @@ TEST_CASE("run and verify take the device's results for what they are", "[cli]")
 #ifdef TCC_FAKE_GPU
 TEST_CASE("on an emulated device a library computes what its model says", "[emulation]") {
   Built& built = Built::get();
-  if (!built.here) return;
+  if (!built.here) SKIP("no compiler for GPU code");
   // A device so new that none of the cubins is for it: the driver takes the PTX, which this one executes.
   const std::string tcc = std::string(TCC_BINARY_DIR) + "/tools/tcc";
   Outcome verify =
@@ -191,7 +191,7 @@ TEST_CASE("targets and options that do not go together are refused", "[cli][erro
 
 TEST_CASE("--require-tuned names kernels without a record for any of the targets", "[cli][errors]") {
   Built& built = Built::get();
-  if (!built.here) return;
+  if (!built.here) SKIP("no compiler for GPU code");
   Outcome refused =
       built.box.tcc({"build", "zoo:mlp", "--target", "a100", "--db", "r.db", "-o", "strict", "--require-tuned"});
   CHECK(refused.exit_code == 1);

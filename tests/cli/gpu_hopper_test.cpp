@@ -85,7 +85,7 @@ struct ByWarpgroups : GpuLibrary {
 
 TEST_CASE("kernels for Hopper are proved without a device, tuned and not", "[cli]") {
   Built& built = Built::get();
-  if (!built.here) return;
+  if (!built.here) SKIP("no compiler for GPU code");
   for (const bool tuned : {true, false}) {
     std::vector<std::string> words = {"verify", "half.onnx", "--target", "h200", "--emulate", "--json"};
     if (tuned) words.insert(words.end(), {"--db", "r.db"});
@@ -104,7 +104,7 @@ TEST_CASE("kernels for Hopper are proved without a device, tuned and not", "[cli
 
 TEST_CASE("explain and show speak of the program that build takes", "[cli]") {
   Built& built = Built::get();
-  if (!built.here) return;
+  if (!built.here) SKIP("no compiler for GPU code");
   const Json metadata = Json::parse(built.box.tcc({"inspect", "out/libhalf.so", "--json"}).out);
   for (const bool tuned : {true, false}) {
     std::vector<std::string> words = {"explain", "half.onnx", "--target", tuned ? "h200" : "a100", "--task", "0"};
@@ -125,7 +125,7 @@ TEST_CASE("explain and show speak of the program that build takes", "[cli]") {
 
 TEST_CASE("a library for two generations says what no device has conformed on", "[cli]") {
   Built& built = Built::get();
-  if (!built.here) return;
+  if (!built.here) SKIP("no compiler for GPU code");
   CHECK_THAT(built.build.err, Catch::Contains("not tuned for a100"));
   const Json metadata = Json::parse(built.box.tcc({"inspect", "out/libhalf.so", "--json"}).out);
   CHECK_THAT(metadata["architectures"].dump(), Catch::Contains("sm_80") && Catch::Contains("sm_90a"));
@@ -143,7 +143,7 @@ TEST_CASE("a library for two generations says what no device has conformed on", 
 #ifdef TCC_FAKE_GPU
 TEST_CASE("a compiler for GPUs works where it takes the emulated device for the system's driver", "[cli]") {
   Built& built = Built::get();
-  if (!built.here) return;
+  if (!built.here) SKIP("no compiler for GPU code");
   // NVRTC asks the driver for its tables while it looks for the folder of its cache, which is in the home.
   const std::string folder = fs::path(TCC_FAKE_GPU).parent_path().string();
   Outcome build = built.box.run({"env", "LD_LIBRARY_PATH=" + folder, "HOME=" + built.box.str("home"),
@@ -155,7 +155,7 @@ TEST_CASE("a compiler for GPUs works where it takes the emulated device for the 
 
 TEST_CASE("on emulated devices of both generations a library computes what its model says", "[emulation]") {
   Built& built = Built::get();
-  if (!built.here) return;
+  if (!built.here) SKIP("no compiler for GPU code");
   const std::string tcc = std::string(TCC_BINARY_DIR) + "/tools/tcc";
   for (const char* architecture : {"arch=80", "arch=90"}) {
     // The texts that were written beside the library say what its cubins do.
@@ -170,7 +170,7 @@ TEST_CASE("on emulated devices of both generations a library computes what its m
 
 TEST_CASE("a library whose kernels take tensor maps computes what its model says", "[emulation]") {
   ByWarpgroups built;
-  if (!built.here) return;
+  if (!built.here) SKIP("no compiler for GPU code");
   const Json metadata = Json::parse(built.box.tcc({"inspect", "out/libproduct.so", "--json"}).out);
   CHECK_THAT(metadata["conformance"]["never_conformed"].dump(),
              Catch::Contains("tcc_wgmma") && Catch::Contains("tcc_tma_load"));

@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "cli/runner.h"
+#include "skip.h"
 
 namespace cli_test {
 

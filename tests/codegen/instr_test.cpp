@@ -23,7 +23,7 @@ ir::Stmt call(Nest& t, const char* name, std::vector<ir::Operand> operands, std:
 }  // namespace
 
 TEST_CASE("vector instructions with active lanes", "[codegen]") {
-  if (!host().cpu.features.avx512f) return;
+  if (!host().cpu.features.avx512f) SKIP("no AVX-512 on this processor");
   Nest t;
   const ir::Buffer *x = t.input("x", Type::kF32, {11}), *s = t.input("s", Type::kF32, {1}),
                    *y = t.output("y", Type::kF32, {11});
@@ -43,9 +43,10 @@ TEST_CASE("vector instructions with active lanes", "[codegen]") {
 }
 
 TEST_CASE("AMX products of bf16 tiles", "[codegen]") {
-  if (!host().cpu.features.amx_bf16) return;
+  if (!host().cpu.features.amx_bf16) SKIP("no AMX on this processor");
   constexpr int kRequestPermission = 0x1023, kTileData = 18;
-  if (syscall(SYS_arch_prctl, kRequestPermission, kTileData) != 0) return;
+  if (syscall(SYS_arch_prctl, kRequestPermission, kTileData) != 0)
+    SKIP("the operating system does not let a process use AMX");
   // C[16, 32] = A[16, 64] B[64, 32], B in pairs: Bp[k / 2, n * 2 + k % 2].
   Nest t;
   ir::Builder& b = t.b();

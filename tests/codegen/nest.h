@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "skip.h"
 #include "tcc/codegen/llvm.h"
 #include "tcc/ir/build.h"
 #include "tcc/target/target.h"

@@ -47,7 +47,7 @@ ir::Kernel scheduled_gemm(const task::Task& t, int64_t mr, int64_t nr, int64_t k
 
 TEST_CASE("a scheduled gemm becomes register tiles", "[traces]") {
   const target::Target& host = codegen::host();
-  if (!host.cpu.features.avx512f || host.cpu.vector_bits < 512) return;
+  if (!host.cpu.features.avx512f || host.cpu.vector_bits < 512) SKIP("no vectors of 512 bits on this processor");
   int64_t n = 512;
   auto arena = std::make_shared<Arena>();
   task::Task t = task::make_gemm({.m = n, .n = n, .k = n, .constant_weights = true});

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 
+#include "skip.h"
 #include "tcc/driver/compile.h"
 #include "tcc/driver/library.h"
 #include "tcc/schedule/trace.h"
@@ -161,7 +162,7 @@ TEST_CASE("a library's metadata holds the precision") {
 
 TEST_CASE("a library in bf16 is held against the model in double") {
   const target::Target host = target::host_target();
-  if (!host.cpu.features.avx512_bf16 && !host.cpu.features.amx_bf16) return;
+  if (!host.cpu.features.avx512_bf16 && !host.cpu.features.amx_bf16) SKIP("no products of bf16 on this processor");
   for (const char* name : {"zoo:mlp", "zoo:bert-tiny"}) {
     INFO(name);
     auto folder = TemporaryDirectory::create("tcc-precision-test-");
