@@ -7,6 +7,7 @@
 
 #include "lower/check_limits.h"
 #include "lower/compact_buffers.h"
+#include "lower/cpu/complete_tiles.h"
 #include "lower/cpu/plan_unrolling.h"
 #include "lower/gpu/align_vectors.h"
 #include "lower/gpu/bind_threads.h"
@@ -89,7 +90,8 @@ constexpr std::array kCpu = join(kCommon, std::array{
     Pass{"promote_registers", kNest, kNest, as_row<promote_registers>},
     Pass{"hoist_local_tiles", kNest, kNest, as_row<hoist_local_tiles>},
     Pass{"split_launches", kNest, kNest, as_row<split_launches>},
-    Pass{"plan_unrolling", kNest, kLowered, as_row<plan_cpu_unrolling>},
+    Pass{"plan_unrolling", kNest, kNest, as_row<plan_cpu_unrolling>},
+    Pass{"complete_tiles", kNest, kLowered, as_row<complete_tiles>},
 });
 
 // Sequential code with bound loops in it becomes the code of one thread.

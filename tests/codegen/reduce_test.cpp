@@ -128,7 +128,7 @@ TEST_CASE("maxima pass over what is not a number, at the price of one instructio
 
 // 28 of 32 registers hold the tile; neighbouring positions of the window share inputs, which must not be kept.
 TEST_CASE("register tiles stay in registers through an unrolled window", "[codegen]") {
-  if (!host().cpu.features.avx512f || host().cpu.vector_bits < 512) return;
+  if (!host().cpu.features.avx512f || host().cpu.vector_bits < 512) SKIP("no vectors of 512 bits on this processor");
   constexpr int64_t kRows = 14, kWidth = 32, kChannels = 8, kTaps = 3, kPitch = kRows + kTaps - 1;
   Nest t;
   const ir::Buffer *x = t.input("x", Type::kF32, {kChannels, kPitch}),
@@ -141,13 +141,16 @@ TEST_CASE("register tiles stay in registers through an unrolled window", "[codeg
     });
   };
   ir::Stmt zero = tile([&](ir::Expr r, ir::Expr v) { return t.store(acc, {r, v}, t.b().real(0)); });
+  const std::array<ir::Annotation, 1> complete = {ir::Annotation{ir::AnnotationKey::kCompleteTiles, t.i(1)}};
   ir::Stmt sums = t.loop(kChannels, LoopKind::kSerial, [&](ir::Expr c) {
-    return t.loop(kTaps, LoopKind::kUnrolled, [&](ir::Expr k) {
+    ir::Stmt taps = t.loop(kTaps, LoopKind::kUnrolled, [&](ir::Expr k) {
       return tile([&](ir::Expr r, ir::Expr v) {
         ir::Expr product = t.b().mul(t.load(x, {c, t.b().add(r, k)}), t.load(w, {c, k, v}));
         return t.store(acc, {r, v}, t.b().add(t.load(acc, {r, v}), product));
       });
     });
+    const ir::Loop* l = ir::as<ir::Loop>(taps);
+    return t.b().loop(l->id, l->extent, l->body, l->loop_kind, l->axis, complete);
   });
   ir::Stmt copy = tile([&](ir::Expr r, ir::Expr v) { return t.store(y, {r, v}, t.load(acc, {r, v})); });
   HostOptions options;

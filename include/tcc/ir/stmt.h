@@ -65,6 +65,8 @@ inline bool is_thread(Axis a) {
 //   tail: what becomes of the predicates that a non-dividing tile puts on the loop (TailMode).
 //   tree_reduce: the iterations of a loop that combines values into one place may be combined in any order; on a loop
 //     with roles, in at most this many parts that different blocks sum.
+//   complete_tiles: of a loop that is written out; 1: the local elements that it updates are complete after each copy
+//     of its body, and the compiler moves no loads of the next copy ahead.
 // clang-format off
 #define TCC_IR_ANNOTATIONS(X)              \
   X(PipelineAsync, "pipeline_async")       \
@@ -78,7 +80,8 @@ inline bool is_thread(Axis a) {
   X(NonTemporal, "nontemporal")            \
   X(LaunchBounds, "launch_bounds")         \
   X(Tail, "tail")                          \
-  X(TreeReduce, "tree_reduce")
+  X(TreeReduce, "tree_reduce")             \
+  X(CompleteTiles, "complete_tiles")
 // clang-format on
 enum class AnnotationKey : uint8_t {
 #define TCC_X(name, text) k##name,

@@ -232,7 +232,7 @@ void Emitter::loop_by_kind(const ir::Loop& l) {
       // As plan_unrolling left it.
       const bool whole = l.loop_kind == ir::LoopKind::kUnrolled || vectorized;
       if (n <= ir::annotation_or(l, ir::AnnotationKey::kUnrollMax, whole ? n : 1))
-        unrolled_loop(l, n, fills_registers(l));
+        unrolled_loop(l, n, ir::annotation_or(l, ir::AnnotationKey::kCompleteTiles, 0) != 0);
       else
         rolled_loop(l, b_.getInt64(0), b_.getInt64(static_cast<uint64_t>(n)), false, {0, n - 1});
     }
@@ -242,9 +242,9 @@ void Emitter::loop_by_kind(const ir::Loop& l) {
   }
 }
 
-void Emitter::unrolled_loop(const ir::Loop& l, int64_t extent, bool reload) {
+void Emitter::unrolled_loop(const ir::Loop& l, int64_t extent, bool complete_tiles) {
   for (int64_t i = 0; i < extent && !error_; ++i) {
-    if (reload && i > 0) pin_tiles(l.body);
+    if (complete_tiles && i > 0 && lane_range_.id == ir::kNoId) pin_tiles(l.body);
     env_[static_cast<size_t>(l.id)] = {{b_.getInt64(static_cast<uint64_t>(i)), false}, {i, i}, 0, true};
     prefetch(l);
     stmt(l.body);

@@ -100,11 +100,9 @@ class Emitter {
   void loop(const ir::Loop& l);
   void loop_by_kind(const ir::Loop& l);
   void rolled_loop(const ir::Loop& l, llvm::Value* begin, llvm::Value* end, bool may_be_empty, ir::Interval range);
-  void unrolled_loop(const ir::Loop& l, int64_t extent, bool reload = false);
+  void unrolled_loop(const ir::Loop& l, int64_t extent, bool complete_tiles = false);
   void pin_tiles(ir::Stmt body);
   void pin_values(llvm::ArrayRef<llvm::Value*> places, llvm::ArrayRef<llvm::Type*> types);
-  bool fills_registers(const ir::Loop& l) const;
-  int64_t tile_vectors(ir::Stmt s, int64_t lanes) const;
   void vector_loop(const ir::Loop& l, int64_t extent);
   bool tree_loop(const ir::Loop& l, int64_t extent);
   void lane_bounded_loop(const ir::Loop& l, Val extent);

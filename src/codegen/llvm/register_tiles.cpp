@@ -1,5 +1,5 @@
-// Register tiles of unrolled reductions: when they fill the registers, each copy of the body ends with a line that
-// keeps the compiler from moving loads of the next one ahead.
+// Loops with the annotation complete_tiles: each copy of the body ends with a line that keeps the compiler from moving
+// loads of the next one ahead.
 #include <llvm/IR/InlineAsm.h>
 
 #include <algorithm>
@@ -16,39 +16,6 @@ using llvm::Value;
 constexpr size_t kPinned = 8;  // values in one line of pin_tiles
 
 }  // namespace
-
-// Whether the loop updates the same register tiles again and again, and they leave little room for anything else.
-bool Emitter::fills_registers(const ir::Loop& l) const {
-  bool same = true;
-  ir::visit(l.body, [&](ir::Stmt s) {
-    if (const ir::Store* st = ir::as<ir::Store>(s))
-      for (ir::Expr i : st->indices) same &= !mentions(i, l.id);
-    return same;
-  });
-  return same && lane_range_.id == ir::kNoId && 3 * tile_vectors(l.body, 1) >= target_.cpu.num_vector_registers;
-}
-
-// Vectors of local storage that one execution of the statement writes, loops to be written out counted in full.
-int64_t Emitter::tile_vectors(ir::Stmt s, int64_t lanes) const {
-  if (const ir::Store* st = ir::as<ir::Store>(s)) {
-    auto slot = slots_.find(st->buffer);
-    if (slot == slots_.end() || !slot->second.local) return 0;
-    int64_t bytes = lanes * ir::type_bytes(slot->second.buffer->type), vector = target_.cpu.vector_bits / 8;
-    return (bytes + vector - 1) / vector;
-  }
-  const ir::Loop* l = ir::as<ir::Loop>(s);
-  const ir::IntConst* extent = l == nullptr ? nullptr : ir::as<ir::IntConst>(l->extent);
-  bool vectorized = l != nullptr && l->loop_kind == ir::LoopKind::kVectorized;
-  if (vectorized && extent != nullptr) lanes *= extent->value;
-  int64_t n = 0;
-  ir::visit(s, [&](ir::Stmt c) {
-    if (c == s) return true;
-    n += tile_vectors(c, lanes);
-    return false;
-  });
-  if (l != nullptr && l->loop_kind == ir::LoopKind::kUnrolled && extent != nullptr) n *= extent->value;
-  return std::min<int64_t>(n, int64_t{1} << 20);
-}
 
 void Emitter::pin_values(llvm::ArrayRef<Value*> places, llvm::ArrayRef<llvm::Type*> types) {
   std::string outputs, inputs;

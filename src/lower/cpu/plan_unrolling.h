@@ -7,7 +7,8 @@
 //     for j in 4 {                   ->      for j in 4 @unroll_max(16) {
 //       B[i, j] = A[j, i]                      B[i, j] = A[j, i]
 //
-// What results is at most 4,096 statements a loop. Last, because it counts statements as they will be printed.
+// What results is at most 4,096 statements a loop. Comes after every pass that adds statements, because it
+// counts them as they will be printed.
 #pragma once
 
 #include "tcc/ir/kernel.h"
