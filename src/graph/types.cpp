@@ -76,11 +76,6 @@ Constant make_constant(std::vector<std::byte> bytes) {
   return Constant{owner, std::span<const std::byte>(*owner), false};
 }
 
-Constant make_constant_f32(std::span<const float> values) {
-  auto bytes = std::as_bytes(values);
-  return make_constant(std::vector<std::byte>(bytes.begin(), bytes.end()));
-}
-
 Constant make_constant_i64(std::span<const int64_t> values) {
   auto bytes = std::as_bytes(values);
   return make_constant(std::vector<std::byte>(bytes.begin(), bytes.end()));

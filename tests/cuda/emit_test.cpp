@@ -1,7 +1,7 @@
 // What CUDA source looks like for small kernels.
 #include "cuda/support.h"
+#include "ir/layouts.h"
 #include "tcc/ir/instr.h"
-#include "tcc/ir/layout.h"
 #include "tcc/lower/pass.h"
 
 using namespace tcc;

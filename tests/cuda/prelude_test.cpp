@@ -4,6 +4,7 @@
 #include <map>
 
 #include "cuda/support.h"
+#include "nvrtc.h"
 #include "skip.h"
 #include "tcc/ir/instr.h"
 

@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "cuda/support.h"
+#include "nvrtc.h"
 #include "sample_tasks.h"
 #include "skip.h"
 #include "tcc/ir/text.h"

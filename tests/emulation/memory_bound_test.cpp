@@ -1,6 +1,7 @@
 // Programs for GPUs whose time is that of memory: those of the modules for elementwise blocks, transposes, rows and
 // columns equal the reference, on the PTX machine, for odd sizes and several types.
 #include "emulation/programs.h"
+#include "nvrtc.h"
 #include "sample_tasks.h"
 #include "tcc/analysis/shared_traffic.h"
 #include "tcc/ir/text.h"

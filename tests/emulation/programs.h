@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "emulation/support.h"
+#include "nvrtc.h"
 #include "skip.h"
 #include "tcc/codegen/cuda.h"
 #include "tcc/lower/lower.h"

@@ -4,6 +4,7 @@
 
 #include "emulation/hopper_kernel.h"
 #include "emulation/support.h"
+#include "nvrtc.h"
 #include "skip.h"
 #include "tcc/codegen/cuda.h"
 #include "tcc/ir/text.h"

@@ -1,6 +1,7 @@
 // Shared buffers that follow each other in one place: the addresses of the compiled code meet, so a missing barrier
 // between them shows here as a race, and nowhere else.
 #include "emulation/support.h"
+#include "nvrtc.h"
 #include "sample_tasks.h"
 #include "skip.h"
 #include "tcc/analysis/shared_plan.h"

@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "emulation/support.h"
+#include "nvrtc.h"
 #include "sample_tasks.h"
 #include "skip.h"
 #include "tcc/codegen/cuda.h"

@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "nvrtc.h"
 #include "sample_tasks.h"
 #include "skip.h"
 #include "tcc/codegen/cuda.h"

@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "graph/constants.h"
 #include "graph/print_graph.h"
 #include "tcc/graph/passes.h"
 #include "tcc/graph/reference.h"

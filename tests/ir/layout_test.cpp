@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 
-#include "tcc/ir/layout.h"
+#include "ir/layouts.h"
 
 using namespace tcc;
 using namespace tcc::ir;

@@ -6,6 +6,8 @@
 #include <numeric>
 #include <vector>
 
+#include "ir/layouts.h"
+
 using namespace tcc;
 using namespace tcc::ir;
 

@@ -1,5 +1,6 @@
 // Measuring on a GPU, by a driver that only pretends: every way a program can go wrong, and that measuring goes on.
 #include "tcc/measure/gpu.h"
+#include "nvrtc.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "graph/constants.h"
 #include "onnx/writer.h"
 #include "tcc/graph/passes.h"
 #include "tcc/graph/reference.h"

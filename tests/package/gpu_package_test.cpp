@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "nvrtc.h"
 #include "rt/fake_cuda_driver.h"
 #include "skip.h"
 #include "tcc/codegen/cuda.h"
@@ -50,13 +51,13 @@ struct StandIn {
     for (const codegen::Launch& l : artifact.launches) object->function(l.symbol)(buffers.data(), 0, l.extent);
   }
 };
-constexpr size_t kMostTasks = 4;
-StandIn stand_ins[kMostTasks];
+constexpr size_t kMaxTasks = 4;
+StandIn stand_ins[kMaxTasks];
 template <size_t N>
 void stand_in(void** parameters) {
   stand_ins[N].run(parameters);
 }
-constexpr void (*kStandIns[kMostTasks])(void**) = {stand_in<0>, stand_in<1>, stand_in<2>, stand_in<3>};
+constexpr void (*kStandIns[kMaxTasks])(void**) = {stand_in<0>, stand_in<1>, stand_in<2>, stand_in<3>};
 
 struct Model {
   graph::Graph g;
@@ -93,7 +94,7 @@ struct Model {
     auto list = task::extract_tasks(g, groups);
     REQUIRE(list.has_value());
     tasks = std::move(*list);
-    REQUIRE(tasks.tasks.size() <= kMostTasks);
+    REQUIRE(tasks.tasks.size() <= kMaxTasks);
     plan.graph = &g;
     plan.groups = &groups;
     plan.memory = &memory;

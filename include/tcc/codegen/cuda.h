@@ -55,8 +55,5 @@ Result<void> check_cuda_architecture(const target::Target& target, const std::st
 // "13.0", or why it is missing: tcc was built without nvrtc.h, or the library does not load. library "":
 // libnvrtc.so.13, .12 and plain, by the loader's rules and then in /usr/local/cuda.
 Result<std::string> nvrtc_version(const std::string& library = {});
-inline bool nvrtc_available() {
-  return nvrtc_version().has_value();
-}
 
 }  // namespace tcc::codegen

@@ -67,7 +67,6 @@ struct Constant {
 };
 
 Constant make_constant(std::vector<std::byte> bytes);
-Constant make_constant_f32(std::span<const float> values);
 Constant make_constant_i64(std::span<const int64_t> values);
 // One element of the given type standing for a whole tensor.
 Constant make_splat(DType dtype, double value);

@@ -48,8 +48,6 @@ struct PhysicalIndex {
 
 // Where a logical index lives.
 PhysicalIndex apply(const Layout& layout, std::span<const int64_t> index);
-// Row-major over `shape`.
-const Layout* make_row_major(Arena& arena, std::span<const int64_t> shape);
 // Row-major with the stride of `dim` grown to the next number that is `offset` modulo `factor`.
 const Layout* make_padded(Arena& arena, std::span<const int64_t> shape, int32_t dim, int64_t factor, int64_t offset);
 // Blocked: dimension order `order` over the outer parts, then the inner tiles given as (dim, tile) in order; extents
@@ -68,9 +66,6 @@ bool is_injective(const Layout& layout);
 std::optional<std::vector<int64_t>> invert(const Layout& layout, const PhysicalIndex& at);
 // Largest power of two dividing every address reached by multiples of `step` in `dim`.
 int64_t alignment(const Layout& layout, int32_t dim, int64_t step);
-// Ways of bank conflict when 32 lanes read the given logical indices, each `bytes` wide, elements of elem_bytes.
-int bank_conflicts(const Layout& layout, std::span<const std::vector<int64_t>> lane_indices, int64_t bytes,
-                   int64_t elem_bytes);
 
 bool equal(const Layout& a, const Layout& b);
 uint64_t hash_layout(const Layout& layout);

@@ -33,11 +33,6 @@ class Rng {
 
   Rng fork(uint64_t n) const { return Rng(combine_hash(state_, n)); }
   uint64_t state() const { return state_; }
-  static Rng from_state(uint64_t state) {
-    Rng rng(0);
-    rng.state_ = state;
-    return rng;
-  }
 
  private:
   uint64_t state_;
