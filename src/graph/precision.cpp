@@ -23,54 +23,12 @@ namespace {
 
 enum class Policy : uint8_t {
   kLow,     // takes and gives the low type
-  kFollow,  // has the type of its inputs: its results are in the range of these, or a model bounds them as activations
-  kFull,    // keeps f32: the range or the accuracy of the low type may not do
+  kFollow,  // as LowPrecision says
+  kFull,
 };
 
 Policy unary_policy(UnaryFn fn) {
-  switch (fn) {
-    case UnaryFn::kAbs:
-    case UnaryFn::kNeg:
-    case UnaryFn::kSign:
-    case UnaryFn::kErf:
-    case UnaryFn::kFloor:
-    case UnaryFn::kCeil:
-    case UnaryFn::kRound:
-    case UnaryFn::kGelu:
-    case UnaryFn::kGeluTanh:
-    case UnaryFn::kElu:
-    case UnaryFn::kSelu:
-    case UnaryFn::kCelu:
-    case UnaryFn::kSoftplus:
-    case UnaryFn::kSoftsign:
-    case UnaryFn::kHardSigmoid:
-    case UnaryFn::kHardSwish:
-    case UnaryFn::kMish:
-    case UnaryFn::kSwish:
-    case UnaryFn::kThresholdedRelu:
-    case UnaryFn::kShrink:
-      return Policy::kFollow;
-    case UnaryFn::kNot:
-    case UnaryFn::kExp:
-    case UnaryFn::kLog:
-    case UnaryFn::kSqrt:
-    case UnaryFn::kReciprocal:
-    case UnaryFn::kSin:
-    case UnaryFn::kCos:
-    case UnaryFn::kTan:
-    case UnaryFn::kAsin:
-    case UnaryFn::kAcos:
-    case UnaryFn::kAtan:
-    case UnaryFn::kSinh:
-    case UnaryFn::kCosh:
-    case UnaryFn::kAsinh:
-    case UnaryFn::kAcosh:
-    case UnaryFn::kAtanh:
-    case UnaryFn::kIsNan:
-    case UnaryFn::kIsInf:
-      return Policy::kFull;
-  }
-  TCC_UNREACHABLE();
+  return unary_row(fn).precision == LowPrecision::kFollow ? Policy::kFollow : Policy::kFull;
 }
 
 Policy binary_policy(BinaryFn fn) {

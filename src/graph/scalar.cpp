@@ -33,8 +33,9 @@ enum class Digits : bool { kSame, kDouble };
 constexpr ScalarAttributes kNone = {};
 
 constexpr UnaryRow kUnaryRows[] = {
-#define X(enumerator, name, domain, since, attributes, digits, formula) \
-  {UnaryFn::enumerator, name, Domain::domain, since, attributes, Digits::digits == Digits::kDouble},
+#define X(enumerator, name, domain, since, attributes, digits, precision, formula)                     \
+  {UnaryFn::enumerator,    name, Domain::domain, since, attributes, Digits::digits == Digits::kDouble, \
+   LowPrecision::precision},
     TCC_GRAPH_UNARY_FNS(X)
 #undef X
 };

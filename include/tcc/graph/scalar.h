@@ -35,53 +35,54 @@ struct ScalarAttributes {
   double beta = 0;
 };
 
-// X(enumerator, ONNX operator, domain, opset that has it first (0: not one by itself), attributes, digits, formula).
+// X(enumerator, ONNX operator, domain, opset that has it first (0: not one by itself), attributes, digits, precision,
+//   formula).
 // One row is all that a function of x needs: the importer, the reference, the kernels and the interpreter of tests read
-// it. `digits`: kSame, or kDouble where the usual formula cancels and kernels compute it in double. The formula is over
-// any of the number types of scalar_formulas.h, which lists the functions that it may use. Shrink: alpha = lambd, beta
-// = bias; Selu: beta = gamma; IsInf: alpha and beta tell whether +inf and -inf count.
+// it. `digits`: kSame, or kDouble where the usual formula cancels and kernels compute it in double. `precision`: a
+// LowPrecision. The formula is over any of the number types of scalar_formulas.h, which lists the functions that it may
+// use. Shrink: alpha = lambd, beta = bias; Selu: beta = gamma; IsInf: alpha and beta tell whether +inf and -inf count.
 // clang-format off
 #define TCC_GRAPH_UNARY_FNS(X) \
-  X(kAbs, "Abs", kNumber, 1, kNone, kSame, abs(x)) \
-  X(kNeg, "Neg", kNumber, 1, kNone, kSame, -x) \
-  X(kSign, "Sign", kNumber, 9, kNone, kSame, sign(x)) \
-  X(kNot, "Not", kBool, 1, kNone, kSame, !x) \
-  X(kExp, "Exp", kFloat, 1, kNone, kSame, exp(x)) \
-  X(kLog, "Log", kFloat, 1, kNone, kSame, log(x)) \
-  X(kSqrt, "Sqrt", kFloat, 1, kNone, kSame, sqrt(x)) \
-  X(kReciprocal, "Reciprocal", kFloat, 1, kNone, kSame, 1.0 / x) \
-  X(kErf, "Erf", kFloat, 9, kNone, kSame, erf(x)) \
-  X(kFloor, "Floor", kFloat, 1, kNone, kSame, floor(x)) \
-  X(kCeil, "Ceil", kFloat, 1, kNone, kSame, ceil(x)) \
-  X(kRound, "Round", kFloat, 11, kNone, kSame, round_to_even(x)) \
-  X(kSin, "Sin", kFloat, 7, kNone, kSame, sin(x)) \
-  X(kCos, "Cos", kFloat, 7, kNone, kSame, cos(x)) \
-  X(kTan, "Tan", kFloat, 7, kNone, kSame, tan(x)) \
-  X(kAsin, "Asin", kFloat, 7, kNone, kDouble, asin(x)) \
-  X(kAcos, "Acos", kFloat, 7, kNone, kDouble, acos(x)) \
-  X(kAtan, "Atan", kFloat, 7, kNone, kDouble, atan(x)) \
-  X(kSinh, "Sinh", kFloat, 9, kNone, kDouble, sinh(x)) \
-  X(kCosh, "Cosh", kFloat, 9, kNone, kSame, cosh(x)) \
-  X(kAsinh, "Asinh", kFloat, 9, kNone, kDouble, asinh(x)) \
-  X(kAcosh, "Acosh", kFloat, 9, kNone, kDouble, acosh(x)) \
-  X(kAtanh, "Atanh", kFloat, 9, kNone, kDouble, atanh(x)) \
-  X(kIsNan, "IsNaN", kFloatTest, 9, kNone, kSame, x != x) \
-  X(kIsInf, "IsInf", kFloatTest, 10, kNone, kSame, is_infinite(x, alpha != 0, beta != 0)) \
-  X(kGelu, "Gelu", kFloat, 20, kNone, kSame, 0.5 * x * (1.0 + erf(x * M_SQRT1_2))) \
-  X(kGeluTanh, "GeluTanh", kFloat, 0, kNone, kSame, \
+  X(kAbs, "Abs", kNumber, 1, kNone, kSame, kFollow, abs(x)) \
+  X(kNeg, "Neg", kNumber, 1, kNone, kSame, kFollow, -x) \
+  X(kSign, "Sign", kNumber, 9, kNone, kSame, kFollow, sign(x)) \
+  X(kNot, "Not", kBool, 1, kNone, kSame, kFull, !x) \
+  X(kExp, "Exp", kFloat, 1, kNone, kSame, kFull, exp(x)) \
+  X(kLog, "Log", kFloat, 1, kNone, kSame, kFull, log(x)) \
+  X(kSqrt, "Sqrt", kFloat, 1, kNone, kSame, kFull, sqrt(x)) \
+  X(kReciprocal, "Reciprocal", kFloat, 1, kNone, kSame, kFull, 1.0 / x) \
+  X(kErf, "Erf", kFloat, 9, kNone, kSame, kFollow, erf(x)) \
+  X(kFloor, "Floor", kFloat, 1, kNone, kSame, kFollow, floor(x)) \
+  X(kCeil, "Ceil", kFloat, 1, kNone, kSame, kFollow, ceil(x)) \
+  X(kRound, "Round", kFloat, 11, kNone, kSame, kFollow, round_to_even(x)) \
+  X(kSin, "Sin", kFloat, 7, kNone, kSame, kFull, sin(x)) \
+  X(kCos, "Cos", kFloat, 7, kNone, kSame, kFull, cos(x)) \
+  X(kTan, "Tan", kFloat, 7, kNone, kSame, kFull, tan(x)) \
+  X(kAsin, "Asin", kFloat, 7, kNone, kDouble, kFull, asin(x)) \
+  X(kAcos, "Acos", kFloat, 7, kNone, kDouble, kFull, acos(x)) \
+  X(kAtan, "Atan", kFloat, 7, kNone, kDouble, kFull, atan(x)) \
+  X(kSinh, "Sinh", kFloat, 9, kNone, kDouble, kFull, sinh(x)) \
+  X(kCosh, "Cosh", kFloat, 9, kNone, kSame, kFull, cosh(x)) \
+  X(kAsinh, "Asinh", kFloat, 9, kNone, kDouble, kFull, asinh(x)) \
+  X(kAcosh, "Acosh", kFloat, 9, kNone, kDouble, kFull, acosh(x)) \
+  X(kAtanh, "Atanh", kFloat, 9, kNone, kDouble, kFull, atanh(x)) \
+  X(kIsNan, "IsNaN", kFloatTest, 9, kNone, kSame, kFull, x != x) \
+  X(kIsInf, "IsInf", kFloatTest, 10, kNone, kSame, kFull, is_infinite(x, alpha != 0, beta != 0)) \
+  X(kGelu, "Gelu", kFloat, 20, kNone, kSame, kFollow, 0.5 * x * (1.0 + erf(x * M_SQRT1_2))) \
+  X(kGeluTanh, "GeluTanh", kFloat, 0, kNone, kSame, kFollow, \
     0.5 * x * (1.0 + tanh((x + x * x * x * 0.044715) * (M_2_SQRTPI * M_SQRT1_2)))) \
-  X(kElu, "Elu", kFloat, 1, (ScalarAttributes{"alpha", 1}), kDouble, select(x < 0.0, alpha * expm1(x), x)) \
-  X(kSelu, "Selu", kFloat, 1, (ScalarAttributes{"alpha", 1.67326319217681884765625, "gamma", 1.05070102214813232421875}), kDouble, \
+  X(kElu, "Elu", kFloat, 1, (ScalarAttributes{"alpha", 1}), kDouble, kFollow, select(x < 0.0, alpha * expm1(x), x)) \
+  X(kSelu, "Selu", kFloat, 1, (ScalarAttributes{"alpha", 1.67326319217681884765625, "gamma", 1.05070102214813232421875}), kDouble, kFollow, \
     beta * select(x < 0.0, alpha * expm1(x), x)) \
-  X(kCelu, "Celu", kFloat, 12, (ScalarAttributes{"alpha", 1}), kDouble, select(x < 0.0, alpha * expm1(x * (1 / alpha)), x)) \
-  X(kSoftplus, "Softplus", kFloat, 1, kNone, kDouble, softplus(x)) \
-  X(kSoftsign, "Softsign", kFloat, 1, kNone, kSame, x / (1.0 + abs(x))) \
-  X(kHardSigmoid, "HardSigmoid", kFloat, 1, (ScalarAttributes{"alpha", 0.2, "beta", 0.5}), kSame, clamp01(x * alpha + beta)) \
-  X(kHardSwish, "HardSwish", kFloat, 14, kNone, kSame, x * clamp01(x * (1.0 / 6) + 0.5)) \
-  X(kMish, "Mish", kFloat, 18, kNone, kDouble, x * tanh(softplus(x))) \
-  X(kSwish, "Swish", kFloat, 24, (ScalarAttributes{"alpha", 1}), kSame, x * sigmoid(x * alpha)) \
-  X(kThresholdedRelu, "ThresholdedRelu", kFloat, 10, (ScalarAttributes{"alpha", 1}), kSame, select(x <= alpha, 0.0, x)) \
-  X(kShrink, "Shrink", kNumber, 9, (ScalarAttributes{"lambd", 0.5, "bias", 0}), kSame, \
+  X(kCelu, "Celu", kFloat, 12, (ScalarAttributes{"alpha", 1}), kDouble, kFollow, select(x < 0.0, alpha * expm1(x * (1 / alpha)), x)) \
+  X(kSoftplus, "Softplus", kFloat, 1, kNone, kDouble, kFollow, softplus(x)) \
+  X(kSoftsign, "Softsign", kFloat, 1, kNone, kSame, kFollow, x / (1.0 + abs(x))) \
+  X(kHardSigmoid, "HardSigmoid", kFloat, 1, (ScalarAttributes{"alpha", 0.2, "beta", 0.5}), kSame, kFollow, clamp01(x * alpha + beta)) \
+  X(kHardSwish, "HardSwish", kFloat, 14, kNone, kSame, kFollow, x * clamp01(x * (1.0 / 6) + 0.5)) \
+  X(kMish, "Mish", kFloat, 18, kNone, kDouble, kFollow, x * tanh(softplus(x))) \
+  X(kSwish, "Swish", kFloat, 24, (ScalarAttributes{"alpha", 1}), kSame, kFollow, x * sigmoid(x * alpha)) \
+  X(kThresholdedRelu, "ThresholdedRelu", kFloat, 10, (ScalarAttributes{"alpha", 1}), kSame, kFollow, select(x <= alpha, 0.0, x)) \
+  X(kShrink, "Shrink", kNumber, 9, (ScalarAttributes{"lambd", 0.5, "bias", 0}), kSame, kFollow, \
     select(x < -alpha, x + beta, select(alpha < x, x - beta, select(x != x, x, 0.0))))
 
 // X(enumerator, text, domain, formula). Both operands have one type. Mod takes the divisor's sign (integers only), FMod
@@ -114,6 +115,12 @@ enum class BinaryFn : uint8_t {
 #undef X
 };
 
+// What becomes of a function where the products of the graph are lowered to f16 or bf16.
+enum class LowPrecision : uint8_t {
+  kFollow,  // has the type of its inputs: its results are in the range of these, or a model bounds them as activations
+  kFull,    // keeps f32: the range or the accuracy of the low type may not do
+};
+
 struct UnaryRow {
   UnaryFn fn;
   std::string_view name;  // of the ONNX operator
@@ -121,6 +128,7 @@ struct UnaryRow {
   int64_t since;  // opset; 0: not an ONNX operator by itself
   ScalarAttributes attributes;
   bool in_double;  // kernels compute it in double
+  LowPrecision precision;
 };
 std::span<const UnaryRow> unary_rows();  // by UnaryFn
 const UnaryRow& unary_row(UnaryFn fn);

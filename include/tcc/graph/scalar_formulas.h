@@ -60,8 +60,8 @@ N softplus(const N& x) {
 template <class N>
 N unary(UnaryFn fn, [[maybe_unused]] double alpha, [[maybe_unused]] double beta, const N& x) {
   switch (fn) {
-#define X(enumerator, name, domain, since, attributes, digits, formula) \
-  case UnaryFn::enumerator:                                             \
+#define X(enumerator, name, domain, since, attributes, digits, precision, formula) \
+  case UnaryFn::enumerator:                                                        \
     return formula;
     TCC_GRAPH_UNARY_FNS(X)
 #undef X
