@@ -3,24 +3,20 @@
 //   parallel j0 { acc = 0; k0, k1 { vectorised j1 { acc += x[k] * w[k, j1] } }; out = f(acc) }
 //
 // Each weight is used once, so the rate of memory decides. The matrix is packed into panels of one or two vectors, each
-// read from front to back. A tile reads four or eight panels at a time: one stream alone does not keep enough lines on
-// their way (measured on Zen 3: 24 GB/s from one stream, 40 GB/s from four), and as many vectors of independent sums
-// hide the latency of an fma. Where the machine has 32 vector registers, half of them may be sums. The hardware's own
-// prefetcher ends at each page, which a panel leaves after 32 or 64 rows: rows further on may be asked for ahead.
+// read from front to back. A tile reads several panels at a time, because one stream alone does not keep enough lines
+// on their way: as many as the core model's memory_streams, or twice as many. Its vectors of independent sums hide the
+// latency of an fma. At most half of the vector registers, or eight, are sums. The hardware's own prefetcher ends at
+// each page, which a panel leaves after 32 or 64 rows: rows further on may be asked for ahead.
 #include <algorithm>
 
 #include "space/contraction.h"
 #include "tcc/ir/walk.h"
 #include "tcc/space/space.h"
+#include "tcc/target/core_model.h"
 
 namespace tcc::space {
 namespace {
 
-// Vectors of a tile, and of the panels it consists of.
-struct Shape {
-  int64_t tile, panel;
-};
-constexpr Shape kShapes[] = {{8, 2}, {4, 1}, {8, 1}, {16, 2}};
 constexpr int64_t kMaxUnroll = 8;
 constexpr int64_t kAhead = 16;    // iterations over unrolled rows
 constexpr int64_t kMaxLoop = 64;  // elements of a vectorised loop; wider tiles are vectorised panel by panel
@@ -93,10 +89,13 @@ Ways gemv_tiling(const Schedule& state, const target::Target& target, const Spac
   std::optional<Gemv> g = find_gemv(state.kernel(), options);
   if (!g) return {state};
   int64_t lanes = vector_lanes(target, state.kernel().buffer(g->nest.store->buffer)->type);
+  const auto streams = static_cast<int64_t>(std::min(target::core_model(target).memory_streams, 64.0));
   Ways ways;
-  for (const auto [vectors, panel] : kShapes) {
-    if (2 * vectors > std::max<int64_t>(target.cpu.num_vector_registers, 16)) continue;
-    ways.attempt(state, [&](Schedule& s) { return tile(s, *g, vectors * lanes, panel * lanes); });
+  // Panels of a tile, and the vectors of each.
+  for (const auto [panels, vectors] :
+       {std::pair<int64_t, int64_t>{streams, 2}, {streams, 1}, {2 * streams, 1}, {2 * streams, 2}}) {
+    if (2 * panels * vectors > std::max<int64_t>(target.cpu.num_vector_registers, 16)) continue;
+    ways.attempt(state, [&, width = vectors * lanes](Schedule& s) { return tile(s, *g, panels * width, width); });
   }
   return ways.or_else(state);
 }
