@@ -6,6 +6,7 @@
 
 #include "tcc/analysis/region.h"
 #include "tcc/analysis/simplify.h"
+#include "tcc/support/result.h"
 
 namespace tcc::lower {
 
@@ -76,17 +77,11 @@ class Rewriter {
   uint64_t mask_ = 0;
 };
 
-}  // namespace
-
-Legal<Kernel> compact_buffers(const Kernel& kernel, const ArenaPtr& arena) {
-  Kernel k = kernel;
-  Builder b(*arena);
+// The temporaries that something accesses, with their accesses; `ranges` gets the extents of all loops.
+std::vector<Live> find_lives(Builder& b, const Kernel& k, analysis::Ranges& ranges) {
   std::vector<Live> lives;
   for (const Buffer* buffer : k.buffers)
     if (buffer->role == BufferRole::kTemp) lives.push_back({buffer, {}, false, {}, {}});
-  if (lives.empty()) return k;
-
-  analysis::Ranges ranges(k);
   visit(k.root, [&](Stmt s) {
     if (const Loop* l = as<Loop>(s)) ranges.set(l->id, l->extent);
     return true;
@@ -110,49 +105,50 @@ Legal<Kernel> compact_buffers(const Kernel& kernel, const ArenaPtr& arena) {
         }
       });
   std::erase_if(lives, [](const Live& l) { return !l.seen; });
-
-  for (Live& live : lives) {
-    // Storage must not live inside a loop whose iterations run together.
+  // Storage must not live inside a loop whose iterations run together.
+  for (Live& live : lives)
     while (!live.around.empty() && live.around.back()->loop_kind == LoopKind::kVectorized) live.around.pop_back();
-    // What the threads of a block share is indexed across them.
-    const bool shared = live.buffer->scope == Scope::kShared || live.buffer->scope == Scope::kClusterShared;
-    auto inner = [&](Id v) {
-      return ranges.extent(v) != nullptr && std::none_of(live.around.begin(), live.around.end(), [&](const Loop* l) {
-               return l->id == v && !(shared && (is_thread(l->axis) || l->axis == Axis::kVthread));
-             });
-    };
-    auto needs_numbers = [&](std::string_view question) {
-      return reject(RejectReason::kDependentExtent, fmt::format("{}: {}", name_hint(k, live.buffer->id), question));
-    };
-    for (size_t d = 0; d < live.buffer->shape.size(); ++d) {
-      DimRange whole{b.integer(0), live.buffer->shape[d]};
-      std::optional<DimRange> box;
-      bool affine = live.buffer->layout == nullptr;
-      for (size_t a = 0; a < live.accesses.size() && affine; ++a) {
-        const Expr index = live.accesses[a][d];
-        std::optional<DimRange> r = analysis::dim_range(b, index, ranges, inner);
-        if (r && a > 0) r = analysis::unite(b, *box, *r);
-        affine = r.has_value();
-        if (!affine && (ranges.depends_on_decisions(index) || (box && ranges.depends_on_decisions(box->base))))
-          return needs_numbers("which part of it is touched");
-        box = r;
-      }
-      if (!affine) box = whole;
-      // Predicated accesses may overhang the buffer; its own size is always enough.
-      if (ranges.bounds(box->base).low >= 0)
-        box = analysis::clip(b, *box, whole.extent, ranges);
-      else if (is_int(box->base))
-        box = whole;
-      else if (ranges.depends_on_decisions(box->base))
-        return needs_numbers("whether all of it is in front of its first element");
-      live.box.push_back(*box);
-    }
+  return lives;
+}
+
+// What one iteration of the loops around touches of dimension `d`.
+Legal<DimRange> touched_range(Builder& b, const Kernel& k, const analysis::Ranges& ranges, const Live& live, size_t d) {
+  // What the threads of a block share is indexed across them.
+  const bool shared = live.buffer->scope == Scope::kShared || live.buffer->scope == Scope::kClusterShared;
+  auto inner = [&](Id v) {
+    return ranges.extent(v) != nullptr && std::none_of(live.around.begin(), live.around.end(), [&](const Loop* l) {
+             return l->id == v && !(shared && (is_thread(l->axis) || l->axis == Axis::kVthread));
+           });
+  };
+  auto needs_numbers = [&](std::string_view question) {
+    return reject(RejectReason::kDependentExtent, fmt::format("{}: {}", name_hint(k, live.buffer->id), question));
+  };
+  const DimRange whole{b.integer(0), live.buffer->shape[d]};
+  std::optional<DimRange> box;
+  bool affine = live.buffer->layout == nullptr;
+  for (size_t a = 0; a < live.accesses.size() && affine; ++a) {
+    const Expr index = live.accesses[a][d];
+    std::optional<DimRange> r = analysis::dim_range(b, index, ranges, inner);
+    if (r && a > 0) r = analysis::unite(b, *box, *r);
+    affine = r.has_value();
+    if (!affine && (ranges.depends_on_decisions(index) || (box && ranges.depends_on_decisions(box->base))))
+      return needs_numbers("which part of it is touched");
+    box = r;
   }
-  Rewriter rewriter(b, lives);
-  k.root = rewriter.stmt(k.root);
-  std::vector<Id> at_root;
+  if (!affine) box = whole;
+  // Predicated accesses may overhang the buffer; its own size is always enough.
+  if (ranges.bounds(box->base).low >= 0) return analysis::clip(b, *box, whole.extent, ranges);
+  if (is_int(box->base)) return whole;
+  if (ranges.depends_on_decisions(box->base))
+    return needs_numbers("whether all of it is in front of its first element");
+  return *box;
+}
+
+// The buffers of the kernel, temporaries in the size of their boxes. `at_root`: those that no loop encloses.
+std::vector<const Buffer*> resized_buffers(Builder& b, const Kernel& k, const std::vector<Live>& lives,
+                                           std::vector<Id>& at_root) {
   std::vector<const Buffer*> buffers;
-  for (const Buffer* buffer : kernel.buffers) {
+  for (const Buffer* buffer : k.buffers) {
     const Live* live = nullptr;
     for (const Live& l : lives)
       if (l.buffer == buffer) live = &l;
@@ -168,7 +164,27 @@ Legal<Kernel> compact_buffers(const Kernel& kernel, const ArenaPtr& arena) {
     buffers.push_back(b.buffer(small));
     if (live->around.empty()) at_root.push_back(buffer->id);
   }
-  k.buffers = b.arena().copy(buffers);
+  return buffers;
+}
+
+}  // namespace
+
+Legal<Kernel> compact_buffers(const Kernel& kernel, const ArenaPtr& arena) {
+  const bool any = std::any_of(kernel.buffers.begin(), kernel.buffers.end(),
+                               [](const Buffer* buffer) { return buffer->role == BufferRole::kTemp; });
+  if (!any) return kernel;
+  Kernel k = kernel;
+  Builder b(*arena);
+  analysis::Ranges ranges(k);
+  std::vector<Live> lives = find_lives(b, k, ranges);
+  for (Live& live : lives)
+    for (size_t d = 0; d < live.buffer->shape.size(); ++d) {
+      TCC_TRY(const DimRange range, touched_range(b, k, ranges, live, d));
+      live.box.push_back(range);
+    }
+  k.root = Rewriter(b, lives).stmt(k.root);
+  std::vector<Id> at_root;
+  k.buffers = b.arena().copy(resized_buffers(b, kernel, lives, at_root));
   k.root = b.alloc(at_root, k.root);
   return k;
 }
