@@ -15,14 +15,10 @@ using namespace tcc;
 namespace {
 
 target::Target interpreter() {
-  target::Target t;
-  t.name = "interpreter";
-  t.kind = backend::kOtherKind;
-  return t;
+  return {.name = "interpreter", .kind = backend::kOtherKind};
 }
 
-// --- lowering: nothing beyond the passes that every target shares
-
+// Lowering is nothing beyond the passes that every target shares.
 ir::Legal<ir::Kernel> keep(const ir::Kernel& kernel, const target::Target&, const ArenaPtr&) {
   return kernel;
 }
@@ -38,8 +34,7 @@ const lower::Pipeline& pipeline() {
   return kPipeline;
 }
 
-// --- cost: programs are as good as each other
-
+// Programs are as good as each other.
 constexpr std::string_view kColumns[] = {"buffers"};
 void count_buffers(const ir::Kernel& nest, const target::Target&, int64_t, std::span<float> row) {
   row[0] = static_cast<float>(nest.buffers.size());
@@ -54,28 +49,21 @@ class Indifferent : public cost::CostModel {
   }
 };
 
-// --- code: a kernel's text
-
+// A program is its kernel's text.
 Result<codegen::Artifact> compile(const ir::Kernel& lowered, const target::Target&, const backend::CompileOptions&) {
-  codegen::Artifact artifact;
-  artifact.code = ir::print(lowered);
-  return artifact;
+  return codegen::Artifact{.code = ir::print(lowered)};
 }
 
-std::vector<interp::TensorData> tensors(const ir::Kernel& kernel) {
-  std::vector<interp::TensorData> out;
+// Runs a text; the tensors of all parameters afterwards.
+Result<std::vector<interp::TensorData>> interpret(const std::string& text) {
+  TCC_TRY(const ir::Kernel kernel, ir::parse(text));
+  std::vector<interp::TensorData> data;
   for (const ir::Buffer* b : kernel.buffers) {
     if (b->role == ir::BufferRole::kTemp) continue;
     std::vector<int64_t> shape;
     for (ir::Expr e : b->shape) shape.push_back(ir::int_value(e));
-    out.push_back(interp::TensorData::make_random(b->type, shape, out.size() + 1));
+    data.push_back(interp::TensorData::make_random(b->type, shape, data.size() + 1));
   }
-  return out;
-}
-// Runs a text; the tensors of all parameters afterwards.
-Result<std::vector<interp::TensorData>> interpret(const std::string& text) {
-  TCC_TRY(const ir::Kernel kernel, ir::parse(text));
-  std::vector<interp::TensorData> data = tensors(kernel);
   std::vector<interp::TensorData*> params;
   for (interp::TensorData& d : data) params.push_back(&d);
   const interp::Report report = interp::run(kernel, params);
@@ -133,7 +121,6 @@ const backend::Backend kInterpreter = {
 
 TEST_CASE("a backend from outside tunes a model and builds it") {
   backend::add_backend(kInterpreter);
-
   auto model = driver::load_model({.model = "zoo:mlp"});
   REQUIRE(model.has_value());
   auto program = driver::make_program(*model, interpreter());
