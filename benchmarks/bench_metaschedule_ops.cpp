@@ -30,8 +30,8 @@ namespace {
 
 constexpr int kThreads = 2;
 constexpr uint64_t kSeeds = 3;
-constexpr size_t kFewestRounds = 9, kMostRounds = 25;  // of the winners of searches, all timed once in each
-constexpr double kPrecision = 0.005;                   // half the width of the ratio's interval at which rounds end
+constexpr size_t kMinRounds = 9, kMaxRounds = 25;  // of the winners of searches, all timed once in each
+constexpr double kPrecision = 0.005;               // half the width of the ratio's interval at which rounds end
 constexpr std::string_view kTuning = " [tuning]";
 constexpr double kFlat = 1.02;  // the slowest winner within 2 % of the fastest
 
@@ -176,7 +176,7 @@ Result<measure::Interval> time_winners(std::vector<SearchRun>& runs, OpBench& be
     }
     const measure::Interval ratio = ratio_of(runs);
     const bool precise = ratio.high - ratio.low < 2 * kPrecision * ratio.median;
-    if (round >= kMostRounds || (round >= kFewestRounds && precise)) return ratio;
+    if (round >= kMaxRounds || (round >= kMinRounds && precise)) return ratio;
   }
 }
 

@@ -11,15 +11,15 @@ using namespace ir;
 
 namespace {
 
-Scope scope_of(const Buffer& b, const SharedWishes& wishes) {
-  auto wish = wishes.scopes.find(b.id);
-  const Scope scope = wish == wishes.scopes.end() ? b.scope : wish->second;
+Scope scope_of(const Buffer& b, const SharedRequests& requests) {
+  auto request = requests.scopes.find(b.id);
+  const Scope scope = request == requests.scopes.end() ? b.scope : request->second;
   return scope == Scope::kClusterShared ? Scope::kShared : scope;
 }
 
-class Biographer {
+class LifeFinder {
  public:
-  Biographer(const Kernel& k, const SharedWishes& wishes) : k_(k), wishes_(wishes) {}
+  LifeFinder(const Kernel& k, const SharedRequests& requests) : k_(k), requests_(requests) {}
 
   void stmt(Stmt s) {
     const Loop* l = as<Loop>(s);
@@ -74,7 +74,7 @@ class Biographer {
   }
   void touch(Id id) {
     const Buffer* b = k_.buffer(id);
-    if (b == nullptr || scope_of(*b, wishes_) != Scope::kShared) return;
+    if (b == nullptr || scope_of(*b, requests_) != Scope::kShared) return;
     live(id, now_, now_);
     if (inside_) touched_.push_back(id);
   }
@@ -86,7 +86,7 @@ class Biographer {
   }
 
   const Kernel& k_;
-  const SharedWishes& wishes_;
+  const SharedRequests& requests_;
   std::map<Id, Life> lives_;
   int64_t now_ = 0, start_ = 0;
   bool inside_ = false;
@@ -105,16 +105,16 @@ std::optional<int64_t> bytes_of(const Buffer& b) {
 
 // f(buffer, bytes of all its versions, alignment) for each that is placed, in the order of the Allocs.
 template <class F>
-void for_placed(const Kernel& kernel, Stmt launch, const SharedWishes& wishes, F f) {
+void for_placed(const Kernel& kernel, Stmt launch, const SharedRequests& requests, F f) {
   visit(launch, [&](Stmt s) {
     const Alloc* a = as<Alloc>(s);
     if (a == nullptr) return true;
     for (Id id : a->buffers) {
       const Buffer& b = *kernel.buffer(id);
-      const std::optional<int64_t> one = scope_of(b, wishes) == Scope::kShared ? bytes_of(b) : std::nullopt;
+      const std::optional<int64_t> one = scope_of(b, requests) == Scope::kShared ? bytes_of(b) : std::nullopt;
       if (!one) continue;
-      auto many = wishes.versions.find(id);
-      f(b, *one * (many == wishes.versions.end() ? 1 : many->second), std::max<int64_t>(b.alignment, 16));
+      auto many = requests.versions.find(id);
+      f(b, *one * (many == requests.versions.end() ? 1 : many->second), std::max<int64_t>(b.alignment, 16));
     }
     return true;
   });
@@ -126,15 +126,15 @@ int64_t aligned(int64_t n, int64_t to) {
 
 }  // namespace
 
-std::map<Id, Life> shared_lives(const Kernel& kernel, Stmt launch, const SharedWishes& wishes) {
-  Biographer b(kernel, wishes);
+std::map<Id, Life> shared_lives(const Kernel& kernel, Stmt launch, const SharedRequests& requests) {
+  LifeFinder b(kernel, requests);
   b.stmt(launch);
   return b.take();
 }
 
-SharedPlan plan_shared(const Kernel& kernel, Stmt launch, const SharedWishes& wishes) {
+SharedPlan plan_shared(const Kernel& kernel, Stmt launch, const SharedRequests& requests) {
   SharedPlan plan;
-  std::map<Id, Life> lives = shared_lives(kernel, launch, wishes);
+  std::map<Id, Life> lives = shared_lives(kernel, launch, requests);
   // Roles run side by side, and other blocks of a cluster reach into this one: the order of the text says nothing.
   bool side_by_side = false;
   visit(launch, [&](Stmt s) {
@@ -150,7 +150,7 @@ SharedPlan plan_shared(const Kernel& kernel, Stmt launch, const SharedWishes& wi
     int64_t begin, end;
   };
   std::vector<Placed> placed;
-  for_placed(kernel, launch, wishes, [&](const Buffer& b, int64_t bytes, int64_t align) {
+  for_placed(kernel, launch, requests, [&](const Buffer& b, int64_t bytes, int64_t align) {
     auto life = lives.find(b.id);
     const Life mine = life == lives.end() ? Life{0, INT64_MAX} : life->second;
     // The first gap between those that live at the same time.
@@ -173,11 +173,11 @@ SharedPlan plan_shared(const Kernel& kernel, Stmt launch, const SharedWishes& wi
   return plan;
 }
 
-int64_t shared_bytes(const Kernel& kernel, Stmt launch, const SharedWishes& wishes, int64_t apart) {
+int64_t shared_bytes(const Kernel& kernel, Stmt launch, const SharedRequests& requests, int64_t apart) {
   int64_t separate = 0;
-  for_placed(kernel, launch, wishes,
+  for_placed(kernel, launch, requests,
              [&](const Buffer&, int64_t bytes, int64_t align) { separate = aligned(separate, align) + bytes; });
-  return separate > apart ? plan_shared(kernel, launch, wishes).bytes(apart) : separate;
+  return separate > apart ? plan_shared(kernel, launch, requests).bytes(apart) : separate;
 }
 
 }  // namespace tcc::analysis

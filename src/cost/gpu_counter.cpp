@@ -118,7 +118,8 @@ void GpuCounter::finish(Stmt launch) {
     facts_.threads = static_cast<double>(shape.threads);
     facts_.registers = static_cast<double>(shape.launch_registers);
   }
-  facts_.shared_bytes = static_cast<double>(analysis::shared_bytes(k_, launch, wishes_, target_.cuda.shared_per_block));
+  facts_.shared_bytes =
+      static_cast<double>(analysis::shared_bytes(k_, launch, requests_, target_.cuda.shared_per_block));
   if (role_ != nullptr) facts_.shared_bytes += static_cast<double>(analysis::staged_bytes(k_, launch));
   facts_.registers = std::min(facts_.registers, static_cast<double>(target_.cuda.max_registers_per_thread));
   const auto l2 = static_cast<double>(target_.cuda.l2_bytes);
@@ -433,8 +434,8 @@ void GpuCounter::storage(const Buffer& b) {
     facts_.parallelism = std::max(facts_.parallelism, elements * vthreads / (matrix_ ? 1 : spread));
   } else if (!loops_.empty()) {
     waits_ = true;
-    wishes_.scopes[b.id] = Scope::kShared;
-    wishes_.versions[b.id] = static_cast<int64_t>(stages);
+    requests_.scopes[b.id] = Scope::kShared;
+    requests_.versions[b.id] = static_cast<int64_t>(stages);
     facts_.stages = std::max(facts_.stages, stages);
     const double arrives =
         role_ != nullptr && facts_.cluster > 1 ? model_.remote_arrive_cycles * (facts_.cluster - 1) : 0;

@@ -126,7 +126,7 @@ class GpuCounter {
   bool waits_ = false;                                      // threads exchange data in shared memory
   double exchanged_ = 0;                                    // bytes that they write there
   const ir::Loop* role_ = nullptr;
-  analysis::SharedWishes wishes_;
+  analysis::SharedRequests requests_;
   double tile_registers_ = 0;  // of a thread, for sums that memory holds
   double vector_ = 1;          // elements at a time of the copy around
   double pieces_ = 1;          // of the copy around, for one thread

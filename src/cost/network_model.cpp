@@ -25,7 +25,7 @@ constexpr NetworkKind kKinds[] = {
 constexpr uint64_t kSeed = 1;
 constexpr int64_t kFirstTraining = 16;  // records
 constexpr double kGrowth = 1.4;         // of their number from one training to the next
-constexpr int64_t kMostSteps = 200;     // batches of an update
+constexpr int64_t kMaxSteps = 200;      // batches of an update
 constexpr int64_t kOnlineBatch = 128;
 // Of a program without tables. Scores of networks are far smaller.
 constexpr float kUnknown = -1e6f;
@@ -161,7 +161,7 @@ class NetworkModel : public CostModel {
     nn::TrainOptions options = paper_options(model_.config().architecture);
     options.batch = std::min(options.batch, kOnlineBatch);
     const int64_t steps = (data.size() + options.batch - 1) / options.batch;
-    options.epochs = std::clamp<int64_t>(kMostSteps / steps, 1, options.epochs);
+    options.epochs = std::clamp<int64_t>(kMaxSteps / steps, 1, options.epochs);
     auto trainer = nn::Trainer::create(model_, data, nullptr, options, setup_.pool);
     TCC_CHECK(trainer.has_value(), "samples come from this model's tables");
     trainer->run();

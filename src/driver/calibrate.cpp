@@ -21,7 +21,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int64_t kVersion = 1;
-constexpr uint64_t kMostBytes = 1 << 20;
+constexpr uint64_t kMaxBytes = 1 << 20;
 constexpr int64_t kRepeats = 5;
 
 std::string file_of(const std::string& device, const std::string& folder) {
@@ -264,7 +264,7 @@ target::Target apply_calibration(target::Target target, const std::string& devic
                                        sanitize(file), why, target.name));
     return target;
   };
-  Result<std::string> text = read_file(file, kMostBytes);
+  Result<std::string> text = read_file(file, kMaxBytes);
   if (!text) return unused(text.error().message);
   const Json json = Json::parse(*text, nullptr, false);
   if (!json.is_object() || !json.contains("model") || !json["model"].is_object()) return unused("it is damaged");

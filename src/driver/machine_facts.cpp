@@ -19,7 +19,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int64_t kVersion = 1;
-constexpr uint64_t kMostBytes = 1 << 20;
+constexpr uint64_t kMaxBytes = 1 << 20;
 constexpr double kBeaten = 1.03;  // times the measured peak; less is the noise of both
 
 void do_nothing(void* const*, int64_t, int64_t) {}
@@ -47,7 +47,7 @@ Result<void> measure_fork_join(MachineFacts& facts) {
 
 // `facts` with what the file says. Errors say what is wrong with the file.
 Result<MachineFacts> read_facts(MachineFacts facts, const target::Target& host) {
-  TCC_TRY(std::string text, read_file(facts.file, kMostBytes));
+  TCC_TRY(std::string text, read_file(facts.file, kMaxBytes));
   const Json json = Json::parse(text, nullptr, false);
   if (!json.is_object()) return input_error("it is damaged");
   if (!json.contains("version") || json["version"] != kVersion) return input_error("another version of tcc wrote it");

@@ -32,8 +32,8 @@ void for_pieces(const BoxCopy& c, F f) {
 template <class F>
 void for_inside(const BoxCopy& c, int64_t address, int64_t begin, int64_t end, F move) {
   const int64_t element = ir::type_bytes(c.map->map->type);
-  if ((end - begin) * element == kPiece && address % kPiece == 0)
-    return move(address, int64_t{0}, static_cast<int>(kPiece));
+  if ((end - begin) * element == kSwizzleBytes && address % kSwizzleBytes == 0)
+    return move(address, int64_t{0}, static_cast<int>(kSwizzleBytes));
   for (int64_t e = begin; e < end; ++e) move(address + e * element, e * element, static_cast<int>(element));
 }
 
@@ -86,21 +86,21 @@ void start_load(Warp& w, const Ins& i, int l, BoxCopy c, Block& block, int64_t b
   for_pieces(c, [&](int64_t to, int64_t, int64_t, int64_t) {
     if (!fine) return;
     uint8_t* contents = shared.contents + to;
-    if (*std::max_element(contents, contents + kPiece) == kOutside) {
+    if (*std::max_element(contents, contents + kSwizzleBytes) == kOutside) {
       m.report(FindingKind::kOutOfBounds, w, l, i, m.place_text(shared, to) + " is between arrays");
       fine = false;
       return;
     }
-    if (*std::max_element(contents, contents + kPiece) == kPending)
+    if (*std::max_element(contents, contents + kSwizzleBytes) == kPending)
       m.report(FindingKind::kRace, w, l, i, m.place_text(shared, to) + ": another copy to it has not been waited for");
-    if (shared.reading[static_cast<size_t>(to / kPiece)] != 0)
+    if (shared.reading[static_cast<size_t>(to / kSwizzleBytes)] != 0)
       m.report(FindingKind::kRace, w, l, i,
                m.place_text(shared, to) + ": it is read by a product or bulk copy that has not been waited for");
     if (shared.cells != nullptr) {
-      m.check_proxy(w, l, i, shared, to, kPiece, false);
-      m.note_write(w, l, i, shared, to, kPiece, false);
+      m.check_proxy(w, l, i, shared, to, kSwizzleBytes, false);
+      m.note_write(w, l, i, shared, to, kSwizzleBytes, false);
     }
-    std::memset(contents, kPending, kPiece);
+    std::memset(contents, kPending, kSwizzleBytes);
   });
   if (fine) found->second.copies.push_back(c);
 }
@@ -144,9 +144,9 @@ void run_store(Warp& w, const Ins& i, uint32_t lanes) {
     }
     Region& shared = w.block->shared;
     for_pieces(*c, [&](int64_t to, int64_t, int64_t, int64_t) {
-      check_contents(w, i, l, shared, to, kPiece);
-      m.check_proxy(w, l, i, shared, to, kPiece, true);
-      ++shared.reading[static_cast<size_t>(to / kPiece)];
+      check_contents(w, i, l, shared, to, kSwizzleBytes);
+      m.check_proxy(w, l, i, shared, to, kSwizzleBytes, true);
+      ++shared.reading[static_cast<size_t>(to / kSwizzleBytes)];
     });
     LaneCopies& mine = w.copies[static_cast<size_t>(l)];
     c->group = mine.box_group;
@@ -159,8 +159,8 @@ void finish_store(const BoxCopy& c) {
   Machine& m = *w.machine;
   Region& shared = c.block->shared;
   for_pieces(c, [&](int64_t from, int64_t address, int64_t begin, int64_t end) {
-    --shared.reading[static_cast<size_t>(from / kPiece)];
-    if (m.races) m.note_agent_read(shared, from, kPiece, *c.block, w);
+    --shared.reading[static_cast<size_t>(from / kSwizzleBytes)];
+    if (m.races) m.note_agent_read(shared, from, kSwizzleBytes, *c.block, w);
     for_inside(c, address, begin, end, [&](int64_t to, int64_t at, int bytes) {
       std::byte* p = write_place(w, *c.ins, c.lane, Space::kGlobal, static_cast<uint64_t>(to), bytes);
       if (p != nullptr) std::memcpy(p, shared.data + from + at, static_cast<size_t>(bytes));
@@ -194,14 +194,14 @@ void land_copy(const BoxCopy& c) {
   Machine& m = *w.machine;
   Region& shared = c.block->shared;
   for_pieces(c, [&](int64_t to, int64_t address, int64_t begin, int64_t end) {
-    std::memset(shared.data + to, 0, kPiece);
+    std::memset(shared.data + to, 0, kSwizzleBytes);
     for_inside(c, address, begin, end, [&](int64_t from, int64_t at, int bytes) {
       const std::byte* p = read_place(w, *c.ins, c.lane, Space::kGlobal, static_cast<uint64_t>(from), bytes);
       if (p != nullptr) std::memcpy(shared.data + to + at, p, static_cast<size_t>(bytes));
     });
     round_piece(*c.map->map, shared.data + to);
-    std::memset(shared.contents + to, kDefined, kPiece);
-    if (m.races) m.note_agent_write(shared, to, kPiece, w.block->agent(w));
+    std::memset(shared.contents + to, kDefined, kSwizzleBytes);
+    if (m.races) m.note_agent_write(shared, to, kSwizzleBytes, w.block->agent(w));
   });
 }
 

@@ -15,7 +15,7 @@
 namespace tcc::emulation {
 namespace {
 
-constexpr int kMostDepth = 16;  // k
+constexpr int kMaxDepth = 16;  // k
 
 MatrixTile tile_of(uint64_t descriptor, const ProductCode& code) {
   constexpr int64_t kSwizzles[] = {0, 128, 64, 32};
@@ -44,15 +44,15 @@ bool look_at(Warp& w, const Ins& i, const ProductCode& code, const MatrixTile& d
   }
   std::vector<int64_t> mine;
   for (int r = first; r < first + rows; ++r)
-    for (int64_t k = 0; k < code.depth(); ++k) mine.push_back(d.at(r, k, transposed) / kPiece * kPiece);
+    for (int64_t k = 0; k < code.depth(); ++k) mine.push_back(d.at(r, k, transposed) / kSwizzleBytes * kSwizzleBytes);
   std::sort(mine.begin(), mine.end());
   mine.erase(std::unique(mine.begin(), mine.end()), mine.end());
   for (int64_t at : mine) {
     int64_t offset = 0;
-    if (shared_region(w, i, 0, static_cast<uint64_t>(at), kPiece, offset, nullptr) == nullptr) return false;
-    check_contents(w, i, 0, shared, at, kPiece);
-    m.check_proxy(w, 0, i, shared, at, kPiece, true);
-    ++shared.reading[static_cast<size_t>(at / kPiece)];
+    if (shared_region(w, i, 0, static_cast<uint64_t>(at), kSwizzleBytes, offset, nullptr) == nullptr) return false;
+    check_contents(w, i, 0, shared, at, kSwizzleBytes);
+    m.check_proxy(w, 0, i, shared, at, kSwizzleBytes, true);
+    ++shared.reading[static_cast<size_t>(at / kSwizzleBytes)];
     pieces.push_back(at);
   }
   return true;
@@ -99,7 +99,7 @@ void finish(Warp& w, const PendingProduct& p) {
   const ProductCode& code = *p.code;
   const MatrixTile da = tile_of(p.a, code), db = tile_of(p.b, code);
   const int n = code.columns, first = w.index % 4 * 16, depth = static_cast<int>(code.depth());
-  double a[16][kMostDepth];
+  double a[16][kMaxDepth];
   for (int r = 0; r < 16; ++r) {
     for (int k = 0; k < depth; ++k) {
       if (code.a_in_registers) {
@@ -114,7 +114,7 @@ void finish(Warp& w, const PendingProduct& p) {
     }
   }
   for (int column = 0; column < n; ++column) {
-    double b[kMostDepth];
+    double b[kMaxDepth];
     for (int k = 0; k < depth; ++k) b[k] = element(w, code, db, column, k, code.transpose_b);
     for (int r = 0; r < 16; ++r) {
       // Matrix D: eight columns have four registers.
@@ -127,8 +127,8 @@ void finish(Warp& w, const PendingProduct& p) {
   }
   Region& shared = w.block->shared;
   for (int64_t at : p.pieces) {
-    --shared.reading[static_cast<size_t>(at / kPiece)];
-    if (m.races) m.note_agent_read(shared, at, kPiece, *w.block, w);
+    --shared.reading[static_cast<size_t>(at / kSwizzleBytes)];
+    if (m.races) m.note_agent_read(shared, at, kSwizzleBytes, *w.block, w);
   }
   for (int32_t number : code.accumulators) --w.in_flight[static_cast<size_t>(number)];
 }

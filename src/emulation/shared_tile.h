@@ -17,10 +17,10 @@
 
 namespace tcc::emulation {
 
-inline constexpr int64_t kPiece = 16;  // bytes that stay together
+inline constexpr int64_t kSwizzleBytes = 16;  // bytes that stay together
 
 inline int64_t swizzled(int64_t address, int64_t swizzle) {
-  return swizzle > 0 ? address ^ ((address >> 7) & (swizzle / kPiece - 1)) << 4 : address;
+  return swizzle > 0 ? address ^ ((address >> 7) & (swizzle / kSwizzleBytes - 1)) << 4 : address;
 }
 
 // A matrix as a product finds it (PTX manual, "Asynchronous Warpgroup Level Matrix Shared Memory Layout"). All in
@@ -30,8 +30,9 @@ struct MatrixTile {
 
   // Where an element is. row: of A, column of B; transposed: rows are contiguous.
   int64_t at(int64_t row, int64_t k, bool transposed) const {
-    const int64_t wide = kPiece / element, piece = swizzle / element;
-    if (swizzle == 0) return start + row / 8 * stride + row % 8 * kPiece + k / wide * leading + k % wide * element;
+    const int64_t wide = kSwizzleBytes / element, piece = swizzle / element;
+    if (swizzle == 0)
+      return start + row / 8 * stride + row % 8 * kSwizzleBytes + k / wide * leading + k % wide * element;
     return swizzled(transposed
                         ? start + row % piece * element + row / piece * leading + k % 8 * swizzle + k / 8 * stride
                         : start + row % 8 * swizzle + row / 8 * stride + k * element,
@@ -54,10 +55,10 @@ inline float rounded_to_tf32(float f) {
 // The elements of a piece of a box that has been copied into shared memory, as the map wants them.
 inline void round_piece(const codegen::TensorMap& map, void* piece) {
   if (!map.tf32) return;
-  std::array<float, kPiece / sizeof(float)> values;
-  std::memcpy(values.data(), piece, kPiece);
+  std::array<float, kSwizzleBytes / sizeof(float)> values;
+  std::memcpy(values.data(), piece, kSwizzleBytes);
   for (float& f : values) f = rounded_to_tf32(f);
-  std::memcpy(piece, values.data(), kPiece);
+  std::memcpy(piece, values.data(), kSwizzleBytes);
 }
 
 inline int64_t box_bytes(const codegen::TensorMap& map) {
@@ -70,7 +71,7 @@ inline int64_t box_bytes(const codegen::TensorMap& map) {
 template <class F>
 void for_pieces(const codegen::TensorMap& map, const std::array<int64_t, 5>& at, int64_t shared, F f) {
   const int64_t element = ir::type_bytes(map.type), row = map.box[0] * element, rows = box_bytes(map) / row;
-  const int64_t per_piece = kPiece / element;
+  const int64_t per_piece = kSwizzleBytes / element;
   for (int64_t r = 0; r < rows; ++r) {
     int64_t rest = r, from = 0;
     bool inside = true;
@@ -80,11 +81,11 @@ void for_pieces(const codegen::TensorMap& map, const std::array<int64_t, 5>& at,
       inside = inside && index >= 0 && index < map.dims[d];
       from += index * map.strides[d - 1];
     }
-    for (int64_t p = 0; p < row / kPiece; ++p) {
+    for (int64_t p = 0; p < row / kSwizzleBytes; ++p) {
       const int64_t first = at[0] + p * per_piece;
       const int64_t begin = std::clamp<int64_t>(-first, 0, per_piece);
       const int64_t end = inside ? std::clamp<int64_t>(map.dims[0] - first, begin, per_piece) : begin;
-      f(swizzled(shared + r * row + p * kPiece, map.swizzle), from + first * element, begin, end);
+      f(swizzled(shared + r * row + p * kSwizzleBytes, map.swizzle), from + first * element, begin, end);
     }
   }
 }

@@ -230,9 +230,9 @@ Legal<void> check_gpu(const Kernel& nest, const std::map<Axis, int64_t>& extents
     }
   }
   int64_t shared = 0;
-  const analysis::SharedWishes wishes{scopes, *versions};
+  const analysis::SharedRequests requests{scopes, *versions};
   for (size_t i = 0; i < launches.size(); ++i) {
-    const int64_t bytes = analysis::shared_bytes(nest, launches[i], wishes, cuda.shared_per_block);
+    const int64_t bytes = analysis::shared_bytes(nest, launches[i], requests, cuda.shared_per_block);
     shared = std::max(shared, bytes + (with_roles[i] ? kRoleBarriers + analysis::staged_bytes(nest, launches[i]) : 0));
   }
   if (shared > std::max(cuda.shared_per_block, cuda.shared_per_block_optin))

@@ -10,7 +10,7 @@ namespace {
 
 using namespace ir;
 
-constexpr int64_t kMostElements = 64;  // that a thread holds at a time
+constexpr int64_t kMaxElements = 64;  // that a thread holds at a time
 
 class Hoister {
  public:
@@ -78,7 +78,7 @@ class Hoister {
     }
     const int64_t size = type_bytes(edit_.k.buffer(out.store->buffer)->type);
     const bool fits =
-        for_gpu() ? elements <= kMostElements : registers_->taken_by(out.loops, size) <= registers_->for_sums();
+        for_gpu() ? elements <= kMaxElements : registers_->taken_by(out.loops, size) <= registers_->for_sums();
     return fits ? std::optional(out) : std::nullopt;
   }
 

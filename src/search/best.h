@@ -1,4 +1,4 @@
-// The best program of a task: who holds the title, and where that is written. Private to the room.
+// The confirmed best program of a task, and the session text that names it. Private to the room.
 #pragma once
 
 #include "search/task_state.h"
@@ -6,12 +6,12 @@
 
 namespace tcc::search {
 
-// Writes down who is best. During a run medians decide.
+// Writes down which program is best. During a run medians decide.
 Result<void> save_best(const TaskState& state, const target::Target& target, const TuneOptions& options,
                        record::Store& store);
 
 // At the end, where env offers paired comparisons: the fastest by their medians, which were taken minutes apart, are
-// timed again in turns, and the fastest few of these meet the fastest in pairs. True when the title changed.
+// timed again in turns, and the fastest few of these meet the fastest in pairs. True when the confirmed best changed.
 Result<bool> rerank_task(TaskState& state, const target::Target& target, const TuneOptions& options,
                          const Environment& env);
 // Of every task, as long as `since_start` is within 1.15 of a limit of time: later ones keep their fastest.
@@ -19,8 +19,8 @@ Result<void> rerank_finalists(std::vector<TaskState>& states, const target::Targ
                               const Environment& env, const Stopwatch& since_start);
 
 // What is built from. On `threads` where there is something, else on the nearest number of threads, of two equally near
-// ones the greater: `record.threads` says which. Among the records of one number of threads it is the title holder: the
-// fastest, or the one that won the last paired comparison if it is not far behind.
+// ones the greater: `record.threads` says which. Among the records of one number of threads it is the confirmed
+// best: the fastest, or the one that won the last paired comparison if it is not far behind.
 Result<std::optional<record::Record>> find_best(const record::Database& database, uint64_t task,
                                                 const target::Target& target, int64_t threads);
 

@@ -199,7 +199,7 @@ std::vector<Individual> pick_round(const Round& round, std::vector<Individual> u
   const double share = wanted > 0 && !exploit ? explore * static_cast<double>(count) : 0;
   auto random = static_cast<int64_t>(std::floor(share + round.rng.fork(0x726e64).uniform()));
   Rng rng = round.rng.fork(0x7069636b);
-  const auto sown_first = static_cast<size_t>(std::ssize(out));
+  const auto seeds = static_cast<size_t>(std::ssize(out));
   if (wanted > 0 && !exploit && stalled(state, settings.stalled_gain)) {
     const auto fresh = static_cast<int64_t>(settings.stalled_share * static_cast<double>(count));
     for (const Individual& i :
@@ -217,9 +217,9 @@ std::vector<Individual> pick_round(const Round& round, std::vector<Individual> u
                       .model = &round.model};
   std::vector<Individual> picked = pick_programs(state, std::move(unmeasured), options);
   // What promises most goes first, because a run may end within the round; the random ones are spread evenly.
-  std::vector<Individual> drawn(std::make_move_iterator(out.begin() + static_cast<std::ptrdiff_t>(sown_first)),
+  std::vector<Individual> drawn(std::make_move_iterator(out.begin() + static_cast<std::ptrdiff_t>(seeds)),
                                 std::make_move_iterator(out.end()));
-  out.resize(sown_first);
+  out.resize(seeds);
   const size_t total = picked.size() + drawn.size();
   for (size_t i = 0, next_drawn = 0, next_picked = 0; i < total; ++i) {
     const bool random_turn = (i + 1) * drawn.size() / total != i * drawn.size() / total;

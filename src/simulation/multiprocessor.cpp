@@ -163,9 +163,9 @@ class Multiprocessor {
   }
   template <class F>
   static bool with_lane(Values& values, const std::vector<std::pair<Id, int64_t>>& lane, F&& f) {
-    constexpr size_t kMost = 8;
-    std::pair<Id, int64_t> before[kMost];
-    const size_t n = std::min(lane.size(), kMost);
+    constexpr size_t kMax = 8;
+    std::pair<Id, int64_t> before[kMax];
+    const size_t n = std::min(lane.size(), kMax);
     for (size_t i = 0; i < n; ++i) {
       before[i] = {lane[i].first, values[static_cast<size_t>(lane[i].first)]};
       values[static_cast<size_t>(lane[i].first)] = lane[i].second;

@@ -182,7 +182,7 @@ namespace {
 
 constexpr int64_t kVectors[] = {2, 1, 3};       // of rows
 constexpr int64_t kKeyTiles[] = {64, 128, 32};  // scores of a tile stay in the first-level cache
-constexpr int64_t kTransposed = 16;             // elements of a row that are turned together
+constexpr int64_t kTransposed = 16;             // elements of a row that are transposed together
 
 void unroll_sum(Schedule& s, const std::vector<LoopRv>& sum) {
   if (sum.empty()) return;
@@ -264,7 +264,7 @@ bool one_pass(Schedule& s, const Attention& a, int64_t rows, int64_t keys, const
   if (q < 0) return false;
   BlockRv queries = s.cache_read(scores, q, Scope::kLocal), result = s.cache_write(scores, Scope::kLocal);
   if (!s.ok()) return false;
-  const std::string turned = name_hint(s.kernel(), s.id(queries)), written = name_hint(s.kernel(), s.id(result));
+  const std::string transposed = name_hint(s.kernel(), s.id(queries)), written = name_hint(s.kernel(), s.id(result));
   std::optional<StreamedAttention> pass = stream(s, a, written, rows, keys);
   if (!pass) return false;
   // Registers: the tile, a vector of rows, and one element.
@@ -272,7 +272,7 @@ bool one_pass(Schedule& s, const Attention& a, int64_t rows, int64_t keys, const
   const int64_t tall = std::max<int64_t>((registers - vectors - 1) / vectors, 1);
   if (!mark_scores(s, a, *pass, written, tall)) return false;
   s.compute_at(queries, pass->rows.back());
-  if (!mark_step(s, turned, *pass)) return false;
+  if (!mark_step(s, transposed, *pass)) return false;
   for (const std::string& name : pass->blocks) {
     if (stays_inside(s, *pass, name)) s.set_scope(s.get_block(name), Scope::kLocal);
     if (name == written) continue;

@@ -19,9 +19,9 @@
 namespace tcc::space {
 namespace {
 
-constexpr int64_t kWidest = 16;    // bytes of an access
-constexpr int64_t kLeastRows = 8;  // fewer do not fill the threads of a block
-constexpr int64_t kLeastColumns = 8;
+constexpr int64_t kWidest = 16;  // bytes of an access
+constexpr int64_t kMinRows = 8;  // fewer do not fill the threads of a block
+constexpr int64_t kMinColumns = 8;
 constexpr int kAttempts = 16;
 
 struct Columns {
@@ -50,9 +50,9 @@ std::optional<Columns> find_columns(const Kernel& k, const std::string& name) {
   }
   for (size_t i = 0; found && i < nest->extents.size(); ++i)
     (nest->reduce[i] ? found->rows : found->results) *= nest->extents[i];
-  if (found && (found->rows < kLeastRows || found->columns < kLeastColumns)) return std::nullopt;
+  if (found && (found->rows < kMinRows || found->columns < kMinColumns)) return std::nullopt;
   // Rows begin at multiples of their vectors, and tiles are not wider than the results.
-  while (found && (found->columns % found->widest != 0 || found->widest * kLeastColumns > found->columns))
+  while (found && (found->columns % found->widest != 0 || found->widest * kMinColumns > found->columns))
     found->widest /= 2;
   return found;
 }
@@ -60,7 +60,7 @@ std::optional<Columns> find_columns(const Kernel& k, const std::string& name) {
 // Elements of a vector: all that an access holds, because narrower ones need several times the loads for the same
 // bytes; or half of them where tiles of whole ones would leave multiprocessors without a block.
 ExprRv sample_wide(Schedule& s, const Columns& c, const target::Target& target) {
-  const bool enough = 4 * c.results / (kLeastColumns * c.widest) >= 3 * target.cuda.sm_count;
+  const bool enough = 4 * c.results / (kMinColumns * c.widest) >= 3 * target.cuda.sm_count;
   return enough || c.widest < 4 ? schedule::lit(c.widest) : sample_uniform(s, {c.widest / 2, c.widest});
 }
 
@@ -172,7 +172,7 @@ class GpuColumns {
     BlockLoops loops = loops_below(s, block, 0);
     std::vector<int64_t> counts;
     for (int64_t n : options.column_parts)
-      if (c.rows / n >= 4 * kLeastRows) counts.push_back(n);
+      if (c.rows / n >= 4 * kMinRows) counts.push_back(n);
     if (!s.ok() || loops.terms.empty() || counts.empty()) return false;
     std::vector<LoopRv> order = loops.terms;
     order.insert(order.end(), loops.spatial.begin(), loops.spatial.end());

@@ -16,8 +16,8 @@
 namespace tcc::space {
 namespace {
 
-constexpr int64_t kWidest = 16;     // bytes of an access
-constexpr int64_t kLeastTile = 16;  // elements of a dimension: shorter ones fill no sector of memory
+constexpr int64_t kWidest = 16;   // bytes of an access
+constexpr int64_t kMinTile = 16;  // elements of a dimension: shorter ones fill no sector of memory
 
 // Iterators of the block: `inner` moves by one element in the result, `outer` in the operands that are read transposed.
 struct Transposed {
@@ -33,12 +33,12 @@ std::optional<size_t> unit_iterator(const NaiveNest& nest, const analysis::Opera
 
 std::optional<Transposed> find_transposed(const NaiveNest& nest) {
   const std::optional<size_t> inner = unit_iterator(nest, nest.result);
-  if (!inner || nest.is_reduction() || nest.extents[*inner] < kLeastTile) return std::nullopt;
+  if (!inner || nest.is_reduction() || nest.extents[*inner] < kMinTile) return std::nullopt;
   std::optional<Transposed> found;
   for (const analysis::Operand& o : nest.operands) {
     const std::optional<size_t> outer = unit_iterator(nest, o);
     const bool across = outer && *outer != *inner && o.stride[*inner].value_or(0) > 1;
-    if (!across || nest.extents[*outer] < kLeastTile || o.load->predicate != nullptr) continue;
+    if (!across || nest.extents[*outer] < kMinTile || o.load->predicate != nullptr) continue;
     if (!found) found = Transposed{*inner, *outer, {}};
     if (found->outer == *outer && std::count(found->operands.begin(), found->operands.end(), o.load->buffer) == 0)
       found->operands.push_back(o.load->buffer);

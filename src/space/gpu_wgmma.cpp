@@ -22,6 +22,7 @@
 #include "tcc/analysis/roles.h"
 #include "tcc/ir/instr.h"
 #include "tcc/space/matrix_instruction.h"
+#include "tcc/target/limits.h"
 
 namespace tcc::space {
 namespace {
@@ -30,7 +31,6 @@ constexpr int64_t kRows = 64, kTermBytes = 32;  // of the instruction
 constexpr int64_t kMinExtent = 32;              // rows and columns that are worth a tile
 constexpr int64_t kTmaStrideAlign = 16;         // bytes that rows of a tensor copy's source divide by
 constexpr int64_t kSharedReserve = 2048;        // bytes of shared memory for barriers and alignment
-constexpr int64_t kCopyBytes = 16;              // moved together by the swizzle
 constexpr std::array<std::pair<int64_t, int64_t>, 4> kTiles = {{{128, 256}, {128, 128}, {64, 128}, {64, 64}}};
 
 const Load& operand(const ProductForm& form, bool first) {
@@ -132,7 +132,8 @@ class GpuWgmma {
       s.compute_at(shared, k[0]);
       std::vector<LoopRv> copy = s.get_loops(shared);
       if (!s.ok() || copy.size() < 2) return false;
-      s.annotate(copy[copy.size() - 2], AnnotationKey::kCooperativeFetch, lit(kCopyBytes / type_bytes(p->type)));
+      s.annotate(copy[copy.size() - 2], AnnotationKey::kCooperativeFetch,
+                 lit(target::kSwizzleBytes / type_bytes(p->type)));
     }
     s.decompose_reduction(block, k[0]);
     s.annotate(k[0], AnnotationKey::kPipelineDepth, sample_uniform(s, depths));

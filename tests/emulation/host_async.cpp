@@ -10,7 +10,7 @@
 
 namespace tcc::testing {
 
-using emulation::kPiece;
+using emulation::kSwizzleBytes;
 
 long long HostBlock::place_of(const device::Operand& o) const {
   return o.region->data - arena_ + o.offset * o.region->element_bytes;
@@ -122,12 +122,12 @@ bool HostBlock::land_copies() {
 // Before an asynchronous access to a piece of shared memory.
 bool HostBlock::may_touch(const Fiber& f, const device::Region& region, long long place, bool reads) {
   const long long begin = region.data - arena_, end = begin + region.elements * region.element_bytes;
-  if (place < begin || place + kPiece > end) {
+  if (place < begin || place + kSwizzleBytes > end) {
     fail(f, fmt::format("byte {} of {} is outside", place - begin, region.name));
     return false;
   }
   const auto at = static_cast<size_t>(place);
-  for (size_t i = at; i < at + kPiece; ++i) {
+  for (size_t i = at; i < at + kSwizzleBytes; ++i) {
     const auto byte = [&] { return fmt::format("byte {} of {}", static_cast<long long>(i) - begin, region.name); };
     if (contents_[i] == device::kPending) {
       fail(f, fmt::format("{}: a copy to it has not been waited for", byte()));
@@ -188,9 +188,9 @@ void HostBlock::receive(Fiber& f, HostBlock& target, BoxCopy copy, long long bar
       failed_ = true;
       return;
     }
-    std::fill_n(target.contents_.begin() + to, kPiece, device::kPending);
-    std::fill_n(target.stamps_.begin() + to, kPiece, 0);
-    std::memset(target.arena_ + to, 0xff, kPiece);
+    std::fill_n(target.contents_.begin() + to, kSwizzleBytes, device::kPending);
+    std::fill_n(target.stamps_.begin() + to, kSwizzleBytes, 0);
+    std::memset(target.arena_ + to, 0xff, kSwizzleBytes);
   });
   if (!failed_) m->copies.push_back(copy);
 }
@@ -198,7 +198,7 @@ void HostBlock::receive(Fiber& f, HostBlock& target, BoxCopy copy, long long bar
 void HostBlock::land(const BoxCopy& c) {
   const int64_t element = ir::type_bytes(c.map->type);
   emulation::for_pieces(*c.map, c.at, c.shared, [&](int64_t to, int64_t from, int64_t begin, int64_t end) {
-    std::memset(arena_ + to, 0, kPiece);
+    std::memset(arena_ + to, 0, kSwizzleBytes);
     for (int64_t e = begin; e < end; ++e) {
       const int64_t at = from + e * element;
       if (c.tensor->contents[at] != c.tensor->defined)
@@ -206,7 +206,7 @@ void HostBlock::land(const BoxCopy& c) {
       std::memcpy(arena_ + to + e * element, c.tensor->data + at, static_cast<size_t>(element));
     }
     emulation::round_piece(*c.map, arena_ + to);
-    std::fill_n(contents_.begin() + to, kPiece, c.region->defined);
+    std::fill_n(contents_.begin() + to, kSwizzleBytes, c.region->defined);
   });
 }
 
@@ -215,7 +215,7 @@ void HostBlock::start_store(Fiber& f) {
   if (!copy) return;
   emulation::for_pieces(*copy->map, copy->at, copy->shared, [&](int64_t from, int64_t, int64_t, int64_t) {
     if (failed_ || !may_touch(f, *copy->region, from, true)) return;
-    for (int64_t i = from; i < from + kPiece; ++i) ++reading_[static_cast<size_t>(i)];
+    for (int64_t i = from; i < from + kSwizzleBytes; ++i) ++reading_[static_cast<size_t>(i)];
   });
   copy->group = f.box_group;
   f.boxes.push_back(*copy);
@@ -227,7 +227,7 @@ void HostBlock::finish_stores(Fiber& f, long long keep) {
     if (stays(c)) continue;
     const int64_t element = ir::type_bytes(c.map->type);
     emulation::for_pieces(*c.map, c.at, c.shared, [&](int64_t from, int64_t to, int64_t begin, int64_t end) {
-      for (int64_t i = from; i < from + kPiece; ++i) --reading_[static_cast<size_t>(i)];
+      for (int64_t i = from; i < from + kSwizzleBytes; ++i) --reading_[static_cast<size_t>(i)];
       for (int64_t e = begin; e < end; ++e) {
         std::memcpy(c.tensor->data + to + e * element, arena_ + from + e * element, static_cast<size_t>(element));
         c.tensor->mark((to + e * element) / c.tensor->element_bytes, 1, c.tensor->defined);

@@ -128,7 +128,7 @@ std::string make_prelude() {
     if (row.behaviour == Behaviour::kCompute && !maps) text += compute_functions(row, number);
     bool any = false;
     for (size_t n = 0; n < static_cast<size_t>(row.num_args); ++n) any = any || !is_immediate(row, n);
-    for (size_t rank = maps ? kLeastMapRank : 0; rank <= (maps ? kMostMapRank : 0); ++rank) {
+    for (size_t rank = maps ? kMinMapRank : 0; rank <= (maps ? kMaxMapRank : 0); ++rank) {
       text += function(row, number, false, rank);
       if (any) text += function(row, number, true, rank);
     }

@@ -12,7 +12,7 @@
 
 namespace tcc::testing {
 
-using emulation::kPiece;
+using emulation::kSwizzleBytes;
 
 namespace {
 
@@ -113,7 +113,7 @@ void HostBlock::issue_product(std::span<Fiber> group, const ir::Instruction& row
     const int64_t rows = transposed ? spec.tile[1] : spec.tile[0], depth = transposed ? spec.tile[0] : spec.tile[1];
     std::vector<long long> pieces;
     for (int64_t r = 0; r < rows; ++r)
-      for (int64_t k = 0; k < depth; ++k) pieces.push_back(tile.at(r, k, transposed) / kPiece * kPiece);
+      for (int64_t k = 0; k < depth; ++k) pieces.push_back(tile.at(r, k, transposed) / kSwizzleBytes * kSwizzleBytes);
     std::sort(pieces.begin(), pieces.end());
     pieces.erase(std::unique(pieces.begin(), pieces.end()), pieces.end());
     for (long long at : pieces)
@@ -121,7 +121,7 @@ void HostBlock::issue_product(std::span<Fiber> group, const ir::Instruction& row
     p.pieces.insert(p.pieces.end(), pieces.begin(), pieces.end());
   }
   for (long long at : p.pieces)
-    for (long long i = at; i < at + kPiece; ++i) ++reading_[static_cast<size_t>(i)];
+    for (long long i = at; i < at + kSwizzleBytes; ++i) ++reading_[static_cast<size_t>(i)];
   g.products.push_back(std::move(p));
 }
 
@@ -158,7 +158,7 @@ void HostBlock::finish_product(std::span<Fiber> group, const Product& p) {
   for (size_t i = 0; i < spots.size(); ++i)
     accumulator(spots[i].lane).value[static_cast<size_t>(spots[i].element)] = d[i];
   for (long long at : p.pieces)
-    for (long long i = at; i < at + kPiece; ++i) --reading_[static_cast<size_t>(i)];
+    for (long long i = at; i < at + kSwizzleBytes; ++i) --reading_[static_cast<size_t>(i)];
   for (size_t lane = 0; lane < group.size(); ++lane) {
     Accumulator& a = accumulator(lane);
     float* place = p.accumulators[lane];

@@ -130,9 +130,9 @@ TEST_CASE("a program that one member knows to be wrong counts nowhere") {
     CHECK(answer(both->fastest(1, 7, 1, 1)) == Answer{{12, 2}});
     CHECK(answer(both->fastest(1, 7, 1, 9)) == Answer{{12, 2}, {13, 3}});
     CHECK(answer(both->fastest_relatives(50, 9, 7, 1, 1)) == Answer{{12, 2}});
-    auto champion = both->confirmed_best(1, 7, 1);
-    REQUIRE((champion.has_value() && champion->has_value()));
-    CHECK((*champion)->nest_hash == 12);
+    auto best = both->confirmed_best(1, 7, 1);
+    REQUIRE((best.has_value() && best->has_value()));
+    CHECK((*best)->nest_hash == 12);
     CHECK(both->is_wrong(1, 7, 11).value());
     CHECK_FALSE(both->is_wrong(1, 7, 12).value());
     CHECK(both->contains(1, 7, 13, 1).value());
@@ -158,25 +158,25 @@ TEST_CASE("what several members hold alike counts once") {
   CHECK(answer(all->fastest(1, 7, 1, 9)) == Answer{{11, 3}});
 }
 
-TEST_CASE("a title counts among the records of its own database") {
+TEST_CASE("a confirmed best counts among the records of its own database") {
   auto mine = sqlite();
   auto theirs = sqlite();
   add(*mine, record_of(1, 50, 11, 1.0));
   add(*mine, record_of(1, 50, 12, 1.1));
-  auto holder = [](const Database& d) { return d.confirmed_best(1, 7, 1).value().value().nest_hash; };
-  CHECK(holder(*mine) == 11);
+  auto confirmed = [](const Database& d) { return d.confirmed_best(1, 7, 1).value().value().nest_hash; };
+  CHECK(confirmed(*mine) == 11);
   REQUIRE(mine->save_session(confirmed_best_key(1, 7, 1), hash_text(12)).has_value());
-  CHECK(holder(*mine) == 12);
+  CHECK(confirmed(*mine) == 12);
   auto all = make_union({mine.get(), theirs.get()});
   auto ordered = make_ordered_union({theirs.get(), mine.get()});
-  CHECK(holder(*all) == 12);
-  CHECK(holder(*ordered) == 12);
-  add(*theirs, record_of(1, 50, 21, 1.05));  // faster than the holder here, slower than the fastest
-  CHECK(holder(*all) == 21);
-  CHECK(holder(*ordered) == 21);
-  add(*mine, record_of(1, 50, 13, 0.5));  // a title is worth nothing beside what is twice as fast
-  CHECK(holder(*mine) == 13);
-  CHECK(holder(*all) == 13);
+  CHECK(confirmed(*all) == 12);
+  CHECK(confirmed(*ordered) == 12);
+  add(*theirs, record_of(1, 50, 21, 1.05));  // faster than the confirmed best here, slower than the fastest
+  CHECK(confirmed(*all) == 21);
+  CHECK(confirmed(*ordered) == 21);
+  add(*mine, record_of(1, 50, 13, 0.5));  // a confirmed best counts for nothing beside a program that is twice as fast
+  CHECK(confirmed(*mine) == 13);
+  CHECK(confirmed(*all) == 13);
   CHECK_FALSE(all->confirmed_best(2, 7, 1).value().has_value());
 }
 

@@ -15,8 +15,8 @@ enum { kLogBytes = 1 << 20 };
 struct fake_settings set;
 struct fake_state state;
 __thread void* current;
-static int retained[kMostDevices];
-static int contexts[kMostDevices];  // their addresses are the contexts
+static int retained[kMaxDevices];
+static int contexts[kMaxDevices];  // their addresses are the contexts
 static char log_text[kLogBytes], violation[512];
 static size_t log_used;
 static struct {
@@ -93,7 +93,7 @@ API const char* fake_cuda_log(void) {
 }
 API int fake_cuda_live(void) {
   int live = state.live_things;
-  for (int d = 0; d < kMostDevices; ++d) live += retained[d];
+  for (int d = 0; d < kMaxDevices; ++d) live += retained[d];
   return live;
 }
 API void fake_cuda_watch(void (*seen)(const char* symbol, double start, double end)) {

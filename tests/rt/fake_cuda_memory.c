@@ -5,7 +5,7 @@
 #include "fake_cuda_state.h"
 
 memory* owner_of(address at) {
-  for (int i = 0; i < kMost; ++i) {
+  for (int i = 0; i < kMax; ++i) {
     const address begin = (address)(uintptr_t)state.memories[i].begin;
     if (begin && at >= begin && at < begin + state.memories[i].bytes) return &state.memories[i];
   }
@@ -32,7 +32,7 @@ API int cuMemAlloc_v2(address* pointer, size_t bytes) {
   NOT_WHILE_CAPTURING();
   if (bytes == 0) return 1;
   if (state.used + bytes > set.memory_bytes) return 2;
-  for (int i = 0; i < kMost; ++i) {
+  for (int i = 0; i < kMax; ++i) {
     if (state.memories[i].begin) continue;
     unsigned char* all = aligned_alloc(256, (bytes + 2 * kGuard + 511) / 256 * 256);
     if (!all) return 2;
@@ -83,7 +83,7 @@ API int cuMemGetInfo_v2(size_t* free_bytes, size_t* total) {
 }
 
 void forget_memory(void) {
-  for (int i = 0; i < kMost; ++i) {
+  for (int i = 0; i < kMax; ++i) {
     if (state.memories[i].begin) free(state.memories[i].begin - kGuard);
   }
   memset(state.memories, 0, sizeof state.memories);

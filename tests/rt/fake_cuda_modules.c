@@ -169,7 +169,7 @@ API int cuFuncSetAttribute(void* handle, int attribute, int value) {
   return 0;
 }
 
-enum { kMultiprocessors = 108, kMostBlocks = 8 };  // kMostBlocks: of a cluster, on every device that has clusters
+enum { kMultiprocessors = 108, kMaxBlocks = 8 };  // kMaxBlocks: of a cluster, on every device that has clusters
 
 static int resident_blocks(unsigned threads) {
   return (int)(2048 / threads);
@@ -178,7 +178,7 @@ static int resident_blocks(unsigned threads) {
 // The blocks of a cluster start together, and those of a cooperative launch are resident together: 0, or the error.
 static int check_company(const function* f, const unsigned* grid, unsigned threads, int cooperative) {
   const unsigned blocks = f->cluster[0] * f->cluster[1] * f->cluster[2];
-  if (blocks > 1 && (set.arch < 90 || blocks > kMostBlocks)) return 912;
+  if (blocks > 1 && (set.arch < 90 || blocks > kMaxBlocks)) return 912;
   for (int i = 0; i < 3; ++i) {
     if (grid[i] % f->cluster[i] != 0) return 912;
   }
@@ -194,7 +194,7 @@ static int launch(function* f, const unsigned* grid, const unsigned* block, unsi
   if ((int)shared > f->dynamic_limit) return 1;
   const int company = check_company(f, grid, threads, cooperative);
   if (company) return company;
-  if (f->parameters > kMostParameters || f->maps > kMostMaps) abort();
+  if (f->parameters > kMaxParameters || f->maps > kMaxMaps) abort();
   work w = {.kind = kLaunch, .f = f, .cost = 2e-6 + 1e-8 * grid[0] * grid[1] * grid[2]};
   for (int i = 0; i < 3; ++i) w.shape.grid[i] = grid[i], w.shape.block[i] = block[i];
   w.shape.shared = shared;
@@ -262,12 +262,12 @@ API int cuOccupancyMaxActiveClusters(int* clusters, void* f, const launch_config
 
 static void point_at(const work* w, void** parameters) {
   const int pointers = w->f->parameters - w->f->maps;
-  for (int p = 0; p < kMostParameters; ++p) parameters[p] = (void*)&w->values[p];
+  for (int p = 0; p < kMaxParameters; ++p) parameters[p] = (void*)&w->values[p];
   for (int m = 0; m < w->f->maps; ++m) parameters[pointers + m] = (void*)&w->maps[m];
 }
 
 void run_launch(const work* w) {
-  void* parameters[kMostParameters];
+  void* parameters[kMaxParameters];
   point_at(w, parameters);
   for (int k = 0; k < state.kernel_count; ++k) {
     if (strcmp(state.kernels[k].symbol, w->f->name) != 0) continue;
@@ -279,7 +279,7 @@ void run_launch(const work* w) {
   if (set.code) *(void**)&kernel = dlsym(set.code, w->f->name);
   if (kernel) return kernel(parameters);
   if (!fake_cuda_run || !w->f->owner->ptx) return;
-  fake_cuda_piece pieces[kMostParameters];
+  fake_cuda_piece pieces[kMaxParameters];
   const int pointers = w->f->parameters - w->f->maps;
   for (int p = 0; p < pointers; ++p) {
     const memory* m = owner_of(w->values[p]);

@@ -11,7 +11,7 @@
 #define API __attribute__((visibility("default")))
 typedef unsigned long long address;
 
-enum { kMost = 4096, kMostDevices = 4, kMostParameters = 64, kMostMaps = 8, kGuard = 64 };
+enum { kMax = 4096, kMaxDevices = 4, kMaxParameters = 64, kMaxMaps = 8, kGuard = 64 };
 
 typedef struct {
   unsigned char* begin;
@@ -36,8 +36,8 @@ typedef struct event {
 typedef struct {
   enum { kLaunch, kCopy, kFill, kStamp } kind;
   function* f;
-  unsigned long long values[kMostParameters];
-  fake_cuda_tensor_map maps[kMostMaps];
+  unsigned long long values[kMaxParameters];
+  fake_cuda_tensor_map maps[kMaxMaps];
   fake_cuda_shape shape;
   double cost;
   unsigned char *to, *owned;  // kCopy: from `owned`, or from `from` when it is NULL
@@ -76,7 +76,7 @@ extern struct fake_settings {
 
 // What has become of it.
 extern struct fake_state {
-  memory memories[kMost];
+  memory memories[kMax];
   size_t used;
   int live_things;  // not released
   int lost;         // the error that lost the context; every later call returns it
@@ -84,7 +84,7 @@ extern struct fake_state {
   double now;       // seconds, moved by work alone
   int cold;         // the caches were written over, and nobody has waited since
   stream default_stream;
-  stream* streams[kMost];
+  stream* streams[kMax];
   struct {
     char symbol[128];
     void (*kernel)(void**);

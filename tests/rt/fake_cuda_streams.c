@@ -43,7 +43,7 @@ static void drain(stream* s) {
 
 void drain_all(void) {
   drain(&state.default_stream);
-  for (int i = 0; i < kMost; ++i) {
+  for (int i = 0; i < kMax; ++i) {
     if (state.streams[i]) drain(state.streams[i]);
   }
 }
@@ -63,7 +63,7 @@ API int cuStreamCreate(void** out, unsigned flags) {
   ENTER();
   NEEDS_CONTEXT();
   (void)flags;
-  for (int i = 0; i < kMost; ++i) {
+  for (int i = 0; i < kMax; ++i) {
     if (state.streams[i]) continue;
     *out = state.streams[i] = calloc(1, sizeof(stream));
     ++state.live_things;
@@ -74,7 +74,7 @@ API int cuStreamCreate(void** out, unsigned flags) {
 API int cuStreamDestroy_v2(void* handle) {
   ENTER();
   drain(handle);
-  for (int i = 0; i < kMost; ++i) {
+  for (int i = 0; i < kMax; ++i) {
     if (state.streams[i] != handle) continue;
     state.streams[i] = NULL;
     --state.live_things;
@@ -107,7 +107,7 @@ API int cuCtxSynchronize(void) {
 
 void forget_streams(void) {
   state.default_stream.todo.count = 0;
-  for (int i = 0; i < kMost; ++i) {
+  for (int i = 0; i < kMax; ++i) {
     if (state.streams[i]) free(state.streams[i]->todo.items);
     free(state.streams[i]);
     state.streams[i] = NULL;

@@ -11,7 +11,7 @@
 #include "rt/fake_cuda.h"
 #include "runtime/cupti_counters.h"
 
-enum { kKernel = 10, kMost = 4096, kRecordsOfBuffer = 3 };
+enum { kKernel = 10, kMax = 4096, kRecordsOfBuffer = 3 };
 
 // As CUDA 13 has it, up to the name; what follows is not read.
 typedef struct {
@@ -32,7 +32,7 @@ _Static_assert(offsetof(record, start) == 16 && offsetof(record, end) == 24 && o
 
 static void (*request)(uint8_t**, size_t*, size_t*);
 static void (*complete)(void*, uint32_t, uint8_t*, size_t, size_t);
-static record records[kMost];
+static record records[kMax];
 static int count, enabled;
 static int counting = -1;  // kernels of the open range, -1: none
 static double counted_seconds;
@@ -44,7 +44,7 @@ static int is_set(const char* what) {
 
 static void seen(const char* symbol, double start, double end) {
   if (counting >= 0) ++counting, counted_seconds += end - start;
-  if (!enabled || count == kMost) return;
+  if (!enabled || count == kMax) return;
   record* r = &records[count++];
   memset(r, 0xee, sizeof *r);
   r->kind = kKernel;

@@ -431,7 +431,7 @@ TEST_CASE("an earlier run on a related task leaves programs to begin with, and a
   CHECK(skeletons(*cut) == skeletons(*warm));
 }
 
-TEST_CASE("the fastest few meet in pairs at the end, and the winner takes the title") {
+TEST_CASE("the fastest few meet in pairs at the end, and the winner becomes the confirmed best") {
   std::vector<task::Task> work = {tasks()[0]};
   target::Target target = avx512();
   auto store = memory_store();

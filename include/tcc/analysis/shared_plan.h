@@ -19,14 +19,14 @@ struct SharedPlan {
   int64_t bytes(int64_t apart) const { return separate > apart ? total : separate; }
 };
 // Decisions that the kernel does not hold yet: the scopes of buffers, and how many versions of each will be stored.
-struct SharedWishes {
+struct SharedRequests {
   std::map<ir::Id, ir::Scope> scopes;
   std::map<ir::Id, int64_t> versions;
 };
 // Buffers of symbolic shape are not placed.
-SharedPlan plan_shared(const ir::Kernel& kernel, ir::Stmt launch, const SharedWishes& wishes = {});
+SharedPlan plan_shared(const ir::Kernel& kernel, ir::Stmt launch, const SharedRequests& requests = {});
 // Bytes of plan_shared() with `apart`. Computes the lives of buffers only where they do not fit `apart` one by one.
-int64_t shared_bytes(const ir::Kernel& kernel, ir::Stmt launch, const SharedWishes& wishes, int64_t apart);
+int64_t shared_bytes(const ir::Kernel& kernel, ir::Stmt launch, const SharedRequests& requests, int64_t apart);
 
 // From the first to the last use of each shared buffer, as numbers of statements in the order of the text; the use in a
 // loop lasts as long as the loop.
@@ -34,6 +34,6 @@ struct Life {
   int64_t first = 0, last = 0;
   bool meets(const Life& other) const { return first <= other.last && other.first <= last; }
 };
-std::map<ir::Id, Life> shared_lives(const ir::Kernel& kernel, ir::Stmt launch, const SharedWishes& wishes = {});
+std::map<ir::Id, Life> shared_lives(const ir::Kernel& kernel, ir::Stmt launch, const SharedRequests& requests = {});
 
 }  // namespace tcc::analysis

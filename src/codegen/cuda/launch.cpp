@@ -12,7 +12,7 @@ using namespace ir;
 
 namespace {
 
-constexpr int64_t kMostBlocksOfCluster = 8;  // that every device with clusters takes
+constexpr int64_t kMaxBlocksOfCluster = 8;  // that every device with clusters takes
 
 // Does a block wait for another one of the launch? Then all of them must be resident.
 bool waits_for_blocks(Stmt body) {
@@ -161,9 +161,9 @@ void Emitter::check_limits(const analysis::SharedPlan& shared) {
   if (block_[2] > 64) fail(fmt::format("{} threads along z, CUDA has at most 64", block_[2]));
   if (shared.total > most)
     fail(fmt::format("{} bytes of shared memory a block, {} has at most {}", shared.total, target_.name, most));
-  if (cluster_[0] * cluster_[1] > kMostBlocksOfCluster)
-    fail(fmt::format("a cluster of {} x {} blocks, CUDA has at most {}", cluster_[0], cluster_[1],
-                     kMostBlocksOfCluster));
+  if (cluster_[0] * cluster_[1] > kMaxBlocksOfCluster)
+    fail(
+        fmt::format("a cluster of {} x {} blocks, CUDA has at most {}", cluster_[0], cluster_[1], kMaxBlocksOfCluster));
   if (grid_[0] > INT32_MAX || grid_[1] > 65535 || grid_[2] > 65535)
     fail(fmt::format("a grid of {} x {} x {} blocks is beyond CUDA's limits", grid_[0], grid_[1], grid_[2]));
 }

@@ -380,7 +380,7 @@ std::vector<std::pair<std::string, std::string>> make_functions() {
     const bool maps = std::any_of(row.operands.begin(), row.operands.end(),
                                   [&](const OperandSpec& o) { return is_tensor_map(row, o); });
     std::string text;
-    for (size_t rank = maps ? kLeastMapRank : 0; rank <= (maps ? kMostMapRank : 0); ++rank) {
+    for (size_t rank = maps ? kMinMapRank : 0; rank <= (maps ? kMaxMapRank : 0); ++rank) {
       text += function(row, false, rank);
       for (size_t n = 0; n < static_cast<size_t>(row.num_args); ++n) {
         if (is_immediate(row, n)) continue;

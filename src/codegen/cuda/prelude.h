@@ -29,7 +29,7 @@ const char* argument_type(const ir::Instruction& row);
 // The operand is passed as a tensor map with the coordinates of a box of it, innermost first: its function takes
 // (const tcc_tensor_map& NAME, int NAME0, int NAME1, ...) and is there for tensors of each rank.
 bool is_tensor_map(const ir::Instruction& row, const ir::OperandSpec& spec);
-inline constexpr size_t kLeastMapRank = 2, kMostMapRank = 5;
+inline constexpr size_t kMinMapRank = 2, kMaxMapRank = 5;
 // The operand is passed as a tcc_matrix, what tcc_tile() makes of a pointer to shared memory.
 bool is_matrix(const ir::Instruction& row, const ir::OperandSpec& spec);
 // The operand is a matrix in shared memory whose rows are equally far apart; behind its pointer the function takes

@@ -14,20 +14,20 @@ using namespace ir;
 
 namespace {
 
-constexpr int64_t kMostOfBox = 256, kMostExtent = int64_t{1} << 32;
+constexpr int64_t kMaxOfBox = 256, kMaxExtent = int64_t{1} << 32;
 
 // Why a tensor has no map; "": it has.
 std::string refusal(const Buffer& b, const TensorMap& map, int64_t swizzle) {
   if (b.layout != nullptr) return "has a layout";
-  if (map.dims.size() < kLeastMapRank || map.dims.size() > kMostMapRank)
+  if (map.dims.size() < kMinMapRank || map.dims.size() > kMaxMapRank)
     return fmt::format("has {} dimensions, a tensor map 2 to 5", map.dims.size());
   if (b.alignment < 16) return fmt::format("is aligned to {} bytes, a tensor map needs 16", b.alignment);
   for (int64_t stride : map.strides)
     if (stride % 16 != 0) return fmt::format("has rows of {} bytes, a tensor map needs multiples of 16", stride);
   for (int64_t n : map.dims)
-    if (n > kMostExtent) return fmt::format("has an extent of {}", n);
+    if (n > kMaxExtent) return fmt::format("has an extent of {}", n);
   for (int64_t n : map.box)
-    if (n < 1 || n > kMostOfBox) return fmt::format("is copied by boxes with an extent of {}, 256 is the most", n);
+    if (n < 1 || n > kMaxOfBox) return fmt::format("is copied by boxes with an extent of {}, 256 is the most", n);
   const int64_t row = map.box[0] * type_bytes(b.type);
   if (row % 16 != 0 || (swizzle > 0 && row != swizzle))
     return fmt::format("is copied by boxes with rows of {} bytes{}", row,

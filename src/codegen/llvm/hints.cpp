@@ -21,8 +21,8 @@ using llvm::Value;
 
 constexpr int64_t kStreamAlignment = 64;
 // More lines than this in one iteration and the hardware's own prefetcher does better.
-constexpr size_t kMostLines = 32;
-constexpr int64_t kMostElements = 4096;
+constexpr size_t kMaxLines = 32;
+constexpr int64_t kMaxElements = 4096;
 
 struct MemoryAccess {
   ir::Id buffer;
@@ -130,7 +130,7 @@ std::set<int64_t> Emitter::touched_offsets(ir::Expr flat, const std::map<ir::Id,
       return true;
     }
     const ir::Var* v = ir::as<ir::Var>(t.atom);
-    if (v == nullptr || static_cast<int64_t>(offsets.size()) * inner.at(v->id) > kMostElements) return false;
+    if (v == nullptr || static_cast<int64_t>(offsets.size()) * inner.at(v->id) > kMaxElements) return false;
     std::set<int64_t> next;
     for (int64_t o : offsets)
       for (int64_t i = 0; i < inner.at(v->id); ++i) next.insert(o + i * t.coefficient);
@@ -176,7 +176,7 @@ void Emitter::prefetch(const ir::Loop& l) {
     std::vector<int64_t> lines;
     for (int64_t o : offsets)
       if (lines.empty() || o >= lines.back() + line) lines.push_back(o);
-    if (lines.size() > kMostLines) continue;
+    if (lines.size() > kMaxLines) continue;
     for (int64_t o : lines) {
       if (!asked.insert({a.buffer, uniform->hash, o}).second) continue;
       b_.CreateIntrinsic(

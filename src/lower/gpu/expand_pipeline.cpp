@@ -23,13 +23,14 @@ namespace {
 
 using namespace ir;
 
-constexpr int64_t kMostStaged = 64;  // registers of a thread for copies on their way
+constexpr int64_t kMaxStaged = 64;   // registers of a thread for copies on their way
 constexpr int64_t kStagedShare = 4;  // and at most this part of those that it has
 constexpr int64_t kRegisterBytes = 4;
 
-class Expander {
+class PipelineExpander {
  public:
-  Expander(Edit& edit, const target::Target& target) : edit_(edit), b_(edit.b), ranges_(edit.k), target_(target) {
+  PipelineExpander(Edit& edit, const target::Target& target)
+      : edit_(edit), b_(edit.b), ranges_(edit.k), target_(target) {
     visit(edit.k.root, [&](Stmt s) {
       if (const Loop* l = as<Loop>(s)) ranges_.set(l->id, l->extent);
       return true;
@@ -256,7 +257,7 @@ class Expander {
     const target::CudaInfo& cuda = target_.cuda;
     int64_t registers = cuda.max_registers_per_thread;
     if (cuda.registers_per_block > 0) registers = std::min(registers, cuda.registers_per_block / threads);
-    return kRegisterBytes * std::min(kMostStaged, registers / kStagedShare);
+    return kRegisterBytes * std::min(kMaxStaged, registers / kStagedShare);
   }
 
   Stmt call(Family family, Behaviour behaviour, std::initializer_list<int64_t> values) {
@@ -345,7 +346,7 @@ Legal<Kernel> expand_pipeline(const Kernel& kernel, const target::Target& target
   });
   if (!any) return kernel;
   Edit edit(kernel, arena);
-  Expander expander(edit, target);
+  PipelineExpander expander(edit, target);
   return expander.finish(expander.rewrite(kernel.root, 1));
 }
 

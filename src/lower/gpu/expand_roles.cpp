@@ -30,6 +30,7 @@
 #include "lower/gpu/role_loop.h"
 #include "lower/gpu/stage_results.h"
 #include "tcc/ir/instr.h"
+#include "tcc/target/limits.h"
 
 namespace tcc::lower {
 namespace {
@@ -40,11 +41,10 @@ using analysis::role_loop;
 constexpr int64_t kGroupWarps = 4, kLanes = 32;
 // CUDA driver API, "cuTensorMapEncodeTiled": bytes of a row with 128B swizzle, and where swizzled tiles begin.
 constexpr int64_t kBoxBytes = 128, kTileAlignment = 1024;
-constexpr int64_t kPiece = 16;  // bytes that the swizzle moves together
 
-class Expander {
+class RoleExpander {
  public:
-  Expander(Edit& edit, const target::Target& target) : edit_(edit), b_(edit.b), target_(target) {}
+  RoleExpander(Edit& edit, const target::Target& target) : edit_(edit), b_(edit.b), target_(target) {}
 
   Legal<Stmt> run(Stmt launch) {
     if (role_loop(launch) == nullptr) return launch;
@@ -330,7 +330,7 @@ class Expander {
                                    {rank - 2, 1, 0, Place::kAddress, wide},
                                    {rank - 1, 1, wide, Place::kAddress, 1}};
       auto log = [](int64_t n) { return std::countr_zero(static_cast<uint64_t>(n)); };
-      const XorField swap{log(wide), log(kPiece / bytes), 7};
+      const XorField swap{log(wide), log(target::kSwizzleBytes / bytes), 7};
       Layout layout{};
       layout.shape = extents;
       layout.digits = digits;
@@ -377,7 +377,7 @@ Legal<Kernel> expand_roles(const Kernel& kernel, const target::Target& target, c
   if (role_loop(kernel.root) == nullptr) return kernel;
   Edit edit(kernel, arena);
   Legal<Stmt> root =
-      map_legal_launches(edit, kernel.root, [&](Stmt launch) { return Expander(edit, target).run(launch); });
+      map_legal_launches(edit, kernel.root, [&](Stmt launch) { return RoleExpander(edit, target).run(launch); });
   if (!root) return tl::make_unexpected(root.error());
   edit.k.root = *root;
   return edit.k;

@@ -20,7 +20,7 @@ namespace {
 
 using namespace ir;
 
-constexpr int64_t kMostThreads = 1024;  // of a block
+constexpr int64_t kMaxThreads = 1024;  // of a block
 
 // The parts that the annotation allows; 0: it is not there.
 int64_t wanted_parts(const Loop& l) {
@@ -90,7 +90,7 @@ class Splitter {
     for (const std::vector<const Loop*>* loops : {&w.bound, &w.nest})
       for (const Loop* l : *loops)
         if (!is_int(l->extent)) return std::nullopt;
-    if (int_value(w.nest.back()->extent) > kMostThreads || !find_sum(w)) return std::nullopt;
+    if (int_value(w.nest.back()->extent) > kMaxThreads || !find_sum(w)) return std::nullopt;
     return w;
   }
 

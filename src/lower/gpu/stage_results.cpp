@@ -17,6 +17,7 @@
 #include "tcc/analysis/ranges.h"
 #include "tcc/analysis/simplify.h"
 #include "tcc/ir/instr.h"
+#include "tcc/target/limits.h"
 
 namespace tcc::lower {
 
@@ -29,7 +30,6 @@ namespace {
 
 constexpr int64_t kGroupWarps = 4, kLanes = 32, kGroupThreads = kGroupWarps * kLanes;
 constexpr int64_t kTileAlignment = 1024;  // of swizzled tiles
-constexpr int64_t kMoved = 16;            // bytes that the swizzle moves together
 
 }  // namespace
 
@@ -134,7 +134,7 @@ void ResultStage::make_buffer(const Nest& n) {
   for (int32_t d = 4; d-- > 0; stride *= shape[d]) digits.insert(digits.begin(), {d, 1, 0, Place::kAddress, stride});
   for (int64_t extent : shape) extents.push_back(b_.integer(extent));
   auto log = [](int64_t x) { return std::countr_zero(static_cast<uint64_t>(x)); };
-  const XorField swap{log(n.columns), log(kMoved / bytes), kStagedBytes / kMoved - 1};
+  const XorField swap{log(n.columns), log(target::kSwizzleBytes / bytes), kStagedBytes / target::kSwizzleBytes - 1};
   Layout layout{};
   layout.shape = shape;
   layout.digits = digits;

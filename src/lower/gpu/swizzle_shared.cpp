@@ -9,16 +9,19 @@
 #include "lower/gpu/edit.h"
 #include "tcc/analysis/shared_traffic.h"
 #include "tcc/ir/instr.h"
+#include "tcc/target/limits.h"
 
 namespace tcc::lower {
 namespace {
 
 using namespace ir;
 
-constexpr int64_t kLine = 128, kPiece = 16;  // bytes
-constexpr double kWorth = 0.99;              // a layout has to do better than the one before by so much
-constexpr double kWorthAcross = 0.75;        // one whose addresses take more instructions
-constexpr int64_t kMostRows = 16;            // between lanes of a column that is read
+using target::kSwizzleBytes;
+
+constexpr int64_t kLine = 128;         // bytes
+constexpr double kWorth = 0.99;        // a layout has to do better than the one before by so much
+constexpr double kWorthAcross = 0.75;  // one whose addresses take more instructions
+constexpr int64_t kMaxRows = 16;       // between lanes of a column that is read
 
 // Row-major with rows that are `padding` elements longer.
 const Layout* padded(Arena& arena, const std::vector<int64_t>& shape, int64_t padding) {
@@ -115,7 +118,7 @@ class Swizzler {
     }
     std::vector<const Layout*> out;
     // Pieces stay whole, so that accesses keep their widths.
-    if (matrices && row_bytes % kPiece == 0) {
+    if (matrices && row_bytes % kSwizzleBytes == 0) {
       auto log = [](int64_t n) { return static_cast<int32_t>(std::countr_zero(static_cast<uint64_t>(n))); };
       std::vector<int32_t> from = {log(kLine / size)};
       if (row_bytes > kLine && std::has_single_bit(static_cast<uint64_t>(row_bytes))) from.push_back(log(row));
@@ -123,10 +126,10 @@ class Swizzler {
         for (int64_t mask : {7, 3, 1}) {
           Layout plain = *padded(arena, shape, 0);
           plain.size = bytes(buffer, plain.size) / size;
-          out.push_back(with_xor(arena, plain, {shift, log(kPiece / size), mask}));
+          out.push_back(with_xor(arena, plain, {shift, log(kSwizzleBytes / size), mask}));
         }
     }
-    for (int64_t padding : {int64_t{4}, int64_t{8}, kPiece, 2 * kPiece})
+    for (int64_t padding : {int64_t{4}, int64_t{8}, kSwizzleBytes, 2 * kSwizzleBytes})
       if (padding >= widest && padding % step == 0) out.push_back(padded(arena, shape, padding / size));
     return out;
   }
@@ -136,21 +139,21 @@ class Swizzler {
   std::vector<const Layout*> across_rows(const Buffer& buffer, const std::vector<int64_t>& shape) {
     std::vector<const Layout*> out;
     const int64_t size = type_bytes(buffer.type), row_bytes = shape.back() * size;
-    if (row_bytes < 2 * kPiece || !std::has_single_bit(static_cast<uint64_t>(row_bytes))) return out;
+    if (row_bytes < 2 * kSwizzleBytes || !std::has_single_bit(static_cast<uint64_t>(row_bytes))) return out;
     bool pieces = false, elements = false;
     for (const analysis::WarpAccess& a : accesses_) {
       if (a.buffer != buffer.id) continue;
       if (!a.instruction.empty()) return out;
-      (a.bytes == kPiece ? pieces : elements) = true;
+      (a.bytes == kSwizzleBytes ? pieces : elements) = true;
     }
     if (!pieces || !elements) return out;
     Arena& arena = edit_.b.arena();
     auto log = [](int64_t n) { return static_cast<int32_t>(std::countr_zero(static_cast<uint64_t>(n))); };
-    const int64_t mask = std::min<int64_t>(row_bytes, kLine) / kPiece - 1;
-    for (int64_t rows = 1; rows <= kMostRows; rows *= 2) {
+    const int64_t mask = std::min<int64_t>(row_bytes, kLine) / kSwizzleBytes - 1;
+    for (int64_t rows = 1; rows <= kMaxRows; rows *= 2) {
       Layout plain = *padded(arena, shape, 0);
       plain.size = bytes(buffer, plain.size) / size;
-      out.push_back(with_xor(arena, plain, {log(shape.back() * rows), log(kPiece / size), mask}));
+      out.push_back(with_xor(arena, plain, {log(shape.back() * rows), log(kSwizzleBytes / size), mask}));
     }
     return out;
   }

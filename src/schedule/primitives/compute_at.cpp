@@ -249,9 +249,9 @@ Legal<bool> leaves_behind(Builder& b, const Kernel& k, const Place& place, Id bu
       if (mentions(step, moving->id) || !ranges.prove_equal(b, step, made)) return false;
       made = b.mul(moving->extent, step);
     }
-    auto reaches = [&](Expr wish) {
-      return ranges.prove_equal(b, made, wish) || ranges.prove_non_negative(b, b.sub(made, wish)) ||
-             (step != nullptr && ranges.prove_equal(b, moving->extent, b.ceil_div(wish, step)));
+    auto reaches = [&](Expr extent) {
+      return ranges.prove_equal(b, made, extent) || ranges.prove_non_negative(b, b.sub(made, extent)) ||
+             (step != nullptr && ranges.prove_equal(b, moving->extent, b.ceil_div(extent, step)));
     };
     // Reads stay within the buffer, even where the box is unknown.
     bool all = is_int(first, 0) && reaches(k.buffer(buffer)->shape[d]);
