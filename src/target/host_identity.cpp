@@ -34,7 +34,7 @@ std::string host_identity(const Target& host) {
 }
 
 std::string platform_text(const Target& target) {
-  if (target.cuda.sm_count != 0) {
+  if (target.is_cuda()) {
     const std::string name = fmt::format("{}, {} multiprocessors", sm_name(target), target.cuda.sm_count);
     return target.cuda.simulated != 0 ? fmt::format("{}, simulated {}", name, target.cuda.simulated) : name;
   }
