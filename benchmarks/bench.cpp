@@ -155,6 +155,9 @@ int run(int argc, char** argv) {
   app.add_flag("--no-prior", given_options.no_prior,
                "search-quality, metaschedule-ops: the model begins without what ships about families of operators");
   app.add_option("--model", given_options.model, "model-search: the network")->capture_default_str();
+  app.add_option("--space", given_options.space, "model-search: the design space")
+      ->check(CLI::IsMember({"default", "wide"}))
+      ->capture_default_str();
   app.add_option("--seed", given_options.seed, "cpu-ops: seed of the random shapes");
   app.add_option("--only", given_options.only,
                  "cpu-ops, metaschedule-ops, models, end-to-end: what has this in its name, as gemm512.1t, resnet50");

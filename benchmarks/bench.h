@@ -27,6 +27,7 @@ struct Options {
   std::string keep;               // search-quality: record store that gets the first model run of each task
   bool no_prior = false;          // search-quality, metaschedule-ops: searches begin without the shipped prior
   std::string model = "mlp";      // model-search: the network
+  std::string space = "wide";     // model-search: default or wide
   uint64_t seed = 0;              // of the random shapes; 0 = another one each time
   std::vector<std::string> only;  // run what contains one of these in its name; empty = everything
 };

@@ -1,5 +1,5 @@
 // What a network with a checkpoint is worth in a live search, on the operators that MetaSchedule was judged by, in the
-// wide design space, on one thread. The checkpoint has not seen these operators' networks.
+// wide design space or the default one (--space), on one thread. The checkpoint has not seen these operators' networks.
 //
 // "<operator>.no_trial": the program that the network picks without measuring, as a share of the speed of the best
 // known, which is the best of all runs; beside the pick of the target's prior.
@@ -47,7 +47,7 @@ class ModelSearch {
  public:
   ModelSearch(measure::IsolatedHostMeasurer& machine, std::string network, std::vector<Row>& rows)
       : machine_(machine), network_(std::move(network)), rows_(rows) {
-    wide_.metaschedule = true;
+    space_.metaschedule = options().space == space::kWideSpace;
   }
 
   Result<void> run(const OpCase& c) {
@@ -57,8 +57,8 @@ class ModelSearch {
     TCC_TRY(prepared_, machine_.prepare(task.kernel, host_));
     std::vector<Run> networks, trees;
     for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
-      TCC_TRY(Run by_network, search(task, network_, seed));
-      TCC_TRY(Run by_trees, search(task, "trees", seed));
+      TCC_TRY(Run by_network, search(task, network_, true, seed));
+      TCC_TRY(Run by_trees, search(task, "trees", false, seed));
       networks.push_back(std::move(by_network)), trees.push_back(std::move(by_trees));
     }
     TCC_TRY(const double picked, pick(task, network_));
@@ -100,30 +100,38 @@ class ModelSearch {
   }
 
  private:
-  Result<Run> search(const task::Task& task, const std::string& model, uint64_t seed) {
+  Result<Run> search(const task::Task& task, const std::string& model, bool pretrained, uint64_t seed) {
     TCC_TRY(auto store, record::Store::open(":memory:"));
     search::TuneOptions tune;
     tune.trials = trials_;
     tune.seed = seed;
-    tune.space = wide_;
+    tune.space = space_;
     tune.cost_model = model;
-    if (model != "trees") tune.pretrained = std::string(cost::kShipped);
+    if (pretrained) tune.pretrained = std::string(cost::kShipped);
     tune.finals = false;
     BenchMeasurer measurer(machine_, [this](const ir::Kernel&) { return prepared_; });
-    const search::Environment environment{.store = store.get(), .measurer = &measurer, .pool = &pool_};
+    const search::Environment environment{
+        .store = store.get(),
+        .measurer = &measurer,
+        .pool = &pool_,
+        .prior = pretrained || options().no_prior ? nullptr : &search::shipped_prior()};
     TCC_TRY(const search::TuneResult result, search::tune({&task, 1}, host_, tune, environment));
     if (!result.tasks.at(0).failure.empty()) return environment_error("{}", result.tasks[0].failure);
     TCC_TRY(const std::vector<record::Record> records, store->all(search::task_hash(task)));
     Run run{best_after_each(records, trials_), (result.phases.propose + result.phases.learn) / result.seconds};
-    std::fprintf(stderr, "model-search: %s, %s, seed %d: best %.4g us of %.4g us after 8, %.1f s\n",
-                 task.workload.c_str(), model.c_str(), static_cast<int>(seed), run.best.back() * 1e6,
-                 run.best[std::min<size_t>(7, run.best.size() - 1)] * 1e6, result.seconds);
+    std::fprintf(
+        stderr,
+        "model-search: %s, %s, seed %d: best %.4g us of %.4g us after 8, %.1f s (proposing %.2f, learning %.2f)\n",
+        task.workload.c_str(), model.c_str(), static_cast<int>(seed), run.best.back() * 1e6,
+        run.best[std::min<size_t>(7, run.best.size() - 1)] * 1e6, result.seconds, result.phases.propose,
+        result.phases.learn);
     return run;
   }
 
   // Seconds of the program that a model picks without measuring.
   Result<double> pick(const task::Task& task, const std::string& model) {
-    TCC_TRY(search::ChosenArtifact chosen, search::best_artifact(task, host_, nullptr, 1, "bench", {}, {wide_, model}));
+    TCC_TRY(search::ChosenArtifact chosen,
+            search::best_artifact(task, host_, nullptr, 1, "bench", {}, {space_, model}));
     measure::Candidate candidate;
     candidate.task = prepared_.get();
     candidate.artifact = std::make_shared<const codegen::Artifact>(std::move(chosen.artifact));
@@ -137,7 +145,7 @@ class ModelSearch {
   const std::string network_;
   std::vector<Row>& rows_;
   const int64_t trials_ = options().trials_given ? options().trials : kTrials;
-  space::SpaceOptions wide_ = {};
+  space::SpaceOptions space_ = {};
   ThreadPool pool_{static_cast<int>(usable_cpus().size())};
   std::shared_ptr<const measure::MeasureTask> prepared_;  // of the operator at hand
   double sums_[6] = {};

@@ -81,6 +81,7 @@ const Backend kCpu = {
     .mutators = schedule::mutator_weights(false),
     .prior = [](const target::Target& t) { return cost::make_rule_model(target::core_model(t)); },
     .default_model = "mlp",
+    .search_model = "mlp",
     .by_threads = true,
     .runs_unscheduled = true,
     .channel_block = [](const target::Target& t) { return std::max<int64_t>(t.cpu.vector_bits / 32, 4); },

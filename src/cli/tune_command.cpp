@@ -23,7 +23,7 @@ struct Arguments : TaskArguments {
   int64_t trials = 0, trials_per_task = 0;  // 0 = no limit of the user's
   std::optional<std::string> time;
   uint64_t seed = 1;
-  std::string strategy = "evolutionary", task_scheduler = "gradient", cost_model = "trees";
+  std::string strategy = "evolutionary", task_scheduler = "gradient", cost_model;
   std::string pretrained = std::string(cost::kShipped), adapt = "moa";
   bool fresh = false, no_prior = false;
   int64_t simulate = 0;
@@ -50,9 +50,10 @@ void declare(Options& options, Arguments& a) {
   options.option("--task-scheduler", a.task_scheduler, "Which task is next: gradient (the most to gain) or round-robin")
       .words(search::task_scheduler_names())
       .show_default();
-  options.option("--cost-model", a.cost_model, "Which model ranks programs before they are measured")
-      .words(search::cost_model_names())
-      .show_default();
+  options
+      .option("--cost-model", a.cost_model,
+              "Which model ranks programs before they are measured [mlp on CPUs, trees on GPUs]")
+      .words(search::cost_model_names());
   options
       .option("--pretrained", a.pretrained,
               "Checkpoint that the network of --cost-model begins with; auto: the one that ships for the target, where "
@@ -97,7 +98,7 @@ Result<search::TuneOptions> tune_options(const Arguments& a, const target::Targe
   options.resume = !a.fresh;
   TCC_TRY(options.strategy, search::parse_strategy(a.strategy));
   TCC_TRY(options.scheduler, search::parse_task_scheduler(a.task_scheduler));
-  options.cost_model = a.cost_model;
+  options.cost_model = a.cost_model.empty() ? std::string(backend::backend_of(target).search_model) : a.cost_model;
   options.pretrained = a.pretrained == "none" ? "" : a.pretrained;
   TCC_TRY(options.adaptation, cost::find_adaptation(a.adapt));
   TCC_TRY_VOID(driver::set_space(a.space, target, options.space));

@@ -23,9 +23,10 @@ constexpr NetworkKind kKinds[] = {
 };
 
 constexpr uint64_t kSeed = 1;
-constexpr int64_t kFirstTraining = 16;  // records
-constexpr double kGrowth = 1.4;         // of their number from one training to the next
-constexpr int64_t kMaxSteps = 200;      // batches of an update
+constexpr int64_t kFirstTraining = 16;    // records
+constexpr double kGrowth = 1.4;           // of their number from one training to the next
+constexpr int64_t kMaxSteps = 200;        // batches of an update
+constexpr int64_t kAdaptationSteps = 20;  // of one that begins with a checkpoint
 constexpr int64_t kOnlineBatch = 128;
 // Of a program without tables. Scores of networks are far smaller.
 constexpr float kUnknown = -1e6f;
@@ -161,7 +162,8 @@ class NetworkModel : public CostModel {
     nn::TrainOptions options = paper_options(model_.config().architecture);
     options.batch = std::min(options.batch, kOnlineBatch);
     const int64_t steps = (data.size() + options.batch - 1) / options.batch;
-    options.epochs = std::clamp<int64_t>(kMaxSteps / steps, 1, options.epochs);
+    const int64_t most = checkpoint_ != 0 ? kAdaptationSteps : kMaxSteps;
+    options.epochs = std::clamp<int64_t>(most / steps, 1, options.epochs);
     auto trainer = nn::Trainer::create(model_, data, nullptr, options, setup_.pool);
     TCC_CHECK(trainer.has_value(), "samples come from this model's tables");
     trainer->run();
@@ -201,6 +203,15 @@ const NetworkKind* find_network(std::string_view name) {
   for (const NetworkKind& kind : kKinds)
     if (kind.name == name) return &kind;
   return nullptr;
+}
+
+Result<const NetworkKind*> network_of_checkpoint(const std::string& path) {
+  TCC_TRY(const nn::Checkpoint stored, nn::load_checkpoint(path));
+  nn::Architecture found = stored.model.config().architecture;
+  if (found == nn::Architecture::kMambaAdapter) found = nn::Architecture::kMamba;
+  for (const NetworkKind& kind : kKinds)
+    if (kind.architecture == found) return &kind;
+  return input_error("'{}': no cost model has the network '{}'", sanitize(path), architecture_name(found));
 }
 
 NetworkInputs network_inputs(const NetworkKind& kind, const features::Table& trace) {

@@ -9,6 +9,8 @@
 
 #include "driver/baselines.h"
 #include "tcc/backend/backend.h"
+#include "tcc/cost/network_model.h"
+#include "tcc/cost/shipped_checkpoints.h"
 #include "tcc/driver/explain.h"
 #include "tcc/driver/show.h"
 #include "tcc/measure/simulated.h"
@@ -198,6 +200,17 @@ Result<int64_t> predict_first(const Program& program, record::Store& store, cons
   return std::ssize(first.tasks);
 }
 
+// That a network begins without what was asked for; "" where it has it.
+std::string missing_checkpoint(const TuneRequest& request) {
+  const search::TuneOptions& o = request.options;
+  const cost::NetworkKind* network = cost::find_network(o.cost_model);
+  if (network == nullptr || o.pretrained != cost::kShipped ||
+      cost::find_shipped_checkpoint(network->name, *backend::backend_of(request.target).trace_table) != nullptr)
+    return {};
+  return fmt::format("no checkpoint of '{}' ships for {}: the network began without one", network->name,
+                     sanitize(request.target.name));
+}
+
 // The same search on a simulated GPU.
 Result<TuneReport> simulate(const Program& program, record::Store& store, TuneRequest request) {
   request.options.threads = 1;
@@ -205,6 +218,7 @@ Result<TuneReport> simulate(const Program& program, record::Store& store, TuneRe
   measure::SimulatedMeasurer measurer(request.target, &pool);
   TCC_TRY(TuneReport report, search_tasks(program, store, request, {.measurer = &measurer, .pool = &pool}, nullptr));
   report.notes = measurer.notes();
+  if (std::string note = missing_checkpoint(request); !note.empty()) report.notes.push_back(std::move(note));
   return report;
 }
 
@@ -243,6 +257,7 @@ Result<TuneReport> tune_program(const Program& program, record::Store& store, co
   TCC_TRY(TuneReport report, search_tasks(program, store, request, environment, baselines ? &*baselines : nullptr));
   report.notes = (*machine)->notes();
   if (!first.empty()) report.notes.push_back(first);
+  if (std::string note = missing_checkpoint(request); !note.empty()) report.notes.push_back(std::move(note));
   return report;
 }
 

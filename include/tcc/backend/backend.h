@@ -85,8 +85,8 @@ struct Backend {
   schedule::MutatorWeights mutators = {};
   // Ranks programs before anything is measured or learned.
   std::unique_ptr<cost::CostModel> (*prior)(const target::Target&) = nullptr;
-  // Of cost::model_kinds(): ranks the programs of default schedules.
-  std::string_view default_model = "prior";
+  // Of cost::model_kinds(), each with the checkpoint that ships: ranks the programs of default schedules; searches.
+  std::string_view default_model = "prior", search_model = cost::kDefaultModel;
   const features::Table* trace_table = &features::kTraceCpu;  // the steps of its schedules, for learned models
   bool predicts = false;          // the prior's scores mean seconds: programs are predicted where nothing can run
   bool by_threads = false;        // programs run on a number of the host's threads, which records name

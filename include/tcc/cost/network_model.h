@@ -29,6 +29,8 @@ struct NetworkKind {
   std::string_view summary;
 };
 std::span<const NetworkKind> network_kinds();
+// The kind of the network in a file. Errors: a file that is not a checkpoint.
+Result<const NetworkKind*> network_of_checkpoint(const std::string& path);
 // nullptr: no network has this name.
 const NetworkKind* find_network(std::string_view name);
 
