@@ -1,5 +1,5 @@
 // tcc-bench [--list] [--seconds S] [--json FILE] [--trials N] [--time T] [--db FILE] [--keep FILE] [--models DIR]
-// [--seed N] [--only TEXT] [SUITE...]
+// [--seed N] [--only TEXT] [--recorded[=FILE]] [--pools DIR] [--budget MIN] [--threads N] [SUITE...]
 #include "bench.h"
 
 #include <sched.h>
@@ -38,7 +38,9 @@ const std::vector<Suite>& suites() {
       {"search-quality", "model search beside random search, spread over seeds; --db: the stored bests again",
        run_search_quality_suite},
       {"prior", "makes models/cpu.prior from tuned tasks (--db, --keep) and judges it", run_prior_suite},
-      {"cost-models", "networks: candidates and samples a second, linear layers beside Eigen", run_cost_models_suite},
+      {"cost-models",
+       "networks: candidates and samples a second, linear layers beside Eigen; --recorded: how well models rank",
+       run_cost_models_suite},
       {"space", "a dense layer over spaces that grow by a module at a time", run_space_suite},
       {"cuda-compile", "NVRTC on default schedules: ms a kernel on one core, two threads beside one",
        run_cuda_compile_suite},
@@ -159,6 +161,14 @@ int run(int argc, char** argv) {
       ->check(CLI::IsMember({"default", "wide"}))
       ->capture_default_str();
   app.add_option("--seed", given_options.seed, "cpu-ops: seed of the random shapes");
+  app.add_flag("--recorded{benchmarks/results/cost_models_recorded.json}", given_options.recorded,
+               "cost-models: the experiments on committed pools in place of rates; what they find is kept in this file "
+               "row by row, and a later call goes on from there");
+  app.add_option("--pools", given_options.pools, "cost-models: folder of the pools")->capture_default_str();
+  app.add_option("--budget", given_options.budget, "cost-models: minutes after which no further experiment is begun")
+      ->check(CLI::Range(0.0, 1e6));
+  app.add_option("--threads", given_options.threads, "cost-models: threads that compute the experiments [all]")
+      ->check(CLI::Range(int64_t{0}, int64_t{1024}));
   app.add_option("--only", given_options.only,
                  "cpu-ops, metaschedule-ops, models, end-to-end: what has this in its name, as gemm512.1t, resnet50");
   CLI11_PARSE(app, argc, argv);

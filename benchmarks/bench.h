@@ -19,17 +19,21 @@ struct Row {
 
 // What the command line says to the suites that tune.
 struct Options {
-  int64_t trials = 256;           // a task and number of threads
-  bool trials_given = false;      // by the user
-  std::string time;               // models: at most this much tuning a network and number of threads; "" = no limit
-  std::string models;             // folder of ONNX files; "" = see networks.h
-  std::string db;                 // record store; "" = forgotten when the suite ends
-  std::string keep;               // search-quality: record store that gets the first model run of each task
-  bool no_prior = false;          // search-quality, metaschedule-ops: searches begin without the shipped prior
-  std::string model = "mlp";      // model-search: the network
-  std::string space = "wide";     // model-search: default or wide
-  uint64_t seed = 0;              // of the random shapes; 0 = another one each time
-  std::vector<std::string> only;  // run what contains one of these in its name; empty = everything
+  int64_t trials = 256;        // a task and number of threads
+  bool trials_given = false;   // by the user
+  std::string time;            // models: at most this much tuning a network and number of threads; "" = no limit
+  std::string models;          // folder of ONNX files; "" = see networks.h
+  std::string db;              // record store; "" = forgotten when the suite ends
+  std::string keep;            // search-quality: record store that gets the first model run of each task
+  bool no_prior = false;       // search-quality, metaschedule-ops: searches begin without the shipped prior
+  std::string model = "mlp";   // model-search: the network
+  std::string space = "wide";  // model-search: default or wide
+  std::string recorded;        // cost-models: file of results of the experiments on committed pools; "" = rates only
+  std::string pools = "models/pools";  // cost-models: folder of these pools
+  double budget = 0;                   // cost-models: minutes of experiments; 0 = no limit
+  int64_t threads = 0;                 // cost-models: that compute the experiments; 0 = all
+  uint64_t seed = 0;                   // of the random shapes; 0 = another one each time
+  std::vector<std::string> only;       // run what contains one of these in its name; empty = everything
 };
 const Options& options();
 // Whether --only asks for it: its name has one of the words, or --only has no words.

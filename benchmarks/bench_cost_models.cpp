@@ -12,6 +12,7 @@
 #include "bench_features.h"
 #include "eigen_gemm.h"
 #include "nn/kernels.h"
+#include "recorded.h"
 #include "tcc/nn/trainer.h"
 #include "tcc/support/files.h"
 #include "tcc/support/rng.h"
@@ -160,6 +161,7 @@ Result<std::vector<Row>> run(double seconds) {
 }  // namespace
 
 std::vector<Row> run_cost_models_suite(double seconds) {
+  if (!options().recorded.empty()) return run_recorded_tables();
   auto rows = run(seconds);
   if (rows) return *rows;
   std::fprintf(stderr, "cost-models: %s\n", rows.error().message.c_str());

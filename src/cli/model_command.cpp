@@ -43,7 +43,7 @@ void declare(Options& options, Arguments& a) {
   options.option("--network", a.network, "What to train").words(network_names()).show_default();
   options.option("--epochs", a.epochs, "Passes through the data [50; distill: 100 over all stages; adapt: 10]")
       .positive();
-  options.option("--batch", a.batch, "Programs of a batch [as the network's paper]").positive();
+  options.option("--batch", a.batch, "Programs of a batch [as the network's paper, less for small pools]").positive();
   options.option("--rate", a.rate, "Learning rate [7e-4]").positive();
   options.option("--held-out", a.held_out, "train: judge on this share of the tasks, which are not learned from [0]")
       .range(0, 0.9)
@@ -125,13 +125,8 @@ driver::Judgement judge_network(const nn::Model& model, const driver::PoolFeatur
 driver::Judgement judge_prior(const data::Pool& pool, const driver::PoolFeatures& features) {
   const target::Target& target = pool.groups[0].platform.target;
   const auto prior = backend::backend_of(target).prior(target);
-  return driver::judge(features, [&](const driver::PoolFeatures::Group& group) {
-    features::Batch batch;
-    for (const features::Sample& s : group.samples) batch.add(s);
-    std::vector<float> scores(group.samples.size());
-    prior->predict(batch, scores);
-    return scores;
-  });
+  return driver::judge(features,
+                       [&](const driver::PoolFeatures::Group& group) { return driver::score_group(*prior, group); });
 }
 
 Result<void> write_curve(const Arguments& a, const nn::TrainReport& report) {

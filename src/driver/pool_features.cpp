@@ -40,6 +40,7 @@ Result<PoolFeatures> extract_pool(const data::Pool& pool, std::span<const featur
   const target::TargetKind kind = pool.groups[0].platform.target.kind;
   const auto prior = backend::backend_of(pool.groups[0].platform.target).prior(pool.groups[0].platform.target);
   out.schema = &prior->schema();
+  out.trace = backend::backend_of(pool.groups[0].platform.target).trace_table;
   const features::Needs needs(*out.schema, out.tables);
   for (const data::Group& group : pool.groups) {
     if (group.platform.target.kind != kind)
@@ -103,6 +104,30 @@ std::vector<float> score_group(const nn::Model& model, const PoolFeatures::Group
   std::vector<float> scores(group.samples.size());
   model.predict(samples.batch(), scores, workspace, pool);
   return scores;
+}
+
+std::vector<float> score_group(const cost::CostModel& model, const PoolFeatures::Group& group) {
+  features::Batch batch;
+  for (const features::Sample& s : group.samples) batch.add(s);
+  std::vector<float> scores(group.samples.size());
+  if (!scores.empty()) model.predict(batch, scores);
+  return scores;
+}
+
+cost::Samples cost_samples(const PoolFeatures& features) {
+  cost::Samples out{.rows = features::Rows(*features.schema)};
+  for (const PoolFeatures::Group& g : features.groups) {
+    const double best = g.best_seconds();
+    for (size_t i = 0; i < g.samples.size(); ++i) {
+      out.rows.add(g.samples[i].row.values);
+      out.throughputs.push_back(g.seconds[i] > 0 ? static_cast<float>(best / g.seconds[i]) : 0.f);
+      out.tasks.push_back(combine_hash(g.task, g.platform_hash));
+      out.programs.push_back(&g.samples[i]);
+      out.records.push_back(std::ssize(out.records) + 1);
+      out.seconds.push_back(g.seconds[i]);
+    }
+  }
+  return out;
 }
 
 Judgement judge(const PoolFeatures& features, const Scorer& scorer) {

@@ -8,6 +8,7 @@
 #include "tcc/driver/compile.h"
 #include "tcc/driver/cost_models.h"
 #include "tcc/nn/continual.h"
+#include "tcc/support/check.h"
 #include "tcc/support/files.h"
 #include "tcc/support/rng.h"
 #include "tcc/support/text.h"
@@ -16,6 +17,9 @@ namespace tcc::driver {
 namespace {
 
 constexpr int64_t kSamplingSteps = 10;  // of active sampling; the first one is drawn at random
+// An epoch has at least this many batches, as far as those keep this many programs. The papers' batches are for
+// millions of programs: an epoch of some hundreds would be one step.
+constexpr int64_t kLeastSteps = 16, kLeastBatch = 64;
 constexpr int64_t kMaxState = int64_t{64} << 20;
 
 Result<const cost::NetworkKind*> network_named(const std::string& name) {
@@ -30,10 +34,10 @@ const features::Table& trace_of(const data::Pool& pool) {
   return *backend::backend_of(pool.groups.at(0).platform.target).trace_table;
 }
 
-std::string platforms_text(const data::Pool& pool) {
+std::string platforms_text(const PoolFeatures& features) {
   std::vector<std::string> names;
-  for (const data::Group& g : pool.groups)
-    if (std::find(names.begin(), names.end(), g.platform.name) == names.end()) names.push_back(g.platform.name);
+  for (const PoolFeatures::Group& g : features.groups)
+    if (std::find(names.begin(), names.end(), g.platform) == names.end()) names.push_back(g.platform);
   return fmt::format("{}", fmt::join(names, "; "));
 }
 
@@ -54,10 +58,29 @@ nn::TrainOptions options_of(const TrainRequest& request, nn::Architecture archit
   return options;
 }
 
+// The batch for a data set of this size, where the user names none.
+int64_t batch_for(int64_t batch, int64_t samples, const TrainRequest& request) {
+  if (request.batch) return *request.batch;
+  return std::clamp(samples / kLeastSteps, std::min(kLeastBatch, batch), batch);
+}
+
 // A part of a data set, by the numbers of its samples.
 nn::Samples part_of(const nn::Samples& all, std::span<const int64_t> indices) {
   nn::Samples out = all.empty_like();
   all.gather(indices, out);
+  return out;
+}
+
+// The same as if nothing else were measured: labels are relative to the fastest program of the task in this part.
+nn::Samples measured_part(const nn::Samples& all, std::span<const int64_t> indices) {
+  nn::Samples out = part_of(all, indices);
+  const auto heads = static_cast<size_t>(out.heads());
+  std::map<std::pair<uint64_t, size_t>, float> best;
+  const std::span<float> labels = out.labels();
+  for (size_t i = 0; i < labels.size(); ++i)
+    if (float& most = best[{out.tasks()[i / heads], i % heads}]; labels[i] > most) most = labels[i];
+  for (size_t i = 0; i < labels.size(); ++i)
+    if (const float most = best.at({out.tasks()[i / heads], i % heads}); most > 0) labels[i] /= most;
   return out;
 }
 
@@ -76,8 +99,9 @@ Result<nn::Model> begin_with(const TrainRequest& request, const cost::NetworkInp
 }
 
 // One fit with validation, resumed from the request's state file where there is one.
-Result<nn::TrainReport> fit(nn::Model& model, const nn::Samples& data, const nn::TrainOptions& options,
+Result<nn::TrainReport> fit(nn::Model& model, const nn::Samples& data, nn::TrainOptions options,
                             const TrainRequest& request, bool keeps_state) {
+  options.batch = batch_for(options.batch, data.size(), request);
   const nn::Split split = nn::random_split(data.size(), request.validation, request.seed);
   const nn::Samples train = part_of(data, split.rest), validation = part_of(data, split.chosen);
   TCC_TRY(nn::Trainer trainer,
@@ -114,8 +138,9 @@ std::vector<float> normalized_scores(const nn::Model& model, const nn::Samples& 
 
 // Chooses `share` of the samples in steps; between steps the model learns from what is chosen (TCL, Algorithm 1).
 Result<std::vector<int64_t>> choose_share(nn::Model& model, const nn::Samples& data,
-                                          const std::vector<int32_t>& classes, const nn::TrainOptions& options,
+                                          const std::vector<int32_t>& classes, nn::TrainOptions options,
                                           const TrainRequest& request) {
+  if (request.probe_epochs) options.epochs = *request.probe_epochs;
   const auto total = static_cast<int64_t>(std::llround(request.share * static_cast<double>(data.size())));
   std::vector<int64_t> chosen;
   std::vector<float> features(static_cast<size_t>(data.size()) * 2), spreads(static_cast<size_t>(data.size()), 0.f);
@@ -125,7 +150,7 @@ Result<std::vector<int64_t>> choose_share(nn::Model& model, const nn::Samples& d
                                    .seed = combine_hash(request.seed, static_cast<uint64_t>(step))};
     std::vector<float> scores(static_cast<size_t>(data.size()), 0.5f);
     if (step > 1 && sampling.sampler != cost::Sampler::kRandom) {
-      const nn::Samples known = part_of(data, chosen);
+      const nn::Samples known = measured_part(data, chosen);
       TCC_TRY_VOID(fit(model, known, options, request, false));
       scores = normalized_scores(model, data, request.pool);
       if (sampling.sampler == cost::Sampler::kAlt || sampling.sampler == cost::Sampler::kBalto) {
@@ -172,12 +197,20 @@ std::string card_text(const TrainRequest& request, const nn::TrainReport& report
 Result<TrainedNetwork> train_network(const data::Pool& pool, const TrainRequest& request) {
   TCC_TRY(const cost::NetworkKind* kind, network_named(request.network));
   if (pool.groups.empty()) return input_error("the pool holds no program");
-  cost::NetworkInputs inputs = cost::network_inputs(*kind, trace_of(pool));
+  const cost::NetworkInputs inputs = cost::network_inputs(*kind, trace_of(pool));
   TCC_TRY(const PoolFeatures features, extract_pool(pool, inputs.tables, request.pool));
+  return train_network(features, request);
+}
+
+Result<TrainedNetwork> train_network(const PoolFeatures& features, const TrainRequest& request) {
+  TCC_TRY(const cost::NetworkKind* kind, network_named(request.network));
+  cost::NetworkInputs inputs = cost::network_inputs(*kind, *features.trace);
+  TCC_CHECK(inputs.tables == features.tables, "features of the tables that '{}' reads", request.network);
   const std::vector<uint64_t> platforms = platforms_of(features);
-  if (kind->heads > 1) inputs.config.heads = std::max<int64_t>(kind->heads, std::ssize(platforms));
+  const bool many_heads = kind->heads > 1 || request.head_each_platform;
+  if (many_heads) inputs.config.heads = std::max<int64_t>(kind->heads, std::ssize(platforms));
   TCC_TRY(nn::Model model, begin_with(request, inputs));
-  if (kind->heads > 1 && std::ssize(platforms) > model.config().heads)
+  if (many_heads && std::ssize(platforms) > model.config().heads)
     return input_error("'{}': expected at most {} platforms, one a head, found {} in the pools",
                        sanitize(request.start), model.config().heads, platforms.size());
   nn::Samples data = network_samples(features, model.config(), platforms);
@@ -187,10 +220,10 @@ Result<TrainedNetwork> train_network(const data::Pool& pool, const TrainRequest&
     TCC_TRY(nn::Model probe, begin_with(request, inputs));
     probe.set_buffers(model.buffers());
     TCC_TRY(const std::vector<int64_t> chosen, choose_share(probe, data, classes_of(features), options, request));
-    data = part_of(data, chosen);
+    data = measured_part(data, chosen);
   }
   TCC_TRY(nn::TrainReport report, fit(model, data, options, request, true));
-  nn::Card card{inputs.features, platforms_text(pool), card_text(request, report, data.size(), features)};
+  nn::Card card{inputs.features, platforms_text(features), card_text(request, report, data.size(), features)};
   return TrainedNetwork{std::move(model), std::move(report), std::move(card), data.size()};
 }
 
@@ -198,34 +231,50 @@ Result<TrainedNetwork> distill_network(std::span<const data::Pool> pools, const 
   TCC_TRY(const cost::NetworkKind* kind, network_named("mamba"));
   if (pools.empty() || pools[0].groups.empty()) return input_error("the pool holds no program");
   const cost::NetworkInputs inputs = cost::network_inputs(*kind, trace_of(pools[0]));
+  std::vector<PoolFeatures> features;
+  std::vector<const PoolFeatures*> platforms;
+  for (const data::Pool& pool : pools) {
+    TCC_TRY(PoolFeatures extracted, extract_pool(pool, inputs.tables, request.pool));
+    features.push_back(std::move(extracted));
+  }
+  for (const PoolFeatures& f : features) platforms.push_back(&f);
+  return distill_network(platforms, request);
+}
+
+Result<TrainedNetwork> distill_network(std::span<const PoolFeatures* const> order, const TrainRequest& request) {
+  TCC_TRY(const cost::NetworkKind* kind, network_named("mamba"));
+  TCC_CHECK(!order.empty(), "a platform to learn");
+  const cost::NetworkInputs inputs = cost::network_inputs(*kind, *order[0]->trace);
   TCC_TRY(nn::ContinualLearner learner, nn::ContinualLearner::create(inputs.config, request.seed));
   nn::ContinualOptions options;
   options.active.seed = options.distill.seed = request.seed;
   // The epochs are shared out evenly over platforms and stages (TCL, section 5).
-  const int64_t epochs = request.epochs.value_or(100), stages = 2 * std::ssize(pools) - 1;
+  const int64_t epochs = request.epochs.value_or(100), stages = 2 * std::ssize(order) - 1;
   options.active.epochs = options.distill.epochs = std::max<int64_t>(epochs / stages, 1);
   if (request.rate) options.active.rate = options.distill.rate = *request.rate;
-  if (request.batch) options.active.batch = options.distill.batch = *request.batch;
+  const int64_t largest = options.active.batch;
   nn::TrainHooks hooks;
   hooks.interrupted = request.stop;
   hooks.progress = request.progress;
   nn::TrainReport last;
   std::string platforms, text;
   int64_t samples = 0;
-  for (size_t p = 0; p < pools.size(); ++p) {
-    TCC_TRY(const PoolFeatures features, extract_pool(pools[p], inputs.tables, request.pool));
+  for (size_t p = 0; p < order.size(); ++p) {
+    const PoolFeatures& features = *order[p];
+    TCC_CHECK(inputs.tables == features.tables && order[0]->trace == features.trace, "tables of platform {}", p);
     nn::Samples data = network_samples(features, inputs.config);
-    if (p + 1 == pools.size() && request.share < 1) {
+    if (p + 1 == order.size() && request.share < 1) {
       TCC_TRY(nn::Model probe, nn::Model::create(inputs.config, request.seed));
       TCC_TRY(const std::vector<int64_t> chosen,
               choose_share(probe, data, classes_of(features), options_of(request, kind->architecture), request));
-      data = part_of(data, chosen);
+      data = measured_part(data, chosen);
     }
+    options.active.batch = options.distill.batch = batch_for(largest, data.size(), request);
     const nn::Split split = nn::random_split(data.size(), request.validation, request.seed);
     const nn::Samples train = part_of(data, split.rest), validation = part_of(data, split.chosen);
     TCC_TRY(nn::ContinualLearner::Report report, learner.learn(train, validation.size() > 0 ? &validation : nullptr,
-                                                               p + 1 == pools.size(), options, request.pool, hooks));
-    platforms += (platforms.empty() ? "" : "; ") + platforms_text(pools[p]);
+                                                               p + 1 == order.size(), options, request.pool, hooks));
+    platforms += (platforms.empty() ? "" : "; ") + platforms_text(features);
     samples += data.size();
     last = report.active;
     text = card_text(request, last, samples, features);
@@ -235,7 +284,7 @@ Result<TrainedNetwork> distill_network(std::span<const data::Pool> pools, const 
   model.set_parameters(learner.active().parameters());
   model.set_buffers(learner.active().buffers());
   nn::Card card{inputs.features, platforms,
-                "continual distillation over " + std::to_string(pools.size()) + " platforms: " + text};
+                "continual distillation over " + std::to_string(order.size()) + " platforms: " + text};
   return TrainedNetwork{std::move(model), std::move(last), std::move(card), samples};
 }
 

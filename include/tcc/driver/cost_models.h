@@ -32,7 +32,8 @@ struct PoolFeatures {
   std::vector<Group> groups;
   std::vector<const features::Table*> tables;  // of the samples
   const features::Schema* schema = nullptr;
-  int64_t skipped = 0;  // programs that this version of tcc does not make
+  const features::Table* trace = nullptr;  // the steps of the target's schedules
+  int64_t skipped = 0;                     // programs that this version of tcc does not make
   int64_t programs() const;
 };
 // Makes each program again from its sketch and decisions, and extracts the row of the target's prior and the tables.
@@ -60,19 +61,26 @@ Judgement judge(const PoolFeatures& features, const Scorer& scorer);
 // The network's scores of a group.
 std::vector<float> score_group(const nn::Model& model, const PoolFeatures::Group& group, nn::Workspace& workspace,
                                ThreadPool* pool);
+// The same of a model that a search uses, and the groups' programs as such models learn them; `features` outlives the
+// samples.
+std::vector<float> score_group(const cost::CostModel& model, const PoolFeatures::Group& group);
+cost::Samples cost_samples(const PoolFeatures& features);
 
 struct TrainRequest {
   std::string network = "mamba";  // of cost::network_kinds()
   std::optional<int64_t> epochs, batch;
   std::optional<double> rate;
+  // A head for each platform of the data, as MTL-TLP has, whatever the network; the first platform's head predicts.
+  bool head_each_platform = false;
   uint64_t seed = 1;
   double validation = 0.1;  // share of the programs that choose the epoch
   // A share below 1: only so much of the pool is learned from, chosen by the sampler in ten steps, as if it were
   // measured then.
   double share = 1;
   cost::Sampler sampler = cost::Sampler::kRandom;
-  std::string start;  // a checkpoint to go on from; "": a fresh network
-  std::string state;  // file of an interrupted training, which is resumed; "": none is kept
+  std::optional<int64_t> probe_epochs;  // of the networks by which the sampler chooses; as `epochs`
+  std::string start;                    // a checkpoint to go on from; "": a fresh network
+  std::string state;                    // file of an interrupted training, which is resumed; "": none is kept
   ThreadPool* pool = nullptr;
   std::function<bool()> stop;  // may be empty
   std::function<void(const nn::Progress&)> progress;
@@ -85,8 +93,11 @@ struct TrainedNetwork {
 };
 // Errors: an unknown network, a checkpoint of other features, nothing to learn from.
 Result<TrainedNetwork> train_network(const data::Pool& pool, const TrainRequest& request);
+// With the tables of the network (cost::network_inputs).
+Result<TrainedNetwork> train_network(const PoolFeatures& features, const TrainRequest& request);
 
 // TCL's continual distillation over the pools in their order; the last one is the target.
 Result<TrainedNetwork> distill_network(std::span<const data::Pool> pools, const TrainRequest& request);
+Result<TrainedNetwork> distill_network(std::span<const PoolFeatures* const> platforms, const TrainRequest& request);
 
 }  // namespace tcc::driver
