@@ -78,6 +78,37 @@ bool divide_monomial(Expr atom, Expr divisor, std::vector<Expr>& rest) {
   return j == need.size();
 }
 
+// Sorts `terms`, adds up those of equal atoms and drops those that cancel; gives how many are left in front.
+// Insertion sort: the lists are short and nearly sorted. Sums are built for every rewritten index of every candidate:
+// equal atoms are noted while they are compared, and the pass over them is skipped where there are none.
+size_t sort_and_merge(std::span<Term> terms) {
+  bool repeated = false;
+  for (size_t i = 1; i < terms.size(); ++i) {
+    int order = compare(terms[i - 1].atom, terms[i].atom);
+    repeated |= order == 0;
+    if (order <= 0) continue;
+    const Term t = terms[i];
+    size_t j = i;
+    do {
+      terms[j] = terms[j - 1];
+      --j;
+    } while (j > 0 && (order = compare(terms[j - 1].atom, t.atom)) > 0);
+    repeated |= order == 0;
+    terms[j] = t;
+  }
+  if (!repeated) return terms.size();
+  size_t n = 0;
+  for (const Term& t : terms) {
+    if (n > 0 && equal(terms[n - 1].atom, t.atom)) {
+      terms[n - 1].coefficient += t.coefficient;
+    } else {
+      if (n > 0 && terms[n - 1].coefficient == 0) --n;
+      terms[n++] = t;
+    }
+  }
+  return n > 0 && terms[n - 1].coefficient == 0 ? n - 1 : n;
+}
+
 }  // namespace
 
 Expr Builder::integer(int64_t value, Type type) {
@@ -101,23 +132,7 @@ Expr Builder::sum(int64_t constant, std::span<const Term> unsorted) {
     for (const Term& inner : d.terms) list.push(inner.coefficient * t.coefficient, inner.atom);
   }
   std::span<Term> terms = list.view();
-  // Insertion sort: the lists are short and nearly sorted.
-  for (size_t i = 1; i < terms.size(); ++i) {
-    Term t = terms[i];
-    size_t j = i;
-    for (; j > 0 && compare(terms[j - 1].atom, t.atom) > 0; --j) terms[j] = terms[j - 1];
-    terms[j] = t;
-  }
-  size_t n = 0;
-  for (size_t i = 0; i < terms.size(); ++i) {
-    if (n > 0 && equal(terms[n - 1].atom, terms[i].atom)) {
-      terms[n - 1].coefficient += terms[i].coefficient;
-    } else {
-      if (n > 0 && terms[n - 1].coefficient == 0) --n;
-      terms[n++] = terms[i];
-    }
-  }
-  if (n > 0 && terms[n - 1].coefficient == 0) --n;
+  const size_t n = sort_and_merge(terms);
   if (n == 0) return integer(constant);
   if (n == 1 && constant == 0 && terms[0].coefficient == 1) return terms[0].atom;
   uint64_t hash = combine_hash(header_hash(ExprKind::kSum, Type::kI64), static_cast<uint64_t>(constant));
