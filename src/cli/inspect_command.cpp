@@ -71,7 +71,9 @@ std::string library_text(const std::string& path, const Json& m) {
   const Json &target = m.contains("target") ? m["target"] : none, &source = m.contains("source") ? m["source"] : none;
   std::string text = fmt::format("library  {} '{}', made by tcc {}, ABI {}\n", sanitize(path), text_of(m, "id"),
                                  text_of(m, "tool_version"), m.value("abi_version", 0));
-  text += fmt::format("model    {}, hash {}\n", text_of(source, "model"), text_of(source, "hash"));
+  const std::string precision = text_of(source, "precision");
+  text += fmt::format("model    {}, hash {}{}\n", text_of(source, "model"), text_of(source, "hash"),
+                      precision.empty() ? "" : ", --precision " + precision);
   text += fmt::format("target   {} {}\n", text_of(target, "name"), text_of(target, "features"));
   for (const char* list : {"inputs", "outputs"}) {
     if (!m.contains(list)) continue;

@@ -236,6 +236,12 @@ Result<LibraryOnDisk> find_library(const LibraryArguments& arguments, bool quiet
       return make_error(ErrorClass::kInput,
                         fmt::format("expected a library, but '{}' does not exist", sanitize(arguments.model.model)),
                         "check the name; `tcc build` makes libraries");
+    if (arguments.model.precision != "f32")
+      return make_error(ErrorClass::kUsage,
+                        fmt::format("--precision {}: expected a model, found the library '{}', which keeps the "
+                                    "precision that it was built with",
+                                    arguments.model.precision, sanitize(arguments.model.model)),
+                        fmt::format("tcc build MODEL --precision {}", arguments.model.precision));
     return LibraryOnDisk{arguments.model.model, nullptr};
   }
   TCC_TRY(driver::Model model, open_model(arguments.model));

@@ -23,6 +23,7 @@ using Json = nlohmann::ordered_json;
 constexpr int64_t kVersion = 1;
 constexpr uint64_t kMaxBytes = 1 << 20;
 constexpr int64_t kRepeats = 5;
+constexpr int64_t kOwnElements = 512;  // of 8 bytes, within the first-level cache or shared memory
 
 std::string file_of(const std::string& device, const std::string& folder) {
   return fmt::format("{}/gpu-{:016x}.json", folder, hash_bytes(device));
@@ -33,6 +34,7 @@ struct Sizes {
   int64_t copied = int64_t{1} << 26;  // floats
   int64_t far = int64_t{1} << 25;     // of 8 bytes each, beyond every cache
   int64_t near = int64_t{1} << 17;    // within the second-level cache
+  int64_t cached = int64_t{1} << 21;  // floats that every block reads, within the second-level cache
   int64_t product = 4096;             // rows, columns and terms of a product
   int64_t steps = int64_t{1} << 14;   // of chains
 };
@@ -53,7 +55,7 @@ class Calibrator {
   Calibrator(runtime::CudaDevice& device, const CalibrationOptions& options)
       : device_(device), target_(device.target()), options_(options) {
     if (device.facts().takes_ptx_only)
-      sizes_ = {.copied = 1 << 13, .far = 1 << 12, .near = 1 << 10, .product = 64, .steps = 64};
+      sizes_ = {.copied = 1 << 13, .far = 1 << 12, .near = 1 << 10, .cached = 1 << 12, .product = 64, .steps = 64};
     while (sizes_.copied > 1 << 13 && sizes_.copied * 16 > device.facts().free_bytes) sizes_.copied /= 2;
     while (sizes_.far > 1 << 12 && sizes_.far * 16 > device.facts().free_bytes) sizes_.far /= 2;
   }
@@ -61,7 +63,9 @@ class Calibrator {
   Result<Calibration> run() {
     out_.device = device_.facts().name;
     TCC_TRY_VOID(copies());
+    TCC_TRY_VOID(cached_reads());
     TCC_TRY_VOID(chains());
+    TCC_TRY_VOID(arithmetic());
     TCC_TRY_VOID(launches());
     TCC_TRY_VOID(blocks());
     TCC_TRY_VOID(barriers());
@@ -144,15 +148,87 @@ class Calibrator {
           "}}\n}}\n",
           elements, steps);
     };
-    TCC_TRY(const double one, seconds_of(text(sizes_.steps), 1, next));
-    TCC_TRY(const double two, seconds_of(text(2 * sizes_.steps), 1, next));
-    return std::max(two - one, 0.0) / static_cast<double>(sizes_.steps);
+    return step_of(text, sizes_.steps, next);
+  }
+  // Seconds of a step of a kernel: what twice the steps take longer.
+  template <typename Text>
+  Result<double> step_of(const Text& text, int64_t steps, const std::vector<int64_t>& first = {}) {
+    TCC_TRY(const double one, seconds_of(text(steps), 1, first));
+    TCC_TRY(const double two, seconds_of(text(2 * steps), 1, first));
+    return std::max(two - one, 0.0) / static_cast<double>(steps);
   }
   Result<void> chains() {
     TCC_TRY(const double far, chain(sizes_.far));
     TCC_TRY(const double near, chain(sizes_.near));
+    TCC_TRY(const double own, chain(kOwnElements));
     fit("memory_latency_ns", far * 1e9);
     fit("l2_latency_ns", near * 1e9);
+    fit("l1_latency_cycles", own * target_.clock_hz);
+    std::vector<int64_t> next(kOwnElements);
+    for (int64_t i = 0; i < kOwnElements; ++i) next[static_cast<size_t>(i)] = (i + kOwnElements / 2 + 1) % kOwnElements;
+    auto text = [&](int64_t steps) {
+      return fmt::format(
+          "kernel nest {{\ninput A: i64[{0}]\noutput B: i64[32]\ntemp t: i64[{0}] shared\ntemp s: i64[1] local\nfor g "
+          "in 1 bound(grid.x) {{\nalloc t {{\nfor w in {0} bound(thread.x) {{\nt[w] = A[w]\n}}\nfor x in 32 "
+          "bound(thread.x) {{\nalloc s {{\ns[0] = i64(0)\nfor i in {1} {{\ns[0] = t[s[0]]\n}}\nB[x] = "
+          "s[0]\n}}\n}}\n}}\n}}\n}}\n",
+          kOwnElements, steps);
+    };
+    TCC_TRY(const double shared, step_of(text, sizes_.steps, next));
+    fit("shared_latency_cycles", shared * target_.clock_hz);
+    return {};
+  }
+
+  // Sums that wait for themselves, of one thread; and reciprocal roots, of threads that keep their units busy.
+  Result<void> arithmetic() {
+    constexpr int64_t kCopies = 16, kThreads = 256, kSums = 4;
+    auto sums = [&](int64_t steps) {
+      return fmt::format(
+          "kernel nest {{\ninput A: f32[1]\noutput B: f32[1]\ntemp s: f32[1] local\nfor g in 1 bound(grid.x) {{ for x "
+          "in 1 bound(thread.x) {{ alloc s {{\ns[0] = A[0]\nfor i in {} {{ for u in {} unrolled {{\ns[0] = s[0] * 0.5 "
+          "+ 1.0\n}} }}\nB[0] = s[0]\n}} }} }}\n}}\n",
+          steps, kCopies);
+    };
+    TCC_TRY(const double sum, step_of(sums, sizes_.steps));
+    fit("arithmetic_latency_cycles", sum * target_.clock_hz / kCopies);
+    auto roots = [&](int64_t steps) {
+      return fmt::format(
+          "kernel nest {{\ninput A: f32[{0}]\noutput B: f32[{1}]\ntemp s: f32[{0}] local\nfor g in {2} bound(grid.x) "
+          "{{ "
+          "for x in {3} bound(thread.x) {{ alloc s {{\nfor j in {0} unrolled {{\ns[j] = A[j]\n}}\nfor i in {4} {{ for "
+          "u "
+          "in 4 unrolled {{ for j in {0} unrolled {{\ns[j] = rsqrt(s[j])\n}} }} }}\nfor j in {0} unrolled {{\nB[g*{5} "
+          "+ "
+          "x*{0} + j] = s[j]\n}}\n}} }} }}\n}}\n",
+          kSums, target_.cuda.sm_count * kThreads * kSums, target_.cuda.sm_count, kThreads, steps, kThreads * kSums);
+    };
+    TCC_TRY(const double root, step_of(roots, std::max<int64_t>(sizes_.steps / 8, 1)));
+    if (root > 0)
+      fit("special_per_cycle", 4.0 * kThreads * kSums / (root * target_.clock_hz));
+    else
+      out_.notes.push_back("reciprocal roots took no time that could be told");
+    return {};
+  }
+
+  // Blocks that all read the same tensor, each from another place on: more than the first-level cache holds.
+  Result<void> cached_reads() {
+    constexpr int64_t kThreads = 256, kVector = 4, kPart = kThreads * kVector;
+    const int64_t blocks = 4 * target_.cuda.sm_count, parts = sizes_.cached / kPart;
+    auto text = [&](int64_t passes) {
+      return fmt::format(
+          "kernel nest {{\ninput A: f32[{0}]\noutput B: f32[{1}]\ntemp s: f32[4] local\nfor g in {2} bound(grid.x) {{ "
+          "for x in {3} bound(thread.x) {{ alloc s {{\nfor v in 4 vectorized {{\ns[v] = 0.0\n}}\nfor p in {4} {{ for i "
+          "in {5} {{ for u in 4 unrolled {{ for v in 4 vectorized {{\ns[v] = s[v] + A[{6}*((g*7 + p + i*4 + u) % {7}) "
+          "+ "
+          "x*4 + v]\n}} }} }} }}\nfor v in 4 vectorized {{\nB[g*{6} + x*4 + v] = s[v]\n}}\n}} }} }}\n}}\n",
+          sizes_.cached, blocks * kPart, blocks, kThreads, passes, parts / 4, kPart, parts);
+    };
+    TCC_TRY(const double seconds, step_of(text, 1));
+    if (seconds > 0)
+      fit("l2_bytes_per_cycle", 4.0 * static_cast<double>(sizes_.cached) * static_cast<double>(blocks) /
+                                    (seconds * target_.clock_hz * static_cast<double>(target_.cuda.sm_count)));
+    else
+      out_.notes.push_back("reads of the second-level cache took no time that could be told");
     return {};
   }
 
@@ -203,9 +279,8 @@ class Calibrator {
           "* 0.5\n}}\n}}\nfor z in 256 bound(thread.x) {{\nB[g*256 + z] = t[z]\n}}\n}}\n}}\n}}\n",
           256 * target_.cuda.sm_count, target_.cuda.sm_count, steps);
     };
-    TCC_TRY(const double one, seconds_of(text(sizes_.steps), 1));
-    TCC_TRY(const double two, seconds_of(text(2 * sizes_.steps), 1));
-    fit("barrier_cycles", std::max(two - one, 0.0) * target_.clock_hz / static_cast<double>(2 * sizes_.steps));
+    TCC_TRY(const double step, step_of(text, sizes_.steps));
+    fit("barrier_cycles", step * target_.clock_hz / 2);
     return {};
   }
 

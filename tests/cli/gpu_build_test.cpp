@@ -158,6 +158,46 @@ TEST_CASE("run and verify take the device's results for what they are", "[cli]")
 }
 
 #ifdef TCC_FAKE_GPU
+TEST_CASE("an emulated device says which kernels it does not execute", "[cli]") {
+  Built& built = Built::get();
+  if (!built.here) SKIP("no compiler for GPU code");
+  Outcome verify = built.box.tcc({"verify", "out/libmlp.so", "--cuda-driver", TCC_FAKE_GPU});
+  INFO(verify.err);
+  CHECK(verify.exit_code == 1);
+  CHECK_THAT(verify.err, Catch::Contains("is machine code, which is not executed") &&
+                             Catch::Contains("FAKE_CUDA=ptx=FOLDER") && Catch::Contains("tcc build --emit ptx"));
+}
+
+TEST_CASE("models of single precision built in shorter types are verified on an emulated device", "[emulation]") {
+  Built& built = Built::get();
+  if (!built.here) SKIP("no compiler for GPU code");
+  const std::string tcc = std::string(TCC_BINARY_DIR) + "/tools/tcc";
+  for (const std::string precision : {"tf32", "f16", "bf16"}) {
+    INFO(precision);
+    Outcome build = built.box.tcc(
+        {"build", "zoo:mlp", "--target", "a100", "--precision", precision, "-o", precision, "--emit", "ptx", "-q"});
+    INFO(build.err);
+    REQUIRE(build.exit_code == 0);
+    const std::string library = precision + "/libmlp.so";
+    CHECK_THAT(built.box.tcc({"inspect", library}).out, Catch::Contains("--precision " + precision));
+    const std::string device = "FAKE_CUDA=arch=80,ptx=" + built.box.str(precision + "/kernels");
+    const auto verify = [&](std::vector<std::string> more) {
+      more.insert(more.begin(), {"env", device, tcc, "verify", library, "--cuda-driver", TCC_FAKE_GPU});
+      return built.box.run(more);
+    };
+    Outcome passed = verify({"--json"});
+    INFO(passed.out << passed.err);
+    CHECK(passed.exit_code == 0);
+    const Json report = Json::parse(passed.out);
+    CHECK(report["precision"] == precision);
+    // The error is that against the model as written, in double: more than that of f32, within the type's.
+    const double error = report["outputs"][0]["max_error"];
+    CHECK(error > 2e-6);
+    CHECK(error <= report["tolerance"].get<double>());
+    CHECK(verify({"--tolerance", "1e-7"}).exit_code == 1);
+  }
+}
+
 TEST_CASE("on an emulated device a library computes what its model says", "[emulation]") {
   Built& built = Built::get();
   if (!built.here) SKIP("no compiler for GPU code");

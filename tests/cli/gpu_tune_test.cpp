@@ -188,7 +188,9 @@ TEST_CASE("the analytical model's numbers are fitted to the GPU of this machine,
   CHECK_THAT(found.out, Catch::Contains("Fake GPU") && Catch::Contains("copy_share") &&
                             Catch::Contains("memory_latency_ns") && Catch::Contains("l1_bytes_per_cycle") &&
                             Catch::Contains("barrier_cycles") && Catch::Contains("launch_seconds") &&
-                            Catch::Contains("cache/tcc/gpu-"));
+                            Catch::Contains("l2_bytes_per_cycle") && Catch::Contains("l1_latency_cycles") &&
+                            Catch::Contains("shared_latency_cycles") && Catch::Contains("special_per_cycle") &&
+                            Catch::Contains("arithmetic_latency_cycles") && Catch::Contains("cache/tcc/gpu-"));
   auto number = [](const std::string& text, const std::string& name) {
     const size_t at = text.find('"' + name + "\":");
     REQUIRE(at != std::string::npos);

@@ -139,6 +139,7 @@ const std::vector<Message> kMessages = {
     {"run out/libmlp.so --random -o y.npy", 2, "--output", "a .npz file", "y.npy", "--save NAME=FILE"},
     // Libraries.
     {"run out/libnone.so --random", 1, "'out/libnone.so'", "expected a library", "does not exist", "tcc build"},
+    {"verify out/libmlp.so --precision f16", 2, "--precision f16", "expected a model", "found the library 'out/libmlp.so'", "tcc build MODEL --precision f16"},
     {"build zoo:mlp -o x.npy", 1, "'x.npy'", "folder", "cannot create", "check the name"},
     {"verify out/libmlp.so --model zoo:resnet18", 1, "'zoo:resnet18'", "the model that the library was built from", "its hash is", "--model FILE"},
     {"bench --compare no_times.json no_times.json", 1, "'no_times.json'", "the times of a library", "has no \"samples\"", "tcc bench LIB --json"},

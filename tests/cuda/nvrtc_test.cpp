@@ -81,6 +81,29 @@ TEST_CASE("kernels of the expressibility suite compile: mma.sync, cp.async, ldma
   }
 }
 
+TEST_CASE("what the compiler notes about products that it waits for and budgets that it ignores is counted") {
+  if (!have_nvrtc()) return;
+  const auto facts = [](const std::string& from, const std::string& to) {
+    auto text = read_file(std::string(TCC_SOURCE_DIR) + "/tests/ir/hard/gemm_wgmma.tir");
+    REQUIRE(text.has_value());
+    if (const size_t at = text->find(from); !from.empty()) {
+      REQUIRE(at != std::string::npos);
+      text->replace(at, from.size(), to);
+    }
+    auto kernel = ir::parse(*text, "gemm_wgmma.tir");
+    if (!kernel) FAIL(kernel.error().message);
+    auto artifact = compile_cuda(*kernel, gpu("h200"));
+    if (!artifact) FAIL(artifact.error().message);
+    return artifact->facts;
+  };
+  auto whole = facts("", "");
+  CHECK(whole.at("serialized_products") == 0);
+  CHECK(whole.at("injected_waits") == 0);
+  CHECK(whole.at("ignored_register_budgets") == 0);
+  auto hasty = facts("instr wgmma.wait(; 0)\n", "");
+  CHECK(hasty.at("serialized_products") + hasty.at("injected_waits") > 0);
+}
+
 TEST_CASE("a target that this toolkit does not compile is an error that names one that does") {
   if (!have_nvrtc()) return;
   auto artifact = compile_cuda(gpu_check::make_add_relu(64), gpu("k80"));

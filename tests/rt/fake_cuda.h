@@ -11,7 +11,8 @@
 //   kernels=LIBRARY   code of kernels, functions of type void(void** parameters) by the kernels' symbols
 //   crash=PART:CODE   a kernel with PART in its symbol loses the CUDA context when it is executed
 //   hang=PART         a kernel with PART in its symbol never ends when it is executed
-//   ptx=FOLDER        a cubin for sm_90 whose kernels are those of a file *.sm_90*.ptx there is executed by that text
+//   ptx=FOLDER        a cubin for sm_90 whose kernels are those of a file *.sm_90*.ptx there is executed by that text.
+//                     Kernels of other cubins are not executed, which a line on standard error says once
 //   gone=FILE         a call that `fail` makes fail leaves FILE, and where FILE is, a driver that starts has no device
 //
 // Linked with a function fake_cuda_run, it executes PTX by that, and says so: attribute 0x7463 of a device is 0x7463.

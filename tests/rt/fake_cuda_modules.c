@@ -278,7 +278,16 @@ void run_launch(const work* w) {
   void (*kernel)(void**) = NULL;
   if (set.code) *(void**)&kernel = dlsym(set.code, w->f->name);
   if (kernel) return kernel(parameters);
-  if (!fake_cuda_run || !w->f->owner->ptx) return;
+  if (!fake_cuda_run) return;
+  if (!w->f->owner->ptx) {
+    static int said;
+    if (!said++)
+      fprintf(stderr,
+              "fake GPU: '%s' is machine code, which is not executed: its buffers keep what they hold. "
+              "FAKE_CUDA=ptx=FOLDER names the folder of its text, which tcc build --emit ptx writes\n",
+              w->f->name);
+    return;
+  }
   fake_cuda_piece pieces[kMaxParameters];
   const int pointers = w->f->parameters - w->f->maps;
   for (int p = 0; p < pointers; ++p) {

@@ -39,18 +39,21 @@ class Calls(unittest.TestCase):
         shutil.rmtree(os.path.join(FOLDER, self.folder), ignore_errors=True)
 
     def test_a_hang_and_a_fault_end_their_own_steps_and_the_next_call_repeats_only_these(self):
-        chosen = ["1.copy-rate", "1.probes", "1.products", "1.elementwise", "1.memory-bound"]
+        chosen = ["1.copy-rate", "1.probes", "1.products", "1.calibration", "1.elementwise", "1.memory-bound"]
         words = [w for name in chosen for w in ("--only", name)]
         code, results, text = call(1, self.folder, "arch=90,hang=products,crash=elementwise:700", *words,
                                    "--limit", "1.products=15")
         self.assertEqual(code, 1, text)
         self.assertEqual(states(results), {"1.copy-rate": "done", "1.probes": "done", "1.products": "hung",
-                                           "1.elementwise": "failed", "1.memory-bound": "done"}, text)
+                                           "1.calibration": "done", "1.elementwise": "failed",
+                                           "1.memory-bound": "done"}, text)
         self.assertIn("did not end in 15 s", results["steps"]["1.products"]["reason"])
         rows = {r["name"]: r["value"] for r in results["rows"]}
         self.assertIn("copy", rows, text)
         self.assertEqual(rows.get("probe.clusters.4"), 26, text)  # of the fake device
         self.assertIn("probe.fence.membar.gl", rows, text)
+        for name in ("copy_share", "l2_bytes_per_cycle", "special_per_cycle", "launch_seconds"):
+            self.assertGreater(rows.get(f"calibration.{name}", 0), 0, text)
         code, results, text = call(1, self.folder, "arch=90", *words)
         self.assertEqual(code, 0, text)
         self.assertEqual(set(states(results).values()), {"done"}, text)

@@ -10,6 +10,22 @@ import subprocess
 import threading
 
 
+class Absent(Exception):
+    """This machine, or this tcc, does not have what a step needs."""
+
+
+class Failed(Exception):
+    """A step did not do what it should."""
+
+
+class Hung(Failed):
+    """A step did not end in its time."""
+
+
+class OutOfTime(Exception):
+    """The call's time is used up."""
+
+
 class Results:
     """results.json of the output folder: {suite, machine, steps: {name: {state, seconds, reason}}, rows}."""
 

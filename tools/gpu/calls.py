@@ -22,7 +22,8 @@ import threading
 import time
 
 import operator_list
-from call_parts import Results, end_group, feed, find_tool, json_or_none, last_json, library_folders
+from call_parts import (Absent, Failed, Hung, OutOfTime, Results, end_group, feed, find_tool, json_or_none, last_json,
+                        library_folders)
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 MOST_MINUTES = 9.5
@@ -43,22 +44,6 @@ WORST = 15  # operators that ncu looks at
 SANITIZER_TOOLS = ("memcheck", "racecheck")
 # Children that are killed together, but go with this process's session.
 OWN_GROUP = {"process_group": 0} if sys.version_info >= (3, 11) else {"start_new_session": True}
-
-
-class Absent(Exception):
-    """This machine, or this tcc, does not have what a step needs."""
-
-
-class Failed(Exception):
-    """A step did not do what it should."""
-
-
-class Hung(Failed):
-    """A step did not end in its time."""
-
-
-class OutOfTime(Exception):
-    """The call's time is used up."""
 
 
 class Step:
@@ -84,6 +69,7 @@ class Call:
         if self.small:  # the fake driver is found as the system's
             folders.insert(0, os.path.dirname(os.path.abspath(options.driver)))
             self.environment.setdefault("FAKE_CUDA", "arch=90")
+            self.environment["XDG_CACHE_HOME"] = os.path.join(self.scratch, "cache")
         old = self.environment.get("LD_LIBRARY_PATH")
         self.environment["LD_LIBRARY_PATH"] = ":".join(folders + ([old] if old else []))
         self.environment["PYTHONDONTWRITEBYTECODE"] = "1"
@@ -248,6 +234,14 @@ class Call:
             self.results.row(f"has.{tool}", int(find_tool(tool) is not None))
         self.check("device-facts")(step)
 
+    def calibrate(self, step):
+        """The numbers of the analytical model; later calls on this machine rank by them."""
+        report = last_json(self.child([self.program("tcc"), "targets", "cuda", "--calibrate", "--json"], step.seconds))
+        for name, value in report.get("model", {}).items():
+            self.results.row(f"calibration.{name}", value)
+        with open(os.path.join(self.options.out, "calibration.json"), "w") as file:
+            json.dump(report, file, indent=1)
+
     def gpu_tests(self, step):
         if self.small:
             raise Absent("its test cases need a device")
@@ -264,7 +258,7 @@ class Call:
     def call_1(self):
         checks = [("copy-rate", 30), ("probes", 90), ("conformance", 90), ("products", 180), ("correctness", 60)]
         return [Step("facts", self.facts, 60), *[Step(n, self.check(n), s) for n, s in checks],
-                Step("gpu-tests", self.gpu_tests, 90),
+                Step("calibration", self.calibrate, 90), Step("gpu-tests", self.gpu_tests, 90),
                 *[Step(f"sanitizer.{t}", self.sanitizer(t), 60) for t in SANITIZER_TOOLS],
                 *[Step(n, self.check(n), 60) for n in ("elementwise", "gemm", "memory-bound")]]
 

@@ -2,7 +2,10 @@
 // kernels:
 //
 //   copies, with 4 to 64 bytes of each thread in flight    copy_share
-//   a chain of loads that depend on each other, over much and over little memory    memory_latency_ns, l2_latency_ns
+//   chains of loads that depend on each other, over much and over little memory    memory_latency_ns, l2_latency_ns,
+//                                                          l1_latency_cycles, shared_latency_cycles
+//   blocks that read one tensor of the second-level cache  l2_bytes_per_cycle
+//   a chain of multiply-adds, and reciprocal roots of many threads    arithmetic_latency_cycles, special_per_cycle
 //   launches that do nothing, one behind the other         launch_seconds
 //   blocks whose words go round, with barriers             barrier_cycles
 //   blocks that read shared memory                         l1_bytes_per_cycle
