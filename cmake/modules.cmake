@@ -29,7 +29,7 @@ tcc_room(ir LEVEL 2 ROOMS support)
 tcc_room(graph LEVEL 2 ROOMS support)
 
 tcc_room(onnx LEVEL 3 ROOMS support graph)
-tcc_room(analysis LEVEL 3 ROOMS support ir)
+tcc_room(analysis LEVEL 3 ROOMS support rt ir)
 tcc_room(interp LEVEL 3 ROOMS support ir)
 
 tcc_room(task LEVEL 4 ROOMS support graph ir)
@@ -61,6 +61,7 @@ tcc_room(cli LEVEL 11 ROOMS support backend driver LIBS CLI11::CLI11 nlohmann_js
 # --- room-specific build details -------------------------------------------------------------------------------
 include(embed)
 include(rooms/onnx OPTIONAL)
+include(rooms/analysis OPTIONAL)
 include(rooms/codegen OPTIONAL)
 include(rooms/rt OPTIONAL)
 include(rooms/nn OPTIONAL)

@@ -262,7 +262,12 @@ if(TARGET test_backend AND TARGET tcc_driver)
 endif()
 
 # The arithmetic of one level of x86-64 must not replace another's.
-if(TARGET tcc_nn)
-  add_test(NAME nn_symbols COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_SOURCE_DIR}/nn/symbols.py $<TARGET_FILE:tcc_nn>)
-  set_tests_properties(nn_symbols PROPERTIES LABELS unit)
-endif()
+function(tcc_level_symbols room prefix symbol)
+  if(TARGET tcc_${room})
+    add_test(NAME ${room}_symbols COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_SOURCE_DIR}/level_symbols.py
+                                          $<TARGET_FILE:tcc_${room}> ${prefix} ${symbol})
+    set_tests_properties(${room}_symbols PROPERTIES LABELS unit)
+  endif()
+endfunction()
+tcc_level_symbols(nn kernels_ "tcc::nn::{}::table_")
+tcc_level_symbols(analysis level_ "tcc::analysis::{}::kRun")

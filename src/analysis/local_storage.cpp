@@ -6,9 +6,6 @@
 namespace tcc::analysis {
 
 namespace {
-constexpr int64_t kPaddedBelow = 64;        // longer rows lose less to their last vector than to padding
-constexpr int64_t kPaddedBytes = 64 << 10;  // what is larger is a copy of part of a tensor, and no register tile
-
 // The extent of an innermost dimension with its padding.
 int64_t padded(int64_t extent) {
   if (extent <= 2 || extent >= kPaddedBelow) return extent;

@@ -8,6 +8,7 @@
 #include "lower/gpu/edit.h"
 #include "lower/gpu/expand_roles.h"
 #include "lower/gpu/place_gpu_storage.h"
+#include "lower/host_limits.h"
 #include "lower/split_launches.h"
 #include "tcc/analysis/roles.h"
 #include "tcc/analysis/shared_plan.h"
@@ -20,9 +21,6 @@ using namespace ir;
 
 namespace {
 
-constexpr int64_t kMaxVector = 64;                           // elements; wider ones only lengthen the code
-constexpr int64_t kSafeHostLocalBytes = kMaxStackBytes / 4;  // whatever the padding
-constexpr int64_t kMaxHostTempBytes = int64_t{1} << 32;
 // MetaSchedule's limits of GPU programs (verify_gpu_code).
 constexpr int64_t kMaxVthreads = 8;
 constexpr int64_t kMaxVectorBytes = 16;

@@ -24,6 +24,7 @@
 #include "lower/gpu/vectorize_stores.h"
 #include "lower/hoist_accumulators.h"
 #include "lower/inline_blocks.h"
+#include "lower/limit_columns.h"
 #include "lower/order_local_dims.h"
 #include "lower/pad_tails.h"
 #include "lower/place_inits.h"
@@ -119,8 +120,8 @@ constexpr std::array kCuda = join(kCommon, std::array{
 
 // clang-format on
 
-constexpr Pipeline kCpuPipeline = {"cpu", kCpu, check_cpu_limits};
-constexpr Pipeline kCudaPipeline = {"cuda", kCuda, check_cuda_limits};
+constexpr Pipeline kCpuPipeline = {"cpu", kCpu, check_cpu_limits, cpu_limit_columns};
+constexpr Pipeline kCudaPipeline = {"cuda", kCuda, check_cuda_limits, nullptr};
 
 // Runs `passes` one after the other. `tidy`: a kernel that a pass which tidies has just left.
 Legal<Kernel> run_passes(std::span<const Pass> passes, Kernel k, const target::Target& target, const ArenaPtr& arena,
@@ -176,6 +177,14 @@ Legal<Kernel> finish_nest(const Kernel& kernel, const Substitution& decisions, c
   const Kernel folded = fold(kernel, decisions, arena);
   return run_passes({first_giving(passes, kFolded) + 1, first_giving(passes, kNest) + 1}, folded, target, arena,
                     nullptr, &folded);
+}
+
+bool limit_columns(analysis::ColumnBuilder& b, const Kernel& nest, const analysis::NestColumns& columns,
+                   const target::Target& target, LimitColumns& out, std::string& why) {
+  const Pipeline& pipeline = pipeline_of(target);
+  if (pipeline.limit_columns != nullptr) return pipeline.limit_columns(b, nest, columns, target, out, why);
+  why = fmt::format("the limits of '{}' have no columns", pipeline.name);
+  return false;
 }
 
 Legal<void> check_limits(const Kernel& nest, const target::Target& target) {

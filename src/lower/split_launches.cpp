@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "lower/host_limits.h"
 #include "tcc/analysis/local_storage.h"
 #include "tcc/ir/build.h"
 #include "tcc/ir/query.h"
@@ -13,9 +14,6 @@ namespace tcc::lower {
 namespace {
 
 using namespace ir;
-
-// Serial launches keep up to this much on the stack; larger buffers become workspace.
-constexpr int64_t kSmallBytes = 64 << 10;
 
 std::set<Id> buffers_of(Stmt s) {
   Touched t = touched_buffers(s);

@@ -8,6 +8,9 @@
 
 namespace tcc::analysis {
 
+inline constexpr int64_t kPaddedBelow = 64;        // longer rows lose less to their last vector than to padding
+inline constexpr int64_t kPaddedBytes = 64 << 10;  // what is larger is a copy of part of a tensor, and no register tile
+
 struct LocalStorage {
   std::vector<int64_t> strides;  // of the dimensions, in elements
   int64_t elements = 0;          // with the padding

@@ -13,7 +13,14 @@
 #include "tcc/support/result.h"
 #include "tcc/target/target.h"
 
+namespace tcc::analysis {
+class ColumnBuilder;
+struct NestColumns;
+}  // namespace tcc::analysis
+
 namespace tcc::lower {
+
+struct LimitColumns;
 
 // What a kernel looks like between two passes.
 // clang-format off
@@ -50,6 +57,9 @@ struct Pipeline {
   std::span<const Pass> passes;  // each needs what the one before it gives; the last one gives Form::kLowered
   // Reads a kernel at Nest: extents, footprints and thread counts against the target. One of the passes calls it.
   ir::Legal<void> (*check_limits)(const ir::Kernel& nest, const target::Target& target) = nullptr;
+  // The same for all candidates of a sketch at once: limit_columns() (limit_columns.h). nullptr: kernels are checked.
+  bool (*limit_columns)(analysis::ColumnBuilder& b, const ir::Kernel& nest, const analysis::NestColumns& columns,
+                        const target::Target& target, LimitColumns& out, std::string& why) = nullptr;
 };
 
 // The pipeline of the target's kind. TCC_CHECK: there is one.

@@ -1,0 +1,11 @@
+// The limits of check_limits.h as columns. Private to the room.
+#pragma once
+
+#include "tcc/lower/limit_columns.h"
+
+namespace tcc::lower {
+
+bool cpu_limit_columns(analysis::ColumnBuilder& b, const ir::Kernel& nest, const analysis::NestColumns& columns,
+                       const target::Target& target, LimitColumns& out, std::string& why);
+
+}  // namespace tcc::lower
