@@ -19,7 +19,7 @@ struct Arguments {
   Common common;
   std::string action, output, curve, state;
   std::vector<std::string> files;
-  std::string network = "mamba", sampler = "random";
+  std::string network = "mamba", form = "tcc", sampler = "random";
   int64_t epochs = 0, batch = 0, threads = 0;
   double rate = 0, share = 1, held_out = 0;
   uint64_t seed = 1;
@@ -41,6 +41,10 @@ void declare(Options& options, Arguments& a) {
       .required();
   options.option("-o,--output", a.output, "The checkpoint to write").value("FILE");
   options.option("--network", a.network, "What to train").words(network_names()).show_default();
+  options
+      .option("--form", a.form, "train, distill: what it reads of a program; paper: the shapes of the network's paper")
+      .words({cost::form_names().begin(), cost::form_names().end()})
+      .show_default();
   options.option("--epochs", a.epochs, "Passes through the data [50; distill: 100 over all stages; adapt: 10]")
       .positive();
   options.option("--batch", a.batch, "Programs of a batch [as the network's paper, less for small pools]").positive();
@@ -140,6 +144,13 @@ Result<void> write_curve(const Arguments& a, const nn::TrainReport& report) {
                                          "loss per program", {loss, validation}));
 }
 
+// What a stored network reads of the pool's programs.
+Result<cost::NetworkInputs> inputs_of(const nn::Checkpoint& stored, const cost::NetworkKind& kind,
+                                      const data::Pool& pool, const std::string& name) {
+  return cost::inputs_of_checkpoint(stored, kind, *backend::backend_of(pool.groups[0].platform.target).trace_table,
+                                    sanitize(name));
+}
+
 driver::TrainRequest request_of(const Arguments& a, ThreadPool& pool, const TrainingView& view) {
   driver::TrainRequest request;
   request.network = a.network, request.seed = a.seed, request.share = a.share, request.state = a.state;
@@ -171,8 +182,7 @@ Result<int> finish(const Arguments& a, const driver::TrainedNetwork& trained, co
   std::string text = fmt::format("{}: {} parameters, trained on {} programs, epoch {} was best\n", a.output,
                                  trained.model.num_parameters(), trained.samples, trained.report.best_epoch);
   if (judged_on.entries() > 0) {
-    const cost::NetworkInputs inputs = cost::network_inputs(
-        *cost::find_network(a.network), *backend::backend_of(judged_on.groups[0].platform.target).trace_table);
+    TCC_TRY(const cost::NetworkInputs inputs, inputs_of(stored, *cost::find_network(a.network), judged_on, a.output));
     TCC_TRY(const driver::PoolFeatures features, driver::extract_pool(judged_on, inputs.tables, &pool));
     const driver::Judgement network = judge_network(stored.model, features, &pool);
     const driver::Judgement prior = judge_prior(judged_on, features);
@@ -195,6 +205,7 @@ Result<int> train(const Arguments& a, ThreadPool& pool, const TrainingView& view
   if (a.held_out > 0) split = data::split_by_task(split.train, a.held_out, a.seed);
   driver::TrainRequest request = request_of(a, pool, view);
   TCC_TRY(request.sampler, cost::find_sampler(a.sampler));
+  TCC_TRY(request.form, cost::find_form(a.form));
   TCC_TRY(const driver::TrainedNetwork trained, driver::train_network(split.train, request));
   return finish(a, trained, split.held_out, pool);
 }
@@ -224,6 +235,7 @@ Result<int> distill(const Arguments& a, ThreadPool& pool, const TrainingView& vi
   }
   driver::TrainRequest request = request_of(a, pool, view);
   TCC_TRY(request.sampler, cost::find_sampler(a.sampler));
+  TCC_TRY(request.form, cost::find_form(a.form));
   TCC_TRY(const driver::TrainedNetwork trained, driver::distill_network(pools, request));
   return finish(a, trained, {}, pool);
 }
@@ -235,14 +247,8 @@ Result<int> eval(const Arguments& a, ThreadPool& pool) {
   TCC_TRY(const nn::Checkpoint stored, nn::load_checkpoint(a.files[0]));
   TCC_TRY(const data::Pool data, read_pools(std::span(a.files).subspan(1)));
   if (data.groups.empty()) return input_error("the pools hold no program");
-  const auto kinds = cost::network_kinds();
-  const auto kind = std::find_if(kinds.begin(), kinds.end(), [&](const cost::NetworkKind& k) {
-    const nn::Architecture found = stored.model.config().architecture;
-    return k.architecture == (found == nn::Architecture::kMambaAdapter ? nn::Architecture::kMamba : found);
-  });
-  const cost::NetworkInputs inputs =
-      cost::network_inputs(*kind, *backend::backend_of(data.groups[0].platform.target).trace_table);
-  TCC_TRY_VOID(nn::require_features(stored, inputs.features, sanitize(a.files[0])));
+  TCC_TRY(const cost::NetworkKind* kind, cost::network_of_checkpoint(a.files[0]));
+  TCC_TRY(const cost::NetworkInputs inputs, inputs_of(stored, *kind, data, a.files[0]));
   TCC_TRY(const driver::PoolFeatures features, driver::extract_pool(data, inputs.tables, &pool));
   if (features.skipped > 0)
     print_warning(fmt::format("{} of the pool's programs are left out: this version of tcc does not make them",

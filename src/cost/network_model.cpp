@@ -7,7 +7,6 @@
 #include "tcc/cost/gpu_model.h"
 #include "tcc/cost/shipped_checkpoints.h"
 #include "tcc/features/features.h"
-#include "tcc/nn/checkpoint.h"
 #include "tcc/nn/continual.h"
 #include "tcc/support/check.h"
 #include "tcc/support/hash.h"
@@ -19,6 +18,12 @@ namespace {
 constexpr NetworkKind kKinds[] = {
 #define TCC_X(name, architecture, heads, summary) {name, nn::Architecture::architecture, heads, summary},
     TCC_NETWORKS(TCC_X)
+#undef TCC_X
+};
+
+constexpr std::string_view kForms[] = {
+#define TCC_X(name, text) text,
+    TCC_FORMS(TCC_X)
 #undef TCC_X
 };
 
@@ -209,12 +214,33 @@ Result<const NetworkKind*> network_of_checkpoint(const std::string& path) {
   TCC_TRY(const nn::Checkpoint stored, nn::load_checkpoint(path));
   nn::Architecture found = stored.model.config().architecture;
   if (found == nn::Architecture::kMambaAdapter) found = nn::Architecture::kMamba;
-  for (const NetworkKind& kind : kKinds)
-    if (kind.architecture == found) return &kind;
+  const NetworkKind* best = nullptr;
+  for (const NetworkKind& kind : kKinds) {
+    if (kind.architecture != found) continue;
+    const bool as_many = (kind.heads > 1) == (stored.model.config().heads > 1);
+    if (best == nullptr || as_many) best = &kind;
+  }
+  if (best != nullptr) return best;
   return input_error("'{}': no cost model has the network '{}'", sanitize(path), architecture_name(found));
 }
 
-NetworkInputs network_inputs(const NetworkKind& kind, const features::Table& trace) {
+std::span<const std::string_view> form_names() {
+  return kForms;
+}
+
+Result<Form> find_form(std::string_view name) {
+  for (size_t i = 0; i < std::size(kForms); ++i)
+    if (kForms[i] == name) return static_cast<Form>(i);
+  const std::vector<std::string> known(std::begin(kForms), std::end(kForms));
+  return make_error(ErrorClass::kUsage, fmt::format("expected a form, found '{}'", sanitize(std::string(name))),
+                    suggest(std::string(name), known));
+}
+
+NetworkInputs network_inputs(const NetworkKind& kind, const features::Table& trace, Form form) {
+  const bool paper = form == Form::kPaper, gpu = &trace == &features::kTraceGpu;
+  const features::Table& statements = paper ? features::kStatementsTenSet : features::kStatements;
+  const features::Table& dataflow = paper ? features::kDataflowPruner : features::kDataflow;
+  const features::Table* steps = &trace;
   NetworkInputs inputs;
   nn::Config& c = inputs.config;
   c.architecture = kind.architecture;
@@ -222,31 +248,47 @@ NetworkInputs network_inputs(const NetworkKind& kind, const features::Table& tra
   const auto width = [](const features::Table& t) { return std::ssize(t.columns); };
   switch (kind.architecture) {
     case nn::Architecture::kMlp:
-      inputs.tables = {&features::kStatements};
+      inputs.tables = {&statements};
       break;
     case nn::Architecture::kPacm:
-      inputs.tables = {&features::kStatements, &features::kDataflow};
+      inputs.tables = {&statements, &dataflow};
       break;
     case nn::Architecture::kTlp:
-      inputs.tables = {&trace};
+      if (paper) steps = gpu ? &features::kTraceTlpGpu : &features::kTraceTlpCpu;
+      inputs.tables = {steps};
       break;
     case nn::Architecture::kMamba:
     case nn::Architecture::kMambaAdapter:
-      inputs.tables = {&trace, &features::kHardware};
-      c.hardware_width = width(features::kHardware);
+      if (paper) {
+        // The machine is the last row of the table.
+        steps = gpu ? &features::kTraceTclGpu : &features::kTraceTclCpu;
+        inputs.tables = {steps};
+      } else {
+        inputs.tables = {steps, &features::kHardware};
+        c.hardware_width = width(features::kHardware);
+      }
       break;
   }
-  c.statement_width = width(features::kStatements);
-  c.sequence_width = width(trace);
-  c.dataflow_width = width(features::kDataflow);
-  if (inputs.tables[0] == &features::kStatements) {
-    const features::Schema& row = &trace == &features::kTraceGpu ? kLongestLaunch : features::kHotStatement;
+  c.statement_width = width(statements);
+  c.sequence_width = width(*steps);
+  c.dataflow_width = width(dataflow);
+  if (!paper && inputs.tables[0] == &statements) {
+    const features::Schema& row = gpu ? kLongestLaunch : features::kHotStatement;
     c.statement_width += std::ssize(row.columns);
     inputs.features = fmt::format("{} {:016x}", row.name, schema_hash(row));
   }
   for (const features::Table* t : inputs.tables)
     inputs.features += fmt::format("{}{} {:016x}", inputs.features.empty() ? "" : ", ", t->name, table_hash(*t));
   return inputs;
+}
+
+Result<NetworkInputs> inputs_of_checkpoint(const nn::Checkpoint& stored, const NetworkKind& kind,
+                                           const features::Table& trace, const std::string& name) {
+  NetworkInputs paper = network_inputs(kind, trace, Form::kPaper);
+  if (stored.card.features == paper.features) return paper;
+  NetworkInputs own = network_inputs(kind, trace);
+  TCC_TRY_VOID(nn::require_features(stored, own.features, name));
+  return own;
 }
 
 nn::SampleRows network_rows(const nn::Config& config, std::span<const float> row,
@@ -295,16 +337,16 @@ void fit_input_scale(nn::Model& model, const nn::Dataset& data) {
 
 Result<std::unique_ptr<CostModel>> make_network_model(const NetworkKind& kind, const ModelSetup& setup,
                                                       std::unique_ptr<CostModel> prior) {
-  NetworkInputs inputs = network_inputs(kind, *setup.trace);
   const ShippedCheckpoint* shipped =
       setup.pretrained == kShipped ? find_shipped_checkpoint(kind.name, *setup.trace) : nullptr;
   if (setup.pretrained.empty() || (setup.pretrained == kShipped && shipped == nullptr)) {
-    TCC_TRY(nn::Model model, nn::Model::create(inputs.config, kSeed));
-    return std::make_unique<NetworkModel>(setup, std::move(inputs), std::move(model), 0, std::move(prior));
+    NetworkInputs fresh = network_inputs(kind, *setup.trace);
+    TCC_TRY(nn::Model model, nn::Model::create(fresh.config, kSeed));
+    return std::make_unique<NetworkModel>(setup, std::move(fresh), std::move(model), 0, std::move(prior));
   }
   TCC_TRY(nn::Checkpoint stored, shipped != nullptr ? nn::parse_checkpoint(shipped->bytes, "the shipped checkpoint")
                                                     : nn::load_checkpoint(setup.pretrained));
-  TCC_TRY_VOID(nn::require_features(stored, inputs.features, sanitize(setup.pretrained)));
+  TCC_TRY(NetworkInputs inputs, inputs_of_checkpoint(stored, kind, *setup.trace, sanitize(setup.pretrained)));
   const nn::Architecture found = stored.model.config().architecture;
   const bool adapter = found == nn::Architecture::kMambaAdapter && kind.architecture == nn::Architecture::kMamba;
   if (found != kind.architecture && !adapter)

@@ -64,6 +64,16 @@ int64_t batch_for(int64_t batch, int64_t samples, const TrainRequest& request) {
   return std::clamp(samples / kLeastSteps, std::min(kLeastBatch, batch), batch);
 }
 
+// The samples to train on. An epoch passes through a small set several times, so that it has the least number of
+// batches nevertheless: a tenth of the data is learned from as long as all of it.
+std::vector<int64_t> epoch_of(std::span<const int64_t> samples, int64_t batch) {
+  std::vector<int64_t> out(samples.begin(), samples.end());
+  batch = std::min(batch, std::ssize(samples));
+  while (!samples.empty() && std::ssize(out) <= (kLeastSteps - 1) * batch)
+    out.insert(out.end(), samples.begin(), samples.end());
+  return out;
+}
+
 // A part of a data set, by the numbers of its samples.
 nn::Samples part_of(const nn::Samples& all, std::span<const int64_t> indices) {
   nn::Samples out = all.empty_like();
@@ -82,6 +92,13 @@ nn::Samples measured_part(const nn::Samples& all, std::span<const int64_t> indic
   for (size_t i = 0; i < labels.size(); ++i)
     if (const float most = best.at({out.tasks()[i / heads], i % heads}); most > 0) labels[i] /= most;
   return out;
+}
+
+Result<cost::NetworkInputs> inputs_for(const TrainRequest& request, const cost::NetworkKind& kind,
+                                       const features::Table& trace) {
+  if (request.start.empty()) return cost::network_inputs(kind, trace, request.form);
+  TCC_TRY(const nn::Checkpoint stored, nn::load_checkpoint(request.start));
+  return cost::inputs_of_checkpoint(stored, kind, trace, sanitize(request.start));
 }
 
 Result<nn::Model> begin_with(const TrainRequest& request, const cost::NetworkInputs& inputs) {
@@ -103,7 +120,8 @@ Result<nn::TrainReport> fit(nn::Model& model, const nn::Samples& data, nn::Train
                             const TrainRequest& request, bool keeps_state) {
   options.batch = batch_for(options.batch, data.size(), request);
   const nn::Split split = nn::random_split(data.size(), request.validation, request.seed);
-  const nn::Samples train = part_of(data, split.rest), validation = part_of(data, split.chosen);
+  const nn::Samples train = part_of(data, epoch_of(split.rest, options.batch));
+  const nn::Samples validation = part_of(data, split.chosen);
   TCC_TRY(nn::Trainer trainer,
           nn::Trainer::create(model, train, validation.size() > 0 ? &validation : nullptr, options, request.pool));
   const bool keeps = keeps_state && !request.state.empty();
@@ -197,14 +215,14 @@ std::string card_text(const TrainRequest& request, const nn::TrainReport& report
 Result<TrainedNetwork> train_network(const data::Pool& pool, const TrainRequest& request) {
   TCC_TRY(const cost::NetworkKind* kind, network_named(request.network));
   if (pool.groups.empty()) return input_error("the pool holds no program");
-  const cost::NetworkInputs inputs = cost::network_inputs(*kind, trace_of(pool));
+  TCC_TRY(const cost::NetworkInputs inputs, inputs_for(request, *kind, trace_of(pool)));
   TCC_TRY(const PoolFeatures features, extract_pool(pool, inputs.tables, request.pool));
   return train_network(features, request);
 }
 
 Result<TrainedNetwork> train_network(const PoolFeatures& features, const TrainRequest& request) {
   TCC_TRY(const cost::NetworkKind* kind, network_named(request.network));
-  cost::NetworkInputs inputs = cost::network_inputs(*kind, *features.trace);
+  TCC_TRY(cost::NetworkInputs inputs, inputs_for(request, *kind, *features.trace));
   TCC_CHECK(inputs.tables == features.tables, "features of the tables that '{}' reads", request.network);
   const std::vector<uint64_t> platforms = platforms_of(features);
   const bool many_heads = kind->heads > 1 || request.head_each_platform;
@@ -230,7 +248,7 @@ Result<TrainedNetwork> train_network(const PoolFeatures& features, const TrainRe
 Result<TrainedNetwork> distill_network(std::span<const data::Pool> pools, const TrainRequest& request) {
   TCC_TRY(const cost::NetworkKind* kind, network_named("mamba"));
   if (pools.empty() || pools[0].groups.empty()) return input_error("the pool holds no program");
-  const cost::NetworkInputs inputs = cost::network_inputs(*kind, trace_of(pools[0]));
+  const cost::NetworkInputs inputs = cost::network_inputs(*kind, trace_of(pools[0]), request.form);
   std::vector<PoolFeatures> features;
   std::vector<const PoolFeatures*> platforms;
   for (const data::Pool& pool : pools) {
@@ -244,7 +262,7 @@ Result<TrainedNetwork> distill_network(std::span<const data::Pool> pools, const 
 Result<TrainedNetwork> distill_network(std::span<const PoolFeatures* const> order, const TrainRequest& request) {
   TCC_TRY(const cost::NetworkKind* kind, network_named("mamba"));
   TCC_CHECK(!order.empty(), "a platform to learn");
-  const cost::NetworkInputs inputs = cost::network_inputs(*kind, *order[0]->trace);
+  const cost::NetworkInputs inputs = cost::network_inputs(*kind, *order[0]->trace, request.form);
   TCC_TRY(nn::ContinualLearner learner, nn::ContinualLearner::create(inputs.config, request.seed));
   nn::ContinualOptions options;
   options.active.seed = options.distill.seed = request.seed;
@@ -271,7 +289,8 @@ Result<TrainedNetwork> distill_network(std::span<const PoolFeatures* const> orde
     }
     options.active.batch = options.distill.batch = batch_for(largest, data.size(), request);
     const nn::Split split = nn::random_split(data.size(), request.validation, request.seed);
-    const nn::Samples train = part_of(data, split.rest), validation = part_of(data, split.chosen);
+    const nn::Samples train = part_of(data, epoch_of(split.rest, options.active.batch));
+    const nn::Samples validation = part_of(data, split.chosen);
     TCC_TRY(nn::ContinualLearner::Report report, learner.learn(train, validation.size() > 0 ? &validation : nullptr,
                                                                p + 1 == order.size(), options, request.pool, hooks));
     platforms += (platforms.empty() ? "" : "; ") + platforms_text(features);

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "tcc/support/check.h"
+#include "tcc/support/rng.h"
 
 namespace tcc::nn {
 namespace {
@@ -18,23 +19,35 @@ class Distillation : public Objective {
                ThreadPool* pool)
       : teacher_(teacher), consolidation_(consolidation), loss_(loss, teacher.level()), beta_(beta), pool_(pool) {}
 
-  // The range of the teacher's loss over batches of the data's own order.
+  // The teacher's scores of all samples, which do not change, and the range of its loss over batches that mix the tasks
+  // as those of the training do.
   void measure(const Dataset& data, int64_t batch) {
     Samples part = data.empty_like();
-    std::vector<int64_t> indices;
-    const Split order = random_split(data.size(), 0, 0);
+    std::vector<int64_t> order(static_cast<size_t>(data.size()));
+    std::iota(order.begin(), order.end(), 0);
+    Rng rng(0);
+    for (int64_t i = data.size(); i > 1; --i)
+      std::swap(order[static_cast<size_t>(i - 1)], order[static_cast<size_t>(rng.below(i))]);
+    all_taught_.resize(order.size());
     for (int64_t first = 0; first < data.size(); first += batch) {
       const int64_t n = std::min(batch, data.size() - first);
-      indices.assign(order.rest.begin() + first, order.rest.begin() + first + n);
+      const auto indices = std::span(order).subspan(static_cast<size_t>(first), static_cast<size_t>(n));
       data.gather(indices, part);
-      const double error = teach(part) / static_cast<double>(n);
+      taught_.resize(indices.size());
+      teacher_.predict(part.batch(), taught_, workspace_, pool_);
+      for (size_t i = 0; i < indices.size(); ++i) all_taught_[static_cast<size_t>(indices[i])] = taught_[i];
+      const double error = teachers_loss(part) / static_cast<double>(n);
       least_ = std::min(least_, error);
       most_ = std::max(most_, error);
     }
   }
 
+  void begin_batch(std::span<const int64_t> indices) override {
+    taught_.clear();
+    for (int64_t i : indices) taught_.push_back(all_taught_.at(static_cast<size_t>(i)));
+  }
   double of_scores(const Samples& batch, std::span<const float> scores, std::span<float> grads) override {
-    const double gate = distillation_gate(teach(batch) / static_cast<double>(batch.size()), least_, most_);
+    const double gate = distillation_gate(teachers_loss(batch) / static_cast<double>(batch.size()), least_, most_);
     normalize_scores(taught_);
     other_.resize(grads.size());
     const double hard = loss_(scores, batch.labels(), batch.tasks(), 1, grads);
@@ -48,11 +61,10 @@ class Distillation : public Objective {
   }
 
  private:
-  // Fills in the teacher's scores; its loss.
-  double teach(const Samples& batch) {
-    taught_.resize(static_cast<size_t>(batch.size()));
+  // Of the batch whose scores are in taught_.
+  double teachers_loss(const Samples& batch) {
+    TCC_CHECK(std::ssize(taught_) == batch.size(), "the teacher's scores of the batch");
     other_.resize(taught_.size());
-    teacher_.predict(batch.batch(), taught_, workspace_, pool_);
     return loss_(taught_, batch.labels(), batch.tasks(), 1, other_);
   }
 
@@ -62,7 +74,7 @@ class Distillation : public Objective {
   double beta_;
   ThreadPool* pool_;
   Workspace workspace_;
-  std::vector<float> taught_, other_;
+  std::vector<float> all_taught_, taught_, other_;  // of all samples; of the batch; gradients
   double least_ = std::numeric_limits<double>::infinity(), most_ = -std::numeric_limits<double>::infinity();
 };
 

@@ -155,7 +155,9 @@ bool Trainer::State::epoch(Objective& objective, const TrainHooks& hooks, TrainR
     const int64_t n = std::min(options.batch, train.size() - begin);
     // One sample has no statistics of a batch and makes no pair.
     if (n == 1 && begin > 0) break;
-    train.gather(std::span(order).subspan(static_cast<size_t>(begin), static_cast<size_t>(n)), batch);
+    const auto indices = std::span(order).subspan(static_cast<size_t>(begin), static_cast<size_t>(n));
+    train.gather(indices, batch);
+    objective.begin_batch(indices);
     scores.resize(static_cast<size_t>(n * batch.heads()));
     dscores.resize(scores.size());
     engine.forward(batch.batch(), weights, true, rng.fork(1 + static_cast<uint64_t>(begin)).state(), scores);

@@ -18,11 +18,14 @@ void Candidates::fresh_draw(Individual& out, int64_t sketch, Rng& rng) const {
 bool Candidates::evaluate(Slot& slot, Worker& worker) const {
   Individual& i = slot.individual;
   worker.arena->reset();
-  ir::Legal<ir::Kernel> nest = space::instantiate(sketch_of(i), i.decisions, round_.target, worker.arena);
+  ir::Legal<ir::Kernel> nest =
+      space::instantiate(sketch_of(i), i.decisions, round_.target, worker.arena, &worker.decisions);
   if (!nest) {
     slot.rejects.push_back(std::move(nest).error());
     return false;
   }
+  // Where an extent depends on an earlier decision, a draw is repaired: records and models read what the program has.
+  i.decisions = worker.decisions;
   i.nest_hash = ir::hash_kernel(*nest);
   const features::Program program = {*round_.state.task, sketch_of(i).trace,    i.decisions, *nest,
                                      round_.target,      round_.options.threads};

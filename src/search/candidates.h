@@ -39,6 +39,7 @@ class Candidates {
   struct Worker {
     ArenaPtr arena = std::make_shared<Arena>();
     features::Workspace features = {};
+    std::vector<int64_t> decisions = {};
   };
   bool evaluate(Slot& slot, Worker& worker) const;
   std::vector<Slot> fill(int64_t count, uint64_t salt, int64_t attempts, const Make& make);

@@ -62,8 +62,12 @@ std::string make_symbolic(Sketch& sketch, const target::Target& target) {
 }
 
 Legal<Kernel> replay_and_lower(const Sketch& sketch, std::span<const int64_t> decisions, const target::Target& target,
-                               const ArenaPtr& arena) {
-  TCC_TRY(const Kernel k, schedule::replay(sketch.trace, decisions, sketch.start, arena));
+                               const ArenaPtr& arena, std::vector<int64_t>* used = nullptr) {
+  TCC_TRY(const Kernel k, schedule::replay(sketch.trace, decisions, sketch.start, arena, used));
+  if (used != nullptr)
+    for (const Instruction& in : sketch.trace.instructions)
+      if (in.op == Op::kSampleComputeLocation)
+        (*used)[static_cast<size_t>(in.decision)] = decisions[static_cast<size_t>(in.decision)];
   return lower::lower(k, target, Stage::kNest, arena);
 }
 
@@ -154,8 +158,8 @@ Legal<Sketch> make_sketch(const schedule::Trace& trace, const Kernel& start, con
 }
 
 Legal<Kernel> instantiate(const Sketch& sketch, std::span<const int64_t> decisions, const target::Target& target,
-                          const ArenaPtr& arena) {
-  if (!sketch.symbolic) return replay_and_lower(sketch, decisions, target, arena);
+                          const ArenaPtr& arena, std::vector<int64_t>* used) {
+  if (!sketch.symbolic) return replay_and_lower(sketch, decisions, target, arena, used);
   Builder b(*arena);
   Substitution values;
   values.map.reserve(64);
@@ -177,7 +181,8 @@ Legal<Kernel> instantiate(const Sketch& sketch, std::span<const int64_t> decisio
     }
   }
   for (Expr extent : sketch.places)
-    if (is_int(substitute(b, extent, values), 1)) return replay_and_lower(sketch, decisions, target, arena);
+    if (is_int(substitute(b, extent, values), 1)) return replay_and_lower(sketch, decisions, target, arena, used);
+  if (used != nullptr) used->assign(decisions.begin(), decisions.end());
   return lower::finish_nest(sketch.nest, values, target, arena);
 }
 

@@ -1,10 +1,15 @@
 // `tcc dataset`: pools of programs are collected, described, divided and joined.
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "runner.h"
+#include "tcc/cost/gpu_model.h"
+#include "tcc/driver/pool_samples.h"
+#include "tcc/features/features.h"
 
 using namespace cli_test;
+using namespace tcc;
 using Catch::Matchers::Contains;
 using Json = nlohmann::json;
 
@@ -82,4 +87,40 @@ TEST_CASE("pools of a simulated GPU are split by task, joined, exported and impo
   CHECK(Json::parse(cut.out)["programs"] < 36);
   CHECK(collect("7", "seven.pool").exit_code == 0);
   CHECK(stats("seven.pool")["programs"] == 36);
+}
+
+TEST_CASE("every collected program is read back", "[cli]") {
+  Sandbox box;
+  const bool simulated = GENERATE(false, true);
+  std::vector<std::string> words = {"dataset",    "collect", "zoo:mobilenet_v2", "zoo:bert-tiny", "zoo:mlp",
+                                    "--heaviest", "5",       "--max-gflop",      "0.05",          "-o",
+                                    "a.pool",     "-q"};
+  const std::vector<std::string> gpu = {"--target", "a100", "--simulate", "3", "--per-task", "24"};
+  const std::vector<std::string> cpu = {"--space", "wide", "--per-task", "6"};
+  for (const std::string& word : simulated ? gpu : cpu) words.push_back(word);
+  const Outcome collected = box.tcc(words);
+  INFO(collected.err);
+  REQUIRE(collected.exit_code == 0);
+  const auto pool = data::read_pool(box.path("a.pool"));
+  REQUIRE(pool.has_value());
+  CHECK(pool->groups.size() >= 10);
+  CHECK(pool->entries() >= 10 * 5);
+  const driver::PoolSamples samples =
+      driver::pool_samples(*pool, simulated ? cost::kLongestLaunch : features::kHotStatement, nullptr);
+  CHECK(samples.dropped == 0);
+  // Decisions are those that replay uses; it may move a block to another place.
+  int64_t repaired = 0;
+  for (const data::Group& g : pool->groups)
+    for (const data::Entry& e : g.entries) {
+      const schedule::Trace& trace = g.sketches[static_cast<size_t>(e.sketch)];
+      std::vector<int64_t> used;
+      REQUIRE(schedule::replay(trace, e.decisions, g.task.kernel, std::make_shared<Arena>(), &used).has_value());
+      for (const schedule::Instruction& in : trace.instructions) {
+        if (in.decision < 0 || in.op == schedule::Op::kSampleComputeLocation) continue;
+        const auto from = static_cast<size_t>(in.decision), n = static_cast<size_t>(in.decision_length);
+        const std::span decisions(e.decisions);
+        repaired += std::ranges::equal(decisions.subspan(from, n), std::span(used).subspan(from, n)) ? 0 : 1;
+      }
+    }
+  CHECK(repaired == 0);
 }

@@ -99,6 +99,34 @@ TEST_CASE("knowledge of one platform is distilled for another", "[cli]") {
   CHECK(eval.exit_code == 0);
 }
 
+TEST_CASE("networks are trained in the form of their papers", "[cli]") {
+  Trained& t = Trained::get();
+  Outcome train = t.box.tcc({"model", "train", "a.pool", "--network", "mlp", "--form", "paper", "--epochs", "2",
+                             "--held-out", "0.4", "-o", "paper.tccnet", "--json"});
+  INFO(train.err);
+  REQUIRE(train.exit_code == 0);
+  const Json result = lines_of(train.out).back();
+  CHECK(result["parameters"] == 242433);
+  CHECK(result["held_out"]["top1"] > 0.0);
+  const Json card = Json::parse(t.box.tcc({"model", "info", "paper.tccnet", "--json"}).out)[0];
+  CHECK_THAT(card["features"].get<std::string>(), Catch::StartsWith("statements-tenset"));
+  // Eval, adapt and a search read the form from the checkpoint.
+  CHECK(t.box.tcc({"model", "eval", "paper.tccnet", "b.pool"}).exit_code == 0);
+  Outcome adapt = t.box.tcc(
+      {"model", "adapt", "paper.tccnet", "b.pool", "--network", "mlp", "--epochs", "1", "-o", "paper2.tccnet", "-q"});
+  INFO(adapt.err);
+  CHECK(adapt.exit_code == 0);
+  Outcome tuned = t.box.tcc({"tune", "zoo:mlp", "--batch", "64", "--target", "a100", "--simulate", "2", "--trials",
+                             "20", "--cost-model", "mlp", "--pretrained", "paper.tccnet", "--db", "paper.db", "-q"});
+  INFO(tuned.err);
+  CHECK(tuned.exit_code == 0);
+  Outcome distill = t.box.tcc(
+      {"model", "distill", "a.pool", "b.pool", "--form", "paper", "--epochs", "3", "-o", "paper-d.tccnet", "-q"});
+  INFO(distill.err);
+  CHECK(distill.exit_code == 0);
+  CHECK(t.box.tcc({"model", "eval", "paper-d.tccnet", "b.pool"}).exit_code == 0);
+}
+
 TEST_CASE("a search begins with a checkpoint and adapts it", "[cli]") {
   Trained& t = Trained::get();
   const auto tune = [&](const std::string& db, const std::vector<std::string>& more) {
@@ -146,6 +174,7 @@ TEST_CASE("tcc model says what is wrong with its files", "[cli][errors]") {
                                    {{"model", "train", "a.pool"}, 2, "expected a file for the checkpoint"},
                                    {{"model", "train", "a.pool", "--network", "mambo", "-o", "x.tccnet"}, 2, "mamba"},
                                    {{"model", "train", "a.pool", "--sampler", "rud", "-o", "x.tccnet"}, 2, "rdu"},
+                                   {{"model", "train", "a.pool", "--form", "papr", "-o", "x.tccnet"}, 2, "paper"},
                                    {{"model", "adapt", "d.none", "b.pool", "-o", "x.tccnet"}, 1, "d.none"},
                                    {{"model", "trian", "a.pool"}, 2, "train"}};
   for (const Case& c : cases) {

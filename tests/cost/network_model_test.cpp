@@ -120,6 +120,50 @@ TEST_CASE("a network learns which programs are fast") {
   CHECK(right > all * 8 / 10);
 }
 
+TEST_CASE("in the paper's form networks have its shapes and numbers of parameters") {
+  struct Case {
+    const char* network;
+    const features::Table& trace;
+    int64_t rows, columns, parameters;
+  };
+  const Case cases[] = {
+      {"mlp", features::kTraceCpu, 0, 174, 242433},       {"pacm", features::kTraceCpu, 0, 174, 417409},
+      {"tlp", features::kTraceCpu, 25, 22, 610369},       {"mamba", features::kTraceCpu, 26, 22, 92353},
+      {"mlp", features::kTraceGpu, 0, 174, 242433},       {"tlp", features::kTraceGpu, 40, 20, 610369 - 128},
+      {"mamba", features::kTraceGpu, 41, 20, 92353 - 128}};
+  auto folder = TemporaryDirectory::create("tcc-network-model-");
+  REQUIRE(folder.has_value());
+  for (const Case& c : cases) {
+    INFO(c.network << " " << c.columns);
+    const cost::NetworkKind& kind = *cost::find_network(c.network);
+    const cost::NetworkInputs inputs = cost::network_inputs(kind, c.trace, cost::Form::kPaper);
+    CHECK(inputs.tables[0]->max_rows == c.rows);
+    CHECK(std::ssize(inputs.tables[0]->columns) == c.columns);
+    const auto network = nn::Model::create(inputs.config, 5);
+    REQUIRE(network.has_value());
+    CHECK(network->num_parameters() == c.parameters);
+    // A checkpoint knows its form, and a search reads it.
+    const std::string path = fmt::format("{}/{}-{}.tccnet", folder->get()->path(), c.network, c.columns);
+    REQUIRE(nn::save_checkpoint(path, *network, {inputs.features, "test", "drawn"}).has_value());
+    const auto stored = nn::load_checkpoint(path);
+    REQUIRE(stored.has_value());
+    CHECK(cost::inputs_of_checkpoint(*stored, kind, c.trace, path)->features == inputs.features);
+    CHECK(*cost::network_of_checkpoint(path) == &kind);
+    const auto model =
+        cost::make_model({.name = c.network, .pretrained = path, .trace = &c.trace}, cost::make_rule_model());
+    REQUIRE(model.has_value());
+    CHECK(std::ranges::equal((*model)->tables(), inputs.tables));
+    const Measured data = draw(**model, 40);
+    const std::vector<float> before = scores_of(**model, data);
+    (*model)->update(data.samples);
+    CHECK(scores_of(**model, data) != before);
+  }
+  CHECK(*cost::find_form("paper") == cost::Form::kPaper);
+  const auto wrong = cost::find_form("papr");
+  REQUIRE(!wrong);
+  CHECK_THAT(wrong.error().message + wrong.error().hint, Catch::Contains("'papr'") && Catch::Contains("paper"));
+}
+
 TEST_CASE("a checkpoint begins a search, and its adaptation is part of the model's identity") {
   auto folder = TemporaryDirectory::create("tcc-network-model-");
   REQUIRE(folder.has_value());

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "tcc/cost/cost_model.h"
+#include "tcc/nn/checkpoint.h"
 #include "tcc/nn/model.h"
 #include "tcc/nn/trainer.h"
 
@@ -29,14 +30,31 @@ struct NetworkKind {
   std::string_view summary;
 };
 std::span<const NetworkKind> network_kinds();
-// The kind of the network in a file. Errors: a file that is not a checkpoint.
+// The kind of the network in a file; of the kinds of one architecture the one with as many heads, one or several.
+// Errors: a file that is not a checkpoint.
 Result<const NetworkKind*> network_of_checkpoint(const std::string& path);
 // nullptr: no network has this name.
 const NetworkKind* find_network(std::string_view name);
 
-// What a network of an architecture reads of programs: tables, and the configuration that fits them. Networks that read
-// statements get the program's row behind each of them, which the papers' networks do not have: what the row knows of
-// the statement that counts (register tiles, vectors, strides against the machine's) is not in the 164 features.
+// The shapes in which a network reads programs. X(Name, text)
+//   tcc    our own tables (tcc/features/sample.h). Networks that read statements get the program's row behind each of
+//          them, which the papers' networks do not have: what the row knows of the statement that counts (register
+//          tiles, vectors, strides against the machine's) is not in the 164 features.
+//   paper  those of the network's paper: 174 columns of a statement in TenSet's order, Pruner's pattern of data flow,
+//          TLP's 25 x 22 (CPUs) and 40 x 20 (GPUs) raw integers, TCL's 26 x 22 and 41 x 20 with the machine as last
+//          row.
+// clang-format off
+#define TCC_FORMS(X) X(Tcc, "tcc") X(Paper, "paper")
+// clang-format on
+enum class Form : uint8_t {
+#define TCC_X(name, text) k##name,
+  TCC_FORMS(TCC_X)
+#undef TCC_X
+};
+std::span<const std::string_view> form_names();
+Result<Form> find_form(std::string_view name);
+
+// What a network of an architecture reads of programs: tables, and the configuration that fits them.
 struct NetworkInputs {
   std::vector<const features::Table*> tables;
   nn::Config config;
@@ -44,7 +62,10 @@ struct NetworkInputs {
   std::string features;
 };
 // `trace`: the table of steps that the target's schedules have (backend::Backend::trace_table).
-NetworkInputs network_inputs(const NetworkKind& kind, const features::Table& trace);
+NetworkInputs network_inputs(const NetworkKind& kind, const features::Table& trace, Form form = Form::kTcc);
+// The same in the form that a stored network was trained in. `name`: of its file. Errors: features of neither form.
+Result<NetworkInputs> inputs_of_checkpoint(const nn::Checkpoint& stored, const NetworkKind& kind,
+                                           const features::Table& trace, const std::string& name);
 
 // The row of a sample and its tables in the order of NetworkInputs::tables as the rows that the network reads. They are
 // in the tables or in `memory`.

@@ -68,6 +68,8 @@ cost::Samples cost_samples(const PoolFeatures& features);
 
 struct TrainRequest {
   std::string network = "mamba";  // of cost::network_kinds()
+  // Of a fresh network; one that goes on from a checkpoint keeps its own.
+  cost::Form form = cost::Form::kTcc;
   std::optional<int64_t> epochs, batch;
   std::optional<double> rate;
   // A head for each platform of the data, as MTL-TLP has, whatever the network; the first platform's head predicts.

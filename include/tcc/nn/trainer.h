@@ -74,6 +74,8 @@ struct TrainReport {
 class Objective {
  public:
   virtual ~Objective() = default;
+  // Before each batch of a training: the numbers of its samples in the training data.
+  virtual void begin_batch(std::span<const int64_t>) {}
   // Loss of a batch, with d loss / d scores. `scores`: size x heads.
   virtual double of_scores(const Samples& batch, std::span<const float> scores, std::span<float> grads) = 0;
   // Loss of the parameters; adds its gradient.

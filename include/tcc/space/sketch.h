@@ -37,9 +37,12 @@ std::vector<schedule::Trace> structural_variants(const schedule::Trace& trace, c
 ir::Legal<Sketch> make_sketch(const schedule::Trace& trace, const ir::Kernel& start, const target::Target& target);
 
 // The kernel at Stage::Nest for these decisions (limits checked), in `arena`. Decisions must be legal for the sketch
-// (perfect tiles divide); draw_decisions and mutate make such ones.
+// (perfect tiles divide); draw_decisions and mutate make such ones where no extent depends on an earlier decision.
+// Others are repaired as replay repairs them. `used`, where given, receives the decisions that the kernel has;
+// structural ones stay those of the sketch, also where replay moves a place.
 ir::Legal<ir::Kernel> instantiate(const Sketch& sketch, std::span<const int64_t> decisions,
-                                  const target::Target& target, const ArenaPtr& arena);
+                                  const target::Target& target, const ArenaPtr& arena,
+                                  std::vector<int64_t>* used = nullptr);
 
 // Fresh legal decisions; structural slots keep the sketch's values.
 void draw_decisions(const Sketch& sketch, std::span<int64_t> decisions, Rng& rng);
