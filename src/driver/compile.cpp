@@ -64,9 +64,12 @@ Result<void> check_buildable(std::span<const target::Target> targets) {
     Error error = std::move(loadable).error();
     if (backend.print != nullptr)
       error.notes.push_back(fmt::format(
-          "without it `tcc tune --target {0}` predicts, and `tcc show MODEL --target {0} --task K --source` prints the "
-          "source text of a kernel",
-          target.name));
+          "without it {1}`tcc show MODEL --target {0} --task K --source` prints the source text of a kernel",
+          target.name,
+          // On a device that is here programs would have to run.
+          backend::installed_gpu_number(target.name)
+              ? std::string()
+              : fmt::format("`tcc tune --target {}` predicts, and ", target.name)));
     return tl::make_unexpected(std::move(error));
   }
   return {};

@@ -37,6 +37,44 @@ TEST_CASE("a model's kernels for a GPU are proved without one", "[cli]") {
   CHECK_THAT(strict.err, Catch::Contains("do not compute what the model says") && Catch::Contains(", not "));
 }
 
+TEST_CASE("products of single precision in a shorter type go through tensor cores, and are proved without a device",
+          "[cli]") {
+  for (const std::string precision : {"f16", "bf16", "tf32"}) {
+    CAPTURE(precision);
+    Sandbox box;
+    const auto with = [&](std::vector<std::string> words) {
+      words.insert(words.end(),
+                   {"zoo:mlp", "--batch", "16", "--precision", precision, "--target", "h200", "--db", "records.db"});
+      return box.tcc(words);
+    };
+    const Outcome tuned = with({"tune", "--trials", "4"});
+    if (tuned.exit_code != 0) {
+      CHECK_THAT(tuned.err, Catch::Contains("NVRTC"));
+      return;
+    }
+    const Outcome verified = with({"verify", "--emulate", "--json"});
+    INFO(verified.out << verified.err);
+    REQUIRE(verified.exit_code == 0);
+    const Json tasks = Json::parse(verified.out)["tasks"];
+    int64_t products = 0;
+    for (size_t i = 0; i < tasks.size(); ++i) {
+      CHECK(tasks[i]["status"] == "ok");
+      CHECK(tasks[i]["max_error"].get<double>() <= tasks[i]["allowed_error"].get<double>());
+      const std::string workload = tasks[i]["workload"];
+      if (workload.find("gemm") != 0) continue;
+      ++products;
+      const Outcome source = with({"show", "--source", "--task", std::to_string(i)});
+      INFO(workload << source.err);
+      CHECK(source.exit_code == 0);
+      // Behind the prelude, which has all instructions.
+      const size_t kernel = source.out.find("__global__ void");
+      REQUIRE(kernel != std::string::npos);
+      CHECK_THAT(source.out.substr(kernel), Catch::Contains("tcc_mma_m") || Catch::Contains("tcc_wgmma_m"));
+    }
+    CHECK(products == 3);
+  }
+}
+
 TEST_CASE("what cannot be emulated is said", "[cli][errors]") {
   Sandbox box;
   Outcome host = box.tcc({"verify", "zoo:mlp", "--emulate"});

@@ -97,7 +97,8 @@ TEST_CASE("targets that the compiler here does not know: predictions and source 
       CHECK_THAT(built.err, Catch::Contains("NVRTC is not available"));
       return;
     }
-    CHECK_THAT(built.err, Catch::Contains(old.toolkit) && Catch::Contains("--source"));
+    CHECK_THAT(built.err, Catch::Contains(old.toolkit) && Catch::Contains("--source") &&
+                              Catch::Contains(std::string("`tcc tune --target ") + old.name + "` predicts"));
     const Outcome tuned = box.tcc({"tune", "zoo:mlp", "--target", old.name, "--db", "records.db", "--trials", "3"});
     INFO(tuned.out << tuned.err);
     CHECK(tuned.exit_code == 0);
@@ -168,6 +169,12 @@ TEST_CASE("a device that the compiler here does not know is refused before anyth
   }
   CHECK_THAT(refused.err, Catch::Contains("does not compile sm_70") && Catch::Contains("CUDA Toolkit 12.9 or older"));
   CHECK(refused.err.find("sm_70") == refused.err.rfind("sm_70"));
+  const Outcome built = box.run({"env", "FAKE_CUDA=arch=70", tcc, "build", "zoo:mlp", "-o", "out", "--target", "cuda",
+                                 "--cuda-driver", TCC_FAKE_GPU});
+  INFO(built.err);
+  CHECK(built.exit_code == 1);
+  CHECK_THAT(built.err, Catch::Contains("CUDA Toolkit 12.9 or older") && Catch::Contains("--source") &&
+                            !Catch::Contains("predicts"));
   const Outcome records = box.tcc({"db", "export", "--db", "records.db", "-o", "records.txt"});
   CHECK((records.exit_code != 0 || slurp(box.path("records.txt")).find("sm_70") == std::string::npos));
 }
