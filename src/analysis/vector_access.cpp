@@ -39,4 +39,34 @@ int64_t vector_width(Builder& b, const Kernel& kernel, const Ranges& ranges, con
   return width;
 }
 
+bool lane_stores(Builder& b, Stmt body, Expr condition, std::vector<LaneStore>& out) {
+  switch (body->kind) {
+    case StmtKind::kSeq:
+      return std::all_of(as<Seq>(body)->stmts.begin(), as<Seq>(body)->stmts.end(),
+                         [&](Stmt child) { return lane_stores(b, child, condition, out); });
+    case StmtKind::kStore:
+      out.push_back({as<Store>(body), b.logical_and(condition, as<Store>(body)->predicate)});
+      return true;
+    case StmtKind::kIf:
+      return as<If>(body)->else_case == nullptr &&
+             lane_stores(b, as<If>(body)->then_case, b.logical_and(condition, as<If>(body)->condition), out);
+    case StmtKind::kLoop:
+    case StmtKind::kBlock:
+    case StmtKind::kAlloc:
+    case StmtKind::kInstrCall:
+    case StmtKind::kRoles:
+      return false;
+  }
+  return false;
+}
+
+void visit_lane_loads(Expr value, FunctionRef<void(const Load&)> f) {
+  visit(value, [&](Expr e) {
+    if (e->kind == ExprKind::kSelect) return false;
+    const Load* l = as<Load>(e);
+    if (l != nullptr) f(*l);
+    return l == nullptr;
+  });
+}
+
 }  // namespace tcc::analysis

@@ -8,9 +8,12 @@
 #include "lower/check_limits.h"
 #include "lower/compact_buffers.h"
 #include "lower/cpu/complete_tiles.h"
+#include "lower/cpu/plan_hints.h"
 #include "lower/cpu/plan_unrolling.h"
+#include "lower/cpu/transpose_accesses.h"
 #include "lower/gpu/align_vectors.h"
 #include "lower/gpu/bind_threads.h"
+#include "lower/gpu/choose_access_widths.h"
 #include "lower/gpu/distribute_fragments.h"
 #include "lower/gpu/expand_pipeline.h"
 #include "lower/gpu/expand_roles.h"
@@ -92,7 +95,9 @@ constexpr std::array kCpu = join(kCommon, std::array{
     Pass{"hoist_local_tiles", kNest, kNest, as_row<hoist_local_tiles>},
     Pass{"split_launches", kNest, kNest, as_row<split_launches>},
     Pass{"plan_unrolling", kNest, kNest, as_row<plan_cpu_unrolling>},
-    Pass{"complete_tiles", kNest, kLowered, as_row<complete_tiles>},
+    Pass{"complete_tiles", kNest, kNest, as_row<complete_tiles>},
+    Pass{"transpose_accesses", kNest, kNest, as_row<transpose_accesses>},
+    Pass{"plan_hints", kNest, kLowered, as_row<plan_hints>},
 });
 
 // Sequential code with bound loops in it becomes the code of one thread.
@@ -115,7 +120,8 @@ constexpr std::array kCuda = join(kCommon, std::array{
     Pass{"unroll_loops", kNest, kNest, as_row<unroll_loops>},
     Pass{"promote_registers", kNest, kNest, as_row<promote_registers>},
     Pass{"vectorize_stores", kNest, kNest, as_row<vectorize_stores>},
-    Pass{"plan_unrolling", kNest, kLowered, as_row<plan_unrolling>},
+    Pass{"plan_unrolling", kNest, kNest, as_row<plan_unrolling>},
+    Pass{"choose_access_widths", kNest, kLowered, as_row<choose_access_widths>},
 });
 
 // clang-format on

@@ -48,7 +48,7 @@ struct Doubling {
 std::string assembly(const ir::Kernel& kernel, const target::Target& target) {
   HostOptions options;
   options.want_assembly = true;
-  auto artifact = compile_host(kernel, target, options);
+  auto artifact = compile_host(after_pass(kernel, target, "plan_hints"), target, options);
   REQUIRE(artifact);
   return artifact->source;
 }
@@ -77,7 +77,7 @@ TEST_CASE("non-temporal stores, whatever the caller's alignment", "[codegen]") {
     std::string text = assembly(d.kernel, target);
     CHECK(count(text, "movntps") > 0);
     CHECK(count(text, "sfence") == 1);
-    Compiled code = compile(d.kernel, target);
+    Compiled code = compile(after_pass(d.kernel, target, "plan_hints"), target);
     for (int64_t shift : {0, 1, 4, 8}) {
       Aligned<float> x(600), y(600, -1);
       for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i);
@@ -125,7 +125,7 @@ TEST_CASE("prefetches of the lines of a later iteration", "[codegen]") {
     ir::Kernel kernel = t.lowered(annotated(t, rows, AnnotationKey::kPrefetch, distance));
     HostOptions options;
     options.want_ir = true;
-    Compiled code = compile(kernel, host(), options);
+    Compiled code = compile(after_pass(kernel, host(), "plan_hints"), host(), options);
     // What stays where it is, the scale, is not asked for.
     CHECK(count(code.artifact.source, "call void @llvm.prefetch") == (distance == 0 ? 0 : 12));
     if (distance != 0) {

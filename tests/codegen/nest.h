@@ -10,6 +10,7 @@
 #include "skip.h"
 #include "tcc/codegen/llvm.h"
 #include "tcc/ir/build.h"
+#include "tcc/lower/pass.h"
 #include "tcc/target/target.h"
 
 namespace tcc::codegen {
@@ -75,6 +76,15 @@ class Nest {
  private:
   ir::KernelBuilder kernel_;
 };
+
+// The kernel after one pass of the lowering.
+inline ir::Kernel after_pass(const ir::Kernel& kernel, const target::Target& target, const char* name) {
+  const lower::Pass* pass = lower::find_pass(lower::pipeline_of(target), name);
+  REQUIRE(pass != nullptr);
+  auto result = lower::run_pass(*pass, kernel, target, std::make_shared<Arena>());
+  if (!result) FAIL(result.error().text);
+  return *result;
+}
 
 inline const target::Target& host() {
   static const target::Target target = target::host_target();

@@ -22,25 +22,54 @@ Kernel copy_kernel(Type type, int64_t threads, int64_t lanes, int32_t alignment 
   return d.finish(d.b.loop(t, d.num(threads), body, LoopKind::kBound, Axis::kThreadX), alignment);
 }
 
-// The kernel as the last passes of the lowering leave it.
-Kernel last_passes(Kernel k) {
-  for (const char* name : {"vectorize_stores", "plan_unrolling"})
+Kernel run_passes(Kernel k, std::initializer_list<const char*> names) {
+  for (const char* name : names)
     k = *lower::run_pass(*lower::find_pass(lower::pipeline_of(gpu("h200")), name), k, gpu("h200"),
                          std::make_shared<Arena>());
   return k;
+}
+// The kernel as the last passes of the lowering leave it.
+Kernel last_passes(Kernel k) {
+  return run_passes(std::move(k), {"vectorize_stores", "plan_unrolling", "choose_access_widths"});
+}
+std::string copy_text(Type type, int64_t threads, int64_t lanes, int32_t alignment = 16) {
+  return kernel_text(run_passes(copy_kernel(type, threads, lanes, alignment), {"choose_access_widths"}));
 }
 
 }  // namespace
 
 TEST_CASE("vectorised loops become accesses of up to 16 bytes") {
-  CHECK(count_of(kernel_text(copy_kernel(Type::kF32, 32, 4)), "tcc_store<4>(out_1") == 1);
-  CHECK(count_of(kernel_text(copy_kernel(Type::kF32, 32, 8)), "tcc_store<4>(out_1") == 2);
-  CHECK(count_of(kernel_text(copy_kernel(Type::kF16, 32, 8)), "tcc_store<8>(out_1") == 1);
-  CHECK(count_of(kernel_text(copy_kernel(Type::kF64, 32, 2)), "tcc_load<2>(in_0") == 1);
-  CHECK(count_of(kernel_text(copy_kernel(Type::kF32, 32, 6)), "tcc_store<2>(out_1") == 3);
+  CHECK(count_of(copy_text(Type::kF32, 32, 4), "tcc_store<4>(out_1") == 1);
+  CHECK(count_of(copy_text(Type::kF32, 32, 8), "tcc_store<4>(out_1") == 2);
+  CHECK(count_of(copy_text(Type::kF16, 32, 8), "tcc_store<8>(out_1") == 1);
+  CHECK(count_of(copy_text(Type::kF64, 32, 2), "tcc_load<2>(in_0") == 1);
+  CHECK(count_of(copy_text(Type::kF32, 32, 6), "tcc_store<2>(out_1") == 3);
   // Pointers aligned to one element only: single accesses.
-  CHECK(count_of(kernel_text(copy_kernel(Type::kF32, 32, 4, 4)), "tcc_store") == 0);
-  CHECK(count_of(kernel_text(copy_kernel(Type::kF32, 32, 4, 8)), "tcc_store<2>(out_1") == 2);
+  CHECK(count_of(copy_text(Type::kF32, 32, 4, 4), "tcc_store") == 0);
+  CHECK(count_of(copy_text(Type::kF32, 32, 4, 8), "tcc_store<2>(out_1") == 2);
+}
+
+TEST_CASE("the annotation access_bytes says how wide accesses are, and alignment limits it") {
+  // Stores of 4 bytes and of 16 bytes, of buffers aligned to `alignment` bytes.
+  auto text = [](int64_t bytes, int32_t alignment) {
+    Kernel k = copy_kernel(Type::kF32, 32, 4, alignment);
+    const Loop* threads = as<Loop>(k.root);
+    const Loop* lanes = as<Loop>(threads->body);
+    Builder b(*k.arena);
+    const Annotation widest[] = {{AnnotationKey::kAccessBytes, b.integer(bytes)}};
+    k.root =
+        b.with_body(*threads, b.loop(lanes->id, lanes->extent, lanes->body, lanes->loop_kind, lanes->axis, widest));
+    return kernel_text(k);
+  };
+  CHECK(count_of(text(16, 16), "tcc_store<4>(out_1") == 1);
+  CHECK(count_of(text(16, 8), "tcc_store<2>(out_1") == 2);
+  CHECK(count_of(text(12, 16), "tcc_store<2>(out_1") == 2);
+  CHECK(count_of(text(8, 16), "tcc_store<2>(out_1") == 2);
+  CHECK(count_of(text(4, 16), "out_1[") == 4);
+  CHECK(count_of(text(4, 16), "tcc_store") == 0);
+  // Without it the compiler unrolls the loop.
+  CHECK(count_of(kernel_text(copy_kernel(Type::kF32, 32, 4)), "#pragma unroll") == 1);
+  CHECK(count_of(kernel_text(copy_kernel(Type::kF32, 32, 4)), "tcc_store") == 0);
 }
 
 TEST_CASE("launch dimensions come from bound loops, shorter loops are guarded") {
@@ -191,7 +220,7 @@ TEST_CASE("xor layouts appear in addresses and keep wide accesses where they mov
     all.push_back(s);
     k.buffers = d.b.arena().copy(all);
     k.next_id = d.kb.new_id("end");
-    return kernel_text(k);
+    return kernel_text(run_passes(k, {"choose_access_widths"}));
   };
   const std::string whole = swizzled(2);
   CHECK(count_of(whole, "tcc_store<4>(s_1 + tcc_xor<int>(") == 1);

@@ -35,7 +35,10 @@ class Maker {
   template <class F>
   Stmt each(const char* name, int64_t extent, LoopKind kind, const F& body) {
     const Id v = id(name);
-    return b().loop(v, num(extent), body(var(v)), kind);
+    const Annotation widest[] = {{AnnotationKey::kAccessBytes, num(kVector * type_bytes(Type::kF32))}};
+    const bool lanes = kind == LoopKind::kVectorized;
+    return b().loop(v, num(extent), body(var(v)), kind, Axis::kNone,
+                    lanes ? std::span<const Annotation>(widest) : std::span<const Annotation>());
   }
   template <class F>
   Stmt unrolled(const char* name, int64_t extent, const F& body) {

@@ -60,13 +60,17 @@ inline bool is_thread(Axis a) {
 //   persistent_blocks: at most this many blocks of a grid run; each computes several tiles.
 //   cooperative_fetch: the threads of a block share the loop's copies, this many elements a thread and round.
 //   min_threads: a grid loop whose blocks have fewer threads is rejected.
-//   prefetch, nontemporal: hints to the CPU emitter.
+//   prefetch, nontemporal: hints to the CPU emitter. prefetch_lines: accesses of more cache lines ask for none.
 //   launch_bounds: this many blocks are resident on a multiprocessor.
 //   tail: what becomes of the predicates that a non-dividing tile puts on the loop (TailMode).
 //   tree_reduce: the iterations of a loop that combines values into one place may be combined in any order; on a loop
 //     with roles, in at most this many parts that different blocks sum.
 //   complete_tiles: of a loop that is written out; 1: the local elements that it updates are complete after each copy
 //     of its body, and the compiler moves no loads of the next copy ahead.
+//   transpose_accesses: accesses below the loop whose lanes are apart in memory are made by squares of at most this
+//   many
+//     rows and columns, which are transposed in registers.
+//   access_bytes: of a vectorized loop on a GPU; its lanes become accesses of at most this many bytes.
 // clang-format off
 #define TCC_IR_ANNOTATIONS(X)              \
   X(PipelineAsync, "pipeline_async")       \
@@ -81,7 +85,10 @@ inline bool is_thread(Axis a) {
   X(LaunchBounds, "launch_bounds")         \
   X(Tail, "tail")                          \
   X(TreeReduce, "tree_reduce")             \
-  X(CompleteTiles, "complete_tiles")
+  X(CompleteTiles, "complete_tiles")       \
+  X(PrefetchLines, "prefetch_lines")       \
+  X(TransposeAccesses, "transpose_accesses") \
+  X(AccessBytes, "access_bytes")
 // clang-format on
 enum class AnnotationKey : uint8_t {
 #define TCC_X(name, text) k##name,

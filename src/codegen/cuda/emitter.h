@@ -17,6 +17,7 @@
 
 #include "tcc/analysis/ranges.h"
 #include "tcc/analysis/shared_plan.h"
+#include "tcc/analysis/vector_access.h"
 #include "tcc/codegen/cuda.h"
 #include "tcc/ir/build.h"
 #include "tcc/ir/instr.h"
@@ -44,11 +45,6 @@ class Emitter {
     std::string name;
     int64_t width;
   };
-  struct LaneStore {
-    const ir::Store* store;
-    ir::Expr predicate;  // of the store and the Ifs around it; nullptr: always
-  };
-
   // launch.cpp
   void find_dimensions(ir::Stmt body);
   analysis::SharedPlan plan_shared(ir::Stmt body);
@@ -68,10 +64,10 @@ class Emitter {
   void bound_loop(const ir::Loop& l);
   void body_with(const ir::Loop& l, std::string variable);
   void vector_loop(const ir::Loop& l);
-  bool lane_stores(ir::Stmt s, ir::Expr condition, std::vector<LaneStore>& out);
-  void vector_store(const LaneStore& s, const ir::Loop& l, int64_t lanes);
+  int64_t width_of(const ir::Buffer& buffer, std::span<const ir::Expr> indices, ir::Id id, int64_t lanes);
+  void vector_store(const analysis::LaneStore& s, const ir::Loop& l, int64_t lanes);
   void vector_assign(const ir::Store& s, ir::Id id, int64_t lanes, int64_t width);
-  void scalar_lanes(const LaneStore& s, ir::Id id, int64_t lanes);
+  void scalar_lanes(const analysis::LaneStore& s, ir::Id id, int64_t lanes);
   template <class F>
   void each_vector_load(ir::Expr value, ir::Id id, int64_t lanes, const F& found);
   bool has_vector_loads(ir::Expr value, ir::Id id, int64_t lanes);
@@ -149,7 +145,7 @@ class Emitter {
   int64_t static_shared_bytes_ = 0;
   std::unordered_map<ir::Id, std::string> variables_;
   std::unordered_map<const ir::ExprNode*, VectorLoad> vector_loads_;
-  ir::Id lane_id_ = ir::kNoId;
+  int64_t access_bytes_ = 0;  // of the vectorized loop being printed
   int64_t lane_ = 0;
   int temporaries_ = 0;
   int depth_ = 0;

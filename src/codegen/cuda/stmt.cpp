@@ -1,5 +1,6 @@
 // Statements of a launch as CUDA C++ text.
 #include <algorithm>
+#include <bit>
 
 #include "codegen/cuda/address.h"
 #include "codegen/cuda/emitter.h"
@@ -14,11 +15,6 @@ namespace tcc::codegen::cuda {
 using namespace ir;
 
 namespace {
-
-bool in_memory(const Buffer& b) {
-  return b.scope == Scope::kGlobal || b.scope == Scope::kWorkspace || b.scope == Scope::kConst ||
-         b.scope == Scope::kShared;
-}
 
 // Loops are unrolled as plan_unrolling left them: by their annotation, else as their kind says.
 std::string unroll_pragma(const Loop& l) {
@@ -308,33 +304,11 @@ void Emitter::roles(const Roles& s) {
 
 // --- vectorised loops ------------------------------------------------------------------------------------------------
 
-// The stores of a body that is nothing but stores and one-sided conditions; false when there is more in it.
-bool Emitter::lane_stores(Stmt s, Expr condition, std::vector<LaneStore>& out) {
-  switch (s->kind) {
-    case StmtKind::kSeq:
-      return std::all_of(as<Seq>(s)->stmts.begin(), as<Seq>(s)->stmts.end(),
-                         [&](Stmt child) { return lane_stores(child, condition, out); });
-    case StmtKind::kStore:
-      out.push_back({as<Store>(s), b_.logical_and(condition, as<Store>(s)->predicate)});
-      return true;
-    case StmtKind::kIf:
-      return as<If>(s)->else_case == nullptr &&
-             lane_stores(as<If>(s)->then_case, b_.logical_and(condition, as<If>(s)->condition), out);
-    case StmtKind::kLoop:
-    case StmtKind::kBlock:
-    case StmtKind::kAlloc:
-    case StmtKind::kInstrCall:
-    case StmtKind::kRoles:
-      return false;
-  }
-  return false;
-}
-
+// The annotation access_bytes makes lanes of the loop; without it the compiler unrolls the loop.
 void Emitter::vector_loop(const Loop& l) {
-  const int64_t lanes = int_value(l.extent);
-  std::vector<LaneStore> stores;
-  // An enclosing vectorised loop keeps its lanes; only the innermost one is turned into wide accesses.
-  if (lane_id_ != kNoId || lanes > 64 || !lane_stores(l.body, nullptr, stores)) {
+  const int64_t lanes = int_value(l.extent), bytes = annotation_or(l, AnnotationKey::kAccessBytes, 0);
+  std::vector<analysis::LaneStore> stores;
+  if (bytes <= 0 || !analysis::lane_stores(b_, l.body, nullptr, stores)) {
     line("#pragma unroll");
     const std::string v = name(l.id);
     open(fmt::format("for (int {0} = 0; {0} < {1}; ++{0})", v, lanes));
@@ -342,11 +316,18 @@ void Emitter::vector_loop(const Loop& l) {
     return close();
   }
   Expr outer = ranges_.set(l.id, l.extent);
-  lane_id_ = l.id;
-  for (const LaneStore& s : stores) vector_store(s, l, lanes);
-  lane_id_ = kNoId;
+  access_bytes_ = bytes;
+  for (const analysis::LaneStore& s : stores) vector_store(s, l, lanes);
   variables_.erase(l.id);
   ranges_.set(l.id, outer);
+}
+
+// Elements of one access of the lanes: as many as the annotation allows and alignment permits.
+int64_t Emitter::width_of(const Buffer& buffer, std::span<const Expr> indices, Id id, int64_t lanes) {
+  const auto most = static_cast<uint64_t>(access_bytes_ / type_bytes(buffer.type));
+  if (most < 2 || !analysis::is_gpu_memory(buffer)) return 1;
+  const int64_t aligned = vector_width(b_, kernel_, ranges_, buffer, flat_address(b_, buffer, indices), id, lanes);
+  return std::min(aligned, static_cast<int64_t>(std::bit_floor(most)));
 }
 
 // The predicate of every lane as one condition; "" without a predicate.
@@ -362,19 +343,12 @@ std::string Emitter::all_lanes(Expr predicate, Id id, int64_t lanes) {
   return expr(all);
 }
 
-// The loads of `value` that are contiguous over the lanes. Loads inside the arms of a select or the indices of
-// another load stay where they are: they may not be evaluated.
+// The loads of `value` that are wider than an element.
 template <class F>
 void Emitter::each_vector_load(Expr value, Id id, int64_t lanes, const F& found) {
-  visit(value, [&](Expr e) {
-    if (e->kind == ExprKind::kSelect) return false;
-    const Load* l = as<Load>(e);
-    if (l == nullptr) return true;
-    const Buffer& source = buffer(l->buffer);
-    if (!in_memory(source) || vector_loads_.contains(l)) return false;
-    const int64_t width = vector_width(b_, kernel_, ranges_, source, flat_address(b_, source, l->indices), id, lanes);
-    if (width > 1) found(*l, width);
-    return false;
+  analysis::visit_lane_loads(value, [&](const Load& l) {
+    if (vector_loads_.contains(&l)) return;
+    if (const int64_t width = width_of(buffer(l.buffer), l.indices, id, lanes); width > 1) found(l, width);
   });
 }
 
@@ -384,10 +358,8 @@ bool Emitter::has_vector_loads(Expr value, Id id, int64_t lanes) {
   return any;
 }
 
-void Emitter::vector_store(const LaneStore& s, const Loop& l, int64_t lanes) {
-  const Buffer& target = buffer(s.store->buffer);
-  Expr flat = flat_address(b_, target, s.store->indices);
-  const int64_t width = in_memory(target) ? vector_width(b_, kernel_, ranges_, target, flat, l.id, lanes) : 1;
+void Emitter::vector_store(const analysis::LaneStore& s, const Loop& l, int64_t lanes) {
+  const int64_t width = width_of(buffer(s.store->buffer), s.store->indices, l.id, lanes);
   const std::string condition = all_lanes(s.predicate, l.id, lanes);
   const bool uniform =
       s.predicate == nullptr || uniform_predicate(b_, kernel_, ranges_, s.predicate, l.id, lanes) != nullptr;
@@ -427,7 +399,7 @@ void Emitter::vector_assign(const Store& s, Id id, int64_t lanes, int64_t width)
   }
 }
 
-void Emitter::scalar_lanes(const LaneStore& s, Id id, int64_t lanes) {
+void Emitter::scalar_lanes(const analysis::LaneStore& s, Id id, int64_t lanes) {
   const Buffer& target = buffer(s.store->buffer);
   for (lane_ = 0; lane_ < lanes; ++lane_) {
     variables_[id] = integer(lane_, Type::kI64);

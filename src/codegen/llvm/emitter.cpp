@@ -66,6 +66,7 @@ Result<void> Emitter::emit(llvm::Function* function, std::span<const ir::Buffer*
   find_numbers();
   streamed_.clear();
   streams_ = false;
+  transposed_ = 0;
   ir::visit(body, [&](ir::Stmt s) {
     if (const ir::Loop* l = ir::as<ir::Loop>(s)) ranges_.set(l->id, l->extent);
     return true;
@@ -96,11 +97,7 @@ void Emitter::bind_buffer(const ir::Buffer& buffer, Value* pointer) {
   slot.pointer = pointer;
   slot.elements = physical_elements(buffer).value_or(0);
   slot.alignment = assumed_alignment(buffer);
-  if (buffer.layout == nullptr) {
-    slot.strides.assign(buffer.shape.size(), 1);
-    for (size_t i = buffer.shape.size(); i-- > 1;)
-      slot.strides[i - 1] = slot.strides[i] * (ir::is_int(buffer.shape[i]) ? ir::int_value(buffer.shape[i]) : 1);
-  }
+  if (buffer.layout == nullptr) slot.strides = analysis::row_major_strides(buffer);
   slots_[buffer.id] = std::move(slot);
 }
 
@@ -211,7 +208,10 @@ void Emitter::stmt(ir::Stmt s) {
 }
 
 void Emitter::loop(const ir::Loop& l) {
+  const int64_t outer = transposed_;
+  transposed_ = ir::annotation_or(l, ir::AnnotationKey::kTransposeAccesses, transposed_);
   with_streaming(l, [&] { loop_by_kind(l); });
+  transposed_ = outer;
 }
 
 void Emitter::loop_by_kind(const ir::Loop& l) {

@@ -16,7 +16,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "codegen/llvm/access.h"
+#include "tcc/analysis/lanes.h"
 #include "tcc/ir/instr.h"
 #include "tcc/ir/interval.h"
 #include "tcc/ir/kernel.h"
@@ -24,6 +24,11 @@
 #include "tcc/target/target.h"
 
 namespace tcc::codegen {
+
+using analysis::flatten;
+using analysis::LaneRange;
+using analysis::LaneSplit;
+using analysis::split_lanes;
 
 struct Val {
   llvm::Value* v = nullptr;
@@ -56,6 +61,7 @@ struct LaneRun {
   std::vector<ir::Term> base;  // the common place
   llvm::BasicBlock* block = nullptr;
   bool stores = false;
+  int64_t widest = 0;  // rows and columns of a square at most
   std::vector<LaneAccess> list;
 };
 
@@ -119,12 +125,11 @@ class Emitter {
 
   // --- hints of the schedule (hints.cpp) ---
   void with_streaming(const ir::Loop& l, const std::function<void()>& body);
-  std::set<ir::Id> streamed_buffers(const ir::Loop& l) const;
+  bool is_memory(ir::Id id) const;
   bool can_stream(const BufferSlot& slot, llvm::Type* type, llvm::Align align) const;
   void stream(llvm::StoreInst* store);
   void fence_streams();
   void prefetch(const ir::Loop& l);
-  std::set<int64_t> touched_offsets(ir::Expr flat, const std::map<ir::Id, int64_t>& inner, ir::Expr& uniform);
 
   // --- instructions of the table (instr_call.cpp) ---
   void instr_call(const ir::InstrCall& call);
@@ -171,7 +176,6 @@ class Emitter {
   llvm::Constant* zero_page();
 
   // --- transposes (transpose_accesses.cpp) ---
-  static constexpr int64_t kMinTransposed = 4;  // neighbours below which single elements are as fast
   void note_lanes(const BufferSlot& slot, const FlatAddress& at, llvm::Instruction* made, bool store);
   void close_run(ir::Id buffer);
   void close_runs();
@@ -233,6 +237,7 @@ class Emitter {
   std::set<ir::Id> numbers_;             // buffers that never hold NaN
   std::set<ir::Id> streamed_;            // buffers whose whole vectors go past the caches just now
   bool streams_ = false;                 // some store did: the launch ends with a fence
+  int64_t transposed_ = 0;               // transpose_accesses of the loop around, 0: single elements
   std::map<ir::Id, LaneRun> open_runs_;  // by buffer
   std::vector<LaneRun> runs_;
   int64_t lane_accesses_ = 0;

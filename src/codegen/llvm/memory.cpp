@@ -18,12 +18,18 @@ bool is_zero(const Val& v) {
   return c != nullptr && c->isNullValue();
 }
 
-// Length of the consecutive runs that the lanes fall into, a power of two.
-int64_t run_length(const std::vector<int64_t>& offsets) {
-  int64_t n = static_cast<int64_t>(offsets.size()), run = n;
-  for (int64_t i = 1; i < n; ++i)
-    while (run > 1 && i % run != 0 && offsets[i] != offsets[i - 1] + 1) run /= 2;
-  return run;
+// Largest power of two (at most 64) that divides every value of the expression.
+int64_t known_divisor(ir::Expr e) {
+  int64_t g = 0;
+  if (const ir::Sum* s = ir::as<ir::Sum>(e)) {
+    g = s->constant;
+    for (const ir::Term& t : s->terms) g = std::gcd(g, t.coefficient);
+  } else {
+    g = ir::is_int(e) ? ir::int_value(e) : 1;
+  }
+  int64_t power = 1;
+  while (power < 64 && g % (power * 2) == 0) power *= 2;
+  return power;
 }
 
 }  // namespace
@@ -310,7 +316,7 @@ Value* Emitter::load_strided(const BufferSlot& slot, const LaneSplit& split, Val
     if (std::set<int64_t>(split.offsets.begin(), split.offsets.end()).size() != split.offsets.size()) return nullptr;
   }
   int64_t pieces = (span + piece - 1) / piece;
-  if (pieces > (piece == lanes ? 4 : 2)) return nullptr;
+  if (!analysis::is_cheap_cover(span, piece, lanes)) return nullptr;
   auto start = [&](int64_t k) { return k + 1 < pieces ? *low + k * piece : *high - piece + 1; };
   Value* result = nullptr;
   auto load_at = [&](int64_t from) {
@@ -356,10 +362,10 @@ Val Emitter::load_lanes(const BufferSlot& slot, const FlatAddress& at, const Gua
       FlatAddress moved{at.flat, LaneSplit{ib_.offset(at.split->uniform, offsets[0]), {}}};
       return load_uniform(slot, moved, guard);
     }
-    int64_t run = run_length(offsets);
+    int64_t run = analysis::run_length(offsets);
     if (run == lanes) {
       raw = load_piece(slot, at.split->uniform, offsets[0], lanes, guard.mask);
-    } else if (run >= 4 && run * bytes >= 16) {
+    } else if (analysis::is_vector_run(run, bytes)) {
       for (int64_t first = 0; first < lanes; first += run) {
         Val mask = guard.mask;
         if (mask.vec) mask.v = pick_lanes(mask.v, first, run);
@@ -467,9 +473,9 @@ void Emitter::store_lanes(BufferSlot& slot, const FlatAddress& at, Value* value,
   int64_t lanes = lane_range_.lanes, bytes = ir::type_bytes(slot.buffer->type);
   if (at.split) {
     const std::vector<int64_t>& offsets = at.split->offsets;
-    int64_t run = run_length(offsets);
+    int64_t run = analysis::run_length(offsets);
     if (run == lanes) return store_piece(slot, at.split->uniform, offsets[0], value, mask);
-    if (run >= 4 && run * bytes >= 16) {
+    if (analysis::is_vector_run(run, bytes)) {
       for (int64_t first = 0; first < lanes; first += run)
         store_piece(slot, at.split->uniform, offsets[first], pick_lanes(value, first, run),
                     pick_lanes(mask, first, run));

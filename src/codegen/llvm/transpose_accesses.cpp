@@ -4,7 +4,8 @@
 // shuffles for each vector of n, instead of n loads or stores (Eklundh, A Fast Computer Method for Matrix Transposing,
 // 1972: exchange of blocks of 1, 2, 4, ... elements).
 //
-// While code is emitted such accesses are noted. Those of one buffer that follow each other in a basic block, with no
+// The annotation transpose_accesses says in which loops, and how large squares may be. While code of such a loop is
+// emitted, accesses of single elements are noted. Those of one buffer that follow each other in a basic block, with no
 // other access between that could touch the same elements, are one run. At the end of a function runs are replaced.
 #include <algorithm>
 #include <bit>
@@ -121,7 +122,7 @@ class Transposer {
 
 void Emitter::note_lanes(const BufferSlot& slot, const FlatAddress& at, llvm::Instruction* made, bool store) {
   const bool xors = slot.buffer->layout != nullptr && !slot.buffer->layout->xors.empty();
-  if (slot.local || xors || !at.split) return close_run(slot.buffer->id);
+  if (slot.local || xors || !at.split || transposed_ < analysis::kMinTransposed) return close_run(slot.buffer->id);
   LaneAccess access{made, 0, at.split->offsets, lane_accesses_++};
   std::vector<ir::Term> base;
   bool comparable = true;
@@ -156,7 +157,8 @@ void Emitter::note_lanes(const BufferSlot& slot, const FlatAddress& at, llvm::In
     run = open_runs_.end();
   }
   if (run == open_runs_.end())
-    run = open_runs_.emplace(slot.buffer->id, LaneRun{slot.buffer->type, base, made->getParent(), store, {}}).first;
+    run = open_runs_.emplace(slot.buffer->id, LaneRun{slot.buffer->type, base, made->getParent(), store, 0, {}}).first;
+  run->second.widest = std::max(run->second.widest, transposed_);
   run->second.list.push_back(std::move(access));
 }
 
@@ -175,7 +177,7 @@ void Emitter::transpose_runs() {
   close_runs();
   llvm::IRBuilder<>::InsertPointGuard guard(b_);
   for (LaneRun& run : runs_) {
-    const int64_t bytes = ir::type_bytes(run.type), widest = target_.cpu.vector_bits / 8 / bytes;
+    const int64_t bytes = ir::type_bytes(run.type);
     Transposer transposer(b_, memory_type(run.type), bytes);
     std::set<int64_t> places;
     size_t elements = 0;
@@ -191,9 +193,10 @@ void Emitter::transpose_runs() {
         std::vector<const LaneAccess*> list;
         for (auto c = next; c != columns.end() && c->first == next->first + std::ssize(list); ++c)
           list.push_back(c->second);
-        int64_t w = std::min<int64_t>(widest, std::bit_floor(list.size()));
-        while (w >= kMinTransposed && lanes % w != 0) w /= 2;
-        if (w < kMinTransposed) {
+        auto w = static_cast<int64_t>(
+            std::bit_floor(static_cast<uint64_t>(std::min(run.widest, static_cast<int64_t>(list.size())))));
+        while (w >= analysis::kMinTransposed && lanes % w != 0) w /= 2;
+        if (w < analysis::kMinTransposed) {
           ++next;
           continue;
         }

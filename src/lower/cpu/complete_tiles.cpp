@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "tcc/ir/query.h"
+#include "lower/cpu/loop_forms.h"
 
 namespace tcc::lower {
 namespace {
@@ -36,25 +36,6 @@ class Marker {
   }
 
  private:
-  // A vectorized loop around further ones, or around instructions, is written out instead.
-  static bool becomes_lanes(const Loop& l) {
-    bool lanes = l.loop_kind == LoopKind::kVectorized && !is_int(l.extent, 1);
-    visit(l.body, [&](Stmt s) {
-      const Loop* inner = as<Loop>(s);
-      if (inner != nullptr && inner->loop_kind == LoopKind::kVectorized && !is_int(inner->extent, 1)) lanes = false;
-      if (s->kind == StmtKind::kInstrCall) lanes = false;
-      return lanes;
-    });
-    return lanes;
-  }
-
-  // In more copies than one. An extent that depends on other loops may become constant when those are written out.
-  static bool is_written_out(const Loop& l) {
-    const bool whole = l.loop_kind == LoopKind::kUnrolled || l.loop_kind == LoopKind::kVectorized;
-    const int64_t extent = is_int(l.extent) ? int_value(l.extent) : 2;
-    return extent > 1 && extent <= annotation_or(l, AnnotationKey::kUnrollMax, whole ? extent : 1);
-  }
-
   static bool moves_stores(const Loop& l) {
     bool moves = false;
     visit(l.body, [&](Stmt s) {

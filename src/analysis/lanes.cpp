@@ -1,13 +1,14 @@
-#include "codegen/llvm/access.h"
+#include "tcc/analysis/lanes.h"
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 
 #include "tcc/analysis/simplify.h"
 #include "tcc/ir/query.h"
 #include "tcc/support/check.h"
 
-namespace tcc::codegen {
+namespace tcc::analysis {
 namespace {
 
 using ir::Expr;
@@ -81,7 +82,7 @@ Expr separate_lanes(ir::Builder& b, Expr e, const LaneRange& range) {
 
 }  // namespace
 
-Expr recombine(ir::Builder& b, Expr e, const analysis::Ranges* ranges) {
+Expr recombine(ir::Builder& b, Expr e, const Ranges* ranges) {
   const ir::Sum* s = ir::as<ir::Sum>(e);
   while (s != nullptr) {
     bool changed = false;
@@ -94,8 +95,7 @@ Expr recombine(ir::Builder& b, Expr e, const analysis::Ranges* ranges) {
       Quotient low = as_quotient(mod->a);
       // The quotient may have been simplified: (64 x + y) div 3136 is x div 49 for y < 64.
       Expr simple = nullptr;
-      if (ranges != nullptr)
-        simple = analysis::simplify(b, b.floor_div(low.numerator, b.integer(low.divisor * c)), *ranges);
+      if (ranges != nullptr) simple = simplify(b, b.floor_div(low.numerator, b.integer(low.divisor * c)), *ranges);
       for (size_t j = 0; j < terms.size() && !changed; ++j) {
         Quotient high = as_quotient(terms[j].atom);
         if (j == i || terms[j].coefficient != terms[i].coefficient * c) continue;
@@ -151,8 +151,15 @@ std::optional<LaneSplit> split_lanes(ir::Builder& b, Expr e, const LaneRange& ra
   return split;
 }
 
+std::vector<int64_t> row_major_strides(const ir::Buffer& buffer) {
+  std::vector<int64_t> strides(buffer.shape.size(), 1);
+  for (size_t i = buffer.shape.size(); i-- > 1;)
+    strides[i - 1] = strides[i] * (ir::is_int(buffer.shape[i]) ? ir::int_value(buffer.shape[i]) : 1);
+  return strides;
+}
+
 Expr flatten(ir::Builder& b, const ir::Buffer& buffer, std::span<const int64_t> strides, std::span<const Expr> indices,
-             const analysis::Ranges& ranges) {
+             const Ranges& ranges) {
   std::vector<ir::Term> terms;
   if (buffer.layout == nullptr) {
     TCC_CHECK(indices.size() == strides.size());
@@ -161,23 +168,29 @@ Expr flatten(ir::Builder& b, const ir::Buffer& buffer, std::span<const int64_t> 
     for (const ir::Digit& d : buffer.layout->digits) {
       Expr value = b.floor_div(indices[static_cast<size_t>(d.dim)], b.integer(d.divisor));
       if (d.extent > 0) value = b.floor_mod(value, b.integer(d.extent));
-      terms.push_back({d.stride, analysis::simplify(b, value, ranges)});
+      terms.push_back({d.stride, simplify(b, value, ranges)});
     }
   }
   return recombine(b, b.sum(0, terms), &ranges);
 }
 
-int64_t known_divisor(Expr e) {
-  int64_t g = 0;
-  if (const ir::Sum* s = ir::as<ir::Sum>(e)) {
-    g = s->constant;
-    for (const ir::Term& t : s->terms) g = std::gcd(g, t.coefficient);
-  } else {
-    g = ir::is_int(e) ? ir::int_value(e) : 1;
-  }
-  int64_t power = 1;
-  while (power < 64 && g % (power * 2) == 0) power *= 2;
-  return power;
+int64_t run_length(const std::vector<int64_t>& offsets) {
+  int64_t n = static_cast<int64_t>(offsets.size()), run = n;
+  for (int64_t i = 1; i < n; ++i)
+    while (run > 1 && i % run != 0 && offsets[i] != offsets[i - 1] + 1) run /= 2;
+  return run;
 }
 
-}  // namespace tcc::codegen
+bool lanes_are_apart(const std::vector<int64_t>& offsets, int64_t element_bytes, bool store) {
+  const auto lanes = static_cast<int64_t>(offsets.size());
+  const auto [low, high] = std::minmax_element(offsets.begin(), offsets.end());
+  if (lanes == 0 || *low == *high) return false;
+  const int64_t run = run_length(offsets);
+  if (run == lanes || is_vector_run(run, element_bytes)) return false;
+  if (store) return true;
+  const int64_t span = *high - *low + 1;
+  return !is_cheap_cover(span, std::min(lanes, static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(span)))),
+                         lanes);
+}
+
+}  // namespace tcc::analysis

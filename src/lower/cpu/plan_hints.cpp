@@ -1,0 +1,85 @@
+#include "lower/cpu/plan_hints.h"
+
+#include <algorithm>
+
+#include "lower/cpu/loop_forms.h"
+#include "tcc/analysis/memory_hints.h"
+
+namespace tcc::lower {
+namespace {
+
+using namespace ir;
+
+constexpr int64_t kMaxLines = 32;  // of one access in one iteration
+
+class Planner {
+ public:
+  Planner(const Kernel& kernel, Arena& arena, int64_t line_bytes)
+      : kernel_(kernel), b_(arena), ranges_(kernel), line_bytes_(line_bytes) {
+    visit(kernel.root, [&](Stmt s) {
+      if (const Loop* l = as<Loop>(s)) ranges_.set(l->id, l->extent);
+      return true;
+    });
+  }
+
+  // `streams`: stores of a loop around go past the caches; `lanes`: a loop around is the lanes of vectors.
+  Stmt rewrite(Stmt s, bool streams, bool lanes) {
+    const Loop* l = as<Loop>(s);
+    if (l == nullptr) return rewrite_children(b_, s, [&](Stmt c) { return rewrite(c, streams, lanes); });
+    lanes = lanes || becomes_lanes(*l);
+    const bool keeps_stores = !streams && writes_past_caches(*l);
+    const int64_t lines = lanes ? 0 : prefetched_lines(*l);
+    Stmt body = rewrite(l->body, streams || keeps_stores, lanes);
+    if (!has_hints(*l)) return b_.with_body(*l, body);
+    std::vector<Annotation> annotations;
+    for (const Annotation& a : l->annotations) {
+      const bool drops = (a.key == AnnotationKey::kNonTemporal && !keeps_stores) ||
+                         (a.key == AnnotationKey::kPrefetch && lines == 0) || a.key == AnnotationKey::kPrefetchLines;
+      if (!drops) annotations.push_back(a);
+    }
+    if (lines > 0) annotations.push_back({AnnotationKey::kPrefetchLines, b_.integer(lines)});
+    return b_.loop(l->id, l->extent, body, l->loop_kind, l->axis, annotations);
+  }
+
+ private:
+  static bool has_hints(const Loop& l) {
+    return has_annotation(l, AnnotationKey::kNonTemporal) || has_annotation(l, AnnotationKey::kPrefetch) ||
+           has_annotation(l, AnnotationKey::kPrefetchLines);
+  }
+  bool in_memory(Id id) const {
+    const Buffer* buffer = kernel_.buffer(id);
+    return buffer != nullptr && !is_on_stack(*buffer);
+  }
+
+  bool writes_past_caches(const Loop& l) const {
+    if (annotation_or(l, AnnotationKey::kNonTemporal, 0) == 0) return false;
+    return !analysis::streamed_buffers(l.body, [this](Id id) { return in_memory(id); }).empty();
+  }
+
+  // Of the access that takes most; 0: nothing to ask for.
+  int64_t prefetched_lines(const Loop& l) {
+    const int64_t distance = annotation_or(l, AnnotationKey::kPrefetch, 0);
+    if (distance <= 0) return 0;
+    int64_t most = 0;
+    for (const analysis::LinesAhead& access :
+         analysis::lines_ahead(b_, kernel_, ranges_, l, distance, line_bytes_, [this](Id id) { return in_memory(id); }))
+      if (const int64_t n = std::ssize(access.starts); n <= kMaxLines) most = std::max(most, n);
+    return most;
+  }
+
+  const Kernel& kernel_;
+  Builder b_;
+  analysis::Ranges ranges_;
+  int64_t line_bytes_;
+};
+
+}  // namespace
+
+Kernel plan_hints(const Kernel& kernel, const target::Target& target, const ArenaPtr& arena) {
+  Kernel k = kernel;
+  k.arena = arena;
+  k.root = Planner(kernel, *arena, target.cpu.cache_line_bytes).rewrite(kernel.root, false, false);
+  return k;
+}
+
+}  // namespace tcc::lower

@@ -1,0 +1,21 @@
+// Before: the hints of a schedule on loops: nontemporal(1), and prefetch(d) of the lines d iterations ahead.
+// After: the hints that have an effect. A loop keeps nontemporal(1) where it writes a buffer in memory that it does not
+// read, and no loop around it has the hint already. A loop keeps prefetch(d) where the address of some access moves
+// with it; prefetch_lines(n) says that accesses of more than n cache lines an iteration ask for none.
+//
+//   for i in 8 @prefetch(2) {              for i in 8 @prefetch(2) @prefetch_lines(6) {
+//     for j in 96 @nontemporal(1) {  ->      for j in 96 {
+//       y[i, j] = x[i, j] + y[i, j]            y[i, j] = x[i, j] + y[i, j]
+//
+// The hardware's own prefetcher follows accesses of more than 32 lines better. Comes after split_launches, which says
+// which buffers are in memory.
+#pragma once
+
+#include "tcc/ir/kernel.h"
+#include "tcc/target/target.h"
+
+namespace tcc::lower {
+
+ir::Kernel plan_hints(const ir::Kernel& kernel, const target::Target& target, const ArenaPtr& arena);
+
+}  // namespace tcc::lower
