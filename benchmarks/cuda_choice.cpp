@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tcc/backend/backend.h"
 #include "tcc/codegen/cuda.h"
 #include "tcc/search/model_measurer.h"
 
@@ -14,7 +15,10 @@ constexpr int64_t kCompiled = 12;  // programs of the ranking
 Result<search::ChosenArtifact> choose_without_device(const task::Task& task, const target::Target& device) {
   TCC_TRY(auto store, record::Store::open(":memory:"));
   search::ModelMeasurer model([&](const ir::Kernel& lowered) { return codegen::compile_cuda(lowered, device); },
-                              target::sm_name(device), nullptr);
+                              target::sm_name(device), nullptr,
+                              [&](const ir::Kernel& nest, const codegen::Artifact& artifact) {
+                                return backend::backend_of(device).compiled_seconds(nest, device, artifact);
+                              });
   TCC_TRY_VOID(search::tune({&task, 1}, device, search::ranking_options({}, device, kCompiled),
                             {.store = store.get(), .measurer = &model}));
   return search::best_artifact(task, device, store.get(), 1, "bench");

@@ -5,6 +5,7 @@
 
 #include "tcc/backend/backend.h"
 #include "tcc/codegen/cuda.h"
+#include "tcc/cost/gpu_model.h"
 #include "tcc/measure/gpu.h"
 
 namespace tcc::backend {
@@ -51,6 +52,13 @@ bool is_this_machine(const target::Target& target) {
 Result<codegen::Artifact> compile(const ir::Kernel& lowered, const target::Target& target,
                                   const CompileOptions& options) {
   return codegen::compile_cuda(lowered, target, {.prefix = options.prefix});
+}
+
+double compiled_seconds(const ir::Kernel& nest, const target::Target& target, const codegen::Artifact& artifact) {
+  std::vector<cost::CompiledLaunch> compiled;
+  for (const codegen::Launch& l : artifact.launches)
+    compiled.push_back({static_cast<double>(l.registers), static_cast<double>(l.shared_bytes + l.static_shared_bytes)});
+  return cost::predict_gpu_seconds(cost::gpu_facts(nest, target, compiled), target.cuda.launch_seconds);
 }
 
 Result<std::unique_ptr<Machine>> open(const target::Target& target, const OpenOptions& options) {
@@ -148,6 +156,7 @@ const Backend kCuda = {
     .mutators = schedule::mutator_weights(true),
     .prior = [](const target::Target&) { return cost::make_gpu_model(); },
     .trace_table = &features::kTraceGpu,
+    .compiled_seconds = compiled_seconds,
     .predicts = true,
     .measuring_cores = 1,
     .default_draws = 32,

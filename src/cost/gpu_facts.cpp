@@ -66,7 +66,7 @@ void occupancy(LaunchFacts& f, Stmt launch, const target::Target& target) {
 
 }  // namespace
 
-GpuFacts gpu_facts(const Kernel& nest, const target::Target& target) {
+GpuFacts gpu_facts(const Kernel& nest, const target::Target& target, std::span<const CompiledLaunch> compiled) {
   GpuFacts out;
   std::vector<double> touched(nest.buffers.size(), 0);
   Stmt root = nest.root;
@@ -75,10 +75,14 @@ GpuFacts gpu_facts(const Kernel& nest, const target::Target& target) {
   if (const Seq* s = as<Seq>(root)) launches.assign(s->stmts.begin(), s->stmts.end());
   const target::SmModel& m = target.cuda.model;
   const double cycles = std::max(1.0, static_cast<double>(target.cuda.sm_count) * target.clock_hz);
-  for (Stmt launch : launches) {
+  const bool known = compiled.size() == launches.size();
+  for (size_t n = 0; n < launches.size(); ++n) {
+    const Stmt launch = launches[n];
     LaunchFacts f;
     GpuCounter counter(nest, target, f);
     counter.run(launch);
+    if (known && compiled[n].registers > 0) f.registers = compiled[n].registers;
+    if (known && compiled[n].shared_bytes > 0) f.shared_bytes = compiled[n].shared_bytes;
     for (size_t i = 0; i < touched.size(); ++i) touched[i] += counter.touched(*nest.buffers[i]);
     occupancy(f, launch, target);
     f.clock_hz = target.clock_hz;

@@ -150,6 +150,14 @@ Result<TuneReport> search_tasks(const Program& program, record::Store& store, co
   return report;
 }
 
+// What the prior makes of the compiler's facts; nullptr: nothing.
+search::ModelMeasurer::Expect expectation_of(const backend::Backend& backend, const target::Target& target) {
+  if (backend.compiled_seconds == nullptr) return nullptr;
+  return [&](const ir::Kernel& nest, const codegen::Artifact& artifact) {
+    return backend.compiled_seconds(nest, target, artifact);
+  };
+}
+
 // The same search where nothing runs: one round of each task, ranked by the backend's prior, whose best few are
 // compiled and stored as predictions. `finalists`: of a task, at most.
 Result<TuneReport> predict(const Program& program, record::Store& store, const TuneRequest& given, int64_t finalists) {
@@ -165,7 +173,7 @@ Result<TuneReport> predict(const Program& program, record::Store& store, const T
   const Result<void> loadable = backend.check_loadable(request.target);
   const auto make_code = loadable || backend.print == nullptr ? backend.compile : backend.print;
   search::ModelMeasurer model([&](const ir::Kernel& lowered) { return make_code(lowered, request.target, {}); },
-                              backend.isa(request.target), &pool);
+                              backend.isa(request.target), &pool, expectation_of(backend, request.target));
   TCC_TRY(TuneReport report, search_tasks(program, store, request, {.measurer = &model, .pool = &pool}, nullptr));
   report.predicted = true;
   report.source_only = make_code == backend.print;

@@ -17,13 +17,21 @@ double fact(const codegen::Artifact& artifact, const char* name) {
 
 }  // namespace
 
-ModelMeasurer::ModelMeasurer(Compile compile, std::string isa, ThreadPool* pool)
+ModelMeasurer::ModelMeasurer(Compile compile, std::string isa, ThreadPool* pool, Expect expect)
     : compile_(std::move(compile)),
+      expect_(std::move(expect)),
       device_(std::make_shared<measure::DeviceFacts>(measure::DeviceFacts{std::move(isa), ""})),
       pool_(pool) {}
 
 measure::MeasurerTraits ModelMeasurer::traits() const {
   return {.kind = record::Kind::kPredicted, .at_once = kAtOnce, .compares = false};
+}
+
+double ModelMeasurer::expected(const measure::Candidate& candidate, const codegen::Artifact& artifact) const {
+  const bool told = std::any_of(artifact.launches.begin(), artifact.launches.end(),
+                                [](const codegen::Launch& l) { return l.registers > 0; });
+  if (!expect_ || !told || candidate.nest.root == nullptr) return candidate.expected_seconds;
+  return expect_(candidate.nest, artifact);
 }
 
 Result<std::vector<measure::Measurement>> ModelMeasurer::measure(std::span<const measure::Candidate> candidates) {
@@ -39,7 +47,7 @@ Result<std::vector<measure::Measurement>> ModelMeasurer::measure(std::span<const
     if (artifacts[i]) {
       m.code = hash_bytes(artifacts[i]->code.empty() ? artifacts[i]->source : artifacts[i]->code);
       m.compile_seconds = fact(*artifacts[i], "compile_seconds");
-      m.median = candidates[i].expected_seconds * compiler_factor(*artifacts[i]);
+      m.median = expected(candidates[i], *artifacts[i]) * compiler_factor(*artifacts[i]);
     } else if (artifacts[i].error().cls == ErrorClass::kEnvironment) {
       return tl::make_unexpected(artifacts[i].error());  // without a compiler there is nothing to store
     } else {

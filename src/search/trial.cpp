@@ -50,6 +50,7 @@ Prepared prepare(const TaskState& state, Individual individual, const cost::Cost
   auto arena = std::make_shared<Arena>();
   const space::Sketch& sketch = state.sketches[static_cast<size_t>(individual.sketch)];
   ir::Legal<ir::Kernel> kernel = space::instantiate(sketch, individual.decisions, target, arena);
+  if (kernel) p.candidate.nest = *kernel;
   if (kernel) kernel = lower::lower(*kernel, target, ir::Stage::kLowered, arena);
   if (kernel) {
     p.candidate.nest_hash = individual.nest_hash;

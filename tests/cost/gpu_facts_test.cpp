@@ -70,6 +70,37 @@ TEST_CASE("occupancy falls with storage and is zero for a block that does not fi
   CHECK(facts_of(copy_kernel(1, "f32[128] local", many)).blocks_per_sm == 1);
 }
 
+TEST_CASE("registers and shared memory by the compiler decide how many blocks are resident", "[gpu_facts]") {
+  const target::Target target = *target::find_target("a100");
+  const ir::Kernel k = copy_kernel(1, "", 8192);
+  auto compiled = [&](double registers, double shared_bytes) {
+    const cost::CompiledLaunch launch[] = {{registers, shared_bytes}};
+    return cost::gpu_facts(k, target, launch).launches[0];
+  };
+  const cost::LaunchFacts estimated = facts_of(k);
+  CHECK(estimated.occupancy == 1.0);
+  // 256 threads of 32, 64 and 128 registers, of 65,536 of a multiprocessor, which holds 2,048 threads.
+  CHECK(compiled(32, 0).blocks_per_sm == 8);
+  CHECK(compiled(64, 0).blocks_per_sm == 4);
+  CHECK(compiled(64, 0).occupancy == 0.5);
+  CHECK(compiled(128, 0).blocks_per_sm == 2);
+  CHECK(compiled(128, 0).registers == 128);
+  CHECK(compiled(32, 40960).blocks_per_sm == 4);
+  CHECK(compiled(0, 0).blocks_per_sm == estimated.blocks_per_sm);
+  // Everything that follows from the number of resident blocks does: rounds, bytes in flight, and so the time.
+  CHECK(compiled(128, 0).rounds > 3 * compiled(32, 0).rounds);
+  CHECK(compiled(128, 0).bytes_in_flight == Approx(compiled(32, 0).bytes_in_flight / 4));
+  auto seconds = [&](double registers) {
+    const cost::CompiledLaunch launch[] = {{registers, 0}};
+    return cost::predict_gpu_seconds(cost::gpu_facts(k, target, launch), 0);
+  };
+  CHECK(seconds(128) > 1.2 * seconds(32));
+  CHECK(seconds(estimated.registers) == cost::predict_gpu_seconds(cost::gpu_facts(k, target), 0));
+  // Facts of another number of launches are not those of this program.
+  const cost::CompiledLaunch two[] = {{128, 0}, {128, 0}};
+  CHECK(cost::gpu_facts(k, target, two).launches[0].blocks_per_sm == estimated.blocks_per_sm);
+}
+
 TEST_CASE("a grid that is smaller than the machine leaves multiprocessors with fewer blocks than they could hold") {
   const int64_t sms = target::find_target("a100")->cuda.sm_count;
   auto of = [&](int64_t blocks) { return facts_of(copy_kernel(1, "", blocks)); };

@@ -54,6 +54,63 @@ TEST_CASE("aligned kernels move 16 bytes at a time") {
   auto shared = compile_cuda(gpu_check::make_gemm(1024, 1024, 1024, gpu_check::kLargeTile), gpu("a100"));
   REQUIRE(shared);
   CHECK(shared->facts.at("shared_bytes") == (2 * 8 * 132 + 2 * 8 * 128) * 4);
+  CHECK(shared->launches[0].shared_bytes + shared->launches[0].static_shared_bytes == (2 * 8 * 132 + 2 * 8 * 128) * 4);
+}
+
+TEST_CASE("each launch has the registers and the shared memory of its own function") {
+  if (!have_nvrtc()) return;
+  // A copy; 96 values of a thread that wait for their maximum; an exchange in shared memory.
+  auto kernel = ir::parse(R"(kernel lowered {
+  input A: f32[98304]
+  output B: f32[1024]
+  output C: f32[98304]
+  output D: f32[1024]
+  temp t: f32[96] local
+  temp m: f32[1] local
+  temp s: f32[128] shared
+  for g in 8 bound(grid.x) {
+    for x in 128 bound(thread.x) {
+      B[g*128 + x] = A[g*128 + x]
+    }
+  }
+  for g1 in 8 bound(grid.x) {
+    for x1 in 128 bound(thread.x) {
+      alloc t, m {
+        m[0] = -inf
+        for i in 96 unrolled {
+          t[i] = A[i*1024 + g1*128 + x1]
+          m[0] = max(m[0], t[i])
+        }
+        for j in 96 unrolled {
+          C[j*1024 + g1*128 + x1] = t[j] - m[0]
+        }
+      }
+    }
+  }
+  for g2 in 8 bound(grid.x) {
+    alloc s {
+      for x2 in 128 bound(thread.x) {
+        s[x2] = A[g2*128 + x2]
+        instr bar.sync(; 0, 128)
+        D[g2*128 + x2] = s[127 - x2]
+      }
+    }
+  }
+}
+)");
+  if (!kernel) FAIL(kernel.error().message);
+  auto artifact = compile_cuda(*kernel, gpu("a100"));
+  if (!artifact) FAIL(artifact.error().message);
+  const std::vector<Launch>& l = artifact->launches;
+  REQUIRE(l.size() == 3);
+  CHECK(l[0].registers >= 4);
+  CHECK(l[0].registers <= 32);
+  CHECK(l[1].registers >= 96);
+  CHECK(l[2].registers <= 32);
+  CHECK(static_cast<double>(l[1].registers) == artifact->facts.at("registers"));
+  CHECK(l[0].shared_bytes + l[0].static_shared_bytes == 0);
+  CHECK(l[1].shared_bytes + l[1].static_shared_bytes == 0);
+  CHECK(l[2].shared_bytes + l[2].static_shared_bytes == 512);
 }
 
 TEST_CASE("kernels of the expressibility suite compile: mma.sync, cp.async, ldmatrix, shuffles") {

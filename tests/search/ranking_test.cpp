@@ -9,6 +9,7 @@
 #include "search/strategy.h"
 #include "search/task_state.h"
 #include "tcc/backend/backend.h"
+#include "tcc/cost/gpu_model.h"
 #include "tcc/lower/lower.h"
 #include "tcc/search/model_measurer.h"
 
@@ -110,6 +111,56 @@ TEST_CASE("predictions are compiled in the order of their predicted times, and s
   CHECK(spilling < all);
   // Those of the design space that has had its half of the places come last.
   CHECK(in_order + 1 >= all);
+}
+
+TEST_CASE("what the compiler says of registers changes the prediction of a program, and with it the best one") {
+  // The grid has more blocks than are resident at a time, so registers decide how many are.
+  const task::Task task = task::make_gemm({.m = 4096, .n = 4096, .k = 128});
+  const target::Target target = ampere();
+  // Every other program takes all registers that its threads may have.
+  auto registers_of = [](uint64_t n) { return n % 2 == 0 ? 255 : 24; };
+  auto store = memory_store();
+  int64_t asked = 0;
+  search::ModelMeasurer model(
+      [&](const ir::Kernel& lowered) -> Result<codegen::Artifact> {
+        codegen::Artifact artifact;
+        artifact.code = std::to_string(ir::hash_kernel(lowered));
+        artifact.launches.resize(1);
+        artifact.launches[0].registers = registers_of(ir::hash_kernel(lowered));
+        return artifact;
+      },
+      "sm_80", nullptr,
+      [&](const ir::Kernel& nest, const codegen::Artifact& artifact) {
+        ++asked;
+        CHECK(nest.stage == ir::Stage::kNest);
+        return backend::backend_of(target).compiled_seconds(nest, target, artifact);
+      });
+  search::Environment env{.store = store.get(), .measurer = &model, .now = [] { return int64_t{1}; }};
+  auto result = search::tune({&task, 1}, target, ranking_options(), env);
+  if (!result) FAIL(result.error().message);
+  const auto prior = backend::backend_of(target).prior(target);
+  int64_t changed = 0, known = 0;
+  const std::vector<record::Record> records = store->all().value();
+  for (const record::Record& r : records) {
+    auto arena = std::make_shared<Arena>();
+    auto scheduled = schedule::replay(*schedule::trace_from_json(r.trace), r.decisions, task.kernel, arena);
+    REQUIRE(scheduled);
+    auto nest = lower::lower(*scheduled, target, ir::Stage::kNest, arena);
+    REQUIRE(nest);
+    auto lowered = lower::lower(*scheduled, target, ir::Stage::kLowered, arena);
+    REQUIRE(lowered);
+    const size_t launches = cost::gpu_facts(*nest, target).launches.size();
+    const double expected = prior->expected_seconds(features::extract(prior->schema(), *nest, target));
+    const double registers = registers_of(ir::hash_kernel(*lowered));
+    const cost::CompiledLaunch compiled[] = {{registers, 0}};
+    const double wanted =
+        cost::predict_gpu_seconds(cost::gpu_facts(*nest, target, compiled), target.cuda.launch_seconds);
+    CHECK(r.median == Approx(wanted));
+    if (launches == 1) ++known, changed += std::abs(wanted / expected - 1) > 0.01 ? 1 : 0;
+  }
+  CHECK(asked >= 10);
+  CHECK(known > 0);
+  CHECK(changed > 0);
 }
 
 TEST_CASE("a ranking that is told to stop does") {

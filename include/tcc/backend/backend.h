@@ -88,6 +88,9 @@ struct Backend {
   // Of cost::model_kinds(), each with the checkpoint that ships: ranks the programs of default schedules; searches.
   std::string_view default_model = "prior", search_model = cost::kDefaultModel;
   const features::Table* trace_table = &features::kTraceCpu;  // the steps of its schedules, for learned models
+  // What the prior expects of a program at Stage::Nest once the compiler has said how many registers and how much
+  // shared memory its launches take; nullptr: compiling tells the prior nothing.
+  double (*compiled_seconds)(const ir::Kernel& nest, const target::Target&, const codegen::Artifact&) = nullptr;
   bool predicts = false;          // the prior's scores mean seconds: programs are predicted where nothing can run
   bool by_threads = false;        // programs run on a number of the host's threads, which records name
   bool runs_unscheduled = false;  // plain loops run on it: speed-ups are measured against them

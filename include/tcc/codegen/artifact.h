@@ -35,6 +35,9 @@ struct Launch {
   std::array<int64_t, 3> grid = {1, 1, 1}, block = {1, 1, 1}, cluster = {1, 1, 1};
   int64_t shared_bytes = 0;  // dynamic
   bool cooperative = false;
+  // By the compiler, 0 where it did not say: registers of a thread, and shared memory of a block beside the dynamic
+  // one.
+  int64_t registers = 0, static_shared_bytes = 0;
   std::vector<TensorMap> tensor_maps;
 };
 

@@ -3,6 +3,7 @@
 // numbers by which counts become time are those of the target's description (tcc/target/sm_model.h).
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "tcc/ir/kernel.h"
@@ -48,7 +49,13 @@ struct GpuFacts {
   // Parameters, each byte that is used moved once: of a table at most the rows that are gathered.
   double least_bytes = 0;
 };
-// Only for CUDA targets.
-GpuFacts gpu_facts(const ir::Kernel& nest, const target::Target& target);
+// What the compiler made of a launch; 0: it did not say.
+struct CompiledLaunch {
+  double registers = 0;     // a thread
+  double shared_bytes = 0;  // a block
+};
+// Only for CUDA targets. `compiled`: of the launches in order, or empty: then storage is estimated. Registers and
+// shared memory decide how many blocks are resident, and with them occupancy, rounds and overlap.
+GpuFacts gpu_facts(const ir::Kernel& nest, const target::Target& target, std::span<const CompiledLaunch> compiled = {});
 
 }  // namespace tcc::cost

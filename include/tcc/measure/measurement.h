@@ -27,6 +27,7 @@ struct Candidate {
   uint64_t nest_hash = 0;             // hash of the program at Stage::Nest
   const MeasureTask* task = nullptr;  // inputs and reference; may be null for the fake measurer only
   ir::Kernel kernel;
+  ir::Kernel nest;  // the same program at Stage::Nest, for measurers that run nothing; without a root: not given
   std::shared_ptr<const codegen::Artifact> artifact;
   bool finalist = false;  // a time that decides: a quiet moment is waited for longer, and no sample is saved
   // What was measured of the same code for the same run may stand for it, see Measurement::twin; 0: nothing may. A new

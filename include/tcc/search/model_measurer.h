@@ -14,15 +14,22 @@ namespace tcc::search {
 class ModelMeasurer : public measure::Measurer {
  public:
   using Compile = std::function<Result<codegen::Artifact>(const ir::Kernel& lowered)>;
-  // `isa`: what records call the instruction set. pool: compiles; nullptr = this thread does.
-  ModelMeasurer(Compile compile, std::string isa, ThreadPool* pool);
+  // Seconds that are expected of a program at Stage::Nest, compiled.
+  using Expect = std::function<double(const ir::Kernel& nest, const codegen::Artifact&)>;
+  // `isa`: what records call the instruction set. pool: compiles; nullptr = this thread does. Without `expect` the
+  // compiler changes no expectation.
+  ModelMeasurer(Compile compile, std::string isa, ThreadPool* pool, Expect expect = nullptr);
 
   measure::MeasurerTraits traits() const override;
-  // Candidate::expected_seconds, longer by what the compiler spills. Errors: no compiler for this target.
+  // What is expected of the compiled program, or Candidate::expected_seconds where the compiler told nothing about its
+  // launches; longer by what the compiler spills. Errors: no compiler for this target.
   Result<std::vector<measure::Measurement>> measure(std::span<const measure::Candidate> candidates) override;
 
  private:
+  double expected(const measure::Candidate& candidate, const codegen::Artifact& artifact) const;
+
   const Compile compile_;
+  const Expect expect_;
   const std::shared_ptr<const measure::DeviceFacts> device_;
   ThreadPool* const pool_;
 };

@@ -47,6 +47,18 @@ double largest_before(const std::string& log, const std::string& unit) {
   return most;
 }
 
+// ptxas' report about each function comes behind the line that names it.
+void read_functions(const std::string& log, std::vector<Launch>& launches) {
+  constexpr std::string_view kNext = "Compiling entry function";
+  for (Launch& l : launches) {
+    const size_t begin = log.find(fmt::format("{} '{}'", kNext, l.symbol));
+    if (begin == std::string::npos) continue;
+    const std::string own = log.substr(begin, log.find(kNext, begin + kNext.size()) - begin);
+    l.registers = static_cast<int64_t>(largest_before(own, " registers"));
+    l.static_shared_bytes = static_cast<int64_t>(largest_before(own, " bytes smem"));
+  }
+}
+
 double count_of(const std::string& log, std::string_view part) {
   double count = 0;
   for (size_t at = log.find(part); at != std::string::npos; at = log.find(part, at + part.size())) ++count;
@@ -114,6 +126,7 @@ Result<Artifact> compile_cuda(const ir::Kernel& lowered, const target::Target& t
     artifact.facts["spill_bytes"] =
         largest_before(log, " bytes spill stores") + largest_before(log, " bytes spill loads");
     read_notes(log, artifact.facts);
+    read_functions(log, source.launches);
     artifact.facts["shared_bytes"] = std::max(dynamic, largest_before(log, " bytes smem"));
   }
   artifact.launches = std::move(source.launches);
