@@ -1,5 +1,6 @@
-// What the machine code of GPU programs executes, without a GPU: of 30 operators the program that the analytical model
-// chooses, as tcc tune does without a device; of its hottest launch the instructions of the loop that holds the work.
+// What the machine code of GPU programs executes, without a GPU: of some 40 operators the program that the analytical
+// model chooses, as tcc tune does without a device; of its hottest launch the instructions of the loop that holds the
+// work.
 // --only NAME restricts the operators and targets.
 #include <algorithm>
 #include <cstdio>
@@ -83,6 +84,13 @@ std::function<task::Task()> unary(DType type, Shape shape, Op op, graph::Attribu
     return g.task(g.node(op, attrs, {g.input(shape)}));
   };
 }
+std::function<task::Task()> layer_norm(DType type, int64_t rows, int64_t width) {
+  return [=] {
+    Maker g(type);
+    return g.task(g.node(Op::kLayerNorm, graph::LayerNormAttrs{1},
+                         {g.input({rows, width}), g.weight({width}), g.weight({width})}));
+  };
+}
 std::function<task::Task()> attention(DType type, int64_t tokens, int64_t depth, bool mask) {
   return [=] {
     Maker g(type);
@@ -130,12 +138,10 @@ std::vector<Case> cases() {
       {"conv3x3_f32", conv(f32, 64, 64, 56, 3)},
       {"softmax_f16_8192", unary(f16, plane, Op::kSoftmax, graph::AxisAttrs{1})},
       {"softmax_f16_50257", unary(f16, {128, 50257}, Op::kSoftmax, graph::AxisAttrs{1})},
-      {"layernorm_f16",
-       [=] {
-         Maker g(f16);
-         return g.task(g.node(Op::kLayerNorm, graph::LayerNormAttrs{1},
-                              {g.input({8192, 1024}), g.weight({1024}), g.weight({1024})}));
-       }},
+      {"softmax_f16_131072", unary(f16, {128, 131072}, Op::kSoftmax, graph::AxisAttrs{1})},
+      {"layernorm_f16_16384", layer_norm(f16, 4096, 16384)},
+      {"layernorm_f16_131072", layer_norm(f16, 512, 131072)},
+      {"layernorm_f16", layer_norm(f16, 8192, 1024)},
       {"row_sum_f32", sum({1})},
       {"column_sum_f32", sum({0})},
       {"full_sum_f32", sum({0, 1})},

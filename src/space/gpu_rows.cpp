@@ -11,10 +11,18 @@
 //
 // Lowering spreads X and part over the threads that use their elements, and gives every thread the sum (bind_threads).
 //
-// Longer rows, and those of a single pass, stream: a thread loads V elements at a time into a vector of its own, with U
-// such vectors on their way, in each pass. Few long rows are cut into parts, which a first launch sums up and a second
-// one combines, so that a sum of all elements keeps the whole device busy (Harris, "Optimizing Parallel Reduction in
-// CUDA", 2007).
+// Rows that are longer, with two statistics of which the second depends on the first (softmax: the maximum and the sum
+// relative to it; normalization: the mean and the squares about it), are read once for both, in chunks that fit the
+// registers of their threads (primitive stream_reduction), and once more for the results:
+//
+//   grid row { round { thread.x t { T[..] = chunk of t;  first[round, t], pivot, second[round, t] = statistics of T } }
+//              combinations of first and second, by shuffles
+//              thread.x t { y[row, ..] = f(x[row, ..], statistics) } }
+//
+// Other long rows, and those of a single pass, stream: a thread loads V elements at a time into a vector of its own,
+// with U such vectors on their way, in each pass. Few long rows are cut into parts, which a first launch sums up and a
+// second one combines, so that a sum of all elements keeps the whole device busy (Harris, "Optimizing Parallel
+// Reduction in CUDA", 2007).
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -29,6 +37,7 @@ namespace {
 
 constexpr int64_t kWidest = 16;        // bytes of an access
 constexpr int64_t kKept = 64;          // elements of a row that a thread holds, at most
+constexpr int64_t kChunk = 32;         // and of a chunk, whose terms are computed
 constexpr int64_t kWarp = 32;          // lanes
 constexpr int64_t kWaves = 4;          // blocks a multiprocessor below which long rows are cut
 constexpr int64_t kLongRow = 16384;    // terms
@@ -96,7 +105,9 @@ std::optional<Shape> find_shape(const Kernel& k) {
     }
   }
   if (shape.operands.empty() || shape.length < 2) return std::nullopt;
-  // Rows begin at multiples of their vectors; a single row does so anyway.
+  // Rows begin at multiples of their vectors; a single row does so anyway. Each row of odd length begins at another
+  // place within a vector, which is known only when the kernel runs: wide accesses would need registers whose numbers
+  // depend on the row, and partial vectors at both ends. Such rows move element by element.
   const int64_t whole = rows->rows > 1 ? int64_t{1} << std::countr_zero(static_cast<uint64_t>(shape.length)) : kWidest;
   shape.widest = std::min(kWidest / narrowest, whole);
   return shape;
@@ -125,8 +136,11 @@ class GpuRows {
       if (shape->length >= 2 * kWarp * shape->widest && shape->length <= target.cuda.max_threads_per_block * kKept)
         add(state, [&](Schedule& s) { return keep(s, *shape, false, target, gpu); });
     }
-    if (several && keeps_rows(state.kernel(), *shape) && shape->length >= kLongRow / 2)
+    if (several && keeps_rows(state.kernel(), *shape) && shape->length >= kLongRow / 2) {
+      if (shape->rows.reductions.size() == 2)
+        add(state, [&](Schedule& s) { return in_chunks(s, *shape, target, gpu); });
       add(state, [&](Schedule& s) { return stream(s, *shape, target, gpu); });
+    }
     // Many short rows of a single sum: a copy of it ends the row.
     if (shape->rows.rows > 1 && shape->rows.reductions.empty() && shape->length <= kWarp * kKept) {
       Schedule copied = state;
@@ -238,35 +252,127 @@ class GpuRows {
     std::vector<int64_t> counts;
     for (int64_t n : options.stream_threads)
       if (n <= target.cuda.max_threads_per_block && n * shape.widest <= shape.length) counts.push_back(n);
-    BlockRv last = s.get_block(rows.last);
-    std::vector<LoopRv> loops = s.get_loops(last), row, along;
-    if (!s.ok() || counts.empty() || loops.size() != rows.is_row.size()) return false;
-    for (size_t i = 0; i < loops.size(); ++i) (rows.is_row[i] ? row : along).push_back(loops[i]);
+    if (counts.empty()) return false;
     const Choices drawn = {sample_uniform(s, counts), schedule::lit(shape.widest),
                            sample_uniform(s, options.stream_unroll)};
-    std::vector<LoopRv> order = row;
-    order.insert(order.end(), along.begin(), along.end());
-    s.reorder(order);
-    LoopRv grid = fuse_all(s, row);
-    s.bind(grid, Axis::kGridX);
-    if (!along.empty()) {
-      std::vector<LoopRv> parts =
-          s.split(fuse_all(s, along), std::array{ExprRv{}, drawn.unroll, drawn.threads, drawn.vector});
-      if (!s.ok()) return false;
-      s.reorder(std::array{parts[2], parts[0], parts[1], parts[3]});
-      s.bind(parts[2], Axis::kThreadX);
-      s.unroll(parts[1]);
-      s.vectorize(parts[3]);
-    }
+    const std::optional<LoopRv> grid = start_rows(s, rows, drawn);
+    if (!grid) return false;
+    s.bind(*grid, Axis::kGridX);
     for (size_t i = rows.reductions.size(); i-- > 0 && s.ok();) {
       BlockRv block = s.get_block(rows.reductions[i]);
-      s.compute_at(block, grid);
+      s.compute_at(block, *grid);
       std::vector<LoopRv> inner;
       std::optional<BlockRv> partial = s.ok() ? reduce(s, block, 1, drawn, &inner) : std::nullopt;
       if (!partial || !load_vectors(s, *partial, inner[2], shape)) return false;
       s.set_scope(*partial, Scope::kLocal);
       s.set_scope(block, Scope::kLocal);
     }
+    return s.ok();
+  }
+
+  // Rows that registers do not hold, one of a block: a pass for both statistics, chunk by chunk, and one for the
+  // results.
+  static bool in_chunks(Schedule& s, const Shape& shape, const target::Target& target, const GpuSpaceOptions& options) {
+    const Rows& rows = shape.rows;
+    std::vector<int64_t> counts, vectors;
+    for (int64_t n : options.stream_threads)
+      if (n <= target.cuda.max_threads_per_block && n * shape.widest <= shape.length) counts.push_back(n);
+    for (int64_t n = 1; n * shape.widest <= kChunk; n *= 2)
+      if (n * shape.widest >= kChunk / 8) vectors.push_back(n);
+    if (counts.empty()) return false;
+    const Choices drawn = {sample_uniform(s, counts), schedule::lit(shape.widest),
+                           sample_uniform(s, options.stream_unroll)};
+    const ExprRv of_chunk = sample_uniform(s, vectors);
+    BlockRv first = s.get_block(rows.reductions[0]), second = s.get_block(rows.reductions[1]);
+    s.stream_reduction(second, of_chunk, drawn.threads, drawn.vector);
+    if (!s.ok()) return false;
+    const std::string step = rows.reductions[1];
+    BlockRv terms = s.get_block(step + "_terms"), of_first = s.get_block(step + "_chunk_first"),
+            pivot = s.get_block(step + "_pivot"), of_second = s.get_block(step + "_chunk_second");
+    const std::optional<LoopRv> grid = start_rows(s, rows, drawn);
+    if (!grid) return false;
+    for (BlockRv block : {second, first}) {
+      s.compute_at(block, *grid);
+      const ChunkLoops loops = chunk_loops(s, block);
+      if (!loops.round || !loops.part) return false;
+      s.reorder(std::array{*loops.round, *loops.part});
+      BlockRv partial = s.rfactor(block, *loops.part);
+      if (!s.ok()) return false;
+      s.reorder(std::array{*loops.part, *loops.round});
+      s.bind(*loops.part, Axis::kThreadX);
+      s.annotate(s.get_loops(block).back(), AnnotationKey::kTreeReduce, lit(1));
+      s.set_scope(partial, Scope::kLocal);
+      s.set_scope(block, Scope::kLocal);
+    }
+    // Steps come together at the first one, whose result later ones and the combinations read.
+    for (BlockRv block : {of_second, pivot, of_first}) s.compute_at(block, *grid);
+    const std::optional<LoopRv> round = chunk_loops(s, of_first).round;
+    if (!round || !share_chunk(s, of_first, round, false)) return false;
+    for (BlockRv block : {pivot, of_second}) {
+      s.reverse_compute_at(block, *round);
+      if (!share_chunk(s, block, {}, false)) return false;
+    }
+    s.compute_at(terms, *round);
+    if (!share_chunk(s, terms, {}, true)) return false;
+    s.bind(*grid, Axis::kGridX);
+    return s.ok();
+  }
+
+  // The loops of a step of chunks; those that it lacks are not set.
+  struct ChunkLoops {
+    std::optional<LoopRv> round, part, vector, lane;
+  };
+  static ChunkLoops chunk_loops(Schedule& s, BlockRv step) {
+    ChunkLoops out;
+    const std::vector<LoopRv> loops = s.get_loops(step);
+    const Block* block = s.ok() ? find_block(s.kernel().root, s.id(step)) : nullptr;
+    const std::pair<std::string_view, std::optional<LoopRv>*> kinds[] = {
+        {"vround", &out.round}, {"vpart", &out.part}, {"vvector", &out.vector}, {"vlane", &out.lane}};
+    for (size_t i = 0; block != nullptr && i < block->iters.size(); ++i)
+      for (const auto& [text, loop] : kinds)
+        for (LoopRv l : loops)
+          if (name_hint(s.kernel(), block->iters[i].id).starts_with(text) && mentions(block->iters[i].binding, s.id(l)))
+            *loop = l;
+    return out;
+  }
+
+  // A step of a round of chunks: each thread has its chunk, and keeps what it makes of it. The terms come in vectors.
+  static bool share_chunk(Schedule& s, BlockRv step, std::optional<LoopRv> round, bool loads) {
+    const ChunkLoops loops = chunk_loops(s, step);
+    if (!s.ok() || !loops.part) return false;
+    std::vector<LoopRv> order;
+    for (const std::optional<LoopRv>& l : {round, loops.part, loops.vector, loops.lane})
+      if (l) order.push_back(*l);
+    s.reorder(order);
+    s.bind(*loops.part, Axis::kThreadX);
+    if (loops.vector) s.unroll(*loops.vector);
+    if (loops.lane && loads) s.vectorize(*loops.lane);
+    if (loops.lane && !loads) s.unroll(*loops.lane);
+    s.set_scope(step, Scope::kLocal);
+    return s.ok();
+  }
+
+  // The loops of the last block: threads that take vectors along a row. Returns the loop over rows, for the grid.
+  static std::optional<LoopRv> start_rows(Schedule& s, const Rows& rows, const Choices& drawn) {
+    std::vector<LoopRv> loops = s.get_loops(s.get_block(rows.last)), row, along;
+    if (!s.ok() || loops.size() != rows.is_row.size()) return std::nullopt;
+    for (size_t i = 0; i < loops.size(); ++i) (rows.is_row[i] ? row : along).push_back(loops[i]);
+    std::vector<LoopRv> order = row;
+    order.insert(order.end(), along.begin(), along.end());
+    s.reorder(order);
+    LoopRv grid = fuse_all(s, row);
+    if (!along.empty() && !stream_row(s, fuse_all(s, along), drawn)) return std::nullopt;
+    return s.ok() ? std::optional(grid) : std::nullopt;
+  }
+
+  // A loop along a row: several vectors of each thread in turn, loaded together.
+  static bool stream_row(Schedule& s, LoopRv along, const Choices& drawn) {
+    std::vector<LoopRv> parts = s.split(along, std::array{ExprRv{}, drawn.unroll, drawn.threads, drawn.vector});
+    if (!s.ok()) return false;
+    s.reorder(std::array{parts[2], parts[0], parts[1], parts[3]});
+    s.bind(parts[2], Axis::kThreadX);
+    s.unroll(parts[1]);
+    s.vectorize(parts[3]);
     return s.ok();
   }
 

@@ -95,6 +95,11 @@ TEST_CASE("rows stay in registers, stream, or are cut into parts", "[emulation][
                                    {{2, 16384}, {16384}, {16384}}, graph::DType::kF16),
                      "gpu_rows", 2, 3e-2) >= 4);
   CHECK(check_module(task::make_reduction({2, 32768}, {1}, graph::Op::kReduceMax), "gpu_rows", 3, 1e-5) >= 3);
+  // Chunks that the rows fill, and those that they do not.
+  CHECK(check_module(make_operator(graph::Op::kSoftmax, graph::AxisAttrs{1}, {{3, 12296}}, graph::DType::kF16),
+                     "gpu_rows", 2, 2e-2) >= 6);
+  CHECK(check_module(make_operator(graph::Op::kLayerNorm, graph::LayerNormAttrs{1, 1e-5}, {{2, 9001}, {9001}, {9001}}),
+                     "gpu_rows", 2, 1e-4) >= 4);
 }
 
 TEST_CASE("windows are loaded as rows into registers", "[emulation][memory_bound]") {
@@ -111,6 +116,50 @@ TEST_CASE("windows are loaded as rows into registers", "[emulation][memory_bound
   CHECK(check_module(pool(graph::Op::kAveragePool, {2, 3, 8, 16}, 3, 1, 1, half), "gpu_windows", 3, 2e-2) >= 2);
   CHECK(check_module(pool(graph::Op::kAveragePool, {1, 2, 10, 16}, 2, 2, 0, graph::DType::kF32), "gpu_windows", 3,
                      1e-5) >= 2);
+}
+
+// A pooling as an image with channels last has it: no window along the contiguous dimension.
+task::Task channels_last(bool max, int64_t n, int64_t h, int64_t w, int64_t channels, int64_t kernel, int64_t stride,
+                         const char* type) {
+  const int64_t oh = (h - kernel) / stride + 1, ow = (w - kernel) / stride + 1;
+  const std::string at = fmt::format("image[vn, vy*{} + vky, vx*{} + vkx, vc]", stride, stride);
+  const std::string term = std::string_view(type) == "f32" ? at : fmt::format("f32({})", at);
+  const std::string update =
+      max ? fmt::format("max(acc[vn, vy, vx, vc], {})", term) : fmt::format("acc[vn, vy, vx, vc] + {}", term);
+  const std::string scaled =
+      max ? "acc[vn, vy, vx, vc]" : fmt::format("acc[vn, vy, vx, vc] * {}", 1.0 / static_cast<double>(kernel * kernel));
+  const std::string result = std::string_view(type) == "f32" ? scaled : fmt::format("{}({})", type, scaled);
+  const std::string loops =
+      fmt::format("for n in {} {{\nfor y in {} {{\nfor x in {} {{\nfor c in {} {{\n", n, oh, ow, channels);
+  const std::string iters = fmt::format(
+      "vn: spatial {} = n, vy: spatial {} = y, vx: spatial {} = x, vc: spatial {} = c", n, oh, ow, channels);
+  const std::string text = fmt::format(
+      "kernel built {{\n  input image: {0}[{1}, {2}, {3}, {4}]\n  output out: {0}[{1}, {5}, {6}, {4}]\n"
+      "  temp acc: f32[{1}, {5}, {6}, {4}]\n{7}for ky in {8} {{\nfor kx in {8} {{\n"
+      "block pool({9}, vky: reduce {8} = ky, vkx: reduce {8} = kx) reduce({10}) {{\n"
+      "init {{\nacc[vn, vy, vx, vc] = {11}\n}}\nacc[vn, vy, vx, vc] = {12}\n}}\n}}\n}}\n}}\n}}\n}}\n}}\n"
+      "{7}block leave({9}) {{\nout[vn, vy, vx, vc] = {13}\n}}\n}}\n}}\n}}\n}}\n}}\n",
+      type, n, h, w, channels, oh, ow, loops, kernel, iters, max ? "max" : "sum", max ? "-inf" : "0.0", update, result);
+  auto parsed = ir::parse(text, "channels_last");
+  if (!parsed) FAIL(parsed.error().message << "\n" << text);
+  task::Task out;
+  out.kernel = *parsed;
+  out.workload = fmt::format("{} pool {}x{}x{}x{} kernel {} stride {} {}", max ? "max" : "mean", n, h, w, channels,
+                             kernel, stride, type);
+  return out;
+}
+
+TEST_CASE("windows of images with channels last are vectors of channels", "[emulation][memory_bound]") {
+  Rng rng(23);
+  // The numbers of channels that 16 bytes do not divide keep the widest vector that they allow.
+  for (const auto& [type, channels, tolerance] :
+       {std::tuple{"f16", 24, 2e-2}, {"bf16", 12, 6e-2}, {"f16", 6, 2e-2}, {"f32", 20, 1e-5}, {"f32", 6, 1e-5}})
+    for (const bool max : {true, false}) {
+      const int64_t kernel = 2 + rng.below(2), stride = 1 + rng.below(3);
+      const task::Task t = channels_last(max, 1 + rng.below(2), kernel + 1 + rng.below(7), kernel + 2 + rng.below(6),
+                                         channels, kernel, stride, type);
+      CHECK(check_module(t, "gpu_windows", 3, max ? 0 : tolerance) >= 2);
+    }
 }
 
 TEST_CASE("the spaces hold 16-byte accesses, and tiles of transposes without bank conflicts",
@@ -146,6 +195,7 @@ TEST_CASE("the spaces hold 16-byte accesses, and tiles of transposes without ban
                      {{4, 8, 56, 112}}, half),
        "gpu_windows",
        {"tcc_load<8>", "tcc_store<8>"}},
+      {channels_last(true, 4, 57, 57, 64, 3, 2, "f16"), "gpu_windows", {"tcc_load<8>", "tcc_store<8>"}},
   };
   const target::Target target = gpu("a100");
   for (const Case& c : cases) {
@@ -174,6 +224,42 @@ TEST_CASE("the spaces hold 16-byte accesses, and tiles of transposes without ban
         }
       }
     INFO(last);
+    CHECK(found);
+  }
+}
+
+TEST_CASE("long rows with two statistics are read twice, whatever their length", "[emulation][memory_bound]") {
+  const target::Target target = gpu("a100");
+  for (const task::Task& t :
+       {make_operator(graph::Op::kSoftmax, graph::AxisAttrs{1}, {{128, 131072}}, graph::DType::kF16),
+        make_operator(graph::Op::kLayerNorm, graph::LayerNormAttrs{1, 1e-5}, {{64, 262144}, {262144}, {262144}},
+                      graph::DType::kF16)}) {
+    INFO(t.workload);
+    space::SpaceOptions options;
+    options.modules = {"gpu_inline", "gpu_rows"};
+    Rng rng(5);
+    bool found = false;
+    for (const schedule::Trace& trace : space::generate_space(t.kernel, target, options)) {
+      if (schedule::print_trace(trace).find("stream_reduction") == std::string::npos) continue;
+      found = true;
+      std::vector<int64_t> decisions = trace.decisions;
+      auto arena = std::make_shared<Arena>();
+      ir::Legal<ir::Kernel> nest = ir::reject(ir::RejectReason::kUnsupported, "");
+      for (int draw = 0; draw < 50 && !nest; ++draw) {
+        auto scheduled = schedule::sample(trace, decisions, t.kernel, arena, rng);
+        if (scheduled) nest = lower::lower(*scheduled, target, ir::Stage::kNest, arena);
+      }
+      REQUIRE(nest.has_value());
+      // Elements of the row that the launch's statements load.
+      const std::string text = ir::print(*nest);
+      int64_t loads = 0;
+      for (size_t at = text.find(" = "); at != std::string::npos; at = text.find(" = ", at + 1)) {
+        const std::string line = text.substr(at, text.find('\n', at) - at);
+        loads += line.find(ir::name_hint(*nest, nest->buffers[0]->id) + "[") != std::string::npos ? 1 : 0;
+      }
+      INFO(text);
+      CHECK(loads == 2);
+    }
     CHECK(found);
   }
 }

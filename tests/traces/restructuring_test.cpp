@@ -364,3 +364,85 @@ TEST_CASE("attention in one pass with tiles that are still symbols", "[traces]")
   INFO(ir::print(symbolic.kernel()));
   CHECK(ir::verify(symbolic.kernel()).empty());
 }
+
+namespace {
+
+// Two statistics of rows of f(X), as their naive blocks: the maximum and the sum of exponentials relative to it, of
+// masked terms; or the mean and the squares about it, of terms far from zero.
+std::string statistics(int64_t rows, int64_t terms, bool exponential) {
+  const char* term = exponential ? "select(k <= 2*q, X[q, k] * 0.25, -inf)" : "X[q, k] + 1000.0";
+  auto nest = [&](const char* block, const char* identity, const char* reducer, const std::string& buffer,
+                  const std::string& update) {
+    return fmt::format(
+        "for i in {0} {{\nfor j in {1} {{\nblock {2}(q: spatial {0} = i, k: reduce {1} = j) reduce({3}) {{\ninit {{\n"
+        "{4}[q] = {5}\n}}\n{4}[q] = {6}\n}}\n}}\n}}\n",
+        rows, terms, block, reducer, buffer, identity, update);
+  };
+  std::string out =
+      fmt::format("kernel built {{\n input X: f32[{0}, {1}]\n output A: f32[{0}]\n output B: f32[{0}]\n", rows, terms);
+  if (exponential) {
+    out += nest("first", "-inf", "max", "A", fmt::format("max(A[q], {})", term));
+    out += nest("second", "0.0", "sum", "B", fmt::format("B[q] + exp({} - A[q])", term));
+  } else {
+    const std::string d = fmt::format("({} - A[q] / {}.0)", term, terms);
+    out += nest("first", "0.0", "sum", "A", fmt::format("A[q] + ({})", term));
+    out += nest("second", "0.0", "sum", "B", fmt::format("B[q] + {} * {}", d, d));
+  }
+  return out + "}\n";
+}
+
+}  // namespace
+
+TEST_CASE("statistics of rows in one pass keep the meaning", "[traces]") {
+  Rng rng(19);
+  for (int round = 0; round < 60; ++round) {
+    const bool exponential = round % 2 == 0;
+    const std::string text = statistics(odd(rng), 1 + rng.below(40), exponential);
+    auto start = ir::parse(text, "statistics");
+    INFO(text);
+    if (!start) FAIL(start.error().message);
+    testing::Reference reference(*start, 1e-4);
+    Schedule s(*start, std::make_shared<Arena>(), &rng);
+    BlockRv first = s.get_block("first"), second = s.get_block("second");
+    LoopRv round_loop = s.stream_reduction(second, lit(1 + rng.below(4)), lit(1 + rng.below(5)), lit(1 + rng.below(3)));
+    INFO(print_trace(s.trace()));
+    if (!s.ok()) FAIL(s.reject().text);
+    check(reference, *start, s);
+    // Chunks do not depend on each other, nor do rows.
+    s.parallel(round_loop);
+    REQUIRE(s.ok());
+    check(reference, *start, s);
+    disturb(s, first, rng);
+    disturb(s, second, rng);
+    check(reference, *start, s);
+  }
+}
+
+TEST_CASE("statistics of rows in one pass with chunks that are still symbols", "[traces]") {
+  for (const bool exponential : {true, false}) {
+    auto start = ir::parse(statistics(3, 24, exponential), "statistics");
+    REQUIRE(start);
+    testing::Reference reference(*start, 1e-4);
+    Rng rng(5);
+    Schedule s(*start, std::make_shared<Arena>(), &rng);
+    BlockRv second = s.get_block("second");
+    std::vector<ExprRv> tiles = s.sample_perfect_tile(s.get_loops(second)[1], 3, 8);
+    s.stream_reduction(second, tiles[1], tiles[2], lit(2));
+    REQUIRE(s.ok());
+    check(reference, *start, s);
+    Executor symbolic(*start, std::make_shared<Arena>(), Mode::kSymbolic, nullptr);
+    std::vector<int64_t> decisions = s.trace().decisions;
+    std::string reason;
+    for (const Instruction& in : s.trace().instructions) {
+      std::span<int64_t> d;
+      if (in.decision >= 0)
+        d = std::span(decisions).subspan(static_cast<size_t>(in.decision), static_cast<size_t>(in.decision_length));
+      auto done = symbolic.run(in, d);
+      if (!done) reason = ir::reject_reason_name(done.error().reason);
+    }
+    // The number of terms of a chunk, which squares about a mean need, takes numbers.
+    CHECK(reason == (exponential ? "" : ir::reject_reason_name(ir::RejectReason::kNotConstant)));
+    INFO(ir::print(symbolic.kernel()));
+    CHECK(ir::verify(symbolic.kernel()).empty());
+  }
+}

@@ -32,6 +32,8 @@ std::optional<Quotient> quotient_of(Expr value) {
   return std::nullopt;
 }
 
+constexpr const char* kChain = "max, exp, sum and product";
+
 class ChainMatcher {
  public:
   ChainMatcher(Builder& b, const Kernel& k) : b_(b), k_(k) {}
@@ -44,41 +46,10 @@ class ChainMatcher {
  private:
   std::string name(Id id) const { return describe(k_, id); }
   tl::unexpected<Reject> refuse(const std::string& why) const {
-    return reject(RejectReason::kReductionOrder, "no chain of max, exp, sum and product: " + why);
+    return reject(RejectReason::kReductionOrder, fmt::format("no chain of {}: {}", kChain, why));
   }
 
-  Legal<ChainLink> link(Id block_id, const char* what) {
-    ChainLink l;
-    l.path = find_path(k_.root, block_id);
-    l.block = l.path.found() ? as<Block>(l.path.nodes.back()) : nullptr;
-    if (l.block == nullptr) return unknown(k_, "block", block_id);
-    l.store = as<Store>(l.block->body);
-    if (l.store == nullptr || l.store->predicate != nullptr || l.block->predicate != nullptr)
-      return refuse(fmt::format("{}, the {}, is more than one unconditional store", name(block_id), what));
-    std::optional<std::vector<int>> plain = plain_indices(*l.block, l.store->indices);
-    if (!plain) return refuse(fmt::format("{}, the {}, stores at computed indices", name(block_id), what));
-    l.at = *plain;
-    std::vector<Id> own;
-    for (const Iter& it : l.block->iters) {
-      const Var* v = as<Var>(it.binding);
-      const Loop* loop = v == nullptr ? nullptr : find_loop(k_.root, v->id);
-      bool naive = (it.kind == IterKind::kSpatial || it.kind == IterKind::kReduce) && loop != nullptr &&
-                   equal(loop->extent, it.extent) && std::find(own.begin(), own.end(), v->id) == own.end();
-      if (!naive)
-        return reject(
-            RejectReason::kNotAffine,
-            fmt::format("{}, the {}, is scheduled already: its loops are not its iterators", name(block_id), what));
-      own.push_back(v->id);
-    }
-    for (size_t i = top_level_position(l.path); i + 1 < l.path.nodes.size(); ++i) {
-      const Loop* loop = as<Loop>(l.path.nodes[i]);
-      if (loop == nullptr || std::find(own.begin(), own.end(), loop->id) == own.end())
-        return reject(RejectReason::kNotALoopChain, name(block_id) + " is not alone in its nest");
-      if (loop->loop_kind != LoopKind::kSerial || !loop->annotations.empty())
-        return reject(RejectReason::kLoopKindTaken, name(loop->id) + " is bound or annotated");
-    }
-    return l;
-  }
+  Legal<ChainLink> link(Id block_id, const char* what) const { return chain_link(k_, block_id, what, kChain); }
   Legal<ChainLink> writer_of(Id buffer, const char* what) {
     Id found = kNoId;
     for (const Block* block : collect_blocks(k_.root)) {
@@ -324,6 +295,42 @@ Legal<void> ChainMatcher::match_uses() {
 }
 
 }  // namespace
+
+Legal<ChainLink> chain_link(const Kernel& k, Id block, const char* what, const char* chain) {
+  const std::string name = describe(k, block);
+  auto refuse = [&](const std::string& why) {
+    return reject(RejectReason::kReductionOrder, fmt::format("no chain of {}: {}", chain, why));
+  };
+  ChainLink l;
+  l.path = find_path(k.root, block);
+  l.block = l.path.found() ? as<Block>(l.path.nodes.back()) : nullptr;
+  if (l.block == nullptr) return unknown(k, "block", block);
+  l.store = as<Store>(l.block->body);
+  if (l.store == nullptr || l.store->predicate != nullptr || l.block->predicate != nullptr)
+    return refuse(fmt::format("{}, the {}, is more than one unconditional store", name, what));
+  std::optional<std::vector<int>> plain = plain_indices(*l.block, l.store->indices);
+  if (!plain) return refuse(fmt::format("{}, the {}, stores at computed indices", name, what));
+  l.at = *plain;
+  std::vector<Id> own;
+  for (const Iter& it : l.block->iters) {
+    const Var* v = as<Var>(it.binding);
+    const Loop* loop = v == nullptr ? nullptr : find_loop(k.root, v->id);
+    bool naive = (it.kind == IterKind::kSpatial || it.kind == IterKind::kReduce) && loop != nullptr &&
+                 equal(loop->extent, it.extent) && std::find(own.begin(), own.end(), v->id) == own.end();
+    if (!naive)
+      return reject(RejectReason::kNotAffine,
+                    fmt::format("{}, the {}, is scheduled already: its loops are not its iterators", name, what));
+    own.push_back(v->id);
+  }
+  for (size_t i = top_level_position(l.path); i + 1 < l.path.nodes.size(); ++i) {
+    const Loop* loop = as<Loop>(l.path.nodes[i]);
+    if (loop == nullptr || std::find(own.begin(), own.end(), loop->id) == own.end())
+      return reject(RejectReason::kNotALoopChain, name + " is not alone in its nest");
+    if (loop->loop_kind != LoopKind::kSerial || !loop->annotations.empty())
+      return reject(RejectReason::kLoopKindTaken, describe(k, loop->id) + " is bound or annotated");
+  }
+  return l;
+}
 
 Legal<SoftmaxChain> find_softmax_chain(Builder& b, const Kernel& k, Id product) {
   return ChainMatcher(b, k).run(product);

@@ -13,6 +13,10 @@ struct ChainLink {
   std::vector<int> at;  // index d of the result -> iterator, -1 for the constant 0
 };
 
+// The block as a link: alone in a nest of loops that are its iterators, serial and without annotations, with one
+// unconditional store at plain indices. `what` it is and `chain`, the form that is looked for, are words of rejects.
+Legal<ChainLink> chain_link(const Kernel& k, Id block, const char* what, const char* chain);
+
 struct SoftmaxChain {
   ChainLink product, divide, exp, sum, max;  // divide: only where `divided`
   bool divided = false;                      // before the product

@@ -15,11 +15,14 @@
 // written. The weights then have the type of what they multiply, as such instructions want both (FlashAttention-2,
 // arXiv 2307.08691, keeps its P in the type of V).
 //
+// Two statistics of a row without a weighted sum have a form of their own (stream_statistics.cpp).
+//
 // A row whose keys so far are all -inf (masked) has no maximum to subtract: zero is taken instead, which leaves
 // exp(-inf) = 0 for each of them.
 #include <limits>
 
 #include "softmax_chain.h"
+#include "stream_statistics.h"
 
 namespace tcc::schedule {
 namespace {
@@ -387,6 +390,9 @@ Stmt Streamer::build(Id& out) {
 }  // namespace
 
 Legal<Kernel> stream_reduction(const Kernel& k, Id block, Expr tile_keys, Expr tile_rows, Expr group, Id& out) {
+  if (is_second_statistic(k, block))
+    return stream_statistics(k, block, tile_keys, tile_rows, group != nullptr ? group : Builder(*k.arena).integer(1),
+                             out);
   return Streamer(k, tile_keys, tile_rows, group).run(block, out);
 }
 
