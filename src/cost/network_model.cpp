@@ -1,6 +1,7 @@
 #include "tcc/cost/network_model.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <mutex>
 
@@ -69,6 +70,28 @@ struct Assembled {
   }
 };
 
+// Whether networks of `architecture` read statements; the others read the steps of a trace.
+bool reads_statements(nn::Architecture architecture) {
+  return architecture == nn::Architecture::kMlp || architecture == nn::Architecture::kPacm;
+}
+
+// Errors: the checkpoint was trained on other features, or reads rows of other widths than those features have.
+Result<void> require_inputs(const nn::Checkpoint& checkpoint, const NetworkInputs& inputs, const std::string& name) {
+  TCC_TRY_VOID(nn::require_features(checkpoint, inputs.features, name));
+  const nn::Config &found = checkpoint.model.config(), &expected = inputs.config;
+  const bool statements = reads_statements(found.architecture);
+  const auto widths = [&](const nn::Config& c) {
+    return statements ? std::array{c.statement_width, c.dataflow_width}
+                      : std::array{c.sequence_width, c.hardware_width};
+  };
+  if (widths(found) == widths(expected)) return {};
+  return input_error(
+      "{}: the network reads rows of {} columns ({}), but the features that its card names have {}: the file is "
+      "damaged; train it again",
+      name, fmt::join(widths(found), " and "), statements ? "statements and dataflow" : "steps and hardware",
+      fmt::join(widths(expected), " and "));
+}
+
 class NetworkModel : public CostModel {
  public:
   NetworkModel(const ModelSetup& setup, NetworkInputs inputs, nn::Model model, uint64_t checkpoint,
@@ -109,6 +132,8 @@ class NetworkModel : public CostModel {
     give_back(std::move(workspace));
     for (size_t i = 0; i < found.size(); ++i) scores[input.at[i]] = found[i];
   }
+
+  std::string_view trouble() const override { return trouble_; }
 
   void update(const Samples& samples) override {
     prior_->update(samples);
@@ -171,7 +196,8 @@ class NetworkModel : public CostModel {
     options.epochs = std::clamp<int64_t>(most / steps, 1, options.epochs);
     auto trainer = nn::Trainer::create(model_, data, nullptr, options, setup_.pool);
     TCC_CHECK(trainer.has_value(), "samples come from this model's tables");
-    trainer->run();
+    const nn::TrainReport report = trainer->run();
+    trouble_ = report.end == nn::TrainEnd::kDiverged ? report.message : "";
     if (checkpoint_ != 0 && setup_.adaptation == Adaptation::kMoa) momentum_.finish(model_);
   }
 
@@ -194,6 +220,7 @@ class NetworkModel : public CostModel {
   const std::unique_ptr<CostModel> prior_;
   nn::MomentumAdapter momentum_;
   int64_t trained_on_ = 0, next_ = kFirstTraining;
+  std::string trouble_;
   mutable std::mutex mutex_;
   mutable std::vector<std::unique_ptr<nn::Workspace>> free_;  // of threads that predict; guarded by mutex_
 };
@@ -285,10 +312,9 @@ NetworkInputs network_inputs(const NetworkKind& kind, const features::Table& tra
 Result<NetworkInputs> inputs_of_checkpoint(const nn::Checkpoint& stored, const NetworkKind& kind,
                                            const features::Table& trace, const std::string& name) {
   NetworkInputs paper = network_inputs(kind, trace, Form::kPaper);
-  if (stored.card.features == paper.features) return paper;
-  NetworkInputs own = network_inputs(kind, trace);
-  TCC_TRY_VOID(nn::require_features(stored, own.features, name));
-  return own;
+  NetworkInputs inputs = stored.card.features == paper.features ? std::move(paper) : network_inputs(kind, trace);
+  TCC_TRY_VOID(require_inputs(stored, inputs, name));
+  return inputs;
 }
 
 nn::SampleRows network_rows(const nn::Config& config, std::span<const float> row,
@@ -323,16 +349,13 @@ nn::SampleRows network_rows(const nn::Config& config, std::span<const float> row
 
 nn::TrainOptions paper_options(nn::Architecture architecture) {
   nn::TrainOptions options;
-  const bool sequences = architecture != nn::Architecture::kMlp && architecture != nn::Architecture::kPacm;
-  options.batch = sequences ? 1024 : 512;
+  options.batch = reads_statements(architecture) ? 512 : 1024;
   return options;
 }
 
 void fit_input_scale(nn::Model& model, const nn::Dataset& data) {
   const nn::InputScale scale = nn::input_scale(data);
-  const nn::Architecture a = model.config().architecture;
-  const bool statements = a == nn::Architecture::kMlp || a == nn::Architecture::kPacm;
-  if (statements) model.set_input_scale(scale.statements, {}, scale.dataflow);
+  if (reads_statements(model.config().architecture)) model.set_input_scale(scale.statements, {}, scale.dataflow);
 }
 
 Result<std::unique_ptr<CostModel>> make_network_model(const NetworkKind& kind, const ModelSetup& setup,

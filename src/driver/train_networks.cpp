@@ -104,7 +104,6 @@ Result<cost::NetworkInputs> inputs_for(const TrainRequest& request, const cost::
 Result<nn::Model> begin_with(const TrainRequest& request, const cost::NetworkInputs& inputs) {
   if (request.start.empty()) return nn::Model::create(inputs.config, request.seed);
   TCC_TRY(nn::Checkpoint stored, nn::load_checkpoint(request.start));
-  TCC_TRY_VOID(nn::require_features(stored, inputs.features, sanitize(request.start)));
   nn::Config expected = inputs.config;
   if (expected.heads > 1) expected.heads = stored.model.config().heads;
   if (!(stored.model.config() == expected))
@@ -279,7 +278,11 @@ Result<TrainedNetwork> distill_network(std::span<const PoolFeatures* const> orde
   int64_t samples = 0;
   for (size_t p = 0; p < order.size(); ++p) {
     const PoolFeatures& features = *order[p];
-    TCC_CHECK(inputs.tables == features.tables && order[0]->trace == features.trace, "tables of platform {}", p);
+    if (features.trace != order[0]->trace)
+      return input_error(
+          "platform {} of the distillation ({}) is of another kind of target than the first ({}): "
+          "distill pools of CPUs and pools of GPUs apart",
+          p + 1, platforms_text(features), platforms_text(*order[0]));
     nn::Samples data = network_samples(features, inputs.config);
     if (p + 1 == order.size() && request.share < 1) {
       TCC_TRY(nn::Model probe, nn::Model::create(inputs.config, request.seed));

@@ -115,7 +115,10 @@ class Tuner {
   std::vector<Individual> choose_programs(size_t at, RoundPlan plan) {
     TaskState& state = states_[at];
     Stopwatch watch;
-    if (strategy_->learns() && measures()) learn(*model_, states_, prior_, at);
+    if (strategy_->learns() && measures()) {
+      learn(*model_, states_, prior_, at);
+      if (!model_->trouble().empty()) note(fmt::format("{}: {}", state.task->workload, model_->trouble()));
+    }
     seconds_.learn += watch.seconds(), watch.restart();
     if (plan.count > 0) plan.count += settings_.picking.spare;
     Rng rng = Rng(options_.seed).fork(state.hash).fork(state.history.size());

@@ -160,6 +160,8 @@ TEST_CASE("tcc model says what is wrong with its files", "[cli][errors]") {
   flipped[whole.size() / 2] = static_cast<char>(flipped[whole.size() / 2] ^ 1);
   spill(t.box.path("flipped.tccnet"), flipped);
   spill(t.box.path("empty.pool"), "");
+  REQUIRE(t.box.tcc({"dataset", "collect", "zoo:mlp", "--batch", "8", "--per-task", "2", "-o", "cpu.pool"}).exit_code ==
+          0);
   struct Case {
     std::vector<std::string> words;
     int code;
@@ -175,6 +177,7 @@ TEST_CASE("tcc model says what is wrong with its files", "[cli][errors]") {
                                    {{"model", "train", "a.pool", "--network", "mambo", "-o", "x.tccnet"}, 2, "mamba"},
                                    {{"model", "train", "a.pool", "--sampler", "rud", "-o", "x.tccnet"}, 2, "rdu"},
                                    {{"model", "train", "a.pool", "--form", "papr", "-o", "x.tccnet"}, 2, "paper"},
+                                   {{"model", "distill", "a.pool", "cpu.pool", "-o", "x.tccnet"}, 1, "apart"},
                                    {{"model", "adapt", "d.none", "b.pool", "-o", "x.tccnet"}, 1, "d.none"},
                                    {{"model", "trian", "a.pool"}, 2, "train"}};
   for (const Case& c : cases) {

@@ -1,6 +1,7 @@
 // Networks as cost models of a search: their state is a function of the records, their scores of the program alone.
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <limits>
 #include <memory>
 
 #include "tcc/cost/network_model.h"
@@ -193,4 +194,38 @@ TEST_CASE("a checkpoint begins a search, and its adaptation is part of the model
   CHECK_THAT(trees.error().message, Catch::Contains("'trees' has no checkpoints"));
   const auto missing = cost::make_model({.name = "mlp", .pretrained = path + ".no"}, cost::make_rule_model());
   CHECK(!missing);
+}
+
+TEST_CASE("a checkpoint whose network reads other widths than its features is refused", "[errors]") {
+  auto folder = TemporaryDirectory::create("tcc-network-model-");
+  REQUIRE(folder.has_value());
+  const std::string path = std::string(folder->get()->path()) + "/hostile.tccnet";
+  for (const char* name : {"mlp", "pacm", "tlp", "mamba"}) {
+    INFO(name);
+    const cost::NetworkInputs inputs = cost::network_inputs(*cost::find_network(name), features::kTraceCpu);
+    nn::Config hostile = inputs.config;
+    (hostile.architecture == nn::Architecture::kMamba ? hostile.hardware_width
+     : hostile.architecture == nn::Architecture::kTlp ? hostile.sequence_width
+     : hostile.architecture == nn::Architecture::kMlp ? hostile.statement_width
+                                                      : hostile.dataflow_width) += 8;
+    auto network = nn::Model::create(hostile, 5);
+    REQUIRE(network.has_value());
+    REQUIRE(nn::save_checkpoint(path, *network, {inputs.features, "test", "drawn"}).has_value());
+    const auto model = cost::make_model({.name = name, .pretrained = path}, cost::make_rule_model());
+    REQUIRE(!model);
+    CHECK(model.error().cls == ErrorClass::kInput);
+    CHECK_THAT(model.error().message, Catch::Contains("columns"));
+  }
+}
+
+TEST_CASE("a network whose training diverges says so and keeps its parameters", "[errors]") {
+  const auto model = make("mlp");
+  Measured data = draw(*model, 40);
+  CHECK(model->trouble().empty());
+  model->update(first(data.samples, 20));
+  CHECK(model->trouble().empty());
+  for (features::Sample& s : data.programs)
+    for (float& value : s.tables[0]) value = std::numeric_limits<float>::quiet_NaN();
+  model->update(data.samples);
+  CHECK(!model->trouble().empty());
 }

@@ -357,3 +357,26 @@ TEST_CASE("a split keeps each task on one side, whatever the pool") {
   CHECK(data::split_by_task(pool, 0.001, 3).held_out.groups.size() == 2);
   CHECK(data::split_by_task({}, 0.5, 3).held_out.groups.empty());
 }
+
+TEST_CASE("no task that the shipped networks are judged by is among those they learn from") {
+  std::set<uint64_t> held_out;
+  std::vector<std::string> training;
+  for (const auto& file : std::filesystem::directory_iterator(TCC_SOURCE_DIR "/models/pools")) {
+    const std::string name = file.path().filename();
+    if (name.find("-train-") != std::string::npos) training.push_back(file.path());
+    if (name.find("-heldout-") == std::string::npos) continue;
+    auto pool = data::read_pool(file.path());
+    REQUIRE(pool.has_value());
+    for (const data::Group& g : pool->groups) held_out.insert(ir::hash_kernel(g.task.kernel));
+  }
+  REQUIRE(held_out.size() > 20);
+  REQUIRE(!training.empty());
+  for (const std::string& path : training) {
+    auto pool = data::read_pool(path);
+    REQUIRE(pool.has_value());
+    for (const data::Group& g : pool->groups) {
+      INFO(path << ": " << g.task.workload);
+      CHECK(!held_out.contains(ir::hash_kernel(g.task.kernel)));
+    }
+  }
+}

@@ -54,6 +54,8 @@ class CostModel {
   virtual void update(const Samples& samples);
   // False until there are enough samples (16) to say more than the prior knowledge.
   virtual bool trained() const { return false; }
+  // A sentence for the user where the last update failed and left the model as it was before; "": it did not.
+  virtual std::string_view trouble() const { return {}; }
 
   // The seconds that a program is expected to take; 0: this model's scores only rank.
   virtual double expected_seconds(const features::Row&) const { return 0; }

@@ -12,6 +12,10 @@
 #include "tcc/nn/model.h"
 #include "tcc/nn/trainer.h"
 
+namespace tcc::nn {
+struct Checkpoint;
+}
+
 namespace tcc::cost {
 
 // X(name, architecture, heads, summary)
@@ -63,7 +67,8 @@ struct NetworkInputs {
 };
 // `trace`: the table of steps that the target's schedules have (backend::Backend::trace_table).
 NetworkInputs network_inputs(const NetworkKind& kind, const features::Table& trace, Form form = Form::kTcc);
-// The same in the form that a stored network was trained in. `name`: of its file. Errors: features of neither form.
+// The same in the form that a stored network was trained in. `name`: of its file. Errors: features of neither form,
+// a network that reads rows of other widths than its features have.
 Result<NetworkInputs> inputs_of_checkpoint(const nn::Checkpoint& stored, const NetworkKind& kind,
                                            const features::Table& trace, const std::string& name);
 
