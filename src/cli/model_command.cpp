@@ -210,7 +210,7 @@ Result<int> train(const Arguments& a, ThreadPool& pool, const TrainingView& view
   return finish(a, trained, split.held_out, pool);
 }
 
-// Goes on from a checkpoint: 10 epochs over all weights, as the released PaCM fine-tunes.
+// Goes on from a checkpoint: 10 epochs over all weights, as the released PaCM fine-tunes; by Adam, where that uses SGD.
 Result<int> adapt(const Arguments& a, ThreadPool& pool, const TrainingView& view) {
   constexpr int64_t kEpochs = 10;
   TCC_TRY_VOID(check_output(a));

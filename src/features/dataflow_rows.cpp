@@ -23,8 +23,9 @@ using namespace ir;
 
 namespace {
 
-constexpr int64_t kMaxRows = 24, kMaxPrunerRows = 10;
-constexpr int kMaxSteps = 6;  // of one operand's way
+constexpr int64_t kMaxRows = 24;
+constexpr int64_t kMaxPrunerRows = 8;  // as Pruner: 8 rows, the rest zeros
+constexpr int kMaxSteps = 6;           // of one operand's way
 
 constexpr std::string_view kColumns[] = {"real_operations",
                                          "global",
@@ -194,7 +195,9 @@ void extract_whole(const Program& program, Workspace& workspace, std::vector<flo
   Flow(workspace.impl().nest(program), kMaxRows, out).whole();
 }
 void extract_pruner(const Program& program, Workspace& workspace, std::vector<float>& out) {
+  const size_t whole = out.size() + static_cast<size_t>(kMaxPrunerRows) * std::size(kColumns);
   Flow(workspace.impl().nest(program), kMaxPrunerRows, out).pruner();
+  out.resize(whole, 0.f);
 }
 
 }  // namespace
@@ -202,7 +205,7 @@ void extract_pruner(const Program& program, Workspace& workspace, std::vector<fl
 constinit const Table kDataflow = {
     "dataflow", "23 features of each access on the way of the data", 1, kColumns, kMaxRows, false, extract_whole};
 constinit const Table kDataflowPruner = {
-    "dataflow-pruner", "the same for Pruner's pattern of GPU programs", 1, kColumns, kMaxPrunerRows, false,
+    "dataflow-pruner", "the same for Pruner's pattern of GPU programs", 2, kColumns, kMaxPrunerRows, true,
     extract_pruner};
 
 }  // namespace tcc::features

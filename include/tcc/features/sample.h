@@ -60,7 +60,7 @@ extern const Table kStatements;        // the five buffers in the order of TVM's
 extern const Table kStatementsTenSet;  // as TenSet and Pruner extract them
 // 23 features of the accesses along which data flows to the statement with most arithmetic and back.
 extern const Table kDataflow;        // any program: from the parameters, to the results
-extern const Table kDataflowPruner;  // Pruner's pattern: global, shared, local memory of a GPU; no rows without it
+extern const Table kDataflowPruner;  // Pruner's pattern: global, shared, local memory; else zeros
 // The steps of the schedule with their numbers.
 extern const Table kTraceCpu, kTraceGpu;        // 40 and 56 rows, columns of our own primitives
 extern const Table kTraceTlpCpu, kTraceTlpGpu;  // TLP: 25 x 22 and 40 x 20
