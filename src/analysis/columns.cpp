@@ -72,6 +72,7 @@ Column ColumnBuilder::input(double least, double most) {
 }
 
 Column ColumnBuilder::constant(double value) {
+  TCC_CHECK(std::isfinite(value), "a constant that is {}", value);
   value += 0.0;  // one zero
   auto [at, fresh] = constants_.try_emplace(value, static_cast<Column>(nodes_.size()));
   if (fresh)
@@ -110,8 +111,8 @@ Column ColumnBuilder::mul(Column a, Column b) {
 }
 
 Column ColumnBuilder::div(Column a, Column b) {
-  if (known(a) && known(b)) return constant(*known(a) / *known(b));
   if (is(b, 1) || is(a, 0)) return a;
+  if (known(a) && known(b)) return constant(*known(a) / *known(b));
   if (least(b) <= 0) return make(ColumnOp::kDiv, a, b, kNoColumn, -kInfinity, kInfinity);
   const auto [low, high] =
       over_ends(least(a), most(a), least(b), most(b), [](double x, double y) { return std::isinf(y) ? 0 : x / y; });

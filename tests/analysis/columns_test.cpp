@@ -1,6 +1,7 @@
 // Array programs: each operation against plain arithmetic, on every level of the machine; folding; places of values.
 #include "tcc/analysis/columns.h"
 
+#include <algorithm>
 #include <bit>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -158,4 +159,52 @@ TEST_CASE("a program holds only what its outputs need, in few places") {
   double want = 3;
   for (int i = 0; i < 100; ++i) want = want * 2 + std::fmod(3, 2 + i % 5);
   CHECK(out[0][5] == want);
+}
+
+TEST_CASE("values keep their places as long as they are needed", "[fuzz]") {
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    INFO("seed " << seed);
+    Rng rng(seed);
+    ColumnBuilder b;
+    std::vector<Column> values = {b.input(1, 9), b.input(1, 40), b.input(2, 3), b.constant(2), b.constant(-1)};
+    auto any = [&] { return values[static_cast<size_t>(rng.below(std::ssize(values)))]; };
+    for (int i = 0; i < 120; ++i) {
+      const Column x = any(), y = any();
+      switch (rng.below(7)) {
+        case 0:
+          values.push_back(b.add(x, y));
+          break;
+        case 1:
+          values.push_back(b.sub(x, y));
+          break;
+        case 2:
+          values.push_back(b.mul(b.floor_mod(x, b.constant(17)), b.floor_mod(y, b.constant(31))));
+          break;
+        case 3:
+          values.push_back(b.max(x, y));
+          break;
+        case 4:
+          values.push_back(b.select(b.less(x, y), any(), y));
+          break;
+        case 5:
+          values.push_back(b.floor_div(x, b.max(y, b.constant(1))));
+          break;
+        default:
+          values.push_back(b.ceil_div(x, b.max(b.min(y, b.constant(64)), b.constant(1))));
+          break;
+      }
+    }
+    const std::vector<Column> some = {any(), values.back(), any()};
+    const std::vector<std::vector<double>> in = {draw(rng, 1, 9), draw(rng, 1, 40), draw(rng, 2, 3)};
+    const auto all = run(b.finish(values), in, analysis::column_level());
+    const auto few = run(b.finish(some), in, analysis::column_level());
+    for (size_t o = 0; o < some.size(); ++o) {
+      const auto at = static_cast<size_t>(std::find(values.begin(), values.end(), some[o]) - values.begin());
+      for (size_t r = 0; r < kRows; ++r) {
+        REQUIRE(few[o][r] == all[at][r]);
+        REQUIRE(few[o][r] >= b.least(some[o]));
+        REQUIRE(few[o][r] <= b.most(some[o]));
+      }
+    }
+  }
 }

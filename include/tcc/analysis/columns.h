@@ -26,7 +26,8 @@ using Column = int32_t;
 inline constexpr Column kNoColumn = -1;
 
 // X(Op): results of comparisons are 0 or 1.
-//   FloorDiv, FloorMod  round towards negative infinity; the divisor is positive
+//   FloorDiv, FloorMod  of integers, towards negative infinity; the divisor is positive
+//   Div                 0 where a is the constant 0
 //   Select              b where a is not 0, else c
 //   BitCeil             the smallest power of two that is at least a, for a >= 1
 //   Lookup              entry a of a table; a is cut to its range
@@ -88,7 +89,7 @@ class ColumnBuilder {
  public:
   // Inputs are numbered in the order of the calls. Each value of the column is in [least, most].
   Column input(double least, double most);
-  Column constant(double value);
+  Column constant(double value);  // finite
 
   Column add(Column a, Column b);
   Column sub(Column a, Column b);

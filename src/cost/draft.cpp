@@ -1,0 +1,65 @@
+#include "tcc/cost/draft.h"
+
+#include "cost/draft_parts.h"
+#include "tcc/support/text.h"
+
+namespace tcc::cost {
+
+using analysis::Column;
+using analysis::ColumnBuilder;
+using analysis::kNoColumn;
+
+namespace {
+
+constexpr std::string_view kNames[] = {
+#define TCC_X(kind, name, summary) name,
+    TCC_DRAFT_KINDS(TCC_X)
+#undef TCC_X
+};
+constexpr std::string_view kPenalties[] = {
+#define TCC_X(penalty, name) name,
+    TCC_DRAFT_PENALTIES(TCC_X)
+#undef TCC_X
+};
+
+}  // namespace
+
+std::string_view draft_name(DraftKind kind) {
+  return kNames[static_cast<size_t>(kind)];
+}
+std::span<const std::string_view> draft_names() {
+  return kNames;
+}
+std::string_view penalty_name(DraftPenalty penalty) {
+  return kPenalties[static_cast<size_t>(penalty)];
+}
+Result<DraftKind> find_draft(std::string_view name) {
+  for (size_t i = 0; i < std::size(kNames); ++i)
+    if (kNames[i] == name) return static_cast<DraftKind>(i);
+  const std::vector<std::string> known(std::begin(kNames), std::end(kNames));
+  return make_error(ErrorClass::kUsage, fmt::format("unknown draft model '{}'", sanitize(std::string(name))),
+                    suggest(std::string(name), known));
+}
+
+Column share_among_cores(ColumnBuilder& b, Column cycles, Column parallel, double cores, const DraftOptions& o) {
+  if (parallel == kNoColumn || cores == 1) return cycles;
+  if (leaves_out(o, DraftPenalty::kCores)) return b.mul(cycles, b.constant(1 / cores));
+  // Iterations are dealt out as evenly as whole ones can be.
+  const Column rounds = b.ceil_div(parallel, b.constant(cores));
+  return b.mul(cycles, b.div(rounds, parallel));
+}
+
+Column draft_seconds(ColumnBuilder& b, const analysis::NestColumns& nest, const target::Target& target, int64_t threads,
+                     const DraftOptions& o, std::vector<DraftTerms>* terms) {
+  switch (o.kind) {
+    case DraftKind::kPaper:
+      return draft_paper(b, nest, target, threads, o);
+    case DraftKind::kReleased:
+      return draft_released(b, nest, target, threads, o);
+    case DraftKind::kTcc:
+      return draft_cpu(b, nest, target, threads, o, terms);
+  }
+  return kNoColumn;
+}
+
+}  // namespace tcc::cost
