@@ -1,6 +1,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <limits>
 #include <set>
 
 #include "cli/command.h"
@@ -26,9 +27,9 @@ struct Arguments {
   TargetArguments target;
   std::string action, output, held_out, sampler = "random";
   std::string space = std::string(space::kDefaultSpace);
-  std::vector<std::string> files, without, tasks;
+  std::vector<std::string> files, programs, without, tasks;
   std::optional<std::string> time;
-  int64_t per_task = 256, heaviest = 0, threads = 1, simulate = 0;
+  int64_t per_task = 0, heaviest = 0, threads = 1, simulate = 0;
   double share = 0.1, max_gflop = 0;
   uint64_t seed = 1;
 };
@@ -38,7 +39,11 @@ void declare(Options& options, Arguments& a) {
   options.list("FILES", a.files, "Pools; for collect, ONNX files or zoo:NAME; for import, exported text");
   options.option("-o,--output", a.output, "The file to write; collect, import and merge add to it").value("FILE");
   options.section("Collect");
-  options.option("--per-task", a.per_task, "Programs of each task").positive().show_default();
+  options.option("--per-task", a.per_task, "Programs of each task [256; with --programs: all]").positive();
+  options
+      .list("--programs", a.programs,
+            "Instead of models: measure the programs of this pool for --target; may be repeated")
+      .value("POOL");
   options.option("--sampler", a.sampler, "How programs are chosen: as `tcc tune --strategy`")
       .words(search::strategy_names())
       .show_default();
@@ -80,16 +85,19 @@ Result<void> need_files(const Arguments& a, const char* what) {
                     "`tcc dataset --help` shows examples");
 }
 
-Result<data::Pool> read_all(const Arguments& a) {
-  TCC_TRY_VOID(need_files(a, "pools"));
+Result<data::Pool> read_pools(const std::vector<std::string>& files) {
   data::Pool all;
-  for (const std::string& file : a.files) {
+  for (const std::string& file : files) {
     bool cut_off = false;
     TCC_TRY(const data::Pool pool, data::read_pool(file, &cut_off));
     if (cut_off) print_warning(fmt::format("{}: its last piece was cut off and is left out", file));
     for (const data::Group& g : pool.groups) all.add(g);
   }
   return all;
+}
+Result<data::Pool> read_all(const Arguments& a) {
+  TCC_TRY_VOID(need_files(a, "pools"));
+  return read_pools(a.files);
 }
 
 Result<std::vector<task::Task>> tasks_of(const Arguments& a, const std::string& name, const target::Target& target) {
@@ -137,8 +145,27 @@ Result<std::vector<task::Task>> collected_tasks(const Arguments& a, const target
   return named;
 }
 
-Result<int> collect(const Arguments& a) {
-  TCC_TRY_VOID(need(a, a.output, "-o", "the pool that grows", false));
+// The programs of the pools that --programs names, of the tasks that the other options leave.
+Result<data::Pool> given_programs(const Arguments& a) {
+  if (!a.files.empty() || !a.without.empty() || a.heaviest > 0)
+    return make_error(ErrorClass::kUsage, "--programs: expected no model, no --without and no --heaviest beside it",
+                      "choose tasks by --tasks or --max-gflop, or collect from models without --programs");
+  TCC_TRY(data::Pool pool, read_pools(a.programs));
+  for (const std::string& key : a.tasks)
+    if (std::none_of(pool.groups.begin(), pool.groups.end(),
+                     [&](const data::Group& g) { return g.task.key.starts_with(key); }))
+      return make_error(ErrorClass::kUsage,
+                        fmt::format("--tasks: expected the key of a task of the pools, found '{}'", sanitize(key)),
+                        "`tcc dataset stats POOL` prints the keys of its tasks");
+  std::erase_if(pool.groups, [&](const data::Group& g) {
+    const auto is_named = [&](const std::string& key) { return g.task.key.starts_with(key); };
+    return (!a.tasks.empty() && std::none_of(a.tasks.begin(), a.tasks.end(), is_named)) ||
+           (a.max_gflop > 0 && g.task.flops > a.max_gflop * 1e9);
+  });
+  return pool;
+}
+
+Result<driver::CollectRequest> collect_request(const Arguments& a) {
   driver::CollectRequest request;
   TCC_TRY(request.target, open_target(a.target));
   if (a.simulate > 0) {
@@ -149,33 +176,38 @@ Result<int> collect(const Arguments& a) {
   if (a.time) {
     TCC_TRY(request.seconds, parse_duration(*a.time));
   }
-  request.per_task = a.per_task, request.threads = a.threads, request.seed = a.seed;
+  request.threads = a.threads, request.seed = a.seed;
+  if (a.per_task > 0)
+    request.per_task = a.per_task;
+  else if (!a.programs.empty())
+    request.per_task = std::numeric_limits<int64_t>::max();
   request.cuda_driver = a.target.cuda_driver;
-  TCC_TRY(const std::vector<task::Task> tasks, collected_tasks(a, request.target));
-  TCC_TRY(const auto pool, data::PoolWriter::open(a.output));
-  if (pool->was_cut_off()) print_warning(fmt::format("{}: its last piece was cut off and is removed", a.output));
   const std::string folder = cache_folder();
   if (a.simulate == 0 && !folder.empty() && backend::backend_of(request.target).runs_on_host(request.target)) {
     TCC_TRY(const driver::MachineFacts facts, driver::machine_facts({folder, false, driver::kBriefProbe}));
     request.device = facts.target;
   }
-  remark(a.common.quiet, fmt::format("{} of {}, into {}", plural(a.per_task, "program"),
-                                     plural(static_cast<int64_t>(tasks.size()), "task"), a.output));
-  InterruptGuard interrupts;
   request.stop = &InterruptGuard::requested;
-  request.progress = [&](const driver::CollectProgress& p) {
+  const bool quiet = a.common.quiet;
+  request.progress = [quiet](const driver::CollectProgress& p) {
     const double share =
         (static_cast<double>(p.task) + static_cast<double>(p.programs) / static_cast<double>(p.wanted)) /
         static_cast<double>(p.tasks);
-    remark(a.common.quiet,
-           fmt::format("[{}/{}] {}: {} of {} programs, {} left", p.task + 1, p.tasks, p.workload, p.programs, p.wanted,
-                       format_elapsed(p.elapsed_seconds * (1 - share) / std::max(share, 1e-6))));
+    remark(quiet, fmt::format("[{}/{}] {}: {} of {} programs, {} left", p.task + 1, p.tasks, p.workload, p.programs,
+                              p.wanted, format_elapsed(p.elapsed_seconds * (1 - share) / std::max(share, 1e-6))));
   };
-  TCC_TRY(const driver::CollectReport report, driver::collect(tasks, *pool, request));
+  return request;
+}
+
+Result<int> report_collected(const Arguments& a, const driver::CollectReport& report, const data::Pool& pool) {
   for (const std::string& note : report.notes) remark(a.common.quiet, "note: " + note);
+  if (report.rejected > 0)
+    remark(a.common.quiet, fmt::format("{} rejected: the target has no such program, or not enough of what it needs",
+                                       plural(report.rejected, "program")));
   if (a.common.json)
     print_json(Json{{"added", report.added},
-                    {"programs", pool->pool().entries()},
+                    {"rejected", report.rejected},
+                    {"programs", pool.entries()},
                     {"seconds", report.seconds},
                     {"stopped", report.stopped},
                     {"file", a.output}});
@@ -184,6 +216,31 @@ Result<int> collect(const Arguments& a) {
   if (!report.stopped) return kOk;
   remark(a.common.quiet, "stopped early; what was measured is saved, and the same call goes on from here");
   return kStopped;
+}
+
+Result<int> collect(const Arguments& a) {
+  TCC_TRY_VOID(need(a, a.output, "-o", "the pool that grows", false));
+  TCC_TRY(const driver::CollectRequest request, collect_request(a));
+  std::vector<task::Task> tasks;
+  data::Pool given;
+  if (a.programs.empty()) {
+    TCC_TRY(tasks, collected_tasks(a, request.target));
+  } else {
+    TCC_TRY(given, given_programs(a));
+  }
+  TCC_TRY(const auto pool, data::PoolWriter::open(a.output));
+  if (pool->was_cut_off()) print_warning(fmt::format("{}: its last piece was cut off and is removed", a.output));
+  InterruptGuard interrupts;
+  if (!a.programs.empty()) {
+    remark(a.common.quiet, fmt::format("{} of {}, into {}", plural(given.entries(), "program"),
+                                       plural(std::ssize(given.groups), "group"), a.output));
+    TCC_TRY(const driver::CollectReport report, driver::collect_programs(given, *pool, request));
+    return report_collected(a, report, pool->pool());
+  }
+  remark(a.common.quiet, fmt::format("{} of {}, into {}", plural(request.per_task, "program"),
+                                     plural(std::ssize(tasks), "task"), a.output));
+  TCC_TRY(const driver::CollectReport report, driver::collect(tasks, *pool, request));
+  return report_collected(a, report, pool->pool());
 }
 
 Result<int> stats(const Arguments& a) {
@@ -291,6 +348,7 @@ Command dataset_command() {
   return make_command("dataset", "Measure random programs for training cost models, and look after them",
                       "  tcc dataset collect zoo:resnet18 zoo:mlp --per-task 256 --time 30m -o cpu.pool\n"
                       "  tcc dataset collect zoo:resnet18 --target a100 --simulate 7 --per-task 64 -o gpu.pool\n"
+                      "  tcc dataset collect --programs cpu.pool --target x86-64-v2 -o cpu-v2.pool\n"
                       "  tcc dataset stats cpu.pool\n"
                       "  tcc dataset split cpu.pool --share 0.2 -o train.pool --held-out test.pool\n"
                       "  tcc dataset merge here.pool there.pool -o all.pool\n"

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "driver/dataset_platform.h"
 #include "tcc/backend/backend.h"
 #include "tcc/driver/compile.h"
 #include "tcc/lower/lower.h"
@@ -29,35 +30,29 @@ target::Target with_rates(target::Target target, const std::optional<target::Tar
 
 class Collector {
  public:
-  Collector(data::PoolWriter& pool, const CollectRequest& request, measure::Measurer& measurer, ThreadPool& threads,
-            data::Platform platform)
+  Collector(data::PoolWriter& pool, const CollectingPlatform& at)
       : pool_(pool),
-        request_(request),
-        measurer_(measurer),
-        threads_(threads),
-        platform_(std::move(platform)),
+        request_(at.request),
+        measurer_(at.measurer),
+        threads_(at.threads),
+        platform_(at.platform),
         tool_version_(tool_version()) {}
 
   Result<CollectReport> run(std::span<const task::Task> tasks) {
     size_t failed = 0;
-    for (size_t i = 0; i < tasks.size() && !done(); ++i) {
-      const double left = request_.seconds - watch_.seconds();
+    for (size_t i = 0; i < tasks.size() && !limit_.reached(); ++i) {
       progress_ = {tasks[i].workload, i, tasks.size(), 0, request_.per_task, 0};
-      if (auto ok = collect_task(tasks[i], left / static_cast<double>(tasks.size() - i)); !ok) {
+      if (auto ok = collect_task(tasks[i], limit_.share(tasks.size() - i)); !ok) {
         if (write_error_ || ++failed == tasks.size()) return tl::make_unexpected(std::move(ok).error());
         report_.notes.push_back(fmt::format("{}: not measured: {}", tasks[i].workload, ok.error().message));
       }
     }
-    report_.seconds = watch_.seconds();
-    report_.stopped = request_.stop && request_.stop();
+    report_.seconds = limit_.elapsed();
+    report_.stopped = limit_.stopped();
     return std::move(report_);
   }
 
  private:
-  bool done() const {
-    return (request_.stop && request_.stop()) || (request_.seconds > 0 && watch_.seconds() >= request_.seconds);
-  }
-
   Result<void> collect_task(const task::Task& task, double seconds) {
     group_ = {task, platform_, space::space_name(request_.space), {}, {}};
     const data::Group* known = nullptr;
@@ -73,7 +68,7 @@ class Collector {
 
     search::TuneOptions options;
     options.trials = request_.per_task - before;
-    if (request_.seconds > 0) options.seconds = std::max(seconds, 1e-3);
+    options.seconds = seconds;
     options.strategy = request_.sampler;
     options.space = request_.space;
     options.threads = request_.threads;
@@ -146,7 +141,7 @@ class Collector {
     if (group_.entries.empty()) return {};
     TCC_TRY(const int64_t added, pool_.add(group_));
     report_.added += added;
-    progress_.programs += added, progress_.elapsed_seconds = watch_.seconds();
+    progress_.programs += added, progress_.elapsed_seconds = limit_.elapsed();
     if (request_.progress) request_.progress(progress_);
     return {};
   }
@@ -162,12 +157,13 @@ class Collector {
   bool write_error_ = false;
   CollectProgress progress_;
   CollectReport report_;
-  Stopwatch watch_;
+  const CollectLimit limit_{request_};
 };
 
 }  // namespace
 
-Result<CollectReport> collect(std::span<const task::Task> tasks, data::PoolWriter& pool, const CollectRequest& given) {
+Result<CollectReport> on_platform(const CollectRequest& given,
+                                  const std::function<Result<CollectReport>(const CollectingPlatform&)>& collect) {
   CollectRequest request = given;
   const target::Target host = target::host_target();
   const backend::Backend& backend = backend::backend_of(request.target);
@@ -177,7 +173,7 @@ Result<CollectReport> collect(std::span<const task::Task> tasks, data::PoolWrite
     ThreadPool threads(static_cast<int>(host.cpu.threads));
     measure::SimulatedMeasurer measurer(request.target, &threads);
     platform.kind = record::Kind::kSimulated;
-    return Collector(pool, request, measurer, threads, platform).run(tasks);
+    return collect({request, platform, measurer, threads});
   }
   TCC_TRY_VOID(backend.check_tunable(request.target));
   if (!backend.by_threads) request.threads = 1;
@@ -190,10 +186,15 @@ Result<CollectReport> collect(std::span<const task::Task> tasks, data::PoolWrite
   if (!machine->name.empty()) platform.name = machine->name;
   platform.threads = request.threads;
   platform.target = with_rates(request.target, request.device);
-  TCC_TRY(CollectReport report, Collector(pool, request, *machine->measurer, threads, platform).run(tasks));
+  TCC_TRY(CollectReport report, collect({request, platform, *machine->measurer, threads}));
   const std::vector<std::string> notes = machine->notes();
   report.notes.insert(report.notes.end(), notes.begin(), notes.end());
   return report;
+}
+
+Result<CollectReport> collect(std::span<const task::Task> tasks, data::PoolWriter& pool,
+                              const CollectRequest& request) {
+  return on_platform(request, [&](const CollectingPlatform& at) { return Collector(pool, at).run(tasks); });
 }
 
 std::vector<task::Task> unite_tasks(std::span<const std::vector<task::Task>> lists) {

@@ -5,13 +5,10 @@
 #include "tcc/lower/lower.h"
 
 namespace tcc::driver {
-namespace {
 
 using schedule::Instruction;
 using schedule::Op;
 
-// Whether replay takes the decisions as they are. It repairs decisions that no draw makes. A place may move: a draw of
-// tiles can take the place away that the sketch names.
 bool are_legal(const schedule::Trace& trace, std::span<const int64_t> decisions, std::span<const int64_t> used) {
   if (decisions.size() != trace.decisions.size()) return false;
   for (const Instruction& in : trace.instructions) {
@@ -21,8 +18,6 @@ bool are_legal(const schedule::Trace& trace, std::span<const int64_t> decisions,
   }
   return true;
 }
-
-}  // namespace
 
 PoolSamples pool_samples(const data::Pool& pool, const features::Needs& needs, ThreadPool* threads) {
   struct Worker {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
 
 #include "runner.h"
 #include "tcc/cost/gpu_model.h"
@@ -123,4 +124,54 @@ TEST_CASE("every collected program is read back", "[cli]") {
       }
     }
   CHECK(repaired == 0);
+}
+
+TEST_CASE("programs of a pool are measured for another platform", "[cli]") {
+  Sandbox box;
+  const auto collect = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words = {"dataset", "collect", "--json", "-q"};
+    words.insert(words.end(), more.begin(), more.end());
+    return box.tcc(words);
+  };
+  CHECK(collect({"zoo:mlp", "--per-task", "6", "--target", "x86-64-v3", "-o", "v3.pool"}).exit_code == 0);
+  const auto again = [&](const std::string& per_task) {
+    return Json::parse(
+        collect({"--programs", "v3.pool", "--target", "x86-64-v2", "--per-task", per_task, "-o", "v2.pool"}).out);
+  };
+  const Json half = again("2");
+  CHECK(half["added"] == 6);
+  CHECK(half["rejected"] == 0);
+  CHECK(again("2")["added"] == 0);
+  const Json all = again("6");
+  CHECK(all["added"] == 12);  // those that it has are not measured again
+  CHECK(all["programs"] == 18);
+
+  // The same sketches and decisions in both pools, with the times and the name of another platform.
+  const auto programs = [&](const std::string& file) {
+    std::multiset<std::string> out;
+    std::istringstream lines(box.tcc({"dataset", "export", file}).out);
+    for (std::string line; std::getline(lines, line);) {
+      Json json = Json::parse(line);
+      if (json.contains("decisions")) out.insert(json["decisions"].dump());
+    }
+    return out;
+  };
+  CHECK(programs("v3.pool").size() == 18);
+  CHECK(programs("v2.pool") == programs("v3.pool"));
+  const Json stats = Json::parse(box.tcc({"dataset", "stats", "v2.pool", "--json"}).out);
+  for (const Json& g : stats["groups"]) {
+    CHECK(g["target"] == "x86-64-v2");
+    CHECK(g["space"] == "default");
+    CHECK(g["best_seconds"] > 0);
+  }
+
+  const Outcome models = collect({"zoo:mlp", "--programs", "v3.pool", "-o", "x.pool"});
+  CHECK(models.exit_code == 2);
+  CHECK_THAT(models.err, Contains("--programs: expected no model"));
+  const Outcome kind = collect({"--programs", "v3.pool", "--target", "a100", "--simulate", "1", "-o", "x.pool"});
+  CHECK(kind.exit_code == 1);
+  CHECK_THAT(kind.err, Contains("found programs for 'x86-64-v3'"));
+  const Outcome key = collect({"--programs", "v3.pool", "--tasks", "none", "-o", "x.pool"});
+  CHECK(key.exit_code == 2);
+  CHECK_THAT(key.err, Contains("found 'none'"));
 }

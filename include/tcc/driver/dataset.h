@@ -33,6 +33,7 @@ struct CollectRequest {
 };
 struct CollectReport {
   int64_t added = 0;
+  int64_t rejected = 0;  // of given programs: those that the target's lowering or its machine rejects
   double seconds = 0;
   bool stopped = false;
   std::vector<std::string> notes;  // about the machine and tasks, for the user
@@ -43,6 +44,13 @@ struct CollectReport {
 // fail count and are kept; those that lowering rejects are not. Errors: the target cannot be measured here, the pool
 // cannot be written. A task that cannot be measured is a note, unless none can.
 Result<CollectReport> collect(std::span<const task::Task> tasks, data::PoolWriter& pool, const CollectRequest& request);
+
+// Measures the programs of `programs` (task, skeleton, decisions; their times do not count) on the request's target,
+// the first `per_task` of each group: so programs get times on several platforms. Their space keeps its name. What the
+// pool has already is not measured again, so an interrupted call goes on where it ended. The request's sampler, seed
+// and space are not used. Errors: as collect(); programs for another kind of target.
+Result<CollectReport> collect_programs(const data::Pool& programs, data::PoolWriter& pool,
+                                       const CollectRequest& request);
 
 // The tasks of several programs, each once, with the sum of its weights.
 std::vector<task::Task> unite_tasks(std::span<const std::vector<task::Task>> lists);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "tcc/data/pool.h"
@@ -22,5 +23,9 @@ struct PoolSamples {
 // `threads` nullptr: this thread. The same samples on any number of threads. Decisions are checked: a program of a
 // hostile pool is dropped, not believed.
 PoolSamples pool_samples(const data::Pool& pool, const features::Needs& needs, ThreadPool* threads);
+
+// Whether replay takes the decisions as they are; `used`: what it gave. It repairs decisions that no draw makes. A
+// place may move: a draw of tiles can take the place away that the sketch names.
+bool are_legal(const schedule::Trace& trace, std::span<const int64_t> decisions, std::span<const int64_t> used);
 
 }  // namespace tcc::driver
