@@ -45,6 +45,7 @@ tcc_room(space LEVEL 5 ROOMS support ir analysis schedule lower target)
 tcc_room(data LEVEL 6 ROOMS support ir target task schedule record LIBS nlohmann_json::nlohmann_json)
 tcc_room(runtime LEVEL 6 ROOMS support target codegen rt)
 tcc_room(emulation LEVEL 6 ROOMS support ir codegen interp)
+tcc_room(construct LEVEL 5 ROOMS support ir analysis schedule target)
 tcc_room(cost LEVEL 6 ROOMS support ir analysis target features nn LIBS Eigen3::Eigen)
 
 tcc_room(package LEVEL 7 ROOMS support ir graph task codegen target rt LIBS nlohmann_json::nlohmann_json)

@@ -37,6 +37,10 @@ endforeach()
 if(TARGET test_space AND TARGET tcc_interp AND TARGET tcc_task)
   target_link_libraries(test_space PRIVATE tcc_interp tcc_task tcc_codegen)
 endif()
+# Constructed programs of the design spaces of real tasks, run under the interpreter.
+if(TARGET test_construct AND TARGET tcc_interp AND TARGET tcc_task)
+  target_link_libraries(test_construct PRIVATE tcc_space tcc_interp tcc_task)
+endif()
 if(TARGET test_features AND TARGET tcc_space AND TARGET tcc_task)
   target_link_libraries(test_features PRIVATE tcc_space tcc_task)
 endif()
@@ -249,7 +253,7 @@ add_test(NAME gpu_bundle_says_what_is_missing COMMAND ${CMAKE_SOURCE_DIR}/tools/
 set_tests_properties(gpu_bundle_says_what_is_missing PROPERTIES PASS_REGULAR_EXPRESSION "nowhere/tools/tcc is not built" LABELS cli)
 
 # Tasks without a model.
-foreach(room cpu_traces cuda data driver emulation features gpu_traces measure replay robustness schedule search simulation space task
+foreach(room construct cpu_traces cuda data driver emulation features gpu_traces measure replay robustness schedule search simulation space task
              traces)
   if(TARGET test_${room} AND TARGET tcc_sample_tasks)
     target_link_libraries(test_${room} PRIVATE tcc_sample_tasks)

@@ -1,0 +1,408 @@
+// Footprints, traffic and limits of tiles: Roller (Zhu et al., OSDI 2022), section 3, and Gensor, section IV, from its
+// released artifact's formulas where the paper gives none (specification of rTiles).
+//
+// An access of a tile touches, in each dimension, 1 + sum |coefficient| * (elements of the axis - 1) elements, at most
+// the buffer's extent: a convolution's halo included.
+#include "construct/tiles.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "tcc/support/hash.h"
+#include "tcc/target/core_model.h"
+#include "tcc/target/limits.h"
+
+namespace tcc::construct {
+namespace {
+
+constexpr int64_t kDense = 64;         // sizes of free tiles up to this are all candidates
+constexpr size_t kMaxCandidates = 96;  // of one axis
+// Shares of a cache that tiles may fill: the rest is for what passes by.
+constexpr double kCacheShare = 0.75;
+// Roller's limits of a thread's tile and of a block (artifact: 96 words, 32,768 registers, 512 threads).
+constexpr double kThreadWords = 96, kBlockThreads = 512;
+constexpr double kMaxVthreads = 8;  // as check_limits has it
+constexpr int64_t kPartitions = 4;  // warps of a block that Roller asks for, one for each scheduler
+
+std::vector<int64_t> divisors(int64_t n) {
+  std::vector<int64_t> out;
+  for (int64_t d = 1; d * d <= n; ++d) {
+    if (n % d != 0) continue;
+    out.push_back(d);
+    if (d * d < n) out.push_back(n / d);
+  }
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+// Roller's rule of tensor shapes: ceil(n / size) * size <= n * (1 + tolerance).
+bool is_tolerable(int64_t n, int64_t size, double tolerance) {
+  const double padded = static_cast<double>((n + size - 1) / size) * static_cast<double>(size);
+  return padded <= static_cast<double>(n) * (1 + tolerance);
+}
+
+std::vector<int64_t> candidates_of(const Axis& axis, double tolerance) {
+  if (!axis.is_sampled()) return {1};
+  if (!axis.free) return divisors(axis.sampled);
+  std::vector<int64_t> out;
+  const int64_t n = axis.sampled;
+  const int64_t step = n >= axis.multiple ? std::max<int64_t>(axis.multiple, 1) : 1;
+  for (int64_t size = step; size <= std::min(n, kDense * step); size += step)
+    if (is_tolerable(n, size, tolerance)) out.push_back(size);
+  for (int64_t parts = 1; std::ssize(out) < static_cast<int64_t>(kMaxCandidates) && parts <= n; parts *= 2) {
+    const int64_t size = ((n + parts - 1) / parts + step - 1) / step * step;
+    if (is_tolerable(n, size, tolerance)) out.push_back(size);
+  }
+  // Where nothing is tolerable, the least that the sampled tile allows.
+  if (out.empty()) out.push_back(std::min(step, n));
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
+
+double ceil_div(double a, double b) {
+  return std::ceil(a / b - 1e-9);
+}
+
+Machine machine_of(const TileNest& nest, const target::Target& target, int64_t threads) {
+  Machine m;
+  const int64_t bytes = nest.accesses.empty() ? 4 : nest.accesses.back().bytes;
+  m.gpu = target.cuda.sm_count > 0;
+  m.memory = std::max(target.memory_bandwidth, 1e9);
+  if (m.gpu) {
+    const target::CudaInfo& cuda = target.cuda;
+    m.workers = std::max<int64_t>(cuda.sm_count, 1);
+    m.transaction = cuda.memory_transaction_bytes;
+    const auto sms = static_cast<double>(m.workers);
+    m.levels[0] = {static_cast<double>(cuda.max_registers_per_thread) * 4,
+                   sms * cuda.model.l1_bytes_per_cycle * target.clock_hz};
+    m.levels[1] = {static_cast<double>(cuda.shared_per_block), m.memory};
+    m.peak = nest.matrix ? std::max({target.peak.fp16, target.peak.bf16, target.peak.tf32}) : target.peak.fp32;
+  } else {
+    const target::CoreModel& core = target::core_model(target);
+    m.workers = std::max<int64_t>(threads, 1);
+    m.transaction = target.cpu.cache_line_bytes;
+    m.lanes = std::max<int64_t>(target.cpu.vector_bits / 8 / bytes, 1);
+    const auto cores = static_cast<double>(m.workers);
+    const double clock = std::max(target.clock_hz, 1e9);
+    m.levels[0] = {static_cast<double>(target.cpu.num_vector_registers * target.cpu.vector_bits / 8),
+                   cores * clock * core.loads_per_cycle * static_cast<double>(target.cpu.vector_bits / 8)};
+    m.levels[1] = {kCacheShare * static_cast<double>(target.cpu.l1_bytes), cores * clock * core.l1_bytes_per_cycle};
+    m.levels[2] = {kCacheShare * static_cast<double>(target.cpu.l2_bytes), cores * clock * core.l2_bytes_per_cycle};
+    m.sums_in_flight = core.sums_in_flight();
+    m.peak = 2 * cores * clock * core.fmas_per_cycle * static_cast<double>(m.lanes);
+  }
+  m.peak = std::max(m.peak, 1e9);
+  m.clock = std::max(target.clock_hz, 1e9);
+  return m;
+}
+
+}  // namespace
+
+uint64_t hash_tiles(const Tiles& tiles) {
+  uint64_t h = 0;
+  for (const auto& level : tiles.size)
+    for (int64_t s : level) h = combine_hash(h, static_cast<uint64_t>(s));
+  for (int64_t v : tiles.vthreads) h = combine_hash(h, static_cast<uint64_t>(v));
+  return h;
+}
+
+Problem::Problem(const TileNest& nest, const target::Target& target, int64_t threads, double tolerance)
+    : nest_(nest), target_(target), machine_(machine_of(nest, target, threads)) {
+  for (size_t a = 0; a < axes(); ++a) {
+    const Axis& axis = nest_.axes[a];
+    candidates_[a] = candidates_of(axis, tolerance);
+    bool quotient = true;  // the first sampled factor follows from the others
+    for (const Factor& f : axis.factors) {
+      if (f.slot < 0) continue;
+      if (!quotient && f.level < static_cast<int>(levels())) adjustable_[static_cast<size_t>(f.level)] |= 1u << a;
+      quotient = false;
+    }
+  }
+}
+
+Tiles Problem::smallest() const {
+  Tiles tiles;
+  for (size_t a = 0; a < axes(); ++a) {
+    const Axis& axis = nest_.axes[a];
+    int64_t size = axis.free ? candidates_[a].front() : 1;
+    for (size_t l = 0; l < levels(); ++l) {
+      if (axis.is_sampled() && axis.whole <= static_cast<int>(l)) size = axis.sampled;
+      tiles.size[l][a] = size;
+    }
+    tiles.vthreads[a] = 1;
+  }
+  return tiles;
+}
+
+int64_t Problem::alignment(size_t level, size_t axis) const {
+  const Axis& a = nest_.axes[axis];
+  int64_t elements = 1;
+  if (!machine_.gpu && a.is_vector) elements = machine_.lanes;
+  for (const Access& access : nest_.accesses)
+    if (level > 0 && access.stride[axis] == 1) elements = std::max(elements, machine_.transaction / access.bytes);
+  return std::max<int64_t>(elements / std::max<int64_t>(a.unit, 1), 1);
+}
+
+int64_t Problem::next(const Tiles& tiles, size_t level, size_t axis, const Step& step) const {
+  const int64_t now = tiles.size[level][axis], inner = level == 0 ? 1 : tiles.size[level - 1][axis];
+  const int64_t align = step.aligned ? alignment(level, axis) : 1;
+  const Axis& a = nest_.axes[axis];
+  auto nests = [&](int64_t size) { return step.within == 0 || step.within % size == 0; };
+  if (a.free && level > 0) {
+    // Multiples of the faster tile, doubling; the last one covers the axis.
+    const int64_t whole = (a.sampled + inner - 1) / inner * inner;
+    for (int64_t size = now * 2; now < whole; size *= 2) {
+      size = std::min(size, whole);
+      if (size <= step.most && nests(size)) return size;
+      if (size == whole) break;
+    }
+    return 0;
+  }
+  for (int64_t size : candidates_[axis])
+    if (size > now && size <= step.most && size % inner == 0 && size % tiles.vthreads[axis] == 0 && nests(size) &&
+        (size % align == 0 || size == a.sampled) && within_limit(level, axis, size))
+      return size;
+  return 0;
+}
+
+int64_t Problem::previous(const Tiles& tiles, size_t level, size_t axis, int64_t within) const {
+  const int64_t now = tiles.size[level][axis], inner = level == 0 ? 1 : tiles.size[level - 1][axis];
+  const Axis& a = nest_.axes[axis];
+  auto nests = [&](int64_t size) { return size % inner == 0 && (within == 0 || within % size == 0); };
+  if (a.free && level > 0) {
+    const int64_t half = now / 2 / inner * inner;
+    return half >= inner && half < now && nests(half) ? half : 0;
+  }
+  for (auto it = candidates_[axis].rbegin(); it != candidates_[axis].rend(); ++it)
+    if (*it < now && nests(*it) && *it % tiles.vthreads[axis] == 0) return *it;
+  return 0;
+}
+
+void Problem::put(Tiles& tiles, size_t level, size_t axis, int64_t size) const {
+  tiles.size[level][axis] = size;
+  for (size_t l = level + 1; l < levels() && !adjustable(l, axis); ++l)
+    tiles.size[l][axis] = nest_.axes[axis].whole <= static_cast<int>(l) ? nest_.axes[axis].sampled : size;
+}
+
+bool Problem::set(Tiles& tiles, size_t level, size_t axis, int64_t size) const {
+  if (!within_limit(level, axis, size)) return false;
+  tiles.size[level][axis] = size;
+  for (size_t l = level + 1; l < levels(); ++l)
+    tiles.size[l][axis] = nest_.axes[axis].whole <= static_cast<int>(l) ? nest_.axes[axis].sampled : size;
+  return true;
+}
+
+bool Problem::has_vthreads(size_t axis) const {
+  for (const Factor& f : nest_.axes[axis].factors)
+    if (f.part == Part::kVthread && f.slot >= 0) return true;
+  return false;
+}
+
+// The innermost factor has a limit; other factors of the same level take what is beyond it.
+bool Problem::within_limit(size_t level, size_t axis, int64_t size) const {
+  const Axis& a = nest_.axes[axis];
+  int factors = 0;
+  for (const Factor& f : a.factors) factors += f.slot >= 0 && f.level == static_cast<int>(level) ? 1 : 0;
+  return level > 0 || factors != 1 || size <= a.limit;
+}
+
+double Problem::elements(const Tiles& tiles, size_t level, size_t axis) const {
+  const Axis& a = nest_.axes[axis];
+  if (a.whole <= static_cast<int>(level)) return static_cast<double>(a.extent);
+  if (!a.is_sampled()) {
+    double size = 1;
+    for (const Factor& f : a.factors)
+      if (f.level <= static_cast<int>(level)) size *= static_cast<double>(std::max<int64_t>(f.size, 1));
+    return std::min(size, static_cast<double>(a.extent));
+  }
+  return static_cast<double>(a.unit * tiles.size[level][axis]);
+}
+
+std::array<double, kMaxAxes> Problem::sizes(const Tiles& tiles, size_t level) const {
+  std::array<double, kMaxAxes> out;
+  for (size_t a = 0; a < axes(); ++a) out[a] = elements(tiles, level, a);
+  return out;
+}
+
+double Problem::input_footprint(const Access& access, const std::array<double, kMaxAxes>& sizes) const {
+  double bytes = static_cast<double>(access.bytes);
+  for (const AccessDim& dim : access.dims) {
+    double reach = 1;
+    for (const IndexTerm& t : dim.terms) {
+      double steps = sizes[t.axis];
+      if (t.divisor > 1) steps = 1 + std::floor((steps - 1) / static_cast<double>(t.divisor));
+      if (t.modulus > 0) steps = std::min(steps, static_cast<double>(t.modulus));
+      reach += static_cast<double>(std::abs(t.coefficient)) * (steps - 1);
+    }
+    bytes *= dim.whole ? static_cast<double>(dim.extent) : std::min(reach, static_cast<double>(dim.extent));
+  }
+  return bytes;
+}
+
+double Problem::footprint(const Tiles& tiles, size_t level, bool output) const {
+  const std::array<double, kMaxAxes> all = sizes(tiles, level);
+  double bytes = 0;
+  for (const Access& access : nest_.accesses)
+    if (output || !access.output) bytes += input_footprint(access, all);
+  return bytes;
+}
+
+double Problem::count_tiles(const Tiles& tiles, size_t level, bool reductions) const {
+  double count = 1;
+  for (size_t a = 0; a < axes(); ++a)
+    if (reductions || !nest_.axes[a].reduce)
+      count *= ceil_div(static_cast<double>(nest_.axes[a].extent), elements(tiles, level, a));
+  return count;
+}
+
+double Problem::traffic(const Tiles& tiles, size_t level, Count count) const {
+  std::array<double, kMaxAxes> all = sizes(tiles, level);
+  const bool whole = count == Count::kWholeReduction;
+  for (size_t a = 0; a < axes() && whole; ++a)
+    if (nest_.axes[a].reduce) all[a] = static_cast<double>(nest_.axes[a].extent);
+  double inputs = 0, output = 0;
+  for (const Access& access : nest_.accesses) (access.output ? output : inputs) += input_footprint(access, all);
+  const double spatial = count_tiles(tiles, level, false);
+  return spatial * output + (whole ? spatial : count_tiles(tiles, level, true)) * inputs;
+}
+
+double Problem::operations(const Tiles& tiles) const {
+  double padded = nest_.operations;
+  for (size_t a = 0; a < axes(); ++a) {
+    const double extent = static_cast<double>(nest_.axes[a].extent);
+    const double tile = elements(tiles, 0, a);
+    padded *= ceil_div(extent, tile) * tile / extent;
+  }
+  return padded;
+}
+
+double Problem::blocks(const Tiles& tiles) const {
+  double count = 1;
+  for (size_t a = 0; a < axes(); ++a)
+    if (!nest_.axes[a].reduce)
+      count *= ceil_div(static_cast<double>(nest_.axes[a].extent), elements(tiles, levels() - 1, a));
+  return count;
+}
+
+double Problem::threads(const Tiles& tiles) const {
+  double count = static_cast<double>(nest_.warp_lanes);
+  for (size_t a = 0; a < axes(); ++a)
+    if (!nest_.axes[a].reduce) count *= ceil_div(elements(tiles, 1, a), elements(tiles, 0, a));
+  return count;
+}
+
+double Problem::independent_sums(const Tiles& tiles) const {
+  double count = 1;
+  for (size_t a = 0; a < axes(); ++a) {
+    if (nest_.axes[a].reduce) continue;
+    const double size = elements(tiles, 0, a);
+    count *= nest_.axes[a].is_vector ? ceil_div(size, static_cast<double>(machine_.lanes)) : size;
+  }
+  return count;
+}
+
+double Problem::register_words(const Tiles& tiles) const {
+  std::array<double, kMaxAxes> all = sizes(tiles, 0);
+  if (machine_.gpu) {
+    double words = 0;
+    for (const Access& access : nest_.accesses) {
+      const double bytes = access.output ? std::max<double>(4, static_cast<double>(access.bytes)) : 1;
+      const double elements = input_footprint(access, all) / static_cast<double>(access.bytes);
+      words += elements * (access.output ? bytes : std::max(static_cast<double>(access.bytes), 1.0)) / 4;
+    }
+    return words / static_cast<double>(nest_.warp_lanes);
+  }
+  for (size_t a = 0; a < axes(); ++a)
+    if (nest_.axes[a].reduce) all[a] = 1;
+  size_t vector = axes();
+  for (size_t a = 0; a < axes(); ++a)
+    if (nest_.axes[a].is_vector) vector = a;
+  double registers = 1;  // an element that is broadcast
+  for (const Access& access : nest_.accesses) {
+    if (access.output)
+      registers += independent_sums(tiles);
+    else if (vector < axes() && access.stride[vector] != 0)
+      registers += ceil_div(all[vector], static_cast<double>(machine_.lanes));
+  }
+  return registers;
+}
+
+double Problem::stages() const {
+  return nest_.matrix ? 2 : 1;
+}
+
+double Problem::whole_bytes() const {
+  std::array<double, kMaxAxes> all;
+  for (size_t a = 0; a < axes(); ++a) all[a] = static_cast<double>(nest_.axes[a].extent);
+  double bytes = 0;
+  for (const Access& access : nest_.accesses) bytes += input_footprint(access, all);
+  return bytes;
+}
+
+bool Problem::gpu_fits(const Tiles& tiles, size_t level) const {
+  double vthreads = 1;
+  for (size_t a = 0; a < axes(); ++a) vthreads *= static_cast<double>(tiles.vthreads[a]);
+  if (vthreads > kMaxVthreads || register_words(tiles) > kThreadWords) return false;
+  if (level == 0) return true;
+  const double count = threads(tiles);
+  if (count > std::min(kBlockThreads, static_cast<double>(target_.cuda.max_threads_per_block))) return false;
+  if (register_words(tiles) * count > static_cast<double>(target_.cuda.registers_per_block) / 2) return false;
+  return !nest_.shared || stages() * footprint(tiles, level, false) < machine_.levels[1].capacity;
+}
+
+bool Problem::fits(const Tiles& tiles, size_t level) const {
+  if (machine_.gpu) return gpu_fits(tiles, level);
+  if (level == 0) return register_words(tiles) <= static_cast<double>(target_.cpu.num_vector_registers);
+  double sums = 0;  // local buffers are on the stack
+  for (const Access& access : nest_.accesses)
+    if (access.output) sums = input_footprint(access, sizes(tiles, level));
+  return footprint(tiles, level) <= machine_.levels[level].capacity &&
+         sums <= static_cast<double>(target::kMaxStackBytes) / 4;
+}
+
+bool Problem::fills_warp(const Tiles& tiles) const {
+  double results = 1;
+  for (const Axis& axis : nest_.axes) results *= axis.reduce ? 1 : static_cast<double>(axis.extent);
+  const auto warp = static_cast<double>(target_.cuda.warp_size);
+  return !machine_.gpu || results <= 2 * warp || threads(tiles) >= warp;
+}
+
+bool Problem::fits_memory(const Tiles& tiles, size_t level) const {
+  if (!machine_.gpu) return fits(tiles, level);
+  return !nest_.shared || stages() * footprint(tiles, level, false) < machine_.levels[1].capacity;
+}
+
+bool Problem::aligned(const Tiles& tiles, size_t level) const {
+  if (level == 0 && !machine_.gpu) {
+    for (size_t a = 0; a < axes(); ++a)
+      if (const int64_t align = alignment(0, a);
+          tiles.size[0][a] % align != 0 && tiles.size[0][a] != nest_.axes[a].sampled)
+        return false;
+    // Roller's rule of execution units: as many sums at a time as keep the core's arithmetic busy.
+    return !nest_.has_reduction() || independent_sums(tiles) >= machine_.sums_in_flight;
+  }
+  if (level == 0) return true;
+  if (machine_.gpu) {
+    const auto warps = static_cast<int64_t>(threads(tiles));
+    if (warps % (target_.cuda.warp_size * (nest_.has_reuse() ? kPartitions : 1)) != 0) return false;
+  }
+  // Roller's rule of memory transactions: the contiguous axis of each input is read in whole ones.
+  for (const Access& access : nest_.accesses)
+    for (size_t a = 0; a < axes(); ++a) {
+      if (access.output || access.stride[a] != 1) continue;
+      const double size = elements(tiles, level, a);
+      const double bytes = size * static_cast<double>(access.bytes);
+      if (size < static_cast<double>(nest_.axes[a].extent) &&
+          std::fmod(bytes, static_cast<double>(machine_.transaction)) != 0)
+        return false;
+    }
+  return true;
+}
+
+bool Problem::compute_bound(const Tiles& tiles, size_t level) const {
+  const Count count = level == 0 ? Count::kSteps : Count::kWholeReduction;
+  return operations(tiles) / machine_.peak > traffic(tiles, level, count) / machine_.levels[level].bandwidth;
+}
+
+}  // namespace tcc::construct
