@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <set>
 
 #include "cli/command.h"
 #include "cli/interrupt.h"
@@ -57,7 +58,9 @@ void declare(Options& options, Arguments& a) {
       .words({cost::sampler_names().begin(), cost::sampler_names().end()})
       .show_default();
   options.option("--seed", a.seed, "Of every random choice").show_default();
-  options.option("--state", a.state, "train: keep the state of the training here; an interrupted one goes on from it")
+  options
+      .option("--state", a.state,
+              "train, adapt: keep the state of the training here; an interrupted one goes on from it")
       .value("FILE");
   options.option("--curve", a.curve, "Draw loss and validation of each epoch").value("FILE.svg");
   options.option("--threads", a.threads, "Threads that compute [all]").positive();
@@ -163,17 +166,42 @@ driver::TrainRequest request_of(const Arguments& a, ThreadPool& pool, const Trai
   return request;
 }
 
+// The call that made a network, without what does not change it.
+std::string command_of(const Arguments& a) {
+  std::string text = fmt::format("tcc model {} {}", a.action, fmt::join(a.files, " "));
+  const auto option = [&](bool given, const char* name, const auto& value) {
+    if (given) text += fmt::format(" {} {}", name, value);
+  };
+  option(a.action != "distill", "--network", a.network);
+  option(a.form != "tcc", "--form", a.form);
+  option(a.epochs > 0, "--epochs", a.epochs);
+  option(a.batch > 0, "--batch", a.batch);
+  option(a.rate > 0, "--rate", a.rate);
+  option(a.held_out > 0, "--held-out", a.held_out);
+  option(a.share < 1, "--share", a.share);
+  option(a.share < 1, "--sampler", a.sampler);
+  option(a.seed != 1, "--seed", a.seed);
+  return text;
+}
+
+std::string metrics_text(const driver::Judgement& j) {
+  return fmt::format("top-1 {:.4f}, top-5 {:.4f}, pairs in order {:.4f}", j.top1, j.top5, j.pairs);
+}
+
 Result<int> finish(const Arguments& a, const driver::TrainedNetwork& trained, const data::Pool& judged_on,
                    ThreadPool& pool) {
   TCC_TRY_VOID(write_curve(a, trained.report));
   if (trained.report.end == nn::TrainEnd::kInterrupted) {
-    remark(a.common.quiet, a.state.empty() ? "stopped; nothing was written, because no --state was given"
-                                           : "stopped; the same call goes on from " + a.state);
+    const char* nothing = a.action == "distill" ? "stopped; nothing was written: tcc model distill keeps no state"
+                                                : "stopped; nothing was written, because no --state was given";
+    remark(a.common.quiet, a.state.empty() ? nothing : "stopped; the same call goes on from " + a.state);
     return kStopped;
   }
   if (!trained.report.message.empty()) remark(a.common.quiet, trained.report.message);
-  TCC_TRY_VOID(nn::save_checkpoint(a.output, trained.model, trained.card));
-  TCC_TRY(const nn::Checkpoint stored, nn::load_checkpoint(a.output));
+  nn::Card card = trained.card;
+  // A network behaves as its file says only after it has been read back.
+  TCC_TRY(const std::string bytes, nn::checkpoint_bytes(trained.model, card));
+  TCC_TRY(const nn::Checkpoint stored, nn::parse_checkpoint(bytes, a.output));
   Json json = {{"checkpoint", a.output},
                {"samples", trained.samples},
                {"parameters", trained.model.num_parameters()},
@@ -186,9 +214,13 @@ Result<int> finish(const Arguments& a, const driver::TrainedNetwork& trained, co
     TCC_TRY(const driver::PoolFeatures features, driver::extract_pool(judged_on, inputs.tables, &pool));
     const driver::Judgement network = judge_network(stored.model, features, &pool);
     const driver::Judgement prior = judge_prior(judged_on, features);
+    card.text += fmt::format("; held out {} of the tasks, drawn by seed {}: {}; the target's prior: {}", a.held_out,
+                             a.seed, metrics_text(network), metrics_text(prior));
     json["held_out"] = judgement_json(network), json["held_out_prior"] = judgement_json(prior);
     text += judgement_text(network, "held out", false) + judgement_text(prior, "held out, the target's prior", false);
   }
+  card.text += "; command: " + command_of(a);
+  TCC_TRY_VOID(nn::save_checkpoint(a.output, trained.model, card));
   return a.common.json ? print_json_line(json) : print(text);
 }
 
@@ -253,6 +285,11 @@ Result<int> eval(const Arguments& a, ThreadPool& pool) {
   if (features.skipped > 0)
     print_warning(fmt::format("{} of the pool's programs are left out: this version of tcc does not make them",
                               features.skipped));
+  std::set<std::string> platforms;
+  for (const data::Group& g : data.groups) platforms.insert(g.platform.name);
+  for (const std::string& platform : platforms)
+    if (const std::string note = cost::platform_note(stored.card, {&platform, 1}, sanitize(a.files[0])); !note.empty())
+      remark(a.common.quiet, "note: " + note);
   const driver::Judgement network = judge_network(stored.model, features, &pool), prior = judge_prior(data, features);
   if (a.common.json) return print_json(Json{{"network", judgement_json(network)}, {"prior", judgement_json(prior)}});
   return print(judgement_text(network, a.files[0], true) + judgement_text(prior, "the target's prior", false));
@@ -280,6 +317,10 @@ Result<int> info(const Arguments& a) {
 }
 
 Result<int> run_model(const Arguments& a) {
+  if (!a.state.empty() && a.action != "train" && a.action != "adapt")
+    return make_error(ErrorClass::kUsage,
+                      fmt::format("--state: expected with train or adapt, found with {}", sanitize(a.action)),
+                      "leave it out: this action keeps no state and begins anew");
   if (a.action == "info") return info(a);
   ThreadPool pool(static_cast<int>(a.threads > 0 ? a.threads : target::host_target().cpu.threads));
   const TrainingView view(a.common);

@@ -317,6 +317,20 @@ Result<NetworkInputs> inputs_of_checkpoint(const nn::Checkpoint& stored, const N
   return inputs;
 }
 
+bool is_simulated(const nn::Card& card) {
+  return card.platform.find(", simulated ") != std::string::npos;
+}
+
+std::string platform_note(const nn::Card& card, std::span<const std::string> here, const std::string& name) {
+  const std::string known = "; " + card.platform + "; ";
+  for (const std::string& one : here)
+    if (known.find("; " + one + "; ") != std::string::npos) return {};
+  return fmt::format(
+      "{} learned on '{}', not on this platform, '{}': it may rank programs worse here; `tcc dataset "
+      "collect` and `tcc model adapt` fit it",
+      name, sanitize(card.platform), here.empty() ? "" : sanitize(here.front()));
+}
+
 nn::SampleRows network_rows(const nn::Config& config, std::span<const float> row,
                             std::span<const std::span<const float>> tables, std::vector<float>& memory) {
   const auto at = [&](size_t k) { return k < tables.size() ? tables[k] : std::span<const float>(); };

@@ -40,6 +40,7 @@ Result<PoolFeatures> extract_pool(const data::Pool& pool, std::span<const featur
   const target::TargetKind kind = pool.groups[0].platform.target.kind;
   const auto prior = backend::backend_of(pool.groups[0].platform.target).prior(pool.groups[0].platform.target);
   out.schema = &prior->schema();
+  out.simulated = pool.groups[0].platform.kind == record::Kind::kSimulated;
   out.trace = backend::backend_of(pool.groups[0].platform.target).trace_table;
   const features::Needs needs(*out.schema, out.tables);
   for (const data::Group& group : pool.groups) {
@@ -47,6 +48,13 @@ Result<PoolFeatures> extract_pool(const data::Pool& pool, std::span<const featur
       return input_error(
           "the pool mixes kinds of targets: expected programs for one of CPU and GPU, found '{}' and '{}'",
           sanitize(pool.groups[0].platform.target.name), sanitize(group.platform.target.name));
+    if (group.platform.kind != pool.groups[0].platform.kind)
+      return make_error(
+          ErrorClass::kInput,
+          fmt::format("expected times of one kind, found '{}' of '{}' and '{}' of '{}'",
+                      record::kind_name(pool.groups[0].platform.kind), sanitize(pool.groups[0].platform.name),
+                      record::kind_name(group.platform.kind), sanitize(group.platform.name)),
+          "simulated and measured times never mix: name pools of one kind");
     PoolFeatures::Group& made = out.groups.emplace_back();
     made.workload = group.task.workload, made.platform = group.platform.name;
     made.operator_class = class_of(group.task.workload);

@@ -101,6 +101,18 @@ Result<cost::NetworkInputs> inputs_for(const TrainRequest& request, const cost::
   return cost::inputs_of_checkpoint(stored, kind, trace, sanitize(request.start));
 }
 
+// Measured times do not go into a network that has learned simulated ones: nothing would tell them apart any more.
+Result<void> check_start(const TrainRequest& request, const PoolFeatures& features) {
+  if (request.start.empty() || features.simulated) return {};
+  TCC_TRY(const nn::Checkpoint stored, nn::load_checkpoint(request.start));
+  if (!cost::is_simulated(stored.card)) return {};
+  return make_error(ErrorClass::kInput,
+                    fmt::format("'{}': expected a checkpoint that learned measured times, as the pools hold, found "
+                                "one of a simulated GPU: '{}'",
+                                sanitize(request.start), sanitize(stored.card.platform)),
+                    "simulated and measured times never mix: begin with a checkpoint of measured programs");
+}
+
 Result<nn::Model> begin_with(const TrainRequest& request, const cost::NetworkInputs& inputs) {
   if (request.start.empty()) return nn::Model::create(inputs.config, request.seed);
   TCC_TRY(nn::Checkpoint stored, nn::load_checkpoint(request.start));
@@ -223,6 +235,7 @@ Result<TrainedNetwork> train_network(const PoolFeatures& features, const TrainRe
   TCC_TRY(const cost::NetworkKind* kind, network_named(request.network));
   TCC_TRY(cost::NetworkInputs inputs, inputs_for(request, *kind, *features.trace));
   TCC_CHECK(inputs.tables == features.tables, "features of the tables that '{}' reads", request.network);
+  TCC_TRY_VOID(check_start(request, features));
   const std::vector<uint64_t> platforms = platforms_of(features);
   const bool many_heads = kind->heads > 1 || request.head_each_platform;
   if (many_heads) inputs.config.heads = std::max<int64_t>(kind->heads, std::ssize(platforms));
@@ -251,6 +264,15 @@ Result<TrainedNetwork> distill_network(std::span<const data::Pool> pools, const 
   std::vector<PoolFeatures> features;
   std::vector<const PoolFeatures*> platforms;
   for (const data::Pool& pool : pools) {
+    if (pool.groups.empty()) return input_error("the pool holds no program");
+    const data::Platform &first = pools[0].groups[0].platform, &other = pool.groups[0].platform;
+    if (first.target.kind != other.target.kind || first.kind != other.kind)
+      return make_error(ErrorClass::kInput,
+                        fmt::format("expected pools for one kind of target with one kind of times, found {} times for "
+                                    "'{}' and {} times for '{}'",
+                                    record::kind_name(first.kind), sanitize(first.target.name),
+                                    record::kind_name(other.kind), sanitize(other.target.name)),
+                        "distill CPUs apart from GPUs, and simulated GPUs apart from devices");
     TCC_TRY(PoolFeatures extracted, extract_pool(pool, inputs.tables, request.pool));
     features.push_back(std::move(extracted));
   }
@@ -298,7 +320,7 @@ Result<TrainedNetwork> distill_network(std::span<const PoolFeatures* const> orde
                                                                p + 1 == order.size(), options, request.pool, hooks));
     platforms += (platforms.empty() ? "" : "; ") + platforms_text(features);
     samples += data.size();
-    last = report.active;
+    last = report.distilled.end == nn::TrainEnd::kInterrupted ? report.distilled : report.active;
     text = card_text(request, last, samples, features);
     if (last.end == nn::TrainEnd::kInterrupted) break;
   }

@@ -17,6 +17,7 @@
 #include "tcc/search/model_measurer.h"
 #include "tcc/space/space.h"
 #include "tcc/support/text.h"
+#include "tcc/target/probe.h"
 
 namespace tcc::driver {
 
@@ -208,15 +209,30 @@ Result<int64_t> predict_first(const Program& program, record::Store& store, cons
   return std::ssize(first.tasks);
 }
 
-// That a network begins without what was asked for; "" where it has it.
-std::string missing_checkpoint(const TuneRequest& request) {
+// What to know of the checkpoint that the search begins with: that none ships, or that it learned elsewhere; "":
+// nothing. `machine`: the name of the device, "" for the host. Errors: not a checkpoint; one of a simulated GPU for a
+// device.
+Result<std::string> checkpoint_note(const TuneRequest& request, const std::string& machine) {
   const search::TuneOptions& o = request.options;
   const cost::NetworkKind* network = cost::find_network(o.cost_model);
-  if (network == nullptr || o.pretrained != cost::kShipped ||
-      cost::find_shipped_checkpoint(network->name, *backend::backend_of(request.target).trace_table) != nullptr)
-    return {};
-  return fmt::format("no checkpoint of '{}' ships for {}: the network began without one", network->name,
-                     sanitize(request.target.name));
+  if (network == nullptr || o.pretrained.empty()) return std::string();
+  const bool ships = o.pretrained == cost::kShipped;
+  const cost::ShippedCheckpoint* shipped =
+      ships ? cost::find_shipped_checkpoint(network->name, *backend::backend_of(request.target).trace_table) : nullptr;
+  if (ships && shipped == nullptr)
+    return fmt::format("no checkpoint of '{}' ships for {}: the network began without one", network->name,
+                       sanitize(request.target.name));
+  const std::string name = ships ? "the shipped checkpoint" : "'" + sanitize(o.pretrained) + "'";
+  TCC_TRY(const nn::Checkpoint stored,
+          ships ? nn::parse_checkpoint(shipped->bytes, name) : nn::load_checkpoint(o.pretrained));
+  if (cost::is_simulated(stored.card) && !is_simulated(request.target))
+    return make_error(ErrorClass::kInput,
+                      fmt::format("{}: expected a checkpoint that learned times of devices for {}, found one of a "
+                                  "simulated GPU: '{}'",
+                                  name, sanitize(request.target.name), sanitize(stored.card.platform)),
+                      "train one on measured programs, search with --simulate, or leave --pretrained out");
+  const std::string here[] = {target::platform_text(request.target), machine};
+  return cost::platform_note(stored.card, std::span(here).first(machine.empty() ? 1 : 2), name);
 }
 
 // The same search on a simulated GPU.
@@ -226,7 +242,8 @@ Result<TuneReport> simulate(const Program& program, record::Store& store, TuneRe
   measure::SimulatedMeasurer measurer(request.target, &pool);
   TCC_TRY(TuneReport report, search_tasks(program, store, request, {.measurer = &measurer, .pool = &pool}, nullptr));
   report.notes = measurer.notes();
-  if (std::string note = missing_checkpoint(request); !note.empty()) report.notes.push_back(std::move(note));
+  TCC_TRY(std::string note, checkpoint_note(request, ""));
+  if (!note.empty()) report.notes.push_back(std::move(note));
   return report;
 }
 
@@ -234,6 +251,7 @@ Result<TuneReport> simulate(const Program& program, record::Store& store, TuneRe
 
 Result<TuneReport> tune_program(const Program& program, record::Store& store, const TuneRequest& given) {
   if (is_simulated(given.target)) return simulate(program, store, given);
+  TCC_TRY_VOID(checkpoint_note(given, ""));  // before anything is measured
   const backend::Backend& backend = backend::backend_of(given.target);
   TuneRequest request = given;
   if (!backend.by_threads) request.options.threads = 1;
@@ -265,7 +283,8 @@ Result<TuneReport> tune_program(const Program& program, record::Store& store, co
   TCC_TRY(TuneReport report, search_tasks(program, store, request, environment, baselines ? &*baselines : nullptr));
   report.notes = (*machine)->notes();
   if (!first.empty()) report.notes.push_back(first);
-  if (std::string note = missing_checkpoint(request); !note.empty()) report.notes.push_back(std::move(note));
+  TCC_TRY(std::string note, checkpoint_note(request, (*machine)->name));
+  if (!note.empty()) report.notes.push_back(std::move(note));
   return report;
 }
 

@@ -1,5 +1,8 @@
 // From simulated programs to a network that a search uses: tcc dataset, tcc model and tune --pretrained.
+#include <fmt/format.h>
+
 #include <catch2/catch.hpp>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -152,6 +155,64 @@ TEST_CASE("a search begins with a checkpoint and adapts it", "[cli]") {
   CHECK_THAT(adapt.err, Catch::Contains("moa"));
 }
 
+TEST_CASE("a checkpoint's card says what it learned from, how well it ranks, and by which call", "[cli]") {
+  Trained& t = Trained::get();
+  const std::string card = Json::parse(t.box.tcc({"model", "info", "mlp.tccnet", "--json"}).out)[0]["card"];
+  const Json held_out = lines_of(t.train.out).back()["held_out"];
+  CHECK_THAT(card, Catch::Contains("held out 0.4 of the tasks, drawn by seed 1: " +
+                                   fmt::format("top-1 {:.4f}", held_out["top1"].get<double>())));
+  CHECK_THAT(card, Catch::EndsWith("; command: tcc model train a.pool --network mlp --epochs 4 --held-out 0.4"));
+}
+
+TEST_CASE("simulated and measured times never mix", "[cli][errors]") {
+  Trained& t = Trained::get();
+  // The same pool as if a device had been measured.
+  std::string text = t.box.tcc({"dataset", "export", "b.pool"}).out;
+  const std::string from = "\"kind\":\"simulated\"", to = "\"kind\":\"measured\"";
+  REQUIRE(text.find(from) != std::string::npos);
+  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
+    text.replace(at, from.size(), to);
+  spill(t.box.path("device.jsonl"), text);
+  REQUIRE(t.box.tcc({"dataset", "import", "device.jsonl", "-o", "device.pool", "-q"}).exit_code == 0);
+  REQUIRE(t.box.tcc({"dataset", "collect", "zoo:mlp", "--per-task", "4", "-o", "cpu.pool", "-q"}).exit_code == 0);
+  struct Case {
+    std::vector<std::string> words;
+    std::string part;
+  };
+  const std::vector<Case> cases = {
+      {{"model", "train", "a.pool", "device.pool", "--network", "mlp", "-o", "x.tccnet"}, "never mix"},
+      {{"model", "eval", "mlp.tccnet", "a.pool", "device.pool"}, "never mix"},
+      {{"model", "adapt", "mlp.tccnet", "device.pool", "--network", "mlp", "-o", "x.tccnet"}, "never mix"},
+      {{"model", "distill", "a.pool", "device.pool", "-o", "x.tccnet"}, "simulated GPUs apart from devices"},
+      {{"model", "distill", "a.pool", "cpu.pool", "-o", "x.tccnet"}, "distill CPUs apart from GPUs"},
+      {{"tune", "zoo:mlp", "--target", "a100", "--cost-model", "mlp", "--pretrained", "mlp.tccnet", "--trials", "4",
+        "--db", "x.db"},
+       "found one of a simulated GPU"}};
+  for (const Case& c : cases) {
+    Outcome outcome = t.box.tcc(c.words);
+    INFO(c.words[0] << " " << c.words[1] << ": " << outcome.err);
+    CHECK(outcome.exit_code == 1);
+    CHECK_THAT(outcome.err, Catch::Contains(c.part));
+  }
+  CHECK(slurp(t.box.path("mlp.tccnet")).size() > 0);
+  CHECK_FALSE(std::filesystem::exists(t.box.path("x.tccnet")));
+}
+
+TEST_CASE("a checkpoint of another platform is used with a note", "[cli]") {
+  Trained& t = Trained::get();
+  const std::string note =
+      "learned on 'sm_80, 108 multiprocessors, simulated 1', not on this platform, 'sm_80, 108 "
+      "multiprocessors, simulated 2'";
+  CHECK_THAT(t.box.tcc({"model", "eval", "mlp.tccnet", "b.pool"}).err, Catch::Contains(note));
+  CHECK_THAT(t.box.tcc({"model", "eval", "mlp.tccnet", "a.pool"}).err, !Catch::Contains("not on this platform"));
+  const auto tune = [&](const std::string& seed) {
+    return t.box.tcc({"tune", "zoo:mlp", "--batch", "64", "--target", "a100", "--simulate", seed, "--trials", "4",
+                      "--db", seed + ".db", "--cost-model", "mlp", "--pretrained", "mlp.tccnet"});
+  };
+  CHECK_THAT(tune("2").err, Catch::Contains(note));
+  CHECK_THAT(tune("1").err, !Catch::Contains("not on this platform"));
+}
+
 TEST_CASE("tcc model says what is wrong with its files", "[cli][errors]") {
   Trained& t = Trained::get();
   const std::string whole = slurp(t.box.path("mlp.tccnet"));
@@ -167,19 +228,21 @@ TEST_CASE("tcc model says what is wrong with its files", "[cli][errors]") {
     int code;
     std::string part;
   };
-  const std::vector<Case> cases = {{{"model", "info", "short.tccnet"}, 1, "short.tccnet"},
-                                   {{"model", "info", "flipped.tccnet"}, 1, "flipped.tccnet"},
-                                   {{"model", "info", "missing.tccnet"}, 1, "missing.tccnet"},
-                                   {{"model", "eval", "mlp.tccnet", "mlp.tccnet"}, 1, "mlp.tccnet"},
-                                   {{"model", "eval", "mlp.tccnet"}, 2, "expected a checkpoint and pools"},
-                                   {{"model", "train", "empty.pool", "-o", "x.tccnet"}, 1, "empty.pool"},
-                                   {{"model", "train", "a.pool"}, 2, "expected a file for the checkpoint"},
-                                   {{"model", "train", "a.pool", "--network", "mambo", "-o", "x.tccnet"}, 2, "mamba"},
-                                   {{"model", "train", "a.pool", "--sampler", "rud", "-o", "x.tccnet"}, 2, "rdu"},
-                                   {{"model", "train", "a.pool", "--form", "papr", "-o", "x.tccnet"}, 2, "paper"},
-                                   {{"model", "distill", "a.pool", "cpu.pool", "-o", "x.tccnet"}, 1, "apart"},
-                                   {{"model", "adapt", "d.none", "b.pool", "-o", "x.tccnet"}, 1, "d.none"},
-                                   {{"model", "trian", "a.pool"}, 2, "train"}};
+  const std::vector<Case> cases = {
+      {{"model", "info", "short.tccnet"}, 1, "short.tccnet"},
+      {{"model", "info", "flipped.tccnet"}, 1, "flipped.tccnet"},
+      {{"model", "info", "missing.tccnet"}, 1, "missing.tccnet"},
+      {{"model", "eval", "mlp.tccnet", "mlp.tccnet"}, 1, "mlp.tccnet"},
+      {{"model", "eval", "mlp.tccnet"}, 2, "expected a checkpoint and pools"},
+      {{"model", "train", "empty.pool", "-o", "x.tccnet"}, 1, "empty.pool"},
+      {{"model", "train", "a.pool"}, 2, "expected a file for the checkpoint"},
+      {{"model", "train", "a.pool", "--network", "mambo", "-o", "x.tccnet"}, 2, "mamba"},
+      {{"model", "train", "a.pool", "--sampler", "rud", "-o", "x.tccnet"}, 2, "rdu"},
+      {{"model", "train", "a.pool", "--form", "papr", "-o", "x.tccnet"}, 2, "paper"},
+      {{"model", "distill", "a.pool", "cpu.pool", "-o", "x.tccnet"}, 1, "apart"},
+      {{"model", "adapt", "d.none", "b.pool", "-o", "x.tccnet"}, 1, "d.none"},
+      {{"model", "distill", "a.pool", "b.pool", "--state", "s", "-o", "x.tccnet"}, 2, "keeps no state"},
+      {{"model", "trian", "a.pool"}, 2, "train"}};
   for (const Case& c : cases) {
     Outcome outcome = t.box.tcc(c.words);
     INFO(c.words[1] << " " << c.words[2] << ": " << outcome.err);

@@ -72,6 +72,13 @@ NetworkInputs network_inputs(const NetworkKind& kind, const features::Table& tra
 Result<NetworkInputs> inputs_of_checkpoint(const nn::Checkpoint& stored, const NetworkKind& kind,
                                            const features::Table& trace, const std::string& name);
 
+// Whether the network learned from a simulated GPU, whose times no device has: its card's platforms say so
+// (target::platform_text).
+bool is_simulated(const nn::Card& card);
+// That the network learned on other platforms than this one, and what to do about it; "" where it learned here. `here`:
+// the names of this platform. `name`: of the network's file.
+std::string platform_note(const nn::Card& card, std::span<const std::string> here, const std::string& name);
+
 // The row of a sample and its tables in the order of NetworkInputs::tables as the rows that the network reads. They are
 // in the tables or in `memory`.
 nn::SampleRows network_rows(const nn::Config& config, std::span<const float> row,

@@ -1,5 +1,5 @@
 // The checkpoints that are part of this binary: models/<kind of target>-<network>.tccnet. Each was trained on pools of
-// models/pools by the command of its card, which `tcc model info` prints.
+// models/pools, by the command that models/README.md names. `tcc model info FILE` prints its card.
 #pragma once
 
 #include <span>

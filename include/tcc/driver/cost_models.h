@@ -34,10 +34,11 @@ struct PoolFeatures {
   const features::Schema* schema = nullptr;
   const features::Table* trace = nullptr;  // the steps of the target's schedules
   int64_t skipped = 0;                     // programs that this version of tcc does not make
+  bool simulated = false;                  // all times are of simulated GPUs; otherwise none is
   int64_t programs() const;
 };
 // Makes each program again from its sketch and decisions, and extracts the row of the target's prior and the tables.
-// Errors: a pool without a program, or with targets of different kinds.
+// Errors: a pool without a program, with targets of different kinds, or with simulated times beside measured ones.
 Result<PoolFeatures> extract_pool(const data::Pool& pool, std::span<const features::Table* const> tables,
                                   ThreadPool* threads);
 
@@ -93,12 +94,14 @@ struct TrainedNetwork {
   nn::Card card;
   int64_t samples = 0;  // that it learned from
 };
-// Errors: an unknown network, a checkpoint of other features, nothing to learn from.
+// Errors: an unknown network, a checkpoint of other features, one of a simulated GPU for measured times, nothing to
+// learn from.
 Result<TrainedNetwork> train_network(const data::Pool& pool, const TrainRequest& request);
 // With the tables of the network (cost::network_inputs).
 Result<TrainedNetwork> train_network(const PoolFeatures& features, const TrainRequest& request);
 
-// TCL's continual distillation over the pools in their order; the last one is the target.
+// TCL's continual distillation over the pools in their order; the last one is the target. Errors: as train_network();
+// pools of different kinds of targets, or simulated times beside measured ones.
 Result<TrainedNetwork> distill_network(std::span<const data::Pool> pools, const TrainRequest& request);
 Result<TrainedNetwork> distill_network(std::span<const PoolFeatures* const> platforms, const TrainRequest& request);
 
