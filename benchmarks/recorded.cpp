@@ -10,14 +10,6 @@
 namespace tcc::benchmarks {
 namespace {
 
-// Raised whenever the same pools give other values: a change of a network, of training, or of an experiment.
-constexpr int kVersion = 2;
-
-uint64_t settings_hash() {
-  return hash_bytes(fmt::format("{} {} {} {} {} {}", kVersion, kEffort.epochs, kEffort.probe_epochs,
-                                kEffort.stage_epochs, kEffort.share, kEffort.seeds));
-}
-
 // The first `n` programs of each group.
 void shorten(data::Pool& pool, int64_t n) {
   for (data::Group& g : pool.groups)
@@ -27,9 +19,17 @@ void shorten(data::Pool& pool, int64_t n) {
 }  // namespace
 
 const std::vector<Family>& families() {
-  static const std::vector<Family> all = {{"cpu", {"v4", "v3", "v2"}, 64},
-                                          {"gpu", {"sim1", "sim2", "sim3", "sim4"}, 64}};
+  static const std::vector<Family> all = {{"cpu", {"v4", "v3", "v2"}}, {"gpu", {"sim1", "sim2", "sim3", "sim4"}}};
   return all;
+}
+
+std::vector<std::string> Family::sources_of(size_t target) const {
+  return {platforms[(target + 1) % platforms.size()], platforms[(target + 2) % platforms.size()]};
+}
+
+std::string effort_text(int version) {
+  return fmt::format("{} {} {} {} {} {}", version, kEffort.epochs, kEffort.probe_epochs, kEffort.source_programs,
+                     kEffort.share, kEffort.seeds);
 }
 
 Result<Recorded> Recorded::open(const std::string& results, const std::string& pools, double budget_minutes,
@@ -47,10 +47,11 @@ std::string Recorded::pool_file(const std::string& name) const {
   return fmt::format("{}/{}.pool.gz", pools_, name);
 }
 
-std::optional<Recorded::Values> Recorded::unit(const std::string& name, const std::vector<std::string>& files,
+std::optional<Recorded::Values> Recorded::unit(const std::string& name, const std::string& settings,
+                                               const std::vector<std::string>& files,
                                                const std::function<Result<Values>()>& compute) {
   if (!wanted(name)) return std::nullopt;
-  uint64_t inputs = settings_hash();
+  uint64_t inputs = hash_bytes(settings);
   for (const std::string& file : files) {
     if (auto known = hashes_.find(file); known == hashes_.end()) {
       auto text = read_file(pool_file(file));

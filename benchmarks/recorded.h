@@ -21,19 +21,23 @@ namespace tcc::benchmarks {
 struct Family {
   std::string name;                    // "cpu", "gpu"; files are NAME-train-PLATFORM.pool.gz, NAME-heldout-...
   std::vector<std::string> platforms;  // the first one is the main one
-  int64_t source_programs;             // of a task of another platform, to learn from
+  // Two other platforms, from which a platform is learned: those that follow it.
+  std::vector<std::string> sources_of(size_t target) const;
 };
 const std::vector<Family>& families();
 
-// The same for all methods of a table.
+// The same for all methods of a table. An epoch of a small set has 16 batches (tcc::driver::train_network), so methods
+// that learn from less data take as many steps.
 struct Effort {
-  int64_t epochs = 50;        // passes through the data of a network that learns from one platform
-  int64_t probe_epochs = 20;  // of a network that chooses what to measure next
-  int64_t stage_epochs = 25;  // through the data of each platform, where several are learned from
-  double share = 0.1;         // of the target's programs
+  int64_t epochs = 20;           // of a network that learns from one platform, and of each stage of several
+  int64_t probe_epochs = 2;      // of a network that chooses what to measure next, after each of ten steps
+  int64_t source_programs = 64;  // of a task of another platform, to learn from
+  double share = 0.1;            // of the target's programs
   int64_t seeds = 3;
 };
 inline constexpr Effort kEffort;
+// Of networks that are judged on networks that they have not seen, as in their papers.
+inline constexpr int64_t kHeldoutEpochs = 50;
 
 class Recorded {
  public:
@@ -44,9 +48,10 @@ class Recorded {
                                int threads);
 
   // The unit's result: kept values, or those of `compute`. nullopt: not asked for by --only, the budget is spent, or
-  // it failed; the latter two are named in missing(). `files`: pools that the unit reads, by name.
-  std::optional<Values> unit(const std::string& name, const std::vector<std::string>& files,
-                             const std::function<Result<Values>()>& compute);
+  // it failed; the latter two are named in missing(). `settings`: other values than these make the kept ones void.
+  // `files`: pools that the unit reads, by name.
+  std::optional<Values> unit(const std::string& name, const std::string& settings,
+                             const std::vector<std::string>& files, const std::function<Result<Values>()>& compute);
 
   // File NAME.pool.gz with these tables. At most `per_task` programs of each group, the first ones; 0: all.
   Result<std::shared_ptr<const driver::PoolFeatures>> load(const std::string& name,
@@ -74,6 +79,8 @@ class Recorded {
   Stopwatch watch_;
 };
 
+// The settings of kEffort and of a table's own `version`, which is raised whenever the same pools give other values.
+std::string effort_text(int version);
 // All programs of `parts` as one set.
 driver::PoolFeatures joined(std::span<const driver::PoolFeatures* const> parts);
 // A random share of each task's programs, at least two.

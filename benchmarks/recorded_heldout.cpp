@@ -51,7 +51,7 @@ class Ranker {
     Ranker out;
     out.pool_ = pool;
     if (cost::find_network(name) != nullptr) {
-      driver::TrainRequest request{.network = name, .epochs = kEffort.epochs, .seed = seed, .pool = pool};
+      driver::TrainRequest request{.network = name, .epochs = kHeldoutEpochs, .seed = seed, .pool = pool};
       TCC_TRY(driver::TrainedNetwork trained, driver::train_network(data, request));
       out.network_ = std::move(trained.model);
       return out;
@@ -127,7 +127,8 @@ class Heldout {
     files.insert(files.end(), six_.begin(), six_.end());
     for (const char* model : kModels) {
       const std::string name = model;
-      if (auto values = recorded_.unit("heldout." + name, files, [&] { return compute(name); }))
+      if (auto values = recorded_.unit("heldout." + name, fmt::format("2 {}", kHeldoutEpochs), files,
+                                       [&] { return compute(name); }))
         found.emplace_back(name, *values);
     }
     const auto trees = std::find_if(found.begin(), found.end(), [](const auto& f) { return f.first == "trees"; });

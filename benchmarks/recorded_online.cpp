@@ -110,7 +110,7 @@ class Online {
       folder_.reset();
       for (const Method& method : kMethods)
         found[method.name].push_back(
-            recorded_.unit(fmt::format("online.{}.{}.{}", target_, method.name, seed),
+            recorded_.unit(fmt::format("online.{}.{}.{}", target_, method.name, seed), effort_text(1),
                            {family_.name + "-train-" + source_, family_.name + "-heldout-" + target_},
                            [&] { return search(method, static_cast<uint64_t>(seed)); }));
     }
@@ -142,9 +142,9 @@ class Online {
     const std::string file = folder_->path() + "/source.tccnet";
     if (file_exists(file)) return file;
     TCC_TRY(const auto train,
-            recorded_.load(family_.name + "-train-" + source_, inputs.tables, family_.source_programs));
+            recorded_.load(family_.name + "-train-" + source_, inputs.tables, kEffort.source_programs));
     driver::TrainRequest request;
-    request.network = "mamba", request.epochs = kEffort.stage_epochs, request.seed = seed;
+    request.network = "mamba", request.epochs = kEffort.epochs, request.seed = seed;
     request.pool = recorded_.threads();
     TCC_TRY(const driver::TrainedNetwork trained, driver::train_network(*train, request));
     TCC_TRY_VOID(nn::save_checkpoint(file, trained.model, trained.card));

@@ -64,7 +64,7 @@ struct Sampling {
     const auto add = [&](const std::string& method, double share, cost::Sampler sampler) {
       Units units;
       for (int64_t seed = 1; seed <= kEffort.seeds; ++seed)
-        units.push_back(recorded.unit(fmt::format("{}.{}.{}", prefix, method, seed),
+        units.push_back(recorded.unit(fmt::format("{}.{}.{}", prefix, method, seed), effort_text(1),
                                       {family + "-train-" + platform, family + "-heldout-" + platform},
                                       [&] { return learn(share, sampler, static_cast<uint64_t>(seed)); }));
       methods.emplace_back(method, std::move(units));
@@ -79,8 +79,8 @@ struct Sampling {
 };
 
 // X(Name, text)
-//   scratch: the target's tenth alone. finetune: first all other platforms together, then the target's tenth.
-//   mtl: all platforms together, with a head for each. ckd: one platform after the other, with distillation.
+//   scratch: the target's tenth alone. finetune: first two other platforms together, then the target's tenth.
+//   mtl: the three platforms together, with a head for each. ckd: one platform after the other, with distillation.
 #define TCC_WAYS(X) X(Scratch, "scratch") X(FineTune, "finetune") X(Heads, "mtl") X(Distill, "ckd")
 enum class Way {
 #define TCC_X(name, text) k##name,
@@ -95,11 +95,10 @@ constexpr const char* kWays[] = {
 
 class Transfer {
  public:
-  Transfer(Recorded& recorded, const Family& family, std::string target)
-      : recorded_(recorded), family_(family), target_(std::move(target)) {
+  Transfer(Recorded& recorded, const Family& family, size_t target)
+      : recorded_(recorded), target_(family.platforms[target]) {
     files_ = {family.name + "-train-" + target_, family.name + "-heldout-" + target_};
-    for (const std::string& p : family.platforms)
-      if (p != target_) files_.push_back(family.name + "-train-" + p);
+    for (const std::string& p : family.sources_of(target)) files_.push_back(family.name + "-train-" + p);
   }
 
   std::vector<Row> rows() {
@@ -107,7 +106,8 @@ class Transfer {
     for (size_t w = 0; w < std::size(kWays); ++w) {
       Units units;
       for (int64_t seed = 1; seed <= kEffort.seeds; ++seed)
-        units.push_back(recorded_.unit(fmt::format("transfer.{}.{}.{}", target_, kWays[w], seed), files_,
+        units.push_back(recorded_.unit(fmt::format("transfer.{}.{}.{}", target_, kWays[w], seed), effort_text(1),
+                                       files_,
                                        [&] { return learn(static_cast<Way>(w), static_cast<uint64_t>(seed)); }));
       methods.emplace_back(kWays[w], std::move(units));
     }
@@ -124,7 +124,7 @@ class Transfer {
     const driver::PoolFeatures tenth = random_share(*train, kEffort.share, seed);
     std::vector<Features> sources;
     for (size_t i = 2; i < files_.size() && way != Way::kScratch; ++i) {
-      TCC_TRY(Features source, recorded_.load(files_[i], inputs.tables, family_.source_programs));
+      TCC_TRY(Features source, recorded_.load(files_[i], inputs.tables, kEffort.source_programs));
       sources.push_back(std::move(source));
     }
     TCC_TRY(const driver::TrainedNetwork trained, learn(way, tenth, sources, seed));
@@ -133,7 +133,7 @@ class Transfer {
 
   Result<driver::TrainedNetwork> learn(Way way, const driver::PoolFeatures& tenth, const std::vector<Features>& sources,
                                        uint64_t seed) {
-    driver::TrainRequest request = request_of(seed, kEffort.stage_epochs, recorded_.threads());
+    driver::TrainRequest request = request_of(seed, kEffort.epochs, recorded_.threads());
     std::vector<const driver::PoolFeatures*> parts;
     for (const Features& s : sources) parts.push_back(s.get());
     switch (way) {
@@ -153,16 +153,15 @@ class Transfer {
       case Way::kDistill:
         parts.push_back(&tenth);
         // Shared out evenly over the stages.
-        request.epochs = kEffort.stage_epochs * (2 * std::ssize(parts) - 1);
+        request.epochs = kEffort.epochs * (2 * std::ssize(parts) - 1);
         return driver::distill_network(parts, request);
     }
     return input_error("way {}", static_cast<int>(way));
   }
 
   Recorded& recorded_;
-  const Family& family_;
   const std::string target_;
-  std::vector<std::string> files_;
+  std::vector<std::string> files_;  // the target's to learn from, the target's to be judged on, sources
 };
 
 void append(std::vector<Row>& out, std::vector<Row> rows) {
@@ -184,7 +183,8 @@ std::vector<Row> sampler_rows(Recorded& recorded) {
 std::vector<Row> transfer_rows(Recorded& recorded) {
   std::vector<Row> out;
   for (const Family& family : families())
-    for (const std::string& platform : family.platforms) append(out, Transfer(recorded, family, platform).rows());
+    for (size_t target = 0; target < family.platforms.size(); ++target)
+      append(out, Transfer(recorded, family, target).rows());
   return out;
 }
 

@@ -204,13 +204,12 @@ Result<std::vector<int64_t>> choose_share(nn::Model& model, const nn::Samples& d
   return chosen;
 }
 
+// Each task is a class. TCL's classes are types of operators. With a handful of types, the tasks of a type that score
+// high would take the shares of the others, and nothing would be known of those.
 std::vector<int32_t> classes_of(const PoolFeatures& features) {
-  std::map<std::string, int32_t> numbers;
   std::vector<int32_t> out;
-  for (const PoolFeatures::Group& g : features.groups) {
-    const int32_t number = numbers.try_emplace(g.operator_class, static_cast<int32_t>(numbers.size())).first->second;
-    out.insert(out.end(), g.samples.size(), number);
-  }
+  for (size_t g = 0; g < features.groups.size(); ++g)
+    out.insert(out.end(), features.groups[g].samples.size(), static_cast<int32_t>(g));
   return out;
 }
 
