@@ -123,7 +123,7 @@ driver::PoolFeatures random_share(const driver::PoolFeatures& all, double share,
   for (size_t g = 0; g < all.groups.size(); ++g) {
     const driver::PoolFeatures::Group& from = all.groups[g];
     driver::PoolFeatures::Group& to = out.groups.emplace_back();
-    to.workload = from.workload, to.platform = from.platform, to.operator_class = from.operator_class;
+    to.workload = from.workload, to.platform = from.platform;
     to.weight = from.weight, to.task = from.task, to.platform_hash = from.platform_hash;
     const double n = static_cast<double>(from.samples.size());
     const nn::Split split =

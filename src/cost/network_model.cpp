@@ -30,12 +30,24 @@ constexpr std::string_view kForms[] = {
 
 constexpr uint64_t kSeed = 1;
 constexpr int64_t kFirstTraining = 16;    // records
+constexpr int64_t kFirstAdaptation = 32;  // the same where the network begins with a checkpoint
 constexpr double kGrowth = 1.4;           // of their number from one training to the next
 constexpr int64_t kMaxSteps = 200;        // batches of an update
-constexpr int64_t kAdaptationSteps = 20;  // of one that begins with a checkpoint
 constexpr int64_t kOnlineBatch = 128;
 // Of a program without tables. Scores of networks are far smaller.
 constexpr float kUnknown = -1e6f;
+
+// Batches of an update that begins with a checkpoint. Adam's steps have one length however little the labels differ.
+// Where all programs are about as fast, many steps would learn the noise of the measurements.
+int64_t adaptation_steps(std::span<const float> labels) {
+  constexpr double kPerDeviation = 400, kLeast = 20, kMost = 100;
+  double n = 0, sum = 0, squares = 0;
+  for (float label : labels)
+    if (label > 0) n += 1, sum += label, squares += static_cast<double>(label) * label;
+  if (n == 0) return static_cast<int64_t>(kLeast);
+  const double mean = sum / n, deviation = std::sqrt(std::max(squares / n - mean * mean, 0.0));
+  return static_cast<int64_t>(std::clamp(kPerDeviation * deviation, kLeast, kMost));
+}
 
 int64_t next_training(int64_t after) {
   const auto grown = static_cast<int64_t>(static_cast<double>(after) * kGrowth);
@@ -101,7 +113,8 @@ class NetworkModel : public CostModel {
         model_(std::move(model)),
         checkpoint_(checkpoint),
         prior_(std::move(prior)),
-        momentum_(model_) {}
+        momentum_(model_),
+        next_(checkpoint_ != 0 ? kFirstAdaptation : kFirstTraining) {}
 
   const features::Schema& schema() const override { return prior_->schema(); }
   std::span<const features::Table* const> tables() const override { return inputs_.tables; }
@@ -192,7 +205,7 @@ class NetworkModel : public CostModel {
     nn::TrainOptions options = paper_options(model_.config().architecture);
     options.batch = std::min(options.batch, kOnlineBatch);
     const int64_t steps = (data.size() + options.batch - 1) / options.batch;
-    const int64_t most = checkpoint_ != 0 ? kAdaptationSteps : kMaxSteps;
+    const int64_t most = checkpoint_ != 0 ? adaptation_steps(data.labels()) : kMaxSteps;
     options.epochs = std::clamp<int64_t>(most / steps, 1, options.epochs);
     auto trainer = nn::Trainer::create(model_, data, nullptr, options, setup_.pool);
     TCC_CHECK(trainer.has_value(), "samples come from this model's tables");
@@ -219,7 +232,7 @@ class NetworkModel : public CostModel {
   const uint64_t checkpoint_;
   const std::unique_ptr<CostModel> prior_;
   nn::MomentumAdapter momentum_;
-  int64_t trained_on_ = 0, next_ = kFirstTraining;
+  int64_t trained_on_ = 0, next_;
   std::string trouble_;
   mutable std::mutex mutex_;
   mutable std::vector<std::unique_ptr<nn::Workspace>> free_;  // of threads that predict; guarded by mutex_

@@ -10,15 +10,6 @@
 #include "tcc/support/text.h"
 
 namespace tcc::driver {
-namespace {
-
-// "gemm 1x512x784 tb + bias f32" -> "gemm".
-std::string class_of(const std::string& workload) {
-  return workload.substr(0, workload.find(' '));
-}
-
-}  // namespace
-
 double PoolFeatures::Group::best_seconds() const {
   double best = 0;
   for (double s : seconds)
@@ -57,7 +48,6 @@ Result<PoolFeatures> extract_pool(const data::Pool& pool, std::span<const featur
           "simulated and measured times never mix: name pools of one kind");
     PoolFeatures::Group& made = out.groups.emplace_back();
     made.workload = group.task.workload, made.platform = group.platform.name;
-    made.operator_class = class_of(group.task.workload);
     made.weight = static_cast<double>(std::max<int64_t>(group.task.weight, 1));
     made.task = ir::hash_kernel(group.task.kernel), made.platform_hash = group.platform.hash();
   }

@@ -34,7 +34,7 @@ Result<Sampler> find_sampler(std::string_view name);
 // The programs to choose among, all spans of one length.
 struct SamplingPool {
   std::span<const float> scores;     // normalized predictions, in [0, 1]
-  std::span<const int32_t> classes;  // of the operators (TCL: the type of an assignment's operator)
+  std::span<const int32_t> classes;  // each gets its share (TCL: the type of an assignment's operator)
   std::span<const float> spreads;    // how unsure the model is; alt only
   std::span<const float> features;   // rows of `width`; balto only
   int64_t width = 0;

@@ -21,7 +21,7 @@ namespace tcc::driver {
 // The programs of a pool as models read them, group after group.
 struct PoolFeatures {
   struct Group {
-    std::string workload, platform, operator_class;
+    std::string workload, platform;
     double weight = 1;
     uint64_t task = 0;  // hash, without the platform
     uint64_t platform_hash = 0;
