@@ -105,6 +105,7 @@ Result<Program> cut_into_tasks(const Model& model, const target::Target& target)
   const target::Precision precision = model.source.precision;
   if (precision == target::Precision::kF16) options.precision = graph::DType::kF16;
   if (precision == target::Precision::kBF16) options.precision = graph::DType::kBF16;
+  options.transpose_weights = precision == target::Precision::kTf32;
   TCC_TRY_VOID(graph::optimize(program.graph, evaluator.get(), options));
   program.groups = graph::fuse(program.graph, {.attention = true});
   TCC_TRY(program.tasks,

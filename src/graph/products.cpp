@@ -290,4 +290,29 @@ void fold_transposes(Graph& graph) {
   TransposeFolder(graph).run();
 }
 
+int64_t transpose_weights(Graph& graph) {
+  std::unordered_map<ValueId, ValueId> transposed;
+  const std::vector<NodeId> order = std::move(graph.order);
+  graph.order.clear();
+  int64_t count = 0;
+  for (NodeId id : order) {
+    Node node = graph.node(id);
+    const ValueId weights = node.op == Op::kGemm && !node.as<GemmAttrs>().trans_b ? node.inputs[1] : kNone;
+    if (weights != kNone && graph.value(weights).is_constant() && graph.value(weights).dtype == DType::kF32) {
+      auto [made, fresh] = transposed.emplace(weights, kNone);
+      if (fresh)
+        made->second =
+            emit_node(graph, Op::kTranspose, TransposeAttrs{{1, 0}}, {weights}, std::string(graph.value(weights).name));
+      GemmAttrs attrs = node.as<GemmAttrs>();
+      attrs.trans_b = true;
+      node.attrs = attrs;
+      node.inputs[1] = made->second;
+      graph.node(id) = node;
+      ++count;
+    }
+    graph.order.push_back(id);
+  }
+  return count;
+}
+
 }  // namespace tcc::graph

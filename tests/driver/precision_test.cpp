@@ -120,6 +120,19 @@ TEST_CASE("products by tf32 are tasks of their own, all other tasks are those of
   }
 }
 
+TEST_CASE("weights of products by tf32 are stored with their terms side by side, as warpgroups read them") {
+  const onnx::ZooOptions zoo{1, 64, 1, 64};
+  int64_t products = 0;
+  for (const task::Task& task : program_of("zoo:bert-tiny", Precision::kTf32, zoo).tasks.tasks) {
+    if (task.anchor != task::AnchorKind::kGemm || task.workload.find("gemm 64x") != 0) continue;
+    INFO(task.workload);
+    ++products;
+    CHECK(task.workload.find(" tb") != std::string::npos);
+    CHECK(space::unmet_conditions_of_warpgroup_instruction(task.kernel, find("h200")).empty());
+  }
+  CHECK(products >= 3);
+}
+
 TEST_CASE("a precision that a target cannot do is refused before work begins") {
   target::Target plain = find("x86-64-v3"), dots = find("x86-64-v4");
   dots.cpu.features.avx512_bf16 = true;

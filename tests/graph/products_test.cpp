@@ -213,3 +213,26 @@ TEST_CASE("a conversion that costs more than it saves is not made") {
   for (int i = 0; i < 3; ++i) x = add(h, Op::kConv, square(3), {x, weight(h, {8, 8, 3, 3})});
   CHECK(optimised(h, x, {layout_model(1e15, 0.1)}) == "Transpose Conv Conv Conv Transpose");
 }
+
+TEST_CASE("weights of products are stored with their terms side by side where that is asked, each tensor once") {
+  for (const bool asked : {true, false}) {
+    Graph g;
+    const ValueId x = g.add_input("x", DType::kF32, {3, 5}), z = g.add_input("z", DType::kF32, {5, 4});
+    const ValueId w = weight(g, {5, 5});
+    ValueId y = add(g, Op::kGemm, GemmAttrs{}, {add(g, Op::kGemm, GemmAttrs{}, {x, w}), w});
+    y = add(g, Op::kGemm, GemmAttrs{}, {y, z});  // made at run time: it stays
+    y = add(g, Op::kGemm, GemmAttrs{1, 1, false, true}, {y, weight(g, {6, 4})});
+    OptimizeOptions options;
+    options.transpose_weights = asked;
+    CHECK(optimised(g, y, options) == "Gemm Gemm Gemm Gemm");
+    std::vector<bool> flags;
+    std::vector<ValueId> weights;
+    for (NodeId id : g.order) {
+      flags.push_back(g.node(id).as<GemmAttrs>().trans_b);
+      weights.push_back(g.node(id).inputs[1]);
+    }
+    CHECK(flags == std::vector<bool>{asked, asked, false, true});
+    CHECK(weights[0] == weights[1]);
+    CHECK(g.value(weights[0]).is_constant());
+  }
+}

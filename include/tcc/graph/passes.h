@@ -52,6 +52,10 @@ void flatten_products(Graph& graph);
 // and become Reshapes where they only move axes of extent 1.
 void fold_transposes(Graph& graph);
 
+// Gemm by a constant matrix of f32 that is stored K x N: its transpose, with trans_b. Terms lie side by side in both
+// operands then, as instructions for tf32 read them. Returns how many. Run `fold_constants` afterwards.
+int64_t transpose_weights(Graph& graph);
+
 // --- precision -----------------------------------------------------------------------------------------------------
 
 // Single precision to f16 or bf16, where a table allows it (src/graph/precision.cpp): contractions take and give `low`
@@ -86,10 +90,11 @@ struct OptimizeOptions {
   std::optional<LayoutModel> layouts;  // nothing: every tensor keeps the model's layout
   int64_t winograd = 0;                // 2 or 4: convolutions that gain become F(2x2,3x3) or F(4x4,3x3); 0: none
   std::optional<DType> precision;      // f16 or bf16: see lower_precision; nothing: as the model says
+  bool transpose_weights = false;      // see transpose_weights
 };
 
-// infer_shapes, eliminate, fold_constants, LayerNorm and Gelu patterns, fold_batch_norm, products and transposes, lower
-// precision, Winograd forms and layouts where asked, eliminate.
+// infer_shapes, eliminate, fold_constants, LayerNorm and Gelu patterns, fold_batch_norm, products and transposes;
+// transposed weights, lower precision, Winograd forms and layouts where asked; eliminate.
 Result<void> optimize(Graph& graph, Evaluator* evaluator, const OptimizeOptions& options = {});
 
 // --- fusion --------------------------------------------------------------------------------------------------------
