@@ -80,7 +80,7 @@ bool divide_monomial(Expr atom, Expr divisor, std::vector<Expr>& rest) {
 
 // Sorts `terms`, adds up those of equal atoms and drops those that cancel; gives how many are left in front.
 // Insertion sort: the lists are short and nearly sorted. Sums are built for every rewritten index of every candidate:
-// equal atoms are noted while they are compared, and the pass over them is skipped where there are none.
+// equal atoms are noted while they are compared, and the pass over them is skipped where no two are equal.
 size_t sort_and_merge(std::span<Term> terms) {
   bool repeated = false;
   for (size_t i = 1; i < terms.size(); ++i) {

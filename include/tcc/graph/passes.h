@@ -52,7 +52,7 @@ void flatten_products(Graph& graph);
 // and become Reshapes where they only move axes of extent 1.
 void fold_transposes(Graph& graph);
 
-// Gemm by a constant matrix of f32 that is stored K x N: its transpose, with trans_b. Terms lie side by side in both
+// Gemm by a constant matrix of f32 that is stored K x N: its transpose, with trans_b. Terms are side by side in both
 // operands then, as instructions for tf32 read them. Returns how many. Run `fold_constants` afterwards.
 int64_t transpose_weights(Graph& graph);
 
