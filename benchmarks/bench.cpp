@@ -47,7 +47,7 @@ const std::vector<Suite>& suites() {
       {"cuda-static", "what the model chooses for a100 out of the spaces of a GEMM, judged without a device",
        run_cuda_static_suite},
       {"cuda-sass",
-       "SASS of the programs that the model chooses for 30 operators and three GPUs, counted; needs nvdisasm",
+       "SASS of the programs that the model chooses for some 50 operators and three GPUs, counted; needs nvdisasm",
        run_cuda_sass_suite},
       {"metaschedule-ops", "MetaSchedule's twelve operators beside peers; evolutionary beside random search",
        run_metaschedule_ops_suite},

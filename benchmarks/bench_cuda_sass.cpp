@@ -1,4 +1,4 @@
-// What the machine code of GPU programs executes, without a GPU: of some 40 operators the program that the analytical
+// What the machine code of GPU programs executes, without a GPU: of some 50 operators the program that the analytical
 // model chooses, as tcc tune does without a device; of its hottest launch the instructions of the loop that holds the
 // work.
 // --only NAME restricts the operators and targets.
@@ -138,15 +138,43 @@ std::vector<Case> cases() {
       {"conv3x3_f32", conv(f32, 64, 64, 56, 3)},
       {"softmax_f16_8192", unary(f16, plane, Op::kSoftmax, graph::AxisAttrs{1})},
       {"softmax_f16_50257", unary(f16, {128, 50257}, Op::kSoftmax, graph::AxisAttrs{1})},
+      {"softmax_f16_1001", unary(f16, {32768, 1001}, Op::kSoftmax, graph::AxisAttrs{1})},
+      {"softmax_f16_8191", unary(f16, {8191, 8191}, Op::kSoftmax, graph::AxisAttrs{1})},
       {"softmax_f16_131072", unary(f16, {128, 131072}, Op::kSoftmax, graph::AxisAttrs{1})},
       {"layernorm_f16_16384", layer_norm(f16, 4096, 16384)},
       {"layernorm_f16_131072", layer_norm(f16, 512, 131072)},
       {"layernorm_f16", layer_norm(f16, 8192, 1024)},
+      {"layernorm_f16_1001", layer_norm(f16, 32768, 1001)},
       {"row_sum_f32", sum({1})},
+      {"row_sum_f16_8191", unary(f16, {8191, 8191}, Op::kReduceSum, graph::ReduceAttrs{{1}, false})},
       {"column_sum_f32", sum({0})},
       {"full_sum_f32", sum({0, 1})},
       {"add_f16", add(f16)},
       {"add_f32", add(f32)},
+      {"add_f16_odd",
+       [=] {
+         Maker g(f16);
+         return g.task(g.node(Op::kAdd, graph::NoAttrs{}, {g.input({8191, 8191}), g.input({8191, 8191})}));
+       }},
+      {"bias_bf16",
+       [=] {
+         Maker g(bf16);
+         return g.task(g.node(Op::kAdd, graph::NoAttrs{}, {g.input({65536, 1000}), g.weight({1000})}));
+       }},
+      {"layernorm_f16_8192", layer_norm(f16, 8192, 8192)},
+      {"softmax_f16_batch", unary(f16, {64, 16, 512, 128}, Op::kSoftmax, graph::AxisAttrs{3})},
+      {"transpose_f16_heads", unary(f16, {64, 512, 16, 128}, Op::kTranspose, graph::TransposeAttrs{{0, 2, 1, 3}})},
+      {"transpose_f16_nchw", unary(f16, {64, 320, 3136}, Op::kTranspose, graph::TransposeAttrs{{0, 2, 1}})},
+      {"transpose_f16_odd", unary(f16, {8191, 8191}, Op::kTranspose, graph::TransposeAttrs{{1, 0}})},
+      {"row_mean_f16_49", unary(f16, {512, 2048, 7, 7}, Op::kReduceMean, graph::ReduceAttrs{{2, 3}, false})},
+      {"column_sum_f16_odd", unary(f16, {8191, 8191}, Op::kReduceSum, graph::ReduceAttrs{{0}, false})},
+      {"full_sum_f16", unary(f16, plane, Op::kReduceSum, graph::ReduceAttrs{{0, 1}, false})},
+      {"max_pool_f16_64m", unary(f16, {80, 64, 112, 112}, Op::kMaxPool,
+                                 graph::PoolAttrs{{3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 1}, false, false, 1})},
+      {"max_pool_f16_odd", unary(f16, {64, 256, 63, 63}, Op::kMaxPool,
+                                 graph::PoolAttrs{{3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, false, false, 1})},
+      {"average_pool_f16_odd", unary(f16, {64, 256, 63, 63}, Op::kAveragePool,
+                                     graph::PoolAttrs{{3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, false, false, 1})},
       {"gelu_f16", unary(f16, plane, Op::kUnary, graph::UnaryAttrs{graph::UnaryFn::kGelu})},
       {"transpose_f16", unary(f16, plane, Op::kTranspose, graph::TransposeAttrs{{1, 0}})},
       {"transpose_f32", unary(f32, plane, Op::kTranspose, graph::TransposeAttrs{{1, 0}})},

@@ -1,6 +1,7 @@
 #include "tcc/analysis/address.h"
 
 #include <numeric>
+#include <vector>
 
 #include "tcc/ir/kinds.h"
 #include "tcc/support/check.h"
@@ -24,6 +25,40 @@ Expr flat_address(Builder& b, const Buffer& buffer, std::span<const Expr> indice
   return flat;
 }
 
+namespace {
+
+void add_term(std::vector<Term>& terms, Expr atom, int64_t coefficient) {
+  for (Term& t : terms)
+    if (equal(t.atom, atom)) {
+      t.coefficient += coefficient;
+      return;
+    }
+  terms.push_back({coefficient, atom});
+}
+
+// x mod n and x differ by a multiple of n: the term c (x mod n) of a sum counts as c x, up to multiples of c n. So
+// r * L - (r * L) mod n is known to be a multiple of n.
+int64_t divisor_without_remainder(const Kernel& kernel, const Sum& sum, const Term& remainder) {
+  const Binary& mod = *as<Binary>(remainder.atom);
+  const int64_t c = remainder.coefficient;
+  std::vector<Term> terms;
+  for (const Term& t : sum.terms)
+    if (t.atom != remainder.atom) add_term(terms, t.atom, t.coefficient);
+  int64_t constant = sum.constant;
+  if (const Sum* inner = as<Sum>(mod.a)) {
+    constant += c * inner->constant;
+    for (const Term& t : inner->terms) add_term(terms, t.atom, c * t.coefficient);
+  } else {
+    add_term(terms, mod.a, c);
+  }
+  int64_t divisor = std::gcd(c * int_value(mod.b), constant);
+  for (const Term& t : terms)
+    if (t.coefficient != 0) divisor = std::gcd(divisor, t.coefficient * known_divisor(kernel, t.atom));
+  return divisor;
+}
+
+}  // namespace
+
 int64_t known_divisor(const Kernel& kernel, Expr e) {
   switch (e->kind) {
     case ExprKind::kIntConst:
@@ -35,6 +70,10 @@ int64_t known_divisor(const Kernel& kernel, Expr e) {
     case ExprKind::kSum: {
       int64_t g = std::abs(as<Sum>(e)->constant);
       for (const Term& t : as<Sum>(e)->terms) g = std::gcd(g, t.coefficient * known_divisor(kernel, t.atom));
+      for (const Term& t : as<Sum>(e)->terms)
+        if (t.atom->kind == ExprKind::kFloorMod && is_int(as<Binary>(t.atom)->b) &&
+            int_value(as<Binary>(t.atom)->b) > 0)
+          g = std::lcm(g, divisor_without_remainder(kernel, *as<Sum>(e), t));
       return g;
     }
     case ExprKind::kProd: {

@@ -255,7 +255,7 @@ GpuCounter::Wait GpuCounter::stmt(Stmt s, double times) {
       return stmt(as<Alloc>(s)->body, times);
     case StmtKind::kIf: {
       const If& branch = *as<If>(s);
-      facts_.instructions += warps(times) * model_.condition_instructions;
+      facts_.instructions += warps(times) * model_.condition_instructions * condition_;
       const Wait a = stmt(branch.then_case, times), b = stmt(branch.else_case, times);
       return {std::max(a.together, b.together), std::max(a.after, b.after)};
     }
@@ -289,7 +289,9 @@ GpuCounter::Wait GpuCounter::loop(const Loop& l, double times) {
   const double outer_ahead = std::exchange(ahead_, depth > 1 ? std::min(depth, extent) : ahead_);
   const double outer_batch = straight ? batch_ : std::exchange(batch_, 0.0);
   const double outer_copy_wait = depth > 1 ? std::exchange(copy_wait_, 0.0) : copy_wait_;
+  const double outer_condition = std::exchange(condition_, condition_share(l));
   Wait w = stmt(l.body, n);
+  condition_ = outer_condition;
   if (bound) {
   } else if (has_annotation(l, AnnotationKey::kTreeReduce) && extent > 1 && role_ == nullptr && !matrix_) {
     // Threads combine in pairs.
@@ -331,7 +333,8 @@ GpuCounter::Wait GpuCounter::store(const Store& store, double times) {
     facts_.copy_instructions += pieces * model_.copy_instructions;
     facts_.instructions += pieces * model_.copy_instructions;
   }
-  if (store.predicate != nullptr && !copying_) facts_.instructions += warps(times) * model_.condition_instructions;
+  if (store.predicate != nullptr && !copying_)
+    facts_.instructions += warps(times) * model_.condition_instructions * condition_;
   if (!moves && !copying_ && is_half(b.type)) facts_.instructions += warps(times) / 2;  // pairs are rounded together
   access(b, store.indices, times, false);
   tile(store);
@@ -365,6 +368,24 @@ void GpuCounter::instr(const InstrCall& call, double times) {
     if (o.scope == Scope::kShared && o.rank == 2 && row.flops > 0)
       facts_.shared_accesses +=
           times * static_cast<double>(o.tile[0] * o.tile[1] * type_bytes(o.type)) / model_.l1_bytes_per_cycle;
+}
+
+// A vector of a vectorized loop tests the conditions of its elements once.
+double GpuCounter::condition_share(const Loop& l) {
+  if (l.loop_kind != LoopKind::kVectorized) return 1;
+  double widest = 1;
+  to_registers_ = false;
+  auto look = [&](Id id, std::span<const Expr> indices) {
+    if (places_[static_cast<size_t>(id)] == Place::kRegisters) return;
+    look_at(*k_.buffer(id), indices);
+    widest = std::max(widest, vector_of(type_bytes(k_.buffer(id)->type)));
+  };
+  visit(l.body, [&](Stmt s) {
+    if (const Store* store = as<Store>(s)) look(store->buffer, store->indices);
+    return true;
+  });
+  visit_loads(l.body, [&](const Load& load) { look(load.buffer, load.indices); });
+  return 1 / widest;
 }
 
 // Elements that a thread copies at a time: those asked for, where they are certain to be neighbours.

@@ -80,6 +80,8 @@ class GpuCounter {
   Place place(const ir::Buffer& b) const;
 
   void look_at(const ir::Buffer& b, std::span<const ir::Expr> indices);
+  ir::Expr without_lane(ir::Expr atom);
+  int64_t divisor_of_rest(const ir::Buffer& b, std::span<const ir::Expr> indices);
   // Clock cycles until a load has its value.
   double access(const ir::Buffer& b, std::span<const ir::Expr> indices, double times, bool loads);
   double count_shared(const ir::Buffer& b, double times);
@@ -91,6 +93,7 @@ class GpuCounter {
   std::vector<int64_t> first_warp(const ir::Buffer& b, std::span<const ir::Expr> indices) const;
   double pieces_of_warp(const std::vector<int64_t>& lanes, int64_t bytes, int64_t of_lane) const;
   double whole_vector(const ir::Loop& l);
+  double condition_share(const ir::Loop& l);
   double threads_around() const;
   double lanes() const;
   double warps(double times) const;
@@ -128,6 +131,7 @@ class GpuCounter {
   const ir::Loop* role_ = nullptr;
   analysis::SharedRequests requests_;
   double tile_registers_ = 0;  // of a thread, for sums that memory holds
+  double condition_ = 1;       // of a condition, for an element: vectors test all of theirs together
   double vector_ = 1;          // elements at a time of the copy around
   double pieces_ = 1;          // of the copy around, for one thread
   double batch_ = 0;           // bytes that one thread loads in the straight code around

@@ -37,6 +37,7 @@ void GpuCounter::look_at(const Buffer& b, std::span<const Expr> indices) {
   m.constant = 0;
   m.from = made_[static_cast<size_t>(b.id)];
   m.gathers = false;
+  bool remainders = false;
   int64_t size = 1;
   auto add = [&](Expr atom, int64_t c) {
     const int64_t step = c * size;
@@ -51,20 +52,50 @@ void GpuCounter::look_at(const Buffer& b, std::span<const Expr> indices) {
       m.constant += int_value(atom) * step;
       return;
     }
-    m.divisor = std::gcd(m.divisor, analysis::known_divisor(k_, atom) * step);
+    const Expr whole = without_lane(atom);
+    m.divisor = std::gcd(m.divisor, analysis::known_divisor(k_, whole != nullptr ? whole : atom) * step);
+    remainders |= atom->kind == ExprKind::kFloorMod;
     m.gathers |= atom->kind == ExprKind::kLoad;
     for (size_t i = 0; i < loops_.size(); ++i)
-      if (may_mention(atom, loops_[i].loop->id)) m.steps[i] = kUnknown;
+      if (may_mention(whole != nullptr ? whole : atom, loops_[i].loop->id)) m.steps[i] = kUnknown;
+    if (whole != nullptr && atom->kind == ExprKind::kFloorMod && m.steps.back() != kUnknown) m.steps.back() += step;
+  };
+  auto add_index = [&](Expr e) {
+    const Sum* sum = as<Sum>(e);
+    if (sum == nullptr) return add(e, 1);
+    m.constant += sum->constant * size;
+    for (const Term& t : sum->terms) add(t.atom, t.coefficient);
   };
   for (size_t d = indices.size(); d-- > 0;) {
-    if (const Sum* sum = as<Sum>(indices[d])) {
-      m.constant += sum->constant * size;
-      for (const Term& t : sum->terms) add(t.atom, t.coefficient);
-    } else {
-      add(indices[d], 1);
-    }
+    add_index(indices[d]);
     size *= is_int(b.shape[d]) ? std::max<int64_t>(int_value(b.shape[d]), 1) : 1;
   }
+  if (remainders && b.layout == nullptr) m.divisor = std::max(m.divisor, divisor_of_rest(b, indices));
+}
+
+// A divisor of what the address has beside its constant and the loops that move it step by step. Remainders are seen
+// together with what they are remainders of.
+int64_t GpuCounter::divisor_of_rest(const Buffer& b, std::span<const Expr> indices) {
+  Expr rest = b_.offset(analysis::flat_address(b_, b, indices), -movement_.constant);
+  for (size_t i = 0; i < loops_.size(); ++i)
+    if (movement_.steps[i] != kUnknown && movement_.steps[i] != 0)
+      rest = b_.sub(rest, b_.scale(b_.var(loops_[i].loop->id), movement_.steps[i]));
+  return analysis::known_divisor(k_, rest);
+}
+
+// A quotient or a remainder whose number no vector of the innermost loop crosses, without the lane: lowering says
+// (m + lane) mod n as m mod n + lane (lower/gpu/edit.h, keep_vectors_whole). nullptr: something else.
+Expr GpuCounter::without_lane(Expr atom) {
+  if ((atom->kind != ExprKind::kFloorDiv && atom->kind != ExprKind::kFloorMod) || loops_.empty()) return nullptr;
+  const Loop& l = *loops_.back().loop;
+  const Binary& op = *as<Binary>(atom);
+  if (l.loop_kind != LoopKind::kVectorized || !is_int(l.extent) || !is_int(op.b) || !may_mention(op.a, l.id))
+    return nullptr;
+  const int64_t lanes = int_value(l.extent);
+  const Expr rest = b_.sub(op.a, b_.var(l.id));
+  if (mentions(rest, l.id) || int_value(op.b) % lanes != 0 || analysis::known_divisor(k_, rest) % lanes != 0)
+    return nullptr;
+  return atom->kind == ExprKind::kFloorDiv ? b_.floor_div(rest, op.b) : b_.floor_mod(rest, op.b);
 }
 
 // Quotients and remainders of an index are computed where the innermost loop that they mention steps, once for equal
@@ -77,7 +108,8 @@ void GpuCounter::index(Expr e, double times) {
     if (std::find(counted_.begin(), counted_.end(), x->hash) != counted_.end()) return false;
     if (counted_.size() < kMaxQuotients) counted_.push_back(x->hash);
     double n = times;
-    for (size_t i = loops_.size(); i-- > 0 && !may_mention(x, loops_[i].loop->id);) {
+    const Expr whole = without_lane(x);
+    for (size_t i = loops_.size(); i-- > 0 && !may_mention(whole != nullptr ? whole : x, loops_[i].loop->id);) {
       if (loops_[i].bound) break;
       n /= loops_[i].extent;
     }

@@ -111,7 +111,7 @@ GpuCounter::Wait GpuCounter::operation(Expr e, double times, bool converts) {
     case ExprKind::kLoad: {
       const Load& load = *as<Load>(e);
       moves_ |= stored_[static_cast<size_t>(load.buffer)];
-      if (load.predicate != nullptr && !copying_) instructions += model_.condition_instructions;
+      if (load.predicate != nullptr && !copying_) instructions += model_.condition_instructions * condition_;
       if (converts && is_half(load.type)) instructions += 1;
       // An index that is loaded itself comes first.
       double before = 0;

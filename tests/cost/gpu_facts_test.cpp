@@ -470,3 +470,31 @@ TEST_CASE("values of a tile that each step fetches anew are read again in each s
   CHECK(step == Approx(reads(5) - reads(4)));
   CHECK(step >= 4 * 32 * (2 + 4));
 }
+
+TEST_CASE("vectors that rows do not cut are one access with one condition, also of a bias", "[gpu_facts]") {
+  // Rows of `width` elements and a bias, in vectors of `lanes`; `last`: elements in all.
+  auto facts = [](int64_t width, int64_t lanes, int64_t last) {
+    const std::string at = fmt::format("g*2048 + x*{0} + v", lanes);
+    auto k = ir::parse(fmt::format(R"(kernel nest {{
+  input X: f16[64, {0}]
+  input W: f16[{0}]
+  output Y: f16[64, {0}]
+  for g in 32 bound(grid.x) {{
+    for x in {1} bound(thread.x) {{
+      for v in {2} vectorized {{
+        if {3} < {4} {{
+          Y[({3}) // {0}, ({3}) % {0}] = X[({3}) // {0}, ({3}) % {0}] + W[({3}) % {0}]
+        }}
+      }}
+    }}
+  }}
+}}
+)",
+                                   width, 2048 / lanes, lanes, at, last));
+    if (!k) FAIL(k.error().message);
+    return facts_of(*k);
+  };
+  CHECK(facts(1000, 8, 64 * 1000).instructions < 0.5 * facts(1000, 1, 64 * 1000).instructions);
+  // Vectors cross the ends of these rows.
+  CHECK(facts(1001, 8, 64 * 1001).instructions > facts(1000, 8, 64 * 1000).instructions);
+}

@@ -112,6 +112,8 @@ TEST_CASE("windows are loaded as rows into registers", "[emulation][memory_bound
   CHECK(check_module(pool(graph::Op::kMaxPool, {2, 3, 9, 16}, 3, 2, 1, half), "gpu_windows", 3, 0) >= 2);
   CHECK(check_module(pool(graph::Op::kMaxPool, {1, 5, 12, 24}, 2, 2, 0, half), "gpu_windows", 3, 0) >= 2);
   CHECK(check_module(pool(graph::Op::kMaxPool, {2, 2, 7, 12}, 3, 1, 1, graph::DType::kF32), "gpu_windows", 3, 0) >= 2);
+  // Rows that begin at half vectors, in vectors of that width.
+  CHECK(check_module(pool(graph::Op::kMaxPool, {1, 3, 9, 36}, 3, 3, 0, half), "gpu_windows", 3, 0) >= 2);
   CHECK(check_module(pool(graph::Op::kMaxPool, {1, 3, 11, 44}, 5, 3, 2, half), "gpu_windows", 3, 0) >= 0);
   CHECK(check_module(pool(graph::Op::kAveragePool, {2, 3, 8, 16}, 3, 1, 1, half), "gpu_windows", 3, 2e-2) >= 2);
   CHECK(check_module(pool(graph::Op::kAveragePool, {1, 2, 10, 16}, 2, 2, 0, graph::DType::kF32), "gpu_windows", 3,

@@ -73,6 +73,7 @@ class Emitter {
   bool has_vector_loads(ir::Expr value, ir::Id id, int64_t lanes);
   void load_vectors(ir::Expr value, ir::Id id, int64_t lanes);
   void vector_load(const ir::Load& l, ir::Id id, int64_t lanes, int64_t width);
+  int64_t last_lane(ir::Expr condition, ir::Id id, int64_t lanes);
   std::string all_lanes(ir::Expr predicate, ir::Id id, int64_t lanes);
   void store(const ir::Store& s);
   void alloc(const ir::Alloc& s);

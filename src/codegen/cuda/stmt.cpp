@@ -330,7 +330,19 @@ int64_t Emitter::width_of(const Buffer& buffer, std::span<const Expr> indices, I
   return std::min(aligned, static_cast<int64_t>(std::bit_floor(most)));
 }
 
-// The predicate of every lane as one condition; "" without a predicate.
+// A bound that moves with the lanes by equal steps holds for all of them where it holds for this one; -1: unknown.
+int64_t Emitter::last_lane(Expr condition, Id id, int64_t lanes) {
+  if (condition->kind != ExprKind::kLt || as<Binary>(condition)->a->type != Type::kI64) return -1;
+  const Expr rest = b_.sub(as<Binary>(condition)->b, as<Binary>(condition)->a);
+  auto at = [&](int64_t lane) { return at_lane(b_, ranges_, rest, id, lane); };
+  const Expr first = at(0), step = b_.sub(at(1), first);
+  if (!is_int(step)) return -1;
+  for (int64_t lane = 2; lane < lanes; ++lane)
+    if (!is_int(b_.sub(at(lane), first), lane * int_value(step))) return -1;
+  return int_value(step) < 0 ? lanes - 1 : 0;
+}
+
+// The predicate of every lane as one condition; "" without a predicate, or where it holds always.
 std::string Emitter::all_lanes(Expr predicate, Id id, int64_t lanes) {
   if (predicate == nullptr) return "";
   if (Expr same = uniform_predicate(b_, kernel_, ranges_, predicate, id, lanes)) {
@@ -338,9 +350,15 @@ std::string Emitter::all_lanes(Expr predicate, Id id, int64_t lanes) {
     variables_[id] = "0";
     return is_int(same, 1) ? "" : expr(same);
   }
+  std::vector<Expr> conjuncts;
+  split_conjunction(predicate, conjuncts);
   Expr all = nullptr;
-  for (int64_t lane = 0; lane < lanes; ++lane) all = b_.logical_and(all, at_lane(b_, ranges_, predicate, id, lane));
-  return expr(all);
+  for (Expr c : conjuncts) {
+    const int64_t last = last_lane(c, id, lanes);
+    for (int64_t lane = last < 0 ? 0 : last; lane < (last < 0 ? lanes : last + 1); ++lane)
+      all = b_.logical_and(all, at_lane(b_, ranges_, c, id, lane));
+  }
+  return is_int(all, 1) ? "" : expr(all);
 }
 
 // The loads of `value` that are wider than an element.
@@ -369,7 +387,7 @@ void Emitter::vector_store(const analysis::LaneStore& s, const Loop& l, int64_t 
   vector_assign(*s.store, l.id, lanes, width);
   vector_loads_.clear();
   close();
-  if (uniform) return;
+  if (uniform || condition.empty()) return;
   open("else");
   scalar_lanes(s, l.id, lanes);
   close();

@@ -81,8 +81,18 @@ class Aligner {
     std::vector<Stmt> parts;
     auto single = [&](int64_t lane) { parts.push_back(substitute(b_, l.body, at(b_.integer(lane)))); };
     for (int64_t lane = 0; lane < head; ++lane) single(lane);
-    parts.push_back(b_.loop(l.id, b_.integer(whole), substitute(b_, l.body, at(b_.offset(b_.var(l.id), head))),
-                            LoopKind::kVectorized, Axis::kNone, l.annotations));
+    if (width < kWidestBytes / type_bytes(load->type)) {
+      // A vectorized loop promises the widest vectors: narrower ones are loops of their own.
+      const Id inner = edit_.fresh(l.id, 0);
+      const Expr element = b_.offset(b_.add(b_.scale(b_.var(l.id), width), b_.var(inner)), head);
+      parts.push_back(b_.loop(l.id, b_.integer(whole / width),
+                              b_.loop(inner, b_.integer(width), substitute(b_, l.body, at(element)),
+                                      LoopKind::kVectorized, Axis::kNone, l.annotations),
+                              LoopKind::kUnrolled));
+    } else {
+      parts.push_back(b_.loop(l.id, b_.integer(whole), substitute(b_, l.body, at(b_.offset(b_.var(l.id), head))),
+                              LoopKind::kVectorized, Axis::kNone, l.annotations));
+    }
     for (int64_t lane = head + whole; lane < extent; ++lane) single(lane);
     return b_.seq(parts);
   }
