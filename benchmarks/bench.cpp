@@ -152,8 +152,10 @@ int run(int argc, char** argv) {
   app.add_option(
       "--db", given_options.db,
       "cpu-ops, metaschedule-ops, space, models, end-to-end: record store to keep and to take tuning results from");
-  app.add_option("--keep", given_options.keep,
-                 "search-quality: store to keep each task's first run in, for --db later");
+  app.add_option(
+      "--keep", given_options.keep,
+      "search-quality: store to keep each task's first run in, for --db later; model-search: file of finished "
+      "operators, from which the same call goes on");
   app.add_flag("--no-prior", given_options.no_prior,
                "search-quality, metaschedule-ops: the model begins without what ships about families of operators");
   app.add_option("--model", given_options.model, "model-search: the network")->capture_default_str();
@@ -165,7 +167,8 @@ int run(int argc, char** argv) {
                "cost-models: the experiments on committed pools in place of rates; what they find is kept in this file "
                "row by row, and a later call goes on from there");
   app.add_option("--pools", given_options.pools, "cost-models: folder of the pools")->capture_default_str();
-  app.add_option("--budget", given_options.budget, "cost-models: minutes after which no further experiment is begun")
+  app.add_option("--budget", given_options.budget,
+                 "cost-models, model-search: minutes after which no further experiment is begun")
       ->check(CLI::Range(0.0, 1e6));
   app.add_option("--threads", given_options.threads, "cost-models: threads that compute the experiments [all]")
       ->check(CLI::Range(int64_t{0}, int64_t{1024}));

@@ -24,13 +24,14 @@ struct Options {
   std::string time;            // models: at most this much tuning a network and number of threads; "" = no limit
   std::string models;          // folder of ONNX files; "" = see networks.h
   std::string db;              // record store; "" = forgotten when the suite ends
-  std::string keep;            // search-quality: record store that gets the first model run of each task
+  std::string keep;            // search-quality: record store that gets the first model run of each task;
+                               // model-search: file of finished operators
   bool no_prior = false;       // search-quality, metaschedule-ops: searches begin without the shipped prior
   std::string model = "mlp";   // model-search: the network
   std::string space = "wide";  // model-search: default or wide
   std::string recorded;        // cost-models: file of results of the experiments on committed pools; "" = rates only
   std::string pools = "models/pools";  // cost-models: folder of these pools
-  double budget = 0;                   // cost-models: minutes of experiments; 0 = no limit
+  double budget = 0;                   // cost-models, model-search: minutes; 0 = no limit
   int64_t threads = 0;                 // cost-models: that compute the experiments; 0 = all
   uint64_t seed = 0;                   // of the random shapes; 0 = another one each time
   std::vector<std::string> only;       // run what contains one of these in its name; empty = everything

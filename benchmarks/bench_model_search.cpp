@@ -7,6 +7,11 @@
 // of its trials (--trials, 64 here); one more than all where it never has it.
 // "<operator>.after": speed after all trials, beside trees. "<operator>.learning": the share of the search's time for
 // proposing and learning. All are means over three seeds; speeds, trials and shares of operators are geometric means.
+//
+// With --keep FILE an operator's values are kept there when its searches have ended, and a later call takes them from
+// there, as long as machine, checkpoint and settings are the same. --budget MIN: then no further operator is begun.
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -15,6 +20,10 @@
 #include "bench.h"
 #include "bench_measurer.h"
 #include "op_bench.h"
+#include "recorded_units.h"
+#include "tcc/cost/shipped_checkpoints.h"
+#include "tcc/driver/compile.h"
+#include "tcc/support/hash.h"
 #include "tcc/target/probe.h"
 
 namespace tcc::benchmarks {
@@ -45,12 +54,58 @@ std::vector<double> best_after_each(std::span<const record::Record> records, int
 
 class ModelSearch {
  public:
-  ModelSearch(measure::IsolatedHostMeasurer& machine, std::string network, std::vector<Row>& rows)
-      : machine_(machine), network_(std::move(network)), rows_(rows) {
+  using Values = RecordedUnits::Values;
+
+  // `kept`: values of operators; nullptr: none are kept.
+  ModelSearch(measure::IsolatedHostMeasurer& machine, std::string network, RecordedUnits* kept, std::vector<Row>& rows)
+      : machine_(machine), network_(std::move(network)), kept_(kept), rows_(rows) {
     space_.metaschedule = options().space == space::kWideSpace;
   }
 
+  // Adds the operator's rows, of kept values or of searches. Without them where the budget is spent.
   Result<void> run(const OpCase& c) {
+    const uint64_t inputs = settings_hash();
+    std::optional<Values> values;
+    if (kept_ != nullptr) values = kept_->find(c.name, inputs);
+    if (!values && options().budget > 0 && watch_.seconds() >= options().budget * 60) {
+      left_.push_back(c.name);
+      return {};
+    }
+    if (!values) {
+      const Stopwatch watch;
+      TCC_TRY(values, search_case(c));
+      if (kept_ != nullptr) TCC_TRY_VOID(kept_->keep(c.name, inputs, *values, watch.seconds()));
+    }
+    add_rows(c.name, *values);
+    for (const auto& [name, value] : *values) sums_[name] += value;
+    ++operators_;
+    return {};
+  }
+
+  void add_means() {
+    if (operators_ == 0) return;
+    Values means = sums_;
+    for (auto& [name, value] : means) value /= operators_;
+    add_rows("mean", means);
+  }
+
+  // Operators for which the time did not suffice.
+  const std::vector<std::string>& left() const { return left_; }
+
+ private:
+  // Of everything that values depend on beside the operator.
+  uint64_t settings_hash() const {
+    uint64_t hash = hash_bytes(network_ + " " + options().space + " " + target::platform_text(host_));
+    hash = combine_hash(hash, hash_bytes(driver::tool_version()));
+    hash = combine_hash(combine_hash(hash, static_cast<uint64_t>(trials_)), kSeeds);
+    hash = combine_hash(hash, options().no_prior ? 1 : 0);
+    if (const auto* shipped = cost::find_shipped_checkpoint(network_, features::kTraceCpu))
+      hash = combine_hash(hash, hash_bytes(shipped->bytes));
+    return hash;
+  }
+
+  // Logarithms of shares, trials, speed and ratio; learning is a share.
+  Result<Values> search_case(const OpCase& c) {
     TCC_TRY(const std::vector<task::Task> tasks, case_tasks(c));
     const task::Task& task =
         *std::max_element(tasks.begin(), tasks.end(), [](const auto& x, const auto& y) { return x.flops < y.flops; });
@@ -76,30 +131,24 @@ class ModelSearch {
       speed += std::log(best / curve.back()) / kSeeds;
       learning += networks[s].learning / kSeeds;
     }
-    const double share = best / picked, of_prior = best / by_prior;
-    rows_.push_back({c.name + ".no_trial", share, "of the best", "rules", of_prior, share / of_prior});
-    rows_.push_back({c.name + ".trials", std::exp(trials), fmt::format("of {}", trials_), "", 0, 0});
-    rows_.push_back(
-        {c.name + ".after", std::exp(speed), "of the best", "trees", std::exp(speed - ratio), std::exp(ratio)});
-    rows_.push_back({c.name + ".learning", learning, "of the time", "", 0, 0});
-    const double values[] = {std::log(share), std::log(of_prior), trials, speed, ratio, learning};
-    for (size_t i = 0; i < std::size(values); ++i) sums_[i] += values[i];
-    ++operators_;
-    return {};
+    return Values{{"share", std::log(best / picked)},
+                  {"rules", std::log(best / by_prior)},
+                  {"trials", trials},
+                  {"speed", speed},
+                  {"ratio", ratio},
+                  {"learning", learning}};
   }
 
-  void add_means() {
-    if (operators_ == 0) return;
-    const auto mean = [&](size_t i) { return sums_[i] / operators_; };
-    const double share = std::exp(mean(0)), of_prior = std::exp(mean(1));
-    rows_.push_back({"mean.no_trial", share, "of the best", "rules", of_prior, share / of_prior});
-    rows_.push_back({"mean.trials", std::exp(mean(2)), fmt::format("of {}", trials_), "", 0, 0});
-    rows_.push_back(
-        {"mean.after", std::exp(mean(3)), "of the best", "trees", std::exp(mean(3) - mean(4)), std::exp(mean(4))});
-    rows_.push_back({"mean.learning", mean(5), "of the time", "", 0, 0});
+  void add_rows(const std::string& name, const Values& values) {
+    const auto of = [&](const char* key) { return values.at(key); };
+    rows_.push_back({name + ".no_trial", std::exp(of("share")), "of the best", "rules", std::exp(of("rules")),
+                     std::exp(of("share") - of("rules"))});
+    rows_.push_back({name + ".trials", std::exp(of("trials")), fmt::format("of {}", trials_), "", 0, 0});
+    rows_.push_back({name + ".after", std::exp(of("speed")), "of the best", "trees",
+                     std::exp(of("speed") - of("ratio")), std::exp(of("ratio"))});
+    rows_.push_back({name + ".learning", of("learning"), "of the time", "", 0, 0});
   }
 
- private:
   Result<Run> search(const task::Task& task, const std::string& model, bool pretrained, uint64_t seed) {
     TCC_TRY(auto store, record::Store::open(":memory:"));
     search::TuneOptions tune;
@@ -143,13 +192,16 @@ class ModelSearch {
   const target::Target host_ = target::host_target();
   measure::IsolatedHostMeasurer& machine_;
   const std::string network_;
+  RecordedUnits* const kept_;
   std::vector<Row>& rows_;
   const int64_t trials_ = options().trials_given ? options().trials : kTrials;
   space::SpaceOptions space_ = {};
   ThreadPool pool_{static_cast<int>(usable_cpus().size())};
   std::shared_ptr<const measure::MeasureTask> prepared_;  // of the operator at hand
-  double sums_[6] = {};
+  Values sums_;
   int operators_ = 0;
+  std::vector<std::string> left_;
+  const Stopwatch watch_;
 };
 
 Result<std::vector<Row>> run_suite() {
@@ -157,11 +209,20 @@ Result<std::vector<Row>> run_suite() {
   measure::HostMeasureOptions measure_options;
   measure_options.worker_path = TCC_WORKER_PATH;
   TCC_TRY(auto machine, measure::IsolatedHostMeasurer::create(measure_options));
-  ModelSearch bench(*machine, options().model, rows);
+  std::optional<RecordedUnits> kept;
+  if (!options().keep.empty()) {
+    TCC_TRY(kept, RecordedUnits::open(options().keep));
+  }
+  ModelSearch bench(*machine, options().model, kept ? &*kept : nullptr, rows);
   for (const OpCase& c : metaschedule_cases())
     if (wanted(c.name)) TCC_TRY_VOID(bench.run(c));
   bench.add_means();
-  if (rows.empty())
+  if (!bench.left().empty())
+    std::fprintf(stderr, "model-search: the time was spent before %s\n",
+                 fmt::format("{}{}", fmt::join(bench.left(), ", "),
+                             kept ? "; the same call goes on from there" : "; with --keep FILE a later call goes on")
+                     .c_str());
+  if (rows.empty() && bench.left().empty())
     return make_error(ErrorClass::kUsage, "no operator has any of the words of --only in its name",
                       "names are as C1D and GMM");
   return rows;
