@@ -53,6 +53,8 @@ const std::vector<Suite>& suites() {
        run_metaschedule_ops_suite},
       {"model-search", "a network with its checkpoint beside trees and rules, live, in the wide space",
        run_model_search_suite},
+      {"draft", "candidates drafted a second, and the best of the first k drafts of the pools of 2,000 programs",
+       run_draft_suite},
       {"cpu-ops", "tuned operators beside oneDNN, OpenBLAS and ONNX Runtime (see tools/peers)", run_cpu_ops_suite},
       {"models", "tuned networks beside ONNX Runtime (see tools/peers)", run_models_suite},
       {"end-to-end", "networks tuned, built, verified and compared with ONNX Runtime's outputs; nothing is timed",

@@ -64,6 +64,9 @@ std::vector<Row> run_cuda_static_suite(double seconds);
 std::vector<Row> run_cuda_sass_suite(double seconds);
 std::vector<Row> run_metaschedule_ops_suite(double seconds);
 std::vector<Row> run_model_search_suite(double seconds);
+std::vector<Row> run_draft_suite(double seconds);
+// The rows *.draft of the suite "search": candidates that a core drafts in a second.
+void add_draft_rates(double seconds, std::vector<Row>& rows);
 
 // Runs `body(worker)` again and again on `threads` threads at once for about `seconds` and returns the rate a thread:
 // the sum of what body returns, by time and threads.

@@ -139,6 +139,7 @@ std::vector<Row> run_search_suite(double seconds) {
   add_rate("gemm1024.replay_lower", *sketch, Step::kDraw, replay_lower(host), seconds, rows);
   add_rate("gemm1024.instantiate", *sketch, Step::kDraw, instantiate(host), seconds, rows);
   add_gpu_rates(seconds, rows);
+  add_draft_rates(seconds, rows);
   return rows;
 }
 

@@ -19,6 +19,8 @@ namespace {
 
 constexpr double kFits = 0.8;       // of a cache, for the data of one loop nest
 constexpr double kCall = 10;        // operations of a mathematical function
+constexpr double kMask = 0.5;       // cycles of a vector's mask
+constexpr double kStrided = 4;      // elements between lanes, at most: further apart they are gathered
 constexpr double kBranch = 2;       // cycles of an iteration for its counter and branch
 constexpr double kNotHidden = 0.3;  // of the shorter one of work and waiting for data
 // Tiles stream: what the second-level cache misses arrives at this multiple of the rate that the rule model, which
@@ -29,7 +31,7 @@ constexpr int64_t kScalarBytes = 4;
 class CpuStatement {
  public:
   CpuStatement(ColumnBuilder& b, const NestColumns& nest, const StatementColumns& s, const target::Target& target)
-      : b_(b), nest_(nest), s_(s), target_(target), core_(target.cpu.core), depth_(s.loops.size()) {
+      : b_(b), s_(s), target_(target), core_(target.cpu.core), depth_(s.loops.size()) {
     for (int32_t l : s.loops) loops_.push_back(&nest.loops[static_cast<size_t>(l)]);
     find_vector();
     find_tile();
@@ -88,15 +90,13 @@ class CpuStatement {
   }
 
  private:
-  enum class Pattern { kBroadcast, kVector, kStrided, kGather };
-
   // Vector loads of operands for one register tile.
   Column loads_of_tile() {
     Column total = number(0);
     for (size_t i = 0; i + 1 < s_.accesses.size(); ++i) {
       const AccessColumns& a = s_.accesses[i];
       if (a.buffer == stored().buffer) continue;
-      Column n = pattern(a) == Pattern::kBroadcast ? number(core_.broadcast_load) : registers_;
+      Column n = b_.select(is_vector(a), registers_, number(core_.broadcast_load));
       for (size_t l = 0; l < depth_; ++l)
         if (loops_[l]->loop->loop_kind == LoopKind::kUnrolled && a.moves[l]) n = b_.mul(n, loops_[l]->extent);
       total = b_.add(total, n);
@@ -106,10 +106,8 @@ class CpuStatement {
   Column strided() {
     Column total = number(0);
     for (const AccessColumns& a : s_.accesses) {
-      const Pattern p = pattern(a);
-      if (p == Pattern::kStrided) total = b_.add(total, b_.mul(vectors_, number(core_.stride_two_load)));
-      if (p == Pattern::kGather) total = b_.add(total, b_.mul(vectors_, number(2 * lanes())));
-      if (a.predicated) total = b_.add(total, b_.mul(vectors_, number(0.5)));
+      total = b_.add(total, b_.mul(vectors_, b_.mul(is_vector(a), step_cycles(a))));
+      if (a.predicated) total = b_.add(total, b_.mul(vectors_, number(kMask)));
     }
     return total;
   }
@@ -118,7 +116,7 @@ class CpuStatement {
     Column written = registers_, total = number(0), runs = number(1), unroll = number(0);
     std::vector<Column> around(depth_ + 1);
     for (size_t l = 0; l < depth_; ++l) around[l] = runs, runs = b_.mul(runs, loops_[l]->extent);
-    for (const LoopColumns* l : loops_) unroll = b_.max(unroll, l->unroll_max);
+    for (const LoopColumns* l : loops_) unroll = b_.max(unroll, b_.mul(b_.less(number(1), l->extent), l->unroll_max));
     for (size_t l = depth_; l-- > 0;) {
       const LoopKind kind = loops_[l]->loop->loop_kind;
       if (kind == LoopKind::kUnrolled) written = b_.mul(written, loops_[l]->extent);
@@ -197,18 +195,23 @@ class CpuStatement {
     const Column wanted = b_.add(b_.add(tile_, registers_), number(1));
     return b_.max(b_.sub(number(1), b_.div(number(available), wanted)), number(0));
   }
-  Pattern pattern(const AccessColumns& a) const {
-    if (as<InstrCall>(s_.stmt) != nullptr) return Pattern::kVector;
-    if (vector_ == depth_ || !a.moves[vector_]) return Pattern::kBroadcast;
-    const Column step = a.step[vector_];
-    if (step == kNoColumn) return Pattern::kGather;
-    if (a.buffer->scope == Scope::kLocal) return Pattern::kVector;  // lowering puts the vectorized dimension last
-    const double least = b_.least(step), most = b_.most(step);
-    return least == 1 && most == 1 ? Pattern::kVector : most <= 4 ? Pattern::kStrided : Pattern::kGather;
+  // 1: the lanes read different elements; 0: all read the same.
+  Column is_vector(const AccessColumns& a) {
+    if (as<InstrCall>(s_.stmt) != nullptr) return number(1);
+    if (vector_ == depth_ || !a.moves[vector_]) return number(0);
+    return b_.less(number(1), loops_[vector_]->extent);
+  }
+  // Beyond those of a vector side by side.
+  Column step_cycles(const AccessColumns& a) {
+    if (as<InstrCall>(s_.stmt) != nullptr || vector_ == depth_ || !a.moves[vector_]) return number(0);
+    if (a.buffer->scope == Scope::kLocal) return number(0);  // lowering puts the vectorized dimension last
+    const Column step = a.step[vector_], gather = number(2 * lanes());
+    if (step == kNoColumn) return gather;
+    const Column strided = b_.select(b_.less_equal(step, number(kStrided)), number(core_.stride_two_load), gather);
+    return b_.select(b_.equal(step, number(1)), number(0), strided);
   }
 
   ColumnBuilder& b_;
-  const NestColumns& nest_;
   const StatementColumns& s_;
   const target::Target& target_;
   const target::CoreModel& core_;
@@ -258,7 +261,8 @@ Column draft_cpu(ColumnBuilder& b, const NestColumns& nest, const target::Target
   if (!leaves_out(o, DraftPenalty::kCores))
     for (const LoopColumns& l : nest.loops) {
       if (l.loop->loop_kind != LoopKind::kParallel) continue;
-      cycles = b.add(cycles, b.add(number(core.launch_cycles), b.mul(l.extent, number(core.task_cycles))));
+      const Column launch = b.add(number(core.launch_cycles), b.mul(l.extent, number(core.task_cycles)));
+      cycles = b.add(cycles, b.mul(b.less(number(1), l.extent), launch));
     }
   return b.mul(cycles, number(1 / clock));
 }

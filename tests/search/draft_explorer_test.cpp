@@ -1,0 +1,97 @@
+// The explorer's drafts are legal, different and reproducible; they are better than as many random draws.
+#include "tcc/search/draft_explorer.h"
+
+#include <catch2/catch.hpp>
+#include <set>
+
+#include "sample_tasks.h"
+#include "tcc/space/space.h"
+
+using namespace tcc;
+
+namespace {
+
+std::vector<space::Sketch> sketches_of(const task::Task& t, const target::Target& target) {
+  space::SpaceOptions options;
+  options.metaschedule = true;
+  std::vector<space::Sketch> out;
+  for (const schedule::Trace& trace : space::generate_space(t.kernel, target, options)) {
+    ir::Legal<space::Sketch> sketch = space::make_sketch(trace, t.kernel, target);
+    REQUIRE(sketch.has_value());
+    out.push_back(std::move(*sketch));
+  }
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("drafts are legal, differ, come best first and depend on the seed alone") {
+  const Result<target::Target> target = target::find_target("x86-64-v4");
+  REQUIRE(target.has_value());
+  for (const task::Task& t :
+       {task::make_gemm({.m = 128, .n = 96, .k = 64}),
+        task::make_conv({.channels = 16, .filters = 32, .size = {14, 14}, .kernel = {3, 3}, .pads = {1, 1}})}) {
+    INFO(t.workload);
+    const std::vector<space::Sketch> sketches = sketches_of(t, *target);
+    const search::ExplorerOptions options = {.population = 512, .generations = 4, .drafts = 64};
+    search::DraftExplorer explorer(sketches, *target, 1, schedule::mutator_weights(false), options);
+    search::ExplorerCounts counts;
+    const std::vector<search::Drafted> drafts = explorer.explore(3, counts);
+    REQUIRE(drafts.size() == 64);
+    CHECK(counts.made == 4 * 512);
+    CHECK(counts.made == counts.rejected + counts.duplicate + counts.fresh);
+    std::set<uint64_t> programs;
+    for (size_t i = 0; i < drafts.size(); ++i) {
+      auto arena = std::make_shared<Arena>();
+      const ir::Legal<ir::Kernel> nest =
+          space::instantiate(sketches[static_cast<size_t>(drafts[i].sketch)], drafts[i].decisions, *target, arena);
+      REQUIRE(nest.has_value());
+      programs.insert(ir::hash_kernel(*nest));
+      if (i > 0) CHECK(drafts[i - 1].seconds <= drafts[i].seconds);
+    }
+    CHECK(programs.size() >= 60);  // sketches may have programs in common
+    search::ExplorerCounts again;
+    const std::vector<search::Drafted> second = explorer.explore(3, again);
+    REQUIRE(second.size() == drafts.size());
+    for (size_t i = 0; i < drafts.size(); ++i) {
+      CHECK(second[i].sketch == drafts[i].sketch);
+      CHECK(second[i].decisions == drafts[i].decisions);
+    }
+    // Evolution finds drafts as good as those of as many draws, at least.
+    search::ExplorerOptions random = options;
+    random.population = 2048, random.generations = 1;
+    search::DraftExplorer draws(sketches, *target, 1, schedule::mutator_weights(false), random);
+    search::ExplorerCounts drawn;
+    auto sum = [](const std::vector<search::Drafted>& all) {
+      double seconds = 0;
+      for (const search::Drafted& d : all) seconds += d.seconds;
+      return seconds;
+    };
+    CHECK(sum(drafts) < 1.01 * sum(draws.explore(3, drawn)));
+  }
+}
+
+TEST_CASE("sketches without columns are drafted by their kernels") {
+  const Result<target::Target> target = target::find_target("x86-64-v4");
+  REQUIRE(target.has_value());
+  std::vector<space::Sketch> sketches = sketches_of(task::make_gemm({.m = 32, .n = 48, .k = 16}), *target);
+  search::ExplorerOptions options = {.population = 128, .generations = 2, .drafts = 16};
+  options.fresh_share = 1;
+  search::DraftExplorer with(sketches, *target, 1, schedule::mutator_weights(false), options);
+  CHECK(with.without_columns().empty());
+  search::ExplorerCounts counts;
+  const std::vector<search::Drafted> by_columns = with.explore(1, counts);
+  CHECK(counts.asked == 0);
+  for (space::Sketch& s : sketches) s.symbolic = false, s.concrete = "for this test";
+  search::DraftExplorer without(sketches, *target, 1, schedule::mutator_weights(false), options);
+  REQUIRE(without.without_columns().size() == sketches.size());
+  CHECK(without.without_columns()[0].why == "for this test");
+  search::ExplorerCounts slow;
+  const std::vector<search::Drafted> by_kernels = without.explore(1, slow);
+  CHECK(slow.asked == slow.made);
+  CHECK(slow.rejected == counts.rejected);
+  // The same draws get the same estimates.
+  REQUIRE(by_kernels.size() == by_columns.size());
+  for (size_t i = 0; i < by_columns.size(); ++i)
+    CHECK(by_kernels[i].seconds == Approx(by_columns[i].seconds).epsilon(1e-9));
+}
