@@ -42,6 +42,8 @@ const std::vector<Suite>& suites() {
        "networks: candidates and samples a second, linear layers beside Eigen; --recorded: how well models rank",
        run_cost_models_suite},
       {"space", "a dense layer over spaces that grow by a module at a time", run_space_suite},
+      {"construction", "Roller and Gensor: milliseconds an operator, and their programs beside the best known",
+       run_construction_suite},
       {"cuda-compile", "NVRTC on default schedules: ms a kernel on one core, two threads beside one",
        run_cuda_compile_suite},
       {"cuda-static", "what the model chooses for a100 out of the spaces of a GEMM, judged without a device",

@@ -58,6 +58,7 @@ std::vector<Row> run_tuning_suite(double seconds);
 std::vector<Row> run_search_quality_suite(double seconds);
 std::vector<Row> run_prior_suite(double seconds);
 std::vector<Row> run_space_suite(double seconds);
+std::vector<Row> run_construction_suite(double seconds);
 std::vector<Row> run_cost_models_suite(double seconds);
 std::vector<Row> run_cuda_compile_suite(double seconds);
 std::vector<Row> run_cuda_static_suite(double seconds);

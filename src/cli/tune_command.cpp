@@ -25,6 +25,9 @@ struct Arguments : TaskArguments {
   uint64_t seed = 1;
   std::string strategy = "evolutionary", task_scheduler = "gradient", cost_model;
   std::string pretrained = std::string(cost::kShipped), adapt = "moa";
+  int64_t measure_top = 0;  // 0: kDefaultTop
+  std::string reading = "recommended", rank = "model";
+  bool no_vthreads = false;
   bool fresh = false, no_prior = false;
   int64_t simulate = 0;
   std::string space = std::string(space::kDefaultSpace);
@@ -44,9 +47,24 @@ void declare(Options& options, Arguments& a) {
   options
       .option("--strategy", a.strategy,
               "How programs are proposed: evolutionary; mh (annealed Metropolis-Hastings); random (draws); replay (the "
-              "best known of related tasks, then the design spaces in turn with fresh decisions)")
+              "best known of related tasks, then the design spaces in turn with fresh decisions); roller, gensor "
+              "(constructed tiles, of which few are measured)")
       .words(search::strategy_names())
       .show_default();
+  options.option("--measure-top", a.measure_top, "Of roller and gensor: constructed programs of a task to measure [10]")
+      .positive()
+      .value("K");
+  options
+      .option("--rank", a.rank,
+              "Of roller and gensor: model (the cost model orders what they construct) or order (of discovery)")
+      .words({"model", "order"})
+      .show_default();
+  options
+      .option("--reading", a.reading,
+              "Of gensor: literal (the paper's formulas as printed) or recommended (as its text means them)")
+      .words({"literal", "recommended"})
+      .show_default();
+  options.flag("--no-vthreads", a.no_vthreads, "Of gensor: without virtual threads or independent accumulators");
   options.option("--task-scheduler", a.task_scheduler, "Which task is next: gradient (the most to gain) or round-robin")
       .words(search::task_scheduler_names())
       .show_default();
@@ -80,23 +98,50 @@ void declare(Options& options, Arguments& a) {
 }
 
 constexpr int64_t kDefaultTrialsPerTask = 64;
+constexpr int64_t kDefaultTop = 10;  // of a construction
 constexpr double kDefaultSeconds = 600;
 constexpr double kNominalSecondsPerTrial = 0.3;  // for the estimate before anything is measured
 
-// Without a limit of the user's: 64 programs a task, at most 10 minutes.
+bool constructs(search::Strategy strategy) {
+  return strategy == search::Strategy::kRoller || strategy == search::Strategy::kGensor;
+}
+
+// What the user says of a construction. Errors: another strategy has nothing to do with it.
+Result<void> set_construction(const Arguments& a, search::TuneOptions& options) {
+  options.construction.order = a.rank == "order" ? construct::Order::kDiscovery : construct::Order::kModel;
+  options.construction.reading =
+      a.reading == "literal" ? construct::Reading::kLiteral : construct::Reading::kRecommended;
+  options.construction.vthreads = !a.no_vthreads;
+  if (constructs(options.strategy)) return {};
+  const Arguments otherwise;
+  for (const auto& [given, name] :
+       {std::pair(a.measure_top > 0, "--measure-top"), std::pair(a.rank != otherwise.rank, "--rank"),
+        std::pair(a.reading != otherwise.reading, "--reading"), std::pair(a.no_vthreads, "--no-vthreads")})
+    if (given)
+      return make_error(ErrorClass::kUsage,
+                        fmt::format("{} belongs to --strategy roller and gensor, not to '{}'", name, a.strategy),
+                        fmt::format("leave {} out, or choose roller or gensor", name));
+  return {};
+}
+
+// Without a limit of the user's: 64 programs a task, or the first ten of a construction, at most 10 minutes.
 Result<search::TuneOptions> tune_options(const Arguments& a, const target::Target& target, int64_t tasks) {
   search::TuneOptions options;
+  TCC_TRY(options.strategy, search::parse_strategy(a.strategy));
+  TCC_TRY_VOID(set_construction(a, options));
   options.trials = a.trials;
   options.trials_per_task = a.trials_per_task;
+  if (a.measure_top > 0 || (constructs(options.strategy) && a.trials_per_task == 0))
+    options.trials_per_task = a.measure_top > 0 ? a.measure_top : kDefaultTop;
   if (a.time) {
     TCC_TRY(options.seconds, parse_duration(*a.time));
   }
   if (a.trials == 0 && !a.time) options.seconds = kDefaultSeconds;
-  if (a.trials == 0) options.trials = tasks * (a.trials_per_task > 0 ? a.trials_per_task : kDefaultTrialsPerTask);
+  if (a.trials == 0)
+    options.trials = tasks * (options.trials_per_task > 0 ? options.trials_per_task : kDefaultTrialsPerTask);
   options.seed = a.seed;
   options.threads = threads_or_all(a.threads);
   options.resume = !a.fresh;
-  TCC_TRY(options.strategy, search::parse_strategy(a.strategy));
   TCC_TRY(options.scheduler, search::parse_task_scheduler(a.task_scheduler));
   options.cost_model = a.cost_model.empty() ? std::string(backend::backend_of(target).search_model) : a.cost_model;
   options.pretrained = a.pretrained == "none" ? "" : a.pretrained;

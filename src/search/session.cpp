@@ -50,6 +50,10 @@ std::string session_key(std::span<const task::Task> tasks, const target::Target&
   if (o.cost_model != cost::kDefaultModel) h = combine_hash(h, hash_bytes(o.cost_model));
   if (prior != 0) h = combine_hash(h, prior);
   if (checkpoint != 0) h = combine_hash(h, checkpoint);
+  if (o.strategy == Strategy::kRoller || o.strategy == Strategy::kGensor)
+    for (int64_t v : {static_cast<int64_t>(o.construction.variant), static_cast<int64_t>(o.construction.reading),
+                      static_cast<int64_t>(o.construction.order), static_cast<int64_t>(o.construction.vthreads)})
+      h = combine_hash(h, static_cast<uint64_t>(v));
   return "tune " + record::hash_text(h);
 }
 

@@ -94,6 +94,10 @@ std::unique_ptr<SearchStrategy> make_strategy(Strategy strategy) {
       return make_random();
     case Strategy::kReplay:
       return make_replay();
+    case Strategy::kRoller:
+      return make_construction(construct::Method::kRoller);
+    case Strategy::kGensor:
+      return make_construction(construct::Method::kGensor);
   }
   return nullptr;
 }

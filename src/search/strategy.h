@@ -47,6 +47,7 @@ std::unique_ptr<SearchStrategy> make_evolutionary();
 std::unique_ptr<SearchStrategy> make_metropolis();
 std::unique_ptr<SearchStrategy> make_random();
 std::unique_ptr<SearchStrategy> make_replay();
+std::unique_ptr<SearchStrategy> make_construction(construct::Method method);
 std::unique_ptr<SearchStrategy> make_strategy(Strategy strategy);
 
 }  // namespace tcc::search

@@ -112,7 +112,10 @@ TEST_CASE("every strategy proposes legal programs, each once, and none that was 
     const search::Strategy strategy = *search::parse_strategy(name);
     search::TaskState fresh = p.load(task);
     std::vector<search::Individual> first = p.propose(strategy, fresh, {.count = 12, .progress = 0, .seeds = {}});
-    REQUIRE(first.size() == 12);
+    // A construction ends when it has no more programs; the others always find as many.
+    const bool constructs = strategy == search::Strategy::kRoller || strategy == search::Strategy::kGensor;
+    REQUIRE(first.size() <= 12);
+    REQUIRE(first.size() >= (constructs ? 1 : 12));
     std::set<uint64_t> nests;
     for (const search::Individual& i : first) {
       CHECK(nests.insert(i.nest_hash).second);

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "tcc/codegen/artifact.h"
+#include "tcc/construct/construct.h"
 #include "tcc/cost/cost_model.h"
 #include "tcc/ir/kernel.h"
 #include "tcc/measure/measurement.h"
@@ -36,8 +37,11 @@ namespace tcc::search {
 //   random        independent draws from the design spaces
 //   replay        the best programs known of related tasks and other numbers of threads, then the design spaces' traces
 //                 in turn, each with fresh decisions
-#define TCC_SEARCH_STRATEGIES(X) \
-  X(Evolutionary, "evolutionary") X(Metropolis, "mh") X(Random, "random") X(Replay, "replay")
+//   roller        what Roller constructs of the design spaces, best first by the cost model; then nothing more
+//   gensor        the same with Gensor's walks
+#define TCC_SEARCH_STRATEGIES(X)  \
+  X(Evolutionary, "evolutionary") \
+  X(Metropolis, "mh") X(Random, "random") X(Replay, "replay") X(Roller, "roller") X(Gensor, "gensor")
 enum class Strategy : uint8_t {
 #define TCC_X(name, text) k##name,
   TCC_SEARCH_STRATEGIES(TCC_X)
@@ -82,8 +86,9 @@ struct TuneOptions {
   int64_t population = 512;                              // of a generation
   int64_t generations = 4;
   double explore = 0.05;  // least share of a round's picks that are drawn at random, more at first; 0 = none
-  bool finals = true;     // time the fastest programs of each task again at the end
-  bool resume = true;     // go on with an interrupted run of the same tasks, target and options
+  construct::Options construction = {};  // of the strategies that construct; `method`, `threads` and `seed` are theirs
+  bool finals = true;                    // time the fastest programs of each task again at the end
+  bool resume = true;                    // go on with an interrupted run of the same tasks, target and options
 };
 
 // What became of proposals. A proposal is duplicate, rejected or measured; a measured one has a status.
@@ -206,6 +211,16 @@ struct Defaults {
 // and why. store may be nullptr. Errors: not even the unscheduled kernel can be lowered; no model has the name.
 Result<Chosen> choose_program(const task::Task& task, const target::Target& target, const record::Database* store,
                               int64_t threads, const Gate& gate = {}, const Defaults& defaults = {});
+// What a construction makes of a task, best first by the cost model, and within the target's limits.
+struct ConstructedPrograms {
+  std::vector<schedule::Trace> traces;
+  std::string rule, reason;  // see construct::Construction
+};
+// The design spaces of options.space, or those of its rules alone where it is the wide one; strategy roller or gensor;
+// options.cost_model orders, and construct::Order::kDiscovery does not ask it. At most `count` programs. One thread.
+// Errors: those of cost::make_model.
+Result<ConstructedPrograms> construct_programs(const task::Task& task, const target::Target& target, int64_t count,
+                                               const TuneOptions& options);
 // The program of a trace from any source. Errors: it does not replay or lower, and why.
 Result<Chosen> program_of_trace(const schedule::Trace& trace, const task::Task& task, const target::Target& target);
 // The naive kernel as it is.

@@ -1,0 +1,107 @@
+// The strategies that construct: Roller and Gensor decide the sketches' tiles (tcc/construct/construct.h), lowering
+// checks the target's limits, and the cost model orders what is left. A round after the last of them is empty.
+#include <algorithm>
+
+#include "search/candidates.h"
+#include "search/trial.h"
+#include "tcc/backend/backend.h"
+#include "tcc/space/space.h"
+
+namespace tcc::search {
+namespace {
+
+// What one construction makes of the task's sketches, as candidates of a round.
+struct Outcome {
+  std::vector<Individual> programs;
+  std::string rule, reason;
+};
+
+Outcome construct_candidates(const Round& round, construct::Method method, Counts& counts) {
+  std::vector<schedule::Trace> traces;
+  for (const space::Sketch& sketch : round.state.sketches) traces.push_back(sketch.trace);
+  construct::Options options = round.options.construction;
+  options.method = method;
+  options.threads = round.options.threads;
+  options.seed = round.rng.state();
+  construct::Construction made = construct::construct(traces, round.state.task->kernel, round.target, options);
+  Candidates candidates(round, counts);
+  std::vector<Individual> legal =
+      candidates.proposals(std::ssize(made.programs), 0x636f6e73, [&](Individual& out, int64_t at, Rng&) {
+        const construct::Program& program = made.programs[static_cast<size_t>(at)];
+        out.sketch = static_cast<int32_t>(program.trace);
+        out.decisions = program.decisions;
+      });
+  std::erase_if(legal, [](const Individual& i) { return i.sketch < 0; });
+  if (options.order == construct::Order::kModel) {
+    features::Batch batch;
+    std::vector<float> scores(legal.size());
+    for (const Individual& i : legal) batch.add(i.sample);
+    round.model.predict(batch, scores);
+    for (size_t i = 0; i < legal.size(); ++i) legal[i].score = scores[i];
+    std::stable_sort(legal.begin(), legal.end(), [](const auto& x, const auto& y) { return x.score > y.score; });
+  }
+  candidates.collect(legal);
+  std::vector<Individual> kept = std::move(candidates.kept());
+  if (std::ssize(kept) > round.plan.count) kept.resize(static_cast<size_t>(round.plan.count));
+  return {std::move(kept), std::move(made.rule), std::move(made.reason)};
+}
+
+class ConstructionStrategy : public SearchStrategy {
+ public:
+  explicit ConstructionStrategy(construct::Method method) : method_(method) {}
+  bool learns() const override { return false; }
+  std::vector<Individual> propose(const Round& round, Counts& counts) const override {
+    return construct_candidates(round, method_, counts).programs;
+  }
+
+ private:
+  const construct::Method method_;
+};
+
+// The design spaces as traces alone: symbols, which make mutations fast, do not pay for a handful of programs.
+TaskState state_of(const task::Task& task, const target::Target& target, const TuneOptions& options) {
+  TaskState state;
+  state.task = &task;
+  state.hash = task_hash(task);
+  space::SpaceOptions spaces = options.space;
+  const space::ModuleList& modules = space::modules_for(target);
+  if (spaces.metaschedule && !modules.metaschedule.empty()) {
+    spaces.metaschedule = false;
+    spaces.modules.assign(modules.metaschedule.begin(), modules.metaschedule.end());
+  }
+  for (schedule::Trace& trace : space::generate_space(task.kernel, target, spaces)) {
+    space::Sketch& sketch = state.sketches.emplace_back();
+    sketch.trace = std::move(trace);
+    sketch.start = task.kernel;
+    sketch.concrete = "its programs are constructed";
+  }
+  return state;
+}
+
+}  // namespace
+
+std::unique_ptr<SearchStrategy> make_construction(construct::Method method) {
+  return std::make_unique<ConstructionStrategy>(method);
+}
+
+Result<ConstructedPrograms> construct_programs(const task::Task& task, const target::Target& target, int64_t count,
+                                               const TuneOptions& options) {
+  const backend::Backend& backend = backend::backend_of(target);
+  TCC_TRY(const std::unique_ptr<cost::CostModel> model, cost::make_model({.name = options.cost_model,
+                                                                          .pretrained = options.pretrained,
+                                                                          .adaptation = cost::Adaptation::kNone,
+                                                                          .trace = backend.trace_table},
+                                                                         backend.prior(target)));
+  const TaskState state = state_of(task, target, options);
+  const Settings settings = settings_for(target);
+  const RoundPlan plan{.count = count};
+  const Rng rng = Rng(options.seed).fork(state.hash);
+  const auto method = options.strategy == Strategy::kGensor ? construct::Method::kGensor : construct::Method::kRoller;
+  Counts counts;
+  Outcome made = construct_candidates({state, *model, plan, target, options, settings, rng, nullptr}, method, counts);
+  ConstructedPrograms out{{}, std::move(made.rule), std::move(made.reason)};
+  for (const Individual& i : made.programs) out.traces.push_back(trace_of(state, i.sketch, i.decisions));
+  return out;
+}
+
+}  // namespace tcc::search

@@ -1,0 +1,76 @@
+// Roller and Gensor as strategies, and as what chooses programs without a search.
+#include <algorithm>
+#include <catch2/catch.hpp>
+
+#include "sample_tasks.h"
+#include "search/fixtures.h"
+#include "tcc/lower/lower.h"
+#include "tcc/search/search.h"
+
+using namespace tcc;
+using namespace tcc::search::test;
+
+namespace {
+
+search::TuneOptions options_of(search::Strategy strategy) {
+  search::TuneOptions options;
+  options.strategy = strategy;
+  options.cost_model = "prior";
+  options.space.metaschedule = true;
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("constructed programs come best first, replay, and are within the target's limits") {
+  const target::Target target = avx2();
+  const task::Task task = task::make_gemm({.m = 96, .n = 80, .k = 112, .constant_weights = true});
+  for (const search::Strategy strategy : {search::Strategy::kRoller, search::Strategy::kGensor}) {
+    const auto made = search::construct_programs(task, target, 6, options_of(strategy));
+    REQUIRE(made.has_value());
+    CHECK(made->rule == search::strategy_name(strategy));
+    CHECK(made->reason.empty());
+    REQUIRE_FALSE(made->traces.empty());
+    CHECK(made->traces.size() <= 6);
+    for (const schedule::Trace& trace : made->traces) {
+      const auto program = search::program_of_trace(trace, task, target);
+      INFO((program ? std::string() : program.error().message));
+      CHECK(program.has_value());
+    }
+  }
+}
+
+TEST_CASE("the order of discovery does not ask the cost model") {
+  const target::Target target = avx2();
+  const task::Task task = task::make_gemm({.m = 96, .n = 80, .k = 112, .constant_weights = true});
+  search::TuneOptions options = options_of(search::Strategy::kRoller);
+  options.construction.order = construct::Order::kDiscovery;
+  const auto found = search::construct_programs(task, target, 6, options);
+  options.cost_model = "random";
+  const auto same = search::construct_programs(task, target, 6, options);
+  REQUIRE(found.has_value());
+  REQUIRE(same.has_value());
+  CHECK(found->traces == same->traces);
+}
+
+TEST_CASE("an operator without reuse says which policy made its programs, and why") {
+  const auto made =
+      search::construct_programs(task::make_elementwise({4, 64, 33}), avx2(), 4, options_of(search::Strategy::kGensor));
+  REQUIRE(made.has_value());
+  CHECK(made->rule == construct::kPlainPolicy);
+  CHECK_FALSE(made->reason.empty());
+  CHECK_FALSE(made->traces.empty());
+}
+
+TEST_CASE("in the default space a construction decides the tiles that its modules left open") {
+  const task::Task task =
+      task::make_conv({.channels = 48, .filters = 96, .size = {28, 30}, .kernel = {3, 3}, .pads = {1, 1}});
+  for (const search::Strategy strategy : {search::Strategy::kRoller, search::Strategy::kGensor}) {
+    search::TuneOptions options = options_of(strategy);
+    options.space.metaschedule = false;
+    const auto made = search::construct_programs(task, avx2(), 12, options);
+    REQUIRE(made.has_value());
+    INFO(made->rule << ": " << made->reason);
+    CHECK_FALSE(made->traces.empty());
+  }
+}
