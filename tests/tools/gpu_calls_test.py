@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The five calls of gpu_check on the fake device: steps end by themselves, calls go on where they stopped.
+"""The calls of gpu_check on the fake device: steps end by themselves, calls go on where they stopped.
 
 Usage: gpu_calls_test.py PROGRAMS DRIVER FOLDER: the folder of tcc and tcc-gpu-check, the fake CUDA driver that runs
 kernels, and a folder to write to.
@@ -60,6 +60,18 @@ class Calls(unittest.TestCase):
         began = [line[3:] for line in text.split("\n") if line.startswith("== ")]
         self.assertEqual(began, ["1.products", "1.elementwise"], text)
         self.assertIn("gemm.4096x4096x4096.f16", [r["name"] for r in results["rows"]], text)
+
+    def test_a_pool_is_collected_and_a_cost_model_learns_from_it(self):
+        code, results, text = call(7, self.folder, "arch=90")
+        self.assertEqual(states(results), {"7.learn.mlp": "absent"}, text)
+        code, results, text = call(6, self.folder, "arch=90")
+        self.assertEqual((code, states(results).get("6.collect")), (0, "done"), text)
+        code, results, text = call(7, self.folder, "arch=90", "--again")
+        self.assertEqual((code, states(results).get("7.learn.mlp")), (0, "done"), text)
+        rows = {r["name"]: r["value"] for r in results["rows"]}
+        self.assertEqual(rows.get("collect.programs"), 24, text)  # three tasks
+        self.assertGreater(rows.get("learn.mlp.samples", 0), 0, text)
+        self.assertGreater(rows.get("learn.mlp.top1", 0), 0, text)
 
     def test_a_network_is_tuned_built_and_timed(self):
         names = [f"3.{what}.mlp.f32" for what in ("tune", "build", "bench", "peers")]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What gpu_check does with 45 minutes of a GPU: five calls of at most 9.5 minutes, each a list of steps.
+"""What gpu_check does with an hour of a GPU: seven calls of at most 9.5 minutes, each a list of steps.
 
 Each step is a process of its own with a limit of time. The steps of one device run one after the other; steps that only
 need the host's cores (building libraries) run beside them. The results are written after each step, and a step that is
@@ -41,6 +41,9 @@ NETWORKS = [
 PRECISIONS = ("f16", "f32")
 NCU_SECTIONS = ("SpeedOfLight", "MemoryWorkloadAnalysis", "Occupancy", "WarpStateStats", "ComputeWorkloadAnalysis")
 WORST = 15  # operators that ncu looks at
+# Programs of these networks' tasks are collected, and these cost models learn from them.
+COLLECTED = ("zoo:resnet50", "zoo:mobilenet_v2", "zoo:bert-base", "zoo:bert-tiny", "zoo:resnet18")
+COST_MODELS = ("mlp", "pacm", "mamba")
 SANITIZER_TOOLS = ("memcheck", "racecheck")
 # Children that are killed together, but go with this process's session.
 OWN_GROUP = {"process_group": 0} if sys.version_info >= (3, 11) else {"start_new_session": True}
@@ -535,6 +538,43 @@ class Call:
             left -= 1
         return steps
 
+    # --- call 6: a pool of programs; call 7: cost models that learn from it ------------------------------------------------
+
+    def collect_pool(self, step):
+        seconds = 60 if self.small else min(step.seconds, self.seconds_left() - 30)
+        models, per_task = (("zoo:mlp",), 8) if self.small else (COLLECTED, 512)
+        text = self.child([self.program("tcc"), "dataset", "collect", *models, "--target", "cuda", "--per-task", str(per_task),
+                           "--time", f"{max(int(seconds), 1)}s", "-o", os.path.join(self.options.out, "collected.pool"),
+                           "--json", "-q"], seconds * 1.2 + 45, good=(0, 3))
+        report = last_json(text)
+        self.results.row("collect.added", report.get("added", 0), "programs")
+        self.results.row("collect.programs", report.get("programs", 0), "programs")
+        self.results.row("collect.rate", report.get("added", 0) / max(report.get("seconds", 0), 1e-9), "programs/s")
+
+    def call_6(self):
+        return [Step("collect", self.collect_pool, 560)]
+
+    def learn(self, network):
+        def run(step):
+            pool = os.path.join(self.options.out, "collected.pool")
+            if not os.path.exists(pool):
+                raise Absent("call 6 has collected no pool in this folder")
+            words = [self.program("tcc"), "model", "train", pool, "--network", network, "--held-out",
+                     "0.4" if self.small else "0.2", "-o", os.path.join(self.options.out, f"collected-{network}.tccnet"),
+                     "--json", *(["--epochs", "2"] if self.small else [])]
+            begin = time.monotonic()
+            report = last_json(self.child(words, step.seconds))
+            self.results.row(f"learn.{network}.seconds", time.monotonic() - begin, "s")
+            self.results.row(f"learn.{network}.samples", report.get("samples", 0), "programs")
+            for what in ("top1", "top5", "pairs"):
+                self.results.row(f"learn.{network}.{what}", report["held_out"][what], "", "the target's prior",
+                                 report["held_out_prior"][what])
+        return run
+
+    def call_7(self):
+        networks = COST_MODELS[:1] if self.small else COST_MODELS
+        return [Step(f"learn.{n}", self.learn(n), 300) for n in networks]
+
     def stop(self, number, _):
         for process in list(self.processes):
             end_group(process)
@@ -549,7 +589,9 @@ def step_limit(text):
 
 def parse(argv):
     parser = argparse.ArgumentParser(prog="gpu_check --call", description=__doc__.split("\n")[0])
-    parser.add_argument("--call", type=int, required=True, choices=range(1, 6), help="which of the five")
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--call", type=int, choices=range(1, 8), help="which of the seven")
+    which.add_argument("--collect", action="store_const", dest="call", const=6, help="call 6: a pool of programs")
     parser.add_argument("--minutes", type=float, default=MOST_MINUTES, help=f"its time, at most {MOST_MINUTES}")
     parser.add_argument("--out", default="gpu_check_calls", help="folder for results.json, records and logs")
     parser.add_argument("--again", action="store_true", help="repeat steps that are done")
