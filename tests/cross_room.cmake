@@ -88,7 +88,7 @@ endif()
 
 # The code of stored traces.
 if(TARGET tcc_codegen AND TARGET tcc_codegen_cuda AND TARGET tcc_space AND TARGET tcc_task)
-  tcc_test(replay LABEL replay LIBS tcc_space tcc_codegen tcc_codegen_cuda tcc_task nlohmann_json::nlohmann_json)
+  tcc_test(replay LABEL replay LIBS tcc_space tcc_codegen tcc_codegen_cuda tcc_task tcc_record SQLite::SQLite3 nlohmann_json::nlohmann_json)
 endif()
 
 # The command line's tests run the binary.
