@@ -36,6 +36,10 @@ class GpuCounter {
     double together = 0, after = 0;
     double all() const { return together + after; }
   };
+  // Of one operation, for each time that a thread computes it; `special`: operations of the special units.
+  struct Work {
+    double instructions = 0, flops = 0, special = 0;
+  };
   enum class Place : uint8_t { kMemory, kShared, kRegisters };
   struct Around {
     const ir::Loop* loop;
@@ -72,6 +76,10 @@ class GpuCounter {
   void instr(const ir::InstrCall& call, double times);
   Wait value(ir::Expr e, double times, bool converts);
   Wait operation(ir::Expr e, double times, bool converts);
+  Work arithmetic(ir::Expr e, ir::FunctionRef<void(ir::Expr)> part) const;
+  double load_instructions(const ir::Load& load, bool converts) const;
+  double loaded(const ir::Load& load, double times);
+  void divide(ir::Expr by, double times, ir::FunctionRef<void(ir::Expr)> part);
   double once(double times) const;
   void combine(double threads, double times);
   void index(ir::Expr e, double times);

@@ -95,72 +95,67 @@ double GpuCounter::once(double times) const {
   return times;
 }
 
-GpuCounter::Wait GpuCounter::operation(Expr e, double times, bool converts) {
-  Wait w;
-  auto part = [&](Expr x) {
-    const Wait inner = value(x, times, converts);
-    w.together = std::max(w.together, inner.together);
-    w.after += inner.after;
-  };
-  double instructions = 0, flops = 0, special = 0;
+double GpuCounter::load_instructions(const Load& load, bool converts) const {
+  const double condition = load.predicate != nullptr && !copying_ ? model_.condition_instructions * condition_ : 0;
+  return condition + (converts && is_half(load.type) ? 1 : 0);
+}
+
+// Cycles until the load has its value. An index that is loaded itself comes first.
+double GpuCounter::loaded(const Load& load, double times) {
+  moves_ |= stored_[static_cast<size_t>(load.buffer)];
+  double before = 0;
+  for (Expr i : load.indices)
+    if (as<Var>(i) == nullptr && !is_int(i))
+      visit(i, [&](Expr x) {
+        const Load* inner = as<Load>(x);
+        if (inner != nullptr) before = std::max(before, value(x, times, false).together);
+        return inner == nullptr;
+      });
+  return before + access(*k_.buffer(load.buffer), load.indices, times, true);
+}
+
+// A product with the reciprocal, which constants have ahead and loops share where the divisor stays the same.
+void GpuCounter::divide(Expr by, double times, FunctionRef<void(Expr)> part) {
+  const uint64_t outer = std::exchange(moves_, 0);
+  part(by);
+  if (by->kind != ExprKind::kFloatConst) {
+    const double reciprocals = once(times);
+    facts_.instructions += warps(reciprocals) * (model_.divide_instructions - 1);
+    facts_.special_functions += reciprocals;
+  }
+  moves_ |= outer;
+}
+
+// Of all operations but loads and divisions.
+GpuCounter::Work GpuCounter::arithmetic(Expr e, FunctionRef<void(Expr)> part) const {
+  Work w;
   switch (e->kind) {
     case ExprKind::kIntConst:
     case ExprKind::kFloatConst:
     case ExprKind::kVar:
-      return w;
-    case ExprKind::kLoad: {
-      const Load& load = *as<Load>(e);
-      moves_ |= stored_[static_cast<size_t>(load.buffer)];
-      if (load.predicate != nullptr && !copying_) instructions += model_.condition_instructions * condition_;
-      if (converts && is_half(load.type)) instructions += 1;
-      // An index that is loaded itself comes first.
-      double before = 0;
-      for (Expr i : load.indices)
-        if (as<Var>(i) == nullptr && !is_int(i))
-          visit(i, [&](Expr x) {
-            const Load* inner = as<Load>(x);
-            if (inner != nullptr) before = std::max(before, value(x, times, false).together);
-            return inner == nullptr;
-          });
-      w.together = before + access(*k_.buffer(load.buffer), load.indices, times, true);
+    case ExprKind::kLoad:
+    case ExprKind::kDiv:
       break;
-    }
     case ExprKind::kAdd:
     case ExprKind::kSub: {
       part(as<Binary>(e)->a), part(as<Binary>(e)->b);
       const bool fused = as<Binary>(e)->a->kind == ExprKind::kMul || as<Binary>(e)->b->kind == ExprKind::kMul;
-      instructions = fused ? 0 : 1, flops = 1;
+      w = {fused ? 0.0 : 1.0, 1, 0};
       break;
     }
     case ExprKind::kMul:
       if (const auto gelu = coarse_ ? analysis::match_gelu(e) : std::nullopt) {
         part(gelu->x);
         for (Expr x : gelu->rest) part(x);
-        instructions = kNearGelu + static_cast<double>(gelu->rest.size());
-        flops = kFunctionFlops, special = 1;
+        w = {kNearGelu + static_cast<double>(gelu->rest.size()), kFunctionFlops, 1};
         break;
       }
       [[fallthrough]];
     case ExprKind::kMin:
     case ExprKind::kMax:
       part(as<Binary>(e)->a), part(as<Binary>(e)->b);
-      instructions = flops = 1;
+      w = {1, 1, 0};
       break;
-    case ExprKind::kDiv: {
-      // A product with the reciprocal, which constants have ahead and loops share where the divisor stays the same.
-      const Expr by = as<Binary>(e)->b;
-      const uint64_t outer = std::exchange(moves_, 0);
-      part(by);
-      if (by->kind != ExprKind::kFloatConst) {
-        const double reciprocals = once(times);
-        facts_.instructions += warps(reciprocals) * (model_.divide_instructions - 1);
-        facts_.special_functions += reciprocals;
-      }
-      moves_ |= outer;
-      part(as<Binary>(e)->a);
-      instructions = flops = 1;
-      break;
-    }
     case ExprKind::kFloorDiv:
     case ExprKind::kFloorMod:
     case ExprKind::kLt:
@@ -170,45 +165,65 @@ GpuCounter::Wait GpuCounter::operation(Expr e, double times, bool converts) {
     case ExprKind::kAnd:
     case ExprKind::kOr:
       part(as<Binary>(e)->a), part(as<Binary>(e)->b);
-      instructions = 1;
+      w.instructions = 1;
       break;
     case ExprKind::kNot:
       part(as<Unary>(e)->a);
-      instructions = copying_ ? 0 : 1;
+      w.instructions = copying_ ? 0 : 1;
       break;
     case ExprKind::kCast: {
       const Expr from = as<Unary>(e)->a;
       part(from);
       // Values of 16 bits are floats in registers.
       const bool same = is_half(from->type) || is_half(e->type);
-      instructions = copying_ || same ? 0 : 1;
+      w.instructions = copying_ || same ? 0 : 1;
       break;
     }
     case ExprKind::kSelect:
       part(as<Select>(e)->condition), part(as<Select>(e)->a), part(as<Select>(e)->b);
-      instructions = 1;
+      w.instructions = 1;
       break;
     case ExprKind::kCall: {
       const Call& call = *as<Call>(e);
       for (Expr x : call.args) part(x);
-      instructions = function_instructions(model_, call.fn, coarse_), flops = kFunctionFlops;
-      special = is_special(call.fn) ? 1 : 0;
+      w = {function_instructions(model_, call.fn, coarse_), kFunctionFlops, is_special(call.fn) ? 1.0 : 0.0};
       break;
     }
     case ExprKind::kSum:
       for (const Term& t : as<Sum>(e)->terms) part(t.atom);
-      instructions = 1;
+      w.instructions = 1;
       break;
     case ExprKind::kProd:
       for (Expr x : as<Prod>(e)->factors) part(x);
-      instructions = 1;
+      w.instructions = 1;
       break;
   }
+  return w;
+}
+
+GpuCounter::Wait GpuCounter::operation(Expr e, double times, bool converts) {
+  Wait w;
+  auto part = [&](Expr x) {
+    const Wait inner = value(x, times, converts);
+    w.together = std::max(w.together, inner.together);
+    w.after += inner.after;
+  };
+  Work work;
+  if (const Load* load = as<Load>(e)) {
+    work.instructions = load_instructions(*load, converts);
+    w.together = loaded(*load, times);
+  } else if (e->kind == ExprKind::kDiv) {
+    divide(as<Binary>(e)->b, times, part);
+    part(as<Binary>(e)->a);
+    work = {1, 1, 0};
+  } else {
+    work = arithmetic(e, part);
+  }
   const double n = once(times);
-  if (is_half(e->type) && rounds(e) && e != root_ && !copying_) instructions += kBack;
-  facts_.flops += n * flops;
-  facts_.special_functions += n * special;
-  if (instructions > 0) facts_.instructions += warps(n) * instructions;
+  if (is_half(e->type) && rounds(e) && e != root_ && !copying_) work.instructions += kBack;
+  facts_.flops += n * work.flops;
+  facts_.special_functions += n * work.special;
+  if (work.instructions > 0) facts_.instructions += warps(n) * work.instructions;
   return w;
 }
 

@@ -128,6 +128,11 @@ double int_to_float(ir::Type type, int64_t v) {
 #define JUMP   \
   pc += pc->c; \
   goto* labels[static_cast<size_t>(pc->op)]
+#define JUMP_IF(name, condition) \
+  L_##name : if (condition) {    \
+    JUMP;                        \
+  }                              \
+  NEXT
 #define LOAD(name, ctype, field, convert)                               \
   L_##name : {                                                          \
     Memory& mem = *t.mems[pc->e];                                       \
@@ -144,7 +149,85 @@ double int_to_float(ir::Type type, int64_t v) {
     reinterpret_cast<ctype*>(mem.data)[at] = static_cast<ctype>(convert(R(b).field)); \
   }                                                                                   \
   NEXT
+#define SINGLE(name, statement) \
+  L_##name : statement;         \
+  NEXT
 #define WRAPPED(a, op, b) static_cast<int64_t>(static_cast<uint64_t>(a) op static_cast<uint64_t>(b))
+
+// Instructions that do one thing and go on: name and statement.
+// clang-format off
+#define TCC_INTERP_SINGLE(X) \
+  X(ParallelEnter, if constexpr (kChecked) m.strands.enter()); \
+  X(ParallelLeave, if constexpr (kChecked) m.strands.leave()); \
+  X(ParallelExit, if constexpr (kChecked) m.strands.exit()); \
+  X(Reset, if constexpr (kChecked) t.mems[pc->e]->reset()); \
+  X(Count, operations += pc->b); \
+  X(Move, R(d) = R(a)); \
+  X(NotB, R(d).i = R(a).i == 0); \
+  X(DivI, R(d).i = quotient(m, t, pc, R(a).i, R(b).i)); \
+  X(FloorDivI, R(d).i = quotient(m, t, pc, R(a).i, R(b).i)); \
+  X(FloorModI, R(d).i = quotient(m, t, pc, R(a).i, R(b).i)); \
+  X(WrapI, R(d).i = wrap_to(static_cast<ir::Type>(pc->x), R(a).i)); \
+  X(RoundF, R(d).f = round_to(static_cast<ir::Type>(pc->x), R(a).f)); \
+  X(FloatToInt, R(d).i = saturate_to(static_cast<ir::Type>(pc->x), R(a).f)); \
+  X(FloatToBool, R(d).i = R(a).f != 0); \
+  X(IntToFloat, R(d).f = int_to_float(static_cast<ir::Type>(pc->x), R(a).i)); \
+  X(Call, R(d) = call(*pc, r))
+// Integers a and b: name and result.
+#define TCC_INTERP_INT2(X) \
+  X(AddI, WRAPPED(a, +, b)); \
+  X(SubI, WRAPPED(a, -, b)); \
+  X(MulI, WRAPPED(a, *, b)); \
+  X(MAddI, WRAPPED(a, +, WRAPPED(b, *, R(e).i))); \
+  X(ShrI, a >> b); \
+  X(ShlI, static_cast<int64_t>(static_cast<uint64_t>(a) << b)); \
+  X(AndI, a & b); \
+  X(XorI, a ^ b); \
+  X(MinI, std::min(a, b)); \
+  X(MaxI, std::max(a, b)); \
+  X(LtI, a < b); \
+  X(LeI, a <= b); \
+  X(EqI, a == b); \
+  X(NeI, a != b); \
+  X(AndB, (a & b) != 0); \
+  X(OrB, (a | b) != 0)
+// Floats a and b: name, member of the result, result. Sums, products and quotients of floats rounded from double equal
+// those computed in float.
+#define TCC_INTERP_FLOAT2(X) \
+  X(LtF, i, a < b); \
+  X(LeF, i, a <= b); \
+  X(EqF, i, a == b); \
+  X(NeF, i, a != b); \
+  X(AddF64, f, a + b); \
+  X(SubF64, f, a - b); \
+  X(MulF64, f, a * b); \
+  X(DivF64, f, a / b); \
+  X(AddF32, f, round_f32(a + b)); \
+  X(SubF32, f, round_f32(a - b)); \
+  X(MulF32, f, round_f32(a * b)); \
+  X(DivF32, f, round_f32(a / b)); \
+  X(MinF, f, min_float(a, b)); \
+  X(MaxF, f, max_float(a, b))
+// Name, type in memory, member of the register, conversion.
+#define TCC_INTERP_LOADS(X) \
+  X(LoadI8, int8_t, i, static_cast<int64_t>); \
+  X(LoadU8, uint8_t, i, static_cast<int64_t>); \
+  X(LoadI32, int32_t, i, static_cast<int64_t>); \
+  X(LoadI64, int64_t, i, static_cast<int64_t>); \
+  X(LoadF16, uint16_t, f, f16_value); \
+  X(LoadBF16, uint16_t, f, bf16_value); \
+  X(LoadF32, float, f, static_cast<double>); \
+  X(LoadF64, double, f, static_cast<double>)
+// Name, type in memory, conversion, member of the register.
+#define TCC_INTERP_STORES(X) \
+  X(StoreI8, uint8_t, static_cast<uint8_t>, i); \
+  X(StoreI32, int32_t, static_cast<int32_t>, i); \
+  X(StoreI64, int64_t, static_cast<int64_t>, i); \
+  X(StoreF16, uint16_t, f16_bits, f); \
+  X(StoreBF16, uint16_t, bf16_bits, f); \
+  X(StoreF32, float, static_cast<float>, f); \
+  X(StoreF64, double, static_cast<double>, f)
+// clang-format on
 
 template <bool kChecked>
 Stop execute(Machine& m, Thread& t, int64_t slice) {
@@ -172,16 +255,8 @@ L_Halt:
   return Stop::kDone;
 L_Jump:
   JUMP;
-L_JumpIfFalse:
-  if (R(a).i == 0) {
-    JUMP;
-  }
-  NEXT;
-L_JumpIfTrue:
-  if (R(a).i != 0) {
-    JUMP;
-  }
-  NEXT;
+  JUMP_IF(JumpIfFalse, R(a).i == 0);
+  JUMP_IF(JumpIfTrue, R(a).i != 0);
 L_LoopBegin:
   R(d).i = 0;
   if (R(a).i <= 0) {
@@ -201,21 +276,6 @@ L_LoopNext:
     return m.steps_left <= 0 ? Stop::kLimit : Stop::kSlice;
   }
   goto* labels[static_cast<size_t>(pc->op)];
-L_ParallelEnter:
-  if constexpr (kChecked) m.strands.enter();
-  NEXT;
-L_ParallelLeave:
-  if constexpr (kChecked) m.strands.leave();
-  NEXT;
-L_ParallelExit:
-  if constexpr (kChecked) m.strands.exit();
-  NEXT;
-L_Count:
-  operations += pc->b;
-  NEXT;
-L_Move:
-  R(d) = R(a);
-  NEXT;
 L_Bounds:
   if (static_cast<uint64_t>(R(a).i) >= static_cast<uint64_t>(R(b).i)) [[unlikely]] {
     report_bounds(m, t, pc, R(a).i, R(b).i);
@@ -234,82 +294,12 @@ L_Align:
     report_alignment(m, t, pc, R(a).i - R(b).i);
   NEXT;
 
-  INT2(AddI, WRAPPED(a, +, b));
-  INT2(SubI, WRAPPED(a, -, b));
-  INT2(MulI, WRAPPED(a, *, b));
-  INT2(MAddI, WRAPPED(a, +, WRAPPED(b, *, R(e).i)));
-  INT2(ShrI, a >> b);
-  INT2(ShlI, static_cast<int64_t>(static_cast<uint64_t>(a) << b));
-  INT2(AndI, a & b);
-  INT2(XorI, a ^ b);
-  INT2(MinI, std::min(a, b));
-  INT2(MaxI, std::max(a, b));
-  INT2(LtI, a < b);
-  INT2(LeI, a <= b);
-  INT2(EqI, a == b);
-  INT2(NeI, a != b);
-  INT2(AndB, (a & b) != 0);
-  INT2(OrB, (a | b) != 0);
-L_NotB:
-  R(d).i = R(a).i == 0;
-  NEXT;
-L_DivI:
-L_FloorDivI:
-L_FloorModI:
-  R(d).i = quotient(m, t, pc, R(a).i, R(b).i);
-  NEXT;
-  FLOAT2(LtF, i, a < b);
-  FLOAT2(LeF, i, a <= b);
-  FLOAT2(EqF, i, a == b);
-  FLOAT2(NeF, i, a != b);
-  FLOAT2(AddF64, f, a + b);
-  FLOAT2(SubF64, f, a - b);
-  FLOAT2(MulF64, f, a * b);
-  FLOAT2(DivF64, f, a / b);
-  // Sums, products and quotients of floats rounded from double equal those computed in float.
-  FLOAT2(AddF32, f, round_f32(a + b));
-  FLOAT2(SubF32, f, round_f32(a - b));
-  FLOAT2(MulF32, f, round_f32(a * b));
-  FLOAT2(DivF32, f, round_f32(a / b));
-  FLOAT2(MinF, f, min_float(a, b));
-  FLOAT2(MaxF, f, max_float(a, b));
-L_WrapI:
-  R(d).i = wrap_to(static_cast<ir::Type>(pc->x), R(a).i);
-  NEXT;
-L_RoundF:
-  R(d).f = round_to(static_cast<ir::Type>(pc->x), R(a).f);
-  NEXT;
-L_FloatToInt:
-  R(d).i = saturate_to(static_cast<ir::Type>(pc->x), R(a).f);
-  NEXT;
-L_FloatToBool:
-  R(d).i = R(a).f != 0;
-  NEXT;
-L_IntToFloat:
-  R(d).f = int_to_float(static_cast<ir::Type>(pc->x), R(a).i);
-  NEXT;
-L_Call:
-  R(d) = call(*pc, r);
-  NEXT;
+  TCC_INTERP_SINGLE(SINGLE);
+  TCC_INTERP_INT2(INT2);
+  TCC_INTERP_FLOAT2(FLOAT2);
+  TCC_INTERP_LOADS(LOAD);
+  TCC_INTERP_STORES(STORE);
 
-  LOAD(LoadI8, int8_t, i, static_cast<int64_t>);
-  LOAD(LoadU8, uint8_t, i, static_cast<int64_t>);
-  LOAD(LoadI32, int32_t, i, static_cast<int64_t>);
-  LOAD(LoadI64, int64_t, i, static_cast<int64_t>);
-  LOAD(LoadF16, uint16_t, f, f16_value);
-  LOAD(LoadBF16, uint16_t, f, bf16_value);
-  LOAD(LoadF32, float, f, static_cast<double>);
-  LOAD(LoadF64, double, f, static_cast<double>);
-  STORE(StoreI8, uint8_t, static_cast<uint8_t>, i);
-  STORE(StoreI32, int32_t, static_cast<int32_t>, i);
-  STORE(StoreI64, int64_t, static_cast<int64_t>, i);
-  STORE(StoreF16, uint16_t, f16_bits, f);
-  STORE(StoreBF16, uint16_t, bf16_bits, f);
-  STORE(StoreF32, float, static_cast<float>, f);
-  STORE(StoreF64, double, static_cast<double>, f);
-L_Reset:
-  if constexpr (kChecked) t.mems[pc->e]->reset();
-  NEXT;
 L_Instr:
   t.pc = pc;
   if (!perform(m, t)) {

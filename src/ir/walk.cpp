@@ -220,6 +220,43 @@ Expr rewrite_children(Builder& b, Expr e, FunctionRef<Expr(Expr)> f) {
   return e;
 }
 
+namespace {
+
+Stmt rewrite_block(Builder& b, const Block* x, FunctionRef<Stmt(Stmt)> fs, FunctionRef<Expr(Expr)> fe) {
+  std::vector<Iter> iters(x->iters.begin(), x->iters.end());
+  bool changed = false;
+  for (Iter& it : iters) {
+    Expr extent = fe(it.extent), binding = fe(it.binding);
+    changed |= extent != it.extent || binding != it.binding;
+    it.extent = extent;
+    it.binding = binding;
+  }
+  Expr predicate = map_optional(x->predicate, fe);
+  std::vector<Annotation> annotations;
+  changed |= map_annotations(x->annotations, annotations, fe) || predicate != x->predicate;
+  Stmt init = x->init == nullptr ? nullptr : fs(x->init), body = fs(x->body);
+  if (body == nullptr) return nullptr;
+  if (!changed && init == x->init && body == x->body) return x;
+  return b.block(x->id, iters, body, init, predicate, x->reducer, annotations);
+}
+
+Stmt rewrite_instr(Builder& b, const InstrCall* x, FunctionRef<Expr(Expr)> fe) {
+  std::vector<Operand> operands;
+  bool changed = false;
+  for (const Operand& o : x->operands) {
+    ExprList list;
+    changed |= list.map(o.indices, fe);
+    operands.push_back({o.buffer, b.arena().copy(list.view())});
+  }
+  ExprList args;
+  changed |= args.map(x->args, fe);
+  Expr predicate = map_optional(x->predicate, fe);
+  changed |= predicate != x->predicate;
+  return changed ? b.instr(x->instr, operands, args.view(), predicate) : x;
+}
+
+}  // namespace
+
 Stmt rewrite_children(Builder& b, Stmt s, FunctionRef<Stmt(Stmt)> fs, FunctionRef<Expr(Expr)> fe) {
   switch (s->kind) {
     case StmtKind::kSeq: {
@@ -243,24 +280,8 @@ Stmt rewrite_children(Builder& b, Stmt s, FunctionRef<Stmt(Stmt)> fs, FunctionRe
       if (!changed && body == x->body) return s;
       return b.loop(x->id, extent, body, x->loop_kind, x->axis, annotations);
     }
-    case StmtKind::kBlock: {
-      const Block* x = static_cast<const Block*>(s);
-      std::vector<Iter> iters(x->iters.begin(), x->iters.end());
-      bool changed = false;
-      for (Iter& it : iters) {
-        Expr extent = fe(it.extent), binding = fe(it.binding);
-        changed |= extent != it.extent || binding != it.binding;
-        it.extent = extent;
-        it.binding = binding;
-      }
-      Expr predicate = map_optional(x->predicate, fe);
-      std::vector<Annotation> annotations;
-      changed |= map_annotations(x->annotations, annotations, fe) || predicate != x->predicate;
-      Stmt init = x->init == nullptr ? nullptr : fs(x->init), body = fs(x->body);
-      if (body == nullptr) return nullptr;
-      if (!changed && init == x->init && body == x->body) return s;
-      return b.block(x->id, iters, body, init, predicate, x->reducer, annotations);
-    }
+    case StmtKind::kBlock:
+      return rewrite_block(b, static_cast<const Block*>(s), fs, fe);
     case StmtKind::kStore: {
       const Store* x = static_cast<const Store*>(s);
       ExprList list;
@@ -281,21 +302,8 @@ Stmt rewrite_children(Builder& b, Stmt s, FunctionRef<Stmt(Stmt)> fs, FunctionRe
       Stmt body = fs(x->body);
       return body == x->body ? s : b.alloc(x->buffers, body);
     }
-    case StmtKind::kInstrCall: {
-      const InstrCall* x = static_cast<const InstrCall*>(s);
-      std::vector<Operand> operands;
-      bool changed = false;
-      for (const Operand& o : x->operands) {
-        ExprList list;
-        changed |= list.map(o.indices, fe);
-        operands.push_back({o.buffer, b.arena().copy(list.view())});
-      }
-      ExprList args;
-      changed |= args.map(x->args, fe);
-      Expr predicate = map_optional(x->predicate, fe);
-      changed |= predicate != x->predicate;
-      return changed ? b.instr(x->instr, operands, args.view(), predicate) : s;
-    }
+    case StmtKind::kInstrCall:
+      return rewrite_instr(b, static_cast<const InstrCall*>(s), fe);
     case StmtKind::kRoles: {
       const Roles* x = static_cast<const Roles*>(s);
       std::vector<Role> roles(x->roles.begin(), x->roles.end());

@@ -9,85 +9,15 @@
 #include <set>
 #include <thread>
 
-#include "fake_measurer.h"
-#include "sample_tasks.h"
 #include "search/scheduler.h"
 #include "search/session.h"
 #include "search/task_state.h"
+#include "small_run.h"
 #include "tcc/features/features.h"
 #include "tcc/lower/lower.h"
 
 using namespace tcc;
-
-namespace {
-
-target::Target avx512() {
-  auto t = target::find_target("x86-64-v4");
-  REQUIRE(t.has_value());
-  return *t;
-}
-
-std::vector<task::Task> tasks() {
-  std::vector<task::Task> out;
-  out.push_back(task::make_gemm({.m = 64, .n = 96, .k = 48, .bias = true, .constant_weights = true}));
-  out.push_back(task::make_conv(
-      {.channels = 8, .filters = 32, .size = {14, 14}, .kernel = {3, 3}, .pads = {1, 1}, .bias = true, .relu = true}));
-  out.push_back(task::make_softmax({16, 64}, 1));
-  return out;
-}
-
-std::unique_ptr<record::Store> memory_store() {
-  auto store = record::Store::open(":memory:");
-  REQUIRE(store.has_value());
-  return std::move(*store);
-}
-
-// Everything a run decided, in order.
-std::string log_of(const record::Store& store) {
-  auto records = store.all();
-  REQUIRE(records.has_value());
-  std::string log;
-  for (const record::Record& r : *records)
-    log += fmt::format("{} {} {} {} {} {:.9g} {}\n", record::hash_text(r.task), record::hash_text(r.nest_hash),
-                       record::hash_text(r.skeleton), record::status_name(r.status), r.trace, r.median, r.unix_time);
-  return log;
-}
-
-// A machine that stops the run after a number of measurements.
-struct Fake : measure::Measurer {
-  measure::FakeMeasurer inner;
-  int64_t left;
-  explicit Fake(uint64_t seed, double failing, int64_t limit = 1 << 30) : inner(seed, failing), left(limit) {}
-  Result<std::vector<measure::Measurement>> measure(std::span<const measure::Candidate> c) override {
-    left -= static_cast<int64_t>(c.size());
-    return inner.measure(c);
-  }
-};
-
-search::Environment environment(record::Store& store, measure::Measurer& measurer, ThreadPool* pool = nullptr) {
-  search::Environment env;
-  env.store = &store;
-  env.measurer = &measurer;
-  env.pool = pool;
-  env.now = [] { return int64_t{1700000000}; };
-  env.tool_version = "test";
-  return env;
-}
-
-search::TuneOptions small_options(search::Strategy strategy = search::Strategy::kEvolutionary) {
-  search::TuneOptions o;
-  o.strategy = strategy;
-  o.settings = search::settings_for(avx512());
-  o.settings->chains.count = 16, o.settings->chains.steps = 8;
-  o.trials = 72;
-  o.round_size = 12;
-  o.population = 48;
-  o.generations = 2;
-  o.seed = 11;
-  return o;
-}
-
-}  // namespace
+using namespace tcc::search::test;
 
 TEST_CASE("the same seed gives the same log, whatever the number of threads") {
   target::Target target = avx512();
@@ -303,15 +233,6 @@ measure::FakeMeasurer rule_machine(const target::Target& target) {
   });
 }
 
-std::vector<record::Record> records_of(const record::Store& store, const task::Task& task, int64_t threads) {
-  std::vector<record::Record> out;
-  auto all = store.all(search::task_hash(task));
-  REQUIRE(all.has_value());
-  for (record::Record& r : *all)
-    if (r.threads == threads) out.push_back(std::move(r));
-  return out;
-}
-
 }  // namespace
 
 TEST_CASE("evolution finds faster programs than random draws on a machine that follows the rules") {
@@ -521,84 +442,6 @@ TEST_CASE("the fastest are timed again in turns, and these times decide") {
   REQUIRE(stored.has_value());
   REQUIRE(stored->has_value());
   CHECK((*stored)->nest_hash != machine.wrong);
-}
-
-TEST_CASE("programs for building") {
-  target::Target target = avx512();
-  std::vector<task::Task> work = tasks();
-  for (const task::Task& t : work) {
-    INFO(t.workload);
-    auto naive = search::unscheduled_program(t, target);
-    REQUIRE(naive.has_value());
-    CHECK(!naive->tuned);
-    auto untuned = search::choose_program(t, target, nullptr, 1);
-    REQUIRE(untuned.has_value());
-    CHECK(!untuned->tuned);
-    CHECK(untuned->note.find("not tuned") != std::string::npos);
-    CHECK(untuned->nest_hash != naive->nest_hash);
-  }
-  auto store = memory_store();
-  Fake machine(9, 0);
-  auto result = search::tune(work, target, small_options(), environment(*store, machine));
-  REQUIRE(result.has_value());
-  for (size_t i = 0; i < work.size(); ++i) {
-    auto chosen = search::choose_program(work[i], target, store.get(), 1);
-    REQUIRE(chosen.has_value());
-    CHECK(chosen->tuned);
-    CHECK(chosen->nest_hash == result->tasks[i].best_nest_hash);
-    CHECK(chosen->seconds == result->tasks[i].best_seconds);
-    CHECK(chosen->threads == 1);
-    CHECK(chosen->note.empty());
-  }
-}
-
-TEST_CASE("without measurements on a number of threads the nearest number serves, with a note") {
-  target::Target target = avx512();
-  std::vector<task::Task> work = {tasks()[0]};
-  auto store = memory_store();
-  Fake machine(9, 0);
-  REQUIRE(search::tune(work, target, small_options(), environment(*store, machine)).has_value());
-  std::vector<record::Record> records = records_of(*store, work[0], 1);
-  std::erase_if(records, [](const record::Record& r) { return r.status != record::Status::kOk; });
-  std::stable_sort(records.begin(), records.end(),
-                   [](const record::Record& x, const record::Record& y) { return x.median < y.median; });
-  REQUIRE(records.size() >= 3);
-  auto choose = [&](int64_t threads) {
-    auto chosen = search::choose_program(work[0], target, store.get(), threads);
-    REQUIRE(chosen.has_value());
-    CHECK(chosen->tuned);
-    return *chosen;
-  };
-  auto add = [&](record::Record r, int64_t threads, record::Status status) {
-    r.threads = threads;
-    r.status = status;
-    REQUIRE(store->add(r).has_value());
-  };
-  CHECK(choose(1).note.empty());
-  CHECK(choose(8).nest_hash == records[0].nest_hash);
-  CHECK(choose(8).threads == 1);
-  CHECK_THAT(choose(8).note, Catch::Contains("not tuned on 8 threads; the schedule measured on 1 thread is used"));
-  // A program that failed on this number of threads is not used there.
-  add(records[0], 8, record::Status::kCrashed);
-  CHECK(choose(8).nest_hash == records[1].nest_hash);
-  CHECK(choose(1).nest_hash == records[0].nest_hash);
-  // 4 and 16 are equally near to 8, the greater counts; 2 is nearer to 1 than 4 is.
-  add(records[2], 4, record::Status::kOk);
-  CHECK(choose(8).threads == 4);
-  add(records[1], 16, record::Status::kOk);
-  CHECK(choose(8).threads == 16);
-  add(records[1], 2, record::Status::kOk);
-  CHECK(choose(3).threads == 4);
-  CHECK(choose(2).note.empty());
-  // Without a parallel loop more threads do not help.
-  record::Record serial = records[0];
-  serial.task = search::task_hash(work[0]);
-  serial.trace = schedule::trace_to_json(schedule::Trace{});
-  serial.nest_hash = search::unscheduled_program(work[0], target)->nest_hash;
-  serial.threads = 64;
-  REQUIRE(store->add(serial).has_value());
-  CHECK_THAT(choose(100).note, Catch::Contains("has no parallel loop and runs on 1 thread"));
-  CHECK(choose(1).note.empty());
 }
 
 TEST_CASE("a program that was found wrong since does not lead a later run") {
