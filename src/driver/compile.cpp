@@ -33,6 +33,7 @@ Result<void> refuse_untuned(const std::vector<KernelChoice>& kernels) {
                     untuned);
 }
 
+// What the choice of layouts knows of the target; nothing where the target has no blocked layouts, or nobody asks.
 std::optional<graph::LayoutModel> layout_model(Layouts layouts, const target::Target& target) {
   const backend::Backend& backend = backend::backend_of(target);
   if (layouts == Layouts::kPlain || backend.channel_block == nullptr) return std::nullopt;
@@ -42,10 +43,7 @@ std::optional<graph::LayoutModel> layout_model(Layouts layouts, const target::Ta
   model.plain_efficiency = core.plain_convolution_share;
   model.depthwise = {core.depthwise_share, core.depthwise_long_rows, core.depthwise_half_row, core.depthwise_cap,
                      core.depthwise_strided};
-  if (layouts == Layouts::kBlocked) {  // whatever it costs
-    model.plain_efficiency = 1e-6;
-    model.bytes_per_second = 1e15;
-  }
+  model.always_blocked = layouts == Layouts::kBlocked;
   return model;
 }
 
@@ -95,6 +93,7 @@ Result<void> check_precision(target::Precision precision, const target::Target& 
                   target::precision_name(nearest), target.name));
 }
 
+// Optimize, fuse, tasks.
 Result<Program> cut_into_tasks(const Model& model, const target::Target& target) {
   Program program;
   program.graph = model.graph;
@@ -122,12 +121,15 @@ Result<Program> make_program(const Model& model, const target::Target& target) {
 Result<BuildReport> build_model(const Model& model, const BuildOptions& options) {
   TCC_TRY_VOID(check_buildable(options.targets));
   for (const target::Target& target : options.targets) TCC_TRY_VOID(check_precision(model.source.precision, target));
-  TCC_TRY(Program program, make_program(model, options.targets.at(0)));
+  // The model is loaded. Optimize, fuse, tasks.
+  TCC_TRY(Program program, cut_into_tasks(model, options.targets.at(0)));
+  // Choose.
   BuildReport report;
   TCC_TRY(std::vector<search::ChosenArtifact> kernels, choose_kernels(program, options));
   TCC_TRY(report.kernels, describe_kernels(program, options, kernels));
   if (options.require_tuned) TCC_TRY_VOID(refuse_untuned(report.kernels));
 
+  // Plan and package.
   const graph::MemoryPlan memory = graph::plan_memory(program.graph, program.groups);
   package::PackagePlan plan;
   plan.graph = &program.graph;

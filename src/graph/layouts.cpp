@@ -14,7 +14,9 @@
 namespace tcc::graph {
 namespace {
 
-constexpr double kNever = 1e18;
+// Costs in seconds: kNever of a layout that is impossible, kUnwanted of one that is not asked for. Both are more than a
+// graph's conversions and operators take together.
+constexpr double kNever = 1e18, kUnwanted = 1e9;
 
 // Minimum cut by augmenting shortest paths (Edmonds and Karp 1972); graphs have a few hundred vertices.
 class Cut {
@@ -169,7 +171,7 @@ class LayoutPass {
       answers.in = add_question(shape(node.inputs[0]));
       answers.out = depthwise ? answers.in : add_question(shape(node.output));
       for (size_t q : {*answers.in, *answers.out}) {
-        questions_[q].plain += plain_work / 2;
+        questions_[q].plain += model_.always_blocked ? kUnwanted : plain_work / 2;
         questions_[q].blocked += blocked_work / 2;
       }
     } else if (node.op == Op::kMaxPool || node.op == Op::kAveragePool) {

@@ -94,6 +94,7 @@ constexpr std::array kCpu = join(kCommon, std::array{
     Pass{"promote_registers", kNest, kNest, as_row<promote_registers>},
     Pass{"hoist_local_tiles", kNest, kNest, as_row<hoist_local_tiles>},
     Pass{"split_launches", kNest, kNest, as_row<split_launches>},
+    // Annotations that the code generator carries out.
     Pass{"plan_unrolling", kNest, kNest, as_row<plan_cpu_unrolling>},
     Pass{"complete_tiles", kNest, kNest, as_row<complete_tiles>},
     Pass{"transpose_accesses", kNest, kNest, as_row<transpose_accesses>},
@@ -120,6 +121,7 @@ constexpr std::array kCuda = join(kCommon, std::array{
     Pass{"unroll_loops", kNest, kNest, as_row<unroll_loops>},
     Pass{"promote_registers", kNest, kNest, as_row<promote_registers>},
     Pass{"vectorize_stores", kNest, kNest, as_row<vectorize_stores>},
+    // Annotations that the code generator carries out.
     Pass{"plan_unrolling", kNest, kNest, as_row<plan_unrolling>},
     Pass{"choose_access_widths", kNest, kLowered, as_row<choose_access_widths>},
 });

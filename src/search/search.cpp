@@ -84,8 +84,8 @@ class Tuner {
       if (Result<void> ready = prepare(state); !ready) return give_up(state, ready.error());
     int64_t before = state.trials;
     const RoundPlan plan = plan_round(static_cast<size_t>(at));
-    TCC_TRY(TrialOutcome outcome, run_trials(state, choose_programs(static_cast<size_t>(at), plan), plan.count, *model_,
-                                             target_, options_, env_, [this] { return out_of_time(); }));
+    TCC_TRY(TrialOutcome outcome, run_trials(state, learn_and_propose(static_cast<size_t>(at), plan), plan.count,
+                                             *model_, target_, options_, env_, [this] { return out_of_time(); }));
     seconds_.add(outcome.seconds);
     if (stopped_ = stopped_ || outcome.stopped; stopped_) return {};  // the row still says how this round began
     close_round(session_, state, settings_, state.trials - before, outcome.last_record);
@@ -112,7 +112,7 @@ class Tuner {
             progress_of(state, options_, session_.trials), related_seeds(states_, prior_, at)};
   }
 
-  std::vector<Individual> choose_programs(size_t at, RoundPlan plan) {
+  std::vector<Individual> learn_and_propose(size_t at, RoundPlan plan) {
     TaskState& state = states_[at];
     Stopwatch watch;
     if (strategy_->learns() && measures()) {

@@ -197,6 +197,26 @@ TEST_CASE("depthwise convolutions of small or strided images want blocks, those 
   CHECK(blocks(56, 2));
 }
 
+TEST_CASE("blocked layouts that are asked for are used whatever they cost") {
+  LayoutModel model = layout_model(1, 1e3);  // conversions are slow, plain convolutions fast
+  auto network = [](Graph& g) {
+    ValueId x = g.add_input("x", DType::kF32, {1, 8, 8, 8});
+    for (int i = 0; i < 2; ++i) x = add(g, Op::kConv, square(3), {x, weight(g, {8, 8, 3, 3})});
+    x = add(g, Op::kMaxPool, PoolAttrs{{2, 2}, {2, 2}, {1, 1}, {0, 0}, {0, 0}}, {x});
+    x = add(g, Op::kConv, square(3), {x, weight(g, {8, 8, 3, 3})});
+    return add(g, Op::kConv, square(3), {x, weight(g, {12, 8, 3, 3})});
+  };
+  Graph cheapest;
+  CHECK(optimised(cheapest, network(cheapest), {model}) == "Conv Conv MaxPool Conv Conv");
+  CHECK(print_graph(cheapest).find("blocks=") == std::string::npos);
+  model.always_blocked = true;
+  Graph blocked;
+  // The pool between is blocked, too: one conversion at the beginning. Twelve filters cannot be blocked.
+  CHECK(optimised(blocked, network(blocked), {model}) == "Transpose Conv Conv MaxPool Conv Conv");
+  CHECK(print_graph(blocked).find("blocks=8->8") != std::string::npos);
+  CHECK(print_graph(blocked).find("blocks=8->1") != std::string::npos);
+}
+
 TEST_CASE("a conversion that costs more than it saves is not made") {
   Graph g;
   // The depthwise convolution gets its blocks from the one in front of it, and the mean takes them: no copy is made.

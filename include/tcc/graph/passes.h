@@ -78,6 +78,9 @@ struct LayoutModel {
   double bytes_per_second = 1e10;   // of copying between layouts
   double plain_efficiency = 0.8;    // share of the peak that a convolution of plain operands reaches, by estimate,
   double blocked_efficiency = 1.0;  // and one of blocked operands
+  // Blocks every convolution that blocks divide, whatever the estimates say; the operators between them are blocked
+  // where that saves conversions.
+  bool always_blocked = false;
   Depthwise depthwise;
 };
 
