@@ -20,7 +20,7 @@ struct Arguments {
   Common common;
   std::string action, output, curve, state;
   std::vector<std::string> files;
-  std::string network = "mamba", form = "tcc", sampler = "random";
+  std::string network = "mamba", form = "tcc", sampler = "random", optimizer = "adam";
   int64_t epochs = 0, batch = 0, threads = 0;
   double rate = 0, share = 1, held_out = 0;
   uint64_t seed = 1;
@@ -50,6 +50,9 @@ void declare(Options& options, Arguments& a) {
       .positive();
   options.option("--batch", a.batch, "Programs of a batch [as the network's paper, less for small pools]").positive();
   options.option("--rate", a.rate, "Learning rate [7e-4]").positive();
+  options.option("--optimizer", a.optimizer, "train, adapt, distill: adam, or sgd with momentum 0.9")
+      .words({"adam", "sgd"})
+      .show_default();
   options.option("--held-out", a.held_out, "train: judge on this share of the tasks, which are not learned from [0]")
       .range(0, 0.9)
       .value("SHARE");
@@ -160,6 +163,7 @@ driver::TrainRequest request_of(const Arguments& a, ThreadPool& pool, const Trai
   if (a.epochs > 0) request.epochs = a.epochs;
   if (a.batch > 0) request.batch = a.batch;
   if (a.rate > 0) request.rate = a.rate;
+  if (a.optimizer == "sgd") request.optimizer = nn::OptimizerKind::kSgd;
   request.pool = &pool;
   request.stop = &InterruptGuard::requested;
   request.progress = [&view](const nn::Progress& p) { view.show(p); };

@@ -20,6 +20,7 @@ constexpr int64_t kSamplingSteps = 10;  // of active sampling; the first one is 
 // An epoch has at least this many batches, as far as those keep this many programs. The papers' batches are for
 // millions of programs: an epoch of some hundreds would be one step.
 constexpr int64_t kLeastSteps = 16, kLeastBatch = 64;
+constexpr double kMomentum = 0.9;  // of SGD
 constexpr int64_t kMaxState = int64_t{64} << 20;
 
 Result<const cost::NetworkKind*> network_named(const std::string& name) {
@@ -54,6 +55,8 @@ nn::TrainOptions options_of(const TrainRequest& request, nn::Architecture archit
   if (request.epochs) options.epochs = *request.epochs;
   if (request.batch) options.batch = *request.batch;
   if (request.rate) options.rate = *request.rate;
+  options.optimizer = request.optimizer;
+  if (request.optimizer == nn::OptimizerKind::kSgd) options.momentum = kMomentum;
   options.seed = request.seed;
   return options;
 }

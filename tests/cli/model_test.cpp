@@ -68,6 +68,23 @@ TEST_CASE("a network is trained on a pool, judged on tasks it has not seen, and 
   CHECK(slurp(t.box.path("again.tccnet")) == slurp(t.box.path("mlp.tccnet")));
 }
 
+TEST_CASE("a network is trained by SGD", "[cli]") {
+  Trained& t = Trained::get();
+  auto train = [&](const char* optimizer, const char* file) {
+    const Outcome out = t.box.tcc({"model", "train", "a.pool", "--network", "mlp", "--epochs", "4", "--optimizer",
+                                   optimizer, "--rate", "0.01", "-o", file, "--json"});
+    INFO(out.err);
+    REQUIRE(out.exit_code == 0);
+    const std::vector<Json> events = lines_of(out.out);
+    CHECK(events[3]["loss"] < events[0]["loss"]);
+    return slurp(t.box.path(file));
+  };
+  CHECK(train("sgd", "sgd.tccnet") != train("adam", "adam.tccnet"));
+  const Outcome unknown = t.box.tcc({"model", "train", "a.pool", "--optimizer", "sgdm", "-o", "x.tccnet"});
+  CHECK(unknown.exit_code == 2);
+  CHECK_THAT(unknown.err, Catch::Contains("--optimizer") && Catch::Contains("adam"));
+}
+
 TEST_CASE("checkpoints say what they are, and are judged and adapted on another pool", "[cli]") {
   Trained& t = Trained::get();
   Outcome info = t.box.tcc({"model", "info", "mlp.tccnet", "--json"});

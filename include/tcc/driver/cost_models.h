@@ -73,6 +73,7 @@ struct TrainRequest {
   cost::Form form = cost::Form::kTcc;
   std::optional<int64_t> epochs, batch;
   std::optional<double> rate;
+  nn::OptimizerKind optimizer = nn::OptimizerKind::kAdam;  // kSgd: with momentum 0.9
   // A head for each platform of the data, as MTL-TLP has, whatever the network; the first platform's head predicts.
   bool head_each_platform = false;
   uint64_t seed = 1;

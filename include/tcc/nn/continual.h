@@ -81,7 +81,6 @@ class MomentumAdapter {
       : siamese_(pretrained.parameters().begin(), pretrained.parameters().end()), momentum_(momentum) {}
   void begin(Model& model) const { model.set_parameters(siamese_); }
   void finish(const Model& model);
-  std::span<const float> siamese() const { return siamese_; }
 
  private:
   std::vector<float> siamese_;
