@@ -63,6 +63,8 @@ TEST_CASE("products of single precision in a shorter type go through tensor core
       const std::string workload = tasks[i]["workload"];
       if (workload.find("gemm") != 0) continue;
       ++products;
+      // Of ten columns the model expects multiply-adds of f32 to be as fast as padded tiles of tf32.
+      if (precision == "tf32" && workload.find("gemm 16x10x") == 0) continue;
       const Outcome source = with({"show", "--source", "--task", std::to_string(i)});
       INFO(workload << source.err);
       CHECK(source.exit_code == 0);
