@@ -473,7 +473,8 @@ TEST_CASE("a program that was found wrong since does not lead a later run") {
 TEST_CASE("strategies have names") {
   for (const std::string& name : search::strategy_names())
     CHECK(search::strategy_name(*search::parse_strategy(name)) == name);
-  CHECK(search::strategy_names() == std::vector<std::string>{"evolutionary", "mh", "random", "replay", "roller", "gensor"});
+  CHECK(search::strategy_names() ==
+        std::vector<std::string>{"evolutionary", "mh", "random", "replay", "roller", "gensor"});
   CHECK(*search::parse_task_scheduler("round-robin") == search::TaskScheduler::kRoundRobin);
   CHECK(search::parse_task_scheduler("fifo").error().hint.find("gradient, round-robin") != std::string::npos);
   auto bad = search::parse_strategy("evolutionry");

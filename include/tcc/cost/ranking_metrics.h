@@ -17,9 +17,9 @@ struct RankedTask {
 
 // Top-k (TenSet 2021, section 4; TLP eq. 5; TCL eq. 13): sum of weight * best seconds over sum of weight * the best
 // seconds among the k programs of highest score, both over all tasks: a ratio of sums, not a mean of ratios. In (0, 1];
-// programs of equal scores keep their order. Tasks without a measured program are left out; 0 where all are. A choice of
-// failures only counts as the slowest program that runs; TenSet's code counts it as 1e5 times the best seconds, which
-// makes one such task outweigh all others.
+// programs of equal scores keep their order. Tasks without a measured program are left out; 0 where all are. A choice
+// of failures only counts as the slowest program that runs; TenSet's code counts it as 1e5 times the best seconds,
+// which makes one such task outweigh all others.
 double top_k(std::span<const RankedTask> tasks, int64_t k);
 
 // Best-k (Pruner, section 5.1) of a chosen set: sum of weight * best seconds over sum of weight * the k-th best seconds
