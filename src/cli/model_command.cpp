@@ -51,7 +51,7 @@ void declare(Options& options, Arguments& a) {
   options.option("--batch", a.batch, "Programs of a batch [as the network's paper, less for small pools]").positive();
   options.option("--rate", a.rate, "Learning rate [7e-4]").positive();
   options.option("--optimizer", a.optimizer, "train, adapt, distill: adam, or sgd with momentum 0.9")
-      .words({"adam", "sgd"})
+      .one_of({"adam", "sgd"})
       .show_default();
   options.option("--held-out", a.held_out, "train: judge on this share of the tasks, which are not learned from [0]")
       .range(0, 0.9)

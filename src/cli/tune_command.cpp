@@ -57,12 +57,12 @@ void declare(Options& options, Arguments& a) {
   options
       .option("--rank", a.rank,
               "Of roller and gensor: model (the cost model orders what they construct) or order (of discovery)")
-      .words({"model", "order"})
+      .one_of({"model", "order"})
       .show_default();
   options
       .option("--reading", a.reading,
               "Of gensor: literal (the paper's formulas as printed) or recommended (as its text means them)")
-      .words({"literal", "recommended"})
+      .one_of({"literal", "recommended"})
       .show_default();
   options.flag("--no-vthreads", a.no_vthreads, "Of gensor: without virtual threads or independent accumulators");
   options.option("--task-scheduler", a.task_scheduler, "Which task is next: gradient (the most to gain) or round-robin")

@@ -119,7 +119,7 @@ TEST_CASE("--list-passes knows every pass of the lowering") {
   int found = 0;
   for (size_t at = 0; (at = source->find("#include \"", at)) != std::string::npos; ++at) {
     std::string header = source->substr(at + 10, source->find('"', at + 10) - at - 10);
-    if (header.rfind("tcc/", 0) == 0 || header == "lower/pipelines.h") continue;
+    if (header.rfind("tcc/", 0) == 0 || header == "lower/pipelines.h" || header == "lower/limit_columns.h") continue;
     std::string name = header.substr(header.rfind('/') + 1);
     name.resize(name.size() - 2);
     INFO(name);
