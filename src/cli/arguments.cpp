@@ -59,6 +59,7 @@ void add_zoo(Options& options, ModelArguments& model, const char* seed_flag) {
   options.option("--batch", model.zoo_batch, "Batch size of zoo models").show_default();
   options.option("--image", model.zoo_image, "Height and width of zoo image models").show_default();
   options.option("--sequence", model.zoo_sequence, "Tokens of zoo language models").show_default();
+  options.option("--width", model.zoo_width, "Percent of the channels of zoo:mobilenet_v2").show_default();
   options.option(seed_flag, model.zoo_seed, "Seed of zoo weights").show_default();
 }
 

@@ -29,7 +29,7 @@ Result<void> check_zoo_sizes(const ModelArguments& a) {
   if (a.model.empty() || a.model.starts_with("zoo:")) return {};
   for (const auto& [flag, given, usual] :
        {std::tuple("--batch", a.zoo_batch, zoo.zoo_batch), std::tuple("--image", a.zoo_image, zoo.zoo_image),
-        std::tuple("--sequence", a.zoo_sequence, zoo.zoo_sequence)})
+        std::tuple("--sequence", a.zoo_sequence, zoo.zoo_sequence), std::tuple("--width", a.zoo_width, zoo.zoo_width)})
     if (given != usual)
       return make_error(ErrorClass::kUsage,
                         fmt::format("{} {}: expected a model of the zoo, not '{}'", flag, given, sanitize(a.model)),
@@ -90,7 +90,8 @@ Result<driver::ModelSource> parse_model(const ModelArguments& arguments) {
   source.layouts = arguments.layouts == "blocked" ? driver::Layouts::kBlocked
                    : arguments.layouts == "auto"  ? driver::Layouts::kAuto
                                                   : driver::Layouts::kPlain;
-  source.zoo = {arguments.zoo_batch, arguments.zoo_image, arguments.zoo_seed, arguments.zoo_sequence};
+  source.zoo = {arguments.zoo_batch, arguments.zoo_image, arguments.zoo_seed, arguments.zoo_sequence,
+                arguments.zoo_width};
   for (const std::string& word : arguments.shapes) {
     const size_t equals = word.rfind('=');
     bool valid = equals != std::string::npos && equals > 0;

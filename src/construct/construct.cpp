@@ -87,6 +87,7 @@ class Builder {
     const bool plain = nest.fused || !nest.has_reuse() || !nest.has_reduction();
     if (!plain) plain_ = false;
     const bool free = std::any_of(nest.axes.begin(), nest.axes.end(), [](const Axis& a) { return a.free; });
+    size_t results = 0;
     for (double tolerance : kTolerances) {
       const Problem problem(nest, target_, options_.threads, tolerance);
       Found found;
@@ -97,7 +98,9 @@ class Builder {
                        Rng(options_.seed).fork(kind_of(nest)));
       out_.looked_at += found.looked_at;
       for (const Tiles& tiles : found.results) add_program(same, tiles);
-      if (!found.results.empty() || !free) return;
+      results += found.results.size();
+      const size_t wanted = options_.method == Method::kRoller && !plain ? static_cast<size_t>(options_.top) : 1;
+      if (results >= wanted || !free) return;
     }
   }
 

@@ -58,7 +58,8 @@ class Walk {
         --level_, at_level_ = 0;
       else
         tiles_ = chosen.next;
-      if (!literal_ && level_ == 0 && rng_.uniform() < 1 / (1 + std::exp(-0.5 * (t - 10)))) keep(found);
+      // Printed: only the last state is returned.
+      if (!literal_ && level_ == 0 && rng_.uniform() < keep_probability(t, false)) keep(found);
     }
     if (level_ == 0) keep(found);
   }
@@ -79,12 +80,6 @@ class Walk {
     return level_ == 0 ? problem_.fits(tiles, 0) : problem_.fits_memory(tiles, level_);
   }
 
-  double tile_benefit(const Tiles& next) const {
-    const auto count = Problem::Count::kSteps;
-    return problem_.traffic(tiles_, level_, count) / problem_.traffic(next, level_, count) *
-           problem_.footprint(next, level_) / problem_.footprint(tiles_, level_);
-  }
-
   double cache_benefit() const {
     const Machine& m = problem_.machine();
     const double bytes = problem_.footprint(tiles_, level_), clock = m.clock;
@@ -103,8 +98,7 @@ class Walk {
     double benefit = 1;
     if (problem_.machine().gpu) {
       if (!problem_.has_vthreads(axis) || tiles_.size[0][axis] % next.vthreads[axis] != 0) return;
-      const double words = problem_.elements(tiles_, 1, axis);
-      benefit = std::ceil(words / kBankRow) / std::ceil(words / (static_cast<double>(next.vthreads[axis]) * kBankRow));
+      benefit = vthread_benefit(problem_.elements(tiles_, 1, axis), static_cast<double>(next.vthreads[axis]));
     } else {
       const int64_t size = 2 * tiles_.size[0][axis], outer = within(axis);
       if (!problem_.adjustable(0, axis) || (outer > 0 ? outer : problem_.nest().axes[axis].sampled) % size != 0) return;
@@ -129,14 +123,15 @@ class Walk {
         Tiles next = tiles_;
         problem_.put(next, level_, a, size);
         if (fits(next))
-          actions_.push_back({larger ? Action::Kind::kTile : Action::Kind::kInverseTile, a, next, tile_benefit(next)});
+          actions_.push_back({larger ? Action::Kind::kTile : Action::Kind::kInverseTile, a, next,
+                              tile_benefit(problem_, tiles_, next, level_)});
       }
       if (vthreads_ && level_ == 0 && !problem_.nest().axes[a].reduce) add_vthreads(a);
     }
     if (level_ > 0) actions_.push_back({Action::Kind::kCache, 0, tiles_, cache_benefit()});
     normalise();
     for (Action& action : actions_)
-      if (action.kind == Action::Kind::kCache) action.weight *= 3 / (1 + std::exp(-(std::log(5.0) / 10) * (t - 10)));
+      if (action.kind == Action::Kind::kCache) action.weight *= cache_growth(t);
     normalise();
   }
 
@@ -169,6 +164,25 @@ class Walk {
 };
 
 }  // namespace
+
+double tile_benefit(const Problem& problem, const Tiles& from, const Tiles& to, size_t level) {
+  const auto count = Problem::Count::kSteps;
+  return problem.traffic(from, level, count) / problem.traffic(to, level, count) * problem.footprint(to, level) /
+         problem.footprint(from, level);
+}
+
+double vthread_benefit(double words, double vthreads) {
+  return std::ceil(words / kBankRow) / std::ceil(words / (vthreads * kBankRow));
+}
+
+double cache_growth(double t) {
+  return 3 / (1 + std::exp(-(std::log(5.0) / 10) * (t - 10)));
+}
+
+double keep_probability(double t, bool literal) {
+  const double rising = 1 / (1 + std::exp(-0.5 * (t - 10)));
+  return literal ? 1 - rising : rising;
+}
 
 Found gensor(const Problem& problem, const Options& options, int64_t chains, const Rng& rng) {
   Found found, once;

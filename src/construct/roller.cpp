@@ -2,13 +2,15 @@
 // OSDI 2022, section 3.3 and algorithm 1). Steps are aligned: to vectors and registers, to threads of a multiprocessor,
 // to transactions of memory, and to the tensor's shape with a tolerance for padding. Three variants were published:
 //
-//   kArtifact  branch osdi22_artifact: an axis is worth the operations per byte after growing it by one step; a tile
-//              that is aligned and compute-bound descends, and every axis is advanced in that order
+//   kArtifact  branch osdi22_artifact: an axis is worth the operations per byte after growing it by one element; a tile
+//              that is aligned and compute-bound descends, and every axis is advanced in that order. A tile whose next
+//              step does not fit is remembered: the border
 //   kPaper     branch roller, closest to algorithm 1: S_i = (Q(T) - Q(T'_i)) / (F(T'_i) - F(T)); the first tile that is
 //              compute-bound, or that would not fit, descends to the next memory
 //   kPlain     operators without reuse: axes innermost first, no score, no test for arithmetic
 //
-// Small operators scale out: while blocks are fewer than workers, the tile of the axis with the least reuse shrinks.
+// Small operators scale out: while blocks are fewer than workers, the tiles of the axis with the least reuse halve on
+// every level. Roller caps a thread's tile at 32 elements of an axis; on CPUs the vector registers are the limit.
 #include <algorithm>
 #include <cmath>
 #include <unordered_set>
@@ -20,6 +22,7 @@ namespace {
 
 constexpr int64_t kMaxSteps = 1500;    // tiles that one construction looks at
 constexpr int64_t kLargestStep = 128;  // units of a reduction in a fast memory, as published
+constexpr int64_t kLargestTile = 32;   // units of a thread's tile along an axis (branch roller)
 constexpr double kLeastPlainTile = 2;  // elements of a thread
 
 class Enlarger {
@@ -69,6 +72,10 @@ class Enlarger {
       }
       Tiles grown = tiles;
       if (!grow(grown, level, a)) continue;
+      if (variant_ == RollerVariant::kArtifact) {
+        grown = tiles;
+        for (size_t l = level; l < problem_.levels(); ++l) ++grown.size[l][a];
+      }
       scored.push_back({score(level, tiles, grown), a});
     }
     std::stable_sort(scored.begin(), scored.end(), [](const auto& x, const auto& y) { return x.first > y.first; });
@@ -86,8 +93,9 @@ class Enlarger {
   }
 
   bool grow(Tiles& tiles, size_t level, size_t axis) const {
-    const bool reduce = problem_.nest().axes[axis].reduce;
-    const int64_t most = reduce ? kLargestStep : problem_.nest().axes[axis].sampled * 2;
+    const Axis& a = problem_.nest().axes[axis];
+    const bool in_thread = level == 0 && problem_.machine().gpu && variant_ == RollerVariant::kPaper;
+    const int64_t most = a.reduce ? kLargestStep : in_thread ? kLargestTile : a.sampled * 2;
     const int64_t size = problem_.next(tiles, level, axis, {.aligned = true, .most = most});
     return size > 0 && problem_.set(tiles, level, axis, size);
   }
@@ -105,6 +113,7 @@ class Enlarger {
       ++found_.looked_at;
       if (!problem_.fits(grown, level)) {
         if (regular && variant_ == RollerVariant::kPaper) descend(level, tiles);
+        if (regular && variant_ == RollerVariant::kArtifact) leave_at_border(level, tiles, regular);
         continue;
       }
       grew = true;
@@ -141,7 +150,7 @@ class Enlarger {
       found_.results.push_back(tiles);
   }
 
-  // Tiles halve on the slowest level first, along the axis that the fewest inputs reuse.
+  // Tiles halve along the axis that the fewest inputs reuse: that whose halves move the fewest bytes more.
   void scale_out(Tiles& tiles) const {
     const auto workers = static_cast<double>(problem_.machine().workers);
     while (problem_.blocks(tiles) < workers) {
@@ -149,26 +158,39 @@ class Enlarger {
       double least = std::numeric_limits<double>::infinity();
       for (size_t a = 0; a < problem_.axes(); ++a) {
         if (problem_.nest().axes[a].reduce) continue;
-        Tiles smaller = tiles;
-        if (!shrink(smaller, a) || !is_valid(problem_, smaller)) continue;
-        if (problem_.blocks(smaller) <= problem_.blocks(tiles)) continue;
-        const double cost = problem_.traffic(smaller, problem_.levels() - 1, Problem::Count::kWholeReduction);
-        if (cost < least) least = cost, best = smaller;
+        for (const bool all_levels : {true, false}) {
+          Tiles smaller = tiles;
+          if (!shrink(smaller, a, all_levels) || !nests(smaller, a) || !is_valid(problem_, smaller)) continue;
+          if (problem_.blocks(smaller) <= problem_.blocks(tiles)) continue;
+          const double cost = problem_.traffic(smaller, problem_.levels() - 1, Problem::Count::kWholeReduction);
+          if (cost < least) least = cost, best = smaller;
+          break;  // halves of the slowest level alone only where the others do not follow
+        }
       }
       if (best == tiles) return;
       tiles = best;
     }
   }
 
-  bool shrink(Tiles& tiles, size_t axis) const {
-    for (size_t l = problem_.levels(); l-- > 0;) {
-      if (!problem_.adjustable(l, axis)) continue;
-      const int64_t size = problem_.previous(tiles, l, axis);
-      if (size == 0) continue;
-      problem_.put(tiles, l, axis, size);
-      return true;
+  bool nests(const Tiles& tiles, size_t axis) const {
+    for (size_t l = 1; l < problem_.levels(); ++l)
+      if (tiles.size[l][axis] % tiles.size[l - 1][axis] != 0) return false;
+    return true;
+  }
+
+  // The tile of the slowest level that has a smaller one; with `all_levels` those of faster levels follow.
+  bool shrink(Tiles& tiles, size_t axis, bool all_levels) const {
+    bool smaller = false;
+    for (size_t l = 0; l < problem_.levels(); ++l) {
+      const size_t level = all_levels ? l : problem_.levels() - 1 - l;
+      if (!problem_.adjustable(level, axis)) continue;
+      const int64_t half = problem_.halved(tiles, level, axis);
+      if (half == 0) continue;
+      problem_.put(tiles, level, axis, half);
+      smaller = true;
+      if (!all_levels) break;
     }
-    return false;
+    return smaller;
   }
 
   const Problem& problem_;

@@ -161,6 +161,7 @@ struct Reader {
       }
     if (again) return true;
     axis.free = free;
+    axis.slots = sample.decision_length - (free ? 1 : 0);
     axis.sampled = extent;
     axis.limit = schedule::integer(sample, "max_innermost");
     axis.multiple = free ? schedule::integer(sample, "multiple") : 1;
@@ -334,6 +335,10 @@ std::optional<TileNest> nest_of(const Roots& roots, const Reader& reader, const 
     for (size_t l : root.loops) {
       const Loop* loop = find_loop(roots.kernel.root, roots.loops[l]);
       if (loop == nullptr || !is_int(loop->extent)) return std::nullopt;
+      if (int_value(loop->extent) < 1) {
+        reader.why = "a loop has no iterations";
+        return std::nullopt;
+      }
       axis.extent *= int_value(loop->extent);
       for (const Iter& it : block->iters) {
         if (!mentions(it.binding, roots.loops[l])) continue;
@@ -347,6 +352,12 @@ std::optional<TileNest> nest_of(const Roots& roots, const Reader& reader, const 
     }
     domain *= static_cast<double>(axis.extent);
     if (!reader.add_factors(axis, root.variable, -1, 0)) return std::nullopt;
+    const auto sampled =
+        std::count_if(axis.factors.begin(), axis.factors.end(), [](const Factor& f) { return f.slot >= 0; });
+    if (axis.is_sampled() && sampled != axis.slots) {
+      reader.why = "a loop is split by a part of a sampled tile";
+      return std::nullopt;
+    }
     nest.axes.push_back(std::move(axis));
   }
   assign_levels(nest, reader.steps.on_threads);

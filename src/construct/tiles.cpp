@@ -179,6 +179,16 @@ int64_t Problem::previous(const Tiles& tiles, size_t level, size_t axis, int64_t
   return 0;
 }
 
+int64_t Problem::halved(const Tiles& tiles, size_t level, size_t axis) const {
+  const int64_t half = (tiles.size[level][axis] + 1) / 2;
+  Tiles smaller = tiles;
+  while (const int64_t size = previous(smaller, level, axis)) {
+    if (size <= half) return size;
+    smaller.size[level][axis] = size;
+  }
+  return 0;
+}
+
 void Problem::put(Tiles& tiles, size_t level, size_t axis, int64_t size) const {
   tiles.size[level][axis] = size;
   for (size_t l = level + 1; l < levels() && !adjustable(l, axis); ++l)

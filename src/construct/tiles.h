@@ -64,6 +64,8 @@ class Problem {
   int64_t next(const Tiles& tiles, size_t level, size_t axis, const Step& step) const;
   // The next smaller one; 0: none.
   int64_t previous(const Tiles& tiles, size_t level, size_t axis, int64_t within = 0) const;
+  // The largest size of at most half of it, rounded up, in which the faster level's tile nests; 0: none.
+  int64_t halved(const Tiles& tiles, size_t level, size_t axis) const;
   // Sets a size. Slower levels that have no factor of the axis follow.
   void put(Tiles& tiles, size_t level, size_t axis, int64_t size) const;
   // The same where slower levels are not chosen yet: all of them follow. False: the size is above a factor's limit.

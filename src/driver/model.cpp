@@ -132,7 +132,8 @@ std::string source_to_json(const Model& model, double flops) {
     json["zoo"] = {{"batch", source.zoo.batch},
                    {"image", source.zoo.image},
                    {"seed", source.zoo.seed},
-                   {"sequence", source.zoo.sequence}};
+                   {"sequence", source.zoo.sequence},
+                   {"width", source.zoo.width}};
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -180,6 +181,7 @@ Result<RecordedSource> source_from_metadata(const std::string& metadata, const s
     source.zoo.image = member_or(zoo, "image", source.zoo.image);
     source.zoo.seed = member_or(zoo, "seed", source.zoo.seed);
     source.zoo.sequence = member_or(zoo, "sequence", source.zoo.sequence);
+    source.zoo.width = member_or(zoo, "width", source.zoo.width);
   }
   return recorded;
 }

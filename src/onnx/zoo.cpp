@@ -2,6 +2,7 @@
 // nodes, Flatten before a Gemm with a transposed weight.
 #include "tcc/onnx/zoo.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "tcc/onnx/load.h"
@@ -69,7 +70,16 @@ std::string make_resnet(const std::string& name, const Ints& blocks, int64_t exp
   return b.writer().finish();
 }
 
+// Sandler et al., MobileNetV2, CVPR 2018, and its released code: channels by the width multiplier, in multiples of 8,
+// never less than nine tenths of the exact number.
+int64_t scale_channels(int64_t channels, int64_t percent) {
+  const int64_t exact = channels * percent;  // hundredths
+  const int64_t rounded = std::max<int64_t>((exact + 400) / 800 * 8, 8);
+  return rounded * 1000 < exact * 9 ? rounded + 8 : rounded;
+}
+
 std::string make_mobilenet_v2(const ZooOptions& options) {
+  auto scaled = [&](int64_t channels) { return scale_channels(channels, options.width); };
   NetworkBuilder b("mobilenet_v2", options);
   b.writer().input("input", {options.batch, 3, options.image, options.image});
   std::string low = b.writer().initializer("relu6.min", {{}, std::vector<float>{0}});
@@ -84,23 +94,25 @@ std::string make_mobilenet_v2(const ZooOptions& options) {
   };
   constexpr Stage kStages[] = {{1, 16, 1, 1}, {6, 24, 2, 2},  {6, 32, 3, 2}, {6, 64, 4, 2},
                                {6, 96, 3, 1}, {6, 160, 3, 2}, {6, 320, 1, 1}};
-  std::string x = unit("features.0", "input", 3, 32, 3, 2, 1);
-  int64_t in = 32, index = 1;
+  int64_t in = scaled(32), index = 1;
+  std::string x = unit("features.0", "input", 3, in, 3, 2, 1);
   for (const Stage& stage : kStages) {
     for (int64_t i = 0; i < stage.count; ++i, ++index) {
-      int64_t stride = i == 0 ? stage.stride : 1, hidden = in * stage.expansion;
-      bool residual = stride == 1 && in == stage.out;
+      int64_t stride = i == 0 ? stage.stride : 1, hidden = in * stage.expansion, out = scaled(stage.out);
+      bool residual = stride == 1 && in == out;
       std::string name = fmt::format("features.{}", index), y = x;
       if (stage.expansion != 1) y = unit(name + ".expand", y, in, hidden, 1, 1, 1);
       y = unit(name + ".depthwise", y, hidden, hidden, 3, stride, hidden);
-      y = b.batch_norm(name + ".project.1", b.conv(name + ".project.0", y, hidden, stage.out, 1), stage.out,
+      y = b.batch_norm(name + ".project.1", b.conv(name + ".project.0", y, hidden, out, 1), out,
                        residual ? kBranchGain : 1);
       x = residual ? b.writer().node("Add", {x, y}, {name + ".output"}) : y;
-      in = stage.out;
+      in = out;
     }
   }
-  x = unit("features.18", x, in, 1280, 1, 1, 1);
-  b.head(x, 1280, options.batch, "classifier");
+  // Narrower networks keep the width of the last layer.
+  const int64_t last = scale_channels(1280, std::max<int64_t>(options.width, 100));
+  x = unit("features.18", x, in, last, 1, 1, 1);
+  b.head(x, last, options.batch, "classifier");
   return b.writer().finish();
 }
 
@@ -167,9 +179,15 @@ Result<std::string> zoo_model(const std::string& name, const ZooOptions& options
     return make_error(ErrorClass::kUsage,
                       fmt::format("zoo: sequence {} is not between 1 and {}", options.sequence, kBertPositions));
   }
+  if (options.width < 10 || options.width > 400) {
+    return make_error(ErrorClass::kUsage, fmt::format("zoo: width {} % is not between 10 and 400", options.width));
+  }
   Strings names;
   for (const Row& row : kZoo) {
     if (name == row.name) {
+      if (options.width != 100 && row.make != make_mobilenet_v2)
+        return make_error(ErrorClass::kUsage, fmt::format("zoo: '{}' has one width, not {} %", name, options.width),
+                          "a width multiplier belongs to mobilenet_v2");
       std::string bytes = row.make(options);
       if (bytes.size() <= size_t{std::numeric_limits<int32_t>::max()}) return bytes;
       return input_error("zoo: '{}' with these options has more than 2 GiB, the limit of the format", name);

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <cmath>
+#include <iterator>
 #include <limits>
 #include <set>
 #include <tuple>
@@ -37,6 +39,18 @@ class Union : public Database {
                               machine.features, count);
             }));
     return best_of(std::move(found), count);
+  }
+  Result<std::vector<Shape>> shapes(uint64_t family, const Machine& machine, int64_t threads) const override {
+    std::vector<Shape> out;
+    std::set<uint64_t> seen;
+    for (const Database* member : members_) {
+      TCC_TRY(std::vector<Shape> found, member->shapes(family, machine, threads));
+      for (Shape& shape : found)
+        if (seen.insert(shape.task).second) out.push_back(std::move(shape));
+      if (ordered_ && !out.empty()) break;
+    }
+    std::sort(out.begin(), out.end(), [](const Shape& x, const Shape& y) { return x.task < y.task; });
+    return out;
   }
   Result<std::optional<Record>> confirmed_best(uint64_t task, const Machine& machine, int64_t threads) const override {
     TCC_TRY(std::vector<Record> found, ask([&](const Database& d) -> Result<std::vector<Record>> {
@@ -137,6 +151,7 @@ class Union : public Database {
 // records only.
 constexpr double kMaxBehind = 1.25;
 constexpr int64_t kCandidates = 16;
+constexpr int64_t kProgramsOfShape = 2;  // of a task that nearest_shapes() takes
 
 }  // namespace
 
@@ -152,6 +167,33 @@ bool is_of(const Record& record, const Machine& machine) {
 std::string confirmed_best_key(uint64_t task, const Machine& machine, int64_t threads) {
   std::string key = fmt::format("best {} {} {}", hash_text(task), hash_text(machine.features), threads);
   return machine.platform.empty() ? key : fmt::format("{} {}", key, hash_text(hash_bytes(machine.platform)));
+}
+
+double shape_distance(std::span<const int64_t> a, std::span<const int64_t> b) {
+  if (a.size() != b.size()) return std::numeric_limits<double>::infinity();
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i)
+    sum += std::fabs(std::log2(static_cast<double>(std::max<int64_t>(a[i], 1))) -
+                     std::log2(static_cast<double>(std::max<int64_t>(b[i], 1))));
+  return sum;
+}
+
+Result<std::vector<Record>> Database::nearest_shapes(uint64_t family, std::span<const int64_t> extents,
+                                                     const Machine& machine, int64_t threads, double most,
+                                                     int64_t count) const {
+  TCC_TRY(const std::vector<Shape> known, shapes(family, machine, threads));
+  std::vector<std::pair<double, uint64_t>> near;
+  for (const Shape& shape : known)
+    if (const double d = shape_distance(extents, shape.extents); d > 0 && d <= most) near.emplace_back(d, shape.task);
+  std::sort(near.begin(), near.end());
+  std::vector<Record> out;
+  for (const auto& [d, task] : near) {
+    const int64_t left = count - std::ssize(out);
+    if (left <= 0) break;
+    TCC_TRY(std::vector<Record> programs, fastest(task, machine, threads, std::min(left, kProgramsOfShape)));
+    std::move(programs.begin(), programs.end(), std::back_inserter(out));
+  }
+  return out;
 }
 
 Result<std::optional<Record>> Database::best(uint64_t task, const Machine& machine, int64_t threads) const {

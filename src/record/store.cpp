@@ -70,10 +70,17 @@ ALTER TABLE records ADD COLUMN occupancy REAL NOT NULL DEFAULT -1;
     R"sql(
 ALTER TABLE records ADD COLUMN platform TEXT NOT NULL DEFAULT '';
 ALTER TABLE records ADD COLUMN space TEXT NOT NULL DEFAULT '';
+)sql",
+    // The anchor without its extents, and these; older records do not say.
+    R"sql(
+ALTER TABLE records ADD COLUMN family INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE records ADD COLUMN extents BLOB NOT NULL DEFAULT x'';
+CREATE INDEX records_by_family ON records(family, target_features);
 )sql"};
 constexpr int64_t kSchemaVersion = std::size(kMigrations);
 constexpr int64_t kNamedTraces = 5;  // from this version on
 constexpr int64_t kPlatforms = 6;
+constexpr int64_t kFamilies = 7;
 
 // Records of programs that ran, on a device or on a simulated one: target_features keeps these apart.
 #define TCC_RAN "kind IN ('measured','simulated')"
@@ -450,6 +457,24 @@ Result<std::vector<Record>> Store::fastest_relatives(uint64_t anchor, uint64_t t
       .bind(threads)
       .bind(count);
   return state_->read_all(s);
+}
+
+Result<std::vector<Shape>> Store::shapes(uint64_t family, const Machine& machine, int64_t threads) const {
+  std::lock_guard lock(state_->mutex);
+  std::vector<Shape> found;
+  if (family == 0 || state_->version < kFamilies) return found;
+  TCC_TRY(Statement s, state_->prepare(fmt::format(
+                           "SELECT DISTINCT task, extents FROM records WHERE family=? AND target_features=? AND "
+                           "status='ok' AND " TCC_RAN " AND {} AND (?=0 OR threads=?) ORDER BY task",
+                           of_platform(state_->version))));
+  s.bind(family).bind(machine.features).bind(machine.platform).bind(machine.platform).bind(threads).bind(threads);
+  while (true) {
+    TCC_TRY(const bool row, s.step());
+    if (!row) return found;
+    Shape& shape = found.emplace_back();
+    s.get(0, shape.task);
+    s.get(1, shape.extents);
+  }
 }
 
 Result<std::vector<Record>> Store::all(std::optional<uint64_t> task) const {

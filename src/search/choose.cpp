@@ -150,8 +150,7 @@ class Chooser {
       why_ += relatives;
       return std::optional<ChosenArtifact>();
     }
-    taken->note = untuned(fmt::format(
-        "the schedule of '{}' is used, which has the same anchor: replayed and checked here", taken->relative));
+    taken->note = untuned(taken->note);
     TCC_TRY(ChosenArtifact found, finish_(std::move(*taken)));
     return std::optional(std::move(found));
   }

@@ -51,7 +51,11 @@ class ConstructionStrategy : public SearchStrategy {
   explicit ConstructionStrategy(construct::Method method) : method_(method) {}
   bool learns() const override { return false; }
   std::vector<Individual> propose(const Round& round, Counts& counts) const override {
-    return construct_candidates(round, method_, counts).programs;
+    Outcome made = construct_candidates(round, method_, counts);
+    if (!made.reason.empty() && round.note && round.state.history.empty())  // once for each task
+      round.note(fmt::format("{}: the {} instead of {}: {}", round.state.task->workload, made.rule,
+                             construct::method_name(method_), made.reason));
+    return std::move(made.programs);
   }
 
  private:

@@ -125,7 +125,8 @@ class Tuner {
     std::vector<Individual> picks;
     if (!state.sketches.empty() && plan.count > 0)
       picks = strategy_->propose({state, *model_, plan, target_, options_, settings_, rng, env_.pool,
-                                  [this] { return (env_.stop && env_.stop()) || out_of_time(); }},
+                                  [this] { return (env_.stop && env_.stop()) || out_of_time(); },
+                                  [this](const std::string& text) { note(text); }},
                                  state.counts);
     seconds_.propose += watch.seconds();
     return picks;

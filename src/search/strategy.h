@@ -24,6 +24,8 @@ struct Round {
   ThreadPool* pool;  // nullptr: this thread
   // True: the round is cut off, its proposals will not be used. May be empty; asked from all threads of the pool.
   std::function<bool()> stop = {};
+  // Takes a sentence for the user about the proposals. May be empty.
+  std::function<void(const std::string&)> note = {};
 };
 
 // Strategies keep nothing between rounds: what they know is in the records, so a run that was cut off goes on exactly.

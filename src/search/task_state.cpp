@@ -79,6 +79,7 @@ Result<TaskState> load_task(const task::Task& task, const target::Target& target
   state.task = &task;
   state.hash = task_hash(task);
   state.anchor = anchor_hash(task);
+  state.shape = anchor_shape(task);
   for (const schedule::Trace& trace : space::generate_space(task.kernel, target, options.space))
     for (const schedule::Trace& placed : space::structural_variants(trace, task.kernel, target))
       if (ir::Legal<space::Sketch> sketch = space::make_sketch(placed, task.kernel, target); sketch)

@@ -45,14 +45,22 @@ struct RecordName {
   int64_t record = 0;
 };
 
+// The anchor's nest without its extents, and these, outermost loop first. Family 0: an extent is not a number.
+struct AnchorShape {
+  uint64_t family = 0;
+  std::vector<int64_t> extents;
+};
+
 // What the report says of the task comes about here; see summarise().
 struct TaskState : TaskResult {
   const task::Task* task = nullptr;
   uint64_t hash = 0, anchor = 0;
+  AnchorShape shape;
   std::vector<space::Sketch> sketches;
   std::vector<Known> known;
   std::vector<Known> elsewhere;  // on another number of threads; oldest first, for the model only
-  // The fastest of those, those of tasks with the same anchor, and for a GPU those that a model predicts to be.
+  // The fastest of those, those of tasks with the same anchor or the nearest shapes of it, and for a GPU those that a
+  // model predicts to be.
   std::vector<Seed> seeds;
   std::vector<RecordName> relatives;      // whose programs are among the seeds; a resumed session keeps them
   std::unordered_set<uint64_t> measured;  // nests, whatever came of them

@@ -35,6 +35,8 @@ Prepared prepare(const TaskState& state, Individual individual, const cost::Cost
   r.kind = env.measurer->traits().kind;
   r.task = state.hash;
   r.anchor = state.anchor;
+  r.family = state.shape.family;
+  r.extents = state.shape.extents;
   r.workload = state.task->workload;
   r.target = target.name;
   r.target_features = target::feature_hash(target);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cmath>
 
 #include "construct/methods.h"
 #include "sample_tasks.h"
@@ -99,10 +100,11 @@ construct::TileNest product_nest(int64_t m, int64_t n, int64_t k) {
   }
   nest.axes[1].factors.back().part = construct::Part::kVector;
   nest.axes[1].is_vector = true;
+  for (construct::Axis& axis : nest.axes) axis.slots = 4;
   construct::Axis sum = split_axis(k, 64);
   sum.reduce = true;
   sum.factors = {{construct::Part::kSerial, 2, slot, 0, 5}, {construct::Part::kSerial, 1, slot + 1, 0, 6}};
-  sum.whole = 2;
+  sum.whole = 2, sum.slots = 2;
   nest.axes.push_back(sum);
   auto access = [](size_t x, size_t y, std::vector<int64_t> stride, int64_t rows, int64_t columns) {
     construct::Access out;
@@ -236,4 +238,166 @@ TEST_CASE("operators that the rules do not fit get a named simple schedule and a
   CHECK(stream.rule == construct::kPlainPolicy);
   CHECK_FALSE(stream.reason.empty());
   CHECK(check_replays(stream, traces, sum, target) > 0);
+}
+
+TEST_CASE("Gensor's formulas have the values of its text", "[fidelity]") {
+  CHECK(construct::cache_growth(0) == Approx(0.5));
+  CHECK(construct::cache_growth(10) == Approx(1.5));
+  CHECK(construct::cache_growth(20) == Approx(2.5));
+  CHECK(construct::cache_growth(1000) == Approx(3));
+  // Printed: the first states are kept and the last ones dropped. Recommended: the other way round.
+  CHECK(construct::keep_probability(0, true) == Approx(0.9933).margin(1e-4));
+  CHECK(construct::keep_probability(10, true) == Approx(0.5));
+  CHECK(construct::keep_probability(20, true) == Approx(0.0067).margin(1e-4));
+  for (double t : {0.0, 3.0, 10.0, 50.0})
+    CHECK(construct::keep_probability(t, true) + construct::keep_probability(t, false) == Approx(1));
+  // 1 unless the tile is wider than a row of 32 banks.
+  CHECK(construct::vthread_benefit(32, 2) == 1);
+  CHECK(construct::vthread_benefit(64, 2) == 2);
+  CHECK(construct::vthread_benefit(100, 2) == 2);
+  CHECK(construct::vthread_benefit(128, 4) == 4);
+
+  // Equation 1 for C[i, j] += A[i, k] B[k, j]: a tile of 8 x 16 results and 32 terms grows to 8 x 32.
+  const construct::Problem problem(product_nest(64, 128, 256), named_target("x86-64-v3"), 1, 0);
+  construct::Tiles from = problem.smallest(), to;
+  REQUIRE(problem.set(from, 0, 0, 8));
+  REQUIRE(problem.set(from, 0, 1, 16));
+  REQUIRE(problem.set(from, 1, 2, 32));
+  to = from;
+  REQUIRE(problem.set(to, 1, 1, 32));
+  auto footprint = [](double i, double j, double k) { return 4 * (i * k + k * j + i * j); };
+  auto traffic = [](double i, double j, double k) {
+    return 4 * (64 / i * (128 / j) * (256 / k) * (i * k + k * j) + 64 * 128);
+  };
+  CHECK(construct::tile_benefit(problem, from, to, 1) ==
+        Approx(traffic(8, 16, 32) / traffic(8, 32, 32) * footprint(8, 32, 32) / footprint(8, 16, 32)));
+  // The inverse step is worth the reciprocal.
+  CHECK(construct::tile_benefit(problem, from, to, 1) * construct::tile_benefit(problem, to, from, 1) == Approx(1));
+}
+
+TEST_CASE("Roller's tiles follow its rules of alignment and eligibility on a GPU", "[fidelity]") {
+  const target::Target target = named_target("a100");
+  const task::Task task = task::make_gemm({.m = 1024, .n = 768, .k = 512});
+  const std::vector<schedule::Trace> traces = rule_traces(task, target);
+  std::string why;
+  int nests = 0;
+  for (const schedule::Trace& trace : traces) {
+    const auto nest = construct::find_tile_nest(trace, task.kernel, target, why);
+    if (!nest || !nest->shared || nest->matrix) continue;
+    ++nests;
+    const construct::Problem problem(*nest, target, 1, 0);
+    for (const auto variant : {construct::RollerVariant::kPaper, construct::RollerVariant::kArtifact}) {
+      const construct::Found found = construct::roller(problem, {}, variant);
+      REQUIRE_FALSE(found.results.empty());
+      CHECK(found.results.size() <= 10);
+      for (const construct::Tiles& tiles : found.results) {
+        const double threads = problem.threads(tiles);
+        CHECK(std::fmod(threads, 128) == 0);  // a warp for each scheduler
+        CHECK(threads <= 512);
+        CHECK(problem.register_words(tiles) <= 96);
+        CHECK(problem.register_words(tiles) * threads <= 32768);
+        CHECK(problem.footprint(tiles, 1, false) < static_cast<double>(target.cuda.shared_per_block));
+        // The contiguous axis of each input is read in whole transactions of 32 bytes.
+        for (const construct::Access& access : nest->accesses)
+          for (size_t a = 0; a < problem.axes(); ++a)
+            if (!access.output && access.stride[a] == 1)
+              CHECK(std::fmod(problem.elements(tiles, 1, a) * static_cast<double>(access.bytes), 32) == 0);
+      }
+    }
+  }
+  CHECK(nests > 0);
+}
+
+TEST_CASE("free tiles pad an axis by no more than the tolerance", "[fidelity]") {
+  for (const double tolerance : {0.0, 0.2, 0.6, 1.0})
+    for (const int64_t extent : {97, 100, 131, 1000}) {
+      construct::TileNest nest = product_nest(extent, 64, 64);
+      nest.axes[0].free = true;
+      const construct::Problem problem(nest, named_target("x86-64-v3"), 1, tolerance);
+      construct::Tiles tiles = problem.smallest();
+      int sizes = 0;
+      while (const int64_t size = problem.next(tiles, 0, 0, {})) {
+        CHECK(static_cast<double>((extent + size - 1) / size * size) <= static_cast<double>(extent) * (1 + tolerance));
+        tiles.size[0][0] = size;
+        ++sizes;
+      }
+      if (tolerance > 0) CHECK(sizes > 2);
+      if (tolerance == 0 && extent == 97) CHECK(sizes <= 1);  // a prime
+    }
+}
+
+TEST_CASE("small operators scale out: their blocks fill the machine, or their tiles cannot shrink", "[fidelity]") {
+  const target::Target target = named_target("a100");
+  const task::Task task = task::make_gemm({.m = 128, .n = 128, .k = 512});
+  std::string why;
+  int judged = 0;
+  for (const schedule::Trace& trace : rule_traces(task, target)) {
+    const auto nest = construct::find_tile_nest(trace, task.kernel, target, why);
+    if (!nest || nest->matrix) continue;
+    const construct::Problem problem(*nest, target, 1, 0);
+    for (const construct::Tiles& tiles : construct::roller(problem, {}, construct::RollerVariant::kPaper).results) {
+      ++judged;
+      CHECK(construct::is_valid(problem, tiles));
+      // 128 x 128 results over 108 multiprocessors: about 150 for each block.
+      CHECK(problem.blocks(tiles) >= 64);
+    }
+  }
+  CHECK(judged > 0);
+}
+
+TEST_CASE("products in half precision are constructed for matrix instructions too") {
+  const target::Target target = named_target("a100");
+  const task::Task task = task::make_gemm({.m = 256, .n = 256, .k = 256, .dtype = graph::DType::kF16});
+  const std::vector<schedule::Trace> traces = rule_traces(task, target);
+  std::string why;
+  for (const auto method : {construct::Method::kRoller, construct::Method::kGensor}) {
+    const construct::Construction made = construct::construct(traces, task.kernel, target, {.method = method});
+    int64_t matrix = 0;
+    for (const construct::Program& p : made.programs)
+      matrix += construct::find_tile_nest(traces[p.trace], task.kernel, target, why)->matrix ? 1 : 0;
+    CHECK(matrix > 0);
+    CHECK(check_replays(made, traces, task, target) > 0);
+  }
+}
+
+TEST_CASE("operators of extreme shapes are constructed, or told why not; nothing crashes", "[robustness]") {
+  std::vector<task::Task> tasks = {
+      task::make_gemm({.m = 1, .n = 1, .k = 1}),
+      task::make_gemm({.m = 1, .n = 1, .k = 65537}),
+      task::make_gemm({.m = 65537, .n = 1, .k = 1}),
+      task::make_gemm({.m = 1009, .n = 1013, .k = 1019}),
+      task::make_gemm({.m = int64_t{1} << 17, .n = int64_t{1} << 18, .k = int64_t{1} << 18}),
+      task::make_gemm({.m = 2147483647, .n = 3, .k = 2}),
+      task::make_conv({.channels = 1, .filters = 1, .size = {1, 1}, .kernel = {1, 1}}),
+      task::make_conv({.channels = 13, .filters = 17, .size = {1021, 3}, .kernel = {3, 3}, .pads = {1, 1}}),
+      task::make_pool({.average = true, .channels = 1, .size = {2, 2}, .kernel = {2, 2}, .strides = {2, 2}}),
+      task::make_elementwise({1}),
+      task::make_elementwise({1000003}),
+      task::make_softmax({1, 1}, 1),
+      task::make_softmax({7, 65537}, 1),
+      task::make_attention({.heads = 12, .queries = 128, .keys = 128, .depth = 64})};
+  for (const char* name : {"x86-64-v3", "x86-64-v4", "a100", "h100"}) {
+    const target::Target target = named_target(name);
+    for (const task::Task& task : tasks) {
+      const std::vector<schedule::Trace> traces = rule_traces(task, target);
+      for (const construct::Options& options : all_options()) {
+        const construct::Construction made = construct::construct(traces, task.kernel, target, options);
+        INFO(name << ", " << task.workload << ": " << made.rule << ", " << made.reason);
+        REQUIRE_FALSE(made.programs.empty());
+        const bool asked = made.rule == construct::method_name(options.method);
+        CHECK(asked == made.reason.empty());
+        for (const construct::Program& program : made.programs) {
+          CHECK(program.seconds >= 0);
+          CHECK(std::isfinite(program.seconds));
+        }
+        std::vector<int64_t> used;
+        const construct::Program& first = made.programs[0];
+        auto kernel =
+            schedule::replay(traces.at(first.trace), first.decisions, task.kernel, std::make_shared<Arena>(), &used);
+        REQUIRE(kernel.has_value());
+        INFO(schedule::print_trace(traces.at(first.trace)));
+        CHECK(used == first.decisions);
+      }
+    }
+  }
 }

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <set>
 
 #include "graph/print_graph.h"
 #include "onnx/writer.h"
@@ -111,6 +112,21 @@ TEST_CASE("zoo networks import, fuse and fold") {
   CHECK(fused_counts(*mobile)["Conv+Clip"] == 35);
   CHECK(*zoo_model("mlp", {.seed = 5}) == *zoo_model("mlp", {.seed = 5}));
   CHECK(*zoo_model("mlp", {.seed = 5}) != *zoo_model("mlp", {.seed = 6}));
+  // The width multiplier rounds channels to multiples of 8, by at most a tenth down: 32, 16, 24, 32, 64, 96, 160, 320
+  // become these; the last layer keeps its 1,280.
+  auto narrow = load_model("zoo:mobilenet_v2", {}, {.image = 64, .width = 75});
+  REQUIRE(narrow);
+  std::set<int64_t> projected;
+  for (const graph::Value& value : narrow->values)
+    if (value.shape.size() == 4 && value.name.find("project.0.output") != std::string::npos)
+      projected.insert(value.shape[1]);
+  CHECK(projected == std::set<int64_t>{16, 24, 48, 72, 120, 240});
+  CHECK(fused_counts(*narrow)["Conv+Clip"] == 35);
+  CHECK(*zoo_model("mobilenet_v2", {.width = 100}) == *zoo_model("mobilenet_v2"));
+  CHECK(!zoo_model("mobilenet_v2", {.width = 5}));
+  auto fixed = zoo_model("resnet18", {.width = 50});
+  REQUIRE(!fixed);
+  CHECK(fixed.error().message.find("resnet18") != std::string::npos);
   auto wrong = load_model("zoo:resnet81");
   REQUIRE(!wrong);
   CHECK(wrong.error().hint.find("resnet18") != std::string::npos);

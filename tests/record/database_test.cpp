@@ -93,6 +93,51 @@ TEST_CASE("relatives share the anchor and are other tasks") {
   }
 }
 
+TEST_CASE("shapes of a family are found by the distance of their extents") {
+  auto shaped = [](uint64_t task, uint64_t family, std::vector<int64_t> extents, double median) {
+    Record r = record_of(task, task, 10 * task, median);
+    r.family = family, r.extents = std::move(extents);
+    return r;
+  };
+  for (bool disk : {false, true}) {
+    std::unique_ptr<Database> database;
+    if (disk)
+      database = sqlite();
+    else
+      database = make_memory_database();
+    add(*database, shaped(1, 9, {64, 64, 64}, 5));
+    add(*database, shaped(2, 9, {64, 128, 64}, 4));
+    add(*database, shaped(3, 9, {64, 64, 96}, 3));
+    add(*database, shaped(4, 9, {64, 64, 4096}, 2));
+    add(*database, shaped(5, 9, {64, 64}, 1));
+    add(*database, shaped(6, 8, {64, 64, 65}, 1));
+    add(*database, shaped(7, 0, {64, 64, 65}, 1));
+    Record slow = shaped(3, 9, {64, 64, 96}, 7);
+    slow.nest_hash = 31;
+    add(*database, slow);
+    Record wrong = shaped(8, 9, {64, 64, 63}, 1);
+    wrong.status = Status::kWrong;
+    add(*database, wrong);
+    auto nearest = [&](std::vector<int64_t> extents, double most, int64_t count) {
+      return answer(database->nearest_shapes(9, extents, 7, 1, most, count));
+    };
+    // Task 1 itself has these extents, task 3 differs by 0.58 doublings, task 2 by 1, task 4 by 6.
+    CHECK(nearest({64, 64, 64}, 2, 9) == Answer{{30, 3}, {31, 7}, {20, 4}});
+    CHECK(nearest({64, 64, 64}, 2, 1) == Answer{{30, 3}});
+    CHECK(nearest({64, 64, 64}, 6, 9) == Answer{{30, 3}, {31, 7}, {20, 4}, {40, 2}});
+    CHECK(nearest({64, 64, 4000}, 1, 9) == Answer{{40, 2}});
+    CHECK(nearest({64, 64, 64, 1}, 100, 9).empty());
+    CHECK(answer(database->nearest_shapes(9, std::vector<int64_t>{64, 64, 64}, 8, 1, 9, 9)).empty());  // machine
+    CHECK(answer(database->nearest_shapes(9, std::vector<int64_t>{64, 64, 64}, 7, 2, 9, 9)).empty());  // threads
+    CHECK(answer(database->nearest_shapes(0, std::vector<int64_t>{64, 64, 64}, 7, 1, 9, 9)).empty());
+    auto empty = make_memory_database();
+    auto both = make_union({empty.get(), database.get()});
+    CHECK(answer(both->nearest_shapes(9, std::vector<int64_t>{64, 64, 64}, 7, 1, 2, 9)) ==
+          Answer{{30, 3}, {31, 7}, {20, 4}});
+  }
+  CHECK(shape_distance(std::vector<int64_t>{8, 16}, std::vector<int64_t>{16, 4}) == 3);
+}
+
 TEST_CASE("a union asks everybody, an ordered one stops at the first who knows") {
   auto mine = make_memory_database(), theirs = make_memory_database();
   add(*mine, record_of(1, 50, 11, 3));

@@ -24,6 +24,17 @@ class MemoryDatabase : public Database {
     return valid_of([&](const Record& r) { return anchor != 0 && r.anchor == anchor && r.task != task; }, machine,
                     threads, count);
   }
+  Result<std::vector<Shape>> shapes(uint64_t family, const Machine& machine, int64_t threads) const override {
+    std::lock_guard lock(mutex_);
+    std::map<uint64_t, Shape> found;
+    for (const Record& r : records_)
+      if (family != 0 && r.family == family && r.kind == Kind::kMeasured && is_of(r, machine) &&
+          r.status == Status::kOk && (threads == 0 || r.threads == threads))
+        found.insert_or_assign(r.task, Shape{r.task, r.extents});
+    std::vector<Shape> out;
+    for (auto& [task, shape] : found) out.push_back(std::move(shape));
+    return out;
+  }
   Result<std::vector<int64_t>> measured_threads(uint64_t task, const Machine& machine) const override {
     TCC_TRY(std::vector<Record> found, fastest(task, machine, 0, std::numeric_limits<int64_t>::max()));
     std::set<int64_t> threads;

@@ -155,8 +155,10 @@ TEST_CASE("traces of an older file get names when it is opened for writing", "[u
   Record unreadable = sample(1, 3, 4e-6);
   unreadable.trace = "{}";
   REQUIRE(open_ok(path)->add_all(std::vector<Record>{in, unreadable}));
-  run_sql(path,
-          "ALTER TABLE records DROP COLUMN platform; ALTER TABLE records DROP COLUMN space; PRAGMA user_version=4");
+  run_sql(
+      path,
+      "DROP INDEX records_by_family; ALTER TABLE records DROP COLUMN family; ALTER TABLE records DROP COLUMN extents; "
+      "ALTER TABLE records DROP COLUMN platform; ALTER TABLE records DROP COLUMN space; PRAGMA user_version=4");
 
   CHECK(open_ok(path, Store::Mode::kReadOnly)->best(1, kTarget).value()->trace == first);
   const Record now = *open_ok(path)->best(1, kTarget).value();

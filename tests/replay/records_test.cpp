@@ -68,9 +68,11 @@ void write_file_of_version(const std::string& path, int version, std::span<const
     records.push_back(std::move(r));
   }
   REQUIRE(open_ok(path, record::Store::Mode::kReadWrite)->add_all(records).has_value());
-  run_sql(path, fmt::format("ALTER TABLE records DROP COLUMN platform; ALTER TABLE records DROP COLUMN space; "
-                            "PRAGMA user_version={}",
-                            version));
+  run_sql(path, fmt::format(
+                    "DROP INDEX records_by_family; ALTER TABLE records DROP COLUMN family; ALTER TABLE records DROP "
+                    "COLUMN extents; ALTER TABLE records DROP COLUMN platform; ALTER TABLE records DROP COLUMN space; "
+                    "PRAGMA user_version={}",
+                    version));
 }
 
 void check_code(const record::Store& store, size_t number, const StoredTrace& stored) {

@@ -2,10 +2,12 @@
 #include "search/anchor.h"
 
 #include <catch2/catch.hpp>
+#include <set>
 
 #include "fake_measurer.h"
 #include "sample_tasks.h"
 #include "search/fixtures.h"
+#include "space/run_kernel.h"
 #include "tcc/lower/lower.h"
 
 using namespace tcc;
@@ -142,4 +144,142 @@ TEST_CASE("an interrupted run keeps the relatives that it began with") {
   tune(third, *cut);
   tune(other, *cut);
   CHECK(log(*cut) == log(*whole));
+}
+
+TEST_CASE("a family holds the shapes of one operator") {
+  auto window = [](int64_t channels, int64_t filters, int64_t size, int64_t stride, int64_t group = 1) {
+    return search::anchor_shape(task::make_conv({.channels = channels,
+                                                 .filters = filters,
+                                                 .group = group,
+                                                 .size = {size, size},
+                                                 .kernel = {3, 3},
+                                                 .strides = {stride, stride},
+                                                 .pads = {1, 1},
+                                                 .bias = true}));
+  };
+  const search::AnchorShape base = window(16, 32, 14, 1);
+  CHECK(base.family != 0);
+  CHECK(base.family == window(24, 48, 30, 1).family);
+  CHECK(base.family == window(24, 48, 30, 2).family);
+  CHECK(base.extents != window(24, 48, 30, 1).extents);
+  CHECK(base.family == search::anchor_shape(conv(true)).family);
+  CHECK(base.extents == search::anchor_shape(conv(true)).extents);
+  CHECK(base.family != window(16, 16, 14, 1, 16).family);  // depthwise
+  CHECK(window(16, 16, 14, 1, 16).family == window(72, 72, 28, 2, 72).family);
+  const search::AnchorShape product = search::anchor_shape(gemm(true));
+  CHECK(product.family != base.family);
+  CHECK(product.family == search::anchor_shape(gemm(false, 1000)).family);
+  CHECK(product.extents == std::vector<int64_t>{64, 96, 48});
+  // Its layout may not be chosen; its sums are of another type.
+  CHECK(product.family != search::anchor_shape(task::make_gemm({.m = 64, .n = 96, .k = 48})).family);
+  CHECK(product.family !=
+        search::anchor_shape(
+            task::make_gemm({.m = 64, .n = 96, .k = 48, .constant_weights = true, .dtype = graph::DType::kF16}))
+            .family);
+}
+
+TEST_CASE("a shape that is not tuned takes the schedule of the nearest one, within limits, checked and said so") {
+  const target::Target target = avx2();
+  auto wider = [](int64_t channels, int64_t filters, int64_t size) {
+    return task::make_conv({.channels = channels,
+                            .filters = filters,
+                            .size = {size, size},
+                            .kernel = {3, 3},
+                            .pads = {1, 1},
+                            .bias = true,
+                            .relu = true});
+  };
+  const std::pair<task::Task, std::vector<task::Task>> cases[] = {
+      {gemm(true),
+       {gemm(true, 128), gemm(false, 112), gemm(true, 97),
+        task::make_gemm({.m = 61, .n = 101, .k = 53, .constant_weights = true})}},
+      {wider(16, 32, 14), {wider(24, 32, 14), wider(16, 40, 17), wider(7, 11, 13)}}};
+  for (const auto& [tuned, others] : cases) {
+    auto store = memory_store();
+    tune(tuned, *store);
+    for (const task::Task& other : others) {
+      INFO(other.workload);
+      const std::vector<double> want = run_kernel(other.kernel);
+      int asked = 0;
+      auto right = [&](const task::Task& t, const search::Chosen& chosen) -> Result<void> {
+        ++asked;
+        CHECK(&t == &other);
+        check_close(run_kernel(chosen.lowered), want);
+        return {};
+      };
+      auto taken = search::choose_program(other, target, store.get(), 1, right);
+      REQUIRE(taken.has_value());
+      CHECK(asked == 1);
+      CHECK_FALSE(taken->tuned);
+      CHECK(taken->relative == tuned.workload);
+      CHECK(taken->note.find("nearest tuned shape") != std::string::npos);
+      auto trace = schedule::trace_from_json(taken->trace);
+      REQUIRE(trace.has_value());
+      auto best = store->fastest(search::task_hash(tuned), search::machine_of(target), 1, 2);
+      REQUIRE(best.has_value());
+      std::vector<uint64_t> forms;
+      for (const record::Record& r : *best)
+        forms.push_back(search::tiling_form(schedule::trace_from_json(r.trace).value()));
+      CHECK(std::find(forms.begin(), forms.end(), search::tiling_form(*trace)) != forms.end());
+      // Decisions that replay as they are.
+      std::vector<int64_t> used;
+      auto kernel = schedule::replay(*trace, trace->decisions, other.kernel, std::make_shared<Arena>(), &used);
+      REQUIRE(kernel.has_value());
+      CHECK(used == trace->decisions);
+
+      auto refused = search::choose_program(other, target, store.get(), 1,
+                                            [](const task::Task&, const search::Chosen&) -> Result<void> {
+                                              return environment_error("wrong: off by one");
+                                            });
+      REQUIRE(refused.has_value());
+      CHECK(refused->relative.empty());
+      CHECK(refused->note.find("turned down: wrong: off by one") != std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("shapes that are too far away, and other operators, say nothing") {
+  auto store = memory_store();
+  tune(gemm(true), *store);
+  int asked = 0;
+  auto gate = [&](const task::Task&, const search::Chosen&) {
+    ++asked;
+    return Result<void>();
+  };
+  for (const task::Task& other : {gemm(true, 96 * 32), conv(true)}) {
+    auto taken = search::choose_program(other, avx2(), store.get(), 1, gate);
+    REQUIRE(taken.has_value());
+    CHECK(taken->relative.empty());
+    CHECK(taken->note.find("the default schedule is used") != std::string::npos);
+  }
+  CHECK(asked == 0);
+}
+
+TEST_CASE("tuning a shape begins with the best of the nearest one") {
+  auto store = memory_store();
+  tune(gemm(true), *store);
+  const task::Task other = gemm(true, 128);
+  auto loaded = search::load_task(other, avx2(), {}, features::kHotStatement, *store, -1);
+  REQUIRE(loaded.has_value());
+  std::vector<search::TaskState> states;
+  states.push_back(std::move(*loaded));
+  search::Environment env;
+  env.store = store.get();
+  REQUIRE(search::seed_from_relatives(states, avx2(), {}, env, false).has_value());
+  REQUIRE_FALSE(states[0].seeds.empty());
+  REQUIRE_FALSE(states[0].relatives.empty());
+  std::set<uint64_t> seeded;
+  for (const search::Seed& seed : states[0].seeds) {
+    auto nest = space::instantiate(states[0].sketches[static_cast<size_t>(seed.sketch)], seed.decisions, avx2(),
+                                   std::make_shared<Arena>());
+    if (nest) seeded.insert(ir::hash_kernel(*nest));
+  }
+  REQUIRE_FALSE(seeded.empty());
+  tune(other, *store, 8);
+  auto records = store->all(search::task_hash(other));
+  REQUIRE(records.has_value());
+  REQUIRE(records->size() == 8);
+  CHECK(seeded.contains((*records)[0].nest_hash));
+  CHECK((*records)[0].family == search::anchor_shape(other).family);
+  CHECK((*records)[0].extents == std::vector<int64_t>{64, 128, 48});
 }

@@ -1,7 +1,9 @@
 // Roller and Gensor as strategies, and as what chooses programs without a search.
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <map>
 
+#include "fake_measurer.h"
 #include "sample_tasks.h"
 #include "search/fixtures.h"
 #include "tcc/lower/lower.h"
@@ -73,4 +75,25 @@ TEST_CASE("in the default space a construction decides the tiles that its module
     INFO(made->rule << ": " << made->reason);
     CHECK_FALSE(made->traces.empty());
   }
+}
+
+TEST_CASE("tuning says once for each operator that a rule does not fit what made its programs, and why") {
+  const std::vector<task::Task> tasks = {task::make_elementwise({4, 64, 33}), task::make_softmax({8, 33}, 1),
+                                         task::make_gemm({.m = 24, .n = 32, .k = 40})};
+  auto store = memory_store();
+  measure::FakeMeasurer machine(4, 0);
+  search::TuneOptions options = options_of(search::Strategy::kGensor);
+  options.trials = 24, options.round_size = 4;
+  search::Environment env;
+  env.store = store.get();
+  env.measurer = &machine;
+  std::map<std::string, int> notes;
+  env.progress = [&](const search::Progress& p) {
+    if (p.kind == search::Progress::Kind::kNote && p.note.find(" instead of gensor: ") != std::string::npos)
+      ++notes[p.note.substr(0, p.note.find(':'))];
+  };
+  REQUIRE(search::tune(tasks, avx2(), options, env).has_value());
+  CHECK(notes[tasks[0].workload] == 1);
+  CHECK(notes[tasks[1].workload] == 1);
+  CHECK(notes.count(tasks[2].workload) == 0);
 }

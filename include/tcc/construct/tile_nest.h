@@ -40,6 +40,7 @@ struct Axis {
   bool reduce = false;
   std::vector<Factor> factors;  // outermost first; empty: the loop is not split
   int64_t sampled = 1;          // extent of what the sampled factors tile together
+  int slots = 0;                // factors of the sampled tile: all of them are among `factors`
   int64_t unit = 1;             // product of the fixed factors inside of those: elements of a tile of size 1
   bool free = false;            // tiles need not divide `sampled`
   int64_t limit = 1;            // of the innermost sampled factor

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -24,6 +25,15 @@ struct Machine {
 // Records whose platform is not known count for every platform.
 bool is_of(const Record& record, const Machine& machine);
 
+// A task of a family: the anchor's loops have these extents, outermost first.
+struct Shape {
+  uint64_t task = 0;
+  std::vector<int64_t> extents;
+};
+// How far extents are from each other, in doublings: the sum over the loops of |log2(a / b)|. Infinite where the
+// numbers of loops differ.
+double shape_distance(std::span<const int64_t> a, std::span<const int64_t> b);
+
 class Database {
  public:
   virtual ~Database() = default;
@@ -37,6 +47,12 @@ class Database {
   // epilogue. Their programs are of other kernels: who takes one over must replay it and check the result.
   virtual Result<std::vector<Record>> fastest_relatives(uint64_t anchor, uint64_t task, const Machine& machine,
                                                         int64_t threads, int64_t count) const = 0;
+  // By family: the tasks whose anchor is the same but for its extents, and of which a program ran and is ok, by task.
+  virtual Result<std::vector<Shape>> shapes(uint64_t family, const Machine& machine, int64_t threads) const = 0;
+  // The fastest programs, at most two a task, of the tasks of shapes() whose extents differ by up to `most` doublings:
+  // the nearest extents first. Tasks with these very extents are left out: they are relatives.
+  Result<std::vector<Record>> nearest_shapes(uint64_t family, std::span<const int64_t> extents, const Machine& machine,
+                                             int64_t threads, double most, int64_t count) const;
   // The fastest alone.
   Result<std::optional<Record>> best(uint64_t task, const Machine& machine, int64_t threads = 0) const;
   // The program to build: the winner of the last paired comparison where it is not far behind the fastest record, else

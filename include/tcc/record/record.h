@@ -88,6 +88,8 @@ struct Record : Outcome {
   // The task and the program.
   uint64_t task = 0;             // structural hash of the task
   uint64_t anchor = 0;           // structural hash of its anchor block alone; 0 = not known (older records)
+  uint64_t family = 0;           // the same without extents; 0 = not known (older records)
+  std::vector<int64_t> extents;  // of the loops around the anchor block, outermost first
   std::string workload;          // the task for people, "conv2d 1x64x56x56 64x64x3x3 ..."
   std::string target;            // name of the target
   uint64_t target_features = 0;  // target::feature_hash: programs are exchangeable where it is equal
@@ -134,6 +136,7 @@ void for_each_field(R& r, Fn&& fn) {
   fn("device_seconds", r.device_seconds, 4), fn("dram_bytes", r.counts.dram_bytes, 4);
   fn("tensor_share", r.counts.tensor_share, 4), fn("occupancy", r.counts.occupancy, 4);
   fn("platform", r.platform, 6), fn("space", r.space, 6);
+  fn("family", r.family, 7), fn("extents", r.extents, 7);
 }
 
 // 16 lower-case hexadecimal digits: how hashes are written in the store and shown to people.

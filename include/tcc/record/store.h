@@ -38,6 +38,7 @@ class Store : public Database {
                                       int64_t count) const override;
   Result<std::vector<Record>> fastest_relatives(uint64_t anchor, uint64_t task, const Machine& machine, int64_t threads,
                                                 int64_t count) const override;
+  Result<std::vector<Shape>> shapes(uint64_t family, const Machine& machine, int64_t threads) const override;
   Result<std::vector<int64_t>> measured_threads(uint64_t task, const Machine& machine) const override;
   Result<bool> contains(uint64_t task, uint64_t target_features, uint64_t nest, int64_t threads) const override;
   Result<bool> is_wrong(uint64_t task, uint64_t target_features, uint64_t nest) const override;

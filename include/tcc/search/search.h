@@ -187,7 +187,8 @@ struct Chosen {
   bool predicted = false;  // that record is a prediction: nothing was run
   double seconds = 0;      // measured or predicted time; 0 when untuned
   int64_t threads = 0;     // that the record was measured on; 0 when untuned
-  // Not tuned itself: the workload with the same anchor whose schedule this is, replayed here and checked; "" = none.
+  // Not tuned itself: the workload with the same anchor, or of the nearest shape, whose schedule this is, replayed here
+  // and checked; "" = none.
   std::string relative;
   // For the user: why it is not tuned, or that its record is of another number of threads; "" when neither.
   std::string note;
@@ -206,8 +207,8 @@ struct Defaults {
 };
 
 // The program of the task's best measurement, replayed: on `threads` threads, else on the nearest number of threads.
-// Without one, the best prediction; else the schedule of a task with the same anchor that `gate` lets through; else the
-// default schedule, the best by a cost model of a few hundred draws from the design spaces. `note` says which
+// Without one, the best prediction; else the schedule of a task with the same anchor, or of the nearest shape, that
+// `gate` lets through; else the best by a cost model of a few hundred draws from the design spaces. `note` says which
 // and why. store may be nullptr. Errors: not even the unscheduled kernel can be lowered; no model has the name.
 Result<Chosen> choose_program(const task::Task& task, const target::Target& target, const record::Database* store,
                               int64_t threads, const Gate& gate = {}, const Defaults& defaults = {});
