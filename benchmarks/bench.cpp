@@ -1,5 +1,6 @@
 // tcc-bench [--list] [--seconds S] [--json FILE] [--trials N] [--time T] [--db FILE] [--keep FILE] [--models DIR]
-// [--seed N] [--only TEXT] [--recorded[=FILE]] [--pools DIR] [--budget MIN] [--threads N] [SUITE...]
+// [--seed N] [--only TEXT] [--recorded[=FILE]] [--pools DIR] [--budget MIN] [--mode MODE] [--svg DIR] [--threads N]
+// [SUITE...]
 #include "bench.h"
 
 #include <sched.h>
@@ -57,6 +58,9 @@ const std::vector<Suite>& suites() {
        run_model_search_suite},
       {"draft", "candidates drafted a second, and the best of the first k drafts of the pools of 2,000 programs",
        run_draft_suite},
+      {"search-strategies",
+       "strategies with equal trials: live, on recorded programs, exhaustive tables, simulated GPUs",
+       run_search_strategies_suite},
       {"cpu-ops", "tuned operators beside oneDNN, OpenBLAS and ONNX Runtime (see tools/peers)", run_cpu_ops_suite},
       {"models", "tuned networks beside ONNX Runtime (see tools/peers)", run_models_suite},
       {"end-to-end", "networks tuned, built, verified and compared with ONNX Runtime's outputs; nothing is timed",
@@ -156,10 +160,9 @@ int run(int argc, char** argv) {
   app.add_option(
       "--db", given_options.db,
       "cpu-ops, metaschedule-ops, space, models, end-to-end: record store to keep and to take tuning results from");
-  app.add_option(
-      "--keep", given_options.keep,
-      "search-quality: store to keep each task's first run in, for --db later; model-search: file of finished "
-      "operators, from which the same call goes on");
+  app.add_option("--keep", given_options.keep,
+                 "search-quality: store to keep each task's first run in, for --db later; construction, model-search, "
+                 "search-strategies: file of finished units, from which the same call goes on");
   app.add_flag("--no-prior", given_options.no_prior,
                "search-quality, metaschedule-ops: the model begins without what ships about families of operators");
   app.add_option("--model", given_options.model, "model-search: the network")->capture_default_str();
@@ -172,8 +175,13 @@ int run(int argc, char** argv) {
                "row by row, and a later call goes on from there");
   app.add_option("--pools", given_options.pools, "cost-models: folder of the pools")->capture_default_str();
   app.add_option("--budget", given_options.budget,
-                 "cost-models, model-search: minutes after which no further experiment is begun")
+                 "construction, cost-models, model-search, search-strategies: minutes after which no further unit is "
+                 "begun")
       ->check(CLI::Range(0.0, 1e6));
+  app.add_option("--mode", given_options.modes,
+                 "search-strategies: what answers the trials; may be repeated. tables measures what exhaustive reads")
+      ->check(CLI::IsMember({"live", "recorded", "exhaustive", "simulated", "tables"}));
+  app.add_option("--svg", given_options.svg, "search-strategies: folder for drawings of the curves");
   app.add_option("--threads", given_options.threads, "cost-models: threads that compute the experiments [all]")
       ->check(CLI::Range(int64_t{0}, int64_t{1024}));
   app.add_option("--only", given_options.only,

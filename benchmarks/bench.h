@@ -31,7 +31,9 @@ struct Options {
   std::string space = "wide";  // model-search: default or wide
   std::string recorded;        // cost-models: file of results of the experiments on committed pools; "" = rates only
   std::string pools = "models/pools";  // cost-models: folder of these pools
-  double budget = 0;                   // cost-models, model-search: minutes; 0 = no limit
+  double budget = 0;                   // cost-models, model-search, ...: minutes; 0 = no limit
+  std::vector<std::string> modes;      // search-strategies; empty = all
+  std::string svg;                     // search-strategies: folder of drawings; "" = none
   int64_t threads = 0;                 // cost-models: that compute the experiments; 0 = all
   uint64_t seed = 0;                   // of the random shapes; 0 = another one each time
   std::vector<std::string> only;       // run what contains one of these in its name; empty = everything
@@ -66,6 +68,7 @@ std::vector<Row> run_cuda_sass_suite(double seconds);
 std::vector<Row> run_metaschedule_ops_suite(double seconds);
 std::vector<Row> run_model_search_suite(double seconds);
 std::vector<Row> run_draft_suite(double seconds);
+std::vector<Row> run_search_strategies_suite(double seconds);
 // The rows *.draft of the suite "search": candidates that a core drafts in a second.
 void add_draft_rates(double seconds, std::vector<Row>& rows);
 

@@ -8,7 +8,10 @@
 // spaces of MetaSchedule's rules; beside the best that is known there: of all programs that this suite has measured,
 // and of an evolutionary search of --trials programs. ".gensor.top10": the best of ten that are measured.
 // ".roller.order": by the order of discovery. ".gensor.literal", ".gensor.plain": as printed, without virtual threads.
-// "gensor.quality" and the like are means over the operators. --only picks operators, --db keeps the searches.
+// "gensor.quality" and the like are means over the operators, "gensor.quality.FAMILY" over those of a family. --only
+// picks operators, --db keeps the searches. With --keep FILE an operator's times are kept there when it is done, and a
+// later call takes them from there. --budget MIN: then no further operator is begun.
+#include <fmt/ranges.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -19,8 +22,12 @@
 #include "bench.h"
 #include "bench_measurer.h"
 #include "op_bench.h"
+#include "recorded_units.h"
 #include "sample_tasks.h"
 #include "tcc/backend/backend.h"
+#include "tcc/driver/compile.h"
+#include "tcc/support/hash.h"
+#include "tcc/target/probe.h"
 
 namespace tcc::benchmarks {
 namespace {
@@ -180,9 +187,51 @@ struct Timed {
 
 class Judge {
  public:
-  Judge(OpBench& bench, std::vector<Row>& rows) : bench_(bench), rows_(rows) {}
+  using Values = RecordedUnits::Values;
+
+  // `kept`: times of operators; nullptr: none are kept.
+  Judge(OpBench& bench, RecordedUnits* kept, std::vector<Row>& rows) : bench_(bench), kept_(kept), rows_(rows) {}
 
   Result<void> judge(const Named& t) {
+    uint64_t inputs =
+        hash_bytes(fmt::format("{} {} {}", driver::tool_version(), target::platform_text(bench_.host), bench_.trials));
+    inputs = combine_hash(inputs, hash_bytes(t.task.key));
+    std::optional<Values> seconds;
+    if (kept_ != nullptr) seconds = kept_->find(t.name, inputs);
+    if (!seconds && options().budget > 0 && watch_.seconds() >= options().budget * 60) {
+      left_.push_back(t.name);
+      return {};
+    }
+    if (!seconds) {
+      const Stopwatch watch;
+      TCC_TRY(seconds, measure(t));
+      if (kept_ != nullptr) TCC_TRY_VOID(kept_->keep(t.name, inputs, *seconds, watch.seconds()));
+    }
+    add_rows(t, *seconds);
+    return {};
+  }
+
+  // Operators for which the time did not suffice.
+  const std::vector<std::string>& left() const { return left_; }
+
+  void add_means() {
+    for (const auto& [name, ratios] : ratios_) rows_.push_back({name, mean(ratios), "of the best known", "", 0, 0});
+    const auto& roller = ratios_["roller.quality"];
+    const auto& gensor = ratios_["gensor.quality"];
+    std::vector<double> over;
+    for (size_t i = 0; i < gensor.size(); ++i) over.push_back(gensor[i] / std::max(roller[i], 1e-9));
+    if (!over.empty()) rows_.push_back({"gensor.over.roller", mean(over), "x in the mean", "", 0, 0});
+  }
+
+ private:
+  static double mean(const std::vector<double>& values) {
+    double sum = 0;
+    for (double v : values) sum += v;
+    return sum / static_cast<double>(values.size());
+  }
+
+  // Seconds of the fastest program of each kind; 0: none ran.
+  Result<Values> measure(const Named& t) {
     TCC_TRY(auto reference, bench_.references.get(t.task.kernel));
     std::vector<Timed> all;
     for (const auto strategy : {search::Strategy::kRoller, search::Strategy::kGensor}) {
@@ -203,7 +252,6 @@ class Judge {
     }
     TCC_TRY_VOID(add_search(t, all));
     // In turns, so that all of them see the same machine.
-    double best = 0;
     for (int round = 0; round < kRounds; ++round)
       for (Timed& program : all) {
         double fastest = 0;
@@ -212,34 +260,27 @@ class Judge {
           if (seconds > 0 && (fastest == 0 || seconds < fastest)) fastest = seconds;
         }
         if (fastest > 0 && (program.seconds == 0 || fastest < program.seconds)) program.seconds = fastest;
-        if (program.seconds > 0 && (best == 0 || program.seconds < best)) best = program.seconds;
       }
-    for (const Timed& program : all) {
-      const double rate = program.seconds > 0 ? t.task.flops / program.seconds / 1e9 : 0;
-      const double ratio = program.seconds > 0 ? best / program.seconds : 0;
+    Values out;
+    for (const Timed& program : all) out[program.name] = program.seconds;
+    return out;
+  }
+
+  void add_rows(const Named& t, const Values& programs) {
+    double best = 0;
+    for (const auto& [name, seconds] : programs)
+      if (seconds > 0 && (best == 0 || seconds < best)) best = seconds;
+    for (const auto& [name, seconds] : programs) {
+      const double rate = seconds > 0 ? t.task.flops / seconds / 1e9 : 0;
+      const double ratio = seconds > 0 ? best / seconds : 0;
       rows_.push_back(
-          {t.name + "." + program.name, rate, "GFLOP/s", "best known, " + t.family, t.task.flops / best / 1e9, ratio});
-      ratios_[program.name].push_back(ratio);
-      std::fprintf(stderr, "%s.%s %.2f\n", t.name.c_str(), program.name.c_str(), ratio);
+          {t.name + "." + name, rate, "GFLOP/s", "best known, " + t.family, t.task.flops / best / 1e9, ratio});
+      ratios_[name + ".quality"].push_back(ratio);
+      ratios_[name + ".quality." + t.family].push_back(ratio);
+      std::fprintf(stderr, "%s.%s %.2f\n", t.name.c_str(), name.c_str(), ratio);
     }
-    return {};
   }
 
-  void add_means() {
-    for (const auto& [name, ratios] : ratios_) {
-      double sum = 0;
-      for (double r : ratios) sum += r;
-      rows_.push_back({name + ".quality", sum / static_cast<double>(ratios.size()), "of the best known", "", 0, 0});
-    }
-    const auto& roller = ratios_["roller"];
-    const auto& gensor = ratios_["gensor"];
-    double sum = 0;
-    for (size_t i = 0; i < gensor.size(); ++i) sum += gensor[i] / std::max(roller[i], 1e-9);
-    if (!gensor.empty())
-      rows_.push_back({"gensor.over.roller", sum / static_cast<double>(gensor.size()), "x in the mean", "", 0, 0});
-  }
-
- private:
   Result<void> add(const Named& t, const std::string& name, int64_t count, const search::TuneOptions& o,
                    std::vector<Timed>& all) {
     TCC_TRY(search::ConstructedPrograms made, search::construct_programs(t.task, bench_.host, count, o));
@@ -292,8 +333,11 @@ class Judge {
   }
 
   OpBench& bench_;
+  RecordedUnits* const kept_;
   std::vector<Row>& rows_;
   std::map<std::string, std::vector<double>> ratios_;
+  std::vector<std::string> left_;
+  const Stopwatch watch_;
 };
 
 Result<std::vector<Row>> run_suite() {
@@ -303,7 +347,7 @@ Result<std::vector<Row>> run_suite() {
   std::vector<Named> timed = gensor_tasks();
   for (const std::vector<Named>* list : {&paper, &random}) timed.insert(timed.end(), list->begin(), list->end());
   const double before = resident_mb();
-  TCC_TRY_VOID(time_tasks(timed, rows));
+  if (wanted("ms")) TCC_TRY_VOID(time_tasks(timed, rows));
   rows.push_back({"memory.mb", resident_mb() - before, "MB", "", 0, 0});
 
   std::vector<Named> judged = std::move(paper);
@@ -320,9 +364,16 @@ Result<std::vector<Row>> run_suite() {
   ThreadPool pool(static_cast<int>(usable_cpus().size()));
   References references(*measurer, host);
   OpBench bench{host, *store, pool, references, *measurer, "construction"};
-  Judge judge(bench, rows);
+  std::optional<RecordedUnits> kept;
+  if (!options().keep.empty()) {
+    TCC_TRY(kept, RecordedUnits::open(options().keep));
+  }
+  Judge judge(bench, kept ? &*kept : nullptr, rows);
   for (const Named& t : judged) TCC_TRY_VOID(judge.judge(t));
   judge.add_means();
+  if (!judge.left().empty())
+    std::fprintf(stderr, "construction: the time was spent before %s\n",
+                 fmt::format("{}", fmt::join(judge.left(), ", ")).c_str());
   return rows;
 }
 

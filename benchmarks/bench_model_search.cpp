@@ -15,12 +15,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <set>
 
 #include "bench.h"
 #include "bench_measurer.h"
 #include "op_bench.h"
 #include "recorded_units.h"
+#include "search_curve.h"
 #include "tcc/cost/shipped_checkpoints.h"
 #include "tcc/driver/compile.h"
 #include "tcc/support/hash.h"
@@ -37,18 +37,10 @@ struct Run {
   double learning = 0;       // share of the search's time
 };
 
-// In the order of measuring. Code that was measured before is not a trial.
 std::vector<double> best_after_each(std::span<const record::Record> records, int64_t trials) {
+  const Curve curve = curve_of(records, {}, 0);
   std::vector<double> out;
-  std::set<uint64_t> codes;
-  double best = HUGE_VAL;
-  for (const record::Record& r : records) {
-    if (r.status == record::Status::kRejected || (r.code != 0 && !codes.insert(r.code).second)) continue;
-    if (r.status == record::Status::kOk && r.median > 0) best = std::min(best, r.median);
-    out.push_back(best);
-  }
-  // Fewer where the space has no more.
-  out.resize(static_cast<size_t>(trials), best);
+  for (int64_t n = 1; n <= trials; ++n) out.push_back(value_after(curve, static_cast<double>(n)));
   return out;
 }
 

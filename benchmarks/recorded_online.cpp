@@ -4,10 +4,10 @@
 // task weight.
 #include <algorithm>
 
+#include "pool_replay.h"
 #include "recorded.h"
 #include "tcc/backend/backend.h"
 #include "tcc/support/hash.h"
-#include "tcc/support/rng.h"
 
 namespace tcc::benchmarks {
 namespace {
@@ -26,75 +26,6 @@ constexpr Method kMethods[] = {{"moa", "mamba", true, cost::Adaptation::kMoa},
                                {"frozen", "mamba", true, cost::Adaptation::kNone},
                                {"scratch", "mamba", false, cost::Adaptation::kNone},
                                {"trees", "trees", false, cost::Adaptation::kNone}};
-
-// The programs that a search has measured, and the others.
-class Replay {
- public:
-  Replay(const driver::PoolFeatures& all, uint64_t seed) : all_(all), samples_{.rows = features::Rows(*all.schema)} {
-    for (const driver::PoolFeatures::Group& g : all.groups) {
-      revealed_.emplace_back(g.samples.size(), false);
-      if (!g.samples.empty() && g.best_seconds() > 0) order_.push_back(revealed_.size() - 1);
-    }
-    best_.assign(all.groups.size(), 0);
-    Rng rng(seed);
-    for (size_t i = order_.size(); i > 1; --i)
-      std::swap(order_[i - 1], order_[static_cast<size_t>(rng.below(static_cast<int64_t>(i)))]);
-  }
-
-  void round(const cost::CostModel& model) {
-    const int64_t each = std::max<int64_t>(kRoundPrograms / std::max<int64_t>(std::ssize(order_), 1), 1);
-    for (size_t g : order_) {
-      const std::vector<float> scores = driver::score_group(model, all_.groups[g]);
-      for (int64_t i = 0; i < each; ++i) reveal_best(g, scores);
-    }
-  }
-
-  void teach(cost::CostModel& model) {
-    for (size_t i = 0; i < groups_.size(); ++i) {
-      const double seconds = samples_.seconds[i];
-      samples_.throughputs[i] = seconds > 0 ? static_cast<float>(best_[groups_[i]] / seconds) : 0.f;
-    }
-    model.update(samples_);
-  }
-
-  double value() const {
-    double least = 0, found = 0;
-    for (size_t g : order_) {
-      const driver::PoolFeatures::Group& group = all_.groups[g];
-      const double slowest = *std::max_element(group.seconds.begin(), group.seconds.end());
-      least += group.weight * group.best_seconds();
-      // A task with failures only is as slow as its slowest program.
-      found += group.weight * (best_[g] > 0 ? best_[g] : slowest);
-    }
-    return found > 0 ? least / found : 0;
-  }
-
- private:
-  void reveal_best(size_t g, const std::vector<float>& scores) {
-    size_t best = scores.size();
-    for (size_t i = 0; i < scores.size(); ++i)
-      if (!revealed_[g][i] && (best == scores.size() || scores[i] > scores[best])) best = i;
-    if (best == scores.size()) return;
-    revealed_[g][best] = true;
-    const driver::PoolFeatures::Group& group = all_.groups[g];
-    const double seconds = group.seconds[best];
-    if (seconds > 0 && (best_[g] == 0 || seconds < best_[g])) best_[g] = seconds;
-    samples_.rows.add(group.samples[best].row.values);
-    samples_.throughputs.push_back(0);
-    samples_.tasks.push_back(group.task);
-    samples_.programs.push_back(&group.samples[best]);
-    samples_.records.push_back(std::ssize(samples_.records) + 1);
-    samples_.seconds.push_back(seconds);
-    groups_.push_back(g);
-  }
-
-  const driver::PoolFeatures& all_;
-  cost::Samples samples_;
-  std::vector<size_t> groups_;  // of the samples
-  std::vector<std::vector<bool>> revealed_;
-  std::vector<double> best_;   // revealed seconds of each group; 0: none that ran
-  std::vector<size_t> order_;  // of the tasks
-};
 
 class Online {
  public:
@@ -161,10 +92,11 @@ class Online {
       TCC_TRY(setup.pretrained, checkpoint(inputs, seed));
     }
     TCC_TRY(const auto model, cost::make_model(setup, backend::backend_of(platform.target).prior(platform.target)));
-    Replay replay(*heldout, combine_hash(seed, 0x6f6e6c));
+    PoolReplay replay(*heldout, combine_hash(seed, 0x6f6e6c));
+    const int64_t each = std::max<int64_t>(kRoundPrograms / std::max<int64_t>(std::ssize(replay.order()), 1), 1);
     Recorded::Values values;
     for (int round = 0; round < kRounds; ++round) {
-      replay.round(*model);
+      replay.round(*model, each);
       values["mean"] += replay.value() / kRounds;
       if (round == 0) values["first"] = replay.value();
       if (round + 1 < kRounds) replay.teach(*model);

@@ -42,3 +42,57 @@ TEST_CASE("rows of a curve end with the trials, and hold geometric means") {
   CHECK(rows[3].peer_value == Approx(std::sqrt(0.2)));
   CHECK(rows[3].ratio == Approx(2));
 }
+
+TEST_CASE("a curve has the best after each trial, as late as the trial's round") {
+  auto with_code = [](double seconds, uint64_t code) {
+    record::Record r = trial(seconds);
+    r.code = code;
+    return r;
+  };
+  const std::vector<record::Record> records = {trial(0, record::Status::kWrong),
+                                               with_code(8, 1),
+                                               trial(0, record::Status::kRejected),
+                                               with_code(8, 1),
+                                               with_code(4, 2),
+                                               with_code(5, 3)};
+  const std::pair<double, double> rounds[] = {{2, 10}, {4, 30}};
+  const benchmarks::Curve curve = benchmarks::curve_of(records, rounds, 0.5);
+  REQUIRE(curve.size() == 3);
+  CHECK(curve[0].trials == 2);
+  CHECK(curve[0].seconds == 11);
+  CHECK(curve[0].value == 8);
+  CHECK(curve[1].trials == 3);
+  CHECK(curve[1].seconds == 31.5);
+  CHECK(curve[1].value == 4);
+  CHECK(curve[2].value == 4);
+  CHECK(benchmarks::value_after(curve, 1) == HUGE_VAL);
+  CHECK(benchmarks::value_after(curve, 2) == 8);
+  CHECK(benchmarks::value_after(curve, 100) == 4);
+  CHECK(benchmarks::first_with(curve, 6)->trials == 3);
+  CHECK_FALSE(benchmarks::first_with(curve, 3));
+}
+
+TEST_CASE("operators together: geometric means, from where all have a program, and sums of seconds") {
+  const benchmarks::Curve a = {{1, 1, 8}, {4, 4, 2}}, b = {{2, 3, 8}};
+  const std::vector<benchmarks::Curve> both = {a, b};
+  const benchmarks::Curve sum = benchmarks::together(both);
+  REQUIRE(sum.size() == 2);
+  CHECK(sum[0].trials == 2);
+  CHECK(sum[0].value == Approx(8));
+  CHECK(sum[0].seconds == Approx(4));
+  CHECK(sum[1].trials == 4);
+  CHECK(sum[1].value == Approx(4));
+  CHECK(sum[1].seconds == Approx(7));
+  CHECK(benchmarks::mean_of_runs(both)[1].seconds == Approx(3.5));
+}
+
+TEST_CASE("a curve survives as values: its improvements and its end") {
+  const benchmarks::Curve curve = {{1, 0.5, 9}, {2, 1, 9}, {30, 7, 3}, {31, 8, 3}, {640, 9, 3}};
+  const benchmarks::Curve back = benchmarks::from_values(benchmarks::to_values(curve));
+  REQUIRE(back.size() == 3);
+  CHECK(back[0].trials == 1);
+  CHECK(back[1].trials == 30);
+  CHECK(back[1].seconds == 7);
+  CHECK(back[2].trials == 640);
+  CHECK(back[2].value == 3);
+}

@@ -73,6 +73,19 @@ class Calls(unittest.TestCase):
         self.assertGreater(rows.get("learn.mlp.samples", 0), 0, text)
         self.assertGreater(rows.get("learn.mlp.top1", 0), 0, text)
 
+    def test_strategies_search_with_equal_trials_beside_what_is_built_without_records(self):
+        code, results, text = call(8, self.folder, "arch=90")
+        self.assertEqual(code, 0, text)
+        ended = states(results)
+        self.assertEqual([ended.get(f"8.strategies.mlp.{n}") for n in ("effort0", "evolutionary")], ["done"] * 2, text)
+        self.assertIn(ended.get("8.strategies.mlp.moa-pruner"), ("done", "absent"), text)
+        # Simulated times are not compared with the fake driver's.
+        self.assertEqual(ended.get("8.strategies.mlp"), "absent", text)
+        rows = {r["name"]: r["value"] for r in results["rows"]}
+        self.assertGreater(rows["strategies.mlp.effort0.device"], 0, text)
+        self.assertEqual(rows["strategies.mlp.evolutionary.trials"], 16, text)
+        self.assertGreater(rows["strategies.mlp.evolutionary.kernels"], 0, text)
+
     def test_a_network_is_tuned_built_and_timed(self):
         names = [f"3.{what}.mlp.f32" for what in ("tune", "build", "bench", "peers")]
         code, results, text = call(3, self.folder, "arch=90", *[w for name in names for w in ("--only", name)])

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What gpu_check does with an hour of a GPU: seven calls of at most 9.5 minutes, each a list of steps.
+"""What gpu_check does with an hour of a GPU: eight calls of at most 9.5 minutes, each a list of steps.
 
 Each step is a process of its own with a limit of time. The steps of one device run one after the other; steps that only
 need the host's cores (building libraries) run beside them. The results are written after each step, and a step that is
@@ -44,6 +44,10 @@ WORST = 15  # operators that ncu looks at
 # Programs of these networks' tasks are collected, and these cost models learn from them.
 COLLECTED = ("zoo:resnet50", "zoo:mobilenet_v2", "zoo:bert-base", "zoo:bert-tiny", "zoo:resnet18")
 COST_MODELS = ("mlp", "pacm", "mamba")
+# Strategies that are compared with what is built without records, with equal trials, on these networks.
+STRATEGIES = ("evolutionary", "moa-pruner")
+COMPARED = (("resnet50", ["--batch", "32"]), ("bert-base", ["--batch", "8"]))
+STRATEGY_TRIALS = 500
 SANITIZER_TOOLS = ("memcheck", "racecheck")
 # Children that are killed together, but go with this process's session.
 OWN_GROUP = {"process_group": 0} if sys.version_info >= (3, 11) else {"start_new_session": True}
@@ -575,6 +579,70 @@ class Call:
         networks = COST_MODELS[:1] if self.small else COST_MODELS
         return [Step(f"learn.{n}", self.learn(n), 300) for n in networks]
 
+    # --- call 8: strategies ------------------------------------------------------------------------------------------------
+
+    def device_seconds(self, name, words, database):
+        """Builds the network and times it on the device: seconds of a run."""
+        library = self.build(f"strategies.{name}", words, database)
+        report = last_json(self.child([self.program("tcc"), "bench", library, "--seconds", "0.2" if self.small else "2",
+                                       "--json", "-q"], 120))
+        seconds = report.get("device_warm", {}).get("median", 0)
+        self.results.row(f"strategies.{name}.device", seconds * 1e3, "ms")
+        return seconds
+
+    def without_records(self, network, words):
+        def run(_):
+            begin = time.monotonic()
+            self.device_seconds(f"{network}.effort0", words, "none.db")
+            self.results.row(f"strategies.{network}.effort0.wall", time.monotonic() - begin, "s")
+        return run
+
+    def by_strategy(self, network, words, strategy):
+        def run(step):
+            name, database = f"{network}.{strategy}", f"strategies.{network}.{strategy}.db"
+            if strategy not in self.child([self.program("tcc"), "tune", "--help"], 30):
+                raise Absent(f"this tcc has no strategy {strategy}")
+            # A dry run searches on a simulated GPU: the fake driver's times mean nothing.
+            where = ["--target", "h100", "--simulate", "1"] if self.small else ["--target", "cuda"]
+            trials = 16 if self.small else STRATEGY_TRIALS
+            begin = time.monotonic()
+            text = self.child([self.program("tcc"), "tune", *words, *where, "--strategy", strategy, "--trials", str(trials),
+                               "--db", os.path.join(self.options.out, database), "--json", "-q"], step.seconds,
+                              good=(0, 3))
+            report = last_json(text)
+            self.results.row(f"strategies.{name}.wall", time.monotonic() - begin, "s")
+            self.results.row(f"strategies.{name}.trials", report.get("trials", 0), "programs")
+            self.results.row(f"strategies.{name}.kernels", report.get("best_seconds", 0) * 1e3, "ms")
+            if report.get("counts", {}).get("wrong", 0) > 0:
+                raise Failed(f"{report['counts']['wrong']} programs were wrong")
+            if not self.small:
+                self.device_seconds(name, words, database)
+        return run
+
+    def compare_strategies(self, network):
+        def run(_):
+            device = {}
+            for r in self.results.rows():
+                parts = r["name"].split(".")
+                if parts[:2] == ["strategies", network] and parts[-1] == "device":
+                    device[".".join(parts[2:-1])] = r["value"]
+            tuned = [ms for name, ms in device.items() if name != "effort0" and ms > 0]
+            if not tuned or device.get("effort0", 0) <= 0:
+                raise Absent("no strategy ran on a device")
+            self.results.row(f"strategies.{network}.effort0.share", min(tuned) / device["effort0"], "of the best")
+        return run
+
+    def call_8(self):
+        steps = []
+        for network, flags in ((("mlp", []),) if self.small else COMPARED):
+            words = [f"zoo:{network}", *flags, *([] if self.small else self.precision_words("f16"))]
+            names = [f"strategies.{network}.{what}" for what in ("effort0", *STRATEGIES)]
+            steps.append(Step(names[0], self.without_records(network, words), 120))
+            steps += [Step(name, self.by_strategy(network, words, strategy), 240)
+                      for name, strategy in zip(names[1:], STRATEGIES)]
+            steps.append(Step(f"strategies.{network}", self.compare_strategies(network), 10, names, device=False))
+        return steps
+
     def stop(self, number, _):
         for process in list(self.processes):
             end_group(process)
@@ -590,7 +658,7 @@ def step_limit(text):
 def parse(argv):
     parser = argparse.ArgumentParser(prog="gpu_check --call", description=__doc__.split("\n")[0])
     which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument("--call", type=int, choices=range(1, 8), help="which of the seven")
+    which.add_argument("--call", type=int, choices=range(1, 9), help="which of the eight")
     which.add_argument("--collect", action="store_const", dest="call", const=6, help="call 6: a pool of programs")
     parser.add_argument("--minutes", type=float, default=MOST_MINUTES, help=f"its time, at most {MOST_MINUTES}")
     parser.add_argument("--out", default="gpu_check_calls", help="folder for results.json, records and logs")
