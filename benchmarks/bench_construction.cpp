@@ -2,7 +2,7 @@
 //
 // "roller.ms", "gensor.ms": milliseconds an operator on one core, design spaces, construction, limits and model
 // included: the mean over the operators of `time_tasks` for the host and for a100; the slowest one is a row of its own.
-// "memory.mb": what the process has grown by since the suite began.
+// "memory.mb": the peak of the process's memory while they were constructed, beyond what it held before.
 //
 // "<operator>.roller", ".gensor": the first program of each on the host, one thread, nothing measured, in the design
 // spaces of MetaSchedule's rules; beside the best that is known there: of all programs that this suite has measured,
@@ -12,11 +12,11 @@
 // picks operators, --db keeps the searches. With --keep FILE an operator's times are kept there when it is done, and a
 // later call takes them from there. --budget MIN: then no further operator is begun.
 #include <fmt/ranges.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <fstream>
 #include <map>
 
 #include "bench.h"
@@ -138,17 +138,32 @@ std::vector<Named> gensor_tasks() {
   return out;
 }
 
-double resident_mb() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return static_cast<double>(usage.ru_maxrss) / 1024;
+// A field of /proc/self/status in MB; 0 where the system does not say.
+double status_mb(const std::string& field) {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;)
+    if (double kilobytes = 0; word == field + ":" && status >> kilobytes) return kilobytes / 1024;
+  return 0;
 }
+
+// The most memory that the process has held since then, beyond what it held then.
+class MemoryPeak {
+ public:
+  MemoryPeak() {
+    std::ofstream("/proc/self/clear_refs") << "5";  // the peak begins anew
+    before_ = status_mb("VmRSS");
+  }
+  double mb() const { return status_mb("VmHWM") - before_; }
+
+ private:
+  double before_ = 0;
+};
 
 search::TuneOptions options_of(search::Strategy strategy, const target::Target& target) {
   search::TuneOptions o;
   o.strategy = strategy;
   o.space.metaschedule = true;
-  o.cost_model = target.is_cpu() ? "mlp" : "prior";
+  o.cost_model = backend::backend_of(target).default_model;
   o.pretrained = target.is_cpu() ? std::string(cost::kShipped) : "";
   return o;
 }
@@ -346,9 +361,11 @@ Result<std::vector<Row>> run_suite() {
   std::vector<Named> random = random_tasks(options().seed);
   std::vector<Named> timed = gensor_tasks();
   for (const std::vector<Named>* list : {&paper, &random}) timed.insert(timed.end(), list->begin(), list->end());
-  const double before = resident_mb();
-  if (wanted("ms")) TCC_TRY_VOID(time_tasks(timed, rows));
-  rows.push_back({"memory.mb", resident_mb() - before, "MB", "", 0, 0});
+  if (wanted("ms")) {
+    const MemoryPeak memory;
+    TCC_TRY_VOID(time_tasks(timed, rows));
+    rows.push_back({"memory.mb", memory.mb(), "MB", "", 0, 0});
+  }
 
   std::vector<Named> judged = std::move(paper);
   for (Named& t : random) judged.push_back(std::move(t));

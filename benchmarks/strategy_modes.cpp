@@ -9,6 +9,7 @@
 #include "op_bench.h"
 #include "pool_replay.h"
 #include "tcc/backend/backend.h"
+#include "tcc/cost/shipped_checkpoints.h"
 #include "tcc/driver/dataset.h"
 #include "tcc/driver/draft_pools.h"
 #include "tcc/driver/tune.h"

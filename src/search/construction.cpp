@@ -1,6 +1,9 @@
 // The strategies that construct: Roller and Gensor decide the sketches' tiles (tcc/construct/construct.h), lowering
 // checks the target's limits, and the cost model orders what is left. A round after the last of them is empty.
 #include <algorithm>
+#include <limits>
+#include <set>
+#include <utility>
 
 #include "search/candidates.h"
 #include "search/trial.h"
@@ -9,6 +12,10 @@
 
 namespace tcc::search {
 namespace {
+
+// A cost model has seen few programs like those that are constructed. What the analytical model expects to be slower
+// than its best by this factor comes behind all others.
+constexpr double kDoubt = 1.5;
 
 // What one construction makes of the task's sketches, as candidates of a round.
 struct Outcome {
@@ -31,6 +38,12 @@ Outcome construct_candidates(const Round& round, construct::Method method, Count
         out.sketch = static_cast<int32_t>(program.trace);
         out.decisions = program.decisions;
       });
+  double fastest = std::numeric_limits<double>::infinity();
+  for (size_t i = 0; i < legal.size(); ++i)
+    if (legal[i].sketch >= 0) fastest = std::min(fastest, made.programs[i].seconds);
+  std::set<uint64_t> slow;  // nests
+  for (size_t i = 0; i < legal.size(); ++i)
+    if (legal[i].sketch >= 0 && made.programs[i].seconds > kDoubt * fastest) slow.insert(legal[i].nest_hash);
   std::erase_if(legal, [](const Individual& i) { return i.sketch < 0; });
   if (options.order == construct::Order::kModel) {
     features::Batch batch;
@@ -38,7 +51,9 @@ Outcome construct_candidates(const Round& round, construct::Method method, Count
     for (const Individual& i : legal) batch.add(i.sample);
     round.model.predict(batch, scores);
     for (size_t i = 0; i < legal.size(); ++i) legal[i].score = scores[i];
-    std::stable_sort(legal.begin(), legal.end(), [](const auto& x, const auto& y) { return x.score > y.score; });
+    std::stable_sort(legal.begin(), legal.end(), [&](const auto& x, const auto& y) {
+      return std::pair(!slow.contains(x.nest_hash), x.score) > std::pair(!slow.contains(y.nest_hash), y.score);
+    });
   }
   candidates.collect(legal);
   std::vector<Individual> kept = std::move(candidates.kept());
