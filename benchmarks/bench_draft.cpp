@@ -56,6 +56,8 @@ void add_draft_rates(double seconds, std::vector<Row>& rows) {
                                            .bias = true,
                                            .relu = true});
   add_rate("conv2d_bn_relu.draft", conv, host, true, seconds, rows);
+  if (const Result<target::Target> a100 = target::find_target("a100"))
+    add_rate("a100.gemm1024.draft", gemm, *a100, false, seconds, rows);
 }
 
 std::vector<Row> run_draft_suite(double seconds) {

@@ -382,6 +382,7 @@ Column column_of(ColumnBuilder& b, Expr e, const ColumnValues& values) {
 
 bool nest_columns(ColumnBuilder& b, const Kernel& nest, const ColumnValues& values, NestColumns& out,
                   std::string& why) {
+  out.values = values;
   why = Reader(b, nest, values, out).run();
   return why.empty();
 }

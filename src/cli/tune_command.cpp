@@ -24,16 +24,48 @@ struct Arguments : TaskArguments {
   std::optional<std::string> time;
   uint64_t seed = 1;
   std::string strategy = "evolutionary", task_scheduler = "gradient", cost_model;
-  std::string pretrained = std::string(cost::kShipped), adapt = "moa";
+  std::string pretrained, adapt;
   int64_t measure_top = 0;  // 0: kDefaultTop
   std::string reading = "recommended", rank = "model";
   bool no_vthreads = false;
+  std::string draft = "tcc", draft_without;
+  int64_t drafts = 0;  // 0: the paper's
+  int64_t verify_generations = 0;
+  bool no_lse = false, no_statements = false, no_dataflow = false;
   bool fresh = false, no_prior = false;
   int64_t simulate = 0;
   std::string space = std::string(space::kDefaultSpace);
   std::string tasks;  // "list", or which
   std::string cupti;
 };
+
+void declare_drafting(Options& options, Arguments& a) {
+  const auto kinds = cost::draft_names();
+  options
+      .option(
+          "--draft", a.draft,
+          "Of pruner and moa-pruner: the draft model, as the paper prints it, as its released code has it, or tcc's")
+      .words({kinds.begin(), kinds.end()})
+      .show_default();
+  options
+      .option("--draft-without", a.draft_without,
+              "Of pruner and moa-pruner: penalties that the draft model leaves out, separated by commas; pc and pm are "
+              "all of arithmetic and all of memory")
+      .value("LIST");
+  options.option("--drafts", a.drafts, "Of pruner and moa-pruner: programs that a round drafts [512]")
+      .positive()
+      .value("N");
+  options
+      .option("--verify-generations", a.verify_generations,
+              "Of pruner and moa-pruner: generations that the cost model breeds from the drafts; 0 as in the paper, 1 "
+              "as in its released code")
+      .range(0, 8)
+      .value("N")
+      .show_default();
+  options.flag("--no-lse", a.no_lse, "Of pruner and moa-pruner: random programs instead of drafts");
+  options.flag("--no-statements", a.no_statements, "Of pacm without a checkpoint: leave out the branch of statements");
+  options.flag("--no-dataflow", a.no_dataflow, "Of pacm without a checkpoint: leave out the branch of data flow");
+}
 
 void declare(Options& options, Arguments& a) {
   options.section("Search");
@@ -48,7 +80,8 @@ void declare(Options& options, Arguments& a) {
       .option("--strategy", a.strategy,
               "How programs are proposed: evolutionary; mh (annealed Metropolis-Hastings); random (draws); replay (the "
               "best known of related tasks, then the design spaces in turn with fresh decisions); roller, gensor "
-              "(constructed tiles, of which few are measured)")
+              "(constructed tiles, of which few are measured); pruner (the best by formulas, verified by the cost "
+              "model); moa-pruner (the same with a checkpoint that adapts)")
       .words(search::strategy_names())
       .show_default();
   options.option("--measure-top", a.measure_top, "Of roller and gensor: constructed programs of a task to measure [10]")
@@ -65,22 +98,24 @@ void declare(Options& options, Arguments& a) {
       .one_of({"literal", "recommended"})
       .show_default();
   options.flag("--no-vthreads", a.no_vthreads, "Of gensor: without virtual threads or independent accumulators");
+  declare_drafting(options, a);
   options.option("--task-scheduler", a.task_scheduler, "Which task is next: gradient (the most to gain) or round-robin")
       .words(search::task_scheduler_names())
       .show_default();
   options
       .option("--cost-model", a.cost_model,
-              "Which model ranks programs before they are measured [mlp on CPUs, trees on GPUs]")
+              "Which model ranks programs before they are measured [mlp on CPUs, trees on GPUs, pacm with "
+              "pruner]")
       .words(search::cost_model_names());
   options
       .option("--pretrained", a.pretrained,
               "Checkpoint that the network of --cost-model begins with; auto: the one that ships for the target, where "
-              "one does; none: it begins with none")
-      .value("FILE")
-      .show_default();
-  options.option("--adapt", a.adapt, "What becomes of the checkpoint as programs are measured")
-      .words({cost::adaptation_names().begin(), cost::adaptation_names().end()})
-      .show_default();
+              "one does; none: it begins with none [auto; none with --strategy pruner]")
+      .value("FILE");
+  options
+      .option("--adapt", a.adapt,
+              "What becomes of the checkpoint as programs are measured [moa; finetune with --strategy pruner]")
+      .words({cost::adaptation_names().begin(), cost::adaptation_names().end()});
   add_space(options, a.space);
   options.flag("--no-prior", a.no_prior, "Begin without the shipped measurements of operators of the same families");
   options
@@ -124,6 +159,43 @@ Result<void> set_construction(const Arguments& a, search::TuneOptions& options) 
   return {};
 }
 
+// What the user says of drafts and of the model that verifies them. Errors: another strategy has nothing to do with it.
+Result<void> set_drafting(const Arguments& a, const target::Target& target, search::TuneOptions& options) {
+  const bool drafts = search::drafts(options.strategy), moa = options.strategy == search::Strategy::kMoaPruner;
+  const std::pair<bool, const char*> given[] = {{a.draft != Arguments().draft, "--draft"},
+                                                {!a.draft_without.empty(), "--draft-without"},
+                                                {a.drafts > 0, "--drafts"},
+                                                {a.verify_generations > 0, "--verify-generations"},
+                                                {a.no_lse, "--no-lse"}};
+  for (const auto& [is_given, name] : given)
+    if (is_given && !drafts)
+      return make_error(ErrorClass::kUsage,
+                        fmt::format("{} belongs to --strategy pruner and moa-pruner, not to '{}'", name, a.strategy),
+                        fmt::format("leave {} out, or choose pruner or moa-pruner", name));
+  for (const auto& [is_given, name] : std::span(given).first(3))
+    if (is_given && a.no_lse)
+      return make_error(ErrorClass::kUsage, fmt::format("{}: with --no-lse nothing is drafted", name),
+                        fmt::format("leave {} or --no-lse out", name));
+  TCC_TRY(options.drafting.model.kind, cost::find_draft(a.draft));
+  TCC_TRY(options.drafting.model.without, cost::find_penalties(a.draft_without));
+  if (a.drafts > 0) options.drafting.drafts = a.drafts;
+  options.drafting.explore = !a.no_lse;
+  options.drafting.verify_generations = a.verify_generations;
+  options.statement_branch = !a.no_statements, options.dataflow_branch = !a.no_dataflow;
+  const bool branches = !a.no_statements && !a.no_dataflow;
+  options.cost_model = !a.cost_model.empty() ? a.cost_model
+                       : drafts              ? "pacm"
+                                             : std::string(backend::backend_of(target).search_model);
+  const std::string begin = branches && (!drafts || moa) ? std::string(cost::kShipped) : "none";
+  options.pretrained = a.pretrained.empty() ? begin : a.pretrained;
+  if (options.pretrained == "none") options.pretrained.clear();
+  TCC_TRY(options.adaptation, cost::find_adaptation(!a.adapt.empty() ? a.adapt : drafts && !moa ? "finetune" : "moa"));
+  if (drafts && !moa && !options.pretrained.empty() && options.adaptation == cost::Adaptation::kMoa)
+    return make_error(ErrorClass::kUsage, "--adapt moa: pruner with momentum adaptation is the strategy moa-pruner",
+                      "choose --strategy moa-pruner, or another --adapt");
+  return {};
+}
+
 // Without a limit of the user's: 64 programs a task, or the first ten of a construction, at most 10 minutes.
 Result<search::TuneOptions> tune_options(const Arguments& a, const target::Target& target, int64_t tasks) {
   search::TuneOptions options;
@@ -143,9 +215,7 @@ Result<search::TuneOptions> tune_options(const Arguments& a, const target::Targe
   options.threads = threads_or_all(a.threads);
   options.resume = !a.fresh;
   TCC_TRY(options.scheduler, search::parse_task_scheduler(a.task_scheduler));
-  options.cost_model = a.cost_model.empty() ? std::string(backend::backend_of(target).search_model) : a.cost_model;
-  options.pretrained = a.pretrained == "none" ? "" : a.pretrained;
-  TCC_TRY(options.adaptation, cost::find_adaptation(a.adapt));
+  TCC_TRY_VOID(set_drafting(a, target, options));
   TCC_TRY_VOID(driver::set_space(a.space, target, options.space));
   return options;
 }
@@ -255,10 +325,26 @@ std::string proposals_text(const search::Counts& c, bool whole) {
   return reasons.empty() ? text : text + reasons + "\n";
 }
 
+// How drafts came about, before programs were proposed.
+std::string drafts_text(const search::Counts& c) {
+  if (c.drafted == 0) return "";
+  std::string text = fmt::format(
+      "drafted {} = duplicate {} + rejected {} + legal and new {}; {} drafts kept, {} programs verified by the cost "
+      "model\n",
+      c.drafted, c.draft_duplicate, c.draft_rejected, c.draft_legal, c.draft_kept, c.verified);
+  if (c.draft_by_kernel > 0) text += fmt::format("{} of them were drafted by their kernels\n", c.draft_by_kernel);
+  for (const auto& [why, n] : c.without_columns)
+    text += fmt::format("{} without an array program: {}\n", plural(n, "design space"), why);
+  return text;
+}
+
 Json proposals_json(const search::Counts& c) {
   Json json = TCC_JSON(c, proposed, duplicate, rejected, rejected_by_reason);
   json.update({{"not_chosen", not_chosen(c)}, {"tried", tried(c)}});
   json.update(TCC_JSON(c, compiled, measured, compile_failed, wrong, crashed, hung, timed_out));
+  if (c.drafted > 0)
+    json.update(TCC_JSON(c, drafted, draft_duplicate, draft_rejected, draft_legal, draft_kept, draft_by_kernel,
+                         without_columns, verified));
   return json;
 }
 
@@ -301,8 +387,9 @@ void print_report(const Arguments& a, const driver::TuneReport& report, const Va
     print_json_line(json);
     return;
   }
-  if (report.predicted) return void(print(prediction_text(report, chosen, target.name)));
-  std::string text = task_table(report, chosen) + "\n" + proposals_text(report.counts, a.common.verbose > 0);
+  if (report.predicted) return void(print(prediction_text(report, chosen, target.name) + drafts_text(report.counts)));
+  std::string text = task_table(report, chosen) + "\n" + proposals_text(report.counts, a.common.verbose > 0) +
+                     drafts_text(report.counts);
   text += fmt::format("{} in {}", plural(report.trials, "trial"), format_elapsed(report.seconds));
   if (report.best_seconds > 0)
     text += fmt::format("; the model's kernels take {}", format_seconds(report.best_seconds));

@@ -1,5 +1,9 @@
 #include "tcc/cost/draft.h"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
 #include "cost/draft_parts.h"
 #include "tcc/support/text.h"
 
@@ -41,6 +45,33 @@ Result<DraftKind> find_draft(std::string_view name) {
                     suggest(std::string(name), known));
 }
 
+std::vector<std::string> penalty_words() {
+  std::vector<std::string> words(std::begin(kPenalties), std::end(kPenalties));
+  words.insert(words.end(), {"pc", "pm"});
+  return words;
+}
+
+Result<uint32_t> find_penalties(std::string_view list) {
+  uint32_t bits = 0;
+  while (!list.empty()) {
+    const size_t end = std::min(list.find(','), list.size());
+    const std::string_view word = list.substr(0, end);
+    list.remove_prefix(std::min(end + 1, list.size()));
+    const auto at = std::find(std::begin(kPenalties), std::end(kPenalties), word);
+    if (at != std::end(kPenalties))
+      bits |= 1U << static_cast<uint32_t>(at - std::begin(kPenalties));
+    else if (word == "pc")
+      bits |= kComputePenalties;
+    else if (word == "pm")
+      bits |= kMemoryPenalties;
+    else
+      return make_error(ErrorClass::kUsage,
+                        fmt::format("expected penalties of the draft model, found '{}'", sanitize(word)),
+                        fmt::format("there are: {}", fmt::join(penalty_words(), ", ")));
+  }
+  return bits;
+}
+
 Column share_among_cores(ColumnBuilder& b, Column cycles, Column parallel, double cores, const DraftOptions& o) {
   if (parallel == kNoColumn || cores == 1) return cycles;
   if (leaves_out(o, DraftPenalty::kCores)) return b.mul(cycles, b.constant(1 / cores));
@@ -57,6 +88,7 @@ Column draft_seconds(ColumnBuilder& b, const analysis::NestColumns& nest, const 
     case DraftKind::kReleased:
       return draft_released(b, nest, target, threads, o);
     case DraftKind::kTcc:
+      if (target.cuda.sm_count > 0) return draft_gpu(b, nest, target, o);
       return draft_cpu(b, nest, target, threads, o, terms);
   }
   return kNoColumn;

@@ -17,7 +17,10 @@ analysis::Column draft_paper(analysis::ColumnBuilder& b, const analysis::NestCol
                              const target::Target& target, int64_t threads, const DraftOptions& o);
 analysis::Column draft_released(analysis::ColumnBuilder& b, const analysis::NestColumns& nest,
                                 const target::Target& target, int64_t threads, const DraftOptions& o);
-// The model `tcc`.
+// The model `tcc`, of a GPU.
+analysis::Column draft_gpu(analysis::ColumnBuilder& b, const analysis::NestColumns& nest, const target::Target& target,
+                           const DraftOptions& o);
+// The model `tcc`, of a CPU.
 analysis::Column draft_cpu(analysis::ColumnBuilder& b, const analysis::NestColumns& nest, const target::Target& target,
                            int64_t threads, const DraftOptions& o, std::vector<DraftTerms>* terms);
 

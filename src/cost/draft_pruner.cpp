@@ -30,7 +30,9 @@ struct Symbols {
 
 class PrunerStatement {
  public:
-  PrunerStatement(ColumnBuilder& b, const NestColumns& nest, const StatementColumns& s) : b_(b), s_(s) {
+  // `gpu`: blocks copy to shared memory what their threads read.
+  PrunerStatement(ColumnBuilder& b, const NestColumns& nest, const StatementColumns& s, bool gpu)
+      : b_(b), s_(s), gpu_(gpu) {
     for (int32_t l : s.loops) loops_.push_back(&nest.loops[static_cast<size_t>(l)]);
   }
 
@@ -54,7 +56,7 @@ class PrunerStatement {
     y.s1 = allocated(true), y.traffic = allocated(false);
     y.s2 = b_.mul(thread_loops, number(s_.flops + s_.int_ops));
     y.s3 = b_.mul(copied, y.s4);
-    y.s5 = computes && has_grid() ? number(0) : b_.mul(computes ? moved() : copied, b_.mul(y.s4, y.s6));
+    y.s5 = computes && gpu_ ? number(0) : b_.mul(computes ? moved() : copied, b_.mul(y.s4, y.s6));
     y.s7 = number(1);
     for (const AccessColumns& a : s_.accesses) y.s7 = b_.max(y.s7, a.row[first_inside()]);
     y.s8 = b_.mul(y.s2, b_.mul(y.s4, y.s6));
@@ -66,9 +68,6 @@ class PrunerStatement {
   Column number(double value) { return b_.constant(value); }
   static bool of_block(const Loop& l) { return is_grid(l.axis) || l.loop_kind == LoopKind::kParallel; }
   static bool of_thread(const Loop& l) { return is_thread(l.axis) || l.loop_kind == LoopKind::kVectorized; }
-  bool has_grid() const {
-    return std::any_of(loops_.begin(), loops_.end(), [](const LoopColumns* l) { return is_grid(l->loop->axis); });
-  }
   size_t first_inside() const {
     size_t i = 0;
     for (size_t k = 0; k < loops_.size(); ++k)
@@ -97,7 +96,7 @@ class PrunerStatement {
         const Loop& l = *loops_[i]->loop;
         if (of_block(l) || of_thread(l) || !a.moves[i]) continue;
         if (registers && !s_.accesses.back().moves[i]) continue;
-        if (registers && !has_grid() && l.loop_kind != LoopKind::kUnrolled) continue;
+        if (registers && !gpu_ && l.loop_kind != LoopKind::kUnrolled) continue;
         n = b_.mul(n, loops_[i]->extent);
       }
       total = b_.add(total, n);
@@ -107,6 +106,7 @@ class PrunerStatement {
 
   ColumnBuilder& b_;
   const StatementColumns& s_;
+  const bool gpu_;
   std::vector<const LoopColumns*> loops_;
 };
 
@@ -151,7 +151,7 @@ Column draft_paper(ColumnBuilder& b, const NestColumns& nest, const target::Targ
   const Machine m = machine_of(target, threads);
   Column seconds = b.constant(0);
   for (const StatementColumns& statement : nest.statements) {
-    PrunerStatement s(b, nest, statement);
+    PrunerStatement s(b, nest, statement, target.cuda.sm_count > 0);
     const Symbols y = s.symbols();
     const Column one = b.constant(1);
     Column compute = one, memory = one;
@@ -177,7 +177,7 @@ Column draft_released(ColumnBuilder& b, const NestColumns& nest, const target::T
   const Machine m = machine_of(target, threads);
   Column seconds = b.constant(0);
   for (const StatementColumns& statement : nest.statements) {
-    PrunerStatement s(b, nest, statement);
+    PrunerStatement s(b, nest, statement, target.cuda.sm_count > 0);
     const Symbols y = s.symbols();
     const Column one = b.constant(1);
     Column rate = b.constant(m.peak), work = y.s8;

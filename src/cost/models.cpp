@@ -61,9 +61,29 @@ std::vector<ModelKind> model_kinds() {
   return kinds;
 }
 
+namespace {
+
+Result<void> check_branches(const ModelSetup& setup, const NetworkKind* network) {
+  if (setup.statement_branch && setup.dataflow_branch) return {};
+  if (network == nullptr || network->architecture != nn::Architecture::kPacm)
+    return make_error(ErrorClass::kUsage,
+                      fmt::format("only the cost model 'pacm' has a statement and a dataflow branch, found '{}'",
+                                  sanitize(setup.name)),
+                      "choose --cost-model pacm, or keep both branches");
+  if (!setup.statement_branch && !setup.dataflow_branch)
+    return make_error(ErrorClass::kUsage, "without both branches 'pacm' has no inputs", "leave one branch out at most");
+  if (!setup.pretrained.empty())
+    return make_error(ErrorClass::kUsage, "a checkpoint learned with both branches of 'pacm', one of them is left out",
+                      "begin without a checkpoint, or keep both branches");
+  return {};
+}
+
+}  // namespace
+
 Result<std::unique_ptr<CostModel>> make_model(const ModelSetup& setup, std::unique_ptr<CostModel> prior) {
-  if (const NetworkKind* network = find_network(setup.name))
-    return make_network_model(*network, setup, std::move(prior));
+  const NetworkKind* network = find_network(setup.name);
+  TCC_TRY_VOID(check_branches(setup, network));
+  if (network != nullptr) return make_network_model(*network, setup, std::move(prior));
   for (const Row& row : kModels) {
     if (row.kind.name != setup.name) continue;
     if (!setup.pretrained.empty() && setup.pretrained != kShipped)

@@ -135,7 +135,7 @@ class NetworkModel : public CostModel {
       const nn::SampleRows rows = rows_of(programs, i, memory);
       scores[i] = kUnknown;
       if (rows.statements.empty() && rows.sequences.empty()) continue;
-      input.add(rows, model_.config());
+      input.add(seen(rows), model_.config());
       input.at.push_back(i);
     }
     if (input.at.empty()) return;
@@ -165,6 +165,12 @@ class NetworkModel : public CostModel {
   }
 
  private:
+  // Without those of the branches that are left out.
+  nn::SampleRows seen(nn::SampleRows rows) const {
+    if (!setup_.statement_branch) rows.statements = {};
+    if (!setup_.dataflow_branch) rows.dataflow = {};
+    return rows;
+  }
   nn::SampleRows rows_of(const features::Batch& programs, size_t i, std::vector<float>& memory) const {
     std::vector<std::span<const float>> tables;
     for (size_t k = 0; k < inputs_.tables.size(); ++k) tables.push_back(programs.table(i, k));
@@ -187,7 +193,8 @@ class NetworkModel : public CostModel {
       labels[0] = s > 0 ? static_cast<float>(best.at(samples.tasks[i]) / s) : 0.f;
       std::vector<std::span<const float>> tables;
       for (const std::vector<float>& t : samples.programs[i]->tables) tables.push_back(t);
-      out.add(network_rows(model_.config(), samples.programs[i]->row.values, tables, memory), labels, samples.tasks[i]);
+      out.add(seen(network_rows(model_.config(), samples.programs[i]->row.values, tables, memory)), labels,
+              samples.tasks[i]);
     }
     return out;
   }

@@ -8,6 +8,7 @@
 #include "lower/gpu/edit.h"
 #include "lower/gpu/expand_roles.h"
 #include "lower/gpu/place_gpu_storage.h"
+#include "lower/gpu_limits.h"
 #include "lower/host_limits.h"
 #include "lower/split_launches.h"
 #include "tcc/analysis/roles.h"
@@ -21,13 +22,6 @@ using namespace ir;
 
 namespace {
 
-// MetaSchedule's limits of GPU programs (verify_gpu_code).
-constexpr int64_t kMaxVthreads = 8;
-constexpr int64_t kMaxVectorBytes = 16;
-constexpr int64_t kMaxThreadsZ = 64;  // CUDA C++ Programming Guide, maximum z-dimension of a block
-// Registers that a thread needs beside its local arrays in any case: with fewer left the kernel is refused. The
-// prediction expects more (features/gpu_facts.cpp, kExpectedAddressRegisters).
-constexpr int64_t kMinAddressRegisters = 16;
 constexpr int64_t kRoleBarriers = 1024;  // bytes of shared memory for the barriers between roles, at most
 
 Legal<int64_t> bytes_of(const Kernel& k, const Buffer& b) {

@@ -129,7 +129,7 @@ constexpr std::array kCuda = join(kCommon, std::array{
 // clang-format on
 
 constexpr Pipeline kCpuPipeline = {"cpu", kCpu, check_cpu_limits, cpu_limit_columns};
-constexpr Pipeline kCudaPipeline = {"cuda", kCuda, check_cuda_limits, nullptr};
+constexpr Pipeline kCudaPipeline = {"cuda", kCuda, check_cuda_limits, cuda_limit_columns};
 
 // Runs `passes` one after the other. `tidy`: a kernel that a pass which tidies has just left.
 Legal<Kernel> run_passes(std::span<const Pass> passes, Kernel k, const target::Target& target, const ArenaPtr& arena,

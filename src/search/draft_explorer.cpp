@@ -14,8 +14,11 @@ namespace {
 // Hashes of programs; 0 stands for none.
 class SeenPrograms {
  public:
-  explicit SeenPrograms(size_t most) : slots_(std::bit_ceil(2 * most + 2), 0), mask_(slots_.size() - 1) {}
-  void clear() { std::fill(slots_.begin(), slots_.end(), 0); }
+  // Forgets all, and makes room for `most`.
+  void clear(size_t most) {
+    slots_.assign(std::bit_ceil(2 * most + 2), 0);
+    mask_ = slots_.size() - 1;
+  }
   // False: it was there.
   bool insert(uint64_t hash) {
     hash |= hash == 0 ? 1 : 0;
@@ -29,20 +32,24 @@ class SeenPrograms {
 
  private:
   std::vector<uint64_t> slots_;
-  size_t mask_;
+  size_t mask_ = 0;
 };
 
 // The candidates of one sketch in one generation.
 struct Group {
   Group(const space::Sketch& s, const schedule::MutatorWeights& weights)
-      : sketch(&s), sampler(s, weights), now(s.trace.decisions.size()), next(s.trace.decisions.size()) {}
+      : sketch(&s), sampler(s, weights), now(s.trace.decisions.size()), next(now), met(now) {}
 
   const space::Sketch* sketch;
   space::DecisionSampler sampler;
   bool has_columns = false;
-  analysis::ColumnProgram program;  // legal, decided, seconds, identity
+  analysis::ColumnProgram check, score;  // legal, decided, identity; seconds
   space::DecisionColumns now, next;
-  std::vector<std::vector<double>> outputs = std::vector<std::vector<double>>(4);
+  space::DecisionColumns met;    // of `now`, those that are legal and new
+  std::vector<int32_t> met_row;  // in `now`
+  size_t certain = 0;            // of `met`; of the others only their kernels tell
+  std::vector<std::vector<double>> outputs = std::vector<std::vector<double>>(3);
+  std::vector<double> seconds;
 };
 
 struct Member {
@@ -57,11 +64,7 @@ struct Member {
 struct DraftExplorer::Impl {
   Impl(std::span<const space::Sketch> sketches, const target::Target& t, int64_t n,
        const schedule::MutatorWeights& weights, const ExplorerOptions& o)
-      : machine(t),
-        threads(n),
-        options(o),
-        seen(static_cast<size_t>(o.population * std::max<int64_t>(o.generations, 1))),
-        arena(std::make_shared<Arena>()) {
+      : machine(t), threads(n), options(o), arena(std::make_shared<Arena>()) {
     for (size_t i = 0; i < sketches.size(); ++i) {
       Group& g = groups.emplace_back(sketches[i], weights);
       space::SketchColumns columns;
@@ -72,19 +75,28 @@ struct DraftExplorer::Impl {
         continue;
       }
       const auto seconds = cost::draft_seconds(columns.builder, columns.nest, machine, threads, options.model);
-      g.program = columns.builder.finish({columns.legal, columns.decided, seconds, columns.identity});
+      g.check = columns.builder.finish({columns.legal, columns.decided, columns.identity});
+      g.score = columns.builder.finish({seconds});
     }
   }
 
-  std::vector<Drafted> explore(uint64_t seed, ExplorerCounts& counts) {
+  std::vector<Drafted> explore(uint64_t seed, ExplorerCounts& counts, std::span<const Drafted> known, size_t parents,
+                               const std::function<bool()>& stop) {
     Rng rng(seed);
-    seen.clear();
     best.clear(), kept.clear(), free_rows.clear();
     if (groups.empty()) return {};
+    meet(known);
     for (int64_t generation = 0; generation < std::max<int64_t>(options.generations, 1); ++generation) {
+      if (stop && stop()) break;
       for (Group& g : groups) g.next.clear();
-      for (int64_t i = 0; i < options.population; ++i)
-        generation == 0 || best.empty() || rng.uniform() < options.fresh_share ? draw(i, generation, rng) : breed(rng);
+      for (int64_t i = 0; i < options.population; ++i) {
+        if (generation == 0 && parents > 0 && rng.uniform() < options.known_share)
+          breed(known.first(std::min(parents, kParents)), rng);
+        else if (generation == 0 || best.empty() || rng.uniform() < options.fresh_share)
+          draw(i, generation, rng);
+        else
+          breed(rng);
+      }
       counts.made += options.population;
       for (Group& g : groups) std::swap(g.now, g.next);
       judge(counts);
@@ -103,15 +115,38 @@ struct DraftExplorer::Impl {
     g.sampler.draw(g.next, g.next.add_row(), rng);
   }
   // Parents by rank among the best: the first ones have most children.
-  void breed(Rng& rng) {
+  static size_t parent_of(size_t count, Rng& rng) {
     const double u = rng.uniform();
-    const Member& parent = best[static_cast<size_t>(u * u * static_cast<double>(best.size()))];
-    Group& g = groups[static_cast<size_t>(parent.sketch)];
+    return static_cast<size_t>(u * u * static_cast<double>(count));
+  }
+  void breed(Rng& rng) {
+    const Member& parent = best[parent_of(best.size(), rng)];
+    add_child(parent.sketch, kept[static_cast<size_t>(parent.row)], rng);
+  }
+  void breed(std::span<const Drafted> known, Rng& rng) {
+    const Drafted& parent = known[parent_of(known.size(), rng)];
+    add_child(parent.sketch, parent.decisions, rng);
+  }
+  void add_child(int32_t sketch, std::span<const int64_t> decisions, Rng& rng) {
+    Group& g = groups[static_cast<size_t>(sketch)];
     const int64_t row = g.next.add_row();
-    g.next.set(row, kept[static_cast<size_t>(parent.row)]);
+    g.next.set(row, decisions);
     do {
       if (!g.sampler.mutate(g.next, row, rng)) return;
     } while (rng.uniform() < kMutateAgain);
+  }
+
+  // Nothing but the known programs has been seen then.
+  void meet(std::span<const Drafted> known) {
+    seen.clear(static_cast<size_t>(options.population * std::max<int64_t>(options.generations, 1)) + known.size());
+    if (known.empty()) return;
+    for (Group& g : groups) g.now.clear();
+    for (const Drafted& k : known) {
+      Group& g = groups[static_cast<size_t>(k.sketch)];
+      g.now.set(g.now.add_row(), k.decisions);
+    }
+    ExplorerCounts uncounted;
+    judge(uncounted);
   }
 
   // Candidates that are legal and new.
@@ -121,34 +156,81 @@ struct DraftExplorer::Impl {
       Group& g = groups[s];
       const int64_t rows = g.now.rows();
       if (rows == 0) continue;
-      if (g.has_columns) {
-        const auto room = static_cast<size_t>((rows + kBlock - 1) / kBlock * kBlock);
-        std::vector<double*> out;
-        for (std::vector<double>& o : g.outputs) o.resize(std::max(o.size(), room)), out.push_back(o.data());
-        g.program.run(g.now.columns(), out, rows, scratch);
-      }
+      if (g.has_columns) run(g.check, g.now, g.outputs);
+      g.met_row.clear(), open.clear();
       for (int64_t row = 0; row < rows; ++row) {
         const auto at = static_cast<size_t>(row);
-        double seconds = 0;
-        uint64_t identity = 0;
-        bool legal = false;
-        if (g.has_columns && g.outputs[1][at] != 0) {
-          legal = g.outputs[0][at] != 0, seconds = g.outputs[2][at];
-          identity = std::bit_cast<uint64_t>(g.outputs[3][at]);
-        } else {
-          ++counts.asked;
-          legal = ask(g, row, seconds, identity);
-        }
-        if (!legal) {
+        const bool known = g.has_columns && g.outputs[1][at] != 0;
+        if (!known) {
+          if (g.has_columns)
+            open.push_back(static_cast<int32_t>(row));
+          else
+            ask(s, static_cast<int32_t>(row), counts);
+        } else if (g.outputs[0][at] == 0) {
           ++counts.rejected;
-        } else if (!seen.insert(combine_hash(identity, s))) {
+        } else if (!seen.insert(combine_hash(std::bit_cast<uint64_t>(g.outputs[2][at]), s))) {
           ++counts.duplicate;
         } else {
           ++counts.fresh;
-          fresh.push_back({seconds, static_cast<int32_t>(s), static_cast<int32_t>(row), false});
+          g.met_row.push_back(static_cast<int32_t>(row));
         }
       }
+      g.certain = g.met_row.size();
+      g.met_row.insert(g.met_row.end(), open.begin(), open.end());
+      score(g, static_cast<int32_t>(s));
     }
+    ask_promising(counts);
+  }
+  // Columns nearly know the others: their kernels are made where they might be among the best.
+  void ask_promising(ExplorerCounts& counts) {
+    std::vector<double> all;
+    for (const std::vector<Member>* list : {&best, &fresh})
+      for (const Member& m : *list) all.push_back(m.seconds);
+    double bound = HUGE_VAL;
+    if (const auto n = static_cast<size_t>(options.drafts); all.size() >= n && n > 0) {
+      std::nth_element(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(n) - 1, all.end());
+      bound = all[n - 1];
+    }
+    for (size_t s = 0; s < groups.size(); ++s) {
+      Group& g = groups[s];
+      for (size_t i = g.certain; i < g.met_row.size(); ++i)
+        if (g.seconds[i] < bound)
+          ask(s, g.met_row[i], counts);
+        else
+          ++counts.passed;
+      g.met_row.clear(), g.certain = 0;
+    }
+  }
+  void ask(size_t s, int32_t row, ExplorerCounts& counts) {
+    ++counts.asked;
+    double seconds = 0;
+    uint64_t identity = 0;
+    if (!ask(groups[s], row, seconds, identity)) {
+      ++counts.rejected;
+    } else if (!seen.insert(combine_hash(identity, s))) {
+      ++counts.duplicate;
+    } else {
+      ++counts.fresh;
+      fresh.push_back({seconds, static_cast<int32_t>(s), row, false});
+    }
+  }
+  // Most draws of a GPU's spaces are illegal: scores are computed for the others alone.
+  void score(Group& g, int32_t sketch) {
+    if (g.met_row.empty()) return;
+    g.met.clear();
+    for (size_t i = 0; i < g.met_row.size(); ++i) g.met.add_row();
+    for (size_t slot = 0; slot < g.met.slots(); ++slot)
+      for (size_t i = 0; i < g.met_row.size(); ++i)
+        g.met.at(slot, static_cast<int64_t>(i)) = g.now.at(slot, g.met_row[i]);
+    run(g.score, g.met, {&g.seconds, 1});
+    for (size_t i = 0; i < g.certain; ++i) fresh.push_back({g.seconds[i], sketch, g.met_row[i], false});
+  }
+  void run(const analysis::ColumnProgram& program, const space::DecisionColumns& columns,
+           std::span<std::vector<double>> outputs) {
+    const auto room = static_cast<size_t>((columns.rows() + kBlock - 1) / kBlock * kBlock);
+    std::vector<double*> out;
+    for (std::vector<double>& o : outputs) o.resize(std::max(o.size(), room)), out.push_back(o.data());
+    program.run(columns.columns(), out, columns.rows(), scratch);
   }
 
   // By the kernel: a kernel with numbers gives columns that are constants.
@@ -194,6 +276,7 @@ struct DraftExplorer::Impl {
   }
 
   static constexpr double kMutateAgain = 0.6;
+  static constexpr size_t kParents = 32;  // of the known programs
   static constexpr int64_t kBlock = analysis::ColumnProgram::kBlock;
 
   const target::Target& machine;
@@ -204,6 +287,7 @@ struct DraftExplorer::Impl {
   std::vector<Member> best, fresh;         // best first
   std::vector<std::vector<int64_t>> kept;  // decisions of `best`, and places that are free
   std::vector<int32_t> free_rows;          // in `kept`
+  std::vector<int32_t> open;               // rows of a group that only their kernels tell of
   std::vector<double> scratch;
   ArenaPtr arena;
 
@@ -217,8 +301,9 @@ DraftExplorer::DraftExplorer(std::span<const space::Sketch> sketches, const targ
 DraftExplorer::~DraftExplorer() = default;
 DraftExplorer::DraftExplorer(DraftExplorer&&) noexcept = default;
 
-std::vector<Drafted> DraftExplorer::explore(uint64_t seed, ExplorerCounts& counts) {
-  return impl_->explore(seed, counts);
+std::vector<Drafted> DraftExplorer::explore(uint64_t seed, ExplorerCounts& counts, std::span<const Drafted> known,
+                                            size_t parents, const std::function<bool()>& stop) {
+  return impl_->explore(seed, counts, known, parents, stop);
 }
 
 std::span<const DraftExplorer::Without> DraftExplorer::without_columns() const {

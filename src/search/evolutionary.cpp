@@ -16,6 +16,7 @@
 #include <tuple>
 
 #include "search/candidates.h"
+#include "search/evolve.h"
 #include "search/pick.h"
 #include "search/vary.h"
 #include "tcc/support/hash.h"
@@ -25,8 +26,10 @@ namespace {
 
 class Breeder {
  public:
-  Breeder(const Round& round, Counts& counts)
+  Breeder(const Round& round, const FirstGeneration& first, int64_t generations, Counts& counts)
       : round_(round),
+        first_(first),
+        generations_(generations),
         state_(round.state),
         model_(round.model),
         plan_(round.plan),
@@ -37,17 +40,18 @@ class Breeder {
         counts_(counts),
         candidates_(round, counts),
         exploit_(round.plan.progress >= round.settings.evolution.exploit_from),
-        elites_(fastest_known(round.state.known, static_cast<size_t>(round.settings.evolution.elites))) {}
+        elites_(fastest_known(round.state.known, static_cast<size_t>(round.settings.evolution.elites))),
+        parents_(first.elites ? elites_.size() : 0) {}
 
   std::vector<Individual> evolve() {
     find_offsets();
     std::vector<Individual> population = first_generation();
     score(population);
     std::vector<Individual> random_part;
-    for (size_t i = elites_.size() + seeded_.size(); i < population.size(); ++i)
+    for (size_t i = random_from_; i < population.size(); ++i)
       if (candidates_.fresh(population[i])) random_part.push_back(population[i]);
     candidates_.collect(population);
-    for (int64_t g = 0; g < options_.generations; ++g) {
+    for (int64_t g = 0; g < generations_; ++g) {
       std::vector<Individual> children = next_generation(population, static_cast<uint64_t>(g));
       score(children);
       candidates_.collect(children);
@@ -90,7 +94,7 @@ class Breeder {
     auto n = static_cast<int64_t>(state_.sketches.size());
     std::vector<int64_t> out(static_cast<size_t>(n), std::max<int64_t>(count / n, 1));
     if (elites_.empty()) {
-      for (int64_t& share : out) share = std::max(share, settings_.first_draws);
+      for (int64_t& share : out) share = std::max(share, first_.draws_of_sketch);
       return out;
     }
     std::vector<double> reached(out.size(), std::exp2(settings_.unseen));
@@ -112,8 +116,11 @@ class Breeder {
 
   std::vector<Individual> first_generation() {
     std::vector<Individual> out;
-    counts_.proposed += static_cast<int64_t>(elites_.size());  // and found to be duplicates, like any other
-    for (const Known* k : elites_) out.push_back({k->sketch, k->decisions, k->nest_hash, k->sample, 0});
+    counts_.proposed += static_cast<int64_t>(parents_);  // and found to be duplicates, like any other
+    for (size_t i = 0; i < parents_; ++i) {
+      const Known& k = *elites_[i];
+      out.push_back({k.sketch, k.decisions, k.nest_hash, k.sample, 0});
+    }
     std::vector<const Seed*> seeds;
     for (const std::vector<Seed>* list : {&state_.seeds, &plan_.seeds})
       for (const Seed& s : *list) seeds.push_back(&s);
@@ -124,8 +131,16 @@ class Breeder {
         });
     for (const Individual& i : seeded) seeded_.push_back(i.nest_hash);
     std::move(seeded.begin(), seeded.end(), std::back_inserter(out));
+    std::vector<Individual> drafted =
+        candidates_.proposals(std::ssize(first_.drafts), 0x64726166, [&](Individual& i, int64_t at, Rng&) {
+          i.sketch = first_.drafts[static_cast<size_t>(at)].sketch;
+          i.decisions = first_.drafts[static_cast<size_t>(at)].decisions;
+        });
+    for (Individual& i : drafted)
+      if (i.sketch >= 0) out.push_back(std::move(i));
+    random_from_ = out.size();
     std::vector<int64_t> sketches;
-    std::vector<int64_t> share = shares(options_.population);
+    std::vector<int64_t> share = shares(first_.draws);
     for (size_t s = 0; s < share.size(); ++s)
       sketches.insert(sketches.end(), static_cast<size_t>(share[s]), static_cast<int64_t>(s));
     std::vector<Individual> drawn = candidates_.generation(
@@ -169,9 +184,9 @@ class Breeder {
       const Individual& parent = [&]() -> const Individual& {
         double u = rng.uniform();
         // The elites come first in the first generation, fastest first.
-        if (!elites_.empty() && u < settings_.from_elites) {
+        if (parents_ > 0 && u < settings_.from_elites) {
           double x = rng.uniform();
-          return parents[static_cast<size_t>(x * x * static_cast<double>(elites_.size()))];
+          return parents[static_cast<size_t>(x * x * static_cast<double>(parents_))];
         }
         if (!exploit_ && u > 1 - settings_.within_sketch)
           return parents[by_sketch[present[static_cast<size_t>(rng.below(static_cast<int64_t>(present.size())))]].draw(
@@ -230,7 +245,8 @@ class Breeder {
       candidates_.fresh_draw(out, candidates_.any_sketch(rng), rng);
   }
 
-  void score(std::vector<Individual>& population) const {
+  void score(std::vector<Individual>& population) {
+    counts_.verified += std::ssize(population);
     features::Batch programs;
     std::vector<float> scores(population.size()), spreads(population.size());
     for (const Individual& i : population) programs.add(i.sample);
@@ -241,6 +257,8 @@ class Breeder {
   }
 
   const Round& round_;
+  const FirstGeneration& first_;
+  const int64_t generations_;
   const TaskState& state_;
   const cost::CostModel& model_;
   const RoundPlan& plan_;
@@ -252,6 +270,8 @@ class Breeder {
   Candidates candidates_;
   bool exploit_;
   std::vector<const Known*> elites_;
+  size_t parents_;          // of the elites, which come first in the population
+  size_t random_from_ = 0;  // where its fresh draws begin
   std::vector<float> offsets_;
   std::vector<uint64_t> seeded_;
   std::set<uint64_t> polished_;  // programs whose neighbors were scored
@@ -261,11 +281,17 @@ class Evolutionary : public SearchStrategy {
  public:
   bool learns() const override { return true; }
   std::vector<Individual> propose(const Round& round, Counts& counts) const override {
-    return Breeder(round, counts).evolve();
+    const FirstGeneration first = {.draws = round.options.population,
+                                   .draws_of_sketch = round.settings.evolution.first_draws};
+    return evolve(round, first, round.options.generations, counts);
   }
 };
 
 }  // namespace
+
+std::vector<Individual> evolve(const Round& round, const FirstGeneration& first, int64_t generations, Counts& counts) {
+  return Breeder(round, first, generations, counts).evolve();
+}
 
 std::unique_ptr<SearchStrategy> make_evolutionary() {
   return std::make_unique<Evolutionary>();

@@ -63,6 +63,8 @@ TuneOptions ranking_options(const TuneOptions& given, const target::Target& targ
   o.trials = 0;
   o.trials_per_task = o.round_size = finalists;
   o.cost_model = "prior";
+  o.statement_branch = o.dataflow_branch = true;
+  if (o.strategy == Strategy::kMoaPruner) o.strategy = Strategy::kPruner;
   o.explore = 0;
   o.settings = ranking_settings_for(target);
   o.population = kRankedPopulation;

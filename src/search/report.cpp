@@ -9,6 +9,10 @@ void Counts::add(const Counts& other) {
   for (const auto& [reason, n] : other.rejected_by_reason) rejected_by_reason[reason] += n;
   reject_examples.insert(other.reject_examples.begin(), other.reject_examples.end());
   compiled += other.compiled, measured += other.measured, compile_failed += other.compile_failed;
+  drafted += other.drafted, draft_rejected += other.draft_rejected, draft_duplicate += other.draft_duplicate;
+  draft_legal += other.draft_legal, draft_kept += other.draft_kept, verified += other.verified;
+  draft_by_kernel += other.draft_by_kernel;
+  for (const auto& [reason, n] : other.without_columns) without_columns[reason] += n;
   wrong += other.wrong, crashed += other.crashed, hung += other.hung, timed_out += other.timed_out;
 }
 

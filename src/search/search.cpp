@@ -31,6 +31,7 @@
 #include "search/trial.h"
 #include "tcc/backend/backend.h"
 #include "tcc/support/files.h"
+#include "tcc/support/text.h"
 
 namespace tcc::search {
 namespace {
@@ -178,6 +179,20 @@ class Tuner {
   Stopwatch watch_;
 };
 
+// Errors: moa-pruner has nothing to adapt.
+Result<void> check_adaptation(const TuneOptions& o, const cost::CostModel& model, const target::Target& target) {
+  if (o.strategy != Strategy::kMoaPruner) return {};
+  if (o.adaptation != cost::Adaptation::kMoa)
+    return make_error(ErrorClass::kUsage, "moa-pruner adapts its checkpoint by momentum, found another adaptation",
+                      "use --adapt moa, or --strategy pruner");
+  if (model.checkpoint() != 0) return {};
+  return make_error(ErrorClass::kUsage,
+                    fmt::format("moa-pruner: expected a cost model that begins with a checkpoint, found '{}' without "
+                                "one; none ships for {}",
+                                sanitize(o.cost_model), sanitize(target.name)),
+                    "give one by --pretrained FILE (`tcc model train` makes it), or use --strategy pruner");
+}
+
 }  // namespace
 
 Result<TuneResult> tune(std::span<const task::Task> tasks, const target::Target& target, const TuneOptions& options,
@@ -192,9 +207,12 @@ Result<TuneResult> tune(std::span<const task::Task> tasks, const target::Target&
                                      .pretrained = options.pretrained,
                                      .adaptation = options.adaptation,
                                      .trace = backend::backend_of(target).trace_table,
-                                     .pool = env.pool},
+                                     .pool = env.pool,
+                                     .statement_branch = options.statement_branch,
+                                     .dataflow_branch = options.dataflow_branch},
                                     std::move(prior)));
   }
+  TCC_TRY_VOID(check_adaptation(options, *model, target));
   return Tuner(target, options, env, std::move(model)).run(tasks);
 }
 

@@ -54,6 +54,11 @@ std::string session_key(std::span<const task::Task> tasks, const target::Target&
     for (int64_t v : {static_cast<int64_t>(o.construction.variant), static_cast<int64_t>(o.construction.reading),
                       static_cast<int64_t>(o.construction.order), static_cast<int64_t>(o.construction.vthreads)})
       h = combine_hash(h, static_cast<uint64_t>(v));
+  if (drafts(o.strategy))
+    for (int64_t v : {static_cast<int64_t>(o.drafting.model.kind), static_cast<int64_t>(o.drafting.model.without),
+                      o.drafting.drafts, static_cast<int64_t>(o.drafting.explore), o.drafting.verify_generations})
+      h = combine_hash(h, static_cast<uint64_t>(v));
+  if (!o.statement_branch || !o.dataflow_branch) h = combine_hash(h, o.statement_branch ? 0x646174 : 0x737461);
   return "tune " + record::hash_text(h);
 }
 

@@ -98,6 +98,9 @@ std::unique_ptr<SearchStrategy> make_strategy(Strategy strategy) {
       return make_construction(construct::Method::kRoller);
     case Strategy::kGensor:
       return make_construction(construct::Method::kGensor);
+    case Strategy::kPruner:
+    case Strategy::kMoaPruner:
+      return make_pruner();
   }
   return nullptr;
 }

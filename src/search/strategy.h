@@ -50,6 +50,7 @@ std::unique_ptr<SearchStrategy> make_metropolis();
 std::unique_ptr<SearchStrategy> make_random();
 std::unique_ptr<SearchStrategy> make_replay();
 std::unique_ptr<SearchStrategy> make_construction(construct::Method method);
+std::unique_ptr<SearchStrategy> make_pruner();
 std::unique_ptr<SearchStrategy> make_strategy(Strategy strategy);
 
 }  // namespace tcc::search

@@ -15,6 +15,7 @@ using schedule::Op;
 namespace {
 
 constexpr size_t kMostTilings = 20000;  // of a table
+constexpr size_t kMostParts = 16;       // of a tile, and whether it has a tail
 
 std::vector<int64_t> divisors_of(int64_t n) {
   std::vector<int64_t> low, high;
@@ -85,21 +86,32 @@ DecisionSampler::DecisionSampler(const Sketch& sketch, const schedule::MutatorWe
     if (in.decision < 0) continue;
     const auto first = static_cast<size_t>(in.decision), n = static_cast<size_t>(in.decision_length);
     const std::optional<Mutator> mutator = schedule::mutator_of(sketch.trace, in);
-    if (in.op == Op::kSampleTile) free_tiles_ = true;
+    TCC_CHECK(n <= kMostParts, "a tile of {} parts", n);
+    auto add_free = [&] {
+      Free free = {first, n, sketch.trace};
+      free.trace.instructions = {in};
+      free.trace.instructions[0].decision = 0;
+      free.trace.decisions.assign(n, 1);
+      free_.push_back(std::move(free));
+    };
+    if (in.op == Op::kSampleTile) {
+      if (mutator) by_mutator[static_cast<size_t>(*mutator)].push_back({0, Target::Kind::kFree, free_.size()});
+      add_free();
+    }
     if (in.op == Op::kSamplePerfectTile) {
       Tile tile = {first, n, static_cast<double>(schedule::integer(in, "max_innermost")), {}, 1, {}};
       for (size_t i = 0; i < n; ++i) tile.extent *= sketch.trace.decisions[first + i];
       tile.divisors = divisors_of(tile.extent);
       std::vector<double> factors(n, 1);
       if (!list_tilings(tile.extent, 0, factors, tile.max_innermost, tile.divisors, tile.table))
-        tile.table.clear(), free_tiles_ = true;
-      if (mutator) by_mutator[static_cast<size_t>(*mutator)].push_back({0, true, tiles_.size()});
+        tile.table.clear(), add_free();
+      if (mutator) by_mutator[static_cast<size_t>(*mutator)].push_back({0, Target::Kind::kTile, tiles_.size()});
       tiles_.push_back(std::move(tile));
     } else if (in.op == Op::kSampleCategorical) {
       Choice choice = {first, {}};
       for (int64_t w : schedule::attribute(in, "weights"))
         choice.sums.push_back((choice.sums.empty() ? 0 : choice.sums.back()) + static_cast<double>(w));
-      if (mutator) by_mutator[static_cast<size_t>(*mutator)].push_back({0, false, choices_.size()});
+      if (mutator) by_mutator[static_cast<size_t>(*mutator)].push_back({0, Target::Kind::kChoice, choices_.size()});
       choices_.push_back(std::move(choice));
     }
   }
@@ -119,12 +131,15 @@ void DecisionSampler::draw_tile(const Tile& tile, DecisionColumns& columns, int6
 
 void DecisionSampler::draw(DecisionColumns& columns, int64_t row, Rng& rng) const {
   columns.set(row, sketch_->trace.decisions);
-  if (free_tiles_) {
-    std::vector<int64_t> decisions = sketch_->trace.decisions;
-    schedule::draw_decisions(sketch_->trace, decisions, rng);
-    return columns.set(row, decisions);
+  for (const Tile& tile : tiles_)
+    if (!tile.table.empty()) draw_tile(tile, columns, row, rng);
+  for (const Free& free : free_) {
+    std::array<int64_t, kMostParts> slots;
+    const std::span<int64_t> decisions = std::span(slots).first(free.parts);
+    for (size_t i = 0; i < free.parts; ++i) decisions[i] = sketch_->trace.decisions[free.first + i];
+    schedule::draw_decisions(free.trace, decisions, rng);
+    for (size_t i = 0; i < free.parts; ++i) columns.at(free.first + i, row) = static_cast<double>(decisions[i]);
   }
-  for (const Tile& tile : tiles_) draw_tile(tile, columns, row, rng);
   for (const Choice& choice : choices_) columns.at(choice.slot, row) = static_cast<double>(pick(choice.sums, rng));
 }
 
@@ -154,19 +169,26 @@ bool DecisionSampler::mutate_tile(const Tile& tile, DecisionColumns& columns, in
   return false;
 }
 
+bool DecisionSampler::mutate_free(const Free& free, DecisionColumns& columns, int64_t row, Rng& rng) const {
+  std::array<int64_t, kMostParts> slots;
+  const std::span<int64_t> decisions = std::span(slots).first(free.parts);
+  for (size_t i = 0; i < free.parts; ++i) decisions[i] = static_cast<int64_t>(columns.at(free.first + i, row));
+  if (!schedule::mutate(free.trace, decisions, weights_, rng)) return false;
+  for (size_t i = 0; i < free.parts; ++i) columns.at(free.first + i, row) = static_cast<double>(decisions[i]);
+  return true;
+}
+
 bool DecisionSampler::mutate(DecisionColumns& columns, int64_t row, Rng& rng) const {
-  if (free_tiles_) {
-    std::vector<int64_t> decisions = columns.decisions(row);
-    const bool changed = schedule::mutate(sketch_->trace, decisions, weights_, rng);
-    columns.set(row, decisions);
-    return changed;
-  }
   if (targets_.empty() || targets_.back().sum <= 0) return false;
   for (int attempt = 0; attempt < 8; ++attempt) {
     const double x = rng.uniform() * targets_.back().sum;
     const Target& target =
         *std::find_if(targets_.begin(), targets_.end() - 1, [&](const Target& t) { return x < t.sum; });
-    if (target.tile) {
+    if (target.kind == Target::Kind::kFree) {
+      if (mutate_free(free_[target.index], columns, row, rng)) return true;
+      continue;
+    }
+    if (target.kind == Target::Kind::kTile) {
       if (mutate_tile(tiles_[target.index], columns, row, rng)) return true;
       continue;
     }

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "tcc/ir/query.h"
-#include "tcc/lower/limit_columns.h"
 
 namespace tcc::space {
 
@@ -101,9 +100,8 @@ bool sketch_columns(const Sketch& sketch, const target::Target& target, SketchCo
   }
   add_symbols(sketch, out);
   if (!analysis::nest_columns(out.builder, sketch.nest, out.symbols, out.nest, why)) return false;
-  lower::LimitColumns limits;
-  if (!lower::limit_columns(out.builder, sketch.nest, out.nest, target, limits, why)) return false;
-  out.legal = limits.legal, out.decided = limits.decided;
+  if (!lower::limit_columns(out.builder, sketch.nest, out.nest, target, out.limits, why)) return false;
+  out.legal = out.limits.legal, out.decided = out.limits.decided;
   analysis::ColumnBuilder& b = out.builder;
   for (Expr extent : sketch.places) {
     const Column value = analysis::column_of(b, extent, out.symbols);

@@ -22,8 +22,9 @@ using namespace tcc::search::test;
 TEST_CASE("the same seed gives the same log, whatever the number of threads") {
   target::Target target = avx512();
   std::vector<task::Task> work = tasks();
-  const search::Strategy strategy = GENERATE(search::Strategy::kEvolutionary, search::Strategy::kMetropolis,
-                                             search::Strategy::kRandom, search::Strategy::kReplay);
+  const search::Strategy strategy =
+      GENERATE(search::Strategy::kEvolutionary, search::Strategy::kMetropolis, search::Strategy::kRandom,
+               search::Strategy::kReplay, search::Strategy::kPruner);
   INFO(search::strategy_name(strategy));
   auto run = [&](uint64_t seed, ThreadPool* pool) {
     auto store = memory_store();
@@ -45,8 +46,9 @@ TEST_CASE("the same seed gives the same log, whatever the number of threads") {
 TEST_CASE("an interrupted run goes on as if it had not been interrupted") {
   target::Target target = avx512();
   std::vector<task::Task> work = tasks();
-  const search::Strategy strategy = GENERATE(search::Strategy::kEvolutionary, search::Strategy::kMetropolis,
-                                             search::Strategy::kRandom, search::Strategy::kReplay);
+  const search::Strategy strategy =
+      GENERATE(search::Strategy::kEvolutionary, search::Strategy::kMetropolis, search::Strategy::kRandom,
+               search::Strategy::kReplay, search::Strategy::kPruner);
   INFO(search::strategy_name(strategy));
   search::TuneOptions o = small_options(strategy);
   auto whole = memory_store();

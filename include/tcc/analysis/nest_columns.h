@@ -57,7 +57,8 @@ struct BufferColumns {
 struct NestColumns {
   std::vector<LoopColumns> loops;  // in program order
   std::vector<StatementColumns> statements;
-  std::vector<BufferColumns> buffers;  // as in the kernel
+  std::vector<BufferColumns> buffers;             // as in the kernel
+  std::vector<std::pair<ir::Id, Column>> values;  // of the kernel's scalars
 
   const BufferColumns& buffer(ir::Id id) const;
 };

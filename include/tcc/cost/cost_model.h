@@ -96,6 +96,8 @@ struct ModelSetup {
   Adaptation adaptation = Adaptation::kMoa;
   const features::Table* trace = &features::kTraceCpu;  // the steps of the target's schedules
   ThreadPool* pool = nullptr;                           // trains and predicts; nullptr = this thread
+  // Of PaCM without a checkpoint: the parts of the network that get inputs. Without inputs a part contributes nothing.
+  bool statement_branch = true, dataflow_branch = true;
 };
 
 // The models that a search may use: those of the table in src/cost/models.cpp and the networks of network_model.h. A
@@ -104,7 +106,8 @@ struct ModelKind {
   std::string_view name, summary;
 };
 std::vector<ModelKind> model_kinds();
-// Errors: no model has this name; a checkpoint for a model that has none; those of make_network_model.
+// Errors: no model has this name; a checkpoint for a model that has none; a branch left out of a model without
+// branches, or of a checkpoint; those of make_network_model.
 Result<std::unique_ptr<CostModel>> make_model(const ModelSetup& setup, std::unique_ptr<CostModel> prior);
 inline constexpr std::string_view kDefaultModel = "trees";
 

@@ -11,7 +11,7 @@
 //   released  what the public code computes: the larger of both terms, a bounded reuse term, a register penalty, no
 //             shared memory, no transactions, elements for bytes.
 //   tcc       the same idea with the levels of the target's description: on CPUs registers, lanes, L1, L2, L3, memory
-//             and cores.
+//             and cores; on GPUs registers, shared memory, L2, memory, schedulers and tensor cores.
 //
 // Symbols of a GPU on a CPU: lanes of a vector are the threads of a warp, a register tile is what a thread holds,
 // iterations of the parallel loop are blocks, cores are multiprocessors, the second-level cache is shared memory.
@@ -19,6 +19,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -56,16 +57,28 @@ enum class DraftPenalty : uint8_t {
   TCC_DRAFT_PENALTIES(TCC_X)
 #undef TCC_X
 };
+// Penalties of arithmetic and of memory, as bits: Pruner's P_c and P_m.
+inline constexpr uint32_t draft_bit(DraftPenalty p) {
+  return 1U << static_cast<uint32_t>(p);
+}
+inline constexpr uint32_t kComputePenalties = draft_bit(DraftPenalty::kLatency) | draft_bit(DraftPenalty::kLanes) |
+                                              draft_bit(DraftPenalty::kLoops) | draft_bit(DraftPenalty::kCores);
+inline constexpr uint32_t kMemoryPenalties = draft_bit(DraftPenalty::kRegisters) | draft_bit(DraftPenalty::kCache) |
+                                             draft_bit(DraftPenalty::kMemory) | draft_bit(DraftPenalty::kLines);
 std::string_view draft_name(DraftKind kind);
 std::span<const std::string_view> draft_names();
 std::string_view penalty_name(DraftPenalty penalty);
 // Error (usage): no such draft model; names the nearest one.
 Result<DraftKind> find_draft(std::string_view name);
+// Names of penalties, and "pc" and "pm", which are all of P_c and of P_m.
+std::vector<std::string> penalty_words();
+// Bits of the penalties that a list names, separated by commas; "": none. Error (usage): not a penalty; names the
+// nearest one.
+Result<uint32_t> find_penalties(std::string_view list);
 
 struct DraftOptions {
   DraftKind kind = DraftKind::kTcc;
-  uint32_t without = 0;  // bit of each DraftPenalty that is left out; of kPaper and kReleased, kLatency, kRegisters and
-                         // kLanes are the parts of P_c, the others those of P_m, kCores both
+  uint32_t without = 0;  // bit of each DraftPenalty that is left out
 };
 
 // Parts of the model `tcc` for one statement, for those who want to see more than the sum. In vector instructions, but
@@ -82,7 +95,7 @@ struct DraftTerms {
 };
 
 // Expected seconds. Less is better; the model only ranks programs of one task, of one sketch or of several.
-// `terms`: receives the parts of the model `tcc`, one entry a statement, where it is not nullptr.
+// `terms`: receives the parts of the model `tcc` of a CPU, one entry a statement, where it is not nullptr.
 analysis::Column draft_seconds(analysis::ColumnBuilder& b, const analysis::NestColumns& nest,
                                const target::Target& target, int64_t threads, const DraftOptions& options = {},
                                std::vector<DraftTerms>* terms = nullptr);

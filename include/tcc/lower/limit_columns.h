@@ -11,8 +11,10 @@ struct LimitColumns {
   analysis::Column legal = analysis::kNoColumn;
   // 0: only the kernel itself tells, and `legal` says nothing.
   analysis::Column decided = analysis::kNoColumn;
-  // Bytes of what the limits are about: of local buffers on a CPU's stack, of temporaries in memory.
+  // Bytes of what the limits are about: of local buffers on a CPU's stack, in the registers of a GPU's thread; on a CPU
+  // of temporaries in memory; on a GPU of a block's shared memory, at least, and the threads of a block.
   analysis::Column local_bytes = analysis::kNoColumn, temporary_bytes = analysis::kNoColumn;
+  analysis::Column shared_bytes = analysis::kNoColumn, threads = analysis::kNoColumn;
 };
 
 // `columns`: those of `nest`, a kernel before fold() (lower/nest.h) whose decisions are scalars. False where the

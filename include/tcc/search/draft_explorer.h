@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -23,6 +24,7 @@ struct ExplorerOptions {
   int64_t generations = 4;    // mutations of the first one included
   int64_t drafts = 512;       // that are kept: the paper's |S_spec|
   double fresh_share = 0.1;   // of later generations that are drawn afresh
+  double known_share = 0.1;   // of the first generation that are mutations of known programs (released code)
   cost::DraftOptions model;
 };
 
@@ -37,6 +39,7 @@ struct ExplorerCounts {
   int64_t rejected = 0;   // outside of the target's limits
   int64_t duplicate = 0;  // met before in the same call
   int64_t fresh = 0;      // legal and new
+  int64_t passed = 0;     // nobody asked for their kernels, without which it is not known: their estimates are too poor
   int64_t asked = 0;      // of all, those for which instantiate() was asked
 };
 
@@ -48,8 +51,11 @@ class DraftExplorer {
   ~DraftExplorer();
   DraftExplorer(DraftExplorer&&) noexcept;
 
-  // The best drafts, best first, no two of them the same program. A function of the seed alone. One call at a time.
-  std::vector<Drafted> explore(uint64_t seed, ExplorerCounts& counts);
+  // The best drafts, best first, no two of them the same program, and none of `known`: measured programs. The first
+  // `parents` of them, best first, are parents of a part of the first generation. A function of the seed and of the
+  // known programs alone. One call at a time. `stop`: true ends it early, with what was found so far; may be empty.
+  std::vector<Drafted> explore(uint64_t seed, ExplorerCounts& counts, std::span<const Drafted> known = {},
+                               size_t parents = 0, const std::function<bool()>& stop = {});
 
   struct Without {
     int32_t sketch;

@@ -35,7 +35,7 @@ class ModelMeasurer : public measure::Measurer {
 };
 
 // `given` as a search with a ModelMeasurer runs it: one round of each task ranks about 2,400 programs by the backend's
-// prior, and its `finalists` best are compiled.
+// prior, and its `finalists` best are compiled. Where nothing is measured nothing adapts: moa-pruner ranks as pruner.
 TuneOptions ranking_options(const TuneOptions& given, const target::Target& target, int64_t finalists);
 
 // How much longer a program takes once the compiler has seen it. Stores and loads of spilled values come on top, in

@@ -18,6 +18,7 @@
 #include "tcc/codegen/artifact.h"
 #include "tcc/construct/construct.h"
 #include "tcc/cost/cost_model.h"
+#include "tcc/cost/draft.h"
 #include "tcc/ir/kernel.h"
 #include "tcc/measure/measurement.h"
 #include "tcc/record/store.h"
@@ -39,14 +40,21 @@ namespace tcc::search {
 //                 in turn, each with fresh decisions
 //   roller        what Roller constructs of the design spaces, best first by the cost model; then nothing more
 //   gensor        the same with Gensor's walks
-#define TCC_SEARCH_STRATEGIES(X)  \
-  X(Evolutionary, "evolutionary") \
-  X(Metropolis, "mh") X(Random, "random") X(Replay, "replay") X(Roller, "roller") X(Gensor, "gensor")
+//   pruner        the best of hundreds of thousands by the draft model and random draws, verified by the cost model
+//   moa-pruner    the same with a checkpoint that momentum adaptation fits to what is measured
+// clang-format off
+#define TCC_SEARCH_STRATEGIES(X) \
+  X(Evolutionary, "evolutionary") X(Metropolis, "mh") X(Random, "random") X(Replay, "replay") \
+  X(Roller, "roller") X(Gensor, "gensor") X(Pruner, "pruner") X(MoaPruner, "moa-pruner")
+// clang-format on
 enum class Strategy : uint8_t {
 #define TCC_X(name, text) k##name,
   TCC_SEARCH_STRATEGIES(TCC_X)
 #undef TCC_X
 };
+inline constexpr bool drafts(Strategy s) {
+  return s == Strategy::kPruner || s == Strategy::kMoaPruner;
+}
 std::vector<std::string> strategy_names();
 std::string_view strategy_name(Strategy strategy);
 // Unknown names are usage errors that list the nearest.
@@ -69,6 +77,14 @@ std::vector<std::string> cost_model_names();
 // The machine that runs programs for the target, as records are looked up.
 record::Machine machine_of(const target::Target& target);
 
+// Of the strategies that draft (Pruner, Algorithms 1 and 2).
+struct Drafting {
+  cost::DraftOptions model;        // "SA"; what it leaves out are ablations of P_c and P_m
+  int64_t drafts = 512;            // |S_spec|, of a round
+  bool explore = true;             // false: as many random programs instead of drafts (no LSE)
+  int64_t verify_generations = 0;  // bred by the cost model from the drafts: 0 in the paper, 1 in the released code
+};
+
 struct TuneOptions {
   int64_t trials = 1000;        // measurements over all tasks; 0 = as the other limits say
   int64_t trials_per_task = 0;  // 0 = no limit of its own
@@ -87,8 +103,10 @@ struct TuneOptions {
   int64_t generations = 4;
   double explore = 0.05;  // least share of a round's picks that are drawn at random, more at first; 0 = none
   construct::Options construction = {};  // of the strategies that construct; `method`, `threads` and `seed` are theirs
-  bool finals = true;                    // time the fastest programs of each task again at the end
-  bool resume = true;                    // go on with an interrupted run of the same tasks, target and options
+  Drafting drafting = {};                // of the strategies that draft
+  bool statement_branch = true, dataflow_branch = true;  // as cost::ModelSetup
+  bool finals = true;                                    // time the fastest programs of each task again at the end
+  bool resume = true;  // go on with an interrupted run of the same tasks, target and options
 };
 
 // What became of proposals. A proposal is duplicate, rejected or measured; a measured one has a status.
@@ -98,6 +116,12 @@ struct Counts {
   std::map<std::string, std::string> reject_examples;  // the text of the first one, by reason
   int64_t compiled = 0, measured = 0;                  // handed over and compiled; ran, was right and was timed
   int64_t compile_failed = 0, wrong = 0, crashed = 0, hung = 0, timed_out = 0;
+  // Of the strategies that draft, before any of this: drafted = rejected + duplicate + legal and new. `draft_kept` of
+  // them were proposed, and `verified` programs were scored by the cost model. draft_by_kernel: of drafted, those for
+  // which a kernel was made because no array program knows them.
+  int64_t drafted = 0, draft_rejected = 0, draft_duplicate = 0, draft_legal = 0, draft_kept = 0, verified = 0;
+  int64_t draft_by_kernel = 0;
+  std::map<std::string, int64_t> without_columns;  // sketches that have no array program, by the reason
   void add(const Counts& other);
 };
 

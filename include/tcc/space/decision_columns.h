@@ -39,8 +39,8 @@ class DecisionSampler {
   void draw(DecisionColumns& columns, int64_t row, Rng& rng) const;
   // Changes one decision, as schedule::mutate; false when the sketch has nothing to mutate.
   bool mutate(DecisionColumns& columns, int64_t row, Rng& rng) const;
-  // The sketch has decisions that are drawn by schedule::draw_decisions, which takes longer.
-  bool has_free_tiles() const { return free_tiles_; }
+  // The sketch has tiles that are drawn by schedule::draw_decisions, which takes longer.
+  bool has_free_tiles() const { return !free_.empty(); }
 
  private:
   struct Tile {
@@ -50,6 +50,11 @@ class DecisionSampler {
     int64_t extent;
     std::vector<int64_t> divisors;  // of the extent, ascending
   };
+  // Slots that are drawn, and mutated where they are not in tiles_, as a trace of this one instruction.
+  struct Free {
+    size_t first, parts;
+    schedule::Trace trace;
+  };
   struct Choice {
     size_t slot;
     std::vector<double> sums;  // of the candidates' weights, cumulative
@@ -57,18 +62,19 @@ class DecisionSampler {
   // What one mutation may change, with its cumulative weight.
   struct Target {
     double sum;
-    bool tile;
+    enum class Kind : uint8_t { kTile, kChoice, kFree } kind;
     size_t index;
   };
   void draw_tile(const Tile& tile, DecisionColumns& columns, int64_t row, Rng& rng) const;
+  bool mutate_free(const Free& free, DecisionColumns& columns, int64_t row, Rng& rng) const;
   bool mutate_tile(const Tile& tile, DecisionColumns& columns, int64_t row, Rng& rng) const;
 
   const Sketch* sketch_;
   schedule::MutatorWeights weights_;
   std::vector<Tile> tiles_;
   std::vector<Choice> choices_;
+  std::vector<Free> free_;
   std::vector<Target> targets_;
-  bool free_tiles_ = false;
 };
 
 }  // namespace tcc::space

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "tcc/analysis/nest_columns.h"
+#include "tcc/lower/limit_columns.h"
 #include "tcc/space/sketch.h"
 
 namespace tcc::space {
@@ -19,6 +20,7 @@ struct SketchColumns {
   // 0: `legal` and `nest` say nothing of these decisions, instantiate() must be asked. It replays the trace for them,
   // or a limit depends on a structure that they change.
   analysis::Column decided = analysis::kNoColumn;
+  lower::LimitColumns limits;  // what `legal` is made of
   // A hash of the program, equal for decisions that give the same one; its bits, not its value, are the hash.
   analysis::Column identity = analysis::kNoColumn;
 };

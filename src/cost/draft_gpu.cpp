@@ -1,0 +1,551 @@
+// The draft model of GPUs, "tcc": what a launch asks of registers, shared memory, caches, memory, schedulers and tensor
+// cores, by the constants of the target's description (tcc/target/sm_model.h). It is gpu_facts.h on columns, and leaves
+// out what needs the kernel itself: quotients in indices, predicates that may always hold, equal values, the batches of
+// loads that lowering chooses.
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "cost/draft_parts.h"
+#include "tcc/ir/instr.h"
+#include "tcc/ir/query.h"
+
+namespace tcc::cost {
+
+using namespace ir;
+using analysis::AccessColumns;
+using analysis::Column;
+using analysis::ColumnBuilder;
+using analysis::kNoColumn;
+using analysis::LoopColumns;
+using analysis::NestColumns;
+using analysis::StatementColumns;
+
+namespace {
+
+constexpr double kAddressRegisters = 24;  // of a thread, beside its local arrays
+constexpr int64_t kExpanded = 64;         // iterations of loops that choose registers
+constexpr double kUsefulParallelism = 8;  // more independent sums of a thread hide no more
+constexpr double kSwizzledConflicts = 4;  // of columns, where rows keep pieces of 16 bytes
+constexpr double kFragmentRow = 8;        // elements of a fragment's row that lanes hold together
+constexpr double kWidest = 16;            // bytes of an access
+constexpr double kExchangedShare = 0.25;  // of a launch's traffic, from which on threads wait for each other
+constexpr int64_t kGroupWarps = 4;        // of a warpgroup
+
+double matrix_peak(const target::Peaks& peak, Type t) {
+  if (t == Type::kF16) return peak.fp16;
+  if (t == Type::kBF16) return peak.bf16;
+  if (t == Type::kF32) return peak.tf32;
+  return t == Type::kI8 || t == Type::kU8 ? peak.int8 : 0;
+}
+bool is_cluster(Axis a) {
+  return a == Axis::kClusterX || a == Axis::kClusterY;
+}
+bool is_copy(const Loop& l) {
+  return has_annotation(l, AnnotationKey::kCooperativeFetch);
+}
+
+// Where a buffer is: 1 in the column of its place; in memory where both are 0.
+struct Place {
+  Column registers, shared;
+  std::vector<int32_t> around;  // loops of the nest around its allocation
+};
+
+class GpuLaunch {
+ public:
+  GpuLaunch(ColumnBuilder& b, const NestColumns& nest, int32_t root, const target::Target& target,
+            const DraftOptions& options)
+      : b_(b), nest_(nest), root_(root), target_(target), cuda_(target.cuda), model_(target.cuda.model), o_(options) {
+    for (const StatementColumns& s : nest.statements)
+      if (!s.loops.empty() && s.loops[0] == root) statements_.push_back(&s);
+    find_axes();
+    find_places();
+  }
+
+  Column seconds() {
+    storage();
+    for (const StatementColumns* s : statements_) count(*s);
+    for (size_t l = 0; l < nest_.loops.size(); ++l) count_loop(static_cast<int32_t>(l));
+    return b_.add(number(cuda_.launch_seconds), time());
+  }
+
+ private:
+  Column number(double value) { return b_.constant(value); }
+  Column scaled(Column c, double by) { return b_.mul(c, number(by)); }
+  bool without(DraftPenalty p) const { return leaves_out(o_, p); }
+  const LoopColumns& loop(int32_t l) const { return nest_.loops[static_cast<size_t>(l)]; }
+  static bool is_thread_part(const Loop& l) { return is_thread(l.axis) || l.axis == Axis::kVthread; }
+  static bool bound(const Loop& l) { return l.loop_kind == LoopKind::kBound && l.axis != Axis::kVthread; }
+
+  Column repeats(const LoopColumns& l) { return b_.less(number(1), l.extent); }
+
+  bool in_launch(int32_t l) const {
+    while (loop(l).parent >= 0) l = loop(l).parent;
+    return l == root_;
+  }
+
+  void find_axes() {
+    std::map<Axis, Column> axes;
+    for (size_t l = 0; l < nest_.loops.size(); ++l) {
+      const Loop& at = *nest_.loops[l].loop;
+      if (at.loop_kind != LoopKind::kBound || !in_launch(static_cast<int32_t>(l))) continue;
+      Column& n = axes.try_emplace(at.axis, number(1)).first->second;
+      n = b_.max(n, nest_.loops[l].extent);
+    }
+    for (const StatementColumns* s : statements_)
+      if (const InstrCall* call = as<InstrCall>(s->stmt)) {
+        const Participants who = instruction(call->instr).participants;
+        if (who == Participants::kWarp) lanes_ = std::max<int64_t>(lanes_, cuda_.warp_size);
+        if (who == Participants::kWarpgroup) lanes_ = std::max<int64_t>(lanes_, cuda_.warp_size * kGroupWarps);
+      }
+    blocks_ = number(1), threads_ = number(static_cast<double>(lanes_));
+    for (const auto& [axis, n] : axes) {
+      if (is_grid(axis) || is_cluster(axis)) blocks_ = b_.mul(blocks_, n);
+      if (is_thread(axis)) threads_ = b_.mul(threads_, n);
+    }
+    warps_ = b_.ceil_div(threads_, number(warp()));
+  }
+  bool matrix() const { return lanes_ > 1; }
+  double warp() const { return static_cast<double>(cuda_.warp_size); }
+
+  void find_places() {
+    std::vector<int32_t> around;
+    std::map<const Loop*, int32_t> positions;
+    for (size_t l = 0; l < nest_.loops.size(); ++l) positions[nest_.loops[l].loop] = static_cast<int32_t>(l);
+    find_places(loop(root_).loop, around, positions);
+  }
+  void find_places(Stmt s, std::vector<int32_t>& around, const std::map<const Loop*, int32_t>& positions) {
+    const Loop* l = as<Loop>(s);
+    if (l != nullptr) around.push_back(positions.at(l));
+    if (const Alloc* a = as<Alloc>(s))
+      for (Id id : a->buffers) {
+        const Scope scope = nest_.buffer(id).buffer->scope;
+        Place p = {number(scope == Scope::kLocal ? 1 : 0), number(scope == Scope::kShared ? 1 : 0), around};
+        if (scope == Scope::kGlobal || scope == Scope::kWorkspace) {
+          for (int32_t at : around)
+            if (is_thread(loop(at).loop->axis))
+              p.registers = b_.either(p.registers, b_.less(number(1), loop(at).extent));
+          p.shared = b_.negate(p.registers);
+        }
+        places_.emplace(id, p);
+      }
+    visit_children(s, [&](Stmt c) { find_places(c, around, positions); });
+    if (l != nullptr) around.pop_back();
+  }
+  Column in_registers(const Buffer& b) {
+    const auto at = places_.find(b.id);
+    return at == places_.end() ? number(b.scope == Scope::kLocal ? 1 : 0) : at->second.registers;
+  }
+  Column in_shared(const Buffer& b) {
+    const auto at = places_.find(b.id);
+    return at == places_.end() ? number(b.scope == Scope::kShared ? 1 : 0) : at->second.shared;
+  }
+  static double bytes_of(const Buffer& b) { return static_cast<double>(type_bytes(b.type)); }
+
+  // Registers, shared memory, stages of pipelines, barriers.
+  void storage() {
+    registers_ = number(kAddressRegisters), shared_bytes_ = number(0), stages_ = number(1);
+    parallelism_ = number(1), step_cycles_ = number(0), waits_ = number(0);
+    for (const auto& [id, p] : places_) {
+      const analysis::BufferColumns& s = nest_.buffer(id);
+      Column vthreads = number(1), around = number(1), stages = number(1), steps = number(1);
+      for (int32_t l : p.around) {
+        const Loop& at = *loop(l).loop;
+        if (is_thread(at.axis)) around = b_.mul(around, loop(l).extent);
+        if (at.axis == Axis::kVthread) vthreads = b_.mul(vthreads, loop(l).extent);
+        if (at.loop_kind != LoopKind::kBound) steps = b_.mul(steps, loop(l).extent);
+        if (Expr depth = find_annotation(at, AnnotationKey::kPipelineDepth); depth != nullptr) {
+          const Column n = analysis::column_of(b_, depth, nest_.values);
+          if (n != kNoColumn) stages = b_.max(stages, b_.min(n, loop(l).extent));
+        }
+      }
+      const double bytes = bytes_of(*s.buffer);
+      const Column spread =
+          matrix() ? number(static_cast<double>(lanes_)) : b_.max(b_.div(threads_, around), number(1));
+      const Column one = b_.max(b_.div(scaled(s.elements, bytes / 4), spread), number(1));
+      registers_ = b_.add(registers_, b_.mul(p.registers, b_.mul(one, vthreads)));
+      const Column sums = b_.mul(s.elements, vthreads);
+      parallelism_ = b_.max(parallelism_, b_.mul(p.registers, matrix() ? sums : b_.div(sums, spread)));
+      shared_bytes_ = b_.add(shared_bytes_, b_.mul(p.shared, b_.mul(scaled(s.elements, bytes), stages)));
+      stages_ = b_.max(stages_, b_.mul(p.shared, stages));
+      step_cycles_ = b_.max(step_cycles_, b_.mul(p.shared, scaled(steps, model_.barrier_cycles)));
+      waits_ = b_.either(waits_, p.shared);
+    }
+    registers_ = b_.min(registers_, number(static_cast<double>(cuda_.max_registers_per_thread)));
+    flops_ = matrix_seconds_ = instructions_ = special_ = shared_ = moved_ = memory_ = number(0);
+    latency_ = chain_ = exchanged_ = number(0);
+  }
+
+  // How a statement's loops become code.
+  struct Shape {
+    std::vector<const LoopColumns*> loops;
+    std::vector<Column> expanded;  // 1: all iterations are one piece of code
+    bool copying = false;
+    size_t copy = 0;      // the loop whose iterations threads share
+    Column times, ahead;  // executions by all threads; steps that a pipeline loads ahead
+    Column vector;        // elements of a copy at a time
+  };
+
+  Shape shape_of(const StatementColumns& s) {
+    Shape out;
+    out.times = s.executions, out.ahead = out.vector = number(1);
+    Column shared_by = number(1);
+    for (size_t i = 0; i < s.loops.size(); ++i) {
+      const LoopColumns& l = loop(s.loops[i]);
+      out.loops.push_back(&l);
+      if (is_copy(*l.loop) && !out.copying) {
+        out.copying = true, out.copy = i;
+        out.times = b_.div(out.times, shared_by);
+        if (Expr e = find_annotation(*l.loop, AnnotationKey::kCooperativeFetch); e != nullptr)
+          if (const Column lanes = analysis::column_of(b_, e, nest_.values); lanes != kNoColumn)
+            out.vector = whole_vector(s, i, lanes);
+      }
+      if (is_thread_part(*l.loop)) shared_by = b_.mul(shared_by, l.extent);
+      if (Expr depth = find_annotation(*l.loop, AnnotationKey::kPipelineDepth); depth != nullptr)
+        if (const Column n = analysis::column_of(b_, depth, nest_.values); n != kNoColumn)
+          out.ahead = b_.max(out.ahead, b_.min(n, l.extent));
+      out.expanded.push_back(expands(s, i));
+    }
+    return out;
+  }
+  Column expands(const StatementColumns& s, size_t i) {
+    const LoopColumns& l = loop(s.loops[i]);
+    const LoopKind kind = l.loop->loop_kind;
+    if (kind == LoopKind::kVectorized || kind == LoopKind::kUnrolled || l.loop->axis == Axis::kVthread)
+      return number(1);
+    if (kind == LoopKind::kBound) return number(0);
+    Column picks = number(0);
+    for (const AccessColumns& a : s.accesses)
+      if (a.moves[i]) picks = b_.either(picks, in_registers(*a.buffer));
+    const Column chosen = b_.both(picks, b_.less_equal(l.extent, number(kExpanded)));
+    return b_.either(b_.either(chosen, asked(s.loops[i])), b_.less_equal(l.extent, number(1)));
+  }
+  // 1: an annotation unroll_max around covers the loop and those in it.
+  Column asked(int32_t l) {
+    std::vector<int32_t> around;
+    for (int32_t at = l; at >= 0; at = loop(at).parent) around.push_back(at);
+    Column limit = number(0);
+    for (size_t i = around.size(); i-- > 0;)
+      if (const LoopColumns& at = loop(around[i]); !b_.is(at.unroll_max, 0))
+        limit = b_.select(repeats(at), at.unroll_max, limit);
+    return b_.both(b_.less(number(0), limit), b_.less_equal(loop(l).extent, limit));
+  }
+  Column whole_vector(const StatementColumns& s, size_t copy, Column lanes) {
+    Column whole = number(1);
+    for (const AccessColumns& a : s.accesses) {
+      whole = b_.both(whole, b_.equal(b_.floor_mod(a.row[copy], lanes), number(0)));
+      const Column last = nest_.buffer(a.buffer->id).shape.back();
+      whole = b_.both(whole, b_.equal(b_.floor_mod(last, lanes), number(0)));
+    }
+    return b_.select(whole, lanes, number(1));
+  }
+
+  Column in_warps(Column times) { return b_.mul(b_.div(times, threads_), warps_); }
+
+  // Executions that remain where registers keep the value.
+  Column reused(const Shape& h, const AccessColumns& a) {
+    Column left = h.times, open = number(1);
+    for (size_t i = h.loops.size(); i-- > 0 && !b_.is(open, 0);) {
+      if (bound(*h.loops[i]->loop))
+        open = b_.both(open, b_.negate(repeats(*h.loops[i])));
+      else if (!a.moves[i])
+        left = b_.div(left, b_.select(open, h.loops[i]->extent, number(1)));
+      else
+        open = b_.both(open, h.expanded[i]);
+    }
+    return left;
+  }
+  // Neighbouring elements that the thread itself accesses one after the other.
+  Column own_run(const Shape& h, const AccessColumns& a) {
+    Column run = number(1), open = number(1);
+    for (size_t i = h.loops.size(); i-- > 0 && !b_.is(open, 0);) {
+      const Column one = b_.negate(repeats(*h.loops[i]));
+      if (bound(*h.loops[i]->loop)) {
+        open = b_.both(open, one);
+        continue;
+      }
+      if (!a.moves[i]) continue;
+      const Column next = a.step[i] == kNoColumn ? number(0) : b_.equal(a.step[i], run);
+      const Column grows = b_.both(open, next);
+      open = b_.both(open, b_.either(next, one));
+      run = b_.mul(run, b_.select(grows, h.loops[i]->extent, number(1)));
+    }
+    return run;
+  }
+  // Elements of one access: of the innermost expanded loop that steps by one, as far as other steps are multiples.
+  Column vector_of(const Shape& h, const AccessColumns& a) {
+    const double widest = std::max(kWidest / bytes_of(*a.buffer), 1.0);
+    Column width = number(1), open = number(1);
+    for (size_t i = h.loops.size(); i-- > 0 && !b_.is(open, 0);) {
+      const Column one = b_.negate(repeats(*h.loops[i]));
+      if (a.moves[i] && a.step[i] != kNoColumn && b_.least(a.step[i]) <= 1) {
+        const Column next =
+            b_.both(b_.both(open, b_.equal(a.step[i], number(1))), b_.both(h.expanded[i], b_.negate(one)));
+        for (double w = 2; w <= widest && !b_.is(next, 0); w *= 2) {
+          Column fits = b_.both(next, divides(w, h.loops[i]->extent));
+          for (size_t o = 0; o < h.loops.size(); ++o)
+            if (o != i && a.moves[o] && a.step[o] != kNoColumn)
+              fits = b_.both(fits, b_.either(divides(w, a.step[o]), b_.negate(repeats(*h.loops[o]))));
+          width = b_.select(fits, number(w), width);
+        }
+        open = b_.both(open, b_.negate(next));
+      }
+      open = b_.both(open, bound(*h.loops[i]->loop) ? one : h.expanded[i]);
+    }
+    return width;
+  }
+  Column divides(double by, Column c) { return b_.equal(b_.floor_mod(c, number(by)), number(0)); }
+
+  void count(const StatementColumns& s) {
+    const Shape h = shape_of(s);
+    if (const InstrCall* call = as<InstrCall>(s.stmt)) return count(s, *call);
+    const bool sums = std::any_of(s.accesses.begin(), s.accesses.end() - 1,
+                                  [&](const AccessColumns& a) { return a.buffer == s.accesses.back().buffer; });
+    if (h.copying) {
+      const Column pieces = b_.div(in_warps(h.times), h.vector);
+      instructions_ = b_.add(instructions_, scaled(pieces, model_.copy_instructions));
+    } else {
+      const double work = s.flops + s.int_ops;
+      flops_ = b_.add(flops_, scaled(s.executions, s.flops + 7 * s.calls));
+      const double instructions = (sums && s.calls == 0 ? work / 2 : work) + model_.exp_instructions * s.calls;
+      instructions_ = b_.add(instructions_, scaled(in_warps(s.executions), instructions));
+      special_ = b_.add(special_, scaled(s.executions, s.calls));
+      if (sums) count_chain(h, s.accesses.back());
+    }
+    for (const AccessColumns& a : s.accesses) count(h, a, s);
+    const Buffer& stored = *s.accesses.back().buffer;
+    if (!sums) exchanged_ = b_.add(exchanged_, b_.mul(in_shared(stored), scaled(h.times, bytes_of(stored))));
+  }
+  void count(const StatementColumns& s, const InstrCall& call) {
+    const Instruction& row = instruction(call.instr);
+    const bool by_warp = row.participants == Participants::kWarp;
+    const double rate = matrix_peak(target_.peak, row.operands.back().type) * (by_warp ? model_.warp_matrix_share : 1);
+    instructions_ = b_.add(instructions_, s.executions);
+    const double flops = static_cast<double>(row.flops);
+    if (flops > 0) matrix_seconds_ = b_.add(matrix_seconds_, scaled(s.executions, flops / std::max(rate, 1.0)));
+    for (const OperandSpec& o : row.operands)
+      if (o.scope == Scope::kShared && o.rank == 2 && row.flops > 0)
+        shared_ = b_.add(shared_, scaled(s.executions, static_cast<double>(o.tile[0] * o.tile[1] * type_bytes(o.type)) /
+                                                           model_.l1_bytes_per_cycle));
+  }
+  // A sum waits for itself, as far as straight code has no other sums.
+  void count_chain(const Shape& h, const AccessColumns& stored) {
+    Column steps = number(model_.arithmetic_latency_cycles);
+    for (size_t i = 0; i < h.loops.size(); ++i) {
+      if (bound(*h.loops[i]->loop)) continue;
+      const Column own = stored.moves[i] ? b_.select(h.expanded[i], number(1), h.loops[i]->extent) : h.loops[i]->extent;
+      steps = b_.mul(steps, own);
+    }
+    chain_ = b_.add(chain_, steps);
+  }
+
+  void count(const Shape& h, const AccessColumns& a, const StatementColumns& s) {
+    const Column registers = in_registers(*a.buffer), shared = in_shared(*a.buffer);
+    if (b_.is(registers, 1)) return;
+    const Column left = h.copying ? h.times : reused(h, a);
+    const Column memory = b_.mul(b_.negate(registers), b_.negate(shared));
+    if (!b_.is(shared, 0)) shared_ = b_.add(shared_, b_.mul(shared, shared_cycles(h, a, left)));
+    if (!b_.is(memory, 0)) count_memory(h, a, s, left, memory);
+  }
+  // The step from thread to thread.
+  Column along(const Shape& h, const AccessColumns& a) {
+    Column step = number(0);
+    for (size_t i = 0; i < h.loops.size(); ++i)
+      if (h.loops[i]->loop->axis == Axis::kThreadX && a.moves[i]) {
+        const Column own = a.step[i] == kNoColumn ? number(1) : b_.max(a.step[i], b_.sub(number(0), a.step[i]));
+        step = b_.select(b_.less(number(1), h.loops[i]->extent), own, step);
+      }
+    return step;
+  }
+  Column shared_cycles(const Shape& h, const AccessColumns& a, Column left) {
+    const double bytes = bytes_of(*a.buffer);
+    if (h.copying) return scaled(in_warps(left), bytes / 4);
+    Column conflicts = number(1);
+    const Column vector = matrix() ? number(kWidest / bytes) : vector_of(h, a);
+    if (!matrix() && !without(DraftPenalty::kLines)) {
+      const Column words = scaled(along(h, a), bytes / 4);
+      for (double w = 2; w <= kSwizzledConflicts; w *= 2) {
+        const Column apart = b_.both(b_.less_equal(number(2), words), divides(w, words));
+        conflicts = b_.select(apart, number(w), conflicts);
+      }
+      const Column alone = b_.less_equal(words, scaled(own_run(h, a), bytes / 4));
+      conflicts = b_.select(alone, number(1), conflicts);
+    }
+    instructions_ = b_.add(instructions_, b_.mul(in_shared(*a.buffer), b_.div(in_warps(left), vector)));
+    const Column wide = b_.less_equal(number(4), scaled(vector, bytes));
+    return b_.mul(b_.mul(in_warps(left), conflicts),
+                  b_.select(wide, number(bytes / 4), number(std::max(1.0, bytes / 4))));
+  }
+
+  void count_memory(const Shape& h, const AccessColumns& a, const StatementColumns& s, Column left, Column memory) {
+    const double bytes = bytes_of(*a.buffer), sector = static_cast<double>(cuda_.memory_transaction_bytes);
+    const double line = model_.l1_bytes_per_cycle;
+    const bool lines = !without(DraftPenalty::kLines);
+    Column moved, accesses;
+    if (h.copying) {
+      accesses = scaled(left, bytes / line);
+      const Column row = scaled(a.row[h.copy], bytes);
+      const Column part = b_.both(b_.less(number(bytes), row), b_.less(row, number(sector)));
+      const Column waste = lines ? b_.select(part, b_.div(number(sector), row), number(1)) : number(1);
+      moved = b_.mul(scaled(left, bytes), waste);
+    } else if (matrix()) {
+      const double rows = warp() / kFragmentRow;
+      accesses = scaled(left, rows / warp());
+      moved = scaled(left, rows * std::max(sector, kFragmentRow * bytes) / warp());
+      instructions_ = b_.add(instructions_, b_.mul(memory, scaled(left, 0.5 / warp())));
+    } else {
+      const Column vector = vector_of(h, a), run = own_run(h, a), step = scaled(along(h, a), bytes);
+      instructions_ = b_.add(instructions_, b_.mul(memory, b_.div(in_warps(left), vector)));
+      Column across = number(1);
+      for (size_t i = 0; i < h.loops.size(); ++i)
+        if (h.loops[i]->loop->axis == Axis::kThreadX) across = h.loops[i]->extent;
+      const Column together = b_.min(threads_, number(warp()));
+      const Column row = b_.min(across, number(warp())), rows = b_.max(b_.div(together, row), number(1));
+      const Column own = scaled(run, bytes), n = b_.div(left, together), others = b_.sub(row, number(1));
+      const Column dense = b_.add(b_.mul(others, step), own);
+      const Column pieces = scaled(b_.ceil_div(own, number(sector)), sector);
+      const Column apart = b_.mul(row, b_.select(b_.less(step, number(sector)), step, pieces));
+      Column one = b_.select(b_.less_equal(step, own), dense, apart);
+      one = b_.max(b_.select(b_.less(number(0), step), one, own), number(sector));
+      const Column wide = scaled(vector, bytes), span = b_.add(b_.mul(others, step), wide);
+      const Column near = b_.max(scaled(span, 1 / line), number(1));
+      const Column far = b_.min(row, b_.max(scaled(b_.mul(row, step), 1 / line), number(1)));
+      Column touched = b_.select(b_.less_equal(step, wide), near, far);
+      touched = b_.select(b_.less(number(0), step), touched, number(1));
+      accesses = b_.div(b_.mul(b_.mul(n, rows), touched), vector);
+      moved = lines ? b_.div(b_.mul(b_.mul(n, rows), one), run) : scaled(left, bytes);
+    }
+    shared_ = b_.add(shared_, b_.mul(memory, accesses));
+    moved_ = b_.add(moved_, b_.mul(memory, moved));
+    const Column whole = scaled(nest_.buffer(a.buffer->id).elements, bytes);
+    const Column least = b_.min(scaled(a.touched[0], bytes), whole);
+    const Column share = b_.select(b_.less_equal(whole, number(static_cast<double>(cuda_.l2_bytes) / 2)),
+                                   number(1 - model_.small_cache_share), number(1 - model_.cache_share));
+    const Column beyond = b_.mul(share, b_.max(b_.sub(moved, least), number(0)));
+    memory_ = b_.add(memory_, b_.mul(memory, b_.add(least, beyond)));
+    if (!a.write) count_wait(h, a, s, least, scaled(left, bytes), memory);
+  }
+  // Loads that a thread waits for one after the other.
+  void count_wait(const Shape& h, const AccessColumns& a, const StatementColumns&, Column least, Column all,
+                  Column memory) {
+    const double clock = target_.clock_hz * 1e-9;
+    const Column missing = b_.min(b_.div(least, b_.max(all, number(1))), number(1));
+    const Column latency = b_.add(number(clock * model_.l2_latency_ns),
+                                  scaled(missing, clock * (model_.memory_latency_ns - model_.l2_latency_ns)));
+    Column steps = number(1);
+    const size_t end = h.copying ? h.copy : h.loops.size();
+    for (size_t i = 0; i < end; ++i) {
+      if (bound(*h.loops[i]->loop) || (!h.copying && !a.moves[i])) continue;
+      steps = b_.mul(steps, b_.select(h.expanded[i], number(1), h.loops[i]->extent));
+    }
+    const Column hidden = b_.max(b_.sub(h.ahead, number(1)), number(1));
+    latency_ = b_.max(latency_, b_.mul(memory, b_.div(b_.mul(steps, latency), hidden)));
+  }
+
+  // Counters and branches of loops that stay loops.
+  void count_loop(int32_t l) {
+    const LoopColumns& at = loop(l);
+    if (!in_launch(l) || at.loop->loop_kind != LoopKind::kSerial || without(DraftPenalty::kLoops)) return;
+    Column times = number(1);
+    for (int32_t p = l; p >= 0; p = loop(p).parent) {
+      if (is_copy(*loop(p).loop)) return;
+      times = b_.mul(times, loop(p).extent);
+    }
+    const StatementColumns* inside = nullptr;
+    size_t position = 0;
+    for (const StatementColumns* s : statements_)
+      for (size_t i = 0; i < s->loops.size() && inside == nullptr; ++i)
+        if (s->loops[i] == l) inside = s, position = i;
+    if (inside == nullptr) return;
+    const Column stays = b_.negate(expands(*inside, position));
+    instructions_ = b_.add(instructions_, b_.mul(stays, scaled(in_warps(times), model_.loop_instructions)));
+  }
+
+  Column time() {
+    const double sms = static_cast<double>(std::max<int64_t>(cuda_.sm_count, 1));
+    const double schedulers = static_cast<double>(std::max<int64_t>(cuda_.schedulers_per_sm, 1));
+    const double clock = std::max(target_.clock_hz, 1.0), cycles = sms * clock;
+    const Column one = number(1);
+    // Blocks of a multiprocessor.
+    const double unit = static_cast<double>(std::max<int64_t>(cuda_.register_allocation_unit, 1));
+    const Column of_warp = scaled(b_.ceil_div(scaled(registers_, warp()), number(unit)), unit);
+    Column most = b_.min(number(static_cast<double>(cuda_.max_blocks_per_sm)),
+                         b_.floor_div(number(static_cast<double>(cuda_.max_threads_per_sm) / warp()), warps_));
+    if (!without(DraftPenalty::kRegisters))
+      most = b_.min(most, b_.floor_div(number(static_cast<double>(cuda_.registers_per_sm)), b_.mul(of_warp, warps_)));
+    const Column taken = b_.add(shared_bytes_, number(static_cast<double>(cuda_.shared_reserved_per_block) + 1));
+    if (!without(DraftPenalty::kCache))
+      most = b_.min(most, b_.floor_div(number(static_cast<double>(cuda_.shared_per_sm) + 1), taken));
+    most = b_.max(most, one);
+    const Column per_sm = b_.min(most, b_.ceil_div(blocks_, number(sms))), slots = scaled(per_sm, sms);
+    const Column rounds = b_.ceil_div(blocks_, slots);
+    const Column wave = without(DraftPenalty::kCores) ? one : b_.min(b_.div(blocks_, b_.mul(rounds, slots)), one);
+    const Column scheduler_warps = scaled(b_.mul(per_sm, warps_), 1 / schedulers);
+    const Column occupancy =
+        scaled(b_.mul(per_sm, warps_), warp() / std::max(1.0, static_cast<double>(cuda_.max_threads_per_sm)));
+    Column busy = one;
+    if (!without(DraftPenalty::kLatency)) {
+      busy = b_.min(
+          scaled(b_.mul(occupancy, b_.min(parallelism_, number(kUsefulParallelism))), 1 / model_.full_rate_share), one);
+      const Column units = b_.min(scaled(scheduler_warps, 1 / model_.matrix_warps), one);
+      if (matrix()) busy = b_.mul(busy, units);
+    }
+    const Column share = b_.max(wave, number(1e-9)), full = b_.max(b_.mul(share, busy), number(1e-9));
+    const Column compute = b_.div(b_.add(scaled(flops_, 1 / std::max(target_.peak.fp32, 1.0)), matrix_seconds_), full);
+    const Column shared = without(DraftPenalty::kCache) ? number(0) : b_.div(scaled(shared_, 1 / cycles), full);
+    const Column cache = without(DraftPenalty::kMemory)
+                             ? number(0)
+                             : b_.div(scaled(moved_, 1 / (cycles * model_.l2_bytes_per_cycle)), share);
+    const Column memory = without(DraftPenalty::kMemory)
+                              ? number(0)
+                              : scaled(memory_, 1 / std::max(target_.memory_bandwidth * model_.copy_share, 1.0));
+    Column issue = b_.max(scaled(instructions_, 1 / (cycles * schedulers)),
+                          scaled(special_, 1 / (cycles * model_.special_per_cycle)));
+    if (!without(DraftPenalty::kLanes)) issue = b_.div(issue, b_.mul(share, b_.min(scheduler_warps, one)));
+    Column longest = number(0), all = number(0);
+    for (Column c : {compute, shared, cache, memory, issue}) longest = b_.max(longest, c), all = b_.add(all, c);
+    // Warps that exchange little seldom wait for each other.
+    const Column meets = b_.both(waits_, b_.less_equal(scaled(moved_, kExchangedShare), exchanged_));
+    const Column overlap = b_.mul(b_.mul(b_.select(meets, one, warps_), b_.max(per_sm, one)), stages_);
+    const Column work = b_.add(longest, b_.div(b_.sub(all, longest), overlap));
+    if (without(DraftPenalty::kLatency)) return work;
+    // Neither is hidden whole by the other where they are alike: near the cubic mean, without a root.
+    const Column latency = scaled(b_.mul(b_.add(latency_, chain_), rounds), 1 / clock);
+    const Column more = b_.max(work, latency), less = b_.div(b_.min(work, latency), more);
+    const Column both = b_.mul(more, b_.add(one, scaled(b_.mul(less, b_.mul(less, less)), 0.26)));
+    return b_.add(both, b_.div(scaled(b_.mul(step_cycles_, rounds), 1 / clock), stages_));
+  }
+
+  ColumnBuilder& b_;
+  const NestColumns& nest_;
+  const int32_t root_;
+  const target::Target& target_;
+  const target::CudaInfo& cuda_;
+  const target::SmModel& model_;
+  const DraftOptions& o_;
+  std::vector<const StatementColumns*> statements_;
+  std::map<Id, Place> places_;
+  int64_t lanes_ = 1;  // that hold a fragment together; 1: no matrix instructions
+  Column blocks_ = kNoColumn, threads_ = kNoColumn, warps_ = kNoColumn;
+  // Of a thread and of a block.
+  Column registers_ = kNoColumn, shared_bytes_ = kNoColumn, stages_ = kNoColumn, parallelism_ = kNoColumn;
+  Column step_cycles_ = kNoColumn, waits_ = kNoColumn;
+  // Of the launch, as LaunchFacts has them.
+  Column flops_ = kNoColumn, matrix_seconds_ = kNoColumn, instructions_ = kNoColumn, special_ = kNoColumn;
+  Column shared_ = kNoColumn, moved_ = kNoColumn, memory_ = kNoColumn, exchanged_ = kNoColumn;
+  Column latency_ = kNoColumn, chain_ = kNoColumn;  // cycles of a thread
+};
+
+}  // namespace
+
+Column draft_gpu(ColumnBuilder& b, const NestColumns& nest, const target::Target& target, const DraftOptions& o) {
+  Column seconds = b.constant(0);
+  for (size_t l = 0; l < nest.loops.size(); ++l)
+    if (nest.loops[l].parent < 0)
+      seconds = b.add(seconds, GpuLaunch(b, nest, static_cast<int32_t>(l), target, o).seconds());
+  for (const StatementColumns& s : nest.statements)
+    if (s.loops.empty()) seconds = b.add(seconds, b.constant(target.cuda.launch_seconds));
+  return seconds;
+}
+
+}  // namespace tcc::cost
