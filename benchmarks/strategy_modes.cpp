@@ -25,6 +25,7 @@ namespace {
 
 constexpr double kTrialSeconds = 0.1;  // that a trial costs where nothing runs: compiling, checking and timing
 constexpr const char* kTables = "cpu-default-spaces";
+constexpr int64_t kMostPrograms = 20'000;  // of a table; the space of a small convolution has some thousand
 
 std::string pool_path(const std::string& name) {
   const std::string& folder = options().pools;
@@ -408,7 +409,7 @@ Result<void> measure_tables(std::vector<Row>& rows) {
   TCC_TRY(const std::unique_ptr<data::PoolWriter> writer, data::PoolWriter::open(grown));
   driver::CollectRequest request;
   request.target = target::host_target();
-  request.per_task = 4000;
+  request.per_task = kMostPrograms;
   const Stopwatch watch;
   request.stop = [&] { return options().budget > 0 && watch.seconds() >= options().budget * 60; };
   request.progress = [](const driver::CollectProgress& p) {
