@@ -81,14 +81,15 @@ Expr recombine(Context& c, Expr e) {
       // shrinks.
       Expr candidate =
           c.b.add(c.b.sub(e, c.b.add(scaled, c.b.scale(mod.atom, mod.coefficient))), c.b.scale(m->a, mod.coefficient));
-      size_t before = s->terms.size();
-      size_t after = candidate->kind == ExprKind::kSum ? as<Sum>(candidate)->terms.size() : 1;
+      const size_t before = s->terms.size();
+      const size_t after = candidate->kind == ExprKind::kSum ? as<Sum>(candidate)->terms.size() : 1;
       bool quotient_gone = true;
       visit(candidate, [&](Expr x) {
         if (equal(x, quotient) || equal(x, mod.atom)) quotient_gone = false;
         return quotient_gone;
       });
-      if ((after < before || (after == before && size(candidate) < size(e))) && quotient_gone) return candidate;
+      // x may have more terms than the two of its quotient and remainder, but is there once instead of twice.
+      if (quotient_gone && (after < before || size(candidate) < size(e))) return candidate;
     }
   }
   return nullptr;

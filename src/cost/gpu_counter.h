@@ -88,6 +88,7 @@ class GpuCounter {
   Place place(const ir::Buffer& b) const;
 
   void look_at(const ir::Buffer& b, std::span<const ir::Expr> indices);
+  ir::Expr joined_index(const ir::Buffer& b, std::span<const ir::Expr> indices, size_t& from);
   ir::Expr without_lane(ir::Expr atom);
   int64_t divisor_of_rest(const ir::Buffer& b, std::span<const ir::Expr> indices);
   // Clock cycles until a load has its value.

@@ -30,6 +30,26 @@ bool is_cluster(Axis a) {
 
 }  // namespace
 
+// A fused loop x is taken apart into indices x // n and x % n of neighboring dimensions. Where they name all elements
+// of these dimensions in order, lowered code has x itself in the address. Returns x of as many of the last dimensions
+// as it belongs to, and sets `from` to the first of them; nullptr: the last index is another one.
+Expr GpuCounter::joined_index(const Buffer& b, std::span<const Expr> indices, size_t& from) {
+  from = indices.size();
+  if (indices.size() < 2 || b.layout != nullptr || indices.back()->kind != ExprKind::kFloorMod) return nullptr;
+  const Expr x = as<Binary>(indices.back())->a;
+  Expr rest = x;
+  for (size_t d = indices.size(); d-- > 0;) {
+    if (rest->kind == ExprKind::kLoad || !is_int(b.shape[d])) return nullptr;
+    if (d + 1 < indices.size() && equal(indices[d], rest)) {
+      from = d;
+      return x;
+    }
+    if (!equal(indices[d], b_.floor_mod(rest, b.shape[d]))) return nullptr;
+    rest = b_.floor_div(rest, b.shape[d]);
+  }
+  return nullptr;
+}
+
 void GpuCounter::look_at(const Buffer& b, std::span<const Expr> indices) {
   Movement& m = movement_;
   m.steps.assign(loops_.size(), 0);
@@ -66,8 +86,10 @@ void GpuCounter::look_at(const Buffer& b, std::span<const Expr> indices) {
     m.constant += sum->constant * size;
     for (const Term& t : sum->terms) add(t.atom, t.coefficient);
   };
+  size_t from = 0;
+  if (const Expr x = joined_index(b, indices, from)) add_index(x);
   for (size_t d = indices.size(); d-- > 0;) {
-    add_index(indices[d]);
+    if (d < from) add_index(indices[d]);
     size *= is_int(b.shape[d]) ? std::max<int64_t>(int_value(b.shape[d]), 1) : 1;
   }
   if (remainders && b.layout == nullptr) m.divisor = std::max(m.divisor, divisor_of_rest(b, indices));
@@ -211,8 +233,11 @@ double GpuCounter::pieces_of_warp(const std::vector<int64_t>& lanes, int64_t byt
 double GpuCounter::access(const Buffer& b, std::span<const Expr> indices, double times, bool loads) {
   const Place where = places_[static_cast<size_t>(b.id)];
   if (where == Place::kRegisters) return 0;
-  if (role_ == nullptr || !copying_)
-    for (Expr e : indices) index(e, copying_ ? times / vector_ : times);
+  if (role_ == nullptr || !copying_) {
+    size_t from = 0;
+    if (const Expr x = joined_index(b, indices, from)) index(x, copying_ ? times / vector_ : times);
+    for (Expr e : indices.first(from)) index(e, copying_ ? times / vector_ : times);
+  }
   look_at(b, indices);
   const auto bytes = static_cast<double>(type_bytes(b.type));
   double touched = times * bytes;

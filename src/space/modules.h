@@ -34,6 +34,7 @@ namespace tcc::space {
   X(gpu_inline) \
   X(gpu_store) \
   X(gpu_windows) \
+  X(gpu_short_rows) \
   X(gpu_rows) \
   X(gpu_columns) \
   X(gpu_reduction) \

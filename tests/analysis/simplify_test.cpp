@@ -75,6 +75,11 @@ TEST_CASE("simplify knows what ranges tell") {
       b.add(b.scale(b.floor_div(tiled, nine), 9),
             b.add(b.scale(b.floor_mod(b.floor_div(tiled, three), three), 3), b.floor_mod(tiled, three)));
   CHECK(simplified(position) == simplified(tiled));
+  // A fused index with more terms than its quotient and remainder are.
+  ir::Expr wide_index = b.offset(b.add(b.add(b.scale(i, 1024), b.scale(k, 64)), b.scale(j, 8)), 3);
+  ir::Expr row = b.integer(8191);
+  CHECK(simplified(b.add(b.scale(b.floor_div(wide_index, row), 8191), b.floor_mod(wide_index, row))) ==
+        simplified(wide_index));
   CHECK(simplified(b.lt(fused, b.integer(32))) == "true");
   CHECK(simplified(b.lt(b.integer(31), fused)) == "false");
   CHECK(simplified(b.eq(i, b.integer(4))) == "false");

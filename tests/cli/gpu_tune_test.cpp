@@ -246,6 +246,35 @@ TEST_CASE("calibration says once what it needs", "[cli]") {
 }
 
 #ifdef TCC_FAKE_GPU
+TEST_CASE("without a compiler for GPUs nothing begins, and one message says why", "[cli][errors]") {
+  Sandbox box;
+  // A library of that name without NVRTC's functions comes before the installed one.
+  std::filesystem::create_directory(box.path("first"));
+  std::filesystem::copy_file(TCC_FAKE_GPU, box.path("first/libnvrtc.so.13"));
+  const std::string tcc = std::string(TCC_BINARY_DIR) + "/tools/tcc";
+  const std::vector<std::vector<std::string>> commands = {
+      {"tune", "zoo:mlp", "--target", "a100", "--db", "records.db", "--trials", "3"},
+      {"tune", "zoo:mlp", "--target", "cuda", "--cuda-driver", TCC_FAKE_GPU, "--db", "records.db", "--trials", "3"},
+      {"build", "zoo:mlp", "--target", "a100", "-o", "out"},
+      {"verify", "zoo:mlp", "--target", "a100", "--emulate"},
+      {"targets", "cuda", "--cuda-driver", TCC_FAKE_GPU, "--calibrate"},
+  };
+  for (const std::vector<std::string>& command : commands) {
+    std::vector<std::string> words = {"env", "LD_LIBRARY_PATH=" + box.str("first"), tcc};
+    words.insert(words.end(), command.begin(), command.end());
+    const Outcome outcome = box.run(words);
+    INFO(command[0] << ": " << outcome.out << outcome.err);
+    CHECK(outcome.exit_code == 1);
+    const std::string why = "it is not NVRTC";
+    const size_t at = outcome.err.find(why);
+    if (at == std::string::npos && outcome.err.find("not part of this build") != std::string::npos) return;
+    REQUIRE(at != std::string::npos);
+    CHECK(outcome.err.find(why, at + 1) == std::string::npos);
+    CHECK_FALSE(std::filesystem::exists(box.path("out")));
+    CHECK(outcome.err.find("measured") == std::string::npos);
+  }
+}
+
 TEST_CASE("a device that is lost while tuning leaves what was measured, and the same command goes on", "[cli]") {
   Sandbox box;
   const std::string tcc = std::string(TCC_BINARY_DIR) + "/tools/tcc", gone = box.str("gone");

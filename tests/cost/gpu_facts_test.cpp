@@ -498,3 +498,35 @@ TEST_CASE("vectors that rows do not cut are one access with one condition, also 
   // Vectors cross the ends of these rows.
   CHECK(facts(1001, 8, 64 * 1001).instructions > facts(1000, 8, 64 * 1000).instructions);
 }
+
+TEST_CASE("a fused loop over whole rows is one index, whatever their length", "[gpu_facts]") {
+  // Elements of `shape` in order, by a fused loop that is taken apart into their indices.
+  auto facts = [](const std::string& shape, const std::string& at) {
+    auto k = ir::parse(fmt::format(R"(kernel nest {{
+  input X: f16[{0}]
+  output Y: f16[{0}]
+  for g in 77 bound(grid.x) {{
+    for x in 117 bound(thread.x) {{
+      for v in 8 vectorized {{
+        Y[{1}] = X[{1}] + X[{1}]
+      }}
+    }}
+  }}
+}}
+)",
+                                   shape, at));
+    if (!k) FAIL(k.error().message);
+    return facts_of(*k);
+  };
+  const std::string f = "(g*936 + x*8 + v)";
+  const cost::LaunchFacts flat = facts("72072", "g*936 + x*8 + v");
+  for (const cost::LaunchFacts& taken_apart :
+       {facts("72, 1001", f + " // 1001, " + f + " % 1001"),
+        facts("8, 9, 1001", f + " // 9009, " + f + " // 1001 % 9, " + f + " % 1001")}) {
+    CHECK(taken_apart.instructions == flat.instructions);
+    CHECK(taken_apart.global_bytes == flat.global_bytes);
+    CHECK(taken_apart.bytes_in_flight == flat.bytes_in_flight);
+  }
+  // Rows with a gap behind them are not one run.
+  CHECK(facts("72, 1002", f + " // 1001, " + f + " % 1001").instructions > 2 * flat.instructions);
+}

@@ -120,6 +120,33 @@ TEST_CASE("windows are loaded as rows into registers", "[emulation][memory_bound
                      1e-5) >= 2);
 }
 
+TEST_CASE("windows of odd rows are loaded as columns into registers", "[emulation][memory_bound]") {
+  const graph::DType half = graph::DType::kF16;
+  auto pool = [](graph::Op op, const graph::Shape& shape, int64_t kernel, int64_t stride, int64_t pad,
+                 graph::DType type) {
+    const graph::PoolAttrs attrs{{kernel, kernel}, {stride, stride}, {1, 1}, {pad, pad}, {pad, pad}, false, false, 1};
+    return make_operator(op, attrs, {shape}, type);
+  };
+  // Heights that strips of a column divide, and a prime one.
+  CHECK(check_module(pool(graph::Op::kMaxPool, {2, 3, 9, 15}, 3, 1, 1, half), "gpu_windows", 3, 0) >= 2);
+  CHECK(check_module(pool(graph::Op::kMaxPool, {1, 2, 31, 7}, 3, 1, 1, graph::DType::kF32), "gpu_windows", 3, 0) >= 2);
+  CHECK(check_module(pool(graph::Op::kMaxPool, {1, 4, 25, 27}, 3, 2, 1, half), "gpu_windows", 3, 0) >= 2);
+  CHECK(check_module(pool(graph::Op::kMaxPool, {1, 3, 22, 18}, 2, 2, 0, half), "gpu_windows", 3, 0) >= 2);
+  CHECK(check_module(pool(graph::Op::kAveragePool, {2, 3, 15, 15}, 3, 1, 1, half), "gpu_windows", 3, 2e-2) >= 2);
+  CHECK(check_module(pool(graph::Op::kAveragePool, {1, 2, 21, 9}, 2, 2, 0, graph::DType::kF32), "gpu_windows", 3,
+                     1e-5) >= 2);
+}
+
+TEST_CASE("short rows come as one run and have a thread each", "[emulation][memory_bound]") {
+  auto reduce = [](graph::Op op, const graph::Shape& shape, std::vector<int64_t> axes, graph::DType type) {
+    return make_operator(op, graph::ReduceAttrs{std::move(axes)}, {shape}, type);
+  };
+  const graph::DType f16 = graph::DType::kF16, bf16 = graph::DType::kBF16, f32 = graph::DType::kF32;
+  CHECK(check_module(reduce(graph::Op::kReduceMean, {2, 96, 7, 7}, {2, 3}, f16), "gpu_short_rows", 3, 2e-2) >= 3);
+  CHECK(check_module(reduce(graph::Op::kReduceSum, {128, 9}, {1}, f32), "gpu_short_rows", 3, 1e-5) >= 3);
+  CHECK(check_module(reduce(graph::Op::kReduceMax, {3, 64, 61}, {2}, bf16), "gpu_short_rows", 3, 0) >= 3);
+}
+
 // A pooling as an image with channels last has it: no window along the contiguous dimension.
 task::Task channels_last(bool max, int64_t n, int64_t h, int64_t w, int64_t channels, int64_t kernel, int64_t stride,
                          const char* type) {
@@ -176,6 +203,11 @@ TEST_CASE("the spaces hold 16-byte accesses, and tiles of transposes without ban
   const std::vector<Case> cases = {
       {sum_of({4096, 512}, half), "gpu_elementwise", {"tcc_load<8>", "tcc_store<8>"}},
       {sum_of({4096, 512}, graph::DType::kF32), "gpu_elementwise", {"tcc_load<4>", "tcc_store<4>"}},
+      {sum_of({1023, 2047}, half), "gpu_elementwise", {"tcc_load<8>", "tcc_store<8>"}},
+      {sum_of({63, 65, 511}, graph::DType::kF32), "gpu_elementwise", {"tcc_load<4>", "tcc_store<4>"}},
+      {make_operator(graph::Op::kReduceMean, graph::ReduceAttrs{{2, 3}}, {{16, 256, 7, 7}}, half),
+       "gpu_short_rows",
+       {"tcc_load<8>"}},
       {make_operator(graph::Op::kAdd, graph::NoAttrs{}, {{4096, 512}, {512}}, half),
        "gpu_elementwise",
        {"tcc_load<8>", "tcc_store<8>"}},
