@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "tcc/analysis/address.h"
+#include "tcc/analysis/padded_copies.h"
 #include "tcc/analysis/roles.h"
 #include "tcc/analysis/simplify.h"
 
@@ -84,6 +85,9 @@ GpuCounter::GpuCounter(const Kernel& nest, const target::Target& target, LaunchF
   places_.assign(ids, Place::kMemory);
   made_.assign(ids, 0);
   swizzled_.assign(ids, false);
+  padded_.assign(ids, false);
+  for (const analysis::PaddedCopy& copy : analysis::padded_copies(b_, nest))
+    padded_[static_cast<size_t>(copy.buffer)] = true;
   for (const Buffer* b : nest.buffers) {
     if (b->scope == Scope::kLocal) places_[static_cast<size_t>(b->id)] = Place::kRegisters;
     if (b->scope == Scope::kShared) places_[static_cast<size_t>(b->id)] = Place::kShared;

@@ -120,6 +120,7 @@ class GpuCounter {
   double axes_[16] = {};           // extents
   std::vector<Place> places_;      // of buffers, by id
   std::vector<size_t> made_;       // loops around the allocation of a buffer, by id
+  std::vector<bool> padded_;       // buffers whose copies hold the padding (lower/gpu/pad_copies.h), by id
   std::vector<bool> swizzled_;     // shared buffers that copies fill, by id: lowering chooses their layout
   std::vector<uint64_t> counted_;  // hashes of quotients of indices that are counted
   std::vector<uint64_t> stored_;   // bits of the loops around a buffer's stores, by id

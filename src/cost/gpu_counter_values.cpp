@@ -96,7 +96,8 @@ double GpuCounter::once(double times) const {
 }
 
 double GpuCounter::load_instructions(const Load& load, bool converts) const {
-  const double condition = load.predicate != nullptr && !copying_ ? model_.condition_instructions * condition_ : 0;
+  const bool asks = load.predicate != nullptr && !padded_[static_cast<size_t>(load.buffer)];
+  const double condition = asks && !copying_ ? model_.condition_instructions * condition_ : 0;
   return condition + (converts && is_half(load.type) ? 1 : 0);
 }
 

@@ -18,6 +18,7 @@
 #include "lower/gpu/expand_pipeline.h"
 #include "lower/gpu/expand_roles.h"
 #include "lower/gpu/insert_barriers.h"
+#include "lower/gpu/pad_copies.h"
 #include "lower/gpu/place_gpu_storage.h"
 #include "lower/gpu/plan_unrolling.h"
 #include "lower/gpu/sink_vthreads.h"
@@ -107,6 +108,7 @@ constexpr std::array kCuda = join(kCommon, std::array{
     Pass{"fold", kFolded, kFolded, fold_all, true},
     Pass{"check_limits", kFolded, kNest, checked<check_cuda_limits>},
     // --- Nest ---
+    Pass{"pad_copies", kNest, kNest, as_row<pad_copies>},
     Pass{"place_gpu_storage", kNest, kNest, as_row<place_gpu_storage>},
     Pass{"distribute_fragments", kNest, kNest, as_row<distribute_fragments>},
     Pass{"expand_roles", kNest, kNest, as_row<expand_roles>},
