@@ -188,7 +188,8 @@ std::vector<Row> run_recorded_tables() {
   } tables[] = {{"Networks that no model has seen", heldout_rows},
                 {"A tenth of the data, chosen in four ways", sampler_rows},
                 {"A tenth of a platform's data, and other platforms", transfer_rows},
-                {"A checkpoint of another platform, adapted over rounds", online_rows}};
+                {"A checkpoint of another platform, adapted over rounds", online_rows},
+                {"What ships, in searches of the default space", shipped_rows}};
   for (const auto& table : tables) {
     const std::vector<Row> rows = table.rows(*recorded);
     print_table(table.title, rows);

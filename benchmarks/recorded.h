@@ -94,6 +94,7 @@ std::vector<Row> heldout_rows(Recorded& recorded);   // every model on networks 
 std::vector<Row> sampler_rows(Recorded& recorded);   // a tenth of the data, chosen in four ways
 std::vector<Row> transfer_rows(Recorded& recorded);  // a tenth of a platform's data, and other platforms
 std::vector<Row> online_rows(Recorded& recorded);    // a checkpoint of another platform adapts round by round
+std::vector<Row> shipped_rows(Recorded& recorded);   // the checkpoints that ship, in searches of the default space
 
 std::vector<Row> run_recorded_tables();
 

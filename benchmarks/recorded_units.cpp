@@ -38,6 +38,9 @@ std::optional<RecordedUnits::Values> RecordedUnits::find(const std::string& name
 }
 
 Result<void> RecordedUnits::keep(const std::string& name, uint64_t inputs, const Values& values, double seconds) {
+  // Another process may have kept units since.
+  TCC_TRY(RecordedUnits now, open(path_));
+  units_ = std::move(now.units_);
   units_[name] = {inputs, values, seconds};
   Json json = {{"units", Json::object()}};
   for (const auto& [key, unit] : units_)

@@ -18,7 +18,8 @@ class RecordedUnits {
   static Result<RecordedUnits> open(const std::string& path);
   // What the unit found; nullopt: it is not there, or was made from other inputs (a hash of data and settings).
   std::optional<Values> find(const std::string& name, uint64_t inputs) const;
-  // Writes the file. What the unit found from other inputs is forgotten.
+  // Writes the file, with the units that other processes have kept there since. What the unit found from other inputs
+  // is forgotten. Errors: as open().
   Result<void> keep(const std::string& name, uint64_t inputs, const Values& values, double seconds);
 
  private:

@@ -181,6 +181,7 @@ std::string command_of(const Arguments& a) {
   option(a.epochs > 0, "--epochs", a.epochs);
   option(a.batch > 0, "--batch", a.batch);
   option(a.rate > 0, "--rate", a.rate);
+  option(a.optimizer != "adam", "--optimizer", a.optimizer);
   option(a.held_out > 0, "--held-out", a.held_out);
   option(a.share < 1, "--share", a.share);
   option(a.share < 1, "--sampler", a.sampler);
@@ -202,6 +203,10 @@ Result<int> finish(const Arguments& a, const driver::TrainedNetwork& trained, co
     return kStopped;
   }
   if (!trained.report.message.empty()) remark(a.common.quiet, trained.report.message);
+  if (trained.failed_tasks > 0)
+    print_warning(
+        fmt::format("{}: every program failed, so nothing was learned from them; `tcc dataset stats` names them",
+                    plural(trained.failed_tasks, "task")));
   nn::Card card = trained.card;
   // A network behaves as its file says only after it has been read back.
   TCC_TRY(const std::string bytes, nn::checkpoint_bytes(trained.model, card));

@@ -23,6 +23,10 @@ int64_t PoolFeatures::programs() const {
   return n;
 }
 
+int64_t PoolFeatures::failed_groups() const {
+  return std::count_if(groups.begin(), groups.end(), [](const Group& g) { return g.best_seconds() == 0; });
+}
+
 Result<PoolFeatures> extract_pool(const data::Pool& pool, std::span<const features::Table* const> tables,
                                   ThreadPool* threads) {
   if (pool.entries() == 0) return input_error("the pool holds no program");
@@ -62,6 +66,10 @@ Result<PoolFeatures> extract_pool(const data::Pool& pool, std::span<const featur
   if (out.programs() == 0)
     return make_error(ErrorClass::kInput, "this version of tcc makes none of the pool's programs",
                       "collect the pool again with `tcc dataset collect`");
+  if (out.failed_groups() == std::ssize(out.groups))
+    return make_error(ErrorClass::kInput,
+                      fmt::format("expected programs that ran, found {}, which all failed", out.programs()),
+                      "`tcc dataset stats POOL` counts the failures of each task");
   return out;
 }
 

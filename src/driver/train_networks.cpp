@@ -256,7 +256,7 @@ Result<TrainedNetwork> train_network(const PoolFeatures& features, const TrainRe
   }
   TCC_TRY(nn::TrainReport report, fit(model, data, options, request, true));
   nn::Card card{inputs.features, platforms_text(features), card_text(request, report, data.size(), features)};
-  return TrainedNetwork{std::move(model), std::move(report), std::move(card), data.size()};
+  return TrainedNetwork{std::move(model), std::move(report), std::move(card), data.size(), features.failed_groups()};
 }
 
 Result<TrainedNetwork> distill_network(std::span<const data::Pool> pools, const TrainRequest& request) {
@@ -299,7 +299,7 @@ Result<TrainedNetwork> distill_network(std::span<const PoolFeatures* const> orde
   hooks.progress = request.progress;
   nn::TrainReport last;
   std::string platforms, text;
-  int64_t samples = 0;
+  int64_t samples = 0, failed = 0;
   for (size_t p = 0; p < order.size(); ++p) {
     const PoolFeatures& features = *order[p];
     if (features.trace != order[0]->trace)
@@ -321,7 +321,7 @@ Result<TrainedNetwork> distill_network(std::span<const PoolFeatures* const> orde
     TCC_TRY(nn::ContinualLearner::Report report, learner.learn(train, validation.size() > 0 ? &validation : nullptr,
                                                                p + 1 == order.size(), options, request.pool, hooks));
     platforms += (platforms.empty() ? "" : "; ") + platforms_text(features);
-    samples += data.size();
+    samples += data.size(), failed += features.failed_groups();
     last = report.distilled.end == nn::TrainEnd::kInterrupted ? report.distilled : report.active;
     text = card_text(request, last, samples, features);
     if (last.end == nn::TrainEnd::kInterrupted) break;
@@ -331,7 +331,7 @@ Result<TrainedNetwork> distill_network(std::span<const PoolFeatures* const> orde
   model.set_buffers(learner.active().buffers());
   nn::Card card{inputs.features, platforms,
                 "continual distillation over " + std::to_string(order.size()) + " platforms: " + text};
-  return TrainedNetwork{std::move(model), std::move(last), std::move(card), samples};
+  return TrainedNetwork{std::move(model), std::move(last), std::move(card), samples, failed};
 }
 
 }  // namespace tcc::driver

@@ -29,6 +29,20 @@ TEST_CASE("units of experiments survive the run that found them") {
   CHECK(again->find("a.1", 8) == RecordedUnits::Values{{"top1", 0.2}});
 }
 
+TEST_CASE("two runs keep units in one file") {
+  auto folder = TemporaryDirectory::create("recorded");
+  REQUIRE(folder.has_value());
+  const std::string path = (*folder)->path() + "/results.json";
+  auto one = RecordedUnits::open(path), other = RecordedUnits::open(path);
+  REQUIRE((one.has_value() && other.has_value()));
+  REQUIRE(one->keep("a.1", 7, {{"top1", 0.1}}, 1));
+  REQUIRE(other->keep("a.2", 7, {{"top1", 0.2}}, 1));
+  REQUIRE(one->keep("a.3", 7, {{"top1", 0.3}}, 1));
+  auto all = RecordedUnits::open(path);
+  REQUIRE(all.has_value());
+  for (const char* name : {"a.1", "a.2", "a.3"}) CHECK(all->find(name, 7).has_value());
+}
+
 TEST_CASE("a file of something else is not taken for results") {
   auto folder = TemporaryDirectory::create("recorded");
   REQUIRE(folder.has_value());

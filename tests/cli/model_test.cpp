@@ -80,6 +80,8 @@ TEST_CASE("a network is trained by SGD", "[cli]") {
     return slurp(t.box.path(file));
   };
   CHECK(train("sgd", "sgd.tccnet") != train("adam", "adam.tccnet"));
+  const std::string card = Json::parse(t.box.tcc({"model", "info", "sgd.tccnet", "--json"}).out)[0]["card"];
+  CHECK_THAT(card, Catch::Contains("--optimizer sgd"));
   const Outcome unknown = t.box.tcc({"model", "train", "a.pool", "--optimizer", "sgdm", "-o", "x.tccnet"});
   CHECK(unknown.exit_code == 2);
   CHECK_THAT(unknown.err, Catch::Contains("--optimizer") && Catch::Contains("adam"));
@@ -212,6 +214,46 @@ TEST_CASE("simulated and measured times never mix", "[cli][errors]") {
     CHECK_THAT(outcome.err, Catch::Contains(c.part));
   }
   CHECK(slurp(t.box.path("mlp.tccnet")).size() > 0);
+  CHECK_FALSE(std::filesystem::exists(t.box.path("x.tccnet")));
+}
+
+TEST_CASE("tasks whose programs all failed teach nothing, and the user is told", "[cli][errors]") {
+  Trained& t = Trained::get();
+  // The pool with failures in place of the times, from the given task on.
+  const auto spoil = [&](int first, const std::string& file) {
+    std::istringstream lines(t.box.tcc({"dataset", "export", "b.pool"}).out);
+    std::string text;
+    int group = -1;
+    for (std::string line; std::getline(lines, line);) {
+      Json json = Json::parse(line);
+      if (!json.contains("decisions")) ++group;
+      if (json.contains("seconds") && group >= first) json.erase("seconds"), json["failed"] = "wrong";
+      text += json.dump() + "\n";
+    }
+    spill(t.box.path("spoiled.jsonl"), text);
+    const Outcome imported = t.box.tcc({"dataset", "import", "spoiled.jsonl", "-o", file, "-q"});
+    INFO(imported.err);
+    REQUIRE(imported.exit_code == 0);
+  };
+  spoil(1, "some.pool");
+  const Outcome some =
+      t.box.tcc({"model", "train", "some.pool", "--network", "mlp", "--epochs", "1", "-o", "s.tccnet"});
+  INFO(some.err);
+  CHECK(some.exit_code == 0);
+  CHECK_THAT(some.err, Catch::Contains("2 tasks: every program failed"));
+  spoil(0, "none.pool");
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"train", "none.pool", "-o", "x.tccnet"},
+        {"eval", "mlp.tccnet", "none.pool"},
+        {"adapt", "mlp.tccnet", "none.pool", "--network", "mlp", "-o", "x.tccnet"},
+        {"distill", "a.pool", "none.pool", "-o", "x.tccnet"}}) {
+    std::vector<std::string> all = {"model"};
+    all.insert(all.end(), words.begin(), words.end());
+    const Outcome none = t.box.tcc(all);
+    INFO(words[0] << ": " << none.err);
+    CHECK(none.exit_code == 1);
+    CHECK_THAT(none.err, Catch::Contains("expected programs that ran, found 120, which all failed"));
+  }
   CHECK_FALSE(std::filesystem::exists(t.box.path("x.tccnet")));
 }
 

@@ -41,7 +41,8 @@ using namespace tcc::nn;
 
 TEST_CASE("a warm network predicts and differentiates without allocating") {
   ThreadPool pool(2);
-  for (Architecture a : {Architecture::kMlp, Architecture::kTlp, Architecture::kPacm, Architecture::kMamba}) {
+  for (Architecture a : {Architecture::kMlp, Architecture::kTlp, Architecture::kPacm, Architecture::kMamba,
+                         Architecture::kMambaAdapter}) {
     const Config config{.architecture = a, .heads = a == Architecture::kTlp ? 2 : 1};
     const Model model = *Model::create(config, 1);
     const RandomBatch data(config, 70, 2);

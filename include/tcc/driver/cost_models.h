@@ -36,9 +36,11 @@ struct PoolFeatures {
   int64_t skipped = 0;                     // programs that this version of tcc does not make
   bool simulated = false;                  // all times are of simulated GPUs; otherwise none is
   int64_t programs() const;
+  int64_t failed_groups() const;  // without a program that ran
 };
 // Makes each program again from its sketch and decisions, and extracts the row of the target's prior and the tables.
-// Errors: a pool without a program, with targets of different kinds, or with simulated times beside measured ones.
+// Errors: a pool without a program, or without one that ran; targets of different kinds; simulated times beside
+// measured ones.
 Result<PoolFeatures> extract_pool(const data::Pool& pool, std::span<const features::Table* const> tables,
                                   ThreadPool* threads);
 
@@ -93,7 +95,8 @@ struct TrainedNetwork {
   nn::Model model;
   nn::TrainReport report;
   nn::Card card;
-  int64_t samples = 0;  // that it learned from
+  int64_t samples = 0;       // that it learned from
+  int64_t failed_tasks = 0;  // of the data: no program of them ran, so they taught nothing
 };
 // Errors: an unknown network, a checkpoint of other features, one of a simulated GPU for measured times, nothing to
 // learn from.

@@ -1,0 +1,115 @@
+// What ships, in searches that replay: tasks of networks that no checkpoint has seen, in the default space at each
+// level of the instruction set. Each task is searched alone. A round reveals the programs that the model ranks first,
+// then the model learns from all that is revealed of the task, by the code of a search (cost::make_model). The value
+// after n trials is that of top-k: best seconds over best revealed seconds, by task weight.
+#include <algorithm>
+
+#include "recorded.h"
+#include "tcc/backend/backend.h"
+#include "tcc/cost/shipped_checkpoints.h"
+#include "tcc/support/hash.h"
+
+namespace tcc::benchmarks {
+namespace {
+
+constexpr int64_t kRound = 8;
+constexpr int64_t kAfter[] = {1, 8, 16, 32};
+constexpr const char* kMethods[] = {"mlp", "pacm", "trees", "prior"};
+
+class Shipped {
+ public:
+  Shipped(Recorded& recorded, std::string level) : recorded_(recorded), level_(std::move(level)) {}
+
+  std::vector<Row> rows() {
+    std::vector<std::pair<std::string, Recorded::Values>> found;
+    if (!recorded_.has(pool())) return {};
+    for (const char* method : kMethods)
+      if (auto values = recorded_.unit(fmt::format("shipped.{}.{}", level_, method), settings(method), {pool()},
+                                       [&] { return replay(method); }))
+        found.emplace_back(method, *values);
+    std::vector<Row> out;
+    for (const auto& [method, values] : found)
+      for (int64_t n : kAfter)
+        out.push_back({fmt::format("shipped.{}.{}.{}", level_, method, n), values.at(std::to_string(n)),
+                       fmt::format("of the fastest after {}", n), "", 0, 0});
+    return out;
+  }
+
+ private:
+  std::string pool() const { return "cpu-default-" + level_; }
+  std::string settings(const std::string& method) const {
+    const auto* shipped = cost::find_shipped_checkpoint(method, features::kTraceCpu);
+    return fmt::format("1 {} {:016x}", kRound, shipped != nullptr ? hash_bytes(shipped->bytes) : 0);
+  }
+
+  // The best seconds after each trial.
+  std::vector<double> search(const driver::PoolFeatures::Group& group, cost::CostModel& model,
+                             const features::Schema& schema) const {
+    const int64_t most = std::min<int64_t>(kAfter[std::size(kAfter) - 1], std::ssize(group.samples));
+    cost::Samples samples{.rows = features::Rows(schema), .task = group.task};
+    std::vector<bool> revealed(group.samples.size(), false);
+    std::vector<double> best;
+    while (std::ssize(best) < most) {
+      const std::vector<float> scores = driver::score_group(model, group);
+      for (int64_t i = 0; i < kRound && std::ssize(best) < most; ++i) {
+        size_t at = scores.size();
+        for (size_t k = 0; k < scores.size(); ++k)
+          if (!revealed[k] && (at == scores.size() || scores[k] > scores[at])) at = k;
+        revealed[at] = true;
+        const double seconds = group.seconds[at], before = best.empty() ? 0 : best.back();
+        best.push_back(seconds > 0 && (before == 0 || seconds < before) ? seconds : before);
+        samples.rows.add(group.samples[at].row.values);
+        samples.tasks.push_back(group.task);
+        samples.programs.push_back(&group.samples[at]);
+        samples.records.push_back(std::ssize(samples.records) + 1);
+        samples.seconds.push_back(seconds);
+      }
+      samples.throughputs.clear();
+      for (double s : samples.seconds) samples.throughputs.push_back(s > 0 ? static_cast<float>(best.back() / s) : 0.f);
+      model.update(samples);
+    }
+    return best;
+  }
+
+  Result<Recorded::Values> replay(const std::string& method) {
+    cost::NetworkInputs inputs;
+    if (cost::find_network(method) != nullptr) {
+      TCC_TRY(inputs, recorded_.inputs(method, pool()));
+    }
+    TCC_TRY(const auto data, recorded_.load(pool(), inputs.tables));
+    TCC_TRY(const data::Platform platform, recorded_.platform(pool()));
+    cost::ModelSetup setup{.name = method, .pretrained = std::string(cost::kShipped), .trace = data->trace};
+    setup.pool = recorded_.threads();
+    double least = 0;
+    std::map<int64_t, double> found;
+    for (const driver::PoolFeatures::Group& group : data->groups) {
+      if (group.best_seconds() == 0) continue;
+      TCC_TRY(const auto model, cost::make_model(setup, backend::backend_of(platform.target).prior(platform.target)));
+      const std::vector<double> best = search(group, *model, *data->schema);
+      const double slowest = *std::max_element(group.seconds.begin(), group.seconds.end());
+      least += group.weight * group.best_seconds();
+      for (int64_t n : kAfter) {
+        const double seconds = best[static_cast<size_t>(std::min(n, std::ssize(best)) - 1)];
+        // Failures only are as bad as the slowest program that runs.
+        found[n] += group.weight * (seconds > 0 ? seconds : slowest);
+      }
+    }
+    Recorded::Values values;
+    for (int64_t n : kAfter) values[std::to_string(n)] = found[n] > 0 ? least / found[n] : 0;
+    return values;
+  }
+
+  Recorded& recorded_;
+  const std::string level_;
+};
+
+}  // namespace
+
+std::vector<Row> shipped_rows(Recorded& recorded) {
+  std::vector<Row> out;
+  for (const std::string& level : families()[0].platforms)
+    for (Row& row : Shipped(recorded, level).rows()) out.push_back(std::move(row));
+  return out;
+}
+
+}  // namespace tcc::benchmarks
