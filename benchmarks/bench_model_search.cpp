@@ -110,6 +110,8 @@ class ModelSearch {
     }
     TCC_TRY(const double picked, pick(task, network_));
     TCC_TRY(const double by_prior, pick(task, "prior"));
+    std::fprintf(stderr, "model-search: %s, without trials: %s picks %.4g us, rules %.4g us\n", task.workload.c_str(),
+                 network_.c_str(), picked * 1e6, by_prior * 1e6);
     double best = std::min(picked, by_prior);
     for (const auto* runs : {&networks, &trees})
       for (const Run& r : *runs) best = std::min(best, r.best.back());

@@ -31,8 +31,9 @@ constexpr std::string_view kForms[] = {
 constexpr uint64_t kSeed = 1;
 constexpr int64_t kFirstTraining = 16;    // records
 constexpr int64_t kFirstAdaptation = 32;  // the same where the network begins with a checkpoint
-constexpr double kGrowth = 1.4;           // of their number from one training to the next
-constexpr int64_t kMaxSteps = 200;        // batches of an update
+// Growth of their number from one training to the next; where there is a checkpoint, less is left to learn.
+constexpr double kGrowth = 1.4, kAdaptationGrowth = 2;
+constexpr int64_t kMaxSteps = 200;  // batches of an update
 constexpr int64_t kOnlineBatch = 128;
 // Of a program without tables. Scores of networks are far smaller.
 constexpr float kUnknown = -1e6f;
@@ -49,8 +50,8 @@ int64_t adaptation_steps(std::span<const float> labels) {
   return static_cast<int64_t>(std::clamp(kPerDeviation * deviation, kLeast, kMost));
 }
 
-int64_t next_training(int64_t after) {
-  const auto grown = static_cast<int64_t>(static_cast<double>(after) * kGrowth);
+int64_t next_training(int64_t after, double growth) {
+  const auto grown = static_cast<int64_t>(static_cast<double>(after) * growth);
   return std::max(after + kFirstTraining, (grown + kFirstTraining - 1) / kFirstTraining * kFirstTraining);
 }
 
@@ -160,7 +161,7 @@ class NetworkModel : public CostModel {
     for (int64_t n = next_; n <= std::ssize(order); n = next_) {
       train(samples, std::span(order).first(static_cast<size_t>(n)));
       trained_on_ = n;
-      next_ = next_training(n);
+      next_ = next_training(n, checkpoint_ != 0 ? kAdaptationGrowth : kGrowth);
     }
   }
 

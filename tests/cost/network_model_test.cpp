@@ -179,7 +179,7 @@ TEST_CASE("a checkpoint begins a search, and its adaptation is part of the model
   CHECK(moa->checkpoint() != 0);
   CHECK(moa->checkpoint() != tuned->checkpoint());
   // Enough for two trainings: after the first one the two ways have the same network.
-  const Measured data = draw(*moa, 56);
+  const Measured data = draw(*moa, 72);
   const std::vector<float> before = scores_of(*fixed, data);
   CHECK(scores_of(*moa, data) == before);
   for (cost::CostModel* model : {moa.get(), tuned.get(), fixed.get()}) model->update(data.samples);

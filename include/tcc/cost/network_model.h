@@ -92,9 +92,9 @@ nn::TrainOptions paper_options(nn::Architecture architecture);
 void fit_input_scale(nn::Model& model, const nn::Dataset& data);
 
 // The network as a cost model. Until it has a checkpoint or has been trained, `prior` ranks. Its state is a function of
-// the checkpoint and of the records in their order: it is trained when their number passes 16 (with a checkpoint 32),
-// 32, 48, ... each time by about 40 %, on those records alone, so a search that was interrupted goes on with the same
-// bits.
+// the checkpoint and of the records in their order: it is trained when their number passes 16, 32, 48, ... each time by
+// about 40 % (with a checkpoint 32, 64, 128, ...), on those records alone, so a search that was interrupted goes on
+// with the same bits.
 // Errors: a file that is not a checkpoint, of another architecture, or of other features.
 Result<std::unique_ptr<CostModel>> make_network_model(const NetworkKind& kind, const ModelSetup& setup,
                                                       std::unique_ptr<CostModel> prior);
