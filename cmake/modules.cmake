@@ -17,6 +17,9 @@ function(tcc_room name)
     endif()
   endforeach()
   target_link_libraries(tcc_${name} PUBLIC ${TCC_FMT} tl::expected PRIVATE ${ROOM_LIBS})
+  if(NOT name STREQUAL rt)  # which is C
+    tcc_precompile(tcc_${name} rooms)
+  endif()
 endfunction()
 
 tcc_room(support LEVEL 0 ROOMS LIBS Threads::Threads ${CMAKE_DL_LIBS} ${TCC_SPDLOG})

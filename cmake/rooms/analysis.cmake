@@ -6,7 +6,7 @@ if(TARGET tcc_analysis)
   if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     foreach(level plain avx2 avx512)
       set_source_files_properties(${CMAKE_SOURCE_DIR}/src/analysis/columns/level_${level}.cpp PROPERTIES
-        COMPILE_OPTIONS "${analysis_${level}};-ffp-contract=off;-Wno-psabi")
+        COMPILE_OPTIONS "${analysis_${level}};-ffp-contract=off;-Wno-psabi" SKIP_PRECOMPILE_HEADERS ON)
     endforeach()
   else()
     get_target_property(analysis_sources tcc_analysis SOURCES)

@@ -4,7 +4,7 @@ if(TARGET tcc_nn)
   if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     foreach(level v2 v3 v4)
       set_source_files_properties(${CMAKE_SOURCE_DIR}/src/nn/kernels_${level}.cpp PROPERTIES
-        COMPILE_OPTIONS "-march=x86-64-${level};-ffp-contract=fast;-Wno-psabi")
+        COMPILE_OPTIONS "-march=x86-64-${level};-ffp-contract=fast;-Wno-psabi" SKIP_PRECOMPILE_HEADERS ON)
     endforeach()
   else()
     get_target_property(nn_sources tcc_nn SOURCES)

@@ -1,0 +1,32 @@
+# Headers of the standard library, fmt, expected and Catch2 are parsed once instead of in every source. Headers of tcc are
+# not among them: a change of one compiles what includes it, and nothing else. Every source still includes what it uses;
+# the presets without precompiled headers (dev, asan, tsan, lto, portable) show where one does not.
+option(TCC_PRECOMPILED "Parse the headers of libraries once" OFF)
+
+set(TCC_PRECOMPILED_HEADERS
+  <algorithm> <array> <atomic> <bit> <chrono> <cmath> <cstdint> <cstdio> <cstdlib> <cstring> <filesystem> <functional> <limits>
+  <map> <memory> <mutex> <numeric> <optional> <set> <span> <string> <string_view> <tuple> <unordered_map> <unordered_set>
+  <utility> <variant> <vector> <fmt/format.h> <fmt/ranges.h> <tl/expected.hpp>)
+
+# GCC takes precompiled headers only where the code has the same kind of addresses: -fPIC in rooms, -fPIE in programs.
+# tcc_precompile(<target> <rooms|programs|tests>)
+function(tcc_precompile target kind)
+  if(NOT TCC_PRECOMPILED)
+    return()
+  endif()
+  if(NOT TARGET tcc_precompiled_${kind})
+    add_library(tcc_precompiled_${kind} OBJECT ${CMAKE_SOURCE_DIR}/cmake/precompiled.cpp)
+    target_link_libraries(tcc_precompiled_${kind} PRIVATE ${TCC_FMT} tl::expected)
+    set(headers ${TCC_PRECOMPILED_HEADERS})
+    if(kind STREQUAL tests)
+      list(APPEND headers <catch2/catch.hpp>)
+      target_link_libraries(tcc_precompiled_tests PRIVATE Catch2::Catch2)
+    endif()
+    if(NOT kind STREQUAL rooms)
+      set_target_properties(tcc_precompiled_${kind} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+      target_compile_options(tcc_precompiled_${kind} PRIVATE -fPIE)
+    endif()
+    target_precompile_headers(tcc_precompiled_${kind} PRIVATE ${headers})
+  endif()
+  target_precompile_headers(${target} REUSE_FROM tcc_precompiled_${kind})
+endfunction()

@@ -1,0 +1,1 @@
+// Nothing: CMake attaches precompiled headers to a target with a source.
