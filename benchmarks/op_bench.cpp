@@ -33,6 +33,7 @@ Result<std::vector<task::Task>> case_tasks(const OpCase& c) {
 }
 
 Result<std::shared_ptr<const measure::MeasureTask>> References::get(const ir::Kernel& naive) {
+  std::lock_guard lock(mutex_);
   std::shared_ptr<const measure::MeasureTask>& known = known_[ir::hash_kernel(naive)];
   if (known == nullptr) {
     TCC_TRY(known, measurer_.prepare(naive, host_));
@@ -73,9 +74,11 @@ Result<double> tune_tasks(std::span<const task::Task> tasks, OpBench& bench) {
     if (!r.failure.empty()) return environment_error("{}", r.failure);
   }
   const search::PhaseSeconds& p = result.phases;
-  std::fprintf(stderr, "%s: %lld trials in %.1f s: proposed in %.1f, learned in %.1f, measured in %.1f, finals %.1f\n",
-               bench.suite.c_str(), static_cast<long long>(result.trials), seconds, p.propose, p.learn, p.measure,
-               p.finals);
+  std::fprintf(stderr,
+               "%s: %lld trials in %.1f s: proposed in %.1f, learned in %.1f, compiled in %.1f, measured in "
+               "%.1f, finals %.1f\n",
+               bench.suite.c_str(), static_cast<long long>(result.trials), seconds, p.propose, p.learn, p.compile,
+               p.measure, p.finals);
   TCC_TRY_VOID(bench.store.save_session(key, nlohmann::json{{"seconds", seconds}}.dump()));
   return seconds;
 }

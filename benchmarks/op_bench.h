@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -33,9 +34,11 @@ Result<std::vector<task::Task>> case_tasks(const OpCase& c);
 class References {
  public:
   References(measure::IsolatedHostMeasurer& measurer, const target::Target& host) : measurer_(measurer), host_(host) {}
+  // Threads may call it at once; they wait for each other.
   Result<std::shared_ptr<const measure::MeasureTask>> get(const ir::Kernel& naive);
 
  private:
+  std::mutex mutex_;
   measure::IsolatedHostMeasurer& measurer_;
   const target::Target& host_;
   std::map<uint64_t, std::shared_ptr<const measure::MeasureTask>> known_;  // by the hash of the naive kernel

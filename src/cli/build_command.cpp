@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "cli/command.h"
+#include "cli/interrupt.h"
 #include "cli/json.h"
 #include "cli/lookup.h"
 #include "cli/output.h"
@@ -22,7 +23,7 @@ namespace {
 struct Arguments : TaskArguments {
   Common common;
   std::string output, id, emit, dump_after, linker, cost_model;
-  std::string space = std::string(space::kDefaultSpace);
+  std::string space = std::string(space::kDefaultSpace), effort = "0";
   bool require_tuned = false, allow_jit = false;
 };
 
@@ -46,6 +47,12 @@ void declare(Options& options, Arguments& a) {
       "--allow-jit", a.allow_jit,
       "For GPUs: also PTX of the oldest target, which the driver compiles on devices without code of their own");
   options.section("Kernels without records");
+  options
+      .option("--effort", a.effort,
+              "0: a constructed program or the cost model's pick, nothing is measured; 1: measure a few programs of "
+              "each first; 2: tune each first. Records of 1 and 2 go to --db")
+      .words(driver::effort_names())
+      .show_default();
   add_space(options, a.space);
   options
       .option(
@@ -97,6 +104,8 @@ Json report_json(const driver::BuildReport& report) {
   for (const driver::KernelChoice& k : report.kernels) {
     Json kernel = TCC_JSON(k, key, workload, weight, target, calibrated, tuned);
     kernel["record"] = package::origin_name(k.origin);
+    kernel["schedule"] = search::source_name(k.source);
+    kernel.update(TCC_JSON(k, reason, passed_over));
     kernel.update(TCC_JSON(k, seconds, note));
     kernel["expected_loss"] = k.slowdown;
     json["kernels"].push_back(kernel);
@@ -119,7 +128,8 @@ void print_report(const Arguments& a, const driver::BuildReport& report) {
 // Says how many schedules no device has confirmed.
 void remark_on_predictions(const Arguments& a, const driver::BuildReport& report) {
   int64_t predicted = 0;
-  for (const driver::KernelChoice& k : report.kernels) predicted += k.origin == package::Origin::kPredicted ? 1 : 0;
+  for (const driver::KernelChoice& k : report.kernels)
+    predicted += k.tuned && k.origin == package::Origin::kPredicted ? 1 : 0;
   if (predicted > 0)
     remark(a.common.quiet,
            fmt::format("note: {} of {} are chosen by predictions, and none of those was run or checked on a device; "
@@ -141,8 +151,40 @@ Result<void> dump_kernels(const Arguments& a, const driver::Model& model, const 
   return {};
 }
 
+// Measures programs of the tasks that have no record, as the effort says. False: the user stopped it.
+Result<bool> measure_missing(const Arguments& a, driver::Effort effort, const driver::Model& model,
+                             const driver::BuildOptions& options) {
+  TCC_TRY(const std::string db, store_path(a.records.db));
+  TCC_TRY(auto store, record::Store::open(db));
+  InterruptGuard interrupts;
+  for (const target::Target& target : options.targets) {
+    TCC_TRY_VOID(driver::check_tunable(target));
+    TCC_TRY(const driver::Program program, driver::make_program(model, target));
+    driver::TuneRequest request;
+    request.target = target;
+    request.options.threads = backend::backend_of(target).by_threads ? options.threads : 1;
+    TCC_TRY(request.tasks, driver::unmeasured_tasks(program, target, request.options.threads, *store));
+    if (request.tasks.empty()) continue;
+    request.options.space = options.defaults.space;
+    request.options.cost_model = backend::backend_of(target).search_model;
+    request.options.pretrained = cost::kShipped;
+    driver::set_limits(request.options, effort, std::ssize(request.tasks));
+    if (backend::backend_of(target).runs_on_host(target)) request.device = measured_device(a.common.quiet);
+    request.cuda_driver = a.target.cuda_driver;
+    request.effort = effort;
+    request.stop = &InterruptGuard::requested;
+    TCC_TRY(const driver::TuneReport report, driver::tune_program(program, *store, request));
+    remark(a.common.quiet, fmt::format("effort {}: {} of {} for {} in {}", a.effort, plural(report.trials, "trial"),
+                                       plural(std::ssize(report.tasks), "task"), sanitize(target.name),
+                                       format_elapsed(report.seconds)));
+    if (report.stopped) return false;
+  }
+  return true;
+}
+
 Result<int> build(const Arguments& a) {
   driver::BuildOptions options;
+  TCC_TRY(const driver::Effort effort, driver::parse_effort(a.effort));
   TCC_TRY(options.targets, open_targets(a.target));
   const backend::Backend& backend = backend::backend_of(options.targets[0]);
   TCC_TRY(options.emit, parse_emit(a.emit, *backend.payload));
@@ -150,13 +192,17 @@ Result<int> build(const Arguments& a) {
     return make_error(ErrorClass::kUsage, "--allow-jit: expected a GPU as target, found a CPU", "add --target a100");
   options.allow_jit = a.allow_jit;
   TCC_TRY(driver::Model model, open_model(a.model));
+  TCC_TRY_VOID(driver::set_space(a.space, options.targets[0], options.defaults.space));
+  options.threads = threads_or_all(a.threads);
+  if (effort != driver::Effort::kConstruct) {
+    TCC_TRY(const bool whole, measure_missing(a, effort, model, options));
+    if (!whole) return kStopped;
+  }
   TCC_TRY(const Records records, open_records(a.records));
   options.folder = a.output;
   options.id = a.id;
-  TCC_TRY_VOID(driver::set_space(a.space, options.targets[0], options.defaults.space));
   options.defaults.cost_model = a.cost_model;
   options.store = records.all;
-  options.threads = threads_or_all(a.threads);
   options.require_tuned = a.require_tuned;
   options.linker = a.linker;
   options.estimate_slowdowns = !a.common.quiet || a.common.json;
@@ -170,10 +216,12 @@ Result<int> build(const Arguments& a) {
   for (const driver::KernelChoice& kernel : report.kernels)
     if (!kernel.tuned) untuned.push_back(&kernel);
   if (!untuned.empty())
-    print_warning(fmt::format("{} of {} are not tuned; run: tcc tune {}{}{}", untuned.size(),
-                              plural(static_cast<int64_t>(report.kernels.size()), "kernel"), sanitize(a.model.model),
-                              a.target.name == "host" ? "" : " --target " + untuned[0]->target,
-                              a.model.precision == "f32" ? "" : " --precision " + a.model.precision));
+    print_warning(
+        fmt::format("{} of {} are not tuned (effort 0: programs that were constructed or that a cost model "
+                    "picked, none measured); run: tcc tune {}{}{}",
+                    untuned.size(), plural(static_cast<int64_t>(report.kernels.size()), "kernel"),
+                    sanitize(a.model.model), a.target.name == "host" ? "" : " --target " + untuned[0]->target,
+                    a.model.precision == "f32" ? "" : " --precision " + a.model.precision));
   for (const driver::KernelChoice* kernel : untuned)
     print_warning(fmt::format("  {} {}{}", kernel->key, kernel->note,
                               kernel->slowdown <= 0 ? ""
@@ -182,6 +230,9 @@ Result<int> build(const Arguments& a) {
                                   : fmt::format("; expected {:.1f}x slower than tuned", kernel->slowdown)));
   for (const driver::KernelChoice& kernel : report.kernels)
     if (kernel.tuned && !kernel.note.empty()) print_warning(fmt::format("{} {}", kernel.key, kernel.note));
+  for (const driver::KernelChoice& kernel : report.kernels)
+    for (const std::string& record : kernel.passed_over)
+      print_warning(fmt::format("{} {}: {}; the next best is used", kernel.key, kernel.workload, sanitize(record)));
   remark_on_predictions(a, report);
   print_report(a, report);
   return kOk;

@@ -38,6 +38,8 @@ Json list_json(const List& list, Json (*item)(const typename List::value_type&))
 Json explanation_json(const driver::Explanation& e) {
   Json json = TCC_JSON(e, key, workload, tuned, predicted, calibrated, note, seconds, flops, loops, design_spaces,
                        draws, legal);
+  json["schedule"] = search::source_name(e.source);
+  json.update(TCC_JSON(e, reason, passed_over));
   json["steps"] = list_json(e.steps, [](const auto& s) -> Json { return {{"module", s.module}, {"step", s.text}}; });
   json["rejects"] = list_json(e.rejects, [](const auto& r) { return TCC_JSON(r, reason, count, example, decisions); });
   json["module_rejects"] = Json::array();
@@ -146,7 +148,10 @@ Result<int> explain(const Arguments& a) {
                         format_gflops(e.flops, e.seconds));
   if (e.device_seconds > 0) text += fmt::format("by the device's own stamps: {}\n", format_seconds(e.device_seconds));
   if (e.counts.any()) text += "counters of a run: " + counts_text(e.counts, e.seconds) + "\n";
+  text += fmt::format("schedule: {}{}\n", search::source_name(e.source),
+                      e.reason.empty() ? std::string() : fmt::format(" ({})", e.reason));
   if (!e.note.empty()) text += e.note + "\n";
+  for (const std::string& record : e.passed_over) text += "passed over: " + sanitize(record) + "\n";
   text += "\n-- steps, and the module that made each\n";
   std::vector<std::vector<std::string>> rows;
   for (const driver::ExplainedStep& s : e.steps) rows.push_back({s.module.empty() ? "-" : s.module, s.text});

@@ -8,6 +8,7 @@
 #include "cli/output.h"
 #include "tcc/driver/gpu_target.h"
 #include "tcc/driver/library.h"
+#include "tcc/driver/machine_facts.h"
 #include "tcc/support/files.h"
 #include "tcc/support/text.h"
 
@@ -264,6 +265,23 @@ Result<LibraryOnDisk> find_library(const LibraryArguments& arguments, bool quiet
     remark(quiet, fmt::format("{} of {} are not tuned; `tcc tune` makes them faster", untuned,
                               plural(static_cast<int64_t>(report.kernels.size()), "kernel")));
   return LibraryOnDisk{report.package.library, folder};
+}
+
+std::optional<target::Target> measured_device(bool quiet) {
+  const std::string folder = cache_folder();
+  if (folder.empty()) return std::nullopt;
+  const auto facts = driver::machine_facts({folder, false, driver::kBriefProbe});
+  if (!facts) {
+    print_warning(fmt::format("records will name this machine's nominal rates: {}", facts.error().message));
+    return std::nullopt;
+  }
+  for (const std::string& note : facts->notes) remark(quiet, "note: " + note);
+  remark(quiet, fmt::format("machine: {:.0f} GFLOP/s, memory {:.1f} GB/s, parallel launch {:.1f} us ({})",
+                            facts->probe.fp32.all_cores / 1e9, facts->probe.dram_read.all_cores / 1e9,
+                            facts->fork_join_seconds * 1e6,
+                            facts->cached ? "kept from an earlier run"
+                                          : fmt::format("measured now, in {}", format_seconds(facts->seconds))));
+  return facts->target;
 }
 
 }  // namespace tcc::cli

@@ -51,6 +51,9 @@ driver::GpuSources gpu_sources(const TargetArguments& arguments);
 // $XDG_CACHE_HOME/tcc, else $HOME/.cache/tcc, else "".
 std::string cache_folder();
 
+// This machine with the rates that records name, where there is a place to keep them: measured on the first run, once.
+std::optional<target::Target> measured_device(bool quiet);
+
 // --threads, or all processors of this machine.
 int64_t threads_or_all(int64_t threads);
 

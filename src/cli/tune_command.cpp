@@ -1,6 +1,8 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <map>
+#include <tuple>
 
 #include "cli/command.h"
 #include "cli/interrupt.h"
@@ -11,7 +13,6 @@
 #include "cli/show_command.h"
 #include "cli/value_curve.h"
 #include "tcc/backend/backend.h"
-#include "tcc/driver/machine_facts.h"
 #include "tcc/driver/tune.h"
 #include "tcc/support/text.h"
 
@@ -22,6 +23,7 @@ struct Arguments : TaskArguments {
   Common common;
   int64_t trials = 0, trials_per_task = 0;  // 0 = no limit of the user's
   std::optional<std::string> time;
+  std::string effort = "2";
   uint64_t seed = 1;
   std::string strategy = "evolutionary", task_scheduler = "gradient", cost_model;
   std::string pretrained, adapt;
@@ -32,7 +34,7 @@ struct Arguments : TaskArguments {
   int64_t drafts = 0;  // 0: the paper's
   int64_t verify_generations = 0;
   bool no_lse = false, no_statements = false, no_dataflow = false;
-  bool fresh = false, no_prior = false;
+  bool fresh = false, no_prior = false, baseline = false;
   int64_t simulate = 0;
   std::string space = std::string(space::kDefaultSpace);
   std::string tasks;  // "list", or which
@@ -72,6 +74,12 @@ void declare(Options& options, Arguments& a) {
   options.option("--trials", a.trials, "Programs to measure, over all tasks [64 a task, at most 10 minutes]")
       .positive()
       .value("N");
+  options
+      .option("--effort", a.effort,
+              "0: each task gets a constructed program or the cost model's pick, and nothing is measured; 1: a few "
+              "programs of a task are measured; 2: as many as --trials and --time say")
+      .words(driver::effort_names())
+      .show_default();
   options.option("--trials-per-task", a.trials_per_task, "Most programs to measure of one task").positive().value("N");
   options.option("--time", a.time, "Stop after this long: 90s, 10m, 1h30m").value("TIME");
   options.option("--tasks", a.tasks, "Only these, as 0-3,7 or keys; `list` prints them").value("SPEC");
@@ -118,6 +126,7 @@ void declare(Options& options, Arguments& a) {
       .words({cost::adaptation_names().begin(), cost::adaptation_names().end()});
   add_space(options, a.space);
   options.flag("--no-prior", a.no_prior, "Begin without the shipped measurements of operators of the same families");
+  options.flag("--baseline", a.baseline, "Also time the loops as they are, without a schedule: what speed-ups are of");
   options
       .option(
           "--simulate", a.simulate,
@@ -132,9 +141,7 @@ void declare(Options& options, Arguments& a) {
   add_records(options, a.records);
 }
 
-constexpr int64_t kDefaultTrialsPerTask = 64;
-constexpr int64_t kDefaultTop = 10;  // of a construction
-constexpr double kDefaultSeconds = 600;
+constexpr int64_t kDefaultTop = 10;              // of a construction
 constexpr double kNominalSecondsPerTrial = 0.3;  // for the estimate before anything is measured
 
 bool constructs(search::Strategy strategy) {
@@ -196,6 +203,30 @@ Result<void> set_drafting(const Arguments& a, const target::Target& target, sear
   return {};
 }
 
+// What an effort leaves nothing to say about. Errors: an option that was given has no effect.
+Result<void> check_effort(const Arguments& a, driver::Effort effort) {
+  if (effort == driver::Effort::kFull) return {};
+  const Arguments otherwise;
+  const bool nothing = effort == driver::Effort::kConstruct;
+  const std::tuple<bool, const char*, bool> kGiven[] = {{a.trials > 0, "--trials", true},
+                                                        {a.trials_per_task > 0, "--trials-per-task", true},
+                                                        {a.measure_top > 0, "--measure-top", true},
+                                                        {a.time.has_value(), "--time", nothing},
+                                                        {a.strategy != otherwise.strategy, "--strategy", nothing},
+                                                        {!a.cost_model.empty(), "--cost-model", nothing},
+                                                        {a.pretrained != otherwise.pretrained, "--pretrained", nothing},
+                                                        {a.baseline, "--baseline", nothing},
+                                                        {a.fresh, "--fresh", nothing},
+                                                        {a.simulate > 0, "--simulate", nothing}};
+  for (const auto& [given, name, excluded] : kGiven)
+    if (given && excluded)
+      return make_error(ErrorClass::kUsage,
+                        fmt::format("{} does not go with --effort {}, which {}", name, a.effort,
+                                    nothing ? "measures nothing" : "sets the number of trials"),
+                        fmt::format("leave {} out, or use --effort {}", name, nothing ? "1 or 2" : "2"));
+  return {};
+}
+
 // Without a limit of the user's: 64 programs a task, or the first ten of a construction, at most 10 minutes.
 Result<search::TuneOptions> tune_options(const Arguments& a, const target::Target& target, int64_t tasks) {
   search::TuneOptions options;
@@ -205,12 +236,11 @@ Result<search::TuneOptions> tune_options(const Arguments& a, const target::Targe
   options.trials_per_task = a.trials_per_task;
   if (a.measure_top > 0 || (constructs(options.strategy) && a.trials_per_task == 0))
     options.trials_per_task = a.measure_top > 0 ? a.measure_top : kDefaultTop;
+  TCC_TRY(const driver::Effort effort, driver::parse_effort(a.effort));
+  if (a.trials == 0) driver::set_limits(options, effort, tasks);
   if (a.time) {
     TCC_TRY(options.seconds, parse_duration(*a.time));
   }
-  if (a.trials == 0 && !a.time) options.seconds = kDefaultSeconds;
-  if (a.trials == 0)
-    options.trials = tasks * (options.trials_per_task > 0 ? options.trials_per_task : kDefaultTrialsPerTask);
   options.seed = a.seed;
   options.threads = threads_or_all(a.threads);
   options.resume = !a.fresh;
@@ -242,56 +272,43 @@ void print_plan(const Arguments& a, const driver::Program& program, const driver
              format_elapsed(estimate), db));
 }
 
-// The rates that records name, where there is a place to keep them: measured on the first run, once.
-std::optional<target::Target> measured_device(const Arguments& a) {
-  const std::string folder = cache_folder();
-  if (folder.empty()) return std::nullopt;
-  const auto facts = driver::machine_facts({folder, false, driver::kBriefProbe});
-  if (!facts) {
-    print_warning(fmt::format("records will name this machine's nominal rates: {}", facts.error().message));
-    return std::nullopt;
-  }
-  for (const std::string& note : facts->notes) remark(a.common.quiet, "note: " + note);
-  remark(a.common.quiet,
-         fmt::format("machine: {:.0f} GFLOP/s, memory {:.1f} GB/s, parallel launch {:.1f} us ({})",
-                     facts->probe.fp32.all_cores / 1e9, facts->probe.dram_read.all_cores / 1e9,
-                     facts->fork_join_seconds * 1e6,
-                     facts->cached ? "kept from an earlier run"
-                                   : fmt::format("measured now, in {}", format_seconds(facts->seconds))));
-  return facts->target;
-}
-
 // The number that `tcc show` gives the i-th tuned task. `chosen`: the numbers of --tasks; empty: all tasks.
 std::string number_of(size_t i, const std::vector<size_t>& chosen) {
   return std::to_string(chosen.empty() ? i : chosen[i]);
 }
 
-// The report for a device that is not here: predictions only.
+// The report where nothing is measured: predictions only.
 std::string prediction_text(const driver::TuneReport& report, const std::vector<size_t>& chosen,
-                            const std::string& target) {
+                            const std::string& target, bool sources) {
   std::vector<std::vector<std::string>> rows = {
       {"task", "workload", "weight", "predicted", report.source_only ? "printed" : "compiled"}};
+  if (sources) rows[0].emplace_back("schedule");
   for (size_t i = 0; i < report.tasks.size(); ++i) {
     const search::TaskResult& t = report.tasks[i].result;
     rows.push_back({number_of(i, chosen), t.workload, std::to_string(t.weight), format_seconds(t.best_seconds),
                     std::to_string(t.counts.compiled)});
+    if (sources) rows.back().emplace_back(search::source_name(report.tasks[i].source));
   }
   std::string text = format_table(rows, 2) + fmt::format("\n{} {} for {}, none run or checked", report.counts.compiled,
                                                          report.source_only ? "printed" : "compiled", target);
   if (report.best_seconds > 0)
     text += fmt::format("; an analytical model expects the kernels to take {}", format_seconds(report.best_seconds));
-  return text + "\n";
+  return text + "\n" + phases_text(report);
 }
 
-std::string task_table(const driver::TuneReport& report, const std::vector<size_t>& chosen) {
-  std::vector<std::vector<std::string>> rows = {
-      {"task", "workload", "weight", "best", "GFLOP/s", "unscheduled", "speed-up", "trials"}};
+std::string task_table(const driver::TuneReport& report, const std::vector<size_t>& chosen, bool baseline) {
+  std::vector<std::vector<std::string>> rows = {{"task", "workload", "weight", "best", "GFLOP/s"}};
+  if (baseline) rows[0].insert(rows[0].end(), {"unscheduled", "speed-up"});
+  rows[0].emplace_back("trials");
   for (size_t i = 0; i < report.tasks.size(); ++i) {
     const driver::TunedTask& t = report.tasks[i];
-    rows.push_back({number_of(i, chosen), t.result.workload, std::to_string(t.result.weight),
-                    format_seconds(t.result.best_seconds), format_gflops(t.flops, t.result.best_seconds),
-                    format_seconds(t.baseline_seconds), format_ratio(t.baseline_seconds, t.result.best_seconds),
-                    std::to_string(t.result.trials)});
+    std::vector<std::string>& row = rows.emplace_back();
+    row = {number_of(i, chosen), t.result.workload, std::to_string(t.result.weight),
+           format_seconds(t.result.best_seconds), format_gflops(t.flops, t.result.best_seconds)};
+    if (baseline)
+      row.insert(row.end(),
+                 {format_seconds(t.baseline_seconds), format_ratio(t.baseline_seconds, t.result.best_seconds)});
+    row.push_back(std::to_string(t.result.trials));
   }
   return format_table(rows, 2);
 }
@@ -348,18 +365,37 @@ Json proposals_json(const search::Counts& c) {
   return json;
 }
 
-Json report_json(const driver::TuneReport& report) {
+// The wall time of each phase; "other" is the rest, as of the records' file.
+std::vector<std::pair<std::string, double>> phases_of(const driver::TuneReport& report) {
+  std::vector<std::pair<std::string, double>> phases;
+  double rest = report.seconds;
+#define TCC_X(phase) phases.emplace_back(#phase, report.phases.phase), rest -= report.phases.phase;
+  TCC_SEARCH_PHASES(TCC_X)
+#undef TCC_X
+  phases.emplace_back("other", std::max(rest, 0.0));
+  return phases;
+}
+
+std::string phases_text(const driver::TuneReport& report) {
+  std::string text = "time:";
+  for (const auto& [phase, seconds] : phases_of(report))
+    if (seconds >= 0.05) text += fmt::format("{} {} {:.1f} s", text.back() == ':' ? "" : ",", phase, seconds);
+  return text.back() == ':' ? "" : text + "\n";
+}
+
+Json report_json(const driver::TuneReport& report, bool baseline) {
   Json json = {{"event", "summary"}};
   json.update(TCC_JSON(report, trials, seconds, stopped, resumed));
-  json.update({{"unscheduled_seconds", report.baseline_seconds},
-               {"best_seconds", report.best_seconds},
-               {"counts", proposals_json(report.counts)},
-               {"tasks", Json::array()}});
+  json["phases"] = Json::object();
+  for (const auto& [phase, seconds] : phases_of(report)) json["phases"][phase] = seconds;
+  if (baseline) json["unscheduled_seconds"] = report.baseline_seconds;
+  json.update(
+      {{"best_seconds", report.best_seconds}, {"counts", proposals_json(report.counts)}, {"tasks", Json::array()}});
   for (const driver::TunedTask& t : report.tasks) {
     Json task = TCC_JSON(t.result, key, workload, weight);
     task["flops"] = t.flops;
     task["best_seconds"] = t.result.best_seconds;
-    task["unscheduled_seconds"] = t.baseline_seconds;
+    if (baseline) task["unscheduled_seconds"] = t.baseline_seconds;
     task.update(TCC_JSON(t.result, trials, failure));
     task["counts"] = proposals_json(t.result.counts);
     json["tasks"].push_back(task);
@@ -378,7 +414,7 @@ std::vector<int64_t> weights_of(const driver::Program& program, const std::vecto
 void print_report(const Arguments& a, const driver::TuneReport& report, const ValueCurve& curve,
                   const target::Target& target, const std::vector<size_t>& chosen) {
   if (a.common.json) {
-    Json json = report_json(report);
+    Json json = report_json(report, a.baseline);
     json["predicted"] = report.predicted;
     json["calibrated"] = target.cuda.calibrated;
     json["curve"] = Json::array();
@@ -387,24 +423,59 @@ void print_report(const Arguments& a, const driver::TuneReport& report, const Va
     print_json_line(json);
     return;
   }
-  if (report.predicted) return void(print(prediction_text(report, chosen, target.name) + drafts_text(report.counts)));
-  std::string text = task_table(report, chosen) + "\n" + proposals_text(report.counts, a.common.verbose > 0) +
-                     drafts_text(report.counts);
+  if (report.predicted)
+    return void(
+        print(prediction_text(report, chosen, target.name, a.effort == "0") + drafts_text(report.counts)));
+  std::string text = task_table(report, chosen, a.baseline) + "\n" +
+                     proposals_text(report.counts, a.common.verbose > 0) + drafts_text(report.counts);
   text += fmt::format("{} in {}", plural(report.trials, "trial"), format_elapsed(report.seconds));
   if (report.best_seconds > 0)
     text += fmt::format("; the model's kernels take {}", format_seconds(report.best_seconds));
   if (report.best_seconds > 0 && report.baseline_seconds > 0)
     text += fmt::format(", unscheduled {}: speed-up {}", format_seconds(report.baseline_seconds),
                         format_ratio(report.baseline_seconds, report.best_seconds));
-  print(text + "\n" + curve.text());
+  print(text + "\n" + phases_text(report) + curve.text());
 }
 
-void print_remarks(const Arguments& a, const driver::TuneReport& report, bool runs_unscheduled) {
+// One line, or one event: from now on `build` has a program for every task.
+void show_library(const Arguments& a, const driver::FirstLibrary& library) {
+  std::map<std::string_view, int64_t> sources;
+  Json tasks = Json::array();
+  int64_t failed = 0;
+  for (const driver::FirstProgram& p : library.programs) {
+    if (p.failure.empty())
+      ++sources[search::source_name(p.source)];
+    else
+      ++failed;
+    Json task = TCC_JSON(p, key, workload, weight);
+    task["schedule"] = search::source_name(p.source);
+    task.update({{"seconds", p.seconds}, {"reason", p.reason}, {"failure", p.failure}});
+    tasks.push_back(std::move(task));
+  }
+  if (a.common.json)
+    print_json_line({{"event", "library"},
+                     {"elapsed_seconds", library.seconds},
+                     {"made", library.made},
+                     {"predicted_seconds", library.predicted_seconds},
+                     {"unknown", library.unknown},
+                     {"tasks", std::move(tasks)}});
+  std::string text;
+  for (const auto& [source, count] : sources) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, source);
+  const auto all = static_cast<int64_t>(library.programs.size());
+  text = fmt::format("library: a program for {} of {} after {:.1f} s: {}", all - failed, plural(all, "task"),
+                     library.seconds, text);
+  if (library.predicted_seconds > 0)
+    text += fmt::format("; predicted {}{}", format_seconds(library.predicted_seconds),
+                        library.unknown > 0 ? fmt::format(" without {} of them", library.unknown) : "");
+  remark(a.common.quiet, text);
+}
+
+void print_remarks(const Arguments& a, const driver::TuneReport& report) {
   for (const std::string& note : report.notes) remark(a.common.quiet, "note: " + note);
   for (const driver::TunedTask& t : report.tasks) {
     if (!t.result.failure.empty())
       print_warning(fmt::format("{}: {}", t.result.workload, t.result.failure));
-    else if (t.baseline_seconds == 0 && t.result.counts.measured > 0 && runs_unscheduled)
+    else if (!t.baseline_failure.empty() && t.result.counts.measured > 0)
       print_warning(fmt::format("{}: the unscheduled program has no time: {}", t.result.workload, t.baseline_failure));
   }
   const auto missed = std::count_if(report.tasks.begin(), report.tasks.end(), [](const driver::TunedTask& t) {
@@ -419,10 +490,18 @@ void print_remarks(const Arguments& a, const driver::TuneReport& report, bool ru
 
 Result<int> tune(const Arguments& a) {
   if (a.tasks == "list") return show_tasks(a.common, a);
+  TCC_TRY(const driver::Effort effort, driver::parse_effort(a.effort));
+  TCC_TRY_VOID(check_effort(a, effort));
   TCC_TRY(target::Target target, open_target(a.target));
   if (a.simulate > 0) {
     TCC_TRY(target, driver::simulated_target(target, a.simulate));
   }
+  if (a.baseline && !backend::backend_of(target).runs_unscheduled)
+    return make_error(
+        ErrorClass::kUsage,
+        fmt::format("--baseline: expected a CPU as target, found '{}', where unscheduled loops do not run",
+                    sanitize(target.name)),
+        "leave --baseline out");
   TCC_TRY_VOID(driver::check_tunable(target));  // before this machine is probed and a store is made
   TCC_TRY(std::string db, store_path(a.records.db));
   TCC_TRY(driver::Model model, open_model(a.model));
@@ -437,11 +516,15 @@ Result<int> tune(const Arguments& a) {
   TCC_TRY(const Records others, open_other_records(a.records));
   request.others = others.all;
   TCC_TRY(auto store, record::Store::open(db));
-  print_plan(a, program, request, db);
-  if (backend::backend_of(target).runs_on_host(target)) request.device = measured_device(a);
+  request.effort = effort;
+  request.first_library = [&a](const driver::FirstLibrary& library) { show_library(a, library); };
+  if (effort != driver::Effort::kConstruct) print_plan(a, program, request, db);
+  if (effort != driver::Effort::kConstruct && backend::backend_of(target).runs_on_host(target))
+    request.device = measured_device(a.common.quiet);
   request.cuda_driver = a.target.cuda_driver;
   request.cupti = a.cupti;
   request.prior = !a.no_prior;
+  request.baseline = a.baseline;
 
   InterruptGuard interrupts;
   request.stop = &InterruptGuard::requested;
@@ -454,7 +537,7 @@ Result<int> tune(const Arguments& a) {
   }
   if (!report) return tl::make_unexpected(std::move(report).error());
   print_report(a, *report, curve, target, request.tasks);
-  print_remarks(a, *report, backend::backend_of(target).runs_unscheduled);
+  print_remarks(a, *report);
   if (report->stopped) return kStopped;
   bool any_valid = report->tasks.empty();
   for (const driver::TunedTask& t : report->tasks) any_valid = any_valid || t.result.best_seconds > 0;

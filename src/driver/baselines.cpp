@@ -48,15 +48,9 @@ Result<std::optional<record::Record>> Baselines::run(const task::Task& task, con
   candidate.task = prepared;
   candidate.kernel = program.lowered;
   TCC_TRY(std::vector<measure::Measurement> measured, measurer_.measure({&candidate, 1}));
-  record::Record record;
-  record.task = search::task_hash(task.key);
-  record.workload = task.workload;
-  record.target = request_.target.name;
-  record.target_features = features_;
-  record.platform = target::platform_text(request_.target);
-  record.skeleton = schedule::skeleton_hash(schedule::Trace{});
-  record.trace = program.trace;
-  record.nest_hash = program.nest_hash;
+  record::Record record = search::program_record(task, request_.target, schedule::Trace{}, program.nest_hash);
+  record.anchor = record.family = 0;  // plain loops are good nowhere else
+  record.extents.clear();
   record.tool_version = tool_version();
   record.unix_time = Clock::system().unix_seconds();
   measure::fill_record(measured.at(0), record);

@@ -15,7 +15,7 @@ namespace tcc::driver {
 class Baselines {
  public:
   Baselines(measure::Measurer& measurer, record::Store& store, const TuneRequest& request)
-      : measurer_(measurer), store_(store), request_(request), features_(target::feature_hash(request.target)) {}
+      : measurer_(measurer), store_(store), request_(request) {}
 
   struct Baseline {
     double seconds = 0;
@@ -34,7 +34,6 @@ class Baselines {
   measure::Measurer& measurer_;
   record::Store& store_;
   const TuneRequest& request_;
-  uint64_t features_;
   std::map<std::string, Baseline> known_;
 };
 

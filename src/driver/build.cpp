@@ -22,7 +22,7 @@ std::string prefix_of(size_t task) {
 }
 
 Origin origin_of(const search::Chosen& program) {
-  return !program.tuned ? Origin::kDefault : program.predicted ? Origin::kPredicted : Origin::kMeasured;
+  return program.predicted ? Origin::kPredicted : program.tuned ? Origin::kMeasured : Origin::kDefault;
 }
 
 // Code of the most portable target's kernels that newer devices compile for themselves.
@@ -90,9 +90,9 @@ Result<std::vector<KernelChoice>> describe_kernels(const Program& program, const
   for (size_t n = 0; n < kernels.size(); ++n) {
     const task::Task& task = tasks[n % tasks.size()];
     const search::Chosen& c = kernels[n].program;
-    choices.push_back({task.key, task.workload, task.weight, c.tuned, c.seconds, c.note, 0,
-                       options.targets[n / tasks.size()].name, origin_of(c),
-                       options.targets[n / tasks.size()].cuda.calibrated});
+    const target::Target& target = options.targets[n / tasks.size()];
+    choices.push_back({task.key, task.workload, task.weight, c.tuned, c.seconds, c.note, 0, target.name, origin_of(c),
+                       c.source, c.reason, c.passed_over, target.cuda.calibrated});
   }
   if (!options.estimate_slowdowns) return choices;
   TCC_TRY(std::vector<double> slowdowns, estimate_slowdowns(tasks, kernels, options.targets[0], options.threads));

@@ -24,10 +24,18 @@ namespace tcc::driver {
 namespace {
 
 Result<void> refuse_untuned(const std::vector<KernelChoice>& kernels) {
-  std::vector<std::string> untuned;
-  for (const KernelChoice& kernel : kernels)
+  std::vector<std::string> untuned, stale;
+  for (const KernelChoice& kernel : kernels) {
     if (!kernel.tuned) untuned.push_back(fmt::format("{} {}", kernel.key, kernel.note));
-  if (untuned.empty()) return {};
+    if (kernel.tuned && !kernel.passed_over.empty())
+      stale.push_back(fmt::format("{} {}: {}", kernel.key, kernel.workload, kernel.passed_over[0]));
+  }
+  if (untuned.empty() && stale.empty()) return {};
+  if (untuned.empty())
+    return make_error(
+        ErrorClass::kInput,
+        fmt::format("the best records of {} of {} kernels no longer give their programs", stale.size(), kernels.size()),
+        "run `tcc tune` on this model again, or build without --require-tuned to take the next best", stale);
   std::string message = fmt::format("{} of {} kernels are not tuned", untuned.size(), kernels.size());
   return make_error(ErrorClass::kInput, message, "run `tcc tune` on this model first, or build without --require-tuned",
                     untuned);

@@ -48,11 +48,7 @@ class SketchDrafts {
   }
   // By the kernel.
   double of_kernel(const ir::Kernel& nest, const cost::DraftOptions& o) const {
-    analysis::ColumnBuilder b;
-    analysis::NestColumns columns;
-    std::string why;
-    if (!analysis::nest_columns(b, nest, {}, columns, why)) return -1;
-    return b.known(cost::draft_seconds(b, columns, group_.platform.target, group_.platform.threads, o)).value_or(-1);
+    return cost::draft_kernel_seconds(nest, group_.platform.target, group_.platform.threads, o).value_or(-1);
   }
 
  private:

@@ -336,6 +336,9 @@ Result<Explanation> explain_task(const Program& program, const std::string& name
   out.workload = task.workload;
   out.tuned = chosen.tuned;
   out.predicted = chosen.predicted;
+  out.source = chosen.source;
+  out.reason = chosen.reason;
+  out.passed_over = chosen.passed_over;
   out.note = chosen.note;
   out.calibrated = target.cuda.calibrated;
   out.seconds = chosen.seconds;

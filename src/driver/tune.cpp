@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "driver/baselines.h"
+#include "driver/first_library.h"
 #include "tcc/backend/backend.h"
 #include "tcc/cost/network_model.h"
 #include "tcc/cost/shipped_checkpoints.h"
@@ -20,6 +21,16 @@
 #include "tcc/target/probe.h"
 
 namespace tcc::driver {
+namespace {
+
+constexpr int64_t kFewTrials = 4;          // of a task, at effort 1
+constexpr int64_t kTrialsPerTask = 64;     // of a task, at effort 2, unless the user says otherwise
+constexpr double kMostSeconds = 600;       // likewise
+constexpr int64_t kMaxFinalists = 12;      // predicted programs of a task that are compiled and stored
+constexpr int64_t kPredictedFirst = 8;     // programs of a task that measuring begins with
+constexpr double kPredictingShare = 0.25;  // of a limit of time, at most, before measuring begins
+
+}  // namespace
 
 Result<void> set_space(const std::string& text, const target::Target& target, space::SpaceOptions& options) {
   options.metaschedule = text == space::kWideSpace;
@@ -57,6 +68,35 @@ Result<void> check_tunable(const target::Target& target) {
   return backend::backend_of(target).check_tunable(target);
 }
 
+void set_limits(search::TuneOptions& options, Effort effort, int64_t tasks) {
+  if (effort == Effort::kFew) options.trials_per_task = kFewTrials;
+  options.trials = tasks * (options.trials_per_task > 0 ? options.trials_per_task : kTrialsPerTask);
+  options.seconds = kMostSeconds;
+}
+
+Result<std::vector<size_t>> unmeasured_tasks(const Program& program, const target::Target& target, int64_t threads,
+                                             const record::Database& store) {
+  std::vector<size_t> missing;
+  for (size_t i = 0; i < program.tasks.tasks.size(); ++i) {
+    TCC_TRY(const std::optional<record::Record> best,
+            store.best(search::task_hash(program.tasks.tasks[i]), search::machine_of(target), threads));
+    if (!best) missing.push_back(i);
+  }
+  return missing;
+}
+
+std::vector<std::string> effort_names() {
+  return {"0", "1", "2"};
+}
+
+Result<Effort> parse_effort(const std::string& text) {
+  const std::vector<std::string> names = effort_names();
+  const auto found = std::find(names.begin(), names.end(), text);
+  if (found != names.end()) return static_cast<Effort>(found - names.begin());
+  return make_error(ErrorClass::kUsage, fmt::format("--effort: expected 0, 1 or 2, found '{}'", sanitize(text)),
+                    "0 measures nothing, 1 a few programs of each task, 2 as many as --trials and --time say");
+}
+
 Result<std::vector<size_t>> parse_tasks(const Program& program, const std::string& spec) {
   std::set<size_t> chosen;
   std::istringstream words(spec);
@@ -80,10 +120,6 @@ Result<std::vector<size_t>> parse_tasks(const Program& program, const std::strin
 
 namespace {
 
-constexpr int64_t kMaxFinalists = 12;      // predicted programs of a task that are compiled and stored
-constexpr int64_t kPredictedFirst = 8;     // programs of a task that measuring begins with
-constexpr double kPredictingShare = 0.25;  // of a limit of time, at most, before measuring begins
-
 std::vector<task::Task> chosen_tasks(const Program& program, const TuneRequest& request) {
   std::vector<task::Task> tasks;
   for (size_t i = 0; i < program.tasks.tasks.size(); ++i)
@@ -95,7 +131,7 @@ std::vector<task::Task> chosen_tasks(const Program& program, const TuneRequest& 
 // The part of the report that is about one task.
 Result<TunedTask> sum_up(search::TaskResult result, const task::Task& task, const record::Store& store,
                          const TuneRequest& request, bool stopped, const Baselines* baselines) {
-  TunedTask out{std::move(result), task.flops, 0, "unscheduled loops do not run there"};
+  TunedTask out{std::move(result), task.flops, 0, ""};
   double& best = out.result.best_seconds;
   if (stopped) {  // the round that was cut off counts in no summary, but its records are in the store
     TCC_TRY(std::optional<record::Record> record,
@@ -128,6 +164,7 @@ Result<TuneReport> search_tasks(const Program& program, record::Store& store, co
   TuneReport report;
   report.trials = tuned.trials;
   report.seconds = tuned.seconds;
+  report.phases = tuned.phases;
   report.stopped = tuned.stopped;
   report.resumed = tuned.resumed;
   bool baseline_known = baselines != nullptr, best_known = true;
@@ -197,10 +234,13 @@ Result<int64_t> predict_first(const Program& program, record::Store& store, cons
   for (size_t i = 0; i < program.tasks.tasks.size(); ++i) {
     if (!request.tasks.empty() && std::count(request.tasks.begin(), request.tasks.end(), i) == 0) continue;
     TCC_TRY(const std::vector<record::Record> records, store.all(search::task_hash(program.tasks.tasks[i])));
-    const bool known = std::any_of(records.begin(), records.end(), [&](const record::Record& r) {
-      return r.isa == isa && r.status == record::Status::kOk;
+    int64_t untimed = 0;
+    const bool measured = std::any_of(records.begin(), records.end(), [&](const record::Record& r) {
+      const bool good = r.isa == isa && r.status == record::Status::kOk;
+      untimed += good && record::is_untimed(r.kind) ? 1 : 0;
+      return good && !record::is_untimed(r.kind);
     });
-    if (!known) first.tasks.push_back(i);
+    if (!measured && untimed <= 1) first.tasks.push_back(i);  // one is what effort 0 leaves
   }
   if (first.tasks.empty()) return 0;
   first.options.trials = 0;
@@ -247,6 +287,48 @@ Result<TuneReport> simulate(const Program& program, record::Store& store, TuneRe
   return report;
 }
 
+// Nothing but the first library.
+Result<TuneReport> construct_only(const Program& program, record::Store& store, const TuneRequest& request) {
+  ThreadPool pool(static_cast<int>(target::host_target().cpu.threads));
+  TCC_TRY(const FirstLibrary library, make_first_library(program, store, request, pool, true));
+  if (request.first_library) request.first_library(library);
+  TuneReport report;
+  report.predicted = true;
+  report.seconds = report.phases.library = library.seconds;
+  report.best_seconds = library.unknown == 0 ? library.predicted_seconds : 0;
+  const std::vector<task::Task> tasks = chosen_tasks(program, request);
+  for (size_t i = 0; i < library.programs.size(); ++i) {
+    const FirstProgram& p = library.programs[i];
+    TunedTask task;
+    task.result.key = p.key;
+    task.result.workload = p.workload;
+    task.result.weight = p.weight;
+    task.result.best_seconds = p.seconds;
+    task.result.counts.compiled = p.failure.empty() ? 1 : 0;
+    task.flops = tasks[i].flops;
+    task.source = p.source;
+    task.result.failure = p.failure;
+    report.counts.add(task.result.counts);
+    report.tasks.push_back(std::move(task));
+  }
+  return report;
+}
+
+// From here on a build has a program for every task. Its seconds count for the limit of time.
+Result<double> begin_with_library(const Program& program, record::Store& store, TuneRequest& request,
+                                  ThreadPool& pool) {
+  TCC_TRY(const FirstLibrary library, make_first_library(program, store, request, pool, false));
+  if (request.first_library) request.first_library(library);
+  double& limit = request.options.seconds;
+  if (limit > 0) limit = std::max(limit - library.seconds, 0.1 * limit);
+  return library.seconds;
+}
+
+void count_library(TuneReport& report, double seconds) {
+  report.phases.library += seconds;
+  report.seconds += seconds;
+}
+
 }  // namespace
 
 Result<TuneReport> tune_program(const Program& program, record::Store& store, const TuneRequest& given) {
@@ -255,6 +337,7 @@ Result<TuneReport> tune_program(const Program& program, record::Store& store, co
   const backend::Backend& backend = backend::backend_of(given.target);
   TuneRequest request = given;
   if (!backend.by_threads) request.options.threads = 1;
+  if (request.effort == Effort::kConstruct) return construct_only(program, store, request);
   const auto cores = target::host_target().cpu.threads - backend.measuring_cores;
   ThreadPool pool(static_cast<int>(std::max<int64_t>(cores, 1)));
   auto machine = backend.open(request.target, {.threads = request.options.threads,
@@ -265,11 +348,14 @@ Result<TuneReport> tune_program(const Program& program, record::Store& store, co
   if (!machine) {
     if (!backend.predicts || backend.is_this_machine(request.target))
       return tl::make_unexpected(std::move(machine).error());
+    TCC_TRY(const double library, begin_with_library(program, store, request, pool));
     TCC_TRY(TuneReport report, predict(program, store, request, kMaxFinalists));
+    count_library(report, library);
     report.notes.insert(report.notes.begin(), fmt::format("nothing is measured: {}", machine.error().message));
     if (!machine.error().hint.empty()) report.notes.front() += "; " + machine.error().hint;
     return report;
   }
+  TCC_TRY(const double library, begin_with_library(program, store, request, pool));
   std::string first;
   if (backend.predicts) {
     TCC_TRY(const int64_t tasks, predict_first(program, store, request));
@@ -277,10 +363,11 @@ Result<TuneReport> tune_program(const Program& program, record::Store& store, co
   }
   measure::Measurer& measurer = *(*machine)->measurer;
   std::optional<Baselines> baselines;
-  if (backend.runs_unscheduled) baselines.emplace(measurer, store, request);
+  if (request.baseline && backend.runs_unscheduled) baselines.emplace(measurer, store, request);
   search::Environment environment{.measurer = &measurer, .pool = &pool};
   if (request.prior) environment.prior = &search::shipped_prior();
   TCC_TRY(TuneReport report, search_tasks(program, store, request, environment, baselines ? &*baselines : nullptr));
+  count_library(report, library);
   report.notes = (*machine)->notes();
   if (!first.empty()) report.notes.push_back(first);
   TCC_TRY(std::string note, checkpoint_note(request, (*machine)->name));

@@ -301,7 +301,10 @@ int64_t Coordinator::restarts() const {
 
 Result<std::shared_ptr<const MeasureTask>> Coordinator::prepare(const ir::Kernel& naive, const target::Target& target) {
   TCC_TRY_VOID(state_->executor().check_task(naive));
-  return MeasureTask::create(state_->references(), naive, target, {});
+  TCC_TRY(std::shared_ptr<const MeasureTask> task, MeasureTask::create(state_->references(), naive, target, {}));
+  // The first right program needs it: made here, it delays no measurement and may share the time with other tasks.
+  TCC_TRY_VOID(task->second(state_->references()));
+  return task;
 }
 
 void Coordinator::compile(std::span<Candidate> candidates) {

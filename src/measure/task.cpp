@@ -359,23 +359,30 @@ Result<Prepared> prepare(const DataMaker& maker, ReferenceRunner& runner, const 
 
 }  // namespace
 
+// What the references of a task are computed by.
+struct MeasureTask::References {
+  NaiveFacts facts;
+  std::optional<ReferenceCode> outputs, magnitudes;
+  Positions positions;  // of the samples, which depend on the seed
+};
+
 MeasureTask::MeasureTask() = default;
 MeasureTask::~MeasureTask() = default;
 
 Result<std::shared_ptr<const MeasureTask>> MeasureTask::create(IsolatedHostMeasurer& measurer, const ir::Kernel& naive,
                                                                const target::Target& target, const Options& options) {
   TCC_CHECK(naive.stage == ir::Stage::kBuilt && naive.scalars.empty(), "a task is a kernel as built, of fixed sizes");
-  NaiveFacts facts = analyse_naive(naive);
-  ir::Kernel reference = to_double(naive);
-  std::optional<ir::Kernel> magnitude = facts.has_float ? to_magnitude(reference) : std::nullopt;
-  DataMaker maker(naive, options.seed);
-  Positions positions(maker.params().size());
+  auto made = std::make_shared<References>();
+  made->facts = analyse_naive(naive);
+  const NaiveFacts& facts = made->facts;
+  const std::vector<TaskParam> params = describe_params(naive);
+  made->positions.resize(params.size());
   if (facts.flops > options.sample_above_flops.value_or(affordable_flops(kSampleAboveFlops, options.engine))) {
-    for (size_t i = 0; i < positions.size(); ++i) {
-      const TaskParam& param = maker.params()[i];
+    for (size_t i = 0; i < params.size(); ++i) {
+      const TaskParam& param = params[i];
       if (!param.is_output() || param.shape.empty()) continue;
-      positions[i] = sample_positions(param.shape, kRandomSamples, options.seed + i);
-      if (static_cast<int64_t>(positions[i].size()) == param.elements()) positions[i].clear();
+      made->positions[i] = sample_positions(param.shape, kRandomSamples, options.seed + i);
+      if (static_cast<int64_t>(made->positions[i].size()) == param.elements()) made->positions[i].clear();
     }
   }
   // The reference runs on the CPU, wherever the programs run.
@@ -383,16 +390,25 @@ Result<std::shared_ptr<const MeasureTask>> MeasureTask::create(IsolatedHostMeasu
   ReferenceOptions how;
   how.engine = options.engine;
   how.threads = static_cast<int>(measurer.executor().cpus().size());
-  TCC_TRY(ReferenceCode reference_code, make_reference(reference, reference_target, how, positions));
-  std::optional<ReferenceCode> magnitude_code;
-  if (magnitude) {
-    Positions same = positions;
-    TCC_TRY(magnitude_code, make_reference(*magnitude, reference_target, how, same));
-    TCC_CHECK(same == positions, "bounds are computed where the reference is");
+  const ir::Kernel reference = to_double(naive);
+  TCC_TRY(made->outputs, make_reference(reference, reference_target, how, made->positions));
+  if (std::optional<ir::Kernel> magnitude = facts.has_float ? to_magnitude(reference) : std::nullopt) {
+    Positions same = made->positions;
+    TCC_TRY(made->magnitudes, make_reference(*magnitude, reference_target, how, same));
+    TCC_CHECK(same == made->positions, "bounds are computed where the reference is");
   }
+  return create(measurer, naive, target, options, std::move(made));
+}
+
+Result<std::shared_ptr<const MeasureTask>> MeasureTask::create(IsolatedHostMeasurer& measurer, const ir::Kernel& naive,
+                                                               const target::Target& target, const Options& options,
+                                                               std::shared_ptr<const References> made) {
+  const NaiveFacts& facts = made->facts;
+  const Positions& positions = made->positions;
+  const ReferenceCode* magnitude = made->magnitudes ? &*made->magnitudes : nullptr;
+  DataMaker maker(naive, options.seed);
   ReferenceRunner runner(measurer.executor());
-  TCC_TRY(Prepared prepared,
-          prepare(maker, runner, facts, reference_code, magnitude_code ? &*magnitude_code : nullptr));
+  TCC_TRY(Prepared prepared, prepare(maker, runner, facts, *made->outputs, magnitude));
 
   TaskDescription description;
   description.params = maker.params();
@@ -424,7 +440,8 @@ Result<std::shared_ptr<const MeasureTask>> MeasureTask::create(IsolatedHostMeasu
   task->facts_.exact = prepared.exact || !facts.has_float;
   task->facts_.plain = magnitude.has_value();
   for (size_t i = 0; i < positions.size(); ++i) task->facts_.sampled = task->facts_.sampled || !positions[i].empty();
-  task->facts_.naive_seconds = runner.seconds() * facts.flops / std::max(reference_code.flops, 1.0);
+  task->facts_.naive_seconds = runner.seconds() * facts.flops / std::max(made->outputs->flops, 1.0);
+  if (!task->facts_.sampled) task->references_ = std::move(made);
   return std::shared_ptr<const MeasureTask>(std::move(task));
 }
 
@@ -433,7 +450,8 @@ Result<std::shared_ptr<const MeasureTask>> MeasureTask::second(IsolatedHostMeasu
   if (!second_) {
     Options other = options_;
     other.seed = combine_hash(options_.seed, 0x7365636f6e64);
-    TCC_TRY(second_, create(measurer, naive_, target_, other));
+    TCC_TRY(second_, references_ ? create(measurer, naive_, target_, other, references_)
+                                 : create(measurer, naive_, target_, other));
   }
   return second_;
 }

@@ -11,12 +11,12 @@ namespace tcc::search {
 namespace {
 
 constexpr size_t kMaxContenders = 8, kTrialsForContender = 8;
-constexpr double kInReach = 0.15;  // programs further behind the fastest are not timed again
+constexpr double kInReach = 0.06;     // programs further behind the fastest are not timed again
+constexpr double kClearLead = 0.03;   // nor compared in pairs; where the second is that far behind, nothing is
+constexpr double kWorthwhile = 0.01;  // least share of a task in the network's time
 constexpr int64_t kMaxTurns = 3;
 constexpr double kTurnsSeconds = 1.5;  // no further turn begins after
-constexpr double kFinalsEnd = 1.15;    // of a limit of time
 constexpr size_t kMaxFinalists = 4;
-constexpr double kClearLead = 0.06;  // programs further behind the fastest are not compared in pairs
 constexpr int64_t kRecordsLookedAt = 64;
 
 ir::Legal<measure::Candidate> rebuild(const TaskState& state, const Known& known, const target::Target& target) {
@@ -48,6 +48,7 @@ Result<std::vector<Contender>> choose_contenders(TaskState& state, const target:
                            ? kMaxContenders
                            : std::clamp<size_t>(state.known.size() / kTrialsForContender, 2, kMaxContenders);
   std::vector<const Known*> chosen = fastest_known(state.known, count);
+  if (chosen.size() < 2 || chosen[1]->seconds * (1 - kClearLead) > chosen[0]->seconds) return std::vector<Contender>();
   std::erase_if(chosen, [&](const Known* k) { return k->seconds * (1 - kInReach) > chosen[0]->seconds; });
   TCC_TRY(std::vector<record::Record> records,
           env.store->fastest(state.hash, machine_of(target), options.threads, kRecordsLookedAt));
@@ -94,20 +95,25 @@ int64_t drop_losers(std::vector<Contender>& contenders) {
 
 // The medians were taken minutes apart and the least was chosen, so differences of a few percent between them mean
 // little. The fastest are timed again in turns, which shows all of them the same machine, and the new times replace
-// their records.
-Result<void> time_in_turns(std::vector<Contender>& contenders, const Environment& env) {
+// their records. False: it ended before each of them had a turn, and nothing counts.
+Result<bool> time_in_turns(std::vector<Contender>& contenders, const Environment& env,
+                           const std::function<bool()>& over) {
   Stopwatch watch;
   for (int64_t turn = 0; turn < kMaxTurns && (turn == 0 || watch.seconds() < kTurnsSeconds); ++turn) {
     for (Contender& c : contenders) {
-      if (env.stop && env.stop()) return {};
       if (c.failed || c.out) continue;
+      if (env.stop && env.stop()) return false;
+      if (over && over()) {
+        if (turn == 0) return false;
+        break;
+      }
       TCC_TRY(std::vector<measure::Measurement> measured, env.measurer->measure({&c.candidate, 1}));
       if (measured.at(0).status == record::Status::kOk)
         c.turns.push_back(std::move(measured[0]));
       else
         c.failed = std::move(measured[0]);
     }
-    if (drop_losers(contenders) < 2) break;
+    if (drop_losers(contenders) < 2 || (over && over())) break;
   }
   for (Contender& c : contenders) {
     if (!c.failed && c.turns.empty()) continue;
@@ -121,16 +127,18 @@ Result<void> time_in_turns(std::vector<Contender>& contenders, const Environment
   std::erase_if(contenders, [](const Contender& c) { return c.failed.has_value(); });
   std::stable_sort(contenders.begin(), contenders.end(),
                    [](const Contender& x, const Contender& y) { return x.known->seconds < y.known->seconds; });
-  return {};
+  return true;
 }
 
 // The winner of pairs of the fastest against each of the others; nullptr: env.stop ended the comparison.
 Result<const Known*> compare_in_pairs(const std::vector<const Known*>& finalists, const TaskState& state,
-                                      const target::Target& target, const Environment& env) {
+                                      const target::Target& target, const Environment& env,
+                                      const std::function<bool()>& over) {
   const Known* best = finalists[0];
   ir::Legal<measure::Candidate> best_program = rebuild(state, *best, target);
   for (size_t i = 1; best_program && i < finalists.size(); ++i) {
     if (env.stop && env.stop()) return nullptr;
+    if (over && over()) break;
     ir::Legal<measure::Candidate> challenger = rebuild(state, *finalists[i], target);
     if (!challenger) continue;
     TCC_TRY(measure::PairedComparison verdict,
@@ -157,18 +165,19 @@ Result<void> save_best(const TaskState& state, const target::Target& target, con
 }
 
 Result<bool> rerank_task(TaskState& state, const target::Target& target, const TuneOptions& options,
-                         const Environment& env) {
+                         const Environment& env, const std::function<bool()>& over) {
   if (!env.measurer->traits().compares || !state.prepared) return false;
   TCC_TRY(std::vector<Contender> contenders, choose_contenders(state, target, options, env));
   if (contenders.size() < 2) return false;
-  TCC_TRY_VOID(time_in_turns(contenders, env));
+  TCC_TRY(const bool timed, time_in_turns(contenders, env, over));
+  if (!timed) return false;
   std::vector<const Known*> finalists;
   for (const Contender& c : contenders)
     if (finalists.size() < kMaxFinalists && c.known->seconds * (1 - kClearLead) <= contenders[0].known->seconds)
       finalists.push_back(c.known);
   if (finalists.empty()) finalists = fastest_known(state.known, 1);  // all that were timed again failed
   if (finalists.empty()) return false;
-  TCC_TRY(const Known* best, compare_in_pairs(finalists, state, target, env));
+  TCC_TRY(const Known* best, compare_in_pairs(finalists, state, target, env, over));
   if (best == nullptr) return false;
   bool changed = best->nest_hash != state.best_nest_hash;
   state.best_seconds = best->seconds;
@@ -180,9 +189,22 @@ Result<bool> rerank_task(TaskState& state, const target::Target& target, const T
 
 Result<void> rerank_finalists(std::vector<TaskState>& states, const target::Target& target, const TuneOptions& options,
                               const Environment& env, const Stopwatch& since_start) {
-  for (TaskState& state : states)
-    if (options.seconds <= 0 || since_start.seconds() < kFinalsEnd * options.seconds)
-      TCC_TRY_VOID(rerank_task(state, target, options, env));
+  const double now = since_start.seconds(), end = now / (1 - std::min(options.finals_share, 1.0));  // infinite for 1
+  auto over = [&] { return since_start.seconds() >= end; };
+  auto seconds_of = [](const TaskState& s) { return static_cast<double>(s.task->weight) * s.best_seconds; };
+  double network = 0;
+  std::vector<TaskState*> order;
+  for (TaskState& state : states) {
+    network += seconds_of(state);
+    order.push_back(&state);
+  }
+  std::erase_if(order, [&](const TaskState* s) { return seconds_of(*s) <= kWorthwhile * network; });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](const TaskState* x, const TaskState* y) { return seconds_of(*x) > seconds_of(*y); });
+  for (TaskState* state : order) {
+    if (over() || (env.stop && env.stop())) break;
+    TCC_TRY_VOID(rerank_task(*state, target, options, env, over));
+  }
   return {};
 }
 

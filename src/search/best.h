@@ -10,11 +10,13 @@ namespace tcc::search {
 Result<void> save_best(const TaskState& state, const target::Target& target, const TuneOptions& options,
                        record::Store& store);
 
-// At the end, where env offers paired comparisons: the fastest by their medians, which were taken minutes apart, are
-// timed again in turns, and the fastest few of these meet the fastest in pairs. True when the confirmed best changed.
+// At the end, where env offers paired comparisons and a program is within 3 % of the fastest: the fastest by their
+// medians, which were taken minutes apart, are timed again in turns, and the fastest few of these meet the fastest in
+// pairs. True when the confirmed best changed. `over`: no further program is timed once it says so.
 Result<bool> rerank_task(TaskState& state, const target::Target& target, const TuneOptions& options,
-                         const Environment& env);
-// Of every task, as long as `since_start` is within 1.15 of a limit of time: later ones keep their fastest.
+                         const Environment& env, const std::function<bool()>& over = {});
+// The tasks that take more than 1 % of the network's time, those with the most time first, until
+// options.finals_share of the run is spent on it. `since_start`: of the run, before the first of them.
 Result<void> rerank_finalists(std::vector<TaskState>& states, const target::Target& target, const TuneOptions& options,
                               const Environment& env, const Stopwatch& since_start);
 

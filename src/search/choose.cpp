@@ -1,7 +1,8 @@
 // Which program is built for a task: its best measured one, else its best predicted one, else that of a relative, else
-// the default schedule.
+// the default schedule, which is constructed or picked by a cost model and never measured.
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "search/anchor.h"
 #include "search/best.h"
@@ -18,6 +19,8 @@ namespace tcc::search {
 namespace {
 
 constexpr size_t kMaxPredictions = 4;     // records that are tried until one replays
+constexpr int64_t kMaxMeasured = 16;      // likewise
+constexpr int64_t kConstructed = 8;       // programs of a construction that compete with draws
 constexpr int64_t kDefaultFinalists = 8;  // of the default schedule, tried until one compiles and spills nothing
 
 Result<Chosen> build(const schedule::Trace& trace, std::span<const int64_t> decisions, const task::Task& task,
@@ -36,6 +39,15 @@ Result<Chosen> build(const schedule::Trace& trace, std::span<const int64_t> deci
   exact.decisions = std::move(used);
   chosen.trace = schedule::trace_to_json(exact);
   return chosen;
+}
+
+std::string seconds_text(double seconds) {
+  return seconds > 0 ? fmt::format("{:.4g} us", seconds * 1e6) : "time not known";
+}
+
+// The machine whose records this one is among.
+record::Machine machine_of_record(const record::Record& r) {
+  return {r.target_features, r.platform};
 }
 
 std::string threads_text(int64_t n) {
@@ -60,18 +72,21 @@ std::string of_other_platform(const task::Task& task, const record::Record& reco
                      sanitize(record.platform));
 }
 
-// Predictions that are ok, by predicted time: the newest of each program.
+// Predictions that are ok, by predicted time: the newest of each program. Those for a target that no model predicts
+// only say what was chosen: the newest first.
 Result<std::vector<record::Record>> predictions(const task::Task& task, const target::Target& target,
                                                 const record::Database& store) {
   TCC_TRY(std::vector<record::Record> all, store.all(task_hash(task)));
   std::map<uint64_t, record::Record> newest;
   for (record::Record& r : all)
-    if (r.kind == record::Kind::kPredicted && r.target_features == target::feature_hash(target))
+    if (record::is_untimed(r.kind) && r.target_features == target::feature_hash(target))
       newest.insert_or_assign(r.nest_hash, std::move(r));
   std::vector<record::Record> chosen;
   for (auto& [nest, r] : newest)
     if (r.status == record::Status::kOk) chosen.push_back(std::move(r));
-  std::sort(chosen.begin(), chosen.end(), [](const record::Record& x, const record::Record& y) {
+  const bool by_time = backend::backend_of(target).predicts;
+  std::sort(chosen.begin(), chosen.end(), [&](const record::Record& x, const record::Record& y) {
+    if (!by_time) return x.id > y.id;
     return x.median != y.median ? x.median < y.median : x.nest_hash < y.nest_hash;
   });
   if (chosen.size() > kMaxPredictions) chosen.resize(kMaxPredictions);
@@ -96,16 +111,24 @@ class Chooser {
         finish_(std::move(finish)) {}
 
   Result<ChosenArtifact> choose() {
+    std::optional<ChosenArtifact> found;
     if (store_ != nullptr) {
-      TCC_TRY(std::optional<ChosenArtifact> found, from_records());
+      TCC_TRY(found, from_measurements());
+      if (!found && backend_.predicts) {
+        TCC_TRY(found, from_predictions());
+      }
       if (!found) {
         TCC_TRY(found, from_relative());
       }
-      if (found) return std::move(*found);
+      if (!found && !backend_.predicts) {
+        TCC_TRY(found, from_predictions());
+      }
     }
-    TCC_TRY(ChosenArtifact found, by_default());
-    found.program.note = untuned("the default schedule is used");
-    return found;
+    if (!found) {
+      TCC_TRY(found, by_default());
+    }
+    found->program.passed_over = std::move(passed_over_);
+    return std::move(*found);
   }
 
  private:
@@ -113,16 +136,38 @@ class Chooser {
     return fmt::format("{}: not tuned for {} ({}); {}", task_.workload, target_.name, why_, instead);
   }
 
-  // Of the best measurement, else of the best predictions.
-  Result<std::optional<ChosenArtifact>> from_records() {
+  // Of the best measurement that gives its program.
+  Result<std::optional<ChosenArtifact>> from_measurements() {
     TCC_TRY(std::optional<record::Record> best, find_best(*store_, task_hash(task_), target_, threads_));
+    if (!best) return std::optional<ChosenArtifact>();
+    std::vector<record::Record> records;
+    records.push_back(std::move(*best));
+    return first_that_replays(std::move(records), true);
+  }
+
+  Result<std::optional<ChosenArtifact>> from_predictions() {
     TCC_TRY(std::vector<record::Record> records, predictions(task_, target_, *store_));
-    if (best) records.insert(records.begin(), std::move(*best));
-    for (const record::Record& r : records) {
-      Result<ChosenArtifact> found = of_record(r);
+    TCC_TRY(std::optional<ChosenArtifact> found, first_that_replays(std::move(records), false));
+    if (found && !found->program.tuned)
+      found->program.note =
+          untuned(fmt::format("the schedule that was {} for it is used", source_name(found->program.source)));
+    return found;
+  }
+
+  // `measured`: where the first one fails, the next fastest on its machine follow.
+  Result<std::optional<ChosenArtifact>> first_that_replays(std::vector<record::Record> records, bool measured) {
+    for (size_t i = 0; i < records.size(); ++i) {
+      Result<ChosenArtifact> found = of_record(records[i]);
       if (found) return std::optional(std::move(*found));
       if (found.error().cls == ErrorClass::kEnvironment) return tl::make_unexpected(std::move(found).error());
-      why_ = found.error().message;
+      passed_over_.push_back(fmt::format("record {} ({}, {}): {}", records[i].id, record::kind_name(records[i].kind),
+                                         seconds_text(records[i].median), found.error().message));
+      why_ = passed_over_.back();
+      if (i > 0 || !measured) continue;
+      TCC_TRY(std::vector<record::Record> more,
+              store_->fastest(task_hash(task_), machine_of_record(records[0]), records[0].threads, kMaxMeasured));
+      for (record::Record& r : more)
+        if (r.nest_hash != records[0].nest_hash) records.push_back(std::move(r));
     }
     return std::optional<ChosenArtifact>();
   }
@@ -130,13 +175,16 @@ class Chooser {
   Result<ChosenArtifact> of_record(const record::Record& r) const {
     TCC_TRY(schedule::Trace trace, schedule::trace_from_json(r.trace));
     Result<Chosen> chosen = build(trace, trace.decisions, task_, target_);
-    if (!chosen) return input_error("its best record does not replay: {}", chosen.error().message);
-    if (chosen->nest_hash != r.nest_hash) return input_error("its best record gives another program with this version");
-    chosen->tuned = true;
-    chosen->predicted = r.kind == record::Kind::kPredicted;
+    if (!chosen) return input_error("it does not replay: {}", chosen.error().message);
+    if (chosen->nest_hash != r.nest_hash) return input_error("it gives another program with this version of tcc");
+    chosen->predicted = record::is_untimed(r.kind);
+    chosen->tuned = !chosen->predicted || backend_.predicts;
+    chosen->source = r.kind == record::Kind::kConstructed ? Source::kConstructed
+                     : chosen->predicted                  ? Source::kPredicted
+                                                          : Source::kMeasured;
     chosen->seconds = r.median;
     chosen->threads = r.threads;
-    if (r.kind == record::Kind::kMeasured && !record::is_of(r, machine_of(target_)))
+    if (!chosen->predicted && !record::is_of(r, machine_of(target_)))
       chosen->note = of_other_platform(task_, r);
     else if (backend_.by_threads && r.threads != threads_)
       chosen->note = of_other_threads(task_, *chosen, threads_);
@@ -150,6 +198,7 @@ class Chooser {
       why_ += relatives;
       return std::optional<ChosenArtifact>();
     }
+    taken->source = Source::kRelative;
     taken->note = untuned(taken->note);
     TCC_TRY(ChosenArtifact found, finish_(std::move(*taken)));
     return std::optional(std::move(found));
@@ -157,21 +206,44 @@ class Chooser {
 
   // The model's best that compiles without spills and losses (compiler_factor); else its best that compiles; else the
   // plain loops.
-  Result<ChosenArtifact> by_default() const {
+  Result<ChosenArtifact> by_default() {
     std::optional<ChosenArtifact> lossy;
-    TCC_TRY(const std::vector<schedule::Trace> best,
-            rank_programs(task_, target_, threads_, kDefaultFinalists, defaults_));
-    for (const schedule::Trace& trace : best) {
-      Result<Chosen> chosen = build(trace, trace.decisions, task_, target_);
-      if (!chosen) continue;
+    TCC_TRY(const Ranking ranking, rank_programs(task_, target_, threads_, kDefaultFinalists, defaults_));
+    std::string refused = ranking.reject;
+    for (const RankedProgram& program : ranking.programs) {
+      Result<Chosen> chosen = build(program.trace, program.trace.decisions, task_, target_);
+      if (!chosen) {
+        refused = chosen.error().message;
+        continue;
+      }
+      const bool simple = program.constructed && ranking.rule == construct::kSimpleSchedule;
+      chosen->source = simple ? Source::kSimple : program.constructed ? Source::kConstructed : Source::kPicked;
+      chosen->reason = ranking.reason;
+      if (chosen->source == Source::kConstructed) chosen->reason = ranking.rule;
+      chosen->note = untuned(default_text(*chosen, ranking));
       Result<ChosenArtifact> found = finish_(std::move(*chosen));
-      if (!found && found.error().cls != ErrorClass::kEnvironment) continue;
+      if (!found && found.error().cls != ErrorClass::kEnvironment) {
+        refused = found.error().message;
+        continue;
+      }
       if (!found || compiler_factor(found->artifact) == 1) return found;
       if (!lossy) lossy = std::move(*found);
     }
     if (lossy) return std::move(*lossy);
     TCC_TRY(Chosen plain, unscheduled_program(task_, target_));
+    plain.reason = refused.empty() ? "no design space has a program for it" : refused;
+    plain.note = untuned(fmt::format("the unscheduled loops are used: {}", plain.reason));
     return finish_(std::move(plain));
+  }
+
+  static std::string default_text(const Chosen& chosen, const Ranking& ranking) {
+    if (chosen.source == Source::kConstructed)
+      return fmt::format("the default schedule is used, constructed by {}", ranking.rule);
+    const std::string why = ranking.rule == construct::kSimpleSchedule
+                                ? fmt::format(" (no construction fits: {})", ranking.reason)
+                                : std::string();
+    if (chosen.source == Source::kSimple) return "the simple schedule of its design space is used" + why;
+    return "the default schedule is used, the cost model's pick" + why;
   }
 
   const task::Task& task_;
@@ -183,6 +255,7 @@ class Chooser {
   const Defaults& defaults_;
   const Finish finish_;
   std::string why_ = "the store has no valid measurement or prediction of it";
+  std::vector<std::string> passed_over_;
 };
 
 Finish compile_for(const target::Target& target, const std::string& prefix) {
@@ -199,8 +272,8 @@ Result<ChosenArtifact> leave(Chosen chosen) {
 
 }  // namespace
 
-Result<std::vector<schedule::Trace>> rank_programs(const task::Task& task, const target::Target& target,
-                                                   int64_t threads, int64_t count, const Defaults& defaults) {
+Result<Ranking> rank_programs(const task::Task& task, const target::Target& target, int64_t threads, int64_t count,
+                              const Defaults& defaults) {
   const backend::Backend& backend = backend::backend_of(target);
   TaskState state;
   state.task = &task;
@@ -215,13 +288,28 @@ Result<std::vector<schedule::Trace>> rank_programs(const task::Task& task, const
   settings.evolution.first_draws = backend.default_draws;
   settings.evolution.polishings = 1;
   RoundPlan plan{.count = count};
-  for (const schedule::Trace& trace : space::generate_space(task.kernel, target, options.space))
-    if (ir::Legal<space::Sketch> sketch = space::make_sketch(trace, task.kernel, target)) {
-      plan.seeds.push_back({static_cast<int32_t>(state.sketches.size()), sketch->trace.decisions});
-      state.sketches.push_back(std::move(*sketch));
+  Ranking out;
+  for (const schedule::Trace& trace : space::generate_space(task.kernel, target, options.space)) {
+    ir::Legal<space::Sketch> sketch = space::make_sketch(trace, task.kernel, target);
+    if (!sketch) {
+      out.reject = fmt::format("{}: {}", ir::reject_reason_name(sketch.error().reason), sketch.error().text);
+      continue;
     }
-  std::vector<schedule::Trace> out;
+    plan.seeds.push_back({static_cast<int32_t>(state.sketches.size()), sketch->trace.decisions});
+    state.sketches.push_back(std::move(*sketch));
+  }
   if (state.sketches.empty()) return out;
+  std::vector<schedule::Trace> traces;
+  for (const space::Sketch& sketch : state.sketches) traces.push_back(sketch.trace);
+  construct::Construction made = construct::construct(traces, task.kernel, target,
+                                                      {.threads = threads, .most = kConstructed, .seed = options.seed});
+  out.rule = std::move(made.rule);
+  out.reason = std::move(made.reason);
+  std::set<std::pair<int32_t, std::vector<int64_t>>> constructed;
+  for (construct::Program& p : made.programs) {
+    constructed.emplace(static_cast<int32_t>(p.trace), p.decisions);
+    plan.seeds.push_back({static_cast<int32_t>(p.trace), std::move(p.decisions)});
+  }
   TCC_TRY(
       const std::unique_ptr<cost::CostModel> model,
       cost::make_model({.name = defaults.cost_model.empty() ? std::string(backend.default_model) : defaults.cost_model,
@@ -233,8 +321,19 @@ Result<std::vector<schedule::Trace>> rank_programs(const task::Task& task, const
   Counts counts;
   for (const Individual& i : make_strategy(Strategy::kEvolutionary)
                                  ->propose({state, *model, plan, target, options, settings, rng, nullptr}, counts))
-    out.push_back(trace_of(state, i.sketch, i.decisions));
+    out.programs.push_back({trace_of(state, i.sketch, i.decisions), constructed.contains({i.sketch, i.decisions})});
+  if (out.programs.empty() && !counts.reject_examples.empty())
+    out.reject = fmt::format("{}: {}", counts.reject_examples.begin()->first, counts.reject_examples.begin()->second);
   return out;
+}
+
+std::string_view source_name(Source source) {
+  constexpr std::string_view kNames[] = {
+#define TCC_X(name, text) text,
+      TCC_SCHEDULE_SOURCES(TCC_X)
+#undef TCC_X
+  };
+  return kNames[static_cast<size_t>(source)];
 }
 
 Result<Chosen> program_of_trace(const schedule::Trace& trace, const task::Task& task, const target::Target& target) {
@@ -257,6 +356,15 @@ Result<ChosenArtifact> best_artifact(const task::Task& task, const target::Targe
                                      const record::Database* store, int64_t threads, const std::string& prefix,
                                      const Gate& gate, const Defaults& defaults) {
   return Chooser(task, target, store, threads, gate, defaults, compile_for(target, prefix)).choose();
+}
+
+Result<ChosenArtifact> default_artifact(const task::Task& task, const target::Target& target, int64_t threads,
+                                        const Defaults& defaults) {
+  const Gate none;
+  Result<ChosenArtifact> chosen =
+      Chooser(task, target, nullptr, threads, none, defaults, compile_for(target, "kernel")).choose();
+  if (chosen || chosen.error().cls != ErrorClass::kEnvironment) return chosen;
+  return Chooser(task, target, nullptr, threads, none, defaults, leave).choose();
 }
 
 Result<Chosen> built_program(const task::Task& task, const target::Target& target, const record::Database* store,

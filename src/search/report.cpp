@@ -16,9 +16,10 @@ void Counts::add(const Counts& other) {
   wrong += other.wrong, crashed += other.crashed, hung += other.hung, timed_out += other.timed_out;
 }
 
-void PhaseSeconds::add(const PhaseSeconds& other) {
-  propose += other.propose, learn += other.learn, measure += other.measure, compile += other.compile;
-  finals += other.finals;
+void PhaseSeconds::add(const PhaseSeconds& other){
+#define TCC_X(phase) phase += other.phase;
+    TCC_SEARCH_PHASES(TCC_X)
+#undef TCC_X
 }
 
 Progress make_progress(Progress::Kind kind, const std::vector<TaskState>& states, int64_t at, const Session& session,

@@ -33,15 +33,13 @@ int64_t next_task(const std::vector<TaskState>& states, const TuneOptions& optio
                   int64_t round) {
   int64_t active =
       std::count_if(states.begin(), states.end(), [&](const TaskState& s) { return is_active(s, options, settings); });
-  int64_t best = -1, waiting = -1, unseen = -1;
+  if (const std::vector<size_t> unseen = unseen_tasks(states, options, settings); !unseen.empty())
+    return static_cast<int64_t>(unseen[0]);
+  int64_t best = -1, waiting = -1;
   for (size_t i = 0; i < states.size(); ++i) {
     const TaskState& s = states[i];
     if (!is_active(s, options, settings)) continue;
     auto at = static_cast<int64_t>(i);
-    if (s.history.empty()) {
-      if (unseen < 0 || size(s) > size(states[static_cast<size_t>(unseen)])) unseen = at;
-      continue;
-    }
     const int64_t max_waiting =
         options.scheduler == TaskScheduler::kRoundRobin ? -1 : settings.scheduling.max_waiting * active;
     if (round - s.last_round > max_waiting &&
@@ -50,8 +48,16 @@ int64_t next_task(const std::vector<TaskState>& states, const TuneOptions& optio
     if (best < 0 || scheduler_gain(s, settings) > scheduler_gain(states[static_cast<size_t>(best)], settings))
       best = at;
   }
-  if (unseen >= 0) return unseen;
   return waiting >= 0 ? waiting : best;
+}
+
+std::vector<size_t> unseen_tasks(const std::vector<TaskState>& states, const TuneOptions& options,
+                                 const Settings& settings) {
+  std::vector<size_t> unseen;
+  for (size_t i = 0; i < states.size(); ++i)
+    if (states[i].history.empty() && is_active(states[i], options, settings)) unseen.push_back(i);
+  std::stable_sort(unseen.begin(), unseen.end(), [&](size_t x, size_t y) { return size(states[x]) > size(states[y]); });
+  return unseen;
 }
 
 int64_t trials_of_round(const TaskState& state, size_t tasks, const TuneOptions& options, const Settings& settings,

@@ -15,6 +15,10 @@ double scheduler_gain(const TaskState& state, const Settings& settings);
 int64_t next_task(const std::vector<TaskState>& states, const TuneOptions& options, const Settings& settings,
                   int64_t round);
 
+// The tasks without a round that can be measured, in the order in which next_task takes them.
+std::vector<size_t> unseen_tasks(const std::vector<TaskState>& states, const TuneOptions& options,
+                                 const Settings& settings);
+
 // Trials of one round: a twelfth of what the task may expect, 8 at least and options.round_size at most; the first
 // round twice as many, unless the model is `informed` of the family before it. Where trials are few, every task has
 // two rounds, or one.

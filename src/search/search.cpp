@@ -1,13 +1,14 @@
 // The whole story of tuning:
 //
 //   load      tasks -> design spaces as sketches, former records, seeds     (task_state, anchor, prior)
+//   prepare   their inputs and references, ahead of need                  (preparation)
 //   until a limit is reached:
 //     task      which task gets the round                                   (scheduler)
 //     learn     the cost model is trained on the records                    (learn)
 //     propose   thousands of programs, scored by the model                  (evolutionary, metropolis, draws)
 //     pick      the few that are measured                                   (pick)
 //     measure   lower, compile, run, check, time; store the records         (trial, measure)
-//   finals    the fastest few are timed again in turns, then in pairs       (best)
+//   finals    the fastest few that are close are timed again in turns, then in pairs  (best)
 //   report    what became of the proposals                                  (report)
 //
 // Without a device the same rounds run on a ModelMeasurer: the backend's prior ranks instead of a learned model, the
@@ -23,6 +24,7 @@
 #include "search/anchor.h"
 #include "search/best.h"
 #include "search/learn.h"
+#include "search/preparation.h"
 #include "search/prior.h"
 #include "search/report.h"
 #include "search/scheduler.h"
@@ -46,10 +48,12 @@ class Tuner {
         env_(env),
         kind_(env.measurer->traits().kind),
         strategy_(make_strategy(options.strategy)),
-        model_(std::move(model)) {}
+        model_(std::move(model)),
+        preparation_(*env.measurer, target, env.pool) {}
 
   Result<TuneResult> run(std::span<const task::Task> tasks) {
     TCC_TRY_VOID(load(tasks));
+    seconds_.load = watch_.seconds();
     report_progress(Progress::Kind::kStarted, -1);
     while (!finished()) {
       int64_t at = next_task(states_, options_, settings_, session_.round);
@@ -82,7 +86,7 @@ class Tuner {
   Result<void> run_round(int64_t at) {
     TaskState& state = states_[static_cast<size_t>(at)];
     if (!state.prepared)
-      if (Result<void> ready = prepare(state); !ready) return give_up(state, ready.error());
+      if (Result<void> ready = prepare(static_cast<size_t>(at)); !ready) return give_up(state, ready.error());
     int64_t before = state.trials;
     const RoundPlan plan = plan_round(static_cast<size_t>(at));
     TCC_TRY(TrialOutcome outcome, run_trials(state, learn_and_propose(static_cast<size_t>(at), plan), plan.count,
@@ -99,11 +103,27 @@ class Tuner {
     return {};
   }
 
-  Result<void> prepare(TaskState& state) {
-    TCC_TRY(state.measure_task, env_.measurer->prepare(state.task->kernel, target_));
+  Result<void> prepare(size_t at) {
+    TaskState& state = states_[at];
+    Stopwatch watch;
+    Result<std::shared_ptr<const measure::MeasureTask>> made = preparation_.take(at, preparing_order(at), states_);
+    seconds_.prepare += watch.seconds(), watch.restart();
+    TCC_TRY(state.measure_task, std::move(made));
     if (env_.before_first_round) TCC_TRY_VOID(env_.before_first_round(*state.task, state.measure_task.get()));
+    seconds_.baseline += watch.seconds();
     state.prepared = true;
     return {};
+  }
+
+  // Task `at`, then those whose first rounds come next, then those that an interrupted run has begun.
+  std::vector<size_t> preparing_order(size_t at) const {
+    std::vector<size_t> order = {at};
+    for (size_t i : unseen_tasks(states_, options_, settings_))
+      if (i != at) order.push_back(i);
+    for (size_t i = 0; i < states_.size(); ++i)
+      if (i != at && !states_[i].history.empty() && !states_[i].prepared && states_[i].failure.empty())
+        order.push_back(i);
+    return order;
   }
 
   RoundPlan plan_round(size_t at) const {
@@ -174,6 +194,7 @@ class Tuner {
   std::vector<TaskState> states_;
   Prior prior_;
   Session session_;
+  Preparation preparation_;
   PhaseSeconds seconds_;
   bool stopped_ = false;
   Stopwatch watch_;

@@ -40,10 +40,20 @@ class SearchStrategy {
   virtual std::vector<Individual> propose(const Round& round, Counts& counts) const = 0;
 };
 
-// The traces of the best `count` programs by the cost model, best first: what is built without a record. Errors: those
-// of cost::make_model.
-Result<std::vector<schedule::Trace>> rank_programs(const task::Task& task, const target::Target& target,
-                                                   int64_t threads, int64_t count, const Defaults& defaults);
+// What is built without a record: draws from the design spaces and what constructions make of them, as one cost model
+// orders them.
+struct RankedProgram {
+  schedule::Trace trace;
+  bool constructed = false;
+};
+struct Ranking {
+  std::vector<RankedProgram> programs;  // best first
+  std::string rule, reason;             // of the construction, see construct::Construction
+  std::string reject;                   // why a design space gives no program; "": all do
+};
+// At most `count` programs. Errors: those of cost::make_model.
+Result<Ranking> rank_programs(const task::Task& task, const target::Target& target, int64_t threads, int64_t count,
+                              const Defaults& defaults);
 
 std::unique_ptr<SearchStrategy> make_evolutionary();
 std::unique_ptr<SearchStrategy> make_metropolis();

@@ -49,7 +49,7 @@ void seed_from_predictions(TaskState& state, std::vector<record::Record> records
                            const std::unordered_map<uint64_t, int32_t>& sketches) {
   const std::string isa = backend::backend_of(target).isa(target);
   std::erase_if(records, [&](const record::Record& r) {
-    return r.kind != record::Kind::kPredicted || r.status != record::Status::kOk || r.isa != isa;
+    return !record::is_untimed(r.kind) || r.status != record::Status::kOk || r.isa != isa;
   });
   std::stable_sort(records.begin(), records.end(), [](const auto& x, const auto& y) { return x.median < y.median; });
   for (const record::Record& r : records) {

@@ -30,22 +30,11 @@ Prepared prepare(const TaskState& state, Individual individual, const cost::Cost
     p.individual = std::move(individual);
     return p;
   }
-  schedule::Trace trace = trace_of(state, individual.sketch, individual.decisions);
   record::Record& r = p.record;
+  r = program_record(*state.task, target, trace_of(state, individual.sketch, individual.decisions),
+                     individual.nest_hash);
   r.kind = env.measurer->traits().kind;
-  r.task = state.hash;
-  r.anchor = state.anchor;
-  r.family = state.shape.family;
-  r.extents = state.shape.extents;
-  r.workload = state.task->workload;
-  r.target = target.name;
-  r.target_features = target::feature_hash(target);
-  r.platform = target::platform_text(target);
   r.space = space::space_name(options.space);
-  r.skeleton = schedule::skeleton_hash(trace);
-  r.decisions = individual.decisions;
-  r.trace = schedule::trace_to_json(trace);
-  r.nest_hash = individual.nest_hash;
   r.threads = options.threads;
   r.tool_version = env.tool_version;
 
@@ -80,11 +69,13 @@ Result<void> measure_chunk(std::span<Prepared> chunk, uint64_t first_id, const T
   if (!candidates.empty()) {
     Stopwatch watch;
     TCC_TRY(std::vector<measure::Measurement> measured, env.measurer->measure(candidates));
-    seconds.measure += watch.seconds();
+    double ran = 0;
+    for (const measure::Measurement& m : measured) ran += m.run_seconds;
+    seconds.measure += ran;
+    seconds.compile += std::max(watch.seconds() - ran, 0.0);
     size_t next = 0;
     for (Prepared& p : chunk) {
       if (p.known || !p.lowered || next >= measured.size()) continue;
-      seconds.compile += measured[next].compile_seconds;
       p.twin = measured[next].twin;
       measure::fill_record(measured[next++], p.record);
       p.record.threads = options.threads;

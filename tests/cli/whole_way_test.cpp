@@ -45,7 +45,7 @@ TEST_CASE("tune, build, link, verify", "[cli]") {
   CHECK_FALSE(fs::exists(box.path("refused/libmlp.so")));
 
   // One thread: where other programs run, two wait for each other, and the plain loops may be fastest.
-  Outcome tuned = box.tcc({"tune", "zoo:mlp", "--trials", "24", "--threads", "1", "--json"});
+  Outcome tuned = box.tcc({"tune", "zoo:mlp", "--trials", "24", "--threads", "1", "--baseline", "--json"});
   CAPTURE(tuned.out, tuned.err);
   REQUIRE(tuned.exit_code == 0);
   CHECK_THAT(tuned.err, Contains("3 tasks") && Contains("24 trials"));

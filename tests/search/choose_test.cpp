@@ -84,3 +84,108 @@ TEST_CASE("without measurements on a number of threads the nearest number serves
   CHECK_THAT(choose(100).note, Catch::Contains("has no parallel loop and runs on 1 thread"));
   CHECK(choose(1).note.empty());
 }
+
+namespace {
+
+// The records of task 0 after a small run, the fastest first.
+std::vector<record::Record> fastest_of(const record::Store& store, const task::Task& task) {
+  auto records = store.fastest(search::task_hash(task), search::machine_of(avx512()), 1, 100);
+  REQUIRE(records.has_value());
+  REQUIRE(records->size() >= 3);
+  return *records;
+}
+
+// The record as if another version had made it: its trace gives another program than it says.
+record::Record stale(record::Record r, double faster) {
+  r.nest_hash ^= 0x5a5a;
+  r.median *= faster;
+  return r;
+}
+
+}  // namespace
+
+TEST_CASE("a record that no longer gives its program is named and passed over, and the next best is taken") {
+  const target::Target target = avx512();
+  const std::vector<task::Task> work = {tasks()[0]};
+  auto store = memory_store();
+  Fake machine(9, 0);
+  REQUIRE(search::tune(work, target, small_options(), environment(*store, machine)).has_value());
+  const std::vector<record::Record> records = fastest_of(*store, work[0]);
+  auto first = store->add(stale(records[0], 0.5));
+  record::Record broken = stale(records[1], 0.7);
+  broken.nest_hash ^= 1;
+  broken.trace = "[]";
+  auto second = store->add(broken);
+  REQUIRE((first && second));
+
+  auto chosen = search::choose_program(work[0], target, store.get(), 1);
+  REQUIRE(chosen.has_value());
+  CHECK(chosen->tuned);
+  CHECK(chosen->source == search::Source::kMeasured);
+  CHECK(chosen->nest_hash == records[0].nest_hash);
+  REQUIRE(chosen->passed_over.size() == 2);
+  CHECK_THAT(chosen->passed_over[0], Catch::Contains(fmt::format("record {} (measured", *first)) &&
+                                         Catch::Contains("gives another program with this version"));
+  CHECK_THAT(chosen->passed_over[1], Catch::Contains(fmt::format("record {} (measured", *second)));
+}
+
+TEST_CASE("on a CPU records that nobody has timed give their program, and never count as tuned") {
+  const target::Target target = avx512();
+  const task::Task task = tasks()[0];
+  auto by_default = search::choose_program(task, target, nullptr, 1);
+  REQUIRE(by_default.has_value());
+  // Another program than the default one, so that it shows which was taken.
+  auto constructed = search::construct_programs(task, target, 12, {.cost_model = "prior"});
+  REQUIRE(constructed.has_value());
+  auto store = memory_store();
+  for (record::Kind kind : {record::Kind::kPredicted, record::Kind::kConstructed})
+    for (const schedule::Trace& trace : constructed->traces) {
+      auto program = search::program_of_trace(trace, task, target);
+      REQUIRE(program.has_value());
+      if (program->nest_hash == by_default->nest_hash) continue;
+      record::Record r = search::program_record(task, target, trace, program->nest_hash);
+      r.kind = kind;
+      r.median = 1e-12;  // faster than anything
+      REQUIRE(store->add(r).has_value());
+      auto chosen = search::choose_program(task, target, store.get(), 1);
+      REQUIRE(chosen.has_value());
+      CHECK(chosen->nest_hash == program->nest_hash);  // the newest
+      CHECK_FALSE(chosen->tuned);
+      CHECK(chosen->predicted);
+      CHECK(chosen->source ==
+            (kind == record::Kind::kPredicted ? search::Source::kPredicted : search::Source::kConstructed));
+      CHECK_THAT(chosen->note, Catch::Contains("not tuned"));
+    }
+  REQUIRE_FALSE(store->all()->empty());
+  // A search does not take them for measured programs.
+  Fake machine(9, 0);
+  const std::vector<task::Task> work = {task};
+  auto result = search::tune(work, target, small_options(), environment(*store, machine));
+  REQUIRE(result.has_value());
+  CHECK(result->tasks[0].best_seconds > 1e-12);
+  auto chosen = search::choose_program(task, target, store.get(), 1);
+  REQUIRE(chosen.has_value());
+  CHECK(chosen->tuned);
+  CHECK(chosen->source == search::Source::kMeasured);
+}
+
+TEST_CASE("operators that no construction fits are named with the reason") {
+  const target::Target target = avx512();
+  // Without a sampled tile, and of prime extents.
+  for (const task::Task& task : {task::make_elementwise({7, 13}), task::make_elementwise({1, 1})}) {
+    INFO(task.workload);
+    auto chosen = search::choose_program(task, target, nullptr, 1);
+    REQUIRE(chosen.has_value());
+    INFO(chosen->note);
+    CHECK_FALSE(chosen->tuned);
+    CHECK_FALSE(chosen->reason.empty());
+  }
+  for (const task::Task& task :
+       {task::make_gemm({.m = 4099, .n = 4099, .k = 4099}), task::make_gemm({.m = 1, .n = 1, .k = 1}),
+        task::make_gemm({.m = 65537, .n = 1, .k = 3})}) {
+    INFO(task.workload);
+    auto chosen = search::choose_program(task, target, nullptr, 2);
+    REQUIRE(chosen.has_value());
+    CHECK(chosen->note.find("not tuned") != std::string::npos);
+  }
+}

@@ -18,6 +18,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -99,5 +100,9 @@ struct DraftTerms {
 analysis::Column draft_seconds(analysis::ColumnBuilder& b, const analysis::NestColumns& nest,
                                const target::Target& target, int64_t threads, const DraftOptions& options = {},
                                std::vector<DraftTerms>* terms = nullptr);
+
+// The seconds of one program, by its kernel at Stage::Nest; nothing: it has a part that columns do not know.
+std::optional<double> draft_kernel_seconds(const ir::Kernel& nest, const target::Target& target, int64_t threads,
+                                           const DraftOptions& options = {});
 
 }  // namespace tcc::cost

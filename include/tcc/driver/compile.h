@@ -53,6 +53,9 @@ struct KernelChoice {
   double slowdown = 0;  // expected time over that of a tuned kernel; 0 = tuned, or not estimated
   std::string target;
   package::Origin origin = package::Origin::kDefault;
+  search::Source source = search::Source::kUnscheduled;  // with `reason` and `passed_over` as search::Chosen
+  std::string reason;
+  std::vector<std::string> passed_over;
   bool calibrated = false;  // numbers of the target's analytical model are fitted to the device
 };
 
@@ -66,7 +69,8 @@ struct BuildReport {
 // targets of one architecture.
 Result<std::vector<target::Target>> find_targets(const std::string& names, const GpuSources& sources);
 
-// Errors besides those of the steps: with require_tuned, a kernel without a usable record (all are named).
+// Errors besides those of the steps: with require_tuned, a kernel without a usable record, or one whose best record no
+// longer gives its program (all are named).
 Result<BuildReport> build_model(const Model& model, const BuildOptions& options);
 
 }  // namespace tcc::driver

@@ -33,9 +33,12 @@ struct RecordedFailure {
 };
 struct Explanation {
   std::string key, workload;
-  bool tuned = false, predicted = false;  // predicted: by an analytical model, as `seconds` then is
-  std::string note;                       // why it is not tuned, or that it was on another number of threads
-  bool calibrated = false;                // the target's analytical model holds numbers fitted to the device
+  bool tuned = false, predicted = false;                 // predicted: by an analytical model, as `seconds` then is
+  search::Source source = search::Source::kUnscheduled;  // with `reason` and `passed_over` as search::Chosen
+  std::string reason;
+  std::vector<std::string> passed_over;
+  std::string note;         // why it is not tuned, or that it was on another number of threads
+  bool calibrated = false;  // the target's analytical model holds numbers fitted to the device
   double seconds = 0, flops = 0;
   double device_seconds = 0;  // of the chosen program on a GPU, see record::Record
   record::Counts counts;

@@ -11,24 +11,58 @@
 
 namespace tcc::driver {
 
+// How much is spent on programs. 0: constructed, or the cost model's first pick, nothing measured. 1: a few programs of
+// each task are measured. 2: as many as the options say.
+enum class Effort : uint8_t { kConstruct = 0, kFew = 1, kFull = 2 };
+std::vector<std::string> effort_names();
+// Error (usage): none of "0", "1" and "2".
+Result<Effort> parse_effort(const std::string& text);
+// The limits of efforts 1 and 2 where the user gives no number of trials: options.trials_per_task, else a few or 64 of
+// each task, and at most 10 minutes.
+void set_limits(search::TuneOptions& options, Effort effort, int64_t tasks);
+// The tasks, by index, that nothing was measured of on a machine of this kind, on this number of threads.
+Result<std::vector<size_t>> unmeasured_tasks(const Program& program, const target::Target& target, int64_t threads,
+                                             const record::Database& store);
+
+// What there is before anything is measured: from the first seconds of a run on, `build` has a program for every task.
+struct FirstProgram {
+  std::string key, workload;
+  int64_t weight = 1;
+  search::Source source = search::Source::kPicked;  // kMeasured, kPredicted, kConstructed where a record was there
+  double seconds = 0;                               // measured or predicted; 0: not known
+  std::string reason = {};                          // see search::Chosen
+  std::string failure = {};                         // why there is none; "" otherwise
+};
+struct FirstLibrary {
+  std::vector<FirstProgram> programs;  // of the tasks of the request
+  int64_t made = 0;                    // of them by this run; the others were in the store
+  int64_t unknown = 0;                 // without predicted seconds
+  double predicted_seconds = 0;        // one run of the model, of those that are known
+  double seconds = 0;                  // wall time that it took
+};
+
 struct TuneRequest {
   target::Target target;
   std::optional<target::Target> device;  // what records say of this machine, with measured rates; nullopt: nominal ones
   std::string cuda_driver;               // its library; "" = the system's
   std::string cupti;                     // likewise, see measure::GpuMeasureOptions
   search::TuneOptions options;
-  std::vector<size_t> tasks;                              // which, by index; empty = all
-  const record::Database* others = nullptr;               // see search::Environment; must outlive the run
-  bool prior = true;                                      // CPUs: begin with search::shipped_prior()
-  std::function<bool()> stop;                             // may be empty
-  std::function<void(const search::Progress&)> progress;  // may be empty
+  std::vector<size_t> tasks;                 // which, by index; empty = all
+  const record::Database* others = nullptr;  // see search::Environment; must outlive the run
+  bool prior = true;                         // CPUs: begin with search::shipped_prior()
+  Effort effort = Effort::kFull;  // kConstruct: `options` give the threads, the space and the seed, no limits
+  bool baseline = false;          // also time the unscheduled loops, where they run
+  std::function<bool()> stop;     // may be empty
+  std::function<void(const search::Progress&)> progress;   // may be empty
+  std::function<void(const FirstLibrary&)> first_library;  // called once, before the search; may be empty
 };
 
 struct TunedTask {
-  search::TaskResult result;  // best_seconds counts the unscheduled program in
+  search::TaskResult result;  // best_seconds counts the unscheduled program in, where it was timed
   double flops = 0;
-  double baseline_seconds = 0;  // one run of the unscheduled program, measured; 0 = it could not be measured
-  std::string baseline_failure;
+  search::Source source = search::Source::kMeasured;  // of what effort 0 chose
+  double baseline_seconds = 0;   // one run of the unscheduled program, measured; 0 = it was not, or could not be
+  std::string baseline_failure;  // why it could not be; "" otherwise
 };
 
 struct TuneReport {
@@ -36,8 +70,9 @@ struct TuneReport {
   search::Counts counts;  // over all tasks
   int64_t trials = 0;
   double seconds = 0;
+  search::PhaseSeconds phases;  // of `seconds`
   bool stopped = false, resumed = false;
-  bool predicted = false;       // nothing was run: times are an analytical model's
+  bool predicted = false;       // nothing was run: times are a model's
   bool source_only = false;     // nothing was compiled either: the compiler here does not know the target
   double baseline_seconds = 0;  // one run of the model, sums over tasks by weight; 0 unless every task is known
   double best_seconds = 0;

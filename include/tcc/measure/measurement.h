@@ -49,7 +49,7 @@ struct Measurement : record::Outcome {
   bool twin = false;       // of the same code as a program measured before: its measurement, nothing was run
   bool cold = false;       // runs found nothing of their inputs in the caches
   std::string where;       // of the largest error: "parameter 2 [0, 17]"
-  double run_seconds = 0;  // wall time of checking and timing, from handing it over to the answer
+  double run_seconds = 0;  // wall time of checking and timing, from handing it over to the answer; 0: nothing was run
   std::shared_ptr<const DeviceFacts> device;  // that measured; may be null
 };
 
@@ -77,6 +77,7 @@ struct MeasurerTraits {
   record::Kind kind = record::Kind::kMeasured;  // of the records that its measurements become
   int64_t at_once = 8;    // candidates to hand over together: between two looks at the clock and at the user's stop
   bool compares = false;  // compare() times pairs; otherwise medians decide
+  bool prepares_beside = false;  // prepare() may run on another thread while programs are timed: it disturbs none
 };
 
 // Turns candidates into times. The search knows nothing else of a machine. A bad candidate is a status; an Error means
@@ -85,7 +86,8 @@ class Measurer {
  public:
   virtual ~Measurer() = default;
   virtual MeasurerTraits traits() const { return {}; }
-  // Makes the inputs and references of a task: what Candidate::task points to. nullptr: this measurer needs none.
+  // Makes the inputs and references of a task: what Candidate::task points to. nullptr: this measurer needs none. While
+  // nothing is measured, several threads may call it at once.
   virtual Result<std::shared_ptr<const MeasureTask>> prepare(const ir::Kernel& naive, const target::Target& target);
   // Compiles the candidates that have no artifact yet, so that measuring them several times compiles nothing. What does
   // not compile stays without an artifact, and measure() says why.

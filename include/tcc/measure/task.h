@@ -55,7 +55,8 @@ class MeasureTask {
                                                            const target::Target& target, const Options& options);
   ~MeasureTask();
 
-  // The same on data of another seed, made when it is first asked for: what winners must pass as well.
+  // The same on data of another seed, made when it is first asked for: what winners must pass as well. Threads may ask
+  // at the same time.
   Result<std::shared_ptr<const MeasureTask>> second(IsolatedHostMeasurer& measurer) const;
 
   const TaskFacts& facts() const { return facts_; }
@@ -64,9 +65,15 @@ class MeasureTask {
   const Segment& segment() const { return *segment_; }
 
  private:
+  struct References;  // machine code, or programs for the interpreter
   MeasureTask();
+  // `made`: the references of a task that differs in its seed only; nullptr: they are made here.
+  static Result<std::shared_ptr<const MeasureTask>> create(IsolatedHostMeasurer& measurer, const ir::Kernel& naive,
+                                                           const target::Target& target, const Options& options,
+                                                           std::shared_ptr<const References> made);
   ir::Kernel naive_;
   Options options_;
+  std::shared_ptr<const References> references_;  // where another seed can use them
   mutable std::mutex mutex_;
   mutable std::shared_ptr<const MeasureTask> second_;  // guarded by mutex_
   TaskFacts facts_;

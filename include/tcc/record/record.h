@@ -21,7 +21,8 @@ namespace tcc::record {
 
 #define TCC_RECORD_KINDS(X) \
   X(Measured, "measured") \
-  X(Predicted, "predicted") /* by an analytical model: nothing ran */ \
+  X(Predicted, "predicted") /* by a model that ranks programs: nothing ran */ \
+  X(Constructed, "constructed") /* by formulas for tiles, and ranked by a model: nothing ran */ \
   X(Simulated, "simulated") /* on a simulated GPU: to study searches, never to build from */
 // clang-format on
 
@@ -35,6 +36,11 @@ enum class Kind : uint8_t {
   TCC_RECORD_KINDS(TCC_X)
 #undef TCC_X
 };
+
+// The kinds of programs that nobody has run: chosen for what a model or formulas say.
+inline bool is_untimed(Kind k) {
+  return k == Kind::kPredicted || k == Kind::kConstructed;
+}
 
 std::string_view status_name(Status s);
 std::string_view kind_name(Kind k);

@@ -106,6 +106,7 @@ struct TuneOptions {
   Drafting drafting = {};                // of the strategies that draft
   bool statement_branch = true, dataflow_branch = true;  // as cost::ModelSetup
   bool finals = true;                                    // time the fastest programs of each task again at the end
+  double finals_share = 0.1;  // of the run, at most; 1: as long as they take
   bool resume = true;  // go on with an interrupted run of the same tasks, target and options
 };
 
@@ -176,9 +177,18 @@ struct TaskResult {
   std::string failure;     // why the task could not be tuned at all; "" otherwise
   Counts counts;
 };
-// Where the wall time of a run went. Candidates are compiled while others wait: `compile` is CPU time within `measure`.
+// Where the wall time of a run went. X(phase): library: programs of effort 0, before the search;
+// load: design spaces and former records; prepare: waiting for inputs and
+// references; baseline: Environment::before_first_round; compile: compiling while nothing is measured; measure:
+// checking and timing.
+// clang-format off
+#define TCC_SEARCH_PHASES(X) \
+  X(library) X(load) X(prepare) X(baseline) X(propose) X(learn) X(compile) X(measure) X(finals)
+// clang-format on
 struct PhaseSeconds {
-  double propose = 0, learn = 0, measure = 0, compile = 0, finals = 0;
+#define TCC_X(phase) double phase = 0;
+  TCC_SEARCH_PHASES(TCC_X)
+#undef TCC_X
   void add(const PhaseSeconds& other);
 };
 struct TuneResult {
@@ -203,14 +213,42 @@ inline uint64_t task_hash(const task::Task& task) {
 
 // --- programs for building ----------------------------------------------------------------------------------------
 
+// Where the schedule of a chosen program comes from. X(Name, text)
+//   measured     the best measurement
+//   predicted    a record of a program that a model chose, or that was constructed; nothing was run
+//   relative     the schedule of a task with the same anchor, gated here
+//   constructed  formulas for tiles (construct::construct), and no draw is predicted to be faster
+//   picked       the cost model's first of a few hundred draws from the design spaces
+//   simple       each tile as the design space begins with it: no construction fits the operator
+//   unscheduled  the plain loops: no design space gives a legal program
+// clang-format off
+#define TCC_SCHEDULE_SOURCES(X) \
+  X(Measured, "measured") X(Predicted, "predicted") X(Relative, "relative") X(Constructed, "constructed") \
+  X(Picked, "picked") X(Simple, "simple schedule") X(Unscheduled, "unscheduled loops")
+// clang-format on
+enum class Source : uint8_t {
+#define TCC_X(name, text) k##name,
+  TCC_SCHEDULE_SOURCES(TCC_X)
+#undef TCC_X
+};
+std::string_view source_name(Source source);
+
 struct Chosen {
   ir::Kernel lowered;      // Stage::Lowered; weights' layouts are in its buffers
   uint64_t nest_hash = 0;  // hash at Stage::Nest
   std::string trace;       // JSON
-  bool tuned = false;      // from a record; else the default schedule
+  // From a record: a measured one, or a prediction for a target that models predict. Else the default schedule, or a
+  // CPU's record of what effort 0 chose.
+  bool tuned = false;
   bool predicted = false;  // that record is a prediction: nothing was run
-  double seconds = 0;      // measured or predicted time; 0 when untuned
-  int64_t threads = 0;     // that the record was measured on; 0 when untuned
+  Source source = Source::kUnscheduled;
+  // Of kConstructed: which construction. Of the sources after it: why no construction fits, "": it fits, but a draw is
+  // predicted to be faster.
+  std::string reason;
+  // The better records that were passed over, each with its number and why: they no longer give their programs.
+  std::vector<std::string> passed_over;
+  double seconds = 0;   // measured or predicted time; 0 when untuned
+  int64_t threads = 0;  // that the record was measured on; 0 when untuned
   // Not tuned itself: the workload with the same anchor, or of the nearest shape, whose schedule this is, replayed here
   // and checked; "" = none.
   std::string relative;
@@ -248,6 +286,13 @@ Result<ConstructedPrograms> construct_programs(const task::Task& task, const tar
                                                const TuneOptions& options);
 // The program of a trace from any source. Errors: it does not replay or lower, and why.
 Result<Chosen> program_of_trace(const schedule::Trace& trace, const task::Task& task, const target::Target& target);
+// What a record says of the task, the target and the program before anything is known of its time.
+record::Record program_record(const task::Task& task, const target::Target& target, const schedule::Trace& trace,
+                              uint64_t nest_hash);
+// Seconds that a chosen program is expected to take: by the target's model of compiled code, else by its prior where
+// that means seconds, else by the draft model (tcc/cost/draft.h). 0: none of them says anything of it.
+double predicted_seconds(const Chosen& program, const codegen::Artifact& artifact, const task::Task& task,
+                         const target::Target& target, int64_t threads);
 // The naive kernel as it is.
 Result<Chosen> unscheduled_program(const task::Task& task, const target::Target& target);
 
@@ -261,6 +306,9 @@ struct ChosenArtifact {
 Result<ChosenArtifact> best_artifact(const task::Task& task, const target::Target& target,
                                      const record::Database* store, int64_t threads, const std::string& prefix,
                                      const Gate& gate = {}, const Defaults& defaults = {});
+// The default schedule, whatever is in a store; not compiled where the target's compiler is missing.
+Result<ChosenArtifact> default_artifact(const task::Task& task, const target::Target& target, int64_t threads,
+                                        const Defaults& defaults = {});
 // The program of best_artifact, or of choose_program where the target's compiler is missing.
 Result<Chosen> built_program(const task::Task& task, const target::Target& target, const record::Database* store,
                              int64_t threads, const Defaults& defaults = {});

@@ -107,7 +107,7 @@ Result<GpuDevice> CudaExecutor::connect() {
 Result<void> CudaExecutor::start() {
   TCC_TRY(device_, connect());
   // Compiling takes longer than measuring and runs beside it, so a call takes many candidates.
-  facts_.traits = {.at_once = 32, .compares = true};
+  facts_.traits = {.at_once = 32, .compares = true, .prepares_beside = true};
   facts_.device = std::make_shared<DeviceFacts>(
       DeviceFacts{target::sm_name(device_.target), target::target_to_json(device_.target)});
   facts_.name = device_.name;
