@@ -11,6 +11,7 @@
 // "gensor.quality" and the like are means over the operators, "gensor.quality.FAMILY" over those of a family. --only
 // picks operators, --db keeps the searches. With --keep FILE an operator's times are kept there when it is done, and a
 // later call takes them from there. --budget MIN: then no further operator is begun.
+// --only effort0: see bench_effort.cpp.
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -397,6 +398,12 @@ Result<std::vector<Row>> run_suite() {
 }  // namespace
 
 std::vector<Row> run_construction_suite(double) {
+  if (!options().only.empty() && std::all_of(options().only.begin(), options().only.end(),
+                                             [](const std::string& word) { return word.starts_with("effort0"); })) {
+    std::vector<Row> rows;
+    add_effort_rows(rows);
+    return rows;
+  }
   Result<std::vector<Row>> rows = run_suite();
   if (rows) return *rows;
   std::fprintf(stderr, "construction: %s %s\n", rows.error().message.c_str(), rows.error().hint.c_str());

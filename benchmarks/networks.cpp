@@ -128,11 +128,13 @@ Result<void> NetworkBench::tune(const Network& network, int threads) const {
   return must_run(words, "");  // its table is worth seeing
 }
 
-Result<std::string> NetworkBench::build(const Network& network, int threads) const {
+Result<std::string> NetworkBench::build(const Network& network, int threads,
+                                        const std::vector<std::string>& options) const {
   const std::string out = fmt::format("{}/{}-{}t", folder_, network.name, threads);
   std::vector<std::string> words = named("build", network);
   words.insert(words.end(), {"-o", out, "--id", "bench", "--threads", std::to_string(threads)});
   words.insert(words.end(), {"--db", limits_.records});
+  words.insert(words.end(), options.begin(), options.end());
   TCC_TRY_VOID(must_run(words));
   return out + "/libbench.so";
 }

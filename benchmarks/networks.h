@@ -52,8 +52,8 @@ class NetworkBench {
 
   // Goes on from what the records hold.
   Result<void> tune(const Network& network, int threads) const;
-  // The library's path.
-  Result<std::string> build(const Network& network, int threads) const;
+  // The library's path. `options`: further words for `tcc build`.
+  Result<std::string> build(const Network& network, int threads, const std::vector<std::string>& options = {}) const;
   // What `tcc verify --json` prints of the library; `passed` in it is false where it differs.
   Result<nlohmann::json> verify(const std::string& library) const;
   Contestant start_library(const std::string& library, int threads, const std::vector<int>& cpus) const;

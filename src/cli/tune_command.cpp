@@ -481,7 +481,7 @@ void print_remarks(const Arguments& a, const driver::TuneReport& report) {
   const auto missed = std::count_if(report.tasks.begin(), report.tasks.end(), [](const driver::TunedTask& t) {
     return t.result.trials == 0 && t.result.best_seconds == 0 && t.result.failure.empty();
   });
-  if (missed > 0 && !report.stopped)
+  if (missed > 0 && !report.stopped && a.effort != "0")
     print_warning(fmt::format("{} of {} were not reached; give more --trials or --time", missed,
                               plural(static_cast<int64_t>(report.tasks.size()), "task")));
   if (report.stopped)
@@ -502,7 +502,8 @@ Result<int> tune(const Arguments& a) {
         fmt::format("--baseline: expected a CPU as target, found '{}', where unscheduled loops do not run",
                     sanitize(target.name)),
         "leave --baseline out");
-  TCC_TRY_VOID(driver::check_tunable(target));  // before this machine is probed and a store is made
+  if (effort != driver::Effort::kConstruct)
+    TCC_TRY_VOID(driver::check_tunable(target));  // before this machine is probed and a store is made
   TCC_TRY(std::string db, store_path(a.records.db));
   TCC_TRY(driver::Model model, open_model(a.model));
   TCC_TRY(driver::Program program, driver::make_program(model, target));
@@ -540,7 +541,9 @@ Result<int> tune(const Arguments& a) {
   print_remarks(a, *report);
   if (report->stopped) return kStopped;
   bool any_valid = report->tasks.empty();
-  for (const driver::TunedTask& t : report->tasks) any_valid = any_valid || t.result.best_seconds > 0;
+  for (const driver::TunedTask& t : report->tasks)
+    any_valid = any_valid || t.result.best_seconds > 0 ||
+                (effort == driver::Effort::kConstruct && t.result.failure.empty());
   if (any_valid) return kOk;
   return make_error(ErrorClass::kEnvironment, "no valid program was found for any task",
                     "the counts above say what became of the candidates; more --trials may help");

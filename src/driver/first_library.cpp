@@ -5,6 +5,7 @@
 #include "tcc/backend/backend.h"
 #include "tcc/space/space.h"
 #include "tcc/support/files.h"
+#include "tcc/support/hash.h"
 
 namespace tcc::driver {
 namespace {

@@ -131,7 +131,9 @@ std::vector<task::Task> chosen_tasks(const Program& program, const TuneRequest& 
 // The part of the report that is about one task.
 Result<TunedTask> sum_up(search::TaskResult result, const task::Task& task, const record::Store& store,
                          const TuneRequest& request, bool stopped, const Baselines* baselines) {
-  TunedTask out{std::move(result), task.flops, 0, ""};
+  TunedTask out;
+  out.result = std::move(result);
+  out.flops = task.flops;
   double& best = out.result.best_seconds;
   if (stopped) {  // the round that was cut off counts in no summary, but its records are in the store
     TCC_TRY(std::optional<record::Record> record,

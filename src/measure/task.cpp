@@ -438,7 +438,7 @@ Result<std::shared_ptr<const MeasureTask>> MeasureTask::create(IsolatedHostMeasu
   task->facts_.flops = facts.flops;
   task->facts_.reduce_terms = facts.reduce_terms;
   task->facts_.exact = prepared.exact || !facts.has_float;
-  task->facts_.plain = magnitude.has_value();
+  task->facts_.plain = magnitude != nullptr;
   for (size_t i = 0; i < positions.size(); ++i) task->facts_.sampled = task->facts_.sampled || !positions[i].empty();
   task->facts_.naive_seconds = runner.seconds() * facts.flops / std::max(made->outputs->flops, 1.0);
   if (!task->facts_.sampled) task->references_ = std::move(made);

@@ -219,7 +219,8 @@ class Chooser {
       const bool simple = program.constructed && ranking.rule == construct::kSimpleSchedule;
       chosen->source = simple ? Source::kSimple : program.constructed ? Source::kConstructed : Source::kPicked;
       chosen->reason = ranking.reason;
-      if (chosen->source == Source::kConstructed) chosen->reason = ranking.rule;
+      if (chosen->source == Source::kConstructed)
+        chosen->reason = ranking.rule + (ranking.reason.empty() ? "" : ": " + ranking.reason);
       chosen->note = untuned(default_text(*chosen, ranking));
       Result<ChosenArtifact> found = finish_(std::move(*chosen));
       if (!found && found.error().cls != ErrorClass::kEnvironment) {
@@ -238,7 +239,7 @@ class Chooser {
 
   static std::string default_text(const Chosen& chosen, const Ranking& ranking) {
     if (chosen.source == Source::kConstructed)
-      return fmt::format("the default schedule is used, constructed by {}", ranking.rule);
+      return fmt::format("the default schedule is used, constructed by {}", chosen.reason);
     const std::string why = ranking.rule == construct::kSimpleSchedule
                                 ? fmt::format(" (no construction fits: {})", ranking.reason)
                                 : std::string();
