@@ -5,6 +5,7 @@
 #include "tcc/lower/lower.h"
 #include "tcc/search/model_measurer.h"
 #include "tcc/search/search.h"
+#include "tcc/target/probe.h"
 
 namespace tcc::search {
 namespace {

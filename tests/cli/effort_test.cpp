@@ -1,4 +1,4 @@
-// Effort levels: what is chosen before anything is measured, what is stored of it, and what `build` makes of it.
+// Effort levels: programs that are chosen before anything is measured, their records, and builds from them.
 #include <signal.h>
 
 #include <map>

@@ -160,6 +160,13 @@ const std::vector<Message> kMessages = {
     {"verify out/libmlp.so --model zoo:resnet18", 1, "'zoo:resnet18'", "the model that the library was built from", "its hash is", "--model FILE"},
     {"bench --compare no_times.json no_times.json", 1, "'no_times.json'", "the times of a library", "has no \"samples\"", "tcc bench LIB --json"},
     // Records.
+    // Efforts.
+    {"tune zoo:mlp --effort 3", 2, "--effort", "0, 1 or 2", "'3'", "0 measures nothing"},
+    {"tune zoo:mlp --effort 0 --trials 5", 2, "--trials", "--effort 0", "measures nothing", "use --effort 1 or 2"},
+    {"tune zoo:mlp --effort 1 --trials-per-task 5", 2, "--trials-per-task", "--effort 1", "sets the number of trials", "use --effort 2"},
+    {"tune zoo:mlp --effort 0 --strategy gensor", 2, "--strategy", "--effort 0", "measures nothing", "leave --strategy out"},
+    {"build zoo:mlp -o o --effort full", 2, "--effort", "0, 1 or 2", "'full'", "0 measures nothing"},
+    {"tune zoo:mlp --target a100 --baseline", 2, "--baseline", "a CPU as target", "'a100'", "leave --baseline out"},
     {"build zoo:mlp -o o --require-tuned", 1, "gemm 1x512x784", "3 of 3 kernels", "not tuned", "run `tcc tune`"},
     {"db stats none.db", 1, "'none.db'", "a file of tuning records", "does not exist", "`tcc tune` makes one"},
     {"tune zoo:mlp --also none.db", 1, "'none.db'", "a file of tuning records", "does not exist", "tcc tune --db FILE"},

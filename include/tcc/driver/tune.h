@@ -31,7 +31,7 @@ struct FirstProgram {
   search::Source source = search::Source::kPicked;  // kMeasured, kPredicted, kConstructed where a record was there
   double seconds = 0;                               // measured or predicted; 0: not known
   std::string reason = {};                          // see search::Chosen
-  std::string failure = {};                         // why there is none; "" otherwise
+  std::string failure = {};                         // why it has no program; "": it has one
 };
 struct FirstLibrary {
   std::vector<FirstProgram> programs;  // of the tasks of the request
