@@ -277,6 +277,24 @@ std::string number_of(size_t i, const std::vector<size_t>& chosen) {
   return std::to_string(chosen.empty() ? i : chosen[i]);
 }
 
+// The wall time of each phase; "other" is the rest, as of the records' file.
+std::vector<std::pair<std::string, double>> phases_of(const driver::TuneReport& report) {
+  std::vector<std::pair<std::string, double>> phases;
+  double rest = report.seconds;
+#define TCC_X(phase) phases.emplace_back(#phase, report.phases.phase), rest -= report.phases.phase;
+  TCC_SEARCH_PHASES(TCC_X)
+#undef TCC_X
+  phases.emplace_back("other", std::max(rest, 0.0));
+  return phases;
+}
+
+std::string phases_text(const driver::TuneReport& report) {
+  std::string text = "time:";
+  for (const auto& [phase, seconds] : phases_of(report))
+    if (seconds >= 0.05) text += fmt::format("{} {} {:.1f} s", text.back() == ':' ? "" : ",", phase, seconds);
+  return text.back() == ':' ? "" : text + "\n";
+}
+
 // The report where nothing is measured: predictions only.
 std::string prediction_text(const driver::TuneReport& report, const std::vector<size_t>& chosen,
                             const std::string& target, bool sources) {
@@ -363,24 +381,6 @@ Json proposals_json(const search::Counts& c) {
     json.update(TCC_JSON(c, drafted, draft_duplicate, draft_rejected, draft_legal, draft_kept, draft_by_kernel,
                          without_columns, verified));
   return json;
-}
-
-// The wall time of each phase; "other" is the rest, as of the records' file.
-std::vector<std::pair<std::string, double>> phases_of(const driver::TuneReport& report) {
-  std::vector<std::pair<std::string, double>> phases;
-  double rest = report.seconds;
-#define TCC_X(phase) phases.emplace_back(#phase, report.phases.phase), rest -= report.phases.phase;
-  TCC_SEARCH_PHASES(TCC_X)
-#undef TCC_X
-  phases.emplace_back("other", std::max(rest, 0.0));
-  return phases;
-}
-
-std::string phases_text(const driver::TuneReport& report) {
-  std::string text = "time:";
-  for (const auto& [phase, seconds] : phases_of(report))
-    if (seconds >= 0.05) text += fmt::format("{} {} {:.1f} s", text.back() == ':' ? "" : ",", phase, seconds);
-  return text.back() == ':' ? "" : text + "\n";
 }
 
 Json report_json(const driver::TuneReport& report, bool baseline) {
@@ -542,8 +542,8 @@ Result<int> tune(const Arguments& a) {
   if (report->stopped) return kStopped;
   bool any_valid = report->tasks.empty();
   for (const driver::TunedTask& t : report->tasks)
-    any_valid = any_valid || t.result.best_seconds > 0 ||
-                (effort == driver::Effort::kConstruct && t.result.failure.empty());
+    any_valid =
+        any_valid || t.result.best_seconds > 0 || (effort == driver::Effort::kConstruct && t.result.failure.empty());
   if (any_valid) return kOk;
   return make_error(ErrorClass::kEnvironment, "no valid program was found for any task",
                     "the counts above say what became of the candidates; more --trials may help");

@@ -340,6 +340,10 @@ Result<TuneReport> tune_program(const Program& program, record::Store& store, co
   TuneRequest request = given;
   if (!backend.by_threads) request.options.threads = 1;
   if (request.effort == Effort::kConstruct) return construct_only(program, store, request);
+  if (request.effort == Effort::kFew) {  // one round of a task: there is too little to learn from
+    if (!request.options.settings) request.options.settings = search::settings_for(request.target);
+    request.options.settings->scheduling.rounds = request.options.settings->scheduling.min_rounds = 1;
+  }
   const auto cores = target::host_target().cpu.threads - backend.measuring_cores;
   ThreadPool pool(static_cast<int>(std::max<int64_t>(cores, 1)));
   auto machine = backend.open(request.target, {.threads = request.options.threads,
