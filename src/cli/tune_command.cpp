@@ -424,8 +424,7 @@ void print_report(const Arguments& a, const driver::TuneReport& report, const Va
     return;
   }
   if (report.predicted)
-    return void(
-        print(prediction_text(report, chosen, target.name, a.effort == "0") + drafts_text(report.counts)));
+    return void(print(prediction_text(report, chosen, target.name, a.effort == "0") + drafts_text(report.counts)));
   std::string text = task_table(report, chosen, a.baseline) + "\n" +
                      proposals_text(report.counts, a.common.verbose > 0) + drafts_text(report.counts);
   text += fmt::format("{} in {}", plural(report.trials, "trial"), format_elapsed(report.seconds));

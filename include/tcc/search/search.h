@@ -106,7 +106,7 @@ struct TuneOptions {
   Drafting drafting = {};                // of the strategies that draft
   bool statement_branch = true, dataflow_branch = true;  // as cost::ModelSetup
   bool finals = true;                                    // time the fastest programs of each task again at the end
-  double finals_share = 0.1;  // of the run, at most; 1: as long as they take
+  double finals_share = 0.1;                             // of the run, at most; 1: as long as they take
   bool resume = true;  // go on with an interrupted run of the same tasks, target and options
 };
 
