@@ -105,7 +105,7 @@ TEST_CASE("a producer fills a ring of tiles that consumers multiply") {
                            "role warps 4 from 0 registers 40", "role warps 4 from 4 registers 216", "launch_bounds(2)",
                            "mbarrier.expect_tx", "; 16384)", "wgmma.wait(; 1)", "wgmma.wait(; 0)", "tma.load.f16(As["})
     CHECK(has(text, part));
-  // The barrier behind the initialisation is the only one of the whole block.
+  // The barrier behind the initialization is the only one of the whole block.
   CHECK(text.find("bar.sync(; 0, 256)") != std::string::npos);
   CHECK(text.find("bar.sync(; 0,") == text.rfind("bar.sync(; 0,"));
   CHECK_FALSE(has(text, "cooperative_fetch"));
