@@ -165,7 +165,7 @@ search::TuneOptions options_of(search::Strategy strategy, const target::Target& 
   o.strategy = strategy;
   o.space.metaschedule = true;
   o.cost_model = backend::backend_of(target).default_model;
-  o.pretrained = target.is_cpu() ? std::string(cost::kShipped) : "";
+  o.pretrained = std::string(cost::kShipped);
   return o;
 }
 

@@ -103,18 +103,9 @@ std::function<task::Task()> attention(DType type, int64_t tokens, int64_t depth,
   };
 }
 
-std::vector<Case> cases() {
+// Products and convolutions.
+std::vector<Case> product_cases() {
   const DType f16 = DType::kF16, bf16 = DType::kBF16, f32 = DType::kF32;
-  const Shape plane = {8192, 8192};
-  const auto sum = [&](std::vector<int64_t> axes) {
-    return unary(f32, plane, Op::kReduceSum, graph::ReduceAttrs{std::move(axes), false});
-  };
-  const auto add = [&](DType type) {
-    return [=] {
-      Maker g(type);
-      return g.task(g.node(Op::kAdd, graph::NoAttrs{}, {g.input(plane), g.input(plane)}));
-    };
-  };
   return {
       {"gemm_f16_4096", gemm(f16, 4096, 4096, 4096)},
       {"gemm_bf16_4096", gemm(bf16, 4096, 4096, 4096)},
@@ -136,6 +127,26 @@ std::vector<Case> cases() {
       {"conv1x1_f16", conv(f16, 256, 64, 56, 1)},
       {"depthwise_f16", conv(f16, 96, 96, 56, 3, 96)},
       {"conv3x3_f32", conv(f32, 64, 64, 56, 3)},
+      {"attention_f16_d64", attention(f16, 2048, 64, false)},
+      {"attention_bf16_d128", attention(bf16, 2048, 128, false)},
+      {"attention_f16_mask", attention(f16, 2048, 64, true)},
+  };
+}
+
+// Rows, columns, elementwise operators, transposes, pools: the rate of memory decides.
+std::vector<Case> memory_cases() {
+  const DType f16 = DType::kF16, bf16 = DType::kBF16, f32 = DType::kF32;
+  const Shape plane = {8192, 8192};
+  const auto sum = [&](std::vector<int64_t> axes) {
+    return unary(f32, plane, Op::kReduceSum, graph::ReduceAttrs{std::move(axes), false});
+  };
+  const auto add = [&](DType type) {
+    return [=] {
+      Maker g(type);
+      return g.task(g.node(Op::kAdd, graph::NoAttrs{}, {g.input(plane), g.input(plane)}));
+    };
+  };
+  return {
       {"softmax_f16_8192", unary(f16, plane, Op::kSoftmax, graph::AxisAttrs{1})},
       {"softmax_f16_50257", unary(f16, {128, 50257}, Op::kSoftmax, graph::AxisAttrs{1})},
       {"softmax_f16_1001", unary(f16, {32768, 1001}, Op::kSoftmax, graph::AxisAttrs{1})},
@@ -185,10 +196,13 @@ std::vector<Case> cases() {
        }},
       {"max_pool_f16", unary(f16, {32, 64, 112, 112}, Op::kMaxPool,
                              graph::PoolAttrs{{3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 1}, false, false, 1})},
-      {"attention_f16_d64", attention(f16, 2048, 64, false)},
-      {"attention_bf16_d128", attention(bf16, 2048, 128, false)},
-      {"attention_f16_mask", attention(f16, 2048, 64, true)},
   };
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> all = product_cases();
+  for (Case& c : memory_cases()) all.push_back(std::move(c));
+  return all;
 }
 
 // The least traffic of the operator: each parameter once, and of a table no more than its blocks can gather.

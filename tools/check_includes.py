@@ -224,7 +224,7 @@ class Checker:
         return " ".join(word for word in words if word) + ")"
 
     def check_kind_questions(self):
-        for path in source_files(self.root, "include", "src", "tools"):
+        for path in source_files(self.root, "include", "src", "tools", "benchmarks"):
             file = path.relative_to(self.root).as_posix()
             text = SKIPPED_TEXT.sub(blank, path.read_text(encoding="utf-8", errors="replace"))
             found = sorted({text.count("\n", 0, m.start()) + 1 for m in KIND_QUESTION.finditer(text)})

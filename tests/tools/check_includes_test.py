@@ -155,6 +155,7 @@ class CheckIncludesTest(unittest.TestCase):
     def test_questions_about_the_kind_of_a_target(self):
         question = "bool f(const Target& t) { return t.is_cpu(); }  // is_cuda() in a comment does not count\n"
         self.expect_one_error({"src/ir/kind.cpp": question}, "src/ir/kind.cpp:1", "backend::Backend")
+        self.expect_one_error({"benchmarks/kind.cpp": question}, "benchmarks/kind.cpp:1", "backend::Backend")
         for other in ('kind_name(t.kind) == "cpu"', "t.kind != target::TargetKind::kCuda", "TargetKind::kCpu == t.kind"):
             self.expect_one_error({"src/ir/kind.cpp": f"bool f(const Target& t) {{ return {other}; }}\n"}, "src/ir/kind.cpp:1")
         status, output, _ = self.check({"src/target/target.cpp": question, "cmake/modules.cmake": TABLE + "tcc_room(target LEVEL 1 ROOMS)\n"})
