@@ -48,7 +48,7 @@ Stmt make_init_nest(KernelEditor& edit, const Path& path, size_t first, Id* bloc
   size_t k = 0;
   for (const Iter& it : block->iters)
     if (it.kind != IterKind::kReduce) iter_names.set(it.id, b.var(iters[k++].id));
-  // Conjuncts of the predicate that speak of reduction loops do not concern the initialisation.
+  // Conjuncts of the predicate that speak of reduction loops do not concern the initialization.
   Expr predicate = nullptr;
   std::vector<Expr> conjuncts;
   split_conjunction(block->predicate, conjuncts);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tcc/ir/gpu_sizes.h"
 #include "tcc/ir/query.h"
 
 namespace tcc::analysis {
@@ -10,12 +11,10 @@ using namespace ir;
 
 namespace {
 
-constexpr int64_t kGroupThreads = 128;
 // Registers of a thread that setmaxnreg gives at most, the step of their number (PTX manual), and what a producer
 // needs.
 constexpr int64_t kMaxRegisters = 240, kRegisterStep = 8, kProducerRegisters = 40;
-// CUDA driver API, "cuTensorMapEncodeTiled": what strides divide by, and dimensions of a map.
-constexpr int64_t kTmaStrideAlign = 16;
+// CUDA driver API, "cuTensorMapEncodeTiled": dimensions of a map.
 constexpr size_t kMaxTensorRank = 5;
 
 int64_t extent_of(const Loop& l) {
@@ -90,7 +89,7 @@ int64_t staged_bytes(const Kernel& k, Stmt launch) {
 
 RoleShape role_shape(int64_t consumers, int64_t registers_per_sm) {
   RoleShape out;
-  out.threads = (consumers + 1) * kGroupThreads;
+  out.threads = (consumers + 1) * kGroupLanes;
   // One consumer leaves room for a second block, whose products run while this one stores its results.
   out.blocks = consumers == 1 ? 2 : 1;
   auto down = [](int64_t n) { return n / kRegisterStep * kRegisterStep; };

@@ -7,6 +7,7 @@
 
 #include "tcc/analysis/address.h"
 #include "tcc/ir/evaluate.h"
+#include "tcc/ir/gpu_sizes.h"
 #include "tcc/ir/instr.h"
 #include "tcc/ir/walk.h"
 
@@ -16,10 +17,10 @@ using namespace ir;
 
 namespace {
 
-constexpr int64_t kLanes = 32, kBanks = 32, kWord = 4, kWidest = 16;
+constexpr int64_t kBanks = 32, kWord = 4;
 constexpr int kSamples = 6;
 
-// Neighbouring elements that the emitter moves at once: those of a vectorised loop.
+// Neighboring elements that the emitter moves at once: those of a vectorized loop.
 int64_t vector_width(Builder& b, const Buffer& buffer, std::span<const Expr> indices, const Loop* vector) {
   if (vector == nullptr || !is_int(vector->extent)) return 1;
   const int64_t count = int_value(vector->extent);
@@ -27,7 +28,7 @@ int64_t vector_width(Builder& b, const Buffer& buffer, std::span<const Expr> ind
   Substitution next;
   next.set(vector->id, b.offset(b.var(vector->id), 1));
   if (!is_int(b.sub(substitute(b, flat, next), flat), 1)) return 1;
-  int64_t width = std::min(count, std::max<int64_t>(kWidest / type_bytes(buffer.type), 1));
+  int64_t width = std::min(count, std::max<int64_t>(kMaxAccessBytes / type_bytes(buffer.type), 1));
   while (count % width != 0) width /= 2;
   return width;
 }
@@ -128,14 +129,14 @@ class Collector {
       a.bytes = type_bytes(spec.type);
       if (tile) {
         // Which lane moves what is the hardware's affair: here rows in pieces of 16 bytes, lane after lane.
-        const int64_t pieces = spec.tile[0] * spec.tile[1] * a.bytes / kWidest;
-        a.bytes = kWidest;
-        sample(a, c.operands[i].indices, kLanes, nullptr, 1, std::max<int64_t>(pieces / kLanes, 1), &spec);
+        const int64_t pieces = spec.tile[0] * spec.tile[1] * a.bytes / kMaxAccessBytes;
+        a.bytes = kMaxAccessBytes;
+        sample(a, c.operands[i].indices, kWarpLanes, nullptr, 1, std::max<int64_t>(pieces / kWarpLanes, 1), &spec);
         continue;
       }
       for (int32_t d = rows ? 2 : 0; d < spec.rank; ++d) a.bytes *= spec.tile[d];
       // Each lane passes the address of a row; a matrix is eight of them.
-      sample(a, c.operands[i].indices, rows ? spec.tile[0] * spec.tile[1] : kLanes, nullptr, 1, 1);
+      sample(a, c.operands[i].indices, rows ? spec.tile[0] * spec.tile[1] : kWarpLanes, nullptr, 1, 1);
     }
     conditions_.pop_back();
   }
@@ -151,9 +152,9 @@ class Collector {
     const int64_t count = lanes != nullptr && is_int(lanes->extent) ? int_value(lanes->extent) : 1;
     const int64_t width = vector_width(b_, buffer, indices, lanes);
     a.bytes *= width;
-    sample(a, indices, kLanes, lanes, width, count);
+    sample(a, indices, kWarpLanes, lanes, width, count);
   }
-  // `vector`: the vectorised loop around a load or store, whose iterations go by `width` of `count` at a time. `tile`:
+  // `vector`: the vectorized loop around a load or store, whose iterations go by `width` of `count` at a time. `tile`:
   // the lanes share it, a piece each, `count` times.
   void sample(WarpAccess& a, std::span<const Expr> indices, int64_t active, const Loop* vector, int64_t width,
               int64_t count, const OperandSpec* tile = nullptr) {
@@ -161,7 +162,7 @@ class Collector {
     for (const Loop* l : loops_)
       if (l->loop_kind != LoopKind::kBound && l != vector && is_int(l->extent))
         a.times *= static_cast<double>(int_value(l->extent));
-    const int64_t threads = block_threads(), warps = (threads + kLanes - 1) / kLanes;
+    const int64_t threads = block_threads(), warps = (threads + kWarpLanes - 1) / kWarpLanes;
     for (int n = 0; n < kSamples; ++n) {
       // The first and the last iterations, and some in between; as of warps.
       auto pick = [&](int64_t extent, uint64_t salt) -> int64_t {
@@ -178,10 +179,10 @@ class Collector {
       const int64_t warp = pick(warps, 77);
       std::vector<std::vector<int64_t>> lanes;
       bool known = true;
-      for (int64_t lane = 0; lane < kLanes; ++lane) {
+      for (int64_t lane = 0; lane < kWarpLanes; ++lane) {
         lanes.emplace_back();
-        if (lane >= active || warp * kLanes + lane >= threads) continue;
-        place(values, warp * kLanes + lane);
+        if (lane >= active || warp * kWarpLanes + lane >= threads) continue;
+        place(values, warp * kWarpLanes + lane);
         bool takes_part = true;
         for (Expr c : conditions_)
           if (c != nullptr) takes_part &= evaluate(c, values).value_or(1) != 0;
@@ -210,16 +211,17 @@ class Collector {
   }
   int64_t block_threads() const {
     if (by_warp())
-      return kLanes * extent(Axis::kWarp) * (extents_.contains(Axis::kWarpgroup) ? 4 * extent(Axis::kWarpgroup) : 1);
+      return kWarpLanes * extent(Axis::kWarp) *
+             (extents_.contains(Axis::kWarpgroup) ? 4 * extent(Axis::kWarpgroup) : 1);
     return extent(Axis::kThreadX) * extent(Axis::kThreadY) * extent(Axis::kThreadZ);
   }
   void place(Assignment& values, int64_t thread) const {
-    const int64_t x = extent(Axis::kThreadX), y = extent(Axis::kThreadY), warp = thread / kLanes;
+    const int64_t x = extent(Axis::kThreadX), y = extent(Axis::kThreadY), warp = thread / kWarpLanes;
     for (const Loop* l : loops_) {
       if (l->axis == Axis::kThreadX) assign(values, l->id, thread % x);
       if (l->axis == Axis::kThreadY) assign(values, l->id, thread / x % y);
       if (l->axis == Axis::kThreadZ) assign(values, l->id, thread / x / y);
-      if (l->axis == Axis::kLane) assign(values, l->id, thread % kLanes);
+      if (l->axis == Axis::kLane) assign(values, l->id, thread % kWarpLanes);
       if (l->axis == Axis::kWarp) assign(values, l->id, extents_.contains(Axis::kWarpgroup) ? warp % 4 : warp);
       if (l->axis == Axis::kWarpgroup) assign(values, l->id, warp / 4);
     }
@@ -249,12 +251,12 @@ std::vector<WarpAccess> shared_accesses(const Kernel& lowered) {
 
 BankTraffic bank_traffic(const Buffer& buffer, const Layout* layout, const WarpAccess& access) {
   BankTraffic out;
-  const int64_t phase = access.bytes <= kWord ? kLanes : std::max<int64_t>(kBanks * kWord / access.bytes, 1);
+  const int64_t phase = access.bytes <= kWord ? kWarpLanes : std::max<int64_t>(kBanks * kWord / access.bytes, 1);
   for (const std::vector<std::vector<int64_t>>& lanes : access.samples) {
     double least = 0, cycles = 0;
-    for (int64_t first = 0; first < kLanes; first += phase) {
+    for (int64_t first = 0; first < kWarpLanes; first += phase) {
       std::map<int64_t, std::set<int64_t>> words;  // of a bank
-      for (int64_t lane = first; lane < std::min(first + phase, kLanes); ++lane) {
+      for (int64_t lane = first; lane < std::min(first + phase, kWarpLanes); ++lane) {
         const std::vector<int64_t>& index = lanes[static_cast<size_t>(lane)];
         if (index.empty()) continue;
         const int64_t begin = address_of(buffer, layout, index) * type_bytes(buffer.type);

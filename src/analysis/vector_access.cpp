@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "tcc/analysis/simplify.h"
+#include "tcc/ir/gpu_sizes.h"
 #include "tcc/ir/walk.h"
 
 namespace tcc::analysis {
@@ -28,7 +29,7 @@ int64_t vector_width(Builder& b, const Kernel& kernel, const Ranges& ranges, con
     if (!is_int(step, lane)) return 1;
   }
   int64_t width = int64_t{1} << std::countr_zero(static_cast<uint64_t>(extent));
-  width = std::min(width, 16 / bytes);
+  width = std::min(width, kMaxAccessBytes / bytes);
   const int64_t divisor = known_divisor(kernel, first);
   while (width > 1 && (divisor % width != 0 || buffer.alignment % (width * bytes) != 0)) width /= 2;
   if (buffer.layout != nullptr) {

@@ -287,7 +287,7 @@ Result<int> eval(const Arguments& a, ThreadPool& pool) {
                       "write `tcc model eval CHECKPOINT POOL...`");
   TCC_TRY(const nn::Checkpoint stored, nn::load_checkpoint(a.files[0]));
   TCC_TRY(const data::Pool data, read_pools(std::span(a.files).subspan(1)));
-  if (data.groups.empty()) return input_error("the pools hold no program");
+  TCC_TRY_VOID(data::check_programs(data));
   TCC_TRY(const cost::NetworkKind* kind, cost::network_of_checkpoint(a.files[0]));
   TCC_TRY(const cost::NetworkInputs inputs, inputs_of(stored, *kind, data, a.files[0]));
   TCC_TRY(const driver::PoolFeatures features, driver::extract_pool(data, inputs.tables, &pool));

@@ -5,12 +5,12 @@
 #include <algorithm>
 
 #include "construct/tiles.h"
+#include "tcc/ir/gpu_sizes.h"
 
 namespace tcc::construct {
 namespace {
 
 constexpr int64_t kCpuStatements = 64, kGpuStatements = 512;  // of unrolled loops
-constexpr int64_t kMostBytes = 16;                            // of a copy's vector
 
 // The largest candidate that is at most `wanted`; the smallest one where none is.
 int64_t largest_choice(const std::vector<int64_t>& candidates, int64_t wanted) {
@@ -99,7 +99,8 @@ std::vector<int64_t> Problem::decisions(const Tiles& tiles, std::vector<int64_t>
           for (const Access& access : nest_.accesses)
             for (size_t a = 0; a < axes(); ++a)
               if (!access.output && access.stride[a] == 1)
-                whole &= n * access.bytes <= kMostBytes && static_cast<int64_t>(elements(tiles, 1, a)) % n == 0;
+                whole &=
+                    n * access.bytes <= ir::kMaxAccessBytes && static_cast<int64_t>(elements(tiles, 1, a)) % n == 0;
           if (whole) widest = std::max(widest, n);
         }
         choice = largest_choice(c.candidates, widest);

@@ -110,7 +110,7 @@ class Walk {
     if (fits(next)) actions_.push_back({Action::Kind::kVthread, axis, next, benefit});
   }
 
-  // All actions of the state with their probabilities after `t` steps, normalised.
+  // All actions of the state with their probabilities after `t` steps, normalized.
   void list_actions(int t) {
     actions_.clear();
     for (size_t a = 0; a < problem_.axes(); ++a) {

@@ -23,7 +23,7 @@ namespace {
 constexpr int64_t kMaxSteps = 1500;    // tiles that one construction looks at
 constexpr int64_t kLargestStep = 128;  // units of a reduction in a fast memory, as published
 constexpr int64_t kLargestTile = 32;   // units of a thread's tile along an axis (branch roller)
-constexpr double kLeastPlainTile = 2;  // elements of a thread
+constexpr double kMinPlainTile = 2;    // elements of a thread
 
 class Enlarger {
  public:
@@ -139,7 +139,7 @@ class Enlarger {
     double size = 1;
     for (size_t a = 0; a < problem_.axes(); ++a)
       if (!problem_.nest().axes[a].reduce) size *= problem_.elements(tiles, 0, a);
-    return size >= kLeastPlainTile;
+    return size >= kMinPlainTile;
   }
 
   // Copies the tile to the next memory; behind the last one it is a result.

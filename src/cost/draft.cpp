@@ -75,7 +75,7 @@ Result<uint32_t> find_penalties(std::string_view list) {
 Column share_among_cores(ColumnBuilder& b, Column cycles, Column parallel, double cores, const DraftOptions& o) {
   if (parallel == kNoColumn || cores == 1) return cycles;
   if (leaves_out(o, DraftPenalty::kCores)) return b.mul(cycles, b.constant(1 / cores));
-  // Iterations are dealt out as evenly as whole ones can be.
+  // Cores get whole iterations, as evenly as possible.
   const Column rounds = b.ceil_div(parallel, b.constant(cores));
   return b.mul(cycles, b.div(rounds, parallel));
 }

@@ -8,6 +8,7 @@
 #include "tcc/analysis/padded_copies.h"
 #include "tcc/analysis/roles.h"
 #include "tcc/analysis/simplify.h"
+#include "tcc/ir/gpu_sizes.h"
 
 namespace tcc::cost {
 
@@ -18,7 +19,6 @@ namespace {
 // Registers that a thread usually has beside its local arrays, for occupancy. Programs are refused by the smaller
 // kMinAddressRegisters (lower/check_limits.cpp).
 constexpr double kExpectedAddressRegisters = 24;
-constexpr int64_t kGroupWarps = 4;      // of a warpgroup
 constexpr int64_t kShortLoop = 64;      // iterations of loops that promote_registers expands
 constexpr double kMaxStatements = 192;  // of a loop that plan_unrolling expands
 constexpr int64_t kBatch = 8;           // iterations of plain serial loops that it expands
@@ -392,7 +392,7 @@ double GpuCounter::condition_share(const Loop& l) {
   return 1 / widest;
 }
 
-// Elements that a thread copies at a time: those asked for, where they are certain to be neighbours.
+// Elements that a thread copies at a time: those asked for, where they are certain to be neighbors.
 double GpuCounter::whole_vector(const Loop& l) {
   const auto lanes = annotation_or(l, AnnotationKey::kCooperativeFetch, 1);
   if (lanes < 2 || !is_int(l.extent) || int_value(l.extent) % lanes != 0) return 1;

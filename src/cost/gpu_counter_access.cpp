@@ -11,6 +11,7 @@
 #include "tcc/analysis/address.h"
 #include "tcc/analysis/roles.h"
 #include "tcc/ir/evaluate.h"
+#include "tcc/ir/gpu_sizes.h"
 
 namespace tcc::cost {
 
@@ -21,7 +22,6 @@ namespace {
 constexpr int64_t kUnknown = std::numeric_limits<int64_t>::min();
 constexpr double kRow = 8;                // elements of a fragment's row that lanes hold together
 constexpr double kSwizzledConflicts = 4;  // of columns, where rows keep pieces of 16 bytes
-constexpr int64_t kWidest = 16;           // bytes of an access
 constexpr size_t kMaxQuotients = 64;      // of indices that are remembered
 
 bool is_cluster(Axis a) {
@@ -154,7 +154,7 @@ double GpuCounter::reused(double times) const {
   return times;
 }
 
-// Neighbouring elements that the thread itself accesses one after the other.
+// Neighboring elements that the thread itself accesses one after the other.
 double GpuCounter::own_run() const {
   double run = 1;
   for (size_t i = loops_.size(); i-- > 0 && !loops_[i].bound;) {
@@ -166,7 +166,7 @@ double GpuCounter::own_run() const {
 }
 
 // Elements of one access in a nest of expanded loops around nothing but one store (lower/gpu/vectorize_stores.h), or in
-// a vectorised loop.
+// a vectorized loop.
 double GpuCounter::vector_of(int64_t bytes) const {
   for (size_t i = loops_.size(); i-- > 0 && loops_[i].expanded;) {
     const Around& a = loops_[i];
@@ -177,7 +177,7 @@ double GpuCounter::vector_of(int64_t bytes) const {
     for (size_t o = 0; o < loops_.size(); ++o)
       if (o != i && movement_.steps[o] != kUnknown) divisor = std::gcd(divisor, movement_.steps[o]);
     const auto extent = static_cast<int64_t>(a.extent);
-    const int64_t widest = std::max<int64_t>(kWidest / bytes, 1);
+    const int64_t widest = std::max<int64_t>(kMaxAccessBytes / bytes, 1);
     int64_t width = std::min(int64_t{1} << std::countr_zero(static_cast<uint64_t>(extent)), widest);
     while (width > 1 && std::gcd(divisor, movement_.constant) % width != 0) width /= 2;
     if (!vectorized || !to_registers_) return static_cast<double>(width);
@@ -299,11 +299,11 @@ double GpuCounter::count_shared(const Buffer& b, double times) {
     const auto whole = static_cast<int64_t>(words);
     conflicts =
         std::min(swizzled_[static_cast<size_t>(b.id)] ? kSwizzledConflicts : 32, static_cast<double>(whole & -whole));
-    // Wide accesses of neighbours take turns without a conflict.
+    // Wide accesses of neighbors take turns without a conflict.
     if (own_run() * bytes / 4 >= words) conflicts = 1;
   }
   // Fragments and copies of several elements at a time use the whole width of the banks; others a word a lane.
-  const double vector = matrix_    ? static_cast<double>(kWidest) / bytes
+  const double vector = matrix_    ? static_cast<double>(kMaxAccessBytes) / bytes
                         : copying_ ? vector_
                                    : vector_of(type_bytes(b.type));
   const bool wide = matrix_ || vector * bytes >= 4;
@@ -332,7 +332,7 @@ double GpuCounter::count_memory(const Buffer& b, std::span<const Expr> indices, 
     return moved;
   }
   if (matrix_ && !copying_) {
-    // Lanes have eight neighbours of a row between four of them.
+    // Lanes have eight neighbors of a row between four of them.
     const double rows = per_warp / (kRow * bytes);
     facts_.shared_accesses += n * rows;
     facts_.instructions += n / 2;
@@ -358,7 +358,7 @@ double GpuCounter::count_memory(const Buffer& b, std::span<const Expr> indices, 
     facts_.shared_accesses += n * pieces(line, vector) / vector;
     return n * sector * pieces(sector, run) / run;
   }
-  // Lanes that are neighbours in thread.x; other rows of threads in a warp are elsewhere.
+  // Lanes that are neighbors in thread.x; other rows of threads in a warp are elsewhere.
   const double row = std::min(across, warp), rows = std::max(1.0, std::min(facts_.threads, warp) / row);
   const double run = own_run(), lane = std::abs(static_cast<double>(along)) * bytes, own = run * bytes;
   double moved = std::max(sector, own), lines = 1;

@@ -29,7 +29,7 @@ double most_blocks(const LaunchFacts& f, const target::CudaInfo& c) {
   return std::max(blocks, 0.0);
 }
 
-// How the blocks of the grid are dealt out.
+// How the blocks of the grid are distributed over the multiprocessors.
 void occupancy(LaunchFacts& f, Stmt launch, const target::Target& target) {
   const target::CudaInfo& c = target.cuda;
   const double sms = static_cast<double>(std::max<int64_t>(c.sm_count, 1));

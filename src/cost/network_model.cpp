@@ -41,13 +41,13 @@ constexpr float kUnknown = -1e6f;
 // Batches of an update that begins with a checkpoint. Adam's steps have one length however little the labels differ.
 // Where all programs are about as fast, many steps would learn the noise of the measurements.
 int64_t adaptation_steps(std::span<const float> labels) {
-  constexpr double kPerDeviation = 400, kLeast = 20, kMost = 100;
+  constexpr double kPerDeviation = 400, kMinBatches = 20, kMaxBatches = 100;
   double n = 0, sum = 0, squares = 0;
   for (float label : labels)
     if (label > 0) n += 1, sum += label, squares += static_cast<double>(label) * label;
-  if (n == 0) return static_cast<int64_t>(kLeast);
+  if (n == 0) return static_cast<int64_t>(kMinBatches);
   const double mean = sum / n, deviation = std::sqrt(std::max(squares / n - mean * mean, 0.0));
-  return static_cast<int64_t>(std::clamp(kPerDeviation * deviation, kLeast, kMost));
+  return static_cast<int64_t>(std::clamp(kPerDeviation * deviation, kMinBatches, kMaxBatches));
 }
 
 int64_t next_training(int64_t after, double growth) {

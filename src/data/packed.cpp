@@ -9,7 +9,7 @@ namespace tcc::data {
 namespace {
 
 constexpr int kGzip = 15 + 16;  // the largest window, with the frame of gzip
-constexpr size_t kPiece = size_t{1} << 16;
+constexpr size_t kChunkBytes = size_t{1} << 16;
 
 Bytef* bytes_of(std::string_view text) {
   return reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
@@ -41,10 +41,10 @@ Result<std::string> unpack(std::string_view bytes, size_t limit, const std::stri
   int state = Z_OK;
   while (state == Z_OK && out.size() <= limit) {
     const size_t at = out.size();
-    out.resize(at + kPiece);
-    stream.next_out = bytes_of(out) + at, stream.avail_out = kPiece;
+    out.resize(at + kChunkBytes);
+    stream.next_out = bytes_of(out) + at, stream.avail_out = kChunkBytes;
     state = inflate(&stream, Z_NO_FLUSH);
-    out.resize(at + kPiece - stream.avail_out);
+    out.resize(at + kChunkBytes - stream.avail_out);
   }
   const size_t rest = stream.avail_in;
   inflateEnd(&stream);

@@ -30,6 +30,12 @@ int64_t Pool::entries() const {
   return n;
 }
 
+Result<void> check_programs(const Pool& pool) {
+  if (pool.entries() > 0) return {};
+  return make_error(ErrorClass::kInput, "expected pools with programs, found none",
+                    "collect programs with `tcc dataset collect MODEL -o FILE`");
+}
+
 int64_t Pool::add(const Group& group) {
   const uint64_t key = group.key();
   auto found = std::find_if(groups.begin(), groups.end(), [&](const Group& g) { return g.key() == key; });

@@ -145,7 +145,7 @@ class ProgramCollector {
 
 Result<CollectReport> collect_programs(const data::Pool& programs, data::PoolWriter& pool,
                                        const CollectRequest& request) {
-  if (programs.entries() == 0) return input_error("the pools hold no program to measure");
+  TCC_TRY_VOID(data::check_programs(programs));
   for (const data::Group& g : programs.groups)
     if (g.platform.target.kind != request.target.kind)
       return make_error(ErrorClass::kInput,

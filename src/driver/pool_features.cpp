@@ -29,7 +29,7 @@ int64_t PoolFeatures::failed_groups() const {
 
 Result<PoolFeatures> extract_pool(const data::Pool& pool, std::span<const features::Table* const> tables,
                                   ThreadPool* threads) {
-  if (pool.entries() == 0) return input_error("the pool holds no program");
+  TCC_TRY_VOID(data::check_programs(pool));
   PoolFeatures out;
   out.tables.assign(tables.begin(), tables.end());
   const target::TargetKind kind = pool.groups[0].platform.target.kind;

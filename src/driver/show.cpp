@@ -17,7 +17,7 @@ TensorSummary summarise_tensor(const graph::Value& value, const std::string& nam
   return {sanitize(name), std::string(graph::dtype_name(value.dtype)), graph::shape_text(value.shape)};
 }
 
-constexpr size_t kShortestKey = 4;  // fewer digits are a number
+constexpr size_t kMinKeyDigits = 4;  // fewer digits are a number
 
 }  // namespace
 
@@ -28,7 +28,7 @@ Result<size_t> find_task(const Program& program, const std::string& name) {
   if (code == std::errc() && end == name.data() + name.size() && number < tasks.size()) return number;
   std::vector<size_t> matches;
   for (size_t i = 0; i < tasks.size(); ++i)
-    if (name.size() >= kShortestKey && tasks[i].key.starts_with(name)) matches.push_back(i);
+    if (name.size() >= kMinKeyDigits && tasks[i].key.starts_with(name)) matches.push_back(i);
   if (matches.size() == 1) return matches[0];
   return make_error(
       ErrorClass::kUsage,

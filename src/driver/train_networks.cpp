@@ -19,7 +19,7 @@ namespace {
 constexpr int64_t kSamplingSteps = 10;  // of active sampling; the first one is drawn at random
 // An epoch has at least this many batches, as far as those keep this many programs. The papers' batches are for
 // millions of programs: an epoch of some hundreds would be one step.
-constexpr int64_t kLeastSteps = 16, kLeastBatch = 64;
+constexpr int64_t kMinSteps = 16, kMinBatch = 64;
 constexpr double kMomentum = 0.9;  // of SGD
 constexpr int64_t kMaxState = int64_t{64} << 20;
 
@@ -64,7 +64,7 @@ nn::TrainOptions options_of(const TrainRequest& request, nn::Architecture archit
 // The batch for a data set of this size, where the user names none.
 int64_t batch_for(int64_t batch, int64_t samples, const TrainRequest& request) {
   if (request.batch) return *request.batch;
-  return std::clamp(samples / kLeastSteps, std::min(kLeastBatch, batch), batch);
+  return std::clamp(samples / kMinSteps, std::min(kMinBatch, batch), batch);
 }
 
 // The samples to train on. An epoch passes through a small set several times, so that it has the least number of
@@ -72,7 +72,7 @@ int64_t batch_for(int64_t batch, int64_t samples, const TrainRequest& request) {
 std::vector<int64_t> epoch_of(std::span<const int64_t> samples, int64_t batch) {
   std::vector<int64_t> out(samples.begin(), samples.end());
   batch = std::min(batch, std::ssize(samples));
-  while (!samples.empty() && std::ssize(out) <= (kLeastSteps - 1) * batch)
+  while (!samples.empty() && std::ssize(out) <= (kMinSteps - 1) * batch)
     out.insert(out.end(), samples.begin(), samples.end());
   return out;
 }
@@ -227,7 +227,7 @@ std::string card_text(const TrainRequest& request, const nn::TrainReport& report
 
 Result<TrainedNetwork> train_network(const data::Pool& pool, const TrainRequest& request) {
   TCC_TRY(const cost::NetworkKind* kind, network_named(request.network));
-  if (pool.groups.empty()) return input_error("the pool holds no program");
+  TCC_TRY_VOID(data::check_programs(pool));
   TCC_TRY(const cost::NetworkInputs inputs, inputs_for(request, *kind, trace_of(pool)));
   TCC_TRY(const PoolFeatures features, extract_pool(pool, inputs.tables, request.pool));
   return train_network(features, request);
@@ -261,12 +261,12 @@ Result<TrainedNetwork> train_network(const PoolFeatures& features, const TrainRe
 
 Result<TrainedNetwork> distill_network(std::span<const data::Pool> pools, const TrainRequest& request) {
   TCC_TRY(const cost::NetworkKind* kind, network_named("mamba"));
-  if (pools.empty() || pools[0].groups.empty()) return input_error("the pool holds no program");
+  TCC_TRY_VOID(data::check_programs(pools.empty() ? data::Pool() : pools[0]));
   const cost::NetworkInputs inputs = cost::network_inputs(*kind, trace_of(pools[0]), request.form);
   std::vector<PoolFeatures> features;
   std::vector<const PoolFeatures*> platforms;
   for (const data::Pool& pool : pools) {
-    if (pool.groups.empty()) return input_error("the pool holds no program");
+    TCC_TRY_VOID(data::check_programs(pool));
     const data::Platform &first = pools[0].groups[0].platform, &other = pool.groups[0].platform;
     if (first.target.kind != other.target.kind || first.kind != other.kind)
       return make_error(ErrorClass::kInput,

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kSide = 16, kElements = kSide * kSide;
 constexpr int kRegisters = 8;  // 32 bits each, of every fragment
-constexpr int kPiece = 16;     // bytes that a lane moves at a time
+constexpr int kLaneBytes = 16;     // bytes that a lane moves at a time
 
 enum Part : uint8_t { kRowA, kColumnA, kRowB, kColumnB, kSum };
 
@@ -75,9 +75,9 @@ void run_load(Warp& w, const Ins& i, uint32_t) {
   if (pitch < 0) return;
   std::array<uint16_t, kElements> tile{};
   for (int lane = 0; lane < kLanes; ++lane) {
-    const auto from = static_cast<uint64_t>(lane / 2 * pitch + lane % 2 * kPiece);
-    const std::byte* p = read_place(w, i, lane, Space::kShared, lane_address(w, i, lane) + from, kPiece);
-    if (p != nullptr) std::memcpy(&tile[static_cast<size_t>(8 * lane)], p, kPiece);
+    const auto from = static_cast<uint64_t>(lane / 2 * pitch + lane % 2 * kLaneBytes);
+    const std::byte* p = read_place(w, i, lane, Space::kShared, lane_address(w, i, lane) + from, kLaneBytes);
+    if (p != nullptr) std::memcpy(&tile[static_cast<size_t>(8 * lane)], p, kLaneBytes);
   }
   const auto part = static_cast<Part>(i.mode);
   const bool columns = part == kColumnA || part == kColumnB;
@@ -100,9 +100,9 @@ void run_store(Warp& w, const Ins& i, uint32_t) {
   for (size_t e = 0; e < tile.size(); ++e) tile[e] = w.source<uint32_t>(w.extra[i.extra + f.at[e].reg])[f.at[e].lane];
   for (int lane = 0; lane < kLanes; ++lane) {
     for (int piece = 0; piece < 2; ++piece) {
-      const auto to = static_cast<uint64_t>(lane / 2 * pitch + (lane % 2 * 2 + piece) * kPiece);
-      std::byte* p = write_place(w, i, lane, Space::kShared, lane_address(w, i, lane) + to, kPiece);
-      if (p != nullptr) std::memcpy(p, &tile[static_cast<size_t>(8 * lane + 4 * piece)], kPiece);
+      const auto to = static_cast<uint64_t>(lane / 2 * pitch + (lane % 2 * 2 + piece) * kLaneBytes);
+      std::byte* p = write_place(w, i, lane, Space::kShared, lane_address(w, i, lane) + to, kLaneBytes);
+      if (p != nullptr) std::memcpy(p, &tile[static_cast<size_t>(8 * lane + 4 * piece)], kLaneBytes);
     }
   }
 }
@@ -129,8 +129,8 @@ void select_memory_part(Selector& x, bool load) {
   x.need(3);
   x.ins.run = load ? &run_load : &run_store;
   x.ins.mode = static_cast<uint8_t>(2 * operand + order);
-  x.ins.bytes = kPiece;
-  x.note_shared(kPiece);
+  x.ins.bytes = kLaneBytes;
+  x.note_shared(kLaneBytes);
   x.address(load ? 1 : 0);
   x.ins.b = x.value(2, 4);
   x.begin_extra();

@@ -26,7 +26,7 @@ int64_t span_of(ir::Participants p, int64_t block) {
     case ir::Participants::kWarp:
       return kWarpLanes;
     case ir::Participants::kWarpgroup:
-      return 4 * kWarpLanes;
+      return kGroupLanes;
     case ir::Participants::kBlock:
       return block;
   }

@@ -137,7 +137,7 @@ class Compiler {
     ir::Id id;
     int64_t extent;
   };
-  std::vector<Vector> vectors_;  // enclosing vectorised loops (threads only)
+  std::vector<Vector> vectors_;  // enclosing vectorized loops (threads only)
   const ir::Role* role_ = nullptr;
   std::map<std::pair<int32_t, int32_t>, int32_t> role_axes_;  // (first warp, axis) -> register
 };

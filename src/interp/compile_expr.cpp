@@ -465,7 +465,7 @@ int32_t Compiler::layout_address(const ir::Layout& layout, std::span<const Expr>
   return at;
 }
 
-// Accesses of a vectorised loop of a thread become one vector access: it must start at a multiple of its width.
+// Accesses of a vectorized loop of a thread become one vector access: it must start at a multiple of its width.
 void Compiler::alignment(int32_t slot, std::span<const Expr> indices, int32_t address) {
   if (vectors_.empty() || indices.empty()) return;
   const ir::Buffer& buffer = *info_.slots[static_cast<size_t>(slot)];

@@ -2,11 +2,13 @@
 #pragma once
 
 #include "interp/machine.h"
+#include "tcc/ir/gpu_sizes.h"
 #include "tcc/ir/instr.h"
 
 namespace tcc::interp {
 
-inline constexpr int64_t kWarpLanes = 32;
+using ir::kGroupLanes;
+using ir::kWarpLanes;
 
 struct BlockState {
   int64_t grid[3] = {0, 0, 0};

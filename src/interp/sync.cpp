@@ -45,7 +45,7 @@ void atomic_add(Machine& m, Thread& t, const CallSite& site) {
 MbarrierState* find_barrier(Machine& m, Thread& t, const Place& place) {
   if (place.at < 0) return nullptr;
   if (!m.launch->has_mbarrier(place.memory, place.at)) {
-    m.report(Kind::kUninitialised, t, t.pc, place.memory->slot, place.at, "the barrier has not been initialised");
+    m.report(Kind::kUninitialised, t, t.pc, place.memory->slot, place.at, "the barrier has not been initialized");
     return nullptr;
   }
   if (place.memory->history != nullptr) m.check_order_read(*place.memory, place.at, t, t.pc, false);

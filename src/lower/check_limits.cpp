@@ -14,6 +14,7 @@
 #include "tcc/analysis/roles.h"
 #include "tcc/analysis/shared_plan.h"
 #include "tcc/analysis/spread_storage.h"
+#include "tcc/ir/gpu_sizes.h"
 #include "tcc/ir/walk.h"
 
 namespace tcc::lower {
@@ -23,17 +24,6 @@ using namespace ir;
 namespace {
 
 constexpr int64_t kRoleBarriers = 1024;  // bytes of shared memory for the barriers between roles, at most
-
-Legal<int64_t> bytes_of(const Kernel& k, const Buffer& b) {
-  int64_t bytes = type_bytes(b.type);
-  if (b.layout != nullptr) return bytes * b.layout->size;
-  for (Expr e : b.shape) {
-    if (!is_int(e)) return reject(RejectReason::kNotConstant, "shape of '" + name_hint(k, b.id) + "'");
-    if (__builtin_mul_overflow(bytes, std::max<int64_t>(int_value(e), 1), &bytes))
-      return reject(RejectReason::kTooLarge, "'" + name_hint(k, b.id) + "'");
-  }
-  return bytes;
-}
 
 Legal<void> check_loops(const Kernel& k, Stmt root, std::map<Axis, int64_t>& extents) {
   Legal<void> verdict = {};
@@ -61,15 +51,6 @@ Legal<void> check_loops(const Kernel& k, Stmt root, std::map<Axis, int64_t>& ext
   return verdict;
 }
 
-template <class F>
-void for_children(Stmt s, const F& f) {
-  visit(s, [&](Stmt c) {
-    if (c == s) return true;
-    f(c);
-    return false;
-  });
-}
-
 // Buffers that live inside a loop: on a CPU they are on the stack, whatever their scope.
 std::set<Id> inner_buffers(Stmt root) {
   std::set<Id> inner;
@@ -92,10 +73,9 @@ Legal<void> check_host(const Kernel& nest, const std::map<Axis, int64_t>& extent
   int64_t local = 0, temp = 0;
   for (const Buffer* b : nest.buffers) {
     if (b->role != BufferRole::kTemp) continue;
-    Legal<int64_t> bytes = bytes_of(nest, *b);
-    if (!bytes) return tl::make_unexpected(bytes.error());
+    TCC_TRY(const int64_t bytes, storage_bytes(nest, *b));
     const bool on_stack = b->scope == Scope::kLocal || inner.count(b->id) != 0;
-    (on_stack ? local : temp) += *bytes;
+    (on_stack ? local : temp) += bytes;
   }
   if (local > kMaxStackBytes) return reject(RejectReason::kTooMuchLocal, fmt::format("{} bytes", local));
   if (temp > kMaxHostTempBytes) return reject(RejectReason::kTooLarge, fmt::format("{} bytes of temporaries", temp));
@@ -125,14 +105,14 @@ Legal<void> check_gpu_loops(const Kernel& nest, int64_t threads) {
         if (a.key != AnnotationKey::kCooperativeFetch) continue;
         visit(l->body, [&](Stmt x) {
           const Store* store = as<Store>(x);
-          if (store != nullptr && type_bytes(store->value->type) * int_value(a.value) > kMaxVectorBytes)
+          if (store != nullptr && type_bytes(store->value->type) * int_value(a.value) > kMaxAccessBytes)
             verdict = reject(RejectReason::kVectorTooWide,
                              fmt::format("a copy of {} elements at a time", int_value(a.value)));
           return verdict.has_value();
         });
       }
     }
-    for_children(s, [&](Stmt c) { self(self, c, vthreads); });
+    visit_children(s, [&](Stmt c) { self(self, c, vthreads); });
   };
   walk(walk, nest.root, 1);
   return verdict;
@@ -200,13 +180,11 @@ Legal<void> check_gpu(const Kernel& nest, const std::map<Axis, int64_t>& extents
   if (Legal<void> ok = check_gpu_loops(nest, threads); !ok) return ok;
   const std::map<Id, Scope> scopes = gpu_scopes(nest);
   const std::map<Id, int64_t> instances = gpu_instances(nest), spread = analysis::spread_threads(nest);
-  Legal<std::map<Id, int64_t>> versions = pipeline_versions(nest);
-  if (!versions) return tl::make_unexpected(versions.error());
+  TCC_TRY(const auto versions, pipeline_versions(nest));
   int64_t local = 0, consumer = 0;
   for (const Buffer* b : nest.buffers) {
     if (b->role != BufferRole::kTemp) continue;
-    Legal<int64_t> bytes = bytes_of(nest, *b);
-    if (!bytes) return tl::make_unexpected(bytes.error());
+    TCC_TRY(const int64_t bytes, storage_bytes(nest, *b));
     const Scope scope = scopes.at(b->id);
     auto fragment = fragments.find(b->id);
     if (fragment != fragments.end() && scope != Scope::kLocal)
@@ -215,14 +193,14 @@ Legal<void> check_gpu(const Kernel& nest, const std::map<Axis, int64_t>& extents
       auto n = instances.find(b->id);
       const int64_t lanes = fragment == fragments.end() ? 1 : fragment->second.lanes;
       if (auto parts = spread.find(b->id); parts != spread.end() && lanes == 1) {
-        local += std::max<int64_t>(*bytes / parts->second, type_bytes(b->type));
+        local += std::max<int64_t>(bytes / parts->second, type_bytes(b->type));
         continue;
       }
-      (lanes > cuda.warp_size ? consumer : local) += *bytes * (n == instances.end() ? 1 : n->second) / lanes;
+      (lanes > cuda.warp_size ? consumer : local) += bytes * (n == instances.end() ? 1 : n->second) / lanes;
     }
   }
   int64_t shared = 0;
-  const analysis::SharedRequests requests{scopes, *versions};
+  const analysis::SharedRequests requests{scopes, versions};
   for (size_t i = 0; i < launches.size(); ++i) {
     const int64_t bytes = analysis::shared_bytes(nest, launches[i], requests, cuda.shared_per_block);
     shared = std::max(shared, bytes + (with_roles[i] ? kRoleBarriers + analysis::staged_bytes(nest, launches[i]) : 0));
@@ -241,6 +219,17 @@ Legal<void> check_gpu(const Kernel& nest, const std::map<Axis, int64_t>& extents
 }
 
 }  // namespace
+
+Legal<int64_t> storage_bytes(const Kernel& k, const Buffer& b) {
+  int64_t bytes = type_bytes(b.type);
+  if (b.layout != nullptr) return bytes * b.layout->size;
+  for (Expr e : b.shape) {
+    if (!is_int(e)) return reject(RejectReason::kNotConstant, "shape of '" + name_hint(k, b.id) + "'");
+    if (__builtin_mul_overflow(bytes, std::max<int64_t>(int_value(e), 1), &bytes))
+      return reject(RejectReason::kTooLarge, "'" + name_hint(k, b.id) + "'");
+  }
+  return bytes;
+}
 
 Legal<void> check_cpu_limits(const Kernel& nest, const target::Target&) {
   std::map<Axis, int64_t> extents;

@@ -15,4 +15,7 @@ ir::Legal<void> check_cpu_limits(const ir::Kernel& nest, const target::Target& t
 // device's instructions cannot do (kTooManyThreads, kVectorTooWide, kTooMuchShared, kTooMuchLocal, kBadInstruction).
 ir::Legal<void> check_cuda_limits(const ir::Kernel& nest, const target::Target& target);
 
+// Bytes of a buffer of `k`. Rejects: a symbolic shape (kNotConstant), more than 64 bits count (kTooLarge).
+ir::Legal<int64_t> storage_bytes(const ir::Kernel& k, const ir::Buffer& b);
+
 }  // namespace tcc::lower

@@ -7,7 +7,6 @@ namespace tcc::lower {
 
 // MetaSchedule's limits of GPU programs (verify_gpu_code).
 inline constexpr int64_t kMaxVthreads = 8;
-inline constexpr int64_t kMaxVectorBytes = 16;
 inline constexpr int64_t kMaxThreadsZ = 64;  // CUDA C++ Programming Guide, maximum z-dimension of a block
 // Registers that a thread needs beside its local arrays in any case: with fewer left the kernel is refused. The
 // prediction expects more (cost/gpu_counter.cpp, kExpectedAddressRegisters).

@@ -12,7 +12,7 @@ namespace tcc::lower {
 ir::Kernel hoist_accumulators(const ir::Kernel& kernel, const ArenaPtr& arena);
 
 // For CPUs: tiles of local buffers that are larger than the registers, or indexed by loops that are not written out;
-// vectorised loops choose elements too. Behind promote_registers, which takes the buffers that fit as a whole. The
+// vectorized loops choose elements too. Behind promote_registers, which takes the buffers that fit as a whole. The
 // emitter keeps values at constant places in registers, however far a loop is written out.
 ir::Kernel hoist_local_tiles(const ir::Kernel& kernel, const ArenaPtr& arena, RegisterFile registers);
 

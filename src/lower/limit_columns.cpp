@@ -5,9 +5,9 @@
 #include "lower/limit_columns.h"
 
 #include <map>
-#include <set>
 
 #include "lower/host_limits.h"
+#include "lower/split_launches.h"
 #include "tcc/analysis/local_storage.h"
 #include "tcc/ir/query.h"
 
@@ -23,10 +23,10 @@ namespace {
 
 class HostLimits {
  public:
-  HostLimits(ColumnBuilder& b, const Kernel& nest, const analysis::NestColumns& columns) : b_(b), columns_(columns) {
+  HostLimits(ColumnBuilder& b, const Kernel& nest, const analysis::NestColumns& columns)
+      : b_(b), columns_(columns), launches_(host_launches(nest.root)) {
     for (const analysis::LoopColumns& l : columns.loops) extents_[l.loop->id] = l.extent;
     find_places(nest.root, b.constant(0));
-    collect(nest.root);
   }
 
   bool run(LimitColumns& out, std::string& why) {
@@ -50,7 +50,7 @@ class HostLimits {
     if (b_.is(safe, 1)) return true;
     // As long as no launch is dropped, each has the buffers that it has here.
     Column launched = number(1);
-    for (Stmt s : launches_)
+    for (Stmt s : launches_.launches)
       if (const Loop* l = as<Loop>(s)) require(launched, b_.less(number(1), extents_.at(l->id)));
     const Column fits = b_.less_equal(largest_stack(), number(target::kMaxStackBytes));
     out.decided = b_.either(b_.either(safe, b_.negate(out.legal)), launched);
@@ -71,35 +71,12 @@ class HostLimits {
     visit_children(s, [&](Stmt child) { find_places(child, repeated); });
   }
 
-  // As split_launches does.
-  void collect(Stmt s) {
-    if (const Seq* q = as<Seq>(s)) {
-      for (Stmt c : q->stmts) collect(c);
-    } else if (const Alloc* a = as<Alloc>(s)) {
-      root_allocated_.insert(root_allocated_.end(), a->buffers.begin(), a->buffers.end());
-      collect(a->body);
-    } else {
-      launches_.push_back(s);
-    }
-  }
   Column largest_stack() {
-    std::map<Id, std::vector<size_t>> users;
-    for (size_t i = 0; i < launches_.size(); ++i) {
-      Touched touched = touched_buffers(launches_[i]);
-      touched.reads.merge(touched.writes);
-      for (Id id : touched.reads) users[id].push_back(i);
-    }
     Column largest = number(0);
-    for (size_t i = 0; i < launches_.size(); ++i) {
-      std::vector<Id> ids;
-      for (Id id : root_allocated_)
-        if (users[id] == std::vector<size_t>{i}) ids.push_back(id);
-      visit(launches_[i], [&](Stmt s) {
-        if (const Alloc* a = as<Alloc>(s)) ids.insert(ids.end(), a->buffers.begin(), a->buffers.end());
-        return true;
-      });
-      const Loop* l = as<Loop>(launches_[i]);
-      const bool parallel = l != nullptr && l->loop_kind == LoopKind::kParallel;
+    for (size_t i = 0; i < launches_.launches.size(); ++i) {
+      std::vector<Id> ids = launches_.own[i];
+      append_allocated(launches_.launches[i], ids);
+      const bool parallel = is_parallel(launches_.launches[i]);
       Column stack = number(0);
       for (Id id : ids) stack = b_.add(stack, on_stack(columns_.buffer(id), parallel));
       largest = b_.max(largest, stack);
@@ -128,9 +105,8 @@ class HostLimits {
 
   ColumnBuilder& b_;
   const analysis::NestColumns& columns_;
+  HostLaunches launches_;
   std::map<Id, Column> extents_, inside_;
-  std::vector<Stmt> launches_;
-  std::vector<Id> root_allocated_;
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Gives every reduction block that still has an initialisation a nest of its own in front of its outermost reduction
+// Gives every reduction block that still has an initialization a nest of its own in front of its outermost reduction
 // loop. Before: Scheduled. After: no block has an init. First, because it needs the blocks' iterator kinds.
 #pragma once
 #include "tcc/ir/kernel.h"

@@ -14,7 +14,7 @@ struct RegisterFile {
   int64_t size() const { return count * bytes; }
   // What accumulators may take while a sum runs: the rest is for what it reads.
   int64_t for_sums() const { return count - count / 8; }
-  // Registers of what loops around elements of `element_bytes` choose; vectorised loops fill whole registers.
+  // Registers of what loops around elements of `element_bytes` choose; vectorized loops fill whole registers.
   int64_t taken_by(std::span<const ir::Loop* const> loops, int64_t element_bytes) const {
     int64_t n = 1, vector = element_bytes;
     for (const ir::Loop* l : loops)

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "lower/check_limits.h"
 #include "lower/host_limits.h"
 #include "tcc/analysis/local_storage.h"
 #include "tcc/ir/build.h"
@@ -11,19 +12,21 @@
 #include "tcc/support/check.h"
 
 namespace tcc::lower {
-namespace {
 
 using namespace ir;
 
-std::set<Id> buffers_of(Stmt s) {
-  Touched t = touched_buffers(s);
-  t.reads.merge(t.writes);
-  return t.reads;
-}
+namespace {
 
-bool is_parallel(Stmt s) {
-  const Loop* l = as<Loop>(s);
-  return l != nullptr && l->loop_kind == LoopKind::kParallel;
+// The statements at root level, and the buffers of the Allocs around them.
+void collect(Stmt s, std::vector<Stmt>& launches, std::vector<Id>& allocated) {
+  if (const Seq* q = as<Seq>(s)) {
+    for (Stmt c : q->stmts) collect(c, launches, allocated);
+  } else if (const Alloc* a = as<Alloc>(s)) {
+    allocated.insert(allocated.end(), a->buffers.begin(), a->buffers.end());
+    collect(a->body, launches, allocated);
+  } else {
+    launches.push_back(s);
+  }
 }
 
 class Splitter {
@@ -31,12 +34,12 @@ class Splitter {
   Splitter(const Kernel& kernel, Arena& arena) : kernel_(kernel), b_(arena) {}
 
   Legal<Kernel> run(const ArenaPtr& arena) {
-    std::vector<Id> workspace;
-    const std::vector<std::vector<Id>> own = collect_launches(workspace);
-    for (Stmt launch : launches_) TCC_TRY_VOID(check_loops(launch));
+    const HostLaunches found = host_launches(kernel_.root);
+    std::vector<Id> workspace = found.shared;
+    for (Stmt launch : found.launches) TCC_TRY_VOID(check_loops(launch));
     std::vector<Stmt> stmts;
-    for (size_t i = 0; i < launches_.size(); ++i) {
-      TCC_TRY(Stmt s, place_storage(launches_[i], own[i], workspace));
+    for (size_t i = 0; i < found.launches.size(); ++i) {
+      TCC_TRY(Stmt s, place_storage(found.launches[i], found.own[i], workspace));
       stmts.push_back(s);
     }
     Kernel result = kernel_;
@@ -57,30 +60,23 @@ class Splitter {
 
   // largest_stack() of the kernel.
   Legal<int64_t> largest_stack() {
-    std::vector<Id> workspace;
-    const std::vector<std::vector<Id>> own = collect_launches(workspace);
+    HostLaunches found = host_launches(kernel_.root);
     int64_t largest = 0;
-    for (size_t i = 0; i < launches_.size(); ++i) {
-      std::vector<Id> ids = own[i];
-      visit_allocs(launches_[i], ids);
-      TCC_TRY(int64_t bytes, stack_at_most(ids, is_parallel(launches_[i])));
+    for (size_t i = 0; i < found.launches.size(); ++i) {
+      std::vector<Id>& ids = found.own[i];
+      append_allocated(found.launches[i], ids);
+      TCC_TRY(int64_t bytes, stack_at_most(ids, is_parallel(found.launches[i])));
       largest = std::max(largest, bytes);
     }
     return largest;
   }
   Legal<int64_t> stack_of(Stmt s) {
     std::vector<Id> ids;
-    visit_allocs(s, ids);
+    append_allocated(s, ids);
     return stack_at_most(ids, true);
   }
 
  private:
-  static void visit_allocs(Stmt launch, std::vector<Id>& ids) {
-    visit(launch, [&](Stmt s) {
-      if (const Alloc* a = as<Alloc>(s)) ids.insert(ids.end(), a->buffers.begin(), a->buffers.end());
-      return true;
-    });
-  }
   Legal<int64_t> stack_at_most(const std::vector<Id>& ids, bool parallel) {
     int64_t stack = 0;
     for (Id id : ids) {
@@ -91,34 +87,6 @@ class Splitter {
       stack += buffer->layout != nullptr ? bytes : analysis::local_elements_at_most(*buffer) * type_bytes(buffer->type);
     }
     return stack;
-  }
-
-  // Fills launches_. The result: for each, the buffers of the root's Allocs that it alone uses; those that several
-  // launches use go to `workspace`.
-  std::vector<std::vector<Id>> collect_launches(std::vector<Id>& workspace) {
-    collect(kernel_.root);
-    std::map<Id, std::vector<size_t>> users;
-    for (size_t i = 0; i < launches_.size(); ++i)
-      for (Id id : buffers_of(launches_[i])) users[id].push_back(i);
-    std::vector<std::vector<Id>> own(launches_.size());
-    for (Id id : root_allocated_) {
-      const std::vector<size_t>& at = users[id];
-      if (at.size() == 1)
-        own[at[0]].push_back(id);
-      else if (!at.empty())
-        workspace.push_back(id);
-    }
-    return own;
-  }
-  void collect(Stmt s) {
-    if (const Seq* q = as<Seq>(s)) {
-      for (Stmt c : q->stmts) collect(c);
-    } else if (const Alloc* a = as<Alloc>(s)) {
-      root_allocated_.insert(root_allocated_.end(), a->buffers.begin(), a->buffers.end());
-      collect(a->body);
-    } else {
-      launches_.push_back(s);
-    }
   }
 
   Legal<void> check_loops(Stmt launch) {
@@ -144,13 +112,7 @@ class Splitter {
   Legal<int64_t> bytes_of(Id id) {
     const Buffer* buffer = kernel_.buffer(id);
     TCC_CHECK(buffer != nullptr);
-    int64_t n = type_bytes(buffer->type);
-    if (buffer->layout != nullptr) return n * buffer->layout->size;
-    for (Expr e : buffer->shape) {
-      if (!is_int(e)) return reject(RejectReason::kNotConstant, "the shape of " + name_hint(kernel_, id));
-      n *= int_value(e);
-    }
-    return n;
+    return storage_bytes(kernel_, *buffer);
   }
 
   // Gives the launch its own buffers: on the stack, or in the workspace when it is serial and they are large.
@@ -208,12 +170,43 @@ class Splitter {
 
   const Kernel& kernel_;
   Builder b_;
-  std::vector<Stmt> launches_;
-  std::vector<Id> root_allocated_;
   std::map<Id, Scope> scopes_;
 };
 
 }  // namespace
+
+HostLaunches host_launches(Stmt root) {
+  HostLaunches out;
+  std::vector<Id> allocated;
+  collect(root, out.launches, allocated);
+  std::map<Id, std::vector<size_t>> users;
+  for (size_t i = 0; i < out.launches.size(); ++i) {
+    Touched touched = touched_buffers(out.launches[i]);
+    touched.reads.merge(touched.writes);
+    for (Id id : touched.reads) users[id].push_back(i);
+  }
+  out.own.resize(out.launches.size());
+  for (Id id : allocated) {
+    const std::vector<size_t>& at = users[id];
+    if (at.size() == 1)
+      out.own[at[0]].push_back(id);
+    else if (!at.empty())
+      out.shared.push_back(id);
+  }
+  return out;
+}
+
+bool is_parallel(Stmt launch) {
+  const Loop* l = as<Loop>(launch);
+  return l != nullptr && l->loop_kind == LoopKind::kParallel;
+}
+
+void append_allocated(Stmt s, std::vector<Id>& ids) {
+  visit(s, [&](Stmt c) {
+    if (const Alloc* a = as<Alloc>(c)) ids.insert(ids.end(), a->buffers.begin(), a->buffers.end());
+    return true;
+  });
+}
 
 Legal<Kernel> split_launches(const Kernel& kernel, const ArenaPtr& arena) {
   if (arena != kernel.arena) arena->keep_alive(kernel.arena);

@@ -4,6 +4,8 @@
 // It fixes which storage is shared, so nothing may move statements between launches afterwards.
 #pragma once
 
+#include <vector>
+
 #include "tcc/ir/kernel.h"
 #include "tcc/ir/reject.h"
 #include "tcc/target/limits.h"
@@ -11,6 +13,18 @@
 namespace tcc::lower {
 
 using target::kMaxStackBytes;
+
+// The statements at root level of a CPU's kernel, and the buffers of the Allocs around them.
+struct HostLaunches {
+  std::vector<ir::Stmt> launches;
+  std::vector<std::vector<ir::Id>> own;  // of each launch: the buffers that no other one touches
+  std::vector<ir::Id> shared;            // the buffers that several launches touch
+};
+HostLaunches host_launches(ir::Stmt root);
+// The launch runs its iterations in parallel.
+bool is_parallel(ir::Stmt launch);
+// Appends the buffers of all Allocs in `s` to `ids`.
+void append_allocated(ir::Stmt s, std::vector<ir::Id>& ids);
 
 // Rejects: parallel loops below the root of a launch and vector loops without a constant extent (kUnsupported), more
 // stack than kMaxStackBytes (kTooMuchLocal), local buffers of symbolic shape (kNotConstant).

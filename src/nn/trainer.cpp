@@ -212,7 +212,8 @@ Trainer::Trainer(Trainer&&) noexcept = default;
 
 Result<Trainer> Trainer::create(Model& model, const Dataset& train, const Dataset* validation,
                                 const TrainOptions& options, ThreadPool* pool) {
-  if (train.size() == 0) return input_error("the training data has no samples: collect some first");
+  if (train.size() == 0) return make_error(ErrorClass::kInput, "expected training data with samples, found none",
+                      "give pools whose programs have times");
   if (options.batch < 2 || options.epochs < 1 || options.schedule.period < 1)
     return input_error(
         "training needs batches of at least 2 samples, an epoch, and a schedule with a period of at least 1, "

@@ -7,6 +7,7 @@
 
 #include "simulation/address.h"
 #include "tcc/analysis/shared_plan.h"
+#include "tcc/ir/gpu_sizes.h"
 #include "tcc/ir/query.h"
 #include "tcc/support/hash.h"
 
@@ -18,7 +19,6 @@ namespace {
 
 constexpr int64_t kMaxCopies = 4096;  // of straight code; a loop with more stays a loop
 constexpr int64_t kMaxPeriod = 24;
-constexpr int64_t kWidest = 16;  // bytes of a lane in one access
 
 bool acts_alone(const InstrCall& call) {
   const Instruction& row = instruction(call.instr);
@@ -380,7 +380,7 @@ class Compiler {
       WarpAccess* made = access(call.operands[i].buffer, call.operands[i].indices, spec.access == ir::Access::kWrite);
       if (made == nullptr) continue;
       made->asynchronous = row.completion == Completion::kCopyGroup;
-      made->past_l1 = made->asynchronous && bytes == kWidest;
+      made->past_l1 = made->asynchronous && bytes == kMaxAccessBytes;
       made->matrix_rows = row.family == Family::kLdmatrix;
       made->bytes = std::max<int64_t>(bytes / lanes, 1);
       made->instructions = 1;
@@ -416,7 +416,7 @@ class Compiler {
       sample_[id] += 1;
       const int64_t step = element_address(b, indices, sample_) - first;
       sample_[id] -= 1;
-      const int64_t n = extent(*vector_), whole = std::max<int64_t>(kWidest / element, 1);
+      const int64_t n = extent(*vector_), whole = std::max<int64_t>(kMaxAccessBytes / element, 1);
       if (step == 1) made.bytes = element * std::min(n, whole), made.instructions = (n + whole - 1) / whole;
       if (step != 1 && step != 0) made.instructions = n;
     }

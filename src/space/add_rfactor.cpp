@@ -1,7 +1,7 @@
 // Add-rfactor: a long reduction with few results. Where the results alone do not keep the cores busy, the sum is cut
 // into parts that run in parallel, and each part is summed with a vector of partial results:
 //
-//   parallel (part, i) { p[part, i, 0..15] = 0; k { vectorised l { p[part, i, l] += x } }; P[part, i] = sum of p }
+//   parallel (part, i) { p[part, i, 0..15] = 0; k { vectorized l { p[part, i, l] += x } }; P[part, i] = sum of p }
 //   i { y[i] = sum over parts of P[part, i] }
 //
 // (MetaSchedule's rule of this name, there with both factors sampled and the partial results left to other rules.) The
@@ -54,8 +54,8 @@ bool cut(Schedule& s, const NaiveNest& nest, const target::Target& target) {
   BlockRv partial = s.rfactor(block, pieces[0]);
   std::vector<LoopRv> inner = s.get_loops(partial);
   if (!s.ok() || inner.size() < 2) return false;
-  BlockRv vectorised = s.rfactor(partial, inner.back());
-  std::vector<LoopRv> made = s.get_loops(vectorised), outer = s.get_loops(partial);
+  BlockRv vectorized = s.rfactor(partial, inner.back());
+  std::vector<LoopRv> made = s.get_loops(vectorized), outer = s.get_loops(partial);
   if (!s.ok() || made.empty() || outer.size() < 2) return false;
   s.vectorize(made.back());
   s.annotate(outer.back(), AnnotationKey::kTreeReduce, lit(1));

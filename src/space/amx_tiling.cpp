@@ -3,7 +3,7 @@
 //   parallel (i0, j0) { i1 { j1 { tiles d = 0; k { load a, b; d += a b } store d; epilogue } } }
 //
 // A 2 x 2 block of 16 x 16 accumulators needs one tile load for each product, so operands in the first cache keep the
-// unit busy (Intel 64 optimisation manual, 20.5.2: 4 accumulators, 2 + 2 operand tiles, all eight registers). B is
+// unit busy (Intel 64 optimization manual, 20.5.2: 4 accumulators, 2 + 2 operand tiles, all eight registers). B is
 // packed with groups of k side by side, ahead where it is a constant. Extents that are not whole tiles are padded with
 // zeros.
 #include <algorithm>

@@ -125,7 +125,7 @@ bool mark_epilogue(Schedule& s, const NaiveNest& nest, int v, BlockRv epilogue, 
   const Block* block = find_block(s.kernel().root, s.id(epilogue));
   if (block == nullptr || block->iters.size() != tail.size()) return true;
   const std::vector<int> iterators = iterators_read(s, nest, *block);
-  std::vector<LoopRv> outer, unrolled, vectorised;
+  std::vector<LoopRv> outer, unrolled, vectorized;
   for (size_t j = 0; j < tail.size(); ++j) {
     LoopRv loop = tail[j];
     if (!inner.empty()) {
@@ -138,10 +138,10 @@ bool mark_epilogue(Schedule& s, const NaiveNest& nest, int v, BlockRv epilogue, 
       if (whole) continue;
       loop = parts[1];
     }
-    (v >= 0 && iterators[j] == v ? vectorised : unrolled).push_back(loop);
+    (v >= 0 && iterators[j] == v ? vectorized : unrolled).push_back(loop);
   }
-  if (!vectorised.empty() || !outer.empty()) s.reorder(outer, unrolled, vectorised);
-  for (LoopRv l : vectorised) s.vectorize(l);
+  if (!vectorized.empty() || !outer.empty()) s.reorder(outer, unrolled, vectorized);
+  for (LoopRv l : vectorized) s.vectorize(l);
   for (LoopRv l : unrolled) s.unroll(l);
   return s.ok();
 }

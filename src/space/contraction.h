@@ -50,9 +50,9 @@ enum class TileShare : uint8_t { kSampled, kParallel, kSerial };
 std::vector<schedule::LoopRv> split_tile(schedule::Schedule& s, schedule::LoopRv loop, int64_t extent, int64_t size,
                                          TileShare share = TileShare::kSampled);
 
-// Vectorises the epilogue, which has `depth` loops around it, along iterator `v` of the contraction (negative: none)
+// Vectorizes the epilogue, which has `depth` loops around it, along iterator `v` of the contraction (negative: none)
 // and unrolls its other loops. `inner`, one for each iterator of the contraction where given, is the part of the loop
-// along it that is vectorised or unrolled (an invalid handle: none of it); the rest stays a loop around.
+// along it that is vectorized or unrolled (an invalid handle: none of it); the rest stays a loop around.
 bool mark_epilogue(schedule::Schedule& s, const NaiveNest& nest, int v, schedule::BlockRv epilogue, size_t depth,
                    std::span<const schedule::ExprRv> inner = {});
 

@@ -14,8 +14,8 @@ using schedule::Op;
 
 namespace {
 
-constexpr size_t kMostTilings = 20000;  // of a table
-constexpr size_t kMostParts = 16;       // of a tile, and whether it has a tail
+constexpr size_t kMaxTilings = 20000;  // of a table
+constexpr size_t kMaxParts = 16;       // of a tile, and whether it has a tail
 
 std::vector<int64_t> divisors_of(int64_t n) {
   std::vector<int64_t> low, high;
@@ -35,7 +35,7 @@ bool list_tilings(int64_t rest, size_t at, std::vector<double>& factors, double 
     if (factors.size() > 1 && static_cast<double>(rest) > most_last) return true;
     factors[at] = static_cast<double>(rest);
     out.insert(out.end(), factors.begin(), factors.end());
-    return out.size() <= kMostTilings * factors.size();
+    return out.size() <= kMaxTilings * factors.size();
   }
   for (int64_t d : divisors) {
     if (d > rest) break;
@@ -86,7 +86,7 @@ DecisionSampler::DecisionSampler(const Sketch& sketch, const schedule::MutatorWe
     if (in.decision < 0) continue;
     const auto first = static_cast<size_t>(in.decision), n = static_cast<size_t>(in.decision_length);
     const std::optional<Mutator> mutator = schedule::mutator_of(sketch.trace, in);
-    TCC_CHECK(n <= kMostParts, "a tile of {} parts", n);
+    TCC_CHECK(n <= kMaxParts, "a tile of {} parts", n);
     auto add_free = [&] {
       Free free = {first, n, sketch.trace};
       free.trace.instructions = {in};
@@ -134,7 +134,7 @@ void DecisionSampler::draw(DecisionColumns& columns, int64_t row, Rng& rng) cons
   for (const Tile& tile : tiles_)
     if (!tile.table.empty()) draw_tile(tile, columns, row, rng);
   for (const Free& free : free_) {
-    std::array<int64_t, kMostParts> slots;
+    std::array<int64_t, kMaxParts> slots;
     const std::span<int64_t> decisions = std::span(slots).first(free.parts);
     for (size_t i = 0; i < free.parts; ++i) decisions[i] = sketch_->trace.decisions[free.first + i];
     schedule::draw_decisions(free.trace, decisions, rng);
@@ -170,7 +170,7 @@ bool DecisionSampler::mutate_tile(const Tile& tile, DecisionColumns& columns, in
 }
 
 bool DecisionSampler::mutate_free(const Free& free, DecisionColumns& columns, int64_t row, Rng& rng) const {
-  std::array<int64_t, kMostParts> slots;
+  std::array<int64_t, kMaxParts> slots;
   const std::span<int64_t> decisions = std::span(slots).first(free.parts);
   for (size_t i = 0; i < free.parts; ++i) decisions[i] = static_cast<int64_t>(columns.at(free.first + i, row));
   if (!schedule::mutate(free.trace, decisions, weights_, rng)) return false;

@@ -1,6 +1,6 @@
 // Tiles of a vector times a constant matrix on a CPU:
 //
-//   parallel j0 { acc = 0; k0, k1 { vectorised j1 { acc += x[k] * w[k, j1] } }; out = f(acc) }
+//   parallel j0 { acc = 0; k0, k1 { vectorized j1 { acc += x[k] * w[k, j1] } }; out = f(acc) }
 //
 // Each weight is used once, so the rate of memory decides. The matrix is packed into panels of one or two vectors, each
 // read from front to back. A tile reads several panels at a time, because one stream alone does not keep enough lines
@@ -19,7 +19,7 @@ namespace {
 
 constexpr int64_t kMaxUnroll = 8;
 constexpr int64_t kAhead = 16;    // iterations over unrolled rows
-constexpr int64_t kMaxLoop = 64;  // elements of a vectorised loop; wider tiles are vectorised panel by panel
+constexpr int64_t kMaxLoop = 64;  // elements of a vectorized loop; wider tiles are vectorized panel by panel
 
 struct Gemv {
   NaiveNest nest;

@@ -26,7 +26,7 @@ std::vector<std::string> unscheduled_blocks(const ir::Kernel& k);
 void cooperative_fetch(schedule::Schedule& s, schedule::BlockRv copy, size_t depth,
                        std::vector<int64_t> vector_lengths);
 
-// A reduction that nothing has scheduled, with an initialisation and iterators bound one to one, in which values read
+// A reduction that nothing has scheduled, with an initialization and iterators bound one to one, in which values read
 // serve several results: what multi-level tiling is for (MetaSchedule, appendix A: "needs multi-level tiling").
 std::optional<NaiveNest> find_reuse(const ir::Kernel& k);
 

@@ -49,7 +49,7 @@ bool distribute(Schedule& s, const StreamedAttention& pass, const std::string& n
 }
 
 // Each thread has a tile of rows and columns, whose sums are in registers (lower/hoist_accumulators.h) and whose
-// operands are read once for each term. Neighbours have neighbouring columns.
+// operands are read once for each term. Neighbors have neighboring columns.
 bool tile_product(Schedule& s, const StreamedAttention& pass, const std::string& name, ExprRv threads) {
   PassLoops loops = loops_of_pass(s, pass, name);
   if (!s.ok() || !loops.row || loops.others.empty()) return false;

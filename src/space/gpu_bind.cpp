@@ -1,8 +1,8 @@
-// Auto-bind: every block that nothing has scheduled gets a launch of its own. Its spatial loops are fused and dealt out
-// to at most max_blocks blocks of threads; larger extents leave a serial loop in each thread, whose steps are the size
-// of the grid, so that neighbouring threads always touch neighbouring elements. Reductions keep their sum in a
-// register. Windows have a second form: tiles of each spatial loop for blocks, threads and the results of a thread, so
-// that neighbours in all directions share what their windows overlap in.
+// Auto-bind: every block that nothing has scheduled gets a launch of its own. Its spatial loops are fused and
+// distributed to at most max_blocks blocks of threads; larger extents leave a serial loop in each thread, whose steps
+// are the size of the grid, so that neighboring threads always touch neighboring elements. Reductions keep their sum
+// in a register. Windows have a second form: tiles of each spatial loop for blocks, threads and the results of a
+// thread, so that neighbors in all directions share what their windows overlap in.
 #include <algorithm>
 
 #include "space/contraction.h"

@@ -1,4 +1,4 @@
-// Reductions over other dimensions than the innermost one: neighbouring threads have neighbouring columns.
+// Reductions over other dimensions than the innermost one: neighboring threads have neighboring columns.
 //
 //   for j { for i { y[j] += x[i, j] } }
 //
@@ -14,12 +14,12 @@
 
 #include "space/gpu.h"
 #include "space/gpu_row_blocks.h"
+#include "tcc/ir/gpu_sizes.h"
 #include "tcc/ir/walk.h"
 
 namespace tcc::space {
 namespace {
 
-constexpr int64_t kWidest = 16;  // bytes of an access
 constexpr int64_t kMinRows = 8;  // fewer do not fill the threads of a block
 constexpr int64_t kMinColumns = 8;
 constexpr int kAttempts = 16;
@@ -41,12 +41,12 @@ std::optional<Columns> find_columns(const Kernel& k, const std::string& name) {
     if (!nest->reduce[i] && nest->extents[i] > 1 && nest->has_reuse(i)) return std::nullopt;
     if (nest->reduce[i] || nest->extents[i] < 2 || nest->result.stride[i] != 1) continue;
     bool all = true;
-    int64_t narrowest = kWidest;
+    int64_t narrowest = kMaxAccessBytes;
     for (const analysis::Operand& o : nest->operands) {
       all &= o.stride[i] == 1 && o.load->predicate == nullptr;
       narrowest = std::min<int64_t>(narrowest, type_bytes(o.load->type));
     }
-    if (all) found = Columns{name, i, nest->extents[i], 1, 1, kWidest / std::max<int64_t>(narrowest, 1)};
+    if (all) found = Columns{name, i, nest->extents[i], 1, 1, kMaxAccessBytes / std::max<int64_t>(narrowest, 1)};
   }
   for (size_t i = 0; found && i < nest->extents.size(); ++i)
     (nest->reduce[i] ? found->rows : found->results) *= nest->extents[i];

@@ -5,19 +5,18 @@
 //   grid b { threads t { u unrolled { v vectorized { y[((b*U + u)*T + t)*V + v] = g(x[...]) } } } }
 //
 // V elements of a vector have 16 bytes at most of the narrowest tensor that moves with the results, U vectors of a
-// thread are loaded before they are used, and neighbouring threads have neighbouring vectors. So a multiprocessor has
+// thread are loaded before they are used, and neighboring threads have neighboring vectors. So a multiprocessor has
 // T * blocks * U * 16 bytes on their way, as many as the latency of memory asks for (Volkov, "Understanding Latency
 // Hiding on GPUs", UC Berkeley 2016, section 4). Operands that do not move with the elements of a vector stay plain
 // loads. Results that transpose an operand have a form of their own beside this one (gpu_transpose).
 #include <algorithm>
 
 #include "space/gpu.h"
+#include "tcc/ir/gpu_sizes.h"
 #include "tcc/ir/walk.h"
 
 namespace tcc::space {
 namespace {
-
-constexpr int64_t kWidest = 16;  // bytes of an access
 
 class GpuElementwise {
  public:
@@ -48,7 +47,7 @@ class GpuElementwise {
     return false;
   }
 
-  // Bytes of the narrowest element among the result and the operands that are neighbours where results are.
+  // Bytes of the narrowest element among the result and the operands that are neighbors where results are.
   static int64_t narrowest(const Kernel& k, const NaiveNest& nest) {
     int64_t bytes = type_bytes(k.buffer(nest.store->buffer)->type);
     for (const analysis::Operand& o : nest.operands) {
@@ -59,7 +58,7 @@ class GpuElementwise {
   }
 
   static bool stream(Schedule& s, const NaiveNest& nest, const target::Target& target, const GpuSpaceOptions& options) {
-    const int64_t widest = kWidest / std::min(narrowest(s.kernel(), nest), kWidest);
+    const int64_t widest = kMaxAccessBytes / std::min(narrowest(s.kernel(), nest), kMaxAccessBytes);
     LoopRv all = fuse_all(s, s.get_loops(s.get_block(nest.name)));
     if (!s.ok()) return false;
     const ExprRv vector = sample_widths(s, widest), unroll = sample_uniform(s, options.stream_unroll);

@@ -5,8 +5,8 @@
 //     u @tree_reduce { sum += part[u] }                                                  shared
 //     threads t { r { i { y[row, (r*T + t)*J + i] = f(x[row, (r*T + t)*J + i], sum) } } } }
 //
-// I and J are drawn for each step: neighbouring elements of a thread, for loads of neighbors in memory.
-// Steps of a row (the maximum and the sum of a softmax, the moments of a normalisation) and what reads them stay in one
+// I and J are drawn for each step: neighboring elements of a thread, for loads of neighbors in memory.
+// Steps of a row (the maximum and the sum of a softmax, the moments of a normalization) and what reads them stay in one
 // launch. Beside it the schedule as it was: many short rows do better with a thread each.
 #include <algorithm>
 #include <array>

@@ -29,16 +29,15 @@
 
 #include "space/gpu.h"
 #include "space/gpu_row_blocks.h"
+#include "tcc/ir/gpu_sizes.h"
 #include "tcc/ir/instr.h"
 #include "tcc/ir/walk.h"
 
 namespace tcc::space {
 namespace {
 
-constexpr int64_t kWidest = 16;        // bytes of an access
 constexpr int64_t kKept = 64;          // elements of a row that a thread holds, at most
 constexpr int64_t kChunk = 32;         // and of a chunk, whose terms are computed
-constexpr int64_t kWarp = 32;          // lanes
 constexpr int64_t kWaves = 4;          // blocks a multiprocessor below which long rows are cut
 constexpr int64_t kLongRow = 16384;    // terms
 constexpr int64_t kEnoughWork = 4096;  // threads of all rows
@@ -77,7 +76,7 @@ std::optional<Shape> find_shape(const Kernel& k) {
   shape.rows = *rows;
   std::vector<std::string> names = rows->reductions;
   names.push_back(rows->last);
-  int64_t narrowest = kWidest;
+  int64_t narrowest = kMaxAccessBytes;
   for (const std::string& name : names) {
     std::optional<NaiveNest> nest = naive_nest(k, *find_block(k.root, schedule::find_block_by_name(k, name)));
     if (!nest) return std::nullopt;
@@ -108,8 +107,9 @@ std::optional<Shape> find_shape(const Kernel& k) {
   // Rows begin at multiples of their vectors; a single row does so anyway. Each row of odd length begins at another
   // place within a vector, which is known only when the kernel runs: wide accesses would need registers whose numbers
   // depend on the row, and partial vectors at both ends. Such rows move element by element.
-  const int64_t whole = rows->rows > 1 ? int64_t{1} << std::countr_zero(static_cast<uint64_t>(shape.length)) : kWidest;
-  shape.widest = std::min(kWidest / narrowest, whole);
+  const int64_t whole =
+      rows->rows > 1 ? int64_t{1} << std::countr_zero(static_cast<uint64_t>(shape.length)) : kMaxAccessBytes;
+  shape.widest = std::min(kMaxAccessBytes / narrowest, whole);
   return shape;
 }
 
@@ -132,8 +132,9 @@ class GpuRows {
     };
     const bool several = shape->rows.rows > 1 && !shape->rows.reductions.empty();
     if (several && keeps_rows(state.kernel(), *shape)) {
-      if (shape->length <= kWarp * kKept) add(state, [&](Schedule& s) { return keep(s, *shape, true, target, gpu); });
-      if (shape->length >= 2 * kWarp * shape->widest && shape->length <= target.cuda.max_threads_per_block * kKept)
+      if (shape->length <= kWarpLanes * kKept)
+        add(state, [&](Schedule& s) { return keep(s, *shape, true, target, gpu); });
+      if (shape->length >= 2 * kWarpLanes * shape->widest && shape->length <= target.cuda.max_threads_per_block * kKept)
         add(state, [&](Schedule& s) { return keep(s, *shape, false, target, gpu); });
     }
     if (several && keeps_rows(state.kernel(), *shape) && shape->length >= kLongRow / 2) {
@@ -142,7 +143,7 @@ class GpuRows {
       add(state, [&](Schedule& s) { return stream(s, *shape, target, gpu); });
     }
     // Many short rows of a single sum: a copy of it ends the row.
-    if (shape->rows.rows > 1 && shape->rows.reductions.empty() && shape->length <= kWarp * kKept) {
+    if (shape->rows.rows > 1 && shape->rows.reductions.empty() && shape->length <= kWarpLanes * kKept) {
       Schedule copied = state;
       copied.cache_write(copied.get_block(shape->rows.last), Scope::kLocal);
       const std::optional<Shape> rows = copied.ok() ? find_shape(copied.kernel()) : std::nullopt;
@@ -174,7 +175,7 @@ class GpuRows {
   static int64_t least_threads(const Shape& shape, const target::Target& target, const GpuSpaceOptions& options) {
     const int64_t usual = options.stream_threads.front();
     const bool large = shape.rows.rows >= static_cast<double>(target.cuda.sm_count);
-    return large && shape.length >= usual * shape.widest ? usual : kWarp;
+    return large && shape.length >= usual * shape.widest ? usual : kWarpLanes;
   }
 
   static std::vector<int64_t> thread_counts(const Shape& shape, bool in_warp, const target::Target& target,
@@ -182,7 +183,8 @@ class GpuRows {
     std::vector<int64_t> out;
     // Every thread has a vector, or an element of rows that are too short.
     const int64_t vector = 4 * shape.widest <= shape.length ? shape.widest : 1;
-    for (int64_t n = in_warp ? 4 : 2 * kWarp; n <= (in_warp ? kWarp : target.cuda.max_threads_per_block); n *= 2)
+    for (int64_t n = in_warp ? 4 : 2 * kWarpLanes; n <= (in_warp ? kWarpLanes : target.cuda.max_threads_per_block);
+         n *= 2)
       if (n * vector <= shape.length && shape.length <= n * kKept &&
           (in_warp || n >= least_threads(shape, target, options)))
         out.push_back(n);
@@ -221,7 +223,7 @@ class GpuRows {
       s.bind(parts[0], Axis::kGridX);
       // Whole warps for the shuffles; more where there is work for them.
       const bool many = rows.rows * static_cast<double>(counts.front()) >= static_cast<double>(kEnoughWork);
-      s.annotate(parts[0], AnnotationKey::kMinThreads, lit(many ? options.stream_threads.front() : kWarp));
+      s.annotate(parts[0], AnnotationKey::kMinThreads, lit(many ? options.stream_threads.front() : kWarpLanes));
       s.bind(parts[1], Axis::kThreadY);
       at = parts[1];
     } else {
@@ -464,8 +466,8 @@ class GpuRows {
     std::vector<int64_t> counts;
     const int64_t vectors = std::max<int64_t>(shape.length / shape.widest, 1);
     const int64_t least = least_threads(shape, target, options);
-    for (int64_t n = kWarp; n <= target.cuda.max_threads_per_block; n *= 2)
-      if (n >= least && n <= std::max(vectors, kWarp) && n <= shape.length) counts.push_back(n);
+    for (int64_t n = kWarpLanes; n <= target.cuda.max_threads_per_block; n *= 2)
+      if (n >= least && n <= std::max(vectors, kWarpLanes) && n <= shape.length) counts.push_back(n);
     if (counts.empty()) return false;
     const Buffer* sum = s.kernel().buffer(schedule::written_buffer(s.kernel(), s.id(block)));
     if (sum == nullptr || find_shuffle(sum->type) < 0) return false;
@@ -531,7 +533,7 @@ class GpuRows {
     // Parts are multiples of vectors; enough of them keep all multiprocessors busy.
     std::vector<int64_t> sizes;
     const double wanted = static_cast<double>(target.cuda.sm_count) / shape.rows.rows;
-    for (int64_t n = kWarp * shape.widest; n <= shape.length / kWarp; n *= 2)
+    for (int64_t n = kWarpLanes * shape.widest; n <= shape.length / kWarpLanes; n *= 2)
       if (sizes.empty() || static_cast<double>(shape.length / n) >= wanted) sizes.push_back(n);
     if (sizes.size() > kSizes) sizes.erase(sizes.begin(), sizes.end() - kSizes);
     if (sizes.empty()) return false;

@@ -11,12 +11,12 @@
 #include <algorithm>
 
 #include "space/gpu.h"
+#include "tcc/ir/gpu_sizes.h"
 #include "tcc/ir/walk.h"
 
 namespace tcc::space {
 namespace {
 
-constexpr int64_t kWidest = 16;   // bytes of an access
 constexpr int64_t kMinTile = 16;  // elements of a dimension: shorter ones fill no sector of memory
 
 // Iterators of the block: `inner` moves by one element in the result, `outer` in the operands that are read transposed.
@@ -84,7 +84,7 @@ class GpuTranspose {
     }
     std::vector<LoopRv> loops = s.get_loops(block), order;
     if (!s.ok() || loops.size() != nest.extents.size()) return false;
-    const ExprRv vector = sample_widths(s, kWidest / std::min(narrowest, kWidest));
+    const ExprRv vector = sample_widths(s, kMaxAccessBytes / std::min(narrowest, kMaxAccessBytes));
     std::vector<LoopRv> q =
         s.split(loops[found.inner], std::vector<ExprRv>{{}, sample_uniform(s, options.transpose_lanes), vector});
     std::vector<LoopRv> p = s.split(
@@ -113,7 +113,7 @@ class GpuTranspose {
       if (!s.ok() || fetched.size() < 2 || out == nullptr) return false;
       LoopRv all = fuse_all(s, std::span(fetched).subspan(1));
       s.annotate(all, AnnotationKey::kCooperativeFetch,
-                 sample_widths(s, kWidest / std::min<int64_t>(type_bytes(out->type), kWidest)));
+                 sample_widths(s, kMaxAccessBytes / std::min<int64_t>(type_bytes(out->type), kMaxAccessBytes)));
     }
     return s.ok();
   }

@@ -1,4 +1,4 @@
-// Products by warpgroups (Hopper: NVIDIA H100 whitepaper, "asynchronous execution"; CUTLASS, warp-specialised GEMM).
+// Products by warpgroups (Hopper: NVIDIA H100 whitepaper, "asynchronous execution"; CUTLASS, warp-specialized GEMM).
 // Operands go to shared memory by tensor copies that warps of their own start, several iterations ahead, and the
 // instructions read them there; sums stay in the registers of one or two warpgroups (lower/gpu/expand_roles.h). The
 // copies round single precision to tf32, where the kernel allows it.
@@ -20,6 +20,7 @@
 
 #include "space/gpu_product.h"
 #include "tcc/analysis/roles.h"
+#include "tcc/ir/gpu_sizes.h"
 #include "tcc/ir/instr.h"
 #include "tcc/space/matrix_instruction.h"
 #include "tcc/target/limits.h"
@@ -29,7 +30,6 @@ namespace {
 
 constexpr int64_t kRows = 64, kTermBytes = 32;  // of the instruction
 constexpr int64_t kMinExtent = 32;              // rows and columns that are worth a tile
-constexpr int64_t kTmaStrideAlign = 16;         // bytes that rows of a tensor copy's source divide by
 constexpr int64_t kSharedReserve = 2048;        // bytes of shared memory for barriers and alignment
 constexpr std::array<std::pair<int64_t, int64_t>, 4> kTiles = {{{128, 256}, {128, 128}, {64, 128}, {64, 64}}};
 

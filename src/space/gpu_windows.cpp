@@ -24,12 +24,12 @@
 
 #include "space/contraction.h"
 #include "space/gpu.h"
+#include "tcc/ir/gpu_sizes.h"
 #include "tcc/ir/walk.h"
 
 namespace tcc::space {
 namespace {
 
-constexpr int64_t kWidest = 16;  // bytes of an access
 constexpr int64_t kTerms = 64;   // of a window, which are written out
 constexpr int64_t kSpan = 64;    // elements of a row in registers
 constexpr int64_t kColumn = 16;  // results of a thread below each other
@@ -96,7 +96,7 @@ std::optional<Windows> windows_of_rows(const NaiveNest& nest, size_t contiguous)
   if (!step || *step < 1 || (!out.overlap && *step != 1)) return std::nullopt;
   out.step = *step;
   // Vectors of the results, which come in as floats or rounded to what the reader stores.
-  int64_t widest = kWidest / std::max<int64_t>(type_bytes(nest.operands[0].load->type), 1);
+  int64_t widest = kMaxAccessBytes / std::max<int64_t>(type_bytes(nest.operands[0].load->type), 1);
   while (widest > 1 && nest.extents[contiguous] % widest != 0) widest /= 2;
   while (widest > 1 && out.spanned(widest) > kSpan) widest /= 2;
   if (widest < 2) return std::nullopt;
@@ -133,7 +133,7 @@ std::vector<Windows> find_windows(const NaiveNest& nest) {
   if (!contiguous) return out;
   if (std::optional<Windows> rows = windows_of_rows(nest, *contiguous)) out.push_back(std::move(*rows));
   const int64_t bytes = type_bytes(nest.operands[0].load->type);
-  if (out.empty() || out[0].counts.back() * bytes < kWidest)
+  if (out.empty() || out[0].counts.back() * bytes < kMaxAccessBytes)
     if (std::optional<Windows> columns = windows_of_columns(nest, *contiguous)) out.push_back(std::move(*columns));
   return out;
 }

@@ -1,13 +1,13 @@
 // Multi-level tiling of one reduction on a CPU, "SSRSRS" with a write cache (MetaSchedule, section 4.1 and appendix):
 //
-//   parallel (S0...) { S1... { acc = 0; R0 { S2 { R1 { unrolled S3 { vectorised v3 { acc += ... } } } } }; out = f(acc)
+//   parallel (S0...) { S1... { acc = 0; R0 { S2 { R1 { unrolled S3 { vectorized v3 { acc += ... } } } } }; out = f(acc)
 //   } }
 //
 // Each spatial iterator has four parts, each reduced one two. The register tile S3 x v3 is directly inside R1, so
 // that the emitter keeps it in vector registers over R1; the accumulators are S2 x S3, in registers over R0 too where
 // they fit (lower/promote_registers.h). The epilogue (bias, activation, residual) runs when the tile of the cache is
 // complete. Variants: the level of the write cache, after S1 as above or after S0, whose tile is S1 x S2 x S3; which
-// iterator is vectorised; the order of the outer tiles; and how a constant operand is packed so that the vectorised or
+// iterator is vectorized; the order of the outer tiles; and how a constant operand is packed so that the vectorized or
 // unrolled iterator is contiguous in it.
 #include <algorithm>
 #include <array>
@@ -36,7 +36,7 @@ bool packs_evenly(const NaiveNest& nest, size_t i, int64_t tile) {
   return nest.group[i] == 0 || nest.group[i] % tile == 0;
 }
 
-// What vectorising iterator i costs: 0 contiguous, 1 packed or small strides, 2 scattered stores, 10 and more gathers.
+// What vectorizing iterator i costs: 0 contiguous, 1 packed or small strides, 2 scattered stores, 10 and more gathers.
 int vector_cost(const NaiveNest& nest, size_t i, int64_t lanes, const SpaceOptions& options) {
   int cost = 0;
   for (const analysis::Operand& o : nest.operands) {

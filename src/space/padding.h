@@ -1,13 +1,12 @@
-// The block that copies the input of a window or a convolution with its border, or the positions of it that a strided
-// pointwise convolution reads. Private to the room.
+// What schedules do with the block that pads (ir::kPadBlock). Private to the room.
 #pragma once
 
+#include "tcc/ir/block_names.h"
 #include "tcc/schedule/schedule.h"
 
 namespace tcc::space {
 
-// The name that the tasks' naive nests give it.
-inline constexpr const char* kPadBlock = "pad";
+using ir::kPadBlock;
 
 bool has_padding(const schedule::Schedule& s);
 
@@ -15,7 +14,7 @@ bool has_padding(const schedule::Schedule& s);
 // no such block.
 int64_t gathered_row(const ir::Kernel& k);
 
-// Copies the part that an iteration of the loop reads in that iteration: a halo, which neighbours copy too. False: a
+// Copies the part that an iteration of the loop reads in that iteration: a halo, which neighbors copy too. False: a
 // step was rejected.
 bool stage_padding(schedule::Schedule& s, schedule::LoopRv loop);
 

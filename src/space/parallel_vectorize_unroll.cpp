@@ -1,5 +1,5 @@
-// Parallel-vectorise-unroll, done concretely: every nest that no module has scheduled gets its outer spatial loops
-// fused and run in parallel and its innermost spatial loop vectorised. Spatial kernels have a variant that fuses
+// Parallel-vectorize-unroll, done concretely: every nest that no module has scheduled gets its outer spatial loops
+// fused and run in parallel and its innermost spatial loop vectorized. Spatial kernels have a variant that fuses
 // everything first, for tensors whose last axis is short. A last variant only runs the outer loops in parallel.
 
 #include "space/access.h"

@@ -1,10 +1,10 @@
-// Row-wise operators: softmax, layer normalisation, the sum or the maximum of each row.
+// Row-wise operators: softmax, layer normalization, the sum or the maximum of each row.
 // Before: one nest per step. After:
 //
 //   parallel (rows...) { every step for a tile of the last row axis, so that a row stays in the first-level cache }
 //
-// Spatial steps are vectorised along the row; reductions along the row too, with a vector of partial results, or across
-// the rows of a tile where those are neighbours in memory. What only a reduction needs first is made in the pass that
+// Spatial steps are vectorized along the row; reductions along the row too, with a vector of partial results, or across
+// the rows of a tile where those are neighbors in memory. What only a reduction needs first is made in the pass that
 // reduces it: softmax reads a row for its maximum, makes exponentials and their sum, and scales them. Large results may
 // go past the caches, and the costly pass fetches the rows behind the one it works on.
 #include <algorithm>
@@ -71,7 +71,7 @@ std::optional<Rows> find_rows(const Kernel& k, int64_t lanes) {
   return rows;
 }
 
-// Lanes want neighbouring elements: along the rows where these are contiguous, across them where the rows are.
+// Lanes want neighboring elements: along the rows where these are contiguous, across them where the rows are.
 bool is_sensible(const Rows& rows, bool across) {
   std::optional<int64_t> along, over;
   for (size_t i = 0; i < rows.is_row.size(); ++i) (rows.is_row[i] ? over : along) = rows.last.result.stride[i];

@@ -19,7 +19,7 @@ using schedule::Op;
 
 namespace {
 
-// Which loops feed a reduction decides where its initialisation goes. Quotients by symbols hide that: for some
+// Which loops feed a reduction decides where its initialization goes. Quotients by symbols hide that: for some
 // decisions a loop drops out of the binding, for others it does not.
 bool reductions_depend_on_decisions(const Kernel& k) {
   bool found = false;
@@ -86,7 +86,7 @@ bool agrees_with_replay(const Sketch& sketch, const target::Target& target) {
   return true;
 }
 
-constexpr int64_t kDeepest = 24;     // loops around a block that is placed
+constexpr int64_t kMaxDepth = 24;    // loops around a block that is placed
 constexpr size_t kMaxVariants = 16;  // of one skeleton
 constexpr int kVariantDraws = 8;
 
@@ -124,7 +124,7 @@ std::vector<schedule::Trace> structural_variants(const schedule::Trace& trace, c
     if (in.op != Op::kSampleComputeLocation) continue;
     // Each variant so far with every other place; replay moves an illegal place to the nearest legal one.
     for (size_t v = 0, n = out.size(); v < n; ++v)
-      for (int64_t place = -1; place < kDeepest && out.size() < kMaxVariants; ++place) {
+      for (int64_t place = -1; place < kMaxDepth && out.size() < kMaxVariants; ++place) {
         schedule::Trace other = out[v];
         other.decisions[static_cast<size_t>(in.decision)] = place;
         auto arena = std::make_shared<Arena>();

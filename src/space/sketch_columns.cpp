@@ -14,7 +14,7 @@ using schedule::Op;
 
 namespace {
 
-constexpr double kMostDecision = 1LL << 40;
+constexpr double kMaxDecision = 1LL << 40;
 
 void add_symbols(const Sketch& sketch, SketchColumns& out) {
   std::vector<Column> inputs;
@@ -22,7 +22,7 @@ void add_symbols(const Sketch& sketch, SketchColumns& out) {
     for (int i = 0; in.decision >= 0 && i < in.decision_length; ++i) {
       const Id symbol = sketch.symbols[static_cast<size_t>(in.decision + i)];
       const Scalar* scalar = symbol == kNoId ? nullptr : sketch.nest.scalar(symbol);
-      double least = 0, most = kMostDecision;
+      double least = 0, most = kMaxDecision;
       if (scalar != nullptr && in.op != Op::kSampleCategorical)
         least = static_cast<double>(scalar->low), most = std::min(most, static_cast<double>(scalar->high));
       const Column value = out.builder.input(least, most);

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tcc/ir/block_names.h"
 #include "tcc/ir/build.h"
 #include "tcc/task/task.h"
 
@@ -32,8 +33,7 @@ ir::Type ir_type(graph::DType dtype);
 int64_t highest_of(ir::Type type);
 int64_t lowest_of(ir::Type type);
 
-// The block that copies a convolution's input with its padding, or the positions of it that a strided one reads.
-inline constexpr const char* kPadBlock = "pad";
+using ir::kPadBlock;
 // The matrix products of a convolution by tiles.
 inline constexpr const char* kWinogradProduct = "winograd_product";
 // The weighted sum of an attention.

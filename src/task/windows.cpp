@@ -1,4 +1,4 @@
-// What operators with sliding windows mean in loops: convolutions, pools and the normalisation over channels.
+// What operators with sliding windows mean in loops: convolutions, pools and the normalization over channels.
 #include <algorithm>
 #include <array>
 

@@ -380,3 +380,11 @@ TEST_CASE("no task that the shipped networks are judged by is among those they l
     }
   }
 }
+
+TEST_CASE("pools without programs are refused, and the message says how to collect some", "[errors]") {
+  CHECK(data::check_programs({{group_of(task::make_gemm({.m = 64, .n = 64, .k = 64}), "here", 2)}}).has_value());
+  const Result<void> empty = data::check_programs({});
+  REQUIRE_FALSE(empty.has_value());
+  CHECK(empty.error().message == "expected pools with programs, found none");
+  CHECK(empty.error().hint.find("tcc dataset collect") != std::string::npos);
+}

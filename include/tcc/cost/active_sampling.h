@@ -11,6 +11,7 @@
 
 namespace tcc::cost {
 
+// clang-format off
 // X(Name, text)
 //   rdu     representativeness, diversity, uncertainty (TCL, section 4.2): repeatedly the program with the highest
 //           t = f * d + u. f: predicted score, d: distance to the nearest chosen score, u: variance of the chosen
@@ -18,9 +19,7 @@ namespace tcc::cost {
 //   random  uniform draws
 //   alt     uncertainty alone, as active learning by a committee has it: the highest spread of the model's own scores
 //   balto   diversity alone with a bias towards programs that are expected to be fast: the farthest from all chosen
-//   ones
-//           in the space of features, among candidates drawn in proportion to their scores
-// clang-format off
+//           ones in the space of features, among candidates drawn in proportion to their scores
 #define TCC_SAMPLERS(X) X(Rdu, "rdu") X(Random, "random") X(Alt, "alt") X(Balto, "balto")
 // clang-format on
 enum class Sampler : uint8_t {

@@ -12,10 +12,6 @@
 #include "tcc/nn/model.h"
 #include "tcc/nn/trainer.h"
 
-namespace tcc::nn {
-struct Checkpoint;
-}
-
 namespace tcc::cost {
 
 // X(name, architecture, heads, summary)

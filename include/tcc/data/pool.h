@@ -60,6 +60,9 @@ struct Pool {
   int64_t add(const Group& group);
 };
 
+// Error (input): there are no programs; names the command that collects some.
+Result<void> check_programs(const Pool& pool);
+
 std::string print_pool(const Pool& pool);
 // The same as a gzip file: about a fifth of the size. It does not grow.
 std::string pack_pool(const Pool& pool);

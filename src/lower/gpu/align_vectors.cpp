@@ -6,13 +6,12 @@
 #include "tcc/analysis/address.h"
 #include "tcc/analysis/simplify.h"
 #include "tcc/ir/evaluate.h"
+#include "tcc/ir/gpu_sizes.h"
 
 namespace tcc::lower {
 namespace {
 
 using namespace ir;
-
-constexpr int64_t kWidestBytes = 16;
 
 class Aligner {
  public:
@@ -73,7 +72,7 @@ class Aligner {
                              : as<Sum>(start) != nullptr ? as<Sum>(start)->constant
                                                          : 0;
     const int64_t step = analysis::known_divisor(edit_.k, b_.offset(start, -constant));
-    int64_t width = kWidestBytes / std::max<int64_t>(type_bytes(load->type), 1);
+    int64_t width = kMaxAccessBytes / std::max<int64_t>(type_bytes(load->type), 1);
     while (width > 1 && step % width != 0) width /= 2;
     if (width < 2) return nullptr;
     const int64_t head = floor_mod(-constant, width), whole = (extent - head) / width * width;
@@ -81,7 +80,7 @@ class Aligner {
     std::vector<Stmt> parts;
     auto single = [&](int64_t lane) { parts.push_back(substitute(b_, l.body, at(b_.integer(lane)))); };
     for (int64_t lane = 0; lane < head; ++lane) single(lane);
-    if (width < kWidestBytes / type_bytes(load->type)) {
+    if (width < kMaxAccessBytes / type_bytes(load->type)) {
       // A vectorized loop promises the widest vectors: narrower ones are loops of their own.
       const Id inner = edit_.fresh(l.id, 0);
       const Expr element = b_.offset(b_.add(b_.scale(b_.var(l.id), width), b_.var(inner)), head);
@@ -102,7 +101,8 @@ class Aligner {
     if (buffer.scope == Scope::kLocal) return true;
     Expr flat = analysis::flat_address(b_, buffer, indices);
     if (!may_mention(flat, l.id)) return true;
-    const int64_t width = std::min(int_value(l.extent), kWidestBytes / std::max<int64_t>(type_bytes(buffer.type), 1));
+    const int64_t width =
+        std::min(int_value(l.extent), kMaxAccessBytes / std::max<int64_t>(type_bytes(buffer.type), 1));
     if (width <= 1) return true;
     Substitution first;
     first.set(l.id, b_.integer(0));

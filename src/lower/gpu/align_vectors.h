@@ -1,5 +1,5 @@
-// Before: vectorised loops wherever a schedule or a copy asked for them. After: those whose accesses to memory are not
-// certain to start at multiples of their width are Unrolled; what stays Vectorised becomes wide accesses. Copies to
+// Before: vectorized loops wherever a schedule or a copy asked for them. After: those whose accesses to memory are not
+// certain to start at multiples of their width are Unrolled; what stays Vectorized becomes wide accesses. Copies to
 // registers that start at a known place within a vector keep their vectors:
 //
 //   for v in 17 vectorized { row[v] = x[8*t - 1 + v] }

@@ -49,7 +49,7 @@ class Starter {
     return analysis::simplify(b_, substitute(b_, e, s), ranges_);
   }
 
-  // The lanes' elements are neighbours and the first is at a multiple of `bytes`.
+  // The lanes' elements are neighbors and the first is at a multiple of `bytes`.
   bool whole(Id id, std::span<const Expr> indices, const Loop* lanes, int64_t count, int64_t bytes) {
     Buffer buffer = *edit_.k.buffer(id);
     if (buffer.layout != nullptr && !buffer.layout->xors.empty()) return false;

@@ -8,6 +8,7 @@
 #include "lower/gpu/edit.h"
 #include "lower/gpu/expand_roles.h"
 #include "lower/gpu/spread_local.h"
+#include "tcc/ir/gpu_sizes.h"
 #include "tcc/ir/instr.h"
 
 namespace tcc::lower {
@@ -16,7 +17,6 @@ namespace {
 using namespace ir;
 
 constexpr std::array kAxes = {Axis::kThreadX, Axis::kThreadY, Axis::kThreadZ};
-constexpr int64_t kWarp = 32;
 constexpr int64_t kButterfly = 3;        // the mode of a shuffle that exchanges with lane l ^ distance
 constexpr int64_t kUnrolledCopies = 16;  // rounds of a copy that are written out
 
@@ -326,8 +326,8 @@ class Binder {
     std::vector<Stmt> steps;
     // The first warp does the last steps among its own registers, without a barrier for each.
     const int32_t shuffle = find_shuffle(part->type);
-    const bool by_warp = n >= kWarp && threads() >= kWarp && shuffle >= 0;
-    for (int64_t half = n / 2; half >= (by_warp ? kWarp : 1); half /= 2) {
+    const bool by_warp = n >= kWarpLanes && threads() >= kWarpLanes && shuffle >= 0;
+    for (int64_t half = n / 2; half >= (by_warp ? kWarpLanes : 1); half /= 2) {
       Expr t = thread_number();
       Stmt step = b_.store(part->buffer, element(t), b_.binary(combine->kind, load(t), load(b_.offset(t, half))));
       steps.push_back(half < threads() ? b_.if_then(b_.lt(t, b_.integer(half)), step) : step);
@@ -359,8 +359,8 @@ class Binder {
   // of shared memory where they are several warps.
   Stmt by_lanes(const Store& store, const Binary& combine, const Load& part, int64_t n, const Context& at) {
     const int32_t shuffle = find_shuffle(part.type);
-    const bool in_warp = n <= kWarp;
-    if (shuffle < 0 || n != extent_[0] || at.covered[0] || at.guard != nullptr || threads() % kWarp != 0 ||
+    const bool in_warp = n <= kWarpLanes;
+    if (shuffle < 0 || n != extent_[0] || at.covered[0] || at.guard != nullptr || threads() % kWarpLanes != 0 ||
         (!in_warp && threads() != n)) {
       fail(RejectReason::kUnsupported,
            fmt::format("shuffles do not combine '{}' over {} threads", name(part.buffer), n));
@@ -373,17 +373,17 @@ class Binder {
     auto exchange = [&](int64_t lanes) {
       for (int64_t distance = lanes / 2; distance >= 1; distance /= 2) {
         const Operand operands[2] = {{other, b_.arena().copy(zero)}, {mine, b_.arena().copy(zero)}};
-        const Expr args[3] = {b_.integer(kButterfly), b_.integer(distance), b_.integer(kWarp)};
+        const Expr args[3] = {b_.integer(kButterfly), b_.integer(distance), b_.integer(kWarpLanes)};
         steps.push_back(b_.instr(shuffle, operands, args));
         steps.push_back(b_.store(mine, zero, b_.binary(combine.kind, held(mine), held(other))));
       }
     };
-    exchange(std::min(n, kWarp));
+    exchange(std::min(n, kWarpLanes));
     if (!in_warp) {
-      const int64_t warps = n / kWarp;
+      const int64_t warps = n / kWarpLanes;
       const Id stage = register_of(store.buffer, part.type, Scope::kShared, warps);
       shared_.push_back(stage);
-      const Expr thread = b_.var(thread_[0]), warp = b_.integer(kWarp);
+      const Expr thread = b_.var(thread_[0]), warp = b_.integer(kWarpLanes);
       const std::vector<Expr> to = {b_.floor_div(thread, warp)}, from = {b_.floor_mod(thread, b_.integer(warps))};
       steps.push_back(b_.if_then(b_.eq(b_.floor_mod(thread, warp), b_.integer(0)), b_.store(stage, to, held(mine))));
       steps.push_back(b_.store(mine, zero, b_.load(stage, part.type, from, nullptr, nullptr)));
@@ -399,15 +399,16 @@ class Binder {
     const Id ids[2] = {register_of(store.buffer, mine->type), register_of(store.buffer, mine->type)};
     auto held = [&](Id id) { return b_.load(id, mine->type, zero, nullptr, nullptr); };
     std::vector<Stmt> steps = {b_.store(ids[0], zero, mine)};
-    for (int64_t distance = kWarp / 2; distance >= 1; distance /= 2) {
+    for (int64_t distance = kWarpLanes / 2; distance >= 1; distance /= 2) {
       const Operand operands[2] = {{ids[1], b_.arena().copy(zero)}, {ids[0], b_.arena().copy(zero)}};
-      const Expr args[3] = {b_.integer(kButterfly), b_.integer(distance), b_.integer(kWarp)};
+      const Expr args[3] = {b_.integer(kButterfly), b_.integer(distance), b_.integer(kWarpLanes)};
       steps.push_back(b_.instr(shuffle, operands, args));
       steps.push_back(b_.store(ids[0], zero, b_.binary(combine.kind, held(ids[0]), held(ids[1]))));
     }
     Stmt result = b_.store(store.buffer, store.indices, b_.binary(combine.kind, combine.a, held(ids[0])));
     steps.push_back(b_.if_then(b_.eq(thread_number(), b_.integer(0)), result));
-    return b_.if_then(b_.lt(thread_number(), b_.integer(kWarp)), b_.alloc(std::vector{ids[0], ids[1]}, b_.seq(steps)));
+    return b_.if_then(b_.lt(thread_number(), b_.integer(kWarpLanes)),
+                      b_.alloc(std::vector{ids[0], ids[1]}, b_.seq(steps)));
   }
   // Loads of the buffer, those of a sum into itself not counted.
   int readers(Id buffer) const {
@@ -441,11 +442,9 @@ class Binder {
 
 Legal<Kernel> bind_threads(const Kernel& kernel, const ArenaPtr& arena) {
   Edit edit(kernel, arena);
-  Legal<Stmt> root = map_legal_launches(edit, kernel.root, [&](Stmt launch) -> Legal<Stmt> {
-    return has_roles(launch) ? launch : Binder(edit).run(launch);
-  });
-  if (!root) return tl::make_unexpected(root.error());
-  edit.k.root = *root;
+  TCC_TRY(edit.k.root, map_legal_launches(edit, kernel.root, [&](Stmt launch) -> Legal<Stmt> {
+            return has_roles(launch) ? launch : Binder(edit).run(launch);
+          }));
   return edit.k;
 }
 

@@ -1,7 +1,7 @@
 // Before: Nest in which each launch is sequential code with loops bound to thread axes in it, nested or one after the
 // other.
 // After: one loop for each thread axis right below the grid, and below them the code of a thread: a bound loop is the
-// thread's coordinate; copies marked cooperative_fetch are dealt out to all threads; thread 0 executes statements
+// thread's coordinate; copies marked cooperative_fetch are shared by all threads; thread 0 executes statements
 // outside of every thread loop; a sum over one element a thread (annotation `tree`) is a tree, whose last steps are
 // shuffles of one warp. Shared buffers are allocated once. There are no barriers yet: insert_barriers follows.
 #pragma once

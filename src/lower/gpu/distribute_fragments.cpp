@@ -8,6 +8,7 @@
 #include "lower/gpu/edit.h"
 #include "lower/gpu/matrix_loads.h"
 #include "tcc/analysis/address.h"
+#include "tcc/ir/gpu_sizes.h"
 #include "tcc/support/check.h"
 
 namespace tcc::lower {
@@ -16,8 +17,6 @@ using namespace ir;
 
 namespace {
 
-constexpr int64_t kLanes = 32;
-constexpr int64_t kGroupWarps = 4;       // of a warpgroup
 constexpr int32_t kTileAlignment = 128;  // bytes, of shared buffers that whole tiles are moved from and to
 constexpr int64_t kButterfly = 3;        // the mode of a shuffle that exchanges with lane l ^ distance
 
@@ -36,7 +35,7 @@ class Distributor {
         for (Id id : a->buffers)
           if (auto f = fragments_.find(id); f != fragments_.end()) {
             uses = true;
-            (f->second.lanes == kLanes ? warps : grouped_) = true;
+            (f->second.lanes == kWarpLanes ? warps : grouped_) = true;
           }
       if (const Loop* l = as<Loop>(s); l != nullptr && l->axis == Axis::kThreadX) taken_ = true;
       return true;
@@ -120,9 +119,9 @@ class Distributor {
       return b_.seq(stmts);
     }
     lane_ = edit_.fresh_named("lane");
-    if (!grouped_) return b_.loop(lane_, b_.integer(kLanes), rewrite(s), LoopKind::kBound, Axis::kThreadX);
+    if (!grouped_) return b_.loop(lane_, b_.integer(kWarpLanes), rewrite(s), LoopKind::kBound, Axis::kThreadX);
     warp_ = edit_.fresh_named("warp");
-    Stmt body = b_.loop(lane_, b_.integer(kLanes), rewrite(s), LoopKind::kBound, Axis::kLane);
+    Stmt body = b_.loop(lane_, b_.integer(kWarpLanes), rewrite(s), LoopKind::kBound, Axis::kLane);
     return b_.loop(warp_, b_.integer(kGroupWarps), body, LoopKind::kBound, Axis::kWarp);
   }
   bool all_shared(const Alloc& a) const {
@@ -264,7 +263,7 @@ class Distributor {
   // elements of rows, or columns, into a vector.
   Stmt together(Stmt nest, const Walk& w) {
     const Fragment& f = fragments_[w.buffer];
-    if (f.lanes != kLanes) return fail(nest, "several fragments of a warpgroup in a nest");
+    if (f.lanes != kWarpLanes) return fail(nest, "several fragments of a warpgroup in a nest");
     for (const auto& [id, at] : w.others)
       if (!same_lanes(f, fragments_[id]))
         return fail(nest, fmt::format("lanes hold other elements of '{}' than of '{}'", name_hint(edit_.k, id),
@@ -310,7 +309,7 @@ class Distributor {
     for (int64_t distance : lane_distances(f, 1 - vector.along))
       steps.push_back(for_each(count, [&](Expr i) {
         const Operand operands[2] = {{theirs, b_.arena().copy(zero)}, {part, b_.arena().copy(std::vector{i})}};
-        const Expr args[3] = {b_.integer(kButterfly), b_.integer(distance), b_.integer(kLanes)};
+        const Expr args[3] = {b_.integer(kButterfly), b_.integer(distance), b_.integer(kWarpLanes)};
         const std::span<const Expr> mine(&i, 1);
         const Stmt both[2] = {b_.instr(shuffle, operands, args),
                               b_.store(part, mine,
@@ -421,7 +420,7 @@ class Distributor {
   }
 
   // The nest over the lanes' registers of the fragment that the walk follows; `kind`: of the loop over registers whose
-  // elements are neighbours.
+  // elements are neighbors.
   Stmt registers(const Walk& w, LoopKind kind) {
     const Fragment& f = fragments_[w.buffer];
     const int64_t run = contiguous(f);
@@ -541,9 +540,7 @@ Legal<Kernel> distribute_fragments(const Kernel& kernel, const target::Target& t
   }
   Edit edit(kernel, arena);
   Distributor distributor(edit, operands, target.cuda.features.ldmatrix);
-  Legal<Stmt> root = map_legal_launches(edit, kernel.root, [&](Stmt launch) { return distributor.run(launch); });
-  if (!root) return tl::make_unexpected(root.error());
-  edit.k.root = *root;
+  TCC_TRY(edit.k.root, map_legal_launches(edit, kernel.root, [&](Stmt launch) { return distributor.run(launch); }));
   distributor.reshape();
   return edit.k;
 }

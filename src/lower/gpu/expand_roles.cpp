@@ -1,4 +1,4 @@
-// Warp specialisation with a ring of D versions (CUTLASS, "Efficient GEMM in CUDA": warp-specialised kernels; PTX
+// Warp specialization with a ring of D versions (CUTLASS, "Efficient GEMM in CUDA": warp-specialized kernels; PTX
 // manual, "mbarrier" and "setmaxnreg"). With iterations 0 .. N-1 and phases counted per version:
 //
 //   producer, one thread                         consumers, each warpgroup
@@ -29,6 +29,7 @@
 #include "lower/gpu/edit.h"
 #include "lower/gpu/role_loop.h"
 #include "lower/gpu/stage_results.h"
+#include "tcc/ir/gpu_sizes.h"
 #include "tcc/ir/instr.h"
 #include "tcc/target/limits.h"
 
@@ -38,19 +39,13 @@ namespace {
 using namespace ir;
 using analysis::role_loop;
 
-constexpr int64_t kGroupWarps = 4, kLanes = 32;
-// CUDA driver API, "cuTensorMapEncodeTiled": bytes of a row with 128B swizzle, and where swizzled tiles begin.
-constexpr int64_t kBoxBytes = 128, kTileAlignment = 1024;
-
 class RoleExpander {
  public:
   RoleExpander(Edit& edit, const target::Target& target) : edit_(edit), b_(edit.b), target_(target) {}
 
   Legal<Stmt> run(Stmt launch) {
     if (role_loop(launch) == nullptr) return launch;
-    Legal<RoleLoop> found = read_role_loop(edit_.k, launch, b_.arena());
-    if (!found) return tl::make_unexpected(found.error());
-    role_ = std::move(*found);
+    TCC_TRY(role_, read_role_loop(edit_.k, launch, b_.arena()));
     consumers_ = analysis::consumer_groups(launch);
     results_.emplace(edit_, consumers_);
     const analysis::RoleShape shape = analysis::role_shape(consumers_, target_.cuda.registers_per_sm);
@@ -62,7 +57,7 @@ class RoleExpander {
     const Role roles[2] = {{0, kGroupWarps, static_cast<int32_t>(shape.producer_registers), producer()},
                            {kGroupWarps, static_cast<int32_t>(kGroupWarps * consumers_),
                             static_cast<int32_t>(shape.consumer_registers), consumer(below)}};
-    Stmt all[3] = {initialisation(shape.threads), b_.roles(roles), clustered() ? meeting() : nullptr};
+    Stmt all[3] = {initialization(shape.threads), b_.roles(roles), clustered() ? meeting() : nullptr};
     std::vector<Id> shared;
     for (const BoxCopy& c : role_.copies) shared.push_back(c.shared->id);
     if (results_->buffer() != kNoId) shared.push_back(results_->buffer());
@@ -139,7 +134,7 @@ class RoleExpander {
   Stmt threads(int64_t groups, const F& f) {
     const Id group = edit_.fresh_named("group"), warp = edit_.fresh_named("warp"), lane = edit_.fresh_named("lane");
     Expr g = groups == 1 ? b_.integer(0) : b_.var(group);
-    Stmt body = b_.loop(lane, b_.integer(kLanes), f(g, b_.var(warp), b_.var(lane)), LoopKind::kBound, Axis::kLane);
+    Stmt body = b_.loop(lane, b_.integer(kWarpLanes), f(g, b_.var(warp), b_.var(lane)), LoopKind::kBound, Axis::kLane);
     body = b_.loop(warp, b_.integer(kGroupWarps), body, LoopKind::kBound, Axis::kWarp);
     return groups == 1 ? body : b_.loop(group, b_.integer(groups), body, LoopKind::kBound, Axis::kWarpgroup);
   }
@@ -149,7 +144,7 @@ class RoleExpander {
   }
 
   // One thread makes the barriers; all wait until they are there.
-  Stmt initialisation(int64_t count) {
+  Stmt initialization(int64_t count) {
     const Id s = edit_.fresh_named("s");
     const auto arrivals = kGroupWarps * consumers_ * static_cast<int64_t>(peers().size());
     Stmt each[2] = {
@@ -339,7 +334,7 @@ class RoleExpander {
       if (clustered()) fields.scope = Scope::kClusterShared;
       fields.layout = copy_layout(b_.arena(), layout);
       fields.shape = b_.arena().copy(shape);
-      fields.alignment = kTileAlignment;
+      fields.alignment = kSwizzledTileAlignment;
       return true;
     });
   }
@@ -368,18 +363,15 @@ bool has_roles(Stmt launch) {
 
 Legal<void> check_roles(const Kernel& nest, Stmt launch) {
   Arena arena;
-  Legal<RoleLoop> role = read_role_loop(nest, launch, arena);
-  if (!role) return tl::make_unexpected(role.error());
+  TCC_TRY_VOID(read_role_loop(nest, launch, arena));
   return {};
 }
 
 Legal<Kernel> expand_roles(const Kernel& kernel, const target::Target& target, const ArenaPtr& arena) {
   if (role_loop(kernel.root) == nullptr) return kernel;
   Edit edit(kernel, arena);
-  Legal<Stmt> root =
-      map_legal_launches(edit, kernel.root, [&](Stmt launch) { return RoleExpander(edit, target).run(launch); });
-  if (!root) return tl::make_unexpected(root.error());
-  edit.k.root = *root;
+  TCC_TRY(edit.k.root,
+          map_legal_launches(edit, kernel.root, [&](Stmt launch) { return RoleExpander(edit, target).run(launch); }));
   return edit.k;
 }
 

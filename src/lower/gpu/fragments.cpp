@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "lower/gpu/edit.h"
+#include "tcc/ir/gpu_sizes.h"
 #include "tcc/support/check.h"
 
 namespace tcc::lower {
@@ -11,9 +12,6 @@ namespace tcc::lower {
 using namespace ir;
 
 namespace {
-
-constexpr int64_t kLanes = 32;
-constexpr int64_t kGroupWarps = 4;  // of a warpgroup
 
 int64_t digit(int64_t place, const Digit& d) {
   return d.extent == 0 ? place / d.stride : place / d.stride % d.extent;
@@ -55,7 +53,7 @@ class Followers {
     const std::map<Id, std::span<const Expr>> touched = accesses(*nest.store);
     for (const auto& [id, at] : touched) {
       auto known = found_.find(id);
-      if (known == found_.end() || known->second.lanes > kLanes || known->second.spec->opaque) continue;
+      if (known == found_.end() || known->second.lanes > kWarpLanes || known->second.spec->opaque) continue;
       const FragmentOperand of = known->second;
       const Loop* loops[2] = {nullptr, nullptr};
       for (int d = 0; d < 2; ++d)
@@ -74,7 +72,7 @@ class Followers {
       for (size_t i = 0; i < at.size() && loops[d] != nullptr; ++i)
         if (mentions_any(at[i], {loops[d]->id})) dims[d] = static_cast<int>(i);
     const int rank = static_cast<int>(at.size());
-    FragmentOperand own{of.spec, kLanes};
+    FragmentOperand own{of.spec, kWarpLanes};
     if (dims[0] >= 0 && dims[1] >= 0) {
       if (dims[0] != rank - 2 || dims[1] != rank - 1) return;
     } else if (dims[0] >= 0 || dims[1] >= 0) {
@@ -102,7 +100,7 @@ std::map<Id, FragmentOperand> fragment_buffers(const Kernel& nest) {
     if (call == nullptr) return true;
     const Instruction& row = instruction(call->instr);
     if (row.participants != Participants::kWarp && row.participants != Participants::kWarpgroup) return false;
-    const int64_t lanes = row.participants == Participants::kWarp ? kLanes : kGroupWarps * kLanes;
+    const int64_t lanes = row.participants == Participants::kWarp ? kWarpLanes : kGroupLanes;
     for (size_t i = 0; i < call->operands.size(); ++i)
       if (!row.operands[i].layout.empty() && row.operands[i].scope == Scope::kLocal && row.operands[i].rank == 2)
         out.emplace(call->operands[i].buffer, FragmentOperand{&row.operands[i], lanes});
@@ -151,7 +149,7 @@ const Loop* tile_loop(Expr index, int64_t tile, const std::vector<const Loop*>& 
 }
 
 Fragment make_fragment(Arena& arena, const FragmentOperand& operand) {
-  Fragment f{operand.spec, nullptr, operand.along < 0 ? operand.lanes : kLanes, 1, operand.along, operand.dim};
+  Fragment f{operand.spec, nullptr, operand.along < 0 ? operand.lanes : kWarpLanes, 1, operand.along, operand.dim};
   auto layout = parse_layout(arena, operand.spec->layout);
   TCC_CHECK(layout.has_value(), "layout {}", operand.spec->layout);
   f.layout = *layout;
@@ -231,7 +229,7 @@ bool same_lanes(const Fragment& f, const Fragment& other) {
   for (int64_t x = 0; x < tiles[0]; ++x)
     for (int64_t y = 0; y < tiles[1]; ++y)
       for (int64_t reg = 0; reg < f.registers; ++reg)
-        for (int64_t lane = 0; lane < kLanes; ++lane) {
+        for (int64_t lane = 0; lane < kWarpLanes; ++lane) {
           const PhysicalIndex there = find(x, y, lane, reg);
           if (there.lane != (lane & mask) || there.reg != find(x, y, 0, reg).reg) return false;
         }

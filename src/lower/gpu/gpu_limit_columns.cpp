@@ -11,6 +11,7 @@
 #include "lower/host_limits.h"
 #include "lower/limit_columns.h"
 #include "tcc/analysis/roles.h"
+#include "tcc/ir/gpu_sizes.h"
 #include "tcc/ir/query.h"
 
 namespace tcc::lower {
@@ -119,7 +120,7 @@ class GpuLimits {
         visit(l->body, [&](Stmt x) {
           if (const Store* store = as<Store>(x)) {
             const Column wide = b_.mul(value, number(type_bytes(store->value->type)));
-            require(legal, b_.either(gone, b_.less_equal(wide, number(kMaxVectorBytes))));
+            require(legal, b_.either(gone, b_.less_equal(wide, number(kMaxAccessBytes))));
           }
           return true;
         });

@@ -2,13 +2,14 @@
 
 #include <fmt/format.h>
 
+#include "tcc/ir/gpu_sizes.h"
+
 namespace tcc::lower {
 
 using namespace ir;
 
 namespace {
 
-constexpr int64_t kLanes = 32;
 constexpr int64_t kWord = 4;  // bytes that a lane receives of a matrix
 
 // Coordinate of the element that register `reg` of `lane` holds.
@@ -21,7 +22,7 @@ int64_t coordinate(const Layout& layout, int dim, int64_t lane, int64_t reg) {
 
 // Matrix m of the tile is rows of eight lanes: lane l holds row l / 4 of it, and of that 4 bytes at l % 4.
 bool is_matrix(const Layout& layout, int64_t m, int64_t elements, int along, int across) {
-  for (int64_t lane = 0; lane < kLanes; ++lane)
+  for (int64_t lane = 0; lane < kWarpLanes; ++lane)
     for (int64_t e = 0; e < elements; ++e) {
       const int64_t reg = m * elements + e, first = m * elements;
       if (coordinate(layout, along, lane, reg) != coordinate(layout, along, 0, first) + lane / 4) return false;

@@ -13,7 +13,7 @@ namespace tcc::lower {
 
 struct MatrixLoad {
   int32_t row = -1;           // of the instruction table
-  int64_t tiles = 1;          // neighbouring tiles that one instruction loads
+  int64_t tiles = 1;          // neighboring tiles that one instruction loads
   int rows = 0;               // dimension of the tile along which the eight lanes of a matrix pass addresses
   int64_t offset[2][2] = {};  // [bit of the matrix number][dimension]: how far that bit moves a matrix
 };

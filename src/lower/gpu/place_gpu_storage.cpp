@@ -1,14 +1,13 @@
 #include "lower/gpu/place_gpu_storage.h"
 
 #include "lower/gpu/edit.h"
+#include "tcc/ir/gpu_sizes.h"
 
 namespace tcc::lower {
 
 using namespace ir;
 
 namespace {
-
-constexpr int32_t kWidestAccess = 16;  // bytes
 
 struct Around {
   bool launch = false, thread = false;
@@ -85,7 +84,7 @@ Kernel place_gpu_storage(const Kernel& nest, const ArenaPtr& arena) {
     if (scope != scopes.end()) fields.scope = scope->second;
     // Accesses of up to 16 bytes: device memory is given out at multiples of 256 (CUDA C++ Programming Guide, "Device
     // Memory Accesses"), and the kernel declares the alignment that it needs of its parameters.
-    if (fields.scope != Scope::kLocal) fields.alignment = std::max(fields.alignment, kWidestAccess);
+    if (fields.scope != Scope::kLocal) fields.alignment = std::max<int32_t>(fields.alignment, kMaxAccessBytes);
     return fields.scope != before.scope || fields.alignment != before.alignment;
   });
   return edit.k;

@@ -17,8 +17,8 @@ using namespace ir;
 constexpr double kMaxStatements = 1000;
 constexpr double kMaxOfLoop = 192;
 constexpr double kCondition = 4, kFunction = 10;
-constexpr int64_t kShort = 64;  // iterations
-constexpr int64_t kBatch = 8;   // of serial loops that read memory: iterations whose loads are under way together
+constexpr int64_t kShortLoop = 64;  // iterations
+constexpr int64_t kBatch = 8;       // of serial loops that read memory: iterations whose loads are under way together
 constexpr double kBatchStatements = 64;
 
 // Products of matrices, and what loads their operands: one instruction each.
@@ -74,7 +74,7 @@ class Planner {
   bool is_unrolled(const Loop& l) {
     if (!is_int(l.extent)) return false;
     if (l.loop_kind == LoopKind::kUnrolled) return true;
-    return l.loop_kind == LoopKind::kSerial && int_value(l.extent) <= kShort && picks_registers(l);
+    return l.loop_kind == LoopKind::kSerial && int_value(l.extent) <= kShortLoop && picks_registers(l);
   }
 
   // Copies of the body, 0: what the loop's kind says. Everything below a loop that has got its share is unrolled whole.

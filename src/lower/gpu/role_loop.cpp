@@ -4,6 +4,7 @@
 #include <set>
 
 #include "lower/gpu/edit.h"
+#include "tcc/ir/gpu_sizes.h"
 #include "tcc/ir/instr.h"
 #include "tcc/ir/walk.h"
 
@@ -14,7 +15,7 @@ using namespace ir;
 using analysis::role_loop;
 
 // CUDA driver API, "cuTensorMapEncodeTiled": rows of a box, bytes of a row with 128B swizzle, what strides divide by.
-constexpr int64_t kBoxRows = 256, kBoxBytes = 128, kPitchBytes = 16;
+constexpr int64_t kBoxRows = 256;
 constexpr int64_t kSwizzleRows = 8;    // after which the swizzle repeats, so where a part may begin
 constexpr int64_t kClusterBlocks = 2;  // along an axis: masks of blocks are linear in their coordinates
 
@@ -32,7 +33,7 @@ class Reader {
     const Loop& l = *out.loop;
     const Expr depth = find_annotation(l, AnnotationKey::kPipelineDepth);
     if (as<Loop>(launch) == nullptr || !is_grid(as<Loop>(launch)->axis)) return refuse("a launch of one block");
-    if (Legal<void> ok = read_grid(launch, out); !ok) return tl::make_unexpected(ok.error());
+    TCC_TRY_VOID(read_grid(launch, out));
     if (!reaches(launch, l.id)) return refuse("'" + name(l.id) + "' is not the one loop of its launch");
     if (depth == nullptr || !is_int(depth) || !is_int(l.extent))
       return reject(RejectReason::kNotConstant, "the pipeline of '" + name(l.id) + "'");
@@ -50,7 +51,7 @@ class Reader {
       if (std::find(own->buffers.begin(), own->buffers.end(), copy->shared->id) == own->buffers.end())
         return refuse("'" + name(copy->shared->id) + "' is not of one iteration");
       share(*copy, out);
-      if (Legal<void> ok = check_box(*copy, launch); !ok) return tl::make_unexpected(ok.error());
+      TCC_TRY_VOID(check_box(*copy, launch));
       out.copies.push_back(std::move(*copy));
     }
     if (out.copies.size() != own->buffers.size() || out.work.empty())
@@ -166,8 +167,8 @@ class Reader {
     if (c.source->role == BufferRole::kTemp || c.source->layout != nullptr || c.source->type != c.shared->type)
       return bad("it is not a plain parameter of the kernel");
     if (find_tensor_copy(c.shared->type, Scope::kShared) < 0) return bad("no such instruction for its type");
-    if (!is_int(c.source->shape.back()) || int_value(c.source->shape.back()) * bytes % kPitchBytes != 0)
-      return bad(fmt::format("its rows are not a multiple of {} bytes", kPitchBytes));
+    if (!is_int(c.source->shape.back()) || int_value(c.source->shape.back()) * bytes % kTmaStrideAlign != 0)
+      return bad(fmt::format("its rows are not a multiple of {} bytes", kTmaStrideAlign));
     if (c.sharers() > 1 && find_tensor_copy(c.shared->type, Scope::kShared, true) < 0)
       return bad("no such instruction for its type to several blocks");
     if (c.rows % (c.sharers() * kSwizzleRows) != 0)

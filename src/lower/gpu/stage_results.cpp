@@ -16,6 +16,7 @@
 #include "lower/gpu/role_loop.h"
 #include "tcc/analysis/ranges.h"
 #include "tcc/analysis/simplify.h"
+#include "tcc/ir/gpu_sizes.h"
 #include "tcc/ir/instr.h"
 #include "tcc/target/limits.h"
 
@@ -26,12 +27,7 @@ using analysis::kStagedBytes;
 using analysis::kStagedPieces;
 using analysis::kStagedRows;
 
-namespace {
-
-constexpr int64_t kGroupWarps = 4, kLanes = 32, kGroupThreads = kGroupWarps * kLanes;
-constexpr int64_t kTileAlignment = 1024;  // of swizzled tiles
-
-}  // namespace
+namespace {}  // namespace
 
 int64_t ResultStage::Nest::pieces() const {
   int64_t n = int_value(runs->extent) / runs_of_piece;
@@ -63,7 +59,7 @@ std::optional<ResultStage::Nest> ResultStage::read(Stmt s) const {
   n.runs = loops[loops.size() - 2];
   n.outer.assign(loops.begin(), loops.end() - 2);
   n.columns = kStagedBytes / type_bytes(n.out->type);
-  const int64_t each = kGroupThreads * int_value(n.run->extent);  // elements of the warpgroup, one run of each thread
+  const int64_t each = kGroupLanes * int_value(n.run->extent);  // elements of the warpgroup, one run of each thread
   n.runs_of_piece = kStagedRows * n.columns / each;
   if (kStagedRows * n.columns % each != 0 || int_value(n.runs->extent) % n.runs_of_piece != 0) return std::nullopt;
   return n;
@@ -87,7 +83,7 @@ std::optional<ResultStage::Piece> ResultStage::piece(const Nest& n, const Substi
   here.set(n.run->id, b_.var(run));
   analysis::Ranges ranges(edit_.k);
   const std::pair<Id, int64_t> within[] = {
-      {t.warp, kGroupWarps}, {t.lane, kLanes}, {runs, n.runs_of_piece}, {run, int_value(n.run->extent)}};
+      {t.warp, kGroupWarps}, {t.lane, kWarpLanes}, {runs, n.runs_of_piece}, {run, int_value(n.run->extent)}};
   std::set<Id> moving;
   for (const auto& [id, extent] : within) {
     ranges.set(id, b_.integer(extent));
@@ -147,7 +143,7 @@ void ResultStage::make_buffer(const Nest& n) {
   fields.role = BufferRole::kTemp;
   fields.shape = extents;
   fields.layout = copy_layout(b_.arena(), layout);
-  fields.alignment = kTileAlignment;
+  fields.alignment = kSwizzledTileAlignment;
   edit_.add_buffer(fields);
 }
 
@@ -169,7 +165,7 @@ Stmt ResultStage::stage(Stmt nest, const Thread& t, bool again) {
   const int32_t row = find_tensor_copy(n->out->type, Scope::kGlobal);
   // Barrier 0 is that of the whole block.
   auto meet = [&] {
-    return call(Family::kSync, Behaviour::kBarSync, {b_.offset(t.group, 1), b_.integer(kGroupThreads)});
+    return call(Family::kSync, Behaviour::kBarSync, {b_.offset(t.group, 1), b_.integer(kGroupLanes)});
   };
   std::vector<Stmt> stmts;
   for (int64_t p = 0; p < pieces; ++p) {

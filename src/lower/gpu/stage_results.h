@@ -1,4 +1,4 @@
-// Results of a warpgroup leave through shared memory. Lanes hold them in pairs of neighbours, eight rows a warp, which
+// Results of a warpgroup leave through shared memory. Lanes hold them in pairs of neighbors, eight rows a warp, which
 // make stores of 4 or 8 bytes; a bulk tensor copy writes whole rows of 128 bytes, and nothing outside of the tensor.
 // Private to the room.
 #pragma once
@@ -34,7 +34,7 @@ class ResultStage {
  private:
   struct Nest {
     std::vector<const ir::Loop*> outer;
-    const ir::Loop *runs = nullptr, *run = nullptr;  // over registers, and over neighbours among them
+    const ir::Loop *runs = nullptr, *run = nullptr;  // over registers, and over neighbors among them
     const ir::Store* store = nullptr;
     std::vector<ir::Expr> conditions;
     const ir::Buffer* out = nullptr;

@@ -5,6 +5,7 @@
 
 #include "lower/gpu/edit.h"
 #include "tcc/analysis/vector_access.h"
+#include "tcc/ir/gpu_sizes.h"
 #include "tcc/ir/query.h"
 
 namespace tcc::lower {
@@ -13,7 +14,6 @@ namespace {
 using namespace ir;
 
 constexpr int64_t kMaxLanes = 16;
-constexpr int64_t kWidestBytes = 16;
 
 // No two iterations of the loops have the same value of `flat`: each loop's step is beyond what the smaller ones reach.
 bool is_injective(Expr flat, const std::vector<const Loop*>& nest) {
@@ -96,7 +96,7 @@ class Vectorizer {
   bool starts_whole(const Loop& l, Id id, std::span<const Expr> indices) {
     const Buffer& buffer = *edit_.k.buffer(id);
     if (buffer.scope == Scope::kLocal || indices.empty() || !steps_by_one(indices.back(), l.id)) return true;
-    const int64_t extent = int_value(l.extent), width = std::min(extent, kWidestBytes / type_bytes(buffer.type));
+    const int64_t extent = int_value(l.extent), width = std::min(extent, kMaxAccessBytes / type_bytes(buffer.type));
     if (width <= 1 || !std::has_single_bit(static_cast<uint64_t>(width)) || extent % width != 0) return true;
     Expr flat = analysis::flat_address(b_, buffer, indices);
     if (buffer.layout != nullptr)

@@ -18,9 +18,9 @@ namespace tcc::measure {
 namespace {
 
 constexpr double kStartSeconds = 30;
-constexpr double kSlackSeconds = 30;  // for fork, link and kill, beyond the job's own limits
+constexpr double kSpareSeconds = 30;  // for fork, link and kill, beyond the job's own limits
 constexpr double kSlowest = 20;       // a candidate this many times slower than the reference is of no interest
-constexpr double kShortestTimeout = 2;
+constexpr double kMinTimeout = 2;
 
 // Of a child that a signal ended.
 void describe_fault(int signal, const codegen::Artifact* artifact, FinishedJob& job) {
@@ -77,7 +77,7 @@ Result<codegen::Artifact> HostExecutor::compile(const ir::Kernel& lowered, const
 // `timing`: what the timed runs may take; the watchdog must not mistake them for a hang.
 double HostExecutor::timeout_of(const MeasureTask& task, double timing) const {
   const double naive = task.facts().naive_seconds;
-  const double wanted = std::max(kShortestTimeout, kSlowest * naive);
+  const double wanted = std::max(kMinTimeout, kSlowest * naive);
   return std::max(std::min(wanted, std::max(options_.timeout_seconds, 2 * naive)), 2 * timing);
 }
 
@@ -142,7 +142,7 @@ Result<SharedMemory> HostExecutor::make_host_job(const JobSpec& spec) {
   std::copy(cpus.begin(), cpus.end(), header->cpus.begin());
   header->quiet = quiet_;
   header->memory_limit_bytes = options_.memory_limit_bytes;
-  header->cpu_limit_seconds = (2 * spec.timeout_seconds + kSlackSeconds) * header->threads;
+  header->cpu_limit_seconds = (2 * spec.timeout_seconds + kSpareSeconds) * header->threads;
   return memory;
 }
 
@@ -153,7 +153,7 @@ bool HostExecutor::exchange(const JobSpec& spec, const SharedMemory& job, ReplyM
   message.job_bytes = job.bytes();
   message.task_bytes = spec.task->bytes();
   message.timeout_seconds = spec.timeout_seconds;
-  return link_.send_job(message, job.fd(), spec.task->fd()) && link_.wait(2 * spec.timeout_seconds + kSlackSeconds) &&
+  return link_.send_job(message, job.fd(), spec.task->fd()) && link_.wait(2 * spec.timeout_seconds + kSpareSeconds) &&
          link_.receive(&reply, sizeof reply) == sizeof reply && reply.magic == kMagic && reply.job == message.job;
 }
 

@@ -110,7 +110,7 @@ class MetaImporter {
   std::set<std::string> roots_;            // the variables that hold the root block
   std::map<int64_t, std::string> names_;   // of the blocks that variables of ours hold
   std::map<std::string, int64_t> made_;    // variables of ours by the names that TVM gives to the blocks it makes
-  std::set<std::string> decomposed_;       // names of blocks whose initialisation is split off
+  std::set<std::string> decomposed_;       // names of blocks whose initialization is split off
   std::set<std::string> made_ahead_;       // variables that hold copies of weights in a layout of their own
   size_t number_ = 0;
   std::string name_;

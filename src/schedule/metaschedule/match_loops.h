@@ -24,7 +24,7 @@ using JoinedIters = std::set<std::pair<ir::Id, ir::Id>>;
 // Adds those of other blocks that are the same indices: of the same names, or of the same dimensions of a buffer.
 void join_alike(const ir::Kernel& kernel, JoinedIters& joined);
 
-// For each of the file's loops (extent 0: not known), the kernel's neighbouring loops that it is: none, where it has
+// For each of the file's loops (extent 0: not known), the kernel's neighboring loops that it is: none, where it has
 // one iteration; several, where their extents multiply to its, or their iterators are known to be counted as one. With
 // as few differences as possible; nothing where the loops are not the same.
 std::optional<std::vector<std::vector<size_t>>> match_loops(std::span<const LoopFacts> own,

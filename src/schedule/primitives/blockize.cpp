@@ -4,7 +4,7 @@
 // Each iterator's binding is divided into a part of the outer loops and a part of the inner loops (subspace
 // division): binding = q * n + r, where r runs over [0, n) below and q moves with the loops above only. The new block
 // gets an iterator for each q; the old block keeps its iterators, bound to q * n + r, and so keeps its body. A
-// reduction some of whose iterations are chosen above is initialised by the new block, over the inner loops of the
+// reduction some of whose iterations are chosen above is initialized by the new block, over the inner loops of the
 // result.
 #include "common.h"
 #include "tcc/analysis/injective.h"

@@ -26,7 +26,7 @@ Legal<Place> find_place(const Kernel& k, Id block, Id loop_id) {
     const Loop* l = as<Loop>(s);
     if (l == nullptr) continue;
     if (l->loop_kind == LoopKind::kVectorized)
-      return reject(RejectReason::kLoopKindTaken, describe(k, l->id) + " is vectorised: lanes share storage");
+      return reject(RejectReason::kLoopKindTaken, describe(k, l->id) + " is vectorized: lanes share storage");
     place.outer.push_back(l->id);
   }
   if (Path p = find_path(place.loop, block); p.found())
@@ -350,7 +350,7 @@ Legal<std::vector<Id>> producers_under(const Kernel& k, Id block_id, Id loop_id,
   for (Id p : producers_of(k, block_id)) {
     if (std::find(producers.begin(), producers.end(), p) != producers.end()) continue;
     // A producer elsewhere is complete when its whole nest runs before this one. Within one nest only an
-    // initialisation of the same buffer, in front of the loop, is understood.
+    // initialization of the same buffer, in front of the loop, is understood.
     Path other = find_path(k.root, p);
     size_t top = top_level_position(other);
     bool same_nest = other.nodes[top] == place.loop_path.nodes[top];
@@ -396,7 +396,7 @@ Legal<Expr> inherited_condition(Builder& b, const Kernel& k, std::span<const Id>
 }
 
 // Does one iteration of the loop write the whole box of what it writes of the producer's buffer? Together with another
-// producer, which initialises the rest, or with one around or within it, it does.
+// producer, which initializes the rest, or with one around or within it, it does.
 Legal<bool> writes_box(Editor& edit, const Kernel& k, const Place& place, std::span<const Id> producers, Id p,
                        const analysis::Ranges& ranges) {
   // Of blocks within blocks the innermost says what is written.

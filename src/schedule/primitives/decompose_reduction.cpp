@@ -19,7 +19,7 @@ Legal<Kernel> decompose_reduction(const Kernel& k, Id block_id, Id loop_id, Id& 
   TCC_TRY(Path path, path_to_block(k, block_id));
   const Block* block = as<Block>(path.nodes.back());
   if (block->init == nullptr)
-    return reject(RejectReason::kReductionOrder, describe(k, block_id) + " has no initialisation to split off");
+    return reject(RejectReason::kReductionOrder, describe(k, block_id) + " has no initialization to split off");
   size_t at = path.nodes.size();
   for (size_t i = 0; i < path.nodes.size(); ++i)
     if (const Loop* l = as<Loop>(path.nodes[i]); l != nullptr && l->id == loop_id) at = i;

@@ -46,7 +46,7 @@ Legal<Request> check(const Kernel& k, Id block_id, Id loop_id) {
   std::string name = describe(k, block_id);
   r.store = as<Store>(r.block->body);
   if (r.block->init == nullptr || r.store == nullptr || r.store->predicate != nullptr)
-    return reject(RejectReason::kReductionOrder, name + ": expected a reduction with an initialisation and one store");
+    return reject(RejectReason::kReductionOrder, name + ": expected a reduction with an initialization and one store");
   r.term = r.store->value->kind == combiner(r.block->reducer) ? update_term(*r.store) : nullptr;
   if (r.term == nullptr)
     return reject(RejectReason::kReductionOrder, name + " does not update its result by sum, product, max or min");

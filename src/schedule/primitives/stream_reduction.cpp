@@ -45,7 +45,7 @@ class Streamer {
  private:
   Builder& b() { return edit_.b; }
   Legal<void> choose_buffers();
-  Expr made_up(Expr extent, Expr tile) { return b().mul(b().ceil_div(extent, tile), tile); }
+  Expr rounded_up(Expr extent, Expr tile) { return b().mul(b().ceil_div(extent, tile), tile); }
   Stmt build(Id& out);
 
   // --- building ----------------------------------------------------------------------------------------------------
@@ -296,10 +296,10 @@ Legal<void> Streamer::choose_buffers() {
     return reject(RejectReason::kBadFactor, "a group has one tile of rows or more");
   if (last_row_ >= 0) {
     Expr& rows = shape_[static_cast<size_t>(last_row_)];
-    rows = made_up(rows, b().mul(tile_rows_, group_));
+    rows = rounded_up(rows, b().mul(tile_rows_, group_));
   }
   Expr& keys = shape_[static_cast<size_t>(c_.key)];
-  keys = made_up(keys, tile_keys_);
+  keys = rounded_up(keys, tile_keys_);
   for (const Buffer* buffer : {top_, total_}) {
     if (buffer->role != BufferRole::kTemp) return reject(RejectReason::kIsOutput, describe(k_, buffer->id));
     for (const Block* block : collect_blocks(k_.root)) {

@@ -30,7 +30,7 @@ namespace tcc::schedule {
 namespace {
 
 constexpr const char* kForm = "two statistics of a row";
-constexpr int64_t kMostOfFactor = 1 << 20;
+constexpr int64_t kMaxFactor = 1 << 20;
 
 // The difference S - m whose exponential or square the value is.
 const Binary* difference_of(Expr value) {
@@ -56,7 +56,7 @@ class StatisticsStreamer {
 
   Legal<Kernel> run(Id block, Id& out) {
     for (Expr factor : {vectors_, parts_, width_})
-      if (factor == nullptr || (is_int(factor) && (int_value(factor) < 1 || int_value(factor) > kMostOfFactor)))
+      if (factor == nullptr || (is_int(factor) && (int_value(factor) < 1 || int_value(factor) > kMaxFactor)))
         return reject(RejectReason::kBadFactor, "vectors, parts and widths of chunks are from 1 to 2^20");
     TCC_TRY_VOID(match(block));
     if (!exponential_ && !(is_int(vectors_) && is_int(parts_) && is_int(width_) && is_int(terms_)))

@@ -34,7 +34,7 @@ Legal<Chain> chain_below(const Kernel& k, Stmt top, Id name) {
   }
   const Block& block = *chain.block;
   if (block.init != nullptr)
-    return reject(RejectReason::kReductionOrder, describe(k, block.id) + " still has its initialisation");
+    return reject(RejectReason::kReductionOrder, describe(k, block.id) + " still has its initialization");
   if (block.predicate != nullptr)
     return reject(RejectReason::kBadInstruction, describe(k, block.id) + " has a predicate: pad it to whole tiles");
   // Ordered iterations may be around the instruction, not in it.
@@ -229,7 +229,7 @@ Legal<Kernel> tensorize(const Kernel& k, Id id, std::string_view instruction_nam
     return reject(RejectReason::kNotALoopChain,
                   describe(k, id) + " holds no loops: blockize the loops around it first");
   if (outer != nullptr && outer->init != nullptr)
-    return reject(RejectReason::kReductionOrder, describe(k, id) + " still has its initialisation");
+    return reject(RejectReason::kReductionOrder, describe(k, id) + " still has its initialization");
   TCC_TRY(Chain chain, chain_below(k, outer != nullptr ? outer->body : path.nodes.back(), id));
   if (chain.loops.size() != pattern->loops.size())
     return refuse(fmt::format("has {} loops instead of {}", pattern->loops.size(), chain.loops.size()));
