@@ -21,7 +21,7 @@ struct Step {
   space::SpaceOptions space;
 };
 
-// Register tiles are what multi-level tiling unrolls; "unroll" lets it, and unrolls and vectorises what is left over.
+// Register tiles are what multi-level tiling unrolls; "unroll" lets it, and unrolls and vectorizes what is left over.
 std::vector<Step> steps() {
   std::vector<Step> out;
   space::SpaceOptions space;

@@ -1,5 +1,5 @@
 // The schedule that the search benchmarks and the trace tests share: SSRSRS tiles with a local accumulator, parallel
-// outer tiles, vectorised inner columns.
+// outer tiles, vectorized inner columns.
 #pragma once
 
 #include <array>

@@ -125,7 +125,7 @@ class DnnlOperation : public Operation {
     }
     return w;
   }
-  // Weights and bias; with bn they are scaled and shifted as batch normalisation would, ahead of the run.
+  // Weights and bias; with bn they are scaled and shifted as batch normalization would, ahead of the run.
   memory filters(const Request& r, const Window& w, const memory::desc& wanted) {
     if (!r["bn"]) return tensor(w.weights, wanted, 1);
     int64_t count = 1;

@@ -18,7 +18,7 @@ std::string weights(onnx::ModelWriter& w, const std::string& name, const graph::
   return w.initializer(name, {shape, std::move(values)});
 }
 
-// A convolution, with batch normalisation where `bn` says so, up to `result`; the output's shape.
+// A convolution, with batch normalization where `bn` says so, up to `result`; the output's shape.
 graph::Shape add_window(onnx::ModelWriter& w, const OpCase& c, const std::string& result) {
   using Ints = std::vector<int64_t>;
   const Ints size = input_size(c), extents = output_size(c);

@@ -23,7 +23,7 @@ OpCase gemm_case(const std::string& name, int64_t m, int64_t n, int64_t k, bool 
 OpCase conv_case(const std::string& name, int64_t channels, int64_t filters, int64_t size, int64_t kernel,
                  int64_t stride, int64_t group = 1);
 // Windows over one to three axes: the shapes that conv_case does not have. No bias and no ReLU unless `folded`, which
-// is batch normalisation and ReLU behind the convolution. `transposed`: a transposed convolution.
+// is batch normalization and ReLU behind the convolution. `transposed`: a transposed convolution.
 struct WindowCase {
   int64_t channels = 1, filters = 1;
   std::vector<int64_t> size;  // of one to three axes
@@ -43,7 +43,7 @@ OpCase layernorm_case(const std::string& name, int64_t rows, int64_t cols);
 // Extents of a window's axes: in the input, in the output.
 std::vector<int64_t> input_size(const OpCase& c);
 std::vector<int64_t> output_size(const OpCase& c);
-// Arithmetic operations of a call; softmax and layer normalisation are counted as 8 an element.
+// Arithmetic operations of a call; softmax and layer normalization are counted as 8 an element.
 double case_flops(const OpCase& c);
 std::string prepare_line(const OpCase& c, int threads, bool plain);
 // Input x (and z of an attention product), output y, constant weights; the data is that of peer.h. f32 only.

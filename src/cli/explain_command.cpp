@@ -116,11 +116,11 @@ std::string left_out_text(const driver::Explanation& e) {
             tally_text(e.replayed);
   if (e.scalar_vector_loops > 0)
     text += fmt::format("\n-- {} of the schedule stay scalar code: all of their iterations store to one place\n",
-                        plural(e.scalar_vector_loops, "vectorised loop"));
+                        plural(e.scalar_vector_loops, "vectorized loop"));
   if (e.unaligned_vector_loops > 0)
     text +=
         fmt::format("\n-- {} of the schedule {} unrolled: accesses are not certain to be aligned\n",
-                    plural(e.unaligned_vector_loops, "vectorised loop"), e.unaligned_vector_loops == 1 ? "is" : "are");
+                    plural(e.unaligned_vector_loops, "vectorized loop"), e.unaligned_vector_loops == 1 ? "is" : "are");
   return text;
 }
 

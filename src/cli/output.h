@@ -25,7 +25,7 @@ int print_json_line(const nlohmann::ordered_json& json);
 const std::string& output_failure();
 
 // Columns aligned; the first row is the header. `left` counts the leading columns that are flushed left. Cells are
-// sanitised.
+// sanitized.
 std::string format_table(std::vector<std::vector<std::string>> rows, size_t left = 1);
 
 std::string format_seconds(double seconds);                  // "-" for 0

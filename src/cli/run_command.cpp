@@ -23,8 +23,8 @@ void declare(Options& options, Arguments& a) {
   options.section("Data");
   options.list("--input", a.inputs, "An input's data, as NAME=FILE.npy or .pb; may be repeated").value("NAME=FILE");
   options.option("--inputs", a.inputs_npz, "Inputs by name from one file").value("FILE.npz");
-  options.flag("--random", a.random, "Made-up numbers for inputs that are not given");
-  options.option("--seed", a.seed, "Of the made-up numbers").show_default();
+  options.flag("--random", a.random, "Random numbers for inputs that are not given");
+  options.option("--seed", a.seed, "Of the random numbers").show_default();
   options.option("-o,--output", a.output, "All outputs, by name, into one file").value("FILE.npz");
   options.list("--save", a.saves, "One output, as NAME=FILE.npy or .pb; may be repeated").value("NAME=FILE");
   add_library(options, a.library);

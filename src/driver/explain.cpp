@@ -1,5 +1,4 @@
 #include "tcc/driver/explain.h"
-#include "tcc/ir/instr.h"
 
 #include <algorithm>
 #include <map>
@@ -7,6 +6,7 @@
 #include <set>
 
 #include "tcc/driver/show.h"
+#include "tcc/ir/instr.h"
 #include "tcc/ir/text.h"
 #include "tcc/ir/walk.h"
 #include "tcc/lower/lower.h"

@@ -40,7 +40,7 @@ Result<void> check_complete(const std::vector<TensorSpec>& specs, const RunOptio
   }
   if (missing.empty()) return {};
   return make_error(ErrorClass::kUsage, fmt::format("{} of {} inputs are not given", missing.size(), specs.size()),
-                    fmt::format("add{}, or --random for made-up numbers", flags), missing);
+                    fmt::format("add{}, or --random for random numbers", flags), missing);
 }
 
 Result<std::vector<std::byte>> take(const TensorSpec& spec, const TensorFile& tensor, const std::string& from) {

@@ -6,7 +6,7 @@
 namespace tcc::driver {
 namespace {
 
-constexpr const char* kEndings = "name a .npy file (numpy.save) or a .pb file (a serialised TensorProto)";
+constexpr const char* kEndings = "name a .npy file (numpy.save) or a .pb file (a serialized TensorProto)";
 
 }  // namespace
 

@@ -36,7 +36,7 @@ enum Contents : uint8_t { kUndefined = 0, kDefined = 1, kPending = 2, kOutside =
 inline constexpr uint64_t kAllDefined = 0x0101010101010101ull;
 
 // Accesses to one granule (FastTrack): the last write, and readers since, a warp at a time. A tick is a number that
-// grows with every synchronisation of the launch; 0: no access.
+// grows with every synchronization of the launch; 0: no access.
 struct Reader {
   uint32_t warp = 0, lanes = 0, tick = 0;
 };
@@ -303,7 +303,7 @@ inline std::shared_ptr<interp::Clock> joined(const Block& b, std::initializer_li
   return clock;
 }
 
-// Calls f(lane) for the lanes of a mask; the loop over all lanes vectorises.
+// Calls f(lane) for the lanes of a mask; the loop over all lanes vectorizes.
 template <class F>
 inline void for_lanes(uint32_t lanes, F f) {
   if (lanes == kAllLanes) {

@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint8_t kWide = 8;
 
-// The barrier that a lane names, ordered behind its initialisation; nullptr after a finding.
+// The barrier that a lane names, ordered behind its initialization; nullptr after a finding.
 Mbarrier* find_barrier(Warp& w, const Ins& i, int l, Block** owner = nullptr) {
   Machine& m = *w.machine;
   int64_t offset = 0;
@@ -25,13 +25,13 @@ Mbarrier* find_barrier(Warp& w, const Ins& i, int l, Block** owner = nullptr) {
   const auto found = block->mbarriers.find(offset);
   if (found == block->mbarriers.end()) {
     m.report(FindingKind::kUninitialised, w, l, i,
-             m.place_text(*region, offset) + ": the barrier has not been initialised");
+             m.place_text(*region, offset) + ": the barrier has not been initialized");
     return nullptr;
   }
   m.note_atomic_read(w, l, i, *region, offset, 8);
   if (block != w.block && !found->second.published)
     m.report(FindingKind::kRace, w, l, i,
-             m.place_text(*region, offset) + ": no fence.mbarrier_init behind the barrier's initialisation");
+             m.place_text(*region, offset) + ": no fence.mbarrier_init behind the barrier's initialization");
   if (owner != nullptr) *owner = block;
   return &found->second;
 }

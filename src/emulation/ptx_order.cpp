@@ -1,5 +1,5 @@
 // Data races by happens-before. Each access is remembered as (thread, tick), where the tick counts the launch's
-// synchronisations; a thread's clock says up to which tick it knows of every other thread's actions. An access races
+// synchronizations; a thread's clock says up to which tick it knows of every other thread's actions. An access races
 // with an earlier one to the same bytes that its thread's clock does not cover, unless both read or both are atomic.
 //
 // Flanagan and Freund, "FastTrack: Efficient and Precise Dynamic Race Detection", PLDI 2009: the last write is one

@@ -129,7 +129,7 @@ void make_regions(Machine& m, std::span<const PtxBuffer> buffers, std::vector<st
   }
 }
 
-// The blocks of a cluster are neighbours in each dimension of the grid.
+// The blocks of a cluster are neighbors in each dimension of the grid.
 int64_t block_of_cluster(const Machine& m, int64_t cluster, int64_t rank) {
   const auto& c = m.kernel->cluster;
   const auto& g = m.launch->grid;

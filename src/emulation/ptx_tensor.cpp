@@ -75,12 +75,12 @@ void start_load(Warp& w, const Ins& i, int l, BoxCopy c, Block& block, int64_t b
   const auto found = block.mbarriers.find(barrier);
   if (found == block.mbarriers.end()) {
     m.report(FindingKind::kUninitialised, w, l, i,
-             m.place_text(shared, barrier) + ": the barrier has not been initialised");
+             m.place_text(shared, barrier) + ": the barrier has not been initialized");
     return;
   }
   if (!found->second.published)
     m.report(FindingKind::kRace, w, l, i,
-             m.place_text(shared, barrier) + ": no fence.mbarrier_init behind the barrier's initialisation");
+             m.place_text(shared, barrier) + ": no fence.mbarrier_init behind the barrier's initialization");
   m.note_atomic_read(w, l, i, shared, barrier, 8);
   bool fine = true;
   for_pieces(c, [&](int64_t to, int64_t, int64_t, int64_t) {

@@ -30,7 +30,7 @@ double buffer_bytes(const Buffer& b) {
   return n;
 }
 
-// Position of the vectorised loop that becomes lanes (the innermost); -1: none.
+// Position of the vectorized loop that becomes lanes (the innermost); -1: none.
 int vector_loop(const Statement& s) {
   for (size_t i = s.loops.size(); i-- > 0;)
     if (s.loops[i].kind == LoopKind::kVectorized) return static_cast<int>(i);
@@ -54,7 +54,7 @@ Pattern pattern_of(const Statement& s, const Access& a) {
   auto v = static_cast<size_t>(vector);
   if (!a.moves[v]) return Pattern::kBroadcast;
   if (a.irregular[v]) return Pattern::kGather;
-  if (a.buffer->scope == Scope::kLocal) {  // the lowering puts the vectorised dimension last
+  if (a.buffer->scope == Scope::kLocal) {  // the lowering puts the vectorized dimension last
     int64_t moving = 0, steps = 0;
     for (const std::vector<int64_t>& dim : a.dims) moving += dim[v] != 0 ? 1 : 0, steps += std::abs(dim[v]);
     if (moving == 1 && steps == 1) return Pattern::kVector;

@@ -150,7 +150,7 @@ class Lister {
     st.accesses.push_back(std::move(a));
   }
 
-  // Step of the address between neighbours of a dimension, inside a tile.
+  // Step of the address between neighbors of a dimension, inside a tile.
   static int64_t blocked_stride(const Layout& layout, int32_t dim) {
     int64_t stride = 0, divisor = 0;
     for (const Digit& d : layout.digits)

@@ -1,4 +1,4 @@
-// LayerNorm, Gelu and gated activations as exporters write them in small operators, recognised by what they compute,
+// LayerNorm, Gelu and gated activations as exporters write them in small operators, recognized by what they compute,
 // never by names.
 #include <cmath>
 
@@ -88,7 +88,7 @@ class PatternFuser {
     return Normal{sub->inputs[0], *axis, *epsilon};
   }
 
-  // A constant that varies over the normalised axes only, in their shape.
+  // A constant that varies over the normalized axes only, in their shape.
   std::optional<ValueId> row_constant(ValueId id, const Shape& row) {
     const Value v = graph_.value(id);
     if (!v.is_constant()) return std::nullopt;

@@ -1,4 +1,4 @@
-// Arithmetic: matrix products, normalisation, elementwise operators, softmax, reductions.
+// Arithmetic: matrix products, normalization, elementwise operators, softmax, reductions.
 #include <algorithm>
 #include <cmath>
 #include <limits>

@@ -1,4 +1,4 @@
-// Operators that look at whole rows: reductions, softmax, normalisations, positions of extrema, sums so far.
+// Operators that look at whole rows: reductions, softmax, normalizations, positions of extrema, sums so far.
 #include <algorithm>
 #include <map>
 

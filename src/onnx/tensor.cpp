@@ -253,7 +253,7 @@ Result<TensorFile> read_tensor_file(const std::string& path, bool bfloat16_as_ui
   auto tensor = std::make_shared<tcc_onnx::Tensor>();
   std::span<const std::byte> bytes = file->bytes();
   if (bytes.size() > size_t{INT32_MAX} || !tensor->ParseFromArray(bytes.data(), static_cast<int>(bytes.size())))
-    return input_error("'{}' is not a tensor file (a serialised TensorProto)", sanitize(path));
+    return input_error("'{}' is not a tensor file (a serialized TensorProto)", sanitize(path));
   constexpr int kUint16 = 4, kBfloat16 = 16;
   if (bfloat16_as_uint16 && tensor->data_type() == kUint16) tensor->set_data_type(kBfloat16);
   ExternalFiles none("");

@@ -58,7 +58,7 @@ class NetworkBuilder {
                          {"strides", Ints{1, 1}}});
   }
 
-  // `gain` scales the result: the last normalisation of a residual branch is kept small, as trained networks do.
+  // `gain` scales the result: the last normalization of a residual branch is kept small, as trained networks do.
   std::string batch_norm(const std::string& name, const std::string& x, int64_t channels, double gain = 1) {
     std::string scale = uniform(name + ".weight", {channels}, 0.8 * gain, 1.2 * gain);
     std::string bias = normal(name + ".bias", {channels}, 0.1);

@@ -40,7 +40,7 @@ std::string tensor_lines(const graph::Graph& graph, const std::vector<graph::Val
 }
 
 constexpr std::string_view kExample =
-    R"(/* Runs the model once on made-up inputs and prints the first values of each output.
+    R"(/* Runs the model once on random inputs and prints the first values of each output.
  *
  *   cc example.c $(PKG_CONFIG_PATH=. pkg-config --cflags --libs @ID@) && ./a.out
 @ABOUT@ */

@@ -5,7 +5,8 @@
 //   until a limit is reached:
 //     task      which task gets the round                                   (scheduler)
 //     learn     the cost model is trained on the records                    (learn)
-//     propose   thousands of programs, scored by the model                  (evolutionary, metropolis, draws)
+//     propose   thousands of programs, drawn, mutated or constructed from   (strategy: evolutionary, metropolis,
+//               formulas, and scored by the model                            draws, construction)
 //     pick      the few that are measured                                   (pick)
 //     measure   lower, compile, run, check, time; store the records         (trial, measure)
 //   finals    the fastest few that are close are timed again in turns, then in pairs  (best)

@@ -161,7 +161,7 @@ TEST_CASE("injective bindings are injective", "[fuzz]") {
   CHECK(denied > 200);
 }
 
-TEST_CASE("the mixed radix of a split is recognised, a recomputing halo is not") {
+TEST_CASE("the mixed radix of a split is recognized, a recomputing halo is not") {
   Space space({4, 3, 5, 3});
   ir::Builder& b = space.b;
   auto v = [&](size_t i) { return space.var(i); };

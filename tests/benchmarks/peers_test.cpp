@@ -159,7 +159,7 @@ TEST_CASE("peers compute the operator that was asked for", "[peers]") {
   CHECK((peers().empty() || answered > 0));
 }
 
-TEST_CASE("softmax and layer normalisation of oneDNN", "[peers]") {
+TEST_CASE("softmax and layer normalization of oneDNN", "[peers]") {
 #ifdef TCC_DNNL_PEER
   auto process = start(TCC_DNNL_PEER);
   auto reply = process->ask(prepare_line(softmax_case("s", {2, 3, 40}), 1, true), 60);

@@ -19,7 +19,7 @@ std::string half_tensor(const std::string& name, const std::vector<uint64_t>& sh
   return field(1, name) + field(2, field(1, number(1, kHalf) + field(2, dims)));
 }
 
-// Small multiples of 1/32, none the same as its neighbours.
+// Small multiples of 1/32, none the same as its neighbors.
 std::string half_weights(const std::string& name, uint64_t rows, uint64_t columns) {
   constexpr uint16_t kValues[] = {0x2800, 0xac00, 0x0000, 0x2c00, 0xa800, 0x2e00, 0xae00};
   std::string raw;

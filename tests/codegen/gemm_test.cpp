@@ -145,7 +145,7 @@ TEST_CASE("the register tile stays in registers", "[codegen]") {
   code.run({a.data(), w.data(), c.data()});
   double run = std::chrono::duration<double>(std::chrono::steady_clock::now() - t0).count();
   std::cout << "llvm.compile.gemm " << seconds * 1e3 << " ms (emit " << code.artifact.facts.at("emit_seconds") * 1e3
-            << ", optimise " << code.artifact.facts.at("optimise_seconds") * 1e3 << ", in all "
+            << ", optimize " << code.artifact.facts.at("optimise_seconds") * 1e3 << ", in all "
             << code.artifact.facts.at("compile_seconds") * 1e3 << " with assembly), "
             << 2.0 * 1200 * 1024 * 1024 / run * 1e-9 << " GFLOP/s\n";
   CHECK(c[77] == 1024.f);

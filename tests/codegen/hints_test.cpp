@@ -55,7 +55,7 @@ std::string assembly(const ir::Kernel& kernel, const target::Target& target) {
 
 }  // namespace
 
-TEST_CASE("vectorised loops that stay scalar code are counted", "[codegen]") {
+TEST_CASE("vectorized loops that stay scalar code are counted", "[codegen]") {
   for (const bool one_place : {false, true}) {
     Nest t;
     const ir::Buffer *x = t.input("x", Type::kF32, {4, 16}), *y = t.output("y", Type::kF32, {4, 16});

@@ -12,7 +12,7 @@ using ir::Intrinsic;
 using ir::LoopKind;
 using ir::Type;
 
-// y[i] = fn(x[i] (, z[i])) over n elements, vectorised by 16 with a masked tail.
+// y[i] = fn(x[i] (, z[i])) over n elements, vectorized by 16 with a masked tail.
 Compiled elementwise(int64_t n, Type type, const target::Target& target,
                      const std::function<ir::Expr(Nest&, ir::Expr, ir::Expr)>& f) {
   Nest t;
@@ -221,7 +221,7 @@ TEST_CASE("f16 and bf16 conversions", "[codegen]") {
       for (int64_t i = 0; i < n; ++i)
         wrong += std::isnan(floats[i]) ? !std::isnan(value(back[i])) : back[i] != halves[i];
       CHECK(wrong == 0);
-      // Between two neighbours: below, at and above the middle, from float and from double.
+      // Between two neighbors: below, at and above the middle, from float and from double.
       Aligned<float> middle;
       Aligned<double> exact;
       Aligned<uint16_t> want;

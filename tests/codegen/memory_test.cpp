@@ -45,7 +45,7 @@ class Guarded {
 }  // namespace
 
 TEST_CASE("elementwise over fused and split indices", "[codegen]") {
-  // y[i, j] = x[i, j] + bias[j] with one loop over i * 28 + j, vectorised: rows are crossed inside vectors.
+  // y[i, j] = x[i, j] + bias[j] with one loop over i * 28 + j, vectorized: rows are crossed inside vectors.
   int64_t rows = 9, columns = 28, n = rows * columns;
   Nest t;
   const ir::Buffer *x = t.input("x", Type::kF32, {rows, columns}), *bias = t.input("bias", Type::kF32, {columns}),

@@ -126,7 +126,7 @@ TEST_CASE("maxima pass over what is not a number, at the price of one instructio
   }
 }
 
-// 28 of 32 registers hold the tile; neighbouring positions of the window share inputs, which must not be kept.
+// 28 of 32 registers hold the tile; neighboring positions of the window share inputs, which must not be kept.
 TEST_CASE("register tiles stay in registers through an unrolled window", "[codegen]") {
   if (!host().cpu.features.avx512f || host().cpu.vector_bits < 512) SKIP("no vectors of 512 bits on this processor");
   constexpr int64_t kRows = 14, kWidth = 32, kChannels = 8, kTaps = 3, kPitch = kRows + kTaps - 1;

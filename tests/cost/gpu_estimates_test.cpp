@@ -35,7 +35,7 @@ std::string braces(size_t n) {
   return std::string(n, '}') + "\n";
 }
 
-// out = value over n elements by `blocks` of `threads`, each element `vector` neighbours at a time.
+// out = value over n elements by `blocks` of `threads`, each element `vector` neighbors at a time.
 // `alone`: an allocation keeps the compiler from expanding the loop.
 std::string streaming(int64_t n, const char* type, int64_t blocks, int64_t threads, int64_t vector, const char* value,
                       int inputs, bool alone = true) {

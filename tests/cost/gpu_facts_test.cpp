@@ -11,7 +11,7 @@ using namespace tcc;
 
 namespace {
 
-// `stride`: distance of neighbouring threads in memory.
+// `stride`: distance of neighboring threads in memory.
 ir::Kernel copy_kernel(int64_t stride, const std::string& temp = "", int64_t blocks = 128) {
   const std::string text = fmt::format(
       "kernel nest {{\n  input A: f32[8388608]\n  output B: f32[8388608]\n{}  for g in {} bound(grid.x) {{\n"
@@ -41,7 +41,7 @@ TEST_CASE("a launch's threads, arithmetic and sectors are counted") {
 }
 
 TEST_CASE("rows that wrap around within a warp are as near to each other as they are") {
-  // Threads take neighbours in rows of 28, of 28 in one array and of 30 in the other.
+  // Threads take neighbors in rows of 28, of 28 in one array and of 30 in the other.
   auto k = ir::parse(R"(kernel nest {
   input A: f32[128, 10, 30]
   output B: f32[128, 9, 28]

@@ -38,7 +38,7 @@ std::string copy_text(Type type, int64_t threads, int64_t lanes, int32_t alignme
 
 }  // namespace
 
-TEST_CASE("vectorised loops become accesses of up to 16 bytes") {
+TEST_CASE("vectorized loops become accesses of up to 16 bytes") {
   CHECK(count_of(copy_text(Type::kF32, 32, 4), "tcc_store<4>(out_1") == 1);
   CHECK(count_of(copy_text(Type::kF32, 32, 8), "tcc_store<4>(out_1") == 2);
   CHECK(count_of(copy_text(Type::kF16, 32, 8), "tcc_store<8>(out_1") == 1);

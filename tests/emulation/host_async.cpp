@@ -64,11 +64,11 @@ bool HostBlock::resolve_flags() {
 HostBlock::Mbarrier* HostBlock::barrier_at(const Fiber& f, HostBlock& owner, long long place) {
   const auto found = owner.mbarriers_.find(place);
   if (found == owner.mbarriers_.end()) {
-    fail(f, fmt::format("the barrier at byte {} of shared memory has not been initialised", place));
+    fail(f, fmt::format("the barrier at byte {} of shared memory has not been initialized", place));
     return nullptr;
   }
   if (&owner != this && !found->second.published) {
-    fail(f, "no fence.mbarrier_init behind the barrier's initialisation");
+    fail(f, "no fence.mbarrier_init behind the barrier's initialization");
     return nullptr;
   }
   return &found->second;
@@ -179,7 +179,7 @@ void HostBlock::start_load(Fiber& f, const ir::Instruction& row) {
 void HostBlock::receive(Fiber& f, HostBlock& target, BoxCopy copy, long long barrier) {
   Mbarrier* m = barrier_at(f, target, barrier);
   if (m == nullptr) return;
-  if (!m->published) return fail(f, "no fence.mbarrier_init behind the barrier's initialisation");
+  if (!m->published) return fail(f, "no fence.mbarrier_init behind the barrier's initialization");
   const size_t number = copy.region->defined - device::kDefined;
   copy.region = &target.shared_.at(number);
   emulation::for_pieces(*copy.map, copy.at, copy.shared, [&](int64_t to, int64_t, int64_t, int64_t) {

@@ -385,7 +385,7 @@ void run_on_host(const HostLaunch& launch, uint64_t seed, HostReport& report) {
   launch.bind(&host);
   Rng rng(seed);
   const auto& grid = launch.shape.grid;
-  // Blocks that run together: those of a cluster, which are neighbours, or all.
+  // Blocks that run together: those of a cluster, which are neighbors, or all.
   const std::array<int64_t, 3> size = launch.shape.cooperative ? grid : launch.shape.cluster;
   std::vector<std::unique_ptr<HostBlock>> blocks;
   for (int64_t i = 0; i < size[0] * size[1] * size[2]; ++i)

@@ -244,7 +244,7 @@ TEST_CASE("constants fold through moves and, with an evaluator, through float op
   CHECK(largest_difference(before[0], run(exact)[0]) == 0);
 }
 
-TEST_CASE("batch normalisation and affine chains fold into convolutions and products") {
+TEST_CASE("batch normalization and affine chains fold into convolutions and products") {
   Graph g;
   ValueId x = g.add_input("x", DType::kF32, {2, 3, 6, 6});
   auto norm = [&](ValueId v, int64_t channels, uint64_t seed) {

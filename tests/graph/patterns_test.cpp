@@ -93,7 +93,7 @@ std::string layer_norm(const NormForm& form) {
 
 }  // namespace
 
-TEST_CASE("Gelu is recognised in every order of its operands") {
+TEST_CASE("Gelu is recognized in every order of its operands") {
   for (bool divide : {false, true}) {
     for (bool half_first : {false, true}) {
       for (bool swapped : {false, true}) CHECK(erf_gelu(divide, half_first, swapped) == "Gelu");

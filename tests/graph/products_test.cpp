@@ -33,7 +33,7 @@ std::vector<HostTensor> results(const Graph& g) {
   return *out;
 }
 
-// Optimises; the function stays. The operators that are left, without views.
+// Optimizes; the function stays. The operators that are left, without views.
 std::string optimised(Graph& g, ValueId y, const OptimizeOptions& options = {}) {
   g.add_output(y, "y");
   auto before = results(g);

@@ -132,7 +132,7 @@ TEST_CASE("row-major and blocked addresses", "[layout]") {
   CHECK(contiguous_by_hand(*blocked, 1) == 16);
   CHECK(contiguous_by_hand(*blocked, 3) == 1);
   // The tile of the last dimension, number 4, outside of what is left of it: elements that are two apart are
-  // neighbours.
+  // neighbors.
   const Layout* phases =
       make_blocked(arena, nchw, std::vector<int32_t>{0, 1, 2, 4, 3}, std::vector<std::pair<int32_t, int64_t>>{{3, 2}});
   CHECK(phases->size == 2 * 20 * 3 * 2 * 3);

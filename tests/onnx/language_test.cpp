@@ -53,7 +53,7 @@ TEST_CASE("BERT's graph becomes a handful of tasks without transposes") {
   CHECK(gelus == 2);
 }
 
-TEST_CASE("optimising BERT keeps its function, masks included") {
+TEST_CASE("optimizing BERT keeps its function, masks included") {
   auto g = load_model("zoo:bert-tiny", {}, {.batch = 2, .sequence = 7});
   REQUIRE(g);
   std::vector<graph::HostTensor> in;

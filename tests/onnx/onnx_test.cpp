@@ -133,7 +133,7 @@ TEST_CASE("zoo networks import, fuse and fold") {
   CHECK(!zoo_model("mlp", {.batch = 0}));
 }
 
-TEST_CASE("optimising resnet18 keeps its function") {
+TEST_CASE("optimizing resnet18 keeps its function") {
   auto g = load_model("zoo:resnet18", {}, {.batch = 2, .image = 64, .seed = 9});
   REQUIRE(g);
   std::vector<graph::HostTensor> in{graph::random_tensor(g->value(g->inputs[0]), 4)};
@@ -154,7 +154,7 @@ TEST_CASE("optimising resnet18 keeps its function") {
   CHECK(largest < 1000);
 }
 
-TEST_CASE("stored models import, reseed, optimise and fuse") {
+TEST_CASE("stored models import, reseed, optimize and fuse") {
   for (const auto& path : stored_models()) {
     INFO(path);
     auto g = import_model(path.string());
@@ -263,7 +263,7 @@ TEST_CASE("initializers may be listed as inputs, nodes may come in any order, we
   CHECK(g.value(g.node(g.order[0]).inputs[2]).constant->splat);
 }
 
-TEST_CASE("softmax before opset 13 normalises all axes from its own on") {
+TEST_CASE("softmax before opset 13 normalizes all axes from its own on") {
   auto run = [](int64_t opset) {
     ModelWriter w("softmax", opset);
     w.input("x", {1, 2, 2});

@@ -3,7 +3,7 @@
 //   target    a name that find_target() knows, then changes: "x86-64-v4 +amx_tile +amx_bf16", "h200 sm_count=2"
 //   kernel    the task's plain kernel, lines of the text form
 //   trace     as schedule::trace_to_json() printed it when the file was made
-//   code      hash of the generated text: optimised LLVM IR, or the CUDA source with those functions of the prelude
+//   code      hash of the generated text: optimized LLVM IR, or the CUDA source with those functions of the prelude
 //             that it calls
 //   hashes    by which record files know the trace's skeleton, the plain kernel and its Nest kernel
 //   covers    what the trace was chosen for

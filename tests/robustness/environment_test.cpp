@@ -282,7 +282,7 @@ TEST_CASE("a limit on memory gives a message wherever it strikes", "[errors]") {
   auto run = [&](int64_t mebibytes, const Words& words) {
     return box.run(Words{"prlimit", "--as=" + std::to_string(mebibytes << 20), kTcc} + words);
   };
-  // Until the program itself fits, the system's loader and the libraries' own initialisation speak.
+  // Until the program itself fits, the system's loader and the libraries' own initialization speak.
   int64_t least = 150;
   while (least < 2000 && run(least, {"--version"}).exit_code != 0) least += 8;
   for (const Words& words : {Words{"inspect", "zoo:resnet18"}, Words{"tune", "zoo:mlp", "--trials", "3"}}) {

@@ -60,7 +60,7 @@ int cuptiGetVersion(uint32_t* version) {
 static int attach(void) {
   void* driver = dlopen(TCC_FAKE_CUDA, RTLD_NOW | RTLD_NOLOAD);
   fake_cuda_watch_fn watch = driver ? (fake_cuda_watch_fn)dlsym(driver, "fake_cuda_watch") : NULL;
-  if (!watch) return 15;  // not initialised
+  if (!watch) return 15;  // not initialized
   watch(seen);
   return 0;
 }

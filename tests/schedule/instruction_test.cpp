@@ -103,7 +103,7 @@ TEST_CASE("random instructions in the place of random loops keep the meaning") {
                                    s.cache_read(gemm, 1, ir::Scope::kAmxTile)};
     std::vector<LoopRv> loops = s.get_loops(gemm);
     blocks.push_back(s.decompose_reduction(gemm, loops[2]));
-    // The initialisation before k is inside of i and j: no instruction fits there.
+    // The initialization before k is inside of i and j: no instruction fits there.
     blocks.push_back(gemm);
     REQUIRE(s.ok());
     for (BlockRv block : blocks) {

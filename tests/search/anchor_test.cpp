@@ -95,7 +95,7 @@ TEST_CASE("a task that is not tuned takes the schedule of its relative, checked 
                                           });
     REQUIRE(refused.has_value());
     CHECK(refused->relative.empty());
-    CHECK(refused->note.find("turned down: wrong: off by one") != std::string::npos);
+    CHECK(refused->note.find("rejected: wrong: off by one") != std::string::npos);
     CHECK(refused->nest_hash == unchecked->nest_hash);  // the default schedule
   }
 }

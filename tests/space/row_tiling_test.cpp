@@ -1,4 +1,4 @@
-// Row-wise operators: softmax, layer normalisation, reductions of rows.
+// Row-wise operators: softmax, layer normalization, reductions of rows.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <functional>
@@ -152,7 +152,7 @@ TEST_CASE("softmax takes exponentials and their sum in one pass, a vector of par
   }
 }
 
-TEST_CASE("lanes run across rows only where rows are neighbours in memory") {
+TEST_CASE("lanes run across rows only where rows are neighbors in memory") {
   target::Target target = named_target("x86-64-v3");
   CHECK(space::generate_space(task::make_softmax({64, 64}, 1).kernel, target).size() == 1);
   CHECK(space::generate_space(task::make_softmax({4, 16, 64}, 1).kernel, target).size() == 1);

@@ -202,7 +202,7 @@ TEST_CASE("every contraction is tiled, with an epilogue or without") {
   }
 }
 
-TEST_CASE("register tiles that are vectorised over channels have the channels last when lowered") {
+TEST_CASE("register tiles that are vectorized over channels have the channels last when lowered") {
   task::Task t =
       task::make_conv({.channels = 16, .filters = 64, .size = {7, 7}, .kernel = {3, 3}, .pads = {1, 1}, .relu = true});
   int64_t tiles = 0;

@@ -98,7 +98,7 @@ TEST_CASE("a file in the making has a name of its own and follows no link", "[er
   CHECK(read_file(path).value() == "new");
 }
 
-TEST_CASE("suggestions and sanitising") {
+TEST_CASE("suggestions and sanitizing") {
   std::vector<std::string> known = {"tune", "build", "bench"};
   CHECK(suggest("tnue", known) == "did you mean 'tune'?");
   CHECK(suggest("zzzzzzz", known).empty());

@@ -36,7 +36,7 @@ TEST_CASE("every listed target is found under its name", "[target]") {
   }
 }
 
-TEST_CASE("a misspelt target names its neighbours and how to list all", "[target][errors]") {
+TEST_CASE("a misspelt target names its neighbors and how to list all", "[target][errors]") {
   auto t = find_target("a10");
   REQUIRE_FALSE(t);
   CHECK(t.error().cls == ErrorClass::kUsage);

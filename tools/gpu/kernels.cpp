@@ -44,7 +44,7 @@ class Maker {
   Stmt unrolled(const char* name, int64_t extent, const F& body) {
     return each(name, extent, LoopKind::kUnrolled, body);
   }
-  // A vectorised loop promises aligned accesses of its whole width; where rows do not allow that, four single ones.
+  // A vectorized loop promises aligned accesses of its whole width; where rows do not allow that, four single ones.
   template <class F>
   Stmt lanes(const F& body, bool aligned = true) {
     return each("v", kVector, aligned ? LoopKind::kVectorized : LoopKind::kUnrolled, body);
@@ -173,7 +173,7 @@ struct Gemm {
     return b.add(b.scale(mod(warp(), warps_across), warp_columns), in_warp);
   }
 
-  // Global -> registers: four neighbours in a row of A and of B, zero outside the matrices.
+  // Global -> registers: four neighbors in a row of A and of B, zero outside the matrices.
   Stmt fetch(Expr step) {
     const int64_t per_row = tile.depth / kVector, per_line = tile.columns / kVector;
     Stmt from_a = m.lanes(

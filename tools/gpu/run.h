@@ -65,7 +65,7 @@ Result<void> elementwise(Run& run);
 Result<void> gemm(Run& run);
 // Products in fp32, fp16 and bf16, as the design spaces make them, in turns with cuBLAS.
 Result<void> product_table(Run& run);
-// Softmax, layer normalisation and reductions against the rate of a copy.
+// Softmax, layer normalization and reductions against the rate of a copy.
 Result<void> memory_bound(Run& run);
 Result<void> attention(Run& run);
 // Convolutions in turns with cuDNN.

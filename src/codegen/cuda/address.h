@@ -1,4 +1,4 @@
-// Addresses of accesses: what is contiguous over a vectorised loop, and how far it is aligned. Private to codegen/cuda.
+// Addresses of accesses: what is contiguous over a vectorized loop, and how far it is aligned. Private to codegen/cuda.
 #pragma once
 
 #include <optional>

@@ -3,7 +3,7 @@
 // Index arithmetic is `int` where a value and its partial sums provably fit, else `long long`: each expression by
 // itself.
 //
-// Inside a vectorised loop the loop's variable is bound to a lane number and a statement is printed once per lane.
+// Inside a vectorized loop the loop's variable is bound to a lane number and a statement is printed once per lane.
 // Loads that are contiguous over the lanes are read into tcc_vec values beforehand, contiguous stores are gathered into
 // one.
 #pragma once

@@ -189,7 +189,7 @@ int64_t Emitter::axis_extent(Axis axis) const {
 std::string Emitter::axis_coordinate(Axis axis) const {
   const std::string to_index = "(int)";
   const std::string warp = role_first_warp_ > 0 ? fmt::format("(tcc_w - {})", role_first_warp_) : "tcc_w";
-  // The blocks of a cluster are neighbours in the grid.
+  // The blocks of a cluster are neighbors in the grid.
   auto block = [&](char d, int64_t cluster, bool inside) {
     const std::string index = fmt::format("blockIdx.{}", d);
     return cluster == 1 ? to_index + index : fmt::format("{}({} {} {})", to_index, index, inside ? '%' : '/', cluster);
@@ -302,7 +302,7 @@ void Emitter::roles(const Roles& s) {
   }
 }
 
-// --- vectorised loops ------------------------------------------------------------------------------------------------
+// --- vectorized loops ------------------------------------------------------------------------------------------------
 
 // The annotation access_bytes makes lanes of the loop; without it the compiler unrolls the loop.
 void Emitter::vector_loop(const Loop& l) {

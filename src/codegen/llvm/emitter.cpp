@@ -312,7 +312,7 @@ bool Emitter::tree_loop(const ir::Loop& l, int64_t extent) {
   return true;
 }
 
-// A loop inside a vectorised one whose trip count differs from lane to lane: runs as long as any lane does.
+// A loop inside a vectorized one whose trip count differs from lane to lane: runs as long as any lane does.
 void Emitter::lane_bounded_loop(const ir::Loop& l, Val extent) {
   Val outer = mask_;
   Value* longest = b_.CreateIntMaxReduce(extent.v, true);
@@ -335,7 +335,7 @@ void Emitter::lane_bounded_loop(const ir::Loop& l, Val extent) {
   b_.SetInsertPoint(exit);
 }
 
-// Only the innermost vectorised loop becomes lanes, and only when what it stores differs by lane: a store to one place
+// Only the innermost vectorized loop becomes lanes, and only when what it stores differs by lane: a store to one place
 // from all lanes is a sequence.
 bool Emitter::can_vectorize(const ir::Loop& l, int64_t extent) {
   if (lane_range_.id != ir::kNoId) return false;

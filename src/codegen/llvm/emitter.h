@@ -1,6 +1,6 @@
 // Statement and expression emission of one launch. Private to codegen/llvm.
 //
-// A value is either the same for all lanes (scalar) or one per lane of the vectorised loop that is being emitted.
+// A value is either the same for all lanes (scalar) or one per lane of the vectorized loop that is being emitted.
 // Unrolled loops bind their variable to a constant, so the LLVM builder folds indices while it emits. f16 and bf16
 // values are float in registers and are rounded after every operation.
 #pragma once
@@ -45,7 +45,7 @@ struct BufferSlot {
   bool local = false;                            // an alloca of this launch
   std::set<std::pair<int64_t, int64_t>> pieces;  // of a local buffer: (first element, elements) stored as one value
   int64_t tile = -1;                             // number of its first AMX tile register; -1: memory
-  int64_t lanes = 1;  // > 1: made inside a vectorised loop, element i of lane l is at i * lanes + l
+  int64_t lanes = 1;  // > 1: made inside a vectorized loop, element i of lane l is at i * lanes + l
 };
 
 // A load or store whose lanes are apart: lane l at element `at + offsets[l]` from a common place.
@@ -79,7 +79,7 @@ class Emitter {
   Result<void> emit(llvm::Function* function, std::span<const ir::Buffer* const> buffers, ir::Stmt body,
                     const ir::Loop* range);
   int64_t local_bytes() const { return local_bytes_; }
-  // Vectorised loops that are emitted as scalar code: all of their iterations store to one place.
+  // Vectorized loops that are emitted as scalar code: all of their iterations store to one place.
   int64_t scalar_vector_loops() const { return std::ssize(scalar_vector_loops_); }
 
  private:

@@ -193,7 +193,7 @@ void Emitter::tile_instruction(const ir::InstrCall& call, const ir::Instruction&
   b_.CreateIntrinsic(id, {}, args);
 }
 
-// Groups of neighbours times groups of neighbours, added to the lanes of D: A's group is the same for all lanes, B
+// Groups of neighbors times groups of neighbors, added to the lanes of D: A's group is the same for all lanes, B
 // holds one for each.
 void Emitter::dot_instruction(const ir::InstrCall& call, const ir::Instruction& row) {
   const int64_t group = row.operands[1].tile[0], lanes = row.operands[0].tile[0];

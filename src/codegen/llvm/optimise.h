@@ -8,7 +8,7 @@
 namespace tcc::codegen {
 
 // Register tiles become SSA values, common addresses are shared and hoisted, and invariant memory (accumulators of
-// reductions in place) is kept in registers across loops. No unrolling, vectorising or inlining: schedules decide
+// reductions in place) is kept in registers across loops. No unrolling, vectorizing or inlining: schedules decide
 // those.
 void optimise(llvm::Module& module, llvm::TargetMachine& machine);
 

@@ -37,7 +37,7 @@ void Emitter::pin_values(llvm::ArrayRef<Value*> places, llvm::ArrayRef<llvm::Typ
 }
 
 // A line that the compiler moves nothing across: the tiles that the statement updates are complete here, and what comes
-// after loads its operands again. Values that neighbouring iterations share would have to stay in registers that the
+// after loads its operands again. Values that neighboring iterations share would have to stay in registers that the
 // tile needs. Emits no code.
 void Emitter::pin_tiles(ir::Stmt body) {
   std::set<ir::Id> tiles, sources;

@@ -1,5 +1,5 @@
 // Transposes in registers. The lanes of a vector are apart in memory where a schedule transposes a matrix: it reads a
-// column or leaves one. Where an unrolled loop does so for neighbouring columns, a square of elements is read as rows
+// column or leaves one. Where an unrolled loop does so for neighboring columns, a square of elements is read as rows
 // of the other direction, transposed by shuffles, and used as columns, or the other way round for stores: log2(n)
 // shuffles for each vector of n, instead of n loads or stores (Eklundh, A Fast Computer Method for Matrix Transposing,
 // 1972: exchange of blocks of 1, 2, 4, ... elements).
@@ -30,7 +30,7 @@ class Transposer {
  public:
   Transposer(llvm::IRBuilder<>& b, llvm::Type* element, int64_t bytes) : b_(b), element_(element), bytes_(bytes) {}
 
-  // `list`: w accesses to neighbouring columns, in the order of the columns.
+  // `list`: w accesses to neighboring columns, in the order of the columns.
   void loads(const std::vector<const LaneAccess*>& list) {
     const auto w = static_cast<int64_t>(list.size());
     const LaneAccess& first = **std::min_element(list.begin(), list.end(), by_order);

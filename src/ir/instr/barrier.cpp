@@ -25,7 +25,7 @@ constexpr Instruction kRows[] = {
         "mbarrier.arrive.expect_tx.shared.b64 _, [%bar], $0;"),
     act(Family::kMbarrier, "mbarrier.wait", "mbarrier", Participants::kThread, kShared, 1, Behaviour::kMbarrierWait,
         "{ .reg .pred done; again: mbarrier.test_wait.parity.shared.b64 done, [%bar], $0; @!done bra again; }"),
-    // Flags between blocks of a launch, initialised by an earlier launch. Of the barrier's eight bytes the upper four
+    // Flags between blocks of a launch, initialized by an earlier launch. Of the barrier's eight bytes the upper four
     // are the arrivals of a phase and the lower four count arrivals: their quotient is the number of complete phases.
     // An arrival is a releasing increment, a wait an acquiring spin.
     act(Family::kFlag, "flag.init", "", Participants::kThread, kGlobal, 1, Behaviour::kMbarrierInit,

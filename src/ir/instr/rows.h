@@ -35,7 +35,7 @@ constexpr Instruction cpu_compute(Family family, std::string_view name, std::str
           .llvm = llvm};
 }
 
-// What synchronises or exchanges as its behaviour says, done when it returns.
+// What synchronizes or exchanges as its behavior says, done when it returns.
 constexpr Instruction act(Family family, std::string_view name, std::string_view feature, Participants participants,
                           std::span<const OperandSpec> operands, int32_t args, Behaviour behaviour,
                           std::string_view ptx) {

@@ -60,7 +60,7 @@ int32_t instruction_row(Family family, Behaviour behaviour, int32_t num_args) {
   const int32_t row = find_instruction(family, [&](const Instruction& in) {
     return in.behaviour == behaviour && (num_args < 0 || in.num_args == num_args);
   });
-  TCC_CHECK(row >= 0, "family {} has no row of behaviour {} with {} arguments", static_cast<int>(family),
+  TCC_CHECK(row >= 0, "family {} has no row of behavior {} with {} arguments", static_cast<int>(family),
             static_cast<int>(behaviour), num_args);
   return row;
 }

@@ -1,5 +1,5 @@
 // AVX-512 vectors of 16 floats. The argument is the number of active lanes; the backend makes the mask from it.
-// The dot products (VNNI, BF16) add to each lane the products of a group of neighbours, which is the same for all lanes
+// The dot products (VNNI, BF16) add to each lane the products of a group of neighbors, which is the same for all lanes
 // in A and is side by side for each lane in B, as in amx.cpp.
 #include "ir/instr/rows.h"
 
