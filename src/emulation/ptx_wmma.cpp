@@ -11,8 +11,8 @@ namespace tcc::emulation {
 namespace {
 
 constexpr int kSide = 16, kElements = kSide * kSide;
-constexpr int kRegisters = 8;  // 32 bits each, of every fragment
-constexpr int kLaneBytes = 16;     // bytes that a lane moves at a time
+constexpr int kRegisters = 8;   // 32 bits each, of every fragment
+constexpr int kLaneBytes = 16;  // bytes that a lane moves at a time
 
 enum Part : uint8_t { kRowA, kColumnA, kRowB, kColumnB, kSum };
 

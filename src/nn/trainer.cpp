@@ -212,7 +212,8 @@ Trainer::Trainer(Trainer&&) noexcept = default;
 
 Result<Trainer> Trainer::create(Model& model, const Dataset& train, const Dataset* validation,
                                 const TrainOptions& options, ThreadPool* pool) {
-  if (train.size() == 0) return make_error(ErrorClass::kInput, "expected training data with samples, found none",
+  if (train.size() == 0)
+    return make_error(ErrorClass::kInput, "expected training data with samples, found none",
                       "give pools whose programs have times");
   if (options.batch < 2 || options.epochs < 1 || options.schedule.period < 1)
     return input_error(

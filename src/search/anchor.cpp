@@ -303,8 +303,7 @@ Result<std::optional<Chosen>> relative_program(const task::Task& task, const tar
       Result<Chosen> chosen = program_of_trace(mine, task, target);
       if (!chosen) continue;
       if (Result<void> passed = gate(task, *chosen); !passed) {
-        why = fmt::format("; the schedule of '{}' was tried and rejected: {}", record.workload,
-                          passed.error().message);
+        why = fmt::format("; the schedule of '{}' was tried and rejected: {}", record.workload, passed.error().message);
         continue;
       }
       chosen->relative = record.workload;
