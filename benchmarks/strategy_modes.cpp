@@ -69,7 +69,7 @@ Result<Curve> search_operator(const task::Task& task, const target::Target& targ
   TCC_TRY(auto store, record::Store::open(":memory:"));
   std::vector<std::pair<double, double>> rounds;
   o.finals = false;
-  const bool own_prior = target.is_cpu() && o.pretrained.empty();
+  const bool own_prior = !backend::backend_of(target).predicts && o.pretrained.empty();
   const search::Environment environment{.store = store.get(),
                                         .measurer = &measurer,
                                         .pool = &pool,
