@@ -109,6 +109,7 @@ Result<Program> cut_into_tasks(const Model& model, const target::Target& target)
   graph::OptimizeOptions options;
   options.layouts = layout_model(model.source.layouts, target);
   options.winograd = model.source.winograd;
+  options.winograd_transform = target::core_model(target).winograd_transform;
   const target::Precision precision = model.source.precision;
   if (precision == target::Precision::kF16) options.precision = graph::DType::kF16;
   if (precision == target::Precision::kBF16) options.precision = graph::DType::kBF16;

@@ -310,7 +310,7 @@ Result<void> optimize(Graph& graph, Evaluator* evaluator, const OptimizeOptions&
     if (!is_winograd_tile(options.winograd))
       return make_error(ErrorClass::kUsage, fmt::format("there is no winograd form of tiles of {}", options.winograd),
                         "--winograd takes 2 or 4, or 0 for none");
-    apply_winograd(graph, options.winograd);
+    apply_winograd(graph, options.winograd, options.winograd_transform);
   }
   if (options.layouts) {
     eliminate(graph);

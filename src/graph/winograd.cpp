@@ -122,14 +122,12 @@ bool fits_winograd(const Graph& graph, const Node& node) {
 
 namespace {
 
-// A multiplication and addition of a transform costs as much as that many of a product: what it works on is read and
-// written once, and its accesses have strides.
-constexpr double kTransformCost = 4;
 // Two vectors of tiles: fewer leave the products of matrices without columns.
 constexpr int64_t kMinTiles = 16;
 
-// Estimated times in multiply-adds.
-bool gains(const Graph& graph, const Node& node, int64_t m) {
+// Estimated times in multiply-adds of a product. Those of a transform take `transform_cost` each: what it works on is
+// read and written once, and its accesses have strides.
+bool gains(const Graph& graph, const Node& node, int64_t m, double transform_cost) {
   const WinogradMatrices& w = winograd_matrices(m);
   const Shape &in = graph.value(node.inputs[0]).shape, &out = graph.value(node.output).shape;
   const int64_t count = out[0] * winograd_tiles(out[2], m) * winograd_tiles(out[3], m);
@@ -139,7 +137,7 @@ bool gains(const Graph& graph, const Node& node, int64_t m) {
   const double direct = 9 * channels * static_cast<double>(element_count(out));
   const double into = tiles * channels * static_cast<double>(2 * w.a * nonzeros(w.bt));
   const double back = tiles * filters * static_cast<double>((w.a + w.m) * nonzeros(w.at));
-  return a * a * tiles * channels * filters + kTransformCost * (into + back) < direct;
+  return a * a * tiles * channels * filters + transform_cost * (into + back) < direct;
 }
 
 void mark(Node& node, ValueId weight, int64_t m) {
@@ -149,11 +147,11 @@ void mark(Node& node, ValueId weight, int64_t m) {
 
 }  // namespace
 
-int64_t apply_winograd(Graph& graph, int64_t m) {
+int64_t apply_winograd(Graph& graph, int64_t m, double transform_cost) {
   int64_t count = 0;
   std::map<ValueId, ValueId> transformed;  // a weight that several convolutions read is kept once
   for (NodeId id : graph.order) {
-    if (!fits_winograd(graph, graph.node(id)) || !gains(graph, graph.node(id), m)) continue;
+    if (!fits_winograd(graph, graph.node(id)) || !gains(graph, graph.node(id), m, transform_cost)) continue;
     const Value weight = graph.value(graph.node(id).inputs[1]);
     ++count;
     if (auto known = transformed.find(weight.id); known != transformed.end()) {

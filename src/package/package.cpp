@@ -162,8 +162,8 @@ Result<void> write_kernels(const PackagePlan& plan, const PackageOptions& option
     const TaskCode& code = plan.codes[i];
     std::string base = "kernels/" + plan.tasks->tasks[i].key;
     if (emit.objects) TCC_TRY_VOID(writer.write(base + ".o", code.artifact.code));
-    bool assembly = code.artifact.source.find("\ndefine ") == std::string::npos;
-    if (emit.llvm) TCC_TRY_VOID(writer.write(base + (assembly ? ".s" : ".ll"), code.artifact.source));
+    if (emit.llvm)
+      TCC_TRY_VOID(writer.write(fmt::format("{}{}", base, code.artifact.source_ending), code.artifact.source));
     TCC_TRY_VOID(write_parts(code, emit, base, writer));
   }
   return {};

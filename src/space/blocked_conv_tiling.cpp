@@ -1,6 +1,6 @@
 // Tiles of a convolution whose result has its channels in blocks (N,C/b,H,W,b) on a CPU:
 //
-//   parallel (n, f0, h0) { pad; f1, h1, w1 { acc = 0; c { kh { kw { ci { unrolled h2, w2, f2 { vectorised fi } } } } }
+//   parallel (n, f0, h0) { pad; f1, h1, w1 { acc = 0; c { kh { kw { ci { unrolled h2, w2, f2 { vectorized fi } } } } }
 //                                            out = f(acc) } }
 //
 // This is the nest of Georganas et al., "Anatomy of High-Performance Deep Learning Convolutions on SIMD Architectures"
@@ -23,7 +23,7 @@ namespace tcc::space {
 namespace {
 
 constexpr int64_t kMaxBlocks = 4, kMaxPositions = 14;
-constexpr double kWorthTrying = 1.3;
+constexpr double kWorthTrying = 1.3;  // cycles of a tile, in those of the cheapest
 constexpr size_t kMaxTiles = 5;
 
 // Iterators of the contraction.
@@ -82,11 +82,11 @@ double cycles_of(const BlockedConvolution& c, const BlockTile& t, const target::
   for (size_t i : c.reduce) terms *= of(c.nest.extents[i]);
   double vectors = of(t.blocks * vectors_of_a_block), positions = of(t.rows * t.columns), fmas = vectors * positions;
   double loads = vectors + (c.broadcasts ? positions : fmas);
-  double step = core.step(fmas, loads) + 0.02 * loads;
+  double step = core.step(fmas, loads) + core.exposed_load * loads;
   double count = c.has_filter ? of(c.nest.extents[c.filter] / t.blocks) : 1;
   count *= tiles(c.nest.extents[c.column], t.columns);
   if (c.has_row) count *= tiles(c.nest.extents[c.row], t.rows);
-  return count * (terms * step + 2 * fmas + 20);
+  return count * (terms * step + core.result_cycles * fmas + core.tile_cycles);
 }
 
 std::vector<BlockTile> best_tiles(const BlockedConvolution& c, const target::Target& target, int64_t lanes) {

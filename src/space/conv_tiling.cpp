@@ -1,6 +1,6 @@
 // Tiles of a convolution on a CPU:
 //
-//   parallel (n, f0, h0) { pad; f1, h1, w1 { acc = 0; rc { kh { kw { unrolled rows { vectorised v { acc += ... } } } }
+//   parallel (n, f0, h0) { pad; f1, h1, w1 { acc = 0; rc { kh { kw { unrolled rows { vectorized v { acc += ... } } } }
 //   };
 //                                            out = f(acc) } }
 //
@@ -19,7 +19,7 @@
 // not while the first positions wait for it.
 //
 // The padded input is a copy in front of the nest, or one of the part that an outermost iteration needs (a halo, which
-// neighbours copy too), while that fits the second-level cache. Signals of one axis have no such parts: there each
+// neighbors copy too), while that fits the second-level cache. Signals of one axis have no such parts: there each
 // thread copies the signal for its filters, where waiting for each other would take longer. Where lanes are positions
 // that a stride apart read, the copy lays out a row by its phases, w % stride outside of w / stride, so that they read
 // side by side.
@@ -35,7 +35,7 @@ namespace tcc::space {
 namespace {
 
 constexpr int64_t kMaxVectors = 4, kMaxRows = 12;
-constexpr double kTailCost = 1.3, kWorthTrying = 1.3;
+constexpr double kWorthTrying = 1.3;  // cycles of a tile, in those of the cheapest
 constexpr size_t kTilesOfAForm = 4;
 constexpr int64_t kMaxBlockedPositions = 128;
 
@@ -91,11 +91,12 @@ double cycles_of(const Convolution& c, const Tile& t, const target::CoreModel& c
   auto vectors = t.filter_lanes ? up(t.filters) : up(t.columns) * static_cast<double>(t.rows);
   auto scalars = static_cast<double>(t.filter_lanes ? t.rows * t.columns : t.filters);
   double fmas = vectors * scalars, loads = scalars + vectors * (t.filter_lanes ? 1 : core.unaligned_load);
-  double step = core.step(fmas, loads) + 0.02 * loads;
+  double step = core.step(fmas, loads) + core.exposed_load * loads;
   // Wide and flat tiles leave few registers for the loads of the next step.
-  if (vectors > scalars) step *= 1.2;
-  double leave = fmas * (t.filter_lanes ? 1.5 * static_cast<double>(lanes) : 2.0);
-  return c.terms * step + leave + 20;
+  if (vectors > scalars) step *= core.wide_tile;
+  double leave =
+      fmas * (t.filter_lanes ? core.transposed_element_cycles * static_cast<double>(lanes) : core.result_cycles);
+  return c.terms * step + leave + core.tile_cycles;
 }
 
 // Tiles along an axis; `tail`: what the last one costs, in whole ones, when it overhangs.
@@ -106,7 +107,7 @@ double count_tiles(int64_t extent, int64_t tile, double tail) {
 double total_cycles(const Convolution& c, const Tile& t, const target::CoreModel& core, int64_t lanes) {
   int64_t filters = c.has_filter ? c.nest.extents[c.filter] : 1, rows = c.has_row ? c.nest.extents[c.row] : 1;
   // Where the lanes are positions, each row of a tail tests what it leaves out.
-  double tail = t.filter_lanes ? 1 : kTailCost;
+  double tail = t.filter_lanes ? 1 : core.overhanging_tile;
   return count_tiles(filters, t.filters, tail) * count_tiles(rows, t.rows, tail) *
          count_tiles(c.nest.extents[c.column], t.columns, 1) * cycles_of(c, t, core, lanes);
 }

@@ -1,6 +1,6 @@
 // Tiles of a matrix product on a CPU:
 //
-//   parallel (batch, j0, i0) { j1 { acc = 0; k0, k1 { unrolled i2 { vectorised j2 { acc += ... } } }; out = f(acc) } }
+//   parallel (batch, j0, i0) { j1 { acc = 0; k0, k1 { unrolled i2 { vectorized j2 { acc += ... } } }; out = f(acc) } }
 //
 // The register tile i2 x j2 is what the machine allows (Goto and van de Geijn, "Anatomy of High-Performance Matrix
 // Multiplication", section 4.2.3, and Low et al., "Analytical Modeling Is Enough for High-Performance BLIS", section
@@ -112,9 +112,12 @@ double rate_tile(const Matmul& m, const target::CoreModel& core, int64_t rows, i
     }
   double fmas = static_cast<double>(row_extent * column_extent) / static_cast<double>(lanes);
   // A vector that leaves transposed is written element by element.
-  if (m.transposed) cycles += fmas * 0.75 * static_cast<double>(lanes) / static_cast<double>(m.nest.extents[m.sum]);
+  if (m.transposed)
+    cycles +=
+        fmas * core.scattered_element_cycles * static_cast<double>(lanes) / static_cast<double>(m.nest.extents[m.sum]);
   double loads = static_cast<double>(rows + vectors) / static_cast<double>(rows * vectors);
-  return fmas / core.fmas_per_cycle / cycles * (1 - 0.05 * loads - 0.2 / static_cast<double>(rows));
+  return fmas / core.fmas_per_cycle / cycles *
+         (1 - core.product_load_share * loads - core.product_row_share / static_cast<double>(rows));
 }
 
 void keep_best(std::vector<RegisterTile>& tiles) {

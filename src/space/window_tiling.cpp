@@ -1,10 +1,10 @@
 // Tiles of windows without a channel reduction (depthwise convolutions, pooling) on a CPU:
 //
-//   parallel (n, c, h0) { h1, w0 { acc = 0; unrolled kw, kh { unrolled h2 { vectorised w1 { acc += ... } } };
+//   parallel (n, c, h0) { h1, w0 { acc = 0; unrolled kw, kh { unrolled h2 { vectorized w1 { acc += ... } } };
 //                                  out = f(acc) } }
 //
 // There is little to reuse, so loads decide: a row of the input serves all rows of the window that touch it. With the
-// taps written out and those of a row innermost, neighbouring results read the same vectors, which stay in registers as
+// taps written out and those of a row innermost, neighboring results read the same vectors, which stay in registers as
 // long as the tile, the rows that it reads and a column of weights fit there (Zhang et al., "High Performance
 // Zero-Memory Overhead Direct Convolutions", section 3, has the count for dense ones). The few best tiles by an
 // estimate of the cycles are sketches of their own; how many rows a thread takes at a time is sampled.
@@ -22,7 +22,7 @@ namespace tcc::space {
 namespace {
 
 constexpr size_t kTiles = 3;
-constexpr double kWorthTrying = 1.25;
+constexpr double kWorthTrying = 1.25;  // cycles of a tile, in those of the cheapest
 constexpr int64_t kMaxRows = 6, kMaxVectors = 4, kMaxWritten = 512;
 
 struct Tile {
@@ -33,8 +33,9 @@ struct Tile {
 // Of the whole nest, without memory. The next tile's work hides half of the latency of a sum.
 double cycles_of(const Window& w, const Tile& t, const target::CoreModel& core, int64_t lanes) {
   int64_t rows = w.has_row ? w.nest.extents[w.row] : 1, columns = w.nest.extents[w.lane];
+  const double overhang = columns % (t.vectors * lanes) == 0 ? 0 : core.overhanging_vector;
   auto tiles = static_cast<double>((rows + t.rows - 1) / t.rows) *
-               (static_cast<double>(columns / (t.vectors * lanes)) + (columns % (t.vectors * lanes) == 0 ? 0 : 1.2));
+               (static_cast<double>(columns / (t.vectors * lanes)) + overhang);
   auto results = static_cast<double>(t.rows * t.vectors), terms = static_cast<double>(w.terms);
   double read_rows = static_cast<double>((t.rows - 1) * std::min(w.row_stride, w.row_taps) + w.row_taps);
   double columns_of_taps = terms / static_cast<double>(w.row_taps);
@@ -44,7 +45,7 @@ double cycles_of(const Window& w, const Tile& t, const target::CoreModel& core, 
                                 : static_cast<double>(lanes);
   double loads = columns_of_taps * read_rows * static_cast<double>(t.vectors) * load + (w.has_weights ? terms : 0);
   const double busy = std::max(core.throughput(terms * results, loads), core.fma_latency / 2 * terms);
-  return tiles * (busy + 0.1 * loads + 2 * results + 6);
+  return tiles * (busy + core.exposed_window_load * loads + core.result_cycles * results + core.window_tile_cycles);
 }
 
 std::vector<Tile> best_tiles(const Window& w, const target::Target& target, int64_t lanes) {

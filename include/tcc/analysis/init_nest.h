@@ -1,4 +1,4 @@
-// The nest that initialises a reduction: used by decompose_reduction and by the lowering of blocks that still have an
+// The nest that initializes a reduction: used by decompose_reduction and by the lowering of blocks that still have an
 // init.
 #pragma once
 

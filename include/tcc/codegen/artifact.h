@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tcc/ir/kernel.h"
@@ -56,7 +57,8 @@ struct Artifact {
   std::string code;  // the object, cubin or PTX bytes
   std::vector<Launch> launches;
   std::vector<BufferInfo> buffers;
-  std::string source;                   // CUDA C++ or LLVM IR when asked for
+  std::string source;                   // when asked for: CUDA C++, LLVM IR or assembly
+  std::string_view source_ending = "";  // of a file with the source: ".cu", ".ll", ".s"
   std::map<std::string, double> facts;  // registers, spill_bytes, shared_bytes, compile_seconds, code_bytes, ...
 };
 

@@ -32,7 +32,7 @@ struct CudaSource {
 const std::string& cuda_prelude();
 
 // Prints a kernel at Stage::Lowered: one launch per statement of the root (possibly inside one root Alloc of workspace
-// buffers). Bound loops become block and thread coordinates; a loop shorter than its axis is guarded. Vectorised loops
+// buffers). Bound loops become block and thread coordinates; a loop shorter than its axis is guarded. Vectorized loops
 // become accesses of up to 16 bytes where the addresses are provably contiguous and aligned, else they are unrolled.
 // Distinct parameters must not overlap in memory. Indices are 32-bit where every value provably fits.
 // Errors (input): run-time scalars, symbolic extents of bound loops or buffers, scopes and instructions that have no

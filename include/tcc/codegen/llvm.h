@@ -14,7 +14,7 @@ namespace tcc::codegen {
 
 struct HostOptions {
   std::string prefix = "kernel";  // symbols are tcc_<prefix>_<launch number>; [A-Za-z0-9_]
-  bool want_ir = false;           // Artifact::source holds the optimised LLVM IR
+  bool want_ir = false;           // Artifact::source holds the optimized LLVM IR
   bool want_assembly = false;     // Artifact::source holds the assembly instead
 };
 
@@ -28,7 +28,7 @@ bool has_llvm();
 // one root Alloc of workspace buffers). A root-level Parallel loop of a launch is the launch's range; any other launch
 // has extent 1. Facts: compile_seconds, emit_seconds, optimise_seconds, code_bytes, local_bytes (largest stack frame of
 // local buffers), instructions (LLVM instructions before code generation), scalar_vector_loops (loops that the schedule
-// vectorises, and that are emitted as scalar code because all of their iterations store to one place).
+// vectorizes, and that are emitted as scalar code because all of their iterations store to one place).
 // Errors (input): kernels with run-time scalars, distributed or shared scopes, instructions without an LLVM form or
 // that the target lacks, and buffers of symbolic shape. Safe to call from several threads at once.
 Result<Artifact> compile_host(const ir::Kernel& lowered, const target::Target& target, const HostOptions& options = {});

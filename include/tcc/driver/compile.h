@@ -19,7 +19,7 @@ std::string tool_version();
 
 // A model cut into tasks.
 struct Program {
-  graph::Graph graph;  // optimised
+  graph::Graph graph;  // optimized
   std::vector<graph::FusionGroup> groups;
   task::TaskList tasks;
   double flops = 0;  // of one run

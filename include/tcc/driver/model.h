@@ -31,7 +31,7 @@ struct ModelSource {
 
 struct Model {
   ModelSource source;
-  graph::Graph graph;  // as imported, weights replaced where asked; not optimised
+  graph::Graph graph;  // as imported, weights replaced where asked; not optimized
   std::string hash;    // 16 hex digits, of the bytes of the file and of its external data
 };
 

@@ -18,7 +18,7 @@ struct ModelSummary {
   std::map<std::string, int64_t> operators;  // by name, of the imported graph
   int64_t nodes = 0;
   int64_t constants = 0, constant_bytes = 0;
-  double flops = 0;  // of one run, after optimisation
+  double flops = 0;  // of one run, after optimization
   int64_t kernels = 0, tasks = 0;
   int64_t workspace_bytes = 0;  // values between tasks
 };

@@ -1,4 +1,4 @@
-// Tensors in files: NumPy's .npy and .npz, and .pb (a serialised ONNX TensorProto).
+// Tensors in files: NumPy's .npy and .npz, and .pb (a serialized ONNX TensorProto).
 #pragma once
 
 #include <map>

@@ -1,6 +1,6 @@
 // The tensor graph: operators on typed tensors with static shapes, in topological order.
 //
-// The importer has already normalised what ONNX can say in many ways: Flatten, Squeeze and Unsqueeze are Reshape;
+// The importer has already normalized what ONNX can say in many ways: Flatten, Squeeze and Unsqueeze are Reshape;
 // GlobalAveragePool is ReduceMean over the spatial axes; n-ary Sum is a chain of Add; automatic padding is explicit;
 // axes are non-negative; optional inputs at the end are dropped.
 #pragma once

@@ -86,12 +86,13 @@ struct LayoutModel {
 
 // Decides for every convolution, pool and elementwise operator between them whether its channels are plain (NCHW) or
 // blocked (NCHW16c): the cheapest assignment of the chain by LayoutModel, conversions counted. Conversions are Reshape
-// and Transpose nodes; neighbours that agree have none. Returns how many convolutions are blocked.
+// and Transpose nodes; neighbors that agree have none. Returns how many convolutions are blocked.
 int64_t assign_layouts(Graph& graph, const LayoutModel& model);
 
 struct OptimizeOptions {
   std::optional<LayoutModel> layouts;  // nothing: every tensor keeps the model's layout
   int64_t winograd = 0;                // 2 or 4: convolutions that gain become F(2x2,3x3) or F(4x4,3x3); 0: none
+  double winograd_transform = 4;       // multiply-adds of a product that one of a transform costs (target/core_model.h)
   std::optional<DType> precision;      // f16 or bf16: see lower_precision; nothing: as the model says
   bool transpose_weights = false;      // see transpose_weights
 };

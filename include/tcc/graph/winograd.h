@@ -43,7 +43,8 @@ bool fits_winograd(const Graph& graph, const Node& node);
 double winograd_flops(const Graph& graph, const Node& node);
 
 // Marks each convolution that fits, and whose estimated cost becomes smaller, and replaces its weight by the
-// transformed one. Returns how many.
-int64_t apply_winograd(Graph& graph, int64_t m);
+// transformed one. `transform_cost`: multiply-adds of a product that cost as much as one of a transform
+// (target/core_model.h). Returns how many.
+int64_t apply_winograd(Graph& graph, int64_t m, double transform_cost = 4);
 
 }  // namespace tcc::graph

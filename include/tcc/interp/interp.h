@@ -2,7 +2,7 @@
 //
 // Kernels at Stage::Built, Scheduled and Nest run sequentially: loops in order whatever their kind. A block runs its
 // init when its predicate holds and all its reduce and carried iterators are zero. With `check_races`, two iterations
-// of one parallel, vectorised or bound loop may not touch the same element when one of them writes.
+// of one parallel, vectorized or bound loop may not touch the same element when one of them writes.
 //
 // At Stage::Lowered the statements of the root are launches. One with grid, cluster or thread axes (or Roles) runs as
 // real threads: each thread executes the launch's body, a bound loop gives it its own coordinate and is skipped by
@@ -33,19 +33,24 @@ struct Options {
   std::vector<std::pair<ir::Id, int64_t>> scalars;  // values of the kernel's scalars
 };
 
+// clang-format off
 #define TCC_INTERP_FINDINGS(X)               \
   X(Race, "race")                            \
   X(ReductionOrder, "reduction order")       \
-  X(Uninitialised, "uninitialised read")     \
+  X(Uninitialised, "uninitialized read")     \
   X(OutOfBounds, "out of bounds")            \
   X(Misaligned, "misaligned")                \
   X(DivergentBarrier, "divergent barrier")   \
   X(WrongParticipants, "wrong participants") \
-  X(Deadlock, "deadlock") X(StepLimit, "step limit") X(ZeroDivisor, "zero divisor") X(BadArguments, "bad arguments")
+  X(Deadlock, "deadlock")                    \
+  X(StepLimit, "step limit")                 \
+  X(ZeroDivisor, "zero divisor")             \
+  X(BadArguments, "bad arguments")
+// clang-format on
 
 struct Finding {
   // ReductionOrder: a Race at a sequential stage inside a reduction block: its updates were made parallel.
-  // Uninitialised covers data of an asynchronous copy that was not waited for.
+  // Uninitialized covers data of an asynchronous copy that was not waited for.
   enum class Kind {
 #define TCC_X(name, text) k##name,
     TCC_INTERP_FINDINGS(TCC_X)
@@ -75,7 +80,7 @@ class Program {
   static Program compile(const ir::Kernel& kernel);
   // One tensor per parameter buffer (role other than temp), in order, of the buffer's type and logical shape.
   // Outputs are written in place; what the kernel does not write keeps its former contents. A kernel that reads an
-  // output before writing it is reported as an uninitialised read when `poison` is set.
+  // output before writing it is reported as an uninitialized read when `poison` is set.
   Report run(std::span<TensorData* const> params, const Options& options = {}) const;
 
   struct Impl;

@@ -1,5 +1,5 @@
 // The instruction table: what each hardware instruction needs, does and costs, as constexpr rows in src/ir/instr/*.cpp
-// (one file a family). No other room names an instruction: spaces and passes find rows by family, behaviour, types and
+// (one file a family). No other room names an instruction: spaces and passes find rows by family, behavior, types and
 // shapes, so a new row needs no other edit. tools/check_includes.py refuses quoted names.
 #pragma once
 
@@ -37,7 +37,7 @@ enum class Completion : uint8_t {
   kMbarrierBytes,  // the destination mbarrier counts the bytes (complete_tx)
 };
 enum class Proxy : uint8_t { kGeneric, kAsync };  // which proxy reads and writes shared memory
-// What the interpreter does. kCompute runs `semantics`; the rest are synchronisation with fixed meaning.
+// What the interpreter does. kCompute runs `semantics`; the rest are synchronization with fixed meaning.
 enum class Behaviour : uint8_t {
   kCompute,
   kBarSync,     // args: barrier number, thread count
@@ -117,7 +117,7 @@ int32_t find_instruction(Family family, F fits) {
     if (table[i].family == family && fits(table[i])) return static_cast<int32_t>(i);
   return -1;
 }
-// The family's row with this behaviour and, where it is not -1, this number of arguments; the table must have one.
+// The family's row with this behavior and, where it is not -1, this number of arguments; the table must have one.
 int32_t instruction_row(Family family, Behaviour behaviour, int32_t num_args = -1);
 // Rows that add a product of tiles of `type` to a tile of 32-bit elements: D[i, j] += A[i, k] * B[k, j]. Operands are
 // D, A, B. The most terms come first.

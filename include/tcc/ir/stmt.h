@@ -1,7 +1,7 @@
 // Statements of the loop IR. Plain nodes in an arena, built by `Builder` (ir/build.h).
 //
 // A kernel's meaning at Stage::Built and Stage::Scheduled is sequential: loops run in order whatever their kind;
-// parallel, vectorised and bound loops promise that the order does not matter. At Stage::Lowered bound loops are
+// parallel, vectorized and bound loops promise that the order does not matter. At Stage::Lowered bound loops are
 // threads that run concurrently and InstrCalls act on whole warps.
 #pragma once
 

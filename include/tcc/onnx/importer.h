@@ -20,7 +20,7 @@ struct TensorFile {
   graph::Shape shape;
   graph::Constant constant;
 };
-// Reads a tensor file (a serialised TensorProto, "input_0.pb"). numpy has no
+// Reads a tensor file (a serialized TensorProto, "input_0.pb"). numpy has no
 // bfloat16: files that it wrote hold the bits as uint16, which are read as bf16 when asked for.
 Result<TensorFile> read_tensor_file(const std::string& path, bool bfloat16_as_uint16 = false);
 // The bytes of such a file. `bytes` are the tensor's numbers, row-major.

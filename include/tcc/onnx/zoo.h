@@ -12,7 +12,7 @@ namespace tcc::onnx {
 struct ZooOptions {
   int64_t batch = 1;
   int64_t image = 224;     // height and width of image networks
-  uint64_t seed = 1;       // of the weights (He initialisation before ReLU, Xavier elsewhere)
+  uint64_t seed = 1;       // of the weights (He initialization before ReLU, Xavier elsewhere)
   int64_t sequence = 128;  // tokens of language networks
   int64_t width = 100;     // percent of MobileNet-V2's channels (its width multiplier)
 };

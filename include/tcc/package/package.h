@@ -39,7 +39,7 @@ struct ArchitectureCode {
 
 // Everything that a library is made of. Pointers are borrowed for the call.
 struct PackagePlan {
-  const graph::Graph* graph = nullptr;  // optimised
+  const graph::Graph* graph = nullptr;  // optimized
   const std::vector<graph::FusionGroup>* groups = nullptr;
   const graph::MemoryPlan* memory = nullptr;
   const task::TaskList* tasks = nullptr;

@@ -167,7 +167,7 @@ typedef struct tcc_cuda_driver {
 // load or lacks a function: tcc_rt_last_error() says which.
 tcc_status tcc_cuda_driver_load(const char* library, tcc_cuda_driver* driver);
 
-// The driver in `library` (NULL: the system's, libcuda.so.1), loaded and initialised once per process, then shared. On
+// The driver in `library` (NULL: the system's, libcuda.so.1), loaded and initialized once per process, then shared. On
 // failure *driver is NULL and every call for that library reports the same reason.
 tcc_status tcc_cuda_driver_open(const char* library, const tcc_cuda_driver** driver);
 // The system's.

@@ -107,7 +107,7 @@ enum {
   TCC_CREATE_ON_DEVICE = 8
 };
 
-// Zero-initialise, then set struct_size. Every 0 means the default.
+// Zero-initialize, then set struct_size. Every 0 means the default.
 typedef struct tcc_create_options {
   uint32_t struct_size;
   int32_t threads;  // threads that work on one run(), the caller's included; 0: all CPUs the process may use

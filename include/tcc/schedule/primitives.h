@@ -25,7 +25,7 @@ using ir::RejectReason;
 Legal<Kernel> split(const Kernel& k, Id loop, std::span<const Expr> factors, std::vector<Id>& out);
 // Consecutive loops -> one.
 Legal<Kernel> fuse(const Kernel& k, std::span<const Id> loops, Id& out);
-// Two neighbours with equal extents -> one loop around both bodies, which must be independent.
+// Two neighbors with equal extents -> one loop around both bodies, which must be independent.
 Legal<Kernel> merge(const Kernel& k, Id first, Id second, Id& out);
 // Permutes loops of one chain; loops of the chain that are not named keep their place.
 Legal<Kernel> reorder(const Kernel& k, std::span<const Id> loops);
@@ -55,7 +55,7 @@ Legal<Kernel> write_at(const Kernel& k, Id block, Id loop, ir::Scope scope, Id& 
 Legal<Kernel> reindex(const Kernel& k, Id block, int read_index, Id& out);
 // A padded copy becomes a block `out` in front of `loop` that fills with the constant, and the copy of what exists.
 Legal<Kernel> decompose_padding(const Kernel& k, Id block, Id loop, Id& out);
-// The block's initialisation becomes a block of its own in front of `loop`.
+// The block's initialization becomes a block of its own in front of `loop`.
 Legal<Kernel> decompose_reduction(const Kernel& k, Id block, Id loop, Id& out);
 
 // A reduction loop's iterations get an accumulator each in a new buffer, filled by a new block `out` in the block's

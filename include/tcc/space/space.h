@@ -27,13 +27,13 @@ struct GpuSpaceOptions {
   std::vector<int64_t> reduction_threads = {4,   8,   16,  32,  64,  96,  128, 160, 192, 224, 256, 288,
                                             320, 352, 384, 416, 448, 480, 512, 576, 640, 768, 896, 1024};
   std::vector<int64_t> row_unroll = {0, 8, 16, 32, 64, 128, 256, 512};  // statements of rows and of windows
-  std::vector<int64_t> reduction_inner = {1, 2, 4, 8};                // cross-thread-reduction, neighbours of a thread
-  std::vector<int64_t> attention_threads = {64, 128, 256};            // gpu-attention, of a block
-  int64_t max_blocks = 256;                                           // auto-bind
-  std::vector<int64_t> bind_threads = {32, 64, 128, 256, 512, 1024};  // auto-bind
-  std::vector<int64_t> stream_threads = {128, 256, 512, 1024};        // gpu-elementwise, gpu-transpose, gpu-columns
-  std::vector<int64_t> stream_unroll = {1, 2, 4, 8};                  // vectors of a thread that are loaded together
-  std::vector<int64_t> column_lanes = {8, 16, 32, 64};                // gpu-columns, vectors of a row side by side
+  std::vector<int64_t> reduction_inner = {1, 2, 4, 8};                  // cross-thread-reduction, neighbors of a thread
+  std::vector<int64_t> attention_threads = {64, 128, 256};              // gpu-attention, of a block
+  int64_t max_blocks = 256;                                             // auto-bind
+  std::vector<int64_t> bind_threads = {32, 64, 128, 256, 512, 1024};    // auto-bind
+  std::vector<int64_t> stream_threads = {128, 256, 512, 1024};          // gpu-elementwise, gpu-transpose, gpu-columns
+  std::vector<int64_t> stream_unroll = {1, 2, 4, 8};                    // vectors of a thread that are loaded together
+  std::vector<int64_t> column_lanes = {8, 16, 32, 64};                  // gpu-columns, vectors of a row side by side
   std::vector<int64_t> column_rows = {2, 4, 8, 16, 32, 64, 128};  // rows that the threads of a block add up at a time
   std::vector<int64_t> column_parts = {2, 4, 8, 16, 32, 64};      // of the rows, in blocks of their own
   std::vector<int64_t> rows_of_block = {1, 2, 4, 8, 16, 32};      // gpu-rows, rows that share a block

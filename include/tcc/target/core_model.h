@@ -30,6 +30,26 @@ struct Target;
   X(decoded_statements, 600, 1) \
   X(launch_cycles, 4000, 0) \
   X(task_cycles, 20, 0) \
+  /* Set by hand for register tiles on AVX2 and AVX-512 cores; not measured. In cycles: a load of a step of a */ \
+  /* convolution or of a window, beside the time of the ports; */ \
+  X(exposed_load, 0.02, 0) \
+  X(exposed_window_load, 0.1, 0) \
+  /* a vector of results that leaves its tile; each element of one that is transposed first, or that is scattered; */ \
+  X(result_cycles, 2, 0) \
+  X(transposed_element_cycles, 1.5, 0) \
+  X(scattered_element_cycles, 0.75, 0) \
+  /* the start of a tile of a convolution or of a window. */ \
+  X(tile_cycles, 20, 0) \
+  X(window_tile_cycles, 6, 0) \
+  /* Factors: a step of a tile with more vectors than scalars; a tile or a vector that overhangs, in whole ones. */ \
+  X(wide_tile, 1.2, 1) \
+  X(overhanging_tile, 1.3, 1) \
+  X(overhanging_vector, 1.2, 1) \
+  /* Shares of its rate that a tile of a product loses: for each load of a multiply-add, and divided by its rows. */ \
+  X(product_load_share, 0.05, 0) \
+  X(product_row_share, 0.2, 0) \
+  /* One multiply-add of a Winograd transform, in those of a product. */ \
+  X(winograd_transform, 4, 0) \
   /* Measured with AVX2: dense convolutions of plain operands reach the rate of blocked ones. */ \
   X(plain_convolution_share, 1, 0.01) \
   /* Measured with AVX2, blocks of 8 channels and images of 7 to 112 columns. Blocked depthwise convolutions reach */ \

@@ -132,6 +132,7 @@ Result<Artifact> compile_cuda(const ir::Kernel& lowered, const target::Target& t
   artifact.launches = std::move(source.launches);
   artifact.buffers = std::move(source.buffers);
   artifact.source = std::move(source.text);
+  artifact.source_ending = ".cu";
   return artifact;
 }
 

@@ -265,10 +265,12 @@ Result<Artifact> compile_host(const ir::Kernel& lowered, const target::Target& t
   artifact.facts["optimise_seconds"] = watch.seconds() - artifact.facts["emit_seconds"];
   artifact.facts["instructions"] = module.getInstructionCount();
   if (options.want_ir) {
+    artifact.source_ending = ".ll";
     llvm::raw_string_ostream out(artifact.source);
     module.print(out, nullptr);
   } else if (options.want_assembly) {
     std::unique_ptr<llvm::Module> copy = llvm::CloneModule(module);
+    artifact.source_ending = ".s";
     artifact.source = emit_file(*copy, *machine, llvm::CodeGenFileType::AssemblyFile);
   }
   artifact.code = emit_file(module, *machine, llvm::CodeGenFileType::ObjectFile);
