@@ -38,7 +38,6 @@ const std::vector<Suite>& suites() {
       {"cpu-gemm", "one hand-written GEMM trace beside oneDNN on one thread", run_cpu_gemm_suite},
       {"search-quality", "model search beside random search, spread over seeds; --db: the stored bests again",
        run_search_quality_suite},
-      {"prior", "makes models/cpu.prior from tuned tasks (--db, --keep) and judges it", run_prior_suite},
       {"cost-models",
        "networks: candidates and samples a second, linear layers beside Eigen; --recorded: how well models rank",
        run_cost_models_suite},
@@ -163,8 +162,6 @@ int run(int argc, char** argv) {
   app.add_option("--keep", given_options.keep,
                  "search-quality: store to keep each task's first run in, for --db later; construction, model-search, "
                  "search-strategies: file of finished units, from which the same call goes on");
-  app.add_flag("--no-prior", given_options.no_prior,
-               "search-quality, metaschedule-ops: the model begins without what ships about families of operators");
   app.add_option("--model", given_options.model, "model-search: the network")->capture_default_str();
   app.add_option("--space", given_options.space, "model-search: the design space")
       ->check(CLI::IsMember({"default", "wide"}))

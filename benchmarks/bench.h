@@ -26,7 +26,6 @@ struct Options {
   std::string db;              // record store; "" = forgotten when the suite ends
   std::string keep;            // search-quality: record store that gets the first model run of each task;
                                // model-search: file of finished operators
-  bool no_prior = false;       // search-quality, metaschedule-ops: searches begin without the shipped prior
   std::string model = "mlp";   // model-search: the network
   std::string space = "wide";  // model-search: default or wide
   std::string recorded;        // cost-models: file of results of the experiments on committed pools; "" = rates only
@@ -58,7 +57,6 @@ std::vector<Row> run_models_suite(double seconds);
 std::vector<Row> run_end_to_end_suite(double seconds);
 std::vector<Row> run_tuning_suite(double seconds);
 std::vector<Row> run_search_quality_suite(double seconds);
-std::vector<Row> run_prior_suite(double seconds);
 std::vector<Row> run_space_suite(double seconds);
 std::vector<Row> run_construction_suite(double seconds);
 // Its rows effort0.NETWORK: networks built without records beside their tuned libraries, and the seconds of the build.

@@ -90,7 +90,6 @@ class ModelSearch {
     uint64_t hash = hash_bytes(network_ + " " + options().space + " " + target::platform_text(host_));
     hash = combine_hash(hash, hash_bytes(driver::tool_version()));
     hash = combine_hash(combine_hash(hash, static_cast<uint64_t>(trials_)), kSeeds);
-    hash = combine_hash(hash, options().no_prior ? 1 : 0);
     if (const auto* shipped = cost::find_shipped_checkpoint(network_, features::kTraceCpu))
       hash = combine_hash(hash, hash_bytes(shipped->bytes));
     return hash;
@@ -153,11 +152,7 @@ class ModelSearch {
     if (pretrained) tune.pretrained = std::string(cost::kShipped);
     tune.finals = false;
     BenchMeasurer measurer(machine_, [this](const ir::Kernel&) { return prepared_; });
-    const search::Environment environment{
-        .store = store.get(),
-        .measurer = &measurer,
-        .pool = &pool_,
-        .prior = pretrained || options().no_prior ? nullptr : &search::shipped_prior()};
+    const search::Environment environment{.store = store.get(), .measurer = &measurer, .pool = &pool_};
     TCC_TRY(const search::TuneResult result, search::tune({&task, 1}, host_, tune, environment));
     if (!result.tasks.at(0).failure.empty()) return environment_error("{}", result.tasks[0].failure);
     TCC_TRY(const std::vector<record::Record> records, store->all(search::task_hash(task)));

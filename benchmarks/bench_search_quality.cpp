@@ -3,13 +3,12 @@
 // Without --db: each task is tuned with the model and at random, on three seeds each, over the same space, trials and
 // gate; the winners of all runs are then timed in turns, because medians that were taken minutes apart say little about
 // 5 %. "<task>.after.<n>" is the best speed among the first n trials, as a share of the best of all runs; geometric
-// means over seeds, and over tasks in "model.after.<n>". --no-prior: the model begins without what ships about families
-// of operators. The model is also judged by how it orders programs that it never saw: trained on the records of the
-// model's runs, asked about those of the random runs (where these found programs of their own). --keep stores the first
-// run of each task for --db.
+// means over seeds, and over tasks in "model.after.<n>". The trees are also judged by how they order programs that they
+// never saw: trained on the records of the model's runs, asked about those of the random runs (where these found
+// programs of their own). --keep stores the first run of each task for --db.
 //
 // With --db: the stored best of each known task is timed beside the stored second best, in interleaved pairs, and the
-// model is trained on the older half of the records and asked about the newer half.
+// trees are trained on the older half of the records and asked about the newer half.
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,6 +19,7 @@
 
 #include "bench.h"
 #include "bench_measurer.h"
+#include "op_bench.h"
 #include "peers/op_case.h"
 #include "sample_tasks.h"
 #include "search_curve.h"
@@ -90,14 +90,12 @@ Result<Run> tune_once(const QualityTask& task, search::Strategy strategy, uint64
   Run run;
   TCC_TRY(run.store, record::Store::open(":memory:"));
   search::TuneOptions tune;
+  use_default_model(tune, bench.host);
   tune.trials = options().trials;
   tune.strategy = strategy;
   tune.seed = seed;
   BenchMeasurer measurer(*bench.measurer, [&bench](const ir::Kernel&) { return bench.prepared; });
-  const search::Environment environment{.store = run.store.get(),
-                                        .measurer = &measurer,
-                                        .pool = &bench.pool,
-                                        .prior = options().no_prior ? nullptr : &search::shipped_prior()};
+  const search::Environment environment{.store = run.store.get(), .measurer = &measurer, .pool = &bench.pool};
   TCC_TRY(run.result, search::tune({&task.task, 1}, bench.host, tune, environment));
   const search::TaskResult& r = run.result.tasks.at(0);
   if (!r.failure.empty()) return environment_error("{}", r.failure);

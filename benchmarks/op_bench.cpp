@@ -11,6 +11,7 @@
 #include "bench.h"
 #include "bench_measurer.h"
 #include "sample_tasks.h"
+#include "tcc/backend/backend.h"
 #include "tcc/graph/passes.h"
 #include "tcc/onnx/importer.h"
 
@@ -56,14 +57,12 @@ Result<double> tune_tasks(std::span<const task::Task> tasks, OpBench& bench) {
     return before.is_object() ? before.value("seconds", 0.0) : 0.0;
   }
   search::TuneOptions tune = bench.tune;
+  use_default_model(tune, bench.host);
   tune.trials = bench.trials;
   tune.threads = bench.threads;
   Stopwatch watch;
   BenchMeasurer measurer(bench.measurer, [&bench](const ir::Kernel& naive) { return bench.references.get(naive); });
-  const search::Environment environment{.store = &bench.store,
-                                        .measurer = &measurer,
-                                        .pool = &bench.pool,
-                                        .prior = options().no_prior ? nullptr : &search::shipped_prior()};
+  const search::Environment environment{.store = &bench.store, .measurer = &measurer, .pool = &bench.pool};
   TCC_TRY(search::TuneResult result, search::tune(tasks, bench.host, tune, environment));
   const double seconds = watch.seconds();
   for (size_t i = 0; i < tasks.size(); ++i) {
@@ -84,6 +83,11 @@ Result<double> tune_tasks(std::span<const task::Task> tasks, OpBench& bench) {
 }
 
 }  // namespace
+
+void use_default_model(search::TuneOptions& tune, const target::Target& target) {
+  tune.cost_model = backend::backend_of(target).search_model;
+  tune.pretrained = std::string(cost::kShipped);
+}
 
 Result<OwnOperator> own_operator(const OpCase& c, OpBench& bench) {
   TCC_TRY(std::vector<task::Task> tasks, case_tasks(c));

@@ -21,6 +21,9 @@
 
 namespace tcc::benchmarks {
 
+// The cost model that `tcc tune` uses for the target, with the checkpoint that ships.
+void use_default_model(search::TuneOptions& tune, const target::Target& target);
+
 constexpr double kSlice = 0.06;  // seconds
 
 // The twelve operators that MetaSchedule was judged by (its appendix A.2, batch 1).

@@ -34,7 +34,7 @@ struct Arguments : TaskArguments {
   int64_t drafts = 0;  // 0: the paper's
   int64_t verify_generations = 0;
   bool no_lse = false, no_statements = false, no_dataflow = false;
-  bool fresh = false, no_prior = false, baseline = false;
+  bool fresh = false, baseline = false;
   int64_t simulate = 0;
   std::string space = std::string(space::kDefaultSpace);
   std::string tasks;  // "list", or which
@@ -125,7 +125,6 @@ void declare(Options& options, Arguments& a) {
               "What becomes of the checkpoint as programs are measured [moa; finetune with --strategy pruner]")
       .words({cost::adaptation_names().begin(), cost::adaptation_names().end()});
   add_space(options, a.space);
-  options.flag("--no-prior", a.no_prior, "Begin without the shipped measurements of operators of the same families");
   options.flag("--baseline", a.baseline, "Also time the loops as they are, without a schedule: what speed-ups are of");
   options
       .option(
@@ -523,7 +522,6 @@ Result<int> tune(const Arguments& a) {
     request.device = measured_device(a.common.quiet);
   request.cuda_driver = a.target.cuda_driver;
   request.cupti = a.cupti;
-  request.prior = !a.no_prior;
   request.baseline = a.baseline;
 
   InterruptGuard interrupts;

@@ -371,7 +371,6 @@ Result<TuneReport> tune_program(const Program& program, record::Store& store, co
   std::optional<Baselines> baselines;
   if (request.baseline && backend.runs_unscheduled) baselines.emplace(measurer, store, request);
   search::Environment environment{.measurer = &measurer, .pool = &pool};
-  if (request.prior) environment.prior = &search::shipped_prior();
   TCC_TRY(TuneReport report, search_tasks(program, store, request, environment, baselines ? &*baselines : nullptr));
   count_library(report, library);
   report.notes = (*machine)->notes();

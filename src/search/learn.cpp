@@ -9,8 +9,7 @@ namespace tcc::search {
 namespace {
 
 constexpr size_t kOwn = 1024, kOthers = 1024;
-constexpr size_t kShippedOwn = 1024, kShippedOthers = 256;  // rows of a task's family, of all others
-constexpr float kOtherWeight = 0.3f, kFarWeight = 0.15f;
+constexpr float kOtherWeight = 0.3f;
 
 double best_of(const std::vector<Known>& known) {
   double best = 0;
@@ -28,23 +27,6 @@ void add(cost::Samples& samples, std::span<const float> row, double throughput, 
   samples.programs.push_back(program);
   samples.records.push_back(record);
   samples.seconds.push_back(seconds);
-}
-
-// The rows of the family, and some of the others, evenly: what makes a program slow is much the same everywhere.
-void add_shipped(const std::vector<PriorTask>& tasks, task::AnchorKind anchor, cost::Samples& all) {
-  size_t own = 0, others = 0;
-  for (const PriorTask& t : tasks) (t.anchor == anchor ? own : others) += t.rows.size();
-  size_t own_at = 0, others_at = 0;
-  for (const PriorTask& t : tasks) {
-    const bool mine = t.anchor == anchor;
-    const size_t wanted = mine ? std::min(own, kShippedOwn) : std::min(others, kShippedOthers);
-    const size_t total = mine ? own : others;
-    size_t& row = mine ? own_at : others_at;
-    for (size_t i = 0; i < t.rows.size(); ++i, ++row)
-      if (row * wanted / total != (row + 1) * wanted / total)
-        add(all, t.rows[i], static_cast<double>(t.throughputs[i]), combine_hash(t.hash, 0x73686970),
-            mine ? kOtherWeight : kFarWeight);
-  }
 }
 
 }  // namespace
@@ -75,7 +57,6 @@ void learn(cost::CostModel& model, const std::vector<TaskState>& states, const P
       add(all, task.rows[i], static_cast<double>(task.throughputs[i]), combine_hash(task.hash, 0x7072696f),
           kOtherWeight);
   }
-  if (prior.unknown.contains(states[at].task->anchor)) add_shipped(prior.shipped->tasks, states[at].task->anchor, all);
   for (const std::vector<Entry>* list : {&others, &own})
     for (const Entry& e : *list)
       add(all, e.known->sample.row.values, e.known->seconds > 0 ? e.best / e.known->seconds : 0, e.task,

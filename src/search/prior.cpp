@@ -113,8 +113,7 @@ void seed_from_trace(const schedule::Trace& from, std::span<const int64_t> decis
 }  // namespace
 
 Result<Prior> load_prior(std::span<const task::Task> tasks, const target::Target& target, const TuneOptions& options,
-                         const features::Schema& schema, const Session& session, const ShippedPrior* shipped,
-                         record::Store& store) {
+                         const features::Schema& schema, const Session& session, record::Store& store) {
   Prior prior;
   std::set<task::AnchorKind> families;
   for (const task::Task& t : tasks) families.insert(t.anchor);
@@ -128,13 +127,6 @@ Result<Prior> load_prior(std::span<const task::Task> tasks, const target::Target
     }
     TCC_TRY_VOID(store.save_session(copy_key(session), print(prior.tasks, schema)));
   }
-  // What ships was learnt in the default spaces, which hold good programs only: in a space of other modules it takes
-  // what is slow there for fast (measured: a batched matrix product ended at 0.75 of what random search found).
-  if (shipped == nullptr || shipped->schema != &schema || space::space_name(options.space) != space::kDefaultSpace)
-    return prior;
-  for (const PriorTask& t : prior.tasks) families.erase(t.anchor);
-  prior.shipped = shipped;
-  prior.unknown = std::move(families);
   return prior;
 }
 
@@ -160,10 +152,7 @@ Result<void> leave_prior(const std::vector<TaskState>& states, const target::Tar
 }
 
 bool knows_family(const Prior& prior, task::AnchorKind anchor) {
-  auto is_of = [&](const PriorTask& t) { return t.anchor == anchor; };
-  return std::any_of(prior.tasks.begin(), prior.tasks.end(), is_of) ||
-         (prior.unknown.contains(anchor) &&
-          std::any_of(prior.shipped->tasks.begin(), prior.shipped->tasks.end(), is_of));
+  return std::any_of(prior.tasks.begin(), prior.tasks.end(), [&](const PriorTask& t) { return t.anchor == anchor; });
 }
 
 std::vector<Seed> related_seeds(const std::vector<TaskState>& states, const Prior& prior, size_t at) {

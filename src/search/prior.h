@@ -5,29 +5,31 @@
 // sessions for each family, target and number of threads.
 #pragma once
 
-#include <set>
 #include <string>
 #include <vector>
 
 #include "search/session.h"
 #include "search/task_state.h"
-#include "tcc/search/shipped_prior.h"
 
 namespace tcc::search {
 
-struct Prior {
-  std::vector<PriorTask> tasks;  // oldest first
-  const ShippedPrior* shipped = nullptr;
-  std::set<task::AnchorKind> unknown;  // families that the store has nothing of: what ships is for their tasks
-  std::vector<std::string> notes;      // for the user: rows of another schema that were ignored
+struct PriorTask {
+  task::AnchorKind anchor = task::AnchorKind::kElementwise;
+  uint64_t hash = 0;  // of the task
+  features::Rows rows;
+  std::vector<float> throughputs;  // of the fastest, in (0, 1]
+  std::vector<std::string> best;   // traces as JSON, fastest first
 };
 
-// For the families of these tasks: rows of `schema`. In the default space, and where the shipped rows have this schema,
-// with the shipped rows of families that the store lacks. A resumed session gets what it began with, whatever other
-// runs have left since.
+struct Prior {
+  std::vector<PriorTask> tasks;    // oldest first
+  std::vector<std::string> notes;  // for the user: rows of another schema that were ignored
+};
+
+// For the families of these tasks: rows of `schema`. A resumed session gets what it began with, whatever other runs
+// have left since.
 Result<Prior> load_prior(std::span<const task::Task> tasks, const target::Target& target, const TuneOptions& options,
-                         const features::Schema& schema, const Session& session, const ShippedPrior* shipped,
-                         record::Store& store);
+                         const features::Schema& schema, const Session& session, record::Store& store);
 // Adds what this run knows of its tasks and forgets the session's copy.
 Result<void> leave_prior(const std::vector<TaskState>& states, const target::Target& target, const TuneOptions& options,
                          const features::Schema& schema, const Session& session, record::Store& store);

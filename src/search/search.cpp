@@ -71,12 +71,12 @@ class Tuner {
   bool measures() const { return kind_ != record::Kind::kPredicted; }
 
   Result<void> load(std::span<const task::Task> tasks) {
-    TCC_TRY(session_, open_session(tasks, target_, options_, kind_, env_.prior, model_->checkpoint(), *env_.store));
+    TCC_TRY(session_, open_session(tasks, target_, options_, kind_, model_->checkpoint(), *env_.store));
     TCC_TRY(states_,
             load_tasks(tasks, target_, options_, model_->needs(), *env_.store, session_.last_record, kind_, env_.pool));
     TCC_TRY_VOID(restore_session(session_, states_, *env_.store));
     TCC_TRY_VOID(seed_from_relatives(states_, target_, options_, env_, session_.resumed));
-    TCC_TRY(prior_, load_prior(tasks, target_, options_, model_->schema(), session_, env_.prior, *env_.store));
+    TCC_TRY(prior_, load_prior(tasks, target_, options_, model_->schema(), session_, *env_.store));
     if (!session_.resumed) session_.last_record = std::max<int64_t>(last_record(states_), 0);
     TCC_TRY_VOID(save_session(session_, states_, *env_.store));
     for (const std::string& text : session_notes(session_)) note(text);
@@ -130,7 +130,7 @@ class Tuner {
   RoundPlan plan_round(size_t at) const {
     const TaskState& state = states_[at];
     return {trials_of_round(state, states_.size(), options_, settings_, session_.trials,
-                            knows_family(prior_, state.task->anchor)),
+                            model_->checkpoint() != 0 || knows_family(prior_, state.task->anchor)),
             progress_of(state, options_, session_.trials), related_seeds(states_, prior_, at)};
   }
 

@@ -37,7 +37,7 @@ uint64_t settings_hash(const Settings& s) {
 }
 
 std::string session_key(std::span<const task::Task> tasks, const target::Target& target, const TuneOptions& o,
-                        record::Kind kind, uint64_t prior, uint64_t checkpoint) {
+                        record::Kind kind, uint64_t checkpoint) {
   uint64_t h = combine_hash(kVersion + static_cast<uint64_t>(kind) * 256, target::feature_hash(target));
   h = combine_hash(h, hash_bytes(target::platform_text(target)));
   for (const task::Task& t : tasks) h = combine_hash(h, combine_hash(task_hash(t), static_cast<uint64_t>(t.weight)));
@@ -48,7 +48,6 @@ std::string session_key(std::span<const task::Task> tasks, const target::Target&
   if (o.settings) h = combine_hash(h, settings_hash(*o.settings));
   h = combine_hash(combine_hash(h, o.seed), std::bit_cast<uint64_t>(o.explore));
   if (o.cost_model != cost::kDefaultModel) h = combine_hash(h, hash_bytes(o.cost_model));
-  if (prior != 0) h = combine_hash(h, prior);
   if (checkpoint != 0) h = combine_hash(h, checkpoint);
   if (o.strategy == Strategy::kRoller || o.strategy == Strategy::kGensor)
     for (int64_t v : {static_cast<int64_t>(o.construction.variant), static_cast<int64_t>(o.construction.reading),
@@ -139,12 +138,9 @@ Result<void> claim_row(Session& session, const std::string& key, bool resume, re
 }  // namespace
 
 Result<Session> open_session(std::span<const task::Task> tasks, const target::Target& target,
-                             const TuneOptions& options, record::Kind kind, const ShippedPrior* prior,
-                             uint64_t checkpoint, record::Store& store) {
+                             const TuneOptions& options, record::Kind kind, uint64_t checkpoint, record::Store& store) {
   Session session;
-  session.prior = prior != nullptr ? prior->hash : 0;
-  TCC_TRY_VOID(
-      claim_row(session, session_key(tasks, target, options, kind, session.prior, checkpoint), options.resume, store));
+  TCC_TRY_VOID(claim_row(session, session_key(tasks, target, options, kind, checkpoint), options.resume, store));
   if (!options.resume) return session;
   TCC_TRY(Row row, load(session.key, store));
   if (!row.checkpoint) return session;
@@ -181,7 +177,7 @@ void close_round(Session& session, TaskState& state, const Settings& settings, i
 }
 
 Result<void> save_session(const Session& session, const std::vector<TaskState>& states, record::Store& store) {
-  json row = {{"version", kVersion}, {"prior", record::hash_text(session.prior)}, {"tasks", json::array()}};
+  json row = {{"version", kVersion}, {"tasks", json::array()}};
   session_fields(session, writer(row));
   for (const TaskState& s : states) {
     json relatives = json::array();

@@ -9,7 +9,6 @@ namespace tcc::search {
 
 struct Session {
   std::string key;
-  uint64_t prior = 0;        // hash of the shipped prior; 0: none
   int64_t round = 0;         // the next round
   int64_t trials = 0;        // used up to it
   int64_t last_record = -1;  // id of the last record that its proposals may depend on
@@ -21,12 +20,10 @@ struct Session {
 // The row of an interrupted run of the same tasks, target and options, else a fresh session whose last_record is -1.
 // Rows belong to the process that works on them: a second run of the same search, at the same time, gets one of its
 // own.
-// `kind`: of the records that it makes. `prior`: what the model begins with; nullptr: nothing. Proposals depend on it,
-// so it is part of what makes two searches the same, and the row names it. `checkpoint`: of the model, and part of that
-// as well.
+// `kind`: of the records that it makes. `checkpoint`: of the model. Proposals depend on it, so it is part of what makes
+// two searches the same.
 Result<Session> open_session(std::span<const task::Task> tasks, const target::Target& target,
-                             const TuneOptions& options, record::Kind kind, const ShippedPrior* prior,
-                             uint64_t checkpoint, record::Store& store);
+                             const TuneOptions& options, record::Kind kind, uint64_t checkpoint, record::Store& store);
 // Id of the last record that the states were made from; -1: none.
 int64_t last_record(const std::vector<TaskState>& states);
 // What the row says of each task, put into the states.

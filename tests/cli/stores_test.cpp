@@ -64,7 +64,7 @@ TEST_CASE("records of several files are read as one, and the first is written", 
 
   // What was tuned elsewhere is measured here first, and nothing is written there.
   const std::string before = box.tcc({"db", "export", "c.db"}).out;
-  tune(box, {"--tasks", "0", "--db", "new.db", "--also", "c.db", "--no-prior"});
+  tune(box, {"--tasks", "0", "--db", "new.db", "--also", "c.db"});
   CHECK(box.tcc({"db", "export", "c.db"}).out == before);
   const auto nests_of = [&](const std::string& db) {
     std::vector<std::string> nests;

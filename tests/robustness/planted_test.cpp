@@ -74,7 +74,7 @@ TEST_CASE("a wrong program is recorded as wrong and never becomes best, however 
 
   const std::vector<task::Task> tasks = {
       task::make_gemm({.m = shape.m, .n = shape.n, .k = shape.k, .constant_weights = true})};
-  search::Environment env{.store = store.get(), .measurer = &saboteur, .prior = &search::shipped_prior()};
+  search::Environment env{.store = store.get(), .measurer = &saboteur};
   search::TuneOptions options;
   options.trials = 36;
   options.round_size = 12;

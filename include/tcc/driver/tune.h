@@ -49,7 +49,6 @@ struct TuneRequest {
   search::TuneOptions options;
   std::vector<size_t> tasks;                 // which, by index; empty = all
   const record::Database* others = nullptr;  // see search::Environment; must outlive the run
-  bool prior = true;                         // CPUs: begin with search::shipped_prior()
   Effort effort = Effort::kFull;  // kConstruct: `options` give the threads, the space and the seed, no limits
   bool baseline = false;          // also time the unscheduled loops, where they run
   std::function<bool()> stop;     // may be empty

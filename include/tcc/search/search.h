@@ -24,7 +24,6 @@
 #include "tcc/record/store.h"
 #include "tcc/schedule/trace.h"
 #include "tcc/search/settings.h"
-#include "tcc/search/shipped_prior.h"
 #include "tcc/space/space.h"
 #include "tcc/support/parallel.h"
 #include "tcc/target/target.h"
@@ -159,8 +158,6 @@ struct Environment {
   std::string tool_version;                       // written into records
   // Makes the model from the target's prior; TuneOptions::cost_model then only names it. Empty: cost::make_model does.
   std::function<Result<std::unique_ptr<cost::CostModel>>(std::unique_ptr<cost::CostModel> prior)> make_model;
-  // What the model knows of families that the store has nothing of; must outlive the run. nullptr: nothing.
-  const ShippedPrior* prior = nullptr;
 };
 
 struct TaskResult {
