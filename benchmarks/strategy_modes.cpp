@@ -69,13 +69,11 @@ Result<Curve> search_operator(const task::Task& task, const target::Target& targ
   TCC_TRY(auto store, record::Store::open(":memory:"));
   std::vector<std::pair<double, double>> rounds;
   o.finals = false;
-  const search::Environment environment{.store = store.get(),
-                                        .measurer = &measurer,
-                                        .pool = &pool,
-                                        .progress = [&](const search::Progress& p) {
-                                          if (p.kind == search::Progress::Kind::kRound)
-                                            rounds.emplace_back(static_cast<double>(p.trials), p.elapsed_seconds);
-                                        }};
+  const search::Environment environment{
+      .store = store.get(), .measurer = &measurer, .pool = &pool, .progress = [&](const search::Progress& p) {
+        if (p.kind == search::Progress::Kind::kRound)
+          rounds.emplace_back(static_cast<double>(p.trials), p.elapsed_seconds);
+      }};
   TCC_TRY(const search::TuneResult result, search::tune({&task, 1}, target, o, environment));
   if (!result.tasks.at(0).failure.empty()) return environment_error("{}", result.tasks[0].failure);
   TCC_TRY(const std::vector<record::Record> records, store->all(search::task_hash(task)));
