@@ -56,7 +56,7 @@ tcc_room(measure LEVEL 7 ROOMS support rt ir target interp schedule lower simula
 
 tcc_room(backend LEVEL 8 ROOMS support target schedule features lower space codegen cost measure package)
 
-tcc_room(search LEVEL 9 ROOMS support ir target task schedule lower codegen space construct features cost record measure backend LIBS nlohmann_json::nlohmann_json)
+tcc_room(search LEVEL 9 ROOMS support ir target task schedule lower codegen space construct cost record measure backend LIBS nlohmann_json::nlohmann_json)
 
 tcc_room(driver LEVEL 10 ROOMS support rt target ir interp graph onnx task schedule codegen record data nn features cost runtime emulation measure search package lower space backend LIBS nlohmann_json::nlohmann_json)
 

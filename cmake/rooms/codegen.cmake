@@ -13,6 +13,8 @@ if(TARGET tcc_codegen AND TCC_WITH_LLVM)
   target_include_directories(tcc_codegen SYSTEM PRIVATE ${LLVM_INCLUDE_DIRS})
   separate_arguments(TCC_LLVM_DEFINITIONS NATIVE_COMMAND "${LLVM_DEFINITIONS}")
   target_compile_definitions(tcc_codegen PRIVATE ${TCC_LLVM_DEFINITIONS})
+  # LLVM's definitions change headers of the C library, so this room cannot share precompiled ones.
+  set_target_properties(tcc_codegen PROPERTIES DISABLE_PRECOMPILE_HEADERS ON)
   if(TARGET LLVM)
     target_link_libraries(tcc_codegen PRIVATE LLVM)
   else()

@@ -1,15 +1,16 @@
 // The whole story of tuning:
 //
 //   load      tasks -> design spaces as sketches, former records, seeds     (task_state, anchor, prior)
-//   prepare   their inputs and references, ahead of need                  (preparation)
 //   until a limit is reached:
 //     task      which task gets the round                                   (scheduler)
+//     prepare   inputs and references of tasks, ahead of need               (preparation)
 //     learn     the cost model is trained on the records                    (learn)
-//     propose   thousands of programs, drawn, mutated or constructed from   (strategy: evolutionary, metropolis,
-//               formulas, and scored by the model                            draws, construction)
+//     propose   thousands of programs, drawn, mutated, drafted or           (strategy: evolutionary, metropolis, draws,
+//               constructed from formulas, and scored by the model           pruner, construction)
 //     pick      the few that are measured                                   (pick)
 //     measure   lower, compile, run, check, time; store the records         (trial, measure)
-//   finals    the fastest few that are close are timed again in turns, then in pairs  (best)
+//   finals    the fastest few that are close are timed again,               (best)
+//             in turns, then in pairs
 //   report    what became of the proposals                                  (report)
 //
 // Without a device the same rounds run on a ModelMeasurer: the backend's prior ranks instead of a learned model, the

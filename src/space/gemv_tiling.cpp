@@ -92,7 +92,7 @@ Ways gemv_tiling(const Schedule& state, const target::Target& target, const Spac
   const auto streams = static_cast<int64_t>(std::min(target::core_model(target).memory_streams, 64.0));
   Ways ways;
   // Panels of a tile, and the vectors of each.
-  for (const auto [panels, vectors] :
+  for (const auto& [panels, vectors] :
        {std::pair<int64_t, int64_t>{streams, 2}, {streams, 1}, {2 * streams, 1}, {2 * streams, 2}}) {
     if (2 * panels * vectors > std::max<int64_t>(target.cpu.num_vector_registers, 16)) continue;
     ways.attempt(state, [&, width = vectors * lanes](Schedule& s) { return tile(s, *g, panels * width, width); });

@@ -11,6 +11,7 @@
 #include "tcc/cost/cost_model.h"
 #include "tcc/cost/gpu_facts.h"
 #include "tcc/cost/gpu_model.h"
+#include "tcc/features/features.h"
 #include "tcc/ir/walk.h"
 #include "tcc/lower/lower.h"
 #include "tcc/search/model_measurer.h"

@@ -1,4 +1,4 @@
-// What an earlier run leaves about families of operators, and what a search makes of it.
+// How fast families of operators were in an earlier run, and how a search uses it.
 #include <catch2/catch.hpp>
 
 #include "fake_measurer.h"

@@ -131,7 +131,7 @@ TEST_CASE("each switch of a draft is part of a session's key") {
   std::set<std::string> keys;
   for (const search::TuneOptions& o : all) {
     auto store = memory_store();
-    auto session = search::open_session(work, target, o, record::Kind::kMeasured, nullptr, 0, *store);
+    auto session = search::open_session(work, target, o, record::Kind::kMeasured, 0, *store);
     REQUIRE(session.has_value());
     keys.insert(session->key);
   }

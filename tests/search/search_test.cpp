@@ -95,7 +95,7 @@ TEST_CASE("a checkpoint with a value of another type is not used, and the run st
     env.stop = [&] { return cut_off.left <= 0; };
     REQUIRE(search::tune(work, target, o, env)->stopped);
   }
-  auto session = search::open_session(work, target, o, record::Kind::kMeasured, nullptr, 0, *store);
+  auto session = search::open_session(work, target, o, record::Kind::kMeasured, 0, *store);
   REQUIRE(session.has_value());
   REQUIRE(session->resumed);
   const std::string text = store->load_session(session->key)->value();
