@@ -41,8 +41,11 @@ class Intervals {
       }
       case ExprKind::kFloorDiv:
       case ExprKind::kFloorMod: {
-        const Span x = of(static_cast<const Binary*>(e)->a), d = of(static_cast<const Binary*>(e)->b);
-        if (!x.known() || !d.known() || b_.least(d.low) <= 0) return {};
+        const Span x = of(static_cast<const Binary*>(e)->a);
+        Span d = of(static_cast<const Binary*>(e)->b);
+        if (!x.known() || !d.known()) return {};
+        // Divisors are products of extents, which are at least 1 where the program is legal.
+        if (b_.least(d.low) <= 0) d = {b_.max(d.low, b_.constant(1)), b_.max(d.high, b_.constant(1))};
         return e->kind == ExprKind::kFloorDiv ? quotient(x, d) : remainder(x, d);
       }
       case ExprKind::kMin:

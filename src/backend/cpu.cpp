@@ -59,6 +59,7 @@ Result<void> add_texts(const ir::Kernel& lowered, const target::Target& target, 
   options.want_source = true;
   TCC_TRY(codegen::Artifact artifact, compile(lowered, target, options));
   code.artifact.source = std::move(artifact.source);
+  code.artifact.source_ending = artifact.source_ending;
   return {};
 }
 

@@ -42,6 +42,7 @@ Result<codegen::Artifact> print(const ir::Kernel& lowered, const target::Target&
   artifact.launches = std::move(source.launches);
   artifact.buffers = std::move(source.buffers);
   artifact.source = std::move(source.text);
+  artifact.source_ending = ".cu";
   return artifact;
 }
 

@@ -111,8 +111,10 @@ class Tuner {
     Result<std::shared_ptr<const measure::MeasureTask>> made = preparation_.take(at, preparing_order(at), states_);
     seconds_.prepare += watch.seconds(), watch.restart();
     TCC_TRY(state.measure_task, std::move(made));
-    if (env_.before_first_round) TCC_TRY_VOID(env_.before_first_round(*state.task, state.measure_task.get()));
-    seconds_.baseline += watch.seconds();
+    if (env_.before_first_round) {
+      TCC_TRY_VOID(env_.before_first_round(*state.task, state.measure_task.get()));
+      seconds_.baseline += watch.seconds();
+    }
     state.prepared = true;
     return {};
   }

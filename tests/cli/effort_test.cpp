@@ -75,7 +75,7 @@ TEST_CASE("effort 0 stores a program for every task and measures nothing", "[cli
   CHECK(box.tcc({"verify", "out/libmlp.so"}).exit_code == 0);
 
   // Without records the same programs are chosen.
-  const Outcome without = box.tcc({"build", "zoo:mlp", "-o", "plain", "--db", "b.db", "--json"});
+  const Outcome without = box.tcc({"build", "zoo:mlp", "-o", "plain", "--json"});
   REQUIRE(without.exit_code == 0);
   CHECK_THAT(without.err, Contains("effort 0"));
   CHECK(slurp(box.path("out/libmlp.so")).size() == slurp(box.path("plain/libmlp.so")).size());

@@ -245,7 +245,7 @@ TEST_CASE("a training that diverges stops and keeps the best parameters") {
 TEST_CASE("data that a network cannot train on is an error") {
   Model model = new_model(kTinyMlp);
   const Samples empty(kTinyMlp);
-  CHECK(Trainer::create(model, empty, nullptr, quick(1), nullptr).error().message.find("has no samples") !=
+  CHECK(Trainer::create(model, empty, nullptr, quick(1), nullptr).error().message.find("with samples, found none") !=
         std::string::npos);
   Config wide = kTinyMlp;
   wide.statement_width = 13;

@@ -233,7 +233,8 @@ TEST_CASE("a shape that is not tuned takes the schedule of the nearest one, with
                                             });
       REQUIRE(refused.has_value());
       CHECK(refused->relative.empty());
-      CHECK(refused->note.find("turned down: wrong: off by one") != std::string::npos);
+      INFO(refused->note);
+      CHECK(refused->note.find("was tried and rejected: wrong: off by one") != std::string::npos);
     }
   }
 }

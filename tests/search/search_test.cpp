@@ -480,7 +480,7 @@ TEST_CASE("strategies have names") {
   for (const std::string& name : search::strategy_names())
     CHECK(search::strategy_name(*search::parse_strategy(name)) == name);
   CHECK(search::strategy_names() ==
-        std::vector<std::string>{"evolutionary", "mh", "random", "replay", "roller", "gensor"});
+        std::vector<std::string>{"evolutionary", "mh", "random", "replay", "roller", "gensor", "pruner", "moa-pruner"});
   CHECK(*search::parse_task_scheduler("round-robin") == search::TaskScheduler::kRoundRobin);
   CHECK(search::parse_task_scheduler("fifo").error().hint.find("gradient, round-robin") != std::string::npos);
   auto bad = search::parse_strategy("evolutionry");
