@@ -202,8 +202,8 @@ TEST_CASE("standard output that is closed, full or no longer read", "[errors]") 
   CHECK(gone.out == "0\n");
   std::set<std::pair<uint64_t, uint64_t>> programs;  // the fastest are recorded again when they have met
   for (const tcc::record::Record& r : records_of(box.path("data/tcc/records.db")))
-    programs.insert({r.task, r.nest_hash});
-  CHECK(programs.size() == 9);
+    if (r.kind == tcc::record::Kind::kMeasured) programs.insert({r.task, r.nest_hash});
+  CHECK(programs.size() == 6);
   CHECK(shell("{ \"$0\" show zoo:mlp --task 0; echo $? > code; } | true; cat code").out == "0\n");
   CHECK(shell("\"$0\" inspect zoo:mlp >&-").exit_code == 0);
   CHECK(shell("\"$0\" build zoo:mlp -o out <&- >&- 2>&-").exit_code == 0);

@@ -602,11 +602,17 @@ class Call:
             name, database = f"{network}.{strategy}", f"strategies.{network}.{strategy}.db"
             if strategy not in self.child([self.program("tcc"), "tune", "--help"], 30):
                 raise Absent(f"this tcc has no strategy {strategy}")
+            begin_with = []
+            if strategy.startswith("moa-"):  # adapts a checkpoint, and none ships for GPUs
+                checkpoint = os.path.join(self.options.out, "collected-pacm.tccnet")
+                if not os.path.exists(checkpoint):
+                    raise Absent("call 7 has trained no network 'pacm' in this folder")
+                begin_with = ["--cost-model", "pacm", "--pretrained", checkpoint]
             # A dry run searches on a simulated GPU: the fake driver's times mean nothing.
             where = ["--target", "h100", "--simulate", "1"] if self.small else ["--target", "cuda"]
             trials = 16 if self.small else STRATEGY_TRIALS
             begin = time.monotonic()
-            text = self.child([self.program("tcc"), "tune", *words, *where, "--strategy", strategy, "--trials", str(trials),
+            text = self.child([self.program("tcc"), "tune", *words, *where, "--strategy", strategy, *begin_with, "--trials", str(trials),
                                "--db", os.path.join(self.options.out, database), "--json", "-q"], step.seconds,
                               good=(0, 3))
             report = last_json(text)
