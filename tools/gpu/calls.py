@@ -545,7 +545,7 @@ class Call:
     # --- call 6: a pool of programs; call 7: cost models that learn from it ------------------------------------------------
 
     def collect_pool(self, step):
-        seconds = 60 if self.small else min(step.seconds, self.seconds_left() - 30)
+        seconds = 240 if self.small else min(step.seconds, self.seconds_left() - 30)
         models, per_task = (("zoo:mlp",), 8) if self.small else (COLLECTED, 512)
         text = self.child([self.program("tcc"), "dataset", "collect", *models, "--target", "cuda", "--per-task", str(per_task),
                            "--time", f"{max(int(seconds), 1)}s", "-o", os.path.join(self.options.out, "collected.pool"),
