@@ -8,8 +8,9 @@ set(TCC_PRECOMPILED_HEADERS
   <map> <memory> <mutex> <numeric> <optional> <set> <span> <string> <string_view> <tuple> <unordered_map> <unordered_set>
   <utility> <variant> <vector> <fmt/format.h> <fmt/ranges.h> <tl/expected.hpp>)
 
-# GCC takes precompiled headers only where the code has the same kind of addresses: -fPIC in rooms, -fPIE in programs.
-# tcc_precompile(<target> <rooms|programs|tests>)
+# GCC takes precompiled headers only where the code has the same kind of addresses: -fPIC in rooms, -fPIE in tests. OpenMP
+# is another reason to refuse them, so tcc-bench has none.
+# tcc_precompile(<target> <rooms|tests>)
 function(tcc_precompile target kind)
   if(NOT TCC_PRECOMPILED)
     return()
@@ -21,10 +22,8 @@ function(tcc_precompile target kind)
     if(kind STREQUAL tests)
       list(APPEND headers <catch2/catch.hpp>)
       target_link_libraries(tcc_precompiled_tests PRIVATE Catch2::Catch2)
-    endif()
-    if(NOT kind STREQUAL rooms)
-      set_target_properties(tcc_precompiled_${kind} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
-      target_compile_options(tcc_precompiled_${kind} PRIVATE -fPIE)
+      set_target_properties(tcc_precompiled_tests PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+      target_compile_options(tcc_precompiled_tests PRIVATE -fPIE)
     endif()
     target_precompile_headers(tcc_precompiled_${kind} PRIVATE ${headers})
   endif()
