@@ -7,6 +7,7 @@
 #include <map>
 
 #include "cost/draft_parts.h"
+#include "tcc/ir/gpu_sizes.h"
 #include "tcc/ir/instr.h"
 #include "tcc/ir/query.h"
 
@@ -28,9 +29,8 @@ constexpr int64_t kExpanded = 64;         // iterations of loops that choose reg
 constexpr double kUsefulParallelism = 8;  // more independent sums of a thread hide no more
 constexpr double kSwizzledConflicts = 4;  // of columns, where rows keep pieces of 16 bytes
 constexpr double kFragmentRow = 8;        // elements of a fragment's row that lanes hold together
-constexpr double kWidest = 16;            // bytes of an access
+constexpr auto kWidest = static_cast<double>(kMaxAccessBytes);
 constexpr double kExchangedShare = 0.25;  // of a launch's traffic, from which on threads wait for each other
-constexpr int64_t kGroupWarps = 4;        // of a warpgroup
 
 double matrix_peak(const target::Peaks& peak, Type t) {
   if (t == Type::kF16) return peak.fp16;

@@ -14,14 +14,14 @@
 #include "space/contraction.h"
 #include "space/gpu.h"
 #include "space/gpu_row_blocks.h"
+#include "tcc/ir/gpu_sizes.h"
 
 namespace tcc::space {
 namespace {
 
-constexpr int64_t kWidest = 16;        // bytes of an access
-constexpr int64_t kLongest = 64;       // terms of a row
-constexpr int64_t kMostBytes = 24576;  // of a block's rows: several blocks share a multiprocessor
-constexpr int64_t kLarge = 128;        // threads of a block
+constexpr int64_t kLongest = 64;      // terms of a row
+constexpr int64_t kMaxBytes = 24576;  // of a block's rows: several blocks share a multiprocessor
+constexpr int64_t kLarge = 128;       // threads of a block
 constexpr std::array<int64_t, 5> kThreads = {32, 64, 128, 256, 512};
 
 struct ShortRows {
@@ -43,7 +43,7 @@ std::optional<ShortRows> find_short_rows(const Kernel& k, const NaiveNest& nest,
     length *= nest.extents[i];
   }
   const int64_t bytes = type_bytes(x.type);
-  if (length < 2 || length > kLongest || length * bytes % kWidest == 0) return std::nullopt;
+  if (length < 2 || length > kLongest || length * bytes % kMaxAccessBytes == 0) return std::nullopt;
   ShortRows out;
   bool found = false;
   for (size_t i = 0; i < nest.extents.size(); ++i)
@@ -55,7 +55,7 @@ std::optional<ShortRows> find_short_rows(const Kernel& k, const NaiveNest& nest,
   const int64_t least = rows >= static_cast<double>(kLarge * target.cuda.sm_count) ? kLarge : 1;
   for (int64_t n : kThreads)
     if (n >= least && n <= target.cuda.max_threads_per_block && nest.extents[out.rows] % n == 0 &&
-        n * length * bytes <= kMostBytes)
+        n * length * bytes <= kMaxBytes)
       out.threads.push_back(n);
   const std::vector<Id> reads = schedule::read_buffers(k, nest.block->id);
   out.read = static_cast<size_t>(std::find(reads.begin(), reads.end(), x.id) - reads.begin());
@@ -88,7 +88,7 @@ bool schedule_rows(Schedule& s, const NaiveNest& nest, const ShortRows& rows) {
   BlockRv copy = s.cache_read(block, static_cast<int>(rows.read), Scope::kShared);
   s.compute_at(copy, grid);
   if (!s.ok()) return false;
-  cooperative_fetch(s, copy, 1, {kWidest / type_bytes(nest.operands[0].load->type)});
+  cooperative_fetch(s, copy, 1, {kMaxAccessBytes / type_bytes(nest.operands[0].load->type)});
   return s.ok();
 }
 

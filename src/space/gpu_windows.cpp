@@ -105,7 +105,7 @@ std::optional<Windows> windows_of_rows(const NaiveNest& nest, size_t contiguous)
   return out;
 }
 
-// Neighbors in a column. nullopt: there are no windows across rows.
+// Neighbors in a column. Returns nullopt where no window spans several rows.
 std::optional<Windows> windows_of_columns(const NaiveNest& nest, size_t contiguous) {
   for (size_t i = 0; i < nest.extents.size(); ++i) {
     const auto window = nest.reduce[i] ? nest.window(i) : std::nullopt;

@@ -102,13 +102,17 @@ TEST_CASE("rows stay in registers, stream, or are cut into parts", "[emulation][
                      "gpu_rows", 2, 1e-4) >= 4);
 }
 
+namespace {
+
+auto pool(graph::Op op, const graph::Shape& shape, int64_t kernel, int64_t stride, int64_t pad, graph::DType type) {
+  const graph::PoolAttrs attrs{{kernel, kernel}, {stride, stride}, {1, 1}, {pad, pad}, {pad, pad}, false, false, 1};
+  return make_operator(op, attrs, {shape}, type);
+}
+
+}  // namespace
+
 TEST_CASE("windows are loaded as rows into registers", "[emulation][memory_bound]") {
   const graph::DType half = graph::DType::kF16;
-  auto pool = [](graph::Op op, const graph::Shape& shape, int64_t kernel, int64_t stride, int64_t pad,
-                 graph::DType type) {
-    const graph::PoolAttrs attrs{{kernel, kernel}, {stride, stride}, {1, 1}, {pad, pad}, {pad, pad}, false, false, 1};
-    return make_operator(op, attrs, {shape}, type);
-  };
   CHECK(check_module(pool(graph::Op::kMaxPool, {2, 3, 9, 16}, 3, 2, 1, half), "gpu_windows", 3, 0) >= 2);
   CHECK(check_module(pool(graph::Op::kMaxPool, {1, 5, 12, 24}, 2, 2, 0, half), "gpu_windows", 3, 0) >= 2);
   CHECK(check_module(pool(graph::Op::kMaxPool, {2, 2, 7, 12}, 3, 1, 1, graph::DType::kF32), "gpu_windows", 3, 0) >= 2);
@@ -122,11 +126,6 @@ TEST_CASE("windows are loaded as rows into registers", "[emulation][memory_bound
 
 TEST_CASE("windows of odd rows are loaded as columns into registers", "[emulation][memory_bound]") {
   const graph::DType half = graph::DType::kF16;
-  auto pool = [](graph::Op op, const graph::Shape& shape, int64_t kernel, int64_t stride, int64_t pad,
-                 graph::DType type) {
-    const graph::PoolAttrs attrs{{kernel, kernel}, {stride, stride}, {1, 1}, {pad, pad}, {pad, pad}, false, false, 1};
-    return make_operator(op, attrs, {shape}, type);
-  };
   // Heights that strips of a column divide, and a prime one.
   CHECK(check_module(pool(graph::Op::kMaxPool, {2, 3, 9, 15}, 3, 1, 1, half), "gpu_windows", 3, 0) >= 2);
   CHECK(check_module(pool(graph::Op::kMaxPool, {1, 2, 31, 7}, 3, 1, 1, graph::DType::kF32), "gpu_windows", 3, 0) >= 2);

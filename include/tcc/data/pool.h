@@ -60,7 +60,7 @@ struct Pool {
   int64_t add(const Group& group);
 };
 
-// Error (input): there are no programs; names the command that collects some.
+// Error (input): the pool holds 0 programs. The message names the command that collects programs.
 Result<void> check_programs(const Pool& pool);
 
 std::string print_pool(const Pool& pool);
