@@ -5,13 +5,11 @@
 #include <algorithm>
 
 #include "cost/draft_parts.h"
+#include "tcc/cost/draft_family.h"
+#include "tcc/ir/query.h"
 #include "tcc/support/text.h"
 
 namespace tcc::cost {
-
-using analysis::Column;
-using analysis::ColumnBuilder;
-using analysis::kNoColumn;
 
 namespace {
 
@@ -92,6 +90,27 @@ Column draft_seconds(ColumnBuilder& b, const analysis::NestColumns& nest, const 
       return draft_cpu(b, nest, target, threads, o, terms);
   }
   return kNoColumn;
+}
+
+Column draft_family(ColumnBuilder& b, const NestColumns& nest) {
+  // Sums over the statements, so that loops of one iteration do not count.
+  Column outer = b.constant(0), inner = outer, bytes = outer;
+  for (const StatementColumns& s : nest.statements) {
+    Column grid = b.constant(1), tile = grid;
+    for (int32_t at : s.loops) {
+      const LoopColumns& l = nest.loops[static_cast<size_t>(at)];
+      const ir::LoopKind kind = l.loop->loop_kind;
+      if (kind == ir::LoopKind::kParallel || ir::is_grid(l.loop->axis))
+        grid = b.mul(grid, l.extent);
+      else if (kind != ir::LoopKind::kSerial)
+        tile = b.mul(tile, l.extent);
+    }
+    outer = b.add(outer, grid), inner = b.add(inner, tile);
+  }
+  for (const analysis::BufferColumns& s : nest.buffers)
+    if (s.buffer->role == ir::BufferRole::kTemp)
+      bytes = b.add(bytes, b.mul(s.elements, b.constant(static_cast<double>(ir::type_bytes(s.buffer->type)))));
+  return b.mix(b.mix(b.mix(b.constant(1), outer), inner), bytes);
 }
 
 }  // namespace tcc::cost

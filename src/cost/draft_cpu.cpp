@@ -3,17 +3,11 @@
 #include <algorithm>
 
 #include "cost/draft_parts.h"
+#include "tcc/cost/streams.h"
 
 namespace tcc::cost {
 
 using namespace ir;
-using analysis::AccessColumns;
-using analysis::Column;
-using analysis::ColumnBuilder;
-using analysis::kNoColumn;
-using analysis::LoopColumns;
-using analysis::NestColumns;
-using analysis::StatementColumns;
 
 namespace {
 
@@ -23,9 +17,6 @@ constexpr double kMask = 0.5;       // cycles of a vector's mask
 constexpr double kStrided = 4;      // elements between lanes, at most: further apart they are gathered
 constexpr double kBranch = 2;       // cycles of an iteration for its counter and branch
 constexpr double kNotHidden = 0.3;  // of the shorter one of work and waiting for data
-// Tiles stream: what the second-level cache misses arrives at this multiple of the rate that the rule model, which
-// counts it once more for each buffer, was set to.
-constexpr double kStreams = 2;
 constexpr int64_t kScalarBytes = 4;
 
 class CpuStatement {

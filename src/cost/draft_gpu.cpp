@@ -14,19 +14,13 @@
 namespace tcc::cost {
 
 using namespace ir;
-using analysis::AccessColumns;
-using analysis::Column;
-using analysis::ColumnBuilder;
-using analysis::kNoColumn;
-using analysis::LoopColumns;
-using analysis::NestColumns;
-using analysis::StatementColumns;
 
 namespace {
 
 constexpr double kAddressRegisters = 24;  // of a thread, beside its local arrays
 constexpr int64_t kExpanded = 64;         // iterations of loops that choose registers
-constexpr double kUsefulParallelism = 8;  // more independent sums of a thread hide no more
+constexpr int64_t kMaxStatements = 192;   // of another loop that is written out
+constexpr double kSpill = 0.02;           // of a thread's arithmetic, for each register too many
 constexpr double kSwizzledConflicts = 4;  // of columns, where rows keep pieces of 16 bytes
 constexpr double kFragmentRow = 8;        // elements of a fragment's row that lanes hold together
 constexpr auto kWidest = static_cast<double>(kMaxAccessBytes);
@@ -64,6 +58,7 @@ class GpuLaunch {
 
   Column seconds() {
     storage();
+    find_expanded();
     for (const StatementColumns* s : statements_) count(*s);
     for (size_t l = 0; l < nest_.loops.size(); ++l) count_loop(static_cast<int32_t>(l));
     return b_.add(number(cuda_.launch_seconds), time());
@@ -145,7 +140,7 @@ class GpuLaunch {
   // Registers, shared memory, stages of pipelines, barriers.
   void storage() {
     registers_ = number(kAddressRegisters), shared_bytes_ = number(0), stages_ = number(1);
-    parallelism_ = number(1), step_cycles_ = number(0), waits_ = number(0);
+    step_cycles_ = number(0), waits_ = number(0);
     for (const auto& [id, p] : places_) {
       const analysis::BufferColumns& s = nest_.buffer(id);
       Column vthreads = number(1), around = number(1), stages = number(1), steps = number(1);
@@ -164,16 +159,13 @@ class GpuLaunch {
           matrix() ? number(static_cast<double>(lanes_)) : b_.max(b_.div(threads_, around), number(1));
       const Column one = b_.max(b_.div(scaled(s.elements, bytes / 4), spread), number(1));
       registers_ = b_.add(registers_, b_.mul(p.registers, b_.mul(one, vthreads)));
-      const Column sums = b_.mul(s.elements, vthreads);
-      parallelism_ = b_.max(parallelism_, b_.mul(p.registers, matrix() ? sums : b_.div(sums, spread)));
       shared_bytes_ = b_.add(shared_bytes_, b_.mul(p.shared, b_.mul(scaled(s.elements, bytes), stages)));
       stages_ = b_.max(stages_, b_.mul(p.shared, stages));
       step_cycles_ = b_.max(step_cycles_, b_.mul(p.shared, scaled(steps, model_.barrier_cycles)));
       waits_ = b_.either(waits_, p.shared);
     }
-    registers_ = b_.min(registers_, number(static_cast<double>(cuda_.max_registers_per_thread)));
     flops_ = matrix_seconds_ = instructions_ = special_ = shared_ = moved_ = memory_ = number(0);
-    latency_ = chain_ = exchanged_ = number(0);
+    latency_ = copy_latency_ = pending_ = chain_ = exchanged_ = number(0);
   }
 
   // How a statement's loops become code.
@@ -204,31 +196,47 @@ class GpuLaunch {
       if (Expr depth = find_annotation(*l.loop, AnnotationKey::kPipelineDepth); depth != nullptr)
         if (const Column n = analysis::column_of(b_, depth, nest_.values); n != kNoColumn)
           out.ahead = b_.max(out.ahead, b_.min(n, l.extent));
-      out.expanded.push_back(expands(s, i));
     }
+    for (int32_t l : s.loops) out.expanded.push_back(expanded_[static_cast<size_t>(l)]);
     return out;
   }
-  Column expands(const StatementColumns& s, size_t i) {
-    const LoopColumns& l = loop(s.loops[i]);
-    const LoopKind kind = l.loop->loop_kind;
-    if (kind == LoopKind::kVectorized || kind == LoopKind::kUnrolled || l.loop->axis == Axis::kVthread)
-      return number(1);
-    if (kind == LoopKind::kBound) return number(0);
-    Column picks = number(0);
-    for (const AccessColumns& a : s.accesses)
-      if (a.moves[i]) picks = b_.either(picks, in_registers(*a.buffer));
-    const Column chosen = b_.both(picks, b_.less_equal(l.extent, number(kExpanded)));
-    return b_.either(b_.either(chosen, asked(s.loops[i])), b_.less_equal(l.extent, number(1)));
+  // Which loops are written out whole, from the innermost ones outward: what the code in them has as statements counts.
+  void find_expanded() {
+    std::vector<Column> size(nest_.loops.size(), number(0)), picks = size;
+    expanded_.assign(nest_.loops.size(), number(0));
+    for (const StatementColumns* s : statements_) {
+      size[static_cast<size_t>(s->loops.back())] = b_.add(size[static_cast<size_t>(s->loops.back())], number(1));
+      for (size_t i = 0; i < s->loops.size(); ++i)
+        for (const AccessColumns& a : s->accesses)
+          if (Column& p = picks[static_cast<size_t>(s->loops[i])]; a.moves[i])
+            p = b_.either(p, in_registers(*a.buffer));
+    }
+    for (size_t l = nest_.loops.size(); l-- > 0;) {
+      const LoopColumns& at = nest_.loops[l];
+      const LoopKind kind = at.loop->loop_kind;
+      if (kind == LoopKind::kVectorized || kind == LoopKind::kUnrolled || at.loop->axis == Axis::kVthread) {
+        expanded_[l] = number(1);
+      } else if (kind != LoopKind::kBound && in_launch(static_cast<int32_t>(l))) {
+        const Column chosen = b_.both(picks[l], b_.less_equal(at.extent, number(kExpanded)));
+        const Column all = b_.mul(size[l], at.extent), limit = unroll_limit(static_cast<int32_t>(l));
+        const Column is_short = b_.either(picks[l], b_.less_equal(all, number(kMaxStatements)));
+        const Column asked = b_.both(b_.both(b_.less(number(0), limit), b_.less_equal(all, limit)), is_short);
+        expanded_[l] = b_.either(b_.either(chosen, asked), b_.less_equal(at.extent, number(1)));
+      }
+      if (at.parent < 0) continue;
+      Column& around = size[static_cast<size_t>(at.parent)];
+      around = b_.add(around, b_.mul(size[l], b_.select(expanded_[l], at.extent, number(1))));
+    }
   }
-  // 1: an annotation unroll_max around covers the loop and those in it.
-  Column asked(int32_t l) {
+  // The annotation unroll_max of the nearest loop around that has several iterations; 0: none.
+  Column unroll_limit(int32_t l) {
     std::vector<int32_t> around;
     for (int32_t at = l; at >= 0; at = loop(at).parent) around.push_back(at);
     Column limit = number(0);
     for (size_t i = around.size(); i-- > 0;)
       if (const LoopColumns& at = loop(around[i]); !b_.is(at.unroll_max, 0))
         limit = b_.select(repeats(at), at.unroll_max, limit);
-    return b_.both(b_.less(number(0), limit), b_.less_equal(loop(l).extent, limit));
+    return limit;
   }
   Column whole_vector(const StatementColumns& s, size_t copy, Column lanes) {
     Column whole = number(1);
@@ -245,13 +253,21 @@ class GpuLaunch {
   // Executions that remain where registers keep the value.
   Column reused(const Shape& h, const AccessColumns& a) {
     Column left = h.times, open = number(1);
-    for (size_t i = h.loops.size(); i-- > 0 && !b_.is(open, 0);) {
-      if (bound(*h.loops[i]->loop))
+    // Around its allocation a buffer holds other values in each iteration.
+    const auto place = places_.find(a.buffer->id);
+    const size_t from = place == places_.end() ? 0 : place->second.around.size();
+    for (size_t i = h.loops.size(); i-- > from && !b_.is(open, 0);) {
+      const Column extent = h.loops[i]->extent;
+      if (bound(*h.loops[i]->loop)) {
         open = b_.both(open, b_.negate(repeats(*h.loops[i])));
-      else if (!a.moves[i])
-        left = b_.div(left, b_.select(open, h.loops[i]->extent, number(1)));
-      else
+      } else if (!a.moves[i]) {
+        left = b_.div(left, b_.select(open, extent, number(1)));
+      } else {
         open = b_.both(open, h.expanded[i]);
+        // Windows overlap: straight code loads each element once.
+        const Column distinct = b_.div(a.touched[i], b_.mul(a.touched[i + 1], extent));
+        left = b_.mul(left, b_.select(open, distinct, number(1)));
+      }
     }
     return left;
   }
@@ -312,7 +328,18 @@ class GpuLaunch {
       special_ = b_.add(special_, scaled(s.executions, s.calls));
       if (sums) count_chain(h, s.accesses.back());
     }
+    wait_ = number(0);
+    Column pending = number(0);  // bytes
+    for (const AccessColumns& a : s.accesses)
+      if (!h.copying && !a.write && !b_.is(in_registers(*a.buffer), 1))
+        pending = b_.add(
+            pending, b_.mul(b_.negate(in_registers(*a.buffer)), scaled(straight_elements(h, a), bytes_of(*a.buffer))));
+    pending_ = b_.max(pending_, scaled(pending, 0.25));
     for (const AccessColumns& a : s.accesses) count(h, a, s);
+    if (h.copying)
+      copy_latency_ = b_.max(copy_latency_, wait_);
+    else
+      latency_ = b_.add(latency_, wait_);
     const Buffer& stored = *s.accesses.back().buffer;
     if (!sums) exchanged_ = b_.add(exchanged_, b_.mul(in_shared(stored), scaled(h.times, bytes_of(stored))));
   }
@@ -344,7 +371,11 @@ class GpuLaunch {
     if (b_.is(registers, 1)) return;
     const Column left = h.copying ? h.times : reused(h, a);
     const Column memory = b_.mul(b_.negate(registers), b_.negate(shared));
-    if (!b_.is(shared, 0)) shared_ = b_.add(shared_, b_.mul(shared, shared_cycles(h, a, left)));
+    if (!b_.is(shared, 0)) {
+      shared_ = b_.add(shared_, b_.mul(shared, shared_cycles(h, a, left)));
+      if (!a.write && !h.copying)
+        wait_ = b_.max(wait_, b_.mul(shared, scaled(steps_of(h), model_.shared_latency_cycles)));
+    }
     if (!b_.is(memory, 0)) count_memory(h, a, s, left, memory);
   }
   // The step from thread to thread.
@@ -439,7 +470,27 @@ class GpuLaunch {
       steps = b_.mul(steps, b_.select(h.expanded[i], number(1), h.loops[i]->extent));
     }
     const Column hidden = b_.max(b_.sub(h.ahead, number(1)), number(1));
-    latency_ = b_.max(latency_, b_.mul(memory, b_.div(b_.mul(steps, latency), hidden)));
+    wait_ = b_.max(wait_, b_.mul(memory, b_.div(b_.mul(steps, latency), hidden)));
+  }
+  // Distinct elements that straight code of a thread touches.
+  Column straight_elements(const Shape& h, const AccessColumns& a) {
+    Column elements = number(1), open = number(1), copies = number(1);
+    for (size_t i = h.loops.size(); i-- > 0;) {
+      if (h.loops[i]->loop->axis == Axis::kVthread) {
+        if (a.moves[i]) copies = b_.mul(copies, h.loops[i]->extent);
+        continue;
+      }
+      open = b_.both(open, bound(*h.loops[i]->loop) ? b_.negate(repeats(*h.loops[i])) : h.expanded[i]);
+      elements = b_.select(open, a.touched[i], elements);
+    }
+    return b_.mul(elements, copies);
+  }
+  // Pieces of straight code that a thread runs one after the other.
+  Column steps_of(const Shape& h) {
+    Column steps = number(1);
+    for (size_t i = 0; i < h.loops.size(); ++i)
+      if (!bound(*h.loops[i]->loop)) steps = b_.mul(steps, b_.select(h.expanded[i], number(1), h.loops[i]->extent));
+    return steps;
   }
 
   // Counters and branches of loops that stay loops.
@@ -451,24 +502,26 @@ class GpuLaunch {
       if (is_copy(*loop(p).loop)) return;
       times = b_.mul(times, loop(p).extent);
     }
-    const StatementColumns* inside = nullptr;
-    size_t position = 0;
-    for (const StatementColumns* s : statements_)
-      for (size_t i = 0; i < s->loops.size() && inside == nullptr; ++i)
-        if (s->loops[i] == l) inside = s, position = i;
-    if (inside == nullptr) return;
-    const Column stays = b_.negate(expands(*inside, position));
+    const Column stays = b_.negate(expanded_[static_cast<size_t>(l)]);
     instructions_ = b_.add(instructions_, b_.mul(stays, scaled(in_warps(times), model_.loop_instructions)));
   }
 
-  Column time() {
-    const double sms = static_cast<double>(std::max<int64_t>(cuda_.sm_count, 1));
-    const double schedulers = static_cast<double>(std::max<int64_t>(cuda_.schedulers_per_sm, 1));
-    const double clock = std::max(target_.clock_hz, 1.0), cycles = sms * clock;
+  static double at_least_one(int64_t n) { return static_cast<double>(std::max<int64_t>(n, 1)); }
+
+  // How many blocks a multiprocessor holds, and how full that makes the machine.
+  struct Residency {
+    Column per_sm, rounds, share;
+    Column spills;  // a factor of a thread's arithmetic
+  };
+  Residency residency() {
     const Column one = number(1);
-    // Blocks of a multiprocessor.
-    const double unit = static_cast<double>(std::max<int64_t>(cuda_.register_allocation_unit, 1));
-    const Column of_warp = scaled(b_.ceil_div(scaled(registers_, warp()), number(unit)), unit);
+    // Straight code loads first and computes then. Beyond the registers of a thread it spills.
+    const Column wanted = b_.add(registers_, pending_);
+    const Column most_registers = number(static_cast<double>(cuda_.max_registers_per_thread));
+    const Column excess = b_.max(b_.sub(wanted, most_registers), number(0));
+    const Column registers = b_.min(wanted, most_registers);
+    const double unit = at_least_one(cuda_.register_allocation_unit), sms = at_least_one(cuda_.sm_count);
+    const Column of_warp = scaled(b_.ceil_div(scaled(registers, warp()), number(unit)), unit);
     Column most = b_.min(number(static_cast<double>(cuda_.max_blocks_per_sm)),
                          b_.floor_div(number(static_cast<double>(cuda_.max_threads_per_sm) / warp()), warps_));
     if (!without(DraftPenalty::kRegisters))
@@ -476,44 +529,64 @@ class GpuLaunch {
     const Column taken = b_.add(shared_bytes_, number(static_cast<double>(cuda_.shared_reserved_per_block) + 1));
     if (!without(DraftPenalty::kCache))
       most = b_.min(most, b_.floor_div(number(static_cast<double>(cuda_.shared_per_sm) + 1), taken));
-    most = b_.max(most, one);
-    const Column per_sm = b_.min(most, b_.ceil_div(blocks_, number(sms))), slots = scaled(per_sm, sms);
-    const Column rounds = b_.ceil_div(blocks_, slots);
-    const Column wave = without(DraftPenalty::kCores) ? one : b_.min(b_.div(blocks_, b_.mul(rounds, slots)), one);
-    const Column scheduler_warps = scaled(b_.mul(per_sm, warps_), 1 / schedulers);
-    const Column occupancy =
-        scaled(b_.mul(per_sm, warps_), warp() / std::max(1.0, static_cast<double>(cuda_.max_threads_per_sm)));
-    Column busy = one;
-    if (!without(DraftPenalty::kLatency)) {
-      busy = b_.min(
-          scaled(b_.mul(occupancy, b_.min(parallelism_, number(kUsefulParallelism))), 1 / model_.full_rate_share), one);
-      const Column units = b_.min(scaled(scheduler_warps, 1 / model_.matrix_warps), one);
-      if (matrix()) busy = b_.mul(busy, units);
-    }
-    const Column share = b_.max(wave, number(1e-9)), full = b_.max(b_.mul(share, busy), number(1e-9));
-    const Column compute = b_.div(b_.add(scaled(flops_, 1 / std::max(target_.peak.fp32, 1.0)), matrix_seconds_), full);
-    const Column shared = without(DraftPenalty::kCache) ? number(0) : b_.div(scaled(shared_, 1 / cycles), full);
-    const Column cache = without(DraftPenalty::kMemory)
-                             ? number(0)
-                             : b_.div(scaled(moved_, 1 / (cycles * model_.l2_bytes_per_cycle)), share);
-    const Column memory = without(DraftPenalty::kMemory)
-                              ? number(0)
-                              : scaled(memory_, 1 / std::max(target_.memory_bandwidth * model_.copy_share, 1.0));
+    Residency r;
+    r.per_sm = b_.max(b_.min(b_.max(most, one), b_.ceil_div(blocks_, number(sms))), one);
+    const Column slots = scaled(r.per_sm, sms);
+    r.rounds = b_.ceil_div(blocks_, slots);
+    r.share = b_.max(b_.min(b_.div(blocks_, b_.mul(r.rounds, slots)), one), number(1e-9));
+    if (without(DraftPenalty::kCores)) r.share = one;
+    r.spills = without(DraftPenalty::kRegisters) ? one : b_.add(one, scaled(excess, kSpill));
+    return r;
+  }
+
+  // What the units of the machine take. Warps overlap arithmetic, shared memory and issuing. Barriers divide that from
+  // the arrival of data, as far as a multiprocessor has nothing else to do.
+  Column busy_seconds(const Residency& r) {
+    const double sms = at_least_one(cuda_.sm_count), schedulers = at_least_one(cuda_.schedulers_per_sm);
+    const double cycles = sms * std::max(target_.clock_hz, 1.0);
+    const Column one = number(1), none = number(0);
+    const Column flops = b_.add(scaled(flops_, 1 / std::max(target_.peak.fp32, 1.0)), matrix_seconds_);
+    const Column compute = b_.mul(b_.div(flops, r.share), r.spills);
+    const Column shared = without(DraftPenalty::kCache) ? none : b_.div(scaled(shared_, 1 / cycles), r.share);
+    Column cache = b_.div(scaled(moved_, 1 / (cycles * model_.l2_bytes_per_cycle)), r.share);
+    Column memory = scaled(memory_, 1 / std::max(target_.memory_bandwidth * model_.copy_share, 1.0));
+    if (without(DraftPenalty::kMemory)) cache = memory = none;
     Column issue = b_.max(scaled(instructions_, 1 / (cycles * schedulers)),
                           scaled(special_, 1 / (cycles * model_.special_per_cycle)));
-    if (!without(DraftPenalty::kLanes)) issue = b_.div(issue, b_.mul(share, b_.min(scheduler_warps, one)));
-    Column longest = number(0), all = number(0);
-    for (Column c : {compute, shared, cache, memory, issue}) longest = b_.max(longest, c), all = b_.add(all, c);
+    const Column scheduler_warps = scaled(b_.mul(r.per_sm, warps_), 1 / schedulers);
+    if (!without(DraftPenalty::kLanes)) issue = b_.div(issue, b_.mul(r.share, b_.min(scheduler_warps, one)));
+    const Column inside = b_.max(b_.max(compute, shared), issue), arrival = b_.max(cache, memory);
     // Warps that exchange little seldom wait for each other.
     const Column meets = b_.both(waits_, b_.less_equal(scaled(moved_, kExchangedShare), exchanged_));
-    const Column overlap = b_.mul(b_.mul(b_.select(meets, one, warps_), b_.max(per_sm, one)), stages_);
-    const Column work = b_.add(longest, b_.div(b_.sub(all, longest), overlap));
+    const Column overlap = b_.mul(b_.mul(b_.select(meets, one, warps_), r.per_sm), stages_);
+    return b_.add(b_.max(inside, arrival), b_.div(b_.min(inside, arrival), overlap));
+  }
+
+  // What one warp takes, which waits for its loads and sums and does its own work between its waits: it issues, and
+  // takes its turns of the units.
+  Column warp_seconds(const Residency& r) {
+    const double sms = at_least_one(cuda_.sm_count), schedulers = at_least_one(cuda_.schedulers_per_sm);
+    const double clock = std::max(target_.clock_hz, 1.0);
+    const double fma_cycles = warp() * schedulers / at_least_one(cuda_.fp32_lanes_per_sm);
+    const Column arithmetic =
+        b_.add(scaled(flops_, (fma_cycles - 1) / (2 * warp())), scaled(matrix_seconds_, sms * clock * schedulers));
+    const Column turns = b_.add(shared_, scaled(moved_, 1 / model_.l2_bytes_per_cycle));
+    const Column all = b_.add(b_.mul(b_.add(instructions_, arithmetic), r.spills), turns);
+    const Column own = b_.div(all, b_.mul(blocks_, warps_));
+    const Column waits = b_.add(b_.add(latency_, copy_latency_), b_.add(chain_, own));
+    return scaled(b_.mul(waits, r.rounds), 1 / clock);
+  }
+
+  Column time() {
+    const Residency r = residency();
+    const Column work = busy_seconds(r);
     if (without(DraftPenalty::kLatency)) return work;
     // Neither is hidden whole by the other where they are alike: near the cubic mean, without a root.
-    const Column latency = scaled(b_.mul(b_.add(latency_, chain_), rounds), 1 / clock);
+    const Column latency = warp_seconds(r);
     const Column more = b_.max(work, latency), less = b_.div(b_.min(work, latency), more);
-    const Column both = b_.mul(more, b_.add(one, scaled(b_.mul(less, b_.mul(less, less)), 0.26)));
-    return b_.add(both, b_.div(scaled(b_.mul(step_cycles_, rounds), 1 / clock), stages_));
+    const Column both = b_.mul(more, b_.add(number(1), scaled(b_.mul(less, b_.mul(less, less)), 0.26)));
+    const Column steps = scaled(b_.mul(step_cycles_, r.rounds), 1 / std::max(target_.clock_hz, 1.0));
+    return b_.add(both, b_.div(steps, stages_));
   }
 
   ColumnBuilder& b_;
@@ -525,15 +598,18 @@ class GpuLaunch {
   const DraftOptions& o_;
   std::vector<const StatementColumns*> statements_;
   std::map<Id, Place> places_;
-  int64_t lanes_ = 1;  // that hold a fragment together; 1: no matrix instructions
+  std::vector<Column> expanded_;  // of each loop: 1 where all of its iterations are one piece of code
+  int64_t lanes_ = 1;             // that hold a fragment together; 1: no matrix instructions
   Column blocks_ = kNoColumn, threads_ = kNoColumn, warps_ = kNoColumn;
   // Of a thread and of a block.
-  Column registers_ = kNoColumn, shared_bytes_ = kNoColumn, stages_ = kNoColumn, parallelism_ = kNoColumn;
+  Column registers_ = kNoColumn, shared_bytes_ = kNoColumn, stages_ = kNoColumn;
   Column step_cycles_ = kNoColumn, waits_ = kNoColumn;
   // Of the launch, as LaunchFacts has them.
   Column flops_ = kNoColumn, matrix_seconds_ = kNoColumn, instructions_ = kNoColumn, special_ = kNoColumn;
   Column shared_ = kNoColumn, moved_ = kNoColumn, memory_ = kNoColumn, exchanged_ = kNoColumn;
-  Column latency_ = kNoColumn, chain_ = kNoColumn;  // cycles of a thread
+  Column latency_ = kNoColumn, copy_latency_ = kNoColumn, chain_ = kNoColumn;  // cycles of a thread
+  Column pending_ = kNoColumn;  // registers of a thread for what straight code loads
+  Column wait_ = kNoColumn;     // of the statement that is counted
 };
 
 }  // namespace

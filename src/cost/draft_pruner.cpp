@@ -7,12 +7,6 @@
 namespace tcc::cost {
 
 using namespace ir;
-using analysis::AccessColumns;
-using analysis::Column;
-using analysis::ColumnBuilder;
-using analysis::LoopColumns;
-using analysis::NestColumns;
-using analysis::StatementColumns;
 
 namespace {
 

@@ -3,8 +3,10 @@
 #include <algorithm>
 
 #include "tcc/backend/backend.h"
+#include "tcc/cost/streams.h"
 #include "tcc/runtime/host_kernel.h"
 #include "tcc/support/files.h"
+#include "tcc/target/core_model.h"
 
 namespace tcc::driver {
 namespace {
@@ -13,18 +15,30 @@ constexpr double kShareWhenNothingIsTuned = 0.5;
 constexpr double kSecondsEach = 0.02;
 constexpr int kMaxRuns = 20;
 
-// No program is faster than this.
+// Bytes a second at which `bytes` of operands come from the nearest memory that holds them, on `cores` cores; runs
+// follow one another on the same data, of which each core keeps its share. 0: registers and first-level caches hold
+// them, and the arithmetic takes longer.
+double operand_rate(double bytes, const target::Target& target, double cores) {
+  const target::CpuInfo& cpu = target.cpu;
+  const target::CoreModel& core = target::core_model(target);
+  const double cycles = cores * target.clock_hz;
+  if (bytes <= cores * static_cast<double>(cpu.l1_bytes)) return 0;
+  if (bytes <= cores * static_cast<double>(cpu.l2_bytes)) return cycles * core.l1_bytes_per_cycle;
+  if (bytes <= static_cast<double>(cpu.l3_bytes)) return cycles * cost::kStreams * core.l2_bytes_per_cycle;
+  return target.memory_bandwidth;
+}
+
+// Hardly a program is faster than this.
 double least_seconds(const task::Task& task, const codegen::Artifact& artifact, const target::Target& target,
                      int64_t threads) {
   double bytes = 0;
   for (const codegen::BufferInfo& buffer : artifact.buffers)
     if (buffer.role != ir::BufferRole::kTemp) bytes += static_cast<double>(buffer.bytes);
   const auto cores = static_cast<double>(std::max<int64_t>(target.cpu.cores, 1));
-  const double arithmetic = target.peak.fp32 * std::min(static_cast<double>(threads), cores) / cores;
+  const double used = std::clamp(static_cast<double>(threads), 1.0, cores);
+  const double arithmetic = target.peak.fp32 * used / cores, rate = operand_rate(bytes, target, used);
   double seconds = arithmetic > 0 ? task.flops / arithmetic : 0;
-  // What fits the last cache comes from there.
-  const bool streams = bytes > static_cast<double>(std::max(target.cpu.l3_bytes, target.cpu.l2_bytes));
-  if (streams && target.memory_bandwidth > 0) seconds = std::max(seconds, bytes / target.memory_bandwidth);
+  if (rate > 0) seconds = std::max(seconds, bytes / rate);
   return seconds;
 }
 

@@ -14,10 +14,6 @@
 namespace tcc::lower {
 
 using namespace ir;
-using analysis::BufferColumns;
-using analysis::Column;
-using analysis::ColumnBuilder;
-using analysis::kNoColumn;
 
 namespace {
 

@@ -5,10 +5,15 @@
 
 namespace tcc::lower {
 
-bool cpu_limit_columns(analysis::ColumnBuilder& b, const ir::Kernel& nest, const analysis::NestColumns& columns,
+using analysis::BufferColumns;
+using analysis::Column;
+using analysis::ColumnBuilder;
+using analysis::kNoColumn;
+
+bool cpu_limit_columns(ColumnBuilder& b, const ir::Kernel& nest, const analysis::NestColumns& columns,
                        const target::Target& target, LimitColumns& out, std::string& why);
 // Launches whose warps have roles have no columns.
-bool cuda_limit_columns(analysis::ColumnBuilder& b, const ir::Kernel& nest, const analysis::NestColumns& columns,
+bool cuda_limit_columns(ColumnBuilder& b, const ir::Kernel& nest, const analysis::NestColumns& columns,
                         const target::Target& target, LimitColumns& out, std::string& why);
 
 }  // namespace tcc::lower

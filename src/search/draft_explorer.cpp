@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <unordered_map>
 
+#include "tcc/cost/draft_family.h"
 #include "tcc/space/decision_columns.h"
 #include "tcc/space/sketch_columns.h"
 #include "tcc/support/hash.h"
@@ -43,13 +45,15 @@ struct Group {
   const space::Sketch* sketch;
   space::DecisionSampler sampler;
   bool has_columns = false;
-  analysis::ColumnProgram check, score;  // legal, decided, identity; seconds
+  analysis::ColumnProgram check, score;  // legal, decided, identity; seconds, family
   space::DecisionColumns now, next;
   space::DecisionColumns met;    // of `now`, those that are legal and new
   std::vector<int32_t> met_row;  // in `now`
   size_t certain = 0;            // of `met`; of the others only their kernels tell
   std::vector<std::vector<double>> outputs = std::vector<std::vector<double>>(3);
-  std::vector<double> seconds;
+  std::vector<std::vector<double>> scores = std::vector<std::vector<double>>(2);
+  double seconds(size_t i) const { return scores[0][i]; }  // of `met`
+  uint64_t family(size_t i) const { return std::bit_cast<uint64_t>(scores[1][i]); }
 };
 
 struct Member {
@@ -57,6 +61,7 @@ struct Member {
   int32_t sketch;
   int32_t row;  // of the generation's columns; of `kept` where it was kept before
   bool is_kept;
+  uint64_t family;
 };
 
 }  // namespace
@@ -76,7 +81,7 @@ struct DraftExplorer::Impl {
       }
       const auto seconds = cost::draft_seconds(columns.builder, columns.nest, machine, threads, options.model);
       g.check = columns.builder.finish({columns.legal, columns.decided, columns.identity});
-      g.score = columns.builder.finish({seconds});
+      g.score = columns.builder.finish({seconds, cost::draft_family(columns.builder, columns.nest)});
     }
   }
 
@@ -84,6 +89,7 @@ struct DraftExplorer::Impl {
                                const std::function<bool()>& stop) {
     Rng rng(seed);
     best.clear(), kept.clear(), free_rows.clear();
+    beyond_limits = false;
     if (groups.empty()) return {};
     meet(known);
     for (int64_t generation = 0; generation < std::max<int64_t>(options.generations, 1); ++generation) {
@@ -184,34 +190,45 @@ struct DraftExplorer::Impl {
   // Columns nearly know the others: their kernels are made where they might be among the best.
   void ask_promising(ExplorerCounts& counts) {
     std::vector<double> all;
+    std::vector<std::vector<double>> of_sketch(groups.size());
     for (const std::vector<Member>* list : {&best, &fresh})
-      for (const Member& m : *list) all.push_back(m.seconds);
-    double bound = HUGE_VAL;
-    if (const auto n = static_cast<size_t>(options.drafts); all.size() >= n && n > 0) {
-      std::nth_element(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(n) - 1, all.end());
-      bound = all[n - 1];
-    }
+      for (const Member& m : *list)
+        all.push_back(m.seconds), of_sketch[static_cast<size_t>(m.sketch)].push_back(m.seconds);
+    const double bound = nth(all, options.drafts);
     for (size_t s = 0; s < groups.size(); ++s) {
       Group& g = groups[s];
+      if (g.certain == g.met_row.size()) continue;
+      const int64_t most = limit(options.sketch_share);
+      const double own = most < options.drafts ? nth(of_sketch[s], most) : bound;
       for (size_t i = g.certain; i < g.met_row.size(); ++i)
-        if (g.seconds[i] < bound)
+        if (g.seconds(i) < own)
           ask(s, g.met_row[i], counts);
         else
           ++counts.passed;
       g.met_row.clear(), g.certain = 0;
     }
   }
+  // How many of the drafts a share of them is.
+  int64_t limit(double share) const {
+    return std::max<int64_t>(std::llround(share * static_cast<double>(options.drafts)), 1);
+  }
+  // The n-th smallest; HUGE_VAL: there are fewer.
+  static double nth(std::vector<double>& values, int64_t n) {
+    if (n <= 0 || std::ssize(values) < n) return HUGE_VAL;
+    std::nth_element(values.begin(), values.begin() + n - 1, values.end());
+    return values[static_cast<size_t>(n) - 1];
+  }
   void ask(size_t s, int32_t row, ExplorerCounts& counts) {
     ++counts.asked;
     double seconds = 0;
-    uint64_t identity = 0;
-    if (!ask(groups[s], row, seconds, identity)) {
+    uint64_t identity = 0, family = 0;
+    if (!ask(groups[s], row, seconds, identity, family)) {
       ++counts.rejected;
     } else if (!seen.insert(combine_hash(identity, s))) {
       ++counts.duplicate;
     } else {
       ++counts.fresh;
-      fresh.push_back({seconds, static_cast<int32_t>(s), row, false});
+      fresh.push_back({seconds, static_cast<int32_t>(s), row, false, family});
     }
   }
   // Most draws of a GPU's spaces are illegal: scores are computed for the others alone.
@@ -222,8 +239,8 @@ struct DraftExplorer::Impl {
     for (size_t slot = 0; slot < g.met.slots(); ++slot)
       for (size_t i = 0; i < g.met_row.size(); ++i)
         g.met.at(slot, static_cast<int64_t>(i)) = g.now.at(slot, g.met_row[i]);
-    run(g.score, g.met, {&g.seconds, 1});
-    for (size_t i = 0; i < g.certain; ++i) fresh.push_back({g.seconds[i], sketch, g.met_row[i], false});
+    run(g.score, g.met, g.scores);
+    for (size_t i = 0; i < g.certain; ++i) fresh.push_back({g.seconds(i), sketch, g.met_row[i], false, g.family(i)});
   }
   void run(const analysis::ColumnProgram& program, const space::DecisionColumns& columns,
            std::span<std::vector<double>> outputs) {
@@ -234,7 +251,7 @@ struct DraftExplorer::Impl {
   }
 
   // By the kernel: a kernel with numbers gives columns that are constants.
-  bool ask(const Group& g, int64_t row, double& seconds, uint64_t& identity) {
+  bool ask(const Group& g, int64_t row, double& seconds, uint64_t& identity, uint64_t& family) {
     arena->reset();
     const ir::Legal<ir::Kernel> nest = space::instantiate(*g.sketch, g.now.decisions(row), machine, arena);
     if (!nest) return false;
@@ -244,6 +261,11 @@ struct DraftExplorer::Impl {
     if (!analysis::nest_columns(b, *nest, {}, columns, why)) return false;
     seconds = b.known(cost::draft_seconds(b, columns, machine, threads, options.model)).value_or(HUGE_VAL);
     identity = ir::hash_kernel(*nest);
+    // Of constants: one row without inputs.
+    std::vector<double> value(kBlock);
+    double* out[] = {value.data()};
+    b.finish({cost::draft_family(b, columns)}).run({}, out, 1, scratch);
+    family = std::bit_cast<uint64_t>(value[0]);
     return true;
   }
 
@@ -252,14 +274,12 @@ struct DraftExplorer::Impl {
   void keep_best() {
     auto better = [](const Member& x, const Member& y) { return x.seconds < y.seconds; };
     const auto n = static_cast<size_t>(options.drafts);
-    if (best.size() == n) std::erase_if(fresh, [&](const Member& m) { return !better(m, best.back()); });
+    if (best.size() == n && !beyond_limits)
+      std::erase_if(fresh, [&](const Member& m) { return !better(m, best.back()); });
     std::stable_sort(fresh.begin(), fresh.end(), better);
-    if (fresh.size() > n) fresh.resize(n);
-    std::vector<Member> merged(best.size() + fresh.size());
-    std::merge(best.begin(), best.end(), fresh.begin(), fresh.end(), merged.begin(), better);
-    for (size_t i = n; i < merged.size(); ++i)
-      if (merged[i].is_kept) free_rows.push_back(merged[i].row);
-    if (merged.size() > n) merged.resize(n);
+    std::vector<Member> all(best.size() + fresh.size());
+    std::merge(best.begin(), best.end(), fresh.begin(), fresh.end(), all.begin(), better);
+    std::vector<Member> merged = within_limits(std::move(all));
     for (Member& m : merged) {
       if (m.is_kept) continue;
       std::vector<int64_t> decisions = groups[static_cast<size_t>(m.sketch)].now.decisions(m.row);
@@ -275,6 +295,36 @@ struct DraftExplorer::Impl {
     best = std::move(merged);
   }
 
+  // The first ones, best first, of which no sketch and no family has more than its share; then others.
+  std::vector<Member> within_limits(std::vector<Member> all) {
+    const auto n = static_cast<size_t>(options.drafts);
+    const int64_t of_sketch = limit(options.sketch_share), of_family = limit(options.family_share);
+    std::vector<int64_t> sketches(groups.size(), 0);
+    std::unordered_map<uint64_t, int64_t> families;
+    std::vector<size_t> taken, others;
+    size_t i = 0;
+    for (; i < all.size() && taken.size() < n; ++i) {
+      int64_t& own = sketches[static_cast<size_t>(all[i].sketch)];
+      int64_t& alike = families[combine_hash(all[i].family, static_cast<uint64_t>(all[i].sketch))];
+      if (own >= of_sketch || alike >= of_family) {
+        others.push_back(i);
+        continue;
+      }
+      ++own, ++alike;
+      taken.push_back(i);
+    }
+    beyond_limits = taken.size() < n && !others.empty();
+    others.resize(std::min(others.size(), n - taken.size()));
+    taken.insert(taken.end(), others.begin(), others.end());
+    std::sort(taken.begin(), taken.end());
+    std::vector<Member> out;
+    std::vector<bool> stays(all.size(), false);
+    for (size_t at : taken) out.push_back(all[at]), stays[at] = true;
+    for (size_t at = 0; at < all.size(); ++at)
+      if (all[at].is_kept && !stays[at]) free_rows.push_back(all[at].row);
+    return out;
+  }
+
   static constexpr double kMutateAgain = 0.6;
   static constexpr size_t kParents = 32;  // of the known programs
   static constexpr int64_t kBlock = analysis::ColumnProgram::kBlock;
@@ -285,6 +335,7 @@ struct DraftExplorer::Impl {
   std::vector<Group> groups;
   SeenPrograms seen;
   std::vector<Member> best, fresh;         // best first
+  bool beyond_limits = false;              // `best` has more of a sketch or family than its share
   std::vector<std::vector<int64_t>> kept;  // decisions of `best`, and places that are free
   std::vector<int32_t> free_rows;          // in `kept`
   std::vector<int32_t> open;               // rows of a group that only their kernels tell of

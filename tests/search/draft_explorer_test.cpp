@@ -1,11 +1,13 @@
 // The explorer's drafts are legal, different and reproducible; they are better than as many random draws.
 #include "tcc/search/draft_explorer.h"
 
+#include <bit>
 #include <catch2/catch.hpp>
 #include <map>
 #include <set>
 
 #include "sample_tasks.h"
+#include "tcc/cost/draft_family.h"
 #include "tcc/space/space.h"
 
 using namespace tcc;
@@ -119,6 +121,57 @@ void compare_with_kernels(const task::Task& t, const target::Target& machine, co
 }
 
 }  // namespace
+
+TEST_CASE("no sketch and no family has more drafts than its share while there are others") {
+  const Result<target::Target> target = target::find_target("x86-64-v4");
+  REQUIRE(target.has_value());
+  const task::Task t = task::make_gemm({.m = 128, .n = 96, .k = 64});
+  const std::vector<space::Sketch> sketches = sketches_of(t, *target);
+  search::ExplorerOptions options = {.population = 1024, .generations = 3, .drafts = 64};
+  struct Most {
+    int64_t of_sketch = 0, of_family = 0;
+    size_t sketches = 0;
+  };
+  auto look = [&] {
+    search::DraftExplorer explorer(sketches, *target, 1, schedule::mutator_weights(false), options);
+    search::ExplorerCounts counts;
+    const std::vector<search::Drafted> drafts = explorer.explore(5, counts);
+    REQUIRE(drafts.size() == 64);
+    std::map<int32_t, int64_t> by_sketch;
+    std::map<std::pair<int32_t, uint64_t>, int64_t> by_family;
+    for (size_t i = 0; i < drafts.size(); ++i) {
+      if (i > 0) CHECK(drafts[i - 1].seconds <= drafts[i].seconds);
+      ++by_sketch[drafts[i].sketch];
+      auto arena = std::make_shared<Arena>();
+      const ir::Legal<ir::Kernel> nest =
+          space::instantiate(sketches[static_cast<size_t>(drafts[i].sketch)], drafts[i].decisions, *target, arena);
+      REQUIRE(nest.has_value());
+      analysis::ColumnBuilder b;
+      analysis::NestColumns columns;
+      std::string why;
+      REQUIRE(analysis::nest_columns(b, *nest, {}, columns, why));
+      std::vector<double> value(analysis::ColumnProgram::kBlock), scratch;
+      double* out[] = {value.data()};
+      b.finish({cost::draft_family(b, columns)}).run({}, out, 1, scratch);
+      ++by_family[{drafts[i].sketch, std::bit_cast<uint64_t>(value[0])}];
+    }
+    Most most;
+    for (const auto& [sketch, n] : by_sketch) most.of_sketch = std::max(most.of_sketch, n);
+    for (const auto& [family, n] : by_family) most.of_family = std::max(most.of_family, n);
+    most.sketches = by_sketch.size();
+    return most;
+  };
+  const Most free = look();
+  REQUIRE(sketches.size() >= 4);
+  CHECK(free.of_family > 2);
+  options.family_share = 2.0 / 64;
+  CHECK(look().of_family <= 2);
+  options.sketch_share = 0.25;
+  const Most limited = look();
+  CHECK(limited.of_sketch <= 16);
+  CHECK(limited.of_family <= 2);
+  CHECK(limited.sketches >= std::max<size_t>(free.sketches, 4));
+}
 
 TEST_CASE("sketches without columns are drafted by their kernels") {
   const Result<target::Target> target = target::find_target("x86-64-v4");

@@ -25,6 +25,9 @@ struct ExplorerOptions {
   int64_t drafts = 512;       // that are kept: the paper's |S_spec|
   double fresh_share = 0.1;   // of later generations that are drawn afresh
   double known_share = 0.1;   // of the first generation that are mutations of known programs (released code)
+  // Of the drafts, at most, that are of one sketch, and of one family (cost::draft_family) of it. Others follow only
+  // where too few are left. Without a limit the draft model's errors make all of them alike.
+  double sketch_share = 1, family_share = 1;
   cost::DraftOptions model;
 };
 
