@@ -55,17 +55,18 @@ class Comparison {
     for (const Method& m : methods())
       if (options().only.empty() ? m.core || m.name == kBaseline : wanted(m.name) || m.name == kBaseline)
         chosen.push_back(m);
-    for (const std::string& set : mode.sets()) {
-      Runs runs;
-      // Seed by seed, so that an interrupted call has whole comparisons.
-      for (uint64_t seed = 1; seed <= kSeeds; ++seed)
+    std::map<std::string, Runs> all;
+    // Seed by seed, so that an interrupted call has whole comparisons of every set.
+    for (uint64_t seed = 1; seed <= kSeeds; ++seed)
+      for (const std::string& set : mode.sets())
         for (const Method& method : chosen) {
           if (!mode.offers(method)) continue;
           TCC_TRY(std::optional<Curve> curve, unit(mode, set, method, seed));
-          if (curve && !curve->empty()) runs[method.name].push_back(std::move(*curve));
+          if (curve && !curve->empty()) all[set][method.name].push_back(std::move(*curve));
         }
-      add_rows(mode, set, runs);
-      if (!options().svg.empty()) TCC_TRY_VOID(draw(mode, set, runs));
+    for (const std::string& set : mode.sets()) {
+      add_rows(mode, set, all[set]);
+      if (!options().svg.empty()) TCC_TRY_VOID(draw(mode, set, all[set]));
     }
     return {};
   }

@@ -5,6 +5,7 @@
 #include "tcc/backend/backend.h"
 #include "tcc/cost/cost_model.h"
 #include "tcc/cost/shipped_checkpoints.h"
+#include "tcc/search/drafting.h"
 
 namespace tcc::benchmarks {
 
@@ -15,13 +16,14 @@ std::vector<Method> methods() {
   // Strategies of the table beside these two; those that draft verify by PaCM, as in their paper.
   for (const std::string& name : search::strategy_names()) {
     if (name == kBaseline || name == "random" || name == "replay") continue;
-    const bool drafts = name.find("pruner") != std::string::npos;
+    const search::Strategy strategy = *search::parse_strategy(name);
     out.push_back({.name = name,
-                   .strategy = *search::parse_strategy(name),
-                   .model = drafts ? "pacm" : "trees",
-                   .pretrained = name == "moa-pruner",
+                   .strategy = strategy,
+                   .model = search::drafts(strategy) ? "pacm" : "trees",
+                   .pretrained = strategy == search::Strategy::kMoaPruner,
                    .core = name != "mh"});
   }
+  out.push_back({.name = "pruner.trees", .strategy = search::Strategy::kPruner});
   for (const std::string& model : search::cost_model_names()) {
     if (model == "trees" || model == "random") continue;
     out.push_back({.name = fmt::format("{}.{}", kBaseline, model),
@@ -36,6 +38,7 @@ search::TuneOptions options_of(const Method& method, const target::Target& targe
   search::TuneOptions o;
   o.strategy = method.strategy;
   o.cost_model = method.model;
+  o.drafting.verify_generations = search::verify_generations_for(target);
   const features::Table& trace = *backend::backend_of(target).trace_table;
   if (method.pretrained && cost::find_shipped_checkpoint(method.model, trace) != nullptr)
     o.pretrained = std::string(cost::kShipped);

@@ -9,12 +9,15 @@
 #include "op_bench.h"
 #include "pool_replay.h"
 #include "tcc/backend/backend.h"
+#include "tcc/cost/network_model.h"
 #include "tcc/cost/shipped_checkpoints.h"
+#include "tcc/driver/cost_models.h"
 #include "tcc/driver/dataset.h"
 #include "tcc/driver/draft_pools.h"
 #include "tcc/driver/tune.h"
 #include "tcc/lower/lower.h"
 #include "tcc/measure/simulated.h"
+#include "tcc/nn/checkpoint.h"
 #include "tcc/support/files.h"
 #include "tcc/support/hash.h"
 #include "tcc/support/text.h"
@@ -90,8 +93,8 @@ class RecordedMode : public Mode {
   std::string speed() const override { return "share of the best speed"; }
   // Programs are chosen, not made.
   bool offers(const Method& m) const override {
-    return m.searches &&
-           (m.strategy == search::Strategy::kEvolutionary || m.strategy == search::Strategy::kRandom || drafts(m));
+    return m.searches && (m.strategy == search::Strategy::kEvolutionary || m.strategy == search::Strategy::kRandom ||
+                          search::drafts(m.strategy));
   }
   Result<std::string> settings(const std::string&, const Method& method) override {
     TCC_TRY_VOID(load_files());
@@ -112,7 +115,7 @@ class RecordedMode : public Mode {
     const std::vector<const features::Table*> tables(model->tables().begin(), model->tables().end());
     TCC_TRY(const driver::PoolFeatures features, driver::extract_pool(pool_, tables, &threads_));
     std::vector<std::vector<float>> drafted;
-    if (drafts(method)) {
+    if (search::drafts(method.strategy)) {
       TCC_TRY(drafted, drafts_of(features));
     }
     Curve curve;
@@ -148,7 +151,6 @@ class RecordedMode : public Mode {
  private:
   static constexpr int64_t kTrials = 100, kEach = 10, kDrafts = 512;
   static constexpr double kExplore = 0.1;
-  static bool drafts(const Method& m) { return m.name.find("pruner") != std::string::npos; }
 
   Result<void> load_files() {
     if (!pool_.groups.empty()) return {};
@@ -254,7 +256,13 @@ class SimulatedMode : public Mode {
   std::string speed() const override { return "runs a second"; }
   Result<std::string> settings(const std::string& set, const Method& method) override {
     TCC_TRY(const target::Target target, machine(set));
-    return fmt::format("{} {} {}", target::platform_text(target), trials_or(kTrials), checkpoint_of(method, target));
+    std::string learned;
+    for (const char* name : kOthers) {
+      if (!adapts(method)) break;
+      TCC_TRY(const std::string bytes, read_file(pool_path(name)));
+      learned += record::hash_text(hash_bytes(bytes));
+    }
+    return fmt::format("{} {} {}", target::platform_text(target), trials_of(method), learned);
   }
 
   Result<Curve> run(const std::string& set, const Method& method, uint64_t seed) override {
@@ -266,21 +274,63 @@ class SimulatedMode : public Mode {
     std::vector<Curve> curves;
     for (const task::Task& task : tasks_) {
       search::TuneOptions o = options_of(method, target);
-      o.trials = trials_or(kTrials), o.seed = seed;
+      o.trials = trials_of(method), o.seed = seed;
+      if (adapts(method)) {
+        TCC_TRY(o.pretrained, checkpoint(method.model, target));
+      }
       TCC_TRY(Curve curve, search_operator(task, target, method, o, measurer, threads_));
+      if (curve.empty()) return environment_error("{}: {} finds no program", task.workload, method.name);
+      std::fprintf(stderr, "simulated.%s.%s.%d: %s %.4g us\n", set.c_str(), method.name.c_str(), static_cast<int>(seed),
+                   task.workload.c_str(), 1e6 * curve.back().value);
       curves.push_back(std::move(curve));
     }
     return together(curves);
   }
 
  private:
-  static constexpr int64_t kTrials = 64, kMachine = 1;
+  static constexpr int64_t kTrials = 1000, kMachine = 1;
+  // Methods that draft get a quarter of the trials: the figure asks them to reach with it what the baseline reaches.
+  static constexpr int64_t kDraftShare = 4;
+  // Programs of other tasks, which other machines ran: what a checkpoint learns from.
+  static constexpr const char* kOthers[] = {"gpu-train-sim2", "gpu-train-sim3", "gpu-train-sim4"};
+
+  static int64_t trials_of(const Method& method) {
+    const int64_t all = trials_or(kTrials);
+    return search::drafts(method.strategy) ? std::max<int64_t>(all / kDraftShare, 1) : all;
+  }
+  static bool adapts(const Method& method) { return method.pretrained && cost::find_network(method.model) != nullptr; }
+
+  // The file of a network's checkpoint. With --keep it is beside that file, and a later call takes it from there.
+  Result<std::string> checkpoint(const std::string& network, const target::Target& target) {
+    std::string& path = checkpoints_[network];
+    if (!path.empty()) return path;
+    if (options().keep.empty() && folder_ == nullptr) {
+      TCC_TRY(folder_, TemporaryDirectory::create("tcc-bench"));
+    }
+    path = fmt::format("{}.{}.tccnet", folder_ != nullptr ? folder_->path() + "/gpu" : options().keep, network);
+    if (file_exists(path)) return path;
+    const cost::NetworkInputs inputs =
+        cost::network_inputs(*cost::find_network(network), *backend::backend_of(target).trace_table);
+    data::Pool all;
+    for (const char* name : kOthers) {
+      TCC_TRY(const data::Pool pool, data::read_pool(pool_path(name)));
+      for (const data::Group& g : pool.groups) all.add(g);
+    }
+    TCC_TRY(const driver::PoolFeatures features, driver::extract_pool(all, inputs.tables, &threads_));
+    driver::TrainRequest request;
+    request.network = network, request.pool = &threads_;
+    TCC_TRY(const driver::TrainedNetwork trained, driver::train_network(features, request));
+    TCC_TRY_VOID(nn::save_checkpoint(path, trained.model, trained.card));
+    return path;
+  }
   static Result<target::Target> machine(const std::string& set) {
     TCC_TRY(const target::Target target, target::find_target(set));
     return driver::simulated_target(target, kMachine);
   }
 
   std::vector<task::Task> tasks_;
+  std::unique_ptr<TemporaryDirectory> folder_;
+  std::map<std::string, std::string> checkpoints_;  // files, by network
   ThreadPool threads_{static_cast<int>(usable_cpus().size())};
 };
 

@@ -14,6 +14,7 @@
 #include "cli/value_curve.h"
 #include "tcc/backend/backend.h"
 #include "tcc/driver/tune.h"
+#include "tcc/search/drafting.h"
 #include "tcc/support/text.h"
 
 namespace tcc::cli {
@@ -31,8 +32,8 @@ struct Arguments : TaskArguments {
   std::string reading = "recommended", rank = "model";
   bool no_vthreads = false;
   std::string draft = "tcc", draft_without;
-  int64_t drafts = 0;  // 0: the paper's
-  int64_t verify_generations = 0;
+  int64_t drafts = 0;               // 0: the paper's
+  int64_t verify_generations = -1;  // as search::verify_generations_for() says
   bool no_lse = false, no_statements = false, no_dataflow = false;
   bool fresh = false, baseline = false;
   int64_t simulate = 0;
@@ -59,8 +60,8 @@ void declare_drafting(Options& options, Arguments& a) {
       .value("N");
   options
       .option("--verify-generations", a.verify_generations,
-              "Of pruner and moa-pruner: generations that the cost model breeds from the drafts; 0 as in the paper, 1 "
-              "as in its released code")
+              "Of pruner and moa-pruner: generations that the cost model breeds from the drafts; 0 as in the paper and "
+              "for CPUs by default, 1 as in its released code and for GPUs by default")
       .range(0, 8)
       .value("N")
       .show_default();
@@ -171,7 +172,7 @@ Result<void> set_drafting(const Arguments& a, const target::Target& target, sear
   const std::pair<bool, const char*> given[] = {{a.draft != Arguments().draft, "--draft"},
                                                 {!a.draft_without.empty(), "--draft-without"},
                                                 {a.drafts > 0, "--drafts"},
-                                                {a.verify_generations > 0, "--verify-generations"},
+                                                {a.verify_generations >= 0, "--verify-generations"},
                                                 {a.no_lse, "--no-lse"}};
   for (const auto& [is_given, name] : given)
     if (is_given && !drafts)
@@ -186,7 +187,8 @@ Result<void> set_drafting(const Arguments& a, const target::Target& target, sear
   TCC_TRY(options.drafting.model.without, cost::find_penalties(a.draft_without));
   if (a.drafts > 0) options.drafting.drafts = a.drafts;
   options.drafting.explore = !a.no_lse;
-  options.drafting.verify_generations = a.verify_generations;
+  options.drafting.verify_generations =
+      a.verify_generations >= 0 ? a.verify_generations : search::verify_generations_for(target);
   options.statement_branch = !a.no_statements, options.dataflow_branch = !a.no_dataflow;
   const bool branches = !a.no_statements && !a.no_dataflow;
   options.cost_model = !a.cost_model.empty() ? a.cost_model

@@ -12,6 +12,7 @@
 // at random against an overconfident model.
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 #include <tuple>
 
@@ -136,8 +137,12 @@ class Breeder {
           i.sketch = first_.drafts[static_cast<size_t>(at)].sketch;
           i.decisions = first_.drafts[static_cast<size_t>(at)].decisions;
         });
-    for (Individual& i : drafted)
-      if (i.sketch >= 0) out.push_back(std::move(i));
+    for (size_t at = 0; at < drafted.size(); ++at) {
+      Individual& i = drafted[at];
+      if (i.sketch < 0) continue;
+      drafted_.emplace(i.nest_hash, static_cast<float>(-std::log2(std::max(first_.drafts[at].seconds, 1e-12))));
+      out.push_back(std::move(i));
+    }
     random_from_ = out.size();
     std::vector<int64_t> sketches;
     std::vector<int64_t> share = shares(first_.draws);
@@ -251,9 +256,20 @@ class Breeder {
     std::vector<float> scores(population.size()), spreads(population.size());
     for (const Individual& i : population) programs.add(i.sample);
     model_.predict_spread(programs, scores, spreads);
+    if (!model_.trained() && !drafted_.empty()) trust_drafts(population, scores);
     auto curious = static_cast<float>(exploit_ ? 0 : settings_.curiosity * (1 - plan_.progress));
     for (size_t i = 0; i < scores.size(); ++i)
       population[i].score = scores[i] + curious * spreads[i] + offsets_[static_cast<size_t>(population[i].sketch)];
+  }
+
+  // Before the model has learned, the draft model's order holds. Other programs come behind.
+  void trust_drafts(const std::vector<Individual>& population, std::vector<float>& scores) const {
+    float worst = drafted_.begin()->second;
+    for (const auto& [nest, score] : drafted_) worst = std::min(worst, score);
+    for (size_t i = 0; i < scores.size(); ++i) {
+      const auto at = drafted_.find(population[i].nest_hash);
+      scores[i] = at == drafted_.end() ? worst : at->second;
+    }
   }
 
   const Round& round_;
@@ -274,7 +290,8 @@ class Breeder {
   size_t random_from_ = 0;  // where its fresh draws begin
   std::vector<float> offsets_;
   std::vector<uint64_t> seeded_;
-  std::set<uint64_t> polished_;  // programs whose neighbors were scored
+  std::map<uint64_t, float> drafted_;  // scores of the drafts by the draft model, by nest
+  std::set<uint64_t> polished_;        // programs whose neighbors were scored
 };
 
 class Evolutionary : public SearchStrategy {

@@ -5,11 +5,14 @@
 //   verify    the cost model scores S_draft once (paper), or breeds further generations from it (released code: one,
 //             which begins with the fastest measured programs, too)
 //
+// Before the cost model has learned anything, the draft model's order holds.
+//
 // Programs are chosen as those of the evolutionary strategy (pick_round). moa-pruner differs in the model alone.
 #include <algorithm>
 #include <map>
 
 #include "search/evolve.h"
+#include "tcc/search/drafting.h"
 
 namespace tcc::search {
 namespace {
@@ -32,6 +35,8 @@ class Pruner : public SearchStrategy {
   // The released code draws 1,536 programs and mutates them twice. More would leave drafts that are all alike: the
   // draft model's favorites.
   static constexpr int64_t kPopulation = 1536, kGenerations = 3;
+  // Of the drafts, at most, that are of one sketch, and alike (ExplorerOptions).
+  static constexpr double kSketchShare = 0.5, kFamilyShare = 1.0 / 16;
 
   std::vector<Drafted> draft(const Round& round, Counts& counts) const {
     const TaskState& state = round.state;
@@ -60,6 +65,8 @@ class Pruner : public SearchStrategy {
                        {.population = std::max(kPopulation, 3 * o.drafts),
                         .generations = kGenerations,
                         .drafts = o.drafts,
+                        .sketch_share = kSketchShare,
+                        .family_share = kFamilyShare,
                         .model = o.model});
     if (counts.without_columns.empty())
       for (const DraftExplorer::Without& w : made.without_columns()) ++counts.without_columns[w.why];
@@ -76,6 +83,10 @@ class Pruner : public SearchStrategy {
 };
 
 }  // namespace
+
+int64_t verify_generations_for(const target::Target& target) {
+  return target.cuda.sm_count > 0 ? 1 : 0;
+}
 
 std::unique_ptr<SearchStrategy> make_pruner() {
   return std::make_unique<Pruner>();
