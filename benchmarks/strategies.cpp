@@ -5,7 +5,6 @@
 #include "tcc/backend/backend.h"
 #include "tcc/cost/cost_model.h"
 #include "tcc/cost/shipped_checkpoints.h"
-#include "tcc/search/drafting.h"
 
 namespace tcc::benchmarks {
 
@@ -38,7 +37,7 @@ search::TuneOptions options_of(const Method& method, const target::Target& targe
   search::TuneOptions o;
   o.strategy = method.strategy;
   o.cost_model = method.model;
-  o.drafting.verify_generations = search::verify_generations_for(target);
+  o.drafting.verify_generations = -1;  // as the target has it
   const features::Table& trace = *backend::backend_of(target).trace_table;
   if (method.pretrained && cost::find_shipped_checkpoint(method.model, trace) != nullptr)
     o.pretrained = std::string(cost::kShipped);

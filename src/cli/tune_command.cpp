@@ -14,7 +14,6 @@
 #include "cli/value_curve.h"
 #include "tcc/backend/backend.h"
 #include "tcc/driver/tune.h"
-#include "tcc/search/drafting.h"
 #include "tcc/support/text.h"
 
 namespace tcc::cli {
@@ -33,7 +32,7 @@ struct Arguments : TaskArguments {
   bool no_vthreads = false;
   std::string draft = "tcc", draft_without;
   int64_t drafts = 0;               // 0: the paper's
-  int64_t verify_generations = -1;  // as search::verify_generations_for() says
+  int64_t verify_generations = -1;  // as the target has it
   bool no_lse = false, no_statements = false, no_dataflow = false;
   bool fresh = false, baseline = false;
   int64_t simulate = 0;
@@ -187,8 +186,7 @@ Result<void> set_drafting(const Arguments& a, const target::Target& target, sear
   TCC_TRY(options.drafting.model.without, cost::find_penalties(a.draft_without));
   if (a.drafts > 0) options.drafting.drafts = a.drafts;
   options.drafting.explore = !a.no_lse;
-  options.drafting.verify_generations =
-      a.verify_generations >= 0 ? a.verify_generations : search::verify_generations_for(target);
+  options.drafting.verify_generations = a.verify_generations;
   options.statement_branch = !a.no_statements, options.dataflow_branch = !a.no_dataflow;
   const bool branches = !a.no_statements && !a.no_dataflow;
   options.cost_model = !a.cost_model.empty() ? a.cost_model

@@ -23,11 +23,12 @@ class Pruner : public SearchStrategy {
 
   std::vector<Individual> propose(const Round& round, Counts& counts) const override {
     const Drafting& o = round.options.drafting;
+    const int64_t generations = o.verify_generations >= 0 ? o.verify_generations : verify_generations_for(round.target);
     std::vector<Drafted> drafts;
     if (o.explore) drafts = draft(round, counts);
-    FirstGeneration first = {.elites = o.verify_generations > 0, .drafts = drafts, .draws = kRandomDraws};
+    FirstGeneration first = {.elites = generations > 0, .drafts = drafts, .draws = kRandomDraws};
     if (!o.explore) first.draws += o.drafts;
-    return evolve(round, first, o.verify_generations, counts);
+    return evolve(round, first, generations, counts);
   }
 
  private:

@@ -7,9 +7,9 @@
 
 namespace tcc::search {
 
-// Generations that the cost model breeds from the drafts (Drafting::verify_generations). On GPUs one, as in the
-// released code: on simulated ones pruner with trees was 1.07 times as fast after 250 trials as without (geometric mean
-// of five operators). On CPUs none, as in the paper.
+// Generations that the cost model breeds from the drafts where Drafting::verify_generations is below 0. On GPUs one, as
+// in the released code: on simulated ones pruner with trees was 1.07 times as fast after 250 trials as without
+// (geometric mean of five operators). On CPUs none, as in the paper.
 int64_t verify_generations_for(const target::Target& target);
 
 }  // namespace tcc::search
