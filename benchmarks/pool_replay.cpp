@@ -28,7 +28,8 @@ void PoolReplay::round(const cost::CostModel& model, int64_t each) {
   for (size_t g : order_) reveal(g, driver::score_group(model, all_.groups[g]), each);
 }
 
-void PoolReplay::teach(cost::CostModel& model) {
+void PoolReplay::teach(cost::CostModel& model, std::optional<uint64_t> next) {
+  samples_.task = next;
   for (size_t i = 0; i < groups_.size(); ++i) {
     const double seconds = samples_.seconds[i];
     samples_.throughputs[i] = seconds > 0 ? static_cast<float>(best_[groups_[i]] / seconds) : 0.f;

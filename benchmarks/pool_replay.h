@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -23,17 +24,18 @@ class PoolReplay {
   void reveal(size_t g, std::span<const float> scores, int64_t count);
   // `each` programs of every task, those that the model ranks first.
   void round(const cost::CostModel& model, int64_t each);
-  // Hands the model all that is revealed.
-  void teach(cost::CostModel& model);
+  // Hands the model all that is revealed. `next`: the task whose programs it will rank, where that is one.
+  void teach(cost::CostModel& model, std::optional<uint64_t> next = {});
+
+  // The least seconds that are revealed of group g. A task with failures only is as slow as its slowest program.
+  double found(size_t g) const;
 
   // That of top-k: best seconds over best revealed seconds, by task weight.
   double value() const;
-  // Geometric mean over the tasks of best revealed seconds over best seconds. A task with failures only is as slow as
-  // its slowest program.
+  // Geometric mean over the tasks of found seconds over best seconds.
   double mean_slowdown() const;
 
  private:
-  double found(size_t g) const;
   void reveal_best(size_t g, std::span<const float> scores);
 
   const driver::PoolFeatures& all_;

@@ -2,8 +2,7 @@
 // level of the instruction set. Each task is searched alone. A round reveals the programs that the model ranks first,
 // then the model learns from all that is revealed of the task, by the code of a search (cost::make_model). The value
 // after n trials is that of top-k: best seconds over best revealed seconds, by task weight.
-#include <algorithm>
-
+#include "pool_replay.h"
 #include "recorded.h"
 #include "tcc/backend/backend.h"
 #include "tcc/cost/shipped_checkpoints.h"
@@ -42,31 +41,16 @@ class Shipped {
     return fmt::format("1 {} {:016x}", kRound, shipped != nullptr ? hash_bytes(shipped->bytes) : 0);
   }
 
-  // The best seconds after each trial.
-  std::vector<double> search(const driver::PoolFeatures::Group& group, cost::CostModel& model,
-                             const features::Schema& schema) const {
-    const int64_t most = std::min<int64_t>(kAfter[std::size(kAfter) - 1], std::ssize(group.samples));
-    cost::Samples samples{.rows = features::Rows(schema), .task = group.task};
-    std::vector<bool> revealed(group.samples.size(), false);
+  // The best seconds of the only task after each number of trials in kAfter.
+  std::vector<double> search(const driver::PoolFeatures& one, cost::CostModel& model) const {
+    PoolReplay replay(one, 0);
     std::vector<double> best;
-    while (std::ssize(best) < most) {
-      const std::vector<float> scores = driver::score_group(model, group);
-      for (int64_t i = 0; i < kRound && std::ssize(best) < most; ++i) {
-        size_t at = scores.size();
-        for (size_t k = 0; k < scores.size(); ++k)
-          if (!revealed[k] && (at == scores.size() || scores[k] > scores[at])) at = k;
-        revealed[at] = true;
-        const double seconds = group.seconds[at], before = best.empty() ? 0 : best.back();
-        best.push_back(seconds > 0 && (before == 0 || seconds < before) ? seconds : before);
-        samples.rows.add(group.samples[at].row.values);
-        samples.tasks.push_back(group.task);
-        samples.programs.push_back(&group.samples[at]);
-        samples.records.push_back(std::ssize(samples.records) + 1);
-        samples.seconds.push_back(seconds);
-      }
-      samples.throughputs.clear();
-      for (double s : samples.seconds) samples.throughputs.push_back(s > 0 ? static_cast<float>(best.back() / s) : 0.f);
-      model.update(samples);
+    std::vector<float> scores;
+    for (int64_t n = 1; best.size() < std::size(kAfter); ++n) {
+      if (n % kRound == 1) scores = driver::score_group(model, one.groups[0]);
+      replay.reveal(0, scores, 1);
+      if (n == kAfter[best.size()]) best.push_back(replay.found(0));
+      if (n % kRound == 0) replay.teach(model, one.groups[0].task);
     }
     return best;
   }
@@ -84,15 +68,13 @@ class Shipped {
     std::map<int64_t, double> found;
     for (const driver::PoolFeatures::Group& group : data->groups) {
       if (group.best_seconds() == 0) continue;
+      driver::PoolFeatures one;
+      one.tables = data->tables, one.schema = data->schema, one.trace = data->trace;
+      one.groups = {group};
       TCC_TRY(const auto model, cost::make_model(setup, backend::backend_of(platform.target).prior(platform.target)));
-      const std::vector<double> best = search(group, *model, *data->schema);
-      const double slowest = *std::max_element(group.seconds.begin(), group.seconds.end());
+      const std::vector<double> best = search(one, *model);
       least += group.weight * group.best_seconds();
-      for (int64_t n : kAfter) {
-        const double seconds = best[static_cast<size_t>(std::min(n, std::ssize(best)) - 1)];
-        // Failures only are as bad as the slowest program that runs.
-        found[n] += group.weight * (seconds > 0 ? seconds : slowest);
-      }
+      for (size_t i = 0; i < best.size(); ++i) found[kAfter[i]] += group.weight * best[i];
     }
     Recorded::Values values;
     for (int64_t n : kAfter) values[std::to_string(n)] = found[n] > 0 ? least / found[n] : 0;
