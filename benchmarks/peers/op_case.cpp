@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 
-#include "onnx/writer.h"
 #include "peer.h"
+#include "tcc/onnx/writer.h"
 #include "tcc/support/check.h"
 
 namespace tcc::benchmarks {

@@ -1,3 +1,5 @@
+#include <cstdlib>
+
 #include "cli/bench_report.h"
 #include "cli/command.h"
 #include "cli/json.h"
@@ -18,7 +20,7 @@ struct Arguments {
   double seconds = 2;
   uint64_t seed = 1;
   bool per_kernel = false;
-  std::string schedule, task;
+  std::string schedule, task, other, fail_above;
   std::vector<std::string> compare;
   std::string cupti;
 };
@@ -31,9 +33,17 @@ void declare(Options& options, Arguments& a) {
   options.list("--compare", a.compare, "Do the times of two files of `bench --json` differ?")
       .value("A.json B.json")
       .expects(2);
-  options.option("--seconds", a.seconds, "How long to time").range(0.01, 3600).show_default();
+  options
+      .option("--fail-above", a.fail_above,
+              "Of two libraries or files: exit status 1 where the second is slower by more than this, as 3%, and its "
+              "whole interval is")
+      .value("PERCENT");
+  options.option("--seconds", a.seconds, "How long to time; two libraries are timed three times as long")
+      .range(0.01, 3600)
+      .show_default();
   options.option("--seed", a.seed, "Of the random inputs").show_default();
   add_library(options, a.library, false);
+  options.option("OTHER", a.other, "A second library: the two are timed in turns, and compared");
   add_cupti(options, a.cupti);
 }
 
@@ -50,23 +60,74 @@ Result<std::vector<double>> read_samples(const std::string& path) {
                     "write it with `tcc bench LIB --json > FILE`");
 }
 
+// "3%" or "3" as 0.03; 0: not given.
+Result<double> parse_limit(const std::string& text) {
+  if (text.empty()) return 0.0;
+  char* end = nullptr;
+  const double percent = std::strtod(text.c_str(), &end);
+  if (end != text.c_str() && (*end == 0 || std::string_view(end) == "%") && percent > 0 && percent < 1e6)
+    return percent / 100;
+  return make_error(ErrorClass::kUsage,
+                    fmt::format("--fail-above: expected a percentage above 0, found '{}'", sanitize(text)),
+                    "write it as --fail-above 3%");
+}
+
+std::string percent_text(double ratio) {
+  return fmt::format("{:.1f}% {}", 100 * std::abs(ratio - 1), ratio > 1 ? "slower" : "faster");
+}
+
+// One sentence, whose end is the verdict. `same`: what may differ by less than the smallest effect.
+std::string comparison_text(const driver::Comparison& c, const std::string& same) {
+  const std::string b = fmt::format("b is {}", percent_text(c.ratio));
+  if (c.differs) return fmt::format("{} (99% interval: {} to {})", b, percent_text(c.low), percent_text(c.high));
+  if (c.low > 1 || c.high < 1)
+    return fmt::format("{}; {} may differ by up to {:.0f}%: no difference shown", b, same, 100 * c.smallest);
+  return fmt::format("{}, with a 99% interval from {} to {}: no difference shown", b, percent_text(c.low),
+                     percent_text(c.high));
+}
+
+Result<int> print_comparison(const Arguments& a, const driver::Comparison& c, const std::string& same) {
+  TCC_TRY(const double limit, parse_limit(a.fail_above));
+  const bool fails = limit > 0 && c.differs && c.low > 1 + limit;
+  if (a.common.json) {
+    Json json = TCC_JSON(c, median_a, median_b, ratio, low, high, p, blocks, smallest, differs);
+    json["fails"] = fails;
+    print_json(json);
+  } else {
+    print(fmt::format("a {}  b {}: {}\n", format_seconds(c.median_a), format_seconds(c.median_b),
+                      comparison_text(c, same)));
+  }
+  if (!fails) return kOk;
+  return make_error(ErrorClass::kInput,
+                    fmt::format("b is slower than a by {:.1f}%, more than the {:g}% of --fail-above",
+                                100 * (c.ratio - 1), 100 * limit),
+                    "`tcc bench B --per-kernel` shows where the time goes");
+}
+
 Result<int> compare(const Arguments& a) {
   if (a.compare.size() != 2)
     return make_error(ErrorClass::kUsage, "--compare takes two files", "tcc bench --compare before.json after.json");
   TCC_TRY(std::vector<double> before, read_samples(a.compare[0]));
   TCC_TRY(std::vector<double> after, read_samples(a.compare[1]));
-  const driver::Comparison c = driver::compare_times(before, after);
-  if (a.common.json) return print_json(TCC_JSON(c, median_a, median_b, ratio, low, high, p, differs));
-  std::string text = fmt::format("a {}  b {}  b/a {:.3f} (95% interval {:.3f} to {:.3f}), p {:.2g}\n",
-                                 format_seconds(c.median_a), format_seconds(c.median_b), c.ratio, c.low, c.high, c.p);
-  if (!c.differs)
-    text += "no difference that these runs can show\n";
-  else
-    text += fmt::format("b is {:.1f}% {}\n", 100 * std::abs(c.ratio - 1), c.ratio > 1 ? "slower" : "faster");
-  print(text);
-  remark(a.common.quiet,
-         "note: this weighs the runs within each file; the state of the machine may still have changed between them");
-  return kOk;
+  return print_comparison(a, driver::compare_times(before, after), "runs of one library");
+}
+
+Result<int> compare_libraries(const Arguments& a) {
+  const std::string& first = a.library.model.model;
+  for (const std::string& name : {first, a.other}) {
+    if (!driver::is_library(name))
+      return make_error(ErrorClass::kUsage, fmt::format("expected two libraries, found '{}'", sanitize(name)),
+                        "build the models first: tcc build MODEL -o DIR");
+    if (!file_exists(name))
+      return make_error(ErrorClass::kInput, fmt::format("expected a library, but '{}' does not exist", sanitize(name)),
+                        "check the name; `tcc build` makes libraries");
+  }
+  driver::BenchOptions options;
+  options.threads = static_cast<int>(a.library.threads);
+  options.seconds = a.seconds;
+  options.seed = a.seed;
+  TCC_TRY(const driver::Comparison c, driver::compare_libraries(first, a.other, options));
+  return print_comparison(a, c, "libraries that are the same");
 }
 
 Result<int> bench_schedule(const Arguments& a) {
@@ -96,7 +157,12 @@ Result<int> bench_schedule(const Arguments& a) {
 }
 
 Result<int> bench(const Arguments& a) {
+  TCC_TRY_VOID(parse_limit(a.fail_above));
   if (!a.compare.empty()) return compare(a);
+  if (!a.other.empty()) return compare_libraries(a);
+  if (!a.fail_above.empty())
+    return make_error(ErrorClass::kUsage, "--fail-above: expected two libraries, found one model",
+                      "tcc bench A.so B.so --fail-above 3%");
   if (a.library.model.model.empty())
     return make_error(ErrorClass::kUsage, "tcc bench needs MODEL: a library built by tcc, or a model",
                       "`tcc bench --help` shows examples");
@@ -132,6 +198,7 @@ Command bench_command() {
                       "  tcc bench out/libresnet18.so --threads 1\n"
                       "  tcc bench zoo:resnet18 --per-kernel\n"
                       "  tcc bench zoo:resnet18 --task 3 --schedule mine.trace\n"
+                      "  tcc bench before/libnet.so after/libnet.so --fail-above 3%\n"
                       "  tcc bench --compare before.json after.json",
                       declare, bench);
 }

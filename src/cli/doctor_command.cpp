@@ -64,7 +64,7 @@ Check check_compiler() {
     Stopwatch watch;
     TCC_TRY(driver::BuildReport built, driver::build_model(model, options));
     TCC_TRY(driver::VerifyReport verified, driver::verify_library(built.package.library, {}));
-    if (!verified.passed) return input_error("the library of {} computes wrong numbers", source.model);
+    if (!verified.passed()) return input_error("the library of {} computes wrong numbers", source.model);
     return fmt::format("{} built, linked by {} and verified in {}", source.model, built.package.linker,
                        format_duration(watch.seconds()));
   };

@@ -267,6 +267,15 @@ Result<LibraryOnDisk> find_library(const LibraryArguments& arguments, bool quiet
   return LibraryOnDisk{report.package.library, folder};
 }
 
+void remeasure_device(double rate, bool quiet) {
+  const driver::MachineFactsOptions options{cache_folder(), false, driver::kBriefProbe};
+  if (options.folder.empty()) return;
+  auto facts = driver::machine_facts(options);
+  if (facts) facts = driver::remeasure_if_beaten(std::move(*facts), rate, options);
+  if (!facts) return;
+  for (const std::string& note : facts->notes) remark(quiet, "note: " + note);
+}
+
 std::optional<target::Target> measured_device(bool quiet) {
   const std::string folder = cache_folder();
   if (folder.empty()) return std::nullopt;

@@ -84,6 +84,14 @@ std::string format_table(std::vector<std::vector<std::string>> rows, size_t left
 std::string format_seconds(double seconds) {
   return seconds > 0 ? format_duration(seconds) : "-";
 }
+std::string format_time(double seconds, bool disturbed) {
+  return format_seconds(seconds) + (disturbed ? " ~" : "");
+}
+
+std::string disturbed_legend(bool any) {
+  return any ? "~ other programs disturbed this time\n" : "";
+}
+
 std::string format_gflops(double flops, double seconds) {
   return flops > 0 && seconds > 0 ? fmt::format("{:.1f}", flops / seconds / 1e9) : "-";
 }

@@ -28,7 +28,10 @@ const std::string& output_failure();
 // sanitized.
 std::string format_table(std::vector<std::vector<std::string>> rows, size_t left = 1);
 
-std::string format_seconds(double seconds);                  // "-" for 0
+std::string format_seconds(double seconds);  // "-" for 0
+// With a mark behind times that other programs disturbed, and the line below a table that says so ("": none is marked).
+std::string format_time(double seconds, bool disturbed);
+std::string disturbed_legend(bool any);
 std::string format_gflops(double flops, double seconds);     // "-" when unknown
 std::string format_ratio(double slow, double fast);          // "12.3x"
 std::string format_elapsed(double seconds);                  // "1:02", "1:02:03"

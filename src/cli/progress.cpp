@@ -15,7 +15,7 @@ namespace {
 using Kind = search::Progress::Kind;
 
 const char* event_name(Kind kind) {
-  constexpr const char* kNames[] = {"started", "round", "task_finished", "finished", "note"};
+  constexpr const char* kNames[] = {"started", "round", "task_finished", "finished", "note", "finals"};
   return kNames[static_cast<size_t>(kind)];
 }
 
@@ -28,25 +28,13 @@ ProgressView::~ProgressView() {
   if (bar_shown_) std::fputs("\n", stderr);
 }
 
-double ProgressView::remaining(const search::Progress& p) const {
-  double left = -1;
-  if (p.trials > 0 && p.trials_limit > 0)
-    left = p.elapsed_seconds / static_cast<double>(p.trials) * static_cast<double>(p.trials_limit - p.trials);
-  if (time_limit_ > 0) {
-    const double limit = std::max(time_limit_ - p.elapsed_seconds, 0.0);
-    left = left < 0 ? limit : std::min(left, limit);
-  }
-  return left;
-}
-
 std::string ProgressView::describe(const search::Progress& p) const {
   std::string text = p.trials_limit > 0 ? fmt::format("{}/{} measured", p.trials, p.trials_limit)
                                         : fmt::format("{} measured", p.trials);
   text += fmt::format(", {} elapsed", format_elapsed(p.elapsed_seconds));
-  if (p.trials_limit > 0 && p.trials >= p.trials_limit)
-    text += ", comparing the fastest of each task";
-  else if (const double left = remaining(p); left >= 0)
-    text += fmt::format(", about {} left", format_elapsed(left));
+  if (p.kind == Kind::kFinals)
+    text += fmt::format(", comparing the fastest of {} of {}", p.finals_done + 1, plural(p.finals_total, "task"));
+  if (p.remaining_seconds >= 0) text += fmt::format(", about {} left", format_elapsed(p.remaining_seconds));
   if (p.best_seconds > 0)
     text += fmt::format("; best {}{}", format_duration(p.best_seconds),
                         p.best_gflops > 0 ? fmt::format(" ({:.1f} GFLOP/s)", p.best_gflops) : "");
@@ -57,6 +45,8 @@ std::string ProgressView::describe(const search::Progress& p) const {
 void ProgressView::show_event(const search::Progress& p) const {
   Json event = {{"event", event_name(p.kind)}};
   event.update(TCC_JSON(p, trials, trials_limit, elapsed_seconds));
+  if (p.remaining_seconds >= 0) event["remaining_seconds"] = p.remaining_seconds;
+  if (p.kind == Kind::kFinals) event.update(TCC_JSON(p, finals_done, finals_total));
   if (p.task >= 0) event.update(TCC_JSON(p, task, workload, task_trials, best_seconds, best_gflops, improved));
   if (!p.note.empty()) event["note"] = p.note;
   print_json_line(event);
@@ -72,7 +62,7 @@ void ProgressView::show(const search::Progress& p) {
     remark(false, "note: " + p.note);
     return;
   }
-  if (p.kind != Kind::kRound) return;
+  if (p.kind != Kind::kRound && p.kind != Kind::kFinals) return;
   if (!terminal_) {
     remark(common_.json, describe(p));
     return;

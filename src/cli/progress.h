@@ -19,7 +19,6 @@ class ProgressView {
  private:
   void show_event(const search::Progress& progress) const;
   std::string describe(const search::Progress& progress) const;
-  double remaining(const search::Progress& progress) const;
   const Common& common_;
   ValueCurve& curve_;
   double time_limit_;

@@ -35,7 +35,7 @@ void declare(Options& options, Arguments& a) {
 
 Json task_json(const driver::TaskSummary& t) {
   Json json = {{"task", t.number}};
-  json.update(TCC_JSON(t, key, workload, weight, flops, records, best_seconds));
+  json.update(TCC_JSON(t, key, workload, weight, flops, records, best_seconds, threads, predicted, disturbed));
   return json;
 }
 
@@ -44,9 +44,10 @@ std::string task_table(const std::vector<driver::TaskSummary>& tasks) {
       {"task", "key", "workload", "weight", "MFLOP", "records", "best", "GFLOP/s"}};
   for (const driver::TaskSummary& t : tasks)
     rows.push_back({std::to_string(t.number), t.key, t.workload, std::to_string(t.weight),
-                    fmt::format("{:.2f}", t.flops / 1e6), std::to_string(t.records), format_seconds(t.best_seconds),
-                    format_gflops(t.flops, t.best_seconds)});
-  return format_table(rows, 3);
+                    fmt::format("{:.2f}", t.flops / 1e6), std::to_string(t.records),
+                    format_time(t.best_seconds, t.disturbed), format_gflops(t.flops, t.best_seconds)});
+  const bool disturbed = std::any_of(tasks.begin(), tasks.end(), [](const auto& t) { return t.disturbed; });
+  return format_table(rows, 3) + disturbed_legend(disturbed);
 }
 
 const char* schedule_text(const driver::TaskDetails& details) {
@@ -132,7 +133,8 @@ Result<int> show(const Arguments& a) {
 
 Result<int> show_tasks(const Common& common, const TaskArguments& a) {
   TCC_TRY(const OpenTasks open, open_tasks(a));
-  TCC_TRY(std::vector<driver::TaskSummary> tasks, driver::summarise_tasks(open.program, open.records.all, open.target));
+  TCC_TRY(std::vector<driver::TaskSummary> tasks,
+          driver::summarise_tasks(open.program, open.records.all, open.target, threads_or_all(a.threads)));
   if (!common.json) return print(task_table(tasks));
   Json json = {{"model", a.model.model}, {"flops", open.program.flops}, {"tasks", Json::array()}};
   for (const driver::TaskSummary& t : tasks) json["tasks"].push_back(task_json(t));

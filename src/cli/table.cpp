@@ -44,7 +44,8 @@ Table::Table() {
   app_->require_subcommand(1);
   app_->footer(
       "Exit status: 0 ok, 1 the input or the environment is at fault, 2 usage, 3 stopped early with valid results,\n"
-      "70 a bug in tcc.\n\nExample: tcc tune zoo:resnet18 --trials 200 && tcc build zoo:resnet18 -o out");
+      "4 verify is inconclusive, 6 disturbed times under --strict-timing, 70 a bug in tcc.\n\nExample: tcc tune "
+      "zoo:resnet18 --trials 200 && tcc build zoo:resnet18 -o out");
   for (const Command& command : commands_) {
     CLI::App* sub = app_->add_subcommand(command.name, command.summary);
     sub->footer("Examples:\n" + command.examples);

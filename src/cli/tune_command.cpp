@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "cli/command.h"
+#include "cli/gain_report.h"
 #include "cli/interrupt.h"
 #include "cli/json.h"
 #include "cli/lookup.h"
@@ -13,6 +14,8 @@
 #include "cli/show_command.h"
 #include "cli/value_curve.h"
 #include "tcc/backend/backend.h"
+#include "tcc/driver/gain.h"
+#include "tcc/driver/machine_facts.h"
 #include "tcc/driver/tune.h"
 #include "tcc/support/text.h"
 
@@ -34,7 +37,7 @@ struct Arguments : TaskArguments {
   int64_t drafts = 0;               // 0: the paper's
   int64_t verify_generations = -1;  // as the target has it
   bool no_lse = false, no_statements = false, no_dataflow = false;
-  bool fresh = false, baseline = false;
+  bool fresh = false, baseline = false, strict_timing = false;
   int64_t simulate = 0;
   std::string space = std::string(space::kDefaultSpace);
   std::string tasks;  // "list", or which
@@ -132,6 +135,8 @@ void declare(Options& options, Arguments& a) {
           "Search on a simulated GPU of this seed instead of a device, to study searches; `build` uses nothing of it")
       .positive()
       .value("SEED");
+  options.flag("--strict-timing", a.strict_timing,
+               "Exit status 6 where other programs disturbed the best time of a task, and it could not be taken again");
   options.flag("--fresh", a.fresh, "Start a new search instead of going on with an interrupted one");
   add_target(options, a.target);
   add_cupti(options, a.cupti);
@@ -140,8 +145,9 @@ void declare(Options& options, Arguments& a) {
   add_records(options, a.records);
 }
 
-constexpr int64_t kDefaultTop = 10;              // of a construction
-constexpr double kNominalSecondsPerTrial = 0.3;  // for the estimate before anything is measured
+constexpr int64_t kDefaultTop = 10;  // of a construction
+// For the estimate before anything is measured; of a build, of one task.
+constexpr double kNominalSecondsPerTrial = 0.3, kNominalSecondsPerBuild = 0.1;
 
 bool constructs(search::Strategy strategy) {
   return strategy == search::Strategy::kRoller || strategy == search::Strategy::kGensor;
@@ -215,6 +221,7 @@ Result<void> check_effort(const Arguments& a, driver::Effort effort) {
                                                         {!a.cost_model.empty(), "--cost-model", nothing},
                                                         {a.pretrained != otherwise.pretrained, "--pretrained", nothing},
                                                         {a.baseline, "--baseline", nothing},
+                                                        {a.strict_timing, "--strict-timing", nothing},
                                                         {a.fresh, "--fresh", nothing},
                                                         {a.simulate > 0, "--simulate", nothing}};
   for (const auto& [given, name, excluded] : kGiven)
@@ -254,7 +261,9 @@ void print_plan(const Arguments& a, const driver::Program& program, const driver
   const search::TuneOptions& options = request.options;
   std::string tasks = plural(static_cast<int64_t>(program.tasks.tasks.size()), "task");
   if (!request.tasks.empty()) tasks = fmt::format("{}, {} of them to tune", tasks, request.tasks.size());
-  double estimate = kNominalSecondsPerTrial * static_cast<double>(options.trials);
+  double estimate = kNominalSecondsPerTrial * static_cast<double>(options.trials) / (1 - options.finals_share);
+  if (request.afterwards)
+    estimate += request.afterwards(estimate, kNominalSecondsPerBuild * static_cast<double>(program.tasks.tasks.size()));
   std::string limit = "no time limit";
   if (options.seconds > 0) {
     estimate = std::min(estimate, options.seconds);
@@ -313,6 +322,11 @@ std::string prediction_text(const driver::TuneReport& report, const std::vector<
   return text + "\n" + phases_text(report);
 }
 
+int64_t disturbed_tasks(const driver::TuneReport& report) {
+  return std::count_if(report.tasks.begin(), report.tasks.end(),
+                       [](const driver::TunedTask& t) { return t.result.best_disturbed; });
+}
+
 std::string task_table(const driver::TuneReport& report, const std::vector<size_t>& chosen, bool baseline) {
   std::vector<std::vector<std::string>> rows = {{"task", "workload", "weight", "best", "GFLOP/s"}};
   if (baseline) rows[0].insert(rows[0].end(), {"unscheduled", "speed-up"});
@@ -321,13 +335,13 @@ std::string task_table(const driver::TuneReport& report, const std::vector<size_
     const driver::TunedTask& t = report.tasks[i];
     std::vector<std::string>& row = rows.emplace_back();
     row = {number_of(i, chosen), t.result.workload, std::to_string(t.result.weight),
-           format_seconds(t.result.best_seconds), format_gflops(t.flops, t.result.best_seconds)};
+           format_time(t.result.best_seconds, t.result.best_disturbed), format_gflops(t.flops, t.result.best_seconds)};
     if (baseline)
       row.insert(row.end(),
                  {format_seconds(t.baseline_seconds), format_ratio(t.baseline_seconds, t.result.best_seconds)});
     row.push_back(std::to_string(t.result.trials));
   }
-  return format_table(rows, 2);
+  return format_table(rows, 2) + disturbed_legend(disturbed_tasks(report) > 0);
 }
 
 // Proposals fall into four heaps: seen before, refused by the compiler, ranked too low to be worth a measurement,
@@ -375,7 +389,7 @@ std::string drafts_text(const search::Counts& c) {
 Json proposals_json(const search::Counts& c) {
   Json json = TCC_JSON(c, proposed, duplicate, rejected, rejected_by_reason);
   json.update({{"not_chosen", not_chosen(c)}, {"tried", tried(c)}});
-  json.update(TCC_JSON(c, compiled, measured, compile_failed, wrong, crashed, hung, timed_out));
+  json.update(TCC_JSON(c, compiled, measured, disturbed, compile_failed, wrong, crashed, hung, timed_out));
   if (c.drafted > 0)
     json.update(TCC_JSON(c, drafted, draft_duplicate, draft_rejected, draft_legal, draft_kept, draft_by_kernel,
                          without_columns, verified));
@@ -384,7 +398,8 @@ Json proposals_json(const search::Counts& c) {
 
 Json report_json(const driver::TuneReport& report, bool baseline) {
   Json json = {{"event", "summary"}};
-  json.update(TCC_JSON(report, trials, seconds, stopped, resumed));
+  json.update(TCC_JSON(report, trials, seconds, stopped, resumed, load, others));
+  json["disturbed"] = report.counts.disturbed;
   json["phases"] = Json::object();
   for (const auto& [phase, seconds] : phases_of(report)) json["phases"][phase] = seconds;
   if (baseline) json["unscheduled_seconds"] = report.baseline_seconds;
@@ -394,6 +409,7 @@ Json report_json(const driver::TuneReport& report, bool baseline) {
     Json task = TCC_JSON(t.result, key, workload, weight);
     task["flops"] = t.flops;
     task["best_seconds"] = t.result.best_seconds;
+    task["best_disturbed"] = t.result.best_disturbed;
     if (baseline) task["unscheduled_seconds"] = t.baseline_seconds;
     task.update(TCC_JSON(t.result, trials, failure));
     task["counts"] = proposals_json(t.result.counts);
@@ -410,12 +426,47 @@ std::vector<int64_t> weights_of(const driver::Program& program, const std::vecto
   return weights;
 }
 
+// Where libraries of the target run here, and the whole model was searched.
+bool measures_gain(const Arguments& a, const target::Target& target, driver::Effort effort) {
+  return effort != driver::Effort::kConstruct && a.simulate == 0 && backend::backend_of(target).runs_on_host(target);
+}
+
+// `elapsed`: seconds that the command has taken. A failure is a warning: what was found is in the store.
+std::optional<driver::Gain> find_gain(const Arguments& a, const driver::Model& model,
+                                      const driver::TuneRequest& request, double elapsed) {
+  const auto measure = [&]() -> Result<driver::Gain> {
+    TCC_TRY(const Records records, open_records(a.records));
+    return driver::measure_gain(model,
+                                {request.target, records.all, request.options.threads, driver::gain_timing(elapsed)});
+  };
+  remark(a.common.quiet, "building the model without and with what was found, to measure its latency");
+  Result<driver::Gain> gain = measure();
+  if (gain) return std::move(*gain);
+  print_warning(fmt::format("the latency of the model was not measured: {}", gain.error().message));
+  return std::nullopt;
+}
+
+// A kernel that is faster than the machine's peak says that the peak was measured while the machine was busy.
+void check_peak(const Arguments& a, const driver::TuneReport& report, const driver::TuneRequest& request) {
+  if (!request.device || a.model.precision != "f32") return;
+  const auto cores = static_cast<double>(std::max<int64_t>(request.device->cpu.cores, 1));
+  const double share = std::min(static_cast<double>(request.options.threads), cores) / cores;
+  double rate = 0;
+  for (const driver::TunedTask& t : report.tasks)
+    if (t.result.best_seconds > 0) rate = std::max(rate, t.flops / t.result.best_seconds / share);
+  remeasure_device(rate, a.common.quiet);
+}
+
 void print_report(const Arguments& a, const driver::TuneReport& report, const ValueCurve& curve,
-                  const target::Target& target, const std::vector<size_t>& chosen) {
+                  const driver::TuneRequest& request, const driver::Program& program,
+                  const std::optional<driver::Gain>& gain) {
+  const target::Target& target = request.target;
+  const std::vector<size_t>& chosen = request.tasks;
   if (a.common.json) {
     Json json = report_json(report, a.baseline);
     json["predicted"] = report.predicted;
     json["calibrated"] = target.cuda.calibrated;
+    if (gain) json["latency"] = gain_json(*gain);
     json["curve"] = Json::array();
     for (const ValueCurve::Point& p : curve.points())
       json["curve"].push_back({{"trials", p.trials}, {"elapsed_seconds", p.elapsed}, {"best_seconds", p.seconds}});
@@ -424,15 +475,17 @@ void print_report(const Arguments& a, const driver::TuneReport& report, const Va
   }
   if (report.predicted)
     return void(print(prediction_text(report, chosen, target.name, a.effort == "0") + drafts_text(report.counts)));
-  std::string text = task_table(report, chosen, a.baseline) + "\n" +
-                     proposals_text(report.counts, a.common.verbose > 0) + drafts_text(report.counts);
+  const bool baseline = a.baseline && a.common.verbose > 0;
+  std::string text = task_table(report, chosen, baseline) + "\n" + proposals_text(report.counts, a.common.verbose > 0) +
+                     drafts_text(report.counts);
   text += fmt::format("{} in {}", plural(report.trials, "trial"), format_elapsed(report.seconds));
   if (report.best_seconds > 0)
-    text += fmt::format("; the model's kernels take {}", format_seconds(report.best_seconds));
-  if (report.best_seconds > 0 && report.baseline_seconds > 0)
-    text += fmt::format(", unscheduled {}: speed-up {}", format_seconds(report.baseline_seconds),
+    text += fmt::format("; the kernels, each timed alone, take {}", format_seconds(report.best_seconds));
+  if (baseline && report.best_seconds > 0 && report.baseline_seconds > 0)
+    text += fmt::format(", unscheduled {}: {}", format_seconds(report.baseline_seconds),
                         format_ratio(report.baseline_seconds, report.best_seconds));
-  print(text + "\n" + phases_text(report) + curve.text());
+  text += "\n" + phases_text(report) + curve.text();
+  print(gain ? text + gain_text(*gain, program, request.options.threads) : text);
 }
 
 // One line, or one event: from now on `build` has a program for every task.
@@ -468,7 +521,25 @@ void show_library(const Arguments& a, const driver::FirstLibrary& library) {
   remark(a.common.quiet, text);
 }
 
+// What other programs did to the times.
+void print_disturbance(const Arguments& a, const driver::TuneReport& report) {
+  const int64_t tasks = disturbed_tasks(report);
+  if (report.counts.disturbed == 0 && tasks == 0) return;
+  const std::string load = report.load > 0 ? fmt::format(" (load {:.1f} on {})", report.load,
+                                                         plural(target::host_target().cpu.threads, "CPU"))
+                                           : "";
+  std::string text = fmt::format("{} of {} were disturbed by other programs{}", report.counts.disturbed,
+                                 plural(report.counts.measured, "timing"), load);
+  if (tasks == 0)
+    return remark(a.common.quiet, "note: " + text + "; the best time of each task was not, or was taken again");
+  print_warning(
+      fmt::format("{}; the times of {} may be several times too long. Run the same command again on a quiet "
+                  "machine: it takes them anew",
+                  text, plural(tasks, "task")));
+}
+
 void print_remarks(const Arguments& a, const driver::TuneReport& report) {
+  print_disturbance(a, report);
   for (const std::string& note : report.notes) remark(a.common.quiet, "note: " + note);
   for (const driver::TunedTask& t : report.tasks) {
     if (!t.result.failure.empty())
@@ -517,12 +588,17 @@ Result<int> tune(const Arguments& a) {
   TCC_TRY(auto store, record::Store::open(db));
   request.effort = effort;
   request.first_library = [&a](const driver::FirstLibrary& library) { show_library(a, library); };
+  if (measures_gain(a, target, effort))
+    request.afterwards = [](double command, double build) {
+      return driver::gain_seconds(driver::gain_timing(command), build);
+    };
   if (effort != driver::Effort::kConstruct) print_plan(a, program, request, db);
   if (effort != driver::Effort::kConstruct && backend::backend_of(target).runs_on_host(target))
     request.device = measured_device(a.common.quiet);
   request.cuda_driver = a.target.cuda_driver;
   request.cupti = a.cupti;
   request.baseline = a.baseline;
+  if (const std::string folder = cache_folder(); !folder.empty()) request.measuring_folder = folder + "/measuring";
 
   InterruptGuard interrupts;
   request.stop = &InterruptGuard::requested;
@@ -534,14 +610,19 @@ Result<int> tune(const Arguments& a) {
     report = driver::tune_program(program, *store, request);
   }
   if (!report) return tl::make_unexpected(std::move(report).error());
-  print_report(a, *report, curve, target, request.tasks);
+  curve.end(report->best_seconds, report->seconds);
+  std::optional<driver::Gain> gain;
+  if (request.afterwards && !report->predicted && !report->stopped && report->counts.measured > 0)
+    gain = find_gain(a, model, request, report->seconds);
+  print_report(a, *report, curve, request, program, gain);
+  check_peak(a, *report, request);
   print_remarks(a, *report);
   if (report->stopped) return kStopped;
   bool any_valid = report->tasks.empty();
   for (const driver::TunedTask& t : report->tasks)
     any_valid =
         any_valid || t.result.best_seconds > 0 || (effort == driver::Effort::kConstruct && t.result.failure.empty());
-  if (any_valid) return kOk;
+  if (any_valid) return a.strict_timing && disturbed_tasks(*report) > 0 ? kDisturbed : kOk;
   return make_error(ErrorClass::kEnvironment, "no valid program was found for any task",
                     "the counts above say what became of the candidates; more --trials may help");
 }

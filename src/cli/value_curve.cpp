@@ -24,6 +24,12 @@ void ValueCurve::add(const search::Progress& p) {
   if (points_.empty() || sum < points_.back().seconds) points_.push_back({p.trials, p.elapsed_seconds, sum});
 }
 
+void ValueCurve::end(double seconds, double elapsed) {
+  if (points_.empty() || seconds <= 0) return;
+  if (points_.back().trials == trials_) points_.pop_back();
+  points_.push_back({trials_, elapsed, seconds});
+}
+
 std::string ValueCurve::text() const {
   if (points_.size() < 2) return "";
   std::vector<std::vector<std::string>> rows = {{"trials", "elapsed", "all kernels", ""}};
@@ -31,7 +37,7 @@ std::string ValueCurve::text() const {
   for (size_t i = 0; i < points_.size(); i += step) {
     const size_t at = i + step >= points_.size() ? points_.size() - 1 : i;  // the last line is the last point
     const Point& p = points_[at];
-    const auto cells = static_cast<size_t>(kCells * p.seconds / points_.front().seconds + 0.5);
+    const auto cells = static_cast<size_t>(std::min(kCells, kCells * p.seconds / points_.front().seconds + 0.5));
     rows.push_back({std::to_string(p.trials), format_elapsed(p.elapsed), format_seconds(p.seconds),
                     std::string(cells, '#') + std::string(static_cast<size_t>(kCells) - cells, ' ')});
   }

@@ -18,6 +18,8 @@ class ValueCurve {
   explicit ValueCurve(std::vector<int64_t> weights) : weights_(std::move(weights)), best_(weights_.size(), 0.0) {}
 
   void add(const search::Progress& progress);
+  // What the report says at the end: finals take times anew.
+  void end(double seconds, double elapsed);
   // From the moment on when every task has a valid program; only points that are better than those before.
   const std::vector<Point>& points() const { return points_; }
   // Some lines for people, and what the last quarter of the run still gained; "" where there is nothing to tell.

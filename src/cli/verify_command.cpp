@@ -1,5 +1,9 @@
 #include "cli/verify_command.h"
 
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+
 #include "cli/command.h"
 #include "cli/json.h"
 #include "cli/lookup.h"
@@ -14,12 +18,20 @@ namespace {
 void declare(Options& options, VerifyArguments& a) {
   options.option("--model", a.original, "Where the library's model is now").value("FILE");
   options
-      .option("--tolerance", a.tolerance,
-              "Largest error allowed, as a share of the output's largest value [by the library's --precision: 1e-3 for "
-              "f32, "
-              "2e-3 for tf32, 1e-2 for f16, 5e-2 for bf16]")
+      .option(
+          "--tolerance", a.tolerance,
+          "Largest error allowed, as a share of the output's largest value [by element: its type, the length of its "
+          "sums, the rounding before it]")
       .positive();
   options.option("--seed", a.seed, "Of the random inputs").show_default();
+  options.list("--input-seed", a.seeds, "Of one input, as NAME=7; may be repeated").value("NAME=N");
+  options
+      .list("--input-range", a.ranges,
+            "Where one input is drawn, as NAME=-1:1; may be repeated [inside the operators' domains]")
+      .value("NAME=LOW:HIGH");
+  options.option("--inputs", a.inputs, "Inputs by name instead of random ones").value("FILE.npz");
+  options.option("--expected", a.expected, "Outputs by name to compare with, instead of the reference")
+      .value("FILE.npz");
   options.flag("--emulate", a.emulate,
                "Without a GPU: run the PTX of the kernels for --target instruction by instruction, task by task, with "
                "checks for races and memory errors. Of very large tasks some blocks only; exit status 3: some tasks "
@@ -27,20 +39,85 @@ void declare(Options& options, VerifyArguments& a) {
   add_library(options, a.library);
 }
 
+tl::unexpected<Error> bad_word(const char* option, const std::string& word, const char* expected) {
+  return make_error(ErrorClass::kUsage, fmt::format("{}: expected {}, found '{}'", option, expected, sanitize(word)),
+                    "`tcc inspect MODEL` lists the inputs");
+}
+
+// NAME=VALUE words; `take(name, value)` is false where the value is wrong.
+template <class Take>
+Result<void> read_words(const char* option, const std::vector<std::string>& words, const char* expected, Take take) {
+  for (const std::string& word : words) {
+    const size_t equals = word.rfind('=');
+    if (equals == std::string::npos || equals == 0 || !take(word.substr(0, equals), word.substr(equals + 1)))
+      return bad_word(option, word, expected);
+  }
+  return {};
+}
+
+bool read_number(const std::string& text, double& value) {
+  char* end = nullptr;
+  value = std::strtod(text.c_str(), &end);
+  return !text.empty() && *end == 0 && std::isfinite(value);
+}
+
+Result<driver::VerifyOptions> options_of(const VerifyArguments& a) {
+  driver::VerifyOptions options;
+  options.model = a.original;
+  TCC_TRY(options.frozen, parse_frozen(a.library.model));
+  options.seed = a.seed;
+  TCC_TRY_VOID(read_words("--input-seed", a.seeds, "NAME=7", [&](const std::string& name, const std::string& text) {
+    uint64_t seed = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
+    return error == std::errc() && end == text.data() + text.size() && options.seeds.emplace(name, seed).second;
+  }));
+  TCC_TRY_VOID(
+      read_words("--input-range", a.ranges, "NAME=LOW:HIGH", [&](const std::string& name, const std::string& text) {
+        const size_t colon = text.find(':');
+        driver::DrawnRange range;
+        return colon != std::string::npos && read_number(text.substr(0, colon), range.low) &&
+               read_number(text.substr(colon + 1), range.high) && range.low <= range.high &&
+               options.ranges.emplace(name, range).second;
+      }));
+  options.inputs = a.inputs;
+  options.expected = a.expected;
+  if (a.tolerance > 0) options.tolerance = a.tolerance;
+  options.threads = static_cast<int>(a.library.threads);
+  options.cuda_driver = a.library.target.cuda_driver;
+  return options;
+}
+
+const char* verdict_word(driver::Verdict verdict) {
+  return verdict == driver::Verdict::kRight ? "ok" : verdict == driver::Verdict::kWrong ? "FAILED" : "inconclusive";
+}
+
+std::string bound_text(const driver::OutputCheck& o) {
+  if (o.allowed_there == 0) return "its elements must be equal";
+  return fmt::format("{:.3g} is allowed for {} over {}", o.allowed_there, o.actual.type, plural(o.terms, "term"));
+}
+
 void print_verification(const VerifyArguments& a, const driver::VerifyReport& report) {
   if (a.common.json) {
-    Json json = {
-        {"library", report.id},          {"model", report.model},
-        {"passed", report.passed},       {"precision", target::precision_name(report.precision)},
-        {"tolerance", report.tolerance}, {"self_test", report.self_test.empty() ? "passed" : report.self_test}};
+    Json json = {{"library", report.id},
+                 {"model", report.model},
+                 {"verdict", driver::verdict_name(report.verdict)},
+                 {"passed", report.passed()},
+                 {"precision", target::precision_name(report.precision)},
+                 {"tolerance", report.tolerance},
+                 {"self_test", report.self_test.empty() ? "passed" : report.self_test}};
     for (const driver::TensorRange& input : report.inputs) json["inputs"].push_back(range_json(input));
     for (const driver::OutputCheck& output : report.outputs) {
       Json check = range_json(output.actual);
-      check.update({{"scale", output.scale},
+      check.update({{"verdict", driver::verdict_name(output.verdict)},
+                    {"scale", output.scale},
                     {"max_error", output.max_error},
                     {"where", output.where},
                     {"expected", output.expected_there},
                     {"actual", output.actual_there},
+                    {"error", output.error_there},
+                    {"allowed", output.allowed_there},
+                    {"terms", output.terms},
+                    {"wrong", output.wrong},
                     {"failure", output.failure}});
       json["outputs"].push_back(check);
     }
@@ -48,41 +125,45 @@ void print_verification(const VerifyArguments& a, const driver::VerifyReport& re
     return;
   }
   std::string text =
-      fmt::format("{} against the reference of {} in double precision\n", report.id, sanitize(report.model));
+      fmt::format("{} against {} of {}{}\n", report.id,
+                  a.expected.empty() ? "the reference" : "'" + sanitize(a.expected) + "' and the reference",
+                  sanitize(report.model), a.expected.empty() ? " in double precision" : "");
   if (report.precision != target::Precision::kF32)
-    text += fmt::format("built with --precision {}: errors up to {:g} of the scale are allowed\n",
-                        target::precision_name(report.precision), report.tolerance);
+    text += fmt::format("built with --precision {}\n", target::precision_name(report.precision));
   for (const driver::TensorRange& input : report.inputs) text += "input   " + range_text(input) + "\n";
   for (const driver::OutputCheck& output : report.outputs) {
     text += "output  " + range_text(output.actual) + "\n";
-    text += fmt::format("        largest error {:.3g} of scale {:.4g} at {}: {:.7g} for {:.7g}: {}\n", output.max_error,
-                        output.scale, output.where, output.actual_there, output.expected_there,
-                        output.failure.empty() ? "ok" : "FAILED");
+    text += fmt::format("        error {:.3g} of scale {:.4g} at {}: {:.7g} for {:.7g}; {}: {}\n", output.error_there,
+                        output.scale, output.where, output.actual_there, output.expected_there, bound_text(output),
+                        verdict_word(output.verdict));
   }
   text += fmt::format("self test {}\n", report.self_test.empty() ? "ok" : "FAILED");
-  print(text + (report.passed ? "passed\n" : "FAILED\n"));
+  print(text + (report.passed() ? "passed" : verdict_word(report.verdict)) + "\n");
 }
 
 Result<int> verify(const VerifyArguments& a) {
   if (a.emulate) return verify_by_emulation(a);
+  TCC_TRY(const driver::VerifyOptions options, options_of(a));
   TCC_TRY(LibraryOnDisk library, find_library(a.library, a.common.quiet));
-  driver::VerifyOptions options;
-  options.model = a.original;
-  TCC_TRY(options.frozen, parse_frozen(a.library.model));
-  options.seed = a.seed;
-  if (a.tolerance > 0) options.tolerance = a.tolerance;
-  options.threads = static_cast<int>(a.library.threads);
-  options.cuda_driver = a.library.target.cuda_driver;
   TCC_TRY(driver::VerifyReport report, driver::verify_library(library.path, options));
   print_verification(a, report);
-  if (report.passed) return kOk;
+  if (report.passed()) return kOk;
   std::vector<std::string> findings;
   for (const driver::OutputCheck& output : report.outputs)
     if (!output.failure.empty())
       findings.push_back(fmt::format("output {}: {}", sanitize(output.actual.name), output.failure));
+  if (report.verdict == driver::Verdict::kInconclusive) {
+    for (const std::string& finding : findings) remark(a.common.quiet, "inconclusive: " + finding);
+    remark(a.common.quiet,
+           "  hint: give inputs that tell something: --inputs FILE.npz, --input-range NAME=LOW:HIGH or another --seed");
+    return kInconclusive;
+  }
   if (!report.self_test.empty()) findings.push_back(report.self_test);
   return make_error(ErrorClass::kInput, fmt::format("{} does not compute what its model says", report.id),
-                    "tune and build it again; if that does not help, please report it with the model", findings);
+                    a.expected.empty()
+                        ? "tune and build it again; if that does not help, please report it with the model"
+                        : "see whether it passes without --expected: then those values are of another model",
+                    findings);
 }
 
 }  // namespace
@@ -92,6 +173,7 @@ Command verify_command() {
                       "  tcc verify out/libresnet18.so\n"
                       "  tcc verify out/libnet.so --model moved/net.onnx\n"
                       "  tcc verify zoo:mlp\n"
+                      "  tcc verify out/libnet.so --inputs x.npz --expected y.npz\n"
                       "  tcc verify zoo:mlp --target a100 --emulate",
                       declare, verify);
 }

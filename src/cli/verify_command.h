@@ -10,8 +10,10 @@ struct VerifyArguments {
   Common common;
   LibraryArguments library;
   std::string original;  // --model
-  double tolerance = 0;  // 0 = by the precision
+  double tolerance = 0;  // 0 = by type and sums
   uint64_t seed = 1;
+  std::vector<std::string> seeds, ranges;  // NAME=7, NAME=-1:1
+  std::string inputs, expected;            // .npz
   bool emulate = false;
 };
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "tcc/graph/reference.h"
+#include "driver/host_tensors.h"
 #include "tcc/support/files.h"
 
 namespace tcc::driver {
@@ -30,26 +30,6 @@ KernelTime read_task(const nlohmann::json& t) {
   k.alone = t.value("seconds", 0.0);
   return k;
 }
-
-// Memory of the host for all tensors of a model, inputs filled.
-struct HostTensors {
-  HostTensors(const package::LoadedModel& model, uint64_t seed) {
-    for (const package::TensorSpec& spec : model.inputs()) {
-      graph::Value value;
-      value.dtype = spec.dtype;
-      value.shape = spec.shape;
-      inputs.push_back(
-          graph::make_constant_from_doubles(spec.dtype, graph::random_tensor(value, seed + inputs.size()).data));
-    }
-    for (const package::TensorSpec& spec : model.outputs()) outputs.emplace_back(static_cast<size_t>(spec.bytes));
-    for (const graph::Constant& bytes : inputs) input_pointers.push_back(bytes.bytes.data());
-    for (auto& bytes : outputs) output_pointers.push_back(bytes.data());
-  }
-  std::vector<graph::Constant> inputs;
-  std::vector<std::vector<std::byte>> outputs;
-  std::vector<const void*> input_pointers;
-  std::vector<void*> output_pointers;
-};
 
 // The steps inside runs of the model, summed by task.
 Result<void> time_kernels(package::ModelContext& context, const LibraryFacts& facts, const HostTensors& tensors,

@@ -62,7 +62,7 @@ Result<void> write_member(zipFile archive, const NamedTensor& tensor) {
 
 }  // namespace
 
-Result<std::map<std::string, TensorFile>> read_npz(const std::string& path) {
+Result<std::map<std::string, TensorFile>> read_npz(const std::string& path, bool bfloat16_as_uint16) {
   // minizip opens whatever it is given; the system's reason for a missing file, a folder or a pipe is told here.
   if (auto file = MappedFile::open(path); !file) return tl::make_unexpected(std::move(file).error());
   std::unique_ptr<void, CloseUnzip> archive(unzOpen64(path.c_str()));
@@ -76,7 +76,8 @@ Result<std::map<std::string, TensorFile>> read_npz(const std::string& path) {
     std::string name = text;
     if (!name.ends_with(".npy")) return bad_archive(path, fmt::format("it holds '{}'", sanitize(name)));
     TCC_TRY(std::string bytes, read_member(archive.get(), path, name));
-    TCC_TRY(TensorFile tensor, parse_npy(bytes, fmt::format("{}:{}", sanitize(path), sanitize(name))));
+    TCC_TRY(TensorFile tensor,
+            parse_npy(bytes, fmt::format("{}:{}", sanitize(path), sanitize(name)), bfloat16_as_uint16));
     name.resize(name.size() - 4);
     tensors.emplace(name, std::move(tensor));
   }

@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "driver/named_tensors.h"
 #include "tcc/graph/reference.h"
 #include "tcc/package/loaded_model.h"
 #include "tcc/support/files.h"
@@ -12,30 +13,12 @@ namespace {
 
 using package::TensorSpec;
 
-std::string describe(const TensorSpec& spec) {
-  return fmt::format("'{}' ({} {})", sanitize(spec.name), graph::dtype_name(spec.dtype), graph::shape_text(spec.shape));
-}
-
-template <class Map>
-Result<void> check_names(const Map& given, const std::vector<TensorSpec>& specs, const char* what) {
-  std::vector<std::string> known;
-  for (const TensorSpec& spec : specs) known.push_back(spec.name);
-  for (const auto& [name, value] : given) {
-    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
-    std::vector<std::string> notes;
-    for (const TensorSpec& spec : specs) notes.push_back(fmt::format("{} {}", what, describe(spec)));
-    return make_error(ErrorClass::kUsage, fmt::format("the model has no {} '{}'", what, sanitize(name)),
-                      suggest(name, known), notes);
-  }
-  return {};
-}
-
 Result<void> check_complete(const std::vector<TensorSpec>& specs, const RunOptions& options) {
   std::vector<std::string> missing;
   std::string flags;
   for (const TensorSpec& spec : specs) {
     if (options.random || options.files.contains(spec.name) || options.arrays.contains(spec.name)) continue;
-    missing.push_back(fmt::format("input {}", describe(spec)));
+    missing.push_back(fmt::format("input {}", describe_tensor(spec)));
     flags += fmt::format(" --input {}=FILE.npy", sanitize(spec.name));
   }
   if (missing.empty()) return {};
@@ -43,32 +26,13 @@ Result<void> check_complete(const std::vector<TensorSpec>& specs, const RunOptio
                     fmt::format("add{}, or --random for random numbers", flags), missing);
 }
 
-Result<std::vector<std::byte>> take(const TensorSpec& spec, const TensorFile& tensor, const std::string& from) {
-  if (tensor.dtype != spec.dtype) {
-    return make_error(ErrorClass::kInput,
-                      fmt::format("{} holds {}, input {} needs {}", from, graph::dtype_name(tensor.dtype),
-                                  describe(spec), graph::dtype_name(spec.dtype)),
-                      "convert it first, for example array.astype('float32')");
-  }
-  if (tensor.shape != spec.shape) {
-    return make_error(ErrorClass::kInput,
-                      fmt::format("{} has shape {}, input {} needs {}", from, graph::shape_text(tensor.shape),
-                                  describe(spec), graph::shape_text(spec.shape)),
-                      fmt::format("reshape the array, or build the model for this shape with --shape {}={}",
-                                  sanitize(spec.name), graph::shape_text(tensor.shape)));
-  }
-  std::vector<std::byte> storage;
-  auto bytes = graph::dense_bytes(tensor.constant, tensor.dtype, graph::element_count(tensor.shape), storage);
-  return std::vector<std::byte>(bytes.begin(), bytes.end());
-}
-
 Result<std::vector<std::byte>> input_bytes(const TensorSpec& spec, size_t index, const RunOptions& options) {
   if (auto file = options.files.find(spec.name); file != options.files.end()) {
     TCC_TRY(TensorFile tensor, read_tensor(file->second, spec.dtype == graph::DType::kBF16));
-    return take(spec, tensor, fmt::format("'{}'", sanitize(file->second)));
+    return take_tensor(spec, tensor, fmt::format("'{}'", sanitize(file->second)));
   }
   if (auto array = options.arrays.find(spec.name); array != options.arrays.end())
-    return take(spec, array->second, fmt::format("the array '{}'", sanitize(spec.name)));
+    return take_tensor(spec, array->second, fmt::format("the array '{}'", sanitize(spec.name)));
   graph::Value value;
   value.dtype = spec.dtype;
   value.shape = spec.shape;
@@ -115,9 +79,9 @@ TensorRange range_of(const std::string& name, graph::DType dtype, const graph::S
 
 Result<RunReport> run_library(const std::string& library, const RunOptions& options) {
   TCC_TRY(auto loaded, package::LoadedModel::open(library));
-  TCC_TRY_VOID(check_names(options.files, loaded->inputs(), "input"));
-  TCC_TRY_VOID(check_names(options.arrays, loaded->inputs(), "input"));
-  TCC_TRY_VOID(check_names(options.out_files, loaded->outputs(), "output"));
+  TCC_TRY_VOID(check_tensor_names(options.files, loaded->inputs(), "input"));
+  TCC_TRY_VOID(check_tensor_names(options.arrays, loaded->inputs(), "input"));
+  TCC_TRY_VOID(check_tensor_names(options.out_files, loaded->outputs(), "output"));
   TCC_TRY_VOID(check_complete(loaded->inputs(), options));
 
   RunReport report;

@@ -6,6 +6,7 @@
 #include "tcc/backend/backend.h"
 #include "tcc/ir/text.h"
 #include "tcc/lower/lower.h"
+#include "tcc/record/disturbed.h"
 #include "tcc/schedule/trace.h"
 #include "tcc/search/search.h"
 #include "tcc/support/text.h"
@@ -87,14 +88,19 @@ std::string facts_text(const std::map<std::string, double>& facts) {
 }
 
 Result<std::vector<TaskSummary>> summarise_tasks(const Program& program, const record::Database* store,
-                                                 const target::Target& target) {
+                                                 const target::Target& target, int64_t threads) {
   std::vector<TaskSummary> summaries;
   for (const task::Task& task : program.tasks.tasks) {
     TaskSummary summary{static_cast<int64_t>(summaries.size()), task.key, task.workload, task.weight, task.flops};
     if (store != nullptr) {
       const record::Machine machine = search::machine_of(target);
-      TCC_TRY(auto best, store->best(search::task_hash(task.key), machine));
-      if (best) summary.best_seconds = best->median;
+      TCC_TRY(const auto best, search::chosen_record(task, target, *store, threads));
+      if (best) {
+        summary.best_seconds = best->median;
+        summary.threads = best->threads;
+        summary.predicted = record::is_untimed(best->kind);
+        summary.disturbed = record::is_disturbed(*best);
+      }
       TCC_TRY(auto records, store->all(search::task_hash(task.key)));
       for (const record::Record& record : records) summary.records += record::is_of(record, machine) ? 1 : 0;
     }
@@ -107,7 +113,7 @@ Result<TaskDetails> show_task(const Program& program, const std::string& name, c
                               const target::Target& target, int64_t threads) {
   TCC_TRY(size_t index, find_task(program, name));
   const task::Task& task = program.tasks.tasks[index];
-  TCC_TRY(auto summaries, summarise_tasks(program, store, target));
+  TCC_TRY(auto summaries, summarise_tasks(program, store, target, threads));
   TaskDetails details;
   details.summary = summaries[index];
   details.nest = ir::print(task.kernel);

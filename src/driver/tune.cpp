@@ -9,12 +9,14 @@
 
 #include "driver/baselines.h"
 #include "driver/first_library.h"
+#include "driver/neighbors.h"
 #include "tcc/backend/backend.h"
 #include "tcc/cost/network_model.h"
 #include "tcc/cost/shipped_checkpoints.h"
 #include "tcc/driver/explain.h"
 #include "tcc/driver/show.h"
 #include "tcc/measure/simulated.h"
+#include "tcc/record/disturbed.h"
 #include "tcc/search/model_measurer.h"
 #include "tcc/space/space.h"
 #include "tcc/support/text.h"
@@ -130,15 +132,20 @@ std::vector<task::Task> chosen_tasks(const Program& program, const TuneRequest& 
 
 // The part of the report that is about one task.
 Result<TunedTask> sum_up(search::TaskResult result, const task::Task& task, const record::Store& store,
-                         const TuneRequest& request, bool stopped, const Baselines* baselines) {
+                         const TuneRequest& request, const Baselines* baselines) {
   TunedTask out;
   out.result = std::move(result);
   out.flops = task.flops;
   double& best = out.result.best_seconds;
-  if (stopped) {  // the round that was cut off counts in no summary, but its records are in the store
-    TCC_TRY(std::optional<record::Record> record,
-            store.best(search::task_hash(task), search::machine_of(request.target), request.options.threads));
-    if (record && (best == 0 || record->median < best)) best = record->median;
+  // What `build` takes: finals may have confirmed another program than the fastest, and the records of a round that was
+  // cut off are in the store.
+  TCC_TRY(const std::optional<record::Record> record,
+          search::chosen_record(task, request.target, store, request.options.threads));
+  if (record && !record::is_untimed(record->kind) && record->threads == request.options.threads &&
+      record::is_of(*record, search::machine_of(request.target))) {
+    best = record->median;
+    out.result.best_disturbed = record::is_disturbed(*record);
+    out.result.best_gflops = best > 0 ? task.flops / best / 1e9 : 0;
   }
   if (baselines == nullptr) return out;
   TCC_TRY(const Baselines::Baseline baseline, baselines->of(task));
@@ -148,13 +155,19 @@ Result<TunedTask> sum_up(search::TaskResult result, const task::Task& task, cons
   return out;
 }
 
+// Wall time of the first library, and of a build, about.
+struct LibraryTime {
+  double seconds = 0, build_seconds = 0;
+};
+
 // Searches and sums up. Without `baselines` there is nothing that speed-ups could be measured against.
 Result<TuneReport> search_tasks(const Program& program, record::Store& store, const TuneRequest& request,
-                                search::Environment environment, Baselines* baselines) {
+                                search::Environment environment, Baselines* baselines, LibraryTime library = {}) {
   environment.store = &store;
   environment.others = request.others;
   environment.stop = request.stop;
-  environment.progress = request.progress;
+  Neighbors neighbors(request, environment.measurer->traits().kind, library.seconds, library.build_seconds);
+  environment.progress = [&](const search::Progress& progress) { neighbors.watch(progress); };
   environment.tool_version = tool_version();
   if (baselines != nullptr)
     environment.before_first_round = [baselines](const task::Task& task, const measure::MeasureTask* prepared) {
@@ -164,6 +177,9 @@ Result<TuneReport> search_tasks(const Program& program, record::Store& store, co
   TCC_TRY(search::TuneResult tuned, search::tune(tasks, request.target, request.options, environment));
 
   TuneReport report;
+  report.load = neighbors.load();
+  report.build_seconds = library.build_seconds;
+  report.others = neighbors.others();
   report.trials = tuned.trials;
   report.seconds = tuned.seconds;
   report.phases = tuned.phases;
@@ -171,7 +187,7 @@ Result<TuneReport> search_tasks(const Program& program, record::Store& store, co
   report.resumed = tuned.resumed;
   bool baseline_known = baselines != nullptr, best_known = true;
   for (size_t i = 0; i < tuned.tasks.size(); ++i) {
-    TCC_TRY(TunedTask task, sum_up(std::move(tuned.tasks[i]), tasks[i], store, request, tuned.stopped, baselines));
+    TCC_TRY(TunedTask task, sum_up(std::move(tuned.tasks[i]), tasks[i], store, request, baselines));
     report.counts.add(task.result.counts);
     TCC_TRY_VOID(record_proposals(task.result.key, task.result.counts, store));
     const auto weight = static_cast<double>(task.result.weight);
@@ -316,14 +332,18 @@ Result<TuneReport> construct_only(const Program& program, record::Store& store, 
   return report;
 }
 
+constexpr double kBuildSecondsPerTask = 0.1;  // where the programs were in the store, so that none was made now
+
 // From here on a build has a program for every task. Its seconds count for the limit of time.
-Result<double> begin_with_library(const Program& program, record::Store& store, TuneRequest& request,
-                                  ThreadPool& pool) {
+Result<LibraryTime> begin_with_library(const Program& program, record::Store& store, TuneRequest& request,
+                                       ThreadPool& pool) {
   TCC_TRY(const FirstLibrary library, make_first_library(program, store, request, pool, false));
   if (request.first_library) request.first_library(library);
   double& limit = request.options.seconds;
   if (limit > 0) limit = std::max(limit - library.seconds, 0.1 * limit);
-  return library.seconds;
+  const auto tasks = static_cast<double>(program.tasks.tasks.size());
+  const double each = library.made > 0 ? library.seconds / static_cast<double>(library.made) : kBuildSecondsPerTask;
+  return LibraryTime{library.seconds, each * tasks};
 }
 
 void count_library(TuneReport& report, double seconds) {
@@ -354,14 +374,18 @@ Result<TuneReport> tune_program(const Program& program, record::Store& store, co
   if (!machine) {
     if (!backend.predicts || backend.is_this_machine(request.target))
       return tl::make_unexpected(std::move(machine).error());
-    TCC_TRY(const double library, begin_with_library(program, store, request, pool));
+    TCC_TRY(const LibraryTime library, begin_with_library(program, store, request, pool));
     TCC_TRY(TuneReport report, predict(program, store, request, kMaxFinalists));
-    count_library(report, library);
+    count_library(report, library.seconds);
     report.notes.insert(report.notes.begin(), fmt::format("nothing is measured: {}", machine.error().message));
     if (!machine.error().hint.empty()) report.notes.front() += "; " + machine.error().hint;
     return report;
   }
-  TCC_TRY(const double library, begin_with_library(program, store, request, pool));
+  TCC_TRY(const LibraryTime library, begin_with_library(program, store, request, pool));
+  if (request.afterwards && request.options.seconds > 0) {
+    double& limit = request.options.seconds;
+    limit = std::max(limit - request.afterwards(limit, library.build_seconds), 0.5 * limit);
+  }
   std::string first;
   if (backend.predicts) {
     TCC_TRY(const int64_t tasks, predict_first(program, store, request));
@@ -371,8 +395,9 @@ Result<TuneReport> tune_program(const Program& program, record::Store& store, co
   std::optional<Baselines> baselines;
   if (request.baseline && backend.runs_unscheduled) baselines.emplace(measurer, store, request);
   search::Environment environment{.measurer = &measurer, .pool = &pool};
-  TCC_TRY(TuneReport report, search_tasks(program, store, request, environment, baselines ? &*baselines : nullptr));
-  count_library(report, library);
+  TCC_TRY(TuneReport report,
+          search_tasks(program, store, request, environment, baselines ? &*baselines : nullptr, library));
+  count_library(report, library.seconds);
   report.notes = (*machine)->notes();
   if (!first.empty()) report.notes.push_back(first);
   TCC_TRY(std::string note, checkpoint_note(request, (*machine)->name));

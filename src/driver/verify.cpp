@@ -1,11 +1,15 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <nlohmann/json.hpp>
 
+#include "driver/named_tensors.h"
 #include "tcc/driver/library.h"
 #include "tcc/driver/run.h"
-#include "tcc/graph/reference.h"
+#include "tcc/graph/error_bound.h"
+#include "tcc/graph/input_domains.h"
 #include "tcc/package/loaded_model.h"
+#include "tcc/support/check.h"
 #include "tcc/support/files.h"
 #include "tcc/support/text.h"
 
@@ -13,8 +17,15 @@ namespace tcc::driver {
 namespace {
 
 using graph::HostTensor;
+using package::TensorSpec;
+using Tensors = std::map<std::string, TensorFile>;
 
-TensorRange range_of(const package::TensorSpec& spec, const std::vector<double>& values) {
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+// Growth of rounding errors by Winograd's transforms of 2x2 and 4x4 outputs (docs/papers.md).
+constexpr double kWinogradGrowth2 = 64.0 / 9, kWinogradGrowth4 = 256;
+constexpr double kDeviceFunctionUlps = 4;  // of a GPU's exp, log, ...: CUDA C++ Programming Guide, appendix E
+
+TensorRange range_of(const TensorSpec& spec, const std::vector<double>& values) {
   return driver::range_of(spec.name, spec.dtype, spec.shape, values);
 }
 
@@ -27,39 +38,97 @@ std::string index_text(const graph::Shape& shape, int64_t flat) {
   return "[" + text + "]";
 }
 
-OutputCheck check_output(const package::TensorSpec& spec, const std::vector<double>& actual,
-                         const std::vector<double>& expected, double tolerance) {
+double rounded_to(graph::DType dtype, double value) {
+  return graph::constant_element(graph::make_constant_from_doubles(dtype, std::span(&value, 1)), dtype, 0);
+}
+
+// The difference as a share of what is allowed: above 1 the element is wrong.
+double error_share(graph::DType dtype, double actual, double expected, double allowed) {
+  if (actual == expected || (std::isnan(actual) && std::isnan(expected))) return 0;
+  if (allowed == kInfinity) return 0;
+  const double rounded = graph::is_float(dtype) ? rounded_to(dtype, expected) : expected;
+  if (actual == rounded) return 0;
+  if (std::isnan(expected) || !std::isfinite(expected) || std::isnan(actual)) return kInfinity;
+  // Near the largest number of the type both it and infinity are right.
+  if (std::isinf(actual)) {
+    const double furthest = rounded_to(dtype, expected + std::copysign(allowed, actual));
+    return furthest == actual ? 1 : kInfinity;
+  }
+  const double difference = std::fabs(actual - expected);
+  return allowed > 0 ? difference / allowed : kInfinity;
+}
+
+bool all_equal(const std::vector<double>& values) {
+  return values.size() > 1 && std::all_of(values.begin(), values.end(), [&](double v) {
+           return v == values.front() || (std::isnan(v) && std::isnan(values.front()));
+         });
+}
+
+// Why values that are right say nothing; "": they do.
+std::string inconclusive(const std::vector<double>& actual, const graph::BoundedTensor& reference, double scale) {
+  if (all_equal(reference.value.data) && all_equal(actual))
+    return fmt::format("is {:g} everywhere, in the reference too", actual.front());
+  const auto open = std::count_if(reference.allowed.begin(), reference.allowed.end(), [&](double allowed) {
+    return allowed == kInfinity || (allowed > scale && scale > 0);
+  });
+  if (2 * open > std::ssize(actual))
+    return fmt::format("may be changed by rounding to any value of its range, at {} of {} elements", open,
+                       actual.size());
+  return "";
+}
+
+struct Worst {
+  double share = -1;
+  size_t at = 0;
+};
+
+void describe_worst(OutputCheck& check, const TensorSpec& spec, const std::vector<double>& actual,
+                    const graph::BoundedTensor& reference, size_t worst) {
+  const double scale = std::max(check.scale, std::numeric_limits<double>::min());
+  check.where = index_text(spec.shape, static_cast<int64_t>(worst));
+  check.expected_there = reference.value.data[worst];
+  check.actual_there = actual[worst];
+  const double difference = std::fabs(check.actual_there - check.expected_there);
+  check.error_there = std::isfinite(difference) ? difference / scale : 0;
+  check.allowed_there = reference.allowed[worst] / scale;
+}
+
+OutputCheck check_output(const TensorSpec& spec, const std::vector<double>& actual,
+                         const graph::BoundedTensor& reference) {
   OutputCheck check;
   check.actual = range_of(spec, actual);
-  for (double v : expected) check.scale = std::max(check.scale, std::fabs(v));
-  int64_t worst = 0, not_finite = -1;
+  check.terms = reference.terms;
+  const std::vector<double>& expected = reference.value.data;
+  for (double v : expected)
+    if (std::isfinite(v)) check.scale = std::max(check.scale, std::fabs(v));
+  Worst worst;
   for (size_t i = 0; i < actual.size(); ++i) {
-    if (!std::isfinite(actual[i]) && not_finite < 0) not_finite = static_cast<int64_t>(i);
+    const double share = error_share(spec.dtype, actual[i], expected[i], reference.allowed[i]);
+    if (share > worst.share) worst = {share, i};
+    check.wrong += share > 1 ? 1 : 0;
     const double difference = std::fabs(actual[i] - expected[i]);
-    const double error = difference == 0 ? 0 : difference / std::max(check.scale, std::numeric_limits<double>::min());
-    if (error > check.max_error) {
-      check.max_error = error;
-      worst = static_cast<int64_t>(i);
-    }
+    if (std::isfinite(difference) && difference > 0)
+      check.max_error =
+          std::max(check.max_error, difference / std::max(check.scale, std::numeric_limits<double>::min()));
   }
-  if (not_finite >= 0) worst = not_finite;
-  const bool defined = std::all_of(expected.begin(), expected.end(), [](double v) { return std::isfinite(v); });
-  if (!actual.empty()) {
-    check.where = index_text(spec.shape, worst);
-    check.expected_there = expected[static_cast<size_t>(worst)];
-    check.actual_there = actual[static_cast<size_t>(worst)];
+  if (!actual.empty()) describe_worst(check, spec, actual, reference, worst.at);
+  if (check.wrong > reference.may_flip) {
+    check.verdict = Verdict::kWrong;
+    const std::string others = check.wrong > 1 ? fmt::format(" ({} of {} are wrong)", check.wrong, actual.size()) : "";
+    if (std::isfinite(check.actual_there) && std::isfinite(check.expected_there) && graph::is_float(spec.dtype))
+      check.failure = fmt::format(
+          "the error at {} is {:.3g} of the output's scale, more than the {:.3g} that {} over "
+          "{} allows{}",
+          check.where, check.error_there, check.allowed_there, graph::dtype_name(spec.dtype),
+          reference.terms == 1 ? "1 term" : fmt::format("{} terms", reference.terms), others);
+    else
+      check.failure = fmt::format("the value at {} is {:.7g}, not {:.7g}{}", check.where, check.actual_there,
+                                  check.expected_there, others);
+    return check;
   }
-  const bool all_equal =
-      actual.size() > 1 && std::all_of(actual.begin(), actual.end(), [&](double v) { return v == actual.front(); });
-  if (not_finite >= 0) {
-    check.failure = fmt::format("the value at {} is not finite", check.where);
-  } else if (!defined) {
-    check.failure = "the reference is not finite on these inputs; try another --seed";
-  } else if (check.max_error > tolerance) {
-    check.failure =
-        fmt::format("the largest error is {:.3g} of the output's scale, more than {:g}", check.max_error, tolerance);
-  } else if (all_equal) {
-    check.failure = fmt::format("all {} values are {:g}: such an output proves nothing", actual.size(), actual.front());
+  if (std::string reason = inconclusive(actual, reference, check.scale); !reason.empty()) {
+    check.verdict = Verdict::kInconclusive;
+    check.failure = std::move(reason);
   }
   return check;
 }
@@ -78,7 +147,129 @@ Result<void> check_signature(const graph::Graph& graph, const package::LoadedMod
                     "build the library again");
 }
 
+bool has_bf16(const std::vector<TensorSpec>& specs) {
+  return std::any_of(specs.begin(), specs.end(), [](const TensorSpec& s) { return s.dtype == graph::DType::kBF16; });
+}
+
+Result<Tensors> read_tensors(const std::string& path, const std::vector<TensorSpec>& specs, const char* what) {
+  if (path.empty()) return Tensors{};
+  TCC_TRY(Tensors tensors, read_npz(path, has_bf16(specs)));
+  TCC_TRY_VOID(check_tensor_names(tensors, specs, what));
+  return tensors;
+}
+
+// The same numbers for the library and the reference.
+struct Inputs {
+  std::vector<graph::Constant> bytes;
+  std::vector<HostTensor> values;
+};
+
+// `positive`: floats without a domain of their own are near 1.
+Result<Inputs> make_inputs(const graph::Graph& graph, const std::vector<TensorSpec>& specs,
+                           const VerifyOptions& options, bool positive) {
+  TCC_TRY(const Tensors given, read_tensors(options.inputs, specs, "input"));
+  TCC_TRY_VOID(check_tensor_names(options.seeds, specs, "input"));
+  TCC_TRY_VOID(check_tensor_names(options.ranges, specs, "input"));
+  const std::vector<graph::InputDomain> domains = graph::input_domains(graph);
+  Inputs inputs;
+  for (size_t i = 0; i < graph.inputs.size(); ++i) {
+    const graph::Value& value = graph.value(graph.inputs[i]);
+    const std::string& name = specs[i].name;
+    if (auto tensor = given.find(name); tensor != given.end()) {
+      TCC_TRY(std::vector<std::byte> bytes,
+              take_tensor(specs[i], tensor->second, fmt::format("the array '{}'", sanitize(name))));
+      inputs.bytes.push_back(graph::make_constant(std::move(bytes)));
+    } else {
+      const auto range = options.ranges.find(name);
+      const auto seed = options.seeds.find(name);
+      graph::InputDomain domain = domains[i];
+      if (positive && graph::is_float(value.dtype) && !domain.low) domain = {.low = 0.5, .high = 1.5};
+      if (range != options.ranges.end()) domain = {.low = range->second.low, .high = range->second.high};
+      const HostTensor drawn =
+          graph::random_tensor(value, seed == options.seeds.end() ? options.seed + i : seed->second, domain);
+      inputs.bytes.push_back(graph::make_constant_from_doubles(value.dtype, drawn.data));
+    }
+    inputs.values.push_back({value.shape, graph::constant_doubles(inputs.bytes.back(), value.dtype, value.elements())});
+  }
+  return inputs;
+}
+
+// How the library was allowed to round: its precision, transforms of convolutions, the functions of its device.
+Result<graph::RoundingModel> rounding_of(const package::LoadedModel& library, target::Precision precision) {
+  graph::RoundingModel model;
+  if (precision == target::Precision::kTf32) model.product_unit = graph::unit_roundoff(graph::DType::kF16);
+  if (precision == target::Precision::kF16)
+    model.product_unit = model.storage_unit = graph::unit_roundoff(graph::DType::kF16);
+  if (precision == target::Precision::kBF16)
+    model.product_unit = model.storage_unit = graph::unit_roundoff(graph::DType::kBF16);
+  if (library.on_gpu()) model.function_ulps = kDeviceFunctionUlps;
+  const nlohmann::json metadata = nlohmann::json::parse(library.metadata_json(), nullptr, false);
+  if (!metadata.is_object() || !metadata.contains("tasks") || !metadata["tasks"].is_array()) return model;
+  for (const nlohmann::json& task : metadata["tasks"]) {
+    if (!task.is_object() || !task.contains("workload") || !task["workload"].is_string()) continue;
+    const std::string workload = task["workload"].get<std::string>();
+    if (workload.find(" winograd2") != std::string::npos) model.winograd = std::max(model.winograd, kWinogradGrowth2);
+    if (workload.find(" winograd4") != std::string::npos) model.winograd = std::max(model.winograd, kWinogradGrowth4);
+  }
+  return model;
+}
+
+// Puts the values of a file in the place of the reference's.
+Result<void> take_expected(const std::string& path, const std::vector<TensorSpec>& specs,
+                           std::vector<graph::BoundedTensor>& reference) {
+  TCC_TRY(const Tensors expected, read_tensors(path, specs, "output"));
+  for (size_t i = 0; i < specs.size(); ++i) {
+    const auto tensor = expected.find(specs[i].name);
+    if (tensor == expected.end()) continue;
+    TCC_TRY(std::vector<std::byte> bytes,
+            take_tensor(specs[i], tensor->second, fmt::format("the array '{}'", sanitize(specs[i].name))));
+    reference[i].value.data = graph::constant_doubles(graph::make_constant(std::move(bytes)), specs[i].dtype,
+                                                      graph::element_count(specs[i].shape));
+    for (double& allowed : reference[i].allowed) allowed *= 2;
+  }
+  return {};
+}
+
+// Some output is the same everywhere, or no number at most places.
+bool says_nothing(const std::vector<graph::BoundedTensor>& reference) {
+  return std::any_of(reference.begin(), reference.end(), [](const graph::BoundedTensor& output) {
+    const std::vector<double>& values = output.value.data;
+    const auto numbers = std::count_if(values.begin(), values.end(), [](double v) { return std::isfinite(v); });
+    return all_equal(values) || 2 * numbers < std::ssize(values);
+  });
+}
+
+Result<std::vector<std::vector<std::byte>>> run(package::ModelContext& context, const std::vector<TensorSpec>& specs,
+                                                const Inputs& inputs) {
+  std::vector<std::vector<std::byte>> outputs;
+  std::vector<const void*> input_pointers;
+  std::vector<void*> output_pointers;
+  for (const graph::Constant& bytes : inputs.bytes) input_pointers.push_back(bytes.bytes.data());
+  for (const TensorSpec& spec : specs)
+    outputs.emplace_back(static_cast<size_t>(spec.bytes), std::byte{0xff});  // NaN: what no kernel writes shows
+  for (auto& bytes : outputs) output_pointers.push_back(bytes.data());
+  TCC_TRY_VOID(context.run(input_pointers, output_pointers));
+  return outputs;
+}
+
+Verdict worse(Verdict a, Verdict b) {
+  if (a == Verdict::kWrong || b == Verdict::kWrong) return Verdict::kWrong;
+  return a == Verdict::kInconclusive ? a : b;
+}
+
 }  // namespace
+
+std::string_view verdict_name(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kRight:
+      return "right";
+    case Verdict::kWrong:
+      return "wrong";
+    case Verdict::kInconclusive:
+      return "inconclusive";
+  }
+  TCC_UNREACHABLE();
+}
 
 Result<VerifyReport> verify_library(const std::string& library, const VerifyOptions& options) {
   TCC_TRY(auto loaded, package::LoadedModel::open(library));
@@ -91,44 +282,41 @@ Result<VerifyReport> verify_library(const std::string& library, const VerifyOpti
   report.id = loaded->id();
   report.model = model.source.model;
   report.precision = model.source.precision;
-  report.tolerance = options.tolerance.value_or(target::precision_tolerance(report.precision));
-
-  // The same numbers for both: rounded to the input's type first.
-  std::vector<graph::Constant> input_bytes;
-  std::vector<HostTensor> inputs;
-  for (size_t i = 0; i < graph.inputs.size(); ++i) {
-    const graph::Value& value = graph.value(graph.inputs[i]);
-    HostTensor tensor = graph::random_tensor(value, options.seed + i);
-    input_bytes.push_back(graph::make_constant_from_doubles(value.dtype, tensor.data));
-    tensor.data = graph::constant_doubles(input_bytes.back(), value.dtype, value.elements());
-    report.inputs.push_back(range_of(loaded->inputs()[i], tensor.data));
-    inputs.push_back(std::move(tensor));
-  }
-
+  TCC_TRY(const graph::RoundingModel rounding, rounding_of(*loaded, report.precision));
   std::vector<std::vector<std::byte>> outputs;
-  std::vector<const void*> input_pointers;
-  std::vector<void*> output_pointers;
-  for (const graph::Constant& bytes : input_bytes) input_pointers.push_back(bytes.bytes.data());
-  for (const package::TensorSpec& spec : loaded->outputs())
-    outputs.emplace_back(static_cast<size_t>(spec.bytes), std::byte{0xff});  // NaN: what no kernel writes shows
-  for (auto& bytes : outputs) output_pointers.push_back(bytes.data());
+  std::vector<graph::BoundedTensor> expected;
   {
     TCC_TRY(auto context, loaded->create_context({.threads = options.threads, .cuda_driver = options.cuda_driver}));
-    TCC_TRY_VOID(context->run(input_pointers, output_pointers));
+    TCC_TRY(Inputs inputs, make_inputs(graph, loaded->inputs(), options, false));
+    Stopwatch watch;
+    TCC_TRY(expected, graph::run_bounded_reference(graph, inputs.values, rounding));
+    // Intermediate values may leave the domains of operators: near 1 few do.
+    if (options.inputs.empty() && options.ranges.empty() && says_nothing(expected)) {
+      TCC_TRY(inputs, make_inputs(graph, loaded->inputs(), options, true));
+      TCC_TRY(expected, graph::run_bounded_reference(graph, inputs.values, rounding));
+    }
+    report.reference_seconds = watch.seconds();
+    for (size_t i = 0; i < inputs.values.size(); ++i)
+      report.inputs.push_back(range_of(loaded->inputs()[i], inputs.values[i].data));
+    TCC_TRY(outputs, run(*context, loaded->outputs(), inputs));
     if (auto tested = context->self_test(); !tested) report.self_test = tested.error().message;
   }
+  TCC_TRY_VOID(take_expected(options.expected, loaded->outputs(), expected));
 
-  Stopwatch watch;
-  TCC_TRY(std::vector<HostTensor> expected, graph::run_reference(graph, inputs));
-  report.reference_seconds = watch.seconds();
-
-  report.passed = report.self_test.empty();
+  report.verdict = report.self_test.empty() ? Verdict::kRight : Verdict::kWrong;
   for (size_t i = 0; i < outputs.size(); ++i) {
-    const package::TensorSpec& spec = loaded->outputs()[i];
+    const TensorSpec& spec = loaded->outputs()[i];
     const std::vector<double> actual = graph::constant_doubles(graph::make_constant(std::move(outputs[i])), spec.dtype,
                                                                graph::element_count(spec.shape));
-    report.outputs.push_back(check_output(spec, actual, expected[i].data, report.tolerance));
-    report.passed = report.passed && report.outputs.back().failure.empty();
+    if (options.tolerance && graph::is_float(spec.dtype)) {
+      double scale = 0;
+      for (double v : expected[i].value.data)
+        if (std::isfinite(v)) scale = std::max(scale, std::fabs(v));
+      expected[i].allowed.assign(actual.size(), *options.tolerance * scale);
+    }
+    report.outputs.push_back(check_output(spec, actual, expected[i]));
+    report.tolerance = std::max(report.tolerance, report.outputs.back().allowed_there);
+    report.verdict = worse(report.verdict, report.outputs.back().verdict);
   }
   return report;
 }

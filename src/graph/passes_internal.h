@@ -1,10 +1,13 @@
 // Shared by the graph's passes.
 #pragma once
 
+#include <functional>
+#include <optional>
 #include <vector>
 
 #include "tcc/graph/passes.h"
 #include "tcc/graph/reference.h"
+#include "tcc/support/parallel.h"
 #include "tcc/support/text.h"
 
 namespace tcc::graph {
@@ -60,6 +63,42 @@ class IndexWalk {
   Shape shape_;
   std::vector<int64_t> index_;
 };
+
+// --- running a graph in double ------------------------------------------------------------------------------------
+
+// Errors: another number of inputs, or another shape.
+Result<void> check_inputs(const Graph& graph, const std::vector<HostTensor>& inputs);
+HostTensor host_constant(const Value& value);
+// One node; the operands are those that graph/reference.h describes.
+HostTensor run_node(const Graph& graph, const Node& node, std::vector<const HostTensor*> inputs, ThreadPool& pool);
+
+// Runs the nodes in order over values of any type, and drops a value behind its last reader. `inputs` as graph.inputs.
+template <class T>
+std::vector<T> run_in_order(const Graph& graph, std::vector<T> inputs, const std::function<T(const Value&)>& constant,
+                            const std::function<T(const Node&, const std::vector<const T*>&)>& run) {
+  std::vector<std::optional<T>> values(graph.values.size());
+  for (size_t i = 0; i < inputs.size(); ++i) values[static_cast<size_t>(graph.inputs[i])] = std::move(inputs[i]);
+  std::vector<int64_t> uses(graph.values.size(), 0);
+  for (NodeId id : graph.order)
+    for (ValueId input : graph.node(id).inputs) ++uses[static_cast<size_t>(input)];
+  for (ValueId id : graph.outputs) ++uses[static_cast<size_t>(id)];
+  auto fetch = [&](ValueId id) -> const T& {
+    std::optional<T>& value = values[static_cast<size_t>(id)];
+    if (!value && graph.value(id).is_constant()) value = constant(graph.value(id));
+    return *value;
+  };
+  for (NodeId id : graph.order) {
+    const Node& node = graph.node(id);
+    std::vector<const T*> operands;
+    for (ValueId input : node.inputs) operands.push_back(&fetch(input));
+    values[static_cast<size_t>(node.output)] = run(node, operands);
+    for (ValueId input : node.inputs)
+      if (--uses[static_cast<size_t>(input)] == 0) values[static_cast<size_t>(input)].reset();
+  }
+  std::vector<T> outputs;
+  for (ValueId id : graph.outputs) outputs.push_back(fetch(id));
+  return outputs;
+}
 
 // Every element of `out`, in order: the element of `x` at `base` plus its indices by the strides.
 void read_strided(const HostTensor& x, int64_t base, const std::vector<int64_t>& strides, HostTensor& out);

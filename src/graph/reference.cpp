@@ -447,10 +447,6 @@ class NodeRunner {
   HostTensor out_;
 };
 
-HostTensor host_constant(const Value& value) {
-  return {value.shape, constant_doubles(*value.constant, value.dtype, value.elements())};
-}
-
 class ReferenceEvaluator : public Evaluator {
  public:
   Result<Constant> evaluate(const Graph& graph, const Node& node) override {
@@ -467,6 +463,10 @@ class ReferenceEvaluator : public Evaluator {
 };
 
 }  // namespace
+
+HostTensor host_constant(const Value& value) {
+  return {value.shape, constant_doubles(*value.constant, value.dtype, value.elements())};
+}
 
 std::unique_ptr<Evaluator> reference_evaluator() {
   return std::make_unique<ReferenceEvaluator>();
@@ -486,44 +486,31 @@ HostTensor random_tensor(const Value& value, uint64_t seed) {
   return tensor;
 }
 
-Result<std::vector<HostTensor>> run_reference(const Graph& graph, const std::vector<HostTensor>& inputs, int threads) {
+Result<void> check_inputs(const Graph& graph, const std::vector<HostTensor>& inputs) {
   if (inputs.size() != graph.inputs.size()) {
     return input_error("the model takes {} inputs, {} were given", graph.inputs.size(), inputs.size());
   }
-  std::vector<HostTensor> values(graph.values.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Value& value = graph.value(graph.inputs[i]);
     if (inputs[i].shape != value.shape || static_cast<int64_t>(inputs[i].data.size()) != value.elements()) {
       return input_error("input '{}' must have shape {}, got {}", sanitize(value.name), shape_text(value.shape),
                          shape_text(inputs[i].shape));
     }
-    values[static_cast<size_t>(value.id)] = inputs[i];
   }
-  std::vector<int64_t> uses(graph.values.size(), 0);
-  for (NodeId id : graph.order) {
-    for (ValueId input : graph.node(id).inputs) ++uses[static_cast<size_t>(input)];
-  }
-  for (ValueId id : graph.outputs) ++uses[static_cast<size_t>(id)];
-  auto fetch = [&](ValueId id) -> const HostTensor& {
-    HostTensor& tensor = values[static_cast<size_t>(id)];
-    if (graph.value(id).is_constant() && tensor.data.empty()) tensor = host_constant(graph.value(id));
-    return tensor;
-  };
+  return {};
+}
 
-  if (threads <= 0) threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  ThreadPool pool(threads);
-  for (NodeId id : graph.order) {
-    const Node& node = graph.node(id);
-    std::vector<const HostTensor*> operands;
-    for (ValueId input : node.inputs) operands.push_back(&fetch(input));
-    values[static_cast<size_t>(node.output)] = NodeRunner(graph, node, operands, pool).run();
-    for (ValueId input : node.inputs) {
-      if (--uses[static_cast<size_t>(input)] == 0) values[static_cast<size_t>(input)] = HostTensor{};
-    }
-  }
-  std::vector<HostTensor> outputs;
-  for (ValueId id : graph.outputs) outputs.push_back(fetch(id));
-  return outputs;
+HostTensor run_node(const Graph& graph, const Node& node, std::vector<const HostTensor*> inputs, ThreadPool& pool) {
+  return NodeRunner(graph, node, std::move(inputs), pool).run();
+}
+
+Result<std::vector<HostTensor>> run_reference(const Graph& graph, const std::vector<HostTensor>& inputs, int threads) {
+  TCC_TRY_VOID(check_inputs(graph, inputs));
+  ThreadPool pool(threads > 0 ? threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency())));
+  return run_in_order<HostTensor>(graph, inputs, host_constant,
+                                  [&](const Node& node, const std::vector<const HostTensor*>& operands) {
+                                    return run_node(graph, node, operands, pool);
+                                  });
 }
 
 }  // namespace tcc::graph

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "tcc/record/disturbed.h"
 #include "tcc/support/check.h"
 
 namespace tcc::measure {
@@ -17,7 +18,7 @@ Result<PairedComparison> Measurer::compare(const Candidate&, const Candidate&, P
 void fill_record(const Measurement& measurement, record::Record& record) {
   static_cast<record::Outcome&>(record) = measurement;
   const bool timed = !measurement.samples.empty();
-  record.statistic = !timed ? "" : measurement.disturbed ? "fastest tenth" : "median";
+  record.statistic = !timed ? "" : measurement.disturbed ? std::string(record::kDisturbedStatistic) : "median";
   record.cache = !timed ? "" : measurement.cold ? "cold" : "warm";
   if (measurement.device) {
     record.isa = measurement.device->isa;

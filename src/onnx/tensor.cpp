@@ -10,6 +10,7 @@
 
 #include "tcc/graph/refusal.h"
 #include "tcc/onnx/importer.h"
+#include "tcc/support/check.h"
 #include "tcc/support/descriptor.h"
 #include "tcc/support/hash.h"
 #include "tcc/support/text.h"
@@ -141,12 +142,17 @@ Result<DType> dtype_of(int32_t onnx_type) {
                        named ? kTypeNames[onnx_type] : "unknown", onnx_type);
 }
 
+int32_t number_of(DType dtype) {
+  for (const auto& [number, known] : kDataTypes)
+    if (known == dtype) return number;
+  TCC_UNREACHABLE("{}", graph::dtype_name(dtype));
+}
+
 std::string tensor_file_bytes(const std::string& name, DType dtype, const graph::Shape& shape,
                               std::span<const std::byte> bytes) {
   tcc_onnx::Tensor tensor;
   tensor.set_name(name);
-  for (const auto& [number, known] : kDataTypes)
-    if (known == dtype) tensor.set_data_type(number);
+  tensor.set_data_type(number_of(dtype));
   for (int64_t extent : shape) tensor.add_dims(extent);
   tensor.set_raw_data(bytes.data(), bytes.size());
   return tensor.SerializeAsString();

@@ -14,6 +14,8 @@ namespace tcc::onnx {
 
 // The element type for a TensorProto.DataType number, or an error that names the type.
 Result<graph::DType> dtype_of(int32_t onnx_type);
+// The other way.
+int32_t number_of(graph::DType dtype);
 
 // Opens external data files inside one folder. A location must be a relative path without "..", and no component may
 // be a symbolic link unless links are allowed.

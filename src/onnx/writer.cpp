@@ -1,8 +1,9 @@
-#include "writer.h"
+#include "tcc/onnx/writer.h"
 
 #include <span>
 #include <string_view>
 
+#include "onnx/tensor.h"
 #include "tcc_onnx.pb.h"
 
 namespace tcc::onnx {
@@ -128,10 +129,14 @@ void ModelWriter::output(const std::string& name, const graph::Shape& shape) {
   fill(*state_->graph.add_output(), name, shape, {});
 }
 
-void ModelWriter::output(const std::string& name) {
+void ModelWriter::typed_input(const std::string& name, graph::DType dtype, const graph::Shape& shape) {
+  fill(*state_->graph.add_input(), name, shape, {}, number_of(dtype));
+}
+
+void ModelWriter::output(const std::string& name, graph::DType dtype) {
   auto* info = state_->graph.add_output();
   info->set_name(name);
-  info->mutable_type()->mutable_tensor_type()->set_elem_type(kFloat);
+  info->mutable_type()->mutable_tensor_type()->set_elem_type(number_of(dtype));
 }
 
 std::string ModelWriter::initializer(const std::string& name, const TensorData& data, bool typed) {

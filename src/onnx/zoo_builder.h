@@ -7,10 +7,10 @@
 #include <thread>
 #include <vector>
 
+#include "tcc/onnx/writer.h"
 #include "tcc/onnx/zoo.h"
 #include "tcc/support/parallel.h"
 #include "tcc/support/rng.h"
-#include "writer.h"
 
 namespace tcc::onnx {
 

@@ -6,16 +6,16 @@
 #include <tuple>
 
 #include "tcc/record/database.h"
+#include "tcc/record/disturbed.h"
 #include "tcc/support/check.h"
 #include "tcc/support/hash.h"
 
 namespace tcc::record {
 namespace {
 
-// Fastest first; among equals the order stays.
+// Fastest first, disturbed times last; among equals the order stays.
 void keep_fastest(std::vector<Record>& records, int64_t count) {
-  std::stable_sort(records.begin(), records.end(),
-                   [](const Record& x, const Record& y) { return x.median < y.median; });
+  std::stable_sort(records.begin(), records.end(), is_faster);
   if (std::ssize(records) > count) records.resize(static_cast<size_t>(count));
 }
 
@@ -210,7 +210,9 @@ Result<std::optional<Record>> Database::confirmed_best(uint64_t task, const Mach
   }
   if (confirmed)
     for (const Record& r : records)
-      if (hash_text(r.nest_hash) == *confirmed && r.median <= kMaxBehind * records[0].median) return std::optional(r);
+      if (hash_text(r.nest_hash) == *confirmed && r.median <= kMaxBehind * records[0].median &&
+          is_disturbed(r) == is_disturbed(records[0]))
+        return std::optional(r);
   return std::optional(records[0]);
 }
 

@@ -6,6 +6,7 @@
 
 #include "record/database.h"
 #include "record/process_mark.h"
+#include "tcc/record/disturbed.h"
 #include "tcc/schedule/trace.h"
 #include "tcc/support/check.h"
 #include "tcc/support/files.h"
@@ -99,6 +100,11 @@ std::string valid_programs(int64_t version) {
       " AND {} GROUP BY nest, threads), valid AS (SELECT id, threads FROM verdicts WHERE status='ok' AND nest NOT IN "
       "(SELECT nest FROM verdicts WHERE status='wrong'))",
       of_platform(version));
+}
+
+// Fastest first, disturbed times last: is_faster(). Files of version 1 do not tell them apart.
+std::string by_speed(int64_t version) {
+  return version < 2 ? "median" : fmt::format("statistic='{}', median", kDisturbedStatistic);
 }
 
 // The columns of a file of this version, in the order of read_row.
@@ -409,9 +415,10 @@ Result<void> Store::add_with_session(std::span<const Record> records, const std:
 Result<std::vector<Record>> Store::fastest(uint64_t task, const Machine& machine, int64_t threads,
                                            int64_t count) const {
   std::lock_guard lock(state_->mutex);
-  TCC_TRY(Statement s, state_->prepare(fmt::format("{} SELECT {} FROM records WHERE id IN (SELECT id FROM valid WHERE "
-                                                   "?=0 OR threads=?) ORDER BY median, id LIMIT ?",
-                                                   valid_programs(state_->version), state_->columns())));
+  TCC_TRY(Statement s,
+          state_->prepare(fmt::format("{} SELECT {} FROM records WHERE id IN (SELECT id FROM valid WHERE "
+                                      "?=0 OR threads=?) ORDER BY {}, id LIMIT ?",
+                                      valid_programs(state_->version), state_->columns(), by_speed(state_->version))));
   s.bind(task)
       .bind(machine.features)
       .bind(machine.platform)
@@ -445,9 +452,9 @@ Result<std::vector<Record>> Store::fastest_relatives(uint64_t anchor, uint64_t t
           "WITH verdicts AS (SELECT max(id) AS id, task, nest, threads, status FROM records WHERE anchor=? AND "
           "task!=? AND target_features=? AND " TCC_RAN " AND {} GROUP BY task, nest, threads) SELECT {} FROM records "
           "WHERE id IN (SELECT id FROM verdicts AS v WHERE status='ok' AND (?=0 OR threads=?) AND NOT EXISTS (SELECT 1 "
-          "FROM verdicts AS w WHERE w.task=v.task AND w.nest=v.nest AND w.status='wrong')) ORDER BY median, id "
+          "FROM verdicts AS w WHERE w.task=v.task AND w.nest=v.nest AND w.status='wrong')) ORDER BY {}, id "
           "LIMIT ?",
-          of_platform(state_->version), state_->columns())));
+          of_platform(state_->version), state_->columns(), by_speed(state_->version))));
   s.bind(anchor)
       .bind(task)
       .bind(machine.features)

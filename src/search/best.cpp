@@ -4,6 +4,7 @@
 
 #include "search/trial.h"
 #include "tcc/lower/lower.h"
+#include "tcc/record/disturbed.h"
 #include "tcc/target/probe.h"
 
 namespace tcc::search {
@@ -17,6 +18,7 @@ constexpr double kWorthwhile = 0.01;  // least share of a task in the network's 
 constexpr int64_t kMaxTurns = 3;
 constexpr double kTurnsSeconds = 1.5;  // no further turn begins after
 constexpr size_t kMaxFinalists = 4;
+constexpr size_t kMaxRemeasured = 4;  // programs of a task whose times were disturbed
 constexpr int64_t kRecordsLookedAt = 64;
 
 ir::Legal<measure::Candidate> rebuild(const TaskState& state, const Known& known, const target::Target& target) {
@@ -47,7 +49,9 @@ Result<std::vector<Contender>> choose_contenders(TaskState& state, const target:
   const size_t count = state.exhausted
                            ? kMaxContenders
                            : std::clamp<size_t>(state.known.size() / kTrialsForContender, 2, kMaxContenders);
-  std::vector<const Known*> chosen = fastest_known(state.known, count);
+  std::vector<const Known*> chosen = fastest_known(state.known, state.known.size());
+  std::stable_partition(chosen.begin(), chosen.end(), [](const Known* k) { return !k->disturbed; });
+  if (chosen.size() > count) chosen.resize(count);
   if (chosen.size() < 2 || chosen[1]->seconds * (1 - kClearLead) > chosen[0]->seconds) return std::vector<Contender>();
   std::erase_if(chosen, [&](const Known* k) { return k->seconds * (1 - kInReach) > chosen[0]->seconds; });
   TCC_TRY(std::vector<record::Record> records,
@@ -123,10 +127,13 @@ Result<bool> time_in_turns(std::vector<Contender>& contenders, const Environment
     again.unix_time = unix_now(env);
     TCC_TRY(c.known->record, env.store->add(again));
     c.known->seconds = c.failed ? 0 : again.median;
+    c.known->disturbed = record::is_disturbed(again);
   }
   std::erase_if(contenders, [](const Contender& c) { return c.failed.has_value(); });
-  std::stable_sort(contenders.begin(), contenders.end(),
-                   [](const Contender& x, const Contender& y) { return x.known->seconds < y.known->seconds; });
+  std::stable_sort(contenders.begin(), contenders.end(), [](const Contender& x, const Contender& y) {
+    if (x.known->disturbed != y.known->disturbed) return y.known->disturbed;
+    return x.known->seconds < y.known->seconds;
+  });
   return true;
 }
 
@@ -181,15 +188,73 @@ Result<bool> rerank_task(TaskState& state, const target::Target& target, const T
   if (best == nullptr) return false;
   bool changed = best->nest_hash != state.best_nest_hash;
   state.best_seconds = best->seconds;
+  state.best_disturbed = best->disturbed;
   state.best_nest_hash = best->nest_hash;
   state.best_trace = schedule::trace_to_json(trace_of(state, best->sketch, best->decisions));
   TCC_TRY_VOID(save_best(state, target, options, *env.store));
   return changed;
 }
 
+namespace {
+
+// The fastest programs with disturbed times that would be the best if these were right.
+std::vector<Known*> doubtful(TaskState& state) {
+  double quiet = 0;
+  for (const Known& k : state.known)
+    if (k.seconds > 0 && !k.disturbed && (quiet == 0 || k.seconds < quiet)) quiet = k.seconds;
+  std::vector<Known*> chosen;
+  for (Known& k : state.known)
+    if (k.seconds > 0 && k.disturbed && k.sketch >= 0 && (quiet == 0 || k.seconds < quiet)) chosen.push_back(&k);
+  std::stable_sort(chosen.begin(), chosen.end(),
+                   [](const Known* x, const Known* y) { return x->seconds < y->seconds; });
+  if (chosen.size() > kMaxRemeasured) chosen.resize(kMaxRemeasured);
+  return chosen;
+}
+
+// The record of the program in the store; nothing: it has none here.
+Result<std::optional<record::Record>> record_of(const Known& known, const TaskState& state,
+                                                const record::Store& store) {
+  TCC_TRY(std::vector<record::Record> records, store.all(state.hash));
+  for (record::Record& r : records)
+    if (r.id == known.record) return std::optional(std::move(r));
+  return std::optional<record::Record>();
+}
+
+}  // namespace
+
+Result<bool> remeasure_task(TaskState& state, const target::Target& target, const TuneOptions& options,
+                            const Environment& env, const std::function<bool()>& over) {
+  if (!state.prepared) return true;
+  for (Known* known : doubtful(state)) {
+    if ((over && over()) || (env.stop && env.stop())) return true;
+    ir::Legal<measure::Candidate> candidate = rebuild(state, *known, target);
+    TCC_TRY(std::optional<record::Record> again, record_of(*known, state, *env.store));
+    if (!candidate || !again) continue;
+    candidate->finalist = true;
+    TCC_TRY(const std::vector<measure::Measurement> measured, env.measurer->measure({&*candidate, 1}));
+    const measure::Measurement& m = measured.at(0);
+    if (m.status == record::Status::kOk && m.disturbed) return false;
+    const double compile_seconds = again->compile_seconds;
+    measure::fill_record(m, *again);
+    again->compile_seconds = compile_seconds;
+    again->threads = options.threads;
+    again->unix_time = unix_now(env);
+    TCC_TRY(again->id, env.store->add(*again));
+    known->record = again->id;
+    known->seconds = again->status == record::Status::kOk ? again->median : 0;
+    known->disturbed = false;
+    state.counts.disturbed = std::max<int64_t>(state.counts.disturbed - 1, 0);
+    if (take_best(state, *again)) TCC_TRY_VOID(save_best(state, target, options, *env.store));
+  }
+  return true;
+}
+
 Result<void> rerank_finalists(std::vector<TaskState>& states, const target::Target& target, const TuneOptions& options,
-                              const Environment& env, const Stopwatch& since_start) {
-  const double now = since_start.seconds(), end = now / (1 - std::min(options.finals_share, 1.0));  // infinite for 1
+                              const Environment& env, const Stopwatch& since_start,
+                              const std::function<void(int64_t, int64_t)>& progress) {
+  const double now = since_start.seconds();
+  double end = now / (1 - std::min(options.finals_share, 1.0));  // infinite for 1
+  if (options.seconds > 0) end = std::min(end, std::max(options.seconds, now));
   auto over = [&] { return since_start.seconds() >= end; };
   auto seconds_of = [](const TaskState& s) { return static_cast<double>(s.task->weight) * s.best_seconds; };
   double network = 0;
@@ -198,10 +263,17 @@ Result<void> rerank_finalists(std::vector<TaskState>& states, const target::Targ
     network += seconds_of(state);
     order.push_back(&state);
   }
-  std::erase_if(order, [&](const TaskState* s) { return seconds_of(*s) <= kWorthwhile * network; });
   std::stable_sort(order.begin(), order.end(),
                    [&](const TaskState* x, const TaskState* y) { return seconds_of(*x) > seconds_of(*y); });
+  bool quiet = true;
   for (TaskState* state : order) {
+    if (!quiet || over() || (env.stop && env.stop())) break;
+    TCC_TRY(quiet, remeasure_task(*state, target, options, env, over));
+  }
+  std::erase_if(order, [&](const TaskState* s) { return seconds_of(*s) <= kWorthwhile * network; });
+  int64_t done = 0;
+  for (TaskState* state : order) {
+    progress(done++, std::ssize(order));
     if (over() || (env.stop && env.stop())) break;
     TCC_TRY_VOID(rerank_task(*state, target, options, env, over));
   }

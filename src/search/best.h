@@ -15,10 +15,18 @@ Result<void> save_best(const TaskState& state, const target::Target& target, con
 // pairs. True when the confirmed best changed. `over`: no further program is timed once it says so.
 Result<bool> rerank_task(TaskState& state, const target::Target& target, const TuneOptions& options,
                          const Environment& env, const std::function<bool()>& over = {});
-// The tasks that take more than 1 % of the network's time, those with the most time first, until
+// Times that other programs disturbed are taken again, of the fastest few that could be the task's best, as long as the
+// machine is quiet by now: the first time that is disturbed again ends it (false). The new records replace the old
+// ones.
+Result<bool> remeasure_task(TaskState& state, const target::Target& target, const TuneOptions& options,
+                            const Environment& env, const std::function<bool()>& over = {});
+// Of all tasks whose best time is disturbed, and of those of which a disturbed time is below the best: remeasure_task.
+// Then the tasks that take more than 1 % of the network's time, those with the most time first, until
 // options.finals_share of the run is spent on it. `since_start`: of the run, before the first of them.
+// Nor is options.seconds exceeded. `progress`: called with the number of tasks that are done, and of all.
 Result<void> rerank_finalists(std::vector<TaskState>& states, const target::Target& target, const TuneOptions& options,
-                              const Environment& env, const Stopwatch& since_start);
+                              const Environment& env, const Stopwatch& since_start,
+                              const std::function<void(int64_t, int64_t)>& progress);
 
 // What is built from. On `threads` where there is something, else on the nearest number of threads, of two equally near
 // ones the greater: `record.threads` says which. Among the records of one number of threads it is the confirmed

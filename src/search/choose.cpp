@@ -11,6 +11,7 @@
 #include "tcc/backend/backend.h"
 #include "tcc/ir/walk.h"
 #include "tcc/lower/lower.h"
+#include "tcc/record/disturbed.h"
 #include "tcc/search/model_measurer.h"
 #include "tcc/space/space.h"
 #include "tcc/support/text.h"
@@ -91,6 +92,14 @@ Result<std::vector<record::Record>> predictions(const task::Task& task, const ta
   });
   if (chosen.size() > kMaxPredictions) chosen.resize(kMaxPredictions);
   return chosen;
+}
+
+std::string of_disturbed_time(const task::Task& task) {
+  return fmt::format(
+      "{}: other programs disturbed its time, and no other program of the task has an undisturbed one; `tcc tune` "
+      "takes "
+      "it anew",
+      task.workload);
 }
 
 // What becomes of a program that was chosen: compiled, or left as it is. An environment error means that nothing can be
@@ -188,6 +197,8 @@ class Chooser {
       chosen->note = of_other_platform(task_, r);
     else if (backend_.by_threads && r.threads != threads_)
       chosen->note = of_other_threads(task_, *chosen, threads_);
+    else if (record::is_disturbed(r))
+      chosen->note = of_disturbed_time(task_);
     return finish_(std::move(*chosen));
   }
 
@@ -345,6 +356,16 @@ Result<Chosen> unscheduled_program(const task::Task& task, const target::Target&
   TCC_TRY(Chosen chosen, build(schedule::Trace{}, {}, task, target));
   chosen.note = "the unscheduled loops";
   return chosen;
+}
+
+Result<std::optional<record::Record>> chosen_record(const task::Task& task, const target::Target& target,
+                                                    const record::Database& store, int64_t threads) {
+  const backend::Backend& backend = backend::backend_of(target);
+  TCC_TRY(std::optional<record::Record> best,
+          find_best(store, task_hash(task), target, backend.by_threads ? threads : 1));
+  if (best || !backend.predicts) return best;
+  TCC_TRY(std::vector<record::Record> predicted, predictions(task, target, store));
+  return predicted.empty() ? std::optional<record::Record>() : std::optional(std::move(predicted[0]));
 }
 
 Result<Chosen> choose_program(const task::Task& task, const target::Target& target, const record::Database* store,

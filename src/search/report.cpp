@@ -8,7 +8,8 @@ void Counts::add(const Counts& other) {
   proposed += other.proposed, duplicate += other.duplicate, rejected += other.rejected;
   for (const auto& [reason, n] : other.rejected_by_reason) rejected_by_reason[reason] += n;
   reject_examples.insert(other.reject_examples.begin(), other.reject_examples.end());
-  compiled += other.compiled, measured += other.measured, compile_failed += other.compile_failed;
+  compiled += other.compiled, measured += other.measured, disturbed += other.disturbed;
+  compile_failed += other.compile_failed;
   drafted += other.drafted, draft_rejected += other.draft_rejected, draft_duplicate += other.draft_duplicate;
   draft_legal += other.draft_legal, draft_kept += other.draft_kept, verified += other.verified;
   draft_by_kernel += other.draft_by_kernel;

@@ -76,6 +76,7 @@ class Tuner {
     TCC_TRY(states_,
             load_tasks(tasks, target_, options_, model_->needs(), *env_.store, session_.last_record, kind_, env_.pool));
     TCC_TRY_VOID(restore_session(session_, states_, *env_.store));
+    resumed_trials_ = session_.trials;
     TCC_TRY_VOID(seed_from_relatives(states_, target_, options_, env_, session_.resumed));
     TCC_TRY(prior_, load_prior(tasks, target_, options_, model_->schema(), session_, *env_.store));
     if (!session_.resumed) session_.last_record = std::max<int64_t>(last_record(states_), 0);
@@ -116,6 +117,9 @@ class Tuner {
       seconds_.baseline += watch.seconds();
     }
     state.prepared = true;
+    // What an earlier run could not time undisturbed is timed anew. A resumed run has done so.
+    if (measures() && state.best_disturbed && state.history.empty())
+      TCC_TRY_VOID(remeasure_task(state, target_, options_, env_, [this] { return out_of_time(); }));
     return {};
   }
 
@@ -160,7 +164,10 @@ class Tuner {
   Result<void> finish() {
     if (measures()) {
       Stopwatch watch;
-      if (options_.finals) TCC_TRY_VOID(rerank_finalists(states_, target_, options_, env_, watch_));
+      finals_began_ = watch_.seconds();
+      if (options_.finals)
+        TCC_TRY_VOID(rerank_finalists(states_, target_, options_, env_, watch_,
+                                      [this](int64_t done, int64_t total) { report_finals(done, total); }));
       seconds_.finals += watch.seconds();
       TCC_TRY_VOID(leave_prior(states_, target_, options_, model_->schema(), session_, *env_.store));
     }
@@ -179,10 +186,41 @@ class Tuner {
     stopped_ = stopped_ || (env_.stop && env_.stop());
     return stopped_ || (options_.trials > 0 && session_.trials >= options_.trials) || out_of_time();
   }
-  bool out_of_time() const { return options_.seconds > 0 && watch_.seconds() >= options_.seconds; }
+  // The share of the run that finals may take, at most.
+  double finals_share() const { return options_.finals && measures() ? std::min(options_.finals_share, 0.5) : 0; }
+  double search_limit() const { return options_.seconds * (1 - finals_share()); }
+  bool out_of_time() const { return options_.seconds > 0 && watch_.seconds() >= search_limit(); }
+
+  // The trials of this run have taken as long as the others will, and finals take what they may.
+  double remaining_seconds() const {
+    const double elapsed = watch_.seconds(), share = finals_share();
+    const int64_t done = session_.trials - resumed_trials_;
+    double search = -1;
+    if (done > 0 && options_.trials > 0) {
+      const double each = std::max(elapsed - seconds_.load, 0.0) / static_cast<double>(done);
+      search = each * static_cast<double>(std::max<int64_t>(options_.trials - session_.trials, 0));
+    }
+    if (options_.seconds > 0) {
+      const double limit = std::max(search_limit() - elapsed, 0.0);
+      search = search < 0 ? limit : std::min(search, limit);
+    }
+    return search < 0 ? -1 : search + (elapsed + search) * share / (1 - share);
+  }
 
   void report_progress(Progress::Kind kind, int64_t at, bool improved = false) const {
-    if (env_.progress) env_.progress(make_progress(kind, states_, at, session_, options_, watch_.seconds(), improved));
+    if (!env_.progress) return;
+    Progress p = make_progress(kind, states_, at, session_, options_, watch_.seconds(), improved);
+    p.remaining_seconds = kind == Progress::Kind::kFinished ? 0 : remaining_seconds();
+    env_.progress(p);
+  }
+  void report_finals(int64_t done, int64_t total) const {
+    if (!env_.progress) return;
+    Progress p = make_progress(Progress::Kind::kFinals, states_, -1, session_, options_, watch_.seconds(), false);
+    p.finals_done = done;
+    p.finals_total = total;
+    const double end = finals_began_ / (1 - finals_share());
+    p.remaining_seconds = std::max(end - watch_.seconds(), 0.0) * (done == total ? 0 : 1);
+    env_.progress(p);
   }
   void note(const std::string& text) const {
     if (env_.progress) env_.progress(make_note(text, states_, session_, options_, watch_.seconds()));
@@ -200,6 +238,8 @@ class Tuner {
   Session session_;
   Preparation preparation_;
   PhaseSeconds seconds_;
+  int64_t resumed_trials_ = 0;  // of the interrupted run that this one goes on with
+  double finals_began_ = 0;
   bool stopped_ = false;
   Stopwatch watch_;
 };

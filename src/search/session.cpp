@@ -68,7 +68,7 @@ void session_fields(auto& session, auto&& fn) {
 void task_fields(auto& s, auto&& fn) {
   fn("history", s.history), fn("trials", s.trials), fn("empty_rounds", s.empty_rounds), fn("last_round", s.last_round);
   fn("first_seconds", s.first_seconds), fn("exhausted", s.exhausted), fn("best_seconds", s.best_seconds);
-  fn("best_trace", s.best_trace), fn("best_nest_hash", s.best_nest_hash);
+  fn("best_disturbed", s.best_disturbed), fn("best_trace", s.best_trace), fn("best_nest_hash", s.best_nest_hash);
 }
 auto writer(json& row) {
   return [&row](const char* name, const auto& value) { row[name] = value; };

@@ -8,6 +8,7 @@
 #include "search/anchor.h"
 #include "tcc/backend/backend.h"
 #include "tcc/lower/lower.h"
+#include "tcc/record/disturbed.h"
 #include "tcc/space/space.h"
 #include "tcc/support/check.h"
 
@@ -65,8 +66,11 @@ void seed_from_predictions(TaskState& state, std::vector<record::Record> records
 
 bool take_best(TaskState& state, const record::Record& record) {
   if (record.status != record::Status::kOk || record.median <= 0) return false;
-  if (state.best_seconds > 0 && record.median >= state.best_seconds) return false;
+  const bool disturbed = record::is_disturbed(record);
+  if (state.best_seconds > 0 && (disturbed == state.best_disturbed ? record.median >= state.best_seconds : disturbed))
+    return false;
   state.best_seconds = record.median;
+  state.best_disturbed = disturbed;
   state.best_nest_hash = record.nest_hash;
   state.best_trace = record.trace;
   return true;
@@ -108,6 +112,7 @@ Result<TaskState> load_task(const task::Task& task, const target::Target& target
     if (newest[{record.nest_hash, record.threads}] != record.id) continue;
     Known known{.record = record.id, .decisions = record.decisions, .nest_hash = record.nest_hash};
     if (record.status == record::Status::kOk) known.seconds = record.median;
+    known.disturbed = record::is_disturbed(record);
     restore_program(known, record, state, sketches, target, needs);
     if (!here) {
       state.elsewhere.push_back(std::move(known));
@@ -140,6 +145,7 @@ void learn_record(TaskState& state, const record::Record& record, Individual ind
               .nest_hash = record.nest_hash};
   known.sample = std::move(individual.sample);
   if (record.status == record::Status::kOk) known.seconds = record.median;
+  known.disturbed = record::is_disturbed(record);
   state.measured.insert(record.nest_hash);
   state.known.push_back(std::move(known));
   Counts& c = state.counts;
@@ -156,6 +162,7 @@ void learn_record(TaskState& state, const record::Record& record, Individual ind
   for (const auto& [failure, count] : kFailures) c.*count += status == failure ? 1 : 0;
   if (status != Status::kCompileFailed && status != Status::kRejected) ++c.compiled;
   if (status == Status::kOk && record.kind != record::Kind::kPredicted) ++c.measured;
+  if (status == Status::kOk && record::is_disturbed(record)) ++c.disturbed;
   if (status != Status::kRejected) return;
   // By the last passes of lowering: "reason: text".
   const size_t colon = record.failure.find(": ");

@@ -31,6 +31,7 @@ struct Known {
   uint64_t nest_hash = 0;
   features::Sample sample = {};  // empty: the program no longer replays
   double seconds = 0;            // 0: it failed
+  bool disturbed = false;        // see record::is_disturbed
 };
 
 // A program that was good elsewhere and may be good here.
@@ -90,7 +91,7 @@ Result<std::vector<TaskState>> load_tasks(std::span<const task::Task> tasks, con
                                           const record::Store& store, int64_t last_record, record::Kind kind,
                                           ThreadPool* pool);
 
-// True when the record is valid and faster than the best so far, which it then is.
+// True when the record is valid and faster than the best so far (record::is_faster), which it then is.
 bool take_best(TaskState& state, const record::Record& record);
 
 // Takes in a finished record: known programs, best, counts. A twin, whose measurement is another program's, is a

@@ -7,10 +7,9 @@ namespace {
 struct Row {
   Precision precision;
   std::string_view name;
-  double tolerance;
 };
 constexpr Row kRows[] = {
-#define TCC_X(enumerator, name, tolerance) {Precision::enumerator, name, tolerance},
+#define TCC_X(enumerator, name) {Precision::enumerator, name},
     TCC_PRECISIONS(TCC_X)
 #undef TCC_X
 };
@@ -19,10 +18,6 @@ constexpr Row kRows[] = {
 
 std::string_view precision_name(Precision precision) {
   return kRows[static_cast<size_t>(precision)].name;
-}
-
-double precision_tolerance(Precision precision) {
-  return kRows[static_cast<size_t>(precision)].tolerance;
 }
 
 std::vector<Precision> all_precisions() {

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #include <algorithm>
 #include <atomic>
@@ -24,6 +25,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr double kUndisturbed = 0.95;              // share of a sample that its thread ran
 constexpr int64_t kChunkBytes = int64_t{1} << 20;  // the clock is read once per piece of at most this size
 
 // Pages of this process, touched before use: an untouched page reads from the one zero page.
@@ -87,24 +89,36 @@ void run_together(std::vector<Worker>& workers, int64_t count, const std::functi
   for (std::thread& thread : threads) thread.join();
 }
 
-// step(worker) does some work and returns its amount; the rate over `seconds`, summed over the workers.
-double sample_rate(std::vector<Worker>& workers, int64_t count, double seconds,
-                   const std::function<double(Worker&)>& step) {
-  std::vector<double> rates(static_cast<size_t>(count));
+double thread_seconds() {
+  timespec t{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
+struct RateSample {
+  double rate = 0;  // summed over the workers
+  double ran = 1;   // the least share of the time that a worker had its processor
+};
+
+// step(worker) does some work and returns its amount; the rate over `seconds`.
+RateSample sample_rate(std::vector<Worker>& workers, int64_t count, double seconds,
+                       const std::function<double(Worker&)>& step) {
+  std::vector<double> rates(static_cast<size_t>(count)), ran(static_cast<size_t>(count));
   run_together(workers, count, [&](Worker& worker, int64_t i) {
     step(worker);  // brings the working set into its cache and the core to its clock
     Clock& clock = Clock::system();
-    const double start = clock.seconds();
+    const double start = clock.seconds(), ran_before = thread_seconds();
     double now = start, work = 0;
     do {
       work += step(worker);
       now = clock.seconds();
     } while (now - start < seconds || now <= start);
     rates[static_cast<size_t>(i)] = work / (now - start);
+    ran[static_cast<size_t>(i)] = (thread_seconds() - ran_before) / (now - start);
   });
-  double sum = 0;
-  for (double rate : rates) sum += rate;
-  return sum;
+  RateSample sample{0, *std::min_element(ran.begin(), ran.end())};
+  for (double rate : rates) sample.rate += rate;
+  return sample;
 }
 
 double median(std::vector<double> values) {
@@ -242,11 +256,18 @@ Result<ProbeResult> probe_host(const Target& host, const ProbeOptions& options) 
 
   const double share =
       options.seconds / static_cast<double>(2 * options.repeats * static_cast<int64_t>(quantities.size()));
+  int64_t disturbed = 0;
+  auto sample = [&](int64_t count, const Quantity& quantity) {
+    const RateSample s = sample_rate(workers, count, share, quantity.step);
+    disturbed += s.ran < kUndisturbed ? 1 : 0;
+    return s.rate;
+  };
   for (int64_t round = 0; round < options.repeats; ++round)
     for (Quantity& quantity : quantities) {
-      quantity.one.push_back(sample_rate(workers, 1, share, quantity.step));
-      quantity.all.push_back(sample_rate(workers, result.threads, share, quantity.step));
+      quantity.one.push_back(sample(1, quantity));
+      quantity.all.push_back(sample(result.threads, quantity));
     }
+  result.disturbed = static_cast<double>(disturbed) / static_cast<double>(2 * options.repeats * std::ssize(quantities));
   for (Quantity& quantity : quantities)
     *quantity.result = {quantity.typical(quantity.one), quantity.typical(quantity.all)};
 
@@ -288,6 +309,7 @@ std::string probe_to_json(const ProbeResult& probe) {
   visit_rates(probe, [&](const char* name, const ProbeRate& rate) {
     json[name] = Json{{"one_core", rate.one_core}, {"all_cores", rate.all_cores}};
   });
+  json["disturbed"] = probe.disturbed;
   json["notes"] = probe.notes;
   return json.dump(2, ' ', false, Json::error_handler_t::replace);
 }
@@ -314,6 +336,7 @@ Result<ProbeResult> probe_from_json(std::string_view text) {
         bad = fmt::format("{}.{}", name, key);
     }
   });
+  if (json.contains("disturbed") && json["disturbed"].is_number()) probe.disturbed = json["disturbed"].get<double>();
   if (json.contains("notes") && json["notes"].is_array())
     for (const Json& note : json["notes"])
       if (note.is_string()) probe.notes.push_back(note.get<std::string>());

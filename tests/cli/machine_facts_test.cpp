@@ -30,7 +30,9 @@ TEST_CASE("tuning measures the machine once and records name its rates", "[cli]"
   CHECK_THAT(first.err, Contains("GFLOP/s") && Contains("measured now"));
   Outcome again = with_cache(box, "cache", tune);
   CHECK(again.exit_code == 0);
-  CHECK_THAT(again.err, Contains("kept from an earlier run"));
+  // What other programs disturbed is measured again.
+  const bool disturbed = count(first.err, "other programs ran during") > 0;
+  if (!disturbed) CHECK_THAT(again.err, Contains("kept from an earlier run"));
   Outcome records = box.tcc({"db", "export", "a.db"});
   CHECK_THAT(records.out, Contains("\\\"measured\\\": true") || Contains("\\\"measured\\\":true"));
 
@@ -38,7 +40,8 @@ TEST_CASE("tuning measures the machine once and records name its rates", "[cli]"
   Outcome shown = with_cache(box, "cache", {"targets", "--probe"});
   CHECK(shown.exit_code == 0);
   CHECK_THAT(shown.out, Contains("L2 read") && Contains("parallel launch") && Contains("--refresh"));
-  CHECK_THAT(with_cache(box, "cache", {"targets", "--probe", "--json"}).out, Contains("\"cached\": true"));
+  const std::string kept = with_cache(box, "cache", {"targets", "--probe", "--json"}).out;
+  CHECK_THAT(kept, Contains("\"cached\": true") || !Contains("\"disturbed\": 0.0"));
   CHECK_THAT(with_cache(box, "cache", {"targets", "--probe", "--refresh"}).out, Contains("measured now and kept in"));
   check_error(box.tcc({"targets", "--refresh"}), 2, "--probe");
   check_error(box.tcc({"targets", "a100", "--probe"}), 2, "this machine");

@@ -17,7 +17,14 @@ struct Cache {
     folder = std::move(*made);
   }
   MachineFacts facts(bool refresh = false) const {
-    auto facts = machine_facts({folder->path() + "/deep/tcc", refresh, {.seconds = 0.02, .repeats = 1, .threads = 0}});
+    // Tests run beside others, which disturb the probe.
+    auto calm = [](const target::Target& host, const target::ProbeOptions& o) -> Result<target::ProbeResult> {
+      TCC_TRY(target::ProbeResult probe, target::probe_host(host, o));
+      probe.disturbed = 0;
+      return probe;
+    };
+    auto facts =
+        machine_facts({folder->path() + "/deep/tcc", refresh, {.seconds = 0.02, .repeats = 1, .threads = 0}, calm});
     if (!facts) FAIL(facts.error().message);
     return *facts;
   }
@@ -150,4 +157,41 @@ TEST_CASE("a program that beats the machine's peak has it measured again, once")
   REQUIRE(again);
   CHECK(again->notes.empty());
   CHECK(again->cached);
+}
+
+TEST_CASE("U7: a disturbed probe is repeated, and what stays disturbed is measured again by the next command") {
+  const Cache cache;
+  target::ProbeResult seen = cache.facts().probe;
+  std::vector<double> disturbed;
+  int64_t probes = 0;
+  MachineFactsOptions options{cache.folder->path() + "/busy", false, {.seconds = 0.02, .repeats = 1, .threads = 0}};
+  options.prober = [&](const target::Target&, const target::ProbeOptions&) -> Result<target::ProbeResult> {
+    seen.disturbed = disturbed.at(static_cast<size_t>(probes++));
+    return seen;
+  };
+  auto facts = [&] {
+    auto made = machine_facts(options);
+    if (!made) FAIL(made.error().message);
+    return *made;
+  };
+  disturbed = {0.9, 0.0};
+  MachineFacts quiet = facts();
+  CHECK(probes == 2);
+  CHECK_FALSE(is_disturbed(quiet));
+  CHECK(quiet.notes.empty());
+  CHECK(facts().cached);
+
+  options.folder = cache.folder->path() + "/busier";
+  probes = 0;
+  disturbed = {0.9, 0.7, 0.8, 0.1};
+  const MachineFacts busy = facts();
+  CHECK(probes == 3);
+  CHECK(busy.probe.disturbed == 0.7);
+  CHECK(is_disturbed(busy));
+  CHECK(mentions(busy.notes, "other programs ran during 70% of the measurements"));
+  const MachineFacts again = facts();
+  CHECK(probes == 4);
+  CHECK_FALSE(again.cached);
+  CHECK_FALSE(is_disturbed(again));
+  CHECK(facts().cached);
 }

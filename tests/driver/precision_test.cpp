@@ -187,14 +187,15 @@ TEST_CASE("a library in bf16 is held against the model in double") {
     if (!report) FAIL(report.error().message);
     auto verified = verify_library(report->package.library, {});
     if (!verified) FAIL(verified.error().message);
-    CHECK(verified->passed);
+    CHECK(verified->passed());
     CHECK(verified->precision == Precision::kBF16);
-    CHECK(verified->tolerance == target::precision_tolerance(Precision::kBF16));
+    CHECK(verified->tolerance > 1e-3);
+    CHECK(verified->tolerance < 0.1);
     CHECK(verified->outputs[0].max_error > 1e-5);  // it was rounded
     VerifyOptions strict;
     strict.tolerance = 1e-6;
     auto missed = verify_library(report->package.library, strict);
     REQUIRE(missed.has_value());
-    CHECK_FALSE(missed->passed);
+    CHECK_FALSE(missed->passed());
   }
 }

@@ -35,7 +35,7 @@ TEST_CASE("a model with convolutions by tiles verifies against its direct convol
   if (!report) FAIL(report.error().message);
   auto verified = verify_library(report->package.library, {});
   REQUIRE(verified.has_value());
-  CHECK(verified->passed);
+  CHECK(verified->passed());
   REQUIRE(verified->outputs.size() == 1);
   CHECK(verified->outputs[0].max_error < 1e-3);
 }

@@ -32,9 +32,9 @@
 #include <filesystem>
 
 #include "onnx/limits.h"
-#include "onnx/writer.h"
 #include "tcc/graph/refusal.h"
 #include "tcc/onnx/load.h"
+#include "tcc/onnx/writer.h"
 #include "tcc/support/files.h"
 
 using namespace tcc;

@@ -5,10 +5,10 @@
 
 #include "graph/print_graph.h"
 #include "onnx/wire.h"
-#include "onnx/writer.h"
 #include "tcc/graph/passes.h"
 #include "tcc/graph/reference.h"
 #include "tcc/onnx/load.h"
+#include "tcc/onnx/writer.h"
 #include "tcc/support/files.h"
 
 using namespace tcc;

@@ -7,11 +7,11 @@
 #include <set>
 
 #include "graph/print_graph.h"
-#include "onnx/writer.h"
 #include "skip.h"
 #include "tcc/graph/passes.h"
 #include "tcc/graph/reference.h"
 #include "tcc/onnx/load.h"
+#include "tcc/onnx/writer.h"
 #include "tcc/support/files.h"
 #include "tcc/support/rng.h"
 

@@ -5,11 +5,11 @@
 #include <fstream>
 
 #include "graph/constants.h"
-#include "onnx/writer.h"
 #include "tcc/graph/passes.h"
 #include "tcc/graph/reference.h"
 #include "tcc/graph/refusal.h"
 #include "tcc/onnx/load.h"
+#include "tcc/onnx/writer.h"
 #include "tcc/support/files.h"
 
 using namespace tcc;

@@ -1,11 +1,11 @@
 // Models with other weights, written as files.
 #include <catch2/catch.hpp>
 
-#include "onnx/writer.h"
 #include "tcc/graph/passes.h"
 #include "tcc/graph/reference.h"
 #include "tcc/onnx/load.h"
 #include "tcc/onnx/reseed.h"
+#include "tcc/onnx/writer.h"
 #include "tcc/support/files.h"
 
 using namespace tcc;

@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 
 #include "record/memory_database.h"
+#include "tcc/record/disturbed.h"
 #include "tcc/record/store.h"
 #include "tcc/support/rng.h"
 
@@ -54,6 +55,7 @@ TEST_CASE("memory and SQLite give the same answers") {
     r.threads = 1 + rng.below(2);
     r.target_features = rng.below(8) == 0 ? 8 : 7;
     if (rng.below(5) == 0) r.status = Status::kWrong;
+    if (rng.below(3) == 0) r.statistic = kDisturbedStatistic;
     if (rng.below(9) == 0) r.kind = Kind::kPredicted;
     add(*on_disk, r);
     add(*in_memory, r);
@@ -246,4 +248,33 @@ TEST_CASE("every kind of database knows on which numbers of threads it has somet
   // The best of all is found on any of them.
   CHECK(disk->best(1, 7).value().value().nest_hash == 18);  // equally fast: the first
   CHECK(memory->best(1, 7, 8).value().value().nest_hash == 18);
+}
+
+TEST_CASE("U3: a time that other programs disturbed is preferred over no undisturbed one") {
+  auto store = sqlite(), other = sqlite();
+  Record quiet = record_of(1, 2, 10, 10e-6), busy = record_of(1, 2, 11, 6e-6), slow = record_of(1, 2, 12, 20e-6);
+  busy.statistic = kDisturbedStatistic;
+  quiet.threads = busy.threads = slow.threads = 2;
+  add(*store, busy);
+  REQUIRE(store->best(1, 7, 2).value().has_value());
+  CHECK(store->best(1, 7, 2).value()->nest_hash == 11);  // there is no other
+  CHECK(store->confirmed_best(1, 7, 2).value()->nest_hash == 11);
+  add(*store, quiet);
+  add(*store, slow);
+  CHECK(answer(store->fastest(1, 7, 2, 9)) == Answer{{10, 10e-6}, {12, 20e-6}, {11, 6e-6}});
+  CHECK(store->confirmed_best(1, 7, 2).value()->nest_hash == 10);
+  // Nor where it was confirmed before the others came.
+  REQUIRE(store->save_session(confirmed_best_key(1, 7, 2), hash_text(11)).has_value());
+  CHECK(store->confirmed_best(1, 7, 2).value()->nest_hash == 10);
+  busy.median = 1e-6;
+  busy.nest_hash = 13;
+  add(*other, busy);
+  auto both = make_union({other.get(), store.get()});
+  CHECK(both->best(1, 7, 2).value()->nest_hash == 10);
+  // Measured again on a quiet machine.
+  busy.nest_hash = 11;
+  busy.median = 7e-6;
+  busy.statistic = "median";
+  add(*store, busy);
+  CHECK(store->best(1, 7, 2).value()->nest_hash == 11);
 }

@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "tcc/record/database.h"
+#include "tcc/record/disturbed.h"
 
 namespace tcc::record {
 
@@ -99,7 +100,7 @@ class MemoryDatabase : public Database {
     std::vector<Record> out;
     for (const Record* r : found) out.push_back(*r);
     // Fastest first; among equals the order stays.
-    std::stable_sort(out.begin(), out.end(), [](const Record& x, const Record& y) { return x.median < y.median; });
+    std::stable_sort(out.begin(), out.end(), is_faster);
     if (std::ssize(out) > count) out.resize(static_cast<size_t>(count));
     return out;
   }

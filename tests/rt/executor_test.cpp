@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -33,6 +34,9 @@ void relu(void* const* b, int64_t begin, int64_t end) {
 }
 void write_constant(void* const* b, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end; ++i) static_cast<float*>(b[1])[i] = 3;
+}
+void write_nan(void* const* b, int64_t begin, int64_t end) {
+  for (int64_t i = begin; i < end; ++i) static_cast<float*>(b[1])[i] = i % 2 == 0 ? NAN : INFINITY;
 }
 void skip_last(void* const* b, int64_t begin, int64_t end) {
   relu(b, begin, std::min(end, kRows * kColumns - 1));
@@ -373,15 +377,15 @@ TEST_CASE("the self test finds results that are not sane", "[unit]") {
     INFO(tcc_rt_last_error());
     REQUIRE(status == TCC_OK);
   }
-  SECTION("all equal") {
-    model.launches[1].fn = write_constant;
+  SECTION("outputs that are the same everywhere, or no numbers, may be what the model says") {
+    model.launches[1].fn = GENERATE(write_constant, write_nan);
     Context context(model);
-    require_error(tcc_rt_self_test(context.context), TCC_ERROR_SELF_TEST, "are equal");
+    REQUIRE(tcc_rt_self_test(context.context) == TCC_OK);
   }
   SECTION("an element nobody writes") {
     model.launches[1].fn = skip_last;
     Context context(model, 1);
-    require_error(tcc_rt_self_test(context.context), TCC_ERROR_SELF_TEST, "element 29 is not finite");
+    require_error(tcc_rt_self_test(context.context), TCC_ERROR_SELF_TEST, "element 29 is written by no kernel");
   }
   SECTION("different from run to run") {
     model.launches[1].fn = count_runs;

@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tcc/driver/compile.h"
@@ -16,22 +17,43 @@ struct TensorRange {
   double low = 0, high = 0, mean = 0;
 };
 
+enum class Verdict : uint8_t {
+  kRight,
+  kWrong,
+  kInconclusive,  // right as far as it goes, but the values say nothing: all are equal, or rounding may change them all
+};
+std::string_view verdict_name(Verdict verdict);  // "right", "wrong", "inconclusive"
+
 struct OutputCheck {
   TensorRange actual;
   double scale = 0;      // largest magnitude of the reference
   double max_error = 0;  // largest difference as a share of `scale`
-  std::string where;     // "[0, 17]"
-  double expected_there = 0, actual_there = 0;
-  std::string failure;  // "" when the output is right
+  // At the element that comes nearest to its bound, or is furthest beyond it:
+  std::string where;                            // "[0, 17]"
+  double expected_there = 0, actual_there = 0;  //
+  double error_there = 0, allowed_there = 0;    // as shares of `scale`; 0: its elements must be equal
+  int64_t terms = 1;                            // that meet in an element of the operator that gives the output
+  int64_t wrong = 0;                            // elements beyond their bounds
+  Verdict verdict = Verdict::kRight;
+  std::string failure;  // why it is not right; "" when it is
+};
+
+// Where an input's random values are drawn; nothing: inside the domains of the operators that read it.
+struct DrawnRange {
+  double low = 0, high = 0;
 };
 
 struct VerifyOptions {
   std::string model;                          // where the model is now; "" = where the library says
   std::map<std::string, std::string> frozen;  // where the values of frozen inputs are now, likewise
   uint64_t seed = 1;
-  std::optional<double> tolerance;  // of the output's scale; nullopt: that of the library's precision
-  int threads = 0;                  // 0 = all CPUs
-  std::string cuda_driver;          // of libraries for GPUs; "" = the system's
+  std::map<std::string, uint64_t> seeds;     // of single inputs, by name
+  std::map<std::string, DrawnRange> ranges;  // of single inputs, by name
+  std::string inputs;                        // .npz of inputs by name; those that it lacks are drawn
+  std::string expected;                      // .npz of outputs by name, instead of the reference's
+  std::optional<double> tolerance;           // of the output's scale; nullopt: bounds by element, see below
+  int threads = 0;                           // 0 = all CPUs
+  std::string cuda_driver;                   // of libraries for GPUs; "" = the system's
 };
 
 struct VerifyReport {
@@ -39,16 +61,19 @@ struct VerifyReport {
   std::vector<TensorRange> inputs;
   std::vector<OutputCheck> outputs;
   target::Precision precision = target::Precision::kF32;  // that the library was built with
-  double tolerance = 0;
+  double tolerance = 0;  // as a share of its scale, the most that any output's worst element was allowed
   double reference_seconds = 0;
   std::string self_test;  // what the library's own test says; "" when it passes
-  bool passed = false;
+  Verdict verdict = Verdict::kWrong;
+  bool passed() const { return verdict == Verdict::kRight; }
 };
 
-// Runs the library on seeded random inputs and compares with the graph's reference in double precision, whatever the
-// library's precision is. An output whose
-// values are all equal, or not all finite, fails whatever the reference says.
-// Errors: the library does not load or run, its model cannot be found (`--model`).
+// Runs the library on seeded random inputs, or on those given, and compares with the graph's reference in double
+// precision, whatever the library's precision is. Each element has a bound of its own (tcc/graph/error_bound.h): by its
+// type, the length of its sums, and the rounding errors of the operators before it. NaN and infinities must be where
+// the reference, rounded to the output's type, has them. Outputs that are right but the same everywhere are
+// inconclusive. Expected values from a file are taken to be rounded as those of the library: they may be off twice as
+// far. Errors: the library does not load or run, its model cannot be found (`--model`), tensors that do not fit it.
 Result<VerifyReport> verify_library(const std::string& library, const VerifyOptions& options);
 
 struct Statistics {
@@ -116,16 +141,34 @@ struct BenchReport {
 // Errors besides those of loading and running: the library is too old to name its kernels.
 Result<BenchReport> bench_library(const std::string& library, const BenchOptions& options);
 
-// Are the times of `b` others than those of `a`? Mann and Whitney's U test (Annals of Mathematical Statistics 18,
-// 1947), by the normal approximation, two-sided, and a bootstrap interval of the ratio of the medians.
+// Are the times of `b` others than those of `a`? Samples of a run depend on each other, so blocks of them are compared,
+// by Student's t distribution.
 struct Comparison {
-  double median_a = 0, median_b = 0;
-  double ratio = 1, low = 1, high = 1;  // b over a and its 95 % interval
-  double p = 1;
-  bool differs = false;  // p below 0.01 and an interval that excludes 1 by more than 1 %
+  double median_a = 0, median_b = 0;    // seconds
+  double ratio = 1, low = 1, high = 1;  // b over a, and its 99 % interval
+  double p = 1;                         // of a ratio of 1
+  int64_t blocks = 0;                   // of each, or of pairs
+  double smallest = 0;                  // effects below this are not called a difference
+  bool differs = false;                 // the interval excludes 1, and the effect is at least `smallest`
 };
-// Both not empty.
+// Two runs of one library in two processes differ by up to 4 %, whatever their samples say of each other.
+inline constexpr double kSmallestEffectOfRuns = 0.05, kSmallestEffectOfPairs = 0.01;
+// Of two runs, each cut into blocks. Both not empty.
 Comparison compare_times(const std::vector<double>& a, const std::vector<double>& b);
+
+// Two libraries timed in turns by one process: medians over its pairs.
+struct PairBlock {
+  double ratio = 1;                   // of the time of B over that of A
+  double median_a = 0, median_b = 0;  // seconds
+  int64_t pairs = 0;
+};
+// Not empty.
+Comparison compare_pairs(const std::vector<PairBlock>& blocks);
+// Times the libraries in turns in kPairedBlocks processes, for kPairedTimes times options.seconds in all. Call it from
+// a process without other threads: it forks. Errors: they do not load or run, are for GPUs, or are of other tensors.
+inline constexpr int64_t kPairedBlocks = 12;
+inline constexpr double kPairedTimes = 3;
+Result<Comparison> compare_libraries(const std::string& a, const std::string& b, const BenchOptions& options);
 
 // A schedule of the user's for one task, run through the tuner's own checks.
 struct ScheduleTime {

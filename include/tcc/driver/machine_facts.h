@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -32,10 +33,16 @@ struct MachineFactsOptions {
   std::string folder;  // "" = measured now and not kept
   bool refresh = false;
   target::ProbeOptions probe;
+  // What probes; empty: target::probe_host.
+  std::function<Result<target::ProbeResult>(const target::Target&, const target::ProbeOptions&)> prober = {};
 };
 
+// Other programs had the machine for a part of the measurements that the rates do not absorb.
+bool is_disturbed(const MachineFacts& facts);
+
 // A file that is damaged, or that another machine wrote, is measured over, with a note; one that cannot be written is a
-// note as well. Errors: the memory for measuring cannot be had.
+// note as well. A disturbed measurement is repeated, at once twice at most, and by the next call. Errors: the memory
+// for measuring cannot be had.
 Result<MachineFacts> machine_facts(const MachineFactsOptions& options);
 
 // Facts that a program has beaten were measured while the machine was busy: measured again, with a note. A rate that

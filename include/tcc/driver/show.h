@@ -29,12 +29,16 @@ struct TaskSummary {
   std::string key, workload;
   int64_t weight = 1;
   double flops = 0;
-  int64_t records = 0;      // measured and failed ones, on this target
-  double best_seconds = 0;  // 0 = none
+  int64_t records = 0;  // measured and failed ones, on this target
+  // Of the program that build would take (search::chosen_record); 0 = none is known.
+  double best_seconds = 0;
+  int64_t threads = 0;     // that it was measured on
+  bool predicted = false;  // by a model: nothing was run
+  bool disturbed = false;  // other programs disturbed that time
 };
-// store may be nullptr.
+// store may be nullptr. `threads`: that the program is for.
 Result<std::vector<TaskSummary>> summarise_tasks(const Program& program, const record::Database* store,
-                                                 const target::Target& target);
+                                                 const target::Target& target, int64_t threads);
 
 struct TaskDetails {
   TaskSummary summary;

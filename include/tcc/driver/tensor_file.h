@@ -17,7 +17,7 @@ using onnx::TensorFile;
 Result<TensorFile> read_tensor(const std::string& path, bool bfloat16_as_uint16 = false);
 Result<TensorFile> parse_npy(std::string_view bytes, const std::string& name, bool bfloat16_as_uint16 = false);
 // All arrays of a .npz, by name.
-Result<std::map<std::string, TensorFile>> read_npz(const std::string& path);
+Result<std::map<std::string, TensorFile>> read_npz(const std::string& path, bool bfloat16_as_uint16 = false);
 
 struct NamedTensor {
   std::string name;

@@ -51,7 +51,12 @@ struct TuneRequest {
   const record::Database* others = nullptr;  // see search::Environment; must outlive the run
   Effort effort = Effort::kFull;  // kConstruct: `options` give the threads, the space and the seed, no limits
   bool baseline = false;          // also time the unscheduled loops, where they run
-  std::function<bool()> stop;     // may be empty
+  // Where processes that measure on this machine notice each other (tcc/driver/tuners.h); "" = they do not.
+  std::string measuring_folder;
+  // Seconds that the caller needs when tuning has ended; progress counts them in. `build_seconds`: of one build of the
+  // model. Empty: none.
+  std::function<double(double command_seconds, double build_seconds)> afterwards;
+  std::function<bool()> stop;                              // may be empty
   std::function<void(const search::Progress&)> progress;   // may be empty
   std::function<void(const FirstLibrary&)> first_library;  // called once, before the search; may be empty
 };
@@ -75,6 +80,11 @@ struct TuneReport {
   bool source_only = false;     // nothing was compiled either: the compiler here does not know the target
   double baseline_seconds = 0;  // one run of the model, sums over tasks by weight; 0 unless every task is known
   double best_seconds = 0;
+  // Of the machine while it was measured: its load (processes that ran or could have, of the last minute; 0 = not
+  // known), and the other processes that measured on it at some time.
+  double load = 0;
+  std::vector<int64_t> others;
+  double build_seconds = 0;        // that a build of the model takes, about
   std::vector<std::string> notes;  // about the machine, for the user
 };
 

@@ -87,7 +87,8 @@ struct Drafting {
 struct TuneOptions {
   int64_t trials = 1000;        // measurements over all tasks; 0 = as the other limits say
   int64_t trials_per_task = 0;  // 0 = no limit of its own
-  double seconds = 0;           // wall time; 0 = no limit. Looked at every few programs; what is measured is kept.
+  // Wall time, finals included; 0 = no limit. Looked at every few programs; what is measured is kept.
+  double seconds = 0;
   uint64_t seed = 1;
   Strategy strategy = Strategy::kEvolutionary;
   TaskScheduler scheduler = TaskScheduler::kGradient;
@@ -115,6 +116,7 @@ struct Counts {
   std::map<std::string, int64_t> rejected_by_reason;
   std::map<std::string, std::string> reject_examples;  // the text of the first one, by reason
   int64_t compiled = 0, measured = 0;                  // handed over and compiled; ran, was right and was timed
+  int64_t disturbed = 0;  // of the measured: other programs disturbed the time, and it was not measured again since
   int64_t compile_failed = 0, wrong = 0, crashed = 0, hung = 0, timed_out = 0;
   // Of the strategies that draft, before any of this: drafted = rejected + duplicate + legal and new. `draft_kept` of
   // them were proposed, and `verified` programs were scored by the cost model. draft_by_kernel: of drafted, those for
@@ -126,7 +128,7 @@ struct Counts {
 };
 
 struct Progress {
-  enum class Kind : uint8_t { kStarted, kRound, kTaskFinished, kFinished, kNote };
+  enum class Kind : uint8_t { kStarted, kRound, kTaskFinished, kFinished, kNote, kFinals };
   Kind kind = Kind::kRound;
   int64_t task = -1;  // index; -1 when it concerns none
   std::string workload;
@@ -136,9 +138,11 @@ struct Progress {
   double best_seconds = 0;  // of the task; 0 = none yet
   double best_gflops = 0;
   double elapsed_seconds = 0;
-  bool improved = false;  // this round found a new best
-  Counts task_counts;     // since the start of this run
-  std::string note;       // kNote: a sentence for the user
+  double remaining_seconds = -1;              // until the end of the run, finals included; below 0: not known
+  int64_t finals_done = 0, finals_total = 0;  // kFinals: tasks whose fastest programs were compared
+  bool improved = false;                      // this round found a new best
+  Counts task_counts;                         // since the start of this run
+  std::string note;                           // kNote: a sentence for the user
 };
 
 // The world around a search, wired by the caller. Pointers must outlive the run.
@@ -163,8 +167,9 @@ struct Environment {
 struct TaskResult {
   std::string key, workload;
   int64_t weight = 1;
-  int64_t trials = 0;       // of this run
-  double best_seconds = 0;  // 0 = nothing valid is known
+  int64_t trials = 0;           // of this run
+  double best_seconds = 0;      // 0 = nothing valid is known
+  bool best_disturbed = false;  // other programs disturbed that time, and no undisturbed one is known
   double best_gflops = 0;
   double first_seconds = 0;  // best at the end of the task's first round
   uint64_t best_nest_hash = 0;
@@ -271,6 +276,10 @@ struct Defaults {
 // and why. store may be nullptr. Errors: not even the unscheduled kernel can be lowered; no model has the name.
 Result<Chosen> choose_program(const task::Task& task, const target::Target& target, const record::Database* store,
                               int64_t threads, const Gate& gate = {}, const Defaults& defaults = {});
+// The record whose program that is, where one says so: measured, else predicted where models predict the target. It is
+// the one number for a task's time: of `tcc tune`, `show`, `explain`, `build` and the metadata of libraries.
+Result<std::optional<record::Record>> chosen_record(const task::Task& task, const target::Target& target,
+                                                    const record::Database& store, int64_t threads);
 // What a construction makes of a task, best first by the cost model, and within the target's limits.
 struct ConstructedPrograms {
   std::vector<schedule::Trace> traces;

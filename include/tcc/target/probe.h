@@ -39,6 +39,8 @@ struct ProbeResult {
   ProbeRate dram_read;
   ProbeRate dram_copy;  // bytes read plus bytes written with non-temporal stores
   int64_t l1_set_bytes = 0, l2_set_bytes = 0, l3_set_bytes = 0, dram_set_bytes = 0;  // working set of one core
+  // Share of the samples during which other programs had the processor for more than a twentieth of the time.
+  double disturbed = 0;
   std::vector<std::string> notes;
 };
 

@@ -34,8 +34,9 @@ class ModelWriter {
   // Dimensions are numbers, or names where `names` is not empty at that position.
   void input(const std::string& name, const graph::Shape& shape, const std::vector<std::string>& names = {});
   void integer_input(const std::string& name, const graph::Shape& shape);  // of i64
+  void typed_input(const std::string& name, graph::DType dtype, const graph::Shape& shape);
   void output(const std::string& name, const graph::Shape& shape);
-  void output(const std::string& name);  // of no declared shape
+  void output(const std::string& name, graph::DType dtype = graph::DType::kF32);  // of no declared shape
   // Written as raw bytes, which are encoded at once and held once; `typed` uses float_data or int64_data instead.
   // Returns the name.
   std::string initializer(const std::string& name, const TensorData& data, bool typed = false);

@@ -1,0 +1,480 @@
+#include "tcc/graph/error_bound.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <thread>
+
+#include "graph/passes_internal.h"
+#include "graph/rounded_number.h"
+#include "tcc/support/check.h"
+#include "tcc/support/hash.h"
+#include "tcc/support/rng.h"
+
+namespace tcc::graph {
+namespace {
+
+using formulas::Rounded;
+using Doubles = std::vector<double>;
+using Operands = std::vector<const HostTensor*>;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kSpread = 6;  // times the deviation of the second run
+
+double finite_magnitude(double v) {
+  return std::isfinite(v) ? std::fabs(v) : 0;
+}
+
+// Errors of one operator on exact inputs: the bound of a right program, and the size that is typical of one.
+struct LocalError {
+  Doubles allowed, typical;
+  int64_t terms = 1;
+};
+
+class ErrorOfNode {
+ public:
+  ErrorOfNode(const Graph& graph, const Node& node, Operands inputs, const HostTensor& out, const RoundingModel& model,
+              ThreadPool& pool, bool scaled_later)
+      : graph_(graph), node_(node), inputs_(std::move(inputs)), out_(out), model_(model), pool_(pool) {
+    const DType dtype = graph.value(node.output).dtype;
+    u_ = dtype == DType::kF64 ? unit_roundoff(DType::kF64) : unit_roundoff(DType::kF32);
+    u_out_ = std::max(unit_roundoff(dtype), model.storage_unit);
+    // A scale behind a contraction is folded into its weights, which are rounded to their type again.
+    product_ = std::max(model.product_unit, scaled_later ? unit_roundoff(dtype) : 0.0);
+    floor_ = smallest_normal(dtype);
+  }
+
+  LocalError find() {
+    const size_t n = out_.data.size();
+    error_.allowed.assign(n, 0);
+    error_.typical.assign(n, 0);
+    if (!is_float(graph_.value(node_.output).dtype)) return std::move(error_);
+    const OpClass kind = op_class(node_.op);
+    if (kind == OpClass::kView || kind == OpClass::kMove || node_.op == Op::kWhere) return std::move(error_);
+    switch (node_.op) {
+      case Op::kConv:
+      case Op::kGemm:
+      case Op::kMatMul:
+      case Op::kReduceSum:
+      case Op::kReduceMean:
+      case Op::kAveragePool:
+        sum();
+        break;
+      case Op::kReduceProd:
+        error_.terms = reduced();
+        relative(4 * u_ * std::sqrt(static_cast<double>(error_.terms)));
+        break;
+      case Op::kLrn:
+        error_.terms = node_.as<LrnAttrs>().size;
+        relative(u_ * (8 + 4 * std::sqrt(static_cast<double>(error_.terms)) + 2 * model_.function_ulps));
+        break;
+      case Op::kSoftmax:
+        softmax();
+        break;
+      case Op::kLayerNorm:
+        layer_norm();
+        break;
+      case Op::kBatchNorm:
+        batch_norm();
+        break;
+      default:
+        elementwise();
+        break;
+    }
+    const double u = rounds_nothing() ? model_.storage_unit : u_out_;
+    const bool basic = is_basic();
+    for (size_t i = 0; i < n; ++i) {
+      const double rounding = u * finite_magnitude(out_.data[i]);
+      error_.allowed[i] += 2 * rounding + floor_;
+      const bool exact = has_digits(out_.data[i], u);
+      if (!exact) error_.typical[i] += rounding;
+      if (exact && basic) error_.typical[i] = 0;  // sums and products of numbers such as 1 and 0 are rounded nowhere
+    }
+    return std::move(error_);
+  }
+
+ private:
+  const HostTensor& in(size_t i) const { return *inputs_[i]; }
+  int64_t reduced() const {
+    return static_cast<int64_t>(in(0).data.size()) / std::max<int64_t>(std::ssize(out_.data), 1);
+  }
+  // Operators whose result is the exact one wherever that is a number of the type.
+  bool is_basic() const {
+    switch (node_.op) {
+      case Op::kAdd:
+      case Op::kSub:
+      case Op::kMul:
+      case Op::kDiv:
+      case Op::kCast:
+      case Op::kClip:
+      case Op::kLeakyRelu:
+        return true;
+      default:
+        return false;
+    }
+  }
+  // Is the value a number of a type with this unit roundoff? (Whatever the type's range.)
+  static bool has_digits(double value, double u) {
+    if (u <= 0 || !std::isfinite(value)) return true;
+    int exponent = 0;
+    const double scaled = std::frexp(value, &exponent) / u;
+    return scaled == std::floor(scaled);
+  }
+  // The result is an operand, or has fewer digits than one.
+  bool rounds_nothing() const {
+    switch (node_.op) {
+      case Op::kRelu:
+      case Op::kMaxPool:
+      case Op::kReduceMax:
+      case Op::kReduceMin:
+        return true;
+      case Op::kCast:
+        return unit_roundoff(graph_.value(node_.inputs[0]).dtype) >= unit_roundoff(graph_.value(node_.output).dtype) &&
+               is_float(graph_.value(node_.inputs[0]).dtype);
+      case Op::kBinary:
+        return node_.as<BinaryAttrs>().fn == BinaryFn::kMax || node_.as<BinaryAttrs>().fn == BinaryFn::kMin;
+      case Op::kUnary:
+        switch (node_.as<UnaryAttrs>().fn) {
+          case UnaryFn::kAbs:
+          case UnaryFn::kNeg:
+          case UnaryFn::kSign:
+          case UnaryFn::kFloor:
+          case UnaryFn::kCeil:
+          case UnaryFn::kRound:
+            return true;
+          default:
+            return false;
+        }
+      default:
+        return false;
+    }
+  }
+  void add(size_t i, double error) {
+    error_.allowed[i] += error;
+    error_.typical[i] += error / 2;
+  }
+  void relative(double share) {
+    for (size_t i = 0; i < out_.data.size(); ++i) add(i, share * finite_magnitude(out_.data[i]));
+  }
+
+  // The same operator on magnitudes: a bound of every partial sum.
+  HostTensor magnitudes() const {
+    std::vector<HostTensor> absolute;
+    for (const HostTensor* input : inputs_) {
+      absolute.push_back(*input);
+      for (double& v : absolute.back().data) v = std::fabs(v);
+    }
+    Operands operands;
+    for (const HostTensor& input : absolute) operands.push_back(&input);
+    Node positive = node_;
+    if (auto* gemm = std::get_if<GemmAttrs>(&positive.attrs)) {
+      gemm->alpha = std::fabs(gemm->alpha);
+      gemm->beta = std::fabs(gemm->beta);
+    }
+    return run_node(graph_, positive, operands, pool_);
+  }
+
+  int64_t sum_terms() const {
+    switch (node_.op) {
+      case Op::kConv: {
+        const auto& a = node_.as<ConvAttrs>();
+        int64_t terms = a.block_in * in(0).shape[1] / a.group;
+        for (int64_t extent : a.kernel) terms *= extent;
+        return terms + (inputs_.size() == 3 ? 1 : 0);
+      }
+      case Op::kGemm:
+        return in(0).shape[node_.as<GemmAttrs>().trans_a ? 0 : 1] + (inputs_.size() == 3 ? 1 : 0);
+      case Op::kMatMul: {
+        const auto& a = node_.as<MatMulAttrs>();
+        return a.perm_a.empty() ? in(0).shape.back() : in(0).shape[static_cast<size_t>(a.perm_a.back())];
+      }
+      case Op::kAveragePool:
+        return element_count(node_.as<PoolAttrs>().kernel);
+      default:
+        return reduced();
+    }
+  }
+
+  void sum() {
+    error_.terms = sum_terms();
+    const double root = std::sqrt(static_cast<double>(std::max<int64_t>(error_.terms, 1)));
+    const bool product = op_class(node_.op) == OpClass::kContraction;
+    double grown = 1;
+    if (node_.op == Op::kConv && node_.as<ConvAttrs>().kernel == std::vector<int64_t>{3, 3}) grown = model_.winograd;
+    const double operand = product ? product_ : 0;
+    const HostTensor scale = magnitudes();
+    for (size_t i = 0; i < out_.data.size(); ++i) {
+      const double s = finite_magnitude(scale.data[i]), y = finite_magnitude(out_.data[i]);
+      error_.allowed[i] += grown * (4 * u_ * root + 2 * operand) * s;
+      // Partial sums of random signs grow with the root, those of one sign with the number of terms.
+      // Roundings of operands are independent, whatever their signs: about sqrt(2/3) operand s / sqrt(K), twice that
+      // here.
+      error_.typical[i] += grown * (u_ * (s + root * y) + 1.6 * operand * s / root);
+    }
+  }
+
+  // exp(x - max) / sum: the difference is rounded, and its error is a share of the result.
+  void softmax() {
+    const auto axis = static_cast<size_t>(node_.as<AxisAttrs>().axis);
+    const int64_t extent = out_.shape[axis];
+    const int64_t inner = element_count(Shape(out_.shape.begin() + static_cast<int64_t>(axis) + 1, out_.shape.end()));
+    const int64_t rows = extent == 0 ? 0 : std::ssize(out_.data) / extent;
+    error_.terms = extent;
+    const double fixed = 4 * model_.function_ulps + 4 + 4 * std::sqrt(static_cast<double>(extent));
+    for (int64_t row = 0; row < rows; ++row) {
+      const int64_t base = row / inner * extent * inner + row % inner;
+      double greatest = -kInfinity, mean_difference = 0;
+      for (int64_t i = 0; i < extent; ++i)
+        greatest = std::max(greatest, in(0).data[static_cast<size_t>(base + i * inner)]);
+      for (int64_t i = 0; i < extent; ++i) {
+        const auto at = static_cast<size_t>(base + i * inner);
+        mean_difference += finite_magnitude(out_.data[at]) * finite_magnitude(in(0).data[at] - greatest);
+      }
+      for (int64_t i = 0; i < extent; ++i) {
+        const auto at = static_cast<size_t>(base + i * inner);
+        const double difference = finite_magnitude(in(0).data[at] - greatest);
+        add(at, u_ * finite_magnitude(out_.data[at]) * (fixed + difference + mean_difference));
+      }
+    }
+  }
+
+  void layer_norm() {
+    const auto& a = node_.as<LayerNormAttrs>();
+    const Shape row_shape(out_.shape.begin() + a.axis, out_.shape.end());
+    const int64_t row = element_count(row_shape), rows = row == 0 ? 0 : std::ssize(out_.data) / row;
+    const auto scale = broadcast_strides(in(1).shape, row_shape);
+    const auto bias = inputs_.size() == 3 ? broadcast_strides(in(2).shape, row_shape) : scale;
+    const double root = std::sqrt(static_cast<double>(row));
+    error_.terms = row;
+    for (int64_t r = 0; r < rows; ++r) {
+      const double* x = in(0).data.data() + r * row;
+      double mean = 0, absolute = 0, variance = 0, greatest = 0;
+      for (int64_t i = 0; i < row; ++i) {
+        mean += x[i] / static_cast<double>(row);
+        absolute += std::fabs(x[i]) / static_cast<double>(row);
+        greatest = std::max(greatest, std::fabs(x[i]));
+      }
+      for (int64_t i = 0; i < row; ++i) variance += (x[i] - mean) * (x[i] - mean) / static_cast<double>(row);
+      const double norm = 1 / std::sqrt(variance + a.epsilon);
+      // A mean that is off moves all, and so does a variance; the latter suffers where the mean is large against it.
+      const double share = u_ * (4 + 4 * root * (1 + absolute * norm));
+      IndexWalk walk(row_shape);
+      for (int64_t i = 0; i < row; ++i, walk.next()) {
+        const auto at = static_cast<size_t>(r * row + i);
+        const double s = std::fabs(in(1).data[static_cast<size_t>(walk.offset(scale))]) * norm;
+        const double b = inputs_.size() == 3 ? std::fabs(in(2).data[static_cast<size_t>(walk.offset(bias))]) : 0;
+        add(at, u_ * (s * (4 * root * absolute + std::fabs(x[i]) + std::fabs(mean)) + b) +
+                    share * s * std::fabs(x[i] - mean));
+      }
+    }
+  }
+
+  // Both forms: as it is written, and as x * s + (bias - mean * s).
+  void batch_norm() {
+    const double epsilon = node_.as<BatchNormAttrs>().epsilon;
+    const int64_t channels = out_.shape[1];
+    const int64_t inner = element_count(Shape(out_.shape.begin() + 2, out_.shape.end()));
+    for (size_t i = 0; i < out_.data.size(); ++i) {
+      const auto c = static_cast<size_t>(static_cast<int64_t>(i) / inner % channels);
+      const double s = std::fabs(in(1).data[c]) / std::sqrt(in(4).data[c] + epsilon);
+      const double parts = s * (std::fabs(in(0).data[i]) + std::fabs(in(3).data[c])) + std::fabs(in(2).data[c]);
+      add(i, 4 * u_ * finite_magnitude(parts));
+    }
+  }
+
+  Rounded number(double v, double u) const { return {v, 0, u, 2 * model_.function_ulps * u}; }
+
+  Rounded formula(double x, double y) const {
+    const Rounded a = number(x, u_), b = number(y, u_);
+    switch (node_.op) {
+      case Op::kAdd:
+        return a + b;
+      case Op::kSub:
+        return a - b;
+      case Op::kMul:
+        return a * b;
+      case Op::kDiv:
+        return a / b;
+      case Op::kLeakyRelu:
+        return formulas::select(a < 0.0, a * node_.as<LeakyAttrs>().alpha, a);
+      case Op::kSigmoid:
+        return formulas::sigmoid(a);
+      case Op::kTanh:
+        return formulas::tanh(a);
+      case Op::kBinary:
+        return formulas::binary(node_.as<BinaryAttrs>().fn, a, b);
+      case Op::kUnary: {
+        const auto& attrs = node_.as<UnaryAttrs>();
+        const double u = unary_row(attrs.fn).in_double ? unit_roundoff(DType::kF64) : u_;
+        return formulas::unary(attrs.fn, attrs.alpha, attrs.beta, number(x, u));
+      }
+      default:  // Clip, Cast: nothing but the rounding to the output's type
+        return 0.0;
+    }
+  }
+
+  void elementwise() {
+    const bool two = inputs_.size() == 2 && op_class(node_.op) == OpClass::kElementwise;
+    if (op_class(node_.op) != OpClass::kElementwise) return;  // maxima over windows and axes
+    if (two) {
+      HostTensor errors{out_.shape, Doubles(out_.data.size())};
+      combine(in(0), in(1), errors, [&](double x, double y) { return formula(x, y).error; });
+      for (size_t i = 0; i < errors.data.size(); ++i) add(i, errors.data[i]);
+      return;
+    }
+    for (size_t i = 0; i < out_.data.size(); ++i) add(i, formula(in(0).data[i], 0).error);
+  }
+
+  const Graph& graph_;
+  const Node& node_;
+  const Operands inputs_;
+  const HostTensor& out_;
+  const RoundingModel& model_;
+  ThreadPool& pool_;
+  double u_ = 0, u_out_ = 0, product_ = 0, floor_ = 0;
+  LocalError error_;
+};
+
+// A value of the two runs.
+struct Tracked {
+  HostTensor exact;
+  Doubles moved;    // by random errors; empty: no operator before it rounds
+  Doubles allowed;  // of the operator that made it
+  Doubles carried;  // deviation of the second run before that operator's own error; empty: none
+  int64_t terms = 1;
+};
+
+Operands exact_of(const std::vector<const Tracked*>& inputs) {
+  Operands operands;
+  for (const Tracked* input : inputs) operands.push_back(&input->exact);
+  return operands;
+}
+
+class BoundedRun {
+ public:
+  BoundedRun(const Graph& graph, const RoundingModel& model, ThreadPool& pool)
+      : graph_(graph), model_(model), pool_(pool), consumers_(find_consumers(graph)) {}
+
+  Tracked run(const Node& node, const std::vector<const Tracked*>& inputs) {
+    Tracked out;
+    out.exact = run_node(graph_, node, exact_of(inputs), pool_);
+    const bool is_moved = std::any_of(inputs.begin(), inputs.end(), [](const Tracked* t) { return !t->moved.empty(); });
+    if (is_moved) carry(node, inputs, out);
+    LocalError local =
+        ErrorOfNode(graph_, node, exact_of(inputs), out.exact, model_, pool_, is_scaled_later(node)).find();
+    out.allowed = std::move(local.allowed);
+    out.terms = local.terms;
+    const bool rounds = std::any_of(local.typical.begin(), local.typical.end(), [](double e) { return e > 0; });
+    if (!rounds) return out;
+    if (out.moved.empty()) out.moved = out.exact.data;
+    Rng rng = Rng(model_.seed).fork(static_cast<uint64_t>(node.id));
+    for (size_t i = 0; i < out.moved.size(); ++i) {
+      const double size = 0.5 + 0.5 * rng.uniform();
+      out.moved[i] += (rng.below(2) == 0 ? -size : size) * local.typical[i];
+    }
+    return out;
+  }
+
+ private:
+  // The second run of the node.
+  void carry(const Node& node, const std::vector<const Tracked*>& inputs, Tracked& out) {
+    std::vector<HostTensor> moved;
+    moved.reserve(inputs.size());
+    Operands operands;
+    for (const Tracked* input : inputs) {
+      if (input->moved.empty()) {
+        operands.push_back(&input->exact);
+        continue;
+      }
+      moved.push_back({input->exact.shape, input->moved});
+      operands.push_back(&moved.back());
+    }
+    out.moved = run_node(graph_, node, operands, pool_).data;
+    out.carried.resize(out.moved.size());
+    for (size_t i = 0; i < out.moved.size(); ++i) {
+      const double a = out.exact.data[i], b = out.moved[i];
+      const bool same = a == b || (std::isnan(a) && std::isnan(b));
+      out.carried[i] = same ? 0 : std::isfinite(a) && std::isfinite(b) ? std::fabs(a - b) : kInfinity;
+      if (out.carried[i] == kInfinity) out.moved[i] = a;  // and nothing more is learned of what follows
+    }
+  }
+
+  bool is_scaled_later(const Node& node) const {
+    const std::vector<NodeId>& readers = consumers_[static_cast<size_t>(node.output)];
+    return std::any_of(readers.begin(), readers.end(), [&](NodeId id) {
+      const Op op = graph_.node(id).op;
+      return op == Op::kBatchNorm || op == Op::kMul || op == Op::kDiv;
+    });
+  }
+
+  const Graph& graph_;
+  const RoundingModel& model_;
+  ThreadPool& pool_;
+  std::vector<std::vector<NodeId>> consumers_;
+};
+
+BoundedTensor bounded(Tracked value, bool is_float) {
+  BoundedTensor out{std::move(value.exact), std::move(value.allowed), value.terms};
+  out.allowed.resize(out.value.data.size(), 0);
+  double squares = 0, count = 0;
+  for (double d : value.carried) {
+    if (d == kInfinity) continue;
+    squares += d * d;
+    ++count;
+    out.may_flip += d > 0 ? 1 : 0;
+  }
+  if (is_float) out.may_flip = 0;
+  const double typical = count > 0 ? std::sqrt(squares / count) : 0;
+  for (size_t i = 0; i < value.carried.size() && is_float; ++i)
+    out.allowed[i] += kSpread * std::max(value.carried[i], typical);
+  return out;
+}
+
+}  // namespace
+
+double unit_roundoff(DType dtype) {
+  switch (dtype) {
+    case DType::kF64:
+      return std::ldexp(1.0, -53);
+    case DType::kF32:
+      return std::ldexp(1.0, -24);
+    case DType::kF16:
+      return std::ldexp(1.0, -11);
+    case DType::kBF16:
+      return std::ldexp(1.0, -8);
+    default:
+      return 0;
+  }
+}
+
+double smallest_normal(DType dtype) {
+  switch (dtype) {
+    case DType::kF64:
+      return std::ldexp(1.0, -1022);
+    case DType::kF32:
+    case DType::kBF16:
+      return std::ldexp(1.0, -126);
+    case DType::kF16:
+      return std::ldexp(1.0, -14);
+    default:
+      return 0;
+  }
+}
+
+Result<std::vector<BoundedTensor>> run_bounded_reference(const Graph& graph, const std::vector<HostTensor>& inputs,
+                                                         const RoundingModel& model, int threads) {
+  TCC_TRY_VOID(check_inputs(graph, inputs));
+  ThreadPool pool(threads > 0 ? threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency())));
+  BoundedRun bounded_run(graph, model, pool);
+  std::vector<Tracked> given;
+  for (const HostTensor& input : inputs) given.push_back({.exact = input});
+  std::vector<Tracked> made = run_in_order<Tracked>(
+      graph, std::move(given), [](const Value& value) { return Tracked{.exact = host_constant(value)}; },
+      [&](const Node& node, const std::vector<const Tracked*>& operands) { return bounded_run.run(node, operands); });
+  std::vector<BoundedTensor> outputs;
+  for (size_t i = 0; i < made.size(); ++i)
+    outputs.push_back(bounded(std::move(made[i]), is_float(graph.value(graph.outputs[i]).dtype)));
+  return outputs;
+}
+
+}  // namespace tcc::graph

@@ -1,0 +1,76 @@
+// `tcc verify` as a user calls it: verdicts and their exit codes, inputs and expected outputs from files (found.md U4).
+#include <nlohmann/json.hpp>
+
+#include "model_bytes.h"
+#include "tcc/driver/tensor_file.h"
+
+using namespace cli_test;
+using Catch::Matchers::Contains;
+using Json = nlohmann::json;
+
+namespace {
+
+void save(const fs::path& path, const std::vector<std::pair<std::string, std::vector<float>>>& arrays) {
+  std::vector<tcc::driver::NamedTensor> tensors;
+  for (const auto& [name, values] : arrays)
+    tensors.push_back({name,
+                       tcc::graph::DType::kF32,
+                       {std::ssize(values)},
+                       {reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof(float)}});
+  REQUIRE(tcc::driver::write_npz(path.string(), tensors).has_value());
+}
+
+}  // namespace
+
+TEST_CASE("U4: verify says of a constant output that it says nothing, with an exit code of its own", "[cli]") {
+  Sandbox box;
+  spill(box.path("square.onnx"), chain_model({"Relu", "Relu"}));
+  REQUIRE(box.tcc({"build", "square.onnx", "-q", "-o", "out"}).exit_code == 0);
+  const std::vector<std::string> constant = {"verify", "out/libsquare.so", "--input-range", "x=-2:-1"};
+  const Outcome text = box.tcc(constant);
+  INFO(text.out << text.err);
+  CHECK(text.exit_code == 4);
+  CHECK_THAT(text.out, Contains("inconclusive") && Contains("self test ok") && !Contains("FAILED"));
+  CHECK_THAT(text.err, Contains("output y: is 0 everywhere, in the reference too") && Contains("--inputs FILE.npz"));
+  std::vector<std::string> words = constant;
+  words.push_back("--json");
+  const Outcome json = box.tcc(words);
+  CHECK(json.exit_code == 4);
+  CHECK(Json::parse(json.out)["verdict"] == "inconclusive");
+  CHECK(box.tcc({"verify", "out/libsquare.so", "--input-range", "x=-1:1"}).exit_code == 0);
+}
+
+TEST_CASE("U4: verify takes inputs and expected outputs from files", "[cli]") {
+  Sandbox box;
+  spill(box.path("sum.onnx"), sum_model());
+  REQUIRE(box.tcc({"build", "sum.onnx", "-q", "-o", "out"}).exit_code == 0);
+  save(box.path("in.npz"), {{"a", {1, 2, 3, 4}}, {"b", {10, 20, 30, 40}}});
+  save(box.path("right.npz"), {{"y", {11, 22, 33, 44}}});
+  save(box.path("wrong.npz"), {{"y", {11, 22, 33.001F, 44}}});
+  save(box.path("short.npz"), {{"y", {11, 22, 33}}});
+  save(box.path("other.npz"), {{"z", {11, 22, 33, 44}}});
+  auto verify = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"verify", "out/libsum.so"});
+    return box.tcc(more);
+  };
+  const Outcome given = verify({"--inputs", "in.npz"});
+  CHECK(given.exit_code == 0);
+  CHECK_THAT(given.out, Contains("input   b f32 4  from 10 to 40") && Contains("output  y f32 4  from 11 to 44") &&
+                            Contains("is allowed for f32 over 1 term: ok"));
+  CHECK(verify({"--inputs", "in.npz", "--expected", "right.npz"}).exit_code == 0);
+  const Outcome wrong = verify({"--inputs", "in.npz", "--expected", "wrong.npz"});
+  CHECK(wrong.exit_code == 1);
+  CHECK_THAT(wrong.out, Contains("at [2]") && Contains("FAILED"));
+  CHECK_THAT(wrong.err, Contains("does not compute what its model says") && Contains("without --expected"));
+  check_error(verify({"--inputs", "in.npz", "--expected", "short.npz"}), 1, "has shape 3");
+  check_error(verify({"--expected", "other.npz"}), 2, "no output 'z'");
+  check_error(verify({"--inputs", "right.npz"}), 2, "no input 'y'");
+  check_error(verify({"--inputs", "none.npz"}), 1, "none.npz");
+  check_error(verify({"--input-range", "a=1"}), 2, "NAME=LOW:HIGH");
+  check_error(verify({"--input-range", "a=2:1"}), 2, "'a=2:1'");
+  check_error(verify({"--input-seed", "a=x"}), 2, "NAME=7");
+  check_error(verify({"--input-seed", "c=3"}), 2, "no input 'c'");
+  const std::string one = verify({"--input-seed", "a=3"}).out, two = verify({"--input-seed", "a=4"}).out;
+  CHECK(one != two);
+  CHECK(one == verify({"--input-seed", "a=3"}).out);
+}
