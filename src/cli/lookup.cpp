@@ -271,7 +271,9 @@ void remeasure_device(double rate, bool quiet) {
   const driver::MachineFactsOptions options{cache_folder(), false, driver::kBriefProbe};
   if (options.folder.empty()) return;
   auto facts = driver::machine_facts(options);
-  if (facts) facts = driver::remeasure_if_beaten(std::move(*facts), rate, options);
+  if (!facts || facts->file.empty()) return;  // what cannot be kept was said when the command began
+  facts->notes.clear();
+  facts = driver::remeasure_if_beaten(std::move(*facts), rate, options);
   if (!facts) return;
   for (const std::string& note : facts->notes) remark(quiet, "note: " + note);
 }

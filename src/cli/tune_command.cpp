@@ -454,7 +454,7 @@ void check_peak(const Arguments& a, const driver::TuneReport& report, const driv
   double rate = 0;
   for (const driver::TunedTask& t : report.tasks)
     if (t.result.best_seconds > 0) rate = std::max(rate, t.flops / t.result.best_seconds / share);
-  remeasure_device(rate, a.common.quiet);
+  if (rate > request.device->peak.fp32) remeasure_device(rate, a.common.quiet);
 }
 
 void print_report(const Arguments& a, const driver::TuneReport& report, const ValueCurve& curve,

@@ -39,7 +39,9 @@ TEST_CASE("tuning measures the machine once and records name its rates", "[cli]"
   // The same facts on demand, and from when they are.
   Outcome shown = with_cache(box, "cache", {"targets", "--probe"});
   CHECK(shown.exit_code == 0);
-  CHECK_THAT(shown.out, Contains("L2 read") && Contains("parallel launch") && Contains("--refresh"));
+  CHECK_THAT(shown.out, Contains("L2 read") && Contains("parallel launch"));
+  if (shown.err.find("other programs ran during") == std::string::npos && !disturbed)
+    CHECK_THAT(shown.out, Contains("--refresh"));
   const std::string kept = with_cache(box, "cache", {"targets", "--probe", "--json"}).out;
   CHECK_THAT(kept, Contains("\"cached\": true") || !Contains("\"disturbed\": 0.0"));
   CHECK_THAT(with_cache(box, "cache", {"targets", "--probe", "--refresh"}).out, Contains("measured now and kept in"));
