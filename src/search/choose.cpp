@@ -298,7 +298,8 @@ Result<Ranking> rank_programs(const task::Task& task, const target::Target& targ
   options.generations = backend.default_generations;
   Settings settings = ranking_settings_for(target);
   settings.evolution.first_draws = backend.default_draws;
-  settings.evolution.polishings = 1;
+  // Where the scores are the predicted times, neighbors of the best are scored as often as that finds better ones.
+  if (!backend.predicts) settings.evolution.polishings = 1;
   RoundPlan plan{.count = count};
   Ranking out;
   for (const schedule::Trace& trace : space::generate_space(task.kernel, target, options.space)) {
