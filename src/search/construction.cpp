@@ -77,18 +77,20 @@ class ConstructionStrategy : public SearchStrategy {
   const construct::Method method_;
 };
 
-// The design spaces as traces alone: symbols, which make mutations fast, do not pay for a handful of programs.
-TaskState state_of(const task::Task& task, const target::Target& target, const TuneOptions& options) {
+// The design spaces as traces alone: symbols, which make mutations fast, do not pay for a handful of programs. With
+// `drawn` their decisions are those of a legal draw. On GPUs few draws are legal, and constructions need none.
+TaskState state_of(const task::Task& task, const target::Target& target, const TuneOptions& options, bool drawn) {
   TaskState state;
   state.task = &task;
   state.hash = task_hash(task);
   space::SpaceOptions spaces = options.space;
-  const space::ModuleList& modules = space::modules_for(target);
+  space::ModuleList modules = space::modules_for(target);
+  if (!drawn) modules.draws = 0;
   if (spaces.metaschedule && !modules.metaschedule.empty()) {
     spaces.metaschedule = false;
     spaces.modules.assign(modules.metaschedule.begin(), modules.metaschedule.end());
   }
-  for (schedule::Trace& trace : space::generate_space(task.kernel, target, spaces)) {
+  for (schedule::Trace& trace : space::explore_space(task.kernel, target, modules, spaces).traces) {
     space::Sketch& sketch = state.sketches.emplace_back();
     sketch.trace = std::move(trace);
     sketch.start = task.kernel;
@@ -111,13 +113,20 @@ Result<ConstructedPrograms> construct_programs(const task::Task& task, const tar
                                                                           .adaptation = cost::Adaptation::kNone,
                                                                           .trace = backend.trace_table},
                                                                          backend.prior(target)));
-  const TaskState state = state_of(task, target, options);
+  TaskState state = state_of(task, target, options, false);
   const Settings settings = settings_for(target);
   const RoundPlan plan{.count = count};
   const Rng rng = Rng(options.seed).fork(state.hash);
   const auto method = options.strategy == Strategy::kGensor ? construct::Method::kGensor : construct::Method::kRoller;
   Counts counts;
-  Outcome made = construct_candidates({state, *model, plan, target, options, settings, rng, nullptr}, method, counts);
+  auto construct = [&] {
+    return construct_candidates({state, *model, plan, target, options, settings, rng, nullptr}, method, counts);
+  };
+  Outcome made = construct();
+  if (made.rule == construct::kSimpleSchedule || made.programs.empty()) {  // a draw is the program then
+    state = state_of(task, target, options, true);
+    made = construct();
+  }
   ConstructedPrograms out{{}, std::move(made.rule), std::move(made.reason)};
   for (const Individual& i : made.programs) out.traces.push_back(trace_of(state, i.sketch, i.decisions));
   return out;

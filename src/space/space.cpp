@@ -135,7 +135,7 @@ void explore(const ir::Kernel& start, const target::Target& target, const Module
     Trace trace = state.schedule.trace();
     if (!seen.insert(schedule::skeleton_hash(trace)).second) continue;
     RejectTally rejects;
-    if (has_legal_draw(trace, start, target, modules.draws, rng, rejects))
+    if (modules.draws == 0 || has_legal_draw(trace, start, target, modules.draws, rng, rejects))
       report.traces.push_back(std::move(trace));
     else
       report.dropped.push_back({state.modules, modules.draws, std::move(rejects)});

@@ -118,7 +118,7 @@ struct Module {
 // The modules for one kind of target, as data. A backend of its own brings a list of its own.
 struct ModuleList {
   std::span<const Module> modules;  // in the order of their application
-  // Draws of a design space's decisions, of which one must give a program within the target's limits.
+  // Draws of a space's decisions, of which one must give a program within the target's limits; 0: no such demand.
   int draws = 24;
   // Why a kernel's design spaces hold no matrix instruction: a sentence for each condition that does not hold.
   std::vector<std::string> (*unmet_matrix_conditions)(const ir::Kernel& kernel, const target::Target& target) = nullptr;
