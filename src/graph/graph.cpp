@@ -1,5 +1,8 @@
 #include "tcc/graph/graph.h"
 
+#include <algorithm>
+#include <set>
+
 #include "tcc/graph/passes.h"
 #include "tcc/graph/winograd.h"
 #include "tcc/support/check.h"
@@ -81,6 +84,22 @@ Result<ValueId> Graph::add_node(Op op, Attributes attrs, std::vector<ValueId> no
   order.push_back(node.id);
   nodes.push_back(std::move(node));
   return values.back().id;
+}
+
+void add_sources(Node& node, const std::vector<int32_t>& sources) {
+  constexpr size_t kMaxSources = 4096;  // bounds what a model of endless no-ops costs
+  for (int32_t source : sources)
+    if (node.sources.size() < kMaxSources &&
+        std::find(node.sources.begin(), node.sources.end(), source) == node.sources.end())
+      node.sources.push_back(source);
+}
+
+std::vector<SourceNode> sources_of(const Graph& graph, const std::vector<NodeId>& nodes) {
+  std::set<int32_t> all;
+  for (NodeId id : nodes) all.insert(graph.node(id).sources.begin(), graph.node(id).sources.end());
+  std::vector<SourceNode> sources;
+  for (int32_t source : all) sources.push_back(graph.sources.at(static_cast<size_t>(source)));
+  return sources;
 }
 
 std::vector<std::vector<NodeId>> find_consumers(const Graph& graph) {

@@ -301,7 +301,7 @@ class LayoutPass {
       attrs.block = model_.block;
       node.attrs = attrs;
     }
-    ValueId made = emit_node(graph_, node.op, node.attrs, node.inputs, node.name);
+    ValueId made = emit_node(graph_, node.op, node.attrs, node.inputs, node);
     if (op_class(node.op) == OpClass::kReduction) {
       // One position is left: the blocks have the order of the channels.
       plain_[node.output] = emit_reshape(graph_, made, Shape(shape(node.output)));

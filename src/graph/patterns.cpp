@@ -1,6 +1,7 @@
 // LayerNorm, Gelu and gated activations as exporters write them in small operators, recognized by what they compute,
 // never by names.
 #include <cmath>
+#include <set>
 
 #include "passes_internal.h"
 
@@ -41,6 +42,20 @@ class PatternFuser {
     return constant_element(*v.constant, v.dtype, 0);
   }
   static bool near(double a, double b) { return std::fabs(a - b) <= 1e-4 * std::fabs(b); }
+
+  // The nodes between x and the inputs of `node` are part of it from now on.
+  void take_sources(Node& node, ValueId x) {
+    std::vector<ValueId> open = node.inputs;
+    std::set<ValueId> seen = {x};
+    while (!open.empty()) {
+      const ValueId id = open.back();
+      open.pop_back();
+      const NodeId producer = graph_.value(id).producer;
+      if (producer == kNone || !seen.insert(id).second) continue;
+      add_sources(node, graph_.node(producer).sources);
+      open.insert(open.end(), graph_.node(producer).inputs.begin(), graph_.node(producer).inputs.end());
+    }
+  }
 
   // --- LayerNorm: d = x - mean(x); d / sqrt(mean(d * d) + epsilon), then * scale, then + bias.
   struct Normal {
@@ -136,6 +151,7 @@ class PatternFuser {
     }
     if (!found) return false;
     Node& target = graph_.node(node.id);
+    take_sources(target, found->x);
     target.op = Op::kLayerNorm;
     target.attrs = LayerNormAttrs{found->axis, found->epsilon};
     target.inputs = {found->x, scale};
@@ -210,6 +226,7 @@ class PatternFuser {
       if (!inner || graph_.value(node.output).shape != graph_.value(x).shape) continue;
       bool erf = is_erf_of(*inner, x);
       if (!erf && !is_tanh_of(*inner, x)) continue;
+      take_sources(node, x);
       node.op = Op::kUnary;
       node.attrs = UnaryAttrs{erf ? UnaryFn::kGelu : UnaryFn::kGeluTanh};
       node.inputs = {x};
@@ -249,6 +266,7 @@ class PatternFuser {
       auto found = gate(p.factors[1 - i], x, p.constant);
       if (!found || graph_.value(node.output).shape != graph_.value(x).shape) continue;
       if (!is_float(graph_.value(x).dtype)) continue;
+      take_sources(node, x);
       node.op = Op::kUnary;
       node.attrs = *found;
       node.inputs = {x};

@@ -122,7 +122,7 @@ class Lowering {
       lowered += low && operator_policy(node) == Policy::kLow ? 1 : 0;
       std::vector<ValueId> inputs;
       for (ValueId input : node.inputs) inputs.push_back(low ? low_version(input) : full_version(input));
-      const ValueId made = emit_node(graph_, node.op, node.attrs, std::move(inputs), node.name);
+      const ValueId made = emit_node(graph_, node.op, node.attrs, std::move(inputs), node);
       graph_.value(made).name = graph_.value(node.output).name;
       grow();
       set(node.output, low ? Versions{kNone, made} : Versions{made, kNone});

@@ -58,7 +58,7 @@ class ProductFlattener {
     if (right.size() != 2 || left.size() < 2) return false;
     if (!a.perm_a.empty() || !a.perm_b.empty() || !a.perm_out.empty()) return false;
     ValueId x = as_matrix(node.inputs[0], {element_count(Shape(left.begin(), left.end() - 1)), left.back()});
-    matrix_[node.output] = emit_node(graph_, Op::kGemm, GemmAttrs{}, {x, restored(node.inputs[1])}, node.name);
+    matrix_[node.output] = emit_node(graph_, Op::kGemm, GemmAttrs{}, {x, restored(node.inputs[1])}, node);
     return true;
   }
 
@@ -89,7 +89,7 @@ class ProductFlattener {
     }
     std::vector<ValueId> inputs;
     for (size_t i = 0; i < node.inputs.size(); ++i) inputs.push_back(as_matrix(node.inputs[i], shapes[i]));
-    matrix_[node.output] = emit_node(graph_, node.op, node.attrs, inputs, node.name);
+    matrix_[node.output] = emit_node(graph_, node.op, node.attrs, inputs, node);
     return true;
   }
 
@@ -176,6 +176,7 @@ class TransposeFolder {
     Perm perm = node.as<TransposeAttrs>().perm;
     if (const Node* before = transpose_of(node.inputs[0])) {
       perm = compose(before->as<TransposeAttrs>().perm, perm);
+      add_sources(node, before->sources);
       node.inputs[0] = before->inputs[0];
       node.attrs = TransposeAttrs{perm};
       graph_.node(id) = node;
@@ -210,6 +211,7 @@ class TransposeFolder {
       Perm& perm = i == 0 ? attrs.perm_a : attrs.perm_b;
       const Perm& first = before->as<TransposeAttrs>().perm;
       perm = shortened(compose(first, perm.empty() ? identity_perm(first.size()) : perm));
+      add_sources(node, before->sources);
       node.inputs[i] = before->inputs[0];
     }
     node.attrs = attrs;
@@ -222,6 +224,7 @@ class TransposeFolder {
       if (before == nullptr) continue;
       bool& flag = i == 0 ? attrs.trans_a : attrs.trans_b;
       flag = !flag;
+      add_sources(node, before->sources);
       node.inputs[i] = before->inputs[0];
     }
     node.attrs = attrs;
@@ -237,7 +240,8 @@ class TransposeFolder {
       if (const Node* before = transpose_of(input)) first = before;
     }
     if (first == nullptr) return false;
-    const Perm perm = first->as<TransposeAttrs>().perm;
+    const Node moved = *first;  // `first` does not outlive the nodes that are made below
+    const Perm perm = moved.as<TransposeAttrs>().perm;
     for (ValueId input : node.inputs) {
       const Node* before = transpose_of(input);
       bool alike = before != nullptr && before->as<TransposeAttrs>().perm == perm && reader_count(input) == 1;
@@ -254,8 +258,8 @@ class TransposeFolder {
         inputs.push_back(transposed_constant(input, inverse(perm)));
       }
     }
-    ValueId inner = emit_node(graph_, node.op, node.attrs, inputs, node.name);
-    ValueId outer = emit_node(graph_, Op::kTranspose, TransposeAttrs{perm}, {inner}, node.name);
+    ValueId inner = emit_node(graph_, node.op, node.attrs, inputs, node);
+    ValueId outer = emit_node(graph_, Op::kTranspose, TransposeAttrs{perm}, {inner}, moved);
     while (readers_.size() < graph_.values.size()) readers_.push_back(1);
     readers_[static_cast<size_t>(outer)] = reader_count(node.output);
     replacements_.replace(node.output, outer);

@@ -12,9 +12,13 @@ namespace tcc::graph {
 class Replacements {
  public:
   explicit Replacements(Graph& graph) : graph_(graph) {}
+  // The producer of `to` takes over the sources of the producer of `from` (Node::sources).
   void replace(ValueId from, ValueId to) {
     grow();
     to_[static_cast<size_t>(from)] = to;
+    const NodeId old = graph_.value(from).producer, now = graph_.value(to).producer;
+    if (old != kNone && now != kNone && old != now)
+      add_sources(graph_.node(now), std::vector<int32_t>(graph_.node(old).sources));
   }
   void update(Node& node) {
     grow();
@@ -41,6 +45,13 @@ inline ValueId emit_node(Graph& graph, Op op, Attributes attrs, std::vector<Valu
   auto made = graph.add_node(op, std::move(attrs), std::move(inputs), name);
   TCC_CHECK(made.has_value(), "a pass made a wrong node: {}", made ? "" : made.error().message);
   return *made;
+}
+// The same in place of `of`, whose name and sources it has.
+inline ValueId emit_node(Graph& graph, Op op, Attributes attrs, std::vector<ValueId> inputs, const Node& of) {
+  const std::vector<int32_t> sources = of.sources;
+  const ValueId made = emit_node(graph, op, std::move(attrs), std::move(inputs), std::string(of.name));
+  add_sources(graph.node(graph.value(made).producer), sources);
+  return made;
 }
 // `id` under another shape: the same value, a constant that shares its bytes, or a Reshape.
 inline ValueId emit_reshape(Graph& graph, ValueId id, const Shape& shape) {

@@ -210,11 +210,8 @@ ValueId expand_batch_norm(Graph& graph, const Node& node, const Affine& affine) 
   channel_shape[0] = shape[1];
   ValueId scale = add_derived(graph, node.inputs[1], channel_shape, affine.scale);
   ValueId shift = add_derived(graph, node.inputs[2], channel_shape, affine.shift);
-  auto product = graph.add_node(Op::kMul, NoAttrs{}, {node.inputs[0], scale}, node.name);
-  TCC_CHECK(product.has_value());
-  auto sum = graph.add_node(Op::kAdd, NoAttrs{}, {*product, shift}, node.name);
-  TCC_CHECK(sum.has_value());
-  return *sum;
+  const ValueId product = emit_node(graph, Op::kMul, NoAttrs{}, {node.inputs[0], scale}, node);
+  return emit_node(graph, Op::kAdd, NoAttrs{}, {product, shift}, node);
 }
 
 }  // namespace
@@ -228,6 +225,7 @@ void eliminate(Graph& graph) {
     if (node.op == Op::kReshape) {
       const Value& in = graph.value(node.inputs[0]);
       if (in.producer != kNone && graph.node(in.producer).op == Op::kReshape) {
+        add_sources(node, graph.node(in.producer).sources);
         node.inputs[0] = graph.node(in.producer).inputs[0];
       }
     }

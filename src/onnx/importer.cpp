@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <limits>
 #include <queue>
+#include <set>
 #include <unordered_map>
 
 #include "handlers.h"
@@ -220,17 +221,19 @@ class Importer {
       const auto& dim = tensor.shape().dim(i);
       std::string param = dim.has_dim_param() ? dim.dim_param() : "";
       if (names) names->push_back(param);
+      if (names && !param.empty()) named_dims_.insert(param);
       if (given != options_.input_shapes.end()) {
         if (dim.has_dim_value() && dim.dim_value() != type.shape[static_cast<size_t>(i)]) reshaped_ = true;
       } else if (dim.has_dim_value()) {
         type.shape.push_back(dim.dim_value());
       } else if (auto it = options_.dims.find(param); it != options_.dims.end()) {
+        bound_dims_.insert(param);
         type.shape.push_back(it->second);
       } else {
         unbound.push_back(param.empty() ? fmt::format("{}: axis {} has no extent", label, i)
                                         : fmt::format("{}: axis {} is '{}'", label, i, sanitize(param)));
         need_flag(param.empty() ? fmt::format("--shape {}=...", sanitize(info.name()))
-                                : fmt::format("--dim {}=N", sanitize(param)));
+                                : fmt::format("--dim {}=1", sanitize(param)));
         type.shape.push_back(1);
       }
     }
@@ -258,6 +261,21 @@ class Importer {
         suggest(input, known));
   }
 
+  // A dimension that an input names, and whose size is not given by a shape of that input.
+  Result<void> check_dim(const std::string& dim) const {
+    if (bound_dims_.contains(dim)) return {};
+    const std::vector<std::string> known(named_dims_.begin(), named_dims_.end());
+    std::string hint = suggest(dim, known);
+    if (named_dims_.contains(dim))
+      hint = "the shapes that are given say its size; leave --dim out";
+    else if (hint.empty())
+      hint = known.empty() ? "its inputs have no named dimensions; --shape NAME=DIMS gives a shape"
+                           : fmt::format("it has {}", fmt::join(known, ", "));
+    return make_error(ErrorClass::kUsage,
+                      fmt::format("--dim {}: expected a dimension of an input of '{}'", sanitize(dim), sanitize(name_)),
+                      sanitize(hint));
+  }
+
   Result<void> bind_inputs() {
     std::vector<std::string> unbound, known;
     for (const auto& info : proto_.input()) {
@@ -277,11 +295,17 @@ class Importer {
         return input_error("input '{}' appears twice", sanitize(info.name()));
     }
     if (!unbound.empty()) {
+      for (const auto& [dim, extent] : options_.dims) TCC_TRY_VOID(check_dim(dim));
       return make_error(
           ErrorClass::kUsage, fmt::format("'{}' has inputs without a fixed shape", sanitize(name_)),
-          fmt::format("give each a size, N a number and ... a shape such as 1x3x224x224: {}", fmt::join(flags_, " ")),
+          fmt::format("say how large each is, for example{}: {}",
+                      std::any_of(flags_.begin(), flags_.end(), [](const auto& f) { return f.ends_with("..."); })
+                          ? " with a shape such as 1x3x224x224 for ..."
+                          : "",
+                      fmt::join(flags_, " ")),
           std::move(unbound));
     }
+    for (const auto& [dim, extent] : options_.dims) TCC_TRY_VOID(check_dim(dim));
     for (const auto& [input, shape] : options_.input_shapes) TCC_TRY_VOID(check_given(input, "shape", known));
     for (const auto& [input, tensor] : options_.frozen) TCC_TRY_VOID(check_given(input, "value", known));
     return {};
@@ -355,6 +379,8 @@ class Importer {
     }
     int64_t opset = opset_of(domain_of(node));
     const OperatorRow* row = find_operator(domain_of(node), node.op_type(), opset);
+    graph_.sources.push_back(
+        {node.name().empty() && node.output_size() > 0 ? node.output(0) : node.name(), node.op_type()});
     NodeContext context(state_, node, opset, std::move(inputs));
     auto count = static_cast<int64_t>(context.input_count());
     if (count < row->fewest_inputs || count > row->most_inputs) {
@@ -429,7 +455,8 @@ class Importer {
   graph::Graph graph_;
   std::unique_ptr<graph::Evaluator> evaluator_ = graph::reference_evaluator();
   ImportState state_{graph_, model_, files_, *evaluator_, {}};
-  std::vector<std::string> flags_;  // that would bind what is unbound
+  std::vector<std::string> flags_;                 // that would bind what is unbound
+  std::set<std::string> named_dims_, bound_dims_;  // of the inputs; those that an option gives a size
   bool reshaped_ = false;
   int64_t constant_bytes_ = 0;
 };

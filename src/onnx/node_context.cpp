@@ -190,6 +190,7 @@ Made NodeContext::emit(graph::Op op, graph::Attributes attrs, const std::vector<
     ids.push_back(*input);
   }
   TCC_TRY(ValueId id, graph_.add_node(op, std::move(attrs), std::move(ids), proto_.name()));
+  graph_.node(graph_.value(id).producer).sources = {static_cast<int32_t>(graph_.sources.size()) - 1};
   // Shapes are often computed in the graph: what is known now must be a constant now. Large float results wait for
   // `optimize`.
   const graph::Node& node = graph_.node(graph_.value(id).producer);

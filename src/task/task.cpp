@@ -20,6 +20,17 @@ std::string_view anchor_name(AnchorKind kind) {
   return kNames[static_cast<size_t>(kind)];
 }
 
+std::string nodes_text(const GroupNodes& groups) {
+  const auto named = std::find_if(groups.begin(), groups.end(), [](const auto& nodes) { return !nodes.empty(); });
+  if (named == groups.end()) return "";
+  std::string types;
+  for (size_t i = 0; i < named->size(); ++i)
+    if (i == 0 || (*named)[i].type != (*named)[i - 1].type) types += (i == 0 ? "" : "+") + (*named)[i].type;
+  std::string text = fmt::format("{}: {}", named->front().name, types);
+  if (groups.size() > 1) text += fmt::format(", {} more", groups.size() - 1);
+  return text;
+}
+
 AnchorKind anchor_kind(const graph::Graph& graph, const graph::Node& node) {
   switch (graph::op_class(node.op)) {
     case graph::OpClass::kContraction: {
@@ -86,6 +97,7 @@ Result<Task> make_task(const graph::Graph& graph, const graph::FusionGroup& grou
   task.anchor = is_attention(graph, group) ? AnchorKind::kAttention : anchor_kind(graph, graph.node(group.anchor));
   task.flops = graph::group_flops(graph, group);
   task.key = fmt::format("{:016x}", ir::hash_kernel(task.kernel));
+  task.nodes.push_back(graph::sources_of(graph, group.nodes));
   return task;
 }
 
@@ -101,10 +113,13 @@ Result<TaskList> extract_tasks(const graph::Graph& graph, const std::vector<grap
     }
     auto [it, fresh] = known.emplace(made->key, static_cast<int64_t>(list.tasks.size()));
     list.bindings.push_back({it->second, made->params});
-    if (fresh)
+    if (fresh) {
       list.tasks.push_back(std::move(*made));
-    else
-      ++list.tasks[static_cast<size_t>(it->second)].weight;
+      continue;
+    }
+    Task& task = list.tasks[static_cast<size_t>(it->second)];
+    ++task.weight;
+    task.nodes.push_back(std::move(made->nodes.front()));
   }
   return list;
 }

@@ -198,10 +198,20 @@ struct Value {
   int64_t bytes() const { return elements() * dtype_size(dtype); }
 };
 
+// A node of the model's file, for people and metadata only.
+struct SourceNode {
+  std::string name;  // the model's, or, where it gives none, that of the node's first output
+  std::string type;  // the ONNX operator, "BatchNormalization"
+  bool operator==(const SourceNode&) const = default;
+};
+
 struct Node {
   NodeId id = kNone;
   Op op = Op::kIdentity;
   std::string name;
+  // The nodes of the model that this one computes, by index into Graph::sources: its own and those that passes merged
+  // into it.
+  std::vector<int32_t> sources = {};
   std::vector<ValueId> inputs;
   ValueId output = kNone;  // every operator here has exactly one
   Attributes attrs;
@@ -233,6 +243,7 @@ struct Graph {
   std::vector<Value> values;              // by ValueId; passes may leave unused ones behind
   std::vector<Node> nodes;                // by NodeId
   std::vector<NodeId> order;              // the live nodes, topologically sorted
+  std::vector<SourceNode> sources;        // of the model's file; empty where the graph is from no file
 
   const Value& value(ValueId id) const { return values.at(static_cast<size_t>(id)); }
   Value& value(ValueId id) { return values.at(static_cast<size_t>(id)); }
@@ -249,6 +260,11 @@ struct Graph {
 // The type of the node's output, or what is wrong with its inputs or attributes. Checks every attribute domain, so a
 // graph built through add_node is safe to compile and run.
 Result<TensorType> infer_type(const Graph& graph, const Node& node);
+
+// `node` computes what these sources say, too. Passes call it where a node replaces others.
+void add_sources(Node& node, const std::vector<int32_t>& sources);
+// What nodes compute of the model's file, in its order, each once.
+std::vector<SourceNode> sources_of(const Graph& graph, const std::vector<NodeId>& nodes);
 
 // Live nodes reading each value (by ValueId; a node that reads a value twice is listed twice).
 std::vector<std::vector<NodeId>> find_consumers(const Graph& graph);

@@ -44,6 +44,39 @@ struct ParamSource {
   graph::ValueId value = graph::kNone;
 };
 
+// For each kernel that computes a task, the nodes of the model's file that it computes, in the file's order. Empty
+// where the graph is from no file.
+using GroupNodes = std::vector<std::vector<graph::SourceNode>>;
+// On one line: the first kernel's first node by name, all its operators, and the number of further kernels:
+// "/conv1: Conv+BatchNormalization+Relu, 3 more". "" where nothing is known.
+std::string nodes_text(const GroupNodes& nodes);
+// As JSON, and back: a list of lists of {"name", "type"}. `Json` is a type of nlohmann's. What has another form is left
+// out.
+template <class Json>
+Json nodes_to_json(const GroupNodes& groups) {
+  Json list = Json::array();
+  for (const auto& group : groups) {
+    Json nodes = Json::array();
+    for (const graph::SourceNode& node : group) nodes.push_back({{"name", node.name}, {"type", node.type}});
+    list.push_back(std::move(nodes));
+  }
+  return list;
+}
+template <class Json>
+GroupNodes nodes_from_json(const Json& list) {
+  GroupNodes groups;
+  if (!list.is_array()) return groups;
+  for (const Json& group : list) {
+    groups.emplace_back();
+    if (!group.is_array()) continue;
+    for (const Json& node : group)
+      if (node.is_object() && node.contains("name") && node["name"].is_string() && node.contains("type") &&
+          node["type"].is_string())
+        groups.back().push_back({node["name"].template get<std::string>(), node["type"].template get<std::string>()});
+  }
+  return groups;
+}
+
 struct Task {
   std::string key;       // 16 hex digits: the kernel's structural hash; independent of target, names and graph
   std::string workload;  // for people: "conv2d 1x64x56x56 -> 64 k3 s1 p1 + bias + relu f32"
@@ -53,6 +86,7 @@ struct Task {
   std::string anchor_block;  // name hint of the block that does the work: "conv", "gemm", "row_max", ...
   double flops = 0;
   std::vector<ParamSource> params;  // one per kernel parameter, in order
+  GroupNodes nodes;                 // one list for each of the `weight` groups
 
   // Id of the anchor's block in the kernel.
   ir::Id anchor_id() const;
