@@ -7,6 +7,7 @@
 #include "tcc/ir/walk.h"
 #include "tcc/schedule/trace.h"
 #include "tcc/support/check.h"
+#include "tcc/support/text.h"
 
 namespace tcc::schedule {
 
@@ -104,11 +105,17 @@ namespace run {
 Legal<void> get_block(Step& s) {
   Id block = find_block_by_name(s.kernel, s.in.text);
   if (block == kNoId) {
+    std::vector<std::string> names;
     std::string known;
-    for (const Block* other : collect_blocks(s.kernel.root))
-      known += (known.empty() ? " '" : ", '") + name_hint(s.kernel, other->id) + "'";
+    for (const Block* other : collect_blocks(s.kernel.root)) {
+      names.emplace_back(name_hint(s.kernel, other->id));
+      known += (known.empty() ? " '" : ", '") + names.back() + "'";
+    }
+    const bool several = std::find(names.begin(), names.end(), s.in.text) != names.end();
+    const std::string near = several ? "" : suggest(s.in.text, names);
     return reject(RejectReason::kUnknownHandle,
-                  fmt::format("no block, or not just one, is named '{}'; the kernel has{}", s.in.text, known));
+                  fmt::format("{} named '{}'; {}the kernel has{}", several ? "several blocks are" : "no block is",
+                              s.in.text, near.empty() ? "" : near + " ", known));
   }
   s.put(0, {block, nullptr});
   return {};

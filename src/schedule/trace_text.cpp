@@ -1,12 +1,14 @@
 // The two text forms of traces. Lines for people:
 //   v3 = cache_read(v1) read=0 scope=local
 //   v4, v5 = sample_perfect_tile(v2) max_innermost=16 <8, 4>
-// and JSON for records: {"version": 2, "instructions": [[op, inputs, {attribute: value}, outputs]...], "decisions"}.
-// Version 1 had numbers for names: `cache_read(v1) [0, 7]` and [op, inputs, [numbers], text, outputs]. Both are read.
+// where results have any names (print_trace numbers them), and JSON for records: {"version": 2, "instructions": [[op,
+// inputs, {attribute: value}, outputs]...], "decisions"}. Version 1 had numbers for names: `cache_read(v1) [0, 7]` and
+// [op, inputs, [numbers], text, outputs]. Both are read.
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 
 #include "schedule/attributes.h"
 #include "tcc/support/text.h"
@@ -59,12 +61,16 @@ Result<void> number(Trace& trace, const std::string& where) {
   return {};
 }
 
+// The variables of the lines so far, by their names.
+using Names = std::map<std::string, int, std::less<>>;
+
 class LineParser {
  public:
   LineParser(std::string_view line, std::string_view file, int number) : line_(line), file_(file), number_(number) {}
 
-  Result<Instruction> parse(std::vector<int64_t>& decisions, int variables) {
+  Result<Instruction> parse(std::vector<int64_t>& decisions, Names& names) {
     Instruction in{};
+    std::vector<std::string> results;
     skip();
     // "v3, v4 = " or nothing.
     size_t equals = line_.find('=');
@@ -72,10 +78,14 @@ class LineParser {
     if (equals != std::string_view::npos && equals < open) {
       do {
         skip();
-        if (!eat('v')) return fail("a result 'v<number>'");
-        TCC_TRY(int64_t v, integer());
-        if (v != variables + in.outputs)
-          return fail(fmt::format("'v{}': results are numbered in order", variables + in.outputs));
+        const size_t start = at_;
+        const std::string_view name = variable_name();
+        if (name.empty()) return fail("a result's name, as 'v1' or 'tile'");
+        at_ = start;
+        if (names.contains(name) || std::find(results.begin(), results.end(), name) != results.end())
+          return fail(fmt::format("a new name, and '{}' names a result already", name));
+        variable_name();
+        results.emplace_back(name);
         ++in.outputs;
         skip();
       } while (eat(','));
@@ -99,11 +109,16 @@ class LineParser {
         if (!eat(',')) return fail("',' or ')'");
         skip();
       }
+      const size_t start = at_;
       if (eat('_')) {
         in.inputs.push_back(kInferred);
-      } else if (eat('v')) {
-        TCC_TRY(int64_t v, integer());
-        in.inputs.push_back(variable(static_cast<int>(std::min<int64_t>(v, 1 << 30))));
+      } else if (const std::string_view name = variable_name(); !name.empty()) {
+        const auto found = names.find(name);
+        if (found == names.end()) {
+          at_ = start;
+          return unknown(name, names);
+        }
+        in.inputs.push_back(variable(found->second));
       } else if (eat('"')) {
         size_t end = line_.find('"', at_);
         if (end == std::string_view::npos) return fail("a closing '\"'");
@@ -128,6 +143,7 @@ class LineParser {
     }
     skip();
     if (at_ < line_.size()) return fail("the end of the line");
+    for (std::string& name : results) names.emplace(std::move(name), static_cast<int>(names.size()));
     return in;
   }
 
@@ -153,6 +169,21 @@ class LineParser {
            (std::isalnum(static_cast<unsigned char>(line_[at_])) != 0 || line_[at_] == '_' || line_[at_] == '.'))
       ++at_;
     return line_.substr(begin, at_ - begin);
+  }
+  // A letter, then letters, digits and '_'; otherwise "".
+  std::string_view variable_name() {
+    const size_t begin = at_;
+    if (at_ < line_.size() && std::isalpha(static_cast<unsigned char>(line_[at_])) != 0)
+      while (at_ < line_.size() && (std::isalnum(static_cast<unsigned char>(line_[at_])) != 0 || line_[at_] == '_'))
+        ++at_;
+    return line_.substr(begin, at_ - begin);
+  }
+  tl::unexpected<Error> unknown(std::string_view name, const Names& names) {
+    std::vector<std::string> known;
+    for (const auto& [other, variable] : names) known.push_back(other);
+    const std::string hint = suggest(name, known);
+    return fail(fmt::format("the name of a result of a line above, not '{}'{}", sanitize(name),
+                            hint.empty() ? "" : "; " + hint));
   }
   // `name=value` for each attribute, `value` for a nameless one, or the numbers of version 1 in brackets.
   Result<void> attributes(Instruction& in) {
@@ -259,7 +290,8 @@ std::string print_trace(const Trace& trace) {
 
 Result<Trace> parse_trace(std::string_view text, std::string_view file) {
   Trace trace;
-  int number_of_line = 0, variables = 0;
+  int number_of_line = 0;
+  Names names;
   while (!text.empty()) {
     size_t end = text.find('\n');
     std::string_view line = text.substr(0, end);
@@ -269,8 +301,7 @@ Result<Trace> parse_trace(std::string_view text, std::string_view file) {
     if (first == std::string_view::npos || line[first] == '#') continue;
     if (trace.instructions.size() >= kMaxInstructions)
       return input_error("{}:{}: more than {} instructions", file, number_of_line, kMaxInstructions);
-    TCC_TRY(Instruction in, LineParser(line, file, number_of_line).parse(trace.decisions, variables));
-    variables += in.outputs;
+    TCC_TRY(Instruction in, LineParser(line, file, number_of_line).parse(trace.decisions, names));
     trace.instructions.push_back(std::move(in));
   }
   TCC_TRY_VOID(number(trace, std::string(file)));
