@@ -181,7 +181,17 @@ class Chooser {
     return std::optional<ChosenArtifact>();
   }
 
+  // Files of records are believed where what they say is possible: a typed or forged time would win for ever.
+  bool is_possible(const record::Record& r) const {
+    constexpr double kLeastSeconds = 1e-9, kTimesPeak = 64;  // shorter types and Winograd forms pass the peak of f32
+    if (r.median < kLeastSeconds) return false;
+    return !(target_.peak.fp32 > 0) || task_.flops / r.median <= kTimesPeak * target_.peak.fp32;
+  }
+
   Result<ChosenArtifact> of_record(const record::Record& r) const {
+    if (!record::is_untimed(r.kind) && !is_possible(r))
+      return input_error("{} for {:.3g} MFLOP is impossible on {}", seconds_text(r.median), task_.flops / 1e6,
+                         target_.name);
     TCC_TRY(schedule::Trace trace, schedule::trace_from_json(r.trace));
     Result<Chosen> chosen = build(trace, trace.decisions, task_, target_);
     if (!chosen) return input_error("it does not replay: {}", chosen.error().message);

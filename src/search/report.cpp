@@ -67,6 +67,11 @@ std::vector<std::string> session_notes(const Session& session) {
         fmt::format("going on with an interrupted run at round {}, {} trials done", session.round, session.trials));
   if (session.damaged && !session.resumed)
     notes.push_back("the checkpoint of an interrupted run is damaged or of another version of tcc: starting anew");
+  if (!session.interrupted_otherwise.empty())
+    notes.push_back(fmt::format(
+        "a run of these tasks was interrupted, with other options ({}): this one starts anew with its records; give "
+        "its options to go on with it",
+        session.interrupted_otherwise));
   if (session.other_process > 0)
     notes.push_back(fmt::format(
         "process {} is on the same search right now; this run keeps a place of its own and shares the records, but "

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tcc/support/hash.h"
+#include "tcc/support/text.h"
 #include "tcc/target/probe.h"
 
 namespace tcc::search {
@@ -135,6 +136,44 @@ Result<void> claim_row(Session& session, const std::string& key, bool resume, re
                     "wait for one of them, or give another --seed");
 }
 
+// --- a run of the same tasks with other options
+
+// What users call the options that make searches others; the rest differs without a name.
+json named_options(const TuneOptions& o) {
+  return {{"--trials", std::to_string(o.trials)},
+          {"--trials-per-task", std::to_string(o.trials_per_task)},
+          {"--threads", std::to_string(o.threads)},
+          {"--seed", std::to_string(o.seed)},
+          {"--strategy", strategy_names()[static_cast<size_t>(o.strategy)]},
+          {"--task-scheduler", task_scheduler_names()[static_cast<size_t>(o.scheduler)]},
+          {"--cost-model", o.cost_model}};
+}
+std::string tasks_key(std::span<const task::Task> tasks, const target::Target& target, record::Kind kind) {
+  uint64_t h = combine_hash(static_cast<uint64_t>(kind), target::feature_hash(target));
+  for (const task::Task& t : tasks) h = combine_hash(h, task_hash(t));
+  return "tune tasks " + record::hash_text(h);
+}
+
+// Compares with the last run of these tasks that began, and leaves a note for the next one.
+Result<void> note_other_options(Session& session, const std::string& tasks, const TuneOptions& options,
+                                record::Store& store) {
+  const json own = named_options(options);
+  TCC_TRY(const std::optional<std::string> text, store.load_session(tasks));
+  const json last = text ? json::parse(*text, nullptr, false) : json();
+  if (last.is_object() && last.contains("session") && last["session"].is_string() && last["session"] != session.key) {
+    TCC_TRY(const Row row, load(last["session"].get<std::string>(), store));
+    const bool waits = row.checkpoint && row.checkpoint->value("trials", 0) > 0;
+    for (const auto& [name, value] : own.items())
+      if (waits && last.contains(name) && last[name].is_string() && last[name] != value)
+        session.interrupted_otherwise +=
+            fmt::format("{}{} {} there, {} here", session.interrupted_otherwise.empty() ? "" : ", ", name,
+                        sanitize(last[name].get<std::string>()), value.get<std::string>());
+  }
+  json mine = own;
+  mine["session"] = session.key;
+  return store.save_session(tasks, mine.dump());
+}
+
 }  // namespace
 
 Result<Session> open_session(std::span<const task::Task> tasks, const target::Target& target,
@@ -143,7 +182,9 @@ Result<Session> open_session(std::span<const task::Task> tasks, const target::Ta
   TCC_TRY_VOID(claim_row(session, session_key(tasks, target, options, kind, checkpoint), options.resume, store));
   if (!options.resume) return session;
   TCC_TRY(Row row, load(session.key, store));
+  TCC_TRY_VOID(note_other_options(session, tasks_key(tasks, target, kind), options, store));
   if (!row.checkpoint) return session;
+  session.interrupted_otherwise.clear();
   session_fields(session, reader(*row.checkpoint));
   session.resumed = true;
   return session;

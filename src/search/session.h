@@ -15,6 +15,8 @@ struct Session {
   bool resumed = false;
   bool damaged = false;       // there was a checkpoint that could not be used
   int64_t other_process = 0;  // that is on the same search right now, with a row of its own; 0: none
+  // Where an interrupted run of the same tasks waits for other options: how they differ. Otherwise "".
+  std::string interrupted_otherwise;
 };
 
 // The row of an interrupted run of the same tasks, target and options, else a fresh session whose last_record is -1.

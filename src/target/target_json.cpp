@@ -202,7 +202,7 @@ std::string check_values(const std::string& prefix, const Part auto& part) {
     } else if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, double>) {
       const auto v = static_cast<double>(value);
       if (!(v >= least && v <= 1e18))
-        problem = fmt::format("'{}{}' is {} but must be at least {:g} and at most 1e18", prefix, name, value, least);
+        problem = fmt::format("'{}{}' is {} but must be {:g} to 1e18", prefix, name, value, least);
     }
   });
   return problem;
