@@ -54,23 +54,29 @@ Result<std::unique_ptr<Machine>> open(const target::Target& target, const OpenOp
 
 Result<void> add_texts(const ir::Kernel& lowered, const target::Target& target, const CompileOptions& given,
                        const package::Emit& emit, package::TaskCode& code) {
-  if (!emit.llvm) return {};
-  CompileOptions options = given;
-  options.want_source = true;
-  TCC_TRY(codegen::Artifact artifact, compile(lowered, target, options));
-  code.artifact.source = std::move(artifact.source);
-  code.artifact.source_ending = artifact.source_ending;
+  if (emit.llvm) {
+    TCC_TRY(codegen::Artifact artifact,
+            codegen::compile_host(lowered, target, {.prefix = given.prefix, .want_ir = true}));
+    code.artifact.source = std::move(artifact.source);
+    code.artifact.source_ending = artifact.source_ending;
+  }
+  if (emit.assembly) {
+    TCC_TRY(codegen::Artifact artifact,
+            codegen::compile_host(lowered, target, {.prefix = given.prefix, .want_assembly = true}));
+    code.assembly = std::move(artifact.source);
+  }
   return {};
 }
 
 Result<package::PackageReport> write(package::PackagePlan plan, std::vector<package::ArchitectureCode> code,
                                      const package::PackageOptions& options) {
   plan.codes = std::move(code.at(0).codes);
+  plan.older.assign(std::make_move_iterator(code.begin() + 1), std::make_move_iterator(code.end()));
   return package::build_library(plan, options);
 }
 
-constexpr std::string_view kTexts[] = {"obj", "llvm", "ir", "trace"};
-constexpr Payload kObjects = {.texts = kTexts, .add_texts = add_texts, .write = write};
+constexpr std::string_view kTexts[] = {"obj", "llvm", "asm", "ir", "trace"};
+constexpr Payload kObjects = {.texts = kTexts, .several_targets = true, .add_texts = add_texts, .write = write};
 
 }  // namespace
 

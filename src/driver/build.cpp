@@ -17,8 +17,13 @@ using package::ArchitectureCode;
 using package::Origin;
 using package::TaskCode;
 
-std::string prefix_of(size_t task) {
-  return fmt::format("k{}", task);
+// Of symbols: of the kernels for a CPU's first target, and for GPUs, "k3"; of those for further CPUs "k3_1".
+std::string prefix_of(size_t task, size_t target = 0) {
+  return target == 0 ? fmt::format("k{}", task) : fmt::format("k{}_{}", task, target);
+}
+// Code for GPUs is in files of its own, where names need not differ.
+size_t target_in_symbols(const BuildOptions& options, size_t target) {
+  return backend::backend_of(options.targets[0]).by_threads ? target : 0;
 }
 
 Origin origin_of(const search::Chosen& program) {
@@ -40,13 +45,13 @@ Result<ArchitectureCode> portable_code(const Program& program, const BuildOption
       error.hint = "add an older target for the PTX, such as a100, or build without --allow-jit";
       return tl::make_unexpected(std::move(error));
     }
-    code.codes.push_back({std::move(*artifact), 0, "", "", "", origin_of(chosen)});
+    code.codes.push_back({std::move(*artifact), 0, "", "", "", "", origin_of(chosen)});
   }
   return code;
 }
 
-Result<TaskCode> task_code(search::ChosenArtifact kernel, const target::Target& target, const BuildOptions& options,
-                           size_t task) {
+Result<TaskCode> task_code(search::ChosenArtifact kernel, size_t number, const BuildOptions& options, size_t task) {
+  const target::Target& target = options.targets[number];
   TaskCode code;
   if (options.emit.ir) code.ir = ir::print(kernel.program.lowered);
   code.trace = kernel.program.tuned ? kernel.program.trace : "";
@@ -54,7 +59,8 @@ Result<TaskCode> task_code(search::ChosenArtifact kernel, const target::Target& 
   code.origin = origin_of(kernel.program);
   code.artifact = std::move(kernel.artifact);
   if (auto add_texts = backend::backend_of(target).payload->add_texts)
-    TCC_TRY_VOID(add_texts(kernel.program.lowered, target, {.prefix = prefix_of(task)}, options.emit, code));
+    TCC_TRY_VOID(add_texts(kernel.program.lowered, target,
+                           {.prefix = prefix_of(task, target_in_symbols(options, number))}, options.emit, code));
   return code;
 }
 
@@ -68,8 +74,9 @@ Result<std::vector<search::ChosenArtifact>> choose_kernels(const Program& progra
   ThreadPool pool(static_cast<int>(target::host_target().cpu.threads));
   parallel_for(&pool, std::ssize(results), [&](int64_t i) {
     const auto n = static_cast<size_t>(i), task = n % tasks.size();
-    results[n] = search::best_artifact(tasks[task], options.targets[n / tasks.size()], options.store, options.threads,
-                                       prefix_of(task), gate, options.defaults);
+    results[n] =
+        search::best_artifact(tasks[task], options.targets[n / tasks.size()], options.store, options.threads,
+                              prefix_of(task, target_in_symbols(options, n / tasks.size())), gate, options.defaults);
   });
   std::vector<search::ChosenArtifact> kernels;
   for (size_t n = 0; n < results.size(); ++n) {
@@ -91,8 +98,8 @@ Result<std::vector<KernelChoice>> describe_kernels(const Program& program, const
     const task::Task& task = tasks[n % tasks.size()];
     const search::Chosen& c = kernels[n].program;
     const target::Target& target = options.targets[n / tasks.size()];
-    choices.push_back({task.key, task.workload, task.weight, c.tuned, c.seconds, c.note, 0, target.name, origin_of(c),
-                       c.source, c.reason, c.passed_over, target.cuda.calibrated});
+    choices.push_back({task.key, task.workload, task.nodes, task.weight, c.tuned, c.seconds, c.note, 0, target.name,
+                       origin_of(c), c.source, c.reason, c.passed_over, target.cuda.calibrated});
   }
   if (!options.estimate_slowdowns) return choices;
   TCC_TRY(std::vector<double> slowdowns, estimate_slowdowns(tasks, kernels, options.targets[0], options.threads));
@@ -111,7 +118,7 @@ Result<std::vector<ArchitectureCode>> package_kernels(const Program& program, co
   for (size_t g = 0; g < options.targets.size(); ++g) {
     ArchitectureCode architecture{options.targets[g], false, {}};
     for (size_t t = 0; t < tasks; ++t) {
-      TCC_TRY(TaskCode code, task_code(std::move(kernels[g * tasks + t]), options.targets[g], options, t));
+      TCC_TRY(TaskCode code, task_code(std::move(kernels[g * tasks + t]), g, options, t));
       architecture.codes.push_back(std::move(code));
     }
     all.push_back(std::move(architecture));
@@ -128,8 +135,9 @@ Result<std::vector<target::Target>> find_targets(const std::string& names, const
     const backend::Backend& backend = backend::backend_of(target);
     for (const target::Target& other : targets) {
       if (other.kind != target.kind || !backend.payload->several_targets)
-        return make_error(ErrorClass::kUsage, fmt::format("--target {}: a CPU is a target by itself", sanitize(names)),
-                          "name one target, or several GPUs as a100,h100");
+        return make_error(ErrorClass::kUsage,
+                          fmt::format("--target {}: a library is for CPUs or for GPUs", sanitize(names)),
+                          "name several GPUs as a100,h100, or several CPUs as x86-64-v4,x86-64-v3");
       if (backend.isa(target) == backend.isa(other))
         return make_error(ErrorClass::kUsage,
                           fmt::format("--target: {} and {} are both {}; a library holds one code for each architecture",
@@ -139,6 +147,10 @@ Result<std::vector<target::Target>> find_targets(const std::string& names, const
     targets.push_back(std::move(target));
   }
   if (targets.empty()) return make_error(ErrorClass::kUsage, "--target names nothing", "`tcc targets` lists them");
+  // A CPU takes the first code that it has the features for.
+  std::stable_sort(targets.begin(), targets.end(), [](const target::Target& a, const target::Target& b) {
+    return target::isa_level(a) > target::isa_level(b);
+  });
   return targets;
 }
 

@@ -45,6 +45,7 @@ std::string type_of(const task::Task& task) {
 Json task_json(const task::Task& task, const TaskCode& code) {
   Json json = {{"key", task.key},
                {"workload", task.workload},
+               {"nodes", task::nodes_to_json<Json>(task.nodes)},
                {"type", type_of(task)},
                {"count", task.weight},
                {"flops", task.flops},
@@ -87,10 +88,15 @@ Json gpu_task_json(const PackagePlan& plan, size_t index) {
     code_bytes += static_cast<int64_t>(code.artifact.code.size());
     codes.push_back(code_json(architecture, code));
   }
-  return {{"key", task.key},       {"workload", task.workload},
-          {"type", type_of(task)}, {"count", task.weight},
-          {"flops", task.flops},   {"bytes", parameter_bytes(plan.architectures[0].codes[index].artifact)},
-          {"tuned", tuned},        {"code_bytes", code_bytes},
+  return {{"key", task.key},
+          {"workload", task.workload},
+          {"nodes", task::nodes_to_json<Json>(task.nodes)},
+          {"type", type_of(task)},
+          {"count", task.weight},
+          {"flops", task.flops},
+          {"bytes", parameter_bytes(plan.architectures[0].codes[index].artifact)},
+          {"tuned", tuned},
+          {"code_bytes", code_bytes},
           {"code", codes}};
 }
 
@@ -167,6 +173,8 @@ std::string make_metadata(const PackagePlan& plan, const ModelLayout& layout, co
     TCC_CHECK(source.is_object(), "source_json must be a JSON object");
     json["source"] = std::move(source);
   }
+  for (const ArchitectureCode& cpu : plan.older)
+    json["older_targets"].push_back({{"name", cpu.target.name}, {"features", target::llvm_feature_string(cpu.target)}});
   if (!plan.architectures.empty()) {
     json["architectures"] = architectures_json(plan);
     json["cuda_toolkit"] = toolkit_text(plan.cuda_toolkit);

@@ -36,6 +36,7 @@ class Placer {
     if (plan_.architectures.empty()) {
       TCC_TRY_VOID(place_codes(plan_.codes, false));
     }
+    for (const ArchitectureCode& cpu : plan_.older) TCC_TRY_VOID(place_codes(cpu.codes, false));
     for (const ArchitectureCode& architecture : plan_.architectures) {
       TCC_TRY_VOID(place_codes(architecture.codes, true));
     }
@@ -149,7 +150,13 @@ class ModelWriter {
       : plan_(plan), layout_(layout), id_(id), metadata_(metadata) {}
 
   Result<void> write(const std::string& path) {
-    uint64_t plan_at = add_plan();
+    const int64_t plan_at = add_plan(0, plan_.codes);
+    std::vector<int64_t> older;
+    for (size_t i = 0; i < plan_.older.size(); ++i) older.push_back(add_plan(i + 1, plan_.older[i].codes));
+    const std::vector<uint64_t> list(older.size() + 1, 0);  // of pointers, NULL behind the last
+    const int64_t older_at = image_.add(std::span<const uint64_t>(list));
+    for (size_t i = 0; i < older.size(); ++i)
+      image_.point(older_at + static_cast<int64_t>(i * sizeof(uint64_t)), To::kData, older[i]);
     ElfObject object;
     auto data = object.add_section(".data.rel.ro", ElfObject::Kind::kRelocatedData, 64, image_.bytes());
     auto strings = object.add_section(".rodata", ElfObject::Kind::kReadOnly, 1, strings_.bytes());
@@ -161,7 +168,9 @@ class ModelWriter {
     // jmp tcc_rt_query: the argument and the result pass through.
     auto code = object.add_section(".text", ElfObject::Kind::kCode, 16, std::string("\xe9\0\0\0\0", 5));
     object.define(fmt::format("tcc_{}_query", id_), code, 0, 5, true, false);
-    object.define("tcc_rt_the_plan", data, plan_at, sizeof(tcc_rt_plan), false, true);
+    object.define("tcc_rt_the_plan", data, static_cast<uint64_t>(plan_at), sizeof(tcc_rt_plan), false, true);
+    object.define("tcc_rt_older_plans", data, static_cast<uint64_t>(older_at), list.size() * sizeof(uint64_t), false,
+                  true);
     object.call_at(code, 1, object.refer("tcc_rt_query"), -4);
     auto device_code = strings;  // not used without device code
     if (!image_.device_code().empty())
@@ -223,11 +232,11 @@ class ModelWriter {
     return at;
   }
 
-  int64_t add_steps() {
+  int64_t add_steps(size_t level, const std::vector<TaskCode>& codes) {
     std::vector<int64_t> kernels;
-    for (const TaskCode& code : plan_.codes) kernels.push_back(add_kernel(code.artifact));
+    for (const TaskCode& code : codes) kernels.push_back(add_kernel(code.artifact));
     std::vector<int64_t> args;
-    for (const auto& list : layout_.args[0]) args.push_back(image_.add(std::span<const tcc_rt_arg>(list)));
+    for (const auto& list : layout_.args[level]) args.push_back(image_.add(std::span<const tcc_rt_arg>(list)));
     std::vector<tcc_rt_step> steps(args.size());
     int64_t at = image_.add(std::span<const tcc_rt_step>(steps));
     for (size_t i = 0; i < args.size(); ++i) {
@@ -239,19 +248,20 @@ class ModelWriter {
     return at;
   }
 
-  uint64_t cpu_features() const {
+  static uint64_t cpu_features(const target::Target& target) {
     uint64_t mask = 0;
 #define TCC_X(field, name) \
-  if (plan_.target.cpu.features.field) mask |= tcc_rt_cpu_feature(name);
+  if (target.cpu.features.field) mask |= tcc_rt_cpu_feature(name);
     TCC_CPU_FEATURES(TCC_X)
 #undef TCC_X
     return mask;
   }
 
-  uint64_t add_plan() {
+  // `level`: 0, or 1 + position in PackagePlan::older.
+  int64_t add_plan(size_t level, const std::vector<TaskCode>& codes) {
     const graph::Graph& g = *plan_.graph;
     const bool gpu = !plan_.architectures.empty();
-    int64_t steps = gpu ? add_gpu_code(plan_, layout_, image_, strings_) : add_steps();
+    int64_t steps = gpu ? add_gpu_code(plan_, layout_, image_, strings_) : add_steps(level, codes);
     int64_t inputs = add_tensors(g.inputs, layout_.input_alignment, nullptr),
             outputs = add_tensors(g.outputs, layout_.output_alignment, &g.output_names);
     tcc_rt_plan plan{};
@@ -266,7 +276,7 @@ class ModelWriter {
     plan.info.workspace_bytes = static_cast<uint64_t>(layout_.workspace_bytes);
     plan.info.workspace_alignment = kAlignment;
     plan.info.weights_bytes = static_cast<uint64_t>(layout_.weights_bytes);
-    plan.info.cpu_features = gpu ? 0 : cpu_features();
+    plan.info.cpu_features = gpu ? 0 : cpu_features(level == 0 ? plan_.target : plan_.older[level - 1].target);
     plan.info.device_type = gpu ? TCC_DEVICE_CUDA : TCC_DEVICE_CPU;
     int64_t at = image_.add(plan);
     auto point = [&](size_t offset, To to, int64_t addend) {
@@ -279,7 +289,7 @@ class ModelWriter {
     point(info + offsetof(tcc_model_info, id), To::kStrings, strings_.add(id_));
     point(info + offsetof(tcc_model_info, inputs), To::kData, inputs);
     point(info + offsetof(tcc_model_info, outputs), To::kData, outputs);
-    return static_cast<uint64_t>(at);
+    return at;
   }
 
   const PackagePlan& plan_;

@@ -59,15 +59,19 @@ class ScratchFolder {
 void check_plan(const PackagePlan& plan) {
   TCC_CHECK(plan.graph != nullptr && plan.groups != nullptr && plan.memory != nullptr && plan.tasks != nullptr);
   TCC_CHECK(plan.tasks->bindings.size() == plan.groups->size());
-  auto check_codes = [&](const std::vector<TaskCode>& codes) {
+  auto check_codes = [&](const std::vector<TaskCode>& codes, std::set<std::string> symbols = {}) {
     TCC_CHECK(codes.size() == plan.tasks->tasks.size(), "{} codes for {} tasks", codes.size(),
               plan.tasks->tasks.size());
-    std::set<std::string> symbols;
     for (const TaskCode& code : codes)
       for (const codegen::Launch& launch : code.artifact.launches)
         TCC_CHECK(symbols.insert(launch.symbol).second, "two tasks define {}", launch.symbol);
+    return symbols;
   };
-  if (plan.architectures.empty()) return check_codes(plan.codes);
+  if (plan.architectures.empty()) {
+    std::set<std::string> symbols = check_codes(plan.codes);
+    for (const ArchitectureCode& cpu : plan.older) symbols = check_codes(cpu.codes, std::move(symbols));
+    return;
+  }
   TCC_CHECK(plan.codes.empty(), "a library runs on a CPU or on GPUs");
   std::set<std::pair<std::string, bool>> names;
   for (const ArchitectureCode& architecture : plan.architectures) {
@@ -88,10 +92,16 @@ Result<std::string> link_objects(const PackagePlan& plan, const ModelLayout& lay
   std::string_view rt(reinterpret_cast<const char*>(tcc_rt_object_begin),
                       static_cast<size_t>(tcc_rt_object_end - tcc_rt_object_begin));
   TCC_TRY_VOID(write_file(request.objects[1], rt));
-  for (size_t i = 0; i < plan.codes.size(); ++i) {
-    request.objects.push_back(fmt::format("{}/kernel_{}.o", scratch, i));
-    TCC_TRY_VOID(write_file(request.objects.back(), plan.codes[i].artifact.code));
-  }
+  size_t number = 0;
+  auto add_kernels = [&](const std::vector<TaskCode>& codes) -> Result<void> {
+    for (const TaskCode& code : codes) {
+      request.objects.push_back(fmt::format("{}/kernel_{}.o", scratch, number++));
+      TCC_TRY_VOID(write_file(request.objects.back(), code.artifact.code));
+    }
+    return {};
+  };
+  TCC_TRY_VOID(add_kernels(plan.codes));
+  for (const ArchitectureCode& cpu : plan.older) TCC_TRY_VOID(add_kernels(cpu.codes));
   TCC_TRY(std::string linker, link_library(request, options.linker));
   TCC_TRY_VOID(seal_library(request.output));
   return linker;
@@ -146,10 +156,25 @@ Result<void> write_architecture(const PackagePlan& plan, const ArchitectureCode&
   return {};
 }
 
+// `of`: behind the tasks' keys, in the names of files.
+Result<void> write_host_kernels(const PackagePlan& plan, const std::vector<TaskCode>& codes, const std::string& of,
+                                const Emit& emit, FileWriter& writer) {
+  for (size_t i = 0; i < codes.size(); ++i) {
+    const TaskCode& code = codes[i];
+    const std::string base = "kernels/" + plan.tasks->tasks[i].key + of;
+    if (emit.objects) TCC_TRY_VOID(writer.write(base + ".o", code.artifact.code));
+    if (emit.llvm)
+      TCC_TRY_VOID(writer.write(fmt::format("{}{}", base, code.artifact.source_ending), code.artifact.source));
+    if (emit.assembly) TCC_TRY_VOID(writer.write(base + ".s", code.assembly));
+    TCC_TRY_VOID(write_parts(code, emit, base, writer));
+  }
+  return {};
+}
+
 Result<void> write_kernels(const PackagePlan& plan, const PackageOptions& options, FileWriter& writer) {
   const Emit& emit = options.emit;
   const bool on_gpu = emit.cuda || emit.cubin || emit.ptx;
-  if (!emit.objects && !emit.llvm && !emit.ir && !emit.traces && !on_gpu) return {};
+  if (!emit.objects && !emit.llvm && !emit.assembly && !emit.ir && !emit.traces && !on_gpu) return {};
   const std::string folder = options.folder + "/kernels";
   std::error_code none;
   if (std::filesystem::is_symlink(folder, none))
@@ -158,14 +183,9 @@ Result<void> write_kernels(const PackagePlan& plan, const PackageOptions& option
   TCC_TRY_VOID(make_directories(folder));
   for (const ArchitectureCode& architecture : plan.architectures)
     TCC_TRY_VOID(write_architecture(plan, architecture, emit, writer));
-  for (size_t i = 0; i < plan.codes.size(); ++i) {
-    const TaskCode& code = plan.codes[i];
-    std::string base = "kernels/" + plan.tasks->tasks[i].key;
-    if (emit.objects) TCC_TRY_VOID(writer.write(base + ".o", code.artifact.code));
-    if (emit.llvm)
-      TCC_TRY_VOID(writer.write(fmt::format("{}{}", base, code.artifact.source_ending), code.artifact.source));
-    TCC_TRY_VOID(write_parts(code, emit, base, writer));
-  }
+  TCC_TRY_VOID(write_host_kernels(plan, plan.codes, "", emit, writer));
+  for (const ArchitectureCode& cpu : plan.older)
+    TCC_TRY_VOID(write_host_kernels(plan, cpu.codes, "." + cpu.target.name, emit, writer));
   return {};
 }
 

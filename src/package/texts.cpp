@@ -144,10 +144,10 @@ constexpr std::string_view kPkgConfig = R"(libdir=${pcfiledir}
 includedir=${pcfiledir}
 
 Name: @ID@
-Description: A compiled model. The library is looked for where this file lies.
+Description: A compiled model. Programs look for the library in their own folder.
 Version: @VERSION@
 Cflags: -I${includedir}
-Libs: -L${libdir} -Wl,-rpath,${libdir} -l@ID@
+Libs: -L${libdir} -Wl,-rpath,$ORIGIN -l@ID@
 )";
 
 constexpr std::string_view kCmakeConfig = R"(# find_package(@ID@ CONFIG) gives the target @ID@::@ID@.

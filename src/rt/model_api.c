@@ -3,9 +3,20 @@
 #include "tcc/rt/rt.h"
 
 extern const tcc_rt_plan tcc_rt_the_plan __attribute__((visibility("hidden")));
+// The same model for CPUs with fewer features, from the most to the fewest; NULL behind the last one.
+extern const tcc_rt_plan* const tcc_rt_older_plans[] __attribute__((visibility("hidden")));
+
+// The first plan whose features this CPU has, and else the last one, whose refusal names what is missing.
+static const tcc_rt_plan* plan_of_this_cpu(void) {
+  const tcc_rt_plan* plan = &tcc_rt_the_plan;
+  const uint64_t here = tcc_rt_older_plans[0] ? tcc_rt_cpu_features() : 0;
+  for (const tcc_rt_plan* const* older = tcc_rt_older_plans; *older && (plan->info.cpu_features & ~here); ++older)
+    plan = *older;
+  return plan;
+}
 
 static const tcc_model_info* model_info(void) {
-  return &tcc_rt_the_plan.info;
+  return &plan_of_this_cpu()->info;
 }
 
 static uint64_t workspace_bytes(void) {
@@ -13,7 +24,7 @@ static uint64_t workspace_bytes(void) {
 }
 
 static tcc_status create(const tcc_create_options* options, tcc_context** context) {
-  return tcc_rt_context_create(&tcc_rt_the_plan, options, context);
+  return tcc_rt_context_create(plan_of_this_cpu(), options, context);
 }
 
 static const char* metadata_json(uint64_t* length) {

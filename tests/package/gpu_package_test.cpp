@@ -116,7 +116,7 @@ struct Model {
       options.want_ptx = ptx;
       auto artifact = codegen::compile_cuda(*lowered, target, options);
       if (!artifact) FAIL(artifact.error().message);
-      code.codes.push_back({std::move(*artifact), 0, "", "", "", package::Origin::kDefault});
+      code.codes.push_back({std::move(*artifact), 0, "", "", "", "", package::Origin::kDefault});
     }
     return code;
   }

@@ -383,8 +383,11 @@ TEST_CASE("the emitted files work from C, pkg-config and CMake, and name nothing
   REQUIRE(said.find("nan") == std::string::npos);
   if (have("pkg-config")) {
     std::string here = "cd " + (*folder)->path() + " && ";
-    output_of(here + "cc out/example.c $(PKG_CONFIG_PATH=out pkg-config --cflags --libs mlp)");
-    REQUIRE(output_of(here + "./a.out") == said);
+    output_of(here + "cc out/example.c -o out/run $(PKG_CONFIG_PATH=out pkg-config --cflags --libs mlp)");
+    // From any folder, and wherever the two are moved.
+    REQUIRE(output_of("cd / && " + out + "/run") == said);
+    output_of(here + "mkdir moved && mv out/run moved && cp out/libmlp.so moved");
+    REQUIRE(output_of("cd / && " + (*folder)->path() + "/moved/run") == said);
   }
   if (have("cmake") && have("c++")) {
     std::string project = (*folder)->path() + "/user";

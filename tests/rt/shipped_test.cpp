@@ -27,14 +27,14 @@ std::string output_of(const std::string& command) {
   return text;
 }
 
-std::string build_library(const fs::path& folder) {
+std::string build_library(const fs::path& folder, const std::string& flags = "") {
   fs::create_directories(folder);
   std::ofstream(folder / "rt.o", std::ios::binary)
       .write(reinterpret_cast<const char*>(tcc_rt_object_begin), tcc_rt_object_end - tcc_rt_object_begin);
   const std::string library = (folder / "libexample.so").string();
-  output_of("cc -std=c11 -Wall -Werror -O1 -fPIC -fvisibility=hidden -shared -I" TCC_SOURCE_DIR "/include -o " +
-            library + " " TCC_SOURCE_DIR "/tests/rt/shipped_model.c " + (folder / "rt.o").string() +
-            " -Wl,--gc-sections,-z,defs");
+  output_of("cc -std=c11 -Wall -Werror -O1 -fPIC -fvisibility=hidden -shared " + flags +
+            " -I" TCC_SOURCE_DIR "/include -o " + library + " " TCC_SOURCE_DIR "/tests/rt/shipped_model.c " +
+            (folder / "rt.o").string() + " -Wl,--gc-sections,-z,defs");
   return library;
 }
 
@@ -46,6 +46,23 @@ TEST_CASE("the embedded header text is the header", "[unit]") {
   text << file.rdbuf();
   REQUIRE(text.str() == std::string(reinterpret_cast<const char*>(tcc_rt_model_abi_begin),
                                     reinterpret_cast<const char*>(tcc_rt_model_abi_end)));
+}
+
+TEST_CASE("a library takes the first code whose features this CPU has", "[unit]") {
+  // The first plan asks for a feature that no CPU has, the older one for none.
+  const std::string path =
+      build_library(fs::path(TCC_BINARY_DIR) / "test_rt_levels", "-DTCC_TEST_CPU_FEATURES=0x8000000000000000ull");
+  void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  REQUIRE(handle != nullptr);
+  auto query = reinterpret_cast<const tcc_model_api* (*)(uint32_t)>(dlsym(handle, "tcc_example_query"));
+  REQUIRE(query != nullptr);
+  const tcc_model_api* api = query(TCC_MODEL_ABI_VERSION);
+  REQUIRE(api->info()->cpu_features == 0);
+  tcc_context* context = nullptr;
+  REQUIRE(api->create(nullptr, &context) == TCC_OK);
+  REQUIRE(api->self_test(context) == TCC_OK);
+  api->destroy(context);
+  dlclose(handle);
 }
 
 TEST_CASE("a shipped library exports its query function only, and runs", "[unit]") {

@@ -27,10 +27,12 @@ struct TaskCode {
   std::string trace;           // JSON text of the schedule's trace; "": not tuned
   std::string ir;              // the lowered kernel as text, for Emit::ir; may be empty
   std::string ptx_text;        // for Emit::ptx; may be empty
+  std::string assembly = {};   // for Emit::assembly; may be empty
   Origin origin = Origin::kDefault;
 };
 
-// All tasks for one GPU architecture: cubins, or PTX that the driver compiles.
+// All tasks for one GPU architecture: cubins, or PTX that the driver compiles. Or, of a library for several kinds of
+// CPUs, for one of them: host objects.
 struct ArchitectureCode {
   target::Target target;
   bool ptx = false;
@@ -45,6 +47,9 @@ struct PackagePlan {
   const task::TaskList* tasks = nullptr;
   std::vector<TaskCode> codes;  // for a CPU: one per task, host objects
   target::Target target;        // what the code was compiled for; with several GPUs, the first
+  // For CPUs with fewer features than `target`, from the most to the fewest: what create() takes where this CPU lacks
+  // features that the kernels before use. Symbols are unique over all of these, too.
+  std::vector<ArchitectureCode> older;
   // For GPUs, each architecture once: then `codes` is empty.
   std::vector<ArchitectureCode> architectures;
   int64_t cuda_toolkit = 0;            // that compiled them, 13000 for 13.0
@@ -54,10 +59,11 @@ struct PackagePlan {
 // Which files beside the library and its companions (ID.h, ID.json, example.c, ID.pc, ID-config.cmake) to write. They
 // go to <folder>/kernels/, named by task key.
 struct Emit {
-  bool objects = false;  // KEY.o, and model.o and rt.o, which with them are all that the library is linked from
-  bool llvm = false;     // KEY.ll or KEY.s, whatever Artifact::source holds
-  bool ir = false;       // KEY.tir
-  bool traces = false;   // KEY.trace.json
+  bool objects = false;   // KEY.o, and model.o and rt.o, which with them are all that the library is linked from
+  bool llvm = false;      // KEY.ll, or what ending Artifact::source has
+  bool assembly = false;  // KEY.s: TaskCode::assembly
+  bool ir = false;        // KEY.tir
+  bool traces = false;    // KEY.trace.json
   // For GPUs, ARCH being sm_80 and so on; ir and traces are named KEY.ARCH.* there as well.
   bool cuda = false;   // KEY.ARCH.cu
   bool cubin = false;  // KEY.ARCH.cubin
