@@ -12,7 +12,7 @@ class Options;
 
 // Of every command.
 struct Common {
-  bool json = false, quiet = false;
+  bool json = false, quiet = false, wide = false;
   int verbose = 0;
   std::string config;  // --config, already taken into account
 };
@@ -28,17 +28,20 @@ struct ModelArguments {
   std::string layouts = "plain";
   int64_t winograd = 0;
   std::string precision = "f32";
+  std::vector<std::string> given, zoo_given;  // options of models, and of zoo models, that the call has
 };
 
 struct TargetArguments {
   std::string name = "host", file;
-  std::string cuda_driver;  // "" = the system's
+  std::string cuda_driver;         // "" = the system's
+  std::vector<std::string> given;  // --target, --target-file, where the call has them
 };
 
 // Files of tuning records.
 struct RecordArguments {
   std::string db;                           // "" = the user's own
   std::vector<std::string> also, fallback;  // further files, read only
+  std::vector<std::string> given;           // those of these options that the call has
 };
 
 // A model's tasks; or a library, or the model that is built into one for the occasion.

@@ -7,6 +7,7 @@
 #include "cli/output.h"
 #include "tcc/driver/library.h"
 #include "tcc/driver/machine_facts.h"
+#include "tcc/driver/records.h"
 #include "tcc/driver/show.h"
 #include "tcc/support/files.h"
 #include "tcc/support/text.h"
@@ -20,7 +21,7 @@ struct Arguments {
   double seconds = 2;
   uint64_t seed = 1;
   bool per_kernel = false;
-  std::string schedule, task, other, fail_above;
+  std::string schedule, task, record, other, fail_above;
   std::vector<std::string> compare;
   std::string cupti;
 };
@@ -29,6 +30,7 @@ void declare(Options& options, Arguments& a) {
   options.flag("--per-kernel", a.per_kernel, "Also time each kernel inside the model");
   options.option("--schedule", a.schedule, "Time one task of a model (--task) with this trace, text or JSON")
       .value("FILE");
+  options.option("--record", a.record, "Time the schedule of this record of --db, in its task of a model").value("ID");
   options.option("--task", a.task, "Number or key of the task for --schedule").value("K");
   options.list("--compare", a.compare, "Do the times of two files of `bench --json` differ?")
       .value("A.json B.json")
@@ -40,7 +42,8 @@ void declare(Options& options, Arguments& a) {
       .value("PERCENT");
   options.option("--seconds", a.seconds, "How long to time; two libraries are timed three times as long")
       .range(0.01, 3600)
-      .show_default();
+      .show_default()
+      .usual();
   options.option("--seed", a.seed, "Of the random inputs").show_default();
   add_library(options, a.library, false);
   options.option("OTHER", a.other, "A second library: the two are timed in turns, and compared");
@@ -130,17 +133,15 @@ Result<int> compare_libraries(const Arguments& a) {
   return print_comparison(a, c, "libraries that are the same");
 }
 
-Result<int> bench_schedule(const Arguments& a) {
-  if (a.task.empty())
-    return make_error(ErrorClass::kUsage, "--schedule times one task, and --task is missing",
-                      "add --task K; `tcc show MODEL` lists the tasks");
-  TCC_TRY(std::string trace, read_file(a.schedule, uint64_t{16} << 20));
+// One task of the model with this schedule; `name` of the schedule is for messages.
+Result<int> time_schedule(const Arguments& a, const std::string& trace, const std::string& name,
+                          const std::string& task) {
   TCC_TRY(target::Target target, open_target(a.library.target));
   TCC_TRY(driver::Model model, open_model(a.library.model));
   TCC_TRY(driver::Program program, driver::make_program(model, target));
-  TCC_TRY(size_t index, driver::find_task(program, a.task));
+  TCC_TRY(size_t index, driver::find_task(program, task));
   TCC_TRY(const driver::ScheduleTime t,
-          driver::bench_schedule(program.tasks.tasks[index], trace, sanitize(a.schedule), target,
+          driver::bench_schedule(program.tasks.tasks[index], trace, name, target,
                                  static_cast<int>(threads_or_all(a.library.threads)), a.library.target.cuda_driver));
   for (const std::string& note : t.notes) remark(a.common.quiet, "note: " + note);
   if (a.common.json) {
@@ -156,6 +157,26 @@ Result<int> bench_schedule(const Arguments& a) {
   return make_error(ErrorClass::kInput, fmt::format("{}: the schedule is {}: {}", t.workload, t.status, t.failure));
 }
 
+Result<int> bench_schedule(const Arguments& a) {
+  if (a.task.empty())
+    return make_error(ErrorClass::kUsage, "--schedule times one task, and --task is missing",
+                      "add --task K; `tcc show MODEL` lists the tasks");
+  TCC_TRY(const std::string trace, read_file(a.schedule, uint64_t{16} << 20));
+  return time_schedule(a, trace, sanitize(a.schedule), a.task);
+}
+
+Result<int> bench_record(const Arguments& a) {
+  for (const auto& [given, name] : {std::pair(!a.schedule.empty(), "--schedule"), std::pair(!a.task.empty(), "--task")})
+    if (given)
+      return make_error(ErrorClass::kUsage, fmt::format("--record names a task and a schedule, and so does {}", name),
+                        fmt::format("leave --record or {} out", name));
+  TCC_TRY(const int64_t id, parse_record("--record", a.record));
+  TCC_TRY(const std::string path, store_path(a.library.records.db));
+  TCC_TRY(auto store, record::Store::open(path, record::Store::Mode::kReadOnly));
+  TCC_TRY(const record::Record r, driver::find_record(*store, id));
+  return time_schedule(a, r.trace.empty() ? "# the plain loops" : r.trace, fmt::format("record {}", id),
+                       record::hash_text(r.task));
+}
 Result<int> bench(const Arguments& a) {
   TCC_TRY_VOID(parse_limit(a.fail_above));
   if (!a.compare.empty()) return compare(a);
@@ -166,6 +187,7 @@ Result<int> bench(const Arguments& a) {
   if (a.library.model.model.empty())
     return make_error(ErrorClass::kUsage, "tcc bench needs MODEL: a library built by tcc, or a model",
                       "`tcc bench --help` shows examples");
+  if (!a.record.empty()) return bench_record(a);
   if (!a.schedule.empty()) return bench_schedule(a);
   driver::BenchOptions options;
   options.threads = static_cast<int>(a.library.threads);
@@ -199,6 +221,7 @@ Command bench_command() {
                       "  tcc bench zoo:resnet18 --per-kernel\n"
                       "  tcc bench zoo:resnet18 --task 3 --schedule mine.trace\n"
                       "  tcc bench before/libnet.so after/libnet.so --fail-above 3%\n"
+                      "  tcc bench zoo:resnet18 --record 17\n"
                       "  tcc bench --compare before.json after.json",
                       declare, bench);
 }

@@ -5,11 +5,13 @@
 #include "cli/counts.h"
 #include "cli/json.h"
 #include "cli/output.h"
+#include "cli/text_table.h"
 
 namespace tcc::cli {
 namespace {
 
 using Row = std::vector<std::string>;
+using Columns = std::vector<Column>;
 
 constexpr double kSteadyVariation = 0.05;
 constexpr size_t kMaxSavedSamples = 2000;  // in JSON; evenly spread over the run
@@ -37,55 +39,64 @@ Row time_cells(const driver::Statistics& s, double flops) {
   cells.push_back(format_gflops(flops, s.median));
   return cells;
 }
-const Row kTimeHeads = {"min", "mean", "median", "p90", "p95", "p99", "variation", "GFLOP/s"};
+const Columns kTimeColumns = {{"min", 4}, {"mean", 6}, {"median"},       {"p90", 5},
+                              {"p95", 7}, {"p99", 3},  {"variation", 2}, {"GFLOP/s", 1}};
 
-Row operator+(Row left, const Row& right) {
+template <class T>
+std::vector<T> operator+(std::vector<T> left, const std::vector<T>& right) {
   left.insert(left.end(), right.begin(), right.end());
   return left;
 }
 
 std::string run_table(const driver::BenchReport& report, const target::Target& host) {
   const driver::Statistics& s = report.time;
-  if (!report.gpu)
-    return format_table(
-        {kTimeHeads + Row{"of peak", "GB/s"},
-         time_cells(s, report.flops) + Row{share_text(report.flops / s.median, peak_of(host, report.threads)),
-                                           rate_text(report.bytes, s.median)}},
-        0);
+  if (!report.gpu) {
+    TextTable table(kTimeColumns + Columns{{"of peak", 8}, {"GB/s", 9}});
+    table.add(time_cells(s, report.flops) + Row{share_text(report.flops / s.median, peak_of(host, report.threads)),
+                                                rate_text(report.bytes, s.median)});
+    return table.text();
+  }
   const driver::GpuBench& g = *report.gpu;
-  std::vector<Row> rows = {Row{""} + kTimeHeads + Row{"of roofline"}};
+  TextTable table(Columns{text_column("", 10)} + kTimeColumns + Columns{{"of roofline", 8}});
   auto add = [&](const char* what, const driver::Statistics& times, bool device) {
-    rows.push_back(Row{what} + time_cells(times, report.flops) +
-                   Row{device ? share_text(g.roofline, times.median) : ""});
+    table.add(Row{what} + time_cells(times, report.flops) + Row{device ? share_text(g.roofline, times.median) : ""});
   };
   add("device, warm", g.warm, true);
   add("device, cold", g.cold, true);
   if (g.kernels.runs > 0) add("kernels alone", g.kernels, true);
   add("run and wait", s, false);
   if (g.graph) add("graph and wait", g.wall_graph, false);
-  return format_table(rows);
+  return table.text();
 }
 
 std::string kernel_table(const driver::BenchReport& report, const target::Target& host) {
   double total = 0;
   for (const driver::KernelTime& k : report.kernels) total += k.time.median;
   const double peak = peak_of(host, report.threads);
-  const Row limits = report.gpu ? Row{"GB/s", "of roofline"} : Row{"of peak", "GB/s", "of memory"};
-  std::vector<Row> rows = {Row{"workload", "weight", "in model", "alone", "p95", "variation", "GFLOP/s"} + limits +
-                           Row{"share", "tuned"}};
+  const Columns limits =
+      report.gpu ? Columns{{"GB/s", 9}, {"of roofline", 5}} : Columns{{"of peak", 5}, {"GB/s", 9}, {"of memory", 8}};
+  TextTable table(Columns{text_column("workload", 24),
+                          text_column("nodes", 14, 1),
+                          {"weight", 6},
+                          {"in model"},
+                          {"alone", 3},
+                          {"p95", 11},
+                          {"variation", 10},
+                          {"GFLOP/s", 4}} +
+                  limits + Columns{{"share", 2}, {"tuned", 7}});
   for (const driver::KernelTime& k : report.kernels) {
     const auto weight = static_cast<double>(k.weight);
     const double each = k.time.median / weight;
     const std::string rate = rate_text(k.bytes, each);
-    rows.push_back(
-        Row{k.workload, std::to_string(k.weight), format_seconds(each), format_seconds(k.alone),
-            format_seconds(k.time.p95 / weight), fmt::format("{:.1f}%", 100 * k.time.variation),
-            format_gflops(k.flops, each)} +
-        (report.gpu ? Row{rate, share_text(k.roofline, each)}
-                    : Row{share_text(k.flops / each, peak), rate, share_text(k.bytes / each, host.memory_bandwidth)}) +
-        Row{share_text(k.time.median, total), k.tuned ? "yes" : "no"});
+    table.add(Row{k.workload, task::nodes_text(k.nodes), std::to_string(k.weight), format_seconds(each),
+                  format_seconds(k.alone), format_seconds(k.time.p95 / weight),
+                  fmt::format("{:.1f}%", 100 * k.time.variation), format_gflops(k.flops, each)} +
+              (report.gpu
+                   ? Row{rate, share_text(k.roofline, each)}
+                   : Row{share_text(k.flops / each, peak), rate, share_text(k.bytes / each, host.memory_bandwidth)}) +
+              Row{share_text(k.time.median, total), k.tuned ? "yes" : "no"});
   }
-  return format_table(rows);
+  return table.text();
 }
 
 // What to do about the figures of a device, one sentence each.
@@ -171,7 +182,9 @@ Json report_json(const driver::BenchReport& report, const target::Target& host) 
   json.update({{"seconds", statistics_json(s)}, {"samples", samples}, {"advice", advice(report)}});
   for (const driver::KernelTime& k : report.kernels) {
     if (k.time.runs == 0) continue;
-    Json kernel = TCC_JSON(k, key, workload, weight, tuned, flops, bytes);
+    Json kernel = TCC_JSON(k, key, workload);
+    kernel["nodes"] = task::nodes_to_json<Json>(k.nodes);
+    kernel.update(TCC_JSON(k, weight, tuned, flops, bytes));
     kernel["seconds_alone"] = k.alone > 0 ? Json(k.alone) : Json();
     kernel["roofline_seconds"] = k.roofline > 0 ? Json(k.roofline) : Json();
     kernel["seconds"] = statistics_json(k.time);

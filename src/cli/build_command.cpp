@@ -20,6 +20,8 @@
 namespace tcc::cli {
 namespace {
 
+constexpr std::string_view kAllPasses = "all";  // of --dump-after
+
 struct Arguments : TaskArguments {
   Common common;
   std::string output, id, emit, dump_after, linker, cost_model;
@@ -29,19 +31,21 @@ struct Arguments : TaskArguments {
 
 void declare(Options& options, Arguments& a) {
   options.section("Library");
-  options.option("-o,--output", a.output, "Folder for the library and its companions").required().value("DIR");
+  options.option("-o,--output", a.output, "Folder for the library and its companions").required().value("DIR").usual();
   options.option("--id", a.id, "Name of the library [from the model's name]");
   options.flag("--require-tuned", a.require_tuned,
                "Fail when a kernel has no schedule that was measured or, for a GPU, predicted");
   options
       .option("--emit", a.emit,
-              "Also write, comma separated: obj, llvm, ir, trace; for GPUs cu, ptx, cubin, ir, trace (lib is always "
-              "written)")
-      .words({"lib", "obj", "llvm", "ir", "trace", "cu", "ptx", "cubin"})
+              "Also write, comma separated: obj, llvm, asm, ir, trace; for GPUs cu, ptx, cubin, ir, trace (lib is "
+              "always written)")
+      .comma_words({"lib", "obj", "llvm", "asm", "ir", "trace", "cu", "ptx", "cubin"})
       .value("LIST");
   options
-      .option("--dump-after", a.dump_after,
-              "Also write each kernel as it is after this pass of its lowering; docs/passes.md")
+      .option(
+          "--dump-after", a.dump_after,
+          "Also write each kernel as it is after this pass of its lowering (docs/passes.md); all: after every pass, "
+          "with its code in all forms that --emit has")
       .value("PASS");
   options.flag(
       "--allow-jit", a.allow_jit,
@@ -62,17 +66,19 @@ void declare(Options& options, Arguments& a) {
       .words(search::cost_model_names());
   options.option("--linker", a.linker, "lld, ld.lld, ld or cc [the best one here]")
       .words({"lld", "ld.lld", "ld", "cc"});
-  add_tasks(options, a, "Machine to compile for; see `tcc targets`. Several GPUs as a100,h100; cuda is the GPU here");
+  add_tasks(options, a,
+            "Machine to compile for; see `tcc targets`. Several GPUs as a100,h100, or several CPUs as "
+            "x86-64-v4,x86-64-v3; cuda is the GPU here");
 }
 
 struct EmitWord {
   std::string_view word;
   bool package::Emit::* flag;
 };
-constexpr EmitWord kEmitWords[] = {{"obj", &package::Emit::objects}, {"llvm", &package::Emit::llvm},
-                                   {"ir", &package::Emit::ir},       {"trace", &package::Emit::traces},
-                                   {"cu", &package::Emit::cuda},     {"cubin", &package::Emit::cubin},
-                                   {"ptx", &package::Emit::ptx}};
+constexpr EmitWord kEmitWords[] = {{"obj", &package::Emit::objects},  {"llvm", &package::Emit::llvm},
+                                   {"asm", &package::Emit::assembly}, {"ir", &package::Emit::ir},
+                                   {"trace", &package::Emit::traces}, {"cu", &package::Emit::cuda},
+                                   {"cubin", &package::Emit::cubin},  {"ptx", &package::Emit::ptx}};
 
 Result<package::Emit> parse_emit(const std::string& list, const backend::Payload& payload) {
   std::vector<std::string> known = {"lib"}, here = {"lib"};
@@ -102,7 +108,9 @@ Json report_json(const driver::BuildReport& report) {
   json.update(TCC_JSON(report.package, library, files, linker, library_bytes, weights_bytes, workspace_bytes));
   json["kernels"] = Json::array();
   for (const driver::KernelChoice& k : report.kernels) {
-    Json kernel = TCC_JSON(k, key, workload, weight, target, calibrated, tuned);
+    Json kernel = TCC_JSON(k, key, workload);
+    kernel["nodes"] = task::nodes_to_json<Json>(k.nodes);
+    kernel.update(TCC_JSON(k, weight, target, calibrated, tuned));
     kernel["record"] = package::origin_name(k.origin);
     kernel["schedule"] = search::source_name(k.source);
     kernel.update(TCC_JSON(k, reason, passed_over));
@@ -113,6 +121,21 @@ Json report_json(const driver::BuildReport& report) {
   return json;
 }
 
+// How a program is linked with the library, into whose folder it goes: there it finds the library wherever the two are
+// moved.
+std::string link_command(const std::string& folder, const std::string& id) {
+  const bool plain = std::all_of(folder.begin(), folder.end(), [](unsigned char c) {
+    return std::isalnum(c) != 0 || c >= 0x80 ||
+           std::string_view("/._-+,:@").find(static_cast<char>(c)) != std::string_view::npos;
+  });
+  if (plain)
+    return fmt::format("cc {0}/example.c -o {0}/example $(PKG_CONFIG_PATH={0} pkg-config --cflags --libs {1})", folder,
+                       id);
+  const auto quoted = [](const std::string& text) { return single_quoted(text); };
+  return fmt::format("cc {} -o {} -I{} -L{} -Wl,-rpath,'$ORIGIN' -l{}", quoted(folder + "/example.c"),
+                     quoted(folder + "/example"), quoted(folder), quoted(folder), id);
+}
+
 void print_report(const Arguments& a, const driver::BuildReport& report) {
   if (a.common.json) return void(print_json(report_json(report)));
   std::string text = fmt::format("{}  {} ({} of weights), workspace {}\n", report.package.library,
@@ -120,9 +143,7 @@ void print_report(const Arguments& a, const driver::BuildReport& report) {
                                  format_bytes(static_cast<double>(report.package.weights_bytes)),
                                  format_bytes(static_cast<double>(report.package.workspace_bytes)));
   for (size_t i = 1; i < report.package.files.size(); ++i) text += report.package.files[i] + "\n";
-  text +=
-      fmt::format("\ncc {0}/example.c $(PKG_CONFIG_PATH={0} pkg-config --cflags --libs {1})\n", a.output, report.id);
-  print(text);
+  print(text + "\n" + link_command(a.output, report.id) + "\n");
 }
 
 // Says how many schedules no device has confirmed.
@@ -137,14 +158,23 @@ void remark_on_predictions(const Arguments& a, const driver::BuildReport& report
                        predicted, plural(static_cast<int64_t>(report.kernels.size()), "kernel")));
 }
 
-// Writes each kernel, as it is after one pass of its lowering, beside the library.
+// Writes each kernel, as it is after one pass of its lowering or at every stage, beside the library.
 Result<void> dump_kernels(const Arguments& a, const driver::Model& model, const driver::BuildOptions& options) {
   for (const target::Target& target : options.targets) {
     TCC_TRY(const driver::Program program, driver::make_program(model, target));
     for (size_t i = 0; i < program.tasks.tasks.size(); ++i) {
-      TCC_TRY(const std::string text,
-              driver::show_after(a.dump_after, program, std::to_string(i), options.store, target, options.threads));
       const std::string of = options.targets.size() == 1 ? "" : "." + target.name;
+      const std::string task = std::to_string(i);
+      if (a.dump_after == kAllPasses) {
+        TCC_TRY(const std::vector<driver::Stage> stages,
+                driver::show_stages(program, task, options.store, target, options.threads));
+        for (size_t n = 0; n < stages.size(); ++n)
+          TCC_TRY_VOID(
+              write_file(fmt::format("{}/k{}{}.{:02}-{}.tir", a.output, i, of, n, stages[n].name), stages[n].text));
+        continue;
+      }
+      TCC_TRY(const std::string text,
+              driver::show_after(a.dump_after, program, task, options.store, target, options.threads));
       TCC_TRY_VOID(write_file(fmt::format("{}/k{}{}.{}.tir", a.output, i, of, a.dump_after), text));
     }
   }
@@ -206,8 +236,12 @@ Result<int> build(const Arguments& a) {
   options.require_tuned = a.require_tuned;
   options.linker = a.linker;
   options.estimate_slowdowns = !a.common.quiet || a.common.json;
-  if (!a.dump_after.empty())
+  if (!a.dump_after.empty() && a.dump_after != kAllPasses)
     for (const target::Target& target : options.targets) TCC_TRY_VOID(driver::check_pass_name(a.dump_after, target));
+  if (a.dump_after == kAllPasses)
+    for (const EmitWord& w : kEmitWords)
+      if (std::ranges::find(backend.payload->texts, w.word) != backend.payload->texts.end())
+        options.emit.*(w.flag) = true;
   TCC_TRY(driver::BuildReport report, driver::build_model(model, options));
   if (!a.dump_after.empty()) TCC_TRY_VOID(dump_kernels(a, model, options));
   spdlog::info("linked by {}", report.package.linker);
@@ -217,10 +251,11 @@ Result<int> build(const Arguments& a) {
     if (!kernel.tuned) untuned.push_back(&kernel);
   if (!untuned.empty())
     print_warning(
-        fmt::format("{} of {} are not tuned (effort 0: programs that were constructed or that a cost model "
+        fmt::format("{} of {} {} not tuned (effort 0: programs that were constructed or that a cost model "
                     "picked, none measured); run: tcc tune {}{}{}",
                     untuned.size(), plural(static_cast<int64_t>(report.kernels.size()), "kernel"),
-                    sanitize(a.model.model), a.target.name == "host" ? "" : " --target " + untuned[0]->target,
+                    untuned.size() == 1 ? "is" : "are", sanitize(a.model.model),
+                    a.target.name == "host" ? "" : " --target " + untuned[0]->target,
                     a.model.precision == "f32" ? "" : " --precision " + a.model.precision));
   for (const driver::KernelChoice* kernel : untuned)
     print_warning(fmt::format("  {} {}{}", kernel->key, kernel->note,

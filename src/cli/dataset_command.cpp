@@ -9,6 +9,7 @@
 #include "cli/json.h"
 #include "cli/lookup.h"
 #include "cli/output.h"
+#include "cli/text_table.h"
 #include "tcc/backend/backend.h"
 #include "tcc/driver/dataset.h"
 #include "tcc/driver/machine_facts.h"

@@ -7,6 +7,7 @@
 #include "cli/json.h"
 #include "cli/lookup.h"
 #include "cli/output.h"
+#include "cli/text_table.h"
 #include "tcc/support/files.h"
 #include "tcc/support/text.h"
 
@@ -15,7 +16,7 @@ namespace {
 
 using record::Store;
 
-const std::vector<std::string> kActions = {"stats", "merge", "prune", "export", "import"};
+const std::vector<std::string> kActions = {"stats", "show", "merge", "prune", "export", "import"};
 
 struct Arguments {
   Common common;
@@ -26,14 +27,17 @@ struct Arguments {
 };
 
 void declare(Options& options, Arguments& a) {
-  options.option("ACTION", a.action, "stats, merge, prune, export or import").words(kActions).required();
-  options.list("FILES", a.files, "The records [those of --db]; for import, the text");
+  options.option("ACTION", a.action, "stats, show, merge, prune, export or import").words(kActions).required();
+  options.list("FILES", a.files,
+               "The records [those of --db]; for import, the text; for show, the number of a record of --db");
   options.option("-o,--output", a.output, "The file to write").value("FILE");
   options.option("--keep", a.keep, "prune: the fastest programs to keep of each task, target and number of threads")
       .positive()
       .show_default();
   add_db(options, a.records);
 }
+
+Result<Json> store_json(const std::string& path);  // what `stats` says of a file
 
 std::string day(int64_t unix_time) {
   const std::time_t time = unix_time;
@@ -57,6 +61,38 @@ Result<std::vector<std::string>> sources(const Arguments& a) {
                         fmt::format("expected a file of tuning records, but '{}' does not exist", sanitize(file)),
                         "`tcc tune` makes one; name it, or give --db FILE");
   return files;
+}
+
+// A record by its number: all that is stored of it, and its schedule as `tcc bench --schedule` takes it.
+Result<int> show(const Arguments& a) {
+  TCC_TRY(const int64_t id, parse_record("tcc db show", a.files.size() == 1 ? a.files[0] : ""));
+  TCC_TRY(const std::string path, store_path(a.records.db));
+  TCC_TRY(auto store, Store::open(path, Store::Mode::kReadOnly));
+  TCC_TRY(const record::Record r, driver::find_record(*store, id));
+  if (a.common.json) {
+    Json json = {{"record", id}};
+    json.update(Json::parse(driver::record_to_json(r)));
+    return print_json(json);
+  }
+  std::vector<std::vector<std::string>> rows = {
+      {"record", fmt::format("{}, {} {}", id, record::kind_name(r.kind), record::status_name(r.status))},
+      {"task", fmt::format("{} {}", record::hash_text(r.task), r.workload)},
+      {"target", fmt::format("{}, {}, {}", r.target, r.isa, plural(r.threads, "thread"))},
+      {"machine", r.platform.empty() ? "not known" : r.platform},
+      {"space", r.space.empty() ? "not known" : r.space}};
+  if (r.median > 0)
+    rows.push_back(
+        {"time", fmt::format("{}, {} to {}, the {} of {}{}{}", format_seconds(r.median), format_seconds(r.low),
+                             format_seconds(r.high), r.statistic.empty() ? "estimate" : r.statistic,
+                             plural(std::ssize(r.samples), "sample"), r.cache.empty() ? "" : ", " + r.cache,
+                             r.converged || r.samples.empty() ? "" : "; not converged")});
+  if (!r.failure.empty()) rows.push_back({"failure", r.failure});
+  if (!r.gate.empty())
+    rows.push_back({"checked", fmt::format("{}, largest error {:.2g} of what is allowed", r.gate, r.max_error)});
+  rows.push_back({"made by", fmt::format("tcc {} on {}", r.tool_version, day(r.unix_time))});
+  const std::string schedule = driver::record_schedule(r);
+  print(format_rows(rows, 2) + "\n-- its schedule\n");
+  return print_exact(schedule.empty() ? "# none: the plain loops\n" : schedule);
 }
 
 Result<void> need_output(const Arguments& a, bool fresh) {
@@ -107,7 +143,7 @@ Result<int> export_text(const Arguments& a) {
     TCC_TRY(std::string part, driver::export_records(*from));
     text += part;
   }
-  if (a.output.empty()) return print(text);
+  if (a.output.empty()) return print_exact(text);
   TCC_TRY_VOID(write_file(a.output, text));
   return kOk;
 }
@@ -132,52 +168,85 @@ Result<int> import_text(const Arguments& a) {
 Result<int> db(const Arguments& a) {
   if (a.action == "stats") {
     TCC_TRY(std::vector<std::string> files, sources(a));
+    if (a.common.json) {
+      Json stores = Json::array();
+      for (const std::string& file : files) {
+        TCC_TRY(Json one, store_json(file));
+        stores.push_back(std::move(one));
+      }
+      return print_json({{"stores", stores}});
+    }
     for (const std::string& file : files) TCC_TRY_VOID(print_store(a.common, file));
     return kOk;
   }
+  if (a.action == "show") return show(a);
   if (a.action == "merge") return merge(a);
   if (a.action == "prune") return prune(a);
   if (a.action == "export") return export_text(a);
   if (a.action == "import") return import_text(a);
   const std::string near = suggest(a.action, kActions);
-  return make_error(ErrorClass::kUsage,
-                    fmt::format("tcc db: expected stats, merge, prune, export or import, not '{}'", sanitize(a.action)),
-                    near.empty() ? "`tcc db --help` shows examples" : near);
+  return make_error(
+      ErrorClass::kUsage,
+      fmt::format("tcc db: expected stats, show, merge, prune, export or import, not '{}'", sanitize(a.action)),
+      near.empty() ? "`tcc db --help` shows examples" : near);
+}
+
+}  // namespace
+
+namespace {
+
+Result<Json> store_json(const std::string& path) {
+  TCC_TRY(auto store, Store::open(path, Store::Mode::kReadOnly));
+  TCC_TRY(driver::StoreSummary s, driver::summarise_store(*store));
+  Json json = {{"file", s.path},           {"records", s.records},         {"by_status", s.by_status},
+               {"by_target", s.by_target}, {"by_platform", s.by_platform}, {"oldest", s.oldest},
+               {"newest", s.newest},       {"tasks", Json::array()}};
+  for (const driver::TaskRecords& t : s.tasks)
+    json["tasks"].push_back(TCC_JSON(t, key, workload, target, platform, threads, records, best_seconds));
+  return json;
 }
 
 }  // namespace
 
 Result<int> print_store(const Common& common, const std::string& path) {
-  TCC_TRY(auto store, Store::open(path, Store::Mode::kReadOnly));
-  TCC_TRY(driver::StoreSummary s, driver::summarise_store(*store));
   if (common.json) {
-    Json json = {{"file", s.path},           {"records", s.records},         {"by_status", s.by_status},
-                 {"by_target", s.by_target}, {"by_platform", s.by_platform}, {"oldest", s.oldest},
-                 {"newest", s.newest},       {"tasks", Json::array()}};
-    for (const driver::TaskRecords& t : s.tasks)
-      json["tasks"].push_back(TCC_JSON(t, key, workload, target, platform, threads, records, best_seconds));
+    TCC_TRY(const Json json, store_json(path));
     return print_json(json);
   }
+  TCC_TRY(auto store, Store::open(path, Store::Mode::kReadOnly));
+  TCC_TRY(driver::StoreSummary s, driver::summarise_store(*store));
   std::string text = fmt::format("{}: {}", sanitize(s.path), plural(s.records, "record"));
   if (s.records > 0) text += fmt::format(" from {} to {}", day(s.oldest), day(s.newest));
   text += "\n";
   for (const auto& [status, count] : s.by_status) text += fmt::format("  {} {}\n", count, status);
   for (const auto& [platform, count] : s.by_platform)
     text += fmt::format("  {} on {}\n", count, platform.empty() ? "a platform that is not known" : sanitize(platform));
-  std::vector<std::vector<std::string>> rows = {{"key", "workload", "target", "threads", "records", "best"}};
   const bool several = s.by_platform.size() > 1;
-  if (several) rows[0].emplace_back("platform");
+  std::vector<Column> columns = {text_column("key", 0, 4),
+                                 text_column("workload", 24),
+                                 text_column("target", 0, 2),
+                                 {"threads", 3},
+                                 {"records", 1},
+                                 {"best"}};
+  if (several) columns.push_back(text_column("platform", 12));
+  TextTable table(std::move(columns));
   for (const driver::TaskRecords& t : s.tasks) {
-    rows.push_back({t.key, t.workload, t.target, std::to_string(t.threads), std::to_string(t.records),
-                    format_seconds(t.best_seconds)});
-    if (several) rows.back().push_back(t.platform.empty() ? "not known" : sanitize(t.platform));
+    std::vector<std::string> cells = {t.key,
+                                      t.workload,
+                                      t.target,
+                                      std::to_string(t.threads),
+                                      std::to_string(t.records),
+                                      format_seconds(t.best_seconds)};
+    if (several) cells.push_back(t.platform.empty() ? "not known" : t.platform);
+    table.add(std::move(cells));
   }
-  return print(text + format_table(rows, 3));
+  return print(text + table.text());
 }
 
 Command db_command() {
   return make_command("db", "Look after tuning records",
                       "  tcc db stats\n"
+                      "  tcc db show 17\n"
                       "  tcc db merge here.db there.db -o all.db\n"
                       "  tcc db prune all.db --keep 8 -o small.db\n"
                       "  tcc db export small.db -o records.jsonl\n"

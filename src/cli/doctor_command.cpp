@@ -4,6 +4,7 @@
 #include "cli/command.h"
 #include "cli/lookup.h"
 #include "cli/output.h"
+#include "cli/text_table.h"
 #include "tcc/driver/catalogue.h"
 #include "tcc/driver/gpu_target.h"
 #include "tcc/driver/library.h"
@@ -118,9 +119,9 @@ Result<int> doctor(const Arguments& a) {
     rows.push_back({check.what, state, check.advice.empty() ? check.found : check.found + "; " + check.advice});
   }
   if (a.common.json)
-    print_json(json);
+    print_json({{"checks", json}});
   else
-    print(format_table(rows, 3));
+    print(format_rows(rows, 3));
   if (problems == 0) return kOk;
   return make_error(ErrorClass::kEnvironment,
                     fmt::format("expected every check to pass, and {} of {} failed", problems, checks.size()),

@@ -3,6 +3,7 @@
 #include "cli/json.h"
 #include "cli/lookup.h"
 #include "cli/output.h"
+#include "cli/text_table.h"
 #include "cli/verify_command.h"
 #include "tcc/cli/cli.h"
 #include "tcc/driver/emulate.h"

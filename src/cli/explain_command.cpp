@@ -1,10 +1,15 @@
 #include "tcc/driver/explain.h"
 
+#include <fmt/ranges.h>
+
 #include "cli/command.h"
 #include "cli/counts.h"
 #include "cli/json.h"
 #include "cli/lookup.h"
 #include "cli/output.h"
+#include "cli/text_table.h"
+#include "tcc/backend/backend.h"
+#include "tcc/driver/machine_facts.h"
 #include "tcc/driver/show.h"
 #include "tcc/support/text.h"
 
@@ -17,7 +22,7 @@ struct Arguments : TaskArguments {
 };
 
 void declare(Options& options, Arguments& a) {
-  options.option("--task", a.task, "Number or key of the task; see `tcc show`").value("K").required();
+  options.option("--task", a.task, "Number or key of the task; see `tcc show`").value("K").required().usual();
   add_tasks(options, a);
 }
 
@@ -36,8 +41,12 @@ Json list_json(const List& list, Json (*item)(const typename List::value_type&))
 }
 
 Json explanation_json(const driver::Explanation& e) {
-  Json json = TCC_JSON(e, key, workload, tuned, predicted, calibrated, note, seconds, flops, loops, design_spaces,
-                       draws, legal);
+  Json json = TCC_JSON(e, key, workload);
+  json["nodes"] = task::nodes_to_json<Json>(e.nodes);
+  json.update(TCC_JSON(e, tuned, predicted, calibrated, note, seconds, flops, loops, design_spaces, draws, legal));
+  json["bound"] = TCC_JSON(e.bounds, by, share, beaten, busy_threads, measured_rates, advice);
+  json["bound"]["limits"] = list_json(e.bounds.limits, [](const auto& l) { return TCC_JSON(l, part, seconds); });
+  json["tried"] = list_json(e.tried, [](const auto& t) { return TCC_JSON(t, record, seconds, ratio, otherwise); });
   json["schedule"] = search::source_name(e.source);
   json.update(TCC_JSON(e, reason, passed_over));
   json["steps"] = list_json(e.steps, [](const auto& s) -> Json { return {{"module", s.module}, {"step", s.text}}; });
@@ -60,6 +69,60 @@ Json explanation_json(const driver::Explanation& e) {
   json["counters"] = counts_json(e.counts);
   json.update(TCC_JSON(e, matrix_instruction, no_matrix_instruction));
   return json;
+}
+
+constexpr size_t kMostNodes = 12;  // of the model's, listed one a line
+
+std::string nodes_text(const driver::Explanation& e) {
+  size_t all = 0, shown = 0;
+  for (const auto& group : e.nodes) all += group.size();
+  if (all == 0) return "";
+  std::vector<std::vector<std::string>> rows;
+  for (size_t g = 0; g < e.nodes.size() && shown < kMostNodes; ++g)
+    for (size_t i = 0; i < e.nodes[g].size() && shown < kMostNodes; ++i, ++shown)
+      rows.push_back({i == 0 ? fmt::format("kernel {}", g) : "", e.nodes[g][i].type, e.nodes[g][i].name});
+  std::string text = "\n-- what it computes of the model\n" + format_rows(rows, 3);
+  if (all > shown) text += fmt::format("and {} more nodes; --json lists all\n", all - shown);
+  return text;
+}
+
+// What keeps it from being faster.
+std::string bounds_text(const driver::Bounds& b) {
+  if (b.by.empty()) return "";
+  const std::string rates = b.measured_rates ? "rates measured here" : "nominal rates";
+  std::string text = "\n-- what bounds it\n";
+  if (b.by == "threads")
+    text += fmt::format("threads: only {:.0f}% of them have work in the parallel loop\n", 100 * b.busy_threads);
+  else if (b.by == "schedule")
+    text += fmt::format("its schedule: the nearest limit, {}, needs {:.0f}% of its time\n", b.limits[0].part,
+                        100 * b.share);
+  else if (b.beaten)
+    text += fmt::format(
+        "{}, perhaps: the kernel is faster than {} allow, so other programs were running when they were "
+        "measured; tcc targets host --probe --refresh\n",
+        b.by, rates);
+  else if (b.share > 0)
+    text += fmt::format("{}: {:.0f}% of what {} allows is reached\n", b.by, 100 * b.share, rates);
+  else
+    text += fmt::format("{}, by {}; the program has no measured time\n", b.by, rates);
+  std::string limits;
+  for (const driver::Limit& l : b.limits)
+    limits += fmt::format("{}{} {}", limits.empty() ? "" : ", ", l.part, format_seconds(l.seconds));
+  text += fmt::format("at the least, by {}: {}\n", rates, limits);
+  for (const std::string& advice : b.advice) text += "to change: " + advice + "\n";
+  return text;
+}
+
+std::string tried_text(const driver::Explanation& e) {
+  if (e.tried.empty()) return "";
+  std::string text = "\n-- the fastest other programs that were measured, and the steps in which they differ\n";
+  std::vector<std::vector<std::string>> rows;
+  for (const driver::Tried& t : e.tried)
+    rows.push_back({fmt::format("record {}", t.record), format_seconds(t.seconds),
+                    t.ratio >= 1 ? fmt::format("{:.1f}% slower", 100 * (t.ratio - 1))
+                                 : fmt::format("{:.1f}% faster alone", 100 * (1 - t.ratio)),
+                    t.otherwise.empty() ? "fewer steps" : fmt::format("{}", fmt::join(t.otherwise, "; "))});
+  return text + format_rows(rows, 4);
 }
 
 std::string matrix_text(const driver::Explanation& e) {
@@ -136,8 +199,14 @@ std::string records_text(const driver::Explanation& e) {
 
 Result<int> explain(const Arguments& a) {
   TCC_TRY(const OpenTasks open, open_tasks(a));
+  std::optional<driver::MachineFacts> facts;
+  if (backend::backend_of(open.target).runs_on_host(open.target)) {
+    TCC_TRY(facts, driver::machine_facts({cache_folder(), false, driver::kBriefProbe}));
+    for (const std::string& note : facts->notes) remark(a.common.quiet, "note: " + note);
+  }
   TCC_TRY(driver::Explanation e,
-          driver::explain_task(open.program, a.task, open.records.all, open.target, threads_or_all(a.threads)));
+          driver::explain_task(open.program, a.task, open.records.all, open.target, threads_or_all(a.threads),
+                               &open.model.source, facts ? &*facts : nullptr));
   if (a.common.json) return print_json(explanation_json(e));
   std::string text = fmt::format("{}  {}\n", e.key, e.workload);
   if (e.tuned)
@@ -152,10 +221,11 @@ Result<int> explain(const Arguments& a) {
                       e.reason.empty() ? std::string() : fmt::format(" ({})", e.reason));
   if (!e.note.empty()) text += e.note + "\n";
   for (const std::string& record : e.passed_over) text += "passed over: " + sanitize(record) + "\n";
+  text += nodes_text(e) + bounds_text(e.bounds) + tried_text(e);
   text += "\n-- steps, and the module that made each\n";
   std::vector<std::vector<std::string>> rows;
   for (const driver::ExplainedStep& s : e.steps) rows.push_back({s.module.empty() ? "-" : s.module, s.text});
-  text += rows.empty() ? "none: the plain loops\n" : format_table(rows, 2);
+  text += rows.empty() ? "none: the plain loops\n" : format_rows(rows, 2);
   text += "\n-- loops\n" + e.loops;
   if (const std::string facts = driver::facts_text(e.facts); !facts.empty())
     text += "\n-- the compiler about its code\n" + facts + "\n";

@@ -3,6 +3,7 @@
 #include "cli/json.h"
 #include "cli/lookup.h"
 #include "cli/output.h"
+#include "cli/text_table.h"
 #include "tcc/driver/library.h"
 #include "tcc/driver/show.h"
 #include "tcc/support/text.h"
@@ -35,6 +36,11 @@ std::string dimensions_text(const Json& launch, const char* name) {
   return n.size() == 3 ? fmt::format("{}x{}x{}", n[0], n[1], n[2]) : "?";
 }
 
+// The model's nodes that a task of a description computes; "" in one of an older tcc.
+std::string nodes_of(const Json& task) {
+  return task::nodes_text(driver::nodes_from_json(task.contains("nodes") ? task["nodes"] : Json()));
+}
+
 // The part of a description that only libraries for GPUs have.
 std::string gpu_text(const Json& m) {
   auto text_of = [](const Json& json, const char* name) { return sanitize(json.value(name, "")); };
@@ -46,8 +52,17 @@ std::string gpu_text(const Json& m) {
   const Json& conformance = m.contains("conformance") ? m["conformance"] : none;
   const std::string note = text_of(conformance, "note");
   if (!note.empty()) text += fmt::format("note     {}\n", note);
-  std::vector<std::vector<std::string>> rows = {
-      {"key", "workload", "code", "record", "time", "grid", "block", "registers", "spills", "shared"}};
+  TextTable table({text_column("key", 0, 9),
+                   text_column("workload", 24),
+                   text_column("nodes", 14, 1),
+                   text_column("code"),
+                   text_column("record", 0, 5),
+                   {"time"},
+                   {"grid", 4},
+                   {"block", 3},
+                   {"registers", 2},
+                   {"spills", 6},
+                   {"shared", 7}});
   for (const Json& t : m.contains("tasks") ? m["tasks"] : Json::array())
     for (const Json& c : t.contains("code") ? t["code"] : Json::array()) {
       if (c.value("format", "") == "ptx") continue;  // the driver decides
@@ -55,12 +70,12 @@ std::string gpu_text(const Json& m) {
       const std::string more =
           c.contains("launches") && c["launches"].size() > 1 ? fmt::format(" +{}", c["launches"].size() - 1) : "";
       const double seconds = c.value("seconds", c.value("predicted_seconds", 0.0));
-      rows.push_back({text_of(t, "key"), text_of(t, "workload"), text_of(c, "architecture"), text_of(c, "record"),
-                      format_seconds(seconds), dimensions_text(first, "grid") + more, dimensions_text(first, "block"),
-                      std::to_string(c.value("registers", int64_t{0})), format_bytes(c.value("spill_bytes", 0.0)),
-                      format_bytes(c.value("shared_bytes", 0.0))});
+      table.add({text_of(t, "key"), text_of(t, "workload"), nodes_of(t), text_of(c, "architecture"),
+                 text_of(c, "record"), format_seconds(seconds), dimensions_text(first, "grid") + more,
+                 dimensions_text(first, "block"), std::to_string(c.value("registers", int64_t{0})),
+                 format_bytes(c.value("spill_bytes", 0.0)), format_bytes(c.value("shared_bytes", 0.0))});
     }
-  return text + "\n" + format_table(rows, 4);
+  return text + "\n" + table.text();
 }
 
 // A library's metadata in words.
@@ -75,6 +90,8 @@ std::string library_text(const std::string& path, const Json& m) {
   text += fmt::format("model    {}, hash {}{}\n", text_of(source, "model"), text_of(source, "hash"),
                       precision.empty() ? "" : ", --precision " + precision);
   text += fmt::format("target   {} {}\n", text_of(target, "name"), text_of(target, "features"));
+  for (const Json& older : m.contains("older_targets") ? m["older_targets"] : Json::array())
+    text += fmt::format("or       {}, where this CPU lacks some of these\n", text_of(older, "name"));
   for (const char* list : {"inputs", "outputs"}) {
     if (!m.contains(list)) continue;
     for (const Json& t : m[list])
@@ -83,19 +100,27 @@ std::string library_text(const std::string& path, const Json& m) {
   }
   text += fmt::format("memory   weights {}, workspace {}\n\n", bytes_of("weights_bytes"), bytes_of("workspace_bytes"));
   if (m.contains("architectures")) return text + gpu_text(m);
-  std::vector<std::vector<std::string>> rows = {{"key", "workload", "weight", "MFLOP", "code", "tuned", "measured"}};
+  TextTable table({text_column("key", 0, 6),
+                   text_column("workload", 24),
+                   text_column("nodes", 14, 1),
+                   {"weight", 3},
+                   {"MFLOP", 4},
+                   {"code", 5},
+                   {"tuned", 2},
+                   {"measured"}});
   if (m.contains("tasks"))
     for (const Json& t : m["tasks"])
-      rows.push_back({text_of(t, "key"), text_of(t, "workload"), std::to_string(t.value("count", int64_t{1})),
-                      fmt::format("{:.2f}", t.value("flops", 0.0) / 1e6), format_bytes(t.value("code_bytes", 0.0)),
-                      t.value("tuned", false) ? "yes" : "no", format_seconds(t.value("seconds", 0.0))});
-  return text + format_table(rows, 2);
+      table.add({text_of(t, "key"), text_of(t, "workload"), nodes_of(t), std::to_string(t.value("count", int64_t{1})),
+                 fmt::format("{:.2f}", t.value("flops", 0.0) / 1e6), format_bytes(t.value("code_bytes", 0.0)),
+                 t.value("tuned", false) ? "yes" : "no", format_seconds(t.value("seconds", 0.0))});
+  return text + table.text();
 }
 
 Result<int> inspect_library(const Arguments& a) {
   TCC_TRY(std::string metadata, driver::library_metadata(a.model.model));
   const Json json = Json::parse(metadata, nullptr, false);
-  return print(a.common.json || !json.is_object() ? metadata : library_text(a.model.model, json));
+  if (a.common.json || !json.is_object()) return print_exact(metadata);
+  return print(library_text(a.model.model, json));
 }
 
 Result<int> inspect(const Arguments& a) {

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <iterator>
 
 #include "tcc/cli/cli.h"
 
@@ -12,7 +13,9 @@ namespace {
 
 std::atomic<int> interrupts{0};
 static_assert(std::atomic<int>::is_always_lock_free);
-struct sigaction previous_int, previous_term;
+// A lost connection (SIGHUP) is a request to stop, too, except under nohup.
+constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
+struct sigaction previous[std::size(kSignals)];
 
 void on_interrupt(int) {
   // Every record is on disk as soon as it is measured, so leaving at once loses nothing.
@@ -27,13 +30,14 @@ InterruptGuard::InterruptGuard() {
   struct sigaction action{};
   action.sa_handler = on_interrupt;
   action.sa_flags = SA_RESTART;
-  sigaction(SIGINT, &action, &previous_int);
-  sigaction(SIGTERM, &action, &previous_term);
+  for (size_t i = 0; i < std::size(kSignals); ++i) {
+    sigaction(kSignals[i], &action, &previous[i]);
+    if (kSignals[i] == SIGHUP && previous[i].sa_handler == SIG_IGN) sigaction(SIGHUP, &previous[i], nullptr);
+  }
 }
 
 InterruptGuard::~InterruptGuard() {
-  sigaction(SIGINT, &previous_int, nullptr);
-  sigaction(SIGTERM, &previous_term, nullptr);
+  for (size_t i = 0; i < std::size(kSignals); ++i) sigaction(kSignals[i], &previous[i], nullptr);
 }
 
 bool InterruptGuard::requested() {

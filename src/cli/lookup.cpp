@@ -26,16 +26,24 @@ tl::unexpected<Error> bad_word(const char* flag, const std::string& word, const 
 
 // Sizes of zoo models would change nothing about a file.
 Result<void> check_zoo_sizes(const ModelArguments& a) {
-  const ModelArguments zoo;
-  if (a.model.empty() || a.model.starts_with("zoo:")) return {};
-  for (const auto& [flag, given, usual] :
-       {std::tuple("--batch", a.zoo_batch, zoo.zoo_batch), std::tuple("--image", a.zoo_image, zoo.zoo_image),
-        std::tuple("--sequence", a.zoo_sequence, zoo.zoo_sequence), std::tuple("--width", a.zoo_width, zoo.zoo_width)})
-    if (given != usual)
-      return make_error(ErrorClass::kUsage,
-                        fmt::format("{} {}: expected a model of the zoo, not '{}'", flag, given, sanitize(a.model)),
-                        "sizes of a file's inputs are set by --shape NAME=DIMS and --dim NAME=N");
-  return {};
+  if (a.model.empty() || a.model.starts_with("zoo:") || a.zoo_given.empty()) return {};
+  return make_error(ErrorClass::kUsage,
+                    fmt::format("{}: expected a model of the zoo, not '{}'", a.zoo_given[0], sanitize(a.model)),
+                    "sizes of a file's inputs are set by --shape NAME=DIMS and --dim NAME=N");
+}
+
+// A library is what it was built to be: options of models, targets and records would change nothing about it.
+Result<void> check_library_options(const LibraryArguments& a, bool takes_frozen) {
+  std::vector<std::string> given = a.model.given;
+  if (takes_frozen) std::erase(given, "--freeze");
+  for (const auto* more : {&a.model.zoo_given, &a.target.given, &a.records.given})
+    given.insert(given.end(), more->begin(), more->end());
+  if (given.empty()) return {};
+  return make_error(ErrorClass::kUsage,
+                    fmt::format("{}: expected a model, found the library '{}', which keeps the models, records and "
+                                "options that it was built with",
+                                given[0], sanitize(a.model.model)),
+                    fmt::format("leave {} out, or build again: tcc build MODEL {} ... -o DIR", given[0], given[0]));
 }
 
 }  // namespace
@@ -56,6 +64,13 @@ Result<double> parse_duration(const std::string& text) {
   }
   if (!valid || !(seconds > 0)) return bad_word("--time", text, "a time above 0", "write it as 90s, 10m or 1h30m");
   return seconds;
+}
+
+Result<int64_t> parse_record(const char* flag, const std::string& text) {
+  int64_t id = 0;
+  if (!parse_int(text, id) || id < 0)
+    return bad_word(flag, text, "the number of a record", "`tcc explain` and `tcc db export` name records");
+  return id;
 }
 
 Result<std::map<std::string, std::string>> parse_files(const char* flag, const std::vector<std::string>& words) {
@@ -106,7 +121,8 @@ Result<driver::ModelSource> parse_model(const ModelArguments& arguments) {
       rest.remove_prefix(std::min(x + 1, rest.size()));
     }
     if (!valid) return bad_word("--shape", word, "NAME=1x3x224x224", "`tcc inspect` lists the inputs");
-    source.import_options.input_shapes[word.substr(0, equals)] = shape;
+    if (!source.import_options.input_shapes.emplace(word.substr(0, equals), shape).second)
+      return bad_word("--shape", word, "each name once", "leave one of the two out");
   }
   for (const std::string& word : arguments.dims) {
     const size_t equals = word.rfind('=');
@@ -114,7 +130,8 @@ Result<driver::ModelSource> parse_model(const ModelArguments& arguments) {
     if (equals == std::string::npos || equals == 0 || !parse_int(std::string_view(word).substr(equals + 1), extent) ||
         extent < 0)
       return bad_word("--dim", word, "NAME=8", "give a number from 0 on");
-    source.import_options.dims[word.substr(0, equals)] = extent;
+    if (!source.import_options.dims.emplace(word.substr(0, equals), extent).second)
+      return bad_word("--dim", word, "each name once", "leave one of the two out");
   }
   TCC_TRY(source.frozen, parse_frozen(arguments));
   return source;
@@ -152,8 +169,9 @@ Result<std::string> store_path(const std::string& db) {
   const char* data = std::getenv("XDG_DATA_HOME");
   if (data != nullptr && data[0] == '/') return std::string(data) + "/tcc/records.db";
   const char* home = std::getenv("HOME");
-  if (home != nullptr && home[0] != '\0') return std::string(home) + "/.local/share/tcc/records.db";
-  return make_error(ErrorClass::kEnvironment, "no place for the tuning records: neither XDG_DATA_HOME nor HOME is set",
+  if (home != nullptr && home[0] == '/') return std::string(home) + "/.local/share/tcc/records.db";
+  return make_error(ErrorClass::kEnvironment,
+                    "no place for the tuning records: expected a folder, from / on, in XDG_DATA_HOME or HOME",
                     "name a file with --db FILE");
 }
 
@@ -232,18 +250,13 @@ int64_t threads_or_all(int64_t threads) {
   return threads > 0 ? threads : target::host_target().cpu.threads;
 }
 
-Result<LibraryOnDisk> find_library(const LibraryArguments& arguments, bool quiet) {
+Result<LibraryOnDisk> find_library(const LibraryArguments& arguments, bool quiet, bool takes_frozen) {
   if (driver::is_library(arguments.model.model)) {
     if (!file_exists(arguments.model.model))
       return make_error(ErrorClass::kInput,
                         fmt::format("expected a library, but '{}' does not exist", sanitize(arguments.model.model)),
                         "check the name; `tcc build` makes libraries");
-    if (arguments.model.precision != "f32")
-      return make_error(ErrorClass::kUsage,
-                        fmt::format("--precision {}: expected a model, found the library '{}', which keeps the "
-                                    "precision that it was built with",
-                                    arguments.model.precision, sanitize(arguments.model.model)),
-                        fmt::format("tcc build MODEL --precision {}", arguments.model.precision));
+    TCC_TRY_VOID(check_library_options(arguments, takes_frozen));
     return LibraryOnDisk{arguments.model.model, nullptr};
   }
   TCC_TRY(driver::Model model, open_model(arguments.model));
@@ -262,8 +275,9 @@ Result<LibraryOnDisk> find_library(const LibraryArguments& arguments, bool quiet
   int64_t untuned = 0;
   for (const driver::KernelChoice& kernel : report.kernels) untuned += kernel.tuned ? 0 : 1;
   if (untuned > 0)
-    remark(quiet, fmt::format("{} of {} are not tuned; `tcc tune` makes them faster", untuned,
-                              plural(static_cast<int64_t>(report.kernels.size()), "kernel")));
+    remark(quiet,
+           fmt::format("{} of {} {} not tuned; `tcc tune` makes them faster", untuned,
+                       plural(static_cast<int64_t>(report.kernels.size()), "kernel"), untuned == 1 ? "is" : "are"));
   return LibraryOnDisk{report.package.library, folder};
 }
 

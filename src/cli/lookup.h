@@ -12,6 +12,8 @@ namespace tcc::cli {
 
 // "90s", "10m", "1h30m", "600" (seconds).
 Result<double> parse_duration(const std::string& text);
+// The number of a record; `flag` for messages.
+Result<int64_t> parse_record(const char* flag, const std::string& text);
 // "NAME=FILE", repeated; `flag` for messages.
 Result<std::map<std::string, std::string>> parse_files(const char* flag, const std::vector<std::string>& words);
 // --freeze NAME=@FILE
@@ -67,6 +69,8 @@ struct LibraryOnDisk {
   std::string path;
   std::shared_ptr<void> folder;
 };
-Result<LibraryOnDisk> find_library(const LibraryArguments& arguments, bool quiet);
+// Errors besides those of opening and building: an option that changes nothing about a library. `takes_frozen`: the
+// values of --freeze are looked at.
+Result<LibraryOnDisk> find_library(const LibraryArguments& arguments, bool quiet, bool takes_frozen = false);
 
 }  // namespace tcc::cli

@@ -6,6 +6,7 @@
 #include "cli/json.h"
 #include "cli/output.h"
 #include "cli/svg_curve.h"
+#include "cli/text_table.h"
 #include "tcc/backend/backend.h"
 #include "tcc/driver/cost_models.h"
 #include "tcc/support/files.h"

@@ -35,6 +35,15 @@ void check_whole(CLI::Option* option) {
       ""));
 }
 
+// A value that is not empty: an empty one mostly is a shell's variable that is not set.
+void check_filled(CLI::Option* option) {
+  option->check(CLI::Validator(
+      [](std::string& text) -> std::string {
+        return text.empty() ? "expected a value, not '' (a variable of the shell that is not set?)" : "";
+      },
+      ""));
+}
+
 }  // namespace
 
 Option& Option::value(const std::string& name) {
@@ -42,7 +51,11 @@ Option& Option::value(const std::string& name) {
   return *this;
 }
 Option& Option::words(std::vector<std::string> words) {
-  (*words_)[option_] = std::move(words);
+  (*words_)[option_] = {std::move(words), false};
+  return *this;
+}
+Option& Option::comma_words(std::vector<std::string> words) {
+  (*words_)[option_] = {std::move(words), true};
   return *this;
 }
 Option& Option::one_of(const std::vector<std::string>& words) {
@@ -86,6 +99,18 @@ Option& Option::expects(int count) {
   return *this;
 }
 
+Option& Option::noted(std::vector<std::string>& list) {
+  option_->each([option = option_, &list](const std::string&) {
+    const std::string name = "--" + option->get_lnames().at(0);
+    if (std::find(list.begin(), list.end(), name) == list.end()) list.push_back(name);
+  });
+  return *this;
+}
+Option& Option::usual() {
+  option_->group(kUsualGroup);
+  return *this;
+}
+
 Option Options::finish(CLI::Option* option) {
   if (!heading_.empty() && option->nonpositional()) option->group(heading_);
   return Option(option, words_);
@@ -94,6 +119,8 @@ Option Options::add(const std::string& names, Field field, const std::string& wh
   return std::visit(
       [&]<typename T>(T* value) {
         CLI::Option* option = app_.add_option(names, *value, what);
+        if constexpr (std::is_same_v<T, std::string> || std::is_same_v<T, std::optional<std::string>>)
+          check_filled(option);
         if constexpr (std::is_same_v<T, int64_t>) check_whole<int64_t>(option);
         if constexpr (std::is_same_v<T, uint64_t> || std::is_same_v<T, std::optional<uint64_t>>)
           check_whole<uint64_t>(option);
@@ -109,6 +136,7 @@ Option Options::count(const std::string& names, int& field, const std::string& w
 }
 Option Options::list(const std::string& names, std::vector<std::string>& field, const std::string& what) {
   CLI::Option* option = app_.add_option(names, field, what);
+  check_filled(option);
   if (option->nonpositional()) option->allow_extra_args(false);
   return finish(option);
 }

@@ -16,8 +16,16 @@ class Option;
 
 namespace tcc::cli {
 
+inline constexpr const char* kUsualGroup = "Usual options";
+
+inline constexpr const char* kOutputGroup = "Output";
+
 // The words that shells offer for an option's value.
-using OptionWords = std::map<const CLI::Option*, std::vector<std::string>>;
+struct WordList {
+  std::vector<std::string> words;
+  bool commas = false;  // the value is a list of them, with commas between
+};
+using OptionWords = std::map<const CLI::Option*, WordList>;
 
 // More about an option that was declared; every function returns the option again.
 class Option {
@@ -26,6 +34,7 @@ class Option {
 
   Option& value(const std::string& name);                 // the value's name in help: "FILE", "N"
   Option& words(std::vector<std::string> words);          // words that shells offer; others are allowed
+  Option& comma_words(std::vector<std::string> words);    // of a list with commas
   Option& one_of(const std::vector<std::string>& words);  // the only words allowed
   Option& positive();                                     // a number above 0
   Option& range(double low, double high);                 // a number from low to high
@@ -34,6 +43,10 @@ class Option {
   Option& needs(const Option& other);  // is an error without the other option
   Option& separated_by_commas();       // of a list
   Option& expects(int count);          // of a list: this many values
+  // Where the option is used, its name goes to `list`, once.
+  Option& noted(std::vector<std::string>& list);
+  // One of those that most calls need: help shows it first.
+  Option& usual();
 
  private:
   CLI::Option* option_;
@@ -45,7 +58,7 @@ class Options {
  public:
   Options(CLI::App& app, OptionWords& words) : app_(app), words_(words) {}
 
-  // Help lists the options that follow under this heading.
+  // Help lists the options that follow under this heading, except those that are usual().
   void section(const std::string& heading) { heading_ = heading; }
 
   Option flag(const std::string& names, bool& field, const std::string& what);

@@ -1,11 +1,15 @@
 #include "cli/output.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <mutex>
 #include <nlohmann/json.hpp>
 
+#include "cli/terminal.h"
 #include "tcc/cli/cli.h"
 #include "tcc/support/text.h"
 
@@ -14,7 +18,12 @@ namespace tcc::cli {
 namespace {
 constexpr size_t kMaxPrinted = 20000;  // characters of a line
 
+using Json = nlohmann::ordered_json;
+
+OutputMode mode_of_output;
 std::string failure_of_output;
+std::mutex stderr_mutex;
+bool status_shown = false;
 
 // Names and texts of files are part of what is printed: what a terminal would obey is escaped, line breaks stay.
 std::string printable(std::string_view text) {
@@ -27,60 +36,115 @@ std::string printable(std::string_view text) {
   }
   return out;
 }
+
+constexpr const char* kEraseLine = "\r\x1b[K";
+
+// With `stderr_mutex` held.
+void erase_status() {
+  if (status_shown) std::fputs(kEraseLine, stderr);
+  status_shown = false;
+}
+
+// Folded to the terminal; the first `head` characters in the style.
+void print_to_stderr(const std::string& text, Style style, size_t head) {
+  const std::lock_guard lock(stderr_mutex);
+  erase_status();
+  const std::string lines = fold_text(printable(text), terminal_width(STDERR_FILENO));
+  std::fputs((styled(STDERR_FILENO, style, lines.substr(0, head)) + lines.substr(std::min(head, lines.size()))).c_str(),
+             stderr);
+  std::fflush(stderr);
+}
+
+Json with_schema(const Json& json) {
+  if (!json.is_object() || json.contains("schema_version")) return json;
+  Json whole = {{"schema_version", kJsonSchema}};
+  whole.update(json);
+  return whole;
+}
+
+const char* class_name(ErrorClass cls) {
+  return cls == ErrorClass::kUsage ? "usage" : cls == ErrorClass::kEnvironment ? "environment" : "input";
+}
 }  // namespace
 
-void print_error(const Error& error) {
-  std::string text = fmt::format("tcc: error: {}\n", error.message);
+void set_output_mode(const OutputMode& mode) {
+  mode_of_output = mode;
+}
+size_t output_width() {
+  return mode_of_output.wide ? 0 : terminal_width(STDOUT_FILENO);
+}
+
+int exit_status(ErrorClass cls) {
+  return cls == ErrorClass::kUsage ? kUsage : kFailed;
+}
+void print_error(const Error& error, int status) {
+  const std::string head = "tcc: error:";
+  std::string text = fmt::format("{} {}\n", head, error.message);
   for (const std::string& note : error.notes) text += fmt::format("  {}\n", note);
   if (!error.hint.empty()) text += fmt::format("  hint: {}\n", error.hint);
-  std::fputs(printable(text).c_str(), stderr);
+  print_to_stderr(text, Style::kError, head.size());
+  if (mode_of_output.json)
+    print_json_line({{"event", "error"},
+                     {"class", class_name(error.cls)},
+                     {"message", error.message},
+                     {"notes", error.notes},
+                     {"hint", error.hint},
+                     {"exit_status", status}});
 }
 
 void print_warning(const std::string& text) {
-  std::fputs(printable(fmt::format("tcc: warning: {}\n", text)).c_str(), stderr);
+  const std::string head = "tcc: warning:";
+  print_to_stderr(fmt::format("{} {}\n", head, text), Style::kWarning, head.size());
 }
 
 void remark(bool quiet, const std::string& text) {
-  if (!quiet) std::fputs(printable(text + "\n").c_str(), stderr);
+  if (!quiet) print_to_stderr(text + "\n", Style::kNote, text.starts_with("note:") ? 5 : 0);
 }
 
-int print(const std::string& text) {
+void show_status(const std::string& line) {
+  const std::lock_guard lock(stderr_mutex);
+  const size_t width = terminal_width(STDERR_FILENO);
+  // The last column stays free, and the terminal is told not to wrap: it may have become narrower meanwhile.
+  std::fputs(
+      fmt::format("{}\x1b[?7l{}\x1b[?7h", kEraseLine, cut_text(printable(line), width > 0 ? width - 1 : 0)).c_str(),
+      stderr);
+  std::fflush(stderr);
+  status_shown = true;
+}
+
+void clear_status() {
+  const std::lock_guard lock(stderr_mutex);
+  if (!status_shown) return;
+  erase_status();
+  std::fflush(stderr);
+}
+
+int print_exact(const std::string& text) {
+  if (isatty(STDOUT_FILENO) == 1) clear_status();
   errno = 0;
   bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
   written = std::fflush(stdout) == 0 && written;
   if (!written && errno != EPIPE && failure_of_output.empty()) failure_of_output = std::strerror(errno);
   return kOk;
 }
+int print(const std::string& text) {
+  return print_exact(fold_text(text, output_width()));
+}
 int print_json(const nlohmann::ordered_json& json) {
-  return print(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+  return print_exact(with_schema(json).dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 int print_json_line(const nlohmann::ordered_json& json) {
-  return print(json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+  return print_exact(with_schema(json).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 const std::string& output_failure() {
   return failure_of_output;
 }
 
-std::string format_table(std::vector<std::vector<std::string>> rows, size_t left) {
-  std::vector<size_t> widths;
-  for (auto& row : rows) {
-    for (std::string& cell : row) cell = sanitize(cell, kMaxPrinted);
-    widths.resize(std::max(widths.size(), row.size()));
-    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::string text;
-  for (const auto& row : rows) {
-    std::string line;
-    for (size_t i = 0; i < row.size(); ++i) {
-      if (i > 0) line += "  ";
-      line += i < left ? fmt::format("{:<{}}", row[i], widths[i]) : fmt::format("{:>{}}", row[i], widths[i]);
-    }
-    line.erase(line.find_last_not_of(' ') + 1);
-    text += line + "\n";
-  }
-  return text;
+std::string single_quoted(const std::string& text) {
+  std::string out = "'";
+  for (char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
 }
-
 std::string format_seconds(double seconds) {
   return seconds > 0 ? format_duration(seconds) : "-";
 }

@@ -1,6 +1,8 @@
 // Each error of the command line is printed once, with the nearest name.
 #include "cli/parse.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "cli/output.h"
@@ -17,14 +19,21 @@ Error usage(std::string message, std::string hint) {
 }
 
 // A first word that should be a command, and is not.
-std::optional<Error> unknown_command(const Table& table, int argc, char** argv) {
-  if (argc < 2) return usage("no command was given", kCommandsHint);
-  const std::string word = argv[1];
+std::optional<Error> unknown_command(const Table& table, const std::vector<std::string>& given) {
+  if (given.empty()) return usage("no command was given", kCommandsHint);
+  const std::string& word = given[0];
   const std::vector<std::string> names = table.command_names();
+  const std::vector<const CLI::App*> commands = table.commands();
   if (word == "--help" || word == "-h" || word == "--version") return std::nullopt;
   if (std::find(names.begin(), names.end(), word) != names.end()) return std::nullopt;
-  if (word.starts_with("-"))
-    return usage(fmt::format("expected a command before the option '{}'", sanitize(word)), kCommandsHint);
+  if (word.starts_with("-")) {
+    const bool known = std::any_of(commands.begin(), commands.end(), [&](const CLI::App* command) {
+      return command->get_option_no_throw(word.substr(0, word.find('='))) != nullptr;
+    });
+    const std::string all = fmt::format("commands are {}", fmt::join(names, ", "));
+    if (known) return usage(fmt::format("expected a command before the option '{}'", sanitize(word)), all);
+    return usage(fmt::format("tcc has no option '{}', and a command comes first", sanitize(word)), all);
+  }
   const std::string nearest = suggest(word, names);
   return usage(fmt::format("there is no command '{}'", sanitize(word)), nearest.empty() ? kCommandsHint : nearest);
 }
@@ -93,9 +102,9 @@ Error parse_error(const Table& table, const CLI::ParseError& error, const std::v
 }
 
 ParsedLine failed(const Error& error) {
-  print_error(error);
   ParsedLine line;
-  line.exit_code = error.cls == ErrorClass::kUsage ? kUsage : kFailed;
+  line.exit_code = exit_status(error.cls);
+  print_error(error, line.exit_code);
   return line;
 }
 
@@ -104,8 +113,15 @@ ParsedLine failed(const Error& error) {
 ParsedLine parse_command_line(int argc, char** argv) {
   ParsedLine line;
   line.table = std::make_shared<Table>();
-  if (auto error = unknown_command(*line.table, argc, argv)) return failed(*error);
-  auto words = with_config(*line.table, std::vector<std::string>(argv + 1, argv + argc));
+  // What is wrong with the command line is told as its --json says, too.
+  set_output_mode({.json = std::find(argv, argv + argc, std::string_view("--json")) != argv + argc});
+  std::vector<std::string> given(argv + std::min(argc, 1), argv + argc);
+  if (!given.empty() && given[0] == "help") {  // `tcc help tune` is `tcc tune --help`
+    given.erase(given.begin());
+    given.emplace_back("--help");
+  }
+  if (auto error = unknown_command(*line.table, given)) return failed(*error);
+  auto words = with_config(*line.table, given);
   if (!words) return failed(words.error());
   CLI::App& app = line.table->app();
   try {

@@ -3,16 +3,20 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
+#include <utility>
 
 #include "cli/json.h"
 #include "cli/output.h"
+#include "cli/terminal.h"
 #include "tcc/support/text.h"
 
 namespace tcc::cli {
 namespace {
 
 using Kind = search::Progress::Kind;
+
+constexpr double kSecondsBetweenLines = 10;  // where there is no terminal
+constexpr size_t kLeastWorkload = 20;        // columns that are worth showing
 
 const char* event_name(Kind kind) {
   constexpr const char* kNames[] = {"started", "round", "task_finished", "finished", "note", "finals"};
@@ -22,10 +26,11 @@ const char* event_name(Kind kind) {
 }  // namespace
 
 ProgressView::ProgressView(const Common& common, double time_limit, ValueCurve& curve)
-    : common_(common), curve_(curve), time_limit_(time_limit), terminal_(isatty(STDERR_FILENO) == 1) {}
+    : common_(common), curve_(curve), time_limit_(time_limit), terminal_(terminal_moves(STDERR_FILENO)) {}
 
 ProgressView::~ProgressView() {
-  if (bar_shown_) std::fputs("\n", stderr);
+  clear_status();
+  if (!last_.empty()) remark(false, last_);
 }
 
 std::string ProgressView::describe(const search::Progress& p) const {
@@ -52,31 +57,46 @@ void ProgressView::show_event(const search::Progress& p) const {
   print_json_line(event);
 }
 
+// As much as fits `width` columns: the workload is left out first, then GFLOP/s, the best time, the bar and the time
+// that has passed.
+std::string ProgressView::status(const search::Progress& p, size_t width) const {
+  double share = p.trials_limit > 0 ? static_cast<double>(p.trials) / static_cast<double>(p.trials_limit) : 0;
+  if (time_limit_ > 0) share = std::max(share, p.elapsed_seconds / time_limit_);
+  constexpr double kCells = 24;
+  const auto full = static_cast<size_t>(std::clamp(share, 0.0, 1.0) * kCells);
+  const std::string bar =
+      fmt::format("[{}{}] ", std::string(full, '#'), std::string(static_cast<size_t>(kCells) - full, '.'));
+  const std::string trials =
+      p.trials_limit > 0 ? fmt::format("{}/{}", p.trials, p.trials_limit) : fmt::format("{} measured", p.trials);
+  const std::string elapsed = fmt::format(", {}", format_elapsed(p.elapsed_seconds));
+  std::string left;
+  if (p.kind == Kind::kFinals) left = fmt::format(", final {}/{}", p.finals_done + 1, p.finals_total);
+  if (p.remaining_seconds >= 0) left += fmt::format(", about {} left", format_elapsed(p.remaining_seconds));
+  std::string best, rate, workload;
+  if (p.best_seconds > 0) best = fmt::format("; best {}", format_duration(p.best_seconds));
+  if (p.best_seconds > 0 && p.best_gflops > 0) rate = fmt::format(" ({:.1f} GFLOP/s)", p.best_gflops);
+  if (!p.workload.empty()) workload = (p.improved ? " (new) for " : " for ") + p.workload;
+  const std::string most = bar + trials + elapsed + left + best + rate;
+  if (text_width(most) + kLeastWorkload <= width) return most + workload;  // which is cut where it is longer
+  for (const std::string& line :
+       {most, bar + trials + elapsed + left + best, bar + trials + elapsed + left, trials + elapsed + left})
+    if (text_width(line) <= width) return line;
+  return trials + left;
+}
+
 void ProgressView::show(const search::Progress& p) {
   curve_.add(p);
   if (common_.json) show_event(p);
   if (common_.quiet) return;
-  if (p.kind == Kind::kNote) {
-    if (bar_shown_) std::fputs("\n", stderr);
-    bar_shown_ = false;
-    remark(false, "note: " + p.note);
-    return;
-  }
+  if (p.kind == Kind::kNote) return remark(false, "note: " + p.note);
   if (p.kind != Kind::kRound && p.kind != Kind::kFinals) return;
-  if (!terminal_) {
-    remark(common_.json, describe(p));
-    return;
-  }
-  constexpr int64_t kCells = 24;
-  double share = p.trials_limit > 0 ? static_cast<double>(p.trials) / static_cast<double>(p.trials_limit) : 0;
-  if (time_limit_ > 0) share = std::max(share, p.elapsed_seconds / time_limit_);
-  const auto full = static_cast<int64_t>(std::clamp(share, 0.0, 1.0) * kCells);
-  std::string line = fmt::format("[{}{}] {}", std::string(static_cast<size_t>(full), '#'),
-                                 std::string(static_cast<size_t>(kCells - full), '.'), describe(p));
-  constexpr size_t kWidth = 150;
-  std::fputs(fmt::format("\r\x1b[K{}", line.substr(0, kWidth)).c_str(), stderr);
-  std::fflush(stderr);
-  bar_shown_ = true;
+  if (terminal_) return show_status(status(p, terminal_width(STDERR_FILENO) - 1));
+  if (common_.json) return;
+  last_ = describe(p);
+  if (said_ && since_said_.seconds() < kSecondsBetweenLines) return;
+  remark(false, std::exchange(last_, ""));
+  said_ = true;
+  since_said_.restart();
 }
 
 }  // namespace tcc::cli

@@ -1,4 +1,4 @@
-// The live view of a tuning run: a bar on a terminal, plain lines elsewhere, JSON events where asked.
+// The live view of a tuning run: one line on a terminal, a line every ten seconds elsewhere, JSON events where asked.
 #pragma once
 
 #include <string>
@@ -6,6 +6,7 @@
 #include "cli/arguments.h"
 #include "cli/value_curve.h"
 #include "tcc/driver/tune.h"
+#include "tcc/support/files.h"
 
 namespace tcc::cli {
 
@@ -19,11 +20,14 @@ class ProgressView {
  private:
   void show_event(const search::Progress& progress) const;
   std::string describe(const search::Progress& progress) const;
+  std::string status(const search::Progress& progress, size_t width) const;
   const Common& common_;
   ValueCurve& curve_;
   double time_limit_;
   bool terminal_;
-  bool bar_shown_ = false;
+  bool said_ = false;     // a line, where there is no terminal
+  Stopwatch since_said_;  // the last one
+  std::string last_;      // what was not said since then
 };
 
 }  // namespace tcc::cli

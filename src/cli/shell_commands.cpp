@@ -26,54 +26,92 @@ std::string escape(const std::string& text, std::string_view characters) {
   }
   return out;
 }
-// For single quotes of a shell.
-std::string single_quoted(const std::string& text) {
-  std::string out = "'";
-  for (char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
+
+// What completes an option's value: words, words with commas between them, files, or nothing.
+std::string value_case(const OptionText& option) {
+  const std::string pattern = option.name + (option.shorter.empty() ? "" : "|" + option.shorter);
+  const std::string kind = !option.words.empty() ? option.commas ? "commas" : "words"
+                           : takes_file(option)  ? "files"
+                                                 : "nothing";
+  return fmt::format("        {}) kind={} list='{}' ;;\n", pattern, kind, fmt::join(option.words, " "));
 }
 
 std::string bash_completion(const Table& table) {
   std::string cases;
   for (const CLI::App* command : table.commands()) {
-    std::string options, values, words;
+    std::string options, valued, values, first;
     for (const OptionText& option : table.options_of(*command)) {
-      const std::string list = fmt::format("{}", fmt::join(option.words, " "));
       if (option.positional) {
-        words += (words.empty() || list.empty() ? "" : " ") + list;
+        if (first.empty()) first = fmt::format("{}", fmt::join(option.words, " "));
         continue;
       }
-      options += option.name + " " + (option.shorter.empty() ? "" : option.shorter + " ");
+      const std::string names = option.name + " " + (option.shorter.empty() ? "" : option.shorter + " ");
+      options += names;
       if (option.value.empty()) continue;
-      const std::string pattern = option.name + (option.shorter.empty() ? "" : "|" + option.shorter);
-      if (!list.empty())
-        values += fmt::format("        {}) COMPREPLY=($(compgen -W '{}' -- \"$cur\")); return ;;\n", pattern, list);
-      else if (!takes_file(option))
-        values += fmt::format("        {}) return ;;\n", pattern);
+      valued += names;
+      values += value_case(option);
     }
     cases += fmt::format("    {})\n", command->get_name());
-    if (!values.empty()) cases += fmt::format("      case \"$prev\" in\n{}      esac\n", values);
-    cases += fmt::format("      options='{}--help'\n      words='{}'\n      ;;\n", options, words);
+    if (!values.empty()) cases += fmt::format("      case \"$key\" in\n{}      esac\n", values);
+    cases += fmt::format("      options='{}--help' valued=' {}' first='{}'\n      ;;\n", options, valued, first);
   }
-  return fmt::format(
-      "# bash completion of tcc; made by `tcc completion bash`\n"
-      "_tcc() {{\n"
-      "  local cur=${{COMP_WORDS[COMP_CWORD]}} prev=${{COMP_WORDS[COMP_CWORD-1]}} options= words=\n"
-      "  COMPREPLY=()\n"
-      "  if [[ $COMP_CWORD -eq 1 ]]; then\n"
-      "    COMPREPLY=($(compgen -W '{} --help --version' -- \"$cur\"))\n"
-      "    return\n"
-      "  fi\n"
-      "  case \"${{COMP_WORDS[1]}}\" in\n{}    *) return ;;\n  esac\n"
-      "  # bash takes zoo:NAME for three words\n"
-      "  if [[ $prev == : || $cur == : ]]; then COMPREPLY=($(compgen -W \"${{words//zoo:/}}\" -- \"${{cur#:}}\")); "
-      "return; "
-      "fi\n"
-      "  if [[ $cur == -* ]]; then COMPREPLY=($(compgen -W \"$options\" -- \"$cur\"))\n"
-      "  else COMPREPLY=($(compgen -W \"$words\" -- \"$cur\") $(compgen -f -- \"$cur\")); fi\n"
-      "}}\n"
-      "complete -o filenames -F _tcc tcc\n",
-      fmt::join(table.command_names(), " "), cases);
+  constexpr std::string_view kHead = R"(# bash completion of tcc; made by `tcc completion bash`
+_tcc() {
+  local -a line=()
+  local i word glue= kind= list= options= valued= first= at=0
+  COMPREPLY=()
+  # bash takes zoo:NAME and --option=VALUE for three words each.
+  for ((i = 0; i <= COMP_CWORD; i++)); do
+    word=${COMP_WORDS[i]}
+    if [[ $i -gt 0 && ($word == [:=] || -n $glue) ]]; then line[${#line[@]}-1]+=$word; else line+=("$word"); fi
+    glue=
+    if [[ $word == [:=] ]]; then glue=1; fi
+  done
+  local n=${#line[@]}
+  local cur=${line[n-1]} key=${line[n-2]} value=${line[n-1]} lead= head= drop=
+  if [[ $n -le 2 ]]; then
+    COMPREPLY=($(compgen -W ')";
+  constexpr std::string_view kMiddle = R"( --help --version' -- "$cur"))
+    return
+  fi
+  if [[ $cur == --*=* ]]; then key=${cur%%=*} value=${cur#*=} lead=${cur%%=*}=; fi
+  case "${line[1]}" in
+)";
+  constexpr std::string_view kEnd = R"(    *) return ;;
+  esac
+  if [[ -z $kind && $cur == -* ]]; then
+    COMPREPLY=($(compgen -W "$options" -- "$cur"))
+    return
+  fi
+  if [[ -z $kind ]]; then
+    for ((i = 2; i < n - 1; i++)); do
+      if [[ ${line[i]} != -* ]]; then ((++at)); fi
+      if [[ $valued == *" ${line[i]} "* ]]; then ((++i)); fi
+    done
+    kind=files
+    if [[ $at -eq 0 && -n $first ]]; then kind=either list=$first; fi
+  fi
+  case $kind in
+    words) COMPREPLY=($(compgen -W "$list" -- "$value")) ;;
+    commas)
+      if [[ $value == *,* ]]; then head=${value%,*},; fi
+      COMPREPLY=($(compgen -P "$head" -W "$list" -- "${value##*,}"))
+      compopt -o nospace 2>/dev/null ;;
+    files) COMPREPLY=($(compgen -f -- "$value")) ;;
+    either) COMPREPLY=($(compgen -W "$list" -- "$value") $(compgen -f -- "$value")) ;;
+  esac
+  # What is in front of the last break is on the line already.
+  local breaks=${COMP_WORDBREAKS-:=}
+  breaks=${breaks//[^:=]/}
+  if [[ -n $breaks && $cur == *[$breaks]* ]]; then drop=${cur%"${cur##*[$breaks]}"}; fi
+  for i in "${!COMPREPLY[@]}"; do
+    word=$lead${COMPREPLY[i]}
+    COMPREPLY[i]=${word#"$drop"}
+  done
+}
+complete -o filenames -F _tcc tcc
+)";
+  return fmt::format("{}{}{}{}{}", kHead, fmt::join(table.command_names(), " "), kMiddle, cases, kEnd);
 }
 
 std::string zsh_completion(const Table& table) {
@@ -83,8 +121,10 @@ std::string zsh_completion(const Table& table) {
         fmt::format("    {}\n", single_quoted(command->get_name() + ":" + escape(command->get_description(), ":\\")));
     cases += fmt::format("    {})\n      _arguments \\\n", command->get_name());
     for (const OptionText& option : table.options_of(*command)) {
-      const std::string words = fmt::format("{}", fmt::join(option.words, " "));
-      const std::string action = !words.empty() ? "(" + words + ")" : takes_file(option) ? "_files" : " ";
+      const std::string words = escape(fmt::format("{}", fmt::join(option.words, " ")), ":");
+      const std::string action = words.empty()   ? takes_file(option) ? "_files" : " "
+                                 : option.commas ? "_sequence compadd - " + words
+                                                 : "(" + words + ")";
       if (option.positional) {
         cases += fmt::format("        {} \\\n", single_quoted("*:" + escape(option.name, ":") + ":" + action));
         continue;
@@ -123,7 +163,7 @@ std::string fish_completion(const Table& table) {
       std::string line = fmt::format("complete -c tcc {} -l {}", when, option.name.substr(2));
       if (!option.shorter.empty()) line += " -s " + option.shorter.substr(1);
       if (!option.value.empty()) line += takes_file(option) ? " -r -F" : " -x";
-      if (!words.empty()) line += " -a " + single_quoted(words);
+      if (!words.empty()) line += " -a " + single_quoted(option.commas ? "(__fish_append , " + words + ")" : words);
       text += line + " -d " + single_quoted(option.what) + "\n";
     }
   }
@@ -157,7 +197,8 @@ std::string page_head(const std::string& name, const std::string& what) {
 
 constexpr const char* kStatusSection =
     ".SH EXIT STATUS\n.TP\n0\nok\n.TP\n1\nthe input or the environment is at fault\n.TP\n2\nthe command line is\n"
-    ".TP\n3\nstopped early; the results are valid and saved\n.TP\n70\na bug in tcc\n";
+    ".TP\n3\nstopped early; the results are valid and saved\n.TP\n5\nsome tasks failed; the results of the "
+    "others are valid and saved\n.TP\n70\na bug in tcc\n";
 
 std::string command_page(const Table& table, const CLI::App& command) {
   std::string text = page_head("tcc-" + command.get_name(), command.get_description());
@@ -206,9 +247,9 @@ void declare_man(Options& options, ManArguments& a) {
 
 Result<int> completion(const CompletionArguments& a) {
   const Table table;
-  if (a.shell == "bash") return print(bash_completion(table));
-  if (a.shell == "zsh") return print(zsh_completion(table));
-  if (a.shell == "fish") return print(fish_completion(table));
+  if (a.shell == "bash") return print_exact(bash_completion(table));
+  if (a.shell == "zsh") return print_exact(zsh_completion(table));
+  if (a.shell == "fish") return print_exact(fish_completion(table));
   return make_error(ErrorClass::kUsage,
                     fmt::format("tcc completion: expected bash, zsh or fish, not '{}'", sanitize(a.shell)),
                     "tcc completion bash");
@@ -225,13 +266,13 @@ Result<int> man(const ManArguments& a) {
           write_file(fmt::format("{}/tcc-{}.1", a.folder, command->get_name()), command_page(table, *command)));
     return kOk;
   }
-  if (a.page.empty()) return print(main_page(table));
+  if (a.page.empty()) return print_exact(main_page(table));
   if (std::find(names.begin(), names.end(), a.page) == names.end()) {
     const std::string near = suggest(a.page, names);
     return make_error(ErrorClass::kUsage, fmt::format("there is no command '{}'", sanitize(a.page)),
                       near.empty() ? "`tcc --help` lists the commands" : near);
   }
-  return print(command_page(table, *table.app().get_subcommand(a.page)));
+  return print_exact(command_page(table, *table.app().get_subcommand(a.page)));
 }
 
 }  // namespace

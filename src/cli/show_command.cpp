@@ -6,6 +6,7 @@
 #include "cli/json.h"
 #include "cli/lookup.h"
 #include "cli/output.h"
+#include "cli/text_table.h"
 #include "tcc/driver/show.h"
 
 namespace tcc::cli {
@@ -18,11 +19,15 @@ struct Arguments : TaskArguments {
 };
 
 void declare(Options& options, Arguments& a) {
-  options.option("--task", a.task, "One task by number or key: loop nest, best schedule, its program").value("K");
+  options.option("--task", a.task, "One task by number or key: loop nest, best schedule, its program")
+      .value("K")
+      .usual();
   options.flag("--trace", a.trace_only, "Only the schedule of --task, as text that `tcc bench --schedule` takes");
   options.flag("--source", a.source_only,
                "For GPUs: only the CUDA source of --task, also where the compiler here does not know the target");
-  options.option("--dump-after", a.dump_after, "Only the program of --task after this pass of its lowering")
+  options
+      .option("--dump-after", a.dump_after,
+              "Only the program of --task after this pass of its lowering; all: at every stage")
       .value("PASS");
   options
       .option(
@@ -35,19 +40,28 @@ void declare(Options& options, Arguments& a) {
 
 Json task_json(const driver::TaskSummary& t) {
   Json json = {{"task", t.number}};
-  json.update(TCC_JSON(t, key, workload, weight, flops, records, best_seconds, threads, predicted, disturbed));
+  json.update(TCC_JSON(t, key, workload));
+  json["nodes"] = task::nodes_to_json<Json>(t.nodes);
+  json.update(TCC_JSON(t, weight, flops, records, best_seconds, threads, predicted, disturbed));
   return json;
 }
 
 std::string task_table(const std::vector<driver::TaskSummary>& tasks) {
-  std::vector<std::vector<std::string>> rows = {
-      {"task", "key", "workload", "weight", "MFLOP", "records", "best", "GFLOP/s"}};
+  TextTable table({{"task"},
+                   text_column("key", 0, 6),
+                   text_column("workload", 24),
+                   text_column("nodes", 14, 1),
+                   {"weight", 4},
+                   {"MFLOP", 5},
+                   {"records", 3},
+                   {"best"},
+                   {"GFLOP/s", 2}});
   for (const driver::TaskSummary& t : tasks)
-    rows.push_back({std::to_string(t.number), t.key, t.workload, std::to_string(t.weight),
-                    fmt::format("{:.2f}", t.flops / 1e6), std::to_string(t.records),
-                    format_time(t.best_seconds, t.disturbed), format_gflops(t.flops, t.best_seconds)});
+    table.add({std::to_string(t.number), t.key, t.workload, task::nodes_text(t.nodes), std::to_string(t.weight),
+               fmt::format("{:.2f}", t.flops / 1e6), std::to_string(t.records),
+               format_time(t.best_seconds, t.disturbed), format_gflops(t.flops, t.best_seconds)});
   const bool disturbed = std::any_of(tasks.begin(), tasks.end(), [](const auto& t) { return t.disturbed; });
-  return format_table(rows, 3) + disturbed_legend(disturbed);
+  return table.text() + disturbed_legend(disturbed);
 }
 
 const char* schedule_text(const driver::TaskDetails& details) {
@@ -82,19 +96,26 @@ Result<int> show_one(const Arguments& a) {
             driver::show_features(a.features, open.program, a.task, open.records.all, open.target, threads));
     return print_features(a, table);
   }
+  if (a.dump_after == "all") {
+    TCC_TRY(const std::vector<driver::Stage> stages,
+            driver::show_stages(open.program, a.task, open.records.all, open.target, threads));
+    std::string text;
+    for (const driver::Stage& stage : stages) text += fmt::format("# {}\n{}", stage.name, stage.text);
+    return print_exact(text);
+  }
   if (!a.dump_after.empty()) {
     TCC_TRY(const std::string text,
             driver::show_after(a.dump_after, open.program, a.task, open.records.all, open.target, threads));
-    return print(text);
+    return print_exact(text);
   }
   if (a.source_only) {
     TCC_TRY(const std::string text, driver::show_source(open.program, a.task, open.records.all, open.target, threads));
-    return print(text);
+    return print_exact(text);
   }
   TCC_TRY(driver::TaskDetails details, driver::show_task(open.program, a.task, open.records.all, open.target, threads));
   if (a.trace_only) {
     remark(a.common.quiet, schedule_text(details));
-    return print(details.trace);
+    return print_exact(details.trace);
   }
   if (a.common.json) {
     Json json = task_json(details.summary);

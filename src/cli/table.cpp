@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "cli/help.h"
 #include "tcc/driver/compile.h"
 
 // clang-format off
@@ -42,18 +43,21 @@ Table::Table() {
   app_->name("tcc");
   app_->set_version_flag("--version", "tcc " + driver::tool_version());
   app_->require_subcommand(1);
+  app_->formatter(std::make_shared<HelpFormatter>());
   app_->footer(
       "Exit status: 0 ok, 1 the input or the environment is at fault, 2 usage, 3 stopped early with valid results,\n"
-      "4 verify is inconclusive, 6 disturbed times under --strict-timing, 70 a bug in tcc.\n\nExample: tcc tune "
-      "zoo:resnet18 --trials 200 && tcc build zoo:resnet18 -o out");
+      "4 verify is inconclusive, 5 some tasks failed, 6 disturbed times under --strict-timing, 70 a bug in tcc.\n\n"
+      "Example: tcc tune zoo:resnet18 --trials 200 && tcc build zoo:resnet18 -o out");
   for (const Command& command : commands_) {
     CLI::App* sub = app_->add_subcommand(command.name, command.summary);
     sub->footer("Examples:\n" + command.examples);
     sub->callback([this, &command] { chosen_ = &command; });
+    sub->get_help_ptr()->group(kOutputGroup);
     Options options(*sub, words_);
-    add_common(options, *command.common);
     command.declare(options);
+    add_common(options, *command.common);
   }
+  if (const CLI::App* man = app_->get_subcommand("man")) words_[man->get_option("COMMAND")] = {command_names(), false};
 }
 
 std::vector<std::string> Table::command_names() const {
@@ -68,7 +72,8 @@ std::vector<OptionText> Table::options_of(const CLI::App& command) const {
     OptionText text;
     text.what = option->get_description();
     text.positional = !option->nonpositional();
-    if (const auto words = words_.find(option); words != words_.end()) text.words = words->second;
+    if (const auto words = words_.find(option); words != words_.end())
+      text.words = words->second.words, text.commas = words->second.commas;
     if (text.positional) {
       text.name = option->get_name();
       texts.push_back(std::move(text));

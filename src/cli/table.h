@@ -15,6 +15,7 @@ struct OptionText {
   std::string value;    // "N"; "" = a flag
   std::string what;
   std::vector<std::string> words;  // values that shells offer
+  bool commas = false;             // several of them, with commas between
   bool positional = false;
 };
 

@@ -4,6 +4,7 @@
 #include "cli/json.h"
 #include "cli/lookup.h"
 #include "cli/output.h"
+#include "cli/text_table.h"
 #include "tcc/driver/calibrate.h"
 #include "tcc/driver/catalogue.h"
 #include "tcc/driver/gpu_target.h"
@@ -103,7 +104,7 @@ Result<int> targets(const Arguments& a) {
       return make_error(ErrorClass::kUsage, fmt::format("--probe measures this machine, not {}", target.name),
                         "tcc targets host --probe");
     if (a.probe) return print_probe(a);
-    if (a.common.json) return print(target::target_to_json(target) + "\n");
+    if (a.common.json) return print_exact(target::target_to_json(target) + "\n");
     std::string text = fmt::format("{}: {}\n{}\n", target.name, describe_target(target), target.source);
     text += fmt::format("f32 {:.0f} GFLOP/s, memory {:.0f} GB/s ({})\n", target.peak.fp32 / 1e9,
                         target.memory_bandwidth / 1e9, target.measured ? "measured" : "nominal");
@@ -120,7 +121,7 @@ Result<int> targets(const Arguments& a) {
     json.push_back(
         {{"name", name}, {"kind", target::isa_level(target) > 0 ? "cpu" : "cuda"}, {"description", rows.back()[1]}});
   }
-  return a.common.json ? print_json(json) : print(format_table(rows, 2) + driver::describe_cuda() + "\n");
+  return a.common.json ? print_json({{"targets", json}}) : print(format_rows(rows, 2) + driver::describe_cuda() + "\n");
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/show_command.h"
+#include "cli/text_table.h"
 #include "cli/value_curve.h"
 #include "tcc/backend/backend.h"
 #include "tcc/driver/gain.h"
@@ -76,7 +77,8 @@ void declare(Options& options, Arguments& a) {
   options.section("Search");
   options.option("--trials", a.trials, "Programs to measure, over all tasks [64 a task, at most 10 minutes]")
       .positive()
-      .value("N");
+      .value("N")
+      .usual();
   options
       .option("--effort", a.effort,
               "0: each task gets a constructed program or the cost model's pick, and nothing is measured; 1: a few "
@@ -84,8 +86,8 @@ void declare(Options& options, Arguments& a) {
       .words(driver::effort_names())
       .show_default();
   options.option("--trials-per-task", a.trials_per_task, "Most programs to measure of one task").positive().value("N");
-  options.option("--time", a.time, "Stop after this long: 90s, 10m, 1h30m").value("TIME");
-  options.option("--tasks", a.tasks, "Only these, as 0-3,7 or keys; `list` prints them").value("SPEC");
+  options.option("--time", a.time, "Stop after this long: 90s, 10m, 1h30m").value("TIME").usual();
+  options.option("--tasks", a.tasks, "Only these, as 0-3,7 or keys; `list` prints them").value("SPEC").usual();
   options.option("--seed", a.seed, "Of every random choice").show_default();
   options
       .option("--strategy", a.strategy,
@@ -213,17 +215,23 @@ Result<void> check_effort(const Arguments& a, driver::Effort effort) {
   if (effort == driver::Effort::kFull) return {};
   const Arguments otherwise;
   const bool nothing = effort == driver::Effort::kConstruct;
-  const std::tuple<bool, const char*, bool> kGiven[] = {{a.trials > 0, "--trials", true},
-                                                        {a.trials_per_task > 0, "--trials-per-task", true},
-                                                        {a.measure_top > 0, "--measure-top", true},
-                                                        {a.time.has_value(), "--time", nothing},
-                                                        {a.strategy != otherwise.strategy, "--strategy", nothing},
-                                                        {!a.cost_model.empty(), "--cost-model", nothing},
-                                                        {a.pretrained != otherwise.pretrained, "--pretrained", nothing},
-                                                        {a.baseline, "--baseline", nothing},
-                                                        {a.strict_timing, "--strict-timing", nothing},
-                                                        {a.fresh, "--fresh", nothing},
-                                                        {a.simulate > 0, "--simulate", nothing}};
+  const std::tuple<bool, const char*, bool> kGiven[] = {
+      {a.trials > 0, "--trials", true},
+      {a.trials_per_task > 0, "--trials-per-task", true},
+      {a.measure_top > 0, "--measure-top", true},
+      {a.time.has_value(), "--time", nothing},
+      {a.strategy != otherwise.strategy, "--strategy", nothing},
+      {!a.cost_model.empty(), "--cost-model", nothing},
+      {a.pretrained != otherwise.pretrained, "--pretrained", nothing},
+      {!a.adapt.empty(), "--adapt", nothing},
+      {a.no_statements, "--no-statements", nothing},
+      {a.no_dataflow, "--no-dataflow", nothing},
+      {a.task_scheduler != otherwise.task_scheduler, "--task-scheduler", nothing},
+      {!a.cupti.empty(), "--cupti", nothing},
+      {a.baseline, "--baseline", nothing},
+      {a.strict_timing, "--strict-timing", nothing},
+      {a.fresh, "--fresh", nothing},
+      {a.simulate > 0, "--simulate", nothing}};
   for (const auto& [given, name, excluded] : kGiven)
     if (given && excluded)
       return make_error(ErrorClass::kUsage,
@@ -285,6 +293,14 @@ std::string number_of(size_t i, const std::vector<size_t>& chosen) {
   return std::to_string(chosen.empty() ? i : chosen[i]);
 }
 
+// The model's nodes of the i-th tuned task.
+const task::GroupNodes& nodes_of_task(const driver::Program& program, size_t i, const std::vector<size_t>& chosen) {
+  return program.tasks.tasks[chosen.empty() ? i : chosen[i]].nodes;
+}
+std::string nodes_of(const driver::Program& program, size_t i, const std::vector<size_t>& chosen) {
+  return task::nodes_text(nodes_of_task(program, i, chosen));
+}
+
 // The wall time of each phase; "other" is the rest, as of the records' file.
 std::vector<std::pair<std::string, double>> phases_of(const driver::TuneReport& report) {
   std::vector<std::pair<std::string, double>> phases;
@@ -304,19 +320,26 @@ std::string phases_text(const driver::TuneReport& report) {
 }
 
 // The report where nothing is measured: predictions only.
-std::string prediction_text(const driver::TuneReport& report, const std::vector<size_t>& chosen,
-                            const std::string& target, bool sources) {
-  std::vector<std::vector<std::string>> rows = {
-      {"task", "workload", "weight", "predicted", report.source_only ? "printed" : "compiled"}};
-  if (sources) rows[0].emplace_back("schedule");
+std::string prediction_text(const driver::TuneReport& report, const driver::Program& program,
+                            const std::vector<size_t>& chosen, const std::string& target, bool sources) {
+  std::vector<Column> columns = {{"task"},
+                                 text_column("workload", 24),
+                                 text_column("nodes", 14, 1),
+                                 {"weight", 3},
+                                 {"predicted"},
+                                 {report.source_only ? "printed" : "compiled", 4}};
+  if (sources) columns.push_back({"schedule", 2});
+  TextTable table(std::move(columns));
   for (size_t i = 0; i < report.tasks.size(); ++i) {
     const search::TaskResult& t = report.tasks[i].result;
-    rows.push_back({number_of(i, chosen), t.workload, std::to_string(t.weight), format_seconds(t.best_seconds),
-                    std::to_string(t.counts.compiled)});
-    if (sources) rows.back().emplace_back(search::source_name(report.tasks[i].source));
+    std::vector<std::string> cells = {number_of(i, chosen),           t.workload,
+                                      nodes_of(program, i, chosen),   std::to_string(t.weight),
+                                      format_seconds(t.best_seconds), std::to_string(t.counts.compiled)};
+    if (sources) cells.emplace_back(search::source_name(report.tasks[i].source));
+    table.add(std::move(cells));
   }
-  std::string text = format_table(rows, 2) + fmt::format("\n{} {} for {}, none run or checked", report.counts.compiled,
-                                                         report.source_only ? "printed" : "compiled", target);
+  std::string text = table.text() + fmt::format("\n{} {} for {}, none run or checked", report.counts.compiled,
+                                                report.source_only ? "printed" : "compiled", target);
   if (report.best_seconds > 0)
     text += fmt::format("; an analytical model expects the kernels to take {}", format_seconds(report.best_seconds));
   return text + "\n" + phases_text(report);
@@ -327,21 +350,28 @@ int64_t disturbed_tasks(const driver::TuneReport& report) {
                        [](const driver::TunedTask& t) { return t.result.best_disturbed; });
 }
 
-std::string task_table(const driver::TuneReport& report, const std::vector<size_t>& chosen, bool baseline) {
-  std::vector<std::vector<std::string>> rows = {{"task", "workload", "weight", "best", "GFLOP/s"}};
-  if (baseline) rows[0].insert(rows[0].end(), {"unscheduled", "speed-up"});
-  rows[0].emplace_back("trials");
+std::string task_table(const driver::TuneReport& report, const driver::Program& program,
+                       const std::vector<size_t>& chosen, bool baseline) {
+  std::vector<Column> columns = {
+      {"task"}, text_column("workload", 24), text_column("nodes", 14, 1), {"weight", 4}, {"best"}, {"GFLOP/s", 2}};
+  if (baseline) columns.insert(columns.end(), {{"unscheduled", 5}, {"speed-up", 3}});
+  columns.push_back({"trials", 6});
+  TextTable table(std::move(columns));
   for (size_t i = 0; i < report.tasks.size(); ++i) {
     const driver::TunedTask& t = report.tasks[i];
-    std::vector<std::string>& row = rows.emplace_back();
-    row = {number_of(i, chosen), t.result.workload, std::to_string(t.result.weight),
-           format_time(t.result.best_seconds, t.result.best_disturbed), format_gflops(t.flops, t.result.best_seconds)};
+    std::vector<std::string> row = {number_of(i, chosen),
+                                    t.result.workload,
+                                    nodes_of(program, i, chosen),
+                                    std::to_string(t.result.weight),
+                                    format_time(t.result.best_seconds, t.result.best_disturbed),
+                                    format_gflops(t.flops, t.result.best_seconds)};
     if (baseline)
       row.insert(row.end(),
                  {format_seconds(t.baseline_seconds), format_ratio(t.baseline_seconds, t.result.best_seconds)});
     row.push_back(std::to_string(t.result.trials));
+    table.add(std::move(row));
   }
-  return format_table(rows, 2) + disturbed_legend(disturbed_tasks(report) > 0);
+  return table.text() + disturbed_legend(disturbed_tasks(report) > 0);
 }
 
 // Proposals fall into four heaps: seen before, refused by the compiler, ranked too low to be worth a measurement,
@@ -396,7 +426,8 @@ Json proposals_json(const search::Counts& c) {
   return json;
 }
 
-Json report_json(const driver::TuneReport& report, bool baseline) {
+Json report_json(const driver::TuneReport& report, const driver::Program& program, const std::vector<size_t>& chosen,
+                 bool baseline) {
   Json json = {{"event", "summary"}};
   json.update(TCC_JSON(report, trials, seconds, stopped, resumed, load, others));
   json["disturbed"] = report.counts.disturbed;
@@ -405,8 +436,11 @@ Json report_json(const driver::TuneReport& report, bool baseline) {
   if (baseline) json["unscheduled_seconds"] = report.baseline_seconds;
   json.update(
       {{"best_seconds", report.best_seconds}, {"counts", proposals_json(report.counts)}, {"tasks", Json::array()}});
-  for (const driver::TunedTask& t : report.tasks) {
-    Json task = TCC_JSON(t.result, key, workload, weight);
+  for (size_t i = 0; i < report.tasks.size(); ++i) {
+    const driver::TunedTask& t = report.tasks[i];
+    Json task = TCC_JSON(t.result, key, workload);
+    task["nodes"] = task::nodes_to_json<Json>(nodes_of_task(program, i, chosen));
+    task["weight"] = t.result.weight;
     task["flops"] = t.flops;
     task["best_seconds"] = t.result.best_seconds;
     task["best_disturbed"] = t.result.best_disturbed;
@@ -463,7 +497,7 @@ void print_report(const Arguments& a, const driver::TuneReport& report, const Va
   const target::Target& target = request.target;
   const std::vector<size_t>& chosen = request.tasks;
   if (a.common.json) {
-    Json json = report_json(report, a.baseline);
+    Json json = report_json(report, program, chosen, a.baseline);
     json["predicted"] = report.predicted;
     json["calibrated"] = target.cuda.calibrated;
     if (gain) json["latency"] = gain_json(*gain);
@@ -474,10 +508,11 @@ void print_report(const Arguments& a, const driver::TuneReport& report, const Va
     return;
   }
   if (report.predicted)
-    return void(print(prediction_text(report, chosen, target.name, a.effort == "0") + drafts_text(report.counts)));
+    return void(
+        print(prediction_text(report, program, chosen, target.name, a.effort == "0") + drafts_text(report.counts)));
   const bool baseline = a.baseline && a.common.verbose > 0;
-  std::string text = task_table(report, chosen, baseline) + "\n" + proposals_text(report.counts, a.common.verbose > 0) +
-                     drafts_text(report.counts);
+  std::string text = task_table(report, program, chosen, baseline) + "\n" +
+                     proposals_text(report.counts, a.common.verbose > 0) + drafts_text(report.counts);
   text += fmt::format("{} in {}", plural(report.trials, "trial"), format_elapsed(report.seconds));
   if (report.best_seconds > 0)
     text += fmt::format("; the kernels, each timed alone, take {}", format_seconds(report.best_seconds));
@@ -622,6 +657,9 @@ Result<int> tune(const Arguments& a) {
   for (const driver::TunedTask& t : report->tasks)
     any_valid =
         any_valid || t.result.best_seconds > 0 || (effort == driver::Effort::kConstruct && t.result.failure.empty());
+  const bool any_failed = std::any_of(report->tasks.begin(), report->tasks.end(),
+                                      [](const driver::TunedTask& t) { return !t.result.failure.empty(); });
+  if (any_valid && any_failed) return kPartly;
   if (any_valid) return a.strict_timing && disturbed_tasks(*report) > 0 ? kDisturbed : kOk;
   return make_error(ErrorClass::kEnvironment, "no valid program was found for any task",
                     "the counts above say what became of the candidates; more --trials may help");

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cli/output.h"
+#include "cli/text_table.h"
 
 namespace tcc::cli {
 namespace {
@@ -46,8 +47,8 @@ std::string ValueCurve::text() const {
   for (const Point& p : points_)
     if (p.trials <= trials_ * 3 / 4) before = &p;
   if (before != nullptr)
-    text += fmt::format("the last quarter of the trials made the kernels {:.1f}% faster\n",
-                        100 * (before->seconds / points_.back().seconds - 1));
+    text += fmt::format("the last quarter of the trials took {:.1f}% off the kernels' time\n",
+                        100 * (1 - points_.back().seconds / before->seconds));
   return text;
 }
 

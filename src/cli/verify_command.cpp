@@ -144,7 +144,7 @@ void print_verification(const VerifyArguments& a, const driver::VerifyReport& re
 Result<int> verify(const VerifyArguments& a) {
   if (a.emulate) return verify_by_emulation(a);
   TCC_TRY(const driver::VerifyOptions options, options_of(a));
-  TCC_TRY(LibraryOnDisk library, find_library(a.library, a.common.quiet));
+  TCC_TRY(LibraryOnDisk library, find_library(a.library, a.common.quiet, true));
   TCC_TRY(driver::VerifyReport report, driver::verify_library(library.path, options));
   print_verification(a, report);
   if (report.passed()) return kOk;

@@ -2,6 +2,7 @@
 #include "cli/json.h"
 #include "cli/lookup.h"
 #include "cli/output.h"
+#include "cli/text_table.h"
 #include "tcc/driver/catalogue.h"
 #include "tcc/support/text.h"
 
@@ -32,13 +33,14 @@ Result<int> zoo(const Arguments& a) {
       rows.push_back({entry.name, entry.description});
       json.push_back({{"name", entry.name}, {"description", entry.description}});
     }
-    return a.common.json ? print_json(json) : print(format_table(rows, 2));
+    return a.common.json ? print_json({{"models", json}}) : print(format_rows(rows, 2));
   }
   if (a.output.empty())
     return make_error(ErrorClass::kUsage, fmt::format("tcc zoo {} needs -o FILE: the file to write", sanitize(a.name)),
                       fmt::format("tcc zoo {0} -o {0}.onnx", sanitize(a.name)));
   TCC_TRY(driver::ModelSource source, parse_model(a.model));
   TCC_TRY_VOID(driver::write_model(a.name, source, a.output));
+  if (a.common.json) print_json({{"model", a.name}, {"file", a.output}});
   remark(a.common.quiet, fmt::format("wrote {}", a.output));
   return kOk;
 }

@@ -22,6 +22,7 @@ KernelTime read_task(const nlohmann::json& t) {
   KernelTime k;
   k.key = t.value("key", "");
   k.workload = t.value("workload", "");
+  if (t.contains("nodes")) k.nodes = task::nodes_from_json(t["nodes"]);
   k.type = type_of(t.value("type", ""));
   k.weight = std::max<int64_t>(t.value("count", int64_t{1}), 1);
   k.tuned = t.value("tuned", false);

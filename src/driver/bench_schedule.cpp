@@ -1,4 +1,8 @@
 // One schedule of the user's: read, replayed, run through the tuner's own checks and timed.
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
 #include "tcc/backend/backend.h"
 #include "tcc/driver/library.h"
 #include "tcc/schedule/metaschedule.h"
@@ -22,6 +26,29 @@ Result<schedule::Trace> read_trace(const std::string& text, const std::string& f
 }
 
 constexpr double kBudgetSeconds = 0.5;
+
+// Replay mends tiles that do not divide their loop. Where a person wrote the schedule that is an error, because another
+// program would be timed; a record's schedule is taken as its record was, with a note.
+Result<void> check_decisions(const schedule::Trace& trace, const task::Task& task, const std::string& file,
+                             bool written, std::vector<std::string>& notes) {
+  if (trace.instructions.empty()) notes.push_back(fmt::format("{} has no steps: the plain loops are timed", file));
+  std::vector<int64_t> used;
+  if (!schedule::replay(trace, trace.decisions, task.kernel, std::make_shared<Arena>(), &used)) return {};  // see below
+  for (size_t i = 0; i < trace.instructions.size(); ++i) {
+    const schedule::Instruction& in = trace.instructions[i];
+    if (in.decision < 0) continue;
+    const auto part = [&](const std::vector<int64_t>& all) {
+      return std::span(all).subspan(static_cast<size_t>(in.decision), static_cast<size_t>(in.decision_length));
+    };
+    if (std::ranges::equal(part(trace.decisions), part(used))) continue;
+    const std::string what = fmt::format("{}: instruction {} ({}): the decision <{}> does not fit the loop", file, i,
+                                         schedule::op_name(in.op), fmt::join(part(trace.decisions), ", "));
+    const std::string fits = fmt::format("<{}>", fmt::join(part(used), ", "));
+    if (written) return make_error(ErrorClass::kInput, what, "the nearest that fits is " + fits);
+    notes.push_back(fmt::format("{}; {} is timed, as when it was recorded", what, fits));
+  }
+  return {};
+}
 
 Result<ScheduleTime> time_trace(const schedule::Trace& trace, const task::Task& task, const target::Target& target,
                                 int threads, const std::string& cuda_driver) {
@@ -54,6 +81,9 @@ Result<ScheduleTime> bench_schedule(const task::Task& task, const std::string& t
                                     const target::Target& target, int threads, const std::string& cuda_driver) {
   std::vector<std::string> notes;
   TCC_TRY(const schedule::Trace parsed, read_trace(trace, file, task, notes));
+  const size_t first = trace.find_first_not_of(" \t\r\n");
+  const bool json = first != std::string::npos && (trace[first] == '{' || trace[first] == '[');
+  TCC_TRY_VOID(check_decisions(parsed, task, file, !json, notes));
   Result<ScheduleTime> timed = time_trace(parsed, task, target, threads, cuda_driver);
   if (!timed) return tl::make_unexpected(std::move(timed).error().with_context(file));
   timed->notes = std::move(notes);

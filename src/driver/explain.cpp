@@ -105,9 +105,9 @@ std::string step_text(const Instruction& instruction, const std::vector<std::str
   return text + made;
 }
 
+// `modules`: of each instruction.
 Result<std::vector<ExplainedStep>> explain_steps(const Trace& trace, const task::Task& task,
-                                                 const target::Target& target) {
-  const std::vector<std::string> modules = modules_that_made(trace, task, target);
+                                                 const std::vector<std::string>& modules) {
   schedule::Executor executor(task.kernel, std::make_shared<Arena>(), schedule::Mode::kReplay, nullptr);
   std::vector<int64_t> decisions = trace.decisions;
   std::vector<ExplainedStep> steps;
@@ -231,6 +231,31 @@ Result<Json> load_proposals(const std::string& key, const record::Database& stor
   return row.is_object() ? row : Json::object();
 }
 
+constexpr int64_t kMostTried = 6;
+constexpr size_t kMostOtherwise = 3;
+
+// The fastest programs behind the chosen one, and what their schedules do otherwise.
+Result<void> read_tried(const task::Task& task, const search::Chosen& chosen, const target::Target& target,
+                        const record::Database& store, Explanation& out) {
+  if (!(chosen.seconds > 0)) return {};
+  TCC_TRY(std::vector<record::Record> records,
+          store.fastest(search::task_hash(task.key), search::machine_of(target), chosen.threads, kMostTried + 1));
+  std::set<std::string> own;
+  for (const ExplainedStep& step : out.steps) own.insert(step.text);
+  for (const record::Record& r : records) {
+    if (r.nest_hash == chosen.nest_hash || std::ssize(out.tried) == kMostTried) continue;
+    Tried tried{r.id, r.median, r.median / chosen.seconds, {}};
+    const Result<Trace> trace = schedule::trace_from_json(r.trace);
+    if (!trace) continue;
+    const auto steps = explain_steps(*trace, task, std::vector<std::string>(trace->instructions.size()));
+    if (!steps) continue;  // a record of another version
+    for (const ExplainedStep& step : *steps)
+      if (!own.contains(step.text) && tried.otherwise.size() < kMostOtherwise) tried.otherwise.push_back(step.text);
+    out.tried.push_back(std::move(tried));
+  }
+  return {};
+}
+
 // nest: of the chosen program. Decisions in a trace may differ for one program, because replay mends tiles.
 Result<void> read_recorded(const std::string& key, uint64_t nest, const record::Database& store, Explanation& out) {
   TCC_TRY(Json row, load_proposals(key, store));
@@ -327,13 +352,16 @@ int64_t count_unaligned_vector_loops(const Trace& trace, const task::Task& task,
 }
 
 Result<Explanation> explain_task(const Program& program, const std::string& name, const record::Database* store,
-                                 const target::Target& target, int64_t threads) {
+                                 const target::Target& target, int64_t threads, const ModelSource* source,
+                                 const MachineFacts* facts) {
   TCC_TRY(size_t index, find_task(program, name));
   const task::Task& task = program.tasks.tasks[index];
   TCC_TRY(const search::Chosen chosen, search::built_program(task, target, store, threads));
   Explanation out;
   out.key = task.key;
   out.workload = task.workload;
+  out.nodes = task.nodes;
+  if (store != nullptr) TCC_TRY_VOID(read_recorded(task.key, chosen.nest_hash, *store, out));
   out.tuned = chosen.tuned;
   out.predicted = chosen.predicted;
   out.source = chosen.source;
@@ -346,7 +374,7 @@ Result<Explanation> explain_task(const Program& program, const std::string& name
   Trace trace;
   if (!chosen.trace.empty()) {
     TCC_TRY(trace, schedule::trace_from_json(chosen.trace));
-    TCC_TRY(out.steps, explain_steps(trace, task, target));
+    TCC_TRY(out.steps, explain_steps(trace, task, modules_that_made(trace, task, target)));
     for (const Instruction& i : trace.instructions)
       if (i.op == Op::kTensorize && out.matrix_instruction.empty()) out.matrix_instruction = i.text;
   }
@@ -355,13 +383,28 @@ Result<Explanation> explain_task(const Program& program, const std::string& name
   else if (ir::instruction(ir::find_instruction(out.matrix_instruction)).family != ir::Family::kWgmma)
     out.no_matrix_instruction = unmet_of_warpgroups(task, target);
   out.loops = LoopTree(chosen.lowered).text();
+  if (store != nullptr) TCC_TRY_VOID(read_tried(task, chosen, target, *store, out));
+  const auto arena = std::make_shared<Arena>();
+  ir::Legal<ir::Kernel> nest = schedule::replay(trace, trace.decisions, task.kernel, arena);
+  if (nest) nest = lower::lower(*nest, target, ir::Stage::kNest, arena);
+  if (nest) {
+    int64_t measured = 0;
+    for (const RecordedFailure& f : out.failures) measured += f.count;
+    out.bounds = find_bounds({.program = &program,
+                              .task = index,
+                              .nest = &*nest,
+                              .seconds = chosen.seconds,
+                              .threads = chosen.threads > 0 ? chosen.threads : threads,
+                              .measured = measured,
+                              .source = source},
+                             target, facts);
+  }
   count_rejects(task, target, out);
   out.unaligned_vector_loops = count_unaligned_vector_loops(trace, task, target);
   // Where the program cannot be compiled here, nothing is counted.
   out.facts = compiler_facts(chosen.facts);
   if (const auto found = chosen.facts.find("scalar_vector_loops"); found != chosen.facts.end())
     out.scalar_vector_loops = static_cast<int64_t>(found->second);
-  if (store != nullptr) TCC_TRY_VOID(read_recorded(task.key, chosen.nest_hash, *store, out));
   return out;
 }
 

@@ -58,6 +58,13 @@ Result<MachineFacts> read_facts(MachineFacts facts, const target::Target& host) 
   auto probe = target::probe_from_json(text);
   if (!probe) return input_error("{}", probe.error().message);
   facts.probe = std::move(*probe);
+  // From a machine of the 1990s to more than any has.
+  for (const auto& [name, rate] : {std::pair("fp32", facts.probe.fp32), std::pair("l1_read", facts.probe.l1_read),
+                                   std::pair("l2_read", facts.probe.l2_read), std::pair("l3_read", facts.probe.l3_read),
+                                   std::pair("dram_read", facts.probe.dram_read)})
+    for (double r : {rate.one_core, rate.all_cores})
+      if (!(r == 0 && std::string_view(name) == "l3_read") && !(r >= 1e6 && r <= 1e16))
+        return input_error("its '{}' of {:g} a second is not plausible", name, r);
   const auto positive = [&](const char* name) {
     return json.contains(name) && json[name].is_number() && json[name].get<double>() > 0;
   };

@@ -8,6 +8,7 @@
 #include <sstream>
 #include <tuple>
 
+#include "tcc/schedule/trace.h"
 #include "tcc/support/hash.h"
 #include "tcc/support/text.h"
 
@@ -125,10 +126,30 @@ Result<int64_t> prune_records(const record::Store& from, int64_t keep, record::S
   return add_missing(std::move(records), to);
 }
 
+Result<Record> find_record(const record::Store& store, int64_t id) {
+  TCC_TRY(const std::vector<Record> records, store.all());
+  int64_t least = 0, most = 0;
+  for (const Record& r : records) {
+    if (r.id == id) return r;
+    least = least == 0 ? r.id : std::min(least, r.id);
+    most = std::max(most, r.id);
+  }
+  return make_error(ErrorClass::kInput, fmt::format("'{}' has no record {}", sanitize(store.path()), id),
+                    records.empty() ? "it has no records; `tcc tune` adds some"
+                                    : fmt::format("its records have numbers from {} to {}", least, most));
+}
+std::string record_to_json(const Record& record) {
+  return to_json(record).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+std::string record_schedule(const Record& record) {
+  const auto trace = schedule::trace_from_json(record.trace);
+  return trace ? schedule::print_trace(*trace) : record.trace;
+}
+
 Result<std::string> export_records(const record::Store& store) {
   TCC_TRY(std::vector<Record> records, store.all());
   std::string text;
-  for (const Record& r : records) text += to_json(r).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  for (const Record& r : records) text += record_to_json(r) + "\n";
   return text;
 }
 

@@ -1,6 +1,7 @@
 #include "tcc/driver/run.h"
 
-#include <limits>
+#include <algorithm>
+#include <cmath>
 
 #include "driver/named_tensors.h"
 #include "tcc/graph/reference.h"
@@ -66,14 +67,17 @@ TensorRange range_of(const std::string& name, graph::DType dtype, const graph::S
                      const std::vector<double>& values) {
   TensorRange range{name, std::string(graph::dtype_name(dtype)), graph::shape_text(shape)};
   double sum = 0;
-  range.low = values.empty() ? 0 : std::numeric_limits<double>::infinity();
-  range.high = -range.low;
+  int64_t finite = 0;
   for (double v : values) {
-    range.low = std::min(range.low, v);
-    range.high = std::max(range.high, v);
+    range.nans += std::isnan(v) ? 1 : 0;
+    range.infinite += std::isinf(v) ? 1 : 0;
+    if (!std::isfinite(v)) continue;
+    range.low = finite == 0 ? v : std::min(range.low, v);
+    range.high = finite == 0 ? v : std::max(range.high, v);
     sum += v;
+    ++finite;
   }
-  range.mean = values.empty() ? 0 : sum / static_cast<double>(values.size());
+  range.mean = finite == 0 ? 0 : sum / static_cast<double>(finite);
   return range;
 }
 

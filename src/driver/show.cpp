@@ -91,7 +91,8 @@ Result<std::vector<TaskSummary>> summarise_tasks(const Program& program, const r
                                                  const target::Target& target, int64_t threads) {
   std::vector<TaskSummary> summaries;
   for (const task::Task& task : program.tasks.tasks) {
-    TaskSummary summary{static_cast<int64_t>(summaries.size()), task.key, task.workload, task.weight, task.flops};
+    TaskSummary summary{
+        static_cast<int64_t>(summaries.size()), task.key, task.workload, task.nodes, task.weight, task.flops};
     if (store != nullptr) {
       const record::Machine machine = search::machine_of(target);
       TCC_TRY(const auto best, search::chosen_record(task, target, *store, threads));
@@ -125,6 +126,10 @@ Result<TaskDetails> show_task(const Program& program, const std::string& name, c
   details.facts = compiler_facts(chosen.facts);
   if (!chosen.trace.empty()) {
     TCC_TRY(schedule::Trace trace, schedule::trace_from_json(chosen.trace));
+    // As it is replayed: a record's tiles need not divide their loops.
+    std::vector<int64_t> used;
+    if (schedule::replay(trace, trace.decisions, task.kernel, std::make_shared<Arena>(), &used))
+      trace.decisions = std::move(used);
     details.trace = schedule::print_trace(trace);
   }
   return details;
@@ -148,9 +153,8 @@ Result<void> check_pass_name(const std::string& pass, const target::Target& targ
   return {};
 }
 
-Result<std::string> show_after(const std::string& pass, const Program& program, const std::string& name,
-                               const record::Database* store, const target::Target& target, int64_t threads) {
-  TCC_TRY_VOID(check_pass_name(pass, target));
+Result<std::vector<Stage>> show_stages(const Program& program, const std::string& name, const record::Database* store,
+                                       const target::Target& target, int64_t threads) {
   TCC_TRY(const size_t index, find_task(program, name));
   const task::Task& task = program.tasks.tasks[index];
   TCC_TRY(const search::Chosen chosen, search::built_program(task, target, store, threads));
@@ -159,18 +163,29 @@ Result<std::string> show_after(const std::string& pass, const Program& program, 
   };
   auto arena = std::make_shared<Arena>();
   ir::Kernel kernel = task.kernel;
+  std::vector<Stage> stages = {{"plain", ir::print(kernel)}};
   if (!chosen.trace.empty()) {
     TCC_TRY(const schedule::Trace trace, schedule::trace_from_json(chosen.trace));
     auto scheduled = schedule::replay(trace, trace.decisions, task.kernel, arena);
     if (!scheduled) return rejected(scheduled.error());
     kernel = *scheduled;
+    stages.push_back({"scheduled", ir::print(kernel)});
   }
-  std::string text;
   auto note = [&](const lower::Pass& ran, const ir::Kernel& k) {
-    if (ran.name == pass) text += fmt::format("# after {}\n{}", pass, ir::print(k));
+    stages.push_back({std::string(ran.name), ir::print(k)});
   };
   if (auto lowered = lower::lower(kernel, target, ir::Stage::kLowered, arena, note); !lowered)
     return rejected(lowered.error());
+  return stages;
+}
+
+Result<std::string> show_after(const std::string& pass, const Program& program, const std::string& name,
+                               const record::Database* store, const target::Target& target, int64_t threads) {
+  TCC_TRY_VOID(check_pass_name(pass, target));
+  TCC_TRY(const std::vector<Stage> stages, show_stages(program, name, store, target, threads));
+  std::string text;
+  for (const Stage& stage : stages)
+    if (stage.name == pass) text += fmt::format("# after {}\n{}", pass, stage.text);
   return text;
 }
 

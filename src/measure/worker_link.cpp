@@ -47,7 +47,7 @@ Result<std::string> find_worker(const std::string& path) {
   if (access(worker.c_str(), X_OK) == 0) return worker;
   return make_error(ErrorClass::kEnvironment,
                     fmt::format("cannot measure: the worker '{}' cannot be run: {}", worker, std::strerror(errno)),
-                    "build or install tcc-worker beside tcc, or name it with its path");
+                    "build or install tcc-worker beside tcc");
 }
 
 Result<void> WorkerLink::start(const std::string& worker, const std::vector<std::string>& arguments, double seconds) {

@@ -221,7 +221,7 @@ TEST_CASE("targets and options that do not go together are refused", "[cli][erro
     CHECK_THAT(refused.err, Catch::Contains(text));
     CHECK_FALSE(fs::exists(box.path("out")));
   };
-  refuse({"--target", "a100,host"}, "a CPU is a target by itself");
+  refuse({"--target", "a100,host"}, "a library is for CPUs or for GPUs");
   refuse({"--target", "h100,h200"}, "h100 and h200 are both sm_90a");
   refuse({"--target", "a100,h1000"}, "h100");
   refuse({"--target", "a100", "--emit", "obj"}, "expected a CPU as target, found a GPU");

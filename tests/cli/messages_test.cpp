@@ -1,4 +1,6 @@
 // Messages of tcc, one row each: the object at fault, the expectation, the finding, and the action for the user.
+#include <fmt/format.h>
+
 #include "model_bytes.h"
 #include "runner.h"
 
@@ -58,6 +60,12 @@ void fill(const Sandbox& box) {
   spill(box.path("no_times.json"), "{}");
   spill(box.path("typo.trace"), "v0 = get_blok(\"gemm\")\n");
   spill(box.path("block.trace"), "v0 = get_block(\"gemn\")\n");
+  spill(
+      box.path("mended.trace"),
+      "gemm = get_block(\"gemm\")\nm, n, k = get_loops(gemm)\ntile, rest = sample_perfect_tile(n) max_innermost=8 <4, "
+      "4>\na, b = split(n, tile, rest)\n");
+  spill(box.path("order.trace"), "gemm = get_block(\"gemm\")\nparallel(m)\n");
+  spill(box.path("dims.onnx"), sum_model("batch"));
   spill(box.path("chain.trace"),
         "v0 = get_block(\"gemm\")\nv1, v2, v3 = get_loops(v0)\nv4, v5 = split(v1, _, 5)\nv6 = fuse(v2, v5)\n");
 }
@@ -66,7 +74,7 @@ void fill(const Sandbox& box) {
 const std::vector<Message> kMessages = {
     // The command line.
     {"tnue zoo:mlp", 2, "command", "did you mean", "'tnue'", "'tune'"},
-    {"--verbose tune zoo:mlp", 2, "option", "expected a command", "'--verbose'", "tcc --help"},
+    {"--verbose tune zoo:mlp", 2, "option", "expected a command", "'--verbose'", "commands are tune, build"},
     {"tune", 2, "tcc tune", "needs MODEL", "an ONNX file, or zoo:NAME", "tcc tune --help"},
     {"tune zoo:mlp zoo:mlp", 2, "tcc tune", "takes MODEL and options", "not 'zoo:mlp'", "tcc tune --help"},
     {"tune zoo:mlp --trails 3", 2, "tcc tune", "has no option", "'--trails'", "did you mean '--trials'"},
@@ -103,7 +111,7 @@ const std::vector<Message> kMessages = {
     {"show zoo:mlp --trace", 2, "--trace", "one task", "--task is missing", "add --task K"},
     {"explain zoo:mlp", 2, "tcc explain", "needs --task K", "number or key", "tcc explain --help"},
     {"build zoo:mlp", 2, "tcc build", "needs --output DIR", "folder", "tcc build --help"},
-    {"build zoo:mlp -o o --emit objs", 2, "--emit", "obj, llvm, ir, trace", "not 'objs'", "did you mean 'obj'"},
+    {"build zoo:mlp -o o --emit objs", 2, "--emit", "obj, llvm, asm, ir, trace", "not 'objs'", "did you mean 'obj'"},
     {"build zoo:mlp -o o --emit cubin", 2, "--emit", "expected a GPU", "found a CPU", "add --target a100"},
     {"build zoo:mlp -o o --allow-jit", 2, "--allow-jit", "expected a GPU", "found a CPU", "add --target a100"},
     {"build zoo:mlp -o o --target rtx-3080ti,rtx-3090", 2, "--target", "one code for each architecture", "both sm_86", "build a library for each"},
@@ -112,7 +120,15 @@ const std::vector<Message> kMessages = {
     {"bench", 2, "tcc bench", "needs MODEL", "a library built by tcc, or a model", "tcc bench --help"},
     {"bench zoo:mlp --schedule typo.trace", 2, "--schedule", "one task", "--task is missing", "add --task K"},
     {"bench --compare a.json", 2, "tcc bench", "needs --compare A.json B.json", "two files", "tcc bench --help"},
-    {"db stat", 2, "tcc db", "stats, merge, prune, export or import", "not 'stat'", "did you mean 'stats'"},
+    {"tune zoo:mlp --effort 0 --adapt moa", 2, "--adapt", "does not go with --effort 0", "measures nothing", "leave --adapt out"},
+    {"tune zoo:mlp --effort 0 --no-statements", 2, "--no-statements", "does not go with --effort 0", "measures nothing", "leave --no-statements out"},
+    {"tune zoo:mlp --effort 0 --no-dataflow", 2, "--no-dataflow", "does not go with --effort 0", "measures nothing", "leave --no-dataflow out"},
+    {"show zoo:mlp --db=", 2, "tcc show", "needs --db FILE", "file of tuning records", "tcc show --help"},
+    {"db show x", 2, "tcc db show", "the number of a record", "'x'", "tcc explain"},
+    {"bench zoo:mlp --record 3 --task 1", 2, "--record", "names a task", "--task", "leave --record or --task out"},
+    {"ops Cov", 1, "operator", "tcc reads no operator", "'Cov'", "did you mean 'Conv'"},
+    {"--foo", 2, "tcc", "has no option '--foo'", "a command comes first", "commands are tune, build"},
+    {"db stat", 2, "tcc db", "stats, show, merge, prune, export or import", "not 'stat'", "did you mean 'stats'"},
     {"db merge a.db", 2, "tcc db merge", "needs -o FILE", "the file to write", "-o all.db"},
     {"db import", 2, "tcc db import", "needs FILES", "the text of records", "tcc db export"},
     {"dataset stat", 2, "tcc dataset", "collect, stats, split, export, import, merge or pack", "not 'stat'",
@@ -135,9 +151,14 @@ const std::vector<Message> kMessages = {
     {"tune zoo:resnet19", 1, "'zoo:resnet19'", "the zoo has no model", "'resnet19'", "did you mean 'resnet18'"},
     {"inspect nowhere.onnx", 1, "'nowhere.onnx'", "cannot open", "No such file", "check the name"},
     {"inspect letter.onnx", 1, "'letter.onnx'", "an ONNX model", "is not", "written by an ONNX exporter"},
-    {"inspect mlp.onnx --batch 8", 2, "--batch 8", "a model of the zoo", "not 'mlp.onnx'", "--shape NAME=DIMS"},
+    {"inspect mlp.onnx --batch 8", 2, "--batch", "a model of the zoo", "not 'mlp.onnx'", "--shape NAME=DIMS"},
     {"inspect mlp.onnx --shape input=1xx2", 2, "--shape", "NAME=1x3x224x224", "not 'input=1xx2'", "tcc inspect"},
     {"inspect mlp.onnx --shape inptu=1x784", 2, "'inptu'", "an input of 'mlp.onnx'", "is not", "did you mean 'input'"},
+    {"inspect mlp.onnx --batch 1", 2, "--batch", "a model of the zoo", "not 'mlp.onnx'", "--shape NAME=DIMS"},
+    {"inspect mlp.onnx --dim btch=8", 2, "--dim btch", "a dimension of an input of 'mlp.onnx'", "btch", "--shape NAME=DIMS"},
+    {"inspect dims.onnx --dim btch=8", 2, "--dim btch", "a dimension of an input of 'dims.onnx'", "btch", "did you mean 'batch'"},
+    {"inspect dims.onnx --dim batch=3 --dim batch=4", 2, "--dim", "each name once", "'batch=4'", "leave one of the two out"},
+    {"inspect dims.onnx", 2, "'dims.onnx'", "inputs without a fixed shape", "'batch'", "for example: --dim batch=1"},
     {"inspect mlp.onnx --dim batch", 2, "--dim", "NAME=8", "not 'batch'", "a number from 0 on"},
     {"inspect mlp.onnx --freeze input=x.npy", 2, "--freeze", "NAME=@FILE.npy", "not 'input=x.npy'", "put an @"},
     {"zoo mlpp -o y.onnx", 1, "the zoo", "has no model", "'mlpp'", "did you mean 'mlp'"},
@@ -155,7 +176,9 @@ const std::vector<Message> kMessages = {
     {"run out/libmlp.so --random -o y.npy", 2, "--output", "a .npz file", "y.npy", "--save NAME=FILE"},
     // Libraries.
     {"run out/libnone.so --random", 1, "'out/libnone.so'", "expected a library", "does not exist", "tcc build"},
-    {"verify out/libmlp.so --precision f16", 2, "--precision f16", "expected a model", "found the library 'out/libmlp.so'", "tcc build MODEL --precision f16"},
+    {"verify out/libmlp.so --precision f16", 2, "--precision", "expected a model", "found the library 'out/libmlp.so'", "tcc build MODEL --precision"},
+    {"bench out/libmlp.so --db mine.db", 2, "--db", "expected a model", "found the library 'out/libmlp.so'", "leave --db out"},
+    {"run out/libmlp.so --random --batch 1", 2, "--batch", "expected a model", "found the library 'out/libmlp.so'", "leave --batch out"},
     {"build zoo:mlp -o x.npy", 1, "'x.npy'", "folder", "cannot create", "check the name"},
     {"verify out/libmlp.so --model zoo:resnet18", 1, "'zoo:resnet18'", "the model that the library was built from", "its hash is", "--model FILE"},
     {"bench --compare no_times.json no_times.json", 1, "'no_times.json'", "the times of a library", "has no \"samples\"", "tcc bench LIB --json"},
@@ -182,11 +205,33 @@ const std::vector<Message> kMessages = {
     // Traces.
     {"bench zoo:mlp --task 2 --schedule typo.trace", 1, "typo.trace:1:6:", "expected an instruction", "1:6", "did you mean 'get_block'"},
     {"bench zoo:mlp --task 2 --schedule block.trace", 1, "block.trace", "the kernel has 'gemm', 'bias'", "'gemn'", "instruction 0 (get_block)"},
+    {"bench zoo:mlp --task 2 --schedule mended.trace", 1, "mended.trace: instruction 2 (sample_perfect_tile)", "does not fit the loop", "<4, 4>", "the nearest that fits is <"},
+    {"bench zoo:mlp --task 2 --schedule order.trace", 1, "order.trace:2:", "a result of a line above", "not 'm'", "expected"},
     {"bench zoo:mlp --task 2 --schedule chain.trace", 1, "chain.trace", "the only child", "'m_1'", "instruction 3 (fuse)"},
 };
 // clang-format on
 
 }  // namespace
+
+// The messages that users meet most, word by word. The file holds a command, what it says, and its exit status.
+TEST_CASE("the messages that users meet most are as in the golden file", "[cli][errors]") {
+  Sandbox box;
+  fill(box);
+  const fs::path golden = fs::path(TCC_SOURCE_DIR) / "tests/cli/golden/messages.txt";
+  std::istringstream lines(slurp(golden));
+  std::string all;
+  int64_t commands = 0;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("#")) all += line + "\n";
+    if (!line.starts_with("$ tcc")) continue;
+    const Outcome outcome = box.tcc(words_of(line.substr(5)));
+    all += fmt::format("{}{}\n{}{}exit {}\n", commands++ == 0 ? "" : "\n", line, outcome.out, outcome.err,
+                       outcome.exit_code);
+  }
+  CHECK(commands >= 40);
+  if (getenv("TCC_UPDATE_GOLDEN") != nullptr) spill(golden, all);
+  CHECK(all == slurp(golden));
+}
 
 TEST_CASE("messages name the object, the expectation, the finding and the action", "[cli][errors]") {
   Sandbox box;

@@ -55,18 +55,25 @@ class Sandbox {
     posix_spawn_file_actions_addopen(&actions, 1, str("stdout").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
     posix_spawn_file_actions_addopen(&actions, 2, str("stderr").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
     posix_spawn_file_actions_addchdir_np(&actions, folder_->path().c_str());
+    const pid_t pid = spawn(words, {}, actions, nullptr);
+    posix_spawn_file_actions_destroy(&actions);
+    return pid;
+  }
+  // The environment of programs, with further settings as NAME=VALUE.
+  pid_t spawn(const std::vector<std::string>& words, const std::vector<std::string>& further,
+              const posix_spawn_file_actions_t& actions, const posix_spawnattr_t* attributes) const {
     std::vector<std::string> settings = {"XDG_DATA_HOME=" + str("data"), "LC_ALL=C",
                                          "PATH=" + std::string(getenv("PATH") ? getenv("PATH") : "/usr/bin:/bin")};
     for (const char* kept : {"TMPDIR", "ASAN_OPTIONS", "TSAN_OPTIONS"})
       if (const char* value = getenv(kept)) settings.push_back(std::string(kept) + "=" + value);
+    settings.insert(settings.end(), further.begin(), further.end());
     std::vector<char*> argv, envp;
     for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
     for (const std::string& setting : settings) envp.push_back(const_cast<char*>(setting.c_str()));
     argv.push_back(nullptr);
     envp.push_back(nullptr);
     pid_t pid = -1;
-    REQUIRE(posix_spawnp(&pid, argv[0], &actions, nullptr, argv.data(), envp.data()) == 0);
-    posix_spawn_file_actions_destroy(&actions);
+    REQUIRE(posix_spawnp(&pid, argv[0], &actions, attributes, argv.data(), envp.data()) == 0);
     return pid;
   }
   Outcome wait(pid_t pid) const {

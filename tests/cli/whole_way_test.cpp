@@ -94,8 +94,8 @@ TEST_CASE("tune, build, link, verify", "[cli]") {
     CHECK_THAT(box.tcc({command, "zoo:mlp", "--task", "0", "--threads", "3"}).out,
                Contains("not tuned on 3 threads; the schedule measured on 1 thread is used"));
 
-  Outcome linked =
-      box.run({"sh", "-c", "cc out/example.c $(PKG_CONFIG_PATH=out pkg-config --cflags --libs mlp) -o run && ./run"});
+  Outcome linked = box.run(
+      {"sh", "-c", "cc out/example.c -o out/run $(PKG_CONFIG_PATH=out pkg-config --cflags --libs mlp) && out/run"});
   CAPTURE(linked.err);
   CHECK(linked.exit_code == 0);
   CHECK_THAT(linked.out, Contains("output"));

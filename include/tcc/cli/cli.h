@@ -9,6 +9,7 @@ enum ExitCode : int {
   kUsage = 2,         // the command line is
   kStopped = 3,       // interrupted, or not everything could be done; what there is is valid and saved
   kInconclusive = 4,  // `verify`: what was compared is right, but says nothing
+  kPartly = 5,        // tasks failed; what there is of the others is valid and saved
   kDisturbed = 6,     // `tune --strict-timing`: other programs disturbed the times
   kBug = 70,          // an invariant of tcc itself does not hold
 };

@@ -46,6 +46,7 @@ struct BuildOptions {
 
 struct KernelChoice {
   std::string key, workload;
+  task::GroupNodes nodes;  // of the model
   int64_t weight = 1;
   bool tuned = false;
   double seconds = 0;   // measured time of one run, or predicted (see origin); 0 when untuned

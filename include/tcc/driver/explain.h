@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "tcc/driver/bounds.h"
 #include "tcc/driver/compile.h"
 #include "tcc/record/record.h"
 #include "tcc/search/search.h"
@@ -26,6 +27,12 @@ struct RecordedProposals {
   int64_t proposed = 0, duplicate = 0, rejected = 0;
   std::vector<RejectExample> rejects;  // most frequent first; without decisions
 };
+// Another program of the task that was measured.
+struct Tried {
+  int64_t record = 0;                  // its number in the file of records
+  double seconds = 0, ratio = 1;       // ratio: over the time of the chosen one
+  std::vector<std::string> otherwise;  // the steps that the chosen schedule does not have
+};
 struct RecordedFailure {
   std::string status;  // "ok" too
   int64_t count = 0;
@@ -33,6 +40,7 @@ struct RecordedFailure {
 };
 struct Explanation {
   std::string key, workload;
+  task::GroupNodes nodes;                                // of the model
   bool tuned = false, predicted = false;                 // predicted: by an analytical model, as `seconds` then is
   search::Source source = search::Source::kUnscheduled;  // with `reason` and `passed_over` as search::Chosen
   std::string reason;
@@ -51,14 +59,18 @@ struct Explanation {
   std::map<std::string, double> facts;             // what the compiler said of its code, see compiler_facts()
   int64_t scalar_vector_loops = -1;                // of the schedule's code, see codegen/llvm.h; -1: it counts none
   int64_t unaligned_vector_loops = -1;             // that the lowering unrolls instead; -1: no pass asks
+  Bounds bounds;                                   // what keeps it from being faster
+  std::vector<Tried> tried;                        // the fastest others on this number of threads; from the store
   RecordedProposals recorded;                      // from the store
   std::vector<RecordedFailure> failures;           // of measured candidates, by status; from the store
   std::string matrix_instruction;                  // the one that is used; "" = none
   std::vector<std::string> no_matrix_instruction;  // why none is used, or none of a warpgroup: a sentence each
 };
-// `name` as for show_task.
+// `name` as for show_task. `source`: how the program's model was loaded; nullptr: not known. `facts` as for
+// find_bounds().
 Result<Explanation> explain_task(const Program& program, const std::string& name, const record::Database* store,
-                                 const target::Target& target, int64_t threads);
+                                 const target::Target& target, int64_t threads, const ModelSource* source = nullptr,
+                                 const MachineFacts* facts = nullptr);
 
 // Vectorized loops of a task's schedule that the lowering unrolls instead, because their accesses are not certain to be
 // aligned. -1: no pass of the target asks, or the schedule does not replay.

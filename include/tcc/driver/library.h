@@ -14,7 +14,8 @@ namespace tcc::driver {
 
 struct TensorRange {
   std::string name, type, shape;
-  double low = 0, high = 0, mean = 0;
+  double low = 0, high = 0, mean = 0;  // of the finite elements; without any, 0
+  int64_t nans = 0, infinite = 0;      // elements that are not
 };
 
 enum class Verdict : uint8_t {
@@ -99,6 +100,7 @@ struct BenchOptions {
 // left it, which for weights is memory.
 struct KernelTime {
   std::string key, workload;
+  task::GroupNodes nodes;        // of the model; empty: an older library, which does not say
   std::optional<ir::Type> type;  // of its arithmetic; nothing: an older library, which does not say
   int64_t weight = 1;
   bool tuned = false;
@@ -186,6 +188,8 @@ Result<ScheduleTime> bench_schedule(const task::Task& task, const std::string& t
 
 // The metadata of a library. The file is read and checked; nothing of it is executed.
 Result<std::string> library_metadata(const std::string& library);
+// The nodes of the model that a task of this metadata computes, from its member "nodes".
+using task::nodes_from_json;
 // Does the name mean a library rather than a model?
 bool is_library(const std::string& name);
 

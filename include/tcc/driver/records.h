@@ -31,6 +31,12 @@ Result<int64_t> merge_records(const record::Store& from, record::Store& to);
 // Copies, for each task, target and number of threads, the `keep` fastest programs; returns how many records.
 Result<int64_t> prune_records(const record::Store& from, int64_t keep, record::Store& to);
 
+// The record with this number. Error (input): the file has no such record; the message names the range of its numbers.
+Result<record::Record> find_record(const record::Store& store, int64_t id);
+// As `db export` writes it: one JSON object.
+std::string record_to_json(const record::Record& record);
+// The schedule as text, "" for the plain loops; or, where this tcc does not read it, as it is stored.
+std::string record_schedule(const record::Record& record);
 // One JSON object a line, oldest first.
 Result<std::string> export_records(const record::Store& store);
 // Adds what `to` lacks and returns how many records that are. Nothing is added when a line is wrong: the error names

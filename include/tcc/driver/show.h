@@ -27,6 +27,7 @@ Result<ModelSummary> summarise_model(const Model& model);
 struct TaskSummary {
   int64_t number = 0;
   std::string key, workload;
+  task::GroupNodes nodes;
   int64_t weight = 1;
   double flops = 0;
   int64_t records = 0;  // measured and failed ones, on this target
@@ -65,6 +66,12 @@ Result<void> check_pass_name(const std::string& pass, const target::Target& targ
 // Errors besides those of show_task(): as check_pass_name().
 Result<std::string> show_after(const std::string& pass, const Program& program, const std::string& name,
                                const record::Database* store, const target::Target& target, int64_t threads);
+// The program that build would take, at each stage: "plain" loops, "scheduled", and after each pass of its lowering.
+struct Stage {
+  std::string name, text;
+};
+Result<std::vector<Stage>> show_stages(const Program& program, const std::string& name, const record::Database* store,
+                                       const target::Target& target, int64_t threads);
 // Features of the program that build would take.
 struct FeatureTable {
   std::string name;
