@@ -240,7 +240,8 @@ TEST_CASE("trace texts and JSON say what is wrong and where", "[errors]") {
   };
   CHECK(text_error("v0 = get_block(\"x\")\nv1 = splitt(v0)\n")
             .find("t.trace:2:6: expected an instruction, did you mean 'split'") == 0);
-  CHECK(text_error("v1 = get_block(\"x\")").find("t.trace:1:") == 0);
+  CHECK(text_error("1v = get_block(\"x\")").find("t.trace:1:1: expected a result's name") == 0);
+  CHECK(text_error("v1 = get_block(\"x\")\nv1 = get_block(\"x\")").find("t.trace:2:1: expected a new name") == 0);
   CHECK(text_error("v0 = get_block(\"x)").find("a closing '\"'") != std::string::npos);
   CHECK(text_error("parallel(v3)").find("the name of a result of a line above, not 'v3'") != std::string::npos);
   CHECK(text_error("v0 = get_block(\"x\")\nv1, v2 = sample_perfect_tile(v0) max_innermost=16")

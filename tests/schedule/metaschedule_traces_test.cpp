@@ -199,7 +199,7 @@ TEST_CASE("a file of another kernel's loops says which they are", "[errors]") {
   refused = fit_to(transposed, conv, std::make_shared<Arena>());
   REQUIRE(!refused);
   CHECK(refused.error().text ==
-        "instruction 0 (here get_block): no block, or not just one, is named 'data_dilate'; the kernel has 'pad', "
+        "instruction 0 (here get_block): no block is named 'data_dilate'; the kernel has 'pad', "
         "'conv'");
   // A layout of four dimensions does not fit a weight of five.
   ImportedTrace layout = imported("conv_layout_cpu");
