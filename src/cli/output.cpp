@@ -24,6 +24,7 @@ OutputMode mode_of_output;
 std::string failure_of_output;
 std::mutex stderr_mutex;
 bool status_shown = false;
+bool document_printed = false;  // of JSON, which tells the failures that it is about itself
 
 // Names and texts of files are part of what is printed: what a terminal would obey is escaped, line breaks stay.
 std::string printable(std::string_view text) {
@@ -83,7 +84,7 @@ void print_error(const Error& error, int status) {
   for (const std::string& note : error.notes) text += fmt::format("  {}\n", note);
   if (!error.hint.empty()) text += fmt::format("  hint: {}\n", error.hint);
   print_to_stderr(text, Style::kError, head.size());
-  if (mode_of_output.json)
+  if (mode_of_output.json && !document_printed)
     print_json_line({{"event", "error"},
                      {"class", class_name(error.cls)},
                      {"message", error.message},
@@ -131,6 +132,7 @@ int print(const std::string& text) {
   return print_exact(fold_text(text, output_width()));
 }
 int print_json(const nlohmann::ordered_json& json) {
+  document_printed = true;
   return print_exact(with_schema(json).dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 int print_json_line(const nlohmann::ordered_json& json) {

@@ -10,7 +10,8 @@ namespace {
 
 // The row of a check, from `tcc doctor --json`.
 nlohmann::json row_of(const Outcome& outcome, const std::string& check) {
-  for (const nlohmann::json& row : nlohmann::json::parse(outcome.out))
+  const nlohmann::json document = nlohmann::json::parse(outcome.out);
+  for (const nlohmann::json& row : document["checks"])
     if (row["check"] == check) return row;
   FAIL("doctor has no check " + check);
   return {};
