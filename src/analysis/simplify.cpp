@@ -95,6 +95,77 @@ Expr recombine(Context& c, Expr e) {
   return nullptr;
 }
 
+// A term f ((m (x mod n) + r) div d) of a sum, or f (x mod n): without the mod it would be `step` (x div n) larger.
+struct Remainder {
+  Expr x;
+  int64_t n, step;
+  Expr without;  // the term with m x in place of m (x mod n)
+};
+
+std::vector<Term> terms_of(Expr e) {
+  if (const Sum* s = as<Sum>(e)) return {s->terms.begin(), s->terms.end()};
+  return {Term{1, e}};
+}
+
+bool is_factor(int64_t n) {
+  return n > 0 && n <= kMaxFactor;
+}
+
+// Calls `found` with each remainder that the term has, until that returns an expression.
+template <class F>
+Expr find_remainder(Context& c, const Term& term, const F& found) {
+  const Binary* quotient = term.atom->kind == ExprKind::kFloorDiv ? as<Binary>(term.atom) : nullptr;
+  if (!is_factor(std::abs(term.coefficient)) || (quotient != nullptr && !is_int(quotient->b))) return nullptr;
+  const int64_t d = quotient != nullptr ? int_value(quotient->b) : 1;
+  const Expr inner = quotient != nullptr ? quotient->a : term.atom;
+  if (!is_factor(d)) return nullptr;
+  for (const Term& t : terms_of(inner)) {
+    const Binary* mod = t.atom->kind == ExprKind::kFloorMod ? as<Binary>(t.atom) : nullptr;
+    if (mod == nullptr || !is_int(mod->b) || !is_factor(int_value(mod->b)) || !is_factor(t.coefficient)) continue;
+    const int64_t n = int_value(mod->b);
+    if (t.coefficient * n % d != 0 || !is_factor(t.coefficient * n / d)) continue;
+    Expr whole = c.b.add(c.b.sub(inner, c.b.scale(t.atom, t.coefficient)), c.b.scale(mod->a, t.coefficient));
+    if (quotient != nullptr) whole = c.b.floor_div(whole, quotient->b);
+    const Remainder r{mod->a, n, t.coefficient * n / d * term.coefficient, c.b.scale(whole, term.coefficient)};
+    if (Expr e = found(r)) return e;
+  }
+  return nullptr;
+}
+
+// A remainder within a modulo by a divisor of its step is not needed. A program that is made with symbols for its
+// decisions has such remainders, where one that is made with numbers has none.
+Expr modulo_of_remainder(Context& c, Expr e) {
+  const Binary* whole = e->kind == ExprKind::kFloorMod ? as<Binary>(e) : nullptr;
+  if (whole == nullptr || !is_int(whole->b) || int_value(whole->b) <= 0) return nullptr;
+  for (const Term& t : terms_of(whole->a)) {
+    Expr smaller = find_remainder(c, t, [&](const Remainder& r) -> Expr {
+      if (r.step % int_value(whole->b) != 0) return nullptr;
+      Expr inside = c.b.add(c.b.sub(whole->a, c.b.scale(t.atom, t.coefficient)), r.without);
+      Expr candidate = c.b.floor_mod(inside, whole->b);
+      return size(candidate) < size(e) ? candidate : nullptr;
+    });
+    if (smaller != nullptr) return smaller;
+  }
+  return nullptr;
+}
+
+// A remainder and its step times the quotient are one: k (x div n) + f ((m (x mod n) + r) div d) = f ((m x + r) div d)
+// where d k = f m n. The canonical form pulls such quotients apart before their parts are known to be one index.
+Expr recombine_quotients(Context& c, Expr e) {
+  const Sum* s = as<Sum>(e);
+  if (s == nullptr) return nullptr;
+  for (const Term& t : s->terms) {
+    if (t.atom->kind != ExprKind::kFloorDiv) continue;
+    Expr smaller = find_remainder(c, t, [&](const Remainder& r) -> Expr {
+      Expr apart = c.b.scale(c.b.floor_div(r.x, c.b.integer(r.n)), r.step);
+      Expr candidate = c.b.add(c.b.sub(e, c.b.add(apart, c.b.scale(t.atom, t.coefficient))), r.without);
+      return size(candidate) < size(e) ? candidate : nullptr;
+    });
+    if (smaller != nullptr) return smaller;
+  }
+  return nullptr;
+}
+
 Expr known_comparison(Context& c, Expr e) {
   if (e->kind != ExprKind::kLt && e->kind != ExprKind::kEq && e->kind != ExprKind::kNe) return nullptr;
   const Binary* x = as<Binary>(e);
@@ -190,8 +261,9 @@ Expr implied_conjunct(Context& c, Expr e) {
   return nullptr;
 }
 
-constexpr std::array<Rule, 7> kRules = {quotient_of_small, constant_quotient, split_modulo,    recombine,
-                                        known_comparison,  known_extremum,    implied_conjunct};
+constexpr std::array<Rule, 9> kRules = {quotient_of_small, constant_quotient,   split_modulo,
+                                        recombine,         modulo_of_remainder, recombine_quotients,
+                                        known_comparison,  known_extremum,      implied_conjunct};
 
 bool has_rules(ExprKind kind) {
   using enum ExprKind;

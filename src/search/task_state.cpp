@@ -147,6 +147,7 @@ void learn_record(TaskState& state, const record::Record& record, Individual ind
   if (record.status == record::Status::kOk) known.seconds = record.median;
   known.disturbed = record::is_disturbed(record);
   state.measured.insert(record.nest_hash);
+  state.measured.insert(individual.nest_hash);  // of the same program before it was replayed
   state.known.push_back(std::move(known));
   Counts& c = state.counts;
   if (twin) {

@@ -40,11 +40,15 @@ Prepared prepare(const TaskState& state, Individual individual, const cost::Cost
 
   auto arena = std::make_shared<Arena>();
   const space::Sketch& sketch = state.sketches[static_cast<size_t>(individual.sketch)];
-  ir::Legal<ir::Kernel> kernel = space::instantiate(sketch, individual.decisions, target, arena);
-  if (kernel) p.candidate.nest = *kernel;
-  if (kernel) kernel = lower::lower(*kernel, target, ir::Stage::kLowered, arena);
+  // What is measured is what a build replays. For rare decisions instantiate() writes an index in another, equal form.
+  ir::Legal<ir::Kernel> kernel = space::replay_to_nest(sketch, individual.decisions, target, arena);
   if (kernel) {
-    p.candidate.nest_hash = individual.nest_hash;
+    p.candidate.nest = *kernel;
+    r.nest_hash = ir::hash_kernel(*kernel);
+    kernel = lower::lower(*kernel, target, ir::Stage::kLowered, arena);
+  }
+  if (kernel) {
+    p.candidate.nest_hash = r.nest_hash;
     p.candidate.task = state.measure_task.get();
     p.candidate.kernel = std::move(*kernel);
     p.candidate.run = state.run;

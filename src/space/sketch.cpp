@@ -61,8 +61,10 @@ std::string make_symbolic(Sketch& sketch, const target::Target& target) {
   return "";
 }
 
-Legal<Kernel> replay_and_lower(const Sketch& sketch, std::span<const int64_t> decisions, const target::Target& target,
-                               const ArenaPtr& arena, std::vector<int64_t>* used = nullptr) {
+}  // namespace
+
+Legal<Kernel> replay_to_nest(const Sketch& sketch, std::span<const int64_t> decisions, const target::Target& target,
+                             const ArenaPtr& arena, std::vector<int64_t>* used) {
   TCC_TRY(const Kernel k, schedule::replay(sketch.trace, decisions, sketch.start, arena, used));
   if (used != nullptr)
     for (const Instruction& in : sketch.trace.instructions)
@@ -70,6 +72,8 @@ Legal<Kernel> replay_and_lower(const Sketch& sketch, std::span<const int64_t> de
         (*used)[static_cast<size_t>(in.decision)] = decisions[static_cast<size_t>(in.decision)];
   return lower::lower(k, target, Stage::kNest, arena);
 }
+
+namespace {
 
 // The symbolic kernel must say what replay says. A handful of draws finds every structural difference we know of.
 bool agrees_with_replay(const Sketch& sketch, const target::Target& target) {
@@ -79,7 +83,7 @@ bool agrees_with_replay(const Sketch& sketch, const target::Target& target) {
     draw_decisions(sketch, decisions, rng);
     auto a = std::make_shared<Arena>(), b = std::make_shared<Arena>();
     Legal<Kernel> x = instantiate(sketch, decisions, target, a);
-    Legal<Kernel> y = replay_and_lower(sketch, decisions, target, b);
+    Legal<Kernel> y = replay_to_nest(sketch, decisions, target, b);
     if (x.has_value() != y.has_value()) return false;
     if (x && hash_kernel(*x) != hash_kernel(*y)) return false;
   }
@@ -159,7 +163,7 @@ Legal<Sketch> make_sketch(const schedule::Trace& trace, const Kernel& start, con
 
 Legal<Kernel> instantiate(const Sketch& sketch, std::span<const int64_t> decisions, const target::Target& target,
                           const ArenaPtr& arena, std::vector<int64_t>* used) {
-  if (!sketch.symbolic) return replay_and_lower(sketch, decisions, target, arena, used);
+  if (!sketch.symbolic) return replay_to_nest(sketch, decisions, target, arena, used);
   Builder b(*arena);
   Substitution values;
   values.map.reserve(64);
@@ -181,7 +185,7 @@ Legal<Kernel> instantiate(const Sketch& sketch, std::span<const int64_t> decisio
     }
   }
   for (Expr extent : sketch.places)
-    if (is_int(substitute(b, extent, values), 1)) return replay_and_lower(sketch, decisions, target, arena, used);
+    if (is_int(substitute(b, extent, values), 1)) return replay_to_nest(sketch, decisions, target, arena, used);
   if (used != nullptr) used->assign(decisions.begin(), decisions.end());
   return lower::finish_nest(sketch.nest, values, target, arena);
 }

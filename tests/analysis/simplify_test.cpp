@@ -80,6 +80,14 @@ TEST_CASE("simplify knows what ranges tell") {
   ir::Expr row = b.integer(8191);
   CHECK(simplified(b.add(b.scale(b.floor_div(wide_index, row), 8191), b.floor_mod(wide_index, row))) ==
         simplified(wide_index));
+  // A remainder that a quotient or a modulo by a divisor does not need.
+  ir::Expr index = b.add(b.add(b.scale(i, 40), b.scale(j, 5)), k), fourteen = b.integer(14), rows = b.integer(56);
+  ir::Expr inner = b.add(b.scale(b.floor_mod(index, fourteen), 16), j), outer = b.add(b.scale(index, 16), j);
+  CHECK(simplified(b.floor_mod(inner, rows)) == simplified(b.floor_mod(outer, rows)));
+  CHECK(simplified(b.add(b.scale(b.floor_div(index, fourteen), 4), b.floor_div(inner, rows))) ==
+        simplified(b.floor_div(outer, rows)));
+  CHECK(simplified(b.floor_mod(b.floor_div(inner, rows), b.integer(2))) ==
+        simplified(b.floor_mod(b.floor_div(outer, rows), b.integer(2))));
   CHECK(simplified(b.lt(fused, b.integer(32))) == "true");
   CHECK(simplified(b.lt(b.integer(31), fused)) == "false");
   CHECK(simplified(b.eq(i, b.integer(4))) == "false");

@@ -1,4 +1,6 @@
 // Searching where nothing runs: programs are ranked by the backend's prior, compiled and stored as predictions.
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <atomic>
 #include <catch2/catch.hpp>
@@ -58,6 +60,32 @@ std::vector<record::Record> predict(const task::Task& task, const search::TuneOp
 }
 
 }  // namespace
+
+TEST_CASE("the record of a predicted program replays to that program where tiles reach over several images") {
+  const target::Target turing = target::find_target("t4").value();
+  const task::Task task = task::make_conv({.batch = 32,
+                                           .channels = 64,
+                                           .filters = 64,
+                                           .size = {56, 56},
+                                           .kernel = {3, 3},
+                                           .pads = {1, 1},
+                                           .dtype = graph::DType::kF16});
+  auto store = memory_store();
+  search::ModelMeasurer model = pretender();
+  search::Environment env{.store = store.get(), .measurer = &model, .now = [] { return int64_t{1}; }};
+  const search::TuneOptions options = search::ranking_options({.seed = 3}, turing, 40);
+  auto result = search::tune({&task, 1}, turing, options, env);
+  if (!result) FAIL(result.error().message);
+  const auto records = store->all().value();
+  CHECK(records.size() >= 40);
+  for (const record::Record& r : records) {
+    const schedule::Trace trace = schedule::trace_from_json(r.trace).value();
+    const auto program = search::program_of_trace(trace, task, turing);
+    if (!program) FAIL(program.error().message);
+    INFO(fmt::format("{}", fmt::join(trace.decisions, " ")));
+    CHECK(program->nest_hash == r.nest_hash);
+  }
+}
 
 TEST_CASE("programs are ranked the same way for the same seed, and no design space takes all places") {
   const task::Task task = dense();

@@ -44,6 +44,12 @@ ir::Legal<ir::Kernel> instantiate(const Sketch& sketch, std::span<const int64_t>
                                   const target::Target& target, const ArenaPtr& arena,
                                   std::vector<int64_t>* used = nullptr);
 
+// The definition of instantiate(): the trace replayed with numbers, lowered to Stage::Nest, which takes longer. Records
+// hold hashes of these kernels. Index expressions of instantiate() may differ from them in form.
+ir::Legal<ir::Kernel> replay_to_nest(const Sketch& sketch, std::span<const int64_t> decisions,
+                                     const target::Target& target, const ArenaPtr& arena,
+                                     std::vector<int64_t>* used = nullptr);
+
 // Fresh legal decisions; structural slots keep the sketch's values.
 void draw_decisions(const Sketch& sketch, std::span<int64_t> decisions, Rng& rng);
 
