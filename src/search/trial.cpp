@@ -40,7 +40,7 @@ Prepared prepare(const TaskState& state, Individual individual, const cost::Cost
 
   auto arena = std::make_shared<Arena>();
   const space::Sketch& sketch = state.sketches[static_cast<size_t>(individual.sketch)];
-  // What is measured is what a build replays. For rare decisions instantiate() writes an index in another, equal form.
+  // The program is replayed, as a build replays it: for rare decisions instantiate() writes an index in another form.
   ir::Legal<ir::Kernel> kernel = space::replay_to_nest(sketch, individual.decisions, target, arena);
   if (kernel) {
     p.candidate.nest = *kernel;

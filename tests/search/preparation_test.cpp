@@ -171,13 +171,15 @@ TEST_CASE("finals leave out small tasks and end with their share of the run") {
   const size_t before[] = {records(0), records(1)};
   search::TuneOptions options = small_options();
   options.finals_share = 1;
-  REQUIRE(search::rerank_finalists(states, avx512(), options, environment(*store, machine), Stopwatch()).has_value());
+  REQUIRE(search::rerank_finalists(states, avx512(), options, environment(*store, machine), Stopwatch(), silent)
+              .has_value());
   CHECK(records(0) > before[0]);
   CHECK(records(1) == before[1]);
 
   // A share of 0 leaves no time.
   const int64_t timed = machine.timed;
   options.finals_share = 0;
-  REQUIRE(search::rerank_finalists(states, avx512(), options, environment(*store, machine), Stopwatch()).has_value());
+  REQUIRE(search::rerank_finalists(states, avx512(), options, environment(*store, machine), Stopwatch(), silent)
+              .has_value());
   CHECK(machine.timed == timed);
 }
