@@ -171,6 +171,7 @@ TEST_CASE("finals leave out small tasks and end with their share of the run") {
   const size_t before[] = {records(0), records(1)};
   search::TuneOptions options = small_options();
   options.finals_share = 1;
+  const auto silent = [](int64_t, int64_t) {};
   REQUIRE(search::rerank_finalists(states, avx512(), options, environment(*store, machine), Stopwatch(), silent)
               .has_value());
   CHECK(records(0) > before[0]);
