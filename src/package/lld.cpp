@@ -26,7 +26,8 @@ bool has_lld() {
 std::optional<std::string> run_lld(const std::vector<std::string>& arguments) {
   std::lock_guard lock(lld_mutex);
   if (lld_is_broken) return "lld crashed in an earlier link";
-  std::vector<const char*> argv{"ld.lld"};
+  // LLVM has no exceptions: where memory is short, a thread of lld that cannot begin would end this process.
+  std::vector<const char*> argv{"ld.lld", "--threads=1"};
   for (const std::string& a : arguments) argv.push_back(a.c_str());
   std::string text;
   llvm::raw_string_ostream messages(text);

@@ -217,7 +217,7 @@ TEST_CASE("no place for records", "[errors]") {
   auto homeless = [&](const Words& words) {
     return box.run(Words{"env", "-u", "XDG_DATA_HOME", "-u", "HOME", kTcc} + words);
   };
-  check_failure(homeless({"tune", "zoo:mlp", "--trials", "1"}), "neither XDG_DATA_HOME nor HOME", "--db");
+  check_failure(homeless({"tune", "zoo:mlp", "--trials", "1"}), "in XDG_DATA_HOME or HOME", "--db");
   CHECK(homeless({"tune", "zoo:mlp", "--trials", "3", "--db", "here.db"}).exit_code == 0);
   CHECK(homeless({"show", "zoo:mlp"}).exit_code == 0);
   CHECK(homeless({"build", "zoo:mlp", "-o", "out"}).exit_code == 0);
