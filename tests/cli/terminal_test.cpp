@@ -1,6 +1,8 @@
 // What a terminal shows: one line of progress, tables that fit, colors; and what files get instead.
 #include "terminal.h"
 
+#include <cstdlib>
+
 #include "cli/terminal.h"
 #include "cli/text_table.h"
 
@@ -39,7 +41,7 @@ size_t count(const std::string& text, const std::string& what) {
 
 }  // namespace
 
-TEST_CASE("no command's line is wrapped by terminals of 40 to 240 columns", "[cli][U1][U18]") {
+TEST_CASE("no command's line is wrapped by terminals of 40 to 240 columns", "[cli][terminal][U1][U18]") {
   Sandbox box;
   REQUIRE(box.tcc({"tune", "zoo:mlp", "--trials", "6", "-q"}).exit_code == 0);
   REQUIRE(box.tcc({"build", "zoo:mlp", "-o", "out", "-q"}).exit_code == 0);
@@ -51,9 +53,12 @@ TEST_CASE("no command's line is wrapped by terminals of 40 to 240 columns", "[cl
   check_widths(box, {"bench", "out/libmlp.so", "--per-kernel", "--seconds", "0.02"});
 }
 
-TEST_CASE("tune has one line of progress at every width", "[cli][U1]") {
+TEST_CASE("tune has one line of progress at every width", "[cli][terminal][U1]") {
   Sandbox box;
-  for (int width : widths()) {
+  // A run takes seconds: every fourth width, and all of them in the soak.
+  const std::vector<int> all = widths();
+  for (size_t i = 0; i < all.size(); i += std::getenv("TCC_SOAK") != nullptr ? 1 : 4) {
+    const int width = all[i];
     CAPTURE(width);
     const TerminalRun run =
         run_on_terminal(box, {"tune", "zoo:mlp", "--trials", "6", "--tasks", "2", "--fresh"}, width);
@@ -69,7 +74,7 @@ TEST_CASE("tune has one line of progress at every width", "[cli][U1]") {
   }
 }
 
-TEST_CASE("a terminal that changes its width while tcc tunes", "[cli][U1]") {
+TEST_CASE("a terminal that changes its width while tcc tunes", "[cli][terminal][U1]") {
   Sandbox box;
   unsigned short width = 200;
   const TerminalRun run = run_on_terminal(box, {"tune", "zoo:mlp", "--trials", "40"}, width, {}, [&](int master) {
@@ -91,7 +96,7 @@ TEST_CASE("a terminal that changes its width while tcc tunes", "[cli][U1]") {
   CHECK(draws >= 2);
 }
 
-TEST_CASE("colors are for terminals that want them", "[cli][U18]") {
+TEST_CASE("colors are for terminals that want them", "[cli][terminal][U18]") {
   Sandbox box;
   const auto colored = [&](const std::vector<std::string>& settings) {
     Screen screen(100);
@@ -110,7 +115,7 @@ TEST_CASE("colors are for terminals that want them", "[cli][U18]") {
   CHECK_THAT(screen.text(), Contains("tcc: error: "));
 }
 
-TEST_CASE("tables name the columns that they leave out, and --wide leaves out none", "[cli][U18]") {
+TEST_CASE("tables name the columns that they leave out, and --wide leaves out none", "[cli][terminal][U18]") {
   Sandbox box;
   Screen narrow(60), wide(60);
   narrow.feed(run_on_terminal(box, {"show", "zoo:resnet18"}, 60).bytes);
@@ -154,7 +159,7 @@ TEST_CASE("lines are folded at blanks, and widths are those of terminals", "[U18
   CHECK(fold_text("a\n\nb\n", 4) == "a\n\nb\n");
 }
 
-TEST_CASE("without a terminal a line is said every ten seconds, and the last one", "[cli][U18]") {
+TEST_CASE("without a terminal a line is said every ten seconds, and the last one", "[cli][terminal][U18]") {
   Sandbox box;
   const Outcome outcome = box.tcc({"tune", "zoo:mlp", "--trials", "96"});
   CHECK(outcome.exit_code == 0);
