@@ -58,8 +58,16 @@ TEST_CASE("records of several files are read as one, and the first is written", 
 
   // The same records in both files count once.
   REQUIRE(box.tcc({"db", "merge", "a.db", "b.db", "-o", "c.db", "-q"}).exit_code == 0);
-  CHECK(explained(box, "0", {"--db", "a.db", "--also", "c.db"}).at("records") ==
-        explained(box, "0", {"--db", "a.db"}).at("records"));
+  // A program that was disturbed and timed again has two records in one file, and counts once in several.
+  const auto records = [&](const std::vector<std::string>& files) {
+    const json counted = explained(box, "0", files).at("records");
+    int64_t n = 0;
+    for (const json& r : counted) n += r.at("count").get<int64_t>();
+    return n;
+  };
+  const int64_t once = records({"--db", "a.db", "--also", "c.db"});
+  CHECK(once > 0);
+  CHECK(once <= records({"--db", "a.db"}));
   CHECK(best_of(box, {"--db", "a.db", "--also", "c.db", "--also", "a.db"}) == both);
 
   // What was tuned elsewhere is measured here first, and nothing is written there.
