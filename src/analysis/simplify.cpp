@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 
 #include "tcc/ir/walk.h"
 
@@ -95,73 +96,75 @@ Expr recombine(Context& c, Expr e) {
   return nullptr;
 }
 
-// A term f ((m (x mod n) + r) div d) of a sum, or f (x mod n): without the mod it would be `step` (x div n) larger.
-struct Remainder {
-  Expr x;
-  int64_t n, step;
-  Expr without;  // the term with m x in place of m (x mod n)
-};
-
-std::vector<Term> terms_of(Expr e) {
-  if (const Sum* s = as<Sum>(e)) return {s->terms.begin(), s->terms.end()};
-  return {Term{1, e}};
+// The terms of a sum; `own` holds that of another expression.
+std::span<const Term> terms_of(Expr e, Term& own) {
+  if (const Sum* s = as<Sum>(e)) return s->terms;
+  own = {1, e};
+  return {&own, 1};
 }
 
 bool is_factor(int64_t n) {
   return n > 0 && n <= kMaxFactor;
 }
 
-// Calls `found` with each remainder that the term has, until that returns an expression.
+// The term f ((m (x mod n) + r) div d), or f m (x mod n), with m x in place of m (x mod n): it becomes
+// f m n / d (x div n) larger. nullptr: it has no such part for which wanted(x, n, f m n / d).
 template <class F>
-Expr find_remainder(Context& c, const Term& term, const F& found) {
+Expr without_remainder(Context& c, const Term& term, const F& wanted) {
   const Binary* quotient = term.atom->kind == ExprKind::kFloorDiv ? as<Binary>(term.atom) : nullptr;
   if (!is_factor(std::abs(term.coefficient)) || (quotient != nullptr && !is_int(quotient->b))) return nullptr;
   const int64_t d = quotient != nullptr ? int_value(quotient->b) : 1;
   const Expr inner = quotient != nullptr ? quotient->a : term.atom;
   if (!is_factor(d)) return nullptr;
-  for (const Term& t : terms_of(inner)) {
+  Term own{};
+  for (const Term& t : terms_of(inner, own)) {
     const Binary* mod = t.atom->kind == ExprKind::kFloorMod ? as<Binary>(t.atom) : nullptr;
     if (mod == nullptr || !is_int(mod->b) || !is_factor(int_value(mod->b)) || !is_factor(t.coefficient)) continue;
-    const int64_t n = int_value(mod->b);
-    if (t.coefficient * n % d != 0 || !is_factor(t.coefficient * n / d)) continue;
+    const int64_t n = int_value(mod->b), step = t.coefficient * n / d;
+    if (t.coefficient * n % d != 0 || !is_factor(step) || !wanted(mod->a, n, step * term.coefficient)) continue;
     Expr whole = c.b.add(c.b.sub(inner, c.b.scale(t.atom, t.coefficient)), c.b.scale(mod->a, t.coefficient));
     if (quotient != nullptr) whole = c.b.floor_div(whole, quotient->b);
-    const Remainder r{mod->a, n, t.coefficient * n / d * term.coefficient, c.b.scale(whole, term.coefficient)};
-    if (Expr e = found(r)) return e;
+    return c.b.scale(whole, term.coefficient);
   }
   return nullptr;
 }
 
-// A remainder within a modulo by a divisor of its step is not needed. A program that is made with symbols for its
-// decisions has such remainders, where one that is made with numbers has none.
+// A remainder within a modulo by a divisor of what it would grow by is not needed. A program that is made with symbols
+// for its decisions has such remainders, where one that is made with numbers has none.
 Expr modulo_of_remainder(Context& c, Expr e) {
   const Binary* whole = e->kind == ExprKind::kFloorMod ? as<Binary>(e) : nullptr;
   if (whole == nullptr || !is_int(whole->b) || int_value(whole->b) <= 0) return nullptr;
-  for (const Term& t : terms_of(whole->a)) {
-    Expr smaller = find_remainder(c, t, [&](const Remainder& r) -> Expr {
-      if (r.step % int_value(whole->b) != 0) return nullptr;
-      Expr inside = c.b.add(c.b.sub(whole->a, c.b.scale(t.atom, t.coefficient)), r.without);
-      Expr candidate = c.b.floor_mod(inside, whole->b);
-      return size(candidate) < size(e) ? candidate : nullptr;
-    });
-    if (smaller != nullptr) return smaller;
+  Term own{};
+  for (const Term& t : terms_of(whole->a, own)) {
+    const auto vanishes = [&](Expr, int64_t, int64_t step) { return step % int_value(whole->b) == 0; };
+    Expr without = without_remainder(c, t, vanishes);
+    if (without == nullptr) continue;
+    Expr candidate = c.b.floor_mod(c.b.add(c.b.sub(whole->a, c.b.scale(t.atom, t.coefficient)), without), whole->b);
+    if (size(candidate) < size(e)) return candidate;
   }
   return nullptr;
 }
 
-// A remainder and its step times the quotient are one: k (x div n) + f ((m (x mod n) + r) div d) = f ((m x + r) div d)
-// where d k = f m n. The canonical form pulls such quotients apart before their parts are known to be one index.
+// A remainder and its quotient are one: k (x div n) + f ((m (x mod n) + r) div d) = f ((m x + r) div d) where
+// d k = f m n. The canonical form pulls such quotients apart before their parts are known to be one index.
 Expr recombine_quotients(Context& c, Expr e) {
   const Sum* s = as<Sum>(e);
   if (s == nullptr) return nullptr;
   for (const Term& t : s->terms) {
     if (t.atom->kind != ExprKind::kFloorDiv) continue;
-    Expr smaller = find_remainder(c, t, [&](const Remainder& r) -> Expr {
-      Expr apart = c.b.scale(c.b.floor_div(r.x, c.b.integer(r.n)), r.step);
-      Expr candidate = c.b.add(c.b.sub(e, c.b.add(apart, c.b.scale(t.atom, t.coefficient))), r.without);
-      return size(candidate) < size(e) ? candidate : nullptr;
-    });
-    if (smaller != nullptr) return smaller;
+    const Term* apart = nullptr;
+    const auto has_quotient = [&](Expr x, int64_t n, int64_t step) {
+      for (const Term& q : s->terms)
+        if (q.coefficient == step && q.atom->kind == ExprKind::kFloorDiv && is_int(as<Binary>(q.atom)->b, n) &&
+            equal(as<Binary>(q.atom)->a, x))
+          apart = &q;
+      return apart != nullptr;
+    };
+    Expr without = without_remainder(c, t, has_quotient);
+    if (without == nullptr) continue;
+    Expr both = c.b.add(c.b.scale(apart->atom, apart->coefficient), c.b.scale(t.atom, t.coefficient));
+    Expr candidate = c.b.add(c.b.sub(e, both), without);
+    if (size(candidate) < size(e)) return candidate;
   }
   return nullptr;
 }
