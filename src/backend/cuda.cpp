@@ -155,6 +155,9 @@ const Backend kCuda = {
     .pipeline = lower::cuda_pipeline,
     .multiplies = multiplies,
     .mutators = schedule::mutator_weights(true),
+    // On simulated GPUs pruner with trees was 1.04 times as fast after 250 trials as without (five operators, two
+    // seeds).
+    .verify_generations = 1,
     .prior = [](const target::Target&) { return cost::make_gpu_model(); },
     .trace_table = &features::kTraceGpu,
     .compiled_seconds = compiled_seconds,

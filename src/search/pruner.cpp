@@ -12,7 +12,7 @@
 #include <map>
 
 #include "search/evolve.h"
-#include "tcc/search/drafting.h"
+#include "tcc/backend/backend.h"
 
 namespace tcc::search {
 namespace {
@@ -23,7 +23,8 @@ class Pruner : public SearchStrategy {
 
   std::vector<Individual> propose(const Round& round, Counts& counts) const override {
     const Drafting& o = round.options.drafting;
-    const int64_t generations = o.verify_generations >= 0 ? o.verify_generations : verify_generations_for(round.target);
+    const int64_t generations =
+        o.verify_generations >= 0 ? o.verify_generations : backend::backend_of(round.target).verify_generations;
     std::vector<Drafted> drafts;
     if (o.explore) drafts = draft(round, counts);
     FirstGeneration first = {.elites = generations > 0, .drafts = drafts, .draws = kRandomDraws};
@@ -84,10 +85,6 @@ class Pruner : public SearchStrategy {
 };
 
 }  // namespace
-
-int64_t verify_generations_for(const target::Target& target) {
-  return target.cuda.sm_count > 0 ? 1 : 0;
-}
 
 std::unique_ptr<SearchStrategy> make_pruner() {
   return std::make_unique<Pruner>();

@@ -83,6 +83,9 @@ struct Backend {
 
   // --- search
   schedule::MutatorWeights mutators = {};
+  // Generations that the cost model breeds from the drafts where Drafting::verify_generations is below 0: 0 (Pruner's
+  // paper) or 1 (its released code).
+  int64_t verify_generations = 0;
   // Ranks programs before anything is measured or learned.
   std::unique_ptr<cost::CostModel> (*prior)(const target::Target&) = nullptr;
   // Of cost::model_kinds(), each with the checkpoint that ships: ranks the programs of default schedules; searches.

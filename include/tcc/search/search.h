@@ -81,7 +81,7 @@ struct Drafting {
   cost::DraftOptions model;        // "SA"; what it leaves out are ablations of P_c and P_m
   int64_t drafts = 512;            // |S_spec|, of a round
   bool explore = true;             // false: as many random programs instead of drafts (no LSE)
-  int64_t verify_generations = 0;  // bred by the model from the drafts: 0 (paper), 1 (released), -1 (drafting.h says)
+  int64_t verify_generations = 0;  // bred by the model from the drafts: 0 (paper), 1 (released), -1 (the backend's)
 };
 
 struct TuneOptions {
